@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What every shared header stands on: fixed-width types, inlining, and the
+ * few idioms that keep a compiler from turning arithmetic back into branches.
+ *
+ * All headers in this directory compile for BPF (clang -target bpf) and for
+ * user space (gcc, clang) from the same text.
+ */
+#ifndef FPISA_BASE_H
+#define FPISA_BASE_H
+
+#include <linux/types.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the wire format is little-endian and is read in place: big-endian hosts are not supported"
+#endif
+
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+#define fpisa_likely(x) __builtin_expect(!!(x), 1)
+#define fpisa_unlikely(x) __builtin_expect(!!(x), 0)
+
+/*
+ * BPF has no conditional move: LLVM rebuilds branches from mask arithmetic,
+ * and on unpredictable exponents those cost three times the masks. Hiding
+ * the value before its sign is spread keeps the masks. User space has
+ * conditional moves and vectors, there the compiler may see through.
+ */
+#ifdef __bpf__
+#define fpisa_opaque(x) asm volatile("" : "+r"(x))
+#else
+#define fpisa_opaque(x) ((void)(x))
+#endif
+
+/* All ones when x is negative, else zero. */
+static __always_inline __s64 fpisa_negative(__s64 x)
+{
+	fpisa_opaque(x);
+	return x >> 63;
+}
+
+/* max(x, 0) and min(x, limit), without a branch. */
+static __always_inline __s64 fpisa_positive(__s64 x)
+{
+	return x & ~fpisa_negative(x);
+}
+
+static __always_inline __s64 fpisa_min(__s64 x, __s64 limit)
+{
+	return limit + ((x - limit) & fpisa_negative(x - limit));
+}
+
+/* 1 when x is not zero, else 0; x at most 2^63. */
+static __always_inline __u64 fpisa_nonzero(__u64 x)
+{
+	__u64 minus = 0 - x;
+
+	fpisa_opaque(minus);
+	return minus >> 63;
+}
+
+/*
+ * Payloads are four-byte aligned at best. x86 and arm64 load eight bytes at
+ * any address; user space says so in a way that UBSan accepts.
+ */
+static __always_inline __u64 fpisa_load64(const void *p)
+{
+#ifdef __bpf__
+	return *(const __u64 *)p;
+#else
+	__u64 v;
+
+	__builtin_memcpy(&v, p, sizeof(v));
+	return v;
+#endif
+}
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Number formats, modes and roundings: the parameters of the arithmetic.
+ *
+ * A format is (E exponent bits, M fraction bits). A stored value is
+ *
+ *	m x 2^(e - bias - M - G)
+ *
+ * with e the biased exponent and m a two's-complement integer of R bits,
+ * G of them guard bits at the right (paper, section 3.1 "Representing FP in
+ * PISA"). The bias cancels out of sums, so it does not appear in the code.
+ */
+#ifndef FPISA_FORMAT_H
+#define FPISA_FORMAT_H
+
+#include "base.h"
+
+/* On the wire and in job configurations; never renumber. */
+enum fpisa_format_id {
+	FPISA_FORMAT_FP32 = 1,
+};
+
+enum fpisa_mode {
+	FPISA_MODE_FPISA = 1,	/* the smaller exponent's mantissa is shifted right */
+	FPISA_MODE_FPISA_A = 2, /* the stored mantissa is never shifted (section 4.4) */
+};
+
+enum fpisa_rounding {
+	FPISA_ROUND_DOWN = 1,	 /* toward minus infinity, the paper's */
+	FPISA_ROUND_NEAREST = 2, /* ties to even */
+};
+
+enum fpisa_op {
+	FPISA_OP_SUM = 1,
+};
+
+enum fpisa_pipeline {
+	FPISA_PIPELINE_STAGED = 1, /* nine programs, tail calls */
+	FPISA_PIPELINE_FUSED = 2,  /* the same functions in one loop */
+};
+
+enum fpisa_clz {
+	FPISA_CLZ_LPM = 1,  /* the paper's trie of one entry a bit (figure 5) */
+	FPISA_CLZ_BITS = 2, /* binary search in registers */
+};
+
+enum fpisa_fanout {
+	FPISA_FANOUT_MULTICAST = 1, /* one copy a port, to the job's group */
+	FPISA_FANOUT_UNICAST = 2,   /* one copy a worker */
+};
+
+struct fpisa_format {
+	__u8 ebits; /* E: 2..11 */
+	__u8 mbits; /* M: 1..52 */
+	__u8 rbits; /* R: 32 or 64, the mantissa register */
+	__u8 guard; /* G: 0..R - 2 - M */
+	__u8 bytes; /* of a packed value on the wire */
+};
+
+#define FPISA_FP32 ((struct fpisa_format){ .ebits = 8, .mbits = 23, .rbits = 32, .guard = 0, .bytes = 4 })
+
+/*
+ * The exponent register holds the biased exponent and three sticky bits,
+ * ORed in by every special value that arrives.
+ */
+#define FPISA_EXP_MASK 0x1fffu
+#define FPISA_EXP_NAN 0x2000u
+#define FPISA_EXP_PINF 0x4000u
+#define FPISA_EXP_NINF 0x8000u
+#define FPISA_EXP_SPECIAL (FPISA_EXP_NAN | FPISA_EXP_PINF | FPISA_EXP_NINF)
+
+/* Flags of a result: the header's result_flags, and a slot's while it fills. */
+#define FPISA_OVERFLOW 0x01u  /* a register saturated, or the result left the format's range */
+#define FPISA_INEXACT 0x02u   /* some nonzero bit was lost, by any cause */
+#define FPISA_OVERWRITE 0x04u /* a nonzero mantissa was discarded (fpisa-a) */
+#define FPISA_NAN 0x08u	      /* some element is NaN */
+#define FPISA_INF 0x10u	      /* some element is infinite */
+
+/*
+ * What happened to the elements of one contribution, four 16-bit counts in a
+ * register; a frame carries fewer than 2^16 elements (wire.h asserts it).
+ */
+#define FPISA_EV_ROUNDED 0	/* adds that lost a nonzero bit to a shift */
+#define FPISA_EV_OVERWRITTEN 16 /* adds that discarded a nonzero mantissa */
+#define FPISA_EV_LEFT_SHIFTED 32 /* adds whose incoming mantissa moved left */
+#define FPISA_EV_OVERFLOWED 48	/* adds that saturated */
+
+static __always_inline __u32 fpisa_event_count(__u64 events, int which)
+{
+	return (events >> which) & 0xffff;
+}
+
+/* The result flags that the events of an add ask for; a left shift loses nothing. */
+static __always_inline __u32 fpisa_event_flags(__u64 events)
+{
+	__u32 flags = 0;
+
+	if (fpisa_event_count(events, FPISA_EV_ROUNDED))
+		flags |= FPISA_INEXACT;
+	if (fpisa_event_count(events, FPISA_EV_OVERWRITTEN))
+		flags |= FPISA_INEXACT | FPISA_OVERWRITE;
+	if (fpisa_event_count(events, FPISA_EV_OVERFLOWED))
+		flags |= FPISA_INEXACT | FPISA_OVERFLOW;
+	return flags;
+}
+
+/*
+ * Bits left of the mantissa: 2^headroom adds of the largest mantissa fit
+ * (section 3.3 "Overflow": 7 bits and 128 adds for FP32).
+ */
+static __always_inline int fpisa_headroom(struct fpisa_format f)
+{
+	return f.rbits - 1 - (f.mbits + 1) - f.guard;
+}
+
+static __always_inline __u64 fpisa_exp_ones(struct fpisa_format f)
+{
+	return (1ull << f.ebits) - 1;
+}
+
+#endif

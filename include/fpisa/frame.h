@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Headers in and out: every check that needs no state, and the replies. Shared by
+ * the datapath, which works in the frame, and the in-process transport.
+ *
+ * Order of the checks: what is cheap first; nothing of a job's state is read
+ * or written before the last of them, the checksum, has passed.
+ */
+#ifndef FPISA_FRAME_H
+#define FPISA_FRAME_H
+
+#include "slot.h"
+
+/* Is this a frame that a worker sends, in a version spoken here? */
+static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hdr *h)
+{
+	if (h->version != FPISA_VERSION)
+		return FPISA_V_version;
+	if (h->type != FPISA_TYPE_ADD && h->type != FPISA_TYPE_HELLO)
+		return FPISA_V_type;
+	return FPISA_V_absorbed;
+}
+
+/*
+ * Is an ADD of `payload` bytes from saddr:sport one that the job lists?
+ * Identity is the source address and port; the rank in the header only says
+ * which entry of the list to compare.
+ */
+static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
+							  const struct fpisa_job *job, __be32 saddr, __be16 sport)
+{
+	__u32 rank = h->rank, count = h->count;
+
+	if (!count || count % FPISA_BLOCK || count > job->elements || payload != count * 4)
+		return FPISA_V_length;
+	if (h->token != job->token)
+		return FPISA_V_token;
+	if (rank >= FPISA_MAX_WORKERS || rank >= job->workers)
+		return FPISA_V_rank;
+	if (job->rank[rank].addr != saddr || job->rank[rank].port != sport) {
+		for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
+			if (i < job->workers && job->rank[i].addr == saddr && job->rank[i].port == sport)
+				return FPISA_V_rank;
+		return FPISA_V_stranger;
+	}
+	if (h->format != job->format)
+		return FPISA_V_format;
+	if (h->op != FPISA_OP_SUM)
+		return FPISA_V_op;
+	if (!(job->live >> (rank & 63) & 1))
+		return FPISA_V_not_live;
+	if (h->slot != fpisa_slot_of(h->chunk, job->window))
+		return FPISA_V_slot;
+	return FPISA_V_absorbed;
+}
+
+/*
+ * Is a HELLO from saddr:sport from a member? *rank is set to its rank.
+ */
+static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, __u32 payload,
+							    const struct fpisa_job *job, __be32 saddr,
+							    __be16 sport, __u32 *rank)
+{
+	if (payload != sizeof(struct fpisa_hello))
+		return FPISA_V_length;
+	if (h->token != job->token)
+		return FPISA_V_token;
+	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++) {
+		if (i < job->workers && job->rank[i].addr == saddr && job->rank[i].port == sport) {
+			*rank = i;
+			return job->live >> i & 1 ? FPISA_V_absorbed : FPISA_V_not_live;
+		}
+	}
+	return FPISA_V_stranger;
+}
+
+/* The claim of a checked ADD. */
+static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr *h, const struct fpisa_job *job)
+{
+	return (struct fpisa_claim){
+		.chunk = h->chunk,
+		.total = h->total,
+		.generation = h->generation,
+		.call = h->call,
+		.window = job->window,
+		.count = h->count,
+		.rank = h->rank,
+		.op = h->op,
+	};
+}
+
+/*
+ * Turn a contribution's header into its round's result. Fields that say which
+ * chunk it is stay as they are; they agree with the slot's.
+ */
+static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct fpisa_slot *s,
+					      const struct fpisa_job *job, __u32 flags, int resent)
+{
+	h->type = FPISA_TYPE_RESULT;
+	h->flags = resent ? FPISA_F_RESENT : 0;
+	h->result_flags = (__u8)flags;
+	h->rank = 0xffff;
+	h->contributors = s->arrivals;
+	h->reason = 0;
+	h->bitmap = s->bitmap;
+	h->aux = job->workers <= FPISA_ORDER_WORKERS ? s->order : 0;
+}
+
+static __always_inline void fpisa_make_status(struct fpisa_hdr *h, const struct fpisa_slot *s, __u64 live)
+{
+	h->type = FPISA_TYPE_STATUS;
+	h->flags = 0;
+	h->count = 0;
+	h->contributors = s->arrivals;
+	h->bitmap = s->bitmap;
+	h->aux = live;
+}
+
+static __always_inline void fpisa_make_error(struct fpisa_hdr *h, enum fpisa_verdict why)
+{
+	h->type = FPISA_TYPE_ERROR;
+	h->flags = 0;
+	h->count = 0;
+	h->reason = (__u16)why;
+}
+
+static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa_hello *p,
+					       const struct fpisa_job *job, const struct fpisa_session *s,
+					       __u32 rank, int joined)
+{
+	h->type = FPISA_TYPE_WELCOME;
+	h->flags = joined ? 0 : FPISA_F_PENDING;
+	h->format = job->format;
+	h->generation = s->generation;
+	h->rank = (__u16)rank;
+	h->bitmap = joined ? job->live : s->joining;
+	h->aux = s->incarnation[rank & 63];
+	p->window = job->window;
+	p->elements = job->elements;
+	p->workers = (__u16)job->workers;
+	p->rank = (__u16)rank;
+	p->mode = job->mode;
+	p->rounding = job->rounding;
+	p->format = job->format;
+	p->pipeline = job->pipeline;
+	p->clz = job->clz;
+	p->fanout = job->fanout;
+	p->group = job->group;
+	p->address = job->address;
+	p->live = job->live;
+}
+
+/* Which drops are reported to a member with an ERROR frame. */
+static __always_inline int fpisa_reported(enum fpisa_verdict v)
+{
+	return v == FPISA_V_mismatch || v == FPISA_V_generation || v == FPISA_V_not_live || v == FPISA_V_format ||
+	       v == FPISA_V_op || v == FPISA_V_ahead;
+}
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What a job is (written by user space, read by the datapath), who is in it
+ * (written by the datapath when workers say HELLO), and what a slot holds.
+ */
+#ifndef FPISA_JOB_H
+#define FPISA_JOB_H
+
+#include "wire.h"
+
+#define FPISA_MAX_JOBS 64 /* job numbers are 0..63 */
+#define FPISA_DEFAULT_WINDOW 64
+#define FPISA_MAX_SLOTS 2048 /* versions of slots, shared by all jobs: 1024 slots */
+
+struct fpisa_rank {
+	__be32 addr; /* IPv4 source address */
+	__be16 port; /* UDP source port */
+	__u16 pad;
+};
+
+/*
+ * One job, key: its number. All but `live` is written while `active` is 0
+ * and constant while it is 1; `live` changes by one aligned 64-bit store
+ * (the map is mappable), so the datapath sees the old or the new set.
+ */
+struct fpisa_job {
+	__u32 active;	 /* 0: the number is free, frames are dropped as no_job */
+	__u32 workers;	 /* 1..FPISA_MAX_WORKERS */
+	__u64 live;	 /* ranks that a round waits for */
+	__u64 token;	 /* secret that every frame carries */
+	__be32 address;	 /* where workers send to and replies come from */
+	__be32 group;	 /* IPv4 group of the results; 0 for unicast */
+	__be16 group_port; /* UDP port of the group: the workers' common one */
+	__u16 elements;	 /* a chunk: a multiple of 32, at most FPISA_MAX_ELEMENTS */
+	__u32 window;	 /* W: slots, a power of two */
+	__u32 slot_base; /* first of its 2W entries of the slot maps */
+	__u8 format;	 /* enum fpisa_format_id */
+	__u8 mode;	 /* enum fpisa_mode */
+	__u8 rounding;	 /* enum fpisa_rounding */
+	__u8 pipeline;	 /* enum fpisa_pipeline */
+	__u8 clz;	 /* enum fpisa_clz */
+	__u8 fanout;	 /* enum fpisa_fanout */
+	__u8 reserved[2];
+	struct fpisa_rank rank[FPISA_MAX_WORKERS];
+};
+
+/*
+ * Who has joined, key: job number. The datapath alone writes it, under
+ * `guard`; user space sets it once, before the job becomes active.
+ */
+struct fpisa_session {
+	__u64 guard;
+	__u64 joining;	  /* ranks that said HELLO since the last generation began */
+	__u32 generation; /* the one that contributions must carry; 0: none yet */
+	__u32 pad;
+	__u64 incarnation[FPISA_MAX_WORKERS]; /* of each rank, as its HELLO said */
+};
+
+/* Where a worker is, key: job * FPISA_MAX_WORKERS + rank; learned from HELLO. */
+struct fpisa_peer {
+	__u8 mac[6];	   /* the worker's */
+	__u8 local_mac[6]; /* the port's that it talks to */
+	__u32 ifindex;	   /* that port */
+};
+
+/*
+ * One version of one slot, key: slot_base + 2 x slot + version. Its registers
+ * are the entries of the same key in the exponent and the mantissa array.
+ *
+ * Ownership: a CPU that moves `guard` from 0 to 1 by compare-and-swap owns
+ * the entry and its registers until it swaps 0 back, on every way out, also
+ * across tail calls. Nothing here is read or written without it. Whoever
+ * finds it taken retries FPISA_GUARD_SPINS times, then drops the frame as
+ * `busy`, counted; the worker sends it again.
+ *
+ * There is no second copy of a finished result: the registers are the kept
+ * result, and a late reader runs MAU5..8 on them again. They are overwritten
+ * only when the round 2W chunks later starts, and a worker starts that only
+ * after every rank has had this one (doc/protocol.md).
+ */
+struct fpisa_slot {
+	__u64 guard;
+	__u64 chunk;	  /* the round */
+	__u64 bitmap;	  /* ranks whose contributions are in the registers */
+	__u64 order;	  /* 4 bits a rank: position in the order of arrival */
+	__u64 total;	  /* as the round's first contribution said */
+	__u32 generation; /* the entry is empty if it is not the job's */
+	__u32 call;
+	__u16 count;
+	__u16 arrivals; /* ranks in bitmap */
+	__u8 op;
+	__u8 flags; /* result flags that the adds raised */
+	__u8 done;
+	__u8 pad;
+};
+
+_Static_assert(sizeof(struct fpisa_slot) == 56, "slot layout");
+
+#define FPISA_GUARD_SPINS 1024
+
+/* State of the whole datapath, one entry. */
+struct fpisa_control {
+	__u32 port;	       /* UDP port of the aggregator, host order; 0: FPISA_PORT */
+	__u32 bank;	       /* half of the program array that new frames use: 0 or 1 */
+	__u64 trie_state;      /* 0 empty, 1 being filled, 2 ready */
+	__u32 next_generation; /* every job takes the next one; none is used twice */
+	__u32 pad;
+};
+
+/* The program array: two banks, so that an upgrade fills the idle one. */
+#define FPISA_STAGES 9
+#define FPISA_BANK_SIZE 16
+#define FPISA_BANKS 2
+
+static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
+{
+	(void)id;
+	return FPISA_FP32;
+}
+
+#endif

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The nine match-action units, one element at a time.
+ *
+ * This file is the arithmetic, once: the staged programs, the fused program
+ * and user space are compositions of these functions (block.h). Each is the
+ * paper's unit of the same number (section 3.2, figure 2):
+ *
+ *	MAU0 extract	     packed value -> exponent, sign and fraction
+ *	MAU1 implied one     fraction -> signed mantissa; specials become sticky bits
+ *	MAU2 exponent	     compare with the stored exponent, update it
+ *	MAU3 align incoming  shift the incoming mantissa
+ *	MAU4 align, add	     shift the stored mantissa and add (stateful)
+ *	MAU5 sign	     two's complement -> sign and magnitude
+ *	MAU6 normalise	     leading zeros, leading one to its canonical place
+ *	MAU7 exponent	     adjust it by the leading zeros
+ *	MAU8 assemble	     round and pack
+ *
+ * Formats, modes and roundings are arguments; callers pass constants and the
+ * compiler folds them. Data decide nothing by branch except what is rare
+ * (specials, saturation, overflow).
+ */
+#ifndef FPISA_MAU_H
+#define FPISA_MAU_H
+
+#include "format.h"
+
+/* One element on its way through the pipeline: the PHV in registers. */
+struct fpisa_lane {
+	__u64 word;   /* packed value; MAU0 reads it, MAU8 writes it */
+	__u64 events; /* counts, format.h; accumulates over lanes */
+	__s64 m;      /* mantissa container, sign-extended from R bits */
+	__u32 e;      /* exponent container with sticky bits */
+	__s32 in;     /* MAU2: right shift of the incoming mantissa; negative is left */
+	__u32 st;     /* MAU2: right shift of the stored mantissa, or FPISA_DISCARD */
+	__u32 sign;   /* MAU5: 1 when the sum is negative */
+	__u32 dn;     /* MAU7: extra right shift of a subnormal result */
+	__u32 flags;  /* MAU8: result flags; accumulates over lanes */
+};
+
+/* In fpisa_lane.st: the stored mantissa is replaced, not shifted. */
+#define FPISA_DISCARD 0x80u
+
+/*
+ * Below the fraction MAU6 keeps a round bit and a sticky bit: enough to
+ * round any value correctly once.
+ */
+#define FPISA_ROUND_BITS 2
+
+/*
+ * Arithmetic right shift (floor) of an R-bit mantissa by 0..R; *lost is
+ * nonzero if a nonzero bit fell off. With R = 32 the lost bits are the low
+ * word of the value held 32 bits up.
+ */
+static __always_inline __s64 fpisa_shift_right(__s64 m, __u32 by, struct fpisa_format f, __u64 *lost)
+{
+	if (f.rbits == 32) {
+		__s64 y = (__s64)((__u64)m << 32) >> by;
+
+		*lost = (__u32)y;
+		return y >> 32;
+	}
+	__u32 sh = (__u32)fpisa_min(by, 63);
+	__s64 y = m >> sh;
+	__u64 fallen;
+
+	fallen = (((__u64)y << sh) ^ (__u64)m) | ((__u64)m & (__u64)fpisa_negative(63 - (__s64)by));
+	*lost = fallen >> 1 | (fallen & 1);
+	return y;
+}
+
+/*
+ * MAU0: split a packed value. The container keeps the sign in its top bit
+ * and the fraction at the right, as the paper's two fields of one PHV word.
+ */
+static __always_inline void fpisa_mau0_extract(struct fpisa_lane *l, struct fpisa_format f)
+{
+	__u64 sign = (l->word >> (f.ebits + f.mbits)) & 1;
+
+	l->e = (__u32)((l->word >> f.mbits) & fpisa_exp_ones(f));
+	l->m = (__s64)((l->word & ((1ull << f.mbits) - 1)) | (0 - sign) << (f.rbits - 1));
+}
+
+/*
+ * MAU1: the implied one, the sign, the guard bits. Exponent 0 counts as 1
+ * without the implied one, so subnormals are exact. A special value leaves
+ * mantissa 0 at exponent 1, which changes no register, and its sticky bit.
+ */
+static __always_inline void fpisa_mau1_implied_one(struct fpisa_lane *l, struct fpisa_format f)
+{
+	__u64 frac = (__u64)l->m & ((1ull << f.mbits) - 1);
+	__s64 sign = fpisa_negative(l->m);
+	__u32 e = l->e;
+	__u32 subnormal = (e - 1) >> 31;
+
+	if (fpisa_unlikely(e == fpisa_exp_ones(f))) {
+		l->e = 1 | (frac ? FPISA_EXP_NAN : sign ? FPISA_EXP_NINF : FPISA_EXP_PINF);
+		l->m = 0;
+		return;
+	}
+	frac |= (__u64)(1 - subnormal) << f.mbits;
+	l->e = e + subnormal;
+	l->m = (__s64)((((frac ^ (__u64)sign) - (__u64)sign)) << f.guard);
+}
+
+/*
+ * MAU2, first contribution of a round: the stored exponent is replaced.
+ * Returns the register's new value.
+ */
+static __always_inline __u16 fpisa_mau2_first(struct fpisa_lane *l)
+{
+	l->in = 0;
+	l->st = FPISA_DISCARD;
+	return (__u16)l->e;
+}
+
+/*
+ * MAU2: compare the exponents, update the stored one, say who is shifted and
+ * by how much. Returns the register's new value; sticky bits only ever rise.
+ *
+ * fpisa:   d > 0 shifts the stored mantissa right by d, d < 0 the incoming
+ *	    one by -d; the register takes the larger exponent.
+ * fpisa-a: 0 < d <= headroom shifts the incoming mantissa left and keeps the
+ *	    register; a larger d replaces both registers (section 4.4).
+ */
+static __always_inline __u16 fpisa_mau2_exponent(struct fpisa_lane *l, __u16 reg, struct fpisa_format f,
+						 enum fpisa_mode mode)
+{
+	__s64 d = (__s64)(l->e & FPISA_EXP_MASK) - (reg & FPISA_EXP_MASK);
+	__s64 up = fpisa_positive(d);
+	__s64 right = fpisa_min(up - d, f.rbits);
+
+	if (mode == FPISA_MODE_FPISA_A) {
+		__s64 over = fpisa_negative(fpisa_headroom(f) - d);
+
+		l->in = (__s32)(right - (up & ~over));
+		l->st = (__u32)over & FPISA_DISCARD;
+		return (__u16)((reg + (up & over)) | (l->e & FPISA_EXP_SPECIAL));
+	}
+	l->in = (__s32)right;
+	l->st = (__u32)fpisa_min(up, f.rbits);
+	return (__u16)((reg + up) | (l->e & FPISA_EXP_SPECIAL));
+}
+
+/* MAU3: align the incoming mantissa. A left shift (fpisa-a) is exact. */
+static __always_inline void fpisa_mau3_align(struct fpisa_lane *l, struct fpisa_format f, enum fpisa_mode mode)
+{
+	__s64 right = mode == FPISA_MODE_FPISA_A ? fpisa_positive(l->in) : l->in;
+	__u64 lost;
+
+	l->m = fpisa_shift_right(l->m, (__u32)right, f, &lost);
+	l->events += fpisa_nonzero(lost) << FPISA_EV_ROUNDED;
+	if (mode == FPISA_MODE_FPISA_A) {
+		__u64 left = (__u64)(right - l->in);
+
+		l->m = (__s64)((__u64)l->m << left);
+		l->events += fpisa_nonzero(left) << FPISA_EV_LEFT_SHIFTED;
+	}
+}
+
+/* The sum of two R-bit mantissas, saturated to [-2^(R-1), 2^(R-1) - 1]. */
+static __always_inline __s64 fpisa_saturating_add(__s64 a, __s64 b, struct fpisa_format f, __u64 *events)
+{
+	__s64 sum = (__s64)((__u64)a + (__u64)b);
+	__s64 wrapped;
+
+	if (f.rbits == 32)
+		wrapped = (sum + (1ll << 31)) >> 32;
+	else
+		wrapped = fpisa_negative((a ^ sum) & (b ^ sum));
+	if (fpisa_unlikely(wrapped)) {
+		__s64 top = (__s64)((1ull << (f.rbits - 1)) - 1);
+
+		*events += 1ull << FPISA_EV_OVERFLOWED;
+		sum = (f.rbits == 32 ? sum : a) < 0 ? -top - 1 : top;
+	}
+	return sum;
+}
+
+/*
+ * MAU4: align the stored mantissa and add, the paper's shift-and-add on one
+ * register. Returns the register's new value.
+ */
+static __always_inline __s64 fpisa_mau4_add(struct fpisa_lane *l, __s64 reg, struct fpisa_format f,
+					    enum fpisa_mode mode)
+{
+	if (mode == FPISA_MODE_FPISA_A) {
+		__s64 discard = -(__s64)(l->st >> 7);
+		__u64 old = (__u64)(reg & discard);
+
+		old = f.rbits == 32 ? (__u32)old : old >> 1 | (old & 1);
+		l->events += fpisa_nonzero(old) << FPISA_EV_OVERWRITTEN;
+		reg &= ~discard;
+	} else {
+		__u64 lost;
+
+		reg = fpisa_shift_right(reg, l->st, f, &lost);
+		l->events += fpisa_nonzero(lost) << FPISA_EV_ROUNDED;
+	}
+	return fpisa_saturating_add(reg, l->m, f, &l->events);
+}
+
+/* MAU5: sign and magnitude of the sum; the magnitude may be 2^(R-1). */
+static __always_inline void fpisa_mau5_sign(struct fpisa_lane *l)
+{
+	__s64 s = fpisa_negative(l->m);
+
+	l->sign = (__u32)s & 1;
+	l->m = (__s64)(((__u64)l->m ^ (__u64)s) - (__u64)s);
+}
+
+/*
+ * Leading zeros of a 32-bit value, 0..32, by binary search without branches.
+ * The match of MAU6 when a job asks for `bits`.
+ */
+static __always_inline __u32 fpisa_clz32_bits(__u32 x)
+{
+	__u64 v = x;
+	__u32 n = 0, up;
+
+	up = (__u32)(-fpisa_negative((__s64)v - 0x10000)) << 4;
+	v <<= up, n += up;
+	up = (__u32)(-fpisa_negative((__s64)v - 0x1000000)) << 3;
+	v <<= up, n += up;
+	up = (__u32)(-fpisa_negative((__s64)v - 0x10000000)) << 2;
+	v <<= up, n += up;
+	up = (__u32)(-fpisa_negative((__s64)v - 0x40000000)) << 1;
+	v <<= up, n += up;
+	return n + ((0x12u >> ((v >> 30) * 4)) & 3);
+}
+
+/*
+ * MAU6: with `lz` leading zeros (the match, 0..R), move the leading one to
+ * bit M + 2; what falls off the right stays as a sticky bit. Zero stays zero.
+ */
+static __always_inline void fpisa_mau6_normalise(struct fpisa_lane *l, struct fpisa_format f, __u32 lz)
+{
+	const int drop = f.rbits - 1 - f.mbits - FPISA_ROUND_BITS;
+	__u64 top = (__u64)l->m << (f.rbits == 64 ? lz & 63 : lz);
+
+	l->m = (__s64)(top >> drop | fpisa_nonzero(top & ((1ull << drop) - 1)));
+}
+
+/*
+ * MAU7: the exponent of the leading one, as the field to pack less the
+ * implied one: max(E, 1) - 1. Below the normal range the mantissa moves
+ * right by dn and the field stays 0.
+ */
+static __always_inline void fpisa_mau7_exponent(struct fpisa_lane *l, struct fpisa_format f, __u32 lz)
+{
+	__s64 e = (__s64)(l->e & FPISA_EXP_MASK) + f.rbits - 1 - (__s64)lz - f.mbits - f.guard;
+	__s64 below = fpisa_positive(1 - e);
+
+	l->dn = (__u32)fpisa_min(below, f.mbits + FPISA_ROUND_BITS + 1);
+	l->e = (__u32)(e + below - 1) | (l->e & FPISA_EXP_SPECIAL);
+}
+
+/* The packed special that the sticky bits ask for; no Inf survives its opposite. */
+static __always_inline __u64 fpisa_special(__u32 sticky, struct fpisa_format f, __u32 *flags)
+{
+	__u64 inf = fpisa_exp_ones(f) << f.mbits;
+
+	if ((sticky & FPISA_EXP_NAN) || (sticky & FPISA_EXP_SPECIAL) == (FPISA_EXP_PINF | FPISA_EXP_NINF)) {
+		*flags |= FPISA_NAN;
+		return inf | 1ull << (f.mbits - 1);
+	}
+	*flags |= FPISA_INF;
+	return inf | (__u64)((sticky & FPISA_EXP_NINF) != 0) << (f.ebits + f.mbits);
+}
+
+/*
+ * MAU8: round once, assemble. `down` adds one to a negative magnitude that
+ * lost bits; `nearest` ties to even; a carry runs into the exponent. Beyond
+ * the range: the signed infinity, in both roundings. Every zero is +0.
+ */
+static __always_inline void fpisa_mau8_assemble(struct fpisa_lane *l, struct fpisa_format f,
+						enum fpisa_rounding rounding)
+{
+	const __u64 inf = fpisa_exp_ones(f) << f.mbits;
+	__u32 shift = FPISA_ROUND_BITS + l->dn;
+	__u64 x = (__u64)l->m, ulp = 1ull << shift, up;
+
+	if (fpisa_unlikely(l->e & FPISA_EXP_SPECIAL)) {
+		l->word = fpisa_special(l->e, f, &l->flags);
+		return;
+	}
+	if (rounding == FPISA_ROUND_NEAREST)
+		up = (ulp >> 1) - 1 + ((x >> shift) & 1);
+	else
+		up = (0 - (__u64)l->sign) & (ulp - 1);
+	l->flags |= (__u32)(fpisa_nonzero(x & (ulp - 1)) * FPISA_INEXACT);
+
+	__u64 word = (((__u64)l->e << f.mbits) + ((x + up) >> shift)) & (0 - fpisa_nonzero(x));
+
+	if (fpisa_unlikely(word >= inf)) {
+		word = inf;
+		l->flags |= FPISA_OVERFLOW | FPISA_INEXACT | FPISA_INF;
+	}
+	/* A guarded register can round to zero; that zero has no sign either. */
+	__u64 sign = f.guard ? l->sign & fpisa_nonzero(word) : l->sign;
+
+	l->word = word | sign << (f.ebits + f.mbits);
+}
+
+#endif

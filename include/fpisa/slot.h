@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The protocol's rules, as pure functions over one slot or one session. The
+ * datapath and the in-process transport call them; tests/model explores the
+ * same rules under loss, duplication, reordering and shrink.
+ *
+ * A chunk number c runs from 0 for the life of a generation; with a window of
+ * W slots, slot = c mod W and version = (c / W) mod 2. A worker sends c + W
+ * only after it has the result of c. So when chunk c + 2W arrives for an
+ * entry that holds c, every rank has the result of c, and the entry is free.
+ */
+#ifndef FPISA_SLOT_H
+#define FPISA_SLOT_H
+
+#include "job.h"
+#include "verdict.h"
+
+/* What a contribution claims, as far as the slot rules look at it. */
+struct fpisa_claim {
+	__u64 chunk;
+	__u64 total;
+	__u32 generation;
+	__u32 call;
+	__u32 window;
+	__u16 count;
+	__u16 rank;
+	__u8 op;
+};
+
+/* What to do with it; below zero is the verdict of a drop, negated. */
+enum fpisa_step {
+	FPISA_STEP_SET,	   /* first contribution: registers take its values */
+	FPISA_STEP_ADD,	   /* add to the registers */
+	FPISA_STEP_WAIT,   /* known already, round not complete */
+	FPISA_STEP_FINISH, /* known already, but the round is complete now (shrink) */
+	FPISA_STEP_RESEND, /* round done: the kept result goes to the sender */
+};
+
+/* The slot word of the header that chunk c must carry. */
+static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
+{
+	__u32 slot = (__u32)chunk & (window - 1);
+	__u32 version = (chunk & window) != 0;
+
+	return slot << 1 | version;
+}
+
+/*
+ * Rules 1 to 5. The caller owns the slot's guard. Starts the round in *s if
+ * the contribution is its first; sets no other state: fpisa_slot_commit()
+ * follows once the registers hold the contribution.
+ */
+static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct fpisa_claim *c, __u64 live)
+{
+	__u64 bit = 1ull << (c->rank & 63);
+	int start = 0;
+
+	if (s->generation != c->generation) {
+		/* Empty in this generation: the entry's first chunk is below 2W. */
+		if (c->chunk >= 2ull * c->window)
+			return -FPISA_V_ahead;
+		start = 1;
+	} else if (c->chunk < s->chunk) {
+		return -FPISA_V_stale;
+	} else if (c->chunk > s->chunk) {
+		if (!s->done || c->chunk != s->chunk + 2ull * c->window)
+			return -FPISA_V_ahead;
+		start = 1;
+	}
+	if (start) {
+		s->generation = c->generation;
+		s->chunk = c->chunk;
+		s->total = c->total;
+		s->call = c->call;
+		s->count = c->count;
+		s->op = c->op;
+		s->bitmap = 0;
+		s->order = 0;
+		s->arrivals = 0;
+		s->flags = 0;
+		s->done = 0;
+		return FPISA_STEP_SET;
+	}
+	if (s->count != c->count || s->op != c->op || s->call != c->call || s->total != c->total)
+		return -FPISA_V_mismatch;
+	if (s->done)
+		return FPISA_STEP_RESEND;
+	if (s->bitmap & bit)
+		return (s->bitmap & live) == live ? FPISA_STEP_FINISH : FPISA_STEP_WAIT;
+	return s->bitmap ? FPISA_STEP_ADD : FPISA_STEP_SET;
+}
+
+/*
+ * The registers hold the contribution of `rank`: record it. Returns nonzero
+ * if the round is complete. The caller owns the guard.
+ */
+static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, __u64 live, __u32 flags)
+{
+	if (rank < FPISA_ORDER_WORKERS)
+		s->order |= (__u64)(s->arrivals & 15) << (4 * rank);
+	s->arrivals++;
+	s->bitmap |= 1ull << (rank & 63);
+	s->flags |= (__u8)flags;
+	return (s->bitmap & live) == live;
+}
+
+/*
+ * HELLO of `rank` in incarnation `inc`; the caller owns the session's guard.
+ *
+ * A generation begins when every live rank has joined it, each with an
+ * incarnation newer than the last one known; so a worker that comes back
+ * joins the next generation, together with all others, and nothing of the
+ * one it left can reach it. *next is taken and advanced when one begins.
+ * Returns 1 if the sender is in the current generation, 0 if it has to ask
+ * again (others are missing, or its incarnation is older than the known one).
+ */
+static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 live,
+					      __u32 *next)
+{
+	__u64 bit;
+
+	if (rank >= FPISA_MAX_WORKERS || !inc || inc < s->incarnation[rank])
+		return 0;
+	bit = 1ull << rank;
+	if (inc > s->incarnation[rank]) {
+		s->incarnation[rank] = inc;
+		s->joining |= bit;
+	}
+	if (!(s->joining & bit))
+		return 1;
+	if ((s->joining & live) != live)
+		return 0;
+	s->joining = 0;
+	s->generation = __sync_fetch_and_add(next, 1);
+	return 1;
+}
+
+#endif

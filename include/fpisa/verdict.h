@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What became of a frame. One number is the return code of every step of the
+ * datapath, the index of a counter, the reason in an ERROR frame and the
+ * line that `fpisa stats` prints: all from this one list.
+ *
+ * Columns: name, class, sentence. Classes:
+ *	PASS	not ours; goes on untouched
+ *	TAKEN	ours, consumed as it should be; nothing leaves
+ *	REPLY	ours, an answer leaves
+ *	DROP	ours but bad, or not now; the sentence says why
+ */
+#ifndef FPISA_VERDICT_H
+#define FPISA_VERDICT_H
+
+#include "base.h"
+
+#define FPISA_VERDICTS(X)                                                                              \
+	X(not_ours, PASS, "not FPISA traffic, passed to the stack")                                    \
+	X(absorbed, TAKEN, "contribution added, round not complete")                                   \
+	X(duplicate, TAKEN, "contribution was added before, round not complete")                       \
+	X(result, REPLY, "round complete, result fanned out")                                          \
+	X(resent, REPLY, "kept result sent again to one worker")                                       \
+	X(status, REPLY, "probe answered with the ranks that contributed")                             \
+	X(welcome, REPLY, "HELLO answered")                                                            \
+	X(truncated, DROP, "frame shorter than its headers say")                                       \
+	X(fragment, DROP, "IPv4 fragment; send frames that fit the path MTU")                          \
+	X(ip_checksum, DROP, "IPv4 header checksum wrong")                                             \
+	X(version, DROP, "protocol version not spoken here")                                           \
+	X(type, DROP, "frame type that no worker sends")                                               \
+	X(no_job, DROP, "no such job; see fpisa job list")                                             \
+	X(address, DROP, "sent to an address that is not the job's")                                   \
+	X(length, DROP, "payload length is not that of the job's chunks")                              \
+	X(token, DROP, "job token wrong")                                                              \
+	X(stranger, DROP, "source address and port are not in the job")                                \
+	X(rank, DROP, "source address and port belong to another rank")                                \
+	X(checksum, DROP, "FPISA checksum wrong")                                                      \
+	X(format, DROP, "number format is not the job's")                                              \
+	X(op, DROP, "operation not offered by the job")                                                \
+	X(not_live, DROP, "rank was taken out of the job; see fpisa job shrink")                       \
+	X(generation, DROP, "generation is not the job's; join again")                                 \
+	X(slot, DROP, "slot and version do not follow from the chunk number")                          \
+	X(stale, DROP, "chunk of an earlier round")                                                    \
+	X(ahead, DROP, "chunk ahead of its round")                                                     \
+	X(mismatch, DROP, "count, operation, call or length differ from the round's first contribution") \
+	X(busy, DROP, "slot held by another CPU beyond the bounded wait")                              \
+	X(fanout, DROP, "result complete but no port to send it to; see fpisa job show")               \
+	X(internal, DROP, "a map look-up that cannot fail failed")
+
+enum fpisa_verdict {
+#define X(name, class, text) FPISA_V_##name,
+	FPISA_VERDICTS(X)
+#undef X
+	FPISA_VERDICT_COUNT,
+};
+
+enum fpisa_verdict_class {
+	FPISA_CLASS_PASS,
+	FPISA_CLASS_TAKEN,
+	FPISA_CLASS_REPLY,
+	FPISA_CLASS_DROP,
+};
+
+/* The first of the drops; all after it are drops too. */
+#define FPISA_V_FIRST_DROP FPISA_V_truncated
+
+/*
+ * Counters of one job, per CPU: what `bpftool map dump` prints by name.
+ * Key: job number; the last key counts frames that belong to no job.
+ *
+ * packets, bytes	our frames, whatever became of them
+ * elements		element-adds: elements of accepted contributions
+ * retransmissions	accepted or known contributions marked RETRANSMIT
+ * mau0..mau8		stages run, by tail call or in place of a missed one
+ * fused		contributions added by the fused body
+ * fused_reads		results read by the fused body
+ * missed_tail_calls	stages whose slot of the program array was empty
+ * rounded..overflowed	element-adds, format.h (paper, section 5.2.1)
+ * round_flags		results that carried INEXACT, OVERFLOW, OVERWRITE, NAN, INF
+ */
+#define FPISA_COUNTERS(X)                                                     \
+	X(packets, "frames of the protocol")                                  \
+	X(bytes, "bytes of those frames, Ethernet header included")           \
+	X(elements, "element-adds")                                           \
+	X(retransmissions, "contributions marked as sent again")              \
+	X(rounded, "element-adds that lost a nonzero bit to alignment")       \
+	X(overwritten, "element-adds that discarded the stored mantissa")     \
+	X(left_shifted, "element-adds that moved the incoming mantissa left") \
+	X(overflowed, "element-adds that saturated")                          \
+	X(results_inexact, "results with some bit lost")                      \
+	X(results_overflow, "results with some element out of range")         \
+	X(results_overwrite, "results with some stored mantissa discarded")   \
+	X(results_nan, "results with some NaN")                               \
+	X(results_inf, "results with some infinity")                          \
+	X(mau0, "stage runs: extract")                                        \
+	X(mau1, "stage runs: implied one")                                    \
+	X(mau2, "stage runs: exponent compare and update")                    \
+	X(mau3, "stage runs: align incoming mantissa")                        \
+	X(mau4, "stage runs: align stored mantissa and add")                  \
+	X(mau5, "stage runs: sign and magnitude")                             \
+	X(mau6, "stage runs: leading zeros")                                  \
+	X(mau7, "stage runs: exponent adjust")                                \
+	X(mau8, "stage runs: round and assemble")                             \
+	X(fused, "contributions added by the fused body")                     \
+	X(fused_reads, "results read by the fused body")                      \
+	X(missed_tail_calls, "stages run inline because their slot was empty")
+
+struct fpisa_counters {
+#define X(name, text) __u64 name;
+	FPISA_COUNTERS(X)
+#undef X
+	/* One for each verdict, in its order: v_absorbed, v_checksum, ... */
+#define X(name, class, text) __u64 v_##name;
+	FPISA_VERDICTS(X)
+#undef X
+};
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The frame: Ethernet, IPv4 without options, UDP, one FPISA header of 76
+ * bytes, a payload. doc/wire.md describes every byte for a stranger; this
+ * file is what the datapath and the library compile.
+ *
+ * Every field is little-endian. A reply reuses the frame that caused it, so
+ * requests and replies share one header.
+ */
+#ifndef FPISA_WIRE_H
+#define FPISA_WIRE_H
+
+#include "block.h"
+
+#define FPISA_MAGIC 0x5046 /* the bytes 'F' 'P' */
+#define FPISA_VERSION 1
+#define FPISA_PORT 18000 /* 0x4650; default UDP port of aggregator and workers */
+
+#define FPISA_MAX_WORKERS 64 /* ranks of a job: one bit each in a 64-bit map */
+#define FPISA_ORDER_WORKERS 16 /* up to here a result tells the arrival order */
+
+enum fpisa_type {
+	FPISA_TYPE_HELLO = 1,	/* worker: who am I, what are the parameters */
+	FPISA_TYPE_WELCOME = 2, /* aggregator: struct fpisa_hello filled in */
+	FPISA_TYPE_ADD = 3,	/* worker: one chunk of its vector */
+	FPISA_TYPE_RESULT = 4,	/* aggregator: the chunk summed over all ranks */
+	FPISA_TYPE_STATUS = 5,	/* aggregator: who has contributed so far; no payload */
+	FPISA_TYPE_ERROR = 6,	/* aggregator: why it dropped the frame; no payload */
+};
+
+/* fpisa_hdr.flags */
+#define FPISA_F_RETRANSMIT 0x01 /* ADD: not the first copy that the worker sends */
+#define FPISA_F_PROBE 0x02	/* ADD: answer with STATUS while the round is not done */
+#define FPISA_F_PENDING 0x04	/* WELCOME: some ranks have not joined yet */
+#define FPISA_F_RESENT 0x08	/* RESULT: a kept result, sent again on request */
+
+struct fpisa_hdr {
+	__le16 magic;	     /*	 0 FPISA_MAGIC */
+	__u8 version;	     /*	 2 FPISA_VERSION */
+	__u8 type;	     /*	 3 enum fpisa_type */
+	__u8 flags;	     /*	 4 FPISA_F_* */
+	__u8 result_flags;   /*	 5 RESULT: FPISA_OVERFLOW... of format.h; else 0 */
+	__u8 format;	     /*	 6 enum fpisa_format_id */
+	__u8 op;	     /*	 7 enum fpisa_op */
+	__le32 job;	     /*	 8 job number */
+	__le32 generation;   /* 12 from WELCOME; 0 in HELLO */
+	__le32 slot;	     /* 16 slot << 1 | version */
+	__le16 rank;	     /* 20 the sender's; 0xffff in a HELLO and in a RESULT */
+	__le16 count;	     /* 22 elements in the payload, a multiple of 32 up to the job's */
+	__le64 chunk;	     /* 24 number of this chunk since the generation began */
+	__le64 total;	     /* 32 elements of the whole call */
+	__le32 call;	     /* 40 number of the call since the generation began */
+	__le16 contributors; /* 44 RESULT: how many ranks are in the sum */
+	__le16 reason;	     /* 46 ERROR: enum fpisa_verdict */
+	__le64 token;	     /* 48 the job's secret */
+	__le64 bitmap;	     /* 56 RESULT, STATUS: ranks that contributed; WELCOME: ranks that joined */
+	__le64 aux;	     /* 64 see below */
+	__le32 checksum;     /* 72 over all before it and the payload */
+} __attribute__((packed, aligned(4)));
+
+/*
+ * fpisa_hdr.aux
+ *	HELLO	the sender's incarnation, increasing over its restarts (ns since 1970)
+ *	WELCOME	the incarnation that the aggregator holds for this rank
+ *	RESULT	up to 16 workers: 4 bits a rank, its position in the order of arrival
+ *	STATUS	the ranks that the job still counts on
+ */
+
+/* The payload of HELLO (zero) and WELCOME: the job's parameters. */
+struct fpisa_hello {
+	__le32 window;	 /*  0 slots, a power of two */
+	__le16 elements; /*  4 elements a chunk */
+	__le16 workers;	 /*  6 ranks of the job */
+	__le16 rank;	 /*  8 the receiver's */
+	__u8 mode;	 /* 10 enum fpisa_mode */
+	__u8 rounding;	 /* 11 enum fpisa_rounding */
+	__u8 format;	 /* 12 enum fpisa_format_id */
+	__u8 pipeline;	 /* 13 enum fpisa_pipeline */
+	__u8 clz;	 /* 14 enum fpisa_clz */
+	__u8 fanout;	 /* 15 enum fpisa_fanout */
+	__be32 group;	 /* 16 IPv4 group that results go to; 0 for unicast */
+	__be32 address;	 /* 20 IPv4 source of every reply */
+	__le64 live;	 /* 24 ranks that the job counts on */
+	__u8 reserved[32]; /* 32 zero */
+} __attribute__((packed, aligned(4)));
+
+#define FPISA_ETH_LEN 14
+#define FPISA_IP_LEN 20
+#define FPISA_UDP_LEN 8
+#define FPISA_HDR_LEN 76
+#define FPISA_OFFSET (FPISA_ETH_LEN + FPISA_IP_LEN + FPISA_UDP_LEN) /* of the header in the frame */
+#define FPISA_PAYLOAD_OFFSET (FPISA_OFFSET + FPISA_HDR_LEN)
+
+/*
+ * Elements a chunk. The largest frame whose bytes XDP reaches directly on a
+ * 4 KiB page is 3520 bytes (veth, one buffer).
+ */
+#define FPISA_DEFAULT_ELEMENTS 256
+#define FPISA_MAX_FRAME 3520
+#define FPISA_MAX_BLOCKS 26
+#define FPISA_MAX_ELEMENTS (FPISA_MAX_BLOCKS * FPISA_BLOCK)
+#define FPISA_MAX_PAYLOAD (FPISA_MAX_ELEMENTS * 4)
+
+_Static_assert(sizeof(struct fpisa_hdr) == FPISA_HDR_LEN, "header layout");
+_Static_assert(sizeof(struct fpisa_hello) == 64, "HELLO layout");
+_Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_MAX_PAYLOAD <= FPISA_MAX_FRAME, "a frame fits one XDP buffer");
+_Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_MAX_PAYLOAD + FPISA_BLOCK * 4 > FPISA_MAX_FRAME, "no block is wasted");
+_Static_assert(FPISA_MAX_ELEMENTS < 1 << 16, "event counts are 16 bits wide");
+_Static_assert((FPISA_PAYLOAD_OFFSET + 2) % 8 == 0, "payload aligned where frames start at NET_IP_ALIGN");
+
+/*
+ * Checksum: header and payload as 64-bit words, each split into two 32-bit
+ * lanes; per lane the sum of the words and the sum of the running sums
+ * (Fletcher's scheme, which sees swapped words). No sum wraps, so two equal
+ * flips in two words never cancel; only the last step folds to 32 bits.
+ */
+struct fpisa_sum {
+	__u64 a_lo, a_hi, b_lo, b_hi;
+};
+
+#define FPISA_SUM_HDR_WORDS 9 /* the header before the checksum */
+
+static __always_inline void fpisa_sum_word(struct fpisa_sum *s, __u64 w)
+{
+	s->a_lo += (__u32)w;
+	s->b_lo += s->a_lo;
+	s->a_hi += w >> 32;
+	s->b_hi += s->a_hi;
+}
+
+/* Adds `words` 64-bit words; callers in BPF pass a constant. */
+static __always_inline void fpisa_sum_words(struct fpisa_sum *s, const void *p, int words)
+{
+	struct fpisa_sum t = *s;
+
+	FPISA_ROLLED
+	for (int i = 0; i < words; i++)
+		fpisa_sum_word(&t, fpisa_load64((const char *)p + 8 * i));
+	*s = t;
+}
+
+static __always_inline __u32 fpisa_sum_fold(const struct fpisa_sum *s)
+{
+	__u64 x = s->a_lo * 0x9e3779b97f4a7c15ull + s->a_hi * 0xc2b2ae3d27d4eb4full +
+		  s->b_lo * 0x165667b19e3779f9ull + s->b_hi * 0xd6e8feb86659fd93ull;
+
+	x ^= x >> 32;
+	x *= 0xff51afd7ed558ccdull;
+	return (__u32)(x >> 32);
+}
+
+#endif
