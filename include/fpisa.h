@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * libfpisa: a worker's all-reduce through an FPISA aggregator.
+ *
+ *	struct fpisa *f;
+ *
+ *	if (fpisa_connect(&f, "10.0.0.1", 7, NULL) ||
+ *	    fpisa_allreduce(f, grad, grad, n, NULL))
+ *		errx(1, "%s", fpisa_error());
+ *	fpisa_close(f);
+ *
+ * Functions return 0 or a negative errno; fpisa_error() then says in one
+ * sentence what went wrong and what to try. A handle belongs to one thread
+ * at a time; different handles are independent. All ranks of a job call the
+ * same operations with the same lengths in the same order, as in MPI.
+ */
+#ifndef FPISA_H
+#define FPISA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct fpisa;
+struct fpisa_request;
+struct fpisa_mem;
+
+/* What a result can say of itself; the union over all chunks of a call. */
+#define FPISA_RESULT_OVERFLOW 0x01u  /* a register saturated or an element left the format's range */
+#define FPISA_RESULT_INEXACT 0x02u   /* some nonzero bit was lost */
+#define FPISA_RESULT_OVERWRITE 0x04u /* a stored mantissa was discarded (mode fpisa-a) */
+#define FPISA_RESULT_NAN 0x08u
+#define FPISA_RESULT_INF 0x10u
+
+/* One chunk's result, as it arrived. */
+struct fpisa_chunk {
+	uint64_t offset;     /* of its first element in the call's vector */
+	uint32_t count;	     /* elements, without padding */
+	uint32_t flags;	     /* FPISA_RESULT_* */
+	uint64_t ranks;	     /* bitmap of the contributors */
+	uint64_t order;	     /* 4 bits a rank: its position in the order of arrival; 0 above 16 workers */
+};
+
+struct fpisa_options {
+	size_t size;	      /* sizeof(struct fpisa_options), so that it may grow */
+	uint16_t local_port;  /* UDP source port that the job lists; 0: 18000 */
+	uint64_t token;	      /* the job's secret; 0 if it has none */
+	uint32_t timeout_ms;  /* deadline of connect and of each operation; 0: 10000 */
+	double loss;	      /* fault injection: share of frames dropped, each way; 0..0.9 */
+	uint64_t seed;	      /* of the fault injection */
+	/* Called for each chunk as its result arrives, from within the waiting call. */
+	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
+	void *arg;
+};
+
+/* Parameters and counts of a handle. */
+struct fpisa_info {
+	size_t size; /* sizeof(struct fpisa_info), set by the caller */
+	uint32_t job, rank, workers, elements, window, generation;
+	uint8_t mode, rounding, format, pipeline, clz, fanout; /* numbers of include/fpisa/format.h */
+	uint64_t sent, received;     /* frames */
+	uint64_t retransmits;	     /* contributions sent again */
+	uint64_t duplicates;	     /* results that were not awaited */
+	uint64_t bad;		     /* frames dropped: wrong source, checksum or header */
+	uint64_t rtt_ns;	     /* smoothed, of a chunk */
+};
+
+/*
+ * Join job `job` of the aggregator at `address` ("10.0.0.1" or
+ * "10.0.0.1:18000", IPv4) over UDP. Returns when every rank of the job has
+ * joined. options may be NULL.
+ *
+ * -EINVAL	bad address or options
+ * -ETIMEDOUT	no answer (aggregator or route), or some ranks have not joined: the error names them
+ * -EACCES	the aggregator does not know this address and port, or the token is wrong
+ */
+int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options);
+
+/*
+ * recv[i] = sum over ranks of send[i], i = 0..count-1, FP32 in the job's mode.
+ * send and recv may be the same array, else must not overlap. count may be
+ * anything from 1 to 2^40. *flags, if not NULL, is the union of
+ * FPISA_RESULT_*.
+ *
+ * -ETIMEDOUT	the deadline passed; the error and fpisa_missing() name the ranks that are missing
+ * -EPROTO	the ranks disagree on the length or the order of their calls
+ * -ESTALE	the job has moved to another generation or this rank was taken out of it
+ * After any of these the handle returns it again until fpisa_rejoin().
+ */
+int fpisa_allreduce(struct fpisa *f, const float *send, float *recv, size_t count, uint32_t *flags);
+
+/*
+ * The same with a handle. Requests of one handle complete in the order in
+ * which they were started; the arrays must stay until fpisa_wait() returns.
+ * Progress is made inside fpisa_test() and fpisa_wait(). fpisa_test() sets
+ * *done; fpisa_wait() blocks until the deadline. Both release the request
+ * once it is done or has failed, and set the caller's pointer to NULL.
+ */
+int fpisa_allreduce_start(struct fpisa *f, const float *send, float *recv, size_t count,
+			  struct fpisa_request **request);
+int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags);
+int fpisa_wait(struct fpisa_request **request, uint32_t *flags);
+
+/* After an error: forget what is under way and join the job's next generation, with all other ranks. */
+int fpisa_rejoin(struct fpisa *f);
+
+/* Ranks, as a bitmap, that the last -ETIMEDOUT of this handle was waiting for. */
+uint64_t fpisa_missing(const struct fpisa *f);
+
+int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info);
+
+/* Leaves without a word to the others; NULL is fine. Unfinished requests are released. */
+void fpisa_close(struct fpisa *f);
+
+/* The last error of this thread, one line, never NULL. */
+const char *fpisa_error(void);
+
+/*
+ * Transport `mem`: an aggregator inside this process, the same arithmetic and
+ * the same protocol without a network and without privilege. Workers are
+ * threads, each with a handle of its own. Mode, rounding and pipeline are the
+ * numbers of include/fpisa/format.h; 0 takes the default of `fpisa job add`.
+ */
+struct fpisa_mem_options {
+	size_t size; /* sizeof(struct fpisa_mem_options) */
+	uint32_t workers, elements, window;
+	uint8_t mode, rounding, pipeline;
+};
+
+int fpisa_mem_create(struct fpisa_mem **m, const struct fpisa_mem_options *options);
+int fpisa_mem_connect(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options);
+void fpisa_mem_destroy(struct fpisa_mem *m); /* after its handles are closed */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
