@@ -17,6 +17,7 @@
 
 #define FPISA_VERDICTS(X)                                                                              \
 	X(not_ours, PASS, "not FPISA traffic, passed to the stack")                                    \
+	X(elsewhere, PASS, "sent to an address that is not the job's, passed to the stack")            \
 	X(absorbed, TAKEN, "contribution added, round not complete")                                   \
 	X(duplicate, TAKEN, "contribution was added before, round not complete")                       \
 	X(result, REPLY, "round complete, result fanned out")                                          \
@@ -29,7 +30,6 @@
 	X(version, DROP, "protocol version not spoken here")                                           \
 	X(type, DROP, "frame type that no worker sends")                                               \
 	X(no_job, DROP, "no such job; see fpisa job list")                                             \
-	X(address, DROP, "sent to an address that is not the job's")                                   \
 	X(length, DROP, "payload length is not that of the job's chunks")                              \
 	X(token, DROP, "job token wrong")                                                              \
 	X(stranger, DROP, "source address and port are not in the job")                                \

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Ways out of the datapath: one place that counts a verdict, and the three
+ * kinds of frames that leave (to the sender, to all, none). The sender's
+ * frame is reused; it leaves by redirect, for a veth peer with GRO alone
+ * never sees XDP_TX.
+ */
+#ifndef FPISA_BPF_EXITS_H
+#define FPISA_BPF_EXITS_H
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/udp.h>
+#include "blocks.h"
+
+/* The headers of our frames: Ethernet, IPv4 without options, UDP, FPISA. */
+struct headers {
+	struct ethhdr *eth;
+	struct iphdr *ip;
+	struct udphdr *udp;
+	struct fpisa_hdr *fpisa;
+};
+
+/* Where they lie in the frame; nonzero if it holds them all. */
+static __always_inline int find_headers(struct xdp_md *ctx, struct headers *h)
+{
+	void *data = (void *)(long)ctx->data;
+
+	h->eth = data;
+	h->ip = data + FPISA_ETH_LEN;
+	h->udp = data + FPISA_ETH_LEN + FPISA_IP_LEN;
+	h->fpisa = data + FPISA_OFFSET;
+	return data + FPISA_PAYLOAD_OFFSET <= (void *)(long)ctx->data_end;
+}
+
+/* Block b of the payload, or NULL when the frame ends before it does. */
+static __always_inline struct fpisa_word_block *payload_of(struct xdp_md *ctx, __u32 b)
+{
+	struct fpisa_word_block *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET + b * sizeof(*p);
+
+	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
+}
+
+static __always_inline struct fpisa_counters *counters_of(__u32 job)
+{
+	__u32 key = job < FPISA_MAX_JOBS ? job : FPISA_MAX_JOBS;
+
+	return bpf_map_lookup_elem(&fpisa_counters, &key);
+}
+
+/* Counts the verdict `v` for `job` and returns `action`. */
+GLOBAL_FN int leave(__u32 job, __u32 v, int action)
+{
+	struct fpisa_counters *c = counters_of(job);
+
+	if (c && v < FPISA_VERDICT_COUNT)
+		(&c->v_not_ours)[v]++;
+	return action;
+}
+
+static __always_inline __u16 ip_checksum(const struct iphdr *ip)
+{
+	const __u16 *w = (const __u16 *)ip;
+	__u32 sum = 0;
+
+#pragma unroll
+	for (int i = 0; i < FPISA_IP_LEN / 2; i++)
+		sum += w[i];
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum += sum >> 16;
+	return (__u16)~sum;
+}
+
+static __always_inline void sum_header(const struct fpisa_hdr *h, struct fpisa_sum *sum)
+{
+	fpisa_sum_words(sum, h, FPISA_SUM_HDR_WORDS);
+}
+
+static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port,
+					  __u32 payload)
+{
+	h->udp->source = h->udp->dest;
+	h->udp->dest = to_port;
+	h->udp->len = bpf_htons((__u16)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
+	h->udp->check = 0;
+	h->ip->saddr = from;
+	h->ip->daddr = to;
+	h->ip->tot_len = bpf_htons((__u16)(FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
+	h->ip->tos = 0;
+	h->ip->frag_off = bpf_htons(0x4000);
+	h->ip->ttl = 64;
+	h->ip->check = 0;
+	h->ip->check = ip_checksum(h->ip);
+}
+
+/*
+ * Send the frame back where it came from. The header is complete but for
+ * the checksum, of which *sum holds the payload's part if `payload` is not
+ * zero; the header comes first in the sum, so the caller has put it there.
+ */
+static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 payload)
+{
+	__u8 mac[ETH_ALEN];
+
+	__builtin_memcpy(mac, h->eth->h_dest, ETH_ALEN);
+	__builtin_memcpy(h->eth->h_dest, h->eth->h_source, ETH_ALEN);
+	__builtin_memcpy(h->eth->h_source, mac, ETH_ALEN);
+	address_reply(h, h->ip->daddr, h->ip->saddr, h->udp->source, payload);
+	return (int)bpf_redirect(ctx->ingress_ifindex, 0);
+}
+
+/* A reply of the bare header: STATUS and ERROR. Cuts the payload off. */
+GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
+{
+	struct headers h;
+	struct fpisa_sum sum = {};
+	int action, extra;
+
+	if (!find_headers(ctx, &h))
+		return leave(job, FPISA_V_internal, XDP_DROP);
+	sum_header(h.fpisa, &sum);
+	h.fpisa->checksum = fpisa_sum_fold(&sum);
+	action = to_sender(ctx, &h, 0);
+	extra = (int)(ctx->data_end - ctx->data) - FPISA_PAYLOAD_OFFSET;
+	if (extra > 0)
+		bpf_xdp_adjust_tail(ctx, -extra);
+	return leave(job, v, action);
+}
+
+/* Drop a member's frame; tell it why where that helps it. */
+static __always_inline int refuse(struct xdp_md *ctx, __u32 job, enum fpisa_verdict v)
+{
+	struct headers h;
+
+	if (!find_headers(ctx, &h) || !fpisa_reported(v))
+		return leave(job, v, XDP_DROP);
+	fpisa_make_error(h.fpisa, v);
+	return bare_to_sender(ctx, job, v);
+}
+
+static __always_inline void guard_release(__u64 *guard)
+{
+	/* A full barrier: all that was written under the guard is visible before it. */
+	__sync_lock_test_and_set(guard, 0);
+}
+
+GLOBAL_FN int guard_take(__u64 *guard)
+{
+	if (!guard)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < FPISA_GUARD_SPINS; i++)
+		if (!*(volatile __u64 *)guard && !__sync_val_compare_and_swap(guard, 0, 1))
+			return 1;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The parser and the gate: from a raw frame to a slot that this CPU owns, or
+ * to a verdict. Followed by the pipeline (stages.h). All rules are in
+ * fpisa/frame.h and fpisa/slot.h; this file fetches what they look at.
+ */
+#ifndef FPISA_BPF_INGRESS_H
+#define FPISA_BPF_INGRESS_H
+
+#include "stages.h"
+
+static __always_inline __u16 port_of(const struct fpisa_control *control)
+{
+	return bpf_htons(control->port ? (__u16)control->port : FPISA_PORT);
+}
+
+/*
+ * Is the frame ours, and whole? *payload is set to the bytes after the FPISA
+ * header. IPv6, VLAN tags, IP options and later fragments are not ours.
+ */
+static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, __be16 port, __u32 *payload)
+{
+	void *end = (void *)(long)ctx->data_end;
+	struct headers h;
+	__u32 ip_len, udp_len;
+	int whole = find_headers(ctx, &h);
+
+	if ((void *)(h.udp + 1) > end)
+		return FPISA_V_not_ours;
+	if (h.eth->h_proto != bpf_htons(ETH_P_IP) || *(__u8 *)h.ip != 0x45 || h.ip->protocol != IPPROTO_UDP)
+		return FPISA_V_not_ours;
+	if ((h.ip->frag_off & bpf_htons(0x1fff)) || h.udp->dest != port)
+		return FPISA_V_not_ours;
+	if ((void *)(&h.fpisa->magic + 1) > end || h.fpisa->magic != FPISA_MAGIC)
+		return FPISA_V_not_ours;
+	if (h.ip->frag_off & bpf_htons(0x2000))
+		return FPISA_V_fragment;
+	if (ip_checksum(h.ip))
+		return FPISA_V_ip_checksum;
+	ip_len = bpf_ntohs(h.ip->tot_len);
+	udp_len = bpf_ntohs(h.udp->len);
+	if (!whole || ip_len != FPISA_IP_LEN + udp_len || udp_len < FPISA_UDP_LEN + FPISA_HDR_LEN ||
+	    FPISA_ETH_LEN + ip_len > ctx->data_end - ctx->data)
+		return FPISA_V_truncated;
+	*payload = udp_len - FPISA_UDP_LEN - FPISA_HDR_LEN;
+	return FPISA_V_absorbed;
+}
+
+/* One entry a bit; `zeros` is a copy, for the loop's bound must stay in a register. */
+GLOBAL_FN int fill_trie(void)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 lz = 0; lz < 32; lz++) {
+		struct fpisa_lpm_key key = { .prefixlen = lz + 1, .addr = bpf_htonl(0x80000000u >> lz) };
+		__u32 zeros = lz;
+
+		bpf_map_update_elem(&fpisa_lpm, &key, &zeros, BPF_ANY);
+	}
+	return 0;
+}
+
+/* The trie of leading zeros, filled by whoever comes first when no loader did. */
+static __always_inline int trie_ready(struct fpisa_control *control)
+{
+	if (fpisa_likely(*(volatile __u64 *)&control->trie_state == 2))
+		return 1;
+	if (__sync_val_compare_and_swap(&control->trie_state, 0, 1))
+		return 0;
+	fill_trie();
+	__sync_lock_test_and_set(&control->trie_state, 2);
+	return 1;
+}
+
+/* HELLO to job `id`, which exists; `payload` bytes follow the header. */
+GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
+{
+	struct fpisa_control *control;
+	struct fpisa_session *session;
+	struct fpisa_sum sum = {};
+	__u32 rank = 0, key = 0;
+	struct fpisa_peer *peer;
+	struct fpisa_hello *p;
+	struct fpisa_job *job;
+	enum fpisa_verdict v;
+	struct headers h;
+	int joined;
+
+	control = bpf_map_lookup_elem(&fpisa_control, &key);
+	session = bpf_map_lookup_elem(&fpisa_sessions, &id);
+	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	if (!control || !session || !job || !find_headers(ctx, &h))
+		return leave(id, FPISA_V_internal, XDP_DROP);
+	v = fpisa_check_hello(h.fpisa, payload, job, h.ip->saddr, h.udp->source, &rank);
+	if (v == FPISA_V_not_live)
+		return refuse(ctx, id, v);
+	if (v != FPISA_V_absorbed)
+		return leave(id, v, XDP_DROP);
+	p = (void *)(h.fpisa + 1);
+	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
+		return leave(id, FPISA_V_truncated, XDP_DROP);
+	sum_header(h.fpisa, &sum);
+	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
+	if (fpisa_sum_fold(&sum) != h.fpisa->checksum)
+		return leave(id, FPISA_V_checksum, XDP_DROP);
+	key = id * FPISA_MAX_WORKERS + rank;
+	peer = bpf_map_lookup_elem(&fpisa_peers, &key);
+	if (!peer)
+		return leave(id, FPISA_V_internal, XDP_DROP);
+
+	if (!guard_take(&session->guard))
+		return leave(id, FPISA_V_busy, XDP_DROP);
+	__builtin_memcpy(peer->mac, h.eth->h_source, ETH_ALEN);
+	__builtin_memcpy(peer->local_mac, h.eth->h_dest, ETH_ALEN);
+	peer->ifindex = ctx->ingress_ifindex;
+	joined = fpisa_session_join(session, rank, h.fpisa->aux, *(volatile __u64 *)&job->live,
+				    &control->next_generation);
+	fpisa_make_welcome(h.fpisa, p, job, session, rank, joined);
+	guard_release(&session->guard);
+
+	sum = (struct fpisa_sum){};
+	sum_header(h.fpisa, &sum);
+	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
+	h.fpisa->checksum = fpisa_sum_fold(&sum);
+	return leave(id, FPISA_V_welcome, to_sender(ctx, &h, sizeof(*p)));
+}
+
+/*
+ * An ADD that passed every stateless check: take the slot, apply the rules.
+ * Returns the step to take with the slot owned, or a negative verdict with
+ * the slot given back.
+ */
+static __always_inline int take_slot(const struct fpisa_claim *claim, struct fpisa_job *job,
+				     struct fpisa_session *session, struct fpisa_slot *slot, __u64 *live)
+{
+	int step;
+
+	if (!guard_take(&slot->guard))
+		return -FPISA_V_busy;
+	/* Under the guard: a generation that began meanwhile may own the slot already. */
+	if (claim->generation != *(volatile __u32 *)&session->generation || !claim->generation)
+		step = -FPISA_V_generation;
+	else {
+		*live = *(volatile __u64 *)&job->live;
+		step = fpisa_slot_admit(slot, claim, *live);
+	}
+	if (step < 0)
+		guard_release(&slot->guard);
+	return step;
+}
+
+static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct headers *h, __u32 id,
+			       struct fpisa_job *job, struct fpisa_control *control, __u32 payload)
+{
+	struct fpisa_session *session = bpf_map_lookup_elem(&fpisa_sessions, &id);
+	struct fpisa_counters *c = counters_of(id);
+	struct fpisa_sum sum = {};
+	struct fpisa_claim claim;
+	struct fpisa_slot *slot;
+	enum fpisa_verdict v;
+	__u64 live = 0;
+	int step, action;
+
+	v = fpisa_check_add(h->fpisa, payload, job, h->ip->saddr, h->udp->source);
+	if (v >= FPISA_V_FIRST_DROP && v != FPISA_V_format && v != FPISA_V_op && v != FPISA_V_not_live)
+		return leave(id, v, XDP_DROP);
+
+	phv->job = id;
+	phv->blocks = payload / (FPISA_BLOCK * 4);
+	sum_header(h->fpisa, &sum);
+	EACH_BLOCK(b, phv) {
+		struct fpisa_word_block *in = payload_of(ctx, b);
+
+		if (!in)
+			return leave(id, FPISA_V_truncated, XDP_DROP);
+		sum_block(in, &sum);
+	}
+	if (fpisa_sum_fold(&sum) != h->fpisa->checksum)
+		return leave(id, FPISA_V_checksum, XDP_DROP);
+	if (v != FPISA_V_absorbed)
+		return refuse(ctx, id, v);
+
+	phv->key = job->slot_base + h->fpisa->slot;
+	phv->rank = h->fpisa->rank;
+	phv->probe = !!(h->fpisa->flags & FPISA_F_PROBE);
+	phv->resend = 0;
+	phv->events = 0;
+	phv->flags = 0;
+	phv->mode = job->mode;
+	phv->rounding = job->rounding;
+	phv->clz = job->clz;
+	phv->pipeline = job->pipeline;
+	phv->bank = (control->bank & 1) * FPISA_BANK_SIZE;
+	if (phv->clz == FPISA_CLZ_LPM && !trie_ready(control))
+		return leave(id, FPISA_V_busy, XDP_DROP);
+
+	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
+	if (!session || !c || !slot)
+		return leave(id, FPISA_V_internal, XDP_DROP);
+	claim = fpisa_claim_of(h->fpisa, job);
+	if (h->fpisa->flags & FPISA_F_RETRANSMIT)
+		c->retransmissions++;
+	step = take_slot(&claim, job, session, slot, &live);
+	if (step < 0)
+		return refuse(ctx, id, (enum fpisa_verdict)-step);
+
+	switch (step) {
+	case FPISA_STEP_WAIT:
+		return wait(ctx, phv, live, FPISA_V_duplicate);
+	case FPISA_STEP_RESEND:
+		phv->resend = 1;
+		/* fallthrough */
+	case FPISA_STEP_FINISH:
+		break;
+	default:
+		phv->first = step == FPISA_STEP_SET;
+		if (phv->pipeline == FPISA_PIPELINE_STAGED)
+			next_stage(ctx, phv, 0);
+		c->fused++;
+		run_fused_add(ctx, phv);
+		action = add_done(ctx, phv);
+		if (action != COMPLETE)
+			return action;
+	}
+	if (phv->pipeline == FPISA_PIPELINE_STAGED)
+		next_stage(ctx, phv, 5);
+	c->fused_reads++;
+	run_fused_read(ctx, phv);
+	return read_done(ctx, phv);
+}
+
+/* A new packet. */
+static __always_inline int ingress(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_control *control;
+	struct fpisa_counters *c;
+	struct headers h;
+	struct fpisa_job *job;
+	enum fpisa_verdict v;
+	__u32 payload, id, zero = 0;
+
+	control = bpf_map_lookup_elem(&fpisa_control, &zero);
+	if (!control)
+		return XDP_PASS;
+	v = parse(ctx, port_of(control), &payload);
+	if (v == FPISA_V_not_ours)
+		return leave(FPISA_MAX_JOBS, v, XDP_PASS);
+	if (v != FPISA_V_absorbed)
+		return leave(FPISA_MAX_JOBS, v, XDP_DROP);
+	if (!find_headers(ctx, &h))
+		return leave(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
+	id = h.fpisa->job;
+	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	if (!job || !job->active)
+		return leave(FPISA_MAX_JOBS, FPISA_V_no_job, XDP_DROP);
+	if (h.ip->daddr != job->address)
+		return leave(id, FPISA_V_elsewhere, XDP_PASS);
+	c = counters_of(id);
+	if (c) {
+		c->packets++;
+		c->bytes += FPISA_PAYLOAD_OFFSET + payload;
+	}
+	v = fpisa_check_type(h.fpisa);
+	if (v != FPISA_V_absorbed)
+		return leave(id, v, XDP_DROP);
+	if (h.fpisa->type == FPISA_TYPE_HELLO)
+		return hello(ctx, id, payload);
+	return add(ctx, phv, &h, id, job, control, payload);
+}
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Every map of the datapath. All are pinned by name, so that plain
+ * `ip link set dev DEV xdp obj fpisa.o` leaves a datapath that user space
+ * can configure; names carry the prefix because by-name pins may share a
+ * directory with others.
+ */
+#ifndef FPISA_BPF_MAPS_H
+#define FPISA_BPF_MAPS_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "fpisa/frame.h"
+
+/*
+ * A global function: verified once on its own, then called by its type. Its
+ * pointer arguments point to memory of their type's size or are NULL.
+ */
+#define GLOBAL_FN __attribute__((noinline))
+
+/* The exponent registers: one entry a slot version, one vector an entry (paper, section 3.1). */
+struct fpisa_exponents {
+	struct fpisa_exp_block b[FPISA_MAX_BLOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct fpisa_exponents);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_exponents SEC(".maps");
+
+/* The signed mantissa registers, same keys. */
+struct fpisa_mantissas {
+	struct fpisa_man_block b[FPISA_MAX_BLOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct fpisa_mantissas);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_mantissas SEC(".maps");
+
+/* Protocol state of a slot version, same keys; ownership rule in job.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct fpisa_slot);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_slots SEC(".maps");
+
+/* Job configuration, key: job number. Mappable: `live` changes by one store. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_JOBS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fpisa_job);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_jobs SEC(".maps");
+
+/* Who has joined, key: job number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_JOBS);
+	__type(key, __u32);
+	__type(value, struct fpisa_session);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_sessions SEC(".maps");
+
+/* Where each worker is, key: job * FPISA_MAX_WORKERS + rank. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_JOBS * FPISA_MAX_WORKERS);
+	__type(key, __u32);
+	__type(value, struct fpisa_peer);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_peers SEC(".maps");
+
+/*
+ * Leading zeros by longest prefix match (paper, section 3.2 and figure 5):
+ * the entry for n leading zeros has prefix n + 1 and, of its address, only
+ * that bit set. 32 entries; zero matches none.
+ */
+struct fpisa_lpm_key {
+	__u32 prefixlen;
+	__be32 addr;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 64);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct fpisa_lpm_key);
+	__type(value, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_lpm SEC(".maps");
+
+/* Counters, key: job number, or FPISA_MAX_JOBS for frames of no job. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, FPISA_MAX_JOBS + 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_counters);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_counters SEC(".maps");
+
+/* State of the whole datapath, one entry. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fpisa_control);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_control SEC(".maps");
+
+/*
+ * What flows between the stages of one packet. One a CPU: XDP programs of a
+ * CPU do not nest, and tail calls stay on it.
+ */
+struct fpisa_phv {
+	__u32 stage;  /* 0: a new packet; k + 1: the next program is to run MAU k */
+	__u32 job;    /* job number */
+	__u32 key;    /* of the slot version that this CPU owns */
+	__u32 blocks; /* of 32 elements, in this frame */
+	__u32 bank;   /* index of the first slot of the bank that this packet uses */
+	__u32 flags;  /* result flags of the read-out */
+	__u64 events; /* of the add, format.h */
+	__u16 rank;   /* of the sender */
+	__u8 first;   /* the registers take the values instead of adding them */
+	__u8 resend;  /* the result goes to the sender alone */
+	__u8 probe;   /* the sender wants a STATUS if the round is not complete */
+	__u8 mode;
+	__u8 rounding;
+	__u8 clz;
+	__u8 pipeline;
+	__u8 pad[7];
+	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_phv);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_phv SEC(".maps");
+
+/*
+ * Ports of a job's results, key: job number; the inner map has one entry a
+ * port (multicast) or one a worker (unicast, with an egress program that
+ * addresses the copy).
+ */
+struct fpisa_ports {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, FPISA_MAX_WORKERS);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct bpf_devmap_val));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, FPISA_MAX_JOBS);
+	__type(key, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__array(values, struct fpisa_ports);
+} fpisa_fanout SEC(".maps");
+
+#endif

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The stages and their chain. chain() is the pipeline: its switch runs stage
+ * k, tail-calls stage k + 1 and, if that slot of the program array is empty,
+ * falls through and goes on inline from the PHV as it stands. The entry
+ * contains the chain from any stage on, MAU k's program contains it from k.
+ *
+ * Ingress half MAU0..4 (stateful), then add_done(); egress half MAU5..8
+ * (stateless), then read_done() (paper, figure 2).
+ */
+#ifndef FPISA_BPF_STAGES_H
+#define FPISA_BPF_STAGES_H
+
+#include "exits.h"
+
+/* The array of stage programs; fpisa.bpf.c defines and fills it. */
+static __always_inline void tail_call(struct xdp_md *ctx, __u32 index);
+
+#define EACH_BLOCK(b, phv) for (__u32 b = 0; b < FPISA_MAX_BLOCKS && b < (phv)->blocks; b++)
+
+static __always_inline struct fpisa_exponents *exponents_of(struct fpisa_phv *phv)
+{
+	return phv ? bpf_map_lookup_elem(&fpisa_exponents, &phv->key) : NULL;
+}
+
+static __always_inline struct fpisa_mantissas *mantissas_of(struct fpisa_phv *phv)
+{
+	return phv ? bpf_map_lookup_elem(&fpisa_mantissas, &phv->key) : NULL;
+}
+
+/* -- MAU0..8, each over the whole frame --------------------------------- */
+
+GLOBAL_FN int run_mau0(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	if (!phv)
+		return 0;
+	EACH_BLOCK(b, phv) {
+		struct fpisa_word_block *in = payload_of(ctx, b);
+
+		if (!in)
+			break;
+		mau0_block(in, &phv->b[b]);
+	}
+	return 0;
+}
+
+GLOBAL_FN int run_mau1(struct fpisa_phv *phv)
+{
+	if (!phv)
+		return 0;
+	EACH_BLOCK(b, phv)
+		mau1_block(&phv->b[b]);
+	return 0;
+}
+
+GLOBAL_FN int run_mau2(struct fpisa_phv *phv)
+{
+	struct fpisa_exponents *e = exponents_of(phv);
+
+	if (!e)
+		return 0;
+	if (phv->first) {
+		EACH_BLOCK(b, phv)
+			mau2_first_block(&phv->b[b], &e->b[b]);
+	} else if (phv->mode == FPISA_MODE_FPISA_A) {
+		EACH_BLOCK(b, phv)
+			mau2_a_block(&phv->b[b], &e->b[b]);
+	} else {
+		EACH_BLOCK(b, phv)
+			mau2_block(&phv->b[b], &e->b[b]);
+	}
+	return 0;
+}
+
+GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
+{
+	if (!phv || phv->first)
+		return 0;
+	if (phv->mode == FPISA_MODE_FPISA_A) {
+		EACH_BLOCK(b, phv)
+			phv->events += mau3_a_block(&phv->b[b]);
+	} else {
+		EACH_BLOCK(b, phv)
+			phv->events += mau3_block(&phv->b[b]);
+	}
+	return 0;
+}
+
+GLOBAL_FN int run_mau4(struct fpisa_phv *phv)
+{
+	struct fpisa_mantissas *m = mantissas_of(phv);
+
+	if (!m)
+		return 0;
+	if (phv->first) {
+		EACH_BLOCK(b, phv)
+			mau4_first_block(&phv->b[b], &m->b[b]);
+	} else if (phv->mode == FPISA_MODE_FPISA_A) {
+		EACH_BLOCK(b, phv)
+			phv->events += mau4_a_block(&phv->b[b], &m->b[b]);
+	} else {
+		EACH_BLOCK(b, phv)
+			phv->events += mau4_block(&phv->b[b], &m->b[b]);
+	}
+	return 0;
+}
+
+GLOBAL_FN int run_mau5(struct fpisa_phv *phv)
+{
+	struct fpisa_exponents *e = exponents_of(phv);
+	struct fpisa_mantissas *m = mantissas_of(phv);
+
+	if (!e || !m)
+		return 0;
+	EACH_BLOCK(b, phv)
+		mau5_block(&e->b[b], &m->b[b], &phv->b[b]);
+	return 0;
+}
+
+GLOBAL_FN int run_mau6(struct fpisa_phv *phv)
+{
+	if (!phv)
+		return 0;
+	if (phv->clz == FPISA_CLZ_LPM) {
+		EACH_BLOCK(b, phv)
+			mau6_lpm_block(&phv->b[b]);
+	} else {
+		EACH_BLOCK(b, phv)
+			mau6_bits_block(&phv->b[b]);
+	}
+	return 0;
+}
+
+GLOBAL_FN int run_mau7(struct fpisa_phv *phv)
+{
+	if (!phv)
+		return 0;
+	EACH_BLOCK(b, phv)
+		mau7_block(&phv->b[b]);
+	return 0;
+}
+
+GLOBAL_FN int run_mau8(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	if (!phv)
+		return 0;
+	EACH_BLOCK(b, phv) {
+		struct fpisa_word_block *out = payload_of(ctx, b);
+
+		if (!out)
+			break;
+		if (phv->rounding == FPISA_ROUND_NEAREST)
+			phv->flags |= mau8_near_block(&phv->b[b], out);
+		else
+			phv->flags |= mau8_down_block(&phv->b[b], out);
+	}
+	return 0;
+}
+
+/* -- the same work in one body ------------------------------------------ */
+
+GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_exponents *e = exponents_of(phv);
+	struct fpisa_mantissas *m = mantissas_of(phv);
+
+	if (!e || !m)
+		return 0;
+	EACH_BLOCK(b, phv) {
+		struct fpisa_word_block *in = payload_of(ctx, b);
+
+		if (!in)
+			break;
+		if (phv->first)
+			fused_set_block(in, &e->b[b], &m->b[b]);
+		else if (phv->mode == FPISA_MODE_FPISA_A)
+			phv->events += fused_add_a_block(in, &e->b[b], &m->b[b]);
+		else
+			phv->events += fused_add_block(in, &e->b[b], &m->b[b]);
+	}
+	return 0;
+}
+
+GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_exponents *e = exponents_of(phv);
+	struct fpisa_mantissas *m = mantissas_of(phv);
+	__u32 near, lpm;
+
+	if (!e || !m)
+		return 0;
+	near = phv->rounding == FPISA_ROUND_NEAREST;
+	lpm = phv->clz == FPISA_CLZ_LPM;
+	EACH_BLOCK(b, phv) {
+		struct fpisa_word_block *out = payload_of(ctx, b);
+
+		if (!out)
+			break;
+		if (near && lpm)
+			phv->flags |= read_near_lpm_block(out, &e->b[b], &m->b[b]);
+		else if (near)
+			phv->flags |= read_near_bits_block(out, &e->b[b], &m->b[b]);
+		else if (lpm)
+			phv->flags |= read_down_lpm_block(out, &e->b[b], &m->b[b]);
+		else
+			phv->flags |= read_down_bits_block(out, &e->b[b], &m->b[b]);
+	}
+	return 0;
+}
+
+/* -- what follows an add and a read-out ---------------------------------- */
+
+/*
+ * The round is not complete: give the slot back, count `v`; answer a probe.
+ */
+GLOBAL_FN int wait(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 v)
+{
+	struct fpisa_slot *slot;
+	struct headers h;
+
+	if (!phv)
+		return XDP_ABORTED;
+	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
+	if (!slot)
+		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+	if (!phv->probe || !find_headers(ctx, &h)) {
+		guard_release(&slot->guard);
+		return leave(phv->job, v, XDP_DROP);
+	}
+	fpisa_make_status(h.fpisa, slot, live);
+	guard_release(&slot->guard);
+	leave(phv->job, v, 0);
+	return bare_to_sender(ctx, phv->job, FPISA_V_status);
+}
+
+/* What add_done() returns when the round is complete and the pipeline goes on. */
+#define COMPLETE (-1)
+
+/*
+ * The registers hold the contribution: record it under the guard. Returns
+ * COMPLETE, or the action that ends this packet.
+ */
+GLOBAL_FN int add_done(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_counters *c;
+	struct fpisa_slot *slot;
+	struct fpisa_job *job;
+	__u64 live;
+
+	if (!phv)
+		return XDP_ABORTED;
+	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
+	job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
+	c = counters_of(phv->job);
+	if (!slot || !job || !c)
+		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+	c->elements += phv->blocks * FPISA_BLOCK;
+	c->rounded += fpisa_event_count(phv->events, FPISA_EV_ROUNDED);
+	c->overwritten += fpisa_event_count(phv->events, FPISA_EV_OVERWRITTEN);
+	c->left_shifted += fpisa_event_count(phv->events, FPISA_EV_LEFT_SHIFTED);
+	c->overflowed += fpisa_event_count(phv->events, FPISA_EV_OVERFLOWED);
+	live = *(volatile __u64 *)&job->live;
+	if (fpisa_slot_commit(slot, phv->rank, live, fpisa_event_flags(phv->events)))
+		return COMPLETE;
+	return wait(ctx, phv, live, FPISA_V_absorbed);
+}
+
+static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)
+{
+	c->results_inexact += !!(flags & FPISA_INEXACT);
+	c->results_overflow += !!(flags & FPISA_OVERFLOW);
+	c->results_overwrite += !!(flags & FPISA_OVERWRITE);
+	c->results_nan += !!(flags & FPISA_NAN);
+	c->results_inf += !!(flags & FPISA_INF);
+}
+
+/*
+ * The payload is the packed result: write the header, mark the round done,
+ * give the slot back, send. The frame is this CPU's own, so its checksum is
+ * taken after the slot is free again.
+ */
+GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_counters *c;
+	struct fpisa_sum sum = {};
+	struct fpisa_slot *slot;
+	struct fpisa_job *job;
+	struct headers h;
+	void *ports;
+	__u32 flags;
+	int action;
+
+	if (!phv)
+		return XDP_ABORTED;
+	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
+	job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
+	ports = bpf_map_lookup_elem(&fpisa_fanout, &phv->job);
+	c = counters_of(phv->job);
+	if (!slot)
+		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+	if (!job || !find_headers(ctx, &h) || !c) {
+		guard_release(&slot->guard);
+		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+	}
+	flags = slot->flags | phv->flags;
+	fpisa_make_result(h.fpisa, slot, job, flags, phv->resend);
+	slot->done = 1;
+	guard_release(&slot->guard);
+
+	sum_header(h.fpisa, &sum);
+	EACH_BLOCK(b, phv) {
+		struct fpisa_word_block *p = payload_of(ctx, b);
+
+		if (!p)
+			break;
+		sum_block(p, &sum);
+	}
+	h.fpisa->checksum = fpisa_sum_fold(&sum);
+
+	if (phv->resend)
+		return leave(phv->job, FPISA_V_resent, to_sender(ctx, &h, phv->blocks * FPISA_BLOCK * 4));
+	count_flags(c, flags);
+	if (!ports)
+		return leave(phv->job, FPISA_V_fanout, XDP_DROP);
+	__builtin_memcpy(h.eth->h_source, h.eth->h_dest, ETH_ALEN);
+	/* RFC 1112: the group's low 23 bits. Unicast copies are addressed at their port. */
+	h.eth->h_dest[0] = 0x01;
+	h.eth->h_dest[1] = 0x00;
+	h.eth->h_dest[2] = 0x5e;
+	h.eth->h_dest[3] = ((__u8 *)&job->group)[1] & 0x7f;
+	h.eth->h_dest[4] = ((__u8 *)&job->group)[2];
+	h.eth->h_dest[5] = ((__u8 *)&job->group)[3];
+	address_reply(&h, job->address, job->group, job->group_port, phv->blocks * FPISA_BLOCK * 4);
+	action = (int)bpf_redirect_map(ports, 0, BPF_F_BROADCAST);
+	if (action != XDP_REDIRECT)
+		return leave(phv->job, FPISA_V_fanout, XDP_DROP);
+	return leave(phv->job, FPISA_V_result, action);
+}
+
+/* -- the chain ------------------------------------------------------------ */
+
+/* Tail-call MAU k. Comes back only if its slot is empty, and counts that. */
+static __always_inline void next_stage(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
+{
+	struct fpisa_counters *c;
+
+	phv->stage = k + 1;
+	tail_call(ctx, phv->bank + k);
+	phv->stage = 0;
+	c = counters_of(phv->job);
+	if (c)
+		c->missed_tail_calls++;
+}
+
+#define COUNT_STAGE(phv, name)                                     \
+	do {                                                       \
+		struct fpisa_counters *__c = counters_of((phv)->job); \
+		if (__c)                                           \
+			__c->name++;                               \
+	} while (0)
+
+static __always_inline int chain(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 stage)
+{
+	int action;
+
+	switch (stage) {
+	case 0:
+		COUNT_STAGE(phv, mau0);
+		run_mau0(ctx, phv);
+		next_stage(ctx, phv, 1);
+		/* fallthrough */
+	case 1:
+		COUNT_STAGE(phv, mau1);
+		run_mau1(phv);
+		next_stage(ctx, phv, 2);
+		/* fallthrough */
+	case 2:
+		COUNT_STAGE(phv, mau2);
+		run_mau2(phv);
+		next_stage(ctx, phv, 3);
+		/* fallthrough */
+	case 3:
+		COUNT_STAGE(phv, mau3);
+		run_mau3(phv);
+		next_stage(ctx, phv, 4);
+		/* fallthrough */
+	case 4:
+		COUNT_STAGE(phv, mau4);
+		run_mau4(phv);
+		action = add_done(ctx, phv);
+		if (action != COMPLETE)
+			return action;
+		next_stage(ctx, phv, 5);
+		/* fallthrough */
+	case 5:
+		COUNT_STAGE(phv, mau5);
+		run_mau5(phv);
+		next_stage(ctx, phv, 6);
+		/* fallthrough */
+	case 6:
+		COUNT_STAGE(phv, mau6);
+		run_mau6(phv);
+		next_stage(ctx, phv, 7);
+		/* fallthrough */
+	case 7:
+		COUNT_STAGE(phv, mau7);
+		run_mau7(phv);
+		next_stage(ctx, phv, 8);
+		/* fallthrough */
+	case 8:
+		COUNT_STAGE(phv, mau8);
+		run_mau8(ctx, phv);
+		return read_done(ctx, phv);
+	}
+	return leave(phv->job, FPISA_V_internal, XDP_DROP);
+}
+
+#endif
