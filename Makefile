@@ -50,5 +50,54 @@ $(B)/%.skel.h: $(B)/%.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $* > $@
 
+SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h
+
+# -- library --------------------------------------------------------------
+
+$(B)/obj/user/lib/%.o: user/lib/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(DEP) -fPIC -fvisibility=hidden -c $< -o $@
+
+$(B)/libfpisa.a: $(LIB_OBJ)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(B)/libfpisa.so: $(LIB_OBJ) user/lib/libfpisa.map
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libfpisa.so.$(SOVERSION) -Wl,-z,defs \
+		-Wl,--version-script,user/lib/libfpisa.map $(LIB_OBJ) -lpthread -lm -o $@.$(VERSION)
+	$(Q)ln -sf $(@F).$(VERSION) $@.$(SOVERSION) && ln -sf $(@F).$(SOVERSION) $@
+
+# -- CLI ------------------------------------------------------------------
+
+$(B)/obj/user/%.o: user/%.c $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(DEP) -c $< -o $@
+
+$(B)/fpisa: $(CLI_OBJ) $(B)/libfpisa.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ -lbpf -ljson-c -lgmp -lpthread -lm -o $@
+
+# -- tests ----------------------------------------------------------------
+
+SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
+TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Iuser/lib -Itests -I$(B)
+
+$(B)/tests/unit/%: tests/unit/%.c tests/vectors.c user/oracle.c $(LIB_SRC)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
+
+$(B)/tests/prog/%: tests/prog/%.c tests/vectors.c user/oracle.c $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lbpf -lgmp -lm -o $@
+
+.PHONY: test-build
+test-build: all $(UNIT) $(PROG)
+
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 .DELETE_ON_ERROR:
+.SECONDARY:
