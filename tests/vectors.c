@@ -85,9 +85,11 @@ static uint32_t word_of(struct vectors_rng *rng, enum vectors_kind kind, uint64_
 	case VECTORS_SATURATE:
 		return fp32(r % 16 ? (uint32_t)(base >> 63) : sign, middle, 0x7fffff - (uint32_t)(r % 4));
 	case VECTORS_CANCEL:
-		return c & 1 ? (last ^ 0x80000000) + (uint32_t)(r % 3 == 0) : fp32(sign, middle - (int)(r % 5), bits);
+		return c & 1 ? (last ^ 0x80000000) + (uint32_t)(r % 3 == 0)
+			     : fp32(sign, middle - (int)(r % 5), bits);
 	case VECTORS_TOP:
-		return fp32(r % 8 ? (uint32_t)(base >> 63) : sign, 254 - (int)(r % 2), r & 0x100 ? bits : ~0u);
+		return fp32(r % 8 ? (uint32_t)(base >> 63) : sign, 254 - (int)(r % 2),
+			    r & 0x100 ? bits : ~0u);
 	case VECTORS_HEADROOM:
 		return fp32(sign, (int)(base % 60) + 5 * c % 180 + (int)(r % 10), bits);
 	case VECTORS_POWERS:
@@ -99,13 +101,13 @@ static uint32_t word_of(struct vectors_rng *rng, enum vectors_kind kind, uint64_
 
 void vectors_fill(uint64_t seed, uint64_t index, int contributions, int elements, uint32_t *out)
 {
-	struct vectors_rng rng = { seed };
+	struct vectors_rng rng = {seed};
 
 	rng.state = vectors_next(&rng) ^ index * 0xd6e8feb86659fd93ull;
 	for (int i = 0; i < elements; i++) {
 		uint64_t base = vectors_next(&rng);
-		enum vectors_kind kind = index < VECTORS_KINDS ? (enum vectors_kind)index :
-								 vectors_below(&rng, VECTORS_KINDS);
+		enum vectors_kind kind =
+			index < VECTORS_KINDS ? (enum vectors_kind)index : vectors_below(&rng, VECTORS_KINDS);
 		uint32_t last = 0;
 
 		for (int c = 0; c < contributions; c++)

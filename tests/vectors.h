@@ -31,17 +31,17 @@ uint64_t vectors_seed(void);
 void vectors_fill(uint64_t seed, uint64_t index, int contributions, int elements, uint32_t *out);
 
 enum vectors_kind {
-	VECTORS_UNIFORM,    /* all bits random: mostly far exponents, rarely a special */
-	VECTORS_NEAR,	    /* exponents within 4 of each other */
-	VECTORS_ALIGN,	    /* exponents within 40: every shift distance that matters */
-	VECTORS_BOUNDARY,   /* boundary exponents and mantissas */
-	VECTORS_SPECIAL,    /* a third zeros, infinities and NaNs */
-	VECTORS_SUBNORMAL,  /* subnormals and the smallest normals */
-	VECTORS_SATURATE,   /* one exponent, largest mantissas, mostly one sign */
-	VECTORS_CANCEL,	    /* pairs x, -x with a residue */
-	VECTORS_TOP,	    /* the two largest exponents: sums beyond the range */
-	VECTORS_HEADROOM,   /* exponents that climb by 0..9: left shift and overwrite */
-	VECTORS_POWERS,	    /* few set bits: exact shifts and ties */
+	VECTORS_UNIFORM,   /* all bits random: mostly far exponents, rarely a special */
+	VECTORS_NEAR,	   /* exponents within 4 of each other */
+	VECTORS_ALIGN,	   /* exponents within 40: every shift distance that matters */
+	VECTORS_BOUNDARY,  /* boundary exponents and mantissas */
+	VECTORS_SPECIAL,   /* a third zeros, infinities and NaNs */
+	VECTORS_SUBNORMAL, /* subnormals and the smallest normals */
+	VECTORS_SATURATE,  /* one exponent, largest mantissas, mostly one sign */
+	VECTORS_CANCEL,	   /* pairs x, -x with a residue */
+	VECTORS_TOP,	   /* the two largest exponents: sums beyond the range */
+	VECTORS_HEADROOM,  /* exponents that climb by 0..9: left shift and overwrite */
+	VECTORS_POWERS,	   /* few set bits: exact shifts and ties */
 	VECTORS_KINDS,
 };
 

@@ -82,6 +82,7 @@ uint64_t oracle_exact_read(const struct oracle_exact *x);
 double oracle_exact_error(const struct oracle_exact *x, uint64_t result, double *absolute);
 
 /* The same for n words at once. */
-double oracle_ulp_error(struct fpisa_format f, uint64_t result, size_t n, const uint64_t *words, double *absolute);
+double oracle_ulp_error(struct fpisa_format f, uint64_t result, size_t n, const uint64_t *words,
+			double *absolute);
 
 #endif
