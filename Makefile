@@ -83,14 +83,14 @@ $(B)/fpisa: $(CLI_OBJ) $(B)/libfpisa.a
 # -- tests ----------------------------------------------------------------
 
 SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
-TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Iuser/lib -Itests -I$(B)
+TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Iuser/lib -Itests -Itests/prog -I$(B)
 
 $(B)/tests/unit/%: tests/unit/%.c tests/vectors.c user/oracle.c $(LIB_SRC)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
 
-$(B)/tests/prog/%: tests/prog/%.c tests/vectors.c user/oracle.c $(SKEL)
+$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/vectors.c user/oracle.c $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lbpf -lgmp -lm -o $@

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/udp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "harness.h"
+
+static void must(int bad, const char *what)
+{
+	if (bad) {
+		fprintf(stderr, "harness: %s: %s\n", what, strerror(errno));
+		abort();
+	}
+}
+
+static int quiet(enum libbpf_print_level level, const char *format, va_list args)
+{
+	return level == LIBBPF_WARN ? vfprintf(stderr, format, args) : 0;
+}
+
+struct harness *harness_open(const char **why)
+{
+	struct harness *h = calloc(1, sizeof(*h));
+	struct bpf_program *p;
+	struct bpf_map *m;
+
+	must(!h, "memory");
+	libbpf_set_print(quiet);
+	h->skel = fpisa__open();
+	must(!h->skel, "open");
+	bpf_object__for_each_program(p, h->skel->obj) {
+		bpf_program__set_type(p, BPF_PROG_TYPE_XDP);
+		bpf_program__set_expected_attach_type(p, 0);
+	}
+	bpf_object__for_each_map(m, h->skel->obj)
+		bpf_map__set_pin_path(m, NULL);
+	if (fpisa__load(h->skel)) {
+		if (errno != EPERM)
+			must(1, "load");
+		*why = "loading BPF programs is not permitted here; run as root";
+		harness_close(h);
+		return NULL;
+	}
+	h->prog = bpf_program__fd(h->skel->progs.fpisa);
+	h->cpus = libbpf_num_possible_cpus();
+	h->generation = 1;
+	return h;
+}
+
+void harness_close(struct harness *h)
+{
+	if (h)
+		fpisa__destroy(h->skel);
+	free(h);
+}
+
+void harness_stages(struct harness *h, enum harness_stages s)
+{
+	for (uint32_t bank = 0; bank < FPISA_BANKS; bank++) {
+		for (uint32_t k = 0; k < FPISA_STAGES; k++) {
+			uint32_t index = bank * FPISA_BANK_SIZE + k;
+			char name[16];
+			int fd = h->prog;
+
+			snprintf(name, sizeof(name), "fpisa_mau%u", k);
+			if (s == HARNESS_PROGRAMS)
+				fd = bpf_program__fd(bpf_object__find_program_by_name(h->skel->obj, name));
+			must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index, &fd, BPF_ANY),
+			     "program array");
+		}
+	}
+}
+
+void harness_hole(struct harness *h, int stage)
+{
+	for (uint32_t bank = 0; bank < FPISA_BANKS; bank++) {
+		uint32_t index = bank * FPISA_BANK_SIZE + (uint32_t)stage;
+
+		must(bpf_map_delete_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index), "hole");
+	}
+}
+
+void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
+{
+	struct fpisa_session s = { .generation = ++h->generation };
+	struct fpisa_control c = { .next_generation = h->generation + 1000 };
+	struct bpf_devmap_val lo = { .ifindex = 1 };
+	uint32_t zero = 0;
+	int ports;
+
+	j->active = 1;
+	j->workers = j->workers ? j->workers : 2;
+	j->live = j->live ? j->live : j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
+	j->address = htonl(HARNESS_AGGREGATOR);
+	j->group = htonl(0xef464600u + id);
+	j->group_port = htons(FPISA_PORT);
+	j->elements = j->elements ? j->elements : FPISA_DEFAULT_ELEMENTS;
+	j->window = j->window ? j->window : 4;
+	j->format = FPISA_FORMAT_FP32;
+	j->mode = j->mode ? j->mode : FPISA_MODE_FPISA;
+	j->rounding = j->rounding ? j->rounding : FPISA_ROUND_DOWN;
+	j->pipeline = j->pipeline ? j->pipeline : FPISA_PIPELINE_FUSED;
+	j->clz = j->clz ? j->clz : FPISA_CLZ_BITS;
+	j->fanout = FPISA_FANOUT_MULTICAST;
+	for (uint32_t r = 0; r < j->workers; r++) {
+		j->rank[r].addr = htonl(HARNESS_WORKER(r));
+		j->rank[r].port = htons(FPISA_PORT);
+	}
+	for (uint32_t r = 0; r < j->workers; r++)
+		s.incarnation[r] = 1;
+	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_control), &zero, &c, BPF_ANY), "control");
+	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_sessions), &id, &s, BPF_ANY), "session");
+	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_jobs), &id, j, BPF_ANY), "job");
+
+	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "ports", sizeof(zero), sizeof(lo), FPISA_MAX_WORKERS, NULL);
+	must(ports < 0 || bpf_map_update_elem(ports, &zero, &lo, BPF_ANY), "ports");
+	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_fanout), &id, &ports, BPF_ANY), "fanout");
+	close(ports);
+}
+
+struct fpisa_hdr *harness_hdr(struct frame *f)
+{
+	return (struct fpisa_hdr *)(f->data + FPISA_OFFSET);
+}
+
+uint32_t *harness_payload(struct frame *f)
+{
+	return (uint32_t *)(f->data + FPISA_PAYLOAD_OFFSET);
+}
+
+static uint16_t ip_sum(const uint8_t *ip)
+{
+	uint32_t sum = 0;
+
+	for (int i = 0; i < 20; i += 2)
+		sum += (uint32_t)ip[i] << 8 | ip[i + 1];
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
+static uint32_t frame_sum(const struct frame *f)
+{
+	uint32_t payload = f->len - FPISA_PAYLOAD_OFFSET;
+	struct fpisa_sum s = { 0 };
+
+	fpisa_sum_words(&s, f->data + FPISA_OFFSET, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&s, f->data + FPISA_PAYLOAD_OFFSET, (int)(payload / 8));
+	return fpisa_sum_fold(&s);
+}
+
+void harness_seal(struct frame *f)
+{
+	uint8_t *ip = f->data + FPISA_ETH_LEN;
+	uint16_t sum;
+
+	ip[10] = ip[11] = 0;
+	sum = ip_sum(ip);
+	ip[10] = (uint8_t)(sum >> 8);
+	ip[11] = (uint8_t)sum;
+	if (f->len >= FPISA_PAYLOAD_OFFSET)
+		harness_hdr(f)->checksum = frame_sum(f);
+}
+
+bool harness_sealed(const struct frame *f)
+{
+	return f->len >= FPISA_PAYLOAD_OFFSET && !ip_sum(f->data + FPISA_ETH_LEN) &&
+	       ((const struct fpisa_hdr *)(f->data + FPISA_OFFSET))->checksum == frame_sum(f);
+}
+
+static void headers(struct frame *f, const struct fpisa_job *j, uint32_t rank, uint32_t payload)
+{
+	struct ethhdr eth = { .h_dest = { 2, 0, 0, 0, 0, 0xfe }, .h_source = { 2, 0, 0, 0, 1, (uint8_t)rank },
+			      .h_proto = htons(ETH_P_IP) };
+	struct iphdr ip = { .version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_UDP,
+			    .tot_len = htons((uint16_t)(28 + FPISA_HDR_LEN + payload)),
+			    .saddr = j->rank[rank % FPISA_MAX_WORKERS].addr, .daddr = j->address };
+	struct udphdr udp = { .source = j->rank[rank % FPISA_MAX_WORKERS].port, .dest = htons(FPISA_PORT),
+			      .len = htons((uint16_t)(8 + FPISA_HDR_LEN + payload)), .check = htons(0x1234) };
+
+	memset(f, 0, sizeof(*f));
+	memcpy(f->data, &eth, sizeof(eth));
+	memcpy(f->data + FPISA_ETH_LEN, &ip, sizeof(ip));
+	memcpy(f->data + FPISA_ETH_LEN + FPISA_IP_LEN, &udp, sizeof(udp));
+	f->len = FPISA_PAYLOAD_OFFSET + payload;
+}
+
+void harness_add(struct frame *f, const struct harness *h, const struct fpisa_job *j, uint32_t id, uint32_t rank,
+		 uint64_t chunk, uint32_t count, const uint32_t *payload)
+{
+	headers(f, j, rank, count * 4);
+	*harness_hdr(f) = (struct fpisa_hdr){
+		.magic = FPISA_MAGIC,
+		.version = FPISA_VERSION,
+		.type = FPISA_TYPE_ADD,
+		.format = FPISA_FORMAT_FP32,
+		.op = FPISA_OP_SUM,
+		.job = id,
+		.generation = h->generation,
+		.slot = fpisa_slot_of(chunk, j->window),
+		.rank = (uint16_t)rank,
+		.count = (uint16_t)count,
+		.chunk = chunk,
+		.total = 1000,
+		.token = j->token,
+	};
+	if (payload)
+		memcpy(harness_payload(f), payload, count * 4);
+	harness_seal(f);
+}
+
+void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation)
+{
+	headers(f, j, rank, sizeof(struct fpisa_hello));
+	*harness_hdr(f) = (struct fpisa_hdr){
+		.magic = FPISA_MAGIC,
+		.version = FPISA_VERSION,
+		.type = FPISA_TYPE_HELLO,
+		.job = id,
+		.rank = 0xffff,
+		.token = j->token,
+		.aux = incarnation,
+	};
+	harness_seal(f);
+}
+
+void harness_run(struct harness *h, struct frame *f)
+{
+	uint8_t out[HARNESS_FRAME];
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->len, .data_out = out,
+		    .data_size_out = sizeof(out), .repeat = 1);
+
+	must(bpf_prog_test_run_opts(h->prog, &o), "BPF_PROG_TEST_RUN");
+	memcpy(f->data, out, o.data_size_out);
+	f->len = o.data_size_out;
+	f->action = (int)o.retval;
+}
+
+struct fpisa_counters harness_counters(struct harness *h, uint32_t key)
+{
+	size_t words = sizeof(struct fpisa_counters) / 8;
+	struct fpisa_counters sum = { 0 }, *all = calloc((size_t)h->cpus, sizeof(*all));
+
+	must(!all || bpf_map_lookup_elem(bpf_map__fd(h->skel->maps.fpisa_counters), &key, all), "counters");
+	for (int cpu = 0; cpu < h->cpus; cpu++)
+		for (size_t i = 0; i < words; i++)
+			((uint64_t *)&sum)[i] += ((uint64_t *)&all[cpu])[i];
+	free(all);
+	return sum;
+}
+
+uint64_t harness_verdict(struct harness *h, uint32_t key, enum fpisa_verdict v)
+{
+	struct fpisa_counters c = harness_counters(h, key);
+
+	return (&c.v_not_ours)[v];
+}
+
+void harness_slot(struct harness *h, uint32_t key, struct fpisa_slot *s, uint16_t *e, int32_t *m)
+{
+	if (s)
+		must(bpf_map_lookup_elem(bpf_map__fd(h->skel->maps.fpisa_slots), &key, s), "slot");
+	if (e)
+		must(bpf_map_lookup_elem(bpf_map__fd(h->skel->maps.fpisa_exponents), &key, e), "exponents");
+	if (m)
+		must(bpf_map_lookup_elem(bpf_map__fd(h->skel->maps.fpisa_mantissas), &key, m), "mantissas");
+}

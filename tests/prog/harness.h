@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The loaded datapath under BPF_PROG_TEST_RUN: real programs, real maps,
+ * frames from memory. Nothing is pinned or attached.
+ */
+#ifndef HARNESS_H
+#define HARNESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "fpisa/frame.h"
+#include "fpisa.skel.h"
+
+#define HARNESS_AGGREGATOR 0x0a4d00feu /* 10.77.0.254 */
+#define HARNESS_WORKER(r) (0x0a4d0001u + (r)) /* 10.77.0.1 and up */
+#define HARNESS_FRAME 4096
+
+/* Who stands in the program array. */
+enum harness_stages {
+	HARNESS_ENTRY,	  /* the entry in every slot, as after plain `ip link` */
+	HARNESS_PROGRAMS, /* fpisa_mau0..8, as after `fpisa load` */
+};
+
+struct harness {
+	struct fpisa *skel;
+	int prog, cpus;
+	uint32_t generation;
+};
+
+struct frame {
+	uint8_t data[HARNESS_FRAME];
+	uint32_t len;
+	int action; /* XDP_*, after harness_run() */
+};
+
+/* NULL if this process may not load BPF programs; *why says so. */
+struct harness *harness_open(const char **why);
+void harness_close(struct harness *h);
+void harness_stages(struct harness *h, enum harness_stages s);
+void harness_hole(struct harness *h, int stage); /* empty that slot in both banks */
+
+/* A job with defaults for what is 0 in *j; all ranks have joined. */
+void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j);
+
+/* Headers of an ADD of `count` elements of *payload (may be NULL) from `rank` of job `id`. */
+void harness_add(struct frame *f, const struct harness *h, const struct fpisa_job *j, uint32_t id, uint32_t rank,
+		 uint64_t chunk, uint32_t count, const uint32_t *payload);
+void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation);
+
+/* Recompute the FPISA checksum (and the IPv4 one) after changing a frame. */
+void harness_seal(struct frame *f);
+bool harness_sealed(const struct frame *f); /* both checksums right */
+
+struct fpisa_hdr *harness_hdr(struct frame *f);
+uint32_t *harness_payload(struct frame *f);
+
+void harness_run(struct harness *h, struct frame *f);
+struct fpisa_counters harness_counters(struct harness *h, uint32_t key);
+uint64_t harness_verdict(struct harness *h, uint32_t key, enum fpisa_verdict v);
+
+/* Where a slot version's state and registers are. */
+void harness_slot(struct harness *h, uint32_t key, struct fpisa_slot *s, uint16_t *e, int32_t *m);
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The arithmetic in the kernel: the shared vectors through every composition
+ * (entry in every slot, stage programs, fused; trie and bits), bit for bit
+ * against the oracle; the paper's example with its registers; holes in the
+ * program array.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <linux/bpf.h>
+#include "harness.h"
+#include "oracle.h"
+#include "vectors.h"
+
+#define ELEMENTS 256
+#define CONTRIBUTIONS 5
+
+static struct harness *h;
+static const char *why;
+
+#define NEED_BPF()                                     \
+	do {                                           \
+		if (!h) {                              \
+			print_message("skip: %s\n", why); \
+			skip();                        \
+		}                                      \
+	} while (0)
+
+static int open_all(void **state)
+{
+	(void)state;
+	h = harness_open(&why);
+	return 0;
+}
+
+static int close_all(void **state)
+{
+	(void)state;
+	harness_close(h);
+	return 0;
+}
+
+struct composition {
+	const char *name;
+	uint8_t pipeline, clz;
+	enum harness_stages stages;
+};
+
+static const struct composition compositions[] = {
+	{ "staged, entry in every slot, lpm", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, HARNESS_ENTRY },
+	{ "staged, stage programs, lpm", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, HARNESS_PROGRAMS },
+	{ "staged, stage programs, bits", FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, HARNESS_PROGRAMS },
+	{ "fused, lpm", FPISA_PIPELINE_FUSED, FPISA_CLZ_LPM, HARNESS_PROGRAMS },
+	{ "fused, bits", FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, HARNESS_PROGRAMS },
+};
+
+#define N_COMPOSITIONS (sizeof(compositions) / sizeof(compositions[0]))
+
+/* One round: every contribution in rank order; *out is the result frame. */
+static void round_of(const struct fpisa_job *j, uint32_t id, uint64_t chunk, uint32_t count,
+		     const uint32_t *in, struct frame *out)
+{
+	for (uint32_t r = 0; r < j->workers; r++) {
+		harness_add(out, h, j, id, r, chunk, count, in + r * count);
+		harness_run(h, out);
+		assert_int_equal(out->action, r + 1 < j->workers ? XDP_DROP : XDP_REDIRECT);
+	}
+	assert_true(harness_sealed(out));
+	assert_int_equal(harness_hdr(out)->type, FPISA_TYPE_RESULT);
+	assert_int_equal(harness_hdr(out)->count, count);
+}
+
+static void expect(const uint32_t *in, uint32_t contributions, uint32_t count, uint8_t mode, uint8_t rounding,
+		   uint32_t *out, struct oracle_events *events, uint32_t *flags)
+{
+	uint64_t words[FPISA_MAX_WORKERS];
+
+	for (uint32_t i = 0; i < count; i++) {
+		for (uint32_t r = 0; r < contributions; r++)
+			words[r] = in[r * count + i];
+		out[i] = (uint32_t)oracle_replay(FPISA_FP32, mode, rounding, contributions, words, events, flags);
+	}
+}
+
+static void vectors_all_compositions(void **state)
+{
+	static uint32_t in[CONTRIBUTIONS * ELEMENTS], want[ELEMENTS];
+	const uint64_t rounds = getenv("FPISA_ROUNDS") ? strtoull(getenv("FPISA_ROUNDS"), NULL, 0) : 1024;
+	uint64_t seed, cases = 0;
+
+	(void)state;
+	NEED_BPF();
+	seed = vectors_seed();
+	for (int config = 0; config < 4; config++) {
+		uint8_t mode = config & 1 ? FPISA_MODE_FPISA_A : FPISA_MODE_FPISA;
+		uint8_t rounding = config & 2 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;
+		struct fpisa_job jobs[N_COMPOSITIONS] = { 0 };
+		struct oracle_events events = { 0 };
+		uint32_t generation[N_COMPOSITIONS];
+
+		for (size_t k = 0; k < N_COMPOSITIONS; k++) {
+			jobs[k] = (struct fpisa_job){ .workers = CONTRIBUTIONS, .mode = mode, .rounding = rounding,
+						      .pipeline = compositions[k].pipeline,
+						      .clz = compositions[k].clz, .slot_base = (uint32_t)k * 8 };
+			harness_job(h, (uint32_t)k, &jobs[k]);
+			generation[k] = h->generation;
+		}
+		struct fpisa_counters before = harness_counters(h, 0);
+
+		for (uint64_t i = 0; i < rounds; i++) {
+			uint32_t flags = 0;
+
+			vectors_fill(seed, i + (uint64_t)config * rounds, CONTRIBUTIONS, ELEMENTS, in);
+			expect(in, CONTRIBUTIONS, ELEMENTS, mode, rounding, want, &events, &flags);
+			for (size_t k = 0; k < N_COMPOSITIONS; k++) {
+				struct frame f;
+
+				if (!k || compositions[k].stages != compositions[k - 1].stages)
+					harness_stages(h, compositions[k].stages);
+				h->generation = generation[k];
+				round_of(&jobs[k], (uint32_t)k, i, ELEMENTS, in, &f);
+				if (memcmp(harness_payload(&f), want, sizeof(want)) ||
+				    harness_hdr(&f)->result_flags != flags) {
+					for (uint32_t e = 0; e < ELEMENTS; e++)
+						if (harness_payload(&f)[e] != want[e])
+							print_error("element %u: %08x, oracle %08x\n", e,
+								    harness_payload(&f)[e], want[e]);
+					fail_msg("%s, mode %u, rounding %u, round %llu: flags %x, oracle %x",
+						 compositions[k].name, mode, rounding, (unsigned long long)i,
+						 harness_hdr(&f)->result_flags, flags);
+				}
+			}
+			cases += ELEMENTS;
+		}
+		struct fpisa_counters after = harness_counters(h, 0);
+
+		assert_int_equal(after.rounded - before.rounded, events.rounded);
+		assert_int_equal(after.overwritten - before.overwritten, events.overwritten);
+		assert_int_equal(after.left_shifted - before.left_shifted, events.left_shifted);
+		assert_int_equal(after.overflowed - before.overflowed, events.overflowed);
+	}
+	print_message("%llu chains of %d, each through %zu compositions\n", (unsigned long long)cases, CONTRIBUTIONS,
+		      N_COMPOSITIONS);
+}
+
+/* 3.0 + 1.0 (section 3.2, figure 4), the registers after each packet. */
+static void paper_example(void **state)
+{
+	uint32_t three[32], one[32];
+	uint16_t e[FPISA_MAX_ELEMENTS];
+	int32_t m[FPISA_MAX_ELEMENTS];
+	struct fpisa_job j = { .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM, .elements = 32 };
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	for (int i = 0; i < 32; i++) {
+		three[i] = 0x40400000;
+		one[i] = 0x3f800000;
+	}
+	harness_stages(h, HARNESS_PROGRAMS);
+	harness_job(h, 1, &j);
+	harness_add(&f, h, &j, 1, 0, 0, 32, three);
+	harness_run(h, &f);
+	harness_slot(h, 0, NULL, e, m);
+	assert_int_equal(e[5], 128);
+	assert_int_equal(m[5], 0xc00000);
+	harness_add(&f, h, &j, 1, 1, 0, 32, one);
+	harness_run(h, &f);
+	harness_slot(h, 0, NULL, e, m);
+	assert_int_equal(e[5], 128);
+	assert_int_equal(m[5], 0x1000000);
+	assert_int_equal(f.action, XDP_REDIRECT);
+	for (int i = 0; i < 32; i++)
+		assert_int_equal(harness_payload(&f)[i], 0x40800000);
+	assert_int_equal(harness_hdr(&f)->result_flags, 0);
+}
+
+/* Every size that fits, each with its own data. */
+static void sizes(void **state)
+{
+	static uint32_t in[2 * FPISA_MAX_ELEMENTS], want[FPISA_MAX_ELEMENTS];
+	uint64_t seed;
+
+	(void)state;
+	NEED_BPF();
+	seed = vectors_seed();
+	harness_stages(h, HARNESS_PROGRAMS);
+	for (uint32_t count = FPISA_BLOCK; count <= FPISA_MAX_ELEMENTS; count += FPISA_BLOCK) {
+		for (size_t k = 0; k < N_COMPOSITIONS; k++) {
+			struct fpisa_job j = { .elements = (uint16_t)count, .pipeline = compositions[k].pipeline,
+					       .clz = compositions[k].clz };
+			uint32_t flags = 0;
+			struct frame f;
+
+			harness_job(h, 2, &j);
+			vectors_fill(seed, count, 2, (int)count, in);
+			expect(in, 2, count, j.mode, j.rounding, want, NULL, &flags);
+			round_of(&j, 2, 3, count, in, &f);
+			assert_memory_equal(harness_payload(&f), want, count * 4);
+			assert_int_equal(harness_hdr(&f)->result_flags, flags);
+		}
+	}
+}
+
+/*
+ * A hole at each slot in turn, the entry or the stage programs around it:
+ * results right, each miss counted, stages counted as run.
+ */
+static void holes(void **state)
+{
+	static uint32_t in[CONTRIBUTIONS * ELEMENTS], want[ELEMENTS];
+	uint64_t seed;
+
+	(void)state;
+	NEED_BPF();
+	seed = vectors_seed();
+	for (int variant = HARNESS_ENTRY; variant <= HARNESS_PROGRAMS; variant++) {
+		for (int stage = 0; stage < FPISA_STAGES; stage++) {
+			struct fpisa_job j = { .workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED,
+					       .clz = FPISA_CLZ_LPM };
+			struct fpisa_counters a, b;
+			uint32_t flags = 0;
+			struct frame f;
+
+			harness_stages(h, variant);
+			harness_job(h, 3, &j);
+			harness_hole(h, stage);
+			a = harness_counters(h, 3);
+			vectors_fill(seed, (uint64_t)stage, CONTRIBUTIONS, ELEMENTS, in);
+			expect(in, CONTRIBUTIONS, ELEMENTS, j.mode, j.rounding, want, NULL, &flags);
+			round_of(&j, 3, 0, ELEMENTS, in, &f);
+			assert_memory_equal(harness_payload(&f), want, sizeof(want));
+			b = harness_counters(h, 3);
+			assert_int_equal(b.missed_tail_calls - a.missed_tail_calls, stage < 5 ? CONTRIBUTIONS : 1);
+			/* A miss at the entry runs fused; one further on goes on stage by stage. */
+			assert_int_equal(b.fused - a.fused, stage ? 0 : CONTRIBUTIONS);
+			assert_int_equal(b.mau4 - a.mau4, stage ? CONTRIBUTIONS : 0);
+			assert_int_equal(b.mau8 - a.mau8, 1);
+		}
+	}
+}
+
+/* Without holes: MAU0..4 count contributions, MAU5..8 results. */
+static void stage_counters(void **state)
+{
+	static uint32_t in[CONTRIBUTIONS * ELEMENTS];
+	struct fpisa_job j = { .workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM };
+	struct fpisa_counters a, b;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	harness_stages(h, HARNESS_PROGRAMS);
+	harness_job(h, 4, &j);
+	a = harness_counters(h, 4);
+	for (uint64_t chunk = 0; chunk < 7; chunk++)
+		round_of(&j, 4, chunk, ELEMENTS, in, &f);
+	b = harness_counters(h, 4);
+	for (int k = 0; k < FPISA_STAGES; k++)
+		assert_int_equal((&b.mau0)[k] - (&a.mau0)[k], k < 5 ? 7 * CONTRIBUTIONS : 7);
+	assert_int_equal(b.missed_tail_calls - a.missed_tail_calls, 0);
+	assert_int_equal(b.fused - a.fused, 0);
+	assert_int_equal(b.elements - a.elements, 7 * CONTRIBUTIONS * ELEMENTS);
+	assert_int_equal(b.v_result - a.v_result, 7);
+	assert_int_equal(b.v_absorbed - a.v_absorbed, 7 * (CONTRIBUTIONS - 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(vectors_all_compositions),
+		cmocka_unit_test(paper_example),
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(holes),
+		cmocka_unit_test(stage_counters),
+	};
+
+	return cmocka_run_group_tests_name("prog/pipeline", tests, open_all, close_all);
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The protocol in the kernel, frame by frame: joining, rounds, resends,
+ * probes, shrink; each reason of a drop reached and counted with no state
+ * changed; what is not ours passes untouched.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <cmocka.h>
+#include <linux/bpf.h>
+#include "harness.h"
+#include "vectors.h"
+
+#define JOB 5
+#define N 64
+
+static struct harness *h;
+static const char *why;
+
+#define NEED_BPF()                                        \
+	do {                                              \
+		if (!h) {                                 \
+			print_message("skip: %s\n", why); \
+			skip();                           \
+		}                                         \
+	} while (0)
+
+static int open_all(void **state)
+{
+	(void)state;
+	h = harness_open(&why);
+	if (h)
+		harness_stages(h, HARNESS_PROGRAMS);
+	return 0;
+}
+
+static int close_all(void **state)
+{
+	(void)state;
+	harness_close(h);
+	return 0;
+}
+
+static struct fpisa_job make(uint8_t pipeline, uint32_t workers)
+{
+	struct fpisa_job j = { .workers = workers, .elements = N, .window = 4, .pipeline = pipeline,
+			       .token = 0x1122334455667788ull, .slot_base = 16 };
+
+	harness_job(h, JOB, &j);
+	return j;
+}
+
+static void values(uint32_t *w, float v)
+{
+	for (int i = 0; i < N; i++)
+		memcpy(&w[i], &v, 4);
+}
+
+static int send_add(const struct fpisa_job *j, struct frame *f, uint32_t rank, uint64_t chunk, float v, uint8_t flags)
+{
+	uint32_t w[N];
+
+	values(w, v);
+	harness_add(f, h, j, JOB, rank, chunk, N, w);
+	harness_hdr(f)->flags = flags;
+	harness_seal(f);
+	harness_run(h, f);
+	return f->action;
+}
+
+static float first_value(struct frame *f)
+{
+	float v;
+
+	memcpy(&v, harness_payload(f), 4);
+	return v;
+}
+
+static void set_live(const struct fpisa_job *j, uint64_t live)
+{
+	struct fpisa_job k = *j;
+	uint32_t id = JOB;
+
+	k.live = live;
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_jobs), &id, &k, BPF_ANY), 0);
+}
+
+/* A reply to the sender: addresses turned round, checksums right. */
+static void check_reply(struct frame *f, const struct fpisa_job *j, uint32_t rank)
+{
+	uint32_t saddr, daddr;
+	uint16_t sport, dport, check, ip_len, udp_len;
+
+	assert_int_equal(f->action, XDP_REDIRECT);
+	assert_true(harness_sealed(f));
+	memcpy(&saddr, f->data + 26, 4);
+	memcpy(&daddr, f->data + 30, 4);
+	memcpy(&sport, f->data + 34, 2);
+	memcpy(&dport, f->data + 36, 2);
+	memcpy(&udp_len, f->data + 38, 2);
+	memcpy(&check, f->data + 40, 2);
+	memcpy(&ip_len, f->data + 16, 2);
+	assert_int_equal(saddr, j->address);
+	assert_int_equal(daddr, j->rank[rank].addr);
+	assert_int_equal(sport, htons(FPISA_PORT));
+	assert_int_equal(dport, j->rank[rank].port);
+	assert_int_equal(check, 0);
+	assert_int_equal(ntohs(ip_len), f->len - 14);
+	assert_int_equal(ntohs(udp_len), f->len - 34);
+	assert_memory_equal(f->data + 6, "\x02\0\0\0\0\xfe", 6);
+	assert_int_equal(f->data[5], rank);
+}
+
+static void round_in_any_order(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++) {
+		struct fpisa_job j = make(pipeline, 3);
+		struct frame f;
+
+		assert_int_equal(send_add(&j, &f, 2, 0, 1.0f, 0), XDP_DROP);
+		assert_int_equal(send_add(&j, &f, 0, 0, 2.0f, 0), XDP_DROP);
+		assert_int_equal(send_add(&j, &f, 0, 0, 2.0f, FPISA_F_RETRANSMIT), XDP_DROP); /* duplicate */
+		assert_int_equal(send_add(&j, &f, 1, 0, 4.0f, 0), XDP_REDIRECT);
+		assert_true(harness_sealed(&f));
+		assert_true(first_value(&f) == 7.0f);
+		assert_int_equal(harness_hdr(&f)->bitmap, 7);
+		assert_int_equal(harness_hdr(&f)->contributors, 3);
+		/* rank 2 came first, 0 second, 1 third */
+		assert_int_equal(harness_hdr(&f)->aux, 0x021);
+		assert_int_equal(harness_hdr(&f)->rank, 0xffff);
+		/* to the group: address, port and MAC of RFC 1112 */
+		assert_memory_equal(f.data + 30, &j.group, 4);
+		assert_memory_equal(f.data, "\x01\0\x5e\x46\x46\x05", 6);
+		/* the same bits on request, to the sender alone */
+		assert_int_equal(send_add(&j, &f, 1, 0, 4.0f, FPISA_F_RETRANSMIT), XDP_REDIRECT);
+		check_reply(&f, &j, 1);
+		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RESENT);
+		assert_int_equal(harness_hdr(&f)->aux, 0x021);
+		assert_true(first_value(&f) == 7.0f);
+	}
+}
+
+static void late_and_early_chunks(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	send_add(&j, &f, 0, 0, 1, 0);
+	/* 8 = 0 + 2W while round 0 is open */
+	assert_int_equal(send_add(&j, &f, 0, 8, 1, 0), XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
+	send_add(&j, &f, 1, 0, 1, 0);
+	/* done; two rounds ahead is too far */
+	send_add(&j, &f, 0, 16, 1, 0);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
+	assert_int_equal(send_add(&j, &f, 0, 8, 3, 0), XDP_DROP);
+	/* a late copy of chunk 0 changes nothing */
+	uint64_t stale = harness_verdict(h, JOB, FPISA_V_stale);
+
+	assert_int_equal(send_add(&j, &f, 1, 0, 100, 0), XDP_DROP);
+	assert_int_equal(harness_verdict(h, JOB, FPISA_V_stale), stale + 1);
+	send_add(&j, &f, 1, 8, 4, 0);
+	assert_true(first_value(&f) == 7.0f);
+	/* an entry that is empty in this generation takes only its first chunk */
+	send_add(&j, &f, 0, 9, 1, 0);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
+}
+
+static void probe_names_who_is_there(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_STAGED, 3);
+	assert_int_equal(send_add(&j, &f, 1, 0, 1, 0), XDP_DROP);
+	assert_int_equal(send_add(&j, &f, 1, 0, 1, FPISA_F_PROBE | FPISA_F_RETRANSMIT), XDP_REDIRECT);
+	check_reply(&f, &j, 1);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_STATUS);
+	assert_int_equal(f.len, FPISA_PAYLOAD_OFFSET);
+	assert_int_equal(harness_hdr(&f)->bitmap, 2);
+	assert_int_equal(harness_hdr(&f)->aux, 7);
+	assert_int_equal(harness_hdr(&f)->chunk, 0);
+	/* a probe that also contributes is answered with itself in the map */
+	assert_int_equal(send_add(&j, &f, 2, 0, 1, FPISA_F_PROBE), XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->bitmap, 6);
+	/* a probe that completes the round gets the result */
+	assert_int_equal(send_add(&j, &f, 0, 0, 1, FPISA_F_PROBE), XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+	assert_true(first_value(&f) == 3.0f);
+}
+
+static void shrink_completes_open_rounds(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_STAGED, 3);
+	send_add(&j, &f, 0, 0, 1, 0);
+	send_add(&j, &f, 1, 0, 2, 0);
+	set_live(&j, 3);
+	/* nothing new arrives: a retransmission finds the round complete */
+	assert_int_equal(send_add(&j, &f, 0, 0, 1, FPISA_F_RETRANSMIT), XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+	assert_int_equal(harness_hdr(&f)->contributors, 2);
+	assert_int_equal(harness_hdr(&f)->flags, 0);
+	assert_true(first_value(&f) == 3.0f);
+	/* the rank that was taken out is told */
+	send_add(&j, &f, 2, 0, 4, 0);
+	check_reply(&f, &j, 2);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_not_live);
+}
+
+static int send_hello(const struct fpisa_job *j, struct frame *f, uint32_t rank, uint64_t incarnation)
+{
+	harness_hello(f, j, JOB, rank, incarnation);
+	harness_run(h, f);
+	return f->action;
+}
+
+static void join_begins_generations(void **state)
+{
+	struct fpisa_hello *p;
+	struct fpisa_job j;
+	struct frame f;
+	uint32_t first;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_STAGED, 2);
+	send_hello(&j, &f, 1, 50);
+	check_reply(&f, &j, 1);
+	p = (struct fpisa_hello *)harness_payload(&f);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_WELCOME);
+	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
+	assert_int_equal(harness_hdr(&f)->bitmap, 2);
+	assert_int_equal(harness_hdr(&f)->aux, 50);
+	assert_int_equal(p->window, 4);
+	assert_int_equal(p->elements, N);
+	assert_int_equal(p->workers, 2);
+	assert_int_equal(p->rank, 1);
+	assert_int_equal(p->live, 3);
+	assert_int_equal(p->group, j.group);
+	assert_int_equal(p->address, j.address);
+	assert_int_equal(p->mode, FPISA_MODE_FPISA);
+	send_hello(&j, &f, 0, 60);
+	assert_int_equal(harness_hdr(&f)->flags, 0);
+	first = harness_hdr(&f)->generation;
+	/* asked again: the same; an older incarnation: not let in */
+	send_hello(&j, &f, 1, 50);
+	assert_int_equal(harness_hdr(&f)->flags, 0);
+	assert_int_equal(harness_hdr(&f)->generation, first);
+	send_hello(&j, &f, 1, 49);
+	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
+	assert_int_equal(harness_hdr(&f)->aux, 50);
+	/* what an older generation sends is dropped and reported */
+	h->generation = first - 1;
+	send_add(&j, &f, 0, 0, 1, 0);
+	check_reply(&f, &j, 0);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
+	/* open a round, then both come back: a new generation, the old contribution gone */
+	h->generation = first;
+	send_add(&j, &f, 0, 0, 100, 0);
+	send_hello(&j, &f, 0, 70);
+	send_hello(&j, &f, 1, 70);
+	assert_int_equal(harness_hdr(&f)->flags, 0);
+	h->generation = harness_hdr(&f)->generation;
+	assert_true(h->generation > first);
+	send_add(&j, &f, 0, 0, 1, 0);
+	send_add(&j, &f, 1, 0, 2, 0);
+	assert_true(first_value(&f) == 3.0f);
+}
+
+/* -- drops ---------------------------------------------------------------- */
+
+struct bad {
+	enum fpisa_verdict verdict;
+	void (*spoil)(struct frame *f);
+	uint32_t key; /* of the counters */
+	int unsealed; /* leave the checksums as they are */
+};
+
+static void spoil_fragment(struct frame *f) { f->data[20] = 0x20; }
+static void spoil_ip(struct frame *f) { f->data[24] ^= 1; }
+static void spoil_length_ip(struct frame *f) { f->data[16] = 0x0f; f->data[38] = 0x0e; f->data[39] = f->data[17] - 20; }
+static void spoil_version(struct frame *f) { harness_hdr(f)->version = 2; }
+static void spoil_type(struct frame *f) { harness_hdr(f)->type = FPISA_TYPE_RESULT; }
+static void spoil_job(struct frame *f) { harness_hdr(f)->job = 63; }
+static void spoil_job_number(struct frame *f) { harness_hdr(f)->job = 1u << 31; }
+static void spoil_count(struct frame *f) { harness_hdr(f)->count = N - 32; }
+static void spoil_count_zero(struct frame *f) { harness_hdr(f)->count = 0; }
+static void spoil_token(struct frame *f) { harness_hdr(f)->token ^= 1ull << 63; }
+static void spoil_source(struct frame *f) { f->data[29] = 200; }
+static void spoil_port(struct frame *f) { f->data[34] ^= 1; }
+static void spoil_rank(struct frame *f) { harness_hdr(f)->rank = 1; }
+static void spoil_rank_range(struct frame *f) { harness_hdr(f)->rank = 64; }
+static void spoil_payload(struct frame *f) { harness_payload(f)[17] ^= 1; }
+static void spoil_chunk(struct frame *f) { harness_hdr(f)->chunk ^= 4; }
+static void spoil_format(struct frame *f) { harness_hdr(f)->format = 99; }
+static void spoil_op(struct frame *f) { harness_hdr(f)->op = 99; }
+static void spoil_generation(struct frame *f) { harness_hdr(f)->generation++; }
+static void spoil_generation_zero(struct frame *f) { harness_hdr(f)->generation = 0; }
+static void spoil_slot(struct frame *f) { harness_hdr(f)->slot ^= 2; }
+static void spoil_slot_range(struct frame *f) { harness_hdr(f)->slot = 0x7fffffff; }
+static void spoil_ahead(struct frame *f) { harness_hdr(f)->chunk += 8; }
+static void spoil_total(struct frame *f) { harness_hdr(f)->total++; }
+static void spoil_call(struct frame *f) { harness_hdr(f)->call++; }
+
+static const struct bad bad[] = {
+	{ FPISA_V_fragment, spoil_fragment, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_ip_checksum, spoil_ip, FPISA_MAX_JOBS, 1 },
+	{ FPISA_V_truncated, spoil_length_ip, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_version, spoil_version, JOB, 0 },
+	{ FPISA_V_type, spoil_type, JOB, 0 },
+	{ FPISA_V_no_job, spoil_job, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_no_job, spoil_job_number, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_length, spoil_count, JOB, 0 },
+	{ FPISA_V_length, spoil_count_zero, JOB, 0 },
+	{ FPISA_V_token, spoil_token, JOB, 0 },
+	{ FPISA_V_stranger, spoil_source, JOB, 0 },
+	{ FPISA_V_stranger, spoil_port, JOB, 0 },
+	{ FPISA_V_rank, spoil_rank, JOB, 0 },
+	{ FPISA_V_rank, spoil_rank_range, JOB, 0 },
+	{ FPISA_V_checksum, spoil_payload, JOB, 1 },
+	{ FPISA_V_checksum, spoil_total, JOB, 1 },
+	{ FPISA_V_format, spoil_format, JOB, 0 },
+	{ FPISA_V_op, spoil_op, JOB, 0 },
+	{ FPISA_V_generation, spoil_generation, JOB, 0 },
+	{ FPISA_V_generation, spoil_generation_zero, JOB, 0 },
+	{ FPISA_V_slot, spoil_slot, JOB, 0 },
+	{ FPISA_V_slot, spoil_slot_range, JOB, 0 },
+	{ FPISA_V_slot, spoil_chunk, JOB, 0 },
+	{ FPISA_V_ahead, spoil_ahead, JOB, 0 },
+	{ FPISA_V_mismatch, spoil_total, JOB, 0 },
+	{ FPISA_V_mismatch, spoil_call, JOB, 0 },
+};
+
+struct registers {
+	struct fpisa_slot slot[8];
+	uint16_t e[8][FPISA_MAX_ELEMENTS];
+	int32_t m[8][FPISA_MAX_ELEMENTS];
+};
+
+static void snapshot(struct registers *r)
+{
+	memset(r, 0, sizeof(*r));
+	for (uint32_t k = 0; k < 8; k++)
+		harness_slot(h, 16 + k, &r->slot[k], r->e[k], r->m[k]);
+}
+
+/*
+ * An open round of rank 1 in slot 0; rank 0's contribution arrives spoiled in
+ * each way: the verdict is counted once, nothing else of the slots changes,
+ * and the good frame afterwards completes the round.
+ */
+static void every_drop(void **state)
+{
+	static struct registers before, after;
+
+	(void)state;
+	NEED_BPF();
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct fpisa_job j = make(i & 1 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED, 2);
+		uint64_t count = harness_verdict(h, bad[i].key, bad[i].verdict);
+		uint32_t w[N];
+		struct frame f;
+
+		send_add(&j, &f, 1, 0, 2, 0);
+		snapshot(&before);
+		values(w, 1);
+		harness_add(&f, h, &j, JOB, 0, 0, N, w);
+		bad[i].spoil(&f);
+		if (!bad[i].unsealed)
+			harness_seal(&f);
+		harness_run(h, &f);
+		snapshot(&after);
+		if (harness_verdict(h, bad[i].key, bad[i].verdict) != count + 1)
+			fail_msg("case %zu: verdict %d not counted", i, bad[i].verdict);
+		assert_memory_equal(&before, &after, sizeof(before));
+		if (fpisa_reported(bad[i].verdict)) {
+			check_reply(&f, &j, 0);
+			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+			assert_int_equal(harness_hdr(&f)->reason, bad[i].verdict);
+		} else {
+			assert_int_equal(f.action, XDP_DROP);
+		}
+		assert_int_equal(send_add(&j, &f, 0, 0, 1, 0), XDP_REDIRECT);
+		assert_true(first_value(&f) == 3.0f);
+	}
+}
+
+static void busy_slot(void **state)
+{
+	struct fpisa_slot s;
+	struct fpisa_job j;
+	struct frame f;
+	uint32_t key = 16;
+	int fd;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	fd = bpf_map__fd(h->skel->maps.fpisa_slots);
+	send_add(&j, &f, 0, 0, 1, 0);
+	harness_slot(h, key, &s, NULL, NULL);
+	assert_int_equal(s.guard, 0);
+	s.guard = 1;
+	assert_int_equal(bpf_map_update_elem(fd, &key, &s, BPF_ANY), 0);
+	uint64_t busy = harness_verdict(h, JOB, FPISA_V_busy);
+
+	assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_DROP);
+	assert_int_equal(harness_verdict(h, JOB, FPISA_V_busy), busy + 1);
+	s.guard = 0;
+	assert_int_equal(bpf_map_update_elem(fd, &key, &s, BPF_ANY), 0);
+	assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_REDIRECT);
+	assert_true(first_value(&f) == 3.0f);
+}
+
+/* -- not ours ---------------------------------------------------------------- */
+
+static void foreign_port(struct frame *f) { f->data[37] ^= 1; }
+static void foreign_magic(struct frame *f) { harness_hdr(f)->magic = 0x1234; }
+static void foreign_tcp(struct frame *f) { f->data[23] = 6; }
+static void foreign_ipv6(struct frame *f) { f->data[12] = 0x86; f->data[13] = 0xdd; }
+static void foreign_vlan(struct frame *f) { f->data[12] = 0x81; f->data[13] = 0; }
+static void foreign_options(struct frame *f) { f->data[14] = 0x46; }
+static void foreign_fragment(struct frame *f) { f->data[21] = 9; }
+static void foreign_short(struct frame *f) { f->len = 36; }
+static void foreign_udp_only(struct frame *f) { f->len = 43; }
+static void foreign_address(struct frame *f) { f->data[33] ^= 7; }
+static void foreign_random(struct frame *f)
+{
+	struct vectors_rng rng = { 42 };
+
+	for (uint32_t i = 0; i < f->len; i++)
+		f->data[i] = (uint8_t)vectors_next(&rng);
+}
+
+static void others_pass_untouched(void **state)
+{
+	void (*const change[])(struct frame *) = {
+		foreign_port, foreign_magic, foreign_tcp, foreign_ipv6, foreign_vlan, foreign_options,
+		foreign_fragment, foreign_short, foreign_udp_only, foreign_address, foreign_random,
+	};
+	struct fpisa_job j;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_STAGED, 2);
+	for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
+		static struct frame f, copy;
+		uint32_t w[N];
+
+		values(w, 1);
+		harness_add(&f, h, &j, JOB, 0, 0, N, w);
+		change[i](&f);
+		if (change[i] == foreign_address)
+			harness_seal(&f);
+		copy = f;
+		harness_run(h, &f);
+		assert_int_equal(f.action, XDP_PASS);
+		assert_int_equal(f.len, copy.len);
+		assert_memory_equal(f.data, copy.data, copy.len);
+	}
+}
+
+/* Ethernet pads short frames; what follows the IP packet is not ours. */
+static void padded_frame(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	send_add(&j, &f, 0, 0, 1, 0);
+	uint32_t w[N];
+
+	values(w, 2);
+	harness_add(&f, h, &j, JOB, 1, 0, N, w);
+	f.len += 7;
+	memset(f.data + f.len - 7, 0xee, 7);
+	harness_run(h, &f);
+	assert_int_equal(f.action, XDP_REDIRECT);
+	f.len -= 7;
+	assert_true(harness_sealed(&f));
+	assert_true(first_value(&f) == 3.0f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(round_in_any_order),
+		cmocka_unit_test(late_and_early_chunks),
+		cmocka_unit_test(probe_names_who_is_there),
+		cmocka_unit_test(shrink_completes_open_rounds),
+		cmocka_unit_test(join_begins_generations),
+		cmocka_unit_test(every_drop),
+		cmocka_unit_test(busy_slot),
+		cmocka_unit_test(others_pass_untouched),
+		cmocka_unit_test(padded_frame),
+	};
+
+	return cmocka_run_group_tests_name("prog/protocol", tests, open_all, close_all);
+}
