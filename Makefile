@@ -2,7 +2,10 @@
 # make		the datapath objects, the CLI, the library; needs `make deps` once
 # make demo	install what is needed, build, sum real gradients over real XDP
 # make test	install what is needed, build, run every test this machine can run
-# make help	the other targets
+# make check	run the tests without installing anything; SUITES="unit model prog netns" picks
+# make resources	verifier instructions by program and memory by map, into doc/resources.txt
+# make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
+# make clean	remove build/
 
 BPF_CLANG ?= clang-19
 BPFTOOL ?= bpftool
@@ -35,6 +38,11 @@ LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
 UNIT := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
+
+# What a fresh Debian 12 lacks; `make deps` installs what is missing and nothing else.
+PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
+	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libcmocka-dev libelf-dev zlib1g-dev \
+	python3 python3-pytest
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -95,8 +103,77 @@ $(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/vectors.c user/orac
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lbpf -lgmp -lm -o $@
 
-.PHONY: test-build
-test-build: all $(UNIT) $(PROG)
+# The same datapath by the older compiler; its BPF tests run beside the others.
+OLD := $(B)/clang-14
+.PHONY: old-compiler prog-tests
+prog-tests: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROG)
+old-compiler: | all
+	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
+
+MODEL := $(if $(wildcard tests/model/rules.c),$(B)/tests/model/rules.so)
+$(B)/tests/model/rules.so: tests/model/rules.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(DEP) -MT $@ -fPIC -shared $< -o $@
+
+.PHONY: test-build check test demo deps
+test-build: all $(UNIT) $(PROG) $(MODEL) old-compiler
+
+# Run the tests of what is built; SUITES="unit prog" picks some.
+check: test-build
+	$(Q)tests/run $(B) $(SUITES)
+
+# Missing packages, one line; empty when all is there.
+MISSING = $(shell for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | \
+	grep -q 'ok installed' || echo $$p; done)
+
+deps:
+	$(Q)set -e; missing="$(MISSING)"; if [ -n "$$missing" ]; then \
+		if [ "$$(id -u)" != 0 ]; then echo "make deps: run as root to install: $$missing" >&2; exit 1; fi; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get -q update && apt-get -q install -y --no-install-recommends $$missing; fi
+
+# A second make, so that what deps installed is seen by this file's shell calls.
+test: deps
+	$(Q)$(MAKE) --no-print-directory check
+
+demo: deps
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(B)/fpisa demo $(DEMO_ARGS)
+
+# -- what review wants to see growing ---------------------------------------
+
+.PHONY: resources
+resources: $(B)/fpisa
+	$(Q)$(B)/fpisa resources > doc/resources.txt && cat doc/resources.txt
+
+# -- install ------------------------------------------------------------------
+
+.PHONY: install uninstall clean help
+install: all
+	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/lib/fpisa $(DESTDIR)$(PREFIX)/lib/pkgconfig \
+		$(DESTDIR)$(PREFIX)/include
+	install -m 755 $(B)/fpisa $(DESTDIR)$(PREFIX)/sbin/fpisa
+	install -m 644 $(B)/fpisa.o $(B)/fpisa_egress.o $(DESTDIR)$(PREFIX)/lib/fpisa/
+	install -m 755 $(B)/libfpisa.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/
+	ln -sf libfpisa.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libfpisa.so.$(SOVERSION)
+	ln -sf libfpisa.so.$(SOVERSION) $(DESTDIR)$(PREFIX)/lib/libfpisa.so
+	install -m 644 $(B)/libfpisa.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 include/fpisa.h $(DESTDIR)$(PREFIX)/include/
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' user/lib/libfpisa.pc.in \
+		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/libfpisa.pc
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/sbin/fpisa $(DESTDIR)$(PREFIX)/include/fpisa.h \
+		$(DESTDIR)$(PREFIX)/lib/libfpisa.so* $(DESTDIR)$(PREFIX)/lib/libfpisa.a \
+		$(DESTDIR)$(PREFIX)/lib/pkgconfig/libfpisa.pc
+	rm -rf $(DESTDIR)$(PREFIX)/lib/fpisa
+
+clean:
+	rm -rf $(B)
+
+help:
+	@sed -n 's/^# \(make.*\)/\1/p' $(firstword $(MAKEFILE_LIST))
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 .DELETE_ON_ERROR:
