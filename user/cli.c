@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Errors, parsing and output of the verbs; cli.h has the contracts. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "datapath.h"
+#include "fpisa/format.h"
+
+#define COLUMNS 80
+
+int fail(int err, const char *hint, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	fputs("fpisa: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, ": %s%s%s\n", strerror(-err), hint ? "; " : "", hint ? hint : "");
+	return err;
+}
+
+int refuse(int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	fputs("fpisa: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return err;
+}
+
+void warning(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	fputs("fpisa: warning: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+/* -- options ----------------------------------------------------------- */
+
+const char *default_pin(void)
+{
+	const char *pin = getenv("FPISA_PIN");
+
+	return pin && *pin ? pin : NULL;
+}
+
+int common_option(struct common *c, int opt)
+{
+	switch (opt) {
+	case OPT_PIN:
+		c->pin = optarg;
+		return 0;
+	case OPT_JSON:
+		c->json = true;
+		return 0;
+	case OPT_VERBOSE:
+		datapath_verbose = true;
+		return 0;
+	}
+	return BAD_USAGE;
+}
+
+int common_options(struct common *c, int argc, char **argv)
+{
+	static const struct option options[] = { COMMON_OPTIONS, JSON_OPTION, { 0 } };
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+		if (common_option(c, opt))
+			return BAD_USAGE;
+	return 0;
+}
+
+int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoull(s, &end, 10);
+	if (*s < '0' || *s > '9' || *end || errno || *out < min || *out > max)
+		return refuse(BAD_USAGE, "%s: '%s' is not a number from %llu to %llu", what, s,
+			      (unsigned long long)min, (unsigned long long)max);
+	return 0;
+}
+
+int parse_hex(const char *what, const char *s, uint64_t *out)
+{
+	const char *digits = !strncmp(s, "0x", 2) ? s + 2 : s;
+	size_t n = strlen(digits);
+
+	if (!n || n > 16 || strspn(digits, "0123456789abcdefABCDEF") != n)
+		return refuse(BAD_USAGE, "%s: '%s' is not 1 to 16 hexadecimal digits", what, s);
+	*out = strtoull(digits, NULL, 16);
+	return 0;
+}
+
+int parse_address(const char *what, const char *s, __be32 *out)
+{
+	struct in_addr a;
+
+	if (inet_pton(AF_INET, s, &a) != 1)
+		return refuse(BAD_USAGE, "%s: '%s' is not an IPv4 address", what, s);
+	*out = a.s_addr;
+	return 0;
+}
+
+/* -- names of the parameters -------------------------------------------- */
+
+const struct name mode_names[] = { { FPISA_MODE_FPISA, "fpisa" }, { FPISA_MODE_FPISA_A, "fpisa-a" }, { 0 } };
+const struct name rounding_names[] = { { FPISA_ROUND_DOWN, "down" }, { FPISA_ROUND_NEAREST, "nearest" }, { 0 } };
+const struct name pipeline_names[] = { { FPISA_PIPELINE_STAGED, "staged" },
+				       { FPISA_PIPELINE_FUSED, "fused" },
+				       { 0 } };
+const struct name clz_names[] = { { FPISA_CLZ_LPM, "lpm" }, { FPISA_CLZ_BITS, "bits" }, { 0 } };
+const struct name format_names[] = { { FPISA_FORMAT_FP32, "fp32" }, { 0 } };
+const struct name fanout_names[] = { { FPISA_FANOUT_MULTICAST, "multicast" },
+				     { FPISA_FANOUT_UNICAST, "unicast" },
+				     { 0 } };
+const struct name xdp_mode_names[] = { { DATAPATH_NATIVE, "native" },
+				       { DATAPATH_SKB, "skb" },
+				       { DATAPATH_OFFLOAD, "offload" },
+				       { 0 } };
+
+const char *name_of(const struct name *names, int id)
+{
+	for (; names->name; names++)
+		if (names->id == id)
+			return names->name;
+	return "?";
+}
+
+int parse_name(const char *what, const char *s, const struct name *names, int *id)
+{
+	char known[128] = "";
+
+	for (const struct name *n = names; n->name; n++) {
+		if (!strcmp(s, n->name)) {
+			*id = n->id;
+			return 0;
+		}
+		strcat(known, n == names ? "" : " or ");
+		strcat(known, n->name);
+	}
+	return refuse(BAD_USAGE, "%s: '%s' is not %s", what, s, known);
+}
+
+/* -- output ------------------------------------------------------------ */
+
+const char *address_text(__be32 addr, char buf[ADDRESS_LEN])
+{
+	struct in_addr a = { .s_addr = addr };
+
+	return inet_ntop(AF_INET, &a, buf, ADDRESS_LEN);
+}
+
+const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN])
+{
+	int n = 0;
+
+	if (!ranks)
+		return "-";
+	for (int i = 0, last; i < 64; i = last + 1) {
+		last = i;
+		if (!(ranks >> i & 1))
+			continue;
+		while (last < 63 && ranks >> (last + 1) & 1)
+			last++;
+		n += snprintf(buf + n, RANKS_LEN - n, "%s%d", n ? "," : "", i);
+		if (last > i)
+			n += snprintf(buf + n, RANKS_LEN - n, "%c%d", last > i + 1 ? '-' : ',', last);
+	}
+	return buf;
+}
+
+void print_wrapped(int column, const char *text)
+{
+	int width = COLUMNS - 1 - column;
+
+	for (;;) {
+		int n = strlen(text);
+
+		if (n <= width)
+			break;
+		for (n = width; n && text[n] != ' '; n--)
+			;
+		if (!n)
+			n = width;
+		printf("%.*s\n%*s", n, text, column, "");
+		text += n + (text[n] == ' ');
+	}
+	puts(text);
+}
+
+int print_json(struct json_object *o, bool one_line)
+{
+	int flags = JSON_C_TO_STRING_NOSLASHESCAPE | (one_line ? 0 : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
+	const char *s = json_object_to_json_string_ext(o, flags);
+	int err = s ? 0 : -ENOMEM;
+
+	if (s)
+		puts(s);
+	json_object_put(o);
+	return err;
+}
+
+struct json_object *ranks_json(uint64_t ranks)
+{
+	struct json_object *a = json_object_new_array();
+
+	for (int i = 0; i < 64; i++)
+		if (ranks >> i & 1)
+			json_object_array_add(a, json_object_new_int(i));
+	return a;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the verbs of the CLI share: errors, strict parsing, names of the
+ * parameters, output. main.c holds the table of verbs; one file a verb.
+ *
+ * A verb gets argv from its own last word on and returns 0, -errno after it
+ * has reported the error, or BAD_USAGE, upon which main() adds the verb's
+ * usage line. Only main() makes exit codes of these: 0, 1 and 2.
+ */
+#ifndef FPISA_CLI_H
+#define FPISA_CLI_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <linux/types.h>
+
+#define BAD_USAGE 1
+
+int verb_load(int argc, char **argv);
+int verb_unload(int argc, char **argv);
+int verb_status(int argc, char **argv);
+int verb_job_add(int argc, char **argv);
+int verb_job_list(int argc, char **argv);
+int verb_job_show(int argc, char **argv);
+int verb_job_del(int argc, char **argv);
+int verb_job_shrink(int argc, char **argv);
+int verb_stats(int argc, char **argv);
+int verb_slots(int argc, char **argv);
+int verb_resources(int argc, char **argv);
+
+/* -- errors ------------------------------------------------------------ */
+
+/* "fpisa: MESSAGE: strerror; HINT" on stderr; hint may be NULL. Returns err, a negative errno. */
+__attribute__((format(printf, 3, 4))) int fail(int err, const char *hint, const char *fmt, ...);
+
+/* "fpisa: MESSAGE" on stderr, for errors that say it all themselves. Returns err. */
+__attribute__((format(printf, 2, 3))) int refuse(int err, const char *fmt, ...);
+
+/* The same with "warning: ". */
+__attribute__((format(printf, 1, 2))) void warning(const char *fmt, ...);
+
+/* -- options ----------------------------------------------------------- */
+
+/* Options that every verb takes. */
+struct common {
+	const char *pin; /* --pin, else $FPISA_PIN, else NULL */
+	bool json;
+};
+
+enum {
+	OPT_PIN = 0x100,
+	OPT_JSON,
+	OPT_VERBOSE,
+	OPT_VERB, /* first of a verb's own options */
+};
+
+#define COMMON_OPTIONS                                                                         \
+	{ "pin", required_argument, NULL, OPT_PIN }, { "verbose", no_argument, NULL, OPT_VERBOSE }
+#define JSON_OPTION { "json", no_argument, NULL, OPT_JSON }
+
+#define COMMON_INIT { .pin = default_pin() }
+const char *default_pin(void);
+
+/* Takes a common option, or '?' after getopt_long() has complained. 0 or BAD_USAGE. */
+int common_option(struct common *c, int opt);
+
+/* getopt_long() of a verb that takes --json and no option of its own. Leaves optind at the operands. */
+int common_options(struct common *c, int argc, char **argv);
+
+/* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE. */
+int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out);
+
+/* 1 to 16 hexadecimal digits, an optional 0x before them. */
+int parse_hex(const char *what, const char *s, uint64_t *out);
+
+/* Dotted quad. */
+int parse_address(const char *what, const char *s, __be32 *out);
+
+/* -- names of the parameters -------------------------------------------- */
+
+struct name {
+	int id;
+	const char *name;
+};
+
+extern const struct name mode_names[], rounding_names[], pipeline_names[], clz_names[], format_names[],
+	fanout_names[], xdp_mode_names[];
+
+const char *name_of(const struct name *names, int id);
+int parse_name(const char *what, const char *s, const struct name *names, int *id);
+
+/* -- output ------------------------------------------------------------ */
+
+#define ADDRESS_LEN 16
+#define RANKS_LEN 256
+
+/* "10.0.0.1" */
+const char *address_text(__be32 addr, char buf[ADDRESS_LEN]);
+
+/* "0,2-5" of a bitmap of ranks, "-" of none. */
+const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN]);
+
+/* Prints `text` from column `column` on, wrapped before column 80, and ends the line. */
+void print_wrapped(int column, const char *text);
+
+/* Prints and releases a JSON value: one line, or indented. */
+struct json_object;
+int print_json(struct json_object *o, bool one_line);
+
+/* JSON array of the ranks in a bitmap. */
+struct json_object *ranks_json(uint64_t ranks);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The datapath as user space sees it: the only layer that knows libbpf, pins
+ * and attach. Verbs, demo and tests stand on these functions.
+ *
+ *	datapath.c	 find and open by pin directory, lock, read maps
+ *	datapath_load.c	 load, pin, attach; detach, remove
+ *	datapath_job.c	 make, shrink and remove jobs, with their fan-out
+ *	datapath_info.c	 programs, memory, verifier: for status and resources
+ *
+ * All return 0 or -errno and have then reported the error, once, on stderr;
+ * readers that report nothing say so. Nothing of a failed call stays.
+ */
+#ifndef FPISA_DATAPATH_H
+#define FPISA_DATAPATH_H
+
+#include <limits.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include "fpisa/job.h"
+#include "fpisa/verdict.h"
+
+#define DATAPATH_PIN "/sys/fs/bpf/fpisa" /* default directory of load */
+
+enum datapath_mode {
+	DATAPATH_NATIVE = 1,
+	DATAPATH_SKB,
+	DATAPATH_OFFLOAD, /* read only: nothing here attaches so */
+};
+
+/* Show libbpf's and the verifier's log on stderr. */
+extern bool datapath_verbose;
+
+/* -- load and unload ---------------------------------------------------- */
+
+struct datapath_load {
+	const char *pin; /* directory, NULL: DATAPATH_PIN */
+	enum datapath_mode mode;
+	__u32 port; /* UDP, host order; 0: FPISA_PORT, or what is loaded already */
+};
+
+/*
+ * Attach to `n` interfaces. Loads objects and fills maps first unless the
+ * pin directory holds a loaded datapath. Outlives the caller.
+ */
+int datapath_load(const struct datapath_load *o, char *const *devs, int n);
+
+/*
+ * Detach from the `n` interfaces, or from all of this network namespace if n
+ * is 0, and remove pins once none is left. *removed says whether it was.
+ */
+int datapath_unload(const char *pin, char *const *devs, int n, bool *removed);
+
+/* -- open and read ------------------------------------------------------ */
+
+struct datapath {
+	char pin[PATH_MAX];
+	int lock;		       /* fd of the pin directory, -1 while not locked */
+	int jobs_fd, sessions_fd, peers_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd;
+	__u32 jobs_id;		       /* of the map fpisa_jobs: a program that uses it is ours */
+	int cpus;		       /* possible ones */
+	struct fpisa_job *jobs;	       /* FPISA_MAX_JOBS, mapped */
+	struct fpisa_control *control; /* mapped */
+};
+
+/*
+ * The datapath pinned in `pin`; NULL looks in DATAPATH_PIN, then where
+ * `ip link set dev DEV xdp obj fpisa.o` pins.
+ */
+int datapath_open(struct datapath *dp, const char *pin);
+void datapath_close(struct datapath *dp); /* of one zeroed or opened, unlocks too */
+
+/* One writer at a time; signals that would end the process wait meanwhile. */
+int datapath_lock(struct datapath *dp);
+void datapath_unlock(struct datapath *dp);
+
+/* Copy of an active job; -ENOENT, reported, if there is none of that number. */
+int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out);
+int datapath_session(const struct datapath *dp, __u32 job, struct fpisa_session *out);
+int datapath_peer(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out);
+int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out);
+
+/* Sum over CPUs; key: job number, or FPISA_MAX_JOBS for frames of no job. */
+int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counters *sum);
+
+/* -- jobs --------------------------------------------------------------- */
+
+/*
+ * Make job number `job` from *j and start it. The caller fills workers, rank,
+ * token, address, group, group_port, elements, window and the six choices;
+ * active, live and slot_base are set here, in *j too. ifindex[r] is the
+ * interface towards rank r. Refuses numbers in use, members listed twice,
+ * what the format's headroom or the slot space does not hold.
+ */
+int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex);
+int datapath_job_del(struct datapath *dp, __u32 job);
+
+/* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. */
+int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
+
+/* -- what is there ------------------------------------------------------ */
+
+struct datapath_program {
+	__u32 id; /* 0: none */
+	char name[16];
+	__u32 xlated_bytes, jited_bytes, verified_insns;
+};
+
+struct datapath_map {
+	__u32 id;
+	char name[32];
+	__u32 key_size, value_size, max_entries;
+	__u64 bytes; /* of kernel memory */
+};
+
+struct datapath_interface {
+	char name[IF_NAMESIZE];
+	__u32 ifindex;
+	enum datapath_mode mode;
+	struct datapath_program program;
+};
+
+#define DATAPATH_MAX_INTERFACES 256
+#define DATAPATH_MAX_PROGRAMS 16
+#define DATAPATH_MAX_MAPS 32
+
+struct datapath_status {
+	int interfaces, programs, maps, trie_entries, jobs;
+	struct datapath_interface interface[DATAPATH_MAX_INTERFACES];
+	struct datapath_program program[DATAPATH_MAX_PROGRAMS]; /* pinned ones, none after plain ip link */
+	struct datapath_program stage[FPISA_BANKS][FPISA_STAGES];
+	struct datapath_map map[DATAPATH_MAX_MAPS];
+};
+
+int datapath_status(const struct datapath *dp, struct datapath_status *s);
+
+/* How this datapath's program is attached to an interface; 0: it is not. Reports nothing. */
+int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i);
+
+struct datapath_resources {
+	int programs, maps;
+	struct datapath_program program[DATAPATH_MAX_PROGRAMS];
+	struct datapath_map map[DATAPATH_MAX_MAPS];
+};
+
+/* Load both objects without attaching or pinning, and measure them. */
+int datapath_resources(struct datapath_resources *r);
+
+#endif

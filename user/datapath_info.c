@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What is loaded and attached, and what it costs: for status and resources. */
+#include <errno.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "datapath_internal.h"
+
+int program_info(int fd, struct datapath_program *p)
+{
+	struct bpf_prog_info info = { 0 };
+	__u32 len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &len))
+		return -errno;
+	p->id = info.id;
+	snprintf(p->name, sizeof(p->name), "%s", info.name);
+	p->xlated_bytes = info.xlated_prog_len;
+	p->jited_bytes = info.jited_prog_len;
+	p->verified_insns = info.verified_insns;
+	return 0;
+}
+
+/* Does the program use the map? Whoever attached it, and under what name. */
+static bool uses_map(int prog_fd, __u32 id)
+{
+	__u32 ids[64];
+	struct bpf_prog_info info = { .nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids };
+	__u32 len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(prog_fd, &info, &len))
+		return false;
+	for (__u32 i = 0; i < info.nr_map_ids && i < 64; i++)
+		if (id && ids[i] == id)
+			return true;
+	return false;
+}
+
+int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *prog_fd)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, opts);
+	int err, fd;
+
+	log_start();
+	err = bpf_xdp_query(ifindex, 0, &opts);
+	if (err)
+		return err;
+	i->ifindex = ifindex;
+	i->mode = opts.drv_prog_id ? DATAPATH_NATIVE : opts.skb_prog_id ? DATAPATH_SKB : DATAPATH_OFFLOAD;
+	i->program.id = opts.drv_prog_id ?: opts.skb_prog_id ?: opts.hw_prog_id ?: opts.prog_id;
+	if (!i->program.id)
+		return 0;
+	fd = bpf_prog_get_fd_by_id(i->program.id);
+	if (fd < 0)
+		return -errno;
+	program_info(fd, &i->program);
+	err = uses_map(fd, jobs_id);
+	if (err && prog_fd)
+		*prog_fd = fd;
+	else
+		close(fd);
+	return err;
+}
+
+int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)
+{
+	return attached(ifindex, dp->jobs_id, i, NULL);
+}
+
+static bool is_map(int fd)
+{
+	char path[64], target[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return readlink(path, target, sizeof(target) - 1) > 0 && !strcmp(target, "anon_inode:bpf-map");
+}
+
+/* The kernel's own account of a map, in its fdinfo. */
+static __u64 memory_of(int fd)
+{
+	unsigned long long bytes = 0;
+	char path[64], line[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "memlock: %llu", &bytes) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return bytes;
+}
+
+static int map_info(int fd, const char *name, struct datapath_map *m)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &len))
+		return -errno;
+	m->id = info.id;
+	snprintf(m->name, sizeof(m->name), "%s", name);
+	m->key_size = info.key_size;
+	m->value_size = info.value_size;
+	m->max_entries = info.max_entries;
+	m->bytes = memory_of(fd);
+	return 0;
+}
+
+/* -- status ------------------------------------------------------------ */
+
+static int list_interfaces(const struct datapath *dp, struct datapath_status *s)
+{
+	struct if_nameindex *all = if_nameindex();
+
+	if (!all)
+		return fail(-errno, NULL, "list interfaces");
+	for (struct if_nameindex *i = all; i->if_index && s->interfaces < DATAPATH_MAX_INTERFACES; i++) {
+		struct datapath_interface *found = &s->interface[s->interfaces];
+
+		if (datapath_attached(dp, i->if_index, found) > 0) {
+			snprintf(found->name, sizeof(found->name), "%s", i->if_name);
+			s->interfaces++;
+		}
+	}
+	if_freenameindex(all);
+	return 0;
+}
+
+static void list_stages(const struct datapath *dp, struct datapath_status *s)
+{
+	for (__u32 bank = 0; bank < FPISA_BANKS; bank++)
+		for (__u32 k = 0; k < FPISA_STAGES; k++) {
+			__u32 index = bank * FPISA_BANK_SIZE + k, id = 0;
+			int fd = -1;
+
+			if (!bpf_map_lookup_elem(dp->stages_fd, &index, &id))
+				fd = bpf_prog_get_fd_by_id(id);
+			if (fd < 0)
+				continue;
+			program_info(fd, &s->stage[bank][k]);
+			close(fd);
+		}
+}
+
+static int count_entries(int fd)
+{
+	char key[8], next[8];
+	int n = 0;
+
+	while (!bpf_map_get_next_key(fd, n ? key : NULL, next)) {
+		memcpy(key, next, sizeof(key));
+		n++;
+	}
+	return n;
+}
+
+int datapath_status(const struct datapath *dp, struct datapath_status *s)
+{
+	char names[64][NAME_MAX + 1];
+	int n = pin_list(dp->pin, names, 64), err;
+
+	memset(s, 0, sizeof(*s));
+	qsort(names, n, sizeof(names[0]), (int (*)(const void *, const void *))strcmp);
+	for (int i = 0; i < n; i++) {
+		int fd = pin_open(dp->pin, names[i]);
+
+		if (fd < 0)
+			return fail(fd, NULL, "%s/%s", dp->pin, names[i]);
+		if (!is_map(fd)) {
+			if (s->programs < DATAPATH_MAX_PROGRAMS && !program_info(fd, &s->program[s->programs]))
+				s->programs++;
+		} else if (s->maps < DATAPATH_MAX_MAPS && !map_info(fd, names[i], &s->map[s->maps])) {
+			s->maps++;
+		}
+		if (!strcmp(names[i], "fpisa_lpm"))
+			s->trie_entries = count_entries(fd);
+		close(fd);
+	}
+	for (int i = 0; i < FPISA_MAX_JOBS; i++)
+		s->jobs += !!dp->jobs[i].active;
+	list_stages(dp, s);
+	err = list_interfaces(dp, s);
+	return err;
+}
+
+/* -- resources ---------------------------------------------------------- */
+
+static int find_map(void *obj, const char *name)
+{
+	return bpf_object__find_map_fd_by_name(obj, name);
+}
+
+static int measure(struct bpf_object *obj, struct datapath_resources *r)
+{
+	struct bpf_program *prog;
+	struct bpf_map *map;
+	int err = 0;
+
+	bpf_object__for_each_program(prog, obj)
+		if (!err && r->programs < DATAPATH_MAX_PROGRAMS)
+			err = program_info(bpf_program__fd(prog), &r->program[r->programs++]);
+	bpf_object__for_each_map(map, obj)
+		if (!err && r->maps < DATAPATH_MAX_MAPS)
+			err = map_info(bpf_map__fd(map), bpf_map__name(map), &r->map[r->maps++]);
+	return err ? fail(err, NULL, "measure the loaded objects") : 0;
+}
+
+int datapath_resources(struct datapath_resources *r)
+{
+	struct fpisa *skel = NULL;
+	int err, fd = -1;
+
+	memset(r, 0, sizeof(*r));
+	err = check_privilege();
+	if (!err)
+		err = object_open(&skel, NULL);
+	if (!err)
+		err = object_load(skel);
+	if (!err)
+		err = measure(object_of(skel), r);
+	if (!err)
+		err = egress_load(0, find_map, object_of(skel), &fd);
+	if (!err && r->programs < DATAPATH_MAX_PROGRAMS) {
+		err = program_info(fd, &r->program[r->programs++]);
+		if (err)
+			fail(err, NULL, "measure the egress program");
+	}
+	if (fd >= 0)
+		close(fd);
+	if (skel)
+		object_close(skel);
+	return err;
+}

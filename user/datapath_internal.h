@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the files of the datapath layer share among themselves; datapath.h is the outside. */
+#ifndef FPISA_DATAPATH_INTERNAL_H
+#define FPISA_DATAPATH_INTERNAL_H
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include "datapath.h"
+
+struct fpisa; /* the skeleton; not the library's handle */
+
+/* Catch libbpf's messages from here on; verbose prints them instead. */
+void log_start(void);
+
+/* strerror(-err), and in brackets what the kernel or libbpf said since log_start(). Static. */
+const char *reason(int err);
+
+/* -EPERM, reported, without the capabilities that loading takes. */
+int check_privilege(void);
+
+/* DIR/NAME in `path`; -ENAMETOOLONG, reported. */
+int pin_path(char path[PATH_MAX], const char *dir, const char *name);
+
+/* fd of what is pinned at DIR/NAME, or -errno; reports nothing. */
+int pin_open(const char *dir, const char *name);
+
+/* Removes our pins in `dir` but those of `keep` (n names), then the directory if it is ours and empty. */
+void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n);
+
+/* Names of our pins in `dir`, at most `max`; returns how many. */
+int pin_list(const char *dir, char (*names)[NAME_MAX + 1], int max);
+
+/* The directory that holds a datapath; as datapath_open(). Silent if `quiet`. */
+int pin_find(char dir[PATH_MAX], const char *pin, bool quiet);
+
+/* Exclusive lock of a pin directory; *fd is -1 when not held. Blocks signals meanwhile. */
+int pin_lock(const char *dir, int *fd);
+void pin_unlock(int *fd);
+
+/* id of the map behind an fd, 0 on error. */
+__u32 map_id(int fd);
+
+/* Fills *p from a program's fd. Reports nothing. */
+int program_info(int fd, struct datapath_program *p);
+
+/* As datapath_attached(), by the id of the jobs map; *prog_fd, if not NULL, becomes the caller's. */
+int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *prog_fd);
+
+/* Opened objects with types set, pinning below `pin` (NULL: none); reports errors. */
+int object_open(struct fpisa **skel, const char *pin);
+struct bpf_object *object_of(const struct fpisa *skel);
+int object_load(struct fpisa *skel);
+void object_close(struct fpisa *skel);
+
+/*
+ * The egress program of one rank. Its maps come from lookup(arg, name), an fd
+ * that stays the caller's. *prog_fd becomes the caller's.
+ */
+int egress_load(__u32 rank, int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd);
+
+#endif

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Make, shrink and remove jobs. The datapath may run all the while: a job's
+ * entry is written while it is not active, and replacing an inner map of
+ * fpisa_fanout makes the kernel wait for programs that are running, so
+ * whatever an earlier job of the same number still had under way is over
+ * before its state is reset.
+ */
+#include <errno.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "datapath_internal.h"
+
+static int check_members(__u32 job, const struct fpisa_job *j)
+{
+	char a[ADDRESS_LEN];
+
+	for (__u32 r = 0; r < j->workers; r++) {
+		address_text(j->rank[r].addr, a);
+		for (__u32 k = 0; k < r; k++)
+			if (j->rank[k].addr == j->rank[r].addr && j->rank[k].port == j->rank[r].port)
+				return refuse(-EINVAL, "job %u: ranks %u and %u are both %s:%u; give each its own port", job,
+					      k, r, a, __builtin_bswap16(j->rank[r].port));
+		if (j->fanout == FPISA_FANOUT_MULTICAST && j->rank[r].port != j->group_port)
+			return refuse(-EINVAL,
+				      "job %u: multicast needs one UDP port for all, rank %u has %u and rank 0 has %u; "
+				      "try --fanout unicast",
+				      job, r, __builtin_bswap16(j->rank[r].port), __builtin_bswap16(j->group_port));
+		if (j->rank[r].addr == j->address)
+			return refuse(-EINVAL, "job %u: rank %u has the aggregator's address %s", job, r, a);
+	}
+	return 0;
+}
+
+static int check(__u32 job, const struct fpisa_job *j)
+{
+	struct fpisa_format f = fpisa_format_of(j->format);
+
+	if (job >= FPISA_MAX_JOBS)
+		return refuse(-EINVAL, "job %u: numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
+	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
+		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers, FPISA_MAX_WORKERS);
+	if (j->mode == FPISA_MODE_FPISA && j->workers > 1u << fpisa_headroom(f))
+		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %u", job, j->workers,
+			      fpisa_headroom(f), 1u << fpisa_headroom(f));
+	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > FPISA_MAX_ELEMENTS)
+		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %d is possible", job,
+			      j->elements, FPISA_BLOCK, FPISA_MAX_ELEMENTS);
+	if (!j->window || j->window & (j->window - 1) || j->window > FPISA_MAX_SLOTS / 2)
+		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job, j->window,
+			      FPISA_MAX_SLOTS / 2);
+	return check_members(job, j);
+}
+
+/* First fit of 2 x window entries among the active jobs' regions. */
+static int place(const struct datapath *dp, __u32 job, struct fpisa_job *j)
+{
+	__u32 need = 2 * j->window, base = 0, used = 0;
+
+	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
+		const struct fpisa_job *other = &dp->jobs[i];
+
+		if (!other->active)
+			continue;
+		used += 2 * other->window;
+		if (base < other->slot_base + 2 * other->window && other->slot_base < base + need) {
+			base = other->slot_base + 2 * other->window;
+			/* Earlier entries may overlap the new place. */
+			used = 0;
+			i = -1u;
+		}
+	}
+	if (base + need > FPISA_MAX_SLOTS)
+		return refuse(-ENOSPC, "job %u: window %u needs %u of %d slot entries, %u are taken; try a smaller --window",
+			      job, j->window, need, FPISA_MAX_SLOTS, used);
+	j->slot_base = base;
+	return 0;
+}
+
+/* -- fan-out ------------------------------------------------------------ */
+
+static int find_pinned(void *dp, const char *name)
+{
+	return pin_open(((struct datapath *)dp)->pin, name);
+}
+
+static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
+{
+	struct bpf_devmap_val val = { .ifindex = ifindex, .bpf_prog.fd = prog_fd };
+
+	if (bpf_map_update_elem(ports, &key, &val, BPF_ANY))
+		return fail(-errno, "was it made in this network namespace?", "job %u: interface %u as port", job,
+			    ifindex);
+	return 0;
+}
+
+/* Multicast: an entry a port, at the first rank that uses it. Unicast: an entry a rank. */
+static int fill_ports(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex, int ports)
+{
+	for (__u32 r = 0; r < j->workers; r++) {
+		int prog_fd = -1, err;
+		__u32 k = 0;
+
+		while (k < r && ifindex[k] != ifindex[r])
+			k++;
+		if (j->fanout == FPISA_FANOUT_MULTICAST && k < r)
+			continue;
+		err = j->fanout == FPISA_FANOUT_UNICAST ? egress_load(r, find_pinned, dp, &prog_fd) : 0;
+		if (!err)
+			err = set_port(job, ports, r, ifindex[r], prog_fd);
+		if (prog_fd >= 0)
+			close(prog_fd);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int make_fanout(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
+{
+	int ports, err;
+
+	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_ports", sizeof(__u32), sizeof(struct bpf_devmap_val),
+			       FPISA_MAX_WORKERS, NULL);
+	if (ports < 0)
+		return fail(-errno, NULL, "job %u: make device map", job);
+	err = fill_ports(dp, job, j, ifindex, ports);
+	if (!err && bpf_map_update_elem(dp->fanout_fd, &job, &ports, BPF_ANY))
+		err = fail(-errno, NULL, "job %u: put device map into fpisa_fanout", job);
+	close(ports);
+	return err;
+}
+
+/* -- state ------------------------------------------------------------- */
+
+static int put(int fd, const char *what, __u32 key, const void *value)
+{
+	if (bpf_map_update_elem(fd, &key, value, BPF_ANY))
+		return fail(-errno, NULL, "%s %u: write", what, key);
+	return 0;
+}
+
+/* Nothing of an earlier job stays, in any map. */
+static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
+{
+	const struct fpisa_session session = { 0 };
+	const struct fpisa_slot slot = { 0 };
+	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
+	int err = counters ? 0 : fail(-ENOMEM, NULL, "counters");
+
+	if (!err)
+		err = put(dp->counters_fd, "counters of job", job, counters);
+	if (!err)
+		err = put(dp->sessions_fd, "session of job", job, &session);
+	for (__u32 i = 0; !err && i < 2 * j->window; i++)
+		err = put(dp->slots_fd, "slot", j->slot_base + i, &slot);
+	/* The worker's own HELLO replaces this; until then it tells the port. */
+	for (__u32 r = 0; !err && r < FPISA_MAX_WORKERS; r++) {
+		const struct fpisa_peer peer = { .ifindex = r < j->workers ? ifindex[r] : 0 };
+
+		err = put(dp->peers_fd, "peer", job * FPISA_MAX_WORKERS + r, &peer);
+	}
+	free(counters);
+	return err;
+}
+
+/* Generations start from the clock, so that none comes back when the datapath is loaded anew. */
+static void seed_generations(struct datapath *dp)
+{
+	__u32 now = (__u32)time(NULL), old = __atomic_load_n(&dp->control->next_generation, __ATOMIC_RELAXED);
+
+	while (old < now && !__atomic_compare_exchange_n(&dp->control->next_generation, &old, now, false,
+							  __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		;
+}
+
+int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
+{
+	int err;
+
+	log_start();
+	err = check(job, j);
+	if (!err)
+		err = datapath_lock(dp);
+	if (err)
+		return err;
+	if (dp->jobs[job].active) {
+		err = refuse(-EEXIST, "job %u: exists already; fpisa job del %u, or take another number", job, job);
+		goto out;
+	}
+	j->active = 0;
+	j->live = j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
+	err = place(dp, job, j);
+	if (!err)
+		err = make_fanout(dp, job, j, ifindex);
+	if (err)
+		goto out;
+	err = reset(dp, job, j, ifindex);
+	if (err) {
+		bpf_map_delete_elem(dp->fanout_fd, &job);
+		goto out;
+	}
+	seed_generations(dp);
+	memcpy(&dp->jobs[job], j, sizeof(*j));
+	j->active = 1;
+	__atomic_store_n(&dp->jobs[job].active, 1, __ATOMIC_SEQ_CST);
+out:
+	datapath_unlock(dp);
+	return err;
+}
+
+int datapath_job_del(struct datapath *dp, __u32 job)
+{
+	struct fpisa_job j;
+	int err;
+
+	err = datapath_lock(dp);
+	if (err)
+		return err;
+	err = datapath_job(dp, job, &j);
+	if (err)
+		goto out;
+	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
+	if (bpf_map_delete_elem(dp->fanout_fd, &job) && errno != ENOENT)
+		err = fail(-errno, NULL, "job %u: remove device map", job);
+out:
+	datapath_unlock(dp);
+	return err;
+}
+
+/* -- shrink ------------------------------------------------------------ */
+
+/* Ports that no live rank needs get no more copies. */
+static void shrink_fanout(struct datapath *dp, __u32 job, const struct fpisa_job *j, __u64 ranks, __u64 live)
+{
+	struct fpisa_peer peer[FPISA_MAX_WORKERS] = { 0 };
+	__u32 inner = 0;
+	int ports;
+
+	if (bpf_map_lookup_elem(dp->fanout_fd, &job, &inner))
+		return;
+	ports = bpf_map_get_fd_by_id(inner);
+	for (__u32 r = 0; r < j->workers; r++)
+		if (datapath_peer(dp, job, r, &peer[r]))
+			goto out;
+	for (__u32 r = 0; r < j->workers; r++) {
+		struct bpf_devmap_val val;
+		bool needed = false;
+
+		if (bpf_map_lookup_elem(ports, &r, &val))
+			continue;
+		if (j->fanout == FPISA_FANOUT_UNICAST) {
+			needed = !(ranks >> r & 1);
+		} else {
+			bool left = false;
+
+			for (__u32 k = 0; k < j->workers; k++)
+				if (peer[k].ifindex == val.ifindex) {
+					needed |= live >> k & 1;
+					left |= ranks >> k & 1;
+				}
+			needed |= !left;
+		}
+		if (!needed)
+			bpf_map_delete_elem(ports, &r);
+	}
+out:
+	if (ports >= 0)
+		close(ports);
+}
+
+int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
+{
+	char text[RANKS_LEN];
+	struct fpisa_job j;
+	int err;
+
+	err = datapath_lock(dp);
+	if (err)
+		return err;
+	err = datapath_job(dp, job, &j);
+	if (err)
+		goto out;
+	if (ranks & ~j.live) {
+		err = refuse(-ENOENT, "job %u: not among the live ranks: %s; see fpisa job show %u", job,
+			     ranks_text(ranks & ~j.live, text), job);
+		goto out;
+	}
+	*live = j.live & ~ranks;
+	if (!*live) {
+		err = refuse(-EINVAL, "job %u: no rank would be left; fpisa job del %u removes the job", job, job);
+		goto out;
+	}
+	__atomic_store_n(&dp->jobs[job].live, *live, __ATOMIC_SEQ_CST);
+	shrink_fanout(dp, job, &j, ranks, *live);
+out:
+	datapath_unlock(dp);
+	return err;
+}

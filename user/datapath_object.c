@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The BPF objects, embedded as skeletons: open, set types, load. */
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "datapath_internal.h"
+#include "fpisa.skel.h"
+#include "fpisa_egress.skel.h"
+
+static int explain(int err)
+{
+	if (libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_XDP, NULL) == 1)
+		return refuse(err, "load datapath: %s; --verbose shows the verifier's log", reason(err));
+	if (err == -EPERM || err == -EACCES)
+		return refuse(err, "load datapath: %s; run as root, outside of a restricted container",
+			      reason(err));
+	return refuse(err, "load datapath: %s; this kernel has no XDP, boot one of 5.10 or later", reason(err));
+}
+
+int object_open(struct fpisa **out, const char *pin)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin);
+	struct bpf_program *prog;
+	struct bpf_map *map;
+	struct fpisa *skel;
+	int err = 0;
+
+	log_start();
+	skel = fpisa__open_opts(&opts);
+	if (!skel)
+		return refuse(-errno, "open datapath object: %s", reason(-errno));
+	/* libbpf knows neither of the sections "prog" and "stage". */
+	bpf_object__for_each_program(prog, skel->obj) {
+		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
+		bpf_program__set_expected_attach_type(prog, 0);
+	}
+	if (!pin)
+		bpf_object__for_each_map(map, skel->obj)
+			err = err ?: bpf_map__set_pin_path(map, NULL);
+	if (err) {
+		fpisa__destroy(skel);
+		return fail(err, NULL, "datapath object: unset pin path");
+	}
+	*out = skel;
+	return 0;
+}
+
+struct bpf_object *object_of(const struct fpisa *skel)
+{
+	return skel->obj;
+}
+
+int object_load(struct fpisa *skel)
+{
+	int err;
+
+	log_start();
+	err = fpisa__load(skel);
+	return err ? explain(err) : 0;
+}
+
+void object_close(struct fpisa *skel)
+{
+	fpisa__destroy(skel);
+}
+
+int egress_load(__u32 rank, int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd)
+{
+	struct fpisa_egress *skel;
+	struct bpf_map *map;
+	int err = 0;
+
+	log_start();
+	skel = fpisa_egress__open();
+	if (!skel)
+		return refuse(-errno, "open egress object: %s", reason(-errno));
+	skel->rodata->fpisa_rank = rank;
+	bpf_object__for_each_map(map, skel->obj) {
+		int fd;
+
+		if (bpf_map__is_internal(map))
+			continue;
+		fd = lookup(arg, bpf_map__name(map));
+		err = fd < 0 ? fd : bpf_map__set_pin_path(map, NULL) ?: bpf_map__reuse_fd(map, fd);
+		if (err) {
+			refuse(err, "egress program: map %s: %s", bpf_map__name(map), reason(err));
+			goto out;
+		}
+	}
+	err = fpisa_egress__load(skel);
+	if (err) {
+		refuse(err, "load egress program: %s; --verbose shows the verifier's log", reason(err));
+		goto out;
+	}
+	*prog_fd = fcntl(bpf_program__fd(skel->progs.fpisa_egress), F_DUPFD_CLOEXEC, 3);
+	if (*prog_fd < 0)
+		err = fail(-errno, NULL, "egress program");
+out:
+	fpisa_egress__destroy(skel);
+	return err;
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa job add: from words to a struct fpisa_job; datapath_job.c does the rest. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <json-c/json.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "datapath.h"
+#include "job.h"
+#include "route.h"
+
+#define GROUP_BASE 0xef465000u /* 239.70.80.0: 'F' is 70, 'P' is 80 */
+
+enum {
+	OPT_WORKERS = OPT_VERB,
+	OPT_ADDRESS,
+	OPT_ELEMENTS,
+	OPT_WINDOW,
+	OPT_MODE,
+	OPT_ROUNDING,
+	OPT_PIPELINE,
+	OPT_CLZ,
+	OPT_FORMAT,
+	OPT_FANOUT,
+	OPT_GROUP,
+	OPT_TOKEN,
+};
+
+static const struct option options[] = {
+	{ "workers", required_argument, NULL, OPT_WORKERS },   { "address", required_argument, NULL, OPT_ADDRESS },
+	{ "elements", required_argument, NULL, OPT_ELEMENTS }, { "window", required_argument, NULL, OPT_WINDOW },
+	{ "mode", required_argument, NULL, OPT_MODE },	       { "rounding", required_argument, NULL, OPT_ROUNDING },
+	{ "pipeline", required_argument, NULL, OPT_PIPELINE }, { "clz", required_argument, NULL, OPT_CLZ },
+	{ "format", required_argument, NULL, OPT_FORMAT },     { "fanout", required_argument, NULL, OPT_FANOUT },
+	{ "group", required_argument, NULL, OPT_GROUP },       { "token", required_argument, NULL, OPT_TOKEN },
+	COMMON_OPTIONS,					       JSON_OPTION,
+	{ 0 },
+};
+
+/* What the command line says; 0 where it is silent. */
+struct wish {
+	char *workers;
+	struct fpisa_job job;
+	__u32 ifindex[FPISA_MAX_WORKERS];
+};
+
+/* ADDR[:PORT][@DEV] */
+static int parse_worker(char *s, struct fpisa_rank *rank, __u32 *ifindex)
+{
+	char *dev = strchr(s, '@'), *port = strchr(s, ':');
+	uint64_t number = FPISA_PORT;
+	int err;
+
+	if (dev)
+		*dev++ = 0;
+	port = strchr(s, ':');
+	if (port)
+		*port++ = 0;
+	err = parse_address("--workers", s, &rank->addr);
+	if (!err && port)
+		err = parse_number("--workers: port", port, 1, 65535, &number);
+	if (err)
+		return err;
+	if (!rank->addr || IN_MULTICAST(ntohl(rank->addr)) || ntohl(rank->addr) == INADDR_BROADCAST)
+		return refuse(BAD_USAGE, "--workers: %s is no machine's address", s);
+	rank->port = htons(number);
+	if (!dev)
+		return 0;
+	*ifindex = if_nametoindex(dev);
+	return *ifindex ? 0 : refuse(-ENODEV, "%s: no such interface; see ip link", dev);
+}
+
+static int parse_workers(struct wish *w)
+{
+	struct fpisa_job *j = &w->job;
+	char *s;
+	int err;
+
+	while ((s = strsep(&w->workers, ","))) {
+		if (j->workers == FPISA_MAX_WORKERS)
+			return refuse(BAD_USAGE, "--workers: more than %d", FPISA_MAX_WORKERS);
+		err = parse_worker(s, &j->rank[j->workers], &w->ifindex[j->workers]);
+		if (err)
+			return err;
+		j->workers++;
+	}
+	return 0;
+}
+
+static int parse_option(int opt, struct wish *w, struct common *c)
+{
+	struct fpisa_job *j = &w->job;
+	uint64_t number = 0, token;
+	int id = 0, err;
+
+	switch (opt) {
+	case OPT_WORKERS:
+		w->workers = optarg;
+		return 0;
+	case OPT_ADDRESS:
+		return parse_address("--address", optarg, &j->address);
+	case OPT_ELEMENTS:
+		err = parse_number("--elements", optarg, FPISA_BLOCK, FPISA_MAX_ELEMENTS, &number);
+		if (!err && number % FPISA_BLOCK)
+			err = refuse(BAD_USAGE, "--elements: %s is not a multiple of %d", optarg, FPISA_BLOCK);
+		j->elements = number;
+		return err;
+	case OPT_WINDOW:
+		err = parse_number("--window", optarg, 1, FPISA_MAX_SLOTS / 2, &number);
+		if (!err && number & (number - 1))
+			err = refuse(BAD_USAGE, "--window: %s is not a power of two", optarg);
+		j->window = number;
+		return err;
+	case OPT_MODE:
+		err = parse_name("--mode", optarg, mode_names, &id);
+		j->mode = id;
+		return err;
+	case OPT_ROUNDING:
+		err = parse_name("--rounding", optarg, rounding_names, &id);
+		j->rounding = id;
+		return err;
+	case OPT_PIPELINE:
+		err = parse_name("--pipeline", optarg, pipeline_names, &id);
+		j->pipeline = id;
+		return err;
+	case OPT_CLZ:
+		err = parse_name("--clz", optarg, clz_names, &id);
+		j->clz = id;
+		return err;
+	case OPT_FORMAT:
+		err = parse_name("--format", optarg, format_names, &id);
+		j->format = id;
+		return err;
+	case OPT_FANOUT:
+		err = parse_name("--fanout", optarg, fanout_names, &id);
+		j->fanout = id;
+		return err;
+	case OPT_GROUP:
+		err = parse_address("--group", optarg, &j->group);
+		if (!err && !IN_MULTICAST(ntohl(j->group)))
+			err = refuse(BAD_USAGE, "--group: %s is not a multicast address", optarg);
+		return err;
+	case OPT_TOKEN:
+		err = parse_hex("--token", optarg, &token);
+		j->token = err ? 0 : token;
+		return err;
+	}
+	return common_option(c, opt);
+}
+
+/* Interfaces and the aggregator's address that the command line left to routing. */
+static int resolve(struct wish *w)
+{
+	char a[ADDRESS_LEN];
+
+	for (__u32 r = 0; r < w->job.workers; r++) {
+		struct route route;
+		int err = route_get(w->job.rank[r].addr, w->ifindex[r], &route);
+
+		address_text(w->job.rank[r].addr, a);
+		if (!err && route.local)
+			return refuse(-EINVAL, "worker %s: is an address of this machine; workers are other machines", a);
+		if (w->ifindex[r] && w->job.address)
+			continue;
+		if (err && !w->ifindex[r])
+			return fail(err, "add a route, or give ADDR@DEV", "worker %s: route", a);
+		if (!w->ifindex[r])
+			w->ifindex[r] = route.ifindex;
+		if (!w->job.address && !r && (err || !route.source))
+			return refuse(-EADDRNOTAVAIL, "worker %s: no address of this machine towards it; give --address", a);
+		if (!w->job.address)
+			w->job.address = route.source;
+	}
+	return 0;
+}
+
+static bool multicast_possible(const struct fpisa_job *j)
+{
+	for (__u32 r = 0; r < j->workers; r++) {
+		if (j->rank[r].port != j->rank[0].port)
+			return false;
+		for (__u32 k = 0; k < r; k++)
+			if (j->rank[k].addr == j->rank[r].addr)
+				return false;
+	}
+	return true;
+}
+
+static int complete(struct wish *w, __u32 job)
+{
+	struct fpisa_job *j = &w->job;
+
+	j->elements = j->elements ?: FPISA_DEFAULT_ELEMENTS;
+	j->window = j->window ?: FPISA_DEFAULT_WINDOW;
+	j->mode = j->mode ?: FPISA_MODE_FPISA;
+	j->rounding = j->rounding ?: FPISA_ROUND_DOWN;
+	j->pipeline = j->pipeline ?: FPISA_PIPELINE_FUSED;
+	j->clz = j->clz ?: FPISA_CLZ_BITS;
+	j->format = j->format ?: FPISA_FORMAT_FP32;
+	if (!j->fanout)
+		j->fanout = j->group || multicast_possible(j) ? FPISA_FANOUT_MULTICAST : FPISA_FANOUT_UNICAST;
+	if (j->fanout == FPISA_FANOUT_UNICAST && j->group)
+		return refuse(BAD_USAGE, "--group: goes with multicast, not with --fanout unicast");
+	if (j->fanout == FPISA_FANOUT_MULTICAST) {
+		j->group = j->group ?: htonl(GROUP_BASE + job);
+		j->group_port = j->rank[0].port;
+	}
+	return 0;
+}
+
+/* Every port must carry the frame; one without our program hears no worker, which is only worth a warning. */
+static int check_ports(const struct datapath *dp, const struct wish *w, __u32 job)
+{
+	int bytes = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + 4 * w->job.elements;
+
+	for (__u32 r = 0; r < w->job.workers; r++) {
+		struct datapath_interface i;
+		char dev[IF_NAMESIZE];
+		__u32 k = 0;
+		int mtu;
+
+		while (k < r && w->ifindex[k] != w->ifindex[r])
+			k++;
+		if (k < r)
+			continue;
+		if (!if_indextoname(w->ifindex[r], dev))
+			return fail(-errno, NULL, "interface %u", w->ifindex[r]);
+		mtu = interface_mtu(dev);
+		if (mtu < 0)
+			return fail(mtu, NULL, "%s: MTU", dev);
+		if (bytes > mtu)
+			return refuse(-EMSGSIZE,
+				      "job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %d",
+				      job, w->job.elements, bytes, dev, mtu,
+				      (mtu - bytes + 4 * w->job.elements) / (4 * FPISA_BLOCK) * FPISA_BLOCK);
+		if (datapath_attached(dp, w->ifindex[r], &i) <= 0)
+			warning("%s: this datapath is not loaded on it, so job %u hears no worker there; fpisa load %s",
+				dev, job, dev);
+	}
+	return 0;
+}
+
+int verb_job_add(int argc, char **argv)
+{
+	struct wish w = { .workers = NULL };
+	struct common c = COMMON_INIT;
+	struct datapath dp;
+	uint64_t job;
+	int opt, err = 0;
+
+	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+		err = parse_option(opt, &w, &c);
+	if (err)
+		return err;
+	if (argc - optind != 1)
+		return refuse(BAD_USAGE, "job add: give one job number");
+	if (!w.workers)
+		return refuse(BAD_USAGE, "job add: --workers is missing");
+	err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &job);
+	if (!err)
+		err = parse_workers(&w);
+	if (!err)
+		err = complete(&w, job);
+	if (err)
+		return err;
+	err = datapath_open(&dp, c.pin);
+	if (err)
+		return err;
+	err = resolve(&w);
+	if (!err)
+		err = check_ports(&dp, &w, job);
+	if (!err)
+		err = datapath_job_add(&dp, job, &w.job, w.ifindex);
+	if (!err && c.json)
+		err = job_print_json(&dp, job);
+	datapath_close(&dp);
+	return err;
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa job show JOB: parameters and members. */
+#include <arpa/inet.h>
+#include <json-c/json.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "job.h"
+
+__u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s)
+{
+	__u64 known = 0;
+
+	for (__u32 r = 0; r < j->workers; r++)
+		known |= (__u64)!!s->incarnation[r] << r;
+	/* While a new generation gathers, those that asked for it are what matters. */
+	return s->joining ?: s->generation ? known & j->live : 0;
+}
+
+struct member {
+	char address[ADDRESS_LEN], dev[IF_NAMESIZE], mac[18];
+	unsigned int port;
+	bool seen; /* its HELLO came */
+};
+
+static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, struct member *m)
+{
+	struct fpisa_peer p;
+	int err = datapath_peer(dp, job, rank, &p);
+
+	if (err)
+		return err;
+	address_text(j->rank[rank].addr, m->address);
+	m->port = ntohs(j->rank[rank].port);
+	if (!if_indextoname(p.ifindex, m->dev))
+		snprintf(m->dev, sizeof(m->dev), "%s", "?");
+	snprintf(m->mac, sizeof(m->mac), "%02x:%02x:%02x:%02x:%02x:%02x", p.mac[0], p.mac[1], p.mac[2], p.mac[3],
+		 p.mac[4], p.mac[5]);
+	m->seen = memcmp(p.mac, "\0\0\0\0\0", 6);
+	return 0;
+}
+
+static const char *state_of(__u64 live, __u64 joined, __u32 rank)
+{
+	return !(live >> rank & 1) ? "taken out" : joined >> rank & 1 ? "joined" : "missing";
+}
+
+int job_print_text(const struct datapath *dp, __u32 job)
+{
+	char address[ADDRESS_LEN], group[ADDRESS_LEN];
+	struct fpisa_session s;
+	struct fpisa_job j;
+	__u64 joined;
+	int err;
+
+	err = datapath_job(dp, job, &j);
+	if (!err)
+		err = datapath_session(dp, job, &s);
+	if (err)
+		return err;
+	joined = job_joined(&j, &s);
+	printf("job         %u\n", job);
+	printf("address     %s:%u\n", address_text(j.address, address), dp->control->port ?: FPISA_PORT);
+	printf("mode        %s, rounding %s, format %s\n", name_of(mode_names, j.mode),
+	       name_of(rounding_names, j.rounding), name_of(format_names, j.format));
+	printf("pipeline    %s, leading zeros by %s\n", name_of(pipeline_names, j.pipeline),
+	       name_of(clz_names, j.clz));
+	printf("fan-out     %s", name_of(fanout_names, j.fanout));
+	if (j.fanout == FPISA_FANOUT_MULTICAST)
+		printf(" to %s:%u", address_text(j.group, group), ntohs(j.group_port));
+	printf("\nelements    %u a frame\n", j.elements);
+	printf("window      %u, slot entries %u to %u\n", j.window, j.slot_base, j.slot_base + 2 * j.window - 1);
+	if (j.token)
+		printf("token       %016llx\n", (unsigned long long)j.token);
+	if (s.generation)
+		printf("generation  %u%s\n", s.generation, s.joining ? ", a new one is gathering" : "");
+	else
+		printf("generation  none yet\n");
+	printf("\n%4s  %-21s  %-15s  %-17s  %s\n", "rank", "address", "interface", "mac", "state");
+	for (__u32 r = 0; r < j.workers; r++) {
+		char where[ADDRESS_LEN + 8];
+		struct member m;
+
+		err = get_member(dp, job, &j, r, &m);
+		if (err)
+			return err;
+		snprintf(where, sizeof(where), "%s:%u", m.address, m.port);
+		printf("%4u  %-21s  %-15s  %-17s  %s\n", r, where, m.dev, m.seen ? m.mac : "-",
+		       state_of(j.live, joined, r));
+	}
+	return 0;
+}
+
+static void add_string(struct json_object *o, const char *key, const char *value)
+{
+	json_object_object_add(o, key, value ? json_object_new_string(value) : NULL);
+}
+
+static void add_number(struct json_object *o, const char *key, __u64 value)
+{
+	json_object_object_add(o, key, json_object_new_uint64(value));
+}
+
+int job_print_json(const struct datapath *dp, __u32 job)
+{
+	struct json_object *o, *members;
+	char text[ADDRESS_LEN], token[17];
+	struct fpisa_session s;
+	struct fpisa_job j;
+	__u64 joined;
+	int err;
+
+	err = datapath_job(dp, job, &j);
+	if (!err)
+		err = datapath_session(dp, job, &s);
+	if (err)
+		return err;
+	joined = job_joined(&j, &s);
+	o = json_object_new_object();
+	members = json_object_new_array();
+	add_number(o, "job", job);
+	add_string(o, "address", address_text(j.address, text));
+	add_number(o, "port", dp->control->port ?: FPISA_PORT);
+	add_string(o, "mode", name_of(mode_names, j.mode));
+	add_string(o, "rounding", name_of(rounding_names, j.rounding));
+	add_string(o, "format", name_of(format_names, j.format));
+	add_string(o, "pipeline", name_of(pipeline_names, j.pipeline));
+	add_string(o, "clz", name_of(clz_names, j.clz));
+	add_string(o, "fanout", name_of(fanout_names, j.fanout));
+	add_string(o, "group", j.group ? address_text(j.group, text) : NULL);
+	add_number(o, "group_port", ntohs(j.group_port));
+	add_number(o, "elements", j.elements);
+	add_number(o, "window", j.window);
+	add_number(o, "slot_base", j.slot_base);
+	snprintf(token, sizeof(token), "%016llx", (unsigned long long)j.token);
+	add_string(o, "token", token);
+	add_number(o, "workers", j.workers);
+	json_object_object_add(o, "live", ranks_json(j.live));
+	json_object_object_add(o, "joined", ranks_json(joined));
+	add_number(o, "generation", s.generation);
+	json_object_object_add(o, "gathering", json_object_new_boolean(s.joining || !s.generation));
+	json_object_object_add(o, "members", members);
+	for (__u32 r = 0; !err && r < j.workers; r++) {
+		struct json_object *e = json_object_new_object();
+		struct member m = { .seen = false };
+
+		json_object_array_add(members, e);
+		err = get_member(dp, job, &j, r, &m);
+		add_number(e, "rank", r);
+		add_string(e, "address", m.address);
+		add_number(e, "port", m.port);
+		add_string(e, "dev", m.dev);
+		add_string(e, "mac", m.seen ? m.mac : NULL);
+		add_string(e, "state", state_of(j.live, joined, r));
+		add_number(e, "incarnation", s.incarnation[r]);
+	}
+	if (err) {
+		json_object_put(o);
+		return err;
+	}
+	return print_json(o, false);
+}
+
+int verb_job_show(int argc, char **argv)
+{
+	struct common c = COMMON_INIT;
+	struct datapath dp;
+	uint64_t job;
+	int err;
+
+	if (common_options(&c, argc, argv))
+		return BAD_USAGE;
+	if (argc - optind != 1)
+		return refuse(BAD_USAGE, "job show: give one job number");
+	err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &job);
+	if (err)
+		return err;
+	err = datapath_open(&dp, c.pin);
+	if (err)
+		return err;
+	err = c.json ? job_print_json(&dp, job) : job_print_text(&dp, job);
+	datapath_close(&dp);
+	return err;
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fpisa: configure and watch the datapath. One table is dispatch and help at
+ * once; a verb of two words is one entry. Exit codes are made here: 0, 1 for
+ * an error that was reported, 2 for wrong usage.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct verb {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *args;
+	const char *help;
+	const char *more; /* what `fpisa help VERB` adds; may be NULL */
+};
+
+static const char job_add_more[] =
+	"  --workers LIST     ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64;\n"
+	"                     PORT is the worker's UDP source port, 18000 by default; DEV\n"
+	"                     the interface towards it, by default that of the route\n"
+	"  --address ADDR     where workers send to and results come from; by default the\n"
+	"                     source address of the route to the first worker\n"
+	"  --elements N       values a frame, a multiple of 32 up to 832; default 256\n"
+	"  --window N         frames a worker has under way, a power of two; default 64\n"
+	"  --mode MODE        fpisa (default) or fpisa-a\n"
+	"  --rounding R       down (default, the paper's) or nearest\n"
+	"  --pipeline P       fused (default) or staged; same bits\n"
+	"  --clz C            bits (default) or lpm; same bits\n"
+	"  --format F         fp32\n"
+	"  --fanout F         multicast or unicast; by default multicast if all workers\n"
+	"                     have one port number and an address each\n"
+	"  --group ADDR       multicast group of the results; default 239.70.80.JOB\n"
+	"  --token HEX        secret that every frame of the job must carry\n";
+
+static const struct verb verbs[] = {
+	{ "load", verb_load, "DEV... [--mode native|skb] [--port N]", "attach the datapath to interfaces",
+	  "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
+	  "  --port N           UDP port of the aggregator; default 18000\n"
+	  "Interfaces of one --pin directory share one datapath; further ones may follow.\n" },
+	{ "unload", verb_unload, "[DEV...]", "detach it, and remove it with its last interface",
+	  "Without DEV: every interface of this network namespace, and all pins.\n" },
+	{ "status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL },
+	{ "job add", verb_job_add, "JOB --workers LIST [OPTION...]", "make a job, 0 to 63", job_add_more },
+	{ "job list", verb_job_list, "[--json]", "the jobs", NULL },
+	{ "job show", verb_job_show, "JOB [--json]", "a job's parameters and members", NULL },
+	{ "job del", verb_job_del, "JOB", "remove a job", NULL },
+	{ "job shrink", verb_job_shrink, "JOB RANK...", "go on without some ranks",
+	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n" },
+	{ "stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json]", "counters and rates, of a job or of all",
+	  "  --watch [SECONDS]  again and again, with rates; every second by default\n"
+	  "Rows of drop reasons that are zero are left out of the table, never of the JSON.\n" },
+	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss", NULL },
+	{ "resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
+	  "Loads the objects without attaching or pinning anything.\n" },
+};
+
+#define VERBS (sizeof(verbs) / sizeof(verbs[0]))
+
+/* How many of argv's words are the verb's name; 0 if it is another. */
+static int match(const struct verb *v, int argc, char **argv)
+{
+	const char *space = strchr(v->name, ' ');
+	size_t first = space ? (size_t)(space - v->name) : strlen(v->name);
+
+	if (argc < 1 || strlen(argv[0]) != first || strncmp(argv[0], v->name, first))
+		return 0;
+	if (!space)
+		return 1;
+	return argc > 1 && !strcmp(argv[1], space + 1) ? 2 : 0;
+}
+
+static const struct verb *find(int argc, char **argv, int *words)
+{
+	for (size_t i = 0; i < VERBS; i++) {
+		*words = match(&verbs[i], argc, argv);
+		if (*words)
+			return &verbs[i];
+	}
+	return NULL;
+}
+
+static void usage(FILE *f, const struct verb *v)
+{
+	fprintf(f, "usage: fpisa %s %s [--pin DIR] [--verbose]\n", v->name, v->args);
+}
+
+static void help(FILE *f, const char *only)
+{
+	fprintf(f, "usage: fpisa VERB ...; fpisa help VERB; fpisa --version\n");
+	for (size_t i = 0; i < VERBS; i++)
+		if (!only || !strncmp(verbs[i].name, only, strlen(only)))
+			fprintf(f, "  %-11s %s\n", verbs[i].name, verbs[i].help);
+}
+
+static int help_verb(int argc, char **argv)
+{
+	const struct verb *v;
+	int words;
+
+	if (!argc) {
+		help(stdout, NULL);
+		fputs("Options of every verb:\n"
+		      "  --pin DIR   where its maps are pinned; else $FPISA_PIN, /sys/fs/bpf/fpisa, and\n"
+		      "              for verbs that find it loaded, where ip link pins\n"
+		      "  --verbose   show what libbpf and the verifier say\n",
+		      stdout);
+		return 0;
+	}
+	v = find(argc, argv, &words);
+	if (!v)
+		return refuse(BAD_USAGE, "no verb '%s'", argv[0]);
+	printf("%s: %s\n", v->name, v->help);
+	usage(stdout, v);
+	if (v->more)
+		fputs(v->more, stdout);
+	return 0;
+}
+
+static int run(int argc, char **argv)
+{
+	const struct verb *v;
+	int words, err;
+
+	if (argc < 1) {
+		help(stderr, NULL);
+		return BAD_USAGE;
+	}
+	if (!strcmp(argv[0], "--version")) {
+		puts("fpisa " FPISA_VERSION_STRING);
+		return 0;
+	}
+	if (!strcmp(argv[0], "help") || !strcmp(argv[0], "--help")) {
+		err = help_verb(argc - 1, argv + 1);
+		if (err)
+			help(stderr, NULL);
+		return err;
+	}
+	v = find(argc, argv, &words);
+	if (!v) {
+		refuse(BAD_USAGE, "no verb '%s%s%s'", argv[0], argc > 1 ? " " : "", argc > 1 ? argv[1] : "");
+		help(stderr, NULL);
+		return BAD_USAGE;
+	}
+	for (int i = words; i < argc; i++)
+		if (!strcmp(argv[i], "--help"))
+			return help_verb(words, argv);
+	/* getopt_long() names argv[0] in its complaints. */
+	argv[words - 1] = "fpisa";
+	err = v->run(argc - words + 1, argv + words - 1);
+	if (err == BAD_USAGE)
+		usage(stderr, v);
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	int err = run(argc - 1, argv + 1);
+
+	if (fflush(stdout) && !err) {
+		perror("fpisa: stdout");
+		return 1;
+	}
+	return err == BAD_USAGE ? 2 : err ? 1 : 0;
+}

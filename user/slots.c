@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa slots [JOB]: rounds under way, and the ranks they wait for. */
+#include <json-c/json.h>
+#include <stdio.h>
+
+#include "cli.h"
+#include "datapath.h"
+
+/* Is the entry a round of generation `generation` that is not complete? */
+static bool pending(const struct fpisa_slot *s, __u32 generation)
+{
+	return generation && s->generation == generation && s->bitmap && !s->done;
+}
+
+static void print_row(__u32 job, const struct fpisa_job *j, __u32 i, const struct fpisa_slot *s,
+		      struct json_object *rows)
+{
+	__u64 missing = j->live & ~s->bitmap;
+	struct json_object *e;
+	char text[RANKS_LEN];
+
+	if (!rows) {
+		printf("%3u  %4u  %7u  %12llu  %4d of %-4d  ", job, i / 2, i % 2, (unsigned long long)s->chunk,
+		       __builtin_popcountll(s->bitmap & j->live), __builtin_popcountll(j->live));
+		print_wrapped(45, ranks_text(missing, text));
+		return;
+	}
+	e = json_object_new_object();
+	json_object_object_add(e, "job", json_object_new_int64(job));
+	json_object_object_add(e, "slot", json_object_new_int64(i / 2));
+	json_object_object_add(e, "version", json_object_new_int64(i % 2));
+	json_object_object_add(e, "chunk", json_object_new_uint64(s->chunk));
+	json_object_object_add(e, "arrived", json_object_new_int(__builtin_popcountll(s->bitmap & j->live)));
+	json_object_object_add(e, "of", json_object_new_int(__builtin_popcountll(j->live)));
+	json_object_object_add(e, "missing", ranks_json(missing));
+	json_object_array_add(rows, e);
+}
+
+static int print_job(const struct datapath *dp, __u32 job, struct json_object *rows)
+{
+	const struct fpisa_job j = dp->jobs[job];
+	struct fpisa_session session;
+	struct fpisa_slot s;
+	int err;
+
+	err = datapath_session(dp, job, &session);
+	for (__u32 i = 0; !err && i < 2 * j.window; i++) {
+		err = datapath_slot(dp, j.slot_base + i, &s);
+		if (!err && pending(&s, session.generation))
+			print_row(job, &j, i, &s, rows);
+	}
+	return err;
+}
+
+int verb_slots(int argc, char **argv)
+{
+	uint64_t first = 0, last = FPISA_MAX_JOBS - 1;
+	struct common c = COMMON_INIT;
+	struct json_object *rows;
+	struct fpisa_job j;
+	struct datapath dp;
+	int err = 0;
+
+	if (common_options(&c, argc, argv))
+		return BAD_USAGE;
+	if (argc - optind > 1)
+		return refuse(BAD_USAGE, "slots: one job, or none for all");
+	if (optind < argc)
+		err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &first);
+	if (err)
+		return err;
+	err = datapath_open(&dp, c.pin);
+	if (err)
+		return err;
+	if (optind < argc) {
+		last = first;
+		err = datapath_job(&dp, first, &j);
+		if (err)
+			goto out;
+	}
+	rows = c.json ? json_object_new_array() : NULL;
+	if (!rows)
+		printf("%3s  %4s  %7s  %12s  %-12s  %s\n", "job", "slot", "version", "chunk", "arrived", "missing ranks");
+	for (__u32 i = first; !err && i <= last; i++)
+		if (dp.jobs[i].active)
+			err = print_job(&dp, i, rows);
+	if (err)
+		json_object_put(rows);
+	else if (rows)
+		err = print_json(rows, false);
+out:
+	datapath_close(&dp);
+	return err;
+}
