@@ -146,7 +146,8 @@ def register_sum(case):
     else:
         result, _, more = f.pack(v, case.rounding)
     specials = ("nan" in sticky) + 2 * ("+inf" in sticky) + 4 * ("-inf" in sticky)
-    return result, flags | more, rounded, overwritten, left_shifted, overflowed, e, int(v / f.grids[e]), specials
+    events = rounded, overwritten, left_shifted, overflowed
+    return (result, flags | more) + events + (e, int(v / f.grids[e]), specials)
 
 
 def exact_sum(case, result):
@@ -196,7 +197,8 @@ def random_word(rng, f, kind, middle):
     elif kind == "uniform" or (kind == "special" and rng.randrange(3)):
         return rng.getrandbits(f.bits)
     elif kind == "special":
-        return rng.choice((0, 1, f.top, f.top)) << f.mbits | sign << (f.bits - 1) | rng.choice((0, 0, fraction))
+        exponent, fraction = rng.choice((0, 1, f.top, f.top)), rng.choice((0, 0, fraction))
+        return sign << (f.bits - 1) | exponent << f.mbits | fraction
     exponent = min(max(exponent, 0), f.top - 1)
     return sign << (f.bits - 1) | exponent << f.mbits | fraction
 
@@ -233,8 +235,8 @@ def agree(case, answer):
     mine = register_sum(case)
     theirs = (int(got[0], 16), int(got[1], 16)) + tuple(int(x) for x in got[2:9])
     nearest, ulps, absolute = exact_sum(case, mine[0])
-    ok = mine == theirs and nearest == int(got[9], 16) and near(ulps, float(got[10])) and near(absolute, float(got[11]))
-    return ok, mine + (nearest, ulps, absolute)
+    errors = near(ulps, float(got[10])) and near(absolute, float(got[11]))
+    return mine == theirs and nearest == int(got[9], 16) and errors, mine + (nearest, ulps, absolute)
 
 
 def main():
@@ -246,8 +248,9 @@ def main():
     print("fractions_check: FPISA_SEED=%d" % args.seed, flush=True)
     rng = random.Random(args.seed)
     cases = [random_case(rng) for _ in range(args.cases)]
-    run = subprocess.run([args.driver], input="".join(map(line_of, cases)), capture_output=True, text=True, check=True)
-    answers = run.stdout.splitlines()
+    lines = "".join(map(line_of, cases))
+    answers = subprocess.run([args.driver], input=lines, stdout=subprocess.PIPE, text=True, check=True)
+    answers = answers.stdout.splitlines()
     if len(answers) != len(cases):
         print("fractions_check: %d answers for %d cases" % (len(answers), len(cases)))
         return 1
@@ -259,7 +262,7 @@ def main():
         if not ok:
             bad += 1
             if bad <= 10:
-                print("case   %s: %s  rationals %s\n  oracle %s" % (case.fmt.name, line_of(case), mine, answer))
+                print("%s: %s  rationals %s\n  oracle %s" % (case.fmt.name, line_of(case), mine, answer))
     if raised != 31 or events != 15:
         print("fractions_check: these cases raise flags 0x%x and events 0x%x only" % (raised, events))
         bad += 1
