@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The frame as bytes (wire.h): every offset that doc/wire.md states, the slot
+ * word, and what the checksum sees.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fpisa/slot.h"
+#include "vectors.h"
+
+#define AT(type, member, offset, size)                                                                       \
+	do {                                                                                                 \
+		assert_int_equal(offsetof(struct type, member), offset);                                     \
+		assert_int_equal(sizeof(((struct type *)0)->member), size);                                  \
+	} while (0)
+
+static void test_header_layout(void **state)
+{
+	(void)state;
+	AT(fpisa_hdr, magic, 0, 2);
+	AT(fpisa_hdr, version, 2, 1);
+	AT(fpisa_hdr, type, 3, 1);
+	AT(fpisa_hdr, flags, 4, 1);
+	AT(fpisa_hdr, result_flags, 5, 1);
+	AT(fpisa_hdr, format, 6, 1);
+	AT(fpisa_hdr, op, 7, 1);
+	AT(fpisa_hdr, job, 8, 4);
+	AT(fpisa_hdr, generation, 12, 4);
+	AT(fpisa_hdr, slot, 16, 4);
+	AT(fpisa_hdr, rank, 20, 2);
+	AT(fpisa_hdr, count, 22, 2);
+	AT(fpisa_hdr, chunk, 24, 8);
+	AT(fpisa_hdr, total, 32, 8);
+	AT(fpisa_hdr, call, 40, 4);
+	AT(fpisa_hdr, contributors, 44, 2);
+	AT(fpisa_hdr, reason, 46, 2);
+	AT(fpisa_hdr, token, 48, 8);
+	AT(fpisa_hdr, bitmap, 56, 8);
+	AT(fpisa_hdr, aux, 64, 8);
+	AT(fpisa_hdr, checksum, 72, 4);
+	assert_int_equal(sizeof(struct fpisa_hdr), 76);
+	assert_int_equal(FPISA_SUM_HDR_WORDS * 8, offsetof(struct fpisa_hdr, checksum));
+	assert_int_equal(FPISA_OFFSET, 42);
+	assert_int_equal(FPISA_PAYLOAD_OFFSET, 118);
+}
+
+static void test_hello_layout(void **state)
+{
+	(void)state;
+	AT(fpisa_hello, window, 0, 4);
+	AT(fpisa_hello, elements, 4, 2);
+	AT(fpisa_hello, workers, 6, 2);
+	AT(fpisa_hello, rank, 8, 2);
+	AT(fpisa_hello, mode, 10, 1);
+	AT(fpisa_hello, rounding, 11, 1);
+	AT(fpisa_hello, format, 12, 1);
+	AT(fpisa_hello, pipeline, 13, 1);
+	AT(fpisa_hello, clz, 14, 1);
+	AT(fpisa_hello, fanout, 15, 1);
+	AT(fpisa_hello, group, 16, 4);
+	AT(fpisa_hello, address, 20, 4);
+	AT(fpisa_hello, live, 24, 8);
+	AT(fpisa_hello, reserved, 32, 32);
+	assert_int_equal(sizeof(struct fpisa_hello), 64);
+}
+
+/* The numbers on the wire never change. */
+static void test_wire_numbers(void **state)
+{
+	const struct fpisa_hdr h = {.magic = FPISA_MAGIC,
+				    .version = FPISA_VERSION,
+				    .type = FPISA_TYPE_ADD,
+				    .job = 0x01020304,
+				    .chunk = 0x1112131415161718};
+	const uint8_t *bytes = (const uint8_t *)&h;
+	const uint8_t first[] = {'F', 'P', 1, 3}, job[] = {4, 3, 2, 1};
+	const uint8_t chunk[] = {0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11};
+
+	(void)state;
+	assert_memory_equal(bytes, first, sizeof(first));
+	assert_memory_equal(bytes + 8, job, sizeof(job));
+	assert_memory_equal(bytes + 24, chunk, sizeof(chunk));
+	assert_int_equal(FPISA_TYPE_HELLO, 1);
+	assert_int_equal(FPISA_TYPE_WELCOME, 2);
+	assert_int_equal(FPISA_TYPE_RESULT, 4);
+	assert_int_equal(FPISA_TYPE_STATUS, 5);
+	assert_int_equal(FPISA_TYPE_ERROR, 6);
+	assert_int_equal(FPISA_FORMAT_FP32, 1);
+	assert_int_equal(FPISA_OP_SUM, 1);
+}
+
+static void test_slot_of(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+
+	(void)state;
+	for (uint32_t window = 1; window <= FPISA_MAX_SLOTS / 2; window *= 2) {
+		for (uint64_t i = 0; i < 8ull * window + 100; i++) {
+			uint64_t c = i < 8ull * window ? i : vectors_next(&rng);
+			uint64_t slot = c % window, version = c / window % 2;
+
+			assert_int_equal(fpisa_slot_of(c, window), slot * 2 + version);
+		}
+	}
+}
+
+/* -- checksum ---------------------------------------------------------- */
+
+enum {
+	ELEMENTS = 256,
+	BYTES = FPISA_SUM_HDR_WORDS * 8 + ELEMENTS * 4, /* what the checksum covers */
+	WORDS = BYTES / 4,
+};
+
+/* Header and payload lie apart in the frame: the checksum field is between them. */
+struct covered {
+	uint32_t w[WORDS];
+};
+
+static uint32_t checksum(const struct covered *c)
+{
+	const int header = FPISA_SUM_HDR_WORDS;
+	struct fpisa_sum s = {0};
+
+	fpisa_sum_words(&s, c->w, header);
+	fpisa_sum_words(&s, c->w + 2 * header, BYTES / 8 - header);
+	return fpisa_sum_fold(&s);
+}
+
+static void fill(struct covered *c, struct vectors_rng *rng)
+{
+	const struct fpisa_hdr h = {.magic = FPISA_MAGIC,
+				    .version = FPISA_VERSION,
+				    .type = FPISA_TYPE_ADD,
+				    .format = FPISA_FORMAT_FP32,
+				    .op = FPISA_OP_SUM,
+				    .job = 7,
+				    .generation = 1,
+				    .count = ELEMENTS,
+				    .total = 1000000,
+				    .token = vectors_next(rng)};
+
+	memcpy(c->w, &h, FPISA_SUM_HDR_WORDS * 8);
+	vectors_fill(vectors_next(rng), VECTORS_NEAR, 1, ELEMENTS, c->w + 2 * FPISA_SUM_HDR_WORDS);
+}
+
+static void test_checksum_by_parts(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	struct fpisa_sum s = {0};
+	struct covered c;
+
+	(void)state;
+	fill(&c, &rng);
+	for (int i = 0; i < BYTES / 8; i++)
+		fpisa_sum_word(&s, (uint64_t)c.w[2 * i + 1] << 32 | c.w[2 * i]);
+	assert_int_equal(fpisa_sum_fold(&s), checksum(&c));
+}
+
+static void test_checksum_single_flips(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	struct covered c;
+	uint32_t good;
+
+	(void)state;
+	for (int zero = 0; zero < 2; zero++) {
+		fill(&c, &rng);
+		if (zero)
+			memset(c.w + 2 * FPISA_SUM_HDR_WORDS, 0, ELEMENTS * 4);
+		good = checksum(&c);
+		for (int bit = 0; bit < BYTES * 8; bit++) {
+			c.w[bit / 32] ^= 1u << bit % 32;
+			assert_int_not_equal(checksum(&c), good);
+			c.w[bit / 32] ^= 1u << bit % 32;
+		}
+		assert_int_equal(checksum(&c), good);
+	}
+}
+
+static void swap(uint32_t *a, uint32_t *b)
+{
+	uint32_t t = *a;
+
+	*a = *b;
+	*b = t;
+}
+
+static void test_checksum_swaps(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	struct covered c;
+	uint32_t good;
+	int swapped = 0;
+
+	(void)state;
+	fill(&c, &rng);
+	good = checksum(&c);
+	/* Neighbours, elements one 64-bit word apart, one block apart, anywhere. */
+	for (int distance = 1; distance < WORDS; distance++) {
+		for (int i = 0; i + distance < WORDS;
+		     i += distance <= 2 || distance == FPISA_BLOCK ? 1 : 97) {
+			if (c.w[i] == c.w[i + distance])
+				continue;
+			swap(&c.w[i], &c.w[i + distance]);
+			assert_int_not_equal(checksum(&c), good);
+			swap(&c.w[i], &c.w[i + distance]);
+			swapped++;
+		}
+	}
+	assert_true(swapped > 3 * ELEMENTS);
+}
+
+static void flip_both(struct covered *c, uint32_t good, int a, int b, uint32_t bit)
+{
+	c->w[a] ^= bit;
+	c->w[b] ^= bit;
+	assert_int_not_equal(checksum(c), good);
+	c->w[a] ^= bit;
+	c->w[b] ^= bit;
+}
+
+/* The same bit flipped in two words: what a plain sum of words lets through half of the time. */
+static void test_checksum_paired_flips(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	struct covered c;
+	uint32_t good;
+
+	(void)state;
+	fill(&c, &rng);
+	good = checksum(&c);
+	for (int bit = 0; bit < 32; bit++) {
+		for (int a = 0; a + 1 < WORDS; a++)
+			flip_both(&c, good, a, a + 1, 1u << bit);
+		for (int i = 0; i < 1000; i++) {
+			int a = (int)vectors_below(&rng, WORDS), b = (int)vectors_below(&rng, WORDS);
+
+			if (a != b)
+				flip_both(&c, good, a, b, 1u << bit);
+		}
+	}
+	assert_int_equal(checksum(&c), good);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_header_layout),	  cmocka_unit_test(test_hello_layout),
+		cmocka_unit_test(test_wire_numbers),	  cmocka_unit_test(test_slot_of),
+		cmocka_unit_test(test_checksum_by_parts), cmocka_unit_test(test_checksum_single_flips),
+		cmocka_unit_test(test_checksum_swaps),	  cmocka_unit_test(test_checksum_paired_flips),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
