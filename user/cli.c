@@ -14,39 +14,42 @@
 
 #define COLUMNS 80
 
+/* One write a message, so that those of processes that run at once do not mix. */
+#define MESSAGE_LEN 1024
+
 int fail(int err, const char *hint, const char *fmt, ...)
 {
+	char text[MESSAGE_LEN];
 	va_list ap;
 
 	va_start(ap, fmt);
-	fputs("fpisa: ", stderr);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fprintf(stderr, ": %s%s%s\n", strerror(-err), hint ? "; " : "", hint ? hint : "");
+	fprintf(stderr, "fpisa: %s: %s%s%s\n", text, strerror(-err), hint ? "; " : "", hint ? hint : "");
 	return err;
 }
 
 int refuse(int err, const char *fmt, ...)
 {
+	char text[MESSAGE_LEN];
 	va_list ap;
 
 	va_start(ap, fmt);
-	fputs("fpisa: ", stderr);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fputc('\n', stderr);
+	fprintf(stderr, "fpisa: %s\n", text);
 	return err;
 }
 
 void warning(const char *fmt, ...)
 {
+	char text[MESSAGE_LEN];
 	va_list ap;
 
 	va_start(ap, fmt);
-	fputs("fpisa: warning: ", stderr);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fputc('\n', stderr);
+	fprintf(stderr, "fpisa: warning: %s\n", text);
 }
 
 /* -- options ----------------------------------------------------------- */

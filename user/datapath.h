@@ -3,10 +3,13 @@
  * The datapath as user space sees it: the only layer that knows libbpf, pins
  * and attach. Verbs, demo and tests stand on these functions.
  *
- *	datapath.c	 find and open by pin directory, lock, read maps
- *	datapath_load.c	 load, pin, attach; detach, remove
- *	datapath_job.c	 make, shrink and remove jobs, with their fan-out
- *	datapath_info.c	 programs, memory, verifier: for status and resources
+ *	datapath.c	   open, read maps
+ *	datapath_pin.c	   find, lock and clean pin directories
+ *	datapath_object.c  the BPF objects
+ *	datapath_load.c	   load, fill, pin
+ *	datapath_attach.c  attach, detach, unload
+ *	datapath_job.c	   make, shrink and remove jobs, with their fan-out
+ *	datapath_info.c	   programs, memory, verifier: for status and resources
  *
  * All return 0 or -errno and have then reported the error, once, on stderr;
  * readers that report nothing say so. Nothing of a failed call stays.
@@ -65,7 +68,7 @@ struct datapath {
 
 /*
  * The datapath pinned in `pin`; NULL looks in DATAPATH_PIN, then where
- * `ip link set dev DEV xdp obj fpisa.o` pins.
+ * `ip link set dev DEV xdp obj fpisa.o` pins, then where bpftool does.
  */
 int datapath_open(struct datapath *dp, const char *pin);
 void datapath_close(struct datapath *dp); /* of one zeroed or opened, unlocks too */

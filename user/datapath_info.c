@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What is loaded and attached, and what it costs: for status and resources. */
 #include <errno.h>
-#include <linux/if_link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,52 +22,6 @@ int program_info(int fd, struct datapath_program *p)
 	p->jited_bytes = info.jited_prog_len;
 	p->verified_insns = info.verified_insns;
 	return 0;
-}
-
-/* Does the program use the map? Whoever attached it, and under what name. */
-static bool uses_map(int prog_fd, __u32 id)
-{
-	__u32 ids[64];
-	struct bpf_prog_info info = { .nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids };
-	__u32 len = sizeof(info);
-
-	if (bpf_obj_get_info_by_fd(prog_fd, &info, &len))
-		return false;
-	for (__u32 i = 0; i < info.nr_map_ids && i < 64; i++)
-		if (id && ids[i] == id)
-			return true;
-	return false;
-}
-
-int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *prog_fd)
-{
-	LIBBPF_OPTS(bpf_xdp_query_opts, opts);
-	int err, fd;
-
-	log_start();
-	err = bpf_xdp_query(ifindex, 0, &opts);
-	if (err)
-		return err;
-	i->ifindex = ifindex;
-	i->mode = opts.drv_prog_id ? DATAPATH_NATIVE : opts.skb_prog_id ? DATAPATH_SKB : DATAPATH_OFFLOAD;
-	i->program.id = opts.drv_prog_id ?: opts.skb_prog_id ?: opts.hw_prog_id ?: opts.prog_id;
-	if (!i->program.id)
-		return 0;
-	fd = bpf_prog_get_fd_by_id(i->program.id);
-	if (fd < 0)
-		return -errno;
-	program_info(fd, &i->program);
-	err = uses_map(fd, jobs_id);
-	if (err && prog_fd)
-		*prog_fd = fd;
-	else
-		close(fd);
-	return err;
-}
-
-int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)
-{
-	return attached(ifindex, dp->jobs_id, i, NULL);
 }
 
 static bool is_map(int fd)

@@ -33,7 +33,10 @@ int pin_list(const char *dir, char (*names)[NAME_MAX + 1], int max);
 /* The directory that holds a datapath; as datapath_open(). Silent if `quiet`. */
 int pin_find(char dir[PATH_MAX], const char *pin, bool quiet);
 
-/* Exclusive lock of a pin directory; *fd is -1 when not held. Blocks signals meanwhile. */
+/*
+ * Exclusive lock of a pin directory; *fd is -1 when not held. Signals wait
+ * meanwhile. Reports nothing; -ENOENT if the directory is gone.
+ */
 int pin_lock(const char *dir, int *fd);
 void pin_unlock(int *fd);
 
@@ -42,6 +45,12 @@ __u32 map_id(int fd);
 
 /* Fills *p from a program's fd. Reports nothing. */
 int program_info(int fd, struct datapath_program *p);
+
+/* ifindex[] of devs[]; refuses unknown ones and those named twice. */
+int find_interfaces(char *const *devs, int n, __u32 *ifindex);
+
+int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode);
+int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd);
 
 /* As datapath_attached(), by the id of the jobs map; *prog_fd, if not NULL, becomes the caller's. */
 int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *prog_fd);

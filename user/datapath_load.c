@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Load, pin and attach; detach and remove. Everything is checked that can be
- * before anything is made; what a failed load has made is taken back.
+ * Load, pin and attach. Everything is checked that can be before anything is
+ * made; what a failed load has made is taken back.
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/if_link.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,27 +30,6 @@ struct loading {
 	struct fpisa_control *control;
 };
 
-/* -- interfaces --------------------------------------------------------- */
-
-static __u32 mode_flags(enum datapath_mode mode)
-{
-	return mode == DATAPATH_SKB ? XDP_FLAGS_SKB_MODE : mode == DATAPATH_OFFLOAD ? XDP_FLAGS_HW_MODE :
-										      XDP_FLAGS_DRV_MODE;
-}
-
-static int find_interfaces(char *const *devs, int n, __u32 *ifindex)
-{
-	for (int i = 0; i < n; i++) {
-		ifindex[i] = if_nametoindex(devs[i]);
-		if (!ifindex[i])
-			return refuse(-ENODEV, "%s: no such interface; see ip link", devs[i]);
-		for (int k = 0; k < i; k++)
-			if (ifindex[k] == ifindex[i])
-				return refuse(-EINVAL, "%s: named twice", devs[i]);
-	}
-	return 0;
-}
-
 /* Refuses an interface that has a program; jobs_id 0: nothing of ours is loaded. */
 static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char *dir)
 {
@@ -67,33 +45,6 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off",
 			      dev, i.program.name, i.program.id, dev, i.mode == DATAPATH_SKB ? "generic" : "");
 	return 0;
-}
-
-static int attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode)
-{
-	const char *hint = "";
-	int err;
-
-	log_start();
-	err = bpf_xdp_attach(ifindex, prog_fd, XDP_FLAGS_UPDATE_IF_NOEXIST | mode_flags(mode), NULL);
-	if (!err)
-		return 0;
-	if (err == -EPERM)
-		hint = "; run as root";
-	else if (mode == DATAPATH_NATIVE)
-		hint = err == -EOPNOTSUPP ? "; try --mode skb" :
-					    "; try --mode skb, or a smaller MTU on both ends of the link";
-	return refuse(err, "%s: attach %s XDP: %s%s", dev, name_of(xdp_mode_names, mode), reason(err), hint);
-}
-
-static int detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd)
-{
-	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = prog_fd);
-	int err;
-
-	log_start();
-	err = bpf_xdp_detach(ifindex, mode_flags(mode), &opts);
-	return err ? refuse(err, "%s: detach XDP: %s", dev, reason(err)) : 0;
 }
 
 /* -- the pin directory -------------------------------------------------- */
@@ -142,6 +93,22 @@ static int prepare_dir(struct loading *l)
 		return fail(-errno, NULL, "%s: make directory", l->dir);
 	l->made_dir = true;
 	return 0;
+}
+
+/* An unload that runs at once may remove the directory again before it is locked. */
+static int lock_dir(struct loading *l)
+{
+	int err;
+
+	for (int tries = 0; tries < 100; tries++) {
+		err = prepare_dir(l);
+		if (err)
+			return err;
+		err = pin_lock(l->dir, &l->lock);
+		if (err != -ENOENT)
+			break;
+	}
+	return err ? fail(err, NULL, "%s: lock", l->dir) : 0;
 }
 
 /* -- load -------------------------------------------------------------- */
@@ -206,20 +173,30 @@ static int fill_stages(const struct loading *l)
 	return err;
 }
 
-static int pin_programs(const struct loading *l)
+/* Over what a loader that was killed may have left. */
+static int pin_program(const struct loading *l, const struct bpf_program *prog)
+{
+	char path[PATH_MAX];
+	int err = pin_path(path, l->dir, bpf_program__name(prog));
+
+	if (err)
+		return err;
+	unlink(path);
+	if (bpf_obj_pin(bpf_program__fd(prog), path))
+		return fail(-errno, NULL, "%s: pin", path);
+	return 0;
+}
+
+/* The entry comes last: where it is pinned, a datapath is complete. */
+static int pin_programs(const struct loading *l, const struct bpf_program *entry)
 {
 	struct bpf_program *prog;
-	char path[PATH_MAX];
+	int err = 0;
 
-	bpf_object__for_each_program(prog, object_of(l->skel)) {
-		int err = pin_path(path, l->dir, bpf_program__name(prog));
-
-		if (err)
-			return err;
-		if (bpf_obj_pin(bpf_program__fd(prog), path))
-			return fail(-errno, NULL, "%s: pin", path);
-	}
-	return 0;
+	bpf_object__for_each_program(prog, object_of(l->skel))
+		if (!err && prog != entry)
+			err = pin_program(l, prog);
+	return err ?: pin_program(l, entry);
 }
 
 static int map_control(struct loading *l, int fd)
@@ -246,14 +223,16 @@ static int load_objects(struct loading *l, __u32 port)
 		return err;
 	if (port)
 		l->control->port = port;
+	entry = bpf_object__find_program_by_name(object_of(l->skel), "fpisa");
+	if (!entry)
+		return refuse(-ENOENT, "datapath object: no program fpisa");
 	err = fill_trie(l);
 	if (!err)
 		err = fill_stages(l);
 	if (!err)
-		err = pin_programs(l);
+		err = pin_programs(l, entry);
 	if (err)
 		return err;
-	entry = bpf_object__find_program_by_name(object_of(l->skel), "fpisa");
 	l->entry_fd = dup(bpf_program__fd(entry));
 	return l->entry_fd < 0 ? fail(-errno, NULL, "entry program") : 0;
 }
@@ -265,7 +244,8 @@ static int join_loaded(struct loading *l, __u32 port)
 	__u32 now;
 
 	if (fd < 0)
-		return fail(fd, "fpisa unload removes what is left of a datapath", "%s/fpisa_control", l->dir);
+		return fail(fd, "a program but no maps are pinned there; remove it or take another --pin", "%s/fpisa_control",
+			    l->dir);
 	err = map_control(l, fd);
 	close(fd);
 	if (err)
@@ -289,9 +269,7 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	if (!err)
 		err = check_privilege();
 	if (!err)
-		err = prepare_dir(&l);
-	if (!err)
-		err = pin_lock(l.dir, &l.lock);
+		err = lock_dir(&l);
 	if (err)
 		goto out_dir;
 	l.before_n = pin_list(l.dir, l.before, MAX_PINS);
@@ -306,11 +284,11 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	if (!err)
 		err = l.entry_fd >= 0 ? join_loaded(&l, o->port) : load_objects(&l, o->port);
 	while (!err && done < n) {
-		err = attach(devs[done], ifindex[done], l.entry_fd, o->mode);
+		err = interface_attach(devs[done], ifindex[done], l.entry_fd, o->mode);
 		done += !err;
 	}
 	for (int i = 0; err && i < done; i++)
-		detach(devs[i], ifindex[i], o->mode, l.entry_fd);
+		interface_detach(devs[i], ifindex[i], o->mode, l.entry_fd);
 	if (err)
 		pin_remove_all(l.dir, l.before, l.before_n);
 out_dir:
@@ -323,96 +301,5 @@ out_dir:
 	if (l.skel)
 		object_close(l.skel);
 	pin_unlock(&l.lock);
-	return err;
-}
-
-/* -- unload ------------------------------------------------------------ */
-
-/* All interfaces of this namespace that run the datapath of jobs_id. Returns how many, or -errno. */
-static int detach_all(__u32 jobs_id, bool count_only)
-{
-	struct if_nameindex *all = if_nameindex();
-	int n = 0, err = 0;
-
-	if (!all)
-		return fail(-errno, NULL, "list interfaces");
-	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
-		struct datapath_interface found = { .name = "" };
-		int prog_fd = -1, got = attached(i->if_index, jobs_id, &found, &prog_fd);
-
-		if (got > 0) {
-			n++;
-			if (!count_only)
-				err = detach(i->if_name, i->if_index, found.mode, prog_fd);
-		}
-		if (prog_fd >= 0)
-			close(prog_fd);
-	}
-	if_freenameindex(all);
-	return err ?: n;
-}
-
-static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs_id)
-{
-	struct datapath_interface found[DATAPATH_MAX_INTERFACES];
-	int prog_fd, err = 0;
-
-	for (int i = 0; i < n; i++)
-		if (attached(ifindex[i], jobs_id, &found[i], NULL) <= 0)
-			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status", devs[i]);
-	for (int i = 0; !err && i < n; i++) {
-		prog_fd = bpf_prog_get_fd_by_id(found[i].program.id);
-		if (prog_fd < 0)
-			return fail(-errno, NULL, "%s: program %u", devs[i], found[i].program.id);
-		err = detach(devs[i], ifindex[i], found[i].mode, prog_fd);
-		close(prog_fd);
-	}
-	return err;
-}
-
-int datapath_unload(const char *pin, char *const *devs, int n, bool *removed)
-{
-	__u32 ifindex[DATAPATH_MAX_INTERFACES], jobs_id;
-	char dir[PATH_MAX];
-	int err, fd = -1, lock = -1, left = 0;
-
-	*removed = false;
-	if (n > DATAPATH_MAX_INTERFACES)
-		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
-	err = find_interfaces(devs, n, ifindex);
-	if (!err)
-		err = check_privilege();
-	if (err)
-		return err;
-	err = pin_find(dir, pin, true);
-	if (err == -ENOENT)
-		return refuse(err, "%s: nothing is loaded, nothing to unload; see fpisa load", pin ?: DATAPATH_PIN);
-	if (err)
-		return fail(err, NULL, "%s", pin ?: DATAPATH_PIN);
-	err = pin_lock(dir, &lock);
-	if (err)
-		return err;
-	fd = pin_open(dir, "fpisa_jobs");
-	if (fd < 0) {
-		err = fail(fd, NULL, "%s/fpisa_jobs", dir);
-		goto out;
-	}
-	jobs_id = map_id(fd);
-	if (n) {
-		err = detach_named(devs, ifindex, n, jobs_id);
-		if (!err)
-			left = detach_all(jobs_id, true);
-	} else {
-		err = detach_all(jobs_id, false);
-	}
-	err = err < 0 ? err : left < 0 ? left : 0;
-	if (!err && !left) {
-		pin_remove_all(dir, NULL, 0);
-		*removed = true;
-	}
-out:
-	if (fd >= 0)
-		close(fd);
-	pin_unlock(&lock);
 	return err;
 }

@@ -12,11 +12,12 @@
 static int explain(int err)
 {
 	if (libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_XDP, NULL) == 1)
-		return refuse(err, "load datapath: %s; --verbose shows the verifier's log", reason(err));
+		return refuse(err, "load datapath: %s; --verbose shows more, or fpisa unload what is pinned",
+			      reason(err));
 	if (err == -EPERM || err == -EACCES)
 		return refuse(err, "load datapath: %s; run as root, outside of a restricted container",
 			      reason(err));
-	return refuse(err, "load datapath: %s; this kernel has no XDP, boot one of 5.10 or later", reason(err));
+	return refuse(err, "load datapath: %s; this kernel has no BPF or no XDP, boot one of 5.10 or later", reason(err));
 }
 
 int object_open(struct fpisa **out, const char *pin)

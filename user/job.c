@@ -8,7 +8,6 @@
 
 static int list_text(const struct datapath *dp)
 {
-	char live[RANKS_LEN];
 	int err = 0;
 
 	printf("%3s  %-7s %-8s %-8s %-4s %-9s %7s %5s %8s %6s  %s\n", "job", "mode", "rounding", "pipeline", "clz",
@@ -22,10 +21,9 @@ static int list_text(const struct datapath *dp)
 		err = datapath_session(dp, i, &s);
 		if (err)
 			break;
-		snprintf(live, sizeof(live), "%d", __builtin_popcountll(j.live));
-		printf("%3u  %-7s %-8s %-8s %-4s %-9s %7u %5s %8u %6u  %d\n", i, name_of(mode_names, j.mode),
+		printf("%3u  %-7s %-8s %-8s %-4s %-9s %7u %5d %8u %6u  %d\n", i, name_of(mode_names, j.mode),
 		       name_of(rounding_names, j.rounding), name_of(pipeline_names, j.pipeline),
-		       name_of(clz_names, j.clz), name_of(fanout_names, j.fanout), j.workers, live, j.elements,
+		       name_of(clz_names, j.clz), name_of(fanout_names, j.fanout), j.workers, __builtin_popcountll(j.live), j.elements,
 		       j.window, __builtin_popcountll(job_joined(&j, &s)));
 	}
 	return err;

@@ -5,6 +5,8 @@
 #include "cli.h"
 #include "datapath.h"
 
+static const struct name modes[] = { { DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { 0 } };
+
 enum { OPT_MODE = OPT_VERB, OPT_PORT };
 
 int verb_load(int argc, char **argv)
@@ -20,7 +22,7 @@ int verb_load(int argc, char **argv)
 
 	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (opt == OPT_MODE)
-			err = parse_name("--mode", optarg, xdp_mode_names, &mode);
+			err = parse_name("--mode", optarg, modes, &mode);
 		else if (opt == OPT_PORT)
 			err = parse_number("--port", optarg, 1, 65535, &port);
 		else
@@ -28,8 +30,6 @@ int verb_load(int argc, char **argv)
 	}
 	if (err)
 		return err;
-	if (mode == DATAPATH_OFFLOAD)
-		return refuse(BAD_USAGE, "--mode: 'offload' is not native or skb");
 	if (optind == argc)
 		return refuse(BAD_USAGE, "load: name at least one interface");
 	o.pin = c.pin;

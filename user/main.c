@@ -72,6 +72,17 @@ static int match(const struct verb *v, int argc, char **argv)
 	return argc > 1 && !strcmp(argv[1], space + 1) ? 2 : 0;
 }
 
+/* Is it the first word of verbs of two words? */
+static bool has_group(const char *word)
+{
+	size_t n = strlen(word);
+
+	for (size_t i = 0; i < VERBS; i++)
+		if (!strncmp(verbs[i].name, word, n) && verbs[i].name[n] == ' ')
+			return true;
+	return false;
+}
+
 static const struct verb *find(int argc, char **argv, int *words)
 {
 	for (size_t i = 0; i < VERBS; i++) {
@@ -87,11 +98,12 @@ static void usage(FILE *f, const struct verb *v)
 	fprintf(f, "usage: fpisa %s %s [--pin DIR] [--verbose]\n", v->name, v->args);
 }
 
-static void help(FILE *f, const char *only)
+/* One line a verb; `group` is the first word of those to show, NULL for all. */
+static void help(FILE *f, const char *group)
 {
 	fprintf(f, "usage: fpisa VERB ...; fpisa help VERB; fpisa --version\n");
 	for (size_t i = 0; i < VERBS; i++)
-		if (!only || !strncmp(verbs[i].name, only, strlen(only)))
+		if (!group || !strncmp(verbs[i].name, group, strlen(group)))
 			fprintf(f, "  %-11s %s\n", verbs[i].name, verbs[i].help);
 }
 
@@ -107,6 +119,10 @@ static int help_verb(int argc, char **argv)
 		      "              for verbs that find it loaded, where ip link pins\n"
 		      "  --verbose   show what libbpf and the verifier say\n",
 		      stdout);
+		return 0;
+	}
+	if (argc == 1 && has_group(argv[0])) {
+		help(stdout, argv[0]);
 		return 0;
 	}
 	v = find(argc, argv, &words);
@@ -140,8 +156,11 @@ static int run(int argc, char **argv)
 	}
 	v = find(argc, argv, &words);
 	if (!v) {
-		refuse(BAD_USAGE, "no verb '%s%s%s'", argv[0], argc > 1 ? " " : "", argc > 1 ? argv[1] : "");
-		help(stderr, NULL);
+		bool group = argc == 1 && has_group(argv[0]);
+
+		if (!group)
+			refuse(BAD_USAGE, "no verb '%s%s%s'", argv[0], argc > 1 ? " " : "", argc > 1 ? argv[1] : "");
+		help(stderr, has_group(argv[0]) ? argv[0] : NULL);
 		return BAD_USAGE;
 	}
 	for (int i = words; i < argc; i++)

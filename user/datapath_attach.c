@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Interfaces: find, attach, detach by netlink, and see what is attached. Unload. */
+#include <errno.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "datapath_internal.h"
+
+static __u32 mode_flags(enum datapath_mode mode)
+{
+	return mode == DATAPATH_SKB ? XDP_FLAGS_SKB_MODE : mode == DATAPATH_OFFLOAD ? XDP_FLAGS_HW_MODE :
+										      XDP_FLAGS_DRV_MODE;
+}
+
+int find_interfaces(char *const *devs, int n, __u32 *ifindex)
+{
+	for (int i = 0; i < n; i++) {
+		ifindex[i] = if_nametoindex(devs[i]);
+		if (!ifindex[i])
+			return refuse(-ENODEV, "%s: no such interface; see ip link", devs[i]);
+		for (int k = 0; k < i; k++)
+			if (ifindex[k] == ifindex[i])
+				return refuse(-EINVAL, "%s: named twice", devs[i]);
+	}
+	return 0;
+}
+
+int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode)
+{
+	const char *hint = "";
+	int err;
+
+	log_start();
+	err = bpf_xdp_attach(ifindex, prog_fd, XDP_FLAGS_UPDATE_IF_NOEXIST | mode_flags(mode), NULL);
+	if (!err)
+		return 0;
+	if (err == -EPERM)
+		hint = "; run as root";
+	else if (mode == DATAPATH_NATIVE)
+		hint = err == -EOPNOTSUPP ? "; try --mode skb" :
+					    "; try --mode skb, or a smaller MTU on both ends of the link";
+	return refuse(err, "%s: attach %s XDP: %s%s", dev, name_of(xdp_mode_names, mode), reason(err), hint);
+}
+
+int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = prog_fd);
+	int err;
+
+	log_start();
+	err = bpf_xdp_detach(ifindex, mode_flags(mode), &opts);
+	return err ? refuse(err, "%s: detach XDP: %s", dev, reason(err)) : 0;
+}
+
+/* Does the program use the map? Whoever attached it, and under what name. */
+static bool uses_map(int prog_fd, __u32 id)
+{
+	__u32 ids[64];
+	struct bpf_prog_info info = { .nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids };
+	__u32 len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(prog_fd, &info, &len))
+		return false;
+	for (__u32 i = 0; i < info.nr_map_ids && i < 64; i++)
+		if (id && ids[i] == id)
+			return true;
+	return false;
+}
+
+int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *prog_fd)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, opts);
+	int err, fd;
+
+	log_start();
+	err = bpf_xdp_query(ifindex, 0, &opts);
+	if (err)
+		return err;
+	i->ifindex = ifindex;
+	i->mode = opts.drv_prog_id ? DATAPATH_NATIVE : opts.skb_prog_id ? DATAPATH_SKB : DATAPATH_OFFLOAD;
+	i->program.id = opts.drv_prog_id ?: opts.skb_prog_id ?: opts.hw_prog_id ?: opts.prog_id;
+	if (!i->program.id)
+		return 0;
+	fd = bpf_prog_get_fd_by_id(i->program.id);
+	if (fd < 0)
+		return -errno;
+	program_info(fd, &i->program);
+	err = uses_map(fd, jobs_id);
+	if (err && prog_fd)
+		*prog_fd = fd;
+	else
+		close(fd);
+	return err;
+}
+
+int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)
+{
+	return attached(ifindex, dp->jobs_id, i, NULL);
+}
+
+/* -- unload ------------------------------------------------------------ */
+
+/* All interfaces of this namespace that run the datapath of jobs_id. Returns how many, or -errno. */
+static int detach_all(__u32 jobs_id, bool count_only)
+{
+	struct if_nameindex *all = if_nameindex();
+	int n = 0, err = 0;
+
+	if (!all)
+		return fail(-errno, NULL, "list interfaces");
+	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
+		struct datapath_interface found = { .name = "" };
+		int prog_fd = -1, got = attached(i->if_index, jobs_id, &found, &prog_fd);
+
+		if (got > 0) {
+			n++;
+			if (!count_only)
+				err = interface_detach(i->if_name, i->if_index, found.mode, prog_fd);
+		}
+		if (prog_fd >= 0)
+			close(prog_fd);
+	}
+	if_freenameindex(all);
+	return err ?: n;
+}
+
+static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs_id)
+{
+	struct datapath_interface found[DATAPATH_MAX_INTERFACES];
+	int prog_fd, err = 0;
+
+	for (int i = 0; i < n; i++)
+		if (attached(ifindex[i], jobs_id, &found[i], NULL) <= 0)
+			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status", devs[i]);
+	for (int i = 0; !err && i < n; i++) {
+		prog_fd = bpf_prog_get_fd_by_id(found[i].program.id);
+		if (prog_fd < 0)
+			return fail(-errno, NULL, "%s: program %u", devs[i], found[i].program.id);
+		err = interface_detach(devs[i], ifindex[i], found[i].mode, prog_fd);
+		close(prog_fd);
+	}
+	return err;
+}
+
+int datapath_unload(const char *pin, char *const *devs, int n, bool *removed)
+{
+	__u32 ifindex[DATAPATH_MAX_INTERFACES], jobs_id;
+	char dir[PATH_MAX];
+	int err, fd = -1, lock = -1, left = 0;
+
+	*removed = false;
+	if (n > DATAPATH_MAX_INTERFACES)
+		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
+	err = find_interfaces(devs, n, ifindex);
+	if (!err)
+		err = check_privilege();
+	if (err)
+		return err;
+	err = pin_find(dir, pin, true);
+	if (!err)
+		err = pin_lock(dir, &lock);
+	if (err == -ENOENT)
+		return refuse(err,
+			      "%s: nothing is loaded, nothing to unload; ip link set dev DEV xdp off detaches other "
+			      "programs",
+			      pin ?: DATAPATH_PIN);
+	if (err)
+		return fail(err, NULL, "%s", pin ?: DATAPATH_PIN);
+	fd = pin_open(dir, "fpisa_jobs");
+	if (fd < 0) {
+		err = fail(fd, NULL, "%s/fpisa_jobs", dir);
+		goto out;
+	}
+	jobs_id = map_id(fd);
+	if (n) {
+		err = detach_named(devs, ifindex, n, jobs_id);
+		if (!err)
+			left = detach_all(jobs_id, true);
+	} else {
+		err = detach_all(jobs_id, false);
+	}
+	err = err < 0 ? err : left < 0 ? left : 0;
+	if (!err && !left) {
+		pin_remove_all(dir, NULL, 0);
+		*removed = true;
+	}
+out:
+	if (fd >= 0)
+		close(fd);
+	pin_unlock(&lock);
+	return err;
+}
