@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How a generation begins (slot.h), what the replies say (frame.h), and the
+ * order of the verdicts that the datapath relies on (verdict.h).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "fpisa/frame.h"
+
+/* Three ranks, all of incarnation 100, in generation 5. */
+static struct fpisa_session a_session(__u32 *next)
+{
+	struct fpisa_session s = {0};
+
+	*next = 5;
+	assert_int_equal(fpisa_session_join(&s, 0, 100, 7, next), 0);
+	assert_int_equal(fpisa_session_join(&s, 2, 100, 7, next), 0);
+	assert_int_equal(s.joining, 5);
+	assert_int_equal(s.generation, 0);
+	assert_int_equal(fpisa_session_join(&s, 1, 100, 7, next), 1);
+	assert_int_equal(s.joining, 0);
+	assert_int_equal(s.generation, 5);
+	assert_int_equal(*next, 6);
+	return s;
+}
+
+static void test_join(void **state)
+{
+	__u32 next;
+	struct fpisa_session s = a_session(&next), before = s;
+
+	(void)state;
+	/* Those who came early ask again and are in; so is whoever repeats itself. */
+	for (__u32 rank = 0; rank < 3; rank++)
+		assert_int_equal(fpisa_session_join(&s, rank, 100, 7, &next), 1);
+	/* A HELLO from before, or none at all, or from nowhere. */
+	assert_int_equal(fpisa_session_join(&s, 1, 99, 7, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 1, 0, 7, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, FPISA_MAX_WORKERS, 100, 7, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, ~0u, 100, 7, &next), 0);
+	assert_memory_equal(&s, &before, sizeof(s));
+	assert_int_equal(next, 6);
+}
+
+static void test_join_pending(void **state)
+{
+	struct fpisa_session s = {0};
+	__u32 next = 1;
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(fpisa_session_join(&s, 0, 100, 3, &next), 0);
+	assert_int_equal(s.generation, 0);
+	assert_int_equal(next, 1);
+	assert_int_equal(fpisa_session_join(&s, 0, 101, 3, &next), 0); /* restarted while waiting */
+	assert_int_equal(fpisa_session_join(&s, 0, 100, 3, &next), 0); /* and its past */
+	assert_int_equal(fpisa_session_join(&s, 1, 7, 3, &next), 1);
+	assert_int_equal(s.generation, 1);
+	assert_int_equal(fpisa_session_join(&s, 0, 100, 3, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 0, 101, 3, &next), 1);
+}
+
+/* A worker that comes back waits for all the others; the old generation goes on until then. */
+static void test_rejoin(void **state)
+{
+	__u32 next;
+	struct fpisa_session s = a_session(&next);
+
+	(void)state;
+	assert_int_equal(fpisa_session_join(&s, 1, 200, 7, &next), 0);
+	assert_int_equal(s.generation, 5);
+	assert_int_equal(fpisa_session_join(&s, 0, 100, 7, &next), 1); /* still in generation 5 */
+	assert_int_equal(fpisa_session_join(&s, 0, 201, 7, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 1, 200, 7, &next), 0);
+	assert_int_equal(s.generation, 5);
+	assert_int_equal(fpisa_session_join(&s, 2, 101, 7, &next), 1);
+	assert_int_equal(s.generation, 6);
+	assert_int_equal(next, 7);
+	assert_int_equal(fpisa_session_join(&s, 0, 201, 7, &next), 1);
+	assert_int_equal(fpisa_session_join(&s, 1, 200, 7, &next), 1);
+	assert_int_equal(s.generation, 6);
+}
+
+static void test_join_after_shrink(void **state)
+{
+	__u32 next;
+	struct fpisa_session s = a_session(&next);
+
+	(void)state;
+	assert_int_equal(fpisa_session_join(&s, 0, 200, 7, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 1, 200, 7, &next), 0);
+	/* Rank 2 is taken out: the others need it no more. */
+	assert_int_equal(fpisa_session_join(&s, 0, 200, 3, &next), 1);
+	assert_int_equal(s.generation, 6);
+	assert_int_equal(fpisa_session_join(&s, 1, 200, 3, &next), 1);
+	assert_int_equal(s.generation, 6);
+}
+
+static void test_join_alone_and_all(void **state)
+{
+	struct fpisa_session s = {0};
+	__u32 next = 1;
+
+	(void)state;
+	assert_int_equal(fpisa_session_join(&s, 0, 1, 1, &next), 1);
+	assert_int_equal(fpisa_session_join(&s, 0, 2, 1, &next), 1);
+	assert_int_equal(s.generation, 2);
+	for (__u32 rank = 0; rank < 64; rank++)
+		assert_int_equal(fpisa_session_join(&s, rank, 3, ~0ull, &next), rank == 63);
+	assert_int_equal(s.generation, 3);
+}
+
+/* -- replies ------------------------------------------------------------ */
+
+static const struct fpisa_slot done_slot = {
+	.chunk = 6,
+	.bitmap = 5,
+	.order = 0x0100,
+	.generation = 9,
+	.arrivals = 2,
+	.count = 64,
+	.done = 1,
+};
+
+static struct fpisa_hdr an_add(void)
+{
+	return (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				  .version = FPISA_VERSION,
+				  .type = FPISA_TYPE_ADD,
+				  .flags = FPISA_F_RETRANSMIT | FPISA_F_PROBE,
+				  .format = FPISA_FORMAT_FP32,
+				  .op = FPISA_OP_SUM,
+				  .job = 3,
+				  .rank = 2,
+				  .count = 64,
+				  .chunk = 6,
+				  .slot = 5,
+				  .total = 1000,
+				  .call = 2,
+				  .generation = 9,
+				  .token = 42,
+				  .reason = 77,
+				  .aux = 88,
+				  .bitmap = 99};
+}
+
+/* What a reply echoes, whatever its type. */
+static void assert_echoed(const struct fpisa_hdr *h)
+{
+	const struct fpisa_hdr add = an_add();
+
+	assert_int_equal(h->magic, FPISA_MAGIC);
+	assert_int_equal(h->version, FPISA_VERSION);
+	assert_int_equal(h->job, add.job);
+	assert_int_equal(h->chunk, add.chunk);
+	assert_int_equal(h->slot, add.slot);
+	assert_int_equal(h->total, add.total);
+	assert_int_equal(h->call, add.call);
+	assert_int_equal(h->generation, add.generation);
+	assert_int_equal(h->token, add.token);
+}
+
+static void test_make_result(void **state)
+{
+	struct fpisa_job job = {.workers = 3};
+	struct fpisa_hdr h = an_add();
+
+	(void)state;
+	fpisa_make_result(&h, &done_slot, &job, FPISA_INEXACT | FPISA_INF, 0);
+	assert_echoed(&h);
+	assert_int_equal(h.type, FPISA_TYPE_RESULT);
+	assert_int_equal(h.flags, 0);
+	assert_int_equal(h.result_flags, FPISA_INEXACT | FPISA_INF);
+	assert_int_equal(h.rank, 0xffff);
+	assert_int_equal(h.count, 64);
+	assert_int_equal(h.contributors, 2);
+	assert_int_equal(h.reason, 0);
+	assert_int_equal(h.bitmap, 5);
+	assert_int_equal(h.aux, 0x0100);
+
+	job.workers = FPISA_ORDER_WORKERS;
+	fpisa_make_result(&h, &done_slot, &job, 0, 1);
+	assert_int_equal(h.flags, FPISA_F_RESENT);
+	assert_int_equal(h.aux, 0x0100);
+	job.workers = FPISA_ORDER_WORKERS + 1;
+	fpisa_make_result(&h, &done_slot, &job, 0, 1);
+	assert_int_equal(h.aux, 0);
+}
+
+static void test_make_status_and_error(void **state)
+{
+	struct fpisa_hdr h = an_add();
+
+	(void)state;
+	fpisa_make_status(&h, &done_slot, 7);
+	assert_echoed(&h);
+	assert_int_equal(h.type, FPISA_TYPE_STATUS);
+	assert_int_equal(h.flags, 0);
+	assert_int_equal(h.count, 0);
+	assert_int_equal(h.contributors, 2);
+	assert_int_equal(h.bitmap, 5);
+	assert_int_equal(h.aux, 7);
+
+	h = an_add();
+	fpisa_make_error(&h, FPISA_V_mismatch);
+	assert_echoed(&h);
+	assert_int_equal(h.type, FPISA_TYPE_ERROR);
+	assert_int_equal(h.flags, 0);
+	assert_int_equal(h.count, 0);
+	assert_int_equal(h.reason, FPISA_V_mismatch);
+}
+
+static void test_make_welcome(void **state)
+{
+	const struct fpisa_job job = {.workers = 3,
+				      .live = 7,
+				      .elements = 256,
+				      .window = 64,
+				      .format = 1,
+				      .mode = 2,
+				      .rounding = 2,
+				      .pipeline = 1,
+				      .clz = 2,
+				      .fanout = 1,
+				      .address = 0xfe00000a,
+				      .group = 0x010000ef};
+	const struct fpisa_session s = {.generation = 9, .joining = 3, .incarnation = {0, 100}};
+	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .token = 42, .aux = 200};
+	struct fpisa_hello p = {0};
+
+	(void)state;
+	fpisa_make_welcome(&h, &p, &job, &s, 1, 0);
+	assert_int_equal(h.type, FPISA_TYPE_WELCOME);
+	assert_int_equal(h.flags, FPISA_F_PENDING);
+	assert_int_equal(h.bitmap, 3);
+	assert_int_equal(h.aux, 100);
+	assert_int_equal(h.rank, 1);
+	assert_int_equal(h.generation, 9);
+	fpisa_make_welcome(&h, &p, &job, &s, 1, 1);
+	assert_int_equal(h.flags, 0);
+	assert_int_equal(h.bitmap, 7);
+	assert_int_equal(p.window, 64);
+	assert_int_equal(p.elements, 256);
+	assert_int_equal(p.workers, 3);
+	assert_int_equal(p.rank, 1);
+	assert_int_equal(p.mode, 2);
+	assert_int_equal(p.rounding, 2);
+	assert_int_equal(p.format, 1);
+	assert_int_equal(p.pipeline, 1);
+	assert_int_equal(p.clz, 2);
+	assert_int_equal(p.fanout, 1);
+	assert_int_equal(p.group, 0x010000ef);
+	assert_int_equal(p.address, 0xfe00000a);
+	assert_int_equal(p.live, 7);
+}
+
+/* Comparisons with FPISA_V_FIRST_DROP tell drops from the rest. */
+static void test_verdict_order(void **state)
+{
+	static const enum fpisa_verdict_class class_of[] = {
+#define X(name, class, text) [FPISA_V_##name] = FPISA_CLASS_##class,
+		FPISA_VERDICTS(X)
+#undef X
+	};
+
+	(void)state;
+	assert_int_equal(sizeof(class_of) / sizeof(class_of[0]), FPISA_VERDICT_COUNT);
+	for (int v = 0; v < FPISA_VERDICT_COUNT; v++) {
+		assert_int_equal(class_of[v] == FPISA_CLASS_DROP, v >= FPISA_V_FIRST_DROP);
+		if (fpisa_reported((enum fpisa_verdict)v))
+			assert_int_equal(class_of[v], FPISA_CLASS_DROP);
+	}
+	assert_true(fpisa_reported(FPISA_V_mismatch));	/* rule 3 */
+	assert_false(fpisa_reported(FPISA_V_stranger)); /* nobody reflects frames to strangers */
+	assert_false(fpisa_reported(FPISA_V_token));
+	assert_false(fpisa_reported(FPISA_V_checksum));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_join),
+		cmocka_unit_test(test_join_pending),
+		cmocka_unit_test(test_rejoin),
+		cmocka_unit_test(test_join_after_shrink),
+		cmocka_unit_test(test_join_alone_and_all),
+		cmocka_unit_test(test_make_result),
+		cmocka_unit_test(test_make_status_and_error),
+		cmocka_unit_test(test_make_welcome),
+		cmocka_unit_test(test_verdict_order),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
