@@ -53,6 +53,7 @@ static const struct verb verbs[] = {
 	  "  --watch [SECONDS]  again and again, with rates; every second by default\n"
 	  "Rows of drop reasons that are zero are left out of the table, never of the JSON.\n" },
 	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss", NULL },
+	{ "demo", verb_demo, "[OPTION...] [--json]", "sum real gradients over real packets, and check every bit", demo_help },
 	{ "resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
 	  "Loads the objects without attaching or pinning anything.\n" },
 };

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the demo shows: progress on a terminal, then a table or JSON. */
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "demo.h"
+
+#define BARS 16 /* workers that the progress line has room for */
+
+/* -- progress, on stderr ------------------------------------------------- */
+
+static bool shown;
+
+/* The cursor stays at the line's start, so an error message overwrites it. */
+void demo_step(const char *what)
+{
+	if (!isatty(STDERR_FILENO))
+		return;
+	fprintf(stderr, "\r\033[K%s\r", what);
+	fflush(stderr);
+	shown = true;
+}
+
+void demo_progress_end(void)
+{
+	if (shown)
+		fputs("\r\033[K", stderr);
+	shown = false;
+}
+
+static unsigned percent(const struct demo *d, uint32_t rank)
+{
+	return 100 * __atomic_load_n(&d->result[rank].chunks, __ATOMIC_RELAXED) / d->chunks;
+}
+
+void demo_progress(const struct demo *d)
+{
+	char text[16 + 4 * BARS + 64] = "summing, %:";
+	int n = strlen(text);
+	unsigned least = 100;
+
+	for (uint32_t r = 0; r < d->o.workers; r++) {
+		unsigned now = percent(d, r);
+
+		if (d->o.workers <= BARS)
+			n += snprintf(text + n, sizeof(text) - n, "%4u", now);
+		least = now < least ? now : least;
+	}
+	if (d->o.workers > BARS)
+		snprintf(text + n, sizeof(text) - n, " %u, the slowest of %u workers", least, d->o.workers);
+	demo_step(text);
+}
+
+/* -- figures ------------------------------------------------------------- */
+
+static double seconds_of(const struct demo *d, uint32_t rank)
+{
+	return (d->result[rank].end_ns - d->start_ns) / 1e9;
+}
+
+static double seconds(const struct demo *d)
+{
+	double longest = 0;
+
+	for (uint32_t r = 0; r < d->o.workers; r++)
+		longest = fmax(longest, seconds_of(d, r));
+	return longest;
+}
+
+static double gbps(const struct demo *d, double s)
+{
+	return d->elements * 32 / s / 1e9;
+}
+
+static uint64_t retransmits(const struct demo *d)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t r = 0; r < d->o.workers; r++)
+		sum += d->result[r].info.retransmits;
+	return sum;
+}
+
+static bool passed(const struct fpisa_counters *c, const struct demo_check *k)
+{
+	return !k->mismatches && !k->disagreements && !k->wrong_flags && demo_counts_agree(c, k);
+}
+
+static const char *kernel(void)
+{
+	static struct utsname u;
+
+	return uname(&u) ? "?" : u.release;
+}
+
+static double value(uint32_t word)
+{
+	float f;
+
+	memcpy(&f, &word, sizeof(f));
+	return f;
+}
+
+static double exact_sum(const struct demo *d, uint64_t i)
+{
+	struct oracle_exact x;
+
+	oracle_exact_init(&x, fpisa_format_of(d->o.format));
+	for (uint32_t r = 0; r < d->o.workers; r++)
+		oracle_exact_add(&x, d->input[r * d->elements + i]);
+	return value(oracle_exact_read(&x));
+}
+
+/* -- table --------------------------------------------------------------- */
+
+static void print_head(const struct demo *d)
+{
+	const struct demo_options *o = &d->o;
+
+	printf("%u workers sum %" PRIu64 " values each: %s\n", o->workers, d->elements, d->source);
+	printf("mode %s, rounding %s, %s, pipeline %s, leading zeros by %s\n", name_of(mode_names, o->mode),
+	       name_of(rounding_names, o->rounding), name_of(format_names, o->format),
+	       name_of(pipeline_names, o->pipeline), name_of(clz_names, o->clz));
+	printf("%u values a packet, window %u, %s, %s XDP on veth, Linux %s", o->packet, o->window,
+	       name_of(fanout_names, o->fanout), name_of(xdp_mode_names, o->xdp), kernel());
+	if (o->loss > 0)
+		printf(", loss %g each way", o->loss);
+	puts("\n");
+}
+
+static void print_workers(const struct demo *d, const struct demo_check *k)
+{
+	printf("rank  address         results  sent again  duplicates  round trip   seconds  Gbit/s  differ\n");
+	for (uint32_t r = 0; r < d->o.workers; r++) {
+		const struct demo_result *w = &d->result[r];
+		char address[ADDRESS_LEN];
+
+		address_text(__builtin_bswap32(DEMO_NETWORK | r << 8 | 2), address);
+		printf("%4u  %-14s %8" PRIu64 " %11" PRIu64 " %11" PRIu64 " %8.3f ms %9.4f %7.3f %7" PRIu64 "\n", r,
+		       address, w->chunks, w->info.retransmits, w->info.duplicates, w->info.rtt_ns / 1e6,
+		       seconds_of(d, r), gbps(d, seconds_of(d, r)), k->worker[r]);
+	}
+	putchar('\n');
+}
+
+static void print_share(const char *what, __u64 n, __u64 of)
+{
+	printf("  %-13s %12llu  %6.2f%%\n", what, n, of ? 100.0 * n / of : 0);
+}
+
+static void print_counters(const struct demo *d, const struct fpisa_counters *c)
+{
+	static const struct {
+		const char *text;
+		size_t at;
+	} drops[] = {
+#define DROP_PASS(name, text)
+#define DROP_TAKEN(name, text)
+#define DROP_REPLY(name, text)
+#define DROP_DROP(name, text) { text, offsetof(struct fpisa_counters, v_##name) },
+#define X(name, class, text) DROP_##class(name, text)
+		FPISA_VERDICTS(X)
+#undef X
+	};
+	/* The first contribution of a round is stored, all others are added. */
+	__u64 adds = d->elements * (d->o.workers - 1);
+
+	printf("element-adds    %12llu\n", adds);
+	print_share("rounded", c->rounded, adds);
+	print_share("overwritten", c->overwritten, adds);
+	print_share("left-shifted", c->left_shifted, adds);
+	print_share("overflowed", c->overflowed, adds);
+	printf("contributions   %12llu  %llu known already\n", c->v_absorbed + c->v_result,
+	       c->v_duplicate);
+	printf("results         %12llu  %llu sent again on request\n", c->v_result, c->v_resent);
+	if (d->o.pipeline == FPISA_PIPELINE_STAGED)
+		printf("stage runs      %12llu  of each of MAU0 to MAU4, %llu of MAU5 to MAU8, %llu tail calls missed\n",
+		       c->mau0, c->mau5, c->missed_tail_calls);
+	for (size_t i = 0; i < sizeof(drops) / sizeof(drops[0]); i++) {
+		__u64 n = *(const __u64 *)((const char *)c + drops[i].at);
+
+		if (n)
+			printf("dropped         %12llu  %s\n", n, drops[i].text);
+	}
+	putchar('\n');
+}
+
+static void print_errors(const struct demo *d, const struct demo_check *k)
+{
+	printf("largest error against the exact sum: %.4g ulp, %.4g absolute\n", k->max_ulp, k->max_abs);
+	if (k->max_ulp > 0)
+		printf("  in ulp, of element %" PRIu64 ": %.9g instead of %.9g\n", k->worst,
+		       value(d->output[k->worst]), exact_sum(d, k->worst));
+}
+
+static void print_verdict(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
+{
+	uint64_t all = d->elements * d->o.workers;
+
+	if (!demo_counts_agree(c, k))
+		printf("the replay counts otherwise: %" PRIu64 " rounded, %" PRIu64 " overwritten, %" PRIu64
+		       " left-shifted, %" PRIu64 " overflowed\n",
+		       k->events.rounded, k->events.overwritten, k->events.left_shifted, k->events.overflowed);
+	if (k->wrong_flags)
+		printf("result flags differ from the replay's in %" PRIu64 " chunks\n", k->wrong_flags);
+	if (!passed(c, k))
+		printf("FAIL: of %" PRIu64 " elements %" PRIu64 " differ from the recomputation, %" PRIu64
+		       " from rank 0's\n",
+		       all, k->mismatches, k->disagreements);
+	else if (k->replayed)
+		printf("PASS: %" PRIu64 " elements are, bit for bit, what the oracle gets in their order of arrival; "
+		       "%.4f s, %.3f Gbit/s a worker\n",
+		       all, seconds(d), gbps(d, seconds(d)));
+	else
+		printf("PASS: %" PRIu64 " elements are the same at every worker; above %d workers no order is "
+		       "reported to recompute them; %.4f s, %.3f Gbit/s a worker\n",
+		       all, FPISA_ORDER_WORKERS, seconds(d), gbps(d, seconds(d)));
+}
+
+/* -- JSON ---------------------------------------------------------------- */
+
+static void add_int(struct json_object *o, const char *key, uint64_t n)
+{
+	json_object_object_add(o, key, json_object_new_int64(n));
+}
+
+static void add_text(struct json_object *o, const char *key, const char *s)
+{
+	json_object_object_add(o, key, json_object_new_string(s));
+}
+
+/* null for what JSON has no number for. */
+static void add_double(struct json_object *o, const char *key, double x)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.9g", x);
+	json_object_object_add(o, key, isfinite(x) ? json_object_new_double_s(x, text) : NULL);
+}
+
+static int print_object(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
+{
+	const struct demo_options *o = &d->o;
+	struct json_object *j = json_object_new_object();
+
+	add_int(j, "workers", o->workers);
+	add_int(j, "elements", d->elements);
+	add_text(j, "source", d->source);
+	add_text(j, "mode", name_of(mode_names, o->mode));
+	add_text(j, "rounding", name_of(rounding_names, o->rounding));
+	add_text(j, "pipeline", name_of(pipeline_names, o->pipeline));
+	add_text(j, "clz", name_of(clz_names, o->clz));
+	add_text(j, "format", name_of(format_names, o->format));
+	add_text(j, "fanout", name_of(fanout_names, o->fanout));
+	add_int(j, "packet", o->packet);
+	add_int(j, "window", o->window);
+	add_double(j, "loss", o->loss);
+	add_int(j, "seed", o->seed);
+	json_object_object_add(j, "mismatches", k->replayed ? json_object_new_int64(k->mismatches) : NULL);
+	add_int(j, "disagreements", k->disagreements);
+	add_int(j, "flag_mismatches", k->wrong_flags);
+	json_object_object_add(j, "counts_agree",
+			       k->replayed ? json_object_new_boolean(demo_counts_agree(c, k)) : NULL);
+	add_double(j, "max_ulp_error", k->max_ulp);
+	add_double(j, "max_abs_error", k->max_abs);
+	add_int(j, "rounded", c->rounded);
+	add_int(j, "overwritten", c->overwritten);
+	add_int(j, "left_shifted", c->left_shifted);
+	add_int(j, "overflowed", c->overflowed);
+	add_int(j, "results", c->v_result);
+	add_int(j, "resent", c->v_resent);
+	add_int(j, "duplicates", c->v_duplicate);
+	add_int(j, "missed_tail_calls", c->missed_tail_calls);
+	add_int(j, "retransmits", retransmits(d));
+	add_double(j, "seconds", seconds(d));
+	add_double(j, "goodput_gbps", gbps(d, seconds(d)));
+	add_text(j, "kernel", kernel());
+	add_text(j, "xdp", name_of(xdp_mode_names, o->xdp));
+	json_object_object_add(j, "passed", json_object_new_boolean(passed(c, k)));
+	return print_json(j, false);
+}
+
+int demo_report(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
+{
+	if (d->o.json)
+		return print_object(d, c, k);
+	print_head(d);
+	print_workers(d, k);
+	print_counters(d, c);
+	print_errors(d, k);
+	print_verdict(d, c, k);
+	return 0;
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One worker of the demo: makes its namespace, configures its link, gives up
+ * every privilege, and is from then on what any user's program with libfpisa
+ * is: it knows an address and a job number.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "demo.h"
+
+#define NOBODY 65534
+#define DOTTED(a) (a) >> 24, (a) >> 16 & 255, (a) >> 8 & 255, (a) & 255
+
+struct worker {
+	struct demo *d;
+	struct demo_result *result;
+	struct fpisa_chunk *chunk;
+	uint32_t *vector;
+	uint32_t rank;
+	int fd;
+};
+
+/* Report a state and wait to be let go on. Ends with the parent. */
+static void meet(struct worker *w, enum demo_state state)
+{
+	char byte = state;
+
+	if (send(w->fd, &byte, 1, MSG_NOSIGNAL) != 1 || (state < DEMO_DONE && recv(w->fd, &byte, 1, 0) != 1))
+		_exit(1);
+}
+
+/* Be killed when the parent ends, which a change of user takes back. */
+static int die_with_parent(pid_t parent)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+		return -errno;
+	return getppid() == parent ? 0 : -ESRCH;
+}
+
+static int drop_privileges(pid_t parent)
+{
+	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return -errno;
+	return die_with_parent(parent);
+}
+
+static void on_chunk(void *arg, const struct fpisa_chunk *c)
+{
+	struct worker *w = arg;
+	uint64_t k = c->offset / w->d->o.packet;
+
+	if (k < w->d->chunks)
+		w->chunk[k] = *c;
+	__atomic_store_n(&w->result->chunks, w->result->chunks + 1, __ATOMIC_RELAXED);
+}
+
+static int sum(struct worker *w)
+{
+	const struct demo_options *o = &w->d->o;
+	const struct fpisa_options options = {
+		.size = sizeof(options),
+		.timeout_ms = o->timeout_s * 1000,
+		.loss = o->loss,
+		.seed = o->seed + w->rank,
+		.on_chunk = on_chunk,
+		.arg = w,
+	};
+	struct fpisa *f = NULL;
+	char address[32];
+	int err;
+
+	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(DEMO_ADDRESS));
+	memcpy(w->vector, w->d->input + w->rank * w->d->elements, w->d->elements * sizeof(*w->vector));
+	err = fpisa_connect(&f, address, DEMO_JOB, &options);
+	if (!err) {
+		meet(w, DEMO_JOINED);
+		err = fpisa_allreduce(f, (float *)w->vector, (float *)w->vector, w->d->elements, &w->result->flags);
+		w->result->end_ns = demo_now();
+	}
+	if (err)
+		snprintf(w->result->message, sizeof(w->result->message), "%s", fpisa_error());
+	w->result->info.size = sizeof(w->result->info);
+	if (!err)
+		err = fpisa_get_info(f, &w->result->info);
+	fpisa_close(f);
+	return err;
+}
+
+static int work(struct worker *w)
+{
+	char *message = w->result->message;
+	size_t size = sizeof(w->result->message);
+	int err;
+
+	err = die_with_parent(w->d->parent);
+	if (!err && unshare(CLONE_NEWNET))
+		err = -errno;
+	if (err) {
+		snprintf(message, size, "make a network namespace: %s", strerror(-err));
+		return err;
+	}
+	meet(w, DEMO_READY);
+	err = demo_worker_link(w->rank, message, size);
+	if (err)
+		return err;
+	err = drop_privileges(w->d->parent);
+	if (err) {
+		snprintf(message, size, "become user %d: %s", NOBODY, strerror(-err));
+		return err;
+	}
+	meet(w, DEMO_LINKED);
+	return sum(w);
+}
+
+void demo_worker(struct demo *d, uint32_t rank, int fd)
+{
+	struct worker w = {
+		.d = d,
+		.result = &d->result[rank],
+		.chunk = d->chunk + rank * d->chunks,
+		.vector = d->output + rank * d->elements,
+		.rank = rank,
+		.fd = fd,
+	};
+
+	meet(&w, work(&w) ? DEMO_FAILED : DEMO_DONE);
+	_exit(0);
+}
