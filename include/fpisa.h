@@ -24,6 +24,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default)
+
 struct fpisa;
 struct fpisa_request;
 struct fpisa_mem;
@@ -133,6 +135,8 @@ struct fpisa_mem_options {
 int fpisa_mem_create(struct fpisa_mem **m, const struct fpisa_mem_options *options);
 int fpisa_mem_connect(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options);
 void fpisa_mem_destroy(struct fpisa_mem *m); /* after its handles are closed */
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

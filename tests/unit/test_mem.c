@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * libfpisa over the transport `mem`: ranks are threads, the aggregator is in
+ * the process. Sums against the oracle in the reported arrival order,
+ * lengths, requests, losses, deadlines, rejoining.
+ */
+#include <time.h>
+#include "workers.h"
+#include "soft.h"
+
+static int connect_mem(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg)
+{
+	return fpisa_mem_connect(f, arg, rank, o);
+}
+
+static struct fpisa_mem *make_mem(const struct plan *p)
+{
+	struct fpisa_mem_options o = {
+		.size = sizeof(o),
+		.workers = p->workers,
+		.elements = p->elements,
+		.window = p->window,
+		.mode = p->mode,
+		.rounding = p->rounding,
+		.pipeline = p->pipeline,
+	};
+	struct fpisa_mem *m;
+
+	if (fpisa_mem_create(&m, &o))
+		fail_msg("%s", fpisa_error());
+	return m;
+}
+
+/* Runs a plan; returns the retransmissions of all ranks. */
+static uint64_t sum_and_check(struct plan p)
+{
+	struct fpisa_mem *m = make_mem(&p);
+	struct fleet *fl = calloc(1, sizeof(*fl));
+	uint64_t retransmits = 0;
+
+	*fl = (struct fleet){ .plan = p, .seed = test_seed(), .connect = connect_mem, .arg = m };
+	run_fleet(fl);
+	assert_all_succeeded(fl);
+	if (p.outstanding > 1)
+		check_whole_numbers(fl);
+	else
+		check_replayed(fl, p.mode ? p.mode : FPISA_MODE_FPISA, p.rounding ? p.rounding : FPISA_ROUND_DOWN);
+	for (uint32_t i = 0; i < p.workers; i++) {
+		assert_int_equal(fl->rank[i].r.info.rank, i);
+		assert_int_equal(fl->rank[i].r.info.bad, 0);
+		retransmits += fl->rank[i].r.info.retransmits;
+	}
+	free_fleet(fl);
+	free(fl);
+	fpisa_mem_destroy(m);
+	return retransmits;
+}
+
+static void lengths(void **state)
+{
+	static const size_t counts[] = { 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 4095, 4096, 4097 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		sum_and_check((struct plan){ .workers = 2, .elements = 64, .window = 4, .count = counts[i], .calls = 3,
+					     .in_place = i & 1 });
+}
+
+static void worker_counts(void **state)
+{
+	static const uint32_t workers[] = { 1, 2, 3, 5, 8, 16 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(workers) / sizeof(workers[0]); i++)
+		sum_and_check((struct plan){ .workers = workers[i], .elements = 256, .window = 8, .count = 5000,
+					     .calls = 2, .in_place = !(i & 1) });
+}
+
+static void modes(void **state)
+{
+	(void)state;
+	for (uint8_t mode = FPISA_MODE_FPISA; mode <= FPISA_MODE_FPISA_A; mode++)
+		for (uint8_t rounding = FPISA_ROUND_DOWN; rounding <= FPISA_ROUND_NEAREST; rounding++)
+			for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++)
+				sum_and_check((struct plan){ .workers = 4, .elements = 832, .window = 2,
+							     .mode = mode, .rounding = rounding,
+							     .pipeline = pipeline, .count = 8000, .calls = 1 });
+}
+
+static void outstanding_requests(void **state)
+{
+	static const size_t counts[] = { 1, 32, 100, 1000 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
+		for (int in_place = 0; in_place < 2; in_place++)
+			sum_and_check((struct plan){ .workers = 3, .elements = 32, .window = 8, .count = counts[i],
+						     .calls = 20, .outstanding = 7, .in_place = in_place });
+}
+
+static void loss(void **state)
+{
+	(void)state;
+	assert_true(sum_and_check((struct plan){ .workers = 3, .elements = 32, .window = 16, .count = 6000,
+						 .calls = 2, .in_place = 1, .loss = 0.2 }) > 0);
+	assert_true(sum_and_check((struct plan){ .workers = 4, .elements = 64, .window = 8, .count = 3000, .calls = 6,
+						 .outstanding = 3, .in_place = 1, .loss = 0.05 }) > 0);
+}
+
+/* A window of one chunk: no two in flight. */
+static void smallest_window(void **state)
+{
+	(void)state;
+	sum_and_check((struct plan){ .workers = 2, .elements = 32, .window = 1, .count = 500, .calls = 2 });
+}
+
+static void arguments(void **state)
+{
+	struct plan p = { .workers = 1, .elements = 32, .window = 4 };
+	struct fpisa_mem *m = make_mem(&p), *bad;
+	struct fpisa_options o = { .size = 3 };
+	struct fpisa_info info = { .size = sizeof(info) };
+	struct fpisa *f, *g;
+	struct fpisa_request *none = NULL;
+	float v[4] = { 1, 2, 3, 4 };
+	int done;
+
+	(void)state;
+	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){ .size = sizeof(struct fpisa_mem_options) }),
+			 -EINVAL);
+	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){ .size = sizeof(struct fpisa_mem_options),
+									     .workers = 1, .elements = 33 }),
+			 -EINVAL);
+	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){ .size = sizeof(struct fpisa_mem_options),
+									     .workers = 1, .window = 3 }),
+			 -EINVAL);
+	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){ .size = sizeof(struct fpisa_mem_options),
+									     .workers = 1, .mode = 9 }),
+			 -EINVAL);
+	assert_null(bad);
+	assert_int_equal(fpisa_mem_connect(&f, m, 1, NULL), -EINVAL);
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), -EINVAL);
+	o = (struct fpisa_options){ .size = sizeof(o), .loss = 1 };
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), -EINVAL);
+	assert_null(f);
+	assert_int_equal(fpisa_connect(&f, "not an address", 0, NULL), -EINVAL);
+	assert_int_equal(fpisa_connect(&f, "127.0.0.1:123456", 0, NULL), -EINVAL);
+	assert_int_equal(fpisa_connect(&f, "127.0.0.1:", 0, NULL), -EINVAL);
+	assert_int_equal(fpisa_connect(&f, NULL, 0, NULL), -EINVAL);
+	assert_non_null(strstr(fpisa_error(), "IPv4"));
+
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
+	assert_int_equal(fpisa_mem_connect(&g, m, 0, NULL), -EBUSY);
+	assert_int_equal(fpisa_allreduce(f, v, v, 0, NULL), -EINVAL);
+	assert_int_equal(fpisa_allreduce(f, v, v + 1, 3, NULL), -EINVAL);
+	assert_int_equal(fpisa_allreduce(f, NULL, v, 3, NULL), -EINVAL);
+	assert_int_equal(fpisa_wait(&none, NULL), -EINVAL);
+	assert_int_equal(fpisa_test(&none, &done, NULL), -EINVAL);
+	/* None of these was an error of the handle. */
+	assert_int_equal(fpisa_allreduce(f, v, v, 4, NULL), 0);
+	assert_true(v[0] == 1 && v[3] == 4);
+	assert_int_equal(fpisa_get_info(f, &info), 0);
+	assert_int_equal(info.workers, 1);
+	assert_int_equal(info.elements, 32);
+	assert_int_equal(info.window, 4);
+	assert_int_equal(info.mode, FPISA_MODE_FPISA);
+	assert_int_equal(info.pipeline, FPISA_PIPELINE_FUSED);
+	fpisa_close(f);
+	fpisa_close(NULL);
+	fpisa_mem_destroy(m);
+	fpisa_mem_destroy(NULL);
+}
+
+static void missing_at_join(void **state)
+{
+	struct plan p = { .workers = 4, .elements = 32, .window = 4 };
+	struct fpisa_mem *m = make_mem(&p);
+	struct fpisa_options o = { .size = sizeof(o), .timeout_ms = 150 };
+	struct fpisa *f;
+
+	(void)state;
+	assert_int_equal(fpisa_mem_connect(&f, m, 1, &o), -ETIMEDOUT);
+	assert_null(f);
+	assert_non_null(strstr(fpisa_error(), "rank 0, rank 2, rank 3 did not join"));
+	fpisa_mem_destroy(m);
+}
+
+/* Handles of several ranks in one thread: connecting waits for all, so each has its thread for that. */
+struct joiner {
+	struct fpisa_mem *m;
+	struct fpisa *f;
+	uint32_t rank;
+	uint32_t timeout_ms;
+	pthread_t thread;
+	int rejoin, rc;
+};
+
+static void *join_one(void *arg)
+{
+	struct joiner *j = arg;
+	struct fpisa_options o = { .size = sizeof(o), .timeout_ms = j->timeout_ms };
+
+	j->rc = j->rejoin ? fpisa_rejoin(j->f) : fpisa_mem_connect(&j->f, j->m, j->rank, &o);
+	return NULL;
+}
+
+static void join_all(struct joiner *j, int n, struct fpisa_mem *m, uint32_t timeout_ms)
+{
+	for (int i = 0; i < n; i++) {
+		j[i].m = m;
+		j[i].rank = (uint32_t)i;
+		j[i].timeout_ms = timeout_ms;
+		j[i].rejoin = j[i].f != NULL;
+		assert_int_equal(pthread_create(&j[i].thread, NULL, join_one, &j[i]), 0);
+	}
+	for (int i = 0; i < n; i++) {
+		pthread_join(j[i].thread, NULL);
+		assert_int_equal(j[i].rc, 0);
+	}
+}
+
+/* One call in all n handles from one thread, by requests. */
+static void sum_in_all(struct joiner *j, int n, size_t count)
+{
+	struct fpisa_request *r[MAX_RANKS];
+	float *v = malloc((size_t)n * count * sizeof(float));
+
+	for (size_t i = 0; i < (size_t)n * count; i++)
+		v[i] = (float)(i % count);
+	for (int i = 0; i < n; i++)
+		assert_int_equal(fpisa_allreduce_start(j[i].f, v + (size_t)i * count, v + (size_t)i * count, count, &r[i]),
+				 0);
+	for (int left = n; left;) {
+		for (int i = 0; i < n; i++) {
+			int done;
+
+			if (!r[i])
+				continue;
+			assert_int_equal(fpisa_test(&r[i], &done, NULL), 0);
+			left -= done;
+		}
+	}
+	for (size_t i = 0; i < (size_t)n * count; i++)
+		assert_true(v[i] == (float)(n * (int)(i % count)));
+	free(v);
+}
+
+static void deadline_names_rank(void **state)
+{
+	struct plan p = { .workers = 3, .elements = 32, .window = 4 };
+	struct fpisa_mem *m = make_mem(&p);
+	struct joiner j[3] = { 0 };
+	struct fpisa_request *r = NULL, *late = NULL;
+	float v[200], w[200];
+
+	(void)state;
+	join_all(j, 3, m, 2000);
+	sum_in_all(j, 3, 500);
+	fpisa_close(j[2].f);
+	j[2].f = NULL;
+	for (int i = 0; i < 200; i++)
+		v[i] = w[i] = 1;
+	/* Rank 1 contributes and does not wait; rank 2 is gone. */
+	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, 200, &late), 0);
+	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, 200, &r), 0);
+	assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
+	assert_null(r);
+	assert_int_equal(fpisa_missing(j[0].f), 1 << 2);
+	assert_non_null(strstr(fpisa_error(), "rank 2 sent nothing for chunk 0 of call 1"));
+	assert_true(v[0] == 1 && v[199] == 1);
+	/* The handle says the same until it rejoins. */
+	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 10, NULL), -ETIMEDOUT);
+	assert_non_null(strstr(fpisa_error(), "rank 2 sent nothing"));
+
+	join_all(j, 3, m, 2000);
+	assert_int_equal(fpisa_missing(j[0].f), 0);
+	assert_int_equal(fpisa_wait(&late, NULL), -ECANCELED);
+	assert_null(late);
+	sum_in_all(j, 3, 500);
+	for (int i = 0; i < 3; i++)
+		fpisa_close(j[i].f);
+	fpisa_mem_destroy(m);
+}
+
+static void lengths_differ(void **state)
+{
+	struct plan p = { .workers = 2, .elements = 32, .window = 4 };
+	struct fpisa_mem *m = make_mem(&p);
+	struct joiner j[2] = { 0 };
+	struct fpisa_request *r;
+	float v[200] = { 0 }, w[200] = { 0 };
+
+	(void)state;
+	join_all(j, 2, m, 1000);
+	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, 200, &r), 0);
+	assert_int_equal(fpisa_allreduce(j[1].f, w, w, 199, NULL), -EPROTO);
+	assert_non_null(strstr(fpisa_error(), "another rank's call differs"));
+	assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
+	assert_int_equal(fpisa_missing(j[0].f), 1 << 1);
+	join_all(j, 2, m, 1000);
+	sum_in_all(j, 2, 300);
+	fpisa_close(j[0].f);
+	/* A request that nobody waits for is released by closing. */
+	assert_int_equal(fpisa_allreduce_start(j[1].f, v, v, 200, &r), 0);
+	fpisa_close(j[1].f);
+	fpisa_mem_destroy(m);
+}
+
+static void stale(void **state)
+{
+	struct plan p = { .workers = 2, .elements = 32, .window = 4 };
+	struct fpisa_mem *m = make_mem(&p);
+	struct fpisa_soft *soft = (struct fpisa_soft *)m;
+	struct joiner j[2] = { 0 };
+	float v[40] = { 0 };
+
+	(void)state;
+	join_all(j, 2, m, 1000);
+	soft->job.live = 1;
+	assert_int_equal(fpisa_allreduce(j[1].f, v, v, 40, NULL), -ESTALE);
+	assert_non_null(strstr(fpisa_error(), "rank 1 was taken out"));
+	assert_int_equal(fpisa_rejoin(j[1].f), -EACCES);
+	/* The other goes on alone, and its next generation leaves a revived rank behind. */
+	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 40, NULL), 0);
+	soft->job.live = 3;
+	join_all(j, 2, m, 1000);
+	soft->job.live = 1;
+	assert_int_equal(fpisa_rejoin(j[0].f), 0);
+	soft->job.live = 3;
+	assert_int_equal(fpisa_allreduce(j[1].f, v, v, 40, NULL), -ESTALE);
+	assert_non_null(strstr(fpisa_error(), "generation"));
+	fpisa_close(j[0].f);
+	fpisa_close(j[1].f);
+	fpisa_mem_destroy(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lengths),
+		cmocka_unit_test(worker_counts),
+		cmocka_unit_test(modes),
+		cmocka_unit_test(outstanding_requests),
+		cmocka_unit_test(loss),
+		cmocka_unit_test(smallest_window),
+		cmocka_unit_test(arguments),
+		cmocka_unit_test(missing_at_join),
+		cmocka_unit_test(deadline_names_rank),
+		cmocka_unit_test(lengths_differ),
+		cmocka_unit_test(stale),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

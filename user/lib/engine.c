@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Chunks in flight: tracks, self-clock, retransmission, probes, deadline.
+ * Above it api.c with requests, beside it reply.c, which takes in what the
+ * aggregator answers, below it a transport.
+ *
+ * A track with a chunk stands in one queue: `ready`, or one of `waiting`, one
+ * a backoff. All tracks of a waiting queue have the same timeout, so each is
+ * in the order of expiry and only heads are looked at.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+
+/* Before the deadline: how long, at most, and how often the oldest chunk asks who is missing. */
+#define FINAL_PROBE_NS 500000000ull
+#define FINAL_PROBES 8
+
+/* The tracks of a new generation, as many as the receiver can hold results for. */
+int fpisa_tracks_reset(struct fpisa *f, uint32_t capacity)
+{
+	uint32_t tracks = f->window;
+	struct fpisa_track *track;
+
+	while (tracks > capacity && tracks > 1)
+		tracks /= 2;
+	track = calloc(tracks, sizeof(*track));
+	if (!track)
+		return -ENOMEM;
+	free(f->track);
+	f->track = track;
+	f->tracks = tracks;
+	for (uint32_t i = 0; i < tracks; i++)
+		track[i].chunk = i;
+	TAILQ_INIT(&f->ready);
+	for (int i = 0; i < FPISA_BACKOFFS; i++)
+		TAILQ_INIT(&f->waiting[i]);
+	fpisa_rto_init(&f->rto);
+	return 0;
+}
+
+void fpisa_track_move(struct fpisa_track *l, struct fpisa_tracks *to)
+{
+	if (l->queue)
+		TAILQ_REMOVE(l->queue, l, link);
+	l->queue = to;
+	if (to)
+		TAILQ_INSERT_TAIL(to, l, link);
+}
+
+/* A request was appended: idle tracks whose chunk is in it have something to carry. */
+void fpisa_tracks_start(struct fpisa *f, struct fpisa_request *r)
+{
+	/* In the order of chunks: the track of the request's first one leads. */
+	for (uint32_t i = 0; i < f->tracks; i++) {
+		struct fpisa_track *l = &f->track[(r->first + i) & (f->tracks - 1)];
+
+		if (l->req || l->chunk >= r->first + r->chunks)
+			continue;
+		l->req = r;
+		fpisa_track_move(l, &f->ready);
+	}
+}
+
+/* The track's chunk has its result: go on with the chunk after it. */
+void fpisa_track_next(struct fpisa *f, struct fpisa_track *l)
+{
+	struct fpisa_request *r = l->req;
+
+	l->chunk += f->tracks;
+	l->tries = 0;
+	l->backoff = 0;
+	l->live = 0;
+	while (r && l->chunk >= r->first + r->chunks)
+		r = TAILQ_NEXT(r, link);
+	l->req = r;
+	fpisa_track_move(l, r ? &f->ready : NULL);
+}
+
+static uint32_t sum_frame(const struct fpisa_hdr *h, const float *values, uint32_t n)
+{
+	uint32_t whole = n - n % FPISA_BLOCK;
+	struct fpisa_word_block tail = {};
+	struct fpisa_sum sum = {};
+
+	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, values, (int)whole / 2);
+	if (n > whole) {
+		memcpy(tail.w, values + whole, (n - whole) * sizeof(float));
+		fpisa_sum_words(&sum, &tail, FPISA_BLOCK / 2);
+	}
+	return fpisa_sum_fold(&sum);
+}
+
+/* The track's next transmission, straight from the caller's array. */
+static void compose(struct fpisa *f, struct fpisa_track *l, struct fpisa_out *out)
+{
+	static const float zeros[FPISA_BLOCK];
+	const struct fpisa_request *r = l->req;
+	uint64_t offset = (l->chunk - r->first) * f->elements;
+	uint32_t n = fpisa_min_u32(r->count - offset, f->elements);
+	uint32_t pad = -n % FPISA_BLOCK;
+
+	l->hdr = (struct fpisa_hdr){
+		.magic = FPISA_MAGIC,
+		.version = FPISA_VERSION,
+		.type = FPISA_TYPE_ADD,
+		.flags = (l->tries > 0 ? FPISA_F_RETRANSMIT : 0) | (l->tries > 1 ? FPISA_F_PROBE : 0),
+		.format = f->hello.format,
+		.op = FPISA_OP_SUM,
+		.job = f->job,
+		.generation = f->generation,
+		.slot = fpisa_slot_of(l->chunk, f->window),
+		.rank = f->rank,
+		.count = (uint16_t)(n + pad),
+		.chunk = l->chunk,
+		.total = r->count,
+		.call = r->call,
+		.token = f->token,
+	};
+	l->hdr.checksum = sum_frame(&l->hdr, r->send + offset, n);
+	out->part[0] = (struct iovec){ &l->hdr, sizeof(l->hdr) };
+	out->part[1] = (struct iovec){ (void *)(r->send + offset), n * sizeof(float) };
+	out->part[2] = (struct iovec){ (void *)zeros, pad * sizeof(float) };
+	out->parts = pad ? 3 : 2;
+}
+
+/* Sends all ready tracks. -EMSGSIZE and the like poison the handle. */
+int fpisa_tracks_send(struct fpisa *f)
+{
+	struct fpisa_out out[FPISA_BATCH];
+
+	while (!TAILQ_EMPTY(&f->ready)) {
+		uint64_t now = fpisa_now();
+		struct fpisa_track *l;
+		int n = 0, rc;
+
+		while (n < FPISA_BATCH && (l = TAILQ_FIRST(&f->ready))) {
+			compose(f, l, &out[n]);
+			f->count.sent++;
+			f->count.retransmits += l->tries > 0;
+			l->tries++;
+			l->sent_ns = now;
+			fpisa_track_move(l, &f->waiting[l->backoff]);
+			if (l->backoff < FPISA_BACKOFFS - 1)
+				l->backoff++;
+			if (!fpisa_lose(f))
+				n++;
+		}
+		rc = n ? f->t->ops->send(f->t, out, n) : 0;
+		if (rc == -EMSGSIZE)
+			fpisa_fail(rc, "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
+				       "make the job with fewer elements or raise the MTU", f->peer, f->job, f->elements);
+		else if (rc)
+			fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
+		if (rc)
+			return fpisa_poison(f, rc);
+	}
+	return 0;
+}
+
+/* Tracks whose timeout has passed become ready. */
+static void expire_tracks(struct fpisa *f, uint64_t now)
+{
+	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
+		uint64_t after = fpisa_rto_after(&f->rto, i);
+		struct fpisa_track *l;
+
+		while ((l = TAILQ_FIRST(&f->waiting[i])) && l->sent_ns + after <= now)
+			fpisa_track_move(l, &f->ready);
+	}
+}
+
+static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
+{
+	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
+		struct fpisa_track *l = TAILQ_FIRST(&f->waiting[i]);
+		uint64_t ns = l ? l->sent_ns + fpisa_rto_after(&f->rto, i) : at;
+
+		if (ns < at)
+			at = ns;
+	}
+	return at;
+}
+
+/*
+ * One turn: send what is due, wait for frames until until_ns at most (not at
+ * all if that is past), take them in, send what they have released.
+ */
+int fpisa_progress(struct fpisa *f, uint64_t until_ns)
+{
+	struct fpisa_in in[FPISA_BATCH];
+	uint64_t now = fpisa_now(), wake;
+	int n, rc;
+
+	expire_tracks(f, now);
+	rc = fpisa_tracks_send(f);
+	if (rc)
+		return rc;
+	wake = next_expiry(f, until_ns);
+	n = f->t->ops->receive(f->t, in, wake > now ? wake - now : 0);
+	if (n < 0) {
+		fpisa_fail(n, "%s: job %u: receive: %s", f->peer, f->job, strerror(-n));
+		return fpisa_poison(f, n);
+	}
+	now = n ? fpisa_now() : now;
+	for (int i = 0; i < n; i++) {
+		rc = fpisa_reply_take(f, &in[i], now);
+		if (rc)
+			return rc;
+	}
+	return fpisa_tracks_send(f);
+}
+
+static struct fpisa_track *oldest_track(struct fpisa *f)
+{
+	struct fpisa_track *oldest = NULL;
+
+	for (uint32_t i = 0; i < f->tracks; i++) {
+		struct fpisa_track *l = &f->track[i];
+
+		if (l->req && (!oldest || l->chunk < oldest->chunk))
+			oldest = l;
+	}
+	return oldest;
+}
+
+/* The deadline has passed: who is missing, by the last STATUS of the oldest chunk. */
+static int timed_out(struct fpisa *f)
+{
+	const struct fpisa_track *l = oldest_track(f);
+	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
+	char names[256], cause[96] = "";
+
+	f->missing = l->live & ~l->bitmap;
+	if (f->missing)
+		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms", f->peer,
+			   f->job, fpisa_rank_names(names, sizeof(names), f->missing),
+			   (unsigned long long)(l->chunk - l->req->first), l->req->call, ms);
+	else {
+		if (f->t->send_error)
+			snprintf(cause, sizeof(cause), " (last send: %s)", strerror(f->t->send_error));
+		fpisa_fail(-ETIMEDOUT, "%s: job %u: the aggregator did not answer in %u ms%s; check the route to it "
+				       "and fpisa status there", f->peer, f->job, ms, cause);
+	}
+	return fpisa_poison(f, -ETIMEDOUT);
+}
+
+/*
+ * Works for request r: one turn that waits for nothing, or, with `block`,
+ * turns until r is done. The time of a request counts from the first call.
+ */
+int fpisa_advance(struct fpisa_request *r, int block)
+{
+	struct fpisa *f = r->f;
+	uint64_t now = fpisa_now(), before = f->timeout_ns / 4;
+	int rc;
+
+	if (before > FINAL_PROBE_NS)
+		before = FINAL_PROBE_NS;
+	if (!r->deadline_ns) {
+		r->deadline_ns = now + f->timeout_ns;
+		r->probe_ns = r->deadline_ns - before;
+	}
+	do {
+		if (now >= r->probe_ns) {
+			struct fpisa_track *l = oldest_track(f);
+
+			r->probe_ns = now + before / FINAL_PROBES;
+			l->tries = l->tries > 1 ? l->tries : 2;
+			fpisa_track_move(l, &f->ready);
+		}
+		rc = fpisa_progress(f, !block ? 0 : r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns);
+		if (rc || r->done)
+			return rc;
+		now = fpisa_now();
+		if (now >= r->deadline_ns)
+			return timed_out(f);
+	} while (block);
+	return 0;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The worker's state, shared by api.c (what callers see), join.c (HELLO and
+ * WELCOME), engine.c (chunks in flight) and reply.c (what comes back).
+ *
+ * The window is a set of tracks. Track i carries the chunks i, i + w, i + 2w,
+ * ... one after the other: the next leaves when the result of the one before
+ * has come. The wire's self-clock (chunk c + W after the result of c) holds
+ * for any w that divides the job's window W, so a worker whose receiver
+ * holds less uses fewer tracks.
+ */
+#ifndef FPISA_INTERNAL_H
+#define FPISA_INTERNAL_H
+
+#include <sys/queue.h>
+#include "fpisa.h"
+#include "fpisa/frame.h"
+#include "rto.h"
+#include "transport.h"
+
+#define FPISA_MESSAGE_SIZE 512
+
+struct fpisa_request {
+	TAILQ_ENTRY(fpisa_request) link;
+	struct fpisa *f;
+	const float *send;
+	float *recv;
+	uint64_t count;
+	uint64_t first;	      /* its first chunk */
+	uint64_t chunks;
+	uint64_t left;	      /* chunks without a result */
+	uint64_t deadline_ns; /* 0: nobody has waited yet */
+	uint64_t probe_ns;    /* when to ask next who is missing */
+	uint32_t call;
+	uint32_t flags;	      /* FPISA_RESULT_* so far */
+	int done;	      /* its results and those of all before it are here */
+	int error;	      /* it was given up: -errno */
+};
+
+TAILQ_HEAD(fpisa_requests, fpisa_request);
+
+struct fpisa_track {
+	TAILQ_ENTRY(fpisa_track) link;
+	struct fpisa_tracks *queue;  /* where it stands; NULL when it has nothing to carry */
+	struct fpisa_request *req;  /* of its chunk, NULL when that is not started yet */
+	uint64_t chunk;
+	uint64_t sent_ns;	    /* last transmission */
+	uint64_t bitmap, live;	    /* the last STATUS of this chunk; live is 0 without one */
+	uint32_t tries;		    /* transmissions */
+	uint32_t backoff;	    /* doublings of the timeout after the next transmission */
+	struct fpisa_hdr hdr;	    /* of the frame being sent */
+};
+
+TAILQ_HEAD(fpisa_tracks, fpisa_track);
+
+struct fpisa {
+	struct fpisa_transport *t;
+	char peer[32];		/* the aggregator, for messages */
+	uint16_t local_port;	/* 0 without sockets */
+	uint32_t job;
+	uint64_t token;
+	uint64_t timeout_ns;
+	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
+	void *arg;
+	uint64_t loss;		/* a frame is dropped when 32 random bits are below it */
+	uint64_t random;
+
+	/* Since the last join. */
+	uint64_t incarnation;
+	uint32_t generation;
+	uint32_t workers, elements, window;
+	uint16_t rank;
+	struct fpisa_hello hello;
+	struct fpisa_requests requests; /* started and not released, in order */
+	struct fpisa_request *oldest;	/* first of them that is not done */
+	uint64_t end;			/* chunks of all requests */
+	uint32_t calls;
+	uint32_t tracks;
+	struct fpisa_track *track;
+	struct fpisa_tracks ready;		    /* to be sent now */
+	struct fpisa_tracks waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of sending */
+	struct fpisa_rto rto;
+
+	struct fpisa_requests given_up; /* of earlier joins, not released */
+	int error;			/* of the handle until it rejoins */
+	char message[FPISA_MESSAGE_SIZE];
+	uint64_t missing;
+	struct fpisa_info count;	/* its counters only */
+};
+
+/* api.c */
+int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int fpisa_poison(struct fpisa *f, int error); /* the thread's message becomes the handle's */
+uint64_t fpisa_now(void);		      /* CLOCK_MONOTONIC */
+const char *fpisa_reason(uint16_t verdict);
+const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks);
+int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
+
+/* join.c: 0, or -errno with the message set. Forgets all requests. */
+int fpisa_join(struct fpisa *f);
+
+/* engine.c */
+int fpisa_tracks_reset(struct fpisa *f, uint32_t capacity);
+void fpisa_tracks_start(struct fpisa *f, struct fpisa_request *r);
+void fpisa_track_move(struct fpisa_track *l, struct fpisa_tracks *to);
+void fpisa_track_next(struct fpisa *f, struct fpisa_track *l);
+int fpisa_tracks_send(struct fpisa *f);
+int fpisa_progress(struct fpisa *f, uint64_t until_ns);
+int fpisa_advance(struct fpisa_request *r, int block);
+
+/* reply.c */
+const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in);
+int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now);
+int fpisa_lose(struct fpisa *f);
+
+/* udp.c, mem.c */
+int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
+
+static inline uint32_t fpisa_min_u32(uint64_t a, uint32_t b)
+{
+	return a < b ? (uint32_t)a : b;
+}
+
+#endif

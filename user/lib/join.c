@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Joining a job: HELLO until a WELCOME says that every rank is there. The
+ * rules of the other side are fpisa_session_join() in fpisa/slot.h.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "internal.h"
+
+#define HELLO_FIRST_NS 2000000ull
+#define HELLO_MAX_NS 50000000ull
+
+enum answer { NOTHING, PENDING, OUTDATED, JOINED };
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static int say_hello(struct fpisa *f)
+{
+	static const struct fpisa_hello empty;
+	struct fpisa_hdr h = {
+		.magic = FPISA_MAGIC,
+		.version = FPISA_VERSION,
+		.type = FPISA_TYPE_HELLO,
+		.job = f->job,
+		.rank = 0xffff,
+		.token = f->token,
+		.aux = f->incarnation,
+	};
+	struct fpisa_out out = { .part = { { &h, sizeof(h) }, { (void *)&empty, sizeof(empty) } }, .parts = 2 };
+	struct fpisa_sum sum = {};
+
+	fpisa_sum_words(&sum, &h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, &empty, sizeof(empty) / 8);
+	h.checksum = fpisa_sum_fold(&sum);
+	f->count.sent++;
+	return f->t->ops->send(f->t, &out, 1);
+}
+
+/* Parameters that this library cannot work with would be a bug or another version: refuse them. */
+static int usable(const struct fpisa_hello *p)
+{
+	return p->window && !(p->window & (p->window - 1)) && p->window <= FPISA_MAX_SLOTS / 2 && p->elements &&
+	       p->elements % FPISA_BLOCK == 0 && p->elements <= FPISA_MAX_ELEMENTS && p->workers &&
+	       p->workers <= FPISA_MAX_WORKERS && p->rank < p->workers && p->format == FPISA_FORMAT_FP32 &&
+	       (p->live >> p->rank & 1);
+}
+
+/* What a frame means to a worker that has said HELLO; *missing is set by PENDING. */
+static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint64_t *missing)
+{
+	const struct fpisa_hello *p = (const void *)(h + 1);
+
+	if (h->type != FPISA_TYPE_WELCOME || h->aux < f->incarnation)
+		return NOTHING;
+	if (h->aux > f->incarnation) {
+		f->incarnation = h->aux + 1;
+		return OUTDATED;
+	}
+	if (!usable(p)) {
+		f->count.bad++;
+		return NOTHING;
+	}
+	if (h->flags & FPISA_F_PENDING) {
+		*missing = p->live & ~h->bitmap;
+		return PENDING;
+	}
+	f->generation = h->generation;
+	f->hello = *p;
+	f->rank = p->rank;
+	f->workers = p->workers;
+	f->elements = p->elements;
+	f->window = p->window;
+	return JOINED;
+}
+
+static int no_answer(struct fpisa *f, int heard, uint64_t missing)
+{
+	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
+	char names[256], cause[96] = "";
+
+	f->missing = missing;
+	if (missing)
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join in %u ms", f->peer, f->job,
+				  fpisa_rank_names(names, sizeof(names), missing), ms);
+	if (heard)
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again", f->peer,
+				  f->job, ms);
+	if (f->t->send_error)
+		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(f->t->send_error));
+	return fpisa_fail(-ETIMEDOUT, "%s: job %u: no answer in %u ms%s; check that the aggregator is reachable, that "
+				      "the job lists this host's address with UDP port %u, and the token",
+			  f->peer, f->job, ms, cause, f->local_port);
+}
+
+/* Takes in what came; the last answer that means something counts. */
+static int hear(struct fpisa *f, uint64_t timeout_ns, enum answer *answer, uint64_t *missing)
+{
+	struct fpisa_in in[FPISA_BATCH];
+	int n = f->t->ops->receive(f->t, in, timeout_ns);
+
+	*answer = NOTHING;
+	if (n < 0)
+		return fpisa_fail(n, "%s: job %u: receive: %s", f->peer, f->job, strerror(-n));
+	for (int i = 0; i < n && *answer != JOINED; i++) {
+		const struct fpisa_hdr *h = fpisa_reply_check(f, &in[i]);
+		enum answer a;
+
+		if (!h)
+			continue;
+		/* Of errors only this one answers a HELLO, which carries no generation. */
+		if (h->type == FPISA_TYPE_ERROR && !h->generation && h->reason == FPISA_V_not_live)
+			return fpisa_fail(-EACCES, "%s: job %u: this rank was taken out of the job; see fpisa job "
+						   "show", f->peer, f->job);
+		a = take_welcome(f, h, missing);
+		if (a != NOTHING)
+			*answer = a;
+	}
+	return 0;
+}
+
+static int wait_for_all(struct fpisa *f)
+{
+	uint64_t now = fpisa_now(), deadline = now + f->timeout_ns, next = now, pause = HELLO_FIRST_NS;
+	uint64_t missing = 0;
+	int heard = 0, rc;
+
+	while (now < deadline) {
+		enum answer answer;
+
+		if (now >= next) {
+			rc = say_hello(f);
+			if (rc)
+				return fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
+			next = now + pause;
+			pause = 2 * pause < HELLO_MAX_NS ? 2 * pause : HELLO_MAX_NS;
+		}
+		rc = hear(f, (next < deadline ? next : deadline) - now, &answer, &missing);
+		if (rc)
+			return rc;
+		if (answer == JOINED)
+			return 0;
+		heard |= answer != NOTHING;
+		now = fpisa_now();
+		if (answer == OUTDATED)
+			next = now;
+	}
+	return no_answer(f, heard, missing);
+}
+
+int fpisa_join(struct fpisa *f)
+{
+	uint64_t now = realtime_ns();
+	struct fpisa_request *r;
+	int rc;
+
+	/* Their owners may still hold them: keep, but for release only. */
+	TAILQ_FOREACH(r, &f->requests, link)
+		r->error = f->error ? f->error : -ECANCELED;
+	TAILQ_CONCAT(&f->given_up, &f->requests, link);
+	f->oldest = NULL;
+	f->end = 0;
+	f->calls = 0;
+	f->missing = 0;
+	f->t->send_error = 0;
+	f->incarnation = now > f->incarnation ? now : f->incarnation + 1;
+
+	rc = wait_for_all(f);
+	if (rc)
+		return rc;
+	rc = f->t->ops->joined(f->t, &f->hello);
+	if (rc < 0)
+		return fpisa_fail(rc, "%s: job %u: joining the group of the results: %s; check the route to the "
+				      "aggregator", f->peer, f->job, strerror(-rc));
+	rc = fpisa_tracks_reset(f, (uint32_t)rc);
+	if (rc)
+		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->window);
+	return 0;
+}

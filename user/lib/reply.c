@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What comes back: checks that a frame must pass before anything is done
+ * with it, then RESULT, STATUS and ERROR. WELCOME is join.c's.
+ */
+#include <errno.h>
+#include <string.h>
+#include "internal.h"
+
+/* splitmix64, for fault injection only. */
+static uint64_t next_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+/* Fault injection: shall the frame at hand be lost? */
+int fpisa_lose(struct fpisa *f)
+{
+	return f->loss && next_random(&f->random) >> 32 < f->loss;
+}
+
+/* The header of a whole, intact frame that is about our job; else NULL, counted as bad. */
+const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in)
+{
+	const struct fpisa_hdr *h = in->data;
+	struct fpisa_sum sum = {};
+	size_t payload;
+
+	f->count.received++;
+	if (in->len < sizeof(*h) || h->magic != FPISA_MAGIC || h->version != FPISA_VERSION)
+		goto bad;
+	payload = h->type == FPISA_TYPE_WELCOME ? sizeof(struct fpisa_hello) :
+		  h->type == FPISA_TYPE_RESULT	? h->count * sizeof(float) :
+						  0;
+	if (in->len != sizeof(*h) + payload || payload % 8)
+		goto bad;
+	if (h->job != f->job || h->token != f->token)
+		goto bad;
+	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, h + 1, (int)(payload / 8));
+	if (fpisa_sum_fold(&sum) != h->checksum)
+		goto bad;
+	return h;
+bad:
+	f->count.bad++;
+	return NULL;
+}
+
+static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpisa_hdr *h, uint64_t now)
+{
+	struct fpisa_request *r = l->req;
+	uint64_t offset = (l->chunk - r->first) * f->elements;
+	uint32_t n = fpisa_min_u32(r->count - offset, f->elements);
+
+	/* Our own contribution is in every result that answers it. */
+	if (h->count != n + -n % FPISA_BLOCK || h->total != r->count || h->call != r->call ||
+	    h->op != FPISA_OP_SUM || h->format != f->hello.format || !(h->bitmap >> f->rank & 1)) {
+		f->count.bad++;
+		return 0;
+	}
+	memcpy(r->recv + offset, h + 1, n * sizeof(float));
+	r->flags |= h->result_flags;
+	if (l->tries == 1)
+		fpisa_rto_sample(&f->rto, now - l->sent_ns);
+	else
+		fpisa_rto_ambiguous(&f->rto, f->tracks);
+	fpisa_track_next(f, l);
+	r->left--;
+	while (f->oldest && !f->oldest->left) {
+		f->oldest->done = 1;
+		f->oldest = TAILQ_NEXT(f->oldest, link);
+	}
+	if (f->on_chunk) {
+		struct fpisa_chunk c = {
+			.offset = offset,
+			.count = n,
+			.flags = h->result_flags,
+			.ranks = h->bitmap,
+			.order = h->aux,
+		};
+
+		f->on_chunk(f->arg, &c);
+	}
+	return 0;
+}
+
+/* The aggregator has our contribution: ask less often, remember who is missing. */
+static int take_status(struct fpisa_track *l, const struct fpisa_hdr *h)
+{
+	l->bitmap = h->bitmap;
+	l->live = h->aux;
+	if (l->backoff < FPISA_BACKOFFS - 1)
+		l->backoff++;
+	return 0;
+}
+
+static int take_error(struct fpisa *f, const struct fpisa_track *l, const struct fpisa_hdr *h)
+{
+	unsigned long long chunk = l->chunk - l->req->first;
+	int error = -EPROTO;
+
+	switch (h->reason) {
+	case FPISA_V_generation:
+		error = fpisa_fail(-ESTALE, "%s: job %u: generation %u is over, the job was made anew or its ranks "
+					    "joined again; rejoin", f->peer, f->job, f->generation);
+		break;
+	case FPISA_V_not_live:
+		error = fpisa_fail(-ESTALE, "%s: job %u: rank %u was taken out of the job; see fpisa job show",
+				   f->peer, f->job, f->rank);
+		break;
+	case FPISA_V_mismatch:
+		fpisa_fail(error, "%s: job %u: another rank's call differs from ours (chunk %llu of call %u, %llu "
+				  "elements); all ranks must make the same calls in the same order",
+			   f->peer, f->job, chunk, l->req->call, (unsigned long long)l->req->count);
+		break;
+	default:
+		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin", f->peer,
+			   f->job, chunk, l->req->call, fpisa_reason(h->reason));
+	}
+	return fpisa_poison(f, error);
+}
+
+/*
+ * One frame. Whatever is not about a chunk in flight is counted and
+ * forgotten. Nonzero when it is the end of this generation for us.
+ */
+int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now)
+{
+	const struct fpisa_hdr *h;
+	struct fpisa_track *l;
+
+	if (fpisa_lose(f))
+		return 0;
+	h = fpisa_reply_check(f, in);
+	if (!h)
+		return 0;
+	l = &f->track[h->chunk & (f->tracks - 1)];
+	if (h->generation != f->generation || !l->tries || l->chunk != h->chunk ||
+	    h->slot != fpisa_slot_of(l->chunk, f->window)) {
+		f->count.duplicates += h->type == FPISA_TYPE_RESULT;
+		return 0;
+	}
+	switch (h->type) {
+	case FPISA_TYPE_RESULT:
+		return take_result(f, l, h, now);
+	case FPISA_TYPE_STATUS:
+		return h->rank == f->rank ? take_status(l, h) : 0;
+	case FPISA_TYPE_ERROR:
+		return h->rank == f->rank ? take_error(f, l, h) : 0;
+	}
+	return 0;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Retransmission timeout: Jacobson's estimator (RFC 6298) with Karn's rule.
+ * A chunk's round trip includes the wait for the slowest rank; that is
+ * wanted, for sending again earlier than the others come gains nothing.
+ */
+#ifndef FPISA_RTO_H
+#define FPISA_RTO_H
+
+#include <stdint.h>
+
+#define FPISA_RTO_FIRST_NS 20000000ull /* before any sample */
+#define FPISA_RTO_MIN_NS 5000000ull    /* above the jitter of a loaded scheduler */
+#define FPISA_RTO_MAX_NS 250000000ull
+#define FPISA_BACKOFF_MAX_NS 1000000000ull
+#define FPISA_BACKOFFS 9 /* RTO_MIN << 8 is beyond BACKOFF_MAX */
+
+struct fpisa_rto {
+	uint64_t srtt_ns, var_ns, rto_ns;
+	uint32_t unsampled; /* chunks that gave no sample since the last that did */
+};
+
+static inline void fpisa_rto_init(struct fpisa_rto *r)
+{
+	*r = (struct fpisa_rto){ .rto_ns = FPISA_RTO_FIRST_NS };
+}
+
+/* A chunk that was sent once came back after rtt_ns. */
+static inline void fpisa_rto_sample(struct fpisa_rto *r, uint64_t rtt_ns)
+{
+	uint64_t off;
+
+	if (!r->srtt_ns) {
+		r->srtt_ns = rtt_ns;
+		r->var_ns = rtt_ns / 2;
+	} else {
+		off = rtt_ns > r->srtt_ns ? rtt_ns - r->srtt_ns : r->srtt_ns - rtt_ns;
+		r->var_ns = (3 * r->var_ns + off) / 4;
+		r->srtt_ns = (7 * r->srtt_ns + rtt_ns) / 8;
+	}
+	r->unsampled = 0;
+	r->rto_ns = r->srtt_ns + 4 * r->var_ns;
+	if (r->rto_ns < FPISA_RTO_MIN_NS)
+		r->rto_ns = FPISA_RTO_MIN_NS;
+	if (r->rto_ns > FPISA_RTO_MAX_NS)
+		r->rto_ns = FPISA_RTO_MAX_NS;
+}
+
+/*
+ * A chunk that was sent more than once came back: no sample (Karn). When a
+ * whole window gives none, the timeout is shorter than the round trip.
+ */
+static inline void fpisa_rto_ambiguous(struct fpisa_rto *r, uint32_t window)
+{
+	if (++r->unsampled <= window)
+		return;
+	r->unsampled = 0;
+	r->rto_ns = 2 * r->rto_ns < FPISA_RTO_MAX_NS ? 2 * r->rto_ns : FPISA_RTO_MAX_NS;
+}
+
+/* How long to wait after the transmission number `backoff`, from 0. */
+static inline uint64_t fpisa_rto_after(const struct fpisa_rto *r, uint32_t backoff)
+{
+	uint64_t ns = r->rto_ns << backoff;
+
+	return ns < FPISA_BACKOFF_MAX_NS ? ns : FPISA_BACKOFF_MAX_NS;
+}
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The aggregator of soft.h. Its flow is that of bpf/ingress.h and
+ * bpf/stages.h, frame by frame; the arithmetic is soft_blocks.c.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+#include "soft.h"
+#include "soft_blocks.h"
+
+/* A frame on its way, and what is known of it. */
+struct packet {
+	struct fpisa_hdr *h;
+	struct fpisa_word_block *payload;
+	size_t *len;
+	uint64_t *to;
+	uint32_t blocks;
+};
+
+int fpisa_soft_init(struct fpisa_soft *s)
+{
+	struct fpisa_job *j = &s->job;
+
+	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
+		return fpisa_fail(-EINVAL, "%u workers; a job has 1 to %d", j->workers, FPISA_MAX_WORKERS);
+	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > FPISA_MAX_ELEMENTS)
+		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %d", j->elements,
+				  FPISA_BLOCK, FPISA_MAX_ELEMENTS);
+	if (!j->window || (j->window & (j->window - 1)) || j->window > FPISA_MAX_SLOTS / 2)
+		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window,
+				  FPISA_MAX_SLOTS / 2);
+	if ((j->mode != FPISA_MODE_FPISA && j->mode != FPISA_MODE_FPISA_A) ||
+	    (j->rounding != FPISA_ROUND_DOWN && j->rounding != FPISA_ROUND_NEAREST) ||
+	    (j->pipeline != FPISA_PIPELINE_STAGED && j->pipeline != FPISA_PIPELINE_FUSED) ||
+	    j->format != FPISA_FORMAT_FP32)
+		return fpisa_fail(-EINVAL, "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
+				  j->mode, j->rounding, j->pipeline, j->format);
+	s->next_generation = 1;
+	s->slot = calloc(2ul * j->window, sizeof(*s->slot));
+	s->registers = calloc(2ul * j->window, sizeof(*s->registers));
+	if (!s->slot || !s->registers) {
+		fpisa_soft_free(s);
+		return fpisa_fail(-ENOMEM, "no memory for a window of %u", j->window);
+	}
+	return 0;
+}
+
+void fpisa_soft_free(struct fpisa_soft *s)
+{
+	free(s->slot);
+	free(s->registers);
+	s->slot = NULL;
+	s->registers = NULL;
+}
+
+/*
+ * Unlike the datapath, which may not wait and drops the frame as busy, a
+ * thread waits for the owner of a slot as long as it takes.
+ */
+static void guard_take(__u64 *guard)
+{
+	__u64 idle = 0;
+
+	while (!__atomic_compare_exchange_n(guard, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+		idle = 0;
+		sched_yield();
+	}
+}
+
+static void guard_release(__u64 *guard)
+{
+	__atomic_store_n(guard, 0, __ATOMIC_RELEASE);
+}
+
+static void count(__u64 *counter, uint64_t n)
+{
+	if (n)
+		__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static uint64_t live_of(const struct fpisa_soft *s)
+{
+	return __atomic_load_n(&s->job.live, __ATOMIC_RELAXED);
+}
+
+static uint32_t checksum(const struct packet *p, size_t payload)
+{
+	struct fpisa_sum sum = {};
+
+	fpisa_sum_words(&sum, p->h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, p->payload, (int)(payload / 8));
+	return fpisa_sum_fold(&sum);
+}
+
+static enum fpisa_verdict reply(struct packet *p, size_t payload, uint64_t to, enum fpisa_verdict v)
+{
+	p->h->checksum = checksum(p, payload);
+	*p->len = sizeof(*p->h) + payload;
+	*p->to = to;
+	return v;
+}
+
+/* Drop a member's frame; tell it why where that helps it. */
+static enum fpisa_verdict refuse(struct packet *p, uint32_t rank, enum fpisa_verdict v)
+{
+	if (!fpisa_reported(v))
+		return v;
+	fpisa_make_error(p->h, v);
+	return reply(p, 0, 1ull << rank, v);
+}
+
+static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t payload)
+{
+	enum fpisa_verdict v;
+	uint32_t rank = 0;
+	int joined;
+
+	v = fpisa_check_hello(p->h, payload, &s->job, saddr, sport, &rank);
+	if (v != FPISA_V_absorbed && v != FPISA_V_not_live)
+		return v;
+	if (checksum(p, payload) != p->h->checksum)
+		return FPISA_V_checksum;
+	if (v == FPISA_V_not_live)
+		return refuse(p, rank, v);
+	guard_take(&s->session.guard);
+	joined = fpisa_session_join(&s->session, rank, p->h->aux, live_of(s), &s->next_generation);
+	fpisa_make_welcome(p->h, (struct fpisa_hello *)p->payload, &s->job, &s->session, rank, joined);
+	__atomic_store_n(&s->generation, s->session.generation, __ATOMIC_RELEASE);
+	guard_release(&s->session.guard);
+	return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_welcome);
+}
+
+/* The round is not complete: give the slot back, answer a probe. */
+static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, enum fpisa_verdict v)
+{
+	int probe = p->h->flags & FPISA_F_PROBE;
+
+	if (probe)
+		fpisa_make_status(p->h, slot, live_of(s));
+	guard_release(&slot->guard);
+	if (!probe)
+		return v;
+	count(&(&s->counters.v_not_ours)[v], 1);
+	return reply(p, 0, 1ull << p->h->rank, FPISA_V_status);
+}
+
+/* Adds the contribution to the registers. Returns nonzero if that completes the round. */
+static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
+{
+	struct fpisa_soft_registers *r = &s->registers[slot - s->slot];
+	struct fpisa_counters *c = &s->counters;
+	uint64_t events = 0;
+
+	if (s->job.pipeline == FPISA_PIPELINE_STAGED) {
+		events = fpisa_soft_add_staged(p->payload, r, p->blocks, (enum fpisa_mode)s->job.mode, first);
+		for (__u64 *stage = &c->mau0; stage <= &c->mau4; stage++)
+			count(stage, 1);
+	} else {
+		events = fpisa_soft_add_fused(p->payload, r, p->blocks, (enum fpisa_mode)s->job.mode, first);
+		count(&c->fused, 1);
+	}
+	count(&c->elements, p->blocks * FPISA_BLOCK);
+	count(&c->rounded, fpisa_event_count(events, FPISA_EV_ROUNDED));
+	count(&c->overwritten, fpisa_event_count(events, FPISA_EV_OVERWRITTEN));
+	count(&c->left_shifted, fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED));
+	count(&c->overflowed, fpisa_event_count(events, FPISA_EV_OVERFLOWED));
+	return fpisa_slot_commit(slot, p->h->rank, live_of(s), fpisa_event_flags(events));
+}
+
+/* The round is complete: read the registers out, give the slot back, send. */
+static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
+{
+	struct fpisa_soft_registers *r = &s->registers[slot - s->slot];
+	struct fpisa_counters *c = &s->counters;
+	uint64_t to = resend ? 1ull << p->h->rank : live_of(s);
+	uint32_t flags = slot->flags;
+
+	if (s->job.pipeline == FPISA_PIPELINE_STAGED) {
+		flags |= fpisa_soft_read_staged(p->payload, r, p->blocks, (enum fpisa_rounding)s->job.rounding);
+		for (__u64 *stage = &c->mau5; stage <= &c->mau8; stage++)
+			count(stage, 1);
+	} else {
+		flags |= fpisa_soft_read_fused(p->payload, r, p->blocks, (enum fpisa_rounding)s->job.rounding);
+		count(&c->fused_reads, 1);
+	}
+	fpisa_make_result(p->h, slot, &s->job, flags, resend);
+	slot->done = 1;
+	guard_release(&slot->guard);
+	if (!resend) {
+		count(&c->results_inexact, !!(flags & FPISA_INEXACT));
+		count(&c->results_overflow, !!(flags & FPISA_OVERFLOW));
+		count(&c->results_overwrite, !!(flags & FPISA_OVERWRITE));
+		count(&c->results_nan, !!(flags & FPISA_NAN));
+		count(&c->results_inf, !!(flags & FPISA_INF));
+	}
+	return reply(p, p->blocks * sizeof(*p->payload), to, resend ? FPISA_V_resent : FPISA_V_result);
+}
+
+static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t payload)
+{
+	struct fpisa_slot *slot;
+	struct fpisa_claim claim;
+	enum fpisa_verdict v;
+	int step;
+
+	v = fpisa_check_add(p->h, payload, &s->job, saddr, sport);
+	if (v != FPISA_V_absorbed && v != FPISA_V_format && v != FPISA_V_op && v != FPISA_V_not_live)
+		return v;
+	if (checksum(p, payload) != p->h->checksum)
+		return FPISA_V_checksum;
+	if (v != FPISA_V_absorbed)
+		return refuse(p, p->h->rank, v);
+	p->blocks = p->h->count / FPISA_BLOCK;
+	count(&s->counters.retransmissions, p->h->flags & FPISA_F_RETRANSMIT);
+
+	slot = &s->slot[p->h->slot];
+	claim = fpisa_claim_of(p->h, &s->job);
+	guard_take(&slot->guard);
+	if (!claim.generation || claim.generation != __atomic_load_n(&s->generation, __ATOMIC_ACQUIRE))
+		step = -FPISA_V_generation;
+	else
+		step = fpisa_slot_admit(slot, &claim, live_of(s));
+	if (step < 0) {
+		guard_release(&slot->guard);
+		return refuse(p, p->h->rank, (enum fpisa_verdict)-step);
+	}
+	if (step == FPISA_STEP_WAIT)
+		return not_complete(s, p, slot, FPISA_V_duplicate);
+	if ((step == FPISA_STEP_SET || step == FPISA_STEP_ADD) && !add_registers(s, p, slot, step == FPISA_STEP_SET))
+		return not_complete(s, p, slot, FPISA_V_absorbed);
+	return read_registers(s, p, slot, step == FPISA_STEP_RESEND);
+}
+
+static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport)
+{
+	enum fpisa_verdict v;
+	uint32_t payload;
+
+	if (*p->len < sizeof(p->h->magic) || p->h->magic != FPISA_MAGIC)
+		return FPISA_V_not_ours;
+	if (*p->len < sizeof(*p->h))
+		return FPISA_V_truncated;
+	if (p->h->job != s->number)
+		return FPISA_V_no_job;
+	payload = (uint32_t)(*p->len - sizeof(*p->h));
+	count(&s->counters.packets, 1);
+	count(&s->counters.bytes, FPISA_PAYLOAD_OFFSET + payload);
+	v = fpisa_check_type(p->h);
+	if (v != FPISA_V_absorbed)
+		return v;
+	if (p->h->type == FPISA_TYPE_HELLO)
+		return hello(s, p, saddr, sport, payload);
+	return add(s, p, saddr, sport, payload);
+}
+
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, void *frame, size_t *len,
+				    uint64_t *to)
+{
+	struct packet p = {
+		.h = frame,
+		.payload = (struct fpisa_word_block *)((struct fpisa_hdr *)frame + 1),
+		.len = len,
+		.to = to,
+	};
+	enum fpisa_verdict v;
+
+	*to = 0;
+	v = take(s, &p, saddr, sport);
+	count(&(&s->counters.v_not_ours)[v], 1);
+	return v;
+}

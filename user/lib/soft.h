@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * An aggregator for one job in user space: a frame in, its reply out, by the
+ * same functions as the datapath (fpisa/frame.h, slot.h, block.h). It owns no
+ * thread, clock or socket, so tests drive it directly; mem.c puts queues
+ * around it. Any number of threads may be in fpisa_soft_frame() at once.
+ */
+#ifndef FPISA_SOFT_H
+#define FPISA_SOFT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "fpisa/frame.h"
+
+struct fpisa_soft_registers {
+	struct fpisa_exp_block e[FPISA_MAX_BLOCKS];
+	struct fpisa_man_block m[FPISA_MAX_BLOCKS];
+};
+
+struct fpisa_soft {
+	struct fpisa_job job;	       /* filled in by the caller before fpisa_soft_init() */
+	uint32_t number;	       /* the job's */
+	struct fpisa_session session;
+	uint32_t generation;	       /* session.generation, published */
+	uint32_t next_generation;
+	struct fpisa_slot *slot;       /* 2W versions */
+	struct fpisa_soft_registers *registers; /* same index */
+	struct fpisa_counters counters; /* mau0..mau8 and fused count frames, as in the datapath */
+};
+
+/* Room that a frame's buffer must have, aligned to 4 bytes or better. */
+#define FPISA_SOFT_FRAME (FPISA_HDR_LEN + FPISA_MAX_PAYLOAD)
+
+/* Checks s->job and takes the memory. -EINVAL with the message set, -ENOMEM. */
+int fpisa_soft_init(struct fpisa_soft *s);
+void fpisa_soft_free(struct fpisa_soft *s);
+
+/*
+ * One frame of *len bytes from its FPISA header on, sent from saddr:sport.
+ * The frame becomes its reply: *len its length, *to the ranks that get it
+ * (none: there is no reply).
+ */
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, void *frame, size_t *len,
+				    uint64_t *to);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What carries frames between a worker and an aggregator. The engine above
+ * knows nothing of sockets; udp.c and mem.c are the transports, and a faster
+ * one fits behind the same four functions.
+ *
+ * A transport may lose, duplicate and reorder frames. It hands up only
+ * frames that the aggregator sent, as far as it can tell by their source;
+ * what is in them the engine checks.
+ */
+#ifndef FPISA_TRANSPORT_H
+#define FPISA_TRANSPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+#include "fpisa/wire.h"
+
+#define FPISA_BATCH 32 /* frames a call */
+
+/* A frame to send: FPISA header, payload, padding, each where it lies. */
+struct fpisa_out {
+	struct iovec part[3];
+	int parts;
+};
+
+/* A received frame from its FPISA header on, 8-byte aligned. */
+struct fpisa_in {
+	const void *data;
+	size_t len;
+};
+
+struct fpisa_transport;
+
+struct fpisa_transport_ops {
+	/*
+	 * Sends n <= FPISA_BATCH frames. A frame that could not leave now counts
+	 * as lost. Negative errno only if no repetition will help.
+	 */
+	int (*send)(struct fpisa_transport *t, const struct fpisa_out *out, int n);
+
+	/*
+	 * Takes up to FPISA_BATCH frames, waiting at most timeout_ns for the
+	 * first. They stay valid until the next call. Returns their number.
+	 */
+	int (*receive)(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns);
+
+	/*
+	 * The job's parameters are known: be ready for its results. Returns how
+	 * many unread frames the receiver holds without loss, at least 1.
+	 */
+	int (*joined)(struct fpisa_transport *t, const struct fpisa_hello *hello);
+
+	void (*close)(struct fpisa_transport *t);
+};
+
+struct fpisa_transport {
+	const struct fpisa_transport_ops *ops;
+	uint64_t bad;	/* frames dropped because of their source */
+	int send_error; /* the last errno that lost a frame, 0 if none did */
+};
+
+#endif
