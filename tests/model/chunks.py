@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+One generation: chunks, slots, shrink.
+
+The network never forgets: whatever was sent once may arrive at any time, any
+number of times, in any order, or never. So what is in flight follows from
+what the workers have received (ADD: sent once the window allows it, and
+again at will) and from the results that ever left; neither needs a queue.
+
+State: (live, received, slots, results). received holds a bitmap of chunks a
+worker, results what left for each chunk: (bitmap, order, regs) or None.
+"""
+
+from explore import Violation
+from rules import BITMAP, DONE, EMITS, EMPTY, ORDER, REGS, SET
+
+GENERATION = 1
+SHRINK_TEXT = "rank %d is taken out of the job"
+
+
+class Chunks:
+    def __init__(self, rules, chunks, shrink=0, eager=0, ordered=True, accept_any=False,
+                 strict=False):
+        """
+        shrink: how many ranks may be taken out. eager: bitmap of workers that ignore the self clock. ordered: tell states apart by the order of
+        arrival. accept_any: workers look at slot and version of a result, not at its chunk. strict: hold
+        the aggregator to all promises even beside workers that ignore the self clock.
+        """
+        self.rules, self.chunks, self.shrink = rules, chunks, shrink
+        self.eager, self.ordered, self.accept_any, self.strict = eager, ordered, accept_any, strict
+        self.n, self.w = rules.workers, rules.window
+        self.full = (1 << self.n) - 1
+        self.all_chunks = (1 << chunks) - 1
+
+    def initial(self):
+        return (self.full, (0,) * self.n, (EMPTY,) * (2 * self.w), (None,) * self.chunks)
+
+    def sent(self, worker, chunk, received):
+        return chunk < self.w or received >> (chunk - self.w) & 1 or self.eager >> worker & 1
+
+    def finished(self, s):
+        live, received = s[0], s[1]
+        return all(received[k] == self.all_chunks for k in range(self.n)
+                   if live >> k & 1 and not self.eager >> k & 1) or bool(self.eager)
+
+    def steps(self, s):
+        live, received, slots, results = s
+        out = []
+        for k in range(self.n):
+            for c in range(self.chunks):
+                if not self.sent(k, c, received[k]):
+                    continue
+                for door in {live, self.full}:
+                    after = self.add(s, k, c, door)
+                    if after is not s:
+                        out.append((("add", k, c), after))
+            for c in range(self.chunks):
+                if results[c] is not None:
+                    after = self.accept(s, k, c)
+                    if after is not s:
+                        out.append((("result", k, c), after))
+        if self.n - bin(live).count("1") < self.shrink:
+            for k in range(self.n):
+                rest = live & ~(1 << k)
+                if rest and rest != live:
+                    out.append((("shrink", k, 0), (rest,) + s[1:]))
+        return out
+
+    def fair(self, s):
+        live, received = s[0], s[1]
+        for k in range(self.n):
+            if not live >> k & 1:
+                continue
+            for c in range(self.chunks):
+                if received[k] >> c & 1 or not self.sent(k, c, received[k]):
+                    continue
+                after = self.add(s, k, c, live, reply=True)
+                if after != s:
+                    return after
+        return None
+
+    def add(self, s, k, c, door, reply=False):
+        """ADD of worker k for chunk c arrives; `reply`: what is answered arrives too."""
+        live, received, slots, results = s
+        code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c), door, live, GENERATION)
+        label = ("add", k, c)
+        if code < 0:
+            if door == live and live >> k & 1 and not received[k] >> c & 1 and not self.eager:
+                raise Violation("a worker that keeps the rules is refused: %s" % self.rules.verdicts[-code],
+                                label)
+            return s
+        self.check_slot(s, slots[i], after[i], code, label)
+        if not self.ordered:
+            slot = after[i]
+            after = after[:i] + (slot[:ORDER] + (0,) + slot[ORDER + 1:REGS] + (tuple(sorted(slot[REGS])),),
+                                 ) + after[i + 1:]
+        if code & EMITS:
+            slot = after[i]
+            result = (slot[BITMAP], slot[ORDER], slot[REGS])
+            self.check_result(c, result, results[c], live, label)
+            if results[c] is None:
+                results = results[:c] + (result,) + results[c + 1:]
+        if slots == after and results is s[3]:
+            t = s
+        else:
+            t = (live, received, after, results)
+        return self.accept(t, k, c) if reply and code & EMITS else t
+
+    def accept(self, s, k, c):
+        """RESULT of chunk c arrives at worker k."""
+        live, received, slots, results = s
+        mine = received[k]
+        if self.accept_any:
+            step = 2 * self.w
+            for awaited in range(c % step, self.chunks, step):
+                if not mine >> awaited & 1 and self.sent(k, awaited, mine):
+                    if awaited != c:
+                        raise Violation("worker %d takes the result of chunk %d for chunk %d" % (k, c, awaited),
+                                        ("result", k, c))
+        if mine >> c & 1 or not self.sent(k, c, mine):
+            return s
+        received = received[:k] + (mine | 1 << c,) + received[k + 1:]
+        return live, received, slots, results
+
+    def check_slot(self, s, old, new, code, label):
+        live, received = s[0], s[1]
+        if len(set(new[REGS])) != len(new[REGS]):
+            raise Violation("a contribution is in the registers twice: %s" % sum_text(new[REGS]), label)
+        if code & 0xff != SET or not old[REGS]:
+            return
+        lost = old[REGS][0][1]
+        if lost == label[2]:
+            raise Violation("the registers of the open round of chunk %d are set again" % lost, label)
+        if not old[DONE]:
+            raise Violation("the round of chunk %d is abandoned before it is done" % lost, label)
+        for k in range(self.n):
+            if live >> k & 1 and not received[k] >> lost & 1 and (self.strict or not self.eager):
+                raise Violation("the slot of chunk %d is overwritten while worker %d still needs it" % (lost, k),
+                                label)
+
+    def check_result(self, c, result, before, live, label):
+        bitmap, order, regs = result
+        wanted = {(k, c) for k in range(self.n) if bitmap >> k & 1}
+        if set(regs) != wanted or len(regs) != len(wanted):
+            raise Violation("the result of chunk %d says ranks %s and holds %s"
+                            % (c, [k for k in range(self.n) if bitmap >> k & 1], sum_text(regs)), label)
+        if before is not None and before != result:
+            raise Violation("two results of chunk %d leave: %s, then %s"
+                            % (c, sum_text(before[2]), sum_text(regs)), label)
+        if before is None and bitmap & live != live:
+            raise Violation("the result of chunk %d lacks a live rank" % c, label)
+        if self.ordered and order != sum(i << 4 * tag[0] for i, tag in enumerate(regs)):
+            raise Violation("the order of arrival %x is not that of %s" % (order, sum_text(regs)), label)
+
+
+def sum_text(regs):
+    return " + ".join("(rank %d, chunk %d)" % tag for tag in regs) or "nothing"
+
+
+def text(label):
+    kind, k, c = label
+    return {"add": "ADD of worker %d, chunk %d, reaches the aggregator" % (k, c),
+            "result": "RESULT of chunk %d reaches worker %d" % (c, k),
+            "shrink": SHRINK_TEXT % k}[kind]

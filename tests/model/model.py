@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+The protocol's state model: explores what the network, the workers and the
+aggregator can do, and says whether the protocol keeps its promises.
+
+	model.py		every configuration of the rules as they are
+	model.py --mutate NAME	one broken rule; exits 0 if a violation is found
+	model.py --self-test	every broken rule; fails if one is not caught
+	model.py --list		the names
+
+The aggregator's rules are not written again here: the transition function is
+the C code of include/fpisa/frame.h and slot.h, compiled from rules.c with $CC
+(cc) and called through ctypes, each distinct call once. Broken rules are
+wrappers around it (rules.py). Written in Python: the network, the workers, and
+what must hold (chunks.py, generations.py). doc/protocol.md explains the rules.
+"""
+
+import argparse
+import sys
+import time
+
+import chunks
+import generations
+import rules
+from explore import explore
+
+
+def slots(workers, window, count, cls=rules.Rules, **options):
+    return lambda lib: (chunks.Chunks(cls(lib, workers, window), count, **options), chunks.text)
+
+
+def joins(workers, count, restarts, cls=rules.Rules, **options):
+    return lambda lib: (generations.Generations(cls(lib, workers, 1), count, restarts, **options),
+                        generations.text)
+
+
+CONFIGURATIONS = {
+    "2 workers, window 1, 6 chunks, 1 rank may be taken out": slots(2, 1, 6, shrink=1),
+    "2 workers, window 2, 6 chunks, 1 rank may be taken out": slots(2, 2, 6, shrink=1),
+    "3 workers, window 1, 5 chunks": slots(3, 1, 5),
+    "3 workers, window 1, 3 chunks, 2 ranks may be taken out": slots(3, 1, 3, shrink=2),
+    "3 workers, window 1, 5 chunks, 1 rank may be taken out": slots(3, 1, 5, shrink=1, ordered=False),
+    "3 workers, window 2, 6 chunks": slots(3, 2, 6, ordered=False),
+    "3 workers, window 2, 3 chunks, 1 rank may be taken out": slots(3, 2, 3, shrink=1, ordered=False),
+    "2 workers, window 1, 5 chunks, worker 0 ignores the self clock": slots(2, 1, 5, eager=1),
+    "3 workers, window 1, 4 chunks, worker 0 ignores the self clock": slots(3, 1, 4, eager=1, ordered=False),
+    "join: 2 workers, 3 chunks, 1 restart": joins(2, 3, 1),
+    "join: 2 workers, 1 chunk, 2 restarts": joins(2, 1, 2),
+    "join: 2 workers, 1 chunk, 1 restart, clock goes back": joins(2, 1, 1, back=True),
+    "join: 2 workers, 1 chunk, 1 restart, 1 rank may be taken out": joins(2, 1, 1, shrink=1),
+    "join: 3 workers, 1 chunk, 1 restart": joins(3, 1, 1),
+}
+
+MUTATIONS = {
+    "bitmap-only": slots(2, 1, 4, rules.Bitmap),
+    "done-unchecked": slots(2, 1, 4, rules.DoneUnchecked, eager=1),
+    "add-after-done": slots(2, 1, 3, rules.AddAfterDone, shrink=1),
+    "one-version": slots(2, 1, 4, rules.OneVersion),
+    "duplicate-added": slots(3, 1, 3, rules.DuplicateAdded),
+    "no-finish": slots(2, 1, 3, rules.NoFinish, shrink=1),
+    "no-resend": slots(2, 1, 3, rules.NoResend),
+    "self-clock-ignored": slots(2, 1, 4, eager=1, strict=True),
+    "result-of-any-chunk": slots(2, 1, 4, accept_any=True),
+    "generation-ignored": joins(2, 1, 1, rules.GenerationIgnored),
+    "generation-before-guard": joins(2, 1, 1, rules.GenerationEarly),
+    "join-any-hello": joins(2, 1, 1, rules.JoinAny),
+    "join-stale-hello": joins(2, 1, 1, rules.JoinStale),
+    "join-running-generation": joins(2, 1, 1, rules.JoinRunning),
+    "welcome-of-any-incarnation": joins(2, 1, 1, welcome_any=True),
+}
+
+
+def run(lib, name, build, trace):
+    """Explores one configuration and prints a line; returns whether it holds."""
+    start = time.monotonic()
+    model, text = build(lib)
+    v = explore(model)
+    took = time.monotonic() - start
+    print("%-64s %8d states  %5.1f s  %s" % (name, v.states, took, v.text or "holds"), flush=True)
+    if v.text and trace:
+        for i, label in enumerate(v.trace, 1):
+            print("  %2d. %s" % (i, label if isinstance(label, str) else text(label)))
+    return not v.text
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0].strip())
+    p.add_argument("--mutate", metavar="NAME", choices=sorted(MUTATIONS))
+    p.add_argument("--self-test", action="store_true")
+    p.add_argument("--list", action="store_true")
+    a = p.parse_args()
+    if a.list:
+        print("\n".join(MUTATIONS))
+        return 0
+    lib = rules.build()
+    if a.mutate:
+        return 1 if run(lib, a.mutate, MUTATIONS[a.mutate], True) else 0
+    table = MUTATIONS if a.self_test else CONFIGURATIONS
+    held = [run(lib, name, build, not a.self_test) for name, build in table.items()]
+    if a.self_test:
+        print("model: %d of %d broken rules caught" % (held.count(False), len(held)))
+        return 1 if any(held) else 0
+    print("model: %d of %d configurations hold" % (held.count(True), len(held)))
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

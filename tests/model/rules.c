@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The protocol's rules as a shared object for tests/model/model.py. No rule is
+ * written here: each function passes numbers to include/fpisa/frame.h and
+ * slot.h, in the order in which the datapath (bpf/ingress.h, bpf/stages.h)
+ * and the in-process transport call them. model.py compiles this file.
+ */
+#include "fpisa/frame.h"
+
+/* A slot's version as model.py holds it. What is the same in every claim is left out. */
+struct rules_slot {
+	__u64 generation, chunk, bitmap, order, arrivals, done;
+};
+
+#define CALL 7
+#define COUNT 32
+#define TOTAL 1000
+
+static void unpack(struct fpisa_slot *s, const struct rules_slot *r)
+{
+	*s = (struct fpisa_slot){
+		.generation = (__u32)r->generation,
+		.chunk = r->chunk,
+		.bitmap = r->bitmap,
+		.order = r->order,
+		.arrivals = (__u16)r->arrivals,
+		.done = (__u8)r->done,
+	};
+	if (r->generation) {
+		s->total = TOTAL;
+		s->call = CALL;
+		s->count = COUNT;
+		s->op = FPISA_OP_SUM;
+	}
+}
+
+static void pack(struct rules_slot *r, const struct fpisa_slot *s)
+{
+	r->generation = s->generation;
+	r->chunk = s->chunk;
+	r->bitmap = s->bitmap;
+	r->order = s->order;
+	r->arrivals = s->arrivals;
+	r->done = s->done;
+}
+
+__u32 rules_slot_of(__u64 chunk, __u32 window)
+{
+	return fpisa_slot_of(chunk, window);
+}
+
+/*
+ * One ADD of `rank` for `chunk` in `generation`. `door` is the live mask when
+ * the checks without state ran, `live` and `current` the live mask and the
+ * job's generation under the guard. *r is the version that fpisa_slot_of()
+ * names; it becomes what the datapath leaves behind.
+ *
+ * Returns -verdict of a drop, else enum fpisa_step, plus 0x100 if a result
+ * leaves.
+ */
+int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation,
+	      __u64 door, __u64 live, __u32 current)
+{
+	struct fpisa_job job = { .active = 1, .workers = workers, .live = door, .window = window,
+				 .elements = COUNT, .format = FPISA_FORMAT_FP32 };
+	struct fpisa_hdr h = { .format = FPISA_FORMAT_FP32, .op = FPISA_OP_SUM, .generation = generation,
+			       .slot = fpisa_slot_of(chunk, window), .rank = (__u16)rank, .count = COUNT,
+			       .chunk = chunk, .total = TOTAL, .call = CALL };
+	struct fpisa_claim claim;
+	enum fpisa_verdict v;
+	struct fpisa_slot s;
+	int step;
+
+	for (__u32 i = 0; i < workers; i++)
+		job.rank[i].addr = i + 1;
+	v = fpisa_check_add(&h, COUNT * 4, &job, rank + 1, 0);
+	if (v != FPISA_V_absorbed)
+		return -(int)v;
+	if (generation != current || !generation)
+		return -FPISA_V_generation;
+
+	unpack(&s, r);
+	claim = fpisa_claim_of(&h, &job);
+	step = fpisa_slot_admit(&s, &claim, live);
+	if (step < 0)
+		return step;
+	if (step == FPISA_STEP_WAIT) {
+		pack(r, &s);
+		return step;
+	}
+	if (step == FPISA_STEP_SET || step == FPISA_STEP_ADD) {
+		if (!fpisa_slot_commit(&s, (__u16)rank, live, 0)) {
+			pack(r, &s);
+			return step;
+		}
+	}
+	s.done = 1;
+	pack(r, &s);
+	return step | 0x100;
+}
+
+/*
+ * One HELLO of `rank` in `incarnation`; session as three numbers and the
+ * incarnations of the first `workers` ranks, updated. Returns 1 if joined.
+ */
+int rules_join(__u64 *joining, __u32 *generation, __u32 *next, __u64 *incarnations, __u32 workers, __u32 rank,
+	       __u64 incarnation, __u64 live)
+{
+	struct fpisa_session s = { .joining = *joining, .generation = *generation };
+	int joined;
+
+	for (__u32 i = 0; i < workers; i++)
+		s.incarnation[i] = incarnations[i];
+	joined = fpisa_session_join(&s, rank, incarnation, live, next);
+	for (__u32 i = 0; i < workers; i++)
+		incarnations[i] = s.incarnation[i];
+	*joining = s.joining;
+	*generation = s.generation;
+	return joined;
+}
+
+/* The name of verdict `v`, or NULL past the last. */
+const char *rules_verdict(int v)
+{
+	static const char *const names[] = {
+#define X(name, class, text) #name,
+		FPISA_VERDICTS(X)
+#undef X
+	};
+
+	return v >= 0 && v < FPISA_VERDICT_COUNT ? names[v] : 0;
+}

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+The rules that the models run: the C functions of include/fpisa/frame.h and
+slot.h through rules.c, and deliberately broken variants of them.
+
+A slot's version is a tuple (generation, chunk, bitmap, order, arrivals, done,
+regs): the fields of struct fpisa_slot and the tags of the contributions that
+are in the registers, in the order in which they were added. A tag says whose
+contribution it is and to which chunk; C never sees it.
+"""
+
+import ctypes
+import os
+import shlex
+import subprocess
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+INCLUDE = os.path.join(HERE, "..", "..", "include")
+
+SET, ADD, WAIT, FINISH, RESEND = range(5)  # enum fpisa_step
+EMITS = 0x100
+
+GEN, CHUNK, BITMAP, ORDER, ARRIVALS, DONE, REGS = range(7)
+EMPTY = (0, 0, 0, 0, 0, 0, ())
+
+u32, u64 = ctypes.c_uint32, ctypes.c_uint64
+
+
+def build():
+    """Compiles rules.c into a temporary directory and loads it."""
+    with tempfile.TemporaryDirectory(prefix="fpisa-model-") as tmp:
+        so = os.path.join(tmp, "rules.so")
+        cc = shlex.split(os.environ.get("CC", "cc"))
+        subprocess.run(cc + ["-std=gnu11", "-O2", "-shared", "-fPIC", "-I", INCLUDE,
+                             os.path.join(HERE, "rules.c"), "-o", so], check=True)
+        lib = ctypes.CDLL(so)
+    lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32]
+    lib.rules_verdict.restype = ctypes.c_char_p
+    lib.rules_slot_of.restype = u32
+    lib.rules_slot_of.argtypes = [u64, u32]
+    return lib
+
+
+class Rules:
+    """The aggregator's rules as the datapath has them."""
+
+    def __init__(self, lib, workers, window):
+        self.lib, self.workers, self.window = lib, workers, window
+        self.known = {}
+        names = []
+        while lib.rules_verdict(len(names)):
+            names.append(lib.rules_verdict(len(names)).decode())
+        self.verdicts = names
+
+    def add(self, slot, rank, chunk, gen, door, live, current):
+        """(code, fields of the slot after it); the code as of rules_add()."""
+        key = (slot[:REGS], rank, chunk, gen, door, live, current)
+        hit = self.known.get(key)
+        if hit is None:
+            r = (u64 * 6)(*slot[:REGS])
+            code = self.lib.rules_add(r, self.workers, self.window, rank, chunk, gen, door, live, current)
+            hit = self.known[key] = (code, tuple(r))
+        return hit
+
+    def frame(self, slots, rank, chunk, gen, tag, door, live, current):
+        """One ADD arrives. Returns (code, index, slots after it)."""
+        i = self.lib.rules_slot_of(chunk, self.window)
+        code, fields = self.add(slots[i], rank, chunk, gen, door, live, current)
+        if code < 0:
+            return code, i, slots
+        step, regs = code & 0xff, slots[i][REGS]
+        if step == SET:
+            regs = (tag,)
+        elif step == ADD:
+            regs += (tag,)
+        return code, i, slots[:i] + (fields + (regs,),) + slots[i + 1:]
+
+    def join(self, session, next_gen, rank, inc, live):
+        """One HELLO. session is (joining, generation, incarnations). Returns (joined, session, next_gen)."""
+        key = (session, next_gen, rank, inc, live)
+        hit = self.known.get(key)
+        if hit is None:
+            joining, gen, nxt = u64(session[0]), u32(session[1]), u32(next_gen)
+            incs = (u64 * len(session[2]))(*session[2])
+            joined = self.lib.rules_join(ctypes.byref(joining), ctypes.byref(gen), ctypes.byref(nxt), incs,
+                                         len(incs), u32(rank), u64(inc), u64(live))
+            hit = self.known[key] = (joined, (joining.value, gen.value, tuple(incs)), nxt.value)
+        return hit
+
+
+class Bitmap(Rules):
+    """SwitchML's rule: a bitmap and a counter a version, no chunk number, no done."""
+
+    def frame(self, slots, rank, chunk, gen, tag, door, live, current):
+        i = self.lib.rules_slot_of(chunk, self.window)
+        bit, mine, other = 1 << rank, slots[i], slots[i ^ 1]
+        count, regs = mine[ARRIVALS], mine[REGS]
+        if mine[BITMAP] & bit:
+            return (RESEND | EMITS if count == 0 else WAIT), i, slots
+        count = (count + 1) % self.workers
+        regs = (tag,) if count == 1 else regs + (tag,)
+        new = list(slots)
+        order = sum(n << 4 * t[0] for n, t in enumerate(regs))
+        new[i] = (gen, 0, mine[BITMAP] | bit, order, count, 0, regs)
+        new[i ^ 1] = other[:BITMAP] + (other[BITMAP] & ~bit,) + other[ORDER:]
+        return (SET if len(regs) == 1 else ADD) | (0 if count else EMITS), i, tuple(new)
+
+
+class DoneUnchecked(Rules):
+    """A round starts 2W further on whether or not the last one is done."""
+
+    def add(self, slot, rank, chunk, *rest):
+        if chunk == slot[CHUNK] + 2 * self.window:
+            slot = slot[:DONE] + (1,) + slot[REGS:]
+        return super().add(slot, rank, chunk, *rest)
+
+
+class AddAfterDone(Rules):
+    """A contribution that is not in the bitmap is added although the round is done."""
+
+    def add(self, slot, rank, chunk, *rest):
+        if chunk == slot[CHUNK] and not slot[BITMAP] >> rank & 1:
+            slot = slot[:DONE] + (0,) + slot[REGS:]
+        return super().add(slot, rank, chunk, *rest)
+
+
+class OneVersion(Rules):
+    """One version a slot: c = chunk + W starts a round where the kept result lies."""
+
+    def frame(self, slots, rank, chunk, gen, tag, door, live, current):
+        i, w = 2 * (chunk % self.window), self.window
+        slot, claim = slots[i], chunk
+        if slot[GEN] == gen and chunk > slot[CHUNK]:
+            claim = slot[CHUNK] + 2 * w if chunk == slot[CHUNK] + w else slot[CHUNK] + 4 * w
+        code, f = self.add(slot, rank, claim, gen, door, live, current)
+        if code < 0:
+            return code, i, slots
+        regs = {SET: (tag,), ADD: slot[REGS] + (tag,)}.get(code & 0xff, slot[REGS])
+        return code, i, slots[:i] + ((f[0], chunk) + f[2:] + (regs,),) + slots[i + 1:]
+
+
+class DuplicateAdded(Rules):
+    """The bitmap is not asked: a second copy is added again."""
+
+    def add(self, slot, rank, chunk, *rest):
+        other = 1 << 63  # keeps the bitmap from looking empty
+        if chunk != slot[CHUNK] or slot[DONE] or not slot[BITMAP] >> rank & 1:
+            return super().add(slot, rank, chunk, *rest)
+        slot = slot[:BITMAP] + (slot[BITMAP] & ~(1 << rank) | other,) + slot[ORDER:]
+        code, f = super().add(slot, rank, chunk, *rest)
+        return code, f[:BITMAP] + (f[BITMAP] & ~other,) + f[ORDER:]
+
+
+class NoFinish(Rules):
+    """A duplicate never completes a round, not even after a shrink."""
+
+    def add(self, slot, *rest):
+        code, fields = super().add(slot, *rest)
+        return (WAIT, slot[:REGS]) if code == FINISH | EMITS else (code, fields)
+
+
+class NoResend(Rules):
+    """A finished round answers nobody."""
+
+    def add(self, slot, *rest):
+        code, fields = super().add(slot, *rest)
+        return (WAIT, fields) if code == RESEND | EMITS else (code, fields)
+
+
+class GenerationIgnored(Rules):
+    """Whatever generation a contribution names, it goes into the slot's round."""
+
+    def add(self, slot, rank, chunk, gen, door, live, current):
+        return super().add(slot, rank, chunk, slot[GEN] or current, door, live, slot[GEN] or current)
+
+
+class GenerationEarly(Rules):
+    """The generation is compared before the guard is held: any earlier one may pass."""
+
+    def add(self, slot, rank, chunk, gen, door, live, current):
+        return super().add(slot, rank, chunk, gen, door, live, gen if gen < current else current)
+
+
+class JoinAny(Rules):
+    """Any HELLO joins, also a copy of one that was answered."""
+
+    def join(self, session, next_gen, rank, inc, live):
+        known = session[2]
+        if inc == known[rank] and not session[0] >> rank & 1:
+            session = session[:2] + (known[:rank] + (inc - 1,) + known[rank + 1:],)
+        return super().join(session, next_gen, rank, inc, live)
+
+
+class JoinStale(Rules):
+    """The incarnation is not compared: an older HELLO joins."""
+
+    def join(self, session, next_gen, rank, inc, live):
+        known = session[2]
+        if inc < known[rank]:
+            session = session[:2] + (known[:rank] + (inc - 1,) + known[rank + 1:],)
+        return super().join(session, next_gen, rank, inc, live)
+
+
+class JoinRunning(Rules):
+    """A worker that restarts is let into the generation that runs."""
+
+    def join(self, session, next_gen, rank, inc, live):
+        joining, gen, known = session
+        if gen and inc > known[rank]:
+            return 1, (joining, gen, known[:rank] + (inc,) + known[rank + 1:]), next_gen
+        return super().join(session, next_gen, rank, inc, live)
