@@ -124,18 +124,18 @@ static uint64_t splitmix64(uint64_t *state)
 
 /*
  * Nearly normal, variance 1: twelve uniform values less their mean. In units
- * of 2^-16, so that the same seed gives the same bits on every machine.
+ * of 2^-32, so that the same seed gives the same bits on every machine.
  */
 static int64_t normal(uint64_t *state)
 {
 	int64_t sum = 0;
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 6; i++) {
 		uint64_t z = splitmix64(state);
 
-		sum += (z & 0xffff) + (z >> 16 & 0xffff) + (z >> 32 & 0xffff) + (z >> 48);
+		sum += (z & 0xffffffff) + (z >> 32);
 	}
-	return sum - 6 * 0xffff;
+	return sum - 6 * 0xffffffffll;
 }
 
 /*
@@ -155,7 +155,7 @@ static int make_values(struct demo *d)
 		int scale = 3 + z % 26;
 
 		for (uint32_t r = 0; r < d->o.workers; r++) {
-			float v = (float)normal(&state) / (float)(1ull << (16 + scale));
+			float v = (float)normal(&state) / (float)(1ull << (32 + scale));
 
 			if (splitmix64(&state) % 4)
 				memcpy(&d->input[r * d->elements + i], &v, sizeof(v));
