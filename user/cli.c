@@ -124,7 +124,9 @@ int parse_address(const char *what, const char *s, __be32 *out)
 /* -- names of the parameters -------------------------------------------- */
 
 const struct name mode_names[] = { { FPISA_MODE_FPISA, "fpisa" }, { FPISA_MODE_FPISA_A, "fpisa-a" }, { 0 } };
-const struct name rounding_names[] = { { FPISA_ROUND_DOWN, "down" }, { FPISA_ROUND_NEAREST, "nearest" }, { 0 } };
+const struct name rounding_names[] = { { FPISA_ROUND_DOWN, "down" },
+				       { FPISA_ROUND_NEAREST, "nearest" },
+				       { 0 } };
 const struct name pipeline_names[] = { { FPISA_PIPELINE_STAGED, "staged" },
 				       { FPISA_PIPELINE_FUSED, "fused" },
 				       { 0 } };
@@ -133,10 +135,9 @@ const struct name format_names[] = { { FPISA_FORMAT_FP32, "fp32" }, { 0 } };
 const struct name fanout_names[] = { { FPISA_FANOUT_MULTICAST, "multicast" },
 				     { FPISA_FANOUT_UNICAST, "unicast" },
 				     { 0 } };
-const struct name xdp_mode_names[] = { { DATAPATH_NATIVE, "native" },
-				       { DATAPATH_SKB, "skb" },
-				       { DATAPATH_OFFLOAD, "offload" },
-				       { 0 } };
+const struct name xdp_mode_names[] = {
+	{ DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { DATAPATH_OFFLOAD, "offload" }, { 0 }
+};
 
 const char *name_of(const struct name *names, int id)
 {
@@ -210,7 +211,8 @@ void print_wrapped(int column, const char *text)
 
 int print_json(struct json_object *o, bool one_line)
 {
-	int flags = JSON_C_TO_STRING_NOSLASHESCAPE | (one_line ? 0 : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
+	int flags = JSON_C_TO_STRING_NOSLASHESCAPE |
+		    (one_line ? 0 : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
 	const char *s = json_object_to_json_string_ext(o, flags);
 	int err = s ? 0 : -ENOMEM;
 
@@ -218,6 +220,16 @@ int print_json(struct json_object *o, bool one_line)
 		puts(s);
 	json_object_put(o);
 	return err;
+}
+
+void json_add_string(struct json_object *o, const char *key, const char *value)
+{
+	json_object_object_add(o, key, value ? json_object_new_string(value) : NULL);
+}
+
+void json_add_number(struct json_object *o, const char *key, uint64_t value)
+{
+	json_object_object_add(o, key, json_object_new_uint64(value));
 }
 
 struct json_object *ranks_json(uint64_t ranks)

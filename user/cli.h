@@ -111,6 +111,10 @@ void print_wrapped(int column, const char *text);
 struct json_object;
 int print_json(struct json_object *o, bool one_line);
 
+/* Members of a JSON object; a string may be NULL. */
+void json_add_string(struct json_object *o, const char *key, const char *value);
+void json_add_number(struct json_object *o, const char *key, uint64_t value);
+
 /* JSON array of the ranks in a bitmap. */
 struct json_object *ranks_json(uint64_t ranks);
 

@@ -95,8 +95,8 @@ static int open_maps(struct datapath *dp)
 		if (*maps[i].fd == -EPERM || *maps[i].fd == -EACCES)
 			return fail(*maps[i].fd, "run as root", "%s/%s", dp->pin, maps[i].name);
 		if (*maps[i].fd < 0)
-			return fail(*maps[i].fd, "fpisa unload removes what is left of a datapath", "%s/%s", dp->pin,
-				    maps[i].name);
+			return fail(*maps[i].fd, "fpisa unload removes what is left of a datapath", "%s/%s",
+				    dp->pin, maps[i].name);
 	}
 	return 0;
 }
@@ -123,8 +123,10 @@ static int check_layout(const struct datapath *dp)
 		if (bpf_obj_get_info_by_fd(maps[i].fd, &info, &len))
 			return fail(-errno, NULL, "%s: map information", dp->pin);
 		if (info.value_size != maps[i].size)
-			return refuse(-EPROTO, "%s/%s: made by another version of fpisa; fpisa unload, then load again",
-				      dp->pin, info.name);
+			return refuse(
+				-EPROTO,
+				"%s/%s: made by another version of fpisa; fpisa unload, then load again",
+				dp->pin, info.name);
 	}
 	return 0;
 }
@@ -150,7 +152,8 @@ int datapath_open(struct datapath *dp, const char *pin)
 		err = map_memory(dp, dp->jobs_fd, "fpisa_jobs", sizeof(*dp->jobs) * FPISA_MAX_JOBS,
 				 (void **)&dp->jobs);
 	if (!err)
-		err = map_memory(dp, dp->control_fd, "fpisa_control", sizeof(*dp->control), (void **)&dp->control);
+		err = map_memory(dp, dp->control_fd, "fpisa_control", sizeof(*dp->control),
+				 (void **)&dp->control);
 	dp->jobs_id = err ? 0 : map_id(dp->jobs_fd);
 	if (err)
 		datapath_close(dp);

@@ -58,7 +58,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, bool *removed);
 
 struct datapath {
 	char pin[PATH_MAX];
-	int lock;		       /* fd of the pin directory, -1 while not locked */
+	int lock; /* fd of the pin directory, -1 while not locked */
 	int jobs_fd, sessions_fd, peers_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd;
 	__u32 jobs_id;		       /* of the map fpisa_jobs: a program that uses it is ours */
 	int cpus;		       /* possible ones */

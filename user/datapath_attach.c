@@ -11,8 +11,9 @@
 
 static __u32 mode_flags(enum datapath_mode mode)
 {
-	return mode == DATAPATH_SKB ? XDP_FLAGS_SKB_MODE : mode == DATAPATH_OFFLOAD ? XDP_FLAGS_HW_MODE :
-										      XDP_FLAGS_DRV_MODE;
+	return mode == DATAPATH_SKB	? XDP_FLAGS_SKB_MODE :
+	       mode == DATAPATH_OFFLOAD ? XDP_FLAGS_HW_MODE :
+					  XDP_FLAGS_DRV_MODE;
 }
 
 int find_interfaces(char *const *devs, int n, __u32 *ifindex)
@@ -134,7 +135,8 @@ static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jo
 
 	for (int i = 0; i < n; i++)
 		if (attached(ifindex[i], jobs_id, &found[i], NULL) <= 0)
-			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status", devs[i]);
+			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status",
+				      devs[i]);
 	for (int i = 0; !err && i < n; i++) {
 		prog_fd = bpf_prog_get_fd_by_id(found[i].program.id);
 		if (prog_fd < 0)
@@ -163,10 +165,11 @@ int datapath_unload(const char *pin, char *const *devs, int n, bool *removed)
 	if (!err)
 		err = pin_lock(dir, &lock);
 	if (err == -ENOENT)
-		return refuse(err,
-			      "%s: nothing is loaded, nothing to unload; ip link set dev DEV xdp off detaches other "
-			      "programs",
-			      pin ?: DATAPATH_PIN);
+		return refuse(
+			err,
+			"%s: nothing is loaded, nothing to unload; ip link set dev DEV xdp off detaches other "
+			"programs",
+			pin ?: DATAPATH_PIN);
 	if (err)
 		return fail(err, NULL, "%s", pin ?: DATAPATH_PIN);
 	fd = pin_open(dir, "fpisa_jobs");

@@ -126,7 +126,8 @@ int datapath_status(const struct datapath *dp, struct datapath_status *s)
 		if (fd < 0)
 			return fail(fd, NULL, "%s/%s", dp->pin, names[i]);
 		if (!is_map(fd)) {
-			if (s->programs < DATAPATH_MAX_PROGRAMS && !program_info(fd, &s->program[s->programs]))
+			if (s->programs < DATAPATH_MAX_PROGRAMS &&
+			    !program_info(fd, &s->program[s->programs]))
 				s->programs++;
 		} else if (s->maps < DATAPATH_MAX_MAPS && !map_info(fd, names[i], &s->map[s->maps])) {
 			s->maps++;

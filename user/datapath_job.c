@@ -6,6 +6,7 @@
  * whatever an earlier job of the same number still had under way is over
  * before its state is reset.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -25,13 +26,16 @@ static int check_members(__u32 job, const struct fpisa_job *j)
 		address_text(j->rank[r].addr, a);
 		for (__u32 k = 0; k < r; k++)
 			if (j->rank[k].addr == j->rank[r].addr && j->rank[k].port == j->rank[r].port)
-				return refuse(-EINVAL, "job %u: ranks %u and %u are both %s:%u; give each its own port", job,
-					      k, r, a, __builtin_bswap16(j->rank[r].port));
+				return refuse(
+					-EINVAL,
+					"job %u: ranks %u and %u are both %s:%u; give each its own port", job,
+					k, r, a, ntohs(j->rank[r].port));
 		if (j->fanout == FPISA_FANOUT_MULTICAST && j->rank[r].port != j->group_port)
-			return refuse(-EINVAL,
-				      "job %u: multicast needs one UDP port for all, rank %u has %u and rank 0 has %u; "
-				      "try --fanout unicast",
-				      job, r, __builtin_bswap16(j->rank[r].port), __builtin_bswap16(j->group_port));
+			return refuse(
+				-EINVAL,
+				"job %u: multicast needs one UDP port for all, rank %u has %u and rank 0 has %u; "
+				"try --fanout unicast",
+				job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
 		if (j->rank[r].addr == j->address)
 			return refuse(-EINVAL, "job %u: rank %u has the aggregator's address %s", job, r, a);
 	}
@@ -45,16 +49,17 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (job >= FPISA_MAX_JOBS)
 		return refuse(-EINVAL, "job %u: numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
-		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers, FPISA_MAX_WORKERS);
+		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers,
+			      FPISA_MAX_WORKERS);
 	if (j->mode == FPISA_MODE_FPISA && j->workers > 1u << fpisa_headroom(f))
-		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %u", job, j->workers,
-			      fpisa_headroom(f), 1u << fpisa_headroom(f));
+		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %u", job,
+			      j->workers, fpisa_headroom(f), 1u << fpisa_headroom(f));
 	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > FPISA_MAX_ELEMENTS)
-		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %d is possible", job,
-			      j->elements, FPISA_BLOCK, FPISA_MAX_ELEMENTS);
+		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %d is possible",
+			      job, j->elements, FPISA_BLOCK, FPISA_MAX_ELEMENTS);
 	if (!j->window || j->window & (j->window - 1) || j->window > FPISA_MAX_SLOTS / 2)
-		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job, j->window,
-			      FPISA_MAX_SLOTS / 2);
+		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job,
+			      j->window, FPISA_MAX_SLOTS / 2);
 	return check_members(job, j);
 }
 
@@ -77,8 +82,10 @@ static int place(const struct datapath *dp, __u32 job, struct fpisa_job *j)
 		}
 	}
 	if (base + need > FPISA_MAX_SLOTS)
-		return refuse(-ENOSPC, "job %u: window %u needs %u of %d slot entries, %u are taken; try a smaller --window",
-			      job, j->window, need, FPISA_MAX_SLOTS, used);
+		return refuse(
+			-ENOSPC,
+			"job %u: window %u needs %u of %d slot entries, %u are taken; try a smaller --window",
+			job, j->window, need, FPISA_MAX_SLOTS, used);
 	j->slot_base = base;
 	return 0;
 }
@@ -95,13 +102,14 @@ static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
 	struct bpf_devmap_val val = { .ifindex = ifindex, .bpf_prog.fd = prog_fd };
 
 	if (bpf_map_update_elem(ports, &key, &val, BPF_ANY))
-		return fail(-errno, "was it made in this network namespace?", "job %u: interface %u as port", job,
-			    ifindex);
+		return fail(-errno, "was it made in this network namespace?", "job %u: interface %u as port",
+			    job, ifindex);
 	return 0;
 }
 
 /* Multicast: an entry a port, at the first rank that uses it. Unicast: an entry a rank. */
-static int fill_ports(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex, int ports)
+static int fill_ports(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex,
+		      int ports)
 {
 	for (__u32 r = 0; r < j->workers; r++) {
 		int prog_fd = -1, err;
@@ -126,8 +134,8 @@ static int make_fanout(struct datapath *dp, __u32 job, const struct fpisa_job *j
 {
 	int ports, err;
 
-	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_ports", sizeof(__u32), sizeof(struct bpf_devmap_val),
-			       FPISA_MAX_WORKERS, NULL);
+	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_ports", sizeof(__u32),
+			       sizeof(struct bpf_devmap_val), FPISA_MAX_WORKERS, NULL);
 	if (ports < 0)
 		return fail(-errno, NULL, "job %u: make device map", job);
 	err = fill_ports(dp, job, j, ifindex, ports);
@@ -176,7 +184,7 @@ static void seed_generations(struct datapath *dp)
 	__u32 now = (__u32)time(NULL), old = __atomic_load_n(&dp->control->next_generation, __ATOMIC_RELAXED);
 
 	while (old < now && !__atomic_compare_exchange_n(&dp->control->next_generation, &old, now, false,
-							  __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+							 __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 		;
 }
 
@@ -191,7 +199,8 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	if (err)
 		return err;
 	if (dp->jobs[job].active) {
-		err = refuse(-EEXIST, "job %u: exists already; fpisa job del %u, or take another number", job, job);
+		err = refuse(-EEXIST, "job %u: exists already; fpisa job del %u, or take another number", job,
+			     job);
 		goto out;
 	}
 	j->active = 0;
@@ -294,7 +303,8 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 	}
 	*live = j.live & ~ranks;
 	if (!*live) {
-		err = refuse(-EINVAL, "job %u: no rank would be left; fpisa job del %u removes the job", job, job);
+		err = refuse(-EINVAL, "job %u: no rank would be left; fpisa job del %u removes the job", job,
+			     job);
 		goto out;
 	}
 	__atomic_store_n(&dp->jobs[job].live, *live, __ATOMIC_SEQ_CST);

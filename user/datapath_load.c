@@ -39,11 +39,13 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 	if (got < 0)
 		return fail(got, NULL, "%s: query XDP", dev);
 	if (got)
-		return refuse(-EEXIST, "%s: is loaded already, %s, pinned in %s; fpisa unload %s detaches it", dev,
-			      name_of(xdp_mode_names, i.mode), dir, dev);
+		return refuse(-EEXIST, "%s: is loaded already, %s, pinned in %s; fpisa unload %s detaches it",
+			      dev, name_of(xdp_mode_names, i.mode), dir, dev);
 	if (i.program.id)
-		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off",
-			      dev, i.program.name, i.program.id, dev, i.mode == DATAPATH_SKB ? "generic" : "");
+		return refuse(-EBUSY,
+			      "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off",
+			      dev, i.program.name, i.program.id, dev,
+			      i.mode == DATAPATH_SKB ? "generic" : "");
 	return 0;
 }
 
@@ -56,8 +58,10 @@ static int check_bpffs(const char *dir, const char *where)
 	if (statfs(where, &fs))
 		return fail(-errno, "make it with mkdir on a BPF filesystem", "%s", where);
 	if (fs.f_type != BPF_FS_MAGIC)
-		return refuse(-EINVAL, "%s: not on a BPF filesystem; mount -t bpf bpf /sys/fs/bpf, or --pin DIR on one",
-			      dir);
+		return refuse(
+			-EINVAL,
+			"%s: not on a BPF filesystem; mount -t bpf bpf /sys/fs/bpf, or --pin DIR on one",
+			dir);
 	return 0;
 }
 
@@ -244,16 +248,18 @@ static int join_loaded(struct loading *l, __u32 port)
 	__u32 now;
 
 	if (fd < 0)
-		return fail(fd, "a program but no maps are pinned there; remove it or take another --pin", "%s/fpisa_control",
-			    l->dir);
+		return fail(fd, "a program but no maps are pinned there; remove it or take another --pin",
+			    "%s/fpisa_control", l->dir);
 	err = map_control(l, fd);
 	close(fd);
 	if (err)
 		return err;
 	now = l->control->port ?: FPISA_PORT;
 	if (port && port != now)
-		return refuse(-EEXIST, "%s: a datapath with port %u is loaded; leave --port away, or fpisa unload first",
-			      l->dir, now);
+		return refuse(
+			-EEXIST,
+			"%s: a datapath with port %u is loaded; leave --port away, or fpisa unload first",
+			l->dir, now);
 	return 0;
 }
 

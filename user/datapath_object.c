@@ -17,7 +17,8 @@ static int explain(int err)
 	if (err == -EPERM || err == -EACCES)
 		return refuse(err, "load datapath: %s; run as root, outside of a restricted container",
 			      reason(err));
-	return refuse(err, "load datapath: %s; this kernel has no BPF or no XDP, boot one of 5.10 or later", reason(err));
+	return refuse(err, "load datapath: %s; this kernel has no BPF or no XDP, boot one of 5.10 or later",
+		      reason(err));
 }
 
 int object_open(struct fpisa **out, const char *pin)

@@ -115,8 +115,8 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 		return -ENOENT;
 	if (pin)
 		return refuse(-ENOENT, "%s: no datapath is pinned there; fpisa load --pin %s DEV", pin, pin);
-	return refuse(-ENOENT, "no datapath is loaded (none pinned in %s, %s or %s); fpisa load DEV", search[0],
-		      search[1], search[3]);
+	return refuse(-ENOENT, "no datapath is loaded (none pinned in %s, %s or %s); fpisa load DEV",
+		      search[0], search[1], search[3]);
 }
 
 static sigset_t signals_before;

@@ -10,8 +10,8 @@ static int list_text(const struct datapath *dp)
 {
 	int err = 0;
 
-	printf("%3s  %-7s %-8s %-8s %-4s %-9s %7s %5s %8s %6s  %s\n", "job", "mode", "rounding", "pipeline", "clz",
-	       "fan-out", "workers", "live", "elements", "window", "joined");
+	printf("%3s  %-7s %-8s %-8s %-4s %-9s %7s %5s %8s %6s  %s\n", "job", "mode", "rounding", "pipeline",
+	       "clz", "fan-out", "workers", "live", "elements", "window", "joined");
 	for (__u32 i = 0; !err && i < FPISA_MAX_JOBS; i++) {
 		const struct fpisa_job j = dp->jobs[i];
 		struct fpisa_session s;
@@ -23,8 +23,9 @@ static int list_text(const struct datapath *dp)
 			break;
 		printf("%3u  %-7s %-8s %-8s %-4s %-9s %7u %5d %8u %6u  %d\n", i, name_of(mode_names, j.mode),
 		       name_of(rounding_names, j.rounding), name_of(pipeline_names, j.pipeline),
-		       name_of(clz_names, j.clz), name_of(fanout_names, j.fanout), j.workers, __builtin_popcountll(j.live), j.elements,
-		       j.window, __builtin_popcountll(job_joined(&j, &s)));
+		       name_of(clz_names, j.clz), name_of(fanout_names, j.fanout), j.workers,
+		       __builtin_popcountll(j.live), j.elements, j.window,
+		       __builtin_popcountll(job_joined(&j, &s)));
 	}
 	return err;
 }
@@ -47,19 +48,19 @@ static int list_json(const struct datapath *dp)
 			return err;
 		}
 		e = json_object_new_object();
-		json_object_object_add(e, "job", json_object_new_int64(i));
-		json_object_object_add(e, "mode", json_object_new_string(name_of(mode_names, j.mode)));
-		json_object_object_add(e, "rounding", json_object_new_string(name_of(rounding_names, j.rounding)));
-		json_object_object_add(e, "format", json_object_new_string(name_of(format_names, j.format)));
-		json_object_object_add(e, "pipeline", json_object_new_string(name_of(pipeline_names, j.pipeline)));
-		json_object_object_add(e, "clz", json_object_new_string(name_of(clz_names, j.clz)));
-		json_object_object_add(e, "fanout", json_object_new_string(name_of(fanout_names, j.fanout)));
-		json_object_object_add(e, "workers", json_object_new_int64(j.workers));
-		json_object_object_add(e, "elements", json_object_new_int64(j.elements));
-		json_object_object_add(e, "window", json_object_new_int64(j.window));
+		json_add_number(e, "job", i);
+		json_add_string(e, "mode", name_of(mode_names, j.mode));
+		json_add_string(e, "rounding", name_of(rounding_names, j.rounding));
+		json_add_string(e, "format", name_of(format_names, j.format));
+		json_add_string(e, "pipeline", name_of(pipeline_names, j.pipeline));
+		json_add_string(e, "clz", name_of(clz_names, j.clz));
+		json_add_string(e, "fanout", name_of(fanout_names, j.fanout));
+		json_add_number(e, "workers", j.workers);
+		json_add_number(e, "elements", j.elements);
+		json_add_number(e, "window", j.window);
 		json_object_object_add(e, "live", ranks_json(j.live));
 		json_object_object_add(e, "joined", ranks_json(job_joined(&j, &s)));
-		json_object_object_add(e, "generation", json_object_new_int64(s.generation));
+		json_add_number(e, "generation", s.generation);
 		json_object_array_add(a, e);
 	}
 	return print_json(a, false);
@@ -84,7 +85,8 @@ int verb_job_list(int argc, char **argv)
 }
 
 /* The job number among the operands, and the ranks after it. */
-static int parse_operands(int argc, char **argv, struct common *c, int least, int most, __u32 *job, __u64 *ranks)
+static int parse_operands(int argc, char **argv, struct common *c, int least, int most, __u32 *job,
+			  __u64 *ranks)
 {
 	static const struct option options[] = { COMMON_OPTIONS, { 0 } };
 	uint64_t n = 0;

@@ -31,13 +31,20 @@ enum {
 };
 
 static const struct option options[] = {
-	{ "workers", required_argument, NULL, OPT_WORKERS },   { "address", required_argument, NULL, OPT_ADDRESS },
-	{ "elements", required_argument, NULL, OPT_ELEMENTS }, { "window", required_argument, NULL, OPT_WINDOW },
-	{ "mode", required_argument, NULL, OPT_MODE },	       { "rounding", required_argument, NULL, OPT_ROUNDING },
-	{ "pipeline", required_argument, NULL, OPT_PIPELINE }, { "clz", required_argument, NULL, OPT_CLZ },
-	{ "format", required_argument, NULL, OPT_FORMAT },     { "fanout", required_argument, NULL, OPT_FANOUT },
-	{ "group", required_argument, NULL, OPT_GROUP },       { "token", required_argument, NULL, OPT_TOKEN },
-	COMMON_OPTIONS,					       JSON_OPTION,
+	{ "workers", required_argument, NULL, OPT_WORKERS },
+	{ "address", required_argument, NULL, OPT_ADDRESS },
+	{ "elements", required_argument, NULL, OPT_ELEMENTS },
+	{ "window", required_argument, NULL, OPT_WINDOW },
+	{ "mode", required_argument, NULL, OPT_MODE },
+	{ "rounding", required_argument, NULL, OPT_ROUNDING },
+	{ "pipeline", required_argument, NULL, OPT_PIPELINE },
+	{ "clz", required_argument, NULL, OPT_CLZ },
+	{ "format", required_argument, NULL, OPT_FORMAT },
+	{ "fanout", required_argument, NULL, OPT_FANOUT },
+	{ "group", required_argument, NULL, OPT_GROUP },
+	{ "token", required_argument, NULL, OPT_TOKEN },
+	COMMON_OPTIONS,
+	JSON_OPTION,
 	{ 0 },
 };
 
@@ -106,7 +113,8 @@ static int parse_option(int opt, struct wish *w, struct common *c)
 	case OPT_ELEMENTS:
 		err = parse_number("--elements", optarg, FPISA_BLOCK, FPISA_MAX_ELEMENTS, &number);
 		if (!err && number % FPISA_BLOCK)
-			err = refuse(BAD_USAGE, "--elements: %s is not a multiple of %d", optarg, FPISA_BLOCK);
+			err = refuse(BAD_USAGE, "--elements: %s is not a multiple of %d", optarg,
+				     FPISA_BLOCK);
 		j->elements = number;
 		return err;
 	case OPT_WINDOW:
@@ -163,7 +171,9 @@ static int resolve(struct wish *w)
 
 		address_text(w->job.rank[r].addr, a);
 		if (!err && route.local)
-			return refuse(-EINVAL, "worker %s: is an address of this machine; workers are other machines", a);
+			return refuse(-EINVAL,
+				      "worker %s: is an address of this machine; workers are other machines",
+				      a);
 		if (w->ifindex[r] && w->job.address)
 			continue;
 		if (err && !w->ifindex[r])
@@ -171,7 +181,8 @@ static int resolve(struct wish *w)
 		if (!w->ifindex[r])
 			w->ifindex[r] = route.ifindex;
 		if (!w->job.address && !r && (err || !route.source))
-			return refuse(-EADDRNOTAVAIL, "worker %s: no address of this machine towards it; give --address", a);
+			return refuse(-EADDRNOTAVAIL,
+				      "worker %s: no address of this machine towards it; give --address", a);
 		if (!w->job.address)
 			w->job.address = route.source;
 	}
@@ -233,10 +244,11 @@ static int check_ports(const struct datapath *dp, const struct wish *w, __u32 jo
 		if (mtu < 0)
 			return fail(mtu, NULL, "%s: MTU", dev);
 		if (bytes > mtu)
-			return refuse(-EMSGSIZE,
-				      "job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %d",
-				      job, w->job.elements, bytes, dev, mtu,
-				      (mtu - bytes + 4 * w->job.elements) / (4 * FPISA_BLOCK) * FPISA_BLOCK);
+			return refuse(
+				-EMSGSIZE,
+				"job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %d",
+				job, w->job.elements, bytes, dev, mtu,
+				(mtu - bytes + 4 * w->job.elements) / (4 * FPISA_BLOCK) * FPISA_BLOCK);
 		if (datapath_attached(dp, w->ifindex[r], &i) <= 0)
 			warning("%s: this datapath is not loaded on it, so job %u hears no worker there; fpisa load %s",
 				dev, job, dev);

@@ -14,7 +14,7 @@ __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s)
 	__u64 known = 0;
 
 	for (__u32 r = 0; r < j->workers; r++)
-		known |= (__u64)!!s->incarnation[r] << r;
+		known |= (__u64) !!s->incarnation[r] << r;
 	/* While a new generation gathers, those that asked for it are what matters. */
 	return s->joining ?: s->generation ? known & j->live : 0;
 }
@@ -25,7 +25,8 @@ struct member {
 	bool seen; /* its HELLO came */
 };
 
-static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, struct member *m)
+static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank,
+		      struct member *m)
 {
 	struct fpisa_peer p;
 	int err = datapath_peer(dp, job, rank, &p);
@@ -36,8 +37,8 @@ static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_j
 	m->port = ntohs(j->rank[rank].port);
 	if (!if_indextoname(p.ifindex, m->dev))
 		snprintf(m->dev, sizeof(m->dev), "%s", "?");
-	snprintf(m->mac, sizeof(m->mac), "%02x:%02x:%02x:%02x:%02x:%02x", p.mac[0], p.mac[1], p.mac[2], p.mac[3],
-		 p.mac[4], p.mac[5]);
+	snprintf(m->mac, sizeof(m->mac), "%02x:%02x:%02x:%02x:%02x:%02x", p.mac[0], p.mac[1], p.mac[2],
+		 p.mac[3], p.mac[4], p.mac[5]);
 	m->seen = memcmp(p.mac, "\0\0\0\0\0", 6);
 	return 0;
 }
@@ -71,7 +72,8 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	if (j.fanout == FPISA_FANOUT_MULTICAST)
 		printf(" to %s:%u", address_text(j.group, group), ntohs(j.group_port));
 	printf("\nelements    %u a frame\n", j.elements);
-	printf("window      %u, slot entries %u to %u\n", j.window, j.slot_base, j.slot_base + 2 * j.window - 1);
+	printf("window      %u, slot entries %u to %u\n", j.window, j.slot_base,
+	       j.slot_base + 2 * j.window - 1);
 	if (j.token)
 		printf("token       %016llx\n", (unsigned long long)j.token);
 	if (s.generation)
@@ -93,16 +95,6 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	return 0;
 }
 
-static void add_string(struct json_object *o, const char *key, const char *value)
-{
-	json_object_object_add(o, key, value ? json_object_new_string(value) : NULL);
-}
-
-static void add_number(struct json_object *o, const char *key, __u64 value)
-{
-	json_object_object_add(o, key, json_object_new_uint64(value));
-}
-
 int job_print_json(const struct datapath *dp, __u32 job)
 {
 	struct json_object *o, *members;
@@ -120,26 +112,26 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	joined = job_joined(&j, &s);
 	o = json_object_new_object();
 	members = json_object_new_array();
-	add_number(o, "job", job);
-	add_string(o, "address", address_text(j.address, text));
-	add_number(o, "port", dp->control->port ?: FPISA_PORT);
-	add_string(o, "mode", name_of(mode_names, j.mode));
-	add_string(o, "rounding", name_of(rounding_names, j.rounding));
-	add_string(o, "format", name_of(format_names, j.format));
-	add_string(o, "pipeline", name_of(pipeline_names, j.pipeline));
-	add_string(o, "clz", name_of(clz_names, j.clz));
-	add_string(o, "fanout", name_of(fanout_names, j.fanout));
-	add_string(o, "group", j.group ? address_text(j.group, text) : NULL);
-	add_number(o, "group_port", ntohs(j.group_port));
-	add_number(o, "elements", j.elements);
-	add_number(o, "window", j.window);
-	add_number(o, "slot_base", j.slot_base);
+	json_add_number(o, "job", job);
+	json_add_string(o, "address", address_text(j.address, text));
+	json_add_number(o, "port", dp->control->port ?: FPISA_PORT);
+	json_add_string(o, "mode", name_of(mode_names, j.mode));
+	json_add_string(o, "rounding", name_of(rounding_names, j.rounding));
+	json_add_string(o, "format", name_of(format_names, j.format));
+	json_add_string(o, "pipeline", name_of(pipeline_names, j.pipeline));
+	json_add_string(o, "clz", name_of(clz_names, j.clz));
+	json_add_string(o, "fanout", name_of(fanout_names, j.fanout));
+	json_add_string(o, "group", j.group ? address_text(j.group, text) : NULL);
+	json_add_number(o, "group_port", ntohs(j.group_port));
+	json_add_number(o, "elements", j.elements);
+	json_add_number(o, "window", j.window);
+	json_add_number(o, "slot_base", j.slot_base);
 	snprintf(token, sizeof(token), "%016llx", (unsigned long long)j.token);
-	add_string(o, "token", token);
-	add_number(o, "workers", j.workers);
+	json_add_string(o, "token", token);
+	json_add_number(o, "workers", j.workers);
 	json_object_object_add(o, "live", ranks_json(j.live));
 	json_object_object_add(o, "joined", ranks_json(joined));
-	add_number(o, "generation", s.generation);
+	json_add_number(o, "generation", s.generation);
 	json_object_object_add(o, "gathering", json_object_new_boolean(s.joining || !s.generation));
 	json_object_object_add(o, "members", members);
 	for (__u32 r = 0; !err && r < j.workers; r++) {
@@ -148,13 +140,13 @@ int job_print_json(const struct datapath *dp, __u32 job)
 
 		json_object_array_add(members, e);
 		err = get_member(dp, job, &j, r, &m);
-		add_number(e, "rank", r);
-		add_string(e, "address", m.address);
-		add_number(e, "port", m.port);
-		add_string(e, "dev", m.dev);
-		add_string(e, "mac", m.seen ? m.mac : NULL);
-		add_string(e, "state", state_of(j.live, joined, r));
-		add_number(e, "incarnation", s.incarnation[r]);
+		json_add_number(e, "rank", r);
+		json_add_string(e, "address", m.address);
+		json_add_number(e, "port", m.port);
+		json_add_string(e, "dev", m.dev);
+		json_add_string(e, "mac", m.seen ? m.mac : NULL);
+		json_add_string(e, "state", state_of(j.live, joined, r));
+		json_add_number(e, "incarnation", s.incarnation[r]);
 	}
 	if (err) {
 		json_object_put(o);

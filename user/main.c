@@ -53,7 +53,8 @@ static const struct verb verbs[] = {
 	  "  --watch [SECONDS]  again and again, with rates; every second by default\n"
 	  "Rows of drop reasons that are zero are left out of the table, never of the JSON.\n" },
 	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss", NULL },
-	{ "demo", verb_demo, "[OPTION...] [--json]", "sum real gradients over real packets, and check every bit", demo_help },
+	{ "demo", verb_demo, "[OPTION...] [--json]",
+	  "sum real gradients over real packets, and check every bit", demo_help },
 	{ "resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
 	  "Loads the objects without attaching or pinning anything.\n" },
 };
@@ -160,7 +161,8 @@ static int run(int argc, char **argv)
 		bool group = argc == 1 && has_group(argv[0]);
 
 		if (!group)
-			refuse(BAD_USAGE, "no verb '%s%s%s'", argv[0], argc > 1 ? " " : "", argc > 1 ? argv[1] : "");
+			refuse(BAD_USAGE, "no verb '%s%s%s'", argv[0], argc > 1 ? " " : "",
+			       argc > 1 ? argv[1] : "");
 		help(stderr, has_group(argv[0]) ? argv[0] : NULL);
 		return BAD_USAGE;
 	}

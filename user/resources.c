@@ -20,8 +20,8 @@ static void print_text(const struct datapath_resources *r)
 		       r->program[i].jited_bytes, r->program[i].verified_insns);
 	printf("\n%-16s %9s %11s %9s %15s\n", "map", "key size", "value size", "entries", "memory bytes");
 	for (int i = 0; i < r->maps; i++) {
-		printf("%-16s %9u %11u %9u %15llu\n", r->map[i].name, r->map[i].key_size, r->map[i].value_size,
-		       r->map[i].max_entries, (unsigned long long)r->map[i].bytes);
+		printf("%-16s %9u %11u %9u %15llu\n", r->map[i].name, r->map[i].key_size,
+		       r->map[i].value_size, r->map[i].max_entries, (unsigned long long)r->map[i].bytes);
 		total += r->map[i].bytes;
 	}
 	printf("%-16s %9s %11s %9s %15llu\n", "total", "", "", "", total);
@@ -35,20 +35,20 @@ static int print_resources_json(const struct datapath_resources *r)
 	for (int i = 0; i < r->programs; i++) {
 		struct json_object *e = json_object_new_object();
 
-		json_object_object_add(e, "name", json_object_new_string(r->program[i].name));
-		json_object_object_add(e, "xlated_bytes", json_object_new_int64(r->program[i].xlated_bytes));
-		json_object_object_add(e, "jited_bytes", json_object_new_int64(r->program[i].jited_bytes));
-		json_object_object_add(e, "verified_insns", json_object_new_int64(r->program[i].verified_insns));
+		json_add_string(e, "name", r->program[i].name);
+		json_add_number(e, "xlated_bytes", r->program[i].xlated_bytes);
+		json_add_number(e, "jited_bytes", r->program[i].jited_bytes);
+		json_add_number(e, "verified_insns", r->program[i].verified_insns);
 		json_object_array_add(programs, e);
 	}
 	for (int i = 0; i < r->maps; i++) {
 		struct json_object *e = json_object_new_object();
 
-		json_object_object_add(e, "name", json_object_new_string(r->map[i].name));
-		json_object_object_add(e, "key_size", json_object_new_int64(r->map[i].key_size));
-		json_object_object_add(e, "value_size", json_object_new_int64(r->map[i].value_size));
-		json_object_object_add(e, "max_entries", json_object_new_int64(r->map[i].max_entries));
-		json_object_object_add(e, "bytes", json_object_new_uint64(r->map[i].bytes));
+		json_add_string(e, "name", r->map[i].name);
+		json_add_number(e, "key_size", r->map[i].key_size);
+		json_add_number(e, "value_size", r->map[i].value_size);
+		json_add_number(e, "max_entries", r->map[i].max_entries);
+		json_add_number(e, "bytes", r->map[i].bytes);
 		json_object_array_add(maps, e);
 	}
 	json_object_object_add(o, "programs", programs);

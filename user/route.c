@@ -53,7 +53,8 @@ static int parse(const struct nlmsghdr *nlh, int len, struct route *r)
 int route_get(__be32 to, __u32 ifindex, struct route *r)
 {
 	struct request req = {
-		.nlh = { .nlmsg_len = NLMSG_LENGTH(sizeof(req.rtm)), .nlmsg_type = RTM_GETROUTE,
+		.nlh = { .nlmsg_len = NLMSG_LENGTH(sizeof(req.rtm)),
+			 .nlmsg_type = RTM_GETROUTE,
 			 .nlmsg_flags = NLM_F_REQUEST },
 		.rtm = { .rtm_family = AF_INET, .rtm_dst_len = 32 },
 	};

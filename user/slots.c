@@ -20,18 +20,19 @@ static void print_row(__u32 job, const struct fpisa_job *j, __u32 i, const struc
 	char text[RANKS_LEN];
 
 	if (!rows) {
-		printf("%3u  %4u  %7u  %12llu  %4d of %-4d  ", job, i / 2, i % 2, (unsigned long long)s->chunk,
-		       __builtin_popcountll(s->bitmap & j->live), __builtin_popcountll(j->live));
+		printf("%3u  %4u  %7u  %12llu  %4d of %-4d  ", job, i / 2, i % 2,
+		       (unsigned long long)s->chunk, __builtin_popcountll(s->bitmap & j->live),
+		       __builtin_popcountll(j->live));
 		print_wrapped(45, ranks_text(missing, text));
 		return;
 	}
 	e = json_object_new_object();
-	json_object_object_add(e, "job", json_object_new_int64(job));
-	json_object_object_add(e, "slot", json_object_new_int64(i / 2));
-	json_object_object_add(e, "version", json_object_new_int64(i % 2));
-	json_object_object_add(e, "chunk", json_object_new_uint64(s->chunk));
-	json_object_object_add(e, "arrived", json_object_new_int(__builtin_popcountll(s->bitmap & j->live)));
-	json_object_object_add(e, "of", json_object_new_int(__builtin_popcountll(j->live)));
+	json_add_number(e, "job", job);
+	json_add_number(e, "slot", i / 2);
+	json_add_number(e, "version", i % 2);
+	json_add_number(e, "chunk", s->chunk);
+	json_add_number(e, "arrived", __builtin_popcountll(s->bitmap & j->live));
+	json_add_number(e, "of", __builtin_popcountll(j->live));
 	json_object_object_add(e, "missing", ranks_json(missing));
 	json_object_array_add(rows, e);
 }
@@ -80,7 +81,8 @@ int verb_slots(int argc, char **argv)
 	}
 	rows = c.json ? json_object_new_array() : NULL;
 	if (!rows)
-		printf("%3s  %4s  %7s  %12s  %-12s  %s\n", "job", "slot", "version", "chunk", "arrived", "missing ranks");
+		printf("%3s  %4s  %7s  %12s  %-12s  %s\n", "job", "slot", "version", "chunk", "arrived",
+		       "missing ranks");
 	for (__u32 i = first; !err && i <= last; i++)
 		if (dp.jobs[i].active)
 			err = print_job(&dp, i, rows);

@@ -82,8 +82,8 @@ static __u64 drops(const struct sample *s)
 
 /* -- text -------------------------------------------------------------- */
 
-static void print_row(const char *name, const char *text, const struct sample *now, const struct sample *before,
-		      size_t i)
+static void print_row(const char *name, const char *text, const struct sample *now,
+		      const struct sample *before, size_t i)
 {
 	int column = printf("%-18s %15llu", name, (unsigned long long)now->value[i]);
 
@@ -127,8 +127,8 @@ static int print_stats_json(int job, const struct sample *now, const struct samp
 
 	json_object_object_add(o, "job", job < 0 ? NULL : json_object_new_int(job));
 	for (size_t i = 0; i < COUNTERS + FPISA_VERDICT_COUNT; i++)
-		json_object_object_add(o, key_of(i), json_object_new_uint64(now->value[i]));
-	json_object_object_add(o, "drops", json_object_new_uint64(drops(now)));
+		json_add_number(o, key_of(i), now->value[i]);
+	json_add_number(o, "drops", drops(now));
 	if (!before) {
 		json_object_put(rates);
 		return print_json(o, one_line);
@@ -182,10 +182,9 @@ enum { OPT_WATCH = OPT_VERB };
 
 int verb_stats(int argc, char **argv)
 {
-	static const struct option options[] = { { "watch", optional_argument, NULL, OPT_WATCH },
-						 COMMON_OPTIONS,
-						 JSON_OPTION,
-						 { 0 } };
+	static const struct option options[] = {
+		{ "watch", optional_argument, NULL, OPT_WATCH }, COMMON_OPTIONS, JSON_OPTION, { 0 }
+	};
 	struct common c = COMMON_INIT;
 	struct datapath dp;
 	struct fpisa_job j;

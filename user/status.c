@@ -67,11 +67,11 @@ static struct json_object *program_json(const struct datapath_program *p)
 {
 	struct json_object *o = json_object_new_object();
 
-	json_object_object_add(o, "name", json_object_new_string(p->name));
-	json_object_object_add(o, "id", json_object_new_int64(p->id));
-	json_object_object_add(o, "xlated_bytes", json_object_new_int64(p->xlated_bytes));
-	json_object_object_add(o, "jited_bytes", json_object_new_int64(p->jited_bytes));
-	json_object_object_add(o, "verified_insns", json_object_new_int64(p->verified_insns));
+	json_add_string(o, "name", p->name);
+	json_add_number(o, "id", p->id);
+	json_add_number(o, "xlated_bytes", p->xlated_bytes);
+	json_add_number(o, "jited_bytes", p->jited_bytes);
+	json_add_number(o, "verified_insns", p->verified_insns);
 	return o;
 }
 
@@ -82,7 +82,7 @@ static struct json_object *bank_json(const struct datapath_program *stage, bool 
 
 	for (int k = 0; k < FPISA_STAGES; k++)
 		json_object_array_add(ids, stage[k].id ? json_object_new_int64(stage[k].id) : NULL);
-	json_object_object_add(o, "filled", json_object_new_int(n.filled));
+	json_add_number(o, "filled", n.filled);
 	json_object_object_add(o, "stage_programs", json_object_new_boolean(n.filled && n.stages));
 	json_object_object_add(o, "in_use", json_object_new_boolean(in_use));
 	json_object_object_add(o, "program_ids", ids);
@@ -98,11 +98,10 @@ static int print_status_json(const struct datapath *dp, const struct datapath_st
 	for (int i = 0; i < s->interfaces; i++) {
 		struct json_object *e = json_object_new_object();
 
-		json_object_object_add(e, "name", json_object_new_string(s->interface[i].name));
-		json_object_object_add(e, "ifindex", json_object_new_int64(s->interface[i].ifindex));
-		json_object_object_add(e, "mode",
-				       json_object_new_string(name_of(xdp_mode_names, s->interface[i].mode)));
-		json_object_object_add(e, "program_id", json_object_new_int64(s->interface[i].program.id));
+		json_add_string(e, "name", s->interface[i].name);
+		json_add_number(e, "ifindex", s->interface[i].ifindex);
+		json_add_string(e, "mode", name_of(xdp_mode_names, s->interface[i].mode));
+		json_add_number(e, "program_id", s->interface[i].program.id);
 		json_object_array_add(interfaces, e);
 	}
 	for (int i = 0; i < s->programs; i++)
@@ -112,20 +111,20 @@ static int print_status_json(const struct datapath *dp, const struct datapath_st
 	for (int i = 0; i < s->maps; i++) {
 		struct json_object *e = json_object_new_object();
 
-		json_object_object_add(e, "name", json_object_new_string(s->map[i].name));
-		json_object_object_add(e, "id", json_object_new_int64(s->map[i].id));
-		json_object_object_add(e, "bytes", json_object_new_uint64(s->map[i].bytes));
+		json_add_string(e, "name", s->map[i].name);
+		json_add_number(e, "id", s->map[i].id);
+		json_add_number(e, "bytes", s->map[i].bytes);
 		json_object_array_add(maps, e);
 	}
-	json_object_object_add(o, "pinned", json_object_new_string(dp->pin));
-	json_object_object_add(o, "port", json_object_new_int64(dp->control->port ?: FPISA_PORT));
+	json_add_string(o, "pinned", dp->pin);
+	json_add_number(o, "port", dp->control->port ?: FPISA_PORT);
 	json_object_object_add(o, "interfaces", interfaces);
 	json_object_object_add(o, "programs", programs);
 	json_object_object_add(o, "banks", banks);
-	json_object_object_add(o, "trie_entries", json_object_new_int(s->trie_entries));
-	json_object_object_add(o, "jobs", json_object_new_int(s->jobs));
+	json_add_number(o, "trie_entries", s->trie_entries);
+	json_add_number(o, "jobs", s->jobs);
 	json_object_object_add(o, "maps", maps);
-	json_object_object_add(o, "map_bytes", json_object_new_uint64(memory(s)));
+	json_add_number(o, "map_bytes", memory(s));
 	return print_json(o, false);
 }
 
