@@ -126,43 +126,59 @@ static void assert_same(const char *what, int format, enum fpisa_mode mode, int 
 	fail();
 }
 
-/* Returns the flags that the chain raised, in both roundings. */
-static uint32_t check(int format, enum fpisa_mode mode, int n, const uint64_t *words)
+#define SAME(what, got, want) assert_same(what, format, mode, n, words, (uint64_t)(got), (uint64_t)(want))
+
+/* Add words[n - 1] to both; the first if o is empty. Returns the flags that it raised. */
+static uint32_t check_add(int format, enum fpisa_mode mode, int n, const uint64_t *words, struct registers *r,
+			  struct oracle_reg *o)
 {
 	const struct fpisa_format f = formats[format].f;
-	struct registers r = {0};
-	struct oracle_reg o;
+	int first = o->e == 0;
+	struct oracle_events v = {0};
+	uint64_t events = add(r, f, mode, words[n - 1], first);
+
+	if (first)
+		oracle_set(o, f, words[n - 1]);
+	else
+		oracle_add(o, f, mode, words[n - 1], &v);
+	SAME("exponent", r->e & FPISA_EXP_MASK, o->e);
+	SAME("specials", r->e & FPISA_EXP_SPECIAL,
+	     o->nan * FPISA_EXP_NAN + o->pinf * FPISA_EXP_PINF + o->ninf * FPISA_EXP_NINF);
+	SAME("mantissa", r->m, o->m);
+	SAME("rounded", fpisa_event_count(events, FPISA_EV_ROUNDED), v.rounded);
+	SAME("overwritten", fpisa_event_count(events, FPISA_EV_OVERWRITTEN), v.overwritten);
+	SAME("left shifted", fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED), v.left_shifted);
+	SAME("overflowed", fpisa_event_count(events, FPISA_EV_OVERFLOWED), v.overflowed);
+	return oracle_event_flags(&v);
+}
+
+/* Read both in both roundings. Returns the flags that this raised. */
+static uint32_t check_readout(int format, enum fpisa_mode mode, int n, const uint64_t *words,
+			      const struct registers *r, const struct oracle_reg *o)
+{
+	const struct fpisa_format f = formats[format].f;
 	uint32_t all = 0;
 
-#define SAME(what, got, want) assert_same(what, format, mode, n, words, (uint64_t)(got), (uint64_t)(want))
-	for (int i = 0; i < n; i++) {
-		struct oracle_events v = {0};
-		uint64_t events = add(&r, f, mode, words[i], i == 0);
-
-		if (i == 0)
-			oracle_set(&o, f, words[i]);
-		else
-			oracle_add(&o, f, mode, words[i], &v);
-		SAME("exponent", r.e & FPISA_EXP_MASK, o.e);
-		SAME("specials", r.e & FPISA_EXP_SPECIAL,
-		     o.nan * FPISA_EXP_NAN + o.pinf * FPISA_EXP_PINF + o.ninf * FPISA_EXP_NINF);
-		SAME("mantissa", r.m, o.m);
-		SAME("rounded", fpisa_event_count(events, FPISA_EV_ROUNDED), v.rounded);
-		SAME("overwritten", fpisa_event_count(events, FPISA_EV_OVERWRITTEN), v.overwritten);
-		SAME("left shifted", fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED), v.left_shifted);
-		SAME("overflowed", fpisa_event_count(events, FPISA_EV_OVERFLOWED), v.overflowed);
-		all |= oracle_event_flags(&v);
-	}
 	for (int rounding = FPISA_ROUND_DOWN; rounding <= FPISA_ROUND_NEAREST; rounding++) {
 		uint32_t flags, want_flags = 0;
-		uint64_t word = readout(&r, f, (enum fpisa_rounding)rounding, &flags);
+		uint64_t word = readout(r, f, (enum fpisa_rounding)rounding, &flags);
 
-		SAME("result", word, oracle_read(&o, f, (enum fpisa_rounding)rounding, &want_flags));
+		SAME("result", word, oracle_read(o, f, (enum fpisa_rounding)rounding, &want_flags));
 		SAME("flags", flags, want_flags);
 		all |= flags;
 	}
-#undef SAME
 	return all;
+}
+
+static uint32_t check(int format, enum fpisa_mode mode, int n, const uint64_t *words)
+{
+	struct registers r = {0};
+	struct oracle_reg o = {0};
+	uint32_t all = 0;
+
+	for (int i = 1; i <= n; i++)
+		all |= check_add(format, mode, i, words, &r, &o);
+	return all | check_readout(format, mode, n, words, &r, &o);
 }
 
 static void test_random_chains(void **state)
@@ -186,6 +202,51 @@ static void test_random_chains(void **state)
 		}
 		assert_int_equal(all,
 				 FPISA_OVERFLOW | FPISA_INEXACT | FPISA_OVERWRITE | FPISA_NAN | FPISA_INF);
+	}
+}
+
+/* R bits of any length, of either sign; now and then the two ends. */
+static int64_t random_mantissa(struct vectors_rng *rng, struct fpisa_format f)
+{
+	int64_t lowest = f.rbits == 64 ? INT64_MIN : INT32_MIN;
+	int64_t m = (int64_t)(vectors_next(rng) >> (64 - f.rbits) >> (1 + vectors_below(rng, f.rbits - 1)));
+
+	switch (vectors_below(rng, 16)) {
+	case 0:
+		return lowest;
+	case 1:
+		return -1 - lowest;
+	default:
+		return vectors_below(rng, 2) ? m : -m - 1;
+	}
+}
+
+/*
+ * An add to, and a read-out of, registers that sums hardly reach: both ends
+ * shifted out, magnitudes far below the smallest subnormal.
+ */
+static void test_any_register(void **state)
+{
+	enum { CASES = 200000 };
+	struct vectors_rng rng = {vectors_seed()};
+
+	(void)state;
+	for (int format = 0; format < (int)(sizeof(formats) / sizeof(formats[0])); format++) {
+		const struct fpisa_format f = formats[format].f;
+		const int top = (1 << f.ebits) - 1;
+
+		for (int k = 0; k < CASES; k++) {
+			int near = 1 + (int)vectors_below(&rng, 2u * f.rbits);
+			int e = k % 2 && near < top ? near
+						    : 1 + (int)vectors_below(&rng, (unsigned int)top - 1);
+			struct oracle_reg o = {.e = e, .m = random_mantissa(&rng, f)};
+			struct registers r = {.e = (__u16)e, .m = o.m};
+			enum fpisa_mode mode = k & 4 ? FPISA_MODE_FPISA : FPISA_MODE_FPISA_A;
+			uint64_t word = random_word(&rng, f, 4, e);
+
+			check_readout(format, mode, 0, NULL, &r, &o);
+			check_add(format, mode, 1, &word, &r, &o);
+		}
 	}
 }
 
@@ -223,6 +284,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random_chains),
+		cmocka_unit_test(test_any_register),
 		cmocka_unit_test(test_headroom),
 	};
 

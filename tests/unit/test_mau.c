@@ -285,6 +285,29 @@ static void test_saturation(void **state)
 	}
 }
 
+/* A register at either end, then an exponent larger by 16..47: the lowest leaves exactly -1 at 31, not at 32.
+ */
+static void test_shift_out(void **state)
+{
+	enum { ADDS = 130 };
+	contribution w[ADDS + 1];
+
+	(void)state;
+	for (uint32_t sign = 0; sign < 2; sign++) {
+		for (int c = 0; c < ADDS; c++)
+			for (int i = 0; i < FPISA_BLOCK; i++)
+				w[c][i] = sign << 31 | 40 << 23 | 0x7fffff;
+		for (uint32_t i = 0; i < FPISA_BLOCK; i++)
+			w[ADDS][i] = (40 + 16 + i) << 23;
+		struct expected x = check_chain("shifted out", ADDS + 1, w, FPISA_MODE_FPISA);
+
+		assert_int_equal(x.m.m[15], 0x800000 - (int)sign);
+		assert_int_equal(x.m.m[16], 0x800000 - (int)sign);
+		assert_int_equal(fpisa_event_count(x.event[15], FPISA_EV_ROUNDED), !sign);
+		assert_int_equal(fpisa_event_count(x.event[16], FPISA_EV_ROUNDED), 1);
+	}
+}
+
 /* 10^6 columns of 1 to 12 contributions (vectors.h) in each mode; and they must make everything happen. */
 static void test_vectors(void **state)
 {
@@ -317,6 +340,7 @@ int main(void)
 		cmocka_unit_test(test_specials),
 		cmocka_unit_test(test_subnormals),
 		cmocka_unit_test(test_saturation),
+		cmocka_unit_test(test_shift_out),
 		cmocka_unit_test(test_vectors),
 	};
 

@@ -113,6 +113,9 @@ static void test_check_add(void **state)
 	ADD(rank, h.rank = 0);
 	ADD(rank, h.rank = 2);
 	ADD(rank, from = addr[0]);
+	/* Beyond the ranks of the job the list is not read. */
+	ADD(rank, h.rank = WORKERS, from = elsewhere, job.rank[WORKERS].addr = from,
+	    job.rank[WORKERS].port = port);
 	ADD(stranger, from = elsewhere);
 	ADD(stranger, sport = port + 1);
 	ADD(stranger, job.workers = 2, from = addr[2]);

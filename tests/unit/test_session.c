@@ -53,6 +53,7 @@ static void test_join_pending(void **state)
 	__u32 next = 1;
 
 	(void)state;
+	assert_int_equal(fpisa_session_join(&s, 0, 0, 3, &next), 0); /* no incarnation is 0 */
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(fpisa_session_join(&s, 0, 100, 3, &next), 0);
 	assert_int_equal(s.generation, 0);
@@ -99,6 +100,13 @@ static void test_join_after_shrink(void **state)
 	assert_int_equal(s.generation, 6);
 	assert_int_equal(fpisa_session_join(&s, 1, 200, 3, &next), 1);
 	assert_int_equal(s.generation, 6);
+	/* The one taken out had said HELLO already; it is not counted. */
+	s = a_session(&next);
+	assert_int_equal(fpisa_session_join(&s, 2, 200, 7, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 0, 200, 3, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 1, 200, 3, &next), 1);
+	assert_int_equal(s.generation, 6);
+	assert_int_equal(s.joining, 0);
 }
 
 static void test_join_alone_and_all(void **state)
