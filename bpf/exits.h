@@ -129,7 +129,7 @@ GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 }
 
 /* Drop a member's frame; tell it why where that helps it. */
-static __always_inline int refuse(struct xdp_md *ctx, __u32 job, enum fpisa_verdict v)
+GLOBAL_FN int refuse(struct xdp_md *ctx, __u32 job, __u32 v)
 {
 	struct headers h;
 

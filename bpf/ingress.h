@@ -71,38 +71,57 @@ static __always_inline int trie_ready(struct fpisa_control *control)
 	return 1;
 }
 
+/* Every stateless check of a HELLO to job `id`; the sender's rank, or a negative verdict. */
+GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
+{
+	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	struct fpisa_sum sum = {};
+	struct fpisa_hello *p;
+	struct headers h;
+	__u32 rank = 0;
+	int v;
+
+	if (!job || !find_headers(ctx, &h))
+		return -FPISA_V_internal;
+	v = fpisa_check_hello(h.fpisa, payload, job, h.ip->saddr, h.udp->source, &rank);
+	if (v != FPISA_V_absorbed && v != FPISA_V_not_live)
+		return -v;
+	p = (void *)(h.fpisa + 1);
+	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
+		return -FPISA_V_truncated;
+	sum_header(h.fpisa, &sum);
+	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
+	if (fpisa_sum_fold(&sum) != h.fpisa->checksum)
+		return -FPISA_V_checksum;
+	return v == FPISA_V_absorbed ? (int)rank : -v;
+}
+
 /* HELLO to job `id`, which exists; `payload` bytes follow the header. */
 GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_control *control;
 	struct fpisa_session *session;
 	struct fpisa_sum sum = {};
-	__u32 rank = 0, key = 0;
 	struct fpisa_peer *peer;
 	struct fpisa_hello *p;
 	struct fpisa_job *job;
-	enum fpisa_verdict v;
 	struct headers h;
-	int joined;
+	__u32 key = 0;
+	int joined, rank = check_hello(ctx, id, payload);
 
+	if (rank == -FPISA_V_not_live)
+		return refuse(ctx, id, FPISA_V_not_live);
+	if (rank < 0)
+		return leave(id, -rank, XDP_DROP);
 	control = bpf_map_lookup_elem(&fpisa_control, &key);
 	session = bpf_map_lookup_elem(&fpisa_sessions, &id);
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
 	if (!control || !session || !job || !find_headers(ctx, &h))
 		return leave(id, FPISA_V_internal, XDP_DROP);
-	v = fpisa_check_hello(h.fpisa, payload, job, h.ip->saddr, h.udp->source, &rank);
-	if (v == FPISA_V_not_live)
-		return refuse(ctx, id, v);
-	if (v != FPISA_V_absorbed)
-		return leave(id, v, XDP_DROP);
 	p = (void *)(h.fpisa + 1);
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
 		return leave(id, FPISA_V_truncated, XDP_DROP);
-	sum_header(h.fpisa, &sum);
-	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
-	if (fpisa_sum_fold(&sum) != h.fpisa->checksum)
-		return leave(id, FPISA_V_checksum, XDP_DROP);
-	key = id * FPISA_MAX_WORKERS + rank;
+	key = id * FPISA_MAX_WORKERS + (__u32)rank;
 	peer = bpf_map_lookup_elem(&fpisa_peers, &key);
 	if (!peer)
 		return leave(id, FPISA_V_internal, XDP_DROP);
@@ -124,25 +143,65 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	return leave(id, FPISA_V_welcome, to_sender(ctx, &h, sizeof(*p)));
 }
 
+/* Every stateless check of an ADD to job `id` but the checksum; a verdict. */
+GLOBAL_FN int check_add(struct xdp_md *ctx, __u32 id, __u32 payload)
+{
+	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	struct headers h;
+
+	if (!job || !find_headers(ctx, &h))
+		return FPISA_V_internal;
+	return fpisa_check_add(h.fpisa, payload, job, h.ip->saddr, h.udp->source);
+}
+
+/* The checksum of a frame of phv->blocks blocks; a verdict. */
+GLOBAL_FN int check_sum(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_sum sum = {};
+	struct headers h;
+
+	if (!phv || !find_headers(ctx, &h))
+		return FPISA_V_internal;
+	sum_header(h.fpisa, &sum);
+	EACH_BLOCK(b, phv) {
+		struct fpisa_word_block *in = payload_of(ctx, b);
+
+		if (!in)
+			return FPISA_V_truncated;
+		sum_block(in, &sum);
+	}
+	return fpisa_sum_fold(&sum) == h.fpisa->checksum ? FPISA_V_absorbed : FPISA_V_checksum;
+}
+
 /*
  * An ADD that passed every stateless check: take the slot, apply the rules.
  * Returns the step to take with the slot owned, or a negative verdict with
  * the slot given back.
  */
-static __always_inline int take_slot(const struct fpisa_claim *claim, struct fpisa_job *job,
-				     struct fpisa_session *session, struct fpisa_slot *slot, __u64 *live)
+GLOBAL_FN int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
+	struct fpisa_session *session;
+	struct fpisa_claim claim;
+	struct fpisa_slot *slot;
+	struct fpisa_job *job;
+	struct headers h;
 	int step;
 
+	if (!phv || !find_headers(ctx, &h))
+		return -FPISA_V_internal;
+	session = bpf_map_lookup_elem(&fpisa_sessions, &phv->job);
+	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
+	job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
+	if (!session || !slot || !job)
+		return -FPISA_V_internal;
+	claim = fpisa_claim_of(h.fpisa, job);
 	if (!guard_take(&slot->guard))
 		return -FPISA_V_busy;
 	/* Under the guard: a generation that began meanwhile may own the slot already. */
-	if (claim->generation != *(volatile __u32 *)&session->generation || !claim->generation)
+	if (claim.generation != *(volatile __u32 *)&session->generation || !claim.generation)
 		step = -FPISA_V_generation;
-	else {
-		*live = *(volatile __u64 *)&job->live;
-		step = fpisa_slot_admit(slot, claim, *live);
-	}
+	else
+		step = fpisa_slot_admit(slot, &claim, *(volatile __u64 *)&job->live);
 	if (step < 0)
 		guard_release(&slot->guard);
 	return step;
@@ -151,31 +210,18 @@ static __always_inline int take_slot(const struct fpisa_claim *claim, struct fpi
 static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct headers *h, __u32 id,
 			       struct fpisa_job *job, struct fpisa_control *control, __u32 payload)
 {
-	struct fpisa_session *session = bpf_map_lookup_elem(&fpisa_sessions, &id);
 	struct fpisa_counters *c = counters_of(id);
-	struct fpisa_sum sum = {};
-	struct fpisa_claim claim;
-	struct fpisa_slot *slot;
-	enum fpisa_verdict v;
-	__u64 live = 0;
+	__u32 v = check_add(ctx, id, payload);
 	int step, action;
 
-	v = fpisa_check_add(h->fpisa, payload, job, h->ip->saddr, h->udp->source);
-	if (v >= FPISA_V_FIRST_DROP && v != FPISA_V_format && v != FPISA_V_op && v != FPISA_V_not_live)
+	/* What a member is told needs a frame that is whole: the checksum first. */
+	if (v >= FPISA_V_FIRST_DROP && !fpisa_reported(v))
 		return leave(id, v, XDP_DROP);
-
 	phv->job = id;
 	phv->blocks = payload / (FPISA_BLOCK * 4);
-	sum_header(h->fpisa, &sum);
-	EACH_BLOCK(b, phv) {
-		struct fpisa_word_block *in = payload_of(ctx, b);
-
-		if (!in)
-			return leave(id, FPISA_V_truncated, XDP_DROP);
-		sum_block(in, &sum);
-	}
-	if (fpisa_sum_fold(&sum) != h->fpisa->checksum)
-		return leave(id, FPISA_V_checksum, XDP_DROP);
+	step = check_sum(ctx, phv);
+	if (step != FPISA_V_absorbed)
+		return leave(id, step, XDP_DROP);
 	if (v != FPISA_V_absorbed)
 		return refuse(ctx, id, v);
 
@@ -190,22 +236,19 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	phv->clz = job->clz;
 	phv->pipeline = job->pipeline;
 	phv->bank = (control->bank & 1) * FPISA_BANK_SIZE;
+	if (!c)
+		return leave(id, FPISA_V_internal, XDP_DROP);
 	if (phv->clz == FPISA_CLZ_LPM && !trie_ready(control))
 		return leave(id, FPISA_V_busy, XDP_DROP);
-
-	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
-	if (!session || !c || !slot)
-		return leave(id, FPISA_V_internal, XDP_DROP);
-	claim = fpisa_claim_of(h->fpisa, job);
 	if (h->fpisa->flags & FPISA_F_RETRANSMIT)
 		c->retransmissions++;
-	step = take_slot(&claim, job, session, slot, &live);
+	step = take_slot(ctx, phv);
 	if (step < 0)
-		return refuse(ctx, id, (enum fpisa_verdict)-step);
+		return refuse(ctx, id, -step);
 
 	switch (step) {
 	case FPISA_STEP_WAIT:
-		return wait(ctx, phv, live, FPISA_V_duplicate);
+		return wait(ctx, phv, *(volatile __u64 *)&job->live, FPISA_V_duplicate);
 	case FPISA_STEP_RESEND:
 		phv->resend = 1;
 		/* fallthrough */
