@@ -216,6 +216,9 @@ int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 	if (job >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[job].active, __ATOMIC_ACQUIRE))
 		return refuse(-ENOENT, "job %u: no such job; see fpisa job list", job);
 	memcpy(out, &dp->jobs[job], sizeof(*out));
+	/* Whoever may write the map may write anything into it. */
+	if (out->workers > FPISA_MAX_WORKERS || out->window > FPISA_MAX_SLOTS / 2)
+		return refuse(-EPROTO, "job %u: its entry in fpisa_jobs is not valid; was it written by hand?", job);
 	return 0;
 }
 

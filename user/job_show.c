@@ -13,7 +13,7 @@ __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s)
 {
 	__u64 known = 0;
 
-	for (__u32 r = 0; r < j->workers; r++)
+	for (__u32 r = 0; r < j->workers && r < FPISA_MAX_WORKERS; r++)
 		known |= (__u64) !!s->incarnation[r] << r;
 	/* While a new generation gathers, those that asked for it are what matters. */
 	return s->joining ?: s->generation ? known & j->live : 0;
