@@ -56,7 +56,10 @@ struct fpisa_session {
 	__u64 incarnation[FPISA_MAX_WORKERS]; /* of each rank, as its HELLO said */
 };
 
-/* Where a worker is, key: job * FPISA_MAX_WORKERS + rank; learned from HELLO. */
+/*
+ * Where a worker is, key: job * FPISA_MAX_WORKERS + rank; learned from HELLO.
+ * Until then the addresses are zero and ifindex is what `job add` resolved.
+ */
 struct fpisa_peer {
 	__u8 mac[6];	   /* the worker's */
 	__u8 local_mac[6]; /* the port's that it talks to */
