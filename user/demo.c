@@ -202,7 +202,7 @@ static void on_signal(int sig)
 
 static void catch_signals(struct demo *d)
 {
-	struct sigaction sa = { .sa_handler = on_signal };
+	struct sigaction sa = { .sa_handler = on_signal }, before;
 
 	running = d;
 	sigaddset(&sa.sa_mask, SIGINT);
@@ -210,7 +210,9 @@ static void catch_signals(struct demo *d)
 	sigaddset(&sa.sa_mask, SIGHUP);
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
+	/* Under nohup it is ignored, and stays so. */
+	if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &sa, NULL);
 }
 
 /* -- the demo ------------------------------------------------------------ */
@@ -309,18 +311,16 @@ int verb_demo(int argc, char **argv)
 	struct fpisa_counters counters;
 	struct demo_check k;
 	int err, verdict;
-	bool removed;
 
 	err = parse(&d.o, argc, argv);
 	if (err)
 		return err;
 	d.parent = getpid();
 	d.dp.lock = -1;
-	err = demo_data(&d);
-	if (err)
-		return err;
 	catch_signals(&d);
-	err = prepare(&d);
+	err = demo_data(&d);
+	if (!err)
+		err = prepare(&d);
 	if (!err)
 		err = sum(&d);
 	if (!err)
@@ -334,7 +334,5 @@ int verb_demo(int argc, char **argv)
 	demo_progress_end();
 	demo_dismiss(&d);
 	datapath_close(&d.dp);
-	if (!err)
-		err = datapath_unload(DATAPATH_PIN, NULL, 0, &removed);
 	return err;
 }

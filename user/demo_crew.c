@@ -87,8 +87,8 @@ void demo_dismiss(struct demo *d)
 		if (d->child[r].pid > 0)
 			kill(d->child[r].pid, SIGKILL);
 	for (uint32_t r = 0; r < FPISA_MAX_WORKERS; r++)
-		if (d->child[r].pid > 0)
-			waitpid(d->child[r].pid, NULL, 0);
+		if (d->child[r].pid > 0 && waitpid(d->child[r].pid, NULL, 0) > 0)
+			d->child[r].pid = 0;
 }
 
 int demo_release(struct demo *d)
@@ -106,12 +106,15 @@ static int hear(struct demo *d, uint32_t r)
 	const char *message = d->result[r].message;
 	char byte;
 
-	if (recv(c->fd, &byte, 1, 0) != 1)
+	if (recv(c->fd, &byte, 1, 0) != 1) {
+		demo_progress_end();
 		return refuse(-ECHILD, "demo: rank %u: its process ended before it was done", r);
+	}
 	c->state = byte;
-	if (c->state == DEMO_FAILED)
-		return refuse(-EREMOTEIO, "demo: rank %u: %s", r, *message ? message : "failed");
-	return 0;
+	if (c->state != DEMO_FAILED)
+		return 0;
+	demo_progress_end();
+	return refuse(-EREMOTEIO, "demo: rank %u: %s", r, *message ? message : "failed");
 }
 
 int demo_await(struct demo *d, enum demo_state state, void (*progress)(const struct demo *d))
@@ -138,7 +141,7 @@ int demo_await(struct demo *d, enum demo_state state, void (*progress)(const str
 			if (err)
 				return err;
 		}
-		if (progress)
+		if (progress && !n)
 			progress(d);
 	}
 }
