@@ -203,12 +203,22 @@ def random_word(rng, f, kind, middle):
     return sign << (f.bits - 1) | exponent << f.mbits | fraction
 
 
-KINDS = ("near", "near", "align", "align", "headroom", "saturate", "top", "subnormal", "uniform", "special")
+KINDS = "near near align align headroom saturate top subnormal uniform special edge".split()
+
+
+def edge_words(rng, f):
+    """x - x, then numbers that fpisa-a shifts by all of its headroom: 2^(R-2) each, to both ends exactly."""
+    low = rng.randint(1, max(1, f.top - 1 - f.headroom))
+    high = min(low + f.headroom, f.top - 1)
+    sign = rng.getrandbits(1) << (f.bits - 1)
+    return [low << f.mbits, low << f.mbits | 1 << (f.bits - 1)] + [sign | high << f.mbits] * rng.randint(1, 4)
 
 
 def random_case(rng):
     f = rng.choice(FORMATS)
     kind = rng.choice(KINDS)
+    if kind == "edge":
+        return Case(f, rng.choice((FPISA, FPISA_A)), rng.choice((DOWN, NEAREST)), edge_words(rng, f))
     middle = rng.randrange(f.top)
     words = [random_word(rng, f, kind, middle) for _ in range(rng.randint(1, 16))]
     if kind == "saturate":
