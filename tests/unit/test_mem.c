@@ -101,7 +101,7 @@ static void outstanding_requests(void **state)
 static void loss(void **state)
 {
 	(void)state;
-	assert_true(sum_and_check((struct plan){ .workers = 3, .elements = 32, .window = 16, .count = 6000,
+	assert_true(sum_and_check((struct plan){ .workers = 3, .elements = 32, .window = 16, .count = 3000,
 						 .calls = 2, .in_place = 1, .loss = 0.2 }) > 0);
 	assert_true(sum_and_check((struct plan){ .workers = 4, .elements = 64, .window = 8, .count = 3000, .calls = 6,
 						 .outstanding = 3, .in_place = 1, .loss = 0.05 }) > 0);

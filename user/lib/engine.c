@@ -186,31 +186,35 @@ static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 }
 
 /*
- * One turn: send what is due, wait for frames until until_ns at most (not at
- * all if that is past), take them in, send what they have released.
+ * One turn: send what is ready, wait for frames until until_ns at most (not
+ * at all if that is past), take them in, send what they have released. A
+ * timeout counts only against the frames that had not come when it passed:
+ * results that lay unread while this thread slept are not sent for again.
  */
 int fpisa_progress(struct fpisa *f, uint64_t until_ns)
 {
 	struct fpisa_in in[FPISA_BATCH];
-	uint64_t now = fpisa_now(), wake;
+	uint64_t before, after, wake;
 	int n, rc;
 
-	expire_tracks(f, now);
 	rc = fpisa_tracks_send(f);
 	if (rc)
 		return rc;
+	before = fpisa_now();
 	wake = next_expiry(f, until_ns);
-	n = f->t->ops->receive(f->t, in, wake > now ? wake - now : 0);
+	n = f->t->ops->receive(f->t, in, wake > before ? wake - before : 0);
 	if (n < 0) {
 		fpisa_fail(n, "%s: job %u: receive: %s", f->peer, f->job, strerror(-n));
 		return fpisa_poison(f, n);
 	}
-	now = n ? fpisa_now() : now;
+	after = fpisa_now();
 	for (int i = 0; i < n; i++) {
-		rc = fpisa_reply_take(f, &in[i], now);
+		rc = fpisa_reply_take(f, &in[i], after);
 		if (rc)
 			return rc;
 	}
+	if (n < FPISA_BATCH)
+		expire_tracks(f, n ? before : after);
 	return fpisa_tracks_send(f);
 }
 

@@ -50,6 +50,18 @@ bad:
 	return NULL;
 }
 
+static void measure(struct fpisa *f, const struct fpisa_track *l, const struct fpisa_hdr *h, uint64_t rtt_ns)
+{
+	int ordered = f->workers <= FPISA_ORDER_WORKERS;
+
+	if (l->tries > 1)
+		fpisa_rto_ambiguous(&f->rto, f->tracks);
+	else if (ordered && (h->aux >> (4 * f->rank) & 15) + 1 == h->contributors)
+		fpisa_rto_sample(&f->rto, rtt_ns);
+	else
+		fpisa_rto_bound(&f->rto, rtt_ns, !ordered);
+}
+
 static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpisa_hdr *h, uint64_t now)
 {
 	struct fpisa_request *r = l->req;
@@ -64,10 +76,7 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 	}
 	memcpy(r->recv + offset, h + 1, n * sizeof(float));
 	r->flags |= h->result_flags;
-	if (l->tries == 1)
-		fpisa_rto_sample(&f->rto, now - l->sent_ns);
-	else
-		fpisa_rto_ambiguous(&f->rto, f->tracks);
+	measure(f, l, h, now - l->sent_ns);
 	fpisa_track_next(f, l);
 	r->left--;
 	while (f->oldest && !f->oldest->left) {
@@ -88,13 +97,17 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 	return 0;
 }
 
-/* The aggregator has our contribution: ask less often, remember who is missing. */
+/*
+ * The aggregator has our contribution: ask less often from now on, and
+ * remember who is missing. Only the first one slows down, for the result may
+ * be lost yet and then is waited for as long.
+ */
 static int take_status(struct fpisa_track *l, const struct fpisa_hdr *h)
 {
+	if (!l->live && l->backoff < FPISA_BACKOFFS - 1)
+		l->backoff++;
 	l->bitmap = h->bitmap;
 	l->live = h->aux;
-	if (l->backoff < FPISA_BACKOFFS - 1)
-		l->backoff++;
 	return 0;
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Retransmission timeout: Jacobson's estimator (RFC 6298) with Karn's rule.
- * A chunk's round trip includes the wait for the slowest rank; that is
- * wanted, for sending again earlier than the others come gains nothing.
+ * Retransmission timeout: Jacobson's estimator (RFC 6298) with Karn's rule,
+ * and one more: the time of a chunk is a round trip only for the rank whose
+ * contribution completed it. For the others it contains a wait for that
+ * rank, and with it the rank's own timeouts; estimates made from those feed
+ * on each other until all stand at the maximum.
  */
 #ifndef FPISA_RTO_H
 #define FPISA_RTO_H
@@ -25,7 +27,7 @@ static inline void fpisa_rto_init(struct fpisa_rto *r)
 	*r = (struct fpisa_rto){ .rto_ns = FPISA_RTO_FIRST_NS };
 }
 
-/* A chunk that was sent once came back after rtt_ns. */
+/* A chunk that was sent once, and completed by it, came back after rtt_ns. */
 static inline void fpisa_rto_sample(struct fpisa_rto *r, uint64_t rtt_ns)
 {
 	uint64_t off;
@@ -44,6 +46,23 @@ static inline void fpisa_rto_sample(struct fpisa_rto *r, uint64_t rtt_ns)
 		r->rto_ns = FPISA_RTO_MIN_NS;
 	if (r->rto_ns > FPISA_RTO_MAX_NS)
 		r->rto_ns = FPISA_RTO_MAX_NS;
+}
+
+/*
+ * The same where nobody knows who completed it: no less than the round trip.
+ * Believed when shorter than the estimate; `grow` also lets it rise, twofold
+ * at most, so that a wait for others does little harm.
+ */
+static inline void fpisa_rto_bound(struct fpisa_rto *r, uint64_t rtt_ns, int grow)
+{
+	uint64_t known = r->srtt_ns ? r->srtt_ns : FPISA_RTO_FIRST_NS;
+
+	if (rtt_ns < known)
+		fpisa_rto_sample(r, rtt_ns);
+	else if (grow)
+		fpisa_rto_sample(r, rtt_ns < 2 * known ? rtt_ns : 2 * known);
+	else
+		r->unsampled = 0;
 }
 
 /*

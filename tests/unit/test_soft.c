@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The in-process aggregator frame by frame: what comes out for what goes in,
+ * staged against fused on arbitrary bits, and frames that nobody should send.
+ */
+#include <arpa/inet.h>
+#include <time.h>
+#include "workers.h"
+#include "soft.h"
+
+#define RANKS 4
+#define ELEMENTS 128
+#define WINDOW 4
+
+static void init(struct fpisa_soft *s, uint8_t mode, uint8_t rounding, uint8_t pipeline)
+{
+	*s = (struct fpisa_soft){
+		.number = 3,
+		.job = {
+			.active = 1,
+			.workers = RANKS,
+			.live = (1ull << RANKS) - 1,
+			.token = 99,
+			.elements = ELEMENTS,
+			.window = WINDOW,
+			.format = FPISA_FORMAT_FP32,
+			.mode = mode,
+			.rounding = rounding,
+			.pipeline = pipeline,
+			.fanout = FPISA_FANOUT_UNICAST,
+		},
+	};
+	for (int i = 0; i < RANKS; i++)
+		s->job.rank[i] = (struct fpisa_rank){ .addr = htonl(10), .port = htons((uint16_t)(i + 1)) };
+	assert_int_equal(fpisa_soft_init(s), 0);
+}
+
+struct frame {
+	struct fpisa_hdr h;
+	uint32_t w[FPISA_MAX_ELEMENTS];
+	size_t len;
+	uint64_t to;
+};
+
+static void seal(struct frame *f)
+{
+	struct fpisa_sum sum = {};
+
+	fpisa_sum_words(&sum, &f->h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, f->w, (int)(f->len - sizeof(f->h)) / 8);
+	f->h.checksum = fpisa_sum_fold(&sum);
+}
+
+static int intact(const struct frame *f)
+{
+	struct frame copy = *f;
+
+	seal(&copy);
+	return copy.h.checksum == f->h.checksum;
+}
+
+static enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uint32_t from)
+{
+	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), f, &f->len, &f->to);
+}
+
+static void hello(struct frame *f, uint64_t incarnation)
+{
+	*f = (struct frame){ .len = sizeof(f->h) + sizeof(struct fpisa_hello) };
+	f->h = (struct fpisa_hdr){ .magic = FPISA_MAGIC, .version = FPISA_VERSION, .type = FPISA_TYPE_HELLO,
+				   .job = 3, .rank = 0xffff, .token = 99, .aux = incarnation };
+	seal(f);
+}
+
+static void add(struct frame *f, const struct fpisa_soft *s, uint32_t rank, uint64_t chunk)
+{
+	uint16_t count = s->job.elements;
+
+	memset(&f->h, 0, sizeof(f->h));
+	f->h = (struct fpisa_hdr){ .magic = FPISA_MAGIC, .version = FPISA_VERSION, .type = FPISA_TYPE_ADD,
+				   .format = FPISA_FORMAT_FP32, .op = FPISA_OP_SUM, .job = 3,
+				   .generation = s->generation, .slot = fpisa_slot_of(chunk, s->job.window),
+				   .rank = (uint16_t)rank, .count = count, .chunk = chunk, .total = 100000,
+				   .call = 0, .token = 99 };
+	f->len = sizeof(f->h) + count * 4u;
+	seal(f);
+}
+
+static void join(struct fpisa_soft *s)
+{
+	struct frame f;
+
+	for (uint32_t i = 0; i < RANKS; i++) {
+		hello(&f, 100 + i);
+		assert_int_equal(give(s, &f, i), FPISA_V_welcome);
+		assert_int_equal(f.h.type, FPISA_TYPE_WELCOME);
+		assert_int_equal(!!(f.h.flags & FPISA_F_PENDING), i < RANKS - 1);
+		assert_int_equal(f.h.bitmap, (1u << (i + 1)) - 1);
+		assert_int_equal(f.to, 1u << i);
+		assert_true(intact(&f));
+	}
+	assert_int_not_equal(s->generation, 0);
+}
+
+static void a_round(void **state)
+{
+	struct fpisa_soft s;
+	struct frame f, result;
+
+	(void)state;
+	init(&s, FPISA_MODE_FPISA, FPISA_ROUND_DOWN, FPISA_PIPELINE_FUSED);
+	join(&s);
+	for (uint32_t i = 0; i < RANKS; i++) {
+		uint32_t rank = (i + 2) % RANKS;
+
+		for (int k = 0; k < ELEMENTS; k++)
+			f.w[k] = 0x3f800000; /* 1 */
+		add(&f, &s, rank, 0);
+		if (i == 2) {
+			/* A probe tells who is there; asked twice, it is added once. */
+			f.h.flags = FPISA_F_PROBE;
+			seal(&f);
+			assert_int_equal(give(&s, &f, rank), FPISA_V_status);
+			assert_int_equal(f.h.type, FPISA_TYPE_STATUS);
+			assert_int_equal(f.len, sizeof(f.h));
+			assert_int_equal(f.h.bitmap, 0xd);
+			assert_int_equal(f.h.aux, 0xf);
+			assert_int_equal(f.to, 1u << rank);
+			assert_true(intact(&f));
+			add(&f, &s, rank, 0);
+			assert_int_equal(give(&s, &f, rank), FPISA_V_duplicate);
+			assert_int_equal(f.to, 0);
+			continue;
+		}
+		assert_int_equal(give(&s, &f, rank), i < RANKS - 1 ? FPISA_V_absorbed : FPISA_V_result);
+	}
+	assert_int_equal(f.to, 0xf);
+	assert_int_equal(f.h.type, FPISA_TYPE_RESULT);
+	assert_int_equal(f.h.contributors, RANKS);
+	assert_int_equal(f.h.bitmap, 0xf);
+	assert_int_equal(f.h.aux, 0x1032); /* ranks 2, 3, 0, 1 came first to last */
+	assert_true(intact(&f));
+	for (int k = 0; k < ELEMENTS; k++)
+		assert_int_equal(f.w[k], 0x40800000); /* 4 */
+	result = f;
+	add(&f, &s, 3, 0);
+	assert_int_equal(give(&s, &f, 3), FPISA_V_resent);
+	assert_int_equal(f.to, 1 << 3);
+	assert_int_equal(f.h.flags, FPISA_F_RESENT);
+	assert_memory_equal(f.w, result.w, ELEMENTS * 4);
+	assert_int_equal(s.counters.elements, RANKS * ELEMENTS);
+	assert_int_equal(s.counters.fused, RANKS);
+	fpisa_soft_free(&s);
+}
+
+#define REFUSED(name, reply, ...)                              \
+	do {                                                   \
+		add(&f, &s, 1, 0);                             \
+		__VA_ARGS__;                                   \
+		assert_int_equal(give(&s, &f, from), FPISA_V_##name); \
+		assert_int_equal(f.to != 0, reply);            \
+		from = 1;                                      \
+	} while (0)
+
+static void refusals(void **state)
+{
+	struct fpisa_soft s;
+	struct frame f = { 0 };
+	uint32_t from = 1;
+
+	(void)state;
+	init(&s, FPISA_MODE_FPISA, FPISA_ROUND_DOWN, FPISA_PIPELINE_STAGED);
+	REFUSED(generation, 1, );
+	join(&s);
+	REFUSED(not_ours, 0, f.h.magic++);
+	REFUSED(not_ours, 0, f.len = 1);
+	REFUSED(truncated, 0, f.len = sizeof(f.h) - 1);
+	REFUSED(version, 0, f.h.version++);
+	REFUSED(type, 0, f.h.type = FPISA_TYPE_RESULT);
+	REFUSED(no_job, 0, f.h.job++);
+	REFUSED(length, 0, f.len -= 4);
+	REFUSED(length, 0, f.h.count = 0, f.len = sizeof(f.h));
+	REFUSED(token, 0, f.h.token++);
+	REFUSED(rank, 0, f.h.rank = RANKS);
+	REFUSED(rank, 0, from = 2);
+	REFUSED(stranger, 0, from = RANKS);
+	REFUSED(checksum, 0, f.w[5] ^= 1);
+	REFUSED(checksum, 0, f.h.total ^= 1);
+	REFUSED(slot, 0, f.h.slot ^= 1, seal(&f));
+	REFUSED(format, 1, f.h.format = 77, seal(&f));
+	REFUSED(op, 1, f.h.op = 77, seal(&f));
+	REFUSED(generation, 1, f.h.generation++, seal(&f));
+	REFUSED(ahead, 1, add(&f, &s, 1, 2 * WINDOW));
+	assert_int_equal(f.h.type, FPISA_TYPE_ERROR);
+	assert_int_equal(f.h.reason, FPISA_V_ahead);
+	assert_int_equal(f.len, sizeof(f.h));
+	assert_true(intact(&f));
+	/* None of these left a trace. */
+	for (uint32_t i = 0; i < 2 * WINDOW; i++)
+		assert_int_equal(s.slot[i].bitmap, 0);
+	add(&f, &s, 1, 0);
+	assert_int_equal(give(&s, &f, 1), FPISA_V_absorbed);
+	add(&f, &s, 0, 0);
+	f.h.call = 1;
+	seal(&f);
+	assert_int_equal(give(&s, &f, 0), FPISA_V_mismatch);
+	assert_int_equal(f.to, 1);
+	s.job.live = 0xe;
+	add(&f, &s, 0, 0);
+	assert_int_equal(give(&s, &f, 0), FPISA_V_not_live);
+	hello(&f, 1000);
+	assert_int_equal(give(&s, &f, 0), FPISA_V_not_live);
+	assert_int_equal(f.h.type, FPISA_TYPE_ERROR);
+	assert_int_equal(f.h.generation, 0);
+	fpisa_soft_free(&s);
+}
+
+/* Any bits at all, often specials, subnormals and far exponents. */
+static uint32_t arbitrary(uint64_t *random)
+{
+	uint64_t r = test_random(random);
+
+	switch (r >> 40 & 7) {
+	case 0:
+		return (uint32_t)r & 0x807fffff;
+	case 1:
+		return (uint32_t)r | ((r >> 50 & 15) ? 0x7f000000 : 0x7f800000);
+	case 2:
+		return (uint32_t)r & 0x80000000;
+	case 3:
+		return (uint32_t)r;
+	default:
+		return ((uint32_t)r & 0x807fffff) | (uint32_t)(120 + (r >> 50 & 15)) << 23;
+	}
+}
+
+static void staged_equals_fused(void **state)
+{
+	uint64_t random = test_seed();
+
+	(void)state;
+	for (int variant = 0; variant < 4; variant++) {
+		uint8_t mode = variant & 1 ? FPISA_MODE_FPISA_A : FPISA_MODE_FPISA;
+		uint8_t rounding = variant & 2 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;
+		struct fpisa_soft staged, fused;
+		struct frame a = { 0 }, b;
+
+		init(&staged, mode, rounding, FPISA_PIPELINE_STAGED);
+		init(&fused, mode, rounding, FPISA_PIPELINE_FUSED);
+		join(&staged);
+		join(&fused);
+		for (uint64_t chunk = 0; chunk < 200; chunk++) {
+			for (uint32_t rank = 0; rank < RANKS; rank++) {
+				for (int k = 0; k < ELEMENTS; k++)
+					a.w[k] = arbitrary(&random);
+				add(&a, &staged, rank, chunk);
+				b = a;
+				assert_int_equal(give(&staged, &a, rank), give(&fused, &b, rank));
+				assert_int_equal(a.len, b.len);
+				assert_memory_equal(&a, &b, a.len);
+			}
+			assert_int_equal(a.h.type, FPISA_TYPE_RESULT);
+		}
+		assert_int_equal(staged.counters.rounded, fused.counters.rounded);
+		assert_int_equal(staged.counters.overwritten, fused.counters.overwritten);
+		assert_int_equal(staged.counters.left_shifted, fused.counters.left_shifted);
+		assert_int_equal(staged.counters.overflowed, fused.counters.overflowed);
+		assert_int_equal(staged.counters.mau0, 200 * RANKS);
+		assert_int_equal(staged.counters.mau8, 200);
+		assert_int_equal(fused.counters.mau0, 0);
+		fpisa_soft_free(&staged);
+		fpisa_soft_free(&fused);
+	}
+}
+
+/* Damaged frames of any length, with a checksum that fits: nothing breaks, replies are whole. */
+static void hostile(void **state)
+{
+	uint64_t random = test_seed();
+	struct fpisa_soft s;
+	struct frame f = { 0 };
+
+	(void)state;
+	init(&s, FPISA_MODE_FPISA_A, FPISA_ROUND_NEAREST, FPISA_PIPELINE_FUSED);
+	join(&s);
+	for (int i = 0; i < 100000; i++) {
+		uint32_t rank = test_random(&random) % RANKS;
+
+		if (test_random(&random) % 8)
+			add(&f, &s, rank, test_random(&random) % 32);
+		else
+			hello(&f, test_random(&random) % 200);
+		for (uint64_t n = test_random(&random) % 4; n; n--)
+			((unsigned char *)&f)[test_random(&random) % (sizeof(f.h) + 64)] ^=
+				(unsigned char)(1 << test_random(&random) % 8);
+		if (!(test_random(&random) % 4))
+			f.len = test_random(&random) % (FPISA_SOFT_FRAME + 1);
+		if (f.len >= sizeof(f.h) && test_random(&random) % 8)
+			seal(&f);
+		give(&s, &f, rank);
+		if (f.to)
+			assert_true(intact(&f));
+		for (uint32_t k = 0; k < 2 * WINDOW; k++)
+			assert_int_equal(s.slot[k].guard, 0);
+	}
+	fpisa_soft_free(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_round),
+		cmocka_unit_test(refusals),
+		cmocka_unit_test(staged_equals_fused),
+		cmocka_unit_test(hostile),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
