@@ -78,7 +78,7 @@ GLOBAL_FN int mau0_block(const struct fpisa_word_block *in, struct fpisa_phv_blo
 {
 	if (!in || !p)
 		return 0;
-	fpisa_stage0(in, p, FPISA_FP32);
+	fpisa_stage0(in, FPISA_PHV(p), FPISA_FP32);
 	return 0;
 }
 
@@ -86,7 +86,7 @@ GLOBAL_FN int mau1_block(struct fpisa_phv_block *p)
 {
 	if (!p)
 		return 0;
-	fpisa_stage1(p, FPISA_FP32);
+	fpisa_stage1(FPISA_PHV(p), FPISA_FP32);
 	return 0;
 }
 
@@ -94,7 +94,7 @@ GLOBAL_FN int mau2_first_block(struct fpisa_phv_block *p, struct fpisa_exp_block
 {
 	if (!p || !e)
 		return 0;
-	fpisa_stage2_first(p, e);
+	fpisa_stage2_first(FPISA_PHV(p), e);
 	return 0;
 }
 
@@ -102,7 +102,7 @@ GLOBAL_FN int mau2_block(struct fpisa_phv_block *p, struct fpisa_exp_block *e)
 {
 	if (!p || !e)
 		return 0;
-	fpisa_stage2(p, e, FPISA_FP32, FPISA_MODE_FPISA);
+	fpisa_stage2(FPISA_PHV(p), e, FPISA_FP32, FPISA_MODE_FPISA);
 	return 0;
 }
 
@@ -110,7 +110,7 @@ GLOBAL_FN int mau2_a_block(struct fpisa_phv_block *p, struct fpisa_exp_block *e)
 {
 	if (!p || !e)
 		return 0;
-	fpisa_stage2(p, e, FPISA_FP32, FPISA_MODE_FPISA_A);
+	fpisa_stage2(FPISA_PHV(p), e, FPISA_FP32, FPISA_MODE_FPISA_A);
 	return 0;
 }
 
@@ -118,36 +118,36 @@ GLOBAL_FN __u64 mau3_block(struct fpisa_phv_block *p)
 {
 	if (!p)
 		return 0;
-	return fpisa_stage3(p, FPISA_FP32, FPISA_MODE_FPISA);
+	return fpisa_stage3(FPISA_PHV(p), FPISA_FP32, FPISA_MODE_FPISA);
 }
 
 GLOBAL_FN __u64 mau3_a_block(struct fpisa_phv_block *p)
 {
 	if (!p)
 		return 0;
-	return fpisa_stage3(p, FPISA_FP32, FPISA_MODE_FPISA_A);
+	return fpisa_stage3(FPISA_PHV(p), FPISA_FP32, FPISA_MODE_FPISA_A);
 }
 
-GLOBAL_FN int mau4_first_block(const struct fpisa_phv_block *p, struct fpisa_man_block *m)
+GLOBAL_FN int mau4_first_block(struct fpisa_phv_block *p, struct fpisa_man_block *m)
 {
 	if (!p || !m)
 		return 0;
-	fpisa_stage4_first(p, m);
+	fpisa_stage4_first(FPISA_PHV(p), m, FPISA_FP32);
 	return 0;
 }
 
-GLOBAL_FN __u64 mau4_block(const struct fpisa_phv_block *p, struct fpisa_man_block *m)
+GLOBAL_FN __u64 mau4_block(struct fpisa_phv_block *p, struct fpisa_man_block *m)
 {
 	if (!p || !m)
 		return 0;
-	return fpisa_stage4(p, m, FPISA_FP32, FPISA_MODE_FPISA);
+	return fpisa_stage4(FPISA_PHV(p), m, FPISA_FP32, FPISA_MODE_FPISA);
 }
 
-GLOBAL_FN __u64 mau4_a_block(const struct fpisa_phv_block *p, struct fpisa_man_block *m)
+GLOBAL_FN __u64 mau4_a_block(struct fpisa_phv_block *p, struct fpisa_man_block *m)
 {
 	if (!p || !m)
 		return 0;
-	return fpisa_stage4(p, m, FPISA_FP32, FPISA_MODE_FPISA_A);
+	return fpisa_stage4(FPISA_PHV(p), m, FPISA_FP32, FPISA_MODE_FPISA_A);
 }
 
 GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const struct fpisa_man_block *m,
@@ -155,7 +155,7 @@ GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const struct fpisa_man
 {
 	if (!e || !m || !p)
 		return 0;
-	fpisa_stage5(e, m, p);
+	fpisa_stage5(e, m, FPISA_PHV(p), FPISA_FP32);
 	return 0;
 }
 
@@ -163,7 +163,7 @@ GLOBAL_FN int mau6_bits_block(struct fpisa_phv_block *p)
 {
 	if (!p)
 		return 0;
-	fpisa_stage6(p, FPISA_FP32, fpisa_clz32_bits);
+	fpisa_stage6(FPISA_PHV(p), FPISA_FP32, fpisa_clz32_bits);
 	return 0;
 }
 
@@ -171,7 +171,7 @@ GLOBAL_FN int mau6_lpm_block(struct fpisa_phv_block *p)
 {
 	if (!p)
 		return 0;
-	fpisa_stage6(p, FPISA_FP32, clz_lpm);
+	fpisa_stage6(FPISA_PHV(p), FPISA_FP32, clz_lpm);
 	return 0;
 }
 
@@ -179,22 +179,22 @@ GLOBAL_FN int mau7_block(struct fpisa_phv_block *p)
 {
 	if (!p)
 		return 0;
-	fpisa_stage7(p, FPISA_FP32);
+	fpisa_stage7(FPISA_PHV(p), FPISA_FP32);
 	return 0;
 }
 
-GLOBAL_FN __u32 mau8_down_block(const struct fpisa_phv_block *p, struct fpisa_word_block *out)
+GLOBAL_FN __u32 mau8_down_block(struct fpisa_phv_block *p, struct fpisa_word_block *out)
 {
 	if (!p || !out)
 		return 0;
-	return fpisa_stage8(p, out, FPISA_FP32, FPISA_ROUND_DOWN);
+	return fpisa_stage8(FPISA_PHV(p), out, FPISA_FP32, FPISA_ROUND_DOWN);
 }
 
-GLOBAL_FN __u32 mau8_near_block(const struct fpisa_phv_block *p, struct fpisa_word_block *out)
+GLOBAL_FN __u32 mau8_near_block(struct fpisa_phv_block *p, struct fpisa_word_block *out)
 {
 	if (!p || !out)
 		return 0;
-	return fpisa_stage8(p, out, FPISA_FP32, FPISA_ROUND_NEAREST);
+	return fpisa_stage8(FPISA_PHV(p), out, FPISA_FP32, FPISA_ROUND_NEAREST);
 }
 
 #endif

@@ -77,4 +77,13 @@ static __always_inline __u64 fpisa_load64(const void *p)
 #endif
 }
 
+static __always_inline void fpisa_store64(void *p, __u64 v)
+{
+#ifdef __bpf__
+	*(__u64 *)p = v;
+#else
+	__builtin_memcpy(p, &v, sizeof(v));
+#endif
+}
+
 #endif

@@ -23,12 +23,16 @@ struct fpisa_exp_block {
 	__u16 e[FPISA_BLOCK];
 };
 
-/* The mantissa register array, one block, R = 32. */
+/* The mantissa register array, one block, R = 32; and R = 64. */
 struct fpisa_man_block {
 	__s32 m[FPISA_BLOCK];
 };
 
-/* Packed values as they lie in the frame. */
+struct fpisa_man64_block {
+	__s64 m[FPISA_BLOCK];
+};
+
+/* Packed 32-bit values as they lie in the frame. */
 struct fpisa_word_block {
 	__u32 w[FPISA_BLOCK];
 } __attribute__((packed, aligned(4)));
@@ -52,6 +56,21 @@ struct fpisa_phv_block {
 	__s32 m[FPISA_BLOCK];
 };
 
+struct fpisa_phv64_block {
+	__u16 e[FPISA_BLOCK];
+	__u16 d[FPISA_BLOCK];
+	__s64 m[FPISA_BLOCK];
+};
+
+/* Either of the two, for the stages below. */
+struct fpisa_phv_ref {
+	__u16 *e;
+	__u16 *d;
+	void *m;
+};
+
+#define FPISA_PHV(p) ((struct fpisa_phv_ref){ (p)->e, (p)->d, (p)->m })
+
 #define FPISA_D_SIGN 0x8000u
 #define FPISA_D_LOW 0x00ffu
 
@@ -67,37 +86,90 @@ struct fpisa_phv_block {
 
 #define FPISA_EACH(i) FPISA_ROLLED for (int i = 0; i < FPISA_BLOCK; i++)
 
+/*
+ * Lanes of 1, 2, 4 or 8 bytes and registers of 32 or 64 bits; the widths are
+ * the format's and constants wherever they are used.
+ */
+static __always_inline __u64 fpisa_get_word(const void *in, int i, struct fpisa_format f)
+{
+	switch (f.bytes) {
+	case 1:
+		return ((const __u8 *)in)[i];
+	case 2:
+		return ((const __u16 *)in)[i];
+	case 4:
+		return ((const __u32 *)in)[i];
+	default:
+		return fpisa_load64((const char *)in + 8 * i);
+	}
+}
+
+static __always_inline void fpisa_put_word(void *out, int i, struct fpisa_format f, __u64 word)
+{
+	switch (f.bytes) {
+	case 1:
+		((__u8 *)out)[i] = (__u8)word;
+		break;
+	case 2:
+		((__u16 *)out)[i] = (__u16)word;
+		break;
+	case 4:
+		((__u32 *)out)[i] = (__u32)word;
+		break;
+	default:
+		fpisa_store64((char *)out + 8 * i, word);
+	}
+}
+
+static __always_inline __s64 fpisa_get_man(const void *m, int i, struct fpisa_format f)
+{
+	return f.rbits == 32 ? ((const __s32 *)m)[i] : ((const __s64 *)m)[i];
+}
+
+/* A magnitude may be 2^31 in a register of 32 bits: no sign to extend. */
+static __always_inline __s64 fpisa_get_magnitude(const void *m, int i, struct fpisa_format f)
+{
+	return f.rbits == 32 ? (__s64)((const __u32 *)m)[i] : ((const __s64 *)m)[i];
+}
+
+static __always_inline void fpisa_put_man(void *m, int i, struct fpisa_format f, __s64 v)
+{
+	if (f.rbits == 32)
+		((__s32 *)m)[i] = (__s32)v;
+	else
+		((__s64 *)m)[i] = v;
+}
+
 /* -- fused ------------------------------------------------------------- */
 
 /* MAU0..4, first contribution: the registers take the decoded values. */
-static __always_inline void fpisa_block_set(const struct fpisa_word_block *in, struct fpisa_exp_block *e,
-					    struct fpisa_man_block *m, struct fpisa_format f)
+static __always_inline void fpisa_block_set(const void *in, struct fpisa_exp_block *e, void *m,
+					    struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .word = in->w[i] };
+		struct fpisa_lane l = { .word = fpisa_get_word(in, i, f) };
 
 		fpisa_mau0_extract(&l, f);
 		fpisa_mau1_implied_one(&l, f);
 		e->e[i] = fpisa_mau2_first(&l);
-		m->m[i] = (__s32)l.m;
+		fpisa_put_man(m, i, f, l.m);
 	}
 }
 
 /* MAU0..4, further contributions. Returns the events of this block. */
-static __always_inline __u64 fpisa_block_add(const struct fpisa_word_block *in, struct fpisa_exp_block *e,
-					     struct fpisa_man_block *m, struct fpisa_format f,
-					     enum fpisa_mode mode)
+static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_block *e, void *m,
+					     struct fpisa_format f, enum fpisa_mode mode)
 {
 	__u64 events = 0;
 
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .word = in->w[i], .events = events };
+		struct fpisa_lane l = { .word = fpisa_get_word(in, i, f), .events = events };
 
 		fpisa_mau0_extract(&l, f);
 		fpisa_mau1_implied_one(&l, f);
 		e->e[i] = fpisa_mau2_exponent(&l, e->e[i], f, mode);
 		fpisa_mau3_align(&l, f, mode);
-		m->m[i] = (__s32)fpisa_mau4_add(&l, m->m[i], f, mode);
+		fpisa_put_man(m, i, f, fpisa_mau4_add(&l, fpisa_get_man(m, i, f), f, mode));
 		events = l.events;
 	}
 	return events;
@@ -108,151 +180,150 @@ static __always_inline __u64 fpisa_block_add(const struct fpisa_word_block *in, 
  * the result flags of this block. A macro, for the match is a map look-up in
  * one program and arithmetic in the other.
  */
-#define fpisa_block_read(out, ereg, mreg, f, rounding, clz)                          \
-	({                                                                           \
-		__u32 __flags = 0;                                                   \
-		FPISA_EACH(__i) {                                                    \
-			struct fpisa_lane __l = { .m = (mreg)->m[__i], .e = (ereg)->e[__i], \
-						  .flags = __flags };                \
-			__u32 __lz;                                                  \
-			fpisa_mau5_sign(&__l);                                       \
-			__lz = clz((__u32)__l.m);                                    \
-			fpisa_mau6_normalise(&__l, f, __lz);                         \
-			fpisa_mau7_exponent(&__l, f, __lz);                          \
-			fpisa_mau8_assemble(&__l, f, rounding);                      \
-			(out)->w[__i] = (__u32)__l.word;                             \
-			__flags = __l.flags;                                         \
-		}                                                                    \
-		__flags;                                                             \
+#define fpisa_block_read(out, ereg, mreg, f, rounding, clz)                                \
+	({                                                                                 \
+		__u32 __flags = 0;                                                         \
+		FPISA_EACH(__i) {                                                          \
+			struct fpisa_lane __l = { .m = fpisa_get_man(mreg, __i, f),        \
+						  .e = (ereg)->e[__i], .flags = __flags }; \
+			__u32 __lz;                                                        \
+			fpisa_mau5_sign(&__l);                                             \
+			__lz = clz((__u64)__l.m);                                          \
+			fpisa_mau6_normalise(&__l, f, __lz);                               \
+			fpisa_mau7_exponent(&__l, f, __lz);                                \
+			fpisa_mau8_assemble(&__l, f, rounding);                            \
+			fpisa_put_word(out, __i, f, __l.word);                             \
+			__flags = __l.flags;                                               \
+		}                                                                          \
+		__flags;                                                                   \
 	})
 
 /* -- staged ------------------------------------------------------------ */
 
-static __always_inline void fpisa_stage0(const struct fpisa_word_block *in, struct fpisa_phv_block *p,
-					 struct fpisa_format f)
+static __always_inline void fpisa_stage0(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .word = in->w[i] };
+		struct fpisa_lane l = { .word = fpisa_get_word(in, i, f) };
 
 		fpisa_mau0_extract(&l, f);
-		p->e[i] = (__u16)l.e;
-		p->m[i] = (__s32)l.m;
+		p.e[i] = (__u16)l.e;
+		fpisa_put_man(p.m, i, f, l.m);
 	}
 }
 
-static __always_inline void fpisa_stage1(struct fpisa_phv_block *p, struct fpisa_format f)
+static __always_inline void fpisa_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p->e[i], .m = p->m[i] };
+		struct fpisa_lane l = { .e = p.e[i], .m = fpisa_get_man(p.m, i, f) };
 
 		fpisa_mau1_implied_one(&l, f);
-		p->e[i] = (__u16)l.e;
-		p->m[i] = (__s32)l.m;
+		p.e[i] = (__u16)l.e;
+		fpisa_put_man(p.m, i, f, l.m);
 	}
 }
 
-static __always_inline void fpisa_stage2_first(struct fpisa_phv_block *p, struct fpisa_exp_block *e)
+static __always_inline void fpisa_stage2_first(struct fpisa_phv_ref p, struct fpisa_exp_block *e)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p->e[i] };
+		struct fpisa_lane l = { .e = p.e[i] };
 
 		e->e[i] = fpisa_mau2_first(&l);
-		p->d[i] = (__u16)(l.st << 8);
+		p.d[i] = (__u16)(l.st << 8);
 	}
 }
 
-static __always_inline void fpisa_stage2(struct fpisa_phv_block *p, struct fpisa_exp_block *e,
+static __always_inline void fpisa_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e,
 					 struct fpisa_format f, enum fpisa_mode mode)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p->e[i] };
+		struct fpisa_lane l = { .e = p.e[i] };
 
 		e->e[i] = fpisa_mau2_exponent(&l, e->e[i], f, mode);
-		p->d[i] = (__u16)((__u8)l.in | l.st << 8);
+		p.d[i] = (__u16)((__u8)l.in | l.st << 8);
 	}
 }
 
-static __always_inline __u64 fpisa_stage3(struct fpisa_phv_block *p, struct fpisa_format f, enum fpisa_mode mode)
+static __always_inline __u64 fpisa_stage3(struct fpisa_phv_ref p, struct fpisa_format f, enum fpisa_mode mode)
 {
 	__u64 events = 0;
 
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = p->m[i], .in = (__s8)p->d[i], .events = events };
+		struct fpisa_lane l = { .m = fpisa_get_man(p.m, i, f), .in = (__s8)p.d[i], .events = events };
 
 		fpisa_mau3_align(&l, f, mode);
-		p->m[i] = (__s32)l.m;
+		fpisa_put_man(p.m, i, f, l.m);
 		events = l.events;
 	}
 	return events;
 }
 
-static __always_inline void fpisa_stage4_first(const struct fpisa_phv_block *p, struct fpisa_man_block *m)
+static __always_inline void fpisa_stage4_first(struct fpisa_phv_ref p, void *m, struct fpisa_format f)
 {
 	FPISA_EACH(i)
-		m->m[i] = p->m[i];
+		fpisa_put_man(m, i, f, fpisa_get_man(p.m, i, f));
 }
 
-static __always_inline __u64 fpisa_stage4(const struct fpisa_phv_block *p, struct fpisa_man_block *m,
+static __always_inline __u64 fpisa_stage4(struct fpisa_phv_ref p, void *m,
 					  struct fpisa_format f, enum fpisa_mode mode)
 {
 	__u64 events = 0;
 
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = p->m[i], .st = p->d[i] >> 8, .events = events };
+		struct fpisa_lane l = { .m = fpisa_get_man(p.m, i, f), .st = p.d[i] >> 8, .events = events };
 
-		m->m[i] = (__s32)fpisa_mau4_add(&l, m->m[i], f, mode);
+		fpisa_put_man(m, i, f, fpisa_mau4_add(&l, fpisa_get_man(m, i, f), f, mode));
 		events = l.events;
 	}
 	return events;
 }
 
-static __always_inline void fpisa_stage5(const struct fpisa_exp_block *e, const struct fpisa_man_block *m,
-					 struct fpisa_phv_block *p)
+static __always_inline void fpisa_stage5(const struct fpisa_exp_block *e, const void *m,
+					 struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = m->m[i] };
+		struct fpisa_lane l = { .m = fpisa_get_man(m, i, f) };
 
 		fpisa_mau5_sign(&l);
-		p->e[i] = e->e[i];
-		p->m[i] = (__s32)l.m;
-		p->d[i] = (__u16)(l.sign << 15);
+		p.e[i] = e->e[i];
+		fpisa_put_man(p.m, i, f, l.m);
+		p.d[i] = (__u16)(l.sign << 15);
 	}
 }
 
 /* As fpisa_block_read: clz(x) is the match. */
-#define fpisa_stage6(p, f, clz)                                                   \
-	({                                                                        \
-		FPISA_EACH(__i) {                                                 \
-			struct fpisa_lane __l = { .m = (__u32)(p)->m[__i] };      \
-			__u32 __lz = clz((__u32)__l.m);                           \
-			fpisa_mau6_normalise(&__l, f, __lz);                      \
-			(p)->m[__i] = (__s32)__l.m;                               \
-			(p)->d[__i] |= (__u16)__lz;                               \
-		}                                                                 \
+#define fpisa_stage6(p, f, clz)                                                              \
+	({                                                                                   \
+		FPISA_EACH(__i) {                                                            \
+			struct fpisa_lane __l = { .m = fpisa_get_magnitude((p).m, __i, f) }; \
+			__u32 __lz = clz((__u64)__l.m);                                      \
+			fpisa_mau6_normalise(&__l, f, __lz);                                 \
+			fpisa_put_man((p).m, __i, f, __l.m);                                 \
+			(p).d[__i] |= (__u16)__lz;                                           \
+		}                                                                            \
 	})
 
-static __always_inline void fpisa_stage7(struct fpisa_phv_block *p, struct fpisa_format f)
+static __always_inline void fpisa_stage7(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p->e[i] };
+		struct fpisa_lane l = { .e = p.e[i] };
 
-		fpisa_mau7_exponent(&l, f, p->d[i] & FPISA_D_LOW);
-		p->e[i] = (__u16)l.e;
-		p->d[i] = (__u16)((p->d[i] & FPISA_D_SIGN) | l.dn);
+		fpisa_mau7_exponent(&l, f, p.d[i] & FPISA_D_LOW);
+		p.e[i] = (__u16)l.e;
+		p.d[i] = (__u16)((p.d[i] & FPISA_D_SIGN) | l.dn);
 	}
 }
 
-static __always_inline __u32 fpisa_stage8(const struct fpisa_phv_block *p, struct fpisa_word_block *out,
+static __always_inline __u32 fpisa_stage8(struct fpisa_phv_ref p, void *out,
 					  struct fpisa_format f, enum fpisa_rounding rounding)
 {
 	__u32 flags = 0;
 
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = (__u32)p->m[i], .e = p->e[i], .sign = p->d[i] >> 15,
-					.dn = p->d[i] & FPISA_D_LOW, .flags = flags };
+		struct fpisa_lane l = { .m = fpisa_get_magnitude(p.m, i, f), .e = p.e[i], .sign = p.d[i] >> 15,
+					.dn = p.d[i] & FPISA_D_LOW, .flags = flags };
 
 		fpisa_mau8_assemble(&l, f, rounding);
-		out->w[i] = (__u32)l.word;
+		fpisa_put_word(out, i, f, l.word);
 		flags = l.flags;
 	}
 	return flags;

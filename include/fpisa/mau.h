@@ -213,7 +213,7 @@ static __always_inline void fpisa_mau5_sign(struct fpisa_lane *l)
  * Leading zeros of a 32-bit value, 0..32, by binary search without branches.
  * The match of MAU6 when a job asks for `bits`.
  */
-static __always_inline __u32 fpisa_clz32_bits(__u32 x)
+static __always_inline __u32 fpisa_clz32_bits(__u64 x)
 {
 	__u64 v = x;
 	__u32 n = 0, up;

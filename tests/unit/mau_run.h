@@ -143,21 +143,21 @@ static inline uint64_t staged_add(const struct fpisa_word_block *in, struct fpis
 	uint64_t events;
 
 	memset(&p, 0xa5, sizeof(p)); /* left over from another block */
-	fpisa_stage0(in, &p, FPISA_FP32);
-	fpisa_stage1(&p, FPISA_FP32);
+	fpisa_stage0(in, FPISA_PHV(&p), FPISA_FP32);
+	fpisa_stage1(FPISA_PHV(&p), FPISA_FP32);
 	if (first) {
-		fpisa_stage2_first(&p, e);
-		fpisa_stage4_first(&p, m);
+		fpisa_stage2_first(FPISA_PHV(&p), e);
+		fpisa_stage4_first(FPISA_PHV(&p), m, FPISA_FP32);
 		return 0;
 	}
 	if (mode == FPISA_MODE_FPISA_A)
-		fpisa_stage2(&p, e, FPISA_FP32, FPISA_MODE_FPISA_A);
+		fpisa_stage2(FPISA_PHV(&p), e, FPISA_FP32, FPISA_MODE_FPISA_A);
 	else
-		fpisa_stage2(&p, e, FPISA_FP32, FPISA_MODE_FPISA);
-#define CALL(constant) fpisa_stage3(&p, FPISA_FP32, constant)
+		fpisa_stage2(FPISA_PHV(&p), e, FPISA_FP32, FPISA_MODE_FPISA);
+#define CALL(constant) fpisa_stage3(FPISA_PHV(&p), FPISA_FP32, constant)
 	events = WITH_MODE(mode, CALL);
 #undef CALL
-#define CALL(constant) fpisa_stage4(&p, m, FPISA_FP32, constant)
+#define CALL(constant) fpisa_stage4(FPISA_PHV(&p), m, FPISA_FP32, constant)
 	return events + WITH_MODE(mode, CALL);
 #undef CALL
 }
@@ -181,10 +181,10 @@ static inline uint32_t lane_read(const struct fpisa_exp_block *e, const struct f
 	({                                                                                                   \
 		struct fpisa_phv_block __p;                                                                  \
 		memset(&__p, 0x5a, sizeof(__p));                                                             \
-		fpisa_stage5(e, m, &__p);                                                                    \
-		fpisa_stage6(&__p, FPISA_FP32, clz);                                                         \
-		fpisa_stage7(&__p, FPISA_FP32);                                                              \
-		fpisa_stage8(&__p, out, FPISA_FP32, rounding);                                               \
+		fpisa_stage5(e, m, FPISA_PHV(&__p), FPISA_FP32);                                                                    \
+		fpisa_stage6(FPISA_PHV(&__p), FPISA_FP32, clz);                                                         \
+		fpisa_stage7(FPISA_PHV(&__p), FPISA_FP32);                                                              \
+		fpisa_stage8(FPISA_PHV(&__p), out, FPISA_FP32, rounding);                                               \
 	})
 
 /* Read-out of agreeing registers in one rounding, a constant, by every composition and match. */

@@ -26,41 +26,41 @@ static void test_paper_example(void **state)
 	(void)state;
 	for (int i = 0; i < FPISA_BLOCK; i++)
 		in.w[i] = 0x40400000; /* 3.0 = 0b1.1 x 2^1 */
-	fpisa_stage0(&in, &p, FPISA_FP32);
-	fpisa_stage1(&p, FPISA_FP32);
-	fpisa_stage2_first(&p, &e);
-	fpisa_stage4_first(&p, &m);
+	fpisa_stage0(&in, FPISA_PHV(&p), FPISA_FP32);
+	fpisa_stage1(FPISA_PHV(&p), FPISA_FP32);
+	fpisa_stage2_first(FPISA_PHV(&p), &e);
+	fpisa_stage4_first(FPISA_PHV(&p), &m, FPISA_FP32);
 	assert_int_equal(e.e[0], 128);
 	assert_int_equal(m.m[0], 0x00c00000);
 
 	for (int i = 0; i < FPISA_BLOCK; i++)
 		in.w[i] = 0x3f800000; /* 1.0 = 0b1.0 x 2^0 */
-	fpisa_stage0(&in, &p, FPISA_FP32);
+	fpisa_stage0(&in, FPISA_PHV(&p), FPISA_FP32);
 	assert_int_equal(p.e[0], 127);
 	assert_int_equal(p.m[0], 0);
-	fpisa_stage1(&p, FPISA_FP32); /* step (1): decoded */
+	fpisa_stage1(FPISA_PHV(&p), FPISA_FP32); /* step (1): decoded */
 	assert_int_equal(p.e[0], 127);
 	assert_int_equal(p.m[0], 0x00800000);
-	fpisa_stage2(&p, &e, FPISA_FP32, FPISA_MODE_FPISA);
+	fpisa_stage2(FPISA_PHV(&p), &e, FPISA_FP32, FPISA_MODE_FPISA);
 	assert_int_equal(e.e[0], 128);
 	assert_int_equal(p.d[0], 1); /* the incoming one moves right by 1, the stored one stays */
-	assert_int_equal(fpisa_stage3(&p, FPISA_FP32, FPISA_MODE_FPISA), 0);
+	assert_int_equal(fpisa_stage3(FPISA_PHV(&p), FPISA_FP32, FPISA_MODE_FPISA), 0);
 	assert_int_equal(p.m[0], 0x00400000); /* step (2): 0b0.1 x 2^1 */
-	assert_int_equal(fpisa_stage4(&p, &m, FPISA_FP32, FPISA_MODE_FPISA), 0);
+	assert_int_equal(fpisa_stage4(FPISA_PHV(&p), &m, FPISA_FP32, FPISA_MODE_FPISA), 0);
 	assert_int_equal(e.e[0], 128);
 	assert_int_equal(m.m[0], 0x01000000); /* step (4): 0b10.0 x 2^1, not normalised */
 
-	fpisa_stage5(&e, &m, &p);
+	fpisa_stage5(&e, &m, FPISA_PHV(&p), FPISA_FP32);
 	assert_int_equal(p.e[0], 128);
 	assert_int_equal(p.m[0], 0x01000000);
 	assert_int_equal(p.d[0], 0);
-	fpisa_stage6(&p, FPISA_FP32, clz_prefixes);
+	fpisa_stage6(FPISA_PHV(&p), FPISA_FP32, clz_prefixes);
 	assert_int_equal(p.d[0], 7);				  /* step (5): seven leading zeros */
 	assert_int_equal(p.m[0] >> FPISA_ROUND_BITS, 0x00800000); /* moved right by 1: bit 24 */
-	fpisa_stage7(&p, FPISA_FP32);
+	fpisa_stage7(FPISA_PHV(&p), FPISA_FP32);
 	assert_int_equal(p.e[0] + 1, 129); /* adjusted by 1; the field goes without the implied one */
 	assert_int_equal(p.d[0], 0);
-	assert_int_equal(fpisa_stage8(&p, &out, FPISA_FP32, FPISA_ROUND_DOWN), 0);
+	assert_int_equal(fpisa_stage8(FPISA_PHV(&p), &out, FPISA_FP32, FPISA_ROUND_DOWN), 0);
 	for (int i = 0; i < FPISA_BLOCK; i++)
 		assert_int_equal(out.w[i], 0x40800000); /* 4.0 */
 }

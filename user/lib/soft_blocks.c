@@ -50,11 +50,11 @@ static __always_inline uint64_t staged_add(struct fpisa_phv_block *p, struct fpi
 	uint64_t events = 0;
 
 	EACH_BLOCK
-		fpisa_stage2(&p[b], &r->e[b], FPISA_FP32, mode);
+		fpisa_stage2(FPISA_PHV(&p[b]), &r->e[b], FPISA_FP32, mode);
 	EACH_BLOCK
-		events += fpisa_stage3(&p[b], FPISA_FP32, mode);
+		events += fpisa_stage3(FPISA_PHV(&p[b]), FPISA_FP32, mode);
 	EACH_BLOCK
-		events += fpisa_stage4(&p[b], &r->m[b], FPISA_FP32, mode);
+		events += fpisa_stage4(FPISA_PHV(&p[b]), &r->m[b], FPISA_FP32, mode);
 	return events;
 }
 
@@ -64,14 +64,14 @@ uint64_t fpisa_soft_add_staged(const struct fpisa_word_block *in, struct fpisa_s
 	struct fpisa_phv_block p[FPISA_MAX_BLOCKS];
 
 	EACH_BLOCK
-		fpisa_stage0(&in[b], &p[b], FPISA_FP32);
+		fpisa_stage0(&in[b], FPISA_PHV(&p[b]), FPISA_FP32);
 	EACH_BLOCK
-		fpisa_stage1(&p[b], FPISA_FP32);
+		fpisa_stage1(FPISA_PHV(&p[b]), FPISA_FP32);
 	if (first) {
 		EACH_BLOCK
-			fpisa_stage2_first(&p[b], &r->e[b]);
+			fpisa_stage2_first(FPISA_PHV(&p[b]), &r->e[b]);
 		EACH_BLOCK
-			fpisa_stage4_first(&p[b], &r->m[b]);
+			fpisa_stage4_first(FPISA_PHV(&p[b]), &r->m[b], FPISA_FP32);
 		return 0;
 	}
 	if (mode == FPISA_MODE_FPISA_A)
@@ -86,17 +86,17 @@ uint32_t fpisa_soft_read_staged(struct fpisa_word_block *out, const struct fpisa
 	uint32_t flags = 0;
 
 	EACH_BLOCK
-		fpisa_stage5(&r->e[b], &r->m[b], &p[b]);
+		fpisa_stage5(&r->e[b], &r->m[b], FPISA_PHV(&p[b]), FPISA_FP32);
 	EACH_BLOCK
-		fpisa_stage6(&p[b], FPISA_FP32, fpisa_clz32_bits);
+		fpisa_stage6(FPISA_PHV(&p[b]), FPISA_FP32, fpisa_clz32_bits);
 	EACH_BLOCK
-		fpisa_stage7(&p[b], FPISA_FP32);
+		fpisa_stage7(FPISA_PHV(&p[b]), FPISA_FP32);
 	if (rounding == FPISA_ROUND_NEAREST) {
 		EACH_BLOCK
-			flags |= fpisa_stage8(&p[b], &out[b], FPISA_FP32, FPISA_ROUND_NEAREST);
+			flags |= fpisa_stage8(FPISA_PHV(&p[b]), &out[b], FPISA_FP32, FPISA_ROUND_NEAREST);
 	} else {
 		EACH_BLOCK
-			flags |= fpisa_stage8(&p[b], &out[b], FPISA_FP32, FPISA_ROUND_DOWN);
+			flags |= fpisa_stage8(FPISA_PHV(&p[b]), &out[b], FPISA_FP32, FPISA_ROUND_DOWN);
 	}
 	return flags;
 }
