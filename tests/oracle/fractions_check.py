@@ -6,7 +6,8 @@ A register here is an exponent and a rational value; nothing is shifted. The
 driver (driver.c, the C oracle as a filter) must agree on every result, flag,
 event, register, correctly rounded sum and error. Exit status 1 if it does not.
 
-usage: fractions_check.py DRIVER [--cases N] [--seed S]
+usage: fractions_check.py DRIVER|BUILD [--cases N] [--seed S]
+Given a build directory, builds the driver there first.
 """
 import argparse
 import math
@@ -249,17 +250,29 @@ def agree(case, answer):
     return mine == theirs and nearest == int(got[9], 16) and errors, mine + (nearest, ulps, absolute)
 
 
+def build_driver(folder):
+    """Build the driver under the sanitizers; its path."""
+    top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    driver = os.path.join(os.path.abspath(folder), "tests", "oracle", "driver")
+    os.makedirs(os.path.dirname(driver), exist_ok=True)
+    argv = [os.environ.get("CC", "gcc"), "-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined"]
+    argv += ["-fno-sanitize-recover=all", "-Iinclude", "-Iuser", "tests/oracle/driver.c", "user/oracle.c"]
+    subprocess.run(argv + ["-lgmp", "-lm", "-o", driver], cwd=top, check=True)
+    return driver
+
+
 def main():
     p = argparse.ArgumentParser(description="check the C oracle against rational arithmetic")
-    p.add_argument("driver", help="tests/oracle/driver.c, built")
+    p.add_argument("driver", help="tests/oracle/driver.c, built, or a build directory")
     p.add_argument("--cases", type=int, default=100000)
     p.add_argument("--seed", type=int, default=int(os.environ.get("FPISA_SEED") or time.time_ns()))
     args = p.parse_args()
+    driver = build_driver(args.driver) if os.path.isdir(args.driver) else os.path.abspath(args.driver)
     print("fractions_check: FPISA_SEED=%d" % args.seed, flush=True)
     rng = random.Random(args.seed)
     cases = [random_case(rng) for _ in range(args.cases)]
     lines = "".join(map(line_of, cases))
-    answers = subprocess.run([args.driver], input=lines, stdout=subprocess.PIPE, text=True, check=True)
+    answers = subprocess.run([driver], input=lines, stdout=subprocess.PIPE, text=True, check=True)
     answers = answers.stdout.splitlines()
     if len(answers) != len(cases):
         print("fractions_check: %d answers for %d cases" % (len(answers), len(cases)))
