@@ -4,8 +4,8 @@ Many generations: workers that restart or give up, HELLO and WELCOME, and
 contributions of every generation still under way. Window 1.
 
 As in chunks.py the network forgets nothing: `net` is the set of all that was
-ever sent. A worker is (incarnation, generation, received), generation 0 while
-it waits for a WELCOME. It takes a WELCOME that names its own incarnation and
+ever sent. A worker is (incarnation, generation, received, life), generation 0
+while it waits for a WELCOME; each restart is another life. It takes a WELCOME that names its own incarnation and
 is not pending. If the aggregator holds a newer incarnation (the worker's
 clock went back), it goes on with the next higher one; only then may a HELLO
 of its earlier life, still under way, end a generation too early. That costs
@@ -28,19 +28,19 @@ FIRST_INCARNATION = 10
 
 
 class Generations:
-    def __init__(self, rules, chunks, restarts, shrink=0, back=False, welcome_any=False):
+    def __init__(self, rules, chunks, restarts, shrink=0, back=False, welcome_any=False, echo_any=False):
         """
         back: a restarted worker's clock is behind. welcome_any: workers do not compare the incarnation of
-        a WELCOME.
+        a WELCOME. echo_any: a worker whose clock went back believes WELCOMEs that answer an earlier life.
         """
         self.rules, self.chunks, self.restarts, self.shrink = rules, chunks, restarts, shrink
-        self.back, self.welcome_any = back, welcome_any
+        self.back, self.welcome_any, self.echo_any = back, welcome_any, echo_any
         self.n = rules.workers
         self.full = (1 << self.n) - 1
         self.all_chunks = (1 << chunks) - 1
 
     def initial(self):
-        workers = ((FIRST_INCARNATION, 0, 0),) * self.n
+        workers = ((FIRST_INCARNATION, 0, 0, 1),) * self.n
         net = frozenset(("hello", k, FIRST_INCARNATION) for k in range(self.n))
         return (workers, (0, 0, (0,) * self.n), FIRST_GENERATION, (), self.full, (EMPTY,) * 2, net, self.restarts)
 
@@ -71,12 +71,12 @@ class Generations:
         for k in range(self.n):
             if not live >> k & 1:
                 continue
-            inc, gen, received = s[0][k]
+            inc, gen, received, life = s[0][k]
             if gen:
                 chunk = next((c for c in range(self.chunks) if not received >> c & 1), None)
                 if chunk is None:
                     continue
-                after, reply = self.aggregate(s, ("add", k, inc, gen, chunk))
+                after, reply = self.aggregate(s, ("add", k, life, gen, chunk))
             else:
                 after, reply = self.aggregate(s, ("hello", k, inc))
             if reply:
@@ -100,7 +100,7 @@ class Generations:
     def restart(self, s, k, back):
         used = [m[2] for m in s[6] if m[0] == "hello" and m[1] == k]
         inc = min(used) - 1 if back else max(used) + 1
-        return self.become(s, k, (inc, 0, 0), {("hello", k, inc)})
+        return self.become(s, k, (inc, 0, 0, s[0][k][3] + 1), {("hello", k, inc)})
 
     def become(self, s, k, worker, messages=frozenset()):
         workers = s[0][:k] + (worker,) + s[0][k + 1:]
@@ -134,44 +134,47 @@ class Generations:
         return (workers, after, nxt, begun, live, slots, net, left), reply if joined or reply[3] > inc else None
 
     def welcome(self, s, label, k, asked, held, gen):
-        inc, mine, received = s[0][k]
+        inc, mine, received, life = s[0][k]
         if mine:
             return s
         if gen and (held == inc or self.welcome_any):
-            return self.become(s, k, (inc, gen, 0), {("add", k, inc, gen, 0)})
-        if not gen and asked == inc and held > inc:
-            return self.become(s, k, (held + 1, 0, 0), {("hello", k, held + 1)})
+            for m in s[6]:
+                if m[0] == "add" and m[1] == k and m[2] != life and m[3] == gen:
+                    raise Violation("worker %d enters generation %d, in which its life %d was" % (k, gen, m[2]),
+                                    label)
+            return self.become(s, k, (inc, gen, 0, life), {("add", k, life, gen, 0)})
+        if held > inc and (asked == inc or self.echo_any):
+            return self.become(s, k, (held + 1, 0, 0, life), {("hello", k, held + 1)})
         return s
 
-    def add(self, s, label, k, inc, gen, c):
+    def add(self, s, label, k, life, gen, c):
         workers, session, nxt, begun, live, slots, net, left = s
-        code, i, after = self.rules.frame(slots, k, c, gen, (k, inc, gen, c), live, live, session[1])
+        code, i, after = self.rules.frame(slots, k, c, gen, (k, life, gen, c), live, live, session[1])
         if code < 0:
             verdict = self.rules.verdicts[-code]
-            if live >> k & 1 and workers[k][:2] == (inc, gen) and not workers[k][2] >> c & 1 \
-                    and not self.abandoned(s, k) and not self.back:
+            if live >> k & 1 and workers[k][1] == gen and workers[k][3] == life \
+                    and not workers[k][2] >> c & 1 and not self.abandoned(s, k) and not self.back:
                 raise Violation("a worker that keeps the rules is refused: %s" % verdict, label)
             return s, None
         reply = ("result", gen, c, after[i][BITMAP], after[i][REGS]) if code & EMITS else None
         return (workers, session, nxt, begun, live, after, net, left), reply
 
     def result(self, s, label, gen, c, bitmap, regs, k):
-        inc, mine, received = s[0][k]
+        inc, mine, received, life = s[0][k]
         if mine != gen or received >> c & 1 or c and not received >> (c - 1) & 1:
             return s
-        members = s[3][gen - FIRST_GENERATION]
-        wanted = {(j, members[j], gen, c) for j in range(self.n) if bitmap >> j & 1}
-        if set(regs) != wanted or len(regs) != len(wanted):
+        wanted = [(j, gen, c) for j in range(self.n) if bitmap >> j & 1]
+        if sorted((t[0],) + t[2:] for t in regs) != wanted:
             raise Violation("worker %d takes a sum for chunk %d of generation %d that holds %s"
                             % (k, c, gen, sum_text(regs)), label)
-        if s[4] >> k & 1 and (k, inc, gen, c) not in regs:
-            raise Violation("worker %d takes a sum without its own contribution" % k, label)
-        messages = {("add", k, inc, gen, c + 1)} if c + 1 < self.chunks else frozenset()
-        return self.become(s, k, (inc, gen, received | 1 << c), messages)
+        if s[4] >> k & 1 and (k, life, gen, c) not in regs:
+            raise Violation("worker %d takes a sum without its own contribution: %s" % (k, sum_text(regs)), label)
+        messages = {("add", k, life, gen, c + 1)} if c + 1 < self.chunks else frozenset()
+        return self.become(s, k, (inc, gen, received | 1 << c, life), messages)
 
 
 def sum_text(regs):
-    return " + ".join("(rank %d, incarnation %d, generation %d, chunk %d)" % t for t in regs)
+    return " + ".join("(rank %d, life %d, generation %d, chunk %d)" % t for t in regs)
 
 
 def text(m):
@@ -179,7 +182,7 @@ def text(m):
         return "WELCOME reaches worker %d: asked by incarnation %d, held %d, %s" % (
             m[1:4] + ("generation %d" % m[4] if m[4] else "pending",))
     if m[0] == "add":
-        return "ADD of worker %d, incarnation %d, generation %d, chunk %d, reaches the aggregator" % m[1:]
+        return "ADD of worker %d, life %d, generation %d, chunk %d, reaches the aggregator" % m[1:]
     if m[0] == "result":
         return "RESULT of generation %d, chunk %d, reaches worker %d" % (m[1], m[2], m[5])
     return {"hello": "HELLO of worker %d, incarnation %d, reaches the aggregator",

@@ -48,6 +48,7 @@ CONFIGURATIONS = {
     "join: 2 workers, 3 chunks, 1 restart": joins(2, 3, 1),
     "join: 2 workers, 1 chunk, 2 restarts": joins(2, 1, 2),
     "join: 2 workers, 1 chunk, 1 restart, clock goes back": joins(2, 1, 1, back=True),
+    "join: 1 worker, 1 chunk, 2 restarts, clock goes back": joins(1, 1, 2, back=True),
     "join: 2 workers, 1 chunk, 1 restart, 1 rank may be taken out": joins(2, 1, 1, shrink=1),
     "join: 3 workers, 1 chunk, 1 restart": joins(3, 1, 1),
 }
@@ -68,6 +69,7 @@ MUTATIONS = {
     "join-stale-hello": joins(2, 1, 1, rules.JoinStale),
     "join-running-generation": joins(2, 1, 1, rules.JoinRunning),
     "welcome-of-any-incarnation": joins(2, 1, 1, welcome_any=True),
+    "welcome-of-an-earlier-life": joins(1, 1, 2, back=True, echo_any=True),
 }
 
 
