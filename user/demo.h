@@ -86,10 +86,10 @@ struct demo {
 };
 
 struct demo_check {
-	bool replayed;	       /* false above 16 workers: no order is reported */
-	uint64_t mismatches;   /* elements of all results that differ from the replay */
-	uint64_t disagreements; /* elements of all results that differ from rank 0's */
-	uint64_t wrong_flags;  /* chunks whose result flags differ from the replay's */
+	bool replayed;			    /* false above 16 workers: no order is reported */
+	uint64_t mismatches;		    /* elements of all results that differ from the replay */
+	uint64_t disagreements;		    /* elements of all results that differ from rank 0's */
+	uint64_t wrong_flags;		    /* chunks whose result flags differ from the replay's */
 	uint64_t worker[FPISA_MAX_WORKERS]; /* mismatches, or disagreements if not replayed */
 	struct oracle_events events;
 	double max_ulp, max_abs; /* INFINITY where a finite sum became special */

@@ -80,7 +80,7 @@ static void check_results(struct share *s, uint64_t chunk)
 	const uint32_t *out = d->output + chunk * d->o.packet, *out0 = out;
 	uint64_t n = chunk_count(d, chunk), all = ~0ull >> (64 - d->o.workers);
 	uint32_t expected[FPISA_MAX_ELEMENTS], flags = 0;
-	struct oracle_events again = { 0 };
+	struct oracle_events again = {0};
 	uint64_t order = first->order;
 	bool valid = true;
 
@@ -159,8 +159,9 @@ static void merge(struct demo_check *k, const struct demo_check *part)
 
 bool demo_counts_agree(const struct fpisa_counters *c, const struct demo_check *k)
 {
-	return !k->replayed || (c->rounded == k->events.rounded && c->overwritten == k->events.overwritten &&
-				c->left_shifted == k->events.left_shifted && c->overflowed == k->events.overflowed);
+	return !k->replayed ||
+	       (c->rounded == k->events.rounded && c->overwritten == k->events.overwritten &&
+		c->left_shifted == k->events.left_shifted && c->overflowed == k->events.overflowed);
 }
 
 int demo_check(const struct demo *d, const struct fpisa_counters *c, struct demo_check *k)

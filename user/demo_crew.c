@@ -129,7 +129,7 @@ int demo_await(struct demo *d, enum demo_state state, void (*progress)(const str
 			bool there = d->child[r].state == state;
 
 			left += !there;
-			p[r] = (struct pollfd){ .fd = there ? -1 : d->child[r].fd, .events = POLLIN };
+			p[r] = (struct pollfd){.fd = there ? -1 : d->child[r].fd, .events = POLLIN};
 		}
 		if (!left)
 			return 0;

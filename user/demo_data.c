@@ -59,7 +59,8 @@ static int find_sample(char path[PATH_MAX])
 	strcpy(path, SAMPLE);
 	if (!access(path, R_OK))
 		return 0;
-	return refuse(-ENOENT, "demo: no " SAMPLE " beside this program or here; give --file F or --elements N");
+	return refuse(-ENOENT,
+		      "demo: no " SAMPLE " beside this program or here; give --file F or --elements N");
 }
 
 static int read_rows(struct demo *d, int fd)
@@ -95,10 +96,11 @@ static int open_file(struct demo *d)
 	if (fd < 0 || fstat(fd, &st)) {
 		err = fail(-errno, NULL, "%s", d->source);
 	} else if (!st.st_size || st.st_size % row) {
-		err = refuse(-EINVAL, "%s: %lld bytes are not %u rows of 4-byte values; give --rows R", d->source,
-			     (long long)st.st_size, d->o.rows);
+		err = refuse(-EINVAL, "%s: %lld bytes are not %u rows of 4-byte values; give --rows R",
+			     d->source, (long long)st.st_size, d->o.rows);
 	} else if (d->o.workers > d->o.rows) {
-		err = refuse(-EINVAL, "%s: has %u rows, one a worker, and %u workers are asked for; give --elements N",
+		err = refuse(-EINVAL,
+			     "%s: has %u rows, one a worker, and %u workers are asked for; give --elements N",
 			     d->source, d->o.rows, d->o.workers);
 	} else {
 		d->elements = st.st_size / row;

@@ -27,7 +27,7 @@
 
 #define NEED_ROOT "run as root: network namespaces and XDP need it"
 #define BPFFS "/sys/fs/bpf"
-#define DOTTED(a) (a) >> 24, (a) >> 16 & 255, (a) >> 8 & 255, (a) & 255
+#define DOTTED(a) (a) >> 24, (a) >> 16 & 255, (a) >> 8 & 255, (a)&255
 
 int demo_aggregator_namespace(void)
 {
@@ -36,7 +36,8 @@ int demo_aggregator_namespace(void)
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		return fail(-errno, NULL, "demo: make mounts private");
 	if (mount("bpf", BPFFS, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
-		return fail(-errno, "it needs sysfs and a kernel with BPF", "demo: mount a BPF filesystem on " BPFFS);
+		return fail(-errno, "it needs sysfs and a kernel with BPF",
+			    "demo: mount a BPF filesystem on " BPFFS);
 	return 0;
 }
 
@@ -50,7 +51,7 @@ struct batch {
 
 static struct batch batch_open(void)
 {
-	struct batch b = { .fd = memfd_create("ip", MFD_CLOEXEC) };
+	struct batch b = {.fd = memfd_create("ip", MFD_CLOEXEC)};
 
 	b.err = b.fd < 0 ? -errno : 0;
 	return b;
@@ -69,8 +70,8 @@ __attribute__((format(printf, 2, 3))) static void batch_add(struct batch *b, con
 /* In a process group of its own: an interrupt from the terminal is the parent's to handle. */
 static int spawn_ip(pid_t *pid, int in, int out)
 {
-	static const char *const places[] = { "ip", "/usr/sbin/ip", "/sbin/ip" };
-	char *argv[] = { "ip", "-batch", "-", NULL };
+	static const char *const places[] = {"ip", "/usr/sbin/ip", "/sbin/ip"};
+	char *argv[] = {"ip", "-batch", "-", NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	int err = ENOENT;
@@ -102,7 +103,8 @@ static int batch_run(struct batch *b, char *message, size_t size)
 	if (!err)
 		err = spawn_ip(&pid, b->fd, out);
 	if (err) {
-		snprintf(message, size, "ip: %s%s", strerror(-err), err == -ENOENT ? "; install iproute2" : "");
+		snprintf(message, size, "ip: %s%s", strerror(-err),
+			 err == -ENOENT ? "; install iproute2" : "");
 	} else if (waitpid(pid, &status, 0) != pid || status) {
 		err = -EIO;
 		n = pread(out, message, size - 1, 0);
@@ -132,8 +134,8 @@ int demo_aggregator_links(const struct demo *d)
 	for (uint32_t r = 0; r < d->o.workers; r++) {
 		uint32_t net = DEMO_NETWORK | r << 8;
 
-		batch_add(&b, "link add " DEMO_PORT_NAME " mtu %u type veth peer name eth0 mtu %u netns %d", r, mtu,
-			  mtu, d->child[r].pid);
+		batch_add(&b, "link add " DEMO_PORT_NAME " mtu %u type veth peer name eth0 mtu %u netns %d",
+			  r, mtu, mtu, d->child[r].pid);
 		batch_add(&b, "addr add %u.%u.%u.%u/24 dev " DEMO_PORT_NAME, DOTTED(net | 1), r);
 		batch_add(&b, "link set " DEMO_PORT_NAME " up", r);
 	}
@@ -148,8 +150,8 @@ int demo_aggregator_links(const struct demo *d)
  */
 static int gro_on(const char *dev)
 {
-	struct ethtool_value value = { .cmd = ETHTOOL_SGRO, .data = 1 };
-	struct ifreq ifr = { .ifr_data = (void *)&value };
+	struct ethtool_value value = {.cmd = ETHTOOL_SGRO, .data = 1};
+	struct ifreq ifr = {.ifr_data = (void *)&value};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
 
 	if (fd < 0)

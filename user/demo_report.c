@@ -137,14 +137,16 @@ static void print_head(const struct demo *d)
 
 static void print_workers(const struct demo *d, const struct demo_check *k)
 {
-	printf("rank  address         results  sent again  duplicates  round trip   seconds  Gbit/s  differ\n");
+	printf("rank  address         results  sent again  duplicates  round trip   seconds  Gbit/s  "
+	       "differ\n");
 	for (uint32_t r = 0; r < d->o.workers; r++) {
 		const struct demo_result *w = &d->result[r];
 		char address[ADDRESS_LEN];
 
 		address_text(__builtin_bswap32(DEMO_NETWORK | r << 8 | 2), address);
-		printf("%4u  %-14s %8" PRIu64 " %11" PRIu64 " %11" PRIu64 " %8.3f ms %9.4f %7.3f %7" PRIu64 "\n", r,
-		       address, w->chunks, w->info.retransmits, w->info.duplicates, w->info.rtt_ns / 1e6,
+		printf("%4u  %-14s %8" PRIu64 " %11" PRIu64 " %11" PRIu64 " %8.3f ms %9.4f %7.3f %7" PRIu64
+		       "\n",
+		       r, address, w->chunks, w->info.retransmits, w->info.duplicates, w->info.rtt_ns / 1e6,
 		       seconds_of(d, r), gbps(d, seconds_of(d, r)), k->worker[r]);
 	}
 	putchar('\n');
@@ -164,7 +166,7 @@ static void print_counters(const struct demo *d, const struct fpisa_counters *c)
 #define DROP_PASS(name, text)
 #define DROP_TAKEN(name, text)
 #define DROP_REPLY(name, text)
-#define DROP_DROP(name, text) { text, offsetof(struct fpisa_counters, v_##name) },
+#define DROP_DROP(name, text) {text, offsetof(struct fpisa_counters, v_##name)},
 #define X(name, class, text) DROP_##class(name, text)
 		FPISA_VERDICTS(X)
 #undef X
@@ -177,11 +179,11 @@ static void print_counters(const struct demo *d, const struct fpisa_counters *c)
 	print_share("overwritten", c->overwritten, adds);
 	print_share("left-shifted", c->left_shifted, adds);
 	print_share("overflowed", c->overflowed, adds);
-	printf("contributions   %12llu  %llu known already\n", c->v_absorbed + c->v_result,
-	       c->v_duplicate);
+	printf("contributions   %12llu  %llu known already\n", c->v_absorbed + c->v_result, c->v_duplicate);
 	printf("results         %12llu  %llu sent again on request\n", c->v_result, c->v_resent);
 	if (d->o.pipeline == FPISA_PIPELINE_STAGED)
-		printf("stage runs      %12llu  of each of MAU0 to MAU4, %llu of MAU5 to MAU8, %llu tail calls missed\n",
+		printf("stage runs      %12llu  of each of MAU0 to MAU4, %llu of MAU5 to MAU8, %llu tail "
+		       "calls missed\n",
 		       c->mau0, c->mau5, c->missed_tail_calls);
 	for (size_t i = 0; i < sizeof(drops) / sizeof(drops[0]); i++) {
 		__u64 n = *(const __u64 *)((const char *)c + drops[i].at);
@@ -207,7 +209,8 @@ static void print_verdict(const struct demo *d, const struct fpisa_counters *c, 
 	if (!demo_counts_agree(c, k))
 		printf("the replay counts otherwise: %" PRIu64 " rounded, %" PRIu64 " overwritten, %" PRIu64
 		       " left-shifted, %" PRIu64 " overflowed\n",
-		       k->events.rounded, k->events.overwritten, k->events.left_shifted, k->events.overflowed);
+		       k->events.rounded, k->events.overwritten, k->events.left_shifted,
+		       k->events.overflowed);
 	if (k->wrong_flags)
 		printf("result flags differ from the replay's in %" PRIu64 " chunks\n", k->wrong_flags);
 	if (!passed(c, k))
@@ -215,11 +218,13 @@ static void print_verdict(const struct demo *d, const struct fpisa_counters *c, 
 		       " from rank 0's\n",
 		       all, k->mismatches, k->disagreements);
 	else if (k->replayed)
-		printf("PASS: %" PRIu64 " elements are, bit for bit, what the oracle gets in their order of arrival; "
+		printf("PASS: %" PRIu64
+		       " elements are, bit for bit, what the oracle gets in their order of arrival; "
 		       "%.4f s, %.3f Gbit/s a worker\n",
 		       all, seconds(d), gbps(d, seconds(d)));
 	else
-		printf("PASS: %" PRIu64 " elements are the same at every worker; above %d workers no order is "
+		printf("PASS: %" PRIu64
+		       " elements are the same at every worker; above %d workers no order is "
 		       "reported to recompute them; %.4f s, %.3f Gbit/s a worker\n",
 		       all, FPISA_ORDER_WORKERS, seconds(d), gbps(d, seconds(d)));
 }

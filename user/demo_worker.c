@@ -19,7 +19,7 @@
 #include "demo.h"
 
 #define NOBODY 65534
-#define DOTTED(a) (a) >> 24, (a) >> 16 & 255, (a) >> 8 & 255, (a) & 255
+#define DOTTED(a) (a) >> 24, (a) >> 16 & 255, (a) >> 8 & 255, (a)&255
 
 struct worker {
 	struct demo *d;
@@ -85,7 +85,8 @@ static int sum(struct worker *w)
 	err = fpisa_connect(&f, address, DEMO_JOB, &options);
 	if (!err) {
 		meet(w, DEMO_JOINED);
-		err = fpisa_allreduce(f, (float *)w->vector, (float *)w->vector, w->d->elements, &w->result->flags);
+		err = fpisa_allreduce(f, (float *)w->vector, (float *)w->vector, w->d->elements,
+				      &w->result->flags);
 		w->result->end_ns = demo_now();
 	}
 	if (err)
