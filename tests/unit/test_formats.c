@@ -1,83 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mau.h is parametric: the nine units, element by element, against the oracle
- * in formats other than plain FP32, with 32-bit and 64-bit registers and with
- * guard bits. Block code and datapath for them do not exist yet; this keeps
- * the arithmetic ready.
+ * The arithmetic is parametric: the nine units of mau.h, element by element,
+ * against the oracle in formats other than plain FP32, with 32-bit and 64-bit
+ * registers and with guard bits.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "fpisa/mau.h"
-#include "oracle.h"
-#include "vectors.h"
+#include "formats.h"
 
 struct registers {
 	__u16 e;
 	__s64 m;
 };
-
-static const struct {
-	const char *name;
-	struct fpisa_format f;
-} formats[] = {
-	{"fp32", FPISA_FP32},
-	{"fp32, 4 guard bits", {8, 23, 32, 4, 4}},
-	{"fp32 in 64 bits", {8, 23, 64, 0, 4}},
-	{"fpisa64 of fp32, 8 workers", {8, 23, 64, 36, 4}},
-	{"fp16", {5, 10, 32, 0, 2}},
-	{"fp16, 13 guard bits", {5, 10, 32, 13, 2}},
-	{"bf16", {8, 7, 32, 0, 2}},
-	{"bf16, 16 guard bits", {8, 7, 32, 16, 2}},
-	{"fp64", {11, 52, 64, 0, 8}},
-	{"fp64, 7 guard bits", {11, 52, 64, 7, 8}},
-};
-
-static uint64_t random_word(struct vectors_rng *rng, struct fpisa_format f, int kind, int middle)
-{
-	uint64_t bits = vectors_next(rng), fraction = vectors_next(rng) & ((1ull << f.mbits) - 1);
-	int top = (1 << f.ebits) - 1, e = middle, spread = f.rbits + 3;
-
-	switch (bits % 8) {
-	case 0:
-		fraction = 0;
-		break;
-	case 1:
-		fraction = (1ull << f.mbits) - 1;
-		break;
-	case 2:
-		fraction = 1ull << (bits >> 8) % f.mbits;
-		break;
-	}
-	switch (kind) {
-	case 0: /* saturate */
-		bits = middle & 1 ? ~0ull : 0;
-		fraction |= ((1ull << f.mbits) - 1) & ~3ull;
-		break;
-	case 1: /* any */
-		e = (int)(bits >> 16) & top;
-		break;
-	case 2: /* subnormals and specials */
-		e = (bits >> 16) % 5 ? (int)(bits >> 24) % 2 : top;
-		break;
-	case 3: /* the top of the range */
-		e = top - 1 - (int)(bits >> 16) % 2;
-		break;
-	case 4: /* every distance that matters */
-		e = middle - spread + (int)(bits >> 16) % (2 * spread + 1);
-		break;
-	default:
-		e = middle - 2 + (int)(bits >> 16) % 5;
-	}
-	if (e < 0)
-		e = 0;
-	if (e >= top && kind != 2 && kind != 1)
-		e = top - 1;
-	return (bits >> 63) << (f.ebits + f.mbits) | (uint64_t)e << f.mbits | fraction;
-}
 
 /* Returns the events of the add. */
 static uint64_t add(struct registers *r, struct fpisa_format f, enum fpisa_mode mode, uint64_t word,
@@ -111,19 +43,6 @@ static uint64_t readout(const struct registers *r, struct fpisa_format f, enum f
 	fpisa_mau8_assemble(&l, f, rounding);
 	*flags = l.flags;
 	return l.word;
-}
-
-static void assert_same(const char *what, int format, enum fpisa_mode mode, int n, const uint64_t *words,
-			uint64_t got, uint64_t want)
-{
-	if (got == want)
-		return;
-	print_error("%s, mode %d, %s: got 0x%llx, oracle 0x%llx\n", formats[format].name, (int)mode, what,
-		    (unsigned long long)got, (unsigned long long)want);
-	for (int i = 0; i < n; i++)
-		print_error(" %llx", (unsigned long long)words[i]);
-	print_error("\n");
-	fail();
 }
 
 #define SAME(what, got, want) assert_same(what, format, mode, n, words, (uint64_t)(got), (uint64_t)(want))
@@ -187,7 +106,7 @@ static void test_random_chains(void **state)
 	struct vectors_rng rng = {vectors_seed()};
 
 	(void)state;
-	for (int format = 0; format < (int)(sizeof(formats) / sizeof(formats[0])); format++) {
+	for (int format = 0; format < FORMATS; format++) {
 		uint32_t all = 0;
 
 		for (int k = 0; k < CHAINS; k++) {
@@ -231,7 +150,7 @@ static void test_any_register(void **state)
 	struct vectors_rng rng = {vectors_seed()};
 
 	(void)state;
-	for (int format = 0; format < (int)(sizeof(formats) / sizeof(formats[0])); format++) {
+	for (int format = 0; format < FORMATS; format++) {
 		const struct fpisa_format f = formats[format].f;
 		const int top = (1 << f.ebits) - 1;
 
@@ -254,7 +173,7 @@ static void test_any_register(void **state)
 static void test_headroom(void **state)
 {
 	(void)state;
-	for (int format = 0; format < (int)(sizeof(formats) / sizeof(formats[0])); format++) {
+	for (int format = 0; format < FORMATS; format++) {
 		const struct fpisa_format f = formats[format].f;
 		const int adds = fpisa_headroom(f) > 12 ? 0 : 1 << fpisa_headroom(f);
 
