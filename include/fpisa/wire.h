@@ -47,7 +47,7 @@ struct fpisa_hdr {
 	__le32 slot;	     /* 16 slot << 1 | version */
 	__le16 rank;	     /* 20 the sender's; 0xffff in a HELLO and in a RESULT */
 	__le16 count;	     /* 22 elements in the payload, a multiple of 32 up to the job's */
-	__le64 chunk;	     /* 24 number of this chunk since the generation began */
+	__le64 chunk;	     /* 24 number of this chunk since the generation began; HELLO: see below */
 	__le64 total;	     /* 32 elements of the whole call */
 	__le32 call;	     /* 40 number of the call since the generation began */
 	__le16 contributors; /* 44 RESULT: how many ranks are in the sum */
@@ -60,7 +60,8 @@ struct fpisa_hdr {
 
 /*
  * fpisa_hdr.aux
- *	HELLO	the sender's incarnation, increasing over its restarts (ns since 1970)
+ *	HELLO	the sender's incarnation, increasing over its restarts (ns since 1970); chunk says
+ *		it again and the WELCOME echoes it, so a late one is known as such
  *	WELCOME	the incarnation that the aggregator holds for this rank
  *	RESULT	up to 16 workers: 4 bits a rank, its position in the order of arrival
  *	STATUS	the ranks that the job still counts on
