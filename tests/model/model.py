@@ -95,7 +95,7 @@ def main():
     if a.list:
         print("\n".join(MUTATIONS))
         return 0
-    lib = rules.build()
+    lib = rules.load()
     if a.mutate:
         return 1 if run(lib, a.mutate, MUTATIONS[a.mutate], True) else 0
     table = MUTATIONS if a.self_test else CONFIGURATIONS

@@ -27,14 +27,19 @@ EMPTY = (0, 0, 0, 0, 0, 0, ())
 u32, u64 = ctypes.c_uint32, ctypes.c_uint64
 
 
-def build():
-    """Compiles rules.c into a temporary directory and loads it."""
+def build(source="rules.c"):
+    """Compiles a file of this directory into a temporary one and loads it."""
     with tempfile.TemporaryDirectory(prefix="fpisa-model-") as tmp:
-        so = os.path.join(tmp, "rules.so")
+        so = os.path.join(tmp, "model.so")
         cc = shlex.split(os.environ.get("CC", "cc"))
         subprocess.run(cc + ["-std=gnu11", "-O2", "-shared", "-fPIC", "-I", INCLUDE,
-                             os.path.join(HERE, "rules.c"), "-o", so], check=True)
-        lib = ctypes.CDLL(so)
+                             os.path.join(HERE, source), "-o", so], check=True)
+        return ctypes.CDLL(so)
+
+
+def load():
+    """rules.c, with the types of its functions."""
+    lib = build()
     lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32]
     lib.rules_verdict.restype = ctypes.c_char_p
     lib.rules_slot_of.restype = u32

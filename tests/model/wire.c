@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The checksum and one element's sum, for tests/model/check_wire.py. */
+#include "fpisa/wire.h"
+#include "fpisa/mau.h"
+
+__u32 wire_checksum(const void *datagram, int payload_words)
+{
+	struct fpisa_sum sum = {};
+
+	fpisa_sum_words(&sum, datagram, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, (const char *)datagram + FPISA_HDR_LEN, payload_words);
+	return fpisa_sum_fold(&sum);
+}
+
+/* The FP32 sum of `words` in their order, through MAU0..8. */
+__u32 wire_sum(const __u32 *words, int n, int mode, int rounding)
+{
+	const struct fpisa_format f = FPISA_FP32;
+	struct fpisa_lane l = {};
+	__s64 m = 0;
+	__u16 e = 0;
+	__u32 lz;
+
+	for (int i = 0; i < n; i++) {
+		l = (struct fpisa_lane){ .word = words[i] };
+		fpisa_mau0_extract(&l, f);
+		fpisa_mau1_implied_one(&l, f);
+		if (!i) {
+			e = fpisa_mau2_first(&l);
+			m = l.m;
+			continue;
+		}
+		e = fpisa_mau2_exponent(&l, e, f, (enum fpisa_mode)mode);
+		fpisa_mau3_align(&l, f, (enum fpisa_mode)mode);
+		m = fpisa_mau4_add(&l, m, f, (enum fpisa_mode)mode);
+	}
+	l = (struct fpisa_lane){ .m = m, .e = e };
+	fpisa_mau5_sign(&l);
+	lz = fpisa_clz32_bits((__u32)l.m);
+	fpisa_mau6_normalise(&l, f, lz);
+	fpisa_mau7_exponent(&l, f, lz);
+	fpisa_mau8_assemble(&l, f, (enum fpisa_rounding)rounding);
+	return (__u32)l.word;
+}
