@@ -54,11 +54,20 @@ $(B)/%.o: bpf/%.bpf.c
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
 
+# Further families, by lane bytes and register bits (include/fpisa/job.h); fpisa.o has 4 and 32.
+FAMILIES := w2r32 w1r32 w8r64 w4r64 w2r64 w1r64
+FAMILY_OBJ := $(FAMILIES:%=$(B)/fpisa_%.o)
+$(FAMILY_OBJ): $(B)/fpisa_%.o: bpf/family.bpf.c
+	@mkdir -p $(@D)
+	$(call say,BPF,$@)
+	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) -DFAMILY_BYTES=$(patsubst w%,%,$(firstword $(subst r, ,$*))) \
+		-DFAMILY_RBITS=$(lastword $(subst r, ,$*)) $(DEP) -MT $@ -c $< -o $@
+
 $(B)/%.skel.h: $(B)/%.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $* > $@
 
-SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h
+SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(FAMILY_OBJ:.o=.skel.h)
 
 # -- library --------------------------------------------------------------
 

@@ -6,24 +6,14 @@
  * instructions on 6.1 and crash the verifier of 6.18.44.
  *
  * Global functions take pointers to memory of known size, which may be NULL
- * as far as the verifier knows. All work on FP32; another register width is
- * another set of these.
+ * as far as the verifier knows. `fmt` is the packed format (family.h).
  */
 #ifndef FPISA_BPF_BLOCKS_H
 #define FPISA_BPF_BLOCKS_H
 
-#include "maps.h"
+#include "family.h"
 
-
-GLOBAL_FN int sum_block(const struct fpisa_word_block *in, struct fpisa_sum *sum)
-{
-	if (!in || !sum)
-		return 0;
-	fpisa_sum_words(sum, in, FPISA_BLOCK / 2);
-	return 0;
-}
-
-static __always_inline __u32 clz_lpm(__u32 x)
+static __always_inline __u32 clz32_lpm(__u32 x)
 {
 	struct fpisa_lpm_key key = { .prefixlen = 32, .addr = bpf_htonl(x) };
 	__u32 *lz = bpf_map_lookup_elem(&fpisa_lpm, &key);
@@ -31,66 +21,76 @@ static __always_inline __u32 clz_lpm(__u32 x)
 	return lz ? *lz : 32;
 }
 
+#if FAMILY_RBITS == 32
+#define clz_lpm(x) clz32_lpm((__u32)(x))
+#define clz_bits(x) fpisa_clz32_bits(x)
+#else
+/* A register of 64 bits is matched by halves. */
+static __always_inline __u32 clz_lpm(__u64 x)
+{
+	return x >> 32 ? clz32_lpm((__u32)(x >> 32)) : 32 + clz32_lpm((__u32)x);
+}
+#define clz_bits(x) fpisa_clz64_bits(x)
+#endif
+
 /* -- fused ------------------------------------------------------------- */
 
-GLOBAL_FN int fused_set_block(const struct fpisa_word_block *in, struct fpisa_exp_block *e,
-			     struct fpisa_man_block *m)
+GLOBAL_FN int fused_set_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
-	fpisa_block_set(in, e, m, FPISA_FP32);
+	fpisa_block_set(in, e, m, FORMAT(fmt));
 	return 0;
 }
 
-GLOBAL_FN __u64 fused_add_block(const struct fpisa_word_block *in, struct fpisa_exp_block *e,
-			       struct fpisa_man_block *m)
+GLOBAL_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
-	return fpisa_block_add(in, e, m, FPISA_FP32, FPISA_MODE_FPISA);
+	return fpisa_block_add(in, e, m, FORMAT(fmt), FPISA_MODE_FPISA);
 }
 
-GLOBAL_FN __u64 fused_add_a_block(const struct fpisa_word_block *in, struct fpisa_exp_block *e,
-				 struct fpisa_man_block *m)
+GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
-	return fpisa_block_add(in, e, m, FPISA_FP32, FPISA_MODE_FPISA_A);
+	return fpisa_block_add(in, e, m, FORMAT(fmt), FPISA_MODE_FPISA_A);
 }
 
-#define READ_BLOCK(name, rounding, clz)                                                             \
-	GLOBAL_FN __u32 name(struct fpisa_word_block *out, const struct fpisa_exp_block *e,          \
-			    const struct fpisa_man_block *m)                                        \
-	{                                                                                           \
-		if (!out || !e || !m)                                                               \
-			return 0;                                                                   \
-		return fpisa_block_read(out, e, m, FPISA_FP32, rounding, clz);                      \
+#define READ_BLOCK(name, rounding, clz)                                                                \
+	GLOBAL_FN __u32 name(struct words *out, const struct fpisa_exp_block *e, const man_block *m, \
+			     __u32 fmt)                                                              \
+	{                                                                                              \
+		if (!out || !e || !m)                                                                  \
+			return 0;                                                                      \
+		struct fpisa_format f = FORMAT(fmt);                                                   \
+		return fpisa_block_read(out, e, m, f, rounding, clz);                                  \
 	}
 
-READ_BLOCK(read_down_bits_block, FPISA_ROUND_DOWN, fpisa_clz32_bits)
+READ_BLOCK(read_down_bits_block, FPISA_ROUND_DOWN, clz_bits)
 READ_BLOCK(read_down_lpm_block, FPISA_ROUND_DOWN, clz_lpm)
-READ_BLOCK(read_near_bits_block, FPISA_ROUND_NEAREST, fpisa_clz32_bits)
+READ_BLOCK(read_near_bits_block, FPISA_ROUND_NEAREST, clz_bits)
 READ_BLOCK(read_near_lpm_block, FPISA_ROUND_NEAREST, clz_lpm)
 
 /* -- staged ------------------------------------------------------------ */
 
-GLOBAL_FN int mau0_block(const struct fpisa_word_block *in, struct fpisa_phv_block *p)
+GLOBAL_FN int mau0_block(const struct words *in, phv_block *p, __u32 fmt)
 {
 	if (!in || !p)
 		return 0;
-	fpisa_stage0(in, FPISA_PHV(p), FPISA_FP32);
+	fpisa_stage0(in, FPISA_PHV(p), FORMAT(fmt));
 	return 0;
 }
 
-GLOBAL_FN int mau1_block(struct fpisa_phv_block *p)
+GLOBAL_FN int mau1_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	fpisa_stage1(FPISA_PHV(p), FPISA_FP32);
+	fpisa_stage1(FPISA_PHV(p), FORMAT(fmt));
 	return 0;
 }
 
-GLOBAL_FN int mau2_first_block(struct fpisa_phv_block *p, struct fpisa_exp_block *e)
+GLOBAL_FN int mau2_first_block(phv_block *p, struct fpisa_exp_block *e)
 {
 	if (!p || !e)
 		return 0;
@@ -98,103 +98,106 @@ GLOBAL_FN int mau2_first_block(struct fpisa_phv_block *p, struct fpisa_exp_block
 	return 0;
 }
 
-GLOBAL_FN int mau2_block(struct fpisa_phv_block *p, struct fpisa_exp_block *e)
+GLOBAL_FN int mau2_block(phv_block *p, struct fpisa_exp_block *e, __u32 fmt)
 {
 	if (!p || !e)
 		return 0;
-	fpisa_stage2(FPISA_PHV(p), e, FPISA_FP32, FPISA_MODE_FPISA);
+	fpisa_stage2(FPISA_PHV(p), e, FORMAT(fmt), FPISA_MODE_FPISA);
 	return 0;
 }
 
-GLOBAL_FN int mau2_a_block(struct fpisa_phv_block *p, struct fpisa_exp_block *e)
+GLOBAL_FN int mau2_a_block(phv_block *p, struct fpisa_exp_block *e, __u32 fmt)
 {
 	if (!p || !e)
 		return 0;
-	fpisa_stage2(FPISA_PHV(p), e, FPISA_FP32, FPISA_MODE_FPISA_A);
+	fpisa_stage2(FPISA_PHV(p), e, FORMAT(fmt), FPISA_MODE_FPISA_A);
 	return 0;
 }
 
-GLOBAL_FN __u64 mau3_block(struct fpisa_phv_block *p)
+GLOBAL_FN __u64 mau3_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	return fpisa_stage3(FPISA_PHV(p), FPISA_FP32, FPISA_MODE_FPISA);
+	return fpisa_stage3(FPISA_PHV(p), FORMAT(fmt), FPISA_MODE_FPISA);
 }
 
-GLOBAL_FN __u64 mau3_a_block(struct fpisa_phv_block *p)
+GLOBAL_FN __u64 mau3_a_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	return fpisa_stage3(FPISA_PHV(p), FPISA_FP32, FPISA_MODE_FPISA_A);
+	return fpisa_stage3(FPISA_PHV(p), FORMAT(fmt), FPISA_MODE_FPISA_A);
 }
 
-GLOBAL_FN int mau4_first_block(struct fpisa_phv_block *p, struct fpisa_man_block *m)
+GLOBAL_FN int mau4_first_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	fpisa_stage4_first(FPISA_PHV(p), m, FPISA_FP32);
+	fpisa_stage4_first(FPISA_PHV(p), m, FORMAT(fmt));
 	return 0;
 }
 
-GLOBAL_FN __u64 mau4_block(struct fpisa_phv_block *p, struct fpisa_man_block *m)
+GLOBAL_FN __u64 mau4_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	return fpisa_stage4(FPISA_PHV(p), m, FPISA_FP32, FPISA_MODE_FPISA);
+	return fpisa_stage4(FPISA_PHV(p), m, FORMAT(fmt), FPISA_MODE_FPISA);
 }
 
-GLOBAL_FN __u64 mau4_a_block(struct fpisa_phv_block *p, struct fpisa_man_block *m)
+GLOBAL_FN __u64 mau4_a_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	return fpisa_stage4(FPISA_PHV(p), m, FPISA_FP32, FPISA_MODE_FPISA_A);
+	return fpisa_stage4(FPISA_PHV(p), m, FORMAT(fmt), FPISA_MODE_FPISA_A);
 }
 
-GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const struct fpisa_man_block *m,
-			struct fpisa_phv_block *p)
+GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt)
 {
 	if (!e || !m || !p)
 		return 0;
-	fpisa_stage5(e, m, FPISA_PHV(p), FPISA_FP32);
+	fpisa_stage5(e, m, FPISA_PHV(p), FORMAT(fmt));
 	return 0;
 }
 
-GLOBAL_FN int mau6_bits_block(struct fpisa_phv_block *p)
+GLOBAL_FN int mau6_bits_block(phv_block *p, __u32 fmt)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	if (!p)
+		return 0;
+	fpisa_stage6(FPISA_PHV(p), f, clz_bits);
+	return 0;
+}
+
+GLOBAL_FN int mau6_lpm_block(phv_block *p, __u32 fmt)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	if (!p)
+		return 0;
+	fpisa_stage6(FPISA_PHV(p), f, clz_lpm);
+	return 0;
+}
+
+GLOBAL_FN int mau7_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	fpisa_stage6(FPISA_PHV(p), FPISA_FP32, fpisa_clz32_bits);
+	fpisa_stage7(FPISA_PHV(p), FORMAT(fmt));
 	return 0;
 }
 
-GLOBAL_FN int mau6_lpm_block(struct fpisa_phv_block *p)
-{
-	if (!p)
-		return 0;
-	fpisa_stage6(FPISA_PHV(p), FPISA_FP32, clz_lpm);
-	return 0;
-}
-
-GLOBAL_FN int mau7_block(struct fpisa_phv_block *p)
-{
-	if (!p)
-		return 0;
-	fpisa_stage7(FPISA_PHV(p), FPISA_FP32);
-	return 0;
-}
-
-GLOBAL_FN __u32 mau8_down_block(struct fpisa_phv_block *p, struct fpisa_word_block *out)
+GLOBAL_FN __u32 mau8_down_block(phv_block *p, struct words *out, __u32 fmt)
 {
 	if (!p || !out)
 		return 0;
-	return fpisa_stage8(FPISA_PHV(p), out, FPISA_FP32, FPISA_ROUND_DOWN);
+	return fpisa_stage8(FPISA_PHV(p), out, FORMAT(fmt), FPISA_ROUND_DOWN);
 }
 
-GLOBAL_FN __u32 mau8_near_block(struct fpisa_phv_block *p, struct fpisa_word_block *out)
+GLOBAL_FN __u32 mau8_near_block(phv_block *p, struct words *out, __u32 fmt)
 {
 	if (!p || !out)
 		return 0;
-	return fpisa_stage8(FPISA_PHV(p), out, FPISA_FP32, FPISA_ROUND_NEAREST);
+	return fpisa_stage8(FPISA_PHV(p), out, FORMAT(fmt), FPISA_ROUND_NEAREST);
 }
 
 #endif

@@ -12,7 +12,7 @@
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/udp.h>
-#include "blocks.h"
+#include "maps.h"
 
 /* The headers of our frames: Ethernet, IPv4 without options, UDP, FPISA. */
 struct headers {
@@ -32,14 +32,6 @@ static __always_inline int find_headers(struct xdp_md *ctx, struct headers *h)
 	h->udp = data + FPISA_ETH_LEN + FPISA_IP_LEN;
 	h->fpisa = data + FPISA_OFFSET;
 	return data + FPISA_PAYLOAD_OFFSET <= (void *)(long)ctx->data_end;
-}
-
-/* Block b of the payload, or NULL when the frame ends before it does. */
-static __always_inline struct fpisa_word_block *payload_of(struct xdp_md *ctx, __u32 b)
-{
-	struct fpisa_word_block *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET + b * sizeof(*p);
-
-	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
 static __always_inline struct fpisa_counters *counters_of(__u32 job)
@@ -77,6 +69,60 @@ static __always_inline void sum_header(const struct fpisa_hdr *h, struct fpisa_s
 	fpisa_sum_words(sum, h, FPISA_SUM_HDR_WORDS);
 }
 
+/* 128 and 32 bytes of a payload. */
+struct sum_large {
+	__u8 b[128];
+} __attribute__((aligned(4)));
+
+struct sum_small {
+	__u8 b[32];
+} __attribute__((aligned(4)));
+
+GLOBAL_FN int sum_large(const struct sum_large *in, struct fpisa_sum *sum)
+{
+	if (!in || !sum)
+		return 0;
+	fpisa_sum_words(sum, in, sizeof(*in) / 8);
+	return 0;
+}
+
+GLOBAL_FN int sum_small(const struct sum_small *in, struct fpisa_sum *sum)
+{
+	if (!in || !sum)
+		return 0;
+	fpisa_sum_words(sum, in, sizeof(*in) / 8);
+	return 0;
+}
+
+/*
+ * The checksum of the frame: header and `payload` bytes, a multiple of 32.
+ * Returns it in the low 32 bits; negative if the frame ends before.
+ */
+GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
+{
+	__u32 large = payload / sizeof(struct sum_large), small = payload / sizeof(struct sum_small) % 4;
+	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
+	struct fpisa_sum sum = {};
+	struct headers h;
+
+	if (!find_headers(ctx, &h))
+		return -1;
+	sum_header(h.fpisa, &sum);
+	for (__u32 i = 0; i < FPISA_MAX_PAYLOAD / sizeof(struct sum_large) && i < large; i++) {
+		if (p + sizeof(struct sum_large) > (void *)(long)ctx->data_end)
+			return -1;
+		sum_large(p, &sum);
+		p += sizeof(struct sum_large);
+	}
+	for (__u32 i = 0; i < 3 && i < small; i++) {
+		if (p + sizeof(struct sum_small) > (void *)(long)ctx->data_end)
+			return -1;
+		sum_small(p, &sum);
+		p += sizeof(struct sum_small);
+	}
+	return fpisa_sum_fold(&sum);
+}
+
 static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port,
 					  __u32 payload)
 {
@@ -94,11 +140,7 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 	h->ip->check = ip_checksum(h->ip);
 }
 
-/*
- * Send the frame back where it came from. The header is complete but for
- * the checksum, of which *sum holds the payload's part if `payload` is not
- * zero; the header comes first in the sum, so the caller has put it there.
- */
+/* Send the frame back where it came from; FPISA header and payload are complete. */
 static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 payload)
 {
 	__u8 mac[ETH_ALEN];

@@ -12,20 +12,17 @@
  * through real tail calls with no other step.
  */
 #include "ingress.h"
+#include "programs.h"
 
 int fpisa(struct xdp_md *ctx);
 
-#define BANK(n)                                                                                           \
-	[(n) * FPISA_BANK_SIZE + 0] = (void *)&fpisa, [(n) * FPISA_BANK_SIZE + 1] = (void *)&fpisa,       \
-	[(n) * FPISA_BANK_SIZE + 2] = (void *)&fpisa, [(n) * FPISA_BANK_SIZE + 3] = (void *)&fpisa,       \
-	[(n) * FPISA_BANK_SIZE + 4] = (void *)&fpisa, [(n) * FPISA_BANK_SIZE + 5] = (void *)&fpisa,       \
-	[(n) * FPISA_BANK_SIZE + 6] = (void *)&fpisa, [(n) * FPISA_BANK_SIZE + 7] = (void *)&fpisa,       \
-	[(n) * FPISA_BANK_SIZE + 8] = (void *)&fpisa
+/* Family 0's banks; FPISA_STAGES programs each. */
+#define BANK(n) [(n) * FPISA_BANK_SIZE ...(n) * FPISA_BANK_SIZE + FPISA_STAGES - 1] = (void *)&fpisa
 
-/* Stage programs; index: bank x FPISA_BANK_SIZE + number of the unit. */
+/* Programs; index: fpisa_bank_of() + number of the unit, or FPISA_GATE. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, FPISA_BANKS *FPISA_BANK_SIZE);
+	__uint(max_entries, FPISA_PROGRAMS);
 	__uint(key_size, sizeof(__u32));
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__array(values, int(void *));
@@ -50,27 +47,5 @@ int fpisa(struct xdp_md *ctx)
 		return chain(ctx, phv, stage - 1);
 	return ingress(ctx, phv);
 }
-
-#define STAGE(k)                                                                \
-	SEC("stage") int fpisa_mau##k(struct xdp_md *ctx)                       \
-	{                                                                       \
-		__u32 zero = 0;                                                 \
-		struct fpisa_phv *phv = bpf_map_lookup_elem(&fpisa_phv, &zero); \
-                                                                                \
-		if (!phv)                                                       \
-			return XDP_ABORTED;                                     \
-		phv->stage = 0;                                                 \
-		return chain(ctx, phv, k);                                      \
-	}
-
-STAGE(0)
-STAGE(1)
-STAGE(2)
-STAGE(3)
-STAGE(4)
-STAGE(5)
-STAGE(6)
-STAGE(7)
-STAGE(8)
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The parser and the gate: from a raw frame to a slot that this CPU owns, or
- * to a verdict. Followed by the pipeline (stages.h). All rules are in
- * fpisa/frame.h and fpisa/slot.h; this file fetches what they look at.
+ * The parser: from a raw frame to a contribution that has passed every
+ * stateless check, or to a verdict. Followed by the gate (gate.h). All rules
+ * are in fpisa/frame.h; this file fetches what they look at.
  */
 #ifndef FPISA_BPF_INGRESS_H
 #define FPISA_BPF_INGRESS_H
 
-#include "stages.h"
+#include "gate.h"
 
 static __always_inline __u16 port_of(const struct fpisa_control *control)
 {
@@ -154,78 +154,24 @@ GLOBAL_FN int check_add(struct xdp_md *ctx, __u32 id, __u32 payload)
 	return fpisa_check_add(h.fpisa, payload, job, h.ip->saddr, h.udp->source);
 }
 
-/* The checksum of a frame of phv->blocks blocks; a verdict. */
-GLOBAL_FN int check_sum(struct xdp_md *ctx, struct fpisa_phv *phv)
-{
-	struct fpisa_sum sum = {};
-	struct headers h;
-
-	if (!phv || !find_headers(ctx, &h))
-		return FPISA_V_internal;
-	sum_header(h.fpisa, &sum);
-	EACH_BLOCK(b, phv) {
-		struct fpisa_word_block *in = payload_of(ctx, b);
-
-		if (!in)
-			return FPISA_V_truncated;
-		sum_block(in, &sum);
-	}
-	return fpisa_sum_fold(&sum) == h.fpisa->checksum ? FPISA_V_absorbed : FPISA_V_checksum;
-}
-
-/*
- * An ADD that passed every stateless check: take the slot, apply the rules.
- * Returns the step to take with the slot owned, or a negative verdict with
- * the slot given back.
- */
-GLOBAL_FN int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv)
-{
-	struct fpisa_session *session;
-	struct fpisa_claim claim;
-	struct fpisa_slot *slot;
-	struct fpisa_job *job;
-	struct headers h;
-	int step;
-
-	if (!phv || !find_headers(ctx, &h))
-		return -FPISA_V_internal;
-	session = bpf_map_lookup_elem(&fpisa_sessions, &phv->job);
-	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
-	job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
-	if (!session || !slot || !job)
-		return -FPISA_V_internal;
-	claim = fpisa_claim_of(h.fpisa, job);
-	if (!guard_take(&slot->guard))
-		return -FPISA_V_busy;
-	/* Under the guard: a generation that began meanwhile may own the slot already. */
-	if (claim.generation != *(volatile __u32 *)&session->generation || !claim.generation)
-		step = -FPISA_V_generation;
-	else
-		step = fpisa_slot_admit(slot, &claim, *(volatile __u64 *)&job->live);
-	if (step < 0)
-		guard_release(&slot->guard);
-	return step;
-}
-
 static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct headers *h, __u32 id,
 			       struct fpisa_job *job, struct fpisa_control *control, __u32 payload)
 {
+	struct fpisa_format f = fpisa_job_format(job);
 	struct fpisa_counters *c = counters_of(id);
 	__u32 v = check_add(ctx, id, payload);
-	int step, action;
 
 	/* What a member is told needs a frame that is whole: the checksum first. */
 	if (v >= FPISA_V_FIRST_DROP && !fpisa_reported(v))
 		return leave(id, v, XDP_DROP);
-	phv->job = id;
-	phv->blocks = payload / (FPISA_BLOCK * 4);
-	step = check_sum(ctx, phv);
-	if (step != FPISA_V_absorbed)
-		return leave(id, step, XDP_DROP);
+	if (frame_sum(ctx, payload) != h->fpisa->checksum)
+		return leave(id, FPISA_V_checksum, XDP_DROP);
 	if (v != FPISA_V_absorbed)
 		return refuse(ctx, id, v);
 
+	phv->job = id;
 	phv->key = job->slot_base + h->fpisa->slot;
+	phv->blocks = h->fpisa->count / FPISA_BLOCK;
 	phv->rank = h->fpisa->rank;
 	phv->probe = !!(h->fpisa->flags & FPISA_F_PROBE);
 	phv->resend = 0;
@@ -235,40 +181,19 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	phv->rounding = job->rounding;
 	phv->clz = job->clz;
 	phv->pipeline = job->pipeline;
-	phv->bank = (control->bank & 1) * FPISA_BANK_SIZE;
+	phv->format = pack_format(f);
+	phv->bank = fpisa_bank_of(job->family, control->bank);
 	if (!c)
 		return leave(id, FPISA_V_internal, XDP_DROP);
 	if (phv->clz == FPISA_CLZ_LPM && !trie_ready(control))
 		return leave(id, FPISA_V_busy, XDP_DROP);
 	if (h->fpisa->flags & FPISA_F_RETRANSMIT)
 		c->retransmissions++;
-	step = take_slot(ctx, phv);
-	if (step < 0)
-		return refuse(ctx, id, -step);
-
-	switch (step) {
-	case FPISA_STEP_WAIT:
-		return wait(ctx, phv, *(volatile __u64 *)&job->live, FPISA_V_duplicate);
-	case FPISA_STEP_RESEND:
-		phv->resend = 1;
-		/* fallthrough */
-	case FPISA_STEP_FINISH:
-		break;
-	default:
-		phv->first = step == FPISA_STEP_SET;
-		if (phv->pipeline == FPISA_PIPELINE_STAGED)
-			next_stage(ctx, phv, 0);
-		c->fused++;
-		run_fused_add(ctx, phv);
-		action = add_done(ctx, phv);
-		if (action != COMPLETE)
-			return action;
-	}
-	if (phv->pipeline == FPISA_PIPELINE_STAGED)
-		next_stage(ctx, phv, 5);
-	c->fused_reads++;
-	run_fused_read(ctx, phv);
-	return read_done(ctx, phv);
+	if (!job->family)
+		return gate(ctx, phv);
+	/* No slot is taken yet: a family that is not loaded costs this frame alone. */
+	tail_call(ctx, phv->bank + FPISA_GATE);
+	return leave(id, FPISA_V_family, XDP_DROP);
 }
 
 /* A new packet. */

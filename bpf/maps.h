@@ -129,7 +129,8 @@ struct fpisa_phv {
 	__u32 job;    /* job number */
 	__u32 key;    /* of the slot version that this CPU owns */
 	__u32 blocks; /* of 32 elements, in this frame */
-	__u32 bank;   /* index of the first slot of the bank that this packet uses */
+	__u32 bank;   /* index of the first program of the family and bank that this packet uses */
+	__u32 format; /* of the job, packed (family.h) */
 	__u32 flags;  /* result flags of the read-out */
 	__u64 events; /* of the add, format.h */
 	__u16 rank;   /* of the sender */
@@ -140,7 +141,7 @@ struct fpisa_phv {
 	__u8 rounding;
 	__u8 clz;
 	__u8 pipeline;
-	__u8 pad[7];
+	__u8 pad[3];
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };
 

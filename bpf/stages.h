@@ -11,6 +11,7 @@
 #ifndef FPISA_BPF_STAGES_H
 #define FPISA_BPF_STAGES_H
 
+#include "blocks.h"
 #include "exits.h"
 
 /* The array of stage programs; fpisa.bpf.c defines and fills it. */
@@ -23,136 +24,154 @@ static __always_inline struct fpisa_exponents *exponents_of(struct fpisa_phv *ph
 	return phv ? bpf_map_lookup_elem(&fpisa_exponents, &phv->key) : NULL;
 }
 
-static __always_inline struct fpisa_mantissas *mantissas_of(struct fpisa_phv *phv)
+/* Block b of the payload, or NULL when the frame ends before it does. */
+static __always_inline struct words *payload_of(struct xdp_md *ctx, __u32 b)
 {
-	return phv ? bpf_map_lookup_elem(&fpisa_mantissas, &phv->key) : NULL;
+	struct words *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET + b * sizeof(*p);
+
+	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
 /* -- MAU0..8, each over the whole frame --------------------------------- */
 
 GLOBAL_FN int run_mau0(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
-	if (!phv)
+	phv_block *p = blocks_of(phv);
+
+	if (!phv || !p)
 		return 0;
 	EACH_BLOCK(b, phv) {
-		struct fpisa_word_block *in = payload_of(ctx, b);
+		struct words *in = payload_of(ctx, b);
 
 		if (!in)
 			break;
-		mau0_block(in, &phv->b[b]);
+		mau0_block(in, &p[b], phv->format);
 	}
 	return 0;
 }
 
 GLOBAL_FN int run_mau1(struct fpisa_phv *phv)
 {
-	if (!phv)
+	phv_block *p = blocks_of(phv);
+
+	if (!phv || !p)
 		return 0;
 	EACH_BLOCK(b, phv)
-		mau1_block(&phv->b[b]);
+		mau1_block(&p[b], phv->format);
 	return 0;
 }
 
 GLOBAL_FN int run_mau2(struct fpisa_phv *phv)
 {
+	phv_block *p = blocks_of(phv);
 	struct fpisa_exponents *e = exponents_of(phv);
 
-	if (!e)
+	if (!p || !e)
 		return 0;
 	if (phv->first) {
 		EACH_BLOCK(b, phv)
-			mau2_first_block(&phv->b[b], &e->b[b]);
+			mau2_first_block(&p[b], &e->b[b]);
 	} else if (phv->mode == FPISA_MODE_FPISA_A) {
 		EACH_BLOCK(b, phv)
-			mau2_a_block(&phv->b[b], &e->b[b]);
+			mau2_a_block(&p[b], &e->b[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			mau2_block(&phv->b[b], &e->b[b]);
+			mau2_block(&p[b], &e->b[b], phv->format);
 	}
 	return 0;
 }
 
 GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
 {
-	if (!phv || phv->first)
+	phv_block *p = blocks_of(phv);
+
+	if (!phv || !p || phv->first)
 		return 0;
 	if (phv->mode == FPISA_MODE_FPISA_A) {
 		EACH_BLOCK(b, phv)
-			phv->events += mau3_a_block(&phv->b[b]);
+			phv->events += mau3_a_block(&p[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			phv->events += mau3_block(&phv->b[b]);
+			phv->events += mau3_block(&p[b], phv->format);
 	}
 	return 0;
 }
 
 GLOBAL_FN int run_mau4(struct fpisa_phv *phv)
 {
-	struct fpisa_mantissas *m = mantissas_of(phv);
+	phv_block *p = blocks_of(phv);
+	man_block *m = mantissas_of(phv);
 
-	if (!m)
+	if (!p || !m)
 		return 0;
 	if (phv->first) {
 		EACH_BLOCK(b, phv)
-			mau4_first_block(&phv->b[b], &m->b[b]);
+			mau4_first_block(&p[b], &m[b], phv->format);
 	} else if (phv->mode == FPISA_MODE_FPISA_A) {
 		EACH_BLOCK(b, phv)
-			phv->events += mau4_a_block(&phv->b[b], &m->b[b]);
+			phv->events += mau4_a_block(&p[b], &m[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			phv->events += mau4_block(&phv->b[b], &m->b[b]);
+			phv->events += mau4_block(&p[b], &m[b], phv->format);
 	}
 	return 0;
 }
 
 GLOBAL_FN int run_mau5(struct fpisa_phv *phv)
 {
+	phv_block *p = blocks_of(phv);
 	struct fpisa_exponents *e = exponents_of(phv);
-	struct fpisa_mantissas *m = mantissas_of(phv);
+	man_block *m = mantissas_of(phv);
 
-	if (!e || !m)
+	if (!p || !e || !m)
 		return 0;
 	EACH_BLOCK(b, phv)
-		mau5_block(&e->b[b], &m->b[b], &phv->b[b]);
+		mau5_block(&e->b[b], &m[b], &p[b], phv->format);
 	return 0;
 }
 
 GLOBAL_FN int run_mau6(struct fpisa_phv *phv)
 {
-	if (!phv)
+	phv_block *p = blocks_of(phv);
+
+	if (!phv || !p)
 		return 0;
 	if (phv->clz == FPISA_CLZ_LPM) {
 		EACH_BLOCK(b, phv)
-			mau6_lpm_block(&phv->b[b]);
+			mau6_lpm_block(&p[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			mau6_bits_block(&phv->b[b]);
+			mau6_bits_block(&p[b], phv->format);
 	}
 	return 0;
 }
 
 GLOBAL_FN int run_mau7(struct fpisa_phv *phv)
 {
-	if (!phv)
+	phv_block *p = blocks_of(phv);
+
+	if (!phv || !p)
 		return 0;
 	EACH_BLOCK(b, phv)
-		mau7_block(&phv->b[b]);
+		mau7_block(&p[b], phv->format);
 	return 0;
 }
 
 GLOBAL_FN int run_mau8(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
-	if (!phv)
+	phv_block *p = blocks_of(phv);
+
+	if (!phv || !p)
 		return 0;
 	EACH_BLOCK(b, phv) {
-		struct fpisa_word_block *out = payload_of(ctx, b);
+		struct words *out = payload_of(ctx, b);
 
 		if (!out)
 			break;
 		if (phv->rounding == FPISA_ROUND_NEAREST)
-			phv->flags |= mau8_near_block(&phv->b[b], out);
+			phv->flags |= mau8_near_block(&p[b], out, phv->format);
 		else
-			phv->flags |= mau8_down_block(&phv->b[b], out);
+			phv->flags |= mau8_down_block(&p[b], out, phv->format);
 	}
 	return 0;
 }
@@ -162,21 +181,21 @@ GLOBAL_FN int run_mau8(struct xdp_md *ctx, struct fpisa_phv *phv)
 GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct fpisa_exponents *e = exponents_of(phv);
-	struct fpisa_mantissas *m = mantissas_of(phv);
+	man_block *m = mantissas_of(phv);
 
 	if (!e || !m)
 		return 0;
 	EACH_BLOCK(b, phv) {
-		struct fpisa_word_block *in = payload_of(ctx, b);
+		struct words *in = payload_of(ctx, b);
 
 		if (!in)
 			break;
 		if (phv->first)
-			fused_set_block(in, &e->b[b], &m->b[b]);
+			fused_set_block(in, &e->b[b], &m[b], phv->format);
 		else if (phv->mode == FPISA_MODE_FPISA_A)
-			phv->events += fused_add_a_block(in, &e->b[b], &m->b[b]);
+			phv->events += fused_add_a_block(in, &e->b[b], &m[b], phv->format);
 		else
-			phv->events += fused_add_block(in, &e->b[b], &m->b[b]);
+			phv->events += fused_add_block(in, &e->b[b], &m[b], phv->format);
 	}
 	return 0;
 }
@@ -184,7 +203,7 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct fpisa_exponents *e = exponents_of(phv);
-	struct fpisa_mantissas *m = mantissas_of(phv);
+	man_block *m = mantissas_of(phv);
 	__u32 near, lpm;
 
 	if (!e || !m)
@@ -192,18 +211,18 @@ GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
 	near = phv->rounding == FPISA_ROUND_NEAREST;
 	lpm = phv->clz == FPISA_CLZ_LPM;
 	EACH_BLOCK(b, phv) {
-		struct fpisa_word_block *out = payload_of(ctx, b);
+		struct words *out = payload_of(ctx, b);
 
 		if (!out)
 			break;
 		if (near && lpm)
-			phv->flags |= read_near_lpm_block(out, &e->b[b], &m->b[b]);
+			phv->flags |= read_near_lpm_block(out, &e->b[b], &m[b], phv->format);
 		else if (near)
-			phv->flags |= read_near_bits_block(out, &e->b[b], &m->b[b]);
+			phv->flags |= read_near_bits_block(out, &e->b[b], &m[b], phv->format);
 		else if (lpm)
-			phv->flags |= read_down_lpm_block(out, &e->b[b], &m->b[b]);
+			phv->flags |= read_down_lpm_block(out, &e->b[b], &m[b], phv->format);
 		else
-			phv->flags |= read_down_bits_block(out, &e->b[b], &m->b[b]);
+			phv->flags |= read_down_bits_block(out, &e->b[b], &m[b], phv->format);
 	}
 	return 0;
 }
@@ -282,12 +301,11 @@ static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)
 GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct fpisa_counters *c;
-	struct fpisa_sum sum = {};
 	struct fpisa_slot *slot;
 	struct fpisa_job *job;
 	struct headers h;
 	void *ports;
-	__u32 flags;
+	__u32 flags, payload;
 	int action;
 
 	if (!phv)
@@ -307,18 +325,11 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 	slot->done = 1;
 	guard_release(&slot->guard);
 
-	sum_header(h.fpisa, &sum);
-	EACH_BLOCK(b, phv) {
-		struct fpisa_word_block *p = payload_of(ctx, b);
-
-		if (!p)
-			break;
-		sum_block(p, &sum);
-	}
-	h.fpisa->checksum = fpisa_sum_fold(&sum);
+	payload = phv->blocks * sizeof(struct words);
+	h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
 
 	if (phv->resend)
-		return leave(phv->job, FPISA_V_resent, to_sender(ctx, &h, phv->blocks * FPISA_BLOCK * 4));
+		return leave(phv->job, FPISA_V_resent, to_sender(ctx, &h, payload));
 	count_flags(c, flags);
 	if (!ports)
 		return leave(phv->job, FPISA_V_fanout, XDP_DROP);
@@ -330,7 +341,7 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 	h.eth->h_dest[3] = ((__u8 *)&job->group)[1] & 0x7f;
 	h.eth->h_dest[4] = ((__u8 *)&job->group)[2];
 	h.eth->h_dest[5] = ((__u8 *)&job->group)[3];
-	address_reply(&h, job->address, job->group, job->group_port, phv->blocks * FPISA_BLOCK * 4);
+	address_reply(&h, job->address, job->group, job->group_port, payload);
 	action = (int)bpf_redirect_map(ports, 0, BPF_F_BROADCAST);
 	if (action != XDP_REDIRECT)
 		return leave(phv->job, FPISA_V_fanout, XDP_DROP);

@@ -18,11 +18,19 @@
 /* On the wire and in job configurations; never renumber. */
 enum fpisa_format_id {
 	FPISA_FORMAT_FP32 = 1,
+	FPISA_FORMAT_FP16 = 2,
+	FPISA_FORMAT_BF16 = 3,
+	FPISA_FORMAT_FP64 = 4,
+	FPISA_FORMAT_E4M3 = 5, /* OCP FP8: no infinities, one NaN code a sign */
+	FPISA_FORMAT_E5M2 = 6, /* OCP FP8 */
+	FPISA_FORMAT_END,
 };
 
 enum fpisa_mode {
 	FPISA_MODE_FPISA = 1,	/* the smaller exponent's mantissa is shifted right */
 	FPISA_MODE_FPISA_A = 2, /* the stored mantissa is never shifted (section 4.4) */
+	FPISA_MODE_FPISA64 = 3, /* as fpisa, a 64-bit register whose spare bits guard */
+	FPISA_MODE_END,
 };
 
 enum fpisa_rounding {
@@ -54,7 +62,8 @@ struct fpisa_format {
 	__u8 mbits; /* M: 1..52 */
 	__u8 rbits; /* R: 32 or 64, the mantissa register */
 	__u8 guard; /* G: 0..R - 2 - M */
-	__u8 bytes; /* of a packed value on the wire */
+	__u8 bytes; /* of a packed value on the wire: 1, 2, 4 or 8 */
+	__u8 finite; /* 1: no infinities, only the code of all ones is NaN (e4m3) */
 };
 
 #define FPISA_FP32 ((struct fpisa_format){ .ebits = 8, .mbits = 23, .rbits = 32, .guard = 0, .bytes = 4 })
@@ -116,6 +125,56 @@ static __always_inline int fpisa_headroom(struct fpisa_format f)
 static __always_inline __u64 fpisa_exp_ones(struct fpisa_format f)
 {
 	return (1ull << f.ebits) - 1;
+}
+
+static __always_inline __u64 fpisa_frac_ones(struct fpisa_format f)
+{
+	return (1ull << f.mbits) - 1;
+}
+
+/* The smallest magnitude, packed, that is no number: infinity, or the only NaN. */
+static __always_inline __u64 fpisa_beyond(struct fpisa_format f)
+{
+	return fpisa_exp_ones(f) << f.mbits | (f.finite ? fpisa_frac_ones(f) : 0);
+}
+
+/* A format by number, in its natural register without guard bits; .bytes is 0 if there is none. */
+static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
+{
+	switch (id) {
+	case FPISA_FORMAT_FP32:
+		return FPISA_FP32;
+	case FPISA_FORMAT_FP16:
+		return (struct fpisa_format){ .ebits = 5, .mbits = 10, .rbits = 32, .bytes = 2 };
+	case FPISA_FORMAT_BF16:
+		return (struct fpisa_format){ .ebits = 8, .mbits = 7, .rbits = 32, .bytes = 2 };
+	case FPISA_FORMAT_FP64:
+		return (struct fpisa_format){ .ebits = 11, .mbits = 52, .rbits = 64, .bytes = 8 };
+	case FPISA_FORMAT_E4M3:
+		return (struct fpisa_format){ .ebits = 4, .mbits = 3, .rbits = 32, .bytes = 1, .finite = 1 };
+	case FPISA_FORMAT_E5M2:
+		return (struct fpisa_format){ .ebits = 5, .mbits = 2, .rbits = 32, .bytes = 1 };
+	default:
+		return (struct fpisa_format){ 0 };
+	}
+}
+
+/*
+ * The register of a job: mode fpisa64 takes 64 bits and keeps ceil(log2 N)
+ * of them as headroom for N workers, the rest as guard bits.
+ */
+static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mode mode, __u32 workers)
+{
+	struct fpisa_format f = fpisa_format_of(id);
+	__u8 log = 0;
+
+	if (mode != FPISA_MODE_FPISA64 || !f.bytes)
+		return f;
+	while (log < 6 && 1u << log < workers)
+		log++;
+	f.rbits = 64;
+	f.guard = (__u8)(f.rbits - 1 - (f.mbits + 1) - log);
+	return f;
 }
 
 #endif

@@ -31,7 +31,8 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 {
 	__u32 rank = h->rank, count = h->count;
 
-	if (!count || count % FPISA_BLOCK || count > job->elements || payload != count * 4)
+	if (!count || count % FPISA_BLOCK || count > job->elements ||
+	    payload != count * fpisa_format_of(job->format).bytes)
 		return FPISA_V_length;
 	if (h->token != job->token)
 		return FPISA_V_token;

@@ -40,7 +40,8 @@ struct fpisa_job {
 	__u8 pipeline;	 /* enum fpisa_pipeline */
 	__u8 clz;	 /* enum fpisa_clz */
 	__u8 fanout;	 /* enum fpisa_fanout */
-	__u8 reserved[2];
+	__u8 guard;	 /* G: guard bits of the mantissa register */
+	__u8 family;	 /* which programs: fpisa_family() */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 
@@ -110,15 +111,41 @@ struct fpisa_control {
 	__u32 pad;
 };
 
-/* The program array: two banks, so that an upgrade fills the idle one. */
+/*
+ * The program array. A family is the set of programs for one lane width and
+ * one register width: nine stages and a gate, which the entry calls once a
+ * frame has passed its checks. Each family has two banks, so that an upgrade
+ * fills the idle one. Family 0, FP32 in 32 bits, is the entry's own.
+ */
 #define FPISA_STAGES 9
+#define FPISA_GATE 9 /* index of the gate, after MAU0..8 */
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2
+#define FPISA_FAMILIES 8
+#define FPISA_PROGRAMS (FPISA_FAMILIES * FPISA_BANKS * FPISA_BANK_SIZE)
 
-static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
+static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 {
-	(void)id;
-	return FPISA_FP32;
+	return ((family & (FPISA_FAMILIES - 1)) * FPISA_BANKS + (bank & 1)) * FPISA_BANK_SIZE;
+}
+
+/* 0 for four bytes in 32 bits; narrower lanes, then the 64-bit registers. */
+static __always_inline __u8 fpisa_family(struct fpisa_format f)
+{
+	if (f.rbits == 32)
+		return f.bytes == 4 ? 0 : f.bytes == 2 ? 1 : 2;
+	return f.bytes == 8 ? 3 : f.bytes == 4 ? 4 : f.bytes == 2 ? 5 : 6;
+}
+
+/* The format of a job, as its programs see it. */
+static __always_inline struct fpisa_format fpisa_job_format(const struct fpisa_job *j)
+{
+	struct fpisa_format f = fpisa_format_of(j->format);
+
+	if (j->mode == FPISA_MODE_FPISA64)
+		f.rbits = 64;
+	f.guard = j->guard;
+	return f;
 }
 
 #endif

@@ -78,7 +78,7 @@ static __always_inline void fpisa_mau0_extract(struct fpisa_lane *l, struct fpis
 	__u64 sign = (l->word >> (f.ebits + f.mbits)) & 1;
 
 	l->e = (__u32)((l->word >> f.mbits) & fpisa_exp_ones(f));
-	l->m = (__s64)((l->word & ((1ull << f.mbits) - 1)) | (0 - sign) << (f.rbits - 1));
+	l->m = (__s64)((l->word & fpisa_frac_ones(f)) | (0 - sign) << (f.rbits - 1));
 }
 
 /*
@@ -88,12 +88,12 @@ static __always_inline void fpisa_mau0_extract(struct fpisa_lane *l, struct fpis
  */
 static __always_inline void fpisa_mau1_implied_one(struct fpisa_lane *l, struct fpisa_format f)
 {
-	__u64 frac = (__u64)l->m & ((1ull << f.mbits) - 1);
+	__u64 frac = (__u64)l->m & fpisa_frac_ones(f);
 	__s64 sign = fpisa_negative(l->m);
 	__u32 e = l->e;
 	__u32 subnormal = (e - 1) >> 31;
 
-	if (fpisa_unlikely(e == fpisa_exp_ones(f))) {
+	if (fpisa_unlikely(e == fpisa_exp_ones(f)) && (!f.finite || frac == fpisa_frac_ones(f))) {
 		l->e = 1 | (frac ? FPISA_EXP_NAN : sign ? FPISA_EXP_NINF : FPISA_EXP_PINF);
 		l->m = 0;
 		return;
@@ -229,6 +229,14 @@ static __always_inline __u32 fpisa_clz32_bits(__u64 x)
 	return n + ((0x12u >> ((v >> 30) * 4)) & 3);
 }
 
+/* The same for 64 bits, 0..64. */
+static __always_inline __u32 fpisa_clz64_bits(__u64 x)
+{
+	__u64 low = 1 - fpisa_nonzero(x >> 32);
+
+	return fpisa_clz32_bits((x << (low << 5)) >> 32) + (__u32)(low << 5);
+}
+
 /*
  * MAU6: with `lz` leading zeros (the match, 0..R), move the leading one to
  * bit M + 2; what falls off the right stays as a sticky bit. Zero stays zero.
@@ -258,25 +266,26 @@ static __always_inline void fpisa_mau7_exponent(struct fpisa_lane *l, struct fpi
 /* The packed special that the sticky bits ask for; no Inf survives its opposite. */
 static __always_inline __u64 fpisa_special(__u32 sticky, struct fpisa_format f, __u32 *flags)
 {
-	__u64 inf = fpisa_exp_ones(f) << f.mbits;
+	__u64 beyond = fpisa_beyond(f);
 
 	if ((sticky & FPISA_EXP_NAN) || (sticky & FPISA_EXP_SPECIAL) == (FPISA_EXP_PINF | FPISA_EXP_NINF)) {
 		*flags |= FPISA_NAN;
-		return inf | 1ull << (f.mbits - 1);
+		return beyond | 1ull << (f.mbits - 1);
 	}
 	*flags |= FPISA_INF;
-	return inf | (__u64)((sticky & FPISA_EXP_NINF) != 0) << (f.ebits + f.mbits);
+	return beyond | (__u64)((sticky & FPISA_EXP_NINF) != 0) << (f.ebits + f.mbits);
 }
 
 /*
  * MAU8: round once, assemble. `down` adds one to a negative magnitude that
  * lost bits; `nearest` ties to even; a carry runs into the exponent. Beyond
- * the range: the signed infinity, in both roundings. Every zero is +0.
+ * the range: the signed infinity, in both roundings, or the NaN of a format
+ * without infinities. Every zero is +0.
  */
 static __always_inline void fpisa_mau8_assemble(struct fpisa_lane *l, struct fpisa_format f,
 						enum fpisa_rounding rounding)
 {
-	const __u64 inf = fpisa_exp_ones(f) << f.mbits;
+	const __u64 beyond = fpisa_beyond(f);
 	__u32 shift = FPISA_ROUND_BITS + l->dn;
 	__u64 x = (__u64)l->m, ulp = 1ull << shift, up;
 
@@ -292,9 +301,11 @@ static __always_inline void fpisa_mau8_assemble(struct fpisa_lane *l, struct fpi
 
 	__u64 word = (((__u64)l->e << f.mbits) + ((x + up) >> shift)) & (0 - fpisa_nonzero(x));
 
-	if (fpisa_unlikely(word >= inf)) {
-		word = inf;
-		l->flags |= FPISA_OVERFLOW | FPISA_INEXACT | FPISA_INF;
+	if (fpisa_unlikely(word >= beyond)) {
+		word = beyond;
+		l->flags |= FPISA_OVERFLOW | FPISA_INEXACT | (f.finite ? FPISA_NAN : FPISA_INF);
+		if (f.finite)
+			l->sign = 0;
 	}
 	/* A guarded register can round to zero; that zero has no sign either. */
 	__u64 sign = f.guard ? l->sign & fpisa_nonzero(word) : l->sign;

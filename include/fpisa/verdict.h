@@ -45,6 +45,7 @@
 	X(mismatch, DROP, "count, operation, call or length differ from the round's first contribution") \
 	X(busy, DROP, "slot held by another CPU beyond the bounded wait")                              \
 	X(fanout, DROP, "result complete but no port to send it to; see fpisa job show")               \
+	X(family, DROP, "the programs of the job's format are not loaded; delete the job and add it again") \
 	X(internal, DROP, "a map look-up that cannot fail failed")
 
 enum fpisa_verdict {

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The programs of one further family: its gate and its nine stages, compiled
+ * once for each lane width and register width (-DFAMILY_BYTES,
+ * -DFAMILY_RBITS). They share every map with fpisa.o; user space loads them
+ * when a job needs them and puts them into the program array.
+ */
+#include "gate.h"
+#include "programs.h"
+
+/* Shared with fpisa.o, which fills it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, FPISA_PROGRAMS);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_stages SEC(".maps");
+
+static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
+{
+	bpf_tail_call(ctx, &fpisa_stages, index);
+}
+
+SEC("stage")
+int fpisa_gate(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct fpisa_phv *phv = bpf_map_lookup_elem(&fpisa_phv, &zero);
+
+	if (!phv)
+		return XDP_ABORTED;
+	phv->stage = 0;
+	return gate(ctx, phv);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What sets one family of programs apart: the width of a lane on the wire
+ * (FAMILY_BYTES: 1, 2, 4, 8) and of the mantissa register (FAMILY_RBITS: 32,
+ * 64). Everything else of a format is a value at run time; only family 0,
+ * FP32 in 32 bits, has it all as constants, for speed and for plain ip link.
+ */
+#ifndef FPISA_BPF_FAMILY_H
+#define FPISA_BPF_FAMILY_H
+
+#include "maps.h"
+
+#ifndef FAMILY_BYTES
+#define FAMILY_BYTES 4
+#define FAMILY_RBITS 32
+/* The empty asm uses the argument: clang passes no value for one that is not, and verifiers refuse that. */
+#define FORMAT(packed)                               \
+	({                                           \
+		asm volatile("" : : "r"(packed));    \
+		FPISA_FP32;                          \
+	})
+#else
+#define FORMAT(packed)                                                                                \
+	((struct fpisa_format){ .ebits = (packed) & 31, .mbits = (packed) >> 8 & 63, .guard = (packed) >> 16 & 63, \
+				.finite = (packed) >> 24 & 1, .rbits = FAMILY_RBITS, .bytes = FAMILY_BYTES })
+#endif
+
+static __always_inline __u32 pack_format(struct fpisa_format f)
+{
+	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24;
+}
+
+/* One block of packed values in the frame. */
+struct words {
+	__u8 w[FPISA_BLOCK * FAMILY_BYTES];
+} __attribute__((packed, aligned(4)));
+
+#if FAMILY_RBITS == 32
+typedef struct fpisa_man_block man_block;
+typedef struct fpisa_phv_block phv_block;
+
+static __always_inline man_block *mantissas_of(struct fpisa_phv *phv)
+{
+	struct fpisa_mantissas *m = phv ? bpf_map_lookup_elem(&fpisa_mantissas, &phv->key) : NULL;
+
+	return m ? m->b : NULL;
+}
+
+static __always_inline phv_block *blocks_of(struct fpisa_phv *phv)
+{
+	return phv ? phv->b : NULL;
+}
+#else
+typedef struct fpisa_man64_block man_block;
+typedef struct fpisa_phv64_block phv_block;
+
+/* The signed mantissa registers of 64 bits, keys as in fpisa_mantissas. */
+struct fpisa_mantissas64 {
+	struct fpisa_man64_block b[FPISA_MAX_BLOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct fpisa_mantissas64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_man64 SEC(".maps");
+
+/* The PHV's blocks with mantissas of 64 bits; fpisa_phv has the rest. */
+struct fpisa_phv64 {
+	struct fpisa_phv64_block b[FPISA_MAX_BLOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_phv64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_phv64 SEC(".maps");
+
+static __always_inline man_block *mantissas_of(struct fpisa_phv *phv)
+{
+	struct fpisa_mantissas64 *m = phv ? bpf_map_lookup_elem(&fpisa_man64, &phv->key) : NULL;
+
+	return m ? m->b : NULL;
+}
+
+static __always_inline phv_block *blocks_of(struct fpisa_phv *phv)
+{
+	struct fpisa_phv64 *wide;
+	__u32 zero = 0;
+
+	wide = phv ? bpf_map_lookup_elem(&fpisa_phv64, &zero) : NULL;
+	return wide ? wide->b : NULL;
+}
+#endif
+
+#endif

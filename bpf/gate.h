@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The gate of a family: a contribution that has passed every stateless check
+ * takes its slot, the protocol's rules say what to do with it, the pipeline
+ * does it. The entry contains family 0's gate and tail-calls the others'.
+ */
+#ifndef FPISA_BPF_GATE_H
+#define FPISA_BPF_GATE_H
+
+#include "stages.h"
+
+/*
+ * An ADD that passed every stateless check: take the slot, apply the rules.
+ * Returns the step to take with the slot owned, or a negative verdict with
+ * the slot given back.
+ */
+GLOBAL_FN int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_session *session;
+	struct fpisa_claim claim;
+	struct fpisa_slot *slot;
+	struct fpisa_job *job;
+	struct headers h;
+	int step;
+
+	if (!phv || !find_headers(ctx, &h))
+		return -FPISA_V_internal;
+	session = bpf_map_lookup_elem(&fpisa_sessions, &phv->job);
+	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
+	job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
+	if (!session || !slot || !job)
+		return -FPISA_V_internal;
+	claim = fpisa_claim_of(h.fpisa, job);
+	if (!guard_take(&slot->guard))
+		return -FPISA_V_busy;
+	/* Under the guard: a generation that began meanwhile may own the slot already. */
+	if (claim.generation != *(volatile __u32 *)&session->generation || !claim.generation)
+		step = -FPISA_V_generation;
+	else
+		step = fpisa_slot_admit(slot, &claim, *(volatile __u64 *)&job->live);
+	if (step < 0)
+		guard_release(&slot->guard);
+	return step;
+}
+
+/* The PHV holds what the frame and the job say; step by step into the pipeline. */
+static __always_inline int gate(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
+	struct fpisa_counters *c = counters_of(phv->job);
+	int step, action;
+
+	if (!job || !c)
+		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+	step = take_slot(ctx, phv);
+	if (step < 0)
+		return refuse(ctx, phv->job, -step);
+
+	switch (step) {
+	case FPISA_STEP_WAIT:
+		return wait(ctx, phv, *(volatile __u64 *)&job->live, FPISA_V_duplicate);
+	case FPISA_STEP_RESEND:
+		phv->resend = 1;
+		/* fallthrough */
+	case FPISA_STEP_FINISH:
+		break;
+	default:
+		phv->first = step == FPISA_STEP_SET;
+		if (phv->pipeline == FPISA_PIPELINE_STAGED)
+			next_stage(ctx, phv, 0);
+		c->fused++;
+		run_fused_add(ctx, phv);
+		action = add_done(ctx, phv);
+		if (action != COMPLETE)
+			return action;
+	}
+	if (phv->pipeline == FPISA_PIPELINE_STAGED)
+		next_stage(ctx, phv, 5);
+	c->fused_reads++;
+	run_fused_read(ctx, phv);
+	return read_done(ctx, phv);
+}
+
+#endif
