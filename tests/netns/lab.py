@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Networks for the tests: an aggregator, its workers, and what runs in them.
+
+Network namespaces are anonymous, held by a descriptor of this process, and
+every process that is started here dies with it. With the private mount
+namespace and its BPF filesystem (conftest.py) nothing outlives the run, and
+runs of several checkouts do not see each other.
+"""
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import worker
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(HERE, "..", "..", "build")))
+FPISA = os.path.join(BUILD, "fpisa")
+OBJECT = os.path.join(BUILD, "fpisa.o")
+LIBRARY = os.path.join(BUILD, "libfpisa.so")
+BPFFS = "/sys/fs/bpf"
+PIN = BPFFS + "/fpisa"		     # where `fpisa load` pins
+IP_PIN = BPFFS + "/xdp/globals"	     # where iproute2 does
+PORT = 18000
+ADDRESS = "10.99.0.1"
+MTU = 1500
+COMMAND_S = 60
+
+CLONE_NEWNET = 0x40000000
+SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def must(rc, what):
+    if rc:
+        raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+class Netns:
+    """A network namespace without a name; gone once closed and empty."""
+
+    def __init__(self):
+        home = os.open("/proc/self/ns/net", os.O_RDONLY)
+        try:
+            must(libc.unshare(CLONE_NEWNET), "unshare")
+            self.fd = os.open("/proc/self/ns/net", os.O_RDONLY)
+        finally:
+            must(libc.setns(home, CLONE_NEWNET), "setns")
+            os.close(home)
+        self.path = f"/proc/{os.getpid()}/fd/{self.fd}"
+        self.started = []
+        self.ip("link set lo up")
+
+    @contextlib.contextmanager
+    def entered(self):
+        """This thread in the namespace."""
+        home = os.open("/proc/self/ns/net", os.O_RDONLY)
+        must(libc.setns(self.fd, CLONE_NEWNET), "setns")
+        try:
+            yield
+        finally:
+            must(libc.setns(home, CLONE_NEWNET), "setns")
+            os.close(home)
+
+    def spawn(self, *argv, uid=0, **options):
+        """Start a command here; it does not outlive us."""
+        def child():
+            must(libc.setns(self.fd, CLONE_NEWNET), "setns")
+            if uid:
+                os.setgroups([])
+                os.setgid(uid)
+                os.setuid(uid)
+            libc.prctl(worker.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
+        p = subprocess.Popen([str(a) for a in argv], preexec_fn=child, text=True, **options)
+        self.started.append(p)
+        return p
+
+    def try_run(self, *argv, **options):
+        """Run a command here to its end: (status, stdout, stderr)."""
+        p = self.spawn(*argv, **options)
+        try:
+            out, err = p.communicate(timeout=COMMAND_S)
+        finally:
+            end(p)
+            self.started.remove(p)
+        return p.returncode, out, err
+
+    def run(self, *argv, **options):
+        """Run a command that must succeed; its stdout."""
+        status, out, err = self.try_run(*argv, **options)
+        assert status == 0, f"{' '.join(map(str, argv))}: status {status}\n{out}{err}"
+        return out
+
+    def ip(self, *commands):
+        for c in commands:
+            self.run("ip", *c.split())
+
+    def sysctl(self, name, value):
+        with self.entered(), open("/proc/sys/net/ipv4/" + name, "w") as f:
+            f.write(str(value))
+
+    def gro_on(self, dev):
+        """What a veth needs to take redirected frames."""
+        value = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_SGRO, 1))
+        request = struct.pack("16sP16x", dev.encode(), ctypes.addressof(value))
+        with self.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            fcntl.ioctl(s, SIOCETHTOOL, request)
+
+    def socket(self):
+        with self.entered():
+            return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def close(self):
+        for p in self.started:
+            end(p)
+        os.close(self.fd)
+
+
+def end(p):
+    """Kill and reap a process that we started, if it still runs."""
+    if p.poll() is None:
+        p.kill()
+    p.wait()
+    for pipe in (p.stdout, p.stderr):
+        if pipe:
+            pipe.close()
+
+
+class Lab:
+    """An aggregator and n workers.
+
+    star: a veth pair each, p0.. at the aggregator, eth0 at the worker, each
+    worker in a subnet of its own. bridge: all workers share the port p0.
+    """
+
+    def __init__(self, workers=2, mtu=MTU, bridge=False, rp_filter=None):
+        self.spaces = []
+        self.agg = self.netns()
+        self.worker = [self.netns() for _ in range(workers)]
+        self.addresses = [f"10.99.{1 if bridge else r + 1}.{r + 2}" for r in range(workers)]
+        self.ports = ["p0"] if bridge else [f"p{r}" for r in range(workers)]
+        self.agg.ip(f"addr add {ADDRESS}/32 dev lo")
+        middle = self.bridge(mtu) if bridge else self.agg
+        for r, w in enumerate(self.worker):
+            self.connect(r, w, middle, mtu, bridge)
+            if rp_filter is not None:
+                w.sysctl("conf/all/rp_filter", rp_filter)
+                w.sysctl("conf/eth0/rp_filter", rp_filter)
+
+    def netns(self):
+        ns = Netns()
+        self.spaces.append(ns)
+        return ns
+
+    def bridge(self, mtu):
+        switch = self.netns()
+        switch.ip(f"link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0",
+                  f"link add up mtu {mtu} type veth peer name p0 mtu {mtu} netns {self.agg.path}",
+                  "link set up master br0", "link set up up", "link set br0 up")
+        self.agg.ip("addr add 10.99.1.1/24 dev p0", "link set p0 up")
+        switch.gro_on("up")
+        return switch
+
+    def connect(self, rank, w, middle, mtu, bridge):
+        middle.ip(f"link add p{rank} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {w.path}")
+        if bridge:
+            middle.ip(f"link set p{rank} master br0")
+        else:
+            middle.ip(f"addr add 10.99.{rank + 1}.1/24 dev p{rank}")
+        middle.ip(f"link set p{rank} up")
+        gateway = self.addresses[rank].rsplit(".", 1)[0] + ".1"
+        w.ip(f"addr add {self.addresses[rank]}/24 dev eth0", "link set eth0 up",
+             f"route add {ADDRESS} via {gateway}")
+        w.gro_on("eth0")
+
+    def close(self):
+        for ns in reversed(self.spaces):
+            ns.close()
+
+    # -- the aggregator ---------------------------------------------------
+
+    def fpisa(self, *argv, **options):
+        return self.agg.run(FPISA, *argv, **options)
+
+    def json(self, *argv):
+        return json.loads(self.fpisa(*argv, "--json"))
+
+    def ip_link(self, devs=None, mode="xdp"):
+        """The datapath by iproute2 alone."""
+        for dev in devs or self.ports:
+            self.agg.ip(f"link set dev {dev} {mode} obj {OBJECT}")
+
+    def load(self, *options):
+        self.fpisa("load", *self.ports, *options)
+
+    def add_job(self, job, *options, workers=None):
+        self.fpisa("job", "add", job, "--workers", ",".join(workers or self.addresses), "--address", ADDRESS,
+                   *options)
+
+    def bpftool(self, *argv):
+        out = self.agg.run("bpftool", "-j", *argv)
+        return json.loads(out) if out.strip() else None
+
+    def counters(self, job, pin):
+        """The job's counters as bpftool names them, summed over CPUs."""
+        dump = self.bpftool("map", "dump", "pinned", pin + "/fpisa_counters")
+        cpus = [v["value"] for e in dump if e["formatted"]["key"] == job for v in e["formatted"]["values"]]
+        return {name: sum(c[name] for c in cpus) for name in cpus[0]}
+
+    # -- workers ----------------------------------------------------------
+
+    def start(self, rank, job, *steps, address=ADDRESS, **options):
+        """A worker process; read_answers() takes what it says."""
+        plan = json.dumps({"options": options, "steps": steps})
+        return self.worker[rank].spawn(sys.executable, "-B", os.path.join(HERE, "worker.py"), LIBRARY, address, job,
+                                       plan)
+
+    def work(self, job, *steps, ranks=None, timeout_s=COMMAND_S, **options):
+        """Workers of all ranks, from start to end; their answers to the steps."""
+        procs = [self.start(r, job, *steps, **options) for r in ranks or range(len(self.worker))]
+        return [read_answers(p, timeout_s)[1:] for p in procs]
+
+    def check_sum(self, job, count=1000, kind="integers", workers=None, **more):
+        """All ranks sum; each must have the exact sum. The answers."""
+        answers = self.work(job, {"count": count, "kind": kind}, **more)
+        workers = workers or len(self.worker)
+        expect = hashlib.sha256(worker.exact_sum(kind, workers, count)).hexdigest()
+        for rank, (a,) in enumerate(answers):
+            assert a["digest"] == expect, f"rank {rank}: wrong sum of {count} {kind}"
+        return [a for a, in answers]
+
+
+def read_answers(p, timeout_s=COMMAND_S):
+    """All answers of a worker that has to succeed."""
+    answers, status, err = read_all(p, timeout_s)
+    assert status == 0, f"worker: status {status}: {answers} {err}"
+    return answers
+
+
+def read_all(p, timeout_s=COMMAND_S):
+    """(answers, exit status, stderr) of a worker."""
+    try:
+        out, err = p.communicate(timeout=timeout_s)
+    finally:
+        end(p)
+    return [json.loads(line) for line in out.splitlines()], p.returncode, err
+
+
+def wait_until(what, condition, timeout_s=10):
+    """Poll until condition() is true; its value."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
+        time.sleep(0.02)

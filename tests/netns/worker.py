@@ -1,0 +1,173 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""A worker as its user writes it: libfpisa through ctypes, no privilege.
+
+    worker.py LIBRARY ADDRESS JOB [PLAN]
+
+Started by lab.py in a worker's namespace. It needs the aggregator's address
+and a job number; PLAN, JSON, says what else to try: "options" of the
+connection, and "steps", each of which answers with one line of JSON on
+stdout:
+
+    {"count": N, "kind": K, "seed": S}	 all-reduce N values of data(K, rank, N, S)
+    {"sleep": SECONDS}			 do nothing, no answer
+    {"rejoin": true}			 join the next generation
+
+The first line is the answer of the connection. It stops at the first error.
+"""
+import array
+import ctypes
+import hashlib
+import json
+import os
+import random
+import signal
+import sys
+import time
+import zlib
+
+NOBODY = 65534
+PERIOD = 4099  # prime: a chunk that lands elsewhere differs
+PR_SET_PDEATHSIG = 1
+
+
+class Chunk(ctypes.Structure):
+    _fields_ = [("offset", ctypes.c_uint64), ("count", ctypes.c_uint32), ("flags", ctypes.c_uint32),
+                ("ranks", ctypes.c_uint64), ("order", ctypes.c_uint64)]
+
+
+ON_CHUNK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Chunk))
+
+
+class Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("local_port", ctypes.c_uint16), ("token", ctypes.c_uint64),
+                ("timeout_ms", ctypes.c_uint32), ("loss", ctypes.c_double), ("seed", ctypes.c_uint64),
+                ("on_chunk", ON_CHUNK), ("arg", ctypes.c_void_p)]
+
+
+class Info(ctypes.Structure):
+    _fields_ = ([("size", ctypes.c_size_t)]
+                + [(n, ctypes.c_uint32) for n in "job rank workers elements window generation".split()]
+                + [(n, ctypes.c_uint8) for n in "mode rounding format pipeline clz fanout".split()]
+                + [(n, ctypes.c_uint64) for n in "sent received retransmits duplicates bad rtt_ns".split()])
+
+
+def repeat(pattern, count):
+    """`count` values of a pattern that goes on and on, as bytes."""
+    return (pattern * (count // (len(pattern) // 4) + 1))[: 4 * count]
+
+
+def integer(rank, i):
+    """Whole numbers, of which 64 have an exact sum in mode fpisa, in any order."""
+    return (i * 7919 + rank * 104729) % 2003 - 1001
+
+
+def even(rank, i):
+    """The same with one exponent for all, exact in fpisa-a too."""
+    v = 1024 + (i * 811 + rank * 613) % 1024
+    return -v if (i + rank) % 3 == 0 else v
+
+
+EXACT = {"integers": integer, "even": even}
+
+
+def data(kind, rank, count, seed=0):
+    """What `rank` contributes, as bytes of FP32."""
+    if kind in EXACT:
+        return repeat(array.array("f", [EXACT[kind](rank, i) for i in range(min(count, PERIOD))]).tobytes(), count)
+    rng = random.Random(seed * 1000 + rank)
+    words = (rng.getrandbits(1) << 31 | rng.randrange(120, 140) << 23 | rng.getrandbits(23) for _ in range(count))
+    return array.array("I", words).tobytes()
+
+
+def exact_sum(kind, workers, count):
+    """The sum of what ranks 0..workers-1 contribute, as bytes; of the kinds in EXACT."""
+    f = EXACT[kind]
+    values = [sum(f(rank, i) for rank in range(workers)) for i in range(min(count, PERIOD))]
+    return repeat(array.array("f", values).tobytes(), count)
+
+
+class Worker:
+    def __init__(self, library):
+        self.lib = lib = ctypes.CDLL(library)
+        lib.fpisa_error.restype = ctypes.c_char_p
+        lib.fpisa_missing.restype = ctypes.c_uint64
+        lib.fpisa_missing.argtypes = [ctypes.c_void_p]
+        lib.fpisa_connect.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_void_p]
+        lib.fpisa_allreduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
+                                        ctypes.c_void_p]
+        lib.fpisa_rejoin.argtypes = lib.fpisa_close.argtypes = [ctypes.c_void_p]
+        lib.fpisa_get_info.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        self.handle = ctypes.c_void_p()
+        self.chunks = []
+        self.keep = ON_CHUNK(self.on_chunk)
+
+    def on_chunk(self, _, chunk):
+        c = chunk.contents
+        self.chunks.append([c.offset, c.count, c.flags, c.ranks, c.order])
+
+    def answer(self, rc, **more):
+        """One line; with the handle's figures if there is a handle."""
+        out = {"rc": rc, "error": self.lib.fpisa_error().decode() if rc else "", **more}
+        if self.handle:
+            info = Info(size=ctypes.sizeof(Info))
+            self.lib.fpisa_get_info(self.handle, ctypes.byref(info))
+            out.update((name, getattr(info, name)) for name, _ in Info._fields_)
+            out["missing"] = self.lib.fpisa_missing(self.handle)
+        print(json.dumps(out), flush=True)
+        return rc
+
+    def connect(self, address, job, options):
+        on_chunk = self.keep if options.pop("order", False) else ON_CHUNK()
+        o = Options(size=ctypes.sizeof(Options), on_chunk=on_chunk, **options)
+        rc = self.lib.fpisa_connect(ctypes.byref(self.handle), address.encode(), job, ctypes.byref(o))
+        return self.answer(rc, uid=os.geteuid())
+
+    def allreduce(self, count, kind, seed=0, values=False, in_place=False):
+        info = Info(size=ctypes.sizeof(Info))
+        self.lib.fpisa_get_info(self.handle, ctypes.byref(info))
+        send = ctypes.create_string_buffer(data(kind, info.rank, count, seed), 4 * count)
+        recv = send if in_place else ctypes.create_string_buffer(4 * count)
+        flags = ctypes.c_uint32()
+        self.chunks = []
+        t0 = time.monotonic()
+        rc = self.lib.fpisa_allreduce(self.handle, send, recv, count, ctypes.byref(flags))
+        seconds = time.monotonic() - t0
+        return self.answer(rc, flags=flags.value, seconds=seconds, chunks=self.chunks,
+                           digest=hashlib.sha256(recv).hexdigest(),
+                           values=zlib.compress(recv.raw).hex() if values else None)
+
+    def step(self, step):
+        if "sleep" in step:
+            time.sleep(step["sleep"])
+            return 0
+        if "rejoin" in step:
+            return self.answer(self.lib.fpisa_rejoin(self.handle))
+        return self.allreduce(**step)
+
+
+def become_nobody():
+    """Whoever started it is root; what follows must not need that."""
+    parent = os.getppid()
+    os.setgroups([])
+    os.setgid(NOBODY)
+    os.setuid(NOBODY)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # setuid() has cleared it
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def main():
+    library, address, job = sys.argv[1:4]
+    plan = json.loads(sys.argv[4]) if len(sys.argv) > 4 else {}
+    w = Worker(library)
+    become_nobody()
+    rc = w.connect(address, int(job), plan.get("options", {}))
+    for step in plan.get("steps", []):
+        rc = rc or w.step(step)
+    w.lib.fpisa_close(w.handle)
+    return 1 if rc else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
