@@ -99,7 +99,9 @@ int fpisa_allreduce(struct fpisa *f, const float *send, float *recv, size_t coun
  * which they were started; the arrays must stay until fpisa_wait() returns.
  * Progress is made inside fpisa_test() and fpisa_wait(). fpisa_test() sets
  * *done; fpisa_wait() blocks until the deadline. Both release the request
- * once it is done or has failed, and set the caller's pointer to NULL.
+ * once it is done or has failed, and set the caller's pointer to NULL. The
+ * time of a request counts from the first of these calls for it, not from
+ * its start. -ECANCELED: fpisa_rejoin() gave it up.
  */
 int fpisa_allreduce_start(struct fpisa *f, const float *send, float *recv, size_t count,
 			  struct fpisa_request **request);

@@ -38,13 +38,14 @@ static uint64_t sum_and_check(struct plan p)
 	struct fleet *fl = calloc(1, sizeof(*fl));
 	uint64_t retransmits = 0;
 
-	*fl = (struct fleet){ .plan = p, .seed = test_seed(), .connect = connect_mem, .arg = m };
+	*fl = (struct fleet){.plan = p, .seed = test_seed(), .connect = connect_mem, .arg = m};
 	run_fleet(fl);
 	assert_all_succeeded(fl);
 	if (p.outstanding > 1)
 		check_whole_numbers(fl);
 	else
-		check_replayed(fl, p.mode ? p.mode : FPISA_MODE_FPISA, p.rounding ? p.rounding : FPISA_ROUND_DOWN);
+		check_replayed(fl, p.mode ? p.mode : FPISA_MODE_FPISA,
+			       p.rounding ? p.rounding : FPISA_ROUND_DOWN);
 	for (uint32_t i = 0; i < p.workers; i++) {
 		assert_int_equal(fl->rank[i].r.info.rank, i);
 		assert_int_equal(fl->rank[i].r.info.bad, 0);
@@ -58,22 +59,30 @@ static uint64_t sum_and_check(struct plan p)
 
 static void lengths(void **state)
 {
-	static const size_t counts[] = { 1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 4095, 4096, 4097 };
+	static const size_t counts[] = {1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000, 4095, 4096, 4097};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-		sum_and_check((struct plan){ .workers = 2, .elements = 64, .window = 4, .count = counts[i], .calls = 3,
-					     .in_place = i & 1 });
+		sum_and_check((struct plan){.workers = 2,
+					    .elements = 64,
+					    .window = 4,
+					    .count = counts[i],
+					    .calls = 3,
+					    .in_place = i & 1});
 }
 
 static void worker_counts(void **state)
 {
-	static const uint32_t workers[] = { 1, 2, 3, 5, 8, 16 };
+	static const uint32_t workers[] = {1, 2, 3, 5, 8, 16};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(workers) / sizeof(workers[0]); i++)
-		sum_and_check((struct plan){ .workers = workers[i], .elements = 256, .window = 8, .count = 5000,
-					     .calls = 2, .in_place = !(i & 1) });
+		sum_and_check((struct plan){.workers = workers[i],
+					    .elements = 256,
+					    .window = 8,
+					    .count = 5000,
+					    .calls = 2,
+					    .in_place = !(i & 1)});
 }
 
 static void modes(void **state)
@@ -81,66 +90,95 @@ static void modes(void **state)
 	(void)state;
 	for (uint8_t mode = FPISA_MODE_FPISA; mode <= FPISA_MODE_FPISA_A; mode++)
 		for (uint8_t rounding = FPISA_ROUND_DOWN; rounding <= FPISA_ROUND_NEAREST; rounding++)
-			for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++)
-				sum_and_check((struct plan){ .workers = 4, .elements = 832, .window = 2,
-							     .mode = mode, .rounding = rounding,
-							     .pipeline = pipeline, .count = 8000, .calls = 1 });
+			for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED;
+			     pipeline++)
+				sum_and_check((struct plan){.workers = 4,
+							    .elements = 832,
+							    .window = 2,
+							    .mode = mode,
+							    .rounding = rounding,
+							    .pipeline = pipeline,
+							    .count = 8000,
+							    .calls = 1});
 }
 
 static void outstanding_requests(void **state)
 {
-	static const size_t counts[] = { 1, 32, 100, 1000 };
+	static const size_t counts[] = {1, 32, 100, 1000};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		for (int in_place = 0; in_place < 2; in_place++)
-			sum_and_check((struct plan){ .workers = 3, .elements = 32, .window = 8, .count = counts[i],
-						     .calls = 20, .outstanding = 7, .in_place = in_place });
+			sum_and_check((struct plan){.workers = 3,
+						    .elements = 32,
+						    .window = 8,
+						    .count = counts[i],
+						    .calls = 20,
+						    .outstanding = 7,
+						    .in_place = in_place});
 }
 
 static void loss(void **state)
 {
 	(void)state;
-	assert_true(sum_and_check((struct plan){ .workers = 3, .elements = 32, .window = 16, .count = 3000,
-						 .calls = 2, .in_place = 1, .loss = 0.2 }) > 0);
-	assert_true(sum_and_check((struct plan){ .workers = 4, .elements = 64, .window = 8, .count = 3000, .calls = 6,
-						 .outstanding = 3, .in_place = 1, .loss = 0.05 }) > 0);
+	assert_true(sum_and_check((struct plan){.workers = 3,
+						.elements = 32,
+						.window = 16,
+						.count = 3000,
+						.calls = 2,
+						.in_place = 1,
+						.loss = 0.2}) > 0);
+	assert_true(sum_and_check((struct plan){.workers = 4,
+						.elements = 64,
+						.window = 8,
+						.count = 3000,
+						.calls = 6,
+						.outstanding = 3,
+						.in_place = 1,
+						.loss = 0.05}) > 0);
 }
 
 /* A window of one chunk: no two in flight. */
 static void smallest_window(void **state)
 {
 	(void)state;
-	sum_and_check((struct plan){ .workers = 2, .elements = 32, .window = 1, .count = 500, .calls = 2 });
+	sum_and_check((struct plan){.workers = 2, .elements = 32, .window = 1, .count = 500, .calls = 2});
 }
 
 static void arguments(void **state)
 {
-	struct plan p = { .workers = 1, .elements = 32, .window = 4 };
+	struct plan p = {.workers = 1, .elements = 32, .window = 4};
 	struct fpisa_mem *m = make_mem(&p), *bad;
-	struct fpisa_options o = { .size = 3 };
-	struct fpisa_info info = { .size = sizeof(info) };
+	struct fpisa_options o = {.size = 3};
+	struct fpisa_info info = {.size = sizeof(info)};
 	struct fpisa *f, *g;
 	struct fpisa_request *none = NULL;
-	float v[4] = { 1, 2, 3, 4 };
+	float v[4] = {1, 2, 3, 4};
 	int done;
 
 	(void)state;
-	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){ .size = sizeof(struct fpisa_mem_options) }),
-			 -EINVAL);
-	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){ .size = sizeof(struct fpisa_mem_options),
-									     .workers = 1, .elements = 33 }),
-			 -EINVAL);
-	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){ .size = sizeof(struct fpisa_mem_options),
-									     .workers = 1, .window = 3 }),
-			 -EINVAL);
-	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){ .size = sizeof(struct fpisa_mem_options),
-									     .workers = 1, .mode = 9 }),
-			 -EINVAL);
+	assert_int_equal(
+		fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options)}),
+		-EINVAL);
+	assert_int_equal(
+		fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
+								   .workers = 1,
+								   .elements = 33}),
+		-EINVAL);
+	assert_int_equal(
+		fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
+								   .workers = 1,
+								   .window = 3}),
+		-EINVAL);
+	assert_int_equal(
+		fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
+								   .workers = 1,
+								   .mode = 9}),
+		-EINVAL);
 	assert_null(bad);
 	assert_int_equal(fpisa_mem_connect(&f, m, 1, NULL), -EINVAL);
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), -EINVAL);
-	o = (struct fpisa_options){ .size = sizeof(o), .loss = 1 };
+	o = (struct fpisa_options){.size = sizeof(o), .loss = 1};
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), -EINVAL);
 	assert_null(f);
 	assert_int_equal(fpisa_connect(&f, "not an address", 0, NULL), -EINVAL);
@@ -173,9 +211,9 @@ static void arguments(void **state)
 
 static void missing_at_join(void **state)
 {
-	struct plan p = { .workers = 4, .elements = 32, .window = 4 };
+	struct plan p = {.workers = 4, .elements = 32, .window = 4};
 	struct fpisa_mem *m = make_mem(&p);
-	struct fpisa_options o = { .size = sizeof(o), .timeout_ms = 150 };
+	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 150};
 	struct fpisa *f;
 
 	(void)state;
@@ -198,7 +236,7 @@ struct joiner {
 static void *join_one(void *arg)
 {
 	struct joiner *j = arg;
-	struct fpisa_options o = { .size = sizeof(o), .timeout_ms = j->timeout_ms };
+	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = j->timeout_ms};
 
 	j->rc = j->rejoin ? fpisa_rejoin(j->f) : fpisa_mem_connect(&j->f, j->m, j->rank, &o);
 	return NULL;
@@ -228,7 +266,8 @@ static void sum_in_all(struct joiner *j, int n, size_t count)
 	for (size_t i = 0; i < (size_t)n * count; i++)
 		v[i] = (float)(i % count);
 	for (int i = 0; i < n; i++)
-		assert_int_equal(fpisa_allreduce_start(j[i].f, v + (size_t)i * count, v + (size_t)i * count, count, &r[i]),
+		assert_int_equal(fpisa_allreduce_start(j[i].f, v + (size_t)i * count, v + (size_t)i * count,
+						       count, &r[i]),
 				 0);
 	for (int left = n; left;) {
 		for (int i = 0; i < n; i++) {
@@ -247,9 +286,9 @@ static void sum_in_all(struct joiner *j, int n, size_t count)
 
 static void deadline_names_rank(void **state)
 {
-	struct plan p = { .workers = 3, .elements = 32, .window = 4 };
+	struct plan p = {.workers = 3, .elements = 32, .window = 4};
 	struct fpisa_mem *m = make_mem(&p);
-	struct joiner j[3] = { 0 };
+	struct joiner j[3] = {0};
 	struct fpisa_request *r = NULL, *late = NULL;
 	float v[200], w[200];
 
@@ -284,11 +323,11 @@ static void deadline_names_rank(void **state)
 
 static void lengths_differ(void **state)
 {
-	struct plan p = { .workers = 2, .elements = 32, .window = 4 };
+	struct plan p = {.workers = 2, .elements = 32, .window = 4};
 	struct fpisa_mem *m = make_mem(&p);
-	struct joiner j[2] = { 0 };
+	struct joiner j[2] = {0};
 	struct fpisa_request *r;
-	float v[200] = { 0 }, w[200] = { 0 };
+	float v[200] = {0}, w[200] = {0};
 
 	(void)state;
 	join_all(j, 2, m, 1000);
@@ -308,11 +347,11 @@ static void lengths_differ(void **state)
 
 static void stale(void **state)
 {
-	struct plan p = { .workers = 2, .elements = 32, .window = 4 };
+	struct plan p = {.workers = 2, .elements = 32, .window = 4};
 	struct fpisa_mem *m = make_mem(&p);
 	struct fpisa_soft *soft = (struct fpisa_soft *)m;
-	struct joiner j[2] = { 0 };
-	float v[40] = { 0 };
+	struct joiner j[2] = {0};
+	float v[40] = {0};
 
 	(void)state;
 	join_all(j, 2, m, 1000);

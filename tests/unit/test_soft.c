@@ -16,22 +16,23 @@ static void init(struct fpisa_soft *s, uint8_t mode, uint8_t rounding, uint8_t p
 {
 	*s = (struct fpisa_soft){
 		.number = 3,
-		.job = {
-			.active = 1,
-			.workers = RANKS,
-			.live = (1ull << RANKS) - 1,
-			.token = 99,
-			.elements = ELEMENTS,
-			.window = WINDOW,
-			.format = FPISA_FORMAT_FP32,
-			.mode = mode,
-			.rounding = rounding,
-			.pipeline = pipeline,
-			.fanout = FPISA_FANOUT_UNICAST,
-		},
+		.job =
+			{
+				.active = 1,
+				.workers = RANKS,
+				.live = (1ull << RANKS) - 1,
+				.token = 99,
+				.elements = ELEMENTS,
+				.window = WINDOW,
+				.format = FPISA_FORMAT_FP32,
+				.mode = mode,
+				.rounding = rounding,
+				.pipeline = pipeline,
+				.fanout = FPISA_FANOUT_UNICAST,
+			},
 	};
 	for (int i = 0; i < RANKS; i++)
-		s->job.rank[i] = (struct fpisa_rank){ .addr = htonl(10), .port = htons((uint16_t)(i + 1)) };
+		s->job.rank[i] = (struct fpisa_rank){.addr = htonl(10), .port = htons((uint16_t)(i + 1))};
 	assert_int_equal(fpisa_soft_init(s), 0);
 }
 
@@ -66,9 +67,15 @@ static enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uint32_t f
 
 static void hello(struct frame *f, uint64_t incarnation)
 {
-	*f = (struct frame){ .len = sizeof(f->h) + sizeof(struct fpisa_hello) };
-	f->h = (struct fpisa_hdr){ .magic = FPISA_MAGIC, .version = FPISA_VERSION, .type = FPISA_TYPE_HELLO,
-				   .job = 3, .rank = 0xffff, .token = 99, .aux = incarnation };
+	*f = (struct frame){.len = sizeof(f->h) + sizeof(struct fpisa_hello)};
+	f->h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				  .version = FPISA_VERSION,
+				  .type = FPISA_TYPE_HELLO,
+				  .job = 3,
+				  .rank = 0xffff,
+				  .chunk = incarnation,
+				  .token = 99,
+				  .aux = incarnation};
 	seal(f);
 }
 
@@ -77,11 +84,20 @@ static void add(struct frame *f, const struct fpisa_soft *s, uint32_t rank, uint
 	uint16_t count = s->job.elements;
 
 	memset(&f->h, 0, sizeof(f->h));
-	f->h = (struct fpisa_hdr){ .magic = FPISA_MAGIC, .version = FPISA_VERSION, .type = FPISA_TYPE_ADD,
-				   .format = FPISA_FORMAT_FP32, .op = FPISA_OP_SUM, .job = 3,
-				   .generation = s->generation, .slot = fpisa_slot_of(chunk, s->job.window),
-				   .rank = (uint16_t)rank, .count = count, .chunk = chunk, .total = 100000,
-				   .call = 0, .token = 99 };
+	f->h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				  .version = FPISA_VERSION,
+				  .type = FPISA_TYPE_ADD,
+				  .format = FPISA_FORMAT_FP32,
+				  .op = FPISA_OP_SUM,
+				  .job = 3,
+				  .generation = s->generation,
+				  .slot = fpisa_slot_of(chunk, s->job.window),
+				  .rank = (uint16_t)rank,
+				  .count = count,
+				  .chunk = chunk,
+				  .total = 100000,
+				  .call = 0,
+				  .token = 99};
 	f->len = sizeof(f->h) + count * 4u;
 	seal(f);
 }
@@ -153,19 +169,19 @@ static void a_round(void **state)
 	fpisa_soft_free(&s);
 }
 
-#define REFUSED(name, reply, ...)                              \
-	do {                                                   \
-		add(&f, &s, 1, 0);                             \
-		__VA_ARGS__;                                   \
-		assert_int_equal(give(&s, &f, from), FPISA_V_##name); \
-		assert_int_equal(f.to != 0, reply);            \
-		from = 1;                                      \
+#define REFUSED(name, reply, ...)                                                                            \
+	do {                                                                                                 \
+		add(&f, &s, 1, 0);                                                                           \
+		__VA_ARGS__;                                                                                 \
+		assert_int_equal(give(&s, &f, from), FPISA_V_##name);                                        \
+		assert_int_equal(f.to != 0, reply);                                                          \
+		from = 1;                                                                                    \
 	} while (0)
 
 static void refusals(void **state)
 {
 	struct fpisa_soft s;
-	struct frame f = { 0 };
+	struct frame f = {0};
 	uint32_t from = 1;
 
 	(void)state;
@@ -243,7 +259,7 @@ static void staged_equals_fused(void **state)
 		uint8_t mode = variant & 1 ? FPISA_MODE_FPISA_A : FPISA_MODE_FPISA;
 		uint8_t rounding = variant & 2 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;
 		struct fpisa_soft staged, fused;
-		struct frame a = { 0 }, b;
+		struct frame a = {0}, b;
 
 		init(&staged, mode, rounding, FPISA_PIPELINE_STAGED);
 		init(&fused, mode, rounding, FPISA_PIPELINE_FUSED);
@@ -278,7 +294,7 @@ static void hostile(void **state)
 {
 	uint64_t random = test_seed();
 	struct fpisa_soft s;
-	struct frame f = { 0 };
+	struct frame f = {0};
 
 	(void)state;
 	init(&s, FPISA_MODE_FPISA_A, FPISA_ROUND_NEAREST, FPISA_PIPELINE_FUSED);

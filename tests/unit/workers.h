@@ -36,13 +36,13 @@ struct plan {
 };
 
 struct rank_result {
-	int rc;		  /* of the call that failed, else 0 */
+	int rc; /* of the call that failed, else 0 */
 	char error[512];
 	uint64_t missing;
-	float *send, *recv;   /* of all calls, one after the other */
+	float *send, *recv;	   /* of all calls, one after the other */
 	struct fpisa_chunk *chunk; /* of all calls, by place */
-	uint32_t *flags;      /* of each call */
-	int call;	      /* under way; with several outstanding the chunks are not kept */
+	uint32_t *flags;	   /* of each call */
+	int call;		   /* under way; with several outstanding the chunks are not kept */
 	struct fpisa_info info;
 };
 
@@ -116,7 +116,7 @@ static inline void keep_chunk(void *arg, const struct fpisa_chunk *c)
 static inline int make_calls(struct rank_thread *t, struct fpisa *f)
 {
 	const struct plan *p = &t->fleet->plan;
-	struct fpisa_request *request[64] = { 0 };
+	struct fpisa_request *request[64] = {0};
 	int rc = 0, started = 0;
 
 	if (p->in_place)
@@ -127,14 +127,14 @@ static inline int make_calls(struct rank_thread *t, struct fpisa *f)
 
 		t->r.call = i;
 		if (!p->outstanding) {
-			rc = fpisa_allreduce(f, (p->in_place ? t->r.recv : t->r.send) + at, t->r.recv + at, p->count,
-					     &t->r.flags[i]);
+			rc = fpisa_allreduce(f, (p->in_place ? t->r.recv : t->r.send) + at, t->r.recv + at,
+					     p->count, &t->r.flags[i]);
 			continue;
 		}
 		for (; started < p->calls && started < i + p->outstanding && !rc; started++) {
 			at = (size_t)started * p->count;
-			rc = fpisa_allreduce_start(f, (p->in_place ? t->r.recv : t->r.send) + at, t->r.recv + at,
-						   p->count, &request[started]);
+			rc = fpisa_allreduce_start(f, (p->in_place ? t->r.recv : t->r.send) + at,
+						   t->r.recv + at, p->count, &request[started]);
 		}
 		while (i % 2 && !rc && !done)
 			rc = fpisa_test(&request[i], &done, &t->r.flags[i]);
@@ -182,14 +182,14 @@ static inline void run_fleet(struct fleet *fl)
 		struct rank_thread *t = &fl->rank[i];
 		uint64_t random = fl->seed * 1000 + i;
 
-		*t = (struct rank_thread){ .fleet = fl, .rank = i };
+		*t = (struct rank_thread){.fleet = fl, .rank = i};
 		t->r.send = malloc(n * sizeof(float));
 		t->r.recv = malloc(n * sizeof(float));
 		t->r.chunk = calloc((size_t)p->calls * plan_chunks(p), sizeof(*t->r.chunk));
 		t->r.flags = calloc((size_t)p->calls, sizeof(*t->r.flags));
 		for (size_t k = 0; k < n; k++)
-			t->r.send[k] = p->outstanding > 1 ? (float)(int)(test_random(&random) % 2001) - 1000 :
-							    test_value(&random);
+			t->r.send[k] = p->outstanding > 1 ? (float)(int)(test_random(&random) % 2001) - 1000
+							  : test_value(&random);
 	}
 	for (uint32_t i = 0; i < p->workers; i++)
 		assert_int_equal(pthread_create(&fl->rank[i].thread, NULL, run_rank, &fl->rank[i]), 0);
@@ -234,18 +234,20 @@ static inline void check_replayed(const struct fleet *fl, enum fpisa_mode mode, 
 
 		for (size_t i = 0; i < p->count; i++) {
 			size_t at = (size_t)call * p->count + i;
-			uint64_t words[MAX_RANKS] = { 0 };
+			uint64_t words[MAX_RANKS] = {0};
 			uint32_t got, want;
 
-			arrival(&fl->rank[0].r.chunk[(size_t)call * plan_chunks(p) + i / p->elements], p->workers,
-				ranks);
+			arrival(&fl->rank[0].r.chunk[(size_t)call * plan_chunks(p) + i / p->elements],
+				p->workers, ranks);
 			for (uint32_t k = 0; k < p->workers; k++)
 				memcpy(&words[k], &fl->rank[ranks[k]].r.send[at], 4);
-			want = (uint32_t)oracle_replay(FPISA_FP32, mode, rounding, p->workers, words, NULL, &flags);
+			want = (uint32_t)oracle_replay(FPISA_FP32, mode, rounding, p->workers, words, NULL,
+						       &flags);
 			for (uint32_t k = 0; k < p->workers; k++) {
 				memcpy(&got, &fl->rank[k].r.recv[at], 4);
 				if (got != want)
-					fail_msg("rank %u call %d element %zu: %08x, oracle %08x", k, call, i, got, want);
+					fail_msg("rank %u call %d element %zu: %08x, oracle %08x", k, call, i,
+						 got, want);
 			}
 		}
 		for (uint32_t k = 0; k < p->workers; k++)
@@ -265,8 +267,8 @@ static inline void check_whole_numbers(const struct fleet *fl)
 			sum += fl->rank[k].r.send[at];
 		for (uint32_t k = 0; k < p->workers; k++)
 			if (fl->rank[k].r.recv[at] != sum)
-				fail_msg("rank %u element %zu: %g, sum %g", k, at, (double)fl->rank[k].r.recv[at],
-					 (double)sum);
+				fail_msg("rank %u element %zu: %g, sum %g", k, at,
+					 (double)fl->rank[k].r.recv[at], (double)sum);
 	}
 }
 

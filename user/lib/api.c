@@ -93,14 +93,16 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 {
 	const unsigned char *bytes = (const void *)from;
 
-	*to = (struct fpisa_options){ 0 };
+	*to = (struct fpisa_options){0};
 	if (!from)
 		return 0;
 	if (from->size < sizeof(from->size) || from->size > 4096)
-		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_options)", from->size);
+		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_options)",
+				  from->size);
 	for (size_t i = sizeof(*to); i < from->size; i++)
 		if (bytes[i])
-			return fpisa_fail(-EINVAL, "an option that this libfpisa does not know is set; update it");
+			return fpisa_fail(-EINVAL,
+					  "an option that this libfpisa does not know is set; update it");
 	memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
 	if (!(to->loss >= 0 && to->loss <= 0.9))
 		return fpisa_fail(-EINVAL, "options.loss is %g; it must be in 0..0.9", to->loss);
@@ -200,8 +202,10 @@ int fpisa_allreduce_start(struct fpisa *f, const float *send, float *recv, size_
 	if (f->error)
 		return poisoned(f);
 	if (!send || !recv || !count || count > MAX_COUNT)
-		return fpisa_fail(-EINVAL, "count is %zu; it must be in 1..2^40 and both arrays given", count);
-	if (send != recv && (uintptr_t)send < (uintptr_t)(recv + count) && (uintptr_t)recv < (uintptr_t)(send + count))
+		return fpisa_fail(-EINVAL, "count is %zu; it must be in 1..2^40 and both arrays given",
+				  count);
+	if (send != recv && (uintptr_t)send < (uintptr_t)(recv + count) &&
+	    (uintptr_t)recv < (uintptr_t)(send + count))
 		return fpisa_fail(-EINVAL, "send and recv overlap; they must be the same array or apart");
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -246,8 +250,8 @@ static int release(struct fpisa_request **request, int rc, uint32_t *flags)
 static int work(struct fpisa_request *r, int block)
 {
 	if (r->error)
-		return fpisa_fail(r->error, "%s: job %u: call %u was given up by a rejoin", r->f->peer, r->f->job,
-				  r->call);
+		return fpisa_fail(r->error, "%s: job %u: call %u was given up by a rejoin", r->f->peer,
+				  r->f->job, r->call);
 	if (r->done)
 		return 0;
 	if (r->f->error)

@@ -121,9 +121,9 @@ static void compose(struct fpisa *f, struct fpisa_track *l, struct fpisa_out *ou
 		.token = f->token,
 	};
 	l->hdr.checksum = sum_frame(&l->hdr, r->send + offset, n);
-	out->part[0] = (struct iovec){ &l->hdr, sizeof(l->hdr) };
-	out->part[1] = (struct iovec){ (void *)(r->send + offset), n * sizeof(float) };
-	out->part[2] = (struct iovec){ (void *)zeros, pad * sizeof(float) };
+	out->part[0] = (struct iovec){&l->hdr, sizeof(l->hdr)};
+	out->part[1] = (struct iovec){(void *)(r->send + offset), n * sizeof(float)};
+	out->part[2] = (struct iovec){(void *)zeros, pad * sizeof(float)};
 	out->parts = pad ? 3 : 2;
 }
 
@@ -151,8 +151,10 @@ int fpisa_tracks_send(struct fpisa *f)
 		}
 		rc = n ? f->t->ops->send(f->t, out, n) : 0;
 		if (rc == -EMSGSIZE)
-			fpisa_fail(rc, "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
-				       "make the job with fewer elements or raise the MTU", f->peer, f->job, f->elements);
+			fpisa_fail(rc,
+				   "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
+				   "make the job with fewer elements or raise the MTU",
+				   f->peer, f->job, f->elements);
 		else if (rc)
 			fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
 		if (rc)
@@ -240,14 +242,16 @@ static int timed_out(struct fpisa *f)
 
 	f->missing = l->live & ~l->bitmap;
 	if (f->missing)
-		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms", f->peer,
-			   f->job, fpisa_rank_names(names, sizeof(names), f->missing),
+		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms",
+			   f->peer, f->job, fpisa_rank_names(names, sizeof(names), f->missing),
 			   (unsigned long long)(l->chunk - l->req->first), l->req->call, ms);
 	else {
 		if (f->t->send_error)
 			snprintf(cause, sizeof(cause), " (last send: %s)", strerror(f->t->send_error));
-		fpisa_fail(-ETIMEDOUT, "%s: job %u: the aggregator did not answer in %u ms%s; check the route to it "
-				       "and fpisa status there", f->peer, f->job, ms, cause);
+		fpisa_fail(-ETIMEDOUT,
+			   "%s: job %u: the aggregator did not answer in %u ms%s; check the route to it "
+			   "and fpisa status there",
+			   f->peer, f->job, ms, cause);
 	}
 	return fpisa_poison(f, -ETIMEDOUT);
 }
@@ -276,7 +280,9 @@ int fpisa_advance(struct fpisa_request *r, int block)
 			l->tries = l->tries > 1 ? l->tries : 2;
 			fpisa_track_move(l, &f->ready);
 		}
-		rc = fpisa_progress(f, !block ? 0 : r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns);
+		rc = fpisa_progress(f, !block			      ? 0
+				       : r->probe_ns < r->deadline_ns ? r->probe_ns
+								      : r->deadline_ns);
 		if (rc || r->done)
 			return rc;
 		now = fpisa_now();

@@ -26,43 +26,43 @@ struct fpisa_request {
 	const float *send;
 	float *recv;
 	uint64_t count;
-	uint64_t first;	      /* its first chunk */
+	uint64_t first; /* its first chunk */
 	uint64_t chunks;
 	uint64_t left;	      /* chunks without a result */
 	uint64_t deadline_ns; /* 0: nobody has waited yet */
 	uint64_t probe_ns;    /* when to ask next who is missing */
 	uint32_t call;
-	uint32_t flags;	      /* FPISA_RESULT_* so far */
-	int done;	      /* its results and those of all before it are here */
-	int error;	      /* it was given up: -errno */
+	uint32_t flags; /* FPISA_RESULT_* so far */
+	int done;	/* its results and those of all before it are here */
+	int error;	/* it was given up: -errno */
 };
 
 TAILQ_HEAD(fpisa_requests, fpisa_request);
 
 struct fpisa_track {
 	TAILQ_ENTRY(fpisa_track) link;
-	struct fpisa_tracks *queue;  /* where it stands; NULL when it has nothing to carry */
+	struct fpisa_tracks *queue; /* where it stands; NULL when it has nothing to carry */
 	struct fpisa_request *req;  /* of its chunk, NULL when that is not started yet */
 	uint64_t chunk;
-	uint64_t sent_ns;	    /* last transmission */
-	uint64_t bitmap, live;	    /* the last STATUS of this chunk; live is 0 without one */
-	uint32_t tries;		    /* transmissions */
-	uint32_t backoff;	    /* doublings of the timeout after the next transmission */
-	struct fpisa_hdr hdr;	    /* of the frame being sent */
+	uint64_t sent_ns;      /* last transmission */
+	uint64_t bitmap, live; /* the last STATUS of this chunk; live is 0 without one */
+	uint32_t tries;	       /* transmissions */
+	uint32_t backoff;      /* doublings of the timeout after the next transmission */
+	struct fpisa_hdr hdr;  /* of the frame being sent */
 };
 
 TAILQ_HEAD(fpisa_tracks, fpisa_track);
 
 struct fpisa {
 	struct fpisa_transport *t;
-	char peer[32];		/* the aggregator, for messages */
-	uint16_t local_port;	/* 0 without sockets */
+	char peer[32];	     /* the aggregator, for messages */
+	uint16_t local_port; /* 0 without sockets */
 	uint32_t job;
 	uint64_t token;
 	uint64_t timeout_ns;
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
-	uint64_t loss;		/* a frame is dropped when 32 random bits are below it */
+	uint64_t loss; /* a frame is dropped when 32 random bits are below it */
 	uint64_t random;
 
 	/* Since the last join. */
@@ -77,7 +77,7 @@ struct fpisa {
 	uint32_t calls;
 	uint32_t tracks;
 	struct fpisa_track *track;
-	struct fpisa_tracks ready;		    /* to be sent now */
+	struct fpisa_tracks ready;		     /* to be sent now */
 	struct fpisa_tracks waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of sending */
 	struct fpisa_rto rto;
 
@@ -85,7 +85,7 @@ struct fpisa {
 	int error;			/* of the handle until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
 	uint64_t missing;
-	struct fpisa_info count;	/* its counters only */
+	struct fpisa_info count; /* its counters only */
 };
 
 /* api.c */

@@ -31,10 +31,11 @@ static int say_hello(struct fpisa *f)
 		.type = FPISA_TYPE_HELLO,
 		.job = f->job,
 		.rank = 0xffff,
+		.chunk = f->incarnation,
 		.token = f->token,
 		.aux = f->incarnation,
 	};
-	struct fpisa_out out = { .part = { { &h, sizeof(h) }, { (void *)&empty, sizeof(empty) } }, .parts = 2 };
+	struct fpisa_out out = {.part = {{&h, sizeof(h)}, {(void *)&empty, sizeof(empty)}}, .parts = 2};
 	struct fpisa_sum sum = {};
 
 	fpisa_sum_words(&sum, &h, FPISA_SUM_HDR_WORDS);
@@ -47,10 +48,10 @@ static int say_hello(struct fpisa *f)
 /* Parameters that this library cannot work with would be a bug or another version: refuse them. */
 static int usable(const struct fpisa_hello *p)
 {
-	return p->window && !(p->window & (p->window - 1)) && p->window <= FPISA_MAX_SLOTS / 2 && p->elements &&
-	       p->elements % FPISA_BLOCK == 0 && p->elements <= FPISA_MAX_ELEMENTS && p->workers &&
-	       p->workers <= FPISA_MAX_WORKERS && p->rank < p->workers && p->format == FPISA_FORMAT_FP32 &&
-	       (p->live >> p->rank & 1);
+	return p->window && !(p->window & (p->window - 1)) && p->window <= FPISA_MAX_SLOTS / 2 &&
+	       p->elements && p->elements % FPISA_BLOCK == 0 && p->elements <= FPISA_MAX_ELEMENTS &&
+	       p->workers && p->workers <= FPISA_MAX_WORKERS && p->rank < p->workers &&
+	       p->format == FPISA_FORMAT_FP32 && (p->live >> p->rank & 1);
 }
 
 /* What a frame means to a worker that has said HELLO; *missing is set by PENDING. */
@@ -58,7 +59,8 @@ static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint
 {
 	const struct fpisa_hello *p = (const void *)(h + 1);
 
-	if (h->type != FPISA_TYPE_WELCOME || h->aux < f->incarnation)
+	/* The echo tells an answer to an earlier HELLO, of this life or another. */
+	if (h->type != FPISA_TYPE_WELCOME || h->chunk != f->incarnation || h->aux < f->incarnation)
 		return NOTHING;
 	if (h->aux > f->incarnation) {
 		f->incarnation = h->aux + 1;
@@ -91,12 +93,13 @@ static int no_answer(struct fpisa *f, int heard, uint64_t missing)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join in %u ms", f->peer, f->job,
 				  fpisa_rank_names(names, sizeof(names), missing), ms);
 	if (heard)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again", f->peer,
-				  f->job, ms);
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again",
+				  f->peer, f->job, ms);
 	if (f->t->send_error)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(f->t->send_error));
-	return fpisa_fail(-ETIMEDOUT, "%s: job %u: no answer in %u ms%s; check that the aggregator is reachable, that "
-				      "the job lists this host's address with UDP port %u, and the token",
+	return fpisa_fail(-ETIMEDOUT,
+			  "%s: job %u: no answer in %u ms%s; check that the aggregator is reachable, that "
+			  "the job lists this host's address with UDP port %u, and the token",
 			  f->peer, f->job, ms, cause, f->local_port);
 }
 
@@ -117,8 +120,10 @@ static int hear(struct fpisa *f, uint64_t timeout_ns, enum answer *answer, uint6
 			continue;
 		/* Of errors only this one answers a HELLO, which carries no generation. */
 		if (h->type == FPISA_TYPE_ERROR && !h->generation && h->reason == FPISA_V_not_live)
-			return fpisa_fail(-EACCES, "%s: job %u: this rank was taken out of the job; see fpisa job "
-						   "show", f->peer, f->job);
+			return fpisa_fail(-EACCES,
+					  "%s: job %u: this rank was taken out of the job; see fpisa job "
+					  "show",
+					  f->peer, f->job);
 		a = take_welcome(f, h, missing);
 		if (a != NOTHING)
 			*answer = a;
@@ -163,7 +168,7 @@ int fpisa_join(struct fpisa *f)
 
 	/* Their owners may still hold them: keep, but for release only. */
 	TAILQ_FOREACH(r, &f->requests, link)
-		r->error = f->error ? f->error : -ECANCELED;
+	r->error = f->error ? f->error : -ECANCELED;
 	TAILQ_CONCAT(&f->given_up, &f->requests, link);
 	f->oldest = NULL;
 	f->end = 0;
@@ -177,8 +182,10 @@ int fpisa_join(struct fpisa *f)
 		return rc;
 	rc = f->t->ops->joined(f->t, &f->hello);
 	if (rc < 0)
-		return fpisa_fail(rc, "%s: job %u: joining the group of the results: %s; check the route to the "
-				      "aggregator", f->peer, f->job, strerror(-rc));
+		return fpisa_fail(rc,
+				  "%s: job %u: joining the group of the results: %s; check the route to the "
+				  "aggregator",
+				  f->peer, f->job, strerror(-rc));
 	rc = fpisa_tracks_reset(f, (uint32_t)rc);
 	if (rc)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->window);

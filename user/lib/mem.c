@@ -30,8 +30,8 @@ struct queue {
 
 struct fpisa_mem {
 	struct fpisa_soft soft; /* first, so that tests can reach it */
-	uint32_t capacity; /* of a queue */
-	size_t stride;	   /* bytes from frame to frame */
+	uint32_t capacity;	/* of a queue */
+	size_t stride;		/* bytes from frame to frame */
 	struct queue queue[FPISA_MAX_WORKERS];
 };
 
@@ -84,7 +84,7 @@ static int mem_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	struct fpisa_mem *m = p->m;
 	struct queue *q = &m->queue[p->rank];
 	uint64_t until = fpisa_now() + timeout_ns;
-	struct timespec ts = { (time_t)(until / 1000000000), (long)(until % 1000000000) };
+	struct timespec ts = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
 	uint32_t n;
 
 	pthread_mutex_lock(&q->lock);
@@ -98,7 +98,7 @@ static int mem_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = (q->head + i) % m->capacity;
 
-		in[i] = (struct fpisa_in){ q->frames + at * m->stride, q->size[at] };
+		in[i] = (struct fpisa_in){q->frames + at * m->stride, q->size[at]};
 	}
 	pthread_mutex_unlock(&q->lock);
 	return (int)n;
@@ -153,7 +153,8 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 	uint32_t elements = o->elements ? o->elements : FPISA_DEFAULT_ELEMENTS;
 
 	if (o->size != sizeof(*o))
-		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_mem_options)", o->size);
+		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_mem_options)",
+				  o->size);
 	if (o->workers > FPISA_MAX_WORKERS || elements > FPISA_MAX_ELEMENTS)
 		return fpisa_fail(-EINVAL, "%u workers, %u elements; at most %d and %d", o->workers, elements,
 				  FPISA_MAX_WORKERS, FPISA_MAX_ELEMENTS);
@@ -171,7 +172,8 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 		.fanout = FPISA_FANOUT_UNICAST,
 	};
 	for (uint32_t i = 0; i < o->workers; i++)
-		j->rank[i] = (struct fpisa_rank){ .addr = htonl(INADDR_LOOPBACK), .port = htons((uint16_t)(i + 1)) };
+		j->rank[i] =
+			(struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK), .port = htons((uint16_t)(i + 1))};
 	return 0;
 }
 
@@ -189,7 +191,8 @@ int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *opt
 	if (rc)
 		goto out;
 	m->capacity = QUEUE_FRAMES(m->soft.job.window);
-	m->stride = (FPISA_HDR_LEN + m->soft.job.elements * sizeof(float) + sizeof(struct fpisa_hello) + 63) / 64 * 64;
+	m->stride = (FPISA_HDR_LEN + m->soft.job.elements * sizeof(float) + sizeof(struct fpisa_hello) + 63) /
+		    64 * 64;
 	for (uint32_t i = 0; i < m->soft.job.workers && !rc; i++)
 		rc = queue_init(&m->queue[i], m->capacity, m->stride);
 	if (rc) {
@@ -245,14 +248,16 @@ static int mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t ra
 	return 0;
 }
 
-int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options)
+int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
+		      const struct fpisa_options *options)
 {
 	struct fpisa *f = NULL;
 	int rc;
 
 	*out = NULL;
 	if (rank >= m->soft.job.workers)
-		return fpisa_fail(-EINVAL, "rank %u; this aggregator has %u workers", rank, m->soft.job.workers);
+		return fpisa_fail(-EINVAL, "rank %u; this aggregator has %u workers", rank,
+				  m->soft.job.workers);
 	rc = fpisa_new(&f, options);
 	if (rc)
 		return rc;

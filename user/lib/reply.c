@@ -33,9 +33,9 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 	f->count.received++;
 	if (in->len < sizeof(*h) || h->magic != FPISA_MAGIC || h->version != FPISA_VERSION)
 		goto bad;
-	payload = h->type == FPISA_TYPE_WELCOME ? sizeof(struct fpisa_hello) :
-		  h->type == FPISA_TYPE_RESULT	? h->count * sizeof(float) :
-						  0;
+	payload = h->type == FPISA_TYPE_WELCOME	 ? sizeof(struct fpisa_hello)
+		  : h->type == FPISA_TYPE_RESULT ? h->count * sizeof(float)
+						 : 0;
 	if (in->len != sizeof(*h) + payload || payload % 8)
 		goto bad;
 	if (h->job != f->job || h->token != f->token)
@@ -118,21 +118,25 @@ static int take_error(struct fpisa *f, const struct fpisa_track *l, const struct
 
 	switch (h->reason) {
 	case FPISA_V_generation:
-		error = fpisa_fail(-ESTALE, "%s: job %u: generation %u is over, the job was made anew or its ranks "
-					    "joined again; rejoin", f->peer, f->job, f->generation);
+		error = fpisa_fail(-ESTALE,
+				   "%s: job %u: generation %u is over, the job was made anew or its ranks "
+				   "joined again; rejoin",
+				   f->peer, f->job, f->generation);
 		break;
 	case FPISA_V_not_live:
-		error = fpisa_fail(-ESTALE, "%s: job %u: rank %u was taken out of the job; see fpisa job show",
+		error = fpisa_fail(-ESTALE,
+				   "%s: job %u: rank %u was taken out of the job; see fpisa job show",
 				   f->peer, f->job, f->rank);
 		break;
 	case FPISA_V_mismatch:
-		fpisa_fail(error, "%s: job %u: another rank's call differs from ours (chunk %llu of call %u, %llu "
-				  "elements); all ranks must make the same calls in the same order",
+		fpisa_fail(error,
+			   "%s: job %u: another rank's call differs from ours (chunk %llu of call %u, %llu "
+			   "elements); all ranks must make the same calls in the same order",
 			   f->peer, f->job, chunk, l->req->call, (unsigned long long)l->req->count);
 		break;
 	default:
-		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin", f->peer,
-			   f->job, chunk, l->req->call, fpisa_reason(h->reason));
+		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin",
+			   f->peer, f->job, chunk, l->req->call, fpisa_reason(h->reason));
 	}
 	return fpisa_poison(f, error);
 }

@@ -24,7 +24,7 @@ struct fpisa_rto {
 
 static inline void fpisa_rto_init(struct fpisa_rto *r)
 {
-	*r = (struct fpisa_rto){ .rto_ns = FPISA_RTO_FIRST_NS };
+	*r = (struct fpisa_rto){.rto_ns = FPISA_RTO_FIRST_NS};
 }
 
 /* A chunk that was sent once, and completed by it, came back after rtt_ns. */

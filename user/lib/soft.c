@@ -27,8 +27,8 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
 		return fpisa_fail(-EINVAL, "%u workers; a job has 1 to %d", j->workers, FPISA_MAX_WORKERS);
 	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > FPISA_MAX_ELEMENTS)
-		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %d", j->elements,
-				  FPISA_BLOCK, FPISA_MAX_ELEMENTS);
+		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %d",
+				  j->elements, FPISA_BLOCK, FPISA_MAX_ELEMENTS);
 	if (!j->window || (j->window & (j->window - 1)) || j->window > FPISA_MAX_SLOTS / 2)
 		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window,
 				  FPISA_MAX_SLOTS / 2);
@@ -36,7 +36,8 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	    (j->rounding != FPISA_ROUND_DOWN && j->rounding != FPISA_ROUND_NEAREST) ||
 	    (j->pipeline != FPISA_PIPELINE_STAGED && j->pipeline != FPISA_PIPELINE_FUSED) ||
 	    j->format != FPISA_FORMAT_FP32)
-		return fpisa_fail(-EINVAL, "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
+		return fpisa_fail(-EINVAL,
+				  "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
 				  j->mode, j->rounding, j->pipeline, j->format);
 	s->next_generation = 1;
 	s->slot = calloc(2ul * j->window, sizeof(*s->slot));
@@ -112,7 +113,8 @@ static enum fpisa_verdict refuse(struct packet *p, uint32_t rank, enum fpisa_ver
 	return reply(p, 0, 1ull << rank, v);
 }
 
-static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t payload)
+static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
+				uint32_t payload)
 {
 	enum fpisa_verdict v;
 	uint32_t rank = 0;
@@ -134,7 +136,8 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 }
 
 /* The round is not complete: give the slot back, answer a probe. */
-static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, enum fpisa_verdict v)
+static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot,
+				       enum fpisa_verdict v)
 {
 	int probe = p->h->flags & FPISA_F_PROBE;
 
@@ -171,7 +174,8 @@ static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_sl
 }
 
 /* The round is complete: read the registers out, give the slot back, send. */
-static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
+static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot,
+					 int resend)
 {
 	struct fpisa_soft_registers *r = &s->registers[slot - s->slot];
 	struct fpisa_counters *c = &s->counters;
@@ -179,11 +183,13 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 	uint32_t flags = slot->flags;
 
 	if (s->job.pipeline == FPISA_PIPELINE_STAGED) {
-		flags |= fpisa_soft_read_staged(p->payload, r, p->blocks, (enum fpisa_rounding)s->job.rounding);
+		flags |= fpisa_soft_read_staged(p->payload, r, p->blocks,
+						(enum fpisa_rounding)s->job.rounding);
 		for (__u64 *stage = &c->mau5; stage <= &c->mau8; stage++)
 			count(stage, 1);
 	} else {
-		flags |= fpisa_soft_read_fused(p->payload, r, p->blocks, (enum fpisa_rounding)s->job.rounding);
+		flags |=
+			fpisa_soft_read_fused(p->payload, r, p->blocks, (enum fpisa_rounding)s->job.rounding);
 		count(&c->fused_reads, 1);
 	}
 	fpisa_make_result(p->h, slot, &s->job, flags, resend);
@@ -199,7 +205,8 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 	return reply(p, p->blocks * sizeof(*p->payload), to, resend ? FPISA_V_resent : FPISA_V_result);
 }
 
-static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t payload)
+static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
+			      uint32_t payload)
 {
 	struct fpisa_slot *slot;
 	struct fpisa_claim claim;
@@ -225,11 +232,12 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 		step = fpisa_slot_admit(slot, &claim, live_of(s));
 	if (step < 0) {
 		guard_release(&slot->guard);
-		return refuse(p, p->h->rank, (enum fpisa_verdict)-step);
+		return refuse(p, p->h->rank, (enum fpisa_verdict) - step);
 	}
 	if (step == FPISA_STEP_WAIT)
 		return not_complete(s, p, slot, FPISA_V_duplicate);
-	if ((step == FPISA_STEP_SET || step == FPISA_STEP_ADD) && !add_registers(s, p, slot, step == FPISA_STEP_SET))
+	if ((step == FPISA_STEP_SET || step == FPISA_STEP_ADD) &&
+	    !add_registers(s, p, slot, step == FPISA_STEP_SET))
 		return not_complete(s, p, slot, FPISA_V_absorbed);
 	return read_registers(s, p, slot, step == FPISA_STEP_RESEND);
 }
@@ -256,8 +264,8 @@ static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 sa
 	return add(s, p, saddr, sport, payload);
 }
 
-enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, void *frame, size_t *len,
-				    uint64_t *to)
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, void *frame,
+				    size_t *len, uint64_t *to)
 {
 	struct packet p = {
 		.h = frame,

@@ -18,14 +18,14 @@ struct fpisa_soft_registers {
 };
 
 struct fpisa_soft {
-	struct fpisa_job job;	       /* filled in by the caller before fpisa_soft_init() */
-	uint32_t number;	       /* the job's */
+	struct fpisa_job job; /* filled in by the caller before fpisa_soft_init() */
+	uint32_t number;      /* the job's */
 	struct fpisa_session session;
-	uint32_t generation;	       /* session.generation, published */
+	uint32_t generation; /* session.generation, published */
 	uint32_t next_generation;
-	struct fpisa_slot *slot;       /* 2W versions */
+	struct fpisa_slot *slot;		/* 2W versions */
 	struct fpisa_soft_registers *registers; /* same index */
-	struct fpisa_counters counters; /* mau0..mau8 and fused count frames, as in the datapath */
+	struct fpisa_counters counters;		/* mau0..mau8 and fused count frames, as in the datapath */
 };
 
 /* Room that a frame's buffer must have, aligned to 4 bytes or better. */
@@ -40,7 +40,7 @@ void fpisa_soft_free(struct fpisa_soft *s);
  * The frame becomes its reply: *len its length, *to the ranks that get it
  * (none: there is no reply).
  */
-enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, void *frame, size_t *len,
-				    uint64_t *to);
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, void *frame,
+				    size_t *len, uint64_t *to);
 
 #endif

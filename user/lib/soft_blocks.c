@@ -9,8 +9,8 @@
 
 #define EACH_BLOCK for (uint32_t b = 0; b < blocks; b++)
 
-uint64_t fpisa_soft_add_fused(const struct fpisa_word_block *in, struct fpisa_soft_registers *r, uint32_t blocks,
-			      enum fpisa_mode mode, int first)
+uint64_t fpisa_soft_add_fused(const struct fpisa_word_block *in, struct fpisa_soft_registers *r,
+			      uint32_t blocks, enum fpisa_mode mode, int first)
 {
 	uint64_t events = 0;
 
@@ -27,15 +27,15 @@ uint64_t fpisa_soft_add_fused(const struct fpisa_word_block *in, struct fpisa_so
 	return events;
 }
 
-uint32_t fpisa_soft_read_fused(struct fpisa_word_block *out, const struct fpisa_soft_registers *r, uint32_t blocks,
-			       enum fpisa_rounding rounding)
+uint32_t fpisa_soft_read_fused(struct fpisa_word_block *out, const struct fpisa_soft_registers *r,
+			       uint32_t blocks, enum fpisa_rounding rounding)
 {
 	uint32_t flags = 0;
 
 	if (rounding == FPISA_ROUND_NEAREST) {
 		EACH_BLOCK
-			flags |= fpisa_block_read(&out[b], &r->e[b], &r->m[b], FPISA_FP32, FPISA_ROUND_NEAREST,
-						  fpisa_clz32_bits);
+			flags |= fpisa_block_read(&out[b], &r->e[b], &r->m[b], FPISA_FP32,
+						  FPISA_ROUND_NEAREST, fpisa_clz32_bits);
 	} else {
 		EACH_BLOCK
 			flags |= fpisa_block_read(&out[b], &r->e[b], &r->m[b], FPISA_FP32, FPISA_ROUND_DOWN,
@@ -58,8 +58,8 @@ static __always_inline uint64_t staged_add(struct fpisa_phv_block *p, struct fpi
 	return events;
 }
 
-uint64_t fpisa_soft_add_staged(const struct fpisa_word_block *in, struct fpisa_soft_registers *r, uint32_t blocks,
-			       enum fpisa_mode mode, int first)
+uint64_t fpisa_soft_add_staged(const struct fpisa_word_block *in, struct fpisa_soft_registers *r,
+			       uint32_t blocks, enum fpisa_mode mode, int first)
 {
 	struct fpisa_phv_block p[FPISA_MAX_BLOCKS];
 
@@ -79,8 +79,8 @@ uint64_t fpisa_soft_add_staged(const struct fpisa_word_block *in, struct fpisa_s
 	return staged_add(p, r, blocks, FPISA_MODE_FPISA);
 }
 
-uint32_t fpisa_soft_read_staged(struct fpisa_word_block *out, const struct fpisa_soft_registers *r, uint32_t blocks,
-				enum fpisa_rounding rounding)
+uint32_t fpisa_soft_read_staged(struct fpisa_word_block *out, const struct fpisa_soft_registers *r,
+				uint32_t blocks, enum fpisa_rounding rounding)
 {
 	struct fpisa_phv_block p[FPISA_MAX_BLOCKS];
 	uint32_t flags = 0;

@@ -91,8 +91,8 @@ static int udp_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 
 static int wait_readable(int fd, uint64_t timeout_ns)
 {
-	struct timespec ts = { (time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000) };
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct timespec ts = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
 	int rc = ppoll(&p, 1, &ts, NULL);
 
 	return rc < 0 && errno != EINTR ? -errno : rc > 0;
@@ -129,7 +129,7 @@ static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 /* Our address on the way to the aggregator; INADDR_ANY if there is no way yet. */
 static struct in_addr local_address(const struct sockaddr_in *to)
 {
-	struct sockaddr_in local = { .sin_family = AF_INET };
+	struct sockaddr_in local = {.sin_family = AF_INET};
 	socklen_t len = sizeof(local);
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
@@ -145,7 +145,7 @@ static struct in_addr local_address(const struct sockaddr_in *to)
 /* Join the group on the interface that leads to the aggregator, or else where the kernel thinks best. */
 static int join_group(struct udp *u, struct in_addr group)
 {
-	struct ip_mreqn m = { .imr_multiaddr = group, .imr_address = local_address(&u->to) };
+	struct ip_mreqn m = {.imr_multiaddr = group, .imr_address = local_address(&u->to)};
 
 	if (group.s_addr == u->group.s_addr)
 		return 0;
@@ -167,7 +167,7 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	if (hello->address)
 		u->source.s_addr = hello->address;
 	if (hello->group) {
-		rc = join_group(u, (struct in_addr){ hello->group });
+		rc = join_group(u, (struct in_addr){hello->group});
 		if (rc)
 			return rc;
 	}
@@ -201,7 +201,7 @@ static const struct fpisa_transport_ops udp_ops = {
 
 static int open_socket(struct udp *u, uint16_t local_port)
 {
-	struct sockaddr_in local = { .sin_family = AF_INET, .sin_port = htons(local_port) };
+	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
 	int off = 0, dont_fragment = IP_PMTUDISC_DO;
 
 	u->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -212,8 +212,8 @@ static int open_socket(struct udp *u, uint16_t local_port)
 	    setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
 	if (bind(u->fd, (struct sockaddr *)&local, sizeof(local)))
-		return fpisa_fail(-errno, "UDP port %u: %s; is another worker running on this host?", local_port,
-				  strerror(errno));
+		return fpisa_fail(-errno, "UDP port %u: %s; is another worker running on this host?",
+				  local_port, strerror(errno));
 	return 0;
 }
 
@@ -228,7 +228,8 @@ int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 		return fpisa_fail(rc, "no memory for a socket");
 	u->base.ops = &udp_ops;
 	u->fd = -1;
-	u->to = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = address };
+	u->to = (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = address};
 	u->source.s_addr = address;
 	u->buffer = aligned_alloc(64, (size_t)FPISA_BATCH * BUFFER_SIZE);
 	if (!u->buffer) {
@@ -236,8 +237,9 @@ int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 		goto out;
 	}
 	for (int i = 0; i < FPISA_BATCH; i++) {
-		u->iov[i] = (struct iovec){ u->buffer + (size_t)i * BUFFER_SIZE, BUFFER_SIZE };
-		u->msg[i].msg_hdr = (struct msghdr){ .msg_name = &u->from[i], .msg_iov = &u->iov[i], .msg_iovlen = 1 };
+		u->iov[i] = (struct iovec){u->buffer + (size_t)i * BUFFER_SIZE, BUFFER_SIZE};
+		u->msg[i].msg_hdr =
+			(struct msghdr){.msg_name = &u->from[i], .msg_iov = &u->iov[i], .msg_iovlen = 1};
 	}
 	rc = open_socket(u, local_port);
 out:

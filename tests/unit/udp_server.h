@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * An aggregator on loopback for tests of the transport `udp`: a thread that
+ * puts soft.h behind a UDP socket, and misbehaves as it is told.
+ */
+#ifndef TESTS_UDP_SERVER_H
+#define TESTS_UDP_SERVER_H
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include "workers.h"
+#include "soft.h"
+
+#define JOB 7
+#define TOKEN 0x1122334455667788ull
+
+struct server {
+	struct fpisa_soft soft;
+	int fd;
+	uint16_t port;
+	int held[MAX_RANKS]; /* sockets that keep the ranks' ports free for them; -1: given to the rank */
+	int stop;
+	double loss; /* of what comes in, besides the workers' own */
+	uint64_t random;
+	int corrupt; /* every third reply but WELCOME goes out damaged, then once more as it is */
+	int intrude; /* each RESULT goes out twice with a wrong sum first: from another port and address */
+	int other_port, other_address; /* sockets of the intruder */
+	unsigned char
+		*kept; /* the last RESULT by rank, slot and version, to be sent again too late; may be NULL */
+	int replies;
+	int wrong_echo; /* WELCOMEs answer a HELLO that this worker did not send */
+	pthread_t thread;
+};
+
+static inline int bound_socket(const char *address, uint16_t *port)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET};
+	socklen_t len = sizeof(a);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(inet_pton(AF_INET, address, &a.sin_addr), 1);
+	a.sin_port = htons(*port);
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a))) {
+		close(fd);
+		return -1;
+	}
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+	*port = ntohs(a.sin_port);
+	return fd;
+}
+
+static inline void seal(unsigned char *frame, size_t len)
+{
+	struct fpisa_hdr *h = (struct fpisa_hdr *)frame;
+	struct fpisa_sum sum = {};
+
+	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, h + 1, (int)(len - sizeof(*h)) / 8);
+	h->checksum = fpisa_sum_fold(&sum);
+}
+
+/* The frame as an enemy would send it: plausible in all but its source. */
+static inline void forge(const struct server *s, unsigned char *frame, size_t len,
+			 const struct sockaddr_in *to)
+{
+	frame[len - 1] ^= 0x40;
+	seal(frame, len);
+	sendto(s->other_port, frame, len, 0, (const struct sockaddr *)to, sizeof(*to));
+	sendto(s->other_address, frame, len, 0, (const struct sockaddr *)to, sizeof(*to));
+}
+
+/* The result that this rank got 2W chunks ago once more, after the one of now. */
+static inline void send_late(struct server *s, const unsigned char *frame, size_t len,
+			     const struct sockaddr_in *to, int rank)
+{
+	const struct fpisa_hdr *h = (const void *)frame;
+	unsigned char *kept =
+		s->kept + (size_t)(rank * 2 * (int)s->soft.job.window + (int)h->slot) * FPISA_SOFT_FRAME;
+
+	if (((struct fpisa_hdr *)kept)->magic)
+		sendto(s->fd, kept, len, 0, (const struct sockaddr *)to, sizeof(*to));
+	memcpy(kept, frame, len);
+}
+
+static inline void send_reply(struct server *s, const unsigned char *frame, size_t len,
+			      const struct sockaddr_in *to, int rank)
+{
+	_Alignas(8) unsigned char copy[FPISA_SOFT_FRAME];
+	int type = ((const struct fpisa_hdr *)frame)->type;
+
+	memcpy(copy, frame, len);
+	if (s->wrong_echo && type == FPISA_TYPE_WELCOME) {
+		((struct fpisa_hdr *)copy)->chunk--;
+		seal(copy, len);
+		sendto(s->fd, copy, len, 0, (const struct sockaddr *)to, sizeof(*to));
+		return;
+	}
+	if (s->intrude && type == FPISA_TYPE_RESULT) {
+		forge(s, copy, len, to);
+		memcpy(copy, frame, len);
+	}
+	if (s->kept && type == FPISA_TYPE_RESULT)
+		send_late(s, frame, len, to, rank);
+	if (s->corrupt && type != FPISA_TYPE_WELCOME && s->replies++ % 3 == 0) {
+		size_t at = test_random(&s->random) % len;
+
+		copy[at] ^= (unsigned char)(1 << test_random(&s->random) % 8);
+		sendto(s->fd, copy, len, 0, (const struct sockaddr *)to, sizeof(*to));
+		sendto(s->fd, frame, len - 4, 0, (const struct sockaddr *)to, sizeof(*to));
+	}
+	sendto(s->fd, frame, len, 0, (const struct sockaddr *)to, sizeof(*to));
+}
+
+static inline void *serve(void *arg)
+{
+	struct server *s = arg;
+	_Alignas(8) unsigned char frame[FPISA_SOFT_FRAME];
+
+	while (!__atomic_load_n(&s->stop, __ATOMIC_ACQUIRE)) {
+		struct pollfd p = {.fd = s->fd, .events = POLLIN};
+		struct sockaddr_in from;
+		socklen_t from_len = sizeof(from);
+		ssize_t n;
+		size_t len;
+		uint64_t to;
+		enum fpisa_verdict v;
+
+		if (poll(&p, 1, 20) <= 0)
+			continue;
+		n = recvfrom(s->fd, frame, sizeof(frame), 0, (struct sockaddr *)&from, &from_len);
+		if (n < 0 || (double)(test_random(&s->random) >> 11) < s->loss * 0x1p53)
+			continue;
+		len = (size_t)n;
+		v = fpisa_soft_frame(&s->soft, from.sin_addr.s_addr, from.sin_port, frame, &len, &to);
+		if (v == FPISA_V_result && s->soft.job.group) {
+			struct sockaddr_in group = {.sin_family = AF_INET,
+						    .sin_port = s->soft.job.group_port,
+						    .sin_addr.s_addr = s->soft.job.group};
+
+			send_reply(s, frame, len, &group, 0);
+			continue;
+		}
+		for (int rank = 0; to; rank++, to >>= 1) {
+			struct sockaddr_in worker = {.sin_family = AF_INET,
+						     .sin_port = s->soft.job.rank[rank].port,
+						     .sin_addr.s_addr = s->soft.job.rank[rank].addr};
+
+			if (to & 1)
+				send_reply(s, frame, len, &worker, rank);
+		}
+	}
+	return NULL;
+}
+
+/* The rank is about to bind its port. */
+static inline void give_port(struct server *s, uint32_t rank)
+{
+	if (s->held[rank] >= 0)
+		close(s->held[rank]);
+	s->held[rank] = -1;
+}
+
+/* A job whose ranks are loopback ports that nobody else has. */
+static inline void start_server(struct server *s, const struct plan *p)
+{
+	int size = 4 << 20;
+	uint16_t port = 0;
+
+	s->fd = bound_socket("127.0.0.1", &port);
+	assert_true(s->fd >= 0);
+	setsockopt(s->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	s->port = port;
+	port = 0;
+	s->other_port = bound_socket("127.0.0.1", &port);
+	port = s->port;
+	s->other_address = bound_socket("127.0.0.2", &port);
+	assert_true(s->other_port >= 0 && s->other_address >= 0);
+	s->random = test_seed();
+	s->soft.number = JOB;
+	s->soft.job = (struct fpisa_job){
+		.active = 1,
+		.workers = p->workers,
+		.live = (1ull << p->workers) - 1,
+		.token = TOKEN,
+		.address = htonl(INADDR_LOOPBACK),
+		.elements = (uint16_t)p->elements,
+		.window = p->window,
+		.format = FPISA_FORMAT_FP32,
+		.mode = FPISA_MODE_FPISA,
+		.rounding = FPISA_ROUND_DOWN,
+		.pipeline = FPISA_PIPELINE_FUSED,
+		.clz = FPISA_CLZ_BITS,
+		.fanout = FPISA_FANOUT_UNICAST,
+	};
+	for (uint32_t i = 0; i < p->workers; i++) {
+		port = 0;
+		s->held[i] = bound_socket("0.0.0.0", &port);
+		assert_true(s->held[i] >= 0);
+		s->soft.job.rank[i] =
+			(struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK), .port = htons(port)};
+	}
+	assert_int_equal(fpisa_soft_init(&s->soft), 0);
+}
+
+static inline void run_server(struct server *s)
+{
+	assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
+}
+
+static inline void pause_server(struct server *s)
+{
+	__atomic_store_n(&s->stop, 1, __ATOMIC_RELEASE);
+	pthread_join(s->thread, NULL);
+	s->stop = 0;
+}
+
+static inline void stop_server(struct server *s)
+{
+	pause_server(s);
+	close(s->fd);
+	close(s->other_port);
+	close(s->other_address);
+	for (uint32_t i = 0; i < s->soft.job.workers; i++)
+		give_port(s, i);
+	fpisa_soft_free(&s->soft);
+}
+
+#endif
