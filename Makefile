@@ -107,7 +107,7 @@ $(B)/tests/unit/%: tests/unit/%.c tests/vectors.c user/oracle.c $(LIB_SRC)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
 
-$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/vectors.c user/oracle.c $(SKEL)
+$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/vectors.c user/oracle.c user/families.c $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lbpf -lgmp -lm -o $@

@@ -10,20 +10,34 @@
 
 #include "maps.h"
 
+/* The empty asm uses the argument: clang passes no value for one that is not, and verifiers refuse that. */
 #ifndef FAMILY_BYTES
 #define FAMILY_BYTES 4
 #define FAMILY_RBITS 32
-/* The empty asm uses the argument: clang passes no value for one that is not, and verifiers refuse that. */
-#define FORMAT(packed)                               \
-	({                                           \
-		asm volatile("" : : "r"(packed));    \
-		FPISA_FP32;                          \
+#define FORMAT(packed)                            \
+	({                                        \
+		asm volatile("" : : "r"(packed)); \
+		FPISA_FP32;                       \
 	})
 #else
-#define FORMAT(packed)                                                                                \
-	((struct fpisa_format){ .ebits = (packed) & 31, .mbits = (packed) >> 8 & 63, .guard = (packed) >> 16 & 63, \
-				.finite = (packed) >> 24 & 1, .rbits = FAMILY_RBITS, .bytes = FAMILY_BYTES })
+#define FORMAT(packed)                            \
+	({                                        \
+		asm volatile("" : : "r"(packed)); \
+		unpack_format(packed);            \
+	})
 #endif
+
+static __always_inline struct fpisa_format unpack_format(__u32 packed)
+{
+	return (struct fpisa_format){
+		.ebits = packed & 31,
+		.mbits = packed >> 8 & 63,
+		.guard = packed >> 16 & 63,
+		.finite = packed >> 24 & 1,
+		.rbits = FAMILY_RBITS,
+		.bytes = FAMILY_BYTES,
+	};
+}
 
 static __always_inline __u32 pack_format(struct fpisa_format f)
 {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "families.h"
 #include "harness.h"
 
 static void must(int bad, const char *what)
@@ -56,8 +57,11 @@ struct harness *harness_open(const char **why)
 
 void harness_close(struct harness *h)
 {
-	if (h)
+	if (h) {
+		for (int k = 0; k < FPISA_FAMILIES; k++)
+			bpf_object__close(h->family[k]);
 		fpisa__destroy(h->skel);
+	}
 	free(h);
 }
 
@@ -87,6 +91,50 @@ void harness_hole(struct harness *h, int stage)
 	}
 }
 
+/* Load a family's programs over the same maps and put them into both banks. */
+static void load_family(struct harness *h, uint8_t family)
+{
+	struct bpf_program *p;
+	struct bpf_object *o;
+	struct bpf_map *m;
+	size_t size;
+	const void *bytes = family_object(family, &size);
+
+	o = bpf_object__open_mem(bytes, size, NULL);
+	must(!o, "open family");
+	bpf_object__for_each_program(p, o) {
+		bpf_program__set_type(p, BPF_PROG_TYPE_XDP);
+		bpf_program__set_expected_attach_type(p, 0);
+	}
+	bpf_object__for_each_map(m, o) {
+		int fd = -1;
+
+		for (int k = 0; k < FPISA_FAMILIES && fd < 0; k++)
+			if (h->family[k])
+				fd = bpf_object__find_map_fd_by_name(h->family[k], bpf_map__name(m));
+		if (fd < 0)
+			fd = bpf_object__find_map_fd_by_name(h->skel->obj, bpf_map__name(m));
+		bpf_map__set_pin_path(m, NULL);
+		if (fd >= 0)
+			must(bpf_map__reuse_fd(m, fd), "share map");
+	}
+	must(bpf_object__load(o), "load family");
+	h->family[family] = o;
+	for (uint32_t bank = 0; bank < FPISA_BANKS; bank++) {
+		for (uint32_t k = 0; k <= FPISA_GATE; k++) {
+			uint32_t index = fpisa_bank_of(family, bank) + k;
+			char name[16] = "fpisa_gate";
+			int fd;
+
+			if (k < FPISA_GATE)
+				snprintf(name, sizeof(name), "fpisa_mau%u", k);
+			fd = bpf_program__fd(bpf_object__find_program_by_name(o, name));
+			must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index, &fd, BPF_ANY),
+			     "program array");
+		}
+	}
+}
+
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 {
 	struct fpisa_session s = { .generation = ++h->generation };
@@ -103,12 +151,16 @@ void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 	j->group_port = htons(FPISA_PORT);
 	j->elements = j->elements ? j->elements : FPISA_DEFAULT_ELEMENTS;
 	j->window = j->window ? j->window : 4;
-	j->format = FPISA_FORMAT_FP32;
+	j->format = j->format ? j->format : FPISA_FORMAT_FP32;
 	j->mode = j->mode ? j->mode : FPISA_MODE_FPISA;
 	j->rounding = j->rounding ? j->rounding : FPISA_ROUND_DOWN;
 	j->pipeline = j->pipeline ? j->pipeline : FPISA_PIPELINE_FUSED;
 	j->clz = j->clz ? j->clz : FPISA_CLZ_BITS;
 	j->fanout = FPISA_FANOUT_MULTICAST;
+	j->guard = fpisa_register(j->format, j->mode, j->workers).guard;
+	j->family = fpisa_family(fpisa_job_format(j));
+	if (j->family && !h->family[j->family])
+		load_family(h, j->family);
 	for (uint32_t r = 0; r < j->workers; r++) {
 		j->rank[r].addr = htonl(HARNESS_WORKER(r));
 		j->rank[r].port = htons(FPISA_PORT);
@@ -193,14 +245,16 @@ static void headers(struct frame *f, const struct fpisa_job *j, uint32_t rank, u
 }
 
 void harness_add(struct frame *f, const struct harness *h, const struct fpisa_job *j, uint32_t id, uint32_t rank,
-		 uint64_t chunk, uint32_t count, const uint32_t *payload)
+		 uint64_t chunk, uint32_t count, const void *payload)
 {
-	headers(f, j, rank, count * 4);
+	uint32_t bytes = count * fpisa_format_of(j->format).bytes;
+
+	headers(f, j, rank, bytes);
 	*harness_hdr(f) = (struct fpisa_hdr){
 		.magic = FPISA_MAGIC,
 		.version = FPISA_VERSION,
 		.type = FPISA_TYPE_ADD,
-		.format = FPISA_FORMAT_FP32,
+		.format = j->format,
 		.op = FPISA_OP_SUM,
 		.job = id,
 		.generation = h->generation,
@@ -212,7 +266,7 @@ void harness_add(struct frame *f, const struct harness *h, const struct fpisa_jo
 		.token = j->token,
 	};
 	if (payload)
-		memcpy(harness_payload(f), payload, count * 4);
+		memcpy(harness_payload(f), payload, bytes);
 	harness_seal(f);
 }
 

@@ -24,6 +24,7 @@ enum harness_stages {
 
 struct harness {
 	struct fpisa *skel;
+	struct bpf_object *family[FPISA_FAMILIES]; /* loaded when a job needs them */
 	int prog, cpus;
 	uint32_t generation;
 };
@@ -43,9 +44,9 @@ void harness_hole(struct harness *h, int stage); /* empty that slot in both bank
 /* A job with defaults for what is 0 in *j; all ranks have joined. */
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j);
 
-/* Headers of an ADD of `count` elements of *payload (may be NULL) from `rank` of job `id`. */
+/* An ADD of `count` packed elements of *payload (may be NULL) from `rank` of job `id`. */
 void harness_add(struct frame *f, const struct harness *h, const struct fpisa_job *j, uint32_t id, uint32_t rank,
-		 uint64_t chunk, uint32_t count, const uint32_t *payload);
+		 uint64_t chunk, uint32_t count, const void *payload);
 void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation);
 
 /* Recompute the FPISA checksum (and the IPv4 one) after changing a frame. */

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Every format in every mode in the kernel, staged and fused, bit for bit
+ * against the oracle: results, flags and counts of the adds.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <linux/bpf.h>
+#include "harness.h"
+#include "oracle.h"
+#include "vectors.h"
+
+#define ELEMENTS 256
+#define MAX_WORKERS 6
+
+static struct harness *h;
+static const char *why;
+
+static int open_all(void **state)
+{
+	(void)state;
+	h = harness_open(&why);
+	if (h)
+		harness_stages(h, HARNESS_PROGRAMS);
+	return 0;
+}
+
+static int close_all(void **state)
+{
+	(void)state;
+	harness_close(h);
+	return 0;
+}
+
+static uint64_t word_at(const void *base, size_t i, struct fpisa_format f)
+{
+	uint64_t w = 0;
+
+	memcpy(&w, (const char *)base + i * f.bytes, f.bytes);
+	return w;
+}
+
+/*
+ * One column of contributions: exponents near each other, far apart, at the
+ * ends of the range, specials, subnormals, or any bits.
+ */
+static void column(struct vectors_rng *rng, struct fpisa_format f, uint32_t workers, uint64_t *out)
+{
+	uint64_t ones = fpisa_exp_ones(f), base = vectors_next(rng) % (ones + 1);
+	uint32_t kind = vectors_below(rng, 6), spread = kind == 0 ? 4 : kind == 1 ? 40 : 1;
+
+	for (uint32_t r = 0; r < workers; r++) {
+		uint64_t bits = vectors_next(rng), e, frac = bits & fpisa_frac_ones(f);
+
+		if (kind == 2)
+			e = vectors_below(rng, 2) ? ones - vectors_below(rng, 3) : vectors_below(rng, 3);
+		else if (kind == 3)
+			e = bits >> 54 & ones;
+		else
+			e = (base + vectors_below(rng, spread)) % (ones + 1);
+		if (kind == 4)
+			frac |= fpisa_frac_ones(f) ^ (bits >> 60);
+		frac &= fpisa_frac_ones(f);
+		out[r] = (bits >> 63) << (f.ebits + f.mbits) | e << f.mbits | frac;
+		if (!vectors_below(rng, 16))
+			out[r] = 0;
+	}
+}
+
+static void run_format(uint8_t format, uint8_t mode)
+{
+	const uint64_t rounds = getenv("FPISA_ROUNDS") ? strtoull(getenv("FPISA_ROUNDS"), NULL, 0) / 8 + 1 : 100;
+	static uint8_t in[MAX_WORKERS][ELEMENTS * 8], want[ELEMENTS * 8];
+	uint64_t seed;
+
+	if (!h) {
+		print_message("skip: %s\n", why);
+		skip();
+	}
+	seed = vectors_seed();
+	for (int variant = 0; variant < 4; variant++) {
+		struct vectors_rng rng = { seed + variant };
+		struct fpisa_job j = {
+			.workers = 2 + vectors_below(&rng, MAX_WORKERS - 1),
+			.format = format,
+			.mode = mode,
+			.rounding = variant & 1 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN,
+			.pipeline = variant & 2 ? FPISA_PIPELINE_STAGED : FPISA_PIPELINE_FUSED,
+			.clz = variant & 2 ? FPISA_CLZ_LPM : FPISA_CLZ_BITS,
+		};
+		struct fpisa_format f = fpisa_register(format, mode, j.workers);
+		struct oracle_events events = { 0 };
+		struct fpisa_counters a, b;
+
+		harness_job(h, 6, &j);
+		a = harness_counters(h, 6);
+		for (uint64_t chunk = 0; chunk < rounds; chunk++) {
+			uint32_t flags = 0;
+			struct frame fr;
+
+			for (uint32_t i = 0; i < ELEMENTS; i++) {
+				uint64_t words[MAX_WORKERS], w;
+
+				column(&rng, f, j.workers, words);
+				for (uint32_t r = 0; r < j.workers; r++)
+					memcpy(&in[r][i * f.bytes], &words[r], f.bytes);
+				w = oracle_replay(f, mode == FPISA_MODE_FPISA_A ? mode : FPISA_MODE_FPISA, j.rounding,
+						  j.workers, words, &events, &flags);
+				memcpy(&want[i * f.bytes], &w, f.bytes);
+			}
+			for (uint32_t r = 0; r < j.workers; r++) {
+				harness_add(&fr, h, &j, 6, r, chunk, ELEMENTS, in[r]);
+				harness_run(h, &fr);
+				assert_int_equal(fr.action, r + 1 < j.workers ? XDP_DROP : XDP_REDIRECT);
+			}
+			assert_true(harness_sealed(&fr));
+			for (uint32_t i = 0; i < ELEMENTS; i++) {
+				if (word_at(harness_payload(&fr), i, f) == word_at(want, i, f))
+					continue;
+				for (uint32_t r = 0; r < j.workers; r++)
+					print_error("  rank %u: %llx\n", r, (unsigned long long)word_at(in[r], i, f));
+				fail_msg("format %u mode %u variant %d round %llu element %u: %llx, oracle %llx", format,
+					 mode, variant, (unsigned long long)chunk, i,
+					 (unsigned long long)word_at(harness_payload(&fr), i, f),
+					 (unsigned long long)word_at(want, i, f));
+			}
+			assert_int_equal(harness_hdr(&fr)->result_flags, flags);
+		}
+		b = harness_counters(h, 6);
+		assert_int_equal(b.rounded - a.rounded, events.rounded);
+		assert_int_equal(b.overwritten - a.overwritten, events.overwritten);
+		assert_int_equal(b.left_shifted - a.left_shifted, events.left_shifted);
+		assert_int_equal(b.overflowed - a.overflowed, events.overflowed);
+		assert_int_equal(b.v_result - a.v_result, rounds);
+	}
+}
+
+#define CASE(name, format, mode)                          \
+	static void name(void **state)                    \
+	{                                                 \
+		(void)state;                              \
+		run_format(format, mode);                 \
+	}
+
+#define CASES(X)                                                    \
+	X(fp16_fpisa, FPISA_FORMAT_FP16, FPISA_MODE_FPISA)          \
+	X(fp16_fpisa_a, FPISA_FORMAT_FP16, FPISA_MODE_FPISA_A)      \
+	X(fp16_fpisa64, FPISA_FORMAT_FP16, FPISA_MODE_FPISA64)      \
+	X(bf16_fpisa, FPISA_FORMAT_BF16, FPISA_MODE_FPISA)          \
+	X(bf16_fpisa_a, FPISA_FORMAT_BF16, FPISA_MODE_FPISA_A)      \
+	X(bf16_fpisa64, FPISA_FORMAT_BF16, FPISA_MODE_FPISA64)      \
+	X(fp64_fpisa, FPISA_FORMAT_FP64, FPISA_MODE_FPISA)          \
+	X(fp64_fpisa_a, FPISA_FORMAT_FP64, FPISA_MODE_FPISA_A)      \
+	X(fp64_fpisa64, FPISA_FORMAT_FP64, FPISA_MODE_FPISA64)      \
+	X(e4m3_fpisa, FPISA_FORMAT_E4M3, FPISA_MODE_FPISA)          \
+	X(e4m3_fpisa_a, FPISA_FORMAT_E4M3, FPISA_MODE_FPISA_A)      \
+	X(e4m3_fpisa64, FPISA_FORMAT_E4M3, FPISA_MODE_FPISA64)      \
+	X(e5m2_fpisa, FPISA_FORMAT_E5M2, FPISA_MODE_FPISA)          \
+	X(e5m2_fpisa_a, FPISA_FORMAT_E5M2, FPISA_MODE_FPISA_A)      \
+	X(e5m2_fpisa64, FPISA_FORMAT_E5M2, FPISA_MODE_FPISA64)      \
+	X(fp32_fpisa64, FPISA_FORMAT_FP32, FPISA_MODE_FPISA64)
+
+CASES(CASE)
+
+int main(void)
+{
+#define TEST(name, format, mode) cmocka_unit_test(name),
+	const struct CMUnitTest tests[] = { CASES(TEST) };
+
+	return cmocka_run_group_tests_name("prog/formats", tests, open_all, close_all);
+}

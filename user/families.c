@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The objects of the further families, embedded by their skeletons. */
+#include "families.h"
+#include "fpisa/job.h"
+#include "fpisa_w1r32.skel.h"
+#include "fpisa_w1r64.skel.h"
+#include "fpisa_w2r32.skel.h"
+#include "fpisa_w2r64.skel.h"
+#include "fpisa_w4r64.skel.h"
+#include "fpisa_w8r64.skel.h"
+
+const void *family_object(unsigned int family, size_t *size)
+{
+	static const void *(*const objects[FPISA_FAMILIES])(size_t *) = {
+		NULL,			 fpisa_w2r32__elf_bytes, fpisa_w1r32__elf_bytes, fpisa_w8r64__elf_bytes,
+		fpisa_w4r64__elf_bytes, fpisa_w2r64__elf_bytes, fpisa_w1r64__elf_bytes,
+	};
+
+	return family < FPISA_FAMILIES && objects[family] ? objects[family](size) : NULL;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FPISA_FAMILIES_H
+#define FPISA_FAMILIES_H
+
+#include <stddef.h>
+
+/*
+ * The BPF object of a family (include/fpisa/job.h, fpisa_family()) and its
+ * size in bytes; NULL for family 0, which is fpisa.o's, and for unknown ones.
+ */
+const void *family_object(unsigned int family, size_t *size);
+
+#endif
