@@ -31,7 +31,9 @@ static struct decoded decode(struct fpisa_format f, uint64_t word)
 	uint64_t fraction = word % pow2(f.mbits);
 	struct decoded d = {.negative = word / pow2(f.mbits) / pow2(f.ebits) % 2, .e = 1};
 
-	if (field == pow2(f.ebits) - 1) {
+	if (f.finite && field == pow2(f.ebits) - 1 && fraction == pow2(f.mbits) - 1) {
+		d.nan = true;
+	} else if (!f.finite && field == pow2(f.ebits) - 1) {
 		d.nan = fraction != 0;
 		d.inf = fraction == 0;
 	} else if (field == 0) {
@@ -43,8 +45,11 @@ static struct decoded decode(struct fpisa_format f, uint64_t word)
 	return d;
 }
 
+/* What lies beyond the largest finite value; a format without infinities has its NaN there. */
 static uint64_t pack_infinity(struct fpisa_format f, bool negative)
 {
+	if (f.finite)
+		return pow2(f.ebits + f.mbits) - 1;
 	uint64_t word = (pow2(f.ebits) - 1) * pow2(f.mbits);
 
 	return negative ? word + pow2(f.ebits + f.mbits) : word;
@@ -52,7 +57,7 @@ static uint64_t pack_infinity(struct fpisa_format f, bool negative)
 
 static uint64_t pack_nan(struct fpisa_format f)
 {
-	return pack_infinity(f, false) + pow2(f.mbits - 1);
+	return f.finite ? pack_infinity(f, false) : pack_infinity(f, false) + pow2(f.mbits - 1);
 }
 
 /* The special that a sum has become, if any. */
@@ -82,7 +87,7 @@ static uint64_t pack_finite(struct fpisa_format f, bool negative, uint64_t k, in
 		k -= pow2(f.mbits);
 		field = (uint64_t)q + 1;
 	}
-	if (field >= pow2(f.ebits) - 1)
+	if (field * pow2(f.mbits) + k >= pack_infinity(f, false))
 		return pack_infinity(f, negative);
 	return k + field * pow2(f.mbits) + (negative ? pow2(f.ebits + f.mbits) : 0);
 }
@@ -243,7 +248,7 @@ uint64_t oracle_read(const struct oracle_reg *reg, struct fpisa_format f, enum f
 		*flags |= FPISA_INEXACT;
 	word = pack_finite(f, negative, (uint64_t)k + up, q);
 	if (word == pack_infinity(f, negative))
-		*flags |= FPISA_OVERFLOW | FPISA_INEXACT | FPISA_INF;
+		*flags |= FPISA_OVERFLOW | FPISA_INEXACT | (f.finite ? FPISA_NAN : FPISA_INF);
 	return word;
 }
 
