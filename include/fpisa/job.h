@@ -100,7 +100,7 @@ struct fpisa_slot {
 
 _Static_assert(sizeof(struct fpisa_slot) == 56, "slot layout");
 
-#define FPISA_GUARD_SPINS 1024
+#define FPISA_GUARD_SPINS 2048
 
 /* State of the whole datapath, one entry. */
 struct fpisa_control {
