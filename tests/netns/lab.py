@@ -165,11 +165,11 @@ class Lab:
 
     def bridge(self, mtu):
         switch = self.netns()
-        switch.ip(f"link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0",
-                  f"link add up mtu {mtu} type veth peer name p0 mtu {mtu} netns {self.agg.path}",
-                  "link set up master br0", "link set up up", "link set br0 up")
+        switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0",
+                  f"link add uplink mtu {mtu} type veth peer name p0 mtu {mtu} netns {self.agg.path}",
+                  "link set uplink master br0", "link set uplink up", "link set br0 up")
         self.agg.ip("addr add 10.99.1.1/24 dev p0", "link set p0 up")
-        switch.gro_on("up")
+        switch.gro_on("uplink")
         return switch
 
     def connect(self, rank, w, middle, mtu, bridge):
@@ -231,14 +231,18 @@ class Lab:
         procs = [self.start(r, job, *steps, **options) for r in ranks or range(len(self.worker))]
         return [read_answers(p, timeout_s)[1:] for p in procs]
 
-    def check_sum(self, job, count=1000, kind="integers", workers=None, **more):
+    def check_sum(self, job, count=1000, kind="integers", ranks=None, workers=None, **more):
         """All ranks sum; each must have the exact sum. The answers."""
-        answers = self.work(job, {"count": count, "kind": kind}, **more)
-        workers = workers or len(self.worker)
+        procs = [self.start(r, job, {"count": count, "kind": kind}, **more) for r in ranks or range(len(self.worker))]
+        return self.check_answers(procs, workers or len(procs), count, kind)
+
+    def check_answers(self, procs, workers, count, kind="integers"):
+        """The workers' one sum each is exact. Their answers."""
         expect = hashlib.sha256(worker.exact_sum(kind, workers, count)).hexdigest()
-        for rank, (a,) in enumerate(answers):
-            assert a["digest"] == expect, f"rank {rank}: wrong sum of {count} {kind}"
-        return [a for a, in answers]
+        answers = [read_answers(p)[-1] for p in procs]
+        for a in answers:
+            assert a["digest"] == expect, f"rank {a['rank']}: wrong sum of {count} {kind}"
+        return answers
 
 
 def read_answers(p, timeout_s=COMMAND_S):

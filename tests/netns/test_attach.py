@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The other ways to attach: fpisa load, bpftool, xdp-loader; native and generic."""
+import os
+import shutil
+
+import pytest
+
+from lab import BPFFS, OBJECT, PIN
+
+STAGED = ("--pipeline", "staged", "--clz", "lpm")
+FUSED = ("--pipeline", "fused", "--clz", "bits")
+
+
+def check_both_pipelines(net, pin, *options):
+    """Two jobs at a time, of which one takes the nine stages."""
+    net.add_job(1, *STAGED, *options)
+    net.add_job(2, *FUSED, "--mode", "fpisa-a", *options)
+    net.check_sum(1, 10000)
+    net.check_sum(2, 10000, kind="even")
+    n = len(net.worker)
+    staged, fused = net.counters(1, pin), net.counters(2, pin)
+    assert staged["v_result"] == fused["v_result"] == 40
+    assert staged["mau0"] == staged["mau4"] == fused["fused"] == 40 * n
+    assert staged["mau5"] == staged["mau8"] == 40 + staged["v_resent"] and fused["mau0"] == 0
+    assert staged["missed_tail_calls"] == fused["missed_tail_calls"] == 0
+
+
+@pytest.mark.parametrize("mode", ["native", "skb"])
+def test_load(lab, mode):
+    net = lab(workers=3)
+    net.load("--mode", mode)
+    status = net.json("status")
+    assert {(i["name"], i["mode"]) for i in status["interfaces"]} == {(p, mode) for p in net.ports}
+    assert all(b["stage_programs"] for b in status["banks"]) and status["trie_entries"] == 32
+    link = net.agg.run("ip", "link", "show", "p0")
+    assert ("xdpgeneric" in link) == (mode == "skb") and "xdp" in link
+    check_both_pipelines(net, PIN)
+
+
+def test_load_outlives_and_joins(lab):
+    """A second load of other interfaces uses the datapath that is there."""
+    net = lab(workers=3)
+    net.fpisa("load", "p0", "p1")
+    net.add_job(7, *FUSED, workers=net.addresses[:2])
+    net.fpisa("load", "p2")
+    net.add_job(1, *STAGED)
+    net.check_sum(1, 5000)
+    net.check_sum(7, 5000, workers=2, ranks=[0, 1])
+    net.fpisa("unload", "p2")
+    net.check_sum(7, 5000, workers=2, ranks=[0, 1])
+
+
+def test_other_port(lab):
+    net = lab()
+    net.load("--port", "4242")
+    net.add_job(1)
+    net.check_sum(1, address="10.99.0.1:4242")
+
+
+def test_bpftool(lab):
+    """By-name pins go to the root of the BPF filesystem, where the CLI looks too."""
+    net = lab(workers=3)
+    net.agg.run("bpftool", "prog", "loadall", OBJECT, PIN, "type", "xdp")
+    for dev in net.ports:
+        net.agg.run("bpftool", "net", "attach", "xdp", "pinned", PIN + "/fpisa", "dev", dev)
+    assert net.json("status")["pinned"] == BPFFS
+    check_both_pipelines(net, BPFFS)
+
+
+def test_xdp_loader(lab):
+    """-p says where maps are pinned; the program is one of several, so -n names it."""
+    if not shutil.which("xdp-loader"):
+        pytest.skip("xdp-loader is not installed")
+    net = lab(workers=3)
+    for dev in net.ports:
+        net.agg.run("xdp-loader", "load", "-p", PIN, "-n", "fpisa", dev, OBJECT)
+    assert net.json("status")["pinned"] == PIN
+    check_both_pipelines(net, PIN)
+    for dev in net.ports:
+        net.agg.run("xdp-loader", "unload", dev, "--all")
+    assert net.json("status")["interfaces"] == []
+
+
+def test_xdp_loader_skb(lab):
+    if not shutil.which("xdp-loader"):
+        pytest.skip("xdp-loader is not installed")
+    net = lab()
+    for dev in net.ports:
+        net.agg.run("xdp-loader", "load", "-m", "skb", "-p", PIN, "-n", "fpisa", dev, OBJECT)
+    check_both_pipelines(net, PIN)
+
+
+def test_unload_leaves_nothing(lab):
+    net = lab()
+    before = ids(net)
+    net.load()
+    net.add_job(1, "--fanout", "unicast")
+    net.check_sum(1)
+    assert ids(net) != before
+    net.fpisa("unload")
+    assert not os.path.exists(PIN)
+    assert all("xdp" not in net.agg.run("ip", "link", "show", p) for p in net.ports)
+    assert ids(net) == before
+
+
+def ids(net):
+    """Programs and maps of ours that have a pin in, or a link to, this BPF filesystem or namespace."""
+    pins = sorted(os.path.join(d, f) for d, _, files in os.walk(BPFFS) for f in files if "fpisa" in d + f)
+    return pins, [i for dev in net.bpftool("net", "show") for i in dev["xdp"]]

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How results leave: to a group or to each worker, native and generic, through
+one port or many, past reverse-path filters; and what is not ours passes."""
+import socket
+
+import pytest
+
+from lab import ADDRESS, PIN
+
+
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+@pytest.mark.parametrize("mode", ["native", "skb"])
+def test_fanout(lab, mode, fanout):
+    net = lab(workers=4)
+    net.load("--mode", mode)
+    net.add_job(1, "--fanout", fanout)
+    answers = net.check_sum(1, 50000)
+    c = net.counters(1, PIN)
+    assert c["v_result"] == 196
+    # Every copy arrives: a lost one would have been fetched by sending again.
+    assert c["v_resent"] <= 10 and max(a["bad"] for a in answers) == 0
+    assert c["v_fanout"] == c["v_internal"] == 0
+
+
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+@pytest.mark.parametrize("mode", ["native", "skb"])
+def test_shared_port(lab, mode, fanout):
+    """Workers behind a bridge: one frame for all of them, or one for each."""
+    net = lab(workers=3, bridge=True)
+    net.load("--mode", mode)
+    net.add_job(1, "--fanout", fanout)
+    sent = tx_packets(net)
+    net.check_sum(1, 50000)
+    c = net.counters(1, PIN)
+    sent = tx_packets(net) - sent
+    replies = c["v_resent"] + c["v_welcome"] + c["v_status"]
+    copies = 1 if fanout == "multicast" else 3
+    assert c["v_result"] == 196 and c["v_resent"] <= 10
+    assert copies * 196 <= sent - replies <= copies * 196 + 50  # the stack's own ARP and IGMP
+
+
+def tx_packets(net):
+    return net_dev(net.agg, "p0")
+
+
+def net_dev(ns, dev):
+    with ns.entered(), open("/proc/thread-self/net/dev") as f:
+        return next(int(line.split()[10]) for line in f if line.strip().startswith(dev + ":"))
+
+
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+@pytest.mark.parametrize("rp_filter", [0, 1, 2])
+def test_rp_filter(lab, rp_filter, fanout):
+    net = lab(workers=3, rp_filter=rp_filter)
+    net.load()
+    net.add_job(1, "--fanout", fanout)
+    net.check_sum(1, 5000)
+    assert net.counters(1, PIN)["v_resent"] == 0
+
+
+def test_workers_on_one_machine(lab):
+    """Two processes of one address: unicast, told apart by their UDP ports."""
+    net = lab(workers=2)
+    net.load()
+    a, b = net.addresses
+    net.add_job(1, workers=[f"{a}:18000", f"{a}:18001", f"{b}:18000"])
+    assert net.json("job", "show", "1")["fanout"] == "unicast"
+    step = {"count": 5000, "kind": "integers"}
+    procs = [net.start(0, 1, step, local_port=18000), net.start(0, 1, step, local_port=18001), net.start(1, 1, step)]
+    net.check_answers(procs, 3, 5000)
+
+
+def test_frames_of_every_size(lab):
+    net = lab(workers=2, mtu=3506)
+    net.load()
+    for job, elements in enumerate((32, 64, 128, 256, 512, 832)):
+        net.add_job(job, "--elements", elements, "--window", 16)
+        assert {a["elements"] for a in net.check_sum(job, 5000)} == {elements}
+        assert net.counters(job, PIN)["v_result"] == -(-5000 // elements)
+
+
+@pytest.mark.parametrize("mode", ["native", "skb"])
+def test_what_is_not_ours_passes(lab, mode):
+    net = lab()
+    net.load("--mode", mode)
+    net.add_job(1)
+    server, client = net.agg.socket(), net.worker[0].socket()
+    with server, client:
+        server.bind((ADDRESS, 0))
+        client.settimeout(5)
+        server.settimeout(5)
+        # Another port; and our port without our magic, which a stack socket may have.
+        check_echo(server, client, b"hello")
+        check_echo(server, client, b"FP" + bytes(200))
+    server, client = net.agg.socket(), net.worker[0].socket()
+    with server, client:
+        server.bind((ADDRESS, 18000))
+        client.settimeout(5)
+        server.settimeout(5)
+        check_echo(server, client, b"hello")
+        check_echo(server, client, bytes(1000))
+    net.check_sum(1)
+    assert net.counters(64, PIN)["v_not_ours"] >= 4
+
+
+def check_echo(server, client, text):
+    client.sendto(text, server.getsockname())
+    got, sender = server.recvfrom(2000)
+    assert got == text
+    server.sendto(got[::-1], sender)
+    assert client.recv(2000) == text[::-1]
+
+
+def test_strangers_are_dropped(lab):
+    """Frames of our protocol from who is not in the job: dropped, counted, not passed to the stack."""
+    net = lab(workers=3)
+    net.load()
+    net.add_job(1, workers=net.addresses[:2])
+    p = net.start(2, 1, timeout_ms=500)
+    out, err = p.communicate()
+    assert "no answer in 500 ms" in out and p.returncode == 1
+    c = net.counters(1, PIN)
+    assert c["v_stranger"] > 0 and c["v_welcome"] == 0
+    p = net.start(0, 1, timeout_ms=500, token=1)
+    assert "no answer" in p.communicate()[0]
+    assert net.counters(1, PIN)["v_token"] > 0
+    p = net.start(0, 40, timeout_ms=500)
+    assert "no answer" in p.communicate()[0]
+    assert net.counters(64, PIN)["v_no_job"] > 0
+    net.check_sum(1, workers=2, ranks=[0, 1])
