@@ -123,7 +123,10 @@ int parse_address(const char *what, const char *s, __be32 *out)
 
 /* -- names of the parameters -------------------------------------------- */
 
-const struct name mode_names[] = { { FPISA_MODE_FPISA, "fpisa" }, { FPISA_MODE_FPISA_A, "fpisa-a" }, { 0 } };
+const struct name mode_names[] = { { FPISA_MODE_FPISA, "fpisa" },
+				   { FPISA_MODE_FPISA_A, "fpisa-a" },
+				   { FPISA_MODE_FPISA64, "fpisa64" },
+				   { 0 } };
 const struct name rounding_names[] = { { FPISA_ROUND_DOWN, "down" },
 				       { FPISA_ROUND_NEAREST, "nearest" },
 				       { 0 } };
@@ -131,7 +134,10 @@ const struct name pipeline_names[] = { { FPISA_PIPELINE_STAGED, "staged" },
 				       { FPISA_PIPELINE_FUSED, "fused" },
 				       { 0 } };
 const struct name clz_names[] = { { FPISA_CLZ_LPM, "lpm" }, { FPISA_CLZ_BITS, "bits" }, { 0 } };
-const struct name format_names[] = { { FPISA_FORMAT_FP32, "fp32" }, { 0 } };
+const struct name format_names[] = { { FPISA_FORMAT_FP32, "fp32" }, { FPISA_FORMAT_FP16, "fp16" },
+				     { FPISA_FORMAT_BF16, "bf16" }, { FPISA_FORMAT_FP64, "fp64" },
+				     { FPISA_FORMAT_E4M3, "e4m3" }, { FPISA_FORMAT_E5M2, "e5m2" },
+				     { 0 } };
 const struct name fanout_names[] = { { FPISA_FANOUT_MULTICAST, "multicast" },
 				     { FPISA_FANOUT_UNICAST, "unicast" },
 				     { 0 } };

@@ -44,19 +44,21 @@ static int check_members(__u32 job, const struct fpisa_job *j)
 
 static int check(__u32 job, const struct fpisa_job *j)
 {
-	struct fpisa_format f = fpisa_format_of(j->format);
+	struct fpisa_format f = fpisa_job_format(j);
 
+	if (!f.bytes)
+		return refuse(-EINVAL, "job %u: format %u is not known", job, j->format);
 	if (job >= FPISA_MAX_JOBS)
 		return refuse(-EINVAL, "job %u: numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
 		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers,
 			      FPISA_MAX_WORKERS);
-	if (j->mode == FPISA_MODE_FPISA && j->workers > 1u << fpisa_headroom(f))
-		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %u", job,
-			      j->workers, fpisa_headroom(f), 1u << fpisa_headroom(f));
-	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > FPISA_MAX_ELEMENTS)
-		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %d is possible",
-			      job, j->elements, FPISA_BLOCK, FPISA_MAX_ELEMENTS);
+	if (j->mode != FPISA_MODE_FPISA_A && j->workers > 1ull << fpisa_headroom(f))
+		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %llu", job,
+			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
+	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
+		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %u is possible",
+			      job, j->elements, FPISA_BLOCK, fpisa_max_elements(f));
 	if (!j->window || j->window & (j->window - 1) || j->window > FPISA_MAX_SLOTS / 2)
 		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job,
 			      j->window, FPISA_MAX_SLOTS / 2);
@@ -193,6 +195,8 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	int err;
 
 	log_start();
+	j->guard = fpisa_register(j->format, j->mode, j->workers).guard;
+	j->family = fpisa_family(fpisa_job_format(j));
 	err = check(job, j);
 	if (!err)
 		err = datapath_lock(dp);
@@ -206,6 +210,8 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	j->active = 0;
 	j->live = j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
 	err = place(dp, job, j);
+	if (!err)
+		err = family_load(dp, j->family);
 	if (!err)
 		err = make_fanout(dp, job, j, ifindex);
 	if (err)

@@ -226,7 +226,8 @@ static int complete(struct wish *w, __u32 job)
 /* Every port must carry the frame; one without our program hears no worker, which is only worth a warning. */
 static int check_ports(const struct datapath *dp, const struct wish *w, __u32 job)
 {
-	int bytes = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + 4 * w->job.elements;
+	int width = fpisa_format_of(w->job.format).bytes;
+	int bytes = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + width * w->job.elements;
 
 	for (__u32 r = 0; r < w->job.workers; r++) {
 		struct datapath_interface i;
@@ -248,7 +249,7 @@ static int check_ports(const struct datapath *dp, const struct wish *w, __u32 jo
 				-EMSGSIZE,
 				"job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %d",
 				job, w->job.elements, bytes, dev, mtu,
-				(mtu - bytes + 4 * w->job.elements) / (4 * FPISA_BLOCK) * FPISA_BLOCK);
+				(mtu - bytes + width * w->job.elements) / (width * FPISA_BLOCK) * FPISA_BLOCK);
 		if (datapath_attached(dp, w->ifindex[r], &i) <= 0)
 			warning("%s: this datapath is not loaded on it, so job %u hears no worker there; fpisa load %s",
 				dev, job, dev);

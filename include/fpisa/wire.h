@@ -109,6 +109,14 @@ _Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_MAX_PAYLOAD + FPISA_BLOCK * 4 > FPIS
 _Static_assert(FPISA_MAX_ELEMENTS < 1 << 16, "event counts are 16 bits wide");
 _Static_assert((FPISA_PAYLOAD_OFFSET + 2) % 8 == 0, "payload aligned where frames start at NET_IP_ALIGN");
 
+/* Most elements that a chunk of a format can have. */
+static __always_inline __u32 fpisa_max_elements(struct fpisa_format f)
+{
+	__u32 fit = f.bytes ? FPISA_MAX_PAYLOAD / f.bytes / FPISA_BLOCK * FPISA_BLOCK : 0;
+
+	return fit < FPISA_MAX_ELEMENTS ? fit : FPISA_MAX_ELEMENTS;
+}
+
 /*
  * Checksum: header and payload as 64-bit words, each split into two 32-bit
  * lanes; per lane the sum of the words and the sum of the running sums

@@ -321,6 +321,35 @@ static void deadline_names_rank(void **state)
 	fpisa_mem_destroy(m);
 }
 
+/* While a rank is late the others ask for one chunk, now and then, and do not send the window again. */
+static void late_rank(void **state)
+{
+	struct plan p = {.workers = 2, .elements = 32, .window = 64};
+	struct fpisa_mem *m = make_mem(&p);
+	struct joiner j[2] = {0};
+	struct fpisa_request *r[2];
+	struct fpisa_info info = {.size = sizeof(info)};
+	struct timespec pause = {.tv_nsec = 1000000};
+	static float v[2][64 * 32];
+	int done;
+
+	(void)state;
+	join_all(j, 2, m, 5000);
+	assert_int_equal(fpisa_allreduce_start(j[0].f, v[0], v[0], 64 * 32, &r[0]), 0);
+	for (int i = 0; i < 200; i++) {
+		assert_int_equal(fpisa_test(&r[0], &done, NULL), 0);
+		nanosleep(&pause, NULL);
+	}
+	fpisa_get_info(j[0].f, &info);
+	assert_in_range(info.retransmits, 2, 10);
+	assert_int_equal(fpisa_allreduce_start(j[1].f, v[1], v[1], 64 * 32, &r[1]), 0);
+	assert_int_equal(fpisa_wait(&r[1], NULL), 0);
+	assert_int_equal(fpisa_wait(&r[0], NULL), 0);
+	fpisa_close(j[0].f);
+	fpisa_close(j[1].f);
+	fpisa_mem_destroy(m);
+}
+
 static void lengths_differ(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 4};
@@ -385,6 +414,7 @@ int main(void)
 		cmocka_unit_test(arguments),
 		cmocka_unit_test(missing_at_join),
 		cmocka_unit_test(deadline_names_rank),
+		cmocka_unit_test(late_rank),
 		cmocka_unit_test(lengths_differ),
 		cmocka_unit_test(stale),
 	};

@@ -5,8 +5,15 @@
  * aggregator answers, below it a transport.
  *
  * A track with a chunk stands in one queue: `ready`, or one of `waiting`, one
- * a backoff. All tracks of a waiting queue have the same timeout, so each is
- * in the order of expiry and only heads are looked at.
+ * a backoff, or `held`. All tracks of a waiting queue have the same timeout,
+ * so each is in the order of expiry and only heads are looked at.
+ *
+ * Lost or late? A chunk whose timeout passed was lost, as far as anybody can
+ * tell, if a later transmission has its result. If none has, a rank is late
+ * as likely as not, and a window sent again would help nobody: then the
+ * oldest chunk alone is sent again, and asks, while the others are held. All
+ * ranks agree on which is the oldest that lacks a contribution, so it, and
+ * then the rest, comes through.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -37,6 +44,8 @@ int fpisa_tracks_reset(struct fpisa *f, uint32_t capacity)
 	TAILQ_INIT(&f->ready);
 	for (int i = 0; i < FPISA_BACKOFFS; i++)
 		TAILQ_INIT(&f->waiting[i]);
+	TAILQ_INIT(&f->held);
+	f->heard_ns = 0;
 	fpisa_rto_init(&f->rto);
 	return 0;
 }
@@ -135,14 +144,15 @@ int fpisa_tracks_send(struct fpisa *f)
 	while (!TAILQ_EMPTY(&f->ready)) {
 		uint64_t now = fpisa_now();
 		struct fpisa_track *l;
-		int n = 0, rc;
+		int n = 0, tracks = 0, rc;
 
 		while (n < FPISA_BATCH && (l = TAILQ_FIRST(&f->ready))) {
 			compose(f, l, &out[n]);
 			f->count.sent++;
 			f->count.retransmits += l->tries > 0;
 			l->tries++;
-			l->sent_ns = now;
+			l->sent_ns = now + (uint64_t)tracks++;
+			l->since_ns = l->sent_ns;
 			fpisa_track_move(l, &f->waiting[l->backoff]);
 			if (l->backoff < FPISA_BACKOFFS - 1)
 				l->backoff++;
@@ -163,15 +173,46 @@ int fpisa_tracks_send(struct fpisa *f)
 	return 0;
 }
 
-/* Tracks whose timeout has passed become ready. */
+static struct fpisa_track *oldest_track(struct fpisa *f)
+{
+	struct fpisa_track *oldest = NULL;
+
+	for (uint32_t i = 0; i < f->tracks; i++) {
+		struct fpisa_track *l = &f->track[i];
+
+		if (l->req && (!oldest || l->chunk < oldest->chunk))
+			oldest = l;
+	}
+	return oldest;
+}
+
+/* Tracks whose timeout has passed become ready, or are held. */
 static void expire_tracks(struct fpisa *f, uint64_t now)
 {
+	const struct fpisa_track *oldest = NULL;
+
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		uint64_t after = fpisa_rto_after(&f->rto, i);
 		struct fpisa_track *l;
 
-		while ((l = TAILQ_FIRST(&f->waiting[i])) && l->sent_ns + after <= now)
-			fpisa_track_move(l, &f->ready);
+		while ((l = TAILQ_FIRST(&f->waiting[i])) && l->since_ns + after <= now) {
+			if (!oldest)
+				oldest = oldest_track(f);
+			fpisa_track_move(l, l->sent_ns < f->heard_ns || l == oldest ? &f->ready : &f->held);
+		}
+	}
+}
+
+/* A transmission has its result: what is held gets its timeout once more. */
+void fpisa_tracks_heard(struct fpisa *f, uint64_t sent_ns, uint64_t now)
+{
+	struct fpisa_track *l;
+
+	if (sent_ns > f->heard_ns)
+		f->heard_ns = sent_ns;
+	while ((l = TAILQ_FIRST(&f->held))) {
+		l->since_ns = now;
+		fpisa_track_move(l, &f->waiting[l->backoff - 1]);
 	}
 }
 
@@ -179,7 +220,7 @@ static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 {
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		struct fpisa_track *l = TAILQ_FIRST(&f->waiting[i]);
-		uint64_t ns = l ? l->sent_ns + fpisa_rto_after(&f->rto, i) : at;
+		uint64_t ns = l ? l->since_ns + fpisa_rto_after(&f->rto, i) : at;
 
 		if (ns < at)
 			at = ns;
@@ -218,19 +259,6 @@ int fpisa_progress(struct fpisa *f, uint64_t until_ns)
 	if (n < FPISA_BATCH)
 		expire_tracks(f, n ? before : after);
 	return fpisa_tracks_send(f);
-}
-
-static struct fpisa_track *oldest_track(struct fpisa *f)
-{
-	struct fpisa_track *oldest = NULL;
-
-	for (uint32_t i = 0; i < f->tracks; i++) {
-		struct fpisa_track *l = &f->track[i];
-
-		if (l->req && (!oldest || l->chunk < oldest->chunk))
-			oldest = l;
-	}
-	return oldest;
 }
 
 /* The deadline has passed: who is missing, by the last STATUS of the oldest chunk. */

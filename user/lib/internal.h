@@ -44,7 +44,8 @@ struct fpisa_track {
 	struct fpisa_tracks *queue; /* where it stands; NULL when it has nothing to carry */
 	struct fpisa_request *req;  /* of its chunk, NULL when that is not started yet */
 	uint64_t chunk;
-	uint64_t sent_ns;      /* last transmission */
+	uint64_t sent_ns;      /* last transmission; no two are equal */
+	uint64_t since_ns;     /* its timeout counts from here */
 	uint64_t bitmap, live; /* the last STATUS of this chunk; live is 0 without one */
 	uint32_t tries;	       /* transmissions */
 	uint32_t backoff;      /* doublings of the timeout after the next transmission */
@@ -78,7 +79,9 @@ struct fpisa {
 	uint32_t tracks;
 	struct fpisa_track *track;
 	struct fpisa_tracks ready;		     /* to be sent now */
-	struct fpisa_tracks waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of sending */
+	struct fpisa_tracks waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of since_ns */
+	struct fpisa_tracks held;		     /* sent and overdue, until the next result */
+	uint64_t heard_ns;			     /* the latest sent_ns whose result is here */
 	struct fpisa_rto rto;
 
 	struct fpisa_requests given_up; /* of earlier joins, not released */
@@ -105,6 +108,7 @@ void fpisa_tracks_start(struct fpisa *f, struct fpisa_request *r);
 void fpisa_track_move(struct fpisa_track *l, struct fpisa_tracks *to);
 void fpisa_track_next(struct fpisa *f, struct fpisa_track *l);
 int fpisa_tracks_send(struct fpisa *f);
+void fpisa_tracks_heard(struct fpisa *f, uint64_t sent_ns, uint64_t now);
 int fpisa_progress(struct fpisa *f, uint64_t until_ns);
 int fpisa_advance(struct fpisa_request *r, int block);
 

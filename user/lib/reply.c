@@ -77,6 +77,7 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 	memcpy(r->recv + offset, h + 1, n * sizeof(float));
 	r->flags |= h->result_flags;
 	measure(f, l, h, now - l->sent_ns);
+	fpisa_tracks_heard(f, l->sent_ns, now);
 	fpisa_track_next(f, l);
 	r->left--;
 	while (f->oldest && !f->oldest->left) {
