@@ -55,7 +55,7 @@ typedef struct fpisa_phv_block phv_block;
 
 static __always_inline man_block *mantissas_of(struct fpisa_phv *phv)
 {
-	struct fpisa_mantissas *m = phv ? bpf_map_lookup_elem(&fpisa_mantissas, &phv->key) : NULL;
+	struct fpisa_mantissas *m = phv ? lookup(&fpisa_mantissas, phv->key) : NULL;
 
 	return m ? m->b : NULL;
 }
@@ -96,7 +96,7 @@ struct {
 
 static __always_inline man_block *mantissas_of(struct fpisa_phv *phv)
 {
-	struct fpisa_mantissas64 *m = phv ? bpf_map_lookup_elem(&fpisa_man64, &phv->key) : NULL;
+	struct fpisa_mantissas64 *m = phv ? lookup(&fpisa_man64, phv->key) : NULL;
 
 	return m ? m->b : NULL;
 }

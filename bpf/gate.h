@@ -25,9 +25,9 @@ GLOBAL_FN int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	if (!phv || !find_headers(ctx, &h))
 		return -FPISA_V_internal;
-	session = bpf_map_lookup_elem(&fpisa_sessions, &phv->job);
-	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
-	job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
+	session = lookup(&fpisa_sessions, phv->job);
+	slot = lookup(&fpisa_slots, phv->key);
+	job = lookup(&fpisa_jobs, phv->job);
 	if (!session || !slot || !job)
 		return -FPISA_V_internal;
 	claim = fpisa_claim_of(h.fpisa, job);
@@ -46,7 +46,7 @@ GLOBAL_FN int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv)
 /* The PHV holds what the frame and the job say; step by step into the pipeline. */
 static __always_inline int gate(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
-	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
+	struct fpisa_job *job = lookup(&fpisa_jobs, phv->job);
 	struct fpisa_counters *c = counters_of(phv->job);
 	int step, action;
 

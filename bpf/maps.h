@@ -19,6 +19,12 @@
  */
 #define GLOBAL_FN __attribute__((noinline))
 
+/* An entry by key. Up to 6.1 a key must not lie in memory that a global function was given, as the PHV is. */
+static __always_inline void *lookup(void *map, __u32 key)
+{
+	return bpf_map_lookup_elem(map, &key);
+}
+
 /* The exponent registers: one entry a slot version, one vector an entry (paper, section 3.1). */
 struct fpisa_exponents {
 	struct fpisa_exp_block b[FPISA_MAX_BLOCKS];

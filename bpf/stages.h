@@ -21,7 +21,7 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index);
 
 static __always_inline struct fpisa_exponents *exponents_of(struct fpisa_phv *phv)
 {
-	return phv ? bpf_map_lookup_elem(&fpisa_exponents, &phv->key) : NULL;
+	return phv ? lookup(&fpisa_exponents, phv->key) : NULL;
 }
 
 /* Block b of the payload, or NULL when the frame ends before it does. */
@@ -239,7 +239,7 @@ GLOBAL_FN int wait(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 
 
 	if (!phv)
 		return XDP_ABORTED;
-	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
+	slot = lookup(&fpisa_slots, phv->key);
 	if (!slot)
 		return leave(phv->job, FPISA_V_internal, XDP_DROP);
 	if (!phv->probe || !find_headers(ctx, &h)) {
@@ -268,8 +268,8 @@ GLOBAL_FN int add_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	if (!phv)
 		return XDP_ABORTED;
-	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
-	job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
+	slot = lookup(&fpisa_slots, phv->key);
+	job = lookup(&fpisa_jobs, phv->job);
 	c = counters_of(phv->job);
 	if (!slot || !job || !c)
 		return leave(phv->job, FPISA_V_internal, XDP_DROP);
@@ -310,9 +310,9 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	if (!phv)
 		return XDP_ABORTED;
-	slot = bpf_map_lookup_elem(&fpisa_slots, &phv->key);
-	job = bpf_map_lookup_elem(&fpisa_jobs, &phv->job);
-	ports = bpf_map_lookup_elem(&fpisa_fanout, &phv->job);
+	slot = lookup(&fpisa_slots, phv->key);
+	job = lookup(&fpisa_jobs, phv->job);
+	ports = lookup(&fpisa_fanout, phv->job);
 	c = counters_of(phv->job);
 	if (!slot)
 		return leave(phv->job, FPISA_V_internal, XDP_DROP);

@@ -110,7 +110,9 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
  * A generation begins when every live rank has joined it, each with an
  * incarnation newer than the last one known; so a worker that comes back
  * joins the next generation, together with all others, and nothing of the
- * one it left can reach it. *next is taken and advanced when one begins.
+ * one it left can reach it. Whoever waits repeats its HELLO, and all must
+ * have done so since the last newcomer: a worker that died while it waited
+ * is not counted. *next is taken and advanced when a generation begins.
  * Returns 1 if the sender is in the current generation, 0 if it has to ask
  * again (others are missing, or its incarnation is older than the known one).
  */
@@ -119,22 +121,24 @@ static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 ran
 {
 	__u64 bit;
 
+	/* One value for check and index: 6.1's verifier loses the bound when they are two copies of it. */
+	fpisa_opaque(rank);
 	if (rank >= FPISA_MAX_WORKERS || !inc || inc < s->incarnation[rank])
 		return 0;
 	bit = 1ull << rank;
 	if (inc > s->incarnation[rank]) {
 		s->incarnation[rank] = inc;
-		s->joining |= bit;
+		s->members &= ~bit;
+		s->joining = 0;
 	}
-	if (!(s->joining & bit))
+	if (s->members & bit)
 		return 1;
+	s->joining |= bit;
 	if ((s->joining & live) != live)
 		return 0;
+	s->members = s->joining;
 	s->joining = 0;
 	s->generation = __sync_fetch_and_add(next, 1);
-	/* 0 means none: the counter of a datapath that no CLI has touched starts there. */
-	if (!s->generation)
-		s->generation = __sync_fetch_and_add(next, 1);
 	return 1;
 }
 
