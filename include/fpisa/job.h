@@ -51,7 +51,8 @@ struct fpisa_job {
  */
 struct fpisa_session {
 	__u64 guard;
-	__u64 joining;	  /* ranks that said HELLO since the last generation began */
+	__u64 joining;	  /* ranks that wait and said HELLO since the last newcomer did */
+	__u64 members;	  /* ranks whose incarnation is in the current generation */
 	__u32 generation; /* the one that contributions must carry; 0: none yet */
 	__u32 pad;
 	__u64 incarnation[FPISA_MAX_WORKERS]; /* of each rank, as its HELLO said */

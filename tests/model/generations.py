@@ -19,6 +19,8 @@ State: (workers, session, next generation, begun, live, slots, net, restarts
 left). begun holds the incarnations of each generation that ever began.
 """
 
+import itertools
+
 from chunks import SHRINK_TEXT
 from explore import Violation
 from rules import BITMAP, EMITS, EMPTY, REGS
@@ -42,7 +44,7 @@ class Generations:
     def initial(self):
         workers = ((FIRST_INCARNATION, 0, 0, 1),) * self.n
         net = frozenset(("hello", k, FIRST_INCARNATION) for k in range(self.n))
-        return (workers, (0, 0, (0,) * self.n), FIRST_GENERATION, (), self.full, (EMPTY,) * 2, net, self.restarts)
+        return (workers, (0, 0, (0,) * self.n, 0), FIRST_GENERATION, (), self.full, (EMPTY,) * 2, net, self.restarts)
 
     def finished(self, s):
         workers, session, live = s[0], s[1], s[4]
@@ -66,7 +68,26 @@ class Generations:
                 out.append((("shrink", k), s[:4] + (live & ~(1 << k),) + s[5:]))
         return out
 
+    def check_start(self, s):
+        """
+        When all ranks begin anew and nothing is lost, they join without anybody giving up, whatever their
+        order, and whatever the aggregator has heard of their earlier lives.
+        """
+        workers, session, live = s[0], s[1], s[4]
+        ranks = [k for k in range(self.n) if live >> k & 1]
+        if any(workers[k][1] or workers[k][0] <= session[2][k] for k in ranks):
+            return
+        for order in itertools.permutations(ranks):
+            t = s
+            for k in order * 3:
+                if not t[0][k][1]:
+                    t, reply = self.aggregate(t, ("hello", k, t[0][k][0]))
+                    t = self.deliver(t, reply) if reply else t
+            if any(t[0][k][1] != t[1][1] for k in ranks):
+                raise Violation("all begin anew and do not find together", ("order", order))
+
     def fair(self, s):
+        self.check_start(s)
         live = s[4]
         for k in range(self.n):
             if not live >> k & 1:
@@ -188,4 +209,5 @@ def text(m):
     return {"hello": "HELLO of worker %d, incarnation %d, reaches the aggregator",
             "restart": "worker %d restarts",
             "deadline": "worker %d gives up at its deadline",
+            "order": "now HELLO from ranks %s in turns",
             "shrink": SHRINK_TEXT}[m[0]] % m[1:]

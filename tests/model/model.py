@@ -67,6 +67,7 @@ MUTATIONS = {
     "generation-before-guard": joins(2, 1, 1, rules.GenerationEarly),
     "join-any-hello": joins(2, 1, 1, rules.JoinAny),
     "join-stale-hello": joins(2, 1, 1, rules.JoinStale),
+    "join-counted-once": joins(2, 1, 1, rules.JoinOnce),
     "join-running-generation": joins(2, 1, 1, rules.JoinRunning),
     "welcome-of-any-incarnation": joins(2, 1, 1, welcome_any=True),
     "welcome-of-an-earlier-life": joins(1, 1, 2, back=True, echo_any=True),

@@ -100,13 +100,13 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 }
 
 /*
- * One HELLO of `rank` in `incarnation`; session as three numbers and the
+ * One HELLO of `rank` in `incarnation`; session as four numbers and the
  * incarnations of the first `workers` ranks, updated. Returns 1 if joined.
  */
-int rules_join(__u64 *joining, __u32 *generation, __u32 *next, __u64 *incarnations, __u32 workers, __u32 rank,
-	       __u64 incarnation, __u64 live)
+int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, __u64 *incarnations, __u32 workers,
+	       __u32 rank, __u64 incarnation, __u64 live)
 {
-	struct fpisa_session s = { .joining = *joining, .generation = *generation };
+	struct fpisa_session s = { .joining = *joining, .members = *members, .generation = *generation };
 	int joined;
 
 	for (__u32 i = 0; i < workers; i++)
@@ -115,6 +115,7 @@ int rules_join(__u64 *joining, __u32 *generation, __u32 *next, __u64 *incarnatio
 	for (__u32 i = 0; i < workers; i++)
 		incarnations[i] = s.incarnation[i];
 	*joining = s.joining;
+	*members = s.members;
 	*generation = s.generation;
 	return joined;
 }

@@ -82,15 +82,15 @@ class Rules:
         return code, i, slots[:i] + (fields + (regs,),) + slots[i + 1:]
 
     def join(self, session, next_gen, rank, inc, live):
-        """One HELLO. session is (joining, generation, incarnations). Returns (joined, session, next_gen)."""
+        """One HELLO. session is (joining, generation, incarnations, members). Returns (joined, session, next_gen)."""
         key = (session, next_gen, rank, inc, live)
         hit = self.known.get(key)
         if hit is None:
-            joining, gen, nxt = u64(session[0]), u32(session[1]), u32(next_gen)
+            joining, members, gen, nxt = u64(session[0]), u64(session[3]), u32(session[1]), u32(next_gen)
             incs = (u64 * len(session[2]))(*session[2])
-            joined = self.lib.rules_join(ctypes.byref(joining), ctypes.byref(gen), ctypes.byref(nxt), incs,
-                                         len(incs), u32(rank), u64(inc), u64(live))
-            hit = self.known[key] = (joined, (joining.value, gen.value, tuple(incs)), nxt.value)
+            joined = self.lib.rules_join(ctypes.byref(joining), ctypes.byref(members), ctypes.byref(gen),
+                                         ctypes.byref(nxt), incs, len(incs), u32(rank), u64(inc), u64(live))
+            hit = self.known[key] = (joined, (joining.value, gen.value, tuple(incs), members.value), nxt.value)
         return hit
 
 
@@ -192,8 +192,8 @@ class JoinAny(Rules):
 
     def join(self, session, next_gen, rank, inc, live):
         known = session[2]
-        if inc == known[rank] and not session[0] >> rank & 1:
-            session = session[:2] + (known[:rank] + (inc - 1,) + known[rank + 1:],)
+        if inc == known[rank] and session[3] >> rank & 1:
+            session = session[:2] + (known[:rank] + (inc - 1,) + known[rank + 1:], session[3])
         return super().join(session, next_gen, rank, inc, live)
 
 
@@ -203,7 +203,7 @@ class JoinStale(Rules):
     def join(self, session, next_gen, rank, inc, live):
         known = session[2]
         if inc < known[rank]:
-            session = session[:2] + (known[:rank] + (inc - 1,) + known[rank + 1:],)
+            session = session[:2] + (known[:rank] + (inc - 1,) + known[rank + 1:], session[3])
         return super().join(session, next_gen, rank, inc, live)
 
 
@@ -211,7 +211,24 @@ class JoinRunning(Rules):
     """A worker that restarts is let into the generation that runs."""
 
     def join(self, session, next_gen, rank, inc, live):
-        joining, gen, known = session
+        joining, gen, known, members = session
         if gen and inc > known[rank]:
-            return 1, (joining, gen, known[:rank] + (inc,) + known[rank + 1:]), next_gen
+            return 1, (joining, gen, known[:rank] + (inc,) + known[rank + 1:], members), next_gen
         return super().join(session, next_gen, rank, inc, live)
+
+
+class JoinOnce(Rules):
+    """One HELLO counts until a generation begins, also when its sender has died since."""
+
+    def join(self, session, next_gen, rank, inc, live):
+        joining, gen, known, members = session
+        if inc < known[rank]:
+            return 0, session, next_gen
+        if inc > known[rank]:
+            joining |= 1 << rank
+            known = known[:rank] + (inc,) + known[rank + 1:]
+        if not joining >> rank & 1:
+            return 1, session, next_gen
+        if joining & live != live:
+            return 0, (joining, gen, known, members), next_gen
+        return 1, (0, next_gen, known, members), next_gen + 1

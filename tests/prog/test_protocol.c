@@ -260,11 +260,15 @@ static void join_begins_generations(void **state)
 	assert_int_equal(p->group, j.group);
 	assert_int_equal(p->address, j.address);
 	assert_int_equal(p->mode, FPISA_MODE_FPISA);
+	/* rank 0 is new: rank 1 has to ask again, it may be dead by now */
 	send_hello(&j, &f, 0, 60);
+	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
+	assert_int_equal(harness_hdr(&f)->bitmap, 1);
+	send_hello(&j, &f, 1, 50);
 	assert_int_equal(harness_hdr(&f)->flags, 0);
 	first = harness_hdr(&f)->generation;
 	/* asked again: the same; an older incarnation: not let in */
-	send_hello(&j, &f, 1, 50);
+	send_hello(&j, &f, 0, 60);
 	assert_int_equal(harness_hdr(&f)->flags, 0);
 	assert_int_equal(harness_hdr(&f)->generation, first);
 	send_hello(&j, &f, 1, 49);
@@ -280,6 +284,8 @@ static void join_begins_generations(void **state)
 	send_add(&j, &f, 0, 0, 100, 0);
 	send_hello(&j, &f, 0, 70);
 	send_hello(&j, &f, 1, 70);
+	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
+	send_hello(&j, &f, 0, 70);
 	assert_int_equal(harness_hdr(&f)->flags, 0);
 	h->generation = harness_hdr(&f)->generation;
 	assert_true(h->generation > first);

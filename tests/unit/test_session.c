@@ -19,10 +19,14 @@ static struct fpisa_session a_session(__u32 *next)
 
 	*next = 5;
 	assert_int_equal(fpisa_session_join(&s, 0, 100, 7, next), 0);
+	assert_int_equal(fpisa_session_join(&s, 1, 100, 7, next), 0);
 	assert_int_equal(fpisa_session_join(&s, 2, 100, 7, next), 0);
+	assert_int_equal(s.joining, 4); /* after a newcomer all say it again */
+	assert_int_equal(fpisa_session_join(&s, 0, 100, 7, next), 0);
 	assert_int_equal(s.joining, 5);
 	assert_int_equal(s.generation, 0);
 	assert_int_equal(fpisa_session_join(&s, 1, 100, 7, next), 1);
+	assert_int_equal(s.members, 7);
 	assert_int_equal(s.joining, 0);
 	assert_int_equal(s.generation, 5);
 	assert_int_equal(*next, 6);
@@ -60,10 +64,32 @@ static void test_join_pending(void **state)
 	assert_int_equal(next, 1);
 	assert_int_equal(fpisa_session_join(&s, 0, 101, 3, &next), 0); /* restarted while waiting */
 	assert_int_equal(fpisa_session_join(&s, 0, 100, 3, &next), 0); /* and its past */
-	assert_int_equal(fpisa_session_join(&s, 1, 7, 3, &next), 1);
-	assert_int_equal(s.generation, 1);
+	assert_int_equal(fpisa_session_join(&s, 1, 7, 3, &next), 0);
 	assert_int_equal(fpisa_session_join(&s, 0, 100, 3, &next), 0);
 	assert_int_equal(fpisa_session_join(&s, 0, 101, 3, &next), 1);
+	assert_int_equal(s.generation, 1);
+	assert_int_equal(fpisa_session_join(&s, 0, 100, 3, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 1, 7, 3, &next), 1);
+}
+
+/* Two of three gave up waiting; when all start again, in any order, they find together. */
+static void test_start_after_a_failed_start(void **state)
+{
+	static const __u32 orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+
+	(void)state;
+	for (int o = 0; o < 6; o++) {
+		struct fpisa_session s = {0};
+		__u32 next = 1;
+
+		for (int i = 0; i < 10; i++)
+			assert_int_equal(fpisa_session_join(&s, i % 2, 100, 7, &next), 0);
+		for (int i = 0; i < 3; i++)
+			assert_int_equal(fpisa_session_join(&s, orders[o][i], 200, 7, &next), 0);
+		for (int i = 0; i < 5; i++)
+			assert_int_equal(fpisa_session_join(&s, orders[o][i % 3], 200, 7, &next), i > 0);
+		assert_int_equal(s.generation, 1);
+	}
 }
 
 /* A worker that comes back waits for all the others; the old generation goes on until then. */
@@ -79,11 +105,15 @@ static void test_rejoin(void **state)
 	assert_int_equal(fpisa_session_join(&s, 0, 201, 7, &next), 0);
 	assert_int_equal(fpisa_session_join(&s, 1, 200, 7, &next), 0);
 	assert_int_equal(s.generation, 5);
-	assert_int_equal(fpisa_session_join(&s, 2, 101, 7, &next), 1);
+	assert_int_equal(fpisa_session_join(&s, 2, 101, 7, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 0, 201, 7, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 2, 100, 7, &next), 0); /* its past */
+	assert_int_equal(s.generation, 5);
+	assert_int_equal(fpisa_session_join(&s, 1, 200, 7, &next), 1);
 	assert_int_equal(s.generation, 6);
 	assert_int_equal(next, 7);
 	assert_int_equal(fpisa_session_join(&s, 0, 201, 7, &next), 1);
-	assert_int_equal(fpisa_session_join(&s, 1, 200, 7, &next), 1);
+	assert_int_equal(fpisa_session_join(&s, 2, 101, 7, &next), 1);
 	assert_int_equal(s.generation, 6);
 }
 
@@ -95,6 +125,7 @@ static void test_join_after_shrink(void **state)
 	(void)state;
 	assert_int_equal(fpisa_session_join(&s, 0, 200, 7, &next), 0);
 	assert_int_equal(fpisa_session_join(&s, 1, 200, 7, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 0, 200, 7, &next), 0);
 	/* Rank 2 is taken out: the others need it no more. */
 	assert_int_equal(fpisa_session_join(&s, 0, 200, 3, &next), 1);
 	assert_int_equal(s.generation, 6);
@@ -104,7 +135,8 @@ static void test_join_after_shrink(void **state)
 	s = a_session(&next);
 	assert_int_equal(fpisa_session_join(&s, 2, 200, 7, &next), 0);
 	assert_int_equal(fpisa_session_join(&s, 0, 200, 3, &next), 0);
-	assert_int_equal(fpisa_session_join(&s, 1, 200, 3, &next), 1);
+	assert_int_equal(fpisa_session_join(&s, 1, 200, 3, &next), 0);
+	assert_int_equal(fpisa_session_join(&s, 0, 200, 3, &next), 1);
 	assert_int_equal(s.generation, 6);
 	assert_int_equal(s.joining, 0);
 }
@@ -119,7 +151,9 @@ static void test_join_alone_and_all(void **state)
 	assert_int_equal(fpisa_session_join(&s, 0, 2, 1, &next), 1);
 	assert_int_equal(s.generation, 2);
 	for (__u32 rank = 0; rank < 64; rank++)
-		assert_int_equal(fpisa_session_join(&s, rank, 3, ~0ull, &next), rank == 63);
+		assert_int_equal(fpisa_session_join(&s, rank, 3, ~0ull, &next), 0);
+	for (__u32 rank = 0; rank < 63; rank++)
+		assert_int_equal(fpisa_session_join(&s, rank, 3, ~0ull, &next), rank == 62);
 	assert_int_equal(s.generation, 3);
 }
 
@@ -294,6 +328,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_join),
 		cmocka_unit_test(test_join_pending),
+		cmocka_unit_test(test_start_after_a_failed_start),
 		cmocka_unit_test(test_rejoin),
 		cmocka_unit_test(test_join_after_shrink),
 		cmocka_unit_test(test_join_alone_and_all),
