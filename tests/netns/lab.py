@@ -231,15 +231,15 @@ class Lab:
         procs = [self.start(r, job, *steps, **options) for r in ranks or range(len(self.worker))]
         return [read_answers(p, timeout_s)[1:] for p in procs]
 
-    def check_sum(self, job, count=1000, kind="integers", ranks=None, workers=None, **more):
+    def check_sum(self, job, count=1000, kind="integers", ranks=None, workers=None, timeout_s=COMMAND_S, **more):
         """All ranks sum; each must have the exact sum. The answers."""
         procs = [self.start(r, job, {"count": count, "kind": kind}, **more) for r in ranks or range(len(self.worker))]
-        return self.check_answers(procs, workers or len(procs), count, kind)
+        return self.check_answers(procs, workers or len(procs), count, kind, timeout_s)
 
-    def check_answers(self, procs, workers, count, kind="integers"):
+    def check_answers(self, procs, workers, count, kind="integers", timeout_s=COMMAND_S):
         """The workers' one sum each is exact. Their answers."""
         expect = hashlib.sha256(worker.exact_sum(kind, workers, count)).hexdigest()
-        answers = [read_answers(p)[-1] for p in procs]
+        answers = [read_answers(p, timeout_s)[-1] for p in procs]
         for a in answers:
             assert a["digest"] == expect, f"rank {a['rank']}: wrong sum of {count} {kind}"
         return answers

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the CLI refuses: one line that says why and what to try, a nonzero exit
+status, and nothing half done."""
+import os
+import re
+
+import pytest
+
+from lab import ADDRESS, BPFFS, FPISA, PIN
+
+
+def state(net):
+    """All that a command could leave: pins, links, and the programs and maps behind the pins."""
+    pins = sorted(os.path.join(d, f) for d, dirs, files in os.walk(BPFFS) for f in files + dirs)
+    links = re.sub(r"(state|qdisc) \w+", "", net.agg.run("ip", "-o", "link"))
+    contents = []
+    for p in pins:
+        if p.rsplit("/", 1)[1] in ("fpisa_jobs", "fpisa_sessions", "fpisa_peers", "fpisa_stages", "fpisa_control"):
+            contents.append(net.agg.run("bpftool", "map", "dump", "pinned", p))
+    return pins, links, contents
+
+
+def refused(net, argv, says, status=1, usage=False, **options):
+    """`fpisa argv` fails, says one line in which `says` occurs, and changes nothing."""
+    before = state(net)
+    got, out, err = net.agg.try_run(FPISA, *argv, **options)
+    assert got == status and out == "", (got, out, err)
+    lines = err.splitlines()
+    assert len(lines) == 1 + usage, err
+    assert lines[0].startswith("fpisa: ") and re.search(says, lines[0]), err
+    assert not usage or lines[1].startswith("usage: fpisa " + argv[0]), err
+    assert state(net) == before
+
+
+def add(net, *options, job=1, workers=None):
+    return ["job", "add", job, "--workers", workers or ",".join(net.addresses), "--address", ADDRESS, *options]
+
+
+def test_load_refusals(lab):
+    net = lab()
+    refused(net, ["load", "nosuch0"], "nosuch0: no such interface")
+    refused(net, ["load", "p0", "nosuch0"], "nosuch0: no such interface")
+    refused(net, ["load", "p0", "p0"], "p0: named twice")
+    refused(net, ["load"], "name at least one interface", status=2, usage=True)
+    refused(net, ["load", "p0", "--mode", "offload"], "--mode: 'offload' is not native or skb", 2, usage=True)
+    refused(net, ["load", "p0", "--port", "70000"], "--port: '70000' is not a number", 2, usage=True)
+    refused(net, ["load", "p0", "--pin", "/dev/shm/fpisa"], "not on a BPF filesystem; mount -t bpf")
+    assert not os.path.exists("/dev/shm/fpisa")
+    refused(net, ["load", "p0", "--pin", BPFFS + "/no/such"], BPFFS + "/no: No such file or directory; make it with mkdir")
+    refused(net, ["load", "p0"], "no privilege: run as root", uid=65534)
+
+
+def test_load_twice(lab):
+    net = lab()
+    net.load()
+    refused(net, ["load", "p0"], "p0: is loaded already, native, pinned in .*; fpisa unload p0")
+    refused(net, ["load", "p0", "--mode", "skb"], "p0: is loaded already")
+    refused(net, ["load", "p0", "--pin", BPFFS + "/other"], "p0: another XDP program is attached .*xdp off")
+    net.fpisa("unload", "p1")
+    refused(net, ["load", "p1", "p0"], "p0: is loaded already")
+    refused(net, ["load", "p1", "--port", "99"], "a datapath with port 18000 is loaded")
+    net.fpisa("load", "p1")
+    net.add_job(1)
+    net.check_sum(1)
+
+
+def test_load_fails_on_the_second_interface(lab):
+    """A frame that no XDP buffer holds: what the first interface got is taken back."""
+    net = lab()
+    net.worker[1].ip("link set eth0 mtu 9000")
+    net.agg.ip("link set p1 mtu 9000")
+    refused(net, ["load", "p0", "p1"], "p1: attach native XDP: .*; try --mode skb")
+
+
+def test_unload_refusals(lab):
+    net = lab()
+    refused(net, ["unload"], "nothing is loaded, nothing to unload")
+    refused(net, ["unload", "p0"], "nothing is loaded")
+    refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: nothing is loaded")
+    net.fpisa("load", "p0")
+    refused(net, ["unload", "p1"], "p1: this datapath is not loaded on it")
+    refused(net, ["unload", "p0", "p1"], "p1: this datapath is not loaded on it")
+    refused(net, ["unload", "nosuch0"], "nosuch0: no such interface")
+    refused(net, ["unload", "p0"], "no privilege: run as root", uid=65534)
+    assert net.fpisa("unload", "p0") == "last interface detached: datapath and its jobs removed\n"
+    refused(net, ["unload"], "nothing is loaded")
+
+
+@pytest.mark.parametrize("verb", [["status"], ["job", "list"], ["stats"], ["slots"], ["job", "show", "1"]])
+def test_readers_without_a_datapath(lab, verb):
+    net = lab(workers=1)
+    refused(net, verb, "no datapath is loaded .*; fpisa load DEV")
+    net.load()
+    refused(net, verb, "Permission denied; run as root", uid=65534)
+
+
+BAD_JOBS = [
+    (["--elements", "33"], "--elements: 33 is not a multiple of 32", 2),
+    (["--elements", "864"], "--elements: '864' is not a number from 32 to 832", 2),
+    (["--elements", "0"], "--elements: '0' is not a number", 2),
+    (["--window", "48"], "--window: 48 is not a power of two", 2),
+    (["--window", "4096"], "--window: '4096' is not a number from 1 to 1024", 2),
+    (["--mode", "exactly"], "--mode: 'exactly' is not fpisa or fpisa-a", 2),
+    (["--rounding", "up"], "--rounding: 'up' is not", 2),
+    (["--pipeline", "both"], "--pipeline: 'both' is not", 2),
+    (["--clz", "table"], "--clz: 'table' is not", 2),
+    (["--format", "fp24"], "--format: 'fp24' is not", 2),
+    (["--fanout", "broadcast"], "--fanout: 'broadcast' is not", 2),
+    (["--group", "10.0.0.1"], "--group: 10.0.0.1 is not a multicast address", 2),
+    (["--group", "239.1.1.1", "--fanout", "unicast"], "--group: goes with multicast", 2),
+    (["--token", "xyz"], "--token: 'xyz' is not 1 to 16 hexadecimal digits", 2),
+    (["--address", "10.99.300.1"], "--address: '10.99.300.1' is not an IPv4 address", 2),
+    (["--elements", "512"], "512 elements make a frame of 2152 bytes, the MTU of p0 is 1500; try --elements 3[24]", 1),
+]
+
+
+def test_bad_jobs(lab):
+    net = lab()
+    net.load()
+    for options, says, status in BAD_JOBS:
+        refused(net, add(net, *options), says, status, usage=status == 2)
+    refused(net, add(net, job=64), "job: '64' is not a number from 0 to 63", 2, usage=True)
+    a, b = net.addresses
+    for workers, says, status in [
+            (f"{a},{a}", f"ranks 0 and 1 are both {a}:18000", 1),
+            (f"{a},{b}:1,{a}", f"ranks 0 and 2 are both {a}:18000", 1),
+            (f"{a},10.1.2.300", "'10.1.2.300' is not an IPv4 address", 2),
+            (f"{a}@nosuch0", "nosuch0: no such interface", 1),
+            (f"{a},239.0.0.1", "239.0.0.1 is no machine's address", 2),
+            (ADDRESS, f"worker {ADDRESS}: is an address of this machine", 1),
+            ("192.0.2.1", "worker 192.0.2.1: route: .*unreachable; add a route", 1),
+            (",".join(f"10.99.1.{i}" for i in range(2, 67)), "--workers: more than 64", 2)]:
+        refused(net, add(net, workers=workers), says, status, usage=status == 2)
+    refused(net, add(net), "Permission denied; run as root", uid=65534)
+    for verb in (["job", "del", "1"], ["job", "show", "1"], ["job", "shrink", "1", "0"], ["stats", "1"], ["slots", "1"]):
+        refused(net, verb, "job 1: no such job; see fpisa job list")
+    net.add_job(1)
+    refused(net, add(net), "job 1: exists already; fpisa job del 1")
+    refused(net, ["job", "shrink", "1", "5"], "not among the live ranks: 5")
+    refused(net, ["job", "shrink", "1", "0", "1"], "no rank would be left")
+    net.check_sum(1)
+
+
+def test_slot_space(lab):
+    """2048 entries, 2 x window a job: the last that fits is taken, the next refused, a freed place used again."""
+    net = lab()
+    net.load()
+    for job in range(4):
+        net.add_job(job, "--window", 256)
+    refused(net, add(net, "--window", "1", job=9), "window 1 needs 2 of 2048 slot entries, 2048 are taken")
+    net.fpisa("job", "del", 2)
+    refused(net, add(net, "--window", "512", job=9), "window 512 needs 1024 of 2048")
+    net.add_job(9, "--window", 256)
+    net.check_sum(9, 5000)
+    net.check_sum(3, 5000)
+
+
+def test_usage(lab):
+    net = lab(workers=1)
+    assert net.agg.try_run(FPISA)[0] == 2
+    assert net.agg.try_run(FPISA, "frobnicate")[0] == 2
+    assert net.agg.try_run(FPISA, "job")[0] == 2
+    assert net.agg.try_run(FPISA, "status", "--frob")[0] == 2
+    assert re.match(r"fpisa \d+\.\d+\.\d+\n$", net.fpisa("--version"))
+    text = net.fpisa("help")
+    for verb in ("load", "unload", "status", "job add", "job list", "job show", "job del", "stats", "slots", "demo"):
+        assert re.search(rf"^  {verb} +\w", text, re.M)
+        assert f"usage: fpisa {verb}" in net.fpisa("help", *verb.split())
+
+
+def test_interface_vanishes(lab):
+    """A port that goes away takes its attachment along; what is left can be unloaded."""
+    net = lab(workers=3)
+    net.load()
+    net.add_job(1, workers=net.addresses[:2])
+    net.agg.ip("link del p2")
+    assert [i["name"] for i in net.json("status")["interfaces"]] == ["p0", "p1"]
+    net.check_sum(1, ranks=[0, 1])
+    net.fpisa("unload")
+    assert not os.path.exists(PIN)

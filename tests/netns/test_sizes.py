@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Vectors from one element to ten million, over eight workers, with and without loss."""
+import pytest
+
+from lab import PIN
+
+SIZES = [1, 1000, 123457, 10**7]
+LIMIT_S = 300
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_eight_workers(lab, count):
+    net = lab(workers=8, mtu=3506)
+    net.load()
+    net.add_job(1, "--elements", 832 if count == max(SIZES) else 256)
+    answers = net.check_sum(1, count, timeout_s=LIMIT_S, timeout_ms=LIMIT_S * 1000)
+    c = net.counters(1, PIN)
+    chunks = -(-count // answers[0]["elements"])
+    assert c["v_result"] == chunks and c["fused"] == c["v_absorbed"] + c["v_result"] == 8 * chunks
+    assert max(a["flags"] for a in answers) == 0  # whole numbers lose no bit
+    print(f"{count} elements: {max(a['seconds'] for a in answers):.2f} s")
+
+
+@pytest.mark.parametrize("count", SIZES[:3])
+def test_staged(lab, count):
+    net = lab(workers=8)
+    net.load()
+    net.add_job(1, "--pipeline", "staged", "--clz", "lpm", "--mode", "fpisa-a")
+    net.check_sum(1, count, kind="even")
+    c = net.counters(1, PIN)
+    assert c["v_result"] == -(-count // 256) and c["mau4"] == 8 * c["v_result"]
+
+
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+def test_loss(lab, fanout):
+    """One frame of ten lost, each way: sent again, added once."""
+    net = lab(workers=4)
+    net.load()
+    net.add_job(1, "--fanout", fanout)
+    answers = net.check_sum(1, 123457, loss=0.1, seed=7, timeout_ms=60000)
+    c = net.counters(1, PIN)
+    chunks = -(-123457 // 256)
+    assert c["v_result"] == chunks and c["v_absorbed"] == 3 * chunks and c["elements"] == 4 * 123488
+    assert min(a["retransmits"] for a in answers) > 0 and c["v_resent"] > 0
+    assert c["retransmissions"] > 0
+
+
+@pytest.mark.parametrize("workers", [1, 17, 64])
+def test_other_numbers_of_workers(lab, workers):
+    """One alone; more than a header has room to order; as many as a job takes."""
+    net = lab(workers=workers)
+    net.load()
+    net.add_job(1, "--window", 8)
+    answers = net.check_sum(1, 2000, order=True, timeout_ms=60000)
+    chunk = answers[-1]["chunks"][0]
+    assert chunk[3] == (1 << workers) - 1 and (chunk[4] == 0) == (workers > 16 or workers == 1)

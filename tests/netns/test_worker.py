@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The worker's side: an ordinary user with an address and a job number; ranks
+that are absent, come back, come late; a client by a stranger; the bits."""
+import array
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+import zlib
+
+import pytest
+
+import worker
+from lab import ADDRESS, HERE, LIBRARY, PIN, read_all, read_answers, wait_until
+
+sys.path.insert(0, os.path.join(HERE, "..", "oracle"))
+import fractions_check as rationals  # noqa: E402
+
+FP32 = next(f for f in rationals.FORMATS if f.name == "fp32")
+MODES = {"fpisa": rationals.FPISA, "fpisa-a": rationals.FPISA_A}
+ROUNDINGS = {"down": rationals.DOWN, "nearest": rationals.NEAREST}
+ETIMEDOUT, EPROTO, ESTALE = 110, 71, 116
+
+
+def test_address_and_job_number_suffice(lab):
+    """No options, no privilege, nothing configured on the worker."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(7)
+    plan = json.dumps({"steps": [{"count": 777, "kind": "integers"}]})
+    other = net.start(1, 7, {"count": 777, "kind": "integers"})
+    p = net.worker[0].spawn(sys.executable, "-B", os.path.join(HERE, "worker.py"), LIBRARY, ADDRESS, 7, plan)
+    joined, summed = read_answers(p)
+    assert joined["uid"] == 65534 and (joined["rank"], joined["workers"]) == (0, 2)
+    assert joined["generation"] == net.json("job", "show", 7)["generation"]
+    assert summed["digest"] == hashlib.sha256(worker.exact_sum("integers", 2, 777)).hexdigest()
+    read_answers(other)
+
+
+def test_absent_rank_at_connect(lab):
+    net = lab(workers=4)
+    net.load()
+    net.add_job(1)
+    t0 = time.monotonic()
+    procs = [net.start(r, 1, timeout_ms=1500) for r in (0, 3)]
+    for p in procs:
+        (answer,), status, _ = read_all(p)
+        assert status == 1 and answer["rc"] == -ETIMEDOUT
+        assert "rank 1, rank 2 did not join in 1500 ms" in answer["error"]
+    assert 1.5 < time.monotonic() - t0 < 4
+    shown = net.json("job", "show", 1)
+    assert shown["generation"] == 0 and shown["gathering"]
+
+
+def test_absent_rank_in_a_call(lab):
+    """Ranks 1 and 2 have joined and do not contribute; then all join again on the same handles."""
+    net = lab(workers=3)
+    net.load()
+    net.add_job(1)
+    step = {"count": 5000, "kind": "integers"}
+    idle = [net.start(r, 1, {"sleep": 1.6}, {"rejoin": True}, step) for r in (1, 2)]
+    p = net.worker[0].spawn(sys.executable, "-B", "-c", LATE_SUM, HERE, LIBRARY, ADDRESS, 1)
+    answers, status, err = read_all(p)
+    assert status == 0, (answers, err)
+    joined, failed, again, rejoined, summed = answers
+    assert failed["rc"] == again["rc"] == -ETIMEDOUT and failed["missing"] == 0b110
+    assert "rank 1, rank 2" in failed["error"] and again["error"] == failed["error"]
+    assert rejoined["rc"] == 0 and rejoined["generation"] > joined["generation"]
+    expect = hashlib.sha256(worker.exact_sum("integers", 3, 5000)).hexdigest()
+    assert summed["digest"] == expect
+    assert [read_answers(p)[-1]["digest"] for p in idle] == [expect] * 2
+
+
+# A worker that goes on after an error, as a careful program does.
+LATE_SUM = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import worker
+w = worker.Worker(sys.argv[2])
+worker.become_nobody()
+w.connect(sys.argv[3], int(sys.argv[4]), {"timeout_ms": 1000})
+w.allreduce(5000, "integers")
+w.allreduce(5000, "integers")
+w.answer(w.lib.fpisa_rejoin(w.handle))
+sys.exit(1 if w.allreduce(5000, "integers") else 0)
+"""
+
+
+def test_cohorts(lab):
+    """Processes that come after others on the same job begin a generation of their own."""
+    net = lab(workers=3)
+    net.load()
+    net.add_job(1, "--window", 8)
+    generations = [net.check_sum(1, 3000 + n)[0]["generation"] for n in range(3)]
+    assert generations == sorted(set(generations))
+    assert net.counters(1, PIN)["v_result"] == 3 * 12
+
+
+def test_killed_worker_is_replaced(lab):
+    """One dies in a call: the others learn that, and all join again with its successor."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    victim = net.start(0, 1, {"sleep": 30})
+    step = {"count": 5000, "kind": "integers"}
+    other = net.start(1, 1, step, timeout_ms=1500)
+    wait_until("open rounds", lambda: net.json("slots", 1))
+    victim.kill()
+    answers, status, _ = read_all(other)
+    assert status == 1 and answers[-1]["rc"] == -ETIMEDOUT and "rank 0" in answers[-1]["error"]
+    net.check_sum(1, 5000)
+
+
+def test_ranks_that_disagree(lab):
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    procs = [net.start(r, 1, {"count": n, "kind": "integers"}, timeout_ms=3000) for r, n in ((0, 5000), (1, 6000))]
+    answers = [read_all(p)[0][-1] for p in procs]
+    assert -EPROTO in [a["rc"] for a in answers] and all(a["rc"] for a in answers)
+    net.check_sum(1, 5000)
+
+
+def test_job_made_anew(lab):
+    """Under the feet of a worker: it hears that its generation is over."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    p = net.start(0, 1, {"sleep": 1}, {"count": 5000, "kind": "integers"}, timeout_ms=5000)
+    read_answers(net.start(1, 1))
+    net.fpisa("job", "del", 1)
+    net.add_job(1)
+    answers, status, _ = read_all(p)
+    assert status == 1 and answers[-1]["rc"] == -ESTALE and "rejoin" in answers[-1]["error"]
+
+
+@pytest.mark.parametrize("pipeline, clz", [("staged", "lpm"), ("fused", "bits")])
+@pytest.mark.parametrize("mode, rounding", [("fpisa", "down"), ("fpisa", "nearest"), ("fpisa-a", "down")])
+def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
+    """Random values, added up in rational numbers in the order of arrival that each result reports."""
+    seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
+    print(f"FPISA_SEED={seed}")
+    net = lab(workers=4)
+    net.load()
+    net.add_job(1, "--mode", mode, "--rounding", rounding, "--pipeline", pipeline, "--clz", clz, "--elements", 64)
+    count = 1000
+    answers = net.work(1, {"count": count, "kind": "random", "seed": seed, "values": True}, order=True)
+    inputs = [array.array("I", worker.data("random", r, count, seed)) for r in range(4)]
+    got, = {a["values"] for a, in answers}
+    got = array.array("I", zlib.decompress(bytes.fromhex(got)))
+    chunks = sorted(answers[0][0]["chunks"])
+    assert [c[0] for c in chunks] == list(range(0, count, 64)) and sum(c[1] for c in chunks) == count
+    for offset, n, flags, ranks, order in chunks:
+        assert ranks == 0b1111
+        rank_at = sorted(range(4), key=lambda r: order >> 4 * r & 15)
+        raised = 0
+        for i in range(offset, offset + n):
+            case = rationals.Case(FP32, MODES[mode], ROUNDINGS[rounding], [inputs[r][i] for r in rank_at])
+            result, mine = rationals.register_sum(case)[:2]
+            assert got[i] == result, f"element {i} in order {rank_at}"
+            raised |= mine
+        assert flags == raised
+
+
+def test_stranger(lab):
+    """A client written from doc/wire.md alone gets the same bits as libfpisa's workers, and the right ones."""
+    net = lab(workers=3)
+    net.load()
+    count, seeds = 3000, {1: 5, 2: 6}
+    net.add_job(1, "--pipeline", "staged", "--clz", "lpm", "--token", "beef")
+    mine = net.start(0, 1, {"count": count, "kind": "random", "seed": 3, "values": True}, order=True, token=0xBEEF)
+    strangers = [net.worker[r].spawn(sys.executable, "-B", os.path.join(HERE, "stranger_client.py"), ADDRESS, 1,
+                                     "--count", count, "--seed", seed, "--token", "beef", uid=65534)
+                 for r, seed in seeds.items()]
+    answer = read_answers(mine)[-1]
+    for p in strangers:
+        (said,), status, err = read_all(p)
+        assert status == 0, err
+        assert said["sha256"] == answer["digest"] and said["workers"] == 3
+    inputs = [array.array("I", worker.data("random", 0, count, 3))]
+    for seed in seeds.values():
+        rng = random.Random(seed)
+        floats = array.array("f", [rng.uniform(-1, 1) for _ in range(count)])
+        inputs.append(array.array("I", floats.tobytes()))
+    got = array.array("I", zlib.decompress(bytes.fromhex(answer["values"])))
+    for offset, n, _, _, order in answer["chunks"]:
+        rank_at = sorted(range(3), key=lambda r: order >> 4 * r & 15)
+        for i in range(offset, offset + n):
+            case = rationals.Case(FP32, rationals.FPISA, rationals.DOWN, [inputs[r][i] for r in rank_at])
+            assert got[i] == rationals.register_sum(case)[0]
