@@ -18,7 +18,8 @@ import sys
 import rules
 
 PAGE = os.path.join(rules.HERE, "..", "..", "doc", "wire.md")
-CASES = 40000
+CASES = 60000
+FORMAT = re.compile(r"^\| (\d) \| (\w+) \| (\d+) \| (\d+) \| (\d) \| (\d+) \|", re.M)
 
 
 def page_functions(text):
@@ -53,15 +54,32 @@ def dump(frame):
     return "\n".join("%04x  %s" % (i, frame[i:i + 16].hex(" ")) for i in range(0, len(frame), 16))
 
 
-def random_words(rng):
-    """A few FP32 words whose exponents are near each other, or not, or special."""
-    base = rng.randrange(256)
+def random_words(rng, e_bits, m_bits):
+    """A few packed words whose exponents are near each other, or not, or special."""
+    top, base = (1 << e_bits) - 1, rng.randrange(1 << e_bits)
+    reach = m_bits // 2 + 1
     words = []
     for _ in range(rng.randrange(1, 9)):
-        e = rng.choice([0, 1, 254, 255]) if rng.random() < 0.05 else (base + rng.randrange(-12, 13)) % 256
-        fraction = rng.choice([0, 1, 0x7fffff, rng.getrandbits(23), rng.getrandbits(23)])
-        words.append(rng.getrandbits(1) << 31 | e << 23 | fraction)
+        e = rng.choice([0, 1, top - 1, top]) if rng.random() < 0.05 else base + rng.randrange(-reach, reach + 1)
+        fraction = rng.choice([0, 1, (1 << m_bits) - 1, rng.getrandbits(m_bits), rng.getrandbits(m_bits)])
+        words.append(rng.getrandbits(1) << e_bits + m_bits | (e & top) << m_bits | fraction)
     return words
+
+
+def check_sum(rng, page, lib, formats):
+    """One random sum by the page and by the code; a complaint if they differ."""
+    number, name, e, m, size, r = rng.choice(formats)
+    mode, rounding, workers = rng.randrange(1, 4), rng.randrange(1, 3), rng.choice([1, 2, 3, 8, 16])
+    g = 0
+    if mode == 3:
+        r, g = 64, 63 - (m + 1) - (workers - 1).bit_length()
+    words = random_words(rng, e, m)[:workers]
+    want = lib.wire_sum((ctypes.c_uint64 * len(words))(*words), len(words), number, mode, rounding, workers)
+    got = page["recompute"](words, mode, rounding, e, m, r, g, name == "e4m3")
+    if got == want:
+        return None
+    return "%s sum of %s, mode %d, rounding %d, %d workers: page %x, code %x" % (
+        name, ["%x" % w for w in words], mode, rounding, workers, got, want)
 
 
 def main():
@@ -75,7 +93,9 @@ def main():
     print("check_wire: seed %d" % seed)
     rng = random.Random(seed)
     lib = rules.build("wire.c")
-    lib.wire_checksum.restype = lib.wire_sum.restype = ctypes.c_uint32
+    lib.wire_checksum.restype = ctypes.c_uint32
+    lib.wire_sum.restype = ctypes.c_uint64
+    formats = [tuple(int(x) if x.isdigit() else x for x in row) for row in FORMAT.findall(text)]
     bad = []
 
     shown = re.findall(r"^[0-9a-f]{4}  ((?:[0-9a-f]{2} ?)+)$", text, re.M)
@@ -88,14 +108,10 @@ def main():
     value = page["checksum"](frame[42:])
     if struct.unpack_from("<I", frame, 114)[0] != value or "0x%08x" % value not in text:
         bad.append("the example's checksum is 0x%08x" % value)
-    for _ in range(CASES):
-        words, mode, rounding = random_words(rng), rng.randrange(1, 3), rng.randrange(1, 3)
-        c = lib.wire_sum((ctypes.c_uint32 * len(words))(*words), len(words), mode, rounding)
-        if page["recompute"](words, mode, rounding) != c:
-            bad.append("sum of %s, mode %d, rounding %d: %08x" % (["%08x" % w for w in words], mode, rounding, c))
+    bad += filter(None, (check_sum(rng, page, lib, formats) for _ in range(CASES)))
     for line in bad[:10]:
         print("check_wire: " + line, file=sys.stderr)
-    print("check_wire: %d sums, 200 checksums, %d wrong" % (CASES, len(bad)))
+    print("check_wire: %d sums in %d formats, 200 checksums, %d wrong" % (CASES, len(formats), len(bad)))
     return 1 if bad else 0
 
 

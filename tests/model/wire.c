@@ -12,10 +12,10 @@ __u32 wire_checksum(const void *datagram, int payload_words)
 	return fpisa_sum_fold(&sum);
 }
 
-/* The FP32 sum of `words` in their order, through MAU0..8. */
-__u32 wire_sum(const __u32 *words, int n, int mode, int rounding)
+/* The sum of packed `words` in their order, through MAU0..8, in a job of `workers`. */
+__u64 wire_sum(const __u64 *words, int n, int format, int mode, int rounding, __u32 workers)
 {
-	const struct fpisa_format f = FPISA_FP32;
+	const struct fpisa_format f = fpisa_register((__u8)format, (enum fpisa_mode)mode, workers);
 	struct fpisa_lane l = {};
 	__s64 m = 0;
 	__u16 e = 0;
@@ -36,9 +36,9 @@ __u32 wire_sum(const __u32 *words, int n, int mode, int rounding)
 	}
 	l = (struct fpisa_lane){ .m = m, .e = e };
 	fpisa_mau5_sign(&l);
-	lz = fpisa_clz32_bits((__u32)l.m);
+	lz = f.rbits == 64 ? fpisa_clz64_bits((__u64)l.m) : fpisa_clz32_bits((__u32)l.m);
 	fpisa_mau6_normalise(&l, f, lz);
 	fpisa_mau7_exponent(&l, f, lz);
 	fpisa_mau8_assemble(&l, f, (enum fpisa_rounding)rounding);
-	return (__u32)l.word;
+	return l.word;
 }
