@@ -52,6 +52,7 @@ def test_absent_rank_at_connect(lab):
     assert 1.5 < time.monotonic() - t0 < 4
     shown = net.json("job", "show", 1)
     assert shown["generation"] == 0 and shown["gathering"]
+    net.check_sum(1)  # with none of those that gave up
 
 
 def test_absent_rank_in_a_call(lab):
