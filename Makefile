@@ -54,14 +54,17 @@ $(B)/%.o: bpf/%.bpf.c
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
 
-# Further families, by lane bytes and register bits (include/fpisa/job.h); fpisa.o has 4 and 32.
-FAMILIES := w2r32 w1r32 w8r64 w4r64 w2r64 w1r64
+# Further families (include/fpisa/job.h): lane bytes, register bits, cells of mode exact.
+FAMILIES := w2r32 w1r32 w8r64 w4r64 w2r64 w1r64 w4c8 w2c8 w2c1 w1c1
 FAMILY_OBJ := $(FAMILIES:%=$(B)/fpisa_%.o)
+family_bytes = $(patsubst w%,%,$(firstword $(subst r, ,$(subst c, ,$(1)))))
+family_rest = $(if $(findstring c,$(1)),-DFAMILY_RBITS=64 -DFAMILY_CELLS=$(lastword $(subst c, ,$(1))),\
+	-DFAMILY_RBITS=$(lastword $(subst r, ,$(1))))
 $(FAMILY_OBJ): $(B)/fpisa_%.o: bpf/family.bpf.c
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
-	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) -DFAMILY_BYTES=$(patsubst w%,%,$(firstword $(subst r, ,$*))) \
-		-DFAMILY_RBITS=$(lastword $(subst r, ,$*)) $(DEP) -MT $@ -c $< -o $@
+	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) -DFAMILY_BYTES=$(call family_bytes,$*) $(call family_rest,$*) \
+		$(DEP) -MT $@ -c $< -o $@
 
 $(B)/%.skel.h: $(B)/%.o
 	$(call say,SKEL,$@)

@@ -33,13 +33,53 @@ static __always_inline __u32 clz_lpm(__u64 x)
 #define clz_bits(x) fpisa_clz64_bits(x)
 #endif
 
+/* What a family composes: registers of one mantissa, or rows of cells. */
+#if FAMILY_CELLS
+#if FAMILY_CELLS == 8
+struct cells_row {
+	__s64 c[FPISA_CELLS];
+};
+
+GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row)
+{
+	if (!l || !row)
+		return 0;
+	fpisa_exact_mau5(l, row->c, FPISA_CELLS);
+	return 0;
+}
+
+#define COLLAPSE(l, row, n) collapse_row(l, (struct cells_row *)(row))
+#else
+#define COLLAPSE fpisa_exact_mau5
+#endif
+#define SET(in, e, m, f) fpisa_exact_set(in, e, m, FAMILY_CELLS, f)
+#define ADD(in, e, m, f, mode) (fpisa_exact_add(in, e, m, FAMILY_CELLS, f), 0)
+#define READ(out, e, m, f, rounding, clz) fpisa_exact_read(out, e, m, FAMILY_CELLS, f, rounding, clz, COLLAPSE)
+#define STAGE2_FIRST(p, e) fpisa_exact_stage2(p, e, FAMILY_CELLS, 1)
+#define STAGE2(p, e, f, mode) ((void)(f), fpisa_exact_stage2(p, e, FAMILY_CELLS, 0))
+#define STAGE3(p, f, mode) (fpisa_exact_stage3(p, f), 0)
+#define STAGE4_FIRST(p, m, f) fpisa_exact_stage4(p, m, FAMILY_CELLS, f, 1)
+#define STAGE4(p, m, f, mode) (fpisa_exact_stage4(p, m, FAMILY_CELLS, f, 0), 0)
+#define STAGE5(e, m, p, f) fpisa_exact_stage5(e, m, FAMILY_CELLS, p, f, COLLAPSE)
+#else
+#define SET fpisa_block_set
+#define ADD fpisa_block_add
+#define READ fpisa_block_read
+#define STAGE2_FIRST fpisa_stage2_first
+#define STAGE2 fpisa_stage2
+#define STAGE3 fpisa_stage3
+#define STAGE4_FIRST fpisa_stage4_first
+#define STAGE4 fpisa_stage4
+#define STAGE5 fpisa_stage5
+#endif
+
 /* -- fused ------------------------------------------------------------- */
 
 GLOBAL_FN int fused_set_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
-	fpisa_block_set(in, e, m, FORMAT(fmt));
+	SET(in, e, m, FORMAT(fmt));
 	return 0;
 }
 
@@ -47,14 +87,14 @@ GLOBAL_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *
 {
 	if (!in || !e || !m)
 		return 0;
-	return fpisa_block_add(in, e, m, FORMAT(fmt), FPISA_MODE_FPISA);
+	return ADD(in, e, m, FORMAT(fmt), FPISA_MODE_FPISA);
 }
 
 GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
-	return fpisa_block_add(in, e, m, FORMAT(fmt), FPISA_MODE_FPISA_A);
+	return ADD(in, e, m, FORMAT(fmt), FPISA_MODE_FPISA_A);
 }
 
 #define READ_BLOCK(name, rounding, clz)                                                                \
@@ -64,7 +104,7 @@ GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block
 		if (!out || !e || !m)                                                                  \
 			return 0;                                                                      \
 		struct fpisa_format f = FORMAT(fmt);                                                   \
-		return fpisa_block_read(out, e, m, f, rounding, clz);                                  \
+		return READ(out, e, m, f, rounding, clz);                                  \
 	}
 
 READ_BLOCK(read_down_bits_block, FPISA_ROUND_DOWN, clz_bits)
@@ -94,7 +134,7 @@ GLOBAL_FN int mau2_first_block(phv_block *p, struct fpisa_exp_block *e)
 {
 	if (!p || !e)
 		return 0;
-	fpisa_stage2_first(FPISA_PHV(p), e);
+	STAGE2_FIRST(FPISA_PHV(p), e);
 	return 0;
 }
 
@@ -102,7 +142,7 @@ GLOBAL_FN int mau2_block(phv_block *p, struct fpisa_exp_block *e, __u32 fmt)
 {
 	if (!p || !e)
 		return 0;
-	fpisa_stage2(FPISA_PHV(p), e, FORMAT(fmt), FPISA_MODE_FPISA);
+	STAGE2(FPISA_PHV(p), e, FORMAT(fmt), FPISA_MODE_FPISA);
 	return 0;
 }
 
@@ -110,7 +150,7 @@ GLOBAL_FN int mau2_a_block(phv_block *p, struct fpisa_exp_block *e, __u32 fmt)
 {
 	if (!p || !e)
 		return 0;
-	fpisa_stage2(FPISA_PHV(p), e, FORMAT(fmt), FPISA_MODE_FPISA_A);
+	STAGE2(FPISA_PHV(p), e, FORMAT(fmt), FPISA_MODE_FPISA_A);
 	return 0;
 }
 
@@ -118,21 +158,21 @@ GLOBAL_FN __u64 mau3_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	return fpisa_stage3(FPISA_PHV(p), FORMAT(fmt), FPISA_MODE_FPISA);
+	return STAGE3(FPISA_PHV(p), FORMAT(fmt), FPISA_MODE_FPISA);
 }
 
 GLOBAL_FN __u64 mau3_a_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	return fpisa_stage3(FPISA_PHV(p), FORMAT(fmt), FPISA_MODE_FPISA_A);
+	return STAGE3(FPISA_PHV(p), FORMAT(fmt), FPISA_MODE_FPISA_A);
 }
 
 GLOBAL_FN int mau4_first_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	fpisa_stage4_first(FPISA_PHV(p), m, FORMAT(fmt));
+	STAGE4_FIRST(FPISA_PHV(p), m, FORMAT(fmt));
 	return 0;
 }
 
@@ -140,21 +180,21 @@ GLOBAL_FN __u64 mau4_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	return fpisa_stage4(FPISA_PHV(p), m, FORMAT(fmt), FPISA_MODE_FPISA);
+	return STAGE4(FPISA_PHV(p), m, FORMAT(fmt), FPISA_MODE_FPISA);
 }
 
 GLOBAL_FN __u64 mau4_a_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	return fpisa_stage4(FPISA_PHV(p), m, FORMAT(fmt), FPISA_MODE_FPISA_A);
+	return STAGE4(FPISA_PHV(p), m, FORMAT(fmt), FPISA_MODE_FPISA_A);
 }
 
 GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt)
 {
 	if (!e || !m || !p)
 		return 0;
-	fpisa_stage5(e, m, FPISA_PHV(p), FORMAT(fmt));
+	STAGE5(e, m, FPISA_PHV(p), FORMAT(fmt));
 	return 0;
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What sets one family of programs apart: the width of a lane on the wire
- * (FAMILY_BYTES: 1, 2, 4, 8) and of the mantissa register (FAMILY_RBITS: 32,
- * 64). Everything else of a format is a value at run time; only family 0,
+ * (FAMILY_BYTES: 1, 2, 4, 8), of the mantissa register (FAMILY_RBITS: 32,
+ * 64), and for mode exact the cells of a row (FAMILY_CELLS: 1, 8). Everything else of a format is a value at run time; only family 0,
  * FP32 in 32 bits, has it all as constants, for speed and for plain ip link.
  */
 #ifndef FPISA_BPF_FAMILY_H
 #define FPISA_BPF_FAMILY_H
 
 #include "maps.h"
+#include "fpisa/exact.h"
 
 /* The empty asm uses the argument: clang passes no value for one that is not, and verifiers refuse that. */
 #ifndef FAMILY_BYTES
@@ -49,37 +50,16 @@ struct words {
 	__u8 w[FPISA_BLOCK * FAMILY_BYTES];
 } __attribute__((packed, aligned(4)));
 
+#ifndef FAMILY_CELLS
+#define FAMILY_CELLS 0
+#endif
+
 #if FAMILY_RBITS == 32
 typedef struct fpisa_man_block man_block;
 typedef struct fpisa_phv_block phv_block;
-
-static __always_inline man_block *mantissas_of(struct fpisa_phv *phv)
-{
-	struct fpisa_mantissas *m = phv ? lookup(&fpisa_mantissas, phv->key) : NULL;
-
-	return m ? m->b : NULL;
-}
-
-static __always_inline phv_block *blocks_of(struct fpisa_phv *phv)
-{
-	return phv ? phv->b : NULL;
-}
+#define registers fpisa_mantissas
 #else
-typedef struct fpisa_man64_block man_block;
 typedef struct fpisa_phv64_block phv_block;
-
-/* The signed mantissa registers of 64 bits, keys as in fpisa_mantissas. */
-struct fpisa_mantissas64 {
-	struct fpisa_man64_block b[FPISA_MAX_BLOCKS];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FPISA_MAX_SLOTS);
-	__type(key, __u32);
-	__type(value, struct fpisa_mantissas64);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} fpisa_man64 SEC(".maps");
 
 /* The PHV's blocks with mantissas of 64 bits; fpisa_phv has the rest. */
 struct fpisa_phv64 {
@@ -94,21 +74,59 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_phv64 SEC(".maps");
 
+#if FAMILY_CELLS == 8
+typedef struct fpisa_cells_block man_block;
+#define registers fpisa_cells
+
+/* Long accumulators, keys as in fpisa_mantissas. */
+struct fpisa_cells {
+	struct fpisa_cells_block b[FPISA_MAX_BLOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_EXACT_SLOTS);
+	__type(key, __u32);
+	__type(value, struct fpisa_cells);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_cells SEC(".maps");
+#else
+typedef struct fpisa_man64_block man_block;
+#define registers fpisa_man64
+
+/* The signed mantissa registers of 64 bits, keys as in fpisa_mantissas. */
+struct fpisa_man64 {
+	struct fpisa_man64_block b[FPISA_MAX_BLOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct fpisa_man64);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_man64 SEC(".maps");
+#endif
+#endif
+
+/* The mantissa registers of the slot version that this packet owns. */
 static __always_inline man_block *mantissas_of(struct fpisa_phv *phv)
 {
-	struct fpisa_mantissas64 *m = phv ? lookup(&fpisa_man64, phv->key) : NULL;
+	struct registers *m = phv ? bpf_map_lookup_elem(&registers, &phv->key) : NULL;
 
 	return m ? m->b : NULL;
 }
 
 static __always_inline phv_block *blocks_of(struct fpisa_phv *phv)
 {
-	struct fpisa_phv64 *wide;
+#if FAMILY_RBITS == 32
+	return phv ? phv->b : NULL;
+#else
 	__u32 zero = 0;
+	struct fpisa_phv64 *wide = phv ? bpf_map_lookup_elem(&fpisa_phv64, &zero) : NULL;
 
-	wide = phv ? bpf_map_lookup_elem(&fpisa_phv64, &zero) : NULL;
 	return wide ? wide->b : NULL;
-}
 #endif
+}
 
 #endif

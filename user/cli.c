@@ -126,6 +126,7 @@ int parse_address(const char *what, const char *s, __be32 *out)
 const struct name mode_names[] = { { FPISA_MODE_FPISA, "fpisa" },
 				   { FPISA_MODE_FPISA_A, "fpisa-a" },
 				   { FPISA_MODE_FPISA64, "fpisa64" },
+				   { FPISA_MODE_EXACT, "exact" },
 				   { 0 } };
 const struct name rounding_names[] = { { FPISA_ROUND_DOWN, "down" },
 				       { FPISA_ROUND_NEAREST, "nearest" },

@@ -53,7 +53,12 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
 		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers,
 			      FPISA_MAX_WORKERS);
-	if (j->mode != FPISA_MODE_FPISA_A && j->workers > 1ull << fpisa_headroom(f))
+	if (j->family >= FPISA_FAMILIES)
+		return refuse(-EINVAL,
+			      "job %u: exact sums of fp64 take 66 cells an element, 220 KB a slot version, and are not "
+			      "offered; try --mode fpisa64",
+			      job);
+	if (j->mode != FPISA_MODE_FPISA_A && j->mode != FPISA_MODE_EXACT && j->workers > 1ull << fpisa_headroom(f))
 		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %llu", job,
 			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
 	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
@@ -68,7 +73,8 @@ static int check(__u32 job, const struct fpisa_job *j)
 /* First fit of 2 x window entries among the active jobs' regions. */
 static int place(const struct datapath *dp, __u32 job, struct fpisa_job *j)
 {
-	__u32 need = 2 * j->window, base = 0, used = 0;
+	bool cells = j->family == FPISA_FAMILY_CELLS || j->family == FPISA_FAMILY_CELLS + 1;
+	__u32 need = 2 * j->window, base = 0, used = 0, all = cells ? FPISA_MAX_EXACT_SLOTS : FPISA_MAX_SLOTS;
 
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
 		const struct fpisa_job *other = &dp->jobs[i];
@@ -83,11 +89,11 @@ static int place(const struct datapath *dp, __u32 job, struct fpisa_job *j)
 			i = -1u;
 		}
 	}
-	if (base + need > FPISA_MAX_SLOTS)
+	if (base + need > all)
 		return refuse(
 			-ENOSPC,
 			"job %u: window %u needs %u of %d slot entries, %u are taken; try a smaller --window",
-			job, j->window, need, FPISA_MAX_SLOTS, used);
+			job, j->window, need, all, used);
 	j->slot_base = base;
 	return 0;
 }
@@ -196,7 +202,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 
 	log_start();
 	j->guard = fpisa_register(j->format, j->mode, j->workers).guard;
-	j->family = fpisa_family(fpisa_job_format(j));
+	j->family = fpisa_family(fpisa_job_format(j), j->mode);
 	err = check(job, j);
 	if (!err)
 		err = datapath_lock(dp);

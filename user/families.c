@@ -2,18 +2,31 @@
 /* The objects of the further families, embedded by their skeletons. */
 #include "families.h"
 #include "fpisa/job.h"
+#include "fpisa_w1c1.skel.h"
 #include "fpisa_w1r32.skel.h"
 #include "fpisa_w1r64.skel.h"
+#include "fpisa_w2c1.skel.h"
+#include "fpisa_w2c8.skel.h"
 #include "fpisa_w2r32.skel.h"
 #include "fpisa_w2r64.skel.h"
+#include "fpisa_w4c8.skel.h"
 #include "fpisa_w4r64.skel.h"
 #include "fpisa_w8r64.skel.h"
 
 const void *family_object(unsigned int family, size_t *size)
 {
 	static const void *(*const objects[FPISA_FAMILIES])(size_t *) = {
-		NULL,			 fpisa_w2r32__elf_bytes, fpisa_w1r32__elf_bytes, fpisa_w8r64__elf_bytes,
-		fpisa_w4r64__elf_bytes, fpisa_w2r64__elf_bytes, fpisa_w1r64__elf_bytes,
+		NULL,
+		fpisa_w2r32__elf_bytes,
+		fpisa_w1r32__elf_bytes,
+		fpisa_w8r64__elf_bytes,
+		fpisa_w4r64__elf_bytes,
+		fpisa_w2r64__elf_bytes,
+		fpisa_w1r64__elf_bytes,
+		fpisa_w4c8__elf_bytes,
+		fpisa_w2c8__elf_bytes,
+		fpisa_w2c1__elf_bytes,
+		fpisa_w1c1__elf_bytes,
 	};
 
 	return family < FPISA_FAMILIES && objects[family] ? objects[family](size) : NULL;

@@ -25,7 +25,7 @@ static const char job_add_more[] =
 	"                     source address of the route to the first worker\n"
 	"  --elements N       values a frame, a multiple of 32 up to 832; default 256\n"
 	"  --window N         frames a worker has under way, a power of two; default 64\n"
-	"  --mode MODE        fpisa (default), fpisa-a or fpisa64\n"
+	"  --mode MODE        fpisa (default), fpisa-a, fpisa64 or exact\n"
 	"  --rounding R       down (default, the paper's) or nearest\n"
 	"  --pipeline P       fused (default) or staged; same bits\n"
 	"  --clz C            bits (default) or lpm; same bits\n"

@@ -269,10 +269,20 @@ uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_r
 		       const uint64_t *words, struct oracle_events *events, uint32_t *flags)
 {
 	struct oracle_events seen = {0};
+	struct oracle_exact exact;
 	struct oracle_reg reg;
-	uint32_t raised;
+	uint32_t raised = 0;
 	uint64_t word;
 
+	if (mode == FPISA_MODE_EXACT) {
+		oracle_exact_init(&exact, f);
+		for (size_t i = 0; i < n; i++)
+			oracle_exact_add(&exact, words[i]);
+		word = oracle_exact_round(&exact, rounding, &raised);
+		if (flags)
+			*flags |= raised;
+		return word;
+	}
 	oracle_set(&reg, f, words[0]);
 	for (size_t i = 1; i < n; i++)
 		oracle_add(&reg, f, mode, words[i], &seen);
@@ -344,16 +354,18 @@ static int quantum(struct fpisa_format f, size_t bits)
 	return bits > (size_t)f.mbits + 1 ? (int)bits - f.mbits - 1 : 0;
 }
 
-uint64_t oracle_exact_read(const struct oracle_exact *x)
+uint64_t oracle_exact_round(const struct oracle_exact *x, enum fpisa_rounding rounding, uint32_t *flags)
 {
 	mp_limb_t limbs[ORACLE_LIMBS];
 	mpz_t view, k, rest;
-	bool negative;
+	bool negative, up;
 	uint64_t word;
 	int q;
 
-	if (pack_special(x->f, x->nan, x->pinf, x->ninf, &word))
+	if (pack_special(x->f, x->nan, x->pinf, x->ninf, &word)) {
+		*flags |= word == pack_nan(x->f) ? FPISA_NAN : FPISA_INF;
 		return word;
+	}
 	negative = magnitude_of(x, limbs, view);
 	if (mpz_sgn(view) == 0)
 		return 0;
@@ -361,13 +373,27 @@ uint64_t oracle_exact_read(const struct oracle_exact *x)
 	mpz_inits(k, rest, NULL);
 	mpz_fdiv_q_2exp(k, view, q);
 	mpz_fdiv_r_2exp(rest, view, q);
-	mpz_mul_2exp(rest, rest, 1);
-	if (q > 0 && mpz_sizeinbase(rest, 2) == (size_t)q + 1 &&
-	    (mpz_scan1(rest, 0) != (mp_bitcnt_t)q || mpz_odd_p(k)))
-		mpz_add_ui(k, k, 1);
-	word = pack_finite(x->f, negative, mpz_get_ui(k), q);
+	if (mpz_sgn(rest))
+		*flags |= FPISA_INEXACT;
+	if (rounding == FPISA_ROUND_DOWN) {
+		up = negative && mpz_sgn(rest);
+	} else {
+		mpz_mul_2exp(rest, rest, 1);
+		up = q > 0 && mpz_sizeinbase(rest, 2) == (size_t)q + 1 &&
+		     (mpz_scan1(rest, 0) != (mp_bitcnt_t)q || mpz_odd_p(k));
+	}
+	word = pack_finite(x->f, negative, mpz_get_ui(k) + up, q);
+	if (word == pack_infinity(x->f, negative))
+		*flags |= FPISA_OVERFLOW | FPISA_INEXACT | (x->f.finite ? FPISA_NAN : FPISA_INF);
 	mpz_clears(k, rest, NULL);
 	return word;
+}
+
+uint64_t oracle_exact_read(const struct oracle_exact *x)
+{
+	uint32_t flags = 0;
+
+	return oracle_exact_round(x, FPISA_ROUND_NEAREST, &flags);
 }
 
 double oracle_exact_error(const struct oracle_exact *x, uint64_t result, double *absolute)

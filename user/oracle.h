@@ -70,7 +70,10 @@ struct oracle_exact {
 void oracle_exact_init(struct oracle_exact *x, struct fpisa_format f);
 void oracle_exact_add(struct oracle_exact *x, uint64_t word);
 
-/* The packed value nearest to the sum, ties to even; every zero is +0. */
+/* The sum rounded once; every zero is +0. Flags of the read-out are ORed into *flags. */
+uint64_t oracle_exact_round(const struct oracle_exact *x, enum fpisa_rounding rounding, uint32_t *flags);
+
+/* The packed value nearest to the sum, ties to even. */
 uint64_t oracle_exact_read(const struct oracle_exact *x);
 
 /*

@@ -30,6 +30,7 @@ enum fpisa_mode {
 	FPISA_MODE_FPISA = 1,	/* the smaller exponent's mantissa is shifted right */
 	FPISA_MODE_FPISA_A = 2, /* the stored mantissa is never shifted (section 4.4) */
 	FPISA_MODE_FPISA64 = 3, /* as fpisa, a 64-bit register whose spare bits guard */
+	FPISA_MODE_EXACT = 4,	/* a long accumulator; the same bits in every order (exact.h) */
 	FPISA_MODE_END,
 };
 
@@ -161,13 +162,16 @@ static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
 
 /*
  * The register of a job: mode fpisa64 takes 64 bits and keeps ceil(log2 N)
- * of them as headroom for N workers, the rest as guard bits.
+ * of them as headroom for N workers, the rest as guard bits; `exact` reads
+ * out through 64 bits.
  */
 static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mode mode, __u32 workers)
 {
 	struct fpisa_format f = fpisa_format_of(id);
 	__u8 log = 0;
 
+	if (mode == FPISA_MODE_EXACT)
+		f.rbits = 64;
 	if (mode != FPISA_MODE_FPISA64 || !f.bytes)
 		return f;
 	while (log < 6 && 1u << log < workers)

@@ -122,7 +122,7 @@ struct fpisa_control {
 #define FPISA_GATE 9 /* index of the gate, after MAU0..8 */
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2
-#define FPISA_FAMILIES 8
+#define FPISA_FAMILIES 16
 #define FPISA_PROGRAMS (FPISA_FAMILIES * FPISA_BANKS * FPISA_BANK_SIZE)
 
 static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
@@ -130,20 +130,36 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 	return ((family & (FPISA_FAMILIES - 1)) * FPISA_BANKS + (bank & 1)) * FPISA_BANK_SIZE;
 }
 
-/* 0 for four bytes in 32 bits; narrower lanes, then the 64-bit registers. */
-static __always_inline __u8 fpisa_family(struct fpisa_format f)
+/*
+ * 0 for four bytes in 32 bits; narrower lanes, the 64-bit registers, then
+ * the long accumulators. FPISA_FAMILIES if there is none: exact FP64 would
+ * take 66 cells an element, 220 KB a slot version.
+ */
+#define FPISA_FAMILY_CELLS 7 /* these two have FPISA_CELLS a row */
+
+static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode mode)
 {
+	if (mode == FPISA_MODE_EXACT) {
+		if (f.bytes == 8)
+			return FPISA_FAMILIES;
+		if (f.ebits == 8)
+			return f.bytes == 4 ? FPISA_FAMILY_CELLS : FPISA_FAMILY_CELLS + 1;
+		return f.bytes == 2 ? 9 : 10;
+	}
 	if (f.rbits == 32)
 		return f.bytes == 4 ? 0 : f.bytes == 2 ? 1 : 2;
 	return f.bytes == 8 ? 3 : f.bytes == 4 ? 4 : f.bytes == 2 ? 5 : 6;
 }
+
+/* Entries of the map of long accumulators: jobs in those families lie below it. */
+#define FPISA_MAX_EXACT_SLOTS 512
 
 /* The format of a job, as its programs see it. */
 static __always_inline struct fpisa_format fpisa_job_format(const struct fpisa_job *j)
 {
 	struct fpisa_format f = fpisa_format_of(j->format);
 
-	if (j->mode == FPISA_MODE_FPISA64)
+	if (j->mode == FPISA_MODE_FPISA64 || j->mode == FPISA_MODE_EXACT)
 		f.rbits = 64;
 	f.guard = j->guard;
 	return f;

@@ -110,8 +110,7 @@ static void run_format(uint8_t format, uint8_t mode)
 				column(&rng, f, j.workers, words);
 				for (uint32_t r = 0; r < j.workers; r++)
 					memcpy(&in[r][i * f.bytes], &words[r], f.bytes);
-				w = oracle_replay(f, mode == FPISA_MODE_FPISA_A ? mode : FPISA_MODE_FPISA, j.rounding,
-						  j.workers, words, &events, &flags);
+				w = oracle_replay(f, mode, j.rounding, j.workers, words, &events, &flags);
 				memcpy(&want[i * f.bytes], &w, f.bytes);
 			}
 			for (uint32_t r = 0; r < j.workers; r++) {
@@ -164,7 +163,12 @@ static void run_format(uint8_t format, uint8_t mode)
 	X(e5m2_fpisa, FPISA_FORMAT_E5M2, FPISA_MODE_FPISA)          \
 	X(e5m2_fpisa_a, FPISA_FORMAT_E5M2, FPISA_MODE_FPISA_A)      \
 	X(e5m2_fpisa64, FPISA_FORMAT_E5M2, FPISA_MODE_FPISA64)      \
-	X(fp32_fpisa64, FPISA_FORMAT_FP32, FPISA_MODE_FPISA64)
+	X(fp32_fpisa64, FPISA_FORMAT_FP32, FPISA_MODE_FPISA64)      \
+	X(fp32_exact, FPISA_FORMAT_FP32, FPISA_MODE_EXACT)          \
+	X(bf16_exact, FPISA_FORMAT_BF16, FPISA_MODE_EXACT)          \
+	X(fp16_exact, FPISA_FORMAT_FP16, FPISA_MODE_EXACT)          \
+	X(e4m3_exact, FPISA_FORMAT_E4M3, FPISA_MODE_EXACT)          \
+	X(e5m2_exact, FPISA_FORMAT_E5M2, FPISA_MODE_EXACT)
 
 CASES(CASE)
 
