@@ -22,9 +22,10 @@ class Chunks:
     def __init__(self, rules, chunks, shrink=0, eager=0, ordered=True, accept_any=False,
                  strict=False):
         """
-        shrink: how many ranks may be taken out. eager: bitmap of workers that ignore the self clock. ordered: tell states apart by the order of
-        arrival. accept_any: workers look at slot and version of a result, not at its chunk. strict: hold
-        the aggregator to all promises even beside workers that ignore the self clock.
+        shrink: how many ranks may be taken out. eager: bitmap of workers that ignore the self clock.
+        ordered: tell states apart by the order of arrival. accept_any: workers look at slot and version of
+        a result, not at its chunk. strict: hold the aggregator to all promises even beside workers that
+        ignore the self clock.
         """
         self.rules, self.chunks, self.shrink = rules, chunks, shrink
         self.eager, self.ordered, self.accept_any, self.strict = eager, ordered, accept_any, strict
@@ -115,8 +116,8 @@ class Chunks:
             for awaited in range(c % step, self.chunks, step):
                 if not mine >> awaited & 1 and self.sent(k, awaited, mine):
                     if awaited != c:
-                        raise Violation("worker %d takes the result of chunk %d for chunk %d" % (k, c, awaited),
-                                        ("result", k, c))
+                        raise Violation("worker %d takes the result of chunk %d for chunk %d"
+                                        % (k, c, awaited), ("result", k, c))
         if mine >> c & 1 or not self.sent(k, c, mine):
             return s
         received = received[:k] + (mine | 1 << c,) + received[k + 1:]
@@ -135,8 +136,8 @@ class Chunks:
             raise Violation("the round of chunk %d is abandoned before it is done" % lost, label)
         for k in range(self.n):
             if live >> k & 1 and not received[k] >> lost & 1 and (self.strict or not self.eager):
-                raise Violation("the slot of chunk %d is overwritten while worker %d still needs it" % (lost, k),
-                                label)
+                raise Violation("the slot of chunk %d is overwritten while worker %d still needs it"
+                                % (lost, k), label)
 
     def check_result(self, c, result, before, live, label):
         bitmap, order, regs = result

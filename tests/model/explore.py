@@ -68,7 +68,8 @@ def liveness(model, number, order, parent, fair):
         while not done[j]:
             if j in seen or fair[j] is None:
                 return Verdict(len(order), True, "stuck: nothing lost any more, and yet it never finishes",
-                               path(model, parent, order, j) + ["from here on retransmissions change nothing"])
+                               path(model, parent, order, j)
+                               + ["from here on retransmissions change nothing"])
             seen.add(j)
             run.append(j)
             j = number.get(fair[j], -1)

@@ -5,8 +5,8 @@ contributions of every generation still under way. Window 1.
 
 As in chunks.py the network forgets nothing: `net` is the set of all that was
 ever sent. A worker is (incarnation, generation, received, life), generation 0
-while it waits for a WELCOME; each restart is another life. It takes a WELCOME that names its own incarnation and
-is not pending. If the aggregator holds a newer incarnation (the worker's
+while it waits for a WELCOME; each restart is another life. It takes a WELCOME
+that names its own incarnation and is not pending. If the aggregator holds a newer incarnation (the worker's
 clock went back), it goes on with the next higher one; only then may a HELLO
 of its earlier life, still under way, end a generation too early. That costs
 time and another generation, never a wrong sum.
@@ -44,7 +44,8 @@ class Generations:
     def initial(self):
         workers = ((FIRST_INCARNATION, 0, 0, 1),) * self.n
         net = frozenset(("hello", k, FIRST_INCARNATION) for k in range(self.n))
-        return (workers, (0, 0, (0,) * self.n, 0), FIRST_GENERATION, (), self.full, (EMPTY,) * 2, net, self.restarts)
+        session = (0, 0, (0,) * self.n, 0)
+        return (workers, session, FIRST_GENERATION, (), self.full, (EMPTY,) * 2, net, self.restarts)
 
     def finished(self, s):
         workers, session, live = s[0], s[1], s[4]
@@ -133,7 +134,7 @@ class Generations:
         return getattr(self, label[0])(s, label, *label[1:])
 
     def aggregate(self, s, label):
-        """A frame reaches the aggregator. Returns the state after it and the answer, which is in its net too."""
+        """A frame reaches the aggregator. Returns the state after it and the answer, which is in net too."""
         after, reply = getattr(self, label[0])(s, label, *label[1:])
         if reply:
             after = after[:6] + (after[6] | {reply},) + after[7:]
@@ -147,12 +148,15 @@ class Generations:
         if after[1] != session[1]:
             for j in range(self.n):
                 if live >> j & 1 and begun and not self.back and after[2][j] == begun[-1][j]:
-                    raise Violation("generation %d ends under worker %d, which is in it" % (session[1], j), label)
+                    raise Violation("generation %d ends under worker %d, which is in it" % (session[1], j),
+                                    label)
             begun += (after[2],)
             if after[1] != FIRST_GENERATION + len(begun) - 1:
                 raise Violation("generation %d follows %d" % (after[1], session[1]), label)
         reply = ("welcome", k, inc, after[2][k], after[1] if joined else 0)
-        return (workers, after, nxt, begun, live, slots, net, left), reply if joined or reply[3] > inc else None
+        if not joined and after[2][k] <= inc:
+            reply = None
+        return (workers, after, nxt, begun, live, slots, net, left), reply
 
     def welcome(self, s, label, k, asked, held, gen):
         inc, mine, received, life = s[0][k]
@@ -161,8 +165,8 @@ class Generations:
         if gen and (held == inc or self.welcome_any):
             for m in s[6]:
                 if m[0] == "add" and m[1] == k and m[2] != life and m[3] == gen:
-                    raise Violation("worker %d enters generation %d, in which its life %d was" % (k, gen, m[2]),
-                                    label)
+                    raise Violation("worker %d enters generation %d, in which its life %d was"
+                                    % (k, gen, m[2]), label)
             return self.become(s, k, (inc, gen, 0, life), {("add", k, life, gen, 0)})
         if held > inc and (asked == inc or self.echo_any):
             return self.become(s, k, (held + 1, 0, 0, life), {("hello", k, held + 1)})
@@ -189,7 +193,8 @@ class Generations:
             raise Violation("worker %d takes a sum for chunk %d of generation %d that holds %s"
                             % (k, c, gen, sum_text(regs)), label)
         if s[4] >> k & 1 and (k, life, gen, c) not in regs:
-            raise Violation("worker %d takes a sum without its own contribution: %s" % (k, sum_text(regs)), label)
+            raise Violation("worker %d takes a sum without its own contribution: %s" % (k, sum_text(regs)),
+                            label)
         messages = {("add", k, life, gen, c + 1)} if c + 1 < self.chunks else frozenset()
         return self.become(s, k, (inc, gen, received | 1 << c, life), messages)
 

@@ -82,7 +82,10 @@ class Rules:
         return code, i, slots[:i] + (fields + (regs,),) + slots[i + 1:]
 
     def join(self, session, next_gen, rank, inc, live):
-        """One HELLO. session is (joining, generation, incarnations, members). Returns (joined, session, next_gen)."""
+        """
+        One HELLO. session is (joining, generation, incarnations, members). Returns (joined, session,
+        next_gen).
+        """
         key = (session, next_gen, rank, inc, live)
         hit = self.known.get(key)
         if hit is None:
@@ -90,7 +93,8 @@ class Rules:
             incs = (u64 * len(session[2]))(*session[2])
             joined = self.lib.rules_join(ctypes.byref(joining), ctypes.byref(members), ctypes.byref(gen),
                                          ctypes.byref(nxt), incs, len(incs), u32(rank), u64(inc), u64(live))
-            hit = self.known[key] = (joined, (joining.value, gen.value, tuple(incs), members.value), nxt.value)
+            after = joining.value, gen.value, tuple(incs), members.value
+            hit = self.known[key] = (joined, after, nxt.value)
         return hit
 
 

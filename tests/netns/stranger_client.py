@@ -179,8 +179,9 @@ class Worker:
         while waiting:
             now = time.monotonic()
             if now >= self.deadline:
-                raise Failure("chunk %d waits for ranks %s" % (min(waiting), ranks(asked[0] & ~asked[1])) if asked[0]
-                              else "no answer to chunk %d" % min(waiting))
+                missing = ranks(asked[0] & ~asked[1])
+                raise Failure("chunk %d waits for ranks %s" % (min(waiting), missing) if asked[0] else
+                              "no answer to chunk %d" % min(waiting))
             for c in [c for c, state in waiting.items() if state[0] <= now]:
                 transmit(c)
             frame = self.receive(min(self.deadline, min(state[0] for state in waiting.values())))
@@ -196,10 +197,11 @@ class Worker:
             if h.type != RESULT:
                 continue
             c = h.chunk
-            expected = (2 * (c % self.window) + c // self.window % 2, len(payload_of(c)) // 4, total, call, SUM, FP32)
-            if (h.slot, h.count, h.total, h.call, h.op, h.format) != expected or not h.bitmap >> self.rank & 1:
+            slot = 2 * (c % self.window) + c // self.window % 2
+            expected = (slot, len(payload_of(c)) // 4, total, call, SUM, FP32)
+            if (h.slot, h.count, h.total, h.call, h.op, h.format) != expected:
                 continue
-            if h.contributors != bin(h.bitmap).count("1"):
+            if not h.bitmap >> self.rank & 1 or h.contributors != bin(h.bitmap).count("1"):
                 continue
             del waiting[c]
             at = (c - first) * size
