@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The checksum and one element's sum, for tests/model/check_wire.py. */
 #include "fpisa/wire.h"
-#include "fpisa/mau.h"
+#include "fpisa/exact.h"
 
 __u32 wire_checksum(const void *datagram, int payload_words)
 {
@@ -12,6 +12,41 @@ __u32 wire_checksum(const void *datagram, int payload_words)
 	return fpisa_sum_fold(&sum);
 }
 
+/* MAU6..8 of a lane whose mantissa is a magnitude. */
+static __u64 read_out(struct fpisa_lane *l, struct fpisa_format f, int rounding)
+{
+	__u32 lz = f.rbits == 64 ? fpisa_clz64_bits((__u64)l->m) : fpisa_clz32_bits((__u32)l->m);
+
+	fpisa_mau6_normalise(l, f, lz);
+	fpisa_mau7_exponent(l, f, lz);
+	fpisa_mau8_assemble(l, f, (enum fpisa_rounding)rounding);
+	return l->word;
+}
+
+static __u64 exact_sum(const __u64 *words, int n, struct fpisa_format f, int rounding)
+{
+	int cells = f.ebits == 8 ? FPISA_CELLS : 1;
+	__s64 row[FPISA_CELLS];
+	struct fpisa_lane l;
+	__u32 sticky = 0;
+
+	for (int i = 0; i < n; i++) {
+		l = (struct fpisa_lane){ .word = words[i] };
+		fpisa_mau0_extract(&l, f);
+		fpisa_mau1_implied_one(&l, f);
+		fpisa_exact_mau2(&l, cells);
+		sticky |= l.e & FPISA_EXP_SPECIAL;
+		fpisa_exact_mau3(&l);
+		if (i)
+			fpisa_exact_mau4(&l, row);
+		else
+			fpisa_exact_mau4_first(&l, row, cells);
+	}
+	l = (struct fpisa_lane){ .e = sticky };
+	fpisa_exact_mau5(&l, row, cells);
+	return read_out(&l, f, rounding);
+}
+
 /* The sum of packed `words` in their order, through MAU0..8, in a job of `workers`. */
 __u64 wire_sum(const __u64 *words, int n, int format, int mode, int rounding, __u32 workers)
 {
@@ -19,8 +54,9 @@ __u64 wire_sum(const __u64 *words, int n, int format, int mode, int rounding, __
 	struct fpisa_lane l = {};
 	__s64 m = 0;
 	__u16 e = 0;
-	__u32 lz;
 
+	if (mode == FPISA_MODE_EXACT)
+		return exact_sum(words, n, f, rounding);
 	for (int i = 0; i < n; i++) {
 		l = (struct fpisa_lane){ .word = words[i] };
 		fpisa_mau0_extract(&l, f);
@@ -36,9 +72,5 @@ __u64 wire_sum(const __u64 *words, int n, int format, int mode, int rounding, __
 	}
 	l = (struct fpisa_lane){ .m = m, .e = e };
 	fpisa_mau5_sign(&l);
-	lz = f.rbits == 64 ? fpisa_clz64_bits((__u64)l.m) : fpisa_clz32_bits((__u32)l.m);
-	fpisa_mau6_normalise(&l, f, lz);
-	fpisa_mau7_exponent(&l, f, lz);
-	fpisa_mau8_assemble(&l, f, (enum fpisa_rounding)rounding);
-	return l.word;
+	return read_out(&l, f, rounding);
 }
