@@ -139,6 +139,9 @@ static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 ran
 	s->members = s->joining;
 	s->joining = 0;
 	s->generation = __sync_fetch_and_add(next, 1);
+	/* 0 means none: the counter of a datapath that no CLI has touched starts there. */
+	if (!s->generation)
+		s->generation = __sync_fetch_and_add(next, 1);
 	return 1;
 }
 

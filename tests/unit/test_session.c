@@ -157,6 +157,18 @@ static void test_join_alone_and_all(void **state)
 	assert_int_equal(s.generation, 3);
 }
 
+/* A job written by hand: the counter is as the kernel made it. */
+static void test_first_generation(void **state)
+{
+	struct fpisa_session s = {0};
+	__u32 next = 0;
+
+	(void)state;
+	assert_int_equal(fpisa_session_join(&s, 0, 1, 1, &next), 1);
+	assert_int_equal(s.generation, 1);
+	assert_int_equal(next, 2);
+}
+
 /* -- replies ------------------------------------------------------------ */
 
 static const struct fpisa_slot done_slot = {
@@ -332,6 +344,7 @@ int main(void)
 		cmocka_unit_test(test_rejoin),
 		cmocka_unit_test(test_join_after_shrink),
 		cmocka_unit_test(test_join_alone_and_all),
+		cmocka_unit_test(test_first_generation),
 		cmocka_unit_test(test_make_result),
 		cmocka_unit_test(test_make_status_and_error),
 		cmocka_unit_test(test_make_welcome),
