@@ -1,31 +1,78 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Unicast fan-out: runs on one worker's copy of a result as it leaves
- * through the job's device map, and addresses it. Loaded once a rank; the
- * rank is a constant of the load. An object of its own, for bpftool cannot
- * load a device-map program together with fpisa.o's.
+ * Unicast fan-out: runs on each copy of a result as it leaves through the
+ * job's device map, and addresses it. An object of its own, for bpftool
+ * cannot load a device-map program together with fpisa.o's.
  *
- * A rank that was taken out of the job, or never said HELLO, gets no copy.
+ * Nothing tells copies of one port apart: they are equal, and the kernel runs
+ * one program, that of the first frame, on all that it queues for a device
+ * (bq_enqueue()). But the copies of one result follow each other, on one
+ * CPU: the first is for the first rank behind the port, the next for the next.
+ * For the same reason other frames come by here, and pass as they are.
+ *
+ * A rank that was taken out of the job gets no copy. All others have said
+ * HELLO, or the round would not be complete.
  */
 #include "exits.h"
 
-const volatile __u32 fpisa_rank = 0;
+/* Whose is the next copy of this result at `port`; FPISA_MAX_WORKERS when all have theirs. */
+GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
+{
+	__u32 slot = port % FPISA_TURNS, id, rank = 0;
+	struct fpisa_turn *turn;
+	struct fpisa_job *job;
+	struct headers h;
+
+	turn = bpf_map_lookup_elem(&fpisa_turns, &slot);
+	if (!turn || !find_headers(ctx, &h))
+		return FPISA_MAX_WORKERS;
+	id = h.fpisa->job;
+	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	if (!job)
+		return FPISA_MAX_WORKERS;
+	if (turn->port == port && turn->job == id && turn->generation == h.fpisa->generation &&
+	    turn->chunk == h.fpisa->chunk)
+		rank = turn->next;
+	for (; rank < FPISA_MAX_WORKERS; rank++) {
+		__u32 key = id * FPISA_MAX_WORKERS + rank;
+		struct fpisa_peer *peer = bpf_map_lookup_elem(&fpisa_peers, &key);
+
+		if (peer && peer->ifindex == port && (job->live >> rank & 1))
+			break;
+	}
+	turn->port = port;
+	turn->job = id;
+	turn->generation = h.fpisa->generation;
+	turn->chunk = h.fpisa->chunk;
+	turn->next = rank + 1;
+	return rank;
+}
 
 SEC("xdp/devmap")
 int fpisa_egress(struct xdp_md *ctx)
 {
-	struct headers h;
 	struct fpisa_peer *peer;
 	struct fpisa_job *job;
-	__u32 id, key, rank = fpisa_rank;
+	struct headers h;
+	__u32 id, key, rank;
 
-	if (!find_headers(ctx, &h) || rank >= FPISA_MAX_WORKERS)
+	if (!find_headers(ctx, &h))
 		return XDP_DROP;
+	if (h.fpisa->type != FPISA_TYPE_RESULT || (h.fpisa->flags & FPISA_F_RESENT))
+		return XDP_PASS;
 	id = h.fpisa->job;
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	if (!job)
+		return XDP_DROP;
+	if (job->fanout != FPISA_FANOUT_UNICAST)
+		return XDP_PASS;
+	rank = next_rank(ctx, ctx->egress_ifindex);
+	fpisa_opaque(rank);
+	if (rank >= FPISA_MAX_WORKERS)
+		return XDP_DROP;
 	key = id * FPISA_MAX_WORKERS + rank;
 	peer = bpf_map_lookup_elem(&fpisa_peers, &key);
-	if (!job || !peer || !peer->ifindex || !(job->live >> rank & 1))
+	if (!peer || !find_headers(ctx, &h))
 		return XDP_DROP;
 	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);

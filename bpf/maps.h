@@ -89,6 +89,28 @@ struct {
 } fpisa_peers SEC(".maps");
 
 /*
+ * Unicast fan-out: of the result whose copies leave a port, which rank the
+ * next copy is for. One a CPU and port, key: the port's ifindex mod their number.
+ */
+#define FPISA_TURNS 256
+
+struct fpisa_turn {
+	__u64 chunk;
+	__u32 generation;
+	__u32 job;
+	__u32 port; /* ifindex */
+	__u32 next; /* first rank to look at */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, FPISA_TURNS);
+	__type(key, __u32);
+	__type(value, struct fpisa_turn);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_turns SEC(".maps");
+
+/*
  * Leading zeros by longest prefix match (paper, section 3.2 and figure 5):
  * the entry for n leading zeros has prefix n + 1 and, of its address, only
  * that bit set. 32 entries; zero matches none.

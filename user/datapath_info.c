@@ -179,7 +179,7 @@ int datapath_resources(struct datapath_resources *r)
 	if (!err)
 		err = measure(object_of(skel), r);
 	if (!err)
-		err = egress_load(0, find_map, object_of(skel), &fd);
+		err = egress_load(find_map, object_of(skel), &fd);
 	if (!err && r->programs < DATAPATH_MAX_PROGRAMS) {
 		err = program_info(fd, &r->program[r->programs++]);
 		if (err)

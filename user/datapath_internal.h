@@ -65,9 +65,9 @@ int object_load(struct fpisa *skel);
 void object_close(struct fpisa *skel);
 
 /*
- * The egress program of one rank. Its maps come from lookup(arg, name), an fd
+ * The egress program. Its maps come from lookup(arg, name), an fd
  * that stays the caller's. *prog_fd becomes the caller's.
  */
-int egress_load(__u32 rank, int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd);
+int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd);
 
 #endif

@@ -119,23 +119,20 @@ static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
 static int fill_ports(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex,
 		      int ports)
 {
-	for (__u32 r = 0; r < j->workers; r++) {
-		int prog_fd = -1, err;
+	bool unicast = j->fanout == FPISA_FANOUT_UNICAST;
+	int prog_fd = -1, err = unicast ? egress_load(find_pinned, dp, &prog_fd) : 0;
+
+	for (__u32 r = 0; !err && r < j->workers; r++) {
 		__u32 k = 0;
 
 		while (k < r && ifindex[k] != ifindex[r])
 			k++;
-		if (j->fanout == FPISA_FANOUT_MULTICAST && k < r)
-			continue;
-		err = j->fanout == FPISA_FANOUT_UNICAST ? egress_load(r, find_pinned, dp, &prog_fd) : 0;
-		if (!err)
+		if (unicast || k == r)
 			err = set_port(job, ports, r, ifindex[r], prog_fd);
-		if (prog_fd >= 0)
-			close(prog_fd);
-		if (err)
-			return err;
 	}
-	return 0;
+	if (prog_fd >= 0)
+		close(prog_fd);
+	return err;
 }
 
 static int make_fanout(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)

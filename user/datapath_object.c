@@ -68,7 +68,7 @@ void object_close(struct fpisa *skel)
 	fpisa__destroy(skel);
 }
 
-int egress_load(__u32 rank, int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd)
+int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd)
 {
 	struct fpisa_egress *skel;
 	struct bpf_map *map;
@@ -78,7 +78,6 @@ int egress_load(__u32 rank, int (*lookup)(void *arg, const char *name), void *ar
 	skel = fpisa_egress__open();
 	if (!skel)
 		return refuse(-errno, "open egress object: %s", reason(-errno));
-	skel->rodata->fpisa_rank = rank;
 	bpf_object__for_each_map(map, skel->obj) {
 		int fd;
 

@@ -68,6 +68,8 @@ def test_workers_on_one_machine(lab):
     step = {"count": 5000, "kind": "integers"}
     procs = [net.start(0, 1, step, local_port=18000), net.start(0, 1, step, local_port=18001), net.start(1, 1, step)]
     net.check_answers(procs, 3, 5000)
+    c = net.counters(1, PIN)
+    assert c["v_result"] == 20 and c["v_resent"] <= 2
 
 
 def test_frames_of_every_size(lab):
