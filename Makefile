@@ -113,7 +113,7 @@ $(B)/tests/unit/%: tests/unit/%.c tests/vectors.c user/oracle.c $(LIB_SRC)
 $(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/vectors.c user/oracle.c user/families.c $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lbpf -lgmp -lm -o $@
+	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lbpf -lgmp -lpthread -lm -o $@
 
 # The same datapath by the older compiler; its BPF tests run beside the others.
 OLD := $(B)/clang-14
