@@ -112,7 +112,7 @@ struct {
 /* The mantissa registers of the slot version that this packet owns. */
 static __always_inline man_block *mantissas_of(struct fpisa_phv *phv)
 {
-	struct registers *m = phv ? bpf_map_lookup_elem(&registers, &phv->key) : NULL;
+	struct registers *m = phv ? lookup(&registers, phv->key) : NULL;
 
 	return m ? m->b : NULL;
 }
