@@ -3,6 +3,7 @@
 # make demo	install what is needed, build, sum real gradients over real XDP
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog netns" picks
+# make bench	ns an element of each format, mode and pipeline, as JSON lines
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
 # make clean	remove build/
@@ -114,6 +115,17 @@ $(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/vectors.c user/orac
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lbpf -lgmp -lpthread -lm -o $@
+
+# -- measurements -----------------------------------------------------------
+
+.PHONY: bench
+$(B)/bench/%: bench/%.c tests/prog/harness.c tests/vectors.c user/families.c $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(DEP) -MT $@ $(filter %.c,$^) -lbpf -lm -o $@
+
+bench: $(B)/bench/arith
+	$(Q)$(B)/bench/arith
 
 # The same datapath by the older compiler; its BPF tests run beside the others.
 OLD := $(B)/clang-14

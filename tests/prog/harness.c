@@ -285,7 +285,7 @@ void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint
 	harness_seal(f);
 }
 
-void harness_run(struct harness *h, struct frame *f)
+uint32_t harness_run(struct harness *h, struct frame *f)
 {
 	uint8_t out[HARNESS_FRAME];
 	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->len, .data_out = out,
@@ -295,6 +295,7 @@ void harness_run(struct harness *h, struct frame *f)
 	memcpy(f->data, out, o.data_size_out);
 	f->len = o.data_size_out;
 	f->action = (int)o.retval;
+	return o.duration;
 }
 
 struct fpisa_counters harness_counters(struct harness *h, uint32_t key)

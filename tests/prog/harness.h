@@ -56,7 +56,8 @@ bool harness_sealed(const struct frame *f); /* both checksums right */
 struct fpisa_hdr *harness_hdr(struct frame *f);
 uint32_t *harness_payload(struct frame *f);
 
-void harness_run(struct harness *h, struct frame *f);
+/* Run the entry on the frame, which becomes what comes out. Returns the run's duration in ns. */
+uint32_t harness_run(struct harness *h, struct frame *f);
 struct fpisa_counters harness_counters(struct harness *h, uint32_t key);
 uint64_t harness_verdict(struct harness *h, uint32_t key, enum fpisa_verdict v);
 
