@@ -43,7 +43,7 @@ PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 # What a fresh Debian 12 lacks; `make deps` installs what is missing and nothing else.
 PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
 	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libcmocka-dev libelf-dev zlib1g-dev \
-	python3 python3-pytest
+	python3 python3-pytest pkg-config binutils
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -134,14 +134,8 @@ prog-tests: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROG)
 old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
-MODEL := $(if $(wildcard tests/model/rules.c),$(B)/tests/model/rules.so)
-$(B)/tests/model/rules.so: tests/model/rules.c
-	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(DEP) -MT $@ -fPIC -shared $< -o $@
-
 .PHONY: test-build check test demo deps
-test-build: all $(UNIT) $(PROG) $(MODEL) old-compiler
+test-build: all $(UNIT) $(PROG) old-compiler
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build
@@ -184,7 +178,7 @@ install: all
 	ln -sf libfpisa.so.$(SOVERSION) $(DESTDIR)$(PREFIX)/lib/libfpisa.so
 	install -m 644 $(B)/libfpisa.a $(DESTDIR)$(PREFIX)/lib/
 	install -m 644 include/fpisa.h $(DESTDIR)$(PREFIX)/include/
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' user/lib/libfpisa.pc.in \
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$${prefix}/lib|; s|@VERSION@|$(VERSION)|' user/lib/libfpisa.pc.in \
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/libfpisa.pc
 
 uninstall:

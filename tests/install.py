@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""The installed library as a stranger meets it: `make install` into a root of
+its own, a program compiled and linked by pkg-config alone against the shared
+library, its result, the versions of the exported symbols, and nothing left
+after `make uninstall`.
+
+    tests/install.py BUILD
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAM = r"""
+#include <fpisa.h>
+#include <stdio.h>
+int main(void)
+{
+	struct fpisa_mem_options o = { .size = sizeof(o), .workers = 1 };
+	float v[5] = { 1, 2.5f, -3, 0, 1e-30f };
+	struct fpisa_mem *m;
+	struct fpisa *f;
+
+	if (fpisa_mem_create(&m, &o) || fpisa_mem_connect(&f, m, 0, NULL) ||
+	    fpisa_allreduce(f, v, v, 5, FPISA_FLOAT32, NULL)) {
+		fprintf(stderr, "%s\n", fpisa_error());
+		return 1;
+	}
+	printf("%g %g %g %g %g\n", v[0], v[1], v[2], v[3], v[4]);
+	fpisa_close(f);
+	fpisa_mem_destroy(m);
+	return 0;
+}
+"""
+
+
+def run(*argv, **kw):
+    p = subprocess.run(argv, cwd=TOP, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kw)
+    if p.returncode:
+        sys.exit(f"{' '.join(argv)}: status {p.returncode}\n{p.stdout}")
+    return p.stdout
+
+
+def main():
+    build = sys.argv[1]
+    if not shutil.which("pkg-config"):
+        print("skip: pkg-config is not installed")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as root:
+        install = [f"DESTDIR={root}", "PREFIX=/usr", f"B={build}"]
+        run("make", "install", *install)
+        env = {**os.environ, "PKG_CONFIG_SYSROOT_DIR": root, "PKG_CONFIG_PATH": f"{root}/usr/lib/pkgconfig",
+               "LD_LIBRARY_PATH": f"{root}/usr/lib"}
+        with open(f"{root}/p.c", "w") as f:
+            f.write(PROGRAM)
+        flags = run("pkg-config", "--cflags", "--libs", "libfpisa", env=env).split()
+        run("cc", "-Wall", "-Werror", f"{root}/p.c", "-o", f"{root}/p", *flags)
+        out = run(f"{root}/p", env=env).strip()
+        if out != "1 2.5 -3 0 1e-30":
+            sys.exit(f"wrong sum: {out}")
+        needed = run("readelf", "-d", f"{root}/p")
+        if "libfpisa.so.0" not in needed:
+            sys.exit("the program does not name libfpisa.so.0")
+        exported = [line.split()[-1] for line in
+                    run("nm", "-D", "--defined-only", f"{root}/usr/lib/libfpisa.so").splitlines() if " T " in line]
+        wrong = [s for s in exported if not s.startswith("fpisa_") or "@@LIBFPISA_" not in s]
+        if wrong or not exported:
+            sys.exit(f"unversioned or foreign symbols: {wrong}")
+        run(f"{root}/usr/sbin/fpisa", "--version")
+        run("make", "uninstall", *install)
+        left = [os.path.join(d, f) for d, _, fs in os.walk(f"{root}/usr") for f in fs]
+        if left:
+            sys.exit(f"left after uninstall: {left}")
+        print(f"{len(exported)} symbols, versioned; {out}")
+
+
+if __name__ == "__main__":
+    main()
