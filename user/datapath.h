@@ -105,6 +105,7 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 
 struct datapath_program {
 	__u32 id; /* 0: none */
+	char family[8]; /* of resources: which object; else empty */
 	char name[16];
 	__u32 xlated_bytes, jited_bytes, verified_insns;
 };
@@ -124,7 +125,7 @@ struct datapath_interface {
 };
 
 #define DATAPATH_MAX_INTERFACES 256
-#define DATAPATH_MAX_PROGRAMS 16
+#define DATAPATH_MAX_PROGRAMS 128
 #define DATAPATH_MAX_MAPS 32
 
 struct datapath_status {
@@ -146,7 +147,7 @@ struct datapath_resources {
 	struct datapath_map map[DATAPATH_MAX_MAPS];
 };
 
-/* Load both objects without attaching or pinning, and measure them. */
+/* Load every object without attaching or pinning, and measure them. */
 int datapath_resources(struct datapath_resources *r);
 
 #endif

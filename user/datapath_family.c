@@ -34,40 +34,50 @@ static int fill(const struct datapath *dp, __u8 family, const struct bpf_object 
 				snprintf(name, sizeof(name), "fpisa_mau%u", k);
 			prog = bpf_object__find_program_by_name(o, name);
 			if (!prog)
-				return refuse(-ENOENT, "family %u: no program %s", family, name);
+				return refuse(-ENOENT, "family %s: no program %s", family_name(family), name);
 			fd = bpf_program__fd(prog);
 			if (bpf_map_update_elem(dp->stages_fd, &index, &fd, BPF_ANY))
-				return fail(-errno, NULL, "family %u: put %s into fpisa_stages", family, name);
+				return fail(-errno, NULL, "family %s: put %s into fpisa_stages", family_name(family), name);
 		}
 	}
 	return 0;
 }
 
-int family_load(const struct datapath *dp, __u8 family)
+struct bpf_object *family_open(__u8 family, const char *pin)
 {
-	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = dp->pin, .object_name = "fpisa_family");
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin, .object_name = family_name(family));
 	struct bpf_program *prog;
 	struct bpf_object *o;
-	const void *bytes;
-	size_t size;
-	int err;
+	size_t size = 0;
+	const void *bytes = family_object(family, &size);
 
-	if (!family || present(dp, family))
-		return 0;
-	bytes = family_object(family, &size);
-	if (!bytes)
-		return refuse(-EINVAL, "family %u: there is none", family);
 	log_start();
 	o = bpf_object__open_mem(bytes, size, &opts);
-	if (!o)
-		return refuse(-errno, "family %u: open object: %s", family, reason(-errno));
+	if (!o) {
+		refuse(-errno, "family %s: open object: %s", family_name(family), reason(-errno));
+		return NULL;
+	}
 	bpf_object__for_each_program(prog, o) {
 		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
 		bpf_program__set_expected_attach_type(prog, 0);
 	}
+	return o;
+}
+
+int family_load(const struct datapath *dp, __u8 family)
+{
+	struct bpf_object *o;
+	int err;
+
+	if (!family || present(dp, family))
+		return 0;
+	o = family_open(family, dp->pin);
+	if (!o)
+		return -EINVAL;
 	err = bpf_object__load(o);
 	if (err)
-		refuse(err, "family %u: load programs: %s; --verbose shows the verifier's log", family, reason(err));
+		refuse(err, "family %s: load programs: %s; --verbose shows the verifier's log", family_name(family),
+		       reason(err));
 	else
 		err = fill(dp, family, o);
 	bpf_object__close(o);

@@ -55,6 +55,9 @@ int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, in
 /* As datapath_attached(), by the id of the jobs map; *prog_fd, if not NULL, becomes the caller's. */
 int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *prog_fd);
 
+/* A family's object, types set, pinning below `pin` (NULL: none); NULL, reported. */
+struct bpf_object *family_open(__u8 family, const char *pin);
+
 /* Puts a family's programs into the program array, unless they are there; 0 is fpisa.o's own. */
 int family_load(const struct datapath *dp, __u8 family);
 

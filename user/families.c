@@ -13,6 +13,15 @@
 #include "fpisa_w4r64.skel.h"
 #include "fpisa_w8r64.skel.h"
 
+const char *family_name(unsigned int family)
+{
+	static const char *const names[FPISA_FAMILIES] = {
+		"w4r32", "w2r32", "w1r32", "w8r64", "w4r64", "w2r64", "w1r64", "w4c8", "w2c8", "w2c1", "w1c1",
+	};
+
+	return family < FPISA_FAMILIES ? names[family] : NULL;
+}
+
 const void *family_object(unsigned int family, size_t *size)
 {
 	static const void *(*const objects[FPISA_FAMILIES])(size_t *) = {

@@ -14,10 +14,11 @@ static void print_text(const struct datapath_resources *r)
 {
 	unsigned long long total = 0;
 
-	printf("%-16s %15s %15s %18s\n", "program", "xlated bytes", "jited bytes", "verified insns");
+	printf("%-8s %-16s %15s %15s %18s\n", "family", "program", "xlated bytes", "jited bytes",
+	       "verified insns");
 	for (int i = 0; i < r->programs; i++)
-		printf("%-16s %15u %15u %18u\n", r->program[i].name, r->program[i].xlated_bytes,
-		       r->program[i].jited_bytes, r->program[i].verified_insns);
+		printf("%-8s %-16s %15u %15u %18u\n", r->program[i].family, r->program[i].name,
+		       r->program[i].xlated_bytes, r->program[i].jited_bytes, r->program[i].verified_insns);
 	printf("\n%-16s %9s %11s %9s %15s\n", "map", "key size", "value size", "entries", "memory bytes");
 	for (int i = 0; i < r->maps; i++) {
 		printf("%-16s %9u %11u %9u %15llu\n", r->map[i].name, r->map[i].key_size,
@@ -35,6 +36,7 @@ static int print_resources_json(const struct datapath_resources *r)
 	for (int i = 0; i < r->programs; i++) {
 		struct json_object *e = json_object_new_object();
 
+		json_add_string(e, "family", r->program[i].family);
 		json_add_string(e, "name", r->program[i].name);
 		json_add_number(e, "xlated_bytes", r->program[i].xlated_bytes);
 		json_add_number(e, "jited_bytes", r->program[i].jited_bytes);
