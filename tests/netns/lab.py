@@ -81,8 +81,8 @@ class Netns:
                 os.setuid(uid)
             libc.prctl(worker.PR_SET_PDEATHSIG, signal.SIGKILL)
 
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
-        p = subprocess.Popen([str(a) for a in argv], preexec_fn=child, text=True, **options)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        p = subprocess.Popen([str(a) for a in argv], preexec_fn=child, text=True, **{**pipes, **options})
         self.started.append(p)
         return p
 
@@ -223,17 +223,19 @@ class Lab:
     def start(self, rank, job, *steps, address=ADDRESS, **options):
         """A worker process; read_answers() takes what it says."""
         plan = json.dumps({"options": options, "steps": steps})
-        return self.worker[rank].spawn(sys.executable, "-B", os.path.join(HERE, "worker.py"), LIBRARY, address, job,
-                                       plan)
+        script = os.path.join(HERE, "worker.py")
+        return self.worker[rank].spawn(sys.executable, "-B", script, LIBRARY, address, job, plan)
 
     def work(self, job, *steps, ranks=None, timeout_s=COMMAND_S, **options):
         """Workers of all ranks, from start to end; their answers to the steps."""
         procs = [self.start(r, job, *steps, **options) for r in ranks or range(len(self.worker))]
         return [read_answers(p, timeout_s)[1:] for p in procs]
 
-    def check_sum(self, job, count=1000, kind="integers", ranks=None, workers=None, timeout_s=COMMAND_S, **more):
+    def check_sum(self, job, count=1000, kind="integers", ranks=None, workers=None, timeout_s=COMMAND_S,
+                  **more):
         """All ranks sum; each must have the exact sum. The answers."""
-        procs = [self.start(r, job, {"count": count, "kind": kind}, **more) for r in ranks or range(len(self.worker))]
+        step = {"count": count, "kind": kind}
+        procs = [self.start(r, job, step, **more) for r in ranks or range(len(self.worker))]
         return self.check_answers(procs, workers or len(procs), count, kind, timeout_s)
 
     def check_answers(self, procs, workers, count, kind="integers", timeout_s=COMMAND_S):

@@ -130,7 +130,8 @@ GROUP = "239.1.2.3"
 def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16, token=0):
     """struct fpisa_job of include/fpisa/job.h."""
     n = len(addresses)
-    head = struct.pack("<IIQQ4s4s", 1, n, (1 << n) - 1, token, socket.inet_aton(ADDRESS), socket.inet_aton(GROUP))
+    head = struct.pack("<IIQQ", 1, n, (1 << n) - 1, token)
+    head += socket.inet_aton(ADDRESS) + socket.inet_aton(GROUP)
     head += struct.pack(">H", PORT) + struct.pack("<HII", elements, window, 0)
     head += bytes([FP32, mode, rounding, pipeline, clz, MULTICAST, 0, 0])
     ranks = b"".join(socket.inet_aton(a) + struct.pack(">HH", PORT, 0) for a in addresses)
@@ -149,7 +150,7 @@ def test_job_by_bpftool_alone(lab, mode, pipeline, clz):
     net = lab(workers=3)
     net.ip_link()
     job, ports = 9, BPFFS + "/ports"
-    net.bpftool("map", "create", ports, "type", "devmap", "key", 4, "value", 8, "entries", 64, "name", "ports")
+    net.bpftool("map", "create", ports, *"type devmap key 4 value 8 entries 64 name ports".split())
     for r, dev in enumerate(net.ports):
         with net.agg.entered():
             ifindex = socket.if_nametoindex(dev)

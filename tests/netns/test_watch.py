@@ -16,10 +16,11 @@ def test_json_of_every_reader(lab):
     net.check_sum(5, 4000, token=0xABCDEF0123456789)
     status = net.json("status")
     assert status["pinned"] == PIN and status["port"] == 18000 and status["jobs"] == 1
-    assert {m["name"] for m in status["maps"]} >= {"fpisa_jobs", "fpisa_slots", "fpisa_exponents", "fpisa_mantissas"}
+    assert {m["name"] for m in status["maps"]} >= {"fpisa_jobs", "fpisa_exponents", "fpisa_mantissas"}
     assert status["map_bytes"] == sum(m["bytes"] for m in status["maps"]) > 10 << 20
     listed, = net.json("job", "list")
-    assert listed == {**listed, "job": 5, "workers": 2, "elements": 128, "window": 8, "live": [0, 1], "joined": [0, 1]}
+    expect = {"job": 5, "workers": 2, "elements": 128, "window": 8, "live": [0, 1], "joined": [0, 1]}
+    assert listed == {**listed, **expect}
     shown = net.json("job", "show", 5)
     assert shown["token"] == "abcdef0123456789" and shown["generation"] == listed["generation"] != 0
     assert [(m["address"], m["port"], m["dev"], m["state"]) for m in shown["members"]] == [
@@ -57,7 +58,7 @@ def test_slots_name_the_missing(lab):
     net = lab(workers=3)
     net.load()
     net.add_job(1, "--window", 4)
-    late = net.start(2, 1, {"sleep": 1.5}, {"count": 5000, "kind": "integers"})
+    late = net.start(2, 1, {"sleep": 2.5}, {"count": 5000, "kind": "integers"})
     early = [net.start(r, 1, {"count": 5000, "kind": "integers"}) for r in (0, 1)]
     rows = wait_until("open rounds", lambda: [r for r in net.json("slots", 1) if r["arrived"] == 2])
     assert all(r["missing"] == [2] and r["of"] == 3 and r["job"] == 1 and r["chunk"] < 4 for r in rows)
@@ -97,7 +98,7 @@ def test_shrink(lab):
     steps = [{"count": 3000, "kind": "integers"}]
     workers = [net.start(r, 1, *steps) for r in (0, 1)]
     read_answers(quitter)
-    wait_until("open rounds", lambda: [r for r in net.json("slots") if r["missing"] == [2] and r["arrived"] == 2])
+    wait_until("open rounds", lambda: [r for r in net.json("slots") if r["arrived"] == 2])
     assert net.fpisa("job", "shrink", 1, 2) == "job 1 goes on with ranks 0,1\n"
     net.check_answers(workers, 2, 3000)
     assert net.json("job", "show", 1)["live"] == [0, 1]
