@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <math.h>
 #include <linux/bpf.h>
 #include "harness.h"
 #include "oracle.h"
@@ -140,6 +141,79 @@ static void run_format(uint8_t format, uint8_t mode)
 	}
 }
 
+/*
+ * 64 contributions of mixed magnitude in random orders: distinct results of
+ * one element. One element of each column is the textbook's 1e8, 1, -1e8, 1.
+ */
+static uint32_t distinct(uint8_t mode, uint64_t seed, uint32_t orders)
+{
+	struct fpisa_job j = { .workers = 64, .elements = 32, .mode = mode, .rounding = FPISA_ROUND_NEAREST };
+	static uint32_t in[64][32], seen[4096];
+	static const float mixed[4] = { 1e8f, 1, -1e8f, 1 };
+	struct vectors_rng rng = { seed };
+	uint64_t words[64];
+	uint32_t n = 0;
+
+	harness_job(h, 7, &j);
+	for (uint32_t r = 0; r < 64; r++) {
+		for (uint32_t i = 0; i < 32; i++) {
+			float v = ldexpf((float)(int32_t)vectors_next(&rng), (int)vectors_below(&rng, 60) - 60);
+
+			memcpy(&in[r][i], i ? &v : &mixed[r % 4], 4);
+		}
+		words[r] = in[r][1];
+	}
+	for (uint32_t k = 0; k < orders; k++) {
+		uint32_t order[64], m, got;
+		struct frame f;
+
+		for (uint32_t r = 0; r < 64; r++) {
+			uint32_t at = vectors_below(&rng, r + 1);
+
+			order[r] = order[at];
+			order[at] = r;
+		}
+		for (uint32_t r = 0; r < 64; r++) {
+			harness_add(&f, h, &j, 7, order[r], k, 32, in[order[r]]);
+			harness_run(h, &f);
+		}
+		assert_int_equal(f.action, XDP_REDIRECT);
+		got = harness_payload(&f)[1];
+		if (mode == FPISA_MODE_EXACT) {
+			struct oracle_exact x;
+
+			oracle_exact_init(&x, FPISA_FP32);
+			for (uint32_t r = 0; r < 64; r++)
+				oracle_exact_add(&x, words[r]);
+			assert_int_equal(got, oracle_exact_read(&x));
+			assert_int_equal(harness_payload(&f)[0], 0x42000000); /* 16 x (1 + 1) */
+		}
+		for (m = 0; m < n && seen[m] != got; m++)
+			;
+		if (m == n && n < 4096)
+			seen[n++] = got;
+	}
+	return n;
+}
+
+static void order_of_arrival(void **state)
+{
+	const uint32_t orders = 200;
+	uint64_t seed;
+
+	(void)state;
+	if (!h) {
+		print_message("skip: %s\n", why);
+		skip();
+	}
+	seed = vectors_seed();
+	print_message("%u orders of 64 contributions, distinct results: fpisa %u, fpisa-a %u, fpisa64 %u, ", orders,
+		      distinct(FPISA_MODE_FPISA, seed, orders), distinct(FPISA_MODE_FPISA_A, seed, orders),
+		      distinct(FPISA_MODE_FPISA64, seed, orders));
+	print_message("exact %u\n", distinct(FPISA_MODE_EXACT, seed, orders));
+	assert_int_equal(distinct(FPISA_MODE_EXACT, seed, orders), 1);
+}
+
 #define CASE(name, format, mode)                          \
 	static void name(void **state)                    \
 	{                                                 \
@@ -175,7 +249,7 @@ CASES(CASE)
 int main(void)
 {
 #define TEST(name, format, mode) cmocka_unit_test(name),
-	const struct CMUnitTest tests[] = { CASES(TEST) };
+	const struct CMUnitTest tests[] = { CASES(TEST) cmocka_unit_test(order_of_arrival) };
 
 	return cmocka_run_group_tests_name("prog/formats", tests, open_all, close_all);
 }
