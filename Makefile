@@ -4,6 +4,7 @@
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog netns" picks
 # make bench	ns an element of each format, mode and pipeline, as JSON lines
+# make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
 # make clean	remove build/
@@ -192,6 +193,18 @@ clean:
 
 help:
 	@sed -n 's/^# \(make.*\)/\1/p' $(firstword $(MAKEFILE_LIST))
+
+# -- other kernels (vm/README.md) -----------------------------------------------
+
+VM_PACKAGES := qemu-system-x86 busybox-static cpio kmod xz-utils zstd
+
+.PHONY: vm-deps check-vm
+vm-deps: PACKAGES += $(VM_PACKAGES)
+vm-deps: deps
+
+# The tests under the kernels of vm/kernels, or KERNEL="6.1 6.12"; needs `make vm-deps` once.
+check-vm: all prog-tests old-compiler
+	$(Q)$(if $(KERNEL),,vm/selftest &&) vm/check $(B) $(KERNEL)
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 .DELETE_ON_ERROR:
