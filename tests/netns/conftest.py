@@ -25,6 +25,7 @@ def mounts():
         pytest.skip("network namespaces need root")
     labs.must(labs.libc.unshare(CLONE_NEWNS), "unshare")
     mount(None, b"/", None, MS_REC | MS_PRIVATE)
+    mount(b"tmpfs", b"/run", b"tmpfs")  # where xdp-loader has its lock
 
 
 @pytest.fixture(autouse=True)
