@@ -181,4 +181,10 @@ static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mo
 	return f;
 }
 
+/* What a job does that names no rounding: the modes that keep more bits than a result has end with the nearest. */
+static __always_inline enum fpisa_rounding fpisa_default_rounding(enum fpisa_mode mode)
+{
+	return mode == FPISA_MODE_FPISA64 || mode == FPISA_MODE_EXACT ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;
+}
+
 #endif

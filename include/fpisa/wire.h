@@ -117,6 +117,12 @@ static __always_inline __u32 fpisa_max_elements(struct fpisa_format f)
 	return fit < FPISA_MAX_ELEMENTS ? fit : FPISA_MAX_ELEMENTS;
 }
 
+/* A chunk's elements when nobody says: as many as FP32 has, but no more bytes, for the MTU's sake. */
+static __always_inline __u32 fpisa_default_elements(struct fpisa_format f)
+{
+	return f.bytes > 4 ? FPISA_DEFAULT_ELEMENTS * 4 / f.bytes : FPISA_DEFAULT_ELEMENTS;
+}
+
 /*
  * Checksum: header and payload as 64-bit words, each split into two 32-bit
  * lanes; per lane the sum of the words and the sum of the running sums
