@@ -5,7 +5,7 @@
  *	struct fpisa *f;
  *
  *	if (fpisa_connect(&f, "10.0.0.1", 7, NULL) ||
- *	    fpisa_allreduce(f, grad, grad, n, NULL))
+ *	    fpisa_allreduce(f, grad, grad, n, FPISA_FLOAT32, NULL))
  *		errx(1, "%s", fpisa_error());
  *	fpisa_close(f);
  *
@@ -30,12 +30,29 @@ struct fpisa;
 struct fpisa_request;
 struct fpisa_mem;
 
+/* What the values of an array are: the job's format, whose numbers these are. */
+enum fpisa_dtype {
+	FPISA_FLOAT32 = 1,
+	FPISA_FLOAT16 = 2,  /* IEEE binary16 */
+	FPISA_BFLOAT16 = 3, /* the upper half of a float32 */
+	FPISA_FLOAT64 = 4,
+	FPISA_E4M3 = 5,	    /* OCP FP8 */
+	FPISA_E5M2 = 6,	    /* OCP FP8 */
+};
+
 /* What a result can say of itself; the union over all chunks of a call. */
 #define FPISA_RESULT_OVERFLOW 0x01u  /* a register saturated or an element left the format's range */
 #define FPISA_RESULT_INEXACT 0x02u   /* some nonzero bit was lost */
 #define FPISA_RESULT_OVERWRITE 0x04u /* a stored mantissa was discarded (mode fpisa-a) */
 #define FPISA_RESULT_NAN 0x08u
 #define FPISA_RESULT_INF 0x10u
+
+/* What to do with a result that says OVERFLOW. */
+enum fpisa_overflow {
+	FPISA_OVERFLOW_DEFAULT = 0, /* an error; in mode fpisa-a, which overflows on ordinary data, a flag */
+	FPISA_OVERFLOW_ERROR = 1,   /* the call ends with -ERANGE, its results are delivered all the same */
+	FPISA_OVERFLOW_FLAG = 2,    /* it is a flag as the others are */
+};
 
 /* One chunk's result, as it arrived. */
 struct fpisa_chunk {
@@ -56,6 +73,7 @@ struct fpisa_options {
 	/* Called for each chunk as its result arrives, from within the waiting call. */
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
+	uint32_t overflow; /* enum fpisa_overflow */
 };
 
 /* Parameters and counts of a handle. */
@@ -82,17 +100,20 @@ struct fpisa_info {
 int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options);
 
 /*
- * recv[i] = sum over ranks of send[i], i = 0..count-1, FP32 in the job's mode.
- * send and recv may be the same array, else must not overlap. count may be
- * anything from 1 to 2^40. *flags, if not NULL, is the union of
- * FPISA_RESULT_*.
+ * recv[i] = sum over ranks of send[i], i = 0..count-1, in the job's mode. Both
+ * are arrays of `type`, which must be the job's format, in native byte order;
+ * they may be the same array, else must not overlap. count may be anything
+ * from 1 to 2^40. *flags, if not NULL, is the union of FPISA_RESULT_*.
  *
+ * -EINVAL	another type than the job's, or bad arguments; nothing was sent
+ * -ERANGE	the sum is in recv, and some of it overflowed (options.overflow); the handle goes on
  * -ETIMEDOUT	the deadline passed; the error and fpisa_missing() name the ranks that are missing
  * -EPROTO	the ranks disagree on the length or the order of their calls
  * -ESTALE	the job has moved to another generation or this rank was taken out of it
- * After any of these the handle returns it again until fpisa_rejoin().
+ * After any of the last three the handle returns it again until fpisa_rejoin().
  */
-int fpisa_allreduce(struct fpisa *f, const float *send, float *recv, size_t count, uint32_t *flags);
+int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
+		    uint32_t *flags);
 
 /*
  * The same with a handle. Requests of one handle complete in the order in
@@ -103,7 +124,7 @@ int fpisa_allreduce(struct fpisa *f, const float *send, float *recv, size_t coun
  * time of a request counts from the first of these calls for it, not from
  * its start. -ECANCELED: fpisa_rejoin() gave it up.
  */
-int fpisa_allreduce_start(struct fpisa *f, const float *send, float *recv, size_t count,
+int fpisa_allreduce_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  struct fpisa_request **request);
 int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags);
 int fpisa_wait(struct fpisa_request **request, uint32_t *flags);
@@ -126,12 +147,13 @@ const char *fpisa_error(void);
  * Transport `mem`: an aggregator inside this process, the same arithmetic and
  * the same protocol without a network and without privilege. Workers are
  * threads, each with a handle of its own. Mode, rounding and pipeline are the
- * numbers of include/fpisa/format.h; 0 takes the default of `fpisa job add`.
+ * numbers of include/fpisa/format.h, format is an enum fpisa_dtype; 0 takes the
+ * default of `fpisa job add`. Mode exact has no float64.
  */
 struct fpisa_mem_options {
 	size_t size; /* sizeof(struct fpisa_mem_options) */
 	uint32_t workers, elements, window;
-	uint8_t mode, rounding, pipeline;
+	uint8_t mode, rounding, pipeline, format;
 };
 
 int fpisa_mem_create(struct fpisa_mem **m, const struct fpisa_mem_options *options);

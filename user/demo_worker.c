@@ -73,6 +73,7 @@ static int sum(struct worker *w)
 		.timeout_ms = o->timeout_s * 1000,
 		.loss = o->loss,
 		.seed = o->seed + w->rank,
+		.overflow = FPISA_OVERFLOW_FLAG,
 		.on_chunk = on_chunk,
 		.arg = w,
 	};
@@ -85,7 +86,7 @@ static int sum(struct worker *w)
 	err = fpisa_connect(&f, address, DEMO_JOB, &options);
 	if (!err) {
 		meet(w, DEMO_JOINED);
-		err = fpisa_allreduce(f, (float *)w->vector, (float *)w->vector, w->d->elements,
+		err = fpisa_allreduce(f, w->vector, w->vector, w->d->elements, FPISA_FLOAT32,
 				      &w->result->flags);
 		w->result->end_ns = demo_now();
 	}

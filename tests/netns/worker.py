@@ -29,6 +29,7 @@ import zlib
 NOBODY = 65534
 PERIOD = 4099  # prime: a chunk that lands elsewhere differs
 PR_SET_PDEATHSIG = 1
+FLOAT32 = 1  # enum fpisa_dtype
 
 
 class Chunk(ctypes.Structure):
@@ -95,7 +96,7 @@ class Worker:
         lib.fpisa_missing.argtypes = [ctypes.c_void_p]
         lib.fpisa_connect.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_void_p]
         lib.fpisa_allreduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
-                                        ctypes.c_void_p]
+                                        ctypes.c_int, ctypes.c_void_p]
         lib.fpisa_rejoin.argtypes = lib.fpisa_close.argtypes = [ctypes.c_void_p]
         lib.fpisa_get_info.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self.handle = ctypes.c_void_p()
@@ -131,7 +132,7 @@ class Worker:
         flags = ctypes.c_uint32()
         self.chunks = []
         t0 = time.monotonic()
-        rc = self.lib.fpisa_allreduce(self.handle, send, recv, count, ctypes.byref(flags))
+        rc = self.lib.fpisa_allreduce(self.handle, send, recv, count, FLOAT32, ctypes.byref(flags))
         seconds = time.monotonic() - t0
         return self.answer(rc, flags=flags.value, seconds=seconds, chunks=self.chunks,
                            digest=hashlib.sha256(recv).hexdigest(),

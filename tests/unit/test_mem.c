@@ -189,13 +189,13 @@ static void arguments(void **state)
 
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
 	assert_int_equal(fpisa_mem_connect(&g, m, 0, NULL), -EBUSY);
-	assert_int_equal(fpisa_allreduce(f, v, v, 0, NULL), -EINVAL);
-	assert_int_equal(fpisa_allreduce(f, v, v + 1, 3, NULL), -EINVAL);
-	assert_int_equal(fpisa_allreduce(f, NULL, v, 3, NULL), -EINVAL);
+	assert_int_equal(fpisa_allreduce(f, v, v, 0, FPISA_FLOAT32, NULL), -EINVAL);
+	assert_int_equal(fpisa_allreduce(f, v, v + 1, 3, FPISA_FLOAT32, NULL), -EINVAL);
+	assert_int_equal(fpisa_allreduce(f, NULL, v, 3, FPISA_FLOAT32, NULL), -EINVAL);
 	assert_int_equal(fpisa_wait(&none, NULL), -EINVAL);
 	assert_int_equal(fpisa_test(&none, &done, NULL), -EINVAL);
 	/* None of these was an error of the handle. */
-	assert_int_equal(fpisa_allreduce(f, v, v, 4, NULL), 0);
+	assert_int_equal(fpisa_allreduce(f, v, v, 4, FPISA_FLOAT32, NULL), 0);
 	assert_true(v[0] == 1 && v[3] == 4);
 	assert_int_equal(fpisa_get_info(f, &info), 0);
 	assert_int_equal(info.workers, 1);
@@ -267,7 +267,7 @@ static void sum_in_all(struct joiner *j, int n, size_t count)
 		v[i] = (float)(i % count);
 	for (int i = 0; i < n; i++)
 		assert_int_equal(fpisa_allreduce_start(j[i].f, v + (size_t)i * count, v + (size_t)i * count,
-						       count, &r[i]),
+						       count, FPISA_FLOAT32, &r[i]),
 				 0);
 	for (int left = n; left;) {
 		for (int i = 0; i < n; i++) {
@@ -300,15 +300,15 @@ static void deadline_names_rank(void **state)
 	for (int i = 0; i < 200; i++)
 		v[i] = w[i] = 1;
 	/* Rank 1 contributes and does not wait; rank 2 is gone. */
-	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, 200, &late), 0);
-	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, 200, &r), 0);
+	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, 200, FPISA_FLOAT32, &late), 0);
+	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, 200, FPISA_FLOAT32, &r), 0);
 	assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
 	assert_null(r);
 	assert_int_equal(fpisa_missing(j[0].f), 1 << 2);
 	assert_non_null(strstr(fpisa_error(), "rank 2 sent nothing for chunk 0 of call 1"));
 	assert_true(v[0] == 1 && v[199] == 1);
 	/* The handle says the same until it rejoins. */
-	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 10, NULL), -ETIMEDOUT);
+	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 10, FPISA_FLOAT32, NULL), -ETIMEDOUT);
 	assert_non_null(strstr(fpisa_error(), "rank 2 sent nothing"));
 
 	join_all(j, 3, m, 2000);
@@ -335,14 +335,14 @@ static void late_rank(void **state)
 
 	(void)state;
 	join_all(j, 2, m, 5000);
-	assert_int_equal(fpisa_allreduce_start(j[0].f, v[0], v[0], 64 * 32, &r[0]), 0);
+	assert_int_equal(fpisa_allreduce_start(j[0].f, v[0], v[0], 64 * 32, FPISA_FLOAT32, &r[0]), 0);
 	for (int i = 0; i < 200; i++) {
 		assert_int_equal(fpisa_test(&r[0], &done, NULL), 0);
 		nanosleep(&pause, NULL);
 	}
 	fpisa_get_info(j[0].f, &info);
 	assert_in_range(info.retransmits, 2, 10);
-	assert_int_equal(fpisa_allreduce_start(j[1].f, v[1], v[1], 64 * 32, &r[1]), 0);
+	assert_int_equal(fpisa_allreduce_start(j[1].f, v[1], v[1], 64 * 32, FPISA_FLOAT32, &r[1]), 0);
 	assert_int_equal(fpisa_wait(&r[1], NULL), 0);
 	assert_int_equal(fpisa_wait(&r[0], NULL), 0);
 	fpisa_close(j[0].f);
@@ -360,8 +360,8 @@ static void lengths_differ(void **state)
 
 	(void)state;
 	join_all(j, 2, m, 1000);
-	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, 200, &r), 0);
-	assert_int_equal(fpisa_allreduce(j[1].f, w, w, 199, NULL), -EPROTO);
+	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, 200, FPISA_FLOAT32, &r), 0);
+	assert_int_equal(fpisa_allreduce(j[1].f, w, w, 199, FPISA_FLOAT32, NULL), -EPROTO);
 	assert_non_null(strstr(fpisa_error(), "another rank's call differs"));
 	assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
 	assert_int_equal(fpisa_missing(j[0].f), 1 << 1);
@@ -369,7 +369,7 @@ static void lengths_differ(void **state)
 	sum_in_all(j, 2, 300);
 	fpisa_close(j[0].f);
 	/* A request that nobody waits for is released by closing. */
-	assert_int_equal(fpisa_allreduce_start(j[1].f, v, v, 200, &r), 0);
+	assert_int_equal(fpisa_allreduce_start(j[1].f, v, v, 200, FPISA_FLOAT32, &r), 0);
 	fpisa_close(j[1].f);
 	fpisa_mem_destroy(m);
 }
@@ -385,17 +385,17 @@ static void stale(void **state)
 	(void)state;
 	join_all(j, 2, m, 1000);
 	soft->job.live = 1;
-	assert_int_equal(fpisa_allreduce(j[1].f, v, v, 40, NULL), -ESTALE);
+	assert_int_equal(fpisa_allreduce(j[1].f, v, v, 40, FPISA_FLOAT32, NULL), -ESTALE);
 	assert_non_null(strstr(fpisa_error(), "rank 1 was taken out"));
 	assert_int_equal(fpisa_rejoin(j[1].f), -EACCES);
 	/* The other goes on alone, and its next generation leaves a revived rank behind. */
-	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 40, NULL), 0);
+	assert_int_equal(fpisa_allreduce(j[0].f, v, v, 40, FPISA_FLOAT32, NULL), 0);
 	soft->job.live = 3;
 	join_all(j, 2, m, 1000);
 	soft->job.live = 1;
 	assert_int_equal(fpisa_rejoin(j[0].f), 0);
 	soft->job.live = 3;
-	assert_int_equal(fpisa_allreduce(j[1].f, v, v, 40, NULL), -ESTALE);
+	assert_int_equal(fpisa_allreduce(j[1].f, v, v, 40, FPISA_FLOAT32, NULL), -ESTALE);
 	assert_non_null(strstr(fpisa_error(), "generation"));
 	fpisa_close(j[0].f);
 	fpisa_close(j[1].f);

@@ -5,8 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <time.h>
-#include "workers.h"
-#include "soft.h"
+#include "soft_frames.h"
 
 #define RANKS 4
 #define ELEMENTS 128
@@ -15,13 +14,13 @@
 static void init(struct fpisa_soft *s, uint8_t mode, uint8_t rounding, uint8_t pipeline)
 {
 	*s = (struct fpisa_soft){
-		.number = 3,
+		.number = SOFT_JOB,
 		.job =
 			{
 				.active = 1,
 				.workers = RANKS,
 				.live = (1ull << RANKS) - 1,
-				.token = 99,
+				.token = SOFT_TOKEN,
 				.elements = ELEMENTS,
 				.window = WINDOW,
 				.format = FPISA_FORMAT_FP32,
@@ -31,97 +30,8 @@ static void init(struct fpisa_soft *s, uint8_t mode, uint8_t rounding, uint8_t p
 				.fanout = FPISA_FANOUT_UNICAST,
 			},
 	};
-	for (int i = 0; i < RANKS; i++)
-		s->job.rank[i] = (struct fpisa_rank){.addr = htonl(10), .port = htons((uint16_t)(i + 1))};
+	list_ranks(s);
 	assert_int_equal(fpisa_soft_init(s), 0);
-}
-
-struct frame {
-	struct fpisa_hdr h;
-	uint32_t w[FPISA_MAX_ELEMENTS];
-	size_t len;
-	uint64_t to;
-};
-
-static void seal(struct frame *f)
-{
-	struct fpisa_sum sum = {};
-
-	fpisa_sum_words(&sum, &f->h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, f->w, (int)(f->len - sizeof(f->h)) / 8);
-	f->h.checksum = fpisa_sum_fold(&sum);
-}
-
-static int intact(const struct frame *f)
-{
-	struct frame copy = *f;
-
-	seal(&copy);
-	return copy.h.checksum == f->h.checksum;
-}
-
-static enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uint32_t from)
-{
-	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), f, &f->len, &f->to);
-}
-
-static void hello(struct frame *f, uint64_t incarnation)
-{
-	*f = (struct frame){.len = sizeof(f->h) + sizeof(struct fpisa_hello)};
-	f->h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
-				  .version = FPISA_VERSION,
-				  .type = FPISA_TYPE_HELLO,
-				  .job = 3,
-				  .rank = 0xffff,
-				  .chunk = incarnation,
-				  .token = 99,
-				  .aux = incarnation};
-	seal(f);
-}
-
-static void add(struct frame *f, const struct fpisa_soft *s, uint32_t rank, uint64_t chunk)
-{
-	uint16_t count = s->job.elements;
-
-	memset(&f->h, 0, sizeof(f->h));
-	f->h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
-				  .version = FPISA_VERSION,
-				  .type = FPISA_TYPE_ADD,
-				  .format = FPISA_FORMAT_FP32,
-				  .op = FPISA_OP_SUM,
-				  .job = 3,
-				  .generation = s->generation,
-				  .slot = fpisa_slot_of(chunk, s->job.window),
-				  .rank = (uint16_t)rank,
-				  .count = count,
-				  .chunk = chunk,
-				  .total = 100000,
-				  .call = 0,
-				  .token = 99};
-	f->len = sizeof(f->h) + count * 4u;
-	seal(f);
-}
-
-static void join(struct fpisa_soft *s)
-{
-	struct frame f;
-
-	for (uint32_t i = 0; i < RANKS; i++) {
-		hello(&f, 100 + i);
-		assert_int_equal(give(s, &f, i), FPISA_V_welcome);
-		assert_int_equal(f.h.type, FPISA_TYPE_WELCOME);
-		assert_int_equal(f.h.flags & FPISA_F_PENDING, RANKS > 1 ? FPISA_F_PENDING : 0);
-		assert_int_equal(f.h.bitmap, 1u << i);
-		assert_int_equal(f.to, 1u << i);
-		assert_true(intact(&f));
-	}
-	/* Whoever waits repeats itself; then the generation begins. */
-	for (uint32_t i = 0; i < RANKS - 1; i++) {
-		hello(&f, 100 + i);
-		assert_int_equal(give(s, &f, i), FPISA_V_welcome);
-		assert_int_equal(!!(f.h.flags & FPISA_F_PENDING), i < RANKS - 2);
-	}
-	assert_int_not_equal(s->generation, 0);
 }
 
 static void a_round(void **state)

@@ -212,9 +212,9 @@ static void silent_aggregator(void **state)
 	start_server(&s, &p);
 	run_server(&s);
 	assert_int_equal(connect_udp(&f, 0, &o, &s), 0);
-	assert_int_equal(fpisa_allreduce(f, &v, &v, 1, NULL), 0);
+	assert_int_equal(fpisa_allreduce(f, &v, &v, 1, FPISA_FLOAT32, NULL), 0);
 	stop_server(&s);
-	assert_int_equal(fpisa_allreduce(f, &v, &v, 1, NULL), -ETIMEDOUT);
+	assert_int_equal(fpisa_allreduce(f, &v, &v, 1, FPISA_FLOAT32, NULL), -ETIMEDOUT);
 	assert_int_equal(fpisa_missing(f), 0);
 	assert_non_null(strstr(fpisa_error(), "did not answer"));
 	fpisa_close(f);

@@ -128,13 +128,13 @@ static inline int make_calls(struct rank_thread *t, struct fpisa *f)
 		t->r.call = i;
 		if (!p->outstanding) {
 			rc = fpisa_allreduce(f, (p->in_place ? t->r.recv : t->r.send) + at, t->r.recv + at,
-					     p->count, &t->r.flags[i]);
+					     p->count, FPISA_FLOAT32, &t->r.flags[i]);
 			continue;
 		}
 		for (; started < p->calls && started < i + p->outstanding && !rc; started++) {
 			at = (size_t)started * p->count;
 			rc = fpisa_allreduce_start(f, (p->in_place ? t->r.recv : t->r.send) + at,
-						   t->r.recv + at, p->count, &request[started]);
+						   t->r.recv + at, p->count, FPISA_FLOAT32, &request[started]);
 		}
 		while (i % 2 && !rc && !done)
 			rc = fpisa_test(&request[i], &done, &t->r.flags[i]);

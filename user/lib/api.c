@@ -106,6 +106,9 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 	memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
 	if (!(to->loss >= 0 && to->loss <= 0.9))
 		return fpisa_fail(-EINVAL, "options.loss is %g; it must be in 0..0.9", to->loss);
+	if (to->overflow > FPISA_OVERFLOW_FLAG)
+		return fpisa_fail(-EINVAL, "options.overflow is %u; it must be an enum fpisa_overflow",
+				  to->overflow);
 	return 0;
 }
 
@@ -128,6 +131,7 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	f->timeout_ns = (o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS) * 1000000ull;
 	f->on_chunk = o.on_chunk;
 	f->arg = o.arg;
+	f->overflow = (enum fpisa_overflow)o.overflow;
 	f->loss = (uint64_t)(o.loss * 4294967296.0);
 	f->random = o.seed;
 	*out = f;
@@ -192,9 +196,30 @@ int fpisa_rejoin(struct fpisa *f)
 	return 0;
 }
 
-int fpisa_allreduce_start(struct fpisa *f, const float *send, float *recv, size_t count,
+_Static_assert(FPISA_FLOAT32 == (int)FPISA_FORMAT_FP32 && FPISA_FLOAT16 == (int)FPISA_FORMAT_FP16 &&
+		       FPISA_BFLOAT16 == (int)FPISA_FORMAT_BF16 && FPISA_FLOAT64 == (int)FPISA_FORMAT_FP64 &&
+		       FPISA_E4M3 == (int)FPISA_FORMAT_E4M3 && FPISA_E5M2 == (int)FPISA_FORMAT_E5M2 &&
+		       FPISA_E5M2 + 1 == (int)FPISA_FORMAT_END,
+	       "a type is a format");
+_Static_assert(FPISA_RESULT_OVERFLOW == FPISA_OVERFLOW && FPISA_RESULT_INEXACT == FPISA_INEXACT &&
+		       FPISA_RESULT_OVERWRITE == FPISA_OVERWRITE && FPISA_RESULT_NAN == FPISA_NAN &&
+		       FPISA_RESULT_INF == FPISA_INF,
+	       "flags are handed out as they come");
+
+static const char *type_name(unsigned int type)
+{
+	static const char *const names[] = {
+		[FPISA_FLOAT32] = "float32", [FPISA_FLOAT16] = "float16", [FPISA_BFLOAT16] = "bfloat16",
+		[FPISA_FLOAT64] = "float64", [FPISA_E4M3] = "e4m3",	  [FPISA_E5M2] = "e5m2",
+	};
+
+	return type && type < FPISA_FORMAT_END ? names[type] : "of no known type";
+}
+
+int fpisa_allreduce_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  struct fpisa_request **request)
 {
+	uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv;
 	struct fpisa_request *r;
 	int rc;
 
@@ -204,8 +229,10 @@ int fpisa_allreduce_start(struct fpisa *f, const float *send, float *recv, size_
 	if (!send || !recv || !count || count > MAX_COUNT)
 		return fpisa_fail(-EINVAL, "count is %zu; it must be in 1..2^40 and both arrays given",
 				  count);
-	if (send != recv && (uintptr_t)send < (uintptr_t)(recv + count) &&
-	    (uintptr_t)recv < (uintptr_t)(send + count))
+	if (type != (enum fpisa_dtype)f->hello.format)
+		return fpisa_fail(-EINVAL, "%s: job %u: the values are %s, the job's are %s", f->peer, f->job,
+				  type_name(type), type_name(f->hello.format));
+	if (from != to && from < to + count * f->bytes && to < from + count * f->bytes)
 		return fpisa_fail(-EINVAL, "send and recv overlap; they must be the same array or apart");
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -233,12 +260,29 @@ int fpisa_allreduce_start(struct fpisa *f, const float *send, float *recv, size_
 	return 0;
 }
 
-/* One way out of test and wait: the request ends unless it goes on. */
+/* The handle's policy on a request that is done. */
+static int judge_overflow(const struct fpisa_request *r)
+{
+	const struct fpisa *f = r->f;
+
+	if (!(r->flags & FPISA_RESULT_OVERFLOW) || f->overflow == FPISA_OVERFLOW_FLAG ||
+	    (f->overflow == FPISA_OVERFLOW_DEFAULT && f->hello.mode == FPISA_MODE_FPISA_A))
+		return 0;
+	return fpisa_fail(
+		-ERANGE,
+		"%s: job %u: call %u: some element of the sum overflowed; scale the values down, take a "
+		"wider format, or set options.overflow to FPISA_OVERFLOW_FLAG",
+		f->peer, f->job, r->call);
+}
+
+/* One way out of test and wait: the request ends, done or failed. */
 static int release(struct fpisa_request **request, int rc, uint32_t *flags)
 {
 	struct fpisa_request *r = *request;
 	struct fpisa *f = r->f;
 
+	if (!rc)
+		rc = judge_overflow(r);
 	if (flags)
 		*flags = r->flags;
 	TAILQ_REMOVE(r->error ? &f->given_up : &f->requests, r, link);
@@ -278,10 +322,11 @@ int fpisa_wait(struct fpisa_request **request, uint32_t *flags)
 	return release(request, work(*request, 1), flags);
 }
 
-int fpisa_allreduce(struct fpisa *f, const float *send, float *recv, size_t count, uint32_t *flags)
+int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
+		    uint32_t *flags)
 {
 	struct fpisa_request *r;
-	int rc = fpisa_allreduce_start(f, send, recv, count, &r);
+	int rc = fpisa_allreduce_start(f, send, recv, count, type, &r);
 
 	return rc ? rc : fpisa_wait(&r, flags);
 }

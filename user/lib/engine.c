@@ -88,17 +88,20 @@ void fpisa_track_next(struct fpisa *f, struct fpisa_track *l)
 	fpisa_track_move(l, r ? &f->ready : NULL);
 }
 
-static uint32_t sum_frame(const struct fpisa_hdr *h, const float *values, uint32_t n)
+#define MAX_BLOCK_SIZE (FPISA_BLOCK * 8)
+
+/* Of n elements of `bytes` each and the zeros that fill their last block. */
+static uint32_t sum_frame(const struct fpisa_hdr *h, const char *values, uint32_t n, uint32_t bytes)
 {
-	uint32_t whole = n - n % FPISA_BLOCK;
-	struct fpisa_word_block tail = {};
+	uint32_t block = FPISA_BLOCK * bytes, size = n * bytes, whole = size - size % block;
+	char tail[MAX_BLOCK_SIZE] = {0};
 	struct fpisa_sum sum = {};
 
 	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, values, (int)whole / 2);
-	if (n > whole) {
-		memcpy(tail.w, values + whole, (n - whole) * sizeof(float));
-		fpisa_sum_words(&sum, &tail, FPISA_BLOCK / 2);
+	fpisa_sum_words(&sum, values, (int)whole / 8);
+	if (size > whole) {
+		memcpy(tail, values + whole, size - whole);
+		fpisa_sum_words(&sum, tail, (int)block / 8);
 	}
 	return fpisa_sum_fold(&sum);
 }
@@ -106,9 +109,10 @@ static uint32_t sum_frame(const struct fpisa_hdr *h, const float *values, uint32
 /* The track's next transmission, straight from the caller's array. */
 static void compose(struct fpisa *f, struct fpisa_track *l, struct fpisa_out *out)
 {
-	static const float zeros[FPISA_BLOCK];
+	static const char zeros[MAX_BLOCK_SIZE];
 	const struct fpisa_request *r = l->req;
 	uint64_t offset = (l->chunk - r->first) * f->elements;
+	const char *values = r->send + offset * f->bytes;
 	uint32_t n = fpisa_min_u32(r->count - offset, f->elements);
 	uint32_t pad = -n % FPISA_BLOCK;
 
@@ -129,10 +133,10 @@ static void compose(struct fpisa *f, struct fpisa_track *l, struct fpisa_out *ou
 		.call = r->call,
 		.token = f->token,
 	};
-	l->hdr.checksum = sum_frame(&l->hdr, r->send + offset, n);
+	l->hdr.checksum = sum_frame(&l->hdr, values, n, f->bytes);
 	out->part[0] = (struct iovec){&l->hdr, sizeof(l->hdr)};
-	out->part[1] = (struct iovec){(void *)(r->send + offset), n * sizeof(float)};
-	out->part[2] = (struct iovec){(void *)zeros, pad * sizeof(float)};
+	out->part[1] = (struct iovec){(void *)values, n * f->bytes};
+	out->part[2] = (struct iovec){(void *)zeros, pad * f->bytes};
 	out->parts = pad ? 3 : 2;
 }
 

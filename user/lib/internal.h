@@ -23,8 +23,8 @@
 struct fpisa_request {
 	TAILQ_ENTRY(fpisa_request) link;
 	struct fpisa *f;
-	const float *send;
-	float *recv;
+	const char *send;
+	char *recv;
 	uint64_t count;
 	uint64_t first; /* its first chunk */
 	uint64_t chunks;
@@ -63,6 +63,7 @@ struct fpisa {
 	uint64_t timeout_ns;
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
+	enum fpisa_overflow overflow;
 	uint64_t loss; /* a frame is dropped when 32 random bits are below it */
 	uint64_t random;
 
@@ -70,6 +71,7 @@ struct fpisa {
 	uint64_t incarnation;
 	uint32_t generation;
 	uint32_t workers, elements, window;
+	uint32_t bytes; /* of an element */
 	uint16_t rank;
 	struct fpisa_hello hello;
 	struct fpisa_requests requests; /* started and not released, in order */

@@ -49,9 +49,9 @@ static int say_hello(struct fpisa *f)
 static int usable(const struct fpisa_hello *p)
 {
 	return p->window && !(p->window & (p->window - 1)) && p->window <= FPISA_MAX_SLOTS / 2 &&
-	       p->elements && p->elements % FPISA_BLOCK == 0 && p->elements <= FPISA_MAX_ELEMENTS &&
-	       p->workers && p->workers <= FPISA_MAX_WORKERS && p->rank < p->workers &&
-	       p->format == FPISA_FORMAT_FP32 && (p->live >> p->rank & 1);
+	       p->elements && p->elements % FPISA_BLOCK == 0 &&
+	       p->elements <= fpisa_max_elements(fpisa_format_of(p->format)) && p->workers &&
+	       p->workers <= FPISA_MAX_WORKERS && p->rank < p->workers && (p->live >> p->rank & 1);
 }
 
 /* What a frame means to a worker that has said HELLO; *missing is set by PENDING. */
@@ -80,6 +80,7 @@ static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint
 	f->workers = p->workers;
 	f->elements = p->elements;
 	f->window = p->window;
+	f->bytes = fpisa_format_of(p->format).bytes;
 	return JOINED;
 }
 

@@ -150,7 +150,9 @@ static int queue_init(struct queue *q, uint32_t capacity, size_t stride)
 /* Zero members take the defaults of `fpisa job add`. */
 static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 {
-	uint32_t elements = o->elements ? o->elements : FPISA_DEFAULT_ELEMENTS;
+	uint8_t format = o->format ? o->format : FPISA_FORMAT_FP32,
+		mode = o->mode ? o->mode : FPISA_MODE_FPISA;
+	uint32_t elements = o->elements ? o->elements : fpisa_default_elements(fpisa_format_of(format));
 
 	if (o->size != sizeof(*o))
 		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_mem_options)",
@@ -164,9 +166,9 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 		.live = o->workers ? ~0ull >> (64 - o->workers) : 0,
 		.elements = (uint16_t)elements,
 		.window = o->window ? o->window : FPISA_DEFAULT_WINDOW,
-		.format = FPISA_FORMAT_FP32,
-		.mode = o->mode ? o->mode : FPISA_MODE_FPISA,
-		.rounding = o->rounding ? o->rounding : FPISA_ROUND_DOWN,
+		.format = format,
+		.mode = mode,
+		.rounding = o->rounding ? o->rounding : fpisa_default_rounding((enum fpisa_mode)mode),
 		.pipeline = o->pipeline ? o->pipeline : FPISA_PIPELINE_FUSED,
 		.clz = FPISA_CLZ_BITS,
 		.fanout = FPISA_FANOUT_UNICAST,
@@ -191,7 +193,8 @@ int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *opt
 	if (rc)
 		goto out;
 	m->capacity = QUEUE_FRAMES(m->soft.job.window);
-	m->stride = (FPISA_HDR_LEN + m->soft.job.elements * sizeof(float) + sizeof(struct fpisa_hello) + 63) /
+	m->stride = (FPISA_HDR_LEN + m->soft.job.elements * fpisa_format_of(m->soft.job.format).bytes +
+		     sizeof(struct fpisa_hello) + 63) /
 		    64 * 64;
 	for (uint32_t i = 0; i < m->soft.job.workers && !rc; i++)
 		rc = queue_init(&m->queue[i], m->capacity, m->stride);

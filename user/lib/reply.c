@@ -34,7 +34,7 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 	if (in->len < sizeof(*h) || h->magic != FPISA_MAGIC || h->version != FPISA_VERSION)
 		goto bad;
 	payload = h->type == FPISA_TYPE_WELCOME	 ? sizeof(struct fpisa_hello)
-		  : h->type == FPISA_TYPE_RESULT ? h->count * sizeof(float)
+		  : h->type == FPISA_TYPE_RESULT ? h->count * fpisa_format_of(h->format).bytes
 						 : 0;
 	if (in->len != sizeof(*h) + payload || payload % 8)
 		goto bad;
@@ -74,7 +74,7 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 		f->count.bad++;
 		return 0;
 	}
-	memcpy(r->recv + offset, h + 1, n * sizeof(float));
+	memcpy(r->recv + offset * f->bytes, h + 1, n * f->bytes);
 	r->flags |= h->result_flags;
 	measure(f, l, h, now - l->sent_ns);
 	fpisa_tracks_heard(f, l->sent_ns, now);

@@ -14,35 +14,47 @@
 /* A frame on its way, and what is known of it. */
 struct packet {
 	struct fpisa_hdr *h;
-	struct fpisa_word_block *payload;
+	void *payload;
 	size_t *len;
 	uint64_t *to;
 	uint32_t blocks;
 };
 
+static int exists(const struct fpisa_job *j)
+{
+	return j->mode && j->mode < FPISA_MODE_END && j->format && j->format < FPISA_FORMAT_END &&
+	       (j->rounding == FPISA_ROUND_DOWN || j->rounding == FPISA_ROUND_NEAREST) &&
+	       (j->pipeline == FPISA_PIPELINE_STAGED || j->pipeline == FPISA_PIPELINE_FUSED);
+}
+
 int fpisa_soft_init(struct fpisa_soft *s)
 {
 	struct fpisa_job *j = &s->job;
+	struct fpisa_format f = fpisa_register(j->format, (enum fpisa_mode)j->mode, j->workers);
+	size_t blocks = 2ul * j->window * (j->elements / FPISA_BLOCK);
 
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
 		return fpisa_fail(-EINVAL, "%u workers; a job has 1 to %d", j->workers, FPISA_MAX_WORKERS);
-	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > FPISA_MAX_ELEMENTS)
-		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %d",
-				  j->elements, FPISA_BLOCK, FPISA_MAX_ELEMENTS);
-	if (!j->window || (j->window & (j->window - 1)) || j->window > FPISA_MAX_SLOTS / 2)
-		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window,
-				  FPISA_MAX_SLOTS / 2);
-	if ((j->mode != FPISA_MODE_FPISA && j->mode != FPISA_MODE_FPISA_A) ||
-	    (j->rounding != FPISA_ROUND_DOWN && j->rounding != FPISA_ROUND_NEAREST) ||
-	    (j->pipeline != FPISA_PIPELINE_STAGED && j->pipeline != FPISA_PIPELINE_FUSED) ||
-	    j->format != FPISA_FORMAT_FP32)
+	if (!exists(j))
 		return fpisa_fail(-EINVAL,
 				  "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
 				  j->mode, j->rounding, j->pipeline, j->format);
+	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
+		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %u",
+				  j->elements, FPISA_BLOCK, fpisa_max_elements(f));
+	if (!j->window || (j->window & (j->window - 1)) || j->window > FPISA_MAX_SLOTS / 2)
+		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window,
+				  FPISA_MAX_SLOTS / 2);
+	j->guard = f.guard;
+	j->family = fpisa_family(f, (enum fpisa_mode)j->mode);
+	s->block_size = fpisa_soft_block_size(j);
+	if (!s->block_size)
+		return fpisa_fail(-EINVAL, "exact sums of float64 are not offered; try mode fpisa64");
 	s->next_generation = 1;
 	s->slot = calloc(2ul * j->window, sizeof(*s->slot));
-	s->registers = calloc(2ul * j->window, sizeof(*s->registers));
-	if (!s->slot || !s->registers) {
+	s->exponents = calloc(blocks, sizeof(*s->exponents));
+	s->mantissas = calloc(blocks, s->block_size);
+	if (!s->slot || !s->exponents || !s->mantissas) {
 		fpisa_soft_free(s);
 		return fpisa_fail(-ENOMEM, "no memory for a window of %u", j->window);
 	}
@@ -52,9 +64,11 @@ int fpisa_soft_init(struct fpisa_soft *s)
 void fpisa_soft_free(struct fpisa_soft *s)
 {
 	free(s->slot);
-	free(s->registers);
+	free(s->exponents);
+	free(s->mantissas);
 	s->slot = NULL;
-	s->registers = NULL;
+	s->exponents = NULL;
+	s->mantissas = NULL;
 }
 
 /*
@@ -129,7 +143,7 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 		return refuse(p, rank, v);
 	guard_take(&s->session.guard);
 	joined = fpisa_session_join(&s->session, rank, p->h->aux, live_of(s), &s->next_generation);
-	fpisa_make_welcome(p->h, (struct fpisa_hello *)p->payload, &s->job, &s->session, rank, joined);
+	fpisa_make_welcome(p->h, p->payload, &s->job, &s->session, rank, joined);
 	__atomic_store_n(&s->generation, s->session.generation, __ATOMIC_RELEASE);
 	guard_release(&s->session.guard);
 	return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_welcome);
@@ -150,21 +164,24 @@ static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, s
 	return reply(p, 0, 1ull << p->h->rank, FPISA_V_status);
 }
 
+static struct fpisa_soft_registers registers_of(const struct fpisa_soft *s, const struct fpisa_slot *slot)
+{
+	size_t block = (size_t)(slot - s->slot) * (s->job.elements / FPISA_BLOCK);
+
+	return (struct fpisa_soft_registers){s->exponents + block, s->mantissas + block * s->block_size};
+}
+
 /* Adds the contribution to the registers. Returns nonzero if that completes the round. */
 static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
 {
-	struct fpisa_soft_registers *r = &s->registers[slot - s->slot];
 	struct fpisa_counters *c = &s->counters;
-	uint64_t events = 0;
+	uint64_t events = fpisa_soft_add(&s->job, p->payload, registers_of(s, slot), p->blocks, first);
 
-	if (s->job.pipeline == FPISA_PIPELINE_STAGED) {
-		events = fpisa_soft_add_staged(p->payload, r, p->blocks, (enum fpisa_mode)s->job.mode, first);
+	if (s->job.pipeline == FPISA_PIPELINE_STAGED)
 		for (__u64 *stage = &c->mau0; stage <= &c->mau4; stage++)
 			count(stage, 1);
-	} else {
-		events = fpisa_soft_add_fused(p->payload, r, p->blocks, (enum fpisa_mode)s->job.mode, first);
+	else
 		count(&c->fused, 1);
-	}
 	count(&c->elements, p->blocks * FPISA_BLOCK);
 	count(&c->rounded, fpisa_event_count(events, FPISA_EV_ROUNDED));
 	count(&c->overwritten, fpisa_event_count(events, FPISA_EV_OVERWRITTEN));
@@ -177,21 +194,17 @@ static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_sl
 static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot,
 					 int resend)
 {
-	struct fpisa_soft_registers *r = &s->registers[slot - s->slot];
+	size_t size = (size_t)p->h->count * fpisa_format_of(s->job.format).bytes;
 	struct fpisa_counters *c = &s->counters;
 	uint64_t to = resend ? 1ull << p->h->rank : live_of(s);
 	uint32_t flags = slot->flags;
 
-	if (s->job.pipeline == FPISA_PIPELINE_STAGED) {
-		flags |= fpisa_soft_read_staged(p->payload, r, p->blocks,
-						(enum fpisa_rounding)s->job.rounding);
+	flags |= fpisa_soft_read(&s->job, p->payload, registers_of(s, slot), p->blocks);
+	if (s->job.pipeline == FPISA_PIPELINE_STAGED)
 		for (__u64 *stage = &c->mau5; stage <= &c->mau8; stage++)
 			count(stage, 1);
-	} else {
-		flags |=
-			fpisa_soft_read_fused(p->payload, r, p->blocks, (enum fpisa_rounding)s->job.rounding);
+	else
 		count(&c->fused_reads, 1);
-	}
 	fpisa_make_result(p->h, slot, &s->job, flags, resend);
 	slot->done = 1;
 	guard_release(&slot->guard);
@@ -202,7 +215,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 		count(&c->results_nan, !!(flags & FPISA_NAN));
 		count(&c->results_inf, !!(flags & FPISA_INF));
 	}
-	return reply(p, p->blocks * sizeof(*p->payload), to, resend ? FPISA_V_resent : FPISA_V_result);
+	return reply(p, size, to, resend ? FPISA_V_resent : FPISA_V_result);
 }
 
 static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
@@ -269,7 +282,7 @@ enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 s
 {
 	struct packet p = {
 		.h = frame,
-		.payload = (struct fpisa_word_block *)((struct fpisa_hdr *)frame + 1),
+		.payload = (struct fpisa_hdr *)frame + 1,
 		.len = len,
 		.to = to,
 	};

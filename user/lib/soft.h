@@ -12,20 +12,17 @@
 #include <stdint.h>
 #include "fpisa/frame.h"
 
-struct fpisa_soft_registers {
-	struct fpisa_exp_block e[FPISA_MAX_BLOCKS];
-	struct fpisa_man_block m[FPISA_MAX_BLOCKS];
-};
-
 struct fpisa_soft {
-	struct fpisa_job job; /* filled in by the caller before fpisa_soft_init() */
+	struct fpisa_job job; /* filled in by the caller before fpisa_soft_init(), but for guard and family */
 	uint32_t number;      /* the job's */
 	struct fpisa_session session;
 	uint32_t generation; /* session.generation, published */
 	uint32_t next_generation;
-	struct fpisa_slot *slot;		/* 2W versions */
-	struct fpisa_soft_registers *registers; /* same index */
-	struct fpisa_counters counters;		/* mau0..mau8 and fused count frames, as in the datapath */
+	struct fpisa_slot *slot;	   /* 2W versions */
+	struct fpisa_exp_block *exponents; /* of each version, one after the other, a chunk's blocks */
+	char *mantissas;		   /* the same, block_size bytes a block */
+	size_t block_size;
+	struct fpisa_counters counters; /* mau0..mau8 and fused count frames, as in the datapath */
 };
 
 /* Room that a frame's buffer must have, aligned to 4 bytes or better. */

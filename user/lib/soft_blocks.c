@@ -2,101 +2,225 @@
 /*
  * The units MAU0..8 over a payload: fused, block by block with the PHV in
  * registers; staged, one unit over all blocks before the next, with the PHV
- * in memory, as the nine programs do. Modes and roundings are constants in
- * every loop, so that the compiler folds them.
+ * in memory, as the nine programs do. Modes, roundings and the widths of a
+ * family are constants in every loop, so that the compiler folds them.
  */
 #include "soft_blocks.h"
+#include "fpisa/wire.h"
+
+/* What a loop runs on: a format with constant widths, and cells a row in mode exact, else 0. */
+struct shape {
+	struct fpisa_format f;
+	int cells;
+};
+
+/* Of family 0 the whole format is constant, of the others the widths of lane and register. */
+#define FAMILIES(X)                                                                                          \
+	X(0, FPISA_FP32, 0)                                                                                  \
+	X(1, widths(f, 2, 32), 0)                                                                            \
+	X(2, widths(f, 1, 32), 0)                                                                            \
+	X(3, widths(f, 8, 64), 0)                                                                            \
+	X(4, widths(f, 4, 64), 0)                                                                            \
+	X(5, widths(f, 2, 64), 0)                                                                            \
+	X(6, widths(f, 1, 64), 0)                                                                            \
+	X(7, widths(f, 4, 64), FPISA_CELLS)                                                                  \
+	X(8, widths(f, 2, 64), FPISA_CELLS)                                                                  \
+	X(9, widths(f, 2, 64), 1)                                                                            \
+	X(10, widths(f, 1, 64), 1)
+
+static __always_inline struct fpisa_format widths(struct fpisa_format f, __u8 bytes, __u8 rbits)
+{
+	f.bytes = bytes;
+	f.rbits = rbits;
+	return f;
+}
+
+static __always_inline size_t block_size(struct shape s)
+{
+	return FPISA_BLOCK * (s.cells ? (size_t)s.cells * 8 : s.f.rbits / 8u);
+}
 
 #define EACH_BLOCK for (uint32_t b = 0; b < blocks; b++)
+#define LANES(p) ((char *)(p) + (size_t)b * FPISA_BLOCK * s.f.bytes)
+#define MANTISSAS ((char *)r.m + b * block_size(s))
+#define CLZ(x) (s.f.rbits == 32 ? fpisa_clz32_bits(x) : fpisa_clz64_bits(x))
 
-uint64_t fpisa_soft_add_fused(const struct fpisa_word_block *in, struct fpisa_soft_registers *r,
-			      uint32_t blocks, enum fpisa_mode mode, int first)
-{
-	uint64_t events = 0;
+/* -- fused ------------------------------------------------------------- */
 
-	if (first) {
-		EACH_BLOCK
-			fpisa_block_set(&in[b], &r->e[b], &r->m[b], FPISA_FP32);
-	} else if (mode == FPISA_MODE_FPISA_A) {
-		EACH_BLOCK
-			events += fpisa_block_add(&in[b], &r->e[b], &r->m[b], FPISA_FP32, FPISA_MODE_FPISA_A);
-	} else {
-		EACH_BLOCK
-			events += fpisa_block_add(&in[b], &r->e[b], &r->m[b], FPISA_FP32, FPISA_MODE_FPISA);
-	}
-	return events;
-}
-
-uint32_t fpisa_soft_read_fused(struct fpisa_word_block *out, const struct fpisa_soft_registers *r,
-			       uint32_t blocks, enum fpisa_rounding rounding)
-{
-	uint32_t flags = 0;
-
-	if (rounding == FPISA_ROUND_NEAREST) {
-		EACH_BLOCK
-			flags |= fpisa_block_read(&out[b], &r->e[b], &r->m[b], FPISA_FP32,
-						  FPISA_ROUND_NEAREST, fpisa_clz32_bits);
-	} else {
-		EACH_BLOCK
-			flags |= fpisa_block_read(&out[b], &r->e[b], &r->m[b], FPISA_FP32, FPISA_ROUND_DOWN,
-						  fpisa_clz32_bits);
-	}
-	return flags;
-}
-
-static __always_inline uint64_t staged_add(struct fpisa_phv_block *p, struct fpisa_soft_registers *r,
-					   uint32_t blocks, enum fpisa_mode mode)
+static __always_inline uint64_t add_fused(const void *in, struct fpisa_soft_registers r, uint32_t blocks,
+					  struct shape s, enum fpisa_mode mode, int first)
 {
 	uint64_t events = 0;
 
 	EACH_BLOCK
-		fpisa_stage2(FPISA_PHV(&p[b]), &r->e[b], FPISA_FP32, mode);
-	EACH_BLOCK
-		events += fpisa_stage3(FPISA_PHV(&p[b]), FPISA_FP32, mode);
-	EACH_BLOCK
-		events += fpisa_stage4(FPISA_PHV(&p[b]), &r->m[b], FPISA_FP32, mode);
+	{
+		if (s.cells && first)
+			fpisa_exact_set(LANES(in), &r.e[b], MANTISSAS, s.cells, s.f);
+		else if (s.cells)
+			fpisa_exact_add(LANES(in), &r.e[b], MANTISSAS, s.cells, s.f);
+		else if (first)
+			fpisa_block_set(LANES(in), &r.e[b], MANTISSAS, s.f);
+		else
+			events += fpisa_block_add(LANES(in), &r.e[b], MANTISSAS, s.f, mode);
+	}
 	return events;
 }
 
-uint64_t fpisa_soft_add_staged(const struct fpisa_word_block *in, struct fpisa_soft_registers *r,
-			       uint32_t blocks, enum fpisa_mode mode, int first)
+static __always_inline uint32_t read_fused(void *out, struct fpisa_soft_registers r, uint32_t blocks,
+					   struct shape s, enum fpisa_rounding rounding)
 {
-	struct fpisa_phv_block p[FPISA_MAX_BLOCKS];
-
-	EACH_BLOCK
-		fpisa_stage0(&in[b], FPISA_PHV(&p[b]), FPISA_FP32);
-	EACH_BLOCK
-		fpisa_stage1(FPISA_PHV(&p[b]), FPISA_FP32);
-	if (first) {
-		EACH_BLOCK
-			fpisa_stage2_first(FPISA_PHV(&p[b]), &r->e[b]);
-		EACH_BLOCK
-			fpisa_stage4_first(FPISA_PHV(&p[b]), &r->m[b], FPISA_FP32);
-		return 0;
-	}
-	if (mode == FPISA_MODE_FPISA_A)
-		return staged_add(p, r, blocks, FPISA_MODE_FPISA_A);
-	return staged_add(p, r, blocks, FPISA_MODE_FPISA);
-}
-
-uint32_t fpisa_soft_read_staged(struct fpisa_word_block *out, const struct fpisa_soft_registers *r,
-				uint32_t blocks, enum fpisa_rounding rounding)
-{
-	struct fpisa_phv_block p[FPISA_MAX_BLOCKS];
 	uint32_t flags = 0;
 
 	EACH_BLOCK
-		fpisa_stage5(&r->e[b], &r->m[b], FPISA_PHV(&p[b]), FPISA_FP32);
-	EACH_BLOCK
-		fpisa_stage6(FPISA_PHV(&p[b]), FPISA_FP32, fpisa_clz32_bits);
-	EACH_BLOCK
-		fpisa_stage7(FPISA_PHV(&p[b]), FPISA_FP32);
-	if (rounding == FPISA_ROUND_NEAREST) {
-		EACH_BLOCK
-			flags |= fpisa_stage8(FPISA_PHV(&p[b]), &out[b], FPISA_FP32, FPISA_ROUND_NEAREST);
-	} else {
-		EACH_BLOCK
-			flags |= fpisa_stage8(FPISA_PHV(&p[b]), &out[b], FPISA_FP32, FPISA_ROUND_DOWN);
+	{
+		if (s.cells)
+			flags |= fpisa_exact_read(LANES(out), &r.e[b], MANTISSAS, s.cells, s.f, rounding, CLZ,
+						  fpisa_exact_mau5);
+		else
+			flags |= fpisa_block_read(LANES(out), &r.e[b], MANTISSAS, s.f, rounding, CLZ);
 	}
 	return flags;
+}
+
+/* -- staged ------------------------------------------------------------ */
+
+/* A PHV that holds mantissas of either width. */
+struct phv {
+	struct fpisa_phv64_block b[FPISA_MAX_BLOCKS];
+};
+
+#define PHV FPISA_PHV(&p.b[b])
+
+static __always_inline uint64_t add_staged(const void *in, struct fpisa_soft_registers r, uint32_t blocks,
+					   struct shape s, enum fpisa_mode mode, int first)
+{
+	uint64_t events = 0;
+	struct phv p;
+
+	EACH_BLOCK
+	fpisa_stage0(LANES(in), PHV, s.f);
+	EACH_BLOCK
+	fpisa_stage1(PHV, s.f);
+	EACH_BLOCK
+	{
+		if (s.cells)
+			fpisa_exact_stage2(PHV, &r.e[b], s.cells, first);
+		else if (first)
+			fpisa_stage2_first(PHV, &r.e[b]);
+		else
+			fpisa_stage2(PHV, &r.e[b], s.f, mode);
+	}
+	EACH_BLOCK
+	{
+		if (s.cells)
+			fpisa_exact_stage3(PHV, s.f);
+		else if (!first)
+			events += fpisa_stage3(PHV, s.f, mode);
+	}
+	EACH_BLOCK
+	{
+		if (s.cells)
+			fpisa_exact_stage4(PHV, MANTISSAS, s.cells, s.f, first);
+		else if (first)
+			fpisa_stage4_first(PHV, MANTISSAS, s.f);
+		else
+			events += fpisa_stage4(PHV, MANTISSAS, s.f, mode);
+	}
+	return events;
+}
+
+static __always_inline uint32_t read_staged(void *out, struct fpisa_soft_registers r, uint32_t blocks,
+					    struct shape s, enum fpisa_rounding rounding)
+{
+	uint32_t flags = 0;
+	struct phv p;
+
+	EACH_BLOCK
+	{
+		if (s.cells)
+			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.cells, PHV, s.f, fpisa_exact_mau5);
+		else
+			fpisa_stage5(&r.e[b], MANTISSAS, PHV, s.f);
+	}
+	EACH_BLOCK
+	fpisa_stage6(PHV, s.f, CLZ);
+	EACH_BLOCK
+	fpisa_stage7(PHV, s.f);
+	EACH_BLOCK
+	flags |= fpisa_stage8(PHV, LANES(out), s.f, rounding);
+	return flags;
+}
+
+/* -- by job -------------------------------------------------------------- */
+
+static __always_inline uint64_t add(const struct fpisa_job *j, const void *in, struct fpisa_soft_registers r,
+				    uint32_t blocks, int first, struct shape s)
+{
+	int staged = j->pipeline == FPISA_PIPELINE_STAGED;
+
+	if (first)
+		return staged ? add_staged(in, r, blocks, s, FPISA_MODE_FPISA, 1)
+			      : add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 1);
+	if (!s.cells && j->mode == FPISA_MODE_FPISA_A)
+		return staged ? add_staged(in, r, blocks, s, FPISA_MODE_FPISA_A, 0)
+			      : add_fused(in, r, blocks, s, FPISA_MODE_FPISA_A, 0);
+	return staged ? add_staged(in, r, blocks, s, FPISA_MODE_FPISA, 0)
+		      : add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 0);
+}
+
+static __always_inline uint32_t read_out(const struct fpisa_job *j, void *out, struct fpisa_soft_registers r,
+					 uint32_t blocks, struct shape s)
+{
+	int staged = j->pipeline == FPISA_PIPELINE_STAGED;
+
+	if (j->rounding == FPISA_ROUND_NEAREST)
+		return staged ? read_staged(out, r, blocks, s, FPISA_ROUND_NEAREST)
+			      : read_fused(out, r, blocks, s, FPISA_ROUND_NEAREST);
+	return staged ? read_staged(out, r, blocks, s, FPISA_ROUND_DOWN)
+		      : read_fused(out, r, blocks, s, FPISA_ROUND_DOWN);
+}
+
+#define SHAPE(format, cells) ((struct shape){format, cells})
+
+size_t fpisa_soft_block_size(const struct fpisa_job *j)
+{
+	const struct fpisa_format f = fpisa_job_format(j);
+
+	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
+#define X(family, format, cells)                                                                             \
+	case family:                                                                                         \
+		return block_size(SHAPE(format, cells));
+		FAMILIES(X)
+#undef X
+	}
+	return 0;
+}
+
+uint64_t fpisa_soft_add(const struct fpisa_job *j, const void *in, struct fpisa_soft_registers r,
+			uint32_t blocks, int first)
+{
+	const struct fpisa_format f = fpisa_job_format(j);
+
+	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
+#define X(family, format, cells)                                                                             \
+	case family:                                                                                         \
+		return add(j, in, r, blocks, first, SHAPE(format, cells));
+		FAMILIES(X)
+#undef X
+	}
+	return 0;
+}
+
+uint32_t fpisa_soft_read(const struct fpisa_job *j, void *out, struct fpisa_soft_registers r, uint32_t blocks)
+{
+	const struct fpisa_format f = fpisa_job_format(j);
+
+	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
+#define X(family, format, cells)                                                                             \
+	case family:                                                                                         \
+		return read_out(j, out, r, blocks, SHAPE(format, cells));
+		FAMILIES(X)
+#undef X
+	}
+	return 0;
 }

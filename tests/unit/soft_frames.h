@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Frames for the aggregator of soft.h, made and given by hand: test_soft.c, test_soft_formats.c. */
+#ifndef TESTS_SOFT_FRAMES_H
+#define TESTS_SOFT_FRAMES_H
+
+#include <arpa/inet.h>
+#include <time.h>
+#include "workers.h"
+#include "soft.h"
+
+#define SOFT_JOB 3
+#define SOFT_TOKEN 99
+
+struct frame {
+	struct fpisa_hdr h;
+	uint32_t w[FPISA_MAX_ELEMENTS];
+	size_t len;
+	uint64_t to;
+};
+
+static inline void seal(struct frame *f)
+{
+	struct fpisa_sum sum = {};
+
+	fpisa_sum_words(&sum, &f->h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, f->w, (int)(f->len - sizeof(f->h)) / 8);
+	f->h.checksum = fpisa_sum_fold(&sum);
+}
+
+static inline int intact(const struct frame *f)
+{
+	struct frame copy = *f;
+
+	seal(&copy);
+	return copy.h.checksum == f->h.checksum;
+}
+
+static inline enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uint32_t from)
+{
+	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), f, &f->len, &f->to);
+}
+
+/* Rank i is port i + 1 of one address. */
+static inline void list_ranks(struct fpisa_soft *s)
+{
+	for (uint32_t i = 0; i < s->job.workers; i++)
+		s->job.rank[i] = (struct fpisa_rank){.addr = htonl(10), .port = htons((uint16_t)(i + 1))};
+}
+
+static inline void hello(struct frame *f, uint64_t incarnation)
+{
+	*f = (struct frame){.len = sizeof(f->h) + sizeof(struct fpisa_hello)};
+	f->h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				  .version = FPISA_VERSION,
+				  .type = FPISA_TYPE_HELLO,
+				  .job = SOFT_JOB,
+				  .rank = 0xffff,
+				  .chunk = incarnation,
+				  .token = SOFT_TOKEN,
+				  .aux = incarnation};
+	seal(f);
+}
+
+static inline void add(struct frame *f, const struct fpisa_soft *s, uint32_t rank, uint64_t chunk)
+{
+	uint16_t count = s->job.elements;
+
+	memset(&f->h, 0, sizeof(f->h));
+	f->h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				  .version = FPISA_VERSION,
+				  .type = FPISA_TYPE_ADD,
+				  .format = s->job.format,
+				  .op = FPISA_OP_SUM,
+				  .job = SOFT_JOB,
+				  .generation = s->generation,
+				  .slot = fpisa_slot_of(chunk, s->job.window),
+				  .rank = (uint16_t)rank,
+				  .count = count,
+				  .chunk = chunk,
+				  .total = 100000,
+				  .call = 0,
+				  .token = SOFT_TOKEN};
+	f->len = sizeof(f->h) + (size_t)count * fpisa_format_of(s->job.format).bytes;
+	seal(f);
+}
+
+static inline void join(struct fpisa_soft *s)
+{
+	struct frame f;
+
+	for (uint32_t i = 0; i < s->job.workers; i++) {
+		hello(&f, 100 + i);
+		assert_int_equal(give(s, &f, i), FPISA_V_welcome);
+		assert_int_equal(f.h.type, FPISA_TYPE_WELCOME);
+		assert_int_equal(f.h.flags & FPISA_F_PENDING, s->job.workers > 1 ? FPISA_F_PENDING : 0);
+		assert_int_equal(f.h.bitmap, 1ull << i);
+		assert_int_equal(f.to, 1ull << i);
+		assert_true(intact(&f));
+	}
+	/* Whoever waits repeats itself; then the generation begins. */
+	for (uint32_t i = 0; i < s->job.workers - 1; i++) {
+		hello(&f, 100 + i);
+		assert_int_equal(give(s, &f, i), FPISA_V_welcome);
+		assert_int_equal(!!(f.h.flags & FPISA_F_PENDING), i < s->job.workers - 2);
+	}
+	assert_int_not_equal(s->generation, 0);
+}
+
+#endif

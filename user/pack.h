@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Packed values of any format from and to the machine's own numbers: for input and display, not for sums. */
+#ifndef FPISA_PACK_H
+#define FPISA_PACK_H
+
+#include <math.h>
+#include <stdint.h>
+
+#include "fpisa/format.h"
+
+static inline int format_bias(struct fpisa_format f)
+{
+	return (1 << (f.ebits - 1)) - 1;
+}
+
+/*
+ * The packed value nearest to v, ties to even, rounded once. Beyond the range
+ * that is the infinity, or the NaN of a format that has none.
+ */
+static inline uint64_t pack_value(struct fpisa_format f, double v)
+{
+	uint64_t sign = (uint64_t)(signbit(v) != 0) << (f.ebits + f.mbits), word = fpisa_beyond(f);
+	int e;
+
+	if (isnan(v))
+		return word | 1ull << (f.mbits - 1);
+	if (v == 0)
+		return sign;
+	if (!isinf(v)) {
+		frexp(v, &e);
+		e += format_bias(f) - 1;
+		if (e < 1)
+			e = 1;
+		/* In units of its last place; the implied one, and a carry, run into the exponent. */
+		word = (uint64_t)nearbyint(ldexp(fabs(v), f.mbits + format_bias(f) - e));
+		word += (uint64_t)(e - 1) << f.mbits;
+	}
+	if (word < fpisa_beyond(f))
+		return word | sign;
+	return f.finite ? fpisa_beyond(f) : fpisa_beyond(f) | sign;
+}
+
+/* Exact: every format fits a double. */
+static inline double unpack_value(struct fpisa_format f, uint64_t word)
+{
+	uint64_t magnitude = word & ((1ull << (f.ebits + f.mbits)) - 1), m = magnitude & fpisa_frac_ones(f);
+	int e = (int)(magnitude >> f.mbits);
+	double v;
+
+	if (magnitude >= fpisa_beyond(f))
+		v = f.finite || m ? NAN : INFINITY;
+	else
+		v = ldexp((double)(e ? m | 1ull << f.mbits : m), (e ? e : 1) - format_bias(f) - f.mbits);
+	return word >> (f.ebits + f.mbits) & 1 ? -v : v;
+}
+
+#endif
