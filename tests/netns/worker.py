@@ -75,10 +75,11 @@ EXACT = {"integers": integer, "even": even}
 def data(kind, rank, count, seed=0):
     """What `rank` contributes, as bytes of FP32."""
     if kind in EXACT:
-        return repeat(array.array("f", [EXACT[kind](rank, i) for i in range(min(count, PERIOD))]).tobytes(), count)
+        values = [EXACT[kind](rank, i) for i in range(min(count, PERIOD))]
+        return repeat(array.array("f", values).tobytes(), count)
     rng = random.Random(seed * 1000 + rank)
-    words = (rng.getrandbits(1) << 31 | rng.randrange(120, 140) << 23 | rng.getrandbits(23) for _ in range(count))
-    return array.array("I", words).tobytes()
+    sign_and_fraction = (rng.getrandbits(32) & 0x807FFFFF for _ in range(count))
+    return array.array("I", [w | rng.randrange(120, 140) << 23 for w in sign_and_fraction]).tobytes()
 
 
 def exact_sum(kind, workers, count):
