@@ -10,8 +10,8 @@ static int list_text(const struct datapath *dp)
 {
 	int err = 0;
 
-	printf("%3s  %-7s %-8s %-8s %-4s %-9s %7s %5s %8s %6s  %s\n", "job", "mode", "rounding", "pipeline",
-	       "clz", "fan-out", "workers", "live", "elements", "window", "joined");
+	printf("%3s  %-6s %-7s %-8s %-8s %-4s %-9s %7s %5s %8s %6s  %s\n", "job", "format", "mode", "rounding",
+	       "pipeline", "clz", "fan-out", "workers", "live", "elements", "window", "joined");
 	for (__u32 i = 0; !err && i < FPISA_MAX_JOBS; i++) {
 		const struct fpisa_job j = dp->jobs[i];
 		struct fpisa_session s;
@@ -21,7 +21,8 @@ static int list_text(const struct datapath *dp)
 		err = datapath_session(dp, i, &s);
 		if (err)
 			break;
-		printf("%3u  %-7s %-8s %-8s %-4s %-9s %7u %5d %8u %6u  %d\n", i, name_of(mode_names, j.mode),
+		printf("%3u  %-6s %-7s %-8s %-8s %-4s %-9s %7u %5d %8u %6u  %d\n", i,
+		       name_of(format_names, j.format), name_of(mode_names, j.mode),
 		       name_of(rounding_names, j.rounding), name_of(pipeline_names, j.pipeline),
 		       name_of(clz_names, j.clz), name_of(fanout_names, j.fanout), j.workers,
 		       __builtin_popcountll(j.live), j.elements, j.window,

@@ -205,13 +205,13 @@ static int complete(struct wish *w, __u32 job)
 {
 	struct fpisa_job *j = &w->job;
 
-	j->elements = j->elements ?: FPISA_DEFAULT_ELEMENTS;
+	j->format = j->format ?: FPISA_FORMAT_FP32;
+	j->elements = j->elements ?: fpisa_default_elements(fpisa_format_of(j->format));
 	j->window = j->window ?: FPISA_DEFAULT_WINDOW;
 	j->mode = j->mode ?: FPISA_MODE_FPISA;
-	j->rounding = j->rounding ?: FPISA_ROUND_DOWN;
+	j->rounding = j->rounding ?: fpisa_default_rounding(j->mode);
 	j->pipeline = j->pipeline ?: FPISA_PIPELINE_FUSED;
 	j->clz = j->clz ?: FPISA_CLZ_BITS;
-	j->format = j->format ?: FPISA_FORMAT_FP32;
 	if (!j->fanout)
 		j->fanout = j->group || multicast_possible(j) ? FPISA_FANOUT_MULTICAST : FPISA_FANOUT_UNICAST;
 	if (j->fanout == FPISA_FANOUT_UNICAST && j->group)

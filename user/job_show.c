@@ -64,8 +64,11 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	joined = job_joined(&j, &s);
 	printf("job         %u\n", job);
 	printf("address     %s:%u\n", address_text(j.address, address), dp->control->port ?: FPISA_PORT);
-	printf("mode        %s, rounding %s, format %s\n", name_of(mode_names, j.mode),
+	printf("mode        %s, rounding %s, format %s", name_of(mode_names, j.mode),
 	       name_of(rounding_names, j.rounding), name_of(format_names, j.format));
+	if (j.guard)
+		printf(", %u guard bits", j.guard);
+	putchar('\n');
 	printf("pipeline    %s, leading zeros by %s\n", name_of(pipeline_names, j.pipeline),
 	       name_of(clz_names, j.clz));
 	printf("fan-out     %s", name_of(fanout_names, j.fanout));
@@ -118,6 +121,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	json_add_string(o, "mode", name_of(mode_names, j.mode));
 	json_add_string(o, "rounding", name_of(rounding_names, j.rounding));
 	json_add_string(o, "format", name_of(format_names, j.format));
+	json_add_number(o, "guard", j.guard);
 	json_add_string(o, "pipeline", name_of(pipeline_names, j.pipeline));
 	json_add_string(o, "clz", name_of(clz_names, j.clz));
 	json_add_string(o, "fanout", name_of(fanout_names, j.fanout));
