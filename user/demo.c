@@ -20,17 +20,18 @@
 
 const char demo_help[] =
 	"  --workers N        1 to 64, each a process in its own network namespace; default 4\n"
-	"  --file F           values to sum, FP32, one row a worker; default the sample in\n"
-	"                     data/gradients of epoch 20\n"
+	"  --file F           values to sum, FP32, one row a worker, converted to the format;\n"
+	"                     default the sample in data/gradients of epoch 20\n"
 	"  --rows R           rows of the file; default 8\n"
 	"  --elements N       random values instead of a file, N a worker\n"
-	"  --mode MODE        fpisa (default) or fpisa-a\n"
-	"  --rounding R       down (default, the paper's) or nearest\n"
+	"  --mode MODE        fpisa (default), fpisa-a, fpisa64 or exact\n"
+	"  --rounding R       down (the paper's) or nearest (default of fpisa64 and exact)\n"
 	"  --pipeline P       fused (default) or staged; same bits\n"
 	"  --clz C            bits (default) or lpm; same bits\n"
-	"  --format F         fp32\n"
+	"  --format F         fp32 (default), fp16, bf16, fp64, e4m3, e5m2\n"
 	"  --fanout F         multicast (default) or unicast\n"
-	"  --packet N         values a frame, a multiple of 32 up to 832; default 256\n"
+	"  --packet N         values a frame, a multiple of 32 up to 832; default 256;\n"
+	"                     of fp64 up to 416, default 128\n"
 	"  --window N         frames a worker has under way, a power of two; default 64\n"
 	"  --xdp native|skb   default native\n"
 	"  --loss P           share of frames that each worker loses, both ways; 0 to 0.9\n"
@@ -38,8 +39,9 @@ const char demo_help[] =
 	"  --timeout S        to join, and to sum; default 60 seconds\n"
 	"  --json             one object; see below\n"
 	"seconds runs from when all have joined until the last worker is done; goodput_gbps\n"
-	"is one worker's, 32 bits x elements / seconds. mismatches, by replaying each result's\n"
-	"order of arrival, is null above 16 workers, for which no order is reported.\n"
+	"is one worker's, bits of its values / seconds. mismatches, by replaying each result's\n"
+	"order of arrival, is null above 16 workers, for which no order is reported, unless\n"
+	"the mode is exact, in which it does not matter.\n"
 	"max_ulp_error is null where just one of a result and its exact sum is finite.\n"
 	"Needs root. Nothing of it outlives it, on whatever signal.\n";
 
@@ -161,16 +163,15 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 static int parse(struct demo_options *o, int argc, char **argv)
 {
 	struct common c = {.pin = NULL};
+	struct fpisa_format f;
 	int opt, err = 0;
 
 	*o = (struct demo_options){
 		.seed = 1,
 		.workers = 4,
-		.packet = FPISA_DEFAULT_ELEMENTS,
 		.window = FPISA_DEFAULT_WINDOW,
 		.timeout_s = 60,
 		.mode = FPISA_MODE_FPISA,
-		.rounding = FPISA_ROUND_DOWN,
 		.pipeline = FPISA_PIPELINE_FUSED,
 		.clz = FPISA_CLZ_BITS,
 		.format = FPISA_FORMAT_FP32,
@@ -181,8 +182,15 @@ static int parse(struct demo_options *o, int argc, char **argv)
 		err = parse_option(o, &c, opt);
 	if (err)
 		return err;
+	f = fpisa_format_of(o->format);
+	o->packet = o->packet ?: fpisa_default_elements(f);
+	if (!o->rounding)
+		o->rounding = fpisa_default_rounding(o->mode);
 	if (optind < argc)
 		return refuse(BAD_USAGE, "demo: '%s' is not an option", argv[optind]);
+	if (o->packet > fpisa_max_elements(f))
+		return refuse(BAD_USAGE, "--packet: %u values of %s are too many; at most %u", o->packet,
+			      name_of(format_names, o->format), fpisa_max_elements(f));
 	if (o->elements && (o->file || o->rows))
 		return refuse(BAD_USAGE,
 			      "--elements: makes random values, so --file and --rows do not go with it");

@@ -27,6 +27,7 @@
 
 #include "datapath.h"
 #include "fpisa.h"
+#include "fpisa/block.h"
 #include "oracle.h"
 
 #define DEMO_JOB 0
@@ -73,11 +74,13 @@ struct demo_child {
 struct demo {
 	struct demo_options o;
 	char source[PATH_MAX]; /* of the values, for people */
+	struct fpisa_format f;
 	uint64_t elements, chunks;
+	uint64_t vanished; /* values of the source that are not zero and too small for the format */
 	pid_t parent;
 	/* Shared with the workers; row r belongs to rank r. */
-	uint32_t *input;	   /* [workers][elements], packed values */
-	uint32_t *output;	   /* [workers][elements] */
+	unsigned char *input;	   /* [workers][elements], packed values of f.bytes each */
+	unsigned char *output;	   /* [workers][elements] */
 	struct fpisa_chunk *chunk; /* [workers][chunks], as they arrived */
 	struct demo_result *result;
 	uint64_t start_ns; /* all have joined */
@@ -85,8 +88,19 @@ struct demo {
 	struct datapath dp;
 };
 
+/* Where element i of a rank lies in input or output. */
+static inline unsigned char *demo_at(const struct demo *d, unsigned char *values, uint32_t rank, uint64_t i)
+{
+	return values + (rank * d->elements + i) * d->f.bytes;
+}
+
+static inline uint64_t demo_word(const struct demo *d, unsigned char *values, uint32_t rank, uint64_t i)
+{
+	return fpisa_get_word(demo_at(d, values, rank, i), 0, d->f);
+}
+
 struct demo_check {
-	bool replayed;			    /* false above 16 workers: no order is reported */
+	bool replayed; /* false above 16 workers: no order is reported, and only mode exact does without */
 	uint64_t mismatches;		    /* elements of all results that differ from the replay */
 	uint64_t disagreements;		    /* elements of all results that differ from rank 0's */
 	uint64_t wrong_flags;		    /* chunks whose result flags differ from the replay's */

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Every element of every worker's result against the oracle, which replays
- * the contributions in the order in which the result says they arrived; and
- * against the exact sum, for the size of the error. Chunks are independent,
- * so a thread a CPU takes its share of them.
+ * the contributions in the order in which the result says they arrived, in
+ * the job's register, or in mode exact sums them in any; and against the
+ * exact sum, for the size of the error. Chunks are independent, so a thread a
+ * CPU takes its share of them.
  */
 #include <errno.h>
 #include <math.h>
@@ -44,32 +45,36 @@ static bool arrivals(uint64_t order, uint32_t workers, uint32_t *rank_at)
 	return seen == (1u << workers) - 1;
 }
 
-/* The chunk's result and flags by the oracle; false if `order` is none. */
-static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, uint32_t *expected, uint32_t *flags,
+/* The chunk's packed result and flags by the oracle; false if `order` is none. */
+static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, void *expected, uint32_t *flags,
 		   struct oracle_events *events)
 {
-	const struct fpisa_format f = fpisa_format_of(d->o.format);
-	const uint32_t *in = d->input + chunk * d->o.packet;
-	uint32_t rank_at[FPISA_ORDER_WORKERS];
-	uint64_t words[FPISA_ORDER_WORKERS];
+	const struct fpisa_format f = fpisa_register(d->o.format, d->o.mode, d->o.workers);
+	uint64_t at = chunk * d->o.packet, words[FPISA_MAX_WORKERS];
+	uint32_t rank_at[FPISA_MAX_WORKERS];
 
 	*flags = 0;
-	if (!arrivals(order, d->o.workers, rank_at))
+	for (uint32_t r = 0; r < d->o.workers; r++)
+		rank_at[r] = r;
+	if (d->o.workers <= FPISA_ORDER_WORKERS && !arrivals(order, d->o.workers, rank_at))
 		return false;
 	for (uint64_t i = 0; i < chunk_count(d, chunk); i++) {
 		for (uint32_t k = 0; k < d->o.workers; k++)
-			words[k] = in[rank_at[k] * d->elements + i];
-		expected[i] = oracle_replay(f, d->o.mode, d->o.rounding, d->o.workers, words, events, flags);
+			words[k] = demo_word(d, d->input, rank_at[k], at + i);
+		fpisa_put_word(
+			expected, i, f,
+			oracle_replay(f, d->o.mode, d->o.rounding, d->o.workers, words, events, flags));
 	}
 	return true;
 }
 
-static uint64_t differences(const uint32_t *a, const uint32_t *b, uint64_t n)
+/* How many of n packed values differ. */
+static uint64_t differences(const void *a, const void *b, uint64_t n, struct fpisa_format f)
 {
 	uint64_t sum = 0;
 
 	for (uint64_t i = 0; i < n; i++)
-		sum += a[i] != b[i];
+		sum += fpisa_get_word(a, i, f) != fpisa_get_word(b, i, f);
 	return sum;
 }
 
@@ -77,28 +82,29 @@ static void check_results(struct share *s, uint64_t chunk)
 {
 	const struct demo *d = s->d;
 	const struct fpisa_chunk *first = &d->chunk[chunk];
-	const uint32_t *out = d->output + chunk * d->o.packet, *out0 = out;
-	uint64_t n = chunk_count(d, chunk), all = ~0ull >> (64 - d->o.workers);
-	uint32_t expected[FPISA_MAX_ELEMENTS], flags = 0;
+	uint64_t at = chunk * d->o.packet, n = chunk_count(d, chunk), all = ~0ull >> (64 - d->o.workers);
+	uint64_t expected[FPISA_MAX_PAYLOAD / sizeof(uint64_t)];
 	struct oracle_events again = {0};
 	uint64_t order = first->order;
+	uint32_t flags = 0;
 	bool valid = true;
 
 	if (s->k.replayed)
 		valid = replay(d, chunk, order, expected, &flags, &s->k.events);
-	for (uint32_t r = 0; r < d->o.workers; r++, out += d->elements) {
+	for (uint32_t r = 0; r < d->o.workers; r++) {
 		const struct fpisa_chunk *c = &d->chunk[r * d->chunks + chunk];
-		uint64_t wrong = differences(out, out0, n);
+		const void *out = demo_at(d, d->output, r, at);
+		uint64_t wrong = differences(out, demo_at(d, d->output, 0, at), n, d->f);
 
 		s->k.disagreements += wrong;
 		if (s->k.replayed && c->order != order) {
 			order = c->order;
 			valid = replay(d, chunk, order, expected, &flags, &again);
 		}
-		if (!valid || c->count != n || c->offset != chunk * d->o.packet || c->ranks != all) {
+		if (!valid || c->count != n || c->offset != at || c->ranks != all) {
 			wrong = n;
 		} else if (s->k.replayed) {
-			wrong = differences(out, expected, n);
+			wrong = differences(out, expected, n, d->f);
 			s->k.wrong_flags += c->flags != flags;
 		}
 		s->k.worker[r] += wrong;
@@ -109,15 +115,14 @@ static void check_results(struct share *s, uint64_t chunk)
 static void measure_errors(struct share *s, uint64_t chunk)
 {
 	const struct demo *d = s->d;
-	const struct fpisa_format f = fpisa_format_of(d->o.format);
 	uint64_t at = chunk * d->o.packet, words[FPISA_MAX_WORKERS];
 
 	for (uint64_t i = at; i < at + chunk_count(d, chunk); i++) {
 		double ulp, absolute;
 
 		for (uint32_t r = 0; r < d->o.workers; r++)
-			words[r] = d->input[r * d->elements + i];
-		ulp = oracle_ulp_error(f, d->output[i], d->o.workers, words, &absolute);
+			words[r] = demo_word(d, d->input, r, i);
+		ulp = oracle_ulp_error(d->f, demo_word(d, d->output, 0, i), d->o.workers, words, &absolute);
 		if (ulp > s->k.max_ulp) {
 			s->k.max_ulp = ulp;
 			s->k.worst = i;
@@ -130,7 +135,7 @@ static void *check_share(void *arg)
 {
 	struct share *s = arg;
 
-	s->k.replayed = s->d->o.workers <= FPISA_ORDER_WORKERS;
+	s->k.replayed = s->d->o.workers <= FPISA_ORDER_WORKERS || s->d->o.mode == FPISA_MODE_EXACT;
 	for (uint64_t chunk = s->first; chunk < s->end; chunk++) {
 		check_results(s, chunk);
 		measure_errors(s, chunk);

@@ -12,8 +12,10 @@
 
 #include "cli.h"
 #include "demo.h"
+#include "pack.h"
 
 #define SAMPLE "data/gradients/epoch20.f32"
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static int share(size_t size, void *out)
 {
@@ -27,18 +29,27 @@ static int share(size_t size, void *out)
 
 static int share_all(struct demo *d)
 {
-	size_t n = d->o.workers * d->elements;
+	size_t size = d->o.workers * d->elements * d->f.bytes;
 	int err;
 
 	d->chunks = (d->elements + d->o.packet - 1) / d->o.packet;
-	err = share(n * sizeof(*d->input), &d->input);
+	err = share(size, &d->input);
 	if (!err)
-		err = share(n * sizeof(*d->output), &d->output);
+		err = share(size, &d->output);
 	if (!err)
 		err = share(d->o.workers * d->chunks * sizeof(*d->chunk), &d->chunk);
 	if (!err)
 		err = share(d->o.workers * sizeof(*d->result), &d->result);
 	return err;
+}
+
+/* A value into the demo's format: the nearest, rounded once. */
+static void put_value(struct demo *d, uint32_t rank, uint64_t i, double v)
+{
+	uint64_t word = pack_value(d->f, v);
+
+	fpisa_put_word(demo_at(d, d->input, rank, i), 0, d->f, word);
+	d->vanished += v != 0 && unpack_value(d->f, word) == 0;
 }
 
 /* -- a file ------------------------------------------------------------ */
@@ -63,12 +74,12 @@ static int find_sample(char path[PATH_MAX])
 		      "demo: no " SAMPLE " beside this program or here; give --file F or --elements N");
 }
 
-static int read_rows(struct demo *d, int fd)
+static int read_all(const struct demo *d, int fd, void *to, size_t size)
 {
-	size_t size = d->o.workers * d->elements * sizeof(*d->input), at = 0;
+	size_t at = 0;
 
 	while (at < size) {
-		ssize_t n = read(fd, (char *)d->input + at, size - at);
+		ssize_t n = read(fd, (char *)to + at, size - at);
 
 		if (n <= 0)
 			return fail(n ? -errno : -EIO, NULL, "%s: read", d->source);
@@ -77,9 +88,24 @@ static int read_rows(struct demo *d, int fd)
 	return 0;
 }
 
+static int read_rows(struct demo *d, int fd)
+{
+	uint64_t all = d->o.workers * d->elements, n;
+	float values[16384];
+	int err = 0;
+
+	for (uint64_t i = 0; !err && i < all; i += n) {
+		n = all - i < COUNT(values) ? all - i : COUNT(values);
+		err = read_all(d, fd, values, n * sizeof(*values));
+		for (uint64_t k = 0; !err && k < n; k++)
+			put_value(d, 0, i + k, values[k]);
+	}
+	return err;
+}
+
 static int open_file(struct demo *d)
 {
-	uint64_t row = d->o.rows * sizeof(*d->input);
+	uint64_t row = d->o.rows * sizeof(float);
 	char path[PATH_MAX];
 	struct stat st;
 	int fd, err;
@@ -141,11 +167,12 @@ static int64_t normal(uint64_t *state)
 }
 
 /*
- * Like gradients: an element has one scale for all workers, 2^-28..2^-3, and
- * a worker's share of it is zero every fourth time.
+ * Like gradients: an element has one scale for all workers, 2^-28..2^-3 or as
+ * far as the format goes, and a worker's share of it is zero every fourth time.
  */
 static int make_values(struct demo *d)
 {
+	int smallest = -(int)log2(unpack_value(d->f, 1)), scales = smallest < 29 ? smallest - 3 : 26;
 	uint64_t state = d->o.seed;
 	int err;
 
@@ -154,13 +181,16 @@ static int make_values(struct demo *d)
 	err = share_all(d);
 	for (uint64_t i = 0; !err && i < d->elements; i++) {
 		uint64_t z = splitmix64(&state);
-		int scale = 3 + z % 26;
+		int scale = 3 + z % scales;
 
 		for (uint32_t r = 0; r < d->o.workers; r++) {
-			float v = (float)normal(&state) / (float)(1ull << (32 + scale));
+			double v = normal(&state) / (double)(1ull << (32 + scale));
 
+			/* More bits, where there is room for them. */
+			if (d->f.mbits > 23)
+				v *= 1 + (double)splitmix64(&state) / (1ull << 63);
 			if (splitmix64(&state) % 4)
-				memcpy(&d->input[r * d->elements + i], &v, sizeof(v));
+				put_value(d, r, i, v);
 		}
 	}
 	return err;
@@ -168,5 +198,6 @@ static int make_values(struct demo *d)
 
 int demo_data(struct demo *d)
 {
+	d->f = fpisa_format_of(d->o.format);
 	return d->o.file ? open_file(d) : make_values(d);
 }

@@ -122,7 +122,7 @@ static int batch_run(struct batch *b, char *message, size_t size)
 
 int demo_aggregator_links(const struct demo *d)
 {
-	uint32_t mtu = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + d->o.packet * 4;
+	uint32_t mtu = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + d->o.packet * d->f.bytes;
 	struct batch b = batch_open();
 	char message[256];
 	int err;

@@ -11,6 +11,7 @@
 
 #include "cli.h"
 #include "demo.h"
+#include "pack.h"
 
 #define BARS 16 /* workers that the progress line has room for */
 
@@ -76,7 +77,7 @@ static double seconds(const struct demo *d)
 
 static double gbps(const struct demo *d, double s)
 {
-	return d->elements * 32 / s / 1e9;
+	return d->elements * 8 * d->f.bytes / s / 1e9;
 }
 
 static uint64_t retransmits(const struct demo *d)
@@ -100,22 +101,14 @@ static const char *kernel(void)
 	return uname(&u) ? "?" : u.release;
 }
 
-static double value(uint32_t word)
-{
-	float f;
-
-	memcpy(&f, &word, sizeof(f));
-	return f;
-}
-
 static double exact_sum(const struct demo *d, uint64_t i)
 {
 	struct oracle_exact x;
 
-	oracle_exact_init(&x, fpisa_format_of(d->o.format));
+	oracle_exact_init(&x, d->f);
 	for (uint32_t r = 0; r < d->o.workers; r++)
-		oracle_exact_add(&x, d->input[r * d->elements + i]);
-	return value(oracle_exact_read(&x));
+		oracle_exact_add(&x, demo_word(d, d->input, r, i));
+	return unpack_value(d->f, oracle_exact_read(&x));
 }
 
 /* -- table --------------------------------------------------------------- */
@@ -125,6 +118,9 @@ static void print_head(const struct demo *d)
 	const struct demo_options *o = &d->o;
 
 	printf("%u workers sum %" PRIu64 " values each: %s\n", o->workers, d->elements, d->source);
+	if (d->vanished)
+		printf("%" PRIu64 " of them are too small for %s and count as 0\n", d->vanished,
+		       name_of(format_names, o->format));
 	printf("mode %s, rounding %s, %s, pipeline %s, leading zeros by %s\n", name_of(mode_names, o->mode),
 	       name_of(rounding_names, o->rounding), name_of(format_names, o->format),
 	       name_of(pipeline_names, o->pipeline), name_of(clz_names, o->clz));
@@ -196,10 +192,13 @@ static void print_counters(const struct demo *d, const struct fpisa_counters *c)
 
 static void print_errors(const struct demo *d, const struct demo_check *k)
 {
+	int digits = d->f.bytes == 8 ? 17 : 9;
+
 	printf("largest error against the exact sum: %.4g ulp, %.4g absolute\n", k->max_ulp, k->max_abs);
 	if (k->max_ulp > 0)
-		printf("  in ulp, of element %" PRIu64 ": %.9g instead of %.9g\n", k->worst,
-		       value(d->output[k->worst]), exact_sum(d, k->worst));
+		printf("  in ulp, of element %" PRIu64 ": %.*g instead of %.*g\n", k->worst, digits,
+		       unpack_value(d->f, demo_word(d, d->output, 0, k->worst)), digits,
+		       exact_sum(d, k->worst));
 }
 
 static void print_verdict(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
@@ -218,10 +217,10 @@ static void print_verdict(const struct demo *d, const struct fpisa_counters *c, 
 		       " from rank 0's\n",
 		       all, k->mismatches, k->disagreements);
 	else if (k->replayed)
-		printf("PASS: %" PRIu64
-		       " elements are, bit for bit, what the oracle gets in their order of arrival; "
-		       "%.4f s, %.3f Gbit/s a worker\n",
-		       all, seconds(d), gbps(d, seconds(d)));
+		printf("PASS: %" PRIu64 " elements are, bit for bit, %s; %.4f s, %.3f Gbit/s a worker\n", all,
+		       d->o.mode == FPISA_MODE_EXACT ? "the oracle's exact sums, rounded once"
+						     : "what the oracle gets in their order of arrival",
+		       seconds(d), gbps(d, seconds(d)));
 	else
 		printf("PASS: %" PRIu64
 		       " elements are the same at every worker; above %d workers no order is "

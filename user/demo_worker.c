@@ -25,7 +25,7 @@ struct worker {
 	struct demo *d;
 	struct demo_result *result;
 	struct fpisa_chunk *chunk;
-	uint32_t *vector;
+	unsigned char *vector;
 	uint32_t rank;
 	int fd;
 };
@@ -82,11 +82,11 @@ static int sum(struct worker *w)
 	int err;
 
 	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(DEMO_ADDRESS));
-	memcpy(w->vector, w->d->input + w->rank * w->d->elements, w->d->elements * sizeof(*w->vector));
+	memcpy(w->vector, demo_at(w->d, w->d->input, w->rank, 0), w->d->elements * w->d->f.bytes);
 	err = fpisa_connect(&f, address, DEMO_JOB, &options);
 	if (!err) {
 		meet(w, DEMO_JOINED);
-		err = fpisa_allreduce(f, w->vector, w->vector, w->d->elements, FPISA_FLOAT32,
+		err = fpisa_allreduce(f, w->vector, w->vector, w->d->elements, (enum fpisa_dtype)o->format,
 				      &w->result->flags);
 		w->result->end_ns = demo_now();
 	}
@@ -131,7 +131,7 @@ void demo_worker(struct demo *d, uint32_t rank, int fd)
 		.d = d,
 		.result = &d->result[rank],
 		.chunk = d->chunk + rank * d->chunks,
-		.vector = d->output + rank * d->elements,
+		.vector = demo_at(d, d->output, rank, 0),
 		.rank = rank,
 		.fd = fd,
 	};

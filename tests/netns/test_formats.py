@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every format in every mode over real packets: `fpisa demo`, and how such jobs are shown."""
+import json
+
+import pytest
+
+from lab import FPISA
+
+FORMATS = ["fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2"]
+MODES = ["fpisa", "fpisa-a", "fpisa64", "exact"]
+PAIRS = [(f, m) for f in FORMATS for m in MODES if (f, m) != ("fp64", "exact")]
+
+
+@pytest.mark.parametrize("pipeline, clz, loss", [("fused", "bits", 0.05), ("staged", "lpm", 0)])
+@pytest.mark.parametrize("form, mode", PAIRS)
+def test_pairs(lab, form, mode, pipeline, clz, loss):
+    """Random values, for the gradients vanish in the smallest formats."""
+    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 8, "--elements", 5001, "--format", form,
+                                            "--mode", mode, "--pipeline", pipeline, "--clz", clz, "--loss", loss))
+    assert (out["format"], out["mode"], out["mismatches"], out["flag_mismatches"]) == (form, mode, 0, 0)
+    assert out["rounding"] == ("nearest" if mode in ("fpisa64", "exact") else "down")
+    assert out["max_ulp_error"] > 0 and (mode != "exact" or out["max_ulp_error"] <= 0.5)
+    assert (out["rounded"] > 0) == (mode in ("fpisa", "fpisa-a") or (form, mode) == ("fp64", "fpisa64"))
+
+
+def test_exact_above_sixteen_workers(lab):
+    """No order is reported, and none is needed."""
+    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 17, "--elements", 1000, "--mode",
+                                            "exact"))
+    assert out["mismatches"] == 0 and out["counts_agree"] is True
+
+
+def test_not_offered(lab):
+    status, out, err = lab(workers=0).agg.try_run(FPISA, "demo", "--format", "fp64", "--mode", "exact")
+    assert status == 1 and out == "" and "try --mode fpisa64" in err and len(err.splitlines()) == 1
+    status, out, err = lab(workers=0).agg.try_run(FPISA, "demo", "--format", "fp64", "--packet", 448)
+    assert status == 2 and "at most 416" in err
+
+
+def test_shown(lab):
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1, "--format", "bf16", "--mode", "fpisa64")
+    net.add_job(2, "--format", "fp64")
+    shown = net.json("job", "show", 1)
+    assert (shown["format"], shown["mode"], shown["rounding"]) == ("bf16", "fpisa64", "nearest")
+    assert shown["guard"] == 64 - 1 - (7 + 1) - 1 and shown["elements"] == 256
+    assert f"format bf16, {shown['guard']} guard bits" in net.fpisa("job", "show", 1)
+    shown = net.json("job", "show", 2)
+    assert (shown["rounding"], shown["guard"], shown["elements"]) == ("down", 0, 128)
+    assert "guard" not in net.fpisa("job", "show", 2)
+    rows = [line.split() for line in net.fpisa("job", "list").splitlines()]
+    assert rows[0][:3] == ["job", "format", "mode"]
+    assert rows[1][:3] == ["1", "bf16", "fpisa64"] and rows[2][:3] == ["2", "fp64", "fpisa"]
