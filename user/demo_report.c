@@ -195,7 +195,7 @@ static void print_errors(const struct demo *d, const struct demo_check *k)
 	int digits = d->f.bytes == 8 ? 17 : 9;
 
 	printf("largest error against the exact sum: %.4g ulp, %.4g absolute\n", k->max_ulp, k->max_abs);
-	if (k->max_ulp > 0)
+	if (k->max_ulp > 0.5)
 		printf("  in ulp, of element %" PRIu64 ": %.*g instead of %.*g\n", k->worst, digits,
 		       unpack_value(d->f, demo_word(d, d->output, 0, k->worst)), digits,
 		       exact_sum(d, k->worst));
