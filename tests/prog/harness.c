@@ -65,6 +65,25 @@ void harness_close(struct harness *h)
 	free(h);
 }
 
+struct harness *harness;
+const char *harness_why;
+
+int harness_setup(void **state)
+{
+	(void)state;
+	harness = harness_open(&harness_why);
+	if (harness)
+		harness_stages(harness, HARNESS_PROGRAMS);
+	return 0;
+}
+
+int harness_teardown(void **state)
+{
+	(void)state;
+	harness_close(harness);
+	return 0;
+}
+
 void harness_stages(struct harness *h, enum harness_stages s)
 {
 	for (uint32_t bank = 0; bank < FPISA_BANKS; bank++) {

@@ -35,6 +35,22 @@ struct frame {
 	int action; /* XDP_*, after harness_run() */
 };
 
+/* The one of a test program, opened and closed by its group's fixtures; NULL where BPF is not permitted. */
+extern struct harness *harness;
+extern const char *harness_why;
+
+int harness_setup(void **state);
+int harness_teardown(void **state);
+
+/* First line of a test. */
+#define NEED_BPF()                                                \
+	do {                                                      \
+		if (!harness) {                                   \
+			print_message("skip: %s\n", harness_why); \
+			skip();                                   \
+		}                                                 \
+	} while (0)
+
 /* NULL if this process may not load BPF programs; *why says so. */
 struct harness *harness_open(const char **why);
 void harness_close(struct harness *h);

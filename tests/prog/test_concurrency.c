@@ -28,9 +28,6 @@
 #define JOB 8
 #define LEAST_ROUNDS 1000 /* in fewer an emulated second CPU may not have begun */
 
-static struct harness *h;
-static const char *why;
-
 struct shared {
 	struct fpisa_job job;
 	uint64_t rounds, seed;
@@ -45,22 +42,6 @@ struct thread {
 	pthread_t id;
 	int number;
 };
-
-static int open_all(void **state)
-{
-	(void)state;
-	h = harness_open(&why);
-	if (h)
-		harness_stages(h, HARNESS_PROGRAMS);
-	return 0;
-}
-
-static int close_all(void **state)
-{
-	(void)state;
-	harness_close(h);
-	return 0;
-}
 
 /* The result in `f` against the oracle; also whether both threads' ranks came mixed. */
 static void check(struct shared *s, struct frame *f)
@@ -113,8 +94,8 @@ static void *worker(void *arg)
 			uint32_t rank = (uint32_t)(k % (WORKERS / 2) * 2 + t->number);
 			struct frame f;
 
-			harness_add(&f, h, &s->job, JOB, rank, chunk, ELEMENTS, s->in[chunk % WINDOW][rank]);
-			harness_run(h, &f);
+			harness_add(&f, harness, &s->job, JOB, rank, chunk, ELEMENTS, s->in[chunk % WINDOW][rank]);
+			harness_run(harness, &f);
 			if (f.action != XDP_REDIRECT)
 				continue;
 			if (harness_hdr(&f)->flags != FPISA_F_RESENT)
@@ -134,8 +115,9 @@ static void two_cpus_one_slot(void **state)
 	(void)state;
 	if (rounds < LEAST_ROUNDS)
 		rounds = LEAST_ROUNDS;
-	if (!h || h->cpus < 2) {
-		print_message("skip: %s\n", h ? "one CPU" : why);
+	NEED_BPF();
+	if (harness->cpus < 2) {
+		print_message("skip: one CPU\n");
 		skip();
 	}
 	for (int variant = 0; variant < 4; variant++) {
@@ -153,8 +135,8 @@ static void two_cpus_one_slot(void **state)
 			.pipeline = variant & 2 ? FPISA_PIPELINE_STAGED : FPISA_PIPELINE_FUSED,
 			.clz = variant & 2 ? FPISA_CLZ_LPM : FPISA_CLZ_BITS,
 		};
-		harness_job(h, JOB, &s.job);
-		uint64_t busy = harness_verdict(h, JOB, FPISA_V_busy);
+		harness_job(harness, JOB, &s.job);
+		uint64_t busy = harness_verdict(harness, JOB, FPISA_V_busy);
 
 		pthread_barrier_init(&s.barrier, NULL, 2);
 		for (int i = 0; i < 2; i++) {
@@ -164,7 +146,7 @@ static void two_cpus_one_slot(void **state)
 		for (int i = 0; i < 2; i++)
 			pthread_join(t[i].id, NULL);
 		pthread_barrier_destroy(&s.barrier);
-		busy = harness_verdict(h, JOB, FPISA_V_busy) - busy;
+		busy = harness_verdict(harness, JOB, FPISA_V_busy) - busy;
 		print_message("%s, mode %u: %llu rounds, %llu results with both CPUs' ranks mixed, %llu busy, %llu wrong\n",
 			      variant & 2 ? "staged" : "fused", s.job.mode, (unsigned long long)s.rounds,
 			      (unsigned long long)s.together, (unsigned long long)busy, (unsigned long long)s.wrong);
@@ -174,7 +156,7 @@ static void two_cpus_one_slot(void **state)
 		for (uint32_t k = 0; k < 2 * WINDOW; k++) {
 			struct fpisa_slot slot;
 
-			harness_slot(h, k, &slot, NULL, NULL);
+			harness_slot(harness, k, &slot, NULL, NULL);
 			assert_int_equal(slot.guard, 0);
 		}
 	}
@@ -184,5 +166,5 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(two_cpus_one_slot) };
 
-	return cmocka_run_group_tests_name("prog/concurrency", tests, open_all, close_all);
+	return cmocka_run_group_tests_name("prog/concurrency", tests, harness_setup, harness_teardown);
 }

@@ -20,25 +20,6 @@
 #define ELEMENTS 256
 #define MAX_WORKERS 6
 
-static struct harness *h;
-static const char *why;
-
-static int open_all(void **state)
-{
-	(void)state;
-	h = harness_open(&why);
-	if (h)
-		harness_stages(h, HARNESS_PROGRAMS);
-	return 0;
-}
-
-static int close_all(void **state)
-{
-	(void)state;
-	harness_close(h);
-	return 0;
-}
-
 static uint64_t word_at(const void *base, size_t i, struct fpisa_format f)
 {
 	uint64_t w = 0;
@@ -80,10 +61,7 @@ static void run_format(uint8_t format, uint8_t mode)
 	static uint8_t in[MAX_WORKERS][ELEMENTS * 8], want[ELEMENTS * 8];
 	uint64_t seed;
 
-	if (!h) {
-		print_message("skip: %s\n", why);
-		skip();
-	}
+	NEED_BPF();
 	seed = vectors_seed();
 	for (int variant = 0; variant < 4; variant++) {
 		struct vectors_rng rng = { seed + variant };
@@ -99,8 +77,8 @@ static void run_format(uint8_t format, uint8_t mode)
 		struct oracle_events events = { 0 };
 		struct fpisa_counters a, b;
 
-		harness_job(h, 6, &j);
-		a = harness_counters(h, 6);
+		harness_job(harness, 6, &j);
+		a = harness_counters(harness, 6);
 		for (uint64_t chunk = 0; chunk < rounds; chunk++) {
 			uint32_t flags = 0;
 			struct frame fr;
@@ -115,8 +93,8 @@ static void run_format(uint8_t format, uint8_t mode)
 				memcpy(&want[i * f.bytes], &w, f.bytes);
 			}
 			for (uint32_t r = 0; r < j.workers; r++) {
-				harness_add(&fr, h, &j, 6, r, chunk, ELEMENTS, in[r]);
-				harness_run(h, &fr);
+				harness_add(&fr, harness, &j, 6, r, chunk, ELEMENTS, in[r]);
+				harness_run(harness, &fr);
 				assert_int_equal(fr.action, r + 1 < j.workers ? XDP_DROP : XDP_REDIRECT);
 			}
 			assert_true(harness_sealed(&fr));
@@ -132,7 +110,7 @@ static void run_format(uint8_t format, uint8_t mode)
 			}
 			assert_int_equal(harness_hdr(&fr)->result_flags, flags);
 		}
-		b = harness_counters(h, 6);
+		b = harness_counters(harness, 6);
 		assert_int_equal(b.rounded - a.rounded, events.rounded);
 		assert_int_equal(b.overwritten - a.overwritten, events.overwritten);
 		assert_int_equal(b.left_shifted - a.left_shifted, events.left_shifted);
@@ -154,7 +132,7 @@ static uint32_t distinct(uint8_t mode, uint64_t seed, uint32_t orders)
 	uint64_t words[64];
 	uint32_t n = 0;
 
-	harness_job(h, 7, &j);
+	harness_job(harness, 7, &j);
 	for (uint32_t r = 0; r < 64; r++) {
 		for (uint32_t i = 0; i < 32; i++) {
 			float v = ldexpf((float)(int32_t)vectors_next(&rng), (int)vectors_below(&rng, 60) - 60);
@@ -174,8 +152,8 @@ static uint32_t distinct(uint8_t mode, uint64_t seed, uint32_t orders)
 			order[at] = r;
 		}
 		for (uint32_t r = 0; r < 64; r++) {
-			harness_add(&f, h, &j, 7, order[r], k, 32, in[order[r]]);
-			harness_run(h, &f);
+			harness_add(&f, harness, &j, 7, order[r], k, 32, in[order[r]]);
+			harness_run(harness, &f);
 		}
 		assert_int_equal(f.action, XDP_REDIRECT);
 		got = harness_payload(&f)[1];
@@ -202,10 +180,7 @@ static void order_of_arrival(void **state)
 	uint64_t seed;
 
 	(void)state;
-	if (!h) {
-		print_message("skip: %s\n", why);
-		skip();
-	}
+	NEED_BPF();
 	seed = vectors_seed();
 	print_message("%u orders of 64 contributions, distinct results: fpisa %u, fpisa-a %u, fpisa64 %u, ", orders,
 		      distinct(FPISA_MODE_FPISA, seed, orders), distinct(FPISA_MODE_FPISA_A, seed, orders),
@@ -251,5 +226,5 @@ int main(void)
 #define TEST(name, format, mode) cmocka_unit_test(name),
 	const struct CMUnitTest tests[] = { CASES(TEST) cmocka_unit_test(order_of_arrival) };
 
-	return cmocka_run_group_tests_name("prog/formats", tests, open_all, close_all);
+	return cmocka_run_group_tests_name("prog/formats", tests, harness_setup, harness_teardown);
 }

@@ -21,31 +21,6 @@
 #define ELEMENTS 256
 #define CONTRIBUTIONS 5
 
-static struct harness *h;
-static const char *why;
-
-#define NEED_BPF()                                     \
-	do {                                           \
-		if (!h) {                              \
-			print_message("skip: %s\n", why); \
-			skip();                        \
-		}                                      \
-	} while (0)
-
-static int open_all(void **state)
-{
-	(void)state;
-	h = harness_open(&why);
-	return 0;
-}
-
-static int close_all(void **state)
-{
-	(void)state;
-	harness_close(h);
-	return 0;
-}
-
 struct composition {
 	const char *name;
 	uint8_t pipeline, clz;
@@ -67,8 +42,8 @@ static void round_of(const struct fpisa_job *j, uint32_t id, uint64_t chunk, uin
 		     const uint32_t *in, struct frame *out)
 {
 	for (uint32_t r = 0; r < j->workers; r++) {
-		harness_add(out, h, j, id, r, chunk, count, in + r * count);
-		harness_run(h, out);
+		harness_add(out, harness, j, id, r, chunk, count, in + r * count);
+		harness_run(harness, out);
 		assert_int_equal(out->action, r + 1 < j->workers ? XDP_DROP : XDP_REDIRECT);
 	}
 	assert_true(harness_sealed(out));
@@ -108,10 +83,10 @@ static void vectors_all_compositions(void **state)
 			jobs[k] = (struct fpisa_job){ .workers = CONTRIBUTIONS, .mode = mode, .rounding = rounding,
 						      .pipeline = compositions[k].pipeline,
 						      .clz = compositions[k].clz, .slot_base = (uint32_t)k * 8 };
-			harness_job(h, (uint32_t)k, &jobs[k]);
-			generation[k] = h->generation;
+			harness_job(harness, (uint32_t)k, &jobs[k]);
+			generation[k] = harness->generation;
 		}
-		struct fpisa_counters before = harness_counters(h, 0);
+		struct fpisa_counters before = harness_counters(harness, 0);
 
 		for (uint64_t i = 0; i < rounds; i++) {
 			uint32_t flags = 0;
@@ -122,8 +97,8 @@ static void vectors_all_compositions(void **state)
 				struct frame f;
 
 				if (!k || compositions[k].stages != compositions[k - 1].stages)
-					harness_stages(h, compositions[k].stages);
-				h->generation = generation[k];
+					harness_stages(harness, compositions[k].stages);
+				harness->generation = generation[k];
 				round_of(&jobs[k], (uint32_t)k, i, ELEMENTS, in, &f);
 				if (memcmp(harness_payload(&f), want, sizeof(want)) ||
 				    harness_hdr(&f)->result_flags != flags) {
@@ -138,7 +113,7 @@ static void vectors_all_compositions(void **state)
 			}
 			cases += ELEMENTS;
 		}
-		struct fpisa_counters after = harness_counters(h, 0);
+		struct fpisa_counters after = harness_counters(harness, 0);
 
 		assert_int_equal(after.rounded - before.rounded, events.rounded);
 		assert_int_equal(after.overwritten - before.overwritten, events.overwritten);
@@ -164,16 +139,16 @@ static void paper_example(void **state)
 		three[i] = 0x40400000;
 		one[i] = 0x3f800000;
 	}
-	harness_stages(h, HARNESS_PROGRAMS);
-	harness_job(h, 1, &j);
-	harness_add(&f, h, &j, 1, 0, 0, 32, three);
-	harness_run(h, &f);
-	harness_slot(h, 0, NULL, e, m);
+	harness_stages(harness, HARNESS_PROGRAMS);
+	harness_job(harness, 1, &j);
+	harness_add(&f, harness, &j, 1, 0, 0, 32, three);
+	harness_run(harness, &f);
+	harness_slot(harness, 0, NULL, e, m);
 	assert_int_equal(e[5], 128);
 	assert_int_equal(m[5], 0xc00000);
-	harness_add(&f, h, &j, 1, 1, 0, 32, one);
-	harness_run(h, &f);
-	harness_slot(h, 0, NULL, e, m);
+	harness_add(&f, harness, &j, 1, 1, 0, 32, one);
+	harness_run(harness, &f);
+	harness_slot(harness, 0, NULL, e, m);
 	assert_int_equal(e[5], 128);
 	assert_int_equal(m[5], 0x1000000);
 	assert_int_equal(f.action, XDP_REDIRECT);
@@ -191,7 +166,7 @@ static void sizes(void **state)
 	(void)state;
 	NEED_BPF();
 	seed = vectors_seed();
-	harness_stages(h, HARNESS_PROGRAMS);
+	harness_stages(harness, HARNESS_PROGRAMS);
 	for (uint32_t count = FPISA_BLOCK; count <= FPISA_MAX_ELEMENTS; count += FPISA_BLOCK) {
 		for (size_t k = 0; k < N_COMPOSITIONS; k++) {
 			struct fpisa_job j = { .elements = (uint16_t)count, .pipeline = compositions[k].pipeline,
@@ -199,7 +174,7 @@ static void sizes(void **state)
 			uint32_t flags = 0;
 			struct frame f;
 
-			harness_job(h, 2, &j);
+			harness_job(harness, 2, &j);
 			vectors_fill(seed, count, 2, (int)count, in);
 			expect(in, 2, count, j.mode, j.rounding, want, NULL, &flags);
 			round_of(&j, 2, 3, count, in, &f);
@@ -229,15 +204,15 @@ static void holes(void **state)
 			uint32_t flags = 0;
 			struct frame f;
 
-			harness_stages(h, variant);
-			harness_job(h, 3, &j);
-			harness_hole(h, stage);
-			a = harness_counters(h, 3);
+			harness_stages(harness, variant);
+			harness_job(harness, 3, &j);
+			harness_hole(harness, stage);
+			a = harness_counters(harness, 3);
 			vectors_fill(seed, (uint64_t)stage, CONTRIBUTIONS, ELEMENTS, in);
 			expect(in, CONTRIBUTIONS, ELEMENTS, j.mode, j.rounding, want, NULL, &flags);
 			round_of(&j, 3, 0, ELEMENTS, in, &f);
 			assert_memory_equal(harness_payload(&f), want, sizeof(want));
-			b = harness_counters(h, 3);
+			b = harness_counters(harness, 3);
 			assert_int_equal(b.missed_tail_calls - a.missed_tail_calls, stage < 5 ? CONTRIBUTIONS : 1);
 			/* A miss at the entry runs fused; one further on goes on stage by stage. */
 			assert_int_equal(b.fused - a.fused, stage ? 0 : CONTRIBUTIONS);
@@ -257,12 +232,12 @@ static void stage_counters(void **state)
 
 	(void)state;
 	NEED_BPF();
-	harness_stages(h, HARNESS_PROGRAMS);
-	harness_job(h, 4, &j);
-	a = harness_counters(h, 4);
+	harness_stages(harness, HARNESS_PROGRAMS);
+	harness_job(harness, 4, &j);
+	a = harness_counters(harness, 4);
 	for (uint64_t chunk = 0; chunk < 7; chunk++)
 		round_of(&j, 4, chunk, ELEMENTS, in, &f);
-	b = harness_counters(h, 4);
+	b = harness_counters(harness, 4);
 	for (int k = 0; k < FPISA_STAGES; k++)
 		assert_int_equal((&b.mau0)[k] - (&a.mau0)[k], k < 5 ? 7 * CONTRIBUTIONS : 7);
 	assert_int_equal(b.missed_tail_calls - a.missed_tail_calls, 0);
@@ -282,5 +257,5 @@ int main(void)
 		cmocka_unit_test(stage_counters),
 	};
 
-	return cmocka_run_group_tests_name("prog/pipeline", tests, open_all, close_all);
+	return cmocka_run_group_tests_name("prog/pipeline", tests, harness_setup, harness_teardown);
 }

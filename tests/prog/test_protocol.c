@@ -20,39 +20,12 @@
 #define JOB 5
 #define N 64
 
-static struct harness *h;
-static const char *why;
-
-#define NEED_BPF()                                        \
-	do {                                              \
-		if (!h) {                                 \
-			print_message("skip: %s\n", why); \
-			skip();                           \
-		}                                         \
-	} while (0)
-
-static int open_all(void **state)
-{
-	(void)state;
-	h = harness_open(&why);
-	if (h)
-		harness_stages(h, HARNESS_PROGRAMS);
-	return 0;
-}
-
-static int close_all(void **state)
-{
-	(void)state;
-	harness_close(h);
-	return 0;
-}
-
 static struct fpisa_job make(uint8_t pipeline, uint32_t workers)
 {
 	struct fpisa_job j = { .workers = workers, .elements = N, .window = 4, .pipeline = pipeline,
 			       .token = 0x1122334455667788ull, .slot_base = 16 };
 
-	harness_job(h, JOB, &j);
+	harness_job(harness, JOB, &j);
 	return j;
 }
 
@@ -67,10 +40,10 @@ static int send_add(const struct fpisa_job *j, struct frame *f, uint32_t rank, u
 	uint32_t w[N];
 
 	values(w, v);
-	harness_add(f, h, j, JOB, rank, chunk, N, w);
+	harness_add(f, harness, j, JOB, rank, chunk, N, w);
 	harness_hdr(f)->flags = flags;
 	harness_seal(f);
-	harness_run(h, f);
+	harness_run(harness, f);
 	return f->action;
 }
 
@@ -88,7 +61,7 @@ static void set_live(const struct fpisa_job *j, uint64_t live)
 	uint32_t id = JOB;
 
 	k.live = live;
-	assert_int_equal(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_jobs), &id, &k, BPF_ANY), 0);
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_jobs), &id, &k, BPF_ANY), 0);
 }
 
 /* A reply to the sender: addresses turned round, checksums right. */
@@ -168,10 +141,10 @@ static void late_and_early_chunks(void **state)
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
 	assert_int_equal(send_add(&j, &f, 0, 8, 3, 0), XDP_DROP);
 	/* a late copy of chunk 0 changes nothing */
-	uint64_t stale = harness_verdict(h, JOB, FPISA_V_stale);
+	uint64_t stale = harness_verdict(harness, JOB, FPISA_V_stale);
 
 	assert_int_equal(send_add(&j, &f, 1, 0, 100, 0), XDP_DROP);
-	assert_int_equal(harness_verdict(h, JOB, FPISA_V_stale), stale + 1);
+	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_stale), stale + 1);
 	send_add(&j, &f, 1, 8, 4, 0);
 	assert_true(first_value(&f) == 7.0f);
 	/* an entry that is empty in this generation takes only its first chunk */
@@ -231,7 +204,7 @@ static void shrink_completes_open_rounds(void **state)
 static int send_hello(const struct fpisa_job *j, struct frame *f, uint32_t rank, uint64_t incarnation)
 {
 	harness_hello(f, j, JOB, rank, incarnation);
-	harness_run(h, f);
+	harness_run(harness, f);
 	return f->action;
 }
 
@@ -275,20 +248,20 @@ static void join_begins_generations(void **state)
 	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
 	assert_int_equal(harness_hdr(&f)->aux, 50);
 	/* what an older generation sends is dropped and reported */
-	h->generation = first - 1;
+	harness->generation = first - 1;
 	send_add(&j, &f, 0, 0, 1, 0);
 	check_reply(&f, &j, 0);
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
 	/* open a round, then both come back: a new generation, the old contribution gone */
-	h->generation = first;
+	harness->generation = first;
 	send_add(&j, &f, 0, 0, 100, 0);
 	send_hello(&j, &f, 0, 70);
 	send_hello(&j, &f, 1, 70);
 	assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING);
 	send_hello(&j, &f, 0, 70);
 	assert_int_equal(harness_hdr(&f)->flags, 0);
-	h->generation = harness_hdr(&f)->generation;
-	assert_true(h->generation > first);
+	harness->generation = harness_hdr(&f)->generation;
+	assert_true(harness->generation > first);
 	send_add(&j, &f, 0, 0, 1, 0);
 	send_add(&j, &f, 1, 0, 2, 0);
 	assert_true(first_value(&f) == 3.0f);
@@ -368,7 +341,7 @@ static void snapshot(struct registers *r)
 {
 	memset(r, 0, sizeof(*r));
 	for (uint32_t k = 0; k < 8; k++)
-		harness_slot(h, 16 + k, &r->slot[k], r->e[k], r->m[k]);
+		harness_slot(harness, 16 + k, &r->slot[k], r->e[k], r->m[k]);
 }
 
 /*
@@ -384,20 +357,20 @@ static void every_drop(void **state)
 	NEED_BPF();
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct fpisa_job j = make(i & 1 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED, 2);
-		uint64_t count = harness_verdict(h, bad[i].key, bad[i].verdict);
+		uint64_t count = harness_verdict(harness, bad[i].key, bad[i].verdict);
 		uint32_t w[N];
 		struct frame f;
 
 		send_add(&j, &f, 1, 0, 2, 0);
 		snapshot(&before);
 		values(w, 1);
-		harness_add(&f, h, &j, JOB, 0, 0, N, w);
+		harness_add(&f, harness, &j, JOB, 0, 0, N, w);
 		bad[i].spoil(&f);
 		if (!bad[i].unsealed)
 			harness_seal(&f);
-		harness_run(h, &f);
+		harness_run(harness, &f);
 		snapshot(&after);
-		if (harness_verdict(h, bad[i].key, bad[i].verdict) != count + 1)
+		if (harness_verdict(harness, bad[i].key, bad[i].verdict) != count + 1)
 			fail_msg("case %zu: verdict %d not counted", i, bad[i].verdict);
 		assert_memory_equal(&before, &after, sizeof(before));
 		if (fpisa_reported(bad[i].verdict)) {
@@ -423,16 +396,16 @@ static void busy_slot(void **state)
 	(void)state;
 	NEED_BPF();
 	j = make(FPISA_PIPELINE_FUSED, 2);
-	fd = bpf_map__fd(h->skel->maps.fpisa_slots);
+	fd = bpf_map__fd(harness->skel->maps.fpisa_slots);
 	send_add(&j, &f, 0, 0, 1, 0);
-	harness_slot(h, key, &s, NULL, NULL);
+	harness_slot(harness, key, &s, NULL, NULL);
 	assert_int_equal(s.guard, 0);
 	s.guard = 1;
 	assert_int_equal(bpf_map_update_elem(fd, &key, &s, BPF_ANY), 0);
-	uint64_t busy = harness_verdict(h, JOB, FPISA_V_busy);
+	uint64_t busy = harness_verdict(harness, JOB, FPISA_V_busy);
 
 	assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_DROP);
-	assert_int_equal(harness_verdict(h, JOB, FPISA_V_busy), busy + 1);
+	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_busy), busy + 1);
 	s.guard = 0;
 	assert_int_equal(bpf_map_update_elem(fd, &key, &s, BPF_ANY), 0);
 	assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_REDIRECT);
@@ -475,12 +448,12 @@ static void others_pass_untouched(void **state)
 		uint32_t w[N];
 
 		values(w, 1);
-		harness_add(&f, h, &j, JOB, 0, 0, N, w);
+		harness_add(&f, harness, &j, JOB, 0, 0, N, w);
 		change[i](&f);
 		if (change[i] == foreign_address)
 			harness_seal(&f);
 		copy = f;
-		harness_run(h, &f);
+		harness_run(harness, &f);
 		assert_int_equal(f.action, XDP_PASS);
 		assert_int_equal(f.len, copy.len);
 		assert_memory_equal(f.data, copy.data, copy.len);
@@ -500,10 +473,10 @@ static void padded_frame(void **state)
 	uint32_t w[N];
 
 	values(w, 2);
-	harness_add(&f, h, &j, JOB, 1, 0, N, w);
+	harness_add(&f, harness, &j, JOB, 1, 0, N, w);
 	f.len += 7;
 	memset(f.data + f.len - 7, 0xee, 7);
-	harness_run(h, &f);
+	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_REDIRECT);
 	f.len -= 7;
 	assert_true(harness_sealed(&f));
@@ -524,5 +497,5 @@ int main(void)
 		cmocka_unit_test(padded_frame),
 	};
 
-	return cmocka_run_group_tests_name("prog/protocol", tests, open_all, close_all);
+	return cmocka_run_group_tests_name("prog/protocol", tests, harness_setup, harness_teardown);
 }
