@@ -30,9 +30,11 @@ def test_json_of_every_reader(lab):
     c = net.counters(5, PIN)
     stats = net.json("stats", 5)
     assert {k: stats[k] for k in c} == c and stats["drops"] == 0 and c["v_result"] == 32
+    # The stack's own frames (neighbours, groups) are not ours and may come at any time.
+    before = net.counters(64, PIN)["v_not_ours"]
     everything = net.json("stats")
     assert everything["job"] is None and everything["v_result"] == 32
-    assert everything["v_not_ours"] == net.counters(64, PIN)["v_not_ours"]
+    assert before <= everything["v_not_ours"] <= net.counters(64, PIN)["v_not_ours"]
     assert net.json("slots") == [] == net.json("slots", 5)
     for name in ("fpisa", "fpisa_mau0", "fpisa_mau8"):
         assert name in {p["name"] for p in net.json("resources")["programs"]}
