@@ -154,10 +154,10 @@ deps:
 
 # A second make, so that what deps installed is seen by this file's shell calls.
 test: deps
-	$(Q)$(MAKE) --no-print-directory check
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check
 
 demo: deps
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
 	$(Q)$(B)/fpisa demo $(DEMO_ARGS)
 
 # -- what review wants to see growing ---------------------------------------
