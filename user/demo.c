@@ -20,9 +20,9 @@
 
 const char demo_help[] =
 	"  --workers N        1 to 64, each a process in its own network namespace; default 4\n"
-	"  --file F           values to sum, FP32, one row a worker, converted to the format;\n"
-	"                     default the sample in data/gradients of epoch 20\n"
-	"  --rows R           rows of the file; default 8\n"
+	"  --file F           values to sum, raw FP32 or .npy, one row a worker, converted to\n"
+	"                     the format; default the sample in data/gradients of epoch 20\n"
+	"  --rows R           rows of the file; default 8, or as a .npy of two dimensions says\n"
 	"  --elements N       random values instead of a file, N a worker\n"
 	"  --mode MODE        fpisa (default), fpisa-a, fpisa64 or exact\n"
 	"  --rounding R       down (the paper's) or nearest (default of fpisa64 and exact)\n"
@@ -196,8 +196,6 @@ static int parse(struct demo_options *o, int argc, char **argv)
 			      "--elements: makes random values, so --file and --rows do not go with it");
 	if (!o->elements && !o->file)
 		o->file = "";
-	if (!o->rows)
-		o->rows = 8;
 	o->json = c.json;
 	return 0;
 }

@@ -2,20 +2,20 @@
 /* The demo's input and the memory that it shares with its workers. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "demo.h"
+#include "gradients.h"
 #include "pack.h"
+#include "random.h"
 
 #define SAMPLE "data/gradients/epoch20.f32"
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define DEFAULT_ROWS 8 /* of a raw file, as the sample has */
 
 static int share(size_t size, void *out)
 {
@@ -74,41 +74,10 @@ static int find_sample(char path[PATH_MAX])
 		      "demo: no " SAMPLE " beside this program or here; give --file F or --elements N");
 }
 
-static int read_all(const struct demo *d, int fd, void *to, size_t size)
+static int open_file(struct demo *d, struct gradients *g)
 {
-	size_t at = 0;
-
-	while (at < size) {
-		ssize_t n = read(fd, (char *)to + at, size - at);
-
-		if (n <= 0)
-			return fail(n ? -errno : -EIO, NULL, "%s: read", d->source);
-		at += n;
-	}
-	return 0;
-}
-
-static int read_rows(struct demo *d, int fd)
-{
-	uint64_t all = d->o.workers * d->elements, n;
-	float values[16384];
-	int err = 0;
-
-	for (uint64_t i = 0; !err && i < all; i += n) {
-		n = all - i < COUNT(values) ? all - i : COUNT(values);
-		err = read_all(d, fd, values, n * sizeof(*values));
-		for (uint64_t k = 0; !err && k < n; k++)
-			put_value(d, 0, i + k, values[k]);
-	}
-	return err;
-}
-
-static int open_file(struct demo *d)
-{
-	uint64_t row = d->o.rows * sizeof(float);
 	char path[PATH_MAX];
-	struct stat st;
-	int fd, err;
+	int err;
 
 	snprintf(path, sizeof(path), "%s", d->o.file);
 	if (!*path) {
@@ -118,37 +87,33 @@ static int open_file(struct demo *d)
 	}
 	if (!realpath(path, d->source))
 		return fail(-errno, NULL, "%s", path);
-	fd = open(d->source, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st)) {
-		err = fail(-errno, NULL, "%s", d->source);
-	} else if (!st.st_size || st.st_size % row) {
-		err = refuse(-EINVAL, "%s: %lld bytes are not %u rows of 4-byte values; give --rows R",
-			     d->source, (long long)st.st_size, d->o.rows);
-	} else if (d->o.workers > d->o.rows) {
+	err = gradients_open(g, d->source, FPISA_FP32);
+	if (!err)
+		err = gradients_split(g, d->o.rows ?: g->rows ?: DEFAULT_ROWS, "--rows");
+	if (!err && d->o.workers > g->rows)
 		err = refuse(-EINVAL,
 			     "%s: has %u rows, one a worker, and %u workers are asked for; give --elements N",
-			     d->source, d->o.rows, d->o.workers);
-	} else {
-		d->elements = st.st_size / row;
+			     d->source, g->rows, d->o.workers);
+	return err;
+}
+
+static int read_values(struct demo *d)
+{
+	struct gradients g = GRADIENTS_INIT;
+	int err = open_file(d, &g);
+
+	if (!err) {
+		d->elements = g.elements;
 		err = share_all(d);
-		if (!err)
-			err = read_rows(d, fd);
 	}
-	if (fd >= 0)
-		close(fd);
+	for (uint32_t r = 0; !err && r < d->o.workers; r++)
+		for (uint64_t i = 0; i < d->elements; i++)
+			put_value(d, r, i, gradients_value(&g, r, i));
+	gradients_close(&g);
 	return err;
 }
 
 /* -- random values ------------------------------------------------------ */
-
-static uint64_t splitmix64(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-	z = (z ^ z >> 27) * 0x94d049bb133111eb;
-	return z ^ z >> 31;
-}
 
 /*
  * Nearly normal, variance 1: twelve uniform values less their mean. In units
@@ -199,5 +164,5 @@ static int make_values(struct demo *d)
 int demo_data(struct demo *d)
 {
 	d->f = fpisa_format_of(d->o.format);
-	return d->o.file ? open_file(d) : make_values(d);
+	return d->o.file ? read_values(d) : make_values(d);
 }

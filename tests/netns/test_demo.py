@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`fpisa demo`: every bit right in each combination, nothing left on an interrupt."""
+import array
 import json
 import os
 import signal
+import struct
 import time
 
 import pytest
@@ -38,6 +40,20 @@ def test_combinations(lab, mode, pipeline, clz, loss):
     "--packet 832 --window 8", "--elements 1", "--elements 100001"])
 def test_options(lab, options):
     assert demo(lab(workers=0), "--workers", 3, *options.split())["mismatches"] == 0
+
+
+def test_npy_file(lab, tmp_path):
+    """A .npy of doubles is the raw file of floats, and says its rows itself."""
+    values = array.array("f", [(-1) ** i * 1.5 ** (i % 40) for i in range(5 * 333)])
+    (tmp_path / "raw.f32").write_bytes(values.tobytes())
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (5, 333), }\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header
+                                     + array.array("d", values).tobytes())
+    net = lab(workers=0)
+    raw = demo(net, "--mode", "exact", "--file", tmp_path / "raw.f32", "--rows", 5)
+    npy = demo(net, "--mode", "exact", "--file", tmp_path / "a.npy")
+    assert npy["mismatches"] == 0 and npy["elements"] == 333
+    assert npy["max_abs_error"] == raw["max_abs_error"] > 0
 
 
 def test_above_sixteen_workers(lab):
