@@ -50,8 +50,14 @@ static const struct verb verbs[] = {
 	{ "job del", verb_job_del, "JOB", "remove a job", NULL },
 	{ "job shrink", verb_job_shrink, "JOB RANK...", "go on without some ranks",
 	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n" },
-	{ "stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json]", "counters and rates, of a job or of all",
-	  "  --watch [SECONDS]  again and again, with rates; every second by default\n"
+	{ "stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json | --prometheus[=FILE]]",
+	  "counters and rates, of a job or of all",
+	  "  --watch [SECONDS]  again and again, with rates; every second by default; on a\n"
+	  "                     terminal as many rows as fit, those that are zero left out\n"
+	  "  --prometheus[=FILE]  Prometheus' text format, on stdout or into FILE, which is\n"
+	  "                     replaced as a whole; with --watch, again and again:\n"
+	  "                     a file *.prom in the directory that node_exporter's option\n"
+	  "                     --collector.textfile.directory names is scraped by it\n"
 	  "Rows of drop reasons that are zero are left out of the table, never of the JSON.\n" },
 	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss", NULL },
 	{ "demo", verb_demo, "[OPTION...] [--json]",

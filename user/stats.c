@@ -6,14 +6,17 @@
 #include <ctype.h>
 #include <errno.h>
 #include <json-c/json.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "datapath.h"
+#include "prometheus.h"
 
 static const struct {
 	const char *name, *text;
@@ -114,6 +117,79 @@ static void print_text(int job, const struct sample *now, const struct sample *b
 			print_row(verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
 }
 
+/* -- a terminal ---------------------------------------------------------- */
+
+struct screen {
+	int rows, columns;
+	int used, hidden; /* lines shown, and those for which there was no room */
+};
+
+static struct screen screen_start(void)
+{
+	struct winsize w = { 0 };
+
+	ioctl(STDOUT_FILENO, TIOCGWINSZ, &w);
+	fputs("\033[H", stdout);
+	return (struct screen){ .rows = w.ws_row ?: 24, .columns = w.ws_col ?: 80 };
+}
+
+/* One row of the screen, cut between words if it is too long. The last row is the note's. */
+__attribute__((format(printf, 2, 3))) static void screen_line(struct screen *s, const char *fmt, ...)
+{
+	char line[256];
+	int n, width = s->columns - 1;
+	va_list ap;
+
+	if (s->used >= s->rows - 1) {
+		s->hidden++;
+		return;
+	}
+	va_start(ap, fmt);
+	n = vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	if (n > width) {
+		for (n = width > 3 ? width - 3 : 0; n && line[n] != ' '; n--)
+			;
+		strcpy(line + n, n ? "..." : "");
+	}
+	printf("%s\033[K\n", line);
+	s->used++;
+}
+
+static void screen_row(struct screen *s, const char *name, const char *text, const struct sample *now,
+		       const struct sample *before, size_t i)
+{
+	char per_second[32] = "";
+
+	if (!now->value[i])
+		return;
+	if (before)
+		snprintf(per_second, sizeof(per_second), "%.0f", rate(now, before, i));
+	screen_line(s, "%-18s %15llu %12s  %s", name, (unsigned long long)now->value[i], per_second, text);
+}
+
+/* What matters most comes first: the lowest rows are the first to find no room. */
+static void print_screen(int job, const struct sample *now, const struct sample *before)
+{
+	struct screen s = screen_start();
+	char title[32] = "all jobs";
+
+	if (job >= 0)
+		snprintf(title, sizeof(title), "job %d", job);
+	screen_line(&s, "%-18s %15s %12s", title, "total", "per second");
+	for (size_t i = 0; i < FPISA_VERDICT_COUNT; i++) {
+		if (i == FPISA_V_FIRST_DROP)
+			screen_line(&s, "%s", drops(now) ? "drops" : "no drops");
+		screen_row(&s, verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
+	}
+	screen_line(&s, "%s", "");
+	for (size_t i = 0; i < COUNTERS; i++)
+		screen_row(&s, counters[i].name, counters[i].text, now, before, i);
+	fputs("\033[J", stdout);
+	if (s.hidden)
+		printf("%.*s", s.columns - 1, "more rows than fit here: fpisa stats");
+}
+
 /* -- JSON -------------------------------------------------------------- */
 
 static const char *key_of(size_t i)
@@ -152,25 +228,62 @@ static int parse_seconds(const char *s, double *seconds)
 	return 0;
 }
 
-static int watch(const struct datapath *dp, int job, double seconds, bool json)
+struct request {
+	int job;	  /* -1: all */
+	double seconds;	  /* of --watch, else 0 */
+	bool json, prometheus;
+	const char *file; /* of --prometheus, else NULL */
+};
+
+static int print_once(const struct datapath *dp, const struct request *r)
 {
+	struct sample now;
+	int err;
+
+	if (r->prometheus)
+		return prometheus_write(dp, r->job, r->file);
+	err = take(dp, r->job, &now);
+	if (err)
+		return err;
+	if (r->json)
+		return print_stats_json(r->job, &now, NULL, false);
+	print_text(r->job, &now, NULL);
+	return 0;
+}
+
+static int watch_file(const struct datapath *dp, const struct request *r)
+{
+	int err;
+
+	while (!(err = prometheus_write(dp, r->job, r->file)))
+		usleep(r->seconds * 1e6);
+	return err;
+}
+
+static int watch(const struct datapath *dp, const struct request *r)
+{
+	bool terminal = !r->json && isatty(STDOUT_FILENO);
 	struct sample before, now;
 	int err;
 
-	err = take(dp, job, &before);
+	err = take(dp, r->job, &before);
+	if (!err && terminal) {
+		print_screen(r->job, &before, NULL);
+		fflush(stdout);
+	}
 	while (!err) {
-		usleep(seconds * 1e6);
-		err = take(dp, job, &now);
+		usleep(r->seconds * 1e6);
+		err = take(dp, r->job, &now);
 		if (err)
 			break;
-		if (!json && isatty(STDOUT_FILENO))
-			fputs("\033[H\033[J", stdout);
-		if (json)
-			err = print_stats_json(job, &now, &before, true);
-		else
-			print_text(job, &now, &before);
-		if (!json && !isatty(STDOUT_FILENO))
+		if (r->json) {
+			err = print_stats_json(r->job, &now, &before, true);
+		} else if (terminal) {
+			print_screen(r->job, &now, &before);
+		} else {
+			print_text(r->job, &now, &before);
 			puts("");
+		}
 		if (fflush(stdout))
 			err = fail(-errno, NULL, "stdout");
 		before = now;
@@ -178,56 +291,68 @@ static int watch(const struct datapath *dp, int job, double seconds, bool json)
 	return err;
 }
 
-enum { OPT_WATCH = OPT_VERB };
+enum { OPT_WATCH = OPT_VERB, OPT_PROMETHEUS };
+
+static int parse_options(int argc, char **argv, struct common *c, struct request *r)
+{
+	static const struct option options[] = { { "watch", optional_argument, NULL, OPT_WATCH },
+						 { "prometheus", optional_argument, NULL, OPT_PROMETHEUS },
+						 COMMON_OPTIONS,
+						 JSON_OPTION,
+						 { 0 } };
+	uint64_t number = 0;
+	int opt, err = 0;
+
+	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		if (opt == OPT_PROMETHEUS) {
+			r->prometheus = true;
+			r->file = optarg;
+		} else if (opt == OPT_WATCH) {
+			r->seconds = 1;
+			/* getopt takes an optional argument only after '='. */
+			if (!optarg && optind < argc && isdigit((unsigned char)*argv[optind]))
+				optarg = argv[optind++];
+			if (optarg)
+				err = parse_seconds(optarg, &r->seconds);
+		} else {
+			err = common_option(c, opt);
+		}
+	}
+	if (err)
+		return err;
+	r->json = c->json;
+	if (r->prometheus && r->json)
+		return refuse(BAD_USAGE, "stats: --json or --prometheus");
+	if (r->prometheus && r->seconds > 0 && !r->file)
+		return refuse(BAD_USAGE, "stats: --watch goes with --prometheus=FILE, which it writes again and again");
+	if (r->file && !*r->file)
+		return refuse(BAD_USAGE, "--prometheus=: name a file");
+	if (argc - optind > 1)
+		return refuse(BAD_USAGE, "stats: one job, or none for all");
+	if (optind == argc)
+		return 0;
+	err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &number);
+	r->job = number;
+	return err;
+}
 
 int verb_stats(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "watch", optional_argument, NULL, OPT_WATCH }, COMMON_OPTIONS, JSON_OPTION, { 0 }
-	};
 	struct common c = COMMON_INIT;
+	struct request r = { .job = -1 };
 	struct datapath dp;
 	struct fpisa_job j;
-	struct sample now;
-	double seconds = 0;
-	uint64_t number = 0;
-	int opt, job = -1, err = 0;
+	int err;
 
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (opt != OPT_WATCH) {
-			err = common_option(&c, opt);
-			continue;
-		}
-		seconds = 1;
-		/* getopt takes an optional argument only after '='. */
-		if (!optarg && optind < argc && isdigit((unsigned char)*argv[optind]))
-			optarg = argv[optind++];
-		if (optarg)
-			err = parse_seconds(optarg, &seconds);
-	}
+	err = parse_options(argc, argv, &c, &r);
+	if (!err)
+		err = datapath_open(&dp, c.pin);
 	if (err)
 		return err;
-	if (argc - optind > 1)
-		return refuse(BAD_USAGE, "stats: one job, or none for all");
-	if (optind < argc) {
-		err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &number);
-		job = number;
-	}
-	if (err)
-		return err;
-	err = datapath_open(&dp, c.pin);
-	if (err)
-		return err;
-	if (job >= 0)
-		err = datapath_job(&dp, job, &j);
-	if (!err && seconds > 0)
-		err = watch(&dp, job, seconds, c.json);
-	else if (!err)
-		err = take(&dp, job, &now);
-	if (!err && c.json)
-		err = print_stats_json(job, &now, NULL, false);
-	else if (!err)
-		print_text(job, &now, NULL);
+	if (r.job >= 0)
+		err = datapath_job(&dp, r.job, &j);
+	if (!err)
+		err = r.seconds <= 0 ? print_once(&dp, &r) : r.prometheus ? watch_file(&dp, &r) : watch(&dp, &r);
 	datapath_close(&dp);
 	return err;
 }
