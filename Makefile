@@ -3,6 +3,7 @@
 # make demo	install what is needed, build, sum real gradients over real XDP
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog netns" picks
+# make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make bench	ns an element of each format, mode and pipeline, as JSON lines
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
@@ -112,10 +113,24 @@ $(B)/tests/unit/%: tests/unit/%.c tests/vectors.c user/oracle.c $(LIB_SRC)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
 
-$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/vectors.c user/oracle.c user/families.c $(SKEL)
+$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h tests/vectors.c user/oracle.c \
+		user/families.c $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lbpf -lgmp -lpthread -lm -o $@
+
+# Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
+FUZZ := $(B)/tests/fuzz/packets
+$(B)/tests/fuzz/packets: tests/fuzz/packets.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
+		tests/vectors.c user/families.c $(LIB_SRC) $(wildcard tests/fuzz/*.h) tests/prog/harness.h $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(SAN) $(DEP) -MT $@ $(filter %.c,$^) -lbpf -lpthread -lm -o $@
+
+.PHONY: fuzz
+CASES ?= 10000000
+fuzz: $(FUZZ)
+	$(Q)$(B)/tests/fuzz/packets --cases $(CASES) $(if $(SEED),--seed $(SEED))
 
 # -- measurements -----------------------------------------------------------
 
@@ -136,7 +151,7 @@ old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
 .PHONY: test-build check test demo deps
-test-build: all $(UNIT) $(PROG) old-compiler
+test-build: all $(UNIT) $(PROG) $(FUZZ) old-compiler
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build

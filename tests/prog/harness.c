@@ -26,6 +26,8 @@ static int quiet(enum libbpf_print_level level, const char *format, va_list args
 	return level == LIBBPF_WARN ? vfprintf(stderr, format, args) : 0;
 }
 
+void (*harness_prepare)(struct bpf_object *o);
+
 struct harness *harness_open(const char **why)
 {
 	struct harness *h = calloc(1, sizeof(*h));
@@ -42,6 +44,8 @@ struct harness *harness_open(const char **why)
 	}
 	bpf_object__for_each_map(m, h->skel->obj)
 		bpf_map__set_pin_path(m, NULL);
+	if (harness_prepare)
+		harness_prepare(h->skel->obj);
 	if (fpisa__load(h->skel)) {
 		if (errno != EPERM)
 			must(1, "load");
@@ -121,6 +125,8 @@ static void load_family(struct harness *h, uint8_t family)
 
 	o = bpf_object__open_mem(bytes, size, NULL);
 	must(!o, "open family");
+	if (harness_prepare)
+		harness_prepare(o);
 	bpf_object__for_each_program(p, o) {
 		bpf_program__set_type(p, BPF_PROG_TYPE_XDP);
 		bpf_program__set_expected_attach_type(p, 0);

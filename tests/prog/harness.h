@@ -30,6 +30,7 @@ struct harness {
 };
 
 struct frame {
+	_Alignas(8) uint8_t ip_align[2]; /* as NET_IP_ALIGN: the headers after Ethernet's are aligned */
 	uint8_t data[HARNESS_FRAME];
 	uint32_t len;
 	int action; /* XDP_*, after harness_run() */
@@ -50,6 +51,9 @@ int harness_teardown(void **state);
 			skip();                                   \
 		}                                                 \
 	} while (0)
+
+/* Called for every object before it is loaded, if set: to change its maps. */
+extern void (*harness_prepare)(struct bpf_object *o);
 
 /* NULL if this process may not load BPF programs; *why says so. */
 struct harness *harness_open(const char **why);
