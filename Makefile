@@ -36,6 +36,7 @@ LIB_SRC := $(wildcard user/lib/*.c)
 CLI_SRC := $(wildcard user/*.c)
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 PROG_SRC := $(wildcard tests/prog/test_*.c)
+ORACLE_SRC := $(wildcard user/oracle*.c)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
@@ -108,12 +109,12 @@ $(B)/fpisa: $(CLI_OBJ) $(B)/libfpisa.a
 SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Iuser/lib -Itests -Itests/prog -I$(B)
 
-$(B)/tests/unit/%: tests/unit/%.c tests/vectors.c user/oracle.c $(LIB_SRC)
+$(B)/tests/unit/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) $(LIB_SRC)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
 
-$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h tests/vectors.c user/oracle.c \
+$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h tests/vectors.c $(ORACLE_SRC) \
 		user/families.c $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)

@@ -6,6 +6,10 @@
  *
  * Words are packed values, low bits first, whatever the width of the format.
  * A format has E <= 11, M <= 52, R <= 64; the bias is 2^(E-1) - 1.
+ *
+ * Packed values and roundings are in oracle_value.c, registers in oracle.c,
+ * exact sums in oracle_exact.c, operations in oracle_op.c, blocks with a
+ * shared exponent in oracle_mx.c.
  */
 #ifndef ORACLE_H
 #define ORACLE_H
@@ -32,6 +36,8 @@ struct oracle_events {
 	uint64_t overflowed;   /* the register saturated */
 };
 
+void oracle_events_add(struct oracle_events *events, const struct oracle_events *more);
+
 /* First contribution: the registers take its value. */
 void oracle_set(struct oracle_reg *reg, struct fpisa_format f, uint64_t word);
 
@@ -46,13 +52,57 @@ uint64_t oracle_read(const struct oracle_reg *reg, struct fpisa_format f, enum f
 /* The result flags that events stand for. */
 uint32_t oracle_event_flags(const struct oracle_events *events);
 
+/* What is asked for; .f carries the register of the mode. The contract says which combinations there are. */
+struct oracle_call {
+	struct fpisa_format f;
+	enum fpisa_mode mode;
+	enum fpisa_rounding rounding;
+	int op;		 /* enum fpisa_op */
+	double factor;	 /* of scale: finite, not 0 */
+	bool reciprocal; /* avg multiplies by 1/n rounded to 24 bits, 53 for fp64 */
+};
+
+/*
+ * The same steps for the operations on a sum: all but min and max, in the
+ * modes with a register. Those of int32 hold the integer in m, and e is 0.
+ */
+void oracle_op_set(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word,
+		   struct oracle_events *events);
+void oracle_op_add(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word,
+		   struct oracle_events *events);
+uint64_t oracle_op_read(const struct oracle_reg *reg, const struct oracle_call *c, size_t n, uint32_t *flags);
+
 /*
  * One element from beginning to end: n >= 1 words in the order of arrival.
  * Events are added to *events, flags (of adds and read-out) ORed into *flags;
  * both may be NULL.
  */
+uint64_t oracle_result(const struct oracle_call *c, size_t n, const uint64_t *words,
+		       struct oracle_events *events, uint32_t *flags);
+
+/* The same for sums. */
 uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_rounding rounding, size_t n,
 		       const uint64_t *words, struct oracle_events *events, uint32_t *flags);
+
+/* A block of mxint8 in memory: 32 elements k x 2^(scale - 127 - 6); NaN if the scale is 255. */
+#define ORACLE_MX_LANES 32
+
+struct oracle_mx {
+	uint8_t scale;
+	int8_t k[ORACLE_MX_LANES];
+};
+
+/* As oracle_result, of a block: sum, avg and scale. Events count each of its elements. */
+void oracle_result_mx(const struct oracle_call *c, size_t n, const struct oracle_mx *blocks,
+		      struct oracle_mx *out, struct oracle_events *events, uint32_t *flags);
+
+/* The registers of a block in the modes that have some, lane by lane. */
+void oracle_mx_set(struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c,
+		   const struct oracle_mx *block);
+void oracle_mx_add(struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c,
+		   const struct oracle_mx *block, struct oracle_events *events);
+void oracle_mx_read(const struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c, size_t n,
+		    struct oracle_mx *out, uint32_t *flags);
 
 /*
  * An exact sum of up to 2^60 values: an integer in two's complement, in units
@@ -69,6 +119,12 @@ struct oracle_exact {
 
 void oracle_exact_init(struct oracle_exact *x, struct fpisa_format f);
 void oracle_exact_add(struct oracle_exact *x, uint64_t word);
+
+/* x += n x 2^p smallest subnormals, or -=; 0 <= p < 2^E. */
+void oracle_exact_accumulate(struct oracle_exact *x, bool negative, uint64_t n, int p);
+
+/* The sum in smallest subnormals; *sum is initialised. */
+void oracle_exact_value(const struct oracle_exact *x, mpz_t sum);
 
 /* The sum rounded once; every zero is +0. Flags of the read-out are ORed into *flags. */
 uint64_t oracle_exact_round(const struct oracle_exact *x, enum fpisa_rounding rounding, uint32_t *flags);

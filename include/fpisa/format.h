@@ -65,6 +65,8 @@ struct fpisa_format {
 	__u8 guard; /* G: 0..R - 2 - M */
 	__u8 bytes; /* of a packed value on the wire: 1, 2, 4 or 8 */
 	__u8 finite; /* 1: no infinities, only the code of all ones is NaN (e4m3) */
+	__u8 integer; /* 1: two's complement of 32 bits, no exponent */
+	__u8 shared; /* 1: one exponent a block (mxint8) */
 };
 
 #define FPISA_FP32 ((struct fpisa_format){ .ebits = 8, .mbits = 23, .rbits = 32, .guard = 0, .bytes = 4 })

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the oracle's parts share: packed values taken apart and put together,
+ * and one rounding of a rational number or of a square root. Finite values
+ * are counted in quanta, the format's smallest subnormal: 2^(1 - bias - M).
+ */
+#ifndef ORACLE_VALUE_H
+#define ORACLE_VALUE_H
+
+#include "oracle.h"
+
+/* Operations beside FPISA_OP_SUM. */
+enum { OP_MIN = 2, OP_MAX, OP_AVG, OP_SCALE, OP_NORM };
+
+/* A packed value. Finite: a sign, and n x 2^(e - 1) quanta. */
+struct oracle_value {
+	bool nan, inf, negative;
+	uint64_t n;
+	int e; /* biased exponent, 1 for subnormals and specials */
+};
+
+/* What enters a register: m x 2^(e - bias - M - G), or for norm its square in the doubled range. */
+struct oracle_entry {
+	bool nan, pinf, ninf;
+	bool lost; /* the square was rounded */
+	int e;
+	int64_t m;
+};
+
+static inline uint64_t oracle_pow2(int p)
+{
+	return (uint64_t)1 << p;
+}
+
+struct oracle_value oracle_decode(struct fpisa_format f, uint64_t word);
+
+/* What lies beyond the largest finite value; a format without infinities has its NaN there. */
+uint64_t oracle_pack_infinity(struct fpisa_format f, bool negative);
+uint64_t oracle_pack_nan(struct fpisa_format f);
+
+/* The special that a result has become, if any; its flag is ORed into *flags. */
+bool oracle_pack_special(struct fpisa_format f, bool nan, bool pinf, bool ninf, uint64_t *word,
+			 uint32_t *flags);
+
+/*
+ * k x 2^q quanta, k <= 2^(M+1), and k >= 2^M unless q is 0. Beyond the range
+ * it is infinity, with its flags.
+ */
+uint64_t oracle_pack_finite(struct fpisa_format f, bool negative, uint64_t k, int q, uint32_t *flags);
+
+/*
+ * The nearest integer to num / den, den > 0, or the next one below (down);
+ * whether that is exact. k must not be one of the arguments.
+ */
+bool oracle_round_quotient(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa_rounding rounding);
+
+/*
+ * num / den quanta, den > 0, rounded once and packed. With degree 2 the value
+ * is the root of num / den squared quanta, num >= 0. The arguments are used up.
+ */
+uint64_t oracle_round_ratio(struct fpisa_format f, mpz_t num, mpz_t den, int degree,
+			    enum fpisa_rounding rounding, uint32_t *flags);
+
+/* Registers and what enters them; see oracle_set and oracle_add. */
+void oracle_take(struct oracle_reg *reg, const struct oracle_entry *in);
+void oracle_add_entry(struct oracle_reg *reg, struct fpisa_format f, enum fpisa_mode mode,
+		      const struct oracle_entry *in, struct oracle_events *events);
+
+/* num / den x 2^p, p of either sign. */
+void oracle_ratio_shift(mpz_t num, mpz_t den, int p);
+
+/* The sum num / den of n contributions becomes what c's operation makes of it before the root and the
+ * rounding. */
+void oracle_ratio_apply(const struct oracle_call *c, size_t n, mpz_t num, mpz_t den);
+
+#endif
