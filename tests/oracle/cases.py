@@ -78,6 +78,8 @@ def float_words(rng, f, op):
     kind = rng.choice(KINDS)
     if op == NORM and rng.randrange(4) == 0:
         return pythagorean_words(rng, f)
+    if op in (MIN, MAX) and rng.randrange(12) == 0:  # of NaN alone min is NaN
+        return [f.nan() | rng.getrandbits(1) << (f.bits - 1) for _ in range(rng.randint(1, 3))]
     if kind == "edge":
         return edge_words(rng, f)
     middle = rng.randrange(f.top)
