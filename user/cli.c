@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,6 +238,14 @@ void json_add_string(struct json_object *o, const char *key, const char *value)
 void json_add_number(struct json_object *o, const char *key, uint64_t value)
 {
 	json_object_object_add(o, key, json_object_new_uint64(value));
+}
+
+void json_add_double(struct json_object *o, const char *key, double x)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.9g", x);
+	json_object_object_add(o, key, isfinite(x) ? json_object_new_double_s(x, text) : NULL);
 }
 
 struct json_object *ranks_json(uint64_t ranks)

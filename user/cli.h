@@ -29,8 +29,9 @@ int verb_stats(int argc, char **argv);
 int verb_slots(int argc, char **argv);
 int verb_resources(int argc, char **argv);
 int verb_demo(int argc, char **argv);
+int verb_analyze(int argc, char **argv);
 
-extern const char demo_help[];
+extern const char demo_help[], analyze_help[];
 
 /* -- errors ------------------------------------------------------------ */
 
@@ -114,6 +115,9 @@ int print_json(struct json_object *o, bool one_line);
 /* Members of a JSON object; a string may be NULL. */
 void json_add_string(struct json_object *o, const char *key, const char *value);
 void json_add_number(struct json_object *o, const char *key, uint64_t value);
+
+/* Nine digits; null for what JSON has no number for. */
+void json_add_double(struct json_object *o, const char *key, double x);
 
 /* JSON array of the ranks in a bitmap. */
 struct json_object *ranks_json(uint64_t ranks);

@@ -240,15 +240,6 @@ static void add_text(struct json_object *o, const char *key, const char *s)
 	json_object_object_add(o, key, json_object_new_string(s));
 }
 
-/* null for what JSON has no number for. */
-static void add_double(struct json_object *o, const char *key, double x)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.9g", x);
-	json_object_object_add(o, key, isfinite(x) ? json_object_new_double_s(x, text) : NULL);
-}
-
 static int print_object(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
 {
 	const struct demo_options *o = &d->o;
@@ -265,15 +256,15 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	add_text(j, "fanout", name_of(fanout_names, o->fanout));
 	add_int(j, "packet", o->packet);
 	add_int(j, "window", o->window);
-	add_double(j, "loss", o->loss);
+	json_add_double(j, "loss", o->loss);
 	add_int(j, "seed", o->seed);
 	json_object_object_add(j, "mismatches", k->replayed ? json_object_new_int64(k->mismatches) : NULL);
 	add_int(j, "disagreements", k->disagreements);
 	add_int(j, "flag_mismatches", k->wrong_flags);
 	json_object_object_add(j, "counts_agree",
 			       k->replayed ? json_object_new_boolean(demo_counts_agree(c, k)) : NULL);
-	add_double(j, "max_ulp_error", k->max_ulp);
-	add_double(j, "max_abs_error", k->max_abs);
+	json_add_double(j, "max_ulp_error", k->max_ulp);
+	json_add_double(j, "max_abs_error", k->max_abs);
 	add_int(j, "rounded", c->rounded);
 	add_int(j, "overwritten", c->overwritten);
 	add_int(j, "left_shifted", c->left_shifted);
@@ -283,8 +274,8 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	add_int(j, "duplicates", c->v_duplicate);
 	add_int(j, "missed_tail_calls", c->missed_tail_calls);
 	add_int(j, "retransmits", retransmits(d));
-	add_double(j, "seconds", seconds(d));
-	add_double(j, "goodput_gbps", gbps(d, seconds(d)));
+	json_add_double(j, "seconds", seconds(d));
+	json_add_double(j, "goodput_gbps", gbps(d, seconds(d)));
 	add_text(j, "kernel", kernel());
 	add_text(j, "xdp", name_of(xdp_mode_names, o->xdp));
 	json_object_object_add(j, "passed", json_object_new_boolean(passed(c, k)));

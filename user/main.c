@@ -62,6 +62,8 @@ static const struct verb verbs[] = {
 	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss", NULL },
 	{ "demo", verb_demo, "[OPTION...] [--json]",
 	  "sum real gradients over real packets, and check every bit", demo_help },
+	{ "analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",
+	  "the error of sums of real values: its size, its sources, its dependence on order", analyze_help },
 	{ "resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
 	  "Loads the objects without attaching or pinning anything.\n" },
 };
