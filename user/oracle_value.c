@@ -73,8 +73,7 @@ uint64_t oracle_pack_finite(struct fpisa_format f, bool negative, uint64_t k, in
 		k -= oracle_pow2(f.mbits);
 		field = (uint64_t)q + 1;
 	}
-	if (field >= oracle_pow2(f.ebits) ||
-	    field * oracle_pow2(f.mbits) + k >= oracle_pack_infinity(f, false)) {
+	if (field * oracle_pow2(f.mbits) + k >= oracle_pack_infinity(f, false)) {
 		*flags |= FPISA_OVERFLOW | FPISA_INEXACT | (f.finite ? FPISA_NAN : FPISA_INF);
 		return oracle_pack_infinity(f, negative);
 	}

@@ -43,8 +43,9 @@ bool oracle_pack_special(struct fpisa_format f, bool nan, bool pinf, bool ninf, 
 			 uint32_t *flags);
 
 /*
- * k x 2^q quanta, k <= 2^(M+1), and k >= 2^M unless q is 0. Beyond the range
- * it is infinity, with its flags.
+ * k x 2^q quanta, k <= 2^(M+1), and k >= 2^M unless q is 0; q < 2^(64 - M) - 2,
+ * which no product of a sum and a factor reaches. Beyond the range it is
+ * infinity, with its flags.
  */
 uint64_t oracle_pack_finite(struct fpisa_format f, bool negative, uint64_t k, int q, uint32_t *flags);
 

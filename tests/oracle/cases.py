@@ -78,8 +78,9 @@ def float_words(rng, f, op):
     kind = rng.choice(KINDS)
     if op == NORM and rng.randrange(4) == 0:
         return pythagorean_words(rng, f)
-    if op in (MIN, MAX) and rng.randrange(12) == 0:  # of NaN alone min is NaN
-        return [f.nan() | rng.getrandbits(1) << (f.bits - 1) for _ in range(rng.randint(1, 3))]
+    if op in (MIN, MAX) and rng.randrange(6) == 0:  # NaN alone, which is min's only way to NaN, or infinities
+        special = rng.choice((f.nan(), f.inf(0)))
+        return [special | rng.getrandbits(1) << (f.bits - 1) for _ in range(rng.randint(1, 3))]
     if kind == "edge":
         return edge_words(rng, f)
     middle = rng.randrange(f.top)
@@ -134,7 +135,7 @@ def random_factor(rng, f):
     digits = rng.choice((1, 2, 3, most, most))
     mantissa = rng.choice((1, 3, 2**digits - 1, 2 ** (digits - 1) + 1, rng.getrandbits(digits) or 1))
     power = rng.choice(
-        (0, 1, -1, rng.randint(-9, 9), rng.randint(-f.bias, f.bias), rng.randint(-1050, 970), -1074)
+        (0, 1, -1, rng.randint(-9, 9), rng.randint(-f.bias, f.bias), rng.randint(-1050, 970), -1074, 1023)
     )
     power = max(-1074, min(power - mantissa.bit_length() + 1, 1023 - mantissa.bit_length()))
     return rng.choice((1, 1, -1)) * math.ldexp(mantissa, power)
