@@ -28,6 +28,7 @@ int verb_job_shrink(int argc, char **argv);
 int verb_stats(int argc, char **argv);
 int verb_slots(int argc, char **argv);
 int verb_resources(int argc, char **argv);
+int verb_doctor(int argc, char **argv);
 int verb_demo(int argc, char **argv);
 int verb_analyze(int argc, char **argv);
 

@@ -10,6 +10,7 @@
  *	datapath_attach.c  attach, detach, unload
  *	datapath_job.c	   make, shrink and remove jobs, with their fan-out
  *	datapath_info.c	   programs, memory, verifier: for status and resources
+ *	datapath_probe.c   what the kernel and an interface can do: for doctor
  *
  * All return 0 or -errno and have then reported the error, once, on stderr;
  * readers that report nothing say so. Nothing of a failed call stays.
@@ -108,6 +109,7 @@ struct datapath_program {
 	char family[8]; /* of resources: which object; else empty */
 	char name[16];
 	__u32 xlated_bytes, jited_bytes, verified_insns;
+	__u8 tag[8]; /* the kernel's hash of the instructions */
 };
 
 struct datapath_map {
@@ -149,5 +151,39 @@ struct datapath_resources {
 
 /* Load every object without attaching or pinning, and measure them. */
 int datapath_resources(struct datapath_resources *r);
+
+/* -- what is possible; all that follow report nothing ---------------------- */
+
+#define LACKS_LEN 1024
+
+/* Has this process the capabilities that loading takes? */
+bool datapath_privileged(void);
+
+/*
+ * Names what the kernel lacks, of `needed` things. How many, or -EPERM if it
+ * may not be asked.
+ */
+int datapath_kernel(char lacks[LACKS_LEN], int *needed);
+
+/* 1 if programs are compiled, 0 if they are interpreted. */
+int datapath_jit(void);
+
+/* Does RLIMIT_MEMLOCK bound the maps of this process? */
+bool datapath_memlock_limits(void);
+
+/* Loads the programs of fpisa.o without attaching or pinning; tag is the entry's. This one reports, too. */
+int datapath_trial_load(__u8 tag[8], char *why, size_t size);
+
+/* Attaches an XDP program that passes everything to the driver and detaches it. -EBUSY if there is one. */
+int datapath_trial_attach(__u32 ifindex, char *why, size_t size);
+
+/* The XDP program on an interface, whoever's; its id is 0 if there is none. */
+int datapath_program_on(__u32 ifindex, struct datapath_interface *i);
+
+/* Where a datapath is pinned; -ENOENT if it is nowhere. As datapath_open(). */
+int datapath_pinned(const char *pin, char dir[PATH_MAX]);
+
+/* Entry `key` of a job's fan-out: the port, and the id of the program that addresses copies, 0 if none. */
+int datapath_port(const struct datapath *dp, __u32 job, __u32 key, __u32 *ifindex, __u32 *egress);
 
 #endif

@@ -22,6 +22,7 @@ int program_info(int fd, struct datapath_program *p)
 	p->xlated_bytes = info.xlated_prog_len;
 	p->jited_bytes = info.jited_prog_len;
 	p->verified_insns = info.verified_insns;
+	memcpy(p->tag, info.tag, sizeof(p->tag));
 	return 0;
 }
 

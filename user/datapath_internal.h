@@ -15,6 +15,18 @@ void log_start(void);
 /* strerror(-err), and in brackets what the kernel or libbpf said since log_start(). Static. */
 const char *reason(int err);
 
+/* The capabilities that loading takes. */
+bool has_privilege(void);
+
+/*
+ * Names what this kernel lacks of what the datapath needs, with commas
+ * between. How many things, or -EPERM if it may not be asked. Reports nothing.
+ */
+int kernel_lacks(char *text, size_t size);
+
+/* -EOPNOTSUPP, reported, if this kernel cannot run the datapath; 0 if it can or may not be asked. */
+int refuse_kernel(void);
+
 /* -EPERM, reported, without the capabilities that loading takes. */
 int check_privilege(void);
 

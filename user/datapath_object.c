@@ -2,6 +2,7 @@
 /* The BPF objects, embedded as skeletons: open, set types, load. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -11,14 +12,14 @@
 
 static int explain(int err)
 {
-	if (libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_XDP, NULL) == 1)
-		return refuse(err, "load datapath: %s; --verbose shows more, or fpisa unload what is pinned",
-			      reason(err));
-	if (err == -EPERM || err == -EACCES)
-		return refuse(err, "load datapath: %s; run as root, outside of a restricted container",
-			      reason(err));
-	return refuse(err, "load datapath: %s; this kernel has no BPF or no XDP, boot one of 5.10 or later",
-		      reason(err));
+	char said[512];
+
+	snprintf(said, sizeof(said), "%s", reason(err));
+	if (refuse_kernel())
+		return -EOPNOTSUPP;
+	return refuse(err, "load datapath: %s; %s", said,
+		      err == -EPERM || err == -EACCES ? "run as root, outside of a restricted container" :
+							"--verbose shows more, or fpisa unload what is pinned");
 }
 
 int object_open(struct fpisa **out, const char *pin)

@@ -21,17 +21,22 @@ static const char *const search[] = { DATAPATH_PIN, "/sys/fs/bpf/xdp/globals", "
 
 #define SEARCH_LEN (sizeof(search) / sizeof(search[0]))
 
-int check_privilege(void)
+bool has_privilege(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2] = { 0 };
 	__u64 have;
 
 	if (syscall(SYS_capget, &header, data))
-		return fail(-errno, NULL, "capget");
+		return false;
 	have = data[0].effective | (__u64)data[1].effective << 32;
 	/* CAP_BPF is not enough: looking at an attached program takes CAP_SYS_ADMIN. */
-	if (have >> CAP_NET_ADMIN & 1 && have >> CAP_SYS_ADMIN & 1)
+	return have >> CAP_NET_ADMIN & 1 && have >> CAP_SYS_ADMIN & 1;
+}
+
+int check_privilege(void)
+{
+	if (has_privilege())
 		return 0;
 	return refuse(-EPERM, "no privilege: run as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN");
 }
@@ -98,9 +103,10 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 	const char *const *dirs = pin ? &pin : search;
 	size_t n = pin ? 1 : SEARCH_LEN;
 	char path[PATH_MAX];
+	int err;
 
 	for (size_t i = 0; i < n; i++) {
-		int err = pin_path(path, dirs[i], "fpisa_jobs");
+		err = pin_path(path, dirs[i], "fpisa_jobs");
 
 		if (err)
 			return err;
@@ -113,6 +119,9 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 	}
 	if (quiet)
 		return -ENOENT;
+	err = refuse_kernel();
+	if (err)
+		return err;
 	if (pin)
 		return refuse(-ENOENT, "%s: no datapath is pinned there; fpisa load --pin %s DEV", pin, pin);
 	return refuse(-ENOENT, "no datapath is loaded (none pinned in %s, %s or %s); fpisa load DEV",

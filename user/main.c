@@ -36,6 +36,15 @@ static const char job_add_more[] =
 	"  --group ADDR       multicast group of the results; default 239.70.80.JOB\n"
 	"  --token HEX        secret that every frame of the job must carry\n";
 
+static const char doctor_more[] =
+	"One line a finding: ok, warn or fault; after \"mend:\" the command that mends it.\n"
+	"Exit status 0 without faults, whatever the warnings; 1 with a fault.\n"
+	"  DEV                interfaces to look at, by default all that are up; one that is\n"
+	"                     named and has no XDP program gets one for a moment, to see\n"
+	"                     whether its driver takes it, which may interrupt its traffic\n"
+	"  --worker ADDR      this machine is a worker of the aggregator at ADDR; DEV is the\n"
+	"                     interface towards it, by default that of the route\n";
+
 static const struct verb verbs[] = {
 	{ "load", verb_load, "DEV... [--mode native|skb] [--port N]", "attach the datapath to interfaces",
 	  "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
@@ -60,6 +69,8 @@ static const struct verb verbs[] = {
 	  "                     --collector.textfile.directory names is scraped by it\n"
 	  "Rows of drop reasons that are zero are left out of the table, never of the JSON.\n" },
 	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss", NULL },
+	{ "doctor", verb_doctor, "[DEV...] [--worker ADDR] [--json]",
+	  "what is wrong on this machine, and what mends it", doctor_more },
 	{ "demo", verb_demo, "[OPTION...] [--json]",
 	  "sum real gradients over real packets, and check every bit", demo_help },
 	{ "analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",

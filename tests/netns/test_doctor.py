@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""fpisa doctor: every fault is made on purpose, found, and gone once the printed command has run."""
+import json
+import os
+import shutil
+
+import pytest
+
+import lab as labs
+from conftest import MNT_DETACH
+from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, PIN, libc, read_answers, wait_until
+
+ENV = {**os.environ, "PATH": BUILD + ":" + os.environ["PATH"]}
+
+pytestmark = pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed")
+
+
+def examine(ns, *argv, **options):
+    """{(subject, check): finding} of `fpisa doctor`, whose exit status and counts agree with them."""
+    status, out, err = ns.try_run(FPISA, "doctor", *argv, "--json", **options)
+    report = json.loads(out)
+    levels = [f["level"] for f in report["findings"]]
+    assert [levels.count(n) for n in ("ok", "warn", "fault")] == [report["ok"], report["warn"], report["fault"]]
+    assert status == (1 if report["fault"] else 0), err
+    found = {(f["subject"], f["check"]): f for f in report["findings"]}
+    assert len(found) == len(levels) and not any(f["mend"] for f in found.values() if f["level"] == "ok")
+    return found
+
+
+def bad(found):
+    return {key: f for key, f in found.items() if f["level"] != "ok"}
+
+
+def mends(ns, argv, subject, check, level="fault", says=""):
+    """The finding is there, as text too; its command runs; the finding is gone. The command."""
+    f = examine(ns, *argv)[subject, check]
+    assert f["level"] == level and says in f["text"], f
+    line, = [x for x in ns.try_run(FPISA, "doctor", *argv)[1].splitlines() if f" {subject}: {check}: " in x]
+    assert line == f"{level:5}  {subject}: {check}: {f['text']}; mend: {f['mend']}"
+    ns.run("sh", "-ec", f["mend"], env=ENV)
+    assert (subject, check) not in bad(examine(ns, *argv))
+    return f["mend"]
+
+
+def inhabited(net):
+    """A process in each worker's namespace, by which others can see into it."""
+    for w in net.worker:
+        w.spawn("sleep", "600")
+    return net
+
+
+def ethtool_gro(ns, dev, value):
+    ns.run("ethtool", "-K", dev, "gro", value)
+
+
+def sums(net, job, timeout_ms=1500):
+    """Do all ranks get the sum?"""
+    procs = [net.start(r, job, {"count": 500, "kind": "integers"}, timeout_ms=timeout_ms)
+             for r in range(len(net.worker))]
+    return all([p.wait(labs.COMMAND_S) == 0 for p in procs])
+
+
+def test_healthy(lab):
+    net = inhabited(lab())
+    assert bad(examine(net.agg, *net.ports)) == {}
+    assert bad(examine(net.agg)) == {}
+    net.load()
+    net.add_job(1)
+    net.check_sum(1)
+    found = examine(net.agg)
+    assert bad(found) == {}
+    expect = {("kernel", c) for c in ("privilege", "features", "jit", "memlock", "verifier", "bpffs")}
+    expect |= {("tools", "iproute2"), ("tools", "ethtool"), ("datapath", "build"), ("job 1", "egress"),
+               ("job 1", "members")}
+    expect |= {(p, c) for p in net.ports for c in ("link", "xdp", "gro", "queues", "lro", "vlan")}
+    assert found.keys() == expect
+    out = net.fpisa("doctor")
+    assert out.splitlines()[-1] == f"{len(expect)} ok, 0 warnings, 0 faults"
+    for w in net.worker:
+        assert bad(examine(w, "--worker", ADDRESS)) == {}
+    net.check_sum(1)
+
+
+def test_trial_leaves_nothing(lab):
+    net = lab()
+    before = net.agg.run("ip", "-o", "link")
+    examine(net.agg, "p0", "p1")
+    after = net.agg.run("ip", "-o", "link")
+    assert after == before and [f for f in os.listdir(BPFFS) if "fpisa" in f] == []
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_gro_of_the_peer(lab, loaded):
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1)
+    ethtool_gro(net.worker[1], "eth0", "off")
+    assert not sums(net, 1)
+    if not loaded:
+        net.fpisa("unload")
+    mend = mends(net.agg, ["p0", "p1"], "p1", "gro", says="eth0")
+    assert mend.startswith("nsenter ")
+    if not loaded:
+        net.load()
+        net.add_job(1)
+    assert sums(net, 1, 20000)
+
+
+def test_gro_of_a_peer_in_a_named_namespace(lab):
+    net = lab(workers=1)
+    net.agg.run("ip", "netns", "add", "doctor0")
+    try:
+        net.agg.ip("link add q0 type veth peer name q1 netns doctor0", "link set q0 up",
+                   "netns exec doctor0 ip link set q1 up")
+        assert mends(net.agg, ["q0"], "q0", "gro") == "nsenter --net=/run/netns/doctor0 ethtool -K q1 gro on"
+    finally:
+        net.agg.run("ip", "netns", "del", "doctor0")
+
+
+def test_gro_of_a_peer_that_cannot_be_seen(lab):
+    net = lab(workers=1)
+    ethtool_gro(net.worker[0], "eth0", "off")
+    f = examine(net.agg, "p0").get(("p0", "gro"))
+    assert f["level"] == "fault" and f["mend"] is None or "cannot be seen" in f["text"]
+
+
+def test_gro_seen_by_the_worker(lab):
+    net = lab(workers=1)
+    ethtool_gro(net.worker[0], "eth0", "off")
+    assert mends(net.worker[0], ["--worker", ADDRESS], "eth0", "gro") == "ethtool -K eth0 gro on"
+
+
+def test_links_that_are_down(lab):
+    net = inhabited(lab())
+    net.agg.ip("link set p0 down")
+    mends(net.agg, ["p0", "p1"], "p0", "link", says="is down")
+    net.worker[1].ip("link set eth0 down")
+    mends(net.agg, ["p0", "p1"], "p1", "link", says="its peer eth0 is down")
+    net.worker[1].ip("link set eth0 down", "route flush table main")
+    net.worker[1].ip("link set eth0 up", f"route add {ADDRESS} via 10.99.2.1", "link set eth0 down")
+    f = examine(net.worker[1], "eth0", "--worker", ADDRESS)["eth0", "route"]
+    assert f["level"] == "fault" and "no route" in f["text"]
+    net.worker[1].ip("link set eth0 up")
+    mends(net.worker[1], ["eth0", "--worker", ADDRESS], "eth0", "route", says="no route")
+
+
+def test_mtu(lab):
+    net = inhabited(lab(mtu=9000))
+    assert net.agg.try_run(FPISA, "load", "p0")[0] == 1
+    mends(net.agg, ["p0"], "p0", "mtu", says="9000")
+    mends(net.agg, ["p1"], "p1", "mtu")
+    net.load()
+    net.add_job(1, "--elements", "832")
+    assert sums(net, 1, 20000)
+
+
+def test_another_program(lab):
+    net = lab()
+    for mode in ("native", "skb"):
+        net.fpisa("load", "p0", "--mode", mode, "--pin", BPFFS + "/other")
+        assert net.agg.try_run(FPISA, "load", "p0")[0] == 1
+        mends(net.agg, ["p0"], "p0", "xdp", says="another XDP program is attached: fpisa")
+        net.fpisa("load", "p0")
+        net.fpisa("unload")
+        shutil.rmtree(BPFFS + "/other")
+
+
+def test_generic_although_native(lab):
+    """The job survives the mend."""
+    net = inhabited(lab())
+    net.load("--mode", "skb")
+    net.add_job(1)
+    net.check_sum(1)
+    f = examine(net.agg)["p0", "xdp"]
+    if f["level"] == "ok":
+        pytest.skip("this kernel does not tell what a driver can do without a trial")
+    mends(net.agg, [], "p0", "xdp", "warn", says="veth has native XDP")
+    mends(net.agg, [], "p1", "xdp", "warn")
+    assert {i["mode"] for i in net.json("status")["interfaces"]} == {"native"}
+    net.check_sum(1)
+
+
+def test_driver_without_native_xdp(lab):
+    net = lab(workers=1)
+    net.agg.ip("link add br9 type bridge", "link set br9 up")
+    assert mends(net.agg, ["br9"], "br9", "xdp", "warn", says="no native XDP") == "fpisa load br9 --mode skb"
+    assert net.json("status")["interfaces"][0]["name"] == "br9"
+
+
+def test_queues(lab):
+    net = lab(workers=1)
+    net.agg.ip("link add q0 numrxqueues 2 numtxqueues 2 type veth peer name q1 numrxqueues 4 numtxqueues 4",
+               "link set q0 up", "link set q1 up")
+    ethtool_gro(net.agg, "q1", "on")
+    assert mends(net.agg, ["q0"], "q0", "queues", says="q1 has 4") == "ethtool -L q1 tx 2"
+    net.agg.run("ethtool", "-L", "q0", "rx", "1")
+    assert mends(net.agg, ["q0"], "q0", "queues") == "ethtool -L q0 rx 2"
+
+
+def test_offloads(lab):
+    """Where the kernel has a device with LRO, and VLANs."""
+    net = lab(workers=1)
+    made = 0
+    if not net.agg.try_run("ip", "link", "add", "bond9", "type", "bond")[0]:
+        net.agg.run("ethtool", "-K", "bond9", "lro", "on")
+        mends(net.agg, ["bond9"], "bond9", "lro")
+        made += 1
+    if not net.agg.try_run("ip", "link", "add", "link", "p0", "name", "p0.5", "type", "vlan", "id", "5")[0]:
+        mends(net.agg, ["p0"], "p0", "vlan", "warn", says="those of p0.5")
+        made += 1
+    if not made:
+        pytest.skip("this kernel has neither bonding nor VLAN interfaces")
+
+
+def test_bpffs(lab):
+    net = lab(workers=1)
+    while not libc.umount2(BPFFS.encode(), MNT_DETACH):
+        pass
+    assert mends(net.agg, ["p0"], "kernel", "bpffs") == f"mount -t bpf bpf {BPFFS}"
+    net.fpisa("load", "p0")
+    net.fpisa("unload")
+
+
+def test_reverse_path_filter(lab):
+    """Results that come in elsewhere than where the route leads."""
+    net = lab(workers=1)
+    w = net.worker[0]
+    w.ip("link add eth1 type veth peer name far1", "link set eth1 up", "link set far1 up")
+    w.sysctl("conf/eth1/rp_filter", 1)
+    ethtool_gro(w, "eth1", "on")
+    says = f"the route to {ADDRESS} goes through eth0"
+    assert mends(w, ["eth1", "--worker", ADDRESS], "eth1", "rp_filter", says=says) == \
+        "sysctl -w net.ipv4.conf.eth1.rp_filter=2"
+    w.sysctl("conf/all/rp_filter", 1)
+    w.sysctl("conf/eth1/rp_filter", 0)
+    mends(w, ["eth1", "--worker", ADDRESS], "eth1", "rp_filter", says=says)
+    assert bad(examine(w, "--worker", ADDRESS)) == {}
+
+
+def test_multicast_off(lab):
+    net = lab(workers=1)
+    net.worker[0].ip("link set eth0 multicast off")
+    mends(net.worker[0], ["--worker", ADDRESS], "eth0", "multicast")
+
+
+def test_port_without_datapath(lab):
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1)
+    net.fpisa("unload", "p1")
+    assert not sums(net, 1)
+    mends(net.agg, [], "job 1", "port", says="rank 1 is behind p1")
+    assert sums(net, 1, 20000)
+
+
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+def test_port_that_was_replaced(lab, fanout):
+    """The interface of rank 1 goes and comes again: another index, no program, no entry."""
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1, "--fanout", fanout, "--mode", "fpisa64", "--token", "5a", "--window", "16")
+    before = net.json("job", "show", 1)
+    assert sums_with_token(net)
+    net.agg.ip("link del p1")
+    net.connect(1, net.worker[1], net.agg, labs.MTU, False)
+    assert not sums_with_token(net, 1500)
+    net.fpisa("load", "p1")
+    mends(net.agg, [], "job 1", "egress", says="no way to ranks 1: their interface is gone")
+    after = net.json("job", "show", 1)
+    same = before.keys() - {"generation", "members", "joined", "slot_base"}
+    assert {k: after[k] for k in same} == {k: before[k] for k in same}
+    assert sums_with_token(net)
+
+
+def sums_with_token(net, timeout_ms=20000):
+    procs = [net.start(r, 1, {"count": 500, "kind": "integers"}, timeout_ms=timeout_ms, token=0x5a)
+             for r in range(2)]
+    return all([p.wait(labs.COMMAND_S) == 0 for p in procs])
+
+
+def test_lost_egress_program(lab):
+    """An entry of a unicast fan-out without the program that addresses copies."""
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1, "--fanout", "unicast")
+    entry, = net.bpftool("map", "dump", "pinned", PIN + "/fpisa_fanout")
+    assert int(entry["key"][0], 16) == 1
+    inner = int.from_bytes(bytes(int(b, 16) for b in entry["value"]), "little")
+    index = int(net.agg.run("ip", "-o", "link", "show", "p1").split(":")[0])
+    value = [str(b) for b in index.to_bytes(4, "little") + b"\xff\xff\xff\xff"]
+    net.agg.run("bpftool", "map", "update", "id", inner, "key", "1", "0", "0", "0", "value", *value)
+    mends(net.agg, [], "job 1", "egress", says="no way to ranks 1: no entry")
+    assert sums(net, 1, 20000)
+
+
+def test_missing_rank(lab):
+    net = inhabited(lab(workers=3))
+    net.load()
+    net.add_job(1)
+    workers = [net.start(r, 1, {"count": 3000, "kind": "integers"}) for r in (0, 1)]
+    wait_until("two ranks to ask", lambda: examine(net.agg)["job 1", "members"]["level"] == "warn"
+               and "ranks 2:" in examine(net.agg)["job 1", "members"]["text"])
+    assert mends(net.agg, [], "job 1", "members", "warn", says="waits for ranks 2") == "fpisa job shrink 1 2"
+    for p in workers:
+        read_answers(p)
+
+
+def test_another_version(lab):
+    """A map whose structure is not this build's."""
+    net = inhabited(lab())
+    net.load()
+    path = PIN + "/fpisa_counters"
+    os.unlink(path)
+    net.bpftool("map", "create", path, "type", "array", "key", 4, "value", 8, "entries", 65, "name", "fpisa_counters")
+    assert mends(net.agg, [], "datapath", "version", says="another version") == "fpisa unload && fpisa load p0 p1"
+    net.add_job(1)
+    net.check_sum(1)
+
+
+def test_another_build(lab):
+    old = os.path.join(BUILD, "clang-14", "fpisa.o")
+    if not os.path.exists(old):
+        pytest.skip("fpisa.o of another compiler is not built")
+    net = inhabited(lab())
+    for dev in net.ports:
+        net.agg.ip(f"link set dev {dev} xdp obj {old}")
+    assert os.path.exists(IP_PIN + "/fpisa_jobs")
+    mends(net.agg, [], "datapath", "build", "warn", says="on 2 of 2 interfaces")
+    net.add_job(1)
+    net.check_sum(1)
+
+
+def test_pinned_but_nowhere_attached(lab):
+    net = inhabited(lab())
+    net.load()
+    net.agg.ip("link set p0 xdp off", "link set p1 xdp off")
+    assert mends(net.agg, [], "datapath", "attached", "warn") == "fpisa unload"
+
+
+def test_tools(lab, tmp_path):
+    """iproute2 without libbpf, and none; these mends install packages, so only what they say is checked."""
+    net = lab(workers=1)
+    ip = tmp_path / "ip"
+    ip.write_text("#!/bin/sh\necho ip utility, iproute2-5.10.0\n")
+    ip.chmod(0o755)
+    f = examine(net.agg, env={**os.environ, "PATH": f"{tmp_path}:/usr/sbin:/usr/bin:/bin"})["tools", "iproute2"]
+    assert f["level"] == "warn" and "without libbpf" in f["text"] and f["mend"].startswith("apt-get install")
+    ip.unlink()
+    found = examine(net.agg, env={**os.environ, "PATH": str(tmp_path)})
+    assert found["tools", "iproute2"]["level"] == found["tools", "ethtool"]["level"] == "warn"
+
+
+def test_without_privilege(lab):
+    net = lab(workers=1)
+    found = examine(net.agg, uid=65534)
+    assert list(bad(found)) == [("kernel", "privilege")] and "sudo" in found["kernel", "privilege"]["mend"]
+
+
+def test_usage(lab):
+    net = lab(workers=1)
+    for argv, status, says in ((["nosuch0"], 1, "nosuch0: no such interface; see ip link"),
+                               (["--worker", "10.1"], 2, "--worker: '10.1' is not an IPv4 address"),
+                               (["--frob"], 2, "usage: fpisa doctor")):
+        got, out, err = net.agg.try_run(FPISA, "doctor", *argv)
+        assert got == status and out == "" and says in err

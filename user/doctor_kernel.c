@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* doctor: privilege, what the kernel can do, the BPF filesystem, the tools that mends call. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "doctor.h"
+
+static void check_features(struct doctor *d)
+{
+	char lacks[LACKS_LEN];
+	struct utsname u;
+	int needed, n;
+
+	uname(&u);
+	n = datapath_kernel(lacks, &needed);
+	if (n < 0)
+		finding(d, LEVEL_FAULT, "kernel", "features", NULL,
+			"%s refuses BPF to this process (%s): leave the container, or start it with CAP_BPF", u.release,
+			strerror(-n));
+	else if (n)
+		finding(d, LEVEL_FAULT, "kernel", "features", "apt-get install linux-image-amd64 && reboot",
+			"%s lacks %s", u.release, lacks);
+	else
+		finding(d, LEVEL_OK, "kernel", "features", NULL, "%s has all %d that the datapath needs", u.release,
+			needed);
+	d->privileged = n == 0;
+}
+
+static void check_jit(struct doctor *d)
+{
+	static const char proc[] = "/proc/sys/net/core/bpf_jit_enable";
+	int jit = datapath_jit();
+
+	if (jit < 0)
+		return;
+	if (jit)
+		finding(d, LEVEL_OK, "kernel", "jit", NULL, "BPF programs are compiled");
+	else
+		/* Network namespaces but the first do not have the file. */
+		finding(d, LEVEL_WARN, "kernel", "jit",
+			access(proc, F_OK) ? "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1" :
+					     "sysctl -w net.core.bpf_jit_enable=1",
+			"BPF programs are interpreted, several times slower; what is loaded stays so until it is "
+			"loaded again");
+}
+
+static void check_memlock(struct doctor *d)
+{
+	if (datapath_memlock_limits())
+		finding(d, LEVEL_WARN, "kernel", "memlock", "ulimit -l unlimited",
+			"this kernel counts maps against RLIMIT_MEMLOCK");
+	else
+		finding(d, LEVEL_OK, "kernel", "memlock", NULL, "no limit on the memory of maps");
+}
+
+/* Instructions that an older verifier refuses show here and nowhere else. */
+static void check_verifier(struct doctor *d)
+{
+	char why[512] = "";
+
+	d->verified = !datapath_trial_load(d->tag, why, sizeof(why));
+	if (d->verified)
+		finding(d, LEVEL_OK, "kernel", "verifier", NULL, "accepts the datapath's programs");
+	else
+		finding(d, LEVEL_FAULT, "kernel", "verifier", NULL, "refuses the datapath's programs: %s; "
+			"fpisa doctor --verbose shows its log", why);
+}
+
+static void check_bpffs(struct doctor *d)
+{
+	char dir[PATH_MAX] = "/sys/fs/bpf", mend[PATH_MAX + 32], *slash;
+	struct statfs fs;
+
+	if (d->pin) {
+		snprintf(dir, sizeof(dir), "%s", d->pin);
+		slash = strrchr(dir, '/');
+		if (statfs(dir, &fs) && slash && slash != dir)
+			*slash = 0;
+	}
+	snprintf(mend, sizeof(mend), "mount -t bpf bpf %s", dir);
+	if (statfs(dir, &fs))
+		finding(d, LEVEL_FAULT, "kernel", "bpffs", NULL, "%s: %s", dir, strerror(errno));
+	else if (fs.f_type != BPF_FS_MAGIC)
+		finding(d, LEVEL_FAULT, "kernel", "bpffs", mend, "%s is no BPF filesystem: nothing can be pinned there",
+			dir);
+	else
+		finding(d, LEVEL_OK, "kernel", "bpffs", NULL, "%s is a BPF filesystem", dir);
+}
+
+void doctor_kernel(struct doctor *d)
+{
+	if (!datapath_privileged()) {
+		finding(d, LEVEL_FAULT, "kernel", "privilege", "sudo fpisa doctor",
+			"without CAP_NET_ADMIN and CAP_SYS_ADMIN nothing can be loaded, and little be seen");
+		return;
+	}
+	finding(d, LEVEL_OK, "kernel", "privilege", NULL, "CAP_NET_ADMIN and CAP_SYS_ADMIN");
+	check_features(d);
+	if (!d->privileged)
+		return;
+	check_jit(d);
+	check_memlock(d);
+	check_verifier(d);
+	check_bpffs(d);
+}
+
+/* -- tools --------------------------------------------------------------- */
+
+/* First line that `command` prints; false if there is no such command. */
+static bool first_line(const char *command, char *line, size_t size)
+{
+	FILE *f = popen(command, "re");
+
+	*line = 0;
+	if (f && !fgets(line, size, f))
+		*line = 0;
+	line[strcspn(line, "\n")] = 0;
+	return f && !pclose(f) && *line;
+}
+
+void doctor_tools(struct doctor *d)
+{
+	char line[256];
+
+	if (!first_line("ip -V 2>/dev/null", line, sizeof(line)))
+		finding(d, LEVEL_WARN, "tools", "iproute2", "apt-get install -y iproute2",
+			"ip is not installed; fpisa load does without, most mends do not");
+	else if (!strstr(line, "libbpf"))
+		finding(d, LEVEL_WARN, "tools", "iproute2", "apt-get install -y --reinstall iproute2",
+			"%s is built without libbpf and cannot load fpisa.o; fpisa load can", line);
+	else
+		finding(d, LEVEL_OK, "tools", "iproute2", NULL, "%s", line);
+	if (!first_line("ethtool --version 2>/dev/null", line, sizeof(line)))
+		finding(d, LEVEL_WARN, "tools", "ethtool", "apt-get install -y ethtool",
+			"ethtool is not installed; mends of queues and offloads call it");
+	else
+		finding(d, LEVEL_OK, "tools", "ethtool", NULL, "%s", line);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the kernel says of an interface: rtnetlink, the netdev family,
+ * ethtool's ioctls; and namespaces that are peers of ours. Nothing here
+ * reports; all return 0, or a value >= 0, or -errno.
+ */
+#ifndef FPISA_NETLINK_H
+#define FPISA_NETLINK_H
+
+#include <stdbool.h>
+#include <net/if.h>
+#include <linux/types.h>
+
+struct link {
+	char name[IF_NAMESIZE];
+	char kind[16];	     /* "veth", "bridge", ...; empty for hardware */
+	__u32 index, flags, mtu, num_tx;
+	__u32 lower;	     /* IFLA_LINK: the interface below, a veth's peer; 0: none */
+	int lower_netns;     /* id of the namespace that it is in, -1: ours */
+	bool carrier;
+};
+
+int link_get(__u32 ifindex, struct link *l);
+
+/* Name of the first VLAN interface on top of `ifindex`; -ENOENT if there is none. */
+int link_vlan_on(__u32 ifindex, char name[IF_NAMESIZE]);
+
+#define NETDEV_XDP_BASIC 1u
+#define NETDEV_XDP_REDIRECT 2u
+#define NETDEV_XDP_NDO_XMIT 4u
+
+/* NETDEV_XDP_ flags of the interface; -EOPNOTSUPP if this kernel does not tell. */
+int netdev_xdp_features(__u32 ifindex, __u64 *features);
+
+/*
+ * A process or name that leads into the namespace whose id is `id` here:
+ * `prefix` gets the command before a command, *fd the caller's descriptor.
+ * -ENOENT if none is to be seen.
+ */
+#define NETNS_PREFIX_LEN 300
+int netns_find(int id, char prefix[NETNS_PREFIX_LEN], int *fd);
+
+/* Moves this thread into `fd`; *home gets what netns_leave() takes back, and closes. */
+int netns_enter(int fd, int *home);
+void netns_leave(int home);
+
+/* -- ethtool, by name of the interface ------------------------------------ */
+
+int ethtool_driver(const char *dev, char name[32]);
+int ethtool_gro(const char *dev);	/* 0 or 1 */
+int ethtool_lro(const char *dev);	/* 0 or 1 */
+int ethtool_vlan_rx(const char *dev);	/* 0 or 1: tags are taken off received frames */
+
+struct channels {
+	__u32 rx, max_rx, tx;
+	bool combined; /* with as many for sending */
+};
+
+int ethtool_channels(const char *dev, struct channels *c);
+
+/* What the receive hash of UDP over IPv4 covers: RXH_ bits of linux/ethtool.h. */
+int ethtool_udp_hash(const char *dev, __u64 *fields);
+
+#endif
