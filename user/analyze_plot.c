@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,6 +71,14 @@ static void widen(struct span *s, const uint64_t *count, int n)
 	}
 }
 
+/* The top of the vertical axis for a histogram, or `top` if that is higher. */
+static double top_of(double top, const uint64_t *count, int n, uint64_t of)
+{
+	for (int k = 0; k < n; k++)
+		top = fmax(top, 1.05 * percent(count[k], of));
+	return top;
+}
+
 /* A data block: the bucket, its share. */
 static void write_histogram(FILE *f, const char *name, int index, const uint64_t *count, struct span s,
 			    int offset, uint64_t of)
@@ -96,21 +105,24 @@ static void draw_ratio(const struct plot *p, uint32_t i)
 	write_histogram(p->script, "ratio", 0, g->octaves, s, 0, g->nonzero);
 	begin_panel(p, i, "max/min of an element", "elements, %");
 	fprintf(p->script,
-		"set xrange [%d:%d]\nset yrange [0:]\nset xtics autofreq format '2^{%%g}'\n"
+		"set xrange [%d:%d]\nset yrange [0:%.3g]\nset xtics autofreq format '2^{%%g}'\n"
 		"set arrow 1 from %d, graph 0 to %d, graph 1 nohead front dashtype 2\n"
 		"plot $ratio0 using ($1+0.5):2:(1) with boxes title '%.1f%% below 2^%d'\n"
 		"unset arrow 1\n",
-		s.first, s.end, ANALYZE_HEADROOM, ANALYZE_HEADROOM,
-		percent(analyze_below(g, ANALYZE_HEADROOM), g->nonzero), ANALYZE_HEADROOM);
+		s.first, s.end, top_of(1, g->octaves, ANALYZE_OCTAVES, g->nonzero), ANALYZE_HEADROOM,
+		ANALYZE_HEADROOM, percent(analyze_below(g, ANALYZE_HEADROOM), g->nonzero), ANALYZE_HEADROOM);
 }
 
 static void draw_error(const struct plot *p, uint32_t i)
 {
 	const struct analyze_figures *g = &p->g[i];
 	struct span s = {ANALYZE_DECADES, 0};
+	double top = 1;
 
-	for (int m = 0; m < g->modes; m++)
+	for (int m = 0; m < g->modes; m++) {
 		widen(&s, g->mode[m].decades, ANALYZE_DECADES);
+		top = top_of(top, g->mode[m].decades, ANALYZE_DECADES, p->in[i].elements);
+	}
 	/* Where every sum is right, the paper's range of errors. */
 	if (s.first >= s.end)
 		s = (struct span){-10 - ANALYZE_FIRST_DECADE, -8 - ANALYZE_FIRST_DECADE};
@@ -119,8 +131,8 @@ static void draw_error(const struct plot *p, uint32_t i)
 				p->in[i].elements);
 	begin_panel(p, i, "|error| of a sum", "elements, %");
 	fprintf(p->script,
-		"set xrange [%d:%d]\nset yrange [0:1<*]\nset xtics autofreq format '10^{%%g}'\nplot ",
-		s.first + ANALYZE_FIRST_DECADE, s.end + ANALYZE_FIRST_DECADE);
+		"set xrange [%d:%d]\nset yrange [0:%.3g]\nset xtics autofreq format '10^{%%g}'\nplot ",
+		s.first + ANALYZE_FIRST_DECADE, s.end + ANALYZE_FIRST_DECADE, top);
 	for (int m = 0; m < g->modes; m++)
 		fprintf(p->script, "%s$error%d using ($1+0.5):2 with linespoints title '%s, %.1f%% without'",
 			m ? ", " : "", m, name_of(mode_names, g->mode[m].job.mode),
