@@ -107,18 +107,22 @@ $(B)/fpisa: $(CLI_OBJ) $(B)/libfpisa.a
 # -- tests ----------------------------------------------------------------
 
 SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
+# One command compiles several files: their dependencies are listed apart, -MMD would keep the last file's alone.
+TEST_DEP = $(Q)$(CC) $(TEST_CFLAGS) -MM -MP -MT $@ $(filter %.c,$^) > $@.d
 TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Iuser/lib -Itests -Itests/prog -I$(B)
 
 $(B)/tests/unit/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) $(LIB_SRC)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
+	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
+	$(TEST_DEP)
 
 $(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h tests/vectors.c $(ORACLE_SRC) \
 		user/families.c $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -MT $@ $(filter %.c,$^) -lcmocka -lbpf -lgmp -lpthread -lm -o $@
+	$(Q)$(CC) $(TEST_CFLAGS) $(filter %.c,$^) -lcmocka -lbpf -lgmp -lpthread -lm -o $@
+	$(TEST_DEP)
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
 FUZZ := $(B)/tests/fuzz/packets
@@ -139,7 +143,8 @@ fuzz: $(FUZZ)
 $(B)/bench/%: bench/%.c tests/prog/harness.c tests/vectors.c user/families.c $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(DEP) -MT $@ $(filter %.c,$^) -lbpf -lm -o $@
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c,$^) -lbpf -lm -o $@
+	$(TEST_DEP)
 
 bench: $(B)/bench/arith
 	$(Q)$(B)/bench/arith
