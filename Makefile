@@ -74,7 +74,7 @@ $(B)/%.skel.h: $(B)/%.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $* > $@
 
-SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(FAMILY_OBJ:.o=.skel.h)
+SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(B)/fpisa_tables.skel.h $(FAMILY_OBJ:.o=.skel.h)
 
 # -- library --------------------------------------------------------------
 
@@ -111,14 +111,14 @@ SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_DEP = $(Q)$(CC) $(TEST_CFLAGS) -MM -MP -MT $@ $(filter %.c,$^) > $@.d
 TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Iuser/lib -Itests -Itests/prog -I$(B)
 
-$(B)/tests/unit/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) $(LIB_SRC)
+$(B)/tests/unit/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) user/tables_fill.c $(LIB_SRC)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
 	$(TEST_DEP)
 
 $(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h tests/vectors.c $(ORACLE_SRC) \
-		user/families.c $(SKEL)
+		user/families.c user/tables_fill.c user/tables_kernel.c $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(filter %.c,$^) -lcmocka -lbpf -lgmp -lpthread -lm -o $@

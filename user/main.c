@@ -77,6 +77,8 @@ static const struct verb verbs[] = {
 	  "the error of sums of real values: its size, its sources, its dependence on order", analyze_help },
 	{ "resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
 	  "Loads the objects without attaching or pinning anything.\n" },
+	{ "tables", verb_tables, "[--samples N] [--seed S] [--json]",
+	  "errors of multiply, reciprocal, log2 and square root", tables_help },
 };
 
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
