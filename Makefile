@@ -4,6 +4,7 @@
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog netns" picks
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
+# make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
 # make bench	ns an element of each format, mode and pipeline, as JSON lines
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
@@ -132,10 +133,29 @@ $(B)/tests/fuzz/packets: tests/fuzz/packets.c tests/fuzz/mutate.c tests/fuzz/tar
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(SAN) $(DEP) -MT $@ $(filter %.c,$^) -lbpf -lpthread -lm -o $@
 
-.PHONY: fuzz
+# libFuzzer targets for what user space parses, with their corpora in tests/fuzz/corpus.
+FUZZ_CC ?= clang-14
+FUZZ_USER := $(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c))
+FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
+FUZZ_worker := $(LIB_SRC)
+FUZZ_address := $(filter-out user/lib/api.c,$(LIB_SRC))
+FUZZ_gradients := user/cli.c user/gradients.c user/npy.c
+FUZZ_args := $(addprefix user/,cli.c job.c job_add.c job_show.c load.c unload.c slots.c stats.c status.c \
+	prometheus.c demo.c)
+.SECONDEXPANSION:
+$(B)/tests/fuzz/user_%: tests/fuzz/user_%.c $$(FUZZ_$$*) $(wildcard user/*.h user/lib/*.h include/fpisa/*.h)
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$@)
+	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -O2 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+		$(filter %.c,$^) -ljson-c -lpthread -lm -o $@
+
+.PHONY: fuzz fuzz-user
 CASES ?= 10000000
-fuzz: $(FUZZ)
+SECONDS ?= 600
+fuzz: $(B)/tests/fuzz/packets
 	$(Q)$(B)/tests/fuzz/packets --cases $(CASES) $(if $(SEED),--seed $(SEED))
+fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
+	$(Q)for t in $(FUZZ_USER); do tests/fuzz/run $(B) $$t $(SECONDS) $(SEED) || exit 1; done
 
 # -- measurements -----------------------------------------------------------
 

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * libFuzzer: the aggregator's address as a worker writes it (user/lib/api.c).
+ * The file is included, for what is under test is static in it. What is
+ * accepted must be four numbers and a port, written again.
+ */
+#include "../../user/lib/api.c"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1), again[64];
+	struct in_addr address;
+	uint16_t port;
+
+	if (!text)
+		abort();
+	memcpy(text, data, size);
+	text[size] = 0;
+	if (!parse_address(text, &address, &port)) {
+		snprintf(again, sizeof(again), "%s:%u", inet_ntoa(address), port);
+		if (!port || strncmp(text, again, strcspn(again, ":")))
+			abort();
+	}
+	free(text);
+	return 0;
+}

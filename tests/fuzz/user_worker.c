@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * libFuzzer: what comes back to a worker (user/lib/join.c, reply.c, engine.c),
+ * through a transport whose frames are the input. The input is a list of
+ * records: one byte says from which kind of frame to start (or none) and
+ * whether to make its checksum right, then changes to its bytes. Whatever
+ * comes, a call that succeeds has taken every element once, and nothing is
+ * written outside of its array.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+
+#define MOST 2000 /* elements of a call */
+#define KINDS 6
+#define UNSEALED 0x80
+
+enum kind { RAW, WELCOME, RESULT, STATUS, ERROR, AGAIN };
+
+struct fake {
+	struct fpisa_transport base;
+	struct fpisa *f;
+	const uint8_t *at; /* of the input */
+	size_t left;
+	uint32_t capacity;
+	struct {
+		struct fpisa_hdr h;
+		char payload[FPISA_MAX_PAYLOAD + 8];
+	} frame;
+	size_t len;
+	void *lent;	/* a copy of its own size, until the next call */
+	uint64_t taken; /* elements that on_chunk has seen */
+};
+
+static uint8_t next(struct fake *t)
+{
+	if (!t->left)
+		return 0;
+	t->left--;
+	return *t->at++;
+}
+
+static int fake_send(struct fpisa_transport *base, const struct fpisa_out *out, int n)
+{
+	uint8_t seen = 0;
+
+	(void)base;
+	for (int i = 0; i < n; i++) {
+		size_t len = 0;
+
+		for (int p = 0; p < out[i].parts; p++) {
+			const uint8_t *b = out[i].part[p].iov_base;
+
+			for (size_t k = 0; k < out[i].part[p].iov_len; k++)
+				seen ^= b[k];
+			len += out[i].part[p].iov_len;
+		}
+		if (len < FPISA_HDR_LEN || len > FPISA_HDR_LEN + FPISA_MAX_PAYLOAD)
+			abort();
+	}
+	fpisa_opaque(seen);
+	return 0;
+}
+
+static void seal(struct fake *t)
+{
+	struct fpisa_sum s = {0};
+
+	if (t->len < FPISA_HDR_LEN)
+		return;
+	fpisa_sum_words(&s, &t->frame.h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&s, t->frame.payload, (int)((t->len - FPISA_HDR_LEN) / 8));
+	t->frame.h.checksum = fpisa_sum_fold(&s);
+}
+
+/* The track's request, unless that has ended. */
+static const struct fpisa_request *request_of(const struct fpisa *f, const struct fpisa_track *l)
+{
+	const struct fpisa_request *r;
+
+	TAILQ_FOREACH(r, &f->requests, link)
+	if (l && l->req == r)
+		return r;
+	return NULL;
+}
+
+/* A frame as an honest aggregator would send it now. */
+static void honest(struct fake *t, enum kind kind, uint8_t which)
+{
+	const struct fpisa *f = t->f;
+	const struct fpisa_track *l = f->tracks ? &f->track[which % f->tracks] : NULL;
+	const struct fpisa_request *r = request_of(f, l);
+	struct fpisa_hdr *h = &t->frame.h;
+
+	*h = (struct fpisa_hdr){
+		.magic = FPISA_MAGIC,
+		.version = FPISA_VERSION,
+		.job = f->job,
+		.token = f->token,
+		.generation = f->generation ? f->generation : 7,
+		.rank = f->rank,
+	};
+	t->len = FPISA_HDR_LEN;
+	if (kind == WELCOME) {
+		struct fpisa_hello p = {.window = 4,
+					.elements = 64,
+					.workers = 3,
+					.rank = 1,
+					.live = 7,
+					.mode = FPISA_MODE_FPISA,
+					.rounding = FPISA_ROUND_DOWN,
+					.format = FPISA_FORMAT_FP32,
+					.pipeline = FPISA_PIPELINE_FUSED,
+					.clz = FPISA_CLZ_BITS,
+					.fanout = FPISA_FANOUT_UNICAST};
+
+		h->type = FPISA_TYPE_WELCOME;
+		h->chunk = h->aux = f->incarnation;
+		h->bitmap = 7;
+		memcpy(t->frame.payload, &p, sizeof(p));
+		t->len += sizeof(p);
+		return;
+	}
+	if (!r)
+		return;
+	h->chunk = l->chunk;
+	h->slot = fpisa_slot_of(l->chunk, f->window);
+	h->total = r->count;
+	h->call = r->call;
+	h->op = FPISA_OP_SUM;
+	h->format = f->hello.format;
+	h->bitmap = f->hello.live;
+	if (kind == RESULT) {
+		uint64_t rest = r->count - (l->chunk - r->first) * f->elements;
+		uint32_t n = fpisa_min_u32(rest, f->elements);
+
+		h->type = FPISA_TYPE_RESULT;
+		h->rank = 0xffff;
+		h->count = (uint16_t)(n + -n % FPISA_BLOCK);
+		h->contributors = (uint16_t)f->workers;
+		memset(t->frame.payload, which, sizeof(t->frame.payload));
+		t->len += h->count * f->bytes;
+	} else if (kind == STATUS) {
+		h->type = FPISA_TYPE_STATUS;
+		h->aux = f->hello.live;
+	} else {
+		h->type = FPISA_TYPE_ERROR;
+		h->reason = which;
+	}
+}
+
+static int fake_receive(struct fpisa_transport *base, struct fpisa_in *in, uint64_t timeout_ns)
+{
+	struct fake *t = (struct fake *)base;
+	uint8_t how, changes;
+
+	(void)timeout_ns;
+	free(t->lent);
+	t->lent = NULL;
+	if (!t->left)
+		return -ECONNRESET;
+	how = next(t);
+	if ((how & 0x7f) % KINDS == RAW)
+		for (t->len = next(t), changes = 0; changes < t->len; changes++)
+			((uint8_t *)&t->frame)[changes] = next(t);
+	else if ((how & 0x7f) % KINDS != AGAIN)
+		honest(t, (how & 0x7f) % KINDS, next(t));
+	for (changes = next(t) % 8; changes; changes--) {
+		size_t at = next(t);
+
+		if (at < 250)
+			((uint8_t *)&t->frame)[at] = next(t);
+		else
+			t->len = at < 253 ? t->len + 8 : next(t);
+	}
+	if (t->len > sizeof(t->frame))
+		t->len = sizeof(t->frame);
+	if (!(how & UNSEALED))
+		seal(t);
+	t->lent = malloc(t->len ? t->len : 1);
+	if (!t->lent)
+		abort();
+	memcpy(t->lent, &t->frame, t->len);
+	*in = (struct fpisa_in){t->lent, t->len};
+	return 1;
+}
+
+static int fake_joined(struct fpisa_transport *base, const struct fpisa_hello *hello)
+{
+	(void)hello;
+	return (int)((struct fake *)base)->capacity;
+}
+
+static void fake_close(struct fpisa_transport *base)
+{
+	free(((struct fake *)base)->lent);
+}
+
+static void on_chunk(void *arg, const struct fpisa_chunk *c)
+{
+	struct fake *t = arg;
+
+	t->taken += c->count;
+}
+
+static const struct fpisa_transport_ops ops = {fake_send, fake_receive, fake_joined, fake_close};
+
+/* One call of `count` elements; its array has exactly their size. */
+static void call(struct fake *t, uint32_t count)
+{
+	struct fpisa *f = t->f;
+	char *recv = malloc((size_t)count * f->bytes), *send = calloc(count, f->bytes);
+	int rc;
+
+	if (!recv || !send)
+		abort();
+	t->taken = 0;
+	rc = fpisa_allreduce(f, send, recv, count, f->hello.format, NULL);
+	/* -ERANGE delivers the sum and says that it overflowed. */
+	if ((!rc || rc == -ERANGE) && t->taken != count)
+		abort();
+	free(recv);
+	free(send);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fake t = {.base = {.ops = &ops}, .at = data, .left = size};
+	struct fpisa_options o = {.size = sizeof(o), .token = 99, .on_chunk = on_chunk, .arg = &t};
+	uint32_t count = 1 + (next(&t) | (uint32_t)next(&t) << 8) % MOST;
+
+	t.capacity = 1 + next(&t) % 64;
+	if (fpisa_new(&t.f, &o))
+		abort();
+	strcpy(t.f->peer, "fuzz");
+	t.f->job = 3;
+	t.f->t = &t.base;
+	if (!fpisa_join(t.f)) {
+		call(&t, count);
+		call(&t, count);
+		if (t.left && !fpisa_rejoin(t.f))
+			call(&t, count);
+	}
+	fpisa_close(t.f);
+	return 0;
+}
