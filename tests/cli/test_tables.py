@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`fpisa tables`: every function in every format, within its limits, and the kernel's bits."""
 import json
+import os
 import subprocess
 
-from lab import FPISA
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(HERE, "..", "..", "build"))), "fpisa")
 
 
 def tables(*argv):
     return subprocess.run([FPISA, "tables", *argv], capture_output=True, text=True, timeout=120)
 
 
-def test_errors_and_kernel():
+@pytest.fixture(scope="module")
+def report():
     done = tables("--samples", "20000", "--seed", "7", "--json")
     assert done.returncode == 0 and not done.stderr, done.stderr
-    report = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def test_errors(report):
     rows = {(r["function"], r["format"]): r for r in report["functions"]}
     assert len(rows) == len(report["functions"]) == 4 * 5
     for (function, form), row in rows.items():
@@ -26,6 +34,12 @@ def test_errors_and_kernel():
     assert rows["multiply", "e4m3"]["inputs"] == 1 << 16
     assert rows["multiply", "fp16"]["inputs"] > 1 << 20
     assert rows["multiply", "fp32"]["table"] is None
+
+
+def test_kernel(report):
+    if report["kernel"] is None:
+        assert os.geteuid() != 0
+        pytest.skip("loading BPF programs needs root")
     assert report["kernel"]["compared"] > 0 and report["kernel"]["differ"] == 0
 
 
