@@ -11,7 +11,8 @@
 
 #include "doctor.h"
 
-static void check_features(struct doctor *d)
+/* Has the kernel all that is needed? Without, its verifier has nothing to say. */
+static bool check_features(struct doctor *d)
 {
 	char lacks[LACKS_LEN];
 	struct utsname u;
@@ -24,12 +25,13 @@ static void check_features(struct doctor *d)
 			"%s refuses BPF to this process (%s): leave the container, or start it with CAP_BPF", u.release,
 			strerror(-n));
 	else if (n)
-		finding(d, LEVEL_FAULT, "kernel", "features", "apt-get install linux-image-amd64 && reboot",
-			"%s lacks %s", u.release, lacks);
+		finding(d, LEVEL_FAULT, "kernel", "features", NULL,
+			"%s lacks %s; boot a newer one, Linux 6.1 has all that is needed", u.release, lacks);
 	else
 		finding(d, LEVEL_OK, "kernel", "features", NULL, "%s has all %d that the datapath needs", u.release,
 			needed);
-	d->privileged = n == 0;
+	d->privileged = n >= 0;
+	return !n;
 }
 
 static void check_jit(struct doctor *d)
@@ -95,18 +97,21 @@ static void check_bpffs(struct doctor *d)
 
 void doctor_kernel(struct doctor *d)
 {
+	bool complete;
+
 	if (!datapath_privileged()) {
 		finding(d, LEVEL_FAULT, "kernel", "privilege", "sudo fpisa doctor",
 			"without CAP_NET_ADMIN and CAP_SYS_ADMIN nothing can be loaded, and little be seen");
 		return;
 	}
 	finding(d, LEVEL_OK, "kernel", "privilege", NULL, "CAP_NET_ADMIN and CAP_SYS_ADMIN");
-	check_features(d);
+	complete = check_features(d);
 	if (!d->privileged)
 		return;
 	check_jit(d);
 	check_memlock(d);
-	check_verifier(d);
+	if (complete)
+		check_verifier(d);
 	check_bpffs(d);
 }
 
