@@ -106,6 +106,14 @@ static bool take_shape(struct text *t, struct npy *h)
 	return true;
 }
 
+static bool printable(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (s[i] < ' ' || s[i] > '~')
+			return false;
+	return true;
+}
+
 /* A descr that is no string is that of a record. */
 static int take_descr(struct text *t, const char *path, struct npy *h)
 {
@@ -123,6 +131,8 @@ static int take_descr(struct text *t, const char *path, struct npy *h)
 				h->f = fpisa_format_of(kinds[i].format);
 				return 0;
 			}
+	if (!printable(s, n))
+		return -EBADMSG;
 	return refuse(-EINVAL, "%s: its values are %.*s, not f2, f4 or f8; save a.astype('<f4')", path,
 		      n < DESCR_LEN ? (int)n : DESCR_LEN, s);
 }

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -314,6 +315,7 @@ BAD = [
     (npy(FLOATS, descr="'<i4'"), "its values are <i4, not f2, f4 or f8; save a.astype('<f4')"),
     (npy(FLOATS, descr="[('a', '<f4')]"), "its values are a record"),
     (npy(FLOATS, descr="'=f4'"), "its values are =f4"),
+    (npy(FLOATS, descr="'<f\n'"), "its .npy header is garbled"),
     (npy(FLOATS, fortran="Maybe"), "its .npy header is garbled; save it with numpy.save()"),
     (npy(FLOATS, shape="(3, -4)"), "its .npy header is garbled"),
     (npy(FLOATS, shape="(3 4)"), "its .npy header is garbled"),
@@ -373,6 +375,10 @@ def png_size(data):
     return struct.unpack(">II", data[16:24])
 
 
+needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make deps")
+
+
+@needs_gnuplot
 @pytest.mark.parametrize("options", [(), ("--mode", "exact", "--orders", 0)], ids=str)
 def test_pictures(tmp_path, options):
     """Well-formed, with the names of files and modes in them as they are, whatever these are."""
@@ -393,6 +399,7 @@ def test_pictures(tmp_path, options):
         assert k == "ratio" or "exact" in text
 
 
+@needs_gnuplot
 def test_no_pictures(tmp_path):
     (tmp_path / "a").write_bytes(FLOATS)
     argv = ("--workers", 3, tmp_path / "a", "--plot")
