@@ -68,12 +68,17 @@ struct fpisa_options {
 	uint16_t local_port;  /* UDP source port that the job lists; 0: 18000 */
 	uint64_t token;	      /* the job's secret; 0 if it has none */
 	uint32_t timeout_ms;  /* deadline of connect and of each operation; 0: 10000 */
-	double loss;	      /* fault injection: share of frames dropped, each way; 0..0.9 */
-	uint64_t seed;	      /* of the fault injection */
+	double loss;	      /* fault injection, for tests: share of frames dropped, each way; 0..0.9 */
+	uint64_t seed;	      /* of all fault injection */
 	/* Called for each chunk as its result arrives, from within the waiting call. */
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	uint32_t overflow; /* enum fpisa_overflow */
+	/*
+	 * Fault injection as `loss`: shares of frames, each way, 0..0.9, that come twice, after up to
+	 * 1 ms of later ones, after 1 to 256 ms, or with 1 to 8 bits flipped.
+	 */
+	double duplicate, reorder, delay, corrupt;
 };
 
 /* Parameters and counts of a handle. */

@@ -101,6 +101,16 @@ int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, ui
 	return 0;
 }
 
+int parse_share(const char *what, const char *s, double *out)
+{
+	char *end;
+
+	*out = strtod(s, &end);
+	if (end == s || *end || !(*out >= 0 && *out <= 0.9))
+		return refuse(BAD_USAGE, "%s: '%s' is not a number from 0 to 0.9", what, s);
+	return 0;
+}
+
 int parse_hex(const char *what, const char *s, uint64_t *out)
 {
 	const char *digits = !strncmp(s, "0x", 2) ? s + 2 : s;

@@ -77,6 +77,9 @@ int common_options(struct common *c, int argc, char **argv);
 /* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE. */
 int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out);
 
+/* A share of frames, for fault injection: 0 to 0.9. */
+int parse_share(const char *what, const char *s, double *out);
+
 /* 1 to 16 hexadecimal digits, an optional 0x before them. */
 int parse_hex(const char *what, const char *s, uint64_t *out);
 

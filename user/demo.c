@@ -34,8 +34,12 @@ const char demo_help[] =
 	"                     of fp64 up to 416, default 128\n"
 	"  --window N         frames a worker has under way, a power of two; default 64\n"
 	"  --xdp native|skb   default native\n"
-	"  --loss P           share of frames that each worker loses, both ways; 0 to 0.9\n"
-	"  --seed S           of random values and losses; default 1\n"
+	"  --drop P           share of frames that each worker loses, both ways; 0 to 0.9;\n"
+	"                     --loss is the same\n"
+	"  --duplicate P, --reorder P, --delay P, --corrupt P\n"
+	"                     that come twice, after others of the next millisecond, 1 to\n"
+	"                     256 ms late, or with 1 to 8 bits flipped\n"
+	"  --seed S           of random values and faults; default 1\n"
 	"  --timeout S        to join, and to sum; default 60 seconds\n"
 	"  --json             one object; see below\n"
 	"seconds runs from when all have joined until the last worker is done; goodput_gbps\n"
@@ -59,7 +63,11 @@ enum {
 	OPT_PACKET,
 	OPT_WINDOW,
 	OPT_XDP,
-	OPT_LOSS,
+	OPT_DROP,
+	OPT_DUPLICATE,
+	OPT_REORDER,
+	OPT_DELAY,
+	OPT_CORRUPT,
 	OPT_SEED,
 	OPT_TIMEOUT,
 };
@@ -78,7 +86,12 @@ static const struct option options[] = {
 	{"packet", required_argument, NULL, OPT_PACKET},
 	{"window", required_argument, NULL, OPT_WINDOW},
 	{"xdp", required_argument, NULL, OPT_XDP},
-	{"loss", required_argument, NULL, OPT_LOSS},
+	{"drop", required_argument, NULL, OPT_DROP},
+	{"loss", required_argument, NULL, OPT_DROP},
+	{"duplicate", required_argument, NULL, OPT_DUPLICATE},
+	{"reorder", required_argument, NULL, OPT_REORDER},
+	{"delay", required_argument, NULL, OPT_DELAY},
+	{"corrupt", required_argument, NULL, OPT_CORRUPT},
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"verbose", no_argument, NULL, OPT_VERBOSE},
@@ -93,16 +106,6 @@ static int parse_u32(const char *what, uint64_t min, uint64_t max, uint32_t *out
 
 	*out = number;
 	return err;
-}
-
-static int parse_loss(double *loss)
-{
-	char *end;
-
-	*loss = strtod(optarg, &end);
-	if (end == optarg || *end || !(*loss >= 0 && *loss <= 0.9))
-		return refuse(BAD_USAGE, "--loss: '%s' is not a number from 0 to 0.9", optarg);
-	return 0;
 }
 
 static int parse_option(struct demo_options *o, struct common *c, int opt)
@@ -150,8 +153,16 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 			err = refuse(BAD_USAGE, "--xdp: veth has no offload; native or skb");
 		o->xdp = id;
 		return err;
-	case OPT_LOSS:
-		return parse_loss(&o->loss);
+	case OPT_DROP:
+		return parse_share("--drop", optarg, &o->drop);
+	case OPT_DUPLICATE:
+		return parse_share("--duplicate", optarg, &o->duplicate);
+	case OPT_REORDER:
+		return parse_share("--reorder", optarg, &o->reorder);
+	case OPT_DELAY:
+		return parse_share("--delay", optarg, &o->delay);
+	case OPT_CORRUPT:
+		return parse_share("--corrupt", optarg, &o->corrupt);
 	case OPT_SEED:
 		return parse_number("--seed", optarg, 0, ~0ull, &o->seed);
 	case OPT_TIMEOUT:

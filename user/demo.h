@@ -41,7 +41,7 @@ struct demo_options {
 	uint32_t workers, rows, packet, window, timeout_s;
 	int mode, rounding, pipeline, clz, format, fanout;
 	enum datapath_mode xdp;
-	double loss;
+	double drop, duplicate, reorder, delay, corrupt; /* shares of frames, each way, at each worker */
 	bool json;
 };
 

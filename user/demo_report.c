@@ -126,9 +126,12 @@ static void print_head(const struct demo *d)
 	       name_of(pipeline_names, o->pipeline), name_of(clz_names, o->clz));
 	printf("%u values a packet, window %u, %s, %s XDP on veth, Linux %s", o->packet, o->window,
 	       name_of(fanout_names, o->fanout), name_of(xdp_mode_names, o->xdp), kernel());
-	if (o->loss > 0)
-		printf(", loss %g each way", o->loss);
-	puts("\n");
+	puts("");
+	if (o->drop > 0 || o->duplicate > 0 || o->reorder > 0 || o->delay > 0 || o->corrupt > 0)
+		printf("of the frames each way %g are dropped, %g duplicated, %g reordered, %g delayed, %g "
+		       "corrupted\n",
+		       o->drop, o->duplicate, o->reorder, o->delay, o->corrupt);
+	puts("");
 }
 
 static void print_workers(const struct demo *d, const struct demo_check *k)
@@ -243,7 +246,7 @@ static void add_text(struct json_object *o, const char *key, const char *s)
 static int print_object(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
 {
 	const struct demo_options *o = &d->o;
-	struct json_object *j = json_object_new_object();
+	struct json_object *j = json_object_new_object(), *faults = json_object_new_object();
 
 	add_int(j, "workers", o->workers);
 	add_int(j, "elements", d->elements);
@@ -256,7 +259,13 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	add_text(j, "fanout", name_of(fanout_names, o->fanout));
 	add_int(j, "packet", o->packet);
 	add_int(j, "window", o->window);
-	json_add_double(j, "loss", o->loss);
+	json_add_double(j, "loss", o->drop);
+	json_add_double(faults, "drop", o->drop);
+	json_add_double(faults, "duplicate", o->duplicate);
+	json_add_double(faults, "reorder", o->reorder);
+	json_add_double(faults, "delay", o->delay);
+	json_add_double(faults, "corrupt", o->corrupt);
+	json_object_object_add(j, "faults", faults);
 	add_int(j, "seed", o->seed);
 	json_object_object_add(j, "mismatches", k->replayed ? json_object_new_int64(k->mismatches) : NULL);
 	add_int(j, "disagreements", k->disagreements);

@@ -71,7 +71,11 @@ static int sum(struct worker *w)
 	const struct fpisa_options options = {
 		.size = sizeof(options),
 		.timeout_ms = o->timeout_s * 1000,
-		.loss = o->loss,
+		.loss = o->drop,
+		.duplicate = o->duplicate,
+		.reorder = o->reorder,
+		.delay = o->delay,
+		.corrupt = o->corrupt,
 		.seed = o->seed + w->rank,
 		.overflow = FPISA_OVERFLOW_FLAG,
 		.on_chunk = on_chunk,

@@ -42,6 +42,14 @@ def test_options(lab, options):
     assert demo(lab(workers=0), "--workers", 3, *options.split())["mismatches"] == 0
 
 
+def test_faults(lab):
+    """Frames that come twice, out of order, rounds late or damaged: more work, the same bits."""
+    out = demo(lab(workers=0), "--workers", 4, "--elements", 50000, "--window", 4, "--drop", 0.05,
+               "--duplicate", 0.2, "--reorder", 0.2, "--delay", 0.1, "--corrupt", 0.05)
+    assert out["mismatches"] == 0 and out["flag_mismatches"] == 0 and out["counts_agree"]
+    assert out["retransmits"] > 0 and out["duplicates"] > 0
+
+
 def test_npy_file(lab, tmp_path):
     """A .npy of doubles is the raw file of floats, and says its rows itself."""
     values = array.array("f", [(-1) ** i * 1.5 ** (i % 40) for i in range(5 * 333)])
@@ -120,7 +128,7 @@ def test_table(lab):
 
 def test_refusals(lab):
     net = lab(workers=0)
-    for argv, says in (("--workers 65", "--workers"), ("--loss 2", "--loss"), ("x", "'x' is not an option"),
+    for argv, says in (("--workers 65", "--workers"), ("--loss 2", "--drop"), ("x", "'x' is not an option"),
                        ("--file /no/such", "/no/such"), ("--packet 33", "multiple of 32")):
         status, out, err = net.agg.try_run(FPISA, "demo", *argv.split())
         assert status in (1, 2) and out == "" and says in err.splitlines()[0], err

@@ -31,7 +31,7 @@ struct plan {
 	int calls;
 	int outstanding; /* requests started before the first is waited for; 0: blocking calls */
 	int in_place;
-	double loss;
+	double loss, duplicate, reorder, delay, corrupt;
 	uint32_t timeout_ms;
 };
 
@@ -152,6 +152,10 @@ static inline void *run_rank(void *arg)
 		.size = sizeof(o),
 		.timeout_ms = p->timeout_ms ? p->timeout_ms : 20000,
 		.loss = p->loss,
+		.duplicate = p->duplicate,
+		.reorder = p->reorder,
+		.delay = p->delay,
+		.corrupt = p->corrupt,
 		.seed = t->fleet->seed + t->rank,
 		.on_chunk = keep_chunk,
 		.arg = t,

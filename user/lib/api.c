@@ -92,6 +92,13 @@ const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks)
 static int copy_options(struct fpisa_options *to, const struct fpisa_options *from)
 {
 	const unsigned char *bytes = (const void *)from;
+	const struct {
+		const char *name;
+		const double *value;
+	} shares[] = {
+		{"loss", &to->loss},	   {"duplicate", &to->duplicate}, {"reorder", &to->reorder},
+		{"delay", &to->delay}, {"corrupt", &to->corrupt},
+	};
 
 	*to = (struct fpisa_options){0};
 	if (!from)
@@ -104,8 +111,10 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 			return fpisa_fail(-EINVAL,
 					  "an option that this libfpisa does not know is set; update it");
 	memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
-	if (!(to->loss >= 0 && to->loss <= 0.9))
-		return fpisa_fail(-EINVAL, "options.loss is %g; it must be in 0..0.9", to->loss);
+	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+		if (!(*shares[i].value >= 0 && *shares[i].value <= 0.9))
+			return fpisa_fail(-EINVAL, "options.%s is %g; it must be in 0..0.9", shares[i].name,
+					  *shares[i].value);
 	if (to->overflow > FPISA_OVERFLOW_FLAG)
 		return fpisa_fail(-EINVAL, "options.overflow is %u; it must be an enum fpisa_overflow",
 				  to->overflow);
@@ -132,8 +141,8 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	f->on_chunk = o.on_chunk;
 	f->arg = o.arg;
 	f->overflow = (enum fpisa_overflow)o.overflow;
-	f->loss = (uint64_t)(o.loss * 4294967296.0);
-	f->random = o.seed;
+	f->faults = (struct fpisa_fault_rates){o.loss, o.duplicate, o.reorder, o.delay, o.corrupt};
+	f->seed = o.seed;
 	*out = f;
 	return 0;
 }
@@ -175,6 +184,8 @@ int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const s
 	if (port != FPISA_PORT)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
 	rc = fpisa_udp_open(&f->t, to.s_addr, port, f->local_port);
+	if (!rc)
+		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
 	if (!rc)
 		rc = fpisa_join(f);
 	if (rc)

@@ -148,20 +148,18 @@ int fpisa_tracks_send(struct fpisa *f)
 	while (!TAILQ_EMPTY(&f->ready)) {
 		uint64_t now = fpisa_now();
 		struct fpisa_track *l;
-		int n = 0, tracks = 0, rc;
+		int n = 0, rc;
 
 		while (n < FPISA_BATCH && (l = TAILQ_FIRST(&f->ready))) {
 			compose(f, l, &out[n]);
 			f->count.sent++;
 			f->count.retransmits += l->tries > 0;
 			l->tries++;
-			l->sent_ns = now + (uint64_t)tracks++;
+			l->sent_ns = now + (uint64_t)n++;
 			l->since_ns = l->sent_ns;
 			fpisa_track_move(l, &f->waiting[l->backoff]);
 			if (l->backoff < FPISA_BACKOFFS - 1)
 				l->backoff++;
-			if (!fpisa_lose(f))
-				n++;
 		}
 		rc = n ? f->t->ops->send(f->t, out, n) : 0;
 		if (rc == -EMSGSIZE)

@@ -15,6 +15,7 @@
 #include <sys/queue.h>
 #include "fpisa.h"
 #include "fpisa/frame.h"
+#include "faults.h"
 #include "rto.h"
 #include "transport.h"
 
@@ -64,8 +65,8 @@ struct fpisa {
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	enum fpisa_overflow overflow;
-	uint64_t loss; /* a frame is dropped when 32 random bits are below it */
-	uint64_t random;
+	struct fpisa_fault_rates faults;
+	uint64_t seed; /* of the faults */
 
 	/* Since the last join. */
 	uint64_t incarnation;
@@ -117,7 +118,6 @@ int fpisa_advance(struct fpisa_request *r, int block);
 /* reply.c */
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in);
 int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now);
-int fpisa_lose(struct fpisa *f);
 
 /* udp.c, mem.c */
 int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);

@@ -270,6 +270,8 @@ int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
 	snprintf(f->peer, sizeof(f->peer), "mem");
 	rc = mem_open(&f->t, m, rank);
 	if (!rc)
+		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
+	if (!rc)
 		rc = fpisa_join(f);
 	if (rc)
 		goto out;

@@ -7,22 +7,6 @@
 #include <string.h>
 #include "internal.h"
 
-/* splitmix64, for fault injection only. */
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
-/* Fault injection: shall the frame at hand be lost? */
-int fpisa_lose(struct fpisa *f)
-{
-	return f->loss && next_random(&f->random) >> 32 < f->loss;
-}
-
 /* The header of a whole, intact frame that is about our job; else NULL, counted as bad. */
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in)
 {
@@ -151,8 +135,6 @@ int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now)
 	const struct fpisa_hdr *h;
 	struct fpisa_track *l;
 
-	if (fpisa_lose(f))
-		return 0;
 	h = fpisa_reply_check(f, in);
 	if (!h)
 		return 0;

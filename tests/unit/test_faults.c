@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fault injection itself: each fault happens as often as asked, alone and to
+ * the extent that faults.h says; the same seed does the same. Without it a
+ * test under faults may be one without.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "workers.h"
+#include "faults.h"
+
+#define FRAMES 20000
+#define STEP_NS 1000
+#define LEN 64
+
+struct outcome {
+	uint64_t came[FRAMES]; /* how often each frame came out */
+	uint64_t total, overtaken, late, damaged, longest_ns;
+};
+
+static void take_all(struct fpisa_faults *f, uint64_t now, struct outcome *o, uint64_t *newest)
+{
+	struct fpisa_frame *frame;
+	uint64_t number;
+
+	while ((frame = fpisa_faults_take(f, now))) {
+		uint64_t late;
+
+		assert_int_equal(frame->len, LEN);
+		memcpy(&number, frame->data, sizeof(number));
+		assert_true(number < FRAMES && frame->due_ns <= now);
+		late = frame->due_ns - (number + 1) * STEP_NS;
+		o->came[number]++;
+		o->total++;
+		o->overtaken += number < *newest;
+		o->late += late >= FPISA_FAULT_DELAY_NS;
+		o->longest_ns = late > o->longest_ns ? late : o->longest_ns;
+		*newest = number > *newest ? number : *newest;
+		for (size_t i = sizeof(number); i < LEN; i++)
+			if (frame->data[i]) {
+				o->damaged++;
+				break;
+			}
+		free(frame);
+	}
+}
+
+/* One frame each STEP_NS; damage spares its number. */
+static struct outcome *run(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed)
+{
+	struct outcome *o = calloc(1, sizeof(*o));
+	unsigned char frame[LEN] = {0};
+	struct iovec part[2] = {{frame, 10}, {frame + 10, LEN - 10}};
+	uint64_t newest = 0, now = 0;
+
+	fpisa_faults_init(f, rates, seed, sizeof(uint64_t));
+	for (uint64_t i = 0; i < FRAMES; i++) {
+		memcpy(frame, &i, sizeof(i));
+		now = (i + 1) * STEP_NS;
+		fpisa_faults_put(f, part, 2, now);
+		take_all(f, now, o, &newest);
+	}
+	while (fpisa_faults_due(f) != UINT64_MAX)
+		take_all(f, now = fpisa_faults_due(f), o, &newest);
+	fpisa_faults_free(f);
+	return o;
+}
+
+static void assert_share(uint64_t n, double share)
+{
+	double sigma = 6 * sqrt(FRAMES * share);
+
+	if ((double)n < FRAMES * share - sigma || (double)n > FRAMES * share + sigma)
+		fail_msg("%llu of %d, asked for %g", (unsigned long long)n, FRAMES, share);
+}
+
+static void none(void **state)
+{
+	struct fpisa_fault_rates r = {0};
+	struct fpisa_faults f;
+	struct outcome *o = run(&f, &r, test_seed());
+
+	(void)state;
+	assert_int_equal(o->total, FRAMES);
+	assert_int_equal(o->overtaken + o->late + o->damaged, 0);
+	free(o);
+}
+
+static void dropped(void **state)
+{
+	struct fpisa_fault_rates r = {.drop = 0.3};
+	struct fpisa_faults f;
+	struct outcome *o = run(&f, &r, test_seed());
+
+	(void)state;
+	assert_share(FRAMES - o->total, 0.3);
+	assert_int_equal(f.dropped, FRAMES - o->total);
+	assert_int_equal(o->overtaken + o->late + o->damaged, 0);
+	free(o);
+}
+
+static void duplicated(void **state)
+{
+	struct fpisa_fault_rates r = {.duplicate = 0.1};
+	struct fpisa_faults f;
+	struct outcome *o = run(&f, &r, test_seed());
+	uint64_t twice = 0;
+
+	(void)state;
+	for (int i = 0; i < FRAMES; i++) {
+		assert_in_range(o->came[i], 1, 2);
+		twice += o->came[i] == 2;
+	}
+	assert_share(twice, 0.1);
+	assert_int_equal(f.duplicated, twice);
+	free(o);
+}
+
+static void reordered(void **state)
+{
+	struct fpisa_fault_rates r = {.reorder = 0.1};
+	struct fpisa_faults f;
+	struct outcome *o = run(&f, &r, test_seed());
+
+	(void)state;
+	assert_int_equal(o->total, FRAMES);
+	assert_share(f.reordered, 0.1);
+	assert_in_range(o->overtaken, f.reordered / 2, f.reordered);
+	assert_int_equal(o->late, 0);
+	free(o);
+}
+
+static void delayed(void **state)
+{
+	struct fpisa_fault_rates r = {.delay = 0.1};
+	struct fpisa_faults f;
+	struct outcome *o = run(&f, &r, test_seed());
+
+	(void)state;
+	assert_int_equal(o->total, FRAMES);
+	assert_share(o->late, 0.1);
+	assert_int_equal(f.delayed, o->late);
+	assert_in_range(o->longest_ns, FPISA_FAULT_DELAY_NS << (FPISA_FAULT_DELAY_DOUBLINGS - 1),
+			FPISA_FAULT_DELAY_NS << FPISA_FAULT_DELAY_DOUBLINGS);
+	free(o);
+}
+
+static void corrupted(void **state)
+{
+	struct fpisa_fault_rates r = {.corrupt = 0.1};
+	struct fpisa_faults f;
+	struct outcome *o = run(&f, &r, test_seed());
+
+	(void)state;
+	assert_int_equal(o->total, FRAMES);
+	assert_int_equal(o->overtaken + o->late, 0);
+	assert_share(f.corrupted, 0.1);
+	/* Two flips of one bit undo each other. */
+	assert_in_range(o->damaged, f.corrupted * 99 / 100, f.corrupted);
+	free(o);
+}
+
+static void repeats(void **state)
+{
+	struct fpisa_fault_rates r = {0.1, 0.1, 0.1, 0.1, 0.1};
+	struct fpisa_faults f;
+	struct outcome *a = run(&f, &r, test_seed()), *b = run(&f, &r, test_seed()),
+		       *c = run(&f, &r, test_seed() + 1);
+
+	(void)state;
+	assert_memory_equal(a, b, sizeof(*a));
+	assert_true(memcmp(a, c, sizeof(*a)));
+	free(a);
+	free(b);
+	free(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(none),	     cmocka_unit_test(dropped), cmocka_unit_test(duplicated),
+		cmocka_unit_test(reordered), cmocka_unit_test(delayed), cmocka_unit_test(corrupted),
+		cmocka_unit_test(repeats),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

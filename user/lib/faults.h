@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Fault injection: a frame goes in, and comes out at once, late, twice,
+ * damaged or never, as a seed and five shares say. faults.c also wraps a
+ * transport in two of them, one each way, for options.loss and its
+ * neighbours in fpisa.h; `fpisa soak` puts others between machines.
+ */
+#ifndef FPISA_FAULTS_H
+#define FPISA_FAULTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/uio.h>
+#include "transport.h"
+
+/* A reordered frame lets others pass for up to this long. */
+#define FPISA_FAULT_REORDER_NS 1000000ull
+
+/*
+ * A delayed one is late by this to 256 times as much, each doubling as likely
+ * as the next: from about a round to many, so that most come when the
+ * retransmission has done their work and their slot has gone on.
+ */
+#define FPISA_FAULT_DELAY_NS 1000000ull
+#define FPISA_FAULT_DELAY_DOUBLINGS 8
+
+/* A damaged one has 1 to this many bits flipped. */
+#define FPISA_FAULT_BITS 8
+
+/* Frames held at once; more are dropped. */
+#define FPISA_FAULT_HELD 4096
+
+/* Shares of frames, 0 to 1. */
+struct fpisa_fault_rates {
+	double drop, duplicate, reorder, delay, corrupt;
+};
+
+struct fpisa_frame {
+	TAILQ_ENTRY(fpisa_frame) link;
+	uint64_t due_ns;
+	size_t len;
+	unsigned char data[];
+};
+
+TAILQ_HEAD(fpisa_frames, fpisa_frame);
+
+struct fpisa_faults {
+	struct fpisa_fault_rates rates;
+	uint64_t random;
+	size_t intact; /* first bytes of a frame that are never damaged */
+	uint32_t held;
+	struct fpisa_frames frames; /* in the order in which they come out */
+	/* What was done to how many. */
+	uint64_t dropped, duplicated, reordered, delayed, corrupted;
+};
+
+void fpisa_faults_init(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed,
+		       size_t intact);
+void fpisa_faults_free(struct fpisa_faults *f);
+
+/* A frame goes in; it is copied. Without memory for it, it is dropped. */
+void fpisa_faults_put(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t now_ns);
+
+/* The same without any fault, behind what is due already. */
+void fpisa_faults_pass(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t now_ns);
+
+/* The next frame that is due, for the caller to free(); NULL if none is. */
+struct fpisa_frame *fpisa_faults_take(struct fpisa_faults *f, uint64_t now_ns);
+
+/* When the next one is; UINT64_MAX for never. */
+uint64_t fpisa_faults_due(const struct fpisa_faults *f);
+
+/*
+ * Replaces *t by one that works through it and injects faults each way, and
+ * closes it in the end. Does nothing if all rates are 0. -ENOMEM
+ */
+int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates *rates, uint64_t seed);
+
+#endif
