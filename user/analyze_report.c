@@ -28,8 +28,12 @@ static const char *share(double n, double of, char buf[SHARE_LEN])
 		strcpy(buf, "0");
 	else if (n == of)
 		strcpy(buf, "100%");
+	else if (percent < 0.001)
+		strcpy(buf, "<0.001%");
+	else if (percent > 99.999)
+		strcpy(buf, ">99.999%");
 	else
-		snprintf(buf, SHARE_LEN, "%.3f%%", fmin(fmax(percent, 0.001), 99.999));
+		snprintf(buf, SHARE_LEN, "%.3f%%", percent);
 	return buf;
 }
 
