@@ -19,6 +19,7 @@
 
 int verb_load(int argc, char **argv);
 int verb_unload(int argc, char **argv);
+int verb_upgrade(int argc, char **argv);
 int verb_status(int argc, char **argv);
 int verb_job_add(int argc, char **argv);
 int verb_job_list(int argc, char **argv);

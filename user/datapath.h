@@ -8,6 +8,7 @@
  *	datapath_object.c  the BPF objects
  *	datapath_load.c	   load, fill, pin
  *	datapath_attach.c  attach, detach, unload
+ *	datapath_upgrade.c new programs in the place of running ones
  *	datapath_job.c	   make, shrink and remove jobs, with their fan-out
  *	datapath_info.c	   programs, memory, verifier: for status and resources
  *	datapath_probe.c   what the kernel and an interface can do: for doctor
@@ -54,6 +55,14 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n);
  * is 0, and remove pins once none is left. *removed says whether it was.
  */
 int datapath_unload(const char *pin, char *const *devs, int n, bool *removed);
+
+/*
+ * This build's programs in the place of those that run, under traffic: its
+ * maps, jobs and counters stay. The programs go into the idle bank; a frame
+ * has all its stages from one bank. `pin` as in datapath_open(). If it fails
+ * or is killed midway, what runs goes on and another try is possible.
+ */
+int datapath_upgrade(const char *pin);
 
 /* -- open and read ------------------------------------------------------ */
 

@@ -102,6 +102,32 @@ int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_
 	return attached(ifindex, dp->jobs_id, i, NULL);
 }
 
+int interfaces_replace(__u32 jobs_id, int prog_fd)
+{
+	struct if_nameindex *all = if_nameindex();
+	int err = 0;
+
+	if (!all)
+		return fail(-errno, NULL, "list interfaces");
+	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
+		struct datapath_interface found = { .name = "" };
+		LIBBPF_OPTS(bpf_xdp_attach_opts, opts);
+		int old_fd = -1;
+
+		if (attached(i->if_index, jobs_id, &found, &old_fd) > 0) {
+			opts.old_prog_fd = old_fd;
+			err = bpf_xdp_attach(i->if_index, prog_fd, XDP_FLAGS_REPLACE | mode_flags(found.mode),
+					     &opts);
+			if (err)
+				refuse(err, "%s: replace XDP program: %s; try again", i->if_name, reason(err));
+		}
+		if (old_fd >= 0)
+			close(old_fd);
+	}
+	if_freenameindex(all);
+	return err;
+}
+
 /* -- unload ------------------------------------------------------------ */
 
 /* All interfaces of this namespace that run the datapath of jobs_id. Returns how many, or -errno. */

@@ -21,24 +21,26 @@ static bool present(const struct datapath *dp, __u8 family)
 	return true;
 }
 
-static int fill(const struct datapath *dp, __u8 family, const struct bpf_object *o)
+int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank)
 {
-	for (__u32 bank = 0; bank < FPISA_BANKS; bank++) {
-		for (__u32 k = 0; k <= FPISA_GATE; k++) {
-			__u32 index = fpisa_bank_of(family, bank) + k;
-			struct bpf_program *prog;
-			char name[16] = "fpisa_gate";
-			int fd;
+	/* The gate of family 0 is the entry itself. */
+	__u32 programs = FPISA_STAGES + (family != 0);
 
-			if (k != FPISA_GATE)
-				snprintf(name, sizeof(name), "fpisa_mau%u", k);
-			prog = bpf_object__find_program_by_name(o, name);
-			if (!prog)
-				return refuse(-ENOENT, "family %s: no program %s", family_name(family), name);
-			fd = bpf_program__fd(prog);
-			if (bpf_map_update_elem(dp->stages_fd, &index, &fd, BPF_ANY))
-				return fail(-errno, NULL, "family %s: put %s into fpisa_stages", family_name(family), name);
-		}
+	for (__u32 k = 0; k < programs; k++) {
+		__u32 index = fpisa_bank_of(family, bank) + k;
+		struct bpf_program *prog;
+		char name[16] = "fpisa_gate";
+		int fd;
+
+		if (k != FPISA_GATE)
+			snprintf(name, sizeof(name), "fpisa_mau%u", k);
+		prog = bpf_object__find_program_by_name(o, name);
+		if (!prog)
+			return refuse(-ENOENT, "family %s: no program %s", family_name(family), name);
+		fd = bpf_program__fd(prog);
+		if (bpf_map_update_elem(stages_fd, &index, &fd, BPF_ANY))
+			return fail(-errno, NULL, "family %s: put %s into fpisa_stages", family_name(family),
+				    name);
 	}
 	return 0;
 }
@@ -64,22 +66,38 @@ struct bpf_object *family_open(__u8 family, const char *pin)
 	return o;
 }
 
-int family_load(const struct datapath *dp, __u8 family)
+/* Loads a family's programs and puts them into `banks`, a bitmap. */
+static int load_into(const char *pin, int stages_fd, __u8 family, __u32 banks)
 {
-	struct bpf_object *o;
+	struct bpf_object *o = family_open(family, pin);
 	int err;
 
-	if (!family || present(dp, family))
-		return 0;
-	o = family_open(family, dp->pin);
 	if (!o)
 		return -EINVAL;
 	err = bpf_object__load(o);
 	if (err)
-		refuse(err, "family %s: load programs: %s; --verbose shows the verifier's log", family_name(family),
-		       reason(err));
-	else
-		err = fill(dp, family, o);
+		refuse(err, "family %s: load programs: %s; --verbose shows the verifier's log",
+		       family_name(family), reason(err));
+	for (__u32 bank = 0; !err && bank < FPISA_BANKS; bank++)
+		if (banks >> bank & 1)
+			err = family_fill(stages_fd, o, family, bank);
 	bpf_object__close(o);
+	return err;
+}
+
+int family_load(const struct datapath *dp, __u8 family)
+{
+	if (!family || present(dp, family))
+		return 0;
+	return load_into(dp->pin, dp->stages_fd, family, (1u << FPISA_BANKS) - 1);
+}
+
+int family_renew(const struct datapath *dp, __u32 bank)
+{
+	int err = 0;
+
+	for (__u8 family = 1; !err && family < FPISA_FAMILIES; family++)
+		if (present(dp, family))
+			err = load_into(dp->pin, dp->stages_fd, family, 1u << bank);
 	return err;
 }

@@ -64,6 +64,9 @@ int find_interfaces(char *const *devs, int n, __u32 *ifindex);
 int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode);
 int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd);
 
+/* Puts a program in the place of the datapath's on all interfaces of this network namespace. */
+int interfaces_replace(__u32 jobs_id, int prog_fd);
+
 /* As datapath_attached(), by the id of the jobs map; *prog_fd, if not NULL, becomes the caller's. */
 int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *prog_fd);
 
@@ -72,6 +75,15 @@ struct bpf_object *family_open(__u8 family, const char *pin);
 
 /* Puts a family's programs into the program array, unless they are there; 0 is fpisa.o's own. */
 int family_load(const struct datapath *dp, __u8 family);
+
+/* Puts the stages of an object that is loaded, and the gate of families but 0, into a bank. */
+int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank);
+
+/* Loads every family but 0 that is there once more, into one bank. */
+int family_renew(const struct datapath *dp, __u32 bank);
+
+/* Pins every program of the object in `dir` in place of what is pinned by its name, the entry last. */
+int pin_programs(const char *dir, const struct bpf_object *o);
 
 /* Opened objects with types set, pinning below `pin` (NULL: none); reports errors. */
 int object_open(struct fpisa **skel, const char *pin);

@@ -139,68 +139,53 @@ static int fill_trie(const struct loading *l)
 	return 0;
 }
 
-static int fill_bank(const struct loading *l, __u32 bank)
-{
-	int stages = map_fd(l, "fpisa_stages");
-
-	for (__u32 k = 0; k < FPISA_STAGES; k++) {
-		__u32 index = bank * FPISA_BANK_SIZE + k;
-		struct bpf_program *prog;
-		char name[16];
-		int fd;
-
-		snprintf(name, sizeof(name), "fpisa_mau%u", k);
-		prog = bpf_object__find_program_by_name(object_of(l->skel), name);
-		if (!prog)
-			return refuse(-ENOENT, "datapath object: no program %s", name);
-		fd = bpf_program__fd(prog);
-		if (bpf_map_update_elem(stages, &index, &fd, BPF_ANY))
-			return fail(-errno, NULL, "put %s into fpisa_stages", name);
-	}
-	return 0;
-}
-
 /*
  * Both banks of a new datapath; of one that is running (its maps were made
  * by ip link) the idle one, which new frames use from then on.
  */
 static int fill_stages(const struct loading *l)
 {
+	int stages = map_fd(l, "fpisa_stages"), err;
 	__u32 idle = !l->control->bank;
-	int err;
 
 	if (!l->before_n)
-		return fill_bank(l, 0) ?: fill_bank(l, 1);
-	err = fill_bank(l, idle);
+		return family_fill(stages, object_of(l->skel), 0, 0) ?:
+			       family_fill(stages, object_of(l->skel), 0, 1);
+	err = family_fill(stages, object_of(l->skel), 0, idle);
 	if (!err)
 		__atomic_store_n(&l->control->bank, idle, __ATOMIC_RELEASE);
 	return err;
 }
 
-/* Over what a loader that was killed may have left. */
-static int pin_program(const struct loading *l, const struct bpf_program *prog)
+/* In one step over what is there, also of a loader that was killed. */
+static int pin_program(const char *dir, const struct bpf_program *prog)
 {
-	char path[PATH_MAX];
-	int err = pin_path(path, l->dir, bpf_program__name(prog));
+	char made[PATH_MAX], path[PATH_MAX];
+	int err = pin_path(made, dir, "fpisa_new");
 
+	if (!err)
+		err = pin_path(path, dir, bpf_program__name(prog));
 	if (err)
 		return err;
-	unlink(path);
-	if (bpf_obj_pin(bpf_program__fd(prog), path))
+	unlink(made);
+	if (bpf_obj_pin(bpf_program__fd(prog), made) || rename(made, path))
 		return fail(-errno, NULL, "%s: pin", path);
 	return 0;
 }
 
-/* The entry comes last: where it is pinned, a datapath is complete. */
-static int pin_programs(const struct loading *l, const struct bpf_program *entry)
+/* Where the entry is pinned, a datapath is complete. */
+int pin_programs(const char *dir, const struct bpf_object *o)
 {
+	const struct bpf_program *entry = bpf_object__find_program_by_name(o, "fpisa");
 	struct bpf_program *prog;
 	int err = 0;
 
-	bpf_object__for_each_program(prog, object_of(l->skel))
+	if (!entry)
+		return refuse(-ENOENT, "datapath object: no program fpisa");
+	bpf_object__for_each_program(prog, o)
 		if (!err && prog != entry)
-			err = pin_program(l, prog);
-	return err ?: pin_program(l, entry);
+			err = pin_program(dir, prog);
+	return err ?: pin_program(dir, entry);
 }
 
 static int map_control(struct loading *l, int fd)
@@ -234,7 +219,7 @@ static int load_objects(struct loading *l, __u32 port)
 	if (!err)
 		err = fill_stages(l);
 	if (!err)
-		err = pin_programs(l, entry);
+		err = pin_programs(l->dir, object_of(l->skel));
 	if (err)
 		return err;
 	l->entry_fd = dup(bpf_program__fd(entry));

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The BPF objects, embedded as skeletons: open, set types, load. */
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -22,18 +25,57 @@ static int explain(int err)
 							"--verbose shows more, or fpisa unload what is pinned");
 }
 
+/*
+ * The object has its entry in every slot of fpisa_stages, for loaders that know no more. Here it
+ * would go into the bank that frames are using, so the copy for libbpf loses those relocations.
+ */
+static void drop_initial_stages(void *elf)
+{
+	const Elf64_Ehdr *h = elf;
+	Elf64_Shdr *s = (Elf64_Shdr *)((char *)elf + h->e_shoff);
+	const char *names = (const char *)elf + s[h->e_shstrndx].sh_offset;
+
+	for (int i = 0; i < h->e_shnum; i++)
+		if (!strcmp(names + s[i].sh_name, ".rel.maps"))
+			s[i].sh_type = SHT_NULL;
+}
+
+static int open_skeleton(struct fpisa **out, const struct bpf_object_open_opts *opts)
+{
+	struct fpisa *skel = calloc(1, sizeof(*skel));
+	int err = skel ? fpisa__create_skeleton(skel) : -ENOMEM;
+	void *copy = NULL;
+
+	if (!err) {
+		copy = malloc(skel->skeleton->data_sz);
+		err = copy ? 0 : -ENOMEM;
+	}
+	if (!err) {
+		memcpy(copy, skel->skeleton->data, skel->skeleton->data_sz);
+		drop_initial_stages(copy);
+		skel->skeleton->data = copy;
+		err = bpf_object__open_skeleton(skel->skeleton, opts);
+	}
+	free(copy);
+	if (err)
+		fpisa__destroy(skel);
+	else
+		*out = skel;
+	return err;
+}
+
 int object_open(struct fpisa **out, const char *pin)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin);
 	struct bpf_program *prog;
 	struct bpf_map *map;
 	struct fpisa *skel;
-	int err = 0;
+	int err;
 
 	log_start();
-	skel = fpisa__open_opts(&opts);
-	if (!skel)
-		return refuse(-errno, "open datapath object: %s", reason(-errno));
+	err = open_skeleton(&skel, &opts);
+	if (err)
+		return refuse(err, "open datapath object: %s", reason(err));
 	/* libbpf knows neither of the sections "prog" and "stage". */
 	bpf_object__for_each_program(prog, skel->obj) {
 		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);

@@ -52,6 +52,9 @@ static const struct verb verbs[] = {
 	  "Interfaces of one --pin directory share one datapath; further ones may follow.\n" },
 	{ "unload", verb_unload, "[DEV...]", "detach it, and remove it with its last interface",
 	  "Without DEV: every interface of this network namespace, and all pins.\n" },
+	{ "upgrade", verb_upgrade, "", "put this build's programs in the place of running ones",
+	  "Under traffic; jobs, sums under way and counters go on. Refused if the layout of\n"
+	  "the maps has changed: then unload and load.\n" },
 	{ "status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL },
 	{ "job add", verb_job_add, "JOB --workers LIST [OPTION...]", "make a job, 0 to 63", job_add_more },
 	{ "job list", verb_job_list, "[--json]", "the jobs", NULL },

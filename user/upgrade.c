@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa upgrade */
+#include <stddef.h>
+
+#include "cli.h"
+#include "datapath.h"
+
+int verb_upgrade(int argc, char **argv)
+{
+	static const struct option options[] = { COMMON_OPTIONS, { 0 } };
+	struct common c = COMMON_INIT;
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+		if (common_option(&c, opt))
+			return BAD_USAGE;
+	if (optind < argc)
+		return refuse(BAD_USAGE, "upgrade: what is '%s'?", argv[optind]);
+	return datapath_upgrade(c.pin);
+}
