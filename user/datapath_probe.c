@@ -16,7 +16,10 @@
 #include "cli.h"
 #include "datapath_internal.h"
 
-#define INSN(c, d, s, o, i) { .code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i) }
+#define INSN(c, d, s, o, i)                                                                                  \
+	{                                                                                                    \
+		.code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i)                          \
+	}
 #define MOV_IMM(d, i) INSN(BPF_ALU64 | BPF_MOV | BPF_K, d, 0, 0, i)
 #define STORE_ZERO(off) INSN(BPF_ST | BPF_MEM | BPF_DW, BPF_REG_10, 0, off, 0)
 #define ATOMIC_OP(off, op) INSN(BPF_STX | BPF_DW | 0xc0, BPF_REG_10, BPF_REG_0, off, op)
@@ -200,7 +203,8 @@ int refuse_kernel(void)
 	if (!has_privilege() || kernel_lacks(lacks, sizeof(lacks)) <= 0)
 		return 0;
 	uname(&u);
-	return refuse(-EOPNOTSUPP, "this kernel (%s) lacks %s; boot a newer one, Linux 6.1 has all that is needed",
+	return refuse(-EOPNOTSUPP,
+		      "this kernel (%s) lacks %s; boot a newer one, Linux 6.1 has all that is needed",
 		      u.release, lacks);
 }
 
@@ -258,7 +262,8 @@ int datapath_trial_load(__u8 tag[8], char *why, size_t size)
 	if (err)
 		snprintf(why, size, "%s", reason(err));
 	if (!err)
-		err = program_info(bpf_program__fd(bpf_object__find_program_by_name(object_of(skel), "fpisa")), &p);
+		err = program_info(
+			bpf_program__fd(bpf_object__find_program_by_name(object_of(skel), "fpisa")), &p);
 	memcpy(tag, p.tag, sizeof(p.tag));
 	if (skel)
 		object_close(skel);

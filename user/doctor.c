@@ -22,8 +22,8 @@ void finding(struct doctor *d, enum level level, const char *subject, const char
 	va_end(ap);
 	d->count[level]++;
 	if (!d->found) {
-		printf("%-5s  %s: %s: %s%s%s\n", level_names[level], subject, check, text, mend ? "; mend: " : "",
-		       mend ? mend : "");
+		printf("%-5s  %s: %s: %s%s%s\n", level_names[level], subject, check, text,
+		       mend ? "; mend: " : "", mend ? mend : "");
 		return;
 	}
 	o = json_object_new_object();
@@ -93,7 +93,8 @@ int verb_doctor(int argc, char **argv)
 	int opt, err = 0;
 
 	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
-		err = opt == OPT_WORKER ? parse_address("--worker", optarg, &aggregator) : common_option(&c, opt);
+		err = opt == OPT_WORKER ? parse_address("--worker", optarg, &aggregator)
+					: common_option(&c, opt);
 	if (err)
 		return err;
 	for (int i = optind; i < argc; i++)

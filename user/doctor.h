@@ -29,8 +29,8 @@ struct doctor {
 	const char *pin;	   /* as given, may be NULL */
 	struct json_object *found; /* with --json, else NULL */
 	int count[LEVELS];
-	bool privileged;	   /* BPF may be used */
-	bool verified;		   /* `tag` is that of this build's entry */
+	bool privileged; /* BPF may be used */
+	bool verified;	 /* `tag` is that of this build's entry */
 	__u8 tag[8];
 	const struct datapath *dp; /* what is loaded, NULL if nothing is or it cannot be read */
 	char dir[PATH_MAX];	   /* where it is pinned */

@@ -35,10 +35,13 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 	add(&t, "fpisa job del %u%s && fpisa job add %u%s --workers ", job, pin, job, pin);
 	for (__u32 r = 0; r < j->workers; r++)
 		add(&t, "%s%s:%u", r ? "," : "", address_text(j->rank[r].addr, a), ntohs(j->rank[r].port));
-	add(&t, " --address %s --elements %u --window %u", address_text(j->address, a), j->elements, j->window);
-	add(&t, " --mode %s --rounding %s", name_of(mode_names, j->mode), name_of(rounding_names, j->rounding));
+	add(&t, " --address %s --elements %u --window %u", address_text(j->address, a), j->elements,
+	    j->window);
+	add(&t, " --mode %s --rounding %s", name_of(mode_names, j->mode),
+	    name_of(rounding_names, j->rounding));
 	add(&t, " --pipeline %s --clz %s", name_of(pipeline_names, j->pipeline), name_of(clz_names, j->clz));
-	add(&t, " --format %s --fanout %s", name_of(format_names, j->format), name_of(fanout_names, j->fanout));
+	add(&t, " --format %s --fanout %s", name_of(format_names, j->format),
+	    name_of(fanout_names, j->fanout));
 	if (j->fanout == FPISA_FANOUT_MULTICAST)
 		add(&t, " --group %s", address_text(j->group, a));
 	if (j->token)
@@ -46,7 +49,8 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 }
 
 /* Has the rank's copy of a result a way out? Multicast has one entry a port, at the first rank behind it. */
-static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, __u32 ifindex)
+static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank,
+		      __u32 ifindex)
 {
 	__u32 port = 0, egress = 0;
 
@@ -82,7 +86,8 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 	if (gone | closed) {
 		remake(d, job, j, mend, sizeof(mend));
 		finding(d, LEVEL_FAULT, subject, "egress", mend, "results have no way to ranks %s: %s",
-			ranks_text(gone | closed, text), gone ? "their interface is gone" : "no entry in fpisa_fanout");
+			ranks_text(gone | closed, text),
+			gone ? "their interface is gone" : "no entry in fpisa_fanout");
 	} else {
 		finding(d, LEVEL_OK, subject, "egress", NULL, "every live rank has a port, %s",
 			name_of(fanout_names, j->fanout));
@@ -168,11 +173,12 @@ static void check_build(struct doctor *d)
 			"pinned in %s, but on no interface of this network namespace", d->dir);
 	else if (others)
 		finding(d, LEVEL_WARN, "datapath", "build", mend,
-			"programs of another build than this fpisa's run on %d of %d interfaces; loading anew ends jobs",
+			"programs of another build than this fpisa's run on %d of %d interfaces; loading "
+			"anew ends jobs",
 			others, s.interfaces);
 	else
-		finding(d, LEVEL_OK, "datapath", "build", NULL, "pinned in %s, on %d interfaces, of this build", d->dir,
-			s.interfaces);
+		finding(d, LEVEL_OK, "datapath", "build", NULL,
+			"pinned in %s, on %d interfaces, of this build", d->dir, s.interfaces);
 }
 
 void doctor_datapath(struct doctor *d)
@@ -188,7 +194,8 @@ void doctor_datapath(struct doctor *d)
 	if (!d->dp) {
 		reload(d, mend, sizeof(mend));
 		finding(d, LEVEL_FAULT, "datapath", "version", mend,
-			"what is pinned in %s was left by another version of fpisa, or is not whole; its jobs are lost",
+			"what is pinned in %s was left by another version of fpisa, or is not whole; its "
+			"jobs are lost",
 			d->dir);
 		return;
 	}

@@ -21,16 +21,16 @@ struct device {
 	struct link link;
 	char driver[32];
 	bool named;
-	bool native;	    /* as far as can be seen */
+	bool native; /* as far as can be seen */
 	bool know_features;
-	__u64 features;	    /* NETDEV_XDP_ */
+	__u64 features; /* NETDEV_XDP_ */
 	struct datapath_interface xdp;
 	bool ours; /* xdp is this datapath's program */
 	/* The other end of a veth. */
 	bool peer_seen;
 	struct link peer;
 	bool peer_gro, peer_xdp;
-	__u32 peer_tx; /* queues that it sends on */
+	__u32 peer_tx;		      /* queues that it sends on */
 	char enter[NETNS_PREFIX_LEN]; /* before a command that concerns it */
 };
 
@@ -71,7 +71,8 @@ static void check_link(struct doctor *d, const struct device *v)
 		snprintf(mend, sizeof(mend), "%sip link set dev %s up", v->enter, v->peer.name);
 		finding(d, LEVEL_FAULT, v->name, "link", mend, "its peer %s is down", v->peer.name);
 	} else if (!v->link.carrier) {
-		finding(d, LEVEL_FAULT, v->name, "link", NULL, "no carrier; look at the cable and the other end");
+		finding(d, LEVEL_FAULT, v->name, "link", NULL,
+			"no carrier; look at the cable and the other end");
 	} else {
 		finding(d, LEVEL_OK, v->name, "link", NULL, "up, driver %s, MTU %u", v->driver, v->link.mtu);
 	}
@@ -79,7 +80,9 @@ static void check_link(struct doctor *d, const struct device *v)
 
 static const char *generic_word(const struct device *v)
 {
-	return v->xdp.mode == DATAPATH_SKB ? "xdpgeneric" : v->xdp.mode == DATAPATH_OFFLOAD ? "xdpoffload" : "xdpdrv";
+	return v->xdp.mode == DATAPATH_SKB	 ? "xdpgeneric"
+	       : v->xdp.mode == DATAPATH_OFFLOAD ? "xdpoffload"
+						 : "xdpdrv";
 }
 
 static void mtu_finding(struct doctor *d, const struct device *v, const char *why)
@@ -89,7 +92,8 @@ static void mtu_finding(struct doctor *d, const struct device *v, const char *wh
 	int n = snprintf(mend, sizeof(mend), "ip link set dev %s mtu %u", v->name, mtu);
 
 	if (v->peer_seen && v->peer.mtu > mtu)
-		snprintf(mend + n, sizeof(mend) - n, " && %sip link set dev %s mtu %u", v->enter, v->peer.name, mtu);
+		snprintf(mend + n, sizeof(mend) - n, " && %sip link set dev %s mtu %u", v->enter,
+			 v->peer.name, mtu);
 	finding(d, LEVEL_FAULT, v->name, "mtu", mend, "%u is more than one XDP buffer holds%s%s", v->link.mtu,
 		*why ? ": " : "", why);
 }
@@ -121,7 +125,8 @@ static void try_native(struct doctor *d, struct device *v)
 	if (short_of_queues(v)) /* which is a finding of its own */
 		return;
 	snprintf(mend, sizeof(mend), "fpisa load %s --mode skb%s", v->name, pin_option(d));
-	finding(d, LEVEL_WARN, v->name, "xdp", mend, "no native XDP: %s; the stack's generic XDP is slower", why);
+	finding(d, LEVEL_WARN, v->name, "xdp", mend, "no native XDP: %s; the stack's generic XDP is slower",
+		why);
 }
 
 static void check_xdp(struct doctor *d, struct device *v)
@@ -134,8 +139,8 @@ static void check_xdp(struct doctor *d, struct device *v)
 		finding(d, LEVEL_FAULT, v->name, "xdp", mend, "another XDP program is attached: %s, id %u",
 			v->xdp.program.name, v->xdp.program.id);
 	} else if (v->ours && v->xdp.mode == DATAPATH_SKB && native) {
-		snprintf(mend, sizeof(mend), "ip link set dev %s xdpgeneric off && fpisa load %s%s", v->name, v->name,
-			 pin_option(d));
+		snprintf(mend, sizeof(mend), "ip link set dev %s xdpgeneric off && fpisa load %s%s", v->name,
+			 v->name, pin_option(d));
 		finding(d, LEVEL_WARN, v->name, "xdp", mend,
 			"the datapath is attached in the stack, but %s has native XDP", v->driver);
 	} else if (v->ours) {
@@ -145,27 +150,29 @@ static void check_xdp(struct doctor *d, struct device *v)
 	} else if (v->named && v->link.flags & IFF_UP) {
 		try_native(d, v);
 	} else if (!v->know_features) {
-		finding(d, LEVEL_OK, v->name, "xdp", NULL, "no program; fpisa doctor %s tries whether %s has native XDP",
-			v->name, v->driver);
+		finding(d, LEVEL_OK, v->name, "xdp", NULL,
+			"no program; fpisa doctor %s tries whether %s has native XDP", v->name, v->driver);
 	} else if (native) {
 		v->native = true;
 		finding(d, LEVEL_OK, v->name, "xdp", NULL, "%s has native XDP", v->driver);
 	} else if (!short_of_queues(v)) {
-		finding(d, LEVEL_OK, v->name, "xdp", NULL, "%s has no native XDP; load with --mode skb, which is slower",
-			v->driver);
+		finding(d, LEVEL_OK, v->name, "xdp", NULL,
+			"%s has no native XDP; load with --mode skb, which is slower", v->driver);
 	}
 }
 
 /* A veth takes redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
 static void check_gro(struct doctor *d, const struct device *v)
 {
-	bool ready = v->know_features && v->native ? v->features & NETDEV_XDP_NDO_XMIT : v->peer_gro || v->peer_xdp;
+	bool ready = v->know_features && v->native ? v->features & NETDEV_XDP_NDO_XMIT
+						   : v->peer_gro || v->peer_xdp;
 	char mend[512];
 
 	if (strcmp(v->link.kind, "veth") || (v->ours && v->xdp.mode == DATAPATH_SKB))
 		return;
 	if (!v->peer_seen && !(v->know_features && v->native)) {
-		finding(d, LEVEL_OK, v->name, "gro", NULL, "the peer's namespace cannot be seen from here; it needs GRO on");
+		finding(d, LEVEL_OK, v->name, "gro", NULL,
+			"the peer's namespace cannot be seen from here; it needs GRO on");
 	} else if (ready) {
 		finding(d, LEVEL_OK, v->name, "gro", NULL, "the peer takes redirected frames");
 	} else if (v->peer_seen) {
@@ -174,8 +181,10 @@ static void check_gro(struct doctor *d, const struct device *v)
 			"GRO is off on its peer %s: results redirected to it vanish", v->peer.name);
 	} else {
 		finding(d, LEVEL_FAULT, v->name, "gro", NULL,
-			"GRO is off on its peer, whose namespace cannot be seen from here: there, run ethtool -K DEV gro on "
-			"for interface %u", v->link.lower);
+			"GRO is off on its peer, whose namespace cannot be seen from here: there, run "
+			"ethtool -K DEV gro on "
+			"for interface %u",
+			v->link.lower);
 	}
 }
 
@@ -184,7 +193,8 @@ static void check_redirect(struct doctor *d, const struct device *v)
 	if (strcmp(v->link.kind, "veth") && v->ours && v->know_features && v->xdp.mode == DATAPATH_NATIVE &&
 	    !(v->features & NETDEV_XDP_NDO_XMIT))
 		finding(d, LEVEL_FAULT, v->name, "redirect", NULL,
-			"%s does not send redirected frames: no result leaves here; load with --mode skb", v->driver);
+			"%s does not send redirected frames: no result leaves here; load with --mode skb",
+			v->driver);
 }
 
 static void check_queues(struct doctor *d, const struct device *v)
@@ -212,18 +222,20 @@ static void check_queues(struct doctor *d, const struct device *v)
 	want = c.max_rx < cpus ? c.max_rx : cpus;
 	/* What a veth receives on follows from what its peer sends on. */
 	if (c.rx < want && strcmp(v->link.kind, "veth")) {
-		snprintf(mend, sizeof(mend), "ethtool -L %s %s %u", v->name, c.combined ? "combined" : "rx", want);
-		finding(d, LEVEL_WARN, v->name, "queues", mend, "%u of %u receive queues for %ld CPUs", c.rx, c.max_rx,
-			cpus);
+		snprintf(mend, sizeof(mend), "ethtool -L %s %s %u", v->name, c.combined ? "combined" : "rx",
+			 want);
+		finding(d, LEVEL_WARN, v->name, "queues", mend, "%u of %u receive queues for %ld CPUs", c.rx,
+			c.max_rx, cpus);
 		return;
 	}
 	if (ethtool_udp_hash(v->name, &hash) || c.rx == 1)
 		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues", c.rx, c.max_rx);
 	else
-		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues, UDP spread by %s", c.rx, c.max_rx,
-			hash & (RXH_L4_B_0_1 | RXH_L4_B_2_3) ? "addresses and ports" :
-			hash & (RXH_IP_SRC | RXH_IP_DST)     ? "addresses" :
-							       "nothing");
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues, UDP spread by %s",
+			c.rx, c.max_rx,
+			hash & (RXH_L4_B_0_1 | RXH_L4_B_2_3) ? "addresses and ports"
+			: hash & (RXH_IP_SRC | RXH_IP_DST)   ? "addresses"
+							     : "nothing");
 }
 
 static void check_offloads(struct doctor *d, const struct device *v)
@@ -233,16 +245,19 @@ static void check_offloads(struct doctor *d, const struct device *v)
 
 	if (ethtool_lro(v->name) > 0) {
 		snprintf(mend, sizeof(mend), "ethtool -K %s lro off", v->name);
-		finding(d, LEVEL_FAULT, v->name, "lro", mend, "LRO joins received frames before XDP sees them");
+		finding(d, LEVEL_FAULT, v->name, "lro", mend,
+			"LRO joins received frames before XDP sees them");
 	} else {
 		finding(d, LEVEL_OK, v->name, "lro", NULL, "off");
 	}
 	if (vlans && ethtool_vlan_rx(v->name) > 0) {
 		snprintf(mend, sizeof(mend), "ethtool -K %s rxvlan off", v->name);
 		finding(d, LEVEL_WARN, v->name, "vlan", mend,
-			"tags are taken off received frames: those of %s reach the datapath as if untagged", vlan);
+			"tags are taken off received frames: those of %s reach the datapath as if untagged",
+			vlan);
 	} else {
-		finding(d, LEVEL_OK, v->name, "vlan", NULL, "%s", vlans ? "tags stay on received frames" : "no VLAN on it");
+		finding(d, LEVEL_OK, v->name, "vlan", NULL, "%s",
+			vlans ? "tags stay on received frames" : "no VLAN on it");
 	}
 }
 

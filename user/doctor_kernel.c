@@ -22,14 +22,14 @@ static bool check_features(struct doctor *d)
 	n = datapath_kernel(lacks, &needed);
 	if (n < 0)
 		finding(d, LEVEL_FAULT, "kernel", "features", NULL,
-			"%s refuses BPF to this process (%s): leave the container, or start it with CAP_BPF", u.release,
-			strerror(-n));
+			"%s refuses BPF to this process (%s): leave the container, or start it with CAP_BPF",
+			u.release, strerror(-n));
 	else if (n)
 		finding(d, LEVEL_FAULT, "kernel", "features", NULL,
 			"%s lacks %s; boot a newer one, Linux 6.1 has all that is needed", u.release, lacks);
 	else
-		finding(d, LEVEL_OK, "kernel", "features", NULL, "%s has all %d that the datapath needs", u.release,
-			needed);
+		finding(d, LEVEL_OK, "kernel", "features", NULL, "%s has all %d that the datapath needs",
+			u.release, needed);
 	d->privileged = n >= 0;
 	return !n;
 }
@@ -46,9 +46,10 @@ static void check_jit(struct doctor *d)
 	else
 		/* Network namespaces but the first do not have the file. */
 		finding(d, LEVEL_WARN, "kernel", "jit",
-			access(proc, F_OK) ? "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1" :
-					     "sysctl -w net.core.bpf_jit_enable=1",
-			"BPF programs are interpreted, several times slower; what is loaded stays so until it is "
+			access(proc, F_OK) ? "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1"
+					   : "sysctl -w net.core.bpf_jit_enable=1",
+			"BPF programs are interpreted, several times slower; what is loaded stays so until "
+			"it is "
 			"loaded again");
 }
 
@@ -70,8 +71,10 @@ static void check_verifier(struct doctor *d)
 	if (d->verified)
 		finding(d, LEVEL_OK, "kernel", "verifier", NULL, "accepts the datapath's programs");
 	else
-		finding(d, LEVEL_FAULT, "kernel", "verifier", NULL, "refuses the datapath's programs: %s; "
-			"fpisa doctor --verbose shows its log", why);
+		finding(d, LEVEL_FAULT, "kernel", "verifier", NULL,
+			"refuses the datapath's programs: %s; "
+			"fpisa doctor --verbose shows its log",
+			why);
 }
 
 static void check_bpffs(struct doctor *d)
@@ -89,8 +92,8 @@ static void check_bpffs(struct doctor *d)
 	if (statfs(dir, &fs))
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", NULL, "%s: %s", dir, strerror(errno));
 	else if (fs.f_type != BPF_FS_MAGIC)
-		finding(d, LEVEL_FAULT, "kernel", "bpffs", mend, "%s is no BPF filesystem: nothing can be pinned there",
-			dir);
+		finding(d, LEVEL_FAULT, "kernel", "bpffs", mend,
+			"%s is no BPF filesystem: nothing can be pinned there", dir);
 	else
 		finding(d, LEVEL_OK, "kernel", "bpffs", NULL, "%s is a BPF filesystem", dir);
 }

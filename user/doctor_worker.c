@@ -34,12 +34,14 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 	char mend[128];
 
 	if (filter != 1 || !strcmp(dev, way)) {
-		finding(d, LEVEL_OK, dev, "rp_filter", NULL, "%d lets results from %s in", filter < 0 ? 0 : filter, to);
+		finding(d, LEVEL_OK, dev, "rp_filter", NULL, "%d lets results from %s in",
+			filter < 0 ? 0 : filter, to);
 		return;
 	}
 	snprintf(mend, sizeof(mend), "sysctl -w net.ipv4.conf.%s.rp_filter=2", dev);
 	finding(d, LEVEL_FAULT, dev, "rp_filter", mend,
-		"strict, and the route to %s goes through %s: results that come in here are dropped", to, way);
+		"strict, and the route to %s goes through %s: results that come in here are dropped", to,
+		way);
 }
 
 void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
@@ -52,8 +54,9 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 	address_text(aggregator, to);
 	if (err || !if_indextoname(r.ifindex, way)) {
 		snprintf(mend, sizeof(mend), "ip route add %s dev %s", to, dev ?: "DEV");
-		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? mend : NULL, "no route to %s: %s%s", to,
-			strerror(-err), dev ? "" : "; name the interface towards it, for the command that adds one");
+		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? mend : NULL, "no route to %s: %s%s",
+			to, strerror(-err),
+			dev ? "" : "; name the interface towards it, for the command that adds one");
 		return;
 	}
 	if (!dev) {
@@ -77,12 +80,14 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 	if (l.flags & (IFF_MULTICAST | IFF_LOOPBACK))
 		finding(d, LEVEL_OK, dev, "multicast", NULL, "groups can be joined");
 	else
-		finding(d, LEVEL_FAULT, dev, "multicast", mend, "is off: results sent to the job's group are not taken");
+		finding(d, LEVEL_FAULT, dev, "multicast", mend,
+			"is off: results sent to the job's group are not taken");
 	check_filter(d, dev, way, to);
 	/* As on the aggregator's ports: a veth polls only with GRO on, and redirected frames need that. */
 	if (!strcmp(l.kind, "veth") && !ethtool_gro(dev)) {
 		snprintf(mend, sizeof(mend), "ethtool -K %s gro on", dev);
-		finding(d, LEVEL_FAULT, dev, "gro", mend, "is off on this veth: frames redirected to it vanish");
+		finding(d, LEVEL_FAULT, dev, "gro", mend,
+			"is off on this veth: frames redirected to it vanish");
 	} else {
 		finding(d, LEVEL_OK, dev, "gro", NULL, "frames redirected to it arrive");
 	}

@@ -49,7 +49,8 @@ static void put(struct message *m, int type, const void *value, size_t size)
 }
 
 /* Sends m and hands every message of the answer to take(), until that returns nonzero: its value. */
-static int ask(int protocol, const struct message *m, int (*take)(const struct nlmsghdr *nlh, void *arg), void *arg)
+static int ask(int protocol, const struct message *m, int (*take)(const struct nlmsghdr *nlh, void *arg),
+	       void *arg)
 {
 	bool dump = (m->nlh.nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP;
 	char *buf = malloc(ANSWER_LEN);
@@ -252,7 +253,8 @@ int netdev_xdp_features(__u32 ifindex, __u64 *features)
 
 static int take_nsid(const struct nlmsghdr *nlh, void *arg)
 {
-	const struct rtattr *a = (const void *)((const char *)NLMSG_DATA(nlh) + NLMSG_ALIGN(sizeof(struct rtgenmsg)));
+	const struct rtattr *a =
+		(const void *)((const char *)NLMSG_DATA(nlh) + NLMSG_ALIGN(sizeof(struct rtgenmsg)));
 	int left = NLMSG_PAYLOAD(nlh, sizeof(struct rtgenmsg));
 
 	for (; RTA_OK(a, left); a = RTA_NEXT(a, left))

@@ -13,10 +13,10 @@
 
 struct link {
 	char name[IF_NAMESIZE];
-	char kind[16];	     /* "veth", "bridge", ...; empty for hardware */
+	char kind[16]; /* "veth", "bridge", ...; empty for hardware */
 	__u32 index, flags, mtu, num_tx;
-	__u32 lower;	     /* IFLA_LINK: the interface below, a veth's peer; 0: none */
-	int lower_netns;     /* id of the namespace that it is in, -1: ours */
+	__u32 lower;	 /* IFLA_LINK: the interface below, a veth's peer; 0: none */
+	int lower_netns; /* id of the namespace that it is in, -1: ours */
 	bool carrier;
 };
 
@@ -47,9 +47,9 @@ void netns_leave(int home);
 /* -- ethtool, by name of the interface ------------------------------------ */
 
 int ethtool_driver(const char *dev, char name[32]);
-int ethtool_gro(const char *dev);	/* 0 or 1 */
-int ethtool_lro(const char *dev);	/* 0 or 1 */
-int ethtool_vlan_rx(const char *dev);	/* 0 or 1: tags are taken off received frames */
+int ethtool_gro(const char *dev);     /* 0 or 1 */
+int ethtool_lro(const char *dev);     /* 0 or 1 */
+int ethtool_vlan_rx(const char *dev); /* 0 or 1: tags are taken off received frames */
 
 struct channels {
 	__u32 rx, max_rx, tx;

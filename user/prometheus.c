@@ -79,7 +79,8 @@ static void head(FILE *f, const char *name, const char *type, const char *text)
 	fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, text, name, type);
 }
 
-static void sample(FILE *f, const char *name, const struct row *r, const char *label, const char *value, __u64 n)
+static void sample(FILE *f, const char *name, const struct row *r, const char *label, const char *value,
+		   __u64 n)
 {
 	fprintf(f, "%s{job=\"%s\"", name, r->job);
 	if (label)
@@ -102,8 +103,8 @@ static void verdicts(FILE *f, const char *name, const char *label, bool drops, c
 		bool drop;
 		size_t offset;
 	} all[] = {
-#define X(name, class, text) { #name, FPISA_CLASS_##class == FPISA_CLASS_DROP, \
-			       offsetof(struct fpisa_counters, v_##name) },
+#define X(name, class, text)                                                                                 \
+	{ #name, FPISA_CLASS_##class == FPISA_CLASS_DROP, offsetof(struct fpisa_counters, v_##name) },
 		FPISA_VERDICTS(X)
 #undef X
 	};
@@ -136,7 +137,8 @@ static void gauges(FILE *f, const struct row *rows, int n)
 
 static void print(FILE *f, const struct row *rows, int n)
 {
-#define X(name, text) counter(f, "fpisa_" #name "_total", text, offsetof(struct fpisa_counters, name), rows, n);
+#define X(name, text)                                                                                        \
+	counter(f, "fpisa_" #name "_total", text, offsetof(struct fpisa_counters, name), rows, n);
 	FPISA_COUNTERS(X)
 #undef X
 	head(f, "fpisa_frames_total", "counter", "frames that were not dropped, by what became of them");

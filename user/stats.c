@@ -229,8 +229,8 @@ static int parse_seconds(const char *s, double *seconds)
 }
 
 struct request {
-	int job;	  /* -1: all */
-	double seconds;	  /* of --watch, else 0 */
+	int job;	/* -1: all */
+	double seconds; /* of --watch, else 0 */
 	bool json, prometheus;
 	const char *file; /* of --prometheus, else NULL */
 };
@@ -324,7 +324,8 @@ static int parse_options(int argc, char **argv, struct common *c, struct request
 	if (r->prometheus && r->json)
 		return refuse(BAD_USAGE, "stats: --json or --prometheus");
 	if (r->prometheus && r->seconds > 0 && !r->file)
-		return refuse(BAD_USAGE, "stats: --watch goes with --prometheus=FILE, which it writes again and again");
+		return refuse(BAD_USAGE,
+			      "stats: --watch goes with --prometheus=FILE, which it writes again and again");
 	if (r->file && !*r->file)
 		return refuse(BAD_USAGE, "--prometheus=: name a file");
 	if (argc - optind > 1)
@@ -352,7 +353,9 @@ int verb_stats(int argc, char **argv)
 	if (r.job >= 0)
 		err = datapath_job(&dp, r.job, &j);
 	if (!err)
-		err = r.seconds <= 0 ? print_once(&dp, &r) : r.prometheus ? watch_file(&dp, &r) : watch(&dp, &r);
+		err = r.seconds <= 0 ? print_once(&dp, &r)
+		      : r.prometheus ? watch_file(&dp, &r)
+				     : watch(&dp, &r);
 	datapath_close(&dp);
 	return err;
 }

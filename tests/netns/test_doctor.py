@@ -20,7 +20,7 @@ def examine(ns, *argv, **options):
     status, out, err = ns.try_run(FPISA, "doctor", *argv, "--json", **options)
     report = json.loads(out)
     levels = [f["level"] for f in report["findings"]]
-    assert [levels.count(n) for n in ("ok", "warn", "fault")] == [report["ok"], report["warn"], report["fault"]]
+    assert all(levels.count(level) == report[level] for level in ("ok", "warn", "fault"))
     assert status == (1 if report["fault"] else 0), err
     found = {(f["subject"], f["check"]): f for f in report["findings"]}
     assert len(found) == len(levels) and not any(f["mend"] for f in found.values() if f["level"] == "ok")
@@ -297,9 +297,13 @@ def test_missing_rank(lab):
     net = inhabited(lab(workers=3))
     net.load()
     net.add_job(1)
-    workers = [net.start(r, 1, {"count": 3000, "kind": "integers"}) for r in (0, 1)]
-    wait_until("two ranks to ask", lambda: examine(net.agg)["job 1", "members"]["level"] == "warn"
-               and "ranks 2:" in examine(net.agg)["job 1", "members"]["text"])
+    # In an emulated guest a look takes seconds.
+    workers = [net.start(r, 1, {"count": 3000, "kind": "integers"}, timeout_ms=50000) for r in (0, 1)]
+
+    def seen():
+        f = examine(net.agg)["job 1", "members"]
+        return f["level"] == "warn" and "ranks 2:" in f["text"]
+    wait_until("two ranks to ask", seen, 40)
     assert mends(net.agg, [], "job 1", "members", "warn", says="waits for ranks 2") == "fpisa job shrink 1 2"
     for p in workers:
         read_answers(p)
@@ -311,8 +315,10 @@ def test_another_version(lab):
     net.load()
     path = PIN + "/fpisa_counters"
     os.unlink(path)
-    net.bpftool("map", "create", path, "type", "array", "key", 4, "value", 8, "entries", 65, "name", "fpisa_counters")
-    assert mends(net.agg, [], "datapath", "version", says="another version") == "fpisa unload && fpisa load p0 p1"
+    net.bpftool("map", "create", path, "type", "array", "key", 4, "value", 8, "entries", 65,
+                "name", "fpisa_counters")
+    mend = mends(net.agg, [], "datapath", "version", says="another version")
+    assert mend == "fpisa unload && fpisa load p0 p1"
     net.add_job(1)
     net.check_sum(1)
 
@@ -343,7 +349,8 @@ def test_tools(lab, tmp_path):
     ip = tmp_path / "ip"
     ip.write_text("#!/bin/sh\necho ip utility, iproute2-5.10.0\n")
     ip.chmod(0o755)
-    f = examine(net.agg, env={**os.environ, "PATH": f"{tmp_path}:/usr/sbin:/usr/bin:/bin"})["tools", "iproute2"]
+    path = f"{tmp_path}:/usr/sbin:/usr/bin:/bin"
+    f = examine(net.agg, env={**os.environ, "PATH": path})["tools", "iproute2"]
     assert f["level"] == "warn" and "without libbpf" in f["text"] and f["mend"].startswith("apt-get install")
     ip.unlink()
     found = examine(net.agg, env={**os.environ, "PATH": str(tmp_path)})

@@ -77,8 +77,9 @@ def test_prometheus(lab):
             assert found.pop(key) == value, key
         for verdict, value in stats.items():
             if verdict.startswith("v_"):
-                outcome = found.pop(("fpisa_frames_total", (("job", str(job)), ("outcome", verdict[2:]))), None)
-                reason = found.pop(("fpisa_drops_total", (("job", str(job)), ("reason", verdict[2:]))), None)
+                label = ("job", str(job))
+                outcome = found.pop(("fpisa_frames_total", (label, ("outcome", verdict[2:]))), None)
+                reason = found.pop(("fpisa_drops_total", (label, ("reason", verdict[2:]))), None)
                 assert [value] == [v for v in (outcome, reason) if v is not None], verdict
         for gauge in ("workers", "live_workers", "joined_workers"):
             assert found.pop((f"fpisa_job_{gauge}", (("job", str(job)),))) == 2
@@ -124,21 +125,21 @@ def test_prometheus_file(lab, tmp_path):
     assert os.listdir(tmp_path) == ["fpisa.prom"]
     before = file.read_text()
     net.fpisa("unload")
-    for path, says in ((file, "no datapath is loaded"), (tmp_path / "no" / "f.prom", "no datapath is loaded")):
-        status, out, err = net.agg.try_run(FPISA, "stats", f"--prometheus={path}")
-        assert status == 1 and out == "" and says in err
+    status, out, err = net.agg.try_run(FPISA, "stats", f"--prometheus={file}")
+    assert status == 1 and out == "" and "no datapath is loaded" in err
     assert file.read_text() == before
     net.load()
     status, out, err = net.agg.try_run(FPISA, "stats", f"--prometheus={tmp_path}/no/f.prom")
     assert status == 1 and re.match(r"fpisa: .*/no/f.prom: No such file or directory\n$", err)
-    for options, says in ((["--json", "--prometheus"], "--json or --prometheus"), (["--prometheus="], "name a file"),
+    for options, says in ((["--json", "--prometheus"], "--json or --prometheus"),
+                          (["--prometheus="], "name a file"),
                           (["--prometheus", "--watch"], "--watch goes with --prometheus=FILE")):
         status, out, err = net.agg.try_run(FPISA, "stats", *options)
         assert status == 2 and says in err
 
 
 class Terminal:
-    """As much of a terminal as a line-printing program with a home key needs; it counts what it should not see."""
+    """As much of a terminal as --watch needs; it counts what it should not see."""
 
     def __init__(self, rows, columns):
         self.rows, self.columns = rows, columns
@@ -155,7 +156,8 @@ class Terminal:
             elif token == "\x1b[K":
                 self.screen[self.row] = self.screen[self.row][:self.column]
             elif token == "\x1b[J":
-                self.screen[self.row:] = [self.screen[self.row][:self.column]] + [""] * (self.rows - self.row - 1)
+                below = [""] * (self.rows - self.row - 1)
+                self.screen[self.row:] = [self.screen[self.row][:self.column]] + below
             elif token == "\r":
                 self.column = 0
             elif token == "\n":
