@@ -15,6 +15,7 @@
 
 #include "cli.h"
 #include "demo.h"
+#include "lab.h"
 
 #define GROUP (0xef465000u + DEMO_JOB) /* 239.70.80.JOB */
 
@@ -297,7 +298,7 @@ static int prepare(struct demo *d)
 	int err;
 
 	demo_step("making network namespaces");
-	err = demo_aggregator_namespace();
+	err = lab_enter("demo");
 	if (!err)
 		err = demo_hire(d);
 	if (!err)
@@ -329,7 +330,7 @@ static int sum(struct demo *d)
 		err = demo_await(d, DEMO_JOINED, NULL);
 	if (err)
 		return err;
-	d->start_ns = demo_now();
+	d->start_ns = lab_now();
 	err = demo_release(d);
 	if (!err)
 		err = demo_await(d, DEMO_DONE, demo_progress);

@@ -4,7 +4,7 @@
  *
  *	demo.c		options, the order of events, cleaning up
  *	demo_data.c	input: a gradient file or random values
- *	demo_net.c	network namespaces, veth pairs, addresses
+ *	demo_net.c	veth pairs, addresses
  *	demo_worker.c	one worker's process
  *	demo_crew.c	the parent's side of the workers
  *	demo_check.c	every element against the oracle
@@ -117,9 +117,6 @@ int demo_data(struct demo *d);
 
 /* -- demo_net.c --------------------------------------------------------- */
 
-/* Move this process into namespaces of its own, with a BPF filesystem. */
-int demo_aggregator_namespace(void);
-
 /* Links and addresses at the aggregator; the workers' namespaces exist. */
 int demo_aggregator_links(const struct demo *d);
 
@@ -142,8 +139,6 @@ int demo_await(struct demo *d, enum demo_state state, void (*progress)(const str
 
 /* Let every worker go on from the state it has reported. */
 int demo_release(struct demo *d);
-
-uint64_t demo_now(void);
 
 /* -- demo_check.c ------------------------------------------------------- */
 

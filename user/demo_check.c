@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "arrivals.h"
 #include "cli.h"
 #include "demo.h"
 
@@ -31,20 +32,6 @@ static uint64_t chunk_count(const struct demo *d, uint64_t chunk)
 	return left < d->o.packet ? left : d->o.packet;
 }
 
-/* rank_at[i] becomes the i-th rank to arrive. False if the order is not one of all ranks. */
-static bool arrivals(uint64_t order, uint32_t workers, uint32_t *rank_at)
-{
-	uint32_t seen = 0;
-
-	for (uint32_t r = 0; r < workers; r++) {
-		uint32_t position = order >> (4 * r) & 15;
-
-		seen |= 1u << position;
-		rank_at[position] = r;
-	}
-	return seen == (1u << workers) - 1;
-}
-
 /* The chunk's packed result and flags by the oracle; false if `order` is none. */
 static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, void *expected, uint32_t *flags,
 		   struct oracle_events *events)
@@ -56,7 +43,7 @@ static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, void *e
 	*flags = 0;
 	for (uint32_t r = 0; r < d->o.workers; r++)
 		rank_at[r] = r;
-	if (d->o.workers <= FPISA_ORDER_WORKERS && !arrivals(order, d->o.workers, rank_at))
+	if (d->o.workers <= FPISA_ORDER_WORKERS && !arrivals(order, (1ull << d->o.workers) - 1, rank_at))
 		return false;
 	for (uint64_t i = 0; i < chunk_count(d, chunk); i++) {
 		for (uint32_t k = 0; k < d->o.workers; k++)

@@ -12,21 +12,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "demo.h"
 
 #define TICK_MS 100
-
-uint64_t demo_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
 
 /* In the child: nothing of the parent's stays open, and no signal finds the parent's handlers. */
 static void become_worker(struct demo *d, uint32_t rank, int fd, const sigset_t *mask)

@@ -6,20 +6,16 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <grp.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "demo.h"
+#include "lab.h"
 
-#define NOBODY 65534
-#define DOTTED(a) (a) >> 24, (a) >> 16 & 255, (a) >> 8 & 255, (a)&255
 
 struct worker {
 	struct demo *d;
@@ -37,22 +33,6 @@ static void meet(struct worker *w, enum demo_state state)
 
 	if (send(w->fd, &byte, 1, MSG_NOSIGNAL) != 1 || (state < DEMO_DONE && recv(w->fd, &byte, 1, 0) != 1))
 		_exit(1);
-}
-
-/* Be killed when the parent ends, which a change of user takes back. */
-static int die_with_parent(pid_t parent)
-{
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
-		return -errno;
-	return getppid() == parent ? 0 : -ESRCH;
-}
-
-static int drop_privileges(pid_t parent)
-{
-	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-		return -errno;
-	return die_with_parent(parent);
 }
 
 static void on_chunk(void *arg, const struct fpisa_chunk *c)
@@ -92,7 +72,7 @@ static int sum(struct worker *w)
 		meet(w, DEMO_JOINED);
 		err = fpisa_allreduce(f, w->vector, w->vector, w->d->elements, (enum fpisa_dtype)o->format,
 				      &w->result->flags);
-		w->result->end_ns = demo_now();
+		w->result->end_ns = lab_now();
 	}
 	if (err)
 		snprintf(w->result->message, sizeof(w->result->message), "%s", fpisa_error());
@@ -109,7 +89,7 @@ static int work(struct worker *w)
 	size_t size = sizeof(w->result->message);
 	int err;
 
-	err = die_with_parent(w->d->parent);
+	err = lab_die_with_parent(w->d->parent);
 	if (!err && unshare(CLONE_NEWNET))
 		err = -errno;
 	if (err) {
@@ -120,9 +100,9 @@ static int work(struct worker *w)
 	err = demo_worker_link(w->rank, message, size);
 	if (err)
 		return err;
-	err = drop_privileges(w->d->parent);
+	err = lab_drop_privileges(w->d->parent);
 	if (err) {
-		snprintf(message, size, "become user %d: %s", NOBODY, strerror(-err));
+		snprintf(message, size, "become nobody: %s", strerror(-err));
 		return err;
 	}
 	meet(w, DEMO_LINKED);
