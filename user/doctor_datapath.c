@@ -160,7 +160,7 @@ static void reload(const struct doctor *d, char *out, size_t size)
 static void check_build(struct doctor *d)
 {
 	static struct datapath_status s;
-	char mend[MEND_LEN];
+	char mend[MEND_LEN], upgrade[PATH_MAX + 32];
 	int others = 0;
 
 	if (!d->verified || datapath_status(d->dp, &s))
@@ -168,14 +168,14 @@ static void check_build(struct doctor *d)
 	for (int i = 0; i < s.interfaces; i++)
 		others += !!memcmp(s.interface[i].program.tag, d->tag, sizeof(d->tag));
 	reload(d, mend, sizeof(mend));
+	snprintf(upgrade, sizeof(upgrade), "fpisa upgrade%s", pin_option(d));
 	if (!s.interfaces)
 		finding(d, LEVEL_WARN, "datapath", "attached", mend,
 			"pinned in %s, but on no interface of this network namespace", d->dir);
 	else if (others)
-		finding(d, LEVEL_WARN, "datapath", "build", mend,
-			"programs of another build than this fpisa's run on %d of %d interfaces; loading "
-			"anew ends jobs",
-			others, s.interfaces);
+		finding(d, LEVEL_WARN, "datapath", "build", upgrade,
+			"programs of another build than this fpisa's run on %d of %d interfaces", others,
+			s.interfaces);
 	else
 		finding(d, LEVEL_OK, "datapath", "build", NULL,
 			"pinned in %s, on %d interfaces, of this build", d->dir, s.interfaces);

@@ -331,8 +331,9 @@ def test_another_build(lab):
     for dev in net.ports:
         net.agg.ip(f"link set dev {dev} xdp obj {old}")
     assert os.path.exists(IP_PIN + "/fpisa_jobs")
-    mends(net.agg, [], "datapath", "build", "warn", says="on 2 of 2 interfaces")
     net.add_job(1)
+    mend = mends(net.agg, [], "datapath", "build", "warn", says="on 2 of 2 interfaces")
+    assert mend == "fpisa upgrade"
     net.check_sum(1)
 
 
