@@ -118,6 +118,8 @@ $(B)/tests/unit/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) user/tables_fill
 	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
 	$(TEST_DEP)
 
+$(B)/tests/unit/test_privilege: user/privilege.c
+
 $(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h tests/vectors.c $(ORACLE_SRC) \
 		user/families.c user/tables_fill.c user/tables_kernel.c $(SKEL)
 	@mkdir -p $(@D)
@@ -128,10 +130,11 @@ $(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h test
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
 FUZZ := $(B)/tests/fuzz/packets
 $(B)/tests/fuzz/packets: tests/fuzz/packets.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
-		tests/vectors.c user/families.c $(LIB_SRC) $(wildcard tests/fuzz/*.h) tests/prog/harness.h $(SKEL)
+		tests/vectors.c user/families.c user/tables_fill.c user/tables_kernel.c $(LIB_SRC) $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(SAN) $(DEP) -MT $@ $(filter %.c,$^) -lbpf -lpthread -lm -o $@
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(SAN) $(filter %.c,$^) -lbpf -lpthread -lm -o $@
+	$(TEST_DEP)
 
 # libFuzzer targets for what user space parses, with their corpora in tests/fuzz/corpus.
 FUZZ_CC ?= clang-14
@@ -141,13 +144,14 @@ FUZZ_worker := $(LIB_SRC)
 FUZZ_address := $(filter-out user/lib/api.c,$(LIB_SRC))
 FUZZ_gradients := user/cli.c user/gradients.c user/npy.c
 FUZZ_args := $(addprefix user/,cli.c job.c job_add.c job_show.c load.c unload.c slots.c stats.c status.c \
-	prometheus.c demo.c)
+	prometheus.c demo.c upgrade.c)
 .SECONDEXPANSION:
-$(B)/tests/fuzz/user_%: tests/fuzz/user_%.c $$(FUZZ_$$*) $(wildcard user/*.h user/lib/*.h include/fpisa/*.h)
+$(B)/tests/fuzz/user_%: tests/fuzz/user_%.c $$(FUZZ_$$*)
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)
 	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -O2 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 		$(filter %.c,$^) -ljson-c -lpthread -lm -o $@
+	$(TEST_DEP)
 
 .PHONY: fuzz fuzz-user
 CASES ?= 10000000

@@ -72,6 +72,11 @@ static int map_memory(struct datapath *dp, int fd, const char *name, size_t size
 {
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
+	/* The kernel maps what may be written, or nothing: readers get a copy. */
+	if (p == MAP_FAILED && (errno == EPERM || errno == EACCES)) {
+		dp->read_only = true;
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
 	if (p == MAP_FAILED)
 		return fail(-errno, NULL, "%s/%s: map", dp->pin, name);
 	*out = p;
@@ -93,7 +98,7 @@ static int open_maps(struct datapath *dp)
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
 		*maps[i].fd = pin_open(dp->pin, maps[i].name);
 		if (*maps[i].fd == -EPERM || *maps[i].fd == -EACCES)
-			return fail(*maps[i].fd, "run as root", "%s/%s", dp->pin, maps[i].name);
+			return fail(*maps[i].fd, "run as root, or as a member of its group (fpisa load --group)", "%s/%s", dp->pin, maps[i].name);
 		if (*maps[i].fd < 0)
 			return fail(*maps[i].fd, "fpisa unload removes what is left of a datapath", "%s/%s",
 				    dp->pin, maps[i].name);
@@ -131,6 +136,17 @@ static int check_layout(const struct datapath *dp)
 	return 0;
 }
 
+void datapath_refresh(struct datapath *dp)
+{
+	__u32 zero = 0;
+
+	for (__u32 i = 0; dp->read_only && i < FPISA_MAX_JOBS; i++)
+		if (bpf_map_lookup_elem(dp->jobs_fd, &i, &dp->jobs[i]))
+			dp->jobs[i].active = 0;
+	if (dp->read_only)
+		bpf_map_lookup_elem(dp->control_fd, &zero, dp->control);
+}
+
 int datapath_open(struct datapath *dp, const char *pin)
 {
 	int err;
@@ -154,6 +170,8 @@ int datapath_open(struct datapath *dp, const char *pin)
 	if (!err)
 		err = map_memory(dp, dp->control_fd, "fpisa_control", sizeof(*dp->control),
 				 (void **)&dp->control);
+	if (!err)
+		datapath_refresh(dp);
 	dp->jobs_id = err ? 0 : map_id(dp->jobs_fd);
 	if (err)
 		datapath_close(dp);
@@ -189,9 +207,12 @@ void datapath_close(struct datapath *dp)
 
 int datapath_lock(struct datapath *dp)
 {
-	int err = pin_lock(dp->pin, &dp->lock), fd;
 	__u32 id;
+	int err, fd;
 
+	if (dp->read_only)
+		return refuse(-EACCES, "%s: may be read, not changed; run as its owner", dp->pin);
+	err = pin_lock(dp->pin, &dp->lock);
 	if (err)
 		return fail(err, NULL, "%s: lock", dp->pin);
 	fd = pin_open(dp->pin, "fpisa_jobs");

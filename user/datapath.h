@@ -22,6 +22,7 @@
 #include <limits.h>
 #include <net/if.h>
 #include <stdbool.h>
+#include <sys/types.h>
 #include "fpisa/job.h"
 #include "fpisa/verdict.h"
 
@@ -38,10 +39,14 @@ extern bool datapath_verbose;
 
 /* -- load and unload ---------------------------------------------------- */
 
+#define DATAPATH_NO_GROUP ((gid_t)-1)
+
 struct datapath_load {
 	const char *pin; /* directory, NULL: DATAPATH_PIN */
 	enum datapath_mode mode;
 	__u32 port; /* UDP, host order; 0: FPISA_PORT, or what is loaded already */
+	gid_t group; /* that may read the maps, or DATAPATH_NO_GROUP */
+	bool drop;   /* give up capabilities as soon as they are not needed: for callers that do nothing else */
 };
 
 /*
@@ -68,11 +73,12 @@ int datapath_upgrade(const char *pin);
 
 struct datapath {
 	char pin[PATH_MAX];
+	bool read_only; /* the pins may be read, no more */
 	int lock; /* fd of the pin directory, -1 while not locked */
 	int jobs_fd, sessions_fd, peers_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd;
 	__u32 jobs_id;		       /* of the map fpisa_jobs: a program that uses it is ours */
 	int cpus;		       /* possible ones */
-	struct fpisa_job *jobs;	       /* FPISA_MAX_JOBS, mapped */
+	struct fpisa_job *jobs;	       /* FPISA_MAX_JOBS, mapped, or a copy where read_only */
 	struct fpisa_control *control; /* mapped */
 };
 
@@ -81,6 +87,7 @@ struct datapath {
  * `ip link set dev DEV xdp obj fpisa.o` pins, then where bpftool does.
  */
 int datapath_open(struct datapath *dp, const char *pin);
+void datapath_refresh(struct datapath *dp); /* the copies of one that is read_only */
 void datapath_close(struct datapath *dp); /* of one zeroed or opened, unlocks too */
 
 /* One writer at a time; signals that would end the process wait meanwhile. */

@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "datapath_internal.h"
+#include "privilege.h"
 
 static __u32 mode_flags(enum datapath_mode mode)
 {
@@ -52,7 +53,7 @@ int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, in
 	int err;
 
 	log_start();
-	err = bpf_xdp_detach(ifindex, mode_flags(mode), &opts);
+	err = bpf_xdp_detach(ifindex, mode_flags(mode), prog_fd < 0 ? NULL : &opts);
 	return err ? refuse(err, "%s: detach XDP: %s", dev, reason(err)) : 0;
 }
 
@@ -71,7 +72,7 @@ static bool uses_map(int prog_fd, __u32 id)
 	return false;
 }
 
-int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *prog_fd)
+int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd)
 {
 	LIBBPF_OPTS(bpf_xdp_query_opts, opts);
 	int err, fd;
@@ -86,6 +87,12 @@ int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *pr
 	if (!i->program.id)
 		return 0;
 	fd = bpf_prog_get_fd_by_id(i->program.id);
+	if (fd < 0 && errno == EPERM) {
+		/* Without CAP_SYS_ADMIN its number is all there is to see. */
+		err = entry && entry == i->program.id;
+		snprintf(i->program.name, sizeof(i->program.name), "%s", err ? "fpisa" : "?");
+		return err;
+	}
 	if (fd < 0)
 		return -errno;
 	program_info(fd, &i->program);
@@ -99,7 +106,7 @@ int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *pr
 
 int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)
 {
-	return attached(ifindex, dp->jobs_id, i, NULL);
+	return attached(ifindex, dp->jobs_id, dp->control->entry, i, NULL);
 }
 
 int interfaces_replace(__u32 jobs_id, int prog_fd)
@@ -114,7 +121,7 @@ int interfaces_replace(__u32 jobs_id, int prog_fd)
 		LIBBPF_OPTS(bpf_xdp_attach_opts, opts);
 		int old_fd = -1;
 
-		if (attached(i->if_index, jobs_id, &found, &old_fd) > 0) {
+		if (attached(i->if_index, jobs_id, 0, &found, &old_fd) > 0) {
 			opts.old_prog_fd = old_fd;
 			err = bpf_xdp_attach(i->if_index, prog_fd, XDP_FLAGS_REPLACE | mode_flags(found.mode),
 					     &opts);
@@ -131,7 +138,7 @@ int interfaces_replace(__u32 jobs_id, int prog_fd)
 /* -- unload ------------------------------------------------------------ */
 
 /* All interfaces of this namespace that run the datapath of jobs_id. Returns how many, or -errno. */
-static int detach_all(__u32 jobs_id, bool count_only)
+static int detach_all(__u32 jobs_id, __u32 entry, bool count_only)
 {
 	struct if_nameindex *all = if_nameindex();
 	int n = 0, err = 0;
@@ -140,7 +147,7 @@ static int detach_all(__u32 jobs_id, bool count_only)
 		return fail(-errno, NULL, "list interfaces");
 	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
 		struct datapath_interface found = { .name = "" };
-		int prog_fd = -1, got = attached(i->if_index, jobs_id, &found, &prog_fd);
+		int prog_fd = -1, got = attached(i->if_index, jobs_id, entry, &found, &prog_fd);
 
 		if (got > 0) {
 			n++;
@@ -154,28 +161,29 @@ static int detach_all(__u32 jobs_id, bool count_only)
 	return err ?: n;
 }
 
-static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs_id)
+static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs_id, __u32 entry)
 {
 	struct datapath_interface found[DATAPATH_MAX_INTERFACES];
 	int prog_fd, err = 0;
 
 	for (int i = 0; i < n; i++)
-		if (attached(ifindex[i], jobs_id, &found[i], NULL) <= 0)
+		if (attached(ifindex[i], jobs_id, entry, &found[i], NULL) <= 0)
 			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status",
 				      devs[i]);
 	for (int i = 0; !err && i < n; i++) {
 		prog_fd = bpf_prog_get_fd_by_id(found[i].program.id);
-		if (prog_fd < 0)
+		if (prog_fd < 0 && errno != EPERM)
 			return fail(-errno, NULL, "%s: program %u", devs[i], found[i].program.id);
 		err = interface_detach(devs[i], ifindex[i], found[i].mode, prog_fd);
-		close(prog_fd);
+		if (prog_fd >= 0)
+			close(prog_fd);
 	}
 	return err;
 }
 
 int datapath_unload(const char *pin, char *const *devs, int n, bool *removed)
 {
-	__u32 ifindex[DATAPATH_MAX_INTERFACES], jobs_id;
+	__u32 ifindex[DATAPATH_MAX_INTERFACES], jobs_id, entry;
 	char dir[PATH_MAX];
 	int err, fd = -1, lock = -1, left = 0;
 
@@ -184,7 +192,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, bool *removed)
 		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
 	err = find_interfaces(devs, n, ifindex);
 	if (!err)
-		err = check_privilege();
+		err = privilege_check(PRIVILEGE_ATTACH, "unload");
 	if (err)
 		return err;
 	err = pin_find(dir, pin, true);
@@ -204,12 +212,13 @@ int datapath_unload(const char *pin, char *const *devs, int n, bool *removed)
 		goto out;
 	}
 	jobs_id = map_id(fd);
+	entry = pin_entry(dir);
 	if (n) {
-		err = detach_named(devs, ifindex, n, jobs_id);
+		err = detach_named(devs, ifindex, n, jobs_id, entry);
 		if (!err)
-			left = detach_all(jobs_id, true);
+			left = detach_all(jobs_id, entry, true);
 	} else {
-		err = detach_all(jobs_id, false);
+		err = detach_all(jobs_id, entry, false);
 	}
 	err = err < 0 ? err : left < 0 ? left : 0;
 	if (!err && !left) {

@@ -81,6 +81,8 @@ static int load_into(const char *pin, int stages_fd, __u8 family, __u32 banks)
 	for (__u32 bank = 0; !err && bank < FPISA_BANKS; bank++)
 		if (banks >> bank & 1)
 			err = family_fill(stages_fd, o, family, bank);
+	if (!err && pin)
+		err = pin_share(pin);
 	bpf_object__close(o);
 	return err;
 }

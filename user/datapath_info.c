@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "datapath_internal.h"
 #include "families.h"
+#include "privilege.h"
 
 int program_info(int fd, struct datapath_program *p)
 {
@@ -26,7 +27,7 @@ int program_info(int fd, struct datapath_program *p)
 	return 0;
 }
 
-static bool is_map(int fd)
+bool is_map(int fd)
 {
 	char path[64], target[64] = "";
 
@@ -96,6 +97,7 @@ static void list_stages(const struct datapath *dp, struct datapath_status *s)
 
 			if (!bpf_map_lookup_elem(dp->stages_fd, &index, &id))
 				fd = bpf_prog_get_fd_by_id(id);
+			s->stage[bank][k].id = id;
 			if (fd < 0)
 				continue;
 			program_info(fd, &s->stage[bank][k]);
@@ -125,6 +127,9 @@ int datapath_status(const struct datapath *dp, struct datapath_status *s)
 	for (int i = 0; i < n; i++) {
 		int fd = pin_open(dp->pin, names[i]);
 
+		/* Those who may read the maps may not take the programs, which would let them write. */
+		if (fd == -EACCES)
+			continue;
 		if (fd < 0)
 			return fail(fd, NULL, "%s/%s", dp->pin, names[i]);
 		if (!is_map(fd)) {
@@ -207,7 +212,7 @@ int datapath_resources(struct datapath_resources *r)
 	int err, fd = -1;
 
 	memset(r, 0, sizeof(*r));
-	err = check_privilege();
+	err = privilege_check(PRIVILEGE_LOAD, "resources");
 	if (!err)
 		err = object_open(&skel, NULL);
 	if (!err)

@@ -15,9 +15,6 @@ void log_start(void);
 /* strerror(-err), and in brackets what the kernel or libbpf said since log_start(). Static. */
 const char *reason(int err);
 
-/* The capabilities that loading takes. */
-bool has_privilege(void);
-
 /*
  * Names what this kernel lacks of what the datapath needs, with commas
  * between. How many things, or -EPERM if it may not be asked. Reports nothing.
@@ -27,14 +24,17 @@ int kernel_lacks(char *text, size_t size);
 /* -EOPNOTSUPP, reported, if this kernel cannot run the datapath; 0 if it can or may not be asked. */
 int refuse_kernel(void);
 
-/* -EPERM, reported, without the capabilities that loading takes. */
-int check_privilege(void);
-
 /* DIR/NAME in `path`; -ENAMETOOLONG, reported. */
 int pin_path(char path[PATH_MAX], const char *dir, const char *name);
 
-/* fd of what is pinned at DIR/NAME, or -errno; reports nothing. */
+/* fd of what is pinned at DIR/NAME, for reading only where it may not be written; or -errno. Reports nothing. */
 int pin_open(const char *dir, const char *name);
+
+/* id of the program that `fpisa load` attaches from there, 0 if it did not; reports nothing. */
+__u32 pin_entry(const char *dir);
+
+/* Maps in a directory that a group may read: readable by that group. -errno, reported. */
+int pin_share(const char *dir);
 
 /* Removes our pins in `dir` but those of `keep` (n names), then the directory if it is ours and empty. */
 void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n);
@@ -55,6 +55,9 @@ void pin_unlock(int *fd);
 /* id of the map behind an fd, 0 on error. */
 __u32 map_id(int fd);
 
+/* Is it a map that the fd is of, not a program? */
+bool is_map(int fd);
+
 /* Fills *p from a program's fd. Reports nothing. */
 int program_info(int fd, struct datapath_program *p);
 
@@ -67,8 +70,12 @@ int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, in
 /* Puts a program in the place of the datapath's on all interfaces of this network namespace. */
 int interfaces_replace(__u32 jobs_id, int prog_fd);
 
-/* As datapath_attached(), by the id of the jobs map; *prog_fd, if not NULL, becomes the caller's. */
-int attached(__u32 ifindex, __u32 jobs_id, struct datapath_interface *i, int *prog_fd);
+/*
+ * As datapath_attached(), by the id of the jobs map, or of the entry where
+ * programs may not be looked at; *prog_fd, if not NULL, becomes the
+ * caller's, and stays as it is in that case.
+ */
+int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd);
 
 /* A family's object, types set, pinning below `pin` (NULL: none); NULL, reported. */
 struct bpf_object *family_open(__u8 family, const char *pin);

@@ -17,6 +17,7 @@
 
 #include "cli.h"
 #include "datapath_internal.h"
+#include "privilege.h"
 
 static int check_members(__u32 job, const struct fpisa_job *j)
 {
@@ -202,6 +203,8 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	j->family = fpisa_family(fpisa_job_format(j), j->mode);
 	err = check(job, j);
 	if (!err)
+		err = privilege_check(PRIVILEGE_LOAD, "job add");
+	if (!err)
 		err = datapath_lock(dp);
 	if (err)
 		return err;
@@ -316,6 +319,9 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 			     job);
 		goto out;
 	}
+	err = privilege_check(PRIVILEGE_LOOK, "job shrink");
+	if (err)
+		goto out;
 	__atomic_store_n(&dp->jobs[job].live, *live, __ATOMIC_SEQ_CST);
 	shrink_fanout(dp, job, &j, ranks, *live);
 out:

@@ -16,6 +16,7 @@
 
 #include "cli.h"
 #include "datapath_internal.h"
+#include "privilege.h"
 
 #define MAX_PINS 64
 
@@ -34,7 +35,7 @@ struct loading {
 static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char *dir)
 {
 	struct datapath_interface i = { .name = "" };
-	int got = attached(ifindex, jobs_id, &i, NULL);
+	int got = attached(ifindex, jobs_id, pin_entry(dir), &i, NULL);
 
 	if (got < 0)
 		return fail(got, NULL, "%s: query XDP", dev);
@@ -200,6 +201,7 @@ static int map_control(struct loading *l, int fd)
 
 static int load_objects(struct loading *l, __u32 port)
 {
+	struct datapath_program info;
 	struct bpf_program *entry;
 	int err;
 
@@ -223,7 +225,13 @@ static int load_objects(struct loading *l, __u32 port)
 	if (err)
 		return err;
 	l->entry_fd = dup(bpf_program__fd(entry));
-	return l->entry_fd < 0 ? fail(-errno, NULL, "entry program") : 0;
+	if (l->entry_fd < 0)
+		return fail(-errno, NULL, "entry program");
+	err = program_info(l->entry_fd, &info);
+	if (err)
+		return fail(err, NULL, "entry program");
+	l->control->entry = info.id;
+	return 0;
 }
 
 /* Use what is loaded; a port that differs is refused, for jobs and workers rely on it. */
@@ -258,7 +266,7 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
 	err = find_interfaces(devs, n, ifindex);
 	if (!err)
-		err = check_privilege();
+		err = privilege_check(PRIVILEGE_LOAD, "load");
 	if (!err)
 		err = lock_dir(&l);
 	if (err)
@@ -272,8 +280,19 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	}
 	for (int i = 0; !err && i < n; i++)
 		err = check_free(devs[i], ifindex[i], jobs_id, l.dir);
+	if (!err && o->group != DATAPATH_NO_GROUP && !l.made_dir && l.entry_fd < 0)
+		err = refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
+			     l.dir);
+	/* What is attached has been looked at: from here on loading alone. */
+	if (!err && o->drop)
+		err = privilege_keep_load(o->group != DATAPATH_NO_GROUP);
 	if (!err)
 		err = l.entry_fd >= 0 ? join_loaded(&l, o->port) : load_objects(&l, o->port);
+	if (!err && o->group != DATAPATH_NO_GROUP &&
+	    (chown(l.dir, -1, o->group) || chmod(l.dir, 0750)))
+		err = fail(-errno, NULL, "%s: give to group %u", l.dir, o->group);
+	if (!err)
+		err = pin_share(l.dir);
 	while (!err && done < n) {
 		err = interface_attach(devs[done], ifindex[done], l.entry_fd, o->mode);
 		done += !err;
@@ -283,6 +302,8 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	if (err)
 		pin_remove_all(l.dir, l.before, l.before_n);
 out_dir:
+	if (o->drop)
+		err = err ?: privilege_drop();
 	if (err && l.made_dir)
 		rmdir(l.dir);
 	if (l.control)

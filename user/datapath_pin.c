@@ -3,13 +3,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -21,26 +19,6 @@ static const char *const search[] = { DATAPATH_PIN, "/sys/fs/bpf/xdp/globals", "
 
 #define SEARCH_LEN (sizeof(search) / sizeof(search[0]))
 
-bool has_privilege(void)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { 0 };
-	__u64 have;
-
-	if (syscall(SYS_capget, &header, data))
-		return false;
-	have = data[0].effective | (__u64)data[1].effective << 32;
-	/* CAP_BPF is not enough: looking at an attached program takes CAP_SYS_ADMIN. */
-	return have >> CAP_NET_ADMIN & 1 && have >> CAP_SYS_ADMIN & 1;
-}
-
-int check_privilege(void)
-{
-	if (has_privilege())
-		return 0;
-	return refuse(-EPERM, "no privilege: run as root, or with CAP_NET_ADMIN and CAP_SYS_ADMIN");
-}
-
 int pin_path(char path[PATH_MAX], const char *dir, const char *name)
 {
 	if (snprintf(path, PATH_MAX, "%s/%s", dir, name) >= PATH_MAX)
@@ -50,13 +28,55 @@ int pin_path(char path[PATH_MAX], const char *dir, const char *name)
 
 int pin_open(const char *dir, const char *name)
 {
+	LIBBPF_OPTS(bpf_obj_get_opts, readable, .file_flags = BPF_F_RDONLY);
 	char path[PATH_MAX];
 	int fd;
 
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	fd = bpf_obj_get(path);
+	/* A group that the pins were given to may read, no more. */
+	if (fd < 0 && errno == EACCES)
+		fd = bpf_obj_get_opts(path, &readable);
 	return fd < 0 ? -errno : fd;
+}
+
+__u32 pin_entry(const char *dir)
+{
+	int fd = pin_open(dir, "fpisa_control");
+	struct fpisa_control control = { 0 };
+	__u32 zero = 0;
+
+	if (fd < 0)
+		return 0;
+	if (bpf_map_lookup_elem(fd, &zero, &control))
+		control.entry = 0;
+	close(fd);
+	return control.entry;
+}
+
+/* Program pins stay their owner's: whoever has one may run it on frames of his own. */
+int pin_share(const char *dir)
+{
+	char names[64][NAME_MAX + 1], path[PATH_MAX];
+	int n = pin_list(dir, names, 64), err = 0;
+	struct stat st;
+
+	if (stat(dir, &st))
+		return fail(-errno, NULL, "%s", dir);
+	if (!(st.st_mode & S_IRGRP))
+		return 0;
+	for (int i = 0; !err && i < n; i++) {
+		int fd = pin_open(dir, names[i]);
+
+		if (fd < 0)
+			return fail(fd, NULL, "%s/%s", dir, names[i]);
+		err = pin_path(path, dir, names[i]);
+		if (!err && is_map(fd) && (chown(path, -1, st.st_gid) || chmod(path, 0640)))
+			err = fail(-errno, NULL, "%s: give to group %u", path, st.st_gid);
+		close(fd);
+	}
+	return err;
 }
 
 static bool ours(const char *name)
@@ -115,7 +135,8 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 			return 0;
 		}
 		if (errno == EACCES || errno == EPERM)
-			return quiet ? -errno : fail(-errno, "run as root", "%s", dirs[i]);
+			return quiet ? -errno : fail(-errno, "run as root, or as a member of its group (fpisa load --group)",
+						     "%s", dirs[i]);
 	}
 	if (quiet)
 		return -ENOENT;

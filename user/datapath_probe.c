@@ -15,6 +15,7 @@
 
 #include "cli.h"
 #include "datapath_internal.h"
+#include "privilege.h"
 
 #define INSN(c, d, s, o, i)                                                                                  \
 	{                                                                                                    \
@@ -200,7 +201,7 @@ int refuse_kernel(void)
 	char lacks[LACKS_LEN];
 	struct utsname u;
 
-	if (!has_privilege() || kernel_lacks(lacks, sizeof(lacks)) <= 0)
+	if (!privilege_has(PRIVILEGE_PROBE) || kernel_lacks(lacks, sizeof(lacks)) <= 0)
 		return 0;
 	uname(&u);
 	return refuse(-EOPNOTSUPP,
@@ -212,7 +213,7 @@ int refuse_kernel(void)
 
 bool datapath_privileged(void)
 {
-	return has_privilege();
+	return privilege_has(PRIVILEGE_PROBE);
 }
 
 int datapath_kernel(char lacks[LACKS_LEN], int *needed)
@@ -292,7 +293,7 @@ int datapath_trial_attach(__u32 ifindex, char *why, size_t size)
 
 int datapath_program_on(__u32 ifindex, struct datapath_interface *i)
 {
-	int err = attached(ifindex, 0, i, NULL);
+	int err = attached(ifindex, 0, 0, i, NULL);
 
 	return err < 0 ? err : 0;
 }

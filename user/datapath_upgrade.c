@@ -8,12 +8,14 @@
 
 #include "cli.h"
 #include "datapath_internal.h"
+#include "privilege.h"
 
 static int replace(struct datapath *dp, struct fpisa *skel)
 {
 	const struct bpf_object *o = object_of(skel);
 	const struct bpf_program *entry = bpf_object__find_program_by_name(o, "fpisa");
 	__u32 idle = !dp->control->bank;
+	struct datapath_program info;
 	int err;
 
 	err = family_fill(dp->stages_fd, o, 0, idle);
@@ -23,7 +25,11 @@ static int replace(struct datapath *dp, struct fpisa *skel)
 		return err;
 	__atomic_store_n(&dp->control->bank, idle, __ATOMIC_RELEASE);
 	err = interfaces_replace(dp->jobs_id, bpf_program__fd(entry));
-	return err ?: pin_programs(dp->pin, o);
+	if (!err)
+		err = pin_programs(dp->pin, o);
+	if (!err && !program_info(bpf_program__fd(entry), &info))
+		dp->control->entry = info.id;
+	return err;
 }
 
 int datapath_upgrade(const char *pin)
@@ -32,7 +38,7 @@ int datapath_upgrade(const char *pin)
 	struct datapath dp;
 	int err;
 
-	err = check_privilege();
+	err = privilege_check(PRIVILEGE_PROBE, "upgrade");
 	if (!err)
 		err = datapath_open(&dp, pin);
 	if (err)

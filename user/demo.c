@@ -251,7 +251,7 @@ static void catch_signals(struct demo *d)
 
 static int load(const struct demo_options *o)
 {
-	const struct datapath_load how = {.pin = DATAPATH_PIN, .mode = o->xdp};
+	const struct datapath_load how = {.pin = DATAPATH_PIN, .mode = o->xdp, .group = DATAPATH_NO_GROUP};
 	char names[FPISA_MAX_WORKERS][IF_NAMESIZE], *devs[FPISA_MAX_WORKERS];
 
 	for (uint32_t r = 0; r < o->workers; r++) {

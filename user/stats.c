@@ -251,16 +251,18 @@ static int print_once(const struct datapath *dp, const struct request *r)
 	return 0;
 }
 
-static int watch_file(const struct datapath *dp, const struct request *r)
+static int watch_file(struct datapath *dp, const struct request *r)
 {
 	int err;
 
-	while (!(err = prometheus_write(dp, r->job, r->file)))
+	while (!(err = prometheus_write(dp, r->job, r->file))) {
 		usleep(r->seconds * 1e6);
+		datapath_refresh(dp);
+	}
 	return err;
 }
 
-static int watch(const struct datapath *dp, const struct request *r)
+static int watch(struct datapath *dp, const struct request *r)
 {
 	bool terminal = !r->json && isatty(STDOUT_FILENO);
 	struct sample before, now;
@@ -273,6 +275,7 @@ static int watch(const struct datapath *dp, const struct request *r)
 	}
 	while (!err) {
 		usleep(r->seconds * 1e6);
+		datapath_refresh(dp);
 		err = take(dp, r->job, &now);
 		if (err)
 			break;

@@ -109,7 +109,7 @@ struct fpisa_control {
 	__u32 bank;	       /* half of the program array that new frames use: 0 or 1 */
 	__u64 trie_state;      /* 0 empty, 1 being filled, 2 ready */
 	__u32 next_generation; /* every job takes the next one; none is used twice */
-	__u32 pad;
+	__u32 entry;	       /* id of the program that `fpisa load` attaches; 0: it did not load this */
 };
 
 /*

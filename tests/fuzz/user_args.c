@@ -12,6 +12,7 @@
 #include "cli.h"
 #include "datapath.h"
 #include "demo.h"
+#include "lab.h"
 #include "route.h"
 
 #define MOST 48 /* arguments */
@@ -89,15 +90,17 @@ NOTHING(int, datapath_job_shrink, struct datapath *dp, __u32 job, __u64 ranks, _
 NOTHING(int, datapath_status, const struct datapath *dp, struct datapath_status *s)
 NOTHING(int, datapath_attached, const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)
 NOTHING(int, demo_data, struct demo *d)
-NOTHING(int, demo_aggregator_namespace, void)
+NOTHING(int, lab_enter, const char *verb)
+NOTHING(int, datapath_upgrade, const char *pin)
 NOTHING(int, demo_aggregator_links, const struct demo *d)
 NOTHING(int, demo_hire, struct demo *d)
 NOTHING(int, demo_await, struct demo *d, enum demo_state state, void (*progress)(const struct demo *d))
 NOTHING(int, demo_release, struct demo *d)
-NOTHING(uint64_t, demo_now, void)
+NOTHING(uint64_t, lab_now, void)
 NOTHING(int, demo_check, const struct demo *d, const struct fpisa_counters *c, struct demo_check *k)
 NOTHING(int, demo_report, const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
 NOTHING_AT_ALL(datapath_close, struct datapath *dp)
+NOTHING_AT_ALL(datapath_refresh, struct datapath *dp)
 NOTHING_AT_ALL(demo_dismiss, struct demo *d)
 NOTHING_AT_ALL(demo_step, const char *what)
 NOTHING_AT_ALL(demo_progress, const struct demo *d)
@@ -105,7 +108,7 @@ NOTHING_AT_ALL(demo_progress_end, void)
 
 static int (*const verbs[])(int argc, char **argv) = {
 	verb_job_add, verb_load,  verb_unload, verb_status,	verb_job_list, verb_job_show,
-	verb_job_del, verb_stats, verb_slots,  verb_job_shrink, verb_demo,
+	verb_job_del, verb_stats, verb_slots,  verb_job_shrink, verb_demo, verb_upgrade,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

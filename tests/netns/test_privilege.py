@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Each verb as an ordinary user, as a member of the pins' group, and with single
+capabilities: it succeeds, or says in one line what is missing (doc/privileges.md)."""
+import os
+import re
+import stat
+
+import pytest
+
+from lab import ADDRESS, FPISA, PIN
+
+USER = 65534
+GROUP = 64321	# in no file: a number is enough
+LOADING = "net_admin,bpf,perfmon"
+
+READING = [["status"], ["stats"], ["stats", "3"], ["slots"], ["job", "list"], ["job", "show", "3"]]
+
+
+def setpriv(*argv, uid=USER, groups=(), caps=""):
+    """A command with that user, those groups and just those capabilities."""
+    each = [f"{sign}{c}" for sign, c in [("-", "all"), *(("+", c) for c in caps.split(",") if c)]]
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}",
+            f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups",
+            f"--inh-caps={','.join(each)}", *([f"--ambient-caps={','.join(each)}"] if caps else []),
+            FPISA, *map(str, argv)]
+
+
+def refused(net, argv, says):
+    status, out, err = net.agg.try_run(*argv)
+    assert status == 1 and out == "", (argv, status, out, err)
+    assert len(err.splitlines()) == 1 and re.search(says, err), (argv, err)
+
+
+@pytest.fixture
+def net(lab):
+    net = lab()
+    net.load("--group", GROUP)
+    net.add_job(3, "--token", "abc", "--mode", "fpisa64")
+    return net
+
+
+def test_modes_of_pins(net):
+    assert stat.S_IMODE(os.stat(PIN).st_mode) == 0o750 and os.stat(PIN).st_gid == GROUP
+    for name in os.listdir(PIN):
+        st = os.stat(os.path.join(PIN, name))
+        kind = "program" if re.fullmatch(r"fpisa|fpisa_mau\d", name) else "map"
+        assert stat.S_IMODE(st.st_mode) == (0o600 if kind == "program" else 0o640), name
+        assert kind == "program" or st.st_gid == GROUP, name
+    assert "fpisa_man64" in os.listdir(PIN)	# made by job add
+
+
+def test_without_group(lab):
+    net = lab()
+    net.load()
+    assert stat.S_IMODE(os.stat(PIN).st_mode) == 0o700
+    for name in os.listdir(PIN):
+        assert stat.S_IMODE(os.stat(os.path.join(PIN, name)).st_mode) == 0o600, name
+    for verb in READING:
+        refused(net, setpriv(*verb, groups=[GROUP]), "Permission denied; run as root, or as a member")
+
+
+def test_group_reads(net):
+    for verb in READING:
+        assert net.agg.run(*setpriv(*verb, groups=[GROUP])), verb
+    assert net.json("status")["interfaces"]
+    out = net.agg.run(*setpriv("status", groups=[GROUP]))
+    assert all(re.search(rf"\b{p}\b.*program fpisa", out) for p in net.ports), out
+
+
+def test_group_changes_nothing(net):
+    change = [["job", "del", 3], ["job", "shrink", 3, 0]]
+    add = ["job", "add", 4, "--workers", ",".join(net.addresses), "--address", ADDRESS]
+    for verb in change:
+        refused(net, setpriv(*verb, groups=[GROUP]), "may be read, not changed; run as its owner")
+    refused(net, setpriv(*add, groups=[GROUP]), "job add: no privilege: .*CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON")
+    assert [j["job"] for j in net.json("job", "list")] == [3]
+
+
+def test_others_do_nothing(net):
+    for verb in READING + [["job", "del", 3], ["job", "shrink", 3, 0]]:
+        refused(net, setpriv(*verb), "Permission denied; run as root, or as a member")
+    refused(net, setpriv("load", "p0"), "load: no privilege: .*CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON")
+    refused(net, setpriv("load", "p0", caps="net_admin,bpf"), "load: no privilege: .* with CAP_PERFMON$")
+    refused(net, setpriv("load", "p0", caps="sys_admin"), "load: no privilege: .* with CAP_NET_ADMIN$")
+    refused(net, setpriv("unload"), "unload: no privilege: .*CAP_NET_ADMIN")
+    refused(net, setpriv("resources"), "resources: no privilege: .*CAP_NET_ADMIN")
+    assert net.agg.run(*setpriv("help")) and net.agg.run(*setpriv("--version"))
+
+
+def test_user_with_capabilities(lab):
+    """No verb but shrink needs root: the table's capabilities are enough for a user who owns the pins."""
+    net = lab()
+    os.mkdir(PIN, 0o700)
+    os.chown(PIN, USER, USER)
+    net.agg.run(*setpriv("load", *net.ports, caps=LOADING))
+    add = ["job", "add", 3, "--workers", ",".join(net.addresses), "--address", ADDRESS]
+    net.agg.run(*setpriv(*add, caps=LOADING))
+    assert os.stat(PIN + "/fpisa_jobs").st_uid == USER
+    net.check_sum(3)
+    for verb in READING:
+        assert net.agg.run(*setpriv(*verb)), verb
+    refused(net, setpriv("job", "shrink", 3, 0), "shrink: no privilege: .* with CAP_SYS_ADMIN$")
+    net.agg.run(*setpriv("job", "shrink", 3, 0, caps="sys_admin"))
+    net.agg.run(*setpriv("job", "del", 3))
+    net.agg.run(*setpriv("unload", caps="net_admin"))
+    assert not os.path.exists(PIN)
+    assert "xdp" not in net.agg.run("ip", "-o", "link")
+
+
+def test_unknown_group(lab):
+    net = lab()
+    refused(net, [FPISA, "load", "p0", "--group", "no such"], "--group: no group 'no such'; groupadd")
+    assert not os.path.exists(PIN)

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the verbs may: capabilities of this process. doc/privileges.md has
+ * the table of what each verb needs.
+ */
+#ifndef FPISA_PRIVILEGE_H
+#define FPISA_PRIVILEGE_H
+
+#include <stdbool.h>
+
+/* What takes capabilities. Reading a loaded datapath takes none, only the right to open its pins. */
+enum privilege {
+	PRIVILEGE_LOAD,	  /* programs and maps into the kernel, attach them: load, resources, job add */
+	PRIVILEGE_ATTACH, /* attach and detach: unload */
+	PRIVILEGE_LOOK,	  /* at programs and maps of others, by their number: job shrink */
+	PRIVILEGE_PROBE,  /* look, and attach: doctor, upgrade */
+};
+
+bool privilege_has(enum privilege p);
+
+/* 0, or -EPERM after an error line that names what `what` lacks. */
+int privilege_check(enum privilege p, const char *what);
+
+/*
+ * Give up, for good, all capabilities but those that loading takes; with
+ * `chown` also the one that gives files to a group. -errno, reported.
+ */
+int privilege_keep_load(bool chown);
+
+/* Give up all of them. -errno, reported. */
+int privilege_drop(void);
+
+#endif
