@@ -3,6 +3,7 @@
 # make demo	install what is needed, build, sum real gradients over real XDP
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog netns" picks
+# make lint	cppcheck over user space, library and tests
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
 # make bench	ns an element of each format, mode and pipeline, as JSON lines
@@ -47,7 +48,7 @@ PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 # What a fresh Debian 12 lacks; `make deps` installs what is missing and nothing else.
 PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
 	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libcmocka-dev libelf-dev zlib1g-dev \
-	python3 python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox
+	python3 python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox cppcheck
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -127,6 +128,19 @@ $(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h test
 	$(Q)$(CC) $(TEST_CFLAGS) $(filter %.c,$^) -lcmocka -lbpf -lgmp -lpthread -lm -o $@
 	$(TEST_DEP)
 
+# The library's threads under ThreadSanitizer.
+TSAN := $(B)/tests/tsan/test_mem $(B)/tests/tsan/test_udp
+$(TSAN): $(B)/tests/tsan/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) user/tables_fill.c $(LIB_SRC)
+	@mkdir -p $(@D)
+	$(call say,TSAN,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 -fsanitize=thread $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
+	$(TEST_DEP)
+
+# Static analysis; tests/lint/cppcheck says what is left out and why.
+.PHONY: lint
+lint:
+	$(Q)tests/lint/run $(B)
+
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
 FUZZ := $(B)/tests/fuzz/packets
 $(B)/tests/fuzz/packets: tests/fuzz/packets.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
@@ -181,7 +195,7 @@ old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
 .PHONY: test-build check test demo deps
-test-build: all $(UNIT) $(PROG) $(FUZZ) old-compiler
+test-build: all $(UNIT) $(PROG) $(FUZZ) $(TSAN) old-compiler
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build

@@ -172,7 +172,7 @@ static void write_picture(const struct plot *p, const char *picture, const char 
 	static void (*const draw[])(const struct plot *, uint32_t) = {draw_ratio, draw_error, draw_source};
 	FILE *f = p->script;
 
-	fprintf(f, "reset\nset terminal %s size %d, %d\nset output ", strcmp(kind, "png") ? kind : "pngcairo",
+	fprintf(f, "reset\nset terminal %s size %u, %d\nset output ", strcmp(kind, "png") ? kind : "pngcairo",
 		PANEL_WIDTH * p->inputs, PANEL_HEIGHT);
 	quote(f, path);
 	fprintf(f,
