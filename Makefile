@@ -4,6 +4,7 @@
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog netns" picks
 # make lint	cppcheck over user space, library and tests
+# make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
 # make bench	ns an element of each format, mode and pipeline, as JSON lines
@@ -135,6 +136,12 @@ $(TSAN): $(B)/tests/tsan/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) user/ta
 	$(call say,TSAN,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) -O2 -fsanitize=thread $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
 	$(TEST_DEP)
+
+# Two CPUs on the same slots, ROUNDS of each variant.
+.PHONY: stress
+ROUNDS ?= 1000000
+stress: $(B)/tests/prog/test_concurrency
+	$(Q)FPISA_ROUNDS=$$(($(ROUNDS) / 8)) $(B)/tests/prog/test_concurrency
 
 # Static analysis; tests/lint/cppcheck says what is left out and why.
 .PHONY: lint

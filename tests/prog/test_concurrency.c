@@ -4,6 +4,11 @@
  * contributions of their ranks of the same rounds at the same time, staged
  * and fused. Every round completes once, its result is what the oracle gets
  * in the order of arrival that the header reports, and no guard stays taken.
+ *
+ * The same while a third thread empties slots of the program array, so that
+ * tail calls miss halfway, or takes guards for longer than a packet waits, so
+ * that CPUs lose them: frames are dropped as busy, the rounds complete.
+ * FPISA_ROUNDS=N runs 8 N rounds of each; `make stress` runs a million.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -15,7 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
+#include <bpf/bpf.h>
 #include <cmocka.h>
 #include <linux/bpf.h>
 #include "harness.h"
@@ -27,6 +34,23 @@
 #define WINDOW 2
 #define JOB 8
 #define LEAST_ROUNDS 1000 /* in fewer an emulated second CPU may not have begun */
+#define AWAKE_SPINS 100000 /* turns that a thread waits for the other to leave the barrier too */
+
+enum disturbance { NONE, HOLES, GUARDS };
+
+static const struct variant {
+	const char *name;
+	uint8_t mode, pipeline, clz;
+	enum disturbance by;
+} variants[] = {
+	{ "fused", FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, NONE },
+	{ "fused, fpisa-a", FPISA_MODE_FPISA_A, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, NONE },
+	{ "staged", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, NONE },
+	{ "staged, fpisa-a", FPISA_MODE_FPISA_A, FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, NONE },
+	{ "staged, tail calls missed", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, HOLES },
+	{ "fused, guards lost", FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, GUARDS },
+	{ "staged, guards lost", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, GUARDS },
+};
 
 struct shared {
 	struct fpisa_job job;
@@ -35,6 +59,8 @@ struct shared {
 	uint32_t in[WINDOW][WORKERS][ELEMENTS]; /* of the rounds under way */
 	uint64_t results, wrong, together;
 	volatile uint64_t complete; /* chunks below it have their result */
+	uint64_t awake;		    /* threads that left the barrier, of all rounds */
+	volatile bool over;
 };
 
 struct thread {
@@ -43,7 +69,7 @@ struct thread {
 	int number;
 };
 
-/* The result in `f` against the oracle; also whether both threads' ranks came mixed. */
+/* The result in `f` against the oracle; also, once a round, whether both threads' ranks came mixed. */
 static void check(struct shared *s, struct frame *f)
 {
 	uint32_t (*in)[ELEMENTS] = s->in[harness_hdr(f)->chunk % WINDOW];
@@ -61,7 +87,7 @@ static void check(struct shared *s, struct frame *f)
 		}
 		changes += i && rank_at[i] % 2 != rank_at[i - 1] % 2;
 	}
-	if (changes > 1)
+	if (changes > 1 && harness_hdr(f)->flags != FPISA_F_RESENT)
 		__sync_fetch_and_add(&s->together, 1);
 	for (uint32_t e = 0; e < ELEMENTS; e++) {
 		uint64_t words[WORKERS];
@@ -72,7 +98,8 @@ static void check(struct shared *s, struct frame *f)
 		    harness_payload(f)[e])
 			__sync_fetch_and_add(&s->wrong, 1);
 	}
-	if (harness_hdr(f)->type != FPISA_TYPE_RESULT || harness_hdr(f)->result_flags != flags || !harness_sealed(f) || harness_hdr(f)->bitmap != 0xff)
+	if (harness_hdr(f)->type != FPISA_TYPE_RESULT || harness_hdr(f)->result_flags != flags ||
+	    !harness_sealed(f) || harness_hdr(f)->bitmap != 0xff)
 		__sync_fetch_and_add(&s->wrong, 1);
 }
 
@@ -90,6 +117,10 @@ static void *worker(void *arg)
 		if (!t->number)
 			vectors_fill(s->seed, chunk, WORKERS, ELEMENTS, s->in[chunk % WINDOW][0]);
 		pthread_barrier_wait(&s->barrier);
+		/* Whoever leaves it first would be done before the other wakes up. */
+		__sync_fetch_and_add(&s->awake, 1);
+		for (int i = 0; i < AWAKE_SPINS && *(volatile uint64_t *)&s->awake < 2 * (chunk + 1); i++)
+			;
 		for (int k = 0; k < WORKERS / 2 + 2 || s->complete <= chunk; k++) {
 			uint32_t rank = (uint32_t)(k % (WORKERS / 2) * 2 + t->number);
 			struct frame f;
@@ -108,6 +139,114 @@ static void *worker(void *arg)
 	return NULL;
 }
 
+/* Empties slots of the program array one after the other, and fills them again. */
+static void *make_holes(void *arg)
+{
+	struct shared *s = arg;
+
+	for (int k = 0; !s->over; k++) {
+		harness_hole(harness, k % FPISA_STAGES);
+		usleep(200);
+		harness_stages(harness, HARNESS_PROGRAMS);
+		usleep(50);
+	}
+	return NULL;
+}
+
+/* Holds guards of the job's versions for longer than a packet waits. */
+static void *hold_guards(void *arg)
+{
+	size_t size = sizeof(struct fpisa_slot) * FPISA_MAX_SLOTS;
+	struct shared *s = arg;
+	struct fpisa_slot *slot = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
+				       bpf_map__fd(harness->skel->maps.fpisa_slots), 0);
+
+	if (slot == MAP_FAILED)
+		return "map fpisa_slots";
+	for (int k = 0; !s->over; k++) {
+		__u64 *guard = &slot[k % (2 * WINDOW)].guard;
+
+		if (!__sync_bool_compare_and_swap(guard, 0, 1))
+			continue;
+		usleep(1000);
+		__sync_lock_test_and_set(guard, 0);
+		usleep(500);
+	}
+	munmap(slot, size);
+	return NULL;
+}
+
+static void mappable_slots(struct bpf_object *o)
+{
+	struct bpf_map *m = bpf_object__find_map_by_name(o, "fpisa_slots");
+
+	if (m)
+		bpf_map__set_map_flags(m, bpf_map__map_flags(m) | BPF_F_MMAPABLE);
+}
+
+static void run(struct shared *s, const struct variant *v)
+{
+	static void *(*const disturb[])(void *) = { [HOLES] = make_holes, [GUARDS] = hold_guards };
+	void *trouble = NULL;
+	pthread_t third;
+	struct thread t[2];
+
+	pthread_barrier_init(&s->barrier, NULL, 2);
+	if (v->by != NONE)
+		assert_int_equal(pthread_create(&third, NULL, disturb[v->by], s), 0);
+	for (int i = 0; i < 2; i++) {
+		t[i] = (struct thread){ .s = s, .number = i };
+		assert_int_equal(pthread_create(&t[i].id, NULL, worker, &t[i]), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i].id, NULL);
+	s->over = true;
+	if (v->by != NONE)
+		pthread_join(third, &trouble);
+	assert_null(trouble);
+	pthread_barrier_destroy(&s->barrier);
+}
+
+static void check_variant(const struct variant *v, uint64_t rounds)
+{
+	static struct shared s;
+	struct fpisa_counters before, after;
+
+	memset(&s, 0, sizeof(s));
+	s.rounds = rounds;
+	s.seed = vectors_seed();
+	s.job = (struct fpisa_job){ .workers = WORKERS,
+				    .elements = ELEMENTS,
+				    .window = WINDOW,
+				    .mode = v->mode,
+				    .pipeline = v->pipeline,
+				    .clz = v->clz };
+	harness_job(harness, JOB, &s.job);
+	before = harness_counters(harness, JOB);
+	run(&s, v);
+	harness_stages(harness, HARNESS_PROGRAMS);
+	after = harness_counters(harness, JOB);
+	print_message("%s: %llu rounds on 2 CPUs, both in %.1f%% of them, %llu busy, %llu tail calls missed, "
+		      "mismatches %llu\n",
+		      v->name, (unsigned long long)s.rounds, 100.0 * (double)s.together / (double)s.rounds,
+		      (unsigned long long)(after.v_busy - before.v_busy),
+		      (unsigned long long)(after.missed_tail_calls - before.missed_tail_calls),
+		      (unsigned long long)s.wrong);
+	assert_int_equal(s.wrong, 0);
+	assert_int_equal(s.results, s.rounds);
+	assert_true(s.together > 0);
+	if (v->by == HOLES)
+		assert_true(after.missed_tail_calls > before.missed_tail_calls);
+	if (v->by == GUARDS)
+		assert_true(after.v_busy > before.v_busy);
+	for (uint32_t k = 0; k < 2 * WINDOW; k++) {
+		struct fpisa_slot slot;
+
+		harness_slot(harness, k, &slot, NULL, NULL);
+		assert_int_equal(slot.guard, 0);
+	}
+}
+
 static void two_cpus_one_slot(void **state)
 {
 	uint64_t rounds = getenv("FPISA_ROUNDS") ? strtoull(getenv("FPISA_ROUNDS"), NULL, 0) * 8 : 4000;
@@ -120,51 +259,19 @@ static void two_cpus_one_slot(void **state)
 		print_message("skip: one CPU\n");
 		skip();
 	}
-	for (int variant = 0; variant < 4; variant++) {
-		static struct shared s;
-		struct thread t[2];
+	for (size_t k = 0; k < sizeof(variants) / sizeof(variants[0]); k++)
+		check_variant(&variants[k], rounds);
+}
 
-		memset(&s, 0, sizeof(s));
-		s.rounds = rounds;
-		s.seed = vectors_seed();
-		s.job = (struct fpisa_job){
-			.workers = WORKERS,
-			.elements = ELEMENTS,
-			.window = WINDOW,
-			.mode = variant & 1 ? FPISA_MODE_FPISA_A : FPISA_MODE_FPISA,
-			.pipeline = variant & 2 ? FPISA_PIPELINE_STAGED : FPISA_PIPELINE_FUSED,
-			.clz = variant & 2 ? FPISA_CLZ_LPM : FPISA_CLZ_BITS,
-		};
-		harness_job(harness, JOB, &s.job);
-		uint64_t busy = harness_verdict(harness, JOB, FPISA_V_busy);
-
-		pthread_barrier_init(&s.barrier, NULL, 2);
-		for (int i = 0; i < 2; i++) {
-			t[i] = (struct thread){ .s = &s, .number = i };
-			assert_int_equal(pthread_create(&t[i].id, NULL, worker, &t[i]), 0);
-		}
-		for (int i = 0; i < 2; i++)
-			pthread_join(t[i].id, NULL);
-		pthread_barrier_destroy(&s.barrier);
-		busy = harness_verdict(harness, JOB, FPISA_V_busy) - busy;
-		print_message("%s, mode %u: %llu rounds, %llu results with both CPUs' ranks mixed, %llu busy, %llu wrong\n",
-			      variant & 2 ? "staged" : "fused", s.job.mode, (unsigned long long)s.rounds,
-			      (unsigned long long)s.together, (unsigned long long)busy, (unsigned long long)s.wrong);
-		assert_int_equal(s.wrong, 0);
-		assert_int_equal(s.results, s.rounds);
-		assert_true(s.together > 0);
-		for (uint32_t k = 0; k < 2 * WINDOW; k++) {
-			struct fpisa_slot slot;
-
-			harness_slot(harness, k, &slot, NULL, NULL);
-			assert_int_equal(slot.guard, 0);
-		}
-	}
+static int setup(void **state)
+{
+	harness_prepare = mappable_slots;
+	return harness_setup(state);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(two_cpus_one_slot) };
 
-	return cmocka_run_group_tests_name("prog/concurrency", tests, harness_setup, harness_teardown);
+	return cmocka_run_group_tests_name("prog/concurrency", tests, setup, harness_teardown);
 }
