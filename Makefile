@@ -62,7 +62,7 @@ $(B)/%.o: bpf/%.bpf.c
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
 
 # Further families (include/fpisa/job.h): lane bytes, register bits, cells of mode exact.
-FAMILIES := w2r32 w1r32 w8r64 w4r64 w2r64 w1r64 w4c8 w2c8 w2c1 w1c1
+FAMILIES := w2r32 w1r32 w8r64 w4r64 w2r64 w1r64 w4c8 w2c8 w2c1 w1c1 w1c8
 FAMILY_OBJ := $(FAMILIES:%=$(B)/fpisa_%.o)
 family_bytes = $(patsubst w%,%,$(firstword $(subst r, ,$(subst c, ,$(1)))))
 family_rest = $(if $(findstring c,$(1)),-DFAMILY_RBITS=64 -DFAMILY_CELLS=$(lastword $(subst c, ,$(1))),\
@@ -122,8 +122,8 @@ $(B)/tests/unit/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) user/tables_fill
 
 $(B)/tests/unit/test_privilege: user/privilege.c
 
-$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h tests/vectors.c $(ORACLE_SRC) \
-		user/families.c user/tables_fill.c user/tables_kernel.c $(SKEL)
+$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h tests/vectors.c tests/cases.c $(ORACLE_SRC) \
+		user/families.c user/tables_fill.c user/tables_kernel.c user/lib/soft_blocks.c $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(filter %.c,$^) -lcmocka -lbpf -lgmp -lpthread -lm -o $@

@@ -40,15 +40,15 @@ struct cells_row {
 	__s64 c[FPISA_CELLS];
 };
 
-GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row)
+GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row, __u64 factor)
 {
 	if (!l || !row)
 		return 0;
-	fpisa_exact_mau5(l, row->c, FPISA_CELLS);
+	fpisa_exact_mau5(l, row->c, FPISA_CELLS, factor);
 	return 0;
 }
 
-#define COLLAPSE(l, row, n) collapse_row(l, (struct cells_row *)(row))
+#define COLLAPSE(l, row, n, factor) collapse_row(l, (struct cells_row *)(row), factor)
 #else
 #define COLLAPSE fpisa_exact_mau5
 #endif
@@ -60,7 +60,7 @@ GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row)
 #define STAGE3(p, f, mode) (fpisa_exact_stage3(p, f), 0)
 #define STAGE4_FIRST(p, m, f) fpisa_exact_stage4(p, m, FAMILY_CELLS, f, 1)
 #define STAGE4(p, m, f, mode) (fpisa_exact_stage4(p, m, FAMILY_CELLS, f, 0), 0)
-#define STAGE5(e, m, p, f) fpisa_exact_stage5(e, m, FAMILY_CELLS, p, f, COLLAPSE)
+#define STAGE5(e, m, p, f, factor) fpisa_exact_stage5(e, m, FAMILY_CELLS, p, f, factor, COLLAPSE)
 #else
 #define SET fpisa_block_set
 #define ADD fpisa_block_add
@@ -70,7 +70,7 @@ GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row)
 #define STAGE3 fpisa_stage3
 #define STAGE4_FIRST fpisa_stage4_first
 #define STAGE4 fpisa_stage4
-#define STAGE5 fpisa_stage5
+#define STAGE5(e, m, p, f, factor) fpisa_stage5(e, m, p, f)
 #endif
 
 /* -- fused ------------------------------------------------------------- */
@@ -97,20 +97,23 @@ GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block
 	return ADD(in, e, m, FORMAT(fmt), FPISA_MODE_FPISA_A);
 }
 
-#define READ_BLOCK(name, rounding, clz)                                                                \
-	GLOBAL_FN __u32 name(struct words *out, const struct fpisa_exp_block *e, const man_block *m, \
-			     __u32 fmt)                                                              \
-	{                                                                                              \
-		if (!out || !e || !m)                                                                  \
-			return 0;                                                                      \
-		struct fpisa_format f = FORMAT(fmt);                                                   \
-		return READ(out, e, m, f, rounding, clz);                                  \
-	}
+GLOBAL_FN __u32 read_down_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt)
+{
+	struct fpisa_format f = FORMAT(fmt);
 
-READ_BLOCK(read_down_bits_block, FPISA_ROUND_DOWN, clz_bits)
-READ_BLOCK(read_down_lpm_block, FPISA_ROUND_DOWN, clz_lpm)
-READ_BLOCK(read_near_bits_block, FPISA_ROUND_NEAREST, clz_bits)
-READ_BLOCK(read_near_lpm_block, FPISA_ROUND_NEAREST, clz_lpm)
+	if (!out || !e || !m)
+		return 0;
+	return READ(out, e, m, f, FPISA_ROUND_DOWN, clz_bits);
+}
+
+GLOBAL_FN __u32 read_near_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	if (!out || !e || !m)
+		return 0;
+	return READ(out, e, m, f, FPISA_ROUND_NEAREST, clz_bits);
+}
 
 /* -- staged ------------------------------------------------------------ */
 
@@ -190,11 +193,14 @@ GLOBAL_FN __u64 mau4_a_block(phv_block *p, man_block *m, __u32 fmt)
 	return STAGE4(FPISA_PHV(p), m, FORMAT(fmt), FPISA_MODE_FPISA_A);
 }
 
-GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt)
+/* `factor` is what a long accumulator multiplies by on the way; other registers leave that to finish_block(). */
+GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt,
+			 __u64 factor)
 {
+	asm volatile("" : : "r"(factor));
 	if (!e || !m || !p)
 		return 0;
-	STAGE5(e, m, FPISA_PHV(p), FORMAT(fmt));
+	STAGE5(e, m, FPISA_PHV(p), FORMAT(fmt), factor);
 	return 0;
 }
 
@@ -238,6 +244,152 @@ GLOBAL_FN __u32 mau8_near_block(phv_block *p, struct words *out, __u32 fmt)
 	if (!p || !out)
 		return 0;
 	return fpisa_stage8(FPISA_PHV(p), out, FORMAT(fmt), FPISA_ROUND_NEAREST);
+}
+
+/* -- operations other than the sum (fpisa/op.h) ---------------------------- */
+
+GLOBAL_FN __u64 square_block(phv_block *p, __u32 fmt)
+{
+	if (!p)
+		return 0;
+	return fpisa_stage1_square(FPISA_PHV(p), FORMAT(fmt));
+}
+
+/* A lane at a time: the root's loop within that of the lanes is more than a verifier takes. */
+GLOBAL_FN int finish_lane(struct fpisa_lane *l, const struct fpisa_finish *fin, __u32 fmt)
+{
+	if (!l || !fin)
+		return 0;
+	fpisa_finish(l, fin, FAMILY_CELLS == FPISA_CELLS, FORMAT(fmt));
+	return 0;
+}
+
+GLOBAL_FN int finish_block(phv_block *p, const struct fpisa_finish *fin, __u32 fmt)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	if (!p || !fin)
+		return 0;
+	FPISA_EACH(i) {
+		struct fpisa_lane l = { .e = p->e[i], .m = fpisa_get_magnitude(p->m, i, f), .sign = p->d[i] >> 15 };
+
+		finish_lane(&l, fin, fmt);
+		p->e[i] = (__u16)l.e;
+		fpisa_put_man(p->m, i, f, l.m);
+		p->d[i] = (__u16)(l.sign << 15);
+	}
+	return 0;
+}
+
+/* Keys ask for the format at run time: int32 is family 0's too. */
+GLOBAL_FN int key_block(const struct words *in, phv_block *p, __u32 fmt)
+{
+	if (!in || !p)
+		return 0;
+	fpisa_stage0_key(in, FPISA_PHV(p), unpack_format(fmt));
+	return 0;
+}
+
+GLOBAL_FN int first_key_block(phv_block *p, man_block *m, __u32 fmt)
+{
+	if (!p || !m)
+		return 0;
+	fpisa_stage4_first(FPISA_PHV(p), m, unpack_format(fmt));
+	return 0;
+}
+
+GLOBAL_FN __u64 combine_block(phv_block *p, man_block *m, __u32 fmt, __u32 op)
+{
+	if (!p || !m)
+		return 0;
+	return fpisa_stage4_key(FPISA_PHV(p), m, unpack_format(fmt), op);
+}
+
+GLOBAL_FN int load_keys_block(const man_block *m, phv_block *p, __u32 fmt)
+{
+	if (!m || !p)
+		return 0;
+	fpisa_stage5_key(m, FPISA_PHV(p), unpack_format(fmt));
+	return 0;
+}
+
+GLOBAL_FN __u32 unkey_block(phv_block *p, struct words *out, __u32 fmt)
+{
+	if (!p || !out)
+		return 0;
+	return fpisa_stage8_key(FPISA_PHV(p), out, unpack_format(fmt));
+}
+
+GLOBAL_FN int swap_block(struct words *w, __u32 fmt)
+{
+	if (!w)
+		return 0;
+	fpisa_swap_block(w, unpack_format(fmt));
+	return 0;
+}
+
+/* -- shared exponents (fpisa/mx.h) ------------------------------------------ */
+
+GLOBAL_FN int mx0_block(const struct words *in, const __u8 *scale, phv_block *p, __u32 fmt)
+{
+	if (!in || !scale || !p)
+		return 0;
+	fpisa_mx_stage0(in, *scale, FPISA_PHV(p), unpack_format(fmt));
+	return 0;
+}
+
+GLOBAL_FN int mx1_block(phv_block *p, __u32 fmt)
+{
+	if (!p)
+		return 0;
+	fpisa_mx_stage1(FPISA_PHV(p), unpack_format(fmt));
+	return 0;
+}
+
+GLOBAL_FN int mx7_block(phv_block *p, __u32 fmt)
+{
+	if (!p)
+		return 0;
+	fpisa_mx_stage7(FPISA_PHV(p), unpack_format(fmt));
+	return 0;
+}
+
+GLOBAL_FN __u32 mx8_down_block(phv_block *p, struct words *out, __u8 *scale, __u32 fmt)
+{
+	if (!p || !out || !scale)
+		return 0;
+	return fpisa_mx_stage8(FPISA_PHV(p), out->w, scale, unpack_format(fmt), FPISA_ROUND_DOWN);
+}
+
+GLOBAL_FN __u32 mx8_near_block(phv_block *p, struct words *out, __u8 *scale, __u32 fmt)
+{
+	if (!p || !out || !scale)
+		return 0;
+	return fpisa_mx_stage8(FPISA_PHV(p), out->w, scale, unpack_format(fmt), FPISA_ROUND_NEAREST);
+}
+
+/* -- what an add discards (fpisa/discard.h) ---------------------------------- */
+
+/* `fmt` says fpisa-a by one bit more. */
+#define DISCARD_A 0x80000000u
+
+GLOBAL_FN int discard_block(const phv_block *p, const struct fpisa_exp_block *e, const man_block *m,
+			    struct fpisa_histogram *h, __u32 fmt)
+{
+	enum fpisa_mode mode = fmt & DISCARD_A ? FPISA_MODE_FPISA_A : FPISA_MODE_FPISA;
+	struct fpisa_format f = FORMAT(fmt);
+
+	if (!p || !e || !m || !h)
+		return 0;
+	FPISA_EACH(i) {
+		__u32 at = fpisa_discarded(p->e[i], fpisa_get_man(p->m, i, f), e->e[i], fpisa_get_man(m, i, f), f,
+					   mode);
+
+		fpisa_opaque(at);
+		if (at && at < FPISA_BUCKETS)
+			__sync_fetch_and_add(&h->bucket[at], 1);
+	}
+	return 0;
 }
 
 #endif

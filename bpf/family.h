@@ -2,16 +2,17 @@
 /*
  * What sets one family of programs apart: the width of a lane on the wire
  * (FAMILY_BYTES: 1, 2, 4, 8), of the mantissa register (FAMILY_RBITS: 32,
- * 64), and for mode exact the cells of a row (FAMILY_CELLS: 1, 8). Everything else of a format is a value at run time; only family 0,
- * FP32 in 32 bits, has it all as constants, for speed and for plain ip link.
+ * 64), and for mode exact the cells of a row (FAMILY_CELLS: 1, 8). Everything
+ * else of a format is a value at run time; only family 0 has that of FP32 in
+ * 32 bits all as constants, for speed and for plain ip link. It serves int32
+ * too, whose units (op.h) ask for the format at run time.
  */
 #ifndef FPISA_BPF_FAMILY_H
 #define FPISA_BPF_FAMILY_H
 
 #include "maps.h"
-#include "fpisa/exact.h"
+#include "fpisa/mx.h"
 
-/* The empty asm uses the argument: clang passes no value for one that is not, and verifiers refuse that. */
 #ifndef FAMILY_BYTES
 #define FAMILY_BYTES 4
 #define FAMILY_RBITS 32
@@ -21,20 +22,20 @@
 		FPISA_FP32;                       \
 	})
 #else
-#define FORMAT(packed)                            \
-	({                                        \
-		asm volatile("" : : "r"(packed)); \
-		unpack_format(packed);            \
-	})
+#define FORMAT(packed) unpack_format(packed)
 #endif
 
+/* The empty asm uses the argument: clang passes no value for one that is not, and verifiers refuse that. */
 static __always_inline struct fpisa_format unpack_format(__u32 packed)
 {
+	asm volatile("" : : "r"(packed));
 	return (struct fpisa_format){
 		.ebits = packed & 31,
 		.mbits = packed >> 8 & 63,
 		.guard = packed >> 16 & 63,
 		.finite = packed >> 24 & 1,
+		.integer = packed >> 25 & 1,
+		.shared = packed >> 26 & 1,
 		.rbits = FAMILY_RBITS,
 		.bytes = FAMILY_BYTES,
 	};
@@ -42,7 +43,8 @@ static __always_inline struct fpisa_format unpack_format(__u32 packed)
 
 static __always_inline __u32 pack_format(struct fpisa_format f)
 {
-	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24;
+	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24 |
+	       (__u32)f.integer << 25 | (__u32)f.shared << 26;
 }
 
 /* One block of packed values in the frame. */

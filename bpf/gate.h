@@ -40,6 +40,8 @@ GLOBAL_FN int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv)
 		step = fpisa_slot_admit(slot, &claim, *(volatile __u64 *)&job->live);
 	if (step < 0)
 		guard_release(&slot->guard);
+	else if (step == FPISA_STEP_FINISH || step == FPISA_STEP_RESEND)
+		plan_read(phv, slot, job);
 	return step;
 }
 
@@ -55,6 +57,11 @@ static __always_inline int gate(struct xdp_md *ctx, struct fpisa_phv *phv)
 	step = take_slot(ctx, phv);
 	if (step < 0)
 		return refuse(ctx, phv->job, -step);
+	if (SWAPPED(phv))
+		run_swap(ctx, phv);
+	if (step == FPISA_STEP_ADD && !FAMILY_CELLS && (job->flags & FPISA_JOB_HISTOGRAM) && !phv->keyed &&
+	    phv->op != FPISA_OP_NORM)
+		run_observer(ctx, phv);
 
 	switch (step) {
 	case FPISA_STEP_WAIT:

@@ -11,6 +11,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "fpisa/discard.h"
 #include "fpisa/frame.h"
 
 /*
@@ -138,6 +139,18 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_counters SEC(".maps");
 
+/*
+ * Discarded magnitudes by binary exponent (fpisa/discard.h), key: job number;
+ * filled by jobs with FPISA_JOB_HISTOGRAM.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_JOBS);
+	__type(key, __u32);
+	__type(value, struct fpisa_histogram);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_histogram SEC(".maps");
+
 /* State of the whole datapath, one entry. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -169,7 +182,13 @@ struct fpisa_phv {
 	__u8 rounding;
 	__u8 clz;
 	__u8 pipeline;
-	__u8 pad[3];
+	__u8 op;      /* of the round */
+	__u8 keyed;   /* the mantissa registers hold order keys or integers (fpisa/op.h) */
+	__u8 by_unit; /* no fused body does this format or operation: its units run one after the other */
+	__u8 swap;    /* the payload is big-endian */
+	__u8 shared;  /* the payload begins with a row of scales */
+	__u8 pad[6];
+	struct fpisa_finish finish; /* of the read-out */
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };
 

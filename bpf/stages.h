@@ -11,171 +11,11 @@
 #ifndef FPISA_BPF_STAGES_H
 #define FPISA_BPF_STAGES_H
 
-#include "blocks.h"
+#include "units.h"
 #include "exits.h"
 
 /* The array of stage programs; fpisa.bpf.c defines and fills it. */
 static __always_inline void tail_call(struct xdp_md *ctx, __u32 index);
-
-#define EACH_BLOCK(b, phv) for (__u32 b = 0; b < FPISA_MAX_BLOCKS && b < (phv)->blocks; b++)
-
-static __always_inline struct fpisa_exponents *exponents_of(struct fpisa_phv *phv)
-{
-	return phv ? lookup(&fpisa_exponents, phv->key) : NULL;
-}
-
-/* Block b of the payload, or NULL when the frame ends before it does. */
-static __always_inline struct words *payload_of(struct xdp_md *ctx, __u32 b)
-{
-	struct words *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET + b * sizeof(*p);
-
-	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
-}
-
-/* -- MAU0..8, each over the whole frame --------------------------------- */
-
-GLOBAL_FN int run_mau0(struct xdp_md *ctx, struct fpisa_phv *phv)
-{
-	phv_block *p = blocks_of(phv);
-
-	if (!phv || !p)
-		return 0;
-	EACH_BLOCK(b, phv) {
-		struct words *in = payload_of(ctx, b);
-
-		if (!in)
-			break;
-		mau0_block(in, &p[b], phv->format);
-	}
-	return 0;
-}
-
-GLOBAL_FN int run_mau1(struct fpisa_phv *phv)
-{
-	phv_block *p = blocks_of(phv);
-
-	if (!phv || !p)
-		return 0;
-	EACH_BLOCK(b, phv)
-		mau1_block(&p[b], phv->format);
-	return 0;
-}
-
-GLOBAL_FN int run_mau2(struct fpisa_phv *phv)
-{
-	phv_block *p = blocks_of(phv);
-	struct fpisa_exponents *e = exponents_of(phv);
-
-	if (!p || !e)
-		return 0;
-	if (phv->first) {
-		EACH_BLOCK(b, phv)
-			mau2_first_block(&p[b], &e->b[b]);
-	} else if (phv->mode == FPISA_MODE_FPISA_A) {
-		EACH_BLOCK(b, phv)
-			mau2_a_block(&p[b], &e->b[b], phv->format);
-	} else {
-		EACH_BLOCK(b, phv)
-			mau2_block(&p[b], &e->b[b], phv->format);
-	}
-	return 0;
-}
-
-GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
-{
-	phv_block *p = blocks_of(phv);
-
-	/* The first value of a round meets nothing to align with, but a row of cells has a place for it. */
-	if (!phv || !p || (phv->first && !FAMILY_CELLS))
-		return 0;
-	if (phv->mode == FPISA_MODE_FPISA_A) {
-		EACH_BLOCK(b, phv)
-			phv->events += mau3_a_block(&p[b], phv->format);
-	} else {
-		EACH_BLOCK(b, phv)
-			phv->events += mau3_block(&p[b], phv->format);
-	}
-	return 0;
-}
-
-GLOBAL_FN int run_mau4(struct fpisa_phv *phv)
-{
-	phv_block *p = blocks_of(phv);
-	man_block *m = mantissas_of(phv);
-
-	if (!p || !m)
-		return 0;
-	if (phv->first) {
-		EACH_BLOCK(b, phv)
-			mau4_first_block(&p[b], &m[b], phv->format);
-	} else if (phv->mode == FPISA_MODE_FPISA_A) {
-		EACH_BLOCK(b, phv)
-			phv->events += mau4_a_block(&p[b], &m[b], phv->format);
-	} else {
-		EACH_BLOCK(b, phv)
-			phv->events += mau4_block(&p[b], &m[b], phv->format);
-	}
-	return 0;
-}
-
-GLOBAL_FN int run_mau5(struct fpisa_phv *phv)
-{
-	phv_block *p = blocks_of(phv);
-	struct fpisa_exponents *e = exponents_of(phv);
-	man_block *m = mantissas_of(phv);
-
-	if (!p || !e || !m)
-		return 0;
-	EACH_BLOCK(b, phv)
-		mau5_block(&e->b[b], &m[b], &p[b], phv->format);
-	return 0;
-}
-
-GLOBAL_FN int run_mau6(struct fpisa_phv *phv)
-{
-	phv_block *p = blocks_of(phv);
-
-	if (!phv || !p)
-		return 0;
-	if (phv->clz == FPISA_CLZ_LPM) {
-		EACH_BLOCK(b, phv)
-			mau6_lpm_block(&p[b], phv->format);
-	} else {
-		EACH_BLOCK(b, phv)
-			mau6_bits_block(&p[b], phv->format);
-	}
-	return 0;
-}
-
-GLOBAL_FN int run_mau7(struct fpisa_phv *phv)
-{
-	phv_block *p = blocks_of(phv);
-
-	if (!phv || !p)
-		return 0;
-	EACH_BLOCK(b, phv)
-		mau7_block(&p[b], phv->format);
-	return 0;
-}
-
-GLOBAL_FN int run_mau8(struct xdp_md *ctx, struct fpisa_phv *phv)
-{
-	phv_block *p = blocks_of(phv);
-
-	if (!phv || !p)
-		return 0;
-	EACH_BLOCK(b, phv) {
-		struct words *out = payload_of(ctx, b);
-
-		if (!out)
-			break;
-		if (phv->rounding == FPISA_ROUND_NEAREST)
-			phv->flags |= mau8_near_block(&p[b], out, phv->format);
-		else
-			phv->flags |= mau8_down_block(&p[b], out, phv->format);
-	}
-	return 0;
-}
 
 /* -- the same work in one body ------------------------------------------ */
 
@@ -186,6 +26,13 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	if (!e || !m)
 		return 0;
+	if (phv->by_unit) {
+		run_mau0(ctx, phv);
+		run_mau1(phv);
+		run_mau2(phv);
+		run_mau3(phv);
+		return run_mau4(phv);
+	}
 	EACH_BLOCK(b, phv) {
 		struct words *in = payload_of(ctx, b);
 
@@ -201,29 +48,29 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 	return 0;
 }
 
+/* The trie is asked unit by unit: its look-ups cost many times what one loop saves. */
 GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct fpisa_exponents *e = exponents_of(phv);
 	man_block *m = mantissas_of(phv);
-	__u32 near, lpm;
 
 	if (!e || !m)
 		return 0;
-	near = phv->rounding == FPISA_ROUND_NEAREST;
-	lpm = phv->clz == FPISA_CLZ_LPM;
+	if (phv->by_unit || phv->finish.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM) {
+		run_mau5(phv);
+		run_mau6(phv);
+		run_mau7(phv);
+		return run_mau8(ctx, phv);
+	}
 	EACH_BLOCK(b, phv) {
 		struct words *out = payload_of(ctx, b);
 
 		if (!out)
 			break;
-		if (near && lpm)
-			phv->flags |= read_near_lpm_block(out, &e->b[b], &m[b], phv->format);
-		else if (near)
-			phv->flags |= read_near_bits_block(out, &e->b[b], &m[b], phv->format);
-		else if (lpm)
-			phv->flags |= read_down_lpm_block(out, &e->b[b], &m[b], phv->format);
+		if (phv->rounding == FPISA_ROUND_NEAREST)
+			phv->flags |= read_near_block(out, &e->b[b], &m[b], phv->format);
 		else
-			phv->flags |= read_down_bits_block(out, &e->b[b], &m[b], phv->format);
+			phv->flags |= read_down_block(out, &e->b[b], &m[b], phv->format);
 	}
 	return 0;
 }
@@ -253,6 +100,14 @@ GLOBAL_FN int wait(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 
 	return bare_to_sender(ctx, phv->job, FPISA_V_status);
 }
 
+/* The round is complete: what its read-out does, into the PHV. */
+static __always_inline void plan_read(struct fpisa_phv *phv, const struct fpisa_slot *slot,
+				      const struct fpisa_job *job)
+{
+	phv->finish = fpisa_finish_of(fpisa_job_format(job), slot->op, slot->operand, slot->arrivals,
+				      job->flags & FPISA_JOB_RECIPROCAL);
+}
+
 /* What add_done() returns when the round is complete and the pipeline goes on. */
 #define COMPLETE (-1)
 
@@ -280,8 +135,10 @@ GLOBAL_FN int add_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 	c->left_shifted += fpisa_event_count(phv->events, FPISA_EV_LEFT_SHIFTED);
 	c->overflowed += fpisa_event_count(phv->events, FPISA_EV_OVERFLOWED);
 	live = *(volatile __u64 *)&job->live;
-	if (fpisa_slot_commit(slot, phv->rank, live, fpisa_event_flags(phv->events)))
+	if (fpisa_slot_commit(slot, phv->rank, live, fpisa_event_flags(phv->events))) {
+		plan_read(phv, slot, job);
 		return COMPLETE;
+	}
 	return wait(ctx, phv, live, FPISA_V_absorbed);
 }
 
@@ -326,7 +183,9 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 	slot->done = 1;
 	guard_release(&slot->guard);
 
-	payload = phv->blocks * sizeof(struct words);
+	payload = payload_bytes(phv);
+	if (SWAPPED(phv))
+		run_swap(ctx, phv);
 	h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
 
 	if (phv->resend)

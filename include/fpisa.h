@@ -38,6 +38,18 @@ enum fpisa_dtype {
 	FPISA_FLOAT64 = 4,
 	FPISA_E4M3 = 5,	    /* OCP FP8 */
 	FPISA_E5M2 = 6,	    /* OCP FP8 */
+	FPISA_INT32 = 7,
+	FPISA_MXINT8 = 8,   /* OCP MX: count elements of a byte, then count/32 scales; count a multiple of 32 */
+};
+
+/* What an all-reduce computes, per element over the ranks; doc/numbers.md says how it is rounded. */
+enum fpisa_operation {
+	FPISA_SUM = 1,
+	FPISA_MIN = 2,	 /* not MXINT8 */
+	FPISA_MAX = 3,	 /* not MXINT8 */
+	FPISA_AVG = 4,	 /* not INT32 */
+	FPISA_SCALE = 5, /* the sum times a factor; not INT32 */
+	FPISA_NORM = 6,	 /* root of the sum of squares; not INT32, MXINT8, mode exact */
 };
 
 /* What a result can say of itself; the union over all chunks of a call. */
@@ -86,6 +98,7 @@ struct fpisa_info {
 	size_t size; /* sizeof(struct fpisa_info), set by the caller */
 	uint32_t job, rank, workers, elements, window, generation;
 	uint8_t mode, rounding, format, pipeline, clz, fanout; /* numbers of include/fpisa/format.h */
+	uint8_t big_endian;	     /* nonzero: the job's arrays are */
 	uint64_t sent, received;     /* frames */
 	uint64_t retransmits;	     /* contributions sent again */
 	uint64_t duplicates;	     /* results that were not awaited */
@@ -106,8 +119,8 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
 
 /*
  * recv[i] = sum over ranks of send[i], i = 0..count-1, in the job's mode. Both
- * are arrays of `type`, which must be the job's format, in native byte order;
- * they may be the same array, else must not overlap. count may be anything
+ * are arrays of `type`, which must be the job's format, little-endian unless
+ * the job is big-endian; they may be the same array, else must not overlap. count may be anything
  * from 1 to 2^40. *flags, if not NULL, is the union of FPISA_RESULT_*.
  *
  * -EINVAL	another type than the job's, or bad arguments; nothing was sent
@@ -119,6 +132,16 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  */
 int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 		    uint32_t *flags);
+
+/*
+ * The same for another operation; `factor` is that of FPISA_SCALE, finite and
+ * not zero, a float's value unless type is FPISA_FLOAT64; else it is ignored.
+ * -EINVAL also: the operation is not offered for the type and the job's mode.
+ */
+int fpisa_allreduce_op(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
+		       enum fpisa_operation op, double factor, uint32_t *flags);
+int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
+			     enum fpisa_operation op, double factor, struct fpisa_request **request);
 
 /*
  * The same with a handle. Requests of one handle complete in the order in
@@ -159,6 +182,7 @@ struct fpisa_mem_options {
 	size_t size; /* sizeof(struct fpisa_mem_options) */
 	uint32_t workers, elements, window;
 	uint8_t mode, rounding, pipeline, format;
+	uint8_t flags; /* FPISA_JOB_* of include/fpisa/job.h, but for the histogram */
 };
 
 int fpisa_mem_create(struct fpisa_mem **m, const struct fpisa_mem_options *options);

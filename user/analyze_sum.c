@@ -109,6 +109,7 @@ static void sum_block(const struct analyze_mode *m, const struct block *b, uint8
 		      lanes result, struct oracle_events *adds)
 {
 	const struct fpisa_format f = fpisa_job_format(&m->job);
+	const struct fpisa_finish sum = {.op = FPISA_OP_SUM};
 	struct registers r;
 	const struct fpisa_soft_registers at = {.e = &r.e, .m = &r.m};
 
@@ -117,7 +118,7 @@ static void sum_block(const struct analyze_mode *m, const struct block *b, uint8
 
 		for (int i = 0; i < FPISA_BLOCK; i++)
 			fpisa_put_word(r.payload, i, f, b->word[rank ? rank[k][i] : k][i]);
-		events = fpisa_soft_add(&m->job, r.payload, at, 1, k == 0);
+		events = fpisa_soft_add(&m->job, FPISA_OP_SUM, r.payload, at, 1, k == 0);
 		if (!adds)
 			continue;
 		adds->rounded += fpisa_event_count(events, FPISA_EV_ROUNDED);
@@ -125,7 +126,7 @@ static void sum_block(const struct analyze_mode *m, const struct block *b, uint8
 		adds->left_shifted += fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED);
 		adds->overflowed += fpisa_event_count(events, FPISA_EV_OVERFLOWED);
 	}
-	fpisa_soft_read(&m->job, r.payload, at, 1);
+	fpisa_soft_read(&m->job, &sum, r.payload, at, 1);
 	for (int i = 0; i < FPISA_BLOCK; i++)
 		result[i] = fpisa_get_word(r.payload, i, f);
 }

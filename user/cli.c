@@ -149,7 +149,11 @@ const struct name clz_names[] = { { FPISA_CLZ_LPM, "lpm" }, { FPISA_CLZ_BITS, "b
 const struct name format_names[] = { { FPISA_FORMAT_FP32, "fp32" }, { FPISA_FORMAT_FP16, "fp16" },
 				     { FPISA_FORMAT_BF16, "bf16" }, { FPISA_FORMAT_FP64, "fp64" },
 				     { FPISA_FORMAT_E4M3, "e4m3" }, { FPISA_FORMAT_E5M2, "e5m2" },
+				     { FPISA_FORMAT_INT32, "int32" }, { FPISA_FORMAT_MXINT8, "mxint8" },
 				     { 0 } };
+const struct name op_names[] = { { FPISA_OP_SUM, "sum" }, { FPISA_OP_MIN, "min" },   { FPISA_OP_MAX, "max" },
+				 { FPISA_OP_AVG, "avg" }, { FPISA_OP_SCALE, "scale" }, { FPISA_OP_NORM, "norm" },
+				 { 0 } };
 const struct name fanout_names[] = { { FPISA_FANOUT_MULTICAST, "multicast" },
 				     { FPISA_FANOUT_UNICAST, "unicast" },
 				     { 0 } };

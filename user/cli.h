@@ -30,6 +30,7 @@ int verb_stats(int argc, char **argv);
 int verb_slots(int argc, char **argv);
 int verb_resources(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
+int verb_histogram(int argc, char **argv);
 int verb_demo(int argc, char **argv);
 int verb_analyze(int argc, char **argv);
 int verb_tables(int argc, char **argv);
@@ -95,7 +96,7 @@ struct name {
 };
 
 extern const struct name mode_names[], rounding_names[], pipeline_names[], clz_names[], format_names[],
-	fanout_names[], xdp_mode_names[];
+	fanout_names[], op_names[], xdp_mode_names[];
 
 const char *name_of(const struct name *names, int id);
 int parse_name(const char *what, const char *s, const struct name *names, int *id);

@@ -93,6 +93,7 @@ static int open_maps(struct datapath *dp)
 		{ "fpisa_peers", &dp->peers_fd },	{ "fpisa_slots", &dp->slots_fd },
 		{ "fpisa_counters", &dp->counters_fd }, { "fpisa_control", &dp->control_fd },
 		{ "fpisa_stages", &dp->stages_fd },	{ "fpisa_fanout", &dp->fanout_fd },
+		{ "fpisa_histogram", &dp->histogram_fd },
 	};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
@@ -119,6 +120,7 @@ static int check_layout(const struct datapath *dp)
 		{ dp->slots_fd, sizeof(struct fpisa_slot) },
 		{ dp->counters_fd, sizeof(struct fpisa_counters) },
 		{ dp->control_fd, sizeof(struct fpisa_control) },
+		{ dp->histogram_fd, sizeof(struct fpisa_histogram) },
 	};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
@@ -154,7 +156,7 @@ int datapath_open(struct datapath *dp, const char *pin)
 	memset(dp, 0, sizeof(*dp));
 	dp->lock = -1;
 	dp->jobs_fd = dp->sessions_fd = dp->peers_fd = dp->slots_fd = -1;
-	dp->counters_fd = dp->control_fd = dp->stages_fd = dp->fanout_fd = -1;
+	dp->counters_fd = dp->control_fd = dp->stages_fd = dp->fanout_fd = dp->histogram_fd = -1;
 	log_start();
 	dp->cpus = libbpf_num_possible_cpus();
 	if (dp->cpus < 0)
@@ -201,6 +203,7 @@ void datapath_close(struct datapath *dp)
 	close_fd(&dp->control_fd);
 	close_fd(&dp->stages_fd);
 	close_fd(&dp->fanout_fd);
+	close_fd(&dp->histogram_fd);
 	if (dp->lock > 0)
 		pin_unlock(&dp->lock);
 }
@@ -280,4 +283,9 @@ int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counter
 			out[i] += values[cpu * n + i];
 	free(values);
 	return err;
+}
+
+int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out)
+{
+	return lookup(dp->histogram_fd, "histogram of job", job, out);
 }

@@ -23,6 +23,7 @@
 #include <net/if.h>
 #include <stdbool.h>
 #include <sys/types.h>
+#include "fpisa/discard.h"
 #include "fpisa/job.h"
 #include "fpisa/verdict.h"
 
@@ -75,7 +76,8 @@ struct datapath {
 	char pin[PATH_MAX];
 	bool read_only; /* the pins may be read, no more */
 	int lock; /* fd of the pin directory, -1 while not locked */
-	int jobs_fd, sessions_fd, peers_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd;
+	int jobs_fd, sessions_fd, peers_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
+		histogram_fd;
 	__u32 jobs_id;		       /* of the map fpisa_jobs: a program that uses it is ours */
 	int cpus;		       /* possible ones */
 	struct fpisa_job *jobs;	       /* FPISA_MAX_JOBS, mapped, or a copy where read_only */
@@ -102,6 +104,9 @@ int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out);
 
 /* Sum over CPUs; key: job number, or FPISA_MAX_JOBS for frames of no job. */
 int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counters *sum);
+
+/* What the adds of a job discarded, since it was made. */
+int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out);
 
 /* -- jobs --------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "fpisa/discard.h"
 #include "datapath_internal.h"
 #include "privilege.h"
 
@@ -54,12 +55,17 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
 		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers,
 			      FPISA_MAX_WORKERS);
-	if (j->family >= FPISA_FAMILIES)
+	if (f.integer && j->mode != FPISA_MODE_FPISA)
+		return refuse(-EINVAL, "job %u: integers have no modes; leave --mode out", job);
+	if (f.bytes == 1 && j->flags & FPISA_JOB_BIG_ENDIAN)
+		return refuse(-EINVAL, "job %u: values of one byte have no byte order; leave --big-endian out", job);
+	if (!fpisa_mode_offered(f, j->mode))
 		return refuse(-EINVAL,
 			      "job %u: exact sums of fp64 take 66 cells an element, 220 KB a slot version, and are not "
 			      "offered; try --mode fpisa64",
 			      job);
-	if (j->mode != FPISA_MODE_FPISA_A && j->mode != FPISA_MODE_EXACT && j->workers > 1ull << fpisa_headroom(f))
+	if (j->mode != FPISA_MODE_FPISA_A && j->mode != FPISA_MODE_EXACT && !f.integer &&
+	    j->workers > 1ull << fpisa_headroom(f))
 		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %llu", job,
 			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
 	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
@@ -74,7 +80,7 @@ static int check(__u32 job, const struct fpisa_job *j)
 /* First fit of 2 x window entries among the active jobs' regions. */
 static int place(const struct datapath *dp, __u32 job, struct fpisa_job *j)
 {
-	bool cells = j->family == FPISA_FAMILY_CELLS || j->family == FPISA_FAMILY_CELLS + 1;
+	bool cells = fpisa_family_cells(j->family);
 	__u32 need = 2 * j->window, base = 0, used = 0, all = cells ? FPISA_MAX_EXACT_SLOTS : FPISA_MAX_SLOTS;
 
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
@@ -163,6 +169,7 @@ static int put(int fd, const char *what, __u32 key, const void *value)
 /* Nothing of an earlier job stays, in any map. */
 static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
 {
+	static const struct fpisa_histogram histogram;
 	const struct fpisa_session session = { 0 };
 	const struct fpisa_slot slot = { 0 };
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
@@ -172,6 +179,8 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 		err = put(dp->counters_fd, "counters of job", job, counters);
 	if (!err)
 		err = put(dp->sessions_fd, "session of job", job, &session);
+	if (!err)
+		err = put(dp->histogram_fd, "histogram of job", job, &histogram);
 	for (__u32 i = 0; !err && i < 2 * j->window; i++)
 		err = put(dp->slots_fd, "slot", j->slot_base + i, &slot);
 	/* The worker's own HELLO replaces this; until then it tells the port. */

@@ -3,6 +3,7 @@
 #include "families.h"
 #include "fpisa/job.h"
 #include "fpisa_w1c1.skel.h"
+#include "fpisa_w1c8.skel.h"
 #include "fpisa_w1r32.skel.h"
 #include "fpisa_w1r64.skel.h"
 #include "fpisa_w2c1.skel.h"
@@ -17,6 +18,7 @@ const char *family_name(unsigned int family)
 {
 	static const char *const names[FPISA_FAMILIES] = {
 		"w4r32", "w2r32", "w1r32", "w8r64", "w4r64", "w2r64", "w1r64", "w4c8", "w2c8", "w2c1", "w1c1",
+		"w1c8",
 	};
 
 	return family < FPISA_FAMILIES ? names[family] : NULL;
@@ -36,6 +38,7 @@ const void *family_object(unsigned int family, size_t *size)
 		fpisa_w2c8__elf_bytes,
 		fpisa_w2c1__elf_bytes,
 		fpisa_w1c1__elf_bytes,
+		fpisa_w1c8__elf_bytes,
 	};
 
 	return family < FPISA_FAMILIES && objects[family] ? objects[family](size) : NULL;

@@ -28,6 +28,9 @@ enum {
 	OPT_FANOUT,
 	OPT_GROUP,
 	OPT_TOKEN,
+	OPT_BIG_ENDIAN,
+	OPT_RECIPROCAL,
+	OPT_HISTOGRAM,
 };
 
 static const struct option options[] = {
@@ -43,6 +46,9 @@ static const struct option options[] = {
 	{ "fanout", required_argument, NULL, OPT_FANOUT },
 	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "token", required_argument, NULL, OPT_TOKEN },
+	{ "big-endian", no_argument, NULL, OPT_BIG_ENDIAN },
+	{ "reciprocal", no_argument, NULL, OPT_RECIPROCAL },
+	{ "histogram", no_argument, NULL, OPT_HISTOGRAM },
 	COMMON_OPTIONS,
 	JSON_OPTION,
 	{ 0 },
@@ -156,6 +162,15 @@ static int parse_option(int opt, struct wish *w, struct common *c)
 		err = parse_hex("--token", optarg, &token);
 		j->token = err ? 0 : token;
 		return err;
+	case OPT_BIG_ENDIAN:
+		j->flags |= FPISA_JOB_BIG_ENDIAN;
+		return 0;
+	case OPT_RECIPROCAL:
+		j->flags |= FPISA_JOB_RECIPROCAL;
+		return 0;
+	case OPT_HISTOGRAM:
+		j->flags |= FPISA_JOB_HISTOGRAM;
+		return 0;
 	}
 	return common_option(c, opt);
 }
@@ -226,8 +241,9 @@ static int complete(struct wish *w, __u32 job)
 /* Every port must carry the frame; one without our program hears no worker, which is only worth a warning. */
 static int check_ports(const struct datapath *dp, const struct wish *w, __u32 job)
 {
-	int width = fpisa_format_of(w->job.format).bytes;
-	int bytes = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + width * w->job.elements;
+	struct fpisa_format f = fpisa_format_of(w->job.format);
+	int bytes = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + fpisa_payload_bytes(f, w->job.elements);
+	int block = FPISA_BLOCK * f.bytes;
 
 	for (__u32 r = 0; r < w->job.workers; r++) {
 		struct datapath_interface i;
@@ -249,7 +265,7 @@ static int check_ports(const struct datapath *dp, const struct wish *w, __u32 jo
 				-EMSGSIZE,
 				"job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %d",
 				job, w->job.elements, bytes, dev, mtu,
-				(mtu - bytes + width * w->job.elements) / (width * FPISA_BLOCK) * FPISA_BLOCK);
+				(w->job.elements * f.bytes - (bytes - mtu)) / block * FPISA_BLOCK);
 		if (datapath_attached(dp, w->ifindex[r], &i) <= 0)
 			warning("%s: this datapath is not loaded on it, so job %u hears no worker there; fpisa load %s",
 				dev, job, dev);

@@ -68,6 +68,12 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	       name_of(rounding_names, j.rounding), name_of(format_names, j.format));
 	if (j.guard)
 		printf(", %u guard bits", j.guard);
+	if (j.flags & FPISA_JOB_BIG_ENDIAN)
+		printf(", big-endian");
+	if (j.flags & FPISA_JOB_RECIPROCAL)
+		printf(", averages by reciprocal");
+	if (j.flags & FPISA_JOB_HISTOGRAM)
+		printf(", histogram");
 	putchar('\n');
 	printf("pipeline    %s, leading zeros by %s\n", name_of(pipeline_names, j.pipeline),
 	       name_of(clz_names, j.clz));
@@ -122,6 +128,9 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	json_add_string(o, "rounding", name_of(rounding_names, j.rounding));
 	json_add_string(o, "format", name_of(format_names, j.format));
 	json_add_number(o, "guard", j.guard);
+	json_object_object_add(o, "big_endian", json_object_new_boolean(j.flags & FPISA_JOB_BIG_ENDIAN));
+	json_object_object_add(o, "reciprocal", json_object_new_boolean(j.flags & FPISA_JOB_RECIPROCAL));
+	json_object_object_add(o, "histogram", json_object_new_boolean(j.flags & FPISA_JOB_HISTOGRAM));
 	json_add_string(o, "pipeline", name_of(pipeline_names, j.pipeline));
 	json_add_string(o, "clz", name_of(clz_names, j.clz));
 	json_add_string(o, "fanout", name_of(fanout_names, j.fanout));

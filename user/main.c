@@ -30,11 +30,14 @@ static const char job_add_more[] =
 	"  --rounding R       down (the paper's) or nearest (default of fpisa64 and exact)\n"
 	"  --pipeline P       fused (default) or staged; same bits\n"
 	"  --clz C            bits (default) or lpm; same bits\n"
-	"  --format F         fp32 (default), fp16, bf16, fp64, e4m3, e5m2\n"
+	"  --format F         fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32, mxint8\n"
 	"  --fanout F         multicast or unicast; by default multicast if all workers\n"
 	"                     have one port number and an address each\n"
 	"  --group ADDR       multicast group of the results; default 239.70.80.JOB\n"
-	"  --token HEX        secret that every frame of the job must carry\n";
+	"  --token HEX        secret that every frame of the job must carry\n"
+	"  --big-endian       payloads are; the datapath swaps them in and out\n"
+	"  --reciprocal       averages multiply by 1/n, as the paper does, instead of dividing\n"
+	"  --histogram        count what the adds discard, by magnitude; see fpisa histogram\n";
 
 static const char doctor_more[] =
 	"One line a finding: ok, warn or fault; after \"mend:\" the command that mends it.\n"
@@ -72,6 +75,9 @@ static const struct verb verbs[] = {
 	  "                     a file *.prom in the directory that node_exporter's option\n"
 	  "                     --collector.textfile.directory names is scraped by it\n"
 	  "Rows of drop reasons that are zero are left out of the table, never of the JSON.\n" },
+	{ "histogram", verb_histogram, "JOB [--json]", "magnitudes that the adds of a job discarded",
+	  "Of a job made with --histogram: per binary exponent, how many adds of an element\n"
+	  "discarded a magnitude in [2^x, 2^(x+1)).\n" },
 	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss", NULL },
 	{ "doctor", verb_doctor, "[DEV...] [--worker ADDR] [--json]",
 	  "what is wrong on this machine, and what mends it", doctor_more },

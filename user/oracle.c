@@ -52,9 +52,9 @@ static struct oracle_entry enter(struct fpisa_format f, int op, uint64_t word)
 	v = oracle_decode(f, word);
 	if (v.nan || v.inf) {
 		in.nan = v.nan;
-		in.ninf = v.inf && v.negative && op != OP_NORM;
+		in.ninf = v.inf && v.negative && op != FPISA_OP_NORM;
 		in.pinf = v.inf && !in.ninf;
-	} else if (op == OP_NORM) {
+	} else if (op == FPISA_OP_NORM) {
 		in.e = 2 * v.e;
 		in.m = square_mantissa(f, v.n, &in.lost);
 	} else {
@@ -101,8 +101,7 @@ static void add_fpisa(struct oracle_reg *reg, struct fpisa_format f, const struc
 	} else {
 		m = floor_shift(m, reg->e - in->e, &lost);
 	}
-	if (lost || in->lost)
-		events->rounded++;
+	events->rounded += lost + in->lost;
 	add_saturated(reg, f, m, events);
 }
 
@@ -124,8 +123,7 @@ static void add_fpisa_a(struct oracle_reg *reg, struct fpisa_format f, const str
 	} else {
 		m = floor_shift(m, reg->e - in->e, &lost);
 	}
-	if (lost || in->lost)
-		events->rounded++;
+	events->rounded += lost + in->lost;
 	if (!replaced)
 		add_saturated(reg, f, m, events);
 }

@@ -31,7 +31,7 @@ static uint64_t extreme(const struct oracle_call *c, size_t n, const uint64_t *w
 	for (size_t i = 1; i < n; i++) {
 		int64_t one = order(c->f, words[i]), other = order(c->f, best);
 
-		if (c->op == OP_MAX ? one > other : one < other)
+		if (c->op == FPISA_OP_MAX ? one > other : one < other)
 			best = words[i];
 	}
 	if (c->f.integer)
@@ -50,7 +50,7 @@ static uint64_t extreme(const struct oracle_call *c, size_t n, const uint64_t *w
 static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf, uint64_t *word,
 		    uint32_t *flags)
 {
-	bool turn = c->op == OP_SCALE && c->factor < 0;
+	bool turn = c->op == FPISA_OP_SCALE && c->factor < 0;
 
 	return oracle_pack_special(c->f, nan, turn ? ninf : pinf, turn ? pinf : ninf, word, flags);
 }
@@ -64,7 +64,7 @@ static uint64_t finish(const struct oracle_call *c, size_t n, mpz_t sum, int p, 
 	mpz_init_set_ui(den, 1);
 	oracle_ratio_shift(sum, den, p);
 	oracle_ratio_apply(c, n, sum, den);
-	word = oracle_round_ratio(c->f, sum, den, c->op == OP_NORM ? 2 : 1, c->rounding, flags);
+	word = oracle_round_ratio(c->f, sum, den, c->op == FPISA_OP_NORM ? 2 : 1, c->rounding, flags);
 	mpz_clear(den);
 	return word;
 }
@@ -80,7 +80,7 @@ uint64_t oracle_op_read(const struct oracle_reg *reg, const struct oracle_call *
 	assert(!c->f.integer);
 	if (special(c, reg->nan, reg->pinf, reg->ninf, &word, flags))
 		return word;
-	if (c->op == OP_NORM)
+	if (c->op == FPISA_OP_NORM)
 		p += c->f.mbits; /* 2^(e - 2 bias - M + 1 - G) / 2^(2 (1 - bias - M)) */
 	mpz_init_set_si(sum, reg->m);
 	word = finish(c, n, sum, p, flags);
@@ -94,7 +94,7 @@ static uint64_t result_exact(const struct oracle_call *c, size_t n, const uint64
 	uint64_t word;
 	mpz_t sum;
 
-	assert(!c->f.integer && c->op != OP_NORM);
+	assert(!c->f.integer && c->op != FPISA_OP_NORM);
 	oracle_exact_init(&x, c->f);
 	for (size_t i = 0; i < n; i++)
 		oracle_exact_add(&x, words[i]);
@@ -131,7 +131,7 @@ uint64_t oracle_result(const struct oracle_call *c, size_t n, const uint64_t *wo
 
 	if (!flags)
 		flags = &unused;
-	if (c->op == OP_MIN || c->op == OP_MAX)
+	if (c->op == FPISA_OP_MIN || c->op == FPISA_OP_MAX)
 		return extreme(c, n, words, flags);
 	if (c->mode == FPISA_MODE_EXACT)
 		return result_exact(c, n, words, flags);

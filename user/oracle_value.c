@@ -204,10 +204,10 @@ static void apply_factor(mpz_t num, mpz_t den, double factor)
 
 void oracle_ratio_apply(const struct oracle_call *c, size_t n, mpz_t num, mpz_t den)
 {
-	if (c->op == OP_SCALE)
+	if (c->op == FPISA_OP_SCALE)
 		apply_factor(num, den, c->factor);
-	else if (c->op == OP_AVG && c->reciprocal)
+	else if (c->op == FPISA_OP_AVG && c->reciprocal)
 		apply_reciprocal(num, den, n, c->f.mbits == 52 ? 53 : 24);
-	else if (c->op == OP_AVG)
+	else if (c->op == FPISA_OP_AVG)
 		mpz_mul_ui(den, den, n);
 }

@@ -9,8 +9,6 @@
 
 #include "oracle.h"
 
-/* Operations beside FPISA_OP_SUM. */
-enum { OP_MIN = 2, OP_MAX, OP_AVG, OP_SCALE, OP_NORM };
 
 /* A packed value. Finite: a sign, and n x 2^(e - 1) quanta. */
 struct oracle_value {

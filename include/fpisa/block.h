@@ -121,6 +121,17 @@ static __always_inline void fpisa_put_word(void *out, int i, struct fpisa_format
 	}
 }
 
+/* A payload's other byte order, in place. */
+static __always_inline void fpisa_swap_block(void *words, struct fpisa_format f)
+{
+	FPISA_EACH(i) {
+		__u64 w = fpisa_get_word(words, i, f);
+
+		fpisa_put_word(words, i, f, f.bytes == 2 ? __builtin_bswap16((__u16)w) :
+					    f.bytes == 4 ? __builtin_bswap32((__u32)w) : __builtin_bswap64(w));
+	}
+}
+
 static __always_inline __s64 fpisa_get_man(const void *m, int i, struct fpisa_format f)
 {
 	return f.rbits == 32 ? ((const __s32 *)m)[i] : ((const __s64 *)m)[i];

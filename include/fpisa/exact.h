@@ -63,11 +63,12 @@ static __always_inline void fpisa_exact_mau4(const struct fpisa_lane *l, __s64 *
 /*
  * MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): the two
  * uppermost nonzero digits of 32 bits, all below them as a sticky bit. m has
- * 31 significant bits or more, or is exact.
+ * 31 significant bits or more, or is exact. In a row of several cells the
+ * magnitude is multiplied by `factor`, below 2^24, on the way (op.h).
  */
-static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *row, int n)
+static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *row, int n, __u64 factor)
 {
-	__u64 high = 0, low = 0, rest = 0, before = 0, below = 0;
+	__u64 high = 0, low = 0, rest = 0, before = 0, below = 0, product = 0;
 	__s64 carry = 0, sign;
 	__u32 top = 0;
 
@@ -83,13 +84,15 @@ static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *
 	sign = carry >> 63;
 	carry = 0;
 	FPISA_ROLLED
-	for (int k = 0; k <= FPISA_CELLS; k++) {
+	for (int k = 0; k <= FPISA_CELLS + 1; k++) {
 		__u64 digit;
 
 		if (k < FPISA_CELLS)
 			carry += (row[k] ^ sign) - sign;
-		digit = (__u32)carry;
+		product += (__u32)carry * factor;
+		digit = (__u32)product;
 		carry >>= 32;
+		product >>= 32;
 		if (digit) {
 			high = digit;
 			low = before;
@@ -145,7 +148,7 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 }
 
 /*
- * As fpisa_block_read; collapse(lane, row, n) is fpisa_exact_mau5() or a call
+ * As fpisa_block_read; collapse(lane, row, n, factor) is fpisa_exact_mau5() or a call
  * of it, for its loops are more than a verifier takes 32 times over.
  */
 #define fpisa_exact_read(out, ereg, cells, n, f, rounding, clz, collapse)                     \
@@ -154,7 +157,7 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 		FPISA_EACH(__i) {                                                             \
 			struct fpisa_lane __l = { .e = (ereg)->e[__i], .flags = __flags };    \
 			__u32 __lz;                                                           \
-			collapse(&__l, fpisa_row((void *)(cells), __i, n), n);                \
+			collapse(&__l, fpisa_row((void *)(cells), __i, n), n, 1);             \
 			__lz = clz((__u64)__l.m);                                             \
 			fpisa_mau6_normalise(&__l, f, __lz);                                  \
 			fpisa_mau7_exponent(&__l, f, __lz);                                   \
@@ -202,11 +205,11 @@ static __always_inline void fpisa_exact_stage4(struct fpisa_phv_ref p, void *cel
 	}
 }
 
-#define fpisa_exact_stage5(ereg, cells, n, p, f, collapse)                               \
+#define fpisa_exact_stage5(ereg, cells, n, p, f, factor, collapse)                       \
 	({                                                                               \
 		FPISA_EACH(__i) {                                                        \
 			struct fpisa_lane __l = { .e = (ereg)->e[__i] };                 \
-			collapse(&__l, fpisa_row((void *)(cells), __i, n), n);           \
+			collapse(&__l, fpisa_row((void *)(cells), __i, n), n, factor);   \
 			(p).e[__i] = (__u16)__l.e;                                       \
 			fpisa_put_man((p).m, __i, f, __l.m);                             \
 			(p).d[__i] = (__u16)(__l.sign << 15);                            \

@@ -23,6 +23,8 @@ enum fpisa_format_id {
 	FPISA_FORMAT_FP64 = 4,
 	FPISA_FORMAT_E4M3 = 5, /* OCP FP8: no infinities, one NaN code a sign */
 	FPISA_FORMAT_E5M2 = 6, /* OCP FP8 */
+	FPISA_FORMAT_INT32 = 7, /* fixed point, what SwitchML adds */
+	FPISA_FORMAT_MXINT8 = 8, /* OCP MX: 32 elements share a scale */
 	FPISA_FORMAT_END,
 };
 
@@ -39,8 +41,15 @@ enum fpisa_rounding {
 	FPISA_ROUND_NEAREST = 2, /* ties to even */
 };
 
+/* doc/numbers.md says what each gives. */
 enum fpisa_op {
 	FPISA_OP_SUM = 1,
+	FPISA_OP_MIN = 2,
+	FPISA_OP_MAX = 3,
+	FPISA_OP_AVG = 4,   /* over the contributions in the round */
+	FPISA_OP_SCALE = 5, /* the sum times a factor */
+	FPISA_OP_NORM = 6,  /* root of the sum of squares */
+	FPISA_OP_END,
 };
 
 enum fpisa_pipeline {
@@ -59,14 +68,14 @@ enum fpisa_fanout {
 };
 
 struct fpisa_format {
-	__u8 ebits; /* E: 2..11 */
-	__u8 mbits; /* M: 1..52 */
+	__u8 ebits; /* E: 2..11; 0 of integers */
+	__u8 mbits; /* M: 1..52; 31 of integers */
 	__u8 rbits; /* R: 32 or 64, the mantissa register */
 	__u8 guard; /* G: 0..R - 2 - M */
 	__u8 bytes; /* of a packed value on the wire: 1, 2, 4 or 8 */
 	__u8 finite; /* 1: no infinities, only the code of all ones is NaN (e4m3) */
-	__u8 integer; /* 1: two's complement of 32 bits, no exponent */
-	__u8 shared; /* 1: one exponent a block (mxint8) */
+	__u8 integer; /* 1: two's complement, no exponent (int32) */
+	__u8 shared; /* 1: one exponent for a block of elements (mxint8) */
 };
 
 #define FPISA_FP32 ((struct fpisa_format){ .ebits = 8, .mbits = 23, .rbits = 32, .guard = 0, .bytes = 4 })
@@ -157,6 +166,10 @@ static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
 		return (struct fpisa_format){ .ebits = 4, .mbits = 3, .rbits = 32, .bytes = 1, .finite = 1 };
 	case FPISA_FORMAT_E5M2:
 		return (struct fpisa_format){ .ebits = 5, .mbits = 2, .rbits = 32, .bytes = 1 };
+	case FPISA_FORMAT_INT32:
+		return (struct fpisa_format){ .mbits = 31, .rbits = 32, .bytes = 4, .integer = 1 };
+	case FPISA_FORMAT_MXINT8:
+		return (struct fpisa_format){ .ebits = 8, .mbits = 6, .rbits = 32, .bytes = 1, .shared = 1 };
 	default:
 		return (struct fpisa_format){ 0 };
 	}
@@ -181,6 +194,37 @@ static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mo
 	f.rbits = 64;
 	f.guard = (__u8)(f.rbits - 1 - (f.mbits + 1) - log);
 	return f;
+}
+
+/*
+ * Does the mode take the format? exact has no FP64: 66 cells an element, 220
+ * KB a slot version; integers need no mode but the first.
+ */
+static __always_inline int fpisa_mode_offered(struct fpisa_format f, enum fpisa_mode mode)
+{
+	if (!f.bytes || mode < FPISA_MODE_FPISA || mode >= FPISA_MODE_END)
+		return 0;
+	if (f.integer)
+		return mode == FPISA_MODE_FPISA;
+	return mode != FPISA_MODE_EXACT || f.bytes < 8;
+}
+
+/* Does a job of this format and mode offer the operation? */
+static __always_inline int fpisa_op_offered(struct fpisa_format f, enum fpisa_mode mode, __u32 op)
+{
+	switch (op) {
+	case FPISA_OP_SUM:
+		return 1;
+	case FPISA_OP_MIN:
+	case FPISA_OP_MAX:
+		return !f.shared;
+	case FPISA_OP_AVG:
+	case FPISA_OP_SCALE:
+		return !f.integer;
+	case FPISA_OP_NORM:
+		return !f.integer && !f.shared && mode != FPISA_MODE_EXACT;
+	}
+	return 0;
 }
 
 /* What a job does that names no rounding: the modes that keep more bits than a result has end with the nearest. */

@@ -9,6 +9,7 @@
 #ifndef FPISA_FRAME_H
 #define FPISA_FRAME_H
 
+#include "op.h"
 #include "slot.h"
 
 /* Is this a frame that a worker sends, in a version spoken here? */
@@ -32,7 +33,7 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 	__u32 rank = h->rank, count = h->count;
 
 	if (!count || count % FPISA_BLOCK || count > job->elements ||
-	    payload != count * fpisa_format_of(job->format).bytes)
+	    payload != fpisa_payload_bytes(fpisa_format_of(job->format), count))
 		return FPISA_V_length;
 	if (h->token != job->token)
 		return FPISA_V_token;
@@ -46,7 +47,9 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 	}
 	if (h->format != job->format)
 		return FPISA_V_format;
-	if (h->op != FPISA_OP_SUM)
+	if (!fpisa_op_offered(fpisa_format_of(job->format), (enum fpisa_mode)job->mode, h->op))
+		return FPISA_V_op;
+	if (h->op == FPISA_OP_SCALE ? !fpisa_factor_valid(h->aux, fpisa_format_of(job->format)) : h->aux != 0)
 		return FPISA_V_op;
 	if (!(job->live >> (rank & 63) & 1))
 		return FPISA_V_not_live;
@@ -81,6 +84,7 @@ static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr 
 	return (struct fpisa_claim){
 		.chunk = h->chunk,
 		.total = h->total,
+		.operand = h->aux,
 		.generation = h->generation,
 		.call = h->call,
 		.window = job->window,
@@ -146,6 +150,7 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 	p->pipeline = job->pipeline;
 	p->clz = job->clz;
 	p->fanout = job->fanout;
+	p->flags = job->flags;
 	p->group = job->group;
 	p->address = job->address;
 	p->live = job->live;

@@ -18,6 +18,11 @@ struct fpisa_rank {
 	__u16 pad;
 };
 
+/* fpisa_job.flags */
+#define FPISA_JOB_BIG_ENDIAN 0x01 /* payloads are; the datapath swaps them on the way in and out */
+#define FPISA_JOB_RECIPROCAL 0x02 /* avg multiplies by 1/n, as the paper does, instead of dividing */
+#define FPISA_JOB_HISTOGRAM 0x04  /* the adds fill fpisa_histogram */
+
 /*
  * One job, key: its number. All but `live` is written while `active` is 0
  * and constant while it is 1; `live` changes by one aligned 64-bit store
@@ -42,6 +47,8 @@ struct fpisa_job {
 	__u8 fanout;	 /* enum fpisa_fanout */
 	__u8 guard;	 /* G: guard bits of the mantissa register */
 	__u8 family;	 /* which programs: fpisa_family() */
+	__u8 flags;	 /* FPISA_JOB_* */
+	__u8 pad[7];
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 
@@ -89,6 +96,7 @@ struct fpisa_slot {
 	__u64 bitmap;	  /* ranks whose contributions are in the registers */
 	__u64 order;	  /* 4 bits a rank: position in the order of arrival */
 	__u64 total;	  /* as the round's first contribution said */
+	__u64 operand;	  /* the same; fpisa_hdr.aux of an ADD */
 	__u32 generation; /* the entry is empty if it is not the job's */
 	__u32 call;
 	__u16 count;
@@ -99,7 +107,7 @@ struct fpisa_slot {
 	__u8 pad;
 };
 
-_Static_assert(sizeof(struct fpisa_slot) == 56, "slot layout");
+_Static_assert(sizeof(struct fpisa_slot) == 64, "slot layout");
 
 #define FPISA_GUARD_SPINS 2048
 
@@ -133,15 +141,19 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 /*
  * 0 for four bytes in 32 bits; narrower lanes, the 64-bit registers, then
  * the long accumulators. FPISA_FAMILIES if there is none: exact FP64 would
- * take 66 cells an element, 220 KB a slot version.
+ * take 66 cells an element, 220 KB a slot version. Integers are family 0's:
+ * four bytes in 32 bits.
  */
-#define FPISA_FAMILY_CELLS 7 /* these two have FPISA_CELLS a row */
+#define FPISA_FAMILY_CELLS 7 /* with FPISA_CELLS a row: this, the next, and FPISA_FAMILY_MX_CELLS */
+#define FPISA_FAMILY_MX_CELLS 11
 
 static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode mode)
 {
 	if (mode == FPISA_MODE_EXACT) {
 		if (f.bytes == 8)
 			return FPISA_FAMILIES;
+		if (f.shared)
+			return FPISA_FAMILY_MX_CELLS;
 		if (f.ebits == 8)
 			return f.bytes == 4 ? FPISA_FAMILY_CELLS : FPISA_FAMILY_CELLS + 1;
 		return f.bytes == 2 ? 9 : 10;
@@ -149,6 +161,12 @@ static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode 
 	if (f.rbits == 32)
 		return f.bytes == 4 ? 0 : f.bytes == 2 ? 1 : 2;
 	return f.bytes == 8 ? 3 : f.bytes == 4 ? 4 : f.bytes == 2 ? 5 : 6;
+}
+
+/* Do its registers stand in the map of long accumulators? */
+static __always_inline int fpisa_family_cells(__u8 family)
+{
+	return family == FPISA_FAMILY_CELLS || family == FPISA_FAMILY_CELLS + 1 || family == FPISA_FAMILY_MX_CELLS;
 }
 
 /* Entries of the map of long accumulators: jobs in those families lie below it. */

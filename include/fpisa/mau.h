@@ -249,6 +249,12 @@ static __always_inline void fpisa_mau6_normalise(struct fpisa_lane *l, struct fp
 	l->m = (__s64)(top >> drop | fpisa_nonzero(top & ((1ull << drop) - 1)));
 }
 
+/* The exponent of a container without its sticky bits; an operation (op.h) may have made it negative. */
+static __always_inline __s64 fpisa_exponent_of(__u32 e)
+{
+	return (__s64)((__u64)e << 51) >> 51;
+}
+
 /*
  * MAU7: the exponent of the leading one, as the field to pack less the
  * implied one: max(E, 1) - 1. Below the normal range the mantissa moves
@@ -256,7 +262,7 @@ static __always_inline void fpisa_mau6_normalise(struct fpisa_lane *l, struct fp
  */
 static __always_inline void fpisa_mau7_exponent(struct fpisa_lane *l, struct fpisa_format f, __u32 lz)
 {
-	__s64 e = (__s64)(l->e & FPISA_EXP_MASK) + f.rbits - 1 - (__s64)lz - f.mbits - f.guard;
+	__s64 e = fpisa_exponent_of(l->e) + f.rbits - 1 - (__s64)lz - f.mbits - f.guard;
 	__s64 below = fpisa_positive(1 - e);
 
 	l->dn = (__u32)fpisa_min(below, f.mbits + FPISA_ROUND_BITS + 1);
@@ -307,8 +313,8 @@ static __always_inline void fpisa_mau8_assemble(struct fpisa_lane *l, struct fpi
 		if (f.finite)
 			l->sign = 0;
 	}
-	/* A guarded register can round to zero; that zero has no sign either. */
-	__u64 sign = f.guard ? l->sign & fpisa_nonzero(word) : l->sign;
+	/* A guarded register, a quotient or a product can round to zero; that zero has no sign either. */
+	__u64 sign = l->sign & fpisa_nonzero(word);
 
 	l->word = word | sign << (f.ebits + f.mbits);
 }

@@ -19,6 +19,7 @@
 struct fpisa_claim {
 	__u64 chunk;
 	__u64 total;
+	__u64 operand;
 	__u32 generation;
 	__u32 call;
 	__u32 window;
@@ -71,6 +72,7 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 		s->generation = c->generation;
 		s->chunk = c->chunk;
 		s->total = c->total;
+		s->operand = c->operand;
 		s->call = c->call;
 		s->count = c->count;
 		s->op = c->op;
@@ -81,7 +83,8 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 		s->done = 0;
 		return FPISA_STEP_SET;
 	}
-	if (s->count != c->count || s->op != c->op || s->call != c->call || s->total != c->total)
+	if (s->count != c->count || s->op != c->op || s->call != c->call || s->total != c->total ||
+	    s->operand != c->operand)
 		return -FPISA_V_mismatch;
 	if (s->done)
 		return FPISA_STEP_RESEND;

@@ -36,13 +36,13 @@
 	X(rank, DROP, "source address and port belong to another rank")                                \
 	X(checksum, DROP, "FPISA checksum wrong")                                                      \
 	X(format, DROP, "number format is not the job's")                                              \
-	X(op, DROP, "operation not offered by the job")                                                \
+	X(op, DROP, "operation, or its factor, not offered by the job")                                                \
 	X(not_live, DROP, "rank was taken out of the job; see fpisa job shrink")                       \
 	X(generation, DROP, "generation is not the job's; join again")                                 \
 	X(slot, DROP, "slot and version do not follow from the chunk number")                          \
 	X(stale, DROP, "chunk of an earlier round")                                                    \
 	X(ahead, DROP, "chunk ahead of its round")                                                     \
-	X(mismatch, DROP, "count, operation, call or length differ from the round's first contribution") \
+	X(mismatch, DROP, "count, operation, factor, call or length differ from the round's first contribution") \
 	X(busy, DROP, "slot held by another CPU beyond the bounded wait")                              \
 	X(fanout, DROP, "result complete but no port to send it to; see fpisa job show")               \
 	X(family, DROP, "the programs of the job's format are not loaded; delete the job and add it again") \

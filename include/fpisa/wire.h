@@ -63,6 +63,7 @@ struct fpisa_hdr {
  *	HELLO	the sender's incarnation, increasing over its restarts (ns since 1970); chunk says
  *		it again and the WELCOME echoes it, so a late one is known as such
  *	WELCOME	the incarnation that the aggregator holds for this rank
+ *	ADD	operation scale: the factor, bits of an IEEE binary64; else 0
  *	RESULT	up to 16 workers: 4 bits a rank, its position in the order of arrival
  *	STATUS	the ranks that the job still counts on
  */
@@ -82,7 +83,8 @@ struct fpisa_hello {
 	__be32 group;	 /* 16 IPv4 group that results go to; 0 for unicast */
 	__be32 address;	 /* 20 IPv4 source of every reply */
 	__le64 live;	 /* 24 ranks that the job counts on */
-	__u8 reserved[32]; /* 32 zero */
+	__u8 flags;	 /* 32 FPISA_JOB_* of job.h */
+	__u8 reserved[31]; /* 33 zero */
 } __attribute__((packed, aligned(4)));
 
 #define FPISA_ETH_LEN 14
@@ -108,6 +110,19 @@ _Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_MAX_PAYLOAD <= FPISA_MAX_FRAME, "a f
 _Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_MAX_PAYLOAD + FPISA_BLOCK * 4 > FPISA_MAX_FRAME, "no block is wasted");
 _Static_assert(FPISA_MAX_ELEMENTS < 1 << 16, "event counts are 16 bits wide");
 _Static_assert((FPISA_PAYLOAD_OFFSET + 2) % 8 == 0, "payload aligned where frames start at NET_IP_ALIGN");
+
+/*
+ * Of a format with shared exponents the payload begins with a row of scales,
+ * one byte a block, the rest zero; the elements follow.
+ */
+#define FPISA_SCALES 32
+
+_Static_assert(FPISA_MAX_BLOCKS <= FPISA_SCALES, "a scale for each block");
+
+static __always_inline __u32 fpisa_payload_bytes(struct fpisa_format f, __u32 count)
+{
+	return count * f.bytes + (f.shared ? FPISA_SCALES : 0);
+}
 
 /* Most elements that a chunk of a format can have. */
 static __always_inline __u32 fpisa_max_elements(struct fpisa_format f)

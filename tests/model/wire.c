@@ -43,7 +43,7 @@ static __u64 exact_sum(const __u64 *words, int n, struct fpisa_format f, int rou
 			fpisa_exact_mau4_first(&l, row, cells);
 	}
 	l = (struct fpisa_lane){ .e = sticky };
-	fpisa_exact_mau5(&l, row, cells);
+	fpisa_exact_mau5(&l, row, cells, 1);
 	return read_out(&l, f, rounding);
 }
 

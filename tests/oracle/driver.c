@@ -23,7 +23,7 @@
 
 static bool has_register(const struct oracle_call *c)
 {
-	return c->mode != FPISA_MODE_EXACT && c->op != OP_MIN && c->op != OP_MAX;
+	return c->mode != FPISA_MODE_EXACT && c->op != FPISA_OP_MIN && c->op != FPISA_OP_MAX;
 }
 
 static void print_events(uint32_t flags, const struct oracle_events *events)

@@ -202,7 +202,7 @@ class Register:
             self.e = max(self.e, exponent)
         grid = f.grid(self.op, self.e)
         a, b = self.v / grid, value / grid
-        self.rounded += lost or a.denominator != 1 or b.denominator != 1
+        self.rounded += lost + (a.denominator != 1 or b.denominator != 1)
         total = math.floor(a) + math.floor(b)
         held = min(max(total, -(2 ** (f.rbits - 1))), 2 ** (f.rbits - 1) - 1)
         self.overflowed += held != total

@@ -272,7 +272,7 @@ static void headers(struct frame *f, const struct fpisa_job *j, uint32_t rank, u
 void harness_add(struct frame *f, const struct harness *h, const struct fpisa_job *j, uint32_t id, uint32_t rank,
 		 uint64_t chunk, uint32_t count, const void *payload)
 {
-	uint32_t bytes = count * fpisa_format_of(j->format).bytes;
+	uint32_t bytes = fpisa_payload_bytes(fpisa_format_of(j->format), count);
 
 	headers(f, j, rank, bytes);
 	*harness_hdr(f) = (struct fpisa_hdr){

@@ -121,8 +121,29 @@ static void test_check_add(void **state)
 	ADD(stranger, job.workers = 2, from = addr[2]);
 	ADD(format, h.format = FPISA_FORMAT_FP32 + 1);
 	ADD(format, h.format = 0);
-	ADD(op, h.op = FPISA_OP_SUM + 1);
+	ADD(op, h.op = FPISA_OP_END);
 	ADD(op, h.op = 0);
+	ADD(absorbed, h.op = FPISA_OP_NORM);
+	ADD(op, h.op = FPISA_OP_NORM, job.mode = FPISA_MODE_EXACT);
+	ADD(op, h.op = FPISA_OP_AVG, job.format = h.format = FPISA_FORMAT_INT32);
+	ADD(absorbed, h.op = FPISA_OP_MIN, job.format = h.format = FPISA_FORMAT_INT32);
+	/* mxint8: the payload has its row of scales. */
+	ADD(length, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64);
+	ADD(absorbed, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
+	ADD(op, h.op = FPISA_OP_MAX, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
+	/* Factors: 2.0, 1 + 2^-23, -0.5; 0, infinity, NaN, 1 + 2^-24, which FP64 alone takes. */
+	ADD(absorbed, h.op = FPISA_OP_SCALE, h.aux = 0x4000000000000000);
+	ADD(absorbed, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000020000000);
+	ADD(absorbed, h.op = FPISA_OP_SCALE, h.aux = 0xbfe0000000000000);
+	ADD(op, h.op = FPISA_OP_SCALE);
+	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 1ull << 63);
+	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x7ff0000000000000);
+	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x7ff8000000000000);
+	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000010000000);
+	ADD(absorbed, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000010000000, job.format = h.format = FPISA_FORMAT_FP64,
+	    payload = 64 * 8);
+	/* Only scale has an operand. */
+	ADD(op, h.aux = 0x4000000000000000);
 	ADD(not_live, job.live = 5);
 	ADD(absorbed, job.live = 2);
 	ADD(slot, h.slot = 4);

@@ -65,7 +65,8 @@ static void test_hello_layout(void **state)
 	AT(fpisa_hello, group, 16, 4);
 	AT(fpisa_hello, address, 20, 4);
 	AT(fpisa_hello, live, 24, 8);
-	AT(fpisa_hello, reserved, 32, 32);
+	AT(fpisa_hello, flags, 32, 1);
+	AT(fpisa_hello, reserved, 33, 31);
 	assert_int_equal(sizeof(struct fpisa_hello), 64);
 }
 

@@ -90,20 +90,23 @@ void fpisa_track_next(struct fpisa *f, struct fpisa_track *l)
 
 #define MAX_BLOCK_SIZE (FPISA_BLOCK * 8)
 
-/* Of n elements of `bytes` each and the zeros that fill their last block. */
-static uint32_t sum_frame(const struct fpisa_hdr *h, const char *values, uint32_t n, uint32_t bytes)
+/* `size` bytes and the zeros that make them a multiple of `block`. */
+static void sum_padded(struct fpisa_sum *sum, const char *values, uint32_t size, uint32_t block)
 {
-	uint32_t block = FPISA_BLOCK * bytes, size = n * bytes, whole = size - size % block;
+	uint32_t whole = size - size % block;
 	char tail[MAX_BLOCK_SIZE] = {0};
-	struct fpisa_sum sum = {};
 
-	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, values, (int)whole / 8);
+	fpisa_sum_words(sum, values, (int)whole / 8);
 	if (size > whole) {
 		memcpy(tail, values + whole, size - whole);
-		fpisa_sum_words(&sum, tail, (int)block / 8);
+		fpisa_sum_words(sum, tail, (int)block / 8);
 	}
-	return fpisa_sum_fold(&sum);
+}
+
+static void add_part(struct fpisa_out *out, const void *p, uint32_t size)
+{
+	if (size)
+		out->part[out->parts++] = (struct iovec){(void *)p, size};
 }
 
 /* The track's next transmission, straight from the caller's array. */
@@ -112,9 +115,10 @@ static void compose(struct fpisa *f, struct fpisa_track *l, struct fpisa_out *ou
 	static const char zeros[MAX_BLOCK_SIZE];
 	const struct fpisa_request *r = l->req;
 	uint64_t offset = (l->chunk - r->first) * f->elements;
-	const char *values = r->send + offset * f->bytes;
-	uint32_t n = fpisa_min_u32(r->count - offset, f->elements);
-	uint32_t pad = -n % FPISA_BLOCK;
+	uint32_t bytes = f->format.bytes, block = FPISA_BLOCK * bytes;
+	const char *values = r->send + offset * bytes;
+	uint32_t n = fpisa_min_u32(r->count - offset, f->elements), size = n * bytes;
+	struct fpisa_sum sum = {};
 
 	l->hdr = (struct fpisa_hdr){
 		.magic = FPISA_MAGIC,
@@ -122,22 +126,32 @@ static void compose(struct fpisa *f, struct fpisa_track *l, struct fpisa_out *ou
 		.type = FPISA_TYPE_ADD,
 		.flags = (l->tries > 0 ? FPISA_F_RETRANSMIT : 0) | (l->tries > 1 ? FPISA_F_PROBE : 0),
 		.format = f->hello.format,
-		.op = FPISA_OP_SUM,
+		.op = r->op,
 		.job = f->job,
 		.generation = f->generation,
 		.slot = fpisa_slot_of(l->chunk, f->window),
 		.rank = f->rank,
-		.count = (uint16_t)(n + pad),
+		.count = (uint16_t)(n + -n % FPISA_BLOCK),
 		.chunk = l->chunk,
 		.total = r->count,
 		.call = r->call,
 		.token = f->token,
+		.aux = r->operand,
 	};
-	l->hdr.checksum = sum_frame(&l->hdr, values, n, f->bytes);
-	out->part[0] = (struct iovec){&l->hdr, sizeof(l->hdr)};
-	out->part[1] = (struct iovec){(void *)values, n * f->bytes};
-	out->part[2] = (struct iovec){(void *)zeros, pad * f->bytes};
-	out->parts = pad ? 3 : 2;
+	fpisa_sum_words(&sum, &l->hdr, FPISA_SUM_HDR_WORDS);
+	out->parts = 0;
+	add_part(out, &l->hdr, sizeof(l->hdr));
+	if (f->format.shared) {
+		const char *scales = r->send + r->count + offset / FPISA_BLOCK;
+
+		sum_padded(&sum, scales, n / FPISA_BLOCK, FPISA_SCALES);
+		add_part(out, scales, n / FPISA_BLOCK);
+		add_part(out, zeros, FPISA_SCALES - n / FPISA_BLOCK);
+	}
+	sum_padded(&sum, values, size, block);
+	add_part(out, values, size);
+	add_part(out, zeros, -size % block);
+	l->hdr.checksum = fpisa_sum_fold(&sum);
 }
 
 /* Sends all ready tracks. -EMSGSIZE and the like poison the handle. */

@@ -32,8 +32,10 @@ struct fpisa_request {
 	uint64_t left;	      /* chunks without a result */
 	uint64_t deadline_ns; /* 0: nobody has waited yet */
 	uint64_t probe_ns;    /* when to ask next who is missing */
+	uint64_t operand; /* fpisa_hdr.aux of its frames */
 	uint32_t call;
 	uint32_t flags; /* FPISA_RESULT_* so far */
+	uint8_t op;
 	int done;	/* its results and those of all before it are here */
 	int error;	/* it was given up: -errno */
 };
@@ -72,7 +74,7 @@ struct fpisa {
 	uint64_t incarnation;
 	uint32_t generation;
 	uint32_t workers, elements, window;
-	uint32_t bytes; /* of an element */
+	struct fpisa_format format;
 	uint16_t rank;
 	struct fpisa_hello hello;
 	struct fpisa_requests requests; /* started and not released, in order */

@@ -80,7 +80,7 @@ static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint
 	f->workers = p->workers;
 	f->elements = p->elements;
 	f->window = p->window;
-	f->bytes = fpisa_format_of(p->format).bytes;
+	f->format = fpisa_format_of(p->format);
 	return JOINED;
 }
 

@@ -172,6 +172,7 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 		.pipeline = o->pipeline ? o->pipeline : FPISA_PIPELINE_FUSED,
 		.clz = FPISA_CLZ_BITS,
 		.fanout = FPISA_FANOUT_UNICAST,
+		.flags = o->flags,
 	};
 	for (uint32_t i = 0; i < o->workers; i++)
 		j->rank[i] =
@@ -193,7 +194,8 @@ int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *opt
 	if (rc)
 		goto out;
 	m->capacity = QUEUE_FRAMES(m->soft.job.window);
-	m->stride = (FPISA_HDR_LEN + m->soft.job.elements * fpisa_format_of(m->soft.job.format).bytes +
+	m->stride = (FPISA_HDR_LEN +
+		     fpisa_payload_bytes(fpisa_format_of(m->soft.job.format), m->soft.job.elements) +
 		     sizeof(struct fpisa_hello) + 63) /
 		    64 * 64;
 	for (uint32_t i = 0; i < m->soft.job.workers && !rc; i++)

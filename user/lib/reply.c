@@ -18,7 +18,7 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 	if (in->len < sizeof(*h) || h->magic != FPISA_MAGIC || h->version != FPISA_VERSION)
 		goto bad;
 	payload = h->type == FPISA_TYPE_WELCOME	 ? sizeof(struct fpisa_hello)
-		  : h->type == FPISA_TYPE_RESULT ? h->count * fpisa_format_of(h->format).bytes
+		  : h->type == FPISA_TYPE_RESULT ? fpisa_payload_bytes(fpisa_format_of(h->format), h->count)
 						 : 0;
 	if (in->len != sizeof(*h) + payload || payload % 8)
 		goto bad;
@@ -51,14 +51,18 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 	struct fpisa_request *r = l->req;
 	uint64_t offset = (l->chunk - r->first) * f->elements;
 	uint32_t n = fpisa_min_u32(r->count - offset, f->elements);
+	const char *values = (const char *)(h + 1);
 
 	/* Our own contribution is in every result that answers it. */
 	if (h->count != n + -n % FPISA_BLOCK || h->total != r->count || h->call != r->call ||
-	    h->op != FPISA_OP_SUM || h->format != f->hello.format || !(h->bitmap >> f->rank & 1)) {
+	    h->op != r->op || h->format != f->hello.format || !(h->bitmap >> f->rank & 1)) {
 		f->count.bad++;
 		return 0;
 	}
-	memcpy(r->recv + offset * f->bytes, h + 1, n * f->bytes);
+	if (f->format.shared)
+		memcpy(r->recv + r->count + offset / FPISA_BLOCK, values, n / FPISA_BLOCK);
+	values += fpisa_payload_bytes(f->format, 0);
+	memcpy(r->recv + offset * f->format.bytes, values, n * f->format.bytes);
 	r->flags |= h->result_flags;
 	measure(f, l, h, now - l->sent_ns);
 	fpisa_tracks_heard(f, l->sent_ns, now);

@@ -45,11 +45,14 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	if (!j->window || (j->window & (j->window - 1)) || j->window > FPISA_MAX_SLOTS / 2)
 		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window,
 				  FPISA_MAX_SLOTS / 2);
+	if (!fpisa_mode_offered(f, (enum fpisa_mode)j->mode))
+		return fpisa_fail(-EINVAL, f.integer ? "integers have no modes; leave it out" :
+				  "exact sums of float64 are not offered; try mode fpisa64");
+	if ((j->flags & FPISA_JOB_BIG_ENDIAN) && f.bytes == 1)
+		return fpisa_fail(-EINVAL, "values of one byte have no byte order");
 	j->guard = f.guard;
 	j->family = fpisa_family(f, (enum fpisa_mode)j->mode);
 	s->block_size = fpisa_soft_block_size(j);
-	if (!s->block_size)
-		return fpisa_fail(-EINVAL, "exact sums of float64 are not offered; try mode fpisa64");
 	s->next_generation = 1;
 	s->slot = calloc(2ul * j->window, sizeof(*s->slot));
 	s->exponents = calloc(blocks, sizeof(*s->exponents));
@@ -175,7 +178,7 @@ static struct fpisa_soft_registers registers_of(const struct fpisa_soft *s, cons
 static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
 {
 	struct fpisa_counters *c = &s->counters;
-	uint64_t events = fpisa_soft_add(&s->job, p->payload, registers_of(s, slot), p->blocks, first);
+	uint64_t events = fpisa_soft_add(&s->job, p->h->op, p->payload, registers_of(s, slot), p->blocks, first);
 
 	if (s->job.pipeline == FPISA_PIPELINE_STAGED)
 		for (__u64 *stage = &c->mau0; stage <= &c->mau4; stage++)
@@ -194,12 +197,15 @@ static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_sl
 static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot,
 					 int resend)
 {
-	size_t size = (size_t)p->h->count * fpisa_format_of(s->job.format).bytes;
+	const struct fpisa_format f = fpisa_job_format(&s->job);
+	struct fpisa_finish fin = fpisa_finish_of(f, slot->op, slot->operand, slot->arrivals,
+						  s->job.flags & FPISA_JOB_RECIPROCAL);
+	size_t size = fpisa_payload_bytes(f, p->h->count);
 	struct fpisa_counters *c = &s->counters;
 	uint64_t to = resend ? 1ull << p->h->rank : live_of(s);
 	uint32_t flags = slot->flags;
 
-	flags |= fpisa_soft_read(&s->job, p->payload, registers_of(s, slot), p->blocks);
+	flags |= fpisa_soft_read(&s->job, &fin, p->payload, registers_of(s, slot), p->blocks);
 	if (s->job.pipeline == FPISA_PIPELINE_STAGED)
 		for (__u64 *stage = &c->mau5; stage <= &c->mau8; stage++)
 			count(stage, 1);

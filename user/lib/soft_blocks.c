@@ -5,6 +5,7 @@
  * in memory, as the nine programs do. Modes, roundings and the widths of a
  * family are constants in every loop, so that the compiler folds them.
  */
+#include <string.h>
 #include "soft_blocks.h"
 #include "fpisa/wire.h"
 
@@ -14,7 +15,10 @@ struct shape {
 	int cells;
 };
 
-/* Of family 0 the whole format is constant, of the others the widths of lane and register. */
+/*
+ * Of family 0 the whole format is constant where it is a float's, of the
+ * others the widths of lane and register.
+ */
 #define FAMILIES(X)                                                                                          \
 	X(0, FPISA_FP32, 0)                                                                                  \
 	X(1, widths(f, 2, 32), 0)                                                                            \
@@ -26,7 +30,8 @@ struct shape {
 	X(7, widths(f, 4, 64), FPISA_CELLS)                                                                  \
 	X(8, widths(f, 2, 64), FPISA_CELLS)                                                                  \
 	X(9, widths(f, 2, 64), 1)                                                                            \
-	X(10, widths(f, 1, 64), 1)
+	X(10, widths(f, 1, 64), 1)                                                                           \
+	X(FPISA_FAMILY_MX_CELLS, widths(f, 1, 64), FPISA_CELLS)
 
 static __always_inline struct fpisa_format widths(struct fpisa_format f, __u8 bytes, __u8 rbits)
 {
@@ -41,7 +46,8 @@ static __always_inline size_t block_size(struct shape s)
 }
 
 #define EACH_BLOCK for (uint32_t b = 0; b < blocks; b++)
-#define LANES(p) ((char *)(p) + (size_t)b * FPISA_BLOCK * s.f.bytes)
+#define LANES(p) ((char *)(p) + (s.f.shared ? FPISA_SCALES : 0) + (size_t)b * FPISA_BLOCK * s.f.bytes)
+#define SCALE(p) ((uint8_t *)(p) + b)
 #define MANTISSAS ((char *)r.m + b * block_size(s))
 #define CLZ(x) (s.f.rbits == 32 ? fpisa_clz32_bits(x) : fpisa_clz64_bits(x))
 
@@ -91,18 +97,32 @@ struct phv {
 
 #define PHV FPISA_PHV(&p.b[b])
 
-static __always_inline uint64_t add_staged(const void *in, struct fpisa_soft_registers r, uint32_t blocks,
-					   struct shape s, enum fpisa_mode mode, int first)
+/* MAU0..4 of an add whose operation is `op`. */
+static __always_inline uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_registers r,
+					   uint32_t blocks, struct shape s, enum fpisa_mode mode, int first)
 {
+	int keyed = fpisa_keyed(s.f, op);
 	uint64_t events = 0;
 	struct phv p;
 
 	EACH_BLOCK
-	fpisa_stage0(LANES(in), PHV, s.f);
-	EACH_BLOCK
-	fpisa_stage1(PHV, s.f);
-	EACH_BLOCK
 	{
+		if (keyed)
+			fpisa_stage0_key(LANES(in), PHV, s.f);
+		else if (s.f.shared)
+			fpisa_mx_stage0(LANES(in), *SCALE(in), PHV, s.f);
+		else
+			fpisa_stage0(LANES(in), PHV, s.f);
+	}
+	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+		if (s.f.shared)
+			fpisa_mx_stage1(PHV, s.f);
+		else if (op == FPISA_OP_NORM)
+			events += fpisa_stage1_square(PHV, s.f);
+		else
+			fpisa_stage1(PHV, s.f);
+	}
+	for (uint32_t b = 0; b < blocks && !keyed; b++) {
 		if (s.cells)
 			fpisa_exact_stage2(PHV, &r.e[b], s.cells, first);
 		else if (first)
@@ -110,8 +130,7 @@ static __always_inline uint64_t add_staged(const void *in, struct fpisa_soft_reg
 		else
 			fpisa_stage2(PHV, &r.e[b], s.f, mode);
 	}
-	EACH_BLOCK
-	{
+	for (uint32_t b = 0; b < blocks && !keyed; b++) {
 		if (s.cells)
 			fpisa_exact_stage3(PHV, s.f);
 		else if (!first)
@@ -119,7 +138,9 @@ static __always_inline uint64_t add_staged(const void *in, struct fpisa_soft_reg
 	}
 	EACH_BLOCK
 	{
-		if (s.cells)
+		if (keyed && !first)
+			events += fpisa_stage4_key(PHV, MANTISSAS, s.f, op);
+		else if (s.cells && !keyed)
 			fpisa_exact_stage4(PHV, MANTISSAS, s.cells, s.f, first);
 		else if (first)
 			fpisa_stage4_first(PHV, MANTISSAS, s.f);
@@ -129,55 +150,92 @@ static __always_inline uint64_t add_staged(const void *in, struct fpisa_soft_reg
 	return events;
 }
 
-static __always_inline uint32_t read_staged(void *out, struct fpisa_soft_registers r, uint32_t blocks,
-					    struct shape s, enum fpisa_rounding rounding)
+/* MAU5..8, whatever the operation left in the registers. */
+static __always_inline uint32_t read_staged(const struct fpisa_finish *fin, void *out,
+					    struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
+					    enum fpisa_rounding rounding)
 {
+	int keyed = fpisa_keyed(s.f, fin->op), multiplied = s.cells == FPISA_CELLS;
 	uint32_t flags = 0;
 	struct phv p;
 
 	EACH_BLOCK
 	{
-		if (s.cells)
-			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.cells, PHV, s.f, fpisa_exact_mau5);
+		if (keyed)
+			fpisa_stage5_key(MANTISSAS, PHV, s.f);
+		else if (s.cells)
+			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.cells, PHV, s.f, fin->factor,
+					   fpisa_exact_mau5);
 		else
 			fpisa_stage5(&r.e[b], MANTISSAS, PHV, s.f);
+		if (fin->op != FPISA_OP_SUM && !keyed)
+			fpisa_stage5_finish(PHV, fin, multiplied, s.f);
 	}
+	for (uint32_t b = 0; b < blocks && !keyed; b++)
+		fpisa_stage6(PHV, s.f, CLZ);
+	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+		if (s.f.shared)
+			fpisa_mx_stage7(PHV, s.f);
+		else
+			fpisa_stage7(PHV, s.f);
+	}
+	if (s.f.shared)
+		memset((uint8_t *)out + blocks, 0, FPISA_SCALES - blocks);
 	EACH_BLOCK
-	fpisa_stage6(PHV, s.f, CLZ);
-	EACH_BLOCK
-	fpisa_stage7(PHV, s.f);
-	EACH_BLOCK
-	flags |= fpisa_stage8(PHV, LANES(out), s.f, rounding);
+	{
+		if (keyed)
+			flags |= fpisa_stage8_key(PHV, LANES(out), s.f);
+		else if (s.f.shared)
+			flags |= fpisa_mx_stage8(PHV, (uint8_t *)LANES(out), SCALE(out), s.f, rounding);
+		else
+			flags |= fpisa_stage8(PHV, LANES(out), s.f, rounding);
+	}
 	return flags;
 }
 
 /* -- by job -------------------------------------------------------------- */
 
-static __always_inline uint64_t add(const struct fpisa_job *j, const void *in, struct fpisa_soft_registers r,
-				    uint32_t blocks, int first, struct shape s)
+/* Unit by unit: what a job asks for, and whatever has no fused body. */
+static __always_inline int by_unit(const struct fpisa_job *j, struct shape s, uint32_t op)
 {
-	int staged = j->pipeline == FPISA_PIPELINE_STAGED;
+	return j->pipeline == FPISA_PIPELINE_STAGED || s.f.shared || fpisa_keyed(s.f, op) || op == FPISA_OP_NORM;
+}
+
+static __always_inline uint64_t add(const struct fpisa_job *j, uint32_t op, const void *in,
+				    struct fpisa_soft_registers r, uint32_t blocks, int first, struct shape s)
+{
+	int staged = by_unit(j, s, op);
 
 	if (first)
-		return staged ? add_staged(in, r, blocks, s, FPISA_MODE_FPISA, 1)
+		return staged ? add_staged(op, in, r, blocks, s, FPISA_MODE_FPISA, 1)
 			      : add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 1);
 	if (!s.cells && j->mode == FPISA_MODE_FPISA_A)
-		return staged ? add_staged(in, r, blocks, s, FPISA_MODE_FPISA_A, 0)
+		return staged ? add_staged(op, in, r, blocks, s, FPISA_MODE_FPISA_A, 0)
 			      : add_fused(in, r, blocks, s, FPISA_MODE_FPISA_A, 0);
-	return staged ? add_staged(in, r, blocks, s, FPISA_MODE_FPISA, 0)
+	return staged ? add_staged(op, in, r, blocks, s, FPISA_MODE_FPISA, 0)
 		      : add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 0);
 }
 
-static __always_inline uint32_t read_out(const struct fpisa_job *j, void *out, struct fpisa_soft_registers r,
-					 uint32_t blocks, struct shape s)
+static __always_inline uint32_t read_out(const struct fpisa_job *j, const struct fpisa_finish *fin, void *out,
+					 struct fpisa_soft_registers r, uint32_t blocks, struct shape s)
 {
-	int staged = j->pipeline == FPISA_PIPELINE_STAGED;
+	int staged = by_unit(j, s, fin->op) || fin->op != FPISA_OP_SUM;
 
 	if (j->rounding == FPISA_ROUND_NEAREST)
-		return staged ? read_staged(out, r, blocks, s, FPISA_ROUND_NEAREST)
+		return staged ? read_staged(fin, out, r, blocks, s, FPISA_ROUND_NEAREST)
 			      : read_fused(out, r, blocks, s, FPISA_ROUND_NEAREST);
-	return staged ? read_staged(out, r, blocks, s, FPISA_ROUND_DOWN)
+	return staged ? read_staged(fin, out, r, blocks, s, FPISA_ROUND_DOWN)
 		      : read_fused(out, r, blocks, s, FPISA_ROUND_DOWN);
+}
+
+static void swap(const struct fpisa_job *j, void *payload, uint32_t blocks)
+{
+	const struct fpisa_format f = fpisa_job_format(j);
+
+	if (!(j->flags & FPISA_JOB_BIG_ENDIAN))
+		return;
+	for (uint32_t b = 0; b < blocks; b++)
+		fpisa_swap_block((char *)payload + (size_t)b * FPISA_BLOCK * f.bytes, f);
 }
 
 #define SHAPE(format, cells) ((struct shape){format, cells})
@@ -196,31 +254,43 @@ size_t fpisa_soft_block_size(const struct fpisa_job *j)
 	return 0;
 }
 
-uint64_t fpisa_soft_add(const struct fpisa_job *j, const void *in, struct fpisa_soft_registers r,
+uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct fpisa_soft_registers r,
 			uint32_t blocks, int first)
 {
 	const struct fpisa_format f = fpisa_job_format(j);
 
+	swap(j, in, blocks);
+	if (f.integer)
+		return add_staged(op, in, r, blocks, SHAPE(f, 0), FPISA_MODE_FPISA, first);
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
 #define X(family, format, cells)                                                                             \
 	case family:                                                                                         \
-		return add(j, in, r, blocks, first, SHAPE(format, cells));
+		return add(j, op, in, r, blocks, first, SHAPE(format, cells));
 		FAMILIES(X)
 #undef X
 	}
 	return 0;
 }
 
-uint32_t fpisa_soft_read(const struct fpisa_job *j, void *out, struct fpisa_soft_registers r, uint32_t blocks)
+uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *fin, void *out,
+			 struct fpisa_soft_registers r, uint32_t blocks)
 {
 	const struct fpisa_format f = fpisa_job_format(j);
+	uint32_t flags = 0;
 
+	if (f.integer) {
+		flags = read_staged(fin, out, r, blocks, SHAPE(f, 0), FPISA_ROUND_DOWN);
+		swap(j, out, blocks);
+		return flags;
+	}
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
 #define X(family, format, cells)                                                                             \
 	case family:                                                                                         \
-		return read_out(j, out, r, blocks, SHAPE(format, cells));
+		flags = read_out(j, fin, out, r, blocks, SHAPE(format, cells));                              \
+		break;
 		FAMILIES(X)
 #undef X
 	}
-	return 0;
+	swap(j, out, blocks);
+	return flags;
 }

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "fpisa/exact.h"
+#include "fpisa/mx.h"
 #include "fpisa/job.h"
 
 /* The registers of one slot version; element i is in block i / 32. */
@@ -20,12 +20,16 @@ struct fpisa_soft_registers {
 /* Bytes of m for one block; 0 if no family has the job's format and mode. */
 size_t fpisa_soft_block_size(const struct fpisa_job *j);
 
-/* Adds a payload to the registers, or sets them when it is the first. Returns the events, format.h. */
-uint64_t fpisa_soft_add(const struct fpisa_job *j, const void *in, struct fpisa_soft_registers r,
+/*
+ * Adds a payload to the registers by operation `op`, or sets them when it is
+ * the first. A big-endian payload is swapped in place. Returns the events,
+ * format.h.
+ */
+uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct fpisa_soft_registers r,
 			uint32_t blocks, int first);
 
 /* Reads the registers out as packed values. Returns the result flags. */
-uint32_t fpisa_soft_read(const struct fpisa_job *j, void *out, struct fpisa_soft_registers r,
-			 uint32_t blocks);
+uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *fin, void *out,
+			 struct fpisa_soft_registers r, uint32_t blocks);
 
 #endif

@@ -18,9 +18,9 @@
 
 #define FPISA_BATCH 32 /* frames a call */
 
-/* A frame to send: FPISA header, payload, padding, each where it lies. */
+/* A frame to send: FPISA header, scales, payload, padding, each where it lies. */
 struct fpisa_out {
-	struct iovec part[3];
+	struct iovec part[4];
 	int parts;
 };
 

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What an add discards: the paper's error distribution (section 5.2.1),
+ * taken in the datapath while it happens. An observer looks at a block's
+ * PHV after MAU1 and at its registers before MAU2, and changes neither.
+ *
+ * Discarded by a right shift: the low bits of the shifted mantissa, a
+ * nonnegative amount, for the shift is a floor. By an overwrite: the
+ * stored magnitude. A magnitude in [2^x, 2^(x+1)) counts in the bucket
+ * x + bias + M + G. Saturation discards too, but is no matter of bits: it is
+ * counted as `overflowed` and not here; nor is what a read-out rounds off, and
+ * squares, whose exponents are others, are left out.
+ */
+#ifndef FPISA_DISCARD_H
+#define FPISA_DISCARD_H
+
+#include "block.h"
+
+#define FPISA_BUCKETS 2112 /* exponents 1..2046 and 63 bits: FP64's */
+
+/* Buckets of one job, shared by all CPUs; bucket 0 stays empty. */
+struct fpisa_histogram {
+	__u64 bucket[FPISA_BUCKETS];
+};
+
+/* The bucket of the low `by` bits of m with exponent e; 0 if they are zero. */
+static __always_inline __u32 fpisa_discard_bucket(__s64 m, __u32 e, __u32 by)
+{
+	__u64 low = (__u64)m & ((1ull << (by < 63 ? by : 63)) - 1);
+	__u32 bits = 64 - fpisa_clz64_bits(low);
+
+	/* The floor of a small negative number is -1: 2^by - |m| goes. */
+	if (by > 63 && m < 0)
+		bits = by;
+	return bits ? e + bits - 1 : 0;
+}
+
+/* Of one element: the exponent e and mantissa m that come, the registers' reg_e and reg_m. */
+static __always_inline __u32 fpisa_discarded(__u32 e, __s64 m, __u32 reg_e, __s64 reg_m, struct fpisa_format f,
+					     enum fpisa_mode mode)
+{
+	__s32 d;
+
+	e &= FPISA_EXP_MASK;
+	reg_e &= FPISA_EXP_MASK;
+	d = (__s32)e - (__s32)reg_e;
+	if (d <= 0)
+		return fpisa_discard_bucket(m, e, (__u32)-d);
+	if (mode != FPISA_MODE_FPISA_A)
+		return fpisa_discard_bucket(reg_m, reg_e, (__u32)d);
+	if (d <= fpisa_headroom(f) || !reg_m)
+		return 0;
+	return reg_e + 63 - fpisa_clz64_bits((__u64)(reg_m < 0 ? -reg_m : reg_m));
+}
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Operations other than the sum, and integers (doc/numbers.md):
+ *
+ *	norm		MAU1 squares; at read-out a root follows MAU5
+ *	avg, scale	sums; at read-out a quotient or a product follows MAU5
+ *	min, max	the mantissa register holds an order key; MAU4 compares
+ *	int32		the same way: MAU4 adds the key, which is the value
+ *
+ * The quotient, product or root of a magnitude is exact or carries a sticky
+ * bit far below the format's last one, and MAU6..8 go on with it as with any
+ * other: one rounding. Everything here works on a PHV between two units of
+ * block.h, so staged and fused programs run the same functions.
+ */
+#ifndef FPISA_OP_H
+#define FPISA_OP_H
+
+#include "exact.h"
+
+/* -- factors --------------------------------------------------------------- */
+
+/* What the read-out of a round does besides rounding; fpisa_finish_of(). */
+struct fpisa_finish {
+	__u64 factor;	/* significand, below 2^53; below 2^24 unless the format has 8 bytes */
+	__s32 exponent; /* the factor is factor x 2^exponent */
+	__u32 divisor;	/* of avg, 1..64 */
+	__u32 op;	/* enum fpisa_op, AVG by reciprocal being SCALE; SUM: nothing */
+	__u32 negative; /* the factor is */
+};
+
+/* Fraction bits of a binary64 that a factor of 24 significant bits leaves zero. */
+#define FPISA_FACTOR_SPARE 29
+
+/* A factor: the bits of a binary64, finite, not zero, of 24 significant bits at most unless the format has 8 bytes. */
+static __always_inline int fpisa_factor_valid(__u64 bits, struct fpisa_format f)
+{
+	if ((bits << 1) == 0 || (bits << 1 >> 53) == 0x7ff)
+		return 0;
+	return f.bytes == 8 || !(bits & ((1ull << FPISA_FACTOR_SPARE) - 1));
+}
+
+/*
+ * What to do at the read-out of a round of `op` with `n` contributions;
+ * `operand` is a valid factor if op is SCALE, reciprocal is the job's option.
+ */
+static __always_inline struct fpisa_finish fpisa_finish_of(struct fpisa_format f, __u32 op, __u64 operand, __u32 n,
+							   int reciprocal)
+{
+	struct fpisa_finish fin = { .op = op, .divisor = n ? n : 1, .factor = 1 };
+	const int narrow = f.bytes != 8;
+
+	if (op == FPISA_OP_SCALE) {
+		__u32 e = (__u32)(operand >> 52) & 0x7ff;
+
+		fin.factor = (operand & ((1ull << 52) - 1)) | (__u64)(e != 0) << 52;
+		fin.exponent = (__s32)(e + (e == 0)) - 1075;
+		fin.negative = operand >> 63;
+		if (narrow) {
+			fin.factor >>= FPISA_FACTOR_SPARE;
+			fin.exponent += FPISA_FACTOR_SPARE;
+		}
+	} else if (op == FPISA_OP_AVG && reciprocal) {
+		const int bits = narrow ? 24 : 53;
+		__u32 log = 0;
+
+		while (log < 6 && 1u << log < fin.divisor)
+			log++;
+		/* No power of two is half way between two multiples of n, unless n is one. */
+		fin.factor = ((1ull << (bits - 1 + log)) + fin.divisor / 2) / fin.divisor;
+		fin.exponent = -(__s32)(bits - 1 + log);
+		fin.op = FPISA_OP_SCALE;
+	}
+	return fin;
+}
+
+/* -- MAU1, norm --------------------------------------------------------------- */
+
+/* The low and the high half of a x b. */
+static __always_inline __u64 fpisa_multiply(__u64 a, __u64 b, __u64 *high)
+{
+	__u64 al = (__u32)a, ah = a >> 32, bl = (__u32)b, bh = b >> 32;
+	__u64 mid = ah * bl + (al * bl >> 32), mid2 = al * bh + (__u32)mid;
+
+	*high = ah * bh + (mid >> 32) + (mid2 >> 32);
+	return mid2 << 32 | (__u32)(al * bl);
+}
+
+/*
+ * After MAU1: n 2^G becomes floor(n^2 2^(G - M - 1)), which has no more bits,
+ * the exponent e becomes 2 e. *lost is nonzero if the floor lost a bit. A
+ * special keeps exponent 1 and mantissa 0.
+ */
+static __always_inline void fpisa_square(struct fpisa_lane *l, struct fpisa_format f, __u64 *lost)
+{
+	__s64 sign = fpisa_negative(l->m);
+	__u64 n = (((__u64)l->m ^ (__u64)sign) - (__u64)sign) >> f.guard;
+	__s32 down = f.mbits + 1 - f.guard;
+	__u32 special = (l->e & FPISA_EXP_SPECIAL) != 0;
+	__u64 high = 0, low;
+
+	low = f.bytes == 8 ? fpisa_multiply(n, n, &high) : n * n;
+	*lost = 0;
+	if (down > 0) {
+		__u64 fallen = low << (64 - down);
+
+		*lost = fallen >> 1 | (fallen & 1);
+		low = low >> down | high << (64 - down);
+	} else {
+		low <<= -down;
+	}
+	l->m = (__s64)low;
+	l->e = ((l->e & FPISA_EXP_MASK) * 2 - special) | (l->e & (FPISA_EXP_NAN | FPISA_EXP_PINF)) |
+	       (l->e & FPISA_EXP_NINF) >> 1;
+}
+
+_Static_assert(FPISA_EXP_NINF >> 1 == FPISA_EXP_PINF, "the square of -Inf is +Inf");
+
+/* -- after MAU5 ------------------------------------------------------------------ */
+
+/*
+ * The magnitude high:low x 2^(e - bias - M - G), into a register of R bits:
+ * its R uppermost bits, all below them as a sticky bit.
+ */
+static __always_inline void fpisa_fit(struct fpisa_lane *l, __u64 high, __u64 low, __s64 e, struct fpisa_format f)
+{
+	__u64 empty = fpisa_nonzero(high >> 1 | (high & 1)) - 1;
+	__u64 top, rest;
+	__u32 lz;
+
+	high |= low & empty;
+	low &= ~empty;
+	lz = fpisa_clz64_bits(high);
+	top = high << (lz & 63) | low >> 1 >> (63 - (lz & 63));
+	rest = low << (lz & 63);
+	e += 64 - (__s64)(empty & 64) - lz;
+	if (f.rbits == 32) {
+		rest = rest >> 32 | (__u32)rest | top << 32;
+		top >>= 32;
+		e += 32;
+	}
+	l->m = (__s64)(top | fpisa_nonzero(rest >> 1 | (rest & 1)));
+	l->e = (__u32)(e & FPISA_EXP_MASK) | (l->e & FPISA_EXP_SPECIAL);
+}
+
+/* (m 2^64) / divisor: two digits of 32 bits below the integer quotient, the remainder as a sticky bit. */
+static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpisa_finish *fin, struct fpisa_format f)
+{
+	__u64 d = fin->divisor, m = (__u64)l->m, q, digit, low;
+
+	q = m / d;
+	m = (m - q * d) << 32;
+	digit = m / d;
+	low = digit << 32;
+	m = (m - digit * d) << 32;
+	digit = m / d;
+	low |= digit | fpisa_nonzero(m - digit * d);
+	fpisa_fit(l, q, low, fpisa_exponent_of(l->e) - 64, f);
+}
+
+/* A negative factor turns infinities round too. */
+static __always_inline void fpisa_product(struct fpisa_lane *l, __u64 factor, const struct fpisa_finish *fin,
+					  struct fpisa_format f)
+{
+	__u64 high, low = fpisa_multiply((__u64)l->m, factor, &high);
+	__u32 infinities = l->e & (FPISA_EXP_PINF | FPISA_EXP_NINF);
+
+	fpisa_fit(l, high, low, fpisa_exponent_of(l->e) + fin->exponent, f);
+	l->sign ^= fin->negative;
+	if (fin->negative)
+		l->e ^= infinities ^ ((infinities << 1 | infinities >> 1) & (FPISA_EXP_PINF | FPISA_EXP_NINF));
+}
+
+/*
+ * The root of m 2^(e - 2 bias - M + 1 - G), bit by bit, the remainder as a
+ * sticky bit: 32 bits of it, or 58 for a format of 8 bytes. Two more bits
+ * than the format has are enough.
+ */
+static __always_inline void fpisa_root(struct fpisa_lane *l, struct fpisa_format f)
+{
+	const int bits = f.bytes == 8 ? 58 : 32;
+	__u32 lz = fpisa_clz64_bits((__u64)l->m);
+	__s64 e = fpisa_exponent_of(l->e) + 1 - f.mbits - f.guard - lz - 64;
+	__u64 high = (__u64)l->m << (lz & 63), low, root = 0, rest = 0;
+	__u32 odd = (__u32)e & 1;
+
+	/* high:low x 2^e with e even */
+	low = (high & odd) << 63;
+	high >>= odd;
+	e += odd;
+	FPISA_ROLLED
+	for (int i = 0; i < bits; i++) {
+		__u64 trial = root << 2 | 1, enough;
+
+		rest = rest << 2 | high >> 62;
+		high = high << 2 | low >> 62;
+		low <<= 2;
+		enough = ~(__u64)fpisa_negative((__s64)(rest - trial));
+		fpisa_opaque(enough);
+		rest -= trial & enough;
+		root = root << 1 | (enough & 1);
+	}
+	rest |= high >> 1 | (high & 1);
+	root <<= 64 - bits;
+	fpisa_fit(l, root | fpisa_nonzero(rest), 0, (e >> 1) + f.mbits + f.guard - 64, f);
+}
+
+/*
+ * After MAU5: what the operation does to the magnitude. `multiplied`: the
+ * long accumulator has taken the factor already, digit by digit (exact.h).
+ */
+static __always_inline void fpisa_finish(struct fpisa_lane *l, const struct fpisa_finish *fin, int multiplied,
+					 struct fpisa_format f)
+{
+	switch (fin->op) {
+	case FPISA_OP_AVG:
+		fpisa_divide(l, fin, f);
+		break;
+	case FPISA_OP_SCALE:
+		fpisa_product(l, multiplied ? 1 : fin->factor, fin, f);
+		break;
+	case FPISA_OP_NORM:
+		fpisa_root(l, f);
+		break;
+	}
+}
+
+/* -- order keys ------------------------------------------------------------------- */
+
+/*
+ * The order key of a packed value of w bits, less 2^(w-1): NaN the greatest,
+ * both zeros 0, else the order of the numbers. Of an integer itself.
+ */
+static __always_inline __s64 fpisa_key(__u64 word, struct fpisa_format f)
+{
+	const int w = f.ebits + f.mbits + 1;
+	const __u64 ones = (1ull << (w - 1)) - 1;
+	__u64 mag = word & ones, beyond = fpisa_beyond(f);
+
+	if (f.integer)
+		return (__s32)word;
+	if (fpisa_unlikely(f.finite ? mag == beyond : mag > beyond))
+		return (__s64)ones;
+	if (!(word >> (w - 1)) || !mag)
+		return (__s64)mag;
+	return -(__s64)mag - 1;
+}
+
+/* The packed value of a key; FPISA_NAN, FPISA_INF into *flags. */
+static __always_inline __u64 fpisa_unkey(__s64 key, struct fpisa_format f, __u32 *flags)
+{
+	const int w = f.ebits + f.mbits + 1;
+	const __u64 ones = (1ull << (w - 1)) - 1;
+	__u64 beyond = fpisa_beyond(f);
+
+	if (f.integer)
+		return (__u32)key;
+	if (fpisa_unlikely((__u64)key == ones)) {
+		*flags |= FPISA_NAN;
+		return beyond | 1ull << (f.mbits - 1);
+	}
+	if (fpisa_unlikely(!f.finite && ((__u64)key == beyond || (__u64)~key == beyond)))
+		*flags |= FPISA_INF;
+	return key < 0 ? ~(__u64)key | (ones + 1) : (__u64)key;
+}
+
+/* Does `op` on this format keep a key in the mantissa register, instead of a mantissa? */
+static __always_inline int fpisa_keyed(struct fpisa_format f, __u32 op)
+{
+	return f.integer || op == FPISA_OP_MIN || op == FPISA_OP_MAX;
+}
+
+/* MAU4 on keys: what the register becomes. A sum is one of integers. */
+static __always_inline __s64 fpisa_combine(__s64 reg, __s64 key, __u32 op, __u64 *events)
+{
+	if (op == FPISA_OP_SUM)
+		return fpisa_saturating_add(reg, key, fpisa_format_of(FPISA_FORMAT_INT32), events);
+	return (op == FPISA_OP_MAX) == (key > reg) ? key : reg;
+}
+
+/* -- over a block -------------------------------------------------------------------- */
+
+/* In place of stage 1 in a norm. Returns its events. */
+static __always_inline __u64 fpisa_stage1_square(struct fpisa_phv_ref p, struct fpisa_format f)
+{
+	__u64 events = 0;
+
+	FPISA_EACH(i) {
+		struct fpisa_lane l = { .e = p.e[i], .m = fpisa_get_man(p.m, i, f) };
+		__u64 lost;
+
+		fpisa_mau1_implied_one(&l, f);
+		fpisa_square(&l, f, &lost);
+		p.e[i] = (__u16)l.e;
+		fpisa_put_man(p.m, i, f, l.m);
+		events += fpisa_nonzero(lost) << FPISA_EV_ROUNDED;
+	}
+	return events;
+}
+
+/* After stage 5. */
+static __always_inline void fpisa_stage5_finish(struct fpisa_phv_ref p, const struct fpisa_finish *fin, int multiplied,
+						struct fpisa_format f)
+{
+	FPISA_EACH(i) {
+		struct fpisa_lane l = { .e = p.e[i], .m = fpisa_get_magnitude(p.m, i, f), .sign = p.d[i] >> 15 };
+
+		fpisa_finish(&l, fin, multiplied, f);
+		p.e[i] = (__u16)l.e;
+		fpisa_put_man(p.m, i, f, l.m);
+		p.d[i] = (__u16)(l.sign << 15);
+	}
+}
+
+/* Keys: in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 have nothing to do. */
+static __always_inline void fpisa_stage0_key(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
+{
+	FPISA_EACH(i)
+		fpisa_put_man(p.m, i, f, fpisa_key(fpisa_get_word(in, i, f), f));
+}
+
+static __always_inline __u64 fpisa_stage4_key(struct fpisa_phv_ref p, void *m, struct fpisa_format f, __u32 op)
+{
+	__u64 events = 0;
+
+	FPISA_EACH(i)
+		fpisa_put_man(m, i, f, fpisa_combine(fpisa_get_man(m, i, f), fpisa_get_man(p.m, i, f), op, &events));
+	return events;
+}
+
+static __always_inline void fpisa_stage5_key(const void *m, struct fpisa_phv_ref p, struct fpisa_format f)
+{
+	FPISA_EACH(i)
+		fpisa_put_man(p.m, i, f, fpisa_get_man(m, i, f));
+}
+
+static __always_inline __u32 fpisa_stage8_key(struct fpisa_phv_ref p, void *out, struct fpisa_format f)
+{
+	__u32 flags = 0;
+
+	FPISA_EACH(i)
+		fpisa_put_word(out, i, f, fpisa_unkey(fpisa_get_man(p.m, i, f), f, &flags));
+	return flags;
+}
+
+#endif
