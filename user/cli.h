@@ -32,9 +32,11 @@ int verb_resources(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 int verb_histogram(int argc, char **argv);
 int verb_demo(int argc, char **argv);
+int verb_soak(int argc, char **argv);
 int verb_analyze(int argc, char **argv);
 int verb_tables(int argc, char **argv);
 
+extern const char soak_help[];
 extern const char demo_help[], analyze_help[], tables_help[];
 
 /* -- errors ------------------------------------------------------------ */

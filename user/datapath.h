@@ -22,6 +22,7 @@
 #include <limits.h>
 #include <net/if.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include "fpisa/discard.h"
 #include "fpisa/job.h"
@@ -122,6 +123,12 @@ int datapath_job_del(struct datapath *dp, __u32 job);
 
 /* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. */
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
+
+/* Entries that are left of jobs: jobs, their fan-outs, guards that nobody will give back. No frame is under way. */
+int datapath_leftovers(const struct datapath *dp, uint64_t *n);
+
+/* Is the datapath with this jobs_id in the kernel still? Reports nothing. */
+bool datapath_remains(__u32 jobs_id);
 
 /* -- what is there ------------------------------------------------------ */
 

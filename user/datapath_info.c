@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What is loaded and attached, and what it costs: for status and resources. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +158,13 @@ static int find_map(void *obj, const char *name)
 	return bpf_object__find_map_fd_by_name(obj, name);
 }
 
+static int copy_map(void *obj, const char *name)
+{
+	int fd = find_map(obj, name);
+
+	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
 static bool measured(const struct datapath_resources *r, const char *map)
 {
 	for (int i = 0; i < r->maps; i++)
@@ -220,7 +228,7 @@ int datapath_resources(struct datapath_resources *r)
 	if (!err)
 		err = measure(object_of(skel), family_name(0), r);
 	if (!err)
-		err = egress_load(find_map, object_of(skel), &fd);
+		err = egress_load(copy_map, object_of(skel), &fd);
 	if (!err && r->programs < DATAPATH_MAX_PROGRAMS) {
 		err = program_info(fd, &r->program[r->programs++]);
 		if (err)

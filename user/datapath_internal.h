@@ -100,7 +100,7 @@ void object_close(struct fpisa *skel);
 
 /*
  * The egress program. Its maps come from lookup(arg, name), an fd
- * that stays the caller's. *prog_fd becomes the caller's.
+ * that is closed here. *prog_fd becomes the caller's.
  */
 int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd);
 

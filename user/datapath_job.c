@@ -337,3 +337,34 @@ out:
 	datapath_unlock(dp);
 	return err;
 }
+
+/* -- leftovers --------------------------------------------------------- */
+
+int datapath_leftovers(const struct datapath *dp, uint64_t *n)
+{
+	struct fpisa_session session;
+	struct fpisa_slot slot;
+	__u32 inner;
+	int err = 0;
+
+	for (__u32 job = 0; !err && job < FPISA_MAX_JOBS; job++) {
+		*n += dp->jobs[job].active != 0;
+		*n += !bpf_map_lookup_elem(dp->fanout_fd, &job, &inner);
+		err = datapath_session(dp, job, &session);
+		*n += !err && session.guard;
+	}
+	for (__u32 key = 0; !err && key < FPISA_MAX_SLOTS; key++) {
+		err = datapath_slot(dp, key, &slot);
+		*n += !err && slot.guard;
+	}
+	return err;
+}
+
+bool datapath_remains(__u32 jobs_id)
+{
+	int fd = bpf_map_get_fd_by_id(jobs_id);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}

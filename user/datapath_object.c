@@ -128,6 +128,8 @@ int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog
 			continue;
 		fd = lookup(arg, bpf_map__name(map));
 		err = fd < 0 ? fd : bpf_map__set_pin_path(map, NULL) ?: bpf_map__reuse_fd(map, fd);
+		if (fd >= 0)
+			close(fd);
 		if (err) {
 			refuse(err, "egress program: map %s: %s", bpf_map__name(map), reason(err));
 			goto out;

@@ -85,6 +85,7 @@ static const struct verb verbs[] = {
 	  "sum real gradients over real packets, and check every bit", demo_help },
 	{ "analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",
 	  "the error of sums of real values: its size, its sources, its dependence on order", analyze_help },
+	{ "soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help },
 	{ "resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
 	  "Loads the objects without attaching or pinning anything.\n" },
 	{ "tables", verb_tables, "[--samples N] [--seed S] [--json]",

@@ -419,6 +419,28 @@ static void stale(void **state)
 	fpisa_mem_destroy(m);
 }
 
+/* The job under a worker is another one now, with values of the same width: to be joined again, no protocol error. */
+static void format_changed(void **state)
+{
+	struct fpisa_mem_options o = {.size = sizeof(o), .workers = 1, .format = FPISA_FLOAT16};
+	struct fpisa_soft *soft;
+	struct fpisa_mem *m;
+	struct fpisa *f;
+	uint16_t v[40] = {0};
+
+	(void)state;
+	assert_int_equal(fpisa_mem_create(&m, &o), 0);
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
+	soft = (struct fpisa_soft *)m;
+	soft->job.format = FPISA_FORMAT_BF16;
+	assert_int_equal(fpisa_allreduce(f, v, v, 40, FPISA_FLOAT16, NULL), -ESTALE);
+	assert_non_null(strstr(fpisa_error(), "another format; rejoin"));
+	assert_int_equal(fpisa_rejoin(f), 0);
+	assert_int_equal(fpisa_allreduce(f, v, v, 40, FPISA_BFLOAT16, NULL), 0);
+	fpisa_close(f);
+	fpisa_mem_destroy(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -435,6 +457,7 @@ int main(void)
 		cmocka_unit_test(late_rank),
 		cmocka_unit_test(lengths_differ),
 		cmocka_unit_test(stale),
+		cmocka_unit_test(format_changed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

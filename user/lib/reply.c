@@ -112,6 +112,11 @@ static int take_error(struct fpisa *f, const struct fpisa_track *l, const struct
 				   "joined again; rejoin",
 				   f->peer, f->job, f->generation);
 		break;
+	case FPISA_V_format:
+		/* Ours is the one that WELCOME told us. */
+		error = fpisa_fail(-ESTALE, "%s: job %u: the job was made anew with another format; rejoin",
+				   f->peer, f->job);
+		break;
 	case FPISA_V_not_live:
 		error = fpisa_fail(-ESTALE,
 				   "%s: job %u: rank %u was taken out of the job; see fpisa job show",

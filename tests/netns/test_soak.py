@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`fpisa soak`, short: all faults at once, every result recomputed, nothing left."""
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from lab import BPFFS, FPISA
+from test_demo import alive, children
+
+LIMIT_S = 400
+RATES = {"drop": 0.02, "duplicate": 0.03, "reorder": 0.05, "delay": 0.02, "corrupt": 0.02}
+
+
+def test_short(lab):
+    seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
+    print(f"FPISA_SEED={seed}")
+    net = lab(workers=0)
+    links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
+    shares = [a for name, share in RATES.items() for a in ("--" + name, share)]
+    p = net.agg.spawn(FPISA, "soak", "--seconds", 20, "--seed", seed, "--jobs", 3, "--json", *shares)
+    stdout, stderr = p.communicate(timeout=LIMIT_S)
+    assert p.returncode == 0, stdout + stderr
+    out = json.loads(stdout)
+    assert out["seed"] == seed and out["rates"] == RATES and out["passed"]
+    assert [out[k] for k in ("mismatches", "hangs", "leaks", "unexpected")] == [0] * 4
+    assert out["rounds"] > out["workers"] and out["elements"] > 10000 and out["retransmits"] > 0
+    assert all(n > 0 for n in out["faults"].values()) and out["bad_frames"] > 0
+    assert out["kills"] + out["links_down"] + out["jobs_deleted"] + out["shrinks"] > 0
+    assert net.agg.run("ip", "-o", "link") == links and os.listdir(BPFFS) == pins
+
+
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL])
+def test_interrupted(lab, sig):
+    net = lab(workers=0)
+    links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
+    p = net.agg.spawn(FPISA, "soak", "--seconds", 60, "--seed", 3, "--jobs", 2)
+    while len(children(p.pid)) < 4:
+        assert p.poll() is None
+        time.sleep(0.1)
+    workers = children(p.pid)
+    p.send_signal(sig)
+    p.wait(timeout=20)
+    assert p.returncode == (-sig if sig == signal.SIGKILL else 128 + sig)
+    deadline = time.monotonic() + 10
+    while any(map(alive, workers)):
+        assert time.monotonic() < deadline, "a process is left"
+        time.sleep(0.05)
+    assert net.agg.run("ip", "-o", "link") == links and os.listdir(BPFFS) == pins
+
+
+def test_refusals(lab):
+    net = lab(workers=0)
+    for argv, says in (("--jobs 1", "--jobs"), ("--drop 1", "--drop"), ("--seconds 0", "--seconds"), ("x", "'x'")):
+        status, out, err = net.agg.try_run(FPISA, "soak", *argv.split())
+        assert status == 2 and out == "" and says in err.splitlines()[0], err

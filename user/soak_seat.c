@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * One rank under the soak: joins, sums, joins again after each error, as an
+ * ordinary user with an address and a job number. What all ranks contribute
+ * follows from seed, job, generation, call and rank, so each process can
+ * recompute every result that it gets, also those of a call that then fails.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arrivals.h"
+#include "fpisa/block.h"
+#include "lab.h"
+#include "oracle.h"
+#include "random.h"
+#include "soak.h"
+
+#define MAX_COUNT 4000
+#define MAX_CHUNKS (MAX_COUNT / FPISA_BLOCK + 1)
+#define MAX_FDS 256
+
+struct seat {
+	const struct soak *s;
+	struct soak_seat *out;
+	uint32_t job, rank;
+	uint64_t random;
+	struct fpisa *f;
+	struct fpisa_info info;
+	uint64_t retransmits, bad; /* of the handle, in *out already */
+	uint32_t calls;		   /* of the generation */
+	uint64_t count;
+	struct fpisa_chunk chunk[MAX_CHUNKS];
+	uint32_t chunks;
+	unsigned char send[MAX_COUNT * 8], recv[MAX_COUNT * 8];
+};
+
+int soak_open_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < MAX_FDS; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void say(struct seat *w, const char *what)
+{
+	if (!*w->out->message)
+		snprintf(w->out->message, sizeof(w->out->message), "job %u rank %u: %s", w->job, w->rank, what);
+}
+
+/* -- data ---------------------------------------------------------------- */
+
+/* The call's own random numbers: the same in every rank of the generation. */
+static uint64_t call_random(const struct seat *w)
+{
+	uint64_t state = w->s->o.seed ^ (uint64_t)w->info.generation << 32 ^ w->job << 24 ^ w->calls;
+
+	return splitmix64(&state);
+}
+
+/* Element i of a rank: exponents near each other, so that sums round and cancel; some zeros and specials. */
+static uint64_t word_of(struct fpisa_format f, uint64_t call, uint32_t rank, uint64_t i)
+{
+	uint64_t state = call + ((uint64_t)rank << 32 | i), z = splitmix64(&state);
+	uint64_t e = (1ull << (f.ebits - 1)) - 4 + (z >> 56) % 6, frac = z & ((1ull << f.mbits) - 1);
+	uint64_t sign = (z >> 55 & 1) << (f.ebits + f.mbits);
+
+	z = splitmix64(&state);
+	if (z % 32 == 0)
+		return sign;
+	if (z % 4093 == 0)
+		e = (1ull << f.ebits) - 1;
+	return sign | e << f.mbits | frac;
+}
+
+/* -- check ----------------------------------------------------------------- */
+
+static void check_chunk(struct seat *w, const struct fpisa_chunk *c, uint64_t absent)
+{
+	const struct fpisa_format f = fpisa_register(w->info.format, w->info.mode, w->info.workers);
+	uint64_t all = ~0ull >> (64 - w->info.workers), call = call_random(w), words[SOAK_RANKS];
+	uint32_t rank_at[FPISA_ORDER_WORKERS], n = (uint32_t)__builtin_popcountll(c->ranks), flags = 0;
+	struct oracle_events events = {0};
+	uint64_t wrong = 0;
+
+	if (c->ranks & ~all || (c->ranks | absent) != all || !arrivals(c->order, c->ranks, rank_at) ||
+	    c->offset + c->count > w->count) {
+		w->out->mismatches++;
+		say(w, "a result names wrong members, order or place");
+		return;
+	}
+	for (uint32_t i = 0; i < c->count; i++) {
+		for (uint32_t k = 0; k < n; k++)
+			words[k] = word_of(f, call, rank_at[k], c->offset + i);
+		wrong += oracle_replay(f, w->info.mode, w->info.rounding, n, words, &events, &flags) !=
+			 fpisa_get_word(w->recv, c->offset + i, f);
+	}
+	w->out->elements += c->count;
+	w->out->chunks++;
+	w->out->mismatches += wrong + (flags != c->flags);
+	if (wrong)
+		say(w, "a sum is wrong");
+	else if (flags != c->flags)
+		say(w, "flags are wrong");
+}
+
+static void on_chunk(void *arg, const struct fpisa_chunk *c)
+{
+	struct seat *w = arg;
+
+	if (w->chunks < MAX_CHUNKS)
+		w->chunk[w->chunks++] = *c;
+}
+
+/* -- calls --------------------------------------------------------------- */
+
+static void begin(struct seat *w)
+{
+	__atomic_store_n(&w->out->in_call_ns, lab_now(), __ATOMIC_RELAXED);
+}
+
+static void end(struct seat *w, int err)
+{
+	uint64_t took = lab_now() - w->out->in_call_ns;
+
+	__atomic_store_n(&w->out->in_call_ns, 0, __ATOMIC_RELAXED);
+	if (took > w->out->longest_ns)
+		w->out->longest_ns = took;
+	switch (err) {
+	case 0:
+		return;
+	case -ETIMEDOUT: /* somebody was killed, a link or the job was down */
+	case -ESTALE:	 /* the job was made anew, the rank was taken out */
+	case -EACCES:
+		w->out->errors++;
+		return;
+	}
+	w->out->unexpected++;
+	say(w, fpisa_error());
+}
+
+static void account(struct seat *w)
+{
+	struct fpisa_info now = {.size = sizeof(now)};
+
+	if (!w->f || fpisa_get_info(w->f, &now))
+		return;
+	w->out->retransmits += now.retransmits - w->retransmits;
+	w->out->bad += now.bad - w->bad;
+	w->retransmits = now.retransmits;
+	w->bad = now.bad;
+	w->info = now;
+}
+
+static void leave(struct seat *w)
+{
+	account(w);
+	fpisa_close(w->f);
+	w->f = NULL;
+	w->retransmits = w->bad = 0;
+}
+
+/* A new handle, or the old one in a new generation: both ways must do. */
+static int join(struct seat *w)
+{
+	const struct soak_job *j = &w->s->job[w->job];
+	struct fpisa_options options = {
+		.size = sizeof(options),
+		.local_port = (uint16_t)(FPISA_PORT + w->job),
+		.token = j->config.token,
+		.timeout_ms = SOAK_TIMEOUT_MS,
+		.seed = splitmix64(&w->random),
+		.overflow = FPISA_OVERFLOW_FLAG,
+		.on_chunk = on_chunk,
+		.arg = w,
+	};
+	char address[32];
+	int err;
+
+	if (w->job % 2) {
+		options.loss = w->s->o.rates.drop / 2;
+		options.duplicate = w->s->o.rates.duplicate / 2;
+		options.reorder = w->s->o.rates.reorder / 2;
+		options.delay = w->s->o.rates.delay / 2;
+		options.corrupt = w->s->o.rates.corrupt / 2;
+	}
+	if (w->f && splitmix64(&w->random) % 2)
+		leave(w);
+	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(SOAK_ADDRESS));
+	begin(w);
+	err = w->f ? fpisa_rejoin(w->f) : fpisa_connect(&w->f, address, w->job, &options);
+	end(w, err);
+	account(w);
+	if (err)
+		return err;
+	w->calls = 0;
+	w->out->joins++;
+	if (w->info.rank != w->rank || w->info.workers != j->ranks) {
+		w->out->mismatches++;
+		say(w, "joined as another rank, or among others");
+	}
+	return 0;
+}
+
+static int sum(struct seat *w)
+{
+	const uint64_t *out = &w->s->shared->taken_out[w->job];
+	uint64_t call = call_random(w), absent = __atomic_load_n(out, __ATOMIC_ACQUIRE), sums = 0;
+	struct fpisa_format f = fpisa_format_of(w->info.format);
+	int err;
+
+	w->count = 1 + call % MAX_COUNT;
+	w->chunks = 0;
+	for (uint64_t i = 0; i < w->count; i++)
+		fpisa_put_word(w->send, i, f, word_of(f, call, w->rank, i));
+	memset(w->recv, 0xa5, sizeof(w->recv));
+	begin(w);
+	err = fpisa_allreduce(w->f, w->send, w->recv, w->count, (enum fpisa_dtype)w->info.format, NULL);
+	end(w, err);
+	absent |= __atomic_load_n(out, __ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < w->chunks; i++) {
+		check_chunk(w, &w->chunk[i], absent);
+		sums += w->chunk[i].count;
+	}
+	account(w);
+	if (err)
+		return err;
+	if (sums != w->count) {
+		w->out->mismatches++;
+		say(w, "a call ended well without all of its results");
+	}
+	w->calls++;
+	w->out->rounds++;
+	return 0;
+}
+
+void soak_seat(const struct soak *s, uint32_t job, uint32_t rank)
+{
+	struct seat *w = calloc(1, sizeof(*w));
+	int err, fds;
+
+	if (!w || lab_drop_privileges(s->parent))
+		_exit(1);
+	w->s = s;
+	w->out = &s->shared->seat[job][rank];
+	w->job = job;
+	w->rank = rank;
+	w->random = s->random;
+	fds = soak_open_fds();
+	err = -ENOTCONN;
+	while (!__atomic_load_n(&w->out->stop, __ATOMIC_ACQUIRE)) {
+		err = err ? join(w) : sum(w);
+		if (err)
+			usleep((useconds_t)(splitmix64(&w->random) % 20000));
+	}
+	leave(w);
+w->out->leaked_fds += (uint64_t)abs(soak_open_fds() - fds);
+	free(w);
+	_exit(0);
+}
