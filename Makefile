@@ -150,8 +150,8 @@ lint:
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
 FUZZ := $(B)/tests/fuzz/packets
-$(B)/tests/fuzz/packets: tests/fuzz/packets.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
-		tests/vectors.c user/families.c user/tables_fill.c user/tables_kernel.c $(LIB_SRC) $(SKEL)
+$(B)/tests/fuzz/packets: tests/fuzz/packets.c tests/fuzz/judge.c tests/fuzz/mutate.c tests/fuzz/targets.c \
+		tests/prog/harness.c tests/vectors.c user/families.c user/tables_fill.c user/tables_kernel.c $(LIB_SRC) $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(SAN) $(filter %.c,$^) -lbpf -lpthread -lm -o $@

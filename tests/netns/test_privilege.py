@@ -72,7 +72,8 @@ def test_group_changes_nothing(net):
     add = ["job", "add", 4, "--workers", ",".join(net.addresses), "--address", ADDRESS]
     for verb in change:
         refused(net, setpriv(*verb, groups=[GROUP]), "may be read, not changed; run as its owner")
-    refused(net, setpriv(*add, groups=[GROUP]), "job add: no privilege: .*CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON")
+    refused(net, setpriv(*add, groups=[GROUP]),
+            "job add: no privilege: .*CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON")
     assert [j["job"] for j in net.json("job", "list")] == [3]
 
 
@@ -83,6 +84,7 @@ def test_others_do_nothing(net):
     refused(net, setpriv("load", "p0", caps="net_admin,bpf"), "load: no privilege: .* with CAP_PERFMON$")
     refused(net, setpriv("load", "p0", caps="sys_admin"), "load: no privilege: .* with CAP_NET_ADMIN$")
     refused(net, setpriv("unload"), "unload: no privilege: .*CAP_NET_ADMIN")
+    refused(net, setpriv("upgrade"), "upgrade: no privilege: .*CAP_NET_ADMIN, CAP_SYS_ADMIN")
     refused(net, setpriv("resources"), "resources: no privilege: .*CAP_NET_ADMIN")
     assert net.agg.run(*setpriv("help")) and net.agg.run(*setpriv("--version"))
 

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The oracle of the packet fuzzer; judge.h has the contracts. */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "judge.h"
+
+#define MAX_REPORTS 5
+
+struct summary *sum;
+struct attempt a;
+uint64_t seed;
+static struct fpisa_counters unowned; /* expected, of frames of no job */
+
+const char *verdict_name(unsigned int v)
+{
+	static const char *const names[] = {
+#define X(name, class, text) #name,
+		FPISA_VERDICTS(X)
+#undef X
+	};
+
+	return v < FPISA_VERDICT_COUNT ? names[v] : "?";
+}
+
+void complain(uint64_t *counter, const char *what)
+{
+	uint64_t before =
+		sum->changed + sum->wrong_verdict + sum->wrong_reply + sum->wrong_state + sum->not_identical;
+
+	++*counter;
+	if (before >= MAX_REPORTS)
+		return;
+	fprintf(stderr,
+		"packets: seed %llu case %llu: %s; job %s, ways:%s, expected %s action %d, got action %d\n",
+		(unsigned long long)seed, (unsigned long long)sum->cases, what, a.t ? a.t->name : "none",
+		a.ways, verdict_name(a.verdict), a.action, a.out.action);
+	for (uint32_t i = 0; i < a.in.len && i < FPISA_PAYLOAD_OFFSET + 16; i++)
+		fprintf(stderr, "%02x%s", a.in.data[i], i % 32 == 31 ? "\n" : " ");
+	fprintf(stderr, "... %u bytes\n", a.in.len);
+}
+
+/* -- what must become of a frame ----------------------------------------------- */
+
+static struct target *target_of(uint32_t id)
+{
+	for (int i = 0; i < targets; i++)
+		if (target[i].id == id)
+			return &target[i];
+	return NULL;
+}
+
+static uint32_t be16(uint32_t at)
+{
+	return (uint32_t)a.in.data[at] << 8 | a.in.data[at + 1];
+}
+
+/* RFC 1071: the sum of all 16-bit words, carries added back, is all ones. */
+static bool ip_intact(const uint8_t *p)
+{
+	uint32_t s = 0;
+
+	for (int i = 0; i < 20; i += 2)
+		s += (uint32_t)p[i] << 8 | p[i + 1];
+	return (s >> 16) + (s & 0xffff) == 0xffff;
+}
+
+/* doc/wire.md, section 2. *payload is set to the bytes after the FPISA header. */
+static enum fpisa_verdict below_fpisa(uint32_t *payload)
+{
+	const uint8_t *p = a.in.data;
+
+	if (a.in.len < FPISA_OFFSET + 2 || be16(12) != ETH_P_IP || p[14] != 0x45 || p[23] != 17 ||
+	    be16(20) & 0x1fff || be16(36) != FPISA_PORT || p[42] != 'F' || p[43] != 'P')
+		return FPISA_V_not_ours;
+	if (be16(20) & 0x2000)
+		return FPISA_V_fragment;
+	if (!ip_intact(p + 14))
+		return FPISA_V_ip_checksum;
+	if (be16(16) != be16(38) + 20 || be16(38) < 8 + 76 || be16(16) + 14 > a.in.len)
+		return FPISA_V_truncated;
+	*payload = be16(38) - 8 - 76;
+	return FPISA_V_absorbed;
+}
+
+/* Would the aggregator get as far as the slot's guard? */
+static bool wants_slot(enum fpisa_verdict v)
+{
+	return v == FPISA_V_absorbed || v == FPISA_V_duplicate || v == FPISA_V_status ||
+	       v == FPISA_V_result || v == FPISA_V_resent || v == FPISA_V_generation || v == FPISA_V_stale ||
+	       v == FPISA_V_ahead || v == FPISA_V_mismatch;
+}
+
+static void expect_of_job(uint32_t payload)
+{
+	uint64_t before = a.t->soft.counters.v_duplicate;
+	struct fpisa_rank from;
+
+	memcpy(&from.addr, a.in.data + 26, 4);
+	memcpy(&from.port, a.in.data + 34, 2);
+	memcpy(a.reply.bytes, a.in.data + FPISA_OFFSET, FPISA_HDR_LEN + payload);
+	a.reply_len = FPISA_HDR_LEN + payload;
+	a.hello = a.reply.hdr.type == FPISA_TYPE_HELLO;
+	if (!a.hello && a.reply.hdr.slot < 2 * a.t->job.window)
+		a.key = (int)a.reply.hdr.slot;
+	a.t->soft.next_generation = targets_control->next_generation;
+	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, a.reply.bytes, &a.reply_len, &a.to);
+	if (a.t->unloaded && wants_slot(a.verdict)) {
+		a.verdict = FPISA_V_family;
+		a.to = 0;
+	} else if (a.t->no_ports && a.verdict == FPISA_V_result) {
+		a.verdict = FPISA_V_fanout;
+		a.to = 0;
+		a.accepted = true;
+	} else if (a.verdict == FPISA_V_status) {
+		/* Counted twice: for what it did, and for its answer. */
+		if (a.t->soft.counters.v_duplicate > before)
+			a.t->counted.v_duplicate++;
+		else
+			a.t->counted.v_absorbed++;
+	}
+	a.accepted |= a.verdict < FPISA_V_FIRST_DROP && a.verdict != FPISA_V_duplicate;
+	a.action = a.to ? XDP_REDIRECT : XDP_DROP;
+}
+
+void judge_expect(void)
+{
+	uint32_t payload = 0;
+
+	a.action = XDP_DROP;
+	a.verdict = below_fpisa(&payload);
+	if (a.verdict == FPISA_V_not_ours)
+		a.action = XDP_PASS;
+	if (a.verdict != FPISA_V_absorbed)
+		return;
+	a.t = target_of(harness_hdr(&a.in)->job);
+	if (!a.t) {
+		a.verdict = FPISA_V_no_job;
+		return;
+	}
+	a.counted_as_job = true;
+	if (memcmp(a.in.data + 30, &a.t->job.address, 4)) {
+		a.verdict = FPISA_V_elsewhere;
+		a.action = XDP_PASS;
+		return;
+	}
+	expect_of_job(payload);
+}
+
+/* -- what became of it ------------------------------------------------------- */
+
+/* The frame that leaves, built anew from the request and the expected FPISA part. */
+static void check_reply(void)
+{
+	const struct fpisa_job *j = &a.t->job;
+	bool all = a.verdict == FPISA_V_result;
+	uint32_t len = FPISA_OFFSET + (uint32_t)a.reply_len;
+	uint8_t want[HARNESS_FRAME];
+
+	memcpy(want, a.in.data, FPISA_OFFSET);
+	memcpy(want, a.in.data + 6, 6);
+	memcpy(want + 6, a.in.data, 6);
+	if (all) {
+		const uint8_t *g = (const uint8_t *)&j->group;
+
+		memcpy(want, (uint8_t[]){1, 0, 0x5e, g[1] & 0x7f, g[2], g[3]}, 6);
+	}
+	want[15] = 0;
+	want[16] = (uint8_t)((len - 14) >> 8);
+	want[17] = (uint8_t)(len - 14);
+	want[20] = 0x40;
+	want[21] = 0;
+	want[22] = 64;
+	memcpy(want + 24, a.out.data + 24, 2);
+	memcpy(want + 26, &j->address, 4);
+	memcpy(want + 30, all ? (const uint8_t *)&j->group : a.in.data + 26, 4);
+	memcpy(want + 34, a.in.data + 36, 2);
+	memcpy(want + 36, all ? (const uint8_t *)&j->group_port : a.in.data + 34, 2);
+	want[38] = (uint8_t)((len - 34) >> 8);
+	want[39] = (uint8_t)(len - 34);
+	want[40] = want[41] = 0;
+	memcpy(want + FPISA_OFFSET, a.reply.bytes, a.reply_len);
+	if (a.out.len < len || memcmp(want, a.out.data, len) || !ip_intact(a.out.data + 14))
+		complain(&sum->wrong_reply, "the reply is not the one expected");
+	else if (a.reply_len == FPISA_HDR_LEN && a.out.len != len)
+		complain(&sum->wrong_reply, "a bare reply carries a payload");
+}
+
+static void check_peer(void)
+{
+	const struct fpisa_peer *p = NULL;
+
+	for (uint32_t r = 0; r < a.t->job.workers; r++)
+		if (!memcmp(&a.t->job.rank[r].addr, a.in.data + 26, 4) &&
+		    !memcmp(&a.t->job.rank[r].port, a.in.data + 34, 2))
+			p = &a.t->peer[r];
+	if (!p || memcmp(p->mac, a.in.data + 6, 6) || memcmp(p->local_mac, a.in.data, 6))
+		complain(&sum->wrong_state, "the peer's addresses are not those of its HELLO");
+	if (memcmp(a.t->session, &a.t->soft.session, sizeof(*a.t->session)) ||
+	    targets_control->next_generation != a.t->soft.next_generation)
+		complain(&sum->wrong_state, "the session differs");
+}
+
+static void check_state(void)
+{
+	const char *what;
+
+	if (!a.t)
+		return;
+	if (a.accepted) {
+		if (a.hello)
+			check_peer();
+		else if ((what = targets_differ(a.t, a.key)))
+			complain(&sum->wrong_state, what);
+		targets_accept(a.t, a.key);
+		return;
+	}
+	what = targets_changed(a.t, a.key);
+	if (!what)
+		return;
+	complain(&sum->changed, what);
+	targets_accept(a.t, a.key);
+}
+
+void judge_check(void)
+{
+	struct fpisa_counters *expected = a.counted_as_job ? &a.t->counted : &unowned;
+	struct fpisa_counters *counted = a.counted_as_job ? a.t->counters : targets_unowned;
+	uint64_t want = ++(&expected->v_not_ours)[a.verdict];
+
+	if ((&counted->v_not_ours)[a.verdict] != want) {
+		complain(&sum->wrong_verdict, "the expected verdict is not counted");
+		*expected = *counted;
+	} else if (a.out.action != a.action) {
+		complain(&sum->wrong_verdict, "another action than the verdict's");
+	} else if (a.action == XDP_PASS) {
+		sum->passed++;
+		if (a.out.len != a.in.len || memcmp(a.out.data, a.in.data, a.in.len))
+			complain(&sum->not_identical, "changed on its way through");
+	} else if (a.action == XDP_REDIRECT) {
+		sum->replies++;
+		check_reply();
+	}
+	sum->reached[a.verdict]++;
+	sum->refused += a.verdict >= FPISA_V_FIRST_DROP;
+	sum->rounds += a.verdict == FPISA_V_result;
+	check_state();
+}
