@@ -7,6 +7,7 @@
 # make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
+# make test-long	every format, mode and operation at length, about half an hour
 # make bench	ns an element of each format, mode and pipeline, as JSON lines
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
@@ -201,12 +202,20 @@ prog-tests: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROG)
 old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
-.PHONY: test-build check test demo deps
+.PHONY: test-build check test test-long demo deps
 test-build: all $(UNIT) $(PROG) $(FUZZ) $(TSAN) old-compiler
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build
 	$(Q)tests/run $(B) $(SUITES)
+
+# Every format, mode and operation at length: half an hour on two cores that are free.
+test-long: $(B)/tests/prog/test_ops
+	$(Q)$< --long fp32 fp16 e4m3 int32 > $(B)/test-long.1 2>&1 & one=$$!; \
+	$< --long fp64 bf16 e5m2 mxint8 > $(B)/test-long.2 2>&1 & two=$$!; \
+	wait $$one; a=$$?; wait $$two; b=$$?; cat $(B)/test-long.1 $(B)/test-long.2; \
+	grep -h ' 0 wrong$$' $(B)/test-long.1 $(B)/test-long.2 | \
+		awk '{n += $$4} END {print NR " combinations, " n " cases, 4 executors each"}'; exit $$((a + b))
 
 # Missing packages, one line; empty when all is there.
 MISSING = $(shell for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | \

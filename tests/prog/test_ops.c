@@ -3,9 +3,11 @@
  * Every format x mode x operation: the kernel's staged and fused programs
  * and user space's, bit for bit against the oracle: results, flags, counts.
  *
- * FPISA_CASES: cases a combination, 100000 unless set. FPISA_LONG=1: all
- * pairs for 8-bit formats, all pairs of a stratified sample for 16-bit ones
- * besides, and a line for each combination.
+ *	test_ops [--long] [FORMAT...]
+ *
+ * 100000 random cases a combination, or FPISA_CASES. --long: 10^7, but all
+ * pairs for the 8-bit formats and all pairs of a stratified sample for the
+ * 16-bit ones, with 100000 random cases besides; a line for each combination.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,6 +80,7 @@ static void reverse(uint8_t *p, uint32_t n, uint8_t bytes)
 	}
 }
 
+/* Contributions and read-out by BPF_PROG_TEST_RUN. */
 static void in_kernel(struct run *run, enum executor x, const struct cases_round *r, struct outcome *o)
 {
 	struct fpisa_job *j = &run->job[x];
@@ -238,24 +241,43 @@ static void run_pairs(struct run *run, struct vectors_rng *rng)
 	}
 }
 
-static void run_format(uint8_t format)
+static bool thorough;
+static char **chosen; /* formats; empty: all */
+
+static bool is_chosen(uint8_t format)
+{
+	bool found = !*chosen;
+
+	for (char **name = chosen; *name; name++)
+		found |= !strcmp(*name, cases_format(format));
+	return found;
+}
+
+static uint64_t cases_wanted(bool pairs)
 {
 	const char *text = getenv("FPISA_CASES");
-	uint64_t cases = text ? strtoull(text, NULL, 0) : 100000;
-	bool thorough = getenv("FPISA_LONG");
+
+	return text ? strtoull(text, NULL, 0) : thorough && !pairs ? 10000000 : 100000;
+}
+
+static void run_format(uint8_t format)
+{
 	struct fpisa_format f = fpisa_format_of(format);
+	bool pairs = thorough && f.bytes < 4 && !f.shared;
 	struct vectors_rng rng;
 	struct run run;
 	char name[32];
 
 	NEED_BPF();
+	if (!is_chosen(format))
+		skip();
 	harness_stages(harness, HARNESS_PROGRAMS);
 	rng.state = vectors_seed();
 	for (unsigned int i = 0; cases_combination(format, i, &run.call); i++) {
 		run.cases = 0;
-		if (thorough && f.bytes < 4 && !f.shared)
+		if (pairs)
 			run_pairs(&run, &rng);
-		run_random(&run, &rng, cases);
+		run_random(&run, &rng, cases_wanted(pairs));
 		if (thorough)
 			print_message("%s %s: %llu cases, 4 executors, 0 wrong\n", cases_format(format),
 				      cases_name(&run.call, name), (unsigned long long)run.cases);
@@ -278,12 +300,14 @@ FORMAT_TEST(e5m2, FPISA_FORMAT_E5M2)
 FORMAT_TEST(int32, FPISA_FORMAT_INT32)
 FORMAT_TEST(mxint8, FPISA_FORMAT_MXINT8)
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(fp32), cmocka_unit_test(fp16), cmocka_unit_test(bf16), cmocka_unit_test(fp64),
 		cmocka_unit_test(e4m3), cmocka_unit_test(e5m2), cmocka_unit_test(int32), cmocka_unit_test(mxint8),
 	};
 
+	thorough = argc > 1 && !strcmp(argv[1], "--long");
+	chosen = argv + 1 + thorough;
 	return cmocka_run_group_tests_name("ops", tests, harness_setup, harness_teardown);
 }
