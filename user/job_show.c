@@ -19,6 +19,25 @@ __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s)
 	return s->joining ?: s->generation ? known & j->live : 0;
 }
 
+int job_missing(const struct datapath *dp, __u32 job, __u64 *missing, __u64 *chunk)
+{
+	const struct fpisa_job j = dp->jobs[job];
+	struct fpisa_session session;
+	struct fpisa_slot s;
+	int err;
+
+	*missing = 0;
+	err = datapath_session(dp, job, &session);
+	for (__u32 i = 0; !err && i < 2 * j.window; i++) {
+		err = datapath_slot(dp, j.slot_base + i, &s);
+		if (err || !job_round_open(&s, session.generation) || (*missing && s.chunk > *chunk))
+			continue;
+		*missing = j.live & ~s.bitmap;
+		*chunk = s.chunk;
+	}
+	return err;
+}
+
 struct member {
 	char address[ADDRESS_LEN], dev[IF_NAMESIZE], mac[18];
 	unsigned int port;
@@ -50,15 +69,17 @@ static const char *state_of(__u64 live, __u64 joined, __u32 rank)
 
 int job_print_text(const struct datapath *dp, __u32 job)
 {
-	char address[ADDRESS_LEN], group[ADDRESS_LEN];
+	char address[ADDRESS_LEN], group[ADDRESS_LEN], ranks[RANKS_LEN];
 	struct fpisa_session s;
 	struct fpisa_job j;
-	__u64 joined;
+	__u64 joined, missing, chunk = 0;
 	int err;
 
 	err = datapath_job(dp, job, &j);
 	if (!err)
 		err = datapath_session(dp, job, &s);
+	if (!err)
+		err = job_missing(dp, job, &missing, &chunk);
 	if (err)
 		return err;
 	joined = job_joined(&j, &s);
@@ -89,6 +110,9 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		printf("generation  %u%s\n", s.generation, s.joining ? ", a new one is gathering" : "");
 	else
 		printf("generation  none yet\n");
+	if (missing)
+		printf("waiting     for ranks %s in chunk %llu\n", ranks_text(missing, ranks),
+		       (unsigned long long)chunk);
 	printf("\n%4s  %-21s  %-15s  %-17s  %s\n", "rank", "address", "interface", "mac", "state");
 	for (__u32 r = 0; r < j.workers; r++) {
 		char where[ADDRESS_LEN + 8];
@@ -110,12 +134,14 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	char text[ADDRESS_LEN], token[17];
 	struct fpisa_session s;
 	struct fpisa_job j;
-	__u64 joined;
+	__u64 joined, missing, chunk;
 	int err;
 
 	err = datapath_job(dp, job, &j);
 	if (!err)
 		err = datapath_session(dp, job, &s);
+	if (!err)
+		err = job_missing(dp, job, &missing, &chunk);
 	if (err)
 		return err;
 	joined = job_joined(&j, &s);
@@ -144,6 +170,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	json_add_number(o, "workers", j.workers);
 	json_object_object_add(o, "live", ranks_json(j.live));
 	json_object_object_add(o, "joined", ranks_json(joined));
+	json_object_object_add(o, "missing", ranks_json(missing));
 	json_add_number(o, "generation", s.generation);
 	json_object_object_add(o, "gathering", json_object_new_boolean(s.joining || !s.generation));
 	json_object_object_add(o, "members", members);

@@ -4,13 +4,7 @@
 #include <stdio.h>
 
 #include "cli.h"
-#include "datapath.h"
-
-/* Is the entry a round of generation `generation` that is not complete? */
-static bool pending(const struct fpisa_slot *s, __u32 generation)
-{
-	return generation && s->generation == generation && s->bitmap && !s->done;
-}
+#include "job.h"
 
 static void print_row(__u32 job, const struct fpisa_job *j, __u32 i, const struct fpisa_slot *s,
 		      struct json_object *rows)
@@ -47,7 +41,7 @@ static int print_job(const struct datapath *dp, __u32 job, struct json_object *r
 	err = datapath_session(dp, job, &session);
 	for (__u32 i = 0; !err && i < 2 * j.window; i++) {
 		err = datapath_slot(dp, j.slot_base + i, &s);
-		if (!err && pending(&s, session.generation))
+		if (!err && job_round_open(&s, session.generation))
 			print_row(job, &j, i, &s, rows);
 	}
 	return err;

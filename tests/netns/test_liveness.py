@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A worker that is killed in the middle: who hears what, from whom, and how it goes on."""
+import array
+import hashlib
+import zlib
+
+import worker
+from lab import PIN, end, read_all, read_answers, wait_until
+
+ETIMEDOUT = 110
+TEN_MILLION = 10**7
+DEADLINE_MS = 20000
+LIMIT_S = 300
+
+
+def slots_and_show(net, job):
+    """Missing ranks of the open rounds, of the oldest of them, and as `job show` has it."""
+    rounds = net.json("slots", job)
+    oldest = min(rounds, key=lambda r: r["chunk"])["missing"] if rounds else []
+    return [r["missing"] for r in rounds], oldest, net.json("job", "show", job)["missing"]
+
+
+def test_killed_in_ten_million(lab):
+    """The other seven return by the deadline, each naming that rank; a new job and the old one run right."""
+    net = lab(workers=8, mtu=3506)
+    net.load()
+    net.add_job(1, "--elements", 832)
+    chunks = -(-TEN_MILLION // 832)
+    step = {"count": TEN_MILLION, "kind": "integers"}
+    procs = [net.start(r, 1, step, timeout_ms=DEADLINE_MS) for r in range(8)]
+    wait_until("the middle", lambda: net.counters(1, PIN)["v_result"] > chunks // 8, LIMIT_S)
+    procs[5].kill()
+    wait_until("rounds without rank 5", lambda: slots_and_show(net, 1)[1] == [5])
+    missing, oldest, shown = slots_and_show(net, 1)
+    assert missing and all(m == [5] for m in missing) and oldest == shown == [5]
+    assert net.counters(1, PIN)["v_result"] < chunks
+    text = net.fpisa("job", "show", 1)
+    assert "waiting     for ranks 5 in chunk " in text
+    for r, p in enumerate(procs):
+        if r == 5:
+            end(p)
+            continue
+        answers, status, _ = read_all(p, LIMIT_S)
+        assert status == 1 and answers[-1]["rc"] == -ETIMEDOUT and answers[-1]["missing"] == 1 << 5
+        assert ": rank 5 sent nothing" in answers[-1]["error"]
+        assert DEADLINE_MS / 1000 <= answers[-1]["seconds"] < DEADLINE_MS / 1000 + 10
+    net.add_job(2)
+    net.check_sum(2, 123457, timeout_ms=60000)
+    net.check_sum(1, 123457, timeout_ms=60000)
+    assert slots_and_show(net, 1) == ([], [], [])
+
+
+def test_shrink_in_a_call(lab):
+    """The call that waits for the dead rank ends well without it, and results name who is in them."""
+    count = 1_000_000
+    net = lab(workers=3)
+    net.load()
+    net.add_job(1)
+    chunks = -(-count // 256)
+    step = {"count": count, "kind": "integers"}
+    more = {"count": 5000, "kind": "integers"}
+    # Rank 0 says the most, and is read first: nobody waits for a full pipe.
+    procs = [net.start(0, 1, {**step, "values": True}, more, order=True, timeout_ms=60000)]
+    procs += [net.start(r, 1, step, more, timeout_ms=60000) for r in (1, 2)]
+    wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > chunks // 8, LIMIT_S)
+    procs[1].kill()
+    wait_until("rounds without rank 1", lambda: slots_and_show(net, 1)[2] == [1])
+    assert net.fpisa("job", "shrink", 1, 1) == "job 1 goes on with ranks 0,2\n"
+    answers = [read_answers(procs[r], LIMIT_S) for r in (0, 2)]
+    end(procs[1])
+    assert answers[0][1]["digest"] == answers[1][1]["digest"]
+    with_all = {c[0]: c[3] for c in answers[0][1]["chunks"]}
+    assert len(with_all) == chunks and set(with_all.values()) == {0b111, 0b101}
+    got = array.array("f", zlib.decompress(bytes.fromhex(answers[0][1]["values"])))
+    parts = [array.array("f", worker.data("integers", r, count)) for r in range(3)]
+    for offset, ranks in with_all.items():
+        for i in range(offset, min(offset + 256, count), 7):
+            assert got[i] == sum(parts[r][i] for r in range(3) if ranks >> r & 1)
+    # A call after it is the two ranks' own.
+    assert {c[3] for c in answers[0][2]["chunks"]} == {0b101}
+    expect = array.array("f", [worker.integer(0, i) + worker.integer(2, i) for i in range(worker.PERIOD)])
+    expect = worker.repeat(expect.tobytes(), 5000)
+    assert {a[2]["digest"] for a in answers} == {hashlib.sha256(expect).hexdigest()}
+    shown = net.json("job", "show", 1)
+    assert shown["live"] == [0, 2] and shown["missing"] == []
