@@ -141,7 +141,7 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 		h->count = (uint16_t)(n + -n % FPISA_BLOCK);
 		h->contributors = (uint16_t)f->workers;
 		memset(t->frame.payload, which, sizeof(t->frame.payload));
-		t->len += h->count * f->bytes;
+		t->len += fpisa_payload_bytes(f->format, h->count);
 	} else if (kind == STATUS) {
 		h->type = FPISA_TYPE_STATUS;
 		h->aux = f->hello.live;
@@ -211,7 +211,10 @@ static const struct fpisa_transport_ops ops = {fake_send, fake_receive, fake_joi
 static void call(struct fake *t, uint32_t count)
 {
 	struct fpisa *f = t->f;
-	char *recv = malloc((size_t)count * f->bytes), *send = calloc(count, f->bytes);
+	/* A block with a shared exponent has one byte more, after the values. */
+	size_t size = (size_t)count * f->format.bytes +
+		      (f->format.shared ? (count + FPISA_BLOCK - 1) / FPISA_BLOCK : 0);
+	char *recv = malloc(size), *send = calloc(1, size);
 	int rc;
 
 	if (!recv || !send)
