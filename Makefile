@@ -8,7 +8,7 @@
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
 # make test-long	every format, mode and operation at length, about half an hour
-# make bench	ns an element of each format, mode and pipeline, as JSON lines
+# make bench	ns an element of each format, mode and pipeline; CPU seconds a gigabyte at a worker; JSON lines
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
@@ -192,8 +192,16 @@ $(B)/bench/%: bench/%.c tests/prog/harness.c tests/vectors.c user/families.c $(S
 	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c,$^) -lbpf -lm -o $@
 	$(TEST_DEP)
 
-bench: $(B)/bench/arith
+# A worker's process with libfpisa, in a network of its own.
+$(B)/bench/worker: bench/worker.c bench/switchml.c $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c %.o %.a,$^) -lbpf -ljson-c -lgmp -lpthread -lm -o $@
+	$(TEST_DEP)
+
+bench: $(B)/bench/arith $(B)/bench/worker $(B)/fpisa
 	$(Q)$(B)/bench/arith
+	$(Q)$(B)/bench/worker
 
 # The same datapath by the older compiler; its BPF tests run beside the others.
 OLD := $(B)/clang-14
