@@ -77,30 +77,53 @@ static int check(__u32 job, const struct fpisa_job *j)
 	return check_members(job, j);
 }
 
-/* First fit of 2 x window entries among the active jobs' regions. */
-static int place(const struct datapath *dp, __u32 job, struct fpisa_job *j)
+/* First fit of `need` entries from `from` on, among the active jobs' regions. */
+static __u32 first_fit(const struct datapath *dp, __u32 need, __u32 from)
 {
-	bool cells = fpisa_family_cells(j->family);
-	__u32 need = 2 * j->window, base = 0, used = 0, all = cells ? FPISA_MAX_EXACT_SLOTS : FPISA_MAX_SLOTS;
+	__u32 base = from;
 
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
 		const struct fpisa_job *other = &dp->jobs[i];
 
-		if (!other->active)
+		if (!other->active || base >= other->slot_base + 2 * other->window ||
+		    other->slot_base >= base + need)
 			continue;
-		used += 2 * other->window;
-		if (base < other->slot_base + 2 * other->window && other->slot_base < base + need) {
-			base = other->slot_base + 2 * other->window;
-			/* Earlier entries may overlap the new place. */
-			used = 0;
-			i = -1u;
-		}
+		base = other->slot_base + 2 * other->window;
+		/* Earlier entries may overlap the new place. */
+		i = -1u;
 	}
+	return base;
+}
+
+/* Entries below `end` that active jobs have. */
+static __u32 taken_below(const struct datapath *dp, __u32 end)
+{
+	__u32 taken = 0;
+
+	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
+		const struct fpisa_job *j = &dp->jobs[i];
+		__u32 from = j->slot_base, to = j->slot_base + 2 * j->window;
+
+		if (j->active && from < end)
+			taken += (to < end ? to : end) - from;
+	}
+	return taken;
+}
+
+/* Long accumulators exist for the first entries alone: other jobs take those last. */
+static int place(const struct datapath *dp, __u32 job, struct fpisa_job *j)
+{
+	bool cells = fpisa_family_cells(j->family);
+	__u32 need = 2 * j->window, all = cells ? FPISA_MAX_EXACT_SLOTS : FPISA_MAX_SLOTS, base;
+
+	base = first_fit(dp, need, cells ? 0 : FPISA_MAX_EXACT_SLOTS);
+	if (base + need > all && !cells)
+		base = first_fit(dp, need, 0);
 	if (base + need > all)
-		return refuse(
-			-ENOSPC,
-			"job %u: window %u needs %u of %d slot entries, %u are taken; try a smaller --window",
-			job, j->window, need, all, used);
+		return refuse(-ENOSPC,
+			      "job %u: window %u needs %u of %d slot entries%s, %u are taken; try a smaller "
+			      "--window, or fpisa job del what is done",
+			      job, j->window, need, all, cells ? " of mode exact" : "", taken_below(dp, all));
 	j->slot_base = base;
 	return 0;
 }
