@@ -18,13 +18,31 @@
 /* One write a message, so that those of processes that run at once do not mix. */
 #define MESSAGE_LEN 1024
 
+static const char *reported_place;
+
+void report_at(const char *place)
+{
+	reported_place = place;
+}
+
+/* The message; after a place in a file, "--window: ..." is about the key `window`. */
+static void format_message(char text[MESSAGE_LEN], const char *fmt, va_list ap)
+{
+	int n = reported_place ? snprintf(text, MESSAGE_LEN, "%s: ", reported_place) : 0;
+
+	if (n < MESSAGE_LEN)
+		vsnprintf(text + n, MESSAGE_LEN - n, fmt, ap);
+	if (n && n + 2 < MESSAGE_LEN && !strncmp(text + n, "--", 2))
+		memmove(text + n, text + n + 2, strlen(text + n + 2) + 1);
+}
+
 int fail(int err, const char *hint, const char *fmt, ...)
 {
 	char text[MESSAGE_LEN];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	format_message(text, fmt, ap);
 	va_end(ap);
 	fprintf(stderr, "fpisa: %s: %s%s%s\n", text, strerror(-err), hint ? "; " : "", hint ? hint : "");
 	return err;
@@ -36,7 +54,7 @@ int refuse(int err, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	format_message(text, fmt, ap);
 	va_end(ap);
 	fprintf(stderr, "fpisa: %s\n", text);
 	return err;
@@ -48,7 +66,7 @@ void warning(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	format_message(text, fmt, ap);
 	va_end(ap);
 	fprintf(stderr, "fpisa: warning: %s\n", text);
 }

@@ -26,6 +26,8 @@ int verb_job_list(int argc, char **argv);
 int verb_job_show(int argc, char **argv);
 int verb_job_del(int argc, char **argv);
 int verb_job_shrink(int argc, char **argv);
+int verb_config_check(int argc, char **argv);
+int verb_config_apply(int argc, char **argv);
 int verb_stats(int argc, char **argv);
 int verb_slots(int argc, char **argv);
 int verb_resources(int argc, char **argv);
@@ -46,6 +48,9 @@ __attribute__((format(printf, 3, 4))) int fail(int err, const char *hint, const 
 
 /* "fpisa: MESSAGE" on stderr, for errors that say it all themselves. Returns err. */
 __attribute__((format(printf, 2, 3))) int refuse(int err, const char *fmt, ...);
+
+/* From here on messages begin with a place, FILE:LINE, which must stay; NULL: no more. */
+void report_at(const char *place);
 
 /* The same with "warning: ". */
 __attribute__((format(printf, 1, 2))) void warning(const char *fmt, ...);

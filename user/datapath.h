@@ -121,6 +121,14 @@ int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histog
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex);
 int datapath_job_del(struct datapath *dp, __u32 job);
 
+/*
+ * The two steps of datapath_job_add() that look at no kernel. _check() sets
+ * guard and family and refuses what no datapath could run; _place() sets
+ * slot_base beside the active ones among jobs[FPISA_MAX_JOBS].
+ */
+int datapath_job_check(__u32 job, struct fpisa_job *j);
+int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j);
+
 /* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. */
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
 

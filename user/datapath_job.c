@@ -77,13 +77,20 @@ static int check(__u32 job, const struct fpisa_job *j)
 	return check_members(job, j);
 }
 
+int datapath_job_check(__u32 job, struct fpisa_job *j)
+{
+	j->guard = fpisa_register(j->format, j->mode, j->workers).guard;
+	j->family = fpisa_family(fpisa_job_format(j), j->mode);
+	return check(job, j);
+}
+
 /* First fit of `need` entries from `from` on, among the active jobs' regions. */
-static __u32 first_fit(const struct datapath *dp, __u32 need, __u32 from)
+static __u32 first_fit(const struct fpisa_job *jobs, __u32 need, __u32 from)
 {
 	__u32 base = from;
 
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
-		const struct fpisa_job *other = &dp->jobs[i];
+		const struct fpisa_job *other = &jobs[i];
 
 		if (!other->active || base >= other->slot_base + 2 * other->window ||
 		    other->slot_base >= base + need)
@@ -96,12 +103,12 @@ static __u32 first_fit(const struct datapath *dp, __u32 need, __u32 from)
 }
 
 /* Entries below `end` that active jobs have. */
-static __u32 taken_below(const struct datapath *dp, __u32 end)
+static __u32 taken_below(const struct fpisa_job *jobs, __u32 end)
 {
 	__u32 taken = 0;
 
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
-		const struct fpisa_job *j = &dp->jobs[i];
+		const struct fpisa_job *j = &jobs[i];
 		__u32 from = j->slot_base, to = j->slot_base + 2 * j->window;
 
 		if (j->active && from < end)
@@ -111,19 +118,19 @@ static __u32 taken_below(const struct datapath *dp, __u32 end)
 }
 
 /* Long accumulators exist for the first entries alone: other jobs take those last. */
-static int place(const struct datapath *dp, __u32 job, struct fpisa_job *j)
+int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j)
 {
 	bool cells = fpisa_family_cells(j->family);
 	__u32 need = 2 * j->window, all = cells ? FPISA_MAX_EXACT_SLOTS : FPISA_MAX_SLOTS, base;
 
-	base = first_fit(dp, need, cells ? 0 : FPISA_MAX_EXACT_SLOTS);
+	base = first_fit(jobs, need, cells ? 0 : FPISA_MAX_EXACT_SLOTS);
 	if (base + need > all && !cells)
-		base = first_fit(dp, need, 0);
+		base = first_fit(jobs, need, 0);
 	if (base + need > all)
 		return refuse(-ENOSPC,
 			      "job %u: window %u needs %u of %d slot entries%s, %u are taken; try a smaller "
 			      "--window, or fpisa job del what is done",
-			      job, j->window, need, all, cells ? " of mode exact" : "", taken_below(dp, all));
+			      job, j->window, need, all, cells ? " of mode exact" : "", taken_below(jobs, all));
 	j->slot_base = base;
 	return 0;
 }
@@ -231,9 +238,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	int err;
 
 	log_start();
-	j->guard = fpisa_register(j->format, j->mode, j->workers).guard;
-	j->family = fpisa_family(fpisa_job_format(j), j->mode);
-	err = check(job, j);
+	err = datapath_job_check(job, j);
 	if (!err)
 		err = privilege_check(PRIVILEGE_LOAD, "job add");
 	if (!err)
@@ -247,7 +252,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	}
 	j->active = 0;
 	j->live = j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
-	err = place(dp, job, j);
+	err = datapath_job_place(dp->jobs, job, j);
 	if (!err)
 		err = family_load(dp, j->family);
 	if (!err)

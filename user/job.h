@@ -1,9 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Printing of jobs, for the job verbs. */
+/* Jobs for the verbs: from words to a job, and printing. */
 #ifndef FPISA_USER_JOB_H
 #define FPISA_USER_JOB_H
 
+#include <getopt.h>
+
 #include "datapath.h"
+
+struct common;
+
+/* -- job_add.c: from words to a job, for the verb and for config.c ---------- */
+
+/* What was said of a job; 0 where nothing was. Zeroed before the first option. */
+struct job_wish {
+	char *workers; /* the list, until job_wish_complete() cuts it */
+	struct fpisa_job job;
+	char *dev[FPISA_MAX_WORKERS]; /* into the list; NULL: routing tells */
+	__u32 ifindex[FPISA_MAX_WORKERS];
+};
+
+/* From OPT_VERB on an option is the job's, below one of every verb. */
+extern const struct option job_add_options[];
+
+/* Takes one option as getopt_long() leaves it: its argument in optarg, which must stay. 0 or BAD_USAGE. */
+int job_wish_option(struct job_wish *w, int opt, struct common *c);
+
+/* Fills what was not said, without a look at this machine; w->workers is not NULL. 0 or BAD_USAGE. */
+int job_wish_complete(struct job_wish *w, __u32 job);
+
+/* Ports and address by this machine's routes; the ports carry the job's frames. */
+int job_wish_resolve(struct job_wish *w, const struct datapath *dp, __u32 job);
+
+/* -- printing --------------------------------------------------------------- */
 
 /* `job show --json` of an active job; job_show.c. */
 int job_print_json(const struct datapath *dp, __u32 job);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa job add: from words to a struct fpisa_job; datapath_job.c does the rest. */
+/*
+ * fpisa job add: from words to a struct fpisa_job; datapath_job.c does the
+ * rest. The words come from the command line or from a file (config.c).
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <json-c/json.h>
@@ -33,7 +36,7 @@ enum {
 	OPT_HISTOGRAM,
 };
 
-static const struct option options[] = {
+const struct option job_add_options[] = {
 	{ "workers", required_argument, NULL, OPT_WORKERS },
 	{ "address", required_argument, NULL, OPT_ADDRESS },
 	{ "elements", required_argument, NULL, OPT_ELEMENTS },
@@ -54,15 +57,8 @@ static const struct option options[] = {
 	{ 0 },
 };
 
-/* What the command line says; 0 where it is silent. */
-struct wish {
-	char *workers;
-	struct fpisa_job job;
-	__u32 ifindex[FPISA_MAX_WORKERS];
-};
-
 /* ADDR[:PORT][@DEV] */
-static int parse_worker(char *s, struct fpisa_rank *rank, __u32 *ifindex)
+static int parse_worker(char *s, struct fpisa_rank *rank, char **device)
 {
 	char *dev = strchr(s, '@'), *port = strchr(s, ':');
 	uint64_t number = FPISA_PORT;
@@ -81,13 +77,11 @@ static int parse_worker(char *s, struct fpisa_rank *rank, __u32 *ifindex)
 	if (!rank->addr || IN_MULTICAST(ntohl(rank->addr)) || ntohl(rank->addr) == INADDR_BROADCAST)
 		return refuse(BAD_USAGE, "--workers: %s is no machine's address", s);
 	rank->port = htons(number);
-	if (!dev)
-		return 0;
-	*ifindex = if_nametoindex(dev);
-	return *ifindex ? 0 : refuse(-ENODEV, "%s: no such interface; see ip link", dev);
+	*device = dev;
+	return 0;
 }
 
-static int parse_workers(struct wish *w)
+static int parse_workers(struct job_wish *w)
 {
 	struct fpisa_job *j = &w->job;
 	char *s;
@@ -96,7 +90,7 @@ static int parse_workers(struct wish *w)
 	while ((s = strsep(&w->workers, ","))) {
 		if (j->workers == FPISA_MAX_WORKERS)
 			return refuse(BAD_USAGE, "--workers: more than %d", FPISA_MAX_WORKERS);
-		err = parse_worker(s, &j->rank[j->workers], &w->ifindex[j->workers]);
+		err = parse_worker(s, &j->rank[j->workers], &w->dev[j->workers]);
 		if (err)
 			return err;
 		j->workers++;
@@ -104,7 +98,7 @@ static int parse_workers(struct wish *w)
 	return 0;
 }
 
-static int parse_option(int opt, struct wish *w, struct common *c)
+int job_wish_option(struct job_wish *w, int opt, struct common *c)
 {
 	struct fpisa_job *j = &w->job;
 	uint64_t number = 0, token;
@@ -176,9 +170,17 @@ static int parse_option(int opt, struct wish *w, struct common *c)
 }
 
 /* Interfaces and the aggregator's address that the command line left to routing. */
-static int resolve(struct wish *w)
+static int resolve(struct job_wish *w)
 {
 	char a[ADDRESS_LEN];
+
+	for (__u32 r = 0; r < w->job.workers; r++) {
+		if (!w->dev[r])
+			continue;
+		w->ifindex[r] = if_nametoindex(w->dev[r]);
+		if (!w->ifindex[r])
+			return refuse(-ENODEV, "%s: no such interface; see ip link", w->dev[r]);
+	}
 
 	for (__u32 r = 0; r < w->job.workers; r++) {
 		struct route route;
@@ -216,9 +218,13 @@ static bool multicast_possible(const struct fpisa_job *j)
 	return true;
 }
 
-static int complete(struct wish *w, __u32 job)
+int job_wish_complete(struct job_wish *w, __u32 job)
 {
 	struct fpisa_job *j = &w->job;
+	int err = parse_workers(w);
+
+	if (err)
+		return err;
 
 	j->format = j->format ?: FPISA_FORMAT_FP32;
 	j->elements = j->elements ?: fpisa_default_elements(fpisa_format_of(j->format));
@@ -239,7 +245,7 @@ static int complete(struct wish *w, __u32 job)
 }
 
 /* Every port must carry the frame; one without our program hears no worker, which is only worth a warning. */
-static int check_ports(const struct datapath *dp, const struct wish *w, __u32 job)
+static int check_ports(const struct datapath *dp, const struct job_wish *w, __u32 job)
 {
 	struct fpisa_format f = fpisa_format_of(w->job.format);
 	int bytes = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + fpisa_payload_bytes(f, w->job.elements);
@@ -273,16 +279,23 @@ static int check_ports(const struct datapath *dp, const struct wish *w, __u32 jo
 	return 0;
 }
 
+int job_wish_resolve(struct job_wish *w, const struct datapath *dp, __u32 job)
+{
+	int err = resolve(w);
+
+	return err ?: check_ports(dp, w, job);
+}
+
 int verb_job_add(int argc, char **argv)
 {
-	struct wish w = { .workers = NULL };
+	struct job_wish w = { .workers = NULL };
 	struct common c = COMMON_INIT;
 	struct datapath dp;
 	uint64_t job;
 	int opt, err = 0;
 
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
-		err = parse_option(opt, &w, &c);
+	while (!err && (opt = getopt_long(argc, argv, "", job_add_options, NULL)) != -1)
+		err = job_wish_option(&w, opt, &c);
 	if (err)
 		return err;
 	if (argc - optind != 1)
@@ -291,17 +304,13 @@ int verb_job_add(int argc, char **argv)
 		return refuse(BAD_USAGE, "job add: --workers is missing");
 	err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &job);
 	if (!err)
-		err = parse_workers(&w);
-	if (!err)
-		err = complete(&w, job);
+		err = job_wish_complete(&w, job);
 	if (err)
 		return err;
 	err = datapath_open(&dp, c.pin);
 	if (err)
 		return err;
-	err = resolve(&w);
-	if (!err)
-		err = check_ports(&dp, &w, job);
+	err = job_wish_resolve(&w, &dp, job);
 	if (!err)
 		err = datapath_job_add(&dp, job, &w.job, w.ifindex);
 	if (!err && c.json)

@@ -6,6 +6,7 @@
 
 #include "cli.h"
 #include "datapath.h"
+#include "load.h"
 
 static const struct name modes[] = { { DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { 0 } };
 
@@ -29,34 +30,44 @@ static int parse_group(const char *s, gid_t *group)
 	return err;
 }
 
-int verb_load(int argc, char **argv)
+const struct option load_options[] = { { "mode", required_argument, NULL, OPT_MODE },
+				       { "port", required_argument, NULL, OPT_PORT },
+				       { "group", required_argument, NULL, OPT_GROUP },
+				       COMMON_OPTIONS,
+				       { 0 } };
+
+int load_option(struct datapath_load *o, int opt, struct common *c)
 {
-	static const struct option options[] = { { "mode", required_argument, NULL, OPT_MODE },
-						 { "port", required_argument, NULL, OPT_PORT },
-						 { "group", required_argument, NULL, OPT_GROUP },
-						 COMMON_OPTIONS,
-						 { 0 } };
-	struct datapath_load o = { .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP, .drop = true };
-	struct common c = COMMON_INIT;
-	int opt, err = 0, mode = o.mode;
+	int err, mode = o->mode;
 	uint64_t port = 0;
 
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (opt == OPT_MODE)
-			err = parse_name("--mode", optarg, modes, &mode);
-		else if (opt == OPT_PORT)
-			err = parse_number("--port", optarg, 1, 65535, &port);
-		else if (opt == OPT_GROUP)
-			err = parse_group(optarg, &o.group);
-		else
-			err = common_option(&c, opt);
+	switch (opt) {
+	case OPT_MODE:
+		err = parse_name("--mode", optarg, modes, &mode);
+		o->mode = mode;
+		return err;
+	case OPT_PORT:
+		err = parse_number("--port", optarg, 1, 65535, &port);
+		o->port = port;
+		return err;
+	case OPT_GROUP:
+		return parse_group(optarg, &o->group);
 	}
+	return common_option(c, opt);
+}
+
+int verb_load(int argc, char **argv)
+{
+	struct datapath_load o = { .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP, .drop = true };
+	struct common c = COMMON_INIT;
+	int opt, err = 0;
+
+	while (!err && (opt = getopt_long(argc, argv, "", load_options, NULL)) != -1)
+		err = load_option(&o, opt, &c);
 	if (err)
 		return err;
 	if (optind == argc)
 		return refuse(BAD_USAGE, "load: name at least one interface");
 	o.pin = c.pin;
-	o.mode = mode;
-	o.port = port;
 	return datapath_load(&o, argv + optind, argc - optind);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "config.h"
 
 struct verb {
 	const char *name;
@@ -48,6 +49,13 @@ static const char doctor_more[] =
 	"  --worker ADDR      this machine is a worker of the aggregator at ADDR; DEV is the\n"
 	"                     interface towards it, by default that of the route\n";
 
+static const char config_more[] =
+	"  FILE               default " CONFIG_FILE "\n"
+	"A file has a section [interface DEV] for each interface to load, with the key mode,\n"
+	"a section [job N] for each job, with the options of job add as keys, and at most one\n"
+	"[datapath], with port, group and pin. KEY = VALUE; an option without an argument\n"
+	"takes yes or no; # begins a comment.\n";
+
 static const struct verb verbs[] = {
 	{ "load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G]", "attach the datapath to interfaces",
 	  "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
@@ -66,6 +74,10 @@ static const struct verb verbs[] = {
 	{ "job del", verb_job_del, "JOB", "remove a job", NULL },
 	{ "job shrink", verb_job_shrink, "JOB RANK...", "go on without some ranks",
 	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n" },
+	{ "config check", verb_config_check, "[FILE]", "every error of a configuration file, with its line",
+	  config_more },
+	{ "config apply", verb_config_apply, "[FILE]", "load and make what a configuration file says and is missing",
+	  config_more },
 	{ "stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json | --prometheus[=FILE]]",
 	  "counters and rates, of a job or of all",
 	  "  --watch [SECONDS]  again and again, with rates; every second by default; on a\n"
@@ -139,7 +151,7 @@ static void help(FILE *f, const char *group)
 	fprintf(f, "usage: fpisa VERB ...; fpisa help VERB; fpisa --version\n");
 	for (size_t i = 0; i < VERBS; i++)
 		if (!group || !strncmp(verbs[i].name, group, strlen(group)))
-			fprintf(f, "  %-11s %s\n", verbs[i].name, verbs[i].help);
+			fprintf(f, "  %-12s %s\n", verbs[i].name, verbs[i].help);
 }
 
 static int help_verb(int argc, char **argv)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`fpisa config check`: every error with its line, and nothing else; what job add takes, it takes."""
+import os
+import re
+import subprocess
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(HERE, "..", "..", "build"))), "fpisa")
+JOB = "[job 7]\nworkers = 10.0.0.11,10.0.0.12\n"
+
+# A line, and what is said of it; lines without a word are right.
+WRONG = [
+    ("# a comment", None),
+    ("port = 1", "stands in no section"),
+    ("[datapath]", None),
+    ("port = 70000", "port: '70000' is not a number from 1 to 65535"),
+    ("mode = native", "no key 'mode' here; there are port, group, pin$"),
+    ("group = no-such-group", "group: no group 'no-such-group'"),
+    ("  pin=/sys/fs/bpf/x   ; a comment", None),
+    ("[interface eth0]", None),
+    ("mode = hw", "mode: 'hw' is not native or skb"),
+    ("mode = skb", "mode: is given twice, first in line 9"),
+    ("[interface eth0]", "interface eth0 is there twice, first in line 8"),
+    ("anything = goes", None),	# in a section that was refused
+    ("[interface " + "x" * 16 + "]", "is not an interface's name"),
+    ("[datapath]", "is there twice, first in line 3"),
+    ("[job 7]", None),
+    ("nonsense", "'nonsense' is neither"),
+    ("window = 3", "window: 3 is not a power of two"),
+    ("big-endian = perhaps", "big-endian: 'perhaps' is not yes or no"),
+    ("json = yes", "no key 'json' here; there are workers, "),
+    ("workers = 10.0.0.11,10.0.0.999", "workers: '10.0.0.999' is not an IPv4 address"),
+    ("[job 7]", "job 7 is there twice, first in line 15"),
+    ("[job 64]", "job: '64' is not a number from 0 to 63"),
+    ("[job 8]", "job 8: workers is missing"),
+    ("[job 9]", "job 9: exact sums of fp64"),
+    ("format = fp64", None),
+    ("mode = exact", None),
+    ("workers = 10.0.0.11@eth0", None),	# that interface need not exist
+    ("[job 10]", None),
+    ("window = 1024", None),
+    ("workers = 10.0.0.11", None),
+    ("[job 11]", "job 11: window 64 needs 128 of 2048 slot entries, 2048 are taken"),
+    ("workers = 10.0.0.11", None),
+    ("[job 12", "a section is"),
+    ("[jobs 12]", r"no section \[jobs\]"),
+    ("[job 13]", None),
+    ("token =", "token: has no value"),
+    ("workers = 10.0.0.11", None),
+]
+
+
+def check(tmp_path, text):
+    path = tmp_path / "f.conf"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=60)
+    return p.returncode, p.stdout, p.stderr.splitlines()
+
+
+def test_every_error_has_its_line(tmp_path):
+    status, out, lines = check(tmp_path, "\n".join(line for line, _ in WRONG))
+    assert status == 1 and not out
+    said = {}
+    for line in lines:
+        m = re.fullmatch(rf"fpisa: {tmp_path}/f\.conf:(\d+): (.*)", line)
+        assert m, line
+        assert int(m[1]) not in said, line
+        said[int(m[1])] = m[2]
+    for number, (line, wrong) in enumerate(WRONG, 1):
+        assert (wrong is None) == (number not in said), (number, line, said.get(number))
+        assert wrong is None or re.search(wrong, said[number]), (number, line, said[number])
+
+
+def test_right(tmp_path):
+    status, out, lines = check(tmp_path, "[datapath]\nport = 18001\n[ interface  eth0 ]\r\n\n" + JOB)
+    assert status == 0 and not lines and "interfaces: 1, jobs: 1" in out
+    assert check(tmp_path, "")[0] == 0
+
+
+def test_long_list(tmp_path):
+    """64 workers in one line, which makes more than a thousand bytes; 65 are one too many."""
+    workers = [f"10.100.200.{100 + i}:18000@interface-{i:02}" for i in range(64)]
+    assert check(tmp_path, "[job 1]\nworkers = " + ",".join(workers))[0] == 0
+    status, _, lines = check(tmp_path, "[job 1]\nworkers = " + ",".join(workers + ["10.0.0.1"]))
+    assert status == 1 and "f.conf:2: workers: more than 64" in lines[0]
+
+
+def test_each_option_of_job_add_is_a_key(tmp_path):
+    """All that `fpisa help job add` names; a value that it refuses is refused in the same words."""
+    text = subprocess.run([FPISA, "help", "job", "add"], text=True, capture_output=True, check=True).stdout
+    options = re.findall(r"^  --([a-z-]+)( [A-Z]+)?", text, re.M)
+    assert len(options) > 10
+    for option, argument in options:
+        lines = check(tmp_path, f"[job 7]\nworkers = 10.0.0.11\n{option} = ?")[2]
+        if option == "workers":
+            assert "given twice" in lines[0]
+        elif not argument:
+            assert lines[0].endswith(f"f.conf:3: {option}: '?' is not yes or no")
+            assert check(tmp_path, f"[job 7]\nworkers = 10.0.0.11\nformat = fp16\n{option} = yes")[0] == 0
+        else:
+            p = subprocess.run([FPISA, "job", "add", "7", f"--{option}", "?"], text=True, capture_output=True)
+            refusal = p.stderr.splitlines()[0].removeprefix("fpisa: --")
+            assert refusal.startswith(option) and lines[0].endswith(f"f.conf:3: {refusal}"), (refusal, lines)
+
+
+@pytest.mark.parametrize("text", [b"[job 1]\nworkers = 10.0.0.1\0", b"x" * (1 << 20)], ids=["zero byte", "a megabyte"])
+def test_no_text(tmp_path, text):
+    status, _, lines = check(tmp_path, text)
+    assert status == 1 and len(lines) == 1 and "is no text file" in lines[0]
+
+
+def test_unreadable(tmp_path):
+    p = subprocess.run([FPISA, "config", "check", tmp_path / "none"], text=True, capture_output=True)
+    assert p.returncode == 1 and "No such file or directory" in p.stderr
+    p = subprocess.run([FPISA, "config", "check", "a", "b"], text=True, capture_output=True)
+    assert p.returncode == 2

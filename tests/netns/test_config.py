@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`fpisa config apply`, which the systemd unit runs: it makes what is missing and
+leaves alone what runs, under traffic too."""
+import hashlib
+import os
+import re
+import shlex
+
+import pytest
+
+import worker
+from lab import ADDRESS, FPISA, PIN, read_answers, wait_until
+
+UNIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "user", "fpisa.service.in")
+COUNT, CALLS = 60000, 60
+
+
+class Config:
+    """A configuration file of a lab."""
+
+    def __init__(self, net, path):
+        self.net, self.path = net, path
+
+    def write(self, *jobs, head="", mode="native"):
+        text = head + "".join(f"[interface {p}]\nmode = {mode}\n" for p in self.net.ports)
+        for number, keys in jobs:
+            keys = {"workers": ",".join(self.net.addresses), "address": ADDRESS, **keys}
+            text += f"[job {number}]\n" + "".join(f"{k} = {v}\n" for k, v in keys.items())
+        self.path.write_text(text)
+
+    def apply(self, verb="apply"):
+        return self.net.agg.run(FPISA, "config", verb, self.path).splitlines()
+
+    def refused(self, *says):
+        """All that is said, and each of it; nothing else."""
+        status, out, err = self.net.agg.try_run(FPISA, "config", "apply", self.path)
+        lines = err.splitlines()
+        assert status == 1 and len(lines) == len(says), (status, out, err)
+        for line, wanted in zip(lines, says):
+            assert re.match(rf"fpisa: {self.path}:\d+: ", line) and re.search(wanted, line), line
+        return out.splitlines()
+
+
+@pytest.fixture
+def net(lab):
+    return lab()
+
+
+@pytest.fixture
+def config(net, tmp_path):
+    return Config(net, tmp_path / "fpisa.conf")
+
+
+def jobs(net):
+    return {j["job"]: j for j in net.json("job", "list")}
+
+
+def programs(net):
+    return [(i["name"], i["program_id"]) for i in net.json("status")["interfaces"]]
+
+
+def test_apply(net, config):
+    config.write((7, {}), (8, {"format": "bf16", "histogram": "yes", "big-endian": "no", "token": "abc"}))
+    assert config.apply() == ["p0: loaded", "p1: loaded", "job 7: made", "job 8: made"]
+    net.check_sum(7)
+    before = jobs(net), programs(net)
+    assert before[0][8]["format"] == "bf16"
+    assert config.apply() == ["p0: is loaded already", "p1: is loaded already", "job 7: runs already, with ranks 0,1",
+                              "job 8: runs already, with ranks 0,1"]
+    assert (jobs(net), programs(net)) == before
+    net.fpisa("job", "shrink", "7", "1")
+    assert "job 7: runs already, with ranks 0" in config.apply()
+    # What is missing comes back, and a job that the file does not name stays.
+    net.fpisa("unload", "p1")
+    net.fpisa("job", "del", "8")
+    net.add_job(3)
+    assert config.apply() == ["p0: is loaded already", "p1: loaded", "job 7: runs already, with ranks 0", "job 8: made"]
+    assert set(jobs(net)) == {3, 7, 8}
+
+
+def unit_commands(config, *names):
+    """The unit's command lines, of our build and this file."""
+    with open(UNIT) as f:
+        lines = re.findall(r"^(Exec\w+)=(.*)$", f.read(), re.M)
+    found = [shlex.split(c) for name, c in lines if name in names]
+    assert found and all(c[0] == "@SBINDIR@/fpisa" for c in found), lines
+    return [[FPISA, *c[1:], config.path] for c in found]
+
+
+def test_unit_restarted_under_traffic(net, config):
+    """Stop, start, reload: the commands of the unit, while a job runs. No sum is wrong, no slot lost."""
+    config.write((1, {"pipeline": "staged", "clz": "lpm"}), (2, {"mode": "fpisa64"}))
+    config.apply()
+    before, ids = jobs(net), programs(net)
+    step = {"count": COUNT, "kind": "integers"}
+    running = [net.start(r, 1, *[step] * CALLS) for r in (0, 1)]
+    wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > 20)
+    generation = jobs(net)[1]["generation"]
+    commands = unit_commands(config, "ExecStart", "ExecReload")
+    for _ in range(3):
+        for c in commands:
+            net.agg.run(*c)
+        results = net.counters(1, PIN)["v_result"]
+        wait_until("frames after the restart", lambda: net.counters(1, PIN)["v_result"] > results)
+    expect = hashlib.sha256(worker.exact_sum("integers", 2, COUNT)).hexdigest()
+    for p in running:
+        assert [a["digest"] for a in read_answers(p)[1:]] == [expect] * CALLS
+    assert jobs(net)[1]["generation"] == generation and programs(net) == ids
+    assert {j["job"]: j["window"] for j in jobs(net).values()} == {n: j["window"] for n, j in before.items()}
+    assert net.counters(1, PIN)["v_generation"] == 0
+
+
+def test_others_are_not_touched(net, config):
+    config.write((7, {}), (8, {"window": "16"}))
+    config.apply()
+    net.check_sum(7)
+    before = jobs(net), programs(net)
+    config.write((7, {"window": "32"}), (8, {"window": "16"}), (9, {}))
+    out = config.refused("job 7: runs with other parameters, see fpisa job show 7; fpisa job del 7")
+    assert out[-2:] == ["job 8: runs already, with ranks 0,1", "job 9: made"]
+    assert {n: j for n, j in jobs(net).items() if n != 9} == before[0]
+    config.write((7, {}), mode="skb")
+    config.refused("p0: runs in mode native; fpisa unload p0", "p1: runs in mode native")
+    config.write((7, {}), head="[datapath]\nport = 18001\n")
+    config.refused("port: runs with 18000", "port: runs with 18000")
+    config.write((7, {}), head="[datapath]\ngroup = 64321\n")
+    config.refused("group: runs with another", "group: runs with another")
+    assert programs(net) == before[1]
+
+
+def test_wrong_file_changes_nothing(net, config):
+    config.write((7, {}), (8, {"window": "3"}))
+    config.refused("window: 3 is not a power of two")
+    assert not os.path.exists(PIN)
+
+
+def test_interface_that_came_back(net, config):
+    """A job whose port was removed is named, not taken for one that runs."""
+    config.write((7, {}))
+    config.apply()
+    net.check_sum(7)
+    net.agg.ip("link del p1")
+    config.refused("p1: no such interface", "job 7: .*rank 1|route")
+    net.connect(1, net.worker[1], net.agg, 1500, False)
+    config.refused("job 7: its interface towards rank 1 is gone; fpisa job del 7")
+    net.fpisa("job", "del", "7")
+    assert config.apply()[-1] == "job 7: made"
+    net.check_sum(7)
+
+
+def test_missing_privilege(net, config):
+    config.write((7, {}))
+    os.chmod(config.path, 0o644)
+    for d in config.path.parents:
+        if d.stat().st_mode & 0o005 != 0o005 and os.path.commonpath([d, "/tmp"]) == "/tmp":
+            os.chmod(d, 0o755)
+    status, _, err = net.agg.try_run(FPISA, "config", "apply", config.path, uid=65534)
+    assert status == 1 and "no privilege: run as root" in err
+
+
+def test_group_and_port(net, config):
+    config.write((7, {}), head="[datapath]\nport = 18005\ngroup = 64321\n")
+    config.apply()
+    assert os.stat(PIN).st_gid == 64321
+    config.apply()
+    net.check_sum(7, address=f"{ADDRESS}:18005")
