@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The units MAU0..8 over a payload: fused, block by block with the PHV in
- * registers; staged, one unit over all blocks before the next, with the PHV
- * in memory, as the nine programs do. Modes, roundings and the widths of a
- * family are constants in every loop, so that the compiler folds them.
+ * registers, modes, roundings and the widths of a family constants that the
+ * compiler folds; staged, one unit over all blocks before the next, with the
+ * PHV in memory, as the nine programs do, and all of it asked for at run time:
+ * what a job asks for by pipeline, and whatever has no fused body.
  */
 #include <string.h>
 #include "soft_blocks.h"
@@ -98,7 +99,7 @@ struct phv {
 #define PHV FPISA_PHV(&p.b[b])
 
 /* MAU0..4 of an add whose operation is `op`. */
-static __always_inline uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_registers r,
+static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_registers r,
 					   uint32_t blocks, struct shape s, enum fpisa_mode mode, int first)
 {
 	int keyed = fpisa_keyed(s.f, op);
@@ -151,7 +152,7 @@ static __always_inline uint64_t add_staged(uint32_t op, const void *in, struct f
 }
 
 /* MAU5..8, whatever the operation left in the registers. */
-static __always_inline uint32_t read_staged(const struct fpisa_finish *fin, void *out,
+static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
 					    struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
 					    enum fpisa_rounding rounding)
 {
@@ -195,37 +196,22 @@ static __always_inline uint32_t read_staged(const struct fpisa_finish *fin, void
 
 /* -- by job -------------------------------------------------------------- */
 
-/* Unit by unit: what a job asks for, and whatever has no fused body. */
-static __always_inline int by_unit(const struct fpisa_job *j, struct shape s, uint32_t op)
+static __always_inline uint64_t add(const struct fpisa_job *j, const void *in, struct fpisa_soft_registers r,
+				    uint32_t blocks, int first, struct shape s)
 {
-	return j->pipeline == FPISA_PIPELINE_STAGED || s.f.shared || fpisa_keyed(s.f, op) || op == FPISA_OP_NORM;
-}
-
-static __always_inline uint64_t add(const struct fpisa_job *j, uint32_t op, const void *in,
-				    struct fpisa_soft_registers r, uint32_t blocks, int first, struct shape s)
-{
-	int staged = by_unit(j, s, op);
-
 	if (first)
-		return staged ? add_staged(op, in, r, blocks, s, FPISA_MODE_FPISA, 1)
-			      : add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 1);
+		return add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 1);
 	if (!s.cells && j->mode == FPISA_MODE_FPISA_A)
-		return staged ? add_staged(op, in, r, blocks, s, FPISA_MODE_FPISA_A, 0)
-			      : add_fused(in, r, blocks, s, FPISA_MODE_FPISA_A, 0);
-	return staged ? add_staged(op, in, r, blocks, s, FPISA_MODE_FPISA, 0)
-		      : add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 0);
+		return add_fused(in, r, blocks, s, FPISA_MODE_FPISA_A, 0);
+	return add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 0);
 }
 
-static __always_inline uint32_t read_out(const struct fpisa_job *j, const struct fpisa_finish *fin, void *out,
-					 struct fpisa_soft_registers r, uint32_t blocks, struct shape s)
+static __always_inline uint32_t read_out(const struct fpisa_job *j, void *out, struct fpisa_soft_registers r,
+					 uint32_t blocks, struct shape s)
 {
-	int staged = by_unit(j, s, fin->op) || fin->op != FPISA_OP_SUM;
-
 	if (j->rounding == FPISA_ROUND_NEAREST)
-		return staged ? read_staged(fin, out, r, blocks, s, FPISA_ROUND_NEAREST)
-			      : read_fused(out, r, blocks, s, FPISA_ROUND_NEAREST);
-	return staged ? read_staged(fin, out, r, blocks, s, FPISA_ROUND_DOWN)
-		      : read_fused(out, r, blocks, s, FPISA_ROUND_DOWN);
+		return read_fused(out, r, blocks, s, FPISA_ROUND_NEAREST);
+	return read_fused(out, r, blocks, s, FPISA_ROUND_DOWN);
 }
 
 static void swap(const struct fpisa_job *j, void *payload, uint32_t blocks)
@@ -240,18 +226,30 @@ static void swap(const struct fpisa_job *j, void *payload, uint32_t blocks)
 
 #define SHAPE(format, cells) ((struct shape){format, cells})
 
-size_t fpisa_soft_block_size(const struct fpisa_job *j)
+/* The job's shape with nothing constant. */
+static struct shape shape_of(const struct fpisa_job *j)
 {
-	const struct fpisa_format f = fpisa_job_format(j);
+	struct shape s = {.f = fpisa_job_format(j)};
 
-	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
-#define X(family, format, cells)                                                                             \
+	switch (fpisa_family(s.f, (enum fpisa_mode)j->mode)) {
+#define X(family, format, n)                                                                                 \
 	case family:                                                                                         \
-		return block_size(SHAPE(format, cells));
+		s.cells = n;                                                                                 \
+		break;
 		FAMILIES(X)
 #undef X
 	}
-	return 0;
+	return s;
+}
+
+size_t fpisa_soft_block_size(const struct fpisa_job *j)
+{
+	return block_size(shape_of(j));
+}
+
+static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint32_t op)
+{
+	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_keyed(f, op) && op != FPISA_OP_NORM;
 }
 
 uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct fpisa_soft_registers r,
@@ -260,12 +258,12 @@ uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct
 	const struct fpisa_format f = fpisa_job_format(j);
 
 	swap(j, in, blocks);
-	if (f.integer)
-		return add_staged(op, in, r, blocks, SHAPE(f, 0), FPISA_MODE_FPISA, first);
+	if (!has_fused_body(j, f, op))
+		return add_staged(op, in, r, blocks, shape_of(j), (enum fpisa_mode)j->mode, first);
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
 #define X(family, format, cells)                                                                             \
 	case family:                                                                                         \
-		return add(j, op, in, r, blocks, first, SHAPE(format, cells));
+		return add(j, in, r, blocks, first, SHAPE(format, cells));
 		FAMILIES(X)
 #undef X
 	}
@@ -278,15 +276,15 @@ uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *f
 	const struct fpisa_format f = fpisa_job_format(j);
 	uint32_t flags = 0;
 
-	if (f.integer) {
-		flags = read_staged(fin, out, r, blocks, SHAPE(f, 0), FPISA_ROUND_DOWN);
+	if (fin->op != FPISA_OP_SUM || !has_fused_body(j, f, FPISA_OP_SUM)) {
+		flags = read_staged(fin, out, r, blocks, shape_of(j), (enum fpisa_rounding)j->rounding);
 		swap(j, out, blocks);
 		return flags;
 	}
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
 #define X(family, format, cells)                                                                             \
 	case family:                                                                                         \
-		flags = read_out(j, fin, out, r, blocks, SHAPE(format, cells));                              \
+		flags = read_out(j, out, r, blocks, SHAPE(format, cells));                                   \
 		break;
 		FAMILIES(X)
 #undef X
