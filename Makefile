@@ -115,28 +115,43 @@ SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_DEP = $(Q)$(CC) $(TEST_CFLAGS) -MM -MP -MT $@ $(filter %.c,$^) > $@.d
 TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Iuser/lib -Itests -Itests/prog -I$(B)
 
-$(B)/tests/unit/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) user/tables_fill.c $(LIB_SRC)
+# What tests share is compiled once: san with sanitizers, for the unit tests; tsan for threads; chk plainly.
+$(B)/san/%.o: %.c
 	@mkdir -p $(@D)
-	$(call say,TEST,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
-	$(TEST_DEP)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) $(SAN) $(DEP) -c $< -o $@
 
-$(B)/tests/unit/test_privilege: user/privilege.c
-
-$(B)/tests/prog/%: tests/prog/%.c tests/prog/harness.c tests/prog/harness.h tests/vectors.c tests/cases.c $(ORACLE_SRC) \
-		user/families.c user/tables_fill.c user/tables_kernel.c user/lib/soft_blocks.c $(SKEL)
+$(B)/tsan/%.o: %.c
 	@mkdir -p $(@D)
-	$(call say,TEST,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) $(filter %.c,$^) -lcmocka -lbpf -lgmp -lpthread -lm -o $@
-	$(TEST_DEP)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 -fsanitize=thread $(DEP) -c $< -o $@
+
+$(B)/chk/%.o: %.c | $(SKEL)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -c $< -o $@
+
+UNIT_COMMON := tests/vectors.c $(ORACLE_SRC) user/tables_fill.c $(LIB_SRC)
+$(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%.o)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(SAN) $^ -lcmocka -lgmp -lpthread -lm -o $@
+
+$(B)/tests/unit/test_privilege: $(B)/san/user/privilege.o
+
+PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c $(ORACLE_SRC) user/families.c user/tables_fill.c \
+	user/tables_kernel.c user/lib/soft_blocks.c
+$(PROG): $(B)/tests/prog/%: $(B)/chk/tests/prog/%.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $^ -lcmocka -lbpf -lgmp -lpthread -lm -o $@
 
 # The library's threads under ThreadSanitizer.
 TSAN := $(B)/tests/tsan/test_mem $(B)/tests/tsan/test_udp
-$(TSAN): $(B)/tests/tsan/%: tests/unit/%.c tests/vectors.c $(ORACLE_SRC) user/tables_fill.c $(LIB_SRC)
+$(TSAN): $(B)/tests/tsan/%: $(B)/tsan/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/tsan/%.o)
 	@mkdir -p $(@D)
-	$(call say,TSAN,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) -O2 -fsanitize=thread $(filter %.c,$^) -lcmocka -lgmp -lpthread -lm -o $@
-	$(TEST_DEP)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -fsanitize=thread $^ -lcmocka -lgmp -lpthread -lm -o $@
 
 # Two CPUs on the same slots, ROUNDS of each variant.
 .PHONY: stress
