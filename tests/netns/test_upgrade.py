@@ -8,7 +8,7 @@ import time
 import pytest
 
 import worker
-from lab import FPISA, IP_PIN, PIN, end, read_answers, wait_until
+from lab import BPFFS, FPISA, IP_PIN, PIN, end, read_answers, wait_until
 
 COUNT, CALLS = 60000, 6
 
@@ -79,3 +79,30 @@ def test_killed(lab):
     left = sorted(os.listdir(PIN))
     net.fpisa("unload")
     assert "fpisa" in left and not os.path.exists(PIN)
+
+
+def test_load_killed(lab):
+    """The first load dies anywhere: another one completes it, or says that nothing is left to do; unload removes all."""
+    seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
+    print(f"FPISA_SEED={seed}")
+    rng = random.Random(seed)
+    net = lab(workers=2)
+    pins = os.listdir(BPFFS)
+    t0 = time.monotonic()
+    net.load()
+    whole = time.monotonic() - t0
+    for _ in range(8):
+        net.fpisa("unload")
+        assert os.listdir(BPFFS) == pins
+        p = net.agg.spawn(FPISA, "load", *net.ports)
+        time.sleep(rng.random() * whole)
+        end(p)
+        net.agg.started.remove(p)
+        status, _, err = net.agg.try_run(FPISA, "load", *net.ports)
+        if status:
+            assert "is loaded already" in err
+            attached = [i["name"] for i in net.json("status")["interfaces"]]
+            for dev in set(net.ports) - set(attached):
+                net.fpisa("load", dev)
+        net.add_job(1)
+        net.check_sum(1, 3000)
