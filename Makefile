@@ -50,7 +50,8 @@ PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 # What a fresh Debian 12 lacks; `make deps` installs what is missing and nothing else.
 PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
 	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libcmocka-dev libelf-dev zlib1g-dev \
-	python3 python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox cppcheck
+	python3 python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox cppcheck \
+	man-db
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -226,7 +227,7 @@ old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
 .PHONY: test-build check test test-long demo deps
-test-build: all $(UNIT) $(PROG) $(FUZZ) $(TSAN) old-compiler
+test-build: all $(MAN) $(B)/man/functions $(B)/completion/fpisa $(UNIT) $(PROG) $(FUZZ) $(TSAN) old-compiler
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build
@@ -266,25 +267,58 @@ resources: $(B)/fpisa
 
 # -- install ------------------------------------------------------------------
 
-.PHONY: install uninstall clean help
-install: all
-	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/lib/fpisa $(DESTDIR)$(PREFIX)/lib/pkgconfig \
-		$(DESTDIR)$(PREFIX)/include
-	install -m 755 $(B)/fpisa $(DESTDIR)$(PREFIX)/sbin/fpisa
-	install -m 644 $(B)/fpisa.o $(B)/fpisa_egress.o $(DESTDIR)$(PREFIX)/lib/fpisa/
-	install -m 755 $(B)/libfpisa.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/
-	ln -sf libfpisa.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libfpisa.so.$(SOVERSION)
-	ln -sf libfpisa.so.$(SOVERSION) $(DESTDIR)$(PREFIX)/lib/libfpisa.so
-	install -m 644 $(B)/libfpisa.a $(DESTDIR)$(PREFIX)/lib/
-	install -m 644 include/fpisa.h $(DESTDIR)$(PREFIX)/include/
-	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$${prefix}/lib|; s|@VERSION@|$(VERSION)|' user/lib/libfpisa.pc.in \
-		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/libfpisa.pc
+LIBDIR ?= $(PREFIX)/lib
+SBINDIR ?= $(PREFIX)/sbin
+MANDIR ?= $(PREFIX)/share/man
+COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+CONFDIR := /etc/fpisa
 
-uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/sbin/fpisa $(DESTDIR)$(PREFIX)/include/fpisa.h \
-		$(DESTDIR)$(PREFIX)/lib/libfpisa.so* $(DESTDIR)$(PREFIX)/lib/libfpisa.a \
-		$(DESTDIR)$(PREFIX)/lib/pkgconfig/libfpisa.pc
-	rm -rf $(DESTDIR)$(PREFIX)/lib/fpisa
+# Manual pages and completion come from the CLI's own help, the header and doc/wire.md.
+MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
+render = $(call say,DOC,$@) && mkdir -p $(@D) && $(PYTHON) -B doc/man/render.py
+$(MAN) $(B)/man/functions $(B)/completion/fpisa: doc/man/render.py doc/man/table.py
+$(B)/man/fpisa.8: doc/man/fpisa.8.in $(B)/fpisa
+	$(render) verbs $(B)/fpisa $< | sed 's|@LIBDIR@|$(LIBDIR)|' > $@
+$(B)/man/fpisa-wire.7: doc/wire.md
+	$(render) wire $< > $@
+$(B)/man/libfpisa.3: doc/man/libfpisa.3.in include/fpisa.h
+	$(render) api include/fpisa.h $< > $@
+$(B)/man/functions: include/fpisa.h
+	$(render) names $< > $@
+$(B)/completion/fpisa: doc/man/completion.py $(B)/fpisa
+	$(call say,DOC,$@) && mkdir -p $(@D) && $(PYTHON) -B $< $(B)/fpisa > $@
+
+.PHONY: install uninstall clean help
+install: all $(MAN) $(B)/man/functions $(B)/completion/fpisa
+	install -d $(addprefix $(DESTDIR),$(SBINDIR) $(LIBDIR)/fpisa $(LIBDIR)/pkgconfig $(PREFIX)/include \
+		$(addprefix $(MANDIR)/man,3 7 8) $(COMPLETIONDIR) $(UNITDIR) $(CONFDIR))
+	install -m 755 $(B)/fpisa $(DESTDIR)$(SBINDIR)/fpisa
+	install -m 644 $(B)/fpisa.o $(B)/fpisa_egress.o $(DESTDIR)$(LIBDIR)/fpisa/
+	install -m 755 $(B)/libfpisa.so.$(VERSION) $(DESTDIR)$(LIBDIR)/
+	ln -sf libfpisa.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libfpisa.so.$(SOVERSION)
+	ln -sf libfpisa.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libfpisa.so
+	install -m 644 $(B)/libfpisa.a $(DESTDIR)$(LIBDIR)/
+	install -m 644 include/fpisa.h $(DESTDIR)$(PREFIX)/include/
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' user/lib/libfpisa.pc.in \
+		> $(DESTDIR)$(LIBDIR)/pkgconfig/libfpisa.pc
+	install -m 644 $(B)/man/fpisa.8 $(DESTDIR)$(MANDIR)/man8/
+	install -m 644 $(B)/man/fpisa-wire.7 $(DESTDIR)$(MANDIR)/man7/
+	install -m 644 $(B)/man/libfpisa.3 $(DESTDIR)$(MANDIR)/man3/
+	for f in $$(cat $(B)/man/functions); do ln -sf libfpisa.3 $(DESTDIR)$(MANDIR)/man3/$$f.3; done
+	install -m 644 $(B)/completion/fpisa $(DESTDIR)$(COMPLETIONDIR)/
+	sed 's|@SBINDIR@|$(SBINDIR)|' user/fpisa.service.in > $(DESTDIR)$(UNITDIR)/fpisa.service
+	test -e $(DESTDIR)$(CONFDIR)/fpisa.conf || install -m 640 user/fpisa.conf $(DESTDIR)$(CONFDIR)/
+
+# A configuration that somebody wrote stays.
+uninstall: $(B)/man/functions
+	rm -f $(addprefix $(DESTDIR),$(SBINDIR)/fpisa $(PREFIX)/include/fpisa.h $(LIBDIR)/libfpisa.so* \
+		$(LIBDIR)/libfpisa.a $(LIBDIR)/pkgconfig/libfpisa.pc $(MANDIR)/man8/fpisa.8 \
+		$(MANDIR)/man7/fpisa-wire.7 $(MANDIR)/man3/libfpisa.3 $(COMPLETIONDIR)/fpisa $(UNITDIR)/fpisa.service)
+	for f in $$(cat $(B)/man/functions); do rm -f $(DESTDIR)$(MANDIR)/man3/$$f.3; done
+	rm -rf $(DESTDIR)$(LIBDIR)/fpisa
+	! cmp -s user/fpisa.conf $(DESTDIR)$(CONFDIR)/fpisa.conf || rm $(DESTDIR)$(CONFDIR)/fpisa.conf
+	rmdir $(DESTDIR)$(CONFDIR) 2>/dev/null || true
 
 clean:
 	rm -rf $(B)

@@ -71,8 +71,17 @@ def main():
         if wrong or not exported:
             sys.exit(f"unversioned or foreign symbols: {wrong}")
         run(f"{root}/usr/sbin/fpisa", "--version")
+        with open(f"{root}/etc/fpisa/fpisa.conf") as f:
+            assert "[job 7]" in f.read()
+        run(f"{root}/usr/sbin/fpisa", "config", "check", f"{root}/etc/fpisa/fpisa.conf")
+        pages = sorted(os.listdir(f"{root}/usr/share/man/man3"))
+        if [p for p in pages if p != "libfpisa.3"] != sorted(s.split("@")[0] + ".3" for s in exported):
+            sys.exit(f"manual pages of functions: {pages}")
+        with open(f"{root}/usr/lib/systemd/system/fpisa.service") as f:
+            if "ExecStart=/usr/sbin/fpisa config apply\n" not in f.read():
+                sys.exit("the unit does not run the installed program")
         run("make", "uninstall", *install)
-        left = [os.path.join(d, f) for d, _, fs in os.walk(f"{root}/usr") for f in fs]
+        left = [os.path.join(d, f) for d, _, fs in os.walk(root) for f in fs if f not in ("p", "p.c")]
         if left:
             sys.exit(f"left after uninstall: {left}")
         print(f"{len(exported)} symbols, versioned; {out}")

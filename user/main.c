@@ -68,7 +68,7 @@ static const struct verb verbs[] = {
 	  "Under traffic; jobs, sums under way and counters go on. Refused if the layout of\n"
 	  "the maps has changed: then unload and load.\n" },
 	{ "status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL },
-	{ "job add", verb_job_add, "JOB --workers LIST [OPTION...]", "make a job, 0 to 63", job_add_more },
+	{ "job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "make a job, 0 to 63", job_add_more },
 	{ "job list", verb_job_list, "[--json]", "the jobs", NULL },
 	{ "job show", verb_job_show, "JOB [--json]", "a job's parameters and members", NULL },
 	{ "job del", verb_job_del, "JOB", "remove a job", NULL },
@@ -151,7 +151,7 @@ static void help(FILE *f, const char *group)
 	fprintf(f, "usage: fpisa VERB ...; fpisa help VERB; fpisa --version\n");
 	for (size_t i = 0; i < VERBS; i++)
 		if (!group || !strncmp(verbs[i].name, group, strlen(group)))
-			fprintf(f, "  %-12s %s\n", verbs[i].name, verbs[i].help);
+			fprintf(f, "  %-12s  %s\n", verbs[i].name, verbs[i].help);
 }
 
 static int help_verb(int argc, char **argv)

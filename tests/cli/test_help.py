@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One table of verbs: what `fpisa help` says, what getopt takes, the manual page and the
+completion in a real bash."""
+import glob
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.join(HERE, "..", "..")
+BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
+FPISA = os.path.join(BUILD, "fpisa")
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(TOP, "doc", "man"))
+
+import table  # noqa: E402
+
+COMMON = {"pin", "verbose"}
+
+
+@pytest.fixture(scope="module")
+def verbs():
+    found, _ = table.verbs(FPISA)
+    assert len(found) > 15
+    return {v.name: v for v in found}
+
+
+def sources():
+    """Per file of the CLI: its verbs, and the names of its options."""
+    for path in glob.glob(os.path.join(TOP, "user", "*.c")):
+        with open(path) as f:
+            text = f.read()
+        names = re.findall(r"^int verb_(\w+)\(", text, re.M)
+        options = set(re.findall(r'\{\s*"([a-z][a-z-]*)",\s*\w+_argument', text))
+        if re.search(r"\bJSON_OPTION\b|\bcommon_options\(", text):
+            options.add("json")
+        if names and os.path.basename(path) != "main.c":
+            yield path, names, options
+
+
+def test_help_names_what_getopt_takes(verbs):
+    """An option without a line in the help, and a line without an option."""
+    seen = set()
+    for path, names, options in sources():
+        ours = [verbs[n.replace("_", " ")] for n in names]
+        seen |= {v.name for v in ours}
+        said = {o for v in ours for o in v.options}
+        told = " ".join(table.ask(FPISA, "help", *v.name.split()) for v in ours)
+        assert not said - options, (path, said - options)
+        missing = [o for o in options - COMMON if not re.search(rf"--{o}(?![a-z-])", told)]
+        assert not missing, (path, missing)
+    assert seen == set(verbs)
+
+
+def test_each_option_is_taken(verbs):
+    """Of the program itself: no option of the help is unknown to it."""
+    for v in verbs.values():
+        for o in v.options.values():
+            p = subprocess.run([FPISA, *v.name.split(), "--" + o.name, *(["?"] if o.metavar else []), "--no-such-option"],
+                               text=True, capture_output=True)
+            assert p.returncode and f"unrecognized option '--{o.name}'" not in p.stderr, (v.name, o.name, p.stderr)
+
+
+def shown(page):
+    """A page as man shows it, unwrapped."""
+    env = {**os.environ, "MANWIDTH": "1000", "MANROFFOPT": "-rHY=0", "LC_ALL": "C.UTF-8", "MAN_KEEP_FORMATTING": ""}
+    p = subprocess.run(["man", "--warnings", "-l", os.path.join(BUILD, "man", page)], text=True, capture_output=True,
+                       env=env)
+    assert p.returncode == 0 and not p.stderr, p.stderr
+    return re.sub(r".\x08", "", p.stdout)
+
+
+needs_man = pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")
+
+
+@needs_man
+def test_manual_page(verbs):
+    """A section a verb, in it all its options and no others."""
+    sections = re.split(r"^   (?=\S)", shown("fpisa.8"), flags=re.M)
+    found = {}
+    for s in sections:
+        head, _, body = s.partition("\n")
+        name = next((n for n in verbs if re.match(rf"fpisa {n}(?! ?[a-z])", head)), None)
+        if name:
+            found[name] = set(re.findall(r"(?<![\w.-])--([a-z][a-z-]*[a-z])", head + re.sub(r"^ {6,}", "", body)))
+    assert set(found) == set(verbs)
+    for name, v in verbs.items():
+        assert set(v.options) <= found[name], (name, set(v.options) - found[name])
+        others = found[name] - set(v.options) - COMMON
+        known = {o for w in verbs.values() for o in w.options} | {"loss", "collector"}
+        assert others <= known, (name, others)
+
+
+@needs_man
+def test_other_pages():
+    with open(os.path.join(BUILD, "man", "functions")) as f:
+        functions = f.read().split()
+    page = shown("libfpisa.3")
+    for name in functions:
+        assert re.search(rf"^   .*\b{name}\b", page, re.M), name
+    with open(os.path.join(TOP, "include", "fpisa.h")) as f:
+        header = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+    assert sorted(re.findall(r"\b(fpisa_\w+)\(", header)) == sorted(functions)
+    for word in re.findall(r"\bFPISA_\w+", header):
+        assert word in page or word == "FPISA_H", word
+    wire = shown("fpisa-wire.7")
+    with open(os.path.join(TOP, "doc", "wire.md")) as f:
+        text = f.read()
+    words = set(re.findall(r"\b[\w']+\b", re.sub(r"\]\([^)]*\)", "", text)))
+    plain = wire.replace("\u2019", "'").lower()
+    assert not [w for w in words if w.lower() not in plain]
+
+
+# -- completion -----------------------------------------------------------------
+
+SHELL = r"""
+. "$1"
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+_fpisa
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+def complete(*words, cwd=None):
+    p = subprocess.run(["bash", "--norc", "-c", SHELL, "bash", os.path.join(BUILD, "completion", "fpisa"),
+                        "fpisa", *words], text=True, capture_output=True, cwd=cwd, check=True,
+                       env={**os.environ, "PATH": BUILD + ":" + os.environ["PATH"]})
+    assert not p.stderr, p.stderr
+    return p.stdout.split()
+
+
+def test_completion(verbs, tmp_path):
+    first = {n.split()[0] for n in verbs}
+    assert set(complete("")) == first | {"help", "--version"}
+    assert complete("unl") == ["unload"] and complete("help", "unl") == ["unload"]
+    assert set(complete("job", "")) == {n.split()[1] for n in verbs if n.startswith("job ")}
+    assert complete("config", "ch") == ["check"]
+    for name, v in verbs.items():
+        assert set(complete(*name.split(), "--")) == {"--" + o for o in {*v.options, *COMMON, "help"}}
+    assert set(complete("job", "add", "7", "--mode", "")) == {"fpisa", "fpisa-a", "fpisa64", "exact"}
+    assert complete("job", "add", "7", "--format", "bf") == ["bf16"]
+    assert complete("load", "--mode", "=", "n") == ["native"]
+    assert "lo" in complete("load", "") and "lo" in complete("load", "lo", "--mode", "skb", "")
+    (tmp_path / "one.conf").write_text("")
+    assert complete("config", "check", "on", cwd=tmp_path) == ["one.conf"]
+    assert complete("job", "add", "7", "--workers", "") == [] and complete("nosuch", "") == []
+
+
+def test_completion_as_typed(tmp_path):
+    """The keys of a user: an interactive bash completes the line."""
+    rc = tmp_path / "rc"
+    rc.write_text(f"PS1='$ '\nbind 'set bell-style none'\nPATH={BUILD}:$PATH\n. {BUILD}/completion/fpisa\n")
+    pid, fd = pty.fork()
+    if not pid:
+        os.environ["TERM"] = "dumb"
+        os.execvp("bash", ["bash", "--noprofile", "--rcfile", str(rc), "-i"])
+    try:
+        os.write(fd, b"echo fpi; fpisa conf\tch\t/dev/nu\t; exit\n")
+        out = b""
+        while True:
+            try:
+                got = os.read(fd, 4096)
+            except OSError:
+                break
+            if not got:
+                break
+            out += got
+    finally:
+        os.close(fd)
+        os.waitpid(pid, 0)
+    assert b"/dev/null: no errors; interfaces: 0, jobs: 0" in out, out
