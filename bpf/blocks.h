@@ -385,8 +385,11 @@ GLOBAL_FN int discard_block(const phv_block *p, const struct fpisa_exp_block *e,
 		__u32 at = fpisa_discarded(p->e[i], fpisa_get_man(p->m, i, f), e->e[i], fpisa_get_man(m, i, f), f,
 					   mode);
 
+		/* Else clang makes one test of both, of a copy of `at` less one: 6.1 then knows no bound of `at`. */
+		if (!at)
+			continue;
 		fpisa_opaque(at);
-		if (at && at < FPISA_BUCKETS)
+		if (at < FPISA_BUCKETS)
 			__sync_fetch_and_add(&h->bucket[at], 1);
 	}
 	return 0;
