@@ -134,6 +134,57 @@ static void multicast(void **state)
 	assert_true(retransmits < 63);
 }
 
+/* As generic XDP does at the far end of a veth pair: what left as one arrives as one. */
+static void swallow_bursts(struct server *s)
+{
+	int on = 1;
+
+	assert_int_equal(setsockopt(s->fd, SOL_UDP, UDP_GRO, &on, sizeof(on)), 0);
+}
+
+static void bursts_swallowed_from_the_start(void **state)
+{
+	struct plan p = {.workers = 1, .elements = 32, .window = 64, .count = 32 * 640, .calls = 2};
+	struct server s = {0};
+	uint64_t retransmits;
+
+	(void)state;
+	start_server(&s, &p);
+	swallow_bursts(&s);
+	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
+	assert_true(s.soft.counters.v_length > 0);
+	/* The worker never counted on bursts: else each window would have had to be sent again. */
+	assert_true(retransmits < 64);
+}
+
+static void bursts_swallowed_later(void **state)
+{
+	enum { CALLS = 8, COUNT = 32 * 640 };
+	struct plan p = {.workers = 1, .elements = 32, .window = 64};
+	struct server s = {0};
+	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 20000};
+	struct fpisa_info before = {.size = sizeof(before)}, after = before;
+	static float v[COUNT];
+	struct fpisa *f = NULL;
+
+	(void)state;
+	start_server(&s, &p);
+	run_server(&s);
+	assert_int_equal(connect_udp(&f, 0, &o, &s), 0);
+	assert_int_equal(fpisa_allreduce(f, v, v, COUNT, FPISA_FLOAT32, NULL), 0);
+	swallow_bursts(&s);
+	for (int i = 0; i < CALLS; i++) {
+		fpisa_get_info(f, &before);
+		assert_int_equal(fpisa_allreduce(f, v, v, COUNT, FPISA_FLOAT32, NULL), 0);
+		fpisa_get_info(f, &after);
+	}
+	/* By the last call the worker has given bursts up. */
+	assert_true(after.retransmits - before.retransmits < 64);
+	stop_server(&s);
+	assert_true(s.soft.counters.v_length > 0);
+	fpisa_close(f);
+}
+
 static int try_connect(const struct server *s, uint64_t token, uint16_t port, uint32_t job)
 {
 	struct fpisa_options o = {.size = sizeof(o), .token = token, .local_port = port, .timeout_ms = 150};
@@ -229,6 +280,8 @@ int main(void)
 		cmocka_unit_test(wrong_sources),
 		cmocka_unit_test(late_results),
 		cmocka_unit_test(multicast),
+		cmocka_unit_test(bursts_swallowed_from_the_start),
+		cmocka_unit_test(bursts_swallowed_later),
 		cmocka_unit_test(not_a_member),
 		cmocka_unit_test(former_life),
 		cmocka_unit_test(silent_aggregator),

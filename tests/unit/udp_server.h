@@ -7,6 +7,7 @@
 #define TESTS_UDP_SERVER_H
 
 #include <arpa/inet.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <time.h>

@@ -46,6 +46,7 @@ int fpisa_tracks_reset(struct fpisa *f, uint32_t capacity)
 		TAILQ_INIT(&f->waiting[i]);
 	TAILQ_INIT(&f->held);
 	f->heard_ns = 0;
+	f->lost_bursts = 0;
 	fpisa_rto_init(&f->rto);
 	return 0;
 }
@@ -80,6 +81,7 @@ void fpisa_track_next(struct fpisa *f, struct fpisa_track *l)
 
 	l->chunk += f->tracks;
 	l->tries = 0;
+	l->burst = 0;
 	l->backoff = 0;
 	l->live = 0;
 	while (r && l->chunk >= r->first + r->chunks)
@@ -161,11 +163,18 @@ int fpisa_tracks_send(struct fpisa *f)
 
 	while (!TAILQ_EMPTY(&f->ready)) {
 		uint64_t now = fpisa_now();
-		struct fpisa_track *l;
+		struct fpisa_track *l, *fresh = NULL;
 		int n = 0, rc;
 
 		while (n < FPISA_BATCH && (l = TAILQ_FIRST(&f->ready))) {
 			compose(f, l, &out[n]);
+			out[n].alone = l->tries > 0;
+			if (!l->tries && f->t->bursts) {
+				l->burst = fresh != NULL;
+				if (fresh)
+					fresh->burst = 1;
+				fresh = l;
+			}
 			f->count.sent++;
 			f->count.retransmits += l->tries > 0;
 			l->tries++;

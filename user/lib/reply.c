@@ -34,16 +34,44 @@ bad:
 	return NULL;
 }
 
+/* Is it our contribution that completed the round? Above 16 workers nobody knows: 0. */
+static int completed(const struct fpisa *f, const struct fpisa_hdr *h)
+{
+	return f->workers <= FPISA_ORDER_WORKERS && (h->aux >> (4 * f->rank) & 15) + 1 == h->contributors;
+}
+
+/*
+ * Does a result answer the last transmission of its chunk, so that what left before it and has none
+ * may be taken for lost? One that other ranks completed after we sent again may answer the first.
+ */
+static int answers_last(const struct fpisa *f, const struct fpisa_track *l, const struct fpisa_hdr *h)
+{
+	return l->tries == 1 || (h->flags & FPISA_F_RESENT) || completed(f, h);
+}
+
 static void measure(struct fpisa *f, const struct fpisa_track *l, const struct fpisa_hdr *h, uint64_t rtt_ns)
 {
 	int ordered = f->workers <= FPISA_ORDER_WORKERS;
 
 	if (l->tries > 1)
 		fpisa_rto_ambiguous(&f->rto, f->tracks);
-	else if (ordered && (h->aux >> (4 * f->rank) & 15) + 1 == h->contributors)
+	else if (completed(f, h))
 		fpisa_rto_sample(&f->rto, rtt_ns);
 	else
 		fpisa_rto_bound(&f->rto, rtt_ns, !ordered);
+}
+
+/*
+ * The way to the aggregator may come to swallow bursts after join.c tried one. They are over when a
+ * window went by in which each chunk that left in one had to be sent again, by itself.
+ */
+static void judge_bursts(struct fpisa *f, const struct fpisa_track *l)
+{
+	if (!l->burst)
+		return;
+	f->lost_bursts = l->tries > 1 ? f->lost_bursts + 1 : 0;
+	if (f->lost_bursts > 2 * f->tracks)
+		f->t->bursts = 0;
 }
 
 static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpisa_hdr *h, uint64_t now)
@@ -65,7 +93,8 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 	memcpy(r->recv + offset * f->format.bytes, values, n * f->format.bytes);
 	r->flags |= h->result_flags;
 	measure(f, l, h, now - l->sent_ns);
-	fpisa_tracks_heard(f, l->sent_ns, now);
+	judge_bursts(f, l);
+	fpisa_tracks_heard(f, answers_last(f, l, h) ? l->sent_ns : 0, now);
 	fpisa_track_next(f, l);
 	r->left--;
 	while (f->oldest && !f->oldest->left) {

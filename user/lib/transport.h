@@ -22,6 +22,7 @@
 struct fpisa_out {
 	struct iovec part[4];
 	int parts;
+	int alone; /* it must not share the fate of others */
 };
 
 /* A received frame from its FPISA header on, 8-byte aligned. */
@@ -58,6 +59,7 @@ struct fpisa_transport {
 	const struct fpisa_transport_ops *ops;
 	uint64_t bad;	/* frames dropped because of their source */
 	int send_error; /* the last errno that lost a frame, 0 if none did */
+	int bursts;	/* frames of a call may leave as one, to be cut on their way; whether they are, join.c tries */
 };
 
 #endif

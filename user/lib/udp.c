@@ -3,6 +3,12 @@
  * Transport `udp`: one unconnected socket, batches by sendmmsg and recvmmsg,
  * no privilege.
  *
+ * Frames of one size leave in bursts by UDP_SEGMENT (GSO), which the kernel or
+ * the NIC cuts. On a virtual link nobody may: generic XDP at the other end
+ * sees the burst as one frame. So bursts are sent only where HELLOs in one
+ * came through. There is no counterpart for what comes in: UDP_GRO skips
+ * datagrams without a UDP checksum, as results are.
+ *
  * Unconnected, and bound to no address, because results come to a group as
  * well as to us: a connected socket, or one bound to its address, would
  * never see the group's. So the source of each datagram is compared here.
@@ -11,6 +17,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +38,7 @@
 struct udp {
 	struct fpisa_transport base;
 	int fd;
+	int no_segment; /* UDP_SEGMENT is refused: an old kernel, or a device without checksum offload */
 	struct sockaddr_in to;
 	struct in_addr source; /* of the replies */
 	struct in_addr group;  /* joined; 0 for none */
@@ -60,9 +68,64 @@ static int is_loss(int error)
 	return 0;
 }
 
-static int udp_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
+/* What one datagram can hold. */
+#define BURST_SIZE 65507
+#define BURST_PARTS (FPISA_BATCH * (int)(sizeof(((struct fpisa_out *)0)->part) / sizeof(struct iovec)))
+
+static size_t frame_size(const struct fpisa_out *out)
 {
-	struct udp *u = (struct udp *)t;
+	size_t size = 0;
+
+	for (int i = 0; i < out->parts; i++)
+		size += out->part[i].iov_len;
+	return size;
+}
+
+/* How many of n frames may leave as one: all of one size, but the last may be shorter. */
+static int burst_length(const struct udp *u, const struct fpisa_out *out, int n)
+{
+	size_t size = frame_size(out), total = 0, next;
+	int k = 0;
+
+	if (!u->base.bursts || u->no_segment)
+		return 1;
+	for (next = size; k < n && !out[k].alone && next == size && total + next <= BURST_SIZE; k++) {
+		total += next;
+		next = k + 1 < n ? frame_size(&out[k + 1]) : 0;
+	}
+	if (k && k < n && !out[k].alone && next < size && total + next <= BURST_SIZE)
+		k++;
+	return k ? k : 1;
+}
+
+/* Sends k frames as one datagram to be cut. 0 if the kernel took it, else -errno. */
+static int send_burst(struct udp *u, const struct fpisa_out *out, int k)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
+	struct iovec part[BURST_PARTS];
+	struct msghdr msg = {
+		.msg_name = &u->to,
+		.msg_namelen = sizeof(u->to),
+		.msg_iov = part,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	uint16_t size = (uint16_t)frame_size(out);
+
+	for (int i = 0; i < k; i++)
+		for (int j = 0; j < out[i].parts; j++)
+			part[msg.msg_iovlen++] = out[i].part[j];
+	c->cmsg_level = SOL_UDP;
+	c->cmsg_type = UDP_SEGMENT;
+	c->cmsg_len = CMSG_LEN(sizeof(size));
+	memcpy(CMSG_DATA(c), &size, sizeof(size));
+	return sendmsg(u->fd, &msg, 0) < 0 ? -errno : 0;
+}
+
+/* Sends n frames one by one; what is_loss() allows is lost. */
+static int send_frames(struct udp *u, const struct fpisa_out *out, int n)
+{
 	struct mmsghdr msg[FPISA_BATCH];
 	int sent = 0, rc;
 
@@ -82,11 +145,36 @@ static int udp_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 		if (!is_loss(errno))
 			return -errno;
 		if (errno != EINTR) {
-			t->send_error = errno;
+			u->base.send_error = errno;
 			sent++;
 		}
 	}
 	return 0;
+}
+
+static int udp_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
+{
+	struct udp *u = (struct udp *)t;
+	int k, rc = 0;
+
+	for (; n && !rc; out += k, n -= k) {
+		k = burst_length(u, out, n);
+		if (k > 1) {
+			int error = -send_burst(u, out, k);
+
+			if (!error)
+				continue;
+			if (is_loss(error)) {
+				t->send_error = error;
+				continue;
+			}
+			u->no_segment = 1;
+		}
+		for (k = 1; k < n && burst_length(u, out + k, n - k) == 1; k++)
+			;
+		rc = send_frames(u, out, k);
+	}
+	return rc;
 }
 
 static int wait_readable(int fd, uint64_t timeout_ns)
