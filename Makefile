@@ -139,6 +139,7 @@ $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%
 	$(Q)$(CC) $(SAN) $^ -lcmocka -lgmp -lpthread -lm -o $@
 
 $(B)/tests/unit/test_privilege: $(B)/san/user/privilege.o
+$(B)/tests/unit/test_calls: $(B)/san/tests/cases.o
 
 PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c $(ORACLE_SRC) user/families.c user/tables_fill.c \
 	user/tables_kernel.c user/lib/soft_blocks.c
@@ -182,7 +183,7 @@ FUZZ_worker := $(LIB_SRC)
 FUZZ_address := $(filter-out user/lib/api.c,$(LIB_SRC))
 FUZZ_gradients := user/cli.c user/gradients.c user/npy.c
 FUZZ_args := $(addprefix user/,cli.c job.c job_add.c job_show.c load.c unload.c slots.c stats.c status.c \
-	prometheus.c demo.c upgrade.c)
+	prometheus.c demo.c demo_options.c upgrade.c)
 .SECONDEXPANSION:
 $(B)/tests/fuzz/user_%: tests/fuzz/user_%.c $$(FUZZ_$$*)
 	@mkdir -p $(@D)

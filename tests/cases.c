@@ -75,7 +75,7 @@ void cases_choose(struct vectors_rng *rng, struct cases_call *c)
 	c->factor = random_factor(rng, c->format);
 }
 
-static struct oracle_call oracle_of(const struct cases_call *c)
+struct oracle_call cases_oracle(const struct cases_call *c)
 {
 	return (struct oracle_call){
 		.f = fpisa_register(c->format, (enum fpisa_mode)c->mode, c->workers),
@@ -165,7 +165,7 @@ static void mx_column(struct vectors_rng *rng, uint32_t workers, struct oracle_m
 
 static void judge(const struct cases_call *c, struct cases_round *r, uint32_t i, const uint64_t *words)
 {
-	struct oracle_call call = oracle_of(c);
+	struct oracle_call call = cases_oracle(c);
 	uint64_t want;
 
 	for (uint32_t k = 0; k < c->workers; k++)
@@ -176,7 +176,7 @@ static void judge(const struct cases_call *c, struct cases_round *r, uint32_t i,
 
 static void judge_mx(const struct cases_call *c, struct cases_round *r, uint32_t b, const struct oracle_mx *blocks)
 {
-	struct oracle_call call = oracle_of(c);
+	struct oracle_call call = cases_oracle(c);
 	struct oracle_mx want;
 
 	for (uint32_t k = 0; k < c->workers; k++) {

@@ -37,6 +37,9 @@ bool cases_combination(uint8_t format, unsigned int index, struct cases_call *c)
 /* What a call leaves open: rounding, workers, reciprocal, factor. */
 void cases_choose(struct vectors_rng *rng, struct cases_call *c);
 
+/* The same for the oracle. */
+struct oracle_call cases_oracle(const struct cases_call *c);
+
 /* "exact avg", into a buffer of 32 bytes or more. */
 const char *cases_name(const struct cases_call *c, char *buf);
 const char *cases_format(uint8_t format);
