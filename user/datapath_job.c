@@ -59,6 +59,9 @@ static int check(__u32 job, const struct fpisa_job *j)
 		return refuse(-EINVAL, "job %u: integers have no modes; leave --mode out", job);
 	if (f.bytes == 1 && j->flags & FPISA_JOB_BIG_ENDIAN)
 		return refuse(-EINVAL, "job %u: values of one byte have no byte order; leave --big-endian out", job);
+	if ((f.integer || j->mode == FPISA_MODE_EXACT) && j->flags & FPISA_JOB_HISTOGRAM)
+		return refuse(-EINVAL,
+			      "job %u: adds of int32 and of mode exact discard nothing; leave --histogram out", job);
 	if (!fpisa_mode_offered(f, j->mode))
 		return refuse(-EINVAL,
 			      "job %u: exact sums of fp64 take 66 cells an element, 220 KB a slot version, and are not "

@@ -2,7 +2,8 @@
 /*
  * What the files of the verb `demo` share.
  *
- *	demo.c		options, the order of events, cleaning up
+ *	demo.c		the order of events, cleaning up
+ *	demo_options.c	options
  *	demo_data.c	input: a gradient file or random values
  *	demo_net.c	veth pairs, addresses
  *	demo_worker.c	one worker's process
@@ -39,7 +40,9 @@ struct demo_options {
 	const char *file; /* NULL: random values */
 	uint64_t elements, seed;
 	uint32_t workers, rows, packet, window, timeout_s;
-	int mode, rounding, pipeline, clz, format, fanout;
+	int mode, rounding, pipeline, clz, format, fanout, op;
+	double factor; /* of scale; 0: none */
+	bool reciprocal, big_endian, histogram;
 	enum datapath_mode xdp;
 	double drop, duplicate, reorder, delay, corrupt; /* shares of frames, each way, at each worker */
 	bool json;
@@ -76,22 +79,33 @@ struct demo {
 	char source[PATH_MAX]; /* of the values, for people */
 	struct fpisa_format f;
 	uint64_t elements, chunks;
+	size_t row;    /* bytes of a rank's values: all elements, then the scales of mxint8 */
+	int int_shift; /* of int32: 1 stands for 2^-int_shift */
 	uint64_t vanished; /* values of the source that are not zero and too small for the format */
 	pid_t parent;
 	/* Shared with the workers; row r belongs to rank r. */
-	unsigned char *input;	   /* [workers][elements], packed values of f.bytes each */
-	unsigned char *output;	   /* [workers][elements] */
+	unsigned char *input;	   /* [workers][row], packed little-endian values of f.bytes each */
+	unsigned char *output;	   /* [workers][row] */
 	struct fpisa_chunk *chunk; /* [workers][chunks], as they arrived */
 	struct demo_result *result;
 	uint64_t start_ns; /* all have joined */
 	struct demo_child child[FPISA_MAX_WORKERS];
 	struct datapath dp;
+	struct fpisa_job job;
+	struct fpisa_histogram histogram;
 };
 
 /* Where element i of a rank lies in input or output. */
 static inline unsigned char *demo_at(const struct demo *d, unsigned char *values, uint32_t rank, uint64_t i)
 {
-	return values + (rank * d->elements + i) * d->f.bytes;
+	return values + rank * d->row + i * d->f.bytes;
+}
+
+/* The scale of element i, of mxint8. */
+static inline unsigned char *demo_scale_at(const struct demo *d, unsigned char *values, uint32_t rank,
+					   uint64_t i)
+{
+	return values + rank * d->row + d->elements + i / FPISA_BLOCK;
 }
 
 static inline uint64_t demo_word(const struct demo *d, unsigned char *values, uint32_t rank, uint64_t i)
@@ -100,15 +114,23 @@ static inline uint64_t demo_word(const struct demo *d, unsigned char *values, ui
 }
 
 struct demo_check {
-	bool replayed; /* false above 16 workers: no order is reported, and only mode exact does without */
+	/* False above 16 workers: no order is reported, and only mode exact, min and max do without. */
+	bool replayed;
+	bool measured; /* the errors: of floats, and not of min and max, which have none */
 	uint64_t mismatches;		    /* elements of all results that differ from the replay */
 	uint64_t disagreements;		    /* elements of all results that differ from rank 0's */
 	uint64_t wrong_flags;		    /* chunks whose result flags differ from the replay's */
 	uint64_t worker[FPISA_MAX_WORKERS]; /* mismatches, or disagreements if not replayed */
 	struct oracle_events events;
-	double max_ulp, max_abs; /* INFINITY where a finite sum became special */
+	double max_ulp, max_abs; /* INFINITY where a finite result became special */
 	uint64_t worst;		 /* element of max_ulp */
+	uint64_t nearest;	 /* elements that are the value nearest to the exact result */
 };
+
+/* -- demo_options.c ----------------------------------------------------- */
+
+/* BAD_USAGE too, as a verb. */
+int demo_parse(struct demo_options *o, int argc, char **argv);
 
 /* -- demo_data.c -------------------------------------------------------- */
 
@@ -144,6 +166,15 @@ int demo_release(struct demo *d);
 
 /* -EBADMSG, not reported, if anything differs that must not. */
 int demo_check(const struct demo *d, const struct fpisa_counters *c, struct demo_check *k);
+
+/* The call whose unrounded result is the true one: an average by reciprocal is to be an average. */
+struct oracle_call demo_ideal(const struct demo *d);
+
+/* Adds that the histogram has counted. */
+uint64_t demo_histogram_total(const struct demo *d);
+
+/* It is the replay's: an add that discards something counts there once, as rounded or as overwritten. */
+bool demo_histogram_agrees(const struct demo *d, const struct demo_check *k);
 
 /* The four counts of the datapath are the replay's. True if there was no replay. */
 bool demo_counts_agree(const struct fpisa_counters *c, const struct demo_check *k);

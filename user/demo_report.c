@@ -11,6 +11,7 @@
 
 #include "cli.h"
 #include "demo.h"
+#include "histogram.h"
 #include "pack.h"
 
 #define BARS 16 /* workers that the progress line has room for */
@@ -89,9 +90,10 @@ static uint64_t retransmits(const struct demo *d)
 	return sum;
 }
 
-static bool passed(const struct fpisa_counters *c, const struct demo_check *k)
+static bool passed(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
 {
-	return !k->mismatches && !k->disagreements && !k->wrong_flags && demo_counts_agree(c, k);
+	return !k->mismatches && !k->disagreements && !k->wrong_flags && demo_counts_agree(c, k) &&
+	       demo_histogram_agrees(d, k);
 }
 
 static const char *kernel(void)
@@ -101,28 +103,44 @@ static const char *kernel(void)
 	return uname(&u) ? "?" : u.release;
 }
 
-static double exact_sum(const struct demo *d, uint64_t i)
+/* The value nearest to what element i should be. */
+static double ideal_value(const struct demo *d, uint64_t i)
 {
-	struct oracle_exact x;
+	struct oracle_call c = demo_ideal(d);
+	uint64_t words[FPISA_MAX_WORKERS];
 
-	oracle_exact_init(&x, d->f);
 	for (uint32_t r = 0; r < d->o.workers; r++)
-		oracle_exact_add(&x, demo_word(d, d->input, r, i));
-	return unpack_value(d->f, oracle_exact_read(&x));
+		words[r] = demo_word(d, d->input, r, i);
+	return unpack_value(d->f, oracle_result_nearest(&c, d->o.workers, words));
 }
 
 /* -- table --------------------------------------------------------------- */
 
 static void print_head(const struct demo *d)
 {
+	static const char *const verbs[] = {
+		[FPISA_OP_SUM] = "sum",
+		[FPISA_OP_MIN] = "take the least of",
+		[FPISA_OP_MAX] = "take the greatest of",
+		[FPISA_OP_AVG] = "average",
+		[FPISA_OP_SCALE] = "sum and scale",
+		[FPISA_OP_NORM] = "take the norm of",
+	};
 	const struct demo_options *o = &d->o;
 
-	printf("%u workers sum %" PRIu64 " values each: %s\n", o->workers, d->elements, d->source);
+	printf("%u workers %s %" PRIu64 " values each: %s\n", o->workers, verbs[o->op], d->elements,
+	       d->source);
+	if (o->op == FPISA_OP_SCALE)
+		printf("the factor is %.17g\n", o->factor);
+	if (d->f.integer)
+		printf("of each value its product with 2^%d, rounded to an integer\n", d->int_shift);
 	if (d->vanished)
 		printf("%" PRIu64 " of them are too small for %s and count as 0\n", d->vanished,
 		       name_of(format_names, o->format));
-	printf("mode %s, rounding %s, %s, pipeline %s, leading zeros by %s\n", name_of(mode_names, o->mode),
-	       name_of(rounding_names, o->rounding), name_of(format_names, o->format),
+	printf("mode %s, rounding %s, %s%s%s, pipeline %s, leading zeros by %s\n",
+	       name_of(mode_names, o->mode), name_of(rounding_names, o->rounding),
+	       name_of(format_names, o->format),
+	       o->big_endian ? " big-endian" : "", o->reciprocal ? ", averages by reciprocal" : "",
 	       name_of(pipeline_names, o->pipeline), name_of(clz_names, o->clz));
 	printf("%u values a packet, window %u, %s, %s XDP on veth, Linux %s", o->packet, o->window,
 	       name_of(fanout_names, o->fanout), name_of(xdp_mode_names, o->xdp), kernel());
@@ -170,10 +188,11 @@ static void print_counters(const struct demo *d, const struct fpisa_counters *c)
 		FPISA_VERDICTS(X)
 #undef X
 	};
-	/* The first contribution of a round is stored, all others are added. */
-	__u64 adds = d->elements * (d->o.workers - 1);
+	/* The first contribution of a round is stored, all others are added; each is squared for a norm. */
+	bool squares = d->o.op == FPISA_OP_NORM;
+	__u64 adds = d->elements * (d->o.workers - 1 + (squares ? d->o.workers : 0));
 
-	printf("element-adds    %12llu\n", adds);
+	printf("%-15s %12llu\n", squares ? "squares, adds" : "element-adds", adds);
 	print_share("rounded", c->rounded, adds);
 	print_share("overwritten", c->overwritten, adds);
 	print_share("left-shifted", c->left_shifted, adds);
@@ -197,11 +216,23 @@ static void print_errors(const struct demo *d, const struct demo_check *k)
 {
 	int digits = d->f.bytes == 8 ? 17 : 9;
 
-	printf("largest error against the exact sum: %.4g ulp, %.4g absolute\n", k->max_ulp, k->max_abs);
+	if (!k->measured)
+		return;
+	printf("largest error against the exact result: %.4g ulp, %.4g absolute; correctly rounded: %.2f%%\n",
+	       k->max_ulp, k->max_abs, 100.0 * k->nearest / d->elements);
 	if (k->max_ulp > 0.5)
 		printf("  in ulp, of element %" PRIu64 ": %.*g instead of %.*g\n", k->worst, digits,
 		       unpack_value(d->f, demo_word(d, d->output, 0, k->worst)), digits,
-		       exact_sum(d, k->worst));
+		       ideal_value(d, k->worst));
+}
+
+static void print_histogram(const struct demo *d)
+{
+	if (!d->o.histogram)
+		return;
+	printf("adds that discarded something, by its magnitude: %" PRIu64 "\n", demo_histogram_total(d));
+	histogram_print(&d->histogram, &d->job);
+	putchar('\n');
 }
 
 static void print_verdict(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
@@ -213,15 +244,19 @@ static void print_verdict(const struct demo *d, const struct fpisa_counters *c, 
 		       " left-shifted, %" PRIu64 " overflowed\n",
 		       k->events.rounded, k->events.overwritten, k->events.left_shifted,
 		       k->events.overflowed);
+	if (!demo_histogram_agrees(d, k))
+		printf("the histogram has %" PRIu64 " adds, the replay %" PRIu64
+		       " that rounded or overwrote\n",
+		       demo_histogram_total(d), k->events.rounded + k->events.overwritten);
 	if (k->wrong_flags)
 		printf("result flags differ from the replay's in %" PRIu64 " chunks\n", k->wrong_flags);
-	if (!passed(c, k))
+	if (!passed(d, c, k))
 		printf("FAIL: of %" PRIu64 " elements %" PRIu64 " differ from the recomputation, %" PRIu64
 		       " from rank 0's\n",
 		       all, k->mismatches, k->disagreements);
 	else if (k->replayed)
 		printf("PASS: %" PRIu64 " elements are, bit for bit, %s; %.4f s, %.3f Gbit/s a worker\n", all,
-		       d->o.mode == FPISA_MODE_EXACT ? "the oracle's exact sums, rounded once"
+		       d->o.mode == FPISA_MODE_EXACT ? "the oracle's exact results, rounded once"
 						     : "what the oracle gets in their order of arrival",
 		       seconds(d), gbps(d, seconds(d)));
 	else
@@ -251,6 +286,13 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	add_int(j, "workers", o->workers);
 	add_int(j, "elements", d->elements);
 	add_text(j, "source", d->source);
+	add_text(j, "op", name_of(op_names, o->op));
+	if (o->op == FPISA_OP_SCALE)
+		json_add_double(j, "factor", o->factor);
+	json_object_object_add(j, "reciprocal", json_object_new_boolean(o->reciprocal));
+	json_object_object_add(j, "big_endian", json_object_new_boolean(o->big_endian));
+	if (d->f.integer)
+		json_object_object_add(j, "int32_shift", json_object_new_int(d->int_shift));
 	add_text(j, "mode", name_of(mode_names, o->mode));
 	add_text(j, "rounding", name_of(rounding_names, o->rounding));
 	add_text(j, "pipeline", name_of(pipeline_names, o->pipeline));
@@ -272,8 +314,15 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	add_int(j, "flag_mismatches", k->wrong_flags);
 	json_object_object_add(j, "counts_agree",
 			       k->replayed ? json_object_new_boolean(demo_counts_agree(c, k)) : NULL);
-	json_add_double(j, "max_ulp_error", k->max_ulp);
-	json_add_double(j, "max_abs_error", k->max_abs);
+	json_add_double(j, "max_ulp_error", k->measured ? k->max_ulp : NAN);
+	json_add_double(j, "max_abs_error", k->measured ? k->max_abs : NAN);
+	json_add_double(j, "correctly_rounded", k->measured ? (double)k->nearest / d->elements : NAN);
+	if (o->histogram) {
+		json_object_object_add(j, "histogram", histogram_json(&d->histogram, &d->job));
+		json_object_object_add(
+			j, "histogram_agrees",
+			k->replayed ? json_object_new_boolean(demo_histogram_agrees(d, k)) : NULL);
+	}
 	add_int(j, "rounded", c->rounded);
 	add_int(j, "overwritten", c->overwritten);
 	add_int(j, "left_shifted", c->left_shifted);
@@ -287,7 +336,7 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	json_add_double(j, "goodput_gbps", gbps(d, seconds(d)));
 	add_text(j, "kernel", kernel());
 	add_text(j, "xdp", name_of(xdp_mode_names, o->xdp));
-	json_object_object_add(j, "passed", json_object_new_boolean(passed(c, k)));
+	json_object_object_add(j, "passed", json_object_new_boolean(passed(d, c, k)));
 	return print_json(j, false);
 }
 
@@ -298,6 +347,7 @@ int demo_report(const struct demo *d, const struct fpisa_counters *c, const stru
 	print_head(d);
 	print_workers(d, k);
 	print_counters(d, c);
+	print_histogram(d);
 	print_errors(d, k);
 	print_verdict(d, c, k);
 	return 0;

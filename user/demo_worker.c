@@ -45,6 +45,21 @@ static void on_chunk(void *arg, const struct fpisa_chunk *c)
 	__atomic_store_n(&w->result->chunks, w->result->chunks + 1, __ATOMIC_RELAXED);
 }
 
+/* Between little-endian, as the parent has them, and the job's byte order. */
+static void reorder(const struct worker *w)
+{
+	const struct demo *d = w->d;
+	unsigned bytes = d->f.bytes;
+
+	for (unsigned char *p = w->vector; d->o.big_endian && p < w->vector + d->row; p += bytes)
+		for (unsigned k = 0; k < bytes / 2; k++) {
+			unsigned char swap = p[k];
+
+			p[k] = p[bytes - 1 - k];
+			p[bytes - 1 - k] = swap;
+		}
+}
+
 static int sum(struct worker *w)
 {
 	const struct demo_options *o = &w->d->o;
@@ -66,13 +81,15 @@ static int sum(struct worker *w)
 	int err;
 
 	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(DEMO_ADDRESS));
-	memcpy(w->vector, demo_at(w->d, w->d->input, w->rank, 0), w->d->elements * w->d->f.bytes);
+	memcpy(w->vector, demo_at(w->d, w->d->input, w->rank, 0), w->d->row);
+	reorder(w);
 	err = fpisa_connect(&f, address, DEMO_JOB, &options);
 	if (!err) {
 		meet(w, DEMO_JOINED);
-		err = fpisa_allreduce(f, w->vector, w->vector, w->d->elements, (enum fpisa_dtype)o->format,
-				      &w->result->flags);
+		err = fpisa_allreduce_op(f, w->vector, w->vector, w->d->elements, (enum fpisa_dtype)o->format,
+					 (enum fpisa_operation)o->op, o->factor, &w->result->flags);
 		w->result->end_ns = lab_now();
+		reorder(w);
 	}
 	if (err)
 		snprintf(w->result->message, sizeof(w->result->message), "%s", fpisa_error());

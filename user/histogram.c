@@ -6,6 +6,7 @@
 
 #include "cli.h"
 #include "datapath.h"
+#include "histogram.h"
 #include "pack.h"
 
 /* Bucket b holds magnitudes from 2^(b - offset) on. */
@@ -17,8 +18,9 @@ static int offset_of(const struct fpisa_job *j)
 	return format_bias(f) + f.shared + f.mbits + f.guard;
 }
 
-static int print_text(const struct fpisa_histogram *h, int offset)
+void histogram_print(const struct fpisa_histogram *h, const struct fpisa_job *j)
 {
+	int offset = offset_of(j);
 	uint64_t sum = 0, below = 0;
 
 	for (int b = 0; b < FPISA_BUCKETS; b++)
@@ -31,15 +33,13 @@ static int print_text(const struct fpisa_histogram *h, int offset)
 		printf("%6s%-4d  %20llu  %.6f\n", "2^", b - offset, (unsigned long long)h->bucket[b],
 		       (double)below / (double)sum);
 	}
-	return 0;
 }
 
-static int print_buckets_json(__u32 job, const struct fpisa_histogram *h, int offset)
+struct json_object *histogram_json(const struct fpisa_histogram *h, const struct fpisa_job *j)
 {
-	struct json_object *o = json_object_new_object(), *buckets = json_object_new_array();
+	struct json_object *buckets = json_object_new_array();
+	int offset = offset_of(j);
 
-	json_add_number(o, "job", job);
-	json_object_object_add(o, "buckets", buckets);
 	for (int b = 0; b < FPISA_BUCKETS; b++) {
 		struct json_object *e;
 
@@ -50,6 +50,15 @@ static int print_buckets_json(__u32 job, const struct fpisa_histogram *h, int of
 		json_add_number(e, "adds", h->bucket[b]);
 		json_object_array_add(buckets, e);
 	}
+	return buckets;
+}
+
+static int print_buckets_json(__u32 job, const struct fpisa_histogram *h, const struct fpisa_job *j)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add_number(o, "job", job);
+	json_object_object_add(o, "buckets", histogram_json(h, j));
 	return print_json(o, false);
 }
 
@@ -78,8 +87,10 @@ int verb_histogram(int argc, char **argv)
 			     (unsigned long long)job);
 	if (!err)
 		err = datapath_histogram(&dp, job, &h);
-	if (!err)
-		err = c.json ? print_buckets_json(job, &h, offset_of(&j)) : print_text(&h, offset_of(&j));
+	if (!err && c.json)
+		err = print_buckets_json(job, &h, &j);
+	else if (!err)
+		histogram_print(&h, &j);
 	datapath_close(&dp);
 	return err;
 }

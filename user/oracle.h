@@ -84,6 +84,17 @@ uint64_t oracle_result(const struct oracle_call *c, size_t n, const uint64_t *wo
 uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_rounding rounding, size_t n,
 		       const uint64_t *words, struct oracle_events *events, uint32_t *flags);
 
+/*
+ * |result - what c would be without any rounding| in ulps of the nearest value
+ * to it, as oracle_exact_error does for sums; of floats, all but min and max.
+ * The root of a norm is taken to 2^-64 of the smallest subnormal.
+ */
+double oracle_result_error(const struct oracle_call *c, uint64_t result, size_t n, const uint64_t *words,
+			   double *absolute);
+
+/* That nearest value. */
+uint64_t oracle_result_nearest(const struct oracle_call *c, size_t n, const uint64_t *words);
+
 /* A block of mxint8 in memory: 32 elements k x 2^(scale - 127 - 6); NaN if the scale is 255. */
 #define ORACLE_MX_LANES 32
 

@@ -5,6 +5,7 @@
  * the operation does to it is exact, and one rounding ends it.
  */
 #include <assert.h>
+#include <math.h>
 
 #include "oracle_value.h"
 
@@ -144,4 +145,96 @@ uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_r
 	struct oracle_call c = {.f = f, .mode = mode, .rounding = rounding, .op = FPISA_OP_SUM};
 
 	return oracle_result(&c, n, words, events, flags);
+}
+
+/* The sum of squares of finite words, in squared quanta. */
+static void add_squares(struct fpisa_format f, size_t n, const uint64_t *words, mpz_t sum)
+{
+	mpz_t square;
+
+	mpz_init(square);
+	for (size_t i = 0; i < n; i++) {
+		struct oracle_value v = oracle_decode(f, words[i]);
+
+		mpz_set_ui(square, v.n);
+		mpz_mul(square, square, square);
+		mpz_mul_2exp(square, square, 2 * (v.e - 1));
+		mpz_add(sum, sum, square);
+	}
+	mpz_clear(square);
+}
+
+/* num / den becomes c's result in quanta before its rounding; returns what rounds nearest to it. */
+static uint64_t unrounded(const struct oracle_call *c, size_t n, const uint64_t *words, mpz_t num, mpz_t den)
+{
+	const bool root = c->op == FPISA_OP_NORM;
+	uint32_t unused = 0;
+	struct oracle_exact x;
+	uint64_t word;
+	mpz_t top, bottom;
+
+	oracle_exact_init(&x, c->f);
+	for (size_t i = 0; i < n; i++)
+		oracle_exact_add(&x, words[i]);
+	/* A square has no sign. */
+	if (special(c, x.nan, x.pinf || (root && x.ninf), x.ninf && !root, &word, &unused))
+		return word;
+	mpz_set_ui(den, 1);
+	if (root)
+		add_squares(c->f, n, words, num);
+	else
+		oracle_exact_value(&x, num);
+	oracle_ratio_apply(c, n, num, den);
+	mpz_init_set(top, num);
+	mpz_init_set(bottom, den);
+	word = oracle_round_ratio(c->f, top, bottom, root ? 2 : 1, FPISA_ROUND_NEAREST, &unused);
+	if (root) {
+		mpz_mul_2exp(num, num, 2 * 64);
+		mpz_sqrt(num, num);
+		mpz_mul_2exp(den, den, 64);
+	}
+	mpz_clears(top, bottom, NULL);
+	return word;
+}
+
+uint64_t oracle_result_nearest(const struct oracle_call *c, size_t n, const uint64_t *words)
+{
+	uint64_t word;
+	mpz_t num, den;
+
+	mpz_inits(num, den, NULL);
+	word = unrounded(c, n, words, num, den);
+	mpz_clears(num, den, NULL);
+	return word;
+}
+
+double oracle_result_error(const struct oracle_call *c, uint64_t result, size_t n, const uint64_t *words,
+			   double *absolute)
+{
+	struct oracle_value r = oracle_decode(c->f, result), s;
+	long top, bottom;
+	mpz_t num, den, got;
+	uint64_t nearest;
+	double error;
+
+	assert(!c->f.integer && !c->f.shared && c->op != FPISA_OP_MIN && c->op != FPISA_OP_MAX);
+	mpz_inits(num, den, got, NULL);
+	nearest = unrounded(c, n, words, num, den);
+	s = oracle_decode(c->f, nearest);
+	if (r.nan || r.inf || s.nan || s.inf) {
+		*absolute = (r.nan && s.nan) || result == nearest ? 0 : INFINITY;
+		mpz_clears(num, den, got, NULL);
+		return *absolute;
+	}
+	mpz_set_ui(got, r.n);
+	mpz_mul_2exp(got, got, r.e - 1);
+	mpz_mul(got, got, den);
+	if (r.negative)
+		mpz_neg(got, got);
+	mpz_sub(num, num, got);
+	error = fabs(mpz_get_d_2exp(&top, num));
+	error /= mpz_get_d_2exp(&bottom, den);
+	mpz_clears(num, den, got, NULL);
+	*absolute = ldexp(error, (int)(top - bottom) + 2 - (1 << (c->f.ebits - 1)) - c->f.mbits);
+	return ldexp(error, (int)(top - bottom) - (s.e - 1));
 }

@@ -50,6 +50,20 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	return -ENOENT;
 }
 
+int datapath_job_check(__u32 job, struct fpisa_job *j)
+{
+	CHECK(job < FPISA_MAX_JOBS && j->elements && j->format && j->mode && j->workers <= FPISA_MAX_WORKERS);
+	return 0;
+}
+
+int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out)
+{
+	(void)dp;
+	(void)job;
+	(void)out;
+	return -ENOENT;
+}
+
 int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 {
 	CHECK(n > 0 && devs[n - 1] && o->port <= 65535 &&

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every operation, integers and blocks over real packets by `fpisa demo`, and the
+histogram of what adds discard."""
+import array
+import json
+
+import pytest
+
+from lab import FPISA
+
+FLOATS = ["fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2"]
+MODES = ["fpisa", "fpisa-a", "fpisa64", "exact"]
+ORDERED = {"min", "max"}
+FACTOR = ["--factor", "0.1"]
+STAGED = "--pipeline staged --clz lpm"
+SEEN = ("mismatches", "disagreements", "flag_mismatches", "counts_agree", "passed")
+
+
+def demo(lab, *options):
+    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", *options))
+    assert [out[k] for k in SEEN] == [0, 0, 0, True, True]
+    return out
+
+
+@pytest.mark.parametrize("form, mode, more", [
+    ("int32", "fpisa", "--loss 0.05"), ("int32", "fpisa", STAGED), ("mxint8", "fpisa", STAGED),
+    ("mxint8", "fpisa-a", "--loss 0.05"), ("mxint8", "fpisa64", STAGED), ("mxint8", "exact", "--loss 0.05")])
+def test_integers_and_blocks(lab, form, mode, more):
+    """5001 is no multiple of 32, and the last chunk is short."""
+    out = demo(lab, "--workers", 5, "--elements", 5001, "--format", form, "--mode", mode, *more.split())
+    assert (out["format"], out["mode"], out["op"]) == (form, mode, "sum")
+    assert out["elements"] == (5024 if form == "mxint8" else 5001)
+    assert out["max_ulp_error"] is None and out["correctly_rounded"] is None
+    assert (out["rounded"] > 0) == (form == "mxint8" and mode in ("fpisa", "fpisa-a"))
+    assert ("int32_shift" in out) == (form == "int32")
+
+
+def test_integers_do_not_overflow(lab, tmp_path):
+    """The largest shift at which no sum can: one more and three times the largest would."""
+    (tmp_path / "v.f32").write_bytes(array.array("f", [1.0, -2.5, 715827882.0, 0.25] * 3).tobytes())
+    out = demo(lab, "--workers", 3, "--rows", 3, "--file", tmp_path / "v.f32", "--format", "int32")
+    assert out["int32_shift"] == -1 and out["overflowed"] == 0  # a float next to it is 715827904 > 2^31 / 3
+    (tmp_path / "n.f32").write_bytes(array.array("f", [1.0, float("nan"), 2.0]).tobytes())
+    status, said, err = lab(workers=0).agg.try_run(FPISA, "demo", "--workers", 3, "--rows", 3, "--file",
+                                                   tmp_path / "n.f32", "--format", "int32")
+    assert status == 1 and said == "" and "not finite" in err and len(err.splitlines()) == 1
+
+
+def test_specials_in_blocks(lab, tmp_path):
+    """A block with a NaN in it is one; the others are not."""
+    v = array.array("f", [1.0 + i for i in range(64)] * 2)
+    v[3] = float("nan")
+    (tmp_path / "v.f32").write_bytes(v.tobytes())
+    demo(lab, "--workers", 2, "--rows", 2, "--file", tmp_path / "v.f32", "--format", "mxint8")
+
+
+CALLS = [
+    ("min", "int32", "fpisa"), ("min", "e4m3", "exact"), ("min", "fp64", "fpisa64"), ("max", "fp32", "fpisa"),
+    ("max", "bf16", "fpisa-a"), ("avg", "fp32", "fpisa"), ("avg", "fp16", "fpisa64"), ("avg", "mxint8", "exact"),
+    ("scale", "fp32", "exact"), ("scale", "fp64", "fpisa"), ("scale", "mxint8", "fpisa64"),
+    ("norm", "fp32", "fpisa64"), ("norm", "fp64", "fpisa"), ("norm", "e5m2", "fpisa-a")]
+
+
+@pytest.mark.parametrize("op, form, mode", CALLS)
+def test_operations(lab, op, form, mode):
+    """Seven workers, for whom 1/n is no power of two; both pipelines by turns."""
+    pipeline = [[], STAGED.split()][CALLS.index((op, form, mode)) % 2]
+    out = demo(lab, "--workers", 7, "--elements", 3001, "--op", op, "--format", form, "--mode", mode, *pipeline,
+               *(FACTOR if op == "scale" else []))
+    assert out["op"] == op
+    floats = form in FLOATS and op not in ORDERED
+    assert (out["max_ulp_error"] is not None) == floats
+    if floats and (mode == "exact" or (mode, op) == ("fpisa64", "avg")):
+        assert out["correctly_rounded"] == 1 and 0 < out["max_ulp_error"] <= 0.5
+
+
+def test_averages_by_reciprocal(lab):
+    """The paper's way misrounds; division does not. Same sums."""
+    exact = demo(lab, *"--workers 7 --elements 20000 --op avg --mode exact --format fp32".split())
+    rough = demo(lab, *"--workers 7 --elements 20000 --op avg --mode exact --format fp32 --reciprocal".split())
+    assert exact["correctly_rounded"] == 1 and rough["reciprocal"]
+    assert 0.2 < rough["correctly_rounded"] < 0.8 and rough["max_ulp_error"] > 0.5
+
+
+@pytest.mark.parametrize("form, mode, more", [
+    ("fp16", "fpisa-a", ["--op", "avg"]), ("fp64", "fpisa64", ["--op", "norm"]), ("int32", "fpisa", ["--op", "max"]),
+    ("fp32", "exact", ["--pipeline", "staged", "--loss", "0.05"])])
+def test_big_endian(lab, form, mode, more):
+    """The same results as a little-endian job's, to the bit, and so the same error."""
+    options = ["--workers", 3, "--elements", 3001, "--format", form, "--mode", mode, *more]
+    out = demo(lab, *options, "--big-endian")
+    assert out["big_endian"] is True
+    if mode == "exact":
+        assert out["max_abs_error"] == demo(lab, *options)["max_abs_error"]
+
+
+def test_order_does_not_matter(lab):
+    """Above 16 workers no order is reported; min and max need none."""
+    for op in ORDERED:
+        assert demo(lab, "--workers", 17, "--elements", 1000, "--op", op)["mismatches"] == 0
+
+
+@pytest.mark.parametrize("form, mode, more", [
+    ("fp32", "fpisa", []), ("fp32", "fpisa-a", ["--pipeline", "staged"]), ("bf16", "fpisa-a", ["--loss", "0.05"]),
+    ("fp64", "fpisa64", []), ("mxint8", "fpisa", []), ("fp16", "fpisa", ["--op", "avg", "--big-endian"])])
+def test_histogram(lab, form, mode, more):
+    out = demo(lab, "--workers", 6, "--elements", 5001, "--format", form, "--mode", mode, "--histogram", *more)
+    assert out["histogram_agrees"] is True and out["rounded"] > 0
+    assert (out["overwritten"] > 0) == ((form, mode) == ("fp32", "fpisa-a"))
+    assert sum(b["adds"] for b in out["histogram"]) == out["rounded"] + out["overwritten"]
+    exponents = [b["exponent"] for b in out["histogram"]]
+    assert exponents == sorted(set(exponents)) and exponents[-1] < 3
+
+
+def test_histogram_table(lab):
+    text = lab(workers=0).agg.run(FPISA, "demo", "--workers", 3, "--elements", 3000, "--histogram")
+    assert "adds that discarded something" in text and "share up to here" in text and "PASS" in text
+
+
+def test_refusals(lab):
+    """What is not offered: one line that names it. What does not go together: the usage besides."""
+    net = lab(workers=0)
+    offered = [(op, f, m) for f in FLOATS + ["mxint8"] for m in MODES for op in ("min", "max", "norm")
+               if (f == "mxint8" or (op == "norm" and m == "exact")) and (f, m) != ("fp64", "exact")]
+    offered += [(op, "int32", "fpisa") for op in ("avg", "scale", "norm")]
+    for op, form, mode in offered:
+        status, out, err = net.agg.try_run(FPISA, "demo", "--op", op, "--format", form, "--mode", mode,
+                                           *(FACTOR if op == "scale" else []))
+        assert (status, out, err) == (1, "", f"fpisa: --op: {op} of {form} in mode {mode} is not offered\n")
+    for options, says in (
+            ("--format int32 --mode fpisa64", "integers have no modes; leave --mode out"),
+            ("--format int32 --mode exact", "integers have no modes; leave --mode out"),
+            ("--format fp64 --mode exact", "try --mode fpisa64"),
+            ("--format e4m3 --big-endian", "leave --big-endian out"),
+            ("--format mxint8 --big-endian", "leave --big-endian out"),
+            ("--format int32 --histogram", "leave --histogram out"),
+            ("--mode exact --histogram", "leave --histogram out")):
+        status, out, err = net.agg.try_run(FPISA, "demo", *options.split())
+        assert (status, out) == (1, "") and says in err and len(err.splitlines()) == 1, err
+    for options, says in (
+            ("--op scale", "--factor is missing"), ("--factor 2", "--factor: goes with --op scale"),
+            ("--op scale --factor 0", "finite number other than zero"), ("--op scale --factor x", "'x'"),
+            ("--op scale --factor inf", "'inf'"), ("--op scale --factor nan", "'nan'"),
+            ("--op scale --factor 1e300", "range of a float"), ("--op scale --factor 1e-300", "range of a float"),
+            ("--reciprocal", "--reciprocal: goes with --op avg"), ("--op min --histogram", "--histogram: goes with"),
+            ("--op norm --histogram", "--histogram: goes with"), ("--op mean", "'mean'")):
+        status, out, err = net.agg.try_run(FPISA, "demo", *options.split())
+        assert (status, out) == (2, "") and says in err.splitlines()[0], err
