@@ -2,7 +2,7 @@
 # make		the datapath objects, the CLI, the library; needs `make deps` once
 # make demo	install what is needed, build, sum real gradients over real XDP
 # make test	install what is needed, build, run every test this machine can run
-# make check	run the tests without installing anything; SUITES="unit model prog netns" picks
+# make check	run the tests without installing anything; SUITES="unit model prog netns package" picks
 # make lint	cppcheck over user space, library and tests
 # make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
@@ -12,6 +12,7 @@
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
+# make deb	Debian packages in build/deb
 # make clean	remove build/
 
 BPF_CLANG ?= clang-19
@@ -51,7 +52,7 @@ PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
 	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libcmocka-dev libelf-dev zlib1g-dev \
 	python3 python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox cppcheck \
-	man-db
+	man-db debhelper dpkg-dev lintian mmdebstrap
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -290,6 +291,22 @@ $(B)/man/functions: include/fpisa.h
 $(B)/completion/fpisa: doc/man/completion.py $(B)/fpisa
 	$(call say,DOC,$@) && mkdir -p $(@D) && $(PYTHON) -B $< $(B)/fpisa > $@
 
+# Debian packages in $(B)/deb, from a copy of the tree: nothing is written beside it.
+DEB := $(B)/deb
+DEB_TREE := $(DEB)/fpisa-$(VERSION)
+# The day of the last commit, or of this file where there is no repository.
+DAY = $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y Makefile))
+
+.PHONY: deb
+deb:
+	$(Q)rm -rf $(DEB_TREE) && mkdir -p $(DEB_TREE)
+	$(Q)tar -c --exclude-vcs --exclude='./build*' --exclude=__pycache__ . | tar -x -C $(DEB_TREE)
+	$(Q)printf 'fpisa ($(VERSION)) unstable; urgency=medium\n\n  * Version $(VERSION).\n\n -- %s  %s\n' \
+		"$$(sed -n 's/^Maintainer: //p' debian/control)" "$$(date -Rud @$(DAY))" > $(DEB_TREE)/debian/changelog
+	$(Q)cd $(DEB_TREE) && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u B -u VERSION -u DESTDIR -u PREFIX \
+		dpkg-buildpackage -us -uc -b -j$$(nproc) > ../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
+	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb
+
 .PHONY: install uninstall clean help
 install: all $(MAN) $(B)/man/functions $(B)/completion/fpisa
 	install -d $(addprefix $(DESTDIR),$(SBINDIR) $(LIBDIR)/fpisa $(LIBDIR)/pkgconfig $(PREFIX)/include \
@@ -339,6 +356,7 @@ vm-deps: deps
 check-vm: all prog-tests old-compiler
 	$(Q)$(if $(KERNEL),,vm/selftest &&) vm/check $(B) $(KERNEL)
 
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+# A root directory that tests/package makes has other files of that name.
+-include $(shell find $(B) -path $(B)/package -prune -o -name '*.d' -type f -print 2>/dev/null)
 .DELETE_ON_ERROR:
 .SECONDARY:

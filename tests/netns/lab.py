@@ -35,6 +35,7 @@ MTU = 1500
 COMMAND_S = 60
 
 CLONE_NEWNET = 0x40000000
+MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -43,6 +44,12 @@ libc = ctypes.CDLL(None, use_errno=True)
 def must(rc, what):
     if rc:
         raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+def mount_tree(source, target):
+    """What is at `source` at `target` too, as the mounts there are; they go with our mount namespace."""
+    must(libc.mount(source.encode(), target.encode(), None, MS_BIND | MS_REC, None), f"mount {target}")
+    must(libc.mount(None, target.encode(), None, MS_REC | MS_SLAVE, None), f"mount {target}")
 
 
 class Netns:

@@ -110,6 +110,21 @@ def test_unit_restarted_under_traffic(net, config):
     assert net.counters(1, PIN)["v_generation"] == 0
 
 
+def test_unit_has_the_capabilities_it_needs(net, config):
+    with open(UNIT) as f:
+        caps = re.search(r"^CapabilityBoundingSet=(.*)$", f.read(), re.M)[1].lower().replace("cap_", "").split()
+    config.write((7, {"mode": "exact"}), head="[datapath]\ngroup = 64321\n")
+    confined = ["setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join("+" + c for c in caps)]
+    command, = unit_commands(config, "ExecStart")
+    assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: made"
+    assert net.agg.run(*confined, *command).splitlines()[-1] == "job 7: runs already, with ranks 0,1"
+    net.check_sum(7)
+    # The test sees what is missing.
+    config.write((8, {}))
+    confined[-1] = "--bounding-set=-all,+" + caps[0]
+    assert net.agg.try_run(*confined, *command)[0] == 1
+
+
 def test_others_are_not_touched(net, config):
     config.write((7, {}), (8, {"window": "16"}))
     config.apply()

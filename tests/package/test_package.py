@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The Debian packages in a clean root: install, use, upgrade while a job runs, remove,
+purge. The tests go on from each other, in this order, in one root."""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.abspath(os.path.join(HERE, "..", ".."))
+BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
+PLACE = os.path.join(BUILD, "package")
+sys.path.insert(0, os.path.join(HERE, ".."))
+
+import install  # noqa: E402
+from lab import ADDRESS, end, mount_tree, wait_until  # noqa: E402
+
+OLD, NEW = "0.1.0", "0.1.0+upgrade1"
+PACKAGES = ("fpisa", "libfpisa0", "libfpisa-dev")
+INCLUDED = "apt,gcc,libc6-dev,pkg-config,libbpf1,libjson-c5,libgmp10"
+CONFIG = """[interface p0]
+[interface p1]
+[job 7]
+workers = {}
+address = {}
+"""
+
+
+def tree(top, *without):
+    """Every file below `top`, and what it is."""
+    found = {}
+    for d, dirs, files in os.walk(top):
+        dirs[:] = [n for n in dirs if os.path.relpath(os.path.join(d, n), top) not in without]
+        for n in dirs + files:
+            path = os.path.join(d, n)
+            st = os.lstat(path)
+            found[os.path.relpath(path, top)] = (st.st_mode, st.st_size if n in files else 0)
+    return found
+
+
+def sh(*argv, **options):
+    p = subprocess.run([str(a) for a in argv], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+    assert p.returncode == 0, f"{' '.join(map(str, argv))}: status {p.returncode}\n{p.stdout[-4000:]}"
+    return p.stdout
+
+
+def mirror():
+    """Where this machine has its Debian from: (address, release)."""
+    targets = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages",
+                              "Origin: Debian", "Label: Debian"], text=True, capture_output=True).stdout.split("\n")
+    found = [t.split() for t in targets if re.fullmatch(r"\S+ \w+", t)]
+    if not found:
+        pytest.skip("no Debian archive among apt's sources")
+    return found[0]
+
+
+class Root:
+    """A root directory with Debian in it, and the two versions of the packages beside it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def run(self, *argv, **options):
+        return sh("chroot", self.path, *argv, stdin=subprocess.DEVNULL,
+                  env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, **options)
+
+    def install(self, version):
+        for name in PACKAGES:
+            shutil.copy(os.path.join(PLACE, "deb", f"{name}_{version}_amd64.deb"), os.path.join(self.path, "tmp"))
+        debs = [f"/tmp/{name}_{version}_amd64.deb" for name in PACKAGES]
+        try:
+            return self.run("dpkg", "-i", *debs)
+        finally:
+            for d in debs:
+                os.unlink(self.path + d)
+
+    def state(self):
+        """What a package could leave behind."""
+        own = ("proc", "sys", "dev", "tmp", "run", "var/lib/dpkg", "var/log", "var/cache", "etc/ld.so.cache")
+        return {p: what for p, what in tree(self.path, *own).items() if p not in own}
+
+    def unit(self, *names):
+        """Command lines of the installed unit."""
+        with open(self.path + "/lib/systemd/system/fpisa.service") as f:
+            return [shlex.split(c) for name, c in re.findall(r"^(Exec\w+)=(.*)$", f.read(), re.M) if name in names]
+
+
+@pytest.fixture(scope="session")
+def debs():
+    """Both versions, by `make deb`; the root is made meanwhile."""
+    for tool in ("dpkg-buildpackage", "dh", "mmdebstrap", "lintian"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed; make deps")
+    address, release = mirror()
+    shutil.rmtree(PLACE, ignore_errors=True)
+    os.makedirs(PLACE)
+    before = set(tree(TOP, ".git", os.path.relpath(BUILD, TOP)))
+    with open(os.path.join(PLACE, "mmdebstrap.log"), "w") as log:
+        making = subprocess.Popen(["mmdebstrap", "--variant=essential", "--mode=root", "--include=" + INCLUDED, release,
+                                   os.path.join(PLACE, "root"), address], stdout=log, stderr=log)
+        try:
+            for version in (OLD, NEW):
+                sh("make", "deb", f"B={BUILD}", f"VERSION={version}", f"DEB={PLACE}/deb", cwd=TOP)
+            assert set(tree(TOP, ".git", os.path.relpath(BUILD, TOP))) == before
+            status = making.wait(timeout=600)
+        finally:
+            end(making)
+    with open(os.path.join(PLACE, "mmdebstrap.log")) as log:
+        said = log.read()
+    if status and re.search(r"Temporary failure resolving|Could not connect|Could not resolve|Failed to fetch", said):
+        pytest.skip("no network: mmdebstrap could not fetch Debian")
+    assert not status, said[-4000:]
+    yield os.path.join(PLACE, "deb")
+    shutil.rmtree(PLACE, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def root(mounts, debs):
+    """The root, as made; what is mounted goes with the mount namespace."""
+    r = Root(os.path.join(PLACE, "root"))
+    mount_tree("/proc", r.path + "/proc")
+    yield r
+    sh("umount", "-R", r.path + "/proc")
+
+
+@pytest.fixture(scope="session")
+def fresh(root):
+    return root.state()
+
+
+def test_lintian(debs):
+    for version in (OLD, NEW):
+        out = sh("lintian", "--allow-root", "--fail-on", "error", os.path.join(debs, f"fpisa_{version}_amd64.changes"))
+        assert not re.findall(r"^[EW]: .*", out, re.M), out
+
+
+def test_install(root, fresh):
+    root.install(OLD)
+    assert root.run("dpkg", "--audit") == "" and root.run("apt-get", "check")
+    assert root.run("fpisa", "--version") == f"fpisa {OLD}\n"
+    out = root.run("fpisa", "config", "check")
+    assert out == "/etc/fpisa/fpisa.conf: no errors; interfaces: 0, jobs: 0\n"
+    for command in root.unit("ExecStart", "ExecReload"):
+        assert "no errors" in root.run(command[0], "config", "check")
+    for path in ("usr/share/man/man8/fpisa.8.gz", "usr/share/man/man7/fpisa-wire.7.gz", "usr/share/man/man3/libfpisa.3.gz",
+                 "usr/share/man/man3/fpisa_connect.3.gz", "usr/lib/x86_64-linux-gnu/fpisa/fpisa.o"):
+        assert os.path.getsize(os.path.join(root.path, path)) > 1000, path
+    assert root.run("bash", "-c", "COMP_WORDS=(fpisa jo); COMP_CWORD=1; . /usr/share/bash-completion/completions/fpisa; "
+                                  "_fpisa; echo ${COMPREPLY[@]}") == "job\n"
+
+
+def test_unit_verifies(root, tmp_path):
+    """By this machine's systemd, whose targets the root has not; the commands are those of the root."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    with open(root.path + "/lib/systemd/system/fpisa.service") as f:
+        (tmp_path / "fpisa.service").write_text(f.read().replace("=/usr/", f"={root.path}/usr/"))
+    p = subprocess.run(["systemd-analyze", "verify", "--man=no", tmp_path / "fpisa.service"], text=True,
+                       capture_output=True)
+    said = [line for line in p.stderr.splitlines() if "fpisa" in line]
+    assert p.returncode == 0 and not said, said
+
+
+@pytest.mark.parametrize("how", ["shared", "static"])
+def test_program_against_the_library(root, how):
+    """What a user compiles, by pkg-config alone."""
+    source = install.PROGRAM
+    with open(root.path + "/tmp/p.c", "w") as f:
+        f.write(source)
+    flags = root.run("pkg-config", "--cflags", "--libs", "libfpisa").split()
+    if how == "static":
+        flags = ["-static", *root.run("pkg-config", "--static", "--cflags", "--libs", "libfpisa").split()]
+    root.run("gcc", "-Wall", "-Werror", "/tmp/p.c", "-o", "/tmp/p", *flags)
+    assert root.run("/tmp/p").strip() == "1 2.5 -3 0 1e-30"
+    assert root.run("pkg-config", "--modversion", "libfpisa").strip() == OLD
+
+
+def test_restart_and_upgrade_under_traffic(root, lab):
+    """The unit's commands, twice, then a new version of the packages: no sum is wrong, the job goes on."""
+    net = lab()
+    mount_tree("/sys", root.path + "/sys")
+    try:
+        run = lambda *argv: net.agg.run("chroot", root.path, *argv)	 # noqa: E731
+        shutil.copy(os.path.join(HERE, "worker.c"), root.path + "/tmp/worker.c")
+        flags = root.run("pkg-config", "--cflags", "--libs", "libfpisa").split()
+        root.run("gcc", "-O2", "-Wall", "-Werror", "/tmp/worker.c", "-o", "/tmp/worker", *flags)
+        with open(root.path + "/etc/fpisa/fpisa.conf", "w") as f:
+            f.write(CONFIG.format(",".join(net.addresses), ADDRESS))
+        start, = root.unit("ExecStart")
+        reload_, = root.unit("ExecReload")
+        assert run(*start).splitlines() == ["p0: loaded", "p1: loaded", "job 7: made"]
+        procs = [w.spawn("chroot", root.path, "/tmp/worker", ADDRESS, "7", "/tmp/stop") for w in net.worker]
+        results = lambda: int(re.search(r'"v_result": (\d+)', run("fpisa", "stats", "7", "--json"))[1])	# noqa: E731
+        generation = lambda: re.search(r'"generation": (\d+)', run("fpisa", "job", "list", "--json"))[1]  # noqa: E731
+        wait_until("sums", lambda: results() > 100)
+        before = generation()
+        goes_on = ["p0: is loaded already", "p1: is loaded already", "job 7: runs already, with ranks 0,1"]
+
+        def traffic_goes_on():
+            now = results()
+            wait_until("sums after this", lambda: results() > now)
+
+        for command in (start, reload_):
+            assert run(*command).splitlines() == goes_on
+            traffic_goes_on()
+        root.install(NEW)
+        assert run("fpisa", "--version") == f"fpisa {NEW}\n"
+        for command in (start, ["fpisa", "upgrade"], start):
+            out = run(*command).splitlines()
+            assert out == (goes_on if command is start else [])
+            traffic_goes_on()
+        assert generation() == before
+        open(root.path + "/tmp/stop", "w").close()
+        for p in procs:
+            out, err = p.communicate(timeout=60)
+            assert p.returncode == 0, (out, err)
+            assert re.fullmatch(r"\d+ calls, 0 mismatches\n", out), out
+        run("fpisa", "unload")
+        with open(root.path + "/etc/fpisa/fpisa.conf") as f:
+            assert "[job 7]" in f.read()
+    finally:
+        sh("umount", "-R", root.path + "/sys")
+
+
+def test_remove_and_purge(root, fresh):
+    root.run("dpkg", "--remove", *PACKAGES)
+    left = {p for p in root.state() if p not in fresh}
+    assert {p for p in left if not p.startswith(("etc/systemd", "var/lib/systemd"))} == {"etc/fpisa", "etc/fpisa/fpisa.conf"}
+    root.run("dpkg", "--purge", *PACKAGES)
+    after = root.state()
+    assert {p for p in after if after[p] != fresh.get(p)} == set() and set(after) == set(fresh)
