@@ -201,6 +201,66 @@ static void shrink_completes_open_rounds(void **state)
 	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_not_live);
 }
 
+/* Contribution of a constant to chunk 0 of a call of `op`. */
+static int send_call(const struct fpisa_job *j, struct frame *f, uint32_t rank, float v, uint8_t op, double factor)
+{
+	uint32_t w[N];
+
+	values(w, v);
+	harness_add(f, harness, j, JOB, rank, 0, N, w);
+	harness_hdr(f)->op = op;
+	if (op == FPISA_OP_SCALE)
+		memcpy(&harness_hdr(f)->aux, &factor, sizeof(factor));
+	harness_seal(f);
+	harness_run(harness, f);
+	return f->action;
+}
+
+static void avg_divides_by_contributors(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++) {
+		struct fpisa_job j = make(pipeline, 3);
+		struct frame f;
+
+		assert_int_equal(send_call(&j, &f, 0, 1, FPISA_OP_AVG, 0), XDP_DROP);
+		assert_int_equal(send_call(&j, &f, 1, 2, FPISA_OP_AVG, 0), XDP_DROP);
+		set_live(&j, 3);
+		assert_int_equal(send_call(&j, &f, 0, 1, FPISA_OP_AVG, 0), XDP_REDIRECT);
+		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+		assert_int_equal(harness_hdr(&f)->contributors, 2);
+		assert_true(first_value(&f) == 1.5f);
+
+		/* What a rank that was taken out had contributed before counts, in sum and number. */
+		j = make(pipeline, 3);
+		assert_int_equal(send_call(&j, &f, 2, 6, FPISA_OP_AVG, 0), XDP_DROP);
+		set_live(&j, 3);
+		assert_int_equal(send_call(&j, &f, 0, 1, FPISA_OP_AVG, 0), XDP_DROP);
+		assert_int_equal(send_call(&j, &f, 1, 2, FPISA_OP_AVG, 0), XDP_REDIRECT);
+		assert_int_equal(harness_hdr(&f)->contributors, 3);
+		assert_true(first_value(&f) == 3.0f);
+	}
+}
+
+static void factors_must_agree(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	assert_int_equal(send_call(&j, &f, 0, 1, FPISA_OP_SCALE, 0.5), XDP_DROP);
+	send_call(&j, &f, 1, 2, FPISA_OP_SCALE, -0.5);
+	check_reply(&f, &j, 1);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_mismatch);
+	assert_int_equal(send_call(&j, &f, 1, 2, FPISA_OP_SCALE, 0.5), XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+	assert_true(first_value(&f) == 1.5f);
+}
+
 static int send_hello(const struct fpisa_job *j, struct frame *f, uint32_t rank, uint64_t incarnation)
 {
 	harness_hello(f, j, JOB, rank, incarnation);
@@ -302,6 +362,8 @@ static void spoil_ahead(struct frame *f) { harness_hdr(f)->chunk += 8; }
 static void spoil_total(struct frame *f) { harness_hdr(f)->total++; }
 static void spoil_call(struct frame *f) { harness_hdr(f)->call++; }
 
+static void spoil_op_other(struct frame *f) { harness_hdr(f)->op = FPISA_OP_MAX; }
+
 static const struct bad bad[] = {
 	{ FPISA_V_fragment, spoil_fragment, FPISA_MAX_JOBS, 0 },
 	{ FPISA_V_ip_checksum, spoil_ip, FPISA_MAX_JOBS, 1 },
@@ -329,6 +391,7 @@ static const struct bad bad[] = {
 	{ FPISA_V_ahead, spoil_ahead, JOB, 0 },
 	{ FPISA_V_mismatch, spoil_total, JOB, 0 },
 	{ FPISA_V_mismatch, spoil_call, JOB, 0 },
+	{ FPISA_V_mismatch, spoil_op_other, JOB, 0 },
 };
 
 struct registers {
@@ -490,6 +553,8 @@ int main(void)
 		cmocka_unit_test(late_and_early_chunks),
 		cmocka_unit_test(probe_names_who_is_there),
 		cmocka_unit_test(shrink_completes_open_rounds),
+		cmocka_unit_test(avg_divides_by_contributors),
+		cmocka_unit_test(factors_must_agree),
 		cmocka_unit_test(join_begins_generations),
 		cmocka_unit_test(every_drop),
 		cmocka_unit_test(busy_slot),
