@@ -143,6 +143,40 @@ def test_bad_jobs(lab):
     net.check_sum(1)
 
 
+def test_job_flags(lab):
+    """Options without an argument: shown where they are, refused where they mean nothing."""
+    net = lab()
+    net.load()
+    flags = {"big_endian": "big-endian", "reciprocal": "averages by reciprocal", "histogram": "histogram"}
+    for n, (key, text) in enumerate(flags.items()):
+        net.add_job(n + 1, "--" + key.replace("_", "-"))
+        shown = net.json("job", "show", n + 1)
+        assert [shown[k] for k in flags] == [k == key for k in flags]
+        line = [s for s in net.fpisa("job", "show", n + 1).splitlines() if s.startswith("mode")][0]
+        assert [t in line for t in flags.values()] == [k == key for k in flags]
+    net.add_job(4, "--big-endian", "--reciprocal", "--histogram", "--format", "bf16")
+    assert all(net.json("job", "show", 4)[k] for k in flags)
+    for options, says in (("--format e4m3 --big-endian", "values of one byte have no byte order"),
+                          ("--format mxint8 --big-endian", "values of one byte have no byte order"),
+                          ("--format int32 --histogram", "discard nothing; leave --histogram out"),
+                          ("--mode exact --histogram", "discard nothing; leave --histogram out"),
+                          ("--format int32 --mode fpisa-a", "integers have no modes; leave --mode out")):
+        refused(net, add(net, *options.split(), job=9), "job 9: .*" + says)
+    refused(net, add(net, "--histogram=yes", job=9), "doesn't allow an argument", 2, usage=True)
+
+
+def test_histogram_refusals(lab):
+    net = lab()
+    refused(net, ["histogram", "1"], "not loaded|nothing is loaded|fpisa load")
+    net.load()
+    net.add_job(1)
+    refused(net, ["histogram", "1"], "job 1: keeps no histogram; make it with --histogram")
+    refused(net, ["histogram", "2"], "job 2: no such job; see fpisa job list")
+    refused(net, ["histogram"], "histogram: give one job number", 2, usage=True)
+    refused(net, ["histogram", "1", "2"], "histogram: give one job number", 2, usage=True)
+    refused(net, ["histogram", "64"], "job: '64' is not a number from 0 to 63", 2, usage=True)
+
+
 def test_slot_space(lab):
     """2048 entries, 2 x window a job: the last that fits is taken, the next refused, a freed place used."""
     net = lab()

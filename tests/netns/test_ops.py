@@ -3,10 +3,15 @@
 histogram of what adds discard."""
 import array
 import json
+import math
+import struct
+from collections import Counter
+from fractions import Fraction
 
 import pytest
 
-from lab import FPISA
+import worker
+from lab import FPISA, PIN
 
 FLOATS = ["fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2"]
 MODES = ["fpisa", "fpisa-a", "fpisa64", "exact"]
@@ -110,6 +115,46 @@ def test_histogram(lab, form, mode, more):
     assert sum(b["adds"] for b in out["histogram"]) == out["rounded"] + out["overwritten"]
     exponents = [b["exponent"] for b in out["histogram"]]
     assert exponents == sorted(set(exponents)) and exponents[-1] < 3
+
+
+def discarded(a, b):
+    """What the sum of two floats discards in mode fpisa: of the one with the smaller exponent all below the other's
+    unit, by floor. The order of the two does not matter."""
+    words = struct.unpack("<2I", struct.pack("<2f", a, b))
+    exponents = [max(w >> 23 & 255, 1) for w in words]
+    unit = Fraction(2) ** (max(exponents) - 150)
+    return Fraction(a if exponents[0] < exponents[1] else b) % unit
+
+
+def exponent(x):
+    """floor(log2(x)) of a Fraction whose denominator is a power of two."""
+    return x.numerator.bit_length() - x.denominator.bit_length()
+
+
+@pytest.mark.parametrize("pipeline", ["fused", "staged"])
+def test_histogram_is_what_python_computes(lab, pipeline):
+    """Of two workers; and bpftool reads the same from the map, a bucket b being 2^(b - 150)."""
+    count, net = 3000, lab(workers=2)
+    net.load()
+    net.add_job(4, "--histogram", "--pipeline", pipeline)
+    net.work(4, {"count": count, "kind": "random"})
+    rows = [array.array("f", worker.data("random", r, count)) for r in range(2)]
+    lost = [d for d in map(discarded, *rows) if d]
+    expect = Counter(map(exponent, lost))
+    assert len(expect) > 3 and all(math.ldexp(1, x) > 0 for x in expect)
+    got = net.json("histogram", 4)
+    assert got["job"] == 4 and {b["exponent"]: b["adds"] for b in got["buckets"]} == expect
+    dump = net.bpftool("map", "lookup", "pinned", PIN + "/fpisa_histogram", "key", 4, 0, 0, 0)
+    buckets = dump["formatted"]["value"]["bucket"]
+    assert {b - 150: n for b, n in enumerate(buckets) if n} == expect
+    assert sum(buckets) == net.counters(4, PIN)["rounded"]
+    table = [line.split() for line in net.fpisa("histogram", 4).splitlines()]
+    assert [(int(x.removeprefix("2^")), int(n)) for x, n, _ in table[1:]] == sorted(expect.items())
+    assert float(table[-1][2]) == 1
+    # A job made anew begins with an empty one.
+    net.fpisa("job", "del", 4)
+    net.add_job(4, "--histogram")
+    assert net.json("histogram", 4)["buckets"] == [] and len(net.fpisa("histogram", 4).splitlines()) == 1
 
 
 def test_histogram_table(lab):
