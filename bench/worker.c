@@ -107,6 +107,16 @@ static int sum_udp(struct side *s)
 	return fpisa_allreduce(s->f[JOB_FLOAT], s->send, s->recv, s->plan->elements, FPISA_FLOAT32, NULL);
 }
 
+static int open_xsk(struct side *s)
+{
+	return open_job(s, JOB_XSK, &(struct fpisa_options){.transport = FPISA_TRANSPORT_XSK});
+}
+
+static int sum_xsk(struct side *s)
+{
+	return fpisa_allreduce(s->f[JOB_XSK], s->send, s->recv, s->plan->elements, FPISA_FLOAT32, NULL);
+}
+
 static int open_switchml(struct side *s)
 {
 	return open_job(s, JOB_INT, NULL) ?: open_job(s, JOB_EXPONENT, NULL);
@@ -192,6 +202,7 @@ static const struct contender contenders[] = {
 	{"switchml", open_switchml, sum_switchml},
 	{"switchml-batch", open_switchml_batch, sum_switchml_batch},
 	{"udp", open_udp, sum_udp},
+	{"xsk", open_xsk, sum_xsk},
 };
 
 #define CONTENDERS (sizeof(contenders) / sizeof(contenders[0]))

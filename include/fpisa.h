@@ -66,6 +66,17 @@ enum fpisa_overflow {
 	FPISA_OVERFLOW_FLAG = 2,    /* it is a flag as the others are */
 };
 
+/* How frames travel. The protocol, and so the other side, is the same. */
+enum fpisa_transport_name {
+	FPISA_TRANSPORT_UDP = 0, /* a UDP socket; no privilege */
+	/*
+	 * AF_XDP on the interface that leads to the aggregator, zero-copy where its driver can. Needs root
+	 * (or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF), libxdp.so.1 when it runs, and an interface whose first
+	 * queue nobody else has; the rest of its traffic goes on. One handle an interface.
+	 */
+	FPISA_TRANSPORT_XSK = 1,
+};
+
 /* One chunk's result, as it arrived. */
 struct fpisa_chunk {
 	uint64_t offset;     /* of its first element in the call's vector */
@@ -91,6 +102,7 @@ struct fpisa_options {
 	 * 1 ms of later ones, after 1 to 256 ms, or with 1 to 8 bits flipped.
 	 */
 	double duplicate, reorder, delay, corrupt;
+	uint32_t transport; /* enum fpisa_transport_name */
 };
 
 /* Parameters and counts of a handle. */
@@ -114,6 +126,7 @@ struct fpisa_info {
  * -EINVAL	bad address or options
  * -ETIMEDOUT	no answer (aggregator or route), or some ranks have not joined: the error names them
  * -EACCES	the aggregator does not know this address and port, or the token is wrong
+ * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP	transport xsk cannot be had, and why
  */
 int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options);
 

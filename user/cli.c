@@ -11,6 +11,7 @@
 
 #include "cli.h"
 #include "datapath.h"
+#include "fpisa.h"
 #include "fpisa/format.h"
 
 #define COLUMNS 80
@@ -175,6 +176,7 @@ const struct name op_names[] = { { FPISA_OP_SUM, "sum" }, { FPISA_OP_MIN, "min" 
 const struct name fanout_names[] = { { FPISA_FANOUT_MULTICAST, "multicast" },
 				     { FPISA_FANOUT_UNICAST, "unicast" },
 				     { 0 } };
+const struct name transport_names[] = { { FPISA_TRANSPORT_UDP, "udp" }, { FPISA_TRANSPORT_XSK, "xsk" }, { 0 } };
 const struct name xdp_mode_names[] = {
 	{ DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { DATAPATH_OFFLOAD, "offload" }, { 0 }
 };

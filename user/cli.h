@@ -103,7 +103,7 @@ struct name {
 };
 
 extern const struct name mode_names[], rounding_names[], pipeline_names[], clz_names[], format_names[],
-	fanout_names[], op_names[], xdp_mode_names[];
+	fanout_names[], op_names[], xdp_mode_names[], transport_names[];
 
 const char *name_of(const struct name *names, int id);
 int parse_name(const char *what, const char *s, const struct name *names, int *id);

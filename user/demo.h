@@ -40,7 +40,7 @@ struct demo_options {
 	const char *file; /* NULL: random values */
 	uint64_t elements, seed;
 	uint32_t workers, rows, packet, window, timeout_s;
-	int mode, rounding, pipeline, clz, format, fanout, op;
+	int mode, rounding, pipeline, clz, format, fanout, op, transport;
 	double factor; /* of scale; 0: none */
 	bool reciprocal, big_endian, histogram;
 	enum datapath_mode xdp;

@@ -335,6 +335,7 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	json_add_double(j, "seconds", seconds(d));
 	json_add_double(j, "goodput_gbps", gbps(d, seconds(d)));
 	add_text(j, "kernel", kernel());
+	add_text(j, "transport", name_of(transport_names, o->transport));
 	add_text(j, "xdp", name_of(xdp_mode_names, o->xdp));
 	json_object_object_add(j, "passed", json_object_new_boolean(passed(d, c, k)));
 	return print_json(j, false);

@@ -73,6 +73,7 @@ static int sum(struct worker *w)
 		.corrupt = o->corrupt,
 		.seed = o->seed + w->rank,
 		.overflow = FPISA_OVERFLOW_FLAG,
+		.transport = (uint32_t)o->transport,
 		.on_chunk = on_chunk,
 		.arg = w,
 	};
@@ -117,7 +118,7 @@ static int work(struct worker *w)
 	err = demo_worker_link(w->rank, message, size);
 	if (err)
 		return err;
-	err = lab_drop_privileges(w->d->parent);
+	err = w->d->o.transport == FPISA_TRANSPORT_UDP ? lab_drop_privileges(w->d->parent) : 0;
 	if (err) {
 		snprintf(message, size, "become nobody: %s", strerror(-err));
 		return err;

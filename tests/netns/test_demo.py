@@ -42,6 +42,14 @@ def test_options(lab, options):
     assert demo(lab(workers=0), "--workers", 3, *options.split())["mismatches"] == 0
 
 
+@pytest.mark.parametrize("options", ["", "--fanout unicast --window 256", "--packet 832", "--drop 0.02"])
+def test_xsk(lab, options):
+    """Workers over AF_XDP: the same bits; what is lost goes again by UDP."""
+    out = demo(lab(workers=0), "--workers", 3, "--elements", 100_000, "--transport", "xsk", *options.split())
+    assert out["transport"] == "xsk" and out["mismatches"] == 0 and out["passed"]
+    assert (out["retransmits"] > 0) == ("--drop" in options) or out["retransmits"] < out["results"] / 10
+
+
 def test_faults(lab):
     """Frames that come twice, out of order, rounds late or damaged: more work, the same bits."""
     out = demo(lab(workers=0), "--workers", 4, "--elements", 50000, "--window", 4, "--drop", 0.05,

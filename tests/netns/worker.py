@@ -30,6 +30,7 @@ NOBODY = 65534
 PERIOD = 4099  # prime: a chunk that lands elsewhere differs
 PR_SET_PDEATHSIG = 1
 FLOAT32 = 1  # enum fpisa_dtype
+XSK = 1	 # enum fpisa_transport_name; it needs its user to be root
 
 
 class Chunk(ctypes.Structure):
@@ -43,7 +44,9 @@ ON_CHUNK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Chunk))
 class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("local_port", ctypes.c_uint16), ("token", ctypes.c_uint64),
                 ("timeout_ms", ctypes.c_uint32), ("loss", ctypes.c_double), ("seed", ctypes.c_uint64),
-                ("on_chunk", ON_CHUNK), ("arg", ctypes.c_void_p)]
+                ("on_chunk", ON_CHUNK), ("arg", ctypes.c_void_p), ("overflow", ctypes.c_uint32),
+                *((n, ctypes.c_double) for n in "duplicate reorder delay corrupt".split()),
+                ("transport", ctypes.c_uint32)]
 
 
 class Info(ctypes.Structure):
@@ -163,7 +166,8 @@ def main():
     library, address, job = sys.argv[1:4]
     plan = json.loads(sys.argv[4]) if len(sys.argv) > 4 else {}
     w = Worker(library)
-    become_nobody()
+    if plan.get("options", {}).get("transport") != XSK:
+        become_nobody()
     rc = w.connect(address, int(job), plan.get("options", {}))
     for step in plan.get("steps", []):
         rc = rc or w.step(step)

@@ -115,6 +115,9 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 		if (!(*shares[i].value >= 0 && *shares[i].value <= 0.9))
 			return fpisa_fail(-EINVAL, "options.%s is %g; it must be in 0..0.9", shares[i].name,
 					  *shares[i].value);
+	if (to->transport > FPISA_TRANSPORT_XSK)
+		return fpisa_fail(-EINVAL, "options.transport is %u; it must be an enum fpisa_transport_name",
+				  to->transport);
 	if (to->overflow > FPISA_OVERFLOW_FLAG)
 		return fpisa_fail(-EINVAL, "options.overflow is %u; it must be an enum fpisa_overflow",
 				  to->overflow);
@@ -141,6 +144,7 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	f->on_chunk = o.on_chunk;
 	f->arg = o.arg;
 	f->overflow = (enum fpisa_overflow)o.overflow;
+	f->transport = (enum fpisa_transport_name)o.transport;
 	f->faults = (struct fpisa_fault_rates){o.loss, o.duplicate, o.reorder, o.delay, o.corrupt};
 	f->seed = o.seed;
 	*out = f;
@@ -183,7 +187,8 @@ int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const s
 	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa(to));
 	if (port != FPISA_PORT)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
-	rc = fpisa_udp_open(&f->t, to.s_addr, port, f->local_port);
+	rc = (f->transport == FPISA_TRANSPORT_XSK ? fpisa_xsk_open : fpisa_udp_open)(&f->t, to.s_addr, port,
+											f->local_port);
 	if (!rc)
 		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
 	if (!rc)

@@ -68,6 +68,7 @@ struct fpisa {
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	enum fpisa_overflow overflow;
+	enum fpisa_transport_name transport;
 	struct fpisa_fault_rates faults;
 	uint64_t seed; /* of the faults */
 
@@ -123,8 +124,10 @@ int fpisa_advance(struct fpisa_request *r, int block);
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in);
 int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now);
 
-/* udp.c, mem.c */
+/* udp.c, xsk.c */
 int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
+int fpisa_udp_fd(const struct fpisa_transport *t);
+int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
 
 static inline uint32_t fpisa_min_u32(uint64_t a, uint32_t b)
 {

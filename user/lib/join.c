@@ -51,7 +51,7 @@ static int say_hello(struct fpisa *f)
 		.aux = f->incarnation,
 	};
 	struct fpisa_hdr trial = h;
-	struct fpisa_out out[2], plain = {.part = {{&h, sizeof(h)}, {(void *)&empty, sizeof(empty)}}, .parts = 2};
+	struct fpisa_out out[2], plain = {.part = {{&h, sizeof(h)}, {(void *)&empty, sizeof(empty)}}, .parts = 2, .alone = 1};
 	int tried = f->t->bursts, rc;
 
 	seal_hello(&h, &empty);
@@ -59,6 +59,7 @@ static int say_hello(struct fpisa *f)
 	seal_hello(&trial, &empty);
 	out[0] = plain;
 	out[0].part[0].iov_base = &trial;
+	out[0].alone = 0;
 	out[1] = out[0];
 	f->t->bursts = 1;
 	rc = f->t->ops->send(f->t, out, 2);
@@ -206,11 +207,12 @@ int fpisa_join(struct fpisa *f)
 	if (rc)
 		return rc;
 	rc = f->t->ops->joined(f->t, &f->hello);
-	if (rc < 0)
-		return fpisa_fail(rc,
-				  "%s: job %u: joining the group of the results: %s; check the route to the "
-				  "aggregator",
-				  f->peer, f->job, strerror(-rc));
+	if (rc < 0) {
+		char why[FPISA_MESSAGE_SIZE - 64];
+
+		snprintf(why, sizeof(why), "%s", fpisa_error());
+		return fpisa_fail(rc, "%s: job %u: %s", f->peer, f->job, why);
+	}
 	rc = fpisa_tracks_reset(f, (uint32_t)rc);
 	if (rc)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->window);

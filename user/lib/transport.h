@@ -48,7 +48,8 @@ struct fpisa_transport_ops {
 
 	/*
 	 * The job's parameters are known: be ready for its results. Returns how
-	 * many unread frames the receiver holds without loss, at least 1.
+	 * many unread frames the receiver holds without loss, at least 1, or
+	 * -errno with the message set.
 	 */
 	int (*joined)(struct fpisa_transport *t, const struct fpisa_hello *hello);
 

@@ -257,14 +257,15 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	if (hello->group) {
 		rc = join_group(u, (struct in_addr){hello->group});
 		if (rc)
-			return rc;
+			return fpisa_fail(rc, "joining the group of the results: %s; check the route to the aggregator",
+					  strerror(-rc));
 	}
 	/* The kernel doubles what it is told and counts that by truesize. */
 	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
 	    setsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &want, sizeof(want)))
-		return -errno;
+		return fpisa_fail(-errno, "UDP receive buffer: %s", strerror(errno));
 	if (getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &have, &len))
-		return -errno;
+		return fpisa_fail(-errno, "UDP receive buffer: %s", strerror(errno));
 	/* Up to a quarter of it is given back late (udp_rmem_release). */
 	have = have / 4 * 3 / FRAME_TRUESIZE;
 	return have > 1 ? have : 1;
@@ -286,6 +287,11 @@ static const struct fpisa_transport_ops udp_ops = {
 	.joined = udp_joined,
 	.close = udp_close,
 };
+
+int fpisa_udp_fd(const struct fpisa_transport *t)
+{
+	return ((const struct udp *)t)->fd;
+}
 
 static int open_socket(struct udp *u, uint16_t local_port)
 {

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Workers over AF_XDP beside workers over UDP; what it refuses, and what passes it by.
+test_demo.py has its bits against the oracle."""
+import json
+import os
+import sys
+
+from lab import ADDRESS, HERE, LIBRARY, read_all, read_answers, wait_until
+from worker import XSK
+
+EPERM, EBUSY, EMSGSIZE = 1, 16, 90
+NOBODY = 65534
+
+
+def attached(ns):
+    """Has eth0 an XDP program?"""
+    link, = json.loads(ns.run("ip", "-j", "link", "show", "eth0"))
+    return "xdp" in link
+
+
+def answers_echo(net, ns, address):
+    """Does a datagram from the aggregator reach a port of no worker's, and the answer it?"""
+    with ns.socket() as there, net.agg.socket() as here:
+        there.bind((address, 5555))
+        here.settimeout(5)
+        there.settimeout(5)
+        here.sendto(b"ping", (address, 5555))
+        data, sender = there.recvfrom(100)
+        there.sendto(data + b"pong", sender)
+        return here.recv(100) == b"pingpong"
+
+
+def test_beside_udp_and_other_traffic(lab):
+    """Ranks of both transports in one job. The interface is as before when the handle is gone."""
+    net = lab(workers=3)
+    net.load()
+    net.add_job(1)
+    step = {"count": 20000, "kind": "integers"}
+    procs = [net.start(r, 1, {"sleep": 2}, step, **({"transport": XSK} if r < 2 else {})) for r in range(3)]
+    wait_until("the program", lambda: attached(net.worker[0]) and attached(net.worker[1]))
+    assert not attached(net.worker[2])
+    assert answers_echo(net, net.worker[0], net.addresses[0])
+    for answer in net.check_answers(procs, 3, 20000):
+        assert answer["retransmits"] < 80
+    assert not attached(net.worker[0])
+
+
+def test_next_generation(lab):
+    """A socket serves the generation after a rejoin too."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    steps = {"count": 3000, "kind": "integers"}, {"rejoin": True}, {"count": 3000, "kind": "integers"}
+    first, second = net.work(1, *steps, transport=XSK)
+    assert first[0]["digest"] == first[2]["digest"] == second[2]["digest"]
+    assert first[2]["generation"] > first[0]["generation"]
+
+
+def test_interface_is_taken(lab):
+    net = lab(workers=1)
+    net.load()
+    net.add_job(1)
+    net.add_job(2, workers=[net.addresses[0] + ":18001"])
+    holder = net.start(0, 1, {"sleep": 30}, transport=XSK)
+    wait_until("the program", lambda: attached(net.worker[0]))
+    (answer,), status, _ = read_all(net.start(0, 2, transport=XSK, local_port=18001))
+    assert status == 1 and answer["rc"] == -EBUSY
+    assert "eth0" in answer["error"] and "another worker" in answer["error"]
+    holder.kill()
+    wait_until("the kernel took the program off", lambda: not attached(net.worker[0]))
+    read_answers(net.start(0, 2, {"count": 100, "kind": "integers"}, transport=XSK, local_port=18001))
+
+
+def test_without_privilege(lab):
+    net = lab(workers=1)
+    net.load()
+    net.add_job(1)
+    plan = json.dumps({"options": {"transport": XSK}})
+    p = net.worker[0].spawn(sys.executable, "-B", os.path.join(HERE, "worker.py"), LIBRARY, ADDRESS, 1, plan,
+                            uid=NOBODY)
+    (answer,), status, _ = read_all(p)
+    assert status == 1 and answer["rc"] == -EPERM
+    assert "root" in answer["error"] and "udp" in answer["error"]
+
+
+def test_no_room_for_the_frame(lab):
+    """As over UDP: a chunk that makes a packet larger than the MTU is an error, not silence."""
+    net = lab(workers=1, mtu=3000)
+    net.load()
+    net.add_job(1, "--elements", 640)
+    net.worker[0].ip("link set eth0 mtu 1500")
+    (_, answer), status, _ = read_all(net.start(0, 1, {"count": 640, "kind": "integers"}, transport=XSK))
+    assert status == 1 and answer["rc"] == -EMSGSIZE and "MTU" in answer["error"]

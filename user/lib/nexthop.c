@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Route and neighbour by rtnetlink, the interface by its ioctls; nexthop.h has the contract. */
+#include <errno.h>
+#include <linux/rtnetlink.h>
+#include <linux/neighbour.h>
+#include <net/if_arp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "nexthop.h"
+
+struct query {
+	struct nlmsghdr nlh;
+	union {
+		struct rtmsg route;
+		struct ndmsg neighbour;
+	} body;
+	struct rtattr address; /* RTA_DST or NDA_DST */
+	uint32_t value;
+};
+
+union answer {
+	struct nlmsghdr nlh;
+	char bytes[4096];
+};
+
+_Static_assert(sizeof(struct rtmsg) == sizeof(struct ndmsg) && RTA_DST == (int)NDA_DST, "one shape for both");
+
+/* One request, one answer of `type`. */
+static int ask(int fd, struct query *q, uint16_t request, uint16_t type, union answer *a)
+{
+	ssize_t n;
+
+	q->nlh = (struct nlmsghdr){
+		.nlmsg_len = sizeof(*q), .nlmsg_type = request, .nlmsg_flags = NLM_F_REQUEST};
+	q->address = (struct rtattr){.rta_len = RTA_LENGTH(sizeof(q->value)), .rta_type = RTA_DST};
+	if (send(fd, q, sizeof(*q), 0) < 0)
+		return -errno;
+	n = recv(fd, a, sizeof(*a), 0);
+	if (n < 0)
+		return -errno;
+	if (!NLMSG_OK(&a->nlh, (uint32_t)n))
+		return -EBADMSG;
+	if (a->nlh.nlmsg_type == NLMSG_ERROR)
+		return ((const struct nlmsgerr *)NLMSG_DATA(&a->nlh))->error ?: -EBADMSG;
+	return a->nlh.nlmsg_type == type ? 0 : -EBADMSG;
+}
+
+/* Copies attribute `type` of exactly `size` bytes, if it is there. */
+static int attribute(const union answer *a, size_t body, uint16_t type, void *to, size_t size)
+{
+	const struct rtattr *r = (const void *)(a->bytes + NLMSG_LENGTH(NLMSG_ALIGN(body)));
+	int left = (int)(a->nlh.nlmsg_len - NLMSG_LENGTH(NLMSG_ALIGN(body)));
+
+	for (; RTA_OK(r, left); r = RTA_NEXT(r, left))
+		if (r->rta_type == type && RTA_PAYLOAD(r) == size) {
+			memcpy(to, RTA_DATA(r), size);
+			return 1;
+		}
+	return 0;
+}
+
+/* *gateway: the neighbour to send to. */
+static int find_route(int fd, struct fpisa_nexthop *h, uint32_t address, uint32_t *gateway)
+{
+	struct query q = {.body.route = {.rtm_family = AF_INET, .rtm_dst_len = 32}, .value = address};
+	union answer a;
+	int rc = ask(fd, &q, RTM_GETROUTE, RTM_NEWROUTE, &a);
+
+	if (rc)
+		return rc;
+	if (((const struct rtmsg *)NLMSG_DATA(&a.nlh))->rtm_type != RTN_UNICAST)
+		return -EOPNOTSUPP;
+	*gateway = address;
+	attribute(&a, sizeof(struct rtmsg), RTA_GATEWAY, gateway, sizeof(*gateway));
+	if (!attribute(&a, sizeof(struct rtmsg), RTA_OIF, &h->ifindex, sizeof(h->ifindex)) ||
+	    !attribute(&a, sizeof(struct rtmsg), RTA_PREFSRC, &h->source, sizeof(h->source)))
+		return -ENETUNREACH;
+	return 0;
+}
+
+static int find_neighbour(int fd, struct fpisa_nexthop *h, uint32_t gateway)
+{
+	struct query q = {.body.neighbour = {.ndm_family = AF_INET, .ndm_ifindex = (int)h->ifindex},
+			  .value = gateway};
+	union answer a;
+	int rc = ask(fd, &q, RTM_GETNEIGH, RTM_NEWNEIGH, &a);
+
+	if (rc)
+		return rc == -ENOENT ? -EAGAIN : rc;
+	return attribute(&a, sizeof(struct ndmsg), NDA_LLADDR, h->to, sizeof(h->to)) ? 0 : -EAGAIN;
+}
+
+static int find_interface(struct fpisa_nexthop *h)
+{
+	struct ifreq ifr = {0};
+	int fd, rc = 0;
+
+	if (!if_indextoname(h->ifindex, h->dev))
+		return -errno;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	memcpy(ifr.ifr_name, h->dev, sizeof(ifr.ifr_name));
+	if (ioctl(fd, SIOCGIFMTU, &ifr))
+		rc = -errno;
+	h->mtu = (uint32_t)ifr.ifr_mtu;
+	if (!rc && ioctl(fd, SIOCGIFHWADDR, &ifr))
+		rc = -errno;
+	close(fd);
+	if (!rc && ifr.ifr_hwaddr.sa_family != ARPHRD_ETHER)
+		rc = -EOPNOTSUPP;
+	memcpy(h->from, ifr.ifr_hwaddr.sa_data, sizeof(h->from));
+	return rc;
+}
+
+int fpisa_nexthop(struct fpisa_nexthop *h, uint32_t address)
+{
+	uint32_t gateway = 0;
+	int fd, rc;
+
+	*h = (struct fpisa_nexthop){.ifindex = 0};
+	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	if (fd < 0)
+		return -errno;
+	rc = find_route(fd, h, address, &gateway);
+	if (!rc)
+		rc = find_interface(h);
+	if (!rc)
+		rc = find_neighbour(fd, h, gateway);
+	close(fd);
+	return rc;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The way of a frame to an IPv4 address, as the kernel would send it. */
+#ifndef FPISA_NEXTHOP_H
+#define FPISA_NEXTHOP_H
+
+#include <net/if.h>
+#include <stdint.h>
+
+struct fpisa_nexthop {
+	char dev[IF_NAMESIZE];
+	uint32_t ifindex, mtu;
+	uint32_t source;	/* our address there, in network order */
+	uint8_t from[6], to[6]; /* Ethernet addresses: ours, the next hop's */
+};
+
+/*
+ * -ENETUNREACH	no route
+ * -EOPNOTSUPP	not over Ethernet: the address is this host's, or the interface is a tunnel
+ * -EAGAIN	the next hop's Ethernet address is not known; whatever the kernel sends there finds it out
+ */
+int fpisa_nexthop(struct fpisa_nexthop *h, uint32_t address);
+
+#endif

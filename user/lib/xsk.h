@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What xsk.c needs of libxdp and libbpf, and how frames are told from the
+ * rest. The libraries are opened when the first handle asks for xsk, so that
+ * who uses UDP alone needs neither.
+ */
+#ifndef FPISA_XSK_H
+#define FPISA_XSK_H
+
+#include <bpf/bpf.h>
+#include <xdp/xsk.h>
+
+#define FPISA_XSK_FUNCTIONS(X) \
+	X(bpf_prog_load)       \
+	X(bpf_map_create)      \
+	X(bpf_link_create)     \
+	X(xsk_umem__create)    \
+	X(xsk_umem__delete)    \
+	X(xsk_socket__create)  \
+	X(xsk_socket__delete)  \
+	X(xsk_socket__fd)      \
+	X(xsk_socket__update_xskmap)
+
+struct fpisa_xsk_lib {
+#define X(name) __typeof__(&name) name;
+	FPISA_XSK_FUNCTIONS(X)
+#undef X
+};
+
+/* The libraries' functions. -ENOENT, with the message set, if they are not on this machine. */
+int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib);
+
+/*
+ * Loads the program that sends UDP from port `from` to port `to` (host order)
+ * to the map, and passes all else. A descriptor or -errno.
+ */
+int fpisa_xsk_program(const struct fpisa_xsk_lib *lib, int map, uint16_t from, uint16_t to);
+
+#endif
