@@ -286,6 +286,7 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	add_int(j, "workers", o->workers);
 	add_int(j, "elements", d->elements);
 	add_text(j, "source", d->source);
+	add_int(j, "vanished", d->vanished);
 	add_text(j, "op", name_of(op_names, o->op));
 	if (o->op == FPISA_OP_SCALE)
 		json_add_double(j, "factor", o->factor);

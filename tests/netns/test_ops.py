@@ -51,6 +51,14 @@ def test_integers_do_not_overflow(lab, tmp_path):
     assert status == 1 and said == "" and "not finite" in err and len(err.splitlines()) == 1
 
 
+def test_scale_of_blocks(lab, tmp_path):
+    """The smallest at which all elements fit: 127 with unit 1; 127.75 would round to 128, so its unit is 2."""
+    blocks = [[127.0, 0.75, 0.25] + [2.0] * 29, [127.75, 0.75, 1.25] + [2.0] * 29]
+    (tmp_path / "v.f32").write_bytes(array.array("f", sum(blocks, [])).tobytes())
+    out = demo(lab, "--workers", 1, "--rows", 1, "--file", tmp_path / "v.f32", "--format", "mxint8")
+    assert out["vanished"] == 2  # 0.25 and the second 0.75
+
+
 def test_specials_in_blocks(lab, tmp_path):
     """A block with a NaN in it is one; the others are not."""
     v = array.array("f", [1.0 + i for i in range(64)] * 2)
