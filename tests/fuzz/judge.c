@@ -95,8 +95,9 @@ static bool wants_slot(enum fpisa_verdict v)
 
 static void expect_of_job(uint32_t payload)
 {
-	uint64_t before = a.t->soft.counters.v_duplicate;
+	const struct fpisa_counters before = a.t->soft.counters, *after = &a.t->soft.counters;
 	struct fpisa_rank from;
+	uint8_t op;
 
 	memcpy(&from.addr, a.in.data + 26, 4);
 	memcpy(&from.port, a.in.data + 34, 2);
@@ -105,8 +106,12 @@ static void expect_of_job(uint32_t payload)
 	a.hello = a.reply.hdr.type == FPISA_TYPE_HELLO;
 	if (!a.hello && a.reply.hdr.slot < 2 * a.t->job.window)
 		a.key = (int)a.reply.hdr.slot;
+	op = a.reply.hdr.op;
 	a.t->soft.next_generation = targets_control->next_generation;
 	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, a.reply.bytes, &a.reply_len, &a.to);
+	/* Each such add has one magnitude discarded; squares are left out. */
+	if (a.t->job.flags & FPISA_JOB_HISTOGRAM && op != FPISA_OP_NORM)
+		a.t->discards += after->rounded - before.rounded + after->overwritten - before.overwritten;
 	if (a.t->unloaded && wants_slot(a.verdict)) {
 		a.verdict = FPISA_V_family;
 		a.to = 0;
@@ -116,7 +121,7 @@ static void expect_of_job(uint32_t payload)
 		a.accepted = true;
 	} else if (a.verdict == FPISA_V_status) {
 		/* Counted twice: for what it did, and for its answer. */
-		if (a.t->soft.counters.v_duplicate > before)
+		if (after->v_duplicate > before.v_duplicate)
 			a.t->counted.v_duplicate++;
 		else
 			a.t->counted.v_absorbed++;

@@ -232,6 +232,42 @@ static void other_chunk(struct vectors_rng *rng, struct frame *f)
 	h->slot = fpisa_slot_of(h->chunk, 1u << vectors_below(rng, 4));
 }
 
+uint64_t mutate_factor(struct vectors_rng *rng, bool narrow)
+{
+	uint64_t fraction = vectors_next(rng) >> 12, sign = (uint64_t)vectors_below(rng, 2) << 63;
+	uint64_t e = vectors_below(rng, 2) ? 1013 + vectors_below(rng, 20) : vectors_below(rng, 0x7ff);
+
+	if (narrow)
+		fraction &= ~((1ull << 29) - 1);
+	/* Zero is none. */
+	return sign | (e + (!e && !fraction)) << 52 | fraction;
+}
+
+/* Another operation, or none that exists; with the operand that it wants, or with what is there. */
+static void other_op(struct vectors_rng *rng, struct frame *f)
+{
+	struct fpisa_hdr *h = harness_hdr(f);
+
+	if (f->len < FPISA_PAYLOAD_OFFSET)
+		return;
+	h->op = (uint8_t)vectors_below(rng, FPISA_OP_END + 1);
+	if (vectors_below(rng, 4))
+		h->aux = h->op == FPISA_OP_SCALE ? mutate_factor(rng, h->format != FPISA_FORMAT_FP64) : 0;
+}
+
+/* Another factor: one that all formats take, that only fp64 takes, or none at all. */
+static void other_factor(struct vectors_rng *rng, struct frame *f)
+{
+	static const uint64_t none[] = {
+		0, 1ull << 63, 0x7ffull << 52, 0xfffull << 52, 0x7ff8ull << 48, 0x7ffull << 52 | 1,
+	};
+	uint32_t kind = vectors_below(rng, 3);
+
+	if (f->len < FPISA_PAYLOAD_OFFSET)
+		return;
+	harness_hdr(f)->aux = kind ? mutate_factor(rng, kind == 1) : none[vectors_below(rng, COUNT(none))];
+}
+
 static void other_count(struct vectors_rng *rng, struct frame *f)
 {
 	if (f->len >= FPISA_PAYLOAD_OFFSET)
@@ -310,6 +346,8 @@ static const struct {
 	{"other_job", other_job, 3},
 	{"other_chunk", other_chunk, 5},
 	{"other_count", other_count, 3},
+	{"other_op", other_op, 4},
+	{"other_factor", other_factor, 3},
 	{"truncate", truncate, 3},
 	{"truncate_whole", truncate_whole, 4},
 	{"pad", pad, 3},

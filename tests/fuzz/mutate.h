@@ -17,6 +17,12 @@
 #define MUTATE_NAMES 128
 void mutate(struct vectors_rng *rng, struct frame *f, int times, char *names);
 
+/*
+ * The bits of a factor, any that operation scale takes: half of them near 1;
+ * `narrow`: of 24 significant bits, as all formats but fp64 want them.
+ */
+uint64_t mutate_factor(struct vectors_rng *rng, bool narrow);
+
 /* Make both checksums right again, as far as the frame's lengths allow; either may be left out. */
 void mutate_repair(struct frame *f, bool ip, bool fpisa);
 

@@ -46,6 +46,22 @@ static void values(uint32_t *w, uint32_t words)
 	}
 }
 
+/* An operation that the job offers, every other time the sum, and its operand. */
+static void choose_operation(const struct target *t, uint8_t *op, uint64_t *operand)
+{
+	const struct fpisa_format f = fpisa_format_of(t->job.format);
+
+	*op = FPISA_OP_SUM;
+	*operand = 0;
+	if (vectors_below(&rng, 2))
+		return;
+	do
+		*op = (uint8_t)(1 + vectors_below(&rng, FPISA_OP_END - 1));
+	while (!fpisa_op_offered(f, (enum fpisa_mode)t->job.mode, *op));
+	if (*op == FPISA_OP_SCALE)
+		*operand = mutate_factor(&rng, f.bytes != 8);
+}
+
 /* A contribution to a round that is open, complete, or to be started. */
 static void valid_add(struct target *t)
 {
@@ -54,6 +70,8 @@ static void valid_add(struct target *t)
 	const struct fpisa_slot *s = &t->slot[key];
 	uint64_t chunk = (key >> 1) + (key & 1) * (uint64_t)t->job.window;
 	bool start = s->generation != t->session->generation;
+	uint64_t operand;
+	uint8_t op;
 
 	rank = vectors_below(&rng, t->job.workers);
 	if (!start) {
@@ -70,11 +88,14 @@ static void valid_add(struct target *t)
 	if (!vectors_below(&rng, 24))
 		chunk += ((uint64_t)vectors_below(&rng, 5) - 2) * versions;
 	count = start ? 32 * (1 + vectors_below(&rng, t->job.elements / 32)) : s->count;
-	values(w, count * fpisa_format_of(t->job.format).bytes / 4);
+	values(w, fpisa_payload_bytes(fpisa_format_of(t->job.format), count) / 4);
+	choose_operation(t, &op, &operand);
 	h->generation = t->session->generation;
 	harness_add(&a.in, h, &t->job, t->id, rank, chunk, count, w);
 	harness_hdr(&a.in)->total = start ? 1 + vectors_below(&rng, 1000) : s->total;
 	harness_hdr(&a.in)->call = start ? vectors_below(&rng, 3) : s->call;
+	harness_hdr(&a.in)->op = start ? op : s->op;
+	harness_hdr(&a.in)->aux = start ? operand : s->operand;
 	harness_hdr(&a.in)->flags = (vectors_below(&rng, 5) ? 0 : FPISA_F_RETRANSMIT) |
 				    (vectors_below(&rng, 8) ? 0 : FPISA_F_PROBE);
 	harness_seal(&a.in);

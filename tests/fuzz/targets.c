@@ -13,7 +13,7 @@
 
 #define JOB(f, m, p, c, w, e, n, ...)                                                                        \
 	{                                                                                                    \
-		.name = #f " " #m " " #p,                                                                    \
+		.name = #f " " #m " " #p " " #__VA_ARGS__,                                                   \
 		.job = {.format = FPISA_FORMAT_##f,                                                          \
 			.mode = FPISA_MODE_##m,                                                              \
 			.pipeline = FPISA_PIPELINE_##p,                                                      \
@@ -24,9 +24,13 @@
 		__VA_ARGS__                                                                                  \
 	}
 
+#define FLAGS(names) .job.flags = (names)
+#define BE FPISA_JOB_BIG_ENDIAN
+#define RECIPROCAL FPISA_JOB_RECIPROCAL
+#define HISTOGRAM FPISA_JOB_HISTOGRAM
+
 /*
- * One line a job; slots, numbers and tokens are dealt out below. The family of
- * an unloaded one must be no other's.
+ * One line a job; slots, numbers and tokens are dealt out below.
  */
 struct target target[] = {
 	JOB(FP32, FPISA, FUSED, BITS, 4, 64, 3),
@@ -45,6 +49,20 @@ struct target target[] = {
 	JOB(BF16, EXACT, STAGED, BITS, 2, 32, 2),
 	JOB(FP16, EXACT, FUSED, BITS, 2, 64, 2),
 	JOB(E5M2, EXACT, STAGED, BITS, 2, 64, 2),
+	JOB(INT32, FPISA, FUSED, BITS, 4, 64, 3),
+	JOB(INT32, FPISA, STAGED, BITS, 2, 32, 2, FLAGS(BE)),
+	JOB(MXINT8, FPISA, FUSED, BITS, 4, 96, 3, FLAGS(HISTOGRAM)),
+	JOB(MXINT8, FPISA_A, STAGED, LPM, 2, 32, 2, FLAGS(RECIPROCAL)),
+	JOB(MXINT8, FPISA64, STAGED, BITS, 2, 832, 5),
+	JOB(MXINT8, EXACT, FUSED, BITS, 2, 64, 3),
+	JOB(MXINT8, EXACT, STAGED, BITS, 2, 32, 3, FLAGS(RECIPROCAL)),
+	JOB(BF16, FPISA_A, FUSED, BITS, 2, 64, 3, FLAGS(BE | HISTOGRAM)),
+	JOB(FP16, FPISA, STAGED, LPM, 2, 32, 3, FLAGS(BE | RECIPROCAL)),
+	JOB(FP32, FPISA_A, FUSED, BITS, 2, 64, 3, FLAGS(BE | RECIPROCAL)),
+	JOB(FP32, EXACT, STAGED, BITS, 2, 32, 7, FLAGS(BE | RECIPROCAL)),
+	JOB(FP32, FPISA, STAGED, BITS, 2, 64, 3, FLAGS(HISTOGRAM)),
+	JOB(FP64, FPISA, FUSED, BITS, 2, 64, 3, FLAGS(BE | HISTOGRAM)),
+	JOB(FP64, FPISA_A, STAGED, LPM, 2, 32, 7, FLAGS(BE | RECIPROCAL | HISTOGRAM)),
 	JOB(FP32, FPISA, FUSED, BITS, 2, 32, 2, .no_ports = true),
 	JOB(E5M2, FPISA64, FUSED, BITS, 2, 32, 2, .unloaded = true),
 };
@@ -62,7 +80,7 @@ struct view {
 
 static struct view views[] = {{"fpisa_jobs"},	   {"fpisa_sessions"},	{"fpisa_peers"}, {"fpisa_slots"},
 			      {"fpisa_exponents"}, {"fpisa_mantissas"}, {"fpisa_man64"}, {"fpisa_cells"},
-			      {"fpisa_control"},   {"fpisa_counters"}};
+			      {"fpisa_control"},   {"fpisa_counters"},	{"fpisa_histogram"}};
 
 #define EACH_VIEW(v) for (struct view *v = views; v < views + sizeof(views) / sizeof(views[0]); v++)
 
@@ -148,6 +166,7 @@ static int open_target(struct harness *h, struct target *t)
 	t->peer = entry(view("fpisa_peers"), t->id * FPISA_MAX_WORKERS);
 	t->slot = entry(view("fpisa_slots"), t->job.slot_base);
 	t->counters = entry(view("fpisa_counters"), t->id);
+	t->histogram = entry(view("fpisa_histogram"), t->id);
 	t->soft.job = t->job;
 	t->soft.number = t->id;
 	if (fpisa_soft_init(&t->soft)) {
@@ -164,12 +183,8 @@ static int open_target(struct harness *h, struct target *t)
 		return -ENOSPC;
 	if (t->no_ports && bpf_map_delete_elem(fanout, &t->id))
 		return -errno;
-	for (uint32_t bank = 0; t->unloaded && bank < FPISA_BANKS; bank++) {
-		uint32_t index = fpisa_bank_of(t->job.family, bank) + FPISA_GATE;
-
-		if (bpf_map_delete_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index))
-			return -errno;
-	}
+	if (t->unloaded)
+		t->live->family = FPISA_FAMILIES - 1;
 	return 0;
 }
 
@@ -238,7 +253,8 @@ static void take(const char *name, const void *p, size_t n)
 	X("fpisa_sessions", t->session, sizeof(*t->session))                                                 \
 	X("fpisa_peers", t->peer, t->job.workers * sizeof(*t->peer))                                         \
 	X("fpisa_slots", t->slot, 2 * t->job.window * sizeof(*t->slot))                                      \
-	X("fpisa_control", targets_control, sizeof(*targets_control))
+	X("fpisa_control", targets_control, sizeof(*targets_control))                                        \
+	X("fpisa_histogram", t->histogram, t->job.flags &HISTOGRAM ? sizeof(*t->histogram) : 0)
 
 #define EACH_REGISTER(X)                                                                                     \
 	X(p->exponents->name, entry(p->exponents, t->job.slot_base + (uint32_t)key), p->exponent_bytes)      \
@@ -283,7 +299,12 @@ const char *targets_differ(const struct target *t, int key)
 {
 	const struct place *p = &places[t - target];
 	uint32_t k = t->job.slot_base + (uint32_t)key;
+	uint64_t discards = 0;
 
+	for (int i = 0; t->job.flags & HISTOGRAM && i < FPISA_BUCKETS; i++)
+		discards += t->histogram->bucket[i];
+	if (discards != t->discards)
+		return "histogram";
 	if (memcmp(&t->slot[key], &t->soft.slot[key], sizeof(t->slot[key])))
 		return "slot";
 	if (memcmp(entry(p->exponents, k), (char *)t->soft.exponents + (size_t)key * p->exponent_bytes,

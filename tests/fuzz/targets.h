@@ -8,6 +8,7 @@
 #define TARGETS_H
 
 #include "harness.h"
+#include "fpisa/discard.h"
 #include "soft.h"
 
 #define TARGETS_MAX FPISA_MAX_JOBS
@@ -16,10 +17,11 @@ struct target {
 	const char *name;
 	struct fpisa_job job;
 	bool no_ports; /* results have no port to leave by */
-	bool unloaded; /* the programs of its family are missing */
+	bool unloaded; /* its family, the last number, has no programs */
 	uint32_t id;
 	struct fpisa_soft soft;
 	struct fpisa_counters counted; /* expected, of the verdicts */
+	uint64_t discards;	       /* expected: what the histogram has counted */
 
 	/* In the datapath. */
 	struct fpisa_job *live; /* .live changes */
@@ -27,6 +29,7 @@ struct target {
 	struct fpisa_peer *peer;
 	struct fpisa_slot *slot; /* 2W versions */
 	struct fpisa_counters *counters;
+	struct fpisa_histogram *histogram;
 };
 
 extern struct target target[];
