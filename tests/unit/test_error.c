@@ -72,7 +72,8 @@ static void random_cases(void **state)
 		long double x;
 
 		for (size_t i = 0; i < n; i++)
-			v[i] = ldexpf(1 + (float)vectors_below(&rng, 1 << 24), -20 - (int)vectors_below(&rng, 4));
+			v[i] = ldexpf(1 + (float)vectors_below(&rng, 1 << 24),
+				      -20 - (int)vectors_below(&rng, 4));
 		x = plain(op, factor, n, v);
 		result = (float)x;
 		frexp((double)result, &e);
