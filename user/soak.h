@@ -51,6 +51,7 @@ struct soak_seat {
 	uint64_t in_call_ns; /* since when, 0: in none */
 	uint64_t longest_ns;
 	uint64_t rounds;     /* all-reduce calls that succeeded */
+	uint64_t by_op[FPISA_OP_END], by_format[FPISA_FORMAT_END]; /* those */
 	uint64_t chunks, elements; /* results recomputed, also of calls that then failed */
 	uint64_t retransmits, bad;
 	uint64_t errors;     /* calls and joins that ended with an error they may end with */

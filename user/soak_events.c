@@ -32,7 +32,9 @@ static const struct {
 	{FPISA_FORMAT_FP32, FPISA_MODE_FPISA64}, {FPISA_FORMAT_FP32, FPISA_MODE_EXACT},
 	{FPISA_FORMAT_BF16, FPISA_MODE_FPISA},	{FPISA_FORMAT_FP16, FPISA_MODE_EXACT},
 	{FPISA_FORMAT_FP64, FPISA_MODE_FPISA},	{FPISA_FORMAT_E4M3, FPISA_MODE_FPISA_A},
-	{FPISA_FORMAT_E5M2, FPISA_MODE_FPISA},
+	{FPISA_FORMAT_E5M2, FPISA_MODE_FPISA},	{FPISA_FORMAT_INT32, FPISA_MODE_FPISA},
+	{FPISA_FORMAT_MXINT8, FPISA_MODE_FPISA}, {FPISA_FORMAT_MXINT8, FPISA_MODE_FPISA64},
+	{FPISA_FORMAT_MXINT8, FPISA_MODE_EXACT},
 };
 
 static uint64_t below(struct soak *s, uint64_t n)
@@ -102,10 +104,13 @@ int soak_add_job(struct soak *s, uint32_t job)
 		.clz = below(s, 2) ? FPISA_CLZ_BITS : FPISA_CLZ_LPM,
 		.fanout = below(s, 2) ? FPISA_FANOUT_UNICAST : FPISA_FANOUT_MULTICAST,
 	};
-	uint32_t most = fpisa_default_elements(fpisa_format_of(config.format));
+	const struct fpisa_format f = fpisa_format_of(config.format);
+	uint32_t most = fpisa_default_elements(f);
 	__u32 ifindex[SOAK_RANKS];
 	int err;
 
+	if (f.bytes > 1 && !below(s, 3))
+		config.flags = FPISA_JOB_BIG_ENDIAN;
 	config.elements = (uint16_t)(FPISA_BLOCK * (1 + below(s, most / FPISA_BLOCK)));
 	if (config.fanout == FPISA_FANOUT_MULTICAST) {
 		config.group = htonl(GROUP | job);

@@ -17,6 +17,10 @@ static struct soak_seat sum_of(const struct soak *s, const char **message)
 			const struct soak_seat *w = &s->shared->seat[job][r];
 
 			sum.rounds += w->rounds;
+			for (int i = 0; i < FPISA_OP_END; i++)
+				sum.by_op[i] += w->by_op[i];
+			for (int i = 0; i < FPISA_FORMAT_END; i++)
+				sum.by_format[i] += w->by_format[i];
 			sum.chunks += w->chunks;
 			sum.elements += w->elements;
 			sum.retransmits += w->retransmits;
@@ -40,6 +44,16 @@ static void add_object(struct json_object *o, const char *key, const char *const
 
 	for (int i = 0; i < n; i++)
 		json_add_double(e, names[i], values[i]);
+	json_object_object_add(o, key, e);
+}
+
+/* Counts by number, keyed by the names that the numbers have. */
+static void add_counts(struct json_object *o, const char *key, const struct name *names, const uint64_t *counts)
+{
+	struct json_object *e = json_object_new_object();
+
+	for (; names->name; names++)
+		json_add_number(e, names->name, counts[names->id]);
 	json_object_object_add(o, key, e);
 }
 
@@ -87,6 +101,8 @@ int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds
 	json_add_number(o, "jobs", s->o.jobs);
 	json_add_number(o, "workers", workers);
 	json_add_number(o, "rounds", sum.rounds);
+	add_counts(o, "operations", op_names, sum.by_op);
+	add_counts(o, "formats", format_names, sum.by_format);
 	json_add_number(o, "results", sum.chunks);
 	json_add_number(o, "elements", sum.elements);
 	json_add_number(o, "retransmits", sum.retransmits);

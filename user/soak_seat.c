@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One rank under the soak: joins, sums, joins again after each error, as an
- * ordinary user with an address and a job number. What all ranks contribute
- * follows from seed, job, generation, call and rank, so each process can
- * recompute every result that it gets, also those of a call that then fails.
+ * One rank under the soak: joins, reduces, joins again after each error, as an
+ * ordinary user with an address and a job number. Which operation a call is
+ * and what all ranks contribute follows from seed, job, generation, call and
+ * rank, so each process can recompute every result that it gets, also those
+ * of a call that then fails.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -63,10 +64,10 @@ static uint64_t call_random(const struct seat *w)
 	return splitmix64(&state);
 }
 
-/* Element i of a rank: exponents near each other, so that sums round and cancel; some zeros and specials. */
-static uint64_t word_of(struct fpisa_format f, uint64_t call, uint32_t rank, uint64_t i)
+/* Exponents near each other, so that sums round and cancel; some zeros and specials. */
+static uint64_t float_of(struct fpisa_format f, uint64_t state)
 {
-	uint64_t state = call + ((uint64_t)rank << 32 | i), z = splitmix64(&state);
+	uint64_t z = splitmix64(&state);
 	uint64_t e = (1ull << (f.ebits - 1)) - 4 + (z >> 56) % 6, frac = z & ((1ull << f.mbits) - 1);
 	uint64_t sign = (z >> 55 & 1) << (f.ebits + f.mbits);
 
@@ -78,15 +79,107 @@ static uint64_t word_of(struct fpisa_format f, uint64_t call, uint32_t rank, uin
 	return sign | e << f.mbits | frac;
 }
 
+/* Element i of a rank. Of integers, some sums saturate. */
+static uint64_t word_of(struct fpisa_format f, uint64_t call, uint32_t rank, uint64_t i)
+{
+	uint64_t state = call + ((uint64_t)rank << 32 | i), z;
+
+	if (!f.integer)
+		return float_of(f, state);
+	z = splitmix64(&state);
+	return (uint32_t)((int32_t)z >> (z >> 32) % 16);
+}
+
+/* Block b of a rank: scales near each other; some blocks of zeros, some NaN. */
+static struct oracle_mx block_of(uint64_t call, uint32_t rank, uint64_t b)
+{
+	uint64_t state = call + ((uint64_t)rank << 32 | b), z = splitmix64(&state);
+	struct oracle_mx block = {.scale = z % 61 ? (uint8_t)(120 + (z >> 32) % 12) : 255};
+
+	for (int i = 0; i < ORACLE_MX_LANES && (z >> 40) % 16; i++)
+		block.k[i] = (int8_t)splitmix64(&state);
+	return block;
+}
+
+/* A value in the arrays of the job, or back. */
+static uint64_t in_order(const struct seat *w, struct fpisa_format f, uint64_t word)
+{
+	return w->info.big_endian ? __builtin_bswap64(word) >> (64 - 8 * f.bytes) : word;
+}
+
+static void fill(struct seat *w, uint64_t call)
+{
+	const struct fpisa_format f = fpisa_format_of(w->info.format);
+
+	for (uint64_t b = 0; f.shared && b < w->count / FPISA_BLOCK; b++) {
+		struct oracle_mx block = block_of(call, w->rank, b);
+
+		memcpy(w->send + b * FPISA_BLOCK, block.k, FPISA_BLOCK);
+		w->send[w->count + b] = block.scale;
+	}
+	for (uint64_t i = 0; !f.shared && i < w->count; i++)
+		fpisa_put_word(w->send, i, f, in_order(w, f, word_of(f, call, w->rank, i)));
+}
+
+/* The call's operation, one that the job offers: half of them sums. */
+static struct oracle_call operation_of(const struct seat *w)
+{
+	uint64_t state = call_random(w) + 1, z = splitmix64(&state);
+	struct oracle_call c = {
+		.f = fpisa_register(w->info.format, w->info.mode, w->info.workers),
+		.mode = w->info.mode,
+		.rounding = w->info.rounding,
+		.op = FPISA_OP_SUM,
+		.factor = 1.0 / (double)(1 + (z >> 32) % 64),
+	};
+
+	if (z & 1)
+		c.factor = -c.factor;
+	if (c.f.bytes < 8)
+		c.factor = (float)c.factor;
+	if (z & 2)
+		return c;
+	do
+		c.op = 1 + (int)(splitmix64(&state) % (FPISA_OP_END - 1));
+	while (!fpisa_op_offered(c.f, c.mode, (uint32_t)c.op));
+	return c;
+}
+
 /* -- check ----------------------------------------------------------------- */
+
+/* How many elements (and scales) of a chunk are wrong; *flags becomes what the chunk must say. */
+static uint64_t wrong_values(const struct seat *w, const struct fpisa_chunk *c, const uint32_t *rank_at, uint32_t n,
+			     uint32_t *flags)
+{
+	const struct oracle_call call = operation_of(w);
+	uint64_t random = call_random(w), wrong = 0;
+
+	for (uint64_t i = c->offset; i < c->offset + c->count && !call.f.shared; i++) {
+		uint64_t words[SOAK_RANKS];
+
+		for (uint32_t k = 0; k < n; k++)
+			words[k] = word_of(call.f, random, rank_at[k], i);
+		wrong += oracle_result(&call, n, words, NULL, flags) !=
+			 in_order(w, call.f, fpisa_get_word(w->recv, i, call.f));
+	}
+	for (uint64_t i = c->offset; i < c->offset + c->count && call.f.shared; i += FPISA_BLOCK) {
+		struct oracle_mx blocks[SOAK_RANKS], want;
+
+		for (uint32_t k = 0; k < n; k++)
+			blocks[k] = block_of(random, rank_at[k], i / FPISA_BLOCK);
+		oracle_result_mx(&call, n, blocks, &want, NULL, flags);
+		wrong += w->recv[w->count + i / FPISA_BLOCK] != want.scale;
+		for (int lane = 0; lane < ORACLE_MX_LANES; lane++)
+			wrong += (int8_t)w->recv[i + (uint64_t)lane] != want.k[lane];
+	}
+	return wrong;
+}
 
 static void check_chunk(struct seat *w, const struct fpisa_chunk *c, uint64_t absent)
 {
-	const struct fpisa_format f = fpisa_register(w->info.format, w->info.mode, w->info.workers);
-	uint64_t all = ~0ull >> (64 - w->info.workers), call = call_random(w), words[SOAK_RANKS];
+	uint64_t all = ~0ull >> (64 - w->info.workers);
 	uint32_t rank_at[FPISA_ORDER_WORKERS], n = (uint32_t)__builtin_popcountll(c->ranks), flags = 0;
-	struct oracle_events events = {0};
-	uint64_t wrong = 0;
+	uint64_t wrong;
 
 	if (c->ranks & ~all || (c->ranks | absent) != all || !arrivals(c->order, c->ranks, rank_at) ||
 	    c->offset + c->count > w->count) {
@@ -94,17 +187,12 @@ static void check_chunk(struct seat *w, const struct fpisa_chunk *c, uint64_t ab
 		say(w, "a result names wrong members, order or place");
 		return;
 	}
-	for (uint32_t i = 0; i < c->count; i++) {
-		for (uint32_t k = 0; k < n; k++)
-			words[k] = word_of(f, call, rank_at[k], c->offset + i);
-		wrong += oracle_replay(f, w->info.mode, w->info.rounding, n, words, &events, &flags) !=
-			 fpisa_get_word(w->recv, c->offset + i, f);
-	}
+	wrong = wrong_values(w, c, rank_at, n, &flags);
 	w->out->elements += c->count;
 	w->out->chunks++;
 	w->out->mismatches += wrong + (flags != c->flags);
 	if (wrong)
-		say(w, "a sum is wrong");
+		say(w, "a result is wrong");
 	else if (flags != c->flags)
 		say(w, "flags are wrong");
 }
@@ -207,20 +295,22 @@ static int join(struct seat *w)
 	return 0;
 }
 
-static int sum(struct seat *w)
+static int reduce(struct seat *w)
 {
 	const uint64_t *out = &w->s->shared->taken_out[w->job];
 	uint64_t call = call_random(w), absent = __atomic_load_n(out, __ATOMIC_ACQUIRE), sums = 0;
-	struct fpisa_format f = fpisa_format_of(w->info.format);
+	const struct oracle_call c = operation_of(w);
 	int err;
 
 	w->count = 1 + call % MAX_COUNT;
+	if (c.f.shared)
+		w->count += -w->count % FPISA_BLOCK;
 	w->chunks = 0;
-	for (uint64_t i = 0; i < w->count; i++)
-		fpisa_put_word(w->send, i, f, word_of(f, call, w->rank, i));
+	fill(w, call);
 	memset(w->recv, 0xa5, sizeof(w->recv));
 	begin(w);
-	err = fpisa_allreduce(w->f, w->send, w->recv, w->count, (enum fpisa_dtype)w->info.format, NULL);
+	err = fpisa_allreduce_op(w->f, w->send, w->recv, w->count, (enum fpisa_dtype)w->info.format,
+				 (enum fpisa_operation)c.op, c.factor, NULL);
 	end(w, err);
 	absent |= __atomic_load_n(out, __ATOMIC_ACQUIRE);
 	for (uint32_t i = 0; i < w->chunks; i++) {
@@ -236,6 +326,8 @@ static int sum(struct seat *w)
 	}
 	w->calls++;
 	w->out->rounds++;
+	w->out->by_op[c.op]++;
+	w->out->by_format[w->info.format]++;
 	return 0;
 }
 
@@ -254,7 +346,7 @@ void soak_seat(const struct soak *s, uint32_t job, uint32_t rank)
 	fds = soak_open_fds();
 	err = -ENOTCONN;
 	while (!__atomic_load_n(&w->out->stop, __ATOMIC_ACQUIRE)) {
-		err = err ? join(w) : sum(w);
+		err = err ? join(w) : reduce(w);
 		if (err)
 			usleep((useconds_t)(splitmix64(&w->random) % 20000));
 	}

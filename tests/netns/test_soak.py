@@ -27,6 +27,8 @@ def test_short(lab):
     assert out["seed"] == seed and out["rates"] == RATES and out["passed"]
     assert [out[k] for k in ("mismatches", "hangs", "leaks", "unexpected")] == [0] * 4
     assert out["rounds"] > out["workers"] and out["elements"] > 10000 and out["retransmits"] > 0
+    assert sum(out["operations"].values()) == sum(out["formats"].values()) == out["rounds"]
+    assert sum(n > 0 for n in out["operations"].values()) > 2
     assert all(n > 0 for n in out["faults"].values()) and out["bad_frames"] > 0
     assert out["kills"] + out["links_down"] + out["jobs_deleted"] + out["shrinks"] > 0
     assert net.agg.run("ip", "-o", "link") == links and os.listdir(BPFFS) == pins
