@@ -4,8 +4,8 @@
  * Above it api.c with requests, beside it reply.c, which takes in what the
  * aggregator answers, below it a transport.
  *
- * A track with a chunk stands in one queue: `ready`, or one of `waiting`, one
- * a backoff, or `held`. All tracks of a waiting queue have the same timeout,
+ * A track with a chunk stands in one queue: `fresh` or `ready`, or one of
+ * `waiting`, one a backoff, or `held`. All tracks of a waiting queue have the same timeout,
  * so each is in the order of expiry and only heads are looked at.
  *
  * Lost or late? A chunk whose timeout passed was lost, as far as anybody can
@@ -14,6 +14,12 @@
  * oldest chunk alone is sent again, and asks, while the others are held. All
  * ranks agree on which is the oldest that lacks a contribution, so it, and
  * then the rest, comes through.
+ *
+ * A receiver that loses frames for want of room gets fewer: `limit` chunks fly,
+ * half as many after such a loss, one more after some windows without. The
+ * oldest chunk flies in any case. Else two ranks that lost different results
+ * could each wait for a chunk that the other has no room to send. Losses on
+ * the way change nothing: fewer in flight would not mend them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,6 +30,9 @@
 /* Before the deadline: how long, at most, and how often the oldest chunk asks who is missing. */
 #define FINAL_PROBE_NS 500000000ull
 #define FINAL_PROBES 8
+
+/* Results, in windows, after which one more chunk flies: a try that fails costs a timeout. */
+#define GROWTH 16
 
 /* The tracks of a new generation, as many as the receiver can hold results for. */
 int fpisa_tracks_reset(struct fpisa *f, uint32_t capacity)
@@ -41,12 +50,17 @@ int fpisa_tracks_reset(struct fpisa *f, uint32_t capacity)
 	f->tracks = tracks;
 	for (uint32_t i = 0; i < tracks; i++)
 		track[i].chunk = i;
+	TAILQ_INIT(&f->fresh);
 	TAILQ_INIT(&f->ready);
 	for (int i = 0; i < FPISA_BACKOFFS; i++)
 		TAILQ_INIT(&f->waiting[i]);
 	TAILQ_INIT(&f->held);
 	f->heard_ns = 0;
 	f->lost_bursts = 0;
+	f->flying = 0;
+	f->limit = tracks;
+	f->calm = 0;
+	f->drops = f->t->ops->drops ? f->t->ops->drops(f->t) : 0;
 	fpisa_rto_init(&f->rto);
 	return 0;
 }
@@ -70,8 +84,14 @@ void fpisa_tracks_start(struct fpisa *f, struct fpisa_request *r)
 		if (l->req || l->chunk >= r->first + r->chunks)
 			continue;
 		l->req = r;
-		fpisa_track_move(l, &f->ready);
+		fpisa_track_move(l, &f->fresh);
 	}
+}
+
+static void set_flying(struct fpisa *f, struct fpisa_track *l, int flying)
+{
+	f->flying += (uint32_t)(flying - l->flying);
+	l->flying = flying;
 }
 
 /* The track's chunk has its result: go on with the chunk after it. */
@@ -82,12 +102,17 @@ void fpisa_track_next(struct fpisa *f, struct fpisa_track *l)
 	l->chunk += f->tracks;
 	l->tries = 0;
 	l->burst = 0;
+	set_flying(f, l, 0);
+	if (++f->calm >= GROWTH * f->limit && f->limit < f->tracks) {
+		f->limit++;
+		f->calm = 0;
+	}
 	l->backoff = 0;
 	l->live = 0;
 	while (r && l->chunk >= r->first + r->chunks)
 		r = TAILQ_NEXT(r, link);
 	l->req = r;
-	fpisa_track_move(l, r ? &f->ready : NULL);
+	fpisa_track_move(l, r ? &f->fresh : NULL);
 }
 
 #define MAX_BLOCK_SIZE (FPISA_BLOCK * 8)
@@ -156,48 +181,6 @@ static void compose(struct fpisa *f, struct fpisa_track *l, struct fpisa_out *ou
 	l->hdr.checksum = fpisa_sum_fold(&sum);
 }
 
-/* Sends all ready tracks. -EMSGSIZE and the like poison the handle. */
-int fpisa_tracks_send(struct fpisa *f)
-{
-	struct fpisa_out out[FPISA_BATCH];
-
-	while (!TAILQ_EMPTY(&f->ready)) {
-		uint64_t now = fpisa_now();
-		struct fpisa_track *l, *fresh = NULL;
-		int n = 0, rc;
-
-		while (n < FPISA_BATCH && (l = TAILQ_FIRST(&f->ready))) {
-			compose(f, l, &out[n]);
-			out[n].alone = l->tries > 0;
-			if (!l->tries && f->t->bursts) {
-				l->burst = fresh != NULL;
-				if (fresh)
-					fresh->burst = 1;
-				fresh = l;
-			}
-			f->count.sent++;
-			f->count.retransmits += l->tries > 0;
-			l->tries++;
-			l->sent_ns = now + (uint64_t)n++;
-			l->since_ns = l->sent_ns;
-			fpisa_track_move(l, &f->waiting[l->backoff]);
-			if (l->backoff < FPISA_BACKOFFS - 1)
-				l->backoff++;
-		}
-		rc = n ? f->t->ops->send(f->t, out, n) : 0;
-		if (rc == -EMSGSIZE)
-			fpisa_fail(rc,
-				   "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
-				   "make the job with fewer elements or raise the MTU",
-				   f->peer, f->job, f->elements);
-		else if (rc)
-			fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
-		if (rc)
-			return fpisa_poison(f, rc);
-	}
-	return 0;
-}
-
 static struct fpisa_track *oldest_track(struct fpisa *f)
 {
 	struct fpisa_track *oldest = NULL;
@@ -211,6 +194,73 @@ static struct fpisa_track *oldest_track(struct fpisa *f)
 	return oldest;
 }
 
+/* The next track that may send, if any: what was lost before what is new. */
+static struct fpisa_track *next_to_send(struct fpisa *f)
+{
+	struct fpisa_track *l = TAILQ_FIRST(&f->ready) ?: TAILQ_FIRST(&f->fresh);
+
+	if (!l || f->flying < f->limit)
+		return l;
+	l = oldest_track(f);
+	return l->queue == &f->fresh || l->queue == &f->ready ? l : NULL;
+}
+
+/* Sends what is ready or fresh, as far as the limit allows. -EMSGSIZE and the like poison the handle. */
+int fpisa_tracks_send(struct fpisa *f)
+{
+	struct fpisa_out out[FPISA_BATCH];
+
+	for (;;) {
+		uint64_t now = fpisa_now();
+		struct fpisa_track *l, *fresh = NULL;
+		int n = 0, rc;
+
+		while (n < FPISA_BATCH && (l = next_to_send(f))) {
+			compose(f, l, &out[n]);
+			out[n].alone = l->tries > 0;
+			if (!l->tries && f->t->bursts) {
+				l->burst = fresh != NULL;
+				if (fresh)
+					fresh->burst = 1;
+				fresh = l;
+			}
+			f->count.sent++;
+			f->count.retransmits += l->tries > 0;
+			l->tries++;
+			set_flying(f, l, 1);
+			l->sent_ns = now + (uint64_t)n++;
+			l->since_ns = l->sent_ns;
+			fpisa_track_move(l, &f->waiting[l->backoff]);
+			if (l->backoff < FPISA_BACKOFFS - 1)
+				l->backoff++;
+		}
+		if (!n)
+			return 0;
+		rc = f->t->ops->send(f->t, out, n);
+		if (rc == -EMSGSIZE)
+			fpisa_fail(rc,
+				   "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
+				   "make the job with fewer elements or raise the MTU",
+				   f->peer, f->job, f->elements);
+		else if (rc)
+			fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
+		if (rc)
+			return fpisa_poison(f, rc);
+	}
+}
+
+/* Something is overdue: was it our receiver? */
+static void judge_receiver(struct fpisa *f)
+{
+	uint64_t drops = f->t->ops->drops ? f->t->ops->drops(f->t) : 0;
+
+	if (drops > f->drops) {
+		f->limit = f->limit > 1 ? f->limit / 2 : 1;
+		f->calm = 0;
+	}
+	f->drops = drops;
+}
+
 /* Tracks whose timeout has passed become ready, or are held. */
 static void expire_tracks(struct fpisa *f, uint64_t now)
 {
@@ -221,9 +271,16 @@ static void expire_tracks(struct fpisa *f, uint64_t now)
 		struct fpisa_track *l;
 
 		while ((l = TAILQ_FIRST(&f->waiting[i])) && l->since_ns + after <= now) {
-			if (!oldest)
+			if (!oldest) {
 				oldest = oldest_track(f);
-			fpisa_track_move(l, l->sent_ns < f->heard_ns || l == oldest ? &f->ready : &f->held);
+				judge_receiver(f);
+			}
+			if (l->sent_ns < f->heard_ns || l == oldest) {
+				set_flying(f, l, 0);
+				fpisa_track_move(l, &f->ready);
+			} else {
+				fpisa_track_move(l, &f->held);
+			}
 		}
 	}
 }

@@ -241,6 +241,13 @@ static int faulty_joined(struct fpisa_transport *t, const struct fpisa_hello *he
 	return x->t->ops->joined(x->t, hello);
 }
 
+static uint64_t faulty_drops(struct fpisa_transport *t)
+{
+	struct faulty *x = (struct faulty *)t;
+
+	return x->t->ops->drops ? x->t->ops->drops(x->t) : 0;
+}
+
 static void faulty_close(struct fpisa_transport *t)
 {
 	struct faulty *x = (struct faulty *)t;
@@ -256,6 +263,7 @@ static const struct fpisa_transport_ops faulty_ops = {
 	.send = faulty_send,
 	.receive = faulty_receive,
 	.joined = faulty_joined,
+	.drops = faulty_drops,
 	.close = faulty_close,
 };
 

@@ -51,6 +51,7 @@ struct fpisa_track {
 	uint64_t since_ns;     /* its timeout counts from here */
 	uint64_t bitmap, live; /* the last STATUS of this chunk; live is 0 without one */
 	uint32_t tries;	       /* transmissions */
+	int flying;	       /* the chunk was sent and is not known to be lost */
 	int burst;	       /* the first of them was in a burst */
 	uint32_t backoff;      /* doublings of the timeout after the next transmission */
 	struct fpisa_hdr hdr;  /* of the frame being sent */
@@ -85,12 +86,17 @@ struct fpisa {
 	uint32_t calls;
 	uint32_t tracks;
 	struct fpisa_track *track;
-	struct fpisa_tracks ready;		     /* to be sent now */
+	struct fpisa_tracks fresh;		     /* not yet sent, by when they could be */
+	struct fpisa_tracks ready;		     /* to be sent again now */
 	struct fpisa_tracks waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of since_ns */
 	struct fpisa_tracks held;		     /* sent and overdue, until the next result */
 	uint64_t heard_ns;			     /* the latest sent_ns whose result is here */
 	uint32_t lost_bursts;			     /* results since the last to a chunk sent but once, in a burst */
 	struct fpisa_rto rto;
+	uint32_t flying; /* tracks that are */
+	uint32_t limit;	 /* of them, 1 .. tracks: fewer when the receiver overflows */
+	uint32_t calm;	 /* results since it changed */
+	uint64_t drops;	 /* of the transport, when last asked */
 
 	struct fpisa_requests given_up; /* of earlier joins, not released */
 	int error;			/* of the handle until it rejoins */

@@ -53,6 +53,9 @@ struct fpisa_transport_ops {
 	 */
 	int (*joined)(struct fpisa_transport *t, const struct fpisa_hello *hello);
 
+	/* Frames for us that were lost since open because nobody had read those before them. NULL: unknown. */
+	uint64_t (*drops)(struct fpisa_transport *t);
+
 	void (*close)(struct fpisa_transport *t);
 };
 

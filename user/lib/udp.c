@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -271,6 +272,14 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	return have > 1 ? have : 1;
 }
 
+static uint64_t udp_drops(struct fpisa_transport *t)
+{
+	uint32_t info[SK_MEMINFO_VARS] = {0};
+	socklen_t len = sizeof(info);
+
+	return getsockopt(((struct udp *)t)->fd, SOL_SOCKET, SO_MEMINFO, info, &len) ? 0 : info[SK_MEMINFO_DROPS];
+}
+
 static void udp_close(struct fpisa_transport *t)
 {
 	struct udp *u = (struct udp *)t;
@@ -285,6 +294,7 @@ static const struct fpisa_transport_ops udp_ops = {
 	.send = udp_send,
 	.receive = udp_receive,
 	.joined = udp_joined,
+	.drops = udp_drops,
 	.close = udp_close,
 };
 

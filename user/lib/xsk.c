@@ -423,6 +423,17 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	return (int)(x->size / 2);
 }
 
+static uint64_t xsk_drops(struct fpisa_transport *t)
+{
+	struct xsk *x = (struct xsk *)t;
+	struct xdp_statistics s = {0};
+	socklen_t len = sizeof(s);
+
+	if (x->socket && getsockopt(x->lib.xsk_socket__fd(x->socket), SOL_XDP, XDP_STATISTICS, &s, &len))
+		s = (struct xdp_statistics){0};
+	return s.rx_dropped + s.rx_ring_full + x->udp->ops->drops(x->udp);
+}
+
 static void xsk_close(struct fpisa_transport *t)
 {
 	struct xsk *x = (struct xsk *)t;
@@ -437,6 +448,7 @@ static const struct fpisa_transport_ops xsk_ops = {
 	.send = xsk_send,
 	.receive = xsk_receive,
 	.joined = xsk_joined,
+	.drops = xsk_drops,
 	.close = xsk_close,
 };
 

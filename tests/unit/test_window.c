@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The window against a receiver smaller than it: between the engine and the
+ * in-process aggregator stands a transport that keeps a few of the frames of
+ * a turn and loses the rest, as a full ring does.
+ */
+#include "internal.h"
+#include "workers.h"
+
+#define ELEMENTS 32
+#define WINDOW 64
+#define CHUNKS 1000
+
+struct narrow {
+	struct fpisa_transport base;
+	struct fpisa_transport *t;
+	int room; /* frames of a turn; 0: all */
+	uint64_t dropped;
+	int tells; /* drops() says how many */
+};
+
+static int narrow_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
+{
+	struct narrow *x = (struct narrow *)t;
+
+	return x->t->ops->send(x->t, out, n);
+}
+
+static int narrow_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
+{
+	struct narrow *x = (struct narrow *)t;
+	int n = x->t->ops->receive(x->t, in, timeout_ns);
+
+	if (!x->room || n <= x->room)
+		return n;
+	x->dropped += (uint64_t)(n - x->room);
+	return x->room;
+}
+
+static uint64_t narrow_drops(struct fpisa_transport *t)
+{
+	struct narrow *x = (struct narrow *)t;
+
+	return x->tells ? x->dropped : 0;
+}
+
+static void narrow_close(struct fpisa_transport *t)
+{
+	struct narrow *x = (struct narrow *)t;
+
+	x->t->ops->close(x->t);
+	free(x);
+}
+
+static const struct fpisa_transport_ops narrow_ops = {
+	.send = narrow_send, .receive = narrow_receive, .drops = narrow_drops, .close = narrow_close};
+
+/* Puts it under a handle that has joined. */
+static struct narrow *make_narrow(struct fpisa *f, int room, int tells)
+{
+	struct narrow *x = calloc(1, sizeof(*x));
+
+	*x = (struct narrow){.base = {.ops = &narrow_ops}, .t = f->t, .room = room, .tells = tells};
+	f->t = &x->base;
+	return x;
+}
+
+static struct fpisa_mem *aggregator(uint32_t workers)
+{
+	const struct fpisa_mem_options o = {
+		.size = sizeof(o), .workers = workers, .elements = ELEMENTS, .window = WINDOW};
+	struct fpisa_mem *m = NULL;
+
+	assert_int_equal(fpisa_mem_create(&m, &o), 0);
+	return m;
+}
+
+/* Retransmissions of a sum of CHUNKS chunks by one worker. */
+static uint64_t sum_alone(int room, int tells, uint32_t *limit)
+{
+	static float v[CHUNKS * ELEMENTS];
+	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 60000};
+	struct fpisa_info info = {.size = sizeof(info)};
+	struct fpisa_mem *m = aggregator(1);
+	struct fpisa *f = NULL;
+
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), 0);
+	make_narrow(f, room, tells);
+	for (size_t i = 0; i < CHUNKS * ELEMENTS; i++)
+		v[i] = (float)i;
+	assert_int_equal(fpisa_allreduce(f, v, v, CHUNKS * ELEMENTS, FPISA_FLOAT32, NULL), 0);
+	for (size_t i = 0; i < CHUNKS * ELEMENTS; i++)
+		assert_true(v[i] == (float)i);
+	assert_int_equal(f->flying, 0);
+	*limit = f->limit;
+	fpisa_get_info(f, &info);
+	fpisa_close(f);
+	fpisa_mem_destroy(m);
+	return info.retransmits;
+}
+
+static void wide_receiver(void **state)
+{
+	uint32_t limit;
+
+	(void)state;
+	assert_int_equal(sum_alone(0, 1, &limit), 0);
+	assert_int_equal(limit, WINDOW);
+}
+
+static void narrow_receiver(void **state)
+{
+	static const int rooms[] = {2, 4, 8};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
+		uint32_t limit;
+		uint64_t retransmits = sum_alone(rooms[i], 1, &limit);
+
+		print_message("room for %d: limit %u, %llu of %d chunks sent again\n", rooms[i], limit,
+			      (unsigned long long)retransmits, CHUNKS);
+		/* It finds the receiver's size; with room for 2 and all of the window in flight it were 600
+		 * to 700. */
+		assert_true(limit <= 2 * (uint32_t)rooms[i] + 4);
+		assert_true(retransmits < 300);
+	}
+}
+
+/* Losses that are not the receiver's do not make the window smaller. */
+static void losses_elsewhere(void **state)
+{
+	uint32_t limit;
+
+	(void)state;
+	assert_true(sum_alone(16, 0, &limit) > 0);
+	assert_int_equal(limit, WINDOW);
+}
+
+static int connect_narrow(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg)
+{
+	int rc = fpisa_mem_connect(f, arg, rank, o);
+
+	if (!rc)
+		make_narrow(*f, 1 + 2 * (int)rank, 1);
+	return rc;
+}
+
+/* Ranks with receivers of different sizes, and losses besides: nobody waits for ever. */
+static void different_receivers(void **state)
+{
+	struct fleet *fl = calloc(1, sizeof(*fl));
+
+	(void)state;
+	*fl = (struct fleet){.plan = {.workers = 3,
+				      .elements = ELEMENTS,
+				      .window = WINDOW,
+				      .count = 300 * ELEMENTS,
+				      .calls = 2,
+				      .loss = 0.05,
+				      .timeout_ms = 60000},
+			     .seed = test_seed(),
+			     .connect = connect_narrow,
+			     .arg = aggregator(3)};
+	run_fleet(fl);
+	assert_all_succeeded(fl);
+	check_replayed(fl, FPISA_MODE_FPISA, FPISA_ROUND_DOWN);
+	fpisa_mem_destroy(fl->arg);
+	free_fleet(fl);
+	free(fl);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(wide_receiver),
+		cmocka_unit_test(narrow_receiver),
+		cmocka_unit_test(losses_elsewhere),
+		cmocka_unit_test(different_receivers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
