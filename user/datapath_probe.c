@@ -201,7 +201,7 @@ int refuse_kernel(void)
 	char lacks[LACKS_LEN];
 	struct utsname u;
 
-	if (!privilege_has(PRIVILEGE_PROBE) || kernel_lacks(lacks, sizeof(lacks)) <= 0)
+	if (!privilege_has(PRIVILEGE_LOAD) || kernel_lacks(lacks, sizeof(lacks)) <= 0)
 		return 0;
 	uname(&u);
 	return refuse(-EOPNOTSUPP,
