@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One boot of a kernel of vm/kernels under qemu; vm/run and vm/pair are made of it.
+
+The guest's root is this machine's, read-only, under an overlay in memory. A
+folder of the guest's own carries command, output and exit status (vm/init).
+"""
+import ctypes
+import lzma
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(HERE)
+STATE = os.path.join(os.environ.get("FPISA_VM_STATE", os.path.join(TREE, "build")), "vm")
+MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
+DIED, TIMEOUT, NO_GUEST = 123, 124, 125
+KVM_PROBE_S = 15
+MEMORY = os.environ.get("FPISA_VM_MEMORY", "3G")
+
+
+class NoGuest(Exception):
+    """The guest could not be set up."""
+
+
+def initramfs(kernel, release):
+    """Busybox, vm/init and the modules that lead to the root; made once, and again if vm/init is newer."""
+    path, init = os.path.join(kernel, "initramfs"), os.path.join(HERE, "init")
+    if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(init):
+        return path
+    order = []
+    for module in MODULES:
+        p = subprocess.run(["modprobe", "-C", "/dev/null", "-d", os.path.join(kernel, "root"), "-S", release,
+                            "--show-depends", module], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if p.returncode:
+            raise NoGuest(f"{release}: {p.stderr.strip()}")
+        order += [line.split()[1] for line in p.stdout.splitlines() if line.startswith("insmod")]
+    with tempfile.TemporaryDirectory() as top:
+        os.mkdir(top + "/bin")
+        os.mkdir(top + "/modules")
+        shutil.copy("/bin/busybox", top + "/bin/busybox")
+        shutil.copy(init, top + "/init")
+        names = []
+        for source in dict.fromkeys(order):
+            names.append(re.sub(r"\.ko.*", ".ko", os.path.basename(source)))
+            with (lzma.open if source.endswith(".xz") else open)(source, "rb") as f, \
+                    open(f"{top}/modules/{names[-1]}", "wb") as out:
+                out.write(f.read())
+        with open(top + "/modules/order", "w") as f:
+            f.write("".join(name + "\n" for name in names))
+        with open(path + ".part", "wb") as f:
+            subprocess.run("find . | cpio -o -H newc --quiet -R 0:0", shell=True, cwd=top, stdout=f, check=True)
+    os.rename(path + ".part", path)
+    return path
+
+
+def die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Guest:
+    """One boot. Its files are in the folder `share`, which the guest sees as /run/vm. `net` is qemu's network."""
+
+    def __init__(self, kernel, command, accel, share, net=("-nic", "none")):
+        with open(os.path.join(kernel, "release")) as f:
+            self.release = f.read().strip()
+        self.share, self.console = share, share + "/console"
+        shutil.copy(os.path.join(HERE, "init"), share + "/init")
+        self.write("modules", os.path.join(kernel, "root/lib/modules"))
+        self.write("command", command)
+        for name in ("stdout", "stderr", "console"):
+            self.write(name, "")
+        self.qemu = subprocess.Popen(
+            ["qemu-system-x86_64", "-no-user-config", "-nodefaults", "-no-reboot", "-display", "none", "-M", "q35",
+             *(["-accel", "kvm", "-cpu", "host"] if accel == "kvm" else
+               ["-accel", "tcg,thread=multi", "-cpu", "max"]),
+             "-smp", "2", "-m", MEMORY, "-kernel", os.path.join(kernel, "vmlinux"),
+             "-initrd", initramfs(kernel, self.release), "-append",
+             "console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr",
+             "-serial", "file:" + self.console, *net,
+             "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+             "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
+             "-fsdev", f"local,id=share,path={share},security_model=none",
+             "-device", "virtio-9p-pci,fsdev=share,mount_tag=share"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(share + "/qemu", "w"),
+            preexec_fn=die_with_parent)
+
+    def write(self, name, text):
+        with open(os.path.join(self.share, name), "w") as f:
+            f.write(text + ("\n" if text else ""))
+
+    def read(self, name):
+        try:
+            with open(os.path.join(self.share, name), errors="replace") as f:
+                return f.read()
+        except FileNotFoundError:
+            return ""
+
+    def kill(self):
+        self.qemu.kill()
+        self.qemu.wait()
+
+    def follow(self, limit_s):
+        """Copy what the command writes until the guest is gone; False if that took too long."""
+        end = time.monotonic() + limit_s
+        streams = [(open(os.path.join(self.share, "stdout"), "rb"), sys.stdout.buffer),
+                   (open(os.path.join(self.share, "stderr"), "rb"), sys.stderr.buffer)]
+        while True:
+            gone = self.qemu.poll() is not None
+            for source, sink in streams:
+                shutil.copyfileobj(source, sink)
+                sink.flush()
+            if gone:
+                return True
+            if time.monotonic() > end:
+                self.kill()
+                return False
+            time.sleep(0.05)
+
+    def wait(self, limit_s):
+        """Until the guest is gone; False if that took too long."""
+        try:
+            self.qemu.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+        return True
+
+    def verdict(self, finished):
+        """(exit status, what to say about it or None)."""
+        status, console = self.read("status").strip(), self.read("console")
+        dead = re.search(r"(Kernel panic.*|BUG: .*|Oops: .*|general protection fault.*)", console)
+        if dead and not (finished and status):
+            return DIED, dead.group(1).strip()
+        if status:
+            return int(status), None
+        if not finished:
+            return TIMEOUT, "time limit passed"
+        failed = re.search(r"vm/init: failed: (.*)", console)
+        return NO_GUEST, failed.group(1).strip() if failed else "the guest ended without an exit status"
+
+
+def kvm_works(kernel):
+    """Can this machine's KVM run a stock guest? Some cannot although /dev/kvm exists; the answer is kept."""
+    path = os.path.join(STATE, "kvm." + os.uname().release)
+    if not os.path.exists(path):
+        works = False
+        if os.access("/dev/kvm", os.R_OK | os.W_OK):
+            with tempfile.TemporaryDirectory() as share:
+                guest = Guest(kernel, "exit 42", "kvm", share)
+                works = guest.follow(KVM_PROBE_S) and guest.verdict(True)[0] == 42
+        with open(path, "w") as f:
+            f.write("yes\n" if works else "no\n")
+    with open(path) as f:
+        return f.read().strip() == "yes"
+
+
+def tools():
+    """NoGuest if a program is missing that guests need."""
+    for tool in ("qemu-system-x86_64", "busybox", "cpio", "modprobe"):
+        if not shutil.which(tool):
+            raise NoGuest(f"{tool} is not installed; run `make vm-deps`")
+
+
+def prepare(name):
+    """(the kernel's folder, how to run guests): fetches what is not there. NoGuest says what is missing."""
+    tools()
+    p = subprocess.run([os.path.join(HERE, "fetch"), name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if p.returncode:
+        raise NoGuest((p.stderr.strip() or f"vm/fetch {name}: exit status {p.returncode}").splitlines()[-1])
+    kernel = p.stdout.strip()
+    return kernel, os.environ.get("FPISA_VM_ACCEL") or ("kvm" if kvm_works(kernel) else "tcg")
+
+
+def script(argv):
+    """The guest's shell script that runs this in the tree."""
+    exports = {k: v for k, v in os.environ.items() if k.startswith("FPISA_") and not k.startswith("FPISA_VM_")}
+    return "\n".join([f"export {k}={shlex.quote(v)}" for k, v in exports.items()] +
+                     ["export HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+                      f"cd {shlex.quote(TREE)}", f"exec {shlex.join(argv)}"])
+
+
+def end_on_signals():
+    """As exceptions, so that guests and their folders go."""
+    for s in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, _: sys.exit(128 + number))
