@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The worker's state, shared by api.c (what callers see), join.c (HELLO and
- * WELCOME), engine.c (chunks in flight) and reply.c (what comes back).
+ * The worker's state, shared by api.c and call.c (what callers see), join.c
+ * (HELLO and WELCOME), engine.c (chunks in flight) and reply.c (what comes
+ * back).
  *
  * The window is a set of tracks. Track i carries the chunks i, i + w, i + 2w,
  * ... one after the other: the next leaves when the result of the one before
@@ -108,6 +109,7 @@ struct fpisa {
 /* api.c */
 int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int fpisa_poison(struct fpisa *f, int error); /* the thread's message becomes the handle's */
+int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
 uint64_t fpisa_now(void);		      /* CLOCK_MONOTONIC */
 const char *fpisa_reason(uint16_t verdict);
 const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks);
