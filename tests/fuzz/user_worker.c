@@ -205,7 +205,12 @@ static void on_chunk(void *arg, const struct fpisa_chunk *c)
 	t->taken += c->count;
 }
 
-static const struct fpisa_transport_ops ops = {fake_send, fake_receive, fake_joined, fake_close};
+static const struct fpisa_transport_ops ops = {
+	.send = fake_send,
+	.receive = fake_receive,
+	.joined = fake_joined,
+	.close = fake_close,
+};
 
 /* One call of `count` elements; its array has exactly their size. */
 static void call(struct fake *t, uint32_t count)
