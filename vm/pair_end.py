@@ -71,7 +71,7 @@ class Peer:
 
 
 def load(fpisa, dev, mode):
-    """Attach in this mode; where that is skb, native must be refused in one line. What was said."""
+    """Attach in this mode; where that is skb, native must be refused in one line. What it and the kernel said."""
     said = []
     if mode == "skb":
         p = subprocess.run([fpisa, "load", dev, "--mode", "native"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -80,11 +80,7 @@ def load(fpisa, dev, mode):
         if p.returncode == 0 or len(said) != 1 or "--mode skb" not in said[0]:
             sys.exit(f"native XDP on {dev}: status {p.returncode}, not one line that names --mode skb: {said}")
     run(fpisa, "load", dev, "--mode", mode)
-    return said
-
-
-def counters(fpisa):
-    return json.loads(run(fpisa, "stats", str(JOB), "--json"))
+    return said + [line for line in run("dmesg").splitlines() if "XDP" in line and dev in line]
 
 
 def main():
@@ -116,8 +112,9 @@ def main():
     if attached["mode"] != mode:
         sys.exit(f"{dev}: XDP mode {attached['mode']}, not {mode}")
     answers = [json.loads(out.splitlines()[-1]) for out in outs]
-    print(json.dumps({"kernel": os.uname().release, "driver": module, "mode": attached["mode"], "pipeline": pipeline,
-                      "said": said, "stats": counters(fpisa), "answers": answers}))
+    print(json.dumps({"kernel": os.uname().release, "driver": module, "mode": attached["mode"],
+                      "pipeline": pipeline, "said": said,
+                      "stats": json.loads(run(fpisa, "stats", str(JOB), "--json")), "answers": answers}))
     peer.meet()
 
 
