@@ -255,7 +255,7 @@ deps:
 
 # A second make, so that what deps installed is seen by this file's shell calls.
 test: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),all)"
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(SUITES)"
 
 demo: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
