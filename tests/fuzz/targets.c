@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Jobs in the datapath and in user space, and the state of both; see targets.h. */
+#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -188,6 +189,21 @@ static int open_target(struct harness *h, struct target *t)
 	return 0;
 }
 
+/* As the loader does; else the first frame of a job that asks the trie fills it, also one that is refused. */
+static int fill_trie(struct harness *h)
+{
+	for (uint32_t lz = 0; lz < 32; lz++) {
+		struct {
+			uint32_t prefixlen, addr;
+		} key = {lz + 1, htonl(0x80000000u >> lz)};
+
+		if (bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_lpm), &key, &lz, BPF_ANY))
+			return -errno;
+	}
+	targets_control->trie_state = 2;
+	return 0;
+}
+
 int targets_open(struct harness *h)
 {
 	uint32_t base = 8;
@@ -214,6 +230,11 @@ int targets_open(struct harness *h)
 	}
 	targets_control = entry(view("fpisa_control"), 0);
 	targets_unowned = entry(view("fpisa_counters"), FPISA_MAX_JOBS);
+	err = fill_trie(h);
+	if (err) {
+		fprintf(stderr, "packets: fill the trie: %s\n", strerror(-err));
+		return err;
+	}
 	EACH_VIEW(v)
 	memcpy(v->before, v->now, v->size);
 	return 0;
