@@ -191,6 +191,12 @@ class Lab:
              f"route add {ADDRESS} via {gateway}")
         w.gro_on("eth0")
 
+    def slow(self, mbit):
+        """Workers' uplinks of this rate, so that a sum is still under way when the test turns to it."""
+        for w in self.worker:
+            w.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{mbit}mbit", "burst", "32kb",
+                  "latency", "1s")
+
     def close(self):
         for ns in reversed(self.spaces):
             ns.close()

@@ -92,6 +92,7 @@ def test_unit_restarted_under_traffic(net, config):
     config.write((1, {"pipeline": "staged", "clz": "lpm"}), (2, {"mode": "fpisa64"}))
     config.apply()
     before, ids = jobs(net), programs(net)
+    net.slow(40)
     step = {"count": COUNT, "kind": "integers"}
     running = [net.start(r, 1, *[step] * CALLS) for r in (0, 1)]
     wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > 20)

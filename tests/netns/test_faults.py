@@ -25,6 +25,7 @@ def test_frames(lab, fault, share, pipeline):
 
 def running(net, job, timeout_ms=60000, ranks=(0, 1)):
     """Workers in the middle of a long sum."""
+    net.slow(25)  # 3 s
     start = net.counters(job, PIN)["v_result"]
     procs = [net.start(r, job, {"count": COUNT, "kind": "integers"}, timeout_ms=timeout_ms) for r in ranks]
     wait_until("frames", lambda: net.counters(job, PIN)["v_result"] > start + 200)

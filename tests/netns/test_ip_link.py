@@ -90,6 +90,7 @@ def test_upgrade_to_stage_programs(lab):
     assert [b["stage_programs"] for b in before] == [False, False] and before[0]["in_use"]
     workers = net.addresses[:2]
     net.add_job(1, *STAGED, workers=workers)
+    net.slow(10)
     running = [net.start(r, 1, *[{"count": 200000, "kind": "integers"}] * 5) for r in (0, 1)]
     wait_until("frames", lambda: net.counters(1, IP_PIN)["v_result"] > 100)
     net.fpisa("load", "p2", "--pin", IP_PIN)

@@ -10,7 +10,7 @@ import pytest
 import worker
 from lab import BPFFS, FPISA, IP_PIN, PIN, end, read_answers, wait_until
 
-COUNT, CALLS = 60000, 6
+COUNT, CALLS = 60000, 40
 
 
 def programs(net):
@@ -28,6 +28,7 @@ def test_under_traffic(lab, pin):
         net.ip_link()
     net.add_job(1, "--pipeline", "staged", "--clz", "lpm")
     net.add_job(2, "--pipeline", "staged", "--mode", "fpisa64")
+    net.slow(20)
     step = {"count": COUNT, "kind": "integers"}
     running = [net.start(r, 1, *[step] * CALLS) for r in (0, 1)]
     wait_until("frames", lambda: net.counters(1, pin)["v_result"] > 20)
