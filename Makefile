@@ -210,15 +210,19 @@ $(B)/bench/%: bench/%.c tests/prog/harness.c tests/vectors.c user/families.c $(S
 	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c,$^) -lbpf -lm -o $@
 	$(TEST_DEP)
 
-# A worker's process with libfpisa, in a network of its own.
-$(B)/bench/worker: bench/worker.c bench/switchml.c $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
+# Processes with libfpisa in a network of their own.
+BENCH_wire := bench/wire_worker.c bench/server.c bench/server_udp.c bench/server_xsk.c
+BENCH_worker := bench/switchml.c
+$(B)/bench/wire $(B)/bench/worker: $(B)/bench/%: bench/%.c bench/measure.c $$(BENCH_$$*) \
+		$(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c %.o %.a,$^) -lbpf -ljson-c -lgmp -lpthread -lm -o $@
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c %.o %.a,$^) -lxdp -lbpf -ljson-c -lgmp -lpthread -lm -o $@
 	$(TEST_DEP)
 
-bench: $(B)/bench/arith $(B)/bench/worker $(B)/fpisa
+bench: $(B)/bench/arith $(B)/bench/wire $(B)/bench/worker $(B)/fpisa
 	$(Q)$(B)/bench/arith
+	$(Q)$(B)/bench/wire
 	$(Q)$(B)/bench/worker
 
 # The same datapath by the older compiler; its BPF tests run beside the others.
@@ -229,7 +233,7 @@ old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
 .PHONY: test-build check test test-long demo deps
-test-build: all $(MAN) $(B)/man/functions $(B)/completion/fpisa $(UNIT) $(PROG) $(FUZZ) $(TSAN) old-compiler
+test-build: all $(MAN) $(B)/man/functions $(B)/completion/fpisa $(UNIT) $(PROG) $(FUZZ) $(B)/bench/wire $(B)/bench/worker $(TSAN) old-compiler
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build

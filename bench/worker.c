@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What an all-reduce costs a worker: CPU seconds a gigabyte of its vector,
- * over real veth links to the real datapath. Contenders take turns, round by
- * round, so that drift of the machine hits all alike.
- *
- *	worker [--workers N] [--elements N] [--rounds R] [--packet N] [--window W] [--only NAME,...]
+ * over real veth links to the real datapath. Contenders take turns, run by
+ * run, so that drift of the machine hits all alike.
  *
  *	udp, xsk	libfpisa, the floats as they are
  *	switchml	a SwitchML-style worker over the same udp: a maximum exponent a chunk, which
@@ -14,34 +12,28 @@
  * CPU time is that of the worker's process and of the kernel thread that polls its end of the link;
  * the other end has one too, so that the aggregator's work is not charged to who sends.
  *
- * One JSON line a contender: median and quartiles over the rounds, and the median of the ratio to
- * `switchml` in the same round.
+ * One JSON line a contender: median and quartiles over the runs, and of the ratio to
+ * `switchml` in the same run.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <math.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli.h"
 #include "fpisa.h"
 #include "fpisa/wire.h"
 #include "lab.h"
+#include "measure.h"
 #include "switchml.h"
 
-#define MAX_WORKERS 16
-#define MAX_ROUNDS 1000
+#define MAX_RUNS 1000
 #define TIMEOUT_MS 60000
 #define EXPONENT_FRAME 32 /* values of a frame that carries one exponent: no frame has fewer */
 #define BLOCK_CHUNKS 1024 /* that a SwitchML worker converts at a time: its data stay in the cache */
@@ -50,8 +42,8 @@
 enum job { JOB_FLOAT, JOB_XSK, JOB_INT, JOB_EXPONENT, JOB_EXPONENTS, JOBS };
 
 struct plan {
-	uint32_t workers, packet, window, rounds;
-	uint64_t elements;
+	uint32_t workers, packet, window, runs;
+	uint64_t vector, elements; /* as asked for; whole blocks */
 	const char *only;
 };
 
@@ -60,7 +52,6 @@ struct side {
 	const struct plan *plan;
 	uint32_t rank;
 	char dev[16];
-	int control;
 	pid_t napi;
 	struct fpisa *f[JOBS];
 	float *send, *recv;
@@ -78,12 +69,6 @@ struct contender {
 	int (*open)(struct side *s);
 	int (*sum)(struct side *s);
 };
-
-static int die(const char *what)
-{
-	fprintf(stderr, "worker: %s: %s\n", what, strerror(errno));
-	return -1;
-}
 
 /* -- the worker ------------------------------------------------------------ */
 
@@ -207,67 +192,6 @@ static const struct contender contenders[] = {
 
 #define CONTENDERS (sizeof(contenders) / sizeof(contenders[0]))
 
-static uint64_t run_time(pid_t task)
-{
-	char path[64], text[64] = "";
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/schedstat", task);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	if (read(fd, text, sizeof(text) - 1) < 0)
-		text[0] = 0;
-	close(fd);
-	return strtoull(text, NULL, 10);
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
-/* Let a kernel thread of its own poll the interface, and find it; the interface's name is nobody else's. */
-static pid_t thread_napi(const char *dev)
-{
-	char path[288], want[32], name[64];
-	struct dirent *entry;
-	pid_t found = -1;
-	FILE *file;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s/threaded", dev);
-	file = fopen(path, "w");
-	if (!file || fputs("1", file) < 0 || fclose(file))
-		return die(path);
-	snprintf(want, sizeof(want), "napi/%s-", dev);
-	dir = opendir("/proc");
-	while (dir && (entry = readdir(dir))) {
-		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
-		file = entry->d_name[0] >= '1' && entry->d_name[0] <= '9' ? fopen(path, "r") : NULL;
-		if (!file)
-			continue;
-		if (fgets(name, sizeof(name), file) && !strncmp(name, want, strlen(want)))
-			found = (pid_t)atoi(entry->d_name);
-		fclose(file);
-	}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
-/* /sys shows the interfaces of the namespace in which it was mounted. */
-static int own_sysfs(void)
-{
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("sysfs", "/sys", "sysfs", 0, NULL) ||
-	    mount("bpf", LAB_BPFFS, "bpf", 0, "mode=0700"))
-		return die("mount sysfs");
-	return 0;
-}
-
 static int set_up_link(struct side *s)
 {
 	struct lab_batch b = lab_batch_open();
@@ -280,8 +204,8 @@ static int set_up_link(struct side *s)
 		fprintf(stderr, "worker: %s: %s\n", s->dev, message);
 		return -1;
 	}
-	s->napi = thread_napi(s->dev);
-	return s->napi > 0 ? 0 : die("no thread polls the link");
+	s->napi = napi_thread(s->dev);
+	return s->napi > 0 ? 0 : -1;
 }
 
 /* What rank r contributes: whole numbers, whose sums are exact. */
@@ -325,9 +249,9 @@ static void run_contender(struct side *s, const struct contender *c, struct repo
 	memset(s->recv, 0, s->plan->elements * sizeof(*s->recv));
 	sent_again = retransmits(s);
 	wall = clock_ns(CLOCK_MONOTONIC);
-	cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + run_time(s->napi);
+	cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(s->napi);
 	r->error = c->sum(s);
-	r->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + run_time(s->napi) - cpu;
+	r->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(s->napi) - cpu;
 	r->wall_ns = clock_ns(CLOCK_MONOTONIC) - wall;
 	r->retransmits = retransmits(s) - sent_again;
 	if (!r->error && check(s)) {
@@ -341,8 +265,9 @@ out:
 }
 
 /* A worker's process: a byte comes for each thing to do, a report goes back. */
-static void work(struct side *s)
+static void work(void *arg, int control)
 {
+	struct side *s = arg;
 	size_t block = (size_t)BLOCK_CHUNKS * s->plan->packet;
 	struct report r = {0};
 	unsigned char what;
@@ -356,34 +281,32 @@ static void work(struct side *s)
 		_exit(1);
 	for (uint64_t i = 0; i < s->plan->elements; i++)
 		s->send[i] = value(s->rank, i);
-	if (send(s->control, &r, sizeof(r), 0) < 0 || recv(s->control, &what, 1, 0) != 1 || set_up_link(s))
+	if (send(control, &r, sizeof(r), 0) < 0 || recv(control, &what, 1, 0) != 1 || set_up_link(s))
 		_exit(1);
-	while (send(s->control, &r, sizeof(r), 0) > 0 && recv(s->control, &what, 1, 0) == 1)
+	while (send(control, &r, sizeof(r), 0) > 0 && recv(control, &what, 1, 0) == 1)
 		run_contender(s, &contenders[what], &r);
 	_exit(0);
 }
 
 /* -- the aggregator ---------------------------------------------------------- */
 
-struct crew {
+struct bench {
 	struct plan plan;
-	pid_t pid[MAX_WORKERS];
-	int control[MAX_WORKERS];
+	struct crew crew;
 	char fpisa[288]; /* the command */
 };
 
 /* All workers do `what`; the sums of their reports. */
-static int together(struct crew *c, unsigned char what, struct report *total)
+static int together(struct bench *c, unsigned char what, struct report *total)
 {
 	struct report r;
 
 	*total = (struct report){0};
-	for (uint32_t i = 0; i < c->plan.workers; i++)
-		if (send(c->control[i], &what, 1, MSG_NOSIGNAL) != 1)
-			return die("a worker is gone");
+	if (crew_tell(&c->crew, &what, 1))
+		return -1;
 	for (uint32_t i = 0; i < c->plan.workers; i++) {
-		if (recv(c->control[i], &r, sizeof(r), 0) != sizeof(r))
-			return die("a worker is gone");
+		if (crew_hear(&c->crew, i, &r, sizeof(r)))
+			return -1;
 		if (r.error && !total->error) {
 			total->error = r.error;
 			fprintf(stderr, "worker: rank %u: %s\n", i, r.message);
@@ -395,48 +318,16 @@ static int together(struct crew *c, unsigned char what, struct report *total)
 	return total->error ? -1 : 0;
 }
 
-static int hire(struct crew *c, uint32_t rank)
+static int hire(struct bench *c, uint32_t rank)
 {
 	struct side s = {.plan = &c->plan, .rank = rank};
 	struct report r;
-	pid_t parent = getpid();
-	int pair[2];
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-		return die("socketpair");
-	snprintf(s.dev, sizeof(s.dev), "b%dw%u", parent, rank);
-	c->pid[rank] = fork();
-	if (c->pid[rank] < 0)
-		return die("fork");
-	if (!c->pid[rank]) {
-		s.control = pair[1];
-		close(pair[0]);
-		if (!lab_die_with_parent(parent))
-			work(&s);
-		_exit(1);
-	}
-	close(pair[1]);
-	c->control[rank] = pair[0];
-	return recv(pair[0], &r, sizeof(r), 0) == sizeof(r) ? 0 : die("a worker did not start");
+	snprintf(s.dev, sizeof(s.dev), "b%dw%u", getpid(), rank);
+	return crew_hire(&c->crew, work, &s) ?: crew_hear(&c->crew, rank, &r, sizeof(r));
 }
 
-__attribute__((format(printf, 2, 3))) static int run(const struct crew *c, const char *format, ...)
-{
-	char command[2048];
-	size_t used = (size_t)snprintf(command, sizeof(command), "'%s' ", c->fpisa);
-	va_list args;
-	int status;
-
-	va_start(args, format);
-	vsnprintf(command + used, sizeof(command) - used, format, args);
-	va_end(args);
-	status = system(command);
-	if (status)
-		fprintf(stderr, "worker: status %d of: %s\n", status, command);
-	return status ? -1 : 0;
-}
-
-static int add_jobs(const struct crew *c)
+static int add_jobs(const struct bench *c)
 {
 	static const char *const format[JOBS] = {[JOB_FLOAT] = "fp32",
 						 [JOB_XSK] = "fp32",
@@ -452,16 +343,16 @@ static int add_jobs(const struct crew *c)
 		for (uint32_t r = 0; r < c->plan.workers; r++)
 			used += (size_t)snprintf(workers + used, sizeof(workers) - used, "%s10.78.%u.2:%d",
 						 r ? "," : "", r, FPISA_PORT + j);
-		rc = run(c,
-			 "job add %d --workers %s --address " ADDRESS
-			 " --elements %u --window %u --format %s",
-			 j, workers, j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet, c->plan.window,
-			 format[j]);
+		rc = run_fpisa(c->fpisa,
+			       "job add %d --workers %s --address " ADDRESS
+			       " --elements %u --window %u --format %s",
+			       j, workers, j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet,
+			       c->plan.window, format[j]);
 	}
 	return rc;
 }
 
-static int set_up(struct crew *c)
+static int set_up(struct bench *c)
 {
 	uint32_t mtu = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + c->plan.packet * sizeof(float);
 	struct lab_batch b;
@@ -480,7 +371,7 @@ static int set_up(struct crew *c)
 	lab_batch_add(&b, "addr add " ADDRESS "/32 dev lo");
 	for (uint32_t i = 0; i < c->plan.workers; i++) {
 		lab_batch_add(&b, "link add b%da%u mtu %u type veth peer name b%dw%u mtu %u netns %d",
-			      getpid(), i, mtu, getpid(), i, mtu, c->pid[i]);
+			      getpid(), i, mtu, getpid(), i, mtu, c->crew.pid[i]);
 		lab_batch_add(&b, "addr add 10.78.%u.1/24 dev b%da%u", i, getpid(), i);
 		lab_batch_add(&b, "link set b%da%u up", getpid(), i);
 		used += (size_t)snprintf(devs + used, sizeof(devs) - used, " b%da%u", getpid(), i);
@@ -489,12 +380,12 @@ static int set_up(struct crew *c)
 		fprintf(stderr, "worker: make links: %s\n", message);
 		return -1;
 	}
-	if (together(c, 0, &r) || run(c, "load%s", devs) || add_jobs(c))
+	if (together(c, 0, &r) || run_fpisa(c->fpisa, "load%s", devs) || add_jobs(c))
 		return -1;
 	for (uint32_t i = 0; i < c->plan.workers; i++) {
 		snprintf(message, sizeof(message), "b%da%u", getpid(), i);
-		if (thread_napi(message) <= 0)
-			return die("no thread polls the link");
+		if (napi_thread(message) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -502,37 +393,23 @@ static int set_up(struct crew *c)
 /* -- figures ------------------------------------------------------------------ */
 
 struct figures {
-	double cpu[MAX_ROUNDS], ratio[MAX_ROUNDS], gbps[MAX_ROUNDS], resent[MAX_ROUNDS];
+	double cpu[MAX_RUNS], ratio[MAX_RUNS], gbps[MAX_RUNS], resent[MAX_RUNS];
 };
-
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double middle(double *v, uint32_t n, uint32_t quarter)
-{
-	qsort(v, n, sizeof(*v), ascending);
-	return v[(n - 1) * quarter / 4];
-}
 
 static void print_figures(const struct plan *p, const struct contender *c, struct figures *g)
 {
-	uint32_t n = p->rounds;
+	uint32_t n = p->runs;
 
-	printf("{\"bench\": \"worker\", \"contender\": \"%s\", \"workers\": %u, \"elements\": %llu, "
-	       "\"packet\": %u, "
-	       "\"window\": %u, \"rounds\": %u, \"cpu_s_per_gb\": %.4f, \"cpu_s_per_gb_quartiles\": [%.4f, "
-	       "%.4f]",
-	       c->name, p->workers, (unsigned long long)p->elements, p->packet, p->window, n,
-	       middle(g->cpu, n, 2), middle(g->cpu, n, 1), middle(g->cpu, n, 3));
+	printf("{\"bench\": \"worker\", \"contender\": \"%s\", \"workers\": %u, \"elements\": %u, "
+	       "\"window\": %u, "
+	       "\"vector\": %llu, \"runs\": %u, \"goodput_gbit\": %.4f",
+	       c->name, p->workers, p->packet, p->window, (unsigned long long)p->elements, n,
+	       quartile(g->gbps, n, 2));
+	print_quartiles("cpu_s_per_gb", g->cpu, n);
 	if (!isnan(g->ratio[0]))
-		printf(", \"ratio_to_switchml\": %.3f, \"ratio_quartiles\": [%.3f, %.3f]",
-		       middle(g->ratio, n, 2), middle(g->ratio, n, 1), middle(g->ratio, n, 3));
-	printf(", \"goodput_gbps\": %.4f, \"retransmit_share\": %.5f}\n", middle(g->gbps, n, 2),
-	       middle(g->resent, n, 2));
+		printf(", \"ratio\": %.4f, \"ratio_quartiles\": [%.4f, %.4f]", quartile(g->ratio, n, 2),
+		       quartile(g->ratio, n, 1), quartile(g->ratio, n, 3));
+	printf(", \"retransmit_share\": %.6f}\n", quartile(g->resent, n, 2));
 }
 
 static int chosen(const char *only, const char *name)
@@ -545,7 +422,7 @@ static int chosen(const char *only, const char *name)
 	return !only;
 }
 
-static int measure(struct crew *c)
+static int measure(struct bench *c)
 {
 	static struct figures figures[CONTENDERS];
 	const struct plan *p = &c->plan;
@@ -553,8 +430,8 @@ static int measure(struct crew *c)
 	       frames = (double)p->elements / p->packet * p->workers;
 	struct report r;
 
-	/* The first round opens handles and warms up. */
-	for (uint32_t round = 0; round <= p->rounds; round++) {
+	/* The first run opens handles and warms up. */
+	for (uint32_t run = 0; run <= p->runs; run++) {
 		double against = NAN;
 
 		for (size_t k = 0; k < CONTENDERS; k++) {
@@ -564,13 +441,13 @@ static int measure(struct crew *c)
 				continue;
 			if (together(c, (unsigned char)k, &r))
 				return -1;
-			if (!round)
+			if (!run)
 				continue;
-			g->cpu[round - 1] = (double)r.cpu_ns / p->workers / bytes;
-			against = k ? against : g->cpu[round - 1];
-			g->ratio[round - 1] = g->cpu[round - 1] / against;
-			g->gbps[round - 1] = bytes * 8 / (double)r.wall_ns;
-			g->resent[round - 1] = (double)r.retransmits / frames;
+			g->cpu[run - 1] = (double)r.cpu_ns / p->workers / bytes;
+			against = k ? against : g->cpu[run - 1];
+			g->ratio[run - 1] = g->cpu[run - 1] / against;
+			g->gbps[run - 1] = bytes * 8 / (double)r.wall_ns;
+			g->resent[run - 1] = (double)r.retransmits / frames;
 		}
 	}
 	for (size_t k = 0; k < CONTENDERS; k++)
@@ -579,64 +456,97 @@ static int measure(struct crew *c)
 	return 0;
 }
 
-static int parse(struct plan *p, int argc, char **argv)
+/* -- options -------------------------------------------------------------------- */
+
+static const char usage[] =
+	"usage: worker [--workers 1..16] [--elements N,...] [--vector N] [--window W] [--runs N] [--only "
+	"NAME,...]\n"
+	"  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
+	"  --vector    elements, rounded up to whole blocks of 1024 packets; default 2097152\n"
+	"  --only      of the contenders: switchml, switchml-batch, udp, xsk\n";
+
+static int parse(struct plan *p, struct sizes *sizes, int argc, char **argv)
 {
-	static const struct option options[] = {{"workers", 1, NULL, 'w'},
-						{"elements", 1, NULL, 'e'},
-						{"rounds", 1, NULL, 'r'},
-						{"packet", 1, NULL, 'p'},
-						{"window", 1, NULL, 'W'},
-						{"only", 1, NULL, 'o'},
-						{0}};
-	uint64_t block;
+	static const struct option options[] = {{"workers", 1, NULL, 'w'}, {"elements", 1, NULL, 'e'},
+						{"vector", 1, NULL, 'v'},  {"window", 1, NULL, 'W'},
+						{"runs", 1, NULL, 'r'},	   {"only", 1, NULL, 'o'},
+						{"help", 0, NULL, 'h'},	   {0}};
+	uint64_t n;
 	int opt;
 
-	*p = (struct plan){.workers = 2, .elements = 1 << 21, .rounds = 9, .packet = 256, .window = 64};
 	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		uint64_t n = optarg ? strtoull(optarg, NULL, 0) : 0;
+		int rc = 0;
 
-		if (opt == 'o')
-			p->only = optarg;
-		else if (opt == 'w' && n >= 1 && n <= MAX_WORKERS)
+		switch (opt) {
+		case 'w':
+			rc = parse_number("--workers", optarg, 1, CREW_MAX, &n);
 			p->workers = (uint32_t)n;
-		else if (opt == 'e' && n >= 1 && n <= 1ull << 30)
-			p->elements = n;
-		else if (opt == 'r' && n >= 1 && n <= MAX_ROUNDS)
-			p->rounds = (uint32_t)n;
-		else if (opt == 'p' && n >= FPISA_BLOCK && n <= FPISA_MAX_ELEMENTS && n % FPISA_BLOCK == 0)
-			p->packet = (uint32_t)n;
-		else if (opt == 'W' && n >= 1 && n <= 128)
+			break;
+		case 'e':
+			rc = parse_sizes(sizes, optarg);
+			break;
+		case 'v':
+			rc = parse_number("--vector", optarg, 1, 1 << 30, &p->vector);
+			break;
+		case 'W':
+			rc = parse_number("--window", optarg, 1, 128, &n);
 			p->window = (uint32_t)n;
-		else {
-			if (opt != '?')
-				fprintf(stderr, "worker: %s: out of range\n", argv[optind - 1]);
+			break;
+		case 'r':
+			rc = parse_number("--runs", optarg, 1, MAX_RUNS, &n);
+			p->runs = (uint32_t)n;
+			break;
+		case 'o':
+			p->only = optarg;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			exit(0);
+		default:
+			rc = -1;
+		}
+		if (rc) {
+			fputs(usage, stderr);
 			return -1;
 		}
 	}
-	/* Whole blocks. */
-	block = (uint64_t)BLOCK_CHUNKS * p->packet;
-	p->elements = (p->elements + block - 1) / block * block;
-	return 0;
+	if (optind < argc)
+		return refuse(-1, "%s: not an option\n%s", argv[optind], usage);
+	return p->window & (p->window - 1) ? refuse(-1, "--window: not a power of two") : 0;
+}
+
+/* In a process of its own. */
+static void measure_size(void *arg, int control)
+{
+	struct bench *c = arg;
+	int rc = set_up(c) ?: measure(c);
+
+	fflush(stdout);
+	crew_dismiss(&c->crew);
+	if (!rc)
+		send(control, "", 1, MSG_NOSIGNAL);
+	_exit(rc ? 1 : 0);
 }
 
 int main(int argc, char **argv)
 {
-	static struct crew c;
-	const char *slash = strrchr(argv[0], '/');
-	int rc;
+	static struct bench c = {.plan = {.workers = 2, .vector = 1 << 21, .runs = 9, .window = 64}};
+	struct sizes sizes = DEFAULT_SIZES;
+	struct plan *p = &c.plan;
+	struct crew one = {0};
+	uint64_t block;
+	char byte;
+	int rc = 0;
 
-	if (parse(&c.plan, argc, argv))
+	if (parse(p, &sizes, argc, argv))
 		return 2;
-	/* build/bench/worker stands beside build/fpisa. */
-	snprintf(c.fpisa, sizeof(c.fpisa), "%.*s/../fpisa", slash ? (int)(slash - argv[0]) : 1,
-		 slash ? argv[0] : ".");
-	rc = set_up(&c);
-	if (!rc)
-		rc = measure(&c);
-	for (uint32_t r = 0; r < c.plan.workers; r++)
-		if (c.pid[r] > 0)
-			kill(c.pid[r], SIGKILL);
-	while (wait(NULL) > 0)
-		;
+	fpisa_path(c.fpisa, sizeof(c.fpisa), argv[0]);
+	for (uint32_t i = 0; i < sizes.n && !rc; i++) {
+		p->packet = sizes.elements[i];
+		block = (uint64_t)BLOCK_CHUNKS * p->packet;
+		p->elements = (p->vector + block - 1) / block * block;
+		rc = crew_hire(&one, measure_size, &c) ?: crew_hear(&one, 0, &byte, 1);
+		crew_dismiss(&one);
+	}
 	return rc ? 1 : 0;
 }

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A frame at a server that adds with AVX2; server.h has the contracts. */
+#include <errno.h>
+#include <immintrin.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "server.h"
+
+#define AVX2 __attribute__((target("avx2")))
+#define LANES 8 /* floats a register */
+
+/* -- the checksum of doc/wire.md, four words at a time ------------------------------ */
+
+struct lanes {
+	__m256i a_lo, a_hi, b_lo, b_hi;
+};
+
+static AVX2 inline void lanes_take(struct lanes *l, __m256i w)
+{
+	const __m256i low = _mm256_set1_epi64x(0xffffffff);
+
+	l->a_lo = _mm256_add_epi64(l->a_lo, _mm256_and_si256(w, low));
+	l->b_lo = _mm256_add_epi64(l->b_lo, l->a_lo);
+	l->a_hi = _mm256_add_epi64(l->a_hi, _mm256_srli_epi64(w, 32));
+	l->b_hi = _mm256_add_epi64(l->b_hi, l->a_hi);
+}
+
+/*
+ * Word i of n = 4m is in lane k = i mod 4, where it counts m - (i - k) / 4 times in b. It has to
+ * count n - i times, which is four times that less k.
+ */
+static AVX2 inline void lanes_join(__u64 *a, __u64 *b, __m256i lane_a, __m256i lane_b, uint64_t n)
+{
+	uint64_t va[4], vb[4];
+
+	_mm256_storeu_si256((__m256i *)va, lane_a);
+	_mm256_storeu_si256((__m256i *)vb, lane_b);
+	*b += *a * n;
+	for (uint64_t k = 0; k < 4; k++) {
+		*a += va[k];
+		*b += 4 * vb[k] - k * va[k];
+	}
+}
+
+/* The checksum over a header and a payload of n words, which the lanes have taken. */
+static AVX2 inline uint32_t lanes_fold(const struct lanes *l, const struct fpisa_hdr *h, uint64_t n)
+{
+	struct fpisa_sum s = {0};
+
+	fpisa_sum_words(&s, h, FPISA_SUM_HDR_WORDS);
+	lanes_join(&s.a_lo, &s.b_lo, l->a_lo, l->b_lo, n);
+	lanes_join(&s.a_hi, &s.b_hi, l->a_hi, l->b_hi, n);
+	return fpisa_sum_fold(&s);
+}
+
+#define NO_LANES                                                                                             \
+	{                                                                                                    \
+		_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),                      \
+			_mm256_setzero_si256()                                                               \
+	}
+
+static AVX2 uint32_t checksum(const struct fpisa_hdr *h, uint32_t payload)
+{
+	const char *p = (const char *)(h + 1);
+	struct lanes l = NO_LANES;
+
+	for (uint32_t i = 0; i < payload; i += sizeof(__m256i))
+		lanes_take(&l, _mm256_loadu_si256((const __m256i *)(p + i)));
+	return lanes_fold(&l, h, payload / 8);
+}
+
+/* -- sums: n is a multiple of 32 ------------------------------------------------------ */
+
+static AVX2 void add(float *sum, const float *x, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i += LANES)
+		_mm256_store_ps(sum + i, _mm256_add_ps(_mm256_load_ps(sum + i), _mm256_loadu_ps(x + i)));
+}
+
+/* The last contribution: the result is kept, and is where x was. */
+static AVX2 void finish(float *sum, float *x, uint32_t n, struct lanes *l)
+{
+	for (uint32_t i = 0; i < n; i += LANES) {
+		__m256 v = _mm256_add_ps(_mm256_load_ps(sum + i), _mm256_loadu_ps(x + i));
+
+		_mm256_store_ps(sum + i, v);
+		_mm256_storeu_ps(x + i, v);
+		lanes_take(l, _mm256_castps_si256(v));
+	}
+}
+
+/* -- the protocol ------------------------------------------------------------------------ */
+
+int server_init(struct server *s)
+{
+	size_t versions = 2ul * s->job.window;
+
+	s->next_generation = 1;
+	s->slot = calloc(versions, sizeof(*s->slot));
+	s->sum = aligned_alloc(64, versions * s->job.elements * sizeof(*s->sum));
+	return s->slot && s->sum ? 0 : -ENOMEM;
+}
+
+int server_ready(int ready)
+{
+	return send(ready, "", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+static void reply(struct fpisa_hdr *h, uint32_t payload, size_t *len)
+{
+	h->checksum = checksum(h, payload);
+	*len = sizeof(*h) + payload;
+}
+
+static void refuse(struct fpisa_hdr *h, enum fpisa_verdict v, uint32_t rank, size_t *len, uint64_t *to)
+{
+	if (!fpisa_reported(v))
+		return;
+	fpisa_make_error(h, v);
+	reply(h, 0, len);
+	*to = 1ull << rank;
+}
+
+static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload,
+		  size_t *len, uint64_t *to)
+{
+	enum fpisa_verdict v;
+	uint32_t rank = 0;
+	int joined;
+
+	v = fpisa_check_hello(h, payload, &s->job, saddr, sport, &rank);
+	if ((v != FPISA_V_absorbed && v != FPISA_V_not_live) || checksum(h, payload) != h->checksum)
+		return;
+	if (v == FPISA_V_not_live) {
+		refuse(h, v, rank, len, to);
+		return;
+	}
+	joined = fpisa_session_join(&s->session, rank, h->aux, s->job.live, &s->next_generation);
+	fpisa_make_welcome(h, (struct fpisa_hello *)(h + 1), &s->job, &s->session, rank, joined);
+	reply(h, sizeof(struct fpisa_hello), len);
+	*to = 1ull << rank;
+}
+
+/* Adds; nonzero if that completes the round, the header then being the result's. */
+static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_slot *slot, float *sum,
+			    int first)
+{
+	uint32_t bytes = h->count * sizeof(float);
+	float *x = (float *)(h + 1);
+	struct lanes l = NO_LANES;
+
+	if (!fpisa_slot_commit(slot, h->rank, s->job.live, 0)) {
+		if (first)
+			memcpy(sum, x, bytes);
+		else
+			add(sum, x, h->count);
+		return 0;
+	}
+	if (first)
+		memset(sum, 0, bytes);
+	finish(sum, x, h->count, &l);
+	slot->done = 1;
+	fpisa_make_result(h, slot, &s->job, 0, 0);
+	h->checksum = lanes_fold(&l, h, bytes / 8);
+	return 1;
+}
+
+static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload,
+		      size_t *len, uint64_t *to)
+{
+	enum fpisa_verdict v = fpisa_check_add(h, payload, &s->job, saddr, sport);
+	struct fpisa_slot *slot;
+	struct fpisa_claim claim;
+	uint32_t rank = h->rank;
+	float *sum;
+	int step;
+
+	if ((v != FPISA_V_absorbed && !fpisa_reported(v)) || checksum(h, payload) != h->checksum)
+		return;
+	if (v == FPISA_V_absorbed && h->op != FPISA_OP_SUM)
+		v = FPISA_V_op;
+	if (v != FPISA_V_absorbed) {
+		refuse(h, v, rank, len, to);
+		return;
+	}
+	slot = &s->slot[h->slot];
+	sum = s->sum + (size_t)h->slot * s->job.elements;
+	claim = fpisa_claim_of(h, &s->job);
+	step = claim.generation && claim.generation == s->session.generation
+		       ? fpisa_slot_admit(slot, &claim, s->job.live)
+		       : -FPISA_V_generation;
+	if (step < 0) {
+		refuse(h, (enum fpisa_verdict) - step, rank, len, to);
+	} else if (step == FPISA_STEP_RESEND || step == FPISA_STEP_FINISH) {
+		slot->done = 1;
+		memcpy(h + 1, sum, payload);
+		fpisa_make_result(h, slot, &s->job, 0, step == FPISA_STEP_RESEND);
+		reply(h, payload, len);
+		*to = step == FPISA_STEP_RESEND ? 1ull << rank : s->job.live;
+	} else if (step != FPISA_STEP_WAIT && take_values(s, h, slot, sum, step == FPISA_STEP_SET)) {
+		*to = s->job.live;
+	} else if (h->flags & FPISA_F_PROBE) {
+		fpisa_make_status(h, slot, s->job.live);
+		reply(h, 0, len);
+		*to = 1ull << rank;
+	}
+}
+
+void server_frame(struct server *s, __be32 saddr, __be16 sport, void *frame, size_t *len, uint64_t *to)
+{
+	struct fpisa_hdr *h = frame;
+	uint32_t payload;
+
+	*to = 0;
+	if (*len < sizeof(*h) || h->magic != FPISA_MAGIC || h->job != s->number ||
+	    fpisa_check_type(h) != FPISA_V_absorbed)
+		return;
+	payload = (uint32_t)(*len - sizeof(*h));
+	if (h->type == FPISA_TYPE_HELLO)
+		hello(s, h, saddr, sport, payload, len, to);
+	else
+		add_frame(s, h, saddr, sport, payload, len, to);
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A server on AF_XDP sockets, one a link, over one UMEM: the contribution that
+ * completes a round becomes the result where it lies, and that one frame,
+ * addressed to the job's group, is put into the ring of every link. The
+ * library's XDP program (user/lib/xsk.h) tells its frames from the rest.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server.h"
+#include "xsk.h"
+
+#define FRAME 4096
+#define HEADROOM 10 /* with the kernel's 256 and the headers before it the payload is aligned to 32 */
+#define BATCH 64
+#define MIN_RING 256
+#define SOCKET_BUFFER (16 << 20)
+
+_Static_assert((256 + HEADROOM + FPISA_PAYLOAD_OFFSET) % 32 == 0, "payload is aligned");
+
+/* Ethernet, IPv4 without options, UDP. */
+struct outer {
+	uint8_t to[6], from[6];
+	uint16_t type;
+	uint8_t version, tos;
+	uint16_t length, id, fragment;
+	uint8_t ttl, protocol;
+	uint16_t checksum;
+	uint32_t source, destination;
+	uint16_t source_port, destination_port, udp_length, udp_checksum;
+} __attribute__((packed, aligned(2)));
+
+_Static_assert(sizeof(struct outer) == FPISA_OFFSET, "headers before ours");
+
+struct port {
+	struct xsk_socket *socket;
+	struct xsk_ring_prod fill, tx;
+	struct xsk_ring_cons completion, rx;
+	uint32_t filled; /* frames that wait to be received into */
+	uint32_t queued; /* descriptors that the kernel has not been told of */
+};
+
+struct xsk {
+	struct server *s;
+	struct xsk_umem *umem;
+	unsigned char *area;
+	uint32_t ring, frames;
+	uint64_t *free;
+	uint32_t free_n;
+	uint8_t *uses; /* links whose rings a frame is in */
+	struct port port[FPISA_MAX_WORKERS];
+	struct pollfd poll[FPISA_MAX_WORKERS];
+};
+
+/* -- frames ------------------------------------------------------------------------ */
+
+static void release(struct xsk *x, uint64_t address)
+{
+	uint64_t frame = address / FRAME;
+
+	if (x->uses[frame] && --x->uses[frame])
+		return;
+	x->free[x->free_n++] = frame * FRAME;
+}
+
+static void reap(struct xsk *x, struct port *p)
+{
+	uint32_t at, n = xsk_ring_cons__peek(&p->completion, x->ring, &at);
+
+	for (uint32_t i = 0; i < n; i++)
+		release(x, *xsk_ring_cons__comp_addr(&p->completion, at + i));
+	xsk_ring_cons__release(&p->completion, n);
+}
+
+static void refill(struct xsk *x, struct port *p)
+{
+	uint32_t at, n = x->ring / 2 - p->filled;
+
+	n = n < x->free_n ? n : x->free_n;
+	n = n ? xsk_ring_prod__reserve(&p->fill, n, &at) : 0;
+	for (uint32_t i = 0; i < n; i++)
+		*xsk_ring_prod__fill_addr(&p->fill, at + i) = x->free[--x->free_n];
+	if (n)
+		xsk_ring_prod__submit(&p->fill, n);
+	p->filled += n;
+}
+
+static void queue(struct xsk *x, struct port *p, uint64_t address, uint32_t size)
+{
+	struct xdp_desc *d;
+	uint32_t at;
+
+	if (!xsk_ring_prod__reserve(&p->tx, 1, &at))
+		return;
+	d = xsk_ring_prod__tx_desc(&p->tx, at);
+	*d = (struct xdp_desc){.addr = address, .len = size};
+	p->queued++;
+	x->uses[address / FRAME]++;
+}
+
+/* In copy mode the kernel takes a batch a call. */
+static void kick(struct port *p)
+{
+	int tries = (int)p->queued / 16 + 2;
+
+	if (!p->queued)
+		return;
+	xsk_ring_prod__submit(&p->tx, p->queued);
+	p->queued = 0;
+	while (tries-- && sendto(xsk_socket__fd(p->socket), NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 &&
+	       errno == EAGAIN)
+		;
+}
+
+/* -- headers ------------------------------------------------------------------------- */
+
+static uint16_t ip_sum(const struct outer *h)
+{
+	const uint16_t *word = (const uint16_t *)&h->version;
+	uint32_t sum = 0;
+
+	for (int i = 0; i < FPISA_IP_LEN / 2; i++)
+		sum += word[i];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
+}
+
+/* Turns a frame's headers around; to everyone the destination is the group. */
+static void answer(const struct fpisa_job *job, struct outer *h, size_t size, int everyone)
+{
+	uint8_t here[6];
+	uint32_t peer = h->source;
+	uint16_t peer_port = h->source_port;
+
+	memcpy(here, h->to, sizeof(here));
+	memcpy(h->to, h->from, sizeof(h->to));
+	memcpy(h->from, here, sizeof(h->from));
+	if (everyone) {
+		uint32_t group = ntohl(job->group);
+		const uint8_t mac[6] = {0x01,	       0x00, 0x5e, group >> 16 & 0x7f, (uint8_t)(group >> 8),
+					(uint8_t)group};
+
+		memcpy(h->to, mac, sizeof(h->to));
+		peer = job->group;
+		peer_port = job->group_port;
+	}
+	h->tos = 0;
+	h->length = htons((uint16_t)(FPISA_IP_LEN + FPISA_UDP_LEN + size));
+	h->id = 0;
+	h->fragment = htons(0x4000); /* don't */
+	h->ttl = 64;
+	h->source = job->address;
+	h->destination = peer;
+	h->source_port = htons(FPISA_PORT);
+	h->destination_port = peer_port;
+	h->udp_length = htons((uint16_t)(FPISA_UDP_LEN + size));
+	h->udp_checksum = 0;
+	h->checksum = 0;
+	h->checksum = ip_sum(h);
+}
+
+/* The size of the datagram in a frame; 0 if it is none for us. */
+static size_t datagram(const struct fpisa_job *job, const struct outer *h, uint32_t len)
+{
+	size_t size;
+
+	if (len < sizeof(*h) || h->destination != job->address || ip_sum(h))
+		return 0;
+	size = ntohs(h->udp_length);
+	if (size < FPISA_UDP_LEN || size + FPISA_ETH_LEN + FPISA_IP_LEN > len ||
+	    ntohs(h->length) != size + FPISA_IP_LEN)
+		return 0;
+	return size - FPISA_UDP_LEN;
+}
+
+static void take_frame(struct xsk *x, struct port *p, uint64_t address, uint32_t len)
+{
+	struct outer *h = xsk_umem__get_data(x->area, address);
+	const struct fpisa_job *job = &x->s->job;
+	size_t size = datagram(job, h, len);
+	uint64_t to = 0;
+
+	if (size)
+		server_frame(x->s, h->source, h->source_port, h + 1, &size, &to);
+	if (to && !(to & (to - 1))) {
+		answer(job, h, size, 0);
+		queue(x, p, address, (uint32_t)(sizeof(*h) + size));
+	} else if (to) {
+		answer(job, h, size, 1);
+		for (uint32_t r = 0; r < job->workers; r++)
+			queue(x, &x->port[r], address, (uint32_t)(sizeof(*h) + size));
+	}
+	if (!x->uses[address / FRAME])
+		release(x, address);
+}
+
+/* -- the loop --------------------------------------------------------------------------- */
+
+static uint32_t take_frames(struct xsk *x, struct port *p)
+{
+	uint32_t at, n = xsk_ring_cons__peek(&p->rx, BATCH, &at);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct xdp_desc *d = xsk_ring_cons__rx_desc(&p->rx, at + i);
+
+		take_frame(x, p, d->addr, d->len);
+	}
+	if (n)
+		xsk_ring_cons__release(&p->rx, n);
+	p->filled -= n;
+	return n;
+}
+
+static int serve(struct xsk *x)
+{
+	uint32_t n = x->s->job.workers;
+
+	for (;;) {
+		uint32_t taken = 0;
+
+		for (uint32_t r = 0; r < n; r++)
+			taken += take_frames(x, &x->port[r]);
+		for (uint32_t r = 0; r < n; r++)
+			kick(&x->port[r]);
+		for (uint32_t r = 0; r < n; r++) {
+			reap(x, &x->port[r]);
+			refill(x, &x->port[r]);
+		}
+		if (!taken && poll(x->poll, n, -1) < 0 && errno != EINTR)
+			return -errno;
+	}
+}
+
+/* -- setting up ---------------------------------------------------------------------------- */
+
+static int make_umem(struct xsk *x)
+{
+	struct xsk_umem_config config = {.frame_size = FRAME, .frame_headroom = HEADROOM};
+	uint32_t n = x->s->job.workers;
+
+	for (x->ring = MIN_RING; x->ring < 4 * x->s->job.window; x->ring *= 2)
+		;
+	config.fill_size = config.comp_size = x->ring;
+	x->frames = n * x->ring;
+	x->free = calloc(x->frames, sizeof(*x->free));
+	x->uses = calloc(x->frames, sizeof(*x->uses));
+	x->area = mmap(NULL, (size_t)x->frames * FRAME, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
+	if (!x->free || !x->uses || x->area == MAP_FAILED)
+		return -ENOMEM;
+	for (uint32_t i = x->frames; i--;)
+		release(x, (uint64_t)i * FRAME);
+	return xsk_umem__create(&x->umem, x->area, (uint64_t)x->frames * FRAME, &x->port[0].fill,
+				&x->port[0].completion, &config);
+}
+
+/* The process keeps what it takes here until it ends. */
+static int make_port(struct xsk *x, uint32_t r, const char *dev)
+{
+	const struct xsk_socket_config config = {.rx_size = x->ring,
+						 .tx_size = x->ring,
+						 .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
+						 .bind_flags = XDP_USE_NEED_WAKEUP};
+	const struct fpisa_xsk_lib lib = {.bpf_prog_load = bpf_prog_load};
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = XDP_FLAGS_DRV_MODE);
+	struct port *p = &x->port[r];
+	int size = SOCKET_BUFFER, map, program, rc;
+
+	rc = xsk_socket__create_shared(&p->socket, dev, 0, x->umem, &p->rx, &p->tx, &p->fill, &p->completion,
+				       &config);
+	if (rc)
+		return rc;
+	if (setsockopt(xsk_socket__fd(p->socket), SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
+		return -errno;
+	refill(x, p);
+	x->poll[r] = (struct pollfd){.fd = xsk_socket__fd(p->socket), .events = POLLIN};
+	map = bpf_map_create(BPF_MAP_TYPE_XSKMAP, "server_xsk", sizeof(int), sizeof(int), 1, NULL);
+	if (map < 0)
+		return map;
+	rc = xsk_socket__update_xskmap(p->socket, map);
+	if (rc)
+		return rc;
+	program = fpisa_xsk_program(&lib, map, ntohs(x->s->job.rank[r].port), FPISA_PORT);
+	if (program < 0)
+		return program;
+	rc = bpf_link_create(program, (int)if_nametoindex(dev), BPF_XDP, &opts);
+	return rc < 0 ? rc : 0;
+}
+
+int server_xsk(struct server *s, int ready, char (*dev)[16])
+{
+	struct xsk *x = calloc(1, sizeof(*x));
+	int rc;
+
+	if (!x)
+		return -ENOMEM;
+	x->s = s;
+	rc = make_umem(x);
+	for (uint32_t r = 0; r < s->job.workers && !rc; r++)
+		rc = make_port(x, r, dev[r]);
+	return rc ?: server_ready(ready) ?: serve(x);
+}

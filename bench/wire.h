@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What bench/wire.c, the aggregator's side, and wire_worker.c, the workers', agree upon. */
+#ifndef BENCH_WIRE_H
+#define BENCH_WIRE_H
+
+#include <stdint.h>
+
+#include "measure.h"
+
+enum contender { FPISA_XDP, UDP_AVX2, XDP_AVX2, CONTENDERS };
+
+enum data { DATA_RANDOM, DATA_GRADIENTS, DATAS };
+
+/* Rows of real values, one a worker; more workers use them again. */
+#define GRADIENT_ROWS 8
+
+struct plan {
+	uint32_t workers, packet, window, runs;
+	int bursts;	   /* pass the links whole */
+	uint64_t elements; /* of a vector, whole packets */
+	uint64_t seed;
+	pid_t master; /* in the links' names */
+	/* Shared by all processes: a vector a rank; the order of arrival of each chunk as each rank was told.
+	 */
+	float *send, *recv;
+	uint64_t *order;
+	/* [GRADIENT_ROWS][gradients] */
+	const float *gradients;
+	uint64_t columns;
+};
+
+/* What a worker can be told to do; it answers with a report. */
+enum task { TASK_LINK, TASK_FILL, TASK_CLEAR, TASK_SUM, TASK_CHECK };
+
+struct order {
+	enum task task;
+	enum contender contender; /* SUM, CHECK */
+	enum data data;		  /* FILL */
+	uint32_t run;		  /* FILL */
+};
+
+struct report {
+	int error;
+	uint64_t retransmits; /* SUM */
+	char message[256];
+};
+
+/* Ends of the links of a contender: the aggregator's, a worker's. */
+void wire_port(char name[16], const struct plan *p, enum contender c, uint32_t rank);
+void wire_link(char name[16], const struct plan *p, enum contender c, uint32_t rank);
+
+/* Third byte of the addresses of a link's subnet; the aggregator is .1 there, the worker .2. */
+uint32_t wire_subnet(enum contender c, uint32_t rank);
+
+/* Where the aggregator of a contender is, for all its workers. */
+#define WIRE_ADDRESS "10.78.255."
+#define WIRE_ADDRESS_OF(c) ((c) + 1)
+
+struct wire_worker {
+	const struct plan *plan;
+	uint32_t rank;
+};
+
+/* A worker's process; arg is a struct wire_worker. */
+void wire_work(void *arg, int control);
+
+#endif

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A worker of bench/wire: a network of its own with a link to the aggregator
+ * of each contender, a handle of libfpisa for each. It fills its vector, has
+ * it summed, and checks its share of everybody's results:
+ *
+ *	ours		against the oracle, in the order of arrival that the results tell
+ *	AVX2		against sums of floats in that order
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "arrivals.h"
+#include "fpisa.h"
+#include "fpisa/wire.h"
+#include "lab.h"
+#include "oracle.h"
+#include "random.h"
+#include "wire.h"
+
+#define TIMEOUT_MS 20000
+
+struct side {
+	const struct plan *p;
+	uint32_t rank;
+	struct fpisa *f[CONTENDERS];
+};
+
+static float *vector(float *all, const struct plan *p, uint32_t rank)
+{
+	return all + rank * p->elements;
+}
+
+static uint64_t chunks(const struct plan *p)
+{
+	return p->elements / p->packet;
+}
+
+/*
+ * A veth whose peer has TSO is no use to GRO, the kernel believes, and what it receives is not polled
+ * (veth_skb_is_eligible_for_gro()) but charged to the sender.
+ */
+static int tso_off(const char *dev)
+{
+	struct ethtool_value value = {.cmd = ETHTOOL_STSO};
+	struct ifreq ifr = {.ifr_data = (void *)&value};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -1;
+	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", dev);
+	rc = ioctl(fd, SIOCETHTOOL, &ifr);
+	close(fd);
+	return rc;
+}
+
+static int set_up_links(const struct side *s)
+{
+	struct lab_batch b = lab_batch_open();
+	char message[256], dev[16];
+
+	for (int c = 0; c < CONTENDERS; c++) {
+		uint32_t net = wire_subnet(c, s->rank);
+
+		wire_link(dev, s->p, c, s->rank);
+		lab_batch_add(&b, "addr add 10.78.%u.2/24 dev %s", net, dev);
+		if (!s->p->bursts)
+			lab_batch_add(&b, "link set %s gso_max_segs 1", dev);
+		lab_batch_add(&b, "link set %s up", dev);
+		lab_batch_add(&b, "route add " WIRE_ADDRESS "%u via 10.78.%u.1", WIRE_ADDRESS_OF(c), net);
+	}
+	if (lab_batch_run(&b, message, sizeof(message))) {
+		fprintf(stderr, "wire: rank %u: %s\n", s->rank, message);
+		return -1;
+	}
+	/* What its own end polls is the worker's work: it must not be charged to who sends. */
+	for (int c = 0; c < CONTENDERS; c++) {
+		wire_link(dev, s->p, c, s->rank);
+		if (lab_gro_on(dev) || tso_off(dev))
+			return die(dev);
+		if (napi_thread(dev) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* -- values ---------------------------------------------------------------------------- */
+
+/* Finite, with exponents that differ by up to 40. */
+static float random_value(uint32_t bits)
+{
+	uint32_t word = (bits & 0x807fffffu) | (107 + (bits >> 23 & 0xff) * 40 / 255) << 23;
+	float v;
+
+	memcpy(&v, &word, sizeof(v));
+	return v;
+}
+
+static void fill_random(const struct side *s, float *v, uint32_t run)
+{
+	uint64_t state = s->p->seed ^ (uint64_t)run << 32 ^ s->rank, bits;
+
+	for (uint64_t i = 0; i < s->p->elements; i += 2) {
+		bits = splitmix64(&state);
+		v[i] = random_value((uint32_t)bits);
+		v[i + 1] = random_value(bits >> 32);
+	}
+}
+
+/* Each time the file repeats another rank has a row, so that nothing repeats soon; each run starts elsewhere.
+ */
+static void fill_gradients(const struct side *s, float *v, uint32_t run)
+{
+	uint64_t columns = s->p->columns, at = (uint64_t)run * 977 % columns, row = s->rank + run, n;
+
+	for (uint64_t i = 0; i < s->p->elements; i += n, row++, at = 0) {
+		n = columns - at < s->p->elements - i ? columns - at : s->p->elements - i;
+		memcpy(v + i, s->p->gradients + row % GRADIENT_ROWS * columns + at, n * sizeof(*v));
+	}
+}
+
+/* -- sums -------------------------------------------------------------------------------- */
+
+static void take_order(void *arg, const struct fpisa_chunk *c)
+{
+	struct side *s = arg;
+
+	s->p->order[s->rank * chunks(s->p) + c->offset / s->p->packet] = c->order;
+}
+
+static int sum(struct side *s, enum contender c)
+{
+	const struct fpisa_options o = {.size = sizeof(o),
+					.local_port = (uint16_t)(FPISA_PORT + c),
+					.timeout_ms = TIMEOUT_MS,
+					.on_chunk = take_order,
+					.arg = s};
+	char address[32];
+	int rc = 0;
+
+	snprintf(address, sizeof(address), WIRE_ADDRESS "%u", WIRE_ADDRESS_OF(c));
+	if (!s->f[c])
+		rc = fpisa_connect(&s->f[c], address, c, &o);
+	return rc
+		       ?: fpisa_allreduce(s->f[c], vector(s->p->send, s->p, s->rank),
+					  vector(s->p->recv, s->p, s->rank), s->p->elements, FPISA_FLOAT32,
+					  NULL);
+}
+
+static uint64_t retransmits(const struct side *s, enum contender c)
+{
+	struct fpisa_info info = {.size = sizeof(info)};
+
+	return s->f[c] && !fpisa_get_info(s->f[c], &info) ? info.retransmits : 0;
+}
+
+/* -- checks -------------------------------------------------------------------------------- */
+
+static uint32_t word_of(float v)
+{
+	uint32_t word;
+
+	memcpy(&word, &v, sizeof(word));
+	return word;
+}
+
+static uint32_t expected(const struct plan *p, enum contender c, const uint32_t *rank_at, uint64_t i)
+{
+	const struct fpisa_format f = fpisa_register(FPISA_FORMAT_FP32, FPISA_MODE_FPISA, p->workers);
+	uint64_t words[CREW_MAX];
+	float v = vector(p->send, p, rank_at[0])[i];
+
+	for (uint32_t k = 0; k < p->workers; k++)
+		words[k] = word_of(vector(p->send, p, rank_at[k])[i]);
+	if (c == FPISA_XDP)
+		return (uint32_t)oracle_replay(f, FPISA_MODE_FPISA, FPISA_ROUND_DOWN, p->workers, words, NULL,
+					       NULL);
+	for (uint32_t k = 1; k < p->workers; k++)
+		v += vector(p->send, p, rank_at[k])[i];
+	return word_of(v);
+}
+
+static int check_chunk(const struct plan *p, enum contender c, uint64_t chunk)
+{
+	uint64_t order = p->order[chunk], first = chunk * p->packet;
+	uint32_t rank_at[FPISA_MAX_WORKERS];
+
+	if (!arrivals(order, ~0ull >> (64 - p->workers), rank_at))
+		return -1;
+	for (uint32_t r = 1; r < p->workers; r++)
+		if (p->order[r * chunks(p) + chunk] != order)
+			return -1;
+	for (uint64_t i = first; i < first + p->packet; i++) {
+		uint32_t want = expected(p, c, rank_at, i);
+
+		for (uint32_t r = 0; r < p->workers; r++)
+			if (word_of(vector(p->recv, p, r)[i]) != want)
+				return -1;
+	}
+	return 0;
+}
+
+static int check(const struct side *s, enum contender c, struct report *r)
+{
+	for (uint64_t chunk = s->rank; chunk < chunks(s->p); chunk += s->p->workers)
+		if (check_chunk(s->p, c, chunk)) {
+			snprintf(r->message, sizeof(r->message), "chunk %llu: wrong sum",
+				 (unsigned long long)chunk);
+			return -EBADMSG;
+		}
+	return 0;
+}
+
+/* -- orders ---------------------------------------------------------------------------------- */
+
+static void obey(struct side *s, const struct order *o, struct report *r)
+{
+	float *send = vector(s->p->send, s->p, s->rank), *recv = vector(s->p->recv, s->p, s->rank);
+	uint64_t before = retransmits(s, o->contender);
+
+	*r = (struct report){0};
+	switch (o->task) {
+	case TASK_LINK:
+		r->error = set_up_links(s);
+		break;
+	case TASK_FILL:
+		if (o->data == DATA_RANDOM)
+			fill_random(s, send, o->run);
+		else
+			fill_gradients(s, send, o->run);
+		break;
+	case TASK_CLEAR:
+		/* A result that does not come must not be taken for another contender's. */
+		memset(recv, 0xff, s->p->elements * sizeof(*recv));
+		break;
+	case TASK_SUM:
+		r->error = sum(s, o->contender);
+		r->retransmits = retransmits(s, o->contender) - before;
+		if (r->error)
+			snprintf(r->message, sizeof(r->message), "%s", fpisa_error());
+		break;
+	case TASK_CHECK:
+		r->error = check(s, o->contender, r);
+		break;
+	}
+}
+
+void wire_work(void *arg, int control)
+{
+	const struct wire_worker *w = arg;
+	struct side s = {.p = w->plan, .rank = w->rank};
+	struct order o;
+	struct report r = {0};
+
+	if (unshare(CLONE_NEWNET | CLONE_NEWNS) || own_sysfs())
+		_exit(1);
+	while (send(control, &r, sizeof(r), 0) > 0 && recv(control, &o, sizeof(o), 0) == sizeof(o))
+		obey(&s, &o, &r);
+	_exit(0);
+}

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The measurements of the wire and of a worker, in short: every contender sums
+right, every figure is there, and nothing is left when they are cut short. How
+large the figures are is no matter of a test."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lab import BUILD, wait_until
+
+BENCH = os.path.join(BUILD, "bench")
+SHORT = ["--runs", "2", "--vector", "20000", "--window", "16"]
+LIMIT_S = 120
+
+
+def bench(name, *options):
+    argv = [os.path.join(BENCH, name), *options]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S)
+
+
+def run(name, *options):
+    p = bench(name, *SHORT, *options)
+    assert p.returncode == 0, p.stderr
+    return [json.loads(line) for line in p.stdout.splitlines()]
+
+
+def is_spread(figure):
+    return 0 <= figure["q1"] <= figure["median"] <= figure["q3"]
+
+
+def test_wire():
+    lines = run("wire", "--workers", "3", "--elements", "64,832")
+    assert [(line["elements"], line["data"], line["contender"]) for line in lines] == [
+        (elements, data, contender) for elements in (64, 832) for data in ("random", "gradients")
+        for contender in ("fpisa", "udp-avx2", "xdp-avx2")]
+    for line in lines:
+        assert (line["bench"], line["workers"], line["window"], line["runs"]) == ("wire", 3, 16, 2)
+        assert line["vector"] % line["elements"] == 0 and line["vector"] >= 20000
+        assert line["goodput_gbit"] > 0 and line["ratio"] > 0 and not line["bursts"]
+        assert all(is_spread(line[k]) for k in ("cpu_s_per_gb", "napi_s_per_gb", "process_s_per_gb"))
+        # The kernel's part is counted for each; only a server has a process.
+        assert line["napi_s_per_gb"]["median"] > 0
+        assert (line["process_s_per_gb"]["median"] > 0) == (line["contender"] != "fpisa")
+        assert line["contender"] != "fpisa" or line["ratio"] == 1
+
+
+def test_wire_with_bursts():
+    """The UDP server takes several frames in a message, also where links pass them so."""
+    lines = run("wire", "--workers", "2", "--elements", "256", "--data", "random", "--bursts")
+    assert len(lines) == 3 and all(line["bursts"] for line in lines)
+
+
+def test_worker():
+    lines = run("worker", "--elements", "32,832")
+    names = ("switchml", "switchml-batch", "udp", "xsk")
+    assert [(line["elements"], line["contender"]) for line in lines] == [
+        (elements, name) for elements in (32, 832) for name in names]
+    for line in lines:
+        assert (line["bench"], line["workers"], line["runs"]) == ("worker", 2, 2)
+        assert is_spread(line["cpu_s_per_gb"]) and line["cpu_s_per_gb"]["median"] > 0
+        assert line["goodput_gbit"] > 0 and line["ratio"] > 0
+        assert line["contender"] != "switchml" or line["ratio"] == 1
+
+
+@pytest.mark.parametrize("name", ["wire", "worker"])
+def test_wrong_options(name):
+    wrong = ["--elements", "33"], ["--window", "3"], ["--workers", "17"], ["--runs", "0"], ["more"]
+    for options in wrong:
+        p = bench(name, *options)
+        assert p.returncode == 2 and options[0] in p.stderr and not p.stdout
+
+
+def threads_of(pid):
+    """Kernel threads that poll links which the process made: their names carry its number."""
+    found = []
+    for task in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{task}/comm", encoding="ascii") as f:
+                comm = f.read()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if task.isdigit() and comm.startswith("napi/") and str(pid) in comm:
+            found.append(comm)
+    return found
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return [int(child) for child in f.read().split()]
+
+
+@pytest.mark.parametrize("name", ["wire", "worker"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_leaves_nothing(name, sent):
+    p = subprocess.Popen([os.path.join(BENCH, name), "--runs", "1000"], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL, start_new_session=True)
+    wait_until("its process", lambda: children(p.pid))
+    master, = children(p.pid)
+    wait_until("its links", lambda: threads_of(master))
+    crew = children(master)
+    assert len(crew) >= 2
+    time.sleep(0.2)
+    p.send_signal(sent)
+    assert p.wait(LIMIT_S) == -sent
+    wait_until("an end of all", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in [master, *crew]))
+    wait_until("an end of its links", lambda: not threads_of(master))
