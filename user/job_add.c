@@ -169,9 +169,21 @@ int job_wish_option(struct job_wish *w, int opt, struct common *c)
 	return common_option(c, opt);
 }
 
-/* Interfaces and the aggregator's address that the command line left to routing. */
-static int resolve(struct job_wish *w)
+/* A worker sends to the one address of the job, wherever it is. */
+static void warn_of_address(__u32 job, const struct job_wish *w, __u32 rank, __be32 source)
 {
+	char a[ADDRESS_LEN], worker[ADDRESS_LEN], other[ADDRESS_LEN];
+
+	address_text(w->job.address, a);
+	warning("job %u: its address is %s, that of the route to the first worker, but %s on the route to worker %s; "
+		"see that this worker has a route to %s, or choose another with --address",
+		job, a, address_text(source, other), address_text(w->job.rank[rank].addr, worker), a);
+}
+
+/* Interfaces and the aggregator's address that the command line left to routing. */
+static int resolve(struct job_wish *w, __u32 job)
+{
+	bool warn = !w->job.address;
 	char a[ADDRESS_LEN];
 
 	for (__u32 r = 0; r < w->job.workers; r++) {
@@ -191,6 +203,10 @@ static int resolve(struct job_wish *w)
 			return refuse(-EINVAL,
 				      "worker %s: is an address of this machine; workers are other machines",
 				      a);
+		if (warn && r && !err && route.source && route.source != w->job.address) {
+			warn_of_address(job, w, r, route.source);
+			warn = false;
+		}
 		if (w->ifindex[r] && w->job.address)
 			continue;
 		if (err && !w->ifindex[r])
@@ -281,7 +297,7 @@ static int check_ports(const struct datapath *dp, const struct job_wish *w, __u3
 
 int job_wish_resolve(struct job_wish *w, const struct datapath *dp, __u32 job)
 {
-	int err = resolve(w);
+	int err = resolve(w, job);
 
 	return err ?: check_ports(dp, w, job);
 }

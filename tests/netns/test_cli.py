@@ -143,6 +143,23 @@ def test_bad_jobs(lab):
     net.check_sum(1)
 
 
+def test_address_of_several_interfaces(lab):
+    """Left to the routes, the address is that towards the first worker; one that is elsewhere is warned of, once."""
+    net = lab(workers=3)
+    net.load()
+    status, out, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", ",".join(net.addresses))
+    assert status == 0 and out == "" and len(err.splitlines()) == 1
+    assert err.startswith("fpisa: warning: job 1: its address is 10.99.1.1, that of the route to the first worker, but "
+                          "10.99.2.1 on the route to worker 10.99.2.3; ")
+    for w in net.worker[1:]:
+        w.ip("route add 10.99.1.1 via " + w.run("ip", "route", "get", ADDRESS).split()[2])
+    net.check_sum(1, address="10.99.1.1")
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 2, "--workers", ",".join(net.addresses), "--address", ADDRESS)
+    assert status == 0 and err == ""
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 3, "--workers", net.addresses[0] + "," + net.addresses[0] + ":18001")
+    assert status == 0 and err == ""
+
+
 def test_job_flags(lab):
     """Options without an argument: shown where they are, refused where they mean nothing."""
     net = lab()
