@@ -285,7 +285,7 @@ MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
 render = $(call say,DOC,$@) && mkdir -p $(@D) && $(PYTHON) -B doc/man/render.py
 $(MAN) $(B)/man/functions $(B)/completion/fpisa: doc/man/render.py doc/man/table.py
 $(B)/man/fpisa.8: doc/man/fpisa.8.in $(B)/fpisa
-	$(render) verbs $(B)/fpisa $< | sed 's|@LIBDIR@|$(LIBDIR)|' > $@
+	$(render) verbs $(B)/fpisa $< > $@
 $(B)/man/fpisa-wire.7: doc/wire.md
 	$(render) wire $< > $@
 $(B)/man/libfpisa.3: doc/man/libfpisa.3.in include/fpisa.h
@@ -324,7 +324,7 @@ install: all $(MAN) $(B)/man/functions $(B)/completion/fpisa
 	install -m 644 include/fpisa.h $(DESTDIR)$(PREFIX)/include/
 	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' user/lib/libfpisa.pc.in \
 		> $(DESTDIR)$(LIBDIR)/pkgconfig/libfpisa.pc
-	install -m 644 $(B)/man/fpisa.8 $(DESTDIR)$(MANDIR)/man8/
+	sed 's|@LIBDIR@|$(LIBDIR)|' $(B)/man/fpisa.8 > $(DESTDIR)$(MANDIR)/man8/fpisa.8
 	install -m 644 $(B)/man/fpisa-wire.7 $(DESTDIR)$(MANDIR)/man7/
 	install -m 644 $(B)/man/libfpisa.3 $(DESTDIR)$(MANDIR)/man3/
 	for f in $$(cat $(B)/man/functions); do ln -sf libfpisa.3 $(DESTDIR)$(MANDIR)/man3/$$f.3; done

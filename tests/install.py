@@ -74,6 +74,9 @@ def main():
         with open(f"{root}/etc/fpisa/fpisa.conf") as f:
             assert "[job 7]" in f.read()
         run(f"{root}/usr/sbin/fpisa", "config", "check", f"{root}/etc/fpisa/fpisa.conf")
+        with open(f"{root}/usr/share/man/man8/fpisa.8") as f:
+            if "\n.It Pa /usr/lib/fpisa/fpisa.o\n" not in f.read():
+                sys.exit("fpisa.8 does not name the installed object")
         pages = sorted(os.listdir(f"{root}/usr/share/man/man3"))
         if [p for p in pages if p != "libfpisa.3"] != sorted(s.split("@")[0] + ".3" for s in exported):
             sys.exit(f"manual pages of functions: {pages}")
