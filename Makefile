@@ -52,7 +52,7 @@ PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
 	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libcmocka-dev libelf-dev zlib1g-dev \
 	python3 python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox cppcheck \
-	man-db debhelper dpkg-dev lintian mmdebstrap
+	man-db debhelper dpkg-dev lintian mmdebstrap nftables
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a

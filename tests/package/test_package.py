@@ -16,12 +16,13 @@ BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")
 PLACE = os.path.join(BUILD, "package")
 sys.path.insert(0, os.path.join(HERE, ".."))
 
+import guide  # noqa: E402
 import install  # noqa: E402
 from lab import ADDRESS, end, mount_tree, wait_until  # noqa: E402
 
 OLD, NEW = "0.1.0", "0.1.0+upgrade1"
 PACKAGES = ("fpisa", "libfpisa0", "libfpisa-dev")
-INCLUDED = "apt,gcc,libc6-dev,pkg-config,libbpf1,libjson-c5,libgmp10"
+INCLUDED = "apt,bpftool,ethtool,gcc,libc6-dev,pkg-config,libbpf1,libjson-c5,libgmp10"
 CONFIG = """[interface p0]
 [interface p1]
 [job 7]
@@ -68,19 +69,21 @@ class Root:
         return sh("chroot", self.path, *argv, stdin=subprocess.DEVNULL,
                   env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, **options)
 
-    def install(self, version):
-        for name in PACKAGES:
-            shutil.copy(os.path.join(PLACE, "deb", f"{name}_{version}_amd64.deb"), os.path.join(self.path, "tmp"))
-        debs = [f"/tmp/{name}_{version}_amd64.deb" for name in PACKAGES]
+    def install(self, version, commands=("dpkg -i ./*.deb",)):
+        """`commands` in a directory that has the packages."""
+        here = os.path.join(self.path, "tmp", "packages")
+        os.mkdir(here)
         try:
-            return self.run("dpkg", "-i", *debs)
+            for name in PACKAGES:
+                shutil.copy(os.path.join(PLACE, "deb", f"{name}_{version}_amd64.deb"), here)
+            for c in commands:
+                self.run("sh", "-ec", "cd /tmp/packages; " + c)
         finally:
-            for d in debs:
-                os.unlink(self.path + d)
+            shutil.rmtree(here)
 
     def state(self):
         """What a package could leave behind."""
-        own = ("proc", "sys", "dev", "tmp", "run", "var/lib/dpkg", "var/log", "var/cache", "etc/ld.so.cache")
+        own = ("proc", "sys", "dev", "tmp", "run", "var/lib/apt", "var/lib/dpkg", "var/log", "var/cache", "etc/ld.so.cache")
         return {p: what for p, what in tree(self.path, *own).items() if p not in own}
 
     def unit(self, *names):
@@ -138,8 +141,25 @@ def test_lintian(debs):
         assert not re.findall(r"^[EW]: .*", out, re.M), out
 
 
+def pages_commands(section, place):
+    """Those of the guide."""
+    return [b.text for b in guide.blocks() if b.section == section and b.place == place]
+
+
+def test_guide_s_build():
+    """The fixture `debs` runs the last of them; the first does nothing where nothing is missing."""
+    assert "".join(pages_commands(1, "the machine that builds")) == "make deps\nmake deb\n"
+    if 'missing=""' not in sh("make", "-n", "deps", cwd=TOP):
+        pytest.skip("packages are missing here; make deps")
+    sh("make", "deps", cwd=TOP)
+
+
 def test_install(root, fresh):
-    root.install(OLD)
+    commands = pages_commands(1, "the aggregator") + pages_commands(1, "each worker")
+    assert len(commands) == 2 and all(c.startswith("apt install -y ./") for c in commands)
+    root.install(OLD, commands)
+    with open(guide.EXAMPLE) as ours, open(root.path + "/usr/share/doc/libfpisa-dev/examples/allreduce.c") as theirs:
+        assert theirs.read() == ours.read()
     assert root.run("dpkg", "--audit") == "" and root.run("apt-get", "check")
     assert root.run("fpisa", "--version") == f"fpisa {OLD}\n"
     out = root.run("fpisa", "config", "check")
@@ -227,6 +247,8 @@ def test_restart_and_upgrade_under_traffic(root, lab):
 
 
 def test_remove_and_purge(root, fresh):
+    assert pages_commands(9, "the aggregator")[-1] == "apt remove -y fpisa\n"
+    root.run("sh", "-ec", pages_commands(9, "the aggregator")[-1])
     root.run("dpkg", "--remove", *PACKAGES)
     left = {p for p in root.state() if p not in fresh}
     assert {p for p in left if not p.startswith(("etc/systemd", "var/lib/systemd"))} == {"etc/fpisa", "etc/fpisa/fpisa.conf"}

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""doc/guide.md for the tests that run it: its blocks with the machines they are for, its table of faults."""
+import os
+import re
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+PAGE = os.path.join(TOP, "doc", "guide.md")
+EXAMPLE = os.path.join(TOP, "doc", "example", "allreduce.c")
+PLACES = ("the machine that builds", "the aggregator", "each worker")
+
+
+class Block:
+    """kind: "sh", "c" or "ini"; section: its number; place: one of PLACES, None for a program;
+    text; prints: lines that the page says it prints."""
+
+    def __init__(self, kind, section, place, text):
+        self.kind, self.section, self.place, self.text, self.prints = kind, section, place, text, []
+
+
+def blocks():
+    """In the order of the page."""
+    found, section, paragraph = [], None, [""]
+    with open(PAGE) as f:
+        lines = iter(f.read().splitlines())
+    for line in lines:
+        fence = re.fullmatch(r"```(\w+)", line)
+        if not fence:
+            assert not line.startswith("```"), line
+            section = int(line.split()[1].rstrip(".")) if re.match(r"## \d", line) else section
+            # The last line before an empty one ends a paragraph, and what is after it begins another.
+            paragraph = [line] if paragraph[-1] == "" and line else [*paragraph, line]
+            continue
+        text = "".join(f"{body}\n" for body in iter(lambda: next(lines), "```"))
+        if fence[1] == "text":
+            found[-1].prints += text.splitlines()
+        else:
+            found.append(Block(fence[1], section, announced(" ".join(paragraph).strip()), text))
+            assert fence[1] in ("sh", "c", "ini") and (found[-1].place or fence[1] == "c"), text
+    return found
+
+
+def announced(paragraph):
+    """The place that the last sentence before a block names."""
+    last = re.split(r"\. |\) ", paragraph)[-1]
+    return next((p for p in PLACES if last.endswith(":") and p in last), None)
+
+
+def faults():
+    """(what is seen, what mends it: (place, command)) of each row; code without its marks."""
+    with open(PAGE) as f:
+        rows = re.findall(r"^\| (.*) \| .* \| (.*) \|$", f.read().split("| what is seen |")[1], re.M)
+    found = []
+    for seen, mend in rows:
+        m = re.fullmatch(r"(?:.* )?on (the aggregator|each worker): `(.*)`", mend)
+        assert m, mend
+        found.append((re.findall(r"`([^`]*)`", seen), m.groups()))
+    return found
+
+
+def shape(line):
+    """A line of output without what differs from run to run and from machine to machine."""
+    line = re.sub(r"\bixgbe\b", "veth", line)
+    return " ".join(re.sub(r"\d+(\.\d+)?", "#", line).split())
+
+
+def missing(prints, output):
+    """Lines that the page promises and the output has not; addresses count in full."""
+    shapes = [shape(line) for line in output.splitlines()]
+    addresses = set(re.findall(r"\d+\.\d+\.\d+\.\d+", output))
+    return [p for p in prints if not any(shape(p) in s for s in shapes) or
+            not set(re.findall(r"\d+\.\d+\.\d+\.\d+", p)) <= addresses]

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""doc/guide.md as its reader follows it: an aggregator, two workers and a bridge as the switch, what
+`make install` installs, every command of the page in its order, every row of its table of faults made on
+purpose and mended. Its section 1, packages, is tests/package/test_package.py's."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+import lab as labs
+from conftest import MNT_DETACH, mount
+from lab import BPFFS, BUILD, MS_BIND, end, libc, must, read_all, wait_until
+
+sys.path.insert(0, os.path.join(labs.HERE, ".."))
+
+import guide  # noqa: E402
+
+AGGREGATOR, WORKERS = "10.0.0.1", ("10.0.0.11", "10.0.0.12")
+NOBODY = 65534
+WAIT_MS = 1000	# of a worker that is to fail
+# As Debian's /etc/nftables.conf, but closed. What goes out is free.
+FIREWALL = """flush ruleset
+table inet filter {
+	chain input {
+		type filter hook input priority filter; policy drop;
+		meta l4proto igmp accept
+	}
+}
+"""
+# No systemd runs in a network namespace: the commands of the installed unit, as systemd would start them.
+SYSTEMCTL = r"""#!/usr/bin/python3
+import re, shlex, subprocess, sys
+verb, *rest = sys.argv[1:]
+with open("/usr/lib/systemd/system/fpisa.service") as f:
+    unit = re.findall(r"^(\w+)=(.*)$", f.read(), re.M)
+starts = verb in ("start", "restart") or "--now" in rest
+assert rest[-1] == "fpisa" and verb in ("start", "restart", "reload", "enable", "disable", "stop")
+assert ("WantedBy", "multi-user.target") in unit
+for key in ["ExecStop"] * (verb in ("stop", "restart")) + ["ExecStart"] * starts + ["ExecReload"] * (verb == "reload"):
+    for name, command in unit:
+        if name == key:
+            subprocess.run(shlex.split(command), check=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(mounts):
+    """What `make install PREFIX=/usr` puts there, over this machine's /usr and /etc, in our mounts only."""
+    top, over = tempfile.mkdtemp(), []
+    try:
+        os.chmod(top, 0o755)
+        subprocess.run(["make", "install", f"B={BUILD}", f"DESTDIR={top}", "PREFIX=/usr"], cwd=guide.TOP, check=True,
+                       stdout=subprocess.DEVNULL)
+        os.makedirs(top + "/usr/bin", exist_ok=True)
+        with open(top + "/usr/bin/systemctl", "w") as f:
+            f.write(SYSTEMCTL)
+        os.chmod(f.name, 0o755)
+        for target in ("/usr", "/etc"):
+            if libc.mount(b"overlay", target.encode(), b"overlay", 1, f"lowerdir={top}{target}:{target}".encode()):
+                pytest.skip("this kernel has no overlay filesystem over " + target)
+            over.append(target)
+        mount((top + "/etc/fpisa").encode(), b"/etc/fpisa", None, MS_BIND)
+        over.append("/etc/fpisa")
+        yield
+    finally:
+        for target in reversed(over):
+            must(libc.umount2(target.encode(), MNT_DETACH), "umount " + target)
+        shutil.rmtree(top)
+
+
+class Site(labs.Lab):
+    """The page's three machines and their switch; every command runs as in a terminal there."""
+
+    def __init__(self, home):
+        self.spaces, self.ports, self.addresses, self.home = [], ["eth0"], list(WORKERS), home
+        self.agg, self.switch = self.netns(), self.netns()
+        self.worker = [self.netns() for _ in WORKERS]
+        self.places = {"the aggregator": [self.agg], "each worker": self.worker}
+        # The switch floods groups, as one without IGMP snooping.
+        self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
+        for n, (ns, address) in enumerate(zip([self.agg, *self.worker], [AGGREGATOR, *WORKERS])):
+            self.switch.ip(f"link add port{n} type veth peer name eth0 netns {ns.path}", f"link set port{n} master br0",
+                           f"link set port{n} up")
+            ns.ip(f"addr add {address}/24 dev eth0", "link set eth0 up")
+            ns.gro_on("eth0")
+            self.switch.gro_on(f"port{n}")
+            ns.home = os.path.join(home, str(n))
+            os.mkdir(ns.home)
+            os.chown(ns.home, NOBODY, NOBODY)
+            if shutil.which("nft"):
+                self.nft(ns)
+        # What doctor sees of the switch, it sees by a process there.
+        self.switch.spawn("sleep", "600")
+
+    @staticmethod
+    def nft(ns):
+        """The page's way through the firewall is all that lets a result in."""
+        read, write = os.pipe()
+        os.write(write, FIREWALL.encode())
+        os.close(write)
+        try:
+            ns.run("nft", "-f", "-", stdin=read)
+        finally:
+            os.close(read)
+
+    def start_text(self, ns, text, **options):
+        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": ns.home, "LC_ALL": "C.UTF-8"}
+        return ns.spawn("bash", "-ec", text, cwd=ns.home, stderr=subprocess.STDOUT, env={**env, **options.pop("env", {})},
+                        **options)
+
+    def finish(self, procs, must_succeed=True):
+        outputs = []
+        for p in procs:
+            try:
+                out, _ = p.communicate(timeout=labs.COMMAND_S)
+            finally:
+                end(p)
+            assert p.returncode == 0 or not must_succeed, (p.args, p.returncode, out)
+            outputs.append(out)
+        return outputs
+
+    def at(self, place, text, **options):
+        """Run it on all machines of a place, at the same time: what each prints."""
+        return self.finish([self.start_text(ns, text, **options) for ns in self.places[place]])
+
+    def tell(self, text):
+        """Something on the aggregator, whether it succeeds or not."""
+        return self.finish([self.start_text(self.agg, text)], False)[0]
+
+    def start(self, rank, job, *steps, address=AGGREGATOR, **options):
+        return super().start(rank, job, *steps, address=address, **options)
+
+    def fails(self, *ranks, steps=({"count": 100, "kind": "integers"},), timeout_ms=WAIT_MS, **options):
+        """What the workers' calls say."""
+        procs = [self.start(r, 7, *steps, timeout_ms=timeout_ms, **options) for r in ranks]
+        return "\n".join(a["error"] for p in procs for a in read_all(p)[0] if a.get("error"))
+
+
+@pytest.fixture
+def site(installed, bpffs):
+    home, site = tempfile.mkdtemp(), None
+    os.chmod(home, 0o755)
+    try:
+        site = Site(home)
+        yield site
+    finally:
+        if site:
+            site.close()
+        shutil.rmtree(home)
+
+
+def test_program_is_the_tree_s():
+    program, = [b.text for b in guide.blocks() if b.kind == "c"]
+    with open(guide.EXAMPLE) as f:
+        assert program == f.read()
+    subprocess.run(["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-fsyntax-only",
+                    "-I" + os.path.join(guide.TOP, "include"), guide.EXAMPLE], check=True)
+
+
+def test_every_block_has_its_place():
+    found = guide.blocks()
+    assert {b.section for b in found} == set(range(1, 10)) and len(found) > 15
+    assert {b.place for b in found if b.kind == "sh"} == set(guide.PLACES)
+
+
+def follow(site, block):
+    if block.kind == "c":
+        for w in site.worker:
+            shutil.copy(guide.EXAMPLE, w.home)
+    elif block.kind == "ini":
+        with open("/etc/fpisa/fpisa.conf", "w") as f:
+            f.write(block.text)
+    elif "apt " not in block.text:
+        for out in site.at(block.place, block.text, uid=NOBODY if block.section == 5 else 0):
+            assert guide.missing(block.prints, out) == [], (block.text, out)
+            if "fpisa stats 7\n" in block.text:
+                assert "result 3907" in " ".join(out.split()), out
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
+@pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed; make deps")
+def test_page(site):
+    """From nothing to an all-reduce, and back to nothing."""
+    for block in guide.blocks():
+        if block.section != 1:
+            follow(site, block)
+        if block.section == 3 and block.kind == "sh":
+            assert "did not join" in site.fails(0) or "no answer" in site.fails(0)  # the firewall is closed
+        if block.section == 7 and "systemctl" in block.text:
+            site.check_sum(7)
+    assert not [f for f in os.listdir(BPFFS) if "fpisa" in f] and "xdp" not in site.agg.run("ip", "link", "show", "eth0")
+
+
+# -- the table of faults ----------------------------------------------------
+# Each makes the row's fault and returns what is seen of it.
+
+ADD = f"fpisa job add 7 --workers {','.join(WORKERS)} --address {AGGREGATOR}"
+
+
+def no_native_xdp(site):
+    site.agg.ip("link set eth0 name eth9", "link add eth0 type bridge", "link set eth0 up")
+    return site.tell("fpisa load eth0")
+
+
+def too_large(site):
+    return site.tell(f"fpisa job del 7; {ADD} --elements 416")
+
+
+def not_loaded(site):
+    site.agg.ip("link add eth1 type veth peer name far1", "link set eth1 up", "link set far1 up")
+    return site.tell(f"fpisa load eth1; fpisa unload eth0; fpisa job del 7; {ADD}")
+
+
+def no_job(site):
+    site.tell("fpisa job del 7")
+    return site.fails(0)
+
+
+def stranger(site):
+    site.tell(f"fpisa job del 7; {ADD.replace('10.0.0.12', '10.0.0.13')}")
+    return site.fails(1)
+
+
+def elsewhere(site):
+    site.agg.ip("addr add 10.0.0.2/24 dev eth0")
+    return site.fails(0, address="10.0.0.2")
+
+
+def token(site):
+    site.tell(f"fpisa job del 7; {ADD} --token 5a")
+    return site.fails(0)
+
+
+def closed(site):
+    for w in site.worker:
+        site.nft(w)
+    return site.fails(0)
+
+
+def absent(site):
+    return site.fails(0)
+
+
+def silent(site):
+    procs = [site.start(0, 7, {"count": 100, "kind": "integers"}, timeout_ms=5 * WAIT_MS),
+             site.start(1, 7, timeout_ms=5 * WAIT_MS)]
+    return "\n".join(a["error"] for p in procs for a in read_all(p)[0] if a.get("error"))
+
+
+def no_group(site):
+    for n in (1, 2):
+        site.switch.run("bridge", "link", "set", "dev", f"port{n}", "mcast_flood", "off")
+    site.check_sum(7, 3000)
+    return ""
+
+
+def same_port(site):
+    first = site.start(0, 7, timeout_ms=20 * WAIT_MS)
+    wait_until("its port to be taken", lambda: ":18000 " in site.worker[0].run("ss", "-Hlun"))
+    said = site.fails(0)
+    end(first)
+    return said
+
+
+def other_type(site):
+    site.tell(f"fpisa job del 7; {ADD} --format bf16")
+    return site.fails(0, 1, timeout_ms=20 * WAIT_MS)
+
+
+def one_rank(site):
+    site.check_sum(7, ranks=[0], timeout_s=labs.COMMAND_S)
+
+
+def two_on_one_host(site):
+    procs = [site.start(0, 7, {"count": 1000, "kind": "integers"}, local_port=p) for p in (18000, 18001)]
+    site.check_answers(procs, 2, 1000)
+
+
+def by_result(site):
+    """Fewer results are asked for again than there are."""
+    before = counts(site)
+    site.check_sum(7, 3000)
+    after = counts(site)
+    assert after["resent"] - before["resent"] < after["result"] - before["result"]
+
+
+def generic(site):
+    assert site.json("status")["interfaces"][0]["mode"] == "skb"
+
+
+PROVOKED = [(no_native_xdp, generic), (too_large, None), (not_loaded, None), (no_job, None), (stranger, None),
+            (elsewhere, None), (token, None), (closed, None), (absent, one_rank), (silent, one_rank), (no_group, by_result),
+            (same_port, two_on_one_host), (other_type, None)]
+
+
+def counts(site):
+    """The table of `fpisa stats`."""
+    return {name: int(n) for name, n in re.findall(r"^(\w+) +(\d+)\b", site.tell("fpisa stats"), re.M)}
+
+
+def test_table_is_provoked():
+    assert len(guide.faults()) == len(PROVOKED)
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
+@pytest.mark.parametrize("row", range(len(PROVOKED)), ids=[p.__name__ for p, _ in PROVOKED])
+def test_fault(site, row):
+    """What the table says is seen, and its command mends it."""
+    (seen, (place, mend)), (provoke, works) = guide.faults()[row], PROVOKED[row]
+    for b in guide.blocks():
+        if b.section in (3, 4) and provoke is not no_native_xdp:
+            follow(site, b)
+    before = counts(site) if provoke is not no_native_xdp else {}
+    said = provoke(site)
+    assert guide.missing([s for s in seen if " " in s], said) == [], said
+    after = counts(site) if before else {}
+    for name in [s for s in seen if " " not in s]:
+        assert after.get(name, 0) > before.get(name, 0), (name, after)
+    if provoke is no_group:
+        assert after["resent"] >= after["result"]
+    site.at(place, mend)
+    (works or (lambda s: s.check_sum(7)))(site)
