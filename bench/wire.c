@@ -365,7 +365,7 @@ static const char usage[] =
 	"usage: wire [--workers 2..16] [--elements N,...] [--vector N] [--window W] [--runs N]\n"
 	"            [--data random,gradients] [--gradients DIRECTORY] [--seed N] [--bursts]\n"
 	"  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
-	"  --vector    elements that each worker contributes a run; default 2097152\n";
+	"  --vector    elements that each worker contributes a run; default 4194304\n";
 
 struct options {
 	struct wire *w;
@@ -488,7 +488,7 @@ static int load_gradients(struct plan *p, const char *directory)
 int main(int argc, char **argv)
 {
 	static struct wire w = {.plan = {.workers = 4, .window = 64, .runs = 9}, .data = {1, 1}};
-	struct options o = {.w = &w, .vector = 1 << 21, .sizes = DEFAULT_SIZES};
+	struct options o = {.w = &w, .vector = 1 << 22, .sizes = DEFAULT_SIZES};
 	const char *slash = strrchr(argv[0], '/');
 	struct crew one = {0};
 	char directory[288], byte;
