@@ -197,6 +197,10 @@ static void check_redirect(struct doctor *d, const struct device *v)
 			v->driver);
 }
 
+/* What a card may choose a receive queue by. */
+#define SPREAD_PORTS (RXH_L4_B_0_1 | RXH_L4_B_2_3)
+#define SPREAD (SPREAD_PORTS | RXH_IP_SRC | RXH_IP_DST)
+
 static void check_queues(struct doctor *d, const struct device *v)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -228,14 +232,16 @@ static void check_queues(struct doctor *d, const struct device *v)
 			c.max_rx, cpus);
 		return;
 	}
-	if (ethtool_udp_hash(v->name, &hash) || c.rx == 1)
+	if (ethtool_udp_hash(v->name, &hash) || c.rx == 1) {
 		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues", c.rx, c.max_rx);
-	else
+	} else if (hash & SPREAD) {
 		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues, UDP spread by %s",
-			c.rx, c.max_rx,
-			hash & (RXH_L4_B_0_1 | RXH_L4_B_2_3) ? "addresses and ports"
-			: hash & (RXH_IP_SRC | RXH_IP_DST)   ? "addresses"
-							     : "nothing");
+			c.rx, c.max_rx, hash & SPREAD_PORTS ? "addresses and ports" : "addresses");
+	} else {
+		snprintf(mend, sizeof(mend), "ethtool -N %s rx-flow-hash udp4 sd", v->name);
+		finding(d, LEVEL_WARN, v->name, "queues", mend,
+			"%u receive queues, but all UDP comes to one of them", c.rx);
+	}
 }
 
 static void check_offloads(struct doctor *d, const struct device *v)

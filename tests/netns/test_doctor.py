@@ -3,11 +3,13 @@
 import json
 import os
 import shutil
+import struct
+import subprocess
 
 import pytest
 
 import lab as labs
-from conftest import MNT_DETACH
+from conftest import MNT_DETACH, mount
 from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, PIN, libc, read_answers, wait_until
 
 ENV = {**os.environ, "PATH": BUILD + ":" + os.environ["PATH"]}
@@ -31,14 +33,16 @@ def bad(found):
     return {key: f for key, f in found.items() if f["level"] != "ok"}
 
 
-def mends(ns, argv, subject, check, level="fault", says=""):
+def mends(ns, argv, subject, check, level="fault", says="", env=None):
     """The finding is there, as text too; its command runs; the finding is gone. The command."""
-    f = examine(ns, *argv)[subject, check]
+    env = env or ENV
+    f = examine(ns, *argv, env=env)[subject, check]
     assert f["level"] == level and says in f["text"], f
-    line, = [x for x in ns.try_run(FPISA, "doctor", *argv)[1].splitlines() if f" {subject}: {check}: " in x]
+    out = ns.try_run(FPISA, "doctor", *argv, env=env)[1]
+    line, = [x for x in out.splitlines() if f" {subject}: {check}: " in x]
     assert line == f"{level:5}  {subject}: {check}: {f['text']}; mend: {f['mend']}"
-    ns.run("sh", "-ec", f["mend"], env=ENV)
-    assert (subject, check) not in bad(examine(ns, *argv))
+    ns.run("sh", "-ec", f["mend"], env=env)
+    assert (subject, check) not in bad(examine(ns, *argv, env=env))
     return f["mend"]
 
 
@@ -371,3 +375,96 @@ def test_usage(lab):
                                (["--frob"], 2, "usage: fpisa doctor")):
         got, out, err = net.agg.try_run(FPISA, "doctor", *argv)
         assert got == status and out == "" and says in err
+
+
+# -- what this kernel may lack: a card with queues and offloads, a kernel without its JIT (machine.c) ---------
+
+FLAG_LRO = 1 << 15		    # ETH_FLAG_LRO
+RXH_IP, RXH_PORTS = 3 << 4, 3 << 6  # source and destination
+
+
+class Card:
+    """Interface nic0, whose driver is machine.c."""
+
+    def __init__(self, net, tmp_path):
+        library = tmp_path / "machine.so"
+        subprocess.run(["gcc", "-Wall", "-Werror", "-O2", "-shared", "-fPIC", "-o", library,
+                        os.path.join(labs.HERE, "machine.c"), "-ldl"], check=True)
+        self.state, self.jit = tmp_path / "state", tmp_path / "jit"
+        self.env = {"LD_PRELOAD": str(library), "MACHINE_NIC": "nic0", "MACHINE_STATE": str(self.state),
+                    "MACHINE_JIT": str(self.jit)}
+        self.jit.write_text("1\n")
+        net.agg.ip("link add nic0 type bridge", "link set nic0 up")
+        self.set()
+
+    def set(self, flags=0, combined=8, udp_hash=RXH_IP):
+        self.state.write_bytes(struct.pack("IIQ", flags, combined, udp_hash))
+
+    def get(self):
+        return struct.unpack("IIQ", self.state.read_bytes())
+
+
+@pytest.fixture
+def card(lab, tmp_path):
+    net = lab(workers=1)
+    c = Card(net, tmp_path)
+    c.ns = net.agg
+    return c
+
+
+def card_mends(card, subject, check, level, says):
+    return mends(card.ns, ["nic0"], subject, check, level, says, env={**ENV, **card.env})
+
+
+def test_lro_of_a_card(card):
+    card.set(flags=FLAG_LRO)
+    assert card_mends(card, "nic0", "lro", "fault", "LRO joins received frames") == "ethtool -K nic0 lro off"
+    assert card.get()[0] == 0
+
+
+def test_queues_of_a_card(card):
+    cpus = os.sysconf("SC_NPROCESSORS_ONLN")
+    if cpus == 1:
+        pytest.skip("one queue is enough for one CPU")
+    card.set(combined=1)
+    want = min(cpus, 8)
+    says = f"1 of 8 receive queues for {cpus} CPUs"
+    assert card_mends(card, "nic0", "queues", "warn", says) == f"ethtool -L nic0 combined {want}"
+    assert card.get()[1] == want
+
+
+def test_steering_of_a_card(card):
+    card.set(udp_hash=0)
+    says = "8 receive queues, but all UDP comes to one of them"
+    assert card_mends(card, "nic0", "queues", "warn", says) == "ethtool -N nic0 rx-flow-hash udp4 sd"
+    assert card.get()[2] == RXH_IP
+    for fields, by in ((RXH_IP, "addresses"), (RXH_IP | RXH_PORTS, "addresses and ports")):
+        card.set(udp_hash=fields)
+        f = examine(card.ns, "nic0", env={**ENV, **card.env})["nic0", "queues"]
+        assert f["level"] == "ok" and f["text"] == f"8 of 8 receive queues, UDP spread by {by}"
+
+
+class Home(labs.Netns):
+    """The network namespace that the tests were started in; for looking only."""
+
+    def __init__(self):
+        self.fd = os.open("/proc/self/ns/net", os.O_RDONLY)
+        self.started = []
+
+
+def test_jit(card):
+    """sysctl writes a file of the test's, bound over the kernel's, which other network namespaces do not show."""
+    proc = "/proc/sys/net/core/bpf_jit_enable"
+    if not os.path.exists(proc):
+        pytest.skip("this kernel has no bpf_jit_enable")
+    card.jit.write_text("0\n")
+    home = Home()
+    mount(str(card.jit).encode(), proc.encode(), None, labs.MS_BIND)
+    try:
+        f = examine(card.ns, env={**ENV, **card.env})["kernel", "jit"]
+        assert f["level"] == "warn" and f["mend"] == "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1"
+        mend = mends(home, [], "kernel", "jit", "warn", "BPF programs are interpreted", {**ENV, **card.env})
+    finally:
+        home.close()
+        labs.must(libc.umount2(proc.encode(), MNT_DETACH), "umount " + proc)
+    assert mend == "sysctl -w net.core.bpf_jit_enable=1" and card.jit.read_text() == "1\n"
