@@ -37,9 +37,10 @@ int verb_demo(int argc, char **argv);
 int verb_soak(int argc, char **argv);
 int verb_analyze(int argc, char **argv);
 int verb_tables(int argc, char **argv);
+int verb_bench_arith(int argc, char **argv);
 
 extern const char soak_help[];
-extern const char demo_help[], analyze_help[], tables_help[];
+extern const char demo_help[], analyze_help[], tables_help[], bench_arith_help[];
 
 /* -- errors ------------------------------------------------------------ */
 

@@ -98,6 +98,8 @@ static const struct verb verbs[] = {
 	{ "analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",
 	  "the error of sums of real values: its size, its sources, its dependence on order", analyze_help },
 	{ "soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help },
+	{ "bench arith", verb_bench_arith, "[OPTION...] [--json]", "ns an element of adds and read-outs, side by side",
+	  bench_arith_help },
 	{ "resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
 	  "Loads the objects without attaching or pinning anything.\n" },
 	{ "tables", verb_tables, "[--samples N] [--seed S] [--json]",

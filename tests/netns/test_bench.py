@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`fpisa bench`: its figures hang together, and nothing stays behind. How fast this machine is, no test says."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from lab import BPFFS, FPISA
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GRADIENTS = os.path.join(HERE, "..", "..", "data", "gradients", "epoch20.f32")
+KEYS = """touch_ns int32_add_ns fpisa_add_ns fpisa_a_add_ns fpisa64_add_ns exact_add_ns staged_add_ns readout_bits_ns
+    readout_lpm32_ns""".split()
+MODES = ["fpisa", "fpisa-a", "fpisa64", "exact"]
+FORMATS = "fp32 fp16 bf16 fp64 e4m3 e5m2 int32 mxint8".split()
+
+
+def bench(*argv, status=0):
+    done = subprocess.run([FPISA, "bench", *argv], capture_output=True, text=True, timeout=600)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def report(mounts):
+    out = bench("arith", "--json", "--rounds", "9", "--seed", "5", "--gradients", GRADIENTS).stdout
+    assert len(out.splitlines()) == 1
+    return json.loads(out)
+
+
+def in_order(of, key):
+    low, high = of[key + "_quartiles"]
+    assert 0 < low <= of[key] <= high, (key, of)
+
+
+def test_figures(report):
+    assert report["rounds"] == 9 and report["seed"] == 5 and report["elements"] == 256
+    for key in KEYS:
+        low, high = report["quartiles"][key]
+        assert 0 < low <= report[key] <= high
+        in_order(report["ratios"], key)
+    assert report["ratios"]["int32_add_ns"] == 1
+    # By a wide margin on any machine: the trie is walked a node a bit, an add does no more than a pass more.
+    assert report["readout_lpm32_ns"] > 2 * report["readout_bits_ns"]
+    assert report["staged_add_ns"] > report["int32_add_ns"] > report["empty_ns"]
+
+
+def test_programs(report):
+    """The fastest of each kind is what is reported; two compilers where there are two."""
+    for kind, key in (("touch", "touch_ns"), ("int32_add", "int32_add_ns")):
+        programs = {p["name"]: p["ns"] for p in report["programs"] if p["does"] == kind}
+        assert len(programs) >= 6
+        assert min(programs.values()) == report[key] == programs[report[kind + "_program"]]
+        if os.path.exists("/usr/bin/clang-14") and os.path.exists("/usr/bin/clang-19"):
+            assert {name.split()[-1] for name in programs} == {"clang-14", "clang-19"}
+
+
+def test_configurations(report):
+    found = {(c["values"], c["format"], c["mode"], c["pipeline"], c["clz"], c["workers"]): c
+             for c in report["configurations"]}
+    assert len(found) == len(report["configurations"])
+    wanted = [("random", "fp32", m, p, "bits", n) for m in MODES for p in ("staged", "fused") for n in (2, 8, 32)]
+    wanted += [("random", f, "fpisa", "fused", "bits", n) for f in FORMATS for n in (2, 8, 32)]
+    wanted += [(GRADIENTS, "fp32", m, "fused", "bits", 8) for m in MODES]
+    wanted += [("random", "fp32", "fpisa", p, "lpm", 8) for p in ("staged", "fused")]
+    assert not set(wanted) - set(found)
+    for (_, _, _, _, _, workers), c in found.items():
+        in_order(c, "set_ns")
+        in_order(c, "round_ns")
+        assert ("add_ns" in c) == (workers > 2)
+        # A whole round is its parts; medians do not add up to the last digit.
+        parts = c["set_ns"] + (workers - 2) * c.get("add_ns", 0) + c["last_ns"]
+        assert parts / 2 < c["round_ns"] < parts * 2
+        if workers > 2:
+            in_order(c, "add_ns")
+            assert c["add_ns"] / c["add_ratio"] == pytest.approx(report["int32_add_ns"], rel=0.5)
+
+
+def test_cpus(report):
+    if len(os.sched_getaffinity(0)) < 2:
+        assert report["cpus"] is None
+        pytest.skip("one CPU")
+    for key in ("add_scaling", "spin_scaling", "ratio"):
+        in_order(report["cpus"], key)
+    assert 0.2 < report["cpus"]["ratio"] < 5
+
+
+def test_text(report):
+    """A table that fits a terminal; one CPU on demand; nothing pinned where it ran."""
+    before = os.listdir(BPFFS)
+    out = bench("arith", "--rounds", "9", "--cpus", "1").stdout
+    assert max(map(len, out.splitlines())) <= 80
+    assert "fpisa_add_ns" in out and "2 CPUs" not in out
+    assert os.listdir(BPFFS) == before
+
+
+@pytest.mark.parametrize("argv, says", [
+    (["--rounds", "8"], "not a number from 9"), (["--cpus", "3"], "not a number"), (["x"], "what is 'x'"),
+    (["--rows", "2"], "--gradients")])
+def test_usage(mounts, argv, says):
+    assert says in bench("arith", *argv, status=2).stderr.splitlines()[0]
+
+
+def test_file_too_short(mounts, tmp_path):
+    path = tmp_path / "short.f32"
+    path.write_bytes(bytes(8 * 4 * 255))
+    assert "a frame takes 256" in bench("arith", "--gradients", str(path), status=1).stderr

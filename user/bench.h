@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of the verb `bench` share.
+ *
+ *	bench.c		  options of `bench arith`, the order of events
+ *	bench_arith.c	  the configurations of the datapath, their rounds
+ *	bench_data.c	  payloads: random values, or a file's
+ *	bench_frame.c	  frames for BPF_PROG_TEST_RUN
+ *	bench_reference.c what the datapath is held against: bpf/fpisa_bench.bpf.c
+ *	bench_cpus.c	  one CPU and two on different slots
+ *	bench_report.c	  table, JSON
+ *
+ * The verb moves into namespaces of its own (lab.h) and loads the datapath
+ * there as `fpisa load` and `fpisa job add` do: a job a configuration. All of
+ * it is gone with the process.
+ *
+ * Functions return 0, or -errno after they have reported the error.
+ */
+#ifndef FPISA_BENCH_H
+#define FPISA_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli.h"
+#include "datapath.h"
+#include "gradients.h"
+
+struct bpf_object;
+
+#define BENCH_ELEMENTS FPISA_DEFAULT_ELEMENTS
+#define BENCH_MIN_ROUNDS 9
+#define BENCH_MAX_ROUNDS 10000
+#define BENCH_WORKERS 8 /* of every table but that of whole rounds */
+
+struct bench_options {
+	struct common c;
+	uint64_t rounds, seed;
+	uint32_t cpus, rows;
+	const char *gradients; /* file, NULL: none */
+};
+
+/* Median and quartiles. */
+struct bench_spread {
+	double median, low, high;
+};
+
+/* Of n samples, 1 to BENCH_MAX_ROUNDS. Not for threads. */
+struct bench_spread bench_spread(const double *v, size_t n);
+
+/* -- bench_data.c --------------------------------------------------------- */
+
+/* What contributions consist of. */
+struct bench_source {
+	uint64_t random;	      /* state of splitmix64() */
+	const struct gradients *file; /* NULL: random values whose exponents differ by up to 40 */
+};
+
+/* BENCH_ELEMENTS packed values of `f`, as they stand in a frame, of that rank. */
+void bench_fill(struct bench_source *s, struct fpisa_format f, uint32_t rank, void *out);
+
+/* The next contributions come from another place of the file. */
+void bench_next_chunk(struct bench_source *s);
+
+/* -- bench_frame.c -------------------------------------------------------- */
+
+struct bench_frame {
+	_Alignas(8) uint8_t ip_align[2]; /* as NET_IP_ALIGN */
+	uint8_t data[FPISA_MAX_FRAME];
+	uint32_t len;
+};
+
+/* A frame of job `id` from a rank, everything but header fields and payload; sealed later. */
+struct fpisa_hdr *bench_frame(struct bench_frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank,
+			      uint32_t payload);
+void *bench_payload(struct bench_frame *f);
+void bench_seal(struct bench_frame *f);
+
+/* Runs a program once on the frame, which stays as it is. *action is its XDP action. */
+int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *action);
+
+/* -- bench_reference.c ---------------------------------------------------- */
+
+#define BENCH_MAX_PROGRAMS 64
+
+/* Programs by their names, which begin with what they do. */
+enum bench_kind { BENCH_TOUCH, BENCH_ADD, BENCH_EMPTY, BENCH_SPIN, BENCH_KINDS };
+
+struct bench_program {
+	char name[48]; /* "u32_x8 clang-19" */
+	enum bench_kind kind;
+	int fd;
+	double *ns; /* [rounds], of an element */
+};
+
+struct bench_reference {
+	struct bpf_object *object[2];
+	struct bench_program program[BENCH_MAX_PROGRAMS];
+	int programs;
+	int best[BENCH_KINDS]; /* index of the fastest, after bench_reference_choose() */
+};
+
+/* Loads them and sees each adding program add. Close also after an error. */
+int bench_reference_open(struct bench_reference *r, struct bench_source *s, uint64_t rounds);
+void bench_reference_close(struct bench_reference *r);
+
+/* One round of all. */
+int bench_reference_round(struct bench_reference *r, struct bench_source *s, uint64_t round);
+void bench_reference_choose(struct bench_reference *r, uint64_t rounds);
+
+/* The fastest of a kind. */
+const struct bench_program *bench_best(const struct bench_reference *r, enum bench_kind kind);
+
+/* -- bench_arith.c -------------------------------------------------------- */
+
+/* What is measured of a round, in ns an element. */
+enum bench_step {
+	BENCH_SET,   /* the first contribution */
+	BENCH_MORE,  /* a further one */
+	BENCH_LAST,  /* the one that completes the round: add and read-out */
+	BENCH_READ,  /* the last without an add */
+	BENCH_ROUND, /* all of a round's */
+	BENCH_STEPS,
+};
+
+struct bench_config {
+	uint8_t format, mode, pipeline, clz;
+	uint32_t workers;
+	bool file;   /* values from the file */
+	uint32_t id; /* of its job */
+	uint32_t generation;
+	uint64_t chunk; /* the next */
+	struct fpisa_job job;
+	double *ns[BENCH_STEPS]; /* [rounds] */
+};
+
+#define BENCH_MAX_CONFIGS FPISA_MAX_JOBS
+
+struct bench_arith {
+	struct bench_options o;
+	struct gradients file;
+	struct bench_source random, stored;
+	struct bench_reference reference;
+	struct datapath dp;
+	int entry_fd; /* the program `fpisa` */
+	struct bench_config config[BENCH_MAX_CONFIGS];
+	uint32_t configs;
+	struct bench_config pair[2]; /* of the two CPUs */
+	int cpu[2];
+	double *scaling[2]; /* [rounds], of the datapath and of the spin; NULL: one CPU */
+};
+
+/* Loads the datapath and makes the jobs. */
+int bench_datapath_open(struct bench_arith *a);
+void bench_datapath_close(struct bench_arith *a);
+
+/* One contribution of `c`'s next round. */
+int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s,
+		     uint32_t rank, uint32_t *ns);
+
+int bench_datapath_round(struct bench_arith *a, uint64_t round);
+
+/* The configuration of fp32 with that job; NULL: none. */
+const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline,
+				      uint8_t clz, uint32_t workers, bool file);
+
+/* -- bench_cpus.c --------------------------------------------------------- */
+
+/* The first two CPUs that this process may use; how many there are, at most 2. */
+int bench_cpus(int cpu[2]);
+
+int bench_cpus_round(struct bench_arith *a, uint64_t round);
+
+/* -- bench_report.c ------------------------------------------------------- */
+
+int bench_arith_report(struct bench_arith *a);
+
+#endif
