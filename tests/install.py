@@ -87,6 +87,16 @@ def main():
         left = [os.path.join(d, f) for d, _, fs in os.walk(root) for f in fs if f not in ("p", "p.c")]
         if left:
             sys.exit(f"left after uninstall: {left}")
+        # A configuration that somebody wrote outlives both.
+        conf = f"{root}/etc/fpisa/fpisa.conf"
+        os.makedirs(os.path.dirname(conf), exist_ok=True)
+        with open(conf, "w") as f:
+            f.write("[job 3]\nworkers = 10.0.0.11\n")
+        for target in ("install", "uninstall"):
+            run("make", target, *install)
+            with open(conf) as f:
+                if f.read() != "[job 3]\nworkers = 10.0.0.11\n":
+                    sys.exit(f"make {target} changed the configuration")
         print(f"{len(exported)} symbols, versioned; {out}")
 
 

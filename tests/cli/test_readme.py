@@ -76,6 +76,16 @@ def test_commands(page):
     assert page != "README.md" or found > 10
 
 
+def test_program():
+    """The worker of "Use it" compiles as it stands there."""
+    lines = re.search(r"^    #include <fpisa\.h>\n(?:    .*\n)+", read("README.md"), re.M)[0].splitlines()
+    text = "#include <err.h>\n" + lines[0].strip() + "\nvoid f(float *grad, size_t n);\nvoid f(float *grad, size_t n)\n{\n" + \
+        "\n".join(lines[1:]) + "\n}\n"
+    p = subprocess.run(["gcc", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c", "-I" + os.path.join(TOP, "include"), "-"],
+                       input=text, text=True, capture_output=True)
+    assert p.returncode == 0, p.stderr
+
+
 def rng(values, percent=True):
     low, high = min(values), max(values)
     return f"{low:.1f}% to {high:.1f}%" if percent else f"{low} to {high}"
