@@ -1,0 +1,334 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Time of an all-reduce over shaped links: FPISA, Open MPI, Gloo, side by side.
+
+    collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
+
+Each worker is a network namespace. All links meet in a bridge, and both
+directions of a worker's link are shaped to the same rate, by tbf at its eth0
+and at the bridge's port towards it. The aggregator's link is not shaped: the
+switch that would do its work has no link to itself. The contenders' processes
+live through the whole run and take turns, round by round, over the same
+links; a sum that is wrong ends it.
+
+One JSON line a point and contender: median, quartiles and the share of CPU
+time that was busy. `limit_s` is S/rate, what an aggregator could reach with
+no headers, `ring_limit_s` is 2(N-1)/N x S/rate. `share` is what the link
+needs for FPISA's frames over the time that was measured; `faster` is the
+fastest other's time over FPISA's, in the same round.
+"""
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "netns"))
+
+import lab as labs  # noqa: E402
+
+RANK = os.path.join(HERE, "collective_rank.py")
+ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
+QUALIFY_S = 0.5	 # of the link's time: a longer sum takes the algorithm that won at half this length or less
+START_S = 0.003	 # from an order to the common start
+ANSWER_S = 120
+HEADERS = 14 + 20 + 8 + 76  # Ethernet, IP, UDP, ours: what tbf counts beside the values
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 16384, 1 << 18
+SIZES = [1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
+LONGEST_S = 1.5	 # S/rate of the sums that are measured by default
+
+
+class Failure(Exception):
+    pass
+
+
+def own_mounts():
+    """Pins of ours alone, which end with us."""
+    labs.must(labs.libc.unshare(CLONE_NEWNS), "collective: mount namespace (run as root)")
+    labs.must(labs.libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "private mounts")
+    labs.must(labs.libc.mount(b"bpf", labs.BPFFS.encode(), b"bpf", 0, None), "mount " + labs.BPFFS)
+
+
+class Network(labs.Lab):
+    """The bridge, shaped."""
+
+    def __init__(self, workers, mtu):
+        super().__init__(workers=workers, mtu=mtu, bridge=True)
+        self.switch = self.spaces[-1]
+        self.switch.ip("addr add 10.99.1.254/24 dev br0")
+
+    def shape(self, mbit, burst):
+        for r, w in enumerate(self.worker):
+            for space, dev in (w, "eth0"), (self.switch, f"p{r}"):
+                space.run("tc", "qdisc", "replace", "dev", dev, "root", "tbf", "rate", f"{mbit}mbit",
+                          "burst", burst, "limit", 16 << 20)
+
+    def flood(self, workers):
+        """Results to a group go to the ports of those who take part."""
+        for r in range(len(self.worker)):
+            self.switch.run("bridge", "link", "set", "dev", f"p{r}", "mcast_flood",
+                            "on" if r < workers else "off")
+
+
+class Crew:
+    """The ranks of one contender, each behind a socket."""
+
+    def __init__(self, name, ranks):
+        self.name, self.ranks = name, ranks
+
+    def order(self, workers, **order):
+        for r in range(workers):
+            self.ranks[r].write(json.dumps({"workers": workers, **order}) + "\n")
+            self.ranks[r].flush()
+        answers = []
+        for r in range(workers):
+            try:
+                line = self.ranks[r].readline()
+            except TimeoutError:
+                raise Failure(f"{self.name}: rank {r}: no answer in {ANSWER_S} s") from None
+            answers.append(json.loads(line) if line else {"error": "ended"})
+            if "error" in answers[-1]:
+                raise Failure(f"{self.name}: rank {r}: {answers[-1]['error']}")
+        return answers
+
+    def allreduce(self, workers, count, algorithm):
+        """One sum: seconds from the first rank's start to the last one's end, CPU, and the ranks' figures."""
+        self.order(workers, do="prepare", count=count)
+        before = cpu_times()
+        answers = self.order(workers, do="run", count=count, algorithm=algorithm,
+                             at_ns=time.monotonic_ns() + int(START_S * 1e9))
+        busy = [b - a for a, b in zip(before, cpu_times())]
+        if not all(a["right"] for a in answers):
+            raise Failure(f"{self.name}: {workers} workers, {count} values: wrong sum")
+        seconds = (max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)) / 1e9
+        return seconds, busy[0] / max(1, sum(busy)), sum(a.get("retransmits", 0) for a in answers)
+
+
+def cpu_times():
+    """Ticks of all CPUs so far: busy, idle."""
+    with open("/proc/stat") as f:
+        ticks = list(map(int, f.readline().split()[1:9]))
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, idle
+
+
+class Stage:
+    """Everybody on it: the network, the aggregator, the contenders' ranks."""
+
+    def __init__(self, args, folder):
+        self.args, self.folder = args, folder
+        self.world = max(args.workers)
+        self.net = Network(self.world, args.mtu)
+        self.elements = (args.mtu - (HEADERS - 14)) // 128 * 32
+        self.jobs = {}
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(os.path.join(folder, "control"))
+        self.listener.listen(64)
+        self.listener.settimeout(0.5)
+
+    def open(self, contenders):
+        self.net.load()
+        for job, n in enumerate(self.args.workers):
+            port = labs.PORT + job
+            who = [f"{a}:{port}" for a in self.net.addresses[:n]]
+            self.net.add_job(job, "--elements", self.elements, "--window", self.args.window, workers=who)
+            self.jobs[n] = job
+        return [self.crew(name) for name in contenders]
+
+    def crew(self, name):
+        """Start the ranks and wait until each has called."""
+        plan = {"world": self.world, "workers": self.args.workers, "jobs": self.jobs, "port": labs.PORT,
+                "library": labs.LIBRARY, "address": labs.ADDRESS,
+                "meeting": f"tcp://{self.net.addresses[0]}:29500", "algorithms": list(ALGORITHMS)}
+        command = [sys.executable, "-B", RANK, name, self.listener.getsockname()]
+        log = open(os.path.join(self.folder, name), "w+")
+        files = {"stdout": log, "stderr": log}
+        if name == "openmpi":
+            started = [self.mpirun([*command, json.dumps(plan)], files)]
+        else:
+            env = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0"}
+            started = [w.spawn(*command, json.dumps({**plan, "rank": r}), env=env, **files)
+                       for r, w in enumerate(self.net.worker)]
+        try:
+            return Crew(name, self.muster(started))
+        except Failure as e:
+            log.seek(0)
+            raise Failure(f"{name}: {e}\n{log.read()}") from None
+
+    def muster(self, started):
+        """All ranks' sockets, once each has called."""
+        ranks, deadline = {}, time.monotonic() + ANSWER_S
+        while len(ranks) < self.world:
+            try:
+                control = self.listener.accept()[0]
+            except TimeoutError:
+                if time.monotonic() > deadline or any(p.poll() is not None for p in started):
+                    raise Failure(f"{len(ranks)} of {self.world} ranks came up") from None
+                continue
+            control.settimeout(ANSWER_S)
+            lines = control.makefile("rw")
+            ranks[json.loads(lines.readline())["rank"]] = lines
+        return ranks
+
+    def mpirun(self, command, files):
+        """mpirun in the switch's namespace; its remote shell enters a worker's."""
+        agent = os.path.join(self.folder, "agent")
+        with open(agent, "w") as f:
+            f.write("#!/bin/sh\nhost=$1\nshift\ncase $host in\n")
+            for r, (address, w) in enumerate(zip(self.net.addresses, self.net.worker)):
+                f.write(f"{address}) exec nsenter --net={w.path} "
+                        f'unshare --uts sh -c "hostname w{r}; $*" ;;\n')
+            f.write("esac\nexit 1\n")
+        os.chmod(agent, 0o700)
+        mca = {"plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": "10.99.1.0/24",
+               "btl_tcp_if_include": "10.99.1.0/24", "btl": "tcp,self", "pml": "ob1",
+               "coll_tuned_use_dynamic_rules": 1, "mpi_yield_when_idle": 1, "orte_tmpdir_base": self.folder}
+        options = ["--allow-run-as-root", "--bind-to", "none", "--map-by", "node",
+                   "--host", ",".join(self.net.addresses), "-np", self.world]
+        options += [x for k, v in mca.items() for x in ("--mca", k, v)]
+        return self.net.switch.spawn("mpirun", *options, *command, **files)
+
+    def close(self):
+        self.net.close()
+        self.listener.close()
+
+
+def quartiles(values):
+    """(lower, upper); of one value itself twice."""
+    if len(values) < 2:
+        return values[0], values[0]
+    q = statistics.quantiles(values, n=4, method="inclusive")
+    return q[0], q[2]
+
+
+class Bench:
+    def __init__(self, stage, crews, args):
+        self.stage, self.crews, self.args = stage, crews, args
+        self.best = {}	# (workers, rate, bytes) -> Open MPI's algorithm
+
+    def algorithm(self, crew, workers, mbit, size):
+        """Open MPI's fastest for this point, or for the largest smaller size that may be tried."""
+        if crew.name != "openmpi":
+            return 0
+        while size * 8 / (mbit * 1e6) > QUALIFY_S:
+            size //= 4
+        key = workers, mbit, size
+        if key not in self.best:
+            times = {a: min(crew.allreduce(workers, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
+            self.best[key] = min(times, key=times.get)
+        return self.best[key]
+
+    def point(self, workers, mbit, size):
+        """All rounds of one point; a line a contender."""
+        chosen = {c: self.algorithm(c, workers, mbit, size) for c in self.crews}
+        rounds = []
+        for i in range(self.args.rounds):
+            turn = i % len(self.crews)
+            rounds.append({c: c.allreduce(workers, size // 4, chosen[c])
+                           for c in self.crews[turn:] + self.crews[:turn]})
+        for c in self.crews:
+            self.report(c, chosen[c], workers, mbit, size, rounds)
+
+    def report(self, crew, algorithm, workers, mbit, size, rounds):
+        rate = mbit * 1e6
+        seconds = [r[crew][0] for r in rounds]
+        median, (low, high) = statistics.median(seconds), quartiles(seconds)
+        line = {"bench": "collective", "contender": crew.name, "workers": workers, "rate_mbps": mbit,
+                "bytes": size, "rounds": len(rounds), "seconds": round(median, 7),
+                "seconds_quartiles": [round(low, 7), round(high, 7)], "limit_s": size * 8 / rate,
+                "ring_limit_s": 2 * (workers - 1) / workers * size * 8 / rate,
+                "cpu_busy": round(statistics.median(r[crew][1] for r in rounds), 3), "mtu": self.args.mtu}
+        if crew.name == "openmpi":
+            line["algorithm"] = ALGORITHMS[algorithm]
+        if crew.name == "fpisa":
+            line.update(self.ours(crew, workers, size, rate, rounds))
+        print(json.dumps(line), flush=True)
+
+    def ours(self, crew, workers, size, rate, rounds):
+        """What only FPISA's line has."""
+        elements, burst = self.stage.elements, burst_bytes(rate / 1e6)
+        frames = -(-size // 4 // elements)
+        needed = max(0, size + frames * HEADERS - burst) * 8 / rate
+        shares = [needed / r[crew][0] for r in rounds]
+        again = statistics.median(r[crew][2] for r in rounds) / max(1, frames * workers)
+        out = {"share": round(statistics.median(shares), 4),
+               "share_quartiles": [round(q, 4) for q in quartiles(shares)],
+               "elements_a_frame": elements, "window": self.args.window, "retransmit_share": round(again, 5)}
+        others = [c for c in self.crews if c is not crew]
+        if others:
+            faster = [min(r[c][0] for c in others) / r[crew][0] for r in rounds]
+            out.update(faster=round(statistics.median(faster), 3),
+                       faster_quartiles=[round(q, 3) for q in quartiles(faster)])
+        return out
+
+
+def burst_bytes(mbit):
+    """The bucket: the largest TCP segment at 1 Gbit/s, half of it below; `share` allows for it."""
+    return 65536 if mbit >= 1000 else 32768
+
+
+def numbers(text):
+    return [int(x) for x in text.split(",")]
+
+
+def missing(name):
+    """What a contender lacks here, if anything."""
+    if name == "openmpi" and not shutil.which("mpirun"):
+        return "openmpi-bin"
+    needs = {"fpisa": "numpy", "gloo": "torch", "openmpi": "mpi4py"}[name]
+    with contextlib.suppress(ImportError, ValueError):
+        import importlib.util
+        if importlib.util.find_spec(needs):
+            return None
+    return "python3-" + needs
+
+
+def main():
+    p = argparse.ArgumentParser(prog="collective", description=__doc__.splitlines()[0])
+    p.add_argument("--workers", type=numbers, default=[2, 4, 8])
+    p.add_argument("--rates", type=numbers, default=[100, 1000], help="Mbit/s")
+    p.add_argument("--sizes", type=numbers, help="bytes; by default what the link carries in 1.5 s")
+    p.add_argument("--rounds", type=int, default=9)
+    p.add_argument("--only", default="fpisa,openmpi,gloo")
+    p.add_argument("--mtu", type=int, default=3506)
+    p.add_argument("--window", type=int, default=64)
+    args = p.parse_args()
+    names = []
+    for name in args.only.split(","):
+        lacks = missing(name)
+        if lacks:
+            print(f"collective: {name}: left out, {lacks} is not installed", file=sys.stderr)
+        else:
+            names.append(name)
+    for s in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    own_mounts()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        stage = Stage(args, folder)
+        stack.callback(stage.close)
+        try:
+            bench = Bench(stage, stage.open(names), args)
+            for n in args.workers:
+                stage.net.flood(n)
+                for mbit in args.rates:
+                    stage.net.shape(mbit, burst_bytes(mbit))
+                    for size in args.sizes or SIZES:
+                        if args.sizes or size * 8 / (mbit * 1e6) < LONGEST_S:
+                            bench.point(n, mbit, size)
+        except Failure as e:
+            print(f"collective: {e}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
