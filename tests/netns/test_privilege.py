@@ -13,7 +13,8 @@ USER = 65534
 GROUP = 64321	# in no file: a number is enough
 LOADING = "net_admin,bpf,perfmon"
 
-READING = [["status"], ["stats"], ["stats", "3"], ["slots"], ["job", "list"], ["job", "show", "3"]]
+READING = [["status"], ["stats"], ["stats", "3"], ["slots"], ["job", "list"], ["job", "show", "3"],
+           ["histogram", "3"]]
 
 
 def setpriv(*argv, uid=USER, groups=(), caps=""):
@@ -35,7 +36,7 @@ def refused(net, argv, says):
 def net(lab):
     net = lab()
     net.load("--group", GROUP)
-    net.add_job(3, "--token", "abc", "--mode", "fpisa64")
+    net.add_job(3, "--token", "abc", "--mode", "fpisa64", "--histogram")
     return net
 
 
@@ -95,7 +96,7 @@ def test_user_with_capabilities(lab):
     os.mkdir(PIN, 0o700)
     os.chown(PIN, USER, USER)
     net.agg.run(*setpriv("load", *net.ports, caps=LOADING))
-    add = ["job", "add", 3, "--workers", ",".join(net.addresses), "--address", ADDRESS]
+    add = ["job", "add", 3, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--histogram"]
     net.agg.run(*setpriv(*add, caps=LOADING))
     assert os.stat(PIN + "/fpisa_jobs").st_uid == USER
     net.check_sum(3)
