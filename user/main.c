@@ -60,7 +60,7 @@ static const struct verb verbs[] = {
 	{ "load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G]", "attach the datapath to interfaces",
 	  "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
 	  "  --port N           UDP port of the aggregator; default 18000\n"
-	  "  --group G          who may read it: status, stats, slots, job list, job show\n"
+	  "  --group G          who may read it: status, stats, histogram, slots, job list, job show\n"
 	  "Interfaces of one --pin directory share one datapath; further ones may follow.\n" },
 	{ "unload", verb_unload, "[DEV...]", "detach it, and remove it with its last interface",
 	  "Without DEV: every interface of this network namespace, and all pins.\n" },
