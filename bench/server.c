@@ -7,68 +7,18 @@
 #include <sys/socket.h>
 
 #include "server.h"
+#include "sum.h"
 
 #define AVX2 __attribute__((target("avx2")))
 #define LANES 8 /* floats a register */
 
-/* -- the checksum of doc/wire.md, four words at a time ------------------------------ */
-
-struct lanes {
-	__m256i a_lo, a_hi, b_lo, b_hi;
-};
-
-static AVX2 inline void lanes_take(struct lanes *l, __m256i w)
-{
-	const __m256i low = _mm256_set1_epi64x(0xffffffff);
-
-	l->a_lo = _mm256_add_epi64(l->a_lo, _mm256_and_si256(w, low));
-	l->b_lo = _mm256_add_epi64(l->b_lo, l->a_lo);
-	l->a_hi = _mm256_add_epi64(l->a_hi, _mm256_srli_epi64(w, 32));
-	l->b_hi = _mm256_add_epi64(l->b_hi, l->a_hi);
-}
-
-/*
- * Word i of n = 4m is in lane k = i mod 4, where it counts m - (i - k) / 4 times in b. It has to
- * count n - i times, which is four times that less k.
- */
-static AVX2 inline void lanes_join(__u64 *a, __u64 *b, __m256i lane_a, __m256i lane_b, uint64_t n)
-{
-	uint64_t va[4], vb[4];
-
-	_mm256_storeu_si256((__m256i *)va, lane_a);
-	_mm256_storeu_si256((__m256i *)vb, lane_b);
-	*b += *a * n;
-	for (uint64_t k = 0; k < 4; k++) {
-		*a += va[k];
-		*b += 4 * vb[k] - k * va[k];
-	}
-}
-
-/* The checksum over a header and a payload of n words, which the lanes have taken. */
-static AVX2 inline uint32_t lanes_fold(const struct lanes *l, const struct fpisa_hdr *h, uint64_t n)
+static uint32_t checksum(const struct fpisa_hdr *h, uint32_t payload)
 {
 	struct fpisa_sum s = {0};
 
 	fpisa_sum_words(&s, h, FPISA_SUM_HDR_WORDS);
-	lanes_join(&s.a_lo, &s.b_lo, l->a_lo, l->b_lo, n);
-	lanes_join(&s.a_hi, &s.b_hi, l->a_hi, l->b_hi, n);
+	fpisa_sum_many(&s, h + 1, payload / 8);
 	return fpisa_sum_fold(&s);
-}
-
-#define NO_LANES                                                                                             \
-	{                                                                                                    \
-		_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),                      \
-			_mm256_setzero_si256()                                                               \
-	}
-
-static AVX2 uint32_t checksum(const struct fpisa_hdr *h, uint32_t payload)
-{
-	const char *p = (const char *)(h + 1);
-	struct lanes l = NO_LANES;
-
-	for (uint32_t i = 0; i < payload; i += sizeof(__m256i))
-		lanes_take(&l, _mm256_loadu_si256((const __m256i *)(p + i)));
-	return lanes_fold(&l, h, payload / 8);
 }
 
 /* -- sums: n is a multiple of 32 ------------------------------------------------------ */
@@ -80,14 +30,15 @@ static AVX2 void add(float *sum, const float *x, uint32_t n)
 }
 
 /* The last contribution: the result is kept, and is where x was. */
-static AVX2 void finish(float *sum, float *x, uint32_t n, struct lanes *l)
+static AVX2 void finish(float *sum, float *x, uint32_t n, struct fpisa_lanes *l)
 {
 	for (uint32_t i = 0; i < n; i += LANES) {
 		__m256 v = _mm256_add_ps(_mm256_load_ps(sum + i), _mm256_loadu_ps(x + i));
+		fpisa_words w = (fpisa_words)v;
 
 		_mm256_store_ps(sum + i, v);
 		_mm256_storeu_ps(x + i, v);
-		lanes_take(l, _mm256_castps_si256(v));
+		fpisa_lanes_take(l, &w);
 	}
 }
 
@@ -149,7 +100,8 @@ static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_
 {
 	uint32_t bytes = h->count * sizeof(float);
 	float *x = (float *)(h + 1);
-	struct lanes l = NO_LANES;
+	struct fpisa_lanes l = {{0}, {0}, {0}, {0}};
+	struct fpisa_sum total = {0};
 
 	if (!fpisa_slot_commit(slot, h->rank, s->job.live, 0)) {
 		if (first)
@@ -163,7 +115,9 @@ static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_
 	finish(sum, x, h->count, &l);
 	slot->done = 1;
 	fpisa_make_result(h, slot, &s->job, 0, 0);
-	h->checksum = lanes_fold(&l, h, bytes / 8);
+	fpisa_sum_words(&total, h, FPISA_SUM_HDR_WORDS);
+	fpisa_lanes_join(&total, &l, bytes / 8);
+	h->checksum = fpisa_sum_fold(&total);
 	return 1;
 }
 

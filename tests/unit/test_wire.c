@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fpisa/slot.h"
+#include "sum.h"
 #include "vectors.h"
 
 #define AT(type, member, offset, size)                                                                       \
@@ -163,6 +164,29 @@ static void test_checksum_by_parts(void **state)
 	assert_int_equal(fpisa_sum_fold(&s), checksum(&c));
 }
 
+/* Any number of words, at any address, after others. */
+static void test_checksum_many(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	struct covered c;
+
+	(void)state;
+	for (int i = 0; i < 20000; i++) {
+		struct fpisa_sum one = {vectors_next(&rng) >> 20, vectors_next(&rng) >> 20, vectors_next(&rng) >> 20,
+					vectors_next(&rng) >> 20};
+		struct fpisa_sum many = one;
+		size_t at = vectors_below(&rng, 32), words = vectors_below(&rng, BYTES / 8 - 4);
+		const char *p = (const char *)c.w + at;
+
+		if (i % 100 == 0)
+			for (int k = 0; k < WORDS; k++)
+				c.w[k] = i ? (uint32_t)vectors_next(&rng) : ~0u;
+		fpisa_sum_words(&one, p, (int)words);
+		fpisa_sum_many(&many, p, words);
+		assert_memory_equal(&one, &many, sizeof(one));
+	}
+}
+
 static void test_checksum_single_flips(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -254,8 +278,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_header_layout),	  cmocka_unit_test(test_hello_layout),
 		cmocka_unit_test(test_wire_numbers),	  cmocka_unit_test(test_slot_of),
-		cmocka_unit_test(test_checksum_by_parts), cmocka_unit_test(test_checksum_single_flips),
-		cmocka_unit_test(test_checksum_swaps),	  cmocka_unit_test(test_checksum_paired_flips),
+		cmocka_unit_test(test_checksum_by_parts), cmocka_unit_test(test_checksum_many),
+		cmocka_unit_test(test_checksum_swaps),	  cmocka_unit_test(test_checksum_single_flips),
+		cmocka_unit_test(test_checksum_paired_flips),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

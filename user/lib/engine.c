@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "internal.h"
+#include "sum.h"
 
 /* Before the deadline: how long, at most, and how often the oldest chunk asks who is missing. */
 #define FINAL_PROBE_NS 500000000ull
@@ -123,10 +124,10 @@ static void sum_padded(struct fpisa_sum *sum, const char *values, uint32_t size,
 	uint32_t whole = size - size % block;
 	char tail[MAX_BLOCK_SIZE] = {0};
 
-	fpisa_sum_words(sum, values, (int)whole / 8);
+	fpisa_sum_many(sum, values, whole / 8);
 	if (size > whole) {
 		memcpy(tail, values + whole, size - whole);
-		fpisa_sum_words(sum, tail, (int)block / 8);
+		fpisa_sum_many(sum, tail, block / 8);
 	}
 }
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include "internal.h"
+#include "sum.h"
 
 /* The header of a whole, intact frame that is about our job; else NULL, counted as bad. */
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in)
@@ -25,7 +26,7 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 	if (h->job != f->job || h->token != f->token)
 		goto bad;
 	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, h + 1, (int)(payload / 8));
+	fpisa_sum_many(&sum, h + 1, payload / 8);
 	if (fpisa_sum_fold(&sum) != h->checksum)
 		goto bad;
 	return h;

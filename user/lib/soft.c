@@ -10,6 +10,7 @@
 #include "internal.h"
 #include "soft.h"
 #include "soft_blocks.h"
+#include "sum.h"
 
 /* A frame on its way, and what is known of it. */
 struct packet {
@@ -109,7 +110,7 @@ static uint32_t checksum(const struct packet *p, size_t payload)
 	struct fpisa_sum sum = {};
 
 	fpisa_sum_words(&sum, p->h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, p->payload, (int)(payload / 8));
+	fpisa_sum_many(&sum, p->payload, payload / 8);
 	return fpisa_sum_fold(&sum);
 }
 
