@@ -9,6 +9,7 @@
 
 #include "doctor.h"
 #include "job.h"
+#include "route.h"
 
 struct text {
 	char *at, *end;
@@ -46,6 +47,28 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 		add(&t, " --group %s", address_text(j->group, a));
 	if (j->token)
 		add(&t, " --token %016llx", (unsigned long long)j->token);
+	if (j->flags & FPISA_JOB_BIG_ENDIAN)
+		add(&t, " --big-endian");
+	if (j->flags & FPISA_JOB_RECIPROCAL)
+		add(&t, " --reciprocal");
+	if (j->flags & FPISA_JOB_HISTOGRAM)
+		add(&t, " --histogram");
+}
+
+/* Workers on this machine's own networks ask for the address by ARP; a router may lead others to it. */
+static void check_address(struct doctor *d, const struct fpisa_job *j, const char *subject)
+{
+	char a[ADDRESS_LEN], mend[64];
+	struct route r = { 0 };
+
+	address_text(j->address, a);
+	if (!route_get(j->address, 0, &r) && r.local) {
+		finding(d, LEVEL_OK, subject, "address", NULL, "%s is this machine's", a);
+		return;
+	}
+	snprintf(mend, sizeof(mend), "ip address add %s/32 dev lo", a);
+	finding(d, LEVEL_WARN, subject, "address", mend, "%s is no address of this machine: nobody answers ARP for it",
+		a);
 }
 
 /* Has the rank's copy of a result a way out? Multicast has one entry a port, at the first rank behind it. */
@@ -206,6 +229,7 @@ void doctor_datapath(struct doctor *d)
 		if (!j.active || j.workers > FPISA_MAX_WORKERS)
 			continue;
 		snprintf(subject, sizeof(subject), "job %u", job);
+		check_address(d, &j, subject);
 		check_ports(d, job, &j, subject);
 		check_members(d, job, &j, subject);
 	}

@@ -74,8 +74,8 @@ def test_healthy(lab):
     found = examine(net.agg)
     assert bad(found) == {}
     expect = {("kernel", c) for c in ("privilege", "features", "jit", "memlock", "verifier", "bpffs")}
-    expect |= {("tools", "iproute2"), ("tools", "ethtool"), ("datapath", "build"), ("job 1", "egress"),
-               ("job 1", "members")}
+    expect |= {("tools", "iproute2"), ("tools", "ethtool"), ("datapath", "build"), ("job 1", "address"),
+               ("job 1", "egress"), ("job 1", "members")}
     expect |= {(p, c) for p in net.ports for c in ("link", "xdp", "gro", "queues", "lro", "vlan")}
     assert found.keys() == expect
     out = net.fpisa("doctor")
@@ -263,16 +263,19 @@ def test_port_that_was_replaced(lab, fanout):
     net = inhabited(lab())
     net.load()
     net.add_job(1, "--fanout", fanout, "--mode", "fpisa64", "--token", "5a", "--window", "16")
-    before = net.json("job", "show", 1)
+    net.add_job(2, "--fanout", fanout, "--big-endian", "--reciprocal", "--histogram")
+    before = [net.json("job", "show", job) for job in (1, 2)]
     assert sums_with_token(net)
     net.agg.ip("link del p1")
     net.connect(1, net.worker[1], net.agg, labs.MTU, False)
     assert not sums_with_token(net, 1500)
     net.fpisa("load", "p1")
     mends(net.agg, [], "job 1", "egress", says="no way to ranks 1: their interface is gone")
-    after = net.json("job", "show", 1)
-    same = before.keys() - {"generation", "members", "joined", "slot_base"}
-    assert {k: after[k] for k in same} == {k: before[k] for k in same}
+    mends(net.agg, [], "job 2", "egress")
+    for job, then in zip((1, 2), before):
+        now = net.json("job", "show", job)
+        same = then.keys() - {"generation", "members", "joined", "slot_base"}
+        assert {k: now[k] for k in same} == {k: then[k] for k in same}
     assert sums_with_token(net)
 
 
@@ -295,6 +298,18 @@ def test_lost_egress_program(lab):
     net.agg.run("bpftool", "map", "update", "id", inner, "key", "1", "0", "0", "0", "value", *value)
     mends(net.agg, [], "job 1", "egress", says="no way to ranks 1: no entry")
     assert sums(net, 1, 20000)
+
+
+def test_address_that_is_nobody_s(lab):
+    net = lab(workers=1)
+    net.load()
+    net.fpisa("job", "add", 1, "--workers", net.addresses[0], "--address", "10.99.1.77")
+    net.worker[0].ip("route add 10.99.1.77 dev eth0")
+    assert not net.start(0, 1, timeout_ms=1500, address="10.99.1.77").wait(labs.COMMAND_S) == 0
+    mend = mends(net.agg, [], "job 1", "address", "warn", says="10.99.1.77 is no address of this machine")
+    assert mend == "ip address add 10.99.1.77/32 dev lo"
+    assert net.start(0, 1, {"count": 500, "kind": "integers"}, timeout_ms=20000,
+                     address="10.99.1.77").wait(labs.COMMAND_S) == 0
 
 
 def test_missing_rank(lab):
