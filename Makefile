@@ -8,7 +8,7 @@
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
 # make test-long	every format, mode and operation at length, about half an hour
-# make bench	ns an element of each format, mode and pipeline; CPU seconds a gigabyte at a worker; JSON lines
+# make bench	speed beside what else there is, into build/bench: results, plots, targets; BENCH="arith wire" picks
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
@@ -51,8 +51,8 @@ PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 # What a fresh Debian 12 lacks; `make deps` installs what is missing and nothing else.
 PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
 	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libcmocka-dev libelf-dev zlib1g-dev \
-	python3 python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox cppcheck \
-	man-db debhelper dpkg-dev lintian mmdebstrap nftables
+	python3 python3-numpy python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox \
+	cppcheck man-db debhelper dpkg-dev lintian mmdebstrap nftables
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -222,10 +222,13 @@ $(B)/bench/wire $(B)/bench/worker: $(B)/bench/%: bench/%.c bench/measure.c $$(BE
 	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c %.o %.a,$^) -lxdp -lbpf -ljson-c -lgmp -lpthread -lm -o $@
 	$(TEST_DEP)
 
-bench: $(B)/bench/wire $(B)/bench/worker $(B)/fpisa
-	$(Q)$(B)/fpisa bench arith --json
-	$(Q)$(B)/bench/wire
-	$(Q)$(B)/bench/worker
+# All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
+BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
+BENCH ?= arith wire worker collective
+bench: PACKAGES += $(BENCH_PACKAGES)
+bench: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker
+	$(Q)$(PYTHON) -B bench/run.py $(B) $(BENCH)
 
 # The same datapath by the older compiler; its BPF tests run beside the others.
 OLD := $(B)/clang-14

@@ -38,7 +38,7 @@ import lab as labs  # noqa: E402
 
 RANK = os.path.join(HERE, "collective_rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
-QUALIFY_S = 0.5	 # of the link's time: a longer sum takes the algorithm that won at half this length or less
+QUALIFY_S = 0.15  # of the link's time: a longer sum takes the algorithm that won at a quarter of its size
 START_S = 0.003	 # from an order to the common start
 ANSWER_S = 120
 HEADERS = 14 + 20 + 8 + 76  # Ethernet, IP, UDP, ours: what tbf counts beside the values

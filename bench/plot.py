@@ -1,0 +1,193 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Pictures of results, SVG and PNG, by gnuplot. run.py draws them.
+
+    plot.py RESULTS.jsonl FOLDER
+
+arith		ns an element, a bar for each add and read-out
+round		a whole round over the number of workers
+wire, worker	CPU seconds a gigabyte, a bar for each contender
+collective	time of an all-reduce over its size, with the limits as lines
+relative	the same in units of what the link needs for the values
+"""
+import json
+import os
+import subprocess
+import sys
+
+COLORS = ["#1b6ca8", "#d1495b", "#3a9d6e", "#8d6cab", "#e0a030", "#606060"]
+
+
+def quoted(text):
+    return "'" + text.replace("'", "''") + "'"
+
+
+def lines_of(text):
+    """A string of gnuplot in which a line's end is one."""
+    return '"' + text.replace("\n", "\\n") + '"'
+
+
+def block(name, rows):
+    """A named data block of gnuplot."""
+    return "\n".join([f"${name} << EOD", *(" ".join(map(str, row)) for row in rows), "EOD"])
+
+
+def bars(ylabel, title, groups, series, value):
+    """Clustered bars: a cluster for each group, a bar with its figure for each of the series."""
+    width = 0.8 / len(series)
+    data, plots, top = [], [], 0
+    for i, s in enumerate(series):
+        rows = [(g + (i - (len(series) - 1) / 2) * width, v, lo, hi)
+                for g, group in enumerate(groups) if (found := value(group, s)) for v, lo, hi in [found]]
+        if not rows:
+            continue
+        top = max(top, *(row[3] for row in rows))
+        data.append(block(f"s{i}", rows))
+        title_of = f"title {quoted(s)}" if len(series) > 1 else "notitle"
+        color = COLORS[i % len(COLORS)]
+        plots += [f"$s{i} using 1:2:({width * 0.92}) with boxes fs solid 0.85 lc rgb '{color}' {title_of}",
+                  f"$s{i} using 1:3:(0):($4-$3) with vectors nohead lw 2 lc rgb 'black' notitle",
+                  f"$s{i} using 1:4:(sprintf('%.3g', $2)) with labels offset 0,0.7 font ',10' notitle"]
+    tics = ", ".join(f"{lines_of(g)} {i}" for i, g in enumerate(groups))
+    return (900, 480), "\n".join([
+        *data, f"set title {quoted(title)}", f"set ylabel {quoted(ylabel)}", f"set xtics ({tics})",
+        "set grid ytics", f"set xrange [-0.6:{len(groups) - 0.4}]", f"set yrange [0:{top * 1.18 or 1}]",
+        "set bmargin 6",
+        "set key at graph 0.5,-0.17 center top horizontal", "plot " + ", ".join(plots)])
+
+
+def arith(results):
+    line = next((x for x in results if x["bench"] == "arith"), None)
+    if not line:
+        return None
+    names = [("touch_ns", "touch"), ("int32_add_ns", "int32\nadd"), ("fpisa_add_ns", "fpisa\nadd"),
+             ("fpisa_a_add_ns", "fpisa-a\nadd"), ("fpisa64_add_ns", "fpisa64\nadd"),
+             ("exact_add_ns", "exact\nadd"), ("staged_add_ns", "fpisa add\nstaged"),
+             ("readout_bits_ns", "read-out\nbits"), ("readout_lpm_ns", "read-out\nbyte, table"),
+             ("readout_lpm32_ns", "read-out\n32-entry trie")]
+    keys = {label: key for key, label in names if line.get(key)}
+
+    def value(label, _):
+        key = keys[label]
+        return (line[key], *line["quartiles"].get(key, (line[key], line[key])))
+
+    size, script = bars("ns an element", f"One frame of {line['elements']} fp32 values in the kernel",
+                        list(keys), ["all"], value)
+    # A trie is far above all else.
+    return (1100, 500), script.replace("set yrange [0:", "set logscale y\nset yrange [0.1:")
+
+
+def rounds(results):
+    line = next((x for x in results if x["bench"] == "arith"), None)
+    series = {}
+    for c in (line or {}).get("configurations", []):
+        if c["values"] == "random" and c["format"] == "fp32" and c["clz"] == "bits" and c.get("round_ns"):
+            series.setdefault((c["mode"], c["pipeline"]), []).append((c["workers"], c["round_ns"]))
+    if not series:
+        return None
+    modes = list(dict.fromkeys(mode for mode, _ in series))
+    data, plots = [], []
+    for i, ((mode, pipeline), rows) in enumerate(series.items()):
+        data.append(block(f"r{i}", sorted(rows)))
+        dash = 2 if pipeline == "staged" else 1
+        plots.append(f"$r{i} using 1:2 with linespoints lw 2 dt {dash} pt {5 + 2 * (dash - 1)} "
+                     f"lc rgb '{COLORS[modes.index(mode)]}' title {quoted(mode + ', ' + pipeline)}")
+    return (800, 520), "\n".join([
+        *data, "set title 'A whole round: N contributions and the read-out, fp32'", "set logscale xy 2",
+        "set xlabel 'workers'", "set ylabel 'ns an element'", "set grid", "set xrange [1.7:38]",
+        "set xtics (2, 4, 8, 16, 32)", "set key outside right", "plot " + ", ".join(plots)])
+
+
+def cpu(results, part, title):
+    lines = [x for x in results if x["bench"] == part]
+    if not lines:
+        return None
+
+    def group(x):
+        return f"{x['elements']} values a frame" + (f"\n{x['data']}" if "data" in x else "")
+
+    found = {(group(x), x["contender"]): x["cpu_s_per_gb"] for x in lines}
+
+    def value(g, s):
+        v = found.get((g, s))
+        return v and (v["median"], v["q1"], v["q3"])
+
+    return bars("CPU seconds a gigabyte", title, list(dict.fromkeys(group(x) for x in lines)),
+                list(dict.fromkeys(x["contender"] for x in lines)), value)
+
+
+NAMES = {"fpisa": "FPISA", "openmpi": "Open MPI", "gloo": "Gloo"}
+
+
+def collective(results, relative):
+    """A panel for each rate and number of workers."""
+    lines = [x for x in results if x["bench"] == "collective"]
+    if not lines:
+        return None
+    workers = sorted({x["workers"] for x in lines})
+    rates = sorted({x["rate_mbps"] for x in lines})
+    contenders = list(dict.fromkeys(x["contender"] for x in lines))
+    out = ["set logscale xy", "set grid", "set xlabel 'size'",
+           "set xtics ('1 KB' 1024, '16 KB' 16384, '256 KB' 262144, '4 MB' 4194304, '64 MB' 67108864)",
+           f"set xrange [{min(x['bytes'] for x in lines) / 1.5}:{max(x['bytes'] for x in lines) * 1.5}]",
+           "set ytics (0.5, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500)" if relative else "set format y '10^{%T}'",
+           f"set multiplot layout {len(rates)},{len(workers)}"]
+    for rate in rates:
+        for n in workers:
+            panel, plots = [x for x in lines if x["rate_mbps"] == rate and x["workers"] == n], []
+            limits = sorted({(x["bytes"], x["limit_s"], x["ring_limit_s"]) for x in panel})
+            out.append(block("limit", [(size, 1, ring / one) if relative else (size, one, ring)
+                                       for size, one, ring in limits]))
+            for i, c in enumerate(contenders):
+                rows = [(x["bytes"], *(t / (x["limit_s"] if relative else 1)
+                                       for t in (x["seconds"], *x["seconds_quartiles"])))
+                        for x in sorted(panel, key=lambda x: x["bytes"]) if x["contender"] == c]
+                out.append(block(f"c{i}", rows))
+                style = f"pt {5 + 2 * i} ps 0.8 lc rgb '{COLORS[i]}'"
+                plots += [f"$c{i} using 1:2 with linespoints lw 2 {style} title {quoted(NAMES[c])}",
+                          f"$c{i} using 1:3:(0):($4-$3) with vectors nohead lc rgb '{COLORS[i]}' notitle"]
+            plots += ["$limit using 1:2 with lines dt 3 lw 2 lc rgb 'black' title 'limit, S/rate'",
+                      "$limit using 1:3 with lines dt 2 lw 1.5 lc rgb '#707070' title 'limit of a ring'"]
+            times = [row["seconds_quartiles"][1] / (row["limit_s"] if relative else 1) for row in panel]
+            out += [f"set title 'N = {n}, {rate} Mbit/s'",
+                    "set ylabel " + ("'time over S/rate'" if relative else "'seconds'"),
+                    "set key " + ("top right" if relative else "top left") + " font ',10' samplen 2",
+                    f"set yrange [0.5:{max(times) * 4}]" if relative else f"set yrange [*:{max(times) * 100}]",
+                    "plot " + ", ".join(plots)]
+    return (480 * len(workers), 400 * len(rates)), "\n".join([*out, "unset multiplot"])
+
+
+def pictures(results):
+    yield "arith", arith(results)
+    yield "round", rounds(results)
+    yield "wire", cpu(results, "wire", "CPU time at the aggregator")
+    yield "worker", cpu(results, "worker", "CPU time at a worker")
+    yield "collective", collective(results, False)
+    yield "relative", collective([x for x in results if x.get("bytes", 0) >= 1 << 16], True)
+
+
+def draw(results, folder):
+    """All pictures that the results allow. Whether gnuplot drew them."""
+    good = True
+    for name, picture in pictures(results):
+        if not picture:
+            continue
+        (width, height), script = picture
+        for kind, terminal in ("svg", "svg"), ("png", "pngcairo"):
+            head = (f"set terminal {terminal} size {width},{height} background rgb 'white' "
+                    f"font 'sans,11'\nset output {quoted(os.path.join(folder, name + '.' + kind))}\n"
+                    "set encoding utf8\nset border 3\nset tics nomirror\n")
+            try:
+                p = subprocess.run(["gnuplot"], input=head + script + "\n", text=True, capture_output=True)
+            except FileNotFoundError:
+                print("bench: plots: gnuplot is not there; install gnuplot-nox", file=sys.stderr)
+                return False
+            if p.returncode or p.stderr.strip():
+                print(f"bench: {name}.{kind}: gnuplot: {p.stderr.strip()}", file=sys.stderr)
+                good = False
+    return good
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as f:
+        sys.exit(0 if draw([json.loads(line) for line in f], sys.argv[2]) else 1)

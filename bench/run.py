@@ -1,0 +1,111 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Every measurement, one after the other: JSON lines, plots, and the targets.
+
+    run.py [--quick] [--out DIR] BUILD [arith|wire|worker|collective...]
+
+Writes results.jsonl, whose first line tells the machine, pictures (plot.py)
+and summary.txt (summary.py), which it prints, into BUILD/bench or DIR. What an
+earlier run left there goes first, so that all of it is of one run. --quick
+shows that everything works: its figures are worth nothing. A part that fails
+makes the exit status 1, the others still run.
+"""
+import argparse
+import datetime
+import glob
+import json
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True
+
+import plot  # noqa: E402
+import summary  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# Command, what --quick adds.
+PARTS = {
+    "arith": ("{build}/fpisa bench arith --json", "--rounds 9 --cpus 1"),
+    "wire": ("{build}/bench/wire", "--runs 1 --workers 2 --vector 100000"),
+    "worker": ("{build}/bench/worker", "--runs 1 --vector 100000"),
+    "collective": (f"{sys.executable} -B {HERE}/collective.py",
+                   "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),
+}
+
+
+def machine():
+    with open("/proc/cpuinfo") as f:
+        models = [line.split(":", 1)[1].strip() for line in f if line.startswith("model name")]
+    now = datetime.datetime.now().astimezone()
+    return {"bench": "machine", "cpu": models[0] if models else platform.machine(), "cpus": os.cpu_count(),
+            "kernel": platform.release(), "date": now.isoformat(timespec="seconds")}
+
+
+def measure(name, command, build, keep):
+    """Run one part; keep() takes its results. Whether it succeeded."""
+    began = time.monotonic()
+    try:
+        p = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE, text=True,
+                             env={**os.environ, "FPISA_BUILD": build})
+    except OSError as e:
+        print(f"bench: {name}: {e.filename}: {e.strerror}; run make", file=sys.stderr)
+        return False
+    try:
+        for line in p.stdout:
+            keep({"bench": name, **json.loads(line)})
+    finally:
+        if p.poll() is None:
+            p.terminate()
+        status = p.wait()
+    end = "" if status == 0 else f", status {status}"
+    print(f"bench: {name}: {time.monotonic() - began:.0f} s{end}", file=sys.stderr, flush=True)
+    return status == 0
+
+
+def main():
+    p = argparse.ArgumentParser(prog="bench/run.py", description=__doc__.splitlines()[0])
+    p.add_argument("--quick", action="store_true", help="as little as shows that it works")
+    p.add_argument("--out", metavar="DIR")
+    p.add_argument("build", metavar="BUILD")
+    p.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS) + "; by default all")
+    args = p.parse_args()
+    unknown = [name for name in args.parts if name not in PARTS]
+    if unknown:
+        p.error(f"{unknown[0]}: no such part; there are {', '.join(PARTS)}")
+    if os.geteuid():
+        p.error("network namespaces and XDP need root")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    build = os.path.abspath(args.build)
+    folder = args.out or os.path.join(build, "bench")
+    os.makedirs(folder, exist_ok=True)
+    for kind in ("*.svg", "*.png", "results.jsonl", "summary.txt"):
+        for old in glob.glob(os.path.join(glob.escape(folder), kind)):
+            os.remove(old)
+    results, good = [], True
+    with open(os.path.join(folder, "results.jsonl"), "w") as out:
+        def keep(line):
+            results.append(line)
+            out.write(json.dumps(line) + "\n")
+            out.flush()
+
+        keep({**machine(), "quick": args.quick})
+        for name in args.parts or PARTS:
+            command, quick = PARTS[name]
+            command = command.format(build=shlex.quote(build)) + (" " + quick if args.quick else "")
+            good &= measure(name, command, build, keep)
+    good &= plot.draw(results, folder)
+    text = summary.table(results)
+    with open(os.path.join(folder, "summary.txt"), "w") as out:
+        out.write(text)
+    print(text, end="")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

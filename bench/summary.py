@@ -1,0 +1,112 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""The targets: what was asked, what was measured, met or missed. run.py prints it.
+
+    summary.py RESULTS.jsonl
+"""
+import json
+import sys
+
+LARGE = 16 << 20  # bytes, from where on an all-reduce is judged
+
+
+def arith(key):
+    """The ratio to the integer add, from the line of arith."""
+    def measured(results):
+        for line in results:
+            value = line["bench"] == "arith" and line.get("ratios", {}).get(key)
+            if value:
+                yield "", value, line["ratios"].get(key + "_quartiles")
+    return measured
+
+
+def staged(results):
+    for line in results:
+        if line["bench"] == "arith" and line.get("staged_add_ns") and line.get("fpisa_add_ns"):
+            yield "", line["staged_add_ns"] / line["fpisa_add_ns"], None
+
+
+def cpus(results):
+    for line in results:
+        if line["bench"] == "arith" and line.get("cpus"):
+            yield "", line["cpus"]["ratio"], line["cpus"]["ratio_quartiles"]
+
+
+def wire(contender):
+    """CPU at the aggregator, ours to the contender's."""
+    def measured(results):
+        for line in results:
+            if line["bench"] == "wire" and line["contender"] == contender:
+                yield f"{line['elements']} values, {line['data']}", line["ratio"], line["ratio_quartiles"]
+    return measured
+
+
+def worker(contender):
+    """CPU at the worker, the contender's to a SwitchML-style worker's."""
+    def measured(results):
+        for line in results:
+            if line["bench"] == "worker" and line["contender"] == contender:
+                yield f"{line['elements']} values", line["ratio"], line["ratio_quartiles"]
+    return measured
+
+
+def collective(key, workers=None):
+    def measured(results):
+        for line in results:
+            if (line["bench"] == "collective" and key in line and line["bytes"] >= LARGE
+                    and workers in (None, line["workers"])):
+                yield (f"N = {line['workers']}, {line['rate_mbps']} Mbit/s, {line['bytes'] >> 20} MB, CPU "
+                       f"{line['cpu_busy']:.0%} busy", line[key], line.get(key + "_quartiles"))
+    return measured
+
+
+# What, the bound, whether it is the least or the most, where the figure comes from.
+TARGETS = [
+    ("fused fpisa fp32 add : integer add", 5.0, "most", arith("fpisa_add_ns")),
+    ("fused exact fp32 add : integer add", 3.0, "most", arith("exact_add_ns")),
+    ("staged add : fused add", 2.0, "most", staged),
+    ("read-out by bits : integer add", 6, "most", arith("readout_bits_ns")),
+    ("read-out by byte and table : integer add", 25, "most", arith("readout_lpm_ns")),
+    ("read-out by the 32-entry trie : integer add", 100, "most", arith("readout_lpm32_ns")),
+    ("aggregator CPU, ours : UDP with AVX2", 0.5, "most", wire("udp-avx2")),
+    ("aggregator CPU, ours : AF_XDP with AVX2", 1.5, "most", wire("xdp-avx2")),
+    ("worker CPU, ours by udp : SwitchML-style", 0.5, "most", worker("udp")),
+    ("worker CPU, ours by xsk : SwitchML-style", 0.5, "most", worker("xsk")),
+    ("all-reduce, share of what the link carries", 0.95, "least", collective("share")),
+    ("all-reduce, faster than the best of MPI, Gloo", 1.6, "least", collective("faster", 8)),
+    ("2 CPUs : 1 CPU, over a register spin", 0.95, "least", cpus),
+]
+
+
+def verdict(value, bound, kind):
+    return "met" if (value <= bound if kind == "most" else value >= bound) else "missed"
+
+
+def rows(results):
+    for what, bound, kind, measured in TARGETS:
+        found = list(measured(results))
+        asked = ("<= " if kind == "most" else ">= ") + f"{bound:g}"
+        if not found:
+            yield what, asked, "-", "", "not measured", ""
+        for where, value, quartiles in found:
+            spread = f"{quartiles[0]:.2f} .. {quartiles[1]:.2f}" if quartiles else ""
+            yield what, asked, f"{value:.2f}", spread, verdict(value, bound, kind), where
+
+
+def table(results):
+    """The table as text, with the machine above it."""
+    m = next((line for line in results if line["bench"] == "machine"), None)
+    out = []
+    if m:
+        out.append(f"{m['cpu']}, {m['cpus']} CPUs, Linux {m['kernel']}, {m['date']}")
+        if m["quick"]:
+            out.append("a quick run: its figures are worth nothing")
+    lines = [("target", "asked", "measured", "quartiles", "", "where"), *rows(results)]
+    widths = [max(len(row[i]) for row in lines) for i in range(5)]
+    out += ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[5]]).rstrip() for row in lines]
+    return "\n".join(out) + "\n"
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1]) as f:
+        print(table([json.loads(line) for line in f]), end="")

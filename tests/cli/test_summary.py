@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The table of targets: each figure where it belongs, met and missed on either side of the bound."""
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
+
+import summary  # noqa: E402
+
+
+def verdicts(results):
+    """(target, measured, verdict, where) of what was measured."""
+    return [(r[0], r[2], r[4], r[5]) for r in summary.rows(results) if r[4] != "not measured"]
+
+
+def arith(**ratios):
+    return {"bench": "arith", "ratios": ratios}
+
+
+def test_at_most():
+    assert verdicts([arith(fpisa_add_ns=5.0)])[0][1:3] == ("5.00", "met")
+    assert verdicts([arith(fpisa_add_ns=5.01)])[0][1:3] == ("5.01", "missed")
+
+
+def test_staged_is_judged_by_fused():
+    line = {**arith(), "staged_add_ns": 9.0, "fpisa_add_ns": 4.0}
+    assert verdicts([line]) == [("staged add : fused add", "2.25", "missed", "")]
+
+
+def test_contenders():
+    line = {"bench": "wire", "elements": 832, "data": "random", "ratio_quartiles": [0.3, 0.5]}
+    found = verdicts([{**line, "contender": "fpisa", "ratio": 1}, {**line, "contender": "udp-avx2", "ratio": 0.4},
+                      {**line, "contender": "xdp-avx2", "ratio": 1.6}])
+    assert [(f[1], f[2]) for f in found] == [("0.40", "met"), ("1.60", "missed")]
+
+
+def test_all_reduce():
+    """From 16 MB on; against the others at N = 8 alone."""
+    def line(workers, size):
+        return {"bench": "collective", "contender": "fpisa", "workers": workers, "rate_mbps": 100, "bytes": size,
+                "cpu_busy": 0.5, "share": 0.96, "faster": 1.5}
+
+    found = verdicts([line(2, 16 << 20), line(8, 16 << 20), line(8, 4 << 20)])
+    assert [(f[0].split(",")[0], f[1], f[2]) for f in found] == [
+        ("all-reduce", "0.96", "met"), ("all-reduce", "0.96", "met"), ("all-reduce", "1.50", "missed")]
+    assert found[2][3].startswith("N = 8, 100 Mbit/s, 16 MB")
+
+
+def test_nothing_measured():
+    rows = list(summary.rows([]))
+    assert len(rows) == len(summary.TARGETS) and all(r[4] == "not measured" for r in rows)
