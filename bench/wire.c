@@ -26,10 +26,15 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -148,7 +153,25 @@ static int start_servers(struct wire *w)
 	return 0;
 }
 
-/* GRO makes a veth end poll; so do XDP programs. */
+static int tso_off(const char *dev)
+{
+	struct ethtool_value value = {.cmd = ETHTOOL_STSO};
+	struct ifreq ifr = {.ifr_data = (void *)&value};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -1;
+	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", dev);
+	rc = ioctl(fd, SIOCETHTOOL, &ifr);
+	close(fd);
+	return rc;
+}
+
+pid_t wire_poll(const char *dev)
+{
+	return lab_gro_on(dev) || tso_off(dev) ? die(dev) : napi_thread(dev);
+}
+
 static int thread_ports(struct wire *w)
 {
 	char dev[16];
@@ -156,9 +179,7 @@ static int thread_ports(struct wire *w)
 	for (enum contender c = 0; c < CONTENDERS; c++)
 		for (uint32_t r = 0; r < w->plan.workers; r++) {
 			wire_port(dev, &w->plan, c, r);
-			if (c == UDP_AVX2 && lab_gro_on(dev))
-				return die(dev);
-			w->napi[c][r] = napi_thread(dev);
+			w->napi[c][r] = wire_poll(dev);
 			if (w->napi[c][r] < 0)
 				return -1;
 		}

@@ -49,6 +49,13 @@ struct report {
 void wire_port(char name[16], const struct plan *p, enum contender c, uint32_t rank);
 void wire_link(char name[16], const struct plan *p, enum contender c, uint32_t rank);
 
+/*
+ * Lets a thread of its own do all that an end of a link receives, whatever its peer is, and finds it.
+ * The end has to poll, which GRO makes it do, and the peer has to be without TSO, else the kernel
+ * believes that GRO is of no use (veth_skb_is_eligible_for_gro()) and charges the work to the sender.
+ */
+pid_t wire_poll(const char *dev);
+
 /* Third byte of the addresses of a link's subnet; the aggregator is .1 there, the worker .2. */
 uint32_t wire_subnet(enum contender c, uint32_t rank);
 

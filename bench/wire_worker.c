@@ -9,13 +9,9 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,24 +41,6 @@ static uint64_t chunks(const struct plan *p)
 	return p->elements / p->packet;
 }
 
-/*
- * A veth whose peer has TSO is no use to GRO, the kernel believes, and what it receives is not polled
- * (veth_skb_is_eligible_for_gro()) but charged to the sender.
- */
-static int tso_off(const char *dev)
-{
-	struct ethtool_value value = {.cmd = ETHTOOL_STSO};
-	struct ifreq ifr = {.ifr_data = (void *)&value};
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
-
-	if (fd < 0)
-		return -1;
-	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", dev);
-	rc = ioctl(fd, SIOCETHTOOL, &ifr);
-	close(fd);
-	return rc;
-}
-
 static int set_up_links(const struct side *s)
 {
 	struct lab_batch b = lab_batch_open();
@@ -85,9 +63,7 @@ static int set_up_links(const struct side *s)
 	/* What its own end polls is the worker's work: it must not be charged to who sends. */
 	for (int c = 0; c < CONTENDERS; c++) {
 		wire_link(dev, s->p, c, s->rank);
-		if (lab_gro_on(dev) || tso_off(dev))
-			return die(dev);
-		if (napi_thread(dev) < 0)
+		if (wire_poll(dev) < 0)
 			return -1;
 	}
 	return 0;
