@@ -12,6 +12,7 @@
 #define FPISA_BPF_BLOCKS_H
 
 #include "family.h"
+#include "fpisa/lookup.h"
 
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
@@ -53,7 +54,8 @@ GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row, __
 #define COLLAPSE fpisa_exact_mau5
 #endif
 #define SET(in, e, m, f) fpisa_exact_set(in, e, m, FAMILY_CELLS, f)
-#define ADD(in, e, m, f, mode) (fpisa_exact_add(in, e, m, FAMILY_CELLS, f), 0)
+#define ADD(in, e, m, f) (fpisa_look_exact(in, e, m, FAMILY_CELLS, f), 0)
+#define ADD_A ADD
 #define READ(out, e, m, f, rounding, clz) fpisa_exact_read(out, e, m, FAMILY_CELLS, f, rounding, clz, COLLAPSE)
 #define STAGE2_FIRST(p, e) fpisa_exact_stage2(p, e, FAMILY_CELLS, 1)
 #define STAGE2(p, e, f, mode) ((void)(f), fpisa_exact_stage2(p, e, FAMILY_CELLS, 0))
@@ -63,7 +65,23 @@ GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row, __
 #define STAGE5(e, m, p, f, factor) fpisa_exact_stage5(e, m, FAMILY_CELLS, p, f, factor, COLLAPSE)
 #else
 #define SET fpisa_block_set
-#define ADD fpisa_block_add
+#if FAMILY_BYTES == 8
+static const struct fpisa_wide by_exponents = FPISA_WIDE_64;
+#define ADD(in, e, m, f) fpisa_look_add_wide(in, e, (m)->m, f, &by_exponents)
+#else
+static const struct fpisa_narrow by_exponents =
+#if FAMILY_RBITS == 32
+	FPISA_NARROW_32;
+#else
+	FPISA_NARROW_64;
+#endif
+#define ADD(in, e, m, f) fpisa_look_add(in, e, (m)->m, f, &by_exponents)
+#endif
+#if FAMILY_RBITS == 32
+#define ADD_A(in, e, m, f) fpisa_look_add_a(in, e, (__u32 *)(m)->m, f, &by_exponents)
+#else
+#define ADD_A(in, e, m, f) fpisa_block_add(in, e, m, f, FPISA_MODE_FPISA_A)
+#endif
 #define READ fpisa_block_read
 #define STAGE2_FIRST fpisa_stage2_first
 #define STAGE2 fpisa_stage2
@@ -87,14 +105,14 @@ GLOBAL_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *
 {
 	if (!in || !e || !m)
 		return 0;
-	return ADD(in, e, m, FORMAT(fmt), FPISA_MODE_FPISA);
+	return ADD(in, e, m, FORMAT(fmt));
 }
 
 GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
-	return ADD(in, e, m, FORMAT(fmt), FPISA_MODE_FPISA_A);
+	return ADD_A(in, e, m, FORMAT(fmt));
 }
 
 GLOBAL_FN __u32 read_down_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt)

@@ -2,10 +2,11 @@
 /*
  * What sets one family of programs apart: the width of a lane on the wire
  * (FAMILY_BYTES: 1, 2, 4, 8), of the mantissa register (FAMILY_RBITS: 32,
- * 64), and for mode exact the cells of a row (FAMILY_CELLS: 1, 8). Everything
- * else of a format is a value at run time; only family 0 has that of FP32 in
- * 32 bits all as constants, for speed and for plain ip link. It serves int32
- * too, whose units (op.h) ask for the format at run time.
+ * 64), and for mode exact the cells of a row (FAMILY_CELLS: 1, 8). The format
+ * is a constant where a family has one alone, for speed, but for its guard
+ * bits; else it is a value at run time. Family 0, FP32 in 32 bits, is the one
+ * for plain ip link. It serves int32 too, whose units (op.h) ask for the
+ * format at run time.
  */
 #ifndef FPISA_BPF_FAMILY_H
 #define FPISA_BPF_FAMILY_H
@@ -22,7 +23,22 @@
 		FPISA_FP32;                       \
 	})
 #else
-#define FORMAT(packed) unpack_format(packed)
+#define FORMAT(packed) family_format(packed)
+#endif
+
+#ifndef FAMILY_CELLS
+#define FAMILY_CELLS 0
+#endif
+
+/* The number of the family's one format, 0 if it has several. */
+#if FAMILY_BYTES == 8
+#define FAMILY_FORMAT FPISA_FORMAT_FP64
+#elif FAMILY_BYTES == 4
+#define FAMILY_FORMAT FPISA_FORMAT_FP32
+#elif FAMILY_BYTES == 2 && FAMILY_CELLS
+#define FAMILY_FORMAT (FAMILY_CELLS == 1 ? FPISA_FORMAT_FP16 : FPISA_FORMAT_BF16)
+#else
+#define FAMILY_FORMAT 0
 #endif
 
 /* The empty asm uses the argument: clang passes no value for one that is not, and verifiers refuse that. */
@@ -41,6 +57,21 @@ static __always_inline struct fpisa_format unpack_format(__u32 packed)
 	};
 }
 
+/* The same, with what the family knows of it as constants. */
+static __always_inline struct fpisa_format family_format(__u32 packed)
+{
+	struct fpisa_format f = unpack_format(packed);
+
+	if (FAMILY_FORMAT) {
+		__u8 guard = FAMILY_CELLS ? 0 : f.guard;
+
+		f = fpisa_format_of(FAMILY_FORMAT);
+		f.rbits = FAMILY_RBITS;
+		f.guard = guard;
+	}
+	return f;
+}
+
 static __always_inline __u32 pack_format(struct fpisa_format f)
 {
 	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24 |
@@ -51,10 +82,6 @@ static __always_inline __u32 pack_format(struct fpisa_format f)
 struct words {
 	__u8 w[FPISA_BLOCK * FAMILY_BYTES];
 } __attribute__((packed, aligned(4)));
-
-#ifndef FAMILY_CELLS
-#define FAMILY_CELLS 0
-#endif
 
 #if FAMILY_RBITS == 32
 typedef struct fpisa_man_block man_block;

@@ -40,6 +40,8 @@ GLOBAL_FN int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv)
 		step = fpisa_slot_admit(slot, &claim, *(volatile __u64 *)&job->live);
 	if (step < 0)
 		guard_release(&slot->guard);
+	else if (step == FPISA_STEP_ADD)
+		phv->checked = !fpisa_bounded(fpisa_job_format(job), slot->arrivals);
 	else if (step == FPISA_STEP_FINISH || step == FPISA_STEP_RESEND)
 		plan_read(phv, slot, job);
 	return step;

@@ -187,7 +187,8 @@ struct fpisa_phv {
 	__u8 by_unit; /* no fused body does this format or operation: its units run one after the other */
 	__u8 swap;    /* the payload is big-endian */
 	__u8 shared;  /* the payload begins with a row of scales */
-	__u8 pad[6];
+	__u8 checked; /* the round has more adds than the headroom bounds: every sum is checked */
+	__u8 pad[5];
 	struct fpisa_finish finish; /* of the read-out */
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };

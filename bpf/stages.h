@@ -26,7 +26,7 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	if (!e || !m)
 		return 0;
-	if (phv->by_unit) {
+	if (phv->by_unit || (!phv->first && phv->checked && phv->mode != FPISA_MODE_FPISA_A)) {
 		run_mau0(ctx, phv);
 		run_mau1(phv);
 		run_mau2(phv);

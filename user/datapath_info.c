@@ -200,7 +200,7 @@ static int measure_family(struct bpf_object *base, __u8 family, struct datapath_
 	if (err)
 		return err;
 	bpf_object__for_each_map(map, o) {
-		int fd = find_map(base, bpf_map__name(map));
+		int fd = bpf_map__is_internal(map) ? -1 : find_map(base, bpf_map__name(map));
 
 		err = err ?: bpf_map__set_pin_path(map, NULL);
 		if (!err && fd >= 0)

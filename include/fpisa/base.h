@@ -25,7 +25,7 @@
 /*
  * BPF has no conditional move: LLVM rebuilds branches from mask arithmetic,
  * and on unpredictable exponents those cost three times the masks. Hiding
- * the value before its sign is spread keeps the masks. User space has
+ * the value before its sign is spread, and the mask, keeps them. User space has
  * conditional moves and vectors, there the compiler may see through.
  */
 #ifdef __bpf__
@@ -38,7 +38,9 @@
 static __always_inline __s64 fpisa_negative(__s64 x)
 {
 	fpisa_opaque(x);
-	return x >> 63;
+	x >>= 63;
+	fpisa_opaque(x);
+	return x;
 }
 
 /* max(x, 0) and min(x, limit), without a branch. */

@@ -134,6 +134,12 @@ static __always_inline int fpisa_headroom(struct fpisa_format f)
 	return f.rbits - 1 - (f.mbits + 1) - f.guard;
 }
 
+/* Can no sum of one more contribution overflow the register that has taken `adds`, in a mode that moves right? */
+static __always_inline int fpisa_bounded(struct fpisa_format f, __u32 adds)
+{
+	return adds < 1ull << (fpisa_headroom(f) & 63);
+}
+
 static __always_inline __u64 fpisa_exp_ones(struct fpisa_format f)
 {
 	return (1ull << f.ebits) - 1;

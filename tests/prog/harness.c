@@ -134,6 +134,9 @@ static void load_family(struct harness *h, uint8_t family)
 	bpf_object__for_each_map(m, o) {
 		int fd = -1;
 
+		/* A family's tables are its own. */
+		if (bpf_map__is_internal(m))
+			continue;
 		for (int k = 0; k < FPISA_FAMILIES && fd < 0; k++)
 			if (h->family[k])
 				fd = bpf_object__find_map_fd_by_name(h->family[k], bpf_map__name(m));

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * MAU0..4 of a further contribution in one body, for BPF: the same bits as
+ * the units of mau.h one after the other (block.h), which user space and the
+ * staged programs run.
+ *
+ * BPF has no conditional move, so the minima and maxima of MAU2 are either
+ * branches on unpredictable exponents or some twenty instructions of masks.
+ * Here the difference of the exponents is matched in a table, as a switch
+ * would do it, and the action data are the distances. One of the two
+ * mantissas moves, so one 64-bit sum has the result in its high word and what
+ * was lost, of either, in its low one.
+ *
+ * The caller sees to it that mode fpisa has met no more adds than
+ * fpisa_headroom() bounds: then no sum saturates and none is checked.
+ */
+#ifndef FPISA_LOOKUP_H
+#define FPISA_LOOKUP_H
+
+#include "exact.h"
+
+#define FPISA_UP4(x) (x), (x) + 1, (x) + 2, (x) + 3
+#define FPISA_UP16(x) FPISA_UP4(x), FPISA_UP4((x) + 4), FPISA_UP4((x) + 8), FPISA_UP4((x) + 12)
+#define FPISA_UP64(x) FPISA_UP16(x), FPISA_UP16((x) + 16), FPISA_UP16((x) + 32), FPISA_UP16((x) + 48)
+#define FPISA_DOWN4(x) (x), (x) - 1, (x) - 2, (x) - 3
+#define FPISA_DOWN16(x) FPISA_DOWN4(x), FPISA_DOWN4((x) - 4), FPISA_DOWN4((x) - 8), FPISA_DOWN4((x) - 12)
+
+/* Two elements a turn: no masks here that would make a verifier's work of it (block.h). */
+#ifdef __clang__
+#define FPISA_BY_TWO(i) _Pragma("clang loop unroll_count(2)") for (int i = 0; i < FPISA_BLOCK; i++)
+#else
+#define FPISA_BY_TWO(i) FPISA_EACH(i)
+#endif
+
+/* Entries: twice the exponents of a format, so that a difference has one modulo their number. */
+#define FPISA_NARROW 512 /* exponents of eight bits or fewer */
+#define FPISA_WIDE 4096	 /* of eleven */
+
+/*
+ * What MAU2 decides, by the incoming exponent less the stored one. Distances
+ * end at R for R = 32; at 63 for R = 64, where a bounded mantissa has nothing
+ * left but its sign.
+ */
+struct fpisa_narrow {
+	__u8 stored[FPISA_NARROW];   /* right shift of the stored mantissa */
+	__u8 incoming[FPISA_NARROW]; /* of the incoming one */
+	__u8 raise[FPISA_NARROW];    /* of the stored exponent */
+};
+
+struct fpisa_wide {
+	__u8 stored[FPISA_WIDE];
+	__u8 incoming[FPISA_WIDE];
+};
+
+#define FPISA_NARROW_32                                                                          \
+	{                                                                                        \
+		.stored = { FPISA_UP16(0), FPISA_UP16(16), [32 ... 255] = 32 },                  \
+		.incoming = { [256 ... 480] = 32, FPISA_DOWN16(31), FPISA_DOWN4(15),             \
+			      FPISA_DOWN4(11), FPISA_DOWN4(7), 3, 2, 1 },                        \
+		.raise = { FPISA_UP64(0), FPISA_UP64(64), FPISA_UP64(128), FPISA_UP64(192) },    \
+	}
+
+#define FPISA_NARROW_64                                                                          \
+	{                                                                                        \
+		.stored = { FPISA_UP64(0), [64 ... 255] = 63 },                                  \
+		.incoming = { [256 ... 448] = 63, FPISA_DOWN16(63), FPISA_DOWN16(47),            \
+			      FPISA_DOWN16(31), FPISA_DOWN4(15), FPISA_DOWN4(11), FPISA_DOWN4(7), 3, 2, 1 }, \
+		.raise = { FPISA_UP64(0), FPISA_UP64(64), FPISA_UP64(128), FPISA_UP64(192) },    \
+	}
+
+#define FPISA_WIDE_64                                                                            \
+	{                                                                                        \
+		.stored = { FPISA_UP64(0), [64 ... 2047] = 63 },                                 \
+		.incoming = { [2048 ... 4032] = 63, FPISA_DOWN16(63), FPISA_DOWN16(47),          \
+			      FPISA_DOWN16(31), FPISA_DOWN4(15), FPISA_DOWN4(11), FPISA_DOWN4(7), 3, 2, 1 }, \
+	}
+
+/* A decoded value. */
+struct fpisa_value {
+	__s64 m; /* signed mantissa, `at` bits up */
+	__u64 e; /* exponent less one */
+};
+
+/* MAU0 and MAU1. A special adds as a zero does, and its sticky bit goes into the exponent register *reg. */
+static __always_inline struct fpisa_value fpisa_decode(__u64 word, __u16 *reg, struct fpisa_format f, __u32 at)
+{
+	__u64 e = word >> f.mbits & fpisa_exp_ones(f), frac = word & fpisa_frac_ones(f), normal, m;
+	__s64 sign = (__s64)(word << (63 - f.ebits - f.mbits));
+	struct fpisa_value v;
+
+	normal = e + fpisa_exp_ones(f);
+	fpisa_opaque(normal);
+	normal >>= f.ebits;
+	fpisa_opaque(sign);
+	sign >>= 63;
+	m = (frac | normal << f.mbits) << at;
+	v.m = (__s64)((m ^ (__u64)sign) - (__u64)sign);
+	v.e = e - normal;
+	if (fpisa_unlikely(e == fpisa_exp_ones(f)) && (!f.finite || frac == fpisa_frac_ones(f))) {
+		*reg |= (__u16)(frac ? FPISA_EXP_NAN : sign ? FPISA_EXP_NINF : FPISA_EXP_PINF);
+		v.m = 0;
+		v.e = 0;
+	}
+	return v;
+}
+
+/* 1 if x is not zero; x at most 2^63. */
+static __always_inline __u64 fpisa_any(__u64 x)
+{
+	x = 0 - x;
+	fpisa_opaque(x);
+	return x >> 63;
+}
+
+/*
+ * MAU3 and MAU4 of mode fpisa on R = 32: both mantissas stand in the high
+ * word, one of the shifts is 0.
+ */
+static __always_inline __u64 fpisa_sum32(__u32 *reg, __s64 m, __u32 stored, __u32 incoming)
+{
+	__u64 sum = (__u64)((__s64)((__u64)*reg << 32) >> stored) + (__u64)(m >> incoming);
+
+	*reg = (__u32)(sum >> 32);
+	return fpisa_any((__u32)sum);
+}
+
+/* The same on R = 64: what a shift lost is what is missing when it is taken back. */
+static __always_inline __u64 fpisa_sum64(__s64 *reg, __s64 m, __u32 stored, __u32 incoming)
+{
+	__s64 old = *reg, a = old >> stored, b = m >> incoming;
+
+	*reg = (__s64)((__u64)a + (__u64)b);
+	return fpisa_any((((__u64)a << stored) ^ (__u64)old) | (((__u64)b << incoming) ^ (__u64)m));
+}
+
+/* Mode fpisa over a block; exponents of at most eight bits. Returns its events. */
+static __always_inline __u64 fpisa_look_add(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
+					    const struct fpisa_narrow *t)
+{
+	__u64 rounded = 0;
+
+	FPISA_BY_TWO(i) {
+		struct fpisa_value v = fpisa_decode(fpisa_get_word(in, i, f), &e->e[i], f, f.rbits == 32 ? 32 : f.guard);
+		__u16 reg = e->e[i];
+		__u32 d = (__u32)(v.e + 1 - reg) & (FPISA_NARROW - 1);
+
+		e->e[i] = (__u16)(reg + t->raise[d]);
+		if (f.rbits == 32)
+			rounded += fpisa_sum32((__u32 *)m + i, v.m, t->stored[d], t->incoming[d]);
+		else
+			rounded += fpisa_sum64((__s64 *)m + i, v.m, t->stored[d], t->incoming[d]);
+	}
+	return rounded << FPISA_EV_ROUNDED;
+}
+
+/* The same with exponents of up to eleven bits, R = 64. */
+static __always_inline __u64 fpisa_look_add_wide(const void *in, struct fpisa_exp_block *e, void *m,
+						 struct fpisa_format f, const struct fpisa_wide *t)
+{
+	__u64 rounded = 0;
+
+	FPISA_BY_TWO(i) {
+		struct fpisa_value v = fpisa_decode(fpisa_get_word(in, i, f), &e->e[i], f, f.guard);
+		__u16 reg = e->e[i];
+		__s64 up = (__s64)v.e + 1 - (reg & FPISA_EXP_MASK);
+		__u32 d = (__u32)up & (FPISA_WIDE - 1);
+
+		e->e[i] = (__u16)(reg + fpisa_positive(up));
+		rounded += fpisa_sum64((__s64 *)m + i, v.m, t->stored[d], t->incoming[d]);
+	}
+	return rounded << FPISA_EV_ROUNDED;
+}
+
+/*
+ * Mode fpisa-a on R = 32: a larger exponent within the headroom moves the
+ * incoming mantissa left, one beyond it discards the stored one. A sum may
+ * saturate.
+ */
+static __always_inline __u64 fpisa_look_add_a(const void *in, struct fpisa_exp_block *e, __u32 *m,
+					      struct fpisa_format f, const struct fpisa_narrow *t)
+{
+	__u64 events = 0;
+
+	FPISA_BY_TWO(i) {
+		struct fpisa_value v = fpisa_decode(fpisa_get_word(in, i, f), &e->e[i], f, 32);
+		__u16 reg = e->e[i];
+		__s64 up = (__s64)v.e + 1 - (reg & FPISA_EXP_MASK);
+		__u32 d = (__u32)up & (FPISA_NARROW - 1);
+		__u64 over = (__u64)fpisa_negative(fpisa_headroom(f) - up), raise = t->raise[d], left = raise & ~over;
+		__u64 old = (__u64)m[i] << 32, gone = old & over, sum;
+		__s64 add = (__s64)((__u64)v.m << left) >> t->incoming[d];
+
+		e->e[i] = (__u16)(reg + (raise & over));
+		old ^= gone;
+		sum = old + (__u64)add;
+		events += fpisa_any((__u32)sum) + (fpisa_any(gone >> 32) << FPISA_EV_OVERWRITTEN) +
+			  (fpisa_any(left) << FPISA_EV_LEFT_SHIFTED);
+		if (fpisa_unlikely((__s64)((old ^ sum) & ((__u64)add ^ sum)) < 0)) {
+			events += 1ull << FPISA_EV_OVERFLOWED;
+			sum = (__u64)((__s64)old >> 63) ^ 0x7fffffffffffffffull;
+		}
+		m[i] = (__u32)(sum >> 32);
+	}
+	return events;
+}
+
+/* Mode exact over a block of rows of `n` cells. */
+static __always_inline void fpisa_look_exact(const void *in, struct fpisa_exp_block *e, void *cells, int n,
+					     struct fpisa_format f)
+{
+	FPISA_BY_TWO(i) {
+		struct fpisa_value v = fpisa_decode(fpisa_get_word(in, i, f), &e->e[i], f, 0);
+		__s64 *row = fpisa_row(cells, i, n);
+
+		if (n == 1)
+			row[0] += (__s64)((__u64)v.m << (v.e & 63));
+		else
+			row[v.e >> 5 & (FPISA_CELLS - 1)] += (__s64)((__u64)v.m << (v.e & 31));
+	}
+}
+
+#endif
