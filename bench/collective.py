@@ -65,6 +65,9 @@ class Network(labs.Lab):
         super().__init__(workers=workers, mtu=mtu, bridge=True)
         self.switch = self.spaces[-1]
         self.switch.ip("addr add 10.99.1.254/24 dev br0")
+        with self.switch.entered(), contextlib.suppress(FileNotFoundError):
+            with open("/proc/sys/net/bridge/bridge-nf-call-iptables", "w") as f:
+                f.write("0")  # a switch has no firewall
 
     def shape(self, mbit, burst):
         for r, w in enumerate(self.worker):
