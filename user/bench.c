@@ -5,12 +5,14 @@
  * with. bench.h has the cast.
  */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "bench.h"
 #include "lab.h"
+#include "measure.h"
 
 #define DEFAULT_ROUNDS 25
 #define DEFAULT_ROWS 8 /* of a raw file, as the sample of gradients has */
@@ -44,21 +46,16 @@ const char bench_arith_help[] =
 	"                     different slots, a program that stays in registers (spin),\n"
 	"                     and the first over the second\n";
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 struct bench_spread bench_spread(const double *v, size_t n)
 {
 	static double sorted[BENCH_MAX_ROUNDS];
+	struct bench_spread s;
 
 	memcpy(sorted, v, n * sizeof(*v));
-	qsort(sorted, n, sizeof(*sorted), by_value);
-	return (struct bench_spread){
-		.median = sorted[n / 2], .low = sorted[n / 4], .high = sorted[n * 3 / 4]};
+	s.median = quartile(sorted, n, 2);
+	s.low = quartile(sorted, n, 1);
+	s.high = quartile(sorted, n, 3);
+	return s;
 }
 
 static int parse(struct bench_options *o, int argc, char **argv)
@@ -156,32 +153,60 @@ static int measure(struct bench_arith *a)
 	return err;
 }
 
-int verb_bench_arith(int argc, char **argv)
+static struct bench_arith arith = {.entry_fd = -1, .dp = {.lock = -1}};
+
+static int run(struct bench_arith *a)
 {
-	static struct bench_arith a = {.entry_fd = -1, .dp = {.lock = -1}};
 	int err;
 
-	err = parse(&a.o, argc, argv);
-	if (err)
-		return err;
-	a.random.random = a.o.seed;
-	err = open_file(&a);
+	a->random.random = a->o.seed;
+	err = open_file(a);
 	if (!err)
-		err = choose_cpus(&a);
+		err = choose_cpus(a);
 	if (!err)
 		err = lab_enter("bench");
 	if (!err)
-		err = bench_reference_open(&a.reference, &a.random, a.o.rounds);
+		err = bench_reference_open(&a->reference, &a->random, a->o.rounds);
 	if (!err)
-		err = bench_datapath_open(&a);
-	if (!err)
-		err = measure(&a);
-	if (!err)
-		err = bench_arith_report(&a);
-	bench_datapath_close(&a);
-	bench_reference_close(&a.reference);
-	gradients_close(&a.file);
-	free(a.scaling[0]);
-	free(a.scaling[1]);
+		err = bench_datapath_open(a);
+	return err ?: measure(a);
+}
+
+static void release(struct bench_arith *a)
+{
+	bench_datapath_close(a);
+	bench_reference_close(&a->reference);
+	gradients_close(&a->file);
+	free(a->scaling[0]);
+	free(a->scaling[1]);
+}
+
+int verb_bench_arith(int argc, char **argv)
+{
+	int err;
+
+	err = parse(&arith.o, argc, argv);
+	if (err)
+		return err;
+	err = run(&arith);
+	if (!err && arith.o.c.json)
+		err = print_json(bench_arith_json(&arith), true);
+	else if (!err)
+		bench_arith_text(&arith);
+	release(&arith);
+	return err;
+}
+
+int bench_arith_default(struct json_object *into)
+{
+	int err;
+
+	arith.o = (struct bench_options){.rounds = BENCH_MIN_ROUNDS, .seed = (uint64_t)time(NULL)};
+	err = run(&arith);
+	if (!err && into)
+		json_object_object_add(into, "arith", bench_arith_json(&arith));
+	else if (!err)
+		bench_arith_text(&arith);
+	release(&arith);
 	return err;
 }

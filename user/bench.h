@@ -9,6 +9,7 @@
  *	bench_reference.c what the datapath is held against: bpf/fpisa_bench.bpf.c
  *	bench_cpus.c	  one CPU and two on different slots
  *	bench_report.c	  table, JSON
+ *	bench_wire*.c	  `bench wire` and `bench`: bench_wire.h has the cast
  *
  * The verb moves into namespaces of its own (lab.h) and loads the datapath
  * there as `fpisa load` and `fpisa job add` do: a job a configuration. All of
@@ -48,6 +49,11 @@ struct bench_spread {
 
 /* Of n samples, 1 to BENCH_MAX_ROUNDS. Not for threads. */
 struct bench_spread bench_spread(const double *v, size_t n);
+
+/* -- bench.c -------------------------------------------------------------- */
+
+/* `bench arith` with its defaults and the fewest rounds: into a JSON object, or, NULL, as text. */
+int bench_arith_default(struct json_object *into);
 
 /* -- bench_data.c --------------------------------------------------------- */
 
@@ -174,6 +180,7 @@ int bench_cpus_round(struct bench_arith *a, uint64_t round);
 
 /* -- bench_report.c ------------------------------------------------------- */
 
-int bench_arith_report(struct bench_arith *a);
+struct json_object *bench_arith_json(const struct bench_arith *a);
+void bench_arith_text(const struct bench_arith *a);
 
 #endif

@@ -151,7 +151,7 @@ static struct json_object *programs_json(const struct bench_arith *a)
 	return list;
 }
 
-static int print_arith_json(const struct bench_arith *a)
+struct json_object *bench_arith_json(const struct bench_arith *a)
 {
 	struct json_object *top = json_object_new_object(), *spread = json_object_new_object(),
 			   *ratios = json_object_new_object(), *list = json_object_new_array();
@@ -182,7 +182,7 @@ static int print_arith_json(const struct bench_arith *a)
 	json_object_object_add(top, "configurations", list);
 	json_object_object_add(top, "programs", programs_json(a));
 	json_object_object_add(top, "cpus", cpus_json(a));
-	return print_json(top, true);
+	return top;
 }
 
 /* -- text ----------------------------------------------------------------- */
@@ -234,7 +234,7 @@ static void print_configs(const struct bench_arith *a, bool file)
 			print_config(a, &a->config[i]);
 }
 
-static void print_text(const struct bench_arith *a)
+void bench_arith_text(const struct bench_arith *a)
 {
 	printf("%d elements a frame, %llu rounds, seed %llu\n\n", BENCH_ELEMENTS,
 	       (unsigned long long)a->o.rounds, (unsigned long long)a->o.seed);
@@ -249,12 +249,4 @@ static void print_text(const struct bench_arith *a)
 		printf("\n2 CPUs : 1, different slots: adds %.2f, registers alone %.2f, quotient %.2f\n",
 		       over_rounds(a, a->scaling[0]).median, over_rounds(a, a->scaling[1]).median,
 		       ratio(a, a->scaling[0], a->scaling[1]).median);
-}
-
-int bench_arith_report(struct bench_arith *a)
-{
-	if (a->o.c.json)
-		return print_arith_json(a);
-	print_text(a);
-	return 0;
 }

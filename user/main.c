@@ -100,6 +100,9 @@ static const struct verb verbs[] = {
 	{ "soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help },
 	{ "bench arith", verb_bench_arith, "[OPTION...] [--json]", "ns an element of adds and read-outs, side by side",
 	  bench_arith_help },
+	{ "bench wire", verb_bench_wire, "[OPTION...] [--json]", "goodput and CPU time by settings, and the best of them",
+	  bench_wire_help },
+	{ "bench", verb_bench, "[OPTION...] [--json]", "bench arith, then bench wire with its options", NULL },
 	{ "resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
 	  "Loads the objects without attaching or pinning anything.\n" },
 	{ "tables", verb_tables, "[--samples N] [--seed S] [--json]",
@@ -170,11 +173,11 @@ static int help_verb(int argc, char **argv)
 		      stdout);
 		return 0;
 	}
-	if (argc == 1 && has_group(argv[0])) {
+	v = find(argc, argv, &words);
+	if (!v && argc == 1 && has_group(argv[0])) {
 		help(stdout, argv[0]);
 		return 0;
 	}
-	v = find(argc, argv, &words);
 	if (!v)
 		return refuse(BAD_USAGE, "no verb '%s'", argv[0]);
 	printf("%s: %s\n", v->name, v->help);

@@ -24,11 +24,13 @@ _fpisa()
 		return
 	fi
 	if [[ -n ${_fpisa_second[$verb]} ]]; then
-		if ((COMP_CWORD == first + 1)); then
+		# A verb of one word may begin others of two.
+		if ((COMP_CWORD == first + 1)) && [[ $cur != -* || -z ${_fpisa_options[$verb]} ]]; then
 			COMPREPLY=($(compgen -W "${_fpisa_second[$verb]}" -- "$cur"))
 			return
 		fi
-		verb+=" ${COMP_WORDS[first + 1]}"
+		words=${COMP_WORDS[first + 1]}
+		[[ -n ${_fpisa_options[$verb]} && $words == -* ]] || verb+=" $words"
 	fi
 	[[ $first == 2 ]] && return
 	# "--option=value" comes as three words.

@@ -2,11 +2,12 @@
 """`fpisa bench`: its figures hang together, and nothing stays behind. How fast this machine is, no test says."""
 import json
 import os
+import signal
 import subprocess
 
 import pytest
 
-from lab import BPFFS, FPISA
+from lab import BPFFS, FPISA, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GRADIENTS = os.path.join(HERE, "..", "..", "data", "gradients", "epoch20.f32")
@@ -106,3 +107,71 @@ def test_file_too_short(mounts, tmp_path):
     path = tmp_path / "short.f32"
     path.write_bytes(bytes(8 * 4 * 255))
     assert "a frame takes 256" in bench("arith", "--gradients", str(path), status=1).stderr
+
+
+# -- wire ---------------------------------------------------------------------
+
+SHORT = ["--workers", "2", "--vector", "20000", "--elements", "64,256", "--window", "4,16"]
+
+
+def good(wire, rounds):
+    """Every setting is there, and the best is as good as the manual page says."""
+    assert wire["workers"] == 2 and wire["rounds"] == rounds and wire["vector"] == 20000
+    found = [(s["elements"], s["window"], s["pipeline"], s["threads"]) for s in wire["settings"]]
+    assert sorted(found) == [(e, w, "fused", t) for e in (64, 256) for w in (4, 16) for t in (1, 2)]
+    for s in wire["settings"]:
+        for key in ("goodput_gbit", "aggregator_s_per_gb", "worker_s_per_gb"):
+            assert 0 < s[key]["q1"] <= s[key]["median"] <= s[key]["q3"]
+        assert 0 <= s["retransmit_share"] < 1
+
+    def cpu(s):
+        return s["aggregator_s_per_gb"]["median"] + s["worker_s_per_gb"]["median"]
+
+    most = max(s["goodput_gbit"]["median"] for s in wire["settings"])
+    near = [s for s in wire["settings"] if s["goodput_gbit"]["median"] >= 0.95 * most]
+    assert cpu(wire["best"]) == min(map(cpu, near)) and wire["best"] in near
+    best = wire["best"]
+    assert wire["best_options"] == f"--elements {best['elements']} --window {best['window']} --pipeline fused"
+
+
+def test_wire(lab):
+    wire = json.loads(bench("wire", "--json", "--rounds", "2", *SHORT).stdout)
+    good(wire, 2)
+    net = lab(workers=2)
+    net.load()
+    net.add_job(7, *wire["best_options"].split())
+
+
+def test_wire_text(mounts):
+    out = bench("wire", "--rounds", "1", "--pipeline", "staged", "--threads", "1", *SHORT).stdout
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.splitlines()[-1].startswith("best: --elements ") and out.count("staged") == 5
+
+
+def test_both(mounts):
+    out = json.loads(bench("--json", "--rounds", "1", *SHORT).stdout)
+    good(out["wire"], 1)
+    assert not set(KEYS) - set(out["arith"])
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(p) for p in f.read().split()]
+
+
+def test_interrupt(mounts):
+    """Workers and links go with the process."""
+    p = subprocess.Popen([FPISA, "bench", "wire", "--workers", "2", "--vector", "30000000"], start_new_session=True)
+    link = f"/proc/{p.pid}/root/sys/class/net/b{p.pid}a1"
+    wait_until("links", lambda: len(children(p.pid)) >= 2 and os.path.exists(link), 60)
+    crew = children(p.pid)
+    p.send_signal(signal.SIGINT)
+    p.wait()
+    wait_until("the workers' end", lambda: not any(os.path.exists(f"/proc/{c}") for c in crew))
+
+
+@pytest.mark.parametrize("argv, says", [
+    (["--window", "12"], "not a power of two"), (["--elements", "48"], "multiples of 32"),
+    (["--pipeline", "x"], "not staged or fused"), (["--workers", "1"], "not a number from 2"), (["x"], "what is 'x'")])
+def test_wire_usage(mounts, argv, says):
+    assert says in bench("wire", *argv, status=2).stderr.splitlines()[0]

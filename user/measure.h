@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What measurements in a network of their own share: clocks, CPU time of the
+ * What measurements in a network of their own share (bench/, bench_wire*.c): clocks, CPU time of the
  * threads that poll links, quartiles, processes that play workers. lab.h has
  * the namespaces.
  *
  * Functions that can fail return 0, or -1 after they have reported why.
  */
-#ifndef BENCH_MEASURE_H
-#define BENCH_MEASURE_H
+#ifndef FPISA_MEASURE_H
+#define FPISA_MEASURE_H
 
 #include <stddef.h>
 #include <stdint.h>

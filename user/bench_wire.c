@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fpisa bench wire: goodput and CPU time over real links, by packet size,
+ * window, pipeline and threads, and which of them to give a job; fpisa bench:
+ * this after the table of bench arith. bench_wire.h has the cast.
+ */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench_wire.h"
+
+#define MAX_VECTOR (1 << 26)
+#define MAX_WINDOW (FPISA_MAX_SLOTS / 2 / BENCH_WIRE_THREADS) /* there are slots for as many jobs at once */
+
+const char bench_wire_help[] =
+	"  --workers N        2 to 16, each a process in a network namespace; default 4\n"
+	"  --elements LIST    values a frame: multiples of 32 up to 832; default 256,512,832\n"
+	"  --window LIST      frames under way: powers of two up to 128; default 16,64,128\n"
+	"  --pipeline LIST    fused, staged or both; default fused\n"
+	"  --threads LIST     jobs at once, a thread of each worker for each, 1 to 8;\n"
+	"                     default 1,2\n"
+	"  --vector N         values that each worker sums a round; default 1048576\n"
+	"  --rounds R         rounds, in each of which all settings take their turn;\n"
+	"                     1 to 1000, default 3\n"
+	"Sums over veth links by the datapath as fpisa load attaches it, all checked. CPU\n"
+	"time of the aggregator is that of the kernel threads that poll its ports; of a\n"
+	"worker, its process and the thread that polls its link; each a GB contributed.\n"
+	"The line \"best:\" has the settings with the most goodput, of those within 5% of\n"
+	"it the ones that take the least CPU time: options of fpisa job add. Nothing of\n"
+	"the machine is changed; it needs root.\n";
+
+/* "A,B": each a number that fits. Cuts the text. */
+static int parse_list(const char *what, char *text, uint64_t max, bool powers, struct bench_list *l)
+{
+	uint64_t n;
+	int err;
+
+	l->n = 0;
+	for (char *rest = NULL, *at = strtok_r(text, ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
+		err = parse_number(what, at, 1, max, &n);
+		if (err)
+			return err;
+		if (powers && n & (n - 1))
+			return refuse(BAD_USAGE, "%s: %s is not a power of two", what, at);
+		if (l->n == MAX_SIZES)
+			return refuse(BAD_USAGE, "%s: more than %d", what, MAX_SIZES);
+		l->v[l->n++] = (uint32_t)n;
+	}
+	return l->n ? 0 : refuse(BAD_USAGE, "%s: none", what);
+}
+
+static int parse_pipelines(char *text, struct bench_list *l)
+{
+	int err, id;
+
+	l->n = 0;
+	for (char *rest = NULL, *at = strtok_r(text, ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
+		err = parse_name("--pipeline", at, pipeline_names, &id);
+		if (err)
+			return err;
+		if (l->n == MAX_SIZES)
+			return refuse(BAD_USAGE, "--pipeline: more than %d", MAX_SIZES);
+		l->v[l->n++] = (uint32_t)id;
+	}
+	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: none");
+}
+
+static int parse(struct bench_wire *w, int argc, char **argv)
+{
+	enum {
+		OPT_WORKERS = OPT_VERB,
+		OPT_ELEMENTS,
+		OPT_WINDOW,
+		OPT_PIPELINE,
+		OPT_THREADS,
+		OPT_VECTOR,
+		OPT_ROUNDS
+	};
+	static const struct option options[] = {COMMON_OPTIONS,
+						JSON_OPTION,
+						{"workers", required_argument, NULL, OPT_WORKERS},
+						{"elements", required_argument, NULL, OPT_ELEMENTS},
+						{"window", required_argument, NULL, OPT_WINDOW},
+						{"pipeline", required_argument, NULL, OPT_PIPELINE},
+						{"threads", required_argument, NULL, OPT_THREADS},
+						{"vector", required_argument, NULL, OPT_VECTOR},
+						{"rounds", required_argument, NULL, OPT_ROUNDS},
+						{0}};
+	uint64_t number;
+	int opt, err = 0;
+
+	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (opt) {
+		case OPT_WORKERS:
+			err = parse_number("--workers", optarg, 2, CREW_MAX, &number);
+			w->workers = (uint32_t)number;
+			break;
+		case OPT_ELEMENTS:
+			err = parse_sizes(&w->elements, optarg) ? BAD_USAGE : 0;
+			break;
+		case OPT_WINDOW:
+			err = parse_list("--window", optarg, MAX_WINDOW, true, &w->window);
+			break;
+		case OPT_PIPELINE:
+			err = parse_pipelines(optarg, &w->pipeline);
+			break;
+		case OPT_THREADS:
+			err = parse_list("--threads", optarg, BENCH_WIRE_THREADS, false, &w->threads);
+			break;
+		case OPT_VECTOR:
+			err = parse_number("--vector", optarg, FPISA_MAX_ELEMENTS, MAX_VECTOR, &w->vector);
+			break;
+		case OPT_ROUNDS:
+			err = parse_number("--rounds", optarg, 1, 1000, &w->rounds);
+			break;
+		default:
+			err = common_option(&w->c, opt);
+		}
+	}
+	if (!err && optind < argc)
+		err = refuse(BAD_USAGE, "bench: what is '%s'?", argv[optind]);
+	return err;
+}
+
+static int add_setting(struct bench_wire *w, struct bench_setting s)
+{
+	s.goodput = calloc(w->rounds, sizeof(double));
+	s.aggregator = calloc(w->rounds, sizeof(double));
+	s.worker = calloc(w->rounds, sizeof(double));
+	w->setting[w->settings++] = s;
+	return s.goodput && s.aggregator && s.worker ? 0 : fail(-ENOMEM, NULL, "bench");
+}
+
+static int add_settings(struct bench_wire *w)
+{
+	uint32_t all = w->elements.n * w->window.n * w->pipeline.n * w->threads.n;
+	int err = 0;
+
+	if (all > BENCH_WIRE_SETTINGS)
+		return refuse(BAD_USAGE, "bench: %u settings, at most %d", all, BENCH_WIRE_SETTINGS);
+	for (uint32_t i = 0; !err && i < all; i++) {
+		uint32_t k = i;
+		struct bench_setting s = {0};
+
+		s.window = w->window.v[k % w->window.n];
+		k /= w->window.n;
+		s.elements = w->elements.elements[k % w->elements.n];
+		k /= w->elements.n;
+		s.threads = w->threads.v[k % w->threads.n];
+		k /= w->threads.n;
+		s.pipeline = w->pipeline.v[k];
+		err = add_setting(w, s);
+	}
+	return err;
+}
+
+static int sweep(struct bench_wire *w)
+{
+	int err = bench_wire_open(w);
+
+	for (uint64_t round = 0; !err && round < w->rounds; round++)
+		for (uint32_t i = 0; !err && i < w->settings; i++)
+			err = bench_wire_round(w, &w->setting[i], round);
+	bench_wire_close(w);
+	if (!err)
+		bench_wire_choose(w);
+	return err;
+}
+
+static struct bench_wire wire = {
+	.workers = 4,
+	.rounds = 3,
+	.vector = 1 << 20,
+	.elements = {3, {256, 512, FPISA_MAX_ELEMENTS}},
+	.window = {3, {16, 64, 128}},
+	.threads = {2, {1, 2}},
+	.pipeline = {1, {FPISA_PIPELINE_FUSED}},
+	.dp = {.lock = -1},
+};
+
+static void release(struct bench_wire *w)
+{
+	for (uint32_t i = 0; i < w->settings; i++) {
+		free(w->setting[i].goodput);
+		free(w->setting[i].aggregator);
+		free(w->setting[i].worker);
+	}
+}
+
+static int prepare(int argc, char **argv)
+{
+	int err = parse(&wire, argc, argv);
+
+	return err ?: add_settings(&wire);
+}
+
+int verb_bench_wire(int argc, char **argv)
+{
+	int err;
+
+	wire.c = (struct common)COMMON_INIT;
+	err = prepare(argc, argv);
+	if (!err)
+		err = sweep(&wire);
+	if (!err && wire.c.json)
+		err = print_json(bench_wire_json(&wire), true);
+	else if (!err)
+		bench_wire_text(&wire);
+	release(&wire);
+	return err;
+}
+
+int verb_bench(int argc, char **argv)
+{
+	struct json_object *both = NULL;
+	int err;
+
+	wire.c = (struct common)COMMON_INIT;
+	err = prepare(argc, argv);
+	if (!err && wire.c.json)
+		both = json_object_new_object();
+	if (!err)
+		err = bench_arith_default(both);
+	if (!err && !both)
+		putchar('\n');
+	if (!err)
+		err = sweep(&wire);
+	if (!err && both) {
+		json_object_object_add(both, "wire", bench_wire_json(&wire));
+		err = print_json(both, true);
+		both = NULL;
+	} else if (!err) {
+		bench_wire_text(&wire);
+	}
+	json_object_put(both);
+	release(&wire);
+	return err;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of `bench wire` share.
+ *
+ *	bench_wire.c	    options, the sweep over the settings
+ *	bench_wire_net.c    an aggregator over veth, with workers' processes
+ *	bench_wire_worker.c a worker's process
+ *	bench_wire_report.c the best settings, table, JSON
+ *
+ * Each setting takes its turn in every round: its jobs are made, the workers
+ * join them and sum a vector of whole numbers, whose sums are exact and are
+ * checked, and the jobs go.
+ *
+ * Functions return 0, or a negative number after they have reported the error.
+ */
+#ifndef FPISA_BENCH_WIRE_H
+#define FPISA_BENCH_WIRE_H
+
+#include "bench.h"
+#include "measure.h"
+
+#define BENCH_WIRE_ADDRESS "10.78.255.1"
+#define BENCH_WIRE_THREADS 8 /* of a worker, at most */
+#define BENCH_WIRE_SETTINGS 256
+
+/* Values of an option, each of which is measured. */
+struct bench_list {
+	uint32_t n, v[MAX_SIZES];
+};
+
+struct bench_setting {
+	uint32_t elements, window, pipeline, threads;
+	/* [rounds]: Gbit of contributions a second; CPU seconds a GB of them, of a GB of a worker's own. */
+	double *goodput, *aggregator, *worker;
+	uint64_t retransmits, frames;
+};
+
+struct bench_wire {
+	struct common c;
+	uint32_t workers;
+	uint64_t rounds, vector; /* values of a worker, a round */
+	struct sizes elements;
+	struct bench_list window, threads, pipeline;
+	struct bench_setting setting[BENCH_WIRE_SETTINGS];
+	uint32_t settings, best;
+	pid_t master; /* in the links' names */
+	struct crew crew;
+	struct bench_wire_rank *rank;
+	pid_t napi[CREW_MAX]; /* threads that poll our ends */
+	struct datapath dp;
+};
+
+/* One worker's process. */
+struct bench_wire_rank {
+	const struct bench_wire *w;
+	uint32_t rank;
+};
+
+enum bench_wire_task { BENCH_LINK, BENCH_JOIN, BENCH_SUM, BENCH_LEAVE };
+
+struct bench_wire_order {
+	enum bench_wire_task task;
+	uint32_t threads;
+};
+
+struct bench_wire_reply {
+	int error;
+	uint64_t cpu_ns, retransmits; /* of SUM */
+	char message[256];
+};
+
+/* -- bench_wire_net.c ----------------------------------------------------- */
+
+void bench_wire_port(char name[16], const struct bench_wire *w, uint32_t rank); /* our end */
+void bench_wire_link(char name[16], const struct bench_wire *w, uint32_t rank); /* the worker's */
+
+/* Namespaces, workers, links, the datapath loaded on our ends. */
+int bench_wire_open(struct bench_wire *w);
+void bench_wire_close(struct bench_wire *w);
+
+/* One sum with a setting. */
+int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t round);
+
+/* -- bench_wire_worker.c -------------------------------------------------- */
+
+/* arg is a struct bench_wire_rank. */
+void bench_wire_work(void *arg, int control);
+
+/* -- bench_wire_report.c -------------------------------------------------- */
+
+/* The most goodput, and of those within 5% of it the least CPU time. */
+void bench_wire_choose(struct bench_wire *w);
+struct json_object *bench_wire_json(const struct bench_wire *w);
+void bench_wire_text(const struct bench_wire *w);
+
+#endif
