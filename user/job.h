@@ -8,6 +8,7 @@
 #include "datapath.h"
 
 struct common;
+struct json_object;
 
 /* -- job_add.c: from words to a job, for the verb and for config.c ---------- */
 
@@ -30,6 +31,15 @@ int job_wish_complete(struct job_wish *w, __u32 job);
 
 /* Ports and address by this machine's routes; the ports carry the job's frames. */
 int job_wish_resolve(struct job_wish *w, const struct datapath *dp, __u32 job);
+
+/* -- job_faults.c: faults that the job asks of its workers ------------------- */
+
+/* "drop=0.01,seed=7", which is cut. 0 or BAD_USAGE. */
+int job_parse_faults(char *s, struct fpisa_job_faults *f);
+
+/* The line of `job show`, if there are any; the same for JSON, else NULL. */
+void job_print_faults(const struct fpisa_job_faults *f);
+struct json_object *job_faults_json(const struct fpisa_job_faults *f);
 
 /* -- printing --------------------------------------------------------------- */
 

@@ -34,6 +34,7 @@ enum {
 	OPT_BIG_ENDIAN,
 	OPT_RECIPROCAL,
 	OPT_HISTOGRAM,
+	OPT_DEBUG_FAULTS,
 };
 
 const struct option job_add_options[] = {
@@ -52,6 +53,7 @@ const struct option job_add_options[] = {
 	{ "big-endian", no_argument, NULL, OPT_BIG_ENDIAN },
 	{ "reciprocal", no_argument, NULL, OPT_RECIPROCAL },
 	{ "histogram", no_argument, NULL, OPT_HISTOGRAM },
+	{ "debug-faults", required_argument, NULL, OPT_DEBUG_FAULTS },
 	COMMON_OPTIONS,
 	JSON_OPTION,
 	{ 0 },
@@ -165,6 +167,8 @@ int job_wish_option(struct job_wish *w, int opt, struct common *c)
 	case OPT_HISTOGRAM:
 		j->flags |= FPISA_JOB_HISTOGRAM;
 		return 0;
+	case OPT_DEBUG_FAULTS:
+		return job_parse_faults(optarg, &j->faults);
 	}
 	return common_option(c, opt);
 }

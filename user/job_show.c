@@ -106,6 +106,7 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	       j.slot_base + 2 * j.window - 1);
 	if (j.token)
 		printf("token       %016llx\n", (unsigned long long)j.token);
+	job_print_faults(&j.faults);
 	if (s.generation)
 		printf("generation  %u%s\n", s.generation, s.joining ? ", a new one is gathering" : "");
 	else
@@ -167,6 +168,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	json_add_number(o, "slot_base", j.slot_base);
 	snprintf(token, sizeof(token), "%016llx", (unsigned long long)j.token);
 	json_add_string(o, "token", token);
+	json_object_object_add(o, "debug_faults", job_faults_json(&j.faults));
 	json_add_number(o, "workers", j.workers);
 	json_object_object_add(o, "live", ranks_json(j.live));
 	json_object_object_add(o, "joined", ranks_json(joined));

@@ -38,7 +38,9 @@ static const char job_add_more[] =
 	"  --token HEX        secret that every frame of the job must carry\n"
 	"  --big-endian       payloads are; the datapath swaps them in and out\n"
 	"  --reciprocal       averages multiply by 1/n, as the paper does, instead of dividing\n"
-	"  --histogram        count what the adds discard, by magnitude; see fpisa histogram\n";
+	"  --histogram        count what the adds discard, by magnitude; see fpisa histogram\n"
+	"  --debug-faults F   drop=P,duplicate=P,reorder=P,delay=P,corrupt=P,seed=S, some of them:\n"
+	"                     shares of frames, 0 to 0.9, with which workers try out a bad network\n";
 
 static const char doctor_more[] =
 	"One line a finding: ok, warn or fault; after \"mend:\" the command that mends it.\n"

@@ -151,6 +151,7 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 	p->clz = job->clz;
 	p->fanout = job->fanout;
 	p->flags = job->flags;
+	p->faults = job->faults;
 	p->group = job->group;
 	p->address = job->address;
 	p->live = job->live;

@@ -49,6 +49,7 @@ struct fpisa_job {
 	__u8 family;	 /* which programs: fpisa_family() */
 	__u8 flags;	 /* FPISA_JOB_* */
 	__u8 pad[7];
+	struct fpisa_job_faults faults; /* workers are told them, the datapath has no part in them */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 

@@ -68,6 +68,27 @@ struct fpisa_hdr {
  *	STATUS	the ranks that the job still counts on
  */
 
+/*
+ * Faults that the workers of a job inject into their own frames, each way: to
+ * try out what a network can do. Shares of frames in 1/65536; all 0: none.
+ */
+enum fpisa_fault {
+	FPISA_FAULT_DROP,
+	FPISA_FAULT_DUPLICATE,
+	FPISA_FAULT_REORDER,
+	FPISA_FAULT_DELAY,
+	FPISA_FAULT_CORRUPT,
+	FPISA_FAULTS,
+};
+
+#define FPISA_FAULT_SCALE 65536
+
+struct fpisa_job_faults {
+	__le32 seed;
+	__le16 share[FPISA_FAULTS];
+	__le16 reserved; /* zero */
+} __attribute__((packed, aligned(4)));
+
 /* The payload of HELLO (zero) and WELCOME: the job's parameters. */
 struct fpisa_hello {
 	__le32 window;	 /*  0 slots, a power of two */
@@ -84,7 +105,9 @@ struct fpisa_hello {
 	__be32 address;	 /* 20 IPv4 source of every reply */
 	__le64 live;	 /* 24 ranks that the job counts on */
 	__u8 flags;	 /* 32 FPISA_JOB_* of job.h */
-	__u8 reserved[31]; /* 33 zero */
+	__u8 reserved[3]; /* 33 zero */
+	struct fpisa_job_faults faults; /* 36 for trying things out */
+	__u8 zero[12];	 /* 52 zero */
 } __attribute__((packed, aligned(4)));
 
 #define FPISA_ETH_LEN 14

@@ -111,6 +111,12 @@ BAD_JOBS = [
     (["--group", "10.0.0.1"], "--group: 10.0.0.1 is not a multicast address", 2),
     (["--group", "239.1.1.1", "--fanout", "unicast"], "--group: goes with multicast", 2),
     (["--token", "xyz"], "--token: 'xyz' is not 1 to 16 hexadecimal digits", 2),
+    (["--debug-faults", "drop=0.1,loss=0.1"], "--debug-faults: 'loss=0.1' is not drop=P, duplicate=P, reorder=P,", 2),
+    (["--debug-faults", "drop"], "--debug-faults: give drop= once, with a number", 2),
+    (["--debug-faults", "drop=0.1,drop=0.2"], "--debug-faults: give drop= once, with a number", 2),
+    (["--debug-faults", "drop=1"], "--debug-faults: '1' is not a number from 0 to 0.9", 2),
+    (["--debug-faults", "seed=4294967296"], "--debug-faults: seed: '4294967296' is not a number from 0 to 4294967295", 2),
+    (["--debug-faults", ""], "--debug-faults: say which, as in drop=0.01,delay=0.01,seed=1", 2),
     (["--address", "10.99.300.1"], "--address: '10.99.300.1' is not an IPv4 address", 2),
     (["--elements", "512"], "make a frame of 2152 bytes, the MTU of p0 is 1500; try --elements 320", 1),
 ]

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from lab import FPISA, PIN, read_all, wait_until
+from worker import XSK
 
 ETIMEDOUT = 110
 COUNT = 2_000_000
@@ -21,6 +22,31 @@ def test_frames(lab, fault, share, pipeline):
                                  "--window", 4, "--pipeline", pipeline, "--" + fault, share))
     assert out["passed"] and out["mismatches"] == out["flag_mismatches"] == 0 and out["counts_agree"]
     assert fault == "reorder" or out["retransmits"] + out["duplicates"] > 0
+
+
+FAULTS = {"drop": 0.05, "duplicate": 0.1, "reorder": 0.25, "delay": 0.05, "corrupt": 0.05}
+
+
+@pytest.mark.parametrize("transport", [0, XSK], ids=["udp", "xsk"])
+def test_asked_by_the_job(lab, transport):
+    """--debug-faults: the workers' library does it, as long as the job says so; the sums are right all the same."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1, "--window", 16, "--debug-faults", ",".join(f"{k}={v}" for k, v in FAULTS.items()) + ",seed=7")
+    shown = net.json("job", "show", 1)["debug_faults"]
+    assert shown.pop("seed") == 7 and shown == pytest.approx(FAULTS, abs=2**-16)
+    assert "debug       workers inject drop 0.05, duplicate 0.1, reorder 0.25, delay 0.05, corrupt 0.05, seed 7\n" \
+        in net.fpisa("job", "show", 1)
+    for a in net.check_sum(1, 100000, timeout_ms=60000, transport=transport):
+        assert a["retransmits"] > 10 and a["duplicates"] > 10 and a["bad"] > 5
+    seen = net.counters(1, PIN)
+    assert seen["v_checksum"] > 5 and seen["v_resent"] + seen["v_duplicate"] > 10
+    net.fpisa("job", "del", 1)
+    net.add_job(1)
+    assert net.json("job", "show", 1)["debug_faults"] is None and "debug " not in net.fpisa("job", "show", 1)
+    for a in net.check_sum(1, 100000, transport=transport):
+        assert a["bad"] == 0
+    assert net.counters(1, PIN)["v_checksum"] == 0
 
 
 def running(net, job, timeout_ms=60000, ranks=(0, 1)):

@@ -67,7 +67,15 @@ static void test_hello_layout(void **state)
 	AT(fpisa_hello, address, 20, 4);
 	AT(fpisa_hello, live, 24, 8);
 	AT(fpisa_hello, flags, 32, 1);
-	AT(fpisa_hello, reserved, 33, 31);
+	AT(fpisa_hello, reserved, 33, 3);
+	AT(fpisa_hello, faults, 36, 16);
+	AT(fpisa_hello, faults.seed, 36, 4);
+	AT(fpisa_hello, faults.share[FPISA_FAULT_DROP], 40, 2);
+	AT(fpisa_hello, faults.share[FPISA_FAULT_DUPLICATE], 42, 2);
+	AT(fpisa_hello, faults.share[FPISA_FAULT_REORDER], 44, 2);
+	AT(fpisa_hello, faults.share[FPISA_FAULT_DELAY], 46, 2);
+	AT(fpisa_hello, faults.share[FPISA_FAULT_CORRUPT], 48, 2);
+	AT(fpisa_hello, zero, 52, 12);
 	assert_int_equal(sizeof(struct fpisa_hello), 64);
 }
 

@@ -269,8 +269,12 @@ static const struct fpisa_transport_ops faulty_ops = {
 
 int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates *rates, uint64_t seed)
 {
-	struct faulty *x;
+	struct faulty *x = (struct faulty *)*t;
 
+	if ((*t)->ops == &faulty_ops) {
+		x->out.rates = x->in.rates = *rates;
+		return 0;
+	}
 	if (rates->drop <= 0 && rates->duplicate <= 0 && rates->reorder <= 0 && rates->delay <= 0 &&
 	    rates->corrupt <= 0)
 		return 0;
@@ -283,4 +287,22 @@ int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates
 	fpisa_faults_init(&x->in, rates, ~seed, 0);
 	*t = &x->base;
 	return 0;
+}
+
+static double added(double own, uint16_t share)
+{
+	double sum = own + (double)share / FPISA_FAULT_SCALE;
+
+	return sum < FPISA_FAULT_MOST ? sum : FPISA_FAULT_MOST;
+}
+
+struct fpisa_fault_rates fpisa_faults_of_job(const struct fpisa_fault_rates *own, const struct fpisa_job_faults *job)
+{
+	return (struct fpisa_fault_rates){
+		.drop = added(own->drop, job->share[FPISA_FAULT_DROP]),
+		.duplicate = added(own->duplicate, job->share[FPISA_FAULT_DUPLICATE]),
+		.reorder = added(own->reorder, job->share[FPISA_FAULT_REORDER]),
+		.delay = added(own->delay, job->share[FPISA_FAULT_DELAY]),
+		.corrupt = added(own->corrupt, job->share[FPISA_FAULT_CORRUPT]),
+	};
 }

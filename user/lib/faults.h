@@ -28,6 +28,9 @@
 /* A damaged one has 1 to this many bits flipped. */
 #define FPISA_FAULT_BITS 8
 
+/* The largest share: with all frames lost nothing would ever end. */
+#define FPISA_FAULT_MOST 0.9
+
 /* Frames held at once; more are dropped. */
 #define FPISA_FAULT_HELD 4096
 
@@ -73,8 +76,13 @@ uint64_t fpisa_faults_due(const struct fpisa_faults *f);
 
 /*
  * Replaces *t by one that works through it and injects faults each way, and
- * closes it in the end. Does nothing if all rates are 0. -ENOMEM
+ * closes it in the end. If *t is such a one, it has these rates from now on.
+ * Does nothing if all rates are 0 and *t has none. -ENOMEM
  */
 int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates *rates, uint64_t seed);
+
+/* What a job asks of its workers (`fpisa job add --debug-faults`) on top of a worker's own. */
+struct fpisa_fault_rates fpisa_faults_of_job(const struct fpisa_fault_rates *own,
+					     const struct fpisa_job_faults *job);
 
 #endif

@@ -51,7 +51,8 @@ static int say_hello(struct fpisa *f)
 		.aux = f->incarnation,
 	};
 	struct fpisa_hdr trial = h;
-	struct fpisa_out out[2], plain = {.part = {{&h, sizeof(h)}, {(void *)&empty, sizeof(empty)}}, .parts = 2, .alone = 1};
+	struct fpisa_out out[2],
+		plain = {.part = {{&h, sizeof(h)}, {(void *)&empty, sizeof(empty)}}, .parts = 2, .alone = 1};
 	int tried = f->t->bursts, rc;
 
 	seal_hello(&h, &empty);
@@ -188,6 +189,7 @@ static int wait_for_all(struct fpisa *f)
 int fpisa_join(struct fpisa *f)
 {
 	uint64_t now = realtime_ns();
+	struct fpisa_fault_rates rates;
 	struct fpisa_request *r;
 	int rc;
 
@@ -204,6 +206,10 @@ int fpisa_join(struct fpisa *f)
 	f->incarnation = now > f->incarnation ? now : f->incarnation + 1;
 
 	rc = wait_for_all(f);
+	if (rc)
+		return rc;
+	rates = fpisa_faults_of_job(&f->faults, &f->hello.faults);
+	rc = fpisa_faults_wrap(&f->t, &rates, f->hello.faults.seed + ((uint64_t)f->rank << 32));
 	if (rc)
 		return rc;
 	rc = f->t->ops->joined(f->t, &f->hello);
