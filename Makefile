@@ -213,7 +213,7 @@ fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 
 .PHONY: bench
 # Processes with libfpisa in a network of their own.
-BENCH_wire := bench/wire_worker.c bench/server.c bench/server_udp.c bench/server_xsk.c
+BENCH_wire := bench/wire_net.c bench/wire_worker.c bench/server.c bench/server_udp.c bench/server_xsk.c
 BENCH_worker := bench/switchml.c
 $(B)/bench/wire $(B)/bench/worker: $(B)/bench/%: bench/%.c $$(BENCH_$$*) \
 		$(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a

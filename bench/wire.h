@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What bench/wire.c, the aggregator's side, and wire_worker.c, the workers', agree upon. */
+/*
+ * bench/wire: wire.c has options, turns and figures, wire_net.c the network
+ * and the aggregators, wire_worker.c the workers.
+ */
 #ifndef BENCH_WIRE_H
 #define BENCH_WIRE_H
 
@@ -19,6 +22,7 @@ struct plan {
 	int bursts;	   /* pass the links whole */
 	uint64_t elements; /* of a vector, whole packets */
 	uint64_t seed;
+	double loss;  /* injected at the workers */
 	pid_t master; /* in the links' names */
 	/* Shared by all processes: a vector a rank; the order of arrival of each chunk as each rank was told.
 	 */
@@ -63,6 +67,8 @@ uint32_t wire_subnet(enum contender c, uint32_t rank);
 #define WIRE_ADDRESS "10.78.255."
 #define WIRE_ADDRESS_OF(c) ((c) + 1)
 
+extern const char *const wire_contender[CONTENDERS]; /* names */
+
 struct wire_worker {
 	const struct plan *plan;
 	uint32_t rank;
@@ -70,5 +76,24 @@ struct wire_worker {
 
 /* A worker's process; arg is a struct wire_worker. */
 void wire_work(void *arg, int control);
+
+struct wire {
+	struct plan plan;
+	int data[DATAS]; /* chosen */
+	struct crew workers, servers;
+	struct wire_worker worker[CREW_MAX];
+	pid_t napi[CONTENDERS][CREW_MAX];
+	char fpisa[288]; /* the command */
+};
+
+/* This process becomes the aggregators' side: links, workers, servers, our datapath. */
+int wire_set_up(struct wire *w);
+
+/* All workers do it; their retransmissions are added up if that is asked for. */
+int wire_together(const struct wire *w, const struct order *o, uint64_t *retransmits);
+
+/* CPU time at a contender's aggregator: of the threads that poll its links, of its process. */
+uint64_t wire_polled_ns(const struct wire *w, enum contender c);
+uint64_t wire_served_ns(const struct wire *w, enum contender c);
 
 #endif

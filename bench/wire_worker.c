@@ -118,6 +118,10 @@ static int sum(struct side *s, enum contender c)
 	const struct fpisa_options o = {.size = sizeof(o),
 					.local_port = (uint16_t)(FPISA_PORT + c),
 					.timeout_ms = TIMEOUT_MS,
+					.loss = s->p->loss,
+					.duplicate = s->p->loss,
+					.reorder = s->p->loss,
+					.seed = s->p->seed + s->rank,
 					.on_chunk = take_order,
 					.arg = s};
 	char address[32];

@@ -54,6 +54,12 @@ def test_wire_with_bursts():
     assert len(lines) == 3 and all(line["bursts"] for line in lines)
 
 
+def test_wire_with_loss():
+    """Every contender keeps the protocol: sums are right whatever is lost, comes twice or in another order."""
+    lines = run("wire", "--workers", "3", "--elements", "256", "--data", "random", "--loss", "0.05")
+    assert len(lines) == 3 and all(line["retransmit_share"] > 0.01 for line in lines)
+
+
 def test_worker():
     lines = run("worker", "--elements", "32,832")
     names = ("switchml", "switchml-batch", "udp", "xsk")
