@@ -191,8 +191,9 @@ FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 FUZZ_worker := $(LIB_SRC)
 FUZZ_address := $(filter-out user/lib/api.c,$(LIB_SRC))
 FUZZ_gradients := user/cli.c user/gradients.c user/npy.c
-FUZZ_args := $(addprefix user/,cli.c job.c job_add.c job_faults.c job_show.c load.c unload.c slots.c stats.c status.c \
-	prometheus.c demo.c demo_options.c upgrade.c)
+FUZZ_args := tests/fuzz/stand_ins.c $(addprefix user/,cli.c job.c job_add.c job_faults.c job_show.c load.c unload.c \
+	slots.c stats.c status.c prometheus.c demo.c demo_options.c upgrade.c)
+FUZZ_config := $(FUZZ_args) user/config.c
 .SECONDEXPANSION:
 $(B)/tests/fuzz/user_%: tests/fuzz/user_%.c $$(FUZZ_$$*)
 	@mkdir -p $(@D)

@@ -377,6 +377,7 @@ int verb_soak(int argc, char **argv)
 		return err;
 	fds = soak_open_fds();
 	s.random = s.o.seed;
+	s.kinds_taken = splitmix64(&s.random) >> 32;
 	s.parent = getpid();
 	fprintf(stderr, "soak: --seed %llu\n", (unsigned long long)s.o.seed);
 	catch_signals(&s);

@@ -96,6 +96,7 @@ struct soak_loader {
 struct soak {
 	struct soak_options o;
 	uint64_t random;
+	uint64_t kinds_taken; /* formats and modes of jobs, in turn from a random one on */
 	pid_t parent;
 	int home_fd, hop_fd, host_fd[SOAK_HOSTS]; /* network namespaces */
 	pid_t hop_pid;

@@ -24,7 +24,7 @@ enum event { KILL, LINK, JOB, SHRINK, LOADER, EVENTS };
 /* Mean time between two of a kind. */
 static const uint64_t every_ns[EVENTS] = {1500 * MS, 4000 * MS, 5000 * MS, 9000 * MS, 5000 * MS};
 
-/* Formats and modes that jobs take in turn, at random. */
+/* Formats and modes that jobs take in turn, from a random one on. */
 static const struct {
 	uint8_t format, mode;
 } kinds[] = {
@@ -90,7 +90,7 @@ int soak_start_seat(struct soak *s, uint32_t job, uint32_t rank)
 
 int soak_add_job(struct soak *s, uint32_t job)
 {
-	uint32_t kind = (uint32_t)below(s, sizeof(kinds) / sizeof(kinds[0]));
+	const uint64_t kind = s->kinds_taken++ % (sizeof(kinds) / sizeof(kinds[0]));
 	struct soak_job *j = &s->job[job];
 	struct fpisa_job config = {
 		.workers = j->ranks,

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The layers below the verbs, as stand-ins that do nothing: a job or a load
+ * that reaches them must be one that they may be given, else it is a crash.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include "datapath.h"
+#include "demo.h"
+#include "lab.h"
+#include "route.h"
+#include "stand_ins.h"
+
+bool datapath_verbose;
+bool stand_in_opens;
+
+int datapath_open(struct datapath *dp, const char *pin)
+{
+	static struct fpisa_job jobs[FPISA_MAX_JOBS];
+	static struct fpisa_control control;
+
+	(void)pin;
+	*dp = (struct datapath){.lock = -1, .jobs = jobs, .control = &control};
+	return stand_in_opens ? 0 : -ENOENT;
+}
+
+int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
+{
+	(void)dp;
+	CHECK(job < FPISA_MAX_JOBS && j->workers && j->workers <= FPISA_MAX_WORKERS);
+	CHECK(j->elements && j->elements % FPISA_BLOCK == 0 && j->elements <= FPISA_MAX_ELEMENTS);
+	CHECK(j->window && !(j->window & (j->window - 1)) && j->window <= FPISA_MAX_SLOTS / 2);
+	CHECK(j->format && j->format < FPISA_FORMAT_END && j->mode && j->mode < FPISA_MODE_END);
+	CHECK(j->pipeline && j->clz && j->fanout && j->rounding);
+	CHECK((j->fanout == FPISA_FANOUT_MULTICAST) == IN_MULTICAST(ntohl(j->group)));
+	for (__u32 r = 0; r < j->workers; r++)
+		CHECK(j->rank[r].addr && j->rank[r].port && ifindex[r]);
+	return -ENOENT;
+}
+
+int datapath_job_check(__u32 job, struct fpisa_job *j)
+{
+	CHECK(job < FPISA_MAX_JOBS && j->elements && j->format && j->mode && j->workers <= FPISA_MAX_WORKERS);
+	return 0;
+}
+
+int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j)
+{
+	CHECK(!jobs[job].active && j->window && j->window <= FPISA_MAX_SLOTS / 2);
+	return jobs[j->window % FPISA_MAX_JOBS].active ? -ENOSPC : 0;
+}
+
+int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out)
+{
+	(void)dp;
+	(void)job;
+	(void)out;
+	return -ENOENT;
+}
+
+int datapath_load(const struct datapath_load *o, char *const *devs, int n)
+{
+	CHECK(n > 0 && devs[n - 1] && o->port <= 65535 &&
+	      (o->mode == DATAPATH_NATIVE || o->mode == DATAPATH_SKB));
+	return -ENOENT;
+}
+
+int route_get(__be32 to, __u32 ifindex, struct route *r)
+{
+	*r = (struct route){.ifindex = ifindex ?: 1 + to % 3, .source = htonl(to % 7), .local = to % 11 == 0};
+	return to % 5 ? 0 : -ENETUNREACH;
+}
+
+int interface_mtu(const char *dev)
+{
+	return *dev ? 1500 : -ENODEV;
+}
+
+/* Not reached by arguments alone. */
+#define NOTHING(type, name, ...)                                                                             \
+	type name(__VA_ARGS__)                                                                               \
+	{                                                                                                    \
+		return (type)-ENOENT;                                                                        \
+	}
+#define NOTHING_AT_ALL(name, ...)                                                                            \
+	void name(__VA_ARGS__)                                                                               \
+	{                                                                                                    \
+	}
+#pragma clang diagnostic ignored "-Wunused-parameter"
+NOTHING(int, datapath_unload, const char *pin, char *const *devs, int n, bool *removed)
+NOTHING(int, datapath_job, const struct datapath *dp, __u32 job, struct fpisa_job *out)
+NOTHING(int, datapath_session, const struct datapath *dp, __u32 job, struct fpisa_session *out)
+NOTHING(int, datapath_peer, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out)
+NOTHING(int, datapath_slot, const struct datapath *dp, __u32 key, struct fpisa_slot *out)
+NOTHING(int, datapath_counters, const struct datapath *dp, __u32 key, struct fpisa_counters *sum)
+NOTHING(int, datapath_job_del, struct datapath *dp, __u32 job)
+NOTHING(int, datapath_job_shrink, struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
+NOTHING(int, datapath_status, const struct datapath *dp, struct datapath_status *s)
+NOTHING(int, datapath_attached, const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)
+NOTHING(int, demo_data, struct demo *d)
+NOTHING(int, lab_enter, const char *verb)
+NOTHING(int, datapath_upgrade, const char *pin)
+NOTHING(int, demo_aggregator_links, const struct demo *d)
+NOTHING(int, demo_hire, struct demo *d)
+NOTHING(int, demo_await, struct demo *d, enum demo_state state, void (*progress)(const struct demo *d))
+NOTHING(int, demo_release, struct demo *d)
+NOTHING(uint64_t, lab_now, void)
+NOTHING(int, demo_check, const struct demo *d, const struct fpisa_counters *c, struct demo_check *k)
+NOTHING(int, demo_report, const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
+NOTHING_AT_ALL(datapath_close, struct datapath *dp)
+NOTHING_AT_ALL(datapath_refresh, struct datapath *dp)
+NOTHING_AT_ALL(demo_dismiss, struct demo *d)
+NOTHING_AT_ALL(demo_step, const char *what)
+NOTHING_AT_ALL(demo_progress, const struct demo *d)
+NOTHING_AT_ALL(demo_progress_end, void)

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What stands in for the layers below the verbs when their parsers are fuzzed. */
+#ifndef FPISA_FUZZ_STAND_INS_H
+#define FPISA_FUZZ_STAND_INS_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* Does datapath_open() succeed? Then a job may be made; it must be one that datapath_job_add() may be given. */
+extern bool stand_in_opens;
+
+#define CHECK(what)                                                                                          \
+	do {                                                                                                 \
+		if (!(what))                                                                                 \
+			abort();                                                                             \
+	} while (0)
+
+#endif
