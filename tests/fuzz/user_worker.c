@@ -16,6 +16,7 @@
 #define MOST 2000 /* elements of a call */
 #define KINDS 6
 #define UNSEALED 0x80
+#define OPERATIONS 8 /* some that there are not, too */
 
 enum kind { RAW, WELCOME, RESULT, STATUS, ERROR, AGAIN };
 
@@ -129,7 +130,7 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 	h->slot = fpisa_slot_of(l->chunk, f->window);
 	h->total = r->count;
 	h->call = r->call;
-	h->op = FPISA_OP_SUM;
+	h->op = r->op;
 	h->format = f->hello.format;
 	h->bitmap = f->hello.live;
 	if (kind == RESULT) {
@@ -212,8 +213,8 @@ static const struct fpisa_transport_ops ops = {
 	.close = fake_close,
 };
 
-/* One call of `count` elements; its array has exactly their size. */
-static void call(struct fake *t, uint32_t count)
+/* One call of `count` elements; its array has exactly their size. One that is refused (-EINVAL) is none. */
+static void call(struct fake *t, uint32_t count, uint8_t op)
 {
 	struct fpisa *f = t->f;
 	/* A block with a shared exponent has one byte more, after the values. */
@@ -225,7 +226,8 @@ static void call(struct fake *t, uint32_t count)
 	if (!recv || !send)
 		abort();
 	t->taken = 0;
-	rc = fpisa_allreduce(f, send, recv, count, f->hello.format, NULL);
+	rc = fpisa_allreduce_op(f, send, recv, count, f->hello.format, (enum fpisa_operation)(op % OPERATIONS), 0.5,
+				NULL);
 	/* -ERANGE delivers the sum and says that it overflowed. */
 	if ((!rc || rc == -ERANGE) && t->taken != count)
 		abort();
@@ -241,17 +243,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct fpisa_options o = {.size = sizeof(o), .token = 99, .on_chunk = on_chunk, .arg = &t};
 	uint32_t count = 1 + (next(&t) | (uint32_t)next(&t) << 8) % MOST;
 
+	uint8_t op;
+
 	t.capacity = 1 + next(&t) % 64;
+	op = next(&t);
 	if (fpisa_new(&t.f, &o))
 		abort();
 	strcpy(t.f->peer, "fuzz");
 	t.f->job = 3;
 	t.f->t = &t.base;
 	if (!fpisa_join(t.f)) {
-		call(&t, count);
-		call(&t, count);
+		call(&t, count, op);
+		call(&t, count, op / OPERATIONS);
 		if (t.left && !fpisa_rejoin(t.f))
-			call(&t, count);
+			call(&t, count, op);
 	}
 	fpisa_close(t.f);
 	return 0;
