@@ -242,7 +242,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct fake t = {.base = {.ops = &ops}, .at = data, .left = size};
 	struct fpisa_options o = {.size = sizeof(o), .token = 99, .on_chunk = on_chunk, .arg = &t};
 	uint32_t count = 1 + (next(&t) | (uint32_t)next(&t) << 8) % MOST;
-
 	uint8_t op;
 
 	t.capacity = 1 + next(&t) % 64;
