@@ -29,8 +29,8 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 /* The commands that make the job anew, for its ranks as routes lead to them now. */
 static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, char *out, size_t size)
 {
+	char a[ADDRESS_LEN], faults[FAULTS_OPTION_LEN];
 	struct text t = { out, out + size };
-	char a[ADDRESS_LEN];
 	const char *pin = pin_option(d);
 
 	add(&t, "fpisa job del %u%s && fpisa job add %u%s --workers ", job, pin, job, pin);
@@ -53,6 +53,8 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 		add(&t, " --reciprocal");
 	if (j->flags & FPISA_JOB_HISTOGRAM)
 		add(&t, " --histogram");
+	job_faults_option(&j->faults, faults);
+	add(&t, "%s", faults);
 }
 
 /* Workers on this machine's own networks ask for the address by ARP; a router may lead others to it. */

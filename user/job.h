@@ -41,6 +41,10 @@ int job_parse_faults(char *s, struct fpisa_job_faults *f);
 void job_print_faults(const struct fpisa_job_faults *f);
 struct json_object *job_faults_json(const struct fpisa_job_faults *f);
 
+/* " --debug-faults ...", which gives these faults, or "". */
+#define FAULTS_OPTION_LEN 192
+void job_faults_option(const struct fpisa_job_faults *f, char text[FAULTS_OPTION_LEN]);
+
 /* -- printing --------------------------------------------------------------- */
 
 /* `job show --json` of an active job; job_show.c. */

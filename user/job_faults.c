@@ -79,3 +79,16 @@ struct json_object *job_faults_json(const struct fpisa_job_faults *f)
 	json_add_number(o, names[FPISA_FAULTS], f->seed);
 	return o;
 }
+
+void job_faults_option(const struct fpisa_job_faults *f, char text[FAULTS_OPTION_LEN])
+{
+	int n = snprintf(text, FAULTS_OPTION_LEN, any(f) ? " --debug-faults " : "");
+
+	for (int i = 0; i < FPISA_FAULTS; i++)
+		if (f->share[i])
+			/* The middle of what becomes this share. */
+			n += snprintf(text + n, FAULTS_OPTION_LEN - n, "%s=%.7f,", names[i],
+				      (f->share[i] + .5) / FPISA_FAULT_SCALE);
+	if (any(f))
+		snprintf(text + n, FAULTS_OPTION_LEN - n, "seed=%u", f->seed);
+}
