@@ -179,8 +179,9 @@ static int make_fanout(struct datapath *dp, __u32 job, const struct fpisa_job *j
 {
 	int ports, err;
 
+	/* A broadcast looks at every entry, also the empty ones. */
 	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_ports", sizeof(__u32),
-			       sizeof(struct bpf_devmap_val), FPISA_MAX_WORKERS, NULL);
+			       sizeof(struct bpf_devmap_val), j->workers, NULL);
 	if (ports < 0)
 		return fail(-errno, NULL, "job %u: make device map", job);
 	err = fill_ports(dp, job, j, ifindex, ports);
