@@ -76,6 +76,14 @@ def test_commands(page):
     assert page != "README.md" or found > 10
 
 
+def test_privileges_of_every_verb():
+    rows = re.findall(r"^\| (`.*?) \|", read("doc/privileges.md"), re.M)
+    named = {n for r in rows for n in re.findall(r"`([^`]*)`", r)} - {"help", "--version"}
+    verbs = {v.name for v in table.verbs(FPISA)[0]}
+    assert {v for v in verbs if v not in named and v.split()[0] not in named} == set()
+    assert named <= verbs
+
+
 def test_program():
     """The worker of "Use it" compiles as it stands there."""
     lines = re.search(r"^    #include <fpisa\.h>\n(?:    .*\n)+", read("README.md"), re.M)[0].splitlines()
