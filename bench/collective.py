@@ -312,7 +312,7 @@ def main():
             print(f"collective: {name}: left out, {lacks} is not installed", file=sys.stderr)
         else:
             names.append(name)
-    for s in (signal.SIGTERM, signal.SIGHUP):
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
     own_mounts()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:

@@ -11,6 +11,7 @@ shows that everything works: its figures are worth nothing. A part that fails
 makes the exit status 1, the others still run.
 """
 import argparse
+import ctypes
 import datetime
 import glob
 import json
@@ -27,6 +28,7 @@ sys.dont_write_bytecode = True
 import plot  # noqa: E402
 import summary  # noqa: E402
 
+PR_SET_PDEATHSIG = 1
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 # Command, what --quick adds.
@@ -52,7 +54,8 @@ def measure(name, command, build, keep):
     began = time.monotonic()
     try:
         p = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE, text=True,
-                             env={**os.environ, "FPISA_BUILD": build})
+                             env={**os.environ, "FPISA_BUILD": build},
+                             preexec_fn=lambda: ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
     except OSError as e:
         print(f"bench: {name}: {e.filename}: {e.strerror}; run make", file=sys.stderr)
         return False
@@ -80,7 +83,8 @@ def main():
         p.error(f"{unknown[0]}: no such part; there are {', '.join(PARTS)}")
     if os.geteuid():
         p.error("network namespaces and XDP need root")
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, frame: sys.exit(128 + number))
     build = os.path.abspath(args.build)
     folder = args.out or os.path.join(build, "bench")
     os.makedirs(folder, exist_ok=True)

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`make bench` in short: every part measures, every picture is drawn. Its figures do not matter here."""
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from lab import BUILD, HERE
+from lab import BUILD, HERE, wait_until
 
 RUN = os.path.join(HERE, "..", "..", "bench", "run.py")
 
 
 def bench(*argv):
-    p = subprocess.run([sys.executable, "-B", RUN, *map(str, argv)], text=True, capture_output=True, timeout=600)
+    command = [sys.executable, "-B", RUN, *map(str, argv)]
+    p = subprocess.run(command, text=True, capture_output=True, timeout=600)
     return p.returncode, p.stdout, p.stderr
 
 
@@ -46,3 +49,29 @@ def test_a_part_that_fails(tmp_path):
 def test_no_such_part(tmp_path):
     status, _, err = bench("--out", tmp_path, BUILD, "speed")
     assert status == 2 and "speed: no such part" in err
+
+
+def session(leader):
+    """Processes of a session but its leader."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+            if int(fields[3]) == leader != int(pid) and fields[0] != "Z":
+                found.append(int(pid))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_ended(tmp_path, number):
+    """Whoever ends it ends the ranks with it."""
+    pytest.importorskip("numpy", reason="python3-numpy is not installed")
+    with subprocess.Popen([sys.executable, "-B", RUN, "--out", tmp_path, BUILD, "collective"],
+                          stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True) as p:
+        wait_until("collective and ranks", lambda: len(session(p.pid)) >= 3, timeout_s=60)
+        os.kill(p.pid, number)
+    try:
+        wait_until("the end of all processes", lambda: not session(p.pid), timeout_s=30)
+    finally:
+        for pid in session(p.pid):
+            os.kill(pid, signal.SIGTERM)
