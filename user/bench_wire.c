@@ -13,24 +13,36 @@
 #include "bench_wire.h"
 
 #define MAX_VECTOR (1 << 26)
-#define MAX_WINDOW (FPISA_MAX_SLOTS / 2 / BENCH_WIRE_THREADS) /* there are slots for as many jobs at once */
+/* There are slots for the jobs of two turns at once. */
+#define MAX_WINDOW (FPISA_MAX_SLOTS / 2 / BENCH_WIRE_THREADS / 2)
 
 const char bench_wire_help[] =
-	"  --workers N        2 to 16, each a process in a network namespace; default 4\n"
+	"  DEV                interfaces of this machine, with workers on others, which run\n"
+	"                     fpisa bench worker; without, veth in namespaces of its own\n"
+	"  --workers N|LIST   without DEV 2 to 16 processes, default 4; with DEV the\n"
+	"                     addresses, ADDR[@DEV],..., as of job add\n"
+	"  --address ADDR     of this machine, as of job add; with DEV alone\n"
 	"  --elements LIST    values a frame: multiples of 32 up to 832; default 256,512,832\n"
 	"  --window LIST      frames under way: powers of two up to 128; default 16,64,128\n"
 	"  --pipeline LIST    fused, staged or both; default fused\n"
-	"  --threads LIST     jobs at once, a thread of each worker for each, 1 to 8;\n"
+	"  --threads LIST     jobs at once, a thread of each worker for each, 1 to 4;\n"
 	"                     default 1,2\n"
 	"  --vector N         values that each worker sums a round; default 1048576\n"
 	"  --rounds R         rounds, in each of which all settings take their turn;\n"
 	"                     1 to 1000, default 3\n"
-	"Sums over veth links by the datapath as fpisa load attaches it, all checked. CPU\n"
-	"time of the aggregator is that of the kernel threads that poll its ports; of a\n"
-	"worker, its process and the thread that polls its link; each a GB contributed.\n"
+	"Sums by the datapath as fpisa load attaches it, all checked. CPU time, each a GB\n"
+	"contributed: over veth that of the kernel threads that poll the aggregator's ports,\n"
+	"and of a worker's process and the thread that polls its link; with DEV that of the\n"
+	"XDP programs alone, and at a worker of its process, which the worker prints.\n"
 	"The line \"best:\" has the settings with the most goodput, of those within 5% of\n"
-	"it the ones that take the least CPU time: options of fpisa job add. Nothing of\n"
-	"the machine is changed; it needs root.\n";
+	"it the ones that take the least CPU time: options of fpisa job add. It needs root;\n"
+	"with DEV the datapath is loaded there meanwhile, else nothing is changed.\n";
+
+const char bench_worker_help[] =
+	"A worker of fpisa bench wire DEV --workers ... at ADDR: give it the same options,\n"
+	"all but DEV, --workers and --address. It waits a minute for each job.\n"
+	"  --elements LIST, --window LIST, --pipeline LIST, --threads LIST, --vector N,\n"
+	"  --rounds R         as of fpisa bench wire\n";
 
 /* "A,B": each a number that fits. Cuts the text. */
 static int parse_list(const char *what, char *text, uint64_t max, bool powers, struct bench_list *l)
@@ -68,7 +80,31 @@ static int parse_pipelines(char *text, struct bench_list *l)
 	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: none");
 }
 
-static int parse(struct bench_wire *w, int argc, char **argv)
+/* A number of processes, or addresses of machines; NULL: not said. */
+static int take_workers(struct bench_wire *w, char *text)
+{
+	uint64_t number;
+	int err;
+
+	if (!w->devs) {
+		err = text ? parse_number("--workers", text, 2, CREW_MAX, &number) : 0;
+		w->workers = text && !err ? (uint32_t)number : w->workers;
+		return err;
+	}
+	w->workers = 0;
+	for (char *rest = NULL, *at = strtok_r(text ?: "", ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
+		if (strchr(at, ':'))
+			return refuse(BAD_USAGE, "--workers: %s: leave the port away", at);
+		if (w->workers == FPISA_MAX_WORKERS)
+			return refuse(BAD_USAGE, "--workers: more than %d", FPISA_MAX_WORKERS);
+		w->address[w->workers++] = at;
+	}
+	return w->workers ? 0
+			  : refuse(BAD_USAGE, "bench: with an interface, --workers ADDR,... says who adds");
+}
+
+/* Of `bench worker` the operand is an address and no workers are named. */
+static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 {
 	enum {
 		OPT_WORKERS = OPT_VERB,
@@ -77,7 +113,8 @@ static int parse(struct bench_wire *w, int argc, char **argv)
 		OPT_PIPELINE,
 		OPT_THREADS,
 		OPT_VECTOR,
-		OPT_ROUNDS
+		OPT_ROUNDS,
+		OPT_ADDRESS,
 	};
 	static const struct option options[] = {COMMON_OPTIONS,
 						JSON_OPTION,
@@ -88,15 +125,18 @@ static int parse(struct bench_wire *w, int argc, char **argv)
 						{"threads", required_argument, NULL, OPT_THREADS},
 						{"vector", required_argument, NULL, OPT_VECTOR},
 						{"rounds", required_argument, NULL, OPT_ROUNDS},
+						{"address", required_argument, NULL, OPT_ADDRESS},
 						{0}};
-	uint64_t number;
+	char *workers = NULL;
 	int opt, err = 0;
 
 	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (opt) {
 		case OPT_WORKERS:
-			err = parse_number("--workers", optarg, 2, CREW_MAX, &number);
-			w->workers = (uint32_t)number;
+			workers = optarg;
+			break;
+		case OPT_ADDRESS:
+			err = parse_address("--address", optarg, &w->aggregator);
 			break;
 		case OPT_ELEMENTS:
 			err = parse_sizes(&w->elements, optarg) ? BAD_USAGE : 0;
@@ -120,9 +160,11 @@ static int parse(struct bench_wire *w, int argc, char **argv)
 			err = common_option(&w->c, opt);
 		}
 	}
-	if (!err && optind < argc)
-		err = refuse(BAD_USAGE, "bench: what is '%s'?", argv[optind]);
-	return err;
+	w->dev = argv + optind;
+	w->devs = argc - optind;
+	if (!err && worker && (workers || w->aggregator))
+		err = refuse(BAD_USAGE, "bench worker: --workers and --address are the aggregator's");
+	return err || worker ? err : take_workers(w, workers);
 }
 
 static int add_setting(struct bench_wire *w, struct bench_setting s)
@@ -159,12 +201,16 @@ static int add_settings(struct bench_wire *w)
 
 static int sweep(struct bench_wire *w)
 {
-	int err = bench_wire_open(w);
+	int err = w->devs ? bench_nic_open(w) : bench_wire_open(w);
 
 	for (uint64_t round = 0; !err && round < w->rounds; round++)
-		for (uint32_t i = 0; !err && i < w->settings; i++)
-			err = bench_wire_round(w, &w->setting[i], round);
-	bench_wire_close(w);
+		for (uint32_t i = 0; !err && i < w->settings; i++, w->turn++)
+			err = w->devs ? bench_nic_round(w, &w->setting[i], round)
+				      : bench_wire_round(w, &w->setting[i], round);
+	if (w->devs)
+		bench_nic_close(w);
+	else
+		bench_wire_close(w);
 	if (!err)
 		bench_wire_choose(w);
 	return err;
@@ -179,6 +225,8 @@ static struct bench_wire wire = {
 	.threads = {2, {1, 2}},
 	.pipeline = {1, {FPISA_PIPELINE_FUSED}},
 	.dp = {.lock = -1},
+	.entry_fd = -1,
+	.stats_fd = -1,
 };
 
 static void release(struct bench_wire *w)
@@ -190,9 +238,9 @@ static void release(struct bench_wire *w)
 	}
 }
 
-static int prepare(int argc, char **argv)
+static int prepare(int argc, char **argv, bool worker)
 {
-	int err = parse(&wire, argc, argv);
+	int err = parse(&wire, argc, argv, worker);
 
 	return err ?: add_settings(&wire);
 }
@@ -202,7 +250,7 @@ int verb_bench_wire(int argc, char **argv)
 	int err;
 
 	wire.c = (struct common)COMMON_INIT;
-	err = prepare(argc, argv);
+	err = prepare(argc, argv, false);
 	if (!err)
 		err = sweep(&wire);
 	if (!err && wire.c.json)
@@ -219,7 +267,7 @@ int verb_bench(int argc, char **argv)
 	int err;
 
 	wire.c = (struct common)COMMON_INIT;
-	err = prepare(argc, argv);
+	err = prepare(argc, argv, false);
 	if (!err && wire.c.json)
 		both = json_object_new_object();
 	if (!err)
@@ -236,6 +284,28 @@ int verb_bench(int argc, char **argv)
 		bench_wire_text(&wire);
 	}
 	json_object_put(both);
+	release(&wire);
+	return err;
+}
+
+int verb_bench_worker(int argc, char **argv)
+{
+	__be32 address;
+	int err;
+
+	wire.c = (struct common)COMMON_INIT;
+	err = prepare(argc, argv, true);
+	if (!err)
+		err = wire.devs == 1 ? parse_address("bench worker", wire.dev[0], &address)
+				     : refuse(BAD_USAGE, "bench worker: give the aggregator's address");
+	if (!err)
+		err = bench_wire_visit(&wire, wire.dev[0]);
+	if (!err)
+		bench_wire_choose(&wire);
+	if (!err && wire.c.json)
+		err = print_json(bench_wire_json(&wire), true);
+	else if (!err)
+		bench_wire_text(&wire);
 	release(&wire);
 	return err;
 }

@@ -4,12 +4,14 @@
  *
  *	bench_wire.c	    options, the sweep over the settings
  *	bench_wire_net.c    an aggregator over veth, with workers' processes
- *	bench_wire_worker.c a worker's process
+ *	bench_wire_nic.c    an aggregator on this machine's interfaces, workers elsewhere
+ *	bench_wire_worker.c a worker: a process of the first, `bench worker` of the second
  *	bench_wire_report.c the best settings, table, JSON
  *
  * Each setting takes its turn in every round: its jobs are made, the workers
  * join them and sum a vector of whole numbers, whose sums are exact and are
- * checked, and the jobs go.
+ * checked, and the jobs go. Job numbers differ from turn to turn, so that a
+ * worker that is ahead waits for the next jobs and does not join old ones.
  *
  * Functions return 0, or a negative number after they have reported the error.
  */
@@ -20,7 +22,7 @@
 #include "measure.h"
 
 #define BENCH_WIRE_ADDRESS "10.78.255.1"
-#define BENCH_WIRE_THREADS 8 /* of a worker, at most */
+#define BENCH_WIRE_THREADS 4 /* of a worker, at most */
 #define BENCH_WIRE_SETTINGS 256
 
 /* Values of an option, each of which is measured. */
@@ -43,12 +45,29 @@ struct bench_wire {
 	struct bench_list window, threads, pipeline;
 	struct bench_setting setting[BENCH_WIRE_SETTINGS];
 	uint32_t settings, best;
+	uint32_t turn;			  /* of settings so far */
+	char *address[FPISA_MAX_WORKERS]; /* ADDR or ADDR@DEV, a rank */
+	__be32 aggregator;		  /* 0: as routes to the workers have it */
+	struct datapath dp;
+	/* Over veth. */
 	pid_t master; /* in the links' names */
 	struct crew crew;
 	struct bench_wire_rank *rank;
 	pid_t napi[CREW_MAX]; /* threads that poll our ends */
-	struct datapath dp;
+	/* On interfaces of this machine. */
+	char *const *dev;
+	int devs;     /* 0: veth */
+	int entry_fd; /* the program on them */
+	int stats_fd; /* while it is open, the kernel counts what programs take */
+	bool loaded;
+	const struct bench_setting *before; /* whose jobs are there still */
 };
+
+/* Numbers of the jobs of a turn: this one and on. */
+static inline uint32_t bench_wire_job(uint32_t turn)
+{
+	return turn * BENCH_WIRE_THREADS % FPISA_MAX_JOBS;
+}
 
 /* One worker's process. */
 struct bench_wire_rank {
@@ -60,7 +79,7 @@ enum bench_wire_task { BENCH_LINK, BENCH_JOIN, BENCH_SUM, BENCH_LEAVE };
 
 struct bench_wire_order {
 	enum bench_wire_task task;
-	uint32_t threads;
+	uint32_t threads, job;
 };
 
 struct bench_wire_reply {
@@ -81,10 +100,27 @@ void bench_wire_close(struct bench_wire *w);
 /* One sum with a setting. */
 int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t round);
 
+/* The jobs of a turn, by the words of `job add`. */
+int bench_wire_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t turn);
+int bench_wire_end_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t turn);
+
+/* -- bench_wire_nic.c ----------------------------------------------------- */
+
+int bench_nic_open(struct bench_wire *w);
+void bench_nic_close(struct bench_wire *w);
+int bench_nic_round(struct bench_wire *w, struct bench_setting *s, uint64_t round);
+
 /* -- bench_wire_worker.c -------------------------------------------------- */
 
 /* arg is a struct bench_wire_rank. */
 void bench_wire_work(void *arg, int control);
+
+/* All turns as a worker of the aggregator at `address`, with its options. */
+int bench_wire_visit(struct bench_wire *w, const char *address);
+
+/* Values of a thread's share of a vector, and how many of them its first sum has, which is not measured. */
+uint64_t bench_wire_share(const struct bench_wire *w, uint32_t threads, uint32_t thread, uint64_t *from);
+uint64_t bench_wire_warm(uint64_t share, uint32_t window, uint32_t elements);
 
 /* -- bench_wire_report.c -------------------------------------------------- */
 

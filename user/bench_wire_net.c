@@ -103,10 +103,16 @@ static int load(struct bench_wire *w)
 
 int bench_wire_open(struct bench_wire *w)
 {
+	static char address[CREW_MAX][ADDRESS_LEN];
 	struct bench_wire_reply r;
 	int err;
 
 	w->master = getpid();
+	w->aggregator = inet_addr(BENCH_WIRE_ADDRESS);
+	for (uint32_t i = 0; i < w->workers; i++) {
+		snprintf(address[i], sizeof(address[i]), "10.78.%u.2", i);
+		w->address[i] = address[i];
+	}
 	w->rank = calloc(w->workers, sizeof(*w->rank));
 	err = w->rank ? lab_enter("bench") : fail(-ENOMEM, NULL, "bench");
 	if (!err)
@@ -131,18 +137,23 @@ void bench_wire_close(struct bench_wire *w)
 
 /* -- one sum ---------------------------------------------------------------- */
 
-/* The words of `job add`: what a user would say. */
-static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_t job)
+/* A thread's job. */
+static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_t job, uint32_t thread)
 {
-	char workers[CREW_MAX * 24];
+	char workers[FPISA_MAX_WORKERS * 48];
 	struct job_wish wish = {.workers = workers};
 	size_t n = 0;
 	int err;
 
-	for (uint32_t r = 0; r < w->workers; r++)
-		n += (size_t)snprintf(workers + n, sizeof(workers) - n, "%s10.78.%u.2:%u", r ? "," : "", r,
-				      FPISA_PORT + job);
-	wish.job.address = inet_addr(BENCH_WIRE_ADDRESS);
+	for (uint32_t r = 0; r < w->workers; r++) {
+		int address = (int)strcspn(w->address[r], "@");
+
+		n += (size_t)snprintf(workers + n, sizeof(workers) - n, "%s%.*s:%u%s", r ? "," : "", address,
+				      w->address[r], FPISA_PORT + thread, w->address[r] + address);
+		if (n >= sizeof(workers))
+			return refuse(BAD_USAGE, "--workers: too long");
+	}
+	wish.job.address = w->aggregator;
 	wish.job.elements = s->elements;
 	wish.job.window = s->window;
 	wish.job.pipeline = s->pipeline;
@@ -150,6 +161,24 @@ static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_
 	if (!err)
 		err = job_wish_resolve(&wish, &w->dp, job);
 	return err ?: datapath_job_add(&w->dp, job, &wish.job, wish.ifindex);
+}
+
+int bench_wire_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t turn)
+{
+	int err = 0;
+
+	for (uint32_t t = 0; !err && t < s->threads; t++)
+		err = make_job(w, s, bench_wire_job(turn) + t, t);
+	return err;
+}
+
+int bench_wire_end_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t turn)
+{
+	int err = 0;
+
+	for (uint32_t t = 0; !err && t < s->threads; t++)
+		err = datapath_job_del(&w->dp, bench_wire_job(turn) + t);
+	return err;
 }
 
 static uint64_t polled_ns(const struct bench_wire *w)
@@ -163,14 +192,14 @@ static uint64_t polled_ns(const struct bench_wire *w)
 
 int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t round)
 {
-	struct bench_wire_order o = {.task = BENCH_JOIN, .threads = s->threads};
+	struct bench_wire_order o = {
+		.task = BENCH_JOIN, .threads = s->threads, .job = bench_wire_job(w->turn)};
 	double bytes = (double)w->workers * (double)w->vector * sizeof(float);
 	struct bench_wire_reply sum = {0};
 	uint64_t wall, polled;
-	int err = 0;
+	int err;
 
-	for (uint32_t job = 0; !err && job < s->threads; job++)
-		err = make_job(w, s, job);
+	err = bench_wire_jobs(w, s, w->turn);
 	if (!err)
 		err = together(w, &o, NULL);
 	polled = polled_ns(w);
@@ -183,8 +212,8 @@ int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t rou
 	o.task = BENCH_LEAVE;
 	if (!err)
 		err = together(w, &o, NULL);
-	for (uint32_t job = 0; !err && job < s->threads; job++)
-		err = datapath_job_del(&w->dp, job);
+	if (!err)
+		err = bench_wire_end_jobs(w, s, w->turn);
 	s->goodput[round] = bytes * 8 / (double)wall;
 	s->aggregator[round] = (double)polled / bytes;
 	s->worker[round] = (double)sum.cpu_ns / bytes;

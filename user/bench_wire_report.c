@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The best settings of `bench wire`, and what it prints; bench_wire.h has the contracts. */
 #include <json-c/json.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "bench_wire.h"
@@ -45,10 +46,14 @@ static const char *options(const struct bench_setting *s)
 	return text;
 }
 
+/* NULL of what this side does not know, which is 0. */
 static struct json_object *spread_json(struct bench_spread s)
 {
-	struct json_object *o = json_object_new_object();
+	struct json_object *o;
 
+	if (s.median == 0)
+		return NULL;
+	o = json_object_new_object();
 	json_add_double(o, "median", s.median);
 	json_add_double(o, "q1", s.low);
 	json_add_double(o, "q3", s.high);
@@ -66,7 +71,7 @@ static struct json_object *setting_json(const struct bench_wire *w, const struct
 	json_object_object_add(o, "goodput_gbit", spread_json(bench_spread(s->goodput, w->rounds)));
 	json_object_object_add(o, "aggregator_s_per_gb", spread_json(bench_spread(s->aggregator, w->rounds)));
 	json_object_object_add(o, "worker_s_per_gb", spread_json(bench_spread(s->worker, w->rounds)));
-	json_add_double(o, "retransmit_share", (double)s->retransmits / (double)s->frames);
+	json_add_double(o, "retransmit_share", s->frames ? (double)s->retransmits / (double)s->frames : NAN);
 	return o;
 }
 
@@ -86,11 +91,18 @@ struct json_object *bench_wire_json(const struct bench_wire *w)
 	return top;
 }
 
+/* Or a dash where this side does not know. */
+static const char *known(char text[16], bool is, double v)
+{
+	snprintf(text, 16, "%.3f", v);
+	return is ? text : "-";
+}
+
 void bench_wire_text(const struct bench_wire *w)
 {
 	const struct bench_setting *best = &w->setting[w->best];
 
-	printf("%u workers over veth, %llu values each a round, %llu rounds\n", w->workers,
+	printf("%u workers, %llu values each a round, %llu rounds\n", w->workers,
 	       (unsigned long long)w->vector, (unsigned long long)w->rounds);
 	printf("%8s %6s %8s %7s  %8s  %-19s %s\n", "", "", "", "", "goodput", "CPU s/GB", "sent again");
 	printf("%8s %6s %8s %7s  %8s  %10s %8s %11s\n", "elements", "window", "pipeline", "threads", "Gbit/s",
@@ -98,10 +110,14 @@ void bench_wire_text(const struct bench_wire *w)
 	for (uint32_t i = 0; i < w->settings; i++) {
 		const struct bench_setting *s = &w->setting[i];
 
-		printf("%8u %6u %8s %7u  %8.2f  %10.3f %8.3f %11.3f\n", s->elements, s->window,
+		double aggregator = median(w, s->aggregator), worker = median(w, s->worker);
+		double again = s->frames ? 100.0 * (double)s->retransmits / (double)s->frames : 0;
+		char text[3][16];
+
+		printf("%8u %6u %8s %7u  %8.2f  %10s %8s %11s\n", s->elements, s->window,
 		       name_of(pipeline_names, (int)s->pipeline), s->threads, median(w, s->goodput),
-		       median(w, s->aggregator), median(w, s->worker),
-		       100.0 * (double)s->retransmits / (double)s->frames);
+		       known(text[0], aggregator > 0, aggregator), known(text[1], worker > 0, worker),
+		       known(text[2], s->frames > 0, again));
 	}
 	printf("best: %s\n", options(best));
 	if (best->threads > 1)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A worker of `bench wire`: a process in a network namespace of its own. A
- * thread a job: each has a handle and sums its share of the vector.
+ * A worker of `bench wire`: a process in a network namespace of its own that
+ * takes orders, or `bench worker` on another machine, which goes through the
+ * settings by itself. A thread a job: each has a handle and sums its share of
+ * the vector.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,7 +25,7 @@ struct side;
 
 struct thread {
 	struct side *s;
-	uint32_t job;
+	uint32_t number;
 	pthread_t id;
 	struct fpisa *f;
 	int error;
@@ -32,8 +34,9 @@ struct thread {
 
 struct side {
 	const struct bench_wire *w;
-	uint32_t rank, threads;
-	pid_t napi;
+	const char *address;
+	uint32_t rank, workers, threads, job; /* the first thread's */
+	pid_t napi;			      /* 0: whoever polls the link is not counted */
 	float *send, *recv;
 	struct thread thread[BENCH_WIRE_THREADS];
 };
@@ -60,22 +63,32 @@ static int set_up(struct side *s)
 	s->napi = napi_thread(dev);
 	if (s->napi < 0)
 		return -1;
+	return 0;
+}
+
+static int fill(struct side *s)
+{
 	s->send = malloc(s->w->vector * sizeof(*s->send));
 	s->recv = malloc(s->w->vector * sizeof(*s->recv));
 	if (!s->send || !s->recv)
-		return die("memory for vectors");
+		return -ENOMEM;
 	for (uint64_t i = 0; i < s->w->vector; i++)
 		s->send[i] = value(s->rank, i);
 	return 0;
 }
 
-/* A thread's share of the vector, *count values from the returned one on. */
-static uint64_t share(const struct thread *t, uint64_t *count)
+uint64_t bench_wire_share(const struct bench_wire *w, uint32_t threads, uint32_t thread, uint64_t *from)
 {
-	uint64_t all = t->s->w->vector, from = all * t->job / t->s->threads;
+	*from = w->vector * thread / threads;
+	return w->vector * (thread + 1) / threads - *from;
+}
 
-	*count = all * (t->job + 1) / t->s->threads - from;
-	return from;
+/* The first rounds settle routes, buffers and round-trip times. */
+uint64_t bench_wire_warm(uint64_t share, uint32_t window, uint32_t elements)
+{
+	uint64_t some = (uint64_t)window * elements * 4;
+
+	return share < some ? share : some;
 }
 
 static void keep_error(struct thread *t)
@@ -88,16 +101,21 @@ static void *join(void *arg)
 {
 	struct thread *t = arg;
 	const struct fpisa_options o = {
-		.size = sizeof(o), .local_port = FPISA_PORT + t->job, .timeout_ms = TIMEOUT_MS};
-	struct fpisa_info info = {.size = sizeof(info)};
-	uint64_t count, from = share(t, &count);
+		.size = sizeof(o), .local_port = FPISA_PORT + t->number, .timeout_ms = TIMEOUT_MS};
 
-	t->error = fpisa_connect(&t->f, BENCH_WIRE_ADDRESS, t->job, &o);
-	if (!t->error)
-		t->error = fpisa_get_info(t->f, &info);
-	/* The first rounds settle routes, buffers and round-trip times. */
-	if (count > (uint64_t)info.window * info.elements * 4)
-		count = (uint64_t)info.window * info.elements * 4;
+	t->error = fpisa_connect(&t->f, t->s->address, t->s->job + t->number, &o);
+	keep_error(t);
+	return NULL;
+}
+
+static void *warm_up(void *arg)
+{
+	struct thread *t = arg;
+	struct fpisa_info info = {.size = sizeof(info)};
+	uint64_t from, count = bench_wire_share(t->s->w, t->s->threads, t->number, &from);
+
+	t->error = fpisa_get_info(t->f, &info);
+	count = bench_wire_warm(count, info.window, info.elements);
 	if (!t->error)
 		t->error = fpisa_allreduce(t->f, t->s->send + from, t->s->recv + from, count, FPISA_FLOAT32,
 					   NULL);
@@ -108,7 +126,7 @@ static void *join(void *arg)
 static void *sum(void *arg)
 {
 	struct thread *t = arg;
-	uint64_t count, from = share(t, &count);
+	uint64_t from, count = bench_wire_share(t->s->w, t->s->threads, t->number, &from);
 
 	t->error = fpisa_allreduce(t->f, t->s->send + from, t->s->recv + from, count, FPISA_FLOAT32, NULL);
 	keep_error(t);
@@ -154,7 +172,7 @@ static int check(const struct side *s, struct bench_wire_reply *r)
 	for (uint64_t i = 0; i < s->w->vector; i++) {
 		float want = 0;
 
-		for (uint32_t rank = 0; rank < s->w->workers; rank++)
+		for (uint32_t rank = 0; rank < s->workers; rank++)
 			want += value(rank, i);
 		if (s->recv[i] != want) {
 			snprintf(r->message, sizeof(r->message), "element %llu: wrong sum",
@@ -185,6 +203,28 @@ static void leave(struct side *s)
 	memset(s->thread, 0, sizeof(s->thread));
 }
 
+/* Joins the jobs from `job` on; the first time, whoever answers says which rank this is. */
+static int begin(struct side *s, uint32_t job, uint32_t threads, struct bench_wire_reply *r)
+{
+	struct fpisa_info info = {.size = sizeof(info)};
+	int err;
+
+	s->job = job;
+	s->threads = threads;
+	for (uint32_t i = 0; i < threads; i++)
+		s->thread[i] = (struct thread){.s = s, .number = i};
+	err = together(s, join, r);
+	if (!err && !s->send) {
+		err = fpisa_get_info(s->thread[0].f, &info);
+		s->rank = info.rank;
+		s->workers = info.workers;
+		err = err ?: fill(s);
+		if (err)
+			snprintf(r->message, sizeof(r->message), "memory for vectors");
+	}
+	return err ?: together(s, warm_up, r);
+}
+
 static void obey(struct side *s, const struct bench_wire_order *o, struct bench_wire_reply *r)
 {
 	*r = (struct bench_wire_reply){0};
@@ -193,10 +233,7 @@ static void obey(struct side *s, const struct bench_wire_order *o, struct bench_
 		r->error = set_up(s);
 		break;
 	case BENCH_JOIN:
-		s->threads = o->threads;
-		for (uint32_t i = 0; i < s->threads; i++)
-			s->thread[i] = (struct thread){.s = s, .job = i};
-		r->error = together(s, join, r);
+		r->error = begin(s, o->job, o->threads, r);
 		break;
 	case BENCH_SUM:
 		r->error = measure(s, r);
@@ -211,7 +248,7 @@ static void obey(struct side *s, const struct bench_wire_order *o, struct bench_
 void bench_wire_work(void *arg, int control)
 {
 	const struct bench_wire_rank *rank = arg;
-	struct side s = {.w = rank->w, .rank = rank->rank};
+	struct side s = {.w = rank->w, .rank = rank->rank, .address = BENCH_WIRE_ADDRESS};
 	struct bench_wire_reply r = {0};
 	struct bench_wire_order o;
 
@@ -220,4 +257,42 @@ void bench_wire_work(void *arg, int control)
 	while (send(control, &r, sizeof(r), 0) > 0 && recv(control, &o, sizeof(o), 0) == sizeof(o))
 		obey(&s, &o, &r);
 	_exit(0);
+}
+
+static int visit(struct side *s, struct bench_setting *setting, uint64_t round)
+{
+	double bytes = (double)s->w->vector * sizeof(float);
+	struct bench_wire_reply r = {0};
+	uint64_t wall = 0;
+	int err = begin(s, bench_wire_job(s->w->turn), setting->threads, &r);
+
+	if (!err) {
+		wall = lab_now();
+		err = measure(s, &r);
+		wall = lab_now() - wall;
+	}
+	if (!err)
+		err = check(s, &r);
+	leave(s);
+	if (err)
+		return refuse(err, "bench: %s", r.message);
+	setting->goodput[round] = bytes * s->workers * 8 / (double)wall;
+	setting->worker[round] = (double)r.cpu_ns / bytes;
+	setting->retransmits += r.retransmits;
+	setting->frames += s->w->vector / setting->elements;
+	return 0;
+}
+
+int bench_wire_visit(struct bench_wire *w, const char *address)
+{
+	struct side s = {.w = w, .address = address};
+	int err = 0;
+
+	for (uint64_t round = 0; !err && round < w->rounds; round++)
+		for (uint32_t i = 0; !err && i < w->settings; i++, w->turn++)
+			err = visit(&s, &w->setting[i], round);
+	w->workers = s.workers;
+	free(s.send);
+	free(s.recv);
+	return err;
 }

@@ -40,9 +40,10 @@ int verb_tables(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_bench_arith(int argc, char **argv);
 int verb_bench_wire(int argc, char **argv);
+int verb_bench_worker(int argc, char **argv);
 
 extern const char soak_help[];
-extern const char demo_help[], analyze_help[], tables_help[], bench_arith_help[], bench_wire_help[];
+extern const char demo_help[], analyze_help[], tables_help[], bench_arith_help[], bench_wire_help[], bench_worker_help[];
 
 /* -- errors ------------------------------------------------------------ */
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from lab import BPFFS, FPISA, wait_until
+from lab import ADDRESS, BPFFS, FPISA, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GRADIENTS = os.path.join(HERE, "..", "..", "data", "gradients", "epoch20.f32")
@@ -154,6 +154,48 @@ def test_both(mounts):
     assert not set(KEYS) - set(out["arith"])
 
 
+def on_wire(net, *options):
+    """An aggregator on its interfaces and `bench worker` on each worker: their reports."""
+    options = ["--vector", "20000", "--elements", "64,256", "--window", "4,16", "--threads", "1,2", "--json", *options]
+    agg = net.agg.spawn(FPISA, "bench", "wire", *net.ports, "--workers", ",".join(net.addresses), "--address", ADDRESS,
+                        *options)
+    crew = [w.spawn(FPISA, "bench", "worker", ADDRESS, *options) for w in net.worker]
+    return agg, crew
+
+
+def test_interfaces(lab):
+    """Workers on other machines: each side reports what it knows, and takes the datapath away."""
+    net, before = lab(workers=2), os.listdir(BPFFS)
+    agg, crew = on_wire(net, "--rounds", "2")
+    for p in [agg, *crew]:
+        out, err = p.communicate(timeout=300)
+        assert p.returncode == 0, err
+        report = json.loads(out)
+        assert report["workers"] == 2 and len(report["settings"]) == 8
+        for s in report["settings"]:
+            assert s["goodput_gbit"]["median"] > 0
+            assert (s["aggregator_s_per_gb"] is None) == (p is not agg) == (s["worker_s_per_gb"] is not None)
+        assert report["best_options"].startswith("--elements ")
+    assert os.listdir(BPFFS) == before
+    assert "xdp" not in net.agg.run("ip", "link", "show", "dev", net.ports[0])
+
+
+def test_interfaces_mtu(lab):
+    net = lab(workers=1, mtu=1500)
+    status, _, err = net.agg.try_run(FPISA, "bench", "wire", "p0", "--workers", net.addresses[0], "--address", ADDRESS)
+    assert status == 1 and "the MTU is 1500; give --elements" in err
+
+
+def test_interfaces_interrupt(lab):
+    net, before = lab(workers=2), os.listdir(BPFFS)
+    agg, crew = on_wire(net, "--rounds", "1000")
+    wait_until("jobs", lambda: net.agg.try_run(FPISA, "job", "show", "4", "--pin", BPFFS + "/fpisa_bench")[0] == 0, 60)
+    agg.send_signal(signal.SIGTERM)
+    _, err = agg.communicate(timeout=60)
+    assert agg.returncode == 1 and "interrupted" in err, err
+    assert os.listdir(BPFFS) == before
+
+
 def children(pid):
     with open(f"/proc/{pid}/task/{pid}/children") as f:
         return [int(p) for p in f.read().split()]
@@ -172,6 +214,7 @@ def test_interrupt(mounts):
 
 @pytest.mark.parametrize("argv, says", [
     (["--window", "12"], "not a power of two"), (["--elements", "48"], "multiples of 32"),
-    (["--pipeline", "x"], "not staged or fused"), (["--workers", "1"], "not a number from 2"), (["x"], "what is 'x'")])
+    (["lo"], "--workers ADDR"), (["lo", "--workers", "10.0.0.1:7"], "leave the port away"),
+    (["--pipeline", "x"], "not staged or fused"), (["--workers", "1"], "not a number from 2")])
 def test_wire_usage(mounts, argv, says):
     assert says in bench("wire", *argv, status=2).stderr.splitlines()[0]
