@@ -4,7 +4,7 @@
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog netns package" picks
 # make lint	cppcheck over user space, library and tests
-# make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant
+# make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant, or of VARIANT=staged
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
 # make test-long	every format, mode and operation at length, about half an hour
@@ -168,7 +168,7 @@ $(TSAN): $(B)/tests/tsan/%: $(B)/tsan/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/tsan
 .PHONY: stress
 ROUNDS ?= 1000000
 stress: $(B)/tests/prog/test_concurrency
-	$(Q)FPISA_ROUNDS=$$(($(ROUNDS) / 8)) $(B)/tests/prog/test_concurrency
+	$(Q)$(if $(VARIANT),FPISA_VARIANT="$(VARIANT)") FPISA_ROUNDS=$$(($(ROUNDS) / 8)) $(B)/tests/prog/test_concurrency
 
 # Static analysis; tests/lint/cppcheck says what is left out and why.
 .PHONY: lint
