@@ -2,7 +2,7 @@
 /* What `fpisa bench arith` prints; bench.h has the contracts. */
 #include <json-c/json.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 
@@ -32,9 +32,13 @@ static const double *add(const struct bench_arith *a, uint8_t mode, uint8_t pipe
 	return step(a, mode, pipeline, FPISA_CLZ_BITS, BENCH_MORE);
 }
 
-static const double *readout(const struct bench_arith *a, uint8_t clz)
+/* By the name of a count of leading zeros; NULL where there is none of that name. */
+static const double *readout(const struct bench_arith *a, const char *name)
 {
-	return step(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, clz, BENCH_READ);
+	for (const struct name *clz = clz_names; clz->name; clz++)
+		if (!strcmp(clz->name, name))
+			return step(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, (uint8_t)clz->id, BENCH_READ);
+	return NULL;
 }
 
 static int list_figures(const struct bench_arith *a, struct figure f[MAX_FIGURES])
@@ -48,9 +52,9 @@ static int list_figures(const struct bench_arith *a, struct figure f[MAX_FIGURES
 		{"fpisa64_add_ns", add(a, FPISA_MODE_FPISA64, FPISA_PIPELINE_FUSED)},
 		{"exact_add_ns", add(a, FPISA_MODE_EXACT, FPISA_PIPELINE_FUSED)},
 		{"staged_add_ns", add(a, FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED)},
-		{"readout_bits_ns", readout(a, FPISA_CLZ_BITS)},
-		{"readout_lpm_ns", readout(a, 0)},
-		{"readout_lpm32_ns", readout(a, FPISA_CLZ_LPM)},
+		{"readout_bits_ns", readout(a, "bits")},
+		{"readout_lpm_ns", readout(a, "lpm-byte")},
+		{"readout_lpm32_ns", readout(a, "lpm")},
 	};
 	int n = sizeof(all) / sizeof(all[0]);
 
@@ -211,7 +215,7 @@ static void print_config(const struct bench_arith *a, const struct bench_config 
 	double add = over_rounds(a, c->ns[BENCH_MORE]).median,
 	       read = over_rounds(a, c->ns[BENCH_READ]).median;
 
-	printf("%-6s %-7s %-6s %-5s %3u %8.2f", name_of(format_names, c->format),
+	printf("%-6s %-7s %-6s %-8s %3u %8.2f", name_of(format_names, c->format),
 	       name_of(mode_names, c->mode), name_of(pipeline_names, c->pipeline), name_of(clz_names, c->clz),
 	       c->workers, over_rounds(a, c->ns[BENCH_SET]).median);
 	if (c->workers > 2)
@@ -227,7 +231,7 @@ static void print_config(const struct bench_arith *a, const struct bench_config 
 
 static void print_configs(const struct bench_arith *a, bool file)
 {
-	printf("%-6s %-7s %-6s %-5s %3s %8s %8s %8s %9s %8s\n", "format", "mode", "", "clz", "N", "first",
+	printf("%-6s %-7s %-6s %-8s %3s %8s %8s %8s %9s %8s\n", "format", "mode", "", "clz", "N", "first",
 	       "add", "read-out", "round", "x int32");
 	for (uint32_t i = 0; i < a->configs; i++)
 		if (a->config[i].file == file)
