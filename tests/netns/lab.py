@@ -32,7 +32,8 @@ IP_PIN = BPFFS + "/xdp/globals"	     # where iproute2 does
 PORT = 18000
 ADDRESS = "10.99.0.1"
 MTU = 1500
-COMMAND_S = 60
+SLOW = float(os.environ.get("FPISA_SLOW", "1"))  # how much longer things may take, as on an emulated machine
+COMMAND_S = 60 * SLOW
 
 CLONE_NEWNET = 0x40000000
 MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
@@ -278,7 +279,7 @@ def read_all(p, timeout_s=COMMAND_S):
 
 def wait_until(what, condition, timeout_s=10):
     """Poll until condition() is true; its value."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s * SLOW
     while True:
         value = condition()
         if value:
