@@ -22,6 +22,12 @@ STATE = os.path.join(os.environ.get("FPISA_VM_STATE", os.path.join(TREE, "build"
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 DIED, TIMEOUT, NO_GUEST = 123, 124, 125
 KVM_PROBE_S = 15
+CPUS = os.environ.get("FPISA_VM_CPUS", "2")
+VM_SERVICE = """[Unit]
+DefaultDependencies=no
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /run/vm/init command"""
 MEMORY = os.environ.get("FPISA_VM_MEMORY", "3G")
 
 
@@ -65,9 +71,12 @@ def die_with_parent():
 
 
 class Guest:
-    """One boot. Its files are in the folder `share`, which the guest sees as /run/vm. `net` is qemu's network."""
+    """One boot. Its files are in the folder `share`, which the guest sees as /run/vm. `net` is qemu's network.
 
-    def __init__(self, kernel, command, accel, share, net=("-nic", "none")):
+    With `units`, {name: text}, systemd is PID 1: vm.target is its goal, and vm.service, which is added, runs the command.
+    """
+
+    def __init__(self, kernel, command, accel, share, net=("-nic", "none"), units=None):
         with open(os.path.join(kernel, "release")) as f:
             self.release = f.read().strip()
         self.share, self.console = share, share + "/console"
@@ -76,11 +85,15 @@ class Guest:
         self.write("command", command)
         for name in ("stdout", "stderr", "console"):
             self.write(name, "")
+        if units:
+            os.mkdir(share + "/units")
+            for name, text in {**units, "vm.target": "[Unit]\nWants=vm.service", "vm.service": VM_SERVICE}.items():
+                self.write("units/" + name, text)
         self.qemu = subprocess.Popen(
             ["qemu-system-x86_64", "-no-user-config", "-nodefaults", "-no-reboot", "-display", "none", "-M", "q35",
              *(["-accel", "kvm", "-cpu", "host"] if accel == "kvm" else
                ["-accel", "tcg,thread=multi", "-cpu", "max"]),
-             "-smp", "2", "-m", MEMORY, "-kernel", os.path.join(kernel, "vmlinux"),
+             "-smp", CPUS, "-m", MEMORY, "-kernel", os.path.join(kernel, "vmlinux"),
              "-initrd", initramfs(kernel, self.release), "-append",
              "console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr",
              "-serial", "file:" + self.console, *net,
