@@ -12,7 +12,7 @@
 #define FPISA_BPF_BLOCKS_H
 
 #include "family.h"
-#include "fpisa/lookup.h"
+#include "fpisa/lookup32.h"
 
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
@@ -54,7 +54,12 @@ GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row, __
 #define COLLAPSE fpisa_exact_mau5
 #endif
 #define SET(in, e, m, f) fpisa_exact_set(in, e, m, FAMILY_CELLS, f)
+#if FAMILY_CELLS == 8 && FAMILY_BYTES == 4
+static const struct fpisa_places places = FPISA_PLACES;
+#define ADD(in, e, m, f) ((void)(f), fpisa_look_exact32(in, e, m, &places), 0)
+#else
 #define ADD(in, e, m, f) (fpisa_look_exact(in, e, m, FAMILY_CELLS, f), 0)
+#endif
 #define ADD_A ADD
 #define READ(out, e, m, f, rounding, clz) fpisa_exact_read(out, e, m, FAMILY_CELLS, f, rounding, clz, COLLAPSE)
 #define STAGE2_FIRST(p, e) fpisa_exact_stage2(p, e, FAMILY_CELLS, 1)
@@ -75,7 +80,12 @@ static const struct fpisa_narrow by_exponents =
 #else
 	FPISA_NARROW_64;
 #endif
+#if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
+static const struct fpisa_match32 by_word = FPISA_MATCH32;
+#define ADD(in, e, m, f) ((void)(f), fpisa_look_add32(in, e, (__u32 *)(m)->m, &by_word))
+#else
 #define ADD(in, e, m, f) fpisa_look_add(in, e, (m)->m, f, &by_exponents)
+#endif
 #endif
 #if FAMILY_RBITS == 32
 #define ADD_A(in, e, m, f) fpisa_look_add_a(in, e, (__u32 *)(m)->m, f, &by_exponents)

@@ -84,6 +84,13 @@ struct fpisa_phv_ref {
 #define FPISA_ROLLED
 #endif
 
+/* The contrary, for short bodies without masks; only where the compiler is clang. */
+#ifdef __bpf__
+#define FPISA_UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define FPISA_UNROLLED
+#endif
+
 #define FPISA_EACH(i) FPISA_ROLLED for (int i = 0; i < FPISA_BLOCK; i++)
 
 /*

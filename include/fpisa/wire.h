@@ -173,23 +173,32 @@ struct fpisa_sum {
 
 #define FPISA_SUM_HDR_WORDS 9 /* the header before the checksum */
 
-static __always_inline void fpisa_sum_word(struct fpisa_sum *s, __u64 w)
-{
-	s->a_lo += (__u32)w;
-	s->b_lo += s->a_lo;
-	s->a_hi += w >> 32;
-	s->b_hi += s->a_hi;
-}
-
-/* Adds `words` 64-bit words; callers in BPF pass a constant. */
+/*
+ * Adds `words` 64-bit words; callers in BPF pass a constant. Kept meanwhile
+ * are sums of whole words, modulo 2^64, and of upper lanes: fewer
+ * instructions, and what the upper lanes leave of the former is the lower
+ * lanes' sum, which is far below 2^64. BPF has its loop unrolled, in an order
+ * that needs no stack.
+ */
 static __always_inline void fpisa_sum_words(struct fpisa_sum *s, const void *p, int words)
 {
-	struct fpisa_sum t = *s;
+	__u64 a_hi = s->a_hi, b_hi = s->b_hi, a = s->a_lo + (a_hi << 32), b = s->b_lo + (b_hi << 32);
 
-	FPISA_ROLLED
-	for (int i = 0; i < words; i++)
-		fpisa_sum_word(&t, fpisa_load64((const char *)p + 8 * i));
-	*s = t;
+	FPISA_UNROLLED
+	for (int i = 0; i < words; i++) {
+		__u64 w = fpisa_load64((const char *)p + 8 * i);
+
+		a += w;
+		b += a;
+		a_hi += w >> 32;
+		b_hi += a_hi;
+		fpisa_opaque(b_hi);
+		fpisa_opaque(b);
+	}
+	s->a_lo = a - (a_hi << 32);
+	s->a_hi = a_hi;
+	s->b_lo = b - (b_hi << 32);
+	s->b_hi = b_hi;
 }
 
 static __always_inline __u32 fpisa_sum_fold(const struct fpisa_sum *s)

@@ -167,8 +167,12 @@ static void test_checksum_by_parts(void **state)
 
 	(void)state;
 	fill(&c, &rng);
-	for (int i = 0; i < BYTES / 8; i++)
-		fpisa_sum_word(&s, (uint64_t)c.w[2 * i + 1] << 32 | c.w[2 * i]);
+	for (int i = 0; i < BYTES / 8; i++) {
+		s.a_lo += c.w[2 * i];
+		s.b_lo += s.a_lo;
+		s.a_hi += c.w[2 * i + 1];
+		s.b_hi += s.a_hi;
+	}
 	assert_int_equal(fpisa_sum_fold(&s), checksum(&c));
 }
 

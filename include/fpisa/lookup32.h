@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * lookup.h for FP32 alone, whose format is a constant: sign and exponent
+ * field of the incoming word are an index too. In mode fpisa a factor from
+ * the table is sign and shift of the incoming mantissa at once; in mode exact
+ * it is sign and place in a cell.
+ */
+#ifndef FPISA_LOOKUP32_H
+#define FPISA_LOOKUP32_H
+
+#include "lookup.h"
+
+#define FPISA_TABLE4(X, i) X(i), X((i) + 1), X((i) + 2), X((i) + 3)
+#define FPISA_TABLE16(X, i) \
+	FPISA_TABLE4(X, i), FPISA_TABLE4(X, (i) + 4), FPISA_TABLE4(X, (i) + 8), FPISA_TABLE4(X, (i) + 12)
+#define FPISA_TABLE64(X, i) \
+	FPISA_TABLE16(X, i), FPISA_TABLE16(X, (i) + 16), FPISA_TABLE16(X, (i) + 32), FPISA_TABLE16(X, (i) + 48)
+#define FPISA_TABLE256(X, i) \
+	FPISA_TABLE64(X, i), FPISA_TABLE64(X, (i) + 64), FPISA_TABLE64(X, (i) + 128), FPISA_TABLE64(X, (i) + 192)
+#define FPISA_TABLE512(X) FPISA_TABLE256(X, 0), FPISA_TABLE256(X, 256)
+#define FPISA_TABLE1024(X) FPISA_TABLE512(X), FPISA_TABLE256(X, 512), FPISA_TABLE256(X, 768)
+
+/* Of index i, sign and exponent field: the exponent less one, and the word less fraction and implied one. */
+#define FPISA_HEAD_E(i) (((i) & 255) ? ((i) & 255) - 1 : 0)
+#define FPISA_HEAD_WORD(i) ((__u32)((i) >> 8) << 31 | (__u32)FPISA_HEAD_E(i) << 23)
+#define FPISA_HEAD_SPECIAL 0xffff
+
+/* Eight elements a turn: all 32 were slower. */
+#ifdef __clang__
+#define FPISA_BY_EIGHT(i) _Pragma("clang loop unroll_count(8)") for (int i = 0; i < FPISA_BLOCK; i++)
+#else
+#define FPISA_BY_EIGHT(i) FPISA_EACH(i)
+#endif
+
+/* A special value adds nothing but its sticky bit. */
+static __always_inline void fpisa_stick(__u16 *reg, __u32 word)
+{
+	*reg |= (__u16)(word << 9 ? FPISA_EXP_NAN : word >> 31 ? FPISA_EXP_NINF : FPISA_EXP_PINF);
+}
+
+/* -- mode fpisa, R = 32 ---------------------------------------------------- */
+
+struct fpisa_head {
+	__u32 word;
+	__u16 at; /* exponent, FPISA_SIGN more of a negative value; or FPISA_HEAD_SPECIAL */
+	__u16 pad;
+};
+
+#define FPISA_SIGN 512
+#define FPISA_HEAD(i)                                                                                            \
+	{                                                                                                        \
+		.word = FPISA_HEAD_WORD(i),                                                                      \
+		.at = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) + 1 + ((i) >> 8) * FPISA_SIGN,   \
+	}
+
+/* By `at` less the stored exponent, modulo 1024: its difference d in the lower nine bits, then the sign. */
+struct fpisa_move {
+	__s64 factor; /* of the incoming magnitude: its place in a register's high word */
+	__u8 stored;  /* right shift of the stored mantissa */
+	__u8 raise;   /* of the stored exponent */
+	__u8 pad[6];
+};
+
+#define FPISA_MOVE_D(i) (((i) & 255) - ((i) & 256))
+#define FPISA_MOVE_UP(i) ((i) & 256 ? 0 : (i) & 255)
+#define FPISA_MOVE_FACTOR(i) \
+	((__s64)1 << (FPISA_MOVE_D(i) > 0 ? 32 : FPISA_MOVE_D(i) < -32 ? 0 : 32 + FPISA_MOVE_D(i)))
+#define FPISA_MOVE(i)                                                                                    \
+	{                                                                                                \
+		.factor = ((i) >> 8 & 1) == ((i) >> 9) ? FPISA_MOVE_FACTOR(i) : -FPISA_MOVE_FACTOR(i),   \
+		.stored = FPISA_MOVE_UP(i) > 32 ? 32 : FPISA_MOVE_UP(i),                                 \
+		.raise = FPISA_MOVE_UP(i),                                                               \
+	}
+
+struct fpisa_match32 {
+	struct fpisa_head head[512];
+	struct fpisa_move move[1024];
+};
+
+#define FPISA_MATCH32 { .head = { FPISA_TABLE512(FPISA_HEAD) }, .move = { FPISA_TABLE1024(FPISA_MOVE) } }
+
+/* As fpisa_look_add(). */
+static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_block *e, __u32 *m,
+					      const struct fpisa_match32 *t)
+{
+	__u64 rounded = 0;
+
+	FPISA_BY_EIGHT(i) {
+		__u64 word = ((const __u32 *)in)[i], sum;
+		const struct fpisa_head *head = &t->head[word >> 23];
+		const struct fpisa_move *move;
+		__u64 at = head->at, reg;
+
+		if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+			fpisa_stick(&e->e[i], (__u32)word);
+			continue;
+		}
+		word -= head->word;
+		reg = e->e[i];
+		move = &t->move[(at - reg) & 1023];
+		e->e[i] = (__u16)(reg + move->raise);
+		sum = (__u64)((__s64)((__u64)m[i] << 32) >> move->stored) + word * (__u64)move->factor;
+		m[i] = (__u32)(sum >> 32);
+		rounded += fpisa_any((__u32)sum);
+	}
+	return rounded << FPISA_EV_ROUNDED;
+}
+
+/* -- mode exact ------------------------------------------------------------- */
+
+struct fpisa_place {
+	__s64 factor; /* sign, and place in the cell */
+	__u32 word;
+	__u32 cell; /* or FPISA_HEAD_SPECIAL */
+};
+
+#define FPISA_PLACE(i)                                                                             \
+	{                                                                                          \
+		.factor = ((i) >> 8 ? -1ll : 1ll) * (1ll << (FPISA_HEAD_E(i) & 31)),               \
+		.word = FPISA_HEAD_WORD(i),                                                        \
+		.cell = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) >> 5,            \
+	}
+
+struct fpisa_places {
+	struct fpisa_place of[512];
+};
+
+#define FPISA_PLACES { { FPISA_TABLE512(FPISA_PLACE) } }
+
+/* As fpisa_look_exact(), rows of FPISA_CELLS. */
+static __always_inline void fpisa_look_exact32(const void *in, struct fpisa_exp_block *e,
+					       struct fpisa_cells_block *cells, const struct fpisa_places *t)
+{
+	FPISA_BY_EIGHT(i) {
+		__u64 word = ((const __u32 *)in)[i], cell;
+		const struct fpisa_place *place = &t->of[word >> 23];
+
+		cell = place->cell;
+		if (fpisa_unlikely(cell == FPISA_HEAD_SPECIAL)) {
+			fpisa_stick(&e->e[i], (__u32)word);
+			continue;
+		}
+		cells->c[i][cell & (FPISA_CELLS - 1)] += (__s64)((word - place->word) * (__u64)place->factor);
+	}
+}
+
+#endif
