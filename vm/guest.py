@@ -60,20 +60,28 @@ def initramfs(kernel, release):
                 out.write(f.read())
         with open(top + "/modules/order", "w") as f:
             f.write("".join(name + "\n" for name in names))
-        with open(path + ".part", "wb") as f:
+        part = f"{path}.{os.getpid()}"  # two boots of a kernel may make it at the same time
+        with open(part, "wb") as f:
             subprocess.run("find . | cpio -o -H newc --quiet -R 0:0", shell=True, cwd=top, stdout=f, check=True)
-    os.rename(path + ".part", path)
+    os.rename(part, path)
     return path
 
 
-def die_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+def tsc_khz():
+    """The rate of an emulated time stamp counter, this machine's. A guest that measures it on a busy machine is wrong."""
+    with open("/proc/cpuinfo") as f:
+        return round(float(re.search(r"bogomips\s*: ([\d.]+)", f.read()).group(1)) * 500)
+
+
+def die_with_parent(how=signal.SIGKILL):
+    ctypes.CDLL(None).prctl(1, how)  # PR_SET_PDEATHSIG
 
 
 class Guest:
     """One boot. Its files are in the folder `share`, which the guest sees as /run/vm. `net` is qemu's network.
 
-    With `units`, {name: text}, systemd is PID 1: vm.target is its goal, and vm.service, which is added, runs the command.
+    With `units`, {name: text}, systemd is PID 1: vm.target is its goal; vm.service, which is added, runs
+    the command.
     """
 
     def __init__(self, kernel, command, accel, share, net=("-nic", "none"), units=None):
@@ -95,7 +103,8 @@ class Guest:
                ["-accel", "tcg,thread=multi", "-cpu", "max"]),
              "-smp", CPUS, "-m", MEMORY, "-kernel", os.path.join(kernel, "vmlinux"),
              "-initrd", initramfs(kernel, self.release), "-append",
-             "console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable mitigations=off nokaslr",
+             "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable "
+             f"tsc_early_khz={tsc_khz()}",
              "-serial", "file:" + self.console, *net,
              "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
              "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
