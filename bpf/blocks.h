@@ -13,6 +13,7 @@
 
 #include "family.h"
 #include "fpisa/lookup32.h"
+#include "fpisa/match.h"
 
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
@@ -22,8 +23,19 @@ static __always_inline __u32 clz32_lpm(__u32 x)
 	return lz ? *lz : 32;
 }
 
+static const __u8 clz_of[FPISA_WINDOWS] = FPISA_CLZ_OF_WINDOWS;
+
+GLOBAL_FN __u32 clz32_bytes(__u32 x)
+{
+	struct fpisa_lpm_key key = { .prefixlen = 32, .addr = bpf_htonl(x) };
+	__u32 *skip = bpf_map_lookup_elem(&fpisa_lpm_byte, &key);
+
+	return fpisa_clz32_window(x, skip ? *skip : 0, clz_of);
+}
+
 #if FAMILY_RBITS == 32
 #define clz_lpm(x) clz32_lpm((__u32)(x))
+#define clz_bytes(x) clz32_bytes((__u32)(x))
 #define clz_bits(x) fpisa_clz32_bits(x)
 #else
 /* A register of 64 bits is matched by halves. */
@@ -31,8 +43,23 @@ static __always_inline __u32 clz_lpm(__u64 x)
 {
 	return x >> 32 ? clz32_lpm((__u32)(x >> 32)) : 32 + clz32_lpm((__u32)x);
 }
+
+static __always_inline __u32 clz_bytes(__u64 x)
+{
+	return x >> 32 ? clz32_bytes((__u32)(x >> 32)) : 32 + clz32_bytes((__u32)x);
+}
 #define clz_bits(x) fpisa_clz64_bits(x)
 #endif
+
+/* `lpm-byte`: the table where sums are, else the trie. */
+static __always_inline __u32 clz_near(__u64 x, struct fpisa_format f)
+{
+	__u64 w = x >> fpisa_window_at(f);
+
+	return fpisa_likely(w && w < FPISA_WINDOWS) ? fpisa_clz_near((__u32)w, f, clz_of) : clz_bytes(x);
+}
+
+#define clz_byte(x) clz_near(x, f)
 
 /* What a family composes: registers of one mantissa, or rows of cells. */
 #if FAMILY_CELLS
@@ -143,6 +170,26 @@ GLOBAL_FN __u32 read_near_block(struct words *out, const struct fpisa_exp_block 
 	return READ(out, e, m, f, FPISA_ROUND_NEAREST, clz_bits);
 }
 
+GLOBAL_FN __u32 read_down_byte_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
+				     __u32 fmt)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	if (!out || !e || !m)
+		return 0;
+	return READ(out, e, m, f, FPISA_ROUND_DOWN, clz_byte);
+}
+
+GLOBAL_FN __u32 read_near_byte_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
+				     __u32 fmt)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	if (!out || !e || !m)
+		return 0;
+	return READ(out, e, m, f, FPISA_ROUND_NEAREST, clz_byte);
+}
+
 /* -- staged ------------------------------------------------------------ */
 
 GLOBAL_FN int mau0_block(const struct words *in, phv_block *p, __u32 fmt)
@@ -249,6 +296,16 @@ GLOBAL_FN int mau6_lpm_block(phv_block *p, __u32 fmt)
 	if (!p)
 		return 0;
 	fpisa_stage6(FPISA_PHV(p), f, clz_lpm);
+	return 0;
+}
+
+GLOBAL_FN int mau6_byte_block(phv_block *p, __u32 fmt)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	if (!p)
+		return 0;
+	fpisa_stage6(FPISA_PHV(p), f, clz_byte);
 	return 0;
 }
 

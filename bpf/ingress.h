@@ -71,6 +71,31 @@ static __always_inline int trie_ready(struct fpisa_control *control)
 	return 1;
 }
 
+/* Does the trie by bytes have its longest prefix? It comes last, so the others are there too. */
+static __always_inline int byte_trie_full(void)
+{
+	struct fpisa_lpm_key zero = { .prefixlen = 32 };
+	__u32 *skip = bpf_map_lookup_elem(&fpisa_lpm_byte, &zero);
+
+	return skip && *skip == fpisa_byte_skip(FPISA_BYTE_PREFIXES - 1);
+}
+
+/* Filled by whoever asks it first, whatever loaded it. Two that fill it at once write the same. */
+GLOBAL_FN int byte_trie_ready(void)
+{
+	if (fpisa_likely(byte_trie_full()))
+		return 1;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < FPISA_BYTE_PREFIXES; i++) {
+		struct fpisa_lpm_key key = { .prefixlen = fpisa_byte_prefix(i) };
+		__u32 skip = fpisa_byte_skip(i);
+
+		if (bpf_map_update_elem(&fpisa_lpm_byte, &key, &skip, BPF_ANY))
+			return 0;
+	}
+	return 1;
+}
+
 /* Every stateless check of a HELLO to job `id`; the sender's rank, or a negative verdict. */
 GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
@@ -191,6 +216,8 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	if (!c)
 		return leave(id, FPISA_V_internal, XDP_DROP);
 	if (phv->clz == FPISA_CLZ_LPM && !trie_ready(control))
+		return leave(id, FPISA_V_busy, XDP_DROP);
+	if (phv->clz == FPISA_CLZ_LPM_BYTE && !byte_trie_ready())
 		return leave(id, FPISA_V_busy, XDP_DROP);
 	if (h->fpisa->flags & FPISA_F_RETRANSMIT)
 		c->retransmissions++;

@@ -48,7 +48,21 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 	return 0;
 }
 
-/* The trie is asked unit by unit: its look-ups cost many times what one loop saves. */
+GLOBAL_FN __u32 read_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
+			   const struct fpisa_phv *phv)
+{
+	int nearest;
+
+	if (!phv)
+		return 0;
+	nearest = phv->rounding == FPISA_ROUND_NEAREST;
+	if (phv->clz == FPISA_CLZ_LPM_BYTE)
+		return nearest ? read_near_byte_block(out, e, m, phv->format) :
+				 read_down_byte_block(out, e, m, phv->format);
+	return nearest ? read_near_block(out, e, m, phv->format) : read_down_block(out, e, m, phv->format);
+}
+
+/* The trie of bits is asked unit by unit: its look-ups cost many times what one loop saves. */
 GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct fpisa_exponents *e = exponents_of(phv);
@@ -67,10 +81,7 @@ GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 		if (!out)
 			break;
-		if (phv->rounding == FPISA_ROUND_NEAREST)
-			phv->flags |= read_near_block(out, &e->b[b], &m[b], phv->format);
-		else
-			phv->flags |= read_down_block(out, &e->b[b], &m[b], phv->format);
+		phv->flags |= read_block(out, &e->b[b], &m[b], phv);
 	}
 	return 0;
 }

@@ -101,7 +101,7 @@ int soak_add_job(struct soak *s, uint32_t job)
 		.mode = kinds[kind].mode,
 		.rounding = below(s, 2) ? FPISA_ROUND_DOWN : FPISA_ROUND_NEAREST,
 		.pipeline = below(s, 2) ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
-		.clz = below(s, 2) ? FPISA_CLZ_BITS : FPISA_CLZ_LPM,
+		.clz = (uint8_t)(FPISA_CLZ_LPM + below(s, 3)),
 		.fanout = below(s, 2) ? FPISA_FANOUT_UNICAST : FPISA_FANOUT_MULTICAST,
 	};
 	const struct fpisa_format f = fpisa_format_of(config.format);

@@ -60,6 +60,7 @@ enum fpisa_pipeline {
 enum fpisa_clz {
 	FPISA_CLZ_LPM = 1,  /* the paper's trie of one entry a bit (figure 5) */
 	FPISA_CLZ_BITS = 2, /* binary search in registers */
+	FPISA_CLZ_LPM_BYTE = 3, /* a table, and a trie of one entry a byte (match.h) */
 };
 
 enum fpisa_fanout {

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 #include "soft_blocks.h"
+#include "soft_match.h"
 #include "fpisa/wire.h"
 
 /* What a loop runs on: a format with constant widths, and cells a row in mode exact, else 0. */
@@ -51,6 +52,7 @@ static __always_inline size_t block_size(struct shape s)
 #define SCALE(p) ((uint8_t *)(p) + b)
 #define MANTISSAS ((char *)r.m + b * block_size(s))
 #define CLZ(x) (s.f.rbits == 32 ? fpisa_clz32_bits(x) : fpisa_clz64_bits(x))
+#define MATCH(x) fpisa_soft_clz(x, clz, s.f)
 
 /* -- fused ------------------------------------------------------------- */
 
@@ -154,7 +156,7 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 /* MAU5..8, whatever the operation left in the registers. */
 static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
 					    struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
-					    enum fpisa_rounding rounding)
+					    enum fpisa_rounding rounding, enum fpisa_clz clz)
 {
 	int keyed = fpisa_keyed(s.f, fin->op), multiplied = s.cells == FPISA_CELLS;
 	uint32_t flags = 0;
@@ -173,7 +175,7 @@ static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
 			fpisa_stage5_finish(PHV, fin, multiplied, s.f);
 	}
 	for (uint32_t b = 0; b < blocks && !keyed; b++)
-		fpisa_stage6(PHV, s.f, CLZ);
+		fpisa_stage6(PHV, s.f, MATCH);
 	for (uint32_t b = 0; b < blocks && !keyed; b++) {
 		if (s.f.shared)
 			fpisa_mx_stage7(PHV, s.f);
@@ -276,8 +278,9 @@ uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *f
 	const struct fpisa_format f = fpisa_job_format(j);
 	uint32_t flags = 0;
 
-	if (fin->op != FPISA_OP_SUM || !has_fused_body(j, f, FPISA_OP_SUM)) {
-		flags = read_staged(fin, out, r, blocks, shape_of(j), (enum fpisa_rounding)j->rounding);
+	if (fin->op != FPISA_OP_SUM || j->clz != FPISA_CLZ_BITS || !has_fused_body(j, f, FPISA_OP_SUM)) {
+		flags = read_staged(fin, out, r, blocks, shape_of(j), (enum fpisa_rounding)j->rounding,
+				    (enum fpisa_clz)j->clz);
 		swap(j, out, blocks);
 		return flags;
 	}
