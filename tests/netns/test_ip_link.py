@@ -134,7 +134,7 @@ def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16,
     head = struct.pack("<IIQQ", 1, n, (1 << n) - 1, token)
     head += socket.inet_aton(ADDRESS) + socket.inet_aton(GROUP)
     head += struct.pack(">H", PORT) + struct.pack("<HII", elements, window, 0)
-    head += bytes([FP32, mode, rounding, pipeline, clz, MULTICAST, 0, 0]) + bytes(8)  # flags and padding
+    head += bytes([FP32, mode, rounding, pipeline, clz, MULTICAST, 0, 0]) + bytes(8 + 16)  # flags and padding, faults
     ranks = b"".join(socket.inet_aton(a) + struct.pack(">HH", PORT, 0) for a in addresses)
     return head + ranks
 
