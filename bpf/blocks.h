@@ -170,6 +170,13 @@ GLOBAL_FN __u32 read_near_block(struct words *out, const struct fpisa_exp_block 
 	return READ(out, e, m, f, FPISA_ROUND_NEAREST, clz_bits);
 }
 
+/*
+ * Fused by bytes only in FP32's own programs. Elsewhere units do it: two more
+ * bodies take a gate that knows several formats beyond the verifier's limit.
+ */
+#define FUSED_BYTES (FAMILY_BYTES == 4 && FAMILY_RBITS == 32 && !FAMILY_CELLS)
+
+#if FUSED_BYTES
 GLOBAL_FN __u32 read_down_byte_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
 				     __u32 fmt)
 {
@@ -189,6 +196,7 @@ GLOBAL_FN __u32 read_near_byte_block(struct words *out, const struct fpisa_exp_b
 		return 0;
 	return READ(out, e, m, f, FPISA_ROUND_NEAREST, clz_byte);
 }
+#endif
 
 /* -- staged ------------------------------------------------------------ */
 

@@ -56,9 +56,11 @@ GLOBAL_FN __u32 read_block(struct words *out, const struct fpisa_exp_block *e, c
 	if (!phv)
 		return 0;
 	nearest = phv->rounding == FPISA_ROUND_NEAREST;
+#if FUSED_BYTES
 	if (phv->clz == FPISA_CLZ_LPM_BYTE)
 		return nearest ? read_near_byte_block(out, e, m, phv->format) :
 				 read_down_byte_block(out, e, m, phv->format);
+#endif
 	return nearest ? read_near_block(out, e, m, phv->format) : read_down_block(out, e, m, phv->format);
 }
 
@@ -70,7 +72,8 @@ GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	if (!e || !m)
 		return 0;
-	if (phv->by_unit || phv->finish.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM) {
+	if (phv->by_unit || phv->finish.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM ||
+	    (phv->clz == FPISA_CLZ_LPM_BYTE && !FUSED_BYTES)) {
 		run_mau5(phv);
 		run_mau6(phv);
 		run_mau7(phv);
