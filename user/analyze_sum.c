@@ -109,7 +109,7 @@ static void sum_block(const struct analyze_mode *m, const struct block *b, uint8
 		      lanes result, struct oracle_events *adds)
 {
 	const struct fpisa_format f = fpisa_job_format(&m->job);
-	const struct fpisa_finish sum = {.op = FPISA_OP_SUM};
+	const struct fpisa_finish sum = {.op = FPISA_OP_SUM, .divisor = 1, .factor = 1};
 	struct registers r;
 	const struct fpisa_soft_registers at = {.e = &r.e, .m = &r.m};
 
@@ -225,6 +225,7 @@ static void prepare(const struct analyze_options *o, uint32_t workers, struct an
 			.mode = mode,
 			.rounding = o->rounding ?: (int)fpisa_default_rounding(mode),
 			.pipeline = FPISA_PIPELINE_FUSED,
+			.clz = FPISA_CLZ_BITS,
 			.guard = fpisa_register(o->format, mode, workers).guard,
 		};
 

@@ -254,6 +254,13 @@ static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint
 	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_keyed(f, op) && op != FPISA_OP_NORM;
 }
 
+/* The tries are asked unit by unit, as in the datapath. */
+static int fused_read(const struct fpisa_job *j, const struct fpisa_finish *fin)
+{
+	return fin->op == FPISA_OP_SUM && j->clz != FPISA_CLZ_LPM && j->clz != FPISA_CLZ_LPM_BYTE &&
+	       has_fused_body(j, fpisa_job_format(j), FPISA_OP_SUM);
+}
+
 uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct fpisa_soft_registers r,
 			uint32_t blocks, int first)
 {
@@ -278,7 +285,7 @@ uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *f
 	const struct fpisa_format f = fpisa_job_format(j);
 	uint32_t flags = 0;
 
-	if (fin->op != FPISA_OP_SUM || j->clz != FPISA_CLZ_BITS || !has_fused_body(j, f, FPISA_OP_SUM)) {
+	if (!fused_read(j, fin)) {
 		flags = read_staged(fin, out, r, blocks, shape_of(j), (enum fpisa_rounding)j->rounding,
 				    (enum fpisa_clz)j->clz);
 		swap(j, out, blocks);
