@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One boot of a kernel of vm/kernels under qemu; vm/run and vm/pair are made of it.
+"""One boot of a kernel of vm/kernels under qemu; vm/run and vm/pair are made of it. vm/run's may go by
+virtme-ng (vm/vng.py), which then calls qemu.
 
 The guest's root is this machine's, read-only, under an overlay in memory. A
 folder of the guest's own carries command, output and exit status (vm/init).
 """
+import contextlib
 import ctypes
 import lzma
 import os
@@ -16,12 +18,15 @@ import sys
 import tempfile
 import time
 
+import vng
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(HERE)
 STATE = os.path.join(os.environ.get("FPISA_VM_STATE", os.path.join(TREE, "build")), "vm")
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 DIED, TIMEOUT, NO_GUEST = 123, 124, 125
 KVM_PROBE_S = 15
+VNG_PROBE_S = 120  # of emulation on a busy machine
 CPUS = os.environ.get("FPISA_VM_CPUS", "2")
 VM_SERVICE = """[Unit]
 DefaultDependencies=no
@@ -35,25 +40,31 @@ class NoGuest(Exception):
     """The guest could not be set up."""
 
 
-def initramfs(kernel, release):
-    """Busybox, vm/init and the modules that lead to the root; made once, and again if vm/init is newer."""
-    path, init = os.path.join(kernel, "initramfs"), os.path.join(HERE, "init")
-    if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(init):
-        return path
+def modules(kernel, release, names=MODULES):
+    """Files of the modules that lead to the root, in the order in which they are loaded."""
     order = []
-    for module in MODULES:
+    for module in names:
         p = subprocess.run(["modprobe", "-C", "/dev/null", "-d", os.path.join(kernel, "root"), "-S", release,
                             "--show-depends", module], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if p.returncode:
             raise NoGuest(f"{release}: {p.stderr.strip()}")
         order += [line.split()[1] for line in p.stdout.splitlines() if line.startswith("insmod")]
+    return list(dict.fromkeys(order))
+
+
+def initramfs(kernel, release):
+    """Busybox, vm/init and those modules; made once, and again if vm/init is newer."""
+    path, init = os.path.join(kernel, "initramfs"), os.path.join(HERE, "init")
+    if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(init):
+        return path
+    order = modules(kernel, release)
     with tempfile.TemporaryDirectory() as top:
         os.mkdir(top + "/bin")
         os.mkdir(top + "/modules")
         shutil.copy("/bin/busybox", top + "/bin/busybox")
         shutil.copy(init, top + "/init")
         names = []
-        for source in dict.fromkeys(order):
+        for source in order:
             names.append(re.sub(r"\.ko.*", ".ko", os.path.basename(source)))
             with (lzma.open if source.endswith(".xz") else open)(source, "rb") as f, \
                     open(f"{top}/modules/{names[-1]}", "wb") as out:
@@ -73,6 +84,12 @@ def tsc_khz():
         return round(float(re.search(r"bogomips\s*: ([\d.]+)", f.read()).group(1)) * 500)
 
 
+def options():
+    """Of the kernel's command line."""
+    return ["loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "nokaslr", "tsc=reliable",
+            f"tsc_early_khz={tsc_khz()}"]
+
+
 def die_with_parent(how=signal.SIGKILL):
     ctypes.CDLL(None).prctl(1, how)  # PR_SET_PDEATHSIG
 
@@ -81,10 +98,10 @@ class Guest:
     """One boot. Its files are in the folder `share`, which the guest sees as /run/vm. `net` is qemu's network.
 
     With `units`, {name: text}, systemd is PID 1: vm.target is its goal; vm.service, which is added, runs
-    the command.
+    the command. `boot` is "qemu" or "vng", which knows neither net nor units.
     """
 
-    def __init__(self, kernel, command, accel, share, net=("-nic", "none"), units=None):
+    def __init__(self, kernel, command, accel, share, net=("-nic", "none"), units=None, boot="qemu"):
         with open(os.path.join(kernel, "release")) as f:
             self.release = f.read().strip()
         self.share, self.console = share, share + "/console"
@@ -97,21 +114,27 @@ class Guest:
             os.mkdir(share + "/units")
             for name, text in {**units, "vm.target": "[Unit]\nWants=vm.service", "vm.service": VM_SERVICE}.items():
                 self.write("units/" + name, text)
-        self.qemu = subprocess.Popen(
-            ["qemu-system-x86_64", "-no-user-config", "-nodefaults", "-no-reboot", "-display", "none", "-M", "q35",
-             *(["-accel", "kvm", "-cpu", "host"] if accel == "kvm" else
-               ["-accel", "tcg,thread=multi", "-cpu", "max"]),
-             "-smp", CPUS, "-m", MEMORY, "-kernel", os.path.join(kernel, "vmlinux"),
-             "-initrd", initramfs(kernel, self.release), "-append",
-             "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off nokaslr tsc=reliable "
-             f"tsc_early_khz={tsc_khz()}",
-             "-serial", "file:" + self.console, *net,
-             "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
-             "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
-             "-fsdev", f"local,id=share,path={share},security_model=none",
-             "-device", "virtio-9p-pci,fsdev=share,mount_tag=share"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(share + "/qemu", "w"),
-            preexec_fn=die_with_parent)
+        if boot == "vng":
+            modules(kernel, self.release, vng.MODULES)  # virtme-ng would not name one that is not there
+            argv, console = vng.argv(kernel, share, accel, CPUS, MEMORY, options()), self.console
+        else:
+            argv, console = self.by_qemu(kernel, accel, net), share + "/qemu"
+        # What virtme-ng leaves behind when it is killed goes with the share.
+        self.qemu = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                     stderr=open(console, "w"), env={**os.environ, "TMPDIR": share},
+                                     preexec_fn=die_with_parent)
+
+    def by_qemu(self, kernel, accel, net):
+        return ["qemu-system-x86_64", "-no-user-config", "-nodefaults", "-no-reboot", "-display", "none", "-M", "q35",
+                *(["-accel", "kvm", "-cpu", "host"] if accel == "kvm" else
+                  ["-accel", "tcg,thread=multi", "-cpu", "max"]),
+                "-smp", CPUS, "-m", MEMORY, "-kernel", os.path.join(kernel, "vmlinux"),
+                "-initrd", initramfs(kernel, self.release), "-append", " ".join(["console=ttyS0", *options()]),
+                "-serial", "file:" + self.console, *net,
+                "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+                "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
+                "-fsdev", f"local,id=share,path={self.share},security_model=none",
+                "-device", "virtio-9p-pci,fsdev=share,mount_tag=share"]
 
     def write(self, name, text):
         with open(os.path.join(self.share, name), "w") as f:
@@ -125,7 +148,13 @@ class Guest:
             return ""
 
     def kill(self):
-        self.qemu.kill()
+        # Under unshare it is the child whose end waits for all the others.
+        first = self.read(f"/proc/{self.qemu.pid}/task/{self.qemu.pid}/children").split()
+        if self.qemu.poll() is None and first:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(first[0]), signal.SIGKILL)
+        else:
+            self.qemu.kill()
         self.qemu.wait()
 
     def follow(self, limit_s):
@@ -157,6 +186,11 @@ class Guest:
     def verdict(self, finished):
         """(exit status, what to say about it or None)."""
         status, console = self.read("status").strip(), self.read("console")
+        # Of virtme-ng's initramfs, which panics then; ours names the module in the line below.
+        rootless = re.search(r"Failed to mount real root.*", console)
+        if rootless:
+            failed = re.search(r"insmod: .*", console)
+            return NO_GUEST, (failed or rootless).group(0).strip()
         dead = re.search(r"(Kernel panic.*|BUG: .*|Oops: .*|general protection fault.*)", console)
         if dead and not (finished and status):
             return DIED, dead.group(1).strip()
@@ -181,6 +215,41 @@ def kvm_works(kernel):
             f.write("yes\n" if works else "no\n")
     with open(path) as f:
         return f.read().strip() == "yes"
+
+
+def vng_works(kernel, accel):
+    """(Does virtme-ng boot this kernel here, if not why); the answer is kept until virtme-ng or the kernel changes."""
+    path = os.path.join(kernel, "vng")
+    if not os.path.exists(path) or os.path.getmtime(path) < os.path.getmtime(vng.installed()):
+        with tempfile.TemporaryDirectory(prefix="fpisa-vm-") as share:
+            guest = Guest(kernel, "exit 42", accel, share, boot="vng")
+            try:
+                status, why = guest.verdict(guest.wait(VNG_PROBE_S))
+            finally:
+                guest.kill()
+            last = (guest.read("console").strip().splitlines() or ["no output"])[-1].strip()
+        part = f"{path}.{os.getpid()}"
+        with open(part, "w") as f:
+            f.write("" if status == 42 else f"{why}: {last}\n" if status == NO_GUEST else f"{why}\n")
+        os.rename(part, path)
+    with open(path) as f:
+        why = f.read().strip()
+    return not why, why
+
+
+def boot(name, kernel, accel):
+    """What boots a guest of vm/run, "vng" or "qemu"; says why where it is not virtme-ng although that is installed."""
+    wish = os.environ.get("FPISA_VM_BOOT", "")
+    if wish not in ("", "vng", "qemu"):
+        raise NoGuest(f"FPISA_VM_BOOT={wish}: neither vng nor qemu")
+    if wish == "vng" and not vng.installed():
+        raise NoGuest("FPISA_VM_BOOT=vng: vng is not installed; `pip install virtme-ng`, or FPISA_VM_BOOT=qemu")
+    if wish or not vng.installed():
+        return wish or "qemu"
+    works, why = vng_works(kernel, accel)
+    if not works:
+        print(f"{name}: virtme-ng does not boot this kernel here, qemu alone does: {why}", file=sys.stderr)
+    return "vng" if works else "qemu"
 
 
 def tools():

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A boot of vm/guest.py by virtme-ng instead of a qemu command line and vm/init's initramfs.
+
+virtme-ng makes the root (this machine's, read-only over 9p, an overlay in memory above each of its folders)
+and its init is PID 1; it then runs vm/init with argument "vng". Command, output, status and console are in the
+share, as without it.
+"""
+import os
+import shutil
+import subprocess
+
+MODULES = ("virtio_pci", "9pnet_virtio", "fs-9p", "overlay")  # as virtme-ng asks for them
+# Not on the root's overlays: the guest has its own. Of the rest virtme-ng does a part by itself.
+OWN = ("boot", "dev", "lost+found", "proc", "run", "sys")
+
+
+def installed():
+    return shutil.which("vng")
+
+
+def version():
+    p = subprocess.run([installed(), "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return p.stdout.strip() or "virtme-ng"
+
+
+def image(kernel):
+    """The kernel, beside lib/modules: a folder above the image is where virtme-ng looks for them."""
+    path = os.path.join(kernel, "root", "vmlinux")
+    try:
+        os.symlink("../vmlinux", path)
+    except FileExistsError:
+        pass
+    return path
+
+
+def argv(kernel, share, accel, cpus, memory, options):
+    """The command that boots it; `options` are of the kernel. All its processes end with the first of them."""
+    overlays = [d.path for d in sorted(os.scandir("/"), key=lambda d: d.name)
+                if d.is_dir(follow_symlinks=False) and d.name not in OWN]
+    return ["unshare", *([] if os.geteuid() == 0 else ["--map-current-user"]), "--pid", "--fork", "--kill-child",
+            installed(), "--run", image(kernel), "--user", "root", "--cpus", cpus, "--memory", memory, "--force-9p",
+            "--disable-microvm", "--disable-monitor", *(["--disable-kvm"] if accel != "kvm" else []), "--verbose",
+            *[arg for d in overlays for arg in ("--overlay-rwdir", d)], "--rwdir", f"/run/vm={share}",
+            *[arg for option in options for arg in ("--append", option)],
+            "--exec", "sh /run/vm/init vng"]
