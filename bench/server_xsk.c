@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "outer.h"
 #include "server.h"
 #include "xsk.h"
 
@@ -28,20 +29,6 @@
 #define SOCKET_BUFFER (16 << 20)
 
 _Static_assert((256 + HEADROOM + FPISA_PAYLOAD_OFFSET) % 32 == 0, "payload is aligned");
-
-/* Ethernet, IPv4 without options, UDP. */
-struct outer {
-	uint8_t to[6], from[6];
-	uint16_t type;
-	uint8_t version, tos;
-	uint16_t length, id, fragment;
-	uint8_t ttl, protocol;
-	uint16_t checksum;
-	uint32_t source, destination;
-	uint16_t source_port, destination_port, udp_length, udp_checksum;
-} __attribute__((packed, aligned(2)));
-
-_Static_assert(sizeof(struct outer) == FPISA_OFFSET, "headers before ours");
 
 struct port {
 	struct xsk_socket *socket;

@@ -245,6 +245,17 @@ static int prepare(int argc, char **argv, bool worker)
 	return err ?: add_settings(&wire);
 }
 
+/* The end of a verb whose result is the wire table alone. */
+static int finish(int err)
+{
+	if (!err && wire.c.json)
+		err = print_json(bench_wire_json(&wire), true);
+	else if (!err)
+		bench_wire_text(&wire);
+	release(&wire);
+	return err;
+}
+
 int verb_bench_wire(int argc, char **argv)
 {
 	int err;
@@ -253,12 +264,7 @@ int verb_bench_wire(int argc, char **argv)
 	err = prepare(argc, argv, false);
 	if (!err)
 		err = sweep(&wire);
-	if (!err && wire.c.json)
-		err = print_json(bench_wire_json(&wire), true);
-	else if (!err)
-		bench_wire_text(&wire);
-	release(&wire);
-	return err;
+	return finish(err);
 }
 
 int verb_bench(int argc, char **argv)
@@ -302,10 +308,5 @@ int verb_bench_worker(int argc, char **argv)
 		err = bench_wire_visit(&wire, wire.dev[0]);
 	if (!err)
 		bench_wire_choose(&wire);
-	if (!err && wire.c.json)
-		err = print_json(bench_wire_json(&wire), true);
-	else if (!err)
-		bench_wire_text(&wire);
-	release(&wire);
-	return err;
+	return finish(err);
 }

@@ -111,9 +111,9 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 					  "an option that this libfpisa does not know is set; update it");
 	memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
 	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
-		if (!(*shares[i].value >= 0 && *shares[i].value <= 0.9))
-			return fpisa_fail(-EINVAL, "options.%s is %g; it must be in 0..0.9", shares[i].name,
-					  *shares[i].value);
+		if (!(*shares[i].value >= 0 && *shares[i].value <= FPISA_FAULT_MOST))
+			return fpisa_fail(-EINVAL, "options.%s is %g; it must be in 0..%g", shares[i].name,
+					  *shares[i].value, FPISA_FAULT_MOST);
 	if (to->transport > FPISA_TRANSPORT_XSK)
 		return fpisa_fail(-EINVAL, "options.transport is %u; it must be an enum fpisa_transport_name",
 				  to->transport);

@@ -25,6 +25,7 @@
 #include <unistd.h>
 #include "internal.h"
 #include "nexthop.h"
+#include "outer.h"
 #include "xsk.h"
 
 #define FRAME 4096
@@ -34,20 +35,6 @@
 
 _Static_assert((256 + HEADROOM + FPISA_OFFSET) % 16 == 0, "headers are aligned");
 _Static_assert(256 + HEADROOM + FPISA_MAX_FRAME <= FRAME, "a frame fits");
-
-/* Ethernet, IPv4, UDP before the FPISA header. */
-struct outer {
-	uint8_t to[6], from[6];
-	uint16_t type;
-	uint8_t version, tos;
-	uint16_t length, id, fragment;
-	uint8_t ttl, protocol;
-	uint16_t checksum;
-	uint32_t source, destination;
-	uint16_t source_port, destination_port, udp_length, udp_checksum;
-} __attribute__((packed));
-
-_Static_assert(sizeof(struct outer) == FPISA_OFFSET, "headers before ours");
 
 struct xsk {
 	struct fpisa_transport base;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What stands before our header where user space has whole frames (AF_XDP); wire.h has the lengths. */
+#ifndef FPISA_OUTER_H
+#define FPISA_OUTER_H
+
+#include <stdint.h>
+#include "fpisa/wire.h"
+
+/* Ethernet, IPv4 without options, UDP; all in network byte order. */
+struct outer {
+	uint8_t to[6], from[6];
+	uint16_t type;
+	uint8_t version, tos;
+	uint16_t length, id, fragment;
+	uint8_t ttl, protocol;
+	uint16_t checksum;
+	uint32_t source, destination;
+	uint16_t source_port, destination_port, udp_length, udp_checksum;
+} __attribute__((packed, aligned(2)));
+
+_Static_assert(sizeof(struct outer) == FPISA_OFFSET, "headers before ours");
+
+#endif
