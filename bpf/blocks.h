@@ -12,6 +12,7 @@
 #define FPISA_BPF_BLOCKS_H
 
 #include "family.h"
+#include "fpisa/lanes.h"
 #include "fpisa/lookup32.h"
 #include "fpisa/match.h"
 
@@ -90,10 +91,14 @@ static const struct fpisa_places places = FPISA_PLACES;
 #define ADD_A ADD
 #define READ(out, e, m, f, rounding, clz) fpisa_exact_read(out, e, m, FAMILY_CELLS, f, rounding, clz, COLLAPSE)
 #define STAGE2_FIRST(p, e) fpisa_exact_stage2(p, e, FAMILY_CELLS, 1)
-#define STAGE2(p, e, f, mode) ((void)(f), fpisa_exact_stage2(p, e, FAMILY_CELLS, 0))
-#define STAGE3(p, f, mode) (fpisa_exact_stage3(p, f), 0)
+#define STAGE2(p, e, f) ((void)(f), fpisa_exact_stage2(p, e, FAMILY_CELLS, 0))
+#define STAGE2_A STAGE2
+#define STAGE3(p, f) (fpisa_exact_stage3(p, f), 0)
+#define STAGE3_A STAGE3
 #define STAGE4_FIRST(p, m, f) fpisa_exact_stage4(p, m, FAMILY_CELLS, f, 1)
-#define STAGE4(p, m, f, mode) (fpisa_exact_stage4(p, m, FAMILY_CELLS, f, 0), 0)
+#define STAGE4(p, m, f) (fpisa_exact_stage4(p, m, FAMILY_CELLS, f, 0), 0)
+#define STAGE4_CHECKED STAGE4
+#define STAGE4_A STAGE4
 #define STAGE5(e, m, p, f, factor) fpisa_exact_stage5(e, m, FAMILY_CELLS, p, f, factor, COLLAPSE)
 #else
 #define SET fpisa_block_set
@@ -121,10 +126,14 @@ static const struct fpisa_match32 by_word = FPISA_MATCH32;
 #endif
 #define READ fpisa_block_read
 #define STAGE2_FIRST fpisa_stage2_first
-#define STAGE2 fpisa_stage2
-#define STAGE3 fpisa_stage3
+#define STAGE2 fpisa_lanes_stage2
+#define STAGE2_A(p, e, f) fpisa_stage2(p, e, f, FPISA_MODE_FPISA_A)
+#define STAGE3 fpisa_lanes_stage3
+#define STAGE3_A(p, f) fpisa_stage3(p, f, FPISA_MODE_FPISA_A)
 #define STAGE4_FIRST fpisa_stage4_first
-#define STAGE4 fpisa_stage4
+#define STAGE4 fpisa_lanes_stage4
+#define STAGE4_CHECKED(p, m, f) fpisa_stage4(p, m, f, FPISA_MODE_FPISA)
+#define STAGE4_A(p, m, f) fpisa_stage4(p, m, f, FPISA_MODE_FPISA_A)
 #define STAGE5(e, m, p, f, factor) fpisa_stage5(e, m, p, f)
 #endif
 
@@ -212,7 +221,7 @@ GLOBAL_FN int mau1_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	fpisa_stage1(FPISA_PHV(p), FORMAT(fmt));
+	fpisa_lanes_stage1(FPISA_PHV(p), FORMAT(fmt));
 	return 0;
 }
 
@@ -228,7 +237,7 @@ GLOBAL_FN int mau2_block(phv_block *p, struct fpisa_exp_block *e, __u32 fmt)
 {
 	if (!p || !e)
 		return 0;
-	STAGE2(FPISA_PHV(p), e, FORMAT(fmt), FPISA_MODE_FPISA);
+	STAGE2(FPISA_PHV(p), e, FORMAT(fmt));
 	return 0;
 }
 
@@ -236,7 +245,7 @@ GLOBAL_FN int mau2_a_block(phv_block *p, struct fpisa_exp_block *e, __u32 fmt)
 {
 	if (!p || !e)
 		return 0;
-	STAGE2(FPISA_PHV(p), e, FORMAT(fmt), FPISA_MODE_FPISA_A);
+	STAGE2_A(FPISA_PHV(p), e, FORMAT(fmt));
 	return 0;
 }
 
@@ -244,14 +253,14 @@ GLOBAL_FN __u64 mau3_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	return STAGE3(FPISA_PHV(p), FORMAT(fmt), FPISA_MODE_FPISA);
+	return STAGE3(FPISA_PHV(p), FORMAT(fmt));
 }
 
 GLOBAL_FN __u64 mau3_a_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	return STAGE3(FPISA_PHV(p), FORMAT(fmt), FPISA_MODE_FPISA_A);
+	return STAGE3_A(FPISA_PHV(p), FORMAT(fmt));
 }
 
 GLOBAL_FN int mau4_first_block(phv_block *p, man_block *m, __u32 fmt)
@@ -266,14 +275,21 @@ GLOBAL_FN __u64 mau4_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	return STAGE4(FPISA_PHV(p), m, FORMAT(fmt), FPISA_MODE_FPISA);
+	return STAGE4(FPISA_PHV(p), m, FORMAT(fmt));
+}
+
+GLOBAL_FN __u64 mau4_checked_block(phv_block *p, man_block *m, __u32 fmt)
+{
+	if (!p || !m)
+		return 0;
+	return STAGE4_CHECKED(FPISA_PHV(p), m, FORMAT(fmt));
 }
 
 GLOBAL_FN __u64 mau4_a_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	return STAGE4(FPISA_PHV(p), m, FORMAT(fmt), FPISA_MODE_FPISA_A);
+	return STAGE4_A(FPISA_PHV(p), m, FORMAT(fmt));
 }
 
 /* `factor` is what a long accumulator multiplies by on the way; other registers leave that to finish_block(). */

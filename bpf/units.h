@@ -189,6 +189,9 @@ GLOBAL_FN int run_mau4(struct fpisa_phv *phv)
 	} else if (phv->mode == FPISA_MODE_FPISA_A) {
 		EACH_BLOCK(b, phv)
 			phv->events += mau4_a_block(&p[b], &m[b], phv->format);
+	} else if (phv->checked || phv->by_unit) {
+		EACH_BLOCK(b, phv)
+			phv->events += mau4_checked_block(&p[b], &m[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
 			phv->events += mau4_block(&p[b], &m[b], phv->format);

@@ -60,12 +60,12 @@ static __always_inline __s64 fpisa_shift_right(__s64 m, __u32 by, struct fpisa_f
 		*lost = (__u32)y;
 		return y >> 32;
 	}
-	__u32 sh = (__u32)fpisa_min(by, 63);
+	/* By 63 where it says 64, which any negative value loses something by. */
+	__u64 beyond = by >> 6;
+	__u32 sh = by - (__u32)beyond;
 	__s64 y = m >> sh;
-	__u64 fallen;
 
-	fallen = (((__u64)y << sh) ^ (__u64)m) | ((__u64)m & (__u64)fpisa_negative(63 - (__s64)by));
-	*lost = fallen >> 1 | (fallen & 1);
+	*lost = (((__u64)y << sh) ^ (__u64)m) | ((__u64)m >> 63 & beyond);
 	return y;
 }
 
@@ -177,12 +177,9 @@ static __always_inline __s64 fpisa_saturating_add(__s64 a, __s64 b, struct fpisa
 	return sum;
 }
 
-/*
- * MAU4: align the stored mantissa and add, the paper's shift-and-add on one
- * register. Returns the register's new value.
- */
-static __always_inline __s64 fpisa_mau4_add(struct fpisa_lane *l, __s64 reg, struct fpisa_format f,
-					    enum fpisa_mode mode)
+/* MAU4, the stored mantissa aligned. */
+static __always_inline __s64 fpisa_mau4_align(struct fpisa_lane *l, __s64 reg, struct fpisa_format f,
+					      enum fpisa_mode mode)
 {
 	if (mode == FPISA_MODE_FPISA_A) {
 		__s64 discard = -(__s64)(l->st >> 7);
@@ -197,7 +194,17 @@ static __always_inline __s64 fpisa_mau4_add(struct fpisa_lane *l, __s64 reg, str
 		reg = fpisa_shift_right(reg, l->st, f, &lost);
 		l->events += fpisa_nonzero(lost) << FPISA_EV_ROUNDED;
 	}
-	return fpisa_saturating_add(reg, l->m, f, &l->events);
+	return reg;
+}
+
+/*
+ * MAU4: align the stored mantissa and add, the paper's shift-and-add on one
+ * register. Returns the register's new value.
+ */
+static __always_inline __s64 fpisa_mau4_add(struct fpisa_lane *l, __s64 reg, struct fpisa_format f,
+					    enum fpisa_mode mode)
+{
+	return fpisa_saturating_add(fpisa_mau4_align(l, reg, f, mode), l->m, f, &l->events);
 }
 
 /* MAU5: sign and magnitude of the sum; the magnitude may be 2^(R-1). */
