@@ -96,7 +96,7 @@ GLOBAL_FN int run_mau0(struct xdp_md *ctx, struct fpisa_phv *phv)
 		if (phv->keyed)
 			key_block(in, &p[b], phv->format);
 		else
-			mau0_block(in, &p[b], phv->format);
+			fpisa_lanes_stage0(in, FPISA_PHV(&p[b]), FORMAT(phv->format));
 	}
 	return 0;
 }
@@ -115,7 +115,8 @@ GLOBAL_FN int run_mau1(struct fpisa_phv *phv)
 			phv->events += square_block(&p[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			mau1_block(&p[b], phv->format);
+			if (fpisa_lanes_stage1(FPISA_PHV(&p[b]), FORMAT(phv->format)))
+				mau1_block(&p[b], phv->format);
 	}
 	return 0;
 }
@@ -135,7 +136,7 @@ GLOBAL_FN int run_mau2(struct fpisa_phv *phv)
 			mau2_a_block(&p[b], &e->b[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			mau2_block(&p[b], &e->b[b], phv->format);
+			STAGE2(FPISA_PHV(&p[b]), &e->b[b], FORMAT(phv->format));
 	}
 	return 0;
 }
@@ -152,7 +153,7 @@ GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
 			phv->events += mau3_a_block(&p[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			phv->events += mau3_block(&p[b], phv->format);
+			phv->events += STAGE3(FPISA_PHV(&p[b]), FORMAT(phv->format));
 	}
 	return 0;
 }
@@ -194,7 +195,7 @@ GLOBAL_FN int run_mau4(struct fpisa_phv *phv)
 			phv->events += mau4_checked_block(&p[b], &m[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			phv->events += mau4_block(&p[b], &m[b], phv->format);
+			phv->events += STAGE4(FPISA_PHV(&p[b]), &m[b], FORMAT(phv->format));
 	}
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Stages MAU1 to MAU4 of a further contribution for BPF: the same bits as the
+ * Stages MAU0 to MAU4 for BPF, without masks in [-1, 0]: the same bits as the
  * staged functions of block.h, which user space runs.
  *
  * BPF has no conditional move, so the minima and maxima of MAU2 are either
@@ -45,18 +45,36 @@ static __always_inline __u64 fpisa_lanes_min(__u64 x, __u64 limit)
 	return FPISA_EVERY(limit) - (less & fpisa_lanes_of_tops(less));
 }
 
-/* MAU1. Special values are rare: a block with an exponent of theirs is one for block.h. */
-static __always_inline void fpisa_lanes_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
+/* MAU0. */
+static __always_inline void fpisa_lanes_stage0(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
+{
+	FPISA_BY_LANES(i) {
+		__u64 e = 0;
+
+		FPISA_EACH_LANE(k) {
+			struct fpisa_lane l = { .word = fpisa_get_word(in, i + k, f) };
+
+			fpisa_mau0_extract(&l, f);
+			e |= (__u64)l.e << 16 * k;
+			fpisa_put_man(p.m, i + k, f, l.m);
+		}
+		fpisa_store64(p.e + i, e);
+	}
+}
+
+/*
+ * MAU1 of a block without special values. Returns 0, or 1 if there is an
+ * exponent of theirs: the block is unchanged, and one for block.h.
+ */
+static __always_inline int fpisa_lanes_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	const __u64 ones = fpisa_exp_ones(f);
 	__u64 next = 0;
 
 	FPISA_BY_LANES(i)
 		next |= fpisa_load64(p.e + i) + FPISA_EVERY(1);
-	if (fpisa_unlikely(next & FPISA_EVERY(ones + 1))) {
-		fpisa_stage1(p, f);
-		return;
-	}
+	if (fpisa_unlikely(next & FPISA_EVERY(ones + 1)))
+		return 1;
 	FPISA_BY_LANES(i) {
 		__u64 e = fpisa_load64(p.e + i);
 		__u64 normal = (e + FPISA_EVERY(ones)) >> f.ebits & FPISA_EVERY(1);
@@ -82,6 +100,7 @@ static __always_inline void fpisa_lanes_stage1(struct fpisa_phv_ref p, struct fp
 			}
 		}
 	}
+	return 0;
 }
 
 /* MAU2 of mode fpisa. */
