@@ -2,7 +2,7 @@
 # make		the datapath objects, the CLI, the library; needs `make deps` once
 # make demo	install what is needed, build, sum real gradients over real XDP
 # make test	install what is needed, build, run every test this machine can run
-# make check	run the tests without installing anything; SUITES="unit model prog netns package" picks
+# make check	run the tests without installing anything; SUITES="unit model prog netns package vm" picks
 # make lint	cppcheck over user space, library and tests
 # make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant, or of VARIANT=staged
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
@@ -53,6 +53,8 @@ PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bp
 	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libcmocka-dev libelf-dev zlib1g-dev \
 	python3 python3-numpy python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox \
 	cppcheck man-db debhelper dpkg-dev lintian mmdebstrap nftables
+# What guests of other kernels need besides (vm/README.md).
+VM_PACKAGES := qemu-system-x86 busybox-static cpio kmod xz-utils zstd
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -264,6 +266,7 @@ deps:
 		apt-get -q update && apt-get -q install -y --no-install-recommends $$missing; fi
 
 # A second make, so that what deps installed is seen by this file's shell calls.
+test: PACKAGES += $(if $(filter vm,$(or $(SUITES),vm)),$(VM_PACKAGES))
 test: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(SUITES)"
 
@@ -355,8 +358,6 @@ help:
 	@sed -n 's/^# \(make.*\)/\1/p' $(firstword $(MAKEFILE_LIST))
 
 # -- other kernels (vm/README.md) -----------------------------------------------
-
-VM_PACKAGES := qemu-system-x86 busybox-static cpio kmod xz-utils zstd
 
 .PHONY: vm-deps check-vm
 vm-deps: PACKAGES += $(VM_PACKAGES)
