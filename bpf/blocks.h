@@ -14,7 +14,7 @@
 #include "family.h"
 #include "fpisa/lanes.h"
 #include "fpisa/lookup32.h"
-#include "fpisa/match.h"
+#include "fpisa/lookup_read.h"
 
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
@@ -89,7 +89,7 @@ static const struct fpisa_places places = FPISA_PLACES;
 #define ADD(in, e, m, f) (fpisa_look_exact(in, e, m, FAMILY_CELLS, f), 0)
 #endif
 #define ADD_A ADD
-#define READ(out, e, m, f, rounding, clz) fpisa_exact_read(out, e, m, FAMILY_CELLS, f, rounding, clz, COLLAPSE)
+#define READ(out, e, m, f, rounding) fpisa_exact_read(out, e, m, FAMILY_CELLS, f, rounding, clz_bits, COLLAPSE)
 #define STAGE2_FIRST(p, e) fpisa_exact_stage2(p, e, FAMILY_CELLS, 1)
 #define STAGE2(p, e, f) ((void)(f), fpisa_exact_stage2(p, e, FAMILY_CELLS, 0))
 #define STAGE2_A STAGE2
@@ -124,7 +124,8 @@ static const struct fpisa_match32 by_word = FPISA_MATCH32;
 #else
 #define ADD_A(in, e, m, f) fpisa_block_add(in, e, m, f, FPISA_MODE_FPISA_A)
 #endif
-#define READ fpisa_block_read
+#define UNITS(lanes) read_lanes(out, e, m, fmt, lanes)
+#define READ(out, e, regs, f, rounding) fpisa_look_read(out, e, (regs)->m, f, rounding, clz_of, all, UNITS)
 #define STAGE2_FIRST fpisa_stage2_first
 #define STAGE2 fpisa_lanes_stage2
 #define STAGE2_A(p, e, f) fpisa_stage2(p, e, f, FPISA_MODE_FPISA_A)
@@ -147,7 +148,18 @@ GLOBAL_FN int fused_set_block(const struct words *in, struct fpisa_exp_block *e,
 	return 0;
 }
 
-GLOBAL_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
+/*
+ * A global function's return costs as much as three elements where the kernel
+ * guards returns. FP32's bodies, which have no masks, stand in the loops over
+ * blocks; several formats in one program are more than a verifier takes.
+ */
+#if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
+#define FUSED_FN static __always_inline
+#else
+#define FUSED_FN GLOBAL_FN
+#endif
+
+FUSED_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
@@ -161,51 +173,69 @@ GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block
 	return ADD_A(in, e, m, FORMAT(fmt));
 }
 
-GLOBAL_FN __u32 read_down_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt)
+/* Beside the format in `fmt`: round to nearest; ask the trie of bytes, not registers, for leading zeros. */
+#define READ_NEAREST 0x40000000u
+#define READ_BYTES 0x80000000u
+
+#if !FAMILY_CELLS
+/* Lane i by the units, as staged programs do it. Returns its flags. */
+GLOBAL_FN __u32 read_lane(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt, __u32 i)
 {
 	struct fpisa_format f = FORMAT(fmt);
+	struct fpisa_lane l = {};
+	__u32 lz;
 
-	if (!out || !e || !m)
+	if (!out || !e || !m || i >= FPISA_BLOCK)
 		return 0;
-	return READ(out, e, m, f, FPISA_ROUND_DOWN, clz_bits);
+	l.m = fpisa_get_man(m->m, i, f);
+	l.e = e->e[i];
+	fpisa_mau5_sign(&l);
+	lz = fmt & READ_BYTES ? clz_byte((__u64)l.m) : clz_bits((__u64)l.m);
+	fpisa_mau6_normalise(&l, f, lz);
+	fpisa_mau7_exponent(&l, f, lz);
+	if (fmt & READ_NEAREST)
+		fpisa_mau8_assemble(&l, f, FPISA_ROUND_NEAREST);
+	else
+		fpisa_mau8_assemble(&l, f, FPISA_ROUND_DOWN);
+	fpisa_put_word(out, i, f, l.word);
+	return l.flags;
 }
 
-GLOBAL_FN __u32 read_near_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt)
+GLOBAL_FN __u32 read_lanes(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
+			   __u32 lanes)
 {
-	struct fpisa_format f = FORMAT(fmt);
+	__u32 flags = 0;
 
-	if (!out || !e || !m)
-		return 0;
-	return READ(out, e, m, f, FPISA_ROUND_NEAREST, clz_bits);
-}
-
-/*
- * Fused by bytes only in FP32's own programs. Elsewhere units do it: two more
- * bodies take a gate that knows several formats beyond the verifier's limit.
- */
-#define FUSED_BYTES (FAMILY_BYTES == 4 && FAMILY_RBITS == 32 && !FAMILY_CELLS)
-
-#if FUSED_BYTES
-GLOBAL_FN __u32 read_down_byte_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
-				     __u32 fmt)
-{
-	struct fpisa_format f = FORMAT(fmt);
-
-	if (!out || !e || !m)
-		return 0;
-	return READ(out, e, m, f, FPISA_ROUND_DOWN, clz_byte);
-}
-
-GLOBAL_FN __u32 read_near_byte_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
-				     __u32 fmt)
-{
-	struct fpisa_format f = FORMAT(fmt);
-
-	if (!out || !e || !m)
-		return 0;
-	return READ(out, e, m, f, FPISA_ROUND_NEAREST, clz_byte);
+	FPISA_EACH(i) {
+		if (lanes >> i & 1)
+			flags |= read_lane(out, e, m, fmt, i);
+	}
+	return flags;
 }
 #endif
+
+/* `all` is a bit for each lane, as lookup_read.h wants them. */
+GLOBAL_FN __u32 read_down_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
+				__u32 all)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	asm volatile("" : : "r"(all));
+	if (!out || !e || !m)
+		return 0;
+	return READ(out, e, m, f, FPISA_ROUND_DOWN);
+}
+
+GLOBAL_FN __u32 read_near_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
+				__u32 all)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+	asm volatile("" : : "r"(all));
+	if (!out || !e || !m)
+		return 0;
+	return READ(out, e, m, f, FPISA_ROUND_NEAREST);
+}
 
 /* -- staged ------------------------------------------------------------ */
 

@@ -78,7 +78,7 @@ struct sum_small {
 	__u8 b[32];
 } __attribute__((aligned(4)));
 
-GLOBAL_FN int sum_large(const struct sum_large *in, struct fpisa_sum *sum)
+static __always_inline int sum_large(const struct sum_large *in, struct fpisa_sum *sum)
 {
 	if (!in || !sum)
 		return 0;
@@ -86,7 +86,7 @@ GLOBAL_FN int sum_large(const struct sum_large *in, struct fpisa_sum *sum)
 	return 0;
 }
 
-GLOBAL_FN int sum_small(const struct sum_small *in, struct fpisa_sum *sum)
+static __always_inline int sum_small(const struct sum_small *in, struct fpisa_sum *sum)
 {
 	if (!in || !sum)
 		return 0;

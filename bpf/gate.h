@@ -86,7 +86,7 @@ static __always_inline int gate(struct xdp_md *ctx, struct fpisa_phv *phv)
 	if (phv->pipeline == FPISA_PIPELINE_STAGED)
 		next_stage(ctx, phv, 5);
 	c->fused_reads++;
-	run_fused_read(ctx, phv);
+	run_fused_read(ctx, phv, ~0u);
 	return read_done(ctx, phv);
 }
 

@@ -48,43 +48,37 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 	return 0;
 }
 
-GLOBAL_FN __u32 read_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
-			   const struct fpisa_phv *phv)
-{
-	int nearest;
-
-	if (!phv)
-		return 0;
-	nearest = phv->rounding == FPISA_ROUND_NEAREST;
-#if FUSED_BYTES
-	if (phv->clz == FPISA_CLZ_LPM_BYTE)
-		return nearest ? read_near_byte_block(out, e, m, phv->format) :
-				 read_down_byte_block(out, e, m, phv->format);
-#endif
-	return nearest ? read_near_block(out, e, m, phv->format) : read_down_block(out, e, m, phv->format);
-}
-
-/* The trie of bits is asked unit by unit: its look-ups cost many times what one loop saves. */
-GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
+/*
+ * The trie of bits is asked unit by unit: its look-ups cost many times what
+ * one loop saves. `all` is a bit for each lane of a block (lookup_read.h).
+ */
+GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 all)
 {
 	struct fpisa_exponents *e = exponents_of(phv);
 	man_block *m = mantissas_of(phv);
+	__u32 fmt;
 
+	asm volatile("" : : "r"(all));
 	if (!e || !m)
 		return 0;
 	if (phv->by_unit || phv->finish.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM ||
-	    (phv->clz == FPISA_CLZ_LPM_BYTE && !FUSED_BYTES)) {
+	    (phv->clz == FPISA_CLZ_LPM_BYTE && FAMILY_CELLS > 0)) {
 		run_mau5(phv);
 		run_mau6(phv);
 		run_mau7(phv);
 		return run_mau8(ctx, phv);
 	}
+	fmt = phv->format | (phv->clz == FPISA_CLZ_LPM_BYTE ? READ_BYTES : 0) |
+	      (phv->rounding == FPISA_ROUND_NEAREST ? READ_NEAREST : 0);
 	EACH_BLOCK(b, phv) {
 		struct words *out = payload_of(ctx, b);
 
 		if (!out)
 			break;
-		phv->flags |= read_block(out, &e->b[b], &m[b], phv);
+		if (phv->rounding == FPISA_ROUND_NEAREST)
+			phv->flags |= read_near_block(out, &e->b[b], &m[b], fmt, all);
+		else
+			phv->flags |= read_down_block(out, &e->b[b], &m[b], fmt, all);
 	}
 	return 0;
 }
