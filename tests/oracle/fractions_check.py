@@ -64,7 +64,8 @@ def real(x):
     try:
         return float(x)
     except OverflowError:
-        return math.inf
+        # The oracle cuts off what a float rounds: below 2^1024 that is the largest float.
+        return sys.float_info.max if x < 1 << 1024 else math.inf
 
 
 def hex_of(f, word):
@@ -81,8 +82,7 @@ def line_of(c):
 
 
 def near(a, b):
-    """A difference just below 2^1024 is a float's largest if cut off, and rounds to infinity."""
-    return a == b or math.isclose(a, b, rel_tol=1e-14, abs_tol=1e-320) or {a, b} == {math.inf, sys.float_info.max}
+    return a == b or math.isclose(a, b, rel_tol=1e-14, abs_tol=1e-320)
 
 
 def agree(case, answer):

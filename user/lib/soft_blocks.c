@@ -254,7 +254,7 @@ static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint
 	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_keyed(f, op) && op != FPISA_OP_NORM;
 }
 
-/* The tries are asked unit by unit, as in the datapath. */
+/* The tries are asked unit by unit; the bits are the same. */
 static int fused_read(const struct fpisa_job *j, const struct fpisa_finish *fin)
 {
 	return fin->op == FPISA_OP_SUM && j->clz != FPISA_CLZ_LPM && j->clz != FPISA_CLZ_LPM_BYTE &&
