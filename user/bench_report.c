@@ -84,8 +84,8 @@ static struct json_object *quartiles(struct bench_spread s)
 {
 	struct json_object *o = json_object_new_array();
 
-	json_object_array_add(o, json_object_new_double(s.low));
-	json_object_array_add(o, json_object_new_double(s.high));
+	json_object_array_add(o, json_double(s.low));
+	json_object_array_add(o, json_double(s.high));
 	return o;
 }
 

@@ -275,12 +275,17 @@ void json_add_number(struct json_object *o, const char *key, uint64_t value)
 	json_object_object_add(o, key, json_object_new_uint64(value));
 }
 
-void json_add_double(struct json_object *o, const char *key, double x)
+struct json_object *json_double(double x)
 {
 	char text[32];
 
 	snprintf(text, sizeof(text), "%.9g", x);
-	json_object_object_add(o, key, isfinite(x) ? json_object_new_double_s(x, text) : NULL);
+	return isfinite(x) ? json_object_new_double_s(x, text) : NULL;
+}
+
+void json_add_double(struct json_object *o, const char *key, double x)
+{
+	json_object_object_add(o, key, json_double(x));
 }
 
 struct json_object *ranks_json(uint64_t ranks)

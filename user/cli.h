@@ -135,6 +135,7 @@ void json_add_string(struct json_object *o, const char *key, const char *value);
 void json_add_number(struct json_object *o, const char *key, uint64_t value);
 
 /* Nine digits; null for what JSON has no number for. */
+struct json_object *json_double(double x);
 void json_add_double(struct json_object *o, const char *key, double x);
 
 /* JSON array of the ranks in a bitmap. */

@@ -30,16 +30,16 @@ def report(mounts):
     return json.loads(out)
 
 
-def in_order(of, key):
-    low, high = of[key + "_quartiles"]
-    assert 0 < low <= of[key] <= high, (key, of)
+def in_order(of, key, quartiles=None):
+    """A read-out is what the last worker takes more than one before it: on a busy machine a few are below 0."""
+    low, high = quartiles or of[key + "_quartiles"]
+    assert low <= of[key] <= high and of[key] > 0 and (low > 0 or "readout" in key), (key, low, of[key], high)
 
 
 def test_figures(report):
     assert report["rounds"] == 9 and report["seed"] == 5 and report["elements"] == 256
     for key in KEYS:
-        low, high = report["quartiles"][key]
-        assert 0 < low <= report[key] <= high
+        in_order(report, key, report["quartiles"][key])
         in_order(report["ratios"], key)
     assert report["ratios"]["int32_add_ns"] == 1
     # By a wide margin on any machine: the trie is walked a node a bit, an add does no more than a pass more.
