@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The parser: is a frame ours, and whole? What meets a frame first asks it:
+ * the entry (ingress.h), or what steers frames to CPUs.
+ */
+#ifndef FPISA_BPF_PARSE_H
+#define FPISA_BPF_PARSE_H
+
+#include "exits.h"
+
+static __always_inline __u16 port_of(const struct fpisa_control *control)
+{
+	return bpf_htons(control->port ? (__u16)control->port : FPISA_PORT);
+}
+
+/* Is the frame ours? Then it holds our magic. IPv6, VLAN tags, IP options and later fragments are not ours. */
+static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h, __be16 port)
+{
+	void *end = (void *)(long)ctx->data_end;
+
+	if ((void *)(h->udp + 1) > end)
+		return 0;
+	if (h->eth->h_proto != bpf_htons(ETH_P_IP) || *(__u8 *)h->ip != 0x45 || h->ip->protocol != IPPROTO_UDP)
+		return 0;
+	if ((h->ip->frag_off & bpf_htons(0x1fff)) || h->udp->dest != port)
+		return 0;
+	return (void *)(&h->fpisa->magic + 1) <= end && h->fpisa->magic == FPISA_MAGIC;
+}
+
+/* Is the frame ours, and whole? *payload is set to the bytes after the FPISA header. */
+static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, __be16 port, __u32 *payload)
+{
+	struct headers h;
+	__u32 ip_len, udp_len;
+	int whole = find_headers(ctx, &h);
+
+	if (!is_ours(ctx, &h, port))
+		return FPISA_V_not_ours;
+	if (h.ip->frag_off & bpf_htons(0x2000))
+		return FPISA_V_fragment;
+	if (ip_checksum(h.ip))
+		return FPISA_V_ip_checksum;
+	ip_len = bpf_ntohs(h.ip->tot_len);
+	udp_len = bpf_ntohs(h.udp->len);
+	if (!whole || ip_len != FPISA_IP_LEN + udp_len || udp_len < FPISA_UDP_LEN + FPISA_HDR_LEN ||
+	    FPISA_ETH_LEN + ip_len > ctx->data_end - ctx->data)
+		return FPISA_V_truncated;
+	*payload = udp_len - FPISA_UDP_LEN - FPISA_HDR_LEN;
+	return FPISA_V_absorbed;
+}
+
+#endif
