@@ -133,22 +133,25 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 }
 
 /* Every stateless check of an ADD to job `id` but the checksum; a verdict. */
-GLOBAL_FN int check_add(struct xdp_md *ctx, __u32 id, __u32 payload)
+GLOBAL_FN int check_add(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 port)
 {
 	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
 	struct headers h;
+	int v;
 
 	if (!job || !find_headers(ctx, &h))
 		return FPISA_V_internal;
-	return fpisa_check_add(h.fpisa, payload, job, h.ip->saddr, h.udp->source);
+	v = fpisa_check_add(h.fpisa, payload, job, h.ip->saddr, h.udp->source);
+	return v == FPISA_V_absorbed ? fpisa_check_port(h.fpisa, job, port) : v;
 }
 
 static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct headers *h, __u32 id,
-			       struct fpisa_job *job, struct fpisa_control *control, __u32 payload)
+			       struct fpisa_job *job, struct fpisa_control *control, __u32 payload,
+			       __u32 port)
 {
 	struct fpisa_format f = fpisa_job_format(job);
 	struct fpisa_counters *c = counters_of(id);
-	__u32 v = check_add(ctx, id, payload);
+	__u32 v = check_add(ctx, id, payload, port);
 
 	/* What a member is told needs a frame that is whole: the checksum first. */
 	if (v >= FPISA_V_FIRST_DROP && !fpisa_reported(v))
@@ -200,12 +203,12 @@ static __always_inline int ingress(struct xdp_md *ctx, struct fpisa_phv *phv)
 	struct headers h;
 	struct fpisa_job *job;
 	enum fpisa_verdict v;
-	__u32 payload, id, zero = 0;
+	__u32 payload, port, id, zero = 0;
 
 	control = bpf_map_lookup_elem(&fpisa_control, &zero);
 	if (!control)
 		return XDP_PASS;
-	v = parse(ctx, port_of(control), &payload);
+	v = parse(ctx, control, &payload, &port);
 	if (v == FPISA_V_not_ours)
 		return leave(FPISA_MAX_JOBS, v, XDP_PASS);
 	if (v != FPISA_V_absorbed)
@@ -226,9 +229,11 @@ static __always_inline int ingress(struct xdp_md *ctx, struct fpisa_phv *phv)
 	v = fpisa_check_type(h.fpisa);
 	if (v != FPISA_V_absorbed)
 		return leave(id, v, XDP_DROP);
+	/* Replies are made of the frame, and come from the first port. */
+	h.udp->dest = bpf_htons(port_of(control));
 	if (h.fpisa->type == FPISA_TYPE_HELLO)
-		return hello(ctx, id, payload);
-	return add(ctx, phv, &h, id, job, control, payload);
+		return port ? leave(id, FPISA_V_port, XDP_DROP) : hello(ctx, id, payload);
+	return add(ctx, phv, &h, id, job, control, payload, port);
 }
 
 #endif

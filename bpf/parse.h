@@ -8,13 +8,21 @@
 
 #include "exits.h"
 
+/* The aggregator's first port, host order. */
 static __always_inline __u16 port_of(const struct fpisa_control *control)
 {
-	return bpf_htons(control->port ? (__u16)control->port : FPISA_PORT);
+	return control->port ?: FPISA_PORT;
+}
+
+/* Number of the frame's destination port, counted from that one; one below it is far above all. */
+static __always_inline __u16 port_index(const struct fpisa_control *control, const struct headers *h)
+{
+	return bpf_ntohs(h->udp->dest) - port_of(control);
 }
 
 /* Is the frame ours? Then it holds our magic. IPv6, VLAN tags, IP options and later fragments are not ours. */
-static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h, __be16 port)
+static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h,
+					   const struct fpisa_control *control)
 {
 	void *end = (void *)(long)ctx->data_end;
 
@@ -22,20 +30,22 @@ static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h, 
 		return 0;
 	if (h->eth->h_proto != bpf_htons(ETH_P_IP) || *(__u8 *)h->ip != 0x45 || h->ip->protocol != IPPROTO_UDP)
 		return 0;
-	if ((h->ip->frag_off & bpf_htons(0x1fff)) || h->udp->dest != port)
+	if ((h->ip->frag_off & bpf_htons(0x1fff)) || port_index(control, h) > control->more_ports)
 		return 0;
 	return (void *)(&h->fpisa->magic + 1) <= end && h->fpisa->magic == FPISA_MAGIC;
 }
 
-/* Is the frame ours, and whole? *payload is set to the bytes after the FPISA header. */
-static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, __be16 port, __u32 *payload)
+/* Is the frame ours, and whole? *payload is set to the bytes after the FPISA header, *port to the port's number. */
+static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, const struct fpisa_control *control,
+						__u32 *payload, __u32 *port)
 {
 	struct headers h;
 	__u32 ip_len, udp_len;
 	int whole = find_headers(ctx, &h);
 
-	if (!is_ours(ctx, &h, port))
+	if (!is_ours(ctx, &h, control))
 		return FPISA_V_not_ours;
+	*port = port_index(control, &h);
 	if (h.ip->frag_off & bpf_htons(0x2000))
 		return FPISA_V_fragment;
 	if (ip_checksum(h.ip))

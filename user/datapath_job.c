@@ -77,6 +77,12 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (!j->window || j->window & (j->window - 1) || j->window > FPISA_MAX_SLOTS / 2)
 		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job,
 			      j->window, FPISA_MAX_SLOTS / 2);
+	if (j->ports & (j->ports - 1) || j->ports > FPISA_MAX_PORTS)
+		return refuse(-EINVAL, "job %u: %u ports; a power of two up to %d is possible", job, j->ports,
+			      FPISA_MAX_PORTS);
+	if (j->ports > j->window)
+		return refuse(-EINVAL, "job %u: %u ports for a window of %u slots; at most --ports %u", job, j->ports,
+			      j->window, j->window);
 	return check_members(job, j);
 }
 
@@ -237,6 +243,24 @@ static void seed_generations(struct datapath *dp)
 		;
 }
 
+/* The parser looks at as many ports as the job with the most has. */
+static void listen_on(struct datapath *dp, __u32 ports)
+{
+	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++)
+		if (dp->jobs[i].active && dp->jobs[i].ports > ports)
+			ports = dp->jobs[i].ports;
+	__atomic_store_n(&dp->control->more_ports, ports ? ports - 1 : 0, __ATOMIC_RELEASE);
+}
+
+static int check_port(const struct datapath *dp, __u32 job, const struct fpisa_job *j)
+{
+	__u32 port = dp->control->port ?: FPISA_PORT;
+
+	if (j->ports > 1 && port + j->ports - 1 > 65535)
+		return refuse(-EINVAL, "job %u: %u ports from %u on; 65535 is the last there is", job, j->ports, port);
+	return 0;
+}
+
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
 {
 	int err;
@@ -256,7 +280,9 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	}
 	j->active = 0;
 	j->live = j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
-	err = datapath_job_place(dp->jobs, job, j);
+	err = check_port(dp, job, j);
+	if (!err)
+		err = datapath_job_place(dp->jobs, job, j);
 	if (!err)
 		err = family_load(dp, j->family);
 	if (!err)
@@ -269,6 +295,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 		goto out;
 	}
 	seed_generations(dp);
+	listen_on(dp, j->ports);
 	memcpy(&dp->jobs[job], j, sizeof(*j));
 	j->active = 1;
 	__atomic_store_n(&dp->jobs[job].active, 1, __ATOMIC_SEQ_CST);
@@ -289,6 +316,7 @@ int datapath_job_del(struct datapath *dp, __u32 job)
 	if (err)
 		goto out;
 	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
+	listen_on(dp, 1);
 	if (bpf_map_delete_elem(dp->fanout_fd, &job) && errno != ENOENT)
 		err = fail(-errno, NULL, "job %u: remove device map", job);
 out:

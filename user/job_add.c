@@ -23,6 +23,7 @@ enum {
 	OPT_ADDRESS,
 	OPT_ELEMENTS,
 	OPT_WINDOW,
+	OPT_PORTS,
 	OPT_MODE,
 	OPT_ROUNDING,
 	OPT_PIPELINE,
@@ -42,6 +43,7 @@ const struct option job_add_options[] = {
 	{ "address", required_argument, NULL, OPT_ADDRESS },
 	{ "elements", required_argument, NULL, OPT_ELEMENTS },
 	{ "window", required_argument, NULL, OPT_WINDOW },
+	{ "ports", required_argument, NULL, OPT_PORTS },
 	{ "mode", required_argument, NULL, OPT_MODE },
 	{ "rounding", required_argument, NULL, OPT_ROUNDING },
 	{ "pipeline", required_argument, NULL, OPT_PIPELINE },
@@ -124,6 +126,12 @@ int job_wish_option(struct job_wish *w, int opt, struct common *c)
 		if (!err && number & (number - 1))
 			err = refuse(BAD_USAGE, "--window: %s is not a power of two", optarg);
 		j->window = number;
+		return err;
+	case OPT_PORTS:
+		err = parse_number("--ports", optarg, 1, FPISA_MAX_PORTS, &number);
+		if (!err && number & (number - 1))
+			err = refuse(BAD_USAGE, "--ports: %s is not a power of two", optarg);
+		j->ports = number;
 		return err;
 	case OPT_MODE:
 		err = parse_name("--mode", optarg, mode_names, &id);
@@ -249,6 +257,7 @@ int job_wish_complete(struct job_wish *w, __u32 job)
 	j->format = j->format ?: FPISA_FORMAT_FP32;
 	j->elements = j->elements ?: fpisa_default_elements(fpisa_format_of(j->format));
 	j->window = j->window ?: FPISA_DEFAULT_WINDOW;
+	j->ports = j->ports ?: 1;
 	j->mode = j->mode ?: FPISA_MODE_FPISA;
 	j->rounding = j->rounding ?: fpisa_default_rounding(j->mode);
 	j->pipeline = j->pipeline ?: FPISA_PIPELINE_FUSED;

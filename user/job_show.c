@@ -73,6 +73,7 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	struct fpisa_session s;
 	struct fpisa_job j;
 	__u64 joined, missing, chunk = 0;
+	__u32 port;
 	int err;
 
 	err = datapath_job(dp, job, &j);
@@ -83,8 +84,12 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	if (err)
 		return err;
 	joined = job_joined(&j, &s);
+	port = dp->control->port ?: FPISA_PORT;
 	printf("job         %u\n", job);
-	printf("address     %s:%u\n", address_text(j.address, address), dp->control->port ?: FPISA_PORT);
+	printf("address     %s:%u", address_text(j.address, address), port);
+	if (j.ports > 1)
+		printf(" to %u, slots by port", port + j.ports - 1);
+	putchar('\n');
 	printf("mode        %s, rounding %s, format %s", name_of(mode_names, j.mode),
 	       name_of(rounding_names, j.rounding), name_of(format_names, j.format));
 	if (j.guard)
@@ -151,6 +156,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	json_add_number(o, "job", job);
 	json_add_string(o, "address", address_text(j.address, text));
 	json_add_number(o, "port", dp->control->port ?: FPISA_PORT);
+	json_add_number(o, "ports", j.ports ?: 1);
 	json_add_string(o, "mode", name_of(mode_names, j.mode));
 	json_add_string(o, "rounding", name_of(rounding_names, j.rounding));
 	json_add_string(o, "format", name_of(format_names, j.format));

@@ -59,7 +59,7 @@ static void take_in(struct end *e, struct soak_shared *shared)
 
 		shared->hop_frames++;
 		if (ip && frame[PROTO_AT] == UDP)
-			fpisa_faults_put(&e->faults, &part, 1, lab_now());
+			fpisa_faults_put(&e->faults, &part, 1, 0, lab_now());
 		else
 			fpisa_faults_pass(&e->faults, &part, 1, lab_now());
 	}

@@ -58,6 +58,13 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 	return FPISA_V_absorbed;
 }
 
+/* Did an ADD that is right otherwise come to its slot's port? `port` counts from the aggregator's first. */
+static __always_inline enum fpisa_verdict fpisa_check_port(const struct fpisa_hdr *h, const struct fpisa_job *job,
+							   __u32 port)
+{
+	return port == fpisa_port_index(h->slot >> 1, job->window, job->ports) ? FPISA_V_absorbed : FPISA_V_port;
+}
+
 /*
  * Is a HELLO from saddr:sport from a member? *rank is set to its rank.
  */
@@ -151,6 +158,7 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 	p->clz = job->clz;
 	p->fanout = job->fanout;
 	p->flags = job->flags;
+	p->ports = job->ports;
 	p->faults = job->faults;
 	p->group = job->group;
 	p->address = job->address;
@@ -161,7 +169,7 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 static __always_inline int fpisa_reported(enum fpisa_verdict v)
 {
 	return v == FPISA_V_mismatch || v == FPISA_V_generation || v == FPISA_V_not_live || v == FPISA_V_format ||
-	       v == FPISA_V_op || v == FPISA_V_ahead;
+	       v == FPISA_V_op || v == FPISA_V_ahead || v == FPISA_V_port;
 }
 
 #endif

@@ -48,7 +48,8 @@ struct fpisa_job {
 	__u8 guard;	 /* G: guard bits of the mantissa register */
 	__u8 family;	 /* which programs: fpisa_family() */
 	__u8 flags;	 /* FPISA_JOB_* */
-	__u8 pad[7];
+	__u8 ports;	 /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
+	__u8 pad[6];
 	struct fpisa_job_faults faults; /* workers are told them, the datapath has no part in them */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
@@ -114,7 +115,8 @@ _Static_assert(sizeof(struct fpisa_slot) == 64, "slot layout");
 
 /* State of the whole datapath, one entry. */
 struct fpisa_control {
-	__u32 port;	       /* UDP port of the aggregator, host order; 0: FPISA_PORT */
+	__u16 port;	       /* UDP port of the aggregator, host order; 0: FPISA_PORT */
+	__u16 more_ports;      /* those behind it that are looked at too: K - 1 of the job with the most */
 	__u32 bank;	       /* half of the program array that new frames use: 0 or 1 */
 	__u64 trie_state;      /* 0 empty, 1 being filled, 2 ready */
 	__u32 next_generation; /* every job takes the next one; none is used twice */

@@ -46,7 +46,8 @@
 	X(busy, DROP, "slot held by another CPU beyond the bounded wait")                              \
 	X(fanout, DROP, "result complete but no port to send it to; see fpisa job show")               \
 	X(family, DROP, "the programs of the job's format are not loaded; delete the job and add it again") \
-	X(internal, DROP, "a map look-up that cannot fail failed")
+	X(internal, DROP, "a map look-up that cannot fail failed")                                           \
+	X(port, DROP, "UDP port is not the slot's; a worker that does not know of --ports?")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,

@@ -18,6 +18,7 @@
 
 #define FPISA_MAX_WORKERS 64 /* ranks of a job: one bit each in a 64-bit map */
 #define FPISA_ORDER_WORKERS 16 /* up to here a result tells the arrival order */
+#define FPISA_MAX_PORTS 16 /* UDP ports of a job at the aggregator */
 
 enum fpisa_type {
 	FPISA_TYPE_HELLO = 1,	/* worker: who am I, what are the parameters */
@@ -105,7 +106,8 @@ struct fpisa_hello {
 	__be32 address;	 /* 20 IPv4 source of every reply */
 	__le64 live;	 /* 24 ranks that the job counts on */
 	__u8 flags;	 /* 32 FPISA_JOB_* of job.h */
-	__u8 reserved[3]; /* 33 zero */
+	__u8 ports;	 /* 33 K: the job's UDP ports at the aggregator, a power of two; 0: 1 */
+	__u8 reserved[2]; /* 34 zero */
 	struct fpisa_job_faults faults; /* 36 for trying things out */
 	__u8 zero[12];	 /* 52 zero */
 } __attribute__((packed, aligned(4)));
@@ -141,6 +143,21 @@ _Static_assert((FPISA_PAYLOAD_OFFSET + 2) % 8 == 0, "payload aligned where frame
 #define FPISA_SCALES 32
 
 _Static_assert(FPISA_MAX_BLOCKS <= FPISA_SCALES, "a scale for each block");
+
+/*
+ * Which of a job's K = `ports` ports the contributions to slot `slot` of
+ * `window` go to: 0 .. K - 1, the same for both versions. A network card that
+ * spreads by destination port alone then gives a slot to one queue, so to one
+ * CPU. Runs of 8 neighbours share a port, so that what a worker sends in one
+ * go leaves in few bursts, and slots that share a cache line stay together;
+ * runs are shorter where the window would not reach every port.
+ */
+static __always_inline __u32 fpisa_port_index(__u32 slot, __u32 window, __u32 ports)
+{
+	__u32 run = (window >= 2 * ports) + (window >= 4 * ports) + (window >= 8 * ports);
+
+	return ports > 1 ? slot >> run & (ports - 1) : 0;
+}
 
 static __always_inline __u32 fpisa_payload_bytes(struct fpisa_format f, __u32 count)
 {

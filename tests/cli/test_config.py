@@ -29,6 +29,7 @@ WRONG = [
     ("[job 7]", None),
     ("nonsense", "'nonsense' is neither"),
     ("window = 3", "window: 3 is not a power of two"),
+    ("ports = 5", "ports: 5 is not a power of two"),
     ("big-endian = perhaps", "big-endian: 'perhaps' is not yes or no"),
     ("json = yes", "no key 'json' here; there are workers, "),
     ("workers = 10.0.0.11,10.0.0.999", "workers: '10.0.0.999' is not an IPv4 address"),

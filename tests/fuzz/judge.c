@@ -73,7 +73,8 @@ static enum fpisa_verdict below_fpisa(uint32_t *payload)
 	const uint8_t *p = a.in.data;
 
 	if (a.in.len < FPISA_OFFSET + 2 || be16(12) != ETH_P_IP || p[14] != 0x45 || p[23] != 17 ||
-	    be16(20) & 0x1fff || be16(36) != FPISA_PORT || p[42] != 'F' || p[43] != 'P')
+	    be16(20) & 0x1fff || be16(36) < FPISA_PORT ||
+	    be16(36) > FPISA_PORT + TARGETS_MORE_PORTS || p[42] != 'F' || p[43] != 'P')
 		return FPISA_V_not_ours;
 	if (be16(20) & 0x2000)
 		return FPISA_V_fragment;
@@ -108,7 +109,8 @@ static void expect_of_job(uint32_t payload)
 		a.key = (int)a.reply.hdr.slot;
 	op = a.reply.hdr.op;
 	a.t->soft.next_generation = targets_control->next_generation;
-	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, a.reply.bytes, &a.reply_len, &a.to);
+	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, be16(36) - FPISA_PORT,
+				     a.reply.bytes, &a.reply_len, &a.to);
 	/* Each such add has one magnitude discarded; squares are left out. */
 	if (a.t->job.flags & FPISA_JOB_HISTOGRAM && op != FPISA_OP_NORM)
 		a.t->discards += after->rounded - before.rounded + after->overwritten - before.overwritten;
@@ -181,7 +183,7 @@ static void check_reply(void)
 	memcpy(want + 24, a.out.data + 24, 2);
 	memcpy(want + 26, &j->address, 4);
 	memcpy(want + 30, all ? (const uint8_t *)&j->group : a.in.data + 26, 4);
-	memcpy(want + 34, a.in.data + 36, 2);
+	memcpy(want + 34, (uint8_t[]){FPISA_PORT >> 8, FPISA_PORT & 0xff}, 2);
 	memcpy(want + 36, all ? (const uint8_t *)&j->group_port : a.in.data + 34, 2);
 	want[38] = (uint8_t)((len - 34) >> 8);
 	want[39] = (uint8_t)(len - 34);

@@ -164,6 +164,13 @@ static void port(struct vectors_rng *rng, struct frame *f)
 	change(rng, f, FPISA_ETH_LEN + FPISA_IP_LEN + 2 * vectors_below(rng, 2), 2, true);
 }
 
+/* Another of the ports that the aggregator listens on, or the next behind them. */
+static void other_port(struct vectors_rng *rng, struct frame *f)
+{
+	if (f->len >= FPISA_OFFSET)
+		put16(f->data + 36, FPISA_PORT + vectors_below(rng, FPISA_MAX_PORTS + 1));
+}
+
 static void udp_checksum(struct vectors_rng *rng, struct frame *f)
 {
 	change(rng, f, UDP_LEN + 2, 2, true);
@@ -338,6 +345,7 @@ static const struct {
 	{"udp_length", udp_length, 2},
 	{"both_lengths", both_lengths, 3},
 	{"port", port, 3},
+	{"other_port", other_port, 3},
 	{"udp_checksum", udp_checksum, 1},
 	{"source", source, 3},
 	{"destination", destination, 2},

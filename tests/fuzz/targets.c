@@ -64,6 +64,8 @@ struct target target[] = {
 	JOB(FP32, FPISA, STAGED, BITS, 2, 64, 3, FLAGS(HISTOGRAM)),
 	JOB(FP64, FPISA, FUSED, BITS, 2, 64, 3, FLAGS(BE | HISTOGRAM)),
 	JOB(FP64, FPISA_A, STAGED, LPM, 2, 32, 7, FLAGS(BE | RECIPROCAL | HISTOGRAM)),
+	JOB(FP32, FPISA, FUSED, BITS, 16, 32, 2, .job.ports = 4),
+	JOB(BF16, FPISA, STAGED, BITS, 8, 32, 3, .job.ports = 8),
 	JOB(FP32, FPISA, FUSED, BITS, 2, 32, 2, .no_ports = true),
 	JOB(E5M2, FPISA64, FUSED, BITS, 2, 32, 2, .unloaded = true),
 };
@@ -229,6 +231,7 @@ int targets_open(struct harness *h)
 		return err;
 	}
 	targets_control = entry(view("fpisa_control"), 0);
+	targets_control->more_ports = TARGETS_MORE_PORTS;
 	targets_unowned = entry(view("fpisa_counters"), FPISA_MAX_JOBS);
 	err = fill_trie(h);
 	if (err) {

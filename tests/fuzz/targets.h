@@ -13,6 +13,9 @@
 
 #define TARGETS_MAX FPISA_MAX_JOBS
 
+/* Behind the first; fewer than a job may have, more than some here do. */
+#define TARGETS_MORE_PORTS 7
+
 struct target {
 	const char *name;
 	struct fpisa_job job;

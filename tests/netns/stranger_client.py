@@ -27,7 +27,7 @@ HELLO, WELCOME, ADD, RESULT, STATUS, ERROR = range(1, 7)
 RETRANSMIT, PROBE, PENDING = 1, 2, 4
 FP32, SUM = 1, 1
 NO_RANK = 0xffff
-REASONS = {19: "format", 20: "op", 21: "not live", 22: "generation is over", 25: "ahead", 26: "calls differ"}
+REASONS = {19: "format", 20: "op", 21: "not live", 22: "generation is over", 25: "ahead", 26: "calls differ", 31: "port"}
 IP_MTU_DISCOVER, IP_PMTUDISC_DO, IP_MULTICAST_ALL = 10, 2, 49  # linux/in.h; Python 3.11 does not name them
 M64 = 2**64 - 1
 
@@ -79,9 +79,9 @@ class Worker:
         self.sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         self.sock.bind(("", local_port))
 
-    def send(self, header, payload):
+    def send(self, header, payload, port=0):
         try:
-            self.sock.sendto(header.datagram(payload), self.server)
+            self.sock.sendto(header.datagram(payload), (self.server[0], self.server[1] + port))
         except (ConnectionRefusedError, BlockingIOError):
             pass  # as good as lost
 
@@ -137,7 +137,7 @@ class Worker:
         self.generation = h.generation
         self.window, self.elements, self.workers, self.rank = struct.unpack_from("<IHHH", payload)
         self.format = payload[12]
-        group = payload[16:20]
+        group, self.ports = payload[16:20], payload[33] or 1
         if self.format != FP32:
             raise Failure("the job's number format is %d, not FP32" % self.format)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window * 8192)
@@ -165,10 +165,12 @@ class Worker:
 
         def transmit(c):
             payload, state = payload_of(c), waiting.setdefault(c, [0, 0.02, 0])
+            run = min(8, self.window // self.ports)
             flags = (RETRANSMIT if state[2] else 0) | (PROBE if state[2] > 1 else 0)
             self.send(Header(type=ADD, flags=flags, format=FP32, op=SUM, job=self.job, generation=self.generation,
                              slot=2 * (c % self.window) + c // self.window % 2, rank=self.rank,
-                             count=len(payload) // 4, chunk=c, total=total, call=call, token=self.token), payload)
+                             count=len(payload) // 4, chunk=c, total=total, call=call, token=self.token), payload,
+                      c % self.window // run % self.ports)
             self.retransmits += state[2] > 0
             state[0] = time.monotonic() + state[1]
             state[1] = min(2 * state[1], 1.0)

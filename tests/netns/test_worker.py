@@ -166,12 +166,13 @@ def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
         assert flags == raised
 
 
-def test_stranger(lab):
+@pytest.mark.parametrize("ports", [1, 4])
+def test_stranger(lab, ports):
     """A client written from doc/wire.md alone gets the bits of libfpisa's workers, and the right ones."""
     net = lab(workers=3)
     net.load()
     count, seeds = 3000, {1: 5, 2: 6}
-    net.add_job(1, "--pipeline", "staged", "--clz", "lpm", "--token", "beef")
+    net.add_job(1, "--pipeline", "staged", "--clz", "lpm", "--token", "beef", "--window", 8, "--ports", ports)
     step = {"count": count, "kind": "random", "seed": 3, "values": True}
     mine = net.start(0, 1, step, order=True, token=0xBEEF)
     client = os.path.join(HERE, "stranger_client.py")

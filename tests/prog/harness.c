@@ -166,7 +166,8 @@ static void load_family(struct harness *h, uint8_t family)
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 {
 	struct fpisa_session s = { .generation = ++h->generation };
-	struct fpisa_control c = { .next_generation = h->generation + 1000 };
+	struct fpisa_control c = { .next_generation = h->generation + 1000,
+				   .more_ports = (__u16)(j->ports ? j->ports - 1 : 0) };
 	struct bpf_devmap_val lo = { .ifindex = 1 };
 	uint32_t zero = 0;
 	int ports;
@@ -272,6 +273,13 @@ static void headers(struct frame *f, const struct fpisa_job *j, uint32_t rank, u
 	f->len = FPISA_PAYLOAD_OFFSET + payload;
 }
 
+void harness_port(struct frame *f, uint32_t port)
+{
+	uint16_t dest = htons((uint16_t)(FPISA_PORT + port));
+
+	memcpy(f->data + 36, &dest, sizeof(dest));
+}
+
 void harness_add(struct frame *f, const struct harness *h, const struct fpisa_job *j, uint32_t id, uint32_t rank,
 		 uint64_t chunk, uint32_t count, const void *payload)
 {
@@ -293,6 +301,7 @@ void harness_add(struct frame *f, const struct harness *h, const struct fpisa_jo
 		.total = 1000,
 		.token = j->token,
 	};
+	harness_port(f, fpisa_port_index(harness_hdr(f)->slot >> 1, j->window, j->ports));
 	if (payload)
 		memcpy(harness_payload(f), payload, bytes);
 	harness_seal(f);

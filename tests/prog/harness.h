@@ -69,6 +69,9 @@ void harness_add(struct frame *f, const struct harness *h, const struct fpisa_jo
 		 uint64_t chunk, uint32_t count, const void *payload);
 void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation);
 
+/* To the aggregator's port number `port` instead, from 0. */
+void harness_port(struct frame *f, uint32_t port);
+
 /* Recompute the FPISA checksum (and the IPv4 one) after changing a frame. */
 void harness_seal(struct frame *f);
 bool harness_sealed(const struct frame *f); /* both checksums right */

@@ -523,6 +523,122 @@ static void others_pass_untouched(void **state)
 	}
 }
 
+/* -- several ports --------------------------------------------------------------- */
+
+/* Four ports for 16 slots: every contribution comes to each of them, and is taken by that of its slot alone. */
+static void slots_have_ports(void **state)
+{
+	struct fpisa_job j = { .workers = 2, .elements = N, .window = 16, .ports = 4, .slot_base = 16 };
+	uint64_t wrong;
+	struct frame f;
+	uint32_t w[N];
+
+	(void)state;
+	NEED_BPF();
+	harness_job(harness, JOB, &j);
+	wrong = harness_verdict(harness, JOB, FPISA_V_port);
+	values(w, 1);
+	for (uint64_t chunk = 0; chunk < 64; chunk++) {
+		for (uint32_t port = 0; port < 4; port++) {
+			uint32_t rank = port & 1;
+
+			harness_add(&f, harness, &j, JOB, rank, chunk, N, w);
+			harness_port(&f, port);
+			harness_run(harness, &f);
+			if (port == chunk % 16 / 4) {
+				assert_int_equal(f.action, XDP_DROP);
+				continue;
+			}
+			check_reply(&f, &j, rank);
+			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+			assert_int_equal(harness_hdr(&f)->reason, FPISA_V_port);
+			assert_int_equal(harness_verdict(harness, JOB, FPISA_V_port), ++wrong);
+		}
+		/* The other rank completes the round; a late copy has the kept result from the first port too. */
+		for (int late = 0; late < 2; late++) {
+			assert_int_equal(send_add(&j, &f, !(chunk % 16 / 4 & 1), chunk, 1, 0), XDP_REDIRECT);
+			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+			assert_true(first_value(&f) == 2.0f);
+			if (late)
+				check_reply(&f, &j, !(chunk % 16 / 4 & 1));
+			else
+				assert_memory_equal(f.data + 34, "\x46\x50", 2);
+		}
+	}
+}
+
+/* HELLO belongs to the first port; a job of one port shares the datapath with one of four. */
+static void first_port(void **state)
+{
+	struct fpisa_job j = { .workers = 2, .ports = 4 }, one = { .workers = 2, .elements = N, .window = 16 };
+	struct fpisa_control c;
+	uint32_t w[N], zero = 0;
+	uint64_t wrong;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	harness_job(harness, JOB, &j);
+	wrong = harness_verdict(harness, JOB, FPISA_V_port);
+	harness_hello(&f, &j, JOB, 0, 5);
+	harness_port(&f, 1);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_DROP);
+	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_port), wrong + 1);
+	send_hello(&j, &f, 0, 5);
+	check_reply(&f, &j, 0);
+	assert_int_equal(((struct fpisa_hello *)harness_payload(&f))->ports, 4);
+
+	harness_job(harness, JOB, &one);
+	c = (struct fpisa_control){ .more_ports = 3 };
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_control), &zero, &c, BPF_ANY), 0);
+	values(w, 1);
+	harness_add(&f, harness, &one, JOB, 0, 5, N, w);
+	harness_port(&f, 1);
+	harness_run(harness, &f);
+	check_reply(&f, &one, 0);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_port);
+	assert_int_equal(send_add(&one, &f, 0, 5, 1, 0), XDP_DROP);
+	assert_int_equal(send_add(&one, &f, 1, 5, 1, 0), XDP_REDIRECT);
+	assert_true(first_value(&f) == 2.0f);
+}
+
+/* The ports behind the first are others' too: what is not ours there, and all to ports that no job has, passes. */
+static void others_pass_at_all_ports(void **state)
+{
+	void (*const change[])(struct frame *) = { foreign_magic, foreign_tcp, foreign_options, foreign_fragment,
+						   foreign_udp_only, foreign_address };
+	static struct frame f, copy;
+
+	(void)state;
+	NEED_BPF();
+	for (uint8_t ports = 1; ports <= FPISA_MAX_PORTS; ports *= 2) {
+		struct fpisa_job j = { .workers = 2, .elements = N, .window = 16, .ports = ports };
+
+		harness_job(harness, JOB, &j);
+		for (uint32_t port = 0; port <= FPISA_MAX_PORTS; port++) {
+			for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
+				harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
+				harness_port(&f, port);
+				if (port < ports)
+					change[i](&f);
+				if (change[i] == foreign_address)
+					harness_seal(&f);
+				copy = f;
+				harness_run(harness, &f);
+				assert_int_equal(f.action, XDP_PASS);
+				assert_int_equal(f.len, copy.len);
+				assert_memory_equal(f.data, copy.data, copy.len);
+			}
+		}
+		/* The port below the first. */
+		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
+		harness_port(&f, -1u);
+		harness_run(harness, &f);
+		assert_int_equal(f.action, XDP_PASS);
+	}
+}
+
 /* Ethernet pads short frames; what follows the IP packet is not ours. */
 static void padded_frame(void **state)
 {
@@ -560,6 +676,9 @@ int main(void)
 		cmocka_unit_test(busy_slot),
 		cmocka_unit_test(others_pass_untouched),
 		cmocka_unit_test(padded_frame),
+		cmocka_unit_test(slots_have_ports),
+		cmocka_unit_test(first_port),
+		cmocka_unit_test(others_pass_at_all_ports),
 	};
 
 	return cmocka_run_group_tests_name("prog/protocol", tests, harness_setup, harness_teardown);

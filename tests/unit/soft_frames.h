@@ -37,7 +37,11 @@ static inline int intact(const struct frame *f)
 
 static inline enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uint32_t from)
 {
-	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), f, &f->len, &f->to);
+	uint32_t port = f->h.type == FPISA_TYPE_ADD
+				? fpisa_port_index(f->h.slot >> 1, s->job.window, s->job.ports)
+				: 0;
+
+	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), port, f, &f->len, &f->to);
 }
 
 /* Rank i is port i + 1 of one address. */

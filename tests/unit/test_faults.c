@@ -59,7 +59,7 @@ static struct outcome *run(struct fpisa_faults *f, const struct fpisa_fault_rate
 	for (uint64_t i = 0; i < FRAMES; i++) {
 		memcpy(frame, &i, sizeof(i));
 		now = (i + 1) * STEP_NS;
-		fpisa_faults_put(f, part, 2, now);
+		fpisa_faults_put(f, part, 2, 0, now);
 		take_all(f, now, o, &newest);
 	}
 	while (fpisa_faults_due(f) != UINT64_MAX)

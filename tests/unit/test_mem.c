@@ -28,6 +28,7 @@ static struct fpisa_mem *make_mem(const struct plan *p)
 
 	if (fpisa_mem_create(&m, &o))
 		fail_msg("%s", fpisa_error());
+	((struct fpisa_soft *)m)->job.ports = p->ports;
 	return m;
 }
 
@@ -154,6 +155,23 @@ static void faults(void **state)
 							.reorder = 0.2,
 							.delay = 0.1,
 							.corrupt = 0.05}) > 0);
+}
+
+/* Contributions to the port of their slot alone, also those that a fault delays: one elsewhere is an error. */
+static void ports(void **state)
+{
+	(void)state;
+	for (uint8_t n = 1; n <= FPISA_MAX_PORTS; n *= 2)
+		sum_and_check((struct plan){.workers = 3,
+					    .elements = 32,
+					    .window = 16,
+					    .ports = n,
+					    .count = 5000,
+					    .calls = 2,
+					    .loss = n > 2 ? 0.02 : 0,
+					    .duplicate = 0.05,
+					    .reorder = 0.2,
+					    .delay = n > 2 ? 0.02 : 0});
 }
 
 static void smallest_window(void **state)
@@ -450,6 +468,7 @@ int main(void)
 		cmocka_unit_test(outstanding_requests),
 		cmocka_unit_test(loss),
 		cmocka_unit_test(faults),
+		cmocka_unit_test(ports),
 		cmocka_unit_test(smallest_window),
 		cmocka_unit_test(arguments),
 		cmocka_unit_test(missing_at_join),

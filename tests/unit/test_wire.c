@@ -67,7 +67,8 @@ static void test_hello_layout(void **state)
 	AT(fpisa_hello, address, 20, 4);
 	AT(fpisa_hello, live, 24, 8);
 	AT(fpisa_hello, flags, 32, 1);
-	AT(fpisa_hello, reserved, 33, 3);
+	AT(fpisa_hello, ports, 33, 1);
+	AT(fpisa_hello, reserved, 34, 2);
 	AT(fpisa_hello, faults, 36, 16);
 	AT(fpisa_hello, faults.seed, 36, 4);
 	AT(fpisa_hello, faults.share[FPISA_FAULT_DROP], 40, 2);
@@ -102,6 +103,27 @@ static void test_wire_numbers(void **state)
 	assert_int_equal(FPISA_TYPE_ERROR, 6);
 	assert_int_equal(FPISA_FORMAT_FP32, 1);
 	assert_int_equal(FPISA_OP_SUM, 1);
+}
+
+/* As doc/wire.md, section 2 has it: runs of up to 8 slots, every port in each stretch of K runs. */
+static void test_port_index(void **state)
+{
+	(void)state;
+	for (uint32_t window = 1; window <= FPISA_MAX_SLOTS / 2; window *= 2) {
+		for (uint32_t ports = 1; ports <= FPISA_MAX_PORTS && ports <= window; ports *= 2) {
+			uint32_t run = window / ports < 8 ? window / ports : 8, slots[FPISA_MAX_PORTS] = {0};
+
+			for (uint32_t slot = 0; slot < window; slot++) {
+				uint32_t port = fpisa_port_index(slot, window, ports);
+
+				assert_int_equal(port, slot / run % ports);
+				slots[port]++;
+			}
+			for (uint32_t port = 0; port < ports; port++)
+				assert_int_equal(slots[port], window / ports);
+		}
+		assert_int_equal(fpisa_port_index(window - 1, window, 0), 0);
+	}
 }
 
 static void test_slot_of(void **state)
@@ -290,6 +312,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_header_layout),	  cmocka_unit_test(test_hello_layout),
 		cmocka_unit_test(test_wire_numbers),	  cmocka_unit_test(test_slot_of),
+		cmocka_unit_test(test_port_index),
 		cmocka_unit_test(test_checksum_by_parts), cmocka_unit_test(test_checksum_many),
 		cmocka_unit_test(test_checksum_swaps),	  cmocka_unit_test(test_checksum_single_flips),
 		cmocka_unit_test(test_checksum_paired_flips),

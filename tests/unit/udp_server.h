@@ -136,7 +136,7 @@ static inline void *serve(void *arg)
 		if (n < 0 || (double)(test_random(&s->random) >> 11) < s->loss * 0x1p53)
 			continue;
 		len = (size_t)n;
-		v = fpisa_soft_frame(&s->soft, from.sin_addr.s_addr, from.sin_port, frame, &len, &to);
+		v = fpisa_soft_frame(&s->soft, from.sin_addr.s_addr, from.sin_port, 0, frame, &len, &to);
 		if (v == FPISA_V_result && s->soft.job.group) {
 			struct sockaddr_in group = {.sin_family = AF_INET,
 						    .sin_port = s->soft.job.group_port,

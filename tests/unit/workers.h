@@ -26,6 +26,7 @@
 
 struct plan {
 	uint32_t workers, elements, window;
+	uint8_t ports; /* of the aggregator in the process, which has no option for them */
 	uint8_t mode, rounding, pipeline;
 	size_t count;
 	int calls;

@@ -180,6 +180,7 @@ static void compose(struct fpisa *f, struct fpisa_track *l, struct fpisa_out *ou
 	add_part(out, values, size);
 	add_part(out, zeros, -size % block);
 	l->hdr.checksum = fpisa_sum_fold(&sum);
+	out->port = (uint16_t)fpisa_port_index(l->hdr.slot >> 1, f->window, f->hello.ports);
 }
 
 static struct fpisa_track *oldest_track(struct fpisa *f)

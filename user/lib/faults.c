@@ -40,7 +40,8 @@ void fpisa_faults_free(struct fpisa_faults *f)
 }
 
 /* A copy of the frame takes its place among those that are held; NULL if it is lost. */
-static struct fpisa_frame *hold(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t due_ns)
+static struct fpisa_frame *hold(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port,
+				uint64_t due_ns)
 {
 	struct fpisa_frame *frame, *before;
 	size_t len = 0;
@@ -51,6 +52,7 @@ static struct fpisa_frame *hold(struct fpisa_faults *f, const struct iovec *part
 	if (!frame)
 		return NULL;
 	frame->due_ns = due_ns;
+	frame->port = port;
 	frame->len = 0;
 	for (int i = 0; i < n; i++) {
 		memcpy(frame->data + frame->len, parts[i].iov_base, parts[i].iov_len);
@@ -81,7 +83,7 @@ static void flip_bits(struct fpisa_faults *f, struct fpisa_frame *frame)
 }
 
 /* One copy of a frame, with the faults that every copy has for itself. */
-static void put_copy(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t now_ns)
+static void put_copy(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t now_ns)
 {
 	uint64_t due_ns = now_ns;
 	struct fpisa_frame *frame;
@@ -96,29 +98,29 @@ static void put_copy(struct fpisa_faults *f, const struct iovec *parts, int n, u
 		due_ns += next_random(&f->random) % FPISA_FAULT_REORDER_NS;
 		f->reordered++;
 	}
-	frame = hold(f, parts, n, due_ns);
+	frame = hold(f, parts, n, port, due_ns);
 	if (frame && happens(f, f->rates.corrupt)) {
 		flip_bits(f, frame);
 		f->corrupted++;
 	}
 }
 
-void fpisa_faults_put(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t now_ns)
+void fpisa_faults_put(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t now_ns)
 {
 	if (happens(f, f->rates.drop)) {
 		f->dropped++;
 		return;
 	}
-	put_copy(f, parts, n, now_ns);
+	put_copy(f, parts, n, port, now_ns);
 	if (happens(f, f->rates.duplicate)) {
-		put_copy(f, parts, n, now_ns);
+		put_copy(f, parts, n, port, now_ns);
 		f->duplicated++;
 	}
 }
 
 void fpisa_faults_pass(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t now_ns)
 {
-	hold(f, parts, n, now_ns);
+	hold(f, parts, n, 0, now_ns);
 }
 
 struct fpisa_frame *fpisa_faults_take(struct fpisa_faults *f, uint64_t now_ns)
@@ -182,7 +184,8 @@ static int flush(struct faulty *x)
 
 	while (!rc && (n = take_due(&x->out, frames))) {
 		for (int i = 0; i < n; i++)
-			out[i] = (struct fpisa_out){.part = {{frames[i]->data, frames[i]->len}}, .parts = 1};
+			out[i] = (struct fpisa_out){
+				.part = {{frames[i]->data, frames[i]->len}}, .parts = 1, .port = frames[i]->port};
 		rc = x->t->ops->send(x->t, out, n);
 		release(frames, n);
 	}
@@ -196,7 +199,7 @@ static int faulty_send(struct fpisa_transport *t, const struct fpisa_out *out, i
 	uint64_t now = fpisa_now();
 
 	for (int i = 0; i < n; i++)
-		fpisa_faults_put(&x->out, out[i].part, out[i].parts, now);
+		fpisa_faults_put(&x->out, out[i].part, out[i].parts, out[i].port, now);
 	return flush(x);
 }
 
@@ -224,7 +227,7 @@ static int faulty_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64
 		for (int i = 0; i < n; i++) {
 			struct iovec whole = {(void *)in[i].data, in[i].len};
 
-			fpisa_faults_put(&x->in, &whole, 1, now);
+			fpisa_faults_put(&x->in, &whole, 1, 0, now);
 		}
 		x->lent_n = take_due(&x->in, x->lent);
 	} while (!x->lent_n && now < until);

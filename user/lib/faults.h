@@ -43,7 +43,8 @@ struct fpisa_frame {
 	TAILQ_ENTRY(fpisa_frame) link;
 	uint64_t due_ns;
 	size_t len;
-	unsigned char data[];
+	uint16_t port; /* of fpisa_out */
+	_Alignas(8) unsigned char data[]; /* as fpisa_in wants it */
 };
 
 TAILQ_HEAD(fpisa_frames, fpisa_frame);
@@ -63,7 +64,7 @@ void fpisa_faults_init(struct fpisa_faults *f, const struct fpisa_fault_rates *r
 void fpisa_faults_free(struct fpisa_faults *f);
 
 /* A frame goes in; it is copied. Without memory for it, it is dropped. */
-void fpisa_faults_put(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t now_ns);
+void fpisa_faults_put(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t now_ns);
 
 /* The same without any fault, behind what is due already. */
 void fpisa_faults_pass(struct fpisa_faults *f, const struct iovec *parts, int n, uint64_t now_ns);

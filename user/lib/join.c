@@ -75,7 +75,8 @@ static int usable(const struct fpisa_hello *p)
 	return p->window && !(p->window & (p->window - 1)) && p->window <= FPISA_MAX_SLOTS / 2 &&
 	       p->elements && p->elements % FPISA_BLOCK == 0 &&
 	       p->elements <= fpisa_max_elements(fpisa_format_of(p->format)) && p->workers &&
-	       p->workers <= FPISA_MAX_WORKERS && p->rank < p->workers && (p->live >> p->rank & 1);
+	       p->workers <= FPISA_MAX_WORKERS && !(p->ports & (p->ports - 1)) && p->ports <= FPISA_MAX_PORTS &&
+	       p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
 }
 
 /* What a frame means to a worker that has said HELLO; *missing is set by PENDING. */

@@ -70,7 +70,7 @@ static int mem_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 			memcpy(frame + len, out[i].part[part].iov_base, out[i].part[part].iov_len);
 			len += out[i].part[part].iov_len;
 		}
-		fpisa_soft_frame(&m->soft, from->addr, from->port, frame, &len, &to);
+		fpisa_soft_frame(&m->soft, from->addr, from->port, out[i].port, frame, &len, &to);
 		for (uint32_t rank = 0; to; rank++, to >>= 1)
 			if (to & 1)
 				queue_put(m, &m->queue[rank], frame, len);

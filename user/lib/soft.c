@@ -226,7 +226,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 }
 
 static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
-			      uint32_t payload)
+			      uint32_t port, uint32_t payload)
 {
 	struct fpisa_slot *slot;
 	struct fpisa_claim claim;
@@ -234,7 +234,9 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	int step;
 
 	v = fpisa_check_add(p->h, payload, &s->job, saddr, sport);
-	if (v != FPISA_V_absorbed && v != FPISA_V_format && v != FPISA_V_op && v != FPISA_V_not_live)
+	if (v == FPISA_V_absorbed)
+		v = fpisa_check_port(p->h, &s->job, port);
+	if (v != FPISA_V_absorbed && !fpisa_reported(v))
 		return v;
 	if (checksum(p, payload) != p->h->checksum)
 		return FPISA_V_checksum;
@@ -262,7 +264,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	return read_registers(s, p, slot, step == FPISA_STEP_RESEND);
 }
 
-static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport)
+static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t port)
 {
 	enum fpisa_verdict v;
 	uint32_t payload;
@@ -280,12 +282,12 @@ static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 sa
 	if (v != FPISA_V_absorbed)
 		return v;
 	if (p->h->type == FPISA_TYPE_HELLO)
-		return hello(s, p, saddr, sport, payload);
-	return add(s, p, saddr, sport, payload);
+		return port ? FPISA_V_port : hello(s, p, saddr, sport, payload);
+	return add(s, p, saddr, sport, port, payload);
 }
 
-enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, void *frame,
-				    size_t *len, uint64_t *to)
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port,
+				    void *frame, size_t *len, uint64_t *to)
 {
 	struct packet p = {
 		.h = frame,
@@ -296,7 +298,7 @@ enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 s
 	enum fpisa_verdict v;
 
 	*to = 0;
-	v = take(s, &p, saddr, sport);
+	v = take(s, &p, saddr, sport, port);
 	count(&(&s->counters.v_not_ours)[v], 1);
 	return v;
 }

@@ -23,6 +23,7 @@ struct fpisa_out {
 	struct iovec part[4];
 	int parts;
 	int alone; /* it must not share the fate of others */
+	uint16_t port; /* of the aggregator's, from 0: fpisa_port_index() */
 };
 
 /* A received frame from its FPISA header on, 8-byte aligned. */

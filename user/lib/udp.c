@@ -82,7 +82,21 @@ static size_t frame_size(const struct fpisa_out *out)
 	return size;
 }
 
-/* How many of n frames may leave as one: all of one size, but the last may be shorter. */
+static struct sockaddr_in destination(const struct udp *u, const struct fpisa_out *out)
+{
+	struct sockaddr_in to = u->to;
+
+	to.sin_port = htons((uint16_t)(ntohs(to.sin_port) + out->port));
+	return to;
+}
+
+/* Is its size all that can keep a frame from the burst that `first` begins? */
+static int fits_in(const struct fpisa_out *first, const struct fpisa_out *out)
+{
+	return !out->alone && out->port == first->port;
+}
+
+/* How many of n frames may leave as one: to one port, all of one size, but the last may be shorter. */
 static int burst_length(const struct udp *u, const struct fpisa_out *out, int n)
 {
 	size_t size = frame_size(out), total = 0, next;
@@ -90,11 +104,11 @@ static int burst_length(const struct udp *u, const struct fpisa_out *out, int n)
 
 	if (!u->base.bursts || u->no_segment)
 		return 1;
-	for (next = size; k < n && !out[k].alone && next == size && total + next <= BURST_SIZE; k++) {
+	for (next = size; k < n && fits_in(out, &out[k]) && next == size && total + next <= BURST_SIZE; k++) {
 		total += next;
 		next = k + 1 < n ? frame_size(&out[k + 1]) : 0;
 	}
-	if (k && k < n && !out[k].alone && next < size && total + next <= BURST_SIZE)
+	if (k && k < n && fits_in(out, &out[k]) && next < size && total + next <= BURST_SIZE)
 		k++;
 	return k ? k : 1;
 }
@@ -103,10 +117,11 @@ static int burst_length(const struct udp *u, const struct fpisa_out *out, int n)
 static int send_burst(struct udp *u, const struct fpisa_out *out, int k)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
+	struct sockaddr_in to = destination(u, out);
 	struct iovec part[BURST_PARTS];
 	struct msghdr msg = {
-		.msg_name = &u->to,
-		.msg_namelen = sizeof(u->to),
+		.msg_name = &to,
+		.msg_namelen = sizeof(to),
 		.msg_iov = part,
 		.msg_control = control,
 		.msg_controllen = sizeof(control),
@@ -127,16 +142,19 @@ static int send_burst(struct udp *u, const struct fpisa_out *out, int k)
 /* Sends n frames one by one; what is_loss() allows is lost. */
 static int send_frames(struct udp *u, const struct fpisa_out *out, int n)
 {
+	struct sockaddr_in to[FPISA_BATCH];
 	struct mmsghdr msg[FPISA_BATCH];
 	int sent = 0, rc;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		to[i] = destination(u, &out[i]);
 		msg[i].msg_hdr = (struct msghdr){
-			.msg_name = &u->to,
-			.msg_namelen = sizeof(u->to),
+			.msg_name = &to[i],
+			.msg_namelen = sizeof(to[i]),
 			.msg_iov = (struct iovec *)out[i].part,
 			.msg_iovlen = (size_t)out[i].parts,
 		};
+	}
 	while (sent < n) {
 		rc = sendmmsg(u->fd, msg + sent, (unsigned int)(n - sent), 0);
 		if (rc > 0) {

@@ -43,7 +43,7 @@ struct xsk {
 	uint32_t address, source; /* of the aggregator; of its replies */
 	uint16_t port, local_port;
 	struct fpisa_nexthop hop;
-	struct outer outer; /* of every frame but for its lengths */
+	struct outer outer; /* of every frame but for its lengths and the port */
 	uint32_t ip_sum;    /* of its IPv4 header without length */
 
 	int map, program, link;
@@ -112,6 +112,7 @@ static uint32_t build(const struct xsk *x, unsigned char *frame, const struct fp
 		len += (uint32_t)out->part[i].iov_len;
 	}
 	*h = x->outer;
+	h->destination_port = htons((uint16_t)(x->port + out->port));
 	h->length = htons((uint16_t)(len - FPISA_ETH_LEN));
 	h->udp_length = htons((uint16_t)(len - FPISA_ETH_LEN - FPISA_IP_LEN));
 	sum = x->ip_sum + h->length;
