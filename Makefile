@@ -89,7 +89,7 @@ $(B)/%.skel.h: $(B)/%.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $* > $@
 
-SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(B)/fpisa_tables.skel.h $(B)/fpisa_bench.skel.h \
+SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(B)/fpisa_steer.skel.h $(B)/fpisa_tables.skel.h $(B)/fpisa_bench.skel.h \
 	$(B)/fpisa_bench_old.skel.h $(FAMILY_OBJ:.o=.skel.h)
 
 # -- library --------------------------------------------------------------

@@ -130,6 +130,40 @@ int parse_share(const char *what, const char *s, double *out)
 	return 0;
 }
 
+int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n)
+{
+	unsigned long first, last;
+	const char *at = s;
+	char *end;
+
+	for (*n = 0;; at = end + 1) {
+		first = last = strtoul(at, &end, 10);
+		if (*at < '0' || *at > '9')
+			break;
+		if (*end == '-') {
+			at = end + 1;
+			last = strtoul(at, &end, 10);
+			if (*at < '0' || *at > '9')
+				break;
+		}
+		if (first > last || last > UINT16_MAX)
+			break;
+		for (; first <= last; first++) {
+			for (__u32 i = 0; i < *n; i++)
+				if (cpu[i] == first)
+					return refuse(BAD_USAGE, "%s: CPU %lu is there twice", what, first);
+			if (*n == max)
+				return refuse(BAD_USAGE, "%s: more than %u CPUs", what, max);
+			cpu[(*n)++] = first;
+		}
+		if (!*end)
+			return 0;
+		if (*end != ',')
+			break;
+	}
+	return refuse(BAD_USAGE, "%s: '%s' is not a list of CPUs such as 0,2-5", what, s);
+}
+
 int parse_hex(const char *what, const char *s, uint64_t *out)
 {
 	const char *digits = !strncmp(s, "0x", 2) ? s + 2 : s;
@@ -230,6 +264,16 @@ const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN])
 		if (last > i)
 			n += snprintf(buf + n, RANKS_LEN - n, "%c%d", last > i + 1 ? '-' : ',', last);
 	}
+	return buf;
+}
+
+const char *cpus_text(const __u32 *cpu, __u32 n, char buf[CPUS_LEN])
+{
+	int len = 0;
+
+	*buf = 0;
+	for (__u32 i = 0; i < n && len < CPUS_LEN; i++)
+		len += snprintf(buf + len, CPUS_LEN - len, "%s%u", i ? "," : "", cpu[i]);
 	return buf;
 }
 

@@ -96,6 +96,9 @@ int parse_share(const char *what, const char *s, double *out);
 /* 1 to 16 hexadecimal digits, an optional 0x before them. */
 int parse_hex(const char *what, const char *s, uint64_t *out);
 
+/* "0,2-5", each once, at most `max` of them, in this order. */
+int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n);
+
 /* Dotted quad. */
 int parse_address(const char *what, const char *s, __be32 *out);
 
@@ -116,12 +119,16 @@ int parse_name(const char *what, const char *s, const struct name *names, int *i
 
 #define ADDRESS_LEN 16
 #define RANKS_LEN 256
+#define CPUS_LEN 512
 
 /* "10.0.0.1" */
 const char *address_text(__be32 addr, char buf[ADDRESS_LEN]);
 
 /* "0,2-5" of a bitmap of ranks, "-" of none. */
 const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN]);
+
+/* "0,1" */
+const char *cpus_text(const __u32 *cpu, __u32 n, char buf[CPUS_LEN]);
 
 /* Prints `text` from column `column` on, wrapped before column 80, and ends the line. */
 void print_wrapped(int column, const char *text);

@@ -152,8 +152,15 @@ static void end_job(struct reader *r)
 
 static void end_section(struct reader *r)
 {
+	const struct fpisa_steering *s = &r->c->load.steering;
+
 	if (r->section == JOB)
 		end_job(r);
+	if (r->section == DATAPATH && s->queue && !s->cpus) {
+		at(r, r->c->datapath_line);
+		r->errors++;
+		refuse(-EINVAL, "cpu-queue goes with cpus");
+	}
 }
 
 static int begin_datapath(struct reader *r, const char *name)

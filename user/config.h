@@ -38,7 +38,7 @@ struct config {
 	const char *file;
 	char *text;		   /* that names and values point into */
 	int datapath_line;	   /* 0: no [datapath] */
-	struct datapath_load load; /* its port and group */
+	struct datapath_load load; /* its port, group and CPUs */
 	struct common common;	   /* its pin */
 	int interfaces, jobs;
 	struct config_interface interface[DATAPATH_MAX_INTERFACES];

@@ -48,12 +48,16 @@ int verb_config_check(int argc, char **argv)
 static int check_datapath(const struct config *c, const struct datapath *dp)
 {
 	__u32 port = dp->control->port ?: FPISA_PORT;
+	const struct fpisa_steering *want = &c->load.steering, *now = &dp->steering;
 	struct stat st;
 
 	if (c->load.port && c->load.port != port)
 		return refuse(-EEXIST, "port: runs with %u; fpisa unload, then fpisa config apply", port);
 	if (c->load.group != DATAPATH_NO_GROUP && (stat(dp->pin, &st) || st.st_gid != c->load.group))
 		return refuse(-EEXIST, "group: runs with another; fpisa unload, then fpisa config apply");
+	if (want->cpus && (want->cpus != now->cpus || memcmp(want->cpu, now->cpu, sizeof(want->cpu)) ||
+			   (want->queue && want->queue != now->queue)))
+		return refuse(-EEXIST, "cpus: runs with others; fpisa unload, then fpisa config apply");
 	return 0;
 }
 

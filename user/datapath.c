@@ -138,6 +138,19 @@ static int check_layout(const struct datapath *dp)
 	return 0;
 }
 
+/* Only a datapath that steers has these. */
+static int open_steering(struct datapath *dp)
+{
+	int err = datapath_steering(dp->pin, &dp->steering);
+
+	if (err)
+		return fail(err, NULL, "%s/fpisa_steering", dp->pin);
+	if (!dp->steering.cpus)
+		return 0;
+	dp->steered_fd = pin_open(dp->pin, "fpisa_steered");
+	return dp->steered_fd < 0 ? fail(dp->steered_fd, NULL, "%s/fpisa_steered", dp->pin) : 0;
+}
+
 void datapath_refresh(struct datapath *dp)
 {
 	__u32 zero = 0;
@@ -156,7 +169,7 @@ int datapath_open(struct datapath *dp, const char *pin)
 	memset(dp, 0, sizeof(*dp));
 	dp->lock = -1;
 	dp->jobs_fd = dp->sessions_fd = dp->peers_fd = dp->slots_fd = -1;
-	dp->counters_fd = dp->control_fd = dp->stages_fd = dp->fanout_fd = dp->histogram_fd = -1;
+	dp->counters_fd = dp->control_fd = dp->stages_fd = dp->fanout_fd = dp->histogram_fd = dp->steered_fd = -1;
 	log_start();
 	dp->cpus = libbpf_num_possible_cpus();
 	if (dp->cpus < 0)
@@ -166,6 +179,8 @@ int datapath_open(struct datapath *dp, const char *pin)
 		err = open_maps(dp);
 	if (!err)
 		err = check_layout(dp);
+	if (!err)
+		err = open_steering(dp);
 	if (!err)
 		err = map_memory(dp, dp->jobs_fd, "fpisa_jobs", sizeof(*dp->jobs) * FPISA_MAX_JOBS,
 				 (void **)&dp->jobs);
@@ -204,6 +219,7 @@ void datapath_close(struct datapath *dp)
 	close_fd(&dp->stages_fd);
 	close_fd(&dp->fanout_fd);
 	close_fd(&dp->histogram_fd);
+	close_fd(&dp->steered_fd);
 	if (dp->lock > 0)
 		pin_unlock(&dp->lock);
 }

@@ -7,6 +7,7 @@
  *	datapath_pin.c	   find, lock and clean pin directories
  *	datapath_object.c  the BPF objects
  *	datapath_load.c	   load, fill, pin
+ *	datapath_steer.c   which CPUs slots are spread over
  *	datapath_attach.c  attach, detach, unload
  *	datapath_upgrade.c new programs in the place of running ones
  *	datapath_job.c	   make, shrink and remove jobs, with their fan-out
@@ -26,6 +27,7 @@
 #include <sys/types.h>
 #include "fpisa/discard.h"
 #include "fpisa/job.h"
+#include "fpisa/steer.h"
 #include "fpisa/verdict.h"
 
 #define DATAPATH_PIN "/sys/fs/bpf/fpisa" /* default directory of load */
@@ -48,6 +50,7 @@ struct datapath_load {
 	enum datapath_mode mode;
 	__u32 port; /* UDP, host order; 0: FPISA_PORT, or what is loaded already */
 	gid_t group; /* that may read the maps, or DATAPATH_NO_GROUP */
+	struct fpisa_steering steering; /* cpus 0: none, or what is loaded already; queue 0: the default */
 	bool drop;   /* give up capabilities as soon as they are not needed: for callers that do nothing else */
 };
 
@@ -79,6 +82,8 @@ struct datapath {
 	int lock; /* fd of the pin directory, -1 while not locked */
 	int jobs_fd, sessions_fd, peers_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
 		histogram_fd;
+	struct fpisa_steering steering; /* cpus 0: frames are summed where they come in */
+	int steered_fd;		       /* counters of that, -1 without */
 	__u32 jobs_id;		       /* of the map fpisa_jobs: a program that uses it is ours */
 	int cpus;		       /* possible ones */
 	struct fpisa_job *jobs;	       /* FPISA_MAX_JOBS, mapped, or a copy where read_only */
@@ -105,6 +110,20 @@ int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out);
 
 /* Sum over CPUs; key: job number, or FPISA_MAX_JOBS for frames of no job. */
 int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counters *sum);
+
+/* One CPU of dp->steering. */
+struct datapath_cpu {
+	__u32 cpu;
+	__u64 sent;  /* frames, to it */
+	__u64 taken; /* by it */
+	__u64 left;  /* of those sent: wait in its queue, or were dropped because it was full */
+};
+
+/* How the datapath pinned in `dir` steers; cpus 0: it does not. Reports nothing. */
+int datapath_steering(const char *dir, struct fpisa_steering *s);
+
+/* Fills out[dp->steering.cpus]. */
+int datapath_steered(const struct datapath *dp, struct datapath_cpu *out);
 
 /* What the adds of a job discarded, since it was made. */
 int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out);
@@ -207,8 +226,11 @@ int datapath_jit(void);
 /* Does RLIMIT_MEMLOCK bound the maps of this process? */
 bool datapath_memlock_limits(void);
 
-/* Loads the programs of fpisa.o without attaching or pinning; tag is the entry's. This one reports, too. */
-int datapath_trial_load(__u8 tag[8], char *why, size_t size);
+/*
+ * Loads the programs of fpisa.o without attaching or pinning, and of
+ * fpisa_steer.o if `steer`; tags are those of fpisa and fpisa_steer. This one reports, too.
+ */
+int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size);
 
 /* Attaches an XDP program that passes everything to the driver and detaches it. -EBUSY if there is one. */
 int datapath_trial_attach(__u32 ifindex, char *why, size_t size);

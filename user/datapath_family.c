@@ -2,6 +2,7 @@
 /* Programs of the further families, loaded into a running datapath when a job needs them. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -21,19 +22,21 @@ static bool present(const struct datapath *dp, __u8 family)
 	return true;
 }
 
-int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank)
+int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank, bool steered)
 {
-	/* The gate of family 0 is the entry itself. */
-	__u32 programs = FPISA_STAGES + (family != 0);
+	/* The gate of family 0 is the entry itself, which only fpisa_cpu calls. */
+	__u32 programs = FPISA_STAGES + (family || steered);
 
 	for (__u32 k = 0; k < programs; k++) {
 		__u32 index = fpisa_bank_of(family, bank) + k;
 		struct bpf_program *prog;
-		char name[16] = "fpisa_gate";
+		char name[16] = "fpisa";
 		int fd;
 
 		if (k != FPISA_GATE)
 			snprintf(name, sizeof(name), "fpisa_mau%u", k);
+		else if (family)
+			strcpy(name, "fpisa_gate");
 		prog = bpf_object__find_program_by_name(o, name);
 		if (!prog)
 			return refuse(-ENOENT, "family %s: no program %s", family_name(family), name);
@@ -45,7 +48,7 @@ int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 ba
 	return 0;
 }
 
-struct bpf_object *family_open(__u8 family, const char *pin)
+struct bpf_object *family_open(__u8 family, const char *pin, bool steered)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin, .object_name = family_name(family));
 	struct bpf_program *prog;
@@ -61,15 +64,15 @@ struct bpf_object *family_open(__u8 family, const char *pin)
 	}
 	bpf_object__for_each_program(prog, o) {
 		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
-		bpf_program__set_expected_attach_type(prog, 0);
+		bpf_program__set_expected_attach_type(prog, steered ? BPF_XDP_CPUMAP : 0);
 	}
 	return o;
 }
 
 /* Loads a family's programs and puts them into `banks`, a bitmap. */
-static int load_into(const char *pin, int stages_fd, __u8 family, __u32 banks)
+static int load_into(const struct datapath *dp, __u8 family, __u32 banks)
 {
-	struct bpf_object *o = family_open(family, pin);
+	struct bpf_object *o = family_open(family, dp->pin, dp->steering.cpus);
 	int err;
 
 	if (!o)
@@ -80,9 +83,9 @@ static int load_into(const char *pin, int stages_fd, __u8 family, __u32 banks)
 		       family_name(family), reason(err));
 	for (__u32 bank = 0; !err && bank < FPISA_BANKS; bank++)
 		if (banks >> bank & 1)
-			err = family_fill(stages_fd, o, family, bank);
-	if (!err && pin)
-		err = pin_share(pin);
+			err = family_fill(dp->stages_fd, o, family, bank, dp->steering.cpus);
+	if (!err)
+		err = pin_share(dp->pin);
 	bpf_object__close(o);
 	return err;
 }
@@ -91,7 +94,7 @@ int family_load(const struct datapath *dp, __u8 family)
 {
 	if (!family || present(dp, family))
 		return 0;
-	return load_into(dp->pin, dp->stages_fd, family, (1u << FPISA_BANKS) - 1);
+	return load_into(dp, family, (1u << FPISA_BANKS) - 1);
 }
 
 int family_renew(const struct datapath *dp, __u32 bank)
@@ -100,6 +103,6 @@ int family_renew(const struct datapath *dp, __u32 bank)
 
 	for (__u8 family = 1; !err && family < FPISA_FAMILIES; family++)
 		if (present(dp, family))
-			err = load_into(dp->pin, dp->stages_fd, family, 1u << bank);
+			err = load_into(dp, family, 1u << bank);
 	return err;
 }

@@ -193,7 +193,7 @@ static int measure(struct bpf_object *obj, const char *family, struct datapath_r
 /* The further families, over the maps of fpisa.o. */
 static int measure_family(struct bpf_object *base, __u8 family, struct datapath_resources *r)
 {
-	struct bpf_object *o = family_open(family, NULL);
+	struct bpf_object *o = family_open(family, NULL, false);
 	struct bpf_map *map;
 	int err = o ? 0 : -EINVAL;
 
@@ -222,7 +222,7 @@ int datapath_resources(struct datapath_resources *r)
 	memset(r, 0, sizeof(*r));
 	err = privilege_check(PRIVILEGE_LOAD, "resources");
 	if (!err)
-		err = object_open(&skel, NULL);
+		err = object_open(&skel, NULL, false);
 	if (!err)
 		err = object_load(skel);
 	if (!err)

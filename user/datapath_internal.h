@@ -8,6 +8,7 @@
 #include "datapath.h"
 
 struct fpisa; /* the skeleton; not the library's handle */
+struct fpisa_steer; /* a skeleton, too */
 
 /* Catch libbpf's messages from here on; verbose prints them instead. */
 void log_start(void);
@@ -77,23 +78,46 @@ int interfaces_replace(__u32 jobs_id, int prog_fd);
  */
 int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd);
 
-/* A family's object, types set, pinning below `pin` (NULL: none); NULL, reported. */
-struct bpf_object *family_open(__u8 family, const char *pin);
+/*
+ * A family's object, types set, pinning below `pin` (NULL: none); NULL,
+ * reported. `steered`, here and below: its programs run from a CPU map.
+ */
+struct bpf_object *family_open(__u8 family, const char *pin, bool steered);
 
 /* Puts a family's programs into the program array, unless they are there; 0 is fpisa.o's own. */
 int family_load(const struct datapath *dp, __u8 family);
 
-/* Puts the stages of an object that is loaded, and the gate of families but 0, into a bank. */
-int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank);
+/* Puts the stages and the gate of an object that is loaded into a bank; of family 0 `steered` the entry as gate. */
+int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank, bool steered);
 
 /* Loads every family but 0 that is there once more, into one bank. */
 int family_renew(const struct datapath *dp, __u32 bank);
+
+/* From the fd of fpisa_steering. -errno, -EPROTO if another version made it; reports nothing. */
+int steering_read(int fd, struct fpisa_steering *s);
+
+/* What a load into `dir` has to steer by, if it is asked for *asked; s->cpus 0: it does not. Refuses what differs. */
+int steering_choose(const char *dir, const struct fpisa_steering *asked, struct fpisa_steering *s);
+
+/* The object, loaded and pinned below `pin` (NULL: not pinned). Reports errors. */
+int steer_load(const char *pin, struct fpisa_steer **skel);
+
+/* What is attached to devices. */
+const struct bpf_program *steer_program(const struct fpisa_steer *skel);
+
+/* The CPU map gets its entries, or running ones the object's program without losing a frame; then fpisa_steering. */
+int steer_fill(const struct fpisa_steer *skel, const struct fpisa_steering *s);
+int steer_pin(const char *dir, const struct fpisa_steer *skel);
+void steer_close(struct fpisa_steer *skel);
+
+/* Pins one program by its name, in one step over what is there. */
+int pin_program(const char *dir, const struct bpf_program *prog);
 
 /* Pins every program of the object in `dir` in place of what is pinned by its name, the entry last. */
 int pin_programs(const char *dir, const struct bpf_object *o);
 
 /* Opened objects with types set, pinning below `pin` (NULL: none); reports errors. */
-int object_open(struct fpisa **skel, const char *pin);
+int object_open(struct fpisa **skel, const char *pin, bool steered);
 struct bpf_object *object_of(const struct fpisa *skel);
 int object_load(struct fpisa *skel);
 void object_close(struct fpisa *skel);

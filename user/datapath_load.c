@@ -26,7 +26,9 @@ struct loading {
 	bool made_dir;
 	char before[MAX_PINS][NAME_MAX + 1]; /* pins that were there */
 	int before_n;
+	struct fpisa_steering steering;
 	struct fpisa *skel;
+	struct fpisa_steer *steer; /* NULL without steering */
 	int entry_fd;
 	struct fpisa_control *control;
 };
@@ -150,16 +152,16 @@ static int fill_stages(const struct loading *l)
 	__u32 idle = !l->control->bank;
 
 	if (!l->before_n)
-		return family_fill(stages, object_of(l->skel), 0, 0) ?:
-			       family_fill(stages, object_of(l->skel), 0, 1);
-	err = family_fill(stages, object_of(l->skel), 0, idle);
+		return family_fill(stages, object_of(l->skel), 0, 0, l->steer) ?:
+			       family_fill(stages, object_of(l->skel), 0, 1, l->steer);
+	err = family_fill(stages, object_of(l->skel), 0, idle, l->steer);
 	if (!err)
 		__atomic_store_n(&l->control->bank, idle, __ATOMIC_RELEASE);
 	return err;
 }
 
-/* In one step over what is there, also of a loader that was killed. */
-static int pin_program(const char *dir, const struct bpf_program *prog)
+/* What is there may be of a loader that was killed. */
+int pin_program(const char *dir, const struct bpf_program *prog)
 {
 	char made[PATH_MAX], path[PATH_MAX];
 	int err = pin_path(made, dir, "fpisa_new");
@@ -201,11 +203,14 @@ static int map_control(struct loading *l, int fd)
 
 static int load_objects(struct loading *l, __u32 port)
 {
+	const struct bpf_program *entry, *first;
 	struct datapath_program info;
-	struct bpf_program *entry;
 	int err;
 
-	err = object_open(&l->skel, l->dir);
+	/* The first of its programs makes fpisa_stages an array of such as run from a CPU map. */
+	err = l->steering.cpus ? steer_load(l->dir, &l->steer) : 0;
+	if (!err)
+		err = object_open(&l->skel, l->dir, l->steer);
 	if (!err)
 		err = object_load(l->skel);
 	if (!err)
@@ -220,11 +225,14 @@ static int load_objects(struct loading *l, __u32 port)
 	err = fill_trie(l);
 	if (!err)
 		err = fill_stages(l);
+	if (!err && l->steer)
+		err = steer_fill(l->steer, &l->steering) ?: steer_pin(l->dir, l->steer);
 	if (!err)
 		err = pin_programs(l->dir, object_of(l->skel));
 	if (err)
 		return err;
-	l->entry_fd = dup(bpf_program__fd(entry));
+	first = l->steer ? steer_program(l->steer) : entry;
+	l->entry_fd = dup(bpf_program__fd(first));
 	if (l->entry_fd < 0)
 		return fail(-errno, NULL, "entry program");
 	err = program_info(l->entry_fd, &info);
@@ -247,6 +255,12 @@ static int join_loaded(struct loading *l, __u32 port)
 	close(fd);
 	if (err)
 		return err;
+	if (l->steering.cpus) {
+		close(l->entry_fd);
+		l->entry_fd = pin_open(l->dir, "fpisa_steer");
+		if (l->entry_fd < 0)
+			return fail(l->entry_fd, NULL, "%s/fpisa_steer", l->dir);
+	}
 	now = l->control->port ?: FPISA_PORT;
 	if (port && port != now)
 		return refuse(
@@ -283,6 +297,14 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	if (!err && o->group != DATAPATH_NO_GROUP && !l.made_dir && l.entry_fd < 0)
 		err = refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
 			     l.dir);
+	if (!err)
+		err = steering_choose(l.dir, &o->steering, &l.steering);
+	/* Before generic XDP sees a frame the stack can have spread it; and CPU maps of 6.1 lose such frames. */
+	if (!err && l.steering.cpus && o->mode != DATAPATH_NATIVE)
+		err = refuse(-EOPNOTSUPP,
+			     "%s: --cpus takes native XDP; in mode skb let the stack spread frames: "
+			     "/sys/class/net/%s/queues/rx-*/rps_cpus",
+			     n ? devs[0] : l.dir, n ? devs[0] : "DEV");
 	/* What is attached has been looked at: from here on loading alone. */
 	if (!err && o->drop)
 		err = privilege_keep_load(o->group != DATAPATH_NO_GROUP);
@@ -312,6 +334,8 @@ out_dir:
 		close(l.entry_fd);
 	if (l.skel)
 		object_close(l.skel);
+	if (l.steer)
+		steer_close(l.steer);
 	pin_unlock(&l.lock);
 	return err;
 }

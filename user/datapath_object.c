@@ -64,7 +64,7 @@ static int open_skeleton(struct fpisa **out, const struct bpf_object_open_opts *
 	return err;
 }
 
-int object_open(struct fpisa **out, const char *pin)
+int object_open(struct fpisa **out, const char *pin, bool steered)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin);
 	struct bpf_program *prog;
@@ -79,7 +79,7 @@ int object_open(struct fpisa **out, const char *pin)
 	/* libbpf knows neither of the sections "prog" and "stage". */
 	bpf_object__for_each_program(prog, skel->obj) {
 		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
-		bpf_program__set_expected_attach_type(prog, 0);
+		bpf_program__set_expected_attach_type(prog, steered ? BPF_XDP_CPUMAP : 0);
 	}
 	if (!pin)
 		bpf_object__for_each_map(map, skel->obj)

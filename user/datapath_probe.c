@@ -251,13 +251,18 @@ bool datapath_memlock_limits(void)
 	return fd < 0;
 }
 
-int datapath_trial_load(__u8 tag[8], char *why, size_t size)
+int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size)
 {
-	struct datapath_program p = { 0 };
+	struct datapath_program p = { 0 }, first = { 0 };
+	struct fpisa_steer *steering = NULL;
 	struct fpisa *skel = NULL;
 	int err;
 
-	err = object_open(&skel, NULL);
+	err = steer ? steer_load(NULL, &steering) : 0;
+	if (!err && steer)
+		err = program_info(bpf_program__fd(steer_program(steering)), &first);
+	if (!err)
+		err = object_open(&skel, NULL, false);
 	if (!err)
 		err = object_load(skel);
 	if (err)
@@ -266,6 +271,9 @@ int datapath_trial_load(__u8 tag[8], char *why, size_t size)
 		err = program_info(
 			bpf_program__fd(bpf_object__find_program_by_name(object_of(skel), "fpisa")), &p);
 	memcpy(tag, p.tag, sizeof(p.tag));
+	memcpy(steer_tag, first.tag, sizeof(first.tag));
+	if (steering)
+		steer_close(steering);
 	if (skel)
 		object_close(skel);
 	return err;

@@ -44,6 +44,7 @@ struct demo_options {
 	double factor; /* of scale; 0: none */
 	bool reciprocal, big_endian, histogram;
 	enum datapath_mode xdp;
+	struct fpisa_steering steering; /* cpus 0: none */
 	double drop, duplicate, reorder, delay, corrupt; /* shares of frames, each way, at each worker */
 	bool json;
 };

@@ -36,6 +36,7 @@ const char demo_help[] =
 	"                     of fp64 up to 416, default 128\n"
 	"  --window N         frames a worker has under way, a power of two; default 64\n"
 	"  --xdp native|skb   default native\n"
+	"  --cpus LIST        CPUs that the aggregator hands slots to; see fpisa help load\n"
 	"  --transport T      of the workers: udp (default), or xsk, for which they stay root\n"
 	"  --drop P           share of frames that each worker loses, both ways; 0 to 0.9;\n"
 	"                     --loss is the same\n"
@@ -67,6 +68,7 @@ enum {
 	OPT_PACKET,
 	OPT_WINDOW,
 	OPT_XDP,
+	OPT_CPUS,
 	OPT_TRANSPORT,
 	OPT_DROP,
 	OPT_DUPLICATE,
@@ -96,6 +98,7 @@ static const struct option options[] = {
 	{"packet", required_argument, NULL, OPT_PACKET},
 	{"window", required_argument, NULL, OPT_WINDOW},
 	{"xdp", required_argument, NULL, OPT_XDP},
+	{"cpus", required_argument, NULL, OPT_CPUS},
 	{"transport", required_argument, NULL, OPT_TRANSPORT},
 	{"drop", required_argument, NULL, OPT_DROP},
 	{"loss", required_argument, NULL, OPT_DROP},
@@ -179,6 +182,8 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 			err = refuse(BAD_USAGE, "--xdp: veth has no offload; native or skb");
 		o->xdp = id;
 		return err;
+	case OPT_CPUS:
+		return parse_cpus("--cpus", optarg, o->steering.cpu, FPISA_STEER_CPUS, &o->steering.cpus);
 	case OPT_TRANSPORT:
 		return parse_name("--transport", optarg, transport_names, &o->transport);
 	case OPT_DROP:

@@ -127,6 +127,7 @@ static void print_head(const struct demo *d)
 		[FPISA_OP_NORM] = "take the norm of",
 	};
 	const struct demo_options *o = &d->o;
+	char cpus[CPUS_LEN];
 
 	printf("%u workers %s %" PRIu64 " values each: %s\n", o->workers, verbs[o->op], d->elements,
 	       d->source);
@@ -144,6 +145,8 @@ static void print_head(const struct demo *d)
 	       name_of(pipeline_names, o->pipeline), name_of(clz_names, o->clz));
 	printf("%u values a packet, window %u, %s, %s XDP on veth, Linux %s", o->packet, o->window,
 	       name_of(fanout_names, o->fanout), name_of(xdp_mode_names, o->xdp), kernel());
+	if (o->steering.cpus)
+		printf(", slots on CPUs %s", cpus_text(o->steering.cpu, o->steering.cpus, cpus));
 	puts("");
 	if (o->drop > 0 || o->duplicate > 0 || o->reorder > 0 || o->delay > 0 || o->corrupt > 0)
 		printf("of the frames each way %g are dropped, %g duplicated, %g reordered, %g delayed, %g "
@@ -282,6 +285,7 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 {
 	const struct demo_options *o = &d->o;
 	struct json_object *j = json_object_new_object(), *faults = json_object_new_object();
+	char cpus[CPUS_LEN];
 
 	add_int(j, "workers", o->workers);
 	add_int(j, "elements", d->elements);
@@ -331,6 +335,7 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	add_int(j, "results", c->v_result);
 	add_int(j, "resent", c->v_resent);
 	add_int(j, "duplicates", c->v_duplicate);
+	add_int(j, "busy", c->v_busy);
 	add_int(j, "missed_tail_calls", c->missed_tail_calls);
 	add_int(j, "retransmits", retransmits(d));
 	json_add_double(j, "seconds", seconds(d));
@@ -338,6 +343,7 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	add_text(j, "kernel", kernel());
 	add_text(j, "transport", name_of(transport_names, o->transport));
 	add_text(j, "xdp", name_of(xdp_mode_names, o->xdp));
+	json_add_string(j, "cpus", o->steering.cpus ? cpus_text(o->steering.cpu, o->steering.cpus, cpus) : NULL);
 	json_object_object_add(j, "passed", json_object_new_boolean(passed(d, c, k)));
 	return print_json(j, false);
 }

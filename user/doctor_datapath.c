@@ -149,6 +149,16 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* " --cpus 0,1" if what is pinned steers. */
+static void steering_option(const struct doctor *d, struct text *t)
+{
+	struct fpisa_steering s;
+	char cpus[CPUS_LEN];
+
+	if (!datapath_steering(d->dir, &s) && s.cpus)
+		add(t, " --cpus %s --cpu-queue %u", cpus_text(s.cpu, s.cpus, cpus), s.queue);
+}
+
 /* "fpisa unload && fpisa load p0 p1" with the interfaces that have a program named like ours. */
 static void reload(const struct doctor *d, char *out, size_t size)
 {
@@ -160,7 +170,8 @@ static void reload(const struct doctor *d, char *out, size_t size)
 	for (struct if_nameindex *i = all; i && i->if_index; i++) {
 		struct datapath_interface x = { .name = "" };
 
-		if (datapath_program_on(i->if_index, &x) || strcmp(x.program.name, "fpisa"))
+		if (datapath_program_on(i->if_index, &x) ||
+		    (strcmp(x.program.name, "fpisa") && strcmp(x.program.name, "fpisa_steer")))
 			continue;
 		if (x.mode == DATAPATH_SKB && m < DATAPATH_MAX_INTERFACES)
 			skb[m++] = i->if_name;
@@ -172,8 +183,10 @@ static void reload(const struct doctor *d, char *out, size_t size)
 	add(&t, "fpisa unload%s", pin_option(d));
 	for (int i = 0; i < n; i++)
 		add(&t, "%s %s", i ? "" : " && fpisa load", native[i]);
-	if (n)
+	if (n) {
+		steering_option(d, &t);
 		add(&t, "%s", pin_option(d));
+	}
 	for (int i = 0; i < m; i++)
 		add(&t, "%s %s", i ? "" : " && fpisa load --mode skb", skb[i]);
 	if (m)
@@ -182,16 +195,29 @@ static void reload(const struct doctor *d, char *out, size_t size)
 		if_freenameindex(all);
 }
 
+/* How many interfaces run programs of another build: by what is attached and, behind what steers, by the entry. */
+static int of_other_builds(const struct doctor *d, const struct datapath_status *s)
+{
+	const __u8 *first = d->dp->steering.cpus ? d->steer_tag : d->tag;
+	int n = 0;
+
+	for (int i = 0; d->dp->steering.cpus && i < s->programs; i++)
+		if (!strcmp(s->program[i].name, "fpisa") && memcmp(s->program[i].tag, d->tag, sizeof(d->tag)))
+			return s->interfaces;
+	for (int i = 0; i < s->interfaces; i++)
+		n += !!memcmp(s->interface[i].program.tag, first, sizeof(d->tag));
+	return n;
+}
+
 static void check_build(struct doctor *d)
 {
 	static struct datapath_status s;
 	char mend[MEND_LEN], upgrade[PATH_MAX + 32];
-	int others = 0;
+	int others;
 
 	if (!d->verified || datapath_status(d->dp, &s))
 		return;
-	for (int i = 0; i < s.interfaces; i++)
-		others += !!memcmp(s.interface[i].program.tag, d->tag, sizeof(d->tag));
+	others = of_other_builds(d, &s);
 	reload(d, mend, sizeof(mend));
 	snprintf(upgrade, sizeof(upgrade), "fpisa upgrade%s", pin_option(d));
 	if (!s.interfaces)

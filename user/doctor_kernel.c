@@ -67,7 +67,7 @@ static void check_verifier(struct doctor *d)
 {
 	char why[512] = "";
 
-	d->verified = !datapath_trial_load(d->tag, why, sizeof(why));
+	d->verified = !datapath_trial_load(d->dp && d->dp->steering.cpus, d->tag, d->steer_tag, why, sizeof(why));
 	if (d->verified)
 		finding(d, LEVEL_OK, "kernel", "verifier", NULL, "accepts the datapath's programs");
 	else

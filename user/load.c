@@ -10,7 +10,7 @@
 
 static const struct name modes[] = { { DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { 0 } };
 
-enum { OPT_MODE = OPT_VERB, OPT_PORT, OPT_GROUP };
+enum { OPT_MODE = OPT_VERB, OPT_PORT, OPT_GROUP, OPT_CPUS, OPT_QUEUE };
 
 /* By name or number. */
 static int parse_group(const char *s, gid_t *group)
@@ -33,13 +33,15 @@ static int parse_group(const char *s, gid_t *group)
 const struct option load_options[] = { { "mode", required_argument, NULL, OPT_MODE },
 				       { "port", required_argument, NULL, OPT_PORT },
 				       { "group", required_argument, NULL, OPT_GROUP },
+				       { "cpus", required_argument, NULL, OPT_CPUS },
+				       { "cpu-queue", required_argument, NULL, OPT_QUEUE },
 				       COMMON_OPTIONS,
 				       { 0 } };
 
 int load_option(struct datapath_load *o, int opt, struct common *c)
 {
 	int err, mode = o->mode;
-	uint64_t port = 0;
+	uint64_t number = 0;
 
 	switch (opt) {
 	case OPT_MODE:
@@ -47,11 +49,17 @@ int load_option(struct datapath_load *o, int opt, struct common *c)
 		o->mode = mode;
 		return err;
 	case OPT_PORT:
-		err = parse_number("--port", optarg, 1, 65535, &port);
-		o->port = port;
+		err = parse_number("--port", optarg, 1, 65535, &number);
+		o->port = number;
 		return err;
 	case OPT_GROUP:
 		return parse_group(optarg, &o->group);
+	case OPT_CPUS:
+		return parse_cpus("--cpus", optarg, o->steering.cpu, FPISA_STEER_CPUS, &o->steering.cpus);
+	case OPT_QUEUE:
+		err = parse_number("--cpu-queue", optarg, 1, FPISA_STEER_MAX_QUEUE, &number);
+		o->steering.queue = number;
+		return err;
 	}
 	return common_option(c, opt);
 }
@@ -68,6 +76,8 @@ int verb_load(int argc, char **argv)
 		return err;
 	if (optind == argc)
 		return refuse(BAD_USAGE, "load: name at least one interface");
+	if (o.steering.queue && !o.steering.cpus)
+		return refuse(BAD_USAGE, "load: --cpu-queue goes with --cpus");
 	o.pin = c.pin;
 	return datapath_load(&o, argv + optind, argc - optind);
 }

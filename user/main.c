@@ -59,14 +59,19 @@ static const char config_more[] =
 	"  FILE               default " CONFIG_FILE "\n"
 	"A file has a section [interface DEV] for each interface to load, with the key mode,\n"
 	"a section [job N] for each job, with the options of job add as keys, and at most one\n"
-	"[datapath], with port, group and pin. KEY = VALUE; an option without an argument\n"
+	"[datapath], with port, group, cpus, cpu-queue and pin. KEY = VALUE; an option without an argument\n"
 	"takes yes or no; # begins a comment.\n";
 
 static const struct verb verbs[] = {
-	{ "load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G]", "attach the datapath to interfaces",
+	{ "load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G] [--cpus LIST [--cpu-queue N]]",
+	  "attach the datapath to interfaces",
 	  "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
 	  "  --port N           UDP port of the aggregator; default 18000\n"
 	  "  --group G          who may read it: status, stats, histogram, slots, job list, job show\n"
+	  "  --cpus LIST        CPUs such as 0,2-5, each of which owns every so many-th slot; the\n"
+	  "                     CPU that receives hands frames on. For a device with one receive\n"
+	  "                     queue and native XDP; by default a frame is summed where it comes in\n"
+	  "  --cpu-queue N      frames that may wait at each of them, to 16384; default 4096\n"
 	  "Interfaces of one --pin directory share one datapath; further ones may follow.\n" },
 	{ "unload", verb_unload, "[DEV...]", "detach it, and remove it with its last interface",
 	  "Without DEV: every interface of this network namespace, and all pins.\n" },

@@ -135,6 +135,26 @@ static void gauges(FILE *f, const struct row *rows, int n)
 	}
 }
 
+static void steering(FILE *f, const struct datapath_cpu *cpu, __u32 n)
+{
+	static const struct {
+		const char *name, *text;
+		size_t offset;
+	} all[] = {
+		{ "fpisa_steered_frames_total", "frames handed to the CPU that owns their slot",
+		  offsetof(struct datapath_cpu, sent) },
+		{ "fpisa_steered_taken_total", "of those, taken there; others wait, or were dropped by its full queue",
+		  offsetof(struct datapath_cpu, taken) },
+	};
+
+	for (size_t k = 0; n && k < sizeof(all) / sizeof(all[0]); k++) {
+		head(f, all[k].name, "counter", all[k].text);
+		for (__u32 i = 0; i < n; i++)
+			fprintf(f, "%s{cpu=\"%u\"} %llu\n", all[k].name, cpu[i].cpu,
+				*(const unsigned long long *)((const char *)&cpu[i] + all[k].offset));
+	}
+}
+
 static void print(FILE *f, const struct row *rows, int n)
 {
 #define X(name, text)                                                                                        \
@@ -196,7 +216,9 @@ out:
 
 int prometheus_write(const struct datapath *dp, int job, const char *file)
 {
+	__u32 cpus = job < 0 ? dp->steering.cpus : 0;
 	struct row *rows = calloc(FPISA_MAX_JOBS + 1, sizeof(*rows));
+	struct datapath_cpu cpu[FPISA_STEER_CPUS];
 	char *text = NULL;
 	size_t len = 0;
 	FILE *f = NULL;
@@ -206,11 +228,15 @@ int prometheus_write(const struct datapath *dp, int job, const char *file)
 		return fail(-ENOMEM, NULL, "stats");
 	n = read_rows(dp, job, rows);
 	err = n < 0 ? n : 0;
+	if (!err && cpus)
+		err = datapath_steered(dp, cpu);
 	if (err)
 		goto out;
 	f = open_memstream(&text, &len);
-	if (f)
+	if (f) {
 		print(f, rows, n);
+		steering(f, cpu, cpus);
+	}
 	if (!f || fclose(f)) {
 		err = fail(-errno, NULL, "stats");
 		goto out;

@@ -43,19 +43,28 @@ _Static_assert(sizeof(struct fpisa_counters) == (COUNTERS + FPISA_VERDICT_COUNT)
 /* struct fpisa_counters as an array: counters[], then verdicts[]. */
 struct sample {
 	__u64 value[COUNTERS + FPISA_VERDICT_COUNT];
+	__u32 cpus; /* that frames of all jobs are steered to */
+	struct datapath_cpu cpu[FPISA_STEER_CPUS];
 	double when; /* seconds of the monotonic clock */
 };
+
+static const char steered_text[] = "frames steered to this CPU",
+		  left_text[] = "of them wait in its queue, or were dropped because it was full";
 
 static int take(const struct datapath *dp, int job, struct sample *s)
 {
 	__u32 first = job < 0 ? 0 : job, last = job < 0 ? FPISA_MAX_JOBS : job;
 	struct fpisa_counters c;
 	struct timespec now;
+	int err;
 
 	memset(s, 0, sizeof(*s));
+	s->cpus = job < 0 ? dp->steering.cpus : 0;
+	err = s->cpus ? datapath_steered(dp, s->cpu) : 0;
+	if (err)
+		return err;
 	for (__u32 key = first; key <= last; key++) {
-		int err = datapath_counters(dp, key, &c);
-
+		err = datapath_counters(dp, key, &c);
 		if (err)
 			return err;
 		for (size_t i = 0; i < COUNTERS + FPISA_VERDICT_COUNT; i++)
@@ -66,12 +75,15 @@ static int take(const struct datapath *dp, int job, struct sample *s)
 	return 0;
 }
 
-static double rate(const struct sample *now, const struct sample *before, size_t i)
+static double rate_of(const struct sample *now, const struct sample *before, __u64 n, __u64 was)
 {
 	/* A job that was made anew counts from zero. */
-	if (now->value[i] < before->value[i] || now->when <= before->when)
-		return 0;
-	return (now->value[i] - before->value[i]) / (now->when - before->when);
+	return n < was || now->when <= before->when ? 0 : (n - was) / (now->when - before->when);
+}
+
+static double rate(const struct sample *now, const struct sample *before, size_t i)
+{
+	return rate_of(now, before, now->value[i], before->value[i]);
 }
 
 static __u64 drops(const struct sample *s)
@@ -96,6 +108,23 @@ static void print_row(const char *name, const char *text, const struct sample *n
 	print_wrapped(column, text);
 }
 
+static void print_steering(const struct sample *now, const struct sample *before)
+{
+	puts("\nsteering");
+	for (__u32 i = 0; i < now->cpus; i++) {
+		const struct datapath_cpu *c = &now->cpu[i];
+		int column = printf("cpu %-14u %15llu", c->cpu, (unsigned long long)c->sent);
+
+		if (before)
+			column += printf(" %12.0f", rate_of(now, before, c->sent, before->cpu[i].sent));
+		column += printf("  ");
+		print_wrapped(column, steered_text);
+		if (c->left)
+			print_wrapped(printf("%-18s %15llu%s  ", "", (unsigned long long)c->left,
+					     before ? "             " : ""), left_text);
+	}
+}
+
 static void print_text(int job, const struct sample *now, const struct sample *before)
 {
 	if (job < 0)
@@ -107,6 +136,8 @@ static void print_text(int job, const struct sample *now, const struct sample *b
 	puts("\nwhat became of the frames");
 	for (size_t i = 0; i < FPISA_V_FIRST_DROP; i++)
 		print_row(verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
+	if (now->cpus)
+		print_steering(now, before);
 	if (!drops(now)) {
 		puts("\nno drops");
 		return;
@@ -182,6 +213,11 @@ static void print_screen(int job, const struct sample *now, const struct sample 
 			screen_line(&s, "%s", drops(now) ? "drops" : "no drops");
 		screen_row(&s, verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
 	}
+	for (__u32 i = 0; i < now->cpus; i++)
+		screen_line(&s, "steered to cpu %-3u %15llu %12.0f  frames, of which %llu wait or were dropped",
+			    now->cpu[i].cpu, (unsigned long long)now->cpu[i].sent,
+			    before ? rate_of(now, before, now->cpu[i].sent, before->cpu[i].sent) : 0,
+			    (unsigned long long)now->cpu[i].left);
 	screen_line(&s, "%s", "");
 	for (size_t i = 0; i < COUNTERS; i++)
 		screen_row(&s, counters[i].name, counters[i].text, now, before, i);
@@ -197,6 +233,22 @@ static const char *key_of(size_t i)
 	return i < COUNTERS ? counters[i].name : verdicts[i - COUNTERS].name;
 }
 
+static struct json_object *steering_json(const struct sample *s)
+{
+	struct json_object *a = json_object_new_array();
+
+	for (__u32 i = 0; i < s->cpus; i++) {
+		struct json_object *o = json_object_new_object();
+
+		json_add_number(o, "cpu", s->cpu[i].cpu);
+		json_add_number(o, "sent", s->cpu[i].sent);
+		json_add_number(o, "taken", s->cpu[i].taken);
+		json_add_number(o, "left", s->cpu[i].left);
+		json_object_array_add(a, o);
+	}
+	return a;
+}
+
 static int print_stats_json(int job, const struct sample *now, const struct sample *before, bool one_line)
 {
 	struct json_object *o = json_object_new_object(), *rates = json_object_new_object();
@@ -205,6 +257,8 @@ static int print_stats_json(int job, const struct sample *now, const struct samp
 	for (size_t i = 0; i < COUNTERS + FPISA_VERDICT_COUNT; i++)
 		json_add_number(o, key_of(i), now->value[i]);
 	json_add_number(o, "drops", drops(now));
+	if (now->cpus)
+		json_object_object_add(o, "steering", steering_json(now));
 	if (!before) {
 		json_object_put(rates);
 		return print_json(o, one_line);

@@ -37,8 +37,13 @@ static __u64 memory(const struct datapath_status *s)
 
 static void print_text(const struct datapath *dp, const struct datapath_status *s)
 {
+	char cpus[CPUS_LEN];
+
 	printf("pinned      %s\n", dp->pin);
 	printf("port        %u\n", dp->control->port ?: FPISA_PORT);
+	if (dp->steering.cpus)
+		printf("steering    to CPUs %s, %u frames may wait at each\n",
+		       cpus_text(dp->steering.cpu, dp->steering.cpus, cpus), dp->steering.queue);
 	if (!s->interfaces)
 		puts("interfaces  none in this network namespace");
 	for (int i = 0; i < s->interfaces; i++)
@@ -93,8 +98,10 @@ static int print_status_json(const struct datapath *dp, const struct datapath_st
 {
 	struct json_object *o = json_object_new_object(), *interfaces = json_object_new_array(),
 			   *programs = json_object_new_array(), *banks = json_object_new_array(),
-			   *maps = json_object_new_array();
+			   *maps = json_object_new_array(), *cpus = json_object_new_array();
 
+	for (__u32 i = 0; i < dp->steering.cpus; i++)
+		json_object_array_add(cpus, json_object_new_int64(dp->steering.cpu[i]));
 	for (int i = 0; i < s->interfaces; i++) {
 		struct json_object *e = json_object_new_object();
 
@@ -118,6 +125,8 @@ static int print_status_json(const struct datapath *dp, const struct datapath_st
 	}
 	json_add_string(o, "pinned", dp->pin);
 	json_add_number(o, "port", dp->control->port ?: FPISA_PORT);
+	json_object_object_add(o, "cpus", cpus);
+	json_add_number(o, "cpu_queue", dp->steering.queue);
 	json_object_object_add(o, "interfaces", interfaces);
 	json_object_object_add(o, "programs", programs);
 	json_object_object_add(o, "banks", banks);

@@ -62,6 +62,7 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 {
 	CHECK(n > 0 && devs[n - 1] && o->port <= 65535 &&
 	      (o->mode == DATAPATH_NATIVE || o->mode == DATAPATH_SKB));
+	CHECK(o->steering.cpus <= FPISA_STEER_CPUS && o->steering.queue <= FPISA_STEER_MAX_QUEUE);
 	return -ENOENT;
 }
 
@@ -93,6 +94,7 @@ NOTHING(int, datapath_session, const struct datapath *dp, __u32 job, struct fpis
 NOTHING(int, datapath_peer, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out)
 NOTHING(int, datapath_slot, const struct datapath *dp, __u32 key, struct fpisa_slot *out)
 NOTHING(int, datapath_counters, const struct datapath *dp, __u32 key, struct fpisa_counters *sum)
+NOTHING(int, datapath_steered, const struct datapath *dp, struct datapath_cpu *out)
 NOTHING(int, datapath_job_del, struct datapath *dp, __u32 job)
 NOTHING(int, datapath_job_shrink, struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
 NOTHING(int, datapath_status, const struct datapath *dp, struct datapath_status *s)

@@ -32,10 +32,10 @@ def refused(net, argv, says):
     assert len(err.splitlines()) == 1 and re.search(says, err), (argv, err)
 
 
-@pytest.fixture
-def net(lab):
+@pytest.fixture(params=[(), ("--cpus", "0")])
+def net(lab, request):
     net = lab()
-    net.load("--group", GROUP)
+    net.load("--group", GROUP, *request.param)
     net.add_job(3, "--token", "abc", "--mode", "fpisa64", "--histogram")
     return net
 
@@ -44,7 +44,7 @@ def test_modes_of_pins(net):
     assert stat.S_IMODE(os.stat(PIN).st_mode) == 0o750 and os.stat(PIN).st_gid == GROUP
     for name in os.listdir(PIN):
         st = os.stat(os.path.join(PIN, name))
-        kind = "program" if re.fullmatch(r"fpisa|fpisa_mau\d", name) else "map"
+        kind = "program" if re.fullmatch(r"fpisa|fpisa_mau\d|fpisa_steer|fpisa_cpu", name) else "map"
         assert stat.S_IMODE(st.st_mode) == (0o600 if kind == "program" else 0o640), name
         assert kind == "program" or st.st_gid == GROUP, name
     assert "fpisa_man64" in os.listdir(PIN)	# made by job add
@@ -90,12 +90,13 @@ def test_others_do_nothing(net):
     assert net.agg.run(*setpriv("help")) and net.agg.run(*setpriv("--version"))
 
 
-def test_user_with_capabilities(lab):
+@pytest.mark.parametrize("options", [(), ("--cpus", "0")])
+def test_user_with_capabilities(lab, options):
     """No verb but shrink needs root: the table's capabilities are enough for a user who owns the pins."""
     net = lab()
     os.mkdir(PIN, 0o700)
     os.chown(PIN, USER, USER)
-    net.agg.run(*setpriv("load", *net.ports, caps=LOADING))
+    net.agg.run(*setpriv("load", *net.ports, *options, caps=LOADING))
     add = ["job", "add", 3, "--workers", ",".join(net.addresses), "--address", ADDRESS, "--histogram"]
     net.agg.run(*setpriv(*add, caps=LOADING))
     assert os.stat(PIN + "/fpisa_jobs").st_uid == USER

@@ -53,13 +53,14 @@ def test_under_traffic(lab, pin):
         assert c["missed_tail_calls"] == 0 and c["v_family"] == 0 and c["fused"] == 0
 
 
-def test_killed(lab):
+@pytest.mark.parametrize("options", [(), ("--cpus", "0")])
+def test_killed(lab, options):
     """A loader that dies anywhere leaves a datapath that runs, and that the next one upgrades."""
     seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
     print(f"FPISA_SEED={seed}")
     rng = random.Random(seed)
     net = lab(workers=2)
-    net.load()
+    net.load(*options)
     net.add_job(1, "--pipeline", "staged", "--clz", "lpm")
     net.add_job(2, "--format", "bf16", "--pipeline", "staged")
     t0 = time.monotonic()
@@ -82,7 +83,8 @@ def test_killed(lab):
     assert "fpisa" in left and not os.path.exists(PIN)
 
 
-def test_load_killed(lab):
+@pytest.mark.parametrize("options", [(), ("--cpus", "0")])
+def test_load_killed(lab, options):
     """The first load dies anywhere: another one completes it, or says that nothing is left to do; unload removes all."""
     seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
     print(f"FPISA_SEED={seed}")
@@ -90,16 +92,16 @@ def test_load_killed(lab):
     net = lab(workers=2)
     pins = os.listdir(BPFFS)
     t0 = time.monotonic()
-    net.load()
+    net.load(*options)
     whole = time.monotonic() - t0
     for _ in range(8):
         net.fpisa("unload")
         assert os.listdir(BPFFS) == pins
-        p = net.agg.spawn(FPISA, "load", *net.ports)
+        p = net.agg.spawn(FPISA, "load", *net.ports, *options)
         time.sleep(rng.random() * whole)
         end(p)
         net.agg.started.remove(p)
-        status, _, err = net.agg.try_run(FPISA, "load", *net.ports)
+        status, _, err = net.agg.try_run(FPISA, "load", *net.ports, *options)
         if status:
             assert "is loaded already" in err
             attached = [i["name"] for i in net.json("status")["interfaces"]]

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Steering, for a device whose frames all come to one receive queue:
+ *
+ *	fpisa_steer	attached to the device in place of fpisa; gives frames of
+ *			the protocol to the CPU that owns their slot
+ *	fpisa_cpu	what runs there: counts, and calls fpisa
+ *
+ * All programs that a tail call may reach have one attach type, so fpisa and
+ * the stages are loaded as programs of a CPU map then.
+ */
+#include "parse.h"
+#include "fpisa/steer.h"
+
+/* How frames are spread. It stands before fpisa_stages, so that it is pinned before: a loader may be killed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_steering);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_steering SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_steered);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_steered SEC(".maps");
+
+/* Key: CPU; user space sets the number of entries. */
+struct {
+	__uint(type, BPF_MAP_TYPE_CPUMAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct bpf_cpumap_val));
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_cpumap SEC(".maps");
+
+/* Shared with fpisa.o, as are the maps of maps.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, FPISA_PROGRAMS);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_stages SEC(".maps");
+
+/*
+ * Every check is fpisa's, but for what has to pass here, untouched: what is
+ * not ours, and what is for another address than the job's.
+ */
+SEC("xdp")
+int fpisa_steer(struct xdp_md *ctx)
+{
+	struct fpisa_control *control = lookup(&fpisa_control, 0);
+	struct fpisa_steering *steering = lookup(&fpisa_steering, 0);
+	struct fpisa_steered *count = lookup(&fpisa_steered, 0);
+	__u32 id, payload, port, index = 0;
+	struct fpisa_job *job;
+	struct headers h;
+	int whole = find_headers(ctx, &h);
+
+	if (!control || !steering || !count)
+		return XDP_PASS;
+	if (!is_ours(ctx, &h, control))
+		return leave(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
+	if (whole) {
+		id = h.fpisa->job;
+		job = lookup(&fpisa_jobs, id);
+		if (job && job->active && h.ip->daddr != job->address &&
+		    parse(ctx, control, &payload, &port) == FPISA_V_absorbed)
+			return leave(id, FPISA_V_elsewhere, XDP_PASS);
+		/* A HELLO has no slot. */
+		if (h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
+			index = fpisa_slot_cpu(h.fpisa->slot, steering->cpus);
+	}
+	fpisa_opaque(index);
+	if (index >= FPISA_STEER_CPUS ||
+	    bpf_redirect_map(&fpisa_cpumap, steering->cpu[index], XDP_DROP) != XDP_REDIRECT)
+		return leave(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
+	count->sent[index]++;
+	return XDP_REDIRECT;
+}
+
+SEC("xdp/cpumap")
+int fpisa_cpu(struct xdp_md *ctx)
+{
+	struct fpisa_control *control = lookup(&fpisa_control, 0);
+	struct fpisa_steered *count = lookup(&fpisa_steered, 0);
+
+	if (!control || !count)
+		return leave(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
+	count->taken++;
+	bpf_tail_call(ctx, &fpisa_stages, fpisa_bank_of(0, control->bank) + FPISA_GATE);
+	return leave(FPISA_MAX_JOBS, FPISA_V_family, XDP_DROP);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`fpisa load --cpus`: the CPU that receives hands each slot's frames to the CPU that owns it."""
+import hashlib
+import json
+import os
+import re
+import struct
+
+import pytest
+
+import worker
+from lab import ADDRESS, FPISA, PIN, PORT, read_answers, wait_until
+
+STAGED = ("--pipeline", "staged", "--clz", "lpm")
+STEER = ("--cpus", "0,1")
+
+pytestmark = pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1")
+
+
+def steering(net):
+    """What was sent to each CPU and taken there, once nothing is under way."""
+    def settled():
+        rows = {r["cpu"]: r for r in net.json("stats")["steering"]}
+        return rows if all(r["left"] == 0 for r in rows.values()) else None
+    return wait_until("empty queues", settled)
+
+
+def taken_by(net, job):
+    """{CPU: frames of the job that the datapath's programs had there}."""
+    dump = net.bpftool("map", "dump", "pinned", PIN + "/fpisa_counters")
+    cpus = [v for e in dump if e["formatted"]["key"] == job for v in e["formatted"]["values"]]
+    return {v["cpu"]: v["value"]["packets"] for v in cpus}
+
+
+def refused(net, says, *argv):
+    status, out, err = net.agg.try_run(FPISA, *argv)
+    lines = [x for x in err.splitlines() if not x.startswith("usage:")]
+    assert status and out == "" and len(lines) == 1 and re.search(says, lines[0]), (status, out, err)
+
+
+def test_sums(lab):
+    """Staged and fused jobs and one of another family share two CPUs; none waits for another's slot."""
+    net = lab(workers=3)
+    net.load(*STEER)
+    status = net.json("status")
+    assert status["cpus"] == [0, 1] and status["cpu_queue"] == 4096
+    assert "steering    to CPUs 0,1" in net.fpisa("status")
+    assert {(i["name"], i["mode"]) for i in status["interfaces"]} == {(p, "native") for p in net.ports}
+    net.add_job(1, *STAGED)
+    net.add_job(2)
+    net.add_job(3, "--mode", "exact", "--fanout", "unicast")
+    for job in (1, 2, 3):
+        net.check_sum(job, 10000)
+    c = {job: net.counters(job, PIN) for job in (1, 2, 3)}
+    assert all(x["v_result"] == 40 and x["v_busy"] == x["missed_tail_calls"] == 0 for x in c.values())
+    assert c[1]["mau0"] == c[1]["mau4"] == c[2]["fused"] == 120
+    seen = steering(net)
+    # 40 chunks of 3 ranks of 3 jobs, half of them in odd slots; a HELLO goes to the first CPU.
+    assert seen[1]["sent"] == seen[1]["taken"] >= 180 and seen[0]["sent"] == seen[0]["taken"] >= 180 + 9
+    assert sum(r["sent"] for r in seen.values()) == sum(x["packets"] for x in c.values())
+
+
+@pytest.mark.parametrize("cpus", ["0,1", "1,0", "1"])
+def test_a_slot_has_one_cpu(lab, cpus):
+    """A window of one is slot 0, in both its versions: all of it on the first CPU of the list."""
+    net = lab()
+    net.load("--cpus", cpus)
+    net.add_job(1, "--window", 1)
+    net.add_job(2, "--window", 2)
+    net.check_sum(1, 5000)
+    first = int(cpus.split(",")[0])
+    packets = taken_by(net, 1)
+    assert packets[first] == sum(packets.values()) >= 2 * 20
+    net.check_sum(2, 5000)
+    packets = taken_by(net, 2)
+    if cpus == "1":
+        assert packets[1] == sum(packets.values())
+    else:
+        assert packets[1 - first] >= 20 and packets[first] >= 20
+
+
+@pytest.mark.parametrize("options", [
+    "", "--pipeline staged --clz lpm", "--mode fpisa-a", "--mode fpisa64 --format bf16",
+    "--mode exact --format e4m3", "--format fp64 --pipeline staged", "--format mxint8",
+    "--op avg --fanout unicast", "--transport xsk",
+    "--packet 832 --big-endian", "--window 4 --drop 0.05 --duplicate 0.1 --reorder 0.1"])
+def test_bits(lab, options):
+    """Each element as the oracle has it."""
+    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 4, "--elements", 20001,
+                                            *STEER, *options.split()))
+    assert out["cpus"] == "0,1" and out["passed"] and out["mismatches"] == out["flag_mismatches"] == 0
+    assert out["busy"] == 0
+
+
+def echo(server, client, text):
+    client.sendto(text, server.getsockname())
+    got, sender = server.recvfrom(4000)
+    server.sendto(got[::-1], sender)
+    assert got == text and client.recv(4000) == text[::-1]
+
+
+def test_what_is_not_ours_passes(lab):
+    """At the device: nothing of it goes to a CPU's queue."""
+    net = lab()
+    net.load(*STEER)
+    net.add_job(1)
+    other = "10.99.1.1"	 # an address of the aggregator that is not the job's
+    ours = struct.pack("<2sBBBBBBI", b"FP", 1, 3, 0, 0, 1, 1, 1) + bytes(64)
+    for address, port, texts in ((ADDRESS, 0, (b"hello", b"FP" + bytes(200))),
+                                 (ADDRESS, PORT, (b"x", bytes(1400))),
+                                 (other, PORT, (ours, ours + bytes(range(256)) * 4))):
+        server, client = net.agg.socket(), net.worker[0].socket()
+        with server, client:
+            server.bind((address, port))
+            for s in (server, client):
+                s.settimeout(5)
+            for text in texts:
+                echo(server, client, text)
+    assert net.counters(64, PIN)["v_not_ours"] >= 4 and net.counters(1, PIN)["v_elsewhere"] == 2
+    assert [r["sent"] for r in net.json("stats")["steering"]] == [0, 0]
+    net.check_sum(1)
+
+
+def test_bad_frames_are_dropped(lab):
+    """By the same checks, counted by the same reasons."""
+    net = lab()
+    net.load(*STEER)
+    net.add_job(1)
+    with net.worker[0].socket() as s:
+        for text in (b"FP", b"FP" + bytes(20), b"FP" + bytes(74)):
+            s.sendto(text, (ADDRESS, PORT))
+    wait_until("drops", lambda: net.counters(64, PIN)["v_truncated"] == 2)
+    c = net.counters(0, PIN)
+    assert c["packets"] == 0 and net.counters(64, PIN)["v_no_job"] == 1
+
+
+def test_full_queue(lab):
+    """One frame may wait: others are dropped, counted as left behind, and sent again by their workers."""
+    net = lab(workers=3)
+    net.load("--cpus", "0,1", "--cpu-queue", 1)
+    net.add_job(1, "--window", 64)
+    net.check_sum(1, 60000)
+    rows = net.json("stats")["steering"]
+    assert all(r["sent"] - r["taken"] == r["left"] for r in rows)
+    left = sum(r["left"] for r in rows)
+    assert 0 < left and net.counters(1, PIN)["retransmissions"] > 0
+    assert "dropped because it was full" in re.sub(r"\s+", " ", net.fpisa("stats"))
+    text = net.fpisa("stats", "--prometheus")
+    metrics = dict(x.rsplit(" ", 1) for x in text.splitlines() if x[0] != "#")
+    for r in rows:
+        assert int(metrics[f'fpisa_steered_frames_total{{cpu="{r["cpu"]}"}}']) == r["sent"]
+        assert int(metrics[f'fpisa_steered_taken_total{{cpu="{r["cpu"]}"}}']) == r["taken"]
+
+
+def programs(net):
+    status = net.json("status")
+    for entry in net.bpftool("map", "dump", "pinned", PIN + "/fpisa_cpumap"):
+        if "value" in entry:	# 8 bytes: how many may wait, the program's number
+            queue, number = struct.unpack("<II", bytes(int(b, 16) for b in entry["value"]))
+            assert queue == 4096
+            assert number in [p["id"] for p in status["programs"] if p["name"] == "fpisa_cpu"]
+    return {p["name"]: p["id"] for p in status["programs"]}, {i["program_id"] for i in status["interfaces"]}
+
+
+def test_upgrade_under_traffic(lab):
+    """Every program is another one afterwards; it steers as before; no sum is wrong."""
+    net = lab()
+    net.load(*STEER)
+    net.add_job(1, *STAGED)
+    net.add_job(2, "--mode", "fpisa64")
+    net.slow(20)
+    step, calls = {"count": 60000, "kind": "integers"}, 25
+    running = [net.start(r, 1, *[step] * calls) for r in (0, 1)]
+    wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > 20)
+    for _ in range(3):
+        before, attached = programs(net)
+        net.fpisa("upgrade")
+        after, now = programs(net)
+        assert before.keys() == after.keys() and not set(before.values()) & set(after.values())
+        assert now == {after["fpisa_steer"]} and attached == {before["fpisa_steer"]}
+    expect = hashlib.sha256(worker.exact_sum("integers", 2, 60000)).hexdigest()
+    for p in running:
+        assert [a["digest"] for a in read_answers(p)[1:]] == [expect] * calls
+    net.check_sum(2, 5000)
+    for job in (1, 2):
+        c = net.counters(job, PIN)
+        assert c["missed_tail_calls"] == c["v_family"] == c["v_busy"] == 0
+    assert all(r["taken"] > 0 for r in steering(net).values())
+    assert net.json("status")["cpus"] == [0, 1]
+
+
+def threads():
+    """Kernel threads of CPU maps, by name; it holds the map's number."""
+    names = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as f:
+                names.add(f.read().strip())
+        except OSError:
+            pass
+    return {n for n in names if n.startswith("cpumap/")}
+
+
+def test_unload_leaves_nothing(lab):
+    net = lab()
+    net.load(*STEER)
+    net.add_job(1)
+    net.check_sum(1)
+    number = net.bpftool("map", "show", "pinned", PIN + "/fpisa_cpumap")["id"]
+    mine = {f"cpumap/{cpu}/map:{number}" for cpu in (0, 1)}
+    assert mine <= threads()
+    net.fpisa("unload")
+    assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "-o", "link")
+    wait_until("the map's threads to end", lambda: not mine & threads())
+    wait_until("the map to go", lambda: net.agg.try_run("bpftool", "map", "show", "id", number)[0])
+
+
+def test_further_interfaces(lab):
+    """They need not say it again, and may not say otherwise."""
+    net = lab(workers=3)
+    net.fpisa("load", "p0", *STEER)
+    net.fpisa("load", "p1")
+    refused(net, "steers to CPUs 0,1, queue 4096, is loaded", "load", "p2", "--cpus", "1")
+    refused(net, "steers to CPUs 0,1, queue 4096, is loaded", "load", "p2", *STEER, "--cpu-queue", 8)
+    refused(net, "p2: --cpus takes native XDP", "load", "p2", "--mode", "skb")
+    net.fpisa("load", "p2", *STEER)
+    net.add_job(1)
+    net.check_sum(1, 5000)
+    net.fpisa("unload", "p0", "p1", "p2")
+    assert not os.path.exists(PIN)
+
+
+def test_refused(lab):
+    net = lab()
+    for text in ("", "x", "0,", "1-0", "0-", "-1", "0 1", "70000"):
+        refused(net, "--cpus: '.*' is not a list of CPUs", "load", "p0", f"--cpus={text}")
+    refused(net, "--cpus: CPU 1 is there twice", "load", "p0", "--cpus", "0-1,1")
+    refused(net, "--cpus: more than 64 CPUs", "load", "p0", "--cpus", "0-64")
+    refused(net, "--cpus: CPU 60000 is not online; those that are: 0", "load", "p0", "--cpus", "0,60000")
+    refused(net, "--cpu-queue goes with --cpus", "load", "p0", "--cpu-queue", 9)
+    refused(net, "--cpu-queue: '0' is not a number from 1 to 16384", "load", "p0", *STEER, "--cpu-queue", 0)
+    refused(net, "p0: --cpus takes native XDP", "load", "p0", *STEER, "--mode", "skb")
+    assert not os.path.exists(PIN)
+    net.fpisa("load", "p0")
+    refused(net, "a datapath that does not steer is loaded", "load", "p1", *STEER)
+    status = net.json("status")
+    assert [i["name"] for i in status["interfaces"]] == ["p0"] and status["cpus"] == []
+    assert "steering" not in net.json("stats")
+
+
+def test_configured(lab, tmp_path):
+    net = lab()
+    path = tmp_path / "f.conf"
+
+    def apply(cpus):
+        interfaces = "".join(f"[interface {p}]\n" for p in net.ports)
+        path.write_text(f"[datapath]\ncpus = {cpus}\ncpu-queue = 64\n{interfaces}")
+        return net.agg.try_run(FPISA, "config", "apply", path)
+
+    assert apply("0-1") == (0, "p0: loaded\np1: loaded\n", "")
+    assert net.json("status")["cpus"] == [0, 1] and net.json("status")["cpu_queue"] == 64
+    assert apply("0,1") == (0, "p0: is loaded already\np1: is loaded already\n", "")
+    status, out, err = apply("1")
+    assert status == 1 and out == "" and err.count("cpus: runs with others") == 2
+    net.add_job(1)
+    net.check_sum(1)
+
+
+def test_doctor(lab):
+    """What steers is this build's; the mend of what another version left steers as that did."""
+    net = lab()
+    net.load(*STEER)
+
+    def finding(check):
+        found = json.loads(net.agg.try_run(FPISA, "doctor", "--json")[1])["findings"]
+        return [f for f in found if (f["subject"], f["check"]) == ("datapath", check)][0]
+
+    assert finding("build")["level"] == "ok"
+    os.unlink(PIN + "/fpisa_jobs")
+    net.bpftool("map", "create", PIN + "/fpisa_jobs", "type", "array", "key", 4, "value", 8, "entries", 1,
+                "name", "fpisa_jobs")
+    mend = finding("version")["mend"]
+    assert mend == "fpisa unload && fpisa load p0 p1 --cpus 0,1 --cpu-queue 4096"
