@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Jobs with several ports: every contribution goes to the port of its slot, whatever happens to it on its way."""
 import contextlib
+import ctypes
 import itertools
+import os
 import socket
 import struct
 
 import pytest
 
-from lab import ADDRESS, PIN, PORT, wait_until
+from lab import ADDRESS, BPFFS, PIN, PORT, libc, must, wait_until
 from worker import XSK
 
 ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE = 3, 4, 33  # a bridge takes its ports' frames before others see them
@@ -116,3 +118,95 @@ def test_ports_of_others(lab):
         assert [arrives(net, receiver[k], PORT + k, b"FP and more") for k in receiver] == [False, True, True]
         net.fpisa("job", "del", 3)
         assert all(arrives(net, receiver[k], PORT + k, b"FP and more") for k in receiver)
+
+
+# -- a card of two queues ----------------------------------------------------------
+
+BPF_PROG_LOAD, BPF_OBJ_PIN, SCHED_CLS = 5, 6, 3
+SYS_BPF = {"x86_64": 321, "aarch64": 280}
+LAST_OF_SOURCE, LAST_OF_PORT = 29, 37  # bytes of the frame
+QUEUE_MAPPING = 12  # in struct __sk_buff
+
+
+def bpf(command, attr):
+    nr = SYS_BPF[os.uname().machine]
+    fd = libc.syscall(nr, command, attr, len(attr))
+    must(fd < 0, f"bpf({command})")
+    return fd
+
+
+def pin_spreader(path, byte):
+    """A classifier that chooses one of two queues by the lowest bit of a byte of the frame."""
+    def insn(code, dst, src, off, imm):
+        return struct.pack("<BBhi", code, src << 4 | dst, off, imm)
+
+    code = b"".join((insn(0xbf, 6, 1, 0, 0), insn(0x30, 0, 0, 0, byte), insn(0x57, 0, 0, 0, 1),
+                     insn(0x07, 0, 0, 0, 1),  # a queue that was received on is counted from 1
+                     insn(0x63, 6, 0, QUEUE_MAPPING, 0), insn(0xb7, 0, 0, 0, 0), insn(0x95, 0, 0, 0, 0)))
+    held = [ctypes.create_string_buffer(b) for b in (code, b"GPL", path.encode())]
+    at = [ctypes.addressof(b) for b in held]
+    fd = bpf(BPF_PROG_LOAD, struct.pack("=IIQQ", SCHED_CLS, len(code) // 8, at[0], at[1]) + bytes(96))
+    bpf(BPF_OBJ_PIN, struct.pack("=QI", at[2], fd) + bytes(4))
+    os.close(fd)
+
+
+def spread_by(net, byte):
+    """The switch sends to the aggregator's queues by it, as a card does what its rules say."""
+    switch, path = net.spaces[-1], BPFFS + "/spreader"
+    pin_spreader(path, byte)
+    switch.try_run("tc", "filter", "del", "dev", "uplink", "egress")
+    switch.run("tc", "filter", "add", "dev", "uplink", "egress", "bpf", "da", "object-pinned", path)
+    os.unlink(path)
+
+
+def two_queues(net):
+    """The aggregator's link anew, with two receive queues that two kernel threads on two CPUs poll. The CPUs."""
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        pytest.skip("needs two CPUs")
+    switch, dev = net.spaces[-1], f"s{os.getpid()}"[:8]  # threads are told apart by its name, also in other runs
+    switch.ip("link del uplink", f"link add uplink numtxqueues 2 numrxqueues 1 type veth peer name {dev} numtxqueues 2 "
+              f"numrxqueues 2 netns {net.agg.path}", "link set uplink master br0", "link set uplink up")
+    net.agg.ip(f"addr add 10.99.1.1/24 dev {dev}", f"link set {dev} up")
+    switch.gro_on("uplink")
+    switch.run("tc", "qdisc", "add", "dev", "uplink", "clsact")
+    net.ports = [dev]
+    net.load()
+    net.agg.run("unshare", "-m", "sh", "-ec", f"mount -t sysfs x /sys; echo 1 > /sys/class/net/{dev}/threaded")
+    threads = []
+    for p in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{int(p)}/comm") as f:
+            threads += [int(p)] if f.read().startswith(f"napi/{dev}-") else []
+    assert len(threads) == 2
+    for pid, cpu in zip(threads, cpus):
+        os.sched_setaffinity(pid, {cpu})
+    return cpus
+
+
+def added(net, job):
+    """{CPU: (contributions that it added, HELLOs that it answered)}, of those that did something."""
+    dump = net.bpftool("map", "dump", "pinned", PIN + "/fpisa_counters")
+    rows = [(v["cpu"], v["value"]) for e in dump if e["formatted"]["key"] == job for v in e["formatted"]["values"]]
+    return {cpu: (c["v_absorbed"] + c["v_result"], c["v_welcome"]) for cpu, c in rows if c["packets"]}
+
+
+def test_one_cpu_a_slot(lab):
+    """Spread by destination port each slot's frames meet on one CPU; spread by their source, on two."""
+    net = lab(workers=2, bridge=True)
+    cpus = two_queues(net)
+    window, chunks = 32, 2 * 32 * 20 + 11
+    first = sum(c % window // 8 % 2 == 0 for c in range(chunks))
+    for job, (byte, ports) in enumerate([(LAST_OF_PORT, 2), (LAST_OF_PORT, 1), (LAST_OF_SOURCE, 2)]):
+        spread_by(net, byte)
+        net.add_job(job, "--elements", ELEMENTS, "--window", window, "--ports", ports)
+        net.check_sum(job, chunks * ELEMENTS, timeout_ms=60000)
+        seen = added(net, job)
+        if byte == LAST_OF_SOURCE:  # each CPU has one rank's, of every slot, and may wait for the other in vain
+            assert [seen[c][0] for c in cpus] == [chunks, chunks] and set(seen) == set(cpus)
+            continue
+        assert net.counters(job, PIN)["v_busy"] == 0
+        if ports == 1:
+            assert [n for n, _ in seen.values()] == [2 * chunks]
+        else:  # HELLO is the first port's
+            assert sorted(seen) == cpus and sorted(seen.values(), key=lambda v: v[1])[0] == (2 * (chunks - first), 0)
+            assert sum(n for n, _ in seen.values()) == 2 * chunks
