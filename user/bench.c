@@ -131,7 +131,7 @@ static int choose_cpus(struct bench_arith *a)
 		return refuse(-EINVAL, "--cpus: this process may use one CPU alone");
 	if (!a->o.cpus)
 		a->o.cpus = there < 2 ? 1 : 2;
-	for (int i = 0; a->o.cpus == 2 && i < 2; i++) {
+	for (int i = 0; a->o.cpus == 2 && i < BENCH_SCALINGS; i++) {
 		a->scaling[i] = calloc(a->o.rounds, sizeof(double));
 		if (!a->scaling[i])
 			return fail(-ENOMEM, NULL, "bench");
@@ -178,8 +178,8 @@ static void release(struct bench_arith *a)
 	bench_datapath_close(a);
 	bench_reference_close(&a->reference);
 	gradients_close(&a->file);
-	free(a->scaling[0]);
-	free(a->scaling[1]);
+	for (int i = 0; i < BENCH_SCALINGS; i++)
+		free(a->scaling[i]);
 }
 
 int verb_bench_arith(int argc, char **argv)

@@ -7,7 +7,7 @@
  *	bench_data.c	  payloads: random values, or a file's
  *	bench_frame.c	  frames for BPF_PROG_TEST_RUN
  *	bench_reference.c what the datapath is held against: bpf/fpisa_bench.bpf.c
- *	bench_cpus.c	  one CPU and two on different slots
+ *	bench_cpus.c	  one CPU and two, on different slots and on the same
  *	bench_report.c	  table, JSON
  *	bench_wire*.c	  `bench wire` and `bench`: bench_wire.h has the cast
  *
@@ -34,6 +34,7 @@ struct bpf_object;
 #define BENCH_MIN_ROUNDS 9
 #define BENCH_MAX_ROUNDS 10000
 #define BENCH_WORKERS 8 /* of every table but that of whole rounds */
+#define BENCH_WINDOW FPISA_DEFAULT_WINDOW /* of the job that two CPUs have in common */
 
 struct bench_options {
 	struct common c;
@@ -133,6 +134,7 @@ enum bench_step {
 struct bench_config {
 	uint8_t format, mode, pipeline, clz;
 	uint32_t workers;
+	uint32_t window; /* 0: 1 */
 	bool file;   /* values from the file */
 	uint32_t id; /* of its job */
 	uint32_t generation;
@@ -142,6 +144,15 @@ struct bench_config {
 };
 
 #define BENCH_MAX_CONFIGS FPISA_MAX_JOBS
+
+/* What two CPUs do, as a multiple of what one does. */
+enum bench_scaling {
+	BENCH_ADDS,   /* each a job of its own */
+	BENCH_SPINS,  /* nothing but registers */
+	BENCH_OWNED,  /* one job, each its own slots, of all ranks: as steered by port */
+	BENCH_SHARED, /* one job, each half of the ranks, of all slots: as spread by source */
+	BENCH_SCALINGS,
+};
 
 struct bench_arith {
 	struct bench_options o;
@@ -153,15 +164,19 @@ struct bench_arith {
 	struct bench_config config[BENCH_MAX_CONFIGS];
 	uint32_t configs;
 	struct bench_config pair[2]; /* of the two CPUs */
+	struct bench_config window;  /* of both: many slots */
 	int cpu[2];
-	double *scaling[2]; /* [rounds], of the datapath and of the spin; NULL: one CPU */
+	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL: one CPU */
 };
 
 /* Loads the datapath and makes the jobs. */
 int bench_datapath_open(struct bench_arith *a);
 void bench_datapath_close(struct bench_arith *a);
 
-/* One contribution of `c`'s next round. */
+/* The contribution of a rank to `c`'s next round. */
+void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint32_t rank, struct bench_frame *frame);
+
+/* The same given to the datapath; ranks in their order. */
 int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s,
 		     uint32_t rank, uint32_t *ns);
 

@@ -143,7 +143,7 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 				.group = htonl(0xef465000u + c->id),
 				.group_port = htons(FPISA_PORT),
 				.elements = BENCH_ELEMENTS,
-				.window = 1,
+				.window = c->window ?: 1,
 				.format = c->format,
 				.mode = c->mode,
 				.rounding = fpisa_default_rounding(c->mode),
@@ -183,14 +183,17 @@ int bench_datapath_open(struct bench_arith *a)
 	}
 	for (uint32_t i = 0; !err && i < a->configs; i++)
 		err = make_config(a, &a->config[i]);
-	for (uint32_t i = 0; !err && i < 2; i++) {
-		a->pair[i] = (struct bench_config){.format = FPISA_FORMAT_FP32,
-						   .mode = FPISA_MODE_FPISA,
-						   .pipeline = FPISA_PIPELINE_FUSED,
-						   .clz = FPISA_CLZ_BITS,
-						   .workers = BENCH_WORKERS,
-						   .id = a->configs + i};
-		err = make_job(a, &a->pair[i]);
+	for (uint32_t i = 0; !err && i < 3; i++) {
+		struct bench_config *c = i < 2 ? &a->pair[i] : &a->window;
+
+		*c = (struct bench_config){.format = FPISA_FORMAT_FP32,
+					   .mode = FPISA_MODE_FPISA,
+					   .pipeline = FPISA_PIPELINE_FUSED,
+					   .clz = FPISA_CLZ_BITS,
+					   .workers = BENCH_WORKERS,
+					   .window = i < 2 ? 1 : BENCH_WINDOW,
+					   .id = a->configs + i};
+		err = make_job(a, c);
 	}
 	return err;
 }
@@ -207,15 +210,10 @@ void bench_datapath_close(struct bench_arith *a)
 
 /* -- rounds --------------------------------------------------------------- */
 
-int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s,
-		     uint32_t rank, uint32_t *ns)
+void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint32_t rank, struct bench_frame *frame)
 {
 	const struct fpisa_format f = fpisa_job_format(&c->job);
-	struct bench_frame frame;
-	struct fpisa_hdr *h =
-		bench_frame(&frame, &c->job, c->id, rank, fpisa_payload_bytes(f, BENCH_ELEMENTS));
-	uint32_t action;
-	int err;
+	struct fpisa_hdr *h = bench_frame(frame, &c->job, c->id, rank, fpisa_payload_bytes(f, BENCH_ELEMENTS));
 
 	h->type = FPISA_TYPE_ADD;
 	h->format = c->format;
@@ -226,8 +224,18 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 	h->count = BENCH_ELEMENTS;
 	h->chunk = c->chunk;
 	h->total = BENCH_ELEMENTS;
-	bench_fill(s, f, rank, bench_payload(&frame));
-	bench_seal(&frame);
+	bench_fill(s, f, rank, bench_payload(frame));
+	bench_seal(frame);
+}
+
+int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s,
+		     uint32_t rank, uint32_t *ns)
+{
+	struct bench_frame frame;
+	uint32_t action;
+	int err;
+
+	bench_add_frame(c, s, rank, &frame);
 	err = bench_run(a->entry_fd, &frame, ns, &action);
 	/* The result leaves only if every contribution was taken. */
 	if (!err && action != (rank + 1 < c->workers ? XDP_DROP : XDP_REDIRECT))

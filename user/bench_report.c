@@ -129,9 +129,13 @@ static struct json_object *cpus_json(const struct bench_arith *a)
 	if (a->o.cpus < 2)
 		return NULL;
 	o = json_object_new_object();
-	add_spread(o, "add_scaling", over_rounds(a, a->scaling[0]));
-	add_spread(o, "spin_scaling", over_rounds(a, a->scaling[1]));
-	add_spread(o, "ratio", ratio(a, a->scaling[0], a->scaling[1]));
+	add_spread(o, "add_scaling", over_rounds(a, a->scaling[BENCH_ADDS]));
+	add_spread(o, "spin_scaling", over_rounds(a, a->scaling[BENCH_SPINS]));
+	add_spread(o, "ratio", ratio(a, a->scaling[BENCH_ADDS], a->scaling[BENCH_SPINS]));
+	add_spread(o, "owned_scaling", over_rounds(a, a->scaling[BENCH_OWNED]));
+	add_spread(o, "shared_scaling", over_rounds(a, a->scaling[BENCH_SHARED]));
+	add_spread(o, "owned_ratio", ratio(a, a->scaling[BENCH_OWNED], a->scaling[BENCH_SPINS]));
+	add_spread(o, "owned_over_shared", ratio(a, a->scaling[BENCH_OWNED], a->scaling[BENCH_SHARED]));
 	return o;
 }
 
@@ -249,8 +253,11 @@ void bench_arith_text(const struct bench_arith *a)
 		printf("\n%s\n", a->o.gradients);
 		print_configs(a, true);
 	}
-	if (a->o.cpus == 2)
-		printf("\n2 CPUs : 1, different slots: adds %.2f, registers alone %.2f, quotient %.2f\n",
-		       over_rounds(a, a->scaling[0]).median, over_rounds(a, a->scaling[1]).median,
-		       ratio(a, a->scaling[0], a->scaling[1]).median);
+	if (a->o.cpus < 2)
+		return;
+	printf("\n2 CPUs : 1, different slots: adds %.2f, registers alone %.2f, quotient %.2f\n",
+	       over_rounds(a, a->scaling[BENCH_ADDS]).median, over_rounds(a, a->scaling[BENCH_SPINS]).median,
+	       ratio(a, a->scaling[BENCH_ADDS], a->scaling[BENCH_SPINS]).median);
+	printf("2 CPUs : 1, a job of %d slots: each its slots %.2f, each its ranks %.2f\n", BENCH_WINDOW,
+	       over_rounds(a, a->scaling[BENCH_OWNED]).median, over_rounds(a, a->scaling[BENCH_SHARED]).median);
 }

@@ -82,9 +82,10 @@ def test_cpus(report):
     if len(os.sched_getaffinity(0)) < 2:
         assert report["cpus"] is None
         pytest.skip("one CPU")
-    for key in ("add_scaling", "spin_scaling", "ratio"):
+    for key in ("add_scaling", "spin_scaling", "ratio", "owned_scaling", "shared_scaling", "owned_ratio",
+                "owned_over_shared"):
         in_order(report["cpus"], key)
-    assert 0.2 < report["cpus"]["ratio"] < 5
+        assert 0.2 < report["cpus"][key] < 10
 
 
 def test_text(report):
