@@ -49,7 +49,8 @@ struct {
 
 /*
  * Every check is fpisa's, but for what has to pass here, untouched: what is
- * not ours, and what is for another address than the job's.
+ * not ours, and what is for another address than the job's. Behind a CPU map
+ * it would have lost what the device knew of its checksum.
  */
 SEC("xdp")
 int fpisa_steer(struct xdp_md *ctx)

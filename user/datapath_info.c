@@ -216,6 +216,7 @@ static int measure_family(struct bpf_object *base, __u8 family, struct datapath_
 
 int datapath_resources(struct datapath_resources *r)
 {
+	struct fpisa_steer *steer = NULL;
 	struct fpisa *skel = NULL;
 	int err, fd = -1;
 
@@ -234,10 +235,16 @@ int datapath_resources(struct datapath_resources *r)
 		if (err)
 			fail(err, NULL, "measure the egress program");
 	}
+	if (!err)
+		err = steer_load(NULL, &steer);
+	if (!err)
+		err = measure(steer_object(steer), "", r);
 	for (__u8 family = 1; !err && family_name(family); family++)
 		err = measure_family(object_of(skel), family, r);
 	if (fd >= 0)
 		close(fd);
+	if (steer)
+		steer_close(steer);
 	if (skel)
 		object_close(skel);
 	return err;

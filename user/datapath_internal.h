@@ -101,6 +101,7 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 
 /* The object, loaded and pinned below `pin` (NULL: not pinned). Reports errors. */
 int steer_load(const char *pin, struct fpisa_steer **skel);
+struct bpf_object *steer_object(const struct fpisa_steer *skel);
 
 /* What is attached to devices. */
 const struct bpf_program *steer_program(const struct fpisa_steer *skel);

@@ -204,6 +204,11 @@ int steer_fill(const struct fpisa_steer *skel, const struct fpisa_steering *s)
 	return 0;
 }
 
+struct bpf_object *steer_object(const struct fpisa_steer *skel)
+{
+	return skel->obj;
+}
+
 const struct bpf_program *steer_program(const struct fpisa_steer *skel)
 {
 	return skel->progs.fpisa_steer;
