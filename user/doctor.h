@@ -7,6 +7,7 @@
  *	doctor.c	   the verb, the report
  *	doctor_kernel.c	   privilege, kernel, JIT, BPF filesystem, tools
  *	doctor_device.c	   an interface of the aggregator
+ *	doctor_ports.c	   its queues, for jobs with several ports
  *	doctor_worker.c	   an interface of a worker
  *	doctor_datapath.c  what is loaded, and its jobs
  */
@@ -50,6 +51,9 @@ void doctor_tools(struct doctor *d);
 
 /* `named`: by the user, so that a trial attach is welcome. */
 void doctor_device(struct doctor *d, const char *dev, bool named);
+
+/* Nothing where there is one queue, or no job with several ports. */
+void doctor_ports(struct doctor *d, const char *dev, __u32 ifindex);
 
 /* `dev` may be NULL: the interface of the route to the aggregator. */
 void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator);

@@ -38,6 +38,8 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 		add(&t, "%s%s:%u", r ? "," : "", address_text(j->rank[r].addr, a), ntohs(j->rank[r].port));
 	add(&t, " --address %s --elements %u --window %u", address_text(j->address, a), j->elements,
 	    j->window);
+	if (j->ports > 1)
+		add(&t, " --ports %u", j->ports);
 	add(&t, " --mode %s --rounding %s", name_of(mode_names, j->mode),
 	    name_of(rounding_names, j->rounding));
 	add(&t, " --pipeline %s --clz %s", name_of(pipeline_names, j->pipeline), name_of(clz_names, j->clz));

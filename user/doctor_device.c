@@ -199,7 +199,8 @@ static void check_redirect(struct doctor *d, const struct device *v)
 
 /* What a card may choose a receive queue by. */
 #define SPREAD_PORTS (RXH_L4_B_0_1 | RXH_L4_B_2_3)
-#define SPREAD (SPREAD_PORTS | RXH_IP_SRC | RXH_IP_DST)
+#define SPREAD_ADDRESSES (RXH_IP_SRC | RXH_IP_DST)
+#define SPREAD (SPREAD_PORTS | SPREAD_ADDRESSES)
 
 static void check_queues(struct doctor *d, const struct device *v)
 {
@@ -236,7 +237,10 @@ static void check_queues(struct doctor *d, const struct device *v)
 		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues", c.rx, c.max_rx);
 	} else if (hash & SPREAD) {
 		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues, UDP spread by %s",
-			c.rx, c.max_rx, hash & SPREAD_PORTS ? "addresses and ports" : "addresses");
+			c.rx, c.max_rx,
+			!(hash & SPREAD_PORTS)	  ? "addresses"
+			: hash & SPREAD_ADDRESSES ? "addresses and ports"
+						  : "ports");
 	} else {
 		snprintf(mend, sizeof(mend), "ethtool -N %s rx-flow-hash udp4 sd", v->name);
 		finding(d, LEVEL_WARN, v->name, "queues", mend,
@@ -291,5 +295,6 @@ void doctor_device(struct doctor *d, const char *dev, bool named)
 	check_gro(d, &v);
 	check_redirect(d, &v);
 	check_queues(d, &v);
+	doctor_ports(d, dev, v.link.index);
 	check_offloads(d, &v);
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* ethtool's ioctls that doctor needs; netlink.h has the contracts. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -57,6 +59,47 @@ int ethtool_lro(const char *dev)
 int ethtool_vlan_rx(const char *dev)
 {
 	return flag(dev, ETH_FLAG_RXVLAN);
+}
+
+int ethtool_ntuple(const char *dev)
+{
+	return flag(dev, ETH_FLAG_NTUPLE);
+}
+
+/* Is it what netlink.h means? */
+static bool by_port_alone(const struct ethtool_rx_flow_spec *f)
+{
+	const struct ethtool_tcpip4_spec *mask = &f->m_u.udp_ip4_spec;
+
+	return f->flow_type == UDP_V4_FLOW && mask->pdst == 0xffff && !mask->psrc && !mask->ip4src && !mask->ip4dst &&
+	       !mask->tos && f->ring_cookie <= ETHTOOL_RX_FLOW_SPEC_RING;
+}
+
+int ethtool_port_rules(const char *dev, struct port_rule *rule, int max)
+{
+	struct ethtool_rxnfc count = { .cmd = ETHTOOL_GRXCLSRLCNT }, *all;
+	int err = ethtool(dev, &count), n = 0;
+
+	if (err)
+		return err;
+	all = calloc(1, sizeof(*all) + count.rule_cnt * sizeof(all->rule_locs[0]));
+	if (!all)
+		return -ENOMEM;
+	all->cmd = ETHTOOL_GRXCLSRLALL;
+	all->rule_cnt = count.rule_cnt;
+	if (count.rule_cnt)
+		err = ethtool(dev, all);
+	for (__u32 i = 0; !err && i < all->rule_cnt && i < count.rule_cnt && n < max; i++) {
+		struct ethtool_rxnfc one = { .cmd = ETHTOOL_GRXCLSRULE, .fs.location = all->rule_locs[i] };
+
+		/* One that is gone by now is none. */
+		if (!ethtool(dev, &one) && by_port_alone(&one.fs))
+			rule[n++] = (struct port_rule){ .port = ntohs(one.fs.h_u.udp_ip4_spec.pdst),
+							.queue = one.fs.ring_cookie,
+							.location = one.fs.location };
+	}
+	free(all);
+	return err ?: n;
 }
 
 int ethtool_channels(const char *dev, struct channels *c)

@@ -24,11 +24,15 @@
 #include <unistd.h>
 
 #define QUEUES 8
+#define RULES 32
 
 struct state {
 	uint32_t flags;	   /* ETH_FLAG_ */
 	uint32_t combined; /* queues, of QUEUES */
-	uint64_t udp_hash; /* RXH_ */
+	uint64_t udp_hash; /* RXH_; ~0: nothing is told */
+	uint32_t no_rules; /* the card has none */
+	uint32_t pad;
+	struct ethtool_rx_flow_spec rule[RULES]; /* flow_type 0: free */
 };
 
 static struct state *state(void)
@@ -43,6 +47,52 @@ static struct state *state(void)
 	return s;
 }
 
+static int fails(int error)
+{
+	errno = error;
+	return -1;
+}
+
+/* Rules by which the card chooses a queue; they want ntuple on. */
+static int rules(struct ethtool_rxnfc *rx, struct state *s)
+{
+	uint32_t n = 0, at = rx->fs.location;
+
+	if (s->no_rules)
+		return fails(EOPNOTSUPP);
+	switch (rx->cmd) {
+	case ETHTOOL_GRXCLSRLCNT:
+	case ETHTOOL_GRXCLSRLALL:
+		for (uint32_t i = 0; i < RULES; i++) {
+			if (!s->rule[i].flow_type)
+				continue;
+			if (rx->cmd == ETHTOOL_GRXCLSRLALL && n < rx->rule_cnt)
+				rx->rule_locs[n] = i;
+			n++;
+		}
+		rx->rule_cnt = n;
+		rx->data = RULES | (rx->cmd == ETHTOOL_GRXCLSRLCNT ? RX_CLS_LOC_SPECIAL : 0);
+		return 0;
+	case ETHTOOL_SRXCLSRLINS:
+		if (!(s->flags & ETH_FLAG_NTUPLE))
+			return fails(EOPNOTSUPP);
+		for (at = at == RX_CLS_LOC_ANY ? 0 : at; at < RULES && s->rule[at].flow_type; at++)
+			;
+		if (at >= RULES)
+			return fails(ENOSPC);
+		rx->fs.location = at;
+		s->rule[at] = rx->fs;
+		return 0;
+	}
+	if (at >= RULES || !s->rule[at].flow_type)
+		return fails(ENOENT);
+	if (rx->cmd == ETHTOOL_SRXCLSRLDEL)
+		s->rule[at].flow_type = 0;
+	else
+		rx->fs = s->rule[at];
+	return 0;
+}
+
 /* 0, -1 with errno, or 1: not of this card. */
 static int card(void *data)
 {
@@ -53,8 +103,7 @@ static int card(void *data)
 
 	switch (v->cmd) {
 	case ETHTOOL_GSSET_INFO: /* ethtool then names features by the older commands */
-		errno = EOPNOTSUPP;
-		return -1;
+		return fails(EOPNOTSUPP);
 	case ETHTOOL_GFLAGS:
 		v->data = s->flags;
 		return 0;
@@ -68,7 +117,15 @@ static int card(void *data)
 	case ETHTOOL_SCHANNELS:
 		s->combined = channels->combined_count;
 		return 0;
+	case ETHTOOL_GRXCLSRLCNT:
+	case ETHTOOL_GRXCLSRLALL:
+	case ETHTOOL_GRXCLSRULE:
+	case ETHTOOL_SRXCLSRLINS:
+	case ETHTOOL_SRXCLSRLDEL:
+		return rules(rx, s);
 	case ETHTOOL_GRXFH:
+		if (!~s->udp_hash)
+			return fails(EOPNOTSUPP);
 		rx->data = rx->flow_type == UDP_V4_FLOW ? s->udp_hash : 0;
 		return 0;
 	case ETHTOOL_SRXFH:

@@ -262,7 +262,7 @@ def test_port_that_was_replaced(lab, fanout):
     """The interface of rank 1 goes and comes again: another index, no program, no entry."""
     net = inhabited(lab())
     net.load()
-    net.add_job(1, "--fanout", fanout, "--mode", "fpisa64", "--token", "5a", "--window", "16")
+    net.add_job(1, "--fanout", fanout, "--mode", "fpisa64", "--token", "5a", "--window", "16", "--ports", "2")
     net.add_job(2, "--fanout", fanout, "--big-endian", "--reciprocal", "--histogram",
                 "--debug-faults", "drop=0.1,corrupt=0.3,seed=7")
     before = [net.json("job", "show", job) for job in (1, 2)]
@@ -413,11 +413,11 @@ class Card:
         net.agg.ip("link add nic0 type bridge", "link set nic0 up")
         self.set()
 
-    def set(self, flags=0, combined=8, udp_hash=RXH_IP):
-        self.state.write_bytes(struct.pack("IIQ", flags, combined, udp_hash))
+    def set(self, flags=0, combined=8, udp_hash=RXH_IP, no_rules=False):
+        self.state.write_bytes(struct.pack("IIQI", flags, combined, udp_hash, no_rules) + bytes(16384))
 
     def get(self):
-        return struct.unpack("IIQ", self.state.read_bytes())
+        return struct.unpack_from("IIQ", self.state.read_bytes())
 
 
 @pytest.fixture
@@ -458,6 +458,57 @@ def test_steering_of_a_card(card):
         card.set(udp_hash=fields)
         f = examine(card.ns, "nic0", env={**ENV, **card.env})["nic0", "queues"]
         assert f["level"] == "ok" and f["text"] == f"8 of 8 receive queues, UDP spread by {by}"
+
+
+def ports_finding(card):
+    return examine(card.ns, "nic0", env={**ENV, **card.env})["nic0", "ports"]
+
+
+def job_behind_card(card, *options):
+    """A job with four ports whose worker is behind nic0."""
+    card.ns.ip("addr add 10.97.0.1/24 dev nic0")
+    card.ns.run(FPISA, "load", "nic0", "--mode", "skb", *options)
+    card.ns.run(FPISA, "job", "add", 1, "--workers", "10.97.0.2", "--address", "10.97.0.1")
+    assert ("nic0", "ports") not in examine(card.ns, "nic0", env={**ENV, **card.env})
+    card.ns.run(FPISA, "job", "add", 2, "--workers", "10.97.0.2", "--address", "10.97.0.1", "--ports", 4)
+
+
+def test_ports_of_a_job_by_rules(card):
+    """A rule for each port; one that is lost; all for one queue."""
+    job_behind_card(card, "--port", "19000")
+    mend = card_mends(card, "nic0", "ports", "warn", "4 of 4 ports of job 2 have no rule")
+    add = [f"ethtool -N nic0 flow-type udp4 dst-port {19000 + i} action {i}" for i in range(4)]
+    assert mend == " && ".join(["ethtool -K nic0 ntuple on", *add])
+    assert ports_finding(card)["text"] == "each of 4 ports of job 2 has a queue by rule"
+    env = {**ENV, **card.env}
+    card.ns.run("ethtool", "-N", "nic0", "delete", "2", env=env)
+    mend = card_mends(card, "nic0", "ports", "warn", "1 of 4 ports of job 2 have no rule")
+    assert mend == " && ".join([f"ethtool -N nic0 delete {i}" for i in (0, 1, 3)] + add)
+    for i in range(4):
+        card.ns.run("ethtool", "-N", "nic0", "delete", str(i), env=env)
+    for i in range(4):
+        card.ns.run("ethtool", "-N", "nic0", "flow-type", "udp4", "dst-port", str(19000 + i), "action", "3", env=env)
+    card_mends(card, "nic0", "ports", "warn", "all 4 ports of job 2 have rules for one queue")
+    # One that looks at the source too leaves a rank's frames to others.
+    card.ns.run("ethtool", "-N", "nic0", "delete", "0", env=env)
+    card.ns.run("ethtool", "-N", "nic0", "flow-type", "udp4", "src-ip", "10.97.0.2", "dst-port", "19000", "action", "0",
+                env=env)
+    assert ports_finding(card)["text"].startswith("1 of 4 ports of job 2 have no rule")
+
+
+def test_ports_of_a_job_by_hash(card):
+    job_behind_card(card)
+    card.set(no_rules=True)
+    says = "UDP is not spread by destination port alone"
+    assert card_mends(card, "nic0", "ports", "warn", says) == "ethtool -N nic0 rx-flow-hash udp4 n"
+    assert "by destination port: each slot of job 2" in ports_finding(card)["text"]
+    card.set(udp_hash=RXH_IP | RXH_PORTS, no_rules=True)
+    assert ports_finding(card)["level"] == "warn"
+    card.set(udp_hash=2**64 - 1, no_rules=True)
+    f = ports_finding(card)
+    assert f["level"] == "ok" and "tells neither rules nor hash" in f["text"]
+    card.set(combined=1, no_rules=True)
+    assert ("nic0", "ports") not in examine(card.ns, "nic0", env={**ENV, **card.env})
 
 
 class Home(labs.Netns):
