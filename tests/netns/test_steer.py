@@ -5,11 +5,13 @@ import json
 import os
 import re
 import struct
+import subprocess
+import sys
 
 import pytest
 
 import worker
-from lab import ADDRESS, FPISA, PIN, PORT, read_answers, wait_until
+from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, read_answers, wait_until
 
 STAGED = ("--pipeline", "staged", "--clz", "lpm")
 STEER = ("--cpus", "0,1")
@@ -289,6 +291,19 @@ def test_configured(lab, tmp_path):
     assert status == 1 and out == "" and err.count("cpus: runs with others") == 2
     net.add_job(1)
     net.check_sum(1)
+
+
+@two_cpus
+def test_bench():
+    """bench/steer.py, at its shortest: a line without steering, one with it, one of the way into the map."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "steer.py")
+    p = subprocess.run([sys.executable, "-B", script, "--rounds", "1", "--values", "20000", "--elements", "256"],
+                       text=True, capture_output=True, timeout=COMMAND_S)
+    assert p.returncode == 0, p.stderr
+    plain, steered, live = map(json.loads, p.stdout.splitlines())
+    assert (plain["cpus"], steered["cpus"]) == (None, "0,1") and plain["relief"] == 1
+    assert plain["owners_ns"] == 0 < min(plain["receive_ns"], steered["receive_ns"], steered["owners_ns"])
+    assert steered["goodput_gbit"] > 0 and live["handover_ns"] > 0
 
 
 @two_cpus
