@@ -202,6 +202,23 @@ static void check_redirect(struct doctor *d, const struct device *v)
 #define SPREAD_ADDRESSES (RXH_IP_SRC | RXH_IP_DST)
 #define SPREAD (SPREAD_PORTS | SPREAD_ADDRESSES)
 
+/* All frames come to one CPU; does it do all the work? */
+static void one_queue(struct doctor *d, const struct device *v, const struct channels *c, long cpus)
+{
+	const struct fpisa_steering *s = v->ours ? &d->dp->steering : NULL;
+	char list[CPUS_LEN];
+
+	if (s && s->cpus)
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "1 of %u receive queues, slots steered to CPUs %s",
+			c->max_rx, cpus_text(s->cpu, s->cpus, list));
+	else if (cpus > 1 && v->native)
+		finding(d, LEVEL_OK, v->name, "queues", NULL,
+			"1 of %u receive queues; if its CPU is full, fpisa load --cpus 0-%ld spreads slots over others",
+			c->max_rx, (cpus < FPISA_STEER_CPUS ? cpus : FPISA_STEER_CPUS) - 1);
+	else
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "1 of %u receive queues", c->max_rx);
+}
+
 static void check_queues(struct doctor *d, const struct device *v)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -233,7 +250,9 @@ static void check_queues(struct doctor *d, const struct device *v)
 			c.max_rx, cpus);
 		return;
 	}
-	if (ethtool_udp_hash(v->name, &hash) || c.rx == 1) {
+	if (c.rx == 1) {
+		one_queue(d, v, &c, cpus);
+	} else if (ethtool_udp_hash(v->name, &hash)) {
 		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues", c.rx, c.max_rx);
 	} else if (hash & SPREAD) {
 		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues, UDP spread by %s",

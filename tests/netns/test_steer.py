@@ -297,8 +297,8 @@ def test_configured(lab, tmp_path):
 def test_bench():
     """bench/steer.py, at its shortest: a line without steering, one with it, one of the way into the map."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "steer.py")
-    p = subprocess.run([sys.executable, "-B", script, "--rounds", "1", "--values", "20000", "--elements", "256"],
-                       text=True, capture_output=True, timeout=COMMAND_S)
+    command = [sys.executable, "-B", script, "--rounds", "1", "--values", "20000", "--elements", "256"]
+    p = subprocess.run(command, text=True, capture_output=True, timeout=COMMAND_S)
     assert p.returncode == 0, p.stderr
     plain, steered, live = map(json.loads, p.stdout.splitlines())
     assert (plain["cpus"], steered["cpus"]) == (None, "0,1") and plain["relief"] == 1
@@ -312,11 +312,17 @@ def test_doctor(lab):
     net = lab()
     net.load(*STEER)
 
-    def finding(check):
+    def finding(check, subject="datapath"):
         found = json.loads(net.agg.try_run(FPISA, "doctor", "--json")[1])["findings"]
-        return [f for f in found if (f["subject"], f["check"]) == ("datapath", check)][0]
+        return [f for f in found if (f["subject"], f["check"]) == (subject, check)][0]
 
     assert finding("build")["level"] == "ok"
+    assert "slots steered to CPUs 0,1" in finding("queues", "p0")["text"]
+    net.fpisa("unload")
+    net.load()
+    assert "fpisa load --cpus 0-" in finding("queues", "p0")["text"]
+    net.fpisa("unload")
+    net.load(*STEER)
     os.unlink(PIN + "/fpisa_jobs")
     net.bpftool("map", "create", PIN + "/fpisa_jobs", "type", "array", "key", 4, "value", 8, "entries", 1,
                 "name", "fpisa_jobs")
