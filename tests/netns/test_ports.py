@@ -210,3 +210,17 @@ def test_one_cpu_a_slot(lab):
         else:  # HELLO is the first port's
             assert sorted(seen) == cpus and sorted(seen.values(), key=lambda v: v[1])[0] == (2 * (chunks - first), 0)
             assert sum(n for n, _ in seen.values()) == 2 * chunks
+
+
+def test_through_a_cpu_map(lab):
+    """load --cpus hands on what comes to any of the ports, and no more; refusals are the same behind it."""
+    net = lab(workers=2)
+    cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))
+    net.load("--cpus", cpus)
+    net.add_job(1, "--elements", ELEMENTS, "--window", WINDOW, "--ports", PORTS)
+    net.check_sum(1, 20000, timeout_ms=60000)
+    assert net.counters(1, PIN)["v_port"] == 0
+    with net.agg.socket() as receiver:
+        receiver.bind(("", PORT + PORTS))
+        receiver.settimeout(10)
+        assert arrives(net, receiver, PORT + PORTS, b"FP and more")
