@@ -3,10 +3,10 @@
  * Every object again under BPF_F_STRICT_ALIGNMENT, as the verifier treats
  * machines without efficient unaligned access. It takes a frame to start at
  * NET_IP_ALIGN (2), so the FPISA header lies at 2 + 42 = 44: aligned to 4, not
- * to 8. The egress program reads no 64-bit words and is accepted. The entry
- * and every stage sum the header in 64-bit words (each can end in a reply of
- * its own), so they are refused, there and for nothing else: the datapath is
- * for machines that read unaligned words, as x86-64 and arm64 do.
+ * to 8. The egress program and those that steer read no 64-bit words and are
+ * accepted. The entry and every stage sum the header in 64-bit words (each can
+ * end in a reply of its own), so they are refused, there and for nothing else:
+ * the datapath is for machines that read unaligned words, as x86-64 and arm64 do.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +19,7 @@
 #include <linux/bpf.h>
 #include "families.h"
 #include "fpisa_egress.skel.h"
+#include "fpisa_steer.skel.h"
 #include "harness.h"
 
 static void strict(struct bpf_object *o)
@@ -86,6 +87,19 @@ static void egress(void **state)
 	fpisa_egress__destroy(skel);
 }
 
+static void steering(void **state)
+{
+	struct fpisa_steer *skel;
+
+	(void)state;
+	NEED_BPF();
+	skel = fpisa_steer__open();
+	assert_non_null(skel);
+	strict(skel->obj);
+	assert_int_equal(fpisa_steer__load(skel), 0);
+	fpisa_steer__destroy(skel);
+}
+
 static void entry_and_stages(void **state)
 {
 	size_t size;
@@ -112,6 +126,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(egress),
+		cmocka_unit_test(steering),
 		cmocka_unit_test(entry_and_stages),
 		cmocka_unit_test(families),
 	};
