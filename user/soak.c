@@ -31,6 +31,7 @@ const char soak_help[] =
 	"  --drop P, --duplicate P, --reorder P, --delay P, --corrupt P\n"
 	"                     shares of frames between workers and aggregator, each way;\n"
 	"                     default 0.01, 0.02, 0.02, 0.01, 0.01\n"
+	"  --cpus LIST        CPUs that the aggregator hands slots to; see fpisa help load\n"
 	"  --json             one object; see below\n"
 	"Makes six worker hosts, a hop that does faults to frames, and an aggregator, each in\n"
 	"a network namespace. Kills workers, takes links down, deletes and adds jobs, takes\n"
@@ -48,6 +49,7 @@ enum {
 	OPT_REORDER,
 	OPT_DELAY,
 	OPT_CORRUPT,
+	OPT_CPUS,
 };
 
 static const struct option options[] = {
@@ -59,6 +61,7 @@ static const struct option options[] = {
 	{"reorder", required_argument, NULL, OPT_REORDER},
 	{"delay", required_argument, NULL, OPT_DELAY},
 	{"corrupt", required_argument, NULL, OPT_CORRUPT},
+	{"cpus", required_argument, NULL, OPT_CPUS},
 	{"verbose", no_argument, NULL, OPT_VERBOSE},
 	JSON_OPTION,
 	{0},
@@ -86,6 +89,8 @@ static int parse_option(struct soak_options *o, struct common *c, int opt)
 		return parse_share("--reorder", optarg, &o->rates.reorder);
 	case OPT_DELAY:
 		return parse_share("--delay", optarg, &o->rates.delay);
+	case OPT_CPUS:
+		return parse_cpus("--cpus", optarg, o->steering.cpu, FPISA_STEER_CPUS, &o->steering.cpus);
 	case OPT_CORRUPT:
 		return parse_share("--corrupt", optarg, &o->rates.corrupt);
 	}
@@ -183,7 +188,8 @@ static void cast_jobs(struct soak *s)
 
 static int prepare(struct soak *s)
 {
-	const struct datapath_load how = {.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE};
+	const struct datapath_load how = {
+		.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .steering = s->o.steering};
 	char names[SOAK_HOSTS][IF_NAMESIZE], *devs[SOAK_HOSTS];
 	int err;
 

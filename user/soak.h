@@ -42,6 +42,7 @@ struct soak_options {
 	uint64_t seconds, seed;
 	uint32_t jobs;
 	struct fpisa_fault_rates rates; /* of the hop; every other job injects half of it itself too */
+	struct fpisa_steering steering; /* cpus 0: none */
 	bool json;
 };
 

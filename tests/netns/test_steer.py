@@ -294,6 +294,14 @@ def test_configured(lab, tmp_path):
 
 
 @two_cpus
+def test_soak(lab):
+    """Every fault at once, with upgrades, and loaders that are killed or load again."""
+    out = json.loads(lab(workers=0).agg.run(FPISA, "soak", "--seconds", 10, "--jobs", 3, *STEER, "--json"))
+    assert out["passed"] and [out[k] for k in ("mismatches", "hangs", "leaks", "unexpected")] == [0] * 4
+    assert out["rounds"] > 0 and out["upgrades"] + out["reloads"] + out["loader_kills"] > 0
+
+
+@two_cpus
 def test_bench():
     """bench/steer.py, at its shortest: a line without steering, one with it, one of the way into the map."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "steer.py")
