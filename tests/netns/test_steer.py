@@ -45,7 +45,7 @@ def test_one_cpu(lab):
     net = lab()
     net.load("--cpus", 0)
     net.add_job(1, *STAGED)
-    net.add_job(2, "--format", "fp32", "--mode", "exact")
+    net.add_job(2, "--mode", "exact", "--ports", 4)
     for job in (1, 2):
         net.check_sum(job, 5000)
         c = net.counters(job, PIN)
