@@ -70,7 +70,7 @@ class Peer:
             sys.exit("the other guest has given up")
 
 
-def load(fpisa, dev, mode):
+def load(fpisa, dev, mode, cpus):
     """Attach in this mode; where that is skb, native must be refused in one line. What it and the kernel said."""
     said = []
     if mode == "skb":
@@ -79,18 +79,18 @@ def load(fpisa, dev, mode):
         said = p.stderr.splitlines()
         if p.returncode == 0 or len(said) != 1 or "--mode skb" not in said[0]:
             sys.exit(f"native XDP on {dev}: status {p.returncode}, not one line that names --mode skb: {said}")
-    run(fpisa, "load", dev, "--mode", mode)
+    run(fpisa, "load", dev, "--mode", mode, *(("--cpus", cpus) if cpus else ()))
     return said + [line for line in run("dmesg").splitlines() if "XDP" in line and dev in line]
 
 
 def main():
-    number, build, module, mode, elements, seed = sys.argv[1:]
+    number, build, module, mode, elements, seed, cpus = sys.argv[1:]
     number, fpisa = int(number), os.path.join(build, "fpisa")
     pipeline, clz = PIPELINE[number]
     dev = card(module)
     run("ip", "addr", "add", ADDRESS[number] + "/24", "dev", dev)
     run("ip", "link", "set", dev, "up")
-    said = load(fpisa, dev, mode)
+    said = load(fpisa, dev, mode, cpus)
     others = ",".join(f"{ADDRESS[1 - number]}:{FIRST_PORT + r}" for r in range(WORKERS))
     run(fpisa, "job", "add", str(JOB), "--workers", others, "--address", ADDRESS[number], "--mode", "fpisa",
         "--rounding", "down", "--pipeline", pipeline, "--clz", clz)
@@ -114,6 +114,7 @@ def main():
     answers = [json.loads(out.splitlines()[-1]) for out in outs]
     print(json.dumps({"kernel": os.uname().release, "driver": module, "mode": attached["mode"],
                       "pipeline": pipeline, "said": said,
+                      "steering": json.loads(run(fpisa, "stats", "--json")).get("steering", []),
                       "stats": json.loads(run(fpisa, "stats", str(JOB), "--json")), "answers": answers}))
     peer.meet()
 
