@@ -61,6 +61,7 @@ def arith(results):
     if not line:
         return None
     names = [("touch_ns", "touch"), ("int32_add_ns", "int32\nadd"), ("fpisa_add_ns", "fpisa\nadd"),
+             ("fpisa_add_no_statistics_ns", "without\nstatistics"),
              ("fpisa_a_add_ns", "fpisa-a\nadd"), ("fpisa64_add_ns", "fpisa64\nadd"),
              ("exact_add_ns", "exact\nadd"), ("staged_add_ns", "fpisa add\nstaged"),
              ("readout_bits_ns", "read-out\nbits"), ("readout_lpm_ns", "read-out\nbyte, table"),

@@ -18,10 +18,11 @@
 
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
-	struct fpisa_lpm_key key = { .prefixlen = 32, .addr = bpf_htonl(x) };
+	__u32 skip = 4 & (__u32)(fpisa_any(x >> 28) - 1);
+	struct fpisa_lpm_key key = { .prefixlen = 32, .addr = bpf_htonl(x << skip) };
 	__u32 *lz = bpf_map_lookup_elem(&fpisa_lpm, &key);
 
-	return lz ? *lz : 32;
+	return lz ? *lz + skip : 32;
 }
 
 static const __u8 clz_of[FPISA_WINDOWS] = FPISA_CLZ_OF_WINDOWS;
@@ -84,11 +85,11 @@ GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row, __
 #define SET(in, e, m, f) fpisa_exact_set(in, e, m, FAMILY_CELLS, f)
 #if FAMILY_CELLS == 8 && FAMILY_BYTES == 4
 static const struct fpisa_places places = FPISA_PLACES;
-#define ADD(in, e, m, f) ((void)(f), fpisa_look_exact32(in, e, m, &places), 0)
+#define ADD(in, e, m, f, counted) ((void)(f), (void)(counted), fpisa_look_exact32(in, e, m, &places), 0)
 #else
-#define ADD(in, e, m, f) (fpisa_look_exact(in, e, m, FAMILY_CELLS, f), 0)
+#define ADD(in, e, m, f, counted) ((void)(counted), fpisa_look_exact(in, e, m, FAMILY_CELLS, f), 0)
 #endif
-#define ADD_A ADD
+#define ADD_A(in, e, m, f) ADD(in, e, m, f, 1)
 #define READ(out, e, m, f, rounding) fpisa_exact_read(out, e, m, FAMILY_CELLS, f, rounding, clz_bits, COLLAPSE)
 #define STAGE2_FIRST(p, e) fpisa_exact_stage2(p, e, FAMILY_CELLS, 1)
 #define STAGE2(p, e, f) ((void)(f), fpisa_exact_stage2(p, e, FAMILY_CELLS, 0))
@@ -104,7 +105,7 @@ static const struct fpisa_places places = FPISA_PLACES;
 #define SET fpisa_block_set
 #if FAMILY_BYTES == 8
 static const struct fpisa_wide by_exponents = FPISA_WIDE_64;
-#define ADD(in, e, m, f) fpisa_look_add_wide(in, e, (m)->m, f, &by_exponents)
+#define ADD(in, e, m, f, counted) ((void)(counted), fpisa_look_add_wide(in, e, (m)->m, f, &by_exponents))
 #else
 static const struct fpisa_narrow by_exponents =
 #if FAMILY_RBITS == 32
@@ -114,9 +115,9 @@ static const struct fpisa_narrow by_exponents =
 #endif
 #if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
 static const struct fpisa_match32 by_word = FPISA_MATCH32;
-#define ADD(in, e, m, f) ((void)(f), fpisa_look_add32(in, e, (__u32 *)(m)->m, &by_word))
+#define ADD(in, e, m, f, counted) ((void)(f), fpisa_look_add32(in, e, (__u32 *)(m)->m, &by_word, counted))
 #else
-#define ADD(in, e, m, f) fpisa_look_add(in, e, (m)->m, f, &by_exponents)
+#define ADD(in, e, m, f, counted) ((void)(counted), fpisa_look_add(in, e, (m)->m, f, &by_exponents))
 #endif
 #endif
 #if FAMILY_RBITS == 32
@@ -153,17 +154,22 @@ GLOBAL_FN int fused_set_block(const struct words *in, struct fpisa_exp_block *e,
  * guards returns. FP32's bodies, which have no masks, stand in the loops over
  * blocks; several formats in one program are more than a verifier takes.
  */
-#if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
+#if FAMILY_BYTES == 4 && (FAMILY_RBITS == 32 || FAMILY_CELLS)
 #define FUSED_FN static __always_inline
 #else
 #define FUSED_FN GLOBAL_FN
 #endif
 
-FUSED_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
+/* Has the family a body of its own for adds whose events are not counted? */
+#define FUSED_UNCOUNTED (FAMILY_BYTES == 4 && FAMILY_RBITS == 32)
+
+FUSED_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt,
+			       __u32 counted)
 {
+	asm volatile("" : : "r"(counted));
 	if (!in || !e || !m)
 		return 0;
-	return ADD(in, e, m, FORMAT(fmt));
+	return ADD(in, e, m, FORMAT(fmt), counted);
 }
 
 GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
@@ -215,7 +221,13 @@ GLOBAL_FN __u32 read_lanes(struct words *out, const struct fpisa_exp_block *e, c
 #endif
 
 /* `all` is a bit for each lane, as lookup_read.h wants them. */
-GLOBAL_FN __u32 read_down_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
+#if FUSED_UNCOUNTED
+#define READ_FN static __always_inline
+#else
+#define READ_FN GLOBAL_FN
+#endif
+
+READ_FN __u32 read_down_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
 				__u32 all)
 {
 	struct fpisa_format f = FORMAT(fmt);

@@ -41,13 +41,19 @@ static __always_inline struct fpisa_counters *counters_of(__u32 job)
 	return bpf_map_lookup_elem(&fpisa_counters, &key);
 }
 
+static __always_inline void count_verdict(struct fpisa_counters *c, __u32 v)
+{
+	if (v < FPISA_VERDICT_COUNT)
+		(&c->v_not_ours)[v]++;
+}
+
 /* Counts the verdict `v` for `job` and returns `action`. */
 GLOBAL_FN int leave(__u32 job, __u32 v, int action)
 {
 	struct fpisa_counters *c = counters_of(job);
 
-	if (c && v < FPISA_VERDICT_COUNT)
-		(&c->v_not_ours)[v]++;
+	if (c)
+		count_verdict(c, v);
 	return action;
 }
 
@@ -194,7 +200,7 @@ static __always_inline void guard_release(__u64 *guard)
  * than a staged read-out of the largest frame through the trie. More turns
  * exceed what the verifier keeps of pending branches.
  */
-GLOBAL_FN int guard_take(__u64 *guard)
+GLOBAL_FN int guard_wait(__u64 *guard)
 {
 	if (!guard)
 		return 0;
@@ -206,6 +212,12 @@ GLOBAL_FN int guard_take(__u64 *guard)
 		bpf_ktime_get_ns();
 	}
 	return 0;
+}
+
+/* 1 if the guard is the caller's now; 0 after FPISA_GUARD_SPINS attempts. */
+static __always_inline int guard_take(__u64 *guard)
+{
+	return fpisa_likely(!__sync_val_compare_and_swap(guard, 0, 1)) || guard_wait(guard);
 }
 
 #endif

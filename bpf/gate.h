@@ -14,21 +14,19 @@
  * Returns the step to take with the slot owned, or a negative verdict with
  * the slot given back.
  */
-GLOBAL_FN int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv)
+static __always_inline int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv, struct fpisa_job *job)
 {
 	struct fpisa_session *session;
 	struct fpisa_claim claim;
 	struct fpisa_slot *slot;
-	struct fpisa_job *job;
 	struct headers h;
 	int step;
 
-	if (!phv || !find_headers(ctx, &h))
+	if (!find_headers(ctx, &h))
 		return -FPISA_V_internal;
 	session = lookup(&fpisa_sessions, phv->job);
 	slot = lookup(&fpisa_slots, phv->key);
-	job = lookup(&fpisa_jobs, phv->job);
-	if (!session || !slot || !job)
+	if (!session || !slot)
 		return -FPISA_V_internal;
 	claim = fpisa_claim_of(h.fpisa, job);
 	if (!guard_take(&slot->guard))
@@ -56,7 +54,7 @@ static __always_inline int gate(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	if (!job || !c)
 		return leave(phv->job, FPISA_V_internal, XDP_DROP);
-	step = take_slot(ctx, phv);
+	step = take_slot(ctx, phv, job);
 	if (step < 0)
 		return refuse(ctx, phv->job, -step);
 	if (SWAPPED(phv))
@@ -79,14 +77,17 @@ static __always_inline int gate(struct xdp_md *ctx, struct fpisa_phv *phv)
 			next_stage(ctx, phv, 0);
 		c->fused++;
 		run_fused_add(ctx, phv);
-		action = add_done(ctx, phv);
+		action = commit(ctx, phv);
 		if (action != COMPLETE)
 			return action;
 	}
 	if (phv->pipeline == FPISA_PIPELINE_STAGED)
 		next_stage(ctx, phv, 5);
 	c->fused_reads++;
-	run_fused_read(ctx, phv, ~0u);
+	if (reads_by_unit(phv))
+		run_read_by_unit(ctx, phv);
+	else
+		run_fused_read(ctx, phv, ~0u);
 	return read_done(ctx, phv);
 }
 

@@ -177,6 +177,7 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	phv->keyed = fpisa_keyed(f, h->fpisa->op);
 	phv->shared = f.shared;
 	phv->swap = job->flags & FPISA_JOB_BIG_ENDIAN;
+	phv->uncounted = job->flags & FPISA_JOB_UNCOUNTED;
 	phv->by_unit = phv->keyed || f.shared || h->fpisa->op == FPISA_OP_NORM;
 	phv->format = pack_format(f);
 	phv->bank = fpisa_bank_of(job->family, control->bank);

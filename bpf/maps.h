@@ -198,7 +198,8 @@ struct fpisa_phv {
 	__u8 swap;    /* the payload is big-endian */
 	__u8 shared;  /* the payload begins with a row of scales */
 	__u8 checked; /* the round has more adds than the headroom bounds: every sum is checked */
-	__u8 pad[5];
+	__u8 uncounted; /* the adds' events matter to the result's flags alone */
+	__u8 pad[4];
 	struct fpisa_finish finish; /* of the read-out */
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };

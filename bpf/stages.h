@@ -40,18 +40,35 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 			break;
 		if (phv->first)
 			fused_set_block(in, &e->b[b], &m[b], phv->format);
+		else if (FUSED_UNCOUNTED && phv->uncounted && phv->mode != FPISA_MODE_FPISA_A)
+			phv->events |= fused_add_block(in, &e->b[b], &m[b], phv->format, 0);
 		else if (phv->mode == FPISA_MODE_FPISA_A)
 			phv->events += fused_add_a_block(in, &e->b[b], &m[b], phv->format);
 		else
-			phv->events += fused_add_block(in, &e->b[b], &m[b], phv->format);
+			phv->events += fused_add_block(in, &e->b[b], &m[b], phv->format, 1);
 	}
 	return 0;
 }
 
 /*
- * The trie of bits is asked unit by unit: its look-ups cost many times what
- * one loop saves. `all` is a bit for each lane of a block (lookup_read.h).
+ * Is the round read out unit by unit? The trie of bits is: its look-ups cost
+ * many times what one loop saves.
  */
+static __always_inline int reads_by_unit(const struct fpisa_phv *phv)
+{
+	return phv->by_unit || phv->finish.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM ||
+	       (phv->clz == FPISA_CLZ_LPM_BYTE && FAMILY_CELLS > 0);
+}
+
+GLOBAL_FN int run_read_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	run_mau5(phv);
+	run_mau6(phv);
+	run_mau7(phv);
+	return run_mau8(ctx, phv);
+}
+
+/* `all` is a bit for each lane of a block (lookup_read.h). */
 GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 all)
 {
 	struct fpisa_exponents *e = exponents_of(phv);
@@ -61,13 +78,6 @@ GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 al
 	asm volatile("" : : "r"(all));
 	if (!e || !m)
 		return 0;
-	if (phv->by_unit || phv->finish.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM ||
-	    (phv->clz == FPISA_CLZ_LPM_BYTE && FAMILY_CELLS > 0)) {
-		run_mau5(phv);
-		run_mau6(phv);
-		run_mau7(phv);
-		return run_mau8(ctx, phv);
-	}
 	fmt = phv->format | (phv->clz == FPISA_CLZ_LPM_BYTE ? READ_BYTES : 0) |
 	      (phv->rounding == FPISA_ROUND_NEAREST ? READ_NEAREST : 0);
 	EACH_BLOCK(b, phv) {
@@ -116,38 +126,52 @@ static __always_inline void plan_read(struct fpisa_phv *phv, const struct fpisa_
 				      job->flags & FPISA_JOB_RECIPROCAL);
 }
 
-/* What add_done() returns when the round is complete and the pipeline goes on. */
+static __always_inline void count_events(struct fpisa_counters *c, __u64 events)
+{
+	c->rounded += fpisa_event_count(events, FPISA_EV_ROUNDED);
+	c->overwritten += fpisa_event_count(events, FPISA_EV_OVERWRITTEN);
+	c->left_shifted += fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED);
+	c->overflowed += fpisa_event_count(events, FPISA_EV_OVERFLOWED);
+}
+
+/* What commit() and add_done() return when the round is complete and the pipeline goes on. */
 #define COMPLETE (-1)
 
 /*
  * The registers hold the contribution: record it under the guard. Returns
  * COMPLETE, or the action that ends this packet.
  */
-GLOBAL_FN int add_done(struct xdp_md *ctx, struct fpisa_phv *phv)
+static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct fpisa_counters *c;
 	struct fpisa_slot *slot;
 	struct fpisa_job *job;
 	__u64 live;
 
-	if (!phv)
-		return XDP_ABORTED;
 	slot = lookup(&fpisa_slots, phv->key);
 	job = lookup(&fpisa_jobs, phv->job);
 	c = counters_of(phv->job);
 	if (!slot || !job || !c)
 		return leave(phv->job, FPISA_V_internal, XDP_DROP);
 	c->elements += phv->blocks * FPISA_BLOCK;
-	c->rounded += fpisa_event_count(phv->events, FPISA_EV_ROUNDED);
-	c->overwritten += fpisa_event_count(phv->events, FPISA_EV_OVERWRITTEN);
-	c->left_shifted += fpisa_event_count(phv->events, FPISA_EV_LEFT_SHIFTED);
-	c->overflowed += fpisa_event_count(phv->events, FPISA_EV_OVERFLOWED);
+	if (!phv->uncounted)
+		count_events(c, phv->events);
 	live = *(volatile __u64 *)&job->live;
 	if (fpisa_slot_commit(slot, phv->rank, live, fpisa_event_flags(phv->events))) {
 		plan_read(phv, slot, job);
 		return COMPLETE;
 	}
-	return wait(ctx, phv, live, FPISA_V_absorbed);
+	if (fpisa_unlikely(phv->probe))
+		return wait(ctx, phv, live, FPISA_V_absorbed);
+	guard_release(&slot->guard);
+	count_verdict(c, FPISA_V_absorbed);
+	return XDP_DROP;
+}
+
+/* commit() for the chain, whose programs contain it many times. */
+GLOBAL_FN int add_done(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	return phv ? commit(ctx, phv) : XDP_ABORTED;
 }
 
 static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)

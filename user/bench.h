@@ -135,7 +135,8 @@ struct bench_config {
 	uint8_t format, mode, pipeline, clz;
 	uint32_t workers;
 	uint32_t window; /* 0: 1 */
-	bool file;   /* values from the file */
+	bool file;	 /* values from the file */
+	bool uncounted;	 /* a job without statistics */
 	uint32_t id; /* of its job */
 	uint32_t generation;
 	uint64_t chunk; /* the next */
@@ -182,9 +183,12 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 
 int bench_datapath_round(struct bench_arith *a, uint64_t round);
 
-/* The configuration of fp32 with that job; NULL: none. */
+/* The configuration of fp32 with that job, and with statistics; NULL: none. */
 const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline,
 				      uint8_t clz, uint32_t workers, bool file);
+
+/* That of fused fp32 in mode fpisa without statistics. */
+const struct bench_config *bench_uncounted(const struct bench_arith *a);
 
 /* -- bench_cpus.c --------------------------------------------------------- */
 

@@ -83,6 +83,9 @@ static void add_configs(struct bench_arith *a)
 	}
 	c.format = FPISA_FORMAT_FP32;
 	c.workers = BENCH_WORKERS;
+	c.uncounted = true;
+	add_config(a, c);
+	c.uncounted = false;
 	c.file = true;
 	for (const struct name *mode = mode_names; a->o.gradients && mode->name; mode++) {
 		c.mode = mode->id;
@@ -97,9 +100,17 @@ const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode,
 		const struct bench_config *c = &a->config[i];
 
 		if (c->format == FPISA_FORMAT_FP32 && c->mode == mode && c->pipeline == pipeline &&
-		    c->clz == clz && c->workers == workers && c->file == file)
+		    c->clz == clz && c->workers == workers && c->file == file && !c->uncounted)
 			return c;
 	}
+	return NULL;
+}
+
+const struct bench_config *bench_uncounted(const struct bench_arith *a)
+{
+	for (uint32_t i = 0; i < a->configs; i++)
+		if (a->config[i].uncounted)
+			return &a->config[i];
 	return NULL;
 }
 
@@ -149,6 +160,7 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 				.rounding = fpisa_default_rounding(c->mode),
 				.pipeline = c->pipeline,
 				.clz = c->clz,
+				.flags = c->uncounted ? FPISA_JOB_UNCOUNTED : 0,
 				.fanout = FPISA_FANOUT_MULTICAST};
 	for (uint32_t r = 0; r < c->workers; r++) {
 		j->rank[r] = (struct fpisa_rank){.addr = htonl(WORKER + r), .port = htons(FPISA_PORT)};

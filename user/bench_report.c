@@ -48,6 +48,7 @@ static int list_figures(const struct bench_arith *a, struct figure f[MAX_FIGURES
 		{"touch_ns", reference(a, BENCH_TOUCH)},
 		{"int32_add_ns", reference(a, BENCH_ADD)},
 		{"fpisa_add_ns", add(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED)},
+		{"fpisa_add_no_statistics_ns", bench_uncounted(a)->ns[BENCH_MORE]},
 		{"fpisa_a_add_ns", add(a, FPISA_MODE_FPISA_A, FPISA_PIPELINE_FUSED)},
 		{"fpisa64_add_ns", add(a, FPISA_MODE_FPISA64, FPISA_PIPELINE_FUSED)},
 		{"exact_add_ns", add(a, FPISA_MODE_EXACT, FPISA_PIPELINE_FUSED)},
@@ -112,6 +113,7 @@ static struct json_object *config_json(const struct bench_arith *a, const struct
 	json_add_string(o, "pipeline", name_of(pipeline_names, c->pipeline));
 	json_add_string(o, "clz", name_of(clz_names, c->clz));
 	json_add_number(o, "workers", c->workers);
+	json_object_object_add(o, "statistics", json_object_new_boolean(!c->uncounted));
 	for (int s = 0; s < BENCH_STEPS; s++)
 		if (c->workers > 2 || (s != BENCH_MORE && s != BENCH_READ))
 			add_spread(o, keys[s], over_rounds(a, c->ns[s]));
@@ -200,14 +202,14 @@ static void print_figures(const struct bench_arith *a)
 	struct figure f[MAX_FIGURES];
 	int n = list_figures(a, f);
 
-	printf("%-18s %8s %19s %9s\n", "ns an element", "median", "quartiles", "x int32");
+	printf("%-26s %8s %19s %9s\n", "ns an element", "median", "quartiles", "x int32");
 	for (int i = 0; i < n; i++) {
 		struct bench_spread s;
 
 		if (!f[i].ns)
 			continue;
 		s = over_rounds(a, f[i].ns);
-		printf("%-18s %8.2f %9.2f %9.2f %9.1f\n", f[i].key, s.median, s.low, s.high,
+		printf("%-26s %8.2f %9.2f %9.2f %9.1f\n", f[i].key, s.median, s.low, s.high,
 		       ratio(a, f[i].ns, reference(a, BENCH_ADD)).median);
 	}
 	printf("int32_add: %s; touch: %s\n", bench_best(&a->reference, BENCH_ADD)->name,
@@ -220,8 +222,8 @@ static void print_config(const struct bench_arith *a, const struct bench_config 
 	       read = over_rounds(a, c->ns[BENCH_READ]).median;
 
 	printf("%-6s %-7s %-6s %-8s %3u %8.2f", name_of(format_names, c->format),
-	       name_of(mode_names, c->mode), name_of(pipeline_names, c->pipeline), name_of(clz_names, c->clz),
-	       c->workers, over_rounds(a, c->ns[BENCH_SET]).median);
+	       name_of(mode_names, c->mode), c->uncounted ? "fused*" : name_of(pipeline_names, c->pipeline),
+	       name_of(clz_names, c->clz), c->workers, over_rounds(a, c->ns[BENCH_SET]).median);
 	if (c->workers > 2)
 		printf(" %8.2f %8.2f", add, read);
 	else
@@ -240,6 +242,8 @@ static void print_configs(const struct bench_arith *a, bool file)
 	for (uint32_t i = 0; i < a->configs; i++)
 		if (a->config[i].file == file)
 			print_config(a, &a->config[i]);
+	if (!file)
+		printf("* without statistics\n");
 }
 
 void bench_arith_text(const struct bench_arith *a)

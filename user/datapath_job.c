@@ -62,6 +62,8 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if ((f.integer || j->mode == FPISA_MODE_EXACT) && j->flags & FPISA_JOB_HISTOGRAM)
 		return refuse(-EINVAL,
 			      "job %u: adds of int32 and of mode exact discard nothing; leave --histogram out", job);
+	if (j->flags & FPISA_JOB_UNCOUNTED && j->flags & FPISA_JOB_HISTOGRAM)
+		return refuse(-EINVAL, "job %u: a histogram is a statistic; leave --histogram or --no-statistics out", job);
 	if (!fpisa_mode_offered(f, j->mode))
 		return refuse(-EINVAL,
 			      "job %u: exact sums of fp64 take 66 cells an element, 220 KB a slot version, and are not "

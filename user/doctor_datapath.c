@@ -55,6 +55,8 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 		add(&t, " --reciprocal");
 	if (j->flags & FPISA_JOB_HISTOGRAM)
 		add(&t, " --histogram");
+	if (j->flags & FPISA_JOB_UNCOUNTED)
+		add(&t, " --no-statistics");
 	job_faults_option(&j->faults, faults);
 	add(&t, "%s", faults);
 }

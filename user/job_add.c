@@ -35,6 +35,7 @@ enum {
 	OPT_BIG_ENDIAN,
 	OPT_RECIPROCAL,
 	OPT_HISTOGRAM,
+	OPT_NO_STATISTICS,
 	OPT_DEBUG_FAULTS,
 };
 
@@ -55,6 +56,7 @@ const struct option job_add_options[] = {
 	{ "big-endian", no_argument, NULL, OPT_BIG_ENDIAN },
 	{ "reciprocal", no_argument, NULL, OPT_RECIPROCAL },
 	{ "histogram", no_argument, NULL, OPT_HISTOGRAM },
+	{ "no-statistics", no_argument, NULL, OPT_NO_STATISTICS },
 	{ "debug-faults", required_argument, NULL, OPT_DEBUG_FAULTS },
 	COMMON_OPTIONS,
 	JSON_OPTION,
@@ -174,6 +176,9 @@ int job_wish_option(struct job_wish *w, int opt, struct common *c)
 		return 0;
 	case OPT_HISTOGRAM:
 		j->flags |= FPISA_JOB_HISTOGRAM;
+		return 0;
+	case OPT_NO_STATISTICS:
+		j->flags |= FPISA_JOB_UNCOUNTED;
 		return 0;
 	case OPT_DEBUG_FAULTS:
 		return job_parse_faults(optarg, &j->faults);

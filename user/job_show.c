@@ -100,6 +100,8 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		printf(", averages by reciprocal");
 	if (j.flags & FPISA_JOB_HISTOGRAM)
 		printf(", histogram");
+	if (j.flags & FPISA_JOB_UNCOUNTED)
+		printf(", no statistics");
 	putchar('\n');
 	printf("pipeline    %s, leading zeros by %s\n", name_of(pipeline_names, j.pipeline),
 	       name_of(clz_names, j.clz));
@@ -164,6 +166,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	json_object_object_add(o, "big_endian", json_object_new_boolean(j.flags & FPISA_JOB_BIG_ENDIAN));
 	json_object_object_add(o, "reciprocal", json_object_new_boolean(j.flags & FPISA_JOB_RECIPROCAL));
 	json_object_object_add(o, "histogram", json_object_new_boolean(j.flags & FPISA_JOB_HISTOGRAM));
+	json_object_object_add(o, "no_statistics", json_object_new_boolean(j.flags & FPISA_JOB_UNCOUNTED));
 	json_add_string(o, "pipeline", name_of(pipeline_names, j.pipeline));
 	json_add_string(o, "clz", name_of(clz_names, j.clz));
 	json_add_string(o, "fanout", name_of(fanout_names, j.fanout));

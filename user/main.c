@@ -43,6 +43,8 @@ static const char job_add_more[] =
 	"  --big-endian       payloads are; the datapath swaps them in and out\n"
 	"  --reciprocal       averages multiply by 1/n, as the paper does, instead of dividing\n"
 	"  --histogram        count what the adds discard, by magnitude; see fpisa histogram\n"
+	"  --no-statistics    do not count what adds round, overwrite, shift left and saturate;\n"
+	"                     fused sums of fp32 take less time\n"
 	"  --debug-faults F   drop=P,duplicate=P,reorder=P,delay=P,corrupt=P,seed=S, some of them:\n"
 	"                     shares of frames, 0 to 0.9, with which workers try out a bad network\n";
 

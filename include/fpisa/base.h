@@ -30,9 +30,25 @@
  */
 #ifdef __bpf__
 #define fpisa_opaque(x) asm volatile("" : "+r"(x))
+/* x += y and x |= y without a copy of x: clang forms many in the register of y and moves it back. */
+#define fpisa_add_to(x, y) asm volatile("%0 += %1" : "+r"(x) : "r"(y))
+#define fpisa_or_to(x, y) asm volatile("%0 |= %1" : "+r"(x) : "r"(y))
 #else
 #define fpisa_opaque(x) ((void)(x))
+#define fpisa_add_to(x, y) ((x) += (y))
+#define fpisa_or_to(x, y) ((x) |= (y))
 #endif
+
+/* The address `offset` bytes after `base`; in BPF in the register that had the offset. */
+static __always_inline const void *fpisa_offset(const void *base, __u64 offset)
+{
+#ifdef __bpf__
+	asm volatile("%0 += %1" : "+r"(offset) : "r"(base));
+	return (const void *)(long)offset;
+#else
+	return (const char *)base + offset;
+#endif
+}
 
 /* All ones when x is negative, else zero. */
 static __always_inline __s64 fpisa_negative(__s64 x)
@@ -67,6 +83,18 @@ static __always_inline __u64 fpisa_nonzero(__u64 x)
  * Payloads are four-byte aligned at best. x86 and arm64 load eight bytes at
  * any address; user space says so in a way that UBSan accepts.
  */
+static __always_inline __u32 fpisa_load32(const void *p)
+{
+#ifdef __bpf__
+	return *(const __u32 *)p;
+#else
+	__u32 v;
+
+	__builtin_memcpy(&v, p, sizeof(v));
+	return v;
+#endif
+}
+
 static __always_inline __u64 fpisa_load64(const void *p)
 {
 #ifdef __bpf__

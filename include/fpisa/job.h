@@ -22,6 +22,7 @@ struct fpisa_rank {
 #define FPISA_JOB_BIG_ENDIAN 0x01 /* payloads are; the datapath swaps them on the way in and out */
 #define FPISA_JOB_RECIPROCAL 0x02 /* avg multiplies by 1/n, as the paper does, instead of dividing */
 #define FPISA_JOB_HISTOGRAM 0x04  /* the adds fill fpisa_histogram */
+#define FPISA_JOB_UNCOUNTED 0x08  /* counters of the adds' events stay as they are; results and their flags do not */
 
 /*
  * One job, key: its number. All but `live` is written while `active` is 0

@@ -126,7 +126,7 @@ static __always_inline __u64 fpisa_lanes_stage3(struct fpisa_phv_ref p, struct f
 	FPISA_BY_LANES(i) {
 		FPISA_EACH_LANE(k) {
 			struct fpisa_lane l = { .m = fpisa_get_man(p.m, i + k, f),
-						.in = p.d[i + k] & FPISA_D_LOW,
+						.in = ((const __u8 *)p.d)[2 * (i + k)],
 						.events = events };
 
 			fpisa_mau3_align(&l, f, FPISA_MODE_FPISA);
@@ -144,7 +144,7 @@ static __always_inline __u64 fpisa_lanes_stage4(struct fpisa_phv_ref p, void *m,
 
 	FPISA_BY_LANES(i) {
 		FPISA_EACH_LANE(k) {
-			struct fpisa_lane l = { .st = p.d[i + k] >> 8, .events = events };
+			struct fpisa_lane l = { .st = ((const __u8 *)p.d)[2 * (i + k) + 1], .events = events };
 			__s64 reg = fpisa_mau4_align(&l, fpisa_get_man(m, i + k, f), f, FPISA_MODE_FPISA);
 
 			fpisa_put_man(m, i + k, f, reg + fpisa_get_man(p.m, i + k, f));

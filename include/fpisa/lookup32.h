@@ -25,13 +25,6 @@
 #define FPISA_HEAD_WORD(i) ((__u32)((i) >> 8) << 31 | (__u32)FPISA_HEAD_E(i) << 23)
 #define FPISA_HEAD_SPECIAL 0xffff
 
-/* Eight elements a turn: all 32 were slower. */
-#ifdef __clang__
-#define FPISA_BY_EIGHT(i) _Pragma("clang loop unroll_count(8)") for (int i = 0; i < FPISA_BLOCK; i++)
-#else
-#define FPISA_BY_EIGHT(i) FPISA_EACH(i)
-#endif
-
 /* A special value adds nothing but its sticky bit. */
 static __always_inline void fpisa_stick(__u16 *reg, __u32 word)
 {
@@ -79,30 +72,55 @@ struct fpisa_match32 {
 
 #define FPISA_MATCH32 { .head = { FPISA_TABLE512(FPISA_HEAD) }, .move = { FPISA_TABLE1024(FPISA_MOVE) } }
 
-/* As fpisa_look_add(). */
+/* As fpisa_look_add(). Not `counted`: the events of this block are one or none. */
 static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_block *e, __u32 *m,
-					      const struct fpisa_match32 *t)
+					      const struct fpisa_match32 *t, int counted)
 {
-	__u64 rounded = 0;
+	const __u32 *words = in;
+	__u16 *exps = e->e;
+	__u64 rounded = 0, lost = 0;
 
-	FPISA_BY_EIGHT(i) {
-		__u64 word = ((const __u32 *)in)[i], sum;
-		const struct fpisa_head *head = &t->head[word >> 23];
-		const struct fpisa_move *move;
-		__u64 at = head->at, reg;
+	fpisa_opaque(t);
+	FPISA_ROLLED
+	for (int i = 0; i < FPISA_BLOCK; i += 8) {
+		fpisa_opaque(words);
+		fpisa_opaque(exps);
+		fpisa_opaque(m);
+		FPISA_UNROLLED
+		for (int k = 0; k < 8; k++) {
+			__u64 word = words[k], old, low = 0;
+			const struct fpisa_head *head = fpisa_offset(t, word >> 20 & 0xff8);
+			const struct fpisa_match32 *move;
+			__u64 at = head->at, reg;
 
-		if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
-			fpisa_stick(&e->e[i], (__u32)word);
-			continue;
+			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+				fpisa_stick(&exps[k], (__u32)word);
+				continue;
+			}
+			word -= head->word;
+			reg = exps[k];
+			move = fpisa_offset(t, ((at - reg) & 1023) * sizeof(struct fpisa_move));
+			exps[k] = (__u16)(reg + move->move[0].raise);
+			word *= (__u64)move->move[0].factor;
+			old = (__u64)((__s64)((__u64)m[k] << 32) >> move->move[0].stored);
+			if (counted) {
+				low = word;
+				fpisa_opaque(low);
+				low = (__u32)low + (__u32)old;
+			}
+			fpisa_add_to(word, old);
+			if (counted)
+				fpisa_add_to(rounded, fpisa_any(low));
+			else
+				fpisa_or_to(lost, word);
+			m[k] = (__u32)(word >> 32);
 		}
-		word -= head->word;
-		reg = e->e[i];
-		move = &t->move[(at - reg) & 1023];
-		e->e[i] = (__u16)(reg + move->raise);
-		sum = (__u64)((__s64)((__u64)m[i] << 32) >> move->stored) + word * (__u64)move->factor;
-		m[i] = (__u32)(sum >> 32);
-		rounded += fpisa_any((__u32)sum);
+		words += 8;
+		exps += 8;
+		m += 8;
 	}
+	if (!counted)
+		rounded = fpisa_any((__u32)lost);
 	return rounded << FPISA_EV_ROUNDED;
 }
 
@@ -111,14 +129,14 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 struct fpisa_place {
 	__s64 factor; /* sign, and place in the cell */
 	__u32 word;
-	__u32 cell; /* or FPISA_HEAD_SPECIAL */
+	__u32 cell; /* its offset in a row, in bytes; or FPISA_HEAD_SPECIAL */
 };
 
 #define FPISA_PLACE(i)                                                                             \
 	{                                                                                          \
 		.factor = ((i) >> 8 ? -1ll : 1ll) * (1ll << (FPISA_HEAD_E(i) & 31)),               \
 		.word = FPISA_HEAD_WORD(i),                                                        \
-		.cell = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) >> 5,            \
+		.cell = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : (FPISA_HEAD_E(i) >> 5) * 8,      \
 	}
 
 struct fpisa_places {
@@ -131,16 +149,35 @@ struct fpisa_places {
 static __always_inline void fpisa_look_exact32(const void *in, struct fpisa_exp_block *e,
 					       struct fpisa_cells_block *cells, const struct fpisa_places *t)
 {
-	FPISA_BY_EIGHT(i) {
-		__u64 word = ((const __u32 *)in)[i], cell;
-		const struct fpisa_place *place = &t->of[word >> 23];
+	__s64 (*row)[FPISA_CELLS] = cells->c;
+	const __u32 *words = in;
+	__u16 *exps = e->e;
 
-		cell = place->cell;
-		if (fpisa_unlikely(cell == FPISA_HEAD_SPECIAL)) {
-			fpisa_stick(&e->e[i], (__u32)word);
-			continue;
+	fpisa_opaque(t);
+	FPISA_ROLLED
+	for (int i = 0; i < FPISA_BLOCK; i += 8) {
+		fpisa_opaque(words);
+		fpisa_opaque(exps);
+		fpisa_opaque(row);
+		FPISA_UNROLLED
+		for (int k = 0; k < 8; k++) {
+			__u64 word = words[k], at;
+			const struct fpisa_place *place = fpisa_offset(t, word >> 19 & 0x1ff0);
+			__s64 *cell;
+
+			at = place->cell;
+			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+				fpisa_stick(&exps[k], (__u32)word);
+				continue;
+			}
+			word -= place->word;
+			word *= (__u64)place->factor;
+			cell = (__s64 *)fpisa_offset(row, at & (sizeof(*row) - sizeof(**row)));
+			cell[k * FPISA_CELLS] += (__s64)word;
 		}
-		cells->c[i][cell & (FPISA_CELLS - 1)] += (__s64)((word - place->word) * (__u64)place->factor);
+		words += 8;
+		exps += 8;
+		row += 8;
 	}
 }
 

@@ -29,69 +29,107 @@ static __always_inline __u32 fpisa_bits_below(struct fpisa_format f)
 	return 62 - f.mbits;
 }
 
+/* `bit` in a turn of lanes, as far as `all` has it; formed where it is rarely needed. */
+#define fpisa_leave(rare, all, bit, turn)      \
+	({                                     \
+		__u32 __lane = all;            \
+		fpisa_opaque(__lane);          \
+		__lane = (__lane & (bit)) << (turn); \
+		fpisa_or_to(rare, __lane);     \
+	})
+
 /*
- * Pack the register `high` of exponent `e` into *word; *lost collects the
- * bits below. Returns 0, and leaves both alone, for a lane that is the units'.
+ * Packs the lanes of a block, `regs` of exponents `e`, into `out`; *lost
+ * collects the bits below. A lane that is the units' is left alone, and its
+ * bit is set in what is returned. `all` is a bit for each lane, which a
+ * verifier must not know: else it tells all sets of lanes apart.
  */
-static __always_inline int fpisa_look_pack(__s64 high, __u64 e, struct fpisa_format f, enum fpisa_rounding rounding,
-					   const __u8 *clz_of, __u64 *word, __u64 *lost)
+static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_block *e, const void *regs,
+					     struct fpisa_format f, enum fpisa_rounding rounding, const __u8 *clz_of,
+					     __u32 all, __u64 *lost)
 {
 	const __u32 below = fpisa_bits_below(f), at = fpisa_window_at(f);
 	const __u64 least = (1ull << f.mbits) + 1; /* normal, and no power of two that a subnormal may round to */
-	__s64 sign = fpisa_negative(high);
-	/* Of a negative power of two this is one less; its one then moves a bit further and counts as a carry. */
-	__u64 u = (__u64)high ^ (__u64)sign, w = u >> (64 - f.rbits + at), left, m, x;
+	__u64 half = (1ull << (below - 1)) - 1, gone = 0;
+	__u32 rare = ~all;
+	const __u16 *exps = e->e;
 
-	/* Two tests: of one that clang makes of both 6.1 learns no bound. */
-	if (fpisa_unlikely(w >= FPISA_WINDOWS))
-		return 0;
-	fpisa_opaque(w);
-	if (fpisa_unlikely(!w)) {
-		if (high || (e & FPISA_EXP_SPECIAL))
-			return 0;
-		*word = 0;
-		return 1;
+	fpisa_opaque(clz_of);
+	fpisa_opaque(half);
+	FPISA_ROLLED
+	for (int turn = 0; turn < FPISA_BLOCK; turn += 8) {
+	fpisa_opaque(out);
+	fpisa_opaque(exps);
+	fpisa_opaque(regs);
+	FPISA_UNROLLED
+	for (int i = 0; i < 8; i++) {
+		__s64 high = fpisa_get_high(regs, i, f), sign;
+		__u64 w, x, left, exp;
+
+		fpisa_opaque(high);
+		sign = high;
+		fpisa_opaque(sign);
+		sign >>= 63;
+		fpisa_opaque(sign);
+		/* Of a negative power of two this is one less; its one then moves a bit further and counts as a carry. */
+		x = (__u64)high ^ (__u64)sign;
+		w = x >> (64 - f.rbits + at);
+		/* Two tests: of one that clang makes of both 6.1 learns no bound. */
+		if (fpisa_unlikely(w >= FPISA_WINDOWS)) {
+			fpisa_leave(rare, all, 1u << i, turn);
+			continue;
+		}
+		fpisa_opaque(w);
+		exp = exps[i];
+		if (fpisa_unlikely(!w)) {
+			if (high || (exp & FPISA_EXP_SPECIAL))
+				fpisa_leave(rare, all, 1u << i, turn);
+			else
+				fpisa_put_word(out, i, f, 0);
+			continue;
+		}
+		/* Of narrower formats the last comparison sees the sticky bits. */
+		if (f.bytes == 8 && fpisa_unlikely(exp & FPISA_EXP_SPECIAL)) {
+			fpisa_leave(rare, all, 1u << i, turn);
+			continue;
+		}
+		left = *(const __u8 *)fpisa_offset(clz_of, w) + f.rbits - FPISA_WINDOW - at - 1;
+		if (rounding == FPISA_ROUND_NEAREST) {
+			x = (x - (__u64)sign) << left;
+			fpisa_or_to(gone, x);
+			x = (x + half + (x >> below & 1)) >> below;
+		} else {
+			x = (__u64)high << left;
+			fpisa_or_to(gone, x);
+			x = ((__u64)((__s64)x >> below) ^ (__u64)sign) - (__u64)sign;
+		}
+		/* The leading one of the fraction is one of the exponent (MAU7, MAU8). */
+		x += ((exp - left + f.rbits - 3 - f.mbits - f.guard) << f.mbits) - least;
+		fpisa_opaque(x);
+		if (fpisa_unlikely(x >= fpisa_beyond(f) - least)) {
+			fpisa_leave(rare, all, 1u << i, turn);
+			continue;
+		}
+		fpisa_put_word(out, i, f, (x + least) | (__u64)sign << (f.ebits + f.mbits));
 	}
-	/* Of narrower formats the last comparison sees the sticky bits. */
-	if (f.bytes == 8 && fpisa_unlikely(e & FPISA_EXP_SPECIAL))
-		return 0;
-	left = clz_of[w] + f.rbits - FPISA_WINDOW - at - 1;
-	if (rounding == FPISA_ROUND_NEAREST) {
-		m = (u - (__u64)sign) << left;
-		x = (m + (1ull << (below - 1)) - 1 + (m >> below & 1)) >> below;
-	} else {
-		m = (__u64)high << left;
-		x = ((__u64)((__s64)m >> below) ^ (__u64)sign) - (__u64)sign;
+	out += 8 * f.bytes;
+	exps += 8;
+	regs += 8 * f.rbits / 8;
 	}
-	/* The leading one of the fraction is one of the exponent (MAU7, MAU8). */
-	x += ((e - left + f.rbits - 3 - f.mbits - f.guard) << f.mbits) - least;
-	fpisa_opaque(x);
-	if (fpisa_unlikely(x >= fpisa_beyond(f) - least))
-		return 0;
-	*lost |= m;
-	*word = (x + least) | (__u64)sign << (f.ebits + f.mbits);
-	return 1;
+	*lost = gone;
+	return rare;
 }
 
 /*
  * As fpisa_block_read(), of sums. units(lanes) does MAU5..8 of the lanes whose
- * bit is set and returns their flags. `all` is a bit for each lane, which a
- * verifier must not know: else it tells all sets of lanes apart.
+ * bit is set and returns their flags.
  */
-#define fpisa_look_read(out, ereg, mreg, f, rounding, clz_of, all, units)                               \
-	({                                                                                              \
-		__u32 __left = ~(all), __flags;                                                         \
-		__u64 __lost = 0, __word;                                                               \
-		FPISA_UNROLLED                                                                          \
-		for (int __i = 0; __i < FPISA_BLOCK; __i++) {                                           \
-			if (fpisa_look_pack(fpisa_get_high(mreg, __i, f), (ereg)->e[__i], f, rounding,  \
-					    clz_of, &__word, &__lost))                                  \
-				fpisa_put_word(out, __i, f, __word);                                    \
-			else                                                                            \
-				__left |= (all) & 1u << __i;                                            \
-		}                                                                                       \
-		__flags = __left ? units(__left) : 0;                                                   \
-		__lost << (64 - fpisa_bits_below(f)) ? __flags | FPISA_INEXACT : __flags;               \
+#define fpisa_look_read(out, ereg, mreg, f, rounding, clz_of, all, units)                           \
+	({                                                                                          \
+		__u64 __lost;                                                                       \
+		__u32 __rare = fpisa_look_pack(out, ereg, mreg, f, rounding, clz_of, all, &__lost), \
+		      __flags = __rare ? units(__rare) : 0;                                         \
+		__lost << (64 - fpisa_bits_below(f)) ? __flags | FPISA_INEXACT : __flags;           \
 	})
 
 #endif

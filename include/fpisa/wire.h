@@ -203,14 +203,13 @@ static __always_inline void fpisa_sum_words(struct fpisa_sum *s, const void *p, 
 
 	FPISA_UNROLLED
 	for (int i = 0; i < words; i++) {
-		__u64 w = fpisa_load64((const char *)p + 8 * i);
+		/* In this order: clang would take the upper lane from the whole word, by three instructions. */
+		__u64 hi = fpisa_load32((const char *)p + 8 * i + 4), w = fpisa_load64((const char *)p + 8 * i);
 
-		a += w;
-		b += a;
-		a_hi += w >> 32;
-		b_hi += a_hi;
-		fpisa_opaque(b_hi);
-		fpisa_opaque(b);
+		fpisa_add_to(a_hi, hi);
+		fpisa_add_to(b_hi, a_hi);
+		fpisa_add_to(a, w);
+		fpisa_add_to(b, a);
 	}
 	s->a_lo = a - (a_hi << 32);
 	s->a_hi = a_hi;

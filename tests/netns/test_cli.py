@@ -173,19 +173,21 @@ def test_job_flags(lab):
     """Options without an argument: shown where they are, refused where they mean nothing."""
     net = lab()
     net.load()
-    flags = {"big_endian": "big-endian", "reciprocal": "averages by reciprocal", "histogram": "histogram"}
+    flags = {"big_endian": "big-endian", "reciprocal": "averages by reciprocal", "histogram": "histogram",
+             "no_statistics": "no statistics"}
     for n, (key, text) in enumerate(flags.items()):
         net.add_job(n + 1, "--" + key.replace("_", "-"))
         shown = net.json("job", "show", n + 1)
         assert [shown[k] for k in flags] == [k == key for k in flags]
         line = [s for s in net.fpisa("job", "show", n + 1).splitlines() if s.startswith("mode")][0]
         assert [t in line for t in flags.values()] == [k == key for k in flags]
-    net.add_job(4, "--big-endian", "--reciprocal", "--histogram", "--format", "bf16")
-    assert all(net.json("job", "show", 4)[k] for k in flags)
+    net.add_job(5, "--big-endian", "--reciprocal", "--histogram", "--format", "bf16")
+    assert [net.json("job", "show", 5)[k] for k in flags] == [True, True, True, False]
     for options, says in (("--format e4m3 --big-endian", "values of one byte have no byte order"),
                           ("--format mxint8 --big-endian", "values of one byte have no byte order"),
                           ("--format int32 --histogram", "discard nothing; leave --histogram out"),
                           ("--mode exact --histogram", "discard nothing; leave --histogram out"),
+                          ("--no-statistics --histogram", "leave --histogram or --no-statistics out"),
                           ("--format int32 --mode fpisa-a", "integers have no modes; leave --mode out")):
         refused(net, add(net, *options.split(), job=9), "job 9: .*" + says)
     refused(net, add(net, "--histogram=yes", job=9), "doesn't allow an argument", 2, usage=True)

@@ -262,7 +262,8 @@ def test_port_that_was_replaced(lab, fanout):
     """The interface of rank 1 goes and comes again: another index, no program, no entry."""
     net = inhabited(lab())
     net.load()
-    net.add_job(1, "--fanout", fanout, "--mode", "fpisa64", "--token", "5a", "--window", "16", "--ports", "2")
+    net.add_job(1, "--fanout", fanout, "--mode", "fpisa64", "--token", "5a", "--window", "16", "--ports", "2",
+                "--no-statistics")
     net.add_job(2, "--fanout", fanout, "--big-endian", "--reciprocal", "--histogram",
                 "--debug-faults", "drop=0.1,corrupt=0.3,seed=7")
     before = [net.json("job", "show", job) for job in (1, 2)]

@@ -187,10 +187,12 @@ static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_sl
 	else
 		count(&c->fused, 1);
 	count(&c->elements, p->blocks * FPISA_BLOCK);
-	count(&c->rounded, fpisa_event_count(events, FPISA_EV_ROUNDED));
-	count(&c->overwritten, fpisa_event_count(events, FPISA_EV_OVERWRITTEN));
-	count(&c->left_shifted, fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED));
-	count(&c->overflowed, fpisa_event_count(events, FPISA_EV_OVERFLOWED));
+	if (!(s->job.flags & FPISA_JOB_UNCOUNTED)) {
+		count(&c->rounded, fpisa_event_count(events, FPISA_EV_ROUNDED));
+		count(&c->overwritten, fpisa_event_count(events, FPISA_EV_OVERWRITTEN));
+		count(&c->left_shifted, fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED));
+		count(&c->overflowed, fpisa_event_count(events, FPISA_EV_OVERFLOWED));
+	}
 	return fpisa_slot_commit(slot, p->h->rank, live_of(s), fpisa_event_flags(events));
 }
 
