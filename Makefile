@@ -227,7 +227,7 @@ $(B)/bench/wire $(B)/bench/worker: $(B)/bench/%: bench/%.c $$(BENCH_$$*) \
 
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
-BENCH ?= arith wire worker collective
+BENCH ?= arith wire steer worker collective
 bench: PACKAGES += $(BENCH_PACKAGES)
 bench: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every measurement, one after the other: JSON lines, plots, and the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|wire|worker|collective...]
+    run.py [--quick] [--out DIR] BUILD [arith|wire|steer|worker|collective...]
 
 Writes results.jsonl, whose first line tells the machine, pictures (plot.py)
 and summary.txt (summary.py), which it prints, into BUILD/bench or DIR. What an
@@ -35,6 +35,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PARTS = {
     "arith": ("{build}/fpisa bench arith --json", "--rounds 9 --cpus 1"),
     "wire": ("{build}/bench/wire", "--runs 1 --workers 2 --vector 100000"),
+    "steer": (f"{sys.executable} -B {HERE}/steer.py", "--rounds 1 --elements 64 --values 20000"),
     "worker": ("{build}/bench/worker", "--runs 1 --vector 100000"),
     "collective": (f"{sys.executable} -B {HERE}/collective.py",
                    "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),

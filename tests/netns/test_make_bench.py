@@ -26,7 +26,7 @@ def test_all_parts(tmp_path):
     assert status == 0, out + err
     results = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert results[0]["bench"] == "machine" and results[0]["quick"]
-    assert {r["bench"] for r in results[1:]} == {"arith", "wire", "worker", "collective"}
+    assert {r["bench"] for r in results[1:]} == {"arith", "wire", "steer", "worker", "collective"}
     ours = [r for r in results if r["bench"] == "collective" and r["contender"] == "fpisa"]
     assert {r["bytes"] for r in ours} == {1024, 65536}
     # 64 KB less the bucket take 3 ms at 100 Mbit/s: shorter was not shaped.
