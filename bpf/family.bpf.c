@@ -8,14 +8,7 @@
 #include "gate.h"
 #include "programs.h"
 
-/* Shared with fpisa.o, which fills it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, FPISA_PROGRAMS);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(__u32));
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} fpisa_stages SEC(".maps");
+SHARED_STAGES;
 
 static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 {

@@ -38,14 +38,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_cpumap SEC(".maps");
 
-/* Shared with fpisa.o, as are the maps of maps.h. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, FPISA_PROGRAMS);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(__u32));
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} fpisa_stages SEC(".maps");
+SHARED_STAGES;
 
 /*
  * Every check is fpisa's, but for what has to pass here, untouched: what is

@@ -232,4 +232,14 @@ struct {
 	__array(values, struct fpisa_ports);
 } fpisa_fanout SEC(".maps");
 
+/* The program array where it is shared with fpisa.o, which defines and fills it (fpisa.bpf.c). */
+#define SHARED_STAGES                                      \
+	struct {                                           \
+		__uint(type, BPF_MAP_TYPE_PROG_ARRAY);     \
+		__uint(max_entries, FPISA_PROGRAMS);       \
+		__uint(key_size, sizeof(__u32));           \
+		__uint(value_size, sizeof(__u32));         \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);       \
+	} fpisa_stages SEC(".maps")
+
 #endif
