@@ -16,6 +16,7 @@
 #include "fpisa/lookup32.h"
 #include "fpisa/lookup_read.h"
 
+/* A look-up visits a node for each leading zero: the four that a sum of few values has in its headroom are skipped. */
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
 	__u32 skip = 4 & (__u32)(fpisa_any(x >> 28) - 1);
@@ -220,15 +221,16 @@ GLOBAL_FN __u32 read_lanes(struct words *out, const struct fpisa_exp_block *e, c
 }
 #endif
 
-/* `all` is a bit for each lane, as lookup_read.h wants them. */
-#if FUSED_UNCOUNTED
+/* By default FP32 is rounded down, so that body stands in the loop over blocks; both are more than a verifier takes. */
+#if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
 #define READ_FN static __always_inline
 #else
 #define READ_FN GLOBAL_FN
 #endif
 
+/* `all` is a bit for each lane, as lookup_read.h wants them. */
 READ_FN __u32 read_down_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
-				__u32 all)
+			      __u32 all)
 {
 	struct fpisa_format f = FORMAT(fmt);
 

@@ -89,7 +89,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
 			__u64 word = words[k], old, low = 0;
-			const struct fpisa_head *head = fpisa_offset(t, word >> 20 & 0xff8);
+			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
 			const struct fpisa_match32 *move;
 			__u64 at = head->at, reg;
 
@@ -162,7 +162,7 @@ static __always_inline void fpisa_look_exact32(const void *in, struct fpisa_exp_
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
 			__u64 word = words[k], at;
-			const struct fpisa_place *place = fpisa_offset(t, word >> 19 & 0x1ff0);
+			const struct fpisa_place *place = fpisa_offset(t, (word >> 23) * sizeof(*place));
 			__s64 *cell;
 
 			at = place->cell;

@@ -30,12 +30,12 @@ static __always_inline __u32 fpisa_bits_below(struct fpisa_format f)
 }
 
 /* `bit` in a turn of lanes, as far as `all` has it; formed where it is rarely needed. */
-#define fpisa_leave(rare, all, bit, turn)      \
-	({                                     \
-		__u32 __lane = all;            \
-		fpisa_opaque(__lane);          \
+#define fpisa_leave(rare, all, bit, turn)            \
+	({                                           \
+		__u32 __lane = all;                  \
+		fpisa_opaque(__lane);                \
 		__lane = (__lane & (bit)) << (turn); \
-		fpisa_or_to(rare, __lane);     \
+		fpisa_or_to(rare, __lane);           \
 	})
 
 /*
@@ -58,63 +58,63 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 	fpisa_opaque(half);
 	FPISA_ROLLED
 	for (int turn = 0; turn < FPISA_BLOCK; turn += 8) {
-	fpisa_opaque(out);
-	fpisa_opaque(exps);
-	fpisa_opaque(regs);
-	FPISA_UNROLLED
-	for (int i = 0; i < 8; i++) {
-		__s64 high = fpisa_get_high(regs, i, f), sign;
-		__u64 w, x, left, exp;
+		fpisa_opaque(out);
+		fpisa_opaque(exps);
+		fpisa_opaque(regs);
+		FPISA_UNROLLED
+		for (int i = 0; i < 8; i++) {
+			__s64 high = fpisa_get_high(regs, i, f), sign;
+			__u64 w, x, left, exp;
 
-		fpisa_opaque(high);
-		sign = high;
-		fpisa_opaque(sign);
-		sign >>= 63;
-		fpisa_opaque(sign);
-		/* Of a negative power of two this is one less; its one then moves a bit further and counts as a carry. */
-		x = (__u64)high ^ (__u64)sign;
-		w = x >> (64 - f.rbits + at);
-		/* Two tests: of one that clang makes of both 6.1 learns no bound. */
-		if (fpisa_unlikely(w >= FPISA_WINDOWS)) {
-			fpisa_leave(rare, all, 1u << i, turn);
-			continue;
-		}
-		fpisa_opaque(w);
-		exp = exps[i];
-		if (fpisa_unlikely(!w)) {
-			if (high || (exp & FPISA_EXP_SPECIAL))
+			fpisa_opaque(high);
+			sign = high;
+			fpisa_opaque(sign);
+			sign >>= 63;
+			fpisa_opaque(sign);
+			/* Of a negative power of two one less; its one then moves a bit further and counts as a carry. */
+			x = (__u64)high ^ (__u64)sign;
+			w = x >> (64 - f.rbits + at);
+			/* Two tests: of one that clang makes of both 6.1 learns no bound. */
+			if (fpisa_unlikely(w >= FPISA_WINDOWS)) {
 				fpisa_leave(rare, all, 1u << i, turn);
-			else
-				fpisa_put_word(out, i, f, 0);
-			continue;
+				continue;
+			}
+			fpisa_opaque(w);
+			exp = exps[i];
+			if (fpisa_unlikely(!w)) {
+				if (high || (exp & FPISA_EXP_SPECIAL))
+					fpisa_leave(rare, all, 1u << i, turn);
+				else
+					fpisa_put_word(out, i, f, 0);
+				continue;
+			}
+			/* Of narrower formats the last comparison sees the sticky bits. */
+			if (f.bytes == 8 && fpisa_unlikely(exp & FPISA_EXP_SPECIAL)) {
+				fpisa_leave(rare, all, 1u << i, turn);
+				continue;
+			}
+			left = *(const __u8 *)fpisa_offset(clz_of, w) + f.rbits - FPISA_WINDOW - at - 1;
+			if (rounding == FPISA_ROUND_NEAREST) {
+				x = (x - (__u64)sign) << left;
+				fpisa_or_to(gone, x);
+				x = (x + half + (x >> below & 1)) >> below;
+			} else {
+				x = (__u64)high << left;
+				fpisa_or_to(gone, x);
+				x = ((__u64)((__s64)x >> below) ^ (__u64)sign) - (__u64)sign;
+			}
+			/* The leading one of the fraction is one of the exponent (MAU7, MAU8). */
+			x += ((exp - left + f.rbits - 3 - f.mbits - f.guard) << f.mbits) - least;
+			fpisa_opaque(x);
+			if (fpisa_unlikely(x >= fpisa_beyond(f) - least)) {
+				fpisa_leave(rare, all, 1u << i, turn);
+				continue;
+			}
+			fpisa_put_word(out, i, f, (x + least) | (__u64)sign << (f.ebits + f.mbits));
 		}
-		/* Of narrower formats the last comparison sees the sticky bits. */
-		if (f.bytes == 8 && fpisa_unlikely(exp & FPISA_EXP_SPECIAL)) {
-			fpisa_leave(rare, all, 1u << i, turn);
-			continue;
-		}
-		left = *(const __u8 *)fpisa_offset(clz_of, w) + f.rbits - FPISA_WINDOW - at - 1;
-		if (rounding == FPISA_ROUND_NEAREST) {
-			x = (x - (__u64)sign) << left;
-			fpisa_or_to(gone, x);
-			x = (x + half + (x >> below & 1)) >> below;
-		} else {
-			x = (__u64)high << left;
-			fpisa_or_to(gone, x);
-			x = ((__u64)((__s64)x >> below) ^ (__u64)sign) - (__u64)sign;
-		}
-		/* The leading one of the fraction is one of the exponent (MAU7, MAU8). */
-		x += ((exp - left + f.rbits - 3 - f.mbits - f.guard) << f.mbits) - least;
-		fpisa_opaque(x);
-		if (fpisa_unlikely(x >= fpisa_beyond(f) - least)) {
-			fpisa_leave(rare, all, 1u << i, turn);
-			continue;
-		}
-		fpisa_put_word(out, i, f, (x + least) | (__u64)sign << (f.ebits + f.mbits));
-	}
-	out += 8 * f.bytes;
-	exps += 8;
-	regs += 8 * f.rbits / 8;
+		out += 8 * f.bytes;
+		exps += 8;
+		regs += f.rbits;
 	}
 	*lost = gone;
 	return rare;
