@@ -3,14 +3,18 @@
 # make demo	install what is needed, build, sum real gradients over real XDP
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog netns package vm" picks
+# make test-long	what is too long for that, two hours, before an issue is resolved: bits, combinations, kernels
 # make lint	cppcheck over user space, library and tests
 # make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant, or of VARIANT=staged
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
-# make test-long	every format, mode and operation at length, about half an hour
 # make bench	speed beside what else there is, into build/bench: results, plots, targets; BENCH="arith wire" picks
+# make bench-figures	README's figures: three runs of that on an idle machine, 25 minutes; make pictures draws them
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
+# make hw	the pipeline as RTL against include/fpisa/mau.h, and proofs; HW_MUTATE=1 plants faults
+# make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
+# make interfaces	what others build on, by version, into doc/interfaces.txt; NEWS.md comes first
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
 # make deb	Debian packages in build/deb
 # make clean	remove build/
@@ -21,14 +25,16 @@ CC ?= gcc
 PYTHON ?= /usr/bin/python3
 PREFIX ?= /usr/local
 B ?= build
+# One name for it: dependencies are by name, and make knows this directory by none.
+override B := $(patsubst $(CURDIR)/%,%,$(B))
 
-VERSION := 0.1.0
+VERSION := 0.2.0
 SOVERSION := 0
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-missing-field-initializers
 CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(WARN) $(CFLAGS) -Iinclude -Iuser -I$(B) -DFPISA_VERSION_STRING='"$(VERSION)"'
-BPF_CFLAGS := -std=gnu11 $(WARN) -g -O2 -target bpf -mcpu=v3 -Iinclude -I/usr/include/$(shell uname -m)-linux-gnu
+BPF_CFLAGS := -std=gnu11 $(WARN) -g -O2 -target bpf -mcpu=v3 -Iinclude -I$(B) -I/usr/include/$(shell uname -m)-linux-gnu
 DEP = -MMD -MP -MF $@.d
 
 Q := $(if $(V),,@)
@@ -61,7 +67,17 @@ all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.
 
 # -- datapath -------------------------------------------------------------
 
-$(B)/%.o: bpf/%.bpf.c
+# The stamp of what is shared through maps comes first: every object has it.
+$(B)/abi.o: bpf/abi.bpf.c
+	@mkdir -p $(@D)
+	$(call say,BPF,$@)
+	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
+
+$(B)/fpisa_abi.h: $(B)/abi.o bpf/abi.py
+	$(call say,ABI,$@)
+	$(Q)$(BPFTOOL) -j btf dump file $< | $(PYTHON) -B bpf/abi.py > $@
+
+$(B)/%.o: bpf/%.bpf.c $(B)/fpisa_abi.h
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
@@ -72,7 +88,7 @@ FAMILY_OBJ := $(FAMILIES:%=$(B)/fpisa_%.o)
 family_bytes = $(patsubst w%,%,$(firstword $(subst r, ,$(subst c, ,$(1)))))
 family_rest = $(if $(findstring c,$(1)),-DFAMILY_RBITS=64 -DFAMILY_CELLS=$(lastword $(subst c, ,$(1))),\
 	-DFAMILY_RBITS=$(lastword $(subst r, ,$(1))))
-$(FAMILY_OBJ): $(B)/fpisa_%.o: bpf/family.bpf.c
+$(FAMILY_OBJ): $(B)/fpisa_%.o: bpf/family.bpf.c $(B)/fpisa_abi.h
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) -DFAMILY_BYTES=$(call family_bytes,$*) $(call family_rest,$*) \
@@ -80,7 +96,7 @@ $(FAMILY_OBJ): $(B)/fpisa_%.o: bpf/family.bpf.c
 
 # What `fpisa bench` holds the datapath against, by an older compiler too where there is one.
 BENCH_CLANG ?= $(or $(shell command -v clang-14),$(BPF_CLANG))
-$(B)/fpisa_bench_old.o: bpf/fpisa_bench.bpf.c
+$(B)/fpisa_bench_old.o: bpf/fpisa_bench.bpf.c $(B)/fpisa_abi.h
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(BENCH_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
@@ -103,6 +119,8 @@ $(B)/libfpisa.a: $(LIB_OBJ)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
+# Its name, and what the CLI says, follow the VERSION above.
+$(B)/libfpisa.so $(B)/obj/user/main.o: Makefile
 $(B)/libfpisa.so: $(LIB_OBJ) user/lib/libfpisa.map
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libfpisa.so.$(SOVERSION) -Wl,-z,defs \
@@ -111,7 +129,8 @@ $(B)/libfpisa.so: $(LIB_OBJ) user/lib/libfpisa.map
 
 # -- CLI ------------------------------------------------------------------
 
-$(B)/obj/user/%.o: user/%.c $(SKEL)
+# Skeletons must be there; which of them a file includes, its dependencies say.
+$(B)/obj/user/%.o: user/%.c | $(SKEL)
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(DEP) -c $< -o $@
@@ -178,13 +197,15 @@ lint:
 	$(Q)tests/lint/run $(B)
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
+PACKETS_OWN := tests/fuzz/packets.c tests/fuzz/judge.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
+	user/families.c user/tables_kernel.c
+PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/tables_fill.c $(LIB_SRC)
+$(PACKETS_OWN:%.c=$(B)/san/%.o): | $(SKEL)
 FUZZ := $(B)/tests/fuzz/packets
-$(B)/tests/fuzz/packets: tests/fuzz/packets.c tests/fuzz/judge.c tests/fuzz/mutate.c tests/fuzz/targets.c \
-		tests/prog/harness.c tests/vectors.c user/families.c user/tables_fill.c user/tables_kernel.c $(LIB_SRC) $(SKEL)
+$(B)/tests/fuzz/packets: $(PACKETS_SRC:%.c=$(B)/san/%.o)
 	@mkdir -p $(@D)
-	$(call say,TEST,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(SAN) $(filter %.c,$^) -lbpf -lpthread -lm -o $@
-	$(TEST_DEP)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(SAN) $(filter %.o,$^) -lbpf -lpthread -lm -o $@
 
 # libFuzzer targets for what user space parses, with their corpora in tests/fuzz/corpus.
 FUZZ_CC ?= clang-14
@@ -196,13 +217,18 @@ FUZZ_gradients := user/cli.c user/gradients.c user/npy.c
 FUZZ_args := tests/fuzz/stand_ins.c $(addprefix user/,cli.c job.c job_add.c job_faults.c job_show.c load.c unload.c \
 	slots.c stats.c status.c prometheus.c demo.c demo_options.c upgrade.c)
 FUZZ_config := $(FUZZ_args) user/config.c
-.SECONDEXPANSION:
-$(B)/tests/fuzz/user_%: tests/fuzz/user_%.c $$(FUZZ_$$*)
+FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
+$(B)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)
-	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -O2 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-		$< $(FUZZ_$*) -ljson-c -lpthread -lm -o $@
-	$(TEST_DEP)
+	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -O2 $(FUZZ_SAN) -fsanitize=fuzzer-no-link $(DEP) -c $< -o $@
+
+fuzz_objects = $(addprefix $(B)/fuzz/,$(FUZZ_$(1):.c=.o))
+.SECONDEXPANSION:
+$(B)/tests/fuzz/user_%: $(B)/fuzz/tests/fuzz/user_%.o $$(call fuzz_objects,$$*)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(FUZZ_CC) $(FUZZ_SAN) -fsanitize=fuzzer $(filter %.o,$^) -ljson-c -lpthread -lm -o $@
 
 .PHONY: fuzz fuzz-user
 CASES ?= 10000000
@@ -233,6 +259,17 @@ bench: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker
 	$(Q)$(PYTHON) -B bench/run.py $(B) $(BENCH)
 
+# Three times that: README's table, and pictures. Of the errors it takes no quiet machine.
+.PHONY: bench-figures pictures
+bench-figures: PACKAGES += $(BENCH_PACKAGES)
+bench-figures: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker
+	$(Q)$(PYTHON) -B bench/readme.py run $(B)
+pictures: $(B)/fpisa
+	$(Q)mkdir -p $(B)/pictures && $(B)/fpisa analyze --workers 8 --plot $(B)/pictures/gradients data/gradients/*.f32 \
+		> /dev/null && cp $(B)/pictures/gradients-error.svg doc/pictures/error.svg
+	$(Q)$(PYTHON) -B bench/readme.py write
+
 # The same datapath by the older compiler; its BPF tests run beside the others.
 OLD := $(B)/clang-14
 .PHONY: old-compiler prog-tests
@@ -247,13 +284,10 @@ test-build: all $(MAN) $(B)/man/functions $(B)/completion/fpisa $(UNIT) $(PROG) 
 check: test-build
 	$(Q)tests/run $(B) $(SUITES)
 
-# Every format, mode and operation at length: half an hour on two cores that are free.
-test-long: $(B)/tests/prog/test_ops
-	$(Q)$< --long fp32 fp16 e4m3 int32 > $(B)/test-long.1 2>&1 & one=$$!; \
-	$< --long fp64 bf16 e5m2 mxint8 > $(B)/test-long.2 2>&1 & two=$$!; \
-	wait $$one; a=$$?; wait $$two; b=$$?; cat $(B)/test-long.1 $(B)/test-long.2; \
-	grep -h ' 0 wrong$$' $(B)/test-long.1 $(B)/test-long.2 | \
-		awk '{n += $$4} END {print NR " combinations, " n " cases, 4 executors each"}'; exit $$((a + b))
+# What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
+test-long: PACKAGES += $(VM_PACKAGES)
+test-long: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),prog-long netns-long vm-long)"
 
 # Missing packages, one line; empty when all is there.
 MISSING = $(shell for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | \
@@ -274,11 +308,18 @@ demo: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
 	$(Q)$(B)/fpisa demo $(DEMO_ARGS)
 
+include hw/rules.mk
+
 # -- what review wants to see growing ---------------------------------------
 
 .PHONY: resources
 resources: $(B)/fpisa
 	$(Q)$(B)/fpisa resources > doc/resources.txt && cat doc/resources.txt
+
+# API, wire and names in outputs, each with the version that changed it; refuses what NEWS.md does not say.
+.PHONY: interfaces
+interfaces: $(B)/fpisa $(B)/libfpisa.so
+	$(Q)$(PYTHON) -B tests/interfaces.py $(B) --write
 
 # -- install ------------------------------------------------------------------
 

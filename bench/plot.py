@@ -12,6 +12,7 @@ relative	the same in units of what the link needs for the values
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -32,7 +33,7 @@ def block(name, rows):
     return "\n".join([f"${name} << EOD", *(" ".join(map(str, row)) for row in rows), "EOD"])
 
 
-def bars(ylabel, title, groups, series, value):
+def bars(ylabel, title, groups, series, value, names=None):
     """Clustered bars: a cluster for each group, a bar with its figure for each of the series."""
     width = 0.8 / len(series)
     data, plots, top = [], [], 0
@@ -43,7 +44,7 @@ def bars(ylabel, title, groups, series, value):
             continue
         top = max(top, *(row[3] for row in rows))
         data.append(block(f"s{i}", rows))
-        title_of = f"title {quoted(s)}" if len(series) > 1 else "notitle"
+        title_of = f"title {quoted((names or {}).get(s, s))}" if len(series) > 1 else "notitle"
         color = COLORS[i % len(COLORS)]
         plots += [f"$s{i} using 1:2:({width * 0.92}) with boxes fs solid 0.85 lc rgb '{color}' {title_of}",
                   f"$s{i} using 1:3:(0):($4-$3) with vectors nohead lw 2 lc rgb 'black' notitle",
@@ -167,25 +168,31 @@ def pictures(results):
     yield "relative", collective([x for x in results if x.get("bytes", 0) >= 1 << 16], True)
 
 
+def there():
+    """Says so if gnuplot is not."""
+    if not shutil.which("gnuplot"):
+        print("bench: plots: gnuplot is not there; install gnuplot-nox", file=sys.stderr)
+    return bool(shutil.which("gnuplot"))
+
+
+def draw_one(path, kind, size, script):
+    """Whether gnuplot drew it."""
+    head = (f"set terminal {'pngcairo' if kind == 'png' else kind} size {size[0]},{size[1]} background rgb 'white' "
+            f"font 'sans,11'\nset output {quoted(path)}\n"
+            "set encoding utf8\nset border 3\nset tics nomirror\n")
+    p = subprocess.run(["gnuplot"], input=head + script + "\n", text=True, capture_output=True)
+    if p.returncode or p.stderr.strip():
+        print(f"bench: {os.path.basename(path)}: gnuplot: {p.stderr.strip()}", file=sys.stderr)
+        return False
+    return True
+
+
 def draw(results, folder):
     """All pictures that the results allow. Whether gnuplot drew them."""
-    good = True
-    for name, picture in pictures(results):
-        if not picture:
-            continue
-        (width, height), script = picture
-        for kind, terminal in ("svg", "svg"), ("png", "pngcairo"):
-            head = (f"set terminal {terminal} size {width},{height} background rgb 'white' "
-                    f"font 'sans,11'\nset output {quoted(os.path.join(folder, name + '.' + kind))}\n"
-                    "set encoding utf8\nset border 3\nset tics nomirror\n")
-            try:
-                p = subprocess.run(["gnuplot"], input=head + script + "\n", text=True, capture_output=True)
-            except FileNotFoundError:
-                print("bench: plots: gnuplot is not there; install gnuplot-nox", file=sys.stderr)
-                return False
-            if p.returncode or p.stderr.strip():
-                print(f"bench: {name}.{kind}: gnuplot: {p.stderr.strip()}", file=sys.stderr)
-                good = False
+    good = there()
+    for name, picture in pictures(results) if good else ():
+        for kind in ("svg", "png") if picture else ():
+            good &= draw_one(os.path.join(folder, f"{name}.{kind}"), kind, *picture)
     return good
 
 

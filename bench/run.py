@@ -4,7 +4,8 @@
 
     run.py [--quick] [--out DIR] BUILD [arith|wire|steer|worker|collective...]
 
-Writes results.jsonl, whose first line tells the machine, pictures (plot.py)
+Writes results.jsonl, whose first line tells the machine and which says after
+each part how long it took and how busy others were before, pictures (plot.py)
 and summary.txt (summary.py), which it prints, into BUILD/bench or DIR. What an
 earlier run left there goes first, so that all of it is of one run. --quick
 shows that everything works: its figures are worth nothing. A part that fails
@@ -50,8 +51,22 @@ def machine():
             "kernel": platform.release(), "date": now.isoformat(timespec="seconds")}
 
 
-def measure(name, command, build, keep):
-    """Run one part; keep() takes its results. Whether it succeeded."""
+def busy(seconds):
+    """Share of CPU time that is not idle: others', when nothing of ours runs."""
+    def ticks():
+        with open("/proc/stat") as f:
+            t = list(map(int, f.readline().split()[1:9]))
+        return t[3] + t[4], sum(t)
+
+    idle, total = ticks()
+    time.sleep(seconds)
+    now_idle, now_total = ticks()
+    return round(1 - (now_idle - idle) / max(1, now_total - total), 3)
+
+
+def measure(name, command, build, keep, look_s):
+    """Run one part; keep() takes its results, and what others did before. Whether it succeeded."""
+    others = busy(look_s)
     began = time.monotonic()
     try:
         p = subprocess.Popen(shlex.split(command), stdout=subprocess.PIPE, text=True,
@@ -68,6 +83,7 @@ def measure(name, command, build, keep):
             p.terminate()
         status = p.wait()
     end = "" if status == 0 else f", status {status}"
+    keep({"bench": "part", "part": name, "seconds": round(time.monotonic() - began, 1), "busy": others})
     print(f"bench: {name}: {time.monotonic() - began:.0f} s{end}", file=sys.stderr, flush=True)
     return status == 0
 
@@ -103,7 +119,7 @@ def main():
         for name in args.parts or PARTS:
             command, quick = PARTS[name]
             command = command.format(build=shlex.quote(build)) + (" " + quick if args.quick else "")
-            good &= measure(name, command, build, keep)
+            good &= measure(name, command, build, keep, 0.1 if args.quick else 2)
     good &= plot.draw(results, folder)
     text = summary.table(results)
     with open(os.path.join(folder, "summary.txt"), "w") as out:

@@ -79,6 +79,7 @@ static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sp
 {
 	enum fpisa_verdict v;
 	uint32_t rank = 0;
+	uint64_t cookie;
 	int joined;
 
 	v = fpisa_check_hello(h, payload, &s->job, saddr, sport, &rank);
@@ -88,8 +89,13 @@ static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sp
 		refuse(h, v, rank, len, to);
 		return;
 	}
-	joined = fpisa_session_join(&s->session, rank, h->aux, s->job.live, &s->next_generation);
-	fpisa_make_welcome(h, (struct fpisa_hello *)(h + 1), &s->job, &s->session, rank, joined);
+	cookie = fpisa_cookie(&s->job.key, rank, h->aux);
+	if (h->secret == cookie) {
+		joined = fpisa_session_hello(&s->session, &s->job, h, rank, s->job.live, &s->next_generation);
+		fpisa_make_welcome(h, (struct fpisa_hello *)(h + 1), &s->job, &s->session, rank, joined);
+	} else {
+		fpisa_make_challenge(h, (struct fpisa_hello *)(h + 1), cookie);
+	}
 	reply(h, sizeof(struct fpisa_hello), len);
 	*to = 1ull << rank;
 }
@@ -114,7 +120,7 @@ static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_
 		memset(sum, 0, bytes);
 	finish(sum, x, h->count, &l);
 	slot->done = 1;
-	fpisa_make_result(h, slot, &s->job, 0, 0);
+	fpisa_make_result(h, slot, &s->job, s->session.results, 0, 0);
 	fpisa_sum_words(&total, h, FPISA_SUM_HDR_WORDS);
 	fpisa_lanes_join(&total, &l, bytes / 8);
 	h->checksum = fpisa_sum_fold(&total);
@@ -124,7 +130,7 @@ static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_
 static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload,
 		      size_t *len, uint64_t *to)
 {
-	enum fpisa_verdict v = fpisa_check_add(h, payload, &s->job, saddr, sport);
+	enum fpisa_verdict v = fpisa_check_add(h, payload, &s->job, &s->session, saddr, sport);
 	struct fpisa_slot *slot;
 	struct fpisa_claim claim;
 	uint32_t rank = h->rank;
@@ -143,14 +149,16 @@ static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be1
 	sum = s->sum + (size_t)h->slot * s->job.elements;
 	claim = fpisa_claim_of(h, &s->job);
 	step = claim.generation && claim.generation == s->session.generation
-		       ? fpisa_slot_admit(slot, &claim, s->job.live)
+		       ? fpisa_slot_admit(slot, &claim, s->job.live, s->session.broken == claim.generation)
 		       : -FPISA_V_generation;
+	if (step == -FPISA_V_mismatch)
+		s->session.broken = claim.generation;
 	if (step < 0) {
 		refuse(h, (enum fpisa_verdict) - step, rank, len, to);
 	} else if (step == FPISA_STEP_RESEND || step == FPISA_STEP_FINISH) {
 		slot->done = 1;
 		memcpy(h + 1, sum, payload);
-		fpisa_make_result(h, slot, &s->job, 0, step == FPISA_STEP_RESEND);
+		fpisa_make_result(h, slot, &s->job, s->session.results, 0, step == FPISA_STEP_RESEND);
 		reply(h, payload, len);
 		*to = step == FPISA_STEP_RESEND ? 1ull << rank : s->job.live;
 	} else if (step != FPISA_STEP_WAIT && take_values(s, h, slot, sum, step == FPISA_STEP_SET)) {

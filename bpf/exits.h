@@ -148,8 +148,22 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 	h->ip->check = ip_checksum(h->ip);
 }
 
+/*
+ * Out through `port`, by the entry that has the egress program (fpisa_replies).
+ * Where there is none, as without the CLI, no copy behind it needs one, but
+ * for those of jobs that came later.
+ */
+static __always_inline int through(__u32 job, __u32 port)
+{
+	void *ways = lookup(&fpisa_replies, job);
+
+	if (ways && bpf_redirect_map(ways, port, 0) == XDP_REDIRECT)
+		return XDP_REDIRECT;
+	return (int)bpf_redirect(port, 0);
+}
+
 /* Send the frame back where it came from; FPISA header and payload are complete. */
-static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 payload)
+static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 job, __u32 payload)
 {
 	__u8 mac[ETH_ALEN];
 
@@ -157,7 +171,7 @@ static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u3
 	__builtin_memcpy(h->eth->h_dest, h->eth->h_source, ETH_ALEN);
 	__builtin_memcpy(h->eth->h_source, mac, ETH_ALEN);
 	address_reply(h, h->ip->daddr, h->ip->saddr, h->udp->source, payload);
-	return (int)bpf_redirect(ctx->ingress_ifindex, 0);
+	return through(job, ctx->ingress_ifindex);
 }
 
 /* A reply of the bare header: STATUS and ERROR. Cuts the payload off. */
@@ -171,7 +185,7 @@ GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 		return leave(job, FPISA_V_internal, XDP_DROP);
 	sum_header(h.fpisa, &sum);
 	h.fpisa->checksum = fpisa_sum_fold(&sum);
-	action = to_sender(ctx, &h, 0);
+	action = to_sender(ctx, &h, job, 0);
 	extra = (int)(ctx->data_end - ctx->data) - FPISA_PAYLOAD_OFFSET;
 	if (extra > 0)
 		bpf_xdp_adjust_tail(ctx, -extra);

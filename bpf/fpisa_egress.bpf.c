@@ -8,7 +8,11 @@
  * one program, that of the first frame, on all that it queues for a device
  * (bq_enqueue()). But the copies of one result follow each other, on one
  * CPU: the first is for the first rank behind the port, the next for the next.
- * For the same reason other frames come by here, and pass as they are.
+ *
+ * For the same reason all that leaves through the aggregator's ports comes by
+ * here: a frame without the program at the queue's head would take it from the
+ * copies behind. What is no copy passes as it is, and so do frames of others,
+ * whatever they hold: a copy alone is for 0.0.0.0.
  *
  * A rank that was taken out of the job gets no copy. All others have said
  * HELLO, or the round would not be complete.
@@ -48,6 +52,23 @@ GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 	return rank;
 }
 
+/* Is the frame a copy that nobody has addressed yet? */
+static __always_inline int is_copy(const struct headers *h)
+{
+	return h->eth->h_proto == bpf_htons(ETH_P_IP) && *(__u8 *)h->ip == 0x45 && h->ip->protocol == IPPROTO_UDP &&
+	       !h->ip->daddr && h->fpisa->magic == FPISA_MAGIC && h->fpisa->type == FPISA_TYPE_RESULT;
+}
+
+/* A copy for which no rank is left. */
+static __always_inline int unaddressed(__u32 id)
+{
+	struct fpisa_counters *c = counters_of(id);
+
+	if (c)
+		c->unaddressed++;
+	return XDP_DROP;
+}
+
 SEC("xdp/devmap")
 int fpisa_egress(struct xdp_md *ctx)
 {
@@ -56,24 +77,20 @@ int fpisa_egress(struct xdp_md *ctx)
 	struct headers h;
 	__u32 id, key, rank;
 
-	if (!find_headers(ctx, &h))
-		return XDP_DROP;
-	if (h.fpisa->type != FPISA_TYPE_RESULT || (h.fpisa->flags & FPISA_F_RESENT))
+	if (!find_headers(ctx, &h) || !is_copy(&h))
 		return XDP_PASS;
 	id = h.fpisa->job;
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
-	if (!job)
-		return XDP_DROP;
-	if (job->fanout != FPISA_FANOUT_UNICAST)
-		return XDP_PASS;
+	if (!job || job->fanout != FPISA_FANOUT_UNICAST)
+		return unaddressed(id);
 	rank = next_rank(ctx, ctx->egress_ifindex);
 	fpisa_opaque(rank);
 	if (rank >= FPISA_MAX_WORKERS)
-		return XDP_DROP;
+		return unaddressed(id);
 	key = id * FPISA_MAX_WORKERS + rank;
 	peer = bpf_map_lookup_elem(&fpisa_peers, &key);
 	if (!peer || !find_headers(ctx, &h))
-		return XDP_DROP;
+		return unaddressed(id);
 	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
 	h.udp->dest = job->rank[rank].port;

@@ -42,7 +42,7 @@ SHARED_STAGES;
 
 /*
  * Every check is fpisa's, but for what has to pass here, untouched: what is
- * not ours, and what is for another address than the job's. Behind a CPU map
+ * not ours, and what is for another address than a job's. Behind a CPU map
  * it would have lost what the device knew of its checksum.
  */
 SEC("xdp")
@@ -51,25 +51,19 @@ int fpisa_steer(struct xdp_md *ctx)
 	struct fpisa_control *control = lookup(&fpisa_control, 0);
 	struct fpisa_steering *steering = lookup(&fpisa_steering, 0);
 	struct fpisa_steered *count = lookup(&fpisa_steered, 0);
-	__u32 id, payload, port, index = 0;
-	struct fpisa_job *job;
 	struct headers h;
+	__u32 id, index = 0;
 	int whole = find_headers(ctx, &h);
 
 	if (!control || !steering || !count)
 		return XDP_PASS;
 	if (!is_ours(ctx, &h, control))
 		return leave(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
-	if (whole) {
-		id = h.fpisa->job;
-		job = lookup(&fpisa_jobs, id);
-		if (job && job->active && h.ip->daddr != job->address &&
-		    parse(ctx, control, &payload, &port) == FPISA_V_absorbed)
-			return leave(id, FPISA_V_elsewhere, XDP_PASS);
-		/* A HELLO has no slot. */
-		if (h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
-			index = fpisa_slot_cpu(h.fpisa->slot, steering->cpus);
-	}
+	if (for_whom(&h, whole, &id) != FPISA_V_absorbed)
+		return leave(id, FPISA_V_elsewhere, XDP_PASS);
+	/* A HELLO has no slot. */
+	if (whole && h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
+		index = fpisa_slot_cpu(h.fpisa->slot, steering->cpus);
 	fpisa_opaque(index);
 	if (index >= FPISA_STEER_CPUS ||
 	    bpf_redirect_map(&fpisa_cpumap, steering->cpu[index], XDP_DROP) != XDP_REDIRECT)

@@ -35,7 +35,11 @@ static __always_inline int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	if (claim.generation != *(volatile __u32 *)&session->generation || !claim.generation)
 		step = -FPISA_V_generation;
 	else
-		step = fpisa_slot_admit(slot, &claim, *(volatile __u64 *)&job->live);
+		step = fpisa_slot_admit(slot, &claim, *(volatile __u64 *)&job->live,
+					*(volatile __u32 *)&session->broken == claim.generation);
+	if (step == -FPISA_V_mismatch)
+		*(volatile __u32 *)&session->broken = claim.generation;
+	phv->results = session->results;
 	if (step < 0)
 		guard_release(&slot->guard);
 	else if (step == FPISA_STEP_ADD)

@@ -60,7 +60,19 @@ GLOBAL_FN int byte_trie_ready(void)
 	return 1;
 }
 
-/* Every stateless check of a HELLO to job `id`; the sender's rank, or a negative verdict. */
+/* Rank `rank` of job `id` is alive. The tick is a load where programs are compiled, the clock a call. */
+static __always_inline void heard(__u32 id, __u32 rank)
+{
+	struct fpisa_heard *h = lookup(&fpisa_heard, id * FPISA_MAX_WORKERS + (rank & (FPISA_MAX_WORKERS - 1)));
+	__u64 tick = bpf_jiffies64();
+
+	if (!h || h->tick == tick)
+		return;
+	h->tick = tick;
+	h->ns = bpf_ktime_get_ns();
+}
+
+/* Every stateless check of a HELLO to job `id` but the cookie; the sender's rank, or a negative verdict. */
 GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
@@ -78,6 +90,8 @@ GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	p = (void *)(h.fpisa + 1);
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
 		return -FPISA_V_truncated;
+	if (p->token != job->token)
+		return -FPISA_V_token;
 	sum_header(h.fpisa, &sum);
 	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
 	if (fpisa_sum_fold(&sum) != h.fpisa->checksum)
@@ -85,63 +99,140 @@ GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	return v == FPISA_V_absorbed ? (int)rank : -v;
 }
 
+/*
+ * Where the answer to `rank`'s HELLO goes, and its results after it: the way that the kernel's routes and
+ * neighbours know to its listed address, never back to whoever wrote that address. Asked as the host
+ * itself would: from `lo`, whose forwarding `job add` switches on, for without it the helper refuses.
+ */
+GLOBAL_FN int find_way(struct xdp_md *ctx, __u32 id, __u32 rank)
+{
+	struct bpf_fib_lookup fib = { .family = 2 /* AF_INET */, .l4_protocol = IPPROTO_UDP, .ifindex = 1 };
+	struct fpisa_way *way = lookup(&fpisa_way, 0);
+	struct fpisa_peer *peer;
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct headers h;
+	long rc;
+
+	fpisa_opaque(rank);
+	if (!way || !job || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
+		return FPISA_V_internal;
+	peer = lookup(&fpisa_peers, id * FPISA_MAX_WORKERS + rank);
+	if (!peer)
+		return FPISA_V_internal;
+	if (job->rank[rank].given) {
+		if (peer->ifindex && peer->ifindex != ctx->ingress_ifindex)
+			return FPISA_V_route;
+		__builtin_memcpy(way->mac, h.eth->h_source, ETH_ALEN);
+		__builtin_memcpy(way->local_mac, h.eth->h_dest, ETH_ALEN);
+		way->ifindex = ctx->ingress_ifindex;
+		return FPISA_V_absorbed;
+	}
+	fib.ipv4_dst = h.ip->saddr;
+	fib.ipv4_src = h.ip->daddr;
+	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	if (rc == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return FPISA_V_unresolved;
+	if (rc || fib.ifindex != peer->ifindex)
+		return FPISA_V_route;
+	__builtin_memcpy(way->mac, fib.dmac, ETH_ALEN);
+	__builtin_memcpy(way->local_mac, fib.smac, ETH_ALEN);
+	way->ifindex = fib.ifindex;
+	return FPISA_V_absorbed;
+}
+
+/* The cookie of `rank` in the incarnation that the HELLO names. */
+GLOBAL_FN __u64 cookie_of(struct xdp_md *ctx, __u32 id, __u32 rank)
+{
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct headers h;
+
+	return job && find_headers(ctx, &h) ? fpisa_cookie(&job->key, rank, h.fpisa->aux) : 0;
+}
+
+/* `rank` has shown its cookie: into the session, and remember the way to it. */
+GLOBAL_FN int let_in(struct xdp_md *ctx, __u32 id, __u32 rank)
+{
+	struct fpisa_control *control = lookup(&fpisa_control, 0);
+	struct fpisa_session *session = lookup(&fpisa_sessions, id);
+	struct fpisa_peer *peer = lookup(&fpisa_peers, id * FPISA_MAX_WORKERS + rank);
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct fpisa_way *way = lookup(&fpisa_way, 0);
+	struct fpisa_hello *p;
+	struct headers h;
+	int joined;
+
+	fpisa_opaque(rank);
+	if (!control || !session || !peer || !job || !way || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
+		return FPISA_V_internal;
+	p = (void *)(h.fpisa + 1);
+	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
+		return FPISA_V_truncated;
+	heard(id, rank);
+	if (!guard_take(&session->guard))
+		return FPISA_V_busy;
+	joined = fpisa_session_hello(session, job, h.fpisa, rank, *(volatile __u64 *)&job->live, &control->next_generation);
+	/* A late HELLO of an earlier life moves nothing. */
+	if (session->incarnation[rank] == h.fpisa->aux) {
+		__builtin_memcpy(peer->mac, way->mac, ETH_ALEN);
+		__builtin_memcpy(peer->local_mac, way->local_mac, ETH_ALEN);
+		peer->ifindex = way->ifindex;
+	}
+	fpisa_make_welcome(h.fpisa, p, job, session, rank, joined);
+	guard_release(&session->guard);
+	return FPISA_V_welcome;
+}
+
 /* HELLO to job `id`, which exists; `payload` bytes follow the header. */
 GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
-	struct fpisa_control *control;
-	struct fpisa_session *session;
+	struct fpisa_way *way = lookup(&fpisa_way, 0);
 	struct fpisa_sum sum = {};
-	struct fpisa_peer *peer;
 	struct fpisa_hello *p;
-	struct fpisa_job *job;
 	struct headers h;
-	__u32 key = 0;
-	int joined, rank = check_hello(ctx, id, payload);
+	int v, rank = check_hello(ctx, id, payload);
+	__u64 cookie;
 
 	if (rank == -FPISA_V_not_live)
 		return refuse(ctx, id, FPISA_V_not_live);
 	if (rank < 0)
 		return leave(id, -rank, XDP_DROP);
-	control = bpf_map_lookup_elem(&fpisa_control, &key);
-	session = bpf_map_lookup_elem(&fpisa_sessions, &id);
-	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
-	if (!control || !session || !job || !find_headers(ctx, &h))
+	v = find_way(ctx, id, rank);
+	if (v != FPISA_V_absorbed)
+		return leave(id, v, v == FPISA_V_unresolved ? XDP_PASS : XDP_DROP);
+	cookie = cookie_of(ctx, id, rank);
+	if (!cookie || !way || !find_headers(ctx, &h))
 		return leave(id, FPISA_V_internal, XDP_DROP);
 	p = (void *)(h.fpisa + 1);
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
 		return leave(id, FPISA_V_truncated, XDP_DROP);
-	key = id * FPISA_MAX_WORKERS + (__u32)rank;
-	peer = bpf_map_lookup_elem(&fpisa_peers, &key);
-	if (!peer)
-		return leave(id, FPISA_V_internal, XDP_DROP);
-
-	if (!guard_take(&session->guard))
-		return leave(id, FPISA_V_busy, XDP_DROP);
-	__builtin_memcpy(peer->mac, h.eth->h_source, ETH_ALEN);
-	__builtin_memcpy(peer->local_mac, h.eth->h_dest, ETH_ALEN);
-	peer->ifindex = ctx->ingress_ifindex;
-	joined = fpisa_session_join(session, rank, h.fpisa->aux, *(volatile __u64 *)&job->live,
-				    &control->next_generation);
-	fpisa_make_welcome(h.fpisa, p, job, session, rank, joined);
-	guard_release(&session->guard);
-
-	sum = (struct fpisa_sum){};
+	if (h.fpisa->secret == cookie) {
+		v = let_in(ctx, id, rank);
+		if (v != FPISA_V_welcome)
+			return leave(id, v, XDP_DROP);
+	} else {
+		fpisa_make_challenge(h.fpisa, p, cookie);
+		v = FPISA_V_challenge;
+	}
 	sum_header(h.fpisa, &sum);
 	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
 	h.fpisa->checksum = fpisa_sum_fold(&sum);
-	return leave(id, FPISA_V_welcome, to_sender(ctx, &h, sizeof(*p)));
+	__builtin_memcpy(h.eth->h_dest, way->mac, ETH_ALEN);
+	__builtin_memcpy(h.eth->h_source, way->local_mac, ETH_ALEN);
+	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p));
+	return leave(id, v, through(id, way->ifindex));
 }
 
 /* Every stateless check of an ADD to job `id` but the checksum; a verdict. */
 GLOBAL_FN int check_add(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 port)
 {
 	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	struct fpisa_session *session = bpf_map_lookup_elem(&fpisa_sessions, &id);
 	struct headers h;
 	int v;
 
-	if (!job || !find_headers(ctx, &h))
+	if (!job || !session || !find_headers(ctx, &h))
 		return FPISA_V_internal;
-	v = fpisa_check_add(h.fpisa, payload, job, h.ip->saddr, h.udp->source);
+	v = fpisa_check_add(h.fpisa, payload, job, session, h.ip->saddr, h.udp->source);
 	return v == FPISA_V_absorbed ? fpisa_check_port(h.fpisa, job, port) : v;
 }
 
@@ -154,13 +245,14 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	__u32 v = check_add(ctx, id, payload, port);
 
 	/* What a member is told needs a frame that is whole: the checksum first. */
-	if (v >= FPISA_V_FIRST_DROP && !fpisa_reported(v))
+	if (v != FPISA_V_absorbed && !fpisa_reported(v))
 		return leave(id, v, XDP_DROP);
 	if (frame_sum(ctx, payload) != h->fpisa->checksum)
 		return leave(id, FPISA_V_checksum, XDP_DROP);
 	if (v != FPISA_V_absorbed)
 		return refuse(ctx, id, v);
 
+	heard(id, h->fpisa->rank);
 	phv->job = id;
 	phv->key = job->slot_base + h->fpisa->slot;
 	phv->blocks = h->fpisa->count / FPISA_BLOCK;
@@ -205,23 +297,23 @@ static __always_inline int ingress(struct xdp_md *ctx, struct fpisa_phv *phv)
 	struct fpisa_job *job;
 	enum fpisa_verdict v;
 	__u32 payload, port, id, zero = 0;
+	int whole;
 
 	control = bpf_map_lookup_elem(&fpisa_control, &zero);
 	if (!control)
 		return XDP_PASS;
+	whole = find_headers(ctx, &h);
+	if (!is_ours(ctx, &h, control))
+		return leave(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
+	v = for_whom(&h, whole, &id);
+	if (v != FPISA_V_absorbed)
+		return leave(id, v, XDP_PASS);
 	v = parse(ctx, control, &payload, &port);
-	if (v == FPISA_V_not_ours)
-		return leave(FPISA_MAX_JOBS, v, XDP_PASS);
 	if (v != FPISA_V_absorbed)
 		return leave(FPISA_MAX_JOBS, v, XDP_DROP);
-	if (!find_headers(ctx, &h))
-		return leave(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
-	id = h.fpisa->job;
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
-	if (!job || !job->active)
+	if (!job || !find_headers(ctx, &h))
 		return leave(FPISA_MAX_JOBS, FPISA_V_no_job, XDP_DROP);
-	if (h.ip->daddr != job->address)
-		return leave(id, FPISA_V_elsewhere, XDP_PASS);
 	c = counters_of(id);
 	if (c) {
 		c->packets++;

@@ -13,6 +13,9 @@
 #include <bpf/bpf_endian.h>
 #include "fpisa/discard.h"
 #include "fpisa/frame.h"
+#ifndef FPISA_ABI
+#include "fpisa_abi.h"
+#endif
 
 /*
  * A global function: verified once on its own, then called by its type. Its
@@ -25,6 +28,21 @@ static __always_inline void *lookup(void *map, __u32 key)
 {
 	return bpf_map_lookup_elem(map, &key);
 }
+
+/*
+ * The stamp of what programs and user space share (abi.py) is this map's
+ * max_entries; there are no entries, and a trie takes no memory for them.
+ * Whoever opens the pins reads it, and a loader of any kind that finds another
+ * stamp pinned refuses to share maps.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, FPISA_ABI);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(key_size, 8);
+	__uint(value_size, 1);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_abi SEC(".maps");
 
 /* The exponent registers: one entry a slot version, one vector an entry (paper, section 3.1). */
 struct fpisa_exponents {
@@ -88,6 +106,30 @@ struct {
 	__type(value, struct fpisa_peer);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_peers SEC(".maps");
+
+/* When each was last heard, same keys. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_JOBS * FPISA_MAX_WORKERS);
+	__type(key, __u32);
+	__type(value, struct fpisa_heard);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_heard SEC(".maps");
+
+/* Where the answer to the HELLO in hand goes; one a CPU. */
+struct fpisa_way {
+	__u8 mac[6];
+	__u8 local_mac[6];
+	__u32 ifindex;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_way);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_way SEC(".maps");
 
 /*
  * Unicast fan-out: of the result whose copies leave a port, which rank the
@@ -173,7 +215,8 @@ struct {
 
 /*
  * What flows between the stages of one packet. One a CPU: XDP programs of a
- * CPU do not nest, and tail calls stay on it.
+ * CPU do not nest, and tail calls stay on it. Kernels with PREEMPT_RT, where
+ * one may preempt another, are refused (user/datapath_probe.c).
  */
 struct fpisa_phv {
 	__u32 stage;  /* 0: a new packet; k + 1: the next program is to run MAU k */
@@ -184,6 +227,7 @@ struct fpisa_phv {
 	__u32 format; /* of the job, packed (family.h) */
 	__u32 flags;  /* result flags of the read-out */
 	__u64 events; /* of the add, format.h */
+	__u64 results; /* the secret of the generation's results */
 	__u16 rank;   /* of the sender */
 	__u8 first;   /* the registers take the values instead of adding them */
 	__u8 resend;  /* the result goes to the sender alone */
@@ -214,8 +258,8 @@ struct {
 
 /*
  * Ports of a job's results, key: job number; the inner map has one entry a
- * port (multicast) or one a worker (unicast, with an egress program that
- * addresses the copy).
+ * port (multicast) or one a worker (unicast), with the egress program, which
+ * addresses unicast copies.
  */
 struct fpisa_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -231,6 +275,27 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__array(values, struct fpisa_ports);
 } fpisa_fanout SEC(".maps");
+
+/*
+ * Ways back to one sender, key: job number; in the inner map, key: ifindex.
+ * The kernel runs the program of the first frame on all that it queues for a
+ * port, so whatever leaves a port has the egress program, needed or not. Jobs
+ * of one network namespace have one inner map.
+ */
+struct fpisa_ways {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, FPISA_MAX_WAYS);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct bpf_devmap_val));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, FPISA_MAX_JOBS);
+	__type(key, __u32);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+	__array(values, struct fpisa_ways);
+} fpisa_replies SEC(".maps");
 
 /* The program array where it is shared with fpisa.o, which defines and fills it (fpisa.bpf.c). */
 #define SHARED_STAGES                                      \

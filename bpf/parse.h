@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The parser: is a frame ours, and whole? What meets a frame first asks it:
- * the entry (ingress.h), or what steers frames to CPUs.
+ * The parser: is a frame ours, for whom is it, is it whole? In this order: what
+ * is for others passes, whatever is wrong with it. What meets a frame first
+ * asks it: the entry (ingress.h), or what steers frames to CPUs.
  */
 #ifndef FPISA_BPF_PARSE_H
 #define FPISA_BPF_PARSE_H
@@ -35,7 +36,39 @@ static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h,
 	return (void *)(&h->fpisa->magic + 1) <= end && h->fpisa->magic == FPISA_MAGIC;
 }
 
-/* Is the frame ours, and whole? *payload is set to the bytes after the FPISA header, *port to the port's number. */
+/* Do workers of some job send to this address? */
+GLOBAL_FN int is_address(__be32 address)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 id = 0; id < FPISA_MAX_JOBS; id++) {
+		struct fpisa_job *job = lookup(&fpisa_jobs, id);
+
+		if (job && job->active && job->address == address)
+			return 1;
+	}
+	return 0;
+}
+
+/*
+ * Whose is a frame that is_ours()? It goes no further than this if it is for
+ * another address: absorbed, or elsewhere. *id becomes the job's number,
+ * FPISA_MAX_JOBS if the frame says none that there is; `whole` as find_headers() said.
+ */
+static __always_inline enum fpisa_verdict for_whom(const struct headers *h, int whole, __u32 *id)
+{
+	struct fpisa_job *job = NULL;
+
+	*id = FPISA_MAX_JOBS;
+	if (whole)
+		job = lookup(&fpisa_jobs, h->fpisa->job);
+	if (job && job->active) {
+		*id = h->fpisa->job;
+		return h->ip->daddr == job->address ? FPISA_V_absorbed : FPISA_V_elsewhere;
+	}
+	return is_address(h->ip->daddr) ? FPISA_V_absorbed : FPISA_V_elsewhere;
+}
+
+/* Is a frame that is for us whole? *payload is set to the bytes after the FPISA header, *port to the port's number. */
 static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, const struct fpisa_control *control,
 						__u32 *payload, __u32 *port)
 {
@@ -43,8 +76,8 @@ static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, const struct
 	__u32 ip_len, udp_len;
 	int whole = find_headers(ctx, &h);
 
-	if (!is_ours(ctx, &h, control))
-		return FPISA_V_not_ours;
+	if ((void *)(h.udp + 1) > (void *)(long)ctx->data_end)
+		return FPISA_V_truncated;
 	*port = port_index(control, &h);
 	if (h.ip->frag_off & bpf_htons(0x2000))
 		return FPISA_V_fragment;

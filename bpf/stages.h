@@ -211,7 +211,7 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 		return leave(phv->job, FPISA_V_internal, XDP_DROP);
 	}
 	flags = slot->flags | phv->flags;
-	fpisa_make_result(h.fpisa, slot, job, flags, phv->resend);
+	fpisa_make_result(h.fpisa, slot, job, phv->results, flags, phv->resend);
 	slot->done = 1;
 	guard_release(&slot->guard);
 
@@ -221,7 +221,7 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 	h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
 
 	if (phv->resend)
-		return leave(phv->job, FPISA_V_resent, to_sender(ctx, &h, payload));
+		return leave(phv->job, FPISA_V_resent, to_sender(ctx, &h, phv->job, payload));
 	count_flags(c, flags);
 	if (!ports)
 		return leave(phv->job, FPISA_V_fanout, XDP_DROP);

@@ -11,8 +11,11 @@
  *
  * Functions return 0 or a negative errno; fpisa_error() then says in one
  * sentence what went wrong and what to try. A handle belongs to one thread
- * at a time; different handles are independent. All ranks of a job call the
- * same operations with the same lengths in the same order, as in MPI.
+ * at a time, and to the process that made it: in a child after fork() its
+ * functions return -ECHILD, but for fpisa_close(), which frees memory there
+ * and changes nothing for the parent. Different handles are independent. All
+ * ranks of a job call the same operations with the same lengths in the same
+ * order, as in MPI.
  */
 #ifndef FPISA_H
 #define FPISA_H
@@ -52,12 +55,13 @@ enum fpisa_operation {
 	FPISA_NORM = 6,	 /* root of the sum of squares; not INT32, MXINT8, mode exact */
 };
 
-/* What a result can say of itself; the union over all chunks of a call. */
+/* What a result can say of itself: a chunk's, and the union over all chunks of a call. */
 #define FPISA_RESULT_OVERFLOW 0x01u  /* a register saturated or an element left the format's range */
 #define FPISA_RESULT_INEXACT 0x02u   /* some nonzero bit was lost */
 #define FPISA_RESULT_OVERWRITE 0x04u /* a stored mantissa was discarded (mode fpisa-a) */
 #define FPISA_RESULT_NAN 0x08u
 #define FPISA_RESULT_INF 0x10u
+#define FPISA_RESULT_MIXED_RANKS 0x100u /* of a call: a rank was taken out, and some chunks are without it */
 
 /* What to do with a result that says OVERFLOW. */
 enum fpisa_overflow {
@@ -84,16 +88,28 @@ struct fpisa_chunk {
 	uint32_t flags;	     /* FPISA_RESULT_* */
 	uint64_t ranks;	     /* bitmap of the contributors */
 	uint64_t order;	     /* 4 bits a rank: its position in the order of arrival; 0 above 16 workers */
+	struct fpisa_request *request; /* of its call, as fpisa_allreduce_start() gave it */
+	uint32_t call;	     /* its number since the handle joined, from 0, as errors have it */
 };
 
 struct fpisa_options {
 	size_t size;	      /* sizeof(struct fpisa_options), so that it may grow */
 	uint16_t local_port;  /* UDP source port that the job lists; 0: 18000 */
 	uint64_t token;	      /* the job's secret; 0 if it has none */
-	uint32_t timeout_ms;  /* deadline of connect and of each operation; 0: 10000 */
+	/*
+	 * Deadline of connect and of each operation; 0: 10000. Only time in which the library could
+	 * work counts: of a longer gap between two looks at the network, in which the caller computed
+	 * or the process was stopped, a 64th of this (62.5 ms at most). Before -ETIMEDOUT what has
+	 * arrived is taken in.
+	 */
+	uint32_t timeout_ms;
 	double loss;	      /* fault injection, for tests: share of frames dropped, each way; 0..0.9 */
 	uint64_t seed;	      /* of all fault injection */
-	/* Called for each chunk as its result arrives, from within the waiting call. */
+	/*
+	 * Called for each chunk as its result arrives, from within the waiting call. It may use other
+	 * handles; of its own it may only ask fpisa_get_info() and fpisa_missing(). All else is
+	 * refused with -EBUSY, and fpisa_close() does nothing.
+	 */
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	uint32_t overflow; /* enum fpisa_overflow */
@@ -103,6 +119,13 @@ struct fpisa_options {
 	 */
 	double duplicate, reorder, delay, corrupt;
 	uint32_t transport; /* enum fpisa_transport_name */
+	/*
+	 * Nonzero: the array of a call in place (recv is send) is as it was before the call when the handle
+	 * has failed, has joined again or is closed, and the call had not all of its results. on_chunk may
+	 * have heard of some. Costs as much memory again as the array while the call is under way, and one
+	 * more copy of each chunk, when its result arrives. Of separate arrays nothing is kept.
+	 */
+	uint64_t restore;
 };
 
 /* Parameters and counts of a handle. */
@@ -123,7 +146,7 @@ struct fpisa_info {
  * "10.0.0.1:18000", IPv4) over UDP. Returns when every rank of the job has
  * joined. options may be NULL.
  *
- * -EINVAL	bad address or options
+ * -EINVAL	bad address, job number (they are 0..63) or options
  * -ETIMEDOUT	no answer (aggregator or route), or some ranks have not joined: the error names them
  * -EACCES	the aggregator does not know this address and port, or the token is wrong
  * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP	transport xsk cannot be had, and why
@@ -139,9 +162,16 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  * -EINVAL	another type than the job's, or bad arguments; nothing was sent
  * -ERANGE	the sum is in recv, and some of it overflowed (options.overflow); the handle goes on
  * -ETIMEDOUT	the deadline passed; the error and fpisa_missing() name the ranks that are missing
- * -EPROTO	the ranks disagree on the length or the order of their calls
+ * -EPROTO	the ranks made different calls: another kind, length, type, operation, factor or tag, or in another order;
+ *		every rank gets it, with its next frame, and none a sum of them
  * -ESTALE	the job has moved to another generation or this rank was taken out of it
  * After any of the last three the handle returns it again until fpisa_rejoin().
+ *
+ * Results go into recv as they arrive. So after a failure other than -ERANGE
+ * recv has sums in some places, and in the others what it had before; send is
+ * not written unless it is the same array. A call in place cannot be made
+ * again from what is left of its array: set options.restore, or keep send
+ * apart. Arrays of requests under way at the same time must not overlap.
  */
 int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 		    uint32_t *flags);
@@ -158,19 +188,47 @@ int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size
 
 /*
  * The same with a handle. Requests of one handle complete in the order in
- * which they were started; the arrays must stay until fpisa_wait() returns.
+ * which they were started; the arrays must stay until the request is
+ * released, or given up by fpisa_rejoin() or fpisa_close().
  * Progress is made inside fpisa_test() and fpisa_wait(). fpisa_test() sets
  * *done; fpisa_wait() blocks until the deadline. Both release the request
  * once it is done or has failed, and set the caller's pointer to NULL. The
  * time of a request counts from the first of these calls for it, not from
- * its start. -ECANCELED: fpisa_rejoin() gave it up.
+ * its start. -ECANCELED: fpisa_rejoin() gave it up. A request that has all of
+ * its results ends well whatever became of the handle since.
  */
 int fpisa_allreduce_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  struct fpisa_request **request);
+
+/* An all-reduce with all that can be said of it. */
+struct fpisa_call {
+	size_t size; /* sizeof(struct fpisa_call), so that it may grow */
+	const void *send;
+	void *recv;
+	size_t count;
+	uint32_t type; /* enum fpisa_dtype */
+	uint32_t op;   /* enum fpisa_operation */
+	double factor; /* of FPISA_SCALE */
+	/*
+	 * Which call it is among those that are equal otherwise, the same on all ranks: ranks that start calls
+	 * in different orders get -EPROTO, all of them, and no sum. Without tags calls of one length, type and
+	 * operation are not told apart.
+	 */
+	uint64_t tag;
+};
+
+int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request);
 int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags);
 int fpisa_wait(struct fpisa_request **request, uint32_t *flags);
 
-/* After an error: forget what is under way and join the job's next generation, with all other ranks. */
+/*
+ * After an error: forget what is under way and join the job's next generation,
+ * with all other ranks. The call that failed here may have ended well at
+ * others, which are one call ahead then (as many as were under way, of
+ * requests). So ranks that make more than one call agree on which they repeat,
+ * as by FPISA_MIN of the numbers of their steps, and keep the input of the
+ * step before.
+ */
 int fpisa_rejoin(struct fpisa *f);
 
 /* Ranks, as a bitmap, that the last -ETIMEDOUT of this handle was waiting for. */

@@ -121,6 +121,16 @@ static void float_column(struct vectors_rng *rng, struct fpisa_format f, uint32_
 	}
 }
 
+/* An infinity or a NaN, of either sign. */
+static uint64_t special_word(struct vectors_rng *rng, struct fpisa_format f)
+{
+	uint64_t bits = vectors_next(rng), word = fpisa_beyond(f);
+
+	if (!(bits & 3))
+		word |= 1 + (bits >> 2) % fpisa_frac_ones(f);
+	return word | (bits >> 63) << (f.ebits + f.mbits);
+}
+
 static void int_column(struct vectors_rng *rng, uint32_t workers, uint64_t *out)
 {
 	uint32_t kind = vectors_below(rng, 3);
@@ -194,26 +204,43 @@ static void start(struct cases_round *r, uint32_t elements)
 	r->elements = elements;
 }
 
+/* Element `i` of every contribution, or with a shared exponent its block. */
+static void random_column(struct vectors_rng *rng, const struct cases_call *c, uint32_t i, bool special,
+			  struct cases_round *r)
+{
+	struct fpisa_format f = fpisa_format_of(c->format);
+	struct oracle_mx blocks[CASES_WORKERS];
+	uint64_t words[CASES_WORKERS];
+
+	if (f.shared) {
+		mx_column(rng, c->workers, blocks);
+		if (special)
+			blocks[vectors_below(rng, c->workers)].scale = 255;
+		judge_mx(c, r, i / ORACLE_MX_LANES, blocks);
+		return;
+	}
+	if (f.integer)
+		int_column(rng, c->workers, words);
+	else
+		float_column(rng, f, c->workers, words);
+	if (special && !f.integer)
+		words[vectors_below(rng, c->workers)] = special_word(rng, f);
+	judge(c, r, i, words);
+}
+
 void cases_random(struct vectors_rng *rng, const struct cases_call *c, uint32_t elements, struct cases_round *r)
 {
 	struct fpisa_format f = fpisa_format_of(c->format);
 
 	start(r, elements);
-	for (uint32_t i = 0; i < elements; i += f.shared ? ORACLE_MX_LANES : 1) {
-		struct oracle_mx blocks[CASES_WORKERS];
-		uint64_t words[CASES_WORKERS];
+	for (uint32_t i = 0; i < elements; i += f.shared ? ORACLE_MX_LANES : 1)
+		random_column(rng, c, i, false, r);
+}
 
-		if (f.shared) {
-			mx_column(rng, c->workers, blocks);
-			judge_mx(c, r, i / ORACLE_MX_LANES, blocks);
-			continue;
-		}
-		if (f.integer)
-			int_column(rng, c->workers, words);
-		else
-			float_column(rng, f, c->workers, words);
-		judge(c, r, i, words);
-	}
+void cases_sparse(struct vectors_rng *rng, const struct cases_call *c, uint32_t elements, struct cases_round *r)
+{
+	start(r, elements);
+	random_column(rng, c, vectors_below(rng, elements), vectors_below(rng, 2), r);
 }
 
 #define FRACTIONS 3

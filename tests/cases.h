@@ -48,6 +48,13 @@ const char *cases_format(uint8_t format);
 void cases_random(struct vectors_rng *rng, const struct cases_call *c, uint32_t elements, struct cases_round *r);
 
 /*
+ * The same, but all elements are zero save one, or one block with a shared
+ * exponent, often with a special among its words: the round's flags are then
+ * that element's.
+ */
+void cases_sparse(struct vectors_rng *rng, const struct cases_call *c, uint32_t elements, struct cases_round *r);
+
+/*
  * Two contributions: pairs number `first` and up of all pairs of the words of
  * a set. 8-bit formats: all words; 16-bit ones: every sign and exponent with
  * three fractions. cases_pairs() is how many pairs there are.

@@ -29,12 +29,13 @@ const char analyze_help[] =
 	"  --seed S           of the orders; default 1\n"
 	"  --plot PREFIX      PREFIX-ratio, -error and -source as .svg and .png, by gnuplot\n"
 	"  --json             one object\n"
-	"Errors are against the correctly rounded sum (to nearest), in ulps of it; \"correct\"\n"
-	"are sums that are it; \"by order\" are sums whose bits some order changes. Of the adds,\n"
-	"\"rounded\" lost bits to a right shift, \"overwritten\" discarded a mantissa, \"left-\n"
-	"shifted\" moved the incoming one left, \"overflowed\" saturated. The error's sources, by\n"
-	"magnitude: those right shifts (rounding); overwrites; saturation (left shift: without\n"
-	"one no register saturates); and the last rounding (read-out).\n"
+	"Errors are against the exact sum, in ulps of the correctly rounded one (to nearest),\n"
+	"which is off by 0.5 at most itself; fpisa demo measures in the same. \"correct\" are\n"
+	"sums that are the correctly rounded one; \"by order\" are sums whose bits some order\n"
+	"changes. Of the adds, \"rounded\" lost bits to a right shift, \"overwritten\" discarded a\n"
+	"mantissa, \"left-shifted\" moved the incoming one left, \"overflowed\" saturated. The\n"
+	"error's sources, by magnitude: those right shifts (rounding); overwrites; saturation\n"
+	"(left shift: without one no register saturates); and the last rounding (read-out).\n"
 	"max/min is of the workers' magnitudes of one element, where none is zero.\n";
 
 enum {

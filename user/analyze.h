@@ -63,15 +63,15 @@ enum analyze_source {
 
 extern const char *const analyze_source_names[ANALYZE_SOURCES];
 
-/* One mode's sums of one input; errors are against the correctly rounded sum. */
+/* One mode's sums of one input; errors are against the exact sum, as oracle_exact_error() has them. */
 struct analyze_mode {
 	struct fpisa_job job;
 	uint64_t correct; /* results that are the correctly rounded sum */
-	uint64_t zero;	  /* results without error; -0 is 0, and any two NaN are the same */
+	uint64_t zero;	  /* results that are the exact sum; any two NaN are the same */
 	uint64_t special; /* results of which just one of result and sum is finite, or whose infinities differ
 			   */
 	uint64_t by_order;		   /* elements whose bits another order changes */
-	double max_ulp, sum_ulp, max_abs;  /* of results that are not `special`, in ulps of the sum */
+	double max_ulp, sum_ulp, max_abs;  /* of results that are not `special`, in ulps of `correct` ones */
 	uint64_t decades[ANALYZE_DECADES]; /* [10^(k-324), 10^(k-323)) of the others' absolute errors */
 	struct oracle_events adds;	   /* what the adds of the order of the ranks count */
 	double source[ANALYZE_SOURCES]; /* sums of magnitudes, over elements with a finite result and sum */

@@ -131,28 +131,20 @@ static void sum_block(const struct analyze_mode *m, const struct block *b, uint8
 		result[i] = fpisa_get_word(r.payload, i, f);
 }
 
-/* The last place of a packed finite value. */
-static double ulp_of(struct fpisa_format f, uint64_t word)
-{
-	int e = word >> f.mbits & fpisa_exp_ones(f);
-
-	return ldexp(1, (e ? e : 1) - format_bias(f) - f.mbits);
-}
-
-static void note_size(struct analyze_mode *m, double absolute, double ulp)
+static void note_size(struct analyze_mode *m, double absolute, double ulps)
 {
 	int decade = (int)floor(log10(absolute)) - ANALYZE_FIRST_DECADE;
 
 	m->decades[decade < 0 ? 0 : decade]++;
 	m->max_abs = fmax(m->max_abs, absolute);
-	m->max_ulp = fmax(m->max_ulp, absolute / ulp);
-	m->sum_ulp += absolute / ulp;
+	m->max_ulp = fmax(m->max_ulp, ulps);
+	m->sum_ulp += ulps;
 }
 
 static void note_error(struct analyze_mode *m, const struct block *b, uint32_t i, uint64_t result)
 {
 	const struct fpisa_format f = b->exact[i].f;
-	double got = unpack_value(f, result), sum = unpack_value(f, b->nearest[i]), rest;
+	double got = unpack_value(f, result), sum = unpack_value(f, b->nearest[i]), ulps, absolute;
 	uint64_t words[FPISA_MAX_WORKERS];
 
 	m->correct += result == b->nearest[i];
@@ -163,13 +155,13 @@ static void note_error(struct analyze_mode *m, const struct block *b, uint32_t i
 		m->special += !same;
 		return;
 	}
-	if (got == sum)
-		m->zero++;
+	ulps = oracle_exact_error(&b->exact[i], result, &absolute);
+	if (ulps > 0)
+		note_size(m, fmin(absolute, DBL_MAX), ulps);
 	else
-		note_size(m, fmin(fabs(got - sum), DBL_MAX), ulp_of(f, b->nearest[i]));
+		m->zero++;
 	if (m->job.mode == FPISA_MODE_EXACT) {
-		oracle_exact_error(&b->exact[i], result, &rest);
-		m->source[ANALYZE_READ_OUT] += rest;
+		m->source[ANALYZE_READ_OUT] += absolute;
 		return;
 	}
 	for (uint32_t r = 0; r < m->job.workers; r++)

@@ -21,6 +21,7 @@
 #define WORKER 0x0a4d0001u  /* 10.77.0.1 and up */
 #define CONTRIBUTIONS 64    /* of each configuration, a round */
 #define MAX_CHUNKS (CONTRIBUTIONS / 2)
+#define BENCH_INCARNATION 1 /* of all ranks */
 #define LOOPBACK 1 /* ifindex: nothing is sent, but a job has a port */
 
 static const char *name(const struct bench_config *c)
@@ -130,7 +131,8 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 
 		h->type = FPISA_TYPE_HELLO;
 		h->rank = 0xffff;
-		h->chunk = h->aux = 1;
+		h->aux = BENCH_INCARNATION;
+		h->secret = fpisa_cookie(&c->job.key, i % c->workers, BENCH_INCARNATION);
 		memset(bench_payload(&f), 0, sizeof(struct fpisa_hello));
 		bench_seal(&f);
 		err = bench_run(a->entry_fd, &f, &ns, &action);
@@ -163,7 +165,7 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 				.flags = c->uncounted ? FPISA_JOB_UNCOUNTED : 0,
 				.fanout = FPISA_FANOUT_MULTICAST};
 	for (uint32_t r = 0; r < c->workers; r++) {
-		j->rank[r] = (struct fpisa_rank){.addr = htonl(WORKER + r), .port = htons(FPISA_PORT)};
+		j->rank[r] = (struct fpisa_rank){.addr = htonl(WORKER + r), .port = htons(FPISA_PORT), .given = 1};
 		ifindex[r] = LOOPBACK;
 	}
 	err = datapath_job_add(&a->dp, c->id, j, ifindex);
@@ -235,7 +237,7 @@ void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint3
 	h->rank = rank;
 	h->count = BENCH_ELEMENTS;
 	h->chunk = c->chunk;
-	h->total = BENCH_ELEMENTS;
+	h->secret = fpisa_cookie(&c->job.key, rank, BENCH_INCARNATION);
 	bench_fill(s, f, rank, bench_payload(frame));
 	bench_seal(frame);
 }

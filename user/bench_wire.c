@@ -44,6 +44,17 @@ const char bench_worker_help[] =
 	"  --elements LIST, --window LIST, --pipeline LIST, --threads LIST, --vector N,\n"
 	"  --rounds R         as of fpisa bench wire\n";
 
+static int add_to(const char *what, const char *said, struct bench_list *l, uint32_t v)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		if (l->v[i] == v)
+			return refuse(BAD_USAGE, "%s: %s is there twice", what, said);
+	if (l->n == MAX_SIZES)
+		return refuse(BAD_USAGE, "%s: more than %d", what, MAX_SIZES);
+	l->v[l->n++] = v;
+	return 0;
+}
+
 /* "A,B": each a number that fits. Cuts the text. */
 static int parse_list(const char *what, char *text, uint64_t max, bool powers, struct bench_list *l)
 {
@@ -57,9 +68,9 @@ static int parse_list(const char *what, char *text, uint64_t max, bool powers, s
 			return err;
 		if (powers && n & (n - 1))
 			return refuse(BAD_USAGE, "%s: %s is not a power of two", what, at);
-		if (l->n == MAX_SIZES)
-			return refuse(BAD_USAGE, "%s: more than %d", what, MAX_SIZES);
-		l->v[l->n++] = (uint32_t)n;
+		err = add_to(what, at, l, (uint32_t)n);
+		if (err)
+			return err;
 	}
 	return l->n ? 0 : refuse(BAD_USAGE, "%s: none", what);
 }
@@ -73,11 +84,28 @@ static int parse_pipelines(char *text, struct bench_list *l)
 		err = parse_name("--pipeline", at, pipeline_names, &id);
 		if (err)
 			return err;
-		if (l->n == MAX_SIZES)
-			return refuse(BAD_USAGE, "--pipeline: more than %d", MAX_SIZES);
-		l->v[l->n++] = (uint32_t)id;
+		err = add_to("--pipeline", at, l, (uint32_t)id);
+		if (err)
+			return err;
 	}
 	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: none");
+}
+
+/* ADDR[@DEV]; job_add.c parses it again, once the datapath is loaded. */
+static int check_worker(const char *text)
+{
+	const char *dev = strchr(text, '@');
+	char host[ADDRESS_LEN];
+	__be32 address;
+	int err;
+
+	if (strchr(text, ':'))
+		return refuse(BAD_USAGE, "--workers: %s: leave the port away", text);
+	snprintf(host, sizeof(host), "%.*s", (int)strcspn(text, "@"), text);
+	err = parse_machine("--workers", host, &address);
+	if (!err && dev && !if_nametoindex(dev + 1))
+		err = refuse(-ENODEV, "%s: no such interface; see ip link", dev + 1);
+	return err;
 }
 
 /* A number of processes, or addresses of machines; NULL: not said. */
@@ -87,20 +115,23 @@ static int take_workers(struct bench_wire *w, char *text)
 	int err;
 
 	if (!w->devs) {
+		if (w->aggregator)
+			return refuse(BAD_USAGE, "--address: goes with DEV");
 		err = text ? parse_number("--workers", text, 2, CREW_MAX, &number) : 0;
 		w->workers = text && !err ? (uint32_t)number : w->workers;
 		return err;
 	}
 	w->workers = 0;
 	for (char *rest = NULL, *at = strtok_r(text ?: "", ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
-		if (strchr(at, ':'))
-			return refuse(BAD_USAGE, "--workers: %s: leave the port away", at);
+		err = check_worker(at);
+		if (err)
+			return err;
 		if (w->workers == FPISA_MAX_WORKERS)
 			return refuse(BAD_USAGE, "--workers: more than %d", FPISA_MAX_WORKERS);
 		w->address[w->workers++] = at;
 	}
 	return w->workers ? 0
-			  : refuse(BAD_USAGE, "bench: with an interface, --workers ADDR,... says who adds");
+			  : refuse(BAD_USAGE, "bench: with DEV, --workers ADDR[@DEV],... names the workers");
 }
 
 /* Of `bench worker` the operand is an address and no workers are named. */
@@ -127,6 +158,7 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 						{"rounds", required_argument, NULL, OPT_ROUNDS},
 						{"address", required_argument, NULL, OPT_ADDRESS},
 						{0}};
+	__u32 ifindex[DATAPATH_MAX_INTERFACES];
 	char *workers = NULL;
 	int opt, err = 0;
 
@@ -136,7 +168,7 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 			workers = optarg;
 			break;
 		case OPT_ADDRESS:
-			err = parse_address("--address", optarg, &w->aggregator);
+			err = parse_machine("--address", optarg, &w->aggregator);
 			break;
 		case OPT_ELEMENTS:
 			err = parse_sizes(&w->elements, optarg) ? BAD_USAGE : 0;
@@ -164,7 +196,9 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 	w->devs = argc - optind;
 	if (!err && worker && (workers || w->aggregator))
 		err = refuse(BAD_USAGE, "bench worker: --workers and --address are the aggregator's");
-	return err || worker ? err : take_workers(w, workers);
+	if (err || worker)
+		return err;
+	return find_interfaces(w->dev, w->devs, ifindex) ?: take_workers(w, workers);
 }
 
 static int add_setting(struct bench_wire *w, struct bench_setting s)
@@ -272,6 +306,11 @@ int verb_bench(int argc, char **argv)
 	struct json_object *both = NULL;
 	int err;
 
+	/* The word after `bench` may have been meant for a verb. */
+	if (argc > 1 && *argv[1] != '-' && !if_nametoindex(argv[1]))
+		return refuse(-ENODEV,
+			      "%s: is neither arith, wire or worker nor an interface; see ip link and fpisa help bench",
+			      argv[1]);
 	wire.c = (struct common)COMMON_INIT;
 	err = prepare(argc, argv, false);
 	if (!err && wire.c.json)

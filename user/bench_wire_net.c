@@ -159,7 +159,9 @@ static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_
 	wish.job.pipeline = s->pipeline;
 	err = job_wish_complete(&wish, job);
 	if (!err)
-		err = job_wish_resolve(&wish, &w->dp, job);
+		err = job_wish_resolve(&wish, job);
+	if (!err)
+		job_wish_warn(&wish, &w->dp, job);
 	return err ?: datapath_job_add(&w->dp, job, &wish.job, wish.ifindex);
 }
 

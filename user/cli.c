@@ -20,6 +20,7 @@
 #define MESSAGE_LEN 1024
 
 static const char *reported_place;
+static const char *(*reported_cause)(void);
 
 void report_at(const char *place)
 {
@@ -37,11 +38,28 @@ static void format_message(char text[MESSAGE_LEN], const char *fmt, va_list ap)
 		memmove(text + n, text + n + 2, strlen(text + n + 2) + 1);
 }
 
+void report_cause(const char *(*cause)(void))
+{
+	reported_cause = cause;
+}
+
+/* Was there another, which is reported now? */
+static bool report_other(void)
+{
+	const char *cause = reported_cause ? reported_cause() : NULL;
+
+	if (cause)
+		fprintf(stderr, "fpisa: %s\n", cause);
+	return cause;
+}
+
 int fail(int err, const char *hint, const char *fmt, ...)
 {
 	char text[MESSAGE_LEN];
 	va_list ap;
 
+	if (report_other())
+		return err;
 	va_start(ap, fmt);
 	format_message(text, fmt, ap);
 	va_end(ap);
@@ -54,6 +72,8 @@ int refuse(int err, const char *fmt, ...)
 	char text[MESSAGE_LEN];
 	va_list ap;
 
+	if (report_other())
+		return err;
 	va_start(ap, fmt);
 	format_message(text, fmt, ap);
 	va_end(ap);
@@ -86,7 +106,7 @@ int common_option(struct common *c, int opt)
 	switch (opt) {
 	case OPT_PIN:
 		c->pin = optarg;
-		return 0;
+		return *optarg ? 0 : refuse(BAD_USAGE, "--pin: name is empty");
 	case OPT_JSON:
 		c->json = true;
 		return 0;
@@ -185,6 +205,16 @@ int parse_address(const char *what, const char *s, __be32 *out)
 	return 0;
 }
 
+int parse_machine(const char *what, const char *s, __be32 *out)
+{
+	int err = parse_address(what, s, out);
+	__u32 first = err ? 0 : ntohl(*out) >> 24;
+
+	if (!err && (!first || first == IN_LOOPBACKNET || first >= 224))
+		err = refuse(BAD_USAGE, "%s: %s is no machine's address", what, s);
+	return err;
+}
+
 /* -- names of the parameters -------------------------------------------- */
 
 const struct name mode_names[] = { { FPISA_MODE_FPISA, "fpisa" },
@@ -215,6 +245,7 @@ const struct name transport_names[] = { { FPISA_TRANSPORT_UDP, "udp" }, { FPISA_
 const struct name xdp_mode_names[] = {
 	{ DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { DATAPATH_OFFLOAD, "offload" }, { 0 }
 };
+const struct name attach_mode_names[] = { { DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { 0 } };
 
 const char *name_of(const struct name *names, int id)
 {

@@ -56,6 +56,9 @@ __attribute__((format(printf, 2, 3))) int refuse(int err, const char *fmt, ...);
 /* From here on messages begin with a place, FILE:LINE, which must stay; NULL: no more. */
 void report_at(const char *place);
 
+/* From here on what cause() returns, unless that is NULL, is reported in the place of any error: it led to it. */
+void report_cause(const char *(*cause)(void));
+
 /* The same with "warning: ". */
 __attribute__((format(printf, 1, 2))) void warning(const char *fmt, ...);
 
@@ -102,6 +105,9 @@ int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n)
 /* Dotted quad. */
 int parse_address(const char *what, const char *s, __be32 *out);
 
+/* The same of a machine that others can reach: no group, broadcast or loopback. */
+int parse_machine(const char *what, const char *s, __be32 *out);
+
 /* -- names of the parameters -------------------------------------------- */
 
 struct name {
@@ -111,6 +117,7 @@ struct name {
 
 extern const struct name mode_names[], rounding_names[], pipeline_names[], clz_names[], format_names[],
 	fanout_names[], op_names[], xdp_mode_names[], transport_names[];
+extern const struct name attach_mode_names[]; /* of those, what load offers */
 
 const char *name_of(const struct name *names, int id);
 int parse_name(const char *what, const char *s, const struct name *names, int *id);

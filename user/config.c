@@ -295,6 +295,25 @@ static int read_text(struct config *c)
 	return err;
 }
 
+/* What takes all sections to say, and each of them right. */
+static void end_file(struct reader *r)
+{
+	const struct config *c = r->c;
+	__u32 port = c->load.port ?: FPISA_PORT;
+
+	if (r->errors)
+		return;
+	for (int i = 0; c->load.steering.cpus && i < c->interfaces; i++) {
+		at(r, c->interface[i].line);
+		if (c->interface[i].load.mode != DATAPATH_NATIVE)
+			r->errors += !!refuse(-EINVAL, "mode: cpus of [datapath] take native XDP");
+	}
+	for (int i = 0; i < c->jobs; i++) {
+		at(r, c->job[i].line);
+		r->errors += !!datapath_job_ports(port, c->job[i].number, &c->job[i].wish.job);
+	}
+}
+
 int config_read(struct config **out, const char *file)
 {
 	struct config *c = calloc(1, sizeof(*c));
@@ -320,6 +339,7 @@ int config_read(struct config **out, const char *file)
 		read_line(r, line);
 	}
 	end_section(r);
+	end_file(r);
 	report_at(NULL);
 	err = r->errors ? -EINVAL : 0;
 out:

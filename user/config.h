@@ -10,7 +10,7 @@
  *
  * A key is an option without its dashes and goes through the verb's own
  * parser; an option without an argument takes yes or no. config.c reads and
- * checks, config_apply.c makes what is missing.
+ * checks, config_apply.c looks at the machine and makes what is missing.
  */
 #ifndef FPISA_USER_CONFIG_H
 #define FPISA_USER_CONFIG_H
@@ -26,12 +26,15 @@ struct config_interface {
 	int line;
 	const char *name;
 	struct datapath_load load; /* its mode */
+	bool runs;		   /* config apply: as the file says, already */
 };
 
 struct config_job {
 	int line;
 	__u32 number;
 	struct job_wish wish; /* complete, but for what routing tells */
+	int wrong;	      /* as this machine is */
+	bool runs;	      /* config apply: as the file says, already */
 };
 
 struct config {

@@ -90,10 +90,11 @@ static int open_maps(struct datapath *dp)
 		int *fd;
 	} maps[] = {
 		{ "fpisa_jobs", &dp->jobs_fd },		{ "fpisa_sessions", &dp->sessions_fd },
-		{ "fpisa_peers", &dp->peers_fd },	{ "fpisa_slots", &dp->slots_fd },
+		{ "fpisa_peers", &dp->peers_fd },	{ "fpisa_heard", &dp->heard_fd },
+		{ "fpisa_slots", &dp->slots_fd },
 		{ "fpisa_counters", &dp->counters_fd }, { "fpisa_control", &dp->control_fd },
 		{ "fpisa_stages", &dp->stages_fd },	{ "fpisa_fanout", &dp->fanout_fd },
-		{ "fpisa_histogram", &dp->histogram_fd },
+		{ "fpisa_replies", &dp->replies_fd },	{ "fpisa_histogram", &dp->histogram_fd },
 	};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
@@ -107,7 +108,7 @@ static int open_maps(struct datapath *dp)
 	return 0;
 }
 
-/* The maps must be those of this build: structures are shared with the datapath. */
+/* The stamp said whose maps they are; one that was put in another's place by hand must not overrun our structures. */
 static int check_layout(const struct datapath *dp)
 {
 	const struct {
@@ -117,6 +118,7 @@ static int check_layout(const struct datapath *dp)
 		{ dp->jobs_fd, sizeof(struct fpisa_job) },
 		{ dp->sessions_fd, sizeof(struct fpisa_session) },
 		{ dp->peers_fd, sizeof(struct fpisa_peer) },
+		{ dp->heard_fd, sizeof(struct fpisa_heard) },
 		{ dp->slots_fd, sizeof(struct fpisa_slot) },
 		{ dp->counters_fd, sizeof(struct fpisa_counters) },
 		{ dp->control_fd, sizeof(struct fpisa_control) },
@@ -168,13 +170,16 @@ int datapath_open(struct datapath *dp, const char *pin)
 
 	memset(dp, 0, sizeof(*dp));
 	dp->lock = -1;
-	dp->jobs_fd = dp->sessions_fd = dp->peers_fd = dp->slots_fd = -1;
-	dp->counters_fd = dp->control_fd = dp->stages_fd = dp->fanout_fd = dp->histogram_fd = dp->steered_fd = -1;
+	dp->jobs_fd = dp->sessions_fd = dp->peers_fd = dp->heard_fd = dp->slots_fd = -1;
+	dp->counters_fd = dp->control_fd = dp->stages_fd = dp->fanout_fd = dp->replies_fd = -1;
+	dp->histogram_fd = dp->steered_fd = -1;
 	log_start();
 	dp->cpus = libbpf_num_possible_cpus();
 	if (dp->cpus < 0)
 		return fail(dp->cpus, NULL, "number of CPUs");
 	err = pin_find(dp->pin, pin, false);
+	if (!err)
+		err = pin_abi(dp->pin);
 	if (!err)
 		err = open_maps(dp);
 	if (!err)
@@ -213,11 +218,13 @@ void datapath_close(struct datapath *dp)
 	close_fd(&dp->jobs_fd);
 	close_fd(&dp->sessions_fd);
 	close_fd(&dp->peers_fd);
+	close_fd(&dp->heard_fd);
 	close_fd(&dp->slots_fd);
 	close_fd(&dp->counters_fd);
 	close_fd(&dp->control_fd);
 	close_fd(&dp->stages_fd);
 	close_fd(&dp->fanout_fd);
+	close_fd(&dp->replies_fd);
 	close_fd(&dp->histogram_fd);
 	close_fd(&dp->steered_fd);
 	if (dp->lock > 0)
@@ -277,6 +284,11 @@ int datapath_session(const struct datapath *dp, __u32 job, struct fpisa_session 
 int datapath_peer(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out)
 {
 	return lookup(dp->peers_fd, "peer", job * FPISA_MAX_WORKERS + rank, out);
+}
+
+int datapath_heard(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_heard *out)
+{
+	return lookup(dp->heard_fd, "peer", job * FPISA_MAX_WORKERS + rank, out);
 }
 
 int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out)

@@ -5,12 +5,14 @@
  *
  *	datapath.c	   open, read maps
  *	datapath_pin.c	   find, lock and clean pin directories
+ *	datapath_netns.c   those that would end with `ip netns exec`
  *	datapath_object.c  the BPF objects
  *	datapath_load.c	   load, fill, pin
  *	datapath_steer.c   which CPUs slots are spread over
  *	datapath_attach.c  attach, detach, unload
  *	datapath_upgrade.c new programs in the place of running ones
  *	datapath_job.c	   make, shrink and remove jobs, with their fan-out
+ *	datapath_ways.c	   the egress program, and ways out for single replies
  *	datapath_info.c	   programs, memory, verifier: for status and resources
  *	datapath_probe.c   what the kernel and an interface can do: for doctor
  *
@@ -66,6 +68,10 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n);
  */
 int datapath_unload(const char *pin, char *const *devs, int n, bool *removed);
 
+/* Detach from one interface; the datapath stays where it is pinned, also without any. */
+struct datapath;
+int datapath_detach(const struct datapath *dp, const char *dev);
+
 /*
  * This build's programs in the place of those that run, under traffic: its
  * maps, jobs and counters stay. The programs go into the idle bank; a frame
@@ -80,8 +86,8 @@ struct datapath {
 	char pin[PATH_MAX];
 	bool read_only; /* the pins may be read, no more */
 	int lock; /* fd of the pin directory, -1 while not locked */
-	int jobs_fd, sessions_fd, peers_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
-		histogram_fd;
+	int jobs_fd, sessions_fd, peers_fd, heard_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
+		replies_fd, histogram_fd;
 	struct fpisa_steering steering; /* cpus 0: frames are summed where they come in */
 	int steered_fd;		       /* counters of that, -1 without */
 	__u32 jobs_id;		       /* of the map fpisa_jobs: a program that uses it is ours */
@@ -106,6 +112,7 @@ void datapath_unlock(struct datapath *dp);
 int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out);
 int datapath_session(const struct datapath *dp, __u32 job, struct fpisa_session *out);
 int datapath_peer(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out);
+int datapath_heard(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_heard *out);
 int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out);
 
 /* Sum over CPUs; key: job number, or FPISA_MAX_JOBS for frames of no job. */
@@ -143,8 +150,10 @@ int datapath_job_del(struct datapath *dp, __u32 job);
 /*
  * The two steps of datapath_job_add() that look at no kernel. _check() sets
  * guard and family and refuses what no datapath could run; _place() sets
- * slot_base beside the active ones among jobs[FPISA_MAX_JOBS].
+ * slot_base beside the active ones among jobs[FPISA_MAX_JOBS]; _ports()
+ * refuses one whose ports, from the datapath's on, are more than there are.
  */
+int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j);
 int datapath_job_check(__u32 job, struct fpisa_job *j);
 int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j);
 
@@ -185,6 +194,9 @@ struct datapath_interface {
 #define DATAPATH_MAX_PROGRAMS 128
 #define DATAPATH_MAX_MAPS 32
 
+/* ifindex[] of devs[]; refuses unknown ones, those named twice, and too many. */
+int find_interfaces(char *const *devs, int n, __u32 ifindex[DATAPATH_MAX_INTERFACES]);
+
 struct datapath_status {
 	int interfaces, programs, maps, trie_entries, jobs;
 	struct datapath_interface interface[DATAPATH_MAX_INTERFACES];
@@ -220,6 +232,9 @@ bool datapath_privileged(void);
  */
 int datapath_kernel(char lacks[LACKS_LEN], int *needed);
 
+/* What to boot instead. */
+const char *datapath_kernel_hint(void);
+
 /* 1 if programs are compiled, 0 if they are interpreted. */
 int datapath_jit(void);
 
@@ -237,6 +252,11 @@ int datapath_trial_attach(__u32 ifindex, char *why, size_t size);
 
 /* The XDP program on an interface, whoever's; its id is 0 if there is none. */
 int datapath_program_on(__u32 ifindex, struct datapath_interface *i);
+
+#define WHY_LEN (2 * PATH_MAX + 160)
+
+/* Is a pin directory the caller's or root's alone? 0; -EPERM, why and after "; " what to do; or another error. */
+int datapath_trusts(const char *dir, char why[WHY_LEN]);
 
 /* Where a datapath is pinned; -ENOENT if it is nowhere. As datapath_open(). */
 int datapath_pinned(const char *pin, char dir[PATH_MAX]);

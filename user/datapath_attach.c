@@ -17,12 +17,14 @@ static __u32 mode_flags(enum datapath_mode mode)
 					  XDP_FLAGS_DRV_MODE;
 }
 
-int find_interfaces(char *const *devs, int n, __u32 *ifindex)
+int find_interfaces(char *const *devs, int n, __u32 ifindex[DATAPATH_MAX_INTERFACES])
 {
+	if (n > DATAPATH_MAX_INTERFACES)
+		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
 	for (int i = 0; i < n; i++) {
 		ifindex[i] = if_nametoindex(devs[i]);
 		if (!ifindex[i])
-			return refuse(-ENODEV, "%s: no such interface; see ip link", devs[i]);
+			return refuse(-ENODEV, "%s: no such interface; see ip link", *devs[i] ? devs[i] : "''");
 		for (int k = 0; k < i; k++)
 			if (ifindex[k] == ifindex[i])
 				return refuse(-EINVAL, "%s: named twice", devs[i]);
@@ -135,6 +137,19 @@ int interfaces_replace(__u32 jobs_id, int prog_fd)
 	return err;
 }
 
+int datapath_detach(const struct datapath *dp, const char *dev)
+{
+	struct datapath_interface found = { .name = "" };
+	__u32 ifindex = if_nametoindex(dev);
+	int prog_fd = -1, err = 0;
+
+	if (ifindex && attached(ifindex, dp->jobs_id, dp->control->entry, &found, &prog_fd) > 0)
+		err = interface_detach(dev, ifindex, found.mode, prog_fd);
+	if (prog_fd >= 0)
+		close(prog_fd);
+	return err;
+}
+
 /* -- unload ------------------------------------------------------------ */
 
 /* All interfaces of this namespace that run the datapath of jobs_id. Returns how many, or -errno. */
@@ -188,14 +203,14 @@ int datapath_unload(const char *pin, char *const *devs, int n, bool *removed)
 	int err, fd = -1, lock = -1, left = 0;
 
 	*removed = false;
-	if (n > DATAPATH_MAX_INTERFACES)
-		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
 	err = find_interfaces(devs, n, ifindex);
 	if (!err)
 		err = privilege_check(PRIVILEGE_ATTACH, "unload");
 	if (err)
 		return err;
 	err = pin_find(dir, pin, true);
+	if (err == -EPERM && pin_trust(dir, false))
+		return err;
 	if (!err)
 		err = pin_lock(dir, &lock);
 	if (err == -ENOENT)

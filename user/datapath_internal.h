@@ -25,11 +25,20 @@ int kernel_lacks(char *text, size_t size);
 /* -EOPNOTSUPP, reported, if this kernel cannot run the datapath; 0 if it can or may not be asked. */
 int refuse_kernel(void);
 
+/* The same, of the one thing that no failed load shows. */
+int refuse_realtime(void);
+
 /* DIR/NAME in `path`; -ENAMETOOLONG, reported. */
 int pin_path(char path[PATH_MAX], const char *dir, const char *name);
 
 /* fd of what is pinned at DIR/NAME, for reading only where it may not be written; or -errno. Reports nothing. */
 int pin_open(const char *dir, const char *name);
+
+/* -EPROTO, reported, if what is pinned there is another version's; 0 if it is this one's, or nothing. */
+int pin_abi(const char *dir);
+
+/* Pins the stamp of this version, before anything else: a loader may be killed. */
+int pin_abi_make(const char *dir);
 
 /* id of the program that `fpisa load` attaches from there, 0 if it did not; reports nothing. */
 __u32 pin_entry(const char *dir);
@@ -43,8 +52,17 @@ void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n);
 /* Names of our pins in `dir`, at most `max`; returns how many. */
 int pin_list(const char *dir, char (*names)[NAME_MAX + 1], int max);
 
-/* The directory that holds a datapath; as datapath_open(). Silent if `quiet`. */
+/* Is the directory the caller's or root's alone, and stays so? -EPERM, reported, if not. Silent if `quiet`. */
+int pin_trust(const char *dir, bool quiet);
+
+/* The directory that holds a datapath, a trusted one; as datapath_open(). Silent if `quiet`. */
 int pin_find(char dir[PATH_MAX], const char *pin, bool quiet);
+
+/* Is /sys that of `ip netns exec`, with all that is pinned below? Then of which namespace. */
+bool netns_exec(char name[NAME_MAX + 1]);
+
+/* -EINVAL, reported, if what is pinned in `dir` would end with `ip netns exec`. */
+int refuse_netns_exec(const char *dir);
 
 /*
  * Exclusive lock of a pin directory; *fd is -1 when not held. Signals wait
@@ -62,9 +80,6 @@ bool is_map(int fd);
 /* Fills *p from a program's fd. Reports nothing. */
 int program_info(int fd, struct datapath_program *p);
 
-/* ifindex[] of devs[]; refuses unknown ones and those named twice. */
-int find_interfaces(char *const *devs, int n, __u32 *ifindex);
-
 int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode);
 int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd);
 
@@ -77,6 +92,9 @@ int interfaces_replace(__u32 jobs_id, int prog_fd);
  * caller's, and stays as it is in that case.
  */
 int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd);
+
+/* Generations go on from the clock, so that none comes back when the datapath is loaded anew. */
+void generations_seed(struct fpisa_control *control);
 
 /*
  * A family's object, types set, pinning below `pin` (NULL: none); NULL,
@@ -111,7 +129,10 @@ int steer_fill(const struct fpisa_steer *skel, const struct fpisa_steering *s);
 int steer_pin(const char *dir, const struct fpisa_steer *skel);
 void steer_close(struct fpisa_steer *skel);
 
-/* Pins one program by its name, in one step over what is there. */
+/* Pins what the fd is of, in one step over what is there. */
+int pin_fd(const char *dir, const char *name, int fd);
+
+/* Pins one program by its name, in the same way. */
 int pin_program(const char *dir, const struct bpf_program *prog);
 
 /* Pins every program of the object in `dir` in place of what is pinned by its name, the entry last. */
@@ -128,5 +149,18 @@ void object_close(struct fpisa *skel);
  * that is closed here. *prog_fd becomes the caller's.
  */
 int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd);
+
+/* The one that is pinned in `dir`, or one that is loaded over its maps and pinned; _renew() does not look for the first. */
+int egress_open(const char *dir, int *prog_fd);
+int egress_renew(const char *dir, int *prog_fd);
+
+/* Single replies of jobs in this network namespace leave these interfaces by an entry with the egress program. */
+int ways_join(const char *dir, const __u32 *ifindex, int n);
+
+/* Gives such entries to a job: of all interfaces that the datapath is attached to, and of these. */
+int ways_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd);
+
+/* The egress program anew, in all entries of jobs in this network namespace. */
+int ways_renew(const struct datapath *dp);
 
 #endif

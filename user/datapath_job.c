@@ -8,10 +8,12 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -57,6 +59,11 @@ static int check(__u32 job, const struct fpisa_job *j)
 			      FPISA_MAX_WORKERS);
 	if (f.integer && j->mode != FPISA_MODE_FPISA)
 		return refuse(-EINVAL, "job %u: integers have no modes; leave --mode out", job);
+	if (f.integer && j->rounding == FPISA_ROUND_NEAREST)
+		return refuse(-EINVAL, "job %u: integers are not rounded; leave --rounding out", job);
+	if (j->flags & FPISA_JOB_RECIPROCAL && !fpisa_op_offered(f, j->mode, FPISA_OP_AVG))
+		return refuse(-EINVAL, "job %u: %s has no averages; leave --reciprocal out", job,
+			      name_of(format_names, j->format));
 	if (f.bytes == 1 && j->flags & FPISA_JOB_BIG_ENDIAN)
 		return refuse(-EINVAL, "job %u: values of one byte have no byte order; leave --big-endian out", job);
 	if ((f.integer || j->mode == FPISA_MODE_EXACT) && j->flags & FPISA_JOB_HISTOGRAM)
@@ -148,11 +155,6 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job
 
 /* -- fan-out ------------------------------------------------------------ */
 
-static int find_pinned(void *dp, const char *name)
-{
-	return pin_open(((struct datapath *)dp)->pin, name);
-}
-
 static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
 {
 	struct bpf_devmap_val val = { .ifindex = ifindex, .bpf_prog.fd = prog_fd };
@@ -164,11 +166,10 @@ static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
 }
 
 /* Multicast: an entry a port, at the first rank that uses it. Unicast: an entry a rank. */
-static int fill_ports(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex,
-		      int ports)
+static int fill_ports(__u32 job, const struct fpisa_job *j, const __u32 *ifindex, int ports, int prog_fd)
 {
 	bool unicast = j->fanout == FPISA_FANOUT_UNICAST;
-	int prog_fd = -1, err = unicast ? egress_load(find_pinned, dp, &prog_fd) : 0;
+	int err = 0;
 
 	for (__u32 r = 0; !err && r < j->workers; r++) {
 		__u32 k = 0;
@@ -178,24 +179,41 @@ static int fill_ports(struct datapath *dp, __u32 job, const struct fpisa_job *j,
 		if (unicast || k == r)
 			err = set_port(job, ports, r, ifindex[r], prog_fd);
 	}
-	if (prog_fd >= 0)
-		close(prog_fd);
 	return err;
 }
 
 static int make_fanout(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
 {
-	int ports, err;
+	int ports, egress = -1, err;
 
 	/* A broadcast looks at every entry, also the empty ones. */
 	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_ports", sizeof(__u32),
 			       sizeof(struct bpf_devmap_val), j->workers, NULL);
 	if (ports < 0)
 		return fail(-errno, NULL, "job %u: make device map", job);
-	err = fill_ports(dp, job, j, ifindex, ports);
+	err = egress_open(dp->pin, &egress);
+	if (!err)
+		err = fill_ports(job, j, ifindex, ports, egress);
+	if (!err)
+		err = ways_give(dp, job, ifindex, j->workers, egress);
+	if (!err)
+		err = pin_share(dp->pin);
 	if (!err && bpf_map_update_elem(dp->fanout_fd, &job, &ports, BPF_ANY))
 		err = fail(-errno, NULL, "job %u: put device map into fpisa_fanout", job);
+	if (egress >= 0)
+		close(egress);
 	close(ports);
+	return err;
+}
+
+static int remove_fanout(struct datapath *dp, __u32 job)
+{
+	int err = 0;
+
+	if (bpf_map_delete_elem(dp->fanout_fd, &job) && errno != ENOENT)
+		err = fail(-errno, NULL, "job %u: remove device map", job);
+	if (bpf_map_delete_elem(dp->replies_fd, &job) && errno != ENOENT)
+		err = fail(-errno, NULL, "job %u: remove its way of replies", job);
 	return err;
 }
 
@@ -213,6 +231,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 {
 	static const struct fpisa_histogram histogram;
 	const struct fpisa_session session = { 0 };
+	const struct fpisa_heard heard = { 0 };
 	const struct fpisa_slot slot = { 0 };
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
 	int err = counters ? 0 : fail(-ENOMEM, NULL, "counters");
@@ -229,19 +248,24 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 	for (__u32 r = 0; !err && r < FPISA_MAX_WORKERS; r++) {
 		const struct fpisa_peer peer = { .ifindex = r < j->workers ? ifindex[r] : 0 };
 
-		err = put(dp->peers_fd, "peer", job * FPISA_MAX_WORKERS + r, &peer);
+		err = put(dp->peers_fd, "peer", job * FPISA_MAX_WORKERS + r, &peer) ?:
+			      put(dp->heard_fd, "peer", job * FPISA_MAX_WORKERS + r, &heard);
 	}
 	free(counters);
 	return err;
 }
 
-/* Generations start from the clock, so that none comes back when the datapath is loaded anew. */
-static void seed_generations(struct datapath *dp)
+void generations_seed(struct fpisa_control *control)
 {
-	__u32 now = (__u32)time(NULL), old = __atomic_load_n(&dp->control->next_generation, __ATOMIC_RELAXED);
+	__u32 old = __atomic_load_n(&control->next_generation, __ATOMIC_RELAXED), now;
+	struct timespec t = { 0 };
 
-	while (old < now && !__atomic_compare_exchange_n(&dp->control->next_generation, &old, now, false,
-							 __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+	clock_gettime(CLOCK_REALTIME, &t);
+	now = (__u32)t.tv_sec * FPISA_GENERATIONS_S + (__u32)t.tv_nsec / (1000000000 / FPISA_GENERATIONS_S);
+	/* 0 is that of a datapath which nobody has seeded. Numbers wrap: the difference says which is later. */
+	while ((!old || (__s32)(now - old) > 0) &&
+	       !__atomic_compare_exchange_n(&control->next_generation, &old, now, false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_RELAXED))
 		;
 }
 
@@ -254,13 +278,43 @@ static void listen_on(struct datapath *dp, __u32 ports)
 	__atomic_store_n(&dp->control->more_ports, ports ? ports - 1 : 0, __ATOMIC_RELEASE);
 }
 
-static int check_port(const struct datapath *dp, __u32 job, const struct fpisa_job *j)
+int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
 {
-	__u32 port = dp->control->port ?: FPISA_PORT;
-
 	if (j->ports > 1 && port + j->ports - 1 > 65535)
 		return refuse(-EINVAL, "job %u: %u ports from %u on; 65535 is the last there is", job, j->ports, port);
 	return 0;
+}
+
+/* Nobody but the datapath and root may know it: every secret of the job's ranks follows from it. */
+static int draw_key(__u32 job, struct fpisa_job *j)
+{
+	if (getrandom(&j->key, sizeof(j->key), 0) != sizeof(j->key))
+		return fail(-errno, NULL, "job %u: random key", job);
+	return 0;
+}
+
+/*
+ * The datapath asks the kernel for the way to a worker as if the question came from `lo` (find_way()
+ * in bpf/ingress.h), and the kernel answers where forwarding is on alone. On `lo` it does nothing else.
+ */
+#define LO_FORWARDING "/proc/sys/net/ipv4/conf/lo/forwarding"
+
+static int let_routes_be_asked(__u32 job, const struct fpisa_job *j)
+{
+	bool routed = false;
+	int fd, err = 0;
+
+	for (__u32 r = 0; r < j->workers; r++)
+		routed |= !j->rank[r].given;
+	if (!routed)
+		return 0;
+	fd = open(LO_FORWARDING, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, "1", 1) != 1)
+		err = fail(-errno, "mount /proc/sys writable, or name the workers' ports: ADDR@DEV",
+			   "job %u: " LO_FORWARDING, job);
+	if (fd >= 0)
+		close(fd);
+	return err;
 }
 
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
@@ -271,6 +325,9 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	err = datapath_job_check(job, j);
 	if (!err)
 		err = privilege_check(PRIVILEGE_LOAD, "job add");
+	/* Whatever else attached the programs did not look. */
+	if (!err)
+		err = refuse_realtime();
 	if (!err)
 		err = datapath_lock(dp);
 	if (err)
@@ -282,21 +339,25 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	}
 	j->active = 0;
 	j->live = j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
-	err = check_port(dp, job, j);
+	err = datapath_job_ports(dp->control->port ?: FPISA_PORT, job, j);
+	if (!err)
+		err = draw_key(job, j);
+	if (!err)
+		err = let_routes_be_asked(job, j);
 	if (!err)
 		err = datapath_job_place(dp->jobs, job, j);
 	if (!err)
 		err = family_load(dp, j->family);
-	if (!err)
-		err = make_fanout(dp, job, j, ifindex);
 	if (err)
 		goto out;
-	err = reset(dp, job, j, ifindex);
+	err = make_fanout(dp, job, j, ifindex);
+	if (!err)
+		err = reset(dp, job, j, ifindex);
 	if (err) {
-		bpf_map_delete_elem(dp->fanout_fd, &job);
+		remove_fanout(dp, job);
 		goto out;
 	}
-	seed_generations(dp);
+	generations_seed(dp->control);
 	listen_on(dp, j->ports);
 	memcpy(&dp->jobs[job], j, sizeof(*j));
 	j->active = 1;
@@ -319,8 +380,7 @@ int datapath_job_del(struct datapath *dp, __u32 job)
 		goto out;
 	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
 	listen_on(dp, 1);
-	if (bpf_map_delete_elem(dp->fanout_fd, &job) && errno != ENOENT)
-		err = fail(-errno, NULL, "job %u: remove device map", job);
+	err = remove_fanout(dp, job);
 out:
 	datapath_unlock(dp);
 	return err;
@@ -412,6 +472,7 @@ int datapath_leftovers(const struct datapath *dp, uint64_t *n)
 	for (__u32 job = 0; !err && job < FPISA_MAX_JOBS; job++) {
 		*n += dp->jobs[job].active != 0;
 		*n += !bpf_map_lookup_elem(dp->fanout_fd, &job, &inner);
+		*n += !bpf_map_lookup_elem(dp->replies_fd, &job, &inner);
 		err = datapath_session(dp, job, &session);
 		*n += !err && session.guard;
 	}

@@ -44,6 +44,11 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 	if (got)
 		return refuse(-EEXIST, "%s: is loaded already, %s, pinned in %s; fpisa unload %s detaches it",
 			      dev, name_of(xdp_mode_names, i.mode), dir, dev);
+	if (!strcmp(i.program.name, "fpisa") && !jobs_id)
+		return refuse(-EBUSY,
+			      "%s: another XDP program is attached (fpisa, id %u, not pinned in %s: --pin says "
+			      "where, or ip -n or ip netns exec lost its pins); ip link set dev %s xdp%s off",
+			      dev, i.program.id, dir, dev, i.mode == DATAPATH_SKB ? "generic" : "");
 	if (i.program.id)
 		return refuse(-EBUSY,
 			      "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off",
@@ -53,6 +58,14 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 }
 
 /* -- the pin directory -------------------------------------------------- */
+
+/* One that is gone again is the lock's matter. */
+static int check_trust(const char *dir)
+{
+	int err = pin_trust(dir, true);
+
+	return !err || err == -ENOENT ? 0 : pin_trust(dir, false);
+}
 
 static int check_bpffs(const char *dir, const char *where)
 {
@@ -72,8 +85,10 @@ static int prepare_dir(struct loading *l)
 {
 	char parent[PATH_MAX], *slash;
 	struct stat st;
-	int err;
+	int err = check_trust(l->dir);
 
+	if (err)
+		return err;
 	if (!stat(l->dir, &st)) {
 		if (!S_ISDIR(st.st_mode))
 			return fail(-ENOTDIR, NULL, "%s", l->dir);
@@ -96,10 +111,10 @@ static int prepare_dir(struct loading *l)
 	err = check_bpffs(l->dir, parent);
 	if (err)
 		return err;
-	if (mkdir(l->dir, 0700) && errno != EEXIST)
+	l->made_dir = !mkdir(l->dir, 0700);
+	if (!l->made_dir && errno != EEXIST)
 		return fail(-errno, NULL, "%s: make directory", l->dir);
-	l->made_dir = true;
-	return 0;
+	return check_trust(l->dir);
 }
 
 /* An unload that runs at once may remove the directory again before it is locked. */
@@ -161,19 +176,24 @@ static int fill_stages(const struct loading *l)
 }
 
 /* What is there may be of a loader that was killed. */
-int pin_program(const char *dir, const struct bpf_program *prog)
+int pin_fd(const char *dir, const char *name, int fd)
 {
 	char made[PATH_MAX], path[PATH_MAX];
 	int err = pin_path(made, dir, "fpisa_new");
 
 	if (!err)
-		err = pin_path(path, dir, bpf_program__name(prog));
+		err = pin_path(path, dir, name);
 	if (err)
 		return err;
 	unlink(made);
-	if (bpf_obj_pin(bpf_program__fd(prog), made) || rename(made, path))
+	if (bpf_obj_pin(fd, made) || rename(made, path))
 		return fail(-errno, NULL, "%s: pin", path);
 	return 0;
+}
+
+int pin_program(const char *dir, const struct bpf_program *prog)
+{
+	return pin_fd(dir, bpf_program__name(prog), bpf_program__fd(prog));
 }
 
 /* Where the entry is pinned, a datapath is complete. */
@@ -207,8 +227,10 @@ static int load_objects(struct loading *l, __u32 port)
 	struct datapath_program info;
 	int err;
 
+	err = pin_abi_make(l->dir);
 	/* The first of its programs makes fpisa_stages an array of such as run from a CPU map. */
-	err = l->steering.cpus ? steer_load(l->dir, &l->steer) : 0;
+	if (!err && l->steering.cpus)
+		err = steer_load(l->dir, &l->steer);
 	if (!err)
 		err = object_open(&l->skel, l->dir, l->steer);
 	if (!err)
@@ -217,6 +239,7 @@ static int load_objects(struct loading *l, __u32 port)
 		err = map_control(l, map_fd(l, "fpisa_control"));
 	if (err)
 		return err;
+	generations_seed(l->control);
 	if (port)
 		l->control->port = port;
 	entry = bpf_object__find_program_by_name(object_of(l->skel), "fpisa");
@@ -276,16 +299,17 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	__u32 ifindex[DATAPATH_MAX_INTERFACES], jobs_id = 0;
 	int err, fd, done = 0;
 
-	if (n > DATAPATH_MAX_INTERFACES)
-		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
 	err = find_interfaces(devs, n, ifindex);
 	if (!err)
 		err = privilege_check(PRIVILEGE_LOAD, "load");
+	if (!err)
+		err = refuse_netns_exec(l.dir);
 	if (!err)
 		err = lock_dir(&l);
 	if (err)
 		goto out_dir;
 	l.before_n = pin_list(l.dir, l.before, MAX_PINS);
+	err = pin_abi(l.dir);
 	l.entry_fd = pin_open(l.dir, "fpisa");
 	fd = pin_open(l.dir, "fpisa_jobs");
 	if (fd >= 0) {
@@ -313,6 +337,8 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	if (!err && o->group != DATAPATH_NO_GROUP &&
 	    (chown(l.dir, -1, o->group) || chmod(l.dir, 0750)))
 		err = fail(-errno, NULL, "%s: give to group %u", l.dir, o->group);
+	if (!err)
+		err = ways_join(l.dir, ifindex, n);
 	if (!err)
 		err = pin_share(l.dir);
 	while (!err && done < n) {

@@ -99,8 +99,10 @@ struct bpf_object *object_of(const struct fpisa *skel)
 
 int object_load(struct fpisa *skel)
 {
-	int err;
+	int err = refuse_realtime();
 
+	if (err)
+		return err;
 	log_start();
 	err = fpisa__load(skel);
 	return err ? explain(err) : 0;

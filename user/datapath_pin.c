@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Pin directories: find, lock, list and clean them; who may. */
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +13,7 @@
 
 #include "cli.h"
 #include "datapath_internal.h"
+#include "fpisa_abi.h"
 
 /* Where verbs look that are not told: our own, two of iproute2's, bpftool's. */
 static const char *const search[] = { DATAPATH_PIN, "/sys/fs/bpf/xdp/globals", "/sys/fs/bpf/tc/globals",
@@ -41,12 +43,63 @@ int pin_open(const char *dir, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
+/* -- which build's ---------------------------------------------------------- */
+
+/* The stamp of what is pinned; 0 if there is none. */
+static __u32 stamp(const char *dir)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 len = sizeof(info);
+	int fd = pin_open(dir, "fpisa_abi");
+
+	if (fd < 0)
+		return 0;
+	if (bpf_obj_get_info_by_fd(fd, &info, &len))
+		info.max_entries = 0;
+	close(fd);
+	return info.max_entries;
+}
+
+int pin_abi(const char *dir)
+{
+	int jobs = pin_open(dir, "fpisa_jobs");
+
+	if (jobs == -ENOENT)
+		return 0;
+	if (jobs == -EPERM || jobs == -EACCES)
+		return fail(jobs, "run as root, or as a member of its group (fpisa load --group)", "%s/fpisa_jobs", dir);
+	if (jobs >= 0)
+		close(jobs);
+	if (stamp(dir) == FPISA_ABI)
+		return 0;
+	return refuse(-EPROTO, "%s: made by another version of fpisa, whose maps hold other things; fpisa unload, then load again",
+		      dir);
+}
+
+int pin_abi_make(const char *dir)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_NO_PREALLOC);
+	int fd, err;
+
+	if (stamp(dir) == FPISA_ABI)
+		return 0;
+	fd = bpf_map_create(BPF_MAP_TYPE_LPM_TRIE, "fpisa_abi", 8, 1, FPISA_ABI, &opts);
+	if (fd < 0)
+		return fail(-errno, "run as root, outside of a restricted container", "make fpisa_abi");
+	err = pin_fd(dir, "fpisa_abi", fd);
+	close(fd);
+	return err;
+}
+
 __u32 pin_entry(const char *dir)
 {
-	int fd = pin_open(dir, "fpisa_control");
 	struct fpisa_control control = { 0 };
 	__u32 zero = 0;
+	int fd;
 
+	if (stamp(dir) != FPISA_ABI)
+		return 0;
+	fd = pin_open(dir, "fpisa_control");
 	if (fd < 0)
 		return 0;
 	if (bpf_map_lookup_elem(fd, &zero, &control))
@@ -118,11 +171,101 @@ void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n)
 	rmdir(dir);
 }
 
+/* -- whose it is ----------------------------------------------------------- */
+
+/* What `fd` is of, on the way to a directory or, if `last`, that itself. 0, or -EPERM and why. */
+static int judge(int fd, const struct stat *st, bool last, char why[WHY_LEN])
+{
+	char link[64], path[PATH_MAX] = "?";
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	path[n < 0 ? 1 : n] = 0;
+	if (st->st_uid && st->st_uid != geteuid()) {
+		snprintf(why, WHY_LEN, "%s: belongs to user %u, who can replace what is pinned there; %s%s", path,
+			 st->st_uid, last ? "rm -r " : "take another --pin", last ? path : "");
+		return -EPERM;
+	}
+	/* What others may write but not take away, as /tmp, will do on the way. A link's mode says nothing. */
+	if (!S_ISLNK(st->st_mode) && st->st_mode & (S_IWGRP | S_IWOTH) && (last || !(st->st_mode & S_ISVTX))) {
+		snprintf(why, WHY_LEN, "%s: others may write there (mode %04o) and replace what is pinned; chmod go-w %s",
+			 path, st->st_mode & 07777, path);
+		return -EPERM;
+	}
+	return 0;
+}
+
+/*
+ * Every step from / to the directory has to belong to root or to the caller,
+ * and nobody else may take it away: so it stays what was looked at here.
+ */
+int datapath_trusts(const char *dir, char why[WHY_LEN])
+{
+	int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), next, err = fd < 0 ? -errno : 0, links = 0;
+	char rest[2 * PATH_MAX], name[NAME_MAX + 1], target[PATH_MAX], home[PATH_MAX] = "";
+	struct stat st;
+
+	*why = 0;
+	if (*dir != '/' && !getcwd(home, sizeof(home)))
+		err = err ?: -errno;
+	if (snprintf(rest, sizeof(rest), "%s/%s", home, dir) >= PATH_MAX)
+		err = err ?: -ENAMETOOLONG;
+	while (!err) {
+		char *at = rest + strspn(rest, "/");
+		size_t len = strcspn(at, "/");
+
+		if (!len)
+			break;
+		if (len > NAME_MAX) {
+			err = -ENAMETOOLONG;
+			break;
+		}
+		memcpy(name, at, len);
+		name[len] = 0;
+		memmove(rest, at + len, strlen(at + len) + 1);
+		next = openat(fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+		if (next < 0 || fstat(next, &st)) {
+			err = -errno;
+		} else if (!(err = judge(next, &st, !rest[strspn(rest, "/")], why)) && S_ISLNK(st.st_mode)) {
+			ssize_t n = readlinkat(next, "", target, sizeof(target) - 1);
+
+			target[n < 0 ? 0 : n] = 0;
+			len = strlen(rest);
+			if (n <= 0 || ++links > 16 || n + len >= PATH_MAX) {
+				err = -ELOOP;
+			} else {
+				memmove(rest + n, rest, len + 1);
+				memcpy(rest, target, n);
+				close(next);
+				next = *target == '/' ? open("/", O_PATH | O_DIRECTORY | O_CLOEXEC) : dup(fd);
+			}
+		} else if (!err && !S_ISDIR(st.st_mode)) {
+			err = -ENOTDIR;
+		}
+		close(fd);
+		fd = next;
+	}
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+int pin_trust(const char *dir, bool quiet)
+{
+	char why[WHY_LEN];
+	int err = datapath_trusts(dir, why);
+
+	if (!err || quiet)
+		return err;
+	return *why ? refuse(err, "%s", why) : fail(err, NULL, "%s", dir);
+}
+
 int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 {
 	const char *const *dirs = pin ? &pin : search;
 	size_t n = pin ? 1 : SEARCH_LEN;
-	char path[PATH_MAX];
+	char path[PATH_MAX], name[NAME_MAX + 1];
 	int err;
 
 	for (size_t i = 0; i < n; i++) {
@@ -132,11 +275,17 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 			return err;
 		if (!access(path, F_OK)) {
 			strcpy(dir, dirs[i]);
-			return 0;
+			return pin_trust(dir, quiet);
 		}
-		if (errno == EACCES || errno == EPERM)
-			return quiet ? -errno : fail(-errno, "run as root, or as a member of its group (fpisa load --group)",
-						     "%s", dirs[i]);
+		err = -errno;
+		/* The kernel itself may refuse to follow a link of another user. */
+		if (err == -EACCES && pin_trust(dirs[i], true) == -EPERM) {
+			strcpy(dir, dirs[i]);
+			return pin_trust(dir, quiet);
+		}
+		if (err == -EACCES || err == -EPERM)
+			return quiet ? err : fail(err, "run as root, or as a member of its group (fpisa load --group)",
+						  "%s", dirs[i]);
 	}
 	if (quiet)
 		return -ENOENT;
@@ -145,6 +294,11 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 		return err;
 	if (pin)
 		return refuse(-ENOENT, "%s: no datapath is pinned there; fpisa load --pin %s DEV", pin, pin);
+	if (netns_exec(name))
+		return refuse(-ENOENT,
+			      "no datapath is pinned in this /sys, which is ip netns exec's own; "
+			      "nsenter --net=/run/netns/%s fpisa ...",
+			      name);
 	return refuse(-ENOENT, "no datapath is loaded (none pinned in %s, %s or %s); fpisa load DEV",
 		      search[0], search[1], search[3]);
 }

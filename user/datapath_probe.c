@@ -149,6 +149,20 @@ static bool global_functions(int unused)
 	return fd >= 0;
 }
 
+/*
+ * With PREEMPT_RT softirqs are preempted. Up to 6.17 a lock keeps those of one
+ * CPU apart all the same; from 6.18 on it is an option of the build that
+ * nothing tells. Without it a second frame takes the PHV from one that is in
+ * the middle of its stages.
+ */
+static bool not_realtime(int unused)
+{
+	struct utsname u;
+
+	(void)unused;
+	return !uname(&u) && !strstr(u.version, "PREEMPT_RT");
+}
+
 static const struct {
 	const char *name;
 	bool (*has)(int arg);
@@ -168,6 +182,7 @@ static const struct {
 	{ "global BPF functions", global_functions, 0 },
 	{ "BPF atomic operations that return the old value", atomic_op, FETCH_ADD },
 	{ "BPF compare-and-swap", atomic_op, CMPXCHG },
+	{ "one frame at a time on a CPU (it is PREEMPT_RT)", not_realtime, 0 },
 };
 
 int kernel_lacks(char *text, size_t size)
@@ -204,9 +219,12 @@ int refuse_kernel(void)
 	if (!privilege_has(PRIVILEGE_LOAD) || kernel_lacks(lacks, sizeof(lacks)) <= 0)
 		return 0;
 	uname(&u);
-	return refuse(-EOPNOTSUPP,
-		      "this kernel (%s) lacks %s; boot a newer one, Linux 6.1 has all that is needed",
-		      u.release, lacks);
+	return refuse(-EOPNOTSUPP, "this kernel (%s) lacks %s; %s", u.release, lacks, datapath_kernel_hint());
+}
+
+int refuse_realtime(void)
+{
+	return not_realtime(0) ? 0 : refuse_kernel();
 }
 
 /* -- for doctor ---------------------------------------------------------- */
@@ -220,6 +238,12 @@ int datapath_kernel(char lacks[LACKS_LEN], int *needed)
 {
 	*needed = LEN(needs);
 	return kernel_lacks(lacks, LACKS_LEN);
+}
+
+const char *datapath_kernel_hint(void)
+{
+	return not_realtime(0) ? "boot a newer one, Linux 6.1 has all that is needed" :
+				 "boot one without PREEMPT_RT, Debian's is linux-image-amd64";
 }
 
 int datapath_jit(void)

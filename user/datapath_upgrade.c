@@ -2,7 +2,8 @@
 /*
  * Upgrade a datapath that runs. At every moment it is whole: the idle bank is
  * filled, one store lets new frames use it, then the interfaces (and the CPU
- * map, where there is one) get the new entry and the pins the new programs.
+ * map, where there is one) get the new entry, the ports of this network
+ * namespace's jobs the new egress program, and the pins the new programs.
  */
 #include <stdio.h>
 
@@ -29,6 +30,8 @@ static int replace(struct datapath *dp, struct fpisa *skel, struct fpisa_steer *
 		err = steer_fill(steer, &dp->steering);
 	if (!err)
 		err = interfaces_replace(dp->jobs_id, bpf_program__fd(entry));
+	if (!err)
+		err = ways_renew(dp);
 	if (!err && steer)
 		err = steer_pin(dp->pin, steer);
 	if (!err)

@@ -38,6 +38,11 @@ static void on_signal(int sig)
 	_exit(128 + sig);
 }
 
+static const char *lost(void)
+{
+	return demo_lost(running);
+}
+
 static void catch_signals(struct demo *d)
 {
 	struct sigaction sa = {.sa_handler = on_signal}, before;
@@ -174,6 +179,7 @@ int verb_demo(int argc, char **argv)
 	d.parent = getpid();
 	d.dp.lock = -1;
 	catch_signals(&d);
+	report_cause(lost);
 	err = demo_data(&d);
 	if (!err)
 		err = prepare(&d);
@@ -192,5 +198,6 @@ int verb_demo(int argc, char **argv)
 	demo_progress_end();
 	demo_dismiss(&d);
 	datapath_close(&d.dp);
+	report_cause(NULL);
 	return err;
 }

@@ -163,6 +163,9 @@ int demo_await(struct demo *d, enum demo_state state, void (*progress)(const str
 /* Let every worker go on from the state it has reported. */
 int demo_release(struct demo *d);
 
+/* A worker that is gone and had not to be, and took its namespace and link along: a sentence; NULL if all are there. */
+const char *demo_lost(const struct demo *d);
+
 /* -- demo_check.c ------------------------------------------------------- */
 
 /* -EBADMSG, not reported, if anything differs that must not. */

@@ -171,16 +171,17 @@ static void measure_errors(struct share *s, uint64_t chunk)
 
 	for (uint64_t i = at; i < at + chunk_count(d, chunk); i++) {
 		double ulp, absolute;
+		bool correct;
 
 		for (uint32_t r = 0; r < d->o.workers; r++)
 			words[r] = demo_word(d, d->input, r, i);
 		ulp = oracle_result_error(&ideal, demo_word(d, d->output, 0, i), d->o.workers, words,
-					  &absolute);
+					  &absolute, &correct);
 		if (ulp > s->k.max_ulp) {
 			s->k.max_ulp = ulp;
 			s->k.worst = i;
 		}
-		s->k.nearest += ulp <= 0.5;
+		s->k.nearest += correct;
 		s->k.max_abs = fmax(s->k.max_abs, absolute);
 	}
 }

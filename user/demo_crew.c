@@ -90,6 +90,25 @@ int demo_release(struct demo *d)
 	return 0;
 }
 
+const char *demo_lost(const struct demo *d)
+{
+	static char text[640];
+
+	for (uint32_t r = 0; r < d->o.workers; r++) {
+		const struct demo_child *c = &d->child[r];
+		char byte = 0;
+		ssize_t n = c->pid > 0 && c->state < DEMO_DONE ? recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) : -1;
+
+		if (n && (n < 0 || byte != DEMO_FAILED))
+			continue;
+		demo_progress_end();
+		snprintf(text, sizeof(text), "demo: rank %u: %s", r,
+			 n ? d->result[r].message : "its process ended before it was done");
+		return text;
+	}
+	return NULL;
+}
+
 /* Take what worker r says. */
 static int hear(struct demo *d, uint32_t r)
 {

@@ -50,7 +50,8 @@ const char demo_help[] =
 	"is one worker's, bits of its values / seconds. mismatches, by replaying each result's\n"
 	"order of arrival, is null above 16 workers, for which no order is reported, unless\n"
 	"the mode is exact, in which it does not matter.\n"
-	"max_ulp_error is null where just one of a result and its exact value is finite, and\n"
+	"Errors are against the exact result, in ulps of the correctly rounded one, as those of\n"
+	"fpisa analyze; max_ulp_error is null where just one of a result and its exact value is finite, and\n"
 	"for min, max, int32 and mxint8.\n"
 	"Needs root. Nothing of it outlives it, on whatever signal.\n";
 
@@ -177,9 +178,7 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 			err = refuse(BAD_USAGE, "--window: %u is not a power of two", o->window);
 		return err;
 	case OPT_XDP:
-		err = parse_name("--xdp", optarg, xdp_mode_names, &id);
-		if (!err && id == DATAPATH_OFFLOAD)
-			err = refuse(BAD_USAGE, "--xdp: veth has no offload; native or skb");
+		err = parse_name("--xdp", optarg, attach_mode_names, &id);
 		o->xdp = id;
 		return err;
 	case OPT_CPUS:
@@ -280,6 +279,8 @@ int demo_parse(struct demo_options *o, int argc, char **argv)
 	if (o->elements && (o->file || o->rows))
 		return refuse(BAD_USAGE,
 			      "--elements: makes random values, so --file and --rows do not go with it");
+	if (o->steering.cpus && o->xdp != DATAPATH_NATIVE)
+		return refuse(BAD_USAGE, "--cpus: takes native XDP; leave --xdp skb out");
 	if (!o->elements && !o->file)
 		o->file = "";
 	o->json = c.json;

@@ -89,17 +89,18 @@ int verb_doctor(int argc, char **argv)
 	struct common c = COMMON_INIT;
 	struct doctor d = { 0 };
 	struct datapath dp;
+	__u32 ifindex[DATAPATH_MAX_INTERFACES];
 	__be32 aggregator = 0;
 	int opt, err = 0;
 
 	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
-		err = opt == OPT_WORKER ? parse_address("--worker", optarg, &aggregator)
+		err = opt == OPT_WORKER ? parse_machine("--worker", optarg, &aggregator)
 					: common_option(&c, opt);
 	if (err)
 		return err;
-	for (int i = optind; i < argc; i++)
-		if (!if_nametoindex(argv[i]))
-			return refuse(-ENODEV, "%s: no such interface; see ip link", argv[i]);
+	err = find_interfaces(argv + optind, argc - optind, ifindex);
+	if (err)
+		return err;
 	d.pin = c.pin;
 	d.found = c.json ? json_object_new_array() : NULL;
 	if (aggregator) {

@@ -31,13 +31,22 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 {
 	char a[ADDRESS_LEN], faults[FAULTS_OPTION_LEN];
 	struct text t = { out, out + size };
+	struct route way = { 0 };
 	const char *pin = pin_option(d);
 
 	add(&t, "fpisa job del %u%s && fpisa job add %u%s --workers ", job, pin, job, pin);
-	for (__u32 r = 0; r < j->workers; r++)
+	for (__u32 r = 0; r < j->workers; r++) {
+		char dev[IF_NAMESIZE];
+		struct fpisa_peer peer;
+
 		add(&t, "%s%s:%u", r ? "," : "", address_text(j->rank[r].addr, a), ntohs(j->rank[r].port));
+		if (j->rank[r].given && !datapath_peer(d->dp, job, r, &peer) && if_indextoname(peer.ifindex, dev))
+			add(&t, "@%s", dev);
+	}
 	add(&t, " --address %s --elements %u --window %u", address_text(j->address, a), j->elements,
 	    j->window);
+	if (route_get(j->address, 0, &way) || !way.local)
+		add(&t, " --foreign-address");
 	if (j->ports > 1)
 		add(&t, " --ports %u", j->ports);
 	add(&t, " --mode %s --rounding %s", name_of(mode_names, j->mode),
@@ -238,10 +247,16 @@ static void check_build(struct doctor *d)
 
 void doctor_datapath(struct doctor *d)
 {
-	char mend[MEND_LEN], subject[16];
+	char mend[MEND_LEN], subject[16], why[WHY_LEN], *what;
 
 	if (!d->privileged)
 		return;
+	if (d->dp_err == -EPERM && datapath_trusts(d->dir, why) == -EPERM) {
+		what = strstr(why, "; ");
+		*what = 0;
+		finding(d, LEVEL_FAULT, "datapath", "pins", what + 2, "%s", why);
+		return;
+	}
 	if (d->dp_err == -ENOENT) {
 		finding(d, LEVEL_OK, "datapath", "loaded", NULL, "none is; fpisa load DEV");
 		return;

@@ -12,6 +12,7 @@
 
 #include "doctor.h"
 #include "netlink.h"
+#include "veth.h"
 
 /* One page less headroom, frame overhead and Ethernet header: the most that veth allows to a peer. */
 #define VETH_MAX_MTU 3506
@@ -26,37 +27,8 @@ struct device {
 	__u64 features; /* NETDEV_XDP_ */
 	struct datapath_interface xdp;
 	bool ours; /* xdp is this datapath's program */
-	/* The other end of a veth. */
-	bool peer_seen;
-	struct link peer;
-	bool peer_gro, peer_xdp;
-	__u32 peer_tx;		      /* queues that it sends on */
-	char enter[NETNS_PREFIX_LEN]; /* before a command that concerns it */
+	struct veth_peer peer;
 };
-
-/* -- what there is -------------------------------------------------------- */
-
-static void look_at_peer(struct device *v)
-{
-	struct datapath_interface i = { .name = "" };
-	struct channels c = { 0 };
-	int fd = -1, home = -1;
-
-	if (strcmp(v->link.kind, "veth") || !v->link.lower)
-		return;
-	if (v->link.lower_netns >= 0 &&
-	    (netns_find(v->link.lower_netns, v->enter, &fd) || netns_enter(fd, &home)))
-		goto out;
-	v->peer_seen = !link_get(v->link.lower, &v->peer);
-	v->peer_gro = ethtool_gro(v->peer.name) > 0;
-	v->peer_tx = ethtool_channels(v->peer.name, &c) ? 0 : c.tx;
-	v->peer_xdp = !datapath_program_on(v->link.lower, &i) && i.program.id;
-	if (home >= 0)
-		netns_leave(home);
-out:
-	if (fd >= 0)
-		close(fd);
-}
 
 /* -- findings ------------------------------------------------------------- */
 
@@ -67,9 +39,9 @@ static void check_link(struct doctor *d, const struct device *v)
 	if (!(v->link.flags & IFF_UP)) {
 		snprintf(mend, sizeof(mend), "ip link set dev %s up", v->name);
 		finding(d, LEVEL_FAULT, v->name, "link", mend, "is down");
-	} else if (v->peer_seen && !(v->peer.flags & IFF_UP)) {
-		snprintf(mend, sizeof(mend), "%sip link set dev %s up", v->enter, v->peer.name);
-		finding(d, LEVEL_FAULT, v->name, "link", mend, "its peer %s is down", v->peer.name);
+	} else if (v->peer.seen && !(v->peer.link.flags & IFF_UP)) {
+		snprintf(mend, sizeof(mend), "%sip link set dev %s up", v->peer.enter, v->peer.link.name);
+		finding(d, LEVEL_FAULT, v->name, "link", mend, "its peer %s is down", v->peer.link.name);
 	} else if (!v->link.carrier) {
 		finding(d, LEVEL_FAULT, v->name, "link", NULL,
 			"no carrier; look at the cable and the other end");
@@ -91,9 +63,9 @@ static void mtu_finding(struct doctor *d, const struct device *v, const char *wh
 	char mend[1024];
 	int n = snprintf(mend, sizeof(mend), "ip link set dev %s mtu %u", v->name, mtu);
 
-	if (v->peer_seen && v->peer.mtu > mtu)
-		snprintf(mend + n, sizeof(mend) - n, " && %sip link set dev %s mtu %u", v->enter,
-			 v->peer.name, mtu);
+	if (v->peer.seen && v->peer.link.mtu > mtu)
+		snprintf(mend + n, sizeof(mend) - n, " && %sip link set dev %s mtu %u", v->peer.enter,
+			 v->peer.link.name, mtu);
 	finding(d, LEVEL_FAULT, v->name, "mtu", mend, "%u is more than one XDP buffer holds%s%s", v->link.mtu,
 		*why ? ": " : "", why);
 }
@@ -103,7 +75,7 @@ static bool short_of_queues(const struct device *v)
 {
 	struct channels c;
 
-	return v->peer_seen && !ethtool_channels(v->name, &c) && v->peer_tx > c.rx;
+	return v->peer.seen && !ethtool_channels(v->name, &c) && v->peer.tx > c.rx;
 }
 
 /* Attach a program that passes everything, and take it off again. */
@@ -164,21 +136,20 @@ static void check_xdp(struct doctor *d, struct device *v)
 /* A veth takes redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
 static void check_gro(struct doctor *d, const struct device *v)
 {
-	bool ready = v->know_features && v->native ? v->features & NETDEV_XDP_NDO_XMIT
-						   : v->peer_gro || v->peer_xdp;
+	int takes = veth_takes(&v->link, &v->peer, v->know_features && v->native ? &v->features : NULL);
 	char mend[512];
 
 	if (strcmp(v->link.kind, "veth") || (v->ours && v->xdp.mode == DATAPATH_SKB))
 		return;
-	if (!v->peer_seen && !(v->know_features && v->native)) {
+	if (takes < 0) {
 		finding(d, LEVEL_OK, v->name, "gro", NULL,
 			"the peer's namespace cannot be seen from here; it needs GRO on");
-	} else if (ready) {
+	} else if (takes) {
 		finding(d, LEVEL_OK, v->name, "gro", NULL, "the peer takes redirected frames");
-	} else if (v->peer_seen) {
-		snprintf(mend, sizeof(mend), "%sethtool -K %s gro on", v->enter, v->peer.name);
+	} else if (v->peer.seen) {
+		snprintf(mend, sizeof(mend), "%sethtool -K %s gro on", v->peer.enter, v->peer.link.name);
 		finding(d, LEVEL_FAULT, v->name, "gro", mend,
-			"GRO is off on its peer %s: results redirected to it vanish", v->peer.name);
+			"GRO is off on its peer %s: results redirected to it vanish", v->peer.link.name);
 	} else {
 		finding(d, LEVEL_FAULT, v->name, "gro", NULL,
 			"GRO is off on its peer, whose namespace cannot be seen from here: there, run "
@@ -232,13 +203,13 @@ static void check_queues(struct doctor *d, const struct device *v)
 		return;
 	}
 	if (short_of_queues(v)) {
-		if (v->peer_tx <= c.max_rx)
-			snprintf(mend, sizeof(mend), "ethtool -L %s rx %u", v->name, v->peer_tx);
+		if (v->peer.tx <= c.max_rx)
+			snprintf(mend, sizeof(mend), "ethtool -L %s rx %u", v->name, v->peer.tx);
 		else
-			snprintf(mend, sizeof(mend), "%sethtool -L %s tx %u", v->enter, v->peer.name, c.rx);
+			snprintf(mend, sizeof(mend), "%sethtool -L %s tx %u", v->peer.enter, v->peer.link.name, c.rx);
 		finding(d, LEVEL_FAULT, v->name, "queues", mend,
 			"%u receive queues, but its peer %s has %u to send: veth refuses native XDP", c.rx,
-			v->peer.name, v->peer_tx);
+			v->peer.link.name, v->peer.tx);
 		return;
 	}
 	want = c.max_rx < cpus ? c.max_rx : cpus;
@@ -267,10 +238,9 @@ static void check_queues(struct doctor *d, const struct device *v)
 	}
 }
 
-static void check_offloads(struct doctor *d, const struct device *v)
+static void check_lro(struct doctor *d, const struct device *v)
 {
-	char vlan[IF_NAMESIZE], mend[128];
-	bool vlans = !link_vlan_on(v->link.index, vlan);
+	char mend[128];
 
 	if (ethtool_lro(v->name) > 0) {
 		snprintf(mend, sizeof(mend), "ethtool -K %s lro off", v->name);
@@ -279,15 +249,36 @@ static void check_offloads(struct doctor *d, const struct device *v)
 	} else {
 		finding(d, LEVEL_OK, v->name, "lro", NULL, "off");
 	}
-	if (vlans && ethtool_vlan_rx(v->name) > 0) {
-		snprintf(mend, sizeof(mend), "ethtool -K %s rxvlan off", v->name);
-		finding(d, LEVEL_WARN, v->name, "vlan", mend,
-			"tags are taken off received frames: those of %s reach the datapath as if untagged",
-			vlan);
-	} else {
-		finding(d, LEVEL_OK, v->name, "vlan", NULL, "%s",
-			vlans ? "tags stay on received frames" : "no VLAN on it");
+}
+
+/*
+ * Does XDP see VLAN tags? A card that has them off keeps them where XDP does
+ * not look; a veth gets them so from its peer, unless that puts them on. Nearly
+ * all do: a matter of concern only where tagged frames arrive.
+ */
+static void check_vlan(struct doctor *d, const struct device *v)
+{
+	bool veth = !strcmp(v->link.kind, "veth");
+	char vlan[IF_NAMESIZE], mend[NETNS_PREFIX_LEN + 64];
+	bool vlans = !link_vlan_on(v->link.index, vlan);
+
+	if (veth ? v->peer.tags : ethtool_vlan_rx(v->name) <= 0) {
+		finding(d, LEVEL_OK, v->name, "vlan", NULL, "tags stay on received frames, which pass");
+		return;
 	}
+	if (!veth)
+		snprintf(mend, sizeof(mend), "ethtool -K %s rxvlan off", v->name);
+	else if (v->peer.seen)
+		snprintf(mend, sizeof(mend), "%sethtool -K %s txvlan off", v->peer.enter, v->peer.link.name);
+	else
+		snprintf(mend, sizeof(mend), "ethtool -K DEV txvlan off at its peer");
+	if (vlans && (!veth || v->peer.seen))
+		finding(d, LEVEL_WARN, v->name, "vlan", mend,
+			"XDP does not see tags: frames of %s reach the datapath as if untagged", vlan);
+	else
+		finding(d, LEVEL_OK, v->name, "vlan", NULL,
+			"XDP does not see tags: frames of every VLAN that arrives are taken as untagged; if any do, "
+			"%s", mend);
 }
 
 void doctor_device(struct doctor *d, const char *dev, bool named)
@@ -307,7 +298,7 @@ void doctor_device(struct doctor *d, const char *dev, bool named)
 	v.know_features = !netdev_xdp_features(v.link.index, &v.features);
 	datapath_program_on(v.link.index, &v.xdp);
 	v.ours = d->dp && datapath_attached(d->dp, v.link.index, &v.xdp) > 0;
-	look_at_peer(&v);
+	veth_look(&v.link, &v.peer);
 	check_link(d, &v);
 	if (d->privileged)
 		check_xdp(d, &v);
@@ -315,5 +306,6 @@ void doctor_device(struct doctor *d, const char *dev, bool named)
 	check_redirect(d, &v);
 	check_queues(d, &v);
 	doctor_ports(d, dev, v.link.index);
-	check_offloads(d, &v);
+	check_lro(d, &v);
+	check_vlan(d, &v);
 }

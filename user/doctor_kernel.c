@@ -26,7 +26,7 @@ static bool check_features(struct doctor *d)
 			u.release, strerror(-n));
 	else if (n)
 		finding(d, LEVEL_FAULT, "kernel", "features", NULL,
-			"%s lacks %s; boot a newer one, Linux 6.1 has all that is needed", u.release, lacks);
+			"%s lacks %s; %s", u.release, lacks, datapath_kernel_hint());
 	else
 		finding(d, LEVEL_OK, "kernel", "features", NULL, "%s has all %d that the datapath needs",
 			u.release, needed);

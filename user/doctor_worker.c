@@ -11,6 +11,7 @@
 #include "doctor.h"
 #include "netlink.h"
 #include "route.h"
+#include "veth.h"
 
 /* net.ipv4.conf.DEV.rp_filter, -1 if it cannot be read. */
 static int rp_filter(const char *dev)
@@ -42,6 +43,29 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 	finding(d, LEVEL_FAULT, dev, "rp_filter", mend,
 		"strict, and the route to %s goes through %s: results that come in here are dropped", to,
 		way);
+}
+
+/* As on the aggregator's ports: a veth polls only with GRO on. What is redirected needs that, what a bridge sends does not. */
+static void check_gro(struct doctor *d, const char *dev, const struct link *l)
+{
+	struct veth_peer peer;
+	char mend[64];
+
+	if (strcmp(l->kind, "veth") || ethtool_gro(dev)) {
+		finding(d, LEVEL_OK, dev, "gro", NULL, "frames redirected to it arrive");
+		return;
+	}
+	snprintf(mend, sizeof(mend), "ethtool -K %s gro on", dev);
+	veth_look(l, &peer);
+	if (peer.seen && peer.link.master)
+		finding(d, LEVEL_OK, dev, "gro", NULL,
+			"off, but its peer %s is the port of a bridge, which sends frames on by the stack", peer.link.name);
+	else if (peer.seen)
+		finding(d, LEVEL_FAULT, dev, "gro", mend, "is off on this veth: frames redirected to it vanish");
+	else
+		finding(d, LEVEL_WARN, dev, "gro", mend,
+			"is off on this veth, whose other end cannot be seen from here: unless it is a bridge's port, "
+			"results redirected to it vanish");
 }
 
 void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
@@ -83,12 +107,5 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 		finding(d, LEVEL_FAULT, dev, "multicast", mend,
 			"is off: results sent to the job's group are not taken");
 	check_filter(d, dev, way, to);
-	/* As on the aggregator's ports: a veth polls only with GRO on, and redirected frames need that. */
-	if (!strcmp(l.kind, "veth") && !ethtool_gro(dev)) {
-		snprintf(mend, sizeof(mend), "ethtool -K %s gro on", dev);
-		finding(d, LEVEL_FAULT, dev, "gro", mend,
-			"is off on this veth: frames redirected to it vanish");
-	} else {
-		finding(d, LEVEL_OK, dev, "gro", NULL, "frames redirected to it arrive");
-	}
+	check_gro(d, dev, &l);
 }

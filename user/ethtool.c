@@ -61,6 +61,11 @@ int ethtool_vlan_rx(const char *dev)
 	return flag(dev, ETH_FLAG_RXVLAN);
 }
 
+int ethtool_vlan_tx(const char *dev)
+{
+	return flag(dev, ETH_FLAG_TXVLAN);
+}
+
 int ethtool_ntuple(const char *dev)
 {
 	return flag(dev, ETH_FLAG_NTUPLE);

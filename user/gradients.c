@@ -38,7 +38,7 @@ static int load_file(struct gradients *g)
 	/* Not to wait for a writer, should it be a FIFO. */
 	fd = open(g->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
-		return fail(-errno, NULL, "%s", g->path);
+		return fail(-errno, NULL, "%s", *g->path ? g->path : "''");
 	if (fstat(fd, &st))
 		err = fail(-errno, NULL, "%s", g->path);
 	else if (!S_ISREG(st.st_mode))

@@ -16,6 +16,8 @@ struct json_object;
 struct job_wish {
 	char *workers; /* the list, until job_wish_complete() cuts it */
 	struct fpisa_job job;
+	bool foreign_address;	      /* job.address need not be this machine's */
+	bool draft;		      /* what this machine lacks is worth a warning; it may come, or be another's */
 	char *dev[FPISA_MAX_WORKERS]; /* into the list; NULL: routing tells */
 	__u32 ifindex[FPISA_MAX_WORKERS];
 };
@@ -29,8 +31,14 @@ int job_wish_option(struct job_wish *w, int opt, struct common *c);
 /* Fills what was not said, without a look at this machine; w->workers is not NULL. 0 or BAD_USAGE. */
 int job_wish_complete(struct job_wish *w, __u32 job);
 
-/* Ports and address by this machine's routes; the ports carry the job's frames. */
-int job_wish_resolve(struct job_wish *w, const struct datapath *dp, __u32 job);
+/*
+ * Ports and address by this machine's routes; the ports carry the job's
+ * frames. Of a draft ifindex[r] is 0 where the port is not there.
+ */
+int job_wish_resolve(struct job_wish *w, __u32 job);
+
+/* Warns of ports without our program, which hear no worker, and of those behind which no worker hears results. */
+void job_wish_warn(const struct job_wish *w, const struct datapath *dp, __u32 job);
 
 /* -- job_faults.c: faults that the job asks of its workers ------------------- */
 
@@ -66,5 +74,12 @@ static inline bool job_round_open(const struct fpisa_slot *s, __u32 generation)
  * what a worker names whose deadline passes.
  */
 int job_missing(const struct datapath *dp, __u32 job, __u64 *missing, __u64 *chunk);
+
+/* Seconds since the datapath last heard the rank, HUGE_VAL if never since the job was made. */
+int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *seconds);
+
+/* Of the ranks that one silent the longest: "; rank 2 silent for 12 s", "; rank 2 never heard", or "" of no rank. */
+#define SILENCE_LEN 48
+int job_silence_text(const struct datapath *dp, __u32 job, __u64 ranks, char text[SILENCE_LEN]);
 
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <net/if.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,14 @@
 #include "datapath.h"
 #include "job.h"
 #include "route.h"
+#include "veth.h"
 
 #define GROUP_BASE 0xef465000u /* 239.70.80.0: 'F' is 70, 'P' is 80 */
 
 enum {
 	OPT_WORKERS = OPT_VERB,
 	OPT_ADDRESS,
+	OPT_FOREIGN_ADDRESS,
 	OPT_ELEMENTS,
 	OPT_WINDOW,
 	OPT_PORTS,
@@ -42,6 +45,7 @@ enum {
 const struct option job_add_options[] = {
 	{ "workers", required_argument, NULL, OPT_WORKERS },
 	{ "address", required_argument, NULL, OPT_ADDRESS },
+	{ "foreign-address", no_argument, NULL, OPT_FOREIGN_ADDRESS },
 	{ "elements", required_argument, NULL, OPT_ELEMENTS },
 	{ "window", required_argument, NULL, OPT_WINDOW },
 	{ "ports", required_argument, NULL, OPT_PORTS },
@@ -75,13 +79,13 @@ static int parse_worker(char *s, struct fpisa_rank *rank, char **device)
 	port = strchr(s, ':');
 	if (port)
 		*port++ = 0;
-	err = parse_address("--workers", s, &rank->addr);
+	err = parse_machine("--workers", s, &rank->addr);
 	if (!err && port)
 		err = parse_number("--workers: port", port, 1, 65535, &number);
+	if (!err && dev && (!*dev || strlen(dev) >= IF_NAMESIZE || strpbrk(dev, ":/ \t")))
+		err = refuse(BAD_USAGE, "--workers: '%s' is not an interface's name, in ADDR[:PORT][@DEV]", dev);
 	if (err)
 		return err;
-	if (!rank->addr || IN_MULTICAST(ntohl(rank->addr)) || ntohl(rank->addr) == INADDR_BROADCAST)
-		return refuse(BAD_USAGE, "--workers: %s is no machine's address", s);
 	rank->port = htons(number);
 	*device = dev;
 	return 0;
@@ -115,7 +119,10 @@ int job_wish_option(struct job_wish *w, int opt, struct common *c)
 		w->workers = optarg;
 		return 0;
 	case OPT_ADDRESS:
-		return parse_address("--address", optarg, &j->address);
+		return parse_machine("--address", optarg, &j->address);
+	case OPT_FOREIGN_ADDRESS:
+		w->foreign_address = true;
+		return 0;
 	case OPT_ELEMENTS:
 		err = parse_number("--elements", optarg, FPISA_BLOCK, FPISA_MAX_ELEMENTS, &number);
 		if (!err && number % FPISA_BLOCK)
@@ -163,6 +170,10 @@ int job_wish_option(struct job_wish *w, int opt, struct common *c)
 		err = parse_address("--group", optarg, &j->group);
 		if (!err && !IN_MULTICAST(ntohl(j->group)))
 			err = refuse(BAD_USAGE, "--group: %s is not a multicast address", optarg);
+		/* Of the link's own protocols: 224.0.0.1 is every host, and no switch or router confines them. */
+		if (!err && ntohl(j->group) <= INADDR_MAX_LOCAL_GROUP)
+			err = refuse(BAD_USAGE, "--group: %s is reserved, as all of 224.0.0.0/24; try 239.x.x.x",
+				     optarg);
 		return err;
 	case OPT_TOKEN:
 		err = parse_hex("--token", optarg, &token);
@@ -197,6 +208,44 @@ static void warn_of_address(__u32 job, const struct job_wish *w, __u32 rank, __b
 		job, a, address_text(source, other), address_text(w->job.rank[rank].addr, worker), a);
 }
 
+/* This machine lacks something that the job takes. */
+__attribute__((format(printf, 3, 4))) static int lack(const struct job_wish *w, int err, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!w->draft)
+		return refuse(err, "%s", text);
+	warning("%s", text);
+	return 0;
+}
+
+/* Workers reach it here: by ARP on their own network, or by a router that knows where it is. */
+static int check_address(const struct job_wish *w, __u32 job)
+{
+	char a[ADDRESS_LEN];
+	struct route r = { 0 };
+
+	if (!w->job.address || (!route_get(w->job.address, 0, &r) && r.local))
+		return 0;
+	for (__u32 k = 0; w->foreign_address && k < w->job.workers; k++)
+		if (!w->dev[k])
+			return refuse(-EINVAL,
+				      "job %u: worker %s: with --foreign-address name its interface, ADDR@DEV: frames to an "
+				      "address that is not this machine's do not make it look for a worker",
+				      job, address_text(w->job.rank[k].addr, a));
+	if (w->foreign_address)
+		return 0;
+	address_text(w->job.address, a);
+	return lack(w, -EADDRNOTAVAIL,
+		      "job %u: %s is no address of this machine, so no worker reaches it here; ip address add %s/32 dev "
+		      "lo, or give --foreign-address if their frames come here all the same",
+		      job, a, a);
+}
+
 /* Interfaces and the aggregator's address that the command line left to routing. */
 static int resolve(struct job_wish *w, __u32 job)
 {
@@ -204,35 +253,52 @@ static int resolve(struct job_wish *w, __u32 job)
 	char a[ADDRESS_LEN];
 
 	for (__u32 r = 0; r < w->job.workers; r++) {
+		int err;
+
 		if (!w->dev[r])
 			continue;
 		w->ifindex[r] = if_nametoindex(w->dev[r]);
-		if (!w->ifindex[r])
-			return refuse(-ENODEV, "%s: no such interface; see ip link", w->dev[r]);
+		err = w->ifindex[r] ? 0 : lack(w, -ENODEV, "%s: no such interface; see ip link", w->dev[r]);
+		if (err)
+			return err;
+		w->job.rank[r].given = 1;
 	}
 
 	for (__u32 r = 0; r < w->job.workers; r++) {
 		struct route route;
-		int err = route_get(w->job.rank[r].addr, w->ifindex[r], &route);
+		int err;
+
+		if (w->dev[r] && !w->ifindex[r])
+			continue;
+		err = route_get(w->job.rank[r].addr, w->ifindex[r], &route);
 
 		address_text(w->job.rank[r].addr, a);
 		if (!err && route.local)
 			return refuse(-EINVAL,
 				      "worker %s: is an address of this machine; workers are other machines",
 				      a);
+		if (!err && route.broadcast)
+			return refuse(-EINVAL, "worker %s: is the broadcast address of a network; name each machine", a);
 		if (warn && r && !err && route.source && route.source != w->job.address) {
 			warn_of_address(job, w, r, route.source);
 			warn = false;
 		}
 		if (w->ifindex[r] && w->job.address)
 			continue;
-		if (err && !w->ifindex[r])
-			return fail(err, "add a route, or give ADDR@DEV", "worker %s: route", a);
+		if (err && !w->ifindex[r]) {
+			err = lack(w, err, "worker %s: route: %s; add a route, or give ADDR@DEV", a, strerror(-err));
+			if (err)
+				return err;
+			continue;
+		}
 		if (!w->ifindex[r])
 			w->ifindex[r] = route.ifindex;
-		if (!w->job.address && !r && (err || !route.source))
-			return refuse(-EADDRNOTAVAIL,
-				      "worker %s: no address of this machine towards it; give --address", a);
+		if (!w->job.address && !r && (err || !route.source)) {
+			err = lack(w, -EADDRNOTAVAIL,
+				   "worker %s: no address of this machine towards it; give --address", a);
+			if (err)
+				return err;
+		}
 		if (!w->job.address)
 			w->job.address = route.source;
 	}
@@ -278,22 +344,28 @@ int job_wish_complete(struct job_wish *w, __u32 job)
 	return 0;
 }
 
-/* Every port must carry the frame; one without our program hears no worker, which is only worth a warning. */
-static int check_ports(const struct datapath *dp, const struct job_wish *w, __u32 job)
+/* Is it the first rank behind its port? */
+static bool first_behind(const struct job_wish *w, __u32 rank)
+{
+	__u32 k = 0;
+
+	while (w->ifindex[k] != w->ifindex[rank])
+		k++;
+	return k == rank && w->ifindex[rank];
+}
+
+/* Every port must carry the frame. */
+static int check_ports(const struct job_wish *w, __u32 job)
 {
 	struct fpisa_format f = fpisa_format_of(w->job.format);
 	int bytes = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + fpisa_payload_bytes(f, w->job.elements);
 	int block = FPISA_BLOCK * f.bytes;
 
 	for (__u32 r = 0; r < w->job.workers; r++) {
-		struct datapath_interface i;
 		char dev[IF_NAMESIZE];
-		__u32 k = 0;
 		int mtu;
 
-		while (k < r && w->ifindex[k] != w->ifindex[r])
-			k++;
-		if (k < r)
+		if (!first_behind(w, r))
 			continue;
 		if (!if_indextoname(w->ifindex[r], dev))
 			return fail(-errno, NULL, "interface %u", w->ifindex[r]);
@@ -306,18 +378,34 @@ static int check_ports(const struct datapath *dp, const struct job_wish *w, __u3
 				"job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %d",
 				job, w->job.elements, bytes, dev, mtu,
 				(w->job.elements * f.bytes - (bytes - mtu)) / block * FPISA_BLOCK);
-		if (datapath_attached(dp, w->ifindex[r], &i) <= 0)
-			warning("%s: this datapath is not loaded on it, so job %u hears no worker there; fpisa load %s",
-				dev, job, dev);
 	}
 	return 0;
 }
 
-int job_wish_resolve(struct job_wish *w, const struct datapath *dp, __u32 job)
+int job_wish_resolve(struct job_wish *w, __u32 job)
 {
-	int err = resolve(w, job);
+	return check_address(w, job) ?: resolve(w, job) ?: check_ports(w, job);
+}
 
-	return err ?: check_ports(dp, w, job);
+void job_wish_warn(const struct job_wish *w, const struct datapath *dp, __u32 job)
+{
+	for (__u32 r = 0; r < w->job.workers; r++) {
+		struct datapath_interface i;
+		struct veth_peer peer;
+		char dev[IF_NAMESIZE];
+		struct link l;
+		int got;
+
+		if (!first_behind(w, r) || !if_indextoname(w->ifindex[r], dev) || link_get(w->ifindex[r], &l))
+			continue;
+		veth_look(&l, &peer);
+		got = datapath_attached(dp, w->ifindex[r], &i);
+		if (got > 0 && i.mode == DATAPATH_NATIVE)
+			veth_warn(&l, &peer);
+		else if (got <= 0)
+			warning("%s: this datapath is not loaded on it, so job %u hears no worker there; fpisa load %s",
+				dev, job, dev);
+	}
 }
 
 int verb_job_add(int argc, char **argv)
@@ -339,14 +427,18 @@ int verb_job_add(int argc, char **argv)
 	err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &job);
 	if (!err)
 		err = job_wish_complete(&w, job);
+	if (!err)
+		err = datapath_job_check(job, &w.job);
 	if (err)
 		return err;
 	err = datapath_open(&dp, c.pin);
 	if (err)
 		return err;
-	err = job_wish_resolve(&w, &dp, job);
-	if (!err)
+	err = job_wish_resolve(&w, job);
+	if (!err) {
+		job_wish_warn(&w, &dp, job);
 		err = datapath_job_add(&dp, job, &w.job, w.ifindex);
+	}
 	if (!err && c.json)
 		err = job_print_json(&dp, job);
 	datapath_close(&dp);

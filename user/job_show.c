@@ -2,9 +2,11 @@
 /* fpisa job show JOB: parameters and members. */
 #include <arpa/inet.h>
 #include <json-c/json.h>
+#include <math.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli.h"
 #include "job.h"
@@ -38,8 +40,59 @@ int job_missing(const struct datapath *dp, __u32 job, __u64 *missing, __u64 *chu
 	return err;
 }
 
+int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *seconds)
+{
+	struct fpisa_heard h = { 0 };
+	int err = datapath_heard(dp, job, rank, &h);
+	struct timespec t;
+	__u64 now;
+
+	/* After the reading: no frame is from the future. */
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	now = t.tv_sec * 1000000000ull + t.tv_nsec;
+	*seconds = !h.ns ? HUGE_VAL : now > h.ns ? (now - h.ns) / 1e9 : 0;
+	return err;
+}
+
+/* "0.3 s", "12 s", "5 min", "3 h" */
+static void age_text(double s, char *text, size_t size)
+{
+	if (s < 10)
+		snprintf(text, size, "%.1f s", s);
+	else if (s < 120)
+		snprintf(text, size, "%.0f s", s);
+	else
+		snprintf(text, size, "%.0f %s", s < 7200 ? s / 60 : s / 3600, s < 7200 ? "min" : "h");
+}
+
+int job_silence_text(const struct datapath *dp, __u32 job, __u64 ranks, char text[SILENCE_LEN])
+{
+	double s, longest = -1;
+	__u32 rank = 0;
+	char age[16];
+
+	*text = 0;
+	for (__u32 r = 0; r < FPISA_MAX_WORKERS; r++) {
+		int err = ranks >> r & 1 ? job_silence(dp, job, r, &s) : 0;
+
+		if (err)
+			return err;
+		if (ranks >> r & 1 && s > longest) {
+			longest = s;
+			rank = r;
+		}
+	}
+	age_text(longest, age, sizeof(age));
+	if (isinf(longest))
+		snprintf(text, SILENCE_LEN, "; rank %u never heard", rank);
+	else if (ranks)
+		snprintf(text, SILENCE_LEN, "; rank %u silent for %s", rank, age);
+	return 0;
+}
+
 struct member {
 	char address[ADDRESS_LEN], dev[IF_NAMESIZE], mac[18];
+	double silence;
 	unsigned int port;
 	bool seen; /* its HELLO came */
 };
@@ -48,7 +101,7 @@ static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_j
 		      struct member *m)
 {
 	struct fpisa_peer p;
-	int err = datapath_peer(dp, job, rank, &p);
+	int err = datapath_peer(dp, job, rank, &p) ?: job_silence(dp, job, rank, &m->silence);
 
 	if (err)
 		return err;
@@ -69,7 +122,7 @@ static const char *state_of(__u64 live, __u64 joined, __u32 rank)
 
 int job_print_text(const struct datapath *dp, __u32 job)
 {
-	char address[ADDRESS_LEN], group[ADDRESS_LEN], ranks[RANKS_LEN];
+	char address[ADDRESS_LEN], group[ADDRESS_LEN], ranks[RANKS_LEN], silence[SILENCE_LEN];
 	struct fpisa_session s;
 	struct fpisa_job j;
 	__u64 joined, missing, chunk = 0;
@@ -118,20 +171,26 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		printf("generation  %u%s\n", s.generation, s.joining ? ", a new one is gathering" : "");
 	else
 		printf("generation  none yet\n");
+	err = job_silence_text(dp, job, missing, silence);
+	if (err)
+		return err;
 	if (missing)
-		printf("waiting     for ranks %s in chunk %llu\n", ranks_text(missing, ranks),
-		       (unsigned long long)chunk);
-	printf("\n%4s  %-21s  %-15s  %-17s  %s\n", "rank", "address", "interface", "mac", "state");
+		printf("waiting     for ranks %s in chunk %llu%s\n", ranks_text(missing, ranks),
+		       (unsigned long long)chunk, silence);
+	printf("\n%4s  %-21s  %-15s  %-17s  %-9s  %s\n", "rank", "address", "interface", "mac", "state",
+	       "last heard");
 	for (__u32 r = 0; r < j.workers; r++) {
-		char where[ADDRESS_LEN + 8];
+		char where[ADDRESS_LEN + 8], age[16];
 		struct member m;
 
 		err = get_member(dp, job, &j, r, &m);
 		if (err)
 			return err;
 		snprintf(where, sizeof(where), "%s:%u", m.address, m.port);
-		printf("%4u  %-21s  %-15s  %-17s  %s\n", r, where, m.dev, m.seen ? m.mac : "-",
-		       state_of(j.live, joined, r));
+		age_text(m.silence, age, sizeof(age));
+		printf("%4u  %-21s  %-15s  %-17s  %-9s  %s%s\n", r, where, m.dev, m.seen ? m.mac : "-",
+		       state_of(j.live, joined, r), isinf(m.silence) ? "never" : age,
+		       isinf(m.silence) ? "" : " ago");
 	}
 	return 0;
 }
@@ -197,6 +256,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 		json_add_string(e, "dev", m.dev);
 		json_add_string(e, "mac", m.seen ? m.mac : NULL);
 		json_add_string(e, "state", state_of(j.live, joined, r));
+		json_add_double(e, "silent_s", m.silence);
 		json_add_number(e, "incarnation", s.incarnation[r]);
 	}
 	if (err) {

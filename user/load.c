@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <grp.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli.h"
 #include "datapath.h"
 #include "load.h"
-
-static const struct name modes[] = { { DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { 0 } };
+#include "veth.h"
 
 enum { OPT_MODE = OPT_VERB, OPT_PORT, OPT_GROUP, OPT_CPUS, OPT_QUEUE };
 
@@ -23,6 +23,8 @@ static int parse_group(const char *s, gid_t *group)
 		*group = g->gr_gid;
 		return 0;
 	}
+	if (!*s || *s == '-')
+		return refuse(BAD_USAGE, "--group: '%s' is neither a group nor a number", s);
 	if (*s < '0' || *s > '9')
 		return refuse(-ENOENT, "--group: no group '%s'; groupadd %s", s, s);
 	err = parse_number("--group", s, 0, UINT32_MAX - 1ull, &number);
@@ -45,7 +47,7 @@ int load_option(struct datapath_load *o, int opt, struct common *c)
 
 	switch (opt) {
 	case OPT_MODE:
-		err = parse_name("--mode", optarg, modes, &mode);
+		err = parse_name("--mode", optarg, attach_mode_names, &mode);
 		o->mode = mode;
 		return err;
 	case OPT_PORT:
@@ -64,6 +66,25 @@ int load_option(struct datapath_load *o, int opt, struct common *c)
 	return common_option(c, opt);
 }
 
+/* Loading gives up the privileges by which peers are looked at: first look, then warn of what then runs. */
+static int load(const struct datapath_load *o, char *const *devs, int n)
+{
+	struct veth_peer *peer = calloc(n, sizeof(*peer));
+	struct link *link = calloc(n, sizeof(*link));
+	int err = peer && link ? 0 : fail(-ENOMEM, NULL, "load");
+
+	for (int i = 0; !err && i < n; i++)
+		if (!link_get(if_nametoindex(devs[i]), &link[i]))
+			veth_look(&link[i], &peer[i]);
+	if (!err)
+		err = datapath_load(o, devs, n);
+	for (int i = 0; !err && o->mode == DATAPATH_NATIVE && i < n; i++)
+		veth_warn(&link[i], &peer[i]);
+	free(peer);
+	free(link);
+	return err;
+}
+
 int verb_load(int argc, char **argv)
 {
 	struct datapath_load o = { .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP, .drop = true };
@@ -79,5 +100,5 @@ int verb_load(int argc, char **argv)
 	if (o.steering.queue && !o.steering.cpus)
 		return refuse(BAD_USAGE, "load: --cpu-queue goes with --cpus");
 	o.pin = c.pin;
-	return datapath_load(&o, argv + optind, argc - optind);
+	return load(&o, argv + optind, argc - optind);
 }

@@ -16,14 +16,18 @@ struct verb {
 	const char *args;
 	const char *help;
 	const char *more; /* what `fpisa help VERB` adds; may be NULL */
+	bool unpinned;	  /* in namespaces of its own: it takes no --pin */
 };
 
 static const char job_add_more[] =
 	"  --workers LIST     ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64;\n"
 	"                     PORT is the worker's UDP source port, 18000 by default; DEV\n"
 	"                     the interface towards it, by default that of the route\n"
-	"  --address ADDR     where workers send to and results come from; by default the\n"
-	"                     source address of the route to the first worker\n"
+	"  --address ADDR     where workers send to and results come from, an address of this\n"
+	"                     machine; by default the source address of the route to the\n"
+	"                     first worker\n"
+	"  --foreign-address  --address need not be this machine's: a router, or an entry in\n"
+	"                     the workers' neighbour tables, leads their frames here\n"
 	"  --elements N       values a frame, a multiple of 32 up to 832; default 256;\n"
 	"                     of fp64 up to 416, default 128\n"
 	"  --window N         frames a worker has under way, a power of two; default 64\n"
@@ -38,8 +42,9 @@ static const char job_add_more[] =
 	"  --format F         fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32, mxint8\n"
 	"  --fanout F         multicast or unicast; by default multicast if all workers\n"
 	"                     have one port number and an address each\n"
-	"  --group ADDR       multicast group of the results; default 239.70.80.JOB\n"
-	"  --token HEX        secret that every frame of the job must carry\n"
+	"  --group ADDR       multicast group of the results, not in 224.0.0.0/24; default\n"
+	"                     239.70.80.JOB\n"
+	"  --token HEX        secret that a worker must know to join\n"
 	"  --big-endian       payloads are; the datapath swaps them in and out\n"
 	"  --reciprocal       averages multiply by 1/n, as the paper does, instead of dividing\n"
 	"  --histogram        count what the adds discard, by magnitude; see fpisa histogram\n"
@@ -62,7 +67,8 @@ static const char config_more[] =
 	"A file has a section [interface DEV] for each interface to load, with the key mode,\n"
 	"a section [job N] for each job, with the options of job add as keys, and at most one\n"
 	"[datapath], with port, group, cpus, cpu-queue and pin. KEY = VALUE; an option without an argument\n"
-	"takes yes or no; # begins a comment.\n";
+	"takes yes or no; # begins a comment. The whole file is looked at before anything is made:\n"
+	"all of it is applied or nothing. config check warns of what is not there now.\n";
 
 static const struct verb verbs[] = {
 	{ "load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G] [--cpus LIST [--cpu-queue N]]",
@@ -83,7 +89,10 @@ static const struct verb verbs[] = {
 	{ "status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL },
 	{ "job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "make a job, 0 to 63", job_add_more },
 	{ "job list", verb_job_list, "[--json]", "the jobs", NULL },
-	{ "job show", verb_job_show, "JOB [--json]", "a job's parameters and members", NULL },
+	{ "job show", verb_job_show, "JOB [--json]", "a job's parameters and members",
+	  "\"last heard\" is since the last frame of a rank that passed all checks, to some ms;\n"
+	  "in JSON silent_s, null: never. A worker that was killed stays joined, and is silent;\n"
+	  "so is one between its calls.\n" },
 	{ "job del", verb_job_del, "JOB", "remove a job", NULL },
 	{ "job shrink", verb_job_shrink, "JOB RANK...", "go on without some ranks",
 	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n" },
@@ -103,14 +112,16 @@ static const struct verb verbs[] = {
 	{ "histogram", verb_histogram, "JOB [--json]", "magnitudes that the adds of a job discarded",
 	  "Of a job made with --histogram: per binary exponent, how many adds of an element\n"
 	  "discarded a magnitude in [2^x, 2^(x+1)).\n" },
-	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss", NULL },
+	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss",
+	  "After the missing ranks the one that is silent the longest: since its last frame that\n"
+	  "passed all checks. In JSON silent_s of each missing rank, null: never heard.\n" },
 	{ "doctor", verb_doctor, "[DEV...] [--worker ADDR] [--json]",
 	  "what is wrong on this machine, and what mends it", doctor_more },
 	{ "demo", verb_demo, "[OPTION...] [--json]",
-	  "sum real gradients over real packets, and check every bit", demo_help },
+	  "sum real gradients over real packets, and check every bit", demo_help, true },
 	{ "analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",
 	  "the error of sums of real values: its size, its sources, its dependence on order", analyze_help },
-	{ "soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help },
+	{ "soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help, true },
 	{ "bench arith", verb_bench_arith, "[OPTION...] [--json]", "ns an element of adds and read-outs, side by side",
 	  bench_arith_help },
 	{ "bench wire", verb_bench_wire, "[DEV...] [OPTION...] [--json]", "goodput and CPU time by settings, and the best of them",
@@ -139,13 +150,18 @@ static int match(const struct verb *v, int argc, char **argv)
 	return argc > 1 && !strcmp(argv[1], space + 1) ? 2 : 0;
 }
 
-/* Is it the first word of verbs of two words? */
-static bool has_group(const char *word)
+/* Is `word` the first of the verb's two words? */
+static bool in_group(const struct verb *v, const char *word)
 {
 	size_t n = strlen(word);
 
+	return !strncmp(v->name, word, n) && v->name[n] == ' ';
+}
+
+static bool has_group(const char *word)
+{
 	for (size_t i = 0; i < VERBS; i++)
-		if (!strncmp(verbs[i].name, word, n) && verbs[i].name[n] == ' ')
+		if (in_group(&verbs[i], word))
 			return true;
 	return false;
 }
@@ -162,7 +178,8 @@ static const struct verb *find(int argc, char **argv, int *words)
 
 static void usage(FILE *f, const struct verb *v)
 {
-	fprintf(f, "usage: fpisa %s %s [--pin DIR] [--verbose]\n", v->name, v->args);
+	fprintf(f, "usage: fpisa %s%s%s%s [--verbose]\n", v->name, *v->args ? " " : "", v->args,
+		v->unpinned ? "" : " [--pin DIR]");
 }
 
 /* One line a verb; `group` is the first word of those to show, NULL for all. */
@@ -174,6 +191,22 @@ static void help(FILE *f, const char *group)
 			fprintf(f, "  %-12s  %s\n", verbs[i].name, verbs[i].help);
 }
 
+/* In one line; of a group it names the verbs. */
+static int refuse_verb(int argc, char **argv)
+{
+	char known[256] = "";
+	size_t n = 0, left = 0;
+
+	for (size_t i = 0; i < VERBS; i++)
+		left += in_group(&verbs[i], argv[0]);
+	for (size_t i = 0; i < VERBS; i++)
+		if (in_group(&verbs[i], argv[0]) && n < sizeof(known))
+			n += snprintf(known + n, sizeof(known) - n, "%s%s", verbs[i].name,
+				      !--left ? "" : left == 1 ? " and " : ", ");
+	return refuse(BAD_USAGE, n ? "no verb '%s%s%s'; there are %s" : "no verb '%s%s%s'; fpisa help lists them",
+		      argv[0], argc > 1 ? " " : "", argc > 1 ? argv[1] : "", known);
+}
+
 static int help_verb(int argc, char **argv)
 {
 	const struct verb *v;
@@ -182,8 +215,9 @@ static int help_verb(int argc, char **argv)
 	if (!argc) {
 		help(stdout, NULL);
 		fputs("Options of every verb:\n"
-		      "  --pin DIR   where its maps are pinned; else $FPISA_PIN, /sys/fs/bpf/fpisa, and\n"
-		      "              for verbs that find it loaded, where ip link pins\n"
+		      "  --pin DIR   where its maps are pinned, but of demo and soak; else $FPISA_PIN,\n"
+		      "              /sys/fs/bpf/fpisa, and for verbs that find it loaded, where ip link\n"
+		      "              pins\n"
 		      "  --verbose   show what libbpf and the verifier say\n",
 		      stdout);
 		return 0;
@@ -193,8 +227,8 @@ static int help_verb(int argc, char **argv)
 		help(stdout, argv[0]);
 		return 0;
 	}
-	if (!v)
-		return refuse(BAD_USAGE, "no verb '%s'", argv[0]);
+	if (!v || argc > words)
+		return refuse_verb(argc, argv);
 	printf("%s: %s\n", v->name, v->help);
 	usage(stdout, v);
 	if (v->more)
@@ -215,20 +249,13 @@ static int run(int argc, char **argv)
 		puts("fpisa " FPISA_VERSION_STRING);
 		return 0;
 	}
-	if (!strcmp(argv[0], "help") || !strcmp(argv[0], "--help")) {
-		err = help_verb(argc - 1, argv + 1);
-		if (err)
-			help(stderr, NULL);
-		return err;
-	}
+	if (!strcmp(argv[0], "help") || !strcmp(argv[0], "--help"))
+		return help_verb(argc - 1, argv + 1);
 	v = find(argc, argv, &words);
+	if (!v && (argc > 1 || !has_group(argv[0])))
+		return refuse_verb(argc, argv);
 	if (!v) {
-		bool group = argc == 1 && has_group(argv[0]);
-
-		if (!group)
-			refuse(BAD_USAGE, "no verb '%s%s%s'", argv[0], argc > 1 ? " " : "",
-			       argc > 1 ? argv[1] : "");
-		help(stderr, has_group(argv[0]) ? argv[0] : NULL);
+		help(stderr, argv[0]);
 		return BAD_USAGE;
 	}
 	for (int i = words; i < argc; i++)

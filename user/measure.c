@@ -140,6 +140,9 @@ int parse_sizes(struct sizes *s, char *text)
 			return -1;
 		if (s->n == MAX_SIZES || n % FPISA_BLOCK)
 			return refuse(-1, "--elements: up to %d multiples of %d", MAX_SIZES, FPISA_BLOCK);
+		for (uint32_t i = 0; i < s->n; i++)
+			if (s->elements[i] == n)
+				return refuse(-1, "--elements: %s is there twice", at);
 		s->elements[s->n++] = (uint32_t)n;
 	}
 	return s->n ? 0 : refuse(-1, "--elements: none");

@@ -133,6 +133,9 @@ static void parse_link(const struct nlmsghdr *nlh, struct link *l)
 		case IFLA_LINK:
 			l->lower = u32_of(a);
 			break;
+		case IFLA_MASTER:
+			l->master = u32_of(a);
+			break;
 		case IFLA_LINK_NETNSID:
 			l->lower_netns = u32_of(a);
 			break;

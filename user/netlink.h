@@ -17,6 +17,7 @@ struct link {
 	__u32 index, flags, mtu, num_tx;
 	__u32 lower;	 /* IFLA_LINK: the interface below, a veth's peer; 0: none */
 	int lower_netns; /* id of the namespace that it is in, -1: ours */
+	__u32 master;	 /* the bridge or bond whose port it is; 0: none */
 	bool carrier;
 };
 
@@ -50,6 +51,7 @@ int ethtool_driver(const char *dev, char name[32]);
 int ethtool_gro(const char *dev);     /* 0 or 1 */
 int ethtool_lro(const char *dev);     /* 0 or 1 */
 int ethtool_vlan_rx(const char *dev); /* 0 or 1: tags are taken off received frames */
+int ethtool_vlan_tx(const char *dev); /* 0 or 1: tags go beside the frame to the device, which puts them on */
 
 struct channels {
 	__u32 rx, max_rx, tx;

@@ -85,12 +85,14 @@ uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_r
 		       const uint64_t *words, struct oracle_events *events, uint32_t *flags);
 
 /*
- * |result - what c would be without any rounding| in ulps of the nearest value
- * to it, as oracle_exact_error does for sums; of floats, all but min and max.
- * The root of a norm is taken to 2^-64 of the smallest subnormal.
+ * The error of a result, in ulps: |result - what c would be without any
+ * rounding|, in units of the last place of the value nearest to that, as
+ * oracle_exact_error() has it for sums. Of floats, all but min and max. The
+ * root of a norm is taken to 2^-64 of the smallest subnormal. *correct says
+ * whether the result is that nearest value.
  */
 double oracle_result_error(const struct oracle_call *c, uint64_t result, size_t n, const uint64_t *words,
-			   double *absolute);
+			   double *absolute, bool *correct);
 
 /* That nearest value. */
 uint64_t oracle_result_nearest(const struct oracle_call *c, size_t n, const uint64_t *words);
@@ -144,8 +146,9 @@ uint64_t oracle_exact_round(const struct oracle_exact *x, enum fpisa_rounding ro
 uint64_t oracle_exact_read(const struct oracle_exact *x);
 
 /*
- * |result - sum| in ulps of oracle_exact_read(x); the smallest subnormal is
- * the ulp of zero. Equal infinities and any two NaNs differ by 0; where just
+ * |result - sum| in ulps of oracle_exact_read(x), what analyze and demo call
+ * an error in ulps: at most 1/2 of what is rounded correctly. The smallest
+ * subnormal is the ulp of zero. Equal infinities and any two NaNs differ by 0; where just
  * one is special, or the infinities differ, the error is INFINITY. The same
  * difference as a number in *absolute, which may be NULL.
  */

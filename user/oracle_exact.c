@@ -129,9 +129,7 @@ double oracle_exact_error(const struct oracle_exact *x, uint64_t result, double 
 	oracle_exact_accumulate(&difference, !r.negative, r.n, r.e - 1);
 	magnitude_of(&difference, limbs, view);
 	fraction = mpz_get_d_2exp(&exponent, view);
-	if (absolute)
-		*absolute = ldexp(fraction, (int)exponent + 2 - (1 << (x->f.ebits - 1)) - x->f.mbits);
-	return ldexp(fraction, (int)exponent - (s.e - 1));
+	return oracle_in_ulps(x->f, &s, fraction, exponent, absolute ? absolute : &error);
 }
 
 double oracle_ulp_error(struct fpisa_format f, uint64_t result, size_t n, const uint64_t *words,

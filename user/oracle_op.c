@@ -209,7 +209,7 @@ uint64_t oracle_result_nearest(const struct oracle_call *c, size_t n, const uint
 }
 
 double oracle_result_error(const struct oracle_call *c, uint64_t result, size_t n, const uint64_t *words,
-			   double *absolute)
+			   double *absolute, bool *correct)
 {
 	struct oracle_value r = oracle_decode(c->f, result), s;
 	long top, bottom;
@@ -221,6 +221,7 @@ double oracle_result_error(const struct oracle_call *c, uint64_t result, size_t 
 	mpz_inits(num, den, got, NULL);
 	nearest = unrounded(c, n, words, num, den);
 	s = oracle_decode(c->f, nearest);
+	*correct = result == nearest;
 	if (r.nan || r.inf || s.nan || s.inf) {
 		*absolute = (r.nan && s.nan) || result == nearest ? 0 : INFINITY;
 		mpz_clears(num, den, got, NULL);
@@ -235,6 +236,5 @@ double oracle_result_error(const struct oracle_call *c, uint64_t result, size_t 
 	error = fabs(mpz_get_d_2exp(&top, num));
 	error /= mpz_get_d_2exp(&bottom, den);
 	mpz_clears(num, den, got, NULL);
-	*absolute = ldexp(error, (int)(top - bottom) + 2 - (1 << (c->f.ebits - 1)) - c->f.mbits);
-	return ldexp(error, (int)(top - bottom) - (s.e - 1));
+	return oracle_in_ulps(c->f, &s, error, top - bottom, absolute);
 }

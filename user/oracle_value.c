@@ -168,6 +168,13 @@ uint64_t oracle_round_ratio(struct fpisa_format f, mpz_t num, mpz_t den, int deg
 	return word;
 }
 
+double oracle_in_ulps(struct fpisa_format f, const struct oracle_value *nearest, double fraction, long p,
+		      double *absolute)
+{
+	*absolute = ldexp(fraction, (int)p + 2 - (1 << (f.ebits - 1)) - f.mbits);
+	return ldexp(fraction, (int)p - (nearest->e - 1));
+}
+
 void oracle_ratio_shift(mpz_t num, mpz_t den, int p)
 {
 	if (p >= 0)

@@ -65,6 +65,10 @@ void oracle_take(struct oracle_reg *reg, const struct oracle_entry *in);
 void oracle_add_entry(struct oracle_reg *reg, struct fpisa_format f, enum fpisa_mode mode,
 		      const struct oracle_entry *in, struct oracle_events *events);
 
+/* An error of fraction x 2^p quanta in ulps of the correct result `nearest`; as a number in *absolute. */
+double oracle_in_ulps(struct fpisa_format f, const struct oracle_value *nearest, double fraction, long p,
+		      double *absolute);
+
 /* num / den x 2^p, p of either sign. */
 void oracle_ratio_shift(mpz_t num, mpz_t den, int p);
 

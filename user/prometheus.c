@@ -175,7 +175,12 @@ static int write_file(const char *file, const char *text, size_t len)
 {
 	char path[PATH_MAX];
 	sigset_t set, before;
+	struct stat st;
 	int fd, err = 0;
+
+	/* A device or a pipe would be gone. */
+	if (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return refuse(-EINVAL, "%s: is no regular file, and would be replaced; --prometheus alone prints", file);
 
 	if (snprintf(path, sizeof(path), "%s.XXXXXX", file) >= PATH_MAX)
 		return fail(-ENAMETOOLONG, NULL, "%s", file);

@@ -40,6 +40,7 @@ static int parse(const struct nlmsghdr *nlh, int len, struct route *r)
 	if (nlh->nlmsg_type != RTM_NEWROUTE)
 		return -EBADMSG;
 	r->local = rtm->rtm_type == RTN_LOCAL;
+	r->broadcast = rtm->rtm_type == RTN_BROADCAST;
 	left = RTM_PAYLOAD(nlh);
 	for (a = RTM_RTA(rtm); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
 		if (a->rta_type == RTA_OIF)

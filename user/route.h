@@ -9,7 +9,8 @@
 struct route {
 	__u32 ifindex;
 	__be32 source; /* address that the kernel would send from; 0: none */
-	bool local;    /* the destination is this machine */
+	bool local;	/* the destination is this machine */
+	bool broadcast; /* it is all machines of a network */
 };
 
 /*

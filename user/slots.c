@@ -6,19 +6,41 @@
 #include "cli.h"
 #include "job.h"
 
-static void print_row(__u32 job, const struct fpisa_job *j, __u32 i, const struct fpisa_slot *s,
-		      struct json_object *rows)
+static int silences_json(const struct datapath *dp, __u32 job, __u64 ranks, struct json_object *row)
 {
+	struct json_object *a = json_object_new_array();
+	int err = 0;
+
+	json_object_object_add(row, "silent_s", a);
+	for (__u32 r = 0; !err && r < FPISA_MAX_WORKERS; r++) {
+		double s;
+
+		if (!(ranks >> r & 1))
+			continue;
+		err = job_silence(dp, job, r, &s);
+		json_object_array_add(a, json_double(s));
+	}
+	return err;
+}
+
+static int print_row(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 i,
+		     const struct fpisa_slot *s, struct json_object *rows)
+{
+	char ranks[RANKS_LEN], silence[SILENCE_LEN], text[RANKS_LEN + SILENCE_LEN];
 	__u64 missing = j->live & ~s->bitmap;
 	struct json_object *e;
-	char text[RANKS_LEN];
+	int err;
 
 	if (!rows) {
+		err = job_silence_text(dp, job, missing, silence);
+		if (err)
+			return err;
 		printf("%3u  %4u  %7u  %12llu  %4d of %-4d  ", job, i / 2, i % 2,
 		       (unsigned long long)s->chunk, __builtin_popcountll(s->bitmap & j->live),
 		       __builtin_popcountll(j->live));
-		print_wrapped(45, ranks_text(missing, text));
-		return;
+		snprintf(text, sizeof(text), "%s%s", ranks_text(missing, ranks), silence);
+		print_wrapped(45, text);
+		return 0;
 	}
 	e = json_object_new_object();
 	json_add_number(e, "job", job);
@@ -29,6 +51,7 @@ static void print_row(__u32 job, const struct fpisa_job *j, __u32 i, const struc
 	json_add_number(e, "of", __builtin_popcountll(j->live));
 	json_object_object_add(e, "missing", ranks_json(missing));
 	json_object_array_add(rows, e);
+	return silences_json(dp, job, missing, e);
 }
 
 static int print_job(const struct datapath *dp, __u32 job, struct json_object *rows)
@@ -42,7 +65,7 @@ static int print_job(const struct datapath *dp, __u32 job, struct json_object *r
 	for (__u32 i = 0; !err && i < 2 * j.window; i++) {
 		err = datapath_slot(dp, j.slot_base + i, &s);
 		if (!err && job_round_open(&s, session.generation))
-			print_row(job, &j, i, &s, rows);
+			err = print_row(dp, job, &j, i, &s, rows);
 	}
 	return err;
 }

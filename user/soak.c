@@ -31,6 +31,8 @@ const char soak_help[] =
 	"  --drop P, --duplicate P, --reorder P, --delay P, --corrupt P\n"
 	"                     shares of frames between workers and aggregator, each way;\n"
 	"                     default 0.01, 0.02, 0.02, 0.01, 0.01\n"
+	"  --ports K          UDP ports of each job at the aggregator, a power of two up to 16, but no more\n"
+	"                     than its window; default any\n"
 	"  --cpus LIST        CPUs that the aggregator hands slots to; see fpisa help load\n"
 	"  --json             one object; see below\n"
 	"Makes six worker hosts, a hop that does faults to frames, and an aggregator, each in\n"
@@ -50,6 +52,7 @@ enum {
 	OPT_DELAY,
 	OPT_CORRUPT,
 	OPT_CPUS,
+	OPT_PORTS,
 };
 
 static const struct option options[] = {
@@ -62,6 +65,7 @@ static const struct option options[] = {
 	{"delay", required_argument, NULL, OPT_DELAY},
 	{"corrupt", required_argument, NULL, OPT_CORRUPT},
 	{"cpus", required_argument, NULL, OPT_CPUS},
+	{"ports", required_argument, NULL, OPT_PORTS},
 	{"verbose", no_argument, NULL, OPT_VERBOSE},
 	JSON_OPTION,
 	{0},
@@ -91,6 +95,12 @@ static int parse_option(struct soak_options *o, struct common *c, int opt)
 		return parse_share("--delay", optarg, &o->rates.delay);
 	case OPT_CPUS:
 		return parse_cpus("--cpus", optarg, o->steering.cpu, FPISA_STEER_CPUS, &o->steering.cpus);
+	case OPT_PORTS:
+		err = parse_number("--ports", optarg, 1, FPISA_MAX_PORTS, &number);
+		if (!err && number & (number - 1))
+			err = refuse(BAD_USAGE, "--ports: %s is not a power of two", optarg);
+		o->ports = number;
+		return err;
 	case OPT_CORRUPT:
 		return parse_share("--corrupt", optarg, &o->rates.corrupt);
 	}

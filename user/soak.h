@@ -41,10 +41,14 @@
 struct soak_options {
 	uint64_t seconds, seed;
 	uint32_t jobs;
+	uint32_t ports; /* of each job at the aggregator; 0: any number */
 	struct fpisa_fault_rates rates; /* of the hop; every other job injects half of it itself too */
 	struct fpisa_steering steering; /* cpus 0: none */
 	bool json;
 };
+
+/* How a rank makes a call. */
+enum soak_way { SOAK_BLOCKS, SOAK_WAITS, SOAK_POLLS, SOAK_WAYS };
 
 /* One rank of one job: written by its process, but for stop. Counts go on when it is started again. */
 struct soak_seat {
@@ -53,6 +57,9 @@ struct soak_seat {
 	uint64_t longest_ns;
 	uint64_t rounds;     /* all-reduce calls that succeeded */
 	uint64_t by_op[FPISA_OP_END], by_format[FPISA_FORMAT_END]; /* those */
+	uint64_t by_way[SOAK_WAYS], in_place, xsk; /* those too */
+	uint64_t computed;   /* calls that computed between start and end */
+	uint64_t restored;   /* arrays of calls in place that failed, compared with what they were */
 	uint64_t chunks, elements; /* results recomputed, also of calls that then failed */
 	uint64_t retransmits, bad;
 	uint64_t errors;     /* calls and joins that ended with an error they may end with */
@@ -68,6 +75,7 @@ struct soak_shared {
 	uint64_t taken_out[SOAK_JOBS]; /* ranks, by shrink */
 	uint64_t hop_faults[5];	       /* as in struct fpisa_faults: dropped .. corrupted */
 	uint64_t hop_frames;
+	uint64_t forged; /* HELLOs that the hop made itself */
 };
 
 struct soak_job {
@@ -140,6 +148,12 @@ int soak_events(struct soak *s, uint64_t now);
 
 /* Nothing is broken from here on: what is down comes up. Nonzero while that takes. */
 int soak_events_end(struct soak *s, uint64_t now, bool *done);
+
+/* Does the rank use AF_XDP? One of a host can. */
+static inline bool soak_uses_xsk(uint32_t job, uint32_t rank)
+{
+	return job == 0 && rank % 2 == 0;
+}
 
 /* Fork; the child is in namespace ns_fd and dies with us. */
 int soak_fork(struct soak *s, int ns_fd, pid_t *pid);

@@ -102,13 +102,19 @@ int soak_add_job(struct soak *s, uint32_t job)
 		.rounding = below(s, 2) ? FPISA_ROUND_DOWN : FPISA_ROUND_NEAREST,
 		.pipeline = below(s, 2) ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
 		.clz = (uint8_t)(FPISA_CLZ_LPM + below(s, 3)),
-		.fanout = below(s, 2) ? FPISA_FANOUT_UNICAST : FPISA_FANOUT_MULTICAST,
+		/* Both at any time, through the same interfaces. */
+		.fanout = (job < 2 ? job == 0 : below(s, 2)) ? FPISA_FANOUT_UNICAST : FPISA_FANOUT_MULTICAST,
 	};
 	const struct fpisa_format f = fpisa_format_of(config.format);
 	uint32_t most = fpisa_default_elements(f);
 	__u32 ifindex[SOAK_RANKS];
 	int err;
 
+	if (f.integer)
+		config.rounding = FPISA_ROUND_DOWN;
+	config.ports = (uint8_t)(s->o.ports ?: 1u << below(s, 5));
+	if (config.ports > config.window)
+		config.ports = (uint8_t)config.window;
 	if (f.bytes > 1 && !below(s, 3))
 		config.flags = FPISA_JOB_BIG_ENDIAN;
 	config.elements = (uint16_t)(FPISA_BLOCK * (1 + below(s, most / FPISA_BLOCK)));

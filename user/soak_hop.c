@@ -3,6 +3,10 @@
  * The hop between worker hosts and aggregator: takes every frame off one
  * link by a packet socket and puts it onto the other, with faults, each way.
  * Neither side knows of it. What is not UDP, as ARP, goes through unharmed.
+ *
+ * It is an adversary too (doc/protocol.md, section 6): of each HELLO that a
+ * worker sends it makes others, of lives that the worker never had, and sends
+ * them by another host's link.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -18,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fpisa/wire.h"
 #include "lab.h"
 #include "soak.h"
 
@@ -48,7 +53,36 @@ static int open_end(struct end *e, char prefix, uint32_t host)
 	return 0;
 }
 
-static void take_in(struct end *e, struct soak_shared *shared)
+/* As whoever can write any address would say HELLO in this rank's place, without having heard a cookie. */
+static void forge_hello(const unsigned char *frame, size_t n, const struct end *other, struct soak_shared *shared)
+{
+	_Alignas(8) unsigned char copy[FRAME_MAX];
+	struct fpisa_hdr *h = (struct fpisa_hdr *)(copy + 8);
+	const size_t len = FPISA_HDR_LEN + sizeof(struct fpisa_hello);
+	const uint64_t which = shared->forged++;
+	struct fpisa_sum sum = {};
+
+	memcpy(h, frame + FPISA_OFFSET, len);
+	h->aux = which % 4 == 0 ? ~0ull : which % 4 == 1 ? (1ull << 63) - 1 : h->aux + which % 2 * 1000000;
+	h->secret = which % 3 ? which * 0x9e3779b97f4a7c15ull : 0;
+	h->chunk = ~h->chunk;
+	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, h + 1, sizeof(struct fpisa_hello) / 8);
+	h->checksum = fpisa_sum_fold(&sum);
+	memmove(copy + FPISA_OFFSET, h, len);
+	memcpy(copy, frame, FPISA_OFFSET);
+	copy[11] ^= 0x55;
+	send(other->fd, copy, n, MSG_DONTWAIT);
+}
+
+static bool is_hello(const unsigned char *frame, ssize_t n)
+{
+	return n == (ssize_t)(FPISA_PAYLOAD_OFFSET + sizeof(struct fpisa_hello)) && frame[FPISA_OFFSET] == 'F' &&
+	       frame[FPISA_OFFSET + 1] == 'P' && frame[FPISA_OFFSET + 3] == FPISA_TYPE_HELLO;
+}
+
+/* `other`: the aggregator's side of another host's link; NULL where frames go to workers. */
+static void take_in(struct end *e, const struct end *other, struct soak_shared *shared)
 {
 	unsigned char frame[FRAME_MAX];
 	ssize_t n;
@@ -58,6 +92,8 @@ static void take_in(struct end *e, struct soak_shared *shared)
 		bool ip = n > PROTO_AT && frame[12] == 8 && !frame[13];
 
 		shared->hop_frames++;
+		if (other && ip && is_hello(frame, n))
+			forge_hello(frame, (size_t)n, other, shared);
 		if (ip && frame[PROTO_AT] == UDP)
 			fpisa_faults_put(&e->faults, &part, 1, 0, lab_now());
 		else
@@ -123,7 +159,7 @@ void soak_hop(const struct soak *s)
 		ppoll(p, ENDS, &ts, NULL);
 		for (int i = 0; i < ENDS; i++)
 			if (p[i].revents)
-				take_in(&ends[i], s->shared);
+				take_in(&ends[i], i % 2 ? NULL : &ends[(i + 3) % ENDS], s->shared);
 		for (int i = 0; i < ENDS; i++)
 			let_out(&ends[i], &ends[i ^ 1]);
 		show_counts(ends, s->shared);

@@ -205,6 +205,27 @@ static void on_chunk(void *arg, const struct fpisa_chunk *c)
 		w->chunk[w->chunks++] = *c;
 }
 
+/* All of a call that ended well: its flags are those of its chunks. */
+static void check_call(struct seat *w, uint32_t flags)
+{
+	uint64_t sums = 0;
+	uint32_t want = 0;
+
+	for (uint32_t i = 0; i < w->chunks; i++) {
+		sums += w->chunk[i].count;
+		want |= w->chunk[i].flags;
+		if (w->chunk[i].ranks != w->chunk[0].ranks)
+			want |= FPISA_RESULT_MIXED_RANKS;
+	}
+	if (sums != w->count) {
+		w->out->mismatches++;
+		say(w, "a call ended well without all of its results");
+	} else if (flags != want) {
+		w->out->mismatches++;
+		say(w, "flags of a call are not those of its chunks");
+	}
+}
+
 /* -- calls --------------------------------------------------------------- */
 
 static void begin(struct seat *w)
@@ -225,6 +246,12 @@ static void end(struct seat *w, int err)
 	case -ETIMEDOUT: /* somebody was killed, a link or the job was down */
 	case -ESTALE:	 /* the job was made anew, the rank was taken out */
 	case -EACCES:
+		w->out->errors++;
+		return;
+	case -EBUSY: /* the kernel has not yet taken the queue from the process that was killed */
+	case -EAGAIN: /* the next hop does not answer */
+		if (!soak_uses_xsk(w->job, w->rank))
+			break;
 		w->out->errors++;
 		return;
 	}
@@ -264,6 +291,8 @@ static int join(struct seat *w)
 		.timeout_ms = SOAK_TIMEOUT_MS,
 		.seed = splitmix64(&w->random),
 		.overflow = FPISA_OVERFLOW_FLAG,
+		.restore = 1,
+		.transport = soak_uses_xsk(w->job, w->rank) ? FPISA_TRANSPORT_XSK : FPISA_TRANSPORT_UDP,
 		.on_chunk = on_chunk,
 		.arg = w,
 	};
@@ -295,37 +324,86 @@ static int join(struct seat *w)
 	return 0;
 }
 
+/* Most computing is shorter than a round, some of it longer than many. */
+static void compute(struct seat *w)
+{
+	uint64_t z = splitmix64(&w->random);
+
+	usleep((useconds_t)(z >> 32) % (z % 64 ? 20000 : 500000));
+	w->out->computed++;
+}
+
+/* One call, in the way that the dice say. */
+static int call(struct seat *w, const struct oracle_call *c, enum soak_way way, const void *send, uint32_t *flags)
+{
+	const enum fpisa_dtype type = (enum fpisa_dtype)w->info.format;
+	const enum fpisa_operation op = (enum fpisa_operation)c->op;
+	struct fpisa_request *r;
+	int err, done = 0;
+
+	if (way == SOAK_BLOCKS)
+		return fpisa_allreduce_op(w->f, send, w->recv, w->count, type, op, c->factor, flags);
+	err = fpisa_allreduce_op_start(w->f, send, w->recv, w->count, type, op, c->factor, &r);
+	if (!err && splitmix64(&w->random) % 2)
+		compute(w);
+	if (err || way == SOAK_WAITS)
+		return err ?: fpisa_wait(&r, flags);
+	while (!err && !done) {
+		err = fpisa_test(&r, &done, flags);
+		if (!err && !done)
+			usleep((useconds_t)(splitmix64(&w->random) % 1000));
+	}
+	return err;
+}
+
+/* A call in place that failed: its array is as it was. */
+static void check_restored(struct seat *w)
+{
+	if (memcmp(w->recv, w->send, sizeof(w->recv))) {
+		w->out->mismatches++;
+		say(w, "the array of a failed call in place is not as it was");
+	}
+	w->out->restored++;
+}
+
 static int reduce(struct seat *w)
 {
 	const uint64_t *out = &w->s->shared->taken_out[w->job];
-	uint64_t call = call_random(w), absent = __atomic_load_n(out, __ATOMIC_ACQUIRE), sums = 0;
+	uint64_t random = call_random(w), absent = __atomic_load_n(out, __ATOMIC_ACQUIRE);
+	const enum soak_way way = (enum soak_way)(splitmix64(&w->random) % SOAK_WAYS);
+	const bool in_place = splitmix64(&w->random) % 2;
 	const struct oracle_call c = operation_of(w);
+	uint32_t flags = 0;
 	int err;
 
-	w->count = 1 + call % MAX_COUNT;
+	w->count = 1 + random % MAX_COUNT;
 	if (c.f.shared)
 		w->count += -w->count % FPISA_BLOCK;
 	w->chunks = 0;
-	fill(w, call);
-	memset(w->recv, 0xa5, sizeof(w->recv));
+	fill(w, random);
+	if (in_place)
+		memcpy(w->recv, w->send, sizeof(w->recv));
+	else
+		memset(w->recv, 0xa5, sizeof(w->recv));
 	begin(w);
-	err = fpisa_allreduce_op(w->f, w->send, w->recv, w->count, (enum fpisa_dtype)w->info.format,
-				 (enum fpisa_operation)c.op, c.factor, NULL);
+	err = call(w, &c, way, in_place ? w->recv : w->send, &flags);
 	end(w, err);
 	absent |= __atomic_load_n(out, __ATOMIC_ACQUIRE);
-	for (uint32_t i = 0; i < w->chunks; i++) {
-		check_chunk(w, &w->chunk[i], absent);
-		sums += w->chunk[i].count;
-	}
 	account(w);
+	if (err && in_place) {
+		check_restored(w);
+		return err;
+	}
+	for (uint32_t i = 0; i < w->chunks; i++)
+		check_chunk(w, &w->chunk[i], absent);
 	if (err)
 		return err;
-	if (sums != w->count) {
-		w->out->mismatches++;
-		say(w, "a call ended well without all of its results");
-	}
+	check_call(w, flags);
 	w->calls++;
 	w->out->rounds++;
+	w->out->by_way[way]++;
+	w->out->in_place += in_place;
+	w->out->xsk += soak_uses_xsk(w->job, w->rank);
 	w->out->by_op[c.op]++;
 	w->out->by_format[w->info.format]++;
 	return 0;
@@ -336,7 +414,7 @@ void soak_seat(const struct soak *s, uint32_t job, uint32_t rank)
 	struct seat *w = calloc(1, sizeof(*w));
 	int err, fds;
 
-	if (!w || lab_drop_privileges(s->parent))
+	if (!w || (!soak_uses_xsk(job, rank) && lab_drop_privileges(s->parent)))
 		_exit(1);
 	w->s = s;
 	w->out = &s->shared->seat[job][rank];
@@ -351,7 +429,7 @@ void soak_seat(const struct soak *s, uint32_t job, uint32_t rank)
 			usleep((useconds_t)(splitmix64(&w->random) % 20000));
 	}
 	leave(w);
-w->out->leaked_fds += (uint64_t)abs(soak_open_fds() - fds);
+	w->out->leaked_fds += (uint64_t)abs(soak_open_fds() - fds);
 	free(w);
 	_exit(0);
 }

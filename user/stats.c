@@ -90,8 +90,8 @@ static __u64 drops(const struct sample *s)
 {
 	__u64 n = 0;
 
-	for (size_t i = FPISA_V_FIRST_DROP; i < FPISA_VERDICT_COUNT; i++)
-		n += s->value[COUNTERS + i];
+	for (__u32 i = 0; i < FPISA_VERDICT_COUNT; i++)
+		n += fpisa_is_drop(i) ? s->value[COUNTERS + i] : 0;
 	return n;
 }
 
@@ -134,8 +134,9 @@ static void print_text(int job, const struct sample *now, const struct sample *b
 	for (size_t i = 0; i < COUNTERS; i++)
 		print_row(counters[i].name, counters[i].text, now, before, i);
 	puts("\nwhat became of the frames");
-	for (size_t i = 0; i < FPISA_V_FIRST_DROP; i++)
-		print_row(verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
+	for (__u32 i = 0; i < FPISA_VERDICT_COUNT; i++)
+		if (!fpisa_is_drop(i))
+			print_row(verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
 	if (now->cpus)
 		print_steering(now, before);
 	if (!drops(now)) {
@@ -143,8 +144,8 @@ static void print_text(int job, const struct sample *now, const struct sample *b
 		return;
 	}
 	puts("\ndrops");
-	for (size_t i = FPISA_V_FIRST_DROP; i < FPISA_VERDICT_COUNT; i++)
-		if (now->value[COUNTERS + i])
+	for (__u32 i = 0; i < FPISA_VERDICT_COUNT; i++)
+		if (fpisa_is_drop(i) && now->value[COUNTERS + i])
 			print_row(verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
 }
 
@@ -208,10 +209,12 @@ static void print_screen(int job, const struct sample *now, const struct sample 
 	if (job >= 0)
 		snprintf(title, sizeof(title), "job %d", job);
 	screen_line(&s, "%-18s %15s %12s", title, "total", "per second");
-	for (size_t i = 0; i < FPISA_VERDICT_COUNT; i++) {
-		if (i == FPISA_V_FIRST_DROP)
+	for (int drop = 0; drop < 2; drop++) {
+		if (drop)
 			screen_line(&s, "%s", drops(now) ? "drops" : "no drops");
-		screen_row(&s, verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
+		for (__u32 i = 0; i < FPISA_VERDICT_COUNT; i++)
+			if (fpisa_is_drop(i) == drop)
+				screen_row(&s, verdicts[i].name + 2, verdicts[i].text, now, before, COUNTERS + i);
 	}
 	for (__u32 i = 0; i < now->cpus; i++)
 		screen_line(&s, "steered to cpu %-3u %15llu %12.0f  frames, of which %llu wait or were dropped",

@@ -7,6 +7,7 @@
  * Rank r gives r + 1 + i mod 1000 as its element i. All values and sums are
  * integers below 2^24, so that float32 has them exactly.
  */
+#include <errno.h>
 #include <fpisa.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,14 +24,14 @@ static double seconds(void)
 
 int main(int argc, char **argv)
 {
-	struct fpisa_options options = { .size = sizeof(options), .timeout_ms = 30000 };
+	struct fpisa_options options = { .size = sizeof(options), .timeout_ms = 30000, .restore = 1 };
 	struct fpisa_info info = { .size = sizeof(info) };
 	size_t count = argc > 3 ? strtoull(argv[3], NULL, 10) : 1000000, wrong = 0;
 	struct fpisa *f = NULL;
 	uint32_t flags = 0;
 	float *v = NULL;
 	double start;
-	int status = 1;
+	int status = 1, tries = 3, rc;
 
 	if (argc < 3 || argc > 4 || !count) {
 		fprintf(stderr, "usage: allreduce ADDRESS JOB [COUNT]\n");
@@ -46,7 +47,13 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < count; i++)
 		v[i] = info.rank + 1 + i % 1000;
 	start = seconds();
-	if (fpisa_allreduce(f, v, v, count, FPISA_FLOAT32, &flags))
+	while ((rc = fpisa_allreduce(f, v, v, count, FPISA_FLOAT32, &flags)) == -ETIMEDOUT && tries--) {
+		/* With .restore v is as it was: the same call again, as soon as all ranks have joined again. */
+		fprintf(stderr, "allreduce: %s; trying again\n", fpisa_error());
+		if (fpisa_rejoin(f))
+			goto failed;
+	}
+	if (rc)
 		goto failed;
 	printf("rank %" PRIu32 " of %" PRIu32 ": %zu elements in %.1f ms, flags %#" PRIx32 "\n", info.rank,
 	       info.workers, count, (seconds() - start) * 1e3, flags);

@@ -77,11 +77,11 @@ def main():
     print("# bash completion of fpisa, from its table of verbs: doc/man/completion.py")
     print(f"_fpisa_first=\"{' '.join(first)}\"")
     print(array("_fpisa_second", second), end="")
-    print(array("_fpisa_options", [(v.name, " ".join("--" + o for o in [*v.options, "pin", "verbose", "help"]))
+    print(array("_fpisa_options", [(v.name, " ".join("--" + o for o in [*v.options, *v.common, "help"]))
                                    for v in verbs]), end="")
     print(array("_fpisa_values", [(f"{v.name} --{o.name}", " ".join(o.values)) for v, o in options]), end="")
     print(array("_fpisa_argument", [(f"{v.name} --{o.name}", o.metavar) for v, o in options if not o.values] +
-                [(f"{v.name} --pin", "DIR") for v in verbs]), end="")
+                [(f"{v.name} --pin", "DIR") for v in verbs if "pin" in v.common]), end="")
     print(array("_fpisa_operand", [(v.name, v.operand()) for v in verbs]), end="")
     print(FUNCTION, end="")
 

@@ -13,13 +13,15 @@ class Option:
 
 
 class Verb:
-    """name, help (one line), args (of its usage line), more (lines), options (by name)."""
+    """name, help (one line), args (of its usage line), more (lines), options (by name), common (options of most verbs)."""
 
     def __init__(self, fpisa, name):
         self.name = name
         lines = ask(fpisa, "help", *name.split()).splitlines()
         self.help = lines[0].removeprefix(name + ": ")
-        self.args = lines[1].removeprefix(f"usage: fpisa {name}").removesuffix("[--pin DIR] [--verbose]").strip()
+        usage = lines[1].removeprefix(f"usage: fpisa {name}").removesuffix("[--verbose]").strip()
+        self.common = ["pin", "verbose"] if usage.endswith("[--pin DIR]") else ["verbose"]
+        self.args = usage.removesuffix("[--pin DIR]").strip()
         self.more = lines[2:]
         heads = [self.args] + [re.split(r"\s{3,}|$", line[2:])[0] for line in self.more if line.startswith("  --")]
         self.options = {n: Option(n, meta, values(fpisa, name, n) if meta else [])

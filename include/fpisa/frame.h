@@ -25,18 +25,19 @@ static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hd
 /*
  * Is an ADD of `payload` bytes from saddr:sport one that the job lists?
  * Identity is the source address and port; the rank in the header only says
- * which entry of the list to compare.
+ * which entry of the list to compare. The secret says that it is the rank's
+ * present life, for any host can write any source address.
  */
 static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
-							  const struct fpisa_job *job, __be32 saddr, __be16 sport)
+							  const struct fpisa_job *job,
+							  const struct fpisa_session *session, __be32 saddr,
+							  __be16 sport)
 {
 	__u32 rank = h->rank, count = h->count;
 
 	if (!count || count % FPISA_BLOCK || count > job->elements ||
 	    payload != fpisa_payload_bytes(fpisa_format_of(job->format), count))
 		return FPISA_V_length;
-	if (h->token != job->token)
-		return FPISA_V_token;
 	if (rank >= FPISA_MAX_WORKERS || rank >= job->workers)
 		return FPISA_V_rank;
 	if (job->rank[rank].addr != saddr || job->rank[rank].port != sport) {
@@ -45,6 +46,8 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 				return FPISA_V_rank;
 		return FPISA_V_stranger;
 	}
+	if (!h->secret || h->secret != *(volatile const __u64 *)&session->secret[rank])
+		return FPISA_V_secret;
 	if (h->format != job->format)
 		return FPISA_V_format;
 	if (!fpisa_op_offered(fpisa_format_of(job->format), (enum fpisa_mode)job->mode, h->op))
@@ -66,7 +69,8 @@ static __always_inline enum fpisa_verdict fpisa_check_port(const struct fpisa_hd
 }
 
 /*
- * Is a HELLO from saddr:sport from a member? *rank is set to its rank.
+ * Does a HELLO name a member's address? *rank is set to its rank. That it
+ * comes from there, only the cookie says; and its payload, that it knows the token.
  */
 static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, __u32 payload,
 							    const struct fpisa_job *job, __be32 saddr,
@@ -74,8 +78,8 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 {
 	if (payload != sizeof(struct fpisa_hello))
 		return FPISA_V_length;
-	if (h->token != job->token)
-		return FPISA_V_token;
+	if (!h->aux || h->aux >> 63)
+		return FPISA_V_incarnation;
 	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++) {
 		if (i < job->workers && job->rank[i].addr == saddr && job->rank[i].port == sport) {
 			*rank = i;
@@ -90,7 +94,7 @@ static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr 
 {
 	return (struct fpisa_claim){
 		.chunk = h->chunk,
-		.total = h->total,
+		.digest = h->digest,
 		.operand = h->aux,
 		.generation = h->generation,
 		.call = h->call,
@@ -106,7 +110,7 @@ static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr 
  * chunk it is stay as they are; they agree with the slot's.
  */
 static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct fpisa_slot *s,
-					      const struct fpisa_job *job, __u32 flags, int resent)
+					      const struct fpisa_job *job, __u64 secret, __u32 flags, int resent)
 {
 	h->type = FPISA_TYPE_RESULT;
 	h->flags = resent ? FPISA_F_RESENT : 0;
@@ -114,6 +118,7 @@ static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct 
 	h->rank = 0xffff;
 	h->contributors = s->arrivals;
 	h->reason = 0;
+	h->secret = secret;
 	h->bitmap = s->bitmap;
 	h->aux = job->workers <= FPISA_ORDER_WORKERS ? s->order : 0;
 }
@@ -134,6 +139,30 @@ static __always_inline void fpisa_make_error(struct fpisa_hdr *h, enum fpisa_ver
 	h->flags = 0;
 	h->count = 0;
 	h->reason = (__u16)why;
+}
+
+/*
+ * The session's part of a HELLO whose cookie is right; the caller owns its
+ * guard. Returns as fpisa_session_join() does.
+ */
+static __always_inline int fpisa_session_hello(struct fpisa_session *s, const struct fpisa_job *job,
+				      const struct fpisa_hdr *h, __u32 rank, __u64 live, __u32 *next)
+{
+	__u32 before = s->generation;
+	int joined = fpisa_session_join(s, rank, h->aux, h->secret, live, next);
+
+	if (s->generation != before)
+		s->results = fpisa_result_secret(&job->key, s->generation);
+	return joined;
+}
+
+/* HELLO without its cookie: the answer tells it, and nothing else. */
+static __always_inline void fpisa_make_challenge(struct fpisa_hdr *h, struct fpisa_hello *p, __u64 cookie)
+{
+	*p = (struct fpisa_hello){};
+	h->type = FPISA_TYPE_WELCOME;
+	h->flags = FPISA_F_PENDING | FPISA_F_CHALLENGE;
+	h->secret = cookie;
 }
 
 static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa_hello *p,
@@ -163,13 +192,15 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 	p->group = job->group;
 	p->address = job->address;
 	p->live = job->live;
+	p->token = 0;
+	p->results = joined ? s->results : 0;
 }
 
 /* Which drops are reported to a member with an ERROR frame. */
 static __always_inline int fpisa_reported(enum fpisa_verdict v)
 {
 	return v == FPISA_V_mismatch || v == FPISA_V_generation || v == FPISA_V_not_live || v == FPISA_V_format ||
-	       v == FPISA_V_op || v == FPISA_V_ahead || v == FPISA_V_port;
+	       v == FPISA_V_op || v == FPISA_V_ahead || v == FPISA_V_port || v == FPISA_V_secret;
 }
 
 #endif

@@ -6,16 +6,18 @@
 #ifndef FPISA_JOB_H
 #define FPISA_JOB_H
 
+#include "secret.h"
 #include "wire.h"
 
 #define FPISA_MAX_JOBS 64 /* job numbers are 0..63 */
 #define FPISA_DEFAULT_WINDOW 64
+#define FPISA_MAX_WAYS 1024 /* interfaces of a network namespace that replies leave through */
 #define FPISA_MAX_SLOTS 2048 /* versions of slots, shared by all jobs: 1024 slots */
 
 struct fpisa_rank {
 	__be32 addr; /* IPv4 source address */
 	__be16 port; /* UDP source port */
-	__u16 pad;
+	__u16 given; /* the administrator named its port: HELLOs come by it, answers go back by it, unrouted */
 };
 
 /* fpisa_job.flags */
@@ -33,7 +35,7 @@ struct fpisa_job {
 	__u32 active;	 /* 0: the number is free, frames are dropped as no_job */
 	__u32 workers;	 /* 1..FPISA_MAX_WORKERS */
 	__u64 live;	 /* ranks that a round waits for */
-	__u64 token;	 /* secret that every frame carries */
+	__u64 token;	 /* secret that a HELLO must carry */
 	__be32 address;	 /* where workers send to and replies come from */
 	__be32 group;	 /* IPv4 group of the results; 0 for unicast */
 	__be16 group_port; /* UDP port of the group: the workers' common one */
@@ -50,8 +52,9 @@ struct fpisa_job {
 	__u8 family;	 /* which programs: fpisa_family() */
 	__u8 flags;	 /* FPISA_JOB_* */
 	__u8 ports;	 /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
-	__u8 pad[6];
+	__u8 pad[2];
 	struct fpisa_job_faults faults; /* workers are told them, the datapath has no part in them */
+	struct fpisa_key key; /* random; cookies and the results' secrets come from it */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 
@@ -64,18 +67,33 @@ struct fpisa_session {
 	__u64 joining;	  /* ranks that wait and said HELLO since the last newcomer did */
 	__u64 members;	  /* ranks whose incarnation is in the current generation */
 	__u32 generation; /* the one that contributions must carry; 0: none yet */
-	__u32 pad;
+	__u32 broken;	  /* the one whose ranks made different calls: it adds nothing more */
+	__u64 results;	  /* the secret of its results */
 	__u64 incarnation[FPISA_MAX_WORKERS]; /* of each rank, as its HELLO said */
+	__u64 secret[FPISA_MAX_WORKERS]; /* the cookie for it, which its contributions carry */
 };
 
 /*
- * Where a worker is, key: job * FPISA_MAX_WORKERS + rank; learned from HELLO.
- * Until then the addresses are zero and ifindex is what `job add` resolved.
+ * Where a worker is, key: job * FPISA_MAX_WORKERS + rank; from the kernel's
+ * routes and neighbours when its HELLO was let in, or, where the administrator
+ * named the port, from the HELLO. Until then the addresses are zero and ifindex
+ * is what `job add` resolved.
  */
 struct fpisa_peer {
 	__u8 mac[6];	   /* the worker's */
 	__u8 local_mac[6]; /* the port's that it talks to */
 	__u32 ifindex;	   /* that port */
+};
+
+/*
+ * When a worker was last heard, same key: a HELLO, or a contribution that
+ * passed its checks, cookie, secret and checksum among them. Whoever finds that the
+ * tick has changed writes both, so a busy rank's entry moves between CPUs
+ * once a tick and not with every frame.
+ */
+struct fpisa_heard {
+	__u64 ns;   /* CLOCK_MONOTONIC; 0: never */
+	__u64 tick; /* of the kernel, in jiffies */
 };
 
 /*
@@ -98,7 +116,7 @@ struct fpisa_slot {
 	__u64 chunk;	  /* the round */
 	__u64 bitmap;	  /* ranks whose contributions are in the registers */
 	__u64 order;	  /* 4 bits a rank: position in the order of arrival */
-	__u64 total;	  /* as the round's first contribution said */
+	__u64 digest;	  /* as the round's first contribution said */
 	__u64 operand;	  /* the same; fpisa_hdr.aux of an ADD */
 	__u32 generation; /* the entry is empty if it is not the job's */
 	__u32 call;
@@ -114,13 +132,16 @@ _Static_assert(sizeof(struct fpisa_slot) == 64, "slot layout");
 
 #define FPISA_GUARD_SPINS 2048
 
+/* The clock's generations a second: user space lets them go on from there, so they wrap after two years. */
+#define FPISA_GENERATIONS_S 64
+
 /* State of the whole datapath, one entry. */
 struct fpisa_control {
 	__u16 port;	       /* UDP port of the aggregator, host order; 0: FPISA_PORT */
 	__u16 more_ports;      /* those behind it that are looked at too: K - 1 of the job with the most */
 	__u32 bank;	       /* half of the program array that new frames use: 0 or 1 */
 	__u64 trie_state;      /* 0 empty, 1 being filled, 2 ready */
-	__u32 next_generation; /* every job takes the next one; none is used twice */
+	__u32 next_generation; /* every job takes the next one; user space moves it up to the clock */
 	__u32 entry;	       /* id of the program that `fpisa load` attaches; 0: it did not load this */
 };
 

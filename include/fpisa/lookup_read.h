@@ -122,14 +122,18 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 
 /*
  * As fpisa_block_read(), of sums. units(lanes) does MAU5..8 of the lanes whose
- * bit is set and returns their flags.
+ * bit is set and returns their flags. The bits below are collected before a
+ * lane's sticky bits are seen: where there are specials, the units say once
+ * more whether any other lane was rounded.
  */
 #define fpisa_look_read(out, ereg, mreg, f, rounding, clz_of, all, units)                           \
 	({                                                                                          \
 		__u64 __lost;                                                                       \
 		__u32 __rare = fpisa_look_pack(out, ereg, mreg, f, rounding, clz_of, all, &__lost), \
 		      __flags = __rare ? units(__rare) : 0;                                         \
-		__lost << (64 - fpisa_bits_below(f)) ? __flags | FPISA_INEXACT : __flags;           \
+		if (__lost << (64 - fpisa_bits_below(f)))                                           \
+			__flags |= __flags & (FPISA_NAN | FPISA_INF) ? units(all) : FPISA_INEXACT;  \
+		__flags;                                                                            \
 	})
 
 #endif

@@ -18,7 +18,7 @@
 /* What a contribution claims, as far as the slot rules look at it. */
 struct fpisa_claim {
 	__u64 chunk;
-	__u64 total;
+	__u64 digest;
 	__u64 operand;
 	__u32 generation;
 	__u32 call;
@@ -49,9 +49,11 @@ static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 /*
  * Rules 1 to 5. The caller owns the slot's guard. Starts the round in *s if
  * the contribution is its first; sets no other state: fpisa_slot_commit()
- * follows once the registers hold the contribution.
+ * follows once the registers hold the contribution. `broken`: ranks made
+ * different calls in this generation, so kept results are all there is. The
+ * caller records such a break when a mismatch is returned.
  */
-static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct fpisa_claim *c, __u64 live)
+static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct fpisa_claim *c, __u64 live, int broken)
 {
 	__u64 bit = 1ull << (c->rank & 63);
 	int start = 0;
@@ -69,9 +71,11 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 		start = 1;
 	}
 	if (start) {
+		if (broken)
+			return -FPISA_V_mismatch;
 		s->generation = c->generation;
 		s->chunk = c->chunk;
-		s->total = c->total;
+		s->digest = c->digest;
 		s->operand = c->operand;
 		s->call = c->call;
 		s->count = c->count;
@@ -83,11 +87,13 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 		s->done = 0;
 		return FPISA_STEP_SET;
 	}
-	if (s->count != c->count || s->op != c->op || s->call != c->call || s->total != c->total ||
+	if (s->count != c->count || s->op != c->op || s->call != c->call || s->digest != c->digest ||
 	    s->operand != c->operand)
 		return -FPISA_V_mismatch;
 	if (s->done)
 		return FPISA_STEP_RESEND;
+	if (broken)
+		return -FPISA_V_mismatch;
 	if (s->bitmap & bit)
 		return (s->bitmap & live) == live ? FPISA_STEP_FINISH : FPISA_STEP_WAIT;
 	return s->bitmap ? FPISA_STEP_ADD : FPISA_STEP_SET;
@@ -108,7 +114,8 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
 }
 
 /*
- * HELLO of `rank` in incarnation `inc`; the caller owns the session's guard.
+ * HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller
+ * owns the session's guard.
  *
  * A generation begins when every live rank has joined it, each with an
  * incarnation newer than the last one known; so a worker that comes back
@@ -119,8 +126,8 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
  * Returns 1 if the sender is in the current generation, 0 if it has to ask
  * again (others are missing, or its incarnation is older than the known one).
  */
-static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 live,
-					      __u32 *next)
+static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 cookie,
+					      __u64 live, __u32 *next)
 {
 	__u64 bit;
 
@@ -131,6 +138,7 @@ static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 ran
 	bit = 1ull << rank;
 	if (inc > s->incarnation[rank]) {
 		s->incarnation[rank] = inc;
+		s->secret[rank] = cookie;
 		s->members &= ~bit;
 		s->joining = 0;
 	}

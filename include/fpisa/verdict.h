@@ -17,7 +17,7 @@
 
 #define FPISA_VERDICTS(X)                                                                              \
 	X(not_ours, PASS, "not FPISA traffic, passed to the stack")                                    \
-	X(elsewhere, PASS, "sent to an address that is not the job's, passed to the stack")            \
+	X(elsewhere, PASS, "sent to an address that is not the job's, or no job's, passed to the stack")            \
 	X(absorbed, TAKEN, "contribution added, round not complete")                                   \
 	X(duplicate, TAKEN, "contribution was added before, round not complete")                       \
 	X(result, REPLY, "round complete, result fanned out")                                          \
@@ -27,7 +27,7 @@
 	X(truncated, DROP, "frame shorter than its headers say")                                       \
 	X(fragment, DROP, "IPv4 fragment; send frames that fit the path MTU")                          \
 	X(ip_checksum, DROP, "IPv4 header checksum wrong")                                             \
-	X(version, DROP, "protocol version not spoken here")                                           \
+	X(version, DROP, "protocol version not spoken here; update the sender")                        \
 	X(type, DROP, "frame type that no worker sends")                                               \
 	X(no_job, DROP, "no such job; see fpisa job list")                                             \
 	X(length, DROP, "payload length is not that of the job's chunks")                              \
@@ -42,12 +42,17 @@
 	X(slot, DROP, "slot and version do not follow from the chunk number")                          \
 	X(stale, DROP, "chunk of an earlier round")                                                    \
 	X(ahead, DROP, "chunk ahead of its round")                                                     \
-	X(mismatch, DROP, "count, operation, factor, call or length differ from the round's first contribution") \
+	X(mismatch, DROP, "ranks made different calls in this generation; all have to join again")     \
 	X(busy, DROP, "slot held by another CPU beyond the bounded wait")                              \
 	X(fanout, DROP, "result complete but no port to send it to; see fpisa job show")               \
 	X(family, DROP, "the programs of the job's format are not loaded; delete the job and add it again") \
 	X(internal, DROP, "a map look-up that cannot fail failed")                                           \
-	X(port, DROP, "UDP port is not the slot's; a worker that does not know of --ports?")
+	X(port, DROP, "UDP port is not the slot's; a worker that does not know of --ports?")           \
+	X(secret, DROP, "secret is not that of the rank's present life; it has to join again")         \
+	X(route, DROP, "HELLO came from, or its answer would leave by, another port than the job has for its rank") \
+	X(incarnation, DROP, "HELLO with an incarnation of 0, or of 2^63 or more")                     \
+	X(challenge, REPLY, "HELLO answered with the cookie that it lacked")                           \
+	X(unresolved, PASS, "HELLO of a rank whose link-layer address the kernel does not know; passed to it, that it asks")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,
@@ -63,8 +68,23 @@ enum fpisa_verdict_class {
 	FPISA_CLASS_DROP,
 };
 
-/* The first of the drops; all after it are drops too. */
-#define FPISA_V_FIRST_DROP FPISA_V_truncated
+static __always_inline enum fpisa_verdict_class fpisa_class_of(__u32 verdict)
+{
+	switch (verdict) {
+#define X(name, class, text)     \
+	case FPISA_V_##name:     \
+		return FPISA_CLASS_##class;
+		FPISA_VERDICTS(X)
+#undef X
+	}
+	return FPISA_CLASS_DROP;
+}
+
+/* Numbers are on the wire and in counters: new ones come last, whatever their class. */
+static __always_inline int fpisa_is_drop(__u32 verdict)
+{
+	return fpisa_class_of(verdict) == FPISA_CLASS_DROP;
+}
 
 /*
  * Counters of one job, per CPU: what `bpftool map dump` prints by name.
@@ -77,6 +97,7 @@ enum fpisa_verdict_class {
  * fused		contributions added by the fused body
  * fused_reads		results read by the fused body
  * missed_tail_calls	stages whose slot of the program array was empty
+ * unaddressed		unicast copies at a port where each live rank had its own already
  * rounded..overflowed	element-adds, format.h (paper, section 5.2.1)
  * round_flags		results that carried INEXACT, OVERFLOW, OVERWRITE, NAN, INF
  */
@@ -105,7 +126,8 @@ enum fpisa_verdict_class {
 	X(mau8, "stage runs: round and assemble")                             \
 	X(fused, "contributions added by the fused body")                     \
 	X(fused_reads, "results read by the fused body")                      \
-	X(missed_tail_calls, "stages run inline because their slot was empty")
+	X(missed_tail_calls, "stages run inline because their slot was empty") \
+	X(unaddressed, "unicast copies of results that were for no live rank")
 
 struct fpisa_counters {
 #define X(name, text) __u64 name;

@@ -13,7 +13,7 @@
 #include "block.h"
 
 #define FPISA_MAGIC 0x5046 /* the bytes 'F' 'P' */
-#define FPISA_VERSION 1
+#define FPISA_VERSION 2 /* 1 had neither cookies nor a digest of calls; it is refused */
 #define FPISA_PORT 18000 /* 0x4650; default UDP port of aggregator and workers */
 
 #define FPISA_MAX_WORKERS 64 /* ranks of a job: one bit each in a 64-bit map */
@@ -34,6 +34,7 @@ enum fpisa_type {
 #define FPISA_F_PROBE 0x02	/* ADD: answer with STATUS while the round is not done */
 #define FPISA_F_PENDING 0x04	/* WELCOME: some ranks have not joined yet */
 #define FPISA_F_RESENT 0x08	/* RESULT: a kept result, sent again on request */
+#define FPISA_F_CHALLENGE 0x10	/* WELCOME: say HELLO again with this secret; nothing was done */
 
 struct fpisa_hdr {
 	__le16 magic;	     /*	 0 FPISA_MAGIC */
@@ -48,21 +49,31 @@ struct fpisa_hdr {
 	__le32 slot;	     /* 16 slot << 1 | version */
 	__le16 rank;	     /* 20 the sender's; 0xffff in a HELLO and in a RESULT */
 	__le16 count;	     /* 22 elements in the payload, a multiple of 32 up to the job's */
-	__le64 chunk;	     /* 24 number of this chunk since the generation began; HELLO: see below */
-	__le64 total;	     /* 32 elements of the whole call */
+	__le64 chunk;	     /* 24 number of this chunk since the generation began; HELLO: a nonce */
+	__le64 digest;	     /* 32 of all calls of the generation up to this one: fpisa_digest() */
 	__le32 call;	     /* 40 number of the call since the generation began */
 	__le16 contributors; /* 44 RESULT: how many ranks are in the sum */
 	__le16 reason;	     /* 46 ERROR: enum fpisa_verdict */
-	__le64 token;	     /* 48 the job's secret */
+	__le64 secret;	     /* 48 see below */
 	__le64 bitmap;	     /* 56 RESULT, STATUS: ranks that contributed; WELCOME: ranks that joined */
 	__le64 aux;	     /* 64 see below */
 	__le32 checksum;     /* 72 over all before it and the payload */
 } __attribute__((packed, aligned(4)));
 
 /*
+ * fpisa_hdr.chunk
+ *	HELLO	a random number for this incarnation; the WELCOME echoes it, so a late one is known as
+ *		such, and nobody who did not see the HELLO can make one
+ *
+ * fpisa_hdr.secret (secret.h)
+ *	HELLO	the rank's cookie for this incarnation, 0 as long as it has none
+ *	WELCOME	with CHALLENGE: that cookie; else the HELLO's
+ *	ADD	the cookie
+ *	RESULT	the generation's, as the WELCOME's payload said
+ *	STATUS, ERROR	the ADD's
+ *
  * fpisa_hdr.aux
- *	HELLO	the sender's incarnation, increasing over its restarts (ns since 1970); chunk says
- *		it again and the WELCOME echoes it, so a late one is known as such
+ *	HELLO	the sender's incarnation, increasing over its restarts (ns since 1970), below 2^63
  *	WELCOME	the incarnation that the aggregator holds for this rank
  *	ADD	operation scale: the factor, bits of an IEEE binary64; else 0
  *	RESULT	up to 16 workers: 4 bits a rank, its position in the order of arrival
@@ -90,7 +101,7 @@ struct fpisa_job_faults {
 	__le16 reserved; /* zero */
 } __attribute__((packed, aligned(4)));
 
-/* The payload of HELLO (zero) and WELCOME: the job's parameters. */
+/* The payload of HELLO (zero but for the token) and WELCOME: the job's parameters. */
 struct fpisa_hello {
 	__le32 window;	 /*  0 slots, a power of two */
 	__le16 elements; /*  4 elements a chunk */
@@ -110,6 +121,8 @@ struct fpisa_hello {
 	__u8 reserved[2]; /* 34 zero */
 	struct fpisa_job_faults faults; /* 36 for trying things out */
 	__u8 zero[12];	 /* 52 zero */
+	__le64 token;	 /* 64 HELLO: the secret that the administrator gave the job; WELCOME: 0 */
+	__le64 results;	 /* 72 what stands in the results' `secret` */
 } __attribute__((packed, aligned(4)));
 
 #define FPISA_ETH_LEN 14
@@ -130,7 +143,7 @@ struct fpisa_hello {
 #define FPISA_MAX_PAYLOAD (FPISA_MAX_ELEMENTS * 4)
 
 _Static_assert(sizeof(struct fpisa_hdr) == FPISA_HDR_LEN, "header layout");
-_Static_assert(sizeof(struct fpisa_hello) == 64, "HELLO layout");
+_Static_assert(sizeof(struct fpisa_hello) == 80, "HELLO layout");
 _Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_MAX_PAYLOAD <= FPISA_MAX_FRAME, "a frame fits one XDP buffer");
 _Static_assert(FPISA_PAYLOAD_OFFSET + FPISA_MAX_PAYLOAD + FPISA_BLOCK * 4 > FPISA_MAX_FRAME, "no block is wasted");
 _Static_assert(FPISA_MAX_ELEMENTS < 1 << 16, "event counts are 16 bits wide");
@@ -225,6 +238,31 @@ static __always_inline __u32 fpisa_sum_fold(const struct fpisa_sum *s)
 	x ^= x >> 32;
 	x *= 0xff51afd7ed558ccdull;
 	return (__u32)(x >> 32);
+}
+
+/* What a call does, for the digest; numbers are the wire's. */
+enum fpisa_call_kind {
+	FPISA_CALL_ALLREDUCE = 1,
+};
+
+/*
+ * The digest after one more call. Ranks whose digests are equal have made the
+ * same calls in the same order. Each step is a bijection of either argument, so
+ * two histories that differ in one word never agree, others with probability 2^-64.
+ */
+static __always_inline __u64 fpisa_digest_word(__u64 digest, __u64 word)
+{
+	digest = (digest ^ word) * 0x9e3779b97f4a7c15ull;
+	return digest ^ digest >> 32;
+}
+
+static __always_inline __u64 fpisa_digest(__u64 before, enum fpisa_call_kind kind, __u8 format, __u8 op,
+					  __u64 operand, __u64 elements, __u64 tag)
+{
+	before = fpisa_digest_word(before, (__u64)kind << 16 | (__u64)format << 8 | op);
+	before = fpisa_digest_word(before, operand);
+	before = fpisa_digest_word(before, elements);
+	return fpisa_digest_word(before, tag);
 }
 
 #endif

@@ -76,6 +76,7 @@ class Sum:
             for special, incoming, v in rest:
                 if not special:
                     e, total = self.add(f, mode, e, total, incoming, v)
+        self.total = total
         self.result, _ = finish(Case(f, mode, rounding, words), sticky, total)
         special, _, value = f.value(self.result)
         self.finite = not special
@@ -128,7 +129,7 @@ def expected_mode(name, mode, rounding, columns):
             if s.result == right.result:
                 ulps.append(0)
             continue
-        error = abs(f.value(s.result)[2] - f.value(right.result)[2])
+        error = abs(f.value(s.result)[2] - right.total)
         ulps.append(error / f.ulp_of(abs(f.value(right.result)[2])))
         absolutes.append(error)
         out["without_error"] += error == 0
@@ -224,13 +225,32 @@ def test_sample_of_real_gradients():
         modes = {m["mode"]: m for m in one["modes"]}
         assert one["elements"] == 4096
         for name in ("fpisa64", "exact"):
-            assert modes[name]["correctly_rounded"] == 4096 and modes[name]["max_ulp_error"] == 0
+            assert modes[name]["correctly_rounded"] == 4096 and 0.49 < modes[name]["max_ulp_error"] <= 0.5
         assert modes["exact"]["depend_on_order"] == 0 < modes["fpisa"]["depend_on_order"]
         assert modes["fpisa-a"]["overwritten"] and modes["fpisa-a"]["overflowed"]
     p = run("--workers", 8, *files)
     rows = [line.split() for line in p.stdout.splitlines() if line.startswith("epoch")]
     exact = [r for r in rows if r[1:3] == ["exact", "nearest"]]
-    assert [r[:1] + r[3:7] for r in exact] == [[f"epoch{e}.f32", "0", "0", "100%", "0"] for e in ("01", "20", "40")]
+    assert [r[:1] + r[5:7] for r in exact] == [[f"epoch{e}.f32", "100%", "0"] for e in ("01", "20", "40")]
+
+
+def test_heavy_tailed_values(tmp_path):
+    """The file is what its script makes; fpisa64 is not exact on it, exact is, and few sums of fpisa are right."""
+    data = os.path.join(DATA, "..")
+    subprocess.run([sys.executable, "-B", os.path.join(data, "heavy_tailed.py"), tmp_path / "h"], check=True)
+    with open(os.path.join(data, "heavy_tailed.f32"), "rb") as f:
+        assert (tmp_path / "h").read_bytes() == f.read()
+    modes = {m["mode"]: m for m in analyze("--workers", 8, "--orders", 20, tmp_path / "h")["inputs"][0]["modes"]}
+    assert modes["exact"]["correctly_rounded"] == 4096 and modes["exact"]["depend_on_order"] == 0
+    assert 4000 < modes["fpisa64"]["correctly_rounded"] < 4096 and modes["fpisa64"]["max_ulp_error"] > 1
+    assert modes["fpisa"]["correctly_rounded"] < 410
+
+
+def test_what_fpisa64_loses(tmp_path):
+    """2^30 - 2^30 + 1e-9 + 0: right in exact alone, in whatever order the large ones come first."""
+    (tmp_path / "v").write_bytes(raw([2.0**30, -2.0**30, 1e-9, 0]))
+    one, = analyze("--workers", 4, tmp_path / "v")["inputs"]
+    assert {m["mode"]: m["correctly_rounded"] for m in one["modes"]} == {"fpisa": 0, "fpisa-a": 0, "fpisa64": 0, "exact": 1}
 
 
 def test_seed_and_orders(tmp_path):

@@ -145,7 +145,7 @@ def test_completion(verbs, tmp_path):
     assert set(complete("job", "")) == {n.split()[1] for n in verbs if n.startswith("job ")}
     assert complete("config", "ch") == ["check"]
     for name, v in verbs.items():
-        assert set(complete(*name.split(), "--")) == {"--" + o for o in {*v.options, *COMMON, "help"}}
+        assert set(complete(*name.split(), "--")) == {"--" + o for o in {*v.options, *v.common, "help"}}
     assert set(complete("job", "add", "7", "--mode", "")) == {"fpisa", "fpisa-a", "fpisa64", "exact"}
     assert complete("job", "add", "7", "--format", "bf") == ["bf16"]
     assert complete("load", "--mode", "=", "n") == ["native"]

@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(TOP, "doc", "man"))
 
 import table  # noqa: E402
 
-PAGES = ["README.md", "DEVELOPING.md", "vm/README.md", "data/README.md"] + \
+PAGES = ["README.md", "NEWS.md", "DEVELOPING.md", "vm/README.md", "data/README.md", "bench/README.md"] + \
     sorted(os.path.relpath(p, TOP) for p in glob.glob(os.path.join(TOP, "doc", "*.md")))
 
 
@@ -41,11 +41,17 @@ def test_tables_are_whole(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_make_targets(page):
-    makefile = read("Makefile")
+    makefile = read("Makefile") + read("hw/rules.mk")
     targets = set(" ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.M)).split())
     said = re.findall(r"(?:`|^    (?:sudo )?)make ([a-z][a-z-]+)(?=[\s`])", read(page), re.M)
     assert set(said) <= targets, set(said) - targets
     assert page != "README.md" or {"demo", "test", "deb", "bench", "resources"} <= set(said)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_network_namespaces(page):
+    """No page loads by `ip netns exec` or `ip -n`, whose pins do not last."""
+    assert not re.search(r"ip (netns exec|-n) \S+ .*(fpisa|xdp)", read(page))
 
 
 def commands(page):
@@ -76,6 +82,24 @@ def test_commands(page):
     assert page != "README.md" or found > 10
 
 
+def test_faults_are_shown():
+    """Each test that doc/faults.md names is there, and each row names one."""
+    source, rows = {}, 0
+    for path in glob.glob(os.path.join(TOP, "tests", "*", "test_*.*")):
+        name = os.path.basename(path).split(".")[0]
+        source[name] = source.get(name, "") + read(os.path.relpath(path, TOP))
+    for table_ in read("doc/faults.md").split("| shown by |\n|---|---|---|\n")[1:]:
+        for row in re.match(r"(?:\|.*\n)+", table_)[0].splitlines():
+            last, rows = None, rows + 1
+            for shown in row.strip("| ").rsplit("|", 1)[1].strip().split(", "):
+                m = re.fullmatch(r"(?:(test_\w+|soak|`fpisa soak`|model|fuzz/packets) ?)?(?:`(\w+)(?:\[(\w+)\])?`)?", shown)
+                assert m and (m[1] or last), shown
+                last = m[1] or last
+                if last.startswith("test_"):
+                    assert all(part in source[last] for part in m.groups()[1:] if part), shown
+    assert rows > 20
+
+
 def test_privileges_of_every_verb():
     rows = re.findall(r"^\| (`.*?) \|", read("doc/privileges.md"), re.M)
     named = {n for r in rows for n in re.findall(r"`([^`]*)`", r)} - {"help", "--version"}
@@ -94,6 +118,9 @@ def test_program():
     assert p.returncode == 0, p.stderr
 
 
+MODES = ("fpisa", "fpisa-a", "fpisa64", "exact")
+
+
 def rng(values, percent=True):
     low, high = min(values), max(values)
     return f"{low:.1f}% to {high:.1f}%" if percent else f"{low} to {high}"
@@ -104,17 +131,19 @@ def test_figures_of_analyze():
     text = read("README.md")
     command, = [w for w in commands("README.md") if w[1] == "analyze" and "data/gradients/*.f32" in w]
     files = sorted(glob.glob(os.path.join(TOP, "data", "gradients", "*.f32")))
-    assert command[2:] == ["--workers", "8", "data/gradients/*.f32"] and len(files) == 3
-    out = subprocess.run([FPISA, *command[1:-1], *files], text=True, capture_output=True, check=True).stdout
+    assert command[2:] == ["--workers", "8", "data/gradients/*.f32", "data/heavy_tailed.f32"] and len(files) == 3
+    out = subprocess.run([FPISA, *command[1:-2], *files, os.path.join(TOP, command[-1])], text=True, capture_output=True,
+                         check=True).stdout
     rows = {}
-    for mode, worst, right, order, overwritten, overflowed in re.findall(
-            r"^\S+\.f32 +(\S+) +(?:down|nearest) +(\S+) +\S+ +([\d.]+)%? +([\d.]+)%? +(\d+) +(\d+)$", out, re.M):
-        rows.setdefault(mode, []).append((worst, float(right), float(order), int(overwritten), int(overflowed)))
-    assert {m: len(r) for m, r in rows.items()} == {m: 3 for m in ("fpisa", "fpisa-a", "fpisa64", "exact")}
-    worst = {m: max((r[0] for r in v), key=float) for m, v in rows.items()}
-    columns = {m: list(zip(*v)) for m, v in rows.items()}
-    for m, tail in (("fpisa", "0 | 0"), ("fpisa-a", " | ".join(rng(columns["fpisa-a"][k], False) for k in (3, 4)))):
-        assert f"\n| `{m}` | {worst[m]} | {rng(columns[m][1])} | {rng(columns[m][2])} | {tail} |\n" in text
-    assert "\n| `fpisa64`, `exact` | 0 | 100% | 0 | 0 | 0 |\n" in text
-    for m in ("fpisa64", "exact"):
-        assert worst[m] == "0" and set(columns[m][1]) == {100} and set(columns[m][2]) == {0}
+    for name, mode, *figures in re.findall(
+            r"^(\S+)\.f32 +(\S+) +(?:down|nearest) +(\S+) +\S+ +(\S+) +(\S+) +(\d+) +(\d+)$", out, re.M):
+        rows.setdefault((mode, "heavy" in name), []).append(figures)
+    assert {k: len(r) for k, r in rows.items()} == {(m, h): 1 if h else 3 for m in MODES for h in (False, True)}
+    for m in MODES:
+        worst, right, order, overwritten, overflowed = zip(*rows[m, False])
+        shares = ["100%", "0"] if set(right) == {"100%"} and set(order) == {"0"} else \
+            [rng([float(x.rstrip("%")) for x in share]) for share in (right, order)]
+        adds = [rng(list(map(int, n)), False) if any(map(int, n)) else "0" for n in (overwritten, overflowed)]
+        line = " | ".join([f"| `{m}`", "gradients", max(worst, key=float), *shares, *adds])
+        assert f"\n{line} |\n| | heavy-tailed | " + " | ".join(rows[m, True][0]) + " |\n" in text
+    assert rows["exact", True][0][1] == "100%" != rows["fpisa64", True][0][1]

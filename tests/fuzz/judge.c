@@ -67,6 +67,23 @@ static bool ip_intact(const uint8_t *p)
 	return (s >> 16) + (s & 0xffff) == 0xffff;
 }
 
+static bool goes_to(const struct target *t)
+{
+	return !memcmp(a.in.data + 30, &t->job.address, 4);
+}
+
+/* The address is that of the job which the frame names; if it names none that there is, any job's. */
+static bool for_us(void)
+{
+	a.t = a.in.len < FPISA_PAYLOAD_OFFSET ? NULL : target_of(harness_hdr(&a.in)->job);
+	if (a.t)
+		return goes_to(a.t);
+	for (int i = 0; i < targets; i++)
+		if (goes_to(&target[i]))
+			return true;
+	return false;
+}
+
 /* doc/wire.md, section 2. *payload is set to the bytes after the FPISA header. */
 static enum fpisa_verdict below_fpisa(uint32_t *payload)
 {
@@ -76,6 +93,8 @@ static enum fpisa_verdict below_fpisa(uint32_t *payload)
 	    be16(20) & 0x1fff || be16(36) < FPISA_PORT ||
 	    be16(36) > FPISA_PORT + TARGETS_MORE_PORTS || p[42] != 'F' || p[43] != 'P')
 		return FPISA_V_not_ours;
+	if (!for_us())
+		return FPISA_V_elsewhere;
 	if (be16(20) & 0x2000)
 		return FPISA_V_fragment;
 	if (!ip_intact(p + 14))
@@ -116,6 +135,7 @@ static void expect_of_job(uint32_t payload)
 		a.t->discards += after->rounded - before.rounded + after->overwritten - before.overwritten;
 	if (a.t->unloaded && wants_slot(a.verdict)) {
 		a.verdict = FPISA_V_family;
+		a.t->soft.session.broken = a.t->session->broken;
 		a.to = 0;
 	} else if (a.t->no_ports && a.verdict == FPISA_V_result) {
 		a.verdict = FPISA_V_fanout;
@@ -128,7 +148,7 @@ static void expect_of_job(uint32_t payload)
 		else
 			a.t->counted.v_absorbed++;
 	}
-	a.accepted |= a.verdict < FPISA_V_FIRST_DROP && a.verdict != FPISA_V_duplicate;
+	a.accepted |= !fpisa_is_drop(a.verdict) && a.verdict != FPISA_V_duplicate && a.verdict != FPISA_V_challenge;
 	a.action = a.to ? XDP_REDIRECT : XDP_DROP;
 }
 
@@ -138,22 +158,15 @@ void judge_expect(void)
 
 	a.action = XDP_DROP;
 	a.verdict = below_fpisa(&payload);
-	if (a.verdict == FPISA_V_not_ours)
+	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_elsewhere)
 		a.action = XDP_PASS;
-	if (a.verdict != FPISA_V_absorbed)
-		return;
-	a.t = target_of(harness_hdr(&a.in)->job);
-	if (!a.t) {
+	if (a.verdict == FPISA_V_absorbed && !a.t)
 		a.verdict = FPISA_V_no_job;
-		return;
-	}
-	a.counted_as_job = true;
-	if (memcmp(a.in.data + 30, &a.t->job.address, 4)) {
-		a.verdict = FPISA_V_elsewhere;
-		a.action = XDP_PASS;
-		return;
-	}
-	expect_of_job(payload);
+	else if (a.verdict == FPISA_V_absorbed)
+		expect_of_job(payload);
+	else if (a.verdict != FPISA_V_elsewhere)
+		a.t = NULL;
+	a.counted_as_job = a.t;
 }
 
 /* -- what became of it ------------------------------------------------------- */
@@ -195,19 +208,34 @@ static void check_reply(void)
 		complain(&sum->wrong_reply, "a bare reply carries a payload");
 }
 
+static void check_session(void)
+{
+	if (memcmp(a.t->session, &a.t->soft.session, sizeof(*a.t->session)) ||
+	    targets_control->next_generation != a.t->soft.next_generation)
+		complain(&sum->wrong_state, "the session differs");
+}
+
+/* A HELLO of a rank's newest life says where the rank is. */
 static void check_peer(void)
 {
+	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(a.in.data + FPISA_OFFSET);
 	const struct fpisa_peer *p = NULL;
+	__u64 newest = 0;
 
 	for (uint32_t r = 0; r < a.t->job.workers; r++)
 		if (!memcmp(&a.t->job.rank[r].addr, a.in.data + 26, 4) &&
 		    !memcmp(&a.t->job.rank[r].port, a.in.data + 34, 2))
-			p = &a.t->peer[r];
-	if (!p || memcmp(p->mac, a.in.data + 6, 6) || memcmp(p->local_mac, a.in.data, 6))
+			p = &a.t->peer[r], newest = a.t->session->incarnation[r];
+	if (h->aux == newest && (!p || memcmp(p->mac, a.in.data + 6, 6) || memcmp(p->local_mac, a.in.data, 6)))
 		complain(&sum->wrong_state, "the peer's addresses are not those of its HELLO");
-	if (memcmp(a.t->session, &a.t->soft.session, sizeof(*a.t->session)) ||
-	    targets_control->next_generation != a.t->soft.next_generation)
-		complain(&sum->wrong_state, "the session differs");
+	check_session();
+}
+
+/* The generation is over for good, which would leave little to try: put it right, on both sides. */
+static void check_mismatch(void)
+{
+	check_session();
+	a.t->session->broken = a.t->soft.session.broken = 0;
 }
 
 static void check_state(void)
@@ -216,6 +244,8 @@ static void check_state(void)
 
 	if (!a.t)
 		return;
+	if (a.verdict == FPISA_V_mismatch)
+		check_mismatch();
 	if (a.accepted) {
 		if (a.hello)
 			check_peer();
@@ -251,7 +281,7 @@ void judge_check(void)
 		check_reply();
 	}
 	sum->reached[a.verdict]++;
-	sum->refused += a.verdict >= FPISA_V_FIRST_DROP;
+	sum->refused += fpisa_is_drop(a.verdict);
 	sum->rounds += a.verdict == FPISA_V_result;
 	check_state();
 }

@@ -200,8 +200,8 @@ static void field(struct vectors_rng *rng, struct frame *f)
 	} fields[] = {
 		FIELD(magic),	     FIELD(version), FIELD(type),  FIELD(flags),      FIELD(result_flags),
 		FIELD(format),	     FIELD(op),	     FIELD(job),   FIELD(generation), FIELD(slot),
-		FIELD(rank),	     FIELD(count),   FIELD(chunk), FIELD(total),      FIELD(call),
-		FIELD(contributors), FIELD(reason),  FIELD(token), FIELD(bitmap),     FIELD(aux),
+		FIELD(rank),	     FIELD(count),   FIELD(chunk), FIELD(digest),     FIELD(call),
+		FIELD(contributors), FIELD(reason),  FIELD(secret),FIELD(bitmap),     FIELD(aux),
 		FIELD(checksum),
 	};
 #undef FIELD

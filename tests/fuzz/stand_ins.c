@@ -9,6 +9,7 @@
 #include "demo.h"
 #include "lab.h"
 #include "route.h"
+#include "veth.h"
 #include "stand_ins.h"
 
 bool datapath_verbose;
@@ -50,6 +51,12 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job
 	return jobs[j->window % FPISA_MAX_JOBS].active ? -ENOSPC : 0;
 }
 
+int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
+{
+	CHECK(port && port <= 65535 && job < FPISA_MAX_JOBS);
+	return port + j->ports > 65536 ? -EINVAL : 0;
+}
+
 int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out)
 {
 	(void)dp;
@@ -88,10 +95,12 @@ int interface_mtu(const char *dev)
 	{                                                                                                    \
 	}
 #pragma clang diagnostic ignored "-Wunused-parameter"
+NOTHING(int, datapath_detach, const struct datapath *dp, const char *dev)
 NOTHING(int, datapath_unload, const char *pin, char *const *devs, int n, bool *removed)
 NOTHING(int, datapath_job, const struct datapath *dp, __u32 job, struct fpisa_job *out)
 NOTHING(int, datapath_session, const struct datapath *dp, __u32 job, struct fpisa_session *out)
 NOTHING(int, datapath_peer, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out)
+NOTHING(int, datapath_heard, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_heard *out)
 NOTHING(int, datapath_slot, const struct datapath *dp, __u32 key, struct fpisa_slot *out)
 NOTHING(int, datapath_counters, const struct datapath *dp, __u32 key, struct fpisa_counters *sum)
 NOTHING(int, datapath_steered, const struct datapath *dp, struct datapath_cpu *out)
@@ -105,7 +114,17 @@ NOTHING(int, datapath_upgrade, const char *pin)
 NOTHING(int, demo_aggregator_links, const struct demo *d)
 NOTHING(int, demo_hire, struct demo *d)
 NOTHING(int, demo_await, struct demo *d, enum demo_state state, void (*progress)(const struct demo *d))
+NOTHING(int, link_get, __u32 ifindex, struct link *l)
+NOTHING_AT_ALL(veth_look, const struct link *l, struct veth_peer *p)
+NOTHING_AT_ALL(veth_warn, const struct link *l, const struct veth_peer *p)
 NOTHING(int, demo_release, struct demo *d)
+
+const char *demo_lost(const struct demo *d)
+{
+	(void)d;
+	return NULL;
+}
+
 NOTHING(uint64_t, lab_now, void)
 NOTHING(int, demo_check, const struct demo *d, const struct fpisa_counters *c, struct demo_check *k)
 NOTHING(int, demo_report, const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)

@@ -99,7 +99,7 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 		.magic = FPISA_MAGIC,
 		.version = FPISA_VERSION,
 		.job = f->job,
-		.token = f->token,
+		.secret = f->secret,
 		.generation = f->generation ? f->generation : 7,
 		.rank = f->rank,
 	};
@@ -118,7 +118,12 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 					.fanout = FPISA_FANOUT_UNICAST};
 
 		h->type = FPISA_TYPE_WELCOME;
-		h->chunk = h->aux = f->incarnation;
+		h->chunk = f->nonce;
+		h->aux = f->incarnation;
+		if (which & 1) {
+			h->flags = FPISA_F_PENDING | FPISA_F_CHALLENGE;
+			h->secret = which;
+		}
 		h->bitmap = 7;
 		memcpy(t->frame.payload, &p, sizeof(p));
 		t->len += sizeof(p);
@@ -128,7 +133,7 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 		return;
 	h->chunk = l->chunk;
 	h->slot = fpisa_slot_of(l->chunk, f->window);
-	h->total = r->count;
+	h->digest = r->digest;
 	h->call = r->call;
 	h->op = r->op;
 	h->format = f->hello.format;
@@ -138,6 +143,7 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 		uint32_t n = fpisa_min_u32(rest, f->elements);
 
 		h->type = FPISA_TYPE_RESULT;
+		h->secret = f->hello.results;
 		h->rank = 0xffff;
 		h->count = (uint16_t)(n + -n % FPISA_BLOCK);
 		h->contributors = (uint16_t)f->workers;

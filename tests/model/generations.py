@@ -96,7 +96,7 @@ class Generations:
             inc, gen, received, life = s[0][k]
             if gen:
                 chunk = next((c for c in range(self.chunks) if not received >> c & 1), None)
-                if chunk is None:
+                if chunk is None or self.outlived(s, k):
                     continue
                 after, reply = self.aggregate(s, ("add", k, life, gen, chunk))
             else:
@@ -117,7 +117,15 @@ class Generations:
         if not gen or not live >> k & 1:
             return False
         members = s[3][gen - FIRST_GENERATION]
-        return session[1] != gen or any(live >> j & 1 and workers[j][0] != members[j] for j in range(self.n))
+        return session[1] != gen or any(live >> j & 1 and (workers[j][0] != members[j] or session[2][j] != members[j])
+                                        for j in range(self.n))
+
+    def outlived(self, s, k):
+        """
+        Worker k's contributions carry the cookie of an incarnation that is not the known one any more: refused. Those
+        that passed this check before are still to come, so steps() does without it; it is one more loss.
+        """
+        return s[1][2][k] != s[3][s[0][k][1] - FIRST_GENERATION][k]
 
     def restart(self, s, k, back):
         used = [m[2] for m in s[6] if m[0] == "hello" and m[1] == k]

@@ -9,12 +9,12 @@
 
 /* A slot's version as model.py holds it. What is the same in every claim is left out. */
 struct rules_slot {
-	__u64 generation, chunk, bitmap, order, arrivals, done;
+	__u64 generation, chunk, bitmap, order, arrivals, done, digest;
 };
 
 #define CALL 7
 #define COUNT 32
-#define TOTAL 1000
+#define SECRET 1000 /* of every rank: models look at incarnations themselves */
 
 static void unpack(struct fpisa_slot *s, const struct rules_slot *r)
 {
@@ -25,9 +25,9 @@ static void unpack(struct fpisa_slot *s, const struct rules_slot *r)
 		.order = r->order,
 		.arrivals = (__u16)r->arrivals,
 		.done = (__u8)r->done,
+		.digest = r->digest,
 	};
 	if (r->generation) {
-		s->total = TOTAL;
 		s->call = CALL;
 		s->count = COUNT;
 		s->op = FPISA_OP_SUM;
@@ -42,6 +42,7 @@ static void pack(struct rules_slot *r, const struct fpisa_slot *s)
 	r->order = s->order;
 	r->arrivals = s->arrivals;
 	r->done = s->done;
+	r->digest = s->digest;
 }
 
 __u32 rules_slot_of(__u64 chunk, __u32 window)
@@ -59,13 +60,14 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
  * leaves.
  */
 int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation,
-	      __u64 door, __u64 live, __u32 current)
+	      __u64 door, __u64 live, __u32 current, __u64 digest, __u32 broken)
 {
 	struct fpisa_job job = { .active = 1, .workers = workers, .live = door, .window = window,
 				 .elements = COUNT, .format = FPISA_FORMAT_FP32 };
 	struct fpisa_hdr h = { .format = FPISA_FORMAT_FP32, .op = FPISA_OP_SUM, .generation = generation,
 			       .slot = fpisa_slot_of(chunk, window), .rank = (__u16)rank, .count = COUNT,
-			       .chunk = chunk, .total = TOTAL, .call = CALL };
+			       .chunk = chunk, .digest = digest, .secret = SECRET, .call = CALL };
+	struct fpisa_session session = {};
 	struct fpisa_claim claim;
 	enum fpisa_verdict v;
 	struct fpisa_slot s;
@@ -73,7 +75,8 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 
 	for (__u32 i = 0; i < workers; i++)
 		job.rank[i].addr = i + 1;
-	v = fpisa_check_add(&h, COUNT * 4, &job, rank + 1, 0);
+	session.secret[rank] = SECRET;
+	v = fpisa_check_add(&h, COUNT * 4, &job, &session, rank + 1, 0);
 	if (v != FPISA_V_absorbed)
 		return -(int)v;
 	if (generation != current || !generation)
@@ -81,7 +84,7 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 
 	unpack(&s, r);
 	claim = fpisa_claim_of(&h, &job);
-	step = fpisa_slot_admit(&s, &claim, live);
+	step = fpisa_slot_admit(&s, &claim, live, (int)broken);
 	if (step < 0)
 		return step;
 	if (step == FPISA_STEP_WAIT) {
@@ -111,7 +114,7 @@ int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, _
 
 	for (__u32 i = 0; i < workers; i++)
 		s.incarnation[i] = incarnations[i];
-	joined = fpisa_session_join(&s, rank, incarnation, live, next);
+	joined = fpisa_session_join(&s, rank, incarnation, 1, live, next);
 	for (__u32 i = 0; i < workers; i++)
 		incarnations[i] = s.incarnation[i];
 	*joining = s.joining;

@@ -4,7 +4,7 @@ The rules that the models run: the C functions of include/fpisa/frame.h and
 slot.h through rules.c, and deliberately broken variants of them.
 
 A slot's version is a tuple (generation, chunk, bitmap, order, arrivals, done,
-regs): the fields of struct fpisa_slot and the tags of the contributions that
+digest, regs): the fields of struct fpisa_slot and the tags of the contributions that
 are in the registers, in the order in which they were added. A tag says whose
 contribution it is and to which chunk; C never sees it.
 """
@@ -21,8 +21,9 @@ INCLUDE = os.path.join(HERE, "..", "..", "include")
 SET, ADD, WAIT, FINISH, RESEND = range(5)  # enum fpisa_step
 EMITS = 0x100
 
-GEN, CHUNK, BITMAP, ORDER, ARRIVALS, DONE, REGS = range(7)
-EMPTY = (0, 0, 0, 0, 0, 0, ())
+GEN, CHUNK, BITMAP, ORDER, ARRIVALS, DONE, DIGEST, REGS = range(8)
+EMPTY = (0, 0, 0, 0, 0, 0, 0, ())
+SAME = 1  # the digest of ranks that make the same calls
 
 u32, u64 = ctypes.c_uint32, ctypes.c_uint64
 
@@ -40,7 +41,7 @@ def build(source="rules.c"):
 def load():
     """rules.c, with the types of its functions."""
     lib = build()
-    lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32]
+    lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32, u64, u32]
     lib.rules_verdict.restype = ctypes.c_char_p
     lib.rules_slot_of.restype = u32
     lib.rules_slot_of.argtypes = [u64, u32]
@@ -58,20 +59,20 @@ class Rules:
             names.append(lib.rules_verdict(len(names)).decode())
         self.verdicts = names
 
-    def add(self, slot, rank, chunk, gen, door, live, current):
+    def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0):
         """(code, fields of the slot after it); the code as of rules_add()."""
-        key = (slot[:REGS], rank, chunk, gen, door, live, current)
+        key = (slot[:REGS], rank, chunk, gen, door, live, current, digest, broken)
         hit = self.known.get(key)
         if hit is None:
-            r = (u64 * 6)(*slot[:REGS])
-            code = self.lib.rules_add(r, self.workers, self.window, rank, chunk, gen, door, live, current)
+            r = (u64 * REGS)(*slot[:REGS])
+            code = self.lib.rules_add(r, self.workers, self.window, rank, chunk, gen, door, live, current, digest, broken)
             hit = self.known[key] = (code, tuple(r))
         return hit
 
-    def frame(self, slots, rank, chunk, gen, tag, door, live, current):
-        """One ADD arrives. Returns (code, index, slots after it)."""
+    def frame(self, slots, rank, chunk, gen, tag, door, live, current, *calls):
+        """One ADD arrives; `calls`: digest and broken. Returns (code, index, slots after it)."""
         i = self.lib.rules_slot_of(chunk, self.window)
-        code, fields = self.add(slots[i], rank, chunk, gen, door, live, current)
+        code, fields = self.add(slots[i], rank, chunk, gen, door, live, current, *calls)
         if code < 0:
             return code, i, slots
         step, regs = code & 0xff, slots[i][REGS]
@@ -111,7 +112,7 @@ class Bitmap(Rules):
         regs = (tag,) if count == 1 else regs + (tag,)
         new = list(slots)
         order = sum(n << 4 * t[0] for n, t in enumerate(regs))
-        new[i] = (gen, 0, mine[BITMAP] | bit, order, count, 0, regs)
+        new[i] = (gen, 0, mine[BITMAP] | bit, order, count, 0, SAME, regs)
         new[i ^ 1] = other[:BITMAP] + (other[BITMAP] & ~bit,) + other[ORDER:]
         return (SET if len(regs) == 1 else ADD) | (0 if count else EMITS), i, tuple(new)
 
@@ -121,7 +122,7 @@ class DoneUnchecked(Rules):
 
     def add(self, slot, rank, chunk, *rest):
         if chunk == slot[CHUNK] + 2 * self.window:
-            slot = slot[:DONE] + (1,) + slot[REGS:]
+            slot = slot[:DONE] + (1,) + slot[DIGEST:]
         return super().add(slot, rank, chunk, *rest)
 
 
@@ -130,7 +131,7 @@ class AddAfterDone(Rules):
 
     def add(self, slot, rank, chunk, *rest):
         if chunk == slot[CHUNK] and not slot[BITMAP] >> rank & 1:
-            slot = slot[:DONE] + (0,) + slot[REGS:]
+            slot = slot[:DONE] + (0,) + slot[DIGEST:]
         return super().add(slot, rank, chunk, *rest)
 
 
@@ -189,6 +190,13 @@ class GenerationEarly(Rules):
 
     def add(self, slot, rank, chunk, gen, door, live, current):
         return super().add(slot, rank, chunk, gen, door, live, gen if gen < current else current)
+
+
+class DigestIgnored(Rules):
+    """Equal lengths are taken for equal calls."""
+
+    def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0):
+        return super().add(slot, rank, chunk, gen, door, live, current, SAME, broken)
 
 
 class JoinAny(Rules):

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The checksum and one element's sum, for tests/model/check_wire.py. */
-#include "fpisa/wire.h"
-#include "fpisa/exact.h"
+/* The checksum, and a round of payloads through MAU0..8, for tests/model/check_wire.py. */
+#include "../../user/lib/soft_blocks.c"
 
 __u32 wire_checksum(const void *datagram, int payload_words)
 {
@@ -12,65 +11,49 @@ __u32 wire_checksum(const void *datagram, int payload_words)
 	return fpisa_sum_fold(&sum);
 }
 
-/* MAU6..8 of a lane whose mantissa is a magnitude. */
-static __u64 read_out(struct fpisa_lane *l, struct fpisa_format f, int rounding)
+__u64 wire_digest(__u64 before, __u64 op, __u64 format, __u64 operand, __u64 elements, __u64 tag)
 {
-	__u32 lz = f.rbits == 64 ? fpisa_clz64_bits((__u64)l->m) : fpisa_clz32_bits((__u32)l->m);
-
-	fpisa_mau6_normalise(l, f, lz);
-	fpisa_mau7_exponent(l, f, lz);
-	fpisa_mau8_assemble(l, f, (enum fpisa_rounding)rounding);
-	return l->word;
+	return fpisa_digest(before, FPISA_CALL_ALLREDUCE, (__u8)format, (__u8)op, operand, elements, tag);
 }
 
-static __u64 exact_sum(const __u64 *words, int n, struct fpisa_format f, int rounding)
+/* Is there such a job, and does it offer the operation? */
+int wire_offered(int format, int mode, int op)
 {
-	int cells = f.ebits == 8 ? FPISA_CELLS : 1;
-	__s64 row[FPISA_CELLS];
-	struct fpisa_lane l;
-	__u32 sticky = 0;
+	struct fpisa_format f = fpisa_format_of((__u8)format);
 
-	for (int i = 0; i < n; i++) {
-		l = (struct fpisa_lane){ .word = words[i] };
-		fpisa_mau0_extract(&l, f);
-		fpisa_mau1_implied_one(&l, f);
-		fpisa_exact_mau2(&l, cells);
-		sticky |= l.e & FPISA_EXP_SPECIAL;
-		fpisa_exact_mau3(&l);
-		if (i)
-			fpisa_exact_mau4(&l, row);
-		else
-			fpisa_exact_mau4_first(&l, row, cells);
-	}
-	l = (struct fpisa_lane){ .e = sticky };
-	fpisa_exact_mau5(&l, row, cells, 1);
-	return read_out(&l, f, rounding);
+	return fpisa_mode_offered(f, (enum fpisa_mode)mode) && fpisa_op_offered(f, (enum fpisa_mode)mode, (__u32)op);
 }
 
-/* The sum of packed `words` in their order, through MAU0..8, in a job of `workers`. */
-__u64 wire_sum(const __u64 *words, int n, int format, int mode, int rounding, __u32 workers)
+/* Bytes of a payload of that many blocks of 32 elements. */
+int wire_bytes(int format, int blocks)
 {
-	const struct fpisa_format f = fpisa_register((__u8)format, (enum fpisa_mode)mode, workers);
-	struct fpisa_lane l = {};
-	__s64 m = 0;
-	__u16 e = 0;
+	return (int)fpisa_payload_bytes(fpisa_format_of((__u8)format), (__u32)blocks * FPISA_BLOCK);
+}
 
-	if (mode == FPISA_MODE_EXACT)
-		return exact_sum(words, n, f, rounding);
-	for (int i = 0; i < n; i++) {
-		l = (struct fpisa_lane){ .word = words[i] };
-		fpisa_mau0_extract(&l, f);
-		fpisa_mau1_implied_one(&l, f);
-		if (!i) {
-			e = fpisa_mau2_first(&l);
-			m = l.m;
-			continue;
-		}
-		e = fpisa_mau2_exponent(&l, e, f, (enum fpisa_mode)mode);
-		fpisa_mau3_align(&l, f, (enum fpisa_mode)mode);
-		m = fpisa_mau4_add(&l, m, f, (enum fpisa_mode)mode);
-	}
-	l = (struct fpisa_lane){ .m = m, .e = e };
-	fpisa_mau5_sign(&l);
-	return read_out(&l, f, rounding);
+/* n payloads of `blocks` blocks, one after the other in their order, added and read out to *out; they are used up. */
+void wire_round(char *payloads, int n, int blocks, int format, int mode, int rounding, __u32 workers, int flags,
+		__u32 op, double factor, char *out)
+{
+	static struct fpisa_exp_block exponents[FPISA_MAX_BLOCKS];
+	static struct fpisa_cells_block mantissas[FPISA_MAX_BLOCKS];
+	const struct fpisa_soft_registers r = { exponents, mantissas };
+	const struct fpisa_job j = {
+		.workers = workers,
+		.format = (__u8)format,
+		.mode = (__u8)mode,
+		.rounding = (__u8)rounding,
+		.pipeline = FPISA_PIPELINE_FUSED,
+		.clz = FPISA_CLZ_BITS,
+		.guard = fpisa_register((__u8)format, (enum fpisa_mode)mode, workers).guard,
+		.flags = (__u8)flags,
+	};
+	struct fpisa_finish fin;
+	__u64 operand = 0;
+
+	if (op == FPISA_OP_SCALE)
+		memcpy(&operand, &factor, sizeof(operand));
+	for (int i = 0; i < n; i++)
+		fpisa_soft_add(&j, op, payloads + i * wire_bytes(format, blocks), r, (__u32)blocks, !i);
+	fin = fpisa_finish_of(fpisa_job_format(&j), op, operand, (__u32)n, flags & FPISA_JOB_RECIPROCAL);
+	fpisa_soft_read(&j, &fin, out, r, (__u32)blocks);
 }

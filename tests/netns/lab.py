@@ -150,9 +150,13 @@ class Lab:
 
     star: a veth pair each, p0.. at the aggregator, eth0 at the worker, each
     worker in a subnet of its own. bridge: all workers share the port p0.
+    queues: of a worker to receive by; what CPU n sends comes by queue n.
+    load() shares a datapath with other tests (shared.py), where there is one.
     """
 
-    def __init__(self, workers=2, mtu=MTU, bridge=False, rp_filter=None):
+    shared = None
+
+    def __init__(self, workers=2, mtu=MTU, bridge=False, rp_filter=None, queues=1):
         self.spaces = []
         self.agg = self.netns()
         self.worker = [self.netns() for _ in range(workers)]
@@ -161,7 +165,7 @@ class Lab:
         self.agg.ip(f"addr add {ADDRESS}/32 dev lo")
         middle = self.bridge(mtu) if bridge else self.agg
         for r, w in enumerate(self.worker):
-            self.connect(r, w, middle, mtu, bridge)
+            self.connect(r, w, middle, mtu, bridge, queues)
             if rp_filter is not None:
                 w.sysctl("conf/all/rp_filter", rp_filter)
                 w.sysctl("conf/eth0/rp_filter", rp_filter)
@@ -180,8 +184,9 @@ class Lab:
         switch.gro_on("uplink")
         return switch
 
-    def connect(self, rank, w, middle, mtu, bridge):
-        middle.ip(f"link add p{rank} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {w.path}")
+    def connect(self, rank, w, middle, mtu, bridge, queues=1):
+        middle.ip(f"link add p{rank} mtu {mtu} type veth peer name eth0 mtu {mtu} "
+                  f"numrxqueues {queues} numtxqueues 1 netns {w.path}")
         if bridge:
             middle.ip(f"link set p{rank} master br0")
         else:
@@ -191,6 +196,8 @@ class Lab:
         w.ip(f"addr add {self.addresses[rank]}/24 dev eth0", "link set eth0 up",
              f"route add {ADDRESS} via {gateway}")
         w.gro_on("eth0")
+        if queues > 1:
+            w.run("ethtool", "-L", "eth0", "rx", queues)
 
     def slow(self, mbit):
         """Workers' uplinks of this rate, so that a sum is still under way when the test turns to it."""
@@ -199,6 +206,8 @@ class Lab:
                   "latency", "1s")
 
     def close(self):
+        if self.shared and self.shared.leave(PIN):
+            self.agg.try_run(FPISA, "unload")  # the namespace and its links go later than we do
         for ns in reversed(self.spaces):
             ns.close()
 
@@ -216,7 +225,13 @@ class Lab:
             self.agg.ip(f"link set dev {dev} {mode} obj {OBJECT}")
 
     def load(self, *options):
-        self.fpisa("load", *self.ports, *options)
+        def load():
+            self.fpisa("load", *self.ports, *options)
+
+        if self.shared:
+            self.shared.load(PIN, options, load)
+        else:
+            load()
 
     def add_job(self, job, *options, workers=None):
         self.fpisa("job", "add", job, "--workers", ",".join(workers or self.addresses), "--address", ADDRESS,
@@ -234,9 +249,9 @@ class Lab:
 
     # -- workers ----------------------------------------------------------
 
-    def start(self, rank, job, *steps, address=ADDRESS, **options):
+    def start(self, rank, job, *steps, address=ADDRESS, cpu=None, **options):
         """A worker process; read_answers() takes what it says."""
-        plan = json.dumps({"options": options, "steps": steps})
+        plan = json.dumps({"options": options, "steps": steps, **({} if cpu is None else {"cpu": cpu})})
         script = os.path.join(HERE, "worker.py")
         return self.worker[rank].spawn(sys.executable, "-B", script, LIBRARY, address, job, plan)
 

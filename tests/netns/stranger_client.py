@@ -5,10 +5,14 @@ A worker by a stranger: written from doc/wire.md alone, in Python's standard
 library, with nothing of this project. If it works beside other workers, the
 page suffices. "section N" below means that page.
 
-Sums one vector of COUNT seeded random FP32 values over the ranks of a job and
-prints one line of JSON: rank, workers, count, retransmits and the SHA-256 of
-the sum's bytes. Value i is the (i + 1)-th random.Random(SEED).uniform(-1, 1),
-rounded to FP32.
+Reduces one vector of COUNT seeded random values over the ranks of a job, by one
+operation after the other, and prints a line of JSON for each: rank, workers,
+count, retransmits and the SHA-256 of the result's bytes. The job's values are
+FP32, value i the (i + 1)-th random.Random(SEED).uniform(-1, 1), rounded.
+
+With --seeds, the seeds of all ranks, jobs of any format: the values are those
+of unknown_peer_sums.py, every element of every result is recomputed in the
+order that it reports, and the line says how many are wrong.
 """
 
 import argparse
@@ -16,18 +20,22 @@ import array
 import hashlib
 import json
 import random
+import secrets
 import socket
 import struct
 import sys
 import time
 
+import unknown_peer_sums as sums
+
 HEADER = struct.Struct("<HBBBBBBIIIHHQQIHHQQQI")  # section 3
-MAGIC, VERSION = 0x5046, 1
+MAGIC, VERSION = 0x5046, 2
 HELLO, WELCOME, ADD, RESULT, STATUS, ERROR = range(1, 7)
-RETRANSMIT, PROBE, PENDING = 1, 2, 4
-FP32, SUM = 1, 1
+RETRANSMIT, PROBE, PENDING, CHALLENGE = 1, 2, 4, 16
+FP32 = 1
 NO_RANK = 0xffff
-REASONS = {19: "format", 20: "op", 21: "not live", 22: "generation is over", 25: "ahead", 26: "calls differ", 31: "port"}
+REASONS = {19: "format", 20: "op", 21: "not live", 22: "generation is over", 25: "ahead", 26: "calls differ", 31: "port",
+           32: "not this life's cookie"}
 IP_MTU_DISCOVER, IP_PMTUDISC_DO, IP_MULTICAST_ALL = 10, 2, 49  # linux/in.h; Python 3.11 does not name them
 M64 = 2**64 - 1
 
@@ -51,8 +59,8 @@ def checksum(header72, payload):
 
 
 class Header:
-    NAMES = ("magic version type flags result_flags format op job generation slot rank count chunk total call "
-             "contributors reason token bitmap aux checksum").split()
+    NAMES = ("magic version type flags result_flags format op job generation slot rank count chunk digest call "
+             "contributors reason secret bitmap aux checksum").split()
 
     def __init__(self, data=None, **fields):
         values = HEADER.unpack_from(data) if data else (MAGIC, VERSION) + (0,) * 19
@@ -62,6 +70,14 @@ class Header:
     def datagram(self, payload):
         head = HEADER.pack(*(getattr(self, n) for n in self.NAMES))[:72]
         return head + struct.pack("<I", checksum(head, payload)) + payload
+
+
+def digest(before, op, fmt, factor, elements, tag):
+    """Section 6.2."""
+    for word in (1 << 16 | fmt << 8 | op, factor, elements, tag):
+        before = (before ^ word) * 0x9e3779b97f4a7c15 & M64
+        before ^= before >> 32
+    return before
 
 
 def ranks(bitmap):
@@ -74,6 +90,7 @@ class Worker:
         self.job, self.token = job, token
         self.deadline = time.monotonic() + timeout
         self.retransmits = 0
+        self.numbers = None  # WELCOME tells
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
         self.sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
@@ -98,36 +115,48 @@ class Worker:
             if source != self.server or len(data) < HEADER.size:
                 continue
             h, payload = Header(data), data[HEADER.size:]
-            size = {WELCOME: 64, RESULT: 4 * h.count}.get(h.type, 0)
-            if (h.magic, h.version, h.job, h.token) != (MAGIC, VERSION, self.job, self.token):
+            if (h.magic, h.version, h.job) != (MAGIC, VERSION, self.job):
                 continue
+            if h.type == RESULT and not self.numbers:
+                continue
+            size = 80 if h.type == WELCOME else self.numbers.size(h.count) if h.type == RESULT else 0
             if len(payload) != size or len(payload) % 8 or checksum(data[:72], payload) != h.checksum:
                 continue
-            return h, payload
+            if h.type == WELCOME or h.type == ERROR and not h.generation:
+                genuine = h.chunk == self.nonce
+            else:
+                genuine = h.secret == (self.results if h.type == RESULT else self.cookie)
+            if genuine:
+                return h, payload
 
     # -- section 5
 
     def join(self):
         incarnation, pause, missing = time.time_ns(), 0.002, None
+        self.nonce, self.cookie, self.results = secrets.randbits(64), 0, 0
         send_at = 0
         while True:
             now = time.monotonic()
             if now >= self.deadline:
                 raise Failure("ranks %s did not join" % ranks(missing) if missing else "no answer to HELLO")
             if now >= send_at:
-                self.send(Header(type=HELLO, job=self.job, rank=NO_RANK, chunk=incarnation, token=self.token,
-                                 aux=incarnation), bytes(64))
+                self.send(Header(type=HELLO, job=self.job, rank=NO_RANK, chunk=self.nonce, secret=self.cookie,
+                                 aux=incarnation), bytes(64) + struct.pack("<QQ", self.token, 0))
                 send_at, pause = now + pause, min(2 * pause, 0.05)
             frame = self.receive(min(send_at, self.deadline))
             if not frame:
                 continue
             h, payload = frame
-            if h.type == ERROR and not h.generation and h.aux == incarnation:
+            if h.type == ERROR and not h.generation:
                 raise Failure("refused: %s" % REASONS.get(h.reason, h.reason))
-            if h.type != WELCOME or h.chunk != incarnation:
+            if h.type != WELCOME:
                 continue
-            if h.aux > incarnation:
+            if h.flags & CHALLENGE:
+                send_at = 0 if self.cookie != h.secret else send_at
+                self.cookie = h.secret
+            elif h.aux > incarnation:
                 incarnation, send_at = h.aux + 1, 0
+                self.nonce, self.cookie = secrets.randbits(64), 0
             elif h.flags & PENDING:
                 missing = struct.unpack_from("<Q", payload, 24)[0] & ~h.bitmap
             else:
@@ -136,41 +165,37 @@ class Worker:
     def joined(self, h, payload):
         self.generation = h.generation
         self.window, self.elements, self.workers, self.rank = struct.unpack_from("<IHHH", payload)
-        self.format = payload[12]
+        self.results, = struct.unpack_from("<Q", payload, 72)
+        self.numbers = sums.Numbers(payload)
         group, self.ports = payload[16:20], payload[33] or 1
-        if self.format != FP32:
-            raise Failure("the job's number format is %d, not FP32" % self.format)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window * 8192)
         if any(group):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
                 s.connect(self.server)
                 local = socket.inet_aton(s.getsockname()[0])
             self.sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group + local)
-        self.next_chunk, self.next_call = 0, 0
+        self.next_chunk, self.next_call, self.digest = 0, 0, 0
 
     # -- sections 6 and 7
 
-    def allreduce(self, values):
-        """The sum over all ranks of an array('f')."""
-        total, size = len(values), self.elements
+    def allreduce(self, payloads, total, op, aux=0):
+        """The RESULT of every chunk of a call, as (header, payload)."""
+        chunks, form = len(payloads), self.numbers.format
         first, call = self.next_chunk, self.next_call
-        chunks = -(-total // size)
-        result = array.array("f", bytes(4 * total))
+        self.digest = digest(self.digest, op, form, aux, total, 0)
+        results = [None] * chunks
+        counts = [min(self.elements, (total - c * self.elements + 31) // 32 * 32) for c in range(chunks)]
         waiting = {}  # chunk -> [when to send again, timeout, copies sent]
         asked = [0, 0]  # ranks that the last STATUS counts on, and those that are in
 
-        def payload_of(c):
-            part = values[(c - first) * size:(c - first + 1) * size].tobytes()
-            return part + bytes(-len(part) % 128)
-
         def transmit(c):
-            payload, state = payload_of(c), waiting.setdefault(c, [0, 0.02, 0])
+            state = waiting.setdefault(c, [0, 0.02, 0])
             run = min(8, self.window // self.ports)
             flags = (RETRANSMIT if state[2] else 0) | (PROBE if state[2] > 1 else 0)
-            self.send(Header(type=ADD, flags=flags, format=FP32, op=SUM, job=self.job, generation=self.generation,
+            self.send(Header(type=ADD, flags=flags, format=form, op=op, job=self.job, generation=self.generation,
                              slot=2 * (c % self.window) + c // self.window % 2, rank=self.rank,
-                             count=len(payload) // 4, chunk=c, total=total, call=call, token=self.token), payload,
-                      c % self.window // run % self.ports)
+                             count=counts[c - first], chunk=c, digest=self.digest, call=call, secret=self.cookie, aux=aux),
+                      payloads[c - first], c % self.window // run % self.ports)
             self.retransmits += state[2] > 0
             state[0] = time.monotonic() + state[1]
             state[1] = min(2 * state[1], 1.0)
@@ -200,19 +225,42 @@ class Worker:
                 continue
             c = h.chunk
             slot = 2 * (c % self.window) + c // self.window % 2
-            expected = (slot, len(payload_of(c)) // 4, total, call, SUM, FP32)
-            if (h.slot, h.count, h.total, h.call, h.op, h.format) != expected:
+            expected = (slot, counts[c - first], self.digest, call, op, form)
+            if (h.slot, h.count, h.digest, h.call, h.op, h.format) != expected:
                 continue
             if not h.bitmap >> self.rank & 1 or h.contributors != bin(h.bitmap).count("1"):
                 continue
             del waiting[c]
-            at = (c - first) * size
-            got = array.array("f", payload)[:total - at]
-            result[at:at + len(got)] = got
+            results[c - first] = h, payload
             if c + self.window < first + chunks:
                 transmit(c + self.window)
         self.next_chunk, self.next_call = first + chunks, call + 1
-        return result
+        return results
+
+    def reduce(self, op, factor, count, seed, seeds):
+        """One call; what main() prints of it."""
+        n = self.numbers
+        if seeds:
+            vectors = {r: n.random_values(s, count) for r, s in enumerate(seeds)}
+        else:
+            rng = random.Random(seed)
+            floats = array.array("f", (rng.uniform(-1, 1) for _ in range(count)))
+            vectors = {self.rank: list(array.array("I", floats.tobytes()))}
+        payloads = {r: list(n.cut(v, self.elements)) for r, v in vectors.items()}
+        total = len(vectors[self.rank]) * (32 if n.format == sums.MXINT8 else 1)
+        aux = struct.unpack("<Q", struct.pack("<d", factor))[0] if op == "scale" else 0
+        results = self.allreduce(payloads[self.rank], total, sums.OPS[op], aux)
+        data = b"".join(payload for _, payload in results)
+        if n.format != sums.MXINT8:
+            data = data[:total * n.bytes]
+        said = {"rank": self.rank, "workers": self.workers, "count": total, "op": op, "retransmits": self.retransmits,
+                "sha256": hashlib.sha256(data).hexdigest()}
+        if seeds:
+            said["wrong"] = 0
+            for c, (h, payload) in enumerate(results):
+                order = sorted((r for r in range(self.workers) if h.bitmap >> r & 1), key=lambda r: h.aux >> 4 * r & 15)
+                said["wrong"] += n.wrong(sums.OPS[op], factor, [payloads[r][c] for r in order], payload)
+        return said
 
 
 def main():
@@ -224,22 +272,24 @@ def main():
     p.add_argument("--token", type=lambda s: int(s, 16), default=0, metavar="HEX")
     p.add_argument("--count", type=int, default=10000)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--seeds", type=lambda s: s.split(","), metavar="SEED,...", help="of all ranks, instead of --seed")
+    p.add_argument("--op", type=lambda s: s.split(","), default=["sum"], metavar="OP,...", help="of %s" % ", ".join(sums.OPS))
+    p.add_argument("--factor", type=float, default=1.0, metavar="X", help="of scale")
     p.add_argument("--timeout", type=float, default=10, metavar="S")
     a = p.parse_args()
     if sys.byteorder != "little":
         print("stranger_client: needs a little-endian host", file=sys.stderr)
         return 2
-    rng = random.Random(a.seed)
-    values = array.array("f", (rng.uniform(-1, 1) for _ in range(a.count)))
     try:
         w = Worker(a.address, a.port, a.job, a.token, a.local_port, a.timeout)
         w.join()
-        total = w.allreduce(values)
-    except (Failure, OSError) as e:
+        if w.numbers.format != FP32 and not a.seeds:
+            raise Failure("the job's number format is %d, not FP32; give --seeds" % w.numbers.format)
+        for op in a.op:
+            print(json.dumps(w.reduce(op, a.factor, a.count, a.seed, a.seeds)))
+    except (Failure, OSError, ValueError) as e:
         print("stranger_client: %s:%d: job %d: %s" % (a.address, a.port, a.job, e), file=sys.stderr)
         return 1
-    print(json.dumps({"rank": w.rank, "workers": w.workers, "count": a.count, "retransmits": w.retransmits,
-                      "sha256": hashlib.sha256(total.tobytes()).hexdigest()}))
     return 0
 
 

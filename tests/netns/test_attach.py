@@ -7,6 +7,8 @@ import pytest
 
 from lab import BPFFS, OBJECT, PIN
 
+pytestmark = pytest.mark.cold
+
 STAGED = ("--pipeline", "staged", "--clz", "lpm")
 FUSED = ("--pipeline", "fused", "--clz", "bits")
 

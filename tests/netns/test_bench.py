@@ -36,6 +36,7 @@ def in_order(of, key, quartiles=None):
     assert low <= of[key] <= high and of[key] > 0 and (low > 0 or "readout" in key), (key, low, of[key], high)
 
 
+@pytest.mark.alone
 def test_figures(report):
     assert report["rounds"] == 9 and report["seed"] == 5 and report["elements"] == 256
     for key in KEYS:
@@ -47,6 +48,7 @@ def test_figures(report):
     assert report["staged_add_ns"] > report["int32_add_ns"] > report["empty_ns"]
 
 
+@pytest.mark.alone
 def test_programs(report):
     """The fastest of each kind is what is reported; two compilers where there are two."""
     for kind, key in (("touch", "touch_ns"), ("int32_add", "int32_add_ns")):
@@ -57,6 +59,7 @@ def test_programs(report):
             assert {name.split()[-1] for name in programs} == {"clang-14", "clang-19"}
 
 
+@pytest.mark.alone
 def test_configurations(report):
     counted = [c for c in report["configurations"] if c["statistics"]]
     found = {(c["values"], c["format"], c["mode"], c["pipeline"], c["clz"], c["workers"]): c for c in counted}
@@ -78,6 +81,7 @@ def test_configurations(report):
             assert c["add_ns"] / c["add_ratio"] == pytest.approx(report["int32_add_ns"], rel=0.5)
 
 
+@pytest.mark.alone
 def test_cpus(report):
     if len(os.sched_getaffinity(0)) < 2:
         assert report["cpus"] is None
@@ -149,6 +153,7 @@ def test_wire_text(mounts):
     assert out.splitlines()[-1].startswith("best: --elements ") and out.count("staged") == 5
 
 
+@pytest.mark.long
 def test_both(mounts):
     out = json.loads(bench("--json", "--rounds", "1", *SHORT).stdout)
     good(out["wire"], 1)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the CLI refuses: one line that says why and what to try, a nonzero exit
 status, and nothing half done."""
+import json
 import os
 import re
 
@@ -138,7 +139,10 @@ def test_bad_jobs(lab):
             (f"{a},10.1.2.300", "'10.1.2.300' is not an IPv4 address", 2),
             (f"{a}@nosuch0", "nosuch0: no such interface", 1),
             (f"{a},239.0.0.1", "239.0.0.1 is no machine's address", 2),
-            (ADDRESS, f"worker {ADDRESS}: is an address of this machine", 1),
+            ("10.99.1.1", "worker 10.99.1.1: is an address of this machine", 1),
+            (ADDRESS, f"job 1: rank 0 has the aggregator's address {ADDRESS}", 1),
+            (f"{a},10.99.2.255", "worker 10.99.2.255: is the broadcast address of a network", 1),
+            (f"{a}@p0,10.99.2.255@p1", "worker 10.99.2.255: is the broadcast address of a network", 1),
             ("192.0.2.1", "worker 192.0.2.1: route: .*unreachable; add a route", 1),
             (",".join(f"10.99.1.{i}" for i in range(2, 67)), "--workers: more than 64", 2)]:
         refused(net, add(net, workers=workers), says, status, usage=status == 2)
@@ -167,6 +171,26 @@ def test_address_of_several_interfaces(lab):
     assert status == 0 and err == ""
     status, _, err = net.agg.try_run(FPISA, "job", "add", 3, "--workers", net.addresses[0] + "," + net.addresses[0] + ":18001")
     assert status == 0 and err == ""
+
+
+def test_foreign_address(lab):
+    """An address that nobody answers for here is refused, unless it is said to be meant."""
+    net = lab()
+    net.load()
+    argv = ["job", "add", 1, "--workers", ",".join(net.addresses), "--address"]
+    for foreign in ("192.0.2.1", "10.99.1.77"):
+        refused(net, [*argv, foreign], f"job 1: {foreign} is no address of this machine.*"
+                f"ip address add {foreign}/32 dev lo, or give --foreign-address")
+    refused(net, [*argv, "10.99.1.77", "--foreign-address"], "job 1: .*ADDR@DEV")
+    argv[4] = ",".join(f"{a}@p{r}" for r, a in enumerate(net.addresses))
+    status, out, err = net.agg.try_run(FPISA, *argv, "10.99.1.77", "--foreign-address")
+    assert status == 0 and out == err == "" and net.json("job", "show", 1)["address"] == "10.99.1.77"
+    mac = {d["ifname"]: d["address"] for d in json.loads(net.agg.run("ip", "-j", "link"))}
+    for r, w in enumerate(net.worker):
+        gateway = net.addresses[r].rsplit(".", 1)[0] + ".1"
+        w.ip(f"route add 10.99.1.77 {'dev eth0' if r == 0 else f'via {gateway}'}")
+        w.ip(f"neigh add 10.99.1.77 lladdr {mac[f'p{r}']} dev eth0")
+    net.check_sum(1, address="10.99.1.77")
 
 
 def test_job_flags(lab):

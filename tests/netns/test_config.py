@@ -131,17 +131,85 @@ def test_others_are_not_touched(net, config):
     config.apply()
     net.check_sum(7)
     before = jobs(net), programs(net)
+    # Of a file that holds something else than what runs nothing is made.
     config.write((7, {"window": "32"}), (8, {"window": "16"}), (9, {}))
-    out = config.refused("job 7: runs with other parameters, see fpisa job show 7; fpisa job del 7")
-    assert out[-2:] == ["job 8: runs already, with ranks 0,1", "job 9: made"]
-    assert {n: j for n, j in jobs(net).items() if n != 9} == before[0]
+    assert not config.refused("job 7: runs with other parameters, see fpisa job show 7; fpisa job del 7")
     config.write((7, {}), mode="skb")
     config.refused("p0: runs in mode native; fpisa unload p0", "p1: runs in mode native")
     config.write((7, {}), head="[datapath]\nport = 18001\n")
-    config.refused("port: runs with 18000", "port: runs with 18000")
+    config.refused("port: runs with 18000")
     config.write((7, {}), head="[datapath]\ngroup = 64321\n")
-    config.refused("group: runs with another", "group: runs with another")
-    assert programs(net) == before[1]
+    config.refused("group: runs with another")
+    assert (jobs(net), programs(net)) == before
+
+
+def test_whole_or_nothing(net, config):
+    """What is wrong with a file as this machine is: all of it is said, by check too, and nothing is made."""
+    wrong = ((1, {}), (2, {"elements": "512"}), (3, {"workers": "192.0.2.1"}), (4, {"address": "192.0.2.1"}),
+             (5, {"workers": f"{net.addresses[0]}@nosuch0"}))
+    config.write(*wrong, head="[interface nosuch1]\n")
+    says = ["nosuch1: no such interface",
+            "job 2: 512 elements make a frame of 2152 bytes, the MTU of p0 is 1500; try --elements 320",
+            "worker 192.0.2.1: route: .*unreachable", "job 4: 192.0.2.1 is no address of this machine", "nosuch0: no such interface"]
+    config.refused(*says)
+    assert not os.path.exists(PIN)
+    # To check, what is not there may come; what contradicts what is there is an error.
+    status, out, err = net.agg.try_run(FPISA, "config", "check", config.path)
+    lines = err.splitlines()
+    assert status == 1 and out == "" and len(lines) == 5, err
+    for line, wanted in zip(lines, says):
+        assert re.match(r"fpisa: %s" % ("" if "512" in wanted else "warning: "), line) and re.search(wanted, line), line
+    config.write(*wrong[:1], *wrong[2:], head="[interface nosuch1]\n")
+    status, out, err = net.agg.try_run(FPISA, "config", "check", config.path)
+    assert status == 0 and "no errors; interfaces: 3, jobs: 4" in out and len(err.splitlines()) == 4
+
+
+@pytest.mark.cold
+def test_taken_back(net, config):
+    """What fails in the middle takes back what was made, and leaves alone what ran."""
+    config.write((1, {}), (2, {"format": "fp16"}))
+    net.worker[1].ip("link set eth0 mtu 9000")
+    net.agg.ip("link set p1 mtu 9000")
+    assert not config.refused("p1: attach native XDP")
+    assert not os.path.exists(PIN)
+    net.fpisa("load", "p0")
+    net.fpisa("job", "add", 9, "--workers", net.addresses[0], "--address", ADDRESS)
+    before = jobs(net), programs(net)
+    config.refused("p1: attach native XDP")
+    assert (jobs(net), programs(net)) == before
+    net.agg.ip("link set p0 xdp off")
+    config.refused("p1: attach native XDP")
+    assert jobs(net) == before[0] and not programs(net)
+    # A map that no longer takes entries: the second job fails when the first is made.
+    net.fpisa("unload")
+    net.worker[1].ip("link set eth0 mtu 1500")
+    net.agg.ip("link set p1 mtu 1500")
+    net.load()
+    os.unlink(PIN + "/fpisa_exponents")
+    net.bpftool("map", "create", PIN + "/fpisa_exponents", "type", "array", "key", 4, "value", 8, "entries", 1, "name", "x")
+    config.refused("family w2r32: load")
+    assert not jobs(net)
+
+
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+def test_other_device(net, config, fanout):
+    """A rank that the file puts behind another interface than the job that runs."""
+    a, b = net.addresses
+    net.agg.ip(f"route add {b} dev p0 metric 1000")
+    keys = {"fanout": fanout, "workers": f"{a}@p0,{b}@p1"}
+    config.write((7, keys))
+    config.apply()
+    net.check_sum(7)
+    assert "job 7: runs already, with ranks 0,1" in config.apply()
+    config.write((7, {**keys, "workers": f"{a},{b}"}))
+    assert "job 7: runs already, with ranks 0,1" in config.apply()
+    config.write((7, {**keys, "workers": f"{a}@p0,{b}@p0"}))
+    config.refused("job 7: does not reach rank 1 through p0; fpisa job del 7" if fanout == "unicast" else
+                   "job 7: sends results to an interface that no rank is behind; fpisa job del 7")
+    net.fpisa("job", "del", 7)
+    net.fpisa("job", "add", 7, "--workers", f"{a}@p0,{b}@p0", "--address", ADDRESS, "--fanout", fanout)
+    config.write((7, keys))
+    config.refused("job 7: does not reach rank 1 through p1; fpisa job del 7")
 
 
 def test_wrong_file_changes_nothing(net, config):

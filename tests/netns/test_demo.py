@@ -5,15 +5,19 @@ import json
 import os
 import signal
 import struct
+import subprocess
 import time
 
 import pytest
 
-from lab import BPFFS, FPISA, wait_until
+from lab import BPFFS, FPISA, HERE, wait_until
 
 KEYS = """workers elements mode pipeline clz format mismatches max_ulp_error max_abs_error rounded overwritten
     left_shifted overflowed retransmits seconds goodput_gbps""".split()
-COMBINATIONS = [(mode, *p) for mode in ("fpisa", "fpisa-a") for p in (("staged", "lpm"), ("fused", "bits"))]
+# Half of them have every pair of two choices; the others are long.
+COMBINATIONS = [pytest.param(mode, *p, loss, marks=[pytest.mark.long] * ((i + k + n) % 2))
+                for i, mode in enumerate(("fpisa", "fpisa-a"))
+                for k, p in enumerate((("staged", "lpm"), ("fused", "bits"))) for n, loss in enumerate((0, 0.05))]
 
 
 def demo(net, *options):
@@ -22,8 +26,7 @@ def demo(net, *options):
     return out
 
 
-@pytest.mark.parametrize("loss", [0, 0.05])
-@pytest.mark.parametrize("mode, pipeline, clz", COMBINATIONS)
+@pytest.mark.parametrize("mode, pipeline, clz, loss", COMBINATIONS)
 def test_combinations(lab, mode, pipeline, clz, loss):
     out = demo(lab(workers=0), "--workers", 8, "--mode", mode, "--pipeline", pipeline, "--clz", clz,
                "--loss", loss)
@@ -48,6 +51,19 @@ def test_xsk(lab, options):
     out = demo(lab(workers=0), "--workers", 3, "--elements", 100_000, "--transport", "xsk", *options.split())
     assert out["transport"] == "xsk" and out["mismatches"] == 0 and out["passed"]
     assert (out["retransmits"] > 0) == ("--drop" in options) or out["retransmits"] < out["results"] / 10
+
+
+def test_errors_are_those_of_analyze(lab):
+    """One meaning of ulp, and of correctly rounded: where the order of arrival does not matter the figures are equal."""
+    out = demo(lab(workers=0), "--workers", 8, "--mode", "exact", "--rounding", "down")
+    files = os.path.join(HERE, "..", "..", "data", "gradients", "epoch20.f32")
+    one, = json.loads(subprocess.run([FPISA, "analyze", "--json", "--workers", "8", "--orders", "0", "--mode", "exact",
+                                      "--rounding", "down", files], capture_output=True, check=True).stdout)["inputs"]
+    mode, = one["modes"]
+    assert out["elements"] == one["elements"] and 0.9 < out["max_ulp_error"] < 1
+    mode["correctly_rounded"] /= one["elements"]
+    for key in ("max_ulp_error", "max_abs_error", "correctly_rounded"):
+        assert out[key] == pytest.approx(mode[key], rel=1e-8)
 
 
 def test_faults(lab):
@@ -127,6 +143,25 @@ def test_interrupted(lab, sig):
     wait_until("the workers' end", lambda: not any(map(alive, workers)))
     assert net.agg.run("ip", "-o", "link") == links and os.listdir(BPFFS) == pins
     assert not spaces & namespaces(filter(str.isdigit, os.listdir("/proc")))
+
+
+@pytest.mark.parametrize("links", [0, 4], ids=["before its link", "while the datapath is loaded"])
+def test_worker_killed_in_setup(lab, links):
+    """Its link goes with it: that it ended is what is said, not what failed because of it."""
+    net = lab(workers=0)
+    p = net.agg.spawn(FPISA, "demo", "--workers", 4)
+    wait_until("workers", lambda: len(namespaces(children(p.pid))) == 4)
+
+    def linked():
+        found = 0
+        for child in children(p.pid):
+            with open(f"/proc/{child}/net/fib_trie") as f:
+                found += "/32 host LOCAL" in f.read()
+        return found >= links
+    wait_until("links", linked)
+    os.kill(sorted(children(p.pid))[2], signal.SIGKILL)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 1 and out == "" and err == "fpisa: demo: rank 2: its process ended before it was done\n", err
 
 
 def test_table(lab):

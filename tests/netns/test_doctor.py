@@ -2,6 +2,7 @@
 """fpisa doctor: every fault is made on purpose, found, and gone once the printed command has run."""
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 
 import lab as labs
 from conftest import MNT_DETACH, mount
-from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, PIN, libc, read_answers, wait_until
+from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, PIN, PORT, libc, read_answers, wait_until
 
 ENV = {**os.environ, "PATH": BUILD + ":" + os.environ["PATH"]}
 
@@ -33,14 +34,15 @@ def bad(found):
     return {key: f for key, f in found.items() if f["level"] != "ok"}
 
 
-def mends(ns, argv, subject, check, level="fault", says="", env=None):
-    """The finding is there, as text too; its command runs; the finding is gone. The command."""
+def mends(ns, argv, subject, check, level="fault", says="", env=None, text=False):
+    """The finding is there, as text too if asked; its command runs; the finding is gone. The command."""
     env = env or ENV
     f = examine(ns, *argv, env=env)[subject, check]
     assert f["level"] == level and says in f["text"], f
-    out = ns.try_run(FPISA, "doctor", *argv, env=env)[1]
-    line, = [x for x in out.splitlines() if f" {subject}: {check}: " in x]
-    assert line == f"{level:5}  {subject}: {check}: {f['text']}; mend: {f['mend']}"
+    if text:  # a further trial load, of which one is enough for each level
+        out = ns.try_run(FPISA, "doctor", *argv, env=env)[1]
+        line, = [x for x in out.splitlines() if f" {subject}: {check}: " in x]
+        assert line == f"{level:5}  {subject}: {check}: {f['text']}; mend: {f['mend']}"
     ns.run("sh", "-ec", f["mend"], env=env)
     assert (subject, check) not in bad(examine(ns, *argv, env=env))
     return f["mend"]
@@ -110,6 +112,53 @@ def test_gro_of_the_peer(lab, loaded):
     assert sums(net, 1, 20000)
 
 
+def test_gro_warned_of(lab):
+    """Who loads, or makes a job, is told of a peer to which results vanish, with the command; not in mode skb, whose
+    results arrive. One whose namespace cannot be seen is told of where the kernel tells of it."""
+    net = lab()
+    # One process sees the peer, the other does not.
+    keeper = net.worker[1].spawn("sleep", "600")
+    for w in net.worker:
+        ethtool_gro(w, "eth0", "off")
+    argv = ["job", "add", 1, "--workers", ",".join(net.addresses), "--address", ADDRESS]
+    seen = rf"fpisa: warning: p1: GRO is off on its peer eth0: results sent to it vanish; " \
+           rf"nsenter -t {keeper.pid} -n ethtool -K eth0 gro on"
+    for command in (["load", *net.ports], argv):
+        status, out, err = net.agg.try_run(FPISA, *command)
+        lines = err.splitlines()
+        assert status == 0 and seen in lines, err
+        unseen = [x for x in lines if x != seen]
+        assert len(unseen) <= 1 and all(re.match("fpisa: warning: p0: GRO is off on its peer, interface \\d+ of a network "
+                                                 "namespace that cannot be seen from here: ", x) for x in unseen), err
+    net.agg.run("sh", "-ec", seen.split("; ")[1])
+    ethtool_gro(net.worker[0], "eth0", "on")
+    assert sums(net, 1, 20000)
+    net.fpisa("unload")
+    for command in (["load", *net.ports], argv):
+        assert net.agg.try_run(FPISA, *command)[::2] == (0, "")
+    net.fpisa("unload")
+    ethtool_gro(net.worker[1], "eth0", "off")
+    for command in (["load", *net.ports, "--mode", "skb"], argv):
+        assert net.agg.try_run(FPISA, *command)[::2] == (0, "")
+    assert sums(net, 1, 20000)
+
+
+def test_gro_behind_a_bridge(lab):
+    """A bridge sends by the stack: its port's other end may have GRO off, and workers sum. Doctor says so, or what it
+    cannot see."""
+    net = lab(bridge=True)
+    net.load()
+    net.add_job(1)
+    for w in net.worker:
+        ethtool_gro(w, "eth0", "off")
+    assert sums(net, 1, 20000)
+    f = examine(net.worker[0], "--worker", ADDRESS)["eth0", "gro"]
+    assert f["level"] == "warn" and "unless it is a bridge's port" in f["text"]
+    net.spaces[-1].spawn("sleep", "600")
+    found = examine(net.worker[0], "--worker", ADDRESS)
+    assert bad(found) == {} and "off, but its peer p0 is the port of a bridge" in found["eth0", "gro"]["text"]
+
+
 def test_gro_of_a_peer_in_a_named_namespace(lab):
     net = lab(workers=1)
     net.agg.run("ip", "netns", "add", "doctor0")
@@ -130,6 +179,7 @@ def test_gro_of_a_peer_that_cannot_be_seen(lab):
 
 def test_gro_seen_by_the_worker(lab):
     net = lab(workers=1)
+    net.agg.spawn("sleep", "600")
     ethtool_gro(net.worker[0], "eth0", "off")
     assert mends(net.worker[0], ["--worker", ADDRESS], "eth0", "gro") == "ethtool -K eth0 gro on"
 
@@ -137,7 +187,7 @@ def test_gro_seen_by_the_worker(lab):
 def test_links_that_are_down(lab):
     net = inhabited(lab())
     net.agg.ip("link set p0 down")
-    mends(net.agg, ["p0", "p1"], "p0", "link", says="is down")
+    mends(net.agg, ["p0", "p1"], "p0", "link", says="is down", text=True)
     net.worker[1].ip("link set eth0 down")
     mends(net.agg, ["p0", "p1"], "p1", "link", says="its peer eth0 is down")
     net.worker[1].ip("link set eth0 down", "route flush table main")
@@ -214,6 +264,41 @@ def test_offloads(lab):
         made += 1
     if not made:
         pytest.skip("this kernel has neither bonding nor VLAN interfaces")
+
+
+TAG = """#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+SEC("classifier") int tag(struct __sk_buff *skb) { bpf_skb_vlan_push(skb, 0x0081, 5); return 0; }
+char _license[] SEC("license") = "GPL";
+"""
+
+
+def test_tags_taken_off(lab, tmp_path):
+    """What XDP cannot see, until the offload that doctor names is off."""
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1)
+    (tmp_path / "tag.c").write_text(TAG)
+    subprocess.run(["clang-19", "-O2", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu", "-c", tmp_path / "tag.c",
+                    "-o", tmp_path / "tag.o"], check=True)
+    w = net.worker[0]
+    w.run("tc", "qdisc", "add", "dev", "eth0", "clsact")
+    with w.socket() as s:
+        s.sendto(b"FP" + bytes(20), (ADDRESS, PORT))  # ARP is done
+        wait_until("an untagged frame", lambda: net.counters(64, PIN)["v_truncated"] == 1)
+        w.run("tc", "filter", "add", "dev", "eth0", "egress", "bpf", "da", "obj", tmp_path / "tag.o", "sec", "classifier")
+        s.sendto(b"FP" + bytes(20), (ADDRESS, PORT))
+        wait_until("a tagged frame that counts as ours", lambda: net.counters(64, PIN)["v_truncated"] == 2)
+        text = examine(net.agg, "p0")["p0", "vlan"]["text"]
+        assert "frames of every VLAN that arrives are taken as untagged" in text
+        net.agg.run("sh", "-ec", re.search(r"if any do, (.*ethtool -K eth0 txvlan off)$", text).group(1))
+        before = net.counters(64, PIN)["v_not_ours"]
+        s.sendto(b"FP" + bytes(20), (ADDRESS, PORT))
+        wait_until("one that passes", lambda: net.counters(64, PIN)["v_not_ours"] > before)
+    assert net.counters(64, PIN)["v_truncated"] == 2
+    assert "tags stay on" in examine(net.agg, "p0")["p0", "vlan"]["text"]
+    w.run("tc", "filter", "del", "dev", "eth0", "egress")
+    net.check_sum(1)
 
 
 def test_bpffs(lab):
@@ -305,7 +390,7 @@ def test_lost_egress_program(lab):
 def test_address_that_is_nobody_s(lab):
     net = lab(workers=1)
     net.load()
-    net.fpisa("job", "add", 1, "--workers", net.addresses[0], "--address", "10.99.1.77")
+    net.fpisa("job", "add", 1, "--workers", net.addresses[0] + "@p0", "--address", "10.99.1.77", "--foreign-address")
     net.worker[0].ip("route add 10.99.1.77 dev eth0")
     assert not net.start(0, 1, timeout_ms=1500, address="10.99.1.77").wait(labs.COMMAND_S) == 0
     mend = mends(net.agg, [], "job 1", "address", "warn", says="10.99.1.77 is no address of this machine")
@@ -362,7 +447,7 @@ def test_pinned_but_nowhere_attached(lab):
     net = inhabited(lab())
     net.load()
     net.agg.ip("link set p0 xdp off", "link set p1 xdp off")
-    assert mends(net.agg, [], "datapath", "attached", "warn") == "fpisa unload"
+    assert mends(net.agg, [], "datapath", "attached", "warn", text=True) == "fpisa unload"
 
 
 def test_tools(lab, tmp_path):

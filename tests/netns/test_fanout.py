@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How results leave: to a group or to each worker, native and generic, through
 one port or many, past reverse-path filters; and what is not ours passes."""
+import contextlib
+import ctypes
 import socket
+import struct
 
 import pytest
 
-from lab import ADDRESS, PIN
+from lab import ADDRESS, PIN, PORT, SLOW
 
 
 def lost_copies(counters, answers):
@@ -50,6 +53,67 @@ def tx_packets(net):
 def net_dev(ns, dev):
     with ns.entered(), open("/proc/thread-self/net/dev") as f:
         return next(int(line.split()[10]) for line in f if line.strip().startswith(dev + ":"))
+
+
+SO_ATTACH_FILTER, ETH_P_ALL = 26, 3
+
+
+@contextlib.contextmanager
+def unaddressed(spaces):
+    """A function that counts the frames for 0.0.0.0 that came to eth0 of these namespaces."""
+    # ldh [12]; jne #0x800, no; ld [30]; jne #0, no; ret #64; no: ret #0
+    code = [(0x28, 0, 0, 12), (0x15, 0, 3, 0x800), (0x20, 0, 0, 30), (0x15, 0, 1, 0), (6, 0, 0, 64), (6, 0, 0, 0)]
+    text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *insn) for insn in code))
+    with contextlib.ExitStack() as stack:
+        seen = []
+        for ns in spaces:
+            with ns.entered():
+                s = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0))
+                s.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER,
+                             struct.pack("HP", len(code), ctypes.addressof(text)))
+                s.bind(("eth0", ETH_P_ALL))
+            s.setblocking(False)
+            seen.append(s)
+
+        def count():
+            n = 0
+            for s in seen:
+                with contextlib.suppress(BlockingIOError):
+                    while s.recv(64):
+                        n += 1
+            return n
+
+        yield count
+
+
+@pytest.mark.parametrize("options", [(), ("--cpus", "0"), ("--mode", "skb")])
+def test_replies_among_copies(lab, options):
+    """A port sends kept results, answers to probes and copies in one go: every copy is addressed."""
+    net = lab(workers=3)
+    net.load(*options)
+    net.add_job(1, "--fanout", "unicast", "--debug-faults", "drop=0.05,seed=3")
+    with unaddressed(net.worker) as count:
+        net.check_sum(1, 200000)
+        c = net.counters(1, PIN)
+        assert c["v_resent"] > 50 and c["v_result"] == 782
+        assert count() == 0 and c["unaddressed"] == 0
+
+
+@pytest.mark.parametrize("first", ["unicast", "multicast"])
+def test_jobs_share_a_port(lab, first):
+    """Unicast copies of one job behind results of another, which go to a group."""
+    net = lab(workers=3, bridge=True)
+    net.load()
+    for job, fanout in enumerate([first] + [f for f in ("unicast", "multicast") if f != first]):
+        net.add_job(job, "--fanout", fanout, workers=[f"{a}:{PORT + job}" for a in net.addresses])
+    steps = [{"count": 500000, "kind": "integers"}] * 4
+    with unaddressed(net.worker) as count:
+        procs = [[net.start(r, job, *steps, local_port=PORT + job, timeout_ms=int(60000 * SLOW))
+                  for r in range(3)] for job in (0, 1)]
+        for p in procs:
+            net.check_answers(p, 3, 500000)
+        assert count() == 0
+        assert net.counters(0, PIN)["unaddressed"] == net.counters(1, PIN)["unaddressed"] == 0
 
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])
@@ -105,6 +169,15 @@ def test_what_is_not_ours_passes(lab, mode):
         server.settimeout(5)
         check_echo(server, client, b"hello")
         check_echo(server, client, bytes(1000))
+    # What looks like ours, to an address that no job has.
+    server, client = net.agg.socket(), net.worker[0].socket()
+    with server, client:
+        server.bind(("10.99.1.1", 18000))
+        client.settimeout(5)
+        server.settimeout(5)
+        check_echo(server, client, b"FPGA")
+        check_echo(server, client, struct.pack("<2sBBBBBBI", b"FP", 2, 1, 1, 0, 0, 0, 55) + bytes(200))
+    assert net.counters(64, PIN)["v_elsewhere"] == 2
     net.check_sum(1)
     assert net.counters(64, PIN)["v_not_ours"] >= 4
 

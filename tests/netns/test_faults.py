@@ -12,9 +12,12 @@ ETIMEDOUT = 110
 COUNT = 2_000_000
 
 
-@pytest.mark.parametrize("pipeline", ["fused", "staged"])
-@pytest.mark.parametrize("fault, share", [("drop", 0.2), ("duplicate", 0.5), ("reorder", 0.5), ("delay", 0.3),
-                                          ("corrupt", 0.2)])
+SHARES = [("drop", 0.2), ("duplicate", 0.5), ("reorder", 0.5), ("delay", 0.3), ("corrupt", 0.2)]
+
+
+@pytest.mark.parametrize("fault, share, pipeline", [
+    pytest.param(*f, p, marks=[pytest.mark.long] * ((i + k) % 2))
+    for i, f in enumerate(SHARES) for k, p in enumerate(("fused", "staged"))])
 def test_frames(lab, fault, share, pipeline):
     """Each at a rate that no network has; small windows, so that slots go round while copies are under way."""
     net = lab(workers=0)

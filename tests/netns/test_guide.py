@@ -19,6 +19,8 @@ sys.path.insert(0, os.path.join(labs.HERE, ".."))
 
 import guide  # noqa: E402
 
+pytestmark = pytest.mark.together  # what is installed
+
 AGGREGATOR, WORKERS = "10.0.0.1", ("10.0.0.11", "10.0.0.12")
 NOBODY = 65534
 WAIT_MS = 2000	# of a worker that is to fail
@@ -178,7 +180,7 @@ def follow(site, block):
         for out in site.at(block.place, block.text, uid=NOBODY if block.section == 5 else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)
             if "fpisa stats 7\n" in block.text:
-                assert "result 3907" in " ".join(out.split()), out
+                assert "result 3907" in " ".join(out.split()) and "\n7 v_result 3907\n" in out, out
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
@@ -216,7 +218,7 @@ def not_loaded(site):
 
 
 def no_job(site):
-    site.tell("fpisa job del 7")
+    site.tell(f"fpisa job del 7; {ADD.replace('add 7', 'add 8')}")
     return site.fails(0)
 
 

@@ -2,10 +2,12 @@
 """A worker that is killed in the middle: who hears what, from whom, and how it goes on."""
 import array
 import hashlib
+import re
+import time
 import zlib
 
 import worker
-from lab import PIN, end, read_all, read_answers, wait_until
+from lab import COMMAND_S, PIN, SLOW, end, read_all, read_answers, wait_until
 
 ETIMEDOUT = 110
 TEN_MILLION = 10**7
@@ -51,6 +53,44 @@ def test_killed_in_ten_million(lab):
     assert slots_and_show(net, 1) == ([], [], [])
 
 
+def test_since_when_a_rank_is_silent(lab):
+    """`job show` and `slots` tell a rank that was killed from those that wait for it, and from one that never came;
+    frames that carry a wrong token do not count as its."""
+    net = lab(workers=3)
+    net.load()
+    net.add_job(1, "--token", "5a")
+
+    def silence():
+        return [m["silent_s"] for m in net.json("job", "show", 1)["members"]]
+    assert silence() == [None] * 3
+    assert re.search(r"missing +never$", net.fpisa("job", "show", 1), re.M)
+    net.slow(20)
+    step = {"count": 1_000_000, "kind": "integers"}
+    procs = [net.start(r, 1, step, timeout_ms=60000, token=0x5a) for r in range(3)]
+    wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > 400, LIMIT_S)
+    assert all(s < 2 * SLOW for s in silence())
+    procs[1].kill()
+    end(procs[1])
+    killed = time.monotonic()
+    wait_until("rounds without rank 1", lambda: slots_and_show(net, 1)[2] == [1])
+    other = net.start(1, 1, timeout_ms=1500, token=0x5b)
+    other.wait(timeout=COMMAND_S)
+    since = time.monotonic() - killed
+    now = silence()
+    assert since - 0.5 < now[1] < since + 2 * SLOW and now[0] < since - 0.5 and now[2] < since - 0.5, (since, now)
+    rounds = net.json("slots", 1)
+    assert rounds and all(r["missing"] == [1] and r["silent_s"][0] >= now[1] for r in rounds)
+    assert re.search(r"  1; rank 1 silent for \d+\.\d s$", net.fpisa("slots", 1), re.M)
+    text = net.fpisa("job", "show", 1)
+    assert re.search(r"^waiting     for ranks 1 in chunk \d+; rank 1 silent for \d+\.\d s$", text, re.M)
+    assert re.search(r"joined +\d+\.\d s ago$", text, re.M)
+    net.fpisa("job", "del", 1)
+    net.add_job(1)
+    assert silence() == [None] * 3
+    for p in procs:
+        end(p)
+
+
 def test_shrink_in_a_call(lab):
     """The call that waits for the dead rank ends well without it, and results name who is in them."""
     count = 1_000_000
@@ -78,7 +118,8 @@ def test_shrink_in_a_call(lab):
     for offset, ranks in with_all.items():
         for i in range(offset, min(offset + 256, count), 7):
             assert got[i] == sum(parts[r][i] for r in range(3) if ranks >> r & 1)
-    # A call after it is the two ranks' own.
+    # A call after it is the two ranks' own, all of it.
+    assert [[step["flags"] for step in a[1:]] for a in answers] == [[worker.MIXED_RANKS, 0]] * 2
     assert {c[3] for c in answers[0][2]["chunks"]} == {0b101}
     expect = array.array("f", [worker.integer(0, i) + worker.integer(2, i) for i in range(worker.PERIOD)])
     expect = worker.repeat(expect.tobytes(), 5000)

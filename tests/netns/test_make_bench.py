@@ -20,13 +20,16 @@ def bench(*argv):
     return p.returncode, p.stdout, p.stderr
 
 
+@pytest.mark.long
 def test_all_parts(tmp_path):
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
     status, out, err = bench("--quick", "--out", tmp_path, BUILD)
     assert status == 0, out + err
     results = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert results[0]["bench"] == "machine" and results[0]["quick"]
-    assert {r["bench"] for r in results[1:]} == {"arith", "wire", "steer", "worker", "collective"}
+    assert {r["bench"] for r in results[1:]} == {"arith", "wire", "steer", "worker", "collective", "part"}
+    parts = [r for r in results if r["bench"] == "part"]
+    assert len(parts) == 5 and all(0 <= r["busy"] <= 1 and r["seconds"] > 0 for r in parts)
     ours = [r for r in results if r["bench"] == "collective" and r["contender"] == "fpisa"]
     assert {r["bytes"] for r in ours} == {1024, 65536}
     # 64 KB less the bucket take 3 ms at 100 Mbit/s: shorter was not shaped.

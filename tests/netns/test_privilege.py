@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from lab import ADDRESS, FPISA, PIN
+from lab import ADDRESS, BPFFS, FPISA, PIN
 
 USER = 65534
 GROUP = 64321	# in no file: a number is enough
@@ -44,7 +44,7 @@ def test_modes_of_pins(net):
     assert stat.S_IMODE(os.stat(PIN).st_mode) == 0o750 and os.stat(PIN).st_gid == GROUP
     for name in os.listdir(PIN):
         st = os.stat(os.path.join(PIN, name))
-        kind = "program" if re.fullmatch(r"fpisa|fpisa_mau\d|fpisa_steer|fpisa_cpu", name) else "map"
+        kind = "program" if re.fullmatch(r"fpisa|fpisa_mau\d|fpisa_steer|fpisa_cpu|fpisa_egress", name) else "map"
         assert stat.S_IMODE(st.st_mode) == (0o600 if kind == "program" else 0o640), name
         assert kind == "program" or st.st_gid == GROUP, name
     assert "fpisa_man64" in os.listdir(PIN)	# made by job add
@@ -94,6 +94,7 @@ def test_others_do_nothing(net):
 def test_user_with_capabilities(lab, options):
     """No verb but shrink needs root: the table's capabilities are enough for a user who owns the pins."""
     net = lab()
+    os.chmod(BPFFS, 0o1777)
     os.mkdir(PIN, 0o700)
     os.chown(PIN, USER, USER)
     net.agg.run(*setpriv("load", *net.ports, *options, caps=LOADING))
@@ -109,6 +110,49 @@ def test_user_with_capabilities(lab, options):
     net.agg.run(*setpriv("unload", caps="net_admin"))
     assert not os.path.exists(PIN)
     assert "xdp" not in net.agg.run("ip", "-o", "link")
+
+
+EVERY = READING + [["load", "p0"], ["unload"], ["upgrade"], ["job", "del", 3], ["job", "shrink", 3, 0],
+                   ["job", "add", 4, "--workers", "10.99.1.2"]]
+
+
+def test_directory_of_another_user(lab):
+    """On a BPF filesystem that all may write, as `mount -t bpf` makes it: who is first owns the directory."""
+    net = lab()
+    os.chmod(BPFFS, 0o1777)
+    os.mkdir(PIN, 0o750)
+    os.chown(PIN, USER, GROUP)
+    refused(net, [FPISA, "load", "p0"], rf"{PIN}: belongs to user {USER}, .*; rm -r {PIN}")
+    assert not os.listdir(PIN) and "xdp" not in net.agg.run("ip", "-o", "link")
+    # With what somebody else's datapath looks like in it, every verb.
+    os.rmdir(PIN)
+    net.load()
+    net.add_job(3)
+    os.chown(PIN, USER, GROUP)
+    for verb in EVERY:
+        refused(net, [FPISA, *map(str, verb)], f"{PIN}: belongs to user {USER}, ")
+    out = net.agg.try_run(FPISA, "doctor")[1]
+    assert f"fault  datapath: pins: {PIN}: belongs to user {USER}" in out
+    os.chown(PIN, 0, 0)
+    net.fpisa("unload")
+    assert not os.path.exists(PIN)
+    # His link, to wherever.
+    os.mkdir(BPFFS + "/mine", 0o700)
+    os.symlink(BPFFS + "/mine", PIN)
+    os.chown(PIN, USER, USER, follow_symlinks=False)
+    for verb in ["load", "p0"], ["status"]:
+        refused(net, [FPISA, *verb], f"{PIN}: belongs to user {USER}, " if verb[0] == "load" else "belongs to user|no datapath")
+    os.unlink(PIN)
+    # Root's own, in a directory in which he may rename it; then one he may write into.
+    os.chmod(BPFFS + "/mine", 0o777)
+    refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine/fpisa"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
+    refused(net, [FPISA, "load", "p0", "--pin", BPFFS + "/mine"], f"{BPFFS}/mine: others may write .*chmod go-w {BPFFS}/mine$")
+    assert os.listdir(BPFFS + "/mine") == []
+    # The filesystem's root has the sticky bit: it will do for a directory of root's.
+    os.chmod(BPFFS + "/mine", 0o700)
+    net.load("--pin", BPFFS + "/mine")
+    net.fpisa("unload", "--pin", BPFFS + "/mine")
+    net.load()
 
 
 def test_unknown_group(lab):

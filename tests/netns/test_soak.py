@@ -20,7 +20,7 @@ def test_short(lab):
     net = lab(workers=0)
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
     shares = [a for name, share in RATES.items() for a in ("--" + name, share)]
-    p = net.agg.spawn(FPISA, "soak", "--seconds", 20, "--seed", seed, "--jobs", 3, "--json", *shares)
+    p = net.agg.spawn(FPISA, "soak", "--seconds", 12, "--seed", seed, "--jobs", 3, "--json", *shares)
     stdout, stderr = p.communicate(timeout=LIMIT_S)
     assert p.returncode == 0, stdout + stderr
     out = json.loads(stdout)
@@ -29,6 +29,8 @@ def test_short(lab):
     assert out["rounds"] > out["workers"] and out["elements"] > 10000 and out["retransmits"] > 0
     assert sum(out["operations"].values()) == sum(out["formats"].values()) == out["rounds"]
     assert sum(n > 0 for n in out["operations"].values()) > 2
+    assert sum(out["ways"].values()) == out["rounds"] and all(n > 0 for n in out["ways"].values())
+    assert out["computed"] > 0 and 0 < out["in_place"] < out["rounds"] and 0 < out["xsk"] < out["rounds"]
     assert all(n > 0 for n in out["faults"].values()) and out["bad_frames"] > 0
     assert out["kills"] + out["links_down"] + out["jobs_deleted"] + out["shrinks"] > 0
     assert net.agg.run("ip", "-o", "link") == links and os.listdir(BPFFS) == pins
@@ -55,6 +57,7 @@ def test_interrupted(lab, sig):
 
 def test_refusals(lab):
     net = lab(workers=0)
-    for argv, says in (("--jobs 1", "--jobs"), ("--drop 1", "--drop"), ("--seconds 0", "--seconds"), ("x", "'x'")):
+    for argv, says in (("--jobs 1", "--jobs"), ("--drop 1", "--drop"), ("--seconds 0", "--seconds"),
+                       ("--ports 3", "--ports"), ("--ports 32", "--ports"), ("x", "'x'")):
         status, out, err = net.agg.try_run(FPISA, "soak", *argv.split())
         assert status == 2 and out == "" and says in err.splitlines()[0], err

@@ -7,6 +7,7 @@ import re
 import select
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import termios
@@ -137,6 +138,10 @@ def test_prometheus_file(lab, tmp_path):
     net.load()
     status, out, err = net.agg.try_run(FPISA, "stats", f"--prometheus={tmp_path}/no/f.prom")
     assert status == 1 and re.match(r"fpisa: .*/no/f.prom: No such file or directory\n$", err)
+    os.mkfifo(tmp_path / "pipe")
+    status, out, err = net.agg.try_run(FPISA, "stats", f"--prometheus={tmp_path}/pipe")
+    assert status == 1 and re.match(r"fpisa: .*/pipe: is no regular file, and would be replaced; .*\n$", err), err
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode) and sorted(os.listdir(tmp_path)) == ["fpisa.prom", "pipe"]
     for options, says in ((["--json", "--prometheus"], "--json or --prometheus"),
                           (["--prometheus="], "name a file"),
                           (["--prometheus", "--watch"], "--watch goes with --prometheus=FILE")):

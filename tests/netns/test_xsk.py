@@ -5,8 +5,10 @@ import json
 import os
 import sys
 
+import pytest
+
 from lab import ADDRESS, HERE, LIBRARY, read_all, read_answers, wait_until
-from worker import XSK
+from worker import UDP, XSK
 
 EPERM, EBUSY, EMSGSIZE = 1, 16, 90
 NOBODY = 65534
@@ -91,3 +93,26 @@ def test_no_room_for_the_frame(lab):
     net.worker[0].ip("link set eth0 mtu 1500")
     (_, answer), status, _ = read_all(net.start(0, 1, {"count": 640, "kind": "integers"}, transport=XSK))
     assert status == 1 and answer["rc"] == -EMSGSIZE and "MTU" in answer["error"]
+
+
+def test_results_at_another_queue(lab):
+    """Who polls sees what comes by a queue other than the socket's, which the kernel hands to the UDP socket."""
+    net = lab(workers=1, queues=2)
+    net.load()
+    net.add_job(1, "--window", 8)
+    for cpu in range(2):
+        for poll in True, False:
+            step = {"count": 20000, "kind": "integers", "poll": poll}
+            net.check_answers([net.start(0, 1, step, cpu=cpu, transport=XSK, timeout_ms=3000)], 1, 20000)
+
+
+@pytest.mark.parametrize("transport", [UDP, XSK])
+def test_fork(lab, transport):
+    """A child that was forked while the handle was open keeps neither its port nor its queue."""
+    net = lab(workers=1)
+    net.load()
+    net.add_job(1)
+    step = {"count": 3000, "kind": "integers"}
+    _, before, _, after = read_answers(net.start(0, 1, step, {"fork": True}, {"reconnect": True}, step,
+                                                 transport=transport))
+    assert before["digest"] == after["digest"] and after["generation"] > before["generation"]

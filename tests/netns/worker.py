@@ -10,8 +10,13 @@ connection, and "steps", each of which answers with one line of JSON on
 stdout:
 
     {"count": N, "kind": K, "seed": S}	 all-reduce N values of data(K, rank, N, S)
+    {..., "poll": true}			 by fpisa_test() alone
     {"sleep": SECONDS}			 do nothing, no answer
     {"rejoin": true}			 join the next generation
+    {"fork": true}			 leave a child behind that does nothing, no answer
+    {"reconnect": true}			 close, and connect as before
+
+"cpu" of the plan is the one to run on.
 
 The first line is the answer of the connection. It stops at the first error.
 """
@@ -30,7 +35,8 @@ NOBODY = 65534
 PERIOD = 4099  # prime: a chunk that lands elsewhere differs
 PR_SET_PDEATHSIG = 1
 FLOAT32 = 1  # enum fpisa_dtype
-XSK = 1	 # enum fpisa_transport_name; it needs its user to be root
+MIXED_RANKS = 0x100  # FPISA_RESULT_*
+UDP, XSK = 0, 1  # enum fpisa_transport_name; XSK needs its user to be root
 
 
 class Chunk(ctypes.Structure):
@@ -103,6 +109,8 @@ class Worker:
                                         ctypes.c_int, ctypes.c_void_p]
         lib.fpisa_rejoin.argtypes = lib.fpisa_close.argtypes = [ctypes.c_void_p]
         lib.fpisa_get_info.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+        lib.fpisa_allreduce_start.argtypes = lib.fpisa_allreduce.argtypes
+        lib.fpisa_test.argtypes = [ctypes.c_void_p] * 3
         self.handle = ctypes.c_void_p()
         self.chunks = []
         self.keep = ON_CHUNK(self.on_chunk)
@@ -123,12 +131,20 @@ class Worker:
         return rc
 
     def connect(self, address, job, options):
+        self.how = address, job, dict(options)
         on_chunk = self.keep if options.pop("order", False) else ON_CHUNK()
         o = Options(size=ctypes.sizeof(Options), on_chunk=on_chunk, **options)
         rc = self.lib.fpisa_connect(ctypes.byref(self.handle), address.encode(), job, ctypes.byref(o))
         return self.answer(rc, uid=os.geteuid())
 
-    def allreduce(self, count, kind, seed=0, values=False, in_place=False):
+    def poll(self, send, recv, count, flags):
+        request, done = ctypes.c_void_p(), ctypes.c_int()
+        rc = self.lib.fpisa_allreduce_start(self.handle, send, recv, count, FLOAT32, ctypes.byref(request))
+        while not rc and not done:
+            rc = self.lib.fpisa_test(ctypes.byref(request), ctypes.byref(done), flags)
+        return rc
+
+    def allreduce(self, count, kind, seed=0, values=False, in_place=False, poll=False):
         info = Info(size=ctypes.sizeof(Info))
         self.lib.fpisa_get_info(self.handle, ctypes.byref(info))
         send = ctypes.create_string_buffer(data(kind, info.rank, count, seed), 4 * count)
@@ -136,7 +152,10 @@ class Worker:
         flags = ctypes.c_uint32()
         self.chunks = []
         t0 = time.monotonic()
-        rc = self.lib.fpisa_allreduce(self.handle, send, recv, count, FLOAT32, ctypes.byref(flags))
+        if poll:
+            rc = self.poll(send, recv, count, ctypes.byref(flags))
+        else:
+            rc = self.lib.fpisa_allreduce(self.handle, send, recv, count, FLOAT32, ctypes.byref(flags))
         seconds = time.monotonic() - t0
         return self.answer(rc, flags=flags.value, seconds=seconds, chunks=self.chunks,
                            digest=hashlib.sha256(recv).hexdigest(),
@@ -146,9 +165,25 @@ class Worker:
         if "sleep" in step:
             time.sleep(step["sleep"])
             return 0
+        if "fork" in step:
+            return leave_child()
+        if "reconnect" in step:
+            self.lib.fpisa_close(self.handle)
+            return self.connect(*self.how)
         if "rejoin" in step:
             return self.answer(self.lib.fpisa_rejoin(self.handle))
         return self.allreduce(**step)
+
+
+def leave_child():
+    """A child that has what it inherited until we end."""
+    parent = os.getpid()
+    if os.fork():
+        return 0
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(0)
 
 
 def become_nobody():
@@ -168,6 +203,8 @@ def main():
     w = Worker(library)
     if plan.get("options", {}).get("transport") != XSK:
         become_nobody()
+    if "cpu" in plan:
+        os.sched_setaffinity(0, {plan["cpu"]})
     rc = w.connect(address, int(job), plan.get("options", {}))
     for step in plan.get("steps", []):
         rc = rc or w.step(step)

@@ -10,4 +10,4 @@ spec = importlib.util.spec_from_file_location("netns_conftest", os.path.join(NET
 netns = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(netns)
 
-mounts, bpffs, lab = netns.mounts, netns.bpffs, netns.lab
+mounts, bpffs, shared, lab = netns.mounts, netns.bpffs, netns.shared, netns.lab

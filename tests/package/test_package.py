@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The Debian packages in a clean root: install, use, upgrade while a job runs, remove,
 purge. The tests go on from each other, in this order, in one root."""
+import gzip
 import os
 import re
 import shlex
@@ -18,9 +19,11 @@ sys.path.insert(0, os.path.join(HERE, ".."))
 
 import guide  # noqa: E402
 import install  # noqa: E402
+import interfaces  # noqa: E402
 from lab import ADDRESS, end, mount_tree, wait_until  # noqa: E402
 
-OLD, NEW = "0.1.0", "0.1.0+upgrade1"
+OLD = interfaces.setting("VERSION")
+NEW = OLD + "+upgrade1"
 PACKAGES = ("fpisa", "libfpisa0", "libfpisa-dev")
 INCLUDED = "apt,bpftool,ethtool,gcc,libc6-dev,pkg-config,libbpf1,libjson-c5,libgmp10"
 CONFIG = """[interface p0]
@@ -92,9 +95,35 @@ class Root:
             return [shlex.split(c) for name, c in re.findall(r"^(Exec\w+)=(.*)$", f.read(), re.M) if name in names]
 
 
+def renumber(folder, work):
+    """The packages of OLD as those of NEW: other numbers, another program, which says its own, a library of another name.
+    One build of the tree is enough for both."""
+    program = os.path.join(work, "program")
+    objects = os.path.join(BUILD, "obj", "user")
+    sh("gcc", "-std=gnu11", "-O2", "-Iinclude", "-Iuser", f"-I{BUILD}", f'-DFPISA_VERSION_STRING="{NEW}"', "user/main.c",
+       *[os.path.join(objects, n) for n in os.listdir(objects) if n.endswith(".o") and n != "main.o"],
+       os.path.join(BUILD, "libfpisa.a"), *"-lbpf -ljson-c -lgmp -lpthread -lm".split(), "-o", program, cwd=TOP)
+    for name in PACKAGES:
+        top = os.path.join(work, name)
+        sh("dpkg-deb", "-R", os.path.join(folder, f"{name}_{OLD}_amd64.deb"), top)
+        if name == "fpisa":
+            sh("install", "-m", "755", program, top + "/usr/sbin/fpisa")
+        if name == "libfpisa0":
+            library, = [os.path.join(d, f) for d, _, files in os.walk(top) for f in files if f.endswith(".so." + OLD)]
+            os.rename(library, library.removesuffix(OLD) + NEW)
+            link = os.path.join(os.path.dirname(library), "libfpisa.so.0")
+            os.unlink(link)
+            os.symlink("libfpisa.so." + NEW, link)
+        with open(top + "/DEBIAN/control", encoding="utf-8") as f:
+            control = re.sub(rf"(Version: |\(= ){re.escape(OLD)}\b", rf"\g<1>{NEW}", f.read())
+        with open(top + "/DEBIAN/control", "w", encoding="utf-8") as f:
+            f.write(control)
+        sh("dpkg-deb", "--root-owner-group", "-Znone", "-b", top, os.path.join(folder, f"{name}_{NEW}_amd64.deb"))
+
+
 @pytest.fixture(scope="session")
-def debs():
-    """Both versions, by `make deb`; the root is made meanwhile."""
+def debs(tmp_path_factory):
+    """The first version by `make deb`, the other made from it; the root is made meanwhile."""
     for tool in ("dpkg-buildpackage", "dh", "mmdebstrap", "lintian"):
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed; make deps")
@@ -106,8 +135,8 @@ def debs():
         making = subprocess.Popen(["mmdebstrap", "--variant=essential", "--mode=root", "--include=" + INCLUDED, release,
                                    os.path.join(PLACE, "root"), address], stdout=log, stderr=log)
         try:
-            for version in (OLD, NEW):
-                sh("make", "deb", f"B={BUILD}", f"VERSION={version}", f"DEB={PLACE}/deb", cwd=TOP)
+            sh("make", "deb", f"B={BUILD}", f"VERSION={OLD}", f"DEB={PLACE}/deb", cwd=TOP)
+            renumber(os.path.join(PLACE, "deb"), tmp_path_factory.mktemp("new"))
             assert set(tree(TOP, ".git", os.path.relpath(BUILD, TOP))) == before
             status = making.wait(timeout=600)
         finally:
@@ -136,9 +165,8 @@ def fresh(root):
 
 
 def test_lintian(debs):
-    for version in (OLD, NEW):
-        out = sh("lintian", "--allow-root", "--fail-on", "error", os.path.join(debs, f"fpisa_{version}_amd64.changes"))
-        assert not re.findall(r"^[EW]: .*", out, re.M), out
+    out = sh("lintian", "--allow-root", "--fail-on", "error", os.path.join(debs, f"fpisa_{OLD}_amd64.changes"))
+    assert not re.findall(r"^[EW]: .*", out, re.M), out
 
 
 def pages_commands(section, place):
@@ -160,6 +188,9 @@ def test_install(root, fresh):
     root.install(OLD, commands)
     with open(guide.EXAMPLE) as ours, open(root.path + "/usr/share/doc/libfpisa-dev/examples/allreduce.c") as theirs:
         assert theirs.read() == ours.read()
+    for package in PACKAGES:
+        with gzip.open(f"{root.path}/usr/share/doc/{package}/NEWS.md.gz", "rt") as news:
+            assert f"## {OLD}" in news.read()
     assert root.run("dpkg", "--audit") == "" and root.run("apt-get", "check")
     assert root.run("fpisa", "--version") == f"fpisa {OLD}\n"
     out = root.run("fpisa", "config", "check")

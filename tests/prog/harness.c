@@ -163,14 +163,25 @@ static void load_family(struct harness *h, uint8_t family)
 	}
 }
 
+/* Results of a job leave by lo. Once a job number: an update of an array of maps waits for all readers. */
+static void fan_out(struct harness *h, uint32_t id)
+{
+	struct bpf_devmap_val lo = { .ifindex = 1 };
+	uint32_t zero = 0;
+	int ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "ports", sizeof(zero), sizeof(lo), FPISA_MAX_WORKERS, NULL);
+
+	must(ports < 0 || bpf_map_update_elem(ports, &zero, &lo, BPF_ANY), "ports");
+	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_fanout), &id, &ports, BPF_ANY), "fanout");
+	close(ports);
+	h->fanned_out[id] = true;
+}
+
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 {
 	struct fpisa_session s = { .generation = ++h->generation };
 	struct fpisa_control c = { .next_generation = h->generation + 1000,
 				   .more_ports = (__u16)(j->ports ? j->ports - 1 : 0) };
-	struct bpf_devmap_val lo = { .ifindex = 1 };
 	uint32_t zero = 0;
-	int ports;
 
 	j->active = 1;
 	j->workers = j->workers ? j->workers : 2;
@@ -193,17 +204,19 @@ void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 	for (uint32_t r = 0; r < j->workers; r++) {
 		j->rank[r].addr = htonl(HARNESS_WORKER(r));
 		j->rank[r].port = htons(FPISA_PORT);
+		j->rank[r].given = 1;
 	}
-	for (uint32_t r = 0; r < j->workers; r++)
-		s.incarnation[r] = 1;
+	j->key = (struct fpisa_key){ 0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull };
+	s.results = fpisa_result_secret(&j->key, s.generation);
+	for (uint32_t r = 0; r < j->workers; r++) {
+		h->incarnation[r] = s.incarnation[r] = HARNESS_INCARNATION;
+		s.secret[r] = fpisa_cookie(&j->key, r, HARNESS_INCARNATION);
+	}
 	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_control), &zero, &c, BPF_ANY), "control");
 	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_sessions), &id, &s, BPF_ANY), "session");
 	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_jobs), &id, j, BPF_ANY), "job");
-
-	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "ports", sizeof(zero), sizeof(lo), FPISA_MAX_WORKERS, NULL);
-	must(ports < 0 || bpf_map_update_elem(ports, &zero, &lo, BPF_ANY), "ports");
-	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_fanout), &id, &ports, BPF_ANY), "fanout");
-	close(ports);
+	if (!h->fanned_out[id])
+		fan_out(h, id);
 }
 
 struct fpisa_hdr *harness_hdr(struct frame *f)
@@ -298,8 +311,8 @@ void harness_add(struct frame *f, const struct harness *h, const struct fpisa_jo
 		.rank = (uint16_t)rank,
 		.count = (uint16_t)count,
 		.chunk = chunk,
-		.total = 1000,
-		.token = j->token,
+		.digest = HARNESS_DIGEST,
+		.secret = fpisa_cookie(&j->key, rank, h->incarnation[rank % FPISA_MAX_WORKERS]),
 	};
 	harness_port(f, fpisa_port_index(harness_hdr(f)->slot >> 1, j->window, j->ports));
 	if (payload)
@@ -316,9 +329,10 @@ void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint
 		.type = FPISA_TYPE_HELLO,
 		.job = id,
 		.rank = 0xffff,
-		.token = j->token,
+		.secret = fpisa_cookie(&j->key, rank, incarnation),
 		.aux = incarnation,
 	};
+	((struct fpisa_hello *)harness_payload(f))->token = j->token;
 	harness_seal(f);
 }
 

@@ -228,6 +228,24 @@ static void run_random(struct run *run, struct vectors_rng *rng, uint64_t cases)
 	}
 }
 
+/* Rounds of one element, for its flags: a frame of random ones raises INEXACT whatever becomes of each. */
+#define SPARSE 64
+#define SPARSE_ELEMENTS 64
+
+static void run_sparse(struct run *run, struct vectors_rng *rng)
+{
+	struct cases_round r;
+
+	for (int n = 0; n < SPARSE; n++) {
+		if (n % 8 == 0) {
+			cases_choose(rng, &run->call);
+			begin(run, vectors_below(rng, 2) ? 0 : FPISA_JOB_UNCOUNTED);
+		}
+		cases_sparse(rng, &run->call, SPARSE_ELEMENTS, &r);
+		check_round(run, &r);
+	}
+}
+
 static void run_pairs(struct run *run, struct vectors_rng *rng)
 {
 	uint64_t pairs = cases_pairs(run->call.format);
@@ -282,6 +300,7 @@ static void run_format(uint8_t format)
 		run.cases = 0;
 		if (pairs)
 			run_pairs(&run, &rng);
+		run_sparse(&run, &rng);
 		run_random(&run, &rng, cases_wanted(pairs));
 		if (thorough)
 			print_message("%s %s: %llu cases, 4 executors, 0 wrong\n", cases_format(format),

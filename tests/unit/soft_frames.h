@@ -51,7 +51,8 @@ static inline void list_ranks(struct fpisa_soft *s)
 		s->job.rank[i] = (struct fpisa_rank){.addr = htonl(10), .port = htons((uint16_t)(i + 1))};
 }
 
-static inline void hello(struct frame *f, uint64_t incarnation)
+/* Rank `rank` has its cookie. */
+static inline void hello(const struct fpisa_soft *s, struct frame *f, uint32_t rank, uint64_t incarnation)
 {
 	*f = (struct frame){.len = sizeof(f->h) + sizeof(struct fpisa_hello)};
 	f->h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
@@ -59,9 +60,10 @@ static inline void hello(struct frame *f, uint64_t incarnation)
 				  .type = FPISA_TYPE_HELLO,
 				  .job = SOFT_JOB,
 				  .rank = 0xffff,
-				  .chunk = incarnation,
-				  .token = SOFT_TOKEN,
+				  .chunk = ~incarnation,
+				  .secret = fpisa_cookie(&s->job.key, rank, incarnation),
 				  .aux = incarnation};
+	((struct fpisa_hello *)f->w)->token = SOFT_TOKEN;
 	seal(f);
 }
 
@@ -81,9 +83,9 @@ static inline void add(struct frame *f, const struct fpisa_soft *s, uint32_t ran
 				  .rank = (uint16_t)rank,
 				  .count = count,
 				  .chunk = chunk,
-				  .total = 100000,
+				  .digest = 100000,
 				  .call = 0,
-				  .token = SOFT_TOKEN};
+				  .secret = s->session.secret[rank]};
 	f->len = sizeof(f->h) + (size_t)count * fpisa_format_of(s->job.format).bytes;
 	seal(f);
 }
@@ -93,7 +95,7 @@ static inline void join(struct fpisa_soft *s)
 	struct frame f;
 
 	for (uint32_t i = 0; i < s->job.workers; i++) {
-		hello(&f, 100 + i);
+		hello(s, &f, i, 100 + i);
 		assert_int_equal(give(s, &f, i), FPISA_V_welcome);
 		assert_int_equal(f.h.type, FPISA_TYPE_WELCOME);
 		assert_int_equal(f.h.flags & FPISA_F_PENDING, s->job.workers > 1 ? FPISA_F_PENDING : 0);
@@ -103,7 +105,7 @@ static inline void join(struct fpisa_soft *s)
 	}
 	/* Whoever waits repeats itself; then the generation begins. */
 	for (uint32_t i = 0; i < s->job.workers - 1; i++) {
-		hello(&f, 100 + i);
+		hello(s, &f, i, 100 + i);
 		assert_int_equal(give(s, &f, i), FPISA_V_welcome);
 		assert_int_equal(!!(f.h.flags & FPISA_F_PENDING), i < s->job.workers - 2);
 	}

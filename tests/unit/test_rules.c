@@ -53,10 +53,10 @@ static struct fpisa_hdr an_add(void)
 				  .count = 64,
 				  .chunk = 6,
 				  .slot = 5,
-				  .total = 1000,
+				  .digest = 1000,
 				  .call = 2,
 				  .generation = 9,
-				  .token = 42};
+				  .secret = 42};
 }
 
 static void test_check_type(void **state)
@@ -85,11 +85,12 @@ static void test_check_type(void **state)
 	do {                                                                                                 \
 		struct fpisa_job job = a_job();                                                              \
 		struct fpisa_hdr h = an_add();                                                               \
+		struct fpisa_session session = {.secret = {41, 42, 43}};                                     \
 		__u32 payload = 64 * 4;                                                                      \
 		__be32 from = addr[1];                                                                       \
 		__be16 sport = port;                                                                         \
 		__VA_ARGS__;                                                                                 \
-		assert_int_equal(fpisa_check_add(&h, payload, &job, from, sport), FPISA_V_##verdict);        \
+		assert_int_equal(fpisa_check_add(&h, payload, &job, &session, from, sport), FPISA_V_##verdict);        \
 	} while (0)
 
 static void test_check_add(void **state)
@@ -105,8 +106,13 @@ static void test_check_add(void **state)
 	ADD(length, payload = 64 * 4 + 4);
 	ADD(length, payload = 64 * 4 - 1);
 	ADD(length, h.count = 0xffe0, payload = 0xffe0 * 4);
-	ADD(token, h.token = 43);
-	ADD(token, h.token = 42 | 1ull << 63);
+	ADD(secret, h.secret = 43);
+	ADD(secret, h.secret = 42 | 1ull << 63);
+	ADD(secret, h.secret = 0);
+	/* A rank that has not joined has none. */
+	ADD(secret, h.secret = session.secret[1] = 0);
+	/* Before anything that is told to members. */
+	ADD(secret, h.secret = 43, h.format = 0, job.live = 5);
 	ADD(rank, h.rank = WORKERS);
 	ADD(rank, h.rank = FPISA_MAX_WORKERS);
 	ADD(rank, h.rank = 0xffff);
@@ -159,6 +165,7 @@ static void test_check_add(void **state)
 static void test_check_add_last_rank(void **state)
 {
 	struct fpisa_job job = a_job();
+	struct fpisa_session session = {.secret = {[63] = 42}};
 	struct fpisa_hdr h = an_add();
 
 	(void)state;
@@ -167,16 +174,16 @@ static void test_check_add_last_rank(void **state)
 	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
 		job.rank[i] = (struct fpisa_rank){.addr = 0x0000010a + (i << 24), .port = port};
 	h.rank = 63;
-	assert_int_equal(fpisa_check_add(&h, 256, &job, job.rank[63].addr, port), FPISA_V_absorbed);
-	assert_int_equal(fpisa_check_add(&h, 256, &job, job.rank[62].addr, port), FPISA_V_rank);
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_absorbed);
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[62].addr, port), FPISA_V_rank);
 	job.live = ~0ull >> 1;
-	assert_int_equal(fpisa_check_add(&h, 256, &job, job.rank[63].addr, port), FPISA_V_not_live);
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_not_live);
 }
 
 static void test_check_hello(void **state)
 {
 	struct fpisa_job job = a_job();
-	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .token = 42, .rank = 0xffff};
+	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 1, .rank = 0xffff};
 	const __u32 length = sizeof(struct fpisa_hello);
 	__u32 rank;
 
@@ -195,8 +202,15 @@ static void test_check_hello(void **state)
 	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[1], port, &rank), FPISA_V_not_live);
 	job.workers = 2;
 	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[2], port, &rank), FPISA_V_stranger);
-	h.token = 0;
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_token);
+	/* A number that leaves no larger one would lock its rank out. */
+	h.aux = 0;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
+	h.aux = 1ull << 63;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
+	h.aux = ~0ull;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
+	h.aux = (1ull << 63) - 1;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_absorbed);
 }
 
 /* -- rounds of a slot --------------------------------------------------- */
@@ -215,7 +229,7 @@ static int admit(struct fpisa_slot *s, __u64 chunk, __u16 rank, __u64 live)
 {
 	struct fpisa_claim c = a_claim(chunk, rank);
 
-	return fpisa_slot_admit(s, &c, live);
+	return fpisa_slot_admit(s, &c, live, 0);
 }
 
 /* The slot in the middle of chunk 6's round: rank 2, then rank 0, have contributed. */
@@ -247,7 +261,7 @@ static void test_round(void **state)
 	(void)state;
 	assert_int_equal(s.generation, 9);
 	assert_int_equal(s.chunk, 6);
-	assert_int_equal(s.total, 1000);
+	assert_int_equal(s.digest, 1000);
 	assert_int_equal(s.call, 2);
 	assert_int_equal(s.count, 64);
 	assert_int_equal(s.op, FPISA_OP_SUM);
@@ -311,16 +325,35 @@ static void test_mismatch(void **state)
 	do {                                                                                                 \
 		c = a_claim(6, 1);                                                                           \
 		c.field++;                                                                                   \
-		assert_int_equal(fpisa_slot_admit(&s, &c, 7), -FPISA_V_mismatch);                            \
+		assert_int_equal(fpisa_slot_admit(&s, &c, 7, 0), -FPISA_V_mismatch);                            \
 		assert_memory_equal(&s, &before, sizeof(s));                                                 \
 	} while (0)
 	DIFFER(count);
 	DIFFER(op);
 	DIFFER(call);
-	DIFFER(total);
+	DIFFER(digest);
 	s.done = before.done = 1;
 	DIFFER(call);
 #undef DIFFER
+}
+
+/* Ranks made different calls: no round begins or goes on, but what was finished is still to be had. */
+static void test_broken(void **state)
+{
+	struct fpisa_slot s = an_open_round(), before = s;
+	struct fpisa_claim c = a_claim(6, 1);
+
+	(void)state;
+	assert_int_equal(fpisa_slot_admit(&s, &c, 7, 1), -FPISA_V_mismatch);
+	c.rank = 2;
+	assert_int_equal(fpisa_slot_admit(&s, &c, 7, 1), -FPISA_V_mismatch);
+	assert_int_equal(fpisa_slot_admit(&s, &c, 5, 1), -FPISA_V_mismatch);
+	assert_memory_equal(&s, &before, sizeof(s));
+	s = before = a_done_round();
+	assert_int_equal(fpisa_slot_admit(&s, &c, 7, 1), FPISA_STEP_RESEND);
+	c = a_claim(6 + 2 * WINDOW, 1);
+	assert_int_equal(fpisa_slot_admit(&s, &c, 7, 1), -FPISA_V_mismatch);
+	assert_memory_equal(&s, &before, sizeof(s));
 }
 
 /* Rules 4 and 5. */
@@ -397,6 +430,7 @@ int main(void)
 		cmocka_unit_test(test_generation_starts_at_first_chunk),
 		cmocka_unit_test(test_stale_and_ahead),
 		cmocka_unit_test(test_mismatch),
+		cmocka_unit_test(test_broken),
 		cmocka_unit_test(test_duplicates),
 		cmocka_unit_test(test_shrink),
 		cmocka_unit_test(test_uncommitted_first),

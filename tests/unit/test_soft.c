@@ -102,7 +102,7 @@ static void refusals(void **state)
 
 	(void)state;
 	init(&s, FPISA_MODE_FPISA, FPISA_ROUND_DOWN, FPISA_PIPELINE_STAGED);
-	REFUSED(generation, 1, );
+	REFUSED(secret, 1, );
 	join(&s);
 	REFUSED(not_ours, 0, f.h.magic++);
 	REFUSED(not_ours, 0, f.len = 1);
@@ -112,12 +112,13 @@ static void refusals(void **state)
 	REFUSED(no_job, 0, f.h.job++);
 	REFUSED(length, 0, f.len -= 4);
 	REFUSED(length, 0, f.h.count = 0, f.len = sizeof(f.h));
-	REFUSED(token, 0, f.h.token++);
+	REFUSED(secret, 1, f.h.secret++, seal(&f));
+	REFUSED(secret, 1, f.h.secret = s.session.secret[0], seal(&f));
 	REFUSED(rank, 0, f.h.rank = RANKS);
 	REFUSED(rank, 0, from = 2);
 	REFUSED(stranger, 0, from = RANKS);
 	REFUSED(checksum, 0, f.w[5] ^= 1);
-	REFUSED(checksum, 0, f.h.total ^= 1);
+	REFUSED(checksum, 0, f.h.digest ^= 1);
 	REFUSED(slot, 0, f.h.slot ^= 1, seal(&f));
 	REFUSED(format, 1, f.h.format = 77, seal(&f));
 	REFUSED(op, 1, f.h.op = 77, seal(&f));
@@ -140,7 +141,7 @@ static void refusals(void **state)
 	s.job.live = 0xe;
 	add(&f, &s, 0, 0);
 	assert_int_equal(give(&s, &f, 0), FPISA_V_not_live);
-	hello(&f, 1000);
+	hello(&s, &f, 0, 1000);
 	assert_int_equal(give(&s, &f, 0), FPISA_V_not_live);
 	assert_int_equal(f.h.type, FPISA_TYPE_ERROR);
 	assert_int_equal(f.h.generation, 0);
@@ -179,6 +180,7 @@ static void staged_equals_fused(void **state)
 
 		init(&staged, mode, rounding, FPISA_PIPELINE_STAGED);
 		init(&fused, mode, rounding, FPISA_PIPELINE_FUSED);
+		fused.job.key = staged.job.key; /* so that their frames are equal */
 		join(&staged);
 		join(&fused);
 		for (uint64_t chunk = 0; chunk < 200; chunk++) {
@@ -221,7 +223,7 @@ static void hostile(void **state)
 		if (test_random(&random) % 8)
 			add(&f, &s, rank, test_random(&random) % 32);
 		else
-			hello(&f, test_random(&random) % 200);
+			hello(&s, &f, rank, test_random(&random) % 200);
 		for (uint64_t n = test_random(&random) % 4; n; n--)
 			((unsigned char *)&f)[test_random(&random) % (sizeof(f.h) + 64)] ^=
 				(unsigned char)(1 << test_random(&random) % 8);

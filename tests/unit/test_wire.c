@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -36,11 +37,11 @@ static void test_header_layout(void **state)
 	AT(fpisa_hdr, rank, 20, 2);
 	AT(fpisa_hdr, count, 22, 2);
 	AT(fpisa_hdr, chunk, 24, 8);
-	AT(fpisa_hdr, total, 32, 8);
+	AT(fpisa_hdr, digest, 32, 8);
 	AT(fpisa_hdr, call, 40, 4);
 	AT(fpisa_hdr, contributors, 44, 2);
 	AT(fpisa_hdr, reason, 46, 2);
-	AT(fpisa_hdr, token, 48, 8);
+	AT(fpisa_hdr, secret, 48, 8);
 	AT(fpisa_hdr, bitmap, 56, 8);
 	AT(fpisa_hdr, aux, 64, 8);
 	AT(fpisa_hdr, checksum, 72, 4);
@@ -77,7 +78,9 @@ static void test_hello_layout(void **state)
 	AT(fpisa_hello, faults.share[FPISA_FAULT_DELAY], 46, 2);
 	AT(fpisa_hello, faults.share[FPISA_FAULT_CORRUPT], 48, 2);
 	AT(fpisa_hello, zero, 52, 12);
-	assert_int_equal(sizeof(struct fpisa_hello), 64);
+	AT(fpisa_hello, token, 64, 8);
+	AT(fpisa_hello, results, 72, 8);
+	assert_int_equal(sizeof(struct fpisa_hello), 80);
 }
 
 /* The numbers on the wire never change. */
@@ -89,7 +92,7 @@ static void test_wire_numbers(void **state)
 				    .job = 0x01020304,
 				    .chunk = 0x1112131415161718};
 	const uint8_t *bytes = (const uint8_t *)&h;
-	const uint8_t first[] = {'F', 'P', 1, 3}, job[] = {4, 3, 2, 1};
+	const uint8_t first[] = {'F', 'P', 2, 3}, job[] = {4, 3, 2, 1};
 	const uint8_t chunk[] = {0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11};
 
 	(void)state;
@@ -174,8 +177,8 @@ static void fill(struct covered *c, struct vectors_rng *rng)
 				    .job = 7,
 				    .generation = 1,
 				    .count = ELEMENTS,
-				    .total = 1000000,
-				    .token = vectors_next(rng)};
+				    .digest = 1000000,
+				    .secret = vectors_next(rng)};
 
 	memcpy(c->w, &h, FPISA_SUM_HDR_WORDS * 8);
 	vectors_fill(vectors_next(rng), VECTORS_NEAR, 1, ELEMENTS, c->w + 2 * FPISA_SUM_HDR_WORDS);
@@ -307,6 +310,83 @@ static void test_checksum_paired_flips(void **state)
 	assert_int_equal(checksum(&c), good);
 }
 
+/* In `lane`, +2^bit, -2^(bit + 1) and +2^bit, or the reverse, at words i, i + d, i + 2d: doc/protocol.md, section 5. */
+static int cancels(const struct covered *c, int lane, int i, int d, int bit)
+{
+	uint32_t a = c->w[2 * i + lane] >> bit & 1, b = c->w[2 * (i + d) + lane] >> (bit + 1) & 1,
+		 e = c->w[2 * (i + 2 * d) + lane] >> bit & 1;
+
+	return a == e && a != b;
+}
+
+static void flip_three(struct covered *c, int lane, int i, int d, int bit)
+{
+	c->w[2 * i + lane] ^= 1u << bit;
+	c->w[2 * (i + d) + lane] ^= 2u << bit;
+	c->w[2 * (i + 2 * d) + lane] ^= 1u << bit;
+}
+
+static int in_order(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+static void flip_bits(struct covered *c, const int bit[3])
+{
+	for (int i = 0; i < 3; i++)
+		c->w[bit[i] / 32] ^= 1u << bit[i] % 32;
+}
+
+/* Whether three bits, in order and not of a word, are of that form; cancels() says the same before and after a flip. */
+static int bits_cancel(const struct covered *c, const int bit[3])
+{
+	int i = bit[0] / 64, d = bit[1] / 64 - i, lane = bit[0] / 32 % 2, k = bit[0] % 32;
+
+	return d > 0 && bit[2] / 64 - bit[1] / 64 == d && bit[1] / 32 % 2 == lane && bit[2] / 32 % 2 == lane &&
+	       bit[1] % 32 == k + 1 && bit[2] % 32 == k && cancels(c, lane, i, d, k);
+}
+
+/* Which three flipped bits escape: those of that form, all of them, and no others among many. */
+static void test_checksum_three_flips(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	const int words = WORDS / 2;
+	struct covered c;
+	uint32_t good;
+	int escaped = 0;
+
+	(void)state;
+	for (int i = 0; i < WORDS; i++)
+		c.w[i] = (uint32_t)vectors_next(&rng);
+	good = checksum(&c);
+	for (int lane = 0; lane < 2; lane++)
+		for (int d = 1; 2 * d < words; d++)
+			for (int i = 0; i + 2 * d < words; i++)
+				for (int bit = 0; bit < 31; bit++) {
+					int through = cancels(&c, lane, i, d, bit);
+
+					escaped += through;
+					if (!through && vectors_below(&rng, 16))
+						continue;
+					flip_three(&c, lane, i, d, bit);
+					assert_int_equal(checksum(&c) == good, through);
+					flip_three(&c, lane, i, d, bit);
+				}
+	print_message("%d of the triples of bits in %d bytes escape\n", escaped, BYTES);
+	for (int k = 0; k < 300000; k++) {
+		int bit[3];
+
+		for (int i = 0; i < 3; i++)
+			bit[i] = (int)vectors_below(&rng, BYTES * 8);
+		if (bit[0] == bit[1] || bit[0] == bit[2] || bit[1] == bit[2])
+			continue;
+		qsort(bit, 3, sizeof(*bit), in_order);
+		flip_bits(&c, bit);
+		assert_int_equal(checksum(&c) == good, bits_cancel(&c, bit));
+		flip_bits(&c, bit);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -315,7 +395,7 @@ int main(void)
 		cmocka_unit_test(test_port_index),
 		cmocka_unit_test(test_checksum_by_parts), cmocka_unit_test(test_checksum_many),
 		cmocka_unit_test(test_checksum_swaps),	  cmocka_unit_test(test_checksum_single_flips),
-		cmocka_unit_test(test_checksum_paired_flips),
+		cmocka_unit_test(test_checksum_paired_flips), cmocka_unit_test(test_checksum_three_flips),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

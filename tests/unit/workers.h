@@ -284,4 +284,43 @@ static inline void assert_all_succeeded(const struct fleet *fl)
 			fail_msg("rank %u: %d: %s", i, fl->rank[i].r.rc, fl->rank[i].r.error);
 }
 
+/* Handles of several ranks in one thread: connecting waits for all, so each has its thread for that. */
+struct joiner {
+	struct fpisa_mem *m;
+	struct fpisa *f;
+	uint32_t rank;
+	const struct fpisa_options *options;
+	pthread_t thread;
+	int rejoin, rc;
+};
+
+static inline void *join_one(void *arg)
+{
+	struct joiner *j = arg;
+	j->rc = j->rejoin ? fpisa_rejoin(j->f) : fpisa_mem_connect(&j->f, j->m, j->rank, j->options);
+	return NULL;
+}
+
+static inline void join_all_with(struct joiner *j, int n, struct fpisa_mem *m, const struct fpisa_options *o)
+{
+	for (int i = 0; i < n; i++) {
+		j[i].m = m;
+		j[i].rank = (uint32_t)i;
+		j[i].options = o;
+		j[i].rejoin = j[i].f != NULL;
+		assert_int_equal(pthread_create(&j[i].thread, NULL, join_one, &j[i]), 0);
+	}
+	for (int i = 0; i < n; i++) {
+		pthread_join(j[i].thread, NULL);
+		assert_int_equal(j[i].rc, 0);
+	}
+}
+
+static inline void join_all(struct joiner *j, int n, struct fpisa_mem *m, uint32_t timeout_ms)
+{
+	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = timeout_ms};
+
+	join_all_with(j, n, m, &o);
+}
+
 #endif

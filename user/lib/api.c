@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include "internal.h"
 
 #define DEFAULT_TIMEOUT_MS 10000
@@ -36,6 +37,8 @@ int fpisa_poison(struct fpisa *f, int error)
 {
 	f->error = error;
 	memcpy(f->message, message, sizeof(f->message));
+	if (!f->foreign)
+		fpisa_requests_restore(f);
 	return error;
 }
 
@@ -43,6 +46,33 @@ int fpisa_poison(struct fpisa *f, int error)
 int fpisa_poisoned(const struct fpisa *f)
 {
 	return fpisa_fail(f->error, "%s", f->message);
+}
+
+int fpisa_foreign(const struct fpisa *f)
+{
+	return fpisa_fail(-ECHILD,
+			  "%s: job %u: the handle belongs to the process that made it, and this is a child; "
+			  "close it here, and connect from a port of its own",
+			  f->peer, f->job);
+}
+
+int fpisa_enter(struct fpisa *f)
+{
+	if (f->foreign)
+		return fpisa_foreign(f);
+	if (f->busy)
+		return fpisa_fail(-EBUSY,
+				  "%s: job %u: the handle is in a call, whose on_chunk and other threads may "
+				  "not use it; do so when the call has returned",
+				  f->peer, f->job);
+	f->busy = 1;
+	f->caller = pthread_self();
+	return 0;
+}
+
+void fpisa_leave(struct fpisa *f)
+{
+	f->busy = 0;
 }
 
 uint64_t fpisa_now(void)
@@ -84,13 +114,25 @@ const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks)
 	return buf;
 }
 
-/*
- * The caller's struct may be older (shorter) or newer (longer) than ours. What we do not
- * know must be zero.
- */
+int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name)
+{
+	const unsigned char *bytes = from;
+	size_t size;
+
+	memcpy(&size, from, sizeof(size));
+	if (size < least || size > 4096)
+		return fpisa_fail(-EINVAL, "%s.size is %zu; set it to sizeof(struct fpisa_%s)", name, size, name);
+	for (size_t i = known; i < size; i++)
+		if (bytes[i])
+			return fpisa_fail(-EINVAL,
+					  "a member of %s that this libfpisa does not know is set; update it", name);
+	memset(to, 0, known);
+	memcpy(to, from, size < known ? size : known);
+	return 0;
+}
+
 static int copy_options(struct fpisa_options *to, const struct fpisa_options *from)
 {
-	const unsigned char *bytes = (const void *)from;
 	const struct {
 		const char *name;
 		const double *value;
@@ -98,18 +140,14 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 		{"loss", &to->loss},	   {"duplicate", &to->duplicate}, {"reorder", &to->reorder},
 		{"delay", &to->delay}, {"corrupt", &to->corrupt},
 	};
+	int rc;
 
 	*to = (struct fpisa_options){0};
 	if (!from)
 		return 0;
-	if (from->size < sizeof(from->size) || from->size > 4096)
-		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_options)",
-				  from->size);
-	for (size_t i = sizeof(*to); i < from->size; i++)
-		if (bytes[i])
-			return fpisa_fail(-EINVAL,
-					  "an option that this libfpisa does not know is set; update it");
-	memcpy(to, from, from->size < sizeof(*to) ? from->size : sizeof(*to));
+	rc = fpisa_copy_sized(to, sizeof(*to), from, sizeof(from->size), "options");
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
 		if (!(*shares[i].value >= 0 && *shares[i].value <= FPISA_FAULT_MOST))
 			return fpisa_fail(-EINVAL, "options.%s is %g; it must be in 0..%g", shares[i].name,
@@ -140,14 +178,20 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	f->local_port = o.local_port ? o.local_port : FPISA_PORT;
 	f->token = o.token;
 	f->timeout_ns = (o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS) * 1000000ull;
+	fpisa_clock_init(&f->clock, f->timeout_ns, fpisa_now());
 	f->on_chunk = o.on_chunk;
 	f->arg = o.arg;
 	f->overflow = (enum fpisa_overflow)o.overflow;
+	f->restore = o.restore != 0;
 	f->transport = (enum fpisa_transport_name)o.transport;
 	f->faults = (struct fpisa_fault_rates){o.loss, o.duplicate, o.reorder, o.delay, o.corrupt};
 	f->seed = o.seed;
-	*out = f;
-	return 0;
+	rc = fpisa_fork_add(f);
+	if (rc)
+		free(f);
+	else
+		*out = f;
+	return rc;
 }
 
 /* "10.0.0.1" or "10.0.0.1:18000" */
@@ -169,6 +213,22 @@ static int parse_address(const char *text, struct in_addr *address, uint16_t *po
 	return 0;
 }
 
+#define PORT_PAUSE_US 1000
+
+static int open_transport(struct fpisa *f, uint32_t address, uint16_t port)
+{
+	int xsk = f->transport == FPISA_TRANSPORT_XSK, rc;
+
+	for (;;) {
+		fpisa_fork_hold();
+		rc = (xsk ? fpisa_xsk_open : fpisa_udp_open)(&f->t, address, port, f->local_port);
+		fpisa_fork_release();
+		if (rc != -EADDRINUSE || !fpisa_fork_settling())
+			return rc;
+		usleep(PORT_PAUSE_US);
+	}
+}
+
 int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const struct fpisa_options *options)
 {
 	struct fpisa *f = NULL;
@@ -178,6 +238,8 @@ int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const s
 
 	*out = NULL;
 	rc = parse_address(address, &to, &port);
+	if (!rc && job >= FPISA_MAX_JOBS)
+		rc = fpisa_fail(-EINVAL, "job is %u; it must be in 0..%d", job, FPISA_MAX_JOBS - 1);
 	if (!rc)
 		rc = fpisa_new(&f, options);
 	if (rc)
@@ -186,8 +248,7 @@ int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const s
 	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa(to));
 	if (port != FPISA_PORT)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
-	rc = (f->transport == FPISA_TRANSPORT_XSK ? fpisa_xsk_open : fpisa_udp_open)(&f->t, to.s_addr, port,
-											f->local_port);
+	rc = open_transport(f, to.s_addr, port);
 	if (!rc)
 		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
 	if (!rc)
@@ -203,12 +264,17 @@ out:
 
 int fpisa_rejoin(struct fpisa *f)
 {
-	int rc = fpisa_join(f);
+	int rc = fpisa_enter(f);
 
 	if (rc)
-		return fpisa_poison(f, rc);
-	f->error = 0;
-	return 0;
+		return rc;
+	rc = fpisa_join(f);
+	if (rc)
+		fpisa_poison(f, rc);
+	else
+		f->error = 0;
+	fpisa_leave(f);
+	return rc;
 }
 
 uint64_t fpisa_missing(const struct fpisa *f)
@@ -251,18 +317,23 @@ static void free_requests(struct fpisa_requests *list)
 
 	while ((r = TAILQ_FIRST(list))) {
 		TAILQ_REMOVE(list, r, link);
-		free(r);
+		fpisa_request_free(r);
 	}
 }
 
 void fpisa_close(struct fpisa *f)
 {
-	if (!f)
+	if (!f || (!f->foreign && fpisa_enter(f)) || f->torn)
 		return;
+	if (!f->foreign)
+		fpisa_requests_restore(f);
 	free_requests(&f->requests);
 	free_requests(&f->given_up);
+	fpisa_fork_hold();
+	fpisa_fork_remove(f);
 	if (f->t)
 		f->t->ops->close(f->t);
+	fpisa_fork_release();
 	free(f->track);
 	free(f);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The public functions of fpisa.h on calls: what may be asked for, and the life of a request. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include "internal.h"
@@ -20,8 +21,8 @@ _Static_assert(FPISA_SUM == (int)FPISA_OP_SUM && FPISA_MIN == (int)FPISA_OP_MIN 
 	       "operations go on the wire as they come");
 _Static_assert(FPISA_RESULT_OVERFLOW == FPISA_OVERFLOW && FPISA_RESULT_INEXACT == FPISA_INEXACT &&
 		       FPISA_RESULT_OVERWRITE == FPISA_OVERWRITE && FPISA_RESULT_NAN == FPISA_NAN &&
-		       FPISA_RESULT_INF == FPISA_INF,
-	       "flags are handed out as they come");
+		       FPISA_RESULT_INF == FPISA_INF && FPISA_RESULT_MIXED_RANKS > UINT8_MAX,
+	       "flags are handed out as they come, beside one that is no frame's");
 
 static const char *type_name(unsigned int type)
 {
@@ -41,74 +42,177 @@ static size_t array_size(const struct fpisa *f, size_t count)
 }
 
 /* Is the call one that the job can do? The bits of its factor, as they go on the wire, into *operand. */
-static int check_call(const struct fpisa *f, const void *send, const void *recv, size_t count,
-		      enum fpisa_dtype type, enum fpisa_operation op, double factor, uint64_t *operand)
+static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_t *operand)
 {
-	uintptr_t from = (uintptr_t)send, to = (uintptr_t)recv;
-	size_t size = array_size(f, count);
+	uintptr_t from = (uintptr_t)c->send, to = (uintptr_t)c->recv;
+	size_t size = array_size(f, c->count);
 
-	if (!send || !recv || !count || count > MAX_COUNT)
+	if (!c->send || !c->recv || !c->count || c->count > MAX_COUNT)
 		return fpisa_fail(-EINVAL, "count is %zu; it must be in 1..2^40 and both arrays given",
-				  count);
-	if (type != (enum fpisa_dtype)f->hello.format)
+				  c->count);
+	if (c->type != f->hello.format)
 		return fpisa_fail(-EINVAL, "%s: job %u: the values are %s, the job's are %s", f->peer, f->job,
-				  type_name(type), type_name(f->hello.format));
-	if (f->format.shared && count % FPISA_BLOCK)
+				  type_name(c->type), type_name(f->hello.format));
+	if (f->format.shared && c->count % FPISA_BLOCK)
 		return fpisa_fail(-EINVAL, "count is %zu; %d elements share a scale, so give a multiple of it",
-				  count, FPISA_BLOCK);
+				  c->count, FPISA_BLOCK);
 	if (from != to && from < to + size && to < from + size)
 		return fpisa_fail(-EINVAL, "send and recv overlap; they must be the same array or apart");
-	if (!fpisa_op_offered(f->format, (enum fpisa_mode)f->hello.mode, op))
+	if (c->op >= FPISA_OP_END || !fpisa_op_offered(f->format, (enum fpisa_mode)f->hello.mode, (__u8)c->op))
 		return fpisa_fail(-EINVAL, "%s: job %u: operation %u is not offered for %s in the job's mode",
-				  f->peer, f->job, (unsigned int)op, type_name(type));
-	if (op != FPISA_SCALE)
+				  f->peer, f->job, c->op, type_name(c->type));
+	if (c->op != FPISA_SCALE)
 		return 0;
-	memcpy(operand, &factor, sizeof(factor));
+	memcpy(operand, &c->factor, sizeof(c->factor));
 	if (!fpisa_factor_valid(*operand, f->format))
-		return fpisa_fail(-EINVAL, "factor %.17g; it must be finite, not zero%s", factor,
+		return fpisa_fail(-EINVAL, "factor %.17g; it must be finite, not zero%s", c->factor,
 				  f->format.bytes == 8 ? "" : ", and the value of a float");
 	return 0;
 }
 
-int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
-			     enum fpisa_operation op, double factor, struct fpisa_request **request)
+static int start(struct fpisa *f, const struct fpisa_call *c, struct fpisa_request **request)
 {
 	struct fpisa_request *r;
 	uint64_t operand = 0;
 	int rc;
 
-	*request = NULL;
 	if (f->error)
 		return fpisa_poisoned(f);
-	rc = check_call(f, send, recv, count, type, op, factor, &operand);
+	rc = check_call(f, c, &operand);
 	if (rc)
 		return rc;
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return fpisa_fail(-ENOMEM, "no memory for a request");
+	/* By place, so that what no result overwrites costs address space alone. */
+	if (f->restore && c->send == c->recv) {
+		r->kept = malloc(array_size(f, c->count));
+		if (!r->kept) {
+			free(r);
+			return fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", c->count);
+		}
+	}
 	r->f = f;
-	r->send = send;
-	r->recv = recv;
-	r->count = count;
+	r->send = c->send;
+	r->recv = c->recv;
+	r->count = c->count;
 	r->first = f->end;
-	r->chunks = (count + f->elements - 1) / f->elements;
+	r->chunks = (c->count + f->elements - 1) / f->elements;
 	r->left = r->chunks;
 	r->call = f->calls++;
-	r->op = (uint8_t)op;
+	r->op = (uint8_t)c->op;
+	r->mode = f->hello.mode;
 	r->operand = operand;
+	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, operand, c->count, c->tag);
+	f->digest = r->digest;
 	f->end += r->chunks;
 	TAILQ_INSERT_TAIL(&f->requests, r, link);
 	if (!f->oldest)
 		f->oldest = r;
 	fpisa_tracks_start(f, r);
+	fpisa_tick(f, fpisa_now(), 0);
 	rc = fpisa_tracks_send(f);
 	if (rc) {
 		TAILQ_REMOVE(&f->requests, r, link);
-		free(r);
+		fpisa_request_free(r);
 		return rc;
 	}
 	*request = r;
 	return 0;
+}
+
+int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request)
+{
+	struct fpisa_call c;
+	int rc;
+
+	*request = NULL;
+	rc = fpisa_enter(f);
+	if (rc)
+		return rc;
+	rc = fpisa_copy_sized(&c, sizeof(c), call, offsetof(struct fpisa_call, tag), "call");
+	if (!rc)
+		rc = start(f, &c, request);
+	fpisa_leave(f);
+	return rc;
+}
+
+int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
+			     enum fpisa_operation op, double factor, struct fpisa_request **request)
+{
+	const struct fpisa_call c = {
+		.size = sizeof(c),
+		.send = send,
+		.recv = recv,
+		.count = count,
+		.type = type,
+		.op = op,
+		.factor = factor,
+	};
+
+	return fpisa_start(f, &c, request);
+}
+
+void fpisa_request_free(struct fpisa_request *r)
+{
+	free(r->kept);
+	free(r);
+}
+
+/* The elements, and scales, of the chunk at `offset` from one array to another. */
+static void copy_chunk(const struct fpisa_request *r, char *to, const char *from, uint64_t offset)
+{
+	const struct fpisa *f = r->f;
+	uint32_t n = fpisa_min_u32(r->count - offset, f->elements);
+	uint64_t at = offset * f->format.bytes, scales = r->count + offset / FPISA_BLOCK;
+
+	memcpy(to + at, from + at, n * f->format.bytes);
+	if (f->format.shared)
+		memcpy(to + scales, from + scales, n / FPISA_BLOCK);
+}
+
+void fpisa_request_keep(struct fpisa_request *r, uint64_t offset)
+{
+	if (r->kept)
+		copy_chunk(r, r->kept, r->recv, offset);
+}
+
+/* Chunks that have their results are those that their track has passed. */
+static void restore(struct fpisa_request *r)
+{
+	const struct fpisa *f = r->f;
+
+	for (uint64_t i = 0; i < r->chunks; i++)
+		if (f->track[(r->first + i) & (f->tracks - 1)].chunk > r->first + i)
+			copy_chunk(r, r->recv, r->kept, i * f->elements);
+	free(r->kept);
+	r->kept = NULL;
+}
+
+/* The last first: an earlier one may have written what a later one kept. */
+void fpisa_requests_restore(struct fpisa *f)
+{
+	struct fpisa_request *r;
+
+	TAILQ_FOREACH_REVERSE(r, &f->requests, fpisa_requests, link)
+		if (r->kept && r->left)
+			restore(r);
+}
+
+void fpisa_requests_give_up(struct fpisa *f)
+{
+	struct fpisa_request *r;
+
+	fpisa_requests_restore(f);
+	TAILQ_FOREACH(r, &f->requests, link) {
+		r->given_up = 1;
+		if (r->left)
+			r->error = f->error ? f->error : -ECANCELED;
+		else
+			r->done = 1;
+	}
+	TAILQ_CONCAT(&f->given_up, &f->requests, link);
+	f->oldest = NULL;
 }
 
 /* The handle's policy on a request that is done. */
@@ -117,7 +221,7 @@ static int judge_overflow(const struct fpisa_request *r)
 	const struct fpisa *f = r->f;
 
 	if (!(r->flags & FPISA_RESULT_OVERFLOW) || f->overflow == FPISA_OVERFLOW_FLAG ||
-	    (f->overflow == FPISA_OVERFLOW_DEFAULT && f->hello.mode == FPISA_MODE_FPISA_A))
+	    (f->overflow == FPISA_OVERFLOW_DEFAULT && r->mode == FPISA_MODE_FPISA_A))
 		return 0;
 	return fpisa_fail(
 		-ERANGE,
@@ -136,8 +240,8 @@ static int release(struct fpisa_request **request, int rc, uint32_t *flags)
 		rc = judge_overflow(r);
 	if (flags)
 		*flags = r->flags;
-	TAILQ_REMOVE(r->error ? &f->given_up : &f->requests, r, link);
-	free(r);
+	TAILQ_REMOVE(r->given_up ? &f->given_up : &f->requests, r, link);
+	fpisa_request_free(r);
 	*request = NULL;
 	return rc;
 }
@@ -147,6 +251,9 @@ static int work(struct fpisa_request *r, int block)
 	if (r->error)
 		return fpisa_fail(r->error, "%s: job %u: call %u was given up by a rejoin", r->f->peer,
 				  r->f->job, r->call);
+	/* Nothing is to come before what has all of its results, if nothing comes any more. */
+	if (!r->left && r->f->error)
+		r->done = 1;
 	if (r->done)
 		return 0;
 	if (r->f->error)
@@ -154,23 +261,40 @@ static int work(struct fpisa_request *r, int block)
 	return fpisa_advance(r, block);
 }
 
+static int enter(const struct fpisa_request *r)
+{
+	return r ? fpisa_enter(r->f) : fpisa_fail(-EINVAL, "no request, or one that was released before");
+}
+
 int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags)
 {
+	struct fpisa *f;
 	int rc;
 
 	*done = 0;
-	if (!*request)
-		return fpisa_fail(-EINVAL, "no request, or one that was released before");
+	rc = enter(*request);
+	if (rc)
+		return rc;
+	f = (*request)->f;
 	rc = work(*request, 0);
 	*done = !rc && (*request)->done;
-	return rc || *done ? release(request, rc, flags) : 0;
+	if (rc || *done)
+		rc = release(request, rc, flags);
+	fpisa_leave(f);
+	return rc;
 }
 
 int fpisa_wait(struct fpisa_request **request, uint32_t *flags)
 {
-	if (!*request)
-		return fpisa_fail(-EINVAL, "no request, or one that was released before");
-	return release(request, work(*request, 1), flags);
+	struct fpisa *f;
+	int rc = enter(*request);
+
+	if (rc)
+		return rc;
+	f = (*request)->f;
+	rc = release(request, work(*request, 1), flags);
+	fpisa_leave(f);
+	return rc;
 }
 
 int fpisa_allreduce_op(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,

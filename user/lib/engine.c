@@ -161,9 +161,9 @@ static void compose(struct fpisa *f, struct fpisa_track *l, struct fpisa_out *ou
 		.rank = f->rank,
 		.count = (uint16_t)(n + -n % FPISA_BLOCK),
 		.chunk = l->chunk,
-		.total = r->count,
+		.digest = r->digest,
 		.call = r->call,
-		.token = f->token,
+		.secret = f->secret,
 		.aux = r->operand,
 	};
 	fpisa_sum_words(&sum, &l->hdr, FPISA_SUM_HDR_WORDS);
@@ -312,29 +312,40 @@ static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 	return at;
 }
 
+/* The library works now. What was in flight over a long gap is no measure of the round trip. */
+void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns)
+{
+	if (fpisa_clock_tick(&f->clock, now, waited_ns) > f->rto.rto_ns)
+		f->resumed_ns = now;
+}
+
 /*
- * One turn: send what is ready, wait for frames until until_ns at most (not
- * at all if that is past), take them in, send what they have released. A
- * timeout counts only against the frames that had not come when it passed:
- * results that lay unread while this thread slept are not sent for again.
+ * One turn: send what is ready, wait for frames for wait_ns at most, take
+ * them in, send what they have released. A timeout counts only against the
+ * frames that had not come when it passed: results that lay unread while this
+ * thread slept are not sent for again.
  */
-int fpisa_progress(struct fpisa *f, uint64_t until_ns)
+int fpisa_progress(struct fpisa *f, uint64_t wait_ns)
 {
 	struct fpisa_in in[FPISA_BATCH];
-	uint64_t before, after, wake;
+	uint64_t before, after, wait;
 	int n, rc;
 
 	rc = fpisa_tracks_send(f);
 	if (rc)
 		return rc;
 	before = fpisa_now();
-	wake = next_expiry(f, until_ns);
-	n = f->t->ops->receive(f->t, in, wake > before ? wake - before : 0);
+	fpisa_tick(f, before, 0);
+	wait = next_expiry(f, before + wait_ns);
+	wait = wait > before ? wait - before : 0;
+	n = f->t->ops->receive(f->t, in, wait);
 	if (n < 0) {
 		fpisa_fail(n, "%s: job %u: receive: %s", f->peer, f->job, strerror(-n));
 		return fpisa_poison(f, n);
 	}
 	after = fpisa_now();
+	fpisa_tick(f, after, wait);
+	f->taken = n;
 	for (int i = 0; i < n; i++) {
 		rc = fpisa_reply_take(f, &in[i], after);
 		if (rc)
@@ -369,22 +380,35 @@ static int timed_out(struct fpisa *f)
 }
 
 /*
+ * The deadline has passed. What waits to be read is taken in before that is
+ * said, a few turns long: all that the receiver can hold, and no endless flood.
+ */
+static int is_late(struct fpisa_request *r)
+{
+	const struct fpisa *f = r->f;
+
+	return !f->taken || r->late++ > 2 * f->tracks / FPISA_BATCH;
+}
+
+/*
  * Works for request r: one turn that waits for nothing, or, with `block`,
  * turns until r is done. The time of a request counts from the first call.
  */
 int fpisa_advance(struct fpisa_request *r, int block)
 {
 	struct fpisa *f = r->f;
-	uint64_t now = fpisa_now(), before = f->timeout_ns / 4;
+	uint64_t now, until, before = f->timeout_ns / 4;
 	int rc;
 
+	fpisa_tick(f, fpisa_now(), 0);
 	if (before > FINAL_PROBE_NS)
 		before = FINAL_PROBE_NS;
 	if (!r->deadline_ns) {
-		r->deadline_ns = now + f->timeout_ns;
+		r->deadline_ns = f->clock.ns + f->timeout_ns;
 		r->probe_ns = r->deadline_ns - before;
 	}
 	do {
+		now = f->clock.ns;
 		if (now >= r->probe_ns) {
 			struct fpisa_track *l = oldest_track(f);
 
@@ -392,13 +416,11 @@ int fpisa_advance(struct fpisa_request *r, int block)
 			l->tries = l->tries > 1 ? l->tries : 2;
 			fpisa_track_move(l, &f->ready);
 		}
-		rc = fpisa_progress(f, !block			      ? 0
-				       : r->probe_ns < r->deadline_ns ? r->probe_ns
-								      : r->deadline_ns);
+		until = r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns;
+		rc = fpisa_progress(f, block && until > now ? until - now : 0);
 		if (rc || r->done)
 			return rc;
-		now = fpisa_now();
-		if (now >= r->deadline_ns)
+		if (f->clock.ns >= r->deadline_ns && is_late(r))
 			return timed_out(f);
 	} while (block);
 	return 0;

@@ -251,6 +251,13 @@ static uint64_t faulty_drops(struct fpisa_transport *t)
 	return x->t->ops->drops ? x->t->ops->drops(x->t) : 0;
 }
 
+static void faulty_disown(struct fpisa_transport *t)
+{
+	struct faulty *x = (struct faulty *)t;
+
+	x->t->ops->disown(x->t);
+}
+
 static void faulty_close(struct fpisa_transport *t)
 {
 	struct faulty *x = (struct faulty *)t;
@@ -267,6 +274,7 @@ static const struct fpisa_transport_ops faulty_ops = {
 	.receive = faulty_receive,
 	.joined = faulty_joined,
 	.drops = faulty_drops,
+	.disown = faulty_disown,
 	.close = faulty_close,
 };
 

@@ -13,9 +13,11 @@
 #ifndef FPISA_INTERNAL_H
 #define FPISA_INTERNAL_H
 
+#include <pthread.h>
 #include <sys/queue.h>
 #include "fpisa.h"
 #include "fpisa/frame.h"
+#include "clock.h"
 #include "faults.h"
 #include "rto.h"
 #include "transport.h"
@@ -27,18 +29,23 @@ struct fpisa_request {
 	struct fpisa *f;
 	const char *send;
 	char *recv;
+	char *kept; /* what results have overwritten, by place; NULL: nothing is kept */
 	uint64_t count;
 	uint64_t first; /* its first chunk */
 	uint64_t chunks;
 	uint64_t left;	      /* chunks without a result */
-	uint64_t deadline_ns; /* 0: nobody has waited yet */
-	uint64_t probe_ns;    /* when to ask next who is missing */
+	uint64_t deadline_ns; /* by the handle's clock; 0: nobody has waited yet */
+	uint64_t probe_ns;    /* the same; when to ask next who is missing */
+	uint32_t late;	      /* turns after the deadline */
 	uint64_t operand; /* fpisa_hdr.aux of its frames */
+	uint64_t ranks;	  /* in the last of its results, 0: none yet */
+	uint64_t digest;  /* fpisa_hdr.digest of its frames */
 	uint32_t call;
 	uint32_t flags; /* FPISA_RESULT_* so far */
-	uint8_t op;
+	uint8_t op, mode;
 	int done;	/* its results and those of all before it are here */
-	int error;	/* it was given up: -errno */
+	int given_up;	/* by a rejoin: it stands in that list */
+	int error;	/* why it has not all of its results then: -errno */
 };
 
 TAILQ_HEAD(fpisa_requests, fpisa_request);
@@ -61,21 +68,27 @@ struct fpisa_track {
 TAILQ_HEAD(fpisa_tracks, fpisa_track);
 
 struct fpisa {
+	TAILQ_ENTRY(fpisa) all; /* of this process */
 	struct fpisa_transport *t;
 	char peer[32];	     /* the aggregator, for messages */
 	uint16_t local_port; /* 0 without sockets */
 	uint32_t job;
 	uint64_t token;
 	uint64_t timeout_ns;
+	struct fpisa_clock clock;
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	enum fpisa_overflow overflow;
+	int restore; /* the array of a call in place that fails */
 	enum fpisa_transport_name transport;
 	struct fpisa_fault_rates faults;
 	uint64_t seed; /* of the faults */
 
 	/* Since the last join. */
 	uint64_t incarnation;
+	uint64_t nonce;	 /* of its HELLOs */
+	uint64_t secret; /* its cookie, 0 until the aggregator has told it */
+	uint64_t digest; /* of all calls */
 	uint32_t generation;
 	uint32_t workers, elements, window;
 	struct fpisa_format format;
@@ -94,11 +107,17 @@ struct fpisa {
 	uint64_t heard_ns;			     /* the latest sent_ns whose result is here */
 	uint32_t lost_bursts;			     /* results since the last to a chunk sent but once, in a burst */
 	struct fpisa_rto rto;
+	uint64_t resumed_ns; /* the last gap in our work, longer than a timeout, ended then */
+	int taken;	     /* frames in the last turn */
 	uint32_t flying; /* tracks that are */
 	uint32_t limit;	 /* of them, 1 .. tracks: fewer when the receiver overflows */
 	uint32_t calm;	 /* results since it changed */
 	uint64_t drops;	 /* of the transport, when last asked */
 
+	int busy;			/* one of its functions runs */
+	pthread_t caller;		/* in this thread */
+	int foreign;			/* it was made before this process was forked */
+	int torn;			/* and another thread was busy with it then: it may be in any state */
 	struct fpisa_requests given_up; /* of earlier joins, not released */
 	int error;			/* of the handle until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
@@ -110,10 +129,31 @@ struct fpisa {
 int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int fpisa_poison(struct fpisa *f, int error); /* the thread's message becomes the handle's */
 int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
+int fpisa_foreign(const struct fpisa *f);     /* -ECHILD: it belongs to another process */
+int fpisa_enter(struct fpisa *f);	      /* a public function begins: 0, or why the handle cannot be used */
+void fpisa_leave(struct fpisa *f);
 uint64_t fpisa_now(void);		      /* CLOCK_MONOTONIC */
 const char *fpisa_reason(uint16_t verdict);
 const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks);
+/*
+ * A struct of the caller's that begins with its size, at least `least`: an older one is shorter, a newer
+ * one longer, and what we do not know of it must be zero. `name` is that of struct fpisa_NAME.
+ */
+int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name);
 int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
+
+/* call.c */
+void fpisa_request_free(struct fpisa_request *r);
+void fpisa_request_keep(struct fpisa_request *r, uint64_t offset); /* a result is about to overwrite the chunk there */
+void fpisa_requests_restore(struct fpisa *f); /* arrays of unfinished ones, as far as they were kept */
+void fpisa_requests_give_up(struct fpisa *f); /* none goes on; their owners may still hold them */
+
+/* fork.c: hold around what opens or closes descriptors of a transport that a handle has, or is to have. */
+void fpisa_fork_hold(void);
+void fpisa_fork_release(void);
+int fpisa_fork_settling(void); /* may a child have not yet let go of what this process has closed? */
+int fpisa_fork_add(struct fpisa *f);
+void fpisa_fork_remove(struct fpisa *f); /* held */
 
 /* join.c: 0, or -errno with the message set. Forgets all requests. */
 int fpisa_join(struct fpisa *f);
@@ -125,7 +165,8 @@ void fpisa_track_move(struct fpisa_track *l, struct fpisa_tracks *to);
 void fpisa_track_next(struct fpisa *f, struct fpisa_track *l);
 int fpisa_tracks_send(struct fpisa *f);
 void fpisa_tracks_heard(struct fpisa *f, uint64_t sent_ns, uint64_t now);
-int fpisa_progress(struct fpisa *f, uint64_t until_ns);
+int fpisa_progress(struct fpisa *f, uint64_t wait_ns);
+void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns);
 int fpisa_advance(struct fpisa_request *r, int block);
 
 /* reply.c */
@@ -135,6 +176,7 @@ int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now);
 /* udp.c, xsk.c */
 int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
 int fpisa_udp_fd(const struct fpisa_transport *t);
+int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most); /* as receive(), without waiting */
 int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
 
 static inline uint32_t fpisa_min_u32(uint64_t a, uint32_t b)

@@ -6,13 +6,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include "internal.h"
 
 #define HELLO_FIRST_NS 2000000ull
 #define HELLO_MAX_NS 50000000ull
+#define MAX_INCARNATION (1ull << 63)
 
-enum answer { NOTHING, PENDING, OUTDATED, JOINED };
+enum answer { NOTHING, PENDING, AGAIN, JOINED };
 
 static uint64_t realtime_ns(void)
 {
@@ -20,6 +22,14 @@ static uint64_t realtime_ns(void)
 
 	clock_gettime(CLOCK_REALTIME, &t);
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+/* Our next life: a larger number than all before it, and a nonce that nobody can guess. */
+static int take_incarnation(struct fpisa *f, uint64_t incarnation)
+{
+	f->incarnation = incarnation;
+	f->secret = 0;
+	return getrandom(&f->nonce, sizeof(f->nonce), 0) == sizeof(f->nonce) ? 0 : -EIO;
 }
 
 static void seal_hello(struct fpisa_hdr *h, const struct fpisa_hello *payload)
@@ -39,25 +49,25 @@ static void seal_hello(struct fpisa_hdr *h, const struct fpisa_hello *payload)
 
 static int say_hello(struct fpisa *f)
 {
-	static const struct fpisa_hello empty;
+	const struct fpisa_hello payload = {.token = f->token};
 	struct fpisa_hdr h = {
 		.magic = FPISA_MAGIC,
 		.version = FPISA_VERSION,
 		.type = FPISA_TYPE_HELLO,
 		.job = f->job,
 		.rank = 0xffff,
-		.chunk = f->incarnation,
-		.token = f->token,
+		.chunk = f->nonce,
+		.secret = f->secret,
 		.aux = f->incarnation,
 	};
 	struct fpisa_hdr trial = h;
 	struct fpisa_out out[2],
-		plain = {.part = {{&h, sizeof(h)}, {(void *)&empty, sizeof(empty)}}, .parts = 2, .alone = 1};
+		plain = {.part = {{&h, sizeof(h)}, {(void *)&payload, sizeof(payload)}}, .parts = 2, .alone = 1};
 	int tried = f->t->bursts, rc;
 
-	seal_hello(&h, &empty);
+	seal_hello(&h, &payload);
 	trial.call = BURST_TRIAL;
-	seal_hello(&trial, &empty);
+	seal_hello(&trial, &payload);
 	out[0] = plain;
 	out[0].part[0].iov_base = &trial;
 	out[0].alone = 0;
@@ -84,14 +94,18 @@ static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint
 {
 	const struct fpisa_hello *p = (const void *)(h + 1);
 
-	/* The echo tells an answer to an earlier HELLO, of this life or another. */
-	if (h->type != FPISA_TYPE_WELCOME || h->chunk != f->incarnation || h->aux < f->incarnation)
+	/* That its nonce is ours has been checked: it answers a HELLO of this incarnation. */
+	if (h->type != FPISA_TYPE_WELCOME || h->aux < f->incarnation)
 		return NOTHING;
 	f->t->bursts |= h->call == BURST_TRIAL;
-	if (h->aux > f->incarnation) {
-		f->incarnation = h->aux + 1;
-		return OUTDATED;
+	if (h->flags & FPISA_F_CHALLENGE) {
+		if (f->secret == h->secret)
+			return NOTHING;
+		f->secret = h->secret;
+		return AGAIN;
 	}
+	if (h->aux > f->incarnation)
+		return h->aux + 1 < MAX_INCARNATION && !take_incarnation(f, h->aux + 1) ? AGAIN : NOTHING;
 	if (!usable(p)) {
 		f->count.bad++;
 		return NOTHING;
@@ -125,8 +139,8 @@ static int no_answer(struct fpisa *f, int heard, uint64_t missing)
 	if (f->t->send_error)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(f->t->send_error));
 	return fpisa_fail(-ETIMEDOUT,
-			  "%s: job %u: no answer in %u ms%s; check that the aggregator is reachable, that "
-			  "the job lists this host's address with UDP port %u, and the token",
+			  "%s: job %u: no answer in %u ms%s; check that the aggregator is reachable and of this "
+			  "release, that the job lists this host's address with UDP port %u, and the token",
 			  f->peer, f->job, ms, cause, f->local_port);
 }
 
@@ -160,11 +174,13 @@ static int hear(struct fpisa *f, uint64_t timeout_ns, enum answer *answer, uint6
 
 static int wait_for_all(struct fpisa *f)
 {
-	uint64_t now = fpisa_now(), deadline = now + f->timeout_ns, next = now, pause = HELLO_FIRST_NS;
-	uint64_t missing = 0;
+	uint64_t now = fpisa_now(), next = now, pause = HELLO_FIRST_NS, missing = 0, deadline;
 	int heard = 0, rc;
 
-	while (now < deadline) {
+	fpisa_tick(f, now, 0);
+	deadline = f->clock.ns + f->timeout_ns;
+	while (f->clock.ns < deadline) {
+		uint64_t wait = deadline - f->clock.ns;
 		enum answer answer;
 
 		if (now >= next) {
@@ -174,14 +190,17 @@ static int wait_for_all(struct fpisa *f)
 			next = now + pause;
 			pause = 2 * pause < HELLO_MAX_NS ? 2 * pause : HELLO_MAX_NS;
 		}
-		rc = hear(f, (next < deadline ? next : deadline) - now, &answer, &missing);
+		if (next < now + wait)
+			wait = next - now;
+		rc = hear(f, wait, &answer, &missing);
 		if (rc)
 			return rc;
 		if (answer == JOINED)
 			return 0;
 		heard |= answer != NOTHING;
 		now = fpisa_now();
-		if (answer == OUTDATED)
+		fpisa_tick(f, now, wait);
+		if (answer == AGAIN)
 			next = now;
 	}
 	return no_answer(f, heard, missing);
@@ -191,20 +210,17 @@ int fpisa_join(struct fpisa *f)
 {
 	uint64_t now = realtime_ns();
 	struct fpisa_fault_rates rates;
-	struct fpisa_request *r;
 	int rc;
 
-	/* Their owners may still hold them: keep, but for release only. */
-	TAILQ_FOREACH(r, &f->requests, link)
-	r->error = f->error ? f->error : -ECANCELED;
-	TAILQ_CONCAT(&f->given_up, &f->requests, link);
-	f->oldest = NULL;
+	fpisa_requests_give_up(f);
 	f->end = 0;
 	f->calls = 0;
 	f->missing = 0;
 	f->t->send_error = 0;
 	f->t->bursts = 0;
-	f->incarnation = now > f->incarnation ? now : f->incarnation + 1;
+	f->digest = 0;
+	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
+		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
 
 	rc = wait_for_all(f);
 	if (rc)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include "internal.h"
 #include "soft.h"
 
@@ -33,12 +34,14 @@ struct fpisa_mem {
 	uint32_t capacity;	/* of a queue */
 	size_t stride;		/* bytes from frame to frame */
 	struct queue queue[FPISA_MAX_WORKERS];
+	pid_t owner;
 };
 
 struct mem_port {
 	struct fpisa_transport base;
 	struct fpisa_mem *m;
 	uint32_t rank;
+	int foreign; /* a child's copy: of the threads that might hold a lock none is here */
 };
 
 static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, size_t size)
@@ -110,16 +113,23 @@ static int mem_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	return (int)hello->window;
 }
 
+static void mem_disown(struct fpisa_transport *t)
+{
+	((struct mem_port *)t)->foreign = 1;
+}
+
 static void mem_close(struct fpisa_transport *t)
 {
 	struct mem_port *p = (struct mem_port *)t;
 	struct queue *q = &p->m->queue[p->rank];
 
-	pthread_mutex_lock(&q->lock);
-	q->attached = 0;
-	q->len = 0;
-	q->lent = 0;
-	pthread_mutex_unlock(&q->lock);
+	if (!p->foreign) {
+		pthread_mutex_lock(&q->lock);
+		q->attached = 0;
+		q->len = 0;
+		q->lent = 0;
+		pthread_mutex_unlock(&q->lock);
+	}
 	free(p);
 }
 
@@ -127,6 +137,7 @@ static const struct fpisa_transport_ops mem_ops = {
 	.send = mem_send,
 	.receive = mem_receive,
 	.joined = mem_joined,
+	.disown = mem_disown,
 	.close = mem_close,
 };
 
@@ -193,6 +204,7 @@ int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *opt
 		rc = fpisa_soft_init(&m->soft);
 	if (rc)
 		goto out;
+	m->owner = getpid();
 	m->capacity = QUEUE_FRAMES(m->soft.job.window);
 	m->stride = (FPISA_HDR_LEN +
 		     fpisa_payload_bytes(fpisa_format_of(m->soft.job.format), m->soft.job.elements) +
@@ -218,7 +230,8 @@ void fpisa_mem_destroy(struct fpisa_mem *m)
 	for (int i = 0; i < FPISA_MAX_WORKERS; i++) {
 		struct queue *q = &m->queue[i];
 
-		if (q->ready) {
+		/* In a child nobody waits any longer, but the condition does not know. */
+		if (q->ready && m->owner == getpid()) {
 			pthread_cond_destroy(&q->filled);
 			pthread_mutex_destroy(&q->lock);
 		}
@@ -260,6 +273,9 @@ int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
 	int rc;
 
 	*out = NULL;
+	if (m->owner != getpid())
+		return fpisa_fail(-ECHILD,
+				  "the aggregator belongs to the process that made it, and this is a child");
 	if (rank >= m->soft.job.workers)
 		return fpisa_fail(-EINVAL, "rank %u; this aggregator has %u workers", rank,
 				  m->soft.job.workers);

@@ -8,6 +8,23 @@
 #include "internal.h"
 #include "sum.h"
 
+/*
+ * Can only the aggregator have sent it? It answers a number that it alone was told; a result says what
+ * it told us. Results to a group are seen by others: doc/protocol.md, section 6.
+ */
+static int authentic(const struct fpisa *f, const struct fpisa_hdr *h)
+{
+	switch (h->type) {
+	case FPISA_TYPE_WELCOME:
+		return h->chunk == f->nonce;
+	case FPISA_TYPE_RESULT:
+		return h->secret == f->hello.results;
+	case FPISA_TYPE_ERROR:
+		return h->generation ? h->secret == f->secret : h->chunk == f->nonce;
+	}
+	return h->secret == f->secret;
+}
+
 /* The header of a whole, intact frame that is about our job; else NULL, counted as bad. */
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in)
 {
@@ -23,13 +40,17 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 						 : 0;
 	if (in->len != sizeof(*h) + payload || payload % 8)
 		goto bad;
-	if (h->job != f->job || h->token != f->token)
+	if (h->job != f->job)
 		goto bad;
 	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
 	fpisa_sum_many(&sum, h + 1, payload / 8);
 	if (fpisa_sum_fold(&sum) != h->checksum)
 		goto bad;
-	return h;
+	if (authentic(f, h))
+		return h;
+	/* What answers an earlier life of ours is late, not forged. */
+	if (h->type == FPISA_TYPE_WELCOME || h->generation != f->generation)
+		return NULL;
 bad:
 	f->count.bad++;
 	return NULL;
@@ -53,6 +74,10 @@ static int answers_last(const struct fpisa *f, const struct fpisa_track *l, cons
 static void measure(struct fpisa *f, const struct fpisa_track *l, const struct fpisa_hdr *h, uint64_t rtt_ns)
 {
 	int ordered = f->workers <= FPISA_ORDER_WORKERS;
+
+	/* It may have lain unread. */
+	if (l->sent_ns < f->resumed_ns)
+		return;
 
 	if (l->tries > 1)
 		fpisa_rto_ambiguous(&f->rto, f->tracks);
@@ -83,16 +108,18 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 	const char *values = (const char *)(h + 1);
 
 	/* Our own contribution is in every result that answers it. */
-	if (h->count != n + -n % FPISA_BLOCK || h->total != r->count || h->call != r->call ||
+	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest || h->call != r->call ||
 	    h->op != r->op || h->format != f->hello.format || !(h->bitmap >> f->rank & 1)) {
 		f->count.bad++;
 		return 0;
 	}
+	fpisa_request_keep(r, offset);
 	if (f->format.shared)
 		memcpy(r->recv + r->count + offset / FPISA_BLOCK, values, n / FPISA_BLOCK);
 	values += fpisa_payload_bytes(f->format, 0);
 	memcpy(r->recv + offset * f->format.bytes, values, n * f->format.bytes);
-	r->flags |= h->result_flags;
+	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0);
+	r->ranks = h->bitmap;
 	measure(f, l, h, now - l->sent_ns);
 	judge_bursts(f, l);
 	fpisa_tracks_heard(f, answers_last(f, l, h) ? l->sent_ns : 0, now);
@@ -109,9 +136,13 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 			.flags = h->result_flags,
 			.ranks = h->bitmap,
 			.order = h->aux,
+			.request = r,
+			.call = r->call,
 		};
 
 		f->on_chunk(f->arg, &c);
+		if (f->foreign)
+			return fpisa_foreign(f);
 	}
 	return 0;
 }
@@ -147,6 +178,14 @@ static int take_error(struct fpisa *f, const struct fpisa_track *l, const struct
 		error = fpisa_fail(-ESTALE, "%s: job %u: the job was made anew with another format; rejoin",
 				   f->peer, f->job);
 		break;
+	case FPISA_V_port:
+		/* We know the slot's port from WELCOME: the frame's was damaged on its way, which no checksum covers. */
+		f->count.bad++;
+		return 0;
+	case FPISA_V_secret:
+		error = fpisa_fail(-ESTALE, "%s: job %u: the job was made anew, or another process joined as rank %u; rejoin",
+				   f->peer, f->job, f->rank);
+		break;
 	case FPISA_V_not_live:
 		error = fpisa_fail(-ESTALE,
 				   "%s: job %u: rank %u was taken out of the job; see fpisa job show",
@@ -154,8 +193,8 @@ static int take_error(struct fpisa *f, const struct fpisa_track *l, const struct
 		break;
 	case FPISA_V_mismatch:
 		fpisa_fail(error,
-			   "%s: job %u: another rank's call differs from ours (chunk %llu of call %u, %llu "
-			   "elements); all ranks must make the same calls in the same order",
+			   "%s: job %u: the ranks made different calls (seen at chunk %llu of our call %u, %llu "
+			   "elements); all must make the same ones in the same order, then rejoin",
 			   f->peer, f->job, chunk, l->req->call, (unsigned long long)l->req->count);
 		break;
 	default:

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include "internal.h"
 #include "soft.h"
 #include "soft_blocks.h"
@@ -51,6 +52,13 @@ int fpisa_soft_init(struct fpisa_soft *s)
 				  "exact sums of float64 are not offered; try mode fpisa64");
 	if ((j->flags & FPISA_JOB_BIG_ENDIAN) && f.bytes == 1)
 		return fpisa_fail(-EINVAL, "values of one byte have no byte order");
+	if (!j->key.k0 && !j->key.k1) {
+		struct fpisa_key key;
+
+		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
+			return fpisa_fail(-EIO, "no random numbers for the job's key");
+		j->key = key;
+	}
 	j->guard = f.guard;
 	j->family = fpisa_family(f, (enum fpisa_mode)j->mode);
 	s->block_size = fpisa_soft_block_size(j);
@@ -105,6 +113,11 @@ static uint64_t live_of(const struct fpisa_soft *s)
 	return __atomic_load_n(&s->job.live, __ATOMIC_RELAXED);
 }
 
+static uint32_t broken_of(const struct fpisa_soft *s)
+{
+	return __atomic_load_n(&s->session.broken, __ATOMIC_RELAXED);
+}
+
 static uint32_t checksum(const struct packet *p, size_t payload)
 {
 	struct fpisa_sum sum = {};
@@ -136,17 +149,25 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 {
 	enum fpisa_verdict v;
 	uint32_t rank = 0;
+	uint64_t cookie;
 	int joined;
 
 	v = fpisa_check_hello(p->h, payload, &s->job, saddr, sport, &rank);
 	if (v != FPISA_V_absorbed && v != FPISA_V_not_live)
 		return v;
+	if (((const struct fpisa_hello *)p->payload)->token != s->job.token)
+		return FPISA_V_token;
 	if (checksum(p, payload) != p->h->checksum)
 		return FPISA_V_checksum;
 	if (v == FPISA_V_not_live)
 		return refuse(p, rank, v);
+	cookie = fpisa_cookie(&s->job.key, rank, p->h->aux);
+	if (p->h->secret != cookie) {
+		fpisa_make_challenge(p->h, p->payload, cookie);
+		return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_challenge);
+	}
 	guard_take(&s->session.guard);
-	joined = fpisa_session_join(&s->session, rank, p->h->aux, live_of(s), &s->next_generation);
+	joined = fpisa_session_hello(&s->session, &s->job, p->h, rank, live_of(s), &s->next_generation);
 	fpisa_make_welcome(p->h, p->payload, &s->job, &s->session, rank, joined);
 	__atomic_store_n(&s->generation, s->session.generation, __ATOMIC_RELEASE);
 	guard_release(&s->session.guard);
@@ -214,7 +235,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 			count(stage, 1);
 	else
 		count(&c->fused_reads, 1);
-	fpisa_make_result(p->h, slot, &s->job, flags, resend);
+	fpisa_make_result(p->h, slot, &s->job, s->session.results, flags, resend);
 	slot->done = 1;
 	guard_release(&slot->guard);
 	if (!resend) {
@@ -235,7 +256,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	enum fpisa_verdict v;
 	int step;
 
-	v = fpisa_check_add(p->h, payload, &s->job, saddr, sport);
+	v = fpisa_check_add(p->h, payload, &s->job, &s->session, saddr, sport);
 	if (v == FPISA_V_absorbed)
 		v = fpisa_check_port(p->h, &s->job, port);
 	if (v != FPISA_V_absorbed && !fpisa_reported(v))
@@ -253,7 +274,9 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	if (!claim.generation || claim.generation != __atomic_load_n(&s->generation, __ATOMIC_ACQUIRE))
 		step = -FPISA_V_generation;
 	else
-		step = fpisa_slot_admit(slot, &claim, live_of(s));
+		step = fpisa_slot_admit(slot, &claim, live_of(s), broken_of(s) == claim.generation);
+	if (step == -FPISA_V_mismatch)
+		__atomic_store_n(&s->session.broken, claim.generation, __ATOMIC_RELAXED);
 	if (step < 0) {
 		guard_release(&slot->guard);
 		return refuse(p, p->h->rank, (enum fpisa_verdict) - step);

@@ -28,7 +28,7 @@ struct fpisa_soft {
 /* Room that a frame's buffer must have, aligned to 4 bytes or better. */
 #define FPISA_SOFT_FRAME (FPISA_HDR_LEN + FPISA_MAX_PAYLOAD)
 
-/* Checks s->job and takes the memory. -EINVAL with the message set, -ENOMEM. */
+/* Checks s->job, draws its key if it has none, and takes the memory. -EINVAL with the message set, -ENOMEM. */
 int fpisa_soft_init(struct fpisa_soft *s);
 void fpisa_soft_free(struct fpisa_soft *s);
 

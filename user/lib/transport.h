@@ -57,6 +57,12 @@ struct fpisa_transport_ops {
 	/* Frames for us that were lost since open because nobody had read those before them. NULL: unknown. */
 	uint64_t (*drops)(struct fpisa_transport *t);
 
+	/*
+	 * In a child after fork(): lets go of what the kernel would keep for the parent's sake, and
+	 * does nothing to that. Only close() follows.
+	 */
+	void (*disown)(struct fpisa_transport *t);
+
 	void (*close)(struct fpisa_transport *t);
 };
 

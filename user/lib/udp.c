@@ -205,20 +205,14 @@ static int wait_readable(int fd, uint64_t timeout_ns)
 	return rc < 0 && errno != EINTR ? -errno : rc > 0;
 }
 
-static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
+int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most)
 {
 	struct udp *u = (struct udp *)t;
-	int n, rc, good = 0;
+	int n, good = 0;
 
-	for (int i = 0; i < FPISA_BATCH; i++)
+	for (int i = 0; i < most; i++)
 		u->msg[i].msg_hdr.msg_namelen = sizeof(u->from[i]);
-	n = recvmmsg(u->fd, u->msg, FPISA_BATCH, MSG_DONTWAIT, NULL);
-	if (n < 0 && errno == EAGAIN && timeout_ns) {
-		rc = wait_readable(u->fd, timeout_ns);
-		if (rc <= 0)
-			return rc;
-		n = recvmmsg(u->fd, u->msg, FPISA_BATCH, MSG_DONTWAIT, NULL);
-	}
+	n = recvmmsg(u->fd, u->msg, (unsigned int)most, MSG_DONTWAIT, NULL);
 	if (n < 0)
 		return is_loss(errno) ? 0 : -errno;
 	for (int i = 0; i < n; i++) {
@@ -231,6 +225,16 @@ static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 		in[good++].len = u->msg[i].msg_len;
 	}
 	return good;
+}
+
+static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
+{
+	int n = fpisa_udp_take(t, in, FPISA_BATCH);
+
+	if (n || !timeout_ns)
+		return n;
+	n = wait_readable(fpisa_udp_fd(t), timeout_ns);
+	return n > 0 ? fpisa_udp_take(t, in, FPISA_BATCH) : n;
 }
 
 /* Our address on the way to the aggregator; INADDR_ANY if there is no way yet. */
@@ -298,12 +302,20 @@ static uint64_t udp_drops(struct fpisa_transport *t)
 	return getsockopt(((struct udp *)t)->fd, SOL_SOCKET, SO_MEMINFO, info, &len) ? 0 : info[SK_MEMINFO_DROPS];
 }
 
-static void udp_close(struct fpisa_transport *t)
+static void udp_disown(struct fpisa_transport *t)
 {
 	struct udp *u = (struct udp *)t;
 
 	if (u->fd >= 0)
 		close(u->fd);
+	u->fd = -1;
+}
+
+static void udp_close(struct fpisa_transport *t)
+{
+	struct udp *u = (struct udp *)t;
+
+	udp_disown(t);
 	free(u->buffer);
 	free(u);
 }
@@ -313,6 +325,7 @@ static const struct fpisa_transport_ops udp_ops = {
 	.receive = udp_receive,
 	.joined = udp_joined,
 	.drops = udp_drops,
+	.disown = udp_disown,
 	.close = udp_close,
 };
 

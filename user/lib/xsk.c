@@ -58,6 +58,7 @@ struct xsk {
 	uint32_t free_n;
 	uint64_t lent[FPISA_BATCH]; /* with the engine until the next receive */
 	uint32_t lent_n;
+	int elsewhere; /* the last look at the transport beneath found results there */
 };
 
 /* What the transport beneath has counted becomes ours. */
@@ -215,28 +216,46 @@ static int take(struct xsk *x, struct fpisa_in *in)
 	return good;
 }
 
+/* What came by queues other than ours the kernel has handed to the transport beneath. */
+static int take_below(struct xsk *x, struct fpisa_in *in, int most)
+{
+	int n = most ? below(x, fpisa_udp_take(x->udp, in, most)) : 0;
+
+	x->elsewhere = n > 0;
+	return n;
+}
+
 static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
 {
 	struct xsk *x = (struct xsk *)t;
 	struct timespec ts = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
 	struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
-	int n;
+	int n, more;
 
 	if (!x->socket)
 		return below(x, x->udp->ops->receive(x->udp, in, timeout_ns));
 	give(x, x->lent, x->lent_n);
 	x->lent_n = 0;
 	n = take(x, in);
-	if (x->lent_n || !timeout_ns)
+	/* A call for nothing costs as much as some frames, so not in every turn. */
+	if (x->elsewhere || (!x->lent_n && !timeout_ns)) {
+		more = take_below(x, in + n, FPISA_BATCH - n);
+		if (more < 0)
+			return more;
+		n += more;
+	}
+	if (n || x->lent_n || !timeout_ns)
 		return n;
 	p[0].fd = x->lib.xsk_socket__fd(x->socket);
 	p[1].fd = fpisa_udp_fd(x->udp);
 	n = ppoll(p, 2, &ts, NULL);
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
-	if (p[1].revents)
-		return below(x, x->udp->ops->receive(x->udp, in, 0));
-	return p[0].revents ? take(x, in) : 0;
+	n = p[0].revents ? take(x, in) : 0;
+	if (!p[1].revents)
+		return n;
+	more = take_below(x, in + n, FPISA_BATCH - n);
+	return more < 0 ? more : n + more;
 }
 
 /* -- setting up ------------------------------------------------------------ */
@@ -376,8 +395,14 @@ static int start_patiently(struct xsk *x)
 {
 	int rc, tries = 0;
 
-	while ((rc = start(x))) {
-		release(x);
+	for (;;) {
+		fpisa_fork_hold();
+		rc = start(x);
+		if (rc)
+			release(x);
+		fpisa_fork_release();
+		if (!rc)
+			break;
 		if ((rc != -EBUSY && rc != -EEXIST) || ++tries == BUSY_TRIES)
 			break;
 		usleep(BUSY_PAUSE_US);
@@ -402,7 +427,9 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	/* A socket serves further generations as it is, a larger window with what it holds. */
 	if (x->socket && x->hop.ifindex == before)
 		return (int)(x->size / 2);
+	fpisa_fork_hold();
 	release(x);
+	fpisa_fork_release();
 	for (x->size = MIN_RING; x->size < 2 * hello->window; x->size *= 2)
 		;
 	rc = start_patiently(x);
@@ -422,6 +449,16 @@ static uint64_t xsk_drops(struct fpisa_transport *t)
 	return s.rx_dropped + s.rx_ring_full + x->udp->ops->drops(x->udp);
 }
 
+/* The rings are mapped from the socket: unmapping and closing are release()'s here as there. */
+static void xsk_disown(struct fpisa_transport *t)
+{
+	struct xsk *x = (struct xsk *)t;
+
+	release(x);
+	if (x->udp)
+		x->udp->ops->disown(x->udp);
+}
+
 static void xsk_close(struct fpisa_transport *t)
 {
 	struct xsk *x = (struct xsk *)t;
@@ -437,6 +474,7 @@ static const struct fpisa_transport_ops xsk_ops = {
 	.receive = xsk_receive,
 	.joined = xsk_joined,
 	.drops = xsk_drops,
+	.disown = xsk_disown,
 	.close = xsk_close,
 };
 

@@ -1,0 +1,223 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""README.md's figures of speed: the medians of several runs of run.py, with their spread.
+
+    readme.py run BUILD [--runs N] [--busy]	N runs, 3 unless said, then as `take`
+    readme.py take [--busy] DIR...		of runs that are there: what run.py wrote into each DIR
+    readme.py write				README's table and the picture from bench/figures.json
+
+`make bench-figures` is the first of them: three times what `make bench` takes. The figures go to
+bench/figures.json, from which the table is written, and the picture doc/pictures/allreduce.svg; nobody
+writes a figure by hand (tests/cli/test_figures.py). A run beside other work is refused: --busy takes it
+all the same, and README then says so.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+import plot  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(HERE)
+RECORD = os.path.join(HERE, "figures.json")
+README = os.path.join(TOP, "README.md")
+PICTURE = os.path.join(TOP, "doc", "pictures", "allreduce.svg")
+BEGIN, END = "<!-- make bench-figures -->\n", "<!-- end of figures -->\n"
+IDLE = 0.05  # share of CPU time that others may have
+LARGE, SMALL, WORKERS = 16 << 20, 1 << 10, 8
+
+# make bench BENCH=..., what, its figures in bench/figures.json, how each is written.
+ROWS = [
+    ("collective", "all-reduce of 16 MB, 8 workers, links of 100 Mbit/s: share of what the link carries",
+     ["collective.100.share"], "{:.2f}"),
+    ("", "the same: times faster than the best of Open MPI and Gloo", ["collective.100.faster"], "{:.2f}"),
+    ("", "at 1 Gbit/s, share: 8 workers, the switch and the aggregator share this machine's CPUs, which bound it",
+     ["collective.1000.share"], "{:.2f}"),
+    ("", "the same: times faster", ["collective.1000.faster"], "{:.2f}"),
+    ("", "1 KB, 8 workers, 100 Mbit/s, ms: ours; Open MPI; Gloo",
+     ["small.fpisa", "small.openmpi", "small.gloo"], "{:.1f}"),
+    ("worker", "CPU time at a worker : a SwitchML-style worker's, by `udp`: 256; 832 values a frame",
+     ["worker.udp.256", "worker.udp.832"], "{:.2f}"),
+    ("", "the same by `xsk`", ["worker.xsk.256", "worker.xsk.832"], "{:.2f}"),
+    ("wire", "CPU time at the aggregator : a UDP server's with AVX2: 256; 832 values",
+     ["wire.udp-avx2.256", "wire.udp-avx2.832"], "{:.1f}"),
+    ("", "the same : an AF_XDP server's with AVX2", ["wire.xdp-avx2.256", "wire.xdp-avx2.832"], "{:.1f}"),
+    ("steer", "what the one queue of a card can take, `--cpus 0,1` : plain: 256; 832 values",
+     ["steer.256", "steer.832"], "{:.1f}"),
+    ("arith", "add : 32-bit integer add: `fpisa`; the same without statistics; `exact`",
+     ["arith.fpisa_add_ns", "arith.fpisa_add_no_statistics_ns", "arith.exact_add_ns"], "{:.1f}"),
+    ("", "read-out : 32-bit integer add: in registers; by the paper's trie",
+     ["arith.readout_bits_ns", "arith.readout_lpm32_ns"], "{:.1f}"),
+    ("", "staged add : fused add", ["arith.staged"], "{:.1f}"),
+    ("", "two CPUs : one, over what a register spin scales by", ["arith.cpus"], "{:.2f}"),
+]
+CONTENDERS = {"fpisa": "FPISA", "best": "the better of Open MPI and Gloo", "openmpi": "Open MPI", "gloo": "Gloo"}
+
+
+# -- the figures of one run --------------------------------------------------------
+
+def collective(results):
+    at = {(x["rate_mbps"], x["bytes"], x["contender"]): x for x in results
+          if x["bench"] == "collective" and x["workers"] == WORKERS}
+    for (rate, size, name), x in at.items():
+        if (rate, size) == (100, SMALL):
+            yield f"small.{name}", x["seconds"] * 1e3
+        if size != LARGE:
+            continue
+        # What the link needs for our frames, over each contender's time.
+        ours = at[rate, size, "fpisa"]
+        yield f"allreduce.{rate}.{name}", ours["share"] * ours["seconds"] / x["seconds"]
+        if name == "fpisa":
+            yield f"collective.{rate}.share", x["share"]
+            if "faster" in x:
+                yield f"collective.{rate}.faster", x["faster"]
+
+
+def ratios(results):
+    for x in results:
+        if x["bench"] == "worker" and x["contender"] in ("udp", "xsk"):
+            yield f"worker.{x['contender']}.{x['elements']}", x["ratio"]
+        elif x["bench"] == "wire" and x["data"] == "random":
+            yield f"wire.{x['contender']}.{x['elements']}", x["ratio"]
+        elif x["bench"] == "steer" and x.get("cpus"):
+            yield f"steer.{x['elements']}", x["relief"]
+        elif x["bench"] == "arith":
+            yield from ((f"arith.{k}", v) for k, v in x["ratios"].items() if isinstance(v, (int, float)))
+            yield "arith.staged", x["staged_add_ns"] / x["fpisa_add_ns"]
+            if x.get("cpus"):
+                yield "arith.cpus", x["cpus"]["ratio"]
+
+
+def figures_of(results):
+    wanted = {key for _, _, keys, _ in ROWS for key in keys}
+    found = {**dict(collective(results)), **dict(ratios(results))}
+    lacks = sorted(wanted - set(found))
+    if lacks:
+        sys.exit(f"readme.py: a run without {', '.join(lacks)}: `make bench` runs all parts and installs what they need")
+    return {k: round(v, 4) for k, v in found.items() if k in wanted or k.startswith("allreduce.")}
+
+
+# -- the record ----------------------------------------------------------------------
+
+def read_run(folder):
+    with open(os.path.join(folder, "results.jsonl")) as f:
+        results = [json.loads(line) for line in f]
+    if results[0]["quick"]:
+        sys.exit(f"readme.py: {folder}: a quick run, whose figures are worth nothing")
+    parts = [x for x in results if x["bench"] == "part"]
+    machine = {k: results[0][k] for k in ("cpu", "cpus", "kernel", "date")}
+    machine.update(busy=max(x["busy"] for x in parts), seconds=round(sum(x["seconds"] for x in parts)))
+    return machine, figures_of(results)
+
+
+def take(folders, busy):
+    runs = [read_run(folder) for folder in folders]
+    for folder, (machine, _) in zip(folders, runs):
+        if machine["busy"] > IDLE and not busy:
+            sys.exit(f"readme.py: {folder}: others had {machine['busy']:.0%} of the CPUs; run it when the machine is idle, "
+                     "or take it with --busy")
+    keys = list(runs[0][1])
+    record = {"runs": [m for m, _ in runs], "figures": {k: [f[k] for _, f in runs if k in f] for k in keys}}
+    with open(RECORD, "w") as f:
+        json.dump(record, f, indent="\t")
+        f.write("\n")
+    write()
+
+
+def load():
+    with open(RECORD) as f:
+        return json.load(f)
+
+
+# -- README ----------------------------------------------------------------------------
+
+def written(value, form):
+    return f"{value:.0f}" if value >= 10 else form.format(value)
+
+
+def spread(values, form):
+    low, high = written(min(values), form), written(max(values), form)
+    return low if low == high else f"{low} to {high}"
+
+
+def heading(runs):
+    last, minutes = runs[-1], statistics.median(r["seconds"] for r in runs) / 60
+    said = f"{len(runs)} runs of `make bench`, {minutes:.0f} minutes each" if len(runs) > 1 else \
+        f"one run of `make bench`, {minutes:.0f} minutes"
+    others = max(r["busy"] or 0 for r in runs)
+    idle = "with no other work" if others <= IDLE else f"beside other work, which had {others:.0%} of them"
+    yield f"From {said}, on {last['date'][:10]}, by {last['cpus']} CPUs ({last['cpu']}, Linux {last['kernel']}) {idle}."
+    if len(runs) > 1:
+        yield "The medians of the runs, and their spread, from the lowest to the highest."
+    yield "Ratios are of the same round."
+
+
+def table(record):
+    """README's text between the marks."""
+    runs, figures = record["runs"], record["figures"]
+    lines = ["", *heading(runs), "", "| `make bench BENCH=...` | | median | spread |", "|---|---|---|---|"]
+    for part, what, keys, form in ROWS:
+        medians = "; ".join(written(statistics.median(figures[k]), form) for k in keys)
+        spreads = "; ".join(spread(figures[k], form) for k in keys) if len(runs) > 1 else "-"
+        lines.append(f"| {f'`{part}`' if part else ''} | {what} | {medians} | {spreads} |".replace("|  |", "| |"))
+    return "\n".join(lines) + "\n\n"
+
+
+def shown(readme):
+    """What stands between the marks."""
+    return readme.split(BEGIN)[1].split(END)[0]
+
+
+def draw(record, path):
+    figures = record["figures"]
+    names = [n for n in CONTENDERS if f"allreduce.100.{n}" in figures]
+    groups = {"links of 100 Mbit/s": 100, "links of 1 Gbit/s": 1000}
+
+    def value(group, name):
+        v = figures.get(f"allreduce.{groups[group]}.{name}")
+        return v and (statistics.median(v), min(v), max(v))
+
+    size, script = plot.bars("share of what the link carries", "All-reduce of 16 MB by 8 workers", list(groups), names, value,
+                             CONTENDERS)
+    return plot.there() and plot.draw_one(path, "svg", (700, 360), script)
+
+
+def write():
+    record = load()
+    with open(README) as f:
+        text = f.read()
+    with open(README, "w") as f:
+        f.write(BEGIN.join([text.split(BEGIN)[0], table(record) + END + text.split(END)[1]]))
+    os.makedirs(os.path.dirname(PICTURE), exist_ok=True)
+    if not draw(record, PICTURE):
+        sys.exit(1)
+
+
+def main():
+    p = argparse.ArgumentParser(prog="bench/readme.py", description=__doc__.splitlines()[0])
+    verbs = p.add_subparsers(dest="verb", required=True)
+    run = verbs.add_parser("run")
+    run.add_argument("build", metavar="BUILD")
+    run.add_argument("--runs", type=int, default=3)
+    run.add_argument("--busy", action="store_true")
+    taken = verbs.add_parser("take")
+    taken.add_argument("folders", metavar="DIR", nargs="+")
+    taken.add_argument("--busy", action="store_true")
+    verbs.add_parser("write")
+    args = p.parse_args()
+    if args.verb == "write":
+        return write()
+    if args.verb == "run":
+        args.folders = [os.path.join(args.build, "bench", f"run{i + 1}") for i in range(args.runs)]
+        for folder in args.folders:
+            subprocess.run([sys.executable, "-B", os.path.join(HERE, "run.py"), "--out", folder, args.build], check=True)
+    return take(args.folders, args.busy)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

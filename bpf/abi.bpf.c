@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What programs and user space share, as types alone: of its BTF abi.py makes
+ * the stamp FPISA_ABI. All maps but those of families, whose entries are
+ * below, and of steering.
+ */
+#define FPISA_ABI 1 /* it is not known yet */
+#include "maps.h"
+#include "fpisa/block.h"
+#include "fpisa/steer.h"
+
+struct fpisa_phv64_block phv64;
+struct fpisa_man64_block man64;
+struct fpisa_cells_block cells;
+struct fpisa_steering steering;
+struct fpisa_steered steered;

@@ -1,0 +1,243 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""The RTL of hw/ against include/fpisa/mau.h, and what yosys proves of it.
+
+    hw/check.py BUILD [--short] [--mutate]
+
+Verilator runs fpisa_pipeline.v in every format, mode and rounding on boundary
+values and on random chains (check/pipeline.cpp), and what its area is held
+against on random operands (check/units.cpp). yosys proves for all inputs what
+check/proofs.v says. --short runs fewer chains and proofs. --mutate plants the
+faults of check/mutants.py one at a time and fails unless each is caught.
+Random tests print FPISA_SEED; set it to repeat a run. Exit status 77 is a
+skip: the tools cannot be had here.
+"""
+
+import argparse
+import glob
+import os
+import re
+import shutil
+import sys
+import time
+
+from common import HERE, RTL, SKIP, TREE, Failed, Tools, everywhere
+
+sys.path.insert(0, os.path.join(HERE, "check"))
+from mutants import MUTANTS  # noqa: E402
+
+CHAINS = 10_000_000
+VECTORS = 1_000_000
+SHORT_CHAINS, SHORT_VECTORS = 200_000, 100_000
+MUTANT_CHAINS = 20_000
+
+FORMATS = {"fp32": (8, 23), "fp16": (5, 10), "bf16": (8, 7)}
+# Of each module in proofs.v the parameters that it takes besides the format.
+PROOFS = {"round_trip": ["ROUNDING"], "commute": [], "neutral": ["MODE"], "cancel": ["MODE", "ROUNDING"],
+          "one_event": ["MODE"]}
+NAMES = {"MODE": {1: "fpisa", 2: "fpisa-a"}, "ROUNDING": {1: "down", 2: "nearest"}}
+
+# The compiler of the datapath takes C++ too; g++ would be a package more.
+CXX = os.environ.get("CXX") or next((c for c in ("clang++-19", "clang++", "g++") if shutil.which(c)), None)
+
+VERILATOR = ["--cc", "-O3", "-Wall", "-Wno-WIDTH", "-Wno-UNUSEDSIGNAL", "-Wno-DECLFILENAME", "--x-assign", "fast",
+             "--x-initial", "fast", "--noassert"]
+
+
+class Programs:
+    """Simulations of the RTL in a directory, compiled into another."""
+
+    def __init__(self, tools, rtl, out, optimise="-O2", harness=None):
+        """`harness`: a folder of build() whose objects of other sources than the RTL's serve here too."""
+        self.tools, self.rtl, self.out, self.optimise, self.harness = tools, rtl, out, optimise, harness
+        os.makedirs(out, exist_ok=True)
+
+    def cxx(self, source, target, *flags):
+        include = os.path.join(self.tools.verilator, "include")
+        self.tools.must([CXX, "-c", "-std=gnu++17", *flags, "-isystem", include, "-isystem",
+                         os.path.join(include, "vltstd"), "-I" + os.path.join(HERE, "check"),
+                         "-I" + os.path.join(TREE, "tests"), source, "-o", target])
+
+    def cc(self, source, target):
+        self.tools.must([os.environ.get("CC", "gcc"), "-c", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
+                         "-I" + os.path.join(TREE, "include"), "-I" + os.path.join(TREE, "tests"), source, "-o", target])
+
+    def model(self, top):
+        """C++ of a top module of lanes.v, its parts that run often apart from those that run once."""
+        folder = os.path.join(self.out, "V" + top)
+        shutil.rmtree(folder, ignore_errors=True)
+        self.tools.must([self.tools.bin("verilator_bin"), *VERILATOR, "--top-module", top, "--prefix", "V" + top, "-Mdir",
+                         folder, *[os.path.join(self.rtl, v) for v in RTL], os.path.join(HERE, "check", "lanes.v")])
+        for name, slow in (("fast", False), ("slow", True)):
+            with open(os.path.join(folder, name + ".cc"), "w") as f:
+                f.writelines(f'#include "{os.path.basename(s)}"\n' for s in sorted(glob.glob(os.path.join(folder, "*.cpp")))
+                             if s.endswith("Slow.cpp") == slow)
+        return folder
+
+    def runtime(self):
+        """Verilator's own, which every simulation links."""
+        jobs = []
+        for name in ("verilated", "verilated_threads"):
+            target = os.path.join(self.tools.out, name + ".o")
+            if not os.path.exists(target):
+                jobs.append((self.cxx, os.path.join(self.tools.verilator, "include", name + ".cpp"), target, "-O0"))
+        return jobs
+
+    def build(self, top, program, *others):
+        folder = self.model(top)
+        target = os.path.join(self.out, program)
+        o = lambda name: os.path.join(folder, name + ".o")  # noqa: E731
+        jobs = [(self.cxx, os.path.join(folder, "fast.cc"), o("fast"), self.optimise),
+                (self.cxx, os.path.join(folder, "slow.cc"), o("slow"), "-O0")]
+        if self.harness:
+            with open(os.path.join(folder, f"V{top}.h")) as new, open(os.path.join(self.harness, f"V{top}.h")) as old:
+                if new.read() != old.read():
+                    raise Failed(f"V{top}.h of a fault is not the RTL's own")
+        else:
+            jobs += [(self.cxx, os.path.join(HERE, "check", program + ".cpp"), o(program), "-O2", "-Wall", "-Wextra",
+                      "-isystem", folder)]
+            jobs += [(self.cc, source, o(os.path.basename(source))) for source in others]
+        everywhere(jobs)
+        harness = self.harness or folder
+        self.tools.must([CXX, o("fast"), o("slow"), *[os.path.join(harness, os.path.basename(n) + ".o") for n in
+                                                      (program, *others)],
+                         *[os.path.join(self.tools.out, n + ".o") for n in ("verilated", "verilated_threads")],
+                         "-lpthread", "-o", target])
+        return target
+
+    def pipeline(self):
+        return self.build("lanes", "pipeline", os.path.join(HERE, "check", "reference.c"),
+                          os.path.join(TREE, "tests", "vectors.c"))
+
+    def units(self):
+        return self.build("units", "units", os.path.join(TREE, "tests", "vectors.c"))
+
+
+def newest(*patterns):
+    return max(os.path.getmtime(f) for p in patterns for f in glob.glob(os.path.join(TREE, p)))
+
+
+def programs(tools):
+    """The two simulations, compiled if any of their sources is newer."""
+    p = Programs(tools, HERE, os.path.join(tools.out, "check"))
+    targets = [os.path.join(p.out, n) for n in ("pipeline", "units")]
+    source = newest("hw/*.v", "hw/check/*", "hw/*.py", "include/fpisa/*.h", "tests/vectors.*", "hw/tools")
+    if not all(os.path.exists(t) and os.path.getmtime(t) > source for t in targets):
+        everywhere(p.runtime())
+        everywhere([(p.pipeline,), (p.units,)])
+    return targets
+
+
+def prove(tools, rtl, module, parameters):
+    """Whether yosys finds `bad` never 1; a counterexample is a False."""
+    chparam = " ".join(f"-chparam {k} {v}" for k, v in parameters.items())
+    status, out = tools.run([tools.bin("yosys"), "-q", "-p", f"read_verilog {os.path.join(rtl, RTL[0])} "
+                             f"{os.path.join(HERE, 'check', 'proofs.v')}; hierarchy -check -top {module} {chparam}; proc; "
+                             "flatten; opt; check -assert; sat -prove bad 0 -verify -set-def-inputs -timeout 300"])
+    if status and "proof did fail" not in out:
+        raise Failed(f"yosys, {module} {parameters}:\n{out[-2000:]}")
+    return status == 0
+
+
+def proofs(formats, modules=PROOFS):
+    """(module, parameters, sentence) of everything there is to prove."""
+    for module in modules:
+        for name in formats:
+            cases = [{}]
+            for parameter in PROOFS[module]:
+                cases = [{**c, parameter: v} for c in cases for v in (1, 2)]
+            for c in cases:
+                parameters = dict(zip("EM", FORMATS[name]), **c)
+                yield module, parameters, " ".join([module, name, *(NAMES[k][v] for k, v in c.items())])
+
+
+def check(tools, short):
+    t0 = time.monotonic()
+    pipeline, units = programs(tools)
+    print(f"hw: built, {time.monotonic() - t0:.0f} s", flush=True)
+    parts = 1 if short else 2
+    chains = SHORT_CHAINS if short else -(-CHAINS // parts // 12) * 12 * parts
+    todo = list(proofs(["fp32"] if short else FORMATS, ["round_trip", "commute"] if short else PROOFS))
+    jobs = [(tools.run, [pipeline, str(chains), str(i), str(parts)]) for i in range(parts)]
+    jobs += [(tools.run, [units, str(SHORT_VECTORS if short else VECTORS)])]
+    jobs += [(prove, tools, HERE, module, parameters) for module, parameters, _ in todo]
+    results = everywhere(jobs)
+    ok = True
+    for status, out in results[:parts + 1]:
+        print(out, end="")
+        ok = ok and status == 0
+    for (_, _, sentence), proven in zip(todo, results[parts + 1:]):
+        print(f"{'proven' if proven else 'REFUTED'}: {sentence}")
+        ok = ok and proven
+    print(f"hw: {chains} chains, {len(todo)} proofs: {'all as mau.h says' if ok else 'FAILED'}, "
+          f"{time.monotonic() - t0:.0f} s")
+    return ok
+
+
+def plant(text, mutant):
+    """The fault in its unit: the old text stands once in the module and is replaced."""
+    start = text.index(f"\nmodule {mutant.module} ")
+    end = text.index("\nendmodule", start)
+    body = text[start:end]
+    if body.count(mutant.old) != 1:
+        raise Failed(f"check/mutants.py: {mutant.module} has {body.count(mutant.old)} times: {mutant.old}")
+    return text[:start] + body.replace(mutant.old, mutant.new) + text[end:]
+
+
+def try_mutant(tools, mutant, number):
+    """(status and last line of the simulation, whether its proof fails) with the fault in."""
+    rtl = os.path.join(tools.out, "mutants", str(number))
+    os.makedirs(rtl, exist_ok=True)
+    for v in RTL:
+        shutil.copy(os.path.join(HERE, v), rtl)
+    path = os.path.join(rtl, RTL[0])
+    with open(path) as f:
+        text = plant(f.read(), mutant)
+    with open(path, "w") as f:
+        f.write(text)
+    program = Programs(tools, rtl, os.path.join(rtl, "out"), "-O0", os.path.join(tools.out, "check", "Vlanes")).pipeline()
+    status, out = tools.run([program, str(MUTANT_CHAINS)])
+    refuted = any(not prove(tools, rtl, module, parameters) for module, parameters, _ in
+                  proofs(["fp32"], [mutant.proof] if mutant.proof else []))
+    shutil.rmtree(rtl)
+    return status, (out.strip() or "no output").splitlines()[-1], refuted
+
+
+def mutate(tools):
+    results = everywhere([(try_mutant, tools, m, i) for i, m in enumerate(MUTANTS)])
+    missed = 0
+    for m, (status, last, refuted) in zip(MUTANTS, results):
+        caught = status == 1 and re.search(r"[1-9]\d* mismatches$", last)
+        missed += not caught or (m.proof is not None and not refuted)
+        proof = f", {m.proof} {'refuted' if refuted else 'NOT REFUTED'}" if m.proof else ""
+        print(f"{'caught' if caught else 'MISSED'}: {m.unit}: {m.what}: {last.split(', ')[-1]}{proof}")
+    units = {m.unit for m in MUTANTS if re.fullmatch(r"MAU\d", m.unit)}
+    vain = set(PROOFS) - {m.proof for m in MUTANTS}
+    if vain:
+        print(f"check/mutants.py: no fault for {', '.join(sorted(vain))}")
+    print(f"hw: {len(MUTANTS)} faults in {len(units)} units and the registers, {missed} missed")
+    return not missed and not vain and len(units) == 9
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--mutate", action="store_true")
+    args = parser.parse_args()
+    if not CXX:
+        print("skip: hw: no C++ compiler; `make deps` installs clang-19, which is one")
+        return SKIP
+    tools = Tools(args.build)
+    try:
+        ok = check(tools, args.short)
+        if args.mutate and ok:
+            ok = mutate(tools)
+    except Failed as e:
+        print(f"hw: {e}")
+        ok = False
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

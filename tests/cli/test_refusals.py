@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What every verb refuses before it looks at the machine: one line that says what is wrong, of a wrong word with the
+verb's usage after it; no output, nothing made."""
+import os
+import re
+import subprocess
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(HERE, "..", "..", "build"))), "fpisa")
+ADD = "job add 7 --workers 10.0.0.11,10.0.0.12"
+
+# Words, what is said of them, the exit status. {} is an empty word, as an unset variable of the shell leaves it.
+WRONG = [
+    ("foo", "no verb 'foo'; fpisa help lists them", 2),
+    ("foo bar", "no verb 'foo bar'; fpisa help lists them", 2),
+    ("{}", "no verb ''; fpisa help lists them", 2),
+    ("-h", "no verb '-h'; fpisa help lists them", 2),
+    ("help foo", "no verb 'foo'; fpisa help lists them", 2),
+    ("help load foo", "no verb 'load foo'; fpisa help lists them", 2),
+    ("help job foo", "no verb 'job foo'; there are job add, job list, job show, job del and job shrink", 2),
+    ("job foo", "no verb 'job foo'; there are job add, job list, job show, job del and job shrink", 2),
+    ("config {}", "no verb 'config '; there are config check and config apply", 2),
+    ("load {}", "'': no such interface; see ip link", 1),
+    ("load nosuch0 --port 0", "--port: '0' is not a number from 1 to 65535", 2),
+    ("load lo --pin {}", "--pin: name is empty", 2),
+    ("load lo --group {}", "--group: '' is neither a group nor a number", 2),
+    ("load lo --group -1", "--group: '-1' is neither a group nor a number", 2),
+    ("unload {}", "'': no such interface; see ip link", 1),
+    ("status --pin {}", "--pin: name is empty", 2),
+    ("config check {}", "config: the file's name is empty", 2),
+    ("config apply {}", "config: the file's name is empty", 2),
+    ("doctor {}", "'': no such interface; see ip link", 1),
+    ("doctor lo lo", "lo: named twice", 1),
+    ("doctor --worker 0.0.0.0", "--worker: 0.0.0.0 is no machine's address", 2),
+    ("doctor --worker 239.1.1.1", "--worker: 239.1.1.1 is no machine's address", 2),
+    ("doctor --worker 255.255.255.255", "--worker: 255.255.255.255 is no machine's address", 2),
+    ("analyze {}", "'': No such file or directory", 1),
+    ("bench arith --gradients {}", "'': No such file or directory", 1),
+    ("bench foo", "foo: is neither arith, wire or worker nor an interface; see ip link and fpisa help bench", 1),
+    ("bench wire nodev", "nodev: no such interface; see ip link", 1),
+    ("bench wire nodev --workers 10.0.0.2", "nodev: no such interface; see ip link", 1),
+    ("bench wire {} --workers 10.0.0.2", "'': no such interface; see ip link", 1),
+    ("bench wire lo lo --workers 10.0.0.2", "lo: named twice", 1),
+    ("bench wire lo", "bench: with DEV, --workers ADDR\\[@DEV\\],... names the workers", 2),
+    ("bench wire lo --workers 4", "--workers: '4' is not an IPv4 address", 2),
+    ("bench wire lo --workers 10.0.0.2,239.1.1.1", "--workers: 239.1.1.1 is no machine's address", 2),
+    ("bench wire lo --workers 10.0.0.2@nosuch", "nosuch: no such interface; see ip link", 1),
+    ("bench wire --workers 10.0.0.2", "--workers: '10.0.0.2' is not a number from 2 to 16", 2),
+    ("bench wire --address 10.0.0.1", "--address: goes with DEV", 2),
+    ("bench --address 10.0.0.1", "--address: goes with DEV", 2),
+    ("bench wire lo --workers 10.0.0.2 --address 239.0.0.1", "--address: 239.0.0.1 is no machine's address", 2),
+    ("bench wire --threads 1,2,1", "--threads: 1 is there twice", 2),
+    ("bench wire --pipeline fused,fused", "--pipeline: fused is there twice", 2),
+    ("bench wire --elements 64,32,64", "--elements: 64 is there twice", 2),
+    ("demo --xdp foo", "--xdp: 'foo' is not native or skb$", 2),
+    ("demo --xdp offload", "--xdp: 'offload' is not native or skb$", 2),
+    ("demo --cpus 0 --xdp skb", "--cpus: takes native XDP; leave --xdp skb out", 2),
+    ("demo --reciprocal --op avg --format int32", "avg of int32 .*is not offered", 1),
+    ("demo --pin /sys/fs/bpf/x", "unrecognized option '--pin'", 2),
+    (ADD + " --address 0.0.0.0", "--address: 0.0.0.0 is no machine's address", 2),
+    (ADD + " --address 255.255.255.255", "--address: 255.255.255.255 is no machine's address", 2),
+    (ADD + " --address 239.1.1.1", "--address: 239.1.1.1 is no machine's address", 2),
+    (ADD + " --address 127.0.0.1", "--address: 127.0.0.1 is no machine's address", 2),
+    (ADD + " --address 10.0.0.12", "job 7: rank 1 has the aggregator's address 10.0.0.12", 1),
+    (ADD + " --group 224.0.0.1", "--group: 224.0.0.1 is reserved, as all of 224.0.0.0/24; try 239.x.x.x", 2),
+    (ADD + " --group 224.0.0.251", "--group: 224.0.0.251 is reserved", 2),
+    (ADD + " --group 10.0.0.1", "--group: 10.0.0.1 is not a multicast address", 2),
+    (ADD + " --reciprocal --format int32", "job 7: int32 has no averages; leave --reciprocal out", 1),
+    (ADD + " --rounding nearest --format int32", "job 7: integers are not rounded; leave --rounding out", 1),
+    (ADD + " --mode fpisa64 --format int32", "job 7: integers have no modes; leave --mode out", 1),
+    (ADD + " --ports 16 --window 8", "job 7: 16 ports for a window of 8 slots; at most --ports 8", 1),
+    (ADD + ",10.0.0.11", "job 7: ranks 0 and 2 are both 10.0.0.11:18000", 1),
+    (ADD + ",10.0.0.13:5 --fanout multicast", "job 7: multicast needs one UDP port for all", 1),
+    (ADD + ",127.0.0.1", "--workers: 127.0.0.1 is no machine's address", 2),
+    (ADD + ",10.0.0.13@", "--workers: '' is not an interface's name, in ADDR\\[:PORT\\]\\[@DEV\\]", 2),
+    (ADD + ",10.0.0.13@p0:18001", "--workers: 'p0:18001' is not an interface's name, in ADDR", 2),
+]
+
+
+@pytest.mark.parametrize("words, says, status", WRONG, ids=[w for w, _, _ in WRONG])
+def test_refused(words, says, status):
+    argv = ["" if w == "{}" else w for w in words.split()]
+    p = subprocess.run([FPISA, *argv], text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=20)
+    assert p.returncode == status and not p.stdout, p
+    lines = p.stderr.splitlines()
+    assert re.match("fpisa: " + says, lines[0]) or lines[0].startswith("fpisa: ") and re.search(says, lines[0]), p.stderr
+    assert all(line.startswith("usage: fpisa " + argv[0]) for line in lines[1:]) and len(lines) <= status, p.stderr
+
+
+def test_usage_names_what_a_verb_takes():
+    """--pin, where there is nothing to pin, is not offered."""
+    for verb, takes in (("demo", False), ("soak", False), ("analyze", True), ("load", True), ("upgrade", True)):
+        text = subprocess.run([FPISA, "help", verb], text=True, capture_output=True, check=True).stdout
+        usage, = re.findall("^usage: .*", text, re.M)
+        assert ("[--pin DIR]" in usage) == takes and "  " not in usage, usage

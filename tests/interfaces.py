@@ -1,0 +1,229 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""What others build on: the library's API, the wire, the names in the CLI's output. doc/interfaces.txt
+records each with the version that made or changed it.
+
+    tests/interfaces.py BUILD [--write]
+
+Tells what differs from the record, or writes it (`make interfaces`). It does not write what breaks others
+unsaid: a function, struct or constant of include/fpisa.h that goes or changes takes another SOVERSION,
+one of include/fpisa/wire.h another FPISA_VERSION, and NEWS.md names whatever changes, under the Makefile's
+VERSION. tests/cli/test_interfaces.py holds the tree to that.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(TOP, "doc", "man"))
+
+import table  # noqa: E402
+
+RECORD = os.path.join(TOP, "doc", "interfaces.txt")
+HEAD = """\
+# What others build on, each with the version that made or last changed it: `make interfaces` writes this file,
+# NEWS.md says what changed. API: function, struct, constant. Wire: wire-struct, wire-constant. Output: verb, option,
+# counter (its number is the reason of an ERROR frame), json (file.key), metric. gone: was there, up to that version.
+"""
+API, WIRE = ("function", "struct", "constant"), ("wire-struct", "wire-constant")
+GONE = "(gone)"
+# May grow at the end: they begin with their size, which the library heeds; only the library makes a chunk.
+GROW = ("fpisa_options", "fpisa_info", "fpisa_call", "fpisa_chunk")
+
+
+def read(*path):
+    with open(os.path.join(TOP, *path)) as f:
+        return f.read()
+
+
+def setting(name):
+    """A variable of the Makefile."""
+    return re.search(rf"^{name} := (\S+)$", read("Makefile"), re.M)[1]
+
+
+def number(version):
+    return tuple(map(int, version.split(".")))
+
+
+# -- what there is: {(kind, name): what it is} -----------------------------------
+
+def members(body):
+    """(name, type) of each member of a struct."""
+    for line in filter(None, (" ".join(m.split()) for m in body.split(";"))):
+        pointer = re.search(r"\(\*(\w+)\)", line)
+        if pointer:
+            yield pointer[1], line.replace(pointer[1], "")
+            continue
+        first, *more = line.split(",")
+        kind = re.match(r"(.*?)\w+(?:\[.*\])?$", first)[1].strip()
+        for declared in (first[len(kind):], *more):
+            yield re.search(r"\w+", declared)[0], kind
+
+
+def header(path, prefix=""):
+    """A header's structs, enums and macros, as the compiler has them."""
+    text = re.sub(r"/\*.*?\*/", "", read("include", path), flags=re.S)
+    packed = r" __attribute__\(\(packed" if prefix else ";"
+    structs = {n: list(members(b)) for n, b in re.findall(rf"^struct (\w+) \{{([^{{}}]*)^\}}{packed}", text, re.M)}
+    constants = [n for b in re.findall(r"^enum \w+ \{(.*?)^\}", text, re.M | re.S)
+                 for n in re.findall(r"^\s*(FPISA_\w+)", b, re.M)]
+    constants += re.findall(r"^#define (FPISA_\w+)[ \t]+\S", text, re.M)
+    program = [f'#include <stddef.h>\n#include <stdio.h>\n#include "{path}"\nint main(void)\n{{']
+    for name, fields in structs.items():
+        program.append(f'printf("{prefix}struct {name}\\t%zu bytes", sizeof(struct {name}));')
+        for field, kind in fields:
+            at = f"offsetof(struct {name}, {field}), sizeof(((struct {name} *)0)->{field})"
+            program.append(f'printf(", {field} %zu+%zu {kind}", {at});')
+        program.append('puts("");')
+    program += [f'printf("{prefix}constant {n}\\t%lld\\n", (long long)({n}));' for n in constants]
+    with tempfile.TemporaryDirectory() as d:
+        command = ["gcc", "-I" + os.path.join(TOP, "include"), "-x", "c", "-", "-o", d + "/p"]
+        subprocess.run(command, input="\n".join(program) + "\nreturn 0;\n}\n", text=True, check=True)
+        out = subprocess.run([d + "/p"], text=True, capture_output=True, check=True).stdout
+    for line in out.splitlines():
+        head, what = line.split("\t")
+        yield tuple(head.split(" ")), what
+
+
+def functions(build):
+    """Prototypes, with the version node that the library exports each under."""
+    text = re.sub(r"/\*.*?\*/", "", read("include", "fpisa.h"), flags=re.S)
+    declared = {n: " ".join(p.split()) for p, n in re.findall(r"^((?:const )?\w+ \*?(fpisa_\w+)\([^{};]*\));", text, re.M)}
+    exported = dict(line.split()[-1].split("@@") for line in subprocess.run(
+        ["nm", "-D", "--defined-only", os.path.join(build, "libfpisa.so")], text=True, capture_output=True,
+        check=True).stdout.splitlines() if " T " in line)
+    assert set(declared) == set(exported), set(declared) ^ set(exported)
+    for name, prototype in declared.items():
+        yield ("function", name), f"{prototype} {exported[name]}"
+
+
+def output(build):
+    """Verbs and options as the program tells them, counters, keys and metrics as the sources name them."""
+    for v in table.verbs(os.path.join(build, "fpisa"))[0]:
+        yield ("verb", v.name), v.operand()
+        for o in v.options.values():
+            yield ("option", f"{v.name} --{o.name}"), o.metavar
+    verdicts, counters = read("include", "fpisa", "verdict.h").split("define FPISA_COUNTERS")
+    for i, (name, kind) in enumerate(re.findall(r"\bX\((\w+), ([A-Z]+),", verdicts)):
+        yield ("counter", "v_" + name), f"{i} {kind.lower()}"
+    for name in re.findall(r"\bX\((\w+), \"", counters):
+        yield ("counter", name), ""
+    for path in sorted(glob.glob(os.path.join(TOP, "user", "*.c"))):
+        text, name = read(path), re.split("[_.]", os.path.basename(path))[0]
+        if "json" in text:
+            for key in re.findall(r"\b\w*add\w*\(\s*[^,;()]+(?:\(\))?,\s*\"([a-z]\w*)\"", text):
+                yield ("json", f"{name}.{key}"), ""
+    for name in re.findall(r"\"(fpisa_[a-z_]+[a-z])\"", read("user", "prometheus.c")):
+        yield ("metric", name), ""
+
+
+def present(build):
+    found = dict(functions(build))
+    found.update(header("fpisa.h"))
+    found.update(header("fpisa/wire.h", "wire-"))
+    found.update(output(build))
+    return found
+
+
+# -- the record ------------------------------------------------------------------
+
+def recorded():
+    """({(kind, name): (version, what)}, SONAME)"""
+    items, soname = {}, None
+    if not os.path.exists(RECORD):
+        return items, soname
+    for line in read(RECORD).splitlines():
+        if line.startswith("soname "):
+            soname = line.split()[1]
+        elif line and not line.startswith("#"):
+            version, kind, rest = line.split("\t")
+            name, what = rest.split(": ", 1) if ": " in rest else (rest, "")
+            items[kind, name] = version, what
+    return items, soname
+
+
+def write(items, soname):
+    kinds = list(dict.fromkeys(kind for kind, _ in items))
+    order = sorted(items, key=lambda key: kinds.index(key[0]))
+    lines = [f"{items[key][0]}\t{key[0]}\t{key[1]}" + (f": {items[key][1]}" if items[key][1] else "") for key in order]
+    with open(RECORD, "w") as f:
+        f.write(HEAD + f"soname {soname}\n" + "\n".join(lines) + "\n")
+
+
+def news():
+    """{version: what NEWS.md says of it}, the newest first."""
+    sections = re.split(r"^## (\d+\.\d+\.\d+)\b.*\n", read("NEWS.md"), flags=re.M)[1:]
+    return dict(zip(sections[::2], sections[1::2]))
+
+
+def says(section, key):
+    """Whether NEWS names it: an option with its dashes, a counter, key or metric by itself."""
+    kind, name = key
+    name = name.rsplit(" ", 1)[-1] if kind == "option" else name.rsplit(".", 1)[-1] if kind == "json" else name
+    return re.search(rf"(?<![\w-]){re.escape(name.removeprefix('v_') if kind == 'counter' else name)}(?![\w-])", section)
+
+
+def grown(name, was, now):
+    """Has a struct that may grow only got members at its end?"""
+    old, new = was.split(", ")[1:], now.split(", ")[1:]
+    return name in GROW and new[:len(old)] == old
+
+
+def changes(found, items):
+    """{key: (was, now)}, None for what is not there."""
+    old = {k: what for k, (_, what) in items.items() if what != GONE}
+    return {k: (old.get(k), found.get(k)) for k in {**old, **found} if old.get(k) != found.get(k)}
+
+
+def breaks(found, items, same_soname):
+    """Why the changes may not be recorded: sentences."""
+    differ = changes(found, items)
+    version = ("wire-constant", "FPISA_VERSION")
+    for (kind, name), (was, now) in differ.items():
+        if was is None or (kind == "struct" and now and grown(name, was, now)):
+            continue
+        what = f"{kind} {name} " + ("is gone" if now is None else "changed")
+        if kind in API and same_soname:
+            yield f"{what}: programs that are linked against the library break; another SOVERSION, or leave it as it was"
+        if kind in WIRE and version not in differ:
+            yield f"{what}: workers in use break; another FPISA_VERSION, or leave it as it was"
+
+
+def unsaid(items, sections, first):
+    """What is of a later version than the first and not named in NEWS.md's section of it: sentences."""
+    for key, (version, what) in items.items():
+        if version != first and not says(sections.get(version, ""), key):
+            yield f"{' '.join(key)} {'is gone' if what == GONE else 'changed'} in {version}: NEWS.md does not say so there"
+
+
+def updated(found, items, version):
+    new = {k: (items[k][0] if items.get(k, ("", None))[1] == what else version, what) for k, what in found.items()}
+    for k, (since, what) in items.items():
+        if k not in found:
+            new[k] = (since, GONE) if what == GONE else (version, GONE)
+    return new
+
+
+def main():
+    build, writes = sys.argv[1], sys.argv[2:] == ["--write"]
+    found, (items, soname) = present(build), recorded()
+    now = f"libfpisa.so.{setting('SOVERSION')}"
+    if not writes:
+        for (kind, name), (was, is_now) in changes(found, items).items():
+            print(f"{kind} {name}: {was if was is not None else 'not there'} -> {is_now if is_now is not None else GONE}")
+        return 1 if changes(found, items) or now != soname else 0
+    new, sections = updated(found, items, setting("VERSION")), news()
+    wrong = [*breaks(found, items, now == soname), *(unsaid(new, sections, list(sections)[-1]) if items else [])]
+    for sentence in wrong:
+        print(f"make interfaces: {sentence}", file=sys.stderr)
+    if not wrong:
+        write(new, now)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

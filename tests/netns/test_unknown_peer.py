@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Clients written from doc/wire.md alone have every format, and recompute every operation bit for bit."""
+import os
+import sys
+
+from lab import ADDRESS, HERE, read_all
+
+CLIENT = os.path.join(HERE, "stranger_client.py")
+COUNT = 320
+SUMS, ORDERS, ROOT = "sum,avg,scale", "min,max", "norm"
+
+
+def test_every_format_and_operation(lab):
+    """Also where a rank was taken out: avg divides by those that are in, guard bits stay those of all."""
+    net = lab(workers=3)
+    net.load()
+    for job, (lost, ops, *options) in enumerate([
+            ([], f"{SUMS},{ORDERS},{ROOT}", "--format", "fp32", "--reciprocal", "--big-endian"),
+            ([2], f"{SUMS},{ORDERS},{ROOT}", "--format", "fp16", "--mode", "fpisa64"),
+            ([1], f"{SUMS},{ORDERS}", "--format", "bf16", "--mode", "exact", "--reciprocal"),
+            ([], f"{SUMS},{ORDERS},{ROOT}", "--format", "fp64", "--mode", "fpisa64", "--big-endian"),
+            ([], f"{SUMS},{ORDERS},{ROOT}", "--format", "e4m3", "--mode", "fpisa-a", "--rounding", "nearest"),
+            ([0], f"{SUMS},{ORDERS},{ROOT}", "--format", "e5m2", "--mode", "fpisa64", "--rounding", "down"),
+            ([], f"sum,{ORDERS}", "--format", "int32"),
+            ([2], SUMS, "--format", "mxint8", "--mode", "fpisa64")], 1):
+        net.add_job(job, "--elements", "128", "--window", "8", *options)
+        for rank in lost:
+            net.fpisa("job", "shrink", job, rank)
+        clients = [net.worker[r].spawn(sys.executable, "-B", CLIENT, ADDRESS, job, "--count", COUNT, "--op", ops,
+                                       "--factor", "-0.3125", "--seeds", f"a{job},b{job},c{job}", "--timeout", "50")
+                   for r in range(3) if r not in lost]
+        for p in clients:
+            said, status, err = read_all(p)
+            assert status == 0, (options, err)
+            assert [s["op"] for s in said] == ops.split(",") and {s["workers"] for s in said} == {3}
+            assert [(s["op"], s["wrong"], s["count"]) for s in said if s["wrong"] or s["count"] != COUNT] == [], options

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What leaves a port through the egress program, as live frames over a veth in
+ * a namespace of this process: copies are addressed one after the other, one
+ * too many is dropped and counted, all else passes as it is.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <cmocka.h>
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/if_link.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "fpisa_egress.skel.h"
+#include "harness.h"
+#include "vectors.h"
+
+#define JOB 5
+#define N 32
+#define WAIT_MS 3000
+#define QUIET_MS 200
+
+static struct fpisa_egress *egress;
+static int redirect = -1, far = -1, ports = -1;
+static uint32_t near_index;
+
+static int load(const struct bpf_insn *insns, size_t n)
+{
+	int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "test", "GPL", insns, n, NULL);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* A veth: what is redirected to v0 comes out of v1, which polls because it has a program. */
+static void make_link(void)
+{
+	const struct bpf_insn pass[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS },
+					 { .code = BPF_JMP | BPF_EXIT } };
+	struct sockaddr_ll ll = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
+	int prog = load(pass, 2);
+
+	assert_int_equal(system("ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up"), 0);
+	near_index = if_nametoindex("v0");
+	ll.sll_ifindex = (int)if_nametoindex("v1");
+	assert_int_equal(bpf_xdp_attach(ll.sll_ifindex, prog, XDP_FLAGS_DRV_MODE, NULL), 0);
+	close(prog);
+	far = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
+	assert_int_equal(bind(far, (struct sockaddr *)&ll, sizeof(ll)), 0);
+}
+
+static void load_egress(void)
+{
+	struct bpf_devmap_val val = { .ifindex = near_index };
+	struct bpf_map *m;
+	uint32_t zero = 0;
+
+	egress = fpisa_egress__open();
+	assert_non_null(egress);
+	bpf_object__for_each_map(m, egress->obj) {
+		int fd = bpf_object__find_map_fd_by_name(harness->skel->obj, bpf_map__name(m));
+
+		bpf_map__set_pin_path(m, NULL);
+		if (!bpf_map__is_internal(m))
+			assert_int_equal(bpf_map__reuse_fd(m, fd), 0);
+	}
+	assert_int_equal(fpisa_egress__load(egress), 0);
+	val.bpf_prog.fd = bpf_program__fd(egress->progs.fpisa_egress);
+	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "ports", sizeof(zero), sizeof(val), 1, NULL);
+	assert_int_equal(bpf_map_update_elem(ports, &zero, &val, BPF_ANY), 0);
+}
+
+static int setup(void **state)
+{
+	struct bpf_insn insns[] = {
+		{ .code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = BPF_REG_1, .src_reg = BPF_PSEUDO_MAP_FD },
+		{ .code = 0 },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_2 },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3 },
+		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_redirect_map },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	cpu_set_t one;
+
+	harness_setup(state);
+	if (!harness)
+		return 0;
+	/* The order of copies is kept by CPU. */
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	assert_int_equal(unshare(CLONE_NEWNET), 0);
+	make_link();
+	load_egress();
+	insns[0].imm = ports;
+	redirect = load(insns, sizeof(insns) / sizeof(insns[0]));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	fpisa_egress__destroy(egress);
+	close(redirect);
+	close(ports);
+	close(far);
+	return harness_teardown(state);
+}
+
+static void send_out(const struct frame *f)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->len, .repeat = 1,
+		    .flags = BPF_F_TEST_XDP_LIVE_FRAMES);
+
+	assert_int_equal(bpf_prog_test_run_opts(redirect, &o), 0);
+}
+
+/* The next frame that came out, IPv6's own aside; 0 if none did in time. */
+static uint32_t came_out(uint8_t *data, int wait_ms)
+{
+	struct pollfd p = { .fd = far, .events = POLLIN };
+
+	while (poll(&p, 1, wait_ms) > 0) {
+		ssize_t n = recv(far, data, HARNESS_FRAME, 0);
+
+		if (n > 0 && (data[12] != 0x86 || data[13] != 0xdd))
+			return (uint32_t)n;
+	}
+	return 0;
+}
+
+static void passes(const struct frame *f)
+{
+	uint8_t data[HARNESS_FRAME];
+
+	send_out(f);
+	assert_int_equal(came_out(data, WAIT_MS), f->len);
+	assert_memory_equal(data, f->data, f->len);
+}
+
+/* A job of three unicast workers; ranks 0 and 2 are behind v0. */
+static struct fpisa_job make(struct frame *copy)
+{
+	struct fpisa_job j = { .workers = 3, .elements = N };
+	uint32_t id = JOB, unaddressed = 0;
+
+	harness_job(harness, JOB, &j);
+	j.fanout = FPISA_FANOUT_UNICAST;
+	j.group = 0;
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_jobs), &id, &j, BPF_ANY), 0);
+	for (uint32_t r = 0; r < j.workers; r++) {
+		struct fpisa_peer peer = { .mac = { 2, 0, 0, 0, 7, (uint8_t)r }, .local_mac = { 2, 0, 0, 0, 0, 1 },
+					   .ifindex = r == 1 ? 1 : near_index };
+		uint32_t key = JOB * FPISA_MAX_WORKERS + r;
+
+		assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_peers), &key, &peer, BPF_ANY), 0);
+	}
+	harness_add(copy, harness, &j, JOB, 0, 0, N, NULL);
+	harness_hdr(copy)->type = FPISA_TYPE_RESULT;
+	memcpy(copy->data + 30, &unaddressed, 4);
+	harness_seal(copy);
+	return j;
+}
+
+static void copies_are_addressed(void **state)
+{
+	static struct frame f, got;
+	uint64_t lost;
+	struct fpisa_job j;
+
+	(void)state;
+	NEED_BPF();
+	j = make(&f);
+	lost = harness_counters(harness, JOB).unaddressed;
+	for (uint32_t r = 0; r < 3; r += 2) {
+		send_out(&f);
+		got.len = came_out(got.data, WAIT_MS);
+		assert_int_equal(got.len, f.len);
+		assert_true(harness_sealed(&got));
+		assert_memory_equal(got.data + 30, &j.rank[r].addr, 4);
+		assert_memory_equal(got.data + 36, &j.rank[r].port, 2);
+		assert_memory_equal(got.data, ((uint8_t[]){ 2, 0, 0, 0, 7, (uint8_t)r }), 6);
+	}
+	/* One more than there are ranks at this port. */
+	send_out(&f);
+	assert_int_equal(came_out(got.data, QUIET_MS), 0);
+	assert_int_equal(harness_counters(harness, JOB).unaddressed, lost + 1);
+}
+
+static void others_pass(void **state)
+{
+	static struct frame f;
+	struct vectors_rng rng = { 42 };
+
+	(void)state;
+	NEED_BPF();
+	/* Replies of ours, to one or to a group. */
+	make(&f);
+	f.data[33] = 9;
+	passes(&f);
+	harness_hdr(&f)->type = FPISA_TYPE_STATUS;
+	passes(&f);
+	/* Of another aggregator, whose job we do not know. */
+	harness_hdr(&f)->type = FPISA_TYPE_RESULT;
+	harness_hdr(&f)->job = 62;
+	passes(&f);
+	/* Whatever is shorter than our headers, and what is no IPv4 for nobody. */
+	make(&f);
+	f.len = FPISA_PAYLOAD_OFFSET - 1;
+	passes(&f);
+	f.len = 60;
+	passes(&f);
+	make(&f);
+	f.data[23] = IPPROTO_TCP;
+	passes(&f);
+	for (uint32_t i = 12; i < f.len; i++)
+		f.data[i] = (uint8_t)vectors_next(&rng);
+	passes(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(copies_are_addressed),
+		cmocka_unit_test(others_pass),
+	};
+
+	return cmocka_run_group_tests_name("prog/egress", tests, setup, teardown);
+}

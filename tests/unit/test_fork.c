@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Handles in a process that forks: the child has no part in them. It keeps no
+ * port, is told so when it uses one, and closing one there disturbs nobody.
+ */
+#include <sanitizer/lsan_interface.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include "udp_server.h"
+
+#define ELEMENTS 32
+#define WINDOW 4
+#define LONG (4 * WINDOW * ELEMENTS)
+#define PATIENCE_S 20 /* of a child before SIGALRM ends it */
+
+static const struct plan one_worker = {.workers = 1, .elements = ELEMENTS, .window = WINDOW};
+
+static struct fpisa *connect_one(struct server *s, const struct fpisa_options *more)
+{
+	struct fpisa_options o = *more;
+	struct fpisa *f = NULL;
+	char address[32];
+
+	o.size = sizeof(o);
+	o.token = TOKEN;
+	o.local_port = ntohs(s->soft.job.rank[0].port);
+	give_port(s, 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", s->port);
+	if (fpisa_connect(&f, address, JOB, &o))
+		fail_msg("%s", fpisa_error());
+	return f;
+}
+
+static struct fpisa *joined(struct server *s, const struct fpisa_options *o)
+{
+	start_server(s, &one_worker);
+	run_server(s);
+	return connect_one(s, o);
+}
+
+/* A child that runs `run` and exits with what it returns, 0 if all is well. */
+static pid_t in_child(int (*run)(void *arg), void *arg)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		alarm(PATIENCE_S);
+		_exit(run(arg));
+	}
+	return pid;
+}
+
+static void assert_well(pid_t pid)
+{
+	int status = -1;
+
+	waitpid(pid, &status, 0);
+	assert_int_equal(status, 0);
+}
+
+static int is_refused(int rc)
+{
+	return rc == -ECHILD && strstr(fpisa_error(), "belongs to the process that made it");
+}
+
+/* -- the port -------------------------------------------------------------- */
+
+static int until_told(void *arg)
+{
+	char byte;
+
+	return read(*(int *)arg, &byte, 1) == 1 ? 0 : 1;
+}
+
+static void port_is_free(void **state)
+{
+	const struct fpisa_options none = {0}, faulty = {.duplicate = 0.1};
+	const struct fpisa_options *options[] = {&none, &faulty};
+	float v[ELEMENTS] = {1};
+	char byte = 0;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct server s = {0};
+		struct fpisa *f = joined(&s, options[i]);
+		int told[2];
+		pid_t pid;
+
+		assert_int_equal(pipe(told), 0);
+		pid = in_child(until_told, &told[0]);
+		fpisa_close(f);
+		f = connect_one(&s, &none);
+		assert_int_equal(fpisa_allreduce(f, v, v, ELEMENTS, FPISA_FLOAT32, NULL), 0);
+		assert_int_equal(write(told[1], &byte, 1), 1);
+		assert_well(pid);
+		fpisa_close(f);
+		stop_server(&s);
+		close(told[0]);
+		close(told[1]);
+	}
+}
+
+/* -- use and close in the child ------------------------------------------------ */
+
+struct under_way {
+	struct fpisa *f;
+	struct fpisa_request *r;
+	float *v;
+};
+
+static int use(void *arg)
+{
+	struct under_way *u = arg;
+	struct fpisa_request *more = NULL;
+	struct fpisa_info info = {.size = sizeof(info)};
+	float v[ELEMENTS] = {0};
+	int done;
+
+	if (!is_refused(fpisa_allreduce(u->f, v, v, ELEMENTS, FPISA_FLOAT32, NULL)) ||
+	    !is_refused(fpisa_allreduce_start(u->f, v, v, ELEMENTS, FPISA_FLOAT32, &more)) || more ||
+	    !is_refused(fpisa_test(&u->r, &done, NULL)) || done || !is_refused(fpisa_wait(&u->r, NULL)) ||
+	    !is_refused(fpisa_rejoin(u->f)) || fpisa_get_info(u->f, &info) || info.workers != 1)
+		return 1;
+	fpisa_close(u->f);
+	u->f = NULL;
+	return __lsan_do_recoverable_leak_check() ? 2 : 0;
+}
+
+/* A call in place is under way, partly done, in memory that parent and child share. */
+static void use_in_child(void **state)
+{
+	const struct fpisa_options o = {.restore = 1};
+	struct server s = {0};
+	struct under_way u = {.f = joined(&s, &o)};
+	float seen[LONG];
+	int done = 0;
+
+	(void)state;
+	u.v = mmap(NULL, sizeof(seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(u.v != MAP_FAILED);
+	for (int i = 0; i < LONG; i++)
+		u.v[i] = 1;
+	assert_int_equal(
+		fpisa_allreduce_op_start(u.f, u.v, u.v, LONG, FPISA_FLOAT32, FPISA_SCALE, 2, &u.r), 0);
+	while (u.v[0] == 1 && !done)
+		assert_int_equal(fpisa_test(&u.r, &done, NULL), 0);
+	assert_false(done);
+	memcpy(seen, u.v, sizeof(seen));
+	assert_well(in_child(use, &u));
+	assert_memory_equal(seen, u.v, sizeof(seen));
+	assert_int_equal(fpisa_wait(&u.r, NULL), 0);
+	assert_int_equal(fpisa_allreduce(u.f, u.v, u.v, LONG, FPISA_FLOAT32, NULL), 0);
+	fpisa_close(u.f);
+	stop_server(&s);
+	munmap(u.v, sizeof(seen));
+}
+
+/* -- fork at a bad time --------------------------------------------------------- */
+
+static pid_t forked;
+
+static void fork_once(void *arg, const struct fpisa_chunk *c)
+{
+	(void)arg;
+	(void)c;
+	if (!forked) {
+		fflush(NULL);
+		forked = fork();
+		if (!forked)
+			alarm(PATIENCE_S);
+	}
+}
+
+static void fork_from_on_chunk(void **state)
+{
+	const struct fpisa_options o = {.on_chunk = fork_once};
+	struct server s = {0};
+	struct fpisa *f = joined(&s, &o);
+	static float v[LONG];
+	pid_t parent = getpid();
+	int rc;
+
+	(void)state;
+	forked = 0;
+	rc = fpisa_allreduce(f, v, v, LONG, FPISA_FLOAT32, NULL);
+	if (getpid() != parent) {
+		rc = is_refused(rc) ? 0 : 1;
+		fpisa_close(f);
+		_exit(rc);
+	}
+	assert_int_equal(rc, 0);
+	assert_well(forked);
+	fpisa_close(f);
+	stop_server(&s);
+}
+
+struct summing {
+	struct fpisa *f;
+	int stop, rc, sums;
+	pthread_t thread;
+};
+
+static void *sum(void *arg)
+{
+	struct summing *x = arg;
+	float v[LONG] = {0};
+
+	while (!__atomic_load_n(&x->stop, __ATOMIC_ACQUIRE) && !x->rc) {
+		x->rc = fpisa_allreduce(x->f, v, v, LONG, FPISA_FLOAT32, NULL);
+		__atomic_fetch_add(&x->sums, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static int close_it(void *arg)
+{
+	struct summing *x = arg;
+	float v = 1;
+	int refused = is_refused(fpisa_allreduce(x->f, &v, &v, 1, FPISA_FLOAT32, NULL));
+
+	fpisa_close(x->f);
+	return refused ? 0 : 1;
+}
+
+/* Another thread is in a call, wherever: its handle in the child is not looked into. */
+static void fork_beside_a_call(void **state)
+{
+	const struct fpisa_options none = {0};
+	struct server s = {0};
+	struct summing x = {.f = joined(&s, &none)};
+
+	(void)state;
+	assert_int_equal(pthread_create(&x.thread, NULL, sum, &x), 0);
+	for (int i = 0; i < 20; i++)
+		assert_well(in_child(close_it, &x));
+	__atomic_store_n(&x.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(x.thread, NULL);
+	assert_int_equal(x.rc, 0);
+	assert_true(x.sums > 0);
+	fpisa_close(x.f);
+	stop_server(&s);
+}
+
+/* -- an aggregator in the process ------------------------------------------------ */
+
+struct both {
+	struct fpisa_mem *m;
+	struct summing waits, idle;
+};
+
+static int destroy(void *arg)
+{
+	struct both *b = arg;
+	struct fpisa *f = NULL;
+	int bad = close_it(&b->waits) | close_it(&b->idle) |
+		  !is_refused(fpisa_mem_connect(&f, b->m, 0, NULL));
+
+	fpisa_mem_destroy(b->m);
+	return bad;
+}
+
+/* One rank waits for the other, which forks. */
+static void mem_in_child(void **state)
+{
+	const struct fpisa_mem_options o = {.size = sizeof(o), .workers = 2, .elements = ELEMENTS, .window = WINDOW};
+	struct both b = {0};
+	struct joiner j[2] = {0};
+	static float v[LONG];
+
+	(void)state;
+	assert_int_equal(fpisa_mem_create(&b.m, &o), 0);
+	join_all(j, 2, b.m, 20000);
+	b.waits.f = j[0].f;
+	b.idle.f = j[1].f;
+	assert_int_equal(pthread_create(&b.waits.thread, NULL, sum, &b.waits), 0);
+	usleep(20000);
+	assert_well(in_child(destroy, &b));
+	__atomic_store_n(&b.waits.stop, 1, __ATOMIC_RELEASE);
+	assert_int_equal(fpisa_allreduce(j[1].f, v, v, LONG, FPISA_FLOAT32, NULL), 0);
+	pthread_join(b.waits.thread, NULL);
+	assert_int_equal(b.waits.rc, 0);
+	fpisa_close(j[0].f);
+	fpisa_close(j[1].f);
+	fpisa_mem_destroy(b.m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(port_is_free),	      cmocka_unit_test(use_in_child),
+		cmocka_unit_test(fork_from_on_chunk), cmocka_unit_test(fork_beside_a_call),
+		cmocka_unit_test(mem_in_child),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

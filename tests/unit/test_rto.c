@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The retransmission timeout (rto.h): by hand what the estimator makes of given round trips. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include "rto.h"
+
+#define MS 1000000ull
+
+static struct fpisa_rto after_sample(uint64_t rtt_ns)
+{
+	struct fpisa_rto r;
+
+	fpisa_rto_init(&r);
+	fpisa_rto_sample(&r, rtt_ns);
+	return r;
+}
+
+/* Twice as long after each transmission, a second at most. */
+static void test_backoff(void **state)
+{
+	static const uint64_t ms[FPISA_BACKOFFS] = { 20, 40, 80, 160, 320, 640, 1000, 1000, 1000 };
+	struct fpisa_rto r;
+
+	(void)state;
+	fpisa_rto_init(&r);
+	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++)
+		assert_int_equal(fpisa_rto_after(&r, i), ms[i] * MS);
+	r.rto_ns = FPISA_RTO_MIN_NS;
+	assert_int_equal(fpisa_rto_after(&r, FPISA_BACKOFFS - 1), FPISA_BACKOFF_MAX_NS);
+}
+
+/* RFC 6298: the smoothed round trip by eighths, its deviation by quarters, four of which are the margin. */
+static void test_samples(void **state)
+{
+	struct fpisa_rto r = after_sample(10 * MS);
+
+	(void)state;
+	assert_int_equal(r.rto_ns, 30 * MS);
+	fpisa_rto_sample(&r, 18 * MS);
+	assert_int_equal(r.var_ns, 5750000);
+	assert_int_equal(r.srtt_ns, 11 * MS);
+	assert_int_equal(r.rto_ns, 34 * MS);
+	fpisa_rto_sample(&r, 3 * MS); /* off by 8 again, to the other side */
+	assert_int_equal(r.var_ns, (3 * 5750000 + 8 * MS) / 4);
+	assert_int_equal(r.srtt_ns, 10 * MS);
+}
+
+static void test_limits(void **state)
+{
+	(void)state;
+	assert_int_equal(after_sample(1000).rto_ns, 5 * MS);
+	assert_int_equal(after_sample(10000 * MS).rto_ns, 250 * MS);
+}
+
+/* Where nobody knows who completed the chunk a longer time may have been a wait. */
+static void test_bound(void **state)
+{
+	struct fpisa_rto r = after_sample(16 * MS), before;
+
+	(void)state;
+	fpisa_rto_bound(&r, 8 * MS, 0);
+	assert_int_equal(r.srtt_ns, 15 * MS);
+	before = r;
+	r.unsampled = 3;
+	fpisa_rto_bound(&r, 500 * MS, 0);
+	assert_memory_equal(&r, &before, sizeof(r));
+	fpisa_rto_bound(&r, 500 * MS, 1);
+	assert_int_equal(r.srtt_ns, (7 * 15 + 30) * MS / 8);
+}
+
+/* Karn: no sample of what was sent twice; a window without any sample doubles the timeout. */
+static void test_ambiguous(void **state)
+{
+	struct fpisa_rto r = after_sample(10 * MS);
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		fpisa_rto_ambiguous(&r, 4);
+	assert_int_equal(r.rto_ns, 30 * MS);
+	fpisa_rto_ambiguous(&r, 4);
+	assert_int_equal(r.rto_ns, 60 * MS);
+	assert_int_equal(r.srtt_ns, 10 * MS);
+	for (int i = 0; i < 5 * 5; i++)
+		fpisa_rto_ambiguous(&r, 4);
+	assert_int_equal(r.rto_ns, 250 * MS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_backoff), cmocka_unit_test(test_samples), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_bound),	cmocka_unit_test(test_ambiguous),
+	};
+
+	return cmocka_run_group_tests_name("rto", tests, NULL, NULL);
+}

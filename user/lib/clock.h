@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Time that counts against deadlines: only what the library could work in.
+ * A caller that computes between two turns, a process that was stopped and a
+ * guest that was paused take time away in which results lay unread. Of each
+ * such gap no more than a step counts. So a deadline passes after
+ * FPISA_CLOCK_STEPS turns at the earliest, however long the gaps, and it does
+ * pass in a program that only looks in now and then.
+ */
+#ifndef FPISA_CLOCK_H
+#define FPISA_CLOCK_H
+
+#include <stdint.h>
+
+#define FPISA_CLOCK_STEPS 64
+#define FPISA_CLOCK_STEP_MAX_NS 62500000ull /* an interval of final probes */
+
+struct fpisa_clock {
+	uint64_t ns;	  /* what counted so far */
+	uint64_t last_ns; /* CLOCK_MONOTONIC of the last tick */
+	uint64_t step_ns;
+};
+
+static inline void fpisa_clock_init(struct fpisa_clock *c, uint64_t timeout_ns, uint64_t now)
+{
+	uint64_t step = timeout_ns / FPISA_CLOCK_STEPS;
+
+	*c = (struct fpisa_clock){
+		.last_ns = now, .step_ns = step < FPISA_CLOCK_STEP_MAX_NS ? step : FPISA_CLOCK_STEP_MAX_NS};
+}
+
+/* The library works now, and has waited for up to waited_ns since the last tick. Returns the gap beside that. */
+static inline uint64_t fpisa_clock_tick(struct fpisa_clock *c, uint64_t now, uint64_t waited_ns)
+{
+	uint64_t past = now - c->last_ns, gap = past > waited_ns ? past - waited_ns : 0;
+
+	c->ns += gap > c->step_ns ? past - gap + c->step_ns : past;
+	c->last_ns = now;
+	return gap;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A process that forks, as a data loader's does, leaves its handles behind:
+ * the child lets go of their sockets at once, lest it keep their ports, and a
+ * handle refuses to work there. exec() and posix_spawn() need no care, for
+ * descriptors are closed on exec.
+ *
+ * The lock is held while sockets come and go, and over fork(): so what the
+ * child finds is whole, whatever other threads were about. The parent does not
+ * wait until the child runs, but for the port, should it need it soon.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include "internal.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static TAILQ_HEAD(handles, fpisa) handles = TAILQ_HEAD_INITIALIZER(handles);
+static int registered = -EAGAIN;
+static uint64_t forked_ns; /* the last time; 0: never */
+
+/* A child that has not run within this time after its birth is taken to be stopped. */
+#define SETTLING_NS 2000000000ull
+
+void fpisa_fork_hold(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void fpisa_fork_release(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void in_parent(void)
+{
+	forked_ns = fpisa_now();
+	pthread_mutex_unlock(&lock);
+}
+
+int fpisa_fork_settling(void)
+{
+	int settling;
+
+	pthread_mutex_lock(&lock);
+	settling = forked_ns && fpisa_now() < forked_ns + SETTLING_NS;
+	pthread_mutex_unlock(&lock);
+	return settling;
+}
+
+/* Of a handle that another thread was in a call with nothing but the transport is in order. */
+static void in_child(void)
+{
+	struct fpisa *f;
+
+	TAILQ_FOREACH(f, &handles, all) {
+		f->foreign = 1;
+		f->torn = f->busy && !pthread_equal(f->caller, pthread_self());
+		if (f->t)
+			f->t->ops->disown(f->t);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void add_handlers(void)
+{
+	registered = -pthread_atfork(fpisa_fork_hold, in_parent, in_child);
+}
+
+int fpisa_fork_add(struct fpisa *f)
+{
+	pthread_once(&once, add_handlers);
+	if (registered)
+		return fpisa_fail(registered, "no memory for a handler of fork");
+	fpisa_fork_hold();
+	TAILQ_INSERT_TAIL(&handles, f, all);
+	fpisa_fork_release();
+	return 0;
+}
+
+void fpisa_fork_remove(struct fpisa *f)
+{
+	TAILQ_REMOVE(&handles, f, all);
+}
