@@ -24,7 +24,7 @@ import time
 from common import HERE, RTL, SKIP, TREE, Failed, Tools, everywhere
 
 sys.path.insert(0, os.path.join(HERE, "check"))
-from mutants import MUTANTS  # noqa: E402
+from mutants import MUTANTS, UNITS  # noqa: E402
 
 CHAINS = 10_000_000
 VECTORS = 1_000_000
@@ -184,38 +184,65 @@ def plant(text, mutant):
     return text[:start] + body.replace(mutant.old, mutant.new) + text[end:]
 
 
-def try_mutant(tools, mutant, number):
-    """(status and last line of the simulation, whether its proof fails) with the fault in."""
-    rtl = os.path.join(tools.out, "mutants", str(number))
+def planted(tools, mutant, file, folder):
+    """A copy of the RTL with the fault in, in a folder of its own."""
+    rtl = os.path.join(tools.out, "mutants", folder)
     os.makedirs(rtl, exist_ok=True)
     for v in RTL:
         shutil.copy(os.path.join(HERE, v), rtl)
-    path = os.path.join(rtl, RTL[0])
+    path = os.path.join(rtl, file)
     with open(path) as f:
         text = plant(f.read(), mutant)
     with open(path, "w") as f:
         f.write(text)
-    program = Programs(tools, rtl, os.path.join(rtl, "out"), "-O0", os.path.join(tools.out, "check", "Vlanes")).pipeline()
-    status, out = tools.run([program, str(MUTANT_CHAINS)])
+    return rtl
+
+
+def with_fault(tools, rtl, top):
+    return Programs(tools, rtl, os.path.join(rtl, "out"), "-O0", os.path.join(tools.out, "check", "V" + top))
+
+
+def caught(status, out):
+    """Whether the simulation ended by mismatches; what its last line says of them."""
+    last = (out.strip() or "no output").splitlines()[-1]
+    return status == 1 and re.search(r"[1-9]\d* mismatches$", last) is not None, last.split(", ")[-1]
+
+
+def try_mutant(tools, mutant, number):
+    """(whether the simulation catches it, what it says, whether its proof fails) with the fault in."""
+    rtl = planted(tools, mutant, RTL[0], str(number))
+    found = caught(*tools.run([with_fault(tools, rtl, "lanes").pipeline(), str(MUTANT_CHAINS)]))
     refuted = any(not prove(tools, rtl, module, parameters) for module, parameters, _ in
                   proofs(["fp32"], [mutant.proof] if mutant.proof else []))
     shutil.rmtree(rtl)
-    return status, (out.strip() or "no output").splitlines()[-1], refuted
+    return *found, refuted
+
+
+def try_unit(tools, mutant, number):
+    rtl = planted(tools, mutant, mutant.file, f"unit{number}")
+    found = caught(*tools.run([with_fault(tools, rtl, "units").units(), str(SHORT_VECTORS)]))
+    shutil.rmtree(rtl)
+    return found
 
 
 def mutate(tools):
-    results = everywhere([(try_mutant, tools, m, i) for i, m in enumerate(MUTANTS)])
+    results = everywhere([(try_mutant, tools, m, i) for i, m in enumerate(MUTANTS)] +
+                         [(try_unit, tools, m, i) for i, m in enumerate(UNITS)])
     missed = 0
-    for m, (status, last, refuted) in zip(MUTANTS, results):
-        caught = status == 1 and re.search(r"[1-9]\d* mismatches$", last)
-        missed += not caught or (m.proof is not None and not refuted)
+    for m, (found, said, refuted) in zip(MUTANTS, results):
+        missed += not found or (m.proof is not None and not refuted)
         proof = f", {m.proof} {'refuted' if refuted else 'NOT REFUTED'}" if m.proof else ""
-        print(f"{'caught' if caught else 'MISSED'}: {m.unit}: {m.what}: {last.split(', ')[-1]}{proof}")
+        print(f"{'caught' if found else 'MISSED'}: {m.unit}: {m.what}: {said}{proof}")
+    for m, (found, said) in zip(UNITS, results[len(MUTANTS):]):
+        missed += not found
+        print(f"{'caught' if found else 'MISSED'}: {m.unit}: {m.what}: {said}")
     units = {m.unit for m in MUTANTS if re.fullmatch(r"MAU\d", m.unit)}
     vain = set(PROOFS) - {m.proof for m in MUTANTS}
     if vain:
         print(f"check/mutants.py: no fault for {', '.join(sorted(vain))}")
-    print(f"hw: {len(MUTANTS)} faults in {len(units)} units and the registers, {missed} missed")
+    beside = {m.unit for m in UNITS}
+    print(f"hw: {len(results)} faults in {len(units)} units, the registers and {len(beside)} units beside them, "
+          f"{missed} missed")
     return not missed and not vain and len(units) == 9
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Faults that `make hw HW_MUTATE=1` plants in fpisa_pipeline.v, one at a time: each must be caught.
+"""Faults that `make hw HW_MUTATE=1` plants in the RTL, one at a time: each must be caught.
 
 Two at least of each unit: a plain one, and one that only chains, signs or ties of a kind meet. `proof` is the one
-of proofs.v that must fail with the fault in; every proof fails for some.
+of proofs.v that must fail with the fault in; every proof fails for some. UNITS are in what stands beside the
+pipeline, for its area.
 """
 
 import collections
@@ -42,4 +43,22 @@ MUTANTS = [Mutant(*m) for m in [
     ("MAU8", "Inf survives its opposite", "fpisa_mau8_assemble", "sticky[0] | (sticky[1] & sticky[2])", "sticky[0]"),
     ("registers", "a bubble is added", "fpisa_pipeline", "if (valid[3])", "if (1'b1)"),
     ("registers", "a stall loses a result", "fpisa_pipeline", "out_ready | ~valid[8]", "1'b1"),
+]]
+
+Unit = collections.namedtuple("Unit", "unit what file module old new")
+
+UNITS = [Unit(*m) for m in [
+    ("shifter", "the sign is not kept", "banzai_alu.v", "banzai_shifter", "& a[31]", "& 1'b0"),
+    ("shifter", "32 and more shift by their low bits", "banzai_alu.v", "banzai_shifter", "|by[DISTANCE - 1:5] ?",
+     "1'b0 ?"),
+    ("ALU", "a comparison without its carry", "banzai_alu.v", "banzai_alu", "+ minus", "+ 1'b0"),
+    ("ALU", "the third field never tested", "banzai_alu.v", "banzai_alu", "wire [31:0] test = sel[5] ? sel[4] ? c : p2",
+     "wire [31:0] test = sel[5] ? c"),
+    ("atom", "adds although the condition fails", "banzai_raw.v", "banzai_raw", "assign holds = sel[7]",
+     "assign holds = 1'b1 | sel[7]"),
+    ("atom", "shifts left where right is asked", "banzai_raw.v", "banzai_raw", "SHIFT == 3 & to_left", "SHIFT == 3"),
+    ("FP32 adder", "no sticky bit", "fp32_add.v", "fp32_add", "|wide[27:0]", "wide[27]"),
+    ("FP32 adder", "Inf less Inf is Inf", "fp32_add.v", "fp32_add", " | (inf_a & inf_b & minus)", ""),
+    ("multiplier", "ties go up", "fp_mul.v", "fp_mul", "(|m[P:0] | m[P + 2])", "1'b1"),
+    ("multiplier", "Inf times 0 is Inf", "fp_mul.v", "fp_mul", " | (&ea & zero_b)", ""),
 ]]
