@@ -2,14 +2,14 @@
 # make		the datapath objects, the CLI, the library; needs `make deps` once
 # make demo	install what is needed, build, sum real gradients over real XDP
 # make test	install what is needed, build, run every test this machine can run
-# make check	run the tests without installing anything; SUITES="unit model prog netns package vm" picks
+# make check	run the tests without installing anything; SUITES="unit model prog" picks of those of tests/run
 # make test-long	what is too long for that, two hours, before an issue is resolved: bits, combinations, kernels
 # make lint	cppcheck over user space, library and tests
 # make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant, or of VARIANT=staged
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
 # make bench	speed beside what else there is, into build/bench: results, plots, targets; BENCH="arith wire" picks
-# make bench-figures	README's figures: three runs of that on an idle machine, 25 minutes; make pictures draws them
+# make bench-figures	README's figures: three runs of that on an idle machine, 22 minutes; make pictures draws them
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make hw	the pipeline as RTL against include/fpisa/mau.h, and proofs; HW_MUTATE=1 plants faults
 # make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them
@@ -287,7 +287,7 @@ check: test-build
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
 test-long: PACKAGES += $(VM_PACKAGES)
 test-long: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),prog-long netns-long vm-long)"
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long prog-long netns-long vm-long)"
 
 # Missing packages, one line; empty when all is there.
 MISSING = $(shell for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | \

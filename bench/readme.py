@@ -56,7 +56,7 @@ ROWS = [
     ("", "staged add : fused add", ["arith.staged"], "{:.1f}"),
     ("", "two CPUs : one, over what a register spin scales by", ["arith.cpus"], "{:.2f}"),
 ]
-CONTENDERS = {"fpisa": "FPISA", "best": "the better of Open MPI and Gloo", "openmpi": "Open MPI", "gloo": "Gloo"}
+CONTENDERS = {"fpisa": "FPISA", "openmpi": "Open MPI", "gloo": "Gloo"}
 
 
 # -- the figures of one run --------------------------------------------------------
@@ -149,7 +149,7 @@ def heading(runs):
     last, minutes = runs[-1], statistics.median(r["seconds"] for r in runs) / 60
     said = f"{len(runs)} runs of `make bench`, {minutes:.0f} minutes each" if len(runs) > 1 else \
         f"one run of `make bench`, {minutes:.0f} minutes"
-    others = max(r["busy"] or 0 for r in runs)
+    others = max(r["busy"] for r in runs)
     idle = "with no other work" if others <= IDLE else f"beside other work, which had {others:.0%} of them"
     yield f"From {said}, on {last['date'][:10]}, by {last['cpus']} CPUs ({last['cpu']}, Linux {last['kernel']}) {idle}."
     if len(runs) > 1:

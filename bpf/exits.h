@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Ways out of the datapath: one place that counts a verdict, and the three
- * kinds of frames that leave (to the sender, to all, none). The sender's
- * frame is reused; it leaves by redirect, for a veth peer with GRO alone
+ * Ways out of the datapath: one place that counts a verdict, and the kinds of
+ * frames that leave (to the sender, to all, none; a HELLO's answer, which goes
+ * where its rank is routed, is in ingress.h). The sender's frame is reused; it leaves by redirect, for a veth peer with GRO alone
  * never sees XDP_TX.
  */
 #ifndef FPISA_BPF_EXITS_H
@@ -150,8 +150,8 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 
 /*
  * Out through `port`, by the entry that has the egress program (fpisa_replies).
- * Where there is none, as without the CLI, no copy behind it needs one, but
- * for those of jobs that came later.
+ * A job that no CLI made has no entry; its replies may then spoil unicast copies
+ * that other jobs queue for the port behind them.
  */
 static __always_inline int through(__u32 job, __u32 port)
 {

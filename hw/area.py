@@ -13,6 +13,7 @@ Exit status 77 is a skip: the tools cannot be had here.
 """
 
 import argparse
+import ast
 import difflib
 import hashlib
 import json
@@ -317,10 +318,11 @@ def rtl():
     return text
 
 
-def fingerprint():
-    """Of what the tables depend on: RTL and this file; the page says itself with which tools."""
+def fingerprint(text):
+    """Of the tables in `text` and of what they depend on: RTL and the code of this file, comments apart."""
     with open(os.path.abspath(__file__)) as f:
-        return hashlib.sha256((rtl() + f.read()).encode()).hexdigest()[:16]
+        parts = [rtl(), ast.dump(ast.parse(f.read())), *(m[0] for m in BLOCK.finditer(text))]
+    return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
 
 
 def page(text, blocks):
@@ -329,7 +331,7 @@ def page(text, blocks):
     if sorted(places) != sorted(blocks) or not SOURCES.search(text):
         raise Failed(f"doc/hardware.md has blocks {' '.join(places)}, the tables are {' '.join(blocks)}")
     text = BLOCK.sub(lambda m: m[1] + blocks[m[2]] + "\n" + m[3], text)
-    return SOURCES.sub(f"<!-- hw-area-sources {fingerprint()} -->", text)
+    return SOURCES.sub(f"<!-- hw-area-sources {fingerprint(text)} -->", text)
 
 
 def main():
@@ -343,8 +345,8 @@ def main():
     stale = "run `make hw-area UPDATE=1` and read what changed"
     if args.page_only:
         found = SOURCES.search(text)
-        same = found and found[1] == fingerprint()
-        print(f"hw-area: doc/hardware.md is {'of these sources' if same else 'of other sources: ' + stale}")
+        same = found and found[1] == fingerprint(text)
+        print(f"hw-area: doc/hardware.md is {'of these sources' if same else 'of other sources, or edited: ' + stale}")
         return 0 if same else 1
     t0 = time.monotonic()
     tools = Tools(args.build)

@@ -147,8 +147,9 @@ struct fpisa_info {
  * joined. options may be NULL.
  *
  * -EINVAL	bad address, job number (they are 0..63) or options
- * -ETIMEDOUT	no answer (aggregator or route), or some ranks have not joined: the error names them
- * -EACCES	the aggregator does not know this address and port, or the token is wrong
+ * -ETIMEDOUT	no answer: aggregator, route, or the aggregator knows no such job, address and port or token;
+ *		or some ranks have not joined: the error names them
+ * -EACCES	this rank was taken out of the job
  * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP	transport xsk cannot be had, and why
  */
 int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options);
@@ -164,7 +165,8 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  * -ETIMEDOUT	the deadline passed; the error and fpisa_missing() name the ranks that are missing
  * -EPROTO	the ranks made different calls: another kind, length, type, operation, factor or tag, or in another order;
  *		every rank gets it, with its next frame, and none a sum of them
- * -ESTALE	the job has moved to another generation or this rank was taken out of it
+ * -ESTALE	the job was made anew, its ranks joined again, another process joined as this rank, or this rank was
+ *		taken out of the job
  * After any of the last three the handle returns it again until fpisa_rejoin().
  *
  * Results go into recv as they arrive. So after a failure other than -ERANGE

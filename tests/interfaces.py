@@ -161,10 +161,11 @@ def news():
 
 
 def says(section, key):
-    """Whether NEWS names it: an option with its dashes, a counter, key or metric by itself."""
+    """Whether NEWS names it, marked as code: an option with its dashes, a counter, key or metric by itself."""
     kind, name = key
     name = name.rsplit(" ", 1)[-1] if kind == "option" else name.rsplit(".", 1)[-1] if kind == "json" else name
-    return re.search(rf"(?<![\w-]){re.escape(name.removeprefix('v_') if kind == 'counter' else name)}(?![\w-])", section)
+    return re.search(rf"(?<![\w-]){re.escape(name.removeprefix('v_') if kind == 'counter' else name)}(?![\w-])",
+                     "\n".join(re.findall(r"`([^`]*)`", section)))
 
 
 def grown(name, was, now):

@@ -14,6 +14,8 @@
 #include "cli.h"
 #include "datapath_internal.h"
 
+#define WAYS_NAME 32 /* bytes of "fpisa_ways_" and the number of a namespace */
+
 static int find_pinned(void *dir, const char *name)
 {
 	return pin_open(dir, name);
@@ -37,13 +39,13 @@ int egress_open(const char *dir, int *prog_fd)
 }
 
 /* Of the map of this process's network namespace. */
-static int name_here(char name[BPF_OBJ_NAME_LEN + 16])
+static int name_here(char name[WAYS_NAME])
 {
 	struct stat st;
 
 	if (stat("/proc/self/ns/net", &st))
 		return fail(-errno, NULL, "/proc/self/ns/net");
-	snprintf(name, BPF_OBJ_NAME_LEN + 16, "fpisa_ways_%lu", (unsigned long)st.st_ino);
+	snprintf(name, WAYS_NAME, "fpisa_ways_%lu", (unsigned long)st.st_ino);
 	return 0;
 }
 
@@ -58,7 +60,7 @@ static int add(int ways, __u32 ifindex, int prog_fd)
 
 int ways_join(const char *dir, const __u32 *ifindex, int n)
 {
-	char name[BPF_OBJ_NAME_LEN + 16];
+	char name[WAYS_NAME];
 	int ways, egress = -1, err = name_here(name);
 
 	if (err)
@@ -95,7 +97,7 @@ static int add_attached(const struct datapath *dp, int ways, int prog_fd)
 
 static int open_or_make(const char *dir, int *ways)
 {
-	char name[BPF_OBJ_NAME_LEN + 16];
+	char name[WAYS_NAME];
 	int err = name_here(name);
 
 	if (err)
@@ -166,7 +168,7 @@ static int renew_job(const struct datapath *dp, __u32 job, __u32 ways, int prog_
 
 int ways_renew(const struct datapath *dp)
 {
-	char name[BPF_OBJ_NAME_LEN + 16];
+	char name[WAYS_NAME];
 	int ways, prog_fd = -1, err = name_here(name);
 
 	if (err)

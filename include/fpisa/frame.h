@@ -3,8 +3,8 @@
  * Headers in and out: every check that needs no state, and the replies. Shared by
  * the datapath, which works in the frame, and the in-process transport.
  *
- * Order of the checks: what is cheap first; nothing of a job's state is read
- * or written before the last of them, the checksum, has passed.
+ * Order of the checks: what is cheap first; nothing of a slot is read or
+ * written before the last of them, the checksum, has passed.
  */
 #ifndef FPISA_FRAME_H
 #define FPISA_FRAME_H

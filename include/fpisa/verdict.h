@@ -9,6 +9,7 @@
  *	TAKEN	ours, consumed as it should be; nothing leaves
  *	REPLY	ours, an answer leaves
  *	DROP	ours but bad, or not now; the sentence says why
+ * Numbers are on the wire and in counters: new ones come last, whatever their class.
  */
 #ifndef FPISA_VERDICT_H
 #define FPISA_VERDICT_H
@@ -80,7 +81,6 @@ static __always_inline enum fpisa_verdict_class fpisa_class_of(__u32 verdict)
 	return FPISA_CLASS_DROP;
 }
 
-/* Numbers are on the wire and in counters: new ones come last, whatever their class. */
 static __always_inline int fpisa_is_drop(__u32 verdict)
 {
 	return fpisa_class_of(verdict) == FPISA_CLASS_DROP;

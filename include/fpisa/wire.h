@@ -55,7 +55,7 @@ struct fpisa_hdr {
 	__le16 contributors; /* 44 RESULT: how many ranks are in the sum */
 	__le16 reason;	     /* 46 ERROR: enum fpisa_verdict */
 	__le64 secret;	     /* 48 see below */
-	__le64 bitmap;	     /* 56 RESULT, STATUS: ranks that contributed; WELCOME: ranks that joined */
+	__le64 bitmap;	     /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: those that wait */
 	__le64 aux;	     /* 64 see below */
 	__le32 checksum;     /* 72 over all before it and the payload */
 } __attribute__((packed, aligned(4)));

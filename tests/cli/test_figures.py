@@ -41,6 +41,7 @@ def test_table():
     """What stands there is what `make bench-figures` wrote."""
     assert readme.shown(page()) == readme.table(readme.load())
     assert all(part in run.PARTS for part, *_ in readme.ROWS if part) and readme.ROWS[0][0]
+    assert all(isinstance(r["busy"], float) for r in readme.load()["runs"])
 
 
 def test_no_figure_beside_the_table():

@@ -39,8 +39,8 @@ def test_news():
     assert {v for v, _ in items.values()} <= set(versions)
     assert list(interfaces.unsaid(items, sections, versions[-1])) == []
     for version, text in sections.items():
-        areas = re.findall(r"^- (\S+)", text, re.M)
-        assert version == versions[-1] or areas and set(areas) <= {"**API**", "**wire**", "**output**", "**behaviour**"}
+        areas = re.findall(r"^\*\*(\w+)\*\*$", text, re.M)
+        assert version == versions[-1] or areas and set(areas) <= {"API", "wire", "output", "behaviour"}
 
 
 def symbols():

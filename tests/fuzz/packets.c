@@ -293,9 +293,12 @@ static int unreached(FILE *to)
 
 static int report(bool json, double seconds)
 {
-	int reasons = FPISA_VERDICT_COUNT - 3, missed = unreached(NULL);
+	int reasons = 0, missed = unreached(NULL);
 	uint64_t bad = sum->crashes + sum->changed + sum->wrong_verdict + sum->wrong_reply +
 		       sum->wrong_state + sum->not_identical;
+
+	for (unsigned int v = 0; v < FPISA_VERDICT_COUNT; v++)
+		reasons += provocable(v);
 
 #define EACH_NUMBER(X)                                                                                       \
 	X("cases", sum->cases)                                                                               \

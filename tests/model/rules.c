@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The protocol's rules as a shared object for tests/model/model.py. No rule is
- * written here: each function passes numbers to include/fpisa/frame.h and
- * slot.h, in the order in which the datapath (bpf/ingress.h, bpf/stages.h)
- * and the in-process transport call them. model.py compiles this file.
+ * The protocol's rules as a shared object for tests/model/model.py. Each
+ * function passes numbers to include/fpisa/frame.h and slot.h, in the order in
+ * which the datapath (bpf/ingress.h, bpf/gate.h) and the in-process transport
+ * call them; what those check themselves, whose generation it is, is written
+ * here once more. model.py compiles this file.
  */
 #include "fpisa/frame.h"
 

@@ -292,6 +292,13 @@ def read_all(p, timeout_s=COMMAND_S):
     return [json.loads(line) for line in out.splitlines()], p.returncode, err
 
 
+def draw_seed():
+    """FPISA_SEED if it is set; said, so that a run can be repeated."""
+    seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
+    print(f"FPISA_SEED={seed}")
+    return seed
+
+
 def wait_until(what, condition, timeout_s=10):
     """Poll until condition() is true; its value."""
     deadline = time.monotonic() + timeout_s * SLOW

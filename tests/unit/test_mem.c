@@ -419,8 +419,10 @@ static void format_changed(void **state)
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
 	soft = (struct fpisa_soft *)m;
 	soft->job.format = FPISA_FORMAT_BF16;
+	soft->job.key.k0 ^= 1;
+	memset(&soft->session, 0, sizeof(soft->session));
 	assert_int_equal(fpisa_allreduce(f, v, v, 40, FPISA_FLOAT16, NULL), -ESTALE);
-	assert_non_null(strstr(fpisa_error(), "another format; rejoin"));
+	assert_non_null(strstr(fpisa_error(), "the job was made anew"));
 	assert_int_equal(fpisa_rejoin(f), 0);
 	assert_int_equal(fpisa_allreduce(f, v, v, 40, FPISA_BFLOAT16, NULL), 0);
 	fpisa_close(f);

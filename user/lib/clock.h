@@ -13,7 +13,9 @@
 #include <stdint.h>
 
 #define FPISA_CLOCK_STEPS 64
-#define FPISA_CLOCK_STEP_MAX_NS 62500000ull /* an interval of final probes */
+#define FPISA_FINAL_PROBE_NS 500000000ull /* before a deadline, at most: the oldest chunk asks who is missing */
+#define FPISA_FINAL_PROBES 8
+#define FPISA_CLOCK_STEP_MAX_NS (FPISA_FINAL_PROBE_NS / FPISA_FINAL_PROBES)
 
 struct fpisa_clock {
 	uint64_t ns;	  /* what counted so far */

@@ -28,10 +28,6 @@
 #include "internal.h"
 #include "sum.h"
 
-/* Before the deadline: how long, at most, and how often the oldest chunk asks who is missing. */
-#define FINAL_PROBE_NS 500000000ull
-#define FINAL_PROBES 8
-
 /* Results, in windows, after which one more chunk flies: a try that fails costs a timeout. */
 #define GROWTH 16
 
@@ -401,8 +397,8 @@ int fpisa_advance(struct fpisa_request *r, int block)
 	int rc;
 
 	fpisa_tick(f, fpisa_now(), 0);
-	if (before > FINAL_PROBE_NS)
-		before = FINAL_PROBE_NS;
+	if (before > FPISA_FINAL_PROBE_NS)
+		before = FPISA_FINAL_PROBE_NS;
 	if (!r->deadline_ns) {
 		r->deadline_ns = f->clock.ns + f->timeout_ns;
 		r->probe_ns = r->deadline_ns - before;
@@ -412,7 +408,7 @@ int fpisa_advance(struct fpisa_request *r, int block)
 		if (now >= r->probe_ns) {
 			struct fpisa_track *l = oldest_track(f);
 
-			r->probe_ns = now + before / FINAL_PROBES;
+			r->probe_ns = now + before / FPISA_FINAL_PROBES;
 			l->tries = l->tries > 1 ? l->tries : 2;
 			fpisa_track_move(l, &f->ready);
 		}

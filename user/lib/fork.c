@@ -6,8 +6,9 @@
  * descriptors are closed on exec.
  *
  * The lock is held while sockets come and go, and over fork(): so what the
- * child finds is whole, whatever other threads were about. The parent does not
- * wait until the child runs, but for the port, should it need it soon.
+ * child finds is whole, whatever other threads were about. fork() returns
+ * before the child has closed its copies: whoever needs such a port meanwhile
+ * tries again for SETTLING_NS (open_transport()).
  */
 #include <errno.h>
 #include <pthread.h>

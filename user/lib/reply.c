@@ -173,11 +173,6 @@ static int take_error(struct fpisa *f, const struct fpisa_track *l, const struct
 				   "joined again; rejoin",
 				   f->peer, f->job, f->generation);
 		break;
-	case FPISA_V_format:
-		/* Ours is the one that WELCOME told us. */
-		error = fpisa_fail(-ESTALE, "%s: job %u: the job was made anew with another format; rejoin",
-				   f->peer, f->job);
-		break;
 	case FPISA_V_port:
 		/* We know the slot's port from WELCOME: the frame's was damaged on its way, which no checksum covers. */
 		f->count.bad++;
