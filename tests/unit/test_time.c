@@ -97,7 +97,7 @@ static int child(struct server *s, int says, int hears)
 	struct fpisa *f = NULL;
 	struct fpisa_request *r;
 	char byte = 0;
-	int rc = write(says, &byte, 1) == 1 ? connect_one(s, 300, &f) : -1;
+	int rc = write(says, &byte, 1) == 1 ? connect_one(s, 1000, &f) : -1;
 
 	if (!rc && read(hears, &byte, 1) == 1 && write(says, &byte, 1) == 1) {
 		r = started(f);
@@ -118,7 +118,7 @@ static void stop_for_long(pid_t pid, int hears)
 		return;
 	pause_ms(100);
 	kill(pid, SIGSTOP);
-	pause_ms(400);
+	pause_ms(1200);
 	kill(pid, SIGCONT);
 	pause_ms(80); /* longer than the longest pause between two HELLOs */
 }
