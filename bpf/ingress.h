@@ -132,6 +132,8 @@ GLOBAL_FN int find_way(struct xdp_md *ctx, __u32 id, __u32 rank)
 	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (rc == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return FPISA_V_unresolved;
+	if (rc == BPF_FIB_LKUP_RET_FWD_DISABLED)
+		return FPISA_V_forwarding;
 	if (rc || fib.ifindex != peer->ifindex)
 		return FPISA_V_route;
 	__builtin_memcpy(way->mac, fib.dmac, ETH_ALEN);

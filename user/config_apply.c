@@ -284,8 +284,10 @@ static int make_jobs(struct config *c, struct datapath *dp, struct made *m)
 		struct config_job *j = &c->job[m->jobs];
 
 		config_at(c, j->line, place);
-		if (j->runs)
+		if (j->runs) {
+			err = datapath_job_reassert(dp, j->number);
 			continue;
+		}
 		job_wish_warn(&j->wish, dp, j->number);
 		err = datapath_job_add(dp, j->number, &j->wish.job, j->wish.ifindex);
 	}

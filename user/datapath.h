@@ -147,6 +147,12 @@ int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histog
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex);
 int datapath_job_del(struct datapath *dp, __u32 job);
 
+/* For a job that runs: once more what lets the datapath find its ranks, should somebody have taken it away. */
+int datapath_job_reassert(const struct datapath *dp, __u32 job);
+
+/* May the datapath ask the kernel for the way to this job's ranks, or need it not? */
+int datapath_routes_asked(const struct fpisa_job *j);
+
 /*
  * The two steps of datapath_job_add() that look at no kernel. _check() sets
  * guard and family and refuses what no datapath could run; _place() sets

@@ -237,6 +237,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, bool *removed)
 	}
 	err = err < 0 ? err : left < 0 ? left : 0;
 	if (!err && !left) {
+		routes_release_all(fd);
 		pin_remove_all(dir, NULL, 0);
 		*removed = true;
 	}

@@ -93,6 +93,13 @@ int interfaces_replace(__u32 jobs_id, int prog_fd);
  */
 int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd);
 
+/* Lets the datapath find the way to the job's ranks, as long as it is there; reports. */
+int routes_assert(__u32 job, const struct fpisa_job *j);
+
+/* Takes back what only this job needed, which is no longer active; of a map of jobs, what any did. */
+void routes_release(const struct datapath *dp, const struct fpisa_job *j);
+void routes_release_all(int jobs_fd);
+
 /* Generations go on from the clock, so that none comes back when the datapath is loaded anew. */
 void generations_seed(struct fpisa_control *control);
 

@@ -293,30 +293,6 @@ static int draw_key(__u32 job, struct fpisa_job *j)
 	return 0;
 }
 
-/*
- * The datapath asks the kernel for the way to a worker as if the question came from `lo` (find_way()
- * in bpf/ingress.h), and the kernel answers where forwarding is on alone. On `lo` it does nothing else.
- */
-#define LO_FORWARDING "/proc/sys/net/ipv4/conf/lo/forwarding"
-
-static int let_routes_be_asked(__u32 job, const struct fpisa_job *j)
-{
-	bool routed = false;
-	int fd, err = 0;
-
-	for (__u32 r = 0; r < j->workers; r++)
-		routed |= !j->rank[r].given;
-	if (!routed)
-		return 0;
-	fd = open(LO_FORWARDING, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, "1", 1) != 1)
-		err = fail(-errno, "mount /proc/sys writable, or name the workers' ports: ADDR@DEV",
-			   "job %u: " LO_FORWARDING, job);
-	if (fd >= 0)
-		close(fd);
-	return err;
-}
-
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
 {
 	int err;
@@ -343,7 +319,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	if (!err)
 		err = draw_key(job, j);
 	if (!err)
-		err = let_routes_be_asked(job, j);
+		err = routes_assert(job, j);
 	if (!err)
 		err = datapath_job_place(dp->jobs, job, j);
 	if (!err)
@@ -367,6 +343,11 @@ out:
 	return err;
 }
 
+int datapath_job_reassert(const struct datapath *dp, __u32 job)
+{
+	return routes_assert(job, &dp->jobs[job]);
+}
+
 int datapath_job_del(struct datapath *dp, __u32 job)
 {
 	struct fpisa_job j;
@@ -380,6 +361,7 @@ int datapath_job_del(struct datapath *dp, __u32 job)
 		goto out;
 	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
 	listen_on(dp, 1);
+	routes_release(dp, &j);
 	err = remove_fanout(dp, job);
 out:
 	datapath_unlock(dp);

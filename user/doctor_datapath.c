@@ -86,6 +86,16 @@ static void check_address(struct doctor *d, const struct fpisa_job *j, const cha
 		a);
 }
 
+/* Without it every HELLO is dropped: `forwarding`. */
+static void check_routes(struct doctor *d, const struct fpisa_job *j, const char *subject)
+{
+	if (datapath_routes_asked(j))
+		finding(d, LEVEL_OK, subject, "routes", NULL, "the datapath may ask for the way to its ranks");
+	else
+		finding(d, LEVEL_FAULT, subject, "routes", "sysctl -w net.ipv4.conf.lo.forwarding=1",
+			"net.ipv4.conf.lo.forwarding is off, as net.ipv4.ip_forward leaves it: no rank can join");
+}
+
 /* Has the rank's copy of a result a way out? Multicast has one entry a port, at the first rank behind it. */
 static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank,
 		      __u32 ifindex)
@@ -277,6 +287,7 @@ void doctor_datapath(struct doctor *d)
 			continue;
 		snprintf(subject, sizeof(subject), "job %u", job);
 		check_address(d, &j, subject);
+		check_routes(d, &j, subject);
 		check_ports(d, job, &j, subject);
 		check_members(d, job, &j, subject);
 	}

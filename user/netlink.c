@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/genetlink.h>
+#include <linux/neighbour.h>
 #include <linux/net_namespace.h>
 #include <linux/rtnetlink.h>
 #include <sched.h>
@@ -169,6 +170,40 @@ int link_get(__u32 ifindex, struct link *l)
 	start(&m, RTM_GETLINK, 0, &i, sizeof(i));
 	return ask(NETLINK_ROUTE, &m, take_link, l);
 }
+
+/* -- neighbours -------------------------------------------------------- */
+
+static int take_state(const struct nlmsghdr *nlh, void *arg)
+{
+	*(__u16 *)arg = ((const struct ndmsg *)NLMSG_DATA(nlh))->ndm_state;
+	return 0;
+}
+
+int neighbour_manage(__be32 address, __u32 ifindex, bool manage)
+{
+	struct ndmsg n = { .ndm_family = AF_INET, .ndm_ifindex = (int)ifindex };
+	const __u32 managed = NTF_EXT_MANAGED;
+	struct message m;
+	__u16 state = 0;
+	int err;
+
+	start(&m, RTM_GETNEIGH, 0, &n, sizeof(n));
+	put(&m, NDA_DST, &address, sizeof(address));
+	err = ask(NETLINK_ROUTE, &m, take_state, &state);
+	if (err && err != -ENOENT)
+		return err;
+	if (state & (NUD_PERMANENT | NUD_NOARP) || (err && !manage))
+		return 0;
+	/* Either flag leaves the state of an entry as it is. */
+	n.ndm_flags = manage ? 0 : NTF_USE;
+	start(&m, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, &n, sizeof(n));
+	put(&m, NDA_DST, &address, sizeof(address));
+	if (manage)
+		put(&m, NDA_FLAGS_EXT, &managed, sizeof(managed));
+	return ask(NETLINK_ROUTE, &m, take_state, &state);
+}
+
+/* -- links on others --------------------------------------------------- */
 
 struct vlan_search {
 	__u32 below;

@@ -26,6 +26,12 @@ int link_get(__u32 ifindex, struct link *l);
 /* Name of the first VLAN interface on top of `ifindex`; -ENOENT if there is none. */
 int link_vlan_on(__u32 ifindex, char name[IF_NAMESIZE]);
 
+/*
+ * Has the kernel keep the neighbour at `address`, in network order, resolved,
+ * or no longer. An entry that somebody wrote for good stays as it is.
+ */
+int neighbour_manage(__be32 address, __u32 ifindex, bool manage);
+
 #define NETDEV_XDP_BASIC 1u
 #define NETDEV_XDP_REDIRECT 2u
 #define NETDEV_XDP_NDO_XMIT 4u

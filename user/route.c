@@ -45,6 +45,8 @@ static int parse(const struct nlmsghdr *nlh, int len, struct route *r)
 	for (a = RTM_RTA(rtm); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
 		if (a->rta_type == RTA_OIF)
 			memcpy(&r->ifindex, RTA_DATA(a), sizeof(r->ifindex));
+		if (a->rta_type == RTA_GATEWAY)
+			memcpy(&r->gateway, RTA_DATA(a), sizeof(r->gateway));
 		if (a->rta_type == RTA_PREFSRC)
 			memcpy(&r->source, RTA_DATA(a), sizeof(r->source));
 	}

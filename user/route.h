@@ -8,6 +8,7 @@
 
 struct route {
 	__u32 ifindex;
+	__be32 gateway; /* the router that frames go to first; 0: none */
 	__be32 source; /* address that the kernel would send from; 0: none */
 	bool local;	/* the destination is this machine */
 	bool broadcast; /* it is all machines of a network */

@@ -50,10 +50,11 @@
 	X(internal, DROP, "a map look-up that cannot fail failed")                                           \
 	X(port, DROP, "UDP port is not the slot's; a worker that does not know of --ports?")           \
 	X(secret, DROP, "secret is not that of the rank's present life; it has to join again")         \
-	X(route, DROP, "HELLO came from, or its answer would leave by, another port than the job has for its rank") \
+	X(route, DROP, "no route to the HELLO's rank, or by another port than the job has for it; see fpisa doctor")   \
 	X(incarnation, DROP, "HELLO with an incarnation of 0, or of 2^63 or more")                     \
 	X(challenge, REPLY, "HELLO answered with the cookie that it lacked")                           \
-	X(unresolved, PASS, "HELLO of a rank whose link-layer address the kernel does not know; passed to it, that it asks")
+	X(unresolved, PASS, "HELLO of a rank whose link-layer address the kernel does not know yet; passed to it, that it asks") \
+	X(forwarding, DROP, "no way to a HELLO's rank may be asked for; sysctl -w net.ipv4.conf.lo.forwarding=1")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,

@@ -237,6 +237,17 @@ def token(site):
     return site.fails(0)
 
 
+def not_asked(site):
+    site.tell("sysctl -w net.ipv4.ip_forward=1; sysctl -w net.ipv4.ip_forward=0")
+    return site.fails(0)
+
+
+def forgotten(site):
+    site.nft(site.agg)
+    site.agg.run("ip", "neigh", "flush", "all")
+    return site.fails(0)
+
+
 def closed(site):
     for w in site.worker:
         site.nft(w)
@@ -295,7 +306,8 @@ def generic(site):
 
 
 PROVOKED = [(no_native_xdp, generic), (too_large, None), (not_loaded, None), (no_job, None), (stranger, None),
-            (elsewhere, None), (token, None), (closed, None), (absent, one_rank), (silent, one_rank), (no_group, by_result),
+            (elsewhere, None), (token, None), (not_asked, None), (forgotten, None),
+            (closed, None), (absent, one_rank), (silent, one_rank), (no_group, by_result),
             (same_port, two_on_one_host), (other_type, None)]
 
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How the datapath finds the way to a rank: by the kernel's routes and neighbours, whatever else the host does."""
+import shutil
+
+import pytest
+
+from lab import FPISA, PIN
+from test_adversary import mac_of
+from test_doctor import mends
+
+
+def neighbours(net):
+    """{address: what `ip neigh` says of it} at the aggregator."""
+    return {line.split()[0]: line for line in net.agg.run("ip", "neigh").splitlines()}
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
+def test_firewall_that_drops(lab):
+    """What is passed to the stack ends there: neighbours are found all the same."""
+    net = lab(workers=2)
+    net.load()
+    net.agg.run("nft", "add table inet f; add chain inet f in { type filter hook input priority 0; policy drop; }; "
+                       "add rule inet f in ct state established accept")
+    net.agg.run("ip", "neigh", "flush", "all")
+    net.add_job(1)
+    net.check_sum(1, 1000)
+
+
+def test_neighbours_are_managed_while_jobs_need_them(lab):
+    net = lab(workers=3)
+    net.load()
+    a, b, c = net.addresses
+    net.agg.run("ip", "neigh", "replace", c, "lladdr", mac_of(net.worker[2], "eth0").hex(":"),
+                "dev", "p2", "nud", "permanent")
+    net.add_job(1, workers=[a, b])
+    net.add_job(2, workers=[b, c])
+    managed = lambda: {n for n, line in neighbours(net).items() if "managed" in line}  # noqa: E731
+    assert managed() == {a, b}
+    assert "PERMANENT" in neighbours(net)[c]
+    net.check_sum(2, 1000, ranks=[1, 2])
+    net.agg.run(FPISA, "job", "del", 1)
+    assert managed() == {b}
+    net.agg.run(FPISA, "unload")
+    assert managed() == set() and "PERMANENT" in neighbours(net)[c]
+
+
+def test_forwarding_switched_off(lab):
+    """net.ipv4.ip_forward takes it from lo too: the counter, the doctor and its command say so."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    net.agg.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    net.agg.run("sysctl", "-qw", "net.ipv4.ip_forward=0")
+    net.start(0, 1, timeout_ms=300).wait()
+    assert net.counters(1, PIN)["v_forwarding"] > 0
+    mends(net.agg, (), "job 1", "routes")
+    net.check_sum(1, 1000)
