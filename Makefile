@@ -15,6 +15,7 @@
 # make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make interfaces	what others build on, by version, into doc/interfaces.txt; NEWS.md comes first
+# make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
 # make deb	Debian packages in build/deb
 # make clean	remove build/
@@ -278,7 +279,7 @@ old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
 .PHONY: test-build check test test-long demo deps
-test-build: all $(MAN) $(B)/man/functions $(B)/completion/fpisa $(UNIT) $(PROG) $(FUZZ) $(B)/bench/wire $(B)/bench/worker $(TSAN) old-compiler
+test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/wire $(B)/bench/worker $(TSAN) old-compiler
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build
@@ -361,8 +362,9 @@ deb:
 		dpkg-buildpackage -us -uc -b -j$$(nproc) > ../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
 	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb
 
-.PHONY: install uninstall clean help
-install: all $(MAN) $(B)/man/functions $(B)/completion/fpisa
+.PHONY: man install uninstall clean help
+man: $(MAN) $(B)/man/functions $(B)/completion/fpisa
+install: all man
 	install -d $(addprefix $(DESTDIR),$(SBINDIR) $(LIBDIR)/fpisa $(LIBDIR)/pkgconfig $(PREFIX)/include \
 		$(addprefix $(MANDIR)/man,3 7 8) $(COMPLETIONDIR) $(UNITDIR) $(CONFDIR))
 	install -m 755 $(B)/fpisa $(DESTDIR)$(SBINDIR)/fpisa
@@ -381,6 +383,7 @@ install: all $(MAN) $(B)/man/functions $(B)/completion/fpisa
 	install -m 644 $(B)/completion/fpisa $(DESTDIR)$(COMPLETIONDIR)/
 	sed 's|@SBINDIR@|$(SBINDIR)|' user/fpisa.service.in > $(DESTDIR)$(UNITDIR)/fpisa.service
 	test -e $(DESTDIR)$(CONFDIR)/fpisa.conf || install -m 640 user/fpisa.conf $(DESTDIR)$(CONFDIR)/
+	$(if $(DESTDIR),,test "$$(id -u)" != 0 || ldconfig)
 
 # A configuration that somebody wrote stays.
 uninstall: $(B)/man/functions

@@ -36,6 +36,9 @@ const char analyze_help[] =
 	"mantissa, \"left-shifted\" moved the incoming one left, \"overflowed\" saturated. The\n"
 	"error's sources, by magnitude: those right shifts (rounding); overwrites; saturation\n"
 	"(left shift: without one no register saturates); and the last rounding (read-out).\n"
+	"An element with an infinity or a NaN among its values has no error if the result\n"
+	"is the one that the exact sum has, else it counts as one that left or entered the\n"
+	"range, as does one that overflows.\n"
 	"max/min is of the workers' magnitudes of one element, where none is zero.\n";
 
 enum {

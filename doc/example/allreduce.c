@@ -27,13 +27,15 @@ int main(int argc, char **argv)
 	struct fpisa_options options = { .size = sizeof(options), .timeout_ms = 30000, .restore = 1 };
 	struct fpisa_info info = { .size = sizeof(info) };
 	size_t count = argc > 3 ? strtoull(argv[3], NULL, 10) : 1000000, wrong = 0;
+	char *end = NULL;
+	unsigned long job = argc > 2 ? strtoul(argv[2], &end, 10) : 0;
 	struct fpisa *f = NULL;
 	uint32_t flags = 0;
 	float *v = NULL;
 	double start;
 	int status = 1, tries = 3, rc;
 
-	if (argc < 3 || argc > 4 || !count) {
+	if (argc < 3 || argc > 4 || !count || end == argv[2] || *end) {
 		fprintf(stderr, "usage: allreduce ADDRESS JOB [COUNT]\n");
 		return 2;
 	}
@@ -42,7 +44,7 @@ int main(int argc, char **argv)
 		perror("allreduce");
 		goto out;
 	}
-	if (fpisa_connect(&f, argv[1], atoi(argv[2]), &options) || fpisa_get_info(f, &info))
+	if (fpisa_connect(&f, argv[1], job, &options) || fpisa_get_info(f, &info))
 		goto failed;
 	for (size_t i = 0; i < count; i++)
 		v[i] = info.rank + 1 + i % 1000;

@@ -37,8 +37,12 @@ def fill(lines, head):
         if item:
             if not listing:
                 out.append(".Bl -tag -width Ds")
+            if listing and out[-2].startswith(".It") and out[-2].endswith(",") and not out[-1]:
+                out[-2] += " " + escape(item[1].strip())  # an item of two lines
+                out[-1] = escape(item[2] or "")
+            else:
+                out += [f".It {escape(item[1].strip())}", escape(item[2] or "")]
             listing = True
-            out += [f".It {escape(item[1].strip())}", escape(item[2] or "")]
         elif listing and re.match(r" {4,}\S", line):
             out.append(escape(line.strip()))
         else:
@@ -57,7 +61,7 @@ def fill(lines, head):
 
 def verbs(fpisa):
     found, common = table.verbs(fpisa)
-    head = r"  ((?:--|[A-Z]+)\S*(?: \S+)*?)(?:\s{2,}(.*)|$)"
+    head = r"  ((?:--|[A-Z]+)\S*(?: \S+)*?|[a-z]\w*(?:, \w+)*(?=\s{2,}\S))(?:\s{2,}(.*)|$)"
     out = []
     for v in found:
         out += [f".Ss fpisa {escape(v.name)} {escape(v.args)}".rstrip(),
@@ -121,7 +125,7 @@ def api(header):
             out.append(".Ss " + escape(", ".join(functions or kinds or ["Result flags"])))
             out += literal(declared)
         if comment:
-            out += [".Pp"] + fill(comment, r"(-E[A-Z]+)\t+(.*)")
+            out += [".Pp"] + fill(comment, r"(-E[A-Z]+(?:, -E[A-Z]+)*)\t+(.*)")
     return out[1:] if out[:1] == [".Pp"] else out
 
 
