@@ -259,6 +259,22 @@ void bench_wire_work(void *arg, int control)
 	_exit(0);
 }
 
+/* Is the job that it joined the one whose figures it is to print? */
+static int same_setting(const struct side *s, const struct bench_setting *setting, struct bench_wire_reply *r)
+{
+	struct fpisa_info info = {.size = sizeof(info)};
+	int err = fpisa_get_info(s->thread[0].f, &info);
+
+	if (!err && info.elements == setting->elements && info.window == setting->window &&
+	    info.pipeline == setting->pipeline)
+		return 0;
+	snprintf(r->message, sizeof(r->message),
+		 "the aggregator's job is of %u elements and window %u, here it is the turn of %u and %u; give both "
+		 "sides the same options",
+		 info.elements, info.window, setting->elements, setting->window);
+	return err ?: -EPROTO;
+}
+
 static int visit(struct side *s, struct bench_setting *setting, uint64_t round)
 {
 	double bytes = (double)s->w->vector * sizeof(float);
@@ -266,6 +282,8 @@ static int visit(struct side *s, struct bench_setting *setting, uint64_t round)
 	uint64_t wall = 0;
 	int err = begin(s, bench_wire_job(s->w->turn), setting->threads, &r);
 
+	if (!err)
+		err = same_setting(s, setting, &r);
 	if (!err) {
 		wall = lab_now();
 		err = measure(s, &r);

@@ -186,6 +186,19 @@ def test_interfaces(lab):
     assert "xdp" not in net.agg.run("ip", "link", "show", "dev", net.ports[0])
 
 
+def test_worker_of_other_options(lab):
+    """Figures of another setting than the one that ran are not printed."""
+    net = lab(workers=1)
+    same = ("--vector", "20000", "--window", "16", "--threads", "1", "--rounds", "1")
+    agg = net.agg.spawn(FPISA, "bench", "wire", "p0", "--workers", net.addresses[0], "--address", ADDRESS, *same,
+                        "--elements", "256", "--pipeline", "fused")
+    status, out, err = net.worker[0].try_run(FPISA, "bench", "worker", ADDRESS, *same, "--elements", "64",
+                                             "--pipeline", "fused")
+    assert status == 1 and out == "" and "is of 256 elements and window 16, here it is the turn of 64 and 16" in err
+    agg.send_signal(signal.SIGTERM)
+    agg.communicate(timeout=60)
+
+
 def test_interfaces_mtu(lab):
     net = lab(workers=1, mtu=1500)
     status, _, err = net.agg.try_run(FPISA, "bench", "wire", "p0", "--workers", net.addresses[0], "--address", ADDRESS)
