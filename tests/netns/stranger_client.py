@@ -36,7 +36,7 @@ FP32 = 1
 NO_RANK = 0xffff
 REASONS = {19: "format", 20: "op", 21: "not live", 22: "generation is over", 25: "ahead", 26: "calls differ", 31: "port",
            32: "not this life's cookie"}
-IP_MTU_DISCOVER, IP_PMTUDISC_DO, IP_MULTICAST_ALL = 10, 2, 49  # linux/in.h; Python 3.11 does not name them
+IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, IP_MULTICAST_ALL = 10, 3, 49  # linux/in.h; Python 3.11 does not name them
 M64 = 2**64 - 1
 
 
@@ -92,7 +92,7 @@ class Worker:
         self.retransmits = 0
         self.numbers = None  # WELCOME tells
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
+        self.sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
         self.sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         self.sock.bind(("", local_port))
 

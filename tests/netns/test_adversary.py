@@ -3,15 +3,17 @@
 members and hears multicast, while two members sum. It reads no secret, ends no generation, locks nobody out, moves
 no result and has nothing added."""
 import array
+import os
 import random
 import socket
 import struct
+import sys
 import threading
 import time
 
 import pytest
 
-from lab import ADDRESS, PIN, PORT, draw_seed, read_answers, wait_until
+from lab import ADDRESS, COMMAND_S, HERE, PIN, PORT, draw_seed, read_answers, wait_until
 from stranger_client import ADD, ERROR, FP32, HELLO, NO_RANK, RESULT, Header
 
 ETH_P_IP = 0x0800
@@ -19,8 +21,8 @@ SECRET = 32  # the reason
 SUM = 1
 
 
-def ip_sum(header):
-    total = sum(struct.unpack(">10H", header))
+def inet_sum(data):
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
     total = (total & 0xffff) + (total >> 16)
     return ~(total + (total >> 16)) & 0xffff
 
@@ -37,14 +39,18 @@ class Adversary(threading.Thread):
         self.gateway_mac = gateway_mac
         self.heard, self.frames, self.done = [], [], threading.Event()
 
+    @staticmethod
+    def ip(source, destination, protocol, payload):
+        header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(payload), 0, 0x4000, 64, protocol, 0,
+                             socket.inet_aton(source), socket.inet_aton(destination))
+        return header[:10] + struct.pack(">H", inet_sum(header)) + header[12:] + payload
+
     def frame(self, source, header, payload):
         """One whose source address is `source`, which is not ours."""
         datagram = header.datagram(payload)
         udp = struct.pack(">HHHH", PORT, PORT, 8 + len(datagram), 0)
-        ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + len(datagram), 0, 0x4000, 64, 17, 0, socket.inet_aton(source),
-                         socket.inet_aton(ADDRESS))
-        ip = ip[:10] + struct.pack(">H", ip_sum(ip)) + ip[12:]
-        return self.gateway_mac + self.mac + struct.pack(">H", ETH_P_IP) + ip + udp + datagram
+        return (self.gateway_mac + self.mac + struct.pack(">H", ETH_P_IP) +
+                self.ip(source, ADDRESS, socket.IPPROTO_UDP, udp + datagram))
 
     def run(self):
         self.socket.settimeout(0.01)
@@ -140,3 +146,35 @@ def test_tokens_are_not_told(lab):
     adversary.stop()
     assert all(bytes.fromhex("5eadbeefcafe0001")[::-1] not in f for f in adversary.heard)
     assert len({f[42 + 48:42 + 56] for f in adversary.heard}) == 1
+
+
+def too_large(adversary, victim):
+    """ICMP "fragmentation needed, next hop's MTU 552" to a worker's host, about its frames to the aggregator."""
+    host, victim_mac = victim
+    quoted = adversary.ip(host, ADDRESS, socket.IPPROTO_UDP, struct.pack(">HHHH", PORT, PORT, 1096, 0))
+    body = struct.pack(">BBHHH", 3, 4, 0, 0, 552) + quoted
+    body = body[:2] + struct.pack(">H", inet_sum(body)) + body[4:]
+    return victim_mac + adversary.mac + struct.pack(">H", ETH_P_IP) + adversary.ip(ADDRESS, host, socket.IPPROTO_ICMP, body)
+
+
+def test_forged_path_mtu(lab):
+    """One ICMP frame tells a worker's host that the way to the aggregator is narrow. The kernel believes it for 10
+    minutes; no worker there does, neither one that is running nor the next."""
+    net = lab(workers=3, bridge=True)
+    net.load()
+    net.add_job(1, "--fanout", "unicast", "--token", "abc", workers=net.addresses[:2])
+    step = {"count": 3000, "kind": "integers"}
+    procs = [net.start(r, 1, {"sleep": 2}, step, token=0xabc) for r in range(2)]
+    wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
+    adversary = Adversary(net.worker[2], mac_of(net.agg, "p0"))
+    for r in range(2):
+        adversary.socket.send(too_large(adversary, (net.addresses[r], mac_of(net.worker[r], "eth0"))))
+        wait_until("the path's MTU", lambda: "mtu 552" in net.worker[r].run("ip", "route", "get", ADDRESS))
+    net.check_answers(procs, 2, 3000)
+    net.check_sum(1, 3000, ranks=[0, 1], token=0xabc)
+    strangers = [net.worker[r].spawn(sys.executable, "-B", os.path.join(HERE, "stranger_client.py"), ADDRESS, 1,
+                                     "--token", "abc") for r in range(2)]
+    for p in strangers:
+        out, err = p.communicate(timeout=COMMAND_S)
+        assert p.returncode == 0, (out, err)
+    adversary.socket.close()

@@ -337,12 +337,15 @@ int fpisa_udp_fd(const struct fpisa_transport *t)
 static int open_socket(struct udp *u, uint16_t local_port)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
-	int off = 0, dont_fragment = IP_PMTUDISC_DO;
+	int off = 0, dont_fragment = IP_PMTUDISC_PROBE;
 
 	u->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (u->fd < 0)
 		return fpisa_fail(-errno, "UDP socket: %s", strerror(errno));
-	/* The aggregator takes no fragments, and groups that others on this host joined are not ours. */
+	/*
+	 * The aggregator takes no fragments. That the path is narrow anybody could tell the kernel, by one
+	 * ICMP message, so only the interface's MTU counts. Groups that others on this host joined are not ours.
+	 */
 	if (setsockopt(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont_fragment, sizeof(dont_fragment)) ||
 	    setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
