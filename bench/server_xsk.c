@@ -260,6 +260,11 @@ static int make_port(struct xsk *x, uint32_t r, const char *dev)
 						 .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
 						 .bind_flags = XDP_USE_NEED_WAKEUP};
 	const struct fpisa_xsk_lib lib = {.bpf_prog_load = bpf_prog_load};
+	const struct fpisa_rank *rank = &x->s->job.rank[r];
+	const struct fpisa_xsk_filter theirs = {.source = rank->addr,
+						.destination = x->s->job.address,
+						.from = ntohs(rank->port),
+						.to = FPISA_PORT};
 	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = XDP_FLAGS_DRV_MODE);
 	struct port *p = &x->port[r];
 	int size = SOCKET_BUFFER, map, program, rc;
@@ -278,7 +283,7 @@ static int make_port(struct xsk *x, uint32_t r, const char *dev)
 	rc = xsk_socket__update_xskmap(p->socket, map);
 	if (rc)
 		return rc;
-	program = fpisa_xsk_program(&lib, map, ntohs(x->s->job.rank[r].port), FPISA_PORT);
+	program = fpisa_xsk_program(&lib, map, &theirs);
 	if (program < 0)
 		return program;
 	rc = bpf_link_create(program, (int)if_nametoindex(dev), BPF_XDP, &opts);

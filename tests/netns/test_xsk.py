@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lab import ADDRESS, HERE, LIBRARY, read_all, read_answers, wait_until
+from lab import ADDRESS, HERE, LIBRARY, PORT, read_all, read_answers, wait_until
 from worker import UDP, XSK
 
 EPERM, EBUSY, EMSGSIZE = 1, 16, 90
@@ -45,6 +45,49 @@ def test_beside_udp_and_other_traffic(lab):
     for answer in net.check_answers(procs, 3, 20000):
         assert answer["retransmits"] < 80
     assert not attached(net.worker[0])
+
+
+def echoes(net, ns, address):
+    """Does a datagram from the aggregator's address and port to the workers' port arrive at this host?"""
+    with ns.socket() as there, net.agg.socket() as here:
+        there.bind((address, PORT))
+        here.bind((ADDRESS, PORT))
+        there.settimeout(1)
+        here.sendto(b"not ours", (address, PORT))
+        try:
+            return there.recv(100) == b"not ours"
+        except TimeoutError:
+            return False
+
+
+def datagrams(ns):
+    """How many UDP datagrams came to sockets here."""
+    names, values = [line.split() for line in ns.run("cat", "/proc/net/snmp").splitlines() if line.startswith("Udp:")]
+    return int(values[names.index("InDatagrams")])
+
+
+@pytest.mark.parametrize("fanout", ["unicast", "multicast"])
+def test_another_host_behind_it(lab, fanout):
+    """A host that is routed through the worker's hears the aggregator between the same ports, and the results of its
+    own job; results of ours never come to the UDP socket."""
+    net = lab(workers=1)
+    net.load()
+    net.add_job(1, "--fanout", fanout)
+    host, inner = net.worker[0], net.netns()
+    host.ip(f"link add c0 type veth peer name eth0 netns {inner.path}", "addr add 10.99.50.1/24 dev c0", "link set c0 up")
+    inner.ip("addr add 10.99.50.2/24 dev eth0", "link set eth0 up", "route add default via 10.99.50.1")
+    host.sysctl("ip_forward", 1)
+    net.agg.ip("route add 10.99.50.0/24 via " + net.addresses[0])
+    net.worker.append(inner)
+    net.add_job(2, "--fanout", "unicast", workers=["10.99.50.2"])
+    step = {"count": 200000, "kind": "integers"}
+    p = net.start(0, 1, {"sleep": 4}, step, transport=XSK)
+    wait_until("the program", lambda: attached(host))
+    before = datagrams(host)
+    assert echoes(net, inner, "10.99.50.2")
+    net.check_answers([net.start(1, 2, {"count": 1000, "kind": "integers"})], 1, 1000)
+    net.check_answers([p], 1, 200000)
+    assert datagrams(host) - before < 200
 
 
 def test_next_generation(lab):

@@ -40,8 +40,9 @@ struct xsk {
 	struct fpisa_transport base;
 	struct fpisa_transport *udp;
 	struct fpisa_xsk_lib lib;
-	uint32_t address, source; /* of the aggregator; of its replies */
+	uint32_t address; /* of the aggregator */
 	uint16_t port, local_port;
+	struct fpisa_xsk_filter ours; /* replies */
 	struct fpisa_nexthop hop;
 	struct outer outer; /* of every frame but for its lengths and the port */
 	uint32_t ip_sum;    /* of its IPv4 header without length */
@@ -178,13 +179,14 @@ static void give(struct xsk *x, const uint64_t *address, uint32_t n)
 	xsk_ring_prod__submit(&x->fill, n);
 }
 
-/* The FPISA frame in a received one; its program has seen that it is UDP between the two ports. */
+/* The FPISA frame in a received one; the program has seen that it is ours. */
 static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpisa_in *in)
 {
 	const struct outer *h = (const struct outer *)frame;
 	uint32_t size;
 
-	if (len < sizeof(*h) || h->source != x->source)
+	if (len < sizeof(*h) || h->source != x->ours.source ||
+	    (h->destination != x->ours.destination && h->destination != x->ours.group))
 		return 0;
 	size = ntohs(h->udp_length);
 	if (size < FPISA_UDP_LEN || size - FPISA_UDP_LEN > len - sizeof(*h))
@@ -369,7 +371,7 @@ static int start(struct xsk *x)
 	rc = x->lib.xsk_socket__update_xskmap(x->socket, x->map);
 	if (rc)
 		return rc;
-	x->program = fpisa_xsk_program(&x->lib, x->map, x->port, x->local_port);
+	x->program = fpisa_xsk_program(&x->lib, x->map, &x->ours);
 	return x->program < 0 ? x->program : attach(x);
 }
 
@@ -413,19 +415,22 @@ static int start_patiently(struct xsk *x)
 static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct xsk *x = (struct xsk *)t;
-	uint32_t before = x->hop.ifindex;
+	struct fpisa_xsk_filter before = x->ours;
+	uint32_t ifindex = x->hop.ifindex;
 	int rc = x->udp->ops->joined(x->udp, hello);
 
 	if (rc < 0)
 		return rc;
-	x->source = hello->address ? hello->address : x->address;
 	rc = fpisa_nexthop(&x->hop, x->address);
 	if (rc)
 		return fpisa_fail(rc, "transport xsk: way to the aggregator: %s; transport udp may do",
 				  strerror(-rc));
 	fill_outer(x);
+	x->ours.source = hello->address ? hello->address : x->address;
+	x->ours.destination = x->hop.source;
+	x->ours.group = hello->group;
 	/* A socket serves further generations as it is, a larger window with what it holds. */
-	if (x->socket && x->hop.ifindex == before)
+	if (x->socket && x->hop.ifindex == ifindex && !memcmp(&x->ours, &before, sizeof(before)))
 		return (int)(x->size / 2);
 	fpisa_fork_hold();
 	release(x);
@@ -492,6 +497,8 @@ int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 	x->address = address;
 	x->port = port;
 	x->local_port = local_port;
+	x->ours.from = port;
+	x->ours.to = local_port;
 	rc = fpisa_xsk_libraries(&x->lib);
 	if (!rc)
 		rc = fpisa_udp_open(&x->udp, address, port, local_port);

@@ -30,10 +30,14 @@ struct fpisa_xsk_lib {
 /* The libraries' functions. -ENOENT, with the message set, if they are not on this machine. */
 int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib);
 
-/*
- * Loads the program that sends UDP from port `from` to port `to` (host order)
- * to the map, and passes all else. A descriptor or -errno.
- */
-int fpisa_xsk_program(const struct fpisa_xsk_lib *lib, int map, uint16_t from, uint16_t to);
+/* What is ours of what an interface receives: addresses in network order, ports in host order. */
+struct fpisa_xsk_filter {
+	uint32_t source, destination;
+	uint32_t group; /* another destination; 0: none */
+	uint16_t from, to;
+};
+
+/* Loads the program that sends what is ours to the map, and passes all else. A descriptor or -errno. */
+int fpisa_xsk_program(const struct fpisa_xsk_lib *lib, int map, const struct fpisa_xsk_filter *ours);
 
 #endif

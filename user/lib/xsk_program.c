@@ -38,13 +38,14 @@ int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
 #define AND(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_AND | BPF_K, dst, 0, 0, value})
 /* To `pass`, whose place is filled in at the end. */
 #define PASS_IF_ABOVE(dst, src) ((struct bpf_insn){BPF_JMP | BPF_JGT | BPF_X, dst, src, TO_PASS, 0})
-#define PASS_UNLESS(dst, value) ((struct bpf_insn){BPF_JMP | BPF_JNE | BPF_K, dst, 0, TO_PASS, value})
+#define PASS_UNLESS(dst, value) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_K, dst, 0, TO_PASS, (__s32)(value)})
+#define SKIP_IF(dst, value) ((struct bpf_insn){BPF_JMP32 | BPF_JEQ | BPF_K, dst, 0, 1, (__s32)(value)})
 #define TO_PASS (-1)
 
 #define IP_AT FPISA_ETH_LEN
 #define UDP_AT (FPISA_ETH_LEN + FPISA_IP_LEN)
 
-int fpisa_xsk_program(const struct fpisa_xsk_lib *lib, int map, uint16_t from, uint16_t to)
+int fpisa_xsk_program(const struct fpisa_xsk_lib *lib, int map, const struct fpisa_xsk_filter *ours)
 {
 	enum { R0, R1, R2, R3, R4, R5, R6 };
 	struct bpf_insn code[] = {
@@ -63,10 +64,15 @@ int fpisa_xsk_program(const struct fpisa_xsk_lib *lib, int map, uint16_t from, u
 		PASS_UNLESS(R5, 0),
 		LOAD(BPF_B, R5, R2, IP_AT + 9),
 		PASS_UNLESS(R5, IPPROTO_UDP),
+		LOAD(BPF_W, R5, R2, IP_AT + 12),
+		PASS_UNLESS(R5, ours->source),
+		LOAD(BPF_W, R5, R2, IP_AT + 16),
+		SKIP_IF(R5, ours->destination),
+		PASS_UNLESS(R5, ours->group ? ours->group : ours->destination),
 		LOAD(BPF_H, R5, R2, UDP_AT),
-		PASS_UNLESS(R5, htons(from)),
+		PASS_UNLESS(R5, htons(ours->from)),
 		LOAD(BPF_H, R5, R2, UDP_AT + 2),
-		PASS_UNLESS(R5, htons(to)),
+		PASS_UNLESS(R5, htons(ours->to)),
 		LOAD(BPF_W, R2, R6, offsetof(struct xdp_md, rx_queue_index)),
 		{BPF_LD | BPF_DW | BPF_IMM, R1, BPF_PSEUDO_MAP_FD, 0, map},
 		{0},
@@ -79,7 +85,7 @@ int fpisa_xsk_program(const struct fpisa_xsk_lib *lib, int map, uint16_t from, u
 	const int n = sizeof(code) / sizeof(code[0]), pass = n - 2;
 
 	for (int i = 0; i < n; i++)
-		if (code[i].off == TO_PASS && (code[i].code & 7) == BPF_JMP)
+		if (code[i].off == TO_PASS)
 			code[i].off = (int16_t)(pass - i - 1);
 	return lib->bpf_prog_load(BPF_PROG_TYPE_XDP, "fpisa_xsk", "Dual BSD/GPL", code, (size_t)n, NULL);
 }
