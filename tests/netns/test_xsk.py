@@ -121,11 +121,14 @@ def test_without_privilege(lab):
     net.load()
     net.add_job(1)
     plan = json.dumps({"options": {"transport": XSK}})
+    before = net.json("job", "show", 1)["generation"]
     p = net.worker[0].spawn(sys.executable, "-B", os.path.join(HERE, "worker.py"), LIBRARY, ADDRESS, 1, plan,
                             uid=NOBODY)
     (answer,), status, _ = read_all(p)
     assert status == 1 and answer["rc"] == -EPERM
     assert "root" in answer["error"] and "udp" in answer["error"]
+    # No other rank was made to wait.
+    assert net.json("job", "show", 1)["generation"] == before
 
 
 def test_no_room_for_the_frame(lab):

@@ -359,15 +359,20 @@ static int attach(struct xsk *x)
 	return x->link < 0 ? x->link : 0;
 }
 
+static int make_map(struct xsk *x)
+{
+	x->map = x->lib.bpf_map_create(BPF_MAP_TYPE_XSKMAP, "fpisa_xsk", sizeof(int), sizeof(int), 1, NULL);
+	return x->map < 0 ? x->map : 0;
+}
+
 static int start(struct xsk *x)
 {
 	int rc = make_socket(x);
 
+	if (!rc)
+		rc = make_map(x);
 	if (rc)
 		return rc;
-	x->map = x->lib.bpf_map_create(BPF_MAP_TYPE_XSKMAP, "fpisa_xsk", sizeof(int), sizeof(int), 1, NULL);
-	if (x->map < 0)
-		return x->map;
 	rc = x->lib.xsk_socket__update_xskmap(x->socket, x->map);
 	if (rc)
 		return rc;
@@ -387,6 +392,26 @@ static const char *advice(int error)
 		return "its first queue has an AF_XDP socket or it has an XDP program: another worker's?";
 	}
 	return "transport udp may do";
+}
+
+/*
+ * What needs privilege, tried and let go of: who lacks it is told before its HELLO begins a generation
+ * that the other ranks would wait in.
+ */
+static int try_privilege(struct xsk *x)
+{
+	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	rc = make_map(x);
+	if (rc)
+		return rc;
+	x->program = fpisa_xsk_program(&x->lib, x->map, &x->ours);
+	rc = x->program < 0 ? x->program : 0;
+	release(x);
+	return rc;
 }
 
 /* The kernel lets go of a queue some time after the socket that had it was closed. */
@@ -500,6 +525,11 @@ int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 	x->ours.from = port;
 	x->ours.to = local_port;
 	rc = fpisa_xsk_libraries(&x->lib);
+	if (!rc) {
+		rc = try_privilege(x);
+		if (rc)
+			fpisa_fail(rc, "transport xsk: %s; %s", strerror(-rc), advice(rc));
+	}
 	if (!rc)
 		rc = fpisa_udp_open(&x->udp, address, port, local_port);
 	if (rc)
