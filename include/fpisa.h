@@ -12,8 +12,9 @@
  * Functions return 0 or a negative errno; fpisa_error() then says in one
  * sentence what went wrong and what to try. A handle belongs to one thread
  * at a time, and to the process that made it: in a child after fork() its
- * functions return -ECHILD, but for fpisa_close(), which frees memory there
- * and changes nothing for the parent. Different handles are independent. All
+ * functions return -ECHILD, but for fpisa_missing(), which returns 0, and
+ * fpisa_close(), which frees memory there and changes nothing for the parent.
+ * Different handles are independent. All
  * ranks of a job call the same operations with the same lengths in the same
  * order, as in MPI.
  */

@@ -257,7 +257,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	strcpy(t.f->peer, "fuzz");
 	t.f->job = 3;
 	t.f->t = &t.base;
-	if (!fpisa_join(t.f)) {
+	if (!fpisa_join(t.f, 0)) {
 		call(&t, count, op);
 		call(&t, count, op / OPERATIONS);
 		if (t.left && !fpisa_rejoin(t.f))

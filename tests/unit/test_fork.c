@@ -76,6 +76,20 @@ static int until_told(void *arg)
 	return read(*(int *)arg, &byte, 1) == 1 ? 0 : 1;
 }
 
+static int nothing(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 static void port_is_free(void **state)
 {
 	const struct fpisa_options none = {0}, faulty = {.duplicate = 0.1};
@@ -104,6 +118,26 @@ static void port_is_free(void **state)
 	}
 }
 
+/* The deadline holds while a child might still let go of the port, which in truth another has. */
+static void port_is_taken(void **state)
+{
+	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 100};
+	struct server s = {0};
+	struct fpisa *f = joined(&s, &(struct fpisa_options){0}), *g;
+	char address[32];
+	uint64_t before;
+
+	(void)state;
+	o.local_port = ntohs(s.soft.job.rank[0].port);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", s.port);
+	assert_well(in_child(nothing, NULL));
+	before = now_ns();
+	assert_int_equal(fpisa_connect(&g, address, JOB, &o), -EADDRINUSE);
+	assert_in_range(now_ns() - before, 0, 1000000000);
+	fpisa_close(f);
+	stop_server(&s);
+}
+
 /* -- use and close in the child ------------------------------------------------ */
 
 struct under_way {
@@ -123,7 +157,7 @@ static int use(void *arg)
 	if (!is_refused(fpisa_allreduce(u->f, v, v, ELEMENTS, FPISA_FLOAT32, NULL)) ||
 	    !is_refused(fpisa_allreduce_start(u->f, v, v, ELEMENTS, FPISA_FLOAT32, &more)) || more ||
 	    !is_refused(fpisa_test(&u->r, &done, NULL)) || done || !is_refused(fpisa_wait(&u->r, NULL)) ||
-	    !is_refused(fpisa_rejoin(u->f)) || fpisa_get_info(u->f, &info) || info.workers != 1)
+	    !is_refused(fpisa_rejoin(u->f)) || !is_refused(fpisa_get_info(u->f, &info)) || fpisa_missing(u->f))
 		return 1;
 	fpisa_close(u->f);
 	u->f = NULL;
@@ -162,29 +196,35 @@ static void use_in_child(void **state)
 /* -- fork at a bad time --------------------------------------------------------- */
 
 static pid_t forked;
+static int close_at_once;
 
 static void fork_once(void *arg, const struct fpisa_chunk *c)
 {
-	(void)arg;
+	struct fpisa **f = arg;
+
 	(void)c;
 	if (!forked) {
 		fflush(NULL);
 		forked = fork();
-		if (!forked)
+		if (!forked) {
 			alarm(PATIENCE_S);
+			if (close_at_once)
+				fpisa_close(*f);
+		}
 	}
 }
 
-static void fork_from_on_chunk(void **state)
+/* The child is within the call too. */
+static void check_fork_from_on_chunk(void)
 {
-	const struct fpisa_options o = {.on_chunk = fork_once};
+	struct fpisa *f = NULL;
+	const struct fpisa_options o = {.on_chunk = fork_once, .arg = &f};
 	struct server s = {0};
-	struct fpisa *f = joined(&s, &o);
 	static float v[LONG];
 	pid_t parent = getpid();
 	int rc;
 
-	(void)state;
+	f = joined(&s, &o);
 	forked = 0;
 	rc = fpisa_allreduce(f, v, v, LONG, FPISA_FLOAT32, NULL);
 	if (getpid() != parent) {
@@ -196,6 +236,13 @@ static void fork_from_on_chunk(void **state)
 	assert_well(forked);
 	fpisa_close(f);
 	stop_server(&s);
+}
+
+static void fork_from_on_chunk(void **state)
+{
+	(void)state;
+	for (close_at_once = 0; close_at_once < 2; close_at_once++)
+		check_fork_from_on_chunk();
 }
 
 struct summing {
@@ -291,9 +338,9 @@ static void mem_in_child(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(port_is_free),	      cmocka_unit_test(use_in_child),
-		cmocka_unit_test(fork_from_on_chunk), cmocka_unit_test(fork_beside_a_call),
-		cmocka_unit_test(mem_in_child),
+		cmocka_unit_test(port_is_free),	      cmocka_unit_test(port_is_taken),
+		cmocka_unit_test(use_in_child),	      cmocka_unit_test(fork_from_on_chunk),
+		cmocka_unit_test(fork_beside_a_call), cmocka_unit_test(mem_in_child),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

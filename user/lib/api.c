@@ -66,7 +66,6 @@ int fpisa_enter(struct fpisa *f)
 				  "not use it; do so when the call has returned",
 				  f->peer, f->job);
 	f->busy = 1;
-	f->caller = pthread_self();
 	return 0;
 }
 
@@ -215,15 +214,18 @@ static int parse_address(const char *text, struct in_addr *address, uint16_t *po
 
 #define PORT_PAUSE_US 1000
 
-static int open_transport(struct fpisa *f, uint32_t address, uint16_t port)
+/* *spent_ns: what it took of the deadline. */
+static int open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint64_t *spent_ns)
 {
 	int xsk = f->transport == FPISA_TRANSPORT_XSK, rc;
+	uint64_t began = fpisa_now();
 
 	for (;;) {
 		fpisa_fork_hold();
 		rc = (xsk ? fpisa_xsk_open : fpisa_udp_open)(&f->t, address, port, f->local_port);
 		fpisa_fork_release();
-		if (rc != -EADDRINUSE || !fpisa_fork_settling())
+		*spent_ns = fpisa_now() - began;
+		if (rc != -EADDRINUSE || !fpisa_fork_settling() || *spent_ns >= f->timeout_ns)
 			return rc;
 		usleep(PORT_PAUSE_US);
 	}
@@ -234,6 +236,7 @@ int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const s
 	struct fpisa *f = NULL;
 	struct in_addr to;
 	uint16_t port = 0;
+	uint64_t spent_ns = 0;
 	int rc;
 
 	*out = NULL;
@@ -248,11 +251,11 @@ int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const s
 	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa(to));
 	if (port != FPISA_PORT)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
-	rc = open_transport(f, to.s_addr, port);
+	rc = open_transport(f, to.s_addr, port, &spent_ns);
 	if (!rc)
 		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
 	if (!rc)
-		rc = fpisa_join(f);
+		rc = fpisa_join(f, spent_ns);
 	if (rc)
 		goto out;
 	*out = f;
@@ -268,7 +271,7 @@ int fpisa_rejoin(struct fpisa *f)
 
 	if (rc)
 		return rc;
-	rc = fpisa_join(f);
+	rc = fpisa_join(f, 0);
 	if (rc)
 		fpisa_poison(f, rc);
 	else
@@ -279,7 +282,7 @@ int fpisa_rejoin(struct fpisa *f)
 
 uint64_t fpisa_missing(const struct fpisa *f)
 {
-	return f->missing;
+	return !f->foreign ? f->missing : 0;
 }
 
 int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info)
@@ -287,6 +290,8 @@ int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info)
 	struct fpisa_info i = f->count;
 	size_t size = info->size;
 
+	if (f->foreign)
+		return fpisa_foreign(f);
 	if (size < sizeof(size))
 		return fpisa_fail(-EINVAL, "info.size is %zu; set it to sizeof(struct fpisa_info)", size);
 	i.size = size;
@@ -323,7 +328,8 @@ static void free_requests(struct fpisa_requests *list)
 
 void fpisa_close(struct fpisa *f)
 {
-	if (!f || (!f->foreign && fpisa_enter(f)) || f->torn)
+	/* A child may be within a call as well, or have half of one of another thread's. */
+	if (!f || (f->foreign ? f->busy : fpisa_enter(f)))
 		return;
 	if (!f->foreign)
 		fpisa_requests_restore(f);

@@ -49,14 +49,13 @@ int fpisa_fork_settling(void)
 	return settling;
 }
 
-/* Of a handle that another thread was in a call with nothing but the transport is in order. */
+/* A handle that another thread was in a call with stays busy, for nothing but its transport is in order. */
 static void in_child(void)
 {
 	struct fpisa *f;
 
 	TAILQ_FOREACH(f, &handles, all) {
 		f->foreign = 1;
-		f->torn = f->busy && !pthread_equal(f->caller, pthread_self());
 		if (f->t)
 			f->t->ops->disown(f->t);
 	}

@@ -114,10 +114,8 @@ struct fpisa {
 	uint32_t calm;	 /* results since it changed */
 	uint64_t drops;	 /* of the transport, when last asked */
 
-	int busy;			/* one of its functions runs */
-	pthread_t caller;		/* in this thread */
+	int busy;			/* one of its functions runs, or did in another thread when this child was made */
 	int foreign;			/* it was made before this process was forked */
-	int torn;			/* and another thread was busy with it then: it may be in any state */
 	struct fpisa_requests given_up; /* of earlier joins, not released */
 	int error;			/* of the handle until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
@@ -155,8 +153,8 @@ int fpisa_fork_settling(void); /* may a child have not yet let go of what this p
 int fpisa_fork_add(struct fpisa *f);
 void fpisa_fork_remove(struct fpisa *f); /* held */
 
-/* join.c: 0, or -errno with the message set. Forgets all requests. */
-int fpisa_join(struct fpisa *f);
+/* join.c: 0, or -errno with the message set. Forgets all requests. spent_ns of the deadline have gone. */
+int fpisa_join(struct fpisa *f, uint64_t spent_ns);
 
 /* engine.c */
 int fpisa_tracks_reset(struct fpisa *f, uint32_t capacity);

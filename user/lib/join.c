@@ -172,13 +172,13 @@ static int hear(struct fpisa *f, uint64_t timeout_ns, enum answer *answer, uint6
 	return 0;
 }
 
-static int wait_for_all(struct fpisa *f)
+static int wait_for_all(struct fpisa *f, uint64_t spent_ns)
 {
 	uint64_t now = fpisa_now(), next = now, pause = HELLO_FIRST_NS, missing = 0, deadline;
 	int heard = 0, rc;
 
 	fpisa_tick(f, now, 0);
-	deadline = f->clock.ns + f->timeout_ns;
+	deadline = f->clock.ns + (f->timeout_ns > spent_ns ? f->timeout_ns - spent_ns : 0);
 	while (f->clock.ns < deadline) {
 		uint64_t wait = deadline - f->clock.ns;
 		enum answer answer;
@@ -206,7 +206,7 @@ static int wait_for_all(struct fpisa *f)
 	return no_answer(f, heard, missing);
 }
 
-int fpisa_join(struct fpisa *f)
+int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 {
 	uint64_t now = realtime_ns();
 	struct fpisa_fault_rates rates;
@@ -222,7 +222,7 @@ int fpisa_join(struct fpisa *f)
 	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
 		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
 
-	rc = wait_for_all(f);
+	rc = wait_for_all(f, spent_ns);
 	if (rc)
 		return rc;
 	rates = fpisa_faults_of_job(&f->faults, &f->hello.faults);

@@ -290,7 +290,7 @@ int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
 	if (!rc)
 		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
 	if (!rc)
-		rc = fpisa_join(f);
+		rc = fpisa_join(f, 0);
 	if (rc)
 		goto out;
 	*out = f;
