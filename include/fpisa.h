@@ -14,7 +14,7 @@
  * at a time, and to the process that made it: in a child after fork() its
  * functions return -ECHILD, but for fpisa_missing(), which returns 0, and
  * fpisa_close(), which frees memory there and changes nothing for the parent.
- * Different handles are independent. All
+ * A pointer that is NULL where something is needed gives -EINVAL. Different handles are independent. All
  * ranks of a job call the same operations with the same lengths in the same
  * order, as in MPI.
  */
@@ -147,7 +147,7 @@ struct fpisa_info {
  * "10.0.0.1:18000", IPv4) over UDP. Returns when every rank of the job has
  * joined. options may be NULL.
  *
- * -EINVAL	bad address, job number (they are 0..63) or options
+ * -EINVAL	bad address (it must be a host's), job number (they are 0..63) or options
  * -ETIMEDOUT	no answer: aggregator, route, or the aggregator knows no such job, address and port or token;
  *		or some ranks have not joined: the error names them
  * -EACCES	this rank was taken out of the job

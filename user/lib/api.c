@@ -56,8 +56,17 @@ int fpisa_foreign(const struct fpisa *f)
 			  f->peer, f->job);
 }
 
+int fpisa_given(const void *pointer, const char *name)
+{
+	return pointer ? 0 : fpisa_fail(-EINVAL, "%s is NULL; it must be given", name);
+}
+
 int fpisa_enter(struct fpisa *f)
 {
+	int rc = fpisa_given(f, "the handle");
+
+	if (rc)
+		return rc;
 	if (f->foreign)
 		return fpisa_foreign(f);
 	if (f->busy)
@@ -117,7 +126,10 @@ int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, con
 {
 	const unsigned char *bytes = from;
 	size_t size;
+	int rc = fpisa_given(from, name);
 
+	if (rc)
+		return rc;
 	memcpy(&size, from, sizeof(size));
 	if (size < least || size > 4096)
 		return fpisa_fail(-EINVAL, "%s.size is %zu; set it to sizeof(struct fpisa_%s)", name, size, name);
@@ -193,6 +205,12 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	return rc;
 }
 
+/* Neither this network's nor a group, reserved or broadcast. */
+static int is_host(uint32_t address)
+{
+	return address >> 24 && address < 0xe0000000;
+}
+
 /* "10.0.0.1" or "10.0.0.1:18000" */
 static int parse_address(const char *text, struct in_addr *address, uint16_t *port)
 {
@@ -208,6 +226,8 @@ static int parse_address(const char *text, struct in_addr *address, uint16_t *po
 	if (!number || number > 0xffff || inet_pton(AF_INET, host, address) != 1)
 		return fpisa_fail(-EINVAL, "'%s' is no IPv4 address with an optional port, as 10.0.0.1:18000",
 				  text ? text : "");
+	if (!is_host(ntohl(address->s_addr)))
+		return fpisa_fail(-EINVAL, "'%s' is no host's address; give the aggregator's, as 10.0.0.1:18000", text);
 	*port = (uint16_t)number;
 	return 0;
 }
@@ -237,8 +257,10 @@ int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const s
 	struct in_addr to;
 	uint16_t port = 0;
 	uint64_t spent_ns = 0;
-	int rc;
+	int rc = fpisa_given(out, "the place of the handle");
 
+	if (rc)
+		return rc;
 	*out = NULL;
 	rc = parse_address(address, &to, &port);
 	if (!rc && job >= FPISA_MAX_JOBS)
@@ -282,16 +304,23 @@ int fpisa_rejoin(struct fpisa *f)
 
 uint64_t fpisa_missing(const struct fpisa *f)
 {
-	return !f->foreign ? f->missing : 0;
+	return f && !f->foreign ? f->missing : 0;
 }
 
 int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info)
 {
-	struct fpisa_info i = f->count;
-	size_t size = info->size;
+	struct fpisa_info i;
+	size_t size;
+	int rc = fpisa_given(f, "the handle");
 
-	if (f->foreign)
-		return fpisa_foreign(f);
+	if (!rc)
+		rc = fpisa_given(info, "info");
+	if (!rc && f->foreign)
+		rc = fpisa_foreign(f);
+	if (rc)
+		return rc;
+	i = f->count;
+	size = info->size;
 	if (size < sizeof(size))
 		return fpisa_fail(-EINVAL, "info.size is %zu; set it to sizeof(struct fpisa_info)", size);
 	i.size = size;

@@ -124,8 +124,10 @@ static int start(struct fpisa *f, const struct fpisa_call *c, struct fpisa_reque
 int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request)
 {
 	struct fpisa_call c;
-	int rc;
+	int rc = fpisa_given(request, "the place of the request");
 
+	if (rc)
+		return rc;
 	*request = NULL;
 	rc = fpisa_enter(f);
 	if (rc)
@@ -261,18 +263,20 @@ static int work(struct fpisa_request *r, int block)
 	return fpisa_advance(r, block);
 }
 
-static int enter(const struct fpisa_request *r)
+static int enter(struct fpisa_request *const *r)
 {
-	return r ? fpisa_enter(r->f) : fpisa_fail(-EINVAL, "no request, or one that was released before");
+	return r && *r ? fpisa_enter((*r)->f) : fpisa_fail(-EINVAL, "no request, or one that was released before");
 }
 
 int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags)
 {
 	struct fpisa *f;
-	int rc;
+	int rc = fpisa_given(done, "done");
 
+	if (rc)
+		return rc;
 	*done = 0;
-	rc = enter(*request);
+	rc = enter(request);
 	if (rc)
 		return rc;
 	f = (*request)->f;
@@ -287,7 +291,7 @@ int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags)
 int fpisa_wait(struct fpisa_request **request, uint32_t *flags)
 {
 	struct fpisa *f;
-	int rc = enter(*request);
+	int rc = enter(request);
 
 	if (rc)
 		return rc;

@@ -13,7 +13,6 @@
 #ifndef FPISA_INTERNAL_H
 #define FPISA_INTERNAL_H
 
-#include <pthread.h>
 #include <sys/queue.h>
 #include "fpisa.h"
 #include "fpisa/frame.h"
@@ -128,6 +127,7 @@ int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf,
 int fpisa_poison(struct fpisa *f, int error); /* the thread's message becomes the handle's */
 int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
 int fpisa_foreign(const struct fpisa *f);     /* -ECHILD: it belongs to another process */
+int fpisa_given(const void *pointer, const char *name); /* -EINVAL if it is NULL */
 int fpisa_enter(struct fpisa *f);	      /* a public function begins: 0, or why the handle cannot be used */
 void fpisa_leave(struct fpisa *f);
 uint64_t fpisa_now(void);		      /* CLOCK_MONOTONIC */

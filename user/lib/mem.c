@@ -158,6 +158,9 @@ static int queue_init(struct queue *q, uint32_t capacity, size_t stride)
 	return 0;
 }
 
+/* There is no histogram, nor what else user space of an aggregator would read. */
+#define FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL | FPISA_JOB_UNCOUNTED)
+
 /* Zero members take the defaults of `fpisa job add`. */
 static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 {
@@ -168,6 +171,8 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 	if (o->size != sizeof(*o))
 		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_mem_options)",
 				  o->size);
+	if (o->flags & ~FLAGS)
+		return fpisa_fail(-EINVAL, "flags are %#x; only %#x are known here", o->flags, FLAGS);
 	if (o->workers > FPISA_MAX_WORKERS || elements > FPISA_MAX_ELEMENTS)
 		return fpisa_fail(-EINVAL, "%u workers, %u elements; at most %d and %d", o->workers, elements,
 				  FPISA_MAX_WORKERS, FPISA_MAX_ELEMENTS);
@@ -193,10 +198,16 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 
 int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *options)
 {
-	struct fpisa_mem *m = calloc(1, sizeof(*m));
-	int rc;
+	struct fpisa_mem *m;
+	int rc = fpisa_given(out, "the place of the aggregator");
 
+	if (rc)
+		return rc;
 	*out = NULL;
+	rc = fpisa_given(options, "options");
+	if (rc)
+		return rc;
+	m = calloc(1, sizeof(*m));
 	if (!m)
 		return fpisa_fail(-ENOMEM, "no memory for an aggregator");
 	rc = job_of(&m->soft.job, options);
@@ -270,9 +281,14 @@ int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
 		      const struct fpisa_options *options)
 {
 	struct fpisa *f = NULL;
-	int rc;
+	int rc = fpisa_given(out, "the place of the handle");
 
+	if (rc)
+		return rc;
 	*out = NULL;
+	rc = fpisa_given(m, "the aggregator");
+	if (rc)
+		return rc;
 	if (m->owner != getpid())
 		return fpisa_fail(-ECHILD,
 				  "the aggregator belongs to the process that made it, and this is a child");
