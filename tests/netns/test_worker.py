@@ -47,7 +47,7 @@ def test_absent_rank_at_connect(lab):
     for p in procs:
         (answer,), status, _ = read_all(p)
         assert status == 1 and answer["rc"] == -ETIMEDOUT
-        assert "rank 1, rank 2 did not join in 1500 ms" in answer["error"]
+        assert "rank 1, rank 2 did not join in 1500 ms; " in answer["error"] and "`fpisa stats`" in answer["error"]
     assert time.monotonic() - t0 > 1.5
     shown = net.json("job", "show", 1)
     assert shown["generation"] == 0 and shown["gathering"]

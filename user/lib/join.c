@@ -131,16 +131,20 @@ static int no_answer(struct fpisa *f, int heard, uint64_t missing)
 
 	f->missing = missing;
 	if (missing)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join in %u ms", f->peer, f->job,
-				  fpisa_rank_names(names, sizeof(names), missing), ms);
+		return fpisa_fail(-ETIMEDOUT,
+				  "%s: job %u: %s did not join in %u ms%s", f->peer, f->job,
+				  fpisa_rank_names(names, sizeof(names), missing), ms,
+				  f->local_port ? "; start what does not run, and see `fpisa stats` on the "
+						  "aggregator for what it refuses" : "");
 	if (heard)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again",
 				  f->peer, f->job, ms);
 	if (f->t->send_error)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(f->t->send_error));
 	return fpisa_fail(-ETIMEDOUT,
-			  "%s: job %u: no answer in %u ms%s; check that the aggregator is reachable and of this "
-			  "release, that the job lists this host's address with UDP port %u, and the token",
+			  "%s: job %u: no answer in %u ms%s; `fpisa stats` on the aggregator says why if it hears "
+			  "us: check the way there, its release, the token, and that the job lists this host's "
+			  "address with UDP port %u",
 			  f->peer, f->job, ms, cause, f->local_port);
 }
 
