@@ -46,7 +46,7 @@ enum fpisa_dtype {
 	FPISA_MXINT8 = 8,   /* OCP MX: count elements of a byte, then count/32 scales; count a multiple of 32 */
 };
 
-/* What an all-reduce computes, per element over the ranks; doc/numbers.md says how it is rounded. */
+/* What an all-reduce computes, per element over the ranks; fpisa-wire(7) says how it is rounded. */
 enum fpisa_operation {
 	FPISA_SUM = 1,
 	FPISA_MIN = 2,	 /* not MXINT8 */
@@ -129,11 +129,20 @@ struct fpisa_options {
 	uint64_t restore;
 };
 
-/* Parameters and counts of a handle. */
+/*
+ * Parameters and counts of a handle. Of the job, as fpisa-wire(7) has them:
+ *
+ * mode		1 fpisa, 2 fpisa-a, 3 fpisa64, 4 exact
+ * rounding	1 down (toward minus infinity), 2 nearest (ties to even)
+ * format	an enum fpisa_dtype
+ * pipeline	1 staged, 2 fused
+ * clz		1 lpm, 2 bits, 3 lpm-byte
+ * fanout	1 multicast, 2 unicast
+ */
 struct fpisa_info {
 	size_t size; /* sizeof(struct fpisa_info), set by the caller */
 	uint32_t job, rank, workers, elements, window, generation;
-	uint8_t mode, rounding, format, pipeline, clz, fanout; /* numbers of include/fpisa/format.h */
+	uint8_t mode, rounding, format, pipeline, clz, fanout;
 	uint8_t big_endian;	     /* nonzero: the job's arrays are */
 	uint64_t sent, received;     /* frames */
 	uint64_t retransmits;	     /* contributions sent again */
@@ -248,15 +257,21 @@ const char *fpisa_error(void);
 /*
  * Transport `mem`: an aggregator inside this process, the same arithmetic and
  * the same protocol without a network and without privilege. Workers are
- * threads, each with a handle of its own. Mode, rounding and pipeline are the
- * numbers of include/fpisa/format.h, format is an enum fpisa_dtype; 0 takes the
- * default of `fpisa job add`. Mode exact has no float64.
+ * threads, each with a handle of its own. Mode, rounding, pipeline and format
+ * are as in struct fpisa_info; 0 takes the default of `fpisa job add`. Mode
+ * exact has no float64. Flags are a sum of
+ *
+ * 0x01	values are big-endian
+ * 0x02	an average is multiplied by 1/n, not divided by n
+ * 0x08	nothing is counted of the adds, as by `fpisa job add --no-statistics`
+ *
+ * fpisa_mem_create() returns -EINVAL for any other.
  */
 struct fpisa_mem_options {
 	size_t size; /* sizeof(struct fpisa_mem_options) */
 	uint32_t workers, elements, window;
 	uint8_t mode, rounding, pipeline, format;
-	uint8_t flags; /* FPISA_JOB_* of include/fpisa/job.h, but for the histogram */
+	uint8_t flags;
 };
 
 int fpisa_mem_create(struct fpisa_mem **m, const struct fpisa_mem_options *options);

@@ -43,6 +43,16 @@ def test_news():
         assert version == versions[-1] or areas and set(areas) <= {"API", "wire", "output", "behaviour"}
 
 
+def test_header_alone():
+    """It is installed without the tree: it names no file of that, and its numbers are the protocol's."""
+    header, numbers = read("include", "fpisa.h"), read("include", "fpisa", "format.h")
+    assert re.findall(r"\b(?:bpf|doc|include|user)/\S+", header) == []
+    for name in "mode", "pipeline", "clz", "fanout":
+        found = re.findall(rf"FPISA_{name.upper()}_(\w+) = (\d+)", numbers)
+        said = ", ".join(f"{n} {value.lower().replace('_', '-')}" for value, n in found)
+        assert re.search(rf"^ \* {name}\t+{said}$", header, re.M), said
+
+
 def symbols():
     """{function: (node, least version of the package)} of debian/libfpisaN.symbols."""
     text = read("debian", f"libfpisa{setting('SOVERSION')}.symbols")
