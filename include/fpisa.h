@@ -14,9 +14,9 @@
  * at a time, and to the process that made it: in a child after fork() its
  * functions return -ECHILD, but for fpisa_missing(), which returns 0, and
  * fpisa_close(), which frees memory there and changes nothing for the parent.
- * A pointer that is NULL where something is needed gives -EINVAL. Different handles are independent. All
- * ranks of a job call the same operations with the same lengths in the same
- * order, as in MPI.
+ * A pointer that is NULL where something is needed gives -EINVAL. Different
+ * handles are independent. All ranks of a job call the same operations with the
+ * same lengths in the same order, as in MPI.
  */
 #ifndef FPISA_H
 #define FPISA_H

@@ -161,7 +161,7 @@ static int parse(struct analyze_options *o, int argc, char **argv)
 		.orders = DEFAULT_ORDERS,
 		.seed = 1,
 	};
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
 		err = parse_option(o, &c, opt);
 	if (!err)
 		err = choose_modes(o);

@@ -74,7 +74,7 @@ static int parse(struct bench_options *o, int argc, char **argv)
 	int opt, err = 0;
 
 	*o = (struct bench_options){.c = COMMON_INIT, .rounds = DEFAULT_ROUNDS, .seed = (uint64_t)time(NULL)};
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		switch (opt) {
 		case OPT_ROUNDS:
 			err = parse_number("--rounds", optarg, BENCH_MIN_ROUNDS, BENCH_MAX_ROUNDS,

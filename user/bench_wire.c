@@ -162,7 +162,7 @@ static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
 	char *workers = NULL;
 	int opt, err = 0;
 
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		switch (opt) {
 		case OPT_WORKERS:
 			workers = optarg;

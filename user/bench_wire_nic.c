@@ -90,11 +90,11 @@ int bench_nic_open(struct bench_wire *w)
 
 void bench_nic_close(struct bench_wire *w)
 {
-	bool removed;
+	struct datapath_unloaded u;
 
 	datapath_close(&w->dp);
 	if (w->loaded)
-		datapath_unload(pin_of(w), NULL, 0, &removed);
+		datapath_unload(pin_of(w), NULL, 0, &u);
 	if (w->stats_fd >= 0)
 		close(w->stats_fd);
 	if (w->entry_fd >= 0)

@@ -101,6 +101,31 @@ const char *default_pin(void)
 	return pin && *pin ? pin : NULL;
 }
 
+int next_option(int argc, char **argv, const struct option *options)
+{
+	static __u64 seen;
+	const char *word;
+	int index = 0, opt;
+
+	if (optind <= 1)
+		seen = 0;
+	opt = getopt_long(argc, argv, "", options, &index);
+	if (opt == -1 || opt == '?')
+		return opt;
+	word = argv[optind - (optarg && optarg == argv[optind - 1] ? 2 : 1)] + strlen("--");
+	if (strcspn(word, "=") != strlen(options[index].name)) {
+		refuse(BAD_USAGE, "unrecognized option '--%.*s'; there is --%s", (int)strcspn(word, "="), word,
+		       options[index].name);
+		return '?';
+	}
+	if (seen >> index & 1) {
+		refuse(BAD_USAGE, "--%s: is given twice", options[index].name);
+		return '?';
+	}
+	seen |= 1ull << index;
+	return opt;
+}
+
 int common_option(struct common *c, int opt)
 {
 	switch (opt) {
@@ -122,7 +147,7 @@ int common_options(struct common *c, int argc, char **argv)
 	static const struct option options[] = { COMMON_OPTIONS, JSON_OPTION, { 0 } };
 	int opt;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while ((opt = next_option(argc, argv, options)) != -1)
 		if (common_option(c, opt))
 			return BAD_USAGE;
 	return 0;

@@ -84,10 +84,13 @@ enum {
 #define COMMON_INIT { .pin = default_pin() }
 const char *default_pin(void);
 
-/* Takes a common option, or '?' after getopt_long() has complained. 0 or BAD_USAGE. */
+/* getopt_long(), but '?', reported, for an option that is given twice or whose name is cut short. */
+int next_option(int argc, char **argv, const struct option *options);
+
+/* Takes a common option, or '?' after next_option() has complained. 0 or BAD_USAGE. */
 int common_option(struct common *c, int opt);
 
-/* getopt_long() of a verb that takes --json and no option of its own. Leaves optind at the operands. */
+/* next_option() of a verb that takes --json and no option of its own. Leaves optind at the operands. */
 int common_options(struct common *c, int argc, char **argv);
 
 /* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE. */

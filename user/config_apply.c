@@ -19,7 +19,7 @@ static int parse_file(int argc, char **argv, struct common *c, const char **file
 	static const struct option options[] = {COMMON_OPTIONS, {0}};
 	int opt;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while ((opt = next_option(argc, argv, options)) != -1)
 		if (common_option(c, opt))
 			return BAD_USAGE;
 	if (argc - optind > 1)
@@ -99,7 +99,7 @@ static int check_datapath(const struct config *c, const struct datapath *dp)
 }
 
 /* Does the interface run the datapath as the file says? Else it must be free. */
-static int look_at_interface(const struct datapath *dp, struct config_interface *i)
+static int look_at_interface(const struct datapath *dp, const char *pin, struct config_interface *i)
 {
 	struct datapath_interface now = {.name = ""};
 	__u32 ifindex = if_nametoindex(i->name);
@@ -114,9 +114,7 @@ static int look_at_interface(const struct datapath *dp, struct config_interface 
 		return refuse(-EEXIST, "%s: runs in mode %s; fpisa unload %s, then fpisa config apply",
 			      i->name, name_of(xdp_mode_names, now.mode), i->name);
 	if (!got && now.program.id)
-		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off",
-			      i->name, now.program.name, now.program.id, i->name,
-			      now.mode == DATAPATH_SKB ? "generic" : "");
+		return datapath_refuse_program(i->name, &now, pin);
 	i->runs = got;
 	return 0;
 }
@@ -130,9 +128,6 @@ static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job 
 	a.live = b.live = 0;
 	a.slot_base = b.slot_base = 0;
 	a.key = b.key = (struct fpisa_key){ 0 };
-	/* What a device that is named is, check_devices() compares. */
-	for (__u32 r = 0; r < FPISA_MAX_WORKERS; r++)
-		a.rank[r].given = b.rank[r].given = 0;
 	return !memcmp(&a, &b, sizeof(a));
 }
 
@@ -220,8 +215,8 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 	return check_alive(dp, j->number, now) ?: check_devices(dp, j, now);
 }
 
-/* `dp` is NULL if nothing is loaded. */
-static int look_at_datapath(struct config *c, const struct datapath *dp)
+/* `dp` is NULL if nothing is loaded, `pin` where it would be. */
+static int look_at_datapath(struct config *c, const struct datapath *dp, const char *pin)
 {
 	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
 	char place[CONFIG_PLACE_LEN];
@@ -236,7 +231,7 @@ static int look_at_datapath(struct config *c, const struct datapath *dp)
 	}
 	for (int i = 0; i < c->interfaces; i++) {
 		config_at(c, c->interface[i].line, place);
-		errors += !!look_at_interface(dp, &c->interface[i]);
+		errors += !!look_at_interface(dp, dp ? dp->pin : pin, &c->interface[i]);
 	}
 	for (int i = 0; i < c->jobs; i++) {
 		struct config_job *j = &c->job[i];
@@ -297,7 +292,7 @@ static int make_jobs(struct config *c, struct datapath *dp, struct made *m)
 /* `before`: a datapath was pinned, and stays. */
 static void take_back(struct config *c, struct datapath *dp, const char *pin, bool before, const struct made *m)
 {
-	bool removed;
+	struct datapath_unloaded u;
 
 	for (int i = m->jobs; i--;)
 		if (!c->job[i].runs)
@@ -308,7 +303,7 @@ static void take_back(struct config *c, struct datapath *dp, const char *pin, bo
 		if (!c->interface[i].runs && before)
 			datapath_detach(dp, name);
 		else if (!c->interface[i].runs)
-			datapath_unload(pin, &name, 1, &removed);
+			datapath_unload(pin, &name, 1, &u);
 	}
 }
 
@@ -346,7 +341,7 @@ static int apply(struct config *c, const char *pin)
 		err = open ? err : -EINVAL;
 	}
 	if (open || !before) {
-		int differs = look_at_datapath(c, open ? &dp : NULL);
+		int differs = look_at_datapath(c, open ? &dp : NULL, where ?: DATAPATH_PIN);
 
 		if (differs)
 			err = differs;

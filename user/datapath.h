@@ -62,11 +62,22 @@ struct datapath_load {
  */
 int datapath_load(const struct datapath_load *o, char *const *devs, int n);
 
+/* Where a datapath runs, besides this network namespace. */
+struct datapath_elsewhere {
+	char dev[IF_NAMESIZE]; /* one of its interfaces there, or "" */
+	char enter[300];       /* what to put before a command, for that namespace */
+};
+
+struct datapath_unloaded {
+	bool removed; /* pins and all */
+	struct datapath_elsewhere elsewhere; /* why not */
+};
+
 /*
  * Detach from the `n` interfaces, or from all of this network namespace if n
- * is 0, and remove pins once none is left. *removed says whether it was.
+ * is 0, and remove the pins if it then runs in no namespace that can be seen.
  */
-int datapath_unload(const char *pin, char *const *devs, int n, bool *removed);
+int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_unloaded *u);
 
 /* Detach from one interface; the datapath stays where it is pinned, also without any. */
 struct datapath;
@@ -216,6 +227,9 @@ int datapath_status(const struct datapath *dp, struct datapath_status *s);
 /* How this datapath's program is attached to an interface; 0: it is not. Reports nothing. */
 int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i);
 
+/* Does it run in another network namespace that can be seen? */
+bool datapath_elsewhere(const struct datapath *dp, struct datapath_elsewhere *e);
+
 struct datapath_resources {
 	int programs, maps;
 	struct datapath_program program[DATAPATH_MAX_PROGRAMS];
@@ -258,6 +272,15 @@ int datapath_trial_attach(__u32 ifindex, char *why, size_t size);
 
 /* The XDP program on an interface, whoever's; its id is 0 if there is none. */
 int datapath_program_on(__u32 ifindex, struct datapath_interface *i);
+
+/* Does a program of this name belong on interfaces? Frames come in by no other. */
+bool datapath_is_entry(const char *name);
+
+/* The pin directory of the datapath that runs on an interface: `first`, one where verbs look, or one below /sys/fs/bpf. */
+bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX]);
+
+/* -EBUSY, reported: a program that is not of the datapath in `dir` is attached, and what to do. */
+int datapath_refuse_program(const char *dev, const struct datapath_interface *i, const char *dir);
 
 #define WHY_LEN (2 * PATH_MAX + 160)
 

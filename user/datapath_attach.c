@@ -8,6 +8,7 @@
 
 #include "cli.h"
 #include "datapath_internal.h"
+#include "netlink.h"
 #include "privilege.h"
 
 static __u32 mode_flags(enum datapath_mode mode)
@@ -111,30 +112,67 @@ int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_
 	return attached(ifindex, dp->jobs_id, dp->control->entry, i, NULL);
 }
 
-int interfaces_replace(__u32 jobs_id, int prog_fd)
+int interfaces_each(__u32 jobs_id, __u32 entry,
+		    int (*visit)(const struct datapath_interface *i, int prog_fd, void *arg), void *arg)
 {
 	struct if_nameindex *all = if_nameindex();
-	int err = 0;
+	int n = 0, err = 0;
 
 	if (!all)
 		return fail(-errno, NULL, "list interfaces");
 	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
 		struct datapath_interface found = { .name = "" };
-		LIBBPF_OPTS(bpf_xdp_attach_opts, opts);
-		int old_fd = -1;
+		int prog_fd = -1;
 
-		if (attached(i->if_index, jobs_id, 0, &found, &old_fd) > 0) {
-			opts.old_prog_fd = old_fd;
-			err = bpf_xdp_attach(i->if_index, prog_fd, XDP_FLAGS_REPLACE | mode_flags(found.mode),
-					     &opts);
-			if (err)
-				refuse(err, "%s: replace XDP program: %s; try again", i->if_name, reason(err));
+		if (attached(i->if_index, jobs_id, entry, &found, &prog_fd) > 0) {
+			snprintf(found.name, sizeof(found.name), "%s", i->if_name);
+			err = visit(&found, prog_fd, arg);
+			n++;
 		}
-		if (old_fd >= 0)
-			close(old_fd);
+		if (prog_fd >= 0)
+			close(prog_fd);
 	}
 	if_freenameindex(all);
-	return err;
+	return err ?: n;
+}
+
+static int replace(const struct datapath_interface *i, int old_fd, void *arg)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = old_fd);
+	int err = bpf_xdp_attach(i->ifindex, *(int *)arg, XDP_FLAGS_REPLACE | mode_flags(i->mode), &opts);
+
+	return err ? refuse(err, "%s: replace XDP program: %s; try again", i->name, reason(err)) : 0;
+}
+
+int interfaces_replace(__u32 jobs_id, int prog_fd)
+{
+	int n = interfaces_each(jobs_id, 0, replace, &prog_fd);
+
+	return n < 0 ? n : 0;
+}
+
+bool datapath_is_entry(const char *name)
+{
+	return !strcmp(name, "fpisa") || !strcmp(name, "fpisa_steer");
+}
+
+int datapath_refuse_program(const char *dev, const struct datapath_interface *i, const char *dir)
+{
+	const char *generic = i->mode == DATAPATH_SKB ? "generic" : "";
+	char home[PATH_MAX];
+
+	if (!datapath_is_entry(i->program.name))
+		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off", dev,
+			      i->program.name, i->program.id, dev, generic);
+	if (datapath_home(i->ifindex, dir, home))
+		return refuse(-EBUSY,
+			      "%s: runs the datapath that is pinned in %s: give --pin %s, or fpisa unload %s --pin %s "
+			      "first",
+			      dev, home, home, dev, home);
+	return refuse(-EBUSY,
+		      "%s: another XDP program is attached (%s, id %u, not pinned in %s: --pin says "
+		      "where, or ip -n or ip netns exec lost its pins); ip link set dev %s xdp%s off",
+		      dev, i->program.name, i->program.id, dir, dev, generic);
 }
 
 int datapath_detach(const struct datapath *dp, const char *dev)
@@ -152,28 +190,53 @@ int datapath_detach(const struct datapath *dp, const char *dev)
 
 /* -- unload ------------------------------------------------------------ */
 
-/* All interfaces of this namespace that run the datapath of jobs_id. Returns how many, or -errno. */
-static int detach_all(__u32 jobs_id, __u32 entry, bool count_only)
+static int detach(const struct datapath_interface *i, int prog_fd, void *unused)
 {
-	struct if_nameindex *all = if_nameindex();
-	int n = 0, err = 0;
+	(void)unused;
+	return interface_detach(i->name, i->ifindex, i->mode, prog_fd);
+}
 
-	if (!all)
-		return fail(-errno, NULL, "list interfaces");
-	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
-		struct datapath_interface found = { .name = "" };
-		int prog_fd = -1, got = attached(i->if_index, jobs_id, entry, &found, &prog_fd);
+static int count(const struct datapath_interface *i, int prog_fd, void *unused)
+{
+	(void)i, (void)prog_fd, (void)unused;
+	return 0;
+}
 
-		if (got > 0) {
-			n++;
-			if (!count_only)
-				err = interface_detach(i->if_name, i->if_index, found.mode, prog_fd);
-		}
-		if (prog_fd >= 0)
-			close(prog_fd);
-	}
-	if_freenameindex(all);
-	return err ?: n;
+struct search {
+	__u32 jobs_id, entry;
+	struct datapath_elsewhere *found;
+};
+
+static int note(const struct datapath_interface *i, int prog_fd, void *arg)
+{
+	struct datapath_elsewhere *e = arg;
+
+	(void)prog_fd;
+	strcpy(e->dev, i->name);
+	return 0;
+}
+
+static int look(const char *prefix, void *arg)
+{
+	struct search *s = arg;
+	int n = interfaces_each(s->jobs_id, s->entry, note, s->found);
+
+	if (n > 0)
+		snprintf(s->found->enter, sizeof(s->found->enter), "%s", prefix);
+	return n;
+}
+
+static int elsewhere(__u32 jobs_id, __u32 entry, struct datapath_elsewhere *e)
+{
+	struct search s = { jobs_id, entry, e };
+
+	*e = (struct datapath_elsewhere){ .dev = "" };
+	return netns_others(look, &s);
+}
+
+bool datapath_elsewhere(const struct datapath *dp, struct datapath_elsewhere *e)
+{
+	return elsewhere(dp->jobs_id, dp->control->entry, e) > 0;
 }
 
 static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs_id, __u32 entry)
@@ -196,54 +259,68 @@ static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jo
 	return err;
 }
 
-int datapath_unload(const char *pin, char *const *devs, int n, bool *removed)
+/* Takes `n` named interfaces, or all of this namespace, off; removes the pins if it then runs nowhere. */
+static int take_off(const char *dir, const char *pin, char *const *devs, const __u32 *ifindex, int n,
+		    struct datapath_unloaded *u)
 {
-	__u32 ifindex[DATAPATH_MAX_INTERFACES], jobs_id, entry;
-	char dir[PATH_MAX];
-	int err, fd = -1, lock = -1, left = 0;
+	__u32 jobs_id = pin_jobs_id(dir), entry = pin_entry(dir);
+	int err = n ? detach_named(devs, ifindex, n, jobs_id, entry) :
+		      interfaces_each(jobs_id, entry, detach, NULL);
+	bool none = !n && !err;
+	int left = err < 0 || !n ? 0 : interfaces_each(jobs_id, entry, count, NULL);
 
-	*removed = false;
+	if (err < 0 || left)
+		return err < 0 ? err : left < 0 ? left : 0;
+	err = elsewhere(jobs_id, entry, &u->elsewhere);
+	if (err < 0)
+		return fail(err, NULL, "other network namespaces");
+	if (err && none)
+		return refuse(-ENOENT,
+			      "%s: runs on no interface of this network namespace, but on %s of another; "
+			      "%sfpisa unload%s%s",
+			      dir, u->elsewhere.dev, u->elsewhere.enter, pin ? " --pin " : "", pin ?: "");
+	if (!err) {
+		routes_release_all(dir);
+		pin_remove_all(dir, NULL, 0);
+		u->removed = true;
+	}
+	return 0;
+}
+
+int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_unloaded *u)
+{
+	__u32 ifindex[DATAPATH_MAX_INTERFACES];
+	char dir[PATH_MAX], one[1][NAME_MAX + 1];
+	int err, lock = -1;
+
+	*u = (struct datapath_unloaded){ .removed = false };
 	err = find_interfaces(devs, n, ifindex);
 	if (!err)
 		err = privilege_check(PRIVILEGE_ATTACH, "unload");
 	if (err)
 		return err;
 	err = pin_find(dir, pin, true);
+	if (err == -ENOENT)
+		err = pin_find_remains(dir, pin);
 	if (err == -EPERM && pin_trust(dir, false))
 		return err;
 	if (!err)
 		err = pin_lock(dir, &lock);
+	/* What a loader made before it was killed may be the directory alone. */
+	if (!err && !pin_list(dir, one, 1)) {
+		pin_remove_all(dir, NULL, 0);
+		err = -ENOENT;
+	}
 	if (err == -ENOENT)
-		return refuse(
+		err = refuse(
 			err,
 			"%s: nothing is loaded, nothing to unload; ip link set dev DEV xdp off detaches other "
 			"programs",
 			pin ?: DATAPATH_PIN);
-	if (err)
-		return fail(err, NULL, "%s", pin ?: DATAPATH_PIN);
-	fd = pin_open(dir, "fpisa_jobs");
-	if (fd < 0) {
-		err = fail(fd, NULL, "%s/fpisa_jobs", dir);
-		goto out;
-	}
-	jobs_id = map_id(fd);
-	entry = pin_entry(dir);
-	if (n) {
-		err = detach_named(devs, ifindex, n, jobs_id, entry);
-		if (!err)
-			left = detach_all(jobs_id, entry, true);
-	} else {
-		err = detach_all(jobs_id, entry, false);
-	}
-	err = err < 0 ? err : left < 0 ? left : 0;
-	if (!err && !left) {
-		routes_release_all(fd);
-		pin_remove_all(dir, NULL, 0);
-		*removed = true;
-	}
-out:
-	if (fd >= 0)
-		close(fd);
+	else if (err)
+		err = fail(err, NULL, "%s", pin ?: DATAPATH_PIN);
+	else
+		err = take_off(dir, pin, devs, ifindex, n, u);
 	pin_unlock(&lock);
 	return err;
 }

@@ -71,21 +71,13 @@ static int map_info(int fd, const char *name, struct datapath_map *m)
 
 /* -- status ------------------------------------------------------------ */
 
-static int list_interfaces(const struct datapath *dp, struct datapath_status *s)
+static int list_interface(const struct datapath_interface *i, int unused, void *arg)
 {
-	struct if_nameindex *all = if_nameindex();
+	struct datapath_status *s = arg;
 
-	if (!all)
-		return fail(-errno, NULL, "list interfaces");
-	for (struct if_nameindex *i = all; i->if_index && s->interfaces < DATAPATH_MAX_INTERFACES; i++) {
-		struct datapath_interface *found = &s->interface[s->interfaces];
-
-		if (datapath_attached(dp, i->if_index, found) > 0) {
-			snprintf(found->name, sizeof(found->name), "%s", i->if_name);
-			s->interfaces++;
-		}
-	}
-	if_freenameindex(all);
+	(void)unused;
+	if (s->interfaces < DATAPATH_MAX_INTERFACES)
+		s->interface[s->interfaces++] = *i;
 	return 0;
 }
 
@@ -147,8 +139,8 @@ int datapath_status(const struct datapath *dp, struct datapath_status *s)
 	for (int i = 0; i < FPISA_MAX_JOBS; i++)
 		s->jobs += !!dp->jobs[i].active;
 	list_stages(dp, s);
-	err = list_interfaces(dp, s);
-	return err;
+	err = interfaces_each(dp->jobs_id, dp->control->entry, list_interface, s);
+	return err < 0 ? err : 0;
 }
 
 /* -- resources ---------------------------------------------------------- */

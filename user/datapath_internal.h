@@ -49,6 +49,9 @@ int pin_share(const char *dir);
 /* Removes our pins in `dir` but those of `keep` (n names), then the directory if it is ours and empty. */
 void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n);
 
+/* id of the map by which programs of the datapath pinned in `dir` are known: fpisa_jobs, or another if that is gone; or 0. */
+__u32 pin_jobs_id(const char *dir);
+
 /* Names of our pins in `dir`, at most `max`; returns how many. */
 int pin_list(const char *dir, char (*names)[NAME_MAX + 1], int max);
 
@@ -57,6 +60,9 @@ int pin_trust(const char *dir, bool quiet);
 
 /* The directory that holds a datapath, a trusted one; as datapath_open(). Silent if `quiet`. */
 int pin_find(char dir[PATH_MAX], const char *pin, bool quiet);
+
+/* For unload: the directory with what is left of a datapath without its jobs, or of making it; a trusted one. Silent. */
+int pin_find_remains(char dir[PATH_MAX], const char *pin);
 
 /* Is /sys that of `ip netns exec`, with all that is pinned below? Then of which namespace. */
 bool netns_exec(char name[NAME_MAX + 1]);
@@ -71,6 +77,9 @@ int refuse_netns_exec(const char *dir);
 int pin_lock(const char *dir, int *fd);
 void pin_unlock(int *fd);
 
+/* -EINTR, reported, if a signal that would end `what` waits; it comes with pin_unlock(). */
+int pin_interrupted(const char *what);
+
 /* id of the map behind an fd, 0 on error. */
 __u32 map_id(int fd);
 
@@ -82,6 +91,14 @@ int program_info(int fd, struct datapath_program *p);
 
 int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode);
 int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd);
+
+/*
+ * visit() of each interface of this network namespace that attached() finds
+ * to run the datapath, until one fails. How many there were, or -errno; what
+ * goes wrong here is reported.
+ */
+int interfaces_each(__u32 jobs_id, __u32 entry,
+		    int (*visit)(const struct datapath_interface *i, int prog_fd, void *arg), void *arg);
 
 /* Puts a program in the place of the datapath's on all interfaces of this network namespace. */
 int interfaces_replace(__u32 jobs_id, int prog_fd);
@@ -96,9 +113,9 @@ int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interfac
 /* Lets the datapath find the way to the job's ranks, as long as it is there; reports. */
 int routes_assert(__u32 job, const struct fpisa_job *j);
 
-/* Takes back what only this job needed, which is no longer active; of a map of jobs, what any did. */
+/* Takes back what only this job needed, which is no longer active; what any job did whose map is pinned in `dir`. */
 void routes_release(const struct datapath *dp, const struct fpisa_job *j);
-void routes_release_all(int jobs_fd);
+void routes_release_all(const char *dir);
 
 /* Generations go on from the clock, so that none comes back when the datapath is loaded anew. */
 void generations_seed(struct fpisa_control *control);

@@ -44,17 +44,7 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 	if (got)
 		return refuse(-EEXIST, "%s: is loaded already, %s, pinned in %s; fpisa unload %s detaches it",
 			      dev, name_of(xdp_mode_names, i.mode), dir, dev);
-	if (!strcmp(i.program.name, "fpisa") && !jobs_id)
-		return refuse(-EBUSY,
-			      "%s: another XDP program is attached (fpisa, id %u, not pinned in %s: --pin says "
-			      "where, or ip -n or ip netns exec lost its pins); ip link set dev %s xdp%s off",
-			      dev, i.program.id, dir, dev, i.mode == DATAPATH_SKB ? "generic" : "");
-	if (i.program.id)
-		return refuse(-EBUSY,
-			      "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off",
-			      dev, i.program.name, i.program.id, dev,
-			      i.mode == DATAPATH_SKB ? "generic" : "");
-	return 0;
+	return i.program.id ? datapath_refuse_program(dev, &i, dir) : 0;
 }
 
 /* -- the pin directory -------------------------------------------------- */
@@ -341,9 +331,12 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 		err = ways_join(l.dir, ifindex, n);
 	if (!err)
 		err = pin_share(l.dir);
+	if (!err)
+		err = pin_interrupted("load");
 	while (!err && done < n) {
 		err = interface_attach(devs[done], ifindex[done], l.entry_fd, o->mode);
 		done += !err;
+		err = err ?: pin_interrupted("load");
 	}
 	for (int i = 0; err && i < done; i++)
 		interface_detach(devs[i], ifindex[i], o->mode, l.entry_fd);

@@ -4,11 +4,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -89,6 +92,23 @@ int pin_abi_make(const char *dir)
 	err = pin_fd(dir, "fpisa_abi", fd);
 	close(fd);
 	return err;
+}
+
+__u32 pin_jobs_id(const char *dir)
+{
+	static const char *const used[] = { "fpisa_jobs", "fpisa_control", "fpisa_counters", "fpisa_sessions",
+					    "fpisa_peers", "fpisa_slots", "fpisa_stages" };
+	__u32 id = 0;
+
+	for (size_t i = 0; !id && i < sizeof(used) / sizeof(used[0]); i++) {
+		int fd = pin_open(dir, used[i]);
+
+		if (fd < 0)
+			continue;
+		id = map_id(fd);
+		close(fd);
+	}
+	return id;
 }
 
 __u32 pin_entry(const char *dir)
@@ -266,6 +286,7 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 	const char *const *dirs = pin ? &pin : search;
 	size_t n = pin ? 1 : SEARCH_LEN;
 	char path[PATH_MAX], name[NAME_MAX + 1];
+	struct statfs fs;
 	int err;
 
 	for (size_t i = 0; i < n; i++) {
@@ -287,6 +308,11 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 			return quiet ? err : fail(err, "run as root, or as a member of its group (fpisa load --group)",
 						  "%s", dirs[i]);
 	}
+	/* Nobody's datapath, but a directory in which load would refuse to make one. */
+	if (!statfs(dirs[0], &fs) && fs.f_type == BPF_FS_MAGIC && pin_trust(dirs[0], true) == -EPERM) {
+		strcpy(dir, dirs[0]);
+		return pin_trust(dir, quiet);
+	}
 	if (quiet)
 		return -ENOENT;
 	err = refuse_kernel();
@@ -303,7 +329,61 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 		      search[0], search[1], search[3]);
 }
 
+int pin_find_remains(char dir[PATH_MAX], const char *pin)
+{
+	char one[1][NAME_MAX + 1];
+	struct stat st;
+
+	for (size_t i = 0; i < (pin ? 1 : SEARCH_LEN); i++) {
+		const char *at = pin ?: search[i];
+
+		if (strlen(at) >= PATH_MAX || (!pin_list(at, one, 1) && (pin || i || stat(at, &st))))
+			continue;
+		strcpy(dir, at);
+		return pin_trust(dir, true);
+	}
+	return -ENOENT;
+}
+
+bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX])
+{
+	struct datapath_interface i = { .name = "" };
+	bool found = false;
+	glob_t g = { 0 };
+
+	glob("/sys/fs/bpf/*", GLOB_ONLYDIR, NULL, &g);
+	for (size_t k = 0; !found && k < 1 + SEARCH_LEN + g.gl_pathc; k++) {
+		const char *at = !k		   ? first
+				 : k <= SEARCH_LEN ? search[k - 1]
+						   : g.gl_pathv[k - 1 - SEARCH_LEN];
+		__u32 id = pin_jobs_id(at);
+
+		found = id && strlen(at) < PATH_MAX && attached(ifindex, id, 0, &i, NULL) > 0;
+		if (found)
+			strcpy(dir, at);
+	}
+	globfree(&g);
+	return found;
+}
+
+/* -- lock ---------------------------------------------------------------- */
+
 static sigset_t signals_before;
+
+int pin_interrupted(const char *what)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction a;
+	sigset_t waiting;
+
+	if (sigpending(&waiting))
+		return 0;
+	/* One that is ignored waits too, as long as it is blocked. */
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (sigismember(&waiting, signals[i]) && !sigaction(signals[i], NULL, &a) && a.sa_handler != SIG_IGN)
+			return refuse(-EINTR, "%s: interrupted; what it made is taken back", what);
+	return 0;
+}
 
 int pin_lock(const char *dir, int *fd)
 {

@@ -88,19 +88,22 @@ void routes_release(const struct datapath *dp, const struct fpisa_job *j)
 			neighbour_manage(neighbour, way.ifindex, false);
 }
 
-void routes_release_all(int jobs_fd)
+void routes_release_all(const char *dir)
 {
+	int jobs_fd = pin_open(dir, "fpisa_jobs");
 	struct fpisa_job j;
 	struct route way;
 	__be32 neighbour;
 
-	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++) {
+	for (__u32 job = 0; jobs_fd >= 0 && job < FPISA_MAX_JOBS; job++) {
 		if (bpf_map_lookup_elem(jobs_fd, &job, &j) || !j.active)
 			continue;
 		for (__u32 r = 0; r < j.workers && r < FPISA_MAX_WORKERS; r++)
 			if (!next_hop(&j.rank[r], &way, &neighbour))
 				neighbour_manage(neighbour, way.ifindex, false);
 	}
+	if (jobs_fd >= 0)
+		close(jobs_fd);
 }
 
 int datapath_routes_asked(const struct fpisa_job *j)

@@ -77,22 +77,16 @@ int ways_join(const char *dir, const __u32 *ifindex, int n)
 	return err;
 }
 
-/* The interfaces of this namespace that frames come in by. */
-static int add_attached(const struct datapath *dp, int ways, int prog_fd)
+struct way_out {
+	int ways, prog_fd;
+};
+
+static int add_attached(const struct datapath_interface *i, int unused, void *arg)
 {
-	struct if_nameindex *all = if_nameindex();
-	int err = 0;
+	const struct way_out *w = arg;
 
-	if (!all)
-		return fail(-errno, NULL, "list interfaces");
-	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
-		struct datapath_interface found = { .name = "" };
-
-		if (datapath_attached(dp, i->if_index, &found) > 0)
-			err = add(ways, i->if_index, prog_fd);
-	}
-	if_freenameindex(all);
-	return err;
+	(void)unused;
+	return add(w->ways, i->ifindex, w->prog_fd);
 }
 
 static int open_or_make(const char *dir, int *ways)
@@ -116,8 +110,13 @@ int ways_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n,
 {
 	int ways = -1, err = open_or_make(dp->pin, &ways);
 
-	if (!err)
-		err = add_attached(dp, ways, prog_fd);
+	if (!err) {
+		struct way_out w = { ways, prog_fd };
+
+		/* Those that frames come in by. */
+		err = interfaces_each(dp->jobs_id, dp->control->entry, add_attached, &w);
+		err = err < 0 ? err : 0;
+	}
 	for (int i = 0; !err && i < n; i++)
 		err = add(ways, ifindex[i], prog_fd);
 	if (!err && bpf_map_update_elem(dp->replies_fd, &job, &ways, BPF_ANY))

@@ -263,7 +263,7 @@ int demo_parse(struct demo_options *o, int argc, char **argv)
 		.op = FPISA_OP_SUM,
 		.xdp = DATAPATH_NATIVE,
 	};
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
 		err = parse_option(o, &c, opt);
 	if (err)
 		return err;

@@ -93,7 +93,7 @@ int verb_doctor(int argc, char **argv)
 	__be32 aggregator = 0;
 	int opt, err = 0;
 
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
 		err = opt == OPT_WORKER ? parse_machine("--worker", optarg, &aggregator)
 					: common_option(&c, opt);
 	if (err)

@@ -9,6 +9,7 @@
 
 #include "doctor.h"
 #include "job.h"
+#include "netlink.h"
 #include "route.h"
 
 struct text {
@@ -142,6 +143,33 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 	}
 }
 
+/* Jumbo frames may be switched off under a job. */
+static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	unsigned int bytes = job_frame_bytes(j);
+	char mend[64 * 64], text[64 * 64] = "";
+	struct text m = { mend, mend + sizeof(mend) }, t = { text, text + sizeof(text) };
+	__u32 seen[FPISA_MAX_WORKERS] = { 0 };
+
+	for (__u32 r = 0; r < j->workers; r++) {
+		struct fpisa_peer p;
+		struct link l;
+		__u32 k = 0;
+
+		if (!(j->live >> r & 1) || datapath_peer(d->dp, job, r, &p))
+			continue;
+		while (k < r && seen[k] != p.ifindex)
+			k++;
+		seen[r] = p.ifindex;
+		if (k < r || link_get(p.ifindex, &l) || l.mtu >= bytes)
+			continue;
+		add(&m, "%sip link set dev %s mtu %u", *text ? " && " : "", l.name, bytes);
+		add(&t, "%s%s has %u", *text ? ", " : "", l.name, l.mtu);
+	}
+	if (*text)
+		finding(d, LEVEL_FAULT, subject, "mtu", mend, "frames of %u bytes do not fit the MTU: %s", bytes, text);
+}
+
 static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char mend[PATH_MAX + 512], text[RANKS_LEN];
@@ -182,7 +210,7 @@ static void steering_option(const struct doctor *d, struct text *t)
 		add(t, " --cpus %s --cpu-queue %u", cpus_text(s.cpu, s.cpus, cpus), s.queue);
 }
 
-/* "fpisa unload && fpisa load p0 p1" with the interfaces that have a program named like ours. */
+/* "fpisa unload && fpisa load p0 p1" with the interfaces that run what is pinned. */
 static void reload(const struct doctor *d, char *out, size_t size)
 {
 	struct if_nameindex *all = if_nameindex();
@@ -192,9 +220,10 @@ static void reload(const struct doctor *d, char *out, size_t size)
 
 	for (struct if_nameindex *i = all; i && i->if_index; i++) {
 		struct datapath_interface x = { .name = "" };
+		char home[PATH_MAX];
 
-		if (datapath_program_on(i->if_index, &x) ||
-		    (strcmp(x.program.name, "fpisa") && strcmp(x.program.name, "fpisa_steer")))
+		if (datapath_program_on(i->if_index, &x) || !datapath_is_entry(x.program.name) ||
+		    !datapath_home(i->if_index, d->dir, home) || strcmp(home, d->dir))
 			continue;
 		if (x.mode == DATAPATH_SKB && m < DATAPATH_MAX_INTERFACES)
 			skb[m++] = i->if_name;
@@ -218,6 +247,33 @@ static void reload(const struct doctor *d, char *out, size_t size)
 		if_freenameindex(all);
 }
 
+/* "fpisa load p0 p1" with the interfaces that jobs' ranks are behind; false if there are none. */
+static bool load_again(const struct doctor *d, char *out, size_t size)
+{
+	struct if_nameindex *all = if_nameindex();
+	struct text t = { out, out + size };
+	int n = 0;
+
+	for (struct if_nameindex *i = all; i && i->if_index; i++) {
+		bool behind = false;
+
+		for (__u32 job = 0; !behind && job < FPISA_MAX_JOBS; job++) {
+			const struct fpisa_job *j = &d->dp->jobs[job];
+			struct fpisa_peer p;
+
+			for (__u32 r = 0; j->active && !behind && r < j->workers && r < FPISA_MAX_WORKERS; r++)
+				behind = j->live >> r & 1 && !datapath_peer(d->dp, job, r, &p) &&
+					 p.ifindex == i->if_index;
+		}
+		if (behind)
+			add(&t, "%s %s", n++ ? "" : "fpisa load", i->if_name);
+	}
+	add(&t, "%s", pin_option(d));
+	if (all)
+		if_freenameindex(all);
+	return n;
+}
+
 /* How many interfaces run programs of another build: by what is attached and, behind what steers, by the entry. */
 static int of_other_builds(const struct doctor *d, const struct datapath_status *s)
 {
@@ -235,7 +291,8 @@ static int of_other_builds(const struct doctor *d, const struct datapath_status 
 static void check_build(struct doctor *d)
 {
 	static struct datapath_status s;
-	char mend[MEND_LEN], upgrade[PATH_MAX + 32];
+	char mend[MEND_LEN], again[MEND_LEN], upgrade[PATH_MAX + 32];
+	struct datapath_elsewhere e;
 	int others;
 
 	if (!d->verified || datapath_status(d->dp, &s))
@@ -243,8 +300,13 @@ static void check_build(struct doctor *d)
 	others = of_other_builds(d, &s);
 	reload(d, mend, sizeof(mend));
 	snprintf(upgrade, sizeof(upgrade), "fpisa upgrade%s", pin_option(d));
-	if (!s.interfaces)
-		finding(d, LEVEL_WARN, "datapath", "attached", mend,
+	if (!s.interfaces && datapath_elsewhere(d->dp, &e))
+		finding(d, LEVEL_OK, "datapath", "attached", NULL,
+			"pinned in %s, on no interface of this network namespace, but on %s of another; "
+			"%sfpisa doctor%s looks there",
+			d->dir, e.dev, e.enter, pin_option(d));
+	else if (!s.interfaces)
+		finding(d, LEVEL_WARN, "datapath", "attached", load_again(d, again, sizeof(again)) ? again : mend,
 			"pinned in %s, but on no interface of this network namespace", d->dir);
 	else if (others)
 		finding(d, LEVEL_WARN, "datapath", "build", upgrade,
@@ -289,6 +351,7 @@ void doctor_datapath(struct doctor *d)
 		check_address(d, &j, subject);
 		check_routes(d, &j, subject);
 		check_ports(d, job, &j, subject);
+		check_mtu(d, job, &j, subject);
 		check_members(d, job, &j, subject);
 	}
 }

@@ -103,11 +103,27 @@ static void try_native(struct doctor *d, struct device *v)
 
 static void check_xdp(struct doctor *d, struct device *v)
 {
-	char mend[PATH_MAX + 128];
+	const char *dir = *d->dir ? d->dir : d->pin ?: DATAPATH_PIN;
+	char mend[PATH_MAX + 128], home[PATH_MAX];
 	bool native = v->features & NETDEV_XDP_BASIC && v->features & NETDEV_XDP_REDIRECT;
 
-	if (v->xdp.program.id && !v->ours) {
-		snprintf(mend, sizeof(mend), "ip link set dev %s %s off", v->name, generic_word(v));
+	snprintf(mend, sizeof(mend), "ip link set dev %s %s off", v->name, generic_word(v));
+	if (v->xdp.program.id && !v->ours && datapath_is_entry(v->xdp.program.name)) {
+		if (!datapath_home(v->link.index, dir, home))
+			finding(d, LEVEL_FAULT, v->name, "xdp", mend,
+				"a datapath's program is attached, %s, id %u, but not pinned in %s: --pin says where, "
+				"unless its pins are lost",
+				v->xdp.program.name, v->xdp.program.id, dir);
+		else if (!strcmp(home, dir))
+			finding(d, LEVEL_OK, v->name, "xdp", NULL, "the datapath that is pinned in %s is attached", home);
+		else
+			finding(d, LEVEL_OK, v->name, "xdp", NULL,
+				"runs the datapath that is pinned in %s; fpisa doctor --pin %s looks at that", home, home);
+	} else if (v->ours && !datapath_is_entry(v->xdp.program.name)) {
+		finding(d, LEVEL_FAULT, v->name, "xdp", mend,
+			"the wrong program is attached: %s, id %u; frames come in by fpisa", v->xdp.program.name,
+			v->xdp.program.id);
+	} else if (v->xdp.program.id && !v->ours) {
 		finding(d, LEVEL_FAULT, v->name, "xdp", mend, "another XDP program is attached: %s, id %u",
 			v->xdp.program.name, v->xdp.program.id);
 	} else if (v->ours && v->xdp.mode == DATAPATH_SKB && native) {

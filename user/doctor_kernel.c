@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* doctor: privilege, what the kernel can do, the BPF filesystem, the tools that mends call. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -77,6 +78,18 @@ static void check_verifier(struct doctor *d)
 			why);
 }
 
+static bool is_empty(const char *dir)
+{
+	DIR *d = opendir(dir);
+	int n = 0;
+
+	while (d && n < 3 && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n < 3;
+}
+
 static void check_bpffs(struct doctor *d)
 {
 	char dir[PATH_MAX] = "/sys/fs/bpf", mend[PATH_MAX + 32], *slash;
@@ -89,7 +102,12 @@ static void check_bpffs(struct doctor *d)
 			*slash = 0;
 	}
 	snprintf(mend, sizeof(mend), "mount -t bpf bpf %s", dir);
-	if (statfs(dir, &fs))
+	if (d->pin && !statfs(dir, &fs) && fs.f_type != BPF_FS_MAGIC && !is_empty(dir))
+		finding(d, LEVEL_FAULT, "kernel", "bpffs", "fpisa doctor --pin " DATAPATH_PIN,
+			"%s is no BPF filesystem, and not empty, so that a mount would hide what is there: name a "
+			"directory of a BPF filesystem",
+			dir);
+	else if (statfs(dir, &fs))
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", NULL, "%s: %s", dir, strerror(errno));
 	else if (fs.f_type != BPF_FS_MAGIC)
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", mend,

@@ -88,7 +88,7 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 		dev = name;
 	}
 	if (r.local)
-		finding(d, LEVEL_FAULT, dev, "route", NULL, "%s is an address of this machine", to);
+		finding(d, LEVEL_FAULT, dev, "route", NULL, "%s is an address of this machine: name the aggregator's, or leave --worker out where this is it", to);
 	else
 		finding(d, LEVEL_OK, dev, "route", NULL, "to %s through %s", to, way);
 	if (link_get(if_nametoindex(dev), &l))

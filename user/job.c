@@ -93,7 +93,7 @@ static int parse_operands(int argc, char **argv, struct common *c, int least, in
 	uint64_t n = 0;
 	int opt, err;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while ((opt = next_option(argc, argv, options)) != -1)
 		if (common_option(c, opt))
 			return BAD_USAGE;
 	if (argc - optind < least || argc - optind > most)

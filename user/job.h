@@ -57,6 +57,9 @@ void job_faults_option(const struct fpisa_job_faults *f, char text[FAULTS_OPTION
 
 /* `job show --json` of an active job; job_show.c. */
 int job_print_json(const struct datapath *dp, __u32 job);
+/* Bytes of a frame as the MTU counts them. */
+unsigned int job_frame_bytes(const struct fpisa_job *j);
+
 int job_print_text(const struct datapath *dp, __u32 job);
 
 /* Ranks that are in the job's current generation. */

@@ -178,7 +178,7 @@ int job_wish_option(struct job_wish *w, int opt, struct common *c)
 	case OPT_TOKEN:
 		err = parse_hex("--token", optarg, &token);
 		j->token = err ? 0 : token;
-		return err;
+		return err ?: !token ? refuse(BAD_USAGE, "--token: 0 means none; leave it out, or take another") : 0;
 	case OPT_BIG_ENDIAN:
 		j->flags |= FPISA_JOB_BIG_ENDIAN;
 		return 0;
@@ -354,11 +354,16 @@ static bool first_behind(const struct job_wish *w, __u32 rank)
 	return k == rank && w->ifindex[rank];
 }
 
+unsigned int job_frame_bytes(const struct fpisa_job *j)
+{
+	return FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + fpisa_payload_bytes(fpisa_format_of(j->format), j->elements);
+}
+
 /* Every port must carry the frame. */
 static int check_ports(const struct job_wish *w, __u32 job)
 {
 	struct fpisa_format f = fpisa_format_of(w->job.format);
-	int bytes = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + fpisa_payload_bytes(f, w->job.elements);
+	int bytes = job_frame_bytes(&w->job);
 	int block = FPISA_BLOCK * f.bytes;
 
 	for (__u32 r = 0; r < w->job.workers; r++) {
@@ -402,6 +407,10 @@ void job_wish_warn(const struct job_wish *w, const struct datapath *dp, __u32 jo
 		got = datapath_attached(dp, w->ifindex[r], &i);
 		if (got > 0 && i.mode == DATAPATH_NATIVE)
 			veth_warn(&l, &peer);
+		if (got > 0 && !datapath_is_entry(i.program.name))
+			warning("%s: the wrong program is attached, %s, so job %u hears no worker there; ip link set dev %s xdp%s "
+				"off, then attach fpisa",
+				dev, i.program.name, job, dev, i.mode == DATAPATH_SKB ? "generic" : "");
 		else if (got <= 0)
 			warning("%s: this datapath is not loaded on it, so job %u hears no worker there; fpisa load %s",
 				dev, job, dev);
@@ -416,7 +425,7 @@ int verb_job_add(int argc, char **argv)
 	uint64_t job;
 	int opt, err = 0;
 
-	while (!err && (opt = getopt_long(argc, argv, "", job_add_options, NULL)) != -1)
+	while (!err && (opt = next_option(argc, argv, job_add_options)) != -1)
 		err = job_wish_option(&w, opt, &c);
 	if (err)
 		return err;
@@ -441,6 +450,8 @@ int verb_job_add(int argc, char **argv)
 	}
 	if (!err && c.json)
 		err = job_print_json(&dp, job);
+	if (!err && fflush(stdout))
+		err = fail(-errno, NULL, "job %u is made; stdout", (__u32)job);
 	datapath_close(&dp);
 	return err;
 }

@@ -177,18 +177,20 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	if (missing)
 		printf("waiting     for ranks %s in chunk %llu%s\n", ranks_text(missing, ranks),
 		       (unsigned long long)chunk, silence);
-	printf("\n%4s  %-21s  %-15s  %-17s  %-9s  %s\n", "rank", "address", "interface", "mac", "state",
+	printf("\n%4s  %-21s  %-16s  %-17s  %-9s  %s\n", "rank", "address", "interface", "mac", "state",
 	       "last heard");
 	for (__u32 r = 0; r < j.workers; r++) {
-		char where[ADDRESS_LEN + 8], age[16];
+		char where[ADDRESS_LEN + 8], dev[IF_NAMESIZE + 1], age[16];
 		struct member m;
 
 		err = get_member(dp, job, &j, r, &m);
 		if (err)
 			return err;
 		snprintf(where, sizeof(where), "%s:%u", m.address, m.port);
+		/* As `job add` was given it, or as the route leads. */
+		snprintf(dev, sizeof(dev), "%s%s", j.rank[r].given ? "@" : "", m.dev);
 		age_text(m.silence, age, sizeof(age));
-		printf("%4u  %-21s  %-15s  %-17s  %-9s  %s%s\n", r, where, m.dev, m.seen ? m.mac : "-",
+		printf("%4u  %-21s  %-16s  %-17s  %-9s  %s%s\n", r, where, dev, m.seen ? m.mac : "-",
 		       state_of(j.live, joined, r), isinf(m.silence) ? "never" : age,
 		       isinf(m.silence) ? "" : " ago");
 	}
@@ -254,6 +256,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 		json_add_string(e, "address", m.address);
 		json_add_number(e, "port", m.port);
 		json_add_string(e, "dev", m.dev);
+		json_object_object_add(e, "given", json_object_new_boolean(j.rank[r].given));
 		json_add_string(e, "mac", m.seen ? m.mac : NULL);
 		json_add_string(e, "state", state_of(j.live, joined, r));
 		json_add_double(e, "silent_s", m.silence);

@@ -91,7 +91,7 @@ int verb_load(int argc, char **argv)
 	struct common c = COMMON_INIT;
 	int opt, err = 0;
 
-	while (!err && (opt = getopt_long(argc, argv, "", load_options, NULL)) != -1)
+	while (!err && (opt = next_option(argc, argv, load_options)) != -1)
 		err = load_option(&o, opt, &c);
 	if (err)
 		return err;

@@ -54,7 +54,7 @@ static const char job_add_more[] =
 	"                     shares of frames, 0 to 0.9, with which workers try out a bad network\n";
 
 static const char doctor_more[] =
-	"One line a finding: ok, warn or fault; after \"mend:\" the command that mends it.\n"
+	"One line a finding: ok, warn or fault; after \"mend:\" the command that mends it, where one can.\n"
 	"Exit status 0 without faults, whatever the warnings; 1 with a fault.\n"
 	"  DEV                interfaces to look at, by default all that are up; one that is\n"
 	"                     named and has no XDP program gets one for a moment, to see\n"
@@ -82,7 +82,8 @@ static const struct verb verbs[] = {
 	  "  --cpu-queue N      frames that may wait at each of them, to 16384; default 4096\n"
 	  "Interfaces of one --pin directory share one datapath; further ones may follow.\n" },
 	{ "unload", verb_unload, "[DEV...]", "detach it, and remove it with its last interface",
-	  "Without DEV: every interface of this network namespace, and all pins.\n" },
+	  "Without DEV: every interface of this network namespace. The pins stay if it runs in\n"
+	  "another one that can be seen.\n" },
 	{ "upgrade", verb_upgrade, "", "put this build's programs in the place of running ones",
 	  "Under traffic; jobs, sums under way and counters go on. Refused if the layout of\n"
 	  "the maps has changed: then unload and load.\n" },

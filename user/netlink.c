@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <linux/genetlink.h>
 #include <linux/neighbour.h>
 #include <linux/net_namespace.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "netlink.h"
@@ -313,38 +315,134 @@ static int netns_id(int fd)
 	return ask(NETLINK_ROUTE, &m, take_nsid, &id) ? -1 : id;
 }
 
-/* Looks at DIR/ENTRY/TAIL of each entry. */
-static int search_dir(const char *dir, const char *tail, const char *prefix_format, int id,
-		      char prefix[NETNS_PREFIX_LEN], int *fd)
+typedef int (*visit_netns)(int fd, const char *prefix, void *arg);
+
+/* DIR/ENTRY/TAIL of each entry, until one is not 0; its fd is closed here. */
+static int walk_dir(const char *dir, const char *tail, const char *prefix_format, visit_netns visit, void *arg)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
+	int got = 0;
 
-	*fd = -1;
-	while (d && *fd < 0 && (e = readdir(d))) {
-		char path[300];
+	while (d && !got && (e = readdir(d))) {
+		char path[300], prefix[NETNS_PREFIX_LEN];
+		int fd;
 
 		if (*e->d_name == '.' || (*tail && (*e->d_name < '0' || *e->d_name > '9')))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s%s", dir, e->d_name, tail);
-		*fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (*fd >= 0 && netns_id(*fd) != id) {
-			close(*fd);
-			*fd = -1;
-		}
-		if (*fd >= 0)
-			snprintf(prefix, NETNS_PREFIX_LEN, prefix_format, e->d_name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		snprintf(prefix, sizeof(prefix), prefix_format, e->d_name);
+		got = visit(fd, prefix, arg);
+		close(fd);
 	}
 	if (d)
 		closedir(d);
-	return *fd < 0 ? -ENOENT : 0;
+	return got;
+}
+
+/* Names first: they last, processes end. */
+static int walk(visit_netns visit, void *arg)
+{
+	return walk_dir("/run/netns", "", "nsenter --net=/run/netns/%s ", visit, arg) ?:
+	       walk_dir("/proc", "/ns/net", "nsenter -t %s -n ", visit, arg);
+}
+
+/* Namespaces that a descriptor alone keeps. Of other files not one is opened, which may do something. */
+static int walk_descriptors(visit_netns visit, void *arg)
+{
+	glob_t g = { 0 };
+	int got = 0;
+
+	glob("/proc/[0-9]*/fd/*", GLOB_NOSORT, NULL, &g);
+	for (size_t i = 0; !got && i < g.gl_pathc; i++) {
+		char target[8] = "", prefix[NETNS_PREFIX_LEN];
+		int fd;
+
+		if (readlink(g.gl_pathv[i], target, sizeof(target) - 1) < 0 || strncmp(target, "net:[", 5))
+			continue;
+		fd = open(g.gl_pathv[i], O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		snprintf(prefix, sizeof(prefix), "nsenter --net=%s ", g.gl_pathv[i]);
+		got = visit(fd, prefix, arg);
+		close(fd);
+	}
+	globfree(&g);
+	return got;
+}
+
+struct wanted {
+	int id, fd;
+	char *prefix;
+};
+
+static int is_wanted(int fd, const char *prefix, void *arg)
+{
+	struct wanted *w = arg;
+
+	if (netns_id(fd) != w->id)
+		return 0;
+	w->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	snprintf(w->prefix, NETNS_PREFIX_LEN, "%s", prefix);
+	return 1;
 }
 
 int netns_find(int id, char prefix[NETNS_PREFIX_LEN], int *fd)
 {
-	if (!search_dir("/run/netns", "", "nsenter --net=/run/netns/%s ", id, prefix, fd))
+	struct wanted w = { .id = id, .fd = -1, .prefix = prefix };
+
+	walk(is_wanted, &w);
+	*fd = w.fd;
+	return w.fd < 0 ? -ENOENT : 0;
+}
+
+struct others {
+	struct stat *seen;
+	size_t n;
+	int (*fn)(const char *prefix, void *arg);
+	void *arg;
+};
+
+static int visit_once(int fd, const char *prefix, void *arg)
+{
+	struct others *o = arg;
+	struct stat st, *more;
+	int home, got;
+
+	if (fstat(fd, &st))
 		return 0;
-	return search_dir("/proc", "/ns/net", "nsenter -t %s -n ", id, prefix, fd);
+	for (size_t i = 0; i < o->n; i++)
+		if (o->seen[i].st_ino == st.st_ino && o->seen[i].st_dev == st.st_dev)
+			return 0;
+	more = realloc(o->seen, (o->n + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	o->seen = more;
+	o->seen[o->n++] = st;
+	if (netns_enter(fd, &home))
+		return 0;
+	got = o->fn(prefix, o->arg);
+	netns_leave(home);
+	return got;
+}
+
+int netns_others(int (*fn)(const char *prefix, void *arg), void *arg)
+{
+	struct others o = { .fn = fn, .arg = arg };
+	int got;
+
+	o.seen = malloc(sizeof(*o.seen));
+	if (!o.seen || stat("/proc/thread-self/ns/net", o.seen)) {
+		free(o.seen);
+		return -errno;
+	}
+	o.n = 1;
+	got = walk(visit_once, &o) ?: walk_descriptors(visit_once, &o);
+	free(o.seen);
+	return got;
 }
 
 int netns_enter(int fd, int *home)

@@ -47,6 +47,13 @@ int netdev_xdp_features(__u32 ifindex, __u64 *features);
 #define NETNS_PREFIX_LEN 300
 int netns_find(int id, char prefix[NETNS_PREFIX_LEN], int *fd);
 
+/*
+ * fn() in each other namespace that a name, a process or its descriptor leads to and this
+ * process may enter, with the command before a command, until it is not 0:
+ * that, or 0. -errno if it could not look at all.
+ */
+int netns_others(int (*fn)(const char *prefix, void *arg), void *arg);
+
 /* Moves this thread into `fd`; *home gets what netns_leave() takes back, and closes. */
 int netns_enter(int fd, int *home);
 void netns_leave(int home);

@@ -118,7 +118,7 @@ static int parse(struct soak_options *o, int argc, char **argv)
 		.jobs = 4,
 		.rates = {.drop = 0.01, .duplicate = 0.02, .reorder = 0.02, .delay = 0.01, .corrupt = 0.01},
 	};
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
 		err = parse_option(o, &c, opt);
 	if (!err && optind < argc)
 		err = refuse(BAD_USAGE, "soak: '%s' is not an option", argv[optind]);
@@ -353,7 +353,7 @@ static uint64_t count_pins(void)
 static int take_down(struct soak *s, int fds, struct soak_leaks *l)
 {
 	__u32 jobs_id = s->dp.jobs_id;
-	bool removed;
+	struct datapath_unloaded u;
 	int err = 0;
 
 	stop_seats(s);
@@ -365,7 +365,7 @@ static int take_down(struct soak *s, int fds, struct soak_leaks *l)
 	if (!err)
 		err = datapath_leftovers(&s->dp, &l->map_entries);
 	if (!err)
-		err = datapath_unload(DATAPATH_PIN, NULL, 0, &removed);
+		err = datapath_unload(DATAPATH_PIN, NULL, 0, &u);
 	datapath_close(&s->dp);
 	if (err)
 		return err;

@@ -179,14 +179,14 @@ static int loader(const struct soak *s)
 {
 	char dev[IF_NAMESIZE], *devs[] = {dev};
 	struct datapath_interface i;
-	bool removed;
+	struct datapath_unloaded u;
 	int err = 0;
 
 	if (s->loader.upgrade)
 		return datapath_upgrade(DATAPATH_PIN);
 	snprintf(dev, sizeof(dev), SOAK_PORT, s->loader.host);
 	if (!s->loader.finish)
-		err = datapath_unload(DATAPATH_PIN, devs, 1, &removed);
+		err = datapath_unload(DATAPATH_PIN, devs, 1, &u);
 	if (!err && datapath_attached(&s->dp, if_nametoindex(dev), &i) <= 0)
 		err = load_port(dev);
 	return err;

@@ -363,7 +363,7 @@ static int parse_options(int argc, char **argv, struct common *c, struct request
 	uint64_t number = 0;
 	int opt, err = 0;
 
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		if (opt == OPT_PROMETHEUS) {
 			r->prometheus = true;
 			r->file = optarg;

@@ -47,9 +47,11 @@ static void print_text(const struct datapath *dp, const struct datapath_status *
 	if (!s->interfaces)
 		puts("interfaces  none in this network namespace");
 	for (int i = 0; i < s->interfaces; i++)
-		printf("%-11s %-15s %-7s program %s, id %u\n", i ? "" : "interfaces", s->interface[i].name,
+		printf("%-11s %-15s %-7s program %s, id %u%s\n", i ? "" : "interfaces", s->interface[i].name,
 		       name_of(xdp_mode_names, s->interface[i].mode), s->interface[i].program.name,
-		       s->interface[i].program.id);
+		       s->interface[i].program.id,
+		       datapath_is_entry(s->interface[i].program.name) ? "" :
+			       ": the wrong one, frames come in by fpisa; see fpisa doctor");
 	if (!s->programs)
 		puts("programs    none pinned");
 	for (int i = 0; i < s->programs; i++)

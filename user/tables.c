@@ -72,7 +72,7 @@ static int parse(struct options *o, int argc, char **argv)
 	clock_gettime(CLOCK_REALTIME, &now);
 	*o = (struct options){.c = COMMON_INIT, .samples = DEFAULT_SAMPLES};
 	o->seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-	while (!err && (opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		if (opt == OPT_SAMPLES)
 			err = parse_number("--samples", optarg, 1, 1ull << 40, &o->samples);
 		else if (opt == OPT_SEED)

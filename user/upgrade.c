@@ -11,7 +11,7 @@ int verb_upgrade(int argc, char **argv)
 	struct common c = COMMON_INIT;
 	int opt;
 
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1)
+	while ((opt = next_option(argc, argv, options)) != -1)
 		if (common_option(&c, opt))
 			return BAD_USAGE;
 	if (optind < argc)

@@ -96,7 +96,7 @@ int interface_mtu(const char *dev)
 	}
 #pragma clang diagnostic ignored "-Wunused-parameter"
 NOTHING(int, datapath_detach, const struct datapath *dp, const char *dev)
-NOTHING(int, datapath_unload, const char *pin, char *const *devs, int n, bool *removed)
+NOTHING(int, datapath_unload, const char *pin, char *const *devs, int n, struct datapath_unloaded *u)
 NOTHING(int, datapath_job, const struct datapath *dp, __u32 job, struct fpisa_job *out)
 NOTHING(int, datapath_session, const struct datapath *dp, __u32 job, struct fpisa_session *out)
 NOTHING(int, datapath_peer, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out)
@@ -107,6 +107,7 @@ NOTHING(int, datapath_steered, const struct datapath *dp, struct datapath_cpu *o
 NOTHING(int, datapath_job_del, struct datapath *dp, __u32 job)
 NOTHING(int, datapath_job_shrink, struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
 NOTHING(int, datapath_status, const struct datapath *dp, struct datapath_status *s)
+NOTHING(bool, datapath_is_entry, const char *name)
 NOTHING(int, datapath_attached, const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)
 NOTHING(int, demo_data, struct demo *d)
 NOTHING(int, lab_enter, const char *verb)

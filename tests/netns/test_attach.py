@@ -59,12 +59,13 @@ def test_other_port(lab):
     net.check_sum(1, address="10.99.0.1:4242")
 
 
-def test_bpftool(lab):
+@pytest.mark.parametrize("pinmaps", [(), ("pinmaps", BPFFS)])
+def test_bpftool(lab, pinmaps):
     """By-name pins go to the root of the BPF filesystem, where the CLI looks too."""
     net = lab(workers=3)
-    net.agg.run("bpftool", "prog", "loadall", OBJECT, PIN, "type", "xdp")
+    net.agg.run("bpftool", "prog", "loadall", OBJECT, PIN, "type", "xdp", *pinmaps)
     for dev in net.ports:
-        net.agg.run("bpftool", "net", "attach", "xdp", "pinned", PIN + "/fpisa", "dev", dev)
+        net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa", "dev", dev)
     assert net.json("status")["pinned"] == BPFFS
     check_both_pipelines(net, BPFFS)
 

@@ -4,10 +4,11 @@ status, and nothing half done."""
 import json
 import os
 import re
+import signal
 
 import pytest
 
-from lab import ADDRESS, BPFFS, FPISA, PIN
+from lab import ADDRESS, BPFFS, COMMAND_S, FPISA, PIN, wait_until
 
 
 CHANGED_BY_JOBS = ("fpisa_jobs", "fpisa_sessions", "fpisa_stages", "fpisa_control")
@@ -58,7 +59,7 @@ def test_load_twice(lab):
     net.load()
     refused(net, ["load", "p0"], "p0: is loaded already, native, pinned in .*; fpisa unload p0")
     refused(net, ["load", "p0", "--mode", "skb"], "p0: is loaded already")
-    refused(net, ["load", "p0", "--pin", BPFFS + "/other"], "p0: another XDP program is attached .*xdp off")
+    refused(net, ["load", "p0", "--pin", BPFFS + "/other"], f"p0: runs the datapath that is pinned in {PIN}: give --pin {PIN}, or ")
     net.fpisa("unload", "p1")
     refused(net, ["load", "p1", "p0"], "p0: is loaded already")
     refused(net, ["load", "p1", "--port", "99"], "a datapath with port 18000 is loaded")
@@ -87,6 +88,65 @@ def test_unload_refusals(lab):
     refused(net, ["unload", "p0"], "no privilege: run as root", uid=65534)
     assert net.fpisa("unload", "p0") == "last interface detached: datapath and its jobs removed\n"
     refused(net, ["unload"], "nothing is loaded")
+
+
+def test_unload_while_another_namespace_runs_it(lab):
+    """Pins are the BPF filesystem's, interfaces their namespace's: who unloads in one leaves what runs in another, and is
+    told how to get there."""
+    net = lab()
+    other = net.netns()
+    keeper = other.spawn("sleep", "600")
+    other.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
+    net.fpisa("load", *net.ports)
+    net.add_job(1)
+    other.run(FPISA, "load", "e0")
+    there = rf"nsenter -t {keeper.pid} -n fpisa unload"
+    said = rf"detached in this network namespace; datapath and jobs stay, for they run on e0 of another; {there}\n"
+    assert net.fpisa("unload", "p0") == ""
+    assert re.fullmatch(said, net.fpisa("unload", "p1"))
+    assert [j["job"] for j in net.json("job", "list")] == [1]
+    net.fpisa("load", *net.ports)
+    net.check_sum(1)
+    assert re.fullmatch(said, net.fpisa("unload"))
+    refused(net, ["unload"], rf"{PIN}: runs on no interface of this network namespace, but on e0 of another; {there}")
+    _, out, _ = net.agg.try_run(FPISA, "doctor")
+    line, = [x for x in out.splitlines() if " datapath: " in x]
+    assert re.fullmatch(rf"ok     datapath: attached: pinned in {PIN}, on no interface of this network namespace, but on e0 of "
+                        rf"another; nsenter -t {keeper.pid} -n fpisa doctor looks there", line)
+    assert net.agg.run("sh", "-ec", there.replace(" fpisa", " " + FPISA)) == "" and not os.path.exists(PIN)
+    assert "xdp" not in other.run("ip", "link", "show", "e0")
+    # Likewise the other way round.
+    keeper = net.agg.spawn("sleep", "600")
+    net.fpisa("load", "p0")
+    other.run(FPISA, "load", "e0")
+    assert f"run on p0 of another; nsenter -t {keeper.pid} -n fpisa unload" in other.run(FPISA, "unload")
+    # A descriptor of ours alone leads to the first.
+    keeper.kill()
+    keeper.wait()
+    other.run(FPISA, "load", "e0")
+    out = other.run(FPISA, "unload", "e0")
+    assert re.search(rf"run on p0 of another; nsenter --net=/proc/\d+/fd/\d+ fpisa unload", out), out
+    net.fpisa("unload")
+    assert not os.path.exists(PIN)
+
+
+@pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
+def test_unload_of_what_a_killed_one_left(lab, left):
+    """Pins without fpisa_jobs, as a load or an unload that was killed leaves them, or the directory alone."""
+    net = lab(workers=1)
+    net.load()
+    net.agg.ip("link set p0 xdp off")
+    for name in set(os.listdir(PIN)) - set(left):
+        os.unlink(f"{PIN}/{name}")
+    if left:
+        assert net.fpisa("unload") == ""
+    else:
+        assert "nothing is loaded, nothing to unload" in net.agg.try_run(FPISA, "unload")[2]
+    assert not os.path.exists(PIN)
+    net.fpisa("load", "p0")
+    os.unlink(PIN + "/fpisa_jobs")
+    net.fpisa("unload")
+    assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "link", "show", "p0")
 
 
 @pytest.mark.parametrize("verb", [["status"], ["job", "list"], ["stats"], ["slots"], ["job", "show", "1"]])
@@ -121,7 +181,8 @@ BAD_JOBS = [
     (["--debug-faults", "drop=1"], "--debug-faults: '1' is not a number from 0 to 0.9", 2),
     (["--debug-faults", "seed=4294967296"], "--debug-faults: seed: '4294967296' is not a number from 0 to 4294967295", 2),
     (["--debug-faults", ""], "--debug-faults: say which, as in drop=0.01,delay=0.01,seed=1", 2),
-    (["--address", "10.99.300.1"], "--address: '10.99.300.1' is not an IPv4 address", 2),
+    (["--address", "10.99.300.1"], "--address: is given twice", 2),
+    (["--token", "0"], "--token: 0 means none; leave it out, or take another", 2),
     (["--elements", "512"], "make a frame of 2152 bytes, the MTU of p0 is 1500; try --elements 320", 1),
 ]
 
@@ -154,6 +215,35 @@ def test_bad_jobs(lab):
     refused(net, ["job", "shrink", "1", "5"], "not among the live ranks: 5")
     refused(net, ["job", "shrink", "1", "0", "1"], "no rank would be left")
     net.check_sum(1)
+
+
+def test_job_made_but_not_shown(lab):
+    """Output that cannot be written is an error, but the job is there."""
+    net = lab()
+    net.load()
+    with open("/dev/full", "w") as full:
+        status, _, err = net.agg.try_run(FPISA, *add(net, "--json"), stdout=full)
+    assert (status, err) == (1, "fpisa: job 1 is made; stdout: No space left on device\n")
+    assert [j["job"] for j in net.json("job", "list")] == [1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted_load(lab, number):
+    """It takes back what it made, and ends by the signal; one that is ignored does nothing."""
+    net = lab(workers=1)
+    before = state(net)
+    p = net.agg.spawn(FPISA, "load", "p0")
+    wait_until("the first pin", lambda: os.path.exists(PIN + "/fpisa_abi"))
+    p.send_signal(number)
+    _, err = p.communicate(timeout=COMMAND_S)
+    assert (p.returncode, err) == (-number, "fpisa: load: interrupted; what it made is taken back\n")
+    assert state(net) == before
+    p = net.agg.spawn("sh", "-c", f"trap '' {int(number)}; exec {FPISA} load p0")
+    wait_until("the first pin", lambda: os.path.exists(PIN + "/fpisa_abi"))
+    p.send_signal(number)
+    _, err = p.communicate(timeout=COMMAND_S)
+    assert (p.returncode, err) == (0, "") and net.json("status")["interfaces"]
+    net.fpisa("unload")
 
 
 def test_address_of_several_interfaces(lab):

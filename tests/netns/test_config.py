@@ -201,8 +201,10 @@ def test_other_device(net, config, fanout):
     config.apply()
     net.check_sum(7)
     assert "job 7: runs already, with ranks 0,1" in config.apply()
+    assert all(f"@p{r}" in net.fpisa("job", "show", 7) and m["given"] for r, m in
+               enumerate(net.json("job", "show", 7)["members"]))
     config.write((7, {**keys, "workers": f"{a},{b}"}))
-    assert "job 7: runs already, with ranks 0,1" in config.apply()
+    config.refused("job 7: runs with other parameters, see fpisa job show 7; fpisa job del 7")
     config.write((7, {**keys, "workers": f"{a}@p0,{b}@p0"}))
     config.refused("job 7: does not reach rank 1 through p0; fpisa job del 7" if fanout == "unicast" else
                    "job 7: sends results to an interface that no rank is behind; fpisa job del 7")
@@ -210,6 +212,17 @@ def test_other_device(net, config, fanout):
     net.fpisa("job", "add", 7, "--workers", f"{a}@p0,{b}@p0", "--address", ADDRESS, "--fanout", fanout)
     config.write((7, keys))
     config.refused("job 7: does not reach rank 1 through p1; fpisa job del 7")
+    net.fpisa("job", "del", 7)
+    net.add_job(7, "--fanout", fanout)
+    assert "@" not in net.fpisa("job", "show", 7) and not net.json("job", "show", 7)["members"][0]["given"]
+    config.refused("job 7: runs with other parameters")
+
+
+def test_program_of_another_pin(net, config):
+    """What runs there is not to be taken off: the file lacks a --pin."""
+    net.fpisa("load", "p0", "--pin", "/sys/fs/bpf/mine")
+    config.write((7, {}))
+    config.refused("p0: runs the datapath that is pinned in /sys/fs/bpf/mine: give --pin /sys/fs/bpf/mine, or fpisa unload p0")
 
 
 def test_wrong_file_changes_nothing(net, config):

@@ -11,7 +11,7 @@ import pytest
 
 import lab as labs
 from conftest import MNT_DETACH, mount
-from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, PIN, PORT, libc, read_answers, wait_until
+from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, OBJECT, PIN, PORT, libc, read_answers, wait_until
 
 ENV = {**os.environ, "PATH": BUILD + ":" + os.environ["PATH"]}
 
@@ -212,11 +212,73 @@ def test_another_program(lab):
     net = lab()
     for mode in ("native", "skb"):
         net.fpisa("load", "p0", "--mode", mode, "--pin", BPFFS + "/other")
-        assert net.agg.try_run(FPISA, "load", "p0")[0] == 1
-        mends(net.agg, ["p0"], "p0", "xdp", says="another XDP program is attached: fpisa")
+        status, _, err = net.agg.try_run(FPISA, "load", "p0")
+        assert status == 1 and f"give --pin {BPFFS}/other, or fpisa unload p0 --pin {BPFFS}/other first" in err
+        f = examine(net.agg, "p0")["p0", "xdp"]
+        assert f["level"] == "ok" and f["text"] == \
+            f"runs the datapath that is pinned in {BPFFS}/other; fpisa doctor --pin {BPFFS}/other looks at that"
+        assert bad(examine(net.agg, "p0", "--pin", BPFFS + "/other")).keys() <= {("p0", "gro"), ("p0", "xdp")}
+        shutil.rmtree(BPFFS + "/other")
+        mends(net.agg, ["p0"], "p0", "xdp", says="a datapath's program is attached, fpisa, ")
         net.fpisa("load", "p0")
         net.fpisa("unload")
-        shutil.rmtree(BPFFS + "/other")
+
+
+def test_program_that_is_not_the_entry(lab):
+    """Stages use the maps too; no frame may come in by them."""
+    net = lab(workers=1)
+    net.agg.run("bpftool", "prog", "loadall", OBJECT, PIN, "type", "xdp", "pinmaps", BPFFS)
+    net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa_mau0", "dev", "p0")
+    assert re.search("p0 .*program fpisa_mau0, id \\d+: the wrong one", net.fpisa("status"))
+    _, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
+    assert "fpisa: warning: p0: the wrong program is attached, fpisa_mau0, so job 1 hears no worker there; ip link" in err
+    assert mends(net.agg, ["p0"], "p0", "xdp", says="the wrong program is attached: fpisa_mau0") == \
+        "ip link set dev p0 xdpdrv off"
+    net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa", "dev", "p0")
+    net.check_sum(1)
+
+
+def test_mends_that_keep_jobs(lab):
+    """What runs or is pinned is whole: no mend removes it."""
+    net = inhabited(lab(workers=1))
+    net.load()
+    net.add_job(1)
+    # The program taken off by hand.
+    net.agg.ip("link set p0 xdp off")
+    assert mends(net.agg, [], "datapath", "attached", "warn") == "fpisa load p0"
+    net.check_sum(1)
+    # A directory that others may write.
+    os.chmod(PIN, 0o777)
+    assert examine(net.agg)["p0", "xdp"]["text"] == f"the datapath that is pinned in {PIN} is attached"
+    assert mends(net.agg, [], "datapath", "pins") == f"chmod go-w {PIN}"
+    net.check_sum(1)
+    # A program of no pin beside what is pinned.
+    net.fpisa("job", "del", 1)
+    net.agg.ip("link set p0 xdp off", "link add q0 type veth peer name q1", "link set q0 up", "link set q1 up")
+    net.fpisa("load", "q0", "--pin", BPFFS + "/gone")
+    shutil.rmtree(BPFFS + "/gone")
+    assert examine(net.agg)["datapath", "attached"]["mend"] == "fpisa unload"
+    assert mends(net.agg, [], "q0", "xdp") == "ip link set dev q0 xdpdrv off"
+
+
+def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):
+    """A mount would hide what is there."""
+    net = lab(workers=1)
+    (tmp_path / "file").write_text("")
+    f = examine(net.agg, "p0", "--pin", str(tmp_path))["kernel", "bpffs"]
+    assert f["level"] == "fault" and f["mend"] == f"fpisa doctor --pin {PIN}"
+    assert f["text"].endswith("name a directory of a BPF filesystem")
+
+
+def test_job_and_mtu(lab):
+    """An MTU that was made smaller than the frames of a job."""
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1)
+    net.agg.ip("link set p0 mtu 1000", "link set p1 mtu 1000")
+    says = "frames of 1128 bytes do not fit the MTU: p0 has 1000, p1 has 1000"
+    assert mends(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128 && ip link set dev p1 mtu 1128"
+    net.check_sum(1)
 
 
 def test_generic_although_native(lab):

@@ -122,7 +122,10 @@ def test_directory_of_another_user(lab):
     os.chmod(BPFFS, 0o1777)
     os.mkdir(PIN, 0o750)
     os.chown(PIN, USER, GROUP)
-    refused(net, [FPISA, "load", "p0"], rf"{PIN}: belongs to user {USER}, .*; rm -r {PIN}")
+    for verb in EVERY:
+        refused(net, [FPISA, *map(str, verb)], rf"{PIN}: belongs to user {USER}, .*; rm -r {PIN}")
+    out = net.agg.try_run(FPISA, "doctor")[1]
+    assert f"fault  datapath: pins: {PIN}: belongs to user {USER}" in out and f"; mend: rm -r {PIN}\n" in out
     assert not os.listdir(PIN) and "xdp" not in net.agg.run("ip", "-o", "link")
     # With what somebody else's datapath looks like in it, every verb.
     os.rmdir(PIN)
