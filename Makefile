@@ -278,6 +278,7 @@ prog-tests: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROG)
 old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
+MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
 .PHONY: test-build check test test-long demo deps
 test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/wire $(B)/bench/worker $(TSAN) old-compiler
 
@@ -332,7 +333,6 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 CONFDIR := /etc/fpisa
 
 # Manual pages and completion come from the CLI's own help, the header and doc/wire.md.
-MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
 render = $(call say,DOC,$@) && mkdir -p $(@D) && $(PYTHON) -B doc/man/render.py
 $(MAN) $(B)/man/functions $(B)/completion/fpisa: doc/man/render.py doc/man/table.py
 $(B)/man/fpisa.8: doc/man/fpisa.8.in $(B)/fpisa
