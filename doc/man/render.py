@@ -125,7 +125,7 @@ def api(header):
             out.append(".Ss " + escape(", ".join(functions or kinds or ["Result flags"])))
             out += literal(declared)
         if comment:
-            out += [".Pp"] + fill(comment, r"(-E[A-Z]+(?:, -E[A-Z]+)*)\t+(.*)")
+            out += [".Pp"] + fill(comment, r"(-E[A-Z]+(?:, -E[A-Z]+)*|\w+)\t+(.*)")
     return out[1:] if out[:1] == [".Pp"] else out
 
 
