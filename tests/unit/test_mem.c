@@ -233,8 +233,8 @@ static void arguments(void **state)
 	struct fpisa_info info = {.size = sizeof(info)};
 	struct fpisa *f, *g;
 	static const uint8_t no_flags[] = {FPISA_JOB_HISTOGRAM, 0x10, 0x80, 0xff};
-	static const char *const no_host[] = {"239.1.1.1", "224.0.0.1:18000", "255.255.255.255", "0.0.0.0", "0.0.0.1",
-					      "240.0.0.1"};
+	static const char *const no_host[] = {"239.1.1.1", "224.0.0.1:18000", "255.255.255.255",
+					      "0.0.0.0",   "0.0.0.1",	      "240.0.0.1"};
 	struct fpisa_request *none = NULL;
 	float v[4] = {1, 2, 3, 4};
 	int done;
@@ -259,11 +259,12 @@ static void arguments(void **state)
 								   .mode = 9}),
 		-EINVAL);
 	for (size_t i = 0; i < sizeof(no_flags); i++)
-		assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){
-								.size = sizeof(struct fpisa_mem_options),
-								.workers = 1,
-								.flags = no_flags[i]}),
-				 -EINVAL);
+		assert_int_equal(
+			fpisa_mem_create(&bad,
+					 &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
+								     .workers = 1,
+								     .flags = no_flags[i]}),
+			-EINVAL);
 	assert_null(bad);
 	assert_int_equal(fpisa_mem_connect(&f, m, 1, NULL), -EINVAL);
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), -EINVAL);

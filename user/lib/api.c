@@ -227,7 +227,8 @@ static int parse_address(const char *text, struct in_addr *address, uint16_t *po
 		return fpisa_fail(-EINVAL, "'%s' is no IPv4 address with an optional port, as 10.0.0.1:18000",
 				  text ? text : "");
 	if (!is_host(ntohl(address->s_addr)))
-		return fpisa_fail(-EINVAL, "'%s' is no host's address; give the aggregator's, as 10.0.0.1:18000", text);
+		return fpisa_fail(
+			-EINVAL, "'%s' is no host's address; give the aggregator's, as 10.0.0.1:18000", text);
 	*port = (uint16_t)number;
 	return 0;
 }

@@ -113,7 +113,7 @@ struct fpisa {
 	uint32_t calm;	 /* results since it changed */
 	uint64_t drops;	 /* of the transport, when last asked */
 
-	int busy;			/* one of its functions runs, or did in another thread when this child was made */
+	int busy;			/* one of its functions runs, or did in another thread at the fork */
 	int foreign;			/* it was made before this process was forked */
 	struct fpisa_requests given_up; /* of earlier joins, not released */
 	int error;			/* of the handle until it rejoins */
