@@ -111,6 +111,7 @@ def read_run(folder):
         sys.exit(f"readme.py: {folder}: a quick run, whose figures are worth nothing")
     parts = [x for x in results if x["bench"] == "part"]
     machine = {k: results[0][k] for k in ("cpu", "cpus", "kernel", "date")}
+    machine["kernel"] = machine["kernel"].split("-")[0]
     machine.update(busy=max(x["busy"] for x in parts), seconds=round(sum(x["seconds"] for x in parts)))
     return machine, figures_of(results)
 

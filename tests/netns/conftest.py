@@ -18,12 +18,17 @@ MS_REC, MS_PRIVATE, MNT_DETACH = 16384, 1 << 18, 2
 MARKS = ("cold: each load is a real one (shared.py)",
          "alone: measures time or takes all CPUs, so nothing runs beside it",
          "long: a part of `make test-long`",
-         "together: the tests of a file share something that takes long to make")
+         "together: the tests of a file share something that takes long to make",
+         "early: takes long, so it is begun first, lest others wait for it at the end")
 
 
 def pytest_configure(config):
     for mark in MARKS:
         config.addinivalue_line("markers", mark)
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not item.get_closest_marker("early"))
 
 
 def claimed(items, folder):

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(labs.HERE, ".."))
 
 import guide  # noqa: E402
 
-pytestmark = pytest.mark.together  # what is installed
+pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
 
 AGGREGATOR, WORKERS = "10.0.0.1", ("10.0.0.11", "10.0.0.12")
 NOBODY = 65534

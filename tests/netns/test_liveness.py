@@ -6,6 +6,8 @@ import re
 import time
 import zlib
 
+import pytest
+
 import worker
 from lab import COMMAND_S, PIN, SLOW, end, read_all, read_answers, wait_until
 
@@ -22,6 +24,7 @@ def slots_and_show(net, job):
     return [r["missing"] for r in rounds], oldest, net.json("job", "show", job)["missing"]
 
 
+@pytest.mark.early
 def test_killed_in_ten_million(lab):
     """The other seven return by the deadline, each naming that rank; a new job and the old one run right."""
     net = lab(workers=8, mtu=3506)

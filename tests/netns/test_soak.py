@@ -14,6 +14,7 @@ LIMIT_S = 400
 RATES = {"drop": 0.02, "duplicate": 0.03, "reorder": 0.05, "delay": 0.02, "corrupt": 0.02}
 
 
+@pytest.mark.early
 def test_short(lab):
     seed = draw_seed()
     net = lab(workers=0)

@@ -333,8 +333,8 @@ def test_doctor(lab):
     assert "fpisa load --cpus 0-" in finding("queues", "p0")["text"]
     net.fpisa("unload")
     net.load(*STEER)
-    os.unlink(PIN + "/fpisa_jobs")
-    net.bpftool("map", "create", PIN + "/fpisa_jobs", "type", "array", "key", 4, "value", 8, "entries", 1,
-                "name", "fpisa_jobs")
+    os.unlink(PIN + "/fpisa_counters")
+    net.bpftool("map", "create", PIN + "/fpisa_counters", "type", "array", "key", 4, "value", 8, "entries", 65,
+                "name", "fpisa_counters")
     mend = finding("version")["mend"]
     assert mend == "fpisa unload && fpisa load p0 p1 --cpus 0,1 --cpu-queue 4096"
