@@ -113,7 +113,10 @@ int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interfac
 /* Lets the datapath find the way to the job's ranks, as long as it is there; reports. */
 int routes_assert(__u32 job, const struct fpisa_job *j);
 
-/* Takes back what only this job needed, which is no longer active; what any job did whose map is pinned in `dir`. */
+/*
+ * Takes back what only this job needed, which is no longer active (dp NULL: what it needed); what any job did whose
+ * map is pinned in `dir`.
+ */
 void routes_release(const struct datapath *dp, const struct fpisa_job *j);
 void routes_release_all(const char *dir);
 

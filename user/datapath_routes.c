@@ -83,8 +83,8 @@ void routes_release(const struct datapath *dp, const struct fpisa_job *j)
 	struct route way;
 	__be32 neighbour;
 
-	for (__u32 r = 0; r < j->workers; r++)
-		if (!next_hop(&j->rank[r], &way, &neighbour) && !still_needed(dp, neighbour, way.ifindex))
+	for (__u32 r = 0; r < j->workers && r < FPISA_MAX_WORKERS; r++)
+		if (!next_hop(&j->rank[r], &way, &neighbour) && !(dp && still_needed(dp, neighbour, way.ifindex)))
 			neighbour_manage(neighbour, way.ifindex, false);
 }
 
@@ -92,16 +92,10 @@ void routes_release_all(const char *dir)
 {
 	int jobs_fd = pin_open(dir, "fpisa_jobs");
 	struct fpisa_job j;
-	struct route way;
-	__be32 neighbour;
 
-	for (__u32 job = 0; jobs_fd >= 0 && job < FPISA_MAX_JOBS; job++) {
-		if (bpf_map_lookup_elem(jobs_fd, &job, &j) || !j.active)
-			continue;
-		for (__u32 r = 0; r < j.workers && r < FPISA_MAX_WORKERS; r++)
-			if (!next_hop(&j.rank[r], &way, &neighbour))
-				neighbour_manage(neighbour, way.ifindex, false);
-	}
+	for (__u32 job = 0; jobs_fd >= 0 && job < FPISA_MAX_JOBS; job++)
+		if (!bpf_map_lookup_elem(jobs_fd, &job, &j) && j.active)
+			routes_release(NULL, &j);
 	if (jobs_fd >= 0)
 		close(jobs_fd);
 }

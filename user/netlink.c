@@ -173,6 +173,35 @@ int link_get(__u32 ifindex, struct link *l)
 	return ask(NETLINK_ROUTE, &m, take_link, l);
 }
 
+struct vlan_search {
+	__u32 below;
+	char name[IF_NAMESIZE];
+};
+
+static int take_vlan(const struct nlmsghdr *nlh, void *arg)
+{
+	struct vlan_search *s = arg;
+	struct link l;
+
+	parse_link(nlh, &l);
+	if (l.lower == s->below && l.lower_netns < 0 && !strcmp(l.kind, "vlan"))
+		strcpy(s->name, l.name);
+	return 0;
+}
+
+int link_vlan_on(__u32 ifindex, char name[IF_NAMESIZE])
+{
+	const struct ifinfomsg i = { 0 };
+	struct vlan_search s = { .below = ifindex };
+	struct message m;
+	int err;
+
+	start(&m, RTM_GETLINK, NLM_F_DUMP, &i, sizeof(i));
+	err = ask(NETLINK_ROUTE, &m, take_vlan, &s);
+	strcpy(name, s.name);
+	return err ?: *name ? 0 : -ENOENT;
+}
+
 /* -- neighbours -------------------------------------------------------- */
 
 static int take_state(const struct nlmsghdr *nlh, void *arg)
@@ -203,37 +232,6 @@ int neighbour_manage(__be32 address, __u32 ifindex, bool manage)
 	if (manage)
 		put(&m, NDA_FLAGS_EXT, &managed, sizeof(managed));
 	return ask(NETLINK_ROUTE, &m, take_state, &state);
-}
-
-/* -- links on others --------------------------------------------------- */
-
-struct vlan_search {
-	__u32 below;
-	char name[IF_NAMESIZE];
-};
-
-static int take_vlan(const struct nlmsghdr *nlh, void *arg)
-{
-	struct vlan_search *s = arg;
-	struct link l;
-
-	parse_link(nlh, &l);
-	if (l.lower == s->below && l.lower_netns < 0 && !strcmp(l.kind, "vlan"))
-		strcpy(s->name, l.name);
-	return 0;
-}
-
-int link_vlan_on(__u32 ifindex, char name[IF_NAMESIZE])
-{
-	const struct ifinfomsg i = { 0 };
-	struct vlan_search s = { .below = ifindex };
-	struct message m;
-	int err;
-
-	start(&m, RTM_GETLINK, NLM_F_DUMP, &i, sizeof(i));
-	err = ask(NETLINK_ROUTE, &m, take_vlan, &s);
-	strcpy(name, s.name);
-	return err ?: *name ? 0 : -ENOENT;
 }
 
 /* -- the netdev family --------------------------------------------------- */
