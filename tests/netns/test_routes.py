@@ -16,14 +16,16 @@ def neighbours(net):
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
 def test_firewall_that_drops(lab):
-    """What is passed to the stack ends there: neighbours are found all the same."""
+    """What is passed to the stack ends there: neighbours are found all the same, by whoever asks for none himself."""
     net = lab(workers=2)
     net.load()
+    net.add_job(2)
+    net.check_sum(2)  # now the workers know the aggregator, and ask no more
     net.agg.run("nft", "add table inet f; add chain inet f in { type filter hook input priority 0; policy drop; }; "
                        "add rule inet f in ct state established accept")
     net.agg.run("ip", "neigh", "flush", "all")
     net.add_job(1)
-    net.check_sum(1, 1000)
+    net.check_sum(1, 1000, timeout_ms=3000)
 
 
 def test_neighbours_are_managed_while_jobs_need_them(lab):
