@@ -44,11 +44,11 @@ ifneq ($(V),)
 say = @:
 endif
 
-LIB_SRC := $(wildcard user/lib/*.c)
-CLI_SRC := $(wildcard user/*.c)
+LIB_SRC := $(wildcard user/lib/*.c user/lib/*/*.c)
+CLI_SRC := $(filter-out user/lib/%,$(wildcard user/*.c user/*/*.c))
 UNIT_SRC := $(wildcard tests/unit/test_*.c)
 PROG_SRC := $(wildcard tests/prog/test_*.c)
-ORACLE_SRC := $(wildcard user/oracle*.c)
+ORACLE_SRC := $(wildcard user/oracle/*.c)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
@@ -145,7 +145,7 @@ $(B)/fpisa: $(CLI_OBJ) $(B)/libfpisa.a
 SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
 # One command compiles several files: their dependencies are listed apart, -MMD would keep the last file's alone.
 TEST_DEP = $(Q)$(CC) $(TEST_CFLAGS) -MM -MP -MT $@ $(filter %.c,$^) > $@.d
-TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Iuser/lib -Itests -Itests/prog -I$(B)
+TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Itests -Itests/prog -I$(B)
 
 # What tests share is compiled once: san with sanitizers, for the unit tests; tsan for threads; chk plainly.
 $(B)/san/%.o: %.c
@@ -163,17 +163,17 @@ $(B)/chk/%.o: %.c | $(SKEL)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -c $< -o $@
 
-UNIT_COMMON := tests/vectors.c $(ORACLE_SRC) user/tables_fill.c $(LIB_SRC)
+UNIT_COMMON := tests/vectors.c $(ORACLE_SRC) user/tables/fill.c $(LIB_SRC)
 $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SAN) $^ -lcmocka -lgmp -lpthread -lm -o $@
 
-$(B)/tests/unit/test_privilege: $(B)/san/user/privilege.o
+$(B)/tests/unit/test_privilege: $(B)/san/user/host/privilege.o
 $(B)/tests/unit/test_calls: $(B)/san/tests/cases.o
 
-PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c $(ORACLE_SRC) user/families.c user/tables_fill.c \
-	user/tables_kernel.c user/lib/soft_blocks.c
+PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c $(ORACLE_SRC) user/datapath/families.c user/tables/fill.c \
+	user/tables/kernel.c user/lib/soft/blocks.c
 $(PROG): $(B)/tests/prog/%: $(B)/chk/tests/prog/%.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -199,8 +199,8 @@ lint:
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
 PACKETS_OWN := tests/fuzz/packets.c tests/fuzz/judge.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
-	user/families.c user/tables_kernel.c
-PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/tables_fill.c $(LIB_SRC)
+	user/datapath/families.c user/tables/kernel.c
+PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/tables/fill.c $(LIB_SRC)
 $(PACKETS_OWN:%.c=$(B)/san/%.o): | $(SKEL)
 FUZZ := $(B)/tests/fuzz/packets
 $(B)/tests/fuzz/packets: $(PACKETS_SRC:%.c=$(B)/san/%.o)
@@ -212,12 +212,13 @@ $(B)/tests/fuzz/packets: $(PACKETS_SRC:%.c=$(B)/san/%.o)
 FUZZ_CC ?= clang-14
 FUZZ_USER := $(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c))
 FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
+PARSERS := $(wildcard user/cli/*.c)
 FUZZ_worker := $(LIB_SRC)
 FUZZ_address := $(filter-out user/lib/api.c,$(LIB_SRC))
-FUZZ_gradients := user/cli.c user/gradients.c user/npy.c
-FUZZ_args := tests/fuzz/stand_ins.c $(addprefix user/,cli.c job.c job_add.c job_faults.c job_show.c load.c unload.c \
-	slots.c stats.c status.c prometheus.c demo.c demo_options.c upgrade.c)
-FUZZ_config := $(FUZZ_args) user/config.c
+FUZZ_gradients := $(PARSERS) user/values/gradients.c user/values/npy.c
+FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c user/job/faults.c user/demo/demo.c user/demo/options.c \
+	$(addprefix user/verbs/,job.c job_add.c job_show.c load.c unload.c slots.c stats.c status.c prometheus.c upgrade.c)
+FUZZ_config := $(FUZZ_args) user/verbs/config.c
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 $(B)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
@@ -381,8 +382,8 @@ install: all man
 	install -m 644 $(B)/man/libfpisa.3 $(DESTDIR)$(MANDIR)/man3/
 	for f in $$(cat $(B)/man/functions); do ln -sf libfpisa.3 $(DESTDIR)$(MANDIR)/man3/$$f.3; done
 	install -m 644 $(B)/completion/fpisa $(DESTDIR)$(COMPLETIONDIR)/
-	sed 's|@SBINDIR@|$(SBINDIR)|' user/fpisa.service.in > $(DESTDIR)$(UNITDIR)/fpisa.service
-	test -e $(DESTDIR)$(CONFDIR)/fpisa.conf || install -m 640 user/fpisa.conf $(DESTDIR)$(CONFDIR)/
+	sed 's|@SBINDIR@|$(SBINDIR)|' user/system/fpisa.service.in > $(DESTDIR)$(UNITDIR)/fpisa.service
+	test -e $(DESTDIR)$(CONFDIR)/fpisa.conf || install -m 640 user/system/fpisa.conf $(DESTDIR)$(CONFDIR)/
 	$(if $(DESTDIR),,test "$$(id -u)" != 0 || ldconfig)
 
 # A configuration that somebody wrote stays.
@@ -392,7 +393,7 @@ uninstall: $(B)/man/functions
 		$(MANDIR)/man7/fpisa-wire.7 $(MANDIR)/man3/libfpisa.3 $(COMPLETIONDIR)/fpisa $(UNITDIR)/fpisa.service)
 	for f in $$(cat $(B)/man/functions); do rm -f $(DESTDIR)$(MANDIR)/man3/$$f.3; done
 	rm -rf $(DESTDIR)$(LIBDIR)/fpisa
-	! cmp -s user/fpisa.conf $(DESTDIR)$(CONFDIR)/fpisa.conf || rm $(DESTDIR)$(CONFDIR)/fpisa.conf
+	! cmp -s user/system/fpisa.conf $(DESTDIR)$(CONFDIR)/fpisa.conf || rm $(DESTDIR)$(CONFDIR)/fpisa.conf
 	rmdir $(DESTDIR)$(CONFDIR) 2>/dev/null || true
 
 clean:

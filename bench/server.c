@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "lib/sum.h"
 #include "server.h"
-#include "sum.h"
 
 #define AVX2 __attribute__((target("avx2")))
 #define LANES 8 /* floats a register */

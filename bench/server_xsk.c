@@ -3,7 +3,7 @@
  * A server on AF_XDP sockets, one a link, over one UMEM: the contribution that
  * completes a round becomes the result where it lies, and that one frame,
  * addressed to the job's group, is put into the ring of every link. The
- * library's XDP program (user/lib/xsk.h) tells its frames from the rest.
+ * library's XDP program (user/lib/transport/xsk.h) tells its frames from the rest.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -18,9 +18,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "outer.h"
+#include "lib/transport/outer.h"
+#include "lib/transport/xsk.h"
 #include "server.h"
-#include "xsk.h"
 
 #define FRAME 4096
 #define HEADROOM 10 /* with the kernel's 256 and the headers before it the payload is aligned to 32 */

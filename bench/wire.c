@@ -31,10 +31,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli/options.h"
+#include "cli/report.h"
 #include "fpisa/wire.h"
-#include "gradients.h"
 #include "server.h"
+#include "values/gradients.h"
 #include "wire.h"
 
 #define MAX_RUNS 1000

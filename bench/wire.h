@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "measure.h"
+#include "testbed/measure.h"
 
 enum contender { FPISA_XDP, UDP_AVX2, XDP_AVX2, CONTENDERS };
 

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "lab.h"
+#include "testbed/lab.h"
 #include "server.h"
 #include "wire.h"
 

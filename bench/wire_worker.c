@@ -15,12 +15,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "arrivals.h"
+#include "oracle/arrivals.h"
 #include "fpisa.h"
 #include "fpisa/wire.h"
-#include "lab.h"
-#include "oracle.h"
-#include "random.h"
+#include "testbed/lab.h"
+#include "oracle/oracle.h"
+#include "values/random.h"
 #include "wire.h"
 
 #define TIMEOUT_MS 20000

@@ -26,12 +26,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli/options.h"
+#include "cli/report.h"
 #include "fpisa.h"
 #include "fpisa/wire.h"
-#include "lab.h"
-#include "measure.h"
 #include "switchml.h"
+#include "testbed/lab.h"
+#include "testbed/measure.h"
 
 #define MAX_RUNS 1000
 #define TIMEOUT_MS 60000

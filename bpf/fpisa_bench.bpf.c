@@ -4,7 +4,7 @@
  * programs that read a payload (touch_*), that add one of 32-bit integers to
  * a row (add_*: SwitchML's arithmetic), that do nothing, that stay in
  * registers. Each does its work in several ways; user space
- * (user/bench_reference.c) finds them by their names and takes the fastest.
+ * (user/bench/reference.c) finds them by their names and takes the fastest.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

@@ -3,7 +3,7 @@
  * The advanced operations (include/fpisa/tables.h) in the kernel: their
  * tables as array maps, one entry a row, and a program that applies one
  * to a payload of operands, for BPF_PROG_TEST_RUN. Maps are not pinned: the
- * user space that fills them (user/tables_kernel.c) owns them.
+ * user space that fills them (user/tables/kernel.c) owns them.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -216,7 +216,7 @@ struct {
 /*
  * What flows between the stages of one packet. One a CPU: XDP programs of a
  * CPU do not nest, and tail calls stay on it. Kernels with PREEMPT_RT, where
- * one may preempt another, are refused (user/datapath_probe.c).
+ * one may preempt another, are refused (user/datapath/probe.c).
  */
 struct fpisa_phv {
 	__u32 stage;  /* 0: a new packet; k + 1: the next program is to run MAU k */

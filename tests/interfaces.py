@@ -112,12 +112,13 @@ def output(build):
         yield ("counter", "v_" + name), f"{i} {kind.lower()}"
     for name in re.findall(r"\bX\((\w+), \"", counters):
         yield ("counter", name), ""
-    for path in sorted(glob.glob(os.path.join(TOP, "user", "*.c"))):
-        text, name = read(path), re.split("[_.]", os.path.basename(path))[0]
+    for path in sorted(glob.glob(os.path.join(TOP, "user", "*", "*.c"))):
+        text, room = read(path), os.path.basename(os.path.dirname(path))
+        name = re.split("[_.]", os.path.basename(path))[0] if room == "verbs" else room
         if "json" in text:
             for key in re.findall(r"\b\w*add\w*\(\s*[^,;()]+(?:\(\))?,\s*\"([a-z]\w*)\"", text):
                 yield ("json", f"{name}.{key}"), ""
-    for name in re.findall(r"\"(fpisa_[a-z_]+[a-z])\"", read("user", "prometheus.c")):
+    for name in re.findall(r"\"(fpisa_[a-z_]+[a-z])\"", read("user", "verbs", "prometheus.c")):
         yield ("metric", name), ""
 
 

@@ -7,8 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
-#include "config.h"
+#include "analyze/analyze.h"
+#include "bench/bench.h"
+#include "cli/report.h"
+#include "demo/demo.h"
+#include "doctor/doctor.h"
+#include "soak/soak.h"
+#include "tables/tables.h"
+#include "verbs/config.h"
+#include "verbs/verbs.h"
 
 struct verb {
 	const char *name;

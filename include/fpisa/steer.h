@@ -2,7 +2,7 @@
 /*
  * Steering: where all frames come to one receive queue, its CPU hands them to
  * others, each slot to one. bpf/fpisa_steer.bpf.c does it,
- * user/datapath_steer.c sets it up.
+ * user/datapath/steer.c sets it up.
  */
 #ifndef FPISA_STEER_H
 #define FPISA_STEER_H

@@ -17,7 +17,7 @@
  * than the match takes, and goes on linearly towards the next entry.
  *
  * The tables are BPF array maps (bpf/fpisa_tables.bpf.c) that user space fills
- * (user/tables_fill.c computes the entries, in integers). `fpisa tables`
+ * (user/tables/fill.c computes the entries, in integers). `fpisa tables`
  * measures the errors.
  *
  * Formats of up to 32 bits: tables of this size would leave fp64 the error

@@ -31,17 +31,17 @@ def verbs():
 
 
 def sources():
-    """Per file of the CLI, with its FILE_options.c if it has one: its verbs, and the names of its options."""
-    for path in glob.glob(os.path.join(TOP, "user", "*.c")):
+    """Per file of the CLI, with its room's options.c if it has one: its verbs, and the names of its options."""
+    for path in glob.glob(os.path.join(TOP, "user", "*", "*.c")):
         text = ""
-        for part in filter(os.path.exists, (path, path[:-2] + "_options.c")):
+        for part in filter(os.path.exists, (path, os.path.join(os.path.dirname(path), "options.c"))):
             with open(part) as f:
                 text += f.read()
         names = re.findall(r"^int verb_(\w+)\(", text, re.M)
         options = set(re.findall(r'\{\s*"([a-z][a-z-]*)",\s*\w+_argument', text))
         if re.search(r"\bJSON_OPTION\b|\bcommon_options\(", text):
             options.add("json")
-        if names and os.path.basename(path) != "main.c":
+        if names:
             yield path, names, options
 
 

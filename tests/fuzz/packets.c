@@ -7,7 +7,7 @@
  * Frames of several jobs (targets.c), valid or mutated (mutate.c), half of
  * the mutated ones with their checksums repaired so that deep checks are
  * reached. A model of the headers below FPISA's, written from doc/wire.md,
- * and the aggregator of user space (user/lib/soft.c) say what must become of
+ * and the aggregator of user space (user/lib/soft/soft.c) say what must become of
  * each: verdict, counter, reply and registers must be theirs, bit by bit.
  * What is not ours must pass unchanged; a frame that is refused must leave
  * every byte of the job's state as it was, and every K cases all maps are

@@ -5,14 +5,13 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include "datapath.h"
-#include "demo.h"
-#include "lab.h"
-#include "route.h"
-#include "veth.h"
+#include "datapath/datapath.h"
+#include "demo/demo.h"
+#include "testbed/lab.h"
+#include "host/route.h"
+#include "host/veth.h"
 #include "stand_ins.h"
 
-bool datapath_verbose;
 bool stand_in_opens;
 
 int datapath_open(struct datapath *dp, const char *pin)

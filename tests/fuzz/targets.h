@@ -2,14 +2,14 @@
 /*
  * The jobs that the packet fuzzer attacks, each twice: in the loaded
  * datapath, whose maps are mapped here, and in the aggregator of user space
- * (user/lib/soft.h), which gets the same frames.
+ * (user/lib/soft/soft.h), which gets the same frames.
  */
 #ifndef TARGETS_H
 #define TARGETS_H
 
-#include "harness.h"
 #include "fpisa/discard.h"
-#include "soft.h"
+#include "harness.h"
+#include "lib/soft/soft.h"
 
 #define TARGETS_MAX FPISA_MAX_JOBS
 

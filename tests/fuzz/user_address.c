@@ -4,7 +4,7 @@
  * The file is included, for what is under test is static in it. What is
  * accepted must be four numbers and a port, written again.
  */
-#include "../../user/lib/api.c"
+#include "lib/api.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,9 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include "cli.h"
+#include "demo/demo.h"
 #include "stand_ins.h"
+#include "verbs/verbs.h"
 
 #define MOST 48 /* arguments */
 

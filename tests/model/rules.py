@@ -17,6 +17,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 INCLUDE = os.path.join(HERE, "..", "..", "include")
+USER = os.path.join(HERE, "..", "..", "user")
 
 SET, ADD, WAIT, FINISH, RESEND = range(5)  # enum fpisa_step
 EMITS = 0x100
@@ -33,7 +34,7 @@ def build(source="rules.c"):
     with tempfile.TemporaryDirectory(prefix="fpisa-model-") as tmp:
         so = os.path.join(tmp, "model.so")
         cc = shlex.split(os.environ.get("CC", "cc"))
-        subprocess.run(cc + ["-std=gnu11", "-O2", "-shared", "-fPIC", "-I", INCLUDE,
+        subprocess.run(cc + ["-std=gnu11", "-O2", "-shared", "-fPIC", "-I", INCLUDE, "-I", USER,
                              os.path.join(HERE, source), "-o", so], check=True)
         return ctypes.CDLL(so)
 

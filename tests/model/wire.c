@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The checksum, and a round of payloads through MAU0..8, for tests/model/check_wire.py. */
-#include "../../user/lib/soft_blocks.c"
+#include "lib/soft/blocks.c"
 
 __u32 wire_checksum(const void *datagram, int payload_words)
 {

@@ -11,7 +11,7 @@ import pytest
 import worker
 from lab import ADDRESS, FPISA, PIN, read_answers, wait_until
 
-UNIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "user", "fpisa.service.in")
+UNIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "user", "system", "fpisa.service.in")
 COUNT, CALLS = 60000, 60
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The Debian packages in a clean root: install, use, upgrade while a job runs, remove,
 purge. The tests go on from each other, in this order, in one root."""
+import glob
 import gzip
 import os
 import re
@@ -101,7 +102,7 @@ def renumber(folder, work):
     program = os.path.join(work, "program")
     objects = os.path.join(BUILD, "obj", "user")
     sh("gcc", "-std=gnu11", "-O2", "-Iinclude", "-Iuser", f"-I{BUILD}", f'-DFPISA_VERSION_STRING="{NEW}"', "user/main.c",
-       *[os.path.join(objects, n) for n in os.listdir(objects) if n.endswith(".o") and n != "main.o"],
+       *[o for o in glob.glob(os.path.join(objects, "*", "*.o")) if not o.startswith(os.path.join(objects, "lib"))],
        os.path.join(BUILD, "libfpisa.a"), *"-lbpf -ljson-c -lgmp -lpthread -lm".split(), "-o", program, cwd=TOP)
     for name in PACKAGES:
         top = os.path.join(work, name)

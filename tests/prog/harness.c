@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "families.h"
+#include "datapath/families.h"
 #include "harness.h"
 
 static void must(int bad, const char *what)

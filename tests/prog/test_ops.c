@@ -20,7 +20,7 @@
 #include <linux/bpf.h>
 #include "cases.h"
 #include "harness.h"
-#include "soft_blocks.h"
+#include "lib/soft/blocks.h"
 
 #define JOB 9
 

@@ -17,7 +17,7 @@
 #include <bpf/libbpf.h>
 #include <cmocka.h>
 #include <linux/bpf.h>
-#include "families.h"
+#include "datapath/families.h"
 #include "fpisa_egress.skel.h"
 #include "fpisa_steer.skel.h"
 #include "harness.h"

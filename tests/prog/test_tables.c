@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <bpf/libbpf.h>
 
-#include "tables.h"
+#include "tables/tables.h"
 #include "vectors.h"
 
 static struct fpisa_tables *kernel;

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "fpisa/block.h"
-#include "oracle.h"
+#include "oracle/oracle.h"
 #include "vectors.h"
 
 static const struct {

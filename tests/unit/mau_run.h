@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "fpisa/block.h"
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 typedef uint32_t contribution[FPISA_BLOCK];
 

@@ -5,8 +5,8 @@
 
 #include <arpa/inet.h>
 #include <time.h>
+#include "lib/soft/soft.h"
 #include "workers.h"
-#include "soft.h"
 
 #define SOFT_JOB 3
 #define SOFT_TOKEN 99

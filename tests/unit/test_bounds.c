@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The error bounds of doc/numbers.md, on random sums by the library's own
- * arithmetic (soft_blocks.c); the true sum is the oracle's.
+ * arithmetic (lib/soft/blocks.c); the true sum is the oracle's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,9 +11,9 @@
 #include <cmocka.h>
 #include <math.h>
 #include "fpisa/mx.h"
-#include "oracle.h"
-#include "pack.h"
-#include "soft_blocks.h"
+#include "lib/soft/blocks.h"
+#include "oracle/oracle.h"
+#include "values/pack.h"
 #include "vectors.h"
 
 #define MOST 8

@@ -2,7 +2,7 @@
 /* oracle_result_error(): known cases, and random ones against long doubles. */
 #include <math.h>
 #include "workers.h"
-#include "pack.h"
+#include "values/pack.h"
 #include "vectors.h"
 
 #define MOST 7

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/transport/faults.h"
 #include "workers.h"
-#include "faults.h"
 
 #define FRAMES 20000
 #define STEP_NS 1000

@@ -5,8 +5,8 @@
  * lengths, requests, losses, deadlines, rejoining.
  */
 #include <time.h>
+#include "lib/soft/soft.h"
 #include "workers.h"
-#include "soft.h"
 
 static int connect_mem(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "pack.h"
+#include "values/pack.h"
 #include "vectors.h"
 
 static void assert_packs(struct fpisa_format f, double v, uint64_t want)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the loader gives up (user/privilege.c), as /proc/self/status tells it,
+ * What the loader gives up (user/host/privilege.c), as /proc/self/status tells it,
  * in children of their own. Without privilege there is less to give up.
  */
 #include <setjmp.h>
@@ -13,16 +13,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#undef fail /* cli.h has another */
+#undef fail /* cli/report.h has another */
 #include <linux/capability.h>
-#include "cli.h"
-#include "privilege.h"
+#include "cli/report.h"
+#include "host/privilege.h"
 
 #define BIT(cap) (1ull << (cap))
 
 static char said[256];
 
-/* As cli.c's, kept instead of printed. */
+/* As cli/report.c's, kept instead of printed. */
 int fail(int err, const char *hint, const char *fmt, ...)
 {
 	(void)hint;

@@ -4,9 +4,9 @@
  * the handle fails, rejoins or is closed, and what on_chunk is told and may do.
  */
 #include <math.h>
+#include "lib/internal.h"
+#include "lib/soft/soft.h"
 #include "workers.h"
-#include "internal.h"
-#include "soft.h"
 
 #define ELEMENTS 32
 #define WINDOW 4

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "rto.h"
+#include "lib/rto.h"
 
 #define MS 1000000ull
 

@@ -5,7 +5,7 @@
  * to a sum of 64 contributions.
  */
 #include "formats.h"
-#include "pack.h"
+#include "values/pack.h"
 #include "soft_frames.h"
 
 #define ELEMENTS 256

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "tables.h"
+#include "tables/tables.h"
 #include "vectors.h"
 
 static const struct small {

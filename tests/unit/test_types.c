@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The library's calls on each type of value: sums, padding, refusals, and the policy on overflow. */
-#include "pack.h"
+#include "values/pack.h"
 #include "workers.h"
 
 #define COUNT 777

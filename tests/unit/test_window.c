@@ -4,7 +4,7 @@
  * in-process aggregator stands a transport that keeps a few of the frames of
  * a turn and loses the rest, as a full ring does.
  */
-#include "internal.h"
+#include "lib/internal.h"
 #include "workers.h"
 
 #define ELEMENTS 32

@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "lib/soft/soft.h"
 #include "workers.h"
-#include "soft.h"
 
 #define JOB 7
 #define TOKEN 0x1122334455667788ull

@@ -20,7 +20,7 @@
 
 #include "fpisa.h"
 #include "fpisa/frame.h"
-#include "oracle.h"
+#include "oracle/oracle.h"
 
 #define MAX_RANKS 16
 

@@ -14,12 +14,12 @@
 #define FPISA_INTERNAL_H
 
 #include <sys/queue.h>
+#include "clock.h"
 #include "fpisa.h"
 #include "fpisa/frame.h"
-#include "clock.h"
-#include "faults.h"
+#include "lib/transport/faults.h"
+#include "lib/transport/transport.h"
 #include "rto.h"
-#include "transport.h"
 
 #define FPISA_MESSAGE_SIZE 512
 

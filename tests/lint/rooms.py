@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Rooms of user/ know only those below them: tests/lint/rooms.py BUILD
+
+ROOMS has them from the ground up. A file may include headers, and its object use symbols, of its own room and of rooms
+that stand above its line there; files of one room do not use each other in circles. What does otherwise is named, with
+the symbols or the header.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+# From the ground up; rooms of one line know nothing of each other.
+ROOMS = [
+    ["lib", "cli"],
+    ["values", "host", "oracle", "testbed"],
+    ["datapath"],
+    ["tables", "job"],
+    ["verbs", "analyze"],
+    ["demo", "soak", "doctor", "bench"],
+    ["."],  # main.c
+]
+LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}
+
+
+def room_of(path):
+    """Of a file below user/: its first directory."""
+    return path.split("/")[0] if "/" in path else "."
+
+
+def allowed(a, b):
+    return a == b or LEVEL[b] < LEVEL[a]
+
+
+def includes():
+    """(file, header), both below user/."""
+    for path in glob.glob("**/*.[ch]", root_dir="user", recursive=True):
+        with open(os.path.join("user", path), encoding="utf-8") as f:
+            for name in re.findall(r'^#include "([^"]+)"', f.read(), re.M):
+                for header in (os.path.join(os.path.dirname(path), name), name):
+                    if os.path.exists(os.path.join("user", header)):
+                        yield path, os.path.normpath(header)
+                        break
+
+
+def symbols(build):
+    """(file, file whose symbols it uses): those symbols."""
+    objects = os.path.join(build, "obj", "user")
+    defined, wanted = {}, {}
+    for path in glob.glob("**/*.o", root_dir=objects, recursive=True):
+        source = path[:-2] + ".c"
+        if not os.path.exists(os.path.join("user", source)):
+            continue  # of a file that is no more
+        out = subprocess.run(["nm", os.path.join(objects, path)], check=True, capture_output=True, text=True).stdout
+        for kind, name in re.findall(r"^[0-9a-f ]{16} (\w) (\S+)$", out, re.M):
+            if kind == "U":
+                wanted.setdefault(source, set()).add(name)
+            elif kind in "TDBRVW":
+                defined[name] = source
+    edges = {}
+    for source, names in wanted.items():
+        for name in names & defined.keys():
+            edges.setdefault((source, defined[name]), set()).add(name)
+    return edges
+
+
+def circles(edges):
+    """Sets of files that use each other in a circle: strongly connected, by Tarjan."""
+    graph = {}
+    for a, b in edges:
+        graph.setdefault(a, []).append(b)
+        graph.setdefault(b, [])
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(a):
+        index[a] = low[a] = len(index)
+        stack.append(a)
+        for b in graph[a]:
+            if b not in index:
+                visit(b)
+            if b in stack:
+                low[a] = min(low[a], low[b])
+        if low[a] == index[a]:
+            i = stack.index(a)
+            if len(stack) - i > 1:
+                found.append(sorted(stack[i:]))
+            del stack[i:]
+
+    for a in sorted(graph):
+        if a not in index:
+            visit(a)
+    return found
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    os.chdir(TOP)
+    bad = []
+    for path in glob.glob("**/*.[ch]", root_dir="user", recursive=True):
+        if room_of(path) not in LEVEL:
+            bad.append(f"{path}: its room is not in tests/lint/rooms.py")
+    if not bad:
+        bad += [f"{a} includes {b}" for a, b in includes() if not allowed(room_of(a), room_of(b))]
+        edges = symbols(build)
+        bad += [f"{a} uses {', '.join(sorted(names))} of {b}" for (a, b), names in edges.items()
+                if not allowed(room_of(a), room_of(b))]
+        bad += [f"in a circle: {' '.join(files)}" for files in circles(edges)]
+    for line in sorted(bad):
+        print("rooms:", line)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

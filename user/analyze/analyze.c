@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fpisa analyze: what the modes make of the values that workers would send,
+ * without sending them. Needs no privilege. analyze.h has the cast.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze.h"
+#include "cli/names.h"
+#include "cli/options.h"
+#include "cli/report.h"
+
+#define DEFAULT_ORDERS 100
+
+const char analyze_help[] =
+	"  FILE...            raw values, or .npy of f2, f4 or f8\n"
+	"  --workers N        each file holds N rows, one a worker, 1 to 64. Without it a\n"
+	"                     .npy of two dimensions, [workers, elements], says so itself,\n"
+	"                     and several files of one row are one worker each\n"
+	"  --raw F            format of raw files: fp32 (default), fp16, bf16, fp64, e4m3,\n"
+	"                     e5m2; little-endian\n"
+	"  --format F         of the sums; values are rounded to it, the nearest; default fp32\n"
+	"  --mode LIST        fpisa, fpisa-a, fpisa64, exact; default all that have the format\n"
+	"  --rounding R       down or nearest; default as a job's: nearest for fpisa64 and\n"
+	"                     exact, down for the others\n"
+	"  --orders R         random orders an element, to see whether its bits change;\n"
+	"                     default 100\n"
+	"  --seed S           of the orders; default 1\n"
+	"  --plot PREFIX      PREFIX-ratio, -error and -source as .svg and .png, by gnuplot\n"
+	"  --json             one object\n"
+	"Errors are against the exact sum, in ulps of the correctly rounded one (to nearest),\n"
+	"which is off by 0.5 at most itself; fpisa demo measures in the same. \"correct\" are\n"
+	"sums that are the correctly rounded one; \"by order\" are sums whose bits some order\n"
+	"changes. Of the adds, \"rounded\" lost bits to a right shift, \"overwritten\" discarded a\n"
+	"mantissa, \"left-shifted\" moved the incoming one left, \"overflowed\" saturated. The\n"
+	"error's sources, by magnitude: those right shifts (rounding); overwrites; saturation\n"
+	"(left shift: without one no register saturates); and the last rounding (read-out).\n"
+	"An element with an infinity or a NaN among its values has no error if the result\n"
+	"is the one that the exact sum has, else it counts as one that left or entered the\n"
+	"range, as does one that overflows.\n"
+	"max/min is of the workers' magnitudes of one element, where none is zero.\n";
+
+enum {
+	OPT_WORKERS = OPT_VERB,
+	OPT_RAW,
+	OPT_FORMAT,
+	OPT_MODE,
+	OPT_ROUNDING,
+	OPT_ORDERS,
+	OPT_SEED,
+	OPT_PLOT,
+};
+
+static const struct option options[] = {
+	{"workers", required_argument, NULL, OPT_WORKERS},
+	{"raw", required_argument, NULL, OPT_RAW},
+	{"format", required_argument, NULL, OPT_FORMAT},
+	{"mode", required_argument, NULL, OPT_MODE},
+	{"rounding", required_argument, NULL, OPT_ROUNDING},
+	{"orders", required_argument, NULL, OPT_ORDERS},
+	{"seed", required_argument, NULL, OPT_SEED},
+	{"plot", required_argument, NULL, OPT_PLOT},
+	COMMON_OPTIONS,
+	JSON_OPTION,
+	{0},
+};
+
+/* -- options --------------------------------------------------------------- */
+
+static int parse_modes(struct analyze_options *o, char *list)
+{
+	char *save = NULL, *word = strtok_r(list, ",", &save);
+	int id, err;
+
+	if (!word)
+		return refuse(BAD_USAGE, "--mode: the list is empty");
+	for (; word; word = strtok_r(NULL, ",", &save)) {
+		err = parse_name("--mode", word, mode_names, &id);
+		if (err)
+			return err;
+		o->modes[id] = true;
+	}
+	return 0;
+}
+
+/* Each value by itself a floating one: what the figures are about. */
+static int parse_format(const char *what, int *format)
+{
+	struct fpisa_format f;
+	int err = parse_name(what, optarg, format_names, format);
+
+	if (err)
+		return err;
+	f = fpisa_format_of(*format);
+	if (f.integer || f.shared)
+		return refuse(BAD_USAGE, "%s: %s values have no exponent each; give a floating format", what,
+			      optarg);
+	return 0;
+}
+
+static int parse_option(struct analyze_options *o, struct common *c, int opt)
+{
+	uint64_t number;
+	int err;
+
+	switch (opt) {
+	case OPT_WORKERS:
+		err = parse_number("--workers", optarg, 1, FPISA_MAX_WORKERS, &number);
+		o->workers = number;
+		return err;
+	case OPT_RAW:
+		return parse_format("--raw", &o->raw);
+	case OPT_FORMAT:
+		return parse_format("--format", &o->format);
+	case OPT_MODE:
+		return parse_modes(o, optarg);
+	case OPT_ROUNDING:
+		return parse_name("--rounding", optarg, rounding_names, &o->rounding);
+	case OPT_ORDERS:
+		return parse_number("--orders", optarg, 0, 1000000000, &o->orders);
+	case OPT_SEED:
+		return parse_number("--seed", optarg, 0, ~0ull, &o->seed);
+	case OPT_PLOT:
+		if (!*optarg)
+			return refuse(BAD_USAGE, "--plot: the prefix is empty");
+		o->plot = optarg;
+		return 0;
+	}
+	return common_option(c, opt);
+}
+
+/* The modes that were asked for, or all, of those that have the format. */
+static int choose_modes(struct analyze_options *o)
+{
+	bool asked = false;
+
+	for (int mode = 1; mode < FPISA_MODE_END; mode++)
+		asked |= o->modes[mode];
+	for (int mode = 1; mode < FPISA_MODE_END; mode++) {
+		struct fpisa_format f = fpisa_register(o->format, mode, 1);
+		bool exists = fpisa_family(f, mode) < FPISA_FAMILIES;
+
+		if (!asked)
+			o->modes[mode] = exists;
+		else if (o->modes[mode] && !exists)
+			return refuse(BAD_USAGE, "--mode: there is no %s of %s; leave it out",
+				      name_of(mode_names, mode), name_of(format_names, o->format));
+	}
+	return 0;
+}
+
+static int parse(struct analyze_options *o, int argc, char **argv)
+{
+	struct common c = COMMON_INIT;
+	int opt, err = 0;
+
+	*o = (struct analyze_options){
+		.format = FPISA_FORMAT_FP32,
+		.raw = FPISA_FORMAT_FP32,
+		.orders = DEFAULT_ORDERS,
+		.seed = 1,
+	};
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
+		err = parse_option(o, &c, opt);
+	if (!err)
+		err = choose_modes(o);
+	if (!err && optind == argc)
+		err = refuse(BAD_USAGE, "analyze: name at least one file");
+	o->json = c.json;
+	return err;
+}
+
+/* -- inputs ---------------------------------------------------------------- */
+
+/* Names without the directories that all of them are in. */
+static void name_inputs(struct analyze_input *in, uint32_t n)
+{
+	const char *first = in[0].files[0].path;
+	size_t common = 0;
+
+	for (size_t k = 0; first[k]; k++) {
+		bool same = first[k] == '/';
+
+		for (uint32_t i = 1; same && i < n; i++)
+			same = !strncmp(in[i].files[0].path, first, k + 1);
+		if (same)
+			common = k + 1;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		const char *path = in[i].files[0].path + common;
+
+		if (in[i].file_count > 1)
+			snprintf(in[i].name, sizeof(in[i].name), "%s+%u", path, in[i].file_count - 1);
+		else
+			snprintf(in[i].name, sizeof(in[i].name), "%s", path);
+	}
+}
+
+/* One input of files of one row each. */
+static int join_files(struct gradients *files, uint32_t n, struct analyze_input *in)
+{
+	if (n == 1)
+		return refuse(-EINVAL,
+			      "%s: does not say how many rows it has; give --workers N, or a file a worker",
+			      files[0].path);
+	if (n > FPISA_MAX_WORKERS)
+		return refuse(-EINVAL,
+			      "%s: is one of %u workers, more than %u; give --workers N if each has N",
+			      files[0].path, n, FPISA_MAX_WORKERS);
+	*in = (struct analyze_input){.files = files, .file_count = n, .workers = n};
+	for (uint32_t i = 0; i < n; i++) {
+		int err = gradients_split(&files[i], 1, "--workers");
+
+		if (err)
+			return err;
+		if (files[i].elements != files[0].elements)
+			return refuse(-EINVAL,
+				      "%s: holds %llu values, %s %llu; one worker each, they must be equal",
+				      files[i].path, (unsigned long long)files[i].elements, files[0].path,
+				      (unsigned long long)files[0].elements);
+	}
+	in->elements = files[0].elements;
+	return 0;
+}
+
+/* An input for each file. */
+static int split_files(const struct analyze_options *o, struct gradients *files, uint32_t n,
+		       struct analyze_input *in)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct gradients *g = &files[i];
+		int err;
+
+		if (!o->workers && !g->rows)
+			return refuse(-EINVAL,
+				      "%s: does not say how many rows it has, as %s does; give --workers N",
+				      g->path, files[0].path);
+		err = gradients_split(g, o->workers ?: g->rows, "--workers");
+		if (err)
+			return err;
+		if (g->rows > FPISA_MAX_WORKERS)
+			return refuse(-EINVAL,
+				      "%s: has %u rows, more than %u workers; save it as [workers, elements]",
+				      g->path, g->rows, FPISA_MAX_WORKERS);
+		in[i] = (struct analyze_input){
+			.files = g, .file_count = 1, .workers = g->rows, .elements = g->elements};
+	}
+	return 0;
+}
+
+static int open_files(const struct analyze_options *o, char **path, struct gradients *files, uint32_t n,
+		      struct analyze_input *in, uint32_t *inputs)
+{
+	bool join;
+	int err;
+
+	for (uint32_t i = 0; i < n; i++) {
+		err = gradients_open(&files[i], path[i], fpisa_format_of(o->raw));
+		if (err)
+			return err;
+	}
+	join = !o->workers && !files[0].rows;
+	*inputs = join ? 1 : n;
+	err = join ? join_files(files, n, in) : split_files(o, files, n, in);
+	if (!err)
+		name_inputs(in, *inputs);
+	return err;
+}
+
+int verb_analyze(int argc, char **argv)
+{
+	struct analyze_figures *figures = NULL;
+	struct gradients *files = NULL;
+	struct analyze_input *in = NULL;
+	uint32_t n, inputs = 0;
+	struct analyze_options o;
+	int err;
+
+	err = parse(&o, argc, argv);
+	if (err)
+		return err;
+	n = argc - optind;
+	files = calloc(n, sizeof(*files));
+	in = calloc(n, sizeof(*in));
+	figures = calloc(n, sizeof(*figures));
+	if (!files || !in || !figures) {
+		err = fail(-ENOMEM, NULL, "analyze");
+		goto out;
+	}
+	err = open_files(&o, argv + optind, files, n, in, &inputs);
+	if (!err && o.plot)
+		err = analyze_plot_check(&o);
+	if (err)
+		goto out;
+	for (uint32_t i = 0; i < inputs; i++)
+		analyze_sum(&o, &in[i], &figures[i]);
+	if (o.plot)
+		err = analyze_plot(&o, in, figures, inputs);
+	if (!err && o.json)
+		err = analyze_json(&o, in, figures, inputs);
+	else if (!err)
+		analyze_report(&o, in, figures, inputs);
+out:
+	for (uint32_t i = 0; files && i < n; i++)
+		gradients_close(&files[i]);
+	free(files);
+	free(in);
+	free(figures);
+	return err;
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What `fpisa bench arith` prints; bench.h has the contracts. */
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "cli/names.h"
+#include "cli/print.h"
+
+#define MAX_FIGURES 16
+
+/* One of the figures that have a name of their own. */
+struct figure {
+	const char *key;
+	const double *ns; /* [rounds]; NULL: this datapath has none */
+};
+
+static const double *reference(const struct bench_arith *a, enum bench_kind kind)
+{
+	return bench_best(&a->reference, kind)->ns;
+}
+
+static const double *step(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
+			  enum bench_step which)
+{
+	const struct bench_config *c = bench_find(a, mode, pipeline, clz, BENCH_WORKERS, false);
+
+	return c ? c->ns[which] : NULL;
+}
+
+static const double *add(const struct bench_arith *a, uint8_t mode, uint8_t pipeline)
+{
+	return step(a, mode, pipeline, FPISA_CLZ_BITS, BENCH_MORE);
+}
+
+/* By the name of a count of leading zeros; NULL where there is none of that name. */
+static const double *readout(const struct bench_arith *a, const char *name)
+{
+	for (const struct name *clz = clz_names; clz->name; clz++)
+		if (!strcmp(clz->name, name))
+			return step(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, (uint8_t)clz->id, BENCH_READ);
+	return NULL;
+}
+
+static int list_figures(const struct bench_arith *a, struct figure f[MAX_FIGURES])
+{
+	const struct figure all[] = {
+		{"empty_ns", reference(a, BENCH_EMPTY)},
+		{"touch_ns", reference(a, BENCH_TOUCH)},
+		{"int32_add_ns", reference(a, BENCH_ADD)},
+		{"fpisa_add_ns", add(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED)},
+		{"fpisa_add_no_statistics_ns", bench_uncounted(a)->ns[BENCH_MORE]},
+		{"fpisa_a_add_ns", add(a, FPISA_MODE_FPISA_A, FPISA_PIPELINE_FUSED)},
+		{"fpisa64_add_ns", add(a, FPISA_MODE_FPISA64, FPISA_PIPELINE_FUSED)},
+		{"exact_add_ns", add(a, FPISA_MODE_EXACT, FPISA_PIPELINE_FUSED)},
+		{"staged_add_ns", add(a, FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED)},
+		{"readout_bits_ns", readout(a, "bits")},
+		{"readout_lpm_ns", readout(a, "lpm-byte")},
+		{"readout_lpm32_ns", readout(a, "lpm")},
+	};
+	int n = sizeof(all) / sizeof(all[0]);
+
+	for (int i = 0; i < n; i++)
+		f[i] = all[i];
+	return n;
+}
+
+static struct bench_spread over_rounds(const struct bench_arith *a, const double *v)
+{
+	return bench_spread(v, a->o.rounds);
+}
+
+/* Of the quotients within a round. */
+static struct bench_spread ratio(const struct bench_arith *a, const double *v, const double *by)
+{
+	static double quotient[BENCH_MAX_ROUNDS];
+
+	for (uint64_t i = 0; i < a->o.rounds; i++)
+		quotient[i] = v[i] / by[i];
+	return over_rounds(a, quotient);
+}
+
+/* -- JSON ----------------------------------------------------------------- */
+
+static struct json_object *quartiles(struct bench_spread s)
+{
+	struct json_object *o = json_object_new_array();
+
+	json_object_array_add(o, json_double(s.low));
+	json_object_array_add(o, json_double(s.high));
+	return o;
+}
+
+/* KEY and, with its quartiles, KEY_quartiles. */
+static void add_spread(struct json_object *o, const char *key, struct bench_spread s)
+{
+	char name[64];
+
+	json_add_double(o, key, s.median);
+	snprintf(name, sizeof(name), "%s_quartiles", key);
+	json_object_object_add(o, name, quartiles(s));
+}
+
+static struct json_object *config_json(const struct bench_arith *a, const struct bench_config *c)
+{
+	static const char *const keys[BENCH_STEPS] = {"set_ns", "add_ns", "last_ns", "readout_ns",
+						      "round_ns"};
+	const double *integer = reference(a, BENCH_ADD);
+	struct json_object *o = json_object_new_object();
+
+	json_add_string(o, "values", c->file ? a->o.gradients : "random");
+	json_add_string(o, "format", name_of(format_names, c->format));
+	json_add_string(o, "mode", name_of(mode_names, c->mode));
+	json_add_string(o, "pipeline", name_of(pipeline_names, c->pipeline));
+	json_add_string(o, "clz", name_of(clz_names, c->clz));
+	json_add_number(o, "workers", c->workers);
+	json_object_object_add(o, "statistics", json_object_new_boolean(!c->uncounted));
+	for (int s = 0; s < BENCH_STEPS; s++)
+		if (c->workers > 2 || (s != BENCH_MORE && s != BENCH_READ))
+			add_spread(o, keys[s], over_rounds(a, c->ns[s]));
+	if (c->workers > 2) {
+		add_spread(o, "add_ratio", ratio(a, c->ns[BENCH_MORE], integer));
+		add_spread(o, "readout_ratio", ratio(a, c->ns[BENCH_READ], integer));
+	}
+	return o;
+}
+
+static struct json_object *cpus_json(const struct bench_arith *a)
+{
+	struct json_object *o;
+
+	if (a->o.cpus < 2)
+		return NULL;
+	o = json_object_new_object();
+	add_spread(o, "add_scaling", over_rounds(a, a->scaling[BENCH_ADDS]));
+	add_spread(o, "spin_scaling", over_rounds(a, a->scaling[BENCH_SPINS]));
+	add_spread(o, "ratio", ratio(a, a->scaling[BENCH_ADDS], a->scaling[BENCH_SPINS]));
+	add_spread(o, "owned_scaling", over_rounds(a, a->scaling[BENCH_OWNED]));
+	add_spread(o, "shared_scaling", over_rounds(a, a->scaling[BENCH_SHARED]));
+	add_spread(o, "owned_ratio", ratio(a, a->scaling[BENCH_OWNED], a->scaling[BENCH_SPINS]));
+	add_spread(o, "owned_over_shared", ratio(a, a->scaling[BENCH_OWNED], a->scaling[BENCH_SHARED]));
+	return o;
+}
+
+static struct json_object *programs_json(const struct bench_arith *a)
+{
+	static const char *const kinds[BENCH_KINDS] = {"touch", "int32_add", "empty", "spin"};
+	struct json_object *list = json_object_new_array();
+
+	for (int i = 0; i < a->reference.programs; i++) {
+		const struct bench_program *p = &a->reference.program[i];
+		struct json_object *o;
+
+		if (p->kind == BENCH_SPIN)
+			continue;
+		o = json_object_new_object();
+		json_add_string(o, "does", kinds[p->kind]);
+		json_add_string(o, "name", p->name);
+		add_spread(o, "ns", over_rounds(a, p->ns));
+		json_object_array_add(list, o);
+	}
+	return list;
+}
+
+struct json_object *bench_arith_json(const struct bench_arith *a)
+{
+	struct json_object *top = json_object_new_object(), *spread = json_object_new_object(),
+			   *ratios = json_object_new_object(), *list = json_object_new_array();
+	struct figure f[MAX_FIGURES];
+	int n = list_figures(a, f);
+
+	json_add_number(top, "elements", BENCH_ELEMENTS);
+	json_add_number(top, "rounds", a->o.rounds);
+	json_add_number(top, "seed", a->o.seed);
+	for (int i = 0; i < n; i++) {
+		struct bench_spread s;
+
+		if (!f[i].ns) {
+			json_object_object_add(top, f[i].key, NULL);
+			continue;
+		}
+		s = over_rounds(a, f[i].ns);
+		json_add_double(top, f[i].key, s.median);
+		json_object_object_add(spread, f[i].key, quartiles(s));
+		add_spread(ratios, f[i].key, ratio(a, f[i].ns, reference(a, BENCH_ADD)));
+	}
+	json_object_object_add(top, "quartiles", spread);
+	json_object_object_add(top, "ratios", ratios);
+	json_add_string(top, "int32_add_program", bench_best(&a->reference, BENCH_ADD)->name);
+	json_add_string(top, "touch_program", bench_best(&a->reference, BENCH_TOUCH)->name);
+	for (uint32_t i = 0; i < a->configs; i++)
+		json_object_array_add(list, config_json(a, &a->config[i]));
+	json_object_object_add(top, "configurations", list);
+	json_object_object_add(top, "programs", programs_json(a));
+	json_object_object_add(top, "cpus", cpus_json(a));
+	return top;
+}
+
+/* -- text ----------------------------------------------------------------- */
+
+static void print_figures(const struct bench_arith *a)
+{
+	struct figure f[MAX_FIGURES];
+	int n = list_figures(a, f);
+
+	printf("%-26s %8s %19s %9s\n", "ns an element", "median", "quartiles", "x int32");
+	for (int i = 0; i < n; i++) {
+		struct bench_spread s;
+
+		if (!f[i].ns)
+			continue;
+		s = over_rounds(a, f[i].ns);
+		printf("%-26s %8.2f %9.2f %9.2f %9.1f\n", f[i].key, s.median, s.low, s.high,
+		       ratio(a, f[i].ns, reference(a, BENCH_ADD)).median);
+	}
+	printf("int32_add: %s; touch: %s\n", bench_best(&a->reference, BENCH_ADD)->name,
+	       bench_best(&a->reference, BENCH_TOUCH)->name);
+}
+
+static void print_config(const struct bench_arith *a, const struct bench_config *c)
+{
+	double add = over_rounds(a, c->ns[BENCH_MORE]).median,
+	       read = over_rounds(a, c->ns[BENCH_READ]).median;
+
+	printf("%-6s %-7s %-6s %-8s %3u %8.2f", name_of(format_names, c->format),
+	       name_of(mode_names, c->mode), c->uncounted ? "fused*" : name_of(pipeline_names, c->pipeline),
+	       name_of(clz_names, c->clz), c->workers, over_rounds(a, c->ns[BENCH_SET]).median);
+	if (c->workers > 2)
+		printf(" %8.2f %8.2f", add, read);
+	else
+		printf(" %8s %8s", "-", "-");
+	printf(" %9.2f", over_rounds(a, c->ns[BENCH_ROUND]).median);
+	if (c->workers > 2)
+		printf(" %8.1f\n", ratio(a, c->ns[BENCH_MORE], reference(a, BENCH_ADD)).median);
+	else
+		printf(" %8s\n", "-");
+}
+
+static void print_configs(const struct bench_arith *a, bool file)
+{
+	printf("%-6s %-7s %-6s %-8s %3s %8s %8s %8s %9s %8s\n", "format", "mode", "", "clz", "N", "first",
+	       "add", "read-out", "round", "x int32");
+	for (uint32_t i = 0; i < a->configs; i++)
+		if (a->config[i].file == file)
+			print_config(a, &a->config[i]);
+	if (!file)
+		printf("* without statistics\n");
+}
+
+void bench_arith_text(const struct bench_arith *a)
+{
+	printf("%d elements a frame, %llu rounds, seed %llu\n\n", BENCH_ELEMENTS,
+	       (unsigned long long)a->o.rounds, (unsigned long long)a->o.seed);
+	print_figures(a);
+	printf("\nrandom values\n");
+	print_configs(a, false);
+	if (a->o.gradients) {
+		printf("\n%s\n", a->o.gradients);
+		print_configs(a, true);
+	}
+	if (a->o.cpus < 2)
+		return;
+	printf("\n2 CPUs : 1, different slots: adds %.2f, registers alone %.2f, quotient %.2f\n",
+	       over_rounds(a, a->scaling[BENCH_ADDS]).median, over_rounds(a, a->scaling[BENCH_SPINS]).median,
+	       ratio(a, a->scaling[BENCH_ADDS], a->scaling[BENCH_SPINS]).median);
+	printf("2 CPUs : 1, a job of %d slots: each its slots %.2f, each its ranks %.2f\n", BENCH_WINDOW,
+	       over_rounds(a, a->scaling[BENCH_OWNED]).median, over_rounds(a, a->scaling[BENCH_SHARED]).median);
+}

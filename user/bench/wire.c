@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fpisa bench wire: goodput and CPU time over real links, by packet size,
+ * window, pipeline and threads, and which of them to give a job; fpisa bench:
+ * this after the table of bench arith. wire.h has the cast.
+ */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/names.h"
+#include "cli/options.h"
+#include "cli/print.h"
+#include "cli/report.h"
+#include "wire.h"
+
+#define MAX_VECTOR (1 << 26)
+/* There are slots for the jobs of two turns at once. */
+#define MAX_WINDOW (FPISA_MAX_SLOTS / 2 / BENCH_WIRE_THREADS / 2)
+
+const char bench_wire_help[] =
+	"  DEV                interfaces of this machine, with workers on others, which run\n"
+	"                     fpisa bench worker; without, veth in namespaces of its own\n"
+	"  --workers N|LIST   without DEV 2 to 16 processes, default 4; with DEV the\n"
+	"                     addresses, ADDR[@DEV],..., as of job add\n"
+	"  --address ADDR     of this machine, as of job add; with DEV alone\n"
+	"  --elements LIST    values a frame: multiples of 32 up to 832; default 256,512,832\n"
+	"  --window LIST      frames under way: powers of two up to 128; default 16,64,128\n"
+	"  --pipeline LIST    fused, staged or both; default fused\n"
+	"  --threads LIST     jobs at once, a thread of each worker for each, 1 to 4;\n"
+	"                     default 1,2\n"
+	"  --vector N         values that each worker sums a round; default 1048576\n"
+	"  --rounds R         rounds, in each of which all settings take their turn;\n"
+	"                     1 to 1000, default 3\n"
+	"Sums by the datapath as fpisa load attaches it, all checked. CPU time, each a GB\n"
+	"contributed: over veth that of the kernel threads that poll the aggregator's ports,\n"
+	"and of a worker's process and the thread that polls its link; with DEV that of the\n"
+	"XDP programs alone, and at a worker of its process, which the worker prints.\n"
+	"The line \"best:\" has the settings with the most goodput, of those within 5% of\n"
+	"it the ones that take the least CPU time: options of fpisa job add. It needs root;\n"
+	"with DEV the datapath is loaded there meanwhile, else nothing is changed.\n";
+
+const char bench_worker_help[] =
+	"A worker of fpisa bench wire DEV --workers ... at ADDR: give it the same options,\n"
+	"all but DEV, --workers and --address. It waits a minute for each job.\n"
+	"  --elements LIST, --window LIST, --pipeline LIST, --threads LIST, --vector N,\n"
+	"  --rounds R         as of fpisa bench wire\n";
+
+static int add_to(const char *what, const char *said, struct bench_list *l, uint32_t v)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		if (l->v[i] == v)
+			return refuse(BAD_USAGE, "%s: %s is there twice", what, said);
+	if (l->n == MAX_SIZES)
+		return refuse(BAD_USAGE, "%s: more than %d", what, MAX_SIZES);
+	l->v[l->n++] = v;
+	return 0;
+}
+
+/* "A,B": each a number that fits. Cuts the text. */
+static int parse_list(const char *what, char *text, uint64_t max, bool powers, struct bench_list *l)
+{
+	uint64_t n;
+	int err;
+
+	l->n = 0;
+	for (char *rest = NULL, *at = strtok_r(text, ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
+		err = parse_number(what, at, 1, max, &n);
+		if (err)
+			return err;
+		if (powers && n & (n - 1))
+			return refuse(BAD_USAGE, "%s: %s is not a power of two", what, at);
+		err = add_to(what, at, l, (uint32_t)n);
+		if (err)
+			return err;
+	}
+	return l->n ? 0 : refuse(BAD_USAGE, "%s: none", what);
+}
+
+static int parse_pipelines(char *text, struct bench_list *l)
+{
+	int err, id;
+
+	l->n = 0;
+	for (char *rest = NULL, *at = strtok_r(text, ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
+		err = parse_name("--pipeline", at, pipeline_names, &id);
+		if (err)
+			return err;
+		err = add_to("--pipeline", at, l, (uint32_t)id);
+		if (err)
+			return err;
+	}
+	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: none");
+}
+
+/* ADDR[@DEV]; job_add.c parses it again, once the datapath is loaded. */
+static int check_worker(const char *text)
+{
+	const char *dev = strchr(text, '@');
+	char host[ADDRESS_LEN];
+	__be32 address;
+	int err;
+
+	if (strchr(text, ':'))
+		return refuse(BAD_USAGE, "--workers: %s: leave the port away", text);
+	snprintf(host, sizeof(host), "%.*s", (int)strcspn(text, "@"), text);
+	err = parse_machine("--workers", host, &address);
+	if (!err && dev && !if_nametoindex(dev + 1))
+		err = refuse(-ENODEV, "%s: no such interface; see ip link", dev + 1);
+	return err;
+}
+
+/* A number of processes, or addresses of machines; NULL: not said. */
+static int take_workers(struct bench_wire *w, char *text)
+{
+	uint64_t number;
+	int err;
+
+	if (!w->devs) {
+		if (w->aggregator)
+			return refuse(BAD_USAGE, "--address: goes with DEV");
+		err = text ? parse_number("--workers", text, 2, CREW_MAX, &number) : 0;
+		w->workers = text && !err ? (uint32_t)number : w->workers;
+		return err;
+	}
+	w->workers = 0;
+	for (char *rest = NULL, *at = strtok_r(text ?: "", ",", &rest); at; at = strtok_r(NULL, ",", &rest)) {
+		err = check_worker(at);
+		if (err)
+			return err;
+		if (w->workers == FPISA_MAX_WORKERS)
+			return refuse(BAD_USAGE, "--workers: more than %d", FPISA_MAX_WORKERS);
+		w->address[w->workers++] = at;
+	}
+	return w->workers ? 0
+			  : refuse(BAD_USAGE, "bench: with DEV, --workers ADDR[@DEV],... names the workers");
+}
+
+/* Of `bench worker` the operand is an address and no workers are named. */
+static int parse(struct bench_wire *w, int argc, char **argv, bool worker)
+{
+	enum {
+		OPT_WORKERS = OPT_VERB,
+		OPT_ELEMENTS,
+		OPT_WINDOW,
+		OPT_PIPELINE,
+		OPT_THREADS,
+		OPT_VECTOR,
+		OPT_ROUNDS,
+		OPT_ADDRESS,
+	};
+	static const struct option options[] = {COMMON_OPTIONS,
+						JSON_OPTION,
+						{"workers", required_argument, NULL, OPT_WORKERS},
+						{"elements", required_argument, NULL, OPT_ELEMENTS},
+						{"window", required_argument, NULL, OPT_WINDOW},
+						{"pipeline", required_argument, NULL, OPT_PIPELINE},
+						{"threads", required_argument, NULL, OPT_THREADS},
+						{"vector", required_argument, NULL, OPT_VECTOR},
+						{"rounds", required_argument, NULL, OPT_ROUNDS},
+						{"address", required_argument, NULL, OPT_ADDRESS},
+						{0}};
+	__u32 ifindex[DATAPATH_MAX_INTERFACES];
+	char *workers = NULL;
+	int opt, err = 0;
+
+	while (!err && (opt = next_option(argc, argv, options)) != -1) {
+		switch (opt) {
+		case OPT_WORKERS:
+			workers = optarg;
+			break;
+		case OPT_ADDRESS:
+			err = parse_machine("--address", optarg, &w->aggregator);
+			break;
+		case OPT_ELEMENTS:
+			err = parse_sizes(&w->elements, optarg) ? BAD_USAGE : 0;
+			break;
+		case OPT_WINDOW:
+			err = parse_list("--window", optarg, MAX_WINDOW, true, &w->window);
+			break;
+		case OPT_PIPELINE:
+			err = parse_pipelines(optarg, &w->pipeline);
+			break;
+		case OPT_THREADS:
+			err = parse_list("--threads", optarg, BENCH_WIRE_THREADS, false, &w->threads);
+			break;
+		case OPT_VECTOR:
+			err = parse_number("--vector", optarg, FPISA_MAX_ELEMENTS, MAX_VECTOR, &w->vector);
+			break;
+		case OPT_ROUNDS:
+			err = parse_number("--rounds", optarg, 1, 1000, &w->rounds);
+			break;
+		default:
+			err = common_option(&w->c, opt);
+		}
+	}
+	w->dev = argv + optind;
+	w->devs = argc - optind;
+	if (!err && worker && (workers || w->aggregator))
+		err = refuse(BAD_USAGE, "bench worker: --workers and --address are the aggregator's");
+	if (err || worker)
+		return err;
+	return find_interfaces(w->dev, w->devs, ifindex) ?: take_workers(w, workers);
+}
+
+static int add_setting(struct bench_wire *w, struct bench_setting s)
+{
+	s.goodput = calloc(w->rounds, sizeof(double));
+	s.aggregator = calloc(w->rounds, sizeof(double));
+	s.worker = calloc(w->rounds, sizeof(double));
+	w->setting[w->settings++] = s;
+	return s.goodput && s.aggregator && s.worker ? 0 : fail(-ENOMEM, NULL, "bench");
+}
+
+static int add_settings(struct bench_wire *w)
+{
+	uint32_t all = w->elements.n * w->window.n * w->pipeline.n * w->threads.n;
+	int err = 0;
+
+	if (all > BENCH_WIRE_SETTINGS)
+		return refuse(BAD_USAGE, "bench: %u settings, at most %d", all, BENCH_WIRE_SETTINGS);
+	for (uint32_t i = 0; !err && i < all; i++) {
+		uint32_t k = i;
+		struct bench_setting s = {0};
+
+		s.window = w->window.v[k % w->window.n];
+		k /= w->window.n;
+		s.elements = w->elements.elements[k % w->elements.n];
+		k /= w->elements.n;
+		s.threads = w->threads.v[k % w->threads.n];
+		k /= w->threads.n;
+		s.pipeline = w->pipeline.v[k];
+		err = add_setting(w, s);
+	}
+	return err;
+}
+
+static int sweep(struct bench_wire *w)
+{
+	int err = w->devs ? bench_nic_open(w) : bench_wire_open(w);
+
+	for (uint64_t round = 0; !err && round < w->rounds; round++)
+		for (uint32_t i = 0; !err && i < w->settings; i++, w->turn++)
+			err = w->devs ? bench_nic_round(w, &w->setting[i], round)
+				      : bench_wire_round(w, &w->setting[i], round);
+	if (w->devs)
+		bench_nic_close(w);
+	else
+		bench_wire_close(w);
+	if (!err)
+		bench_wire_choose(w);
+	return err;
+}
+
+static struct bench_wire wire = {
+	.workers = 4,
+	.rounds = 3,
+	.vector = 1 << 20,
+	.elements = {3, {256, 512, FPISA_MAX_ELEMENTS}},
+	.window = {3, {16, 64, 128}},
+	.threads = {2, {1, 2}},
+	.pipeline = {1, {FPISA_PIPELINE_FUSED}},
+	.dp = {.lock = -1},
+	.entry_fd = -1,
+	.stats_fd = -1,
+};
+
+static void release(struct bench_wire *w)
+{
+	for (uint32_t i = 0; i < w->settings; i++) {
+		free(w->setting[i].goodput);
+		free(w->setting[i].aggregator);
+		free(w->setting[i].worker);
+	}
+}
+
+static int prepare(int argc, char **argv, bool worker)
+{
+	int err = parse(&wire, argc, argv, worker);
+
+	return err ?: add_settings(&wire);
+}
+
+/* The end of a verb whose result is the wire table alone. */
+static int finish(int err)
+{
+	if (!err && wire.c.json)
+		err = print_json(bench_wire_json(&wire), true);
+	else if (!err)
+		bench_wire_text(&wire);
+	release(&wire);
+	return err;
+}
+
+int verb_bench_wire(int argc, char **argv)
+{
+	int err;
+
+	wire.c = (struct common)COMMON_INIT;
+	err = prepare(argc, argv, false);
+	if (!err)
+		err = sweep(&wire);
+	return finish(err);
+}
+
+int verb_bench(int argc, char **argv)
+{
+	struct json_object *both = NULL;
+	int err;
+
+	/* The word after `bench` may have been meant for a verb. */
+	if (argc > 1 && *argv[1] != '-' && !if_nametoindex(argv[1]))
+		return refuse(-ENODEV,
+			      "%s: is neither arith, wire or worker nor an interface; see ip link and fpisa help bench",
+			      argv[1]);
+	wire.c = (struct common)COMMON_INIT;
+	err = prepare(argc, argv, false);
+	if (!err && wire.c.json)
+		both = json_object_new_object();
+	if (!err)
+		err = bench_arith_default(both);
+	if (!err && !both)
+		putchar('\n');
+	if (!err)
+		err = sweep(&wire);
+	if (!err && both) {
+		json_object_object_add(both, "wire", bench_wire_json(&wire));
+		err = print_json(both, true);
+		both = NULL;
+	} else if (!err) {
+		bench_wire_text(&wire);
+	}
+	json_object_put(both);
+	release(&wire);
+	return err;
+}
+
+int verb_bench_worker(int argc, char **argv)
+{
+	__be32 address;
+	int err;
+
+	wire.c = (struct common)COMMON_INIT;
+	err = prepare(argc, argv, true);
+	if (!err)
+		err = wire.devs == 1 ? parse_address("bench worker", wire.dev[0], &address)
+				     : refuse(BAD_USAGE, "bench worker: give the aggregator's address");
+	if (!err)
+		err = bench_wire_visit(&wire, wire.dev[0]);
+	if (!err)
+		bench_wire_choose(&wire);
+	return finish(err);
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A worker of `bench wire`: a process in a network namespace of its own that
+ * takes orders, or `bench worker` on another machine, which goes through the
+ * settings by itself. A thread a job: each has a handle and sums its share of
+ * the vector.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "fpisa.h"
+#include "testbed/lab.h"
+#include "wire.h"
+
+#define TIMEOUT_MS 60000
+
+struct side;
+
+struct thread {
+	struct side *s;
+	uint32_t number;
+	pthread_t id;
+	struct fpisa *f;
+	int error;
+	char message[200];
+};
+
+struct side {
+	const struct bench_wire *w;
+	const char *address;
+	uint32_t rank, workers, threads, job; /* the first thread's */
+	pid_t napi;			      /* 0: whoever polls the link is not counted */
+	float *send, *recv;
+	struct thread thread[BENCH_WIRE_THREADS];
+};
+
+/* What a rank contributes: whole numbers, so that sums are exact in any order. */
+static float value(uint32_t rank, uint64_t i)
+{
+	return (float)((int)((i * 7919 + rank * 104729) % 2003) - 1001);
+}
+
+static int set_up(struct side *s)
+{
+	struct lab_batch b = lab_batch_open();
+	char message[256], dev[16];
+
+	bench_wire_link(dev, s->w, s->rank);
+	lab_batch_add(&b, "addr add 10.78.%u.2/24 dev %s", s->rank, dev);
+	lab_batch_add(&b, "link set %s up", dev);
+	lab_batch_add(&b, "route add " BENCH_WIRE_ADDRESS " via 10.78.%u.1", s->rank);
+	if (lab_batch_run(&b, message, sizeof(message)))
+		return refuse(-1, "bench: rank %u: %s", s->rank, message);
+	if (lab_gro_on(dev))
+		return die(dev);
+	s->napi = napi_thread(dev);
+	if (s->napi < 0)
+		return -1;
+	return 0;
+}
+
+static int fill(struct side *s)
+{
+	s->send = malloc(s->w->vector * sizeof(*s->send));
+	s->recv = malloc(s->w->vector * sizeof(*s->recv));
+	if (!s->send || !s->recv)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < s->w->vector; i++)
+		s->send[i] = value(s->rank, i);
+	return 0;
+}
+
+uint64_t bench_wire_share(const struct bench_wire *w, uint32_t threads, uint32_t thread, uint64_t *from)
+{
+	*from = w->vector * thread / threads;
+	return w->vector * (thread + 1) / threads - *from;
+}
+
+/* The first rounds settle routes, buffers and round-trip times. */
+uint64_t bench_wire_warm(uint64_t share, uint32_t window, uint32_t elements)
+{
+	uint64_t some = (uint64_t)window * elements * 4;
+
+	return share < some ? share : some;
+}
+
+static void keep_error(struct thread *t)
+{
+	if (t->error)
+		snprintf(t->message, sizeof(t->message), "%s", fpisa_error());
+}
+
+static void *join(void *arg)
+{
+	struct thread *t = arg;
+	const struct fpisa_options o = {
+		.size = sizeof(o), .local_port = FPISA_PORT + t->number, .timeout_ms = TIMEOUT_MS};
+
+	t->error = fpisa_connect(&t->f, t->s->address, t->s->job + t->number, &o);
+	keep_error(t);
+	return NULL;
+}
+
+static void *warm_up(void *arg)
+{
+	struct thread *t = arg;
+	struct fpisa_info info = {.size = sizeof(info)};
+	uint64_t from, count = bench_wire_share(t->s->w, t->s->threads, t->number, &from);
+
+	t->error = fpisa_get_info(t->f, &info);
+	count = bench_wire_warm(count, info.window, info.elements);
+	if (!t->error)
+		t->error = fpisa_allreduce(t->f, t->s->send + from, t->s->recv + from, count, FPISA_FLOAT32,
+					   NULL);
+	keep_error(t);
+	return NULL;
+}
+
+static void *sum(void *arg)
+{
+	struct thread *t = arg;
+	uint64_t from, count = bench_wire_share(t->s->w, t->s->threads, t->number, &from);
+
+	t->error = fpisa_allreduce(t->f, t->s->send + from, t->s->recv + from, count, FPISA_FLOAT32, NULL);
+	keep_error(t);
+	return NULL;
+}
+
+/* All threads do it at once. */
+static int together(struct side *s, void *(*work)(void *), struct bench_wire_reply *r)
+{
+	uint32_t begun = 0;
+	int err = 0;
+
+	while (begun < s->threads && !err) {
+		struct thread *t = &s->thread[begun];
+
+		err = pthread_create(&t->id, NULL, work, t);
+		begun += !err;
+	}
+	if (err)
+		snprintf(r->message, sizeof(r->message), "start a thread: %s", strerror(err));
+	for (uint32_t i = 0; i < begun; i++) {
+		pthread_join(s->thread[i].id, NULL);
+		if (!err && s->thread[i].error) {
+			err = s->thread[i].error;
+			snprintf(r->message, sizeof(r->message), "%s", s->thread[i].message);
+		}
+	}
+	return err;
+}
+
+static uint64_t retransmits(const struct side *s)
+{
+	struct fpisa_info info = {.size = sizeof(info)};
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < s->threads; i++)
+		n += fpisa_get_info(s->thread[i].f, &info) ? 0 : info.retransmits;
+	return n;
+}
+
+static int check(const struct side *s, struct bench_wire_reply *r)
+{
+	for (uint64_t i = 0; i < s->w->vector; i++) {
+		float want = 0;
+
+		for (uint32_t rank = 0; rank < s->workers; rank++)
+			want += value(rank, i);
+		if (s->recv[i] != want) {
+			snprintf(r->message, sizeof(r->message), "element %llu: wrong sum",
+				 (unsigned long long)i);
+			return -EBADMSG;
+		}
+	}
+	return 0;
+}
+
+static int measure(struct side *s, struct bench_wire_reply *r)
+{
+	uint64_t again = retransmits(s), cpu;
+	int err;
+
+	memset(s->recv, 0xff, s->w->vector * sizeof(*s->recv));
+	cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(s->napi);
+	err = together(s, sum, r);
+	r->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(s->napi) - cpu;
+	r->retransmits = retransmits(s) - again;
+	return err;
+}
+
+static void leave(struct side *s)
+{
+	for (uint32_t i = 0; i < s->threads; i++)
+		fpisa_close(s->thread[i].f);
+	memset(s->thread, 0, sizeof(s->thread));
+}
+
+/* Joins the jobs from `job` on; the first time, whoever answers says which rank this is. */
+static int begin(struct side *s, uint32_t job, uint32_t threads, struct bench_wire_reply *r)
+{
+	struct fpisa_info info = {.size = sizeof(info)};
+	int err;
+
+	s->job = job;
+	s->threads = threads;
+	for (uint32_t i = 0; i < threads; i++)
+		s->thread[i] = (struct thread){.s = s, .number = i};
+	err = together(s, join, r);
+	if (!err && !s->send) {
+		err = fpisa_get_info(s->thread[0].f, &info);
+		s->rank = info.rank;
+		s->workers = info.workers;
+		err = err ?: fill(s);
+		if (err)
+			snprintf(r->message, sizeof(r->message), "memory for vectors");
+	}
+	return err ?: together(s, warm_up, r);
+}
+
+static void obey(struct side *s, const struct bench_wire_order *o, struct bench_wire_reply *r)
+{
+	*r = (struct bench_wire_reply){0};
+	switch (o->task) {
+	case BENCH_LINK:
+		r->error = set_up(s);
+		break;
+	case BENCH_JOIN:
+		r->error = begin(s, o->job, o->threads, r);
+		break;
+	case BENCH_SUM:
+		r->error = measure(s, r);
+		break;
+	case BENCH_LEAVE:
+		r->error = check(s, r);
+		leave(s);
+		break;
+	}
+}
+
+void bench_wire_work(void *arg, int control)
+{
+	const struct bench_wire_rank *rank = arg;
+	struct side s = {.w = rank->w, .rank = rank->rank, .address = BENCH_WIRE_ADDRESS};
+	struct bench_wire_reply r = {0};
+	struct bench_wire_order o;
+
+	if (unshare(CLONE_NEWNET | CLONE_NEWNS) || own_sysfs())
+		_exit(1);
+	while (send(control, &r, sizeof(r), 0) > 0 && recv(control, &o, sizeof(o), 0) == sizeof(o))
+		obey(&s, &o, &r);
+	_exit(0);
+}
+
+/* Is the job that it joined the one whose figures it is to print? */
+static int same_setting(const struct side *s, const struct bench_setting *setting, struct bench_wire_reply *r)
+{
+	struct fpisa_info info = {.size = sizeof(info)};
+	int err = fpisa_get_info(s->thread[0].f, &info);
+
+	if (!err && info.elements == setting->elements && info.window == setting->window &&
+	    info.pipeline == setting->pipeline)
+		return 0;
+	snprintf(r->message, sizeof(r->message),
+		 "the aggregator's job is of %u elements and window %u, here it is the turn of %u and %u; give both "
+		 "sides the same options",
+		 info.elements, info.window, setting->elements, setting->window);
+	return err ?: -EPROTO;
+}
+
+static int visit(struct side *s, struct bench_setting *setting, uint64_t round)
+{
+	double bytes = (double)s->w->vector * sizeof(float);
+	struct bench_wire_reply r = {0};
+	uint64_t wall = 0;
+	int err = begin(s, bench_wire_job(s->w->turn), setting->threads, &r);
+
+	if (!err)
+		err = same_setting(s, setting, &r);
+	if (!err) {
+		wall = lab_now();
+		err = measure(s, &r);
+		wall = lab_now() - wall;
+	}
+	if (!err)
+		err = check(s, &r);
+	leave(s);
+	if (err)
+		return refuse(err, "bench: %s", r.message);
+	setting->goodput[round] = bytes * s->workers * 8 / (double)wall;
+	setting->worker[round] = (double)r.cpu_ns / bytes;
+	setting->retransmits += r.retransmits;
+	setting->frames += s->w->vector / setting->elements;
+	return 0;
+}
+
+int bench_wire_visit(struct bench_wire *w, const char *address)
+{
+	struct side s = {.w = w, .address = address};
+	int err = 0;
+
+	for (uint64_t round = 0; !err && round < w->rounds; round++)
+		for (uint32_t i = 0; !err && i < w->settings; i++, w->turn++)
+			err = visit(&s, &w->setting[i], round);
+	w->workers = s.workers;
+	free(s.send);
+	free(s.recv);
+	return err;
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Options and their arguments; options.h has the contracts. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+
+const char *default_pin(void)
+{
+	const char *pin = getenv("FPISA_PIN");
+
+	return pin && *pin ? pin : NULL;
+}
+
+int next_option(int argc, char **argv, const struct option *options)
+{
+	static __u64 seen;
+	const char *word;
+	int index = 0, opt;
+
+	if (optind <= 1)
+		seen = 0;
+	opt = getopt_long(argc, argv, "", options, &index);
+	if (opt == -1 || opt == '?')
+		return opt;
+	word = argv[optind - (optarg && optarg == argv[optind - 1] ? 2 : 1)] + strlen("--");
+	if (strcspn(word, "=") != strlen(options[index].name)) {
+		refuse(BAD_USAGE, "unrecognized option '--%.*s'; there is --%s", (int)strcspn(word, "="), word,
+		       options[index].name);
+		return '?';
+	}
+	if (seen >> index & 1) {
+		refuse(BAD_USAGE, "--%s: is given twice", options[index].name);
+		return '?';
+	}
+	seen |= 1ull << index;
+	return opt;
+}
+
+int common_option(struct common *c, int opt)
+{
+	switch (opt) {
+	case OPT_PIN:
+		c->pin = optarg;
+		return *optarg ? 0 : refuse(BAD_USAGE, "--pin: name is empty");
+	case OPT_JSON:
+		c->json = true;
+		return 0;
+	case OPT_VERBOSE:
+		verbose = true;
+		return 0;
+	}
+	return BAD_USAGE;
+}
+
+int common_options(struct common *c, int argc, char **argv)
+{
+	static const struct option options[] = { COMMON_OPTIONS, JSON_OPTION, { 0 } };
+	int opt;
+
+	while ((opt = next_option(argc, argv, options)) != -1)
+		if (common_option(c, opt))
+			return BAD_USAGE;
+	return 0;
+}
+
+int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out)
+{
+	char *end;
+
+	errno = 0;
+	*out = strtoull(s, &end, 10);
+	if (*s < '0' || *s > '9' || *end || errno || *out < min || *out > max)
+		return refuse(BAD_USAGE, "%s: '%s' is not a number from %llu to %llu", what, s,
+			      (unsigned long long)min, (unsigned long long)max);
+	return 0;
+}
+
+int parse_share(const char *what, const char *s, double *out)
+{
+	char *end;
+
+	*out = strtod(s, &end);
+	if (end == s || *end || !(*out >= 0 && *out <= 0.9))
+		return refuse(BAD_USAGE, "%s: '%s' is not a number from 0 to 0.9", what, s);
+	return 0;
+}
+
+int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n)
+{
+	unsigned long first, last;
+	const char *at = s;
+	char *end;
+
+	for (*n = 0;; at = end + 1) {
+		first = last = strtoul(at, &end, 10);
+		if (*at < '0' || *at > '9')
+			break;
+		if (*end == '-') {
+			at = end + 1;
+			last = strtoul(at, &end, 10);
+			if (*at < '0' || *at > '9')
+				break;
+		}
+		if (first > last || last > UINT16_MAX)
+			break;
+		for (; first <= last; first++) {
+			for (__u32 i = 0; i < *n; i++)
+				if (cpu[i] == first)
+					return refuse(BAD_USAGE, "%s: CPU %lu is there twice", what, first);
+			if (*n == max)
+				return refuse(BAD_USAGE, "%s: more than %u CPUs", what, max);
+			cpu[(*n)++] = first;
+		}
+		if (!*end)
+			return 0;
+		if (*end != ',')
+			break;
+	}
+	return refuse(BAD_USAGE, "%s: '%s' is not a list of CPUs such as 0,2-5", what, s);
+}
+
+int parse_hex(const char *what, const char *s, uint64_t *out)
+{
+	const char *digits = !strncmp(s, "0x", 2) ? s + 2 : s;
+	size_t n = strlen(digits);
+
+	if (!n || n > 16 || strspn(digits, "0123456789abcdefABCDEF") != n)
+		return refuse(BAD_USAGE, "%s: '%s' is not 1 to 16 hexadecimal digits", what, s);
+	*out = strtoull(digits, NULL, 16);
+	return 0;
+}
+
+int parse_address(const char *what, const char *s, __be32 *out)
+{
+	struct in_addr a;
+
+	if (inet_pton(AF_INET, s, &a) != 1)
+		return refuse(BAD_USAGE, "%s: '%s' is not an IPv4 address", what, s);
+	*out = a.s_addr;
+	return 0;
+}
+
+int parse_machine(const char *what, const char *s, __be32 *out)
+{
+	int err = parse_address(what, s, out);
+	__u32 first = err ? 0 : ntohl(*out) >> 24;
+
+	if (!err && (!first || first == IN_LOOPBACKNET || first >= 224))
+		err = refuse(BAD_USAGE, "%s: %s is no machine's address", what, s);
+	return err;
+}

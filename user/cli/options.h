@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Options that verbs share, and strict parsing of their arguments. */
+#ifndef FPISA_CLI_OPTIONS_H
+#define FPISA_CLI_OPTIONS_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <linux/types.h>
+
+#include "report.h"
+
+/* Options that every verb takes. */
+struct common {
+	const char *pin; /* --pin, else $FPISA_PIN, else NULL */
+	bool json;
+};
+
+enum {
+	OPT_PIN = 0x100,
+	OPT_JSON,
+	OPT_VERBOSE,
+	OPT_VERB, /* first of a verb's own options */
+};
+
+#define COMMON_OPTIONS                                                                         \
+	{ "pin", required_argument, NULL, OPT_PIN }, { "verbose", no_argument, NULL, OPT_VERBOSE }
+#define JSON_OPTION { "json", no_argument, NULL, OPT_JSON }
+
+#define COMMON_INIT { .pin = default_pin() }
+const char *default_pin(void);
+
+/* getopt_long(), but '?', reported, for an option that is given twice or whose name is cut short. */
+int next_option(int argc, char **argv, const struct option *options);
+
+/* Takes a common option, or '?' after next_option() has complained. 0 or BAD_USAGE. */
+int common_option(struct common *c, int opt);
+
+/* next_option() of a verb that takes --json and no option of its own. Leaves optind at the operands. */
+int common_options(struct common *c, int argc, char **argv);
+
+/* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE. */
+int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out);
+
+/* A share of frames, for fault injection: 0 to 0.9. */
+int parse_share(const char *what, const char *s, double *out);
+
+/* 1 to 16 hexadecimal digits, an optional 0x before them. */
+int parse_hex(const char *what, const char *s, uint64_t *out);
+
+/* "0,2-5", each once, at most `max` of them, in this order. */
+int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n);
+
+/* Dotted quad. */
+int parse_address(const char *what, const char *s, __be32 *out);
+
+/* The same of a machine that others can reach: no group, broadcast or loopback. */
+int parse_machine(const char *what, const char *s, __be32 *out);
+
+#endif

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Text and JSON; print.h has the contracts. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <json-c/json.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "print.h"
+
+#define COLUMNS 80
+
+const char *address_text(__be32 addr, char buf[ADDRESS_LEN])
+{
+	struct in_addr a = { .s_addr = addr };
+
+	return inet_ntop(AF_INET, &a, buf, ADDRESS_LEN);
+}
+
+const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN])
+{
+	int n = 0;
+
+	if (!ranks)
+		return "-";
+	for (int i = 0, last; i < 64; i = last + 1) {
+		last = i;
+		if (!(ranks >> i & 1))
+			continue;
+		while (last < 63 && ranks >> (last + 1) & 1)
+			last++;
+		n += snprintf(buf + n, RANKS_LEN - n, "%s%d", n ? "," : "", i);
+		if (last > i)
+			n += snprintf(buf + n, RANKS_LEN - n, "%c%d", last > i + 1 ? '-' : ',', last);
+	}
+	return buf;
+}
+
+const char *cpus_text(const __u32 *cpu, __u32 n, char buf[CPUS_LEN])
+{
+	int len = 0;
+
+	*buf = 0;
+	for (__u32 i = 0; i < n && len < CPUS_LEN; i++)
+		len += snprintf(buf + len, CPUS_LEN - len, "%s%u", i ? "," : "", cpu[i]);
+	return buf;
+}
+
+void print_wrapped(int column, const char *text)
+{
+	int width = COLUMNS - 1 - column;
+
+	for (;;) {
+		int n = strlen(text);
+
+		if (n <= width)
+			break;
+		for (n = width; n && text[n] != ' '; n--)
+			;
+		if (!n)
+			n = width;
+		printf("%.*s\n%*s", n, text, column, "");
+		text += n + (text[n] == ' ');
+	}
+	puts(text);
+}
+
+int print_json(struct json_object *o, bool one_line)
+{
+	int flags = JSON_C_TO_STRING_NOSLASHESCAPE |
+		    (one_line ? 0 : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
+	const char *s = json_object_to_json_string_ext(o, flags);
+	int err = s ? 0 : -ENOMEM;
+
+	if (s)
+		puts(s);
+	json_object_put(o);
+	return err;
+}
+
+void json_add_string(struct json_object *o, const char *key, const char *value)
+{
+	json_object_object_add(o, key, value ? json_object_new_string(value) : NULL);
+}
+
+void json_add_number(struct json_object *o, const char *key, uint64_t value)
+{
+	json_object_object_add(o, key, json_object_new_uint64(value));
+}
+
+struct json_object *json_double(double x)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.9g", x);
+	return isfinite(x) ? json_object_new_double_s(x, text) : NULL;
+}
+
+void json_add_double(struct json_object *o, const char *key, double x)
+{
+	json_object_object_add(o, key, json_double(x));
+}
+
+struct json_object *ranks_json(uint64_t ranks)
+{
+	struct json_object *a = json_object_new_array();
+
+	for (int i = 0; i < 64; i++)
+		if (ranks >> i & 1)
+			json_object_array_add(a, json_object_new_int(i));
+	return a;
+}

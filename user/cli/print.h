@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Text and JSON on stdout. */
+#ifndef FPISA_CLI_PRINT_H
+#define FPISA_CLI_PRINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <linux/types.h>
+
+#define ADDRESS_LEN 16
+#define RANKS_LEN 256
+#define CPUS_LEN 512
+
+/* "10.0.0.1" */
+const char *address_text(__be32 addr, char buf[ADDRESS_LEN]);
+
+/* "0,2-5" of a bitmap of ranks, "-" of none. */
+const char *ranks_text(uint64_t ranks, char buf[RANKS_LEN]);
+
+/* "0,1" */
+const char *cpus_text(const __u32 *cpu, __u32 n, char buf[CPUS_LEN]);
+
+/* Prints `text` from column `column` on, wrapped before column 80, and ends the line. */
+void print_wrapped(int column, const char *text);
+
+/* Prints and releases a JSON value: one line, or indented. */
+struct json_object;
+int print_json(struct json_object *o, bool one_line);
+
+/* Members of a JSON object; a string may be NULL. */
+void json_add_string(struct json_object *o, const char *key, const char *value);
+void json_add_number(struct json_object *o, const char *key, uint64_t value);
+
+/* Nine digits; null for what JSON has no number for. */
+struct json_object *json_double(double x);
+void json_add_double(struct json_object *o, const char *key, double x);
+
+/* JSON array of the ranks in a bitmap. */
+struct json_object *ranks_json(uint64_t ranks);
+
+#endif

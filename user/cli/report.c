@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Lines on stderr; report.h has the contracts. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report.h"
+
+bool verbose;
+
+/* One write a message, so that those of processes that run at once do not mix. */
+#define MESSAGE_LEN 1024
+
+static const char *reported_place;
+static const char *(*reported_cause)(void);
+
+void report_at(const char *place)
+{
+	reported_place = place;
+}
+
+/* The message; after a place in a file, "--window: ..." is about the key `window`. */
+static void format_message(char text[MESSAGE_LEN], const char *fmt, va_list ap)
+{
+	int n = reported_place ? snprintf(text, MESSAGE_LEN, "%s: ", reported_place) : 0;
+
+	if (n < MESSAGE_LEN)
+		vsnprintf(text + n, MESSAGE_LEN - n, fmt, ap);
+	if (n && n + 2 < MESSAGE_LEN && !strncmp(text + n, "--", 2))
+		memmove(text + n, text + n + 2, strlen(text + n + 2) + 1);
+}
+
+void report_cause(const char *(*cause)(void))
+{
+	reported_cause = cause;
+}
+
+/* Was there another, which is reported now? */
+static bool report_other(void)
+{
+	const char *cause = reported_cause ? reported_cause() : NULL;
+
+	if (cause)
+		fprintf(stderr, "fpisa: %s\n", cause);
+	return cause;
+}
+
+int fail(int err, const char *hint, const char *fmt, ...)
+{
+	char text[MESSAGE_LEN];
+	va_list ap;
+
+	if (report_other())
+		return err;
+	va_start(ap, fmt);
+	format_message(text, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "fpisa: %s: %s%s%s\n", text, strerror(-err), hint ? "; " : "", hint ? hint : "");
+	return err;
+}
+
+int refuse(int err, const char *fmt, ...)
+{
+	char text[MESSAGE_LEN];
+	va_list ap;
+
+	if (report_other())
+		return err;
+	va_start(ap, fmt);
+	format_message(text, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "fpisa: %s\n", text);
+	return err;
+}
+
+void warning(const char *fmt, ...)
+{
+	char text[MESSAGE_LEN];
+	va_list ap;
+
+	va_start(ap, fmt);
+	format_message(text, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "fpisa: warning: %s\n", text);
+}

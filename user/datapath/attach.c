@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Interfaces: find, attach, detach by netlink, and see what is attached. Unload. */
+#include <errno.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/names.h"
+#include "cli/report.h"
+#include "host/netlink.h"
+#include "host/privilege.h"
+#include "internal.h"
+
+static __u32 mode_flags(enum datapath_mode mode)
+{
+	return mode == DATAPATH_SKB	? XDP_FLAGS_SKB_MODE :
+	       mode == DATAPATH_OFFLOAD ? XDP_FLAGS_HW_MODE :
+					  XDP_FLAGS_DRV_MODE;
+}
+
+int find_interfaces(char *const *devs, int n, __u32 ifindex[DATAPATH_MAX_INTERFACES])
+{
+	if (n > DATAPATH_MAX_INTERFACES)
+		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
+	for (int i = 0; i < n; i++) {
+		ifindex[i] = if_nametoindex(devs[i]);
+		if (!ifindex[i])
+			return refuse(-ENODEV, "%s: no such interface; see ip link", *devs[i] ? devs[i] : "''");
+		for (int k = 0; k < i; k++)
+			if (ifindex[k] == ifindex[i])
+				return refuse(-EINVAL, "%s: named twice", devs[i]);
+	}
+	return 0;
+}
+
+int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode)
+{
+	const char *hint = "";
+	int err;
+
+	log_start();
+	err = bpf_xdp_attach(ifindex, prog_fd, XDP_FLAGS_UPDATE_IF_NOEXIST | mode_flags(mode), NULL);
+	if (!err)
+		return 0;
+	if (err == -EPERM)
+		hint = "; run as root";
+	else if (mode == DATAPATH_NATIVE)
+		hint = err == -EOPNOTSUPP ? "; try --mode skb" :
+					    "; try --mode skb, or a smaller MTU on both ends of the link";
+	return refuse(err, "%s: attach %s XDP: %s%s", dev, name_of(xdp_mode_names, mode), reason(err), hint);
+}
+
+int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = prog_fd);
+	int err;
+
+	log_start();
+	err = bpf_xdp_detach(ifindex, mode_flags(mode), prog_fd < 0 ? NULL : &opts);
+	return err ? refuse(err, "%s: detach XDP: %s", dev, reason(err)) : 0;
+}
+
+/* Does the program use the map? Whoever attached it, and under what name. */
+static bool uses_map(int prog_fd, __u32 id)
+{
+	__u32 ids[64];
+	struct bpf_prog_info info = { .nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids };
+	__u32 len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(prog_fd, &info, &len))
+		return false;
+	for (__u32 i = 0; i < info.nr_map_ids && i < 64; i++)
+		if (id && ids[i] == id)
+			return true;
+	return false;
+}
+
+int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd)
+{
+	LIBBPF_OPTS(bpf_xdp_query_opts, opts);
+	int err, fd;
+
+	log_start();
+	err = bpf_xdp_query(ifindex, 0, &opts);
+	if (err)
+		return err;
+	i->ifindex = ifindex;
+	i->mode = opts.drv_prog_id ? DATAPATH_NATIVE : opts.skb_prog_id ? DATAPATH_SKB : DATAPATH_OFFLOAD;
+	i->program.id = opts.drv_prog_id ?: opts.skb_prog_id ?: opts.hw_prog_id ?: opts.prog_id;
+	if (!i->program.id)
+		return 0;
+	fd = bpf_prog_get_fd_by_id(i->program.id);
+	if (fd < 0 && errno == EPERM) {
+		/* Without CAP_SYS_ADMIN its number is all there is to see. */
+		err = entry && entry == i->program.id;
+		snprintf(i->program.name, sizeof(i->program.name), "%s", err ? "fpisa" : "?");
+		return err;
+	}
+	if (fd < 0)
+		return -errno;
+	program_info(fd, &i->program);
+	err = uses_map(fd, jobs_id);
+	if (err && prog_fd)
+		*prog_fd = fd;
+	else
+		close(fd);
+	return err;
+}
+
+int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)
+{
+	return attached(ifindex, dp->jobs_id, dp->control->entry, i, NULL);
+}
+
+int interfaces_each(__u32 jobs_id, __u32 entry,
+		    int (*visit)(const struct datapath_interface *i, int prog_fd, void *arg), void *arg)
+{
+	struct if_nameindex *all = if_nameindex();
+	int n = 0, err = 0;
+
+	if (!all)
+		return fail(-errno, NULL, "list interfaces");
+	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
+		struct datapath_interface found = { .name = "" };
+		int prog_fd = -1;
+
+		if (attached(i->if_index, jobs_id, entry, &found, &prog_fd) > 0) {
+			snprintf(found.name, sizeof(found.name), "%s", i->if_name);
+			err = visit(&found, prog_fd, arg);
+			n++;
+		}
+		if (prog_fd >= 0)
+			close(prog_fd);
+	}
+	if_freenameindex(all);
+	return err ?: n;
+}
+
+static int replace(const struct datapath_interface *i, int old_fd, void *arg)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = old_fd);
+	int err = bpf_xdp_attach(i->ifindex, *(int *)arg, XDP_FLAGS_REPLACE | mode_flags(i->mode), &opts);
+
+	return err ? refuse(err, "%s: replace XDP program: %s; try again", i->name, reason(err)) : 0;
+}
+
+int interfaces_replace(__u32 jobs_id, int prog_fd)
+{
+	int n = interfaces_each(jobs_id, 0, replace, &prog_fd);
+
+	return n < 0 ? n : 0;
+}
+
+bool datapath_is_entry(const char *name)
+{
+	return !strcmp(name, "fpisa") || !strcmp(name, "fpisa_steer");
+}
+
+int datapath_refuse_program(const char *dev, const struct datapath_interface *i, const char *dir)
+{
+	const char *generic = i->mode == DATAPATH_SKB ? "generic" : "";
+	char home[PATH_MAX];
+
+	if (!datapath_is_entry(i->program.name))
+		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off", dev,
+			      i->program.name, i->program.id, dev, generic);
+	if (datapath_home(i->ifindex, dir, home))
+		return refuse(-EBUSY,
+			      "%s: runs the datapath that is pinned in %s: give --pin %s, or fpisa unload %s --pin %s "
+			      "first",
+			      dev, home, home, dev, home);
+	return refuse(-EBUSY,
+		      "%s: another XDP program is attached (%s, id %u, not pinned in %s: --pin says "
+		      "where, or ip -n or ip netns exec lost its pins); ip link set dev %s xdp%s off",
+		      dev, i->program.name, i->program.id, dir, dev, generic);
+}
+
+int datapath_detach(const struct datapath *dp, const char *dev)
+{
+	struct datapath_interface found = { .name = "" };
+	__u32 ifindex = if_nametoindex(dev);
+	int prog_fd = -1, err = 0;
+
+	if (ifindex && attached(ifindex, dp->jobs_id, dp->control->entry, &found, &prog_fd) > 0)
+		err = interface_detach(dev, ifindex, found.mode, prog_fd);
+	if (prog_fd >= 0)
+		close(prog_fd);
+	return err;
+}
+
+/* -- unload ------------------------------------------------------------ */
+
+static int detach(const struct datapath_interface *i, int prog_fd, void *unused)
+{
+	(void)unused;
+	return interface_detach(i->name, i->ifindex, i->mode, prog_fd);
+}
+
+static int count(const struct datapath_interface *i, int prog_fd, void *unused)
+{
+	(void)i, (void)prog_fd, (void)unused;
+	return 0;
+}
+
+struct search {
+	__u32 jobs_id, entry;
+	struct datapath_elsewhere *found;
+};
+
+static int note(const struct datapath_interface *i, int prog_fd, void *arg)
+{
+	struct datapath_elsewhere *e = arg;
+
+	(void)prog_fd;
+	strcpy(e->dev, i->name);
+	return 0;
+}
+
+static int look(const char *prefix, void *arg)
+{
+	struct search *s = arg;
+	int n = interfaces_each(s->jobs_id, s->entry, note, s->found);
+
+	if (n > 0)
+		snprintf(s->found->enter, sizeof(s->found->enter), "%s", prefix);
+	return n;
+}
+
+static int elsewhere(__u32 jobs_id, __u32 entry, struct datapath_elsewhere *e)
+{
+	struct search s = { jobs_id, entry, e };
+
+	*e = (struct datapath_elsewhere){ .dev = "" };
+	return netns_others(look, &s);
+}
+
+bool datapath_elsewhere(const struct datapath *dp, struct datapath_elsewhere *e)
+{
+	return elsewhere(dp->jobs_id, dp->control->entry, e) > 0;
+}
+
+static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs_id, __u32 entry)
+{
+	struct datapath_interface found[DATAPATH_MAX_INTERFACES];
+	int prog_fd, err = 0;
+
+	for (int i = 0; i < n; i++)
+		if (attached(ifindex[i], jobs_id, entry, &found[i], NULL) <= 0)
+			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status",
+				      devs[i]);
+	for (int i = 0; !err && i < n; i++) {
+		prog_fd = bpf_prog_get_fd_by_id(found[i].program.id);
+		if (prog_fd < 0 && errno != EPERM)
+			return fail(-errno, NULL, "%s: program %u", devs[i], found[i].program.id);
+		err = interface_detach(devs[i], ifindex[i], found[i].mode, prog_fd);
+		if (prog_fd >= 0)
+			close(prog_fd);
+	}
+	return err;
+}
+
+/* Takes `n` named interfaces, or all of this namespace, off; removes the pins if it then runs nowhere. */
+static int take_off(const char *dir, const char *pin, char *const *devs, const __u32 *ifindex, int n,
+		    struct datapath_unloaded *u)
+{
+	__u32 jobs_id = pin_jobs_id(dir), entry = pin_entry(dir);
+	int err = n ? detach_named(devs, ifindex, n, jobs_id, entry) :
+		      interfaces_each(jobs_id, entry, detach, NULL);
+	bool none = !n && !err;
+	int left = err < 0 || !n ? 0 : interfaces_each(jobs_id, entry, count, NULL);
+
+	if (err < 0 || left)
+		return err < 0 ? err : left < 0 ? left : 0;
+	err = elsewhere(jobs_id, entry, &u->elsewhere);
+	if (err < 0)
+		return fail(err, NULL, "other network namespaces");
+	if (err && none)
+		return refuse(-ENOENT,
+			      "%s: runs on no interface of this network namespace, but on %s of another; "
+			      "%sfpisa unload%s%s",
+			      dir, u->elsewhere.dev, u->elsewhere.enter, pin ? " --pin " : "", pin ?: "");
+	if (!err) {
+		routes_release_all(dir);
+		pin_remove_all(dir, NULL, 0);
+		u->removed = true;
+	}
+	return 0;
+}
+
+int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_unloaded *u)
+{
+	__u32 ifindex[DATAPATH_MAX_INTERFACES];
+	char dir[PATH_MAX], one[1][NAME_MAX + 1];
+	int err, lock = -1;
+
+	*u = (struct datapath_unloaded){ .removed = false };
+	err = find_interfaces(devs, n, ifindex);
+	if (!err)
+		err = privilege_check(PRIVILEGE_ATTACH, "unload");
+	if (err)
+		return err;
+	err = pin_find(dir, pin, true);
+	if (err == -ENOENT)
+		err = pin_find_remains(dir, pin);
+	if (err == -EPERM && pin_trust(dir, false))
+		return err;
+	if (!err)
+		err = pin_lock(dir, &lock);
+	/* What a loader made before it was killed may be the directory alone. */
+	if (!err && !pin_list(dir, one, 1)) {
+		pin_remove_all(dir, NULL, 0);
+		err = -ENOENT;
+	}
+	if (err == -ENOENT)
+		err = refuse(
+			err,
+			"%s: nothing is loaded, nothing to unload; ip link set dev DEV xdp off detaches other "
+			"programs",
+			pin ?: DATAPATH_PIN);
+	else if (err)
+		err = fail(err, NULL, "%s", pin ?: DATAPATH_PIN);
+	else
+		err = take_off(dir, pin, devs, ifindex, n, u);
+	pin_unlock(&lock);
+	return err;
+}

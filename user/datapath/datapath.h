@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The datapath as user space sees it: the only layer that knows libbpf, pins
+ * and attach. Verbs, demo and tests stand on these functions.
+ *
+ *	open.c      open, read maps
+ *	pin.c       find, lock and clean pin directories
+ *	netns.c     those that would end with `ip netns exec`
+ *	object.c    the BPF objects
+ *	load.c      load, fill, pin
+ *	steer.c     which CPUs slots are spread over
+ *	attach.c    attach, detach, unload
+ *	upgrade.c   new programs in the place of running ones
+ *	job.c       make, shrink and remove jobs, with their fan-out
+ *	ways.c      the egress program, and ways out for single replies
+ *	info.c      programs, memory, verifier: for status and resources
+ *	probe.c     what the kernel and an interface can do: for doctor
+ *
+ * All return 0 or -errno and have then reported the error, once, on stderr;
+ * readers that report nothing say so. Nothing of a failed call stays.
+ */
+#ifndef FPISA_DATAPATH_H
+#define FPISA_DATAPATH_H
+
+#include <limits.h>
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "cli/names.h"
+#include "fpisa/discard.h"
+#include "fpisa/job.h"
+#include "fpisa/steer.h"
+#include "fpisa/verdict.h"
+
+#define DATAPATH_PIN "/sys/fs/bpf/fpisa" /* default directory of load */
+
+enum datapath_mode {
+	DATAPATH_NATIVE = 1,
+	DATAPATH_SKB,
+	DATAPATH_OFFLOAD, /* read only: nothing here attaches so */
+};
+
+extern const struct name xdp_mode_names[];
+extern const struct name attach_mode_names[]; /* of those, what load offers */
+
+/* -- load and unload ---------------------------------------------------- */
+
+#define DATAPATH_NO_GROUP ((gid_t)-1)
+
+struct datapath_load {
+	const char *pin; /* directory, NULL: DATAPATH_PIN */
+	enum datapath_mode mode;
+	__u32 port; /* UDP, host order; 0: FPISA_PORT, or what is loaded already */
+	gid_t group; /* that may read the maps, or DATAPATH_NO_GROUP */
+	struct fpisa_steering steering; /* cpus 0: none, or what is loaded already; queue 0: the default */
+	bool drop;   /* give up capabilities as soon as they are not needed: for callers that do nothing else */
+};
+
+/*
+ * Attach to `n` interfaces. Loads objects and fills maps first unless the
+ * pin directory holds a loaded datapath. Outlives the caller.
+ */
+int datapath_load(const struct datapath_load *o, char *const *devs, int n);
+
+/* Where a datapath runs, besides this network namespace. */
+struct datapath_elsewhere {
+	char dev[IF_NAMESIZE]; /* one of its interfaces there, or "" */
+	char enter[300];       /* what to put before a command, for that namespace */
+};
+
+struct datapath_unloaded {
+	bool removed; /* pins and all */
+	struct datapath_elsewhere elsewhere; /* why not */
+};
+
+/*
+ * Detach from the `n` interfaces, or from all of this network namespace if n
+ * is 0, and remove the pins if it then runs in no namespace that can be seen.
+ */
+int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_unloaded *u);
+
+/* Detach from one interface; the datapath stays where it is pinned, also without any. */
+struct datapath;
+int datapath_detach(const struct datapath *dp, const char *dev);
+
+/*
+ * This build's programs in the place of those that run, under traffic: its
+ * maps, jobs and counters stay. The programs go into the idle bank; a frame
+ * has all its stages from one bank. `pin` as in datapath_open(). If it fails
+ * or is killed midway, what runs goes on and another try is possible.
+ */
+int datapath_upgrade(const char *pin);
+
+/* -- open and read ------------------------------------------------------ */
+
+struct datapath {
+	char pin[PATH_MAX];
+	bool read_only; /* the pins may be read, no more */
+	int lock; /* fd of the pin directory, -1 while not locked */
+	int jobs_fd, sessions_fd, peers_fd, heard_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
+		replies_fd, histogram_fd;
+	struct fpisa_steering steering; /* cpus 0: frames are summed where they come in */
+	int steered_fd;		       /* counters of that, -1 without */
+	__u32 jobs_id;		       /* of the map fpisa_jobs: a program that uses it is ours */
+	int cpus;		       /* possible ones */
+	struct fpisa_job *jobs;	       /* FPISA_MAX_JOBS, mapped, or a copy where read_only */
+	struct fpisa_control *control; /* mapped */
+};
+
+/*
+ * The datapath pinned in `pin`; NULL looks in DATAPATH_PIN, then where
+ * `ip link set dev DEV xdp obj fpisa.o` pins, then where bpftool does.
+ */
+int datapath_open(struct datapath *dp, const char *pin);
+void datapath_refresh(struct datapath *dp); /* the copies of one that is read_only */
+void datapath_close(struct datapath *dp); /* of one zeroed or opened, unlocks too */
+
+/* One writer at a time; signals that would end the process wait meanwhile. */
+int datapath_lock(struct datapath *dp);
+void datapath_unlock(struct datapath *dp);
+
+/* Copy of an active job; -ENOENT, reported, if there is none of that number. */
+int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out);
+int datapath_session(const struct datapath *dp, __u32 job, struct fpisa_session *out);
+int datapath_peer(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out);
+int datapath_heard(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_heard *out);
+int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out);
+
+/* Sum over CPUs; key: job number, or FPISA_MAX_JOBS for frames of no job. */
+int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counters *sum);
+
+/* One CPU of dp->steering. */
+struct datapath_cpu {
+	__u32 cpu;
+	__u64 sent;  /* frames, to it */
+	__u64 taken; /* by it */
+	__u64 left;  /* of those sent: wait in its queue, or were dropped because it was full */
+};
+
+/* How the datapath pinned in `dir` steers; cpus 0: it does not. Reports nothing. */
+int datapath_steering(const char *dir, struct fpisa_steering *s);
+
+/* Fills out[dp->steering.cpus]. */
+int datapath_steered(const struct datapath *dp, struct datapath_cpu *out);
+
+/* What the adds of a job discarded, since it was made. */
+int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out);
+
+/* -- jobs --------------------------------------------------------------- */
+
+/*
+ * Make job number `job` from *j and start it. The caller fills workers, rank,
+ * token, address, group, group_port, elements, window and the six choices;
+ * active, live and slot_base are set here, in *j too. ifindex[r] is the
+ * interface towards rank r. Refuses numbers in use, members listed twice,
+ * what the format's headroom or the slot space does not hold.
+ */
+int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex);
+int datapath_job_del(struct datapath *dp, __u32 job);
+
+/* For a job that runs: once more what lets the datapath find its ranks, should somebody have taken it away. */
+int datapath_job_reassert(const struct datapath *dp, __u32 job);
+
+/* May the datapath ask the kernel for the way to this job's ranks, or need it not? */
+int datapath_routes_asked(const struct fpisa_job *j);
+
+/*
+ * The two steps of datapath_job_add() that look at no kernel. _check() sets
+ * guard and family and refuses what no datapath could run; _place() sets
+ * slot_base beside the active ones among jobs[FPISA_MAX_JOBS]; _ports()
+ * refuses one whose ports, from the datapath's on, are more than there are.
+ */
+int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j);
+int datapath_job_check(__u32 job, struct fpisa_job *j);
+int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j);
+
+/* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. */
+int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
+
+/* Entries that are left of jobs: jobs, their fan-outs, guards that nobody will give back. No frame is under way. */
+int datapath_leftovers(const struct datapath *dp, uint64_t *n);
+
+/* Is the datapath with this jobs_id in the kernel still? Reports nothing. */
+bool datapath_remains(__u32 jobs_id);
+
+/* -- what is there ------------------------------------------------------ */
+
+struct datapath_program {
+	__u32 id; /* 0: none */
+	char family[8]; /* of resources: which object; else empty */
+	char name[16];
+	__u32 xlated_bytes, jited_bytes, verified_insns;
+	__u8 tag[8]; /* the kernel's hash of the instructions */
+};
+
+struct datapath_map {
+	__u32 id;
+	char name[32];
+	__u32 key_size, value_size, max_entries;
+	__u64 bytes; /* of kernel memory */
+};
+
+struct datapath_interface {
+	char name[IF_NAMESIZE];
+	__u32 ifindex;
+	enum datapath_mode mode;
+	struct datapath_program program;
+};
+
+#define DATAPATH_MAX_INTERFACES 256
+#define DATAPATH_MAX_PROGRAMS 128
+#define DATAPATH_MAX_MAPS 32
+
+/* ifindex[] of devs[]; refuses unknown ones, those named twice, and too many. */
+int find_interfaces(char *const *devs, int n, __u32 ifindex[DATAPATH_MAX_INTERFACES]);
+
+struct datapath_status {
+	int interfaces, programs, maps, trie_entries, jobs;
+	struct datapath_interface interface[DATAPATH_MAX_INTERFACES];
+	struct datapath_program program[DATAPATH_MAX_PROGRAMS]; /* pinned ones, none after plain ip link */
+	struct datapath_program stage[FPISA_BANKS][FPISA_STAGES];
+	struct datapath_map map[DATAPATH_MAX_MAPS];
+};
+
+int datapath_status(const struct datapath *dp, struct datapath_status *s);
+
+/* How this datapath's program is attached to an interface; 0: it is not. Reports nothing. */
+int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i);
+
+/* Does it run in another network namespace that can be seen? */
+bool datapath_elsewhere(const struct datapath *dp, struct datapath_elsewhere *e);
+
+struct datapath_resources {
+	int programs, maps;
+	struct datapath_program program[DATAPATH_MAX_PROGRAMS];
+	struct datapath_map map[DATAPATH_MAX_MAPS];
+};
+
+/* Load every object without attaching or pinning, and measure them. */
+int datapath_resources(struct datapath_resources *r);
+
+/* -- what is possible; all that follow report nothing ---------------------- */
+
+#define LACKS_LEN 1024
+
+/* Has this process the capabilities that loading takes? */
+bool datapath_privileged(void);
+
+/*
+ * Names what the kernel lacks, of `needed` things. How many, or -EPERM if it
+ * may not be asked.
+ */
+int datapath_kernel(char lacks[LACKS_LEN], int *needed);
+
+/* What to boot instead. */
+const char *datapath_kernel_hint(void);
+
+/* 1 if programs are compiled, 0 if they are interpreted. */
+int datapath_jit(void);
+
+/* Does RLIMIT_MEMLOCK bound the maps of this process? */
+bool datapath_memlock_limits(void);
+
+/*
+ * Loads the programs of fpisa.o without attaching or pinning, and of
+ * fpisa_steer.o if `steer`; tags are those of fpisa and fpisa_steer. This one reports, too.
+ */
+int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size);
+
+/* Attaches an XDP program that passes everything to the driver and detaches it. -EBUSY if there is one. */
+int datapath_trial_attach(__u32 ifindex, char *why, size_t size);
+
+/* The XDP program on an interface, whoever's; its id is 0 if there is none. */
+int datapath_program_on(__u32 ifindex, struct datapath_interface *i);
+
+/* Does a program of this name belong on interfaces? Frames come in by no other. */
+bool datapath_is_entry(const char *name);
+
+/* The pin directory of the datapath that runs on an interface: `first`, one where verbs look, or one below /sys/fs/bpf. */
+bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX]);
+
+/* -EBUSY, reported: a program that is not of the datapath in `dir` is attached, and what to do. */
+int datapath_refuse_program(const char *dev, const struct datapath_interface *i, const char *dir);
+
+#define WHY_LEN (2 * PATH_MAX + 160)
+
+/* Is a pin directory the caller's or root's alone? 0; -EPERM, why and after "; " what to do; or another error. */
+int datapath_trusts(const char *dir, char why[WHY_LEN]);
+
+/* Where a datapath is pinned; -ENOENT if it is nowhere. As datapath_open(). */
+int datapath_pinned(const char *pin, char dir[PATH_MAX]);
+
+/* Entry `key` of a job's fan-out: the port, and the id of the program that addresses copies, 0 if none. */
+int datapath_port(const struct datapath *dp, __u32 job, __u32 key, __u32 *ifindex, __u32 *egress);
+
+#endif

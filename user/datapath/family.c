@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Programs of the further families, loaded into a running datapath when a job needs them. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "families.h"
+#include "internal.h"
+
+static bool present(const struct datapath *dp, __u8 family)
+{
+	for (__u32 bank = 0; bank < FPISA_BANKS; bank++) {
+		for (__u32 k = 0; k <= FPISA_GATE; k++) {
+			__u32 index = fpisa_bank_of(family, bank) + k, id;
+
+			if (bpf_map_lookup_elem(dp->stages_fd, &index, &id))
+				return false;
+		}
+	}
+	return true;
+}
+
+int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank, bool steered)
+{
+	/* The gate of family 0 is the entry itself, which only fpisa_cpu calls. */
+	__u32 programs = FPISA_STAGES + (family || steered);
+
+	for (__u32 k = 0; k < programs; k++) {
+		__u32 index = fpisa_bank_of(family, bank) + k;
+		struct bpf_program *prog;
+		char name[16] = "fpisa";
+		int fd;
+
+		if (k != FPISA_GATE)
+			snprintf(name, sizeof(name), "fpisa_mau%u", k);
+		else if (family)
+			strcpy(name, "fpisa_gate");
+		prog = bpf_object__find_program_by_name(o, name);
+		if (!prog)
+			return refuse(-ENOENT, "family %s: no program %s", family_name(family), name);
+		fd = bpf_program__fd(prog);
+		if (bpf_map_update_elem(stages_fd, &index, &fd, BPF_ANY))
+			return fail(-errno, NULL, "family %s: put %s into fpisa_stages", family_name(family),
+				    name);
+	}
+	return 0;
+}
+
+struct bpf_object *family_open(__u8 family, const char *pin, bool steered)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin, .object_name = family_name(family));
+	struct bpf_program *prog;
+	struct bpf_object *o;
+	size_t size = 0;
+	const void *bytes = family_object(family, &size);
+
+	log_start();
+	o = bpf_object__open_mem(bytes, size, &opts);
+	if (!o) {
+		refuse(-errno, "family %s: open object: %s", family_name(family), reason(-errno));
+		return NULL;
+	}
+	bpf_object__for_each_program(prog, o) {
+		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
+		bpf_program__set_expected_attach_type(prog, steered ? BPF_XDP_CPUMAP : 0);
+	}
+	return o;
+}
+
+/* Loads a family's programs and puts them into `banks`, a bitmap. */
+static int load_into(const struct datapath *dp, __u8 family, __u32 banks)
+{
+	struct bpf_object *o = family_open(family, dp->pin, dp->steering.cpus);
+	int err;
+
+	if (!o)
+		return -EINVAL;
+	err = bpf_object__load(o);
+	if (err)
+		refuse(err, "family %s: load programs: %s; --verbose shows the verifier's log",
+		       family_name(family), reason(err));
+	for (__u32 bank = 0; !err && bank < FPISA_BANKS; bank++)
+		if (banks >> bank & 1)
+			err = family_fill(dp->stages_fd, o, family, bank, dp->steering.cpus);
+	if (!err)
+		err = pin_share(dp->pin);
+	bpf_object__close(o);
+	return err;
+}
+
+int family_load(const struct datapath *dp, __u8 family)
+{
+	if (!family || present(dp, family))
+		return 0;
+	return load_into(dp, family, (1u << FPISA_BANKS) - 1);
+}
+
+int family_renew(const struct datapath *dp, __u32 bank)
+{
+	int err = 0;
+
+	for (__u8 family = 1; !err && family < FPISA_FAMILIES; family++)
+		if (present(dp, family))
+			err = load_into(dp, family, 1u << bank);
+	return err;
+}

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Load, pin and attach. Everything is checked that can be before anything is
+ * made; what a failed load has made is taken back.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "cli/names.h"
+#include "cli/report.h"
+#include "host/privilege.h"
+#include "internal.h"
+
+#define MAX_PINS 64
+
+struct loading {
+	const char *dir;
+	int lock;
+	bool made_dir;
+	char before[MAX_PINS][NAME_MAX + 1]; /* pins that were there */
+	int before_n;
+	struct fpisa_steering steering;
+	struct fpisa *skel;
+	struct fpisa_steer *steer; /* NULL without steering */
+	int entry_fd;
+	struct fpisa_control *control;
+};
+
+/* Refuses an interface that has a program; jobs_id 0: nothing of ours is loaded. */
+static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char *dir)
+{
+	struct datapath_interface i = { .name = "" };
+	int got = attached(ifindex, jobs_id, pin_entry(dir), &i, NULL);
+
+	if (got < 0)
+		return fail(got, NULL, "%s: query XDP", dev);
+	if (got)
+		return refuse(-EEXIST, "%s: is loaded already, %s, pinned in %s; fpisa unload %s detaches it",
+			      dev, name_of(xdp_mode_names, i.mode), dir, dev);
+	return i.program.id ? datapath_refuse_program(dev, &i, dir) : 0;
+}
+
+/* -- the pin directory -------------------------------------------------- */
+
+/* One that is gone again is the lock's matter. */
+static int check_trust(const char *dir)
+{
+	int err = pin_trust(dir, true);
+
+	return !err || err == -ENOENT ? 0 : pin_trust(dir, false);
+}
+
+static int check_bpffs(const char *dir, const char *where)
+{
+	struct statfs fs;
+
+	if (statfs(where, &fs))
+		return fail(-errno, "make it with mkdir on a BPF filesystem", "%s", where);
+	if (fs.f_type != BPF_FS_MAGIC)
+		return refuse(
+			-EINVAL,
+			"%s: not on a BPF filesystem; mount -t bpf bpf /sys/fs/bpf, or --pin DIR on one",
+			dir);
+	return 0;
+}
+
+static int prepare_dir(struct loading *l)
+{
+	char parent[PATH_MAX], *slash;
+	struct stat st;
+	int err = check_trust(l->dir);
+
+	if (err)
+		return err;
+	if (!stat(l->dir, &st)) {
+		if (!S_ISDIR(st.st_mode))
+			return fail(-ENOTDIR, NULL, "%s", l->dir);
+		return check_bpffs(l->dir, l->dir);
+	}
+	if (errno != ENOENT)
+		return fail(-errno, NULL, "%s", l->dir);
+	if (strlen(l->dir) >= sizeof(parent))
+		return fail(-ENAMETOOLONG, NULL, "%s", l->dir);
+	strcpy(parent, l->dir);
+	slash = strrchr(parent, '/');
+	if (slash && !slash[1] && slash != parent) { /* trailing slash */
+		*slash = 0;
+		slash = strrchr(parent, '/');
+	}
+	if (!slash)
+		strcpy(parent, ".");
+	else
+		slash[slash == parent] = 0;
+	err = check_bpffs(l->dir, parent);
+	if (err)
+		return err;
+	l->made_dir = !mkdir(l->dir, 0700);
+	if (!l->made_dir && errno != EEXIST)
+		return fail(-errno, NULL, "%s: make directory", l->dir);
+	return check_trust(l->dir);
+}
+
+/* An unload that runs at once may remove the directory again before it is locked. */
+static int lock_dir(struct loading *l)
+{
+	int err;
+
+	for (int tries = 0; tries < 100; tries++) {
+		err = prepare_dir(l);
+		if (err)
+			return err;
+		err = pin_lock(l->dir, &l->lock);
+		if (err != -ENOENT)
+			break;
+	}
+	return err ? fail(err, NULL, "%s: lock", l->dir) : 0;
+}
+
+/* -- load -------------------------------------------------------------- */
+
+static int map_fd(const struct loading *l, const char *name)
+{
+	return bpf_object__find_map_fd_by_name(object_of(l->skel), name);
+}
+
+static int fill_trie(const struct loading *l)
+{
+	int fd = map_fd(l, "fpisa_lpm");
+
+	for (__u32 zeros = 0; zeros < 32; zeros++) {
+		struct {
+			__u32 prefixlen;
+			__be32 addr;
+		} key = { .prefixlen = zeros + 1, .addr = htonl(0x80000000u >> zeros) };
+
+		if (bpf_map_update_elem(fd, &key, &zeros, BPF_ANY))
+			return fail(-errno, NULL, "fill fpisa_lpm");
+	}
+	__atomic_store_n(&l->control->trie_state, 2, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/*
+ * Both banks of a new datapath; of one that is running (its maps were made
+ * by ip link) the idle one, which new frames use from then on.
+ */
+static int fill_stages(const struct loading *l)
+{
+	int stages = map_fd(l, "fpisa_stages"), err;
+	__u32 idle = !l->control->bank;
+
+	if (!l->before_n)
+		return family_fill(stages, object_of(l->skel), 0, 0, l->steer) ?:
+			       family_fill(stages, object_of(l->skel), 0, 1, l->steer);
+	err = family_fill(stages, object_of(l->skel), 0, idle, l->steer);
+	if (!err)
+		__atomic_store_n(&l->control->bank, idle, __ATOMIC_RELEASE);
+	return err;
+}
+
+/* What is there may be of a loader that was killed. */
+int pin_fd(const char *dir, const char *name, int fd)
+{
+	char made[PATH_MAX], path[PATH_MAX];
+	int err = pin_path(made, dir, "fpisa_new");
+
+	if (!err)
+		err = pin_path(path, dir, name);
+	if (err)
+		return err;
+	unlink(made);
+	if (bpf_obj_pin(fd, made) || rename(made, path))
+		return fail(-errno, NULL, "%s: pin", path);
+	return 0;
+}
+
+int pin_program(const char *dir, const struct bpf_program *prog)
+{
+	return pin_fd(dir, bpf_program__name(prog), bpf_program__fd(prog));
+}
+
+/* Where the entry is pinned, a datapath is complete. */
+int pin_programs(const char *dir, const struct bpf_object *o)
+{
+	const struct bpf_program *entry = bpf_object__find_program_by_name(o, "fpisa");
+	struct bpf_program *prog;
+	int err = 0;
+
+	if (!entry)
+		return refuse(-ENOENT, "datapath object: no program fpisa");
+	bpf_object__for_each_program(prog, o)
+		if (!err && prog != entry)
+			err = pin_program(dir, prog);
+	return err ?: pin_program(dir, entry);
+}
+
+static int map_control(struct loading *l, int fd)
+{
+	void *p = mmap(NULL, sizeof(*l->control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		return fail(-errno, NULL, "fpisa_control: map");
+	l->control = p;
+	return 0;
+}
+
+static int load_objects(struct loading *l, __u32 port)
+{
+	const struct bpf_program *entry, *first;
+	struct datapath_program info;
+	int err;
+
+	err = pin_abi_make(l->dir);
+	/* The first of its programs makes fpisa_stages an array of such as run from a CPU map. */
+	if (!err && l->steering.cpus)
+		err = steer_load(l->dir, &l->steer);
+	if (!err)
+		err = object_open(&l->skel, l->dir, l->steer);
+	if (!err)
+		err = object_load(l->skel);
+	if (!err)
+		err = map_control(l, map_fd(l, "fpisa_control"));
+	if (err)
+		return err;
+	generations_seed(l->control);
+	if (port)
+		l->control->port = port;
+	entry = bpf_object__find_program_by_name(object_of(l->skel), "fpisa");
+	if (!entry)
+		return refuse(-ENOENT, "datapath object: no program fpisa");
+	err = fill_trie(l);
+	if (!err)
+		err = fill_stages(l);
+	if (!err && l->steer)
+		err = steer_fill(l->steer, &l->steering) ?: steer_pin(l->dir, l->steer);
+	if (!err)
+		err = pin_programs(l->dir, object_of(l->skel));
+	if (err)
+		return err;
+	first = l->steer ? steer_program(l->steer) : entry;
+	l->entry_fd = dup(bpf_program__fd(first));
+	if (l->entry_fd < 0)
+		return fail(-errno, NULL, "entry program");
+	err = program_info(l->entry_fd, &info);
+	if (err)
+		return fail(err, NULL, "entry program");
+	l->control->entry = info.id;
+	return 0;
+}
+
+/* Use what is loaded; a port that differs is refused, for jobs and workers rely on it. */
+static int join_loaded(struct loading *l, __u32 port)
+{
+	int fd = pin_open(l->dir, "fpisa_control"), err;
+	__u32 now;
+
+	if (fd < 0)
+		return fail(fd, "a program but no maps are pinned there; remove it or take another --pin",
+			    "%s/fpisa_control", l->dir);
+	err = map_control(l, fd);
+	close(fd);
+	if (err)
+		return err;
+	if (l->steering.cpus) {
+		close(l->entry_fd);
+		l->entry_fd = pin_open(l->dir, "fpisa_steer");
+		if (l->entry_fd < 0)
+			return fail(l->entry_fd, NULL, "%s/fpisa_steer", l->dir);
+	}
+	now = l->control->port ?: FPISA_PORT;
+	if (port && port != now)
+		return refuse(
+			-EEXIST,
+			"%s: a datapath with port %u is loaded; leave --port away, or fpisa unload first",
+			l->dir, now);
+	return 0;
+}
+
+int datapath_load(const struct datapath_load *o, char *const *devs, int n)
+{
+	struct loading l = { .dir = o->pin ?: DATAPATH_PIN, .lock = -1, .entry_fd = -1 };
+	__u32 ifindex[DATAPATH_MAX_INTERFACES], jobs_id = 0;
+	int err, fd, done = 0;
+
+	err = find_interfaces(devs, n, ifindex);
+	if (!err)
+		err = privilege_check(PRIVILEGE_LOAD, "load");
+	if (!err)
+		err = refuse_netns_exec(l.dir);
+	if (!err)
+		err = lock_dir(&l);
+	if (err)
+		goto out_dir;
+	l.before_n = pin_list(l.dir, l.before, MAX_PINS);
+	err = pin_abi(l.dir);
+	l.entry_fd = pin_open(l.dir, "fpisa");
+	fd = pin_open(l.dir, "fpisa_jobs");
+	if (fd >= 0) {
+		jobs_id = map_id(fd);
+		close(fd);
+	}
+	for (int i = 0; !err && i < n; i++)
+		err = check_free(devs[i], ifindex[i], jobs_id, l.dir);
+	if (!err && o->group != DATAPATH_NO_GROUP && !l.made_dir && l.entry_fd < 0)
+		err = refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
+			     l.dir);
+	if (!err)
+		err = steering_choose(l.dir, &o->steering, &l.steering);
+	/* Before generic XDP sees a frame the stack can have spread it; and CPU maps of 6.1 lose such frames. */
+	if (!err && l.steering.cpus && o->mode != DATAPATH_NATIVE)
+		err = refuse(-EOPNOTSUPP,
+			     "%s: --cpus takes native XDP; in mode skb let the stack spread frames: "
+			     "/sys/class/net/%s/queues/rx-*/rps_cpus",
+			     n ? devs[0] : l.dir, n ? devs[0] : "DEV");
+	/* What is attached has been looked at: from here on loading alone. */
+	if (!err && o->drop)
+		err = privilege_keep_load(o->group != DATAPATH_NO_GROUP);
+	if (!err)
+		err = l.entry_fd >= 0 ? join_loaded(&l, o->port) : load_objects(&l, o->port);
+	if (!err && o->group != DATAPATH_NO_GROUP &&
+	    (chown(l.dir, -1, o->group) || chmod(l.dir, 0750)))
+		err = fail(-errno, NULL, "%s: give to group %u", l.dir, o->group);
+	if (!err)
+		err = ways_join(l.dir, ifindex, n);
+	if (!err)
+		err = pin_share(l.dir);
+	if (!err)
+		err = pin_interrupted("load");
+	while (!err && done < n) {
+		err = interface_attach(devs[done], ifindex[done], l.entry_fd, o->mode);
+		done += !err;
+		err = err ?: pin_interrupted("load");
+	}
+	for (int i = 0; err && i < done; i++)
+		interface_detach(devs[i], ifindex[i], o->mode, l.entry_fd);
+	if (err)
+		pin_remove_all(l.dir, l.before, l.before_n);
+out_dir:
+	if (o->drop)
+		err = err ?: privilege_drop();
+	if (err && l.made_dir)
+		rmdir(l.dir);
+	if (l.control)
+		munmap(l.control, sizeof(*l.control));
+	if (l.entry_fd >= 0)
+		close(l.entry_fd);
+	if (l.skel)
+		object_close(l.skel);
+	if (l.steer)
+		steer_close(l.steer);
+	pin_unlock(&l.lock);
+	return err;
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The BPF objects, embedded as skeletons: open, set types, load. */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "fpisa.skel.h"
+#include "fpisa_egress.skel.h"
+#include "internal.h"
+
+static int explain(int err)
+{
+	char said[512];
+
+	snprintf(said, sizeof(said), "%s", reason(err));
+	if (refuse_kernel())
+		return -EOPNOTSUPP;
+	return refuse(err, "load datapath: %s; %s", said,
+		      err == -EPERM || err == -EACCES ? "run as root, outside of a restricted container" :
+							"--verbose shows more, or fpisa unload what is pinned");
+}
+
+/*
+ * The object has its entry in every slot of fpisa_stages, for loaders that know no more. Here it
+ * would go into the bank that frames are using, so the copy for libbpf loses those relocations.
+ */
+static void drop_initial_stages(void *elf)
+{
+	const Elf64_Ehdr *h = elf;
+	Elf64_Shdr *s = (Elf64_Shdr *)((char *)elf + h->e_shoff);
+	const char *names = (const char *)elf + s[h->e_shstrndx].sh_offset;
+
+	for (int i = 0; i < h->e_shnum; i++)
+		if (!strcmp(names + s[i].sh_name, ".rel.maps"))
+			s[i].sh_type = SHT_NULL;
+}
+
+static int open_skeleton(struct fpisa **out, const struct bpf_object_open_opts *opts)
+{
+	struct fpisa *skel = calloc(1, sizeof(*skel));
+	int err = skel ? fpisa__create_skeleton(skel) : -ENOMEM;
+	void *copy = NULL;
+
+	if (!err) {
+		copy = malloc(skel->skeleton->data_sz);
+		err = copy ? 0 : -ENOMEM;
+	}
+	if (!err) {
+		memcpy(copy, skel->skeleton->data, skel->skeleton->data_sz);
+		drop_initial_stages(copy);
+		skel->skeleton->data = copy;
+		err = bpf_object__open_skeleton(skel->skeleton, opts);
+	}
+	free(copy);
+	if (err)
+		fpisa__destroy(skel);
+	else
+		*out = skel;
+	return err;
+}
+
+int object_open(struct fpisa **out, const char *pin, bool steered)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin);
+	struct bpf_program *prog;
+	struct bpf_map *map;
+	struct fpisa *skel;
+	int err;
+
+	log_start();
+	err = open_skeleton(&skel, &opts);
+	if (err)
+		return refuse(err, "open datapath object: %s", reason(err));
+	/* libbpf knows neither of the sections "prog" and "stage". */
+	bpf_object__for_each_program(prog, skel->obj) {
+		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
+		bpf_program__set_expected_attach_type(prog, steered ? BPF_XDP_CPUMAP : 0);
+	}
+	if (!pin)
+		bpf_object__for_each_map(map, skel->obj)
+			err = err ?: bpf_map__set_pin_path(map, NULL);
+	if (err) {
+		fpisa__destroy(skel);
+		return fail(err, NULL, "datapath object: unset pin path");
+	}
+	*out = skel;
+	return 0;
+}
+
+struct bpf_object *object_of(const struct fpisa *skel)
+{
+	return skel->obj;
+}
+
+int object_load(struct fpisa *skel)
+{
+	int err = refuse_realtime();
+
+	if (err)
+		return err;
+	log_start();
+	err = fpisa__load(skel);
+	return err ? explain(err) : 0;
+}
+
+void object_close(struct fpisa *skel)
+{
+	fpisa__destroy(skel);
+}
+
+int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd)
+{
+	struct fpisa_egress *skel;
+	struct bpf_map *map;
+	int err = 0;
+
+	log_start();
+	skel = fpisa_egress__open();
+	if (!skel)
+		return refuse(-errno, "open egress object: %s", reason(-errno));
+	bpf_object__for_each_map(map, skel->obj) {
+		int fd;
+
+		if (bpf_map__is_internal(map))
+			continue;
+		fd = lookup(arg, bpf_map__name(map));
+		err = fd < 0 ? fd : bpf_map__set_pin_path(map, NULL) ?: bpf_map__reuse_fd(map, fd);
+		if (fd >= 0)
+			close(fd);
+		if (err) {
+			refuse(err, "egress program: map %s: %s", bpf_map__name(map), reason(err));
+			goto out;
+		}
+	}
+	err = fpisa_egress__load(skel);
+	if (err) {
+		refuse(err, "load egress program: %s; --verbose shows the verifier's log", reason(err));
+		goto out;
+	}
+	*prog_fd = fcntl(bpf_program__fd(skel->progs.fpisa_egress), F_DUPFD_CLOEXEC, 3);
+	if (*prog_fd < 0)
+		err = fail(-errno, NULL, "egress program");
+out:
+	fpisa_egress__destroy(skel);
+	return err;
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Open a datapath by its pins, read its maps; libbpf's messages. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "internal.h"
+
+/* -- libbpf's messages -------------------------------------------------- */
+
+static char said[256]; /* the first line worth repeating */
+static bool said_by_kernel;
+
+static int log_line(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	static const char kernel[] = "Kernel error message: ";
+	char line[512], *from = line, *p;
+
+	if (verbose)
+		return level == LIBBPF_DEBUG ? 0 : vfprintf(stderr, fmt, ap);
+	if (level != LIBBPF_WARN)
+		return 0;
+	vsnprintf(line, sizeof(line), fmt, ap);
+	/* Said of every kernel since 5.11 that refuses the first call for another reason. */
+	if (strstr(line, "RLIMIT_MEMLOCK"))
+		return 0;
+	p = strstr(line, kernel);
+	if (p)
+		from = p + strlen(kernel);
+	else if (!strncmp(line, "libbpf: ", 8))
+		from = line + 8;
+	if (*said && (!p || said_by_kernel))
+		return 0;
+	said_by_kernel = p;
+	snprintf(said, sizeof(said), "%.*s", (int)strcspn(from, "\n"), from);
+	return 0;
+}
+
+void log_start(void)
+{
+	*said = 0;
+	said_by_kernel = false;
+	libbpf_set_print(log_line);
+}
+
+const char *reason(int err)
+{
+	static char text[512];
+
+	snprintf(text, sizeof(text), *said ? "%s (%s)" : "%s", strerror(-err), said);
+	return text;
+}
+
+__u32 map_id(int fd)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 len = sizeof(info);
+
+	return bpf_obj_get_info_by_fd(fd, &info, &len) ? 0 : info.id;
+}
+
+/* -- open -------------------------------------------------------------- */
+
+static int map_memory(struct datapath *dp, int fd, const char *name, size_t size, void **out)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	/* The kernel maps what may be written, or nothing: readers get a copy. */
+	if (p == MAP_FAILED && (errno == EPERM || errno == EACCES)) {
+		dp->read_only = true;
+		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+	if (p == MAP_FAILED)
+		return fail(-errno, NULL, "%s/%s: map", dp->pin, name);
+	*out = p;
+	return 0;
+}
+
+static int open_maps(struct datapath *dp)
+{
+	const struct {
+		const char *name;
+		int *fd;
+	} maps[] = {
+		{ "fpisa_jobs", &dp->jobs_fd },		{ "fpisa_sessions", &dp->sessions_fd },
+		{ "fpisa_peers", &dp->peers_fd },	{ "fpisa_heard", &dp->heard_fd },
+		{ "fpisa_slots", &dp->slots_fd },
+		{ "fpisa_counters", &dp->counters_fd }, { "fpisa_control", &dp->control_fd },
+		{ "fpisa_stages", &dp->stages_fd },	{ "fpisa_fanout", &dp->fanout_fd },
+		{ "fpisa_replies", &dp->replies_fd },	{ "fpisa_histogram", &dp->histogram_fd },
+	};
+
+	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
+		*maps[i].fd = pin_open(dp->pin, maps[i].name);
+		if (*maps[i].fd == -EPERM || *maps[i].fd == -EACCES)
+			return fail(*maps[i].fd, "run as root, or as a member of its group (fpisa load --group)", "%s/%s", dp->pin, maps[i].name);
+		if (*maps[i].fd < 0)
+			return fail(*maps[i].fd, "fpisa unload removes what is left of a datapath", "%s/%s",
+				    dp->pin, maps[i].name);
+	}
+	return 0;
+}
+
+/* The stamp said whose maps they are; one that was put in another's place by hand must not overrun our structures. */
+static int check_layout(const struct datapath *dp)
+{
+	const struct {
+		int fd;
+		__u32 size;
+	} maps[] = {
+		{ dp->jobs_fd, sizeof(struct fpisa_job) },
+		{ dp->sessions_fd, sizeof(struct fpisa_session) },
+		{ dp->peers_fd, sizeof(struct fpisa_peer) },
+		{ dp->heard_fd, sizeof(struct fpisa_heard) },
+		{ dp->slots_fd, sizeof(struct fpisa_slot) },
+		{ dp->counters_fd, sizeof(struct fpisa_counters) },
+		{ dp->control_fd, sizeof(struct fpisa_control) },
+		{ dp->histogram_fd, sizeof(struct fpisa_histogram) },
+	};
+
+	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
+		struct bpf_map_info info = { 0 };
+		__u32 len = sizeof(info);
+
+		if (bpf_obj_get_info_by_fd(maps[i].fd, &info, &len))
+			return fail(-errno, NULL, "%s: map information", dp->pin);
+		if (info.value_size != maps[i].size)
+			return refuse(
+				-EPROTO,
+				"%s/%s: made by another version of fpisa; fpisa unload, then load again",
+				dp->pin, info.name);
+	}
+	return 0;
+}
+
+/* Only a datapath that steers has these. */
+static int open_steering(struct datapath *dp)
+{
+	int err = datapath_steering(dp->pin, &dp->steering);
+
+	if (err)
+		return fail(err, NULL, "%s/fpisa_steering", dp->pin);
+	if (!dp->steering.cpus)
+		return 0;
+	dp->steered_fd = pin_open(dp->pin, "fpisa_steered");
+	return dp->steered_fd < 0 ? fail(dp->steered_fd, NULL, "%s/fpisa_steered", dp->pin) : 0;
+}
+
+void datapath_refresh(struct datapath *dp)
+{
+	__u32 zero = 0;
+
+	for (__u32 i = 0; dp->read_only && i < FPISA_MAX_JOBS; i++)
+		if (bpf_map_lookup_elem(dp->jobs_fd, &i, &dp->jobs[i]))
+			dp->jobs[i].active = 0;
+	if (dp->read_only)
+		bpf_map_lookup_elem(dp->control_fd, &zero, dp->control);
+}
+
+int datapath_open(struct datapath *dp, const char *pin)
+{
+	int err;
+
+	memset(dp, 0, sizeof(*dp));
+	dp->lock = -1;
+	dp->jobs_fd = dp->sessions_fd = dp->peers_fd = dp->heard_fd = dp->slots_fd = -1;
+	dp->counters_fd = dp->control_fd = dp->stages_fd = dp->fanout_fd = dp->replies_fd = -1;
+	dp->histogram_fd = dp->steered_fd = -1;
+	log_start();
+	dp->cpus = libbpf_num_possible_cpus();
+	if (dp->cpus < 0)
+		return fail(dp->cpus, NULL, "number of CPUs");
+	err = pin_find(dp->pin, pin, false);
+	if (!err)
+		err = pin_abi(dp->pin);
+	if (!err)
+		err = open_maps(dp);
+	if (!err)
+		err = check_layout(dp);
+	if (!err)
+		err = open_steering(dp);
+	if (!err)
+		err = map_memory(dp, dp->jobs_fd, "fpisa_jobs", sizeof(*dp->jobs) * FPISA_MAX_JOBS,
+				 (void **)&dp->jobs);
+	if (!err)
+		err = map_memory(dp, dp->control_fd, "fpisa_control", sizeof(*dp->control),
+				 (void **)&dp->control);
+	if (!err)
+		datapath_refresh(dp);
+	dp->jobs_id = err ? 0 : map_id(dp->jobs_fd);
+	if (err)
+		datapath_close(dp);
+	return err;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd > 0)
+		close(*fd);
+	*fd = -1;
+}
+
+void datapath_close(struct datapath *dp)
+{
+	if (dp->jobs)
+		munmap(dp->jobs, sizeof(*dp->jobs) * FPISA_MAX_JOBS);
+	if (dp->control)
+		munmap(dp->control, sizeof(*dp->control));
+	dp->jobs = NULL;
+	dp->control = NULL;
+	close_fd(&dp->jobs_fd);
+	close_fd(&dp->sessions_fd);
+	close_fd(&dp->peers_fd);
+	close_fd(&dp->heard_fd);
+	close_fd(&dp->slots_fd);
+	close_fd(&dp->counters_fd);
+	close_fd(&dp->control_fd);
+	close_fd(&dp->stages_fd);
+	close_fd(&dp->fanout_fd);
+	close_fd(&dp->replies_fd);
+	close_fd(&dp->histogram_fd);
+	close_fd(&dp->steered_fd);
+	if (dp->lock > 0)
+		pin_unlock(&dp->lock);
+}
+
+int datapath_lock(struct datapath *dp)
+{
+	__u32 id;
+	int err, fd;
+
+	if (dp->read_only)
+		return refuse(-EACCES, "%s: may be read, not changed; run as its owner", dp->pin);
+	err = pin_lock(dp->pin, &dp->lock);
+	if (err)
+		return fail(err, NULL, "%s: lock", dp->pin);
+	fd = pin_open(dp->pin, "fpisa_jobs");
+	id = fd < 0 ? 0 : map_id(fd);
+	if (fd >= 0)
+		close(fd);
+	if (id == dp->jobs_id)
+		return 0;
+	pin_unlock(&dp->lock);
+	return refuse(-ESTALE, "%s: the datapath was unloaded meanwhile; try again", dp->pin);
+}
+
+void datapath_unlock(struct datapath *dp)
+{
+	pin_unlock(&dp->lock);
+}
+
+/* -- read -------------------------------------------------------------- */
+
+int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
+{
+	if (job >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[job].active, __ATOMIC_ACQUIRE))
+		return refuse(-ENOENT, "job %u: no such job; see fpisa job list", job);
+	memcpy(out, &dp->jobs[job], sizeof(*out));
+	/* Whoever may write the map may write anything into it. */
+	if (out->workers > FPISA_MAX_WORKERS || out->window > FPISA_MAX_SLOTS / 2)
+		return refuse(-EPROTO, "job %u: its entry in fpisa_jobs is not valid; was it written by hand?", job);
+	return 0;
+}
+
+static int lookup(int fd, const char *what, __u32 key, void *out)
+{
+	if (bpf_map_lookup_elem(fd, &key, out))
+		return fail(-errno, NULL, "%s %u: read", what, key);
+	return 0;
+}
+
+int datapath_session(const struct datapath *dp, __u32 job, struct fpisa_session *out)
+{
+	return lookup(dp->sessions_fd, "session of job", job, out);
+}
+
+int datapath_peer(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out)
+{
+	return lookup(dp->peers_fd, "peer", job * FPISA_MAX_WORKERS + rank, out);
+}
+
+int datapath_heard(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_heard *out)
+{
+	return lookup(dp->heard_fd, "peer", job * FPISA_MAX_WORKERS + rank, out);
+}
+
+int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out)
+{
+	return lookup(dp->slots_fd, "slot", key, out);
+}
+
+int datapath_counters(const struct datapath *dp, __u32 key, struct fpisa_counters *sum)
+{
+	const int n = sizeof(*sum) / sizeof(__u64);
+	__u64 *values = calloc(dp->cpus, sizeof(*sum)), *out = (__u64 *)sum;
+	int err;
+
+	if (!values)
+		return fail(-ENOMEM, NULL, "counters");
+	memset(sum, 0, sizeof(*sum));
+	err = lookup(dp->counters_fd, "counters", key, values);
+	for (int cpu = 0; !err && cpu < dp->cpus; cpu++)
+		for (int i = 0; i < n; i++)
+			out[i] += values[cpu * n + i];
+	free(values);
+	return err;
+}
+
+int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histogram *out)
+{
+	return lookup(dp->histogram_fd, "histogram of job", job, out);
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What this kernel can do, found by asking it: each need of the datapath is
+ * a map or a program of a few instructions that is made and given up again.
+ * Nothing is judged by a version number.
+ */
+#include <bpf/btf.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "host/privilege.h"
+#include "internal.h"
+
+#define INSN(c, d, s, o, i)                                                                                  \
+	{                                                                                                    \
+		.code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i)                          \
+	}
+#define MOV_IMM(d, i) INSN(BPF_ALU64 | BPF_MOV | BPF_K, d, 0, 0, i)
+#define STORE_ZERO(off) INSN(BPF_ST | BPF_MEM | BPF_DW, BPF_REG_10, 0, off, 0)
+#define ATOMIC_OP(off, op) INSN(BPF_STX | BPF_DW | 0xc0, BPF_REG_10, BPF_REG_0, off, op)
+#define CALL(helper) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, helper)
+#define EXIT INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
+
+#define FETCH_ADD 0x01
+#define CMPXCHG 0xf1
+#define BROADCAST (1 << 3) /* BPF_F_BROADCAST */
+
+/* fd of an XDP program, or -errno. */
+static int load(const struct bpf_insn *insns, size_t n)
+{
+	int fd = bpf_prog_load(BPF_PROG_TYPE_XDP, "fpisa_probe", "GPL", insns, n, NULL);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static bool loads(const struct bpf_insn *insns, size_t n)
+{
+	int fd = load(insns, n);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+#define LEN(a) (sizeof(a) / sizeof(a[0]))
+
+static const struct bpf_insn nothing[] = { MOV_IMM(BPF_REG_0, XDP_PASS), EXIT };
+
+static bool map_type(int type)
+{
+	return libbpf_probe_bpf_map_type(type, NULL) == 1;
+}
+
+static bool helper(int id)
+{
+	return libbpf_probe_bpf_helper(BPF_PROG_TYPE_XDP, id, NULL) == 1;
+}
+
+static bool atomic_op(int op)
+{
+	const struct bpf_insn insns[] = { MOV_IMM(BPF_REG_0, 0), STORE_ZERO(-8), ATOMIC_OP(-8, op),
+					  MOV_IMM(BPF_REG_0, XDP_PASS), EXIT };
+
+	return loads(insns, LEN(insns));
+}
+
+static bool mappable_array(int unused)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "fpisa_probe", 4, 8, 1, &opts);
+
+	(void)unused;
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static int devmap(void)
+{
+	return bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_probe", 4, sizeof(struct bpf_devmap_val), 1, NULL);
+}
+
+static bool devmap_programs(int unused)
+{
+	int fd = devmap();
+
+	(void)unused;
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* The helper answers at run time whether it knows the flag; no frame is sent. */
+static bool broadcast(int unused)
+{
+	char frame[64] = { 0 };
+	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame), .repeat = 1);
+	int map = devmap(), prog = -1;
+	bool ok = false;
+
+	(void)unused;
+	if (map < 0)
+		return false;
+	{
+		const struct bpf_insn insns[] = {
+			INSN(BPF_LD | BPF_DW | BPF_IMM, BPF_REG_1, BPF_PSEUDO_MAP_FD, 0, map),
+			INSN(0, 0, 0, 0, 0),
+			MOV_IMM(BPF_REG_2, 0),
+			MOV_IMM(BPF_REG_3, BROADCAST),
+			CALL(BPF_FUNC_redirect_map),
+			EXIT,
+		};
+
+		prog = load(insns, LEN(insns));
+	}
+	if (prog >= 0) {
+		ok = !bpf_prog_test_run_opts(prog, &run) && run.retval == XDP_REDIRECT;
+		close(prog);
+	}
+	close(map);
+	return ok;
+}
+
+static bool global_functions(int unused)
+{
+	struct btf *btf = btf__new_empty();
+	int fd = -1, proto, number;
+	const void *raw = NULL;
+	__u32 size = 0;
+
+	(void)unused;
+	if (!btf)
+		return false;
+	number = btf__add_int(btf, "int", 4, BTF_INT_SIGNED);
+	proto = btf__add_func_proto(btf, number);
+	if (number > 0 && proto > 0 && btf__add_func(btf, "f", BTF_FUNC_GLOBAL, proto) > 0)
+		raw = btf__raw_data(btf, &size);
+	if (raw)
+		fd = bpf_btf_load(raw, size, NULL);
+	btf__free(btf);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/*
+ * With PREEMPT_RT softirqs are preempted. Up to 6.17 a lock keeps those of one
+ * CPU apart all the same; from 6.18 on it is an option of the build that
+ * nothing tells. Without it a second frame takes the PHV from one that is in
+ * the middle of its stages.
+ */
+static bool not_realtime(int unused)
+{
+	struct utsname u;
+
+	(void)unused;
+	return !uname(&u) && !strstr(u.version, "PREEMPT_RT");
+}
+
+static const struct {
+	const char *name;
+	bool (*has)(int arg);
+	int arg;
+} needs[] = {
+	{ "array maps", map_type, BPF_MAP_TYPE_ARRAY },
+	{ "per-CPU array maps", map_type, BPF_MAP_TYPE_PERCPU_ARRAY },
+	{ "arrays of maps", map_type, BPF_MAP_TYPE_ARRAY_OF_MAPS },
+	{ "LPM trie maps", map_type, BPF_MAP_TYPE_LPM_TRIE },
+	{ "program arrays", map_type, BPF_MAP_TYPE_PROG_ARRAY },
+	{ "tail calls from XDP", helper, BPF_FUNC_tail_call },
+	{ "redirects from XDP", helper, BPF_FUNC_redirect_map },
+	{ "resizing of frames in XDP", helper, BPF_FUNC_xdp_adjust_tail },
+	{ "arrays that can be mapped", mappable_array, 0 },
+	{ "programs in device maps", devmap_programs, 0 },
+	{ "broadcast to device maps", broadcast, 0 },
+	{ "global BPF functions", global_functions, 0 },
+	{ "BPF atomic operations that return the old value", atomic_op, FETCH_ADD },
+	{ "BPF compare-and-swap", atomic_op, CMPXCHG },
+	{ "one frame at a time on a CPU (it is PREEMPT_RT)", not_realtime, 0 },
+};
+
+int kernel_lacks(char *text, size_t size)
+{
+	int fd, err, n = 0;
+
+	*text = 0;
+	log_start();
+	fd = load(nothing, LEN(nothing));
+	if (fd == -EPERM || fd == -EACCES)
+		return fd;
+	if (fd < 0) {
+		err = libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_SOCKET_FILTER, NULL);
+		snprintf(text, size, "%s", err == 1 ? "XDP programs" : "BPF");
+		return 1;
+	}
+	close(fd);
+	for (size_t i = 0; i < LEN(needs); i++) {
+		size_t len = strlen(text);
+
+		if (needs[i].has(needs[i].arg))
+			continue;
+		snprintf(text + len, size - len, "%s%s", n ? ", " : "", needs[i].name);
+		n++;
+	}
+	return n;
+}
+
+int refuse_kernel(void)
+{
+	char lacks[LACKS_LEN];
+	struct utsname u;
+
+	if (!privilege_has(PRIVILEGE_LOAD) || kernel_lacks(lacks, sizeof(lacks)) <= 0)
+		return 0;
+	uname(&u);
+	return refuse(-EOPNOTSUPP, "this kernel (%s) lacks %s; %s", u.release, lacks, datapath_kernel_hint());
+}
+
+int refuse_realtime(void)
+{
+	return not_realtime(0) ? 0 : refuse_kernel();
+}
+
+/* -- for doctor ---------------------------------------------------------- */
+
+bool datapath_privileged(void)
+{
+	return privilege_has(PRIVILEGE_PROBE);
+}
+
+int datapath_kernel(char lacks[LACKS_LEN], int *needed)
+{
+	*needed = LEN(needs);
+	return kernel_lacks(lacks, LACKS_LEN);
+}
+
+const char *datapath_kernel_hint(void)
+{
+	return not_realtime(0) ? "boot a newer one, Linux 6.1 has all that is needed" :
+				 "boot one without PREEMPT_RT, Debian's is linux-image-amd64";
+}
+
+int datapath_jit(void)
+{
+	struct datapath_program p = { 0 };
+	int fd = load(nothing, LEN(nothing)), err;
+
+	if (fd < 0)
+		return fd;
+	err = program_info(fd, &p);
+	close(fd);
+	return err ?: !!p.jited_bytes;
+}
+
+bool datapath_memlock_limits(void)
+{
+	struct rlimit before, none = { 0 };
+	int fd;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &before))
+		return false;
+	none.rlim_max = before.rlim_max;
+	if (before.rlim_cur == RLIM_INFINITY || setrlimit(RLIMIT_MEMLOCK, &none))
+		return false;
+	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "fpisa_probe", 4, 4096, 1, NULL);
+	setrlimit(RLIMIT_MEMLOCK, &before);
+	if (fd >= 0)
+		close(fd);
+	return fd < 0;
+}
+
+int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size)
+{
+	struct datapath_program p = { 0 }, first = { 0 };
+	struct fpisa_steer *steering = NULL;
+	struct fpisa *skel = NULL;
+	int err;
+
+	err = steer ? steer_load(NULL, &steering) : 0;
+	if (!err && steer)
+		err = program_info(bpf_program__fd(steer_program(steering)), &first);
+	if (!err)
+		err = object_open(&skel, NULL, false);
+	if (!err)
+		err = object_load(skel);
+	if (err)
+		snprintf(why, size, "%s", reason(err));
+	if (!err)
+		err = program_info(
+			bpf_program__fd(bpf_object__find_program_by_name(object_of(skel), "fpisa")), &p);
+	memcpy(tag, p.tag, sizeof(p.tag));
+	memcpy(steer_tag, first.tag, sizeof(first.tag));
+	if (steering)
+		steer_close(steering);
+	if (skel)
+		object_close(skel);
+	return err;
+}
+
+int datapath_trial_attach(__u32 ifindex, char *why, size_t size)
+{
+	int fd = load(nothing, LEN(nothing)), err;
+
+	*why = 0;
+	if (fd < 0)
+		return fd;
+	log_start();
+	err = bpf_xdp_attach(ifindex, fd, XDP_FLAGS_UPDATE_IF_NOEXIST | XDP_FLAGS_DRV_MODE, NULL);
+	if (err) {
+		snprintf(why, size, "%s", reason(err));
+	} else {
+		LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = fd);
+
+		bpf_xdp_detach(ifindex, XDP_FLAGS_DRV_MODE, &opts);
+	}
+	close(fd);
+	return err;
+}
+
+int datapath_program_on(__u32 ifindex, struct datapath_interface *i)
+{
+	int err = attached(ifindex, 0, 0, i, NULL);
+
+	return err < 0 ? err : 0;
+}
+
+int datapath_pinned(const char *pin, char dir[PATH_MAX])
+{
+	return pin_find(dir, pin, true);
+}
+
+int datapath_port(const struct datapath *dp, __u32 job, __u32 key, __u32 *ifindex, __u32 *egress)
+{
+	struct bpf_devmap_val val = { 0 };
+	__u32 id;
+	int fd, err = 0;
+
+	if (bpf_map_lookup_elem(dp->fanout_fd, &job, &id))
+		return -errno;
+	fd = bpf_map_get_fd_by_id(id);
+	if (fd < 0)
+		return -errno;
+	if (bpf_map_lookup_elem(fd, &key, &val))
+		err = -errno;
+	close(fd);
+	*ifindex = val.ifindex;
+	*egress = val.bpf_prog.id;
+	return err;
+}

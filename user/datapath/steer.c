@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Steering: the programs of fpisa_steer.o beside those of fpisa.o, and which
+ * CPUs they spread slots over. A pinned fpisa_steering tells a datapath that
+ * steers from one that does not.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli/print.h"
+#include "cli/report.h"
+#include "fpisa_steer.skel.h"
+#include "internal.h"
+
+/* -- which CPUs ------------------------------------------------------------ */
+
+#define ONLINE "/sys/devices/system/cpu/online"
+
+/* Is `cpu` in a list as the kernel writes it, "0-2,5"? */
+static bool in_list(const char *list, __u32 cpu)
+{
+	unsigned int first, last;
+	int n;
+
+	for (; sscanf(list, "%u%n", &first, &n) == 1; list += *list == ',') {
+		list += n;
+		last = first;
+		if (sscanf(list, "-%u%n", &last, &n) == 1)
+			list += n;
+		if (cpu >= first && cpu <= last)
+			return true;
+	}
+	return false;
+}
+
+/* The map's threads are bound to their CPUs, which must be there. */
+static int check_online(const struct fpisa_steering *s)
+{
+	char list[4096] = "";
+	FILE *f = fopen(ONLINE, "re");
+
+	if (!f)
+		return fail(-errno, "mount -t sysfs sysfs /sys", "--cpus: %s", ONLINE);
+	if (!fgets(list, sizeof(list), f))
+		*list = 0;
+	fclose(f);
+	list[strcspn(list, "\n")] = 0;
+	for (__u32 i = 0; i < s->cpus; i++)
+		if (!in_list(list, s->cpu[i]))
+			return refuse(-EINVAL, "--cpus: CPU %u is not online; those that are: %s", s->cpu[i], list);
+	return 0;
+}
+
+static bool same(const struct fpisa_steering *a, const struct fpisa_steering *b)
+{
+	return a->cpus == b->cpus && a->queue == b->queue && !memcmp(a->cpu, b->cpu, a->cpus * sizeof(a->cpu[0]));
+}
+
+int steering_read(int fd, struct fpisa_steering *s)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 len = sizeof(info), zero = 0;
+
+	memset(s, 0, sizeof(*s));
+	if (bpf_obj_get_info_by_fd(fd, &info, &len))
+		return -errno;
+	if (info.value_size != sizeof(*s))
+		return -EPROTO;
+	if (bpf_map_lookup_elem(fd, &zero, s))
+		return -errno;
+	return s->cpus > FPISA_STEER_CPUS ? -EPROTO : 0;
+}
+
+int datapath_steering(const char *dir, struct fpisa_steering *s)
+{
+	int fd = pin_open(dir, "fpisa_steering"), err;
+
+	memset(s, 0, sizeof(*s));
+	if (fd == -ENOENT)
+		return 0;
+	err = fd < 0 ? fd : steering_read(fd, s);
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+int steering_choose(const char *dir, const struct fpisa_steering *asked, struct fpisa_steering *s)
+{
+	int fd = pin_open(dir, "fpisa_steering"), stages, err;
+	struct fpisa_steering now = { 0 };
+	char cpus[CPUS_LEN];
+
+	*s = *asked;
+	s->queue = s->queue ?: FPISA_STEER_QUEUE;
+	if (fd < 0) {
+		stages = s->cpus ? pin_open(dir, "fpisa_stages") : -ENOENT;
+		if (stages < 0)
+			return s->cpus ? check_online(s) : 0;
+		close(stages);
+		return refuse(-EEXIST, "%s: a datapath that does not steer is loaded; leave --cpus away, or fpisa "
+				       "unload first", dir);
+	}
+	err = steering_read(fd, &now);
+	close(fd);
+	if (err)
+		return fail(err, NULL, "%s/fpisa_steering", dir);
+	if (!now.cpus) {
+		if (!s->cpus)
+			return refuse(-EEXIST, "%s: a load with --cpus did not come to its end; fpisa unload first",
+				      dir);
+		return check_online(s);
+	}
+	if (!asked->queue)
+		s->queue = now.queue;
+	if (s->cpus && !same(s, &now))
+		return refuse(-EEXIST, "%s: a datapath that steers to CPUs %s, queue %u, is loaded; leave --cpus away, "
+				       "or fpisa unload first", dir, cpus_text(now.cpu, now.cpus, cpus), now.queue);
+	*s = now;
+	return 0;
+}
+
+/* -- the programs ---------------------------------------------------------- */
+
+/* Programs in CPU maps are younger than what all else needs. */
+static bool kernel_steers(void)
+{
+	struct bpf_insn pass[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS },
+				   { .code = BPF_JMP | BPF_EXIT } };
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_XDP_CPUMAP);
+	int prog = bpf_prog_load(BPF_PROG_TYPE_XDP, "fpisa_probe", "GPL", pass, 2, &opts);
+	int map = bpf_map_create(BPF_MAP_TYPE_CPUMAP, "fpisa_probe", sizeof(__u32), sizeof(struct bpf_cpumap_val),
+				 1, NULL);
+	struct bpf_cpumap_val val = { .qsize = 1, .bpf_prog.fd = prog };
+	__u32 zero = 0;
+	bool ok = prog >= 0 && map >= 0 && !bpf_map_update_elem(map, &zero, &val, BPF_ANY);
+
+	if (map >= 0)
+		close(map);
+	if (prog >= 0)
+		close(prog);
+	return ok;
+}
+
+static int explain(int err)
+{
+	char said[512];
+	struct utsname u;
+
+	snprintf(said, sizeof(said), "%s", reason(err));
+	if (refuse_kernel())
+		return -EOPNOTSUPP;
+	log_start();
+	if (err != -EPERM && err != -EACCES && !kernel_steers()) {
+		uname(&u);
+		return refuse(-EOPNOTSUPP, "this kernel (%s) lacks programs in CPU maps; load without --cpus",
+			      u.release);
+	}
+	return refuse(err, "load steering programs: %s; %s", said,
+		      err == -EPERM || err == -EACCES ? "run as root, outside of a restricted container" :
+							"--verbose shows more, or fpisa unload what is pinned");
+}
+
+int steer_load(const char *pin, struct fpisa_steer **out)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin);
+	int cpus = libbpf_num_possible_cpus(), err;
+	struct fpisa_steer *skel;
+	struct bpf_map *map;
+
+	log_start();
+	if (cpus < 0)
+		return fail(cpus, NULL, "number of CPUs");
+	skel = fpisa_steer__open_opts(&opts);
+	if (!skel)
+		return refuse(-errno, "open steering object: %s", reason(-errno));
+	err = bpf_map__set_max_entries(skel->maps.fpisa_cpumap, cpus);
+	if (!pin)
+		bpf_object__for_each_map(map, skel->obj)
+			err = err ?: bpf_map__set_pin_path(map, NULL);
+	err = err ?: fpisa_steer__load(skel);
+	if (err) {
+		err = explain(err);
+		fpisa_steer__destroy(skel);
+		return err;
+	}
+	*out = skel;
+	return 0;
+}
+
+int steer_fill(const struct fpisa_steer *skel, const struct fpisa_steering *s)
+{
+	struct bpf_cpumap_val val = { .qsize = s->queue, .bpf_prog.fd = bpf_program__fd(skel->progs.fpisa_cpu) };
+	int map = bpf_map__fd(skel->maps.fpisa_cpumap);
+	__u32 zero = 0;
+
+	for (__u32 i = 0; i < s->cpus; i++)
+		if (bpf_map_update_elem(map, &s->cpu[i], &val, BPF_ANY))
+			return fail(-errno, NULL, "fpisa_cpumap: CPU %u", s->cpu[i]);
+	if (bpf_map_update_elem(bpf_map__fd(skel->maps.fpisa_steering), &zero, s, BPF_ANY))
+		return fail(-errno, NULL, "fpisa_steering");
+	return 0;
+}
+
+struct bpf_object *steer_object(const struct fpisa_steer *skel)
+{
+	return skel->obj;
+}
+
+const struct bpf_program *steer_program(const struct fpisa_steer *skel)
+{
+	return skel->progs.fpisa_steer;
+}
+
+int steer_pin(const char *dir, const struct fpisa_steer *skel)
+{
+	return pin_program(dir, skel->progs.fpisa_cpu) ?: pin_program(dir, skel->progs.fpisa_steer);
+}
+
+void steer_close(struct fpisa_steer *skel)
+{
+	fpisa_steer__destroy(skel);
+}
+
+/* -- counters -------------------------------------------------------------- */
+
+int datapath_steered(const struct datapath *dp, struct datapath_cpu *out)
+{
+	struct fpisa_steered *c = calloc(dp->cpus, sizeof(*c));
+	__u32 zero = 0, n = dp->steering.cpus;
+	int err = c ? 0 : fail(-ENOMEM, NULL, "counters");
+
+	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
+		err = fail(-errno, NULL, "fpisa_steered");
+	for (__u32 i = 0; !err && i < n; i++) {
+		out[i] = (struct datapath_cpu){ .cpu = dp->steering.cpu[i] };
+		for (int cpu = 0; cpu < dp->cpus; cpu++)
+			out[i].sent += c[cpu].sent[i];
+	}
+	/* Once more, so that what was taken meanwhile does not count as left behind. */
+	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
+		err = fail(-errno, NULL, "fpisa_steered");
+	for (__u32 i = 0; !err && i < n; i++) {
+		if ((int)out[i].cpu < dp->cpus)
+			out[i].taken = c[out[i].cpu].taken;
+		out[i].left = out[i].sent > out[i].taken ? out[i].sent - out[i].taken : 0;
+	}
+	free(c);
+	return err;
+}

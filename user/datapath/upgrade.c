@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Upgrade a datapath that runs. At every moment it is whole: the idle bank is
+ * filled, one store lets new frames use it, then the interfaces (and the CPU
+ * map, where there is one) get the new entry, the ports of this network
+ * namespace's jobs the new egress program, and the pins the new programs.
+ */
+#include <stdio.h>
+
+#include "host/privilege.h"
+#include "internal.h"
+
+static int replace(struct datapath *dp, struct fpisa *skel, struct fpisa_steer *steer)
+{
+	const struct bpf_object *o = object_of(skel);
+	const struct bpf_program *entry =
+		steer ? steer_program(steer) : bpf_object__find_program_by_name(o, "fpisa");
+	__u32 idle = !dp->control->bank;
+	struct datapath_program info;
+	int err;
+
+	err = family_fill(dp->stages_fd, o, 0, idle, steer);
+	if (!err)
+		err = family_renew(dp, idle);
+	if (err)
+		return err;
+	__atomic_store_n(&dp->control->bank, idle, __ATOMIC_RELEASE);
+	if (steer)
+		err = steer_fill(steer, &dp->steering);
+	if (!err)
+		err = interfaces_replace(dp->jobs_id, bpf_program__fd(entry));
+	if (!err)
+		err = ways_renew(dp);
+	if (!err && steer)
+		err = steer_pin(dp->pin, steer);
+	if (!err)
+		err = pin_programs(dp->pin, o);
+	if (!err && !program_info(bpf_program__fd(entry), &info))
+		dp->control->entry = info.id;
+	return err;
+}
+
+int datapath_upgrade(const char *pin)
+{
+	struct fpisa_steer *steer = NULL;
+	struct fpisa *skel = NULL;
+	struct datapath dp;
+	int err;
+
+	err = privilege_check(PRIVILEGE_PROBE, "upgrade");
+	if (!err)
+		err = datapath_open(&dp, pin);
+	if (err)
+		return err;
+	err = datapath_lock(&dp);
+	if (!err && dp.steering.cpus)
+		err = steer_load(dp.pin, &steer);
+	if (!err)
+		err = object_open(&skel, dp.pin, steer);
+	if (!err)
+		err = object_load(skel);
+	if (!err)
+		err = replace(&dp, skel, steer);
+	if (skel)
+		object_close(skel);
+	if (steer)
+		steer_close(steer);
+	datapath_close(&dp);
+	return err;
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fpisa demo: a whole aggregator with its workers on one machine, on real
+ * packets, and every bit of the result checked. demo.h has the cast.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "demo.h"
+#include "testbed/lab.h"
+
+#define GROUP (0xef465000u + DEMO_JOB) /* 239.70.80.JOB */
+
+/* -- cleaning up -------------------------------------------------------- */
+
+static struct demo *running;
+
+/*
+ * An interrupt ends the workers and then this process, and with them their
+ * namespaces, links, pins and programs. Only what a handler may call is
+ * called, so it may come at any time. The shell's exit code of the signal.
+ */
+static void on_signal(int sig)
+{
+	static const char text[] = "\nfpisa: demo: interrupted, everything is removed\n";
+	ssize_t ignored;
+
+	demo_dismiss(running);
+	ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+	(void)ignored;
+	_exit(128 + sig);
+}
+
+static const char *lost(void)
+{
+	return demo_lost(running);
+}
+
+static void catch_signals(struct demo *d)
+{
+	struct sigaction sa = {.sa_handler = on_signal}, before;
+
+	running = d;
+	sigaddset(&sa.sa_mask, SIGINT);
+	sigaddset(&sa.sa_mask, SIGTERM);
+	sigaddset(&sa.sa_mask, SIGHUP);
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	/* Under nohup it is ignored, and stays so. */
+	if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &sa, NULL);
+}
+
+/* -- the demo ------------------------------------------------------------ */
+
+static int load(const struct demo_options *o)
+{
+	const struct datapath_load how = {.pin = DATAPATH_PIN,
+					  .mode = o->xdp,
+					  .group = DATAPATH_NO_GROUP,
+					  .steering = o->steering};
+	char names[FPISA_MAX_WORKERS][IF_NAMESIZE], *devs[FPISA_MAX_WORKERS];
+
+	for (uint32_t r = 0; r < o->workers; r++) {
+		snprintf(names[r], sizeof(names[r]), DEMO_PORT_NAME, r);
+		devs[r] = names[r];
+	}
+	return datapath_load(&how, devs, o->workers);
+}
+
+/* Before anything else, so that what no datapath could run is refused at once. */
+static int make_job(struct demo *d)
+{
+	const struct demo_options *o = &d->o;
+	struct fpisa_job *j = &d->job;
+
+	*j = (struct fpisa_job){
+		.workers = o->workers,
+		.address = htonl(DEMO_ADDRESS),
+		.elements = o->packet,
+		.window = o->window,
+		.format = o->format,
+		.mode = o->mode,
+		.rounding = o->rounding,
+		.pipeline = o->pipeline,
+		.clz = o->clz,
+		.fanout = o->fanout,
+		.flags = (o->big_endian ? FPISA_JOB_BIG_ENDIAN : 0) |
+			 (o->reciprocal ? FPISA_JOB_RECIPROCAL : 0) |
+			 (o->histogram ? FPISA_JOB_HISTOGRAM : 0),
+	};
+	if (o->fanout == FPISA_FANOUT_MULTICAST) {
+		j->group = htonl(GROUP);
+		j->group_port = htons(FPISA_PORT);
+	}
+	for (uint32_t r = 0; r < o->workers; r++) {
+		j->rank[r].addr = htonl(DEMO_NETWORK | r << 8 | 2);
+		j->rank[r].port = htons(FPISA_PORT);
+	}
+	return datapath_job_check(DEMO_JOB, j);
+}
+
+static int add_job(struct demo *d)
+{
+	__u32 ifindex[FPISA_MAX_WORKERS];
+
+	for (uint32_t r = 0; r < d->o.workers; r++) {
+		char name[IF_NAMESIZE];
+
+		snprintf(name, sizeof(name), DEMO_PORT_NAME, r);
+		ifindex[r] = if_nametoindex(name);
+	}
+	return datapath_job_add(&d->dp, DEMO_JOB, &d->job, ifindex);
+}
+
+static int prepare(struct demo *d)
+{
+	int err;
+
+	demo_step("making network namespaces");
+	err = lab_enter("demo");
+	if (!err)
+		err = demo_hire(d);
+	if (!err)
+		err = demo_await(d, DEMO_READY, NULL);
+	if (!err)
+		err = demo_aggregator_links(d);
+	if (!err)
+		err = demo_release(d);
+	if (!err)
+		err = demo_await(d, DEMO_LINKED, NULL);
+	if (err)
+		return err;
+	demo_step("loading the datapath");
+	err = load(&d->o);
+	if (!err)
+		err = datapath_open(&d->dp, DATAPATH_PIN);
+	if (!err)
+		err = add_job(d);
+	return err;
+}
+
+static int sum(struct demo *d)
+{
+	int err;
+
+	demo_step("joining");
+	err = demo_release(d);
+	if (!err)
+		err = demo_await(d, DEMO_JOINED, NULL);
+	if (err)
+		return err;
+	d->start_ns = lab_now();
+	err = demo_release(d);
+	if (!err)
+		err = demo_await(d, DEMO_DONE, demo_progress);
+	return err;
+}
+
+int verb_demo(int argc, char **argv)
+{
+	static struct demo d;
+	struct fpisa_counters counters;
+	struct demo_check k;
+	int err, verdict;
+
+	err = demo_parse(&d.o, argc, argv);
+	if (!err)
+		err = make_job(&d);
+	if (err)
+		return err;
+	d.parent = getpid();
+	d.dp.lock = -1;
+	catch_signals(&d);
+	report_cause(lost);
+	err = demo_data(&d);
+	if (!err)
+		err = prepare(&d);
+	if (!err)
+		err = sum(&d);
+	if (!err)
+		err = datapath_counters(&d.dp, DEMO_JOB, &counters);
+	if (!err && d.o.histogram)
+		err = datapath_histogram(&d.dp, DEMO_JOB, &d.histogram);
+	if (!err) {
+		demo_step("checking");
+		verdict = demo_check(&d, &counters, &k);
+		demo_progress_end();
+		err = demo_report(&d, &counters, &k) ?: verdict;
+	}
+	demo_progress_end();
+	demo_dismiss(&d);
+	datapath_close(&d.dp);
+	report_cause(NULL);
+	return err;
+}

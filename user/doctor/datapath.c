@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* doctor: what is loaded, is it this build's, and can each job reach its ranks. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/names.h"
+#include "cli/print.h"
+#include "doctor.h"
+#include "host/netlink.h"
+#include "host/route.h"
+#include "job/job.h"
+
+struct text {
+	char *at, *end;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(t->at, t->end - t->at, fmt, ap);
+	va_end(ap);
+	t->at += n < t->end - t->at ? n : t->end - t->at;
+}
+
+/* The commands that make the job anew, for its ranks as routes lead to them now. */
+static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, char *out, size_t size)
+{
+	char a[ADDRESS_LEN], faults[FAULTS_OPTION_LEN];
+	struct text t = { out, out + size };
+	struct route way = { 0 };
+	const char *pin = pin_option(d);
+
+	add(&t, "fpisa job del %u%s && fpisa job add %u%s --workers ", job, pin, job, pin);
+	for (__u32 r = 0; r < j->workers; r++) {
+		char dev[IF_NAMESIZE];
+		struct fpisa_peer peer;
+
+		add(&t, "%s%s:%u", r ? "," : "", address_text(j->rank[r].addr, a), ntohs(j->rank[r].port));
+		if (j->rank[r].given && !datapath_peer(d->dp, job, r, &peer) && if_indextoname(peer.ifindex, dev))
+			add(&t, "@%s", dev);
+	}
+	add(&t, " --address %s --elements %u --window %u", address_text(j->address, a), j->elements,
+	    j->window);
+	if (route_get(j->address, 0, &way) || !way.local)
+		add(&t, " --foreign-address");
+	if (j->ports > 1)
+		add(&t, " --ports %u", j->ports);
+	add(&t, " --mode %s --rounding %s", name_of(mode_names, j->mode),
+	    name_of(rounding_names, j->rounding));
+	add(&t, " --pipeline %s --clz %s", name_of(pipeline_names, j->pipeline), name_of(clz_names, j->clz));
+	add(&t, " --format %s --fanout %s", name_of(format_names, j->format),
+	    name_of(fanout_names, j->fanout));
+	if (j->fanout == FPISA_FANOUT_MULTICAST)
+		add(&t, " --group %s", address_text(j->group, a));
+	if (j->token)
+		add(&t, " --token %016llx", (unsigned long long)j->token);
+	if (j->flags & FPISA_JOB_BIG_ENDIAN)
+		add(&t, " --big-endian");
+	if (j->flags & FPISA_JOB_RECIPROCAL)
+		add(&t, " --reciprocal");
+	if (j->flags & FPISA_JOB_HISTOGRAM)
+		add(&t, " --histogram");
+	if (j->flags & FPISA_JOB_UNCOUNTED)
+		add(&t, " --no-statistics");
+	job_faults_option(&j->faults, faults);
+	add(&t, "%s", faults);
+}
+
+/* Workers on this machine's own networks ask for the address by ARP; a router may lead others to it. */
+static void check_address(struct doctor *d, const struct fpisa_job *j, const char *subject)
+{
+	char a[ADDRESS_LEN], mend[64];
+	struct route r = { 0 };
+
+	address_text(j->address, a);
+	if (!route_get(j->address, 0, &r) && r.local) {
+		finding(d, LEVEL_OK, subject, "address", NULL, "%s is this machine's", a);
+		return;
+	}
+	snprintf(mend, sizeof(mend), "ip address add %s/32 dev lo", a);
+	finding(d, LEVEL_WARN, subject, "address", mend, "%s is no address of this machine: nobody answers ARP for it",
+		a);
+}
+
+/* Without it every HELLO is dropped: `forwarding`. */
+static void check_routes(struct doctor *d, const struct fpisa_job *j, const char *subject)
+{
+	if (datapath_routes_asked(j))
+		finding(d, LEVEL_OK, subject, "routes", NULL, "the datapath may ask for the way to its ranks");
+	else
+		finding(d, LEVEL_FAULT, subject, "routes", "sysctl -w net.ipv4.conf.lo.forwarding=1",
+			"net.ipv4.conf.lo.forwarding is off, as net.ipv4.ip_forward leaves it: no rank can join");
+}
+
+/* Has the rank's copy of a result a way out? Multicast has one entry a port, at the first rank behind it. */
+static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank,
+		      __u32 ifindex)
+{
+	__u32 port = 0, egress = 0;
+
+	if (j->fanout == FPISA_FANOUT_UNICAST)
+		return !datapath_port(dp, job, rank, &port, &egress) && port == ifindex && egress;
+	for (__u32 r = 0; r < j->workers; r++)
+		if (!datapath_port(dp, job, r, &port, &egress) && port == ifindex)
+			return true;
+	return false;
+}
+
+static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	char mend[MEND_LEN], dev[IF_NAMESIZE], text[RANKS_LEN];
+	__u64 gone = 0, closed = 0;
+
+	for (__u32 r = 0; r < j->workers; r++) {
+		struct datapath_interface i = { .name = "" };
+		struct fpisa_peer p;
+
+		if (!(j->live >> r & 1) || datapath_peer(d->dp, job, r, &p))
+			continue;
+		if (!if_indextoname(p.ifindex, dev)) {
+			gone |= 1ull << r;
+		} else if (datapath_attached(d->dp, p.ifindex, &i) <= 0) {
+			snprintf(mend, sizeof(mend), "fpisa load %s%s", dev, pin_option(d));
+			finding(d, LEVEL_FAULT, subject, "port", mend,
+				"rank %u is behind %s, where the datapath is not attached", r, dev);
+		} else if (!has_entry(d->dp, job, j, r, p.ifindex)) {
+			closed |= 1ull << r;
+		}
+	}
+	if (gone | closed) {
+		remake(d, job, j, mend, sizeof(mend));
+		finding(d, LEVEL_FAULT, subject, "egress", mend, "results have no way to ranks %s: %s",
+			ranks_text(gone | closed, text),
+			gone ? "their interface is gone" : "no entry in fpisa_fanout");
+	} else {
+		finding(d, LEVEL_OK, subject, "egress", NULL, "every live rank has a port, %s",
+			name_of(fanout_names, j->fanout));
+	}
+}
+
+/* Jumbo frames may be switched off under a job. */
+static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	unsigned int bytes = job_frame_bytes(j);
+	char mend[64 * 64], text[64 * 64] = "";
+	struct text m = { mend, mend + sizeof(mend) }, t = { text, text + sizeof(text) };
+	__u32 seen[FPISA_MAX_WORKERS] = { 0 };
+
+	for (__u32 r = 0; r < j->workers; r++) {
+		struct fpisa_peer p;
+		struct link l;
+		__u32 k = 0;
+
+		if (!(j->live >> r & 1) || datapath_peer(d->dp, job, r, &p))
+			continue;
+		while (k < r && seen[k] != p.ifindex)
+			k++;
+		seen[r] = p.ifindex;
+		if (k < r || link_get(p.ifindex, &l) || l.mtu >= bytes)
+			continue;
+		add(&m, "%sip link set dev %s mtu %u", *text ? " && " : "", l.name, bytes);
+		add(&t, "%s%s has %u", *text ? ", " : "", l.name, l.mtu);
+	}
+	if (*text)
+		finding(d, LEVEL_FAULT, subject, "mtu", mend, "frames of %u bytes do not fit the MTU: %s", bytes, text);
+}
+
+static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	char mend[PATH_MAX + 512], text[RANKS_LEN];
+	struct fpisa_session s;
+	struct text t = { mend, mend + sizeof(mend) };
+	__u64 joined, missing;
+
+	if (datapath_session(d->dp, job, &s))
+		return;
+	joined = job_joined(j, &s);
+	missing = j->live & ~joined;
+	if (!missing || !joined) {
+		finding(d, LEVEL_OK, subject, "members", NULL, "%s",
+			joined ? "every live rank has joined" : "no rank has joined yet");
+		return;
+	}
+	add(&t, "fpisa job shrink %u", job);
+	for (__u32 r = 0; r < j->workers; r++)
+		if (missing >> r & 1)
+			add(&t, " %u", r);
+	add(&t, "%s", pin_option(d));
+	finding(d, LEVEL_WARN, subject, "members", mend, "waits for ranks %s: start them, or go on without",
+		ranks_text(missing, text));
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* " --cpus 0,1" if what is pinned steers. */
+static void steering_option(const struct doctor *d, struct text *t)
+{
+	struct fpisa_steering s;
+	char cpus[CPUS_LEN];
+
+	if (!datapath_steering(d->dir, &s) && s.cpus)
+		add(t, " --cpus %s --cpu-queue %u", cpus_text(s.cpu, s.cpus, cpus), s.queue);
+}
+
+/* "fpisa unload && fpisa load p0 p1" with the interfaces that run what is pinned. */
+static void reload(const struct doctor *d, char *out, size_t size)
+{
+	struct if_nameindex *all = if_nameindex();
+	char *native[DATAPATH_MAX_INTERFACES], *skb[DATAPATH_MAX_INTERFACES];
+	struct text t = { out, out + size };
+	int n = 0, m = 0;
+
+	for (struct if_nameindex *i = all; i && i->if_index; i++) {
+		struct datapath_interface x = { .name = "" };
+		char home[PATH_MAX];
+
+		if (datapath_program_on(i->if_index, &x) || !datapath_is_entry(x.program.name) ||
+		    !datapath_home(i->if_index, d->dir, home) || strcmp(home, d->dir))
+			continue;
+		if (x.mode == DATAPATH_SKB && m < DATAPATH_MAX_INTERFACES)
+			skb[m++] = i->if_name;
+		else if (x.mode == DATAPATH_NATIVE && n < DATAPATH_MAX_INTERFACES)
+			native[n++] = i->if_name;
+	}
+	qsort(native, n, sizeof(native[0]), compare_names);
+	qsort(skb, m, sizeof(skb[0]), compare_names);
+	add(&t, "fpisa unload%s", pin_option(d));
+	for (int i = 0; i < n; i++)
+		add(&t, "%s %s", i ? "" : " && fpisa load", native[i]);
+	if (n) {
+		steering_option(d, &t);
+		add(&t, "%s", pin_option(d));
+	}
+	for (int i = 0; i < m; i++)
+		add(&t, "%s %s", i ? "" : " && fpisa load --mode skb", skb[i]);
+	if (m)
+		add(&t, "%s", pin_option(d));
+	if (all)
+		if_freenameindex(all);
+}
+
+/* "fpisa load p0 p1" with the interfaces that jobs' ranks are behind; false if there are none. */
+static bool load_again(const struct doctor *d, char *out, size_t size)
+{
+	struct if_nameindex *all = if_nameindex();
+	struct text t = { out, out + size };
+	int n = 0;
+
+	for (struct if_nameindex *i = all; i && i->if_index; i++) {
+		bool behind = false;
+
+		for (__u32 job = 0; !behind && job < FPISA_MAX_JOBS; job++) {
+			const struct fpisa_job *j = &d->dp->jobs[job];
+			struct fpisa_peer p;
+
+			for (__u32 r = 0; j->active && !behind && r < j->workers && r < FPISA_MAX_WORKERS; r++)
+				behind = j->live >> r & 1 && !datapath_peer(d->dp, job, r, &p) &&
+					 p.ifindex == i->if_index;
+		}
+		if (behind)
+			add(&t, "%s %s", n++ ? "" : "fpisa load", i->if_name);
+	}
+	add(&t, "%s", pin_option(d));
+	if (all)
+		if_freenameindex(all);
+	return n;
+}
+
+/* How many interfaces run programs of another build: by what is attached and, behind what steers, by the entry. */
+static int of_other_builds(const struct doctor *d, const struct datapath_status *s)
+{
+	const __u8 *first = d->dp->steering.cpus ? d->steer_tag : d->tag;
+	int n = 0;
+
+	for (int i = 0; d->dp->steering.cpus && i < s->programs; i++)
+		if (!strcmp(s->program[i].name, "fpisa") && memcmp(s->program[i].tag, d->tag, sizeof(d->tag)))
+			return s->interfaces;
+	for (int i = 0; i < s->interfaces; i++)
+		n += !!memcmp(s->interface[i].program.tag, first, sizeof(d->tag));
+	return n;
+}
+
+static void check_build(struct doctor *d)
+{
+	static struct datapath_status s;
+	char mend[MEND_LEN], again[MEND_LEN], upgrade[PATH_MAX + 32];
+	struct datapath_elsewhere e;
+	int others;
+
+	if (!d->verified || datapath_status(d->dp, &s))
+		return;
+	others = of_other_builds(d, &s);
+	reload(d, mend, sizeof(mend));
+	snprintf(upgrade, sizeof(upgrade), "fpisa upgrade%s", pin_option(d));
+	if (!s.interfaces && datapath_elsewhere(d->dp, &e))
+		finding(d, LEVEL_OK, "datapath", "attached", NULL,
+			"pinned in %s, on no interface of this network namespace, but on %s of another; "
+			"%sfpisa doctor%s looks there",
+			d->dir, e.dev, e.enter, pin_option(d));
+	else if (!s.interfaces)
+		finding(d, LEVEL_WARN, "datapath", "attached", load_again(d, again, sizeof(again)) ? again : mend,
+			"pinned in %s, but on no interface of this network namespace", d->dir);
+	else if (others)
+		finding(d, LEVEL_WARN, "datapath", "build", upgrade,
+			"programs of another build than this fpisa's run on %d of %d interfaces", others,
+			s.interfaces);
+	else
+		finding(d, LEVEL_OK, "datapath", "build", NULL,
+			"pinned in %s, on %d interfaces, of this build", d->dir, s.interfaces);
+}
+
+void doctor_datapath(struct doctor *d)
+{
+	char mend[MEND_LEN], subject[16], why[WHY_LEN], *what;
+
+	if (!d->privileged)
+		return;
+	if (d->dp_err == -EPERM && datapath_trusts(d->dir, why) == -EPERM) {
+		what = strstr(why, "; ");
+		*what = 0;
+		finding(d, LEVEL_FAULT, "datapath", "pins", what + 2, "%s", why);
+		return;
+	}
+	if (d->dp_err == -ENOENT) {
+		finding(d, LEVEL_OK, "datapath", "loaded", NULL, "none is; fpisa load DEV");
+		return;
+	}
+	if (!d->dp) {
+		reload(d, mend, sizeof(mend));
+		finding(d, LEVEL_FAULT, "datapath", "version", mend,
+			"what is pinned in %s was left by another version of fpisa, or is not whole; its "
+			"jobs are lost",
+			d->dir);
+		return;
+	}
+	check_build(d);
+	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++) {
+		struct fpisa_job j = d->dp->jobs[job];
+
+		if (!j.active || j.workers > FPISA_MAX_WORKERS)
+			continue;
+		snprintf(subject, sizeof(subject), "job %u", job);
+		check_address(d, &j, subject);
+		check_routes(d, &j, subject);
+		check_ports(d, job, &j, subject);
+		check_mtu(d, job, &j, subject);
+		check_members(d, job, &j, subject);
+	}
+}

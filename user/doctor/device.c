@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * doctor: an interface of the aggregator. Frames come in by XDP in the
+ * driver and results leave by redirect, past qdisc and stack, so driver,
+ * MTU, queues and, on a veth, the peer's settings all have a say.
+ */
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/names.h"
+#include "cli/print.h"
+#include "doctor.h"
+#include "host/netlink.h"
+#include "host/veth.h"
+
+/* One page less headroom, frame overhead and Ethernet header: the most that veth allows to a peer. */
+#define VETH_MAX_MTU 3506
+
+struct device {
+	const char *name;
+	struct link link;
+	char driver[32];
+	bool named;
+	bool native; /* as far as can be seen */
+	bool know_features;
+	__u64 features; /* NETDEV_XDP_ */
+	struct datapath_interface xdp;
+	bool ours; /* xdp is this datapath's program */
+	struct veth_peer peer;
+};
+
+/* -- findings ------------------------------------------------------------- */
+
+static void check_link(struct doctor *d, const struct device *v)
+{
+	char mend[512];
+
+	if (!(v->link.flags & IFF_UP)) {
+		snprintf(mend, sizeof(mend), "ip link set dev %s up", v->name);
+		finding(d, LEVEL_FAULT, v->name, "link", mend, "is down");
+	} else if (v->peer.seen && !(v->peer.link.flags & IFF_UP)) {
+		snprintf(mend, sizeof(mend), "%sip link set dev %s up", v->peer.enter, v->peer.link.name);
+		finding(d, LEVEL_FAULT, v->name, "link", mend, "its peer %s is down", v->peer.link.name);
+	} else if (!v->link.carrier) {
+		finding(d, LEVEL_FAULT, v->name, "link", NULL,
+			"no carrier; look at the cable and the other end");
+	} else {
+		finding(d, LEVEL_OK, v->name, "link", NULL, "up, driver %s, MTU %u", v->driver, v->link.mtu);
+	}
+}
+
+static const char *generic_word(const struct device *v)
+{
+	return v->xdp.mode == DATAPATH_SKB	 ? "xdpgeneric"
+	       : v->xdp.mode == DATAPATH_OFFLOAD ? "xdpoffload"
+						 : "xdpdrv";
+}
+
+static void mtu_finding(struct doctor *d, const struct device *v, const char *why)
+{
+	unsigned int mtu = !strcmp(v->driver, "veth") && sysconf(_SC_PAGESIZE) == 4096 ? VETH_MAX_MTU : 1500;
+	char mend[1024];
+	int n = snprintf(mend, sizeof(mend), "ip link set dev %s mtu %u", v->name, mtu);
+
+	if (v->peer.seen && v->peer.link.mtu > mtu)
+		snprintf(mend + n, sizeof(mend) - n, " && %sip link set dev %s mtu %u", v->peer.enter,
+			 v->peer.link.name, mtu);
+	finding(d, LEVEL_FAULT, v->name, "mtu", mend, "%u is more than one XDP buffer holds%s%s", v->link.mtu,
+		*why ? ": " : "", why);
+}
+
+/* More sending queues at the peer than receiving ones here: veth refuses native XDP then. */
+static bool short_of_queues(const struct device *v)
+{
+	struct channels c;
+
+	return v->peer.seen && !ethtool_channels(v->name, &c) && v->peer.tx > c.rx;
+}
+
+/* Attach a program that passes everything, and take it off again. */
+static void try_native(struct doctor *d, struct device *v)
+{
+	char why[512], mend[PATH_MAX + 64];
+	int err;
+
+	err = datapath_trial_attach(v->link.index, why, sizeof(why));
+	v->native = !err;
+	if (!err) {
+		finding(d, LEVEL_OK, v->name, "xdp", NULL, "%s has native XDP, tried", v->driver);
+		return;
+	}
+	if (strstr(why, "MTU") || strstr(why, "mtu")) {
+		mtu_finding(d, v, why);
+		return;
+	}
+	if (short_of_queues(v)) /* which is a finding of its own */
+		return;
+	snprintf(mend, sizeof(mend), "fpisa load %s --mode skb%s", v->name, pin_option(d));
+	finding(d, LEVEL_WARN, v->name, "xdp", mend, "no native XDP: %s; the stack's generic XDP is slower",
+		why);
+}
+
+static void check_xdp(struct doctor *d, struct device *v)
+{
+	const char *dir = *d->dir ? d->dir : d->pin ?: DATAPATH_PIN;
+	char mend[PATH_MAX + 128], home[PATH_MAX];
+	bool native = v->features & NETDEV_XDP_BASIC && v->features & NETDEV_XDP_REDIRECT;
+
+	snprintf(mend, sizeof(mend), "ip link set dev %s %s off", v->name, generic_word(v));
+	if (v->xdp.program.id && !v->ours && datapath_is_entry(v->xdp.program.name)) {
+		if (!datapath_home(v->link.index, dir, home))
+			finding(d, LEVEL_FAULT, v->name, "xdp", mend,
+				"a datapath's program is attached, %s, id %u, but not pinned in %s: --pin says where, "
+				"unless its pins are lost",
+				v->xdp.program.name, v->xdp.program.id, dir);
+		else if (!strcmp(home, dir))
+			finding(d, LEVEL_OK, v->name, "xdp", NULL, "the datapath that is pinned in %s is attached", home);
+		else
+			finding(d, LEVEL_OK, v->name, "xdp", NULL,
+				"runs the datapath that is pinned in %s; fpisa doctor --pin %s looks at that", home, home);
+	} else if (v->ours && !datapath_is_entry(v->xdp.program.name)) {
+		finding(d, LEVEL_FAULT, v->name, "xdp", mend,
+			"the wrong program is attached: %s, id %u; frames come in by fpisa", v->xdp.program.name,
+			v->xdp.program.id);
+	} else if (v->xdp.program.id && !v->ours) {
+		finding(d, LEVEL_FAULT, v->name, "xdp", mend, "another XDP program is attached: %s, id %u",
+			v->xdp.program.name, v->xdp.program.id);
+	} else if (v->ours && v->xdp.mode == DATAPATH_SKB && native) {
+		snprintf(mend, sizeof(mend), "ip link set dev %s xdpgeneric off && fpisa load %s%s", v->name,
+			 v->name, pin_option(d));
+		finding(d, LEVEL_WARN, v->name, "xdp", mend,
+			"the datapath is attached in the stack, but %s has native XDP", v->driver);
+	} else if (v->ours) {
+		v->native = v->xdp.mode == DATAPATH_NATIVE;
+		finding(d, LEVEL_OK, v->name, "xdp", NULL, "the datapath is attached, %s",
+			name_of(xdp_mode_names, v->xdp.mode));
+	} else if (v->named && v->link.flags & IFF_UP) {
+		try_native(d, v);
+	} else if (!v->know_features) {
+		finding(d, LEVEL_OK, v->name, "xdp", NULL,
+			"no program; fpisa doctor %s tries whether %s has native XDP", v->name, v->driver);
+	} else if (native) {
+		v->native = true;
+		finding(d, LEVEL_OK, v->name, "xdp", NULL, "%s has native XDP", v->driver);
+	} else if (!short_of_queues(v)) {
+		finding(d, LEVEL_OK, v->name, "xdp", NULL,
+			"%s has no native XDP; load with --mode skb, which is slower", v->driver);
+	}
+}
+
+/* A veth takes redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
+static void check_gro(struct doctor *d, const struct device *v)
+{
+	int takes = veth_takes(&v->link, &v->peer, v->know_features && v->native ? &v->features : NULL);
+	char mend[512];
+
+	if (strcmp(v->link.kind, "veth") || (v->ours && v->xdp.mode == DATAPATH_SKB))
+		return;
+	if (takes < 0) {
+		finding(d, LEVEL_OK, v->name, "gro", NULL,
+			"the peer's namespace cannot be seen from here; it needs GRO on");
+	} else if (takes) {
+		finding(d, LEVEL_OK, v->name, "gro", NULL, "the peer takes redirected frames");
+	} else if (v->peer.seen) {
+		snprintf(mend, sizeof(mend), "%sethtool -K %s gro on", v->peer.enter, v->peer.link.name);
+		finding(d, LEVEL_FAULT, v->name, "gro", mend,
+			"GRO is off on its peer %s: results redirected to it vanish", v->peer.link.name);
+	} else {
+		finding(d, LEVEL_FAULT, v->name, "gro", NULL,
+			"GRO is off on its peer, whose namespace cannot be seen from here: there, run "
+			"ethtool -K DEV gro on "
+			"for interface %u",
+			v->link.lower);
+	}
+}
+
+static void check_redirect(struct doctor *d, const struct device *v)
+{
+	if (strcmp(v->link.kind, "veth") && v->ours && v->know_features && v->xdp.mode == DATAPATH_NATIVE &&
+	    !(v->features & NETDEV_XDP_NDO_XMIT))
+		finding(d, LEVEL_FAULT, v->name, "redirect", NULL,
+			"%s does not send redirected frames: no result leaves here; load with --mode skb",
+			v->driver);
+}
+
+/* What a card may choose a receive queue by. */
+#define SPREAD_PORTS (RXH_L4_B_0_1 | RXH_L4_B_2_3)
+#define SPREAD_ADDRESSES (RXH_IP_SRC | RXH_IP_DST)
+#define SPREAD (SPREAD_PORTS | SPREAD_ADDRESSES)
+
+/* All frames come to one CPU; does it do all the work? */
+static void one_queue(struct doctor *d, const struct device *v, const struct channels *c, long cpus)
+{
+	const struct fpisa_steering *s = v->ours ? &d->dp->steering : NULL;
+	char list[CPUS_LEN];
+
+	if (s && s->cpus)
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "1 of %u receive queues, slots steered to CPUs %s",
+			c->max_rx, cpus_text(s->cpu, s->cpus, list));
+	else if (cpus > 1 && v->native)
+		finding(d, LEVEL_OK, v->name, "queues", NULL,
+			"1 of %u receive queues; if its CPU is full, fpisa load --cpus 0-%ld spreads slots over others",
+			c->max_rx, (cpus < FPISA_STEER_CPUS ? cpus : FPISA_STEER_CPUS) - 1);
+	else
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "1 of %u receive queues", c->max_rx);
+}
+
+static void check_queues(struct doctor *d, const struct device *v)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	struct channels c = { 0 };
+	__u64 hash = 0;
+	__u32 want;
+	char mend[512];
+
+	if (ethtool_channels(v->name, &c) || !c.rx) {
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "%s does not tell of queues", v->driver);
+		return;
+	}
+	if (short_of_queues(v)) {
+		if (v->peer.tx <= c.max_rx)
+			snprintf(mend, sizeof(mend), "ethtool -L %s rx %u", v->name, v->peer.tx);
+		else
+			snprintf(mend, sizeof(mend), "%sethtool -L %s tx %u", v->peer.enter, v->peer.link.name, c.rx);
+		finding(d, LEVEL_FAULT, v->name, "queues", mend,
+			"%u receive queues, but its peer %s has %u to send: veth refuses native XDP", c.rx,
+			v->peer.link.name, v->peer.tx);
+		return;
+	}
+	want = c.max_rx < cpus ? c.max_rx : cpus;
+	/* What a veth receives on follows from what its peer sends on. */
+	if (c.rx < want && strcmp(v->link.kind, "veth")) {
+		snprintf(mend, sizeof(mend), "ethtool -L %s %s %u", v->name, c.combined ? "combined" : "rx",
+			 want);
+		finding(d, LEVEL_WARN, v->name, "queues", mend, "%u of %u receive queues for %ld CPUs", c.rx,
+			c.max_rx, cpus);
+		return;
+	}
+	if (c.rx == 1) {
+		one_queue(d, v, &c, cpus);
+	} else if (ethtool_udp_hash(v->name, &hash)) {
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues", c.rx, c.max_rx);
+	} else if (hash & SPREAD) {
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues, UDP spread by %s",
+			c.rx, c.max_rx,
+			!(hash & SPREAD_PORTS)	  ? "addresses"
+			: hash & SPREAD_ADDRESSES ? "addresses and ports"
+						  : "ports");
+	} else {
+		snprintf(mend, sizeof(mend), "ethtool -N %s rx-flow-hash udp4 sd", v->name);
+		finding(d, LEVEL_WARN, v->name, "queues", mend,
+			"%u receive queues, but all UDP comes to one of them", c.rx);
+	}
+}
+
+static void check_lro(struct doctor *d, const struct device *v)
+{
+	char mend[128];
+
+	if (ethtool_lro(v->name) > 0) {
+		snprintf(mend, sizeof(mend), "ethtool -K %s lro off", v->name);
+		finding(d, LEVEL_FAULT, v->name, "lro", mend,
+			"LRO joins received frames before XDP sees them");
+	} else {
+		finding(d, LEVEL_OK, v->name, "lro", NULL, "off");
+	}
+}
+
+/*
+ * Does XDP see VLAN tags? A card that has them off keeps them where XDP does
+ * not look; a veth gets them so from its peer, unless that puts them on. Nearly
+ * all do: a matter of concern only where tagged frames arrive.
+ */
+static void check_vlan(struct doctor *d, const struct device *v)
+{
+	bool veth = !strcmp(v->link.kind, "veth");
+	char vlan[IF_NAMESIZE], mend[NETNS_PREFIX_LEN + 64];
+	bool vlans = !link_vlan_on(v->link.index, vlan);
+
+	if (veth ? v->peer.tags : ethtool_vlan_rx(v->name) <= 0) {
+		finding(d, LEVEL_OK, v->name, "vlan", NULL, "tags stay on received frames, which pass");
+		return;
+	}
+	if (!veth)
+		snprintf(mend, sizeof(mend), "ethtool -K %s rxvlan off", v->name);
+	else if (v->peer.seen)
+		snprintf(mend, sizeof(mend), "%sethtool -K %s txvlan off", v->peer.enter, v->peer.link.name);
+	else
+		snprintf(mend, sizeof(mend), "ethtool -K DEV txvlan off at its peer");
+	if (vlans && (!veth || v->peer.seen))
+		finding(d, LEVEL_WARN, v->name, "vlan", mend,
+			"XDP does not see tags: frames of %s reach the datapath as if untagged", vlan);
+	else
+		finding(d, LEVEL_OK, v->name, "vlan", NULL,
+			"XDP does not see tags: frames of every VLAN that arrives are taken as untagged; if any do, "
+			"%s", mend);
+}
+
+void doctor_device(struct doctor *d, const char *dev, bool named)
+{
+	struct device v = { .name = dev, .named = named };
+	int err = link_get(if_nametoindex(dev), &v.link);
+
+	if (err) {
+		finding(d, LEVEL_FAULT, dev, "link", NULL, "%s", strerror(-err));
+		return;
+	}
+	/* Nobody asked about what is not in use. */
+	if (!named && !(v.link.flags & IFF_UP))
+		return;
+	if (ethtool_driver(dev, v.driver))
+		snprintf(v.driver, sizeof(v.driver), "%s", *v.link.kind ? v.link.kind : "?");
+	v.know_features = !netdev_xdp_features(v.link.index, &v.features);
+	datapath_program_on(v.link.index, &v.xdp);
+	v.ours = d->dp && datapath_attached(d->dp, v.link.index, &v.xdp) > 0;
+	veth_look(&v.link, &v.peer);
+	check_link(d, &v);
+	if (d->privileged)
+		check_xdp(d, &v);
+	check_gro(d, &v);
+	check_redirect(d, &v);
+	check_queues(d, &v);
+	doctor_ports(d, dev, v.link.index);
+	check_lro(d, &v);
+	check_vlan(d, &v);
+}

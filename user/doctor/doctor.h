@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the checks of `fpisa doctor` share. A check looks at one thing and
+ * reports one finding of it; what it cannot see it leaves out or calls ok
+ * with the reason, so that a warning always means something to be mended.
+ *
+ *	doctor.c    the verb, the report
+ *	kernel.c    privilege, kernel, JIT, BPF filesystem, tools
+ *	device.c    an interface of the aggregator
+ *	ports.c     its queues, for jobs with several ports
+ *	worker.c    an interface of a worker
+ *	datapath.c  what is loaded, and its jobs
+ */
+#ifndef FPISA_DOCTOR_H
+#define FPISA_DOCTOR_H
+
+#include "datapath/datapath.h"
+
+int verb_doctor(int argc, char **argv);
+
+enum level {
+	LEVEL_OK,
+	LEVEL_WARN,  /* works, but slower or not for all */
+	LEVEL_FAULT, /* something does not work */
+	LEVELS,
+};
+
+#define MEND_LEN 6144 /* the longest: a job of 64 workers made again */
+
+struct doctor {
+	const char *pin;	   /* as given, may be NULL */
+	struct json_object *found; /* with --json, else NULL */
+	int count[LEVELS];
+	bool privileged; /* BPF may be used */
+	bool verified;	 /* the tags are this build's */
+	__u8 tag[8];	 /* of the entry */
+	__u8 steer_tag[8]; /* of this build's fpisa_steer, if what is loaded steers */
+	const struct datapath *dp; /* what is loaded, NULL if nothing is or it cannot be read */
+	char dir[PATH_MAX];	   /* where it is pinned */
+	int dp_err;		   /* of opening it; -ENOENT: there is none */
+};
+
+/* One finding about `subject`; `mend` is a shell command, or NULL if no command helps. */
+__attribute__((format(printf, 6, 7))) void finding(struct doctor *d, enum level level, const char *subject,
+						   const char *check, const char *mend, const char *fmt, ...);
+
+/* " --pin DIR" for mends, or "" if none was given. Static. */
+const char *pin_option(const struct doctor *d);
+
+void doctor_kernel(struct doctor *d);
+void doctor_tools(struct doctor *d);
+
+/* `named`: by the user, so that a trial attach is welcome. */
+void doctor_device(struct doctor *d, const char *dev, bool named);
+
+/* Nothing where there is one queue, or no job with several ports. */
+void doctor_ports(struct doctor *d, const char *dev, __u32 ifindex);
+
+/* `dev` may be NULL: the interface of the route to the aggregator. */
+void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator);
+
+void doctor_datapath(struct doctor *d);
+
+#endif

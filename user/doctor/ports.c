@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * doctor: jobs with several ports (job add --ports). They are worth something
+ * where a card gives each port, and so each slot, to one queue: by a rule for
+ * each port, or by a hash over the destination port alone.
+ */
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "doctor.h"
+#include "host/netlink.h"
+
+#define MAX_RULES 256
+
+struct spread {
+	const char *dev;
+	__u32 port, ports; /* the first, how many */
+	__u32 queues;
+	int rules; /* of UDP ports, or -errno */
+	struct port_rule rule[MAX_RULES];
+};
+
+/* Most ports of an active job that has a live rank behind the interface; *job is its number. */
+static __u32 ports_behind(const struct datapath *dp, __u32 ifindex, __u32 *job)
+{
+	__u32 most = 0;
+
+	for (__u32 id = 0; id < FPISA_MAX_JOBS; id++) {
+		const struct fpisa_job *j = &dp->jobs[id];
+		bool here = false;
+
+		for (__u32 r = 0; j->active && j->ports > most && !here && r < j->workers; r++) {
+			struct fpisa_peer p;
+
+			here = j->live >> r & 1 && !datapath_peer(dp, id, r, &p) && p.ifindex == ifindex;
+		}
+		if (here) {
+			most = j->ports;
+			*job = id;
+		}
+	}
+	return most;
+}
+
+static const struct port_rule *rule_of(const struct spread *s, __u32 port)
+{
+	for (int i = 0; i < s->rules; i++)
+		if (s->rule[i].port == port)
+			return &s->rule[i];
+	return NULL;
+}
+
+/* Has each port a rule, and not all the same queue? `missing`: how many have none. */
+static bool spread_by_rules(const struct spread *s, __u32 *missing)
+{
+	const struct port_rule *first = rule_of(s, s->port);
+	bool differ = false;
+
+	*missing = 0;
+	for (__u32 i = 0; i < s->ports; i++) {
+		const struct port_rule *r = rule_of(s, s->port + i);
+
+		*missing += !r;
+		differ |= r && first && r->queue != first->queue;
+	}
+	return !*missing && differ;
+}
+
+/* The commands after which each port has a rule of its own, the queues in turn. */
+static void write_rules(const struct spread *s, char *out, size_t size)
+{
+	size_t n = 0;
+
+	if (ethtool_ntuple(s->dev) == 0)
+		n = snprintf(out, size, "ethtool -K %s ntuple on && ", s->dev);
+	for (int i = 0; i < s->rules && n < size; i++)
+		if (s->rule[i].port - s->port < s->ports)
+			n += snprintf(out + n, size - n, "ethtool -N %s delete %u && ", s->dev, s->rule[i].location);
+	for (__u32 i = 0; i < s->ports && n < size; i++)
+		n += snprintf(out + n, size - n, "%sethtool -N %s flow-type udp4 dst-port %u action %u",
+			      i ? " && " : "", s->dev, s->port + i, i % s->queues);
+}
+
+static void check_spread(struct doctor *d, const struct spread *s, __u32 job)
+{
+	bool hashed, ruled = s->rules >= 0;
+	char mend[MEND_LEN];
+	__u32 missing;
+	__u64 hash = 0;
+
+	hashed = !ethtool_udp_hash(s->dev, &hash);
+	if (ruled && spread_by_rules(s, &missing)) {
+		finding(d, LEVEL_OK, s->dev, "ports", NULL, "each of %u ports of job %u has a queue by rule", s->ports, job);
+	} else if (hashed && hash == RXH_L4_B_2_3 && (!ruled || missing == s->ports)) {
+		finding(d, LEVEL_OK, s->dev, "ports", NULL, "UDP spread by destination port: each slot of job %u has a queue",
+			job);
+	} else if (ruled) {
+		write_rules(s, mend, sizeof(mend));
+		if (missing)
+			finding(d, LEVEL_WARN, s->dev, "ports", mend,
+				"%u of %u ports of job %u have no rule: a slot's frames come to several queues", missing,
+				s->ports, job);
+		else
+			finding(d, LEVEL_WARN, s->dev, "ports", mend, "all %u ports of job %u have rules for one queue",
+				s->ports, job);
+	} else if (hashed) {
+		snprintf(mend, sizeof(mend), "ethtool -N %s rx-flow-hash udp4 n", s->dev);
+		finding(d, LEVEL_WARN, s->dev, "ports", mend,
+			"UDP is not spread by destination port alone: frames of a slot of job %u come to several queues", job);
+	} else {
+		finding(d, LEVEL_OK, s->dev, "ports", NULL,
+			"the driver tells neither rules nor hash, so not whether job %u's %u ports have a queue each", job,
+			s->ports);
+	}
+}
+
+void doctor_ports(struct doctor *d, const char *dev, __u32 ifindex)
+{
+	struct spread s = { .dev = dev };
+	struct channels c = { 0 };
+	__u32 job = 0;
+
+	if (!d->dp || ethtool_channels(dev, &c) || c.rx < 2)
+		return;
+	s.ports = ports_behind(d->dp, ifindex, &job);
+	if (s.ports < 2)
+		return;
+	if (d->dp->steering.cpus) {
+		finding(d, LEVEL_OK, dev, "ports", NULL, "a CPU map gives each slot to one CPU, whatever its port");
+		return;
+	}
+	s.port = d->dp->control->port ?: FPISA_PORT;
+	s.queues = c.rx;
+	s.rules = ethtool_port_rules(dev, s.rule, MAX_RULES);
+	check_spread(d, &s, job);
+}

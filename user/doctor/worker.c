@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * doctor --worker ADDR: does this machine take results? They come from the
+ * aggregator's address, by group or unicast, through the stack: the reverse
+ * path filter must let that source in and the interface take groups.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/print.h"
+#include "doctor.h"
+#include "host/netlink.h"
+#include "host/route.h"
+#include "host/veth.h"
+
+/* net.ipv4.conf.DEV.rp_filter, -1 if it cannot be read. */
+static int rp_filter(const char *dev)
+{
+	char path[128];
+	int value = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/sys/net/ipv4/conf/%s/rp_filter", dev);
+	f = fopen(path, "re");
+	if (f && fscanf(f, "%d", &value) != 1)
+		value = -1;
+	if (f)
+		fclose(f);
+	return value;
+}
+
+static void check_filter(struct doctor *d, const char *dev, const char *way, const char *to)
+{
+	int all = rp_filter("all"), own = rp_filter(dev), filter = all > own ? all : own;
+	char mend[128];
+
+	if (filter != 1 || !strcmp(dev, way)) {
+		finding(d, LEVEL_OK, dev, "rp_filter", NULL, "%d lets results from %s in",
+			filter < 0 ? 0 : filter, to);
+		return;
+	}
+	snprintf(mend, sizeof(mend), "sysctl -w net.ipv4.conf.%s.rp_filter=2", dev);
+	finding(d, LEVEL_FAULT, dev, "rp_filter", mend,
+		"strict, and the route to %s goes through %s: results that come in here are dropped", to,
+		way);
+}
+
+/* As on the aggregator's ports: a veth polls only with GRO on. What is redirected needs that, what a bridge sends does not. */
+static void check_gro(struct doctor *d, const char *dev, const struct link *l)
+{
+	struct veth_peer peer;
+	char mend[64];
+
+	if (strcmp(l->kind, "veth") || ethtool_gro(dev)) {
+		finding(d, LEVEL_OK, dev, "gro", NULL, "frames redirected to it arrive");
+		return;
+	}
+	snprintf(mend, sizeof(mend), "ethtool -K %s gro on", dev);
+	veth_look(l, &peer);
+	if (peer.seen && peer.link.master)
+		finding(d, LEVEL_OK, dev, "gro", NULL,
+			"off, but its peer %s is the port of a bridge, which sends frames on by the stack", peer.link.name);
+	else if (peer.seen)
+		finding(d, LEVEL_FAULT, dev, "gro", mend, "is off on this veth: frames redirected to it vanish");
+	else
+		finding(d, LEVEL_WARN, dev, "gro", mend,
+			"is off on this veth, whose other end cannot be seen from here: unless it is a bridge's port, "
+			"results redirected to it vanish");
+}
+
+void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
+{
+	char to[ADDRESS_LEN], mend[256], name[IF_NAMESIZE], way[IF_NAMESIZE] = "";
+	struct route r = { 0 };
+	struct link l;
+	int err = route_get(aggregator, 0, &r);
+
+	address_text(aggregator, to);
+	if (err || !if_indextoname(r.ifindex, way)) {
+		snprintf(mend, sizeof(mend), "ip route add %s dev %s", to, dev ?: "DEV");
+		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? mend : NULL, "no route to %s: %s%s",
+			to, strerror(-err),
+			dev ? "" : "; name the interface towards it, for the command that adds one");
+		return;
+	}
+	if (!dev) {
+		strcpy(name, way);
+		dev = name;
+	}
+	if (r.local)
+		finding(d, LEVEL_FAULT, dev, "route", NULL, "%s is an address of this machine: name the aggregator's, or leave --worker out where this is it", to);
+	else
+		finding(d, LEVEL_OK, dev, "route", NULL, "to %s through %s", to, way);
+	if (link_get(if_nametoindex(dev), &l))
+		return;
+	snprintf(mend, sizeof(mend), "ip link set dev %s up", dev);
+	if (!(l.flags & IFF_UP))
+		finding(d, LEVEL_FAULT, dev, "link", mend, "is down");
+	else if (!l.carrier)
+		finding(d, LEVEL_FAULT, dev, "link", NULL, "no carrier; look at the cable and the other end");
+	else
+		finding(d, LEVEL_OK, dev, "link", NULL, "up, MTU %u", l.mtu);
+	snprintf(mend, sizeof(mend), "ip link set dev %s multicast on", dev);
+	if (l.flags & (IFF_MULTICAST | IFF_LOOPBACK))
+		finding(d, LEVEL_OK, dev, "multicast", NULL, "groups can be joined");
+	else
+		finding(d, LEVEL_FAULT, dev, "multicast", mend,
+			"is off: results sent to the job's group are not taken");
+	check_filter(d, dev, way, to);
+	check_gro(d, dev, &l);
+}

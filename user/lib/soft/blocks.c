@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The units MAU0..8 over a payload: fused, block by block with the PHV in
+ * registers, modes, roundings and the widths of a family constants that the
+ * compiler folds; staged, one unit over all blocks before the next, with the
+ * PHV in memory, as the nine programs do, and all of it asked for at run time:
+ * what a job asks for by pipeline, and whatever has no fused body.
+ */
+#include <string.h>
+#include "blocks.h"
+#include "fpisa/wire.h"
+#include "match.h"
+
+/* What a loop runs on: a format with constant widths, and cells a row in mode exact, else 0. */
+struct shape {
+	struct fpisa_format f;
+	int cells;
+};
+
+/*
+ * Of family 0 the whole format is constant where it is a float's, of the
+ * others the widths of lane and register.
+ */
+#define FAMILIES(X)                                                                                          \
+	X(0, FPISA_FP32, 0)                                                                                  \
+	X(1, widths(f, 2, 32), 0)                                                                            \
+	X(2, widths(f, 1, 32), 0)                                                                            \
+	X(3, widths(f, 8, 64), 0)                                                                            \
+	X(4, widths(f, 4, 64), 0)                                                                            \
+	X(5, widths(f, 2, 64), 0)                                                                            \
+	X(6, widths(f, 1, 64), 0)                                                                            \
+	X(7, widths(f, 4, 64), FPISA_CELLS)                                                                  \
+	X(8, widths(f, 2, 64), FPISA_CELLS)                                                                  \
+	X(9, widths(f, 2, 64), 1)                                                                            \
+	X(10, widths(f, 1, 64), 1)                                                                           \
+	X(FPISA_FAMILY_MX_CELLS, widths(f, 1, 64), FPISA_CELLS)
+
+static __always_inline struct fpisa_format widths(struct fpisa_format f, __u8 bytes, __u8 rbits)
+{
+	f.bytes = bytes;
+	f.rbits = rbits;
+	return f;
+}
+
+static __always_inline size_t block_size(struct shape s)
+{
+	return FPISA_BLOCK * (s.cells ? (size_t)s.cells * 8 : s.f.rbits / 8u);
+}
+
+#define EACH_BLOCK for (uint32_t b = 0; b < blocks; b++)
+#define LANES(p) ((char *)(p) + (s.f.shared ? FPISA_SCALES : 0) + (size_t)b * FPISA_BLOCK * s.f.bytes)
+#define SCALE(p) ((uint8_t *)(p) + b)
+#define MANTISSAS ((char *)r.m + b * block_size(s))
+#define CLZ(x) (s.f.rbits == 32 ? fpisa_clz32_bits(x) : fpisa_clz64_bits(x))
+#define MATCH(x) fpisa_soft_clz(x, clz, s.f)
+
+/* -- fused ------------------------------------------------------------- */
+
+static __always_inline uint64_t add_fused(const void *in, struct fpisa_soft_registers r, uint32_t blocks,
+					  struct shape s, enum fpisa_mode mode, int first)
+{
+	uint64_t events = 0;
+
+	EACH_BLOCK
+	{
+		if (s.cells && first)
+			fpisa_exact_set(LANES(in), &r.e[b], MANTISSAS, s.cells, s.f);
+		else if (s.cells)
+			fpisa_exact_add(LANES(in), &r.e[b], MANTISSAS, s.cells, s.f);
+		else if (first)
+			fpisa_block_set(LANES(in), &r.e[b], MANTISSAS, s.f);
+		else
+			events += fpisa_block_add(LANES(in), &r.e[b], MANTISSAS, s.f, mode);
+	}
+	return events;
+}
+
+static __always_inline uint32_t read_fused(void *out, struct fpisa_soft_registers r, uint32_t blocks,
+					   struct shape s, enum fpisa_rounding rounding)
+{
+	uint32_t flags = 0;
+
+	EACH_BLOCK
+	{
+		if (s.cells)
+			flags |= fpisa_exact_read(LANES(out), &r.e[b], MANTISSAS, s.cells, s.f, rounding, CLZ,
+						  fpisa_exact_mau5);
+		else
+			flags |= fpisa_block_read(LANES(out), &r.e[b], MANTISSAS, s.f, rounding, CLZ);
+	}
+	return flags;
+}
+
+/* -- staged ------------------------------------------------------------ */
+
+/* A PHV that holds mantissas of either width. */
+struct phv {
+	struct fpisa_phv64_block b[FPISA_MAX_BLOCKS];
+};
+
+#define PHV FPISA_PHV(&p.b[b])
+
+/* MAU0..4 of an add whose operation is `op`. */
+static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_registers r,
+					   uint32_t blocks, struct shape s, enum fpisa_mode mode, int first)
+{
+	int keyed = fpisa_keyed(s.f, op);
+	uint64_t events = 0;
+	struct phv p;
+
+	EACH_BLOCK
+	{
+		if (keyed)
+			fpisa_stage0_key(LANES(in), PHV, s.f);
+		else if (s.f.shared)
+			fpisa_mx_stage0(LANES(in), *SCALE(in), PHV, s.f);
+		else
+			fpisa_stage0(LANES(in), PHV, s.f);
+	}
+	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+		if (s.f.shared)
+			fpisa_mx_stage1(PHV, s.f);
+		else if (op == FPISA_OP_NORM)
+			events += fpisa_stage1_square(PHV, s.f);
+		else
+			fpisa_stage1(PHV, s.f);
+	}
+	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+		if (s.cells)
+			fpisa_exact_stage2(PHV, &r.e[b], s.cells, first);
+		else if (first)
+			fpisa_stage2_first(PHV, &r.e[b]);
+		else
+			fpisa_stage2(PHV, &r.e[b], s.f, mode);
+	}
+	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+		if (s.cells)
+			fpisa_exact_stage3(PHV, s.f);
+		else if (!first)
+			events += fpisa_stage3(PHV, s.f, mode);
+	}
+	EACH_BLOCK
+	{
+		if (keyed && !first)
+			events += fpisa_stage4_key(PHV, MANTISSAS, s.f, op);
+		else if (s.cells && !keyed)
+			fpisa_exact_stage4(PHV, MANTISSAS, s.cells, s.f, first);
+		else if (first)
+			fpisa_stage4_first(PHV, MANTISSAS, s.f);
+		else
+			events += fpisa_stage4(PHV, MANTISSAS, s.f, mode);
+	}
+	return events;
+}
+
+/* MAU5..8, whatever the operation left in the registers. */
+static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
+					    struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
+					    enum fpisa_rounding rounding, enum fpisa_clz clz)
+{
+	int keyed = fpisa_keyed(s.f, fin->op), multiplied = s.cells == FPISA_CELLS;
+	uint32_t flags = 0;
+	struct phv p;
+
+	EACH_BLOCK
+	{
+		if (keyed)
+			fpisa_stage5_key(MANTISSAS, PHV, s.f);
+		else if (s.cells)
+			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.cells, PHV, s.f, fin->factor,
+					   fpisa_exact_mau5);
+		else
+			fpisa_stage5(&r.e[b], MANTISSAS, PHV, s.f);
+		if (fin->op != FPISA_OP_SUM && !keyed)
+			fpisa_stage5_finish(PHV, fin, multiplied, s.f);
+	}
+	for (uint32_t b = 0; b < blocks && !keyed; b++)
+		fpisa_stage6(PHV, s.f, MATCH);
+	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+		if (s.f.shared)
+			fpisa_mx_stage7(PHV, s.f);
+		else
+			fpisa_stage7(PHV, s.f);
+	}
+	if (s.f.shared)
+		memset((uint8_t *)out + blocks, 0, FPISA_SCALES - blocks);
+	EACH_BLOCK
+	{
+		if (keyed)
+			flags |= fpisa_stage8_key(PHV, LANES(out), s.f);
+		else if (s.f.shared)
+			flags |= fpisa_mx_stage8(PHV, (uint8_t *)LANES(out), SCALE(out), s.f, rounding);
+		else
+			flags |= fpisa_stage8(PHV, LANES(out), s.f, rounding);
+	}
+	return flags;
+}
+
+/* -- by job -------------------------------------------------------------- */
+
+static __always_inline uint64_t add(const struct fpisa_job *j, const void *in, struct fpisa_soft_registers r,
+				    uint32_t blocks, int first, struct shape s)
+{
+	if (first)
+		return add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 1);
+	if (!s.cells && j->mode == FPISA_MODE_FPISA_A)
+		return add_fused(in, r, blocks, s, FPISA_MODE_FPISA_A, 0);
+	return add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 0);
+}
+
+static __always_inline uint32_t read_out(const struct fpisa_job *j, void *out, struct fpisa_soft_registers r,
+					 uint32_t blocks, struct shape s)
+{
+	if (j->rounding == FPISA_ROUND_NEAREST)
+		return read_fused(out, r, blocks, s, FPISA_ROUND_NEAREST);
+	return read_fused(out, r, blocks, s, FPISA_ROUND_DOWN);
+}
+
+static void swap(const struct fpisa_job *j, void *payload, uint32_t blocks)
+{
+	const struct fpisa_format f = fpisa_job_format(j);
+
+	if (!(j->flags & FPISA_JOB_BIG_ENDIAN))
+		return;
+	for (uint32_t b = 0; b < blocks; b++)
+		fpisa_swap_block((char *)payload + (size_t)b * FPISA_BLOCK * f.bytes, f);
+}
+
+#define SHAPE(format, cells) ((struct shape){format, cells})
+
+/* The job's shape with nothing constant. */
+static struct shape shape_of(const struct fpisa_job *j)
+{
+	struct shape s = {.f = fpisa_job_format(j)};
+
+	switch (fpisa_family(s.f, (enum fpisa_mode)j->mode)) {
+#define X(family, format, n)                                                                                 \
+	case family:                                                                                         \
+		s.cells = n;                                                                                 \
+		break;
+		FAMILIES(X)
+#undef X
+	}
+	return s;
+}
+
+size_t fpisa_soft_block_size(const struct fpisa_job *j)
+{
+	return block_size(shape_of(j));
+}
+
+static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint32_t op)
+{
+	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_keyed(f, op) && op != FPISA_OP_NORM;
+}
+
+/* The tries are asked unit by unit; the bits are the same. */
+static int fused_read(const struct fpisa_job *j, const struct fpisa_finish *fin)
+{
+	return fin->op == FPISA_OP_SUM && j->clz != FPISA_CLZ_LPM && j->clz != FPISA_CLZ_LPM_BYTE &&
+	       has_fused_body(j, fpisa_job_format(j), FPISA_OP_SUM);
+}
+
+uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct fpisa_soft_registers r,
+			uint32_t blocks, int first)
+{
+	const struct fpisa_format f = fpisa_job_format(j);
+
+	swap(j, in, blocks);
+	if (!has_fused_body(j, f, op))
+		return add_staged(op, in, r, blocks, shape_of(j), (enum fpisa_mode)j->mode, first);
+	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
+#define X(family, format, cells)                                                                             \
+	case family:                                                                                         \
+		return add(j, in, r, blocks, first, SHAPE(format, cells));
+		FAMILIES(X)
+#undef X
+	}
+	return 0;
+}
+
+uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *fin, void *out,
+			 struct fpisa_soft_registers r, uint32_t blocks)
+{
+	const struct fpisa_format f = fpisa_job_format(j);
+	uint32_t flags = 0;
+
+	if (!fused_read(j, fin)) {
+		flags = read_staged(fin, out, r, blocks, shape_of(j), (enum fpisa_rounding)j->rounding,
+				    (enum fpisa_clz)j->clz);
+		swap(j, out, blocks);
+		return flags;
+	}
+	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
+#define X(family, format, cells)                                                                             \
+	case family:                                                                                         \
+		flags = read_out(j, out, r, blocks, SHAPE(format, cells));                                   \
+		break;
+		FAMILIES(X)
+#undef X
+	}
+	swap(j, out, blocks);
+	return flags;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Compositions of block.h and exact.h over a whole payload, for user space
+ * (soft.c): every family of programs of the datapath, fused and staged.
+ */
+#ifndef FPISA_SOFT_BLOCKS_H
+#define FPISA_SOFT_BLOCKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "fpisa/job.h"
+#include "fpisa/mx.h"
+
+/* The registers of one slot version; element i is in block i / 32. */
+struct fpisa_soft_registers {
+	struct fpisa_exp_block *e;
+	void *m; /* mantissas of 32 or 64 bits, or rows of cells; 8-byte aligned */
+};
+
+/* Bytes of m for one block; 0 if no family has the job's format and mode. */
+size_t fpisa_soft_block_size(const struct fpisa_job *j);
+
+/*
+ * Adds a payload to the registers by operation `op`, or sets them when it is
+ * the first. A big-endian payload is swapped in place. Returns the events,
+ * format.h.
+ */
+uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct fpisa_soft_registers r,
+			uint32_t blocks, int first);
+
+/* Reads the registers out as packed values. Returns the result flags. */
+uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *fin, void *out,
+			 struct fpisa_soft_registers r, uint32_t blocks);
+
+#endif

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The aggregator of soft.h. Its flow is that of bpf/ingress.h and
+ * bpf/stages.h, frame by frame; the arithmetic is blocks.c.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "blocks.h"
+#include "lib/internal.h"
+#include "lib/sum.h"
+#include "soft.h"
+
+/* A frame on its way, and what is known of it. */
+struct packet {
+	struct fpisa_hdr *h;
+	void *payload;
+	size_t *len;
+	uint64_t *to;
+	uint32_t blocks;
+};
+
+static int exists(const struct fpisa_job *j)
+{
+	return j->mode && j->mode < FPISA_MODE_END && j->format && j->format < FPISA_FORMAT_END &&
+	       (j->rounding == FPISA_ROUND_DOWN || j->rounding == FPISA_ROUND_NEAREST) &&
+	       (j->pipeline == FPISA_PIPELINE_STAGED || j->pipeline == FPISA_PIPELINE_FUSED);
+}
+
+int fpisa_soft_init(struct fpisa_soft *s)
+{
+	struct fpisa_job *j = &s->job;
+	struct fpisa_format f = fpisa_register(j->format, (enum fpisa_mode)j->mode, j->workers);
+	size_t blocks = 2ul * j->window * (j->elements / FPISA_BLOCK);
+
+	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
+		return fpisa_fail(-EINVAL, "%u workers; a job has 1 to %d", j->workers, FPISA_MAX_WORKERS);
+	if (!exists(j))
+		return fpisa_fail(-EINVAL,
+				  "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
+				  j->mode, j->rounding, j->pipeline, j->format);
+	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
+		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %u",
+				  j->elements, FPISA_BLOCK, fpisa_max_elements(f));
+	if (!j->window || (j->window & (j->window - 1)) || j->window > FPISA_MAX_SLOTS / 2)
+		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window,
+				  FPISA_MAX_SLOTS / 2);
+	if (!fpisa_mode_offered(f, (enum fpisa_mode)j->mode))
+		return fpisa_fail(-EINVAL, f.integer ? "integers have no modes; leave it out" :
+				  "exact sums of float64 are not offered; try mode fpisa64");
+	if ((j->flags & FPISA_JOB_BIG_ENDIAN) && f.bytes == 1)
+		return fpisa_fail(-EINVAL, "values of one byte have no byte order");
+	if (!j->key.k0 && !j->key.k1) {
+		struct fpisa_key key;
+
+		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
+			return fpisa_fail(-EIO, "no random numbers for the job's key");
+		j->key = key;
+	}
+	j->guard = f.guard;
+	j->family = fpisa_family(f, (enum fpisa_mode)j->mode);
+	s->block_size = fpisa_soft_block_size(j);
+	s->next_generation = 1;
+	s->slot = calloc(2ul * j->window, sizeof(*s->slot));
+	s->exponents = calloc(blocks, sizeof(*s->exponents));
+	s->mantissas = calloc(blocks, s->block_size);
+	if (!s->slot || !s->exponents || !s->mantissas) {
+		fpisa_soft_free(s);
+		return fpisa_fail(-ENOMEM, "no memory for a window of %u", j->window);
+	}
+	return 0;
+}
+
+void fpisa_soft_free(struct fpisa_soft *s)
+{
+	free(s->slot);
+	free(s->exponents);
+	free(s->mantissas);
+	s->slot = NULL;
+	s->exponents = NULL;
+	s->mantissas = NULL;
+}
+
+/*
+ * Unlike the datapath, which may not wait and drops the frame as busy, a
+ * thread waits for the owner of a slot as long as it takes.
+ */
+static void guard_take(__u64 *guard)
+{
+	__u64 idle = 0;
+
+	while (!__atomic_compare_exchange_n(guard, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+		idle = 0;
+		sched_yield();
+	}
+}
+
+static void guard_release(__u64 *guard)
+{
+	__atomic_store_n(guard, 0, __ATOMIC_RELEASE);
+}
+
+static void count(__u64 *counter, uint64_t n)
+{
+	if (n)
+		__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static uint64_t live_of(const struct fpisa_soft *s)
+{
+	return __atomic_load_n(&s->job.live, __ATOMIC_RELAXED);
+}
+
+static uint32_t broken_of(const struct fpisa_soft *s)
+{
+	return __atomic_load_n(&s->session.broken, __ATOMIC_RELAXED);
+}
+
+static uint32_t checksum(const struct packet *p, size_t payload)
+{
+	struct fpisa_sum sum = {};
+
+	fpisa_sum_words(&sum, p->h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_many(&sum, p->payload, payload / 8);
+	return fpisa_sum_fold(&sum);
+}
+
+static enum fpisa_verdict reply(struct packet *p, size_t payload, uint64_t to, enum fpisa_verdict v)
+{
+	p->h->checksum = checksum(p, payload);
+	*p->len = sizeof(*p->h) + payload;
+	*p->to = to;
+	return v;
+}
+
+/* Drop a member's frame; tell it why where that helps it. */
+static enum fpisa_verdict refuse(struct packet *p, uint32_t rank, enum fpisa_verdict v)
+{
+	if (!fpisa_reported(v))
+		return v;
+	fpisa_make_error(p->h, v);
+	return reply(p, 0, 1ull << rank, v);
+}
+
+static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
+				uint32_t payload)
+{
+	enum fpisa_verdict v;
+	uint32_t rank = 0;
+	uint64_t cookie;
+	int joined;
+
+	v = fpisa_check_hello(p->h, payload, &s->job, saddr, sport, &rank);
+	if (v != FPISA_V_absorbed && v != FPISA_V_not_live)
+		return v;
+	if (((const struct fpisa_hello *)p->payload)->token != s->job.token)
+		return FPISA_V_token;
+	if (checksum(p, payload) != p->h->checksum)
+		return FPISA_V_checksum;
+	if (v == FPISA_V_not_live)
+		return refuse(p, rank, v);
+	cookie = fpisa_cookie(&s->job.key, rank, p->h->aux);
+	if (p->h->secret != cookie) {
+		fpisa_make_challenge(p->h, p->payload, cookie);
+		return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_challenge);
+	}
+	guard_take(&s->session.guard);
+	joined = fpisa_session_hello(&s->session, &s->job, p->h, rank, live_of(s), &s->next_generation);
+	fpisa_make_welcome(p->h, p->payload, &s->job, &s->session, rank, joined);
+	__atomic_store_n(&s->generation, s->session.generation, __ATOMIC_RELEASE);
+	guard_release(&s->session.guard);
+	return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_welcome);
+}
+
+/* The round is not complete: give the slot back, answer a probe. */
+static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot,
+				       enum fpisa_verdict v)
+{
+	int probe = p->h->flags & FPISA_F_PROBE;
+
+	if (probe)
+		fpisa_make_status(p->h, slot, live_of(s));
+	guard_release(&slot->guard);
+	if (!probe)
+		return v;
+	count(&(&s->counters.v_not_ours)[v], 1);
+	return reply(p, 0, 1ull << p->h->rank, FPISA_V_status);
+}
+
+static struct fpisa_soft_registers registers_of(const struct fpisa_soft *s, const struct fpisa_slot *slot)
+{
+	size_t block = (size_t)(slot - s->slot) * (s->job.elements / FPISA_BLOCK);
+
+	return (struct fpisa_soft_registers){s->exponents + block, s->mantissas + block * s->block_size};
+}
+
+/* Adds the contribution to the registers. Returns nonzero if that completes the round. */
+static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int first)
+{
+	struct fpisa_counters *c = &s->counters;
+	uint64_t events = fpisa_soft_add(&s->job, p->h->op, p->payload, registers_of(s, slot), p->blocks, first);
+
+	if (s->job.pipeline == FPISA_PIPELINE_STAGED)
+		for (__u64 *stage = &c->mau0; stage <= &c->mau4; stage++)
+			count(stage, 1);
+	else
+		count(&c->fused, 1);
+	count(&c->elements, p->blocks * FPISA_BLOCK);
+	if (!(s->job.flags & FPISA_JOB_UNCOUNTED)) {
+		count(&c->rounded, fpisa_event_count(events, FPISA_EV_ROUNDED));
+		count(&c->overwritten, fpisa_event_count(events, FPISA_EV_OVERWRITTEN));
+		count(&c->left_shifted, fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED));
+		count(&c->overflowed, fpisa_event_count(events, FPISA_EV_OVERFLOWED));
+	}
+	return fpisa_slot_commit(slot, p->h->rank, live_of(s), fpisa_event_flags(events));
+}
+
+/* The round is complete: read the registers out, give the slot back, send. */
+static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot,
+					 int resend)
+{
+	const struct fpisa_format f = fpisa_job_format(&s->job);
+	struct fpisa_finish fin = fpisa_finish_of(f, slot->op, slot->operand, slot->arrivals,
+						  s->job.flags & FPISA_JOB_RECIPROCAL);
+	size_t size = fpisa_payload_bytes(f, p->h->count);
+	struct fpisa_counters *c = &s->counters;
+	uint64_t to = resend ? 1ull << p->h->rank : live_of(s);
+	uint32_t flags = slot->flags;
+
+	flags |= fpisa_soft_read(&s->job, &fin, p->payload, registers_of(s, slot), p->blocks);
+	if (s->job.pipeline == FPISA_PIPELINE_STAGED)
+		for (__u64 *stage = &c->mau5; stage <= &c->mau8; stage++)
+			count(stage, 1);
+	else
+		count(&c->fused_reads, 1);
+	fpisa_make_result(p->h, slot, &s->job, s->session.results, flags, resend);
+	slot->done = 1;
+	guard_release(&slot->guard);
+	if (!resend) {
+		count(&c->results_inexact, !!(flags & FPISA_INEXACT));
+		count(&c->results_overflow, !!(flags & FPISA_OVERFLOW));
+		count(&c->results_overwrite, !!(flags & FPISA_OVERWRITE));
+		count(&c->results_nan, !!(flags & FPISA_NAN));
+		count(&c->results_inf, !!(flags & FPISA_INF));
+	}
+	return reply(p, size, to, resend ? FPISA_V_resent : FPISA_V_result);
+}
+
+static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
+			      uint32_t port, uint32_t payload)
+{
+	struct fpisa_slot *slot;
+	struct fpisa_claim claim;
+	enum fpisa_verdict v;
+	int step;
+
+	v = fpisa_check_add(p->h, payload, &s->job, &s->session, saddr, sport);
+	if (v == FPISA_V_absorbed)
+		v = fpisa_check_port(p->h, &s->job, port);
+	if (v != FPISA_V_absorbed && !fpisa_reported(v))
+		return v;
+	if (checksum(p, payload) != p->h->checksum)
+		return FPISA_V_checksum;
+	if (v != FPISA_V_absorbed)
+		return refuse(p, p->h->rank, v);
+	p->blocks = p->h->count / FPISA_BLOCK;
+	count(&s->counters.retransmissions, p->h->flags & FPISA_F_RETRANSMIT);
+
+	slot = &s->slot[p->h->slot];
+	claim = fpisa_claim_of(p->h, &s->job);
+	guard_take(&slot->guard);
+	if (!claim.generation || claim.generation != __atomic_load_n(&s->generation, __ATOMIC_ACQUIRE))
+		step = -FPISA_V_generation;
+	else
+		step = fpisa_slot_admit(slot, &claim, live_of(s), broken_of(s) == claim.generation);
+	if (step == -FPISA_V_mismatch)
+		__atomic_store_n(&s->session.broken, claim.generation, __ATOMIC_RELAXED);
+	if (step < 0) {
+		guard_release(&slot->guard);
+		return refuse(p, p->h->rank, (enum fpisa_verdict) - step);
+	}
+	if (step == FPISA_STEP_WAIT)
+		return not_complete(s, p, slot, FPISA_V_duplicate);
+	if ((step == FPISA_STEP_SET || step == FPISA_STEP_ADD) &&
+	    !add_registers(s, p, slot, step == FPISA_STEP_SET))
+		return not_complete(s, p, slot, FPISA_V_absorbed);
+	return read_registers(s, p, slot, step == FPISA_STEP_RESEND);
+}
+
+static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t port)
+{
+	enum fpisa_verdict v;
+	uint32_t payload;
+
+	if (*p->len < sizeof(p->h->magic) || p->h->magic != FPISA_MAGIC)
+		return FPISA_V_not_ours;
+	if (*p->len < sizeof(*p->h))
+		return FPISA_V_truncated;
+	if (p->h->job != s->number)
+		return FPISA_V_no_job;
+	payload = (uint32_t)(*p->len - sizeof(*p->h));
+	count(&s->counters.packets, 1);
+	count(&s->counters.bytes, FPISA_PAYLOAD_OFFSET + payload);
+	v = fpisa_check_type(p->h);
+	if (v != FPISA_V_absorbed)
+		return v;
+	if (p->h->type == FPISA_TYPE_HELLO)
+		return port ? FPISA_V_port : hello(s, p, saddr, sport, payload);
+	return add(s, p, saddr, sport, port, payload);
+}
+
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port,
+				    void *frame, size_t *len, uint64_t *to)
+{
+	struct packet p = {
+		.h = frame,
+		.payload = (struct fpisa_hdr *)frame + 1,
+		.len = len,
+		.to = to,
+	};
+	enum fpisa_verdict v;
+
+	*to = 0;
+	v = take(s, &p, saddr, sport, port);
+	count(&(&s->counters.v_not_ours)[v], 1);
+	return v;
+}

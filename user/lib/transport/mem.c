@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Transport `mem`: the aggregator of soft.h and one queue a rank, all inside
+ * the process. The thread that sends a frame runs the aggregator on it, as
+ * the CPU that takes an interrupt does, and puts the reply into the queues.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "lib/internal.h"
+#include "lib/soft/soft.h"
+
+/* A full queue loses frames; one that holds the results of both versions of all slots rarely is. */
+#define QUEUE_FRAMES(window) (2 * (window) + 16)
+
+struct queue {
+	pthread_mutex_t lock;
+	pthread_cond_t filled;
+	int ready;	    /* lock and filled exist */
+	int attached;	    /* a handle reads it */
+	uint32_t head, len; /* in frames */
+	uint32_t lent;	    /* of len, handed to the reader until its next call */
+	size_t *size;	    /* of each frame */
+	unsigned char *frames;
+};
+
+struct fpisa_mem {
+	struct fpisa_soft soft; /* first, so that tests can reach it */
+	uint32_t capacity;	/* of a queue */
+	size_t stride;		/* bytes from frame to frame */
+	struct queue queue[FPISA_MAX_WORKERS];
+	pid_t owner;
+};
+
+struct mem_port {
+	struct fpisa_transport base;
+	struct fpisa_mem *m;
+	uint32_t rank;
+	int foreign; /* a child's copy: of the threads that might hold a lock none is here */
+};
+
+static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, size_t size)
+{
+	uint32_t i;
+
+	pthread_mutex_lock(&q->lock);
+	if (q->attached && q->len < m->capacity) {
+		i = (q->head + q->len++) % m->capacity;
+		q->size[i] = size;
+		memcpy(q->frames + i * m->stride, frame, size);
+		pthread_cond_signal(&q->filled);
+	}
+	pthread_mutex_unlock(&q->lock);
+}
+
+static int mem_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
+{
+	struct mem_port *p = (struct mem_port *)t;
+	struct fpisa_mem *m = p->m;
+	const struct fpisa_rank *from = &m->soft.job.rank[p->rank];
+	_Alignas(8) unsigned char frame[FPISA_SOFT_FRAME];
+
+	for (int i = 0; i < n; i++) {
+		size_t len = 0;
+		uint64_t to;
+
+		for (int part = 0; part < out[i].parts; part++) {
+			memcpy(frame + len, out[i].part[part].iov_base, out[i].part[part].iov_len);
+			len += out[i].part[part].iov_len;
+		}
+		fpisa_soft_frame(&m->soft, from->addr, from->port, out[i].port, frame, &len, &to);
+		for (uint32_t rank = 0; to; rank++, to >>= 1)
+			if (to & 1)
+				queue_put(m, &m->queue[rank], frame, len);
+	}
+	return 0;
+}
+
+static int mem_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
+{
+	struct mem_port *p = (struct mem_port *)t;
+	struct fpisa_mem *m = p->m;
+	struct queue *q = &m->queue[p->rank];
+	uint64_t until = fpisa_now() + timeout_ns;
+	struct timespec ts = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+	uint32_t n;
+
+	pthread_mutex_lock(&q->lock);
+	q->head = (q->head + q->lent) % m->capacity;
+	q->len -= q->lent;
+	while (!q->len && timeout_ns)
+		if (pthread_cond_timedwait(&q->filled, &q->lock, &ts))
+			break;
+	n = fpisa_min_u32(q->len, FPISA_BATCH);
+	q->lent = n;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = (q->head + i) % m->capacity;
+
+		in[i] = (struct fpisa_in){q->frames + at * m->stride, q->size[at]};
+	}
+	pthread_mutex_unlock(&q->lock);
+	return (int)n;
+}
+
+static int mem_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
+{
+	(void)t;
+	return (int)hello->window;
+}
+
+static void mem_disown(struct fpisa_transport *t)
+{
+	((struct mem_port *)t)->foreign = 1;
+}
+
+static void mem_close(struct fpisa_transport *t)
+{
+	struct mem_port *p = (struct mem_port *)t;
+	struct queue *q = &p->m->queue[p->rank];
+
+	if (!p->foreign) {
+		pthread_mutex_lock(&q->lock);
+		q->attached = 0;
+		q->len = 0;
+		q->lent = 0;
+		pthread_mutex_unlock(&q->lock);
+	}
+	free(p);
+}
+
+static const struct fpisa_transport_ops mem_ops = {
+	.send = mem_send,
+	.receive = mem_receive,
+	.joined = mem_joined,
+	.disown = mem_disown,
+	.close = mem_close,
+};
+
+static int queue_init(struct queue *q, uint32_t capacity, size_t stride)
+{
+	pthread_condattr_t attr;
+
+	q->size = calloc(capacity, sizeof(*q->size));
+	q->frames = aligned_alloc(64, capacity * stride);
+	if (!q->size || !q->frames)
+		return -ENOMEM;
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&q->filled, &attr);
+	pthread_condattr_destroy(&attr);
+	q->ready = 1;
+	return 0;
+}
+
+/* There is no histogram, nor what else user space of an aggregator would read. */
+#define FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL | FPISA_JOB_UNCOUNTED)
+
+/* Zero members take the defaults of `fpisa job add`. */
+static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
+{
+	uint8_t format = o->format ? o->format : FPISA_FORMAT_FP32,
+		mode = o->mode ? o->mode : FPISA_MODE_FPISA;
+	uint32_t elements = o->elements ? o->elements : fpisa_default_elements(fpisa_format_of(format));
+
+	if (o->size != sizeof(*o))
+		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_mem_options)",
+				  o->size);
+	if (o->flags & ~FLAGS)
+		return fpisa_fail(-EINVAL, "flags are %#x; only %#x are known here", o->flags, FLAGS);
+	if (o->workers > FPISA_MAX_WORKERS || elements > FPISA_MAX_ELEMENTS)
+		return fpisa_fail(-EINVAL, "%u workers, %u elements; at most %d and %d", o->workers, elements,
+				  FPISA_MAX_WORKERS, FPISA_MAX_ELEMENTS);
+	*j = (struct fpisa_job){
+		.active = 1,
+		.workers = o->workers,
+		.live = o->workers ? ~0ull >> (64 - o->workers) : 0,
+		.elements = (uint16_t)elements,
+		.window = o->window ? o->window : FPISA_DEFAULT_WINDOW,
+		.format = format,
+		.mode = mode,
+		.rounding = o->rounding ? o->rounding : fpisa_default_rounding((enum fpisa_mode)mode),
+		.pipeline = o->pipeline ? o->pipeline : FPISA_PIPELINE_FUSED,
+		.clz = FPISA_CLZ_BITS,
+		.fanout = FPISA_FANOUT_UNICAST,
+		.flags = o->flags,
+	};
+	for (uint32_t i = 0; i < o->workers; i++)
+		j->rank[i] =
+			(struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK), .port = htons((uint16_t)(i + 1))};
+	return 0;
+}
+
+int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *options)
+{
+	struct fpisa_mem *m;
+	int rc = fpisa_given(out, "the place of the aggregator");
+
+	if (rc)
+		return rc;
+	*out = NULL;
+	rc = fpisa_given(options, "options");
+	if (rc)
+		return rc;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return fpisa_fail(-ENOMEM, "no memory for an aggregator");
+	rc = job_of(&m->soft.job, options);
+	if (!rc)
+		rc = fpisa_soft_init(&m->soft);
+	if (rc)
+		goto out;
+	m->owner = getpid();
+	m->capacity = QUEUE_FRAMES(m->soft.job.window);
+	m->stride = (FPISA_HDR_LEN +
+		     fpisa_payload_bytes(fpisa_format_of(m->soft.job.format), m->soft.job.elements) +
+		     sizeof(struct fpisa_hello) + 63) /
+		    64 * 64;
+	for (uint32_t i = 0; i < m->soft.job.workers && !rc; i++)
+		rc = queue_init(&m->queue[i], m->capacity, m->stride);
+	if (rc) {
+		fpisa_fail(rc, "no memory for the queues of %u workers", m->soft.job.workers);
+		goto out;
+	}
+	*out = m;
+	m = NULL;
+out:
+	fpisa_mem_destroy(m);
+	return rc;
+}
+
+void fpisa_mem_destroy(struct fpisa_mem *m)
+{
+	if (!m)
+		return;
+	for (int i = 0; i < FPISA_MAX_WORKERS; i++) {
+		struct queue *q = &m->queue[i];
+
+		/* In a child nobody waits any longer, but the condition does not know. */
+		if (q->ready && m->owner == getpid()) {
+			pthread_cond_destroy(&q->filled);
+			pthread_mutex_destroy(&q->lock);
+		}
+		free(q->size);
+		free(q->frames);
+	}
+	fpisa_soft_free(&m->soft);
+	free(m);
+}
+
+static int mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank)
+{
+	struct queue *q = &m->queue[rank];
+	struct mem_port *p;
+	int taken;
+
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return fpisa_fail(-ENOMEM, "no memory for a handle");
+	pthread_mutex_lock(&q->lock);
+	taken = q->attached;
+	q->attached = 1;
+	pthread_mutex_unlock(&q->lock);
+	if (taken) {
+		free(p);
+		return fpisa_fail(-EBUSY, "rank %u has a handle already; close it first", rank);
+	}
+	p->base.ops = &mem_ops;
+	p->m = m;
+	p->rank = rank;
+	*t = &p->base;
+	return 0;
+}
+
+int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
+		      const struct fpisa_options *options)
+{
+	struct fpisa *f = NULL;
+	int rc = fpisa_given(out, "the place of the handle");
+
+	if (rc)
+		return rc;
+	*out = NULL;
+	rc = fpisa_given(m, "the aggregator");
+	if (rc)
+		return rc;
+	if (m->owner != getpid())
+		return fpisa_fail(-ECHILD,
+				  "the aggregator belongs to the process that made it, and this is a child");
+	if (rank >= m->soft.job.workers)
+		return fpisa_fail(-EINVAL, "rank %u; this aggregator has %u workers", rank,
+				  m->soft.job.workers);
+	rc = fpisa_new(&f, options);
+	if (rc)
+		return rc;
+	f->job = m->soft.number;
+	f->token = m->soft.job.token;
+	f->local_port = 0;
+	snprintf(f->peer, sizeof(f->peer), "mem");
+	rc = mem_open(&f->t, m, rank);
+	if (!rc)
+		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
+	if (!rc)
+		rc = fpisa_join(f, 0);
+	if (rc)
+		goto out;
+	*out = f;
+	f = NULL;
+out:
+	fpisa_close(f);
+	return rc;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Transport `udp`: one unconnected socket, batches by sendmmsg and recvmmsg,
+ * no privilege.
+ *
+ * Frames of one size leave in bursts by UDP_SEGMENT (GSO), which the kernel or
+ * the NIC cuts. On a virtual link nobody may: generic XDP at the other end
+ * sees the burst as one frame. So bursts are sent only where HELLOs in one
+ * came through. There is no counterpart for what comes in: UDP_GRO skips
+ * datagrams without a UDP checksum, as results are.
+ *
+ * Unconnected, and bound to no address, because results come to a group as
+ * well as to us: a connected socket, or one bound to its address, would
+ * never see the group's. So the source of each datagram is compared here.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include "lib/internal.h"
+
+/*
+ * What a frame takes of the receive buffer, as the kernel counts it: a page
+ * and the metadata of a packet, whatever its length.
+ */
+#define FRAME_TRUESIZE (4096 + 768)
+
+/* One byte more than any frame, so that a longer one does not pass for a whole one. */
+#define BUFFER_SIZE ((FPISA_HDR_LEN + FPISA_MAX_PAYLOAD + 1 + 63) / 64 * 64)
+
+struct udp {
+	struct fpisa_transport base;
+	int fd;
+	int no_segment; /* UDP_SEGMENT is refused: an old kernel, or a device without checksum offload */
+	struct sockaddr_in to;
+	struct in_addr source; /* of the replies */
+	struct in_addr group;  /* joined; 0 for none */
+	struct sockaddr_in from[FPISA_BATCH];
+	struct iovec iov[FPISA_BATCH];
+	struct mmsghdr msg[FPISA_BATCH];
+	unsigned char *buffer;
+};
+
+/* Errors of one frame that time or the next try may heal: the frame is lost, no more. */
+static int is_loss(int error)
+{
+	switch (error) {
+	case EINTR:
+	case EAGAIN:
+	case ENOBUFS:
+	case ENOMEM:
+	case EPERM:
+	case EACCES:
+	case ENETDOWN:
+	case ENETUNREACH:
+	case EHOSTDOWN:
+	case EHOSTUNREACH:
+	case ECONNREFUSED:
+		return 1;
+	}
+	return 0;
+}
+
+/* What one datagram can hold. */
+#define BURST_SIZE 65507
+#define BURST_PARTS (FPISA_BATCH * (int)(sizeof(((struct fpisa_out *)0)->part) / sizeof(struct iovec)))
+
+static size_t frame_size(const struct fpisa_out *out)
+{
+	size_t size = 0;
+
+	for (int i = 0; i < out->parts; i++)
+		size += out->part[i].iov_len;
+	return size;
+}
+
+static struct sockaddr_in destination(const struct udp *u, const struct fpisa_out *out)
+{
+	struct sockaddr_in to = u->to;
+
+	to.sin_port = htons((uint16_t)(ntohs(to.sin_port) + out->port));
+	return to;
+}
+
+/* Is its size all that can keep a frame from the burst that `first` begins? */
+static int fits_in(const struct fpisa_out *first, const struct fpisa_out *out)
+{
+	return !out->alone && out->port == first->port;
+}
+
+/* How many of n frames may leave as one: to one port, all of one size, but the last may be shorter. */
+static int burst_length(const struct udp *u, const struct fpisa_out *out, int n)
+{
+	size_t size = frame_size(out), total = 0, next;
+	int k = 0;
+
+	if (!u->base.bursts || u->no_segment)
+		return 1;
+	for (next = size; k < n && fits_in(out, &out[k]) && next == size && total + next <= BURST_SIZE; k++) {
+		total += next;
+		next = k + 1 < n ? frame_size(&out[k + 1]) : 0;
+	}
+	if (k && k < n && fits_in(out, &out[k]) && next < size && total + next <= BURST_SIZE)
+		k++;
+	return k ? k : 1;
+}
+
+/* Sends k frames as one datagram to be cut. 0 if the kernel took it, else -errno. */
+static int send_burst(struct udp *u, const struct fpisa_out *out, int k)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
+	struct sockaddr_in to = destination(u, out);
+	struct iovec part[BURST_PARTS];
+	struct msghdr msg = {
+		.msg_name = &to,
+		.msg_namelen = sizeof(to),
+		.msg_iov = part,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	uint16_t size = (uint16_t)frame_size(out);
+
+	for (int i = 0; i < k; i++)
+		for (int j = 0; j < out[i].parts; j++)
+			part[msg.msg_iovlen++] = out[i].part[j];
+	c->cmsg_level = SOL_UDP;
+	c->cmsg_type = UDP_SEGMENT;
+	c->cmsg_len = CMSG_LEN(sizeof(size));
+	memcpy(CMSG_DATA(c), &size, sizeof(size));
+	return sendmsg(u->fd, &msg, 0) < 0 ? -errno : 0;
+}
+
+/* Sends n frames one by one; what is_loss() allows is lost. */
+static int send_frames(struct udp *u, const struct fpisa_out *out, int n)
+{
+	struct sockaddr_in to[FPISA_BATCH];
+	struct mmsghdr msg[FPISA_BATCH];
+	int sent = 0, rc;
+
+	for (int i = 0; i < n; i++) {
+		to[i] = destination(u, &out[i]);
+		msg[i].msg_hdr = (struct msghdr){
+			.msg_name = &to[i],
+			.msg_namelen = sizeof(to[i]),
+			.msg_iov = (struct iovec *)out[i].part,
+			.msg_iovlen = (size_t)out[i].parts,
+		};
+	}
+	while (sent < n) {
+		rc = sendmmsg(u->fd, msg + sent, (unsigned int)(n - sent), 0);
+		if (rc > 0) {
+			sent += rc;
+			continue;
+		}
+		if (!is_loss(errno))
+			return -errno;
+		if (errno != EINTR) {
+			u->base.send_error = errno;
+			sent++;
+		}
+	}
+	return 0;
+}
+
+static int udp_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
+{
+	struct udp *u = (struct udp *)t;
+	int k, rc = 0;
+
+	for (; n && !rc; out += k, n -= k) {
+		k = burst_length(u, out, n);
+		if (k > 1) {
+			int error = -send_burst(u, out, k);
+
+			if (!error)
+				continue;
+			if (is_loss(error)) {
+				t->send_error = error;
+				continue;
+			}
+			u->no_segment = 1;
+		}
+		for (k = 1; k < n && burst_length(u, out + k, n - k) == 1; k++)
+			;
+		rc = send_frames(u, out, k);
+	}
+	return rc;
+}
+
+static int wait_readable(int fd, uint64_t timeout_ns)
+{
+	struct timespec ts = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	int rc = ppoll(&p, 1, &ts, NULL);
+
+	return rc < 0 && errno != EINTR ? -errno : rc > 0;
+}
+
+int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most)
+{
+	struct udp *u = (struct udp *)t;
+	int n, good = 0;
+
+	for (int i = 0; i < most; i++)
+		u->msg[i].msg_hdr.msg_namelen = sizeof(u->from[i]);
+	n = recvmmsg(u->fd, u->msg, (unsigned int)most, MSG_DONTWAIT, NULL);
+	if (n < 0)
+		return is_loss(errno) ? 0 : -errno;
+	for (int i = 0; i < n; i++) {
+		if (u->from[i].sin_addr.s_addr != u->source.s_addr || u->from[i].sin_port != u->to.sin_port ||
+		    (u->msg[i].msg_hdr.msg_flags & MSG_TRUNC)) {
+			t->bad++;
+			continue;
+		}
+		in[good].data = u->iov[i].iov_base;
+		in[good++].len = u->msg[i].msg_len;
+	}
+	return good;
+}
+
+static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
+{
+	int n = fpisa_udp_take(t, in, FPISA_BATCH);
+
+	if (n || !timeout_ns)
+		return n;
+	n = wait_readable(fpisa_udp_fd(t), timeout_ns);
+	return n > 0 ? fpisa_udp_take(t, in, FPISA_BATCH) : n;
+}
+
+/* Our address on the way to the aggregator; INADDR_ANY if there is no way yet. */
+static struct in_addr local_address(const struct sockaddr_in *to)
+{
+	struct sockaddr_in local = {.sin_family = AF_INET};
+	socklen_t len = sizeof(local);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return local.sin_addr;
+	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) ||
+	    getsockname(fd, (struct sockaddr *)&local, &len))
+		local.sin_addr.s_addr = htonl(INADDR_ANY);
+	close(fd);
+	return local.sin_addr;
+}
+
+/* Join the group on the interface that leads to the aggregator, or else where the kernel thinks best. */
+static int join_group(struct udp *u, struct in_addr group)
+{
+	struct ip_mreqn m = {.imr_multiaddr = group, .imr_address = local_address(&u->to)};
+
+	if (group.s_addr == u->group.s_addr)
+		return 0;
+	if (setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m))) {
+		m.imr_address.s_addr = htonl(INADDR_ANY);
+		if (setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m)))
+			return -errno;
+	}
+	u->group = group;
+	return 0;
+}
+
+static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
+{
+	struct udp *u = (struct udp *)t;
+	int want = (int)(hello->window * 2 * FRAME_TRUESIZE), have = 0, rc;
+	socklen_t len = sizeof(have);
+
+	if (hello->address)
+		u->source.s_addr = hello->address;
+	if (hello->group) {
+		rc = join_group(u, (struct in_addr){hello->group});
+		if (rc)
+			return fpisa_fail(rc, "joining the group of the results: %s; check the route to the aggregator",
+					  strerror(-rc));
+	}
+	/* The kernel doubles what it is told and counts that by truesize. */
+	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
+	    setsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &want, sizeof(want)))
+		return fpisa_fail(-errno, "UDP receive buffer: %s", strerror(errno));
+	if (getsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &have, &len))
+		return fpisa_fail(-errno, "UDP receive buffer: %s", strerror(errno));
+	/* Up to a quarter of it is given back late (udp_rmem_release). */
+	have = have / 4 * 3 / FRAME_TRUESIZE;
+	return have > 1 ? have : 1;
+}
+
+static uint64_t udp_drops(struct fpisa_transport *t)
+{
+	uint32_t info[SK_MEMINFO_VARS] = {0};
+	socklen_t len = sizeof(info);
+
+	return getsockopt(((struct udp *)t)->fd, SOL_SOCKET, SO_MEMINFO, info, &len) ? 0 : info[SK_MEMINFO_DROPS];
+}
+
+static void udp_disown(struct fpisa_transport *t)
+{
+	struct udp *u = (struct udp *)t;
+
+	if (u->fd >= 0)
+		close(u->fd);
+	u->fd = -1;
+}
+
+static void udp_close(struct fpisa_transport *t)
+{
+	struct udp *u = (struct udp *)t;
+
+	udp_disown(t);
+	free(u->buffer);
+	free(u);
+}
+
+static const struct fpisa_transport_ops udp_ops = {
+	.send = udp_send,
+	.receive = udp_receive,
+	.joined = udp_joined,
+	.drops = udp_drops,
+	.disown = udp_disown,
+	.close = udp_close,
+};
+
+int fpisa_udp_fd(const struct fpisa_transport *t)
+{
+	return ((const struct udp *)t)->fd;
+}
+
+static int open_socket(struct udp *u, uint16_t local_port)
+{
+	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
+	int off = 0, dont_fragment = IP_PMTUDISC_PROBE;
+
+	u->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (u->fd < 0)
+		return fpisa_fail(-errno, "UDP socket: %s", strerror(errno));
+	/*
+	 * The aggregator takes no fragments. That the path is narrow anybody could tell the kernel, by one
+	 * ICMP message, so only the interface's MTU counts. Groups that others on this host joined are not ours.
+	 */
+	if (setsockopt(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont_fragment, sizeof(dont_fragment)) ||
+	    setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
+		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
+	if (bind(u->fd, (struct sockaddr *)&local, sizeof(local)))
+		return fpisa_fail(-errno, "UDP port %u: %s; is another worker running on this host?",
+				  local_port, strerror(errno));
+	return 0;
+}
+
+/* address and port of the aggregator: address in network order, ports in host order. */
+int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
+{
+	struct udp *u = calloc(1, sizeof(*u));
+	int rc = -ENOMEM;
+
+	*t = NULL;
+	if (!u)
+		return fpisa_fail(rc, "no memory for a socket");
+	u->base.ops = &udp_ops;
+	u->fd = -1;
+	u->to = (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = address};
+	u->source.s_addr = address;
+	u->buffer = aligned_alloc(64, (size_t)FPISA_BATCH * BUFFER_SIZE);
+	if (!u->buffer) {
+		fpisa_fail(rc, "no memory for a socket");
+		goto out;
+	}
+	for (int i = 0; i < FPISA_BATCH; i++) {
+		u->iov[i] = (struct iovec){u->buffer + (size_t)i * BUFFER_SIZE, BUFFER_SIZE};
+		u->msg[i].msg_hdr =
+			(struct msghdr){.msg_name = &u->from[i], .msg_iov = &u->iov[i], .msg_iovlen = 1};
+	}
+	rc = open_socket(u, local_port);
+out:
+	if (rc)
+		udp_close(&u->base);
+	else
+		*t = &u->base;
+	return rc;
+}

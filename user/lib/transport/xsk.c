@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Transport `xsk`: AF_XDP on the interface that leads to the aggregator,
+ * zero-copy where the driver has it. It needs CAP_NET_RAW, CAP_BPF and
+ * CAP_NET_ADMIN, and an interface that has no XDP program yet.
+ *
+ * Beneath it lies a transport `udp` for all that is rare: it holds the port,
+ * joins the group, says HELLO (and so makes the kernel find the next hop's
+ * Ethernet address), sends again what was lost (and so goes on when that
+ * address changes), and takes in results of queues other than the socket's.
+ *
+ * A frame is built in the UMEM, where the payload is copied once, and read
+ * there; the engine copies the result out. UMEM frames [0, rx) receive, the
+ * rest sends. All else of the interface's traffic passes by.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include "lib/internal.h"
+#include "nexthop.h"
+#include "outer.h"
+#include "xsk.h"
+
+#define FRAME 4096
+/* What the kernel's 256 bytes and the headers before ours lack of a multiple of 16. */
+#define HEADROOM 6
+#define MIN_RING 64
+
+_Static_assert((256 + HEADROOM + FPISA_OFFSET) % 16 == 0, "headers are aligned");
+_Static_assert(256 + HEADROOM + FPISA_MAX_FRAME <= FRAME, "a frame fits");
+
+struct xsk {
+	struct fpisa_transport base;
+	struct fpisa_transport *udp;
+	struct fpisa_xsk_lib lib;
+	uint32_t address; /* of the aggregator */
+	uint16_t port, local_port;
+	struct fpisa_xsk_filter ours; /* replies */
+	struct fpisa_nexthop hop;
+	struct outer outer; /* of every frame but for its lengths and the port */
+	uint32_t ip_sum;    /* of its IPv4 header without length */
+
+	int map, program, link;
+	struct xsk_umem *umem;
+	struct xsk_socket *socket; /* NULL until joined */
+	struct xsk_ring_prod fill, tx;
+	struct xsk_ring_cons completion, rx;
+	unsigned char *area;
+	size_t area_size;
+	uint32_t size;	/* of each ring */
+	uint64_t *free; /* frames to send in */
+	uint32_t free_n;
+	uint64_t lent[FPISA_BATCH]; /* with the engine until the next receive */
+	uint32_t lent_n;
+	int elsewhere; /* the last look at the transport beneath found results there */
+};
+
+/* What the transport beneath has counted becomes ours. */
+static int below(struct xsk *x, int rc)
+{
+	x->base.bad += x->udp->bad;
+	x->udp->bad = 0;
+	if (x->udp->send_error)
+		x->base.send_error = x->udp->send_error;
+	x->udp->send_error = 0;
+	return rc;
+}
+
+/* -- sending ------------------------------------------------------------- */
+
+static void reap(struct xsk *x)
+{
+	uint32_t at, n = xsk_ring_cons__peek(&x->completion, x->size, &at);
+
+	for (uint32_t i = 0; i < n; i++)
+		x->free[x->free_n++] = *xsk_ring_cons__comp_addr(&x->completion, at + i);
+	xsk_ring_cons__release(&x->completion, n);
+}
+
+/* Makes the kernel look at the ring. */
+static int kick(struct xsk *x)
+{
+	if (!xsk_ring_prod__needs_wakeup(&x->tx))
+		return 0;
+	if (sendto(x->lib.xsk_socket__fd(x->socket), NULL, 0, MSG_DONTWAIT, NULL, 0) >= 0)
+		return 0;
+	switch (errno) {
+	case EAGAIN:
+	case EBUSY:
+	case ENOBUFS:
+	case ENETDOWN:
+	case EINTR:
+		x->base.send_error = errno;
+		return 0;
+	}
+	return -errno;
+}
+
+/* Returns its length. */
+static uint32_t build(const struct xsk *x, unsigned char *frame, const struct fpisa_out *out)
+{
+	struct outer *h = (struct outer *)frame;
+	uint32_t len = sizeof(*h), sum;
+
+	for (int i = 0; i < out->parts; i++) {
+		memcpy(frame + len, out->part[i].iov_base, out->part[i].iov_len);
+		len += (uint32_t)out->part[i].iov_len;
+	}
+	*h = x->outer;
+	h->destination_port = htons((uint16_t)(x->port + out->port));
+	h->length = htons((uint16_t)(len - FPISA_ETH_LEN));
+	h->udp_length = htons((uint16_t)(len - FPISA_ETH_LEN - FPISA_IP_LEN));
+	sum = x->ip_sum + h->length;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	h->checksum = (uint16_t)~sum;
+	return len;
+}
+
+static size_t datagram_size(const struct fpisa_out *out)
+{
+	size_t size = FPISA_IP_LEN + FPISA_UDP_LEN;
+
+	for (int i = 0; i < out->parts; i++)
+		size += out->part[i].iov_len;
+	return size;
+}
+
+static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
+{
+	struct xsk *x = (struct xsk *)t;
+	int queued = 0, rc = 0;
+
+	if (!x->socket)
+		return below(x, x->udp->ops->send(x->udp, out, n));
+	reap(x);
+	for (int i = 0; i < n && !rc; i++) {
+		struct xdp_desc *d;
+		uint32_t at;
+
+		if (out[i].alone) {
+			rc = below(x, x->udp->ops->send(x->udp, &out[i], 1));
+			continue;
+		}
+		if (datagram_size(&out[i]) > x->hop.mtu)
+			return -EMSGSIZE;
+		if (!x->free_n || !xsk_ring_prod__reserve(&x->tx, 1, &at)) {
+			t->send_error = ENOBUFS;
+			continue;
+		}
+		d = xsk_ring_prod__tx_desc(&x->tx, at);
+		d->addr = x->free[--x->free_n];
+		d->len = build(x, xsk_umem__get_data(x->area, d->addr), &out[i]);
+		d->options = 0;
+		queued++;
+	}
+	xsk_ring_prod__submit(&x->tx, (uint32_t)queued);
+	return rc ? rc : queued ? kick(x) : 0;
+}
+
+/* -- receiving ------------------------------------------------------------ */
+
+/* Gives UMEM frames to the kernel. The ring has room for all. */
+static void give(struct xsk *x, const uint64_t *address, uint32_t n)
+{
+	uint32_t at;
+
+	if (!n || xsk_ring_prod__reserve(&x->fill, n, &at) != n)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		*xsk_ring_prod__fill_addr(&x->fill, at + i) = address[i];
+	xsk_ring_prod__submit(&x->fill, n);
+}
+
+/* The FPISA frame in a received one; the program has seen that it is ours. */
+static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpisa_in *in)
+{
+	const struct outer *h = (const struct outer *)frame;
+	uint32_t size;
+
+	if (len < sizeof(*h) || h->source != x->ours.source ||
+	    (h->destination != x->ours.destination && h->destination != x->ours.group))
+		return 0;
+	size = ntohs(h->udp_length);
+	if (size < FPISA_UDP_LEN || size - FPISA_UDP_LEN > len - sizeof(*h))
+		return 0;
+	in->len = size - FPISA_UDP_LEN;
+	in->data = frame + sizeof(*h);
+	/* A driver may leave another headroom. */
+	if ((uintptr_t)in->data % 8)
+		in->data = memmove(frame - (uintptr_t)in->data % 8 + sizeof(*h), in->data, in->len);
+	return 1;
+}
+
+static int take(struct xsk *x, struct fpisa_in *in)
+{
+	uint32_t at, n = xsk_ring_cons__peek(&x->rx, FPISA_BATCH, &at);
+	int good = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct xdp_desc *d = xsk_ring_cons__rx_desc(&x->rx, at + i);
+
+		x->lent[i] = d->addr & ~(uint64_t)(FRAME - 1);
+		if (unwrap(x, xsk_umem__get_data(x->area, d->addr), d->len, &in[good]))
+			good++;
+		else
+			x->base.bad++;
+	}
+	x->lent_n = n;
+	xsk_ring_cons__release(&x->rx, n);
+	return good;
+}
+
+/* What came by queues other than ours the kernel has handed to the transport beneath. */
+static int take_below(struct xsk *x, struct fpisa_in *in, int most)
+{
+	int n = most ? below(x, fpisa_udp_take(x->udp, in, most)) : 0;
+
+	x->elsewhere = n > 0;
+	return n;
+}
+
+static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
+{
+	struct xsk *x = (struct xsk *)t;
+	struct timespec ts = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
+	struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
+	int n, more;
+
+	if (!x->socket)
+		return below(x, x->udp->ops->receive(x->udp, in, timeout_ns));
+	give(x, x->lent, x->lent_n);
+	x->lent_n = 0;
+	n = take(x, in);
+	/* A call for nothing costs as much as some frames, so not in every turn. */
+	if (x->elsewhere || (!x->lent_n && !timeout_ns)) {
+		more = take_below(x, in + n, FPISA_BATCH - n);
+		if (more < 0)
+			return more;
+		n += more;
+	}
+	if (n || x->lent_n || !timeout_ns)
+		return n;
+	p[0].fd = x->lib.xsk_socket__fd(x->socket);
+	p[1].fd = fpisa_udp_fd(x->udp);
+	n = ppoll(p, 2, &ts, NULL);
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	n = p[0].revents ? take(x, in) : 0;
+	if (!p[1].revents)
+		return n;
+	more = take_below(x, in + n, FPISA_BATCH - n);
+	return more < 0 ? more : n + more;
+}
+
+/* -- setting up ------------------------------------------------------------ */
+
+static void release(struct xsk *x)
+{
+	if (x->link >= 0)
+		close(x->link);
+	if (x->program >= 0)
+		close(x->program);
+	if (x->socket)
+		x->lib.xsk_socket__delete(x->socket);
+	if (x->umem)
+		x->lib.xsk_umem__delete(x->umem);
+	if (x->map >= 0)
+		close(x->map);
+	if (x->area)
+		munmap(x->area, x->area_size);
+	free(x->free);
+	x->link = x->program = x->map = -1;
+	x->socket = NULL;
+	x->umem = NULL;
+	x->area = NULL;
+	x->free = NULL;
+	x->free_n = x->lent_n = 0;
+}
+
+static void fill_outer(struct xsk *x)
+{
+	uint16_t word;
+
+	x->outer = (struct outer){
+		.type = htons(0x0800),
+		.version = 0x45,
+		.fragment = htons(0x4000), /* don't */
+		.ttl = 64,
+		.protocol = IPPROTO_UDP,
+		.source = x->hop.source,
+		.destination = x->address,
+		.source_port = htons(x->local_port),
+		.destination_port = htons(x->port),
+	};
+	memcpy(x->outer.to, x->hop.to, sizeof(x->outer.to));
+	memcpy(x->outer.from, x->hop.from, sizeof(x->outer.from));
+	x->ip_sum = 0;
+	for (int i = 0; i < FPISA_IP_LEN; i += 2) {
+		memcpy(&word, (const char *)&x->outer + FPISA_ETH_LEN + i, sizeof(word));
+		x->ip_sum += word;
+	}
+}
+
+/* Rings of `size` frames each way. */
+static int make_socket(struct xsk *x)
+{
+	const struct xsk_umem_config umem = {
+		.fill_size = x->size, .comp_size = x->size, .frame_size = FRAME, .frame_headroom = HEADROOM};
+	const struct xsk_socket_config config = {.rx_size = x->size,
+						 .tx_size = x->size,
+						 .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
+						 .bind_flags = XDP_USE_NEED_WAKEUP};
+	uint64_t address;
+	int rc;
+
+	x->area_size = 2ull * x->size * FRAME;
+	x->area = mmap(NULL, x->area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (x->area == MAP_FAILED) {
+		x->area = NULL;
+		return -ENOMEM;
+	}
+	x->free = calloc(x->size, sizeof(*x->free));
+	if (!x->free)
+		return -ENOMEM;
+	rc = x->lib.xsk_umem__create(&x->umem, x->area, x->area_size, &x->fill, &x->completion, &umem);
+	if (rc)
+		return rc;
+	rc = x->lib.xsk_socket__create(&x->socket, x->hop.dev, 0, x->umem, &x->rx, &x->tx, &config);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < x->size; i++) {
+		address = (uint64_t)i * FRAME;
+		give(x, &address, 1);
+		x->free[x->free_n++] = (uint64_t)(x->size + i) * FRAME;
+	}
+	return 0;
+}
+
+/* In the driver, or else in the stack. It ends with the descriptor of the link. */
+static int attach(struct xsk *x)
+{
+	const uint32_t modes[] = {XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE};
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]) && x->link < 0; i++) {
+		LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = modes[i]);
+
+		x->link = x->lib.bpf_link_create(x->program, (int)x->hop.ifindex, BPF_XDP, &opts);
+		if (x->link == -EBUSY || x->link == -EEXIST)
+			break;
+	}
+	return x->link < 0 ? x->link : 0;
+}
+
+static int make_map(struct xsk *x)
+{
+	x->map = x->lib.bpf_map_create(BPF_MAP_TYPE_XSKMAP, "fpisa_xsk", sizeof(int), sizeof(int), 1, NULL);
+	return x->map < 0 ? x->map : 0;
+}
+
+static int start(struct xsk *x)
+{
+	int rc = make_socket(x);
+
+	if (!rc)
+		rc = make_map(x);
+	if (rc)
+		return rc;
+	rc = x->lib.xsk_socket__update_xskmap(x->socket, x->map);
+	if (rc)
+		return rc;
+	x->program = fpisa_xsk_program(&x->lib, x->map, &x->ours);
+	return x->program < 0 ? x->program : attach(x);
+}
+
+static const char *advice(int error)
+{
+	switch (error) {
+	case -EPERM:
+	case -EACCES:
+		return "it needs root, or CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF; transport udp needs "
+		       "nothing";
+	case -EBUSY:
+	case -EEXIST:
+		return "its first queue has an AF_XDP socket or it has an XDP program: another worker's?";
+	}
+	return "transport udp may do";
+}
+
+/*
+ * What needs privilege, tried and let go of: who lacks it is told before its HELLO begins a generation
+ * that the other ranks would wait in.
+ */
+static int try_privilege(struct xsk *x)
+{
+	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	rc = make_map(x);
+	if (rc)
+		return rc;
+	x->program = fpisa_xsk_program(&x->lib, x->map, &x->ours);
+	rc = x->program < 0 ? x->program : 0;
+	release(x);
+	return rc;
+}
+
+/* The kernel lets go of a queue some time after the socket that had it was closed. */
+#define BUSY_TRIES 20
+#define BUSY_PAUSE_US 10000
+
+static int start_patiently(struct xsk *x)
+{
+	int rc, tries = 0;
+
+	for (;;) {
+		fpisa_fork_hold();
+		rc = start(x);
+		if (rc)
+			release(x);
+		fpisa_fork_release();
+		if (!rc)
+			break;
+		if ((rc != -EBUSY && rc != -EEXIST) || ++tries == BUSY_TRIES)
+			break;
+		usleep(BUSY_PAUSE_US);
+	}
+	return rc;
+}
+
+static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
+{
+	struct xsk *x = (struct xsk *)t;
+	struct fpisa_xsk_filter before = x->ours;
+	uint32_t ifindex = x->hop.ifindex;
+	int rc = x->udp->ops->joined(x->udp, hello);
+
+	if (rc < 0)
+		return rc;
+	rc = fpisa_nexthop(&x->hop, x->address);
+	if (rc)
+		return fpisa_fail(rc, "transport xsk: way to the aggregator: %s; transport udp may do",
+				  strerror(-rc));
+	fill_outer(x);
+	x->ours.source = hello->address ? hello->address : x->address;
+	x->ours.destination = x->hop.source;
+	x->ours.group = hello->group;
+	/* A socket serves further generations as it is, a larger window with what it holds. */
+	if (x->socket && x->hop.ifindex == ifindex && !memcmp(&x->ours, &before, sizeof(before)))
+		return (int)(x->size / 2);
+	fpisa_fork_hold();
+	release(x);
+	fpisa_fork_release();
+	for (x->size = MIN_RING; x->size < 2 * hello->window; x->size *= 2)
+		;
+	rc = start_patiently(x);
+	if (rc)
+		return fpisa_fail(rc, "transport xsk: %s: %s; %s", x->hop.dev, strerror(-rc), advice(rc));
+	return (int)(x->size / 2);
+}
+
+static uint64_t xsk_drops(struct fpisa_transport *t)
+{
+	struct xsk *x = (struct xsk *)t;
+	struct xdp_statistics s = {0};
+	socklen_t len = sizeof(s);
+
+	if (x->socket && getsockopt(x->lib.xsk_socket__fd(x->socket), SOL_XDP, XDP_STATISTICS, &s, &len))
+		s = (struct xdp_statistics){0};
+	return s.rx_dropped + s.rx_ring_full + x->udp->ops->drops(x->udp);
+}
+
+/* The rings are mapped from the socket: unmapping and closing are release()'s here as there. */
+static void xsk_disown(struct fpisa_transport *t)
+{
+	struct xsk *x = (struct xsk *)t;
+
+	release(x);
+	if (x->udp)
+		x->udp->ops->disown(x->udp);
+}
+
+static void xsk_close(struct fpisa_transport *t)
+{
+	struct xsk *x = (struct xsk *)t;
+
+	release(x);
+	if (x->udp)
+		x->udp->ops->close(x->udp);
+	free(x);
+}
+
+static const struct fpisa_transport_ops xsk_ops = {
+	.send = xsk_send,
+	.receive = xsk_receive,
+	.joined = xsk_joined,
+	.drops = xsk_drops,
+	.disown = xsk_disown,
+	.close = xsk_close,
+};
+
+/* As fpisa_udp_open(). */
+int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
+{
+	struct xsk *x = calloc(1, sizeof(*x));
+	int rc = -ENOMEM;
+
+	*t = NULL;
+	if (!x)
+		return fpisa_fail(rc, "no memory for a socket");
+	x->base.ops = &xsk_ops;
+	x->map = x->program = x->link = -1;
+	x->address = address;
+	x->port = port;
+	x->local_port = local_port;
+	x->ours.from = port;
+	x->ours.to = local_port;
+	rc = fpisa_xsk_libraries(&x->lib);
+	if (!rc) {
+		rc = try_privilege(x);
+		if (rc)
+			fpisa_fail(rc, "transport xsk: %s; %s", strerror(-rc), advice(rc));
+	}
+	if (!rc)
+		rc = fpisa_udp_open(&x->udp, address, port, local_port);
+	if (rc)
+		xsk_close(&x->base);
+	else
+		*t = &x->base;
+	return rc;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The XDP program of a worker's interface, and the libraries that load it;
+ * xsk.h has the contracts. It is so short that it is written in
+ * instructions: no object file to find, no ELF to parse.
+ */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include "lib/internal.h"
+#include "xsk.h"
+
+#define INSTALL "install libxdp1 and libbpf1, or take the transport udp"
+
+int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
+{
+	/* Kept for the life of the process. libbpf is one of libxdp's needs. */
+	void *handle = dlopen("libxdp.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	if (!handle)
+		return fpisa_fail(-ENOENT, "transport xsk: %s; " INSTALL, dlerror());
+#define X(name)                                                                                              \
+	lib->name = (__typeof__(lib->name))dlsym(handle, #name);                                             \
+	if (!lib->name)                                                                                      \
+		return fpisa_fail(-ENOENT, "transport xsk: no " #name "() in libxdp and libbpf; " INSTALL);
+	FPISA_XSK_FUNCTIONS(X)
+#undef X
+	return 0;
+}
+
+#define LOAD(width, dst, src, at) ((struct bpf_insn){BPF_LDX | BPF_MEM | (width), dst, src, at, 0})
+#define MOVE(dst, src) ((struct bpf_insn){BPF_ALU64 | BPF_MOV | BPF_X, dst, src, 0, 0})
+#define SET(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_MOV | BPF_K, dst, 0, 0, value})
+#define ADD(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_ADD | BPF_K, dst, 0, 0, value})
+#define AND(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_AND | BPF_K, dst, 0, 0, value})
+/* To `pass`, whose place is filled in at the end. */
+#define PASS_IF_ABOVE(dst, src) ((struct bpf_insn){BPF_JMP | BPF_JGT | BPF_X, dst, src, TO_PASS, 0})
+#define PASS_UNLESS(dst, value) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_K, dst, 0, TO_PASS, (__s32)(value)})
+#define SKIP_IF(dst, value) ((struct bpf_insn){BPF_JMP32 | BPF_JEQ | BPF_K, dst, 0, 1, (__s32)(value)})
+#define TO_PASS (-1)
+
+#define IP_AT FPISA_ETH_LEN
+#define UDP_AT (FPISA_ETH_LEN + FPISA_IP_LEN)
+
+int fpisa_xsk_program(const struct fpisa_xsk_lib *lib, int map, const struct fpisa_xsk_filter *ours)
+{
+	enum { R0, R1, R2, R3, R4, R5, R6 };
+	struct bpf_insn code[] = {
+		MOVE(R6, R1),
+		LOAD(BPF_W, R2, R6, offsetof(struct xdp_md, data)),
+		LOAD(BPF_W, R3, R6, offsetof(struct xdp_md, data_end)),
+		MOVE(R4, R2),
+		ADD(R4, FPISA_OFFSET),
+		PASS_IF_ABOVE(R4, R3),
+		LOAD(BPF_H, R5, R2, offsetof(struct ethhdr, h_proto)),
+		PASS_UNLESS(R5, htons(ETH_P_IP)),
+		LOAD(BPF_B, R5, R2, IP_AT),
+		PASS_UNLESS(R5, 0x45), /* no options */
+		LOAD(BPF_H, R5, R2, IP_AT + 6),
+		AND(R5, htons(0x3fff)), /* no fragment */
+		PASS_UNLESS(R5, 0),
+		LOAD(BPF_B, R5, R2, IP_AT + 9),
+		PASS_UNLESS(R5, IPPROTO_UDP),
+		LOAD(BPF_W, R5, R2, IP_AT + 12),
+		PASS_UNLESS(R5, ours->source),
+		LOAD(BPF_W, R5, R2, IP_AT + 16),
+		SKIP_IF(R5, ours->destination),
+		PASS_UNLESS(R5, ours->group ? ours->group : ours->destination),
+		LOAD(BPF_H, R5, R2, UDP_AT),
+		PASS_UNLESS(R5, htons(ours->from)),
+		LOAD(BPF_H, R5, R2, UDP_AT + 2),
+		PASS_UNLESS(R5, htons(ours->to)),
+		LOAD(BPF_W, R2, R6, offsetof(struct xdp_md, rx_queue_index)),
+		{BPF_LD | BPF_DW | BPF_IMM, R1, BPF_PSEUDO_MAP_FD, 0, map},
+		{0},
+		SET(R3, XDP_PASS), /* of a queue without a socket */
+		{BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_redirect_map},
+		{BPF_JMP | BPF_EXIT, 0, 0, 0, 0},
+		SET(R0, XDP_PASS),
+		{BPF_JMP | BPF_EXIT, 0, 0, 0, 0},
+	};
+	const int n = sizeof(code) / sizeof(code[0]), pass = n - 2;
+
+	for (int i = 0; i < n; i++)
+		if (code[i].off == TO_PASS)
+			code[i].off = (int16_t)(pass - i - 1);
+	return lib->bpf_prog_load(BPF_PROG_TYPE_XDP, "fpisa_xsk", "Dual BSD/GPL", code, (size_t)n, NULL);
+}

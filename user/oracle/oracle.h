@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The oracle: the numbers contract once more, written from its text and not
+ * from mau.h, with plain integers and GMP. Tests hold every executor to it;
+ * `fpisa demo` checks every element of its results against it.
+ *
+ * Words are packed values, low bits first, whatever the width of the format.
+ * A format has E <= 11, M <= 52, R <= 64; the bias is 2^(E-1) - 1.
+ *
+ * Packed values and roundings are in value.c, registers in oracle.c,
+ * exact sums in exact.c, operations in op.c, blocks with a
+ * shared exponent in mx.c.
+ */
+#ifndef ORACLE_H
+#define ORACLE_H
+
+#include <gmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fpisa/format.h"
+
+/* One element's registers: m x 2^(e - bias - M - G), and what specials have been seen. */
+struct oracle_reg {
+	int e;
+	bool nan, pinf, ninf;
+	int64_t m;
+};
+
+/* Adds to which this happened. */
+struct oracle_events {
+	uint64_t rounded;      /* a nonzero bit was lost to a shift */
+	uint64_t overwritten;  /* a nonzero stored mantissa was discarded */
+	uint64_t left_shifted; /* the incoming mantissa moved left */
+	uint64_t overflowed;   /* the register saturated */
+};
+
+void oracle_events_add(struct oracle_events *events, const struct oracle_events *more);
+
+/* First contribution: the registers take its value. */
+void oracle_set(struct oracle_reg *reg, struct fpisa_format f, uint64_t word);
+
+/* Further contributions; *events is added to. */
+void oracle_add(struct oracle_reg *reg, struct fpisa_format f, enum fpisa_mode mode, uint64_t word,
+		struct oracle_events *events);
+
+/* Registers to a packed value; FPISA_OVERFLOW and the like are ORed into *flags. */
+uint64_t oracle_read(const struct oracle_reg *reg, struct fpisa_format f, enum fpisa_rounding rounding,
+		     uint32_t *flags);
+
+/* The result flags that events stand for. */
+uint32_t oracle_event_flags(const struct oracle_events *events);
+
+/* What is asked for; .f carries the register of the mode. The contract says which combinations there are. */
+struct oracle_call {
+	struct fpisa_format f;
+	enum fpisa_mode mode;
+	enum fpisa_rounding rounding;
+	int op;		 /* enum fpisa_op */
+	double factor;	 /* of scale: finite, not 0 */
+	bool reciprocal; /* avg multiplies by 1/n rounded to 24 bits, 53 for fp64 */
+};
+
+/*
+ * The same steps for the operations on a sum: all but min and max, in the
+ * modes with a register. Those of int32 hold the integer in m, and e is 0.
+ */
+void oracle_op_set(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word,
+		   struct oracle_events *events);
+void oracle_op_add(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word,
+		   struct oracle_events *events);
+uint64_t oracle_op_read(const struct oracle_reg *reg, const struct oracle_call *c, size_t n, uint32_t *flags);
+
+/*
+ * One element from beginning to end: n >= 1 words in the order of arrival.
+ * Events are added to *events, flags (of adds and read-out) ORed into *flags;
+ * both may be NULL.
+ */
+uint64_t oracle_result(const struct oracle_call *c, size_t n, const uint64_t *words,
+		       struct oracle_events *events, uint32_t *flags);
+
+/* The same for sums. */
+uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_rounding rounding, size_t n,
+		       const uint64_t *words, struct oracle_events *events, uint32_t *flags);
+
+/*
+ * The error of a result, in ulps: |result - what c would be without any
+ * rounding|, in units of the last place of the value nearest to that, as
+ * oracle_exact_error() has it for sums. Of floats, all but min and max. The
+ * root of a norm is taken to 2^-64 of the smallest subnormal. *correct says
+ * whether the result is that nearest value.
+ */
+double oracle_result_error(const struct oracle_call *c, uint64_t result, size_t n, const uint64_t *words,
+			   double *absolute, bool *correct);
+
+/* That nearest value. */
+uint64_t oracle_result_nearest(const struct oracle_call *c, size_t n, const uint64_t *words);
+
+/* A block of mxint8 in memory: 32 elements k x 2^(scale - 127 - 6); NaN if the scale is 255. */
+#define ORACLE_MX_LANES 32
+
+struct oracle_mx {
+	uint8_t scale;
+	int8_t k[ORACLE_MX_LANES];
+};
+
+/* As oracle_result, of a block: sum, avg and scale. Events count each of its elements. */
+void oracle_result_mx(const struct oracle_call *c, size_t n, const struct oracle_mx *blocks,
+		      struct oracle_mx *out, struct oracle_events *events, uint32_t *flags);
+
+/* The registers of a block in the modes that have some, lane by lane. */
+void oracle_mx_set(struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c,
+		   const struct oracle_mx *block);
+void oracle_mx_add(struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c,
+		   const struct oracle_mx *block, struct oracle_events *events);
+void oracle_mx_read(const struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c, size_t n,
+		    struct oracle_mx *out, uint32_t *flags);
+
+/*
+ * An exact sum of up to 2^60 values: an integer in two's complement, in units
+ * of the format's smallest subnormal. 2^E + M + 60 bits.
+ */
+#define ORACLE_LIMBS ((2048 + 52 + 60) / 64 + 1)
+
+struct oracle_exact {
+	struct fpisa_format f;
+	bool nan, pinf, ninf;
+	int limbs;
+	mp_limb_t sum[ORACLE_LIMBS];
+};
+
+void oracle_exact_init(struct oracle_exact *x, struct fpisa_format f);
+void oracle_exact_add(struct oracle_exact *x, uint64_t word);
+
+/* x += n x 2^p smallest subnormals, or -=; 0 <= p < 2^E. */
+void oracle_exact_accumulate(struct oracle_exact *x, bool negative, uint64_t n, int p);
+
+/* The sum in smallest subnormals; *sum is initialised. */
+void oracle_exact_value(const struct oracle_exact *x, mpz_t sum);
+
+/* The sum rounded once; every zero is +0. Flags of the read-out are ORed into *flags. */
+uint64_t oracle_exact_round(const struct oracle_exact *x, enum fpisa_rounding rounding, uint32_t *flags);
+
+/* The packed value nearest to the sum, ties to even. */
+uint64_t oracle_exact_read(const struct oracle_exact *x);
+
+/*
+ * |result - sum| in ulps of oracle_exact_read(x), what analyze and demo call
+ * an error in ulps: at most 1/2 of what is rounded correctly. The smallest
+ * subnormal is the ulp of zero. Equal infinities and any two NaNs differ by 0; where just
+ * one is special, or the infinities differ, the error is INFINITY. The same
+ * difference as a number in *absolute, which may be NULL.
+ */
+double oracle_exact_error(const struct oracle_exact *x, uint64_t result, double *absolute);
+
+/* The same for n words at once. */
+double oracle_ulp_error(struct fpisa_format f, uint64_t result, size_t n, const uint64_t *words,
+			double *absolute);
+
+#endif

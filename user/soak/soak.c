@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fpisa soak: sums of several jobs through real XDP while everything that
+ * may fail does. A result is right or there is an error in time; afterwards
+ * nothing is left. soak.h has the cast.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/options.h"
+#include "cli/report.h"
+#include "soak.h"
+#include "testbed/lab.h"
+#include "values/random.h"
+
+#define S_NS 1000000000ull
+#define TICK_US 3000
+#define LAST_ROUND_S 90 /* for every rank to sum once more when nothing breaks any longer */
+
+const char soak_help[] =
+	"  --seconds N        how long; default 60\n"
+	"  --seed S           of everything random; default from the clock, printed\n"
+	"  --jobs N           2 to 8 jobs at once, of 2 to 6 workers; default 4\n"
+	"  --drop P, --duplicate P, --reorder P, --delay P, --corrupt P\n"
+	"                     shares of frames between workers and aggregator, each way;\n"
+	"                     default 0.01, 0.02, 0.02, 0.01, 0.01\n"
+	"  --ports K          UDP ports of each job at the aggregator, a power of two up to 16, but no more\n"
+	"                     than its window; default any\n"
+	"  --cpus LIST        CPUs that the aggregator hands slots to; see fpisa help load\n"
+	"  --json             one object; see below\n"
+	"Makes six worker hosts, a hop that does faults to frames, and an aggregator, each in\n"
+	"a network namespace. Kills workers, takes links down, deletes and adds jobs, takes\n"
+	"ranks out, upgrades the datapath, kills its loaders. mismatches counts elements,\n"
+	"flags and members of results that differ from the recomputation; hangs, calls and\n"
+	"ends that did not come in time; leaks, what is left at the end; unexpected, calls\n"
+	"that ended with an error that nothing explains. All four must be 0. Needs root.\n";
+
+enum {
+	OPT_SECONDS = OPT_VERB,
+	OPT_SEED,
+	OPT_JOBS,
+	OPT_DROP,
+	OPT_DUPLICATE,
+	OPT_REORDER,
+	OPT_DELAY,
+	OPT_CORRUPT,
+	OPT_CPUS,
+	OPT_PORTS,
+};
+
+static const struct option options[] = {
+	{"seconds", required_argument, NULL, OPT_SECONDS},
+	{"seed", required_argument, NULL, OPT_SEED},
+	{"jobs", required_argument, NULL, OPT_JOBS},
+	{"drop", required_argument, NULL, OPT_DROP},
+	{"duplicate", required_argument, NULL, OPT_DUPLICATE},
+	{"reorder", required_argument, NULL, OPT_REORDER},
+	{"delay", required_argument, NULL, OPT_DELAY},
+	{"corrupt", required_argument, NULL, OPT_CORRUPT},
+	{"cpus", required_argument, NULL, OPT_CPUS},
+	{"ports", required_argument, NULL, OPT_PORTS},
+	{"verbose", no_argument, NULL, OPT_VERBOSE},
+	JSON_OPTION,
+	{0},
+};
+
+static int parse_option(struct soak_options *o, struct common *c, int opt)
+{
+	uint64_t number = 0;
+	int err;
+
+	switch (opt) {
+	case OPT_SECONDS:
+		return parse_number("--seconds", optarg, 1, 1000000, &o->seconds);
+	case OPT_SEED:
+		return parse_number("--seed", optarg, 0, ~0ull, &o->seed);
+	case OPT_JOBS:
+		err = parse_number("--jobs", optarg, 2, SOAK_JOBS, &number);
+		o->jobs = number;
+		return err;
+	case OPT_DROP:
+		return parse_share("--drop", optarg, &o->rates.drop);
+	case OPT_DUPLICATE:
+		return parse_share("--duplicate", optarg, &o->rates.duplicate);
+	case OPT_REORDER:
+		return parse_share("--reorder", optarg, &o->rates.reorder);
+	case OPT_DELAY:
+		return parse_share("--delay", optarg, &o->rates.delay);
+	case OPT_CPUS:
+		return parse_cpus("--cpus", optarg, o->steering.cpu, FPISA_STEER_CPUS, &o->steering.cpus);
+	case OPT_PORTS:
+		err = parse_number("--ports", optarg, 1, FPISA_MAX_PORTS, &number);
+		if (!err && number & (number - 1))
+			err = refuse(BAD_USAGE, "--ports: %s is not a power of two", optarg);
+		o->ports = number;
+		return err;
+	case OPT_CORRUPT:
+		return parse_share("--corrupt", optarg, &o->rates.corrupt);
+	}
+	return common_option(c, opt);
+}
+
+static int parse(struct soak_options *o, int argc, char **argv)
+{
+	struct common c = {.pin = NULL};
+	int opt, err = 0;
+
+	*o = (struct soak_options){
+		.seconds = 60,
+		.seed = lab_now() % 1000000007,
+		.jobs = 4,
+		.rates = {.drop = 0.01, .duplicate = 0.02, .reorder = 0.02, .delay = 0.01, .corrupt = 0.01},
+	};
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
+		err = parse_option(o, &c, opt);
+	if (!err && optind < argc)
+		err = refuse(BAD_USAGE, "soak: '%s' is not an option", argv[optind]);
+	o->json = c.json;
+	return err;
+}
+
+/* -- processes ----------------------------------------------------------- */
+
+static struct soak *running;
+
+/* Only what a handler may call. All namespaces, links, pins go with these processes and this one. */
+static void end_children(struct soak *s)
+{
+	for (uint32_t job = 0; job < SOAK_JOBS; job++)
+		for (uint32_t r = 0; r < SOAK_RANKS; r++)
+			soak_kill(&s->job[job].pid[r]);
+	soak_kill(&s->loader.pid);
+	soak_kill(&s->hop_pid);
+}
+
+static void on_signal(int sig)
+{
+	static const char text[] = "\nfpisa: soak: interrupted, everything is removed\n";
+	ssize_t ignored;
+
+	end_children(running);
+	ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+	(void)ignored;
+	_exit(128 + sig);
+}
+
+static void catch_signals(struct soak *s)
+{
+	struct sigaction sa = {.sa_handler = on_signal};
+
+	running = s;
+	sigfillset(&sa.sa_mask);
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+}
+
+static int start_hop(struct soak *s)
+{
+	int err = soak_fork(s, s->hop_fd, &s->hop_pid);
+
+	if (!err && !s->hop_pid) {
+		close_range(3, ~0u, 0);
+		soak_hop(s);
+	}
+	return err;
+}
+
+/* -- beginning ------------------------------------------------------------- */
+
+/* Ranks of each job: some of the hosts, in any order. */
+static void cast_jobs(struct soak *s)
+{
+	for (uint32_t job = 0; job < s->o.jobs; job++) {
+		struct soak_job *j = &s->job[job];
+		uint32_t hosts[SOAK_HOSTS];
+
+		for (uint32_t h = 0; h < SOAK_HOSTS; h++)
+			hosts[h] = h;
+		j->ranks = 2 + (uint32_t)(splitmix64(&s->random) % (SOAK_RANKS - 1));
+		j->config.token = splitmix64(&s->random);
+		for (uint32_t r = 0; r < j->ranks; r++) {
+			uint32_t k = r + (uint32_t)(splitmix64(&s->random) % (SOAK_HOSTS - r)), h = hosts[k];
+
+			hosts[k] = hosts[r];
+			hosts[r] = h;
+			j->host[r] = h;
+		}
+	}
+}
+
+static int prepare(struct soak *s)
+{
+	const struct datapath_load how = {
+		.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .steering = s->o.steering};
+	char names[SOAK_HOSTS][IF_NAMESIZE], *devs[SOAK_HOSTS];
+	int err;
+
+	s->shared = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (s->shared == MAP_FAILED) {
+		s->shared = NULL;
+		return fail(-errno, NULL, "soak: memory");
+	}
+	err = lab_enter("soak");
+	if (!err)
+		err = soak_net(s);
+	if (!err)
+		err = start_hop(s);
+	for (uint32_t h = 0; h < SOAK_HOSTS; h++) {
+		snprintf(names[h], sizeof(names[h]), SOAK_PORT, h);
+		devs[h] = names[h];
+	}
+	if (!err)
+		err = datapath_load(&how, devs, SOAK_HOSTS);
+	if (!err)
+		err = datapath_open(&s->dp, DATAPATH_PIN);
+	cast_jobs(s);
+	for (uint32_t job = 0; !err && job < s->o.jobs; job++)
+		err = soak_add_job(s, job);
+	for (uint32_t job = 0; !err && job < s->o.jobs; job++)
+		for (uint32_t r = 0; !err && r < s->job[job].ranks; r++)
+			err = soak_start_seat(s, job, r);
+	return err;
+}
+
+/* -- watching -------------------------------------------------------------- */
+
+/* A call far beyond its deadline counts once, and its process is replaced; one that died by itself is an error. */
+static int watch(struct soak *s, uint64_t now)
+{
+	int status;
+
+	for (uint32_t job = 0; job < s->o.jobs; job++) {
+		struct soak_job *j = &s->job[job];
+
+		for (uint32_t r = 0; r < j->ranks; r++) {
+			struct soak_seat *seat = &s->shared->seat[job][r];
+			uint64_t since = __atomic_load_n(&seat->in_call_ns, __ATOMIC_RELAXED);
+
+			if (j->pid[r] && waitpid(j->pid[r], &status, WNOHANG) == j->pid[r])
+				return refuse(-ECHILD, "soak: job %u rank %u: its process ended by itself, status %d",
+					      job, r, status);
+			if (!j->pid[r] || !since || now < since + SOAK_HANG_NS)
+				continue;
+			s->count.hangs++;
+			soak_kill(&j->pid[r]);
+			j->start_ns[r] = now;
+		}
+	}
+	if (waitpid(s->hop_pid, &status, WNOHANG) == s->hop_pid) {
+		s->hop_pid = 0;
+		return refuse(-ECHILD, "soak: the hop's process ended, status %d", status);
+	}
+	return 0;
+}
+
+static int break_things(struct soak *s)
+{
+	uint64_t now = lab_now(), end = now + s->o.seconds * S_NS;
+	int err = soak_events_start(s, now);
+
+	for (; !err && now < end; now = lab_now()) {
+		err = soak_events(s, now);
+		if (!err)
+			err = watch(s, now);
+		usleep(TICK_US);
+	}
+	return err;
+}
+
+static bool all_summed(const struct soak *s, uint64_t rounds[SOAK_JOBS][SOAK_RANKS])
+{
+	for (uint32_t job = 0; job < s->o.jobs; job++)
+		for (uint32_t r = 0; r < s->job[job].ranks; r++)
+			if (s->shared->seat[job][r].rounds <= rounds[job][r] + 1)
+				return false;
+	return true;
+}
+
+/* Nothing breaks any longer but single frames: every rank must get on. */
+static int settle(struct soak *s)
+{
+	uint64_t rounds[SOAK_JOBS][SOAK_RANKS] = {0}, now = lab_now(), end = now + LAST_ROUND_S * S_NS;
+	bool done = false;
+	int err = 0;
+
+	for (; !err && !done && now < end; now = lab_now()) {
+		err = soak_events_end(s, now, &done);
+		if (!err)
+			err = watch(s, now);
+		usleep(TICK_US);
+	}
+	for (uint32_t job = 0; job < s->o.jobs; job++)
+		for (uint32_t r = 0; r < s->job[job].ranks; r++)
+			rounds[job][r] = s->shared->seat[job][r].rounds;
+	end = now + LAST_ROUND_S * S_NS;
+	for (; !err && !all_summed(s, rounds) && now < end; now = lab_now()) {
+		err = watch(s, now);
+		usleep(TICK_US);
+	}
+	if (!err && !all_summed(s, rounds))
+		s->count.hangs++;
+	return err;
+}
+
+/* -- ending ---------------------------------------------------------------- */
+
+/* Every worker ends by itself, in time. */
+static void stop_seats(struct soak *s)
+{
+	uint64_t end = lab_now() + SOAK_HANG_NS;
+
+	for (uint32_t job = 0; job < s->o.jobs; job++)
+		for (uint32_t r = 0; r < s->job[job].ranks; r++)
+			__atomic_store_n(&s->shared->seat[job][r].stop, true, __ATOMIC_RELEASE);
+	for (uint32_t job = 0; job < s->o.jobs; job++)
+		for (uint32_t r = 0; r < s->job[job].ranks; r++) {
+			pid_t *pid = &s->job[job].pid[r];
+
+			while (*pid && lab_now() < end) {
+				if (waitpid(*pid, NULL, WNOHANG) == *pid)
+					*pid = 0;
+				else
+					usleep(TICK_US);
+			}
+			s->count.hangs += *pid != 0;
+			soak_kill(pid);
+		}
+}
+
+/* A BPF filesystem has two files of its own, maps.debug and progs.debug. */
+static uint64_t count_pins(void)
+{
+	DIR *d = opendir(LAB_BPFFS);
+	const struct dirent *e;
+	uint64_t n = 0;
+
+	while (d && (e = readdir(d)))
+		n += e->d_name[0] != '.' && !strstr(e->d_name, ".debug");
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* Takes everything down in the order in which its user would, and counts what stays. */
+static int take_down(struct soak *s, int fds, struct soak_leaks *l)
+{
+	__u32 jobs_id = s->dp.jobs_id;
+	struct datapath_unloaded u;
+	int err = 0;
+
+	stop_seats(s);
+	for (uint32_t job = 0; job < s->o.jobs; job++)
+		for (uint32_t r = 0; r < s->job[job].ranks; r++)
+			l->fds += s->shared->seat[job][r].leaked_fds;
+	for (uint32_t job = 0; !err && job < s->o.jobs; job++)
+		err = datapath_job_del(&s->dp, job);
+	if (!err)
+		err = datapath_leftovers(&s->dp, &l->map_entries);
+	if (!err)
+		err = datapath_unload(DATAPATH_PIN, NULL, 0, &u);
+	datapath_close(&s->dp);
+	if (err)
+		return err;
+	l->pins = count_pins();
+	l->namespaces = (uint64_t)soak_net_leave_hosts(s);
+	soak_kill(&s->hop_pid);
+	l->namespaces += (uint64_t)soak_net_leave_hop(s);
+	for (int i = 0; i < 100 && datapath_remains(jobs_id); i++)
+		usleep(50000);
+	l->objects = datapath_remains(jobs_id);
+	l->processes = waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD;
+	l->fds += (uint64_t)abs(soak_open_fds() - fds);
+	return 0;
+}
+
+int verb_soak(int argc, char **argv)
+{
+	static struct soak s = {.home_fd = -1, .hop_fd = -1, .dp = {.lock = -1}};
+	struct soak_leaks leaks = {0};
+	uint64_t start;
+	int err, fds;
+
+	err = parse(&s.o, argc, argv);
+	if (err)
+		return err;
+	fds = soak_open_fds();
+	s.random = s.o.seed;
+	s.kinds_taken = splitmix64(&s.random) >> 32;
+	s.parent = getpid();
+	fprintf(stderr, "soak: --seed %llu\n", (unsigned long long)s.o.seed);
+	catch_signals(&s);
+	start = lab_now();
+	err = prepare(&s);
+	if (!err)
+		err = break_things(&s);
+	if (!err)
+		err = settle(&s);
+	if (!err)
+		err = take_down(&s, fds, &leaks);
+	end_children(&s);
+	if (!err)
+		err = soak_report(&s, &leaks, (double)(lab_now() - start) / 1e9);
+	datapath_close(&s.dp);
+	return err;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of the verb `soak` share.
+ *
+ *	soak.c    options, the order of events, cleaning up
+ *	net.c     namespaces and links: worker hosts, the hop, the aggregator
+ *	hop.c     the process between them, which does faults to frames
+ *	seat.c    one rank's process: sums without end, each recomputed
+ *	events.c  kills, links that go down, jobs made anew, loaders
+ *	report.c  what is left behind, table, JSON
+ *
+ *	worker host h      hop            aggregator
+ *	eth0 ----------- a<h> b<h> ----------- w<h>
+ *
+ * A host is a network namespace that outlives the processes in it: a rank of
+ * several jobs runs there, each a process of its own, which may be killed
+ * and started again. Parent and children share one struct in memory.
+ *
+ * Functions return 0, or -errno after they have reported the error.
+ */
+#ifndef FPISA_SOAK_H
+#define FPISA_SOAK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "datapath/datapath.h"
+#include "fpisa.h"
+#include "lib/transport/faults.h"
+
+#define SOAK_HOSTS 6
+#define SOAK_JOBS 8
+#define SOAK_RANKS SOAK_HOSTS
+#define SOAK_ADDRESS 0x0a4eff01u /* 10.78.255.1, the aggregator's */
+#define SOAK_NETWORK 0x0a4e0000u /* 10.78.HOST.1 and .2 are the ends of a host's link */
+#define SOAK_PORT "w%u"		 /* the aggregator's interface towards a host */
+#define SOAK_TIMEOUT_MS 2000	 /* a worker's deadline */
+#define SOAK_HANG_NS 20000000000ull /* in a call for so long: it hangs */
+
+int verb_soak(int argc, char **argv);
+extern const char soak_help[];
+
+struct soak_options {
+	uint64_t seconds, seed;
+	uint32_t jobs;
+	uint32_t ports; /* of each job at the aggregator; 0: any number */
+	struct fpisa_fault_rates rates; /* of the hop; every other job injects half of it itself too */
+	struct fpisa_steering steering; /* cpus 0: none */
+	bool json;
+};
+
+/* How a rank makes a call. */
+enum soak_way { SOAK_BLOCKS, SOAK_WAITS, SOAK_POLLS, SOAK_WAYS };
+
+/* One rank of one job: written by its process, but for stop. Counts go on when it is started again. */
+struct soak_seat {
+	bool stop;	     /* finish the call under way and end */
+	uint64_t in_call_ns; /* since when, 0: in none */
+	uint64_t longest_ns;
+	uint64_t rounds;     /* all-reduce calls that succeeded */
+	uint64_t by_op[FPISA_OP_END], by_format[FPISA_FORMAT_END]; /* those */
+	uint64_t by_way[SOAK_WAYS], in_place, xsk; /* those too */
+	uint64_t computed;   /* calls that computed between start and end */
+	uint64_t restored;   /* arrays of calls in place that failed, compared with what they were */
+	uint64_t chunks, elements; /* results recomputed, also of calls that then failed */
+	uint64_t retransmits, bad;
+	uint64_t errors;     /* calls and joins that ended with an error they may end with */
+	uint64_t unexpected; /* with another one */
+	uint64_t mismatches; /* elements, or flags or members of a chunk, that are wrong */
+	uint64_t joins;
+	uint64_t leaked_fds;
+	char message[256]; /* of the first mismatch or unexpected error */
+};
+
+struct soak_shared {
+	struct soak_seat seat[SOAK_JOBS][SOAK_RANKS];
+	uint64_t taken_out[SOAK_JOBS]; /* ranks, by shrink */
+	uint64_t hop_faults[5];	       /* as in struct fpisa_faults: dropped .. corrupted */
+	uint64_t hop_frames;
+	uint64_t forged; /* HELLOs that the hop made itself */
+};
+
+struct soak_job {
+	struct fpisa_job config;
+	uint32_t host[SOAK_RANKS]; /* of each rank */
+	uint32_t ranks;
+	pid_t pid[SOAK_RANKS]; /* 0: none */
+	uint64_t start_ns[SOAK_RANKS]; /* when a killed one comes back, 0: it is not due */
+	uint64_t add_ns;	       /* when the job is made anew, 0: it is not due */
+	bool present;
+};
+
+struct soak_counts {
+	uint64_t kills, restarts, loader_kills, loader_restarts, upgrades, reloads, links_down, jobs_deleted,
+		shrinks, hangs;
+};
+
+/* A loader that runs, and is killed at a random moment or runs to its end. */
+struct soak_loader {
+	pid_t pid; /* 0: none */
+	bool upgrade; /* else: attaches to one port again */
+	uint32_t host;
+	bool finish;	  /* not to be killed */
+	uint64_t kill_ns; /* when, if not */
+};
+
+struct soak {
+	struct soak_options o;
+	uint64_t random;
+	uint64_t kinds_taken; /* formats and modes of jobs, in turn from a random one on */
+	pid_t parent;
+	int home_fd, hop_fd, host_fd[SOAK_HOSTS]; /* network namespaces */
+	pid_t hop_pid;
+	struct soak_shared *shared;
+	struct soak_job job[SOAK_JOBS];
+	struct soak_loader loader;
+	uint64_t up_ns[SOAK_HOSTS];   /* when the link is up again, 0: it is */
+	uint64_t next_ns[8];	      /* of each kind of event */
+	struct soak_counts count;
+	struct datapath dp;
+};
+
+/* -- net.c -------------------------------------------------------------- */
+
+/* Namespaces of hosts and hop, links, addresses; we are in the aggregator's namespace. */
+int soak_net(struct soak *s);
+int soak_link_set(uint32_t host, bool up);
+
+/* Lets go of the hosts, then of the hop. How many links are left of each after a while. */
+int soak_net_leave_hosts(struct soak *s);
+int soak_net_leave_hop(struct soak *s);
+
+/* -- hop.c -------------------------------------------------------------- */
+
+/* In a process of its own, in the hop's namespace; does not return. */
+void soak_hop(const struct soak *s) __attribute__((noreturn));
+
+/* -- seat.c ------------------------------------------------------------- */
+
+/* The process of a rank, in its host's namespace; does not return. */
+void soak_seat(const struct soak *s, uint32_t job, uint32_t rank) __attribute__((noreturn));
+int soak_open_fds(void);
+
+/* -- events.c ----------------------------------------------------------- */
+
+int soak_events_start(struct soak *s, uint64_t now);
+
+/* Everything that is due now. */
+int soak_events(struct soak *s, uint64_t now);
+
+/* Nothing is broken from here on: what is down comes up. Nonzero while that takes. */
+int soak_events_end(struct soak *s, uint64_t now, bool *done);
+
+/* Does the rank use AF_XDP? One of a host can. */
+static inline bool soak_uses_xsk(uint32_t job, uint32_t rank)
+{
+	return job == 0 && rank % 2 == 0;
+}
+
+/* Fork; the child is in namespace ns_fd and dies with us. */
+int soak_fork(struct soak *s, int ns_fd, pid_t *pid);
+int soak_start_seat(struct soak *s, uint32_t job, uint32_t rank);
+int soak_add_job(struct soak *s, uint32_t job);
+void soak_kill(pid_t *pid);
+
+/* -- report.c ----------------------------------------------------------- */
+
+struct soak_leaks {
+	uint64_t processes, namespaces, pins, map_entries, fds, objects;
+};
+
+/* Prints; -EBADMSG, not reported, if anything is wrong. */
+int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds);
+
+#endif

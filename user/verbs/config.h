@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The configuration file: which interfaces to load, which jobs to make.
+ *
+ *	[datapath]		keys: pin, and load's options but mode
+ *	port = 18000
+ *	[interface eth0]	keys: mode
+ *	[job 7]			keys: the options of job add
+ *	workers = 10.0.0.11,10.0.0.12
+ *
+ * A key is an option without its dashes and goes through the verb's own
+ * parser; an option without an argument takes yes or no. config.c reads and
+ * checks, config_apply.c looks at the machine and makes what is missing.
+ */
+#ifndef FPISA_USER_CONFIG_H
+#define FPISA_USER_CONFIG_H
+
+#include "cli/options.h"
+#include "datapath/datapath.h"
+#include "job/job.h"
+
+#define CONFIG_FILE "/etc/fpisa/fpisa.conf"
+#define CONFIG_PLACE_LEN (PATH_MAX + 16) /* "FILE:LINE" */
+
+struct config_interface {
+	int line;
+	const char *name;
+	struct datapath_load load; /* its mode */
+	bool runs;		   /* config apply: as the file says, already */
+};
+
+struct config_job {
+	int line;
+	__u32 number;
+	struct job_wish wish; /* complete, but for what routing tells */
+	int wrong;	      /* as this machine is */
+	bool runs;	      /* config apply: as the file says, already */
+};
+
+struct config {
+	const char *file;
+	char *text;		   /* that names and values point into */
+	int datapath_line;	   /* 0: no [datapath] */
+	struct datapath_load load; /* its port, group and CPUs */
+	struct common common;	   /* its pin */
+	int interfaces, jobs;
+	struct config_interface interface[DATAPATH_MAX_INTERFACES];
+	struct config_job job[FPISA_MAX_JOBS];
+};
+
+/*
+ * Reads and checks a file. Every error is reported with FILE:LINE, and then
+ * it is -EINVAL, or the error of opening it. Does not look at interfaces,
+ * routes or the kernel. *c is the caller's to release in any case.
+ */
+int config_read(struct config **c, const char *file);
+void config_free(struct config *c);
+
+/* Messages are about this line from here on; `place` is the caller's and stays. */
+void config_at(const struct config *c, int line, char place[CONFIG_PLACE_LEN]);
+
+#endif

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fpisa config check, config apply. Applying makes what is missing and
+ * touches nothing that runs: a job that runs with the file's parameters keeps
+ * its slots, one with others is an error. All is looked at before anything is
+ * made, and what fails then takes back what was made: all of the file or nothing.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/names.h"
+#include "cli/options.h"
+#include "cli/print.h"
+#include "cli/report.h"
+#include "config.h"
+#include "verbs.h"
+
+/* The one operand, or the default. */
+static int parse_file(int argc, char **argv, struct common *c, const char **file)
+{
+	static const struct option options[] = {COMMON_OPTIONS, {0}};
+	int opt;
+
+	while ((opt = next_option(argc, argv, options)) != -1)
+		if (common_option(c, opt))
+			return BAD_USAGE;
+	if (argc - optind > 1)
+		return refuse(BAD_USAGE, "config: give one file");
+	if (optind < argc && !*argv[optind])
+		return refuse(BAD_USAGE, "config: the file's name is empty");
+	*file = optind < argc ? argv[optind] : CONFIG_FILE;
+	return 0;
+}
+
+/* -- what this machine has ------------------------------------------------ */
+
+/* Without privilege. In a draft what is not there may come, or be another machine's: a warning. */
+static int look_at_machine(struct config *c, bool draft)
+{
+	char place[CONFIG_PLACE_LEN];
+	int errors = 0;
+
+	for (int i = 0; i < c->interfaces; i++) {
+		const struct config_interface *f = &c->interface[i];
+
+		config_at(c, f->line, place);
+		if (if_nametoindex(f->name))
+			continue;
+		if (draft)
+			warning("%s: no such interface here now", f->name);
+		else
+			errors += !!refuse(-ENODEV, "%s: no such interface; see ip link", f->name);
+	}
+	for (int i = 0; i < c->jobs; i++) {
+		struct config_job *j = &c->job[i];
+
+		config_at(c, j->line, place);
+		j->wish.draft = draft;
+		j->wrong = job_wish_resolve(&j->wish, j->number);
+		errors += !!j->wrong;
+	}
+	report_at(NULL);
+	return errors ? -EINVAL : 0;
+}
+
+int verb_config_check(int argc, char **argv)
+{
+	struct common common = COMMON_INIT;
+	struct config *c = NULL;
+	const char *file;
+	int err;
+
+	err = parse_file(argc, argv, &common, &file);
+	if (!err)
+		err = config_read(&c, file);
+	if (!err)
+		err = look_at_machine(c, true);
+	if (!err)
+		printf("%s: no errors; interfaces: %d, jobs: %d\n", file, c->interfaces, c->jobs);
+	config_free(c);
+	return err;
+}
+
+/* -- what runs -------------------------------------------------------------- */
+
+/* A datapath that runs is as [datapath] says. */
+static int check_datapath(const struct config *c, const struct datapath *dp)
+{
+	__u32 port = dp->control->port ?: FPISA_PORT;
+	const struct fpisa_steering *want = &c->load.steering, *now = &dp->steering;
+	struct stat st;
+
+	if (c->load.port && c->load.port != port)
+		return refuse(-EEXIST, "port: runs with %u; fpisa unload, then fpisa config apply", port);
+	if (c->load.group != DATAPATH_NO_GROUP && (stat(dp->pin, &st) || st.st_gid != c->load.group))
+		return refuse(-EEXIST, "group: runs with another; fpisa unload, then fpisa config apply");
+	if (want->cpus && (want->cpus != now->cpus || memcmp(want->cpu, now->cpu, sizeof(want->cpu)) ||
+			   (want->queue && want->queue != now->queue)))
+		return refuse(-EEXIST, "cpus: runs with others; fpisa unload, then fpisa config apply");
+	return 0;
+}
+
+/* Does the interface run the datapath as the file says? Else it must be free. */
+static int look_at_interface(const struct datapath *dp, const char *pin, struct config_interface *i)
+{
+	struct datapath_interface now = {.name = ""};
+	__u32 ifindex = if_nametoindex(i->name);
+	int got;
+
+	if (!ifindex) /* which was said */
+		return 0;
+	got = dp ? datapath_attached(dp, ifindex, &now) : datapath_program_on(ifindex, &now);
+	if (got < 0)
+		return fail(got, NULL, "%s: query XDP", i->name);
+	if (got && now.mode != i->load.mode)
+		return refuse(-EEXIST, "%s: runs in mode %s; fpisa unload %s, then fpisa config apply",
+			      i->name, name_of(xdp_mode_names, now.mode), i->name);
+	if (!got && now.program.id)
+		return datapath_refuse_program(i->name, &now, pin);
+	i->runs = got;
+	return 0;
+}
+
+/* Are these the same parameters, but for what the datapath and job shrink set? */
+static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job *wish)
+{
+	struct fpisa_job a = *now, b = *wish;
+
+	a.active = b.active = 0;
+	a.live = b.live = 0;
+	a.slot_base = b.slot_base = 0;
+	a.key = b.key = (struct fpisa_key){ 0 };
+	return !memcmp(&a, &b, sizeof(a));
+}
+
+/* Its device map forgot an interface that was removed, also if one of that name came back. */
+static int check_alive(const struct datapath *dp, __u32 job, const struct fpisa_job *now)
+{
+	char name[IF_NAMESIZE];
+
+	for (__u32 r = 0; r < now->workers; r++) {
+		struct fpisa_peer peer;
+		int err = datapath_peer(dp, job, r, &peer);
+
+		if (err)
+			return err;
+		if (peer.ifindex && !if_indextoname(peer.ifindex, name))
+			return refuse(-ENODEV,
+				      "job %u: its interface towards rank %u is gone; fpisa job del %u, then "
+				      "fpisa config "
+				      "apply",
+				      job, r, job);
+	}
+	return 0;
+}
+
+/* Has the job's fan-out an entry of this port, at `rank` alone if it is unicast? */
+static bool has_port(const struct datapath *dp, __u32 job, const struct fpisa_job *now, __u32 rank, __u32 ifindex)
+{
+	bool unicast = now->fanout == FPISA_FANOUT_UNICAST;
+	__u32 port = 0, egress;
+
+	for (__u32 r = unicast ? rank : 0; r < (unicast ? rank + 1 : now->workers); r++)
+		if (!datapath_port(dp, job, r, &port, &egress) && port == ifindex)
+			return true;
+	return false;
+}
+
+/* Results leave by the interfaces that the file names. Multicast: each has an entry, and no other one has. */
+static int check_devices(const struct datapath *dp, const struct config_job *j, const struct fpisa_job *now)
+{
+	const struct job_wish *w = &j->wish;
+	__u32 port, egress;
+	bool all = true;
+
+	for (__u32 r = 0; r < now->workers; r++) {
+		if (!(now->live >> r & 1))
+			continue;
+		all &= !!w->dev[r];
+		if (w->dev[r] && !has_port(dp, j->number, now, r, w->ifindex[r]))
+			return refuse(-EEXIST,
+				      "job %u: does not reach rank %u through %s; fpisa job del %u, then fpisa config apply",
+				      j->number, r, w->dev[r], j->number);
+	}
+	for (__u32 k = 0; all && k < now->workers; k++) {
+		bool named = now->fanout == FPISA_FANOUT_UNICAST || datapath_port(dp, j->number, k, &port, &egress);
+
+		for (__u32 r = 0; !named && r < now->workers; r++)
+			named = now->live >> r & 1 && w->ifindex[r] == port;
+		if (!named)
+			return refuse(-EEXIST,
+				      "job %u: sends results to an interface that no rank is behind; fpisa job del %u, then "
+				      "fpisa config apply",
+				      j->number, j->number);
+	}
+	return 0;
+}
+
+/* jobs[FPISA_MAX_JOBS] are those that run and, before this one, are to. */
+static int look_at_job(const struct datapath *dp, struct config_job *j, struct fpisa_job *jobs)
+{
+	struct fpisa_job *now = &jobs[j->number], *wish = &j->wish.job;
+	int err;
+
+	if (!now->active) {
+		err = datapath_job_check(j->number, wish) ?: datapath_job_place(jobs, j->number, wish);
+		*now = *wish;
+		now->active = !err;
+		return err;
+	}
+	j->runs = true;
+	if (!same_parameters(now, wish))
+		return refuse(-EEXIST,
+			      "job %u: runs with other parameters, see fpisa job show %u; fpisa job del %u, "
+			      "then fpisa config apply",
+			      j->number, j->number, j->number);
+	return check_alive(dp, j->number, now) ?: check_devices(dp, j, now);
+}
+
+/* `dp` is NULL if nothing is loaded, `pin` where it would be. */
+static int look_at_datapath(struct config *c, const struct datapath *dp, const char *pin)
+{
+	struct fpisa_job *jobs = calloc(FPISA_MAX_JOBS, sizeof(*jobs));
+	char place[CONFIG_PLACE_LEN];
+	int errors = 0;
+
+	if (!jobs)
+		return fail(-ENOMEM, NULL, "%s", c->file);
+	if (dp) {
+		memcpy(jobs, dp->jobs, FPISA_MAX_JOBS * sizeof(*jobs));
+		config_at(c, c->datapath_line, place);
+		errors += !!check_datapath(c, dp);
+	}
+	for (int i = 0; i < c->interfaces; i++) {
+		config_at(c, c->interface[i].line, place);
+		errors += !!look_at_interface(dp, dp ? dp->pin : pin, &c->interface[i]);
+	}
+	for (int i = 0; i < c->jobs; i++) {
+		struct config_job *j = &c->job[i];
+		__u32 port = dp && dp->control->port ? dp->control->port : c->load.port ?: FPISA_PORT;
+
+		config_at(c, j->line, place);
+		if (!j->wrong)
+			errors += !!(datapath_job_ports(port, j->number, &j->wish.job) ?: look_at_job(dp, j, jobs));
+	}
+	report_at(NULL);
+	free(jobs);
+	return errors ? -EINVAL : 0;
+}
+
+/* -- making ----------------------------------------------------------------- */
+
+struct made {
+	int interfaces, jobs; /* of the file, from the first on: those that it did not run are ours */
+};
+
+static int make_interfaces(struct config *c, const char *pin, struct made *m)
+{
+	char place[CONFIG_PLACE_LEN];
+	int err = 0;
+
+	for (; !err && m->interfaces < c->interfaces; m->interfaces += !err) {
+		struct config_interface *i = &c->interface[m->interfaces];
+		char *name = (char *)i->name;
+		struct datapath_load o = c->load;
+
+		o.pin = pin;
+		o.mode = i->load.mode;
+		config_at(c, i->line, place);
+		err = i->runs ? 0 : datapath_load(&o, &name, 1);
+	}
+	return err;
+}
+
+static int make_jobs(struct config *c, struct datapath *dp, struct made *m)
+{
+	char place[CONFIG_PLACE_LEN];
+	int err = 0;
+
+	for (; !err && m->jobs < c->jobs; m->jobs += !err) {
+		struct config_job *j = &c->job[m->jobs];
+
+		config_at(c, j->line, place);
+		if (j->runs) {
+			err = datapath_job_reassert(dp, j->number);
+			continue;
+		}
+		job_wish_warn(&j->wish, dp, j->number);
+		err = datapath_job_add(dp, j->number, &j->wish.job, j->wish.ifindex);
+	}
+	return err;
+}
+
+/* `before`: a datapath was pinned, and stays. */
+static void take_back(struct config *c, struct datapath *dp, const char *pin, bool before, const struct made *m)
+{
+	struct datapath_unloaded u;
+
+	for (int i = m->jobs; i--;)
+		if (!c->job[i].runs)
+			datapath_job_del(dp, c->job[i].number);
+	for (int i = m->interfaces; i--;) {
+		char *name = (char *)c->interface[i].name;
+
+		if (!c->interface[i].runs && before)
+			datapath_detach(dp, name);
+		else if (!c->interface[i].runs)
+			datapath_unload(pin, &name, 1, &u);
+	}
+}
+
+static void report(const struct config *c, const struct datapath *dp)
+{
+	char left[RANKS_LEN];
+
+	for (int i = 0; i < c->interfaces; i++)
+		printf("%s: %s\n", c->interface[i].name, c->interface[i].runs ? "is loaded already" : "loaded");
+	for (int i = 0; i < c->jobs; i++) {
+		__u32 n = c->job[i].number;
+
+		if (c->job[i].runs)
+			printf("job %u: runs already, with ranks %s\n", n, ranks_text(dp->jobs[n].live, left));
+		else
+			printf("job %u: made\n", n);
+	}
+}
+
+static int apply(struct config *c, const char *pin)
+{
+	const char *where = c->interfaces ? pin ?: DATAPATH_PIN : pin;
+	char dir[PATH_MAX], place[CONFIG_PLACE_LEN];
+	bool before = datapath_pinned(where, dir) != -ENOENT, open = false;
+	struct datapath dp = {.lock = -1};
+	struct made m = {0};
+	int err;
+
+	if (!c->interfaces && !c->jobs)
+		return 0;
+	err = look_at_machine(c, false);
+	config_at(c, c->interfaces ? c->interface[0].line : c->job[0].line, place);
+	if (before || !c->interfaces) {
+		open = !datapath_open(&dp, where);
+		err = open ? err : -EINVAL;
+	}
+	if (open || !before) {
+		int differs = look_at_datapath(c, open ? &dp : NULL, where ?: DATAPATH_PIN);
+
+		if (differs)
+			err = differs;
+	}
+	if (!err)
+		err = make_interfaces(c, where, &m);
+	if (!err && !open && c->jobs) {
+		err = datapath_open(&dp, where);
+		open = !err;
+	}
+	if (!err)
+		err = make_jobs(c, &dp, &m);
+	report_at(NULL);
+	if (!err)
+		report(c, &dp);
+	else
+		take_back(c, &dp, where, before, &m);
+	if (open)
+		datapath_close(&dp);
+	return err;
+}
+
+int verb_config_apply(int argc, char **argv)
+{
+	struct common common = COMMON_INIT;
+	struct config *c = NULL;
+	const char *file;
+	int err;
+
+	err = parse_file(argc, argv, &common, &file);
+	if (!err)
+		err = config_read(&c, file);
+	if (!err)
+		err = apply(c, common.pin ?: c->common.pin);
+	config_free(c);
+	return err;
+}

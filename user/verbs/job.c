@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa job list, job del, job shrink. */
+#include <json-c/json.h>
+#include <stdio.h>
+
+#include "cli/names.h"
+#include "cli/options.h"
+#include "cli/print.h"
+#include "cli/report.h"
+#include "job/job.h"
+#include "verbs.h"
+
+static int list_text(const struct datapath *dp)
+{
+	int err = 0;
+
+	printf("%3s  %-6s %-7s %-8s %-8s %-4s %-9s %7s %5s %8s %6s  %s\n", "job", "format", "mode", "rounding",
+	       "pipeline", "clz", "fan-out", "workers", "live", "elements", "window", "joined");
+	for (__u32 i = 0; !err && i < FPISA_MAX_JOBS; i++) {
+		const struct fpisa_job j = dp->jobs[i];
+		struct fpisa_session s;
+
+		if (!j.active)
+			continue;
+		err = datapath_session(dp, i, &s);
+		if (err)
+			break;
+		printf("%3u  %-6s %-7s %-8s %-8s %-4s %-9s %7u %5d %8u %6u  %d\n", i,
+		       name_of(format_names, j.format), name_of(mode_names, j.mode),
+		       name_of(rounding_names, j.rounding), name_of(pipeline_names, j.pipeline),
+		       name_of(clz_names, j.clz), name_of(fanout_names, j.fanout), j.workers,
+		       __builtin_popcountll(j.live), j.elements, j.window,
+		       __builtin_popcountll(job_joined(&j, &s)));
+	}
+	return err;
+}
+
+static int list_json(const struct datapath *dp)
+{
+	struct json_object *a = json_object_new_array();
+
+	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
+		const struct fpisa_job j = dp->jobs[i];
+		struct json_object *e;
+		struct fpisa_session s;
+		int err;
+
+		if (!j.active)
+			continue;
+		err = datapath_session(dp, i, &s);
+		if (err) {
+			json_object_put(a);
+			return err;
+		}
+		e = json_object_new_object();
+		json_add_number(e, "job", i);
+		json_add_string(e, "mode", name_of(mode_names, j.mode));
+		json_add_string(e, "rounding", name_of(rounding_names, j.rounding));
+		json_add_string(e, "format", name_of(format_names, j.format));
+		json_add_string(e, "pipeline", name_of(pipeline_names, j.pipeline));
+		json_add_string(e, "clz", name_of(clz_names, j.clz));
+		json_add_string(e, "fanout", name_of(fanout_names, j.fanout));
+		json_add_number(e, "workers", j.workers);
+		json_add_number(e, "elements", j.elements);
+		json_add_number(e, "window", j.window);
+		json_object_object_add(e, "live", ranks_json(j.live));
+		json_object_object_add(e, "joined", ranks_json(job_joined(&j, &s)));
+		json_add_number(e, "generation", s.generation);
+		json_object_array_add(a, e);
+	}
+	return print_json(a, false);
+}
+
+int verb_job_list(int argc, char **argv)
+{
+	struct common c = COMMON_INIT;
+	struct datapath dp;
+	int err;
+
+	if (common_options(&c, argc, argv))
+		return BAD_USAGE;
+	if (optind < argc)
+		return refuse(BAD_USAGE, "job list: what is '%s'?", argv[optind]);
+	err = datapath_open(&dp, c.pin);
+	if (err)
+		return err;
+	err = c.json ? list_json(&dp) : list_text(&dp);
+	datapath_close(&dp);
+	return err;
+}
+
+/* The job number among the operands, and the ranks after it. */
+static int parse_operands(int argc, char **argv, struct common *c, int least, int most, __u32 *job,
+			  __u64 *ranks)
+{
+	static const struct option options[] = { COMMON_OPTIONS, { 0 } };
+	uint64_t n = 0;
+	int opt, err;
+
+	while ((opt = next_option(argc, argv, options)) != -1)
+		if (common_option(c, opt))
+			return BAD_USAGE;
+	if (argc - optind < least || argc - optind > most)
+		return refuse(BAD_USAGE, "give a job number%s", least > 1 ? " and ranks" : "");
+	err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &n);
+	*job = n;
+	for (int i = optind + 1; !err && i < argc; i++) {
+		err = parse_number("rank", argv[i], 0, FPISA_MAX_WORKERS - 1, &n);
+		*ranks |= 1ull << (n & 63);
+	}
+	return err;
+}
+
+int verb_job_del(int argc, char **argv)
+{
+	struct common c = COMMON_INIT;
+	struct datapath dp;
+	__u64 ranks = 0;
+	__u32 job;
+	int err;
+
+	err = parse_operands(argc, argv, &c, 1, 1, &job, &ranks);
+	if (!err)
+		err = datapath_open(&dp, c.pin);
+	if (err)
+		return err;
+	err = datapath_job_del(&dp, job);
+	datapath_close(&dp);
+	return err;
+}
+
+int verb_job_shrink(int argc, char **argv)
+{
+	struct common c = COMMON_INIT;
+	char text[RANKS_LEN];
+	struct datapath dp;
+	__u64 ranks = 0, live;
+	__u32 job;
+	int err;
+
+	err = parse_operands(argc, argv, &c, 2, FPISA_MAX_WORKERS + 1, &job, &ranks);
+	if (!err)
+		err = datapath_open(&dp, c.pin);
+	if (err)
+		return err;
+	err = datapath_job_shrink(&dp, job, ranks, &live);
+	if (!err)
+		printf("job %u goes on with ranks %s\n", job, ranks_text(live, text));
+	datapath_close(&dp);
+	return err;
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa status: what is loaded, where, and what of it is filled. */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/names.h"
+#include "cli/options.h"
+#include "cli/print.h"
+#include "cli/report.h"
+#include "datapath/datapath.h"
+#include "verbs.h"
+
+struct bank {
+	int filled;
+	bool stages; /* each slot holds a program of its own; else the entry stands in */
+};
+
+static struct bank count_bank(const struct datapath_program *stage)
+{
+	struct bank b = { .stages = true };
+
+	for (int k = 0; k < FPISA_STAGES; k++) {
+		b.filled += !!stage[k].id;
+		if (stage[k].id && !strcmp(stage[k].name, "fpisa"))
+			b.stages = false;
+	}
+	return b;
+}
+
+static __u64 memory(const struct datapath_status *s)
+{
+	__u64 bytes = 0;
+
+	for (int i = 0; i < s->maps; i++)
+		bytes += s->map[i].bytes;
+	return bytes;
+}
+
+static void print_text(const struct datapath *dp, const struct datapath_status *s)
+{
+	char cpus[CPUS_LEN];
+
+	printf("pinned      %s\n", dp->pin);
+	printf("port        %u\n", dp->control->port ?: FPISA_PORT);
+	if (dp->steering.cpus)
+		printf("steering    to CPUs %s, %u frames may wait at each\n",
+		       cpus_text(dp->steering.cpu, dp->steering.cpus, cpus), dp->steering.queue);
+	if (!s->interfaces)
+		puts("interfaces  none in this network namespace");
+	for (int i = 0; i < s->interfaces; i++)
+		printf("%-11s %-15s %-7s program %s, id %u%s\n", i ? "" : "interfaces", s->interface[i].name,
+		       name_of(xdp_mode_names, s->interface[i].mode), s->interface[i].program.name,
+		       s->interface[i].program.id,
+		       datapath_is_entry(s->interface[i].program.name) ? "" :
+			       ": the wrong one, frames come in by fpisa; see fpisa doctor");
+	if (!s->programs)
+		puts("programs    none pinned");
+	for (int i = 0; i < s->programs; i++)
+		printf("%-11s %-15s id %-6u %7u bytes, %u instructions verified\n", i ? "" : "programs",
+		       s->program[i].name, s->program[i].id, s->program[i].xlated_bytes,
+		       s->program[i].verified_insns);
+	for (__u32 b = 0; b < FPISA_BANKS; b++) {
+		struct bank n = count_bank(s->stage[b]);
+
+		printf("%-11s bank %u: %d of %d filled%s%s\n", b ? "" : "stages", b, n.filled, FPISA_STAGES,
+		       n.filled && !n.stages ? ", by the entry program" : "",
+		       dp->control->bank == b ? ", in use" : "");
+	}
+	printf("trie        %d of 32 entries\n", s->trie_entries);
+	printf("jobs        %d of %d\n", s->jobs, FPISA_MAX_JOBS);
+	printf("maps        %d, %llu KiB\n", s->maps, (unsigned long long)memory(s) / 1024);
+}
+
+static struct json_object *program_json(const struct datapath_program *p)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add_string(o, "name", p->name);
+	json_add_number(o, "id", p->id);
+	json_add_number(o, "xlated_bytes", p->xlated_bytes);
+	json_add_number(o, "jited_bytes", p->jited_bytes);
+	json_add_number(o, "verified_insns", p->verified_insns);
+	return o;
+}
+
+static struct json_object *bank_json(const struct datapath_program *stage, bool in_use)
+{
+	struct json_object *o = json_object_new_object(), *ids = json_object_new_array();
+	struct bank n = count_bank(stage);
+
+	for (int k = 0; k < FPISA_STAGES; k++)
+		json_object_array_add(ids, stage[k].id ? json_object_new_int64(stage[k].id) : NULL);
+	json_add_number(o, "filled", n.filled);
+	json_object_object_add(o, "stage_programs", json_object_new_boolean(n.filled && n.stages));
+	json_object_object_add(o, "in_use", json_object_new_boolean(in_use));
+	json_object_object_add(o, "program_ids", ids);
+	return o;
+}
+
+static int print_status_json(const struct datapath *dp, const struct datapath_status *s)
+{
+	struct json_object *o = json_object_new_object(), *interfaces = json_object_new_array(),
+			   *programs = json_object_new_array(), *banks = json_object_new_array(),
+			   *maps = json_object_new_array(), *cpus = json_object_new_array();
+
+	for (__u32 i = 0; i < dp->steering.cpus; i++)
+		json_object_array_add(cpus, json_object_new_int64(dp->steering.cpu[i]));
+	for (int i = 0; i < s->interfaces; i++) {
+		struct json_object *e = json_object_new_object();
+
+		json_add_string(e, "name", s->interface[i].name);
+		json_add_number(e, "ifindex", s->interface[i].ifindex);
+		json_add_string(e, "mode", name_of(xdp_mode_names, s->interface[i].mode));
+		json_add_number(e, "program_id", s->interface[i].program.id);
+		json_object_array_add(interfaces, e);
+	}
+	for (int i = 0; i < s->programs; i++)
+		json_object_array_add(programs, program_json(&s->program[i]));
+	for (__u32 b = 0; b < FPISA_BANKS; b++)
+		json_object_array_add(banks, bank_json(s->stage[b], dp->control->bank == b));
+	for (int i = 0; i < s->maps; i++) {
+		struct json_object *e = json_object_new_object();
+
+		json_add_string(e, "name", s->map[i].name);
+		json_add_number(e, "id", s->map[i].id);
+		json_add_number(e, "bytes", s->map[i].bytes);
+		json_object_array_add(maps, e);
+	}
+	json_add_string(o, "pinned", dp->pin);
+	json_add_number(o, "port", dp->control->port ?: FPISA_PORT);
+	json_object_object_add(o, "cpus", cpus);
+	json_add_number(o, "cpu_queue", dp->steering.queue);
+	json_object_object_add(o, "interfaces", interfaces);
+	json_object_object_add(o, "programs", programs);
+	json_object_object_add(o, "banks", banks);
+	json_add_number(o, "trie_entries", s->trie_entries);
+	json_add_number(o, "jobs", s->jobs);
+	json_object_object_add(o, "maps", maps);
+	json_add_number(o, "map_bytes", memory(s));
+	return print_json(o, false);
+}
+
+int verb_status(int argc, char **argv)
+{
+	struct common c = COMMON_INIT;
+	struct datapath_status *s;
+	struct datapath dp;
+	int err;
+
+	if (common_options(&c, argc, argv))
+		return BAD_USAGE;
+	if (optind < argc)
+		return refuse(BAD_USAGE, "status: what is '%s'?", argv[optind]);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return fail(-ENOMEM, NULL, "status");
+	err = datapath_open(&dp, c.pin);
+	if (err)
+		goto out;
+	err = datapath_status(&dp, s);
+	if (!err && c.json)
+		err = print_status_json(&dp, s);
+	else if (!err)
+		print_text(&dp, s);
+out:
+	datapath_close(&dp);
+	free(s);
+	return err;
+}

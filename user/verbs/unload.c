@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa unload [DEV...] */
+#include <stdio.h>
+
+#include "cli/options.h"
+#include "cli/report.h"
+#include "datapath/datapath.h"
+#include "verbs.h"
+
+int verb_unload(int argc, char **argv)
+{
+	static const struct option options[] = { COMMON_OPTIONS, { 0 } };
+	struct common c = COMMON_INIT;
+	struct datapath_unloaded u;
+	int opt, err;
+
+	while ((opt = next_option(argc, argv, options)) != -1)
+		if (common_option(&c, opt))
+			return BAD_USAGE;
+	err = datapath_unload(c.pin, argv + optind, argc - optind, &u);
+	if (!err && u.removed && optind < argc)
+		puts("last interface detached: datapath and its jobs removed");
+	if (!err && *u.elsewhere.dev)
+		printf("detached in this network namespace; datapath and jobs stay, for they run on %s of another; "
+		       "%sfpisa unload%s%s\n",
+		       u.elsewhere.dev, u.elsewhere.enter, c.pin ? " --pin " : "", c.pin ?: "");
+	return err;
+}

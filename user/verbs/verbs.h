@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The verbs of this room; cli/report.h says what a verb is given and returns. */
+#ifndef FPISA_VERBS_H
+#define FPISA_VERBS_H
+
+int verb_load(int argc, char **argv);
+int verb_unload(int argc, char **argv);
+int verb_upgrade(int argc, char **argv);
+int verb_status(int argc, char **argv);
+int verb_job_add(int argc, char **argv);
+int verb_job_list(int argc, char **argv);
+int verb_job_show(int argc, char **argv);
+int verb_job_del(int argc, char **argv);
+int verb_job_shrink(int argc, char **argv);
+int verb_config_check(int argc, char **argv);
+int verb_config_apply(int argc, char **argv);
+int verb_stats(int argc, char **argv);
+int verb_slots(int argc, char **argv);
+int verb_resources(int argc, char **argv);
+int verb_histogram(int argc, char **argv);
+
+#endif
