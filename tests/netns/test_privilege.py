@@ -116,6 +116,7 @@ EVERY = READING + [["load", "p0"], ["unload"], ["upgrade"], ["job", "del", 3], [
                    ["job", "add", 4, "--workers", "10.99.1.2"]]
 
 
+@pytest.mark.cold
 def test_directory_of_another_user(lab):
     """On a BPF filesystem that all may write, as `mount -t bpf` makes it: who is first owns the directory."""
     net = lab()
@@ -137,8 +138,8 @@ def test_directory_of_another_user(lab):
     out = net.agg.try_run(FPISA, "doctor")[1]
     assert f"fault  datapath: pins: {PIN}: belongs to user {USER}" in out
     os.chown(PIN, 0, 0)
-    net.fpisa("unload")
-    assert not os.path.exists(PIN)
+    said = net.fpisa("unload")
+    assert not os.path.exists(PIN), said
     # His link, to wherever.
     os.mkdir(BPFFS + "/mine", 0o700)
     os.symlink(BPFFS + "/mine", PIN)
