@@ -101,6 +101,24 @@ def test_next_generation(lab):
     assert first[2]["generation"] > first[0]["generation"]
 
 
+@pytest.mark.parametrize("options", [["--fanout", "unicast"], ["--group", "239.1.2.3"]], ids=["fanout", "group"])
+@pytest.mark.parametrize("transport", [UDP, XSK])
+def test_job_made_anew(lab, transport, options):
+    """Results come another way then: over AF_XDP that takes another socket, on rings that begin anew."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    step = {"count": 20000, "kind": "integers"}
+    procs = [net.start(r, 1, step, {"sleep": 2}, {"rejoin": True}, step, step, timeout_ms=6000, transport=transport)
+             for r in range(2)]
+    for p in procs:
+        assert [json.loads(p.stdout.readline())["rc"] for _ in range(2)] == [0, 0]
+    net.fpisa("job", "del", 1)
+    net.add_job(1, *options)
+    for rejoined, *sums in map(read_answers, procs):
+        assert rejoined["rc"] == 0 and sums[0]["digest"] == sums[1]["digest"]
+
+
 def test_interface_is_taken(lab):
     net = lab(workers=1)
     net.load()
@@ -152,13 +170,14 @@ def test_results_at_another_queue(lab):
             net.check_answers([net.start(0, 1, step, cpu=cpu, transport=XSK, timeout_ms=3000)], 1, 20000)
 
 
+@pytest.mark.parametrize("leave", ["fork", "spawn"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
-def test_fork(lab, transport):
-    """A child that was forked while the handle was open keeps neither its port nor its queue."""
+def test_fork(lab, transport, leave):
+    """A child that was forked, or a program begun, while the handle was open keeps neither its port nor its queue."""
     net = lab(workers=1)
     net.load()
     net.add_job(1)
     step = {"count": 3000, "kind": "integers"}
-    _, before, _, after = read_answers(net.start(0, 1, step, {"fork": True}, {"reconnect": True}, step,
+    _, before, _, after = read_answers(net.start(0, 1, step, {leave: True}, {"reconnect": True}, step,
                                                  transport=transport))
     assert before["digest"] == after["digest"] and after["generation"] > before["generation"]

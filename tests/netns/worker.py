@@ -14,6 +14,7 @@ stdout:
     {"sleep": SECONDS}			 do nothing, no answer
     {"rejoin": true}			 join the next generation
     {"fork": true}			 leave a child behind that does nothing, no answer
+    {"spawn": true}			 leave a program behind that does nothing, no answer
     {"reconnect": true}			 close, and connect as before
 
 "cpu" of the plan is the one to run on.
@@ -167,6 +168,8 @@ class Worker:
             return 0
         if "fork" in step:
             return leave_child()
+        if "spawn" in step:
+            return leave_program()
         if "reconnect" in step:
             self.lib.fpisa_close(self.handle)
             return self.connect(*self.how)
@@ -184,6 +187,12 @@ def leave_child():
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(0)
+
+
+def leave_program():
+    """A program that outlives what we close by some seconds; descriptors are closed on exec, or it has them."""
+    os.posix_spawn("/bin/sleep", ["sleep", "5"], os.environ)
+    return 0
 
 
 def become_nobody():

@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_link.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -309,7 +310,7 @@ static void fill_outer(struct xsk *x)
 	}
 }
 
-/* Rings of `size` frames each way. */
+/* Rings of `size` frames each way; libxdp leaves what it finds in the counters of those for frames to and fro. */
 static int make_socket(struct xsk *x)
 {
 	const struct xsk_umem_config umem = {
@@ -321,6 +322,8 @@ static int make_socket(struct xsk *x)
 	uint64_t address;
 	int rc;
 
+	memset(&x->fill, 0, sizeof(x->fill));
+	memset(&x->completion, 0, sizeof(x->completion));
 	x->area_size = 2ull * x->size * FRAME;
 	x->area = mmap(NULL, x->area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (x->area == MAP_FAILED) {
@@ -336,6 +339,9 @@ static int make_socket(struct xsk *x)
 	rc = x->lib.xsk_socket__create(&x->socket, x->hop.dev, 0, x->umem, &x->rx, &x->tx, &config);
 	if (rc)
 		return rc;
+	/* libxdp does not: a program that the caller begins would keep the queue. */
+	if (fcntl(x->lib.xsk_socket__fd(x->socket), F_SETFD, FD_CLOEXEC))
+		return -errno;
 	for (uint32_t i = 0; i < x->size; i++) {
 		address = (uint64_t)i * FRAME;
 		give(x, &address, 1);
