@@ -261,6 +261,33 @@ def test_mends_that_keep_jobs(lab):
     assert mends(net.agg, [], "q0", "xdp") == "ip link set dev q0 xdpdrv off"
 
 
+def test_load_again(lab):
+    """What was taken off by hand comes back to the datapath that was named, for live ranks alone."""
+    net, other = inhabited(lab()), BPFFS + "/other"
+    net.fpisa("load", *net.ports, "--pin", other)
+    net.add_job(1, "--pin", other)
+    net.fpisa("job", "shrink", 1, 1, "--pin", other)
+    net.agg.ip(*(f"link set {p} xdp off" for p in net.ports))
+    assert mends(net.agg, ["--pin", other], "datapath", "attached", "warn") == f"fpisa load p0 --pin {other}"
+    net.check_sum(1, ranks=[0])
+
+
+def test_where_it_is_pinned(lab):
+    """Found where iproute2 pins, and deep in a directory that was named."""
+    net = lab()
+    net.ip_link(["p0"])
+    says = f"runs the datapath that is pinned in {IP_PIN}"
+    _, _, err = net.agg.try_run(FPISA, "load", "p0", "--pin", BPFFS + "/mine")
+    assert says + f": give --pin {IP_PIN}, or fpisa unload p0 --pin {IP_PIN} first" in err
+    assert examine(net.agg, "p0", "--pin", BPFFS + "/mine")["p0", "xdp"]["text"].startswith(says)
+    deep = BPFFS + "/a/b"
+    os.mkdir(BPFFS + "/a")
+    net.fpisa("load", "p1", "--pin", deep)
+    os.chmod(deep, 0o777)
+    assert examine(net.agg, "--pin", deep)["p1", "xdp"]["text"] == f"the datapath that is pinned in {deep} is attached"
+    assert mends(net.agg, ["--pin", deep], "datapath", "pins") == f"chmod go-w {deep}"
+
+
 def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):
     """A mount would hide what is there."""
     net = lab(workers=1)
@@ -268,6 +295,10 @@ def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):
     f = examine(net.agg, "p0", "--pin", str(tmp_path))["kernel", "bpffs"]
     assert f["level"] == "fault" and f["mend"] == f"fpisa doctor --pin {PIN}"
     assert f["text"].endswith("name a directory of a BPF filesystem")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert mends(net.agg, ["p0", "--pin", str(empty)], "kernel", "bpffs") == f"mount -t bpf bpf {empty}"
+    net.agg.run("umount", empty)
 
 
 def test_job_and_mtu(lab):
@@ -279,6 +310,20 @@ def test_job_and_mtu(lab):
     says = "frames of 1128 bytes do not fit the MTU: p0 has 1000, p1 has 1000"
     assert mends(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128 && ip link set dev p1 mtu 1128"
     net.check_sum(1)
+    # A rank that was taken out has no say.
+    net.agg.ip("link set p0 mtu 1000", "link set p1 mtu 1000")
+    net.fpisa("job", "shrink", 1, 1)
+    assert mends(net.agg, [], "job 1", "mtu") == "ip link set dev p0 mtu 1128"
+
+
+def test_job_and_mtu_of_a_shared_port(lab):
+    """It is named once, whoever is behind it."""
+    net = lab(bridge=True)
+    net.load()
+    net.add_job(1)
+    net.agg.ip("link set p0 mtu 1000")
+    says = "frames of 1128 bytes do not fit the MTU: p0 has 1000"
+    assert mends(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128"
 
 
 def test_generic_although_native(lab):
@@ -386,6 +431,14 @@ def test_reverse_path_filter(lab):
     w.sysctl("conf/eth1/rp_filter", 0)
     mends(w, ["eth1", "--worker", ADDRESS], "eth1", "rp_filter", says=says)
     assert bad(examine(w, "--worker", ADDRESS)) == {}
+
+
+def test_worker_at_the_aggregator(lab):
+    """No command mends a wrong address; what to do is said."""
+    net = lab(workers=1)
+    f = examine(net.agg, "p0", "--worker", ADDRESS)["p0", "route"]
+    assert f["level"] == "fault" and f["mend"] is None
+    assert f["text"] == f"{ADDRESS} is an address of this machine: name the aggregator's, or leave --worker out where this is it"
 
 
 def test_multicast_off(lab):
