@@ -50,6 +50,9 @@ WRONG = [
     ("[job 13]", None),
     ("token =", "token: has no value"),
     ("workers = 10.0.0.11", None),
+    ("[job 14]", None),
+    ("token = 0", "token: 0 means none; leave it out, or take another$"),
+    ("workers = 10.0.0.11", None),
 ]
 
 

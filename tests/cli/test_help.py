@@ -68,6 +68,15 @@ def test_each_option_is_taken(verbs):
             assert p.returncode and f"unrecognized option '--{o.name}'" not in p.stderr, (v.name, o.name, p.stderr)
 
 
+def test_each_verb_takes_an_option_once_and_whole(verbs):
+    """By one that all of them have. The unknown option ends a verb that is content before it acts."""
+    for v in verbs.values():
+        for words, says in (("--verbose --verbose", "--verbose: is given twice"),
+                            ("--verbo", "unrecognized option '--verbo'; there is --verbose")):
+            p = subprocess.run([FPISA, *v.name.split(), *words.split(), "--no-such-option"], text=True, capture_output=True)
+            assert p.returncode == 2 and not p.stdout and p.stderr.splitlines()[0] == "fpisa: " + says, (v.name, p)
+
+
 def shown(page):
     """A page as man shows it, unwrapped."""
     env = {**os.environ, "MANWIDTH": "1000", "MANROFFOPT": "-rHY=0", "LC_ALL": "C.UTF-8", "MAN_KEEP_FORMATTING": ""}
@@ -96,6 +105,20 @@ def test_manual_page(verbs):
         others = found[name] - set(v.options) - COMMON
         known = {o for w in verbs.values() for o in w.options} | {"loss", "collector"}
         assert others <= known, (name, others)
+
+
+@needs_man
+def test_lists_of_the_manual(verbs):
+    """What the help and the header list stands in a line of its own, not in a paragraph."""
+    page, api = shown("fpisa.8"), shown("libfpisa.3")
+    keys = [m[1] for v in verbs.values() for m in (re.match(r"  ([a-z]\w*(?:, \w+)*)\s{2,}\S", x) for x in v.more) if m]
+    assert {"error", "ulp", "touch_ns", "empty_ns"} <= set(keys)
+    with open(os.path.join(TOP, "include", "fpisa.h")) as f:
+        listed = re.findall(r"^ \* (-E[A-Z]+(?:, -E[A-Z]+)*|\w+)\t+\S", f.read(), re.M)
+    assert {"-EINVAL", "-EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP", "mode", "0x08"} <= set(listed)
+    for text, words in ((page, keys), (api, listed)):
+        heads = re.findall(r"^ +(\S.*?)(?: {2,}.*)?$", text, re.M)
+        assert not [w for w in words if w not in heads]
 
 
 @needs_man

@@ -70,7 +70,7 @@ WRONG = [
     (ADD + " --wind 4", "unrecognized option '--wind'; there is --window", 2),
     (ADD + " --wind=4", "unrecognized option '--wind'; there is --window", 2),
     ("status --pin /a --pin=/b", "--pin: is given twice", 2),
-    ("demo --seed 1 --ops 3 --seed 2", "unrecognized option '--ops'|--seed: is given twice", 2),
+    ("demo --seed 1 --op sum --seed 2", "--seed: is given twice", 2),
     ("stats --js", "unrecognized option '--js'; there is --json", 2),
     (ADD + " --address 10.0.0.12", "job 7: rank 1 has the aggregator's address 10.0.0.12", 1),
     (ADD + " --group 224.0.0.1", "--group: 224.0.0.1 is reserved, as all of 224.0.0.0/24; try 239.x.x.x", 2),
