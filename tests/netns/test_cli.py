@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 
 import pytest
 
@@ -81,6 +82,9 @@ def test_unload_refusals(lab):
     refused(net, ["unload"], "nothing is loaded, nothing to unload")
     refused(net, ["unload", "p0"], "nothing is loaded")
     refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: nothing is loaded")
+    os.mkdir(BPFFS + "/other")  # empty, and somebody's
+    refused(net, ["unload", "--pin", BPFFS + "/other"], "/other: nothing is loaded")
+    os.rmdir(BPFFS + "/other")
     net.fpisa("load", "p0")
     refused(net, ["unload", "p1"], "p1: this datapath is not loaded on it")
     refused(net, ["unload", "p0", "p1"], "p1: this datapath is not loaded on it")
@@ -130,6 +134,21 @@ def test_unload_while_another_namespace_runs_it(lab):
     assert not os.path.exists(PIN)
 
 
+def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
+    """The command for there has the --pin too."""
+    net, pin = lab(workers=1), BPFFS + "/mine"
+    other = net.netns()
+    keeper = other.spawn("sleep", "600")
+    other.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
+    net.fpisa("load", "p0", "--pin", pin)
+    other.run(FPISA, "load", "e0", "--pin", pin)
+    there = f"on e0 of another; nsenter -t {keeper.pid} -n fpisa unload --pin {pin}"
+    assert net.fpisa("unload", "--pin", pin).endswith(f"run {there}\n")
+    refused(net, ["unload", "--pin", pin], there + "$")
+    net.agg.run("sh", "-ec", there.split("; ")[1].replace(" fpisa ", f" {FPISA} "))
+    assert not os.path.exists(pin)
+
+
 @pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
 def test_unload_of_what_a_killed_one_left(lab, left):
     """Pins without fpisa_jobs, as a load or an unload that was killed leaves them, or the directory alone."""
@@ -143,10 +162,13 @@ def test_unload_of_what_a_killed_one_left(lab, left):
     else:
         assert "nothing is loaded, nothing to unload" in net.agg.try_run(FPISA, "unload")[2]
     assert not os.path.exists(PIN)
-    net.fpisa("load", "p0")
-    os.unlink(PIN + "/fpisa_jobs")
-    net.fpisa("unload")
-    assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "link", "show", "p0")
+    # An interface that runs it is known by whichever map there is.
+    for is_lost in (lambda name: name == "fpisa_jobs", lambda name: name != "fpisa_stages"):
+        net.fpisa("load", "p0")
+        for name in filter(is_lost, os.listdir(PIN)):
+            os.unlink(f"{PIN}/{name}")
+        net.fpisa("unload")
+        assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "link", "show", "p0")
 
 
 @pytest.mark.parametrize("verb", [["status"], ["job", "list"], ["stats"], ["slots"], ["job", "show", "1"]])
@@ -232,18 +254,45 @@ def test_interrupted_load(lab, number):
     """It takes back what it made, and ends by the signal; one that is ignored does nothing."""
     net = lab(workers=1)
     before = state(net)
-    p = net.agg.spawn(FPISA, "load", "p0")
+    p = net.agg.spawn("env", f"--default-signal={int(number)}", FPISA, "load", "p0")
     wait_until("the first pin", lambda: os.path.exists(PIN + "/fpisa_abi"))
     p.send_signal(number)
     _, err = p.communicate(timeout=COMMAND_S)
     assert (p.returncode, err) == (-number, "fpisa: load: interrupted; what it made is taken back\n")
     assert state(net) == before
-    p = net.agg.spawn("sh", "-c", f"trap '' {int(number)}; exec {FPISA} load p0")
+    p = net.agg.spawn("env", f"--ignore-signal={int(number)}", FPISA, "load", "p0")
     wait_until("the first pin", lambda: os.path.exists(PIN + "/fpisa_abi"))
     p.send_signal(number)
     _, err = p.communicate(timeout=COMMAND_S)
     assert (p.returncode, err) == (0, "") and net.json("status")["interfaces"]
     net.fpisa("unload")
+
+
+INTERRUPT = r"""
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+int bpf_xdp_attach(int ifindex, int fd, unsigned int flags, const void *opts)
+{
+	int (*attach)(int, int, unsigned int, const void *) = dlsym(RTLD_NEXT, "bpf_xdp_attach");
+	int err = attach(ifindex, fd, flags, opts);
+
+	kill(getpid(), SIGTERM);
+	return err;
+}
+"""
+
+
+def test_load_interrupted_while_it_attaches(lab, tmp_path):
+    """The signal comes when the first of two interfaces has the program."""
+    net, library = lab(), tmp_path / "interrupt.so"
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-x", "c", "-o", library, "-", "-ldl"], input=INTERRUPT,
+                   text=True, check=True)
+    before = state(net)
+    status, _, err = net.agg.try_run("env", "--default-signal=TERM", FPISA, "load", *net.ports,
+                                     env={**os.environ, "LD_PRELOAD": str(library)})
+    assert status == -signal.SIGTERM and err.splitlines()[-1] == "fpisa: load: interrupted; what it made is taken back"
+    assert state(net) == before
 
 
 def test_address_of_several_interfaces(lab):
