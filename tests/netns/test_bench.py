@@ -186,15 +186,19 @@ def test_interfaces(lab):
     assert "xdp" not in net.agg.run("ip", "link", "show", "dev", net.ports[0])
 
 
-def test_worker_of_other_options(lab):
+@pytest.mark.parametrize("option, value, says", [("elements", 64, "the turn of 64 and 16"), ("window", 8, "the turn of 256 and 8"),
+                                                 ("pipeline", "staged", "the same options")])
+def test_worker_of_other_options(lab, option, value, says):
     """Figures of another setting than the one that ran are not printed."""
     net = lab(workers=1)
-    same = ("--vector", "20000", "--window", "16", "--threads", "1", "--rounds", "1")
-    agg = net.agg.spawn(FPISA, "bench", "wire", "p0", "--workers", net.addresses[0], "--address", ADDRESS, *same,
-                        "--elements", "256", "--pipeline", "fused")
-    status, out, err = net.worker[0].try_run(FPISA, "bench", "worker", ADDRESS, *same, "--elements", "64",
-                                             "--pipeline", "fused")
-    assert status == 1 and out == "" and "is of 256 elements and window 16, here it is the turn of 64 and 16" in err
+    options = {"vector": 20000, "window": 16, "threads": 1, "rounds": 1, "elements": 256, "pipeline": "fused"}
+
+    def words(o):
+        return [w for name, v in o.items() for w in ("--" + name, v)]
+
+    agg = net.agg.spawn(FPISA, "bench", "wire", "p0", "--workers", net.addresses[0], "--address", ADDRESS, *words(options))
+    status, out, err = net.worker[0].try_run(FPISA, "bench", "worker", ADDRESS, *words({**options, option: value}))
+    assert status == 1 and out == "" and "is of 256 elements and window 16, here it is " in err and says in err
     agg.send_signal(signal.SIGTERM)
     agg.communicate(timeout=60)
 

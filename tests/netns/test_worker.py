@@ -20,7 +20,7 @@ import rationals  # noqa: E402
 
 MODES = {"fpisa": rationals.FPISA, "fpisa-a": rationals.FPISA_A}
 ROUNDINGS = {"down": rationals.DOWN, "nearest": rationals.NEAREST}
-ETIMEDOUT, EPROTO, ESTALE = 110, 71, 116
+EACCES, ETIMEDOUT, EPROTO, ESTALE = 13, 110, 71, 116
 
 
 def test_address_and_job_number_suffice(lab):
@@ -52,6 +52,15 @@ def test_absent_rank_at_connect(lab):
     shown = net.json("job", "show", 1)
     assert shown["generation"] == 0 and shown["gathering"]
     net.check_sum(1)  # with none of those that gave up
+
+
+def test_rank_that_was_taken_out_connects(lab):
+    net = lab()
+    net.load()
+    net.add_job(1)
+    net.fpisa("job", "shrink", 1, 1)
+    (answer,), status, _ = read_all(net.start(1, 1))
+    assert status == 1 and answer["rc"] == -EACCES and "this rank was taken out of the job" in answer["error"]
 
 
 def test_absent_rank_in_a_call(lab):
