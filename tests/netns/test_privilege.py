@@ -159,6 +159,25 @@ def test_directory_of_another_user(lab):
     net.load()
 
 
+def test_remains_where_others_may_write(lab):
+    """What looks like a killed loader's may be anybody's."""
+    net, pin = lab(workers=1), BPFFS + "/fpisa_counters"
+    net.bpftool("map", "create", pin, "type", "array", "key", 4, "value", 8, "entries", 1, "name", "x")
+    os.chmod(BPFFS, 0o1777)
+    refused(net, [FPISA, "unload"], f"{BPFFS}: others may write .*chmod go-w {BPFFS}$")
+    assert os.path.exists(pin)
+    os.chmod(BPFFS, 0o755)
+    net.fpisa("unload")
+    assert not os.path.exists(pin)
+
+
+def test_directory_of_no_bpf_filesystem(lab, tmp_path):
+    """Who may write there is no matter: no datapath is there, and nothing to take from others."""
+    net = lab(workers=1)
+    os.chmod(tmp_path, 0o777)
+    refused(net, [FPISA, "status", "--pin", tmp_path], f"{tmp_path}: no datapath is pinned there; fpisa load --pin {tmp_path} DEV")
+
+
 def test_unknown_group(lab):
     net = lab()
     refused(net, [FPISA, "load", "p0", "--group", "no such"], "--group: no group 'no such'; groupadd")
