@@ -172,7 +172,7 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_lpm SEC(".maps");
 
-/* The trie by bytes (fpisa/match.h); its values say how many zeros to skip. */
+/* The trie by bytes (fpisa/clz.h); its values say how many zeros to skip. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, 4);

@@ -5,7 +5,7 @@
  * programs run.
  *
  * A sum has its leading one near that of the format's mantissa, so a table
- * finds it there (match.h) and a lane moves left, once, never right: the
+ * finds it there (clz.h) and a lane moves left, once, never right: the
  * fraction stands above what is to be rounded away. One comparison of the
  * packed value finds all that is rare, subnormal results, those beyond the
  * range and specials; these lanes, and those whose leading one the table does
@@ -14,8 +14,8 @@
 #ifndef FPISA_LOOKUP_READ_H
 #define FPISA_LOOKUP_READ_H
 
+#include "clz.h"
 #include "lookup.h"
-#include "match.h"
 
 /* What a lane holds in its upper bits: the register, 64 - R bits up. */
 static __always_inline __s64 fpisa_get_high(const void *m, int i, struct fpisa_format f)

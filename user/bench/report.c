@@ -34,7 +34,7 @@ static const double *add(const struct bench_arith *a, uint8_t mode, uint8_t pipe
 	return step(a, mode, pipeline, FPISA_CLZ_BITS, BENCH_MORE);
 }
 
-/* By the name of a count of leading zeros; NULL where there is none of that name. */
+/* By the name of a leading-zero count; NULL where there is none of that name. */
 static const double *readout(const struct bench_arith *a, const char *name)
 {
 	for (const struct name *clz = clz_names; clz->name; clz++)

@@ -6,7 +6,7 @@
 #ifndef FPISA_SOFT_MATCH_H
 #define FPISA_SOFT_MATCH_H
 
-#include "fpisa/match.h"
+#include "fpisa/clz.h"
 #include "fpisa/mau.h"
 
 static const __u8 fpisa_clz_of[FPISA_WINDOWS] = FPISA_CLZ_OF_WINDOWS;

@@ -8,8 +8,8 @@
  * costs ten times as much, only for what lies elsewhere: sums that cancelled
  * four bits or more, zero, accumulators of mode exact.
  */
-#ifndef FPISA_MATCH_H
-#define FPISA_MATCH_H
+#ifndef FPISA_CLZ_H
+#define FPISA_CLZ_H
 
 #include "format.h"
 
