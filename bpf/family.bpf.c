@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The programs of one further family: its gate and its nine stages, compiled
+ * The programs of one further family: its admission and its nine stages, compiled
  * once for each lane width and register width (-DFAMILY_BYTES,
  * -DFAMILY_RBITS). They share every map with fpisa.o; user space loads them
  * when a job needs them and puts them into the program array.
  */
-#include "gate.h"
+#include "admission.h"
 #include "programs.h"
 
 SHARED_STAGES;
@@ -16,7 +16,7 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 }
 
 SEC("stage")
-int fpisa_gate(struct xdp_md *ctx)
+int fpisa_admission(struct xdp_md *ctx)
 {
 	__u32 zero = 0;
 	struct fpisa_phv *phv = bpf_map_lookup_elem(&fpisa_phv, &zero);
@@ -24,7 +24,7 @@ int fpisa_gate(struct xdp_md *ctx)
 	if (!phv)
 		return XDP_ABORTED;
 	phv->stage = 0;
-	return gate(ctx, phv);
+	return admission(ctx, phv);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -19,7 +19,7 @@ int fpisa(struct xdp_md *ctx);
 /* Family 0's banks; FPISA_STAGES programs each. */
 #define BANK(n) [(n) * FPISA_BANK_SIZE ...(n) * FPISA_BANK_SIZE + FPISA_STAGES - 1] = (void *)&fpisa
 
-/* Programs; index: fpisa_bank_of() + number of the unit, or FPISA_GATE. */
+/* Programs; index: fpisa_bank_of() + number of the unit, or FPISA_ADMISSION. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, FPISA_PROGRAMS);

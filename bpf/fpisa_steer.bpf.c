@@ -81,7 +81,7 @@ int fpisa_cpu(struct xdp_md *ctx)
 	if (!control || !count)
 		return leave(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
 	count->taken++;
-	bpf_tail_call(ctx, &fpisa_stages, fpisa_bank_of(0, control->bank) + FPISA_GATE);
+	bpf_tail_call(ctx, &fpisa_stages, fpisa_bank_of(0, control->bank) + FPISA_ADMISSION);
 	return leave(FPISA_MAX_JOBS, FPISA_V_family, XDP_DROP);
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * From a parsed frame (parse.h) to a contribution that has passed every
- * stateless check, or to a verdict. Followed by the gate (gate.h). All rules
+ * stateless check, or to a verdict. Followed by admission (admission.h). All rules
  * are in fpisa/frame.h; this file fetches what they look at.
  */
 #ifndef FPISA_BPF_INGRESS_H
 #define FPISA_BPF_INGRESS_H
 
-#include "gate.h"
+#include "admission.h"
 #include "parse.h"
 
 /* One entry a bit; `zeros` is a copy, for the loop's bound must stay in a register. */
@@ -284,9 +284,9 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	if (h->fpisa->flags & FPISA_F_RETRANSMIT)
 		c->retransmissions++;
 	if (!job->family)
-		return gate(ctx, phv);
+		return admission(ctx, phv);
 	/* No slot is taken yet: a family that is not loaded costs this frame alone. */
-	tail_call(ctx, phv->bank + FPISA_GATE);
+	tail_call(ctx, phv->bank + FPISA_ADMISSION);
 	return leave(id, FPISA_V_family, XDP_DROP);
 }
 

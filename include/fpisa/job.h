@@ -147,12 +147,12 @@ struct fpisa_control {
 
 /*
  * The program array. A family is the set of programs for one lane width and
- * one register width: nine stages and a gate, which the entry calls once a
+ * one register width: nine stages and admission, which the entry calls once a
  * frame has passed its checks. Each family has two banks, so that an upgrade
  * fills the idle one. Family 0, FP32 in 32 bits, is the entry's own.
  */
 #define FPISA_STAGES 9
-#define FPISA_GATE 9 /* index of the gate, after MAU0..8 */
+#define FPISA_ADMISSION 9 /* index of admission, after MAU0..8 */
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2
 #define FPISA_FAMILIES 16

@@ -2,7 +2,7 @@
 /*
  * The protocol's rules as a shared object for tests/model/model.py. Each
  * function passes numbers to include/fpisa/frame.h and slot.h, in the order in
- * which the datapath (bpf/ingress.h, bpf/gate.h) and the in-process transport
+ * which the datapath (bpf/ingress.h, bpf/admission.h) and the in-process transport
  * call them; what those check themselves, whose generation it is, is written
  * here once more. model.py compiles this file.
  */

@@ -149,12 +149,12 @@ static void load_family(struct harness *h, uint8_t family)
 	must(bpf_object__load(o), "load family");
 	h->family[family] = o;
 	for (uint32_t bank = 0; bank < FPISA_BANKS; bank++) {
-		for (uint32_t k = 0; k <= FPISA_GATE; k++) {
+		for (uint32_t k = 0; k <= FPISA_ADMISSION; k++) {
 			uint32_t index = fpisa_bank_of(family, bank) + k;
-			char name[16] = "fpisa_gate";
+			char name[16] = "fpisa_admission";
 			int fd;
 
-			if (k < FPISA_GATE)
+			if (k < FPISA_ADMISSION)
 				snprintf(name, sizeof(name), "fpisa_mau%u", k);
 			fd = bpf_program__fd(bpf_object__find_program_by_name(o, name));
 			must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index, &fd, BPF_ANY),

@@ -12,7 +12,7 @@
 static bool present(const struct datapath *dp, __u8 family)
 {
 	for (__u32 bank = 0; bank < FPISA_BANKS; bank++) {
-		for (__u32 k = 0; k <= FPISA_GATE; k++) {
+		for (__u32 k = 0; k <= FPISA_ADMISSION; k++) {
 			__u32 index = fpisa_bank_of(family, bank) + k, id;
 
 			if (bpf_map_lookup_elem(dp->stages_fd, &index, &id))
@@ -24,7 +24,7 @@ static bool present(const struct datapath *dp, __u8 family)
 
 int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank, bool steered)
 {
-	/* The gate of family 0 is the entry itself, which only fpisa_cpu calls. */
+	/* The admission of family 0 is the entry itself, which only fpisa_cpu calls. */
 	__u32 programs = FPISA_STAGES + (family || steered);
 
 	for (__u32 k = 0; k < programs; k++) {
@@ -33,10 +33,10 @@ int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 ba
 		char name[16] = "fpisa";
 		int fd;
 
-		if (k != FPISA_GATE)
+		if (k != FPISA_ADMISSION)
 			snprintf(name, sizeof(name), "fpisa_mau%u", k);
 		else if (family)
-			strcpy(name, "fpisa_gate");
+			strcpy(name, "fpisa_admission");
 		prog = bpf_object__find_program_by_name(o, name);
 		if (!prog)
 			return refuse(-ENOENT, "family %s: no program %s", family_name(family), name);

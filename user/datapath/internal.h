@@ -132,7 +132,7 @@ struct bpf_object *family_open(__u8 family, const char *pin, bool steered);
 /* Puts a family's programs into the program array, unless they are there; 0 is fpisa.o's own. */
 int family_load(const struct datapath *dp, __u8 family);
 
-/* Puts the stages and the gate of an object that is loaded into a bank; of family 0 `steered` the entry as gate. */
+/* Puts the stages and the admission of a loaded object into a bank; of family 0 `steered` the entry as admission. */
 int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank, bool steered);
 
 /* Loads every family but 0 that is there once more, into one bank. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The gate of a family: a contribution that has passed every stateless check
- * takes its slot, the protocol's rules say what to do with it, the pipeline
- * does it. The entry contains family 0's gate and tail-calls the others'.
+ * Admission to a family's pipeline: a contribution that has passed every
+ * stateless check takes its slot, the protocol's rules say what to do with it,
+ * the pipeline does it. The entry contains family 0's and tail-calls the others'.
  */
-#ifndef FPISA_BPF_GATE_H
-#define FPISA_BPF_GATE_H
+#ifndef FPISA_BPF_ADMISSION_H
+#define FPISA_BPF_ADMISSION_H
 
 #include "stages.h"
 
@@ -50,7 +50,7 @@ static __always_inline int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv, 
 }
 
 /* The PHV holds what the frame and the job say; step by step into the pipeline. */
-static __always_inline int gate(struct xdp_md *ctx, struct fpisa_phv *phv)
+static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	struct fpisa_job *job = lookup(&fpisa_jobs, phv->job);
 	struct fpisa_counters *c = counters_of(phv->job);
