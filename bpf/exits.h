@@ -210,9 +210,9 @@ static __always_inline void guard_release(__u64 *guard)
 }
 
 /*
- * Two readings of the clock a turn make the wait some 100 us in all: longer
- * than a staged read-out of the largest frame through the trie. More turns
- * exceed what the verifier keeps of pending branches.
+ * Two readings of the clock an iteration make the wait some 100 us in all: longer
+ * than a staged read-out of the largest frame through the trie. More
+ * iterations exceed what the verifier keeps of pending branches.
  */
 GLOBAL_FN int guard_wait(__u64 *guard)
 {

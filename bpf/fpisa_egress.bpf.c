@@ -22,21 +22,21 @@
 /* Whose is the next copy of this result at `port`; FPISA_MAX_WORKERS when all have theirs. */
 GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 {
-	__u32 slot = port % FPISA_TURNS, id, rank = 0;
-	struct fpisa_turn *turn;
+	__u32 index = port % FPISA_CURSORS, id, rank = 0;
+	struct fpisa_cursor *cursor;
 	struct fpisa_job *job;
 	struct headers h;
 
-	turn = bpf_map_lookup_elem(&fpisa_turns, &slot);
-	if (!turn || !find_headers(ctx, &h))
+	cursor = bpf_map_lookup_elem(&fpisa_cursors, &index);
+	if (!cursor || !find_headers(ctx, &h))
 		return FPISA_MAX_WORKERS;
 	id = h.fpisa->job;
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
 	if (!job)
 		return FPISA_MAX_WORKERS;
-	if (turn->port == port && turn->job == id && turn->generation == h.fpisa->generation &&
-	    turn->chunk == h.fpisa->chunk)
-		rank = turn->next;
+	if (cursor->port == port && cursor->job == id && cursor->generation == h.fpisa->generation &&
+	    cursor->chunk == h.fpisa->chunk)
+		rank = cursor->next;
 	for (; rank < FPISA_MAX_WORKERS; rank++) {
 		__u32 key = id * FPISA_MAX_WORKERS + rank;
 		struct fpisa_peer *peer = bpf_map_lookup_elem(&fpisa_peers, &key);
@@ -44,11 +44,11 @@ GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)
 		if (peer && peer->ifindex == port && (job->live >> rank & 1))
 			break;
 	}
-	turn->port = port;
-	turn->job = id;
-	turn->generation = h.fpisa->generation;
-	turn->chunk = h.fpisa->chunk;
-	turn->next = rank + 1;
+	cursor->port = port;
+	cursor->job = id;
+	cursor->generation = h.fpisa->generation;
+	cursor->chunk = h.fpisa->chunk;
+	cursor->next = rank + 1;
 	return rank;
 }
 

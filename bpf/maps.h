@@ -132,12 +132,12 @@ struct {
 } fpisa_way SEC(".maps");
 
 /*
- * Unicast fan-out: of the result whose copies leave a port, which rank the
- * next copy is for. One a CPU and port, key: the port's ifindex mod their number.
+ * Cursors of unicast fan-out: of the result whose copies leave a port, which rank
+ * the next copy is for. One a CPU and port, key: the port's ifindex mod their number.
  */
-#define FPISA_TURNS 256
+#define FPISA_CURSORS 256
 
-struct fpisa_turn {
+struct fpisa_cursor {
 	__u64 chunk;
 	__u32 generation;
 	__u32 job;
@@ -147,11 +147,11 @@ struct fpisa_turn {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, FPISA_TURNS);
+	__uint(max_entries, FPISA_CURSORS);
 	__type(key, __u32);
-	__type(value, struct fpisa_turn);
+	__type(value, struct fpisa_cursor);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} fpisa_turns SEC(".maps");
+} fpisa_cursors SEC(".maps");
 
 /*
  * Leading zeros by longest prefix match (paper, section 3.2 and figure 5):

@@ -19,7 +19,7 @@
 /* x in every lane. */
 #define FPISA_EVERY(x) ((x) * 0x0001000100010001ull)
 
-/* Lane by lane of a block, two registers a turn: no masks here that would make a verifier's work of it (block.h). */
+/* Lane by lane of a block, two registers at a time: no masks here that would make a verifier's work of it (block.h). */
 #ifdef __clang__
 #define FPISA_BY_LANES(i) _Pragma("clang loop unroll_count(2)") for (int i = 0; i < FPISA_BLOCK; i += FPISA_LANES)
 #else

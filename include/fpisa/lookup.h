@@ -25,7 +25,7 @@
 #define FPISA_DOWN4(x) (x), (x) - 1, (x) - 2, (x) - 3
 #define FPISA_DOWN16(x) FPISA_DOWN4(x), FPISA_DOWN4((x) - 4), FPISA_DOWN4((x) - 8), FPISA_DOWN4((x) - 12)
 
-/* Two elements a turn: no masks here that would make a verifier's work of it (block.h). */
+/* Two elements at a time: no masks here that would make a verifier's work of it (block.h). */
 #ifdef __clang__
 #define FPISA_BY_TWO(i) _Pragma("clang loop unroll_count(2)") for (int i = 0; i < FPISA_BLOCK; i++)
 #else

@@ -29,12 +29,12 @@ static __always_inline __u32 fpisa_bits_below(struct fpisa_format f)
 	return 62 - f.mbits;
 }
 
-/* `bit` in a turn of lanes, as far as `all` has it; formed where it is rarely needed. */
-#define fpisa_leave(rare, all, bit, turn)            \
+/* `bit` of the eight lanes behind `from`, as far as `all` has it; formed where it is rarely needed. */
+#define fpisa_rare_lane(rare, all, bit, from)        \
 	({                                           \
 		__u32 __lane = all;                  \
 		fpisa_opaque(__lane);                \
-		__lane = (__lane & (bit)) << (turn); \
+		__lane = (__lane & (bit)) << (from); \
 		fpisa_or_to(rare, __lane);           \
 	})
 
@@ -57,7 +57,7 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 	fpisa_opaque(clz_of);
 	fpisa_opaque(half);
 	FPISA_ROLLED
-	for (int turn = 0; turn < FPISA_BLOCK; turn += 8) {
+	for (int from = 0; from < FPISA_BLOCK; from += 8) {
 		fpisa_opaque(out);
 		fpisa_opaque(exps);
 		fpisa_opaque(regs);
@@ -76,21 +76,21 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 			w = x >> (64 - f.rbits + at);
 			/* Two tests: of one that clang makes of both 6.1 learns no bound. */
 			if (fpisa_unlikely(w >= FPISA_WINDOWS)) {
-				fpisa_leave(rare, all, 1u << i, turn);
+				fpisa_rare_lane(rare, all, 1u << i, from);
 				continue;
 			}
 			fpisa_opaque(w);
 			exp = exps[i];
 			if (fpisa_unlikely(!w)) {
 				if (high || (exp & FPISA_EXP_SPECIAL))
-					fpisa_leave(rare, all, 1u << i, turn);
+					fpisa_rare_lane(rare, all, 1u << i, from);
 				else
 					fpisa_put_word(out, i, f, 0);
 				continue;
 			}
 			/* Of narrower formats the last comparison sees the sticky bits. */
 			if (f.bytes == 8 && fpisa_unlikely(exp & FPISA_EXP_SPECIAL)) {
-				fpisa_leave(rare, all, 1u << i, turn);
+				fpisa_rare_lane(rare, all, 1u << i, from);
 				continue;
 			}
 			left = *(const __u8 *)fpisa_offset(clz_of, w) + f.rbits - FPISA_WINDOW - at - 1;
@@ -107,7 +107,7 @@ static __always_inline __u32 fpisa_look_pack(void *out, const struct fpisa_exp_b
 			x += ((exp - left + f.rbits - 3 - f.mbits - f.guard) << f.mbits) - least;
 			fpisa_opaque(x);
 			if (fpisa_unlikely(x >= fpisa_beyond(f) - least)) {
-				fpisa_leave(rare, all, 1u << i, turn);
+				fpisa_rare_lane(rare, all, 1u << i, from);
 				continue;
 			}
 			fpisa_put_word(out, i, f, (x + least) | (__u64)sign << (f.ebits + f.mbits));
