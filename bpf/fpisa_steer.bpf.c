@@ -59,7 +59,7 @@ int fpisa_steer(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (!is_ours(ctx, &h, control))
 		return leave(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
-	if (for_whom(&h, whole, &id) != FPISA_V_absorbed)
+	if (for_whom(&h, whole, &id) != FPISA_V_accepted)
 		return leave(id, FPISA_V_elsewhere, XDP_PASS);
 	/* A HELLO has no slot. */
 	if (whole && h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)

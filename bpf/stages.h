@@ -162,9 +162,9 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv)
 		return COMPLETE;
 	}
 	if (fpisa_unlikely(phv->probe))
-		return wait(ctx, phv, live, FPISA_V_absorbed);
+		return wait(ctx, phv, live, FPISA_V_accepted);
 	guard_release(&slot->guard);
-	count_verdict(c, FPISA_V_absorbed);
+	count_verdict(c, FPISA_V_accepted);
 	return XDP_DROP;
 }
 

@@ -4,7 +4,8 @@
  * datapath, the index of a counter, the reason in an ERROR frame and the
  * line that `fpisa stats` prints: all from this one list.
  *
- * Columns: name, class, sentence. Classes:
+ * Columns: name, class, sentence; `accepted` is also what a check returns that
+ * a frame has passed. Classes:
  *	PASS	not ours; goes on untouched
  *	TAKEN	ours, consumed as it should be; nothing leaves
  *	REPLY	ours, an answer leaves
@@ -19,7 +20,7 @@
 #define FPISA_VERDICTS(X)                                                                              \
 	X(not_ours, PASS, "not FPISA traffic, passed to the stack")                                    \
 	X(elsewhere, PASS, "sent to an address that is not the job's, or no job's, passed to the stack")            \
-	X(absorbed, TAKEN, "contribution added, round not complete")                                   \
+	X(accepted, TAKEN, "contribution added, round not complete")                                   \
 	X(duplicate, TAKEN, "contribution was added before, round not complete")                       \
 	X(result, REPLY, "round complete, result fanned out")                                          \
 	X(resent, REPLY, "kept result sent again to one worker")                                       \
@@ -134,7 +135,7 @@ struct fpisa_counters {
 #define X(name, text) __u64 name;
 	FPISA_COUNTERS(X)
 #undef X
-	/* One for each verdict, in its order: v_absorbed, v_checksum, ... */
+	/* One for each verdict, in its order: v_accepted, v_checksum, ... */
 #define X(name, class, text) __u64 v_##name;
 	FPISA_VERDICTS(X)
 #undef X

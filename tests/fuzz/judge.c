@@ -102,13 +102,13 @@ static enum fpisa_verdict below_fpisa(uint32_t *payload)
 	if (be16(16) != be16(38) + 20 || be16(38) < 8 + 76 || be16(16) + 14 > a.in.len)
 		return FPISA_V_truncated;
 	*payload = be16(38) - 8 - 76;
-	return FPISA_V_absorbed;
+	return FPISA_V_accepted;
 }
 
 /* Would the aggregator get as far as the slot's guard? */
 static bool wants_slot(enum fpisa_verdict v)
 {
-	return v == FPISA_V_absorbed || v == FPISA_V_duplicate || v == FPISA_V_status ||
+	return v == FPISA_V_accepted || v == FPISA_V_duplicate || v == FPISA_V_status ||
 	       v == FPISA_V_result || v == FPISA_V_resent || v == FPISA_V_generation || v == FPISA_V_stale ||
 	       v == FPISA_V_ahead || v == FPISA_V_mismatch;
 }
@@ -146,7 +146,7 @@ static void expect_of_job(uint32_t payload)
 		if (after->v_duplicate > before.v_duplicate)
 			a.t->counted.v_duplicate++;
 		else
-			a.t->counted.v_absorbed++;
+			a.t->counted.v_accepted++;
 	}
 	a.accepted |= !fpisa_is_drop(a.verdict) && a.verdict != FPISA_V_duplicate && a.verdict != FPISA_V_challenge;
 	a.action = a.to ? XDP_REDIRECT : XDP_DROP;
@@ -160,9 +160,9 @@ void judge_expect(void)
 	a.verdict = below_fpisa(&payload);
 	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_elsewhere)
 		a.action = XDP_PASS;
-	if (a.verdict == FPISA_V_absorbed && !a.t)
+	if (a.verdict == FPISA_V_accepted && !a.t)
 		a.verdict = FPISA_V_no_job;
-	else if (a.verdict == FPISA_V_absorbed)
+	else if (a.verdict == FPISA_V_accepted)
 		expect_of_job(payload);
 	else if (a.verdict != FPISA_V_elsewhere)
 		a.t = NULL;

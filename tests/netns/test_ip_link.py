@@ -19,7 +19,7 @@ BANK_SIZE, BANKS = 16, 2
 
 def check_stages(counters):
     """MAU0..4 ran once a contribution, MAU5..8 once a result, by tail calls."""
-    accepted = counters["v_absorbed"] + counters["v_result"]
+    accepted = counters["v_accepted"] + counters["v_result"]
     read = counters["v_result"] + counters["v_resent"]
     assert counters["v_result"] > 0
     assert [counters[f"mau{k}"] for k in range(9)] == [accepted] * 5 + [read] * 4
@@ -32,7 +32,7 @@ def test_sums_through_tail_calls(lab):
     net.add_job(3, *STAGED)
     net.check_sum(3, 10000)
     c = net.counters(3, IP_PIN)
-    assert c["v_result"] == 40 and c["v_absorbed"] == 120  # 10000 values are 40 frames a worker
+    assert c["v_result"] == 40 and c["v_accepted"] == 120  # 10000 values are 40 frames a worker
     assert c["elements"] == 4 * (39 * 256 + 32)  # the last frame is padded to 32
     assert c["packets"] >= 160 and c["bytes"] >= 4 * (40 * 118 + 4 * (39 * 256 + 32))
     assert c["missed_tail_calls"] == 0
@@ -62,7 +62,7 @@ def test_hole_in_the_program_array(lab):
         for key, program in zip(keys, programs):
             net.bpftool("map", "update", "pinned", STAGES, "key", "hex", *key, "value", "id", program)
         c = net.counters(stage, IP_PIN)
-        accepted = c["v_absorbed"] + c["v_result"]
+        accepted = c["v_accepted"] + c["v_result"]
         assert c["v_result"] == 20 and accepted == 60
         reads = c["v_result"] + c["v_resent"]
         assert c["missed_tail_calls"] == (accepted if stage < 5 else reads)

@@ -77,7 +77,7 @@ def test_isolation(lab):
     for job, options in JOBS.items():
         c, elements = net.counters(job, PIN), options[options.index("--elements") + 1]
         chunks = CALLS * -(-COUNT // elements)
-        assert c["v_result"] == chunks and c["v_absorbed"] == chunks and c["elements"] == CALLS * 2 * PADDED
+        assert c["v_result"] == chunks and c["v_accepted"] == chunks and c["elements"] == CALLS * 2 * PADDED
         assert (c["mau0"] == 2 * chunks) == (job == 0) and (c["fused"] == 2 * chunks) == (job != 0)
         for reason in "stranger rank token generation slot ahead mismatch no_job length checksum format".split():
             assert c["v_" + reason] == 0, (job, reason)

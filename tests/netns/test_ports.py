@@ -81,7 +81,7 @@ def test_shrink(lab):
     net.add_job(1, "--elements", ELEMENTS, "--window", WINDOW, "--ports", PORTS)
     idle = net.start(2, 1, {"sleep": 60})
     procs = [net.start(r, 1, {"count": 20000, "kind": "integers"}, timeout_ms=60000) for r in (0, 1)]
-    wait_until("open rounds", lambda: net.counters(1, PIN)["v_absorbed"] >= 2 * WINDOW)
+    wait_until("open rounds", lambda: net.counters(1, PIN)["v_accepted"] >= 2 * WINDOW)
     net.fpisa("job", "shrink", 1, 2)
     net.check_answers(procs, 2, 20000)
     assert idle.poll() is None and net.counters(1, PIN)["v_port"] == 0
@@ -187,7 +187,7 @@ def added(net, job):
     """{CPU: (contributions that it added, HELLOs that it answered)}, of those that did something."""
     dump = net.bpftool("map", "dump", "pinned", PIN + "/fpisa_counters")
     rows = [(v["cpu"], v["value"]) for e in dump if e["formatted"]["key"] == job for v in e["formatted"]["values"]]
-    return {cpu: (c["v_absorbed"] + c["v_result"], c["v_welcome"]) for cpu, c in rows if c["packets"]}
+    return {cpu: (c["v_accepted"] + c["v_result"], c["v_welcome"]) for cpu, c in rows if c["packets"]}
 
 
 def test_one_cpu_a_slot(lab):

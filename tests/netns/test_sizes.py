@@ -16,7 +16,7 @@ def test_eight_workers(lab, count):
     answers = net.check_sum(1, count, timeout_s=LIMIT_S, timeout_ms=LIMIT_S * 1000)
     c = net.counters(1, PIN)
     chunks = -(-count // answers[0]["elements"])
-    assert c["v_result"] == chunks and c["fused"] == c["v_absorbed"] + c["v_result"] == 8 * chunks
+    assert c["v_result"] == chunks and c["fused"] == c["v_accepted"] + c["v_result"] == 8 * chunks
     assert max(a["flags"] for a in answers) == 0  # whole numbers lose no bit
     print(f"{count} elements: {max(a['seconds'] for a in answers):.2f} s")
 
@@ -40,7 +40,7 @@ def test_loss(lab, fanout):
     answers = net.check_sum(1, 123457, loss=0.1, seed=7, timeout_ms=60000)
     c = net.counters(1, PIN)
     chunks = -(-123457 // 256)
-    assert c["v_result"] == chunks and c["v_absorbed"] == 3 * chunks and c["elements"] == 4 * 123488
+    assert c["v_result"] == chunks and c["v_accepted"] == 3 * chunks and c["elements"] == 4 * 123488
     assert min(a["retransmits"] for a in answers) > 0 and c["v_resent"] > 0
     assert c["retransmissions"] > 0
 

@@ -225,7 +225,7 @@ def test_watch_on_a_terminal(lab, pipeline):
     assert screen[0].split() == ["job", "1", "total", "per", "second"]
     rows = [line.split() for line in screen[1:] if re.match(r"\w+ +\d+ ", line)]
     assert len(rows) >= 8 and all(full[name] == total and per == "0" for name, total, per, *_ in rows)
-    assert {"absorbed", "result", "packets", "bytes"} <= {r[0] for r in rows}
+    assert {"accepted", "result", "packets", "bytes"} <= {r[0] for r in rows}
     hidden = {name for name, n in full.items() if n != "0"} - {r[0] for r in rows}
     assert bool(hidden) == ("more rows than fit here: fpisa stats" in screen[23])
     tall = watch(net, 60, 132, 2, 1)

@@ -261,7 +261,7 @@ static void stage_counters(void **state)
 	assert_int_equal(b.fused - a.fused, 0);
 	assert_int_equal(b.elements - a.elements, 7 * CONTRIBUTIONS * ELEMENTS);
 	assert_int_equal(b.v_result - a.v_result, 7);
-	assert_int_equal(b.v_absorbed - a.v_absorbed, 7 * (CONTRIBUTIONS - 1));
+	assert_int_equal(b.v_accepted - a.v_accepted, 7 * (CONTRIBUTIONS - 1));
 }
 
 int main(void)

@@ -64,7 +64,7 @@ static void a_round(void **state)
 			assert_int_equal(f.to, 0);
 			continue;
 		}
-		assert_int_equal(give(&s, &f, rank), i < RANKS - 1 ? FPISA_V_absorbed : FPISA_V_result);
+		assert_int_equal(give(&s, &f, rank), i < RANKS - 1 ? FPISA_V_accepted : FPISA_V_result);
 	}
 	assert_int_equal(f.to, 0xf);
 	assert_int_equal(f.h.type, FPISA_TYPE_RESULT);
@@ -132,7 +132,7 @@ static void refusals(void **state)
 	for (uint32_t i = 0; i < 2 * WINDOW; i++)
 		assert_int_equal(s.slot[i].bitmap, 0);
 	add(&f, &s, 1, 0);
-	assert_int_equal(give(&s, &f, 1), FPISA_V_absorbed);
+	assert_int_equal(give(&s, &f, 1), FPISA_V_accepted);
 	add(&f, &s, 0, 0);
 	f.h.call = 1;
 	seal(&f);

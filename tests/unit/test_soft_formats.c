@@ -62,7 +62,7 @@ static void sum(struct fpisa_soft *s, struct fpisa_format form, uint64_t chunk, 
 		for (int i = 0; i < ELEMENTS; i++)
 			fpisa_put_word(f->w, i, form, words[r][i]);
 		add(f, s, r, chunk);
-		assert_int_equal(give(s, f, r), r + 1 < s->job.workers ? FPISA_V_absorbed : FPISA_V_result);
+		assert_int_equal(give(s, f, r), r + 1 < s->job.workers ? FPISA_V_accepted : FPISA_V_result);
 	}
 	assert_true(intact(f));
 	assert_int_equal(f->len, FPISA_HDR_LEN + ELEMENTS * form.bytes);

@@ -201,7 +201,7 @@ static void print_counters(const struct demo *d, const struct fpisa_counters *c)
 	print_share("overwritten", c->overwritten, adds);
 	print_share("left-shifted", c->left_shifted, adds);
 	print_share("overflowed", c->overflowed, adds);
-	printf("contributions   %12llu  %llu known already\n", c->v_absorbed + c->v_result, c->v_duplicate);
+	printf("contributions   %12llu  %llu known already\n", c->v_accepted + c->v_result, c->v_duplicate);
 	printf("results         %12llu  %llu sent again on request\n", c->v_result, c->v_resent);
 	if (d->o.pipeline == FPISA_PIPELINE_STAGED)
 		printf("stage runs      %12llu  of each of MAU0 to MAU4, %llu of MAU5 to MAU8, %llu tail "
