@@ -60,7 +60,7 @@ int fpisa_steer(struct xdp_md *ctx)
 	if (!is_ours(ctx, &h, control))
 		return leave(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
 	if (for_whom(&h, whole, &id) != FPISA_V_accepted)
-		return leave(id, FPISA_V_elsewhere, XDP_PASS);
+		return leave(id, FPISA_V_wrong_destination, XDP_PASS);
 	/* A HELLO has no slot. */
 	if (whole && h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
 		index = fpisa_slot_cpu(h.fpisa->slot, steering->cpus);

@@ -19,7 +19,7 @@
 
 #define FPISA_VERDICTS(X)                                                                              \
 	X(not_ours, PASS, "not FPISA traffic, passed to the stack")                                    \
-	X(elsewhere, PASS, "sent to an address that is not the job's, or no job's, passed to the stack")            \
+	X(wrong_destination, PASS, "sent to an address that is not the job's, or no job's, passed to the stack")   \
 	X(accepted, TAKEN, "contribution added, round not complete")                                   \
 	X(duplicate, TAKEN, "contribution was added before, round not complete")                       \
 	X(result, REPLY, "round complete, result fanned out")                                          \

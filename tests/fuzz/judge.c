@@ -94,7 +94,7 @@ static enum fpisa_verdict below_fpisa(uint32_t *payload)
 	    be16(36) > FPISA_PORT + TARGETS_MORE_PORTS || p[42] != 'F' || p[43] != 'P')
 		return FPISA_V_not_ours;
 	if (!for_us())
-		return FPISA_V_elsewhere;
+		return FPISA_V_wrong_destination;
 	if (be16(20) & 0x2000)
 		return FPISA_V_fragment;
 	if (!ip_intact(p + 14))
@@ -158,13 +158,13 @@ void judge_expect(void)
 
 	a.action = XDP_DROP;
 	a.verdict = below_fpisa(&payload);
-	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_elsewhere)
+	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_wrong_destination)
 		a.action = XDP_PASS;
 	if (a.verdict == FPISA_V_accepted && !a.t)
 		a.verdict = FPISA_V_no_job;
 	else if (a.verdict == FPISA_V_accepted)
 		expect_of_job(payload);
-	else if (a.verdict != FPISA_V_elsewhere)
+	else if (a.verdict != FPISA_V_wrong_destination)
 		a.t = NULL;
 	a.counted_as_job = a.t;
 }

@@ -177,7 +177,7 @@ def test_what_is_not_ours_passes(lab, mode):
         server.settimeout(5)
         check_echo(server, client, b"FPGA")
         check_echo(server, client, struct.pack("<2sBBBBBBI", b"FP", 2, 1, 1, 0, 0, 0, 55) + bytes(200))
-    assert net.counters(64, PIN)["v_elsewhere"] == 2
+    assert net.counters(64, PIN)["v_wrong_destination"] == 2
     net.check_sum(1)
     assert net.counters(64, PIN)["v_not_ours"] >= 4
 

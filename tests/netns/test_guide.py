@@ -227,7 +227,7 @@ def stranger(site):
     return site.fails(1)
 
 
-def elsewhere(site):
+def wrong_destination(site):
     site.agg.ip("addr add 10.0.0.2/24 dev eth0")
     return site.fails(0, address="10.0.0.2")
 
@@ -306,7 +306,7 @@ def generic(site):
 
 
 PROVOKED = [(no_native_xdp, generic), (too_large, None), (not_loaded, None), (no_job, None), (stranger, None),
-            (elsewhere, None), (token, None), (not_asked, None), (forgotten, None),
+            (wrong_destination, None), (token, None), (not_asked, None), (forgotten, None),
             (closed, None), (absent, one_rank), (silent, one_rank), (no_group, by_result),
             (same_port, two_on_one_host), (other_type, None)]
 

@@ -136,7 +136,7 @@ def test_what_is_not_ours_passes(lab):
                 s.settimeout(5)
             for text in texts:
                 echo(server, client, text)
-    assert net.counters(64, PIN)["v_not_ours"] >= 4 and net.counters(1, PIN)["v_elsewhere"] == 2
+    assert net.counters(64, PIN)["v_not_ours"] >= 4 and net.counters(1, PIN)["v_wrong_destination"] == 2
     assert [r["sent"] for r in net.json("stats")["steering"]] == [0, 0]
     net.check_sum(1)
 

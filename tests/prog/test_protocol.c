@@ -729,7 +729,7 @@ static void other_addresses_pass(void **state)
 	(void)state;
 	NEED_BPF();
 	j = make(FPISA_PIPELINE_FUSED, 2);
-	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_elsewhere);
+	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination);
 	for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
 		/* Of a job that is not there: what job 5 of another aggregator carries is judged by job 5's address. */
@@ -744,7 +744,7 @@ static void other_addresses_pass(void **state)
 		passes_unchanged(&f);
 	}
 	/* Those with a job number that is there count there: short ones do not say it. */
-	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_elsewhere) - counted;
+	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination) - counted;
 	assert_int_equal(counted, 4);
 	/* To the job's address all of that is dropped. */
 	dropped = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_truncated);

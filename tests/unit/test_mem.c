@@ -157,7 +157,7 @@ static void faults(void **state)
 							.corrupt = 0.05}) > 0);
 }
 
-/* Contributions to the port of their slot alone, also those that a fault delays: one elsewhere is an error. */
+/* Contributions to the port of their slot alone, also those that a fault delays: one to another port is an error. */
 static void ports(void **state)
 {
 	(void)state;
