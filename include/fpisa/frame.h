@@ -44,7 +44,7 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 		for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
 			if (i < job->workers && job->rank[i].addr == saddr && job->rank[i].port == sport)
 				return FPISA_V_rank;
-		return FPISA_V_stranger;
+		return FPISA_V_unknown_peer;
 	}
 	if (!h->secret || h->secret != *(volatile const __u64 *)&session->secret[rank])
 		return FPISA_V_secret;
@@ -86,7 +86,7 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 			return job->live >> i & 1 ? FPISA_V_accepted : FPISA_V_not_live;
 		}
 	}
-	return FPISA_V_stranger;
+	return FPISA_V_unknown_peer;
 }
 
 /* The claim of a checked ADD. */

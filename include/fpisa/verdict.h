@@ -34,7 +34,7 @@
 	X(no_job, DROP, "no such job; see fpisa job list")                                             \
 	X(length, DROP, "payload length is not that of the job's chunks")                              \
 	X(token, DROP, "job token wrong")                                                              \
-	X(stranger, DROP, "source address and port are not in the job")                                \
+	X(unknown_peer, DROP, "source address and port are not in the job")                            \
 	X(rank, DROP, "source address and port belong to another rank")                                \
 	X(checksum, DROP, "FPISA checksum wrong")                                                      \
 	X(format, DROP, "number format is not the job's")                                              \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The frame: Ethernet, IPv4 without options, UDP, one FPISA header of 76
- * bytes, a payload. doc/wire.md describes every byte for a stranger; this
+ * bytes, a payload. doc/wire.md describes every byte for writers of clients; this
  * file is what the datapath and the library compile.
  *
  * Every field is little-endian. A reply reuses the frame that caused it, so

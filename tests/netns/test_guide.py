@@ -222,7 +222,7 @@ def no_job(site):
     return site.fails(0)
 
 
-def stranger(site):
+def unknown_peer(site):
     site.tell(f"fpisa job del 7; {ADD.replace('10.0.0.12', '10.0.0.13')}")
     return site.fails(1)
 
@@ -305,7 +305,7 @@ def generic(site):
     assert site.json("status")["interfaces"][0]["mode"] == "skb"
 
 
-PROVOKED = [(no_native_xdp, generic), (too_large, None), (not_loaded, None), (no_job, None), (stranger, None),
+PROVOKED = [(no_native_xdp, generic), (too_large, None), (not_loaded, None), (no_job, None), (unknown_peer, None),
             (wrong_destination, None), (token, None), (not_asked, None), (forgotten, None),
             (closed, None), (absent, one_rank), (silent, one_rank), (no_group, by_result),
             (same_port, two_on_one_host), (other_type, None)]

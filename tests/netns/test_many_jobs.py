@@ -79,7 +79,7 @@ def test_isolation(lab):
         chunks = CALLS * -(-COUNT // elements)
         assert c["v_result"] == chunks and c["v_accepted"] == chunks and c["elements"] == CALLS * 2 * PADDED
         assert (c["mau0"] == 2 * chunks) == (job == 0) and (c["fused"] == 2 * chunks) == (job != 0)
-        for reason in "stranger rank token generation slot ahead mismatch no_job length checksum format".split():
+        for reason in "unknown_peer rank token generation slot ahead mismatch no_job length checksum format".split():
             assert c["v_" + reason] == 0, (job, reason)
 
 

@@ -122,9 +122,9 @@ static void test_check_add(void **state)
 	/* Beyond the ranks of the job the list is not read. */
 	ADD(rank, h.rank = WORKERS, from = elsewhere, job.rank[WORKERS].addr = from,
 	    job.rank[WORKERS].port = port);
-	ADD(stranger, from = elsewhere);
-	ADD(stranger, sport = port + 1);
-	ADD(stranger, job.workers = 2, from = addr[2]);
+	ADD(unknown_peer, from = elsewhere);
+	ADD(unknown_peer, sport = port + 1);
+	ADD(unknown_peer, job.workers = 2, from = addr[2]);
 	ADD(format, h.format = FPISA_FORMAT_FP32 + 1);
 	ADD(format, h.format = 0);
 	ADD(op, h.op = FPISA_OP_END);
@@ -196,12 +196,12 @@ static void test_check_hello(void **state)
 	assert_int_equal(fpisa_check_hello(&h, length - 4, &job, addr[1], port, &rank), FPISA_V_length);
 	assert_int_equal(fpisa_check_hello(&h, 0, &job, addr[1], port, &rank), FPISA_V_length);
 	assert_int_equal(fpisa_check_hello(&h, length + 4, &job, addr[1], port, &rank), FPISA_V_length);
-	assert_int_equal(fpisa_check_hello(&h, length, &job, elsewhere, port, &rank), FPISA_V_stranger);
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[1], port + 1, &rank), FPISA_V_stranger);
+	assert_int_equal(fpisa_check_hello(&h, length, &job, elsewhere, port, &rank), FPISA_V_unknown_peer);
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[1], port + 1, &rank), FPISA_V_unknown_peer);
 	job.live = 5;
 	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[1], port, &rank), FPISA_V_not_live);
 	job.workers = 2;
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[2], port, &rank), FPISA_V_stranger);
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[2], port, &rank), FPISA_V_unknown_peer);
 	/* A number that leaves no larger one would lock its rank out. */
 	h.aux = 0;
 	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);

@@ -407,7 +407,7 @@ static void test_verdict_order(void **state)
 	assert_int_equal(FPISA_V_truncated, 8);
 	assert_int_equal(FPISA_V_port, 31);
 	assert_true(fpisa_reported(FPISA_V_mismatch));	/* rule 3 */
-	assert_false(fpisa_reported(FPISA_V_stranger)); /* nobody reflects frames to strangers */
+	assert_false(fpisa_reported(FPISA_V_unknown_peer)); /* nobody reflects frames to unknown peers */
 	assert_false(fpisa_reported(FPISA_V_token));
 	assert_false(fpisa_reported(FPISA_V_checksum));
 }

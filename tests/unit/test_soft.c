@@ -116,7 +116,7 @@ static void refusals(void **state)
 	REFUSED(secret, 1, f.h.secret = s.session.secret[0], seal(&f));
 	REFUSED(rank, 0, f.h.rank = RANKS);
 	REFUSED(rank, 0, from = 2);
-	REFUSED(stranger, 0, from = RANKS);
+	REFUSED(unknown_peer, 0, from = RANKS);
 	REFUSED(checksum, 0, f.w[5] ^= 1);
 	REFUSED(checksum, 0, f.h.digest ^= 1);
 	REFUSED(slot, 0, f.h.slot ^= 1, seal(&f));

@@ -226,7 +226,7 @@ static void not_a_member(void **state)
 	assert_int_equal(try_connect(&s, TOKEN, taken, JOB), -EADDRINUSE);
 	close(fd);
 	stop_server(&s);
-	assert_true(s.soft.counters.v_token > 0 && s.soft.counters.v_stranger > 0 &&
+	assert_true(s.soft.counters.v_token > 0 && s.soft.counters.v_unknown_peer > 0 &&
 		    s.soft.counters.v_no_job > 0);
 	/* Nobody listens any more. */
 	assert_int_equal(try_connect(&s, TOKEN, known, JOB), -ETIMEDOUT);
