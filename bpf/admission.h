@@ -57,7 +57,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv)
 	int step, action;
 
 	if (!job || !c)
-		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	step = take_slot(ctx, phv, job);
 	if (step < 0)
 		return refuse(ctx, phv->job, -step);

@@ -41,19 +41,19 @@ static __always_inline struct fpisa_counters *counters_of(__u32 job)
 	return bpf_map_lookup_elem(&fpisa_counters, &key);
 }
 
-static __always_inline void count_verdict(struct fpisa_counters *c, __u32 v)
+static __always_inline void add_verdict(struct fpisa_counters *c, __u32 v)
 {
 	if (v < FPISA_VERDICT_COUNT)
 		(&c->v_not_ours)[v]++;
 }
 
 /* Counts the verdict `v` for `job` and returns `action`. */
-GLOBAL_FN int leave(__u32 job, __u32 v, int action)
+GLOBAL_FN int count_verdict(__u32 job, __u32 v, int action)
 {
 	struct fpisa_counters *c = counters_of(job);
 
 	if (c)
-		count_verdict(c, v);
+		add_verdict(c, v);
 	return action;
 }
 
@@ -182,14 +182,14 @@ GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 	int action, extra;
 
 	if (!find_headers(ctx, &h))
-		return leave(job, FPISA_V_internal, XDP_DROP);
+		return count_verdict(job, FPISA_V_internal, XDP_DROP);
 	sum_header(h.fpisa, &sum);
 	h.fpisa->checksum = fpisa_sum_fold(&sum);
 	action = to_sender(ctx, &h, job, 0);
 	extra = (int)(ctx->data_end - ctx->data) - FPISA_PAYLOAD_OFFSET;
 	if (extra > 0)
 		bpf_xdp_adjust_tail(ctx, -extra);
-	return leave(job, v, action);
+	return count_verdict(job, v, action);
 }
 
 /* Drop a member's frame; tell it why where that helps it. */
@@ -198,7 +198,7 @@ GLOBAL_FN int refuse(struct xdp_md *ctx, __u32 job, __u32 v)
 	struct headers h;
 
 	if (!find_headers(ctx, &h) || !fpisa_reported(v))
-		return leave(job, v, XDP_DROP);
+		return count_verdict(job, v, XDP_DROP);
 	fpisa_make_error(h.fpisa, v);
 	return bare_to_sender(ctx, job, v);
 }

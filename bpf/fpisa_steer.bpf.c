@@ -58,16 +58,16 @@ int fpisa_steer(struct xdp_md *ctx)
 	if (!control || !steering || !count)
 		return XDP_PASS;
 	if (!is_ours(ctx, &h, control))
-		return leave(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
+		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
 	if (for_whom(&h, whole, &id) != FPISA_V_accepted)
-		return leave(id, FPISA_V_wrong_destination, XDP_PASS);
+		return count_verdict(id, FPISA_V_wrong_destination, XDP_PASS);
 	/* A HELLO has no slot. */
 	if (whole && h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
 		index = fpisa_slot_cpu(h.fpisa->slot, steering->cpus);
 	fpisa_opaque(index);
 	if (index >= FPISA_STEER_CPUS ||
 	    bpf_redirect_map(&fpisa_cpumap, steering->cpu[index], XDP_DROP) != XDP_REDIRECT)
-		return leave(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
+		return count_verdict(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
 	count->sent[index]++;
 	return XDP_REDIRECT;
 }
@@ -79,10 +79,10 @@ int fpisa_cpu(struct xdp_md *ctx)
 	struct fpisa_steered *count = lookup(&fpisa_steered, 0);
 
 	if (!control || !count)
-		return leave(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
+		return count_verdict(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
 	count->taken++;
 	bpf_tail_call(ctx, &fpisa_stages, fpisa_bank_of(0, control->bank) + FPISA_ADMISSION);
-	return leave(FPISA_MAX_JOBS, FPISA_V_family, XDP_DROP);
+	return count_verdict(FPISA_MAX_JOBS, FPISA_V_family, XDP_DROP);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

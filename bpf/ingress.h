@@ -197,20 +197,20 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	if (rank == -FPISA_V_not_live)
 		return refuse(ctx, id, FPISA_V_not_live);
 	if (rank < 0)
-		return leave(id, -rank, XDP_DROP);
+		return count_verdict(id, -rank, XDP_DROP);
 	v = find_way(ctx, id, rank);
 	if (v != FPISA_V_accepted)
-		return leave(id, v, v == FPISA_V_unresolved ? XDP_PASS : XDP_DROP);
+		return count_verdict(id, v, v == FPISA_V_unresolved ? XDP_PASS : XDP_DROP);
 	cookie = cookie_of(ctx, id, rank);
 	if (!cookie || !way || !find_headers(ctx, &h))
-		return leave(id, FPISA_V_internal, XDP_DROP);
+		return count_verdict(id, FPISA_V_internal, XDP_DROP);
 	p = (void *)(h.fpisa + 1);
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
-		return leave(id, FPISA_V_truncated, XDP_DROP);
+		return count_verdict(id, FPISA_V_truncated, XDP_DROP);
 	if (h.fpisa->secret == cookie) {
 		v = let_in(ctx, id, rank);
 		if (v != FPISA_V_welcome)
-			return leave(id, v, XDP_DROP);
+			return count_verdict(id, v, XDP_DROP);
 	} else {
 		fpisa_make_challenge(h.fpisa, p, cookie);
 		v = FPISA_V_challenge;
@@ -221,7 +221,7 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	__builtin_memcpy(h.eth->h_dest, way->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, way->local_mac, ETH_ALEN);
 	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p));
-	return leave(id, v, through(id, way->ifindex));
+	return count_verdict(id, v, through(id, way->ifindex));
 }
 
 /* Every stateless check of an ADD to job `id` but the checksum; a verdict. */
@@ -248,9 +248,9 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 
 	/* What a member is told needs a frame that is whole: the checksum first. */
 	if (v != FPISA_V_accepted && !fpisa_reported(v))
-		return leave(id, v, XDP_DROP);
+		return count_verdict(id, v, XDP_DROP);
 	if (frame_sum(ctx, payload) != h->fpisa->checksum)
-		return leave(id, FPISA_V_checksum, XDP_DROP);
+		return count_verdict(id, FPISA_V_checksum, XDP_DROP);
 	if (v != FPISA_V_accepted)
 		return refuse(ctx, id, v);
 
@@ -276,18 +276,18 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	phv->format = pack_format(f);
 	phv->bank = fpisa_bank_of(job->family, control->bank);
 	if (!c)
-		return leave(id, FPISA_V_internal, XDP_DROP);
+		return count_verdict(id, FPISA_V_internal, XDP_DROP);
 	if (phv->clz == FPISA_CLZ_LPM && !trie_ready(control))
-		return leave(id, FPISA_V_busy, XDP_DROP);
+		return count_verdict(id, FPISA_V_busy, XDP_DROP);
 	if (phv->clz == FPISA_CLZ_LPM_BYTE && !byte_trie_ready())
-		return leave(id, FPISA_V_busy, XDP_DROP);
+		return count_verdict(id, FPISA_V_busy, XDP_DROP);
 	if (h->fpisa->flags & FPISA_F_RETRANSMIT)
 		c->retransmissions++;
 	if (!job->family)
 		return admission(ctx, phv);
 	/* No slot is taken yet: a family that is not loaded costs this frame alone. */
 	tail_call(ctx, phv->bank + FPISA_ADMISSION);
-	return leave(id, FPISA_V_family, XDP_DROP);
+	return count_verdict(id, FPISA_V_family, XDP_DROP);
 }
 
 /* A new packet. */
@@ -306,16 +306,16 @@ static __always_inline int ingress(struct xdp_md *ctx, struct fpisa_phv *phv)
 		return XDP_PASS;
 	whole = find_headers(ctx, &h);
 	if (!is_ours(ctx, &h, control))
-		return leave(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
+		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
 	v = for_whom(&h, whole, &id);
 	if (v != FPISA_V_accepted)
-		return leave(id, v, XDP_PASS);
+		return count_verdict(id, v, XDP_PASS);
 	v = parse(ctx, control, &payload, &port);
 	if (v != FPISA_V_accepted)
-		return leave(FPISA_MAX_JOBS, v, XDP_DROP);
+		return count_verdict(FPISA_MAX_JOBS, v, XDP_DROP);
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
 	if (!job || !find_headers(ctx, &h))
-		return leave(FPISA_MAX_JOBS, FPISA_V_no_job, XDP_DROP);
+		return count_verdict(FPISA_MAX_JOBS, FPISA_V_no_job, XDP_DROP);
 	c = counters_of(id);
 	if (c) {
 		c->packets++;
@@ -323,11 +323,11 @@ static __always_inline int ingress(struct xdp_md *ctx, struct fpisa_phv *phv)
 	}
 	v = fpisa_check_type(h.fpisa);
 	if (v != FPISA_V_accepted)
-		return leave(id, v, XDP_DROP);
+		return count_verdict(id, v, XDP_DROP);
 	/* Replies are made of the frame, and come from the first port. */
 	h.udp->dest = bpf_htons(port_of(control));
 	if (h.fpisa->type == FPISA_TYPE_HELLO)
-		return port ? leave(id, FPISA_V_port, XDP_DROP) : hello(ctx, id, payload);
+		return port ? count_verdict(id, FPISA_V_port, XDP_DROP) : hello(ctx, id, payload);
 	return add(ctx, phv, &h, id, job, control, payload, port);
 }
 

@@ -107,14 +107,14 @@ GLOBAL_FN int wait(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 
 		return XDP_ABORTED;
 	slot = lookup(&fpisa_slots, phv->key);
 	if (!slot)
-		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	if (!phv->probe || !find_headers(ctx, &h)) {
 		guard_release(&slot->guard);
-		return leave(phv->job, v, XDP_DROP);
+		return count_verdict(phv->job, v, XDP_DROP);
 	}
 	fpisa_make_status(h.fpisa, slot, live);
 	guard_release(&slot->guard);
-	leave(phv->job, v, 0);
+	count_verdict(phv->job, v, 0);
 	return bare_to_sender(ctx, phv->job, FPISA_V_status);
 }
 
@@ -152,7 +152,7 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv)
 	job = lookup(&fpisa_jobs, phv->job);
 	c = counters_of(phv->job);
 	if (!slot || !job || !c)
-		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	c->elements += phv->blocks * FPISA_BLOCK;
 	if (!phv->uncounted)
 		count_events(c, phv->events);
@@ -164,7 +164,7 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv)
 	if (fpisa_unlikely(phv->probe))
 		return wait(ctx, phv, live, FPISA_V_accepted);
 	guard_release(&slot->guard);
-	count_verdict(c, FPISA_V_accepted);
+	add_verdict(c, FPISA_V_accepted);
 	return XDP_DROP;
 }
 
@@ -205,10 +205,10 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 	ports = lookup(&fpisa_fanout, phv->job);
 	c = counters_of(phv->job);
 	if (!slot)
-		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	if (!job || !find_headers(ctx, &h) || !c) {
 		guard_release(&slot->guard);
-		return leave(phv->job, FPISA_V_internal, XDP_DROP);
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	}
 	flags = slot->flags | phv->flags;
 	fpisa_make_result(h.fpisa, slot, job, phv->results, flags, phv->resend);
@@ -221,10 +221,10 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 	h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
 
 	if (phv->resend)
-		return leave(phv->job, FPISA_V_resent, to_sender(ctx, &h, phv->job, payload));
+		return count_verdict(phv->job, FPISA_V_resent, to_sender(ctx, &h, phv->job, payload));
 	count_flags(c, flags);
 	if (!ports)
-		return leave(phv->job, FPISA_V_fanout, XDP_DROP);
+		return count_verdict(phv->job, FPISA_V_fanout, XDP_DROP);
 	__builtin_memcpy(h.eth->h_source, h.eth->h_dest, ETH_ALEN);
 	/* RFC 1112: the group's low 23 bits. Unicast copies are addressed at their port. */
 	h.eth->h_dest[0] = 0x01;
@@ -236,8 +236,8 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 	address_reply(&h, job->address, job->group, job->group_port, payload);
 	action = (int)bpf_redirect_map(ports, 0, BPF_F_BROADCAST);
 	if (action != XDP_REDIRECT)
-		return leave(phv->job, FPISA_V_fanout, XDP_DROP);
-	return leave(phv->job, FPISA_V_result, action);
+		return count_verdict(phv->job, FPISA_V_fanout, XDP_DROP);
+	return count_verdict(phv->job, FPISA_V_result, action);
 }
 
 /* -- the chain ------------------------------------------------------------ */
@@ -315,7 +315,7 @@ static __always_inline int chain(struct xdp_md *ctx, struct fpisa_phv *phv, __u3
 		run_mau8(ctx, phv);
 		return read_done(ctx, phv);
 	}
-	return leave(phv->job, FPISA_V_internal, XDP_DROP);
+	return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 }
 
 #endif
