@@ -69,7 +69,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	switch (step) {
 	case FPISA_STEP_WAIT:
-		return wait(ctx, phv, *(volatile __u64 *)&job->live, FPISA_V_duplicate);
+		return not_complete(ctx, phv, *(volatile __u64 *)&job->live, FPISA_V_duplicate);
 	case FPISA_STEP_RESEND:
 		phv->resend = 1;
 		/* fallthrough */

@@ -98,7 +98,7 @@ GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 al
 /*
  * The round is not complete: give the slot back, count `v`; answer a probe.
  */
-GLOBAL_FN int wait(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 v)
+GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 v)
 {
 	struct fpisa_slot *slot;
 	struct headers h;
@@ -162,7 +162,7 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv)
 		return COMPLETE;
 	}
 	if (fpisa_unlikely(phv->probe))
-		return wait(ctx, phv, live, FPISA_V_accepted);
+		return not_complete(ctx, phv, live, FPISA_V_accepted);
 	guard_release(&slot->guard);
 	add_verdict(c, FPISA_V_accepted);
 	return XDP_DROP;
