@@ -83,11 +83,11 @@ $(B)/%.o: bpf/%.bpf.c $(B)/fpisa_abi.h
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
 
-# Further families (include/fpisa/job.h): lane bytes, register bits, cells of mode exact.
+# Further families (include/fpisa/job.h): lane bytes, r: register bits, c: limbs of mode exact.
 FAMILIES := w2r32 w1r32 w8r64 w4r64 w2r64 w1r64 w4c8 w2c8 w2c1 w1c1 w1c8
 FAMILY_OBJ := $(FAMILIES:%=$(B)/fpisa_%.o)
 family_bytes = $(patsubst w%,%,$(firstword $(subst r, ,$(subst c, ,$(1)))))
-family_rest = $(if $(findstring c,$(1)),-DFAMILY_RBITS=64 -DFAMILY_CELLS=$(lastword $(subst c, ,$(1))),\
+family_rest = $(if $(findstring c,$(1)),-DFAMILY_RBITS=64 -DFAMILY_LIMBS=$(lastword $(subst c, ,$(1))),\
 	-DFAMILY_RBITS=$(lastword $(subst r, ,$(1))))
 $(FAMILY_OBJ): $(B)/fpisa_%.o: bpf/family.bpf.c $(B)/fpisa_abi.h
 	@mkdir -p $(@D)

@@ -11,6 +11,6 @@
 
 struct fpisa_phv64_block phv64;
 struct fpisa_man64_block man64;
-struct fpisa_cells_block cells;
+struct fpisa_limbs_block limbs;
 struct fpisa_steering steering;
 struct fpisa_steered steered;

@@ -64,44 +64,44 @@ static __always_inline __u32 clz_near(__u64 x, struct fpisa_format f)
 
 #define clz_byte(x) clz_near(x, f)
 
-/* What a family composes: registers of one mantissa, or rows of cells. */
-#if FAMILY_CELLS
-#if FAMILY_CELLS == 8
-struct cells_row {
-	__s64 c[FPISA_CELLS];
+/* What a family composes: registers of one mantissa, or superaccumulators. */
+#if FAMILY_LIMBS
+#if FAMILY_LIMBS == 8
+struct accumulator {
+	__s64 limb[FPISA_LIMBS];
 };
 
-GLOBAL_FN int collapse_row(struct fpisa_lane *l, const struct cells_row *row, __u64 factor)
+GLOBAL_FN int collapse(struct fpisa_lane *l, const struct accumulator *acc, __u64 factor)
 {
-	if (!l || !row)
+	if (!l || !acc)
 		return 0;
-	fpisa_exact_mau5(l, row->c, FPISA_CELLS, factor);
+	fpisa_exact_mau5(l, acc->limb, FPISA_LIMBS, factor);
 	return 0;
 }
 
-#define COLLAPSE(l, row, n, factor) collapse_row(l, (struct cells_row *)(row), factor)
+#define COLLAPSE(l, acc, n, factor) collapse(l, (struct accumulator *)(acc), factor)
 #else
 #define COLLAPSE fpisa_exact_mau5
 #endif
-#define SET(in, e, m, f) fpisa_exact_set(in, e, m, FAMILY_CELLS, f)
-#if FAMILY_CELLS == 8 && FAMILY_BYTES == 4
+#define SET(in, e, m, f) fpisa_exact_set(in, e, m, FAMILY_LIMBS, f)
+#if FAMILY_LIMBS == 8 && FAMILY_BYTES == 4
 static const struct fpisa_places places = FPISA_PLACES;
 #define ADD(in, e, m, f, counted) ((void)(f), (void)(counted), fpisa_look_exact32(in, e, m, &places), 0)
 #else
-#define ADD(in, e, m, f, counted) ((void)(counted), fpisa_look_exact(in, e, m, FAMILY_CELLS, f), 0)
+#define ADD(in, e, m, f, counted) ((void)(counted), fpisa_look_exact(in, e, m, FAMILY_LIMBS, f), 0)
 #endif
 #define ADD_A(in, e, m, f) ADD(in, e, m, f, 1)
-#define READ(out, e, m, f, rounding) fpisa_exact_read(out, e, m, FAMILY_CELLS, f, rounding, clz_bits, COLLAPSE)
-#define STAGE2_FIRST(p, e) fpisa_exact_stage2(p, e, FAMILY_CELLS, 1)
-#define STAGE2(p, e, f) ((void)(f), fpisa_exact_stage2(p, e, FAMILY_CELLS, 0))
+#define READ(out, e, m, f, rounding) fpisa_exact_read(out, e, m, FAMILY_LIMBS, f, rounding, clz_bits, COLLAPSE)
+#define STAGE2_FIRST(p, e) fpisa_exact_stage2(p, e, FAMILY_LIMBS, 1)
+#define STAGE2(p, e, f) ((void)(f), fpisa_exact_stage2(p, e, FAMILY_LIMBS, 0))
 #define STAGE2_A STAGE2
 #define STAGE3(p, f) (fpisa_exact_stage3(p, f), 0)
 #define STAGE3_A STAGE3
-#define STAGE4_FIRST(p, m, f) fpisa_exact_stage4(p, m, FAMILY_CELLS, f, 1)
-#define STAGE4(p, m, f) (fpisa_exact_stage4(p, m, FAMILY_CELLS, f, 0), 0)
+#define STAGE4_FIRST(p, m, f) fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 1)
+#define STAGE4(p, m, f) (fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 0), 0)
 #define STAGE4_CHECKED STAGE4
 #define STAGE4_A STAGE4
-#define STAGE5(e, m, p, f, factor) fpisa_exact_stage5(e, m, FAMILY_CELLS, p, f, factor, COLLAPSE)
+#define STAGE5(e, m, p, f, factor) fpisa_exact_stage5(e, m, FAMILY_LIMBS, p, f, factor, COLLAPSE)
 #else
 #define SET fpisa_block_set
 #if FAMILY_BYTES == 8
@@ -155,7 +155,7 @@ GLOBAL_FN int fused_set_block(const struct words *in, struct fpisa_exp_block *e,
  * guards returns. FP32's bodies, which have no masks, stand in the loops over
  * blocks; several formats in one program are more than a verifier takes.
  */
-#if FAMILY_BYTES == 4 && (FAMILY_RBITS == 32 || FAMILY_CELLS)
+#if FAMILY_BYTES == 4 && (FAMILY_RBITS == 32 || FAMILY_LIMBS)
 #define FUSED_FN static __always_inline
 #else
 #define FUSED_FN GLOBAL_FN
@@ -184,7 +184,7 @@ GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block
 #define READ_NEAREST 0x40000000u
 #define READ_BYTES 0x80000000u
 
-#if !FAMILY_CELLS
+#if !FAMILY_LIMBS
 /* Lane i by the units, as staged programs do it. Returns its flags. */
 GLOBAL_FN __u32 read_lane(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt, __u32 i)
 {
@@ -313,7 +313,7 @@ GLOBAL_FN __u64 mau4_a_block(phv_block *p, man_block *m, __u32 fmt)
 	return STAGE4_A(FPISA_PHV(p), m, FORMAT(fmt));
 }
 
-/* `factor` is what a long accumulator multiplies by on the way; other registers leave that to finish_block(). */
+/* `factor` is what a superaccumulator multiplies by on the way; other registers leave that to finish_block(). */
 GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt,
 			 __u64 factor)
 {
@@ -390,7 +390,7 @@ GLOBAL_FN int finish_lane(struct fpisa_lane *l, const struct fpisa_finish *fin, 
 {
 	if (!l || !fin)
 		return 0;
-	fpisa_finish(l, fin, FAMILY_CELLS == FPISA_CELLS, FORMAT(fmt));
+	fpisa_finish(l, fin, FAMILY_LIMBS == FPISA_LIMBS, FORMAT(fmt));
 	return 0;
 }
 

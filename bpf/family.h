@@ -2,7 +2,7 @@
 /*
  * What sets one family of programs apart: the width of a lane on the wire
  * (FAMILY_BYTES: 1, 2, 4, 8), of the mantissa register (FAMILY_RBITS: 32,
- * 64), and for mode exact the cells of a row (FAMILY_CELLS: 1, 8). The format
+ * 64), and for mode exact the limbs of a register (FAMILY_LIMBS: 1, 8). The format
  * is a constant where a family has one alone, for speed, but for its guard
  * bits; else it is a value at run time. Family 0, FP32 in 32 bits, is the one
  * for plain ip link. It serves int32 too, whose units (op.h) ask for the
@@ -26,8 +26,8 @@
 #define FORMAT(packed) family_format(packed)
 #endif
 
-#ifndef FAMILY_CELLS
-#define FAMILY_CELLS 0
+#ifndef FAMILY_LIMBS
+#define FAMILY_LIMBS 0
 #endif
 
 /* The number of the family's one format, 0 if it has several. */
@@ -35,8 +35,8 @@
 #define FAMILY_FORMAT FPISA_FORMAT_FP64
 #elif FAMILY_BYTES == 4
 #define FAMILY_FORMAT FPISA_FORMAT_FP32
-#elif FAMILY_BYTES == 2 && FAMILY_CELLS
-#define FAMILY_FORMAT (FAMILY_CELLS == 1 ? FPISA_FORMAT_FP16 : FPISA_FORMAT_BF16)
+#elif FAMILY_BYTES == 2 && FAMILY_LIMBS
+#define FAMILY_FORMAT (FAMILY_LIMBS == 1 ? FPISA_FORMAT_FP16 : FPISA_FORMAT_BF16)
 #else
 #define FAMILY_FORMAT 0
 #endif
@@ -63,7 +63,7 @@ static __always_inline struct fpisa_format family_format(__u32 packed)
 	struct fpisa_format f = unpack_format(packed);
 
 	if (FAMILY_FORMAT) {
-		__u8 guard = FAMILY_CELLS ? 0 : f.guard;
+		__u8 guard = FAMILY_LIMBS ? 0 : f.guard;
 
 		f = fpisa_format_of(FAMILY_FORMAT);
 		f.rbits = FAMILY_RBITS;
@@ -103,22 +103,22 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_phv64 SEC(".maps");
 
-#if FAMILY_CELLS == 8
-typedef struct fpisa_cells_block man_block;
-#define registers fpisa_cells
+#if FAMILY_LIMBS == 8
+typedef struct fpisa_limbs_block man_block;
+#define registers fpisa_limbs
 
-/* Long accumulators, keys as in fpisa_mantissas. */
-struct fpisa_cells {
-	struct fpisa_cells_block b[FPISA_MAX_BLOCKS];
+/* Superaccumulators, keys as in fpisa_mantissas. */
+struct fpisa_limbs {
+	struct fpisa_limbs_block b[FPISA_MAX_BLOCKS];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_EXACT_SLOTS);
 	__type(key, __u32);
-	__type(value, struct fpisa_cells);
+	__type(value, struct fpisa_limbs);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} fpisa_cells SEC(".maps");
+} fpisa_limbs SEC(".maps");
 #else
 typedef struct fpisa_man64_block man_block;
 #define registers fpisa_man64

@@ -57,7 +57,7 @@ GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 static __always_inline int reads_by_unit(const struct fpisa_phv *phv)
 {
 	return phv->by_unit || phv->finish.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM ||
-	       (phv->clz == FPISA_CLZ_LPM_BYTE && FAMILY_CELLS > 0);
+	       (phv->clz == FPISA_CLZ_LPM_BYTE && FAMILY_LIMBS > 0);
 }
 
 GLOBAL_FN int run_read_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)

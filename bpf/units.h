@@ -145,8 +145,8 @@ GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
 {
 	phv_block *p = blocks_of(phv);
 
-	/* The first value of a round meets nothing to align with, but a row of cells has a place for it. */
-	if (!phv || !p || phv->keyed || (phv->first && !FAMILY_CELLS))
+	/* The first value of a round meets nothing to align with, but a superaccumulator has a limb for it. */
+	if (!phv || !p || phv->keyed || (phv->first && !FAMILY_LIMBS))
 		return 0;
 	if (phv->mode == FPISA_MODE_FPISA_A) {
 		EACH_BLOCK(b, phv)

@@ -6,7 +6,7 @@
  * table counts inside. Sums have their leading one near that of the format's
  * mantissa, so the table is asked there first and the trie, whose look-up
  * costs ten times as much, only for what lies elsewhere: sums that cancelled
- * four bits or more, zero, accumulators of mode exact.
+ * four bits or more, zero, superaccumulators of mode exact.
  */
 #ifndef FPISA_CLZ_H
 #define FPISA_CLZ_H

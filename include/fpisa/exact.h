@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Mode `exact`: a long accumulator in place of the mantissa register.
+ * Mode `exact`: a superaccumulator (Kulisch's long accumulator) in place of the
+ * mantissa register.
  *
- * An element's register is a row of signed 64-bit cells, 32 bits apart: the
- * cell of a value is (e - 1) / 32, its place there (e - 1) mod 32, so an add
- * touches one cell and loses nothing. Cell i holds units of
+ * It has signed 64-bit limbs, 32 bits apart, so that carries wait: the limb of
+ * a value is (e - 1) / 32, its place there (e - 1) mod 32, so an add touches
+ * one limb and loses nothing. Limb i holds units of
  * 2^(32 i + 1 - bias - M). A mantissa of M + 1 bits moved by up to 31 leaves
- * 63 - 31 - (M + 1) bits: 2^8 adds for FP32 before a cell could overflow,
- * 2^24 for bf16. Formats of five exponent bits or fewer fit one cell, with
+ * 63 - 31 - (M + 1) bits: 2^8 adds for FP32 before a limb could overflow,
+ * 2^24 for bf16. Formats of five exponent bits or fewer fit one limb, with
  * the place e - 1 in it: 2^(63 - 29 - 11) adds for FP16.
  *
  * The order of adds does not matter, integers are associative; the one
@@ -20,25 +21,26 @@
 
 #include "block.h"
 
-#define FPISA_CELLS 8 /* ceil(254 / 32): exponents of eight bits */
+#define FPISA_LIMBS 8 /* ceil(254 / 32): exponents of eight bits */
 
-/* One block of accumulators of FPISA_CELLS; those of one cell are struct fpisa_man64_block. */
-struct fpisa_cells_block {
-	__s64 c[FPISA_BLOCK][FPISA_CELLS];
+/* One block of superaccumulators of FPISA_LIMBS; those of one limb are struct fpisa_man64_block. */
+struct fpisa_limbs_block {
+	__s64 limb[FPISA_BLOCK][FPISA_LIMBS];
 };
 
-static __always_inline __s64 *fpisa_row(void *cells, int i, int n)
+/* Of element i, `n` limbs each. */
+static __always_inline __s64 *fpisa_limbs_of(void *limbs, int i, int n)
 {
-	return (__s64 *)cells + i * n;
+	return (__s64 *)limbs + i * n;
 }
 
-/* MAU2: which of `n` cells (st) and where in it (in). */
+/* MAU2: which of `n` limbs (st) and where in it (in). */
 static __always_inline void fpisa_exact_mau2(struct fpisa_lane *l, int n)
 {
 	__u32 place = (l->e & FPISA_EXP_MASK) - 1;
 
 	l->in = (__s32)(n == 1 ? place & 63 : place & 31);
-	l->st = n == 1 ? 0 : place >> 5 & (FPISA_CELLS - 1);
+	l->st = n == 1 ? 0 : place >> 5 & (FPISA_LIMBS - 1);
 }
 
 /* MAU3: the incoming mantissa to its place; exact. */
@@ -47,48 +49,48 @@ static __always_inline void fpisa_exact_mau3(struct fpisa_lane *l)
 	l->m = (__s64)((__u64)l->m << l->in);
 }
 
-/* MAU4, first contribution: the row is this value alone. */
-static __always_inline void fpisa_exact_mau4_first(const struct fpisa_lane *l, __s64 *row, int n)
+/* MAU4, first contribution: the accumulator is this value alone. */
+static __always_inline void fpisa_exact_mau4_first(const struct fpisa_lane *l, __s64 *acc, int n)
 {
 	for (int k = 0; k < n; k++)
-		row[k] = 0;
-	row[l->st] = l->m;
+		acc[k] = 0;
+	acc[l->st] = l->m;
 }
 
-static __always_inline void fpisa_exact_mau4(const struct fpisa_lane *l, __s64 *row)
+static __always_inline void fpisa_exact_mau4(const struct fpisa_lane *l, __s64 *acc)
 {
-	row[l->st] += l->m;
+	acc[l->st] += l->m;
 }
 
 /*
  * MAU5: carries and sign, then the magnitude as m x 2^(e - bias - M): the two
  * uppermost nonzero digits of 32 bits, all below them as a sticky bit. m has
- * 31 significant bits or more, or is exact. In a row of several cells the
+ * 31 significant bits or more, or is exact. Of several limbs the
  * magnitude is multiplied by `factor`, below 2^24, on the way (op.h).
  */
-static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *row, int n, __u64 factor)
+static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *acc, int n, __u64 factor)
 {
 	__u64 high = 0, low = 0, rest = 0, before = 0, below = 0, product = 0;
 	__s64 carry = 0, sign;
 	__u32 top = 0;
 
 	if (n == 1) {
-		l->m = row[0];
+		l->m = acc[0];
 		l->e |= 1;
 		fpisa_mau5_sign(l);
 		return;
 	}
 	FPISA_ROLLED
-	for (int k = 0; k < FPISA_CELLS; k++)
-		carry = (carry + row[k]) >> 32;
+	for (int k = 0; k < FPISA_LIMBS; k++)
+		carry = (carry + acc[k]) >> 32;
 	sign = carry >> 63;
 	carry = 0;
 	FPISA_ROLLED
-	for (int k = 0; k <= FPISA_CELLS + 1; k++) {
+	for (int k = 0; k <= FPISA_LIMBS + 1; k++) {
 		__u64 digit;
 
-		if (k < FPISA_CELLS)
-			carry += (row[k] ^ sign) - sign;
+		if (k < FPISA_LIMBS)
+			carry += (acc[k] ^ sign) - sign;
 		product += (__u32)carry * factor;
 		digit = (__u32)product;
 		carry >>= 32;
@@ -114,9 +116,9 @@ static __always_inline void fpisa_exact_mau5(struct fpisa_lane *l, const __s64 *
 	}
 }
 
-/* -- over a block; `cells` are n a row ------------------------------------- */
+/* -- over a block; `limbs` are n an element ---------------------------------- */
 
-static __always_inline void fpisa_exact_set(const void *in, struct fpisa_exp_block *e, void *cells, int n,
+static __always_inline void fpisa_exact_set(const void *in, struct fpisa_exp_block *e, void *limbs, int n,
 					    struct fpisa_format f)
 {
 	FPISA_EACH(i) {
@@ -127,11 +129,11 @@ static __always_inline void fpisa_exact_set(const void *in, struct fpisa_exp_blo
 		fpisa_exact_mau2(&l, n);
 		e->e[i] = (__u16)(l.e & FPISA_EXP_SPECIAL);
 		fpisa_exact_mau3(&l);
-		fpisa_exact_mau4_first(&l, fpisa_row(cells, i, n), n);
+		fpisa_exact_mau4_first(&l, fpisa_limbs_of(limbs, i, n), n);
 	}
 }
 
-static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_block *e, void *cells, int n,
+static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_block *e, void *limbs, int n,
 					    struct fpisa_format f)
 {
 	FPISA_EACH(i) {
@@ -143,21 +145,21 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 		if (fpisa_unlikely(l.e & FPISA_EXP_SPECIAL))
 			e->e[i] |= (__u16)(l.e & FPISA_EXP_SPECIAL);
 		fpisa_exact_mau3(&l);
-		fpisa_exact_mau4(&l, fpisa_row(cells, i, n));
+		fpisa_exact_mau4(&l, fpisa_limbs_of(limbs, i, n));
 	}
 }
 
 /*
- * As fpisa_block_read; collapse(lane, row, n, factor) is fpisa_exact_mau5() or a call
+ * As fpisa_block_read; collapse(lane, acc, n, factor) is fpisa_exact_mau5() or a call
  * of it, for its loops are more than a verifier takes 32 times over.
  */
-#define fpisa_exact_read(out, ereg, cells, n, f, rounding, clz, collapse)                     \
+#define fpisa_exact_read(out, ereg, limbs, n, f, rounding, clz, collapse)                     \
 	({                                                                                    \
 		__u32 __flags = 0;                                                            \
 		FPISA_EACH(__i) {                                                             \
 			struct fpisa_lane __l = { .e = (ereg)->e[__i], .flags = __flags };    \
 			__u32 __lz;                                                           \
-			collapse(&__l, fpisa_row((void *)(cells), __i, n), n, 1);             \
+			collapse(&__l, fpisa_limbs_of((void *)(limbs), __i, n), n, 1);        \
 			__lz = clz((__u64)__l.m);                                             \
 			fpisa_mau6_normalise(&__l, f, __lz);                                  \
 			fpisa_mau7_exponent(&__l, f, __lz);                                   \
@@ -190,26 +192,26 @@ static __always_inline void fpisa_exact_stage3(struct fpisa_phv_ref p, struct fp
 	}
 }
 
-static __always_inline void fpisa_exact_stage4(struct fpisa_phv_ref p, void *cells, int n, struct fpisa_format f,
+static __always_inline void fpisa_exact_stage4(struct fpisa_phv_ref p, void *limbs, int n, struct fpisa_format f,
 					       int first)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = fpisa_get_man(p.m, i, f), .st = p.d[i] >> 8 & (FPISA_CELLS - 1) };
+		struct fpisa_lane l = { .m = fpisa_get_man(p.m, i, f), .st = p.d[i] >> 8 & (FPISA_LIMBS - 1) };
 
 		if (n == 1)
 			l.st = 0;
 		if (first)
-			fpisa_exact_mau4_first(&l, fpisa_row(cells, i, n), n);
+			fpisa_exact_mau4_first(&l, fpisa_limbs_of(limbs, i, n), n);
 		else
-			fpisa_exact_mau4(&l, fpisa_row(cells, i, n));
+			fpisa_exact_mau4(&l, fpisa_limbs_of(limbs, i, n));
 	}
 }
 
-#define fpisa_exact_stage5(ereg, cells, n, p, f, factor, collapse)                       \
+#define fpisa_exact_stage5(ereg, limbs, n, p, f, factor, collapse)                       \
 	({                                                                               \
 		FPISA_EACH(__i) {                                                        \
 			struct fpisa_lane __l = { .e = (ereg)->e[__i] };                 \
-			collapse(&__l, fpisa_row((void *)(cells), __i, n), n, factor);   \
+			collapse(&__l, fpisa_limbs_of((void *)(limbs), __i, n), n, factor); \
 			(p).e[__i] = (__u16)__l.e;                                       \
 			fpisa_put_man((p).m, __i, f, __l.m);                             \
 			(p).d[__i] = (__u16)(__l.sign << 15);                            \

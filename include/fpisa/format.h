@@ -32,7 +32,7 @@ enum fpisa_mode {
 	FPISA_MODE_FPISA = 1,	/* the smaller exponent's mantissa is shifted right */
 	FPISA_MODE_FPISA_A = 2, /* the stored mantissa is never shifted (section 4.4) */
 	FPISA_MODE_FPISA64 = 3, /* as fpisa, a 64-bit register whose spare bits guard */
-	FPISA_MODE_EXACT = 4,	/* a long accumulator; the same bits in every order (exact.h) */
+	FPISA_MODE_EXACT = 4,	/* a superaccumulator; the same bits in every order (exact.h) */
 	FPISA_MODE_END,
 };
 
@@ -204,7 +204,7 @@ static __always_inline struct fpisa_format fpisa_register(__u8 id, enum fpisa_mo
 }
 
 /*
- * Does the mode take the format? exact has no FP64: 66 cells an element, 220
+ * Does the mode take the format? exact has no FP64: 66 limbs an element, 220
  * KB a slot version; integers need no mode but the first.
  */
 static __always_inline int fpisa_mode_offered(struct fpisa_format f, enum fpisa_mode mode)

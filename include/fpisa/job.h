@@ -165,12 +165,12 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 
 /*
  * 0 for four bytes in 32 bits; narrower lanes, the 64-bit registers, then
- * the long accumulators. FPISA_FAMILIES if there is none: exact FP64 would
- * take 66 cells an element, 220 KB a slot version. Integers are family 0's:
+ * the superaccumulators. FPISA_FAMILIES if there is none: exact FP64 would
+ * take 66 limbs an element, 220 KB a slot version. Integers are family 0's:
  * four bytes in 32 bits.
  */
-#define FPISA_FAMILY_CELLS 7 /* with FPISA_CELLS a row: this, the next, and FPISA_FAMILY_MX_CELLS */
-#define FPISA_FAMILY_MX_CELLS 11
+#define FPISA_FAMILY_LIMBS 7 /* with FPISA_LIMBS an element: this, the next, and FPISA_FAMILY_MX_LIMBS */
+#define FPISA_FAMILY_MX_LIMBS 11
 
 static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode mode)
 {
@@ -178,9 +178,9 @@ static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode 
 		if (f.bytes == 8)
 			return FPISA_FAMILIES;
 		if (f.shared)
-			return FPISA_FAMILY_MX_CELLS;
+			return FPISA_FAMILY_MX_LIMBS;
 		if (f.ebits == 8)
-			return f.bytes == 4 ? FPISA_FAMILY_CELLS : FPISA_FAMILY_CELLS + 1;
+			return f.bytes == 4 ? FPISA_FAMILY_LIMBS : FPISA_FAMILY_LIMBS + 1;
 		return f.bytes == 2 ? 9 : 10;
 	}
 	if (f.rbits == 32)
@@ -188,13 +188,13 @@ static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode 
 	return f.bytes == 8 ? 3 : f.bytes == 4 ? 4 : f.bytes == 2 ? 5 : 6;
 }
 
-/* Do its registers stand in the map of long accumulators? */
-static __always_inline int fpisa_family_cells(__u8 family)
+/* Do its registers stand in the map of superaccumulators? */
+static __always_inline int fpisa_family_limbs(__u8 family)
 {
-	return family == FPISA_FAMILY_CELLS || family == FPISA_FAMILY_CELLS + 1 || family == FPISA_FAMILY_MX_CELLS;
+	return family == FPISA_FAMILY_LIMBS || family == FPISA_FAMILY_LIMBS + 1 || family == FPISA_FAMILY_MX_LIMBS;
 }
 
-/* Entries of the map of long accumulators: jobs in those families lie below it. */
+/* Entries of the map of superaccumulators: jobs in those families lie below it. */
 #define FPISA_MAX_EXACT_SLOTS 512
 
 /* The format of a job, as its programs see it. */

@@ -204,18 +204,18 @@ static __always_inline __u64 fpisa_look_add_a(const void *in, struct fpisa_exp_b
 	return events;
 }
 
-/* Mode exact over a block of rows of `n` cells. */
-static __always_inline void fpisa_look_exact(const void *in, struct fpisa_exp_block *e, void *cells, int n,
+/* Mode exact over a block of superaccumulators of `n` limbs. */
+static __always_inline void fpisa_look_exact(const void *in, struct fpisa_exp_block *e, void *limbs, int n,
 					     struct fpisa_format f)
 {
 	FPISA_BY_TWO(i) {
 		struct fpisa_value v = fpisa_decode(fpisa_get_word(in, i, f), &e->e[i], f, 0);
-		__s64 *row = fpisa_row(cells, i, n);
+		__s64 *acc = fpisa_limbs_of(limbs, i, n);
 
 		if (n == 1)
-			row[0] += (__s64)((__u64)v.m << (v.e & 63));
+			acc[0] += (__s64)((__u64)v.m << (v.e & 63));
 		else
-			row[v.e >> 5 & (FPISA_CELLS - 1)] += (__s64)((__u64)v.m << (v.e & 31));
+			acc[v.e >> 5 & (FPISA_LIMBS - 1)] += (__s64)((__u64)v.m << (v.e & 31));
 	}
 }
 

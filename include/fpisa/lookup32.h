@@ -3,7 +3,7 @@
  * lookup.h for FP32 alone, whose format is a constant: sign and exponent
  * field of the incoming word are an index too. In mode fpisa a factor from
  * the table is sign and shift of the incoming mantissa at once; in mode exact
- * it is sign and place in a cell.
+ * it is sign and place in a limb.
  */
 #ifndef FPISA_LOOKUP32_H
 #define FPISA_LOOKUP32_H
@@ -127,16 +127,16 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 /* -- mode exact ------------------------------------------------------------- */
 
 struct fpisa_place {
-	__s64 factor; /* sign, and place in the cell */
+	__s64 factor; /* sign, and place in the limb */
 	__u32 word;
-	__u32 cell; /* its offset in a row, in bytes; or FPISA_HEAD_SPECIAL */
+	__u32 limb; /* its offset in a superaccumulator, in bytes; or FPISA_HEAD_SPECIAL */
 };
 
 #define FPISA_PLACE(i)                                                                             \
 	{                                                                                          \
 		.factor = ((i) >> 8 ? -1ll : 1ll) * (1ll << (FPISA_HEAD_E(i) & 31)),               \
 		.word = FPISA_HEAD_WORD(i),                                                        \
-		.cell = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : (FPISA_HEAD_E(i) >> 5) * 8,      \
+		.limb = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : (FPISA_HEAD_E(i) >> 5) * 8,      \
 	}
 
 struct fpisa_places {
@@ -145,11 +145,11 @@ struct fpisa_places {
 
 #define FPISA_PLACES { { FPISA_TABLE512(FPISA_PLACE) } }
 
-/* As fpisa_look_exact(), rows of FPISA_CELLS. */
+/* As fpisa_look_exact(), of FPISA_LIMBS. */
 static __always_inline void fpisa_look_exact32(const void *in, struct fpisa_exp_block *e,
-					       struct fpisa_cells_block *cells, const struct fpisa_places *t)
+					       struct fpisa_limbs_block *limbs, const struct fpisa_places *t)
 {
-	__s64 (*row)[FPISA_CELLS] = cells->c;
+	__s64 (*acc)[FPISA_LIMBS] = limbs->limb;
 	const __u32 *words = in;
 	__u16 *exps = e->e;
 
@@ -158,26 +158,26 @@ static __always_inline void fpisa_look_exact32(const void *in, struct fpisa_exp_
 	for (int i = 0; i < FPISA_BLOCK; i += 8) {
 		fpisa_opaque(words);
 		fpisa_opaque(exps);
-		fpisa_opaque(row);
+		fpisa_opaque(acc);
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
 			__u64 word = words[k], at;
 			const struct fpisa_place *place = fpisa_offset(t, (word >> 23) * sizeof(*place));
-			__s64 *cell;
+			__s64 *limb;
 
-			at = place->cell;
+			at = place->limb;
 			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
 				fpisa_stick(&exps[k], (__u32)word);
 				continue;
 			}
 			word -= place->word;
 			word *= (__u64)place->factor;
-			cell = (__s64 *)fpisa_offset(row, at & (sizeof(*row) - sizeof(**row)));
-			cell[k * FPISA_CELLS] += (__s64)word;
+			limb = (__s64 *)fpisa_offset(acc, at & (sizeof(*acc) - sizeof(**acc)));
+			limb[k * FPISA_LIMBS] += (__s64)word;
 		}
 		words += 8;
 		exps += 8;
-		row += 8;
+		acc += 8;
 	}
 }
 

@@ -206,7 +206,7 @@ static __always_inline void fpisa_root(struct fpisa_lane *l, struct fpisa_format
 
 /*
  * After MAU5: what the operation does to the magnitude. `multiplied`: the
- * long accumulator has taken the factor already, digit by digit (exact.h).
+ * superaccumulator has taken the factor already, digit by digit (exact.h).
  */
 static __always_inline void fpisa_finish(struct fpisa_lane *l, const struct fpisa_finish *fin, int multiplied,
 					 struct fpisa_format f)

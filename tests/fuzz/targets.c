@@ -82,7 +82,7 @@ struct view {
 };
 
 static struct view views[] = {{"fpisa_jobs"},	   {"fpisa_sessions"},	{"fpisa_peers"}, {"fpisa_slots"},
-			      {"fpisa_exponents"}, {"fpisa_mantissas"}, {"fpisa_man64"}, {"fpisa_cells"},
+			      {"fpisa_exponents"}, {"fpisa_mantissas"}, {"fpisa_man64"}, {"fpisa_limbs"},
 			      {"fpisa_control"},   {"fpisa_counters"},	{"fpisa_histogram"}};
 
 #define EACH_VIEW(v) for (struct view *v = views; v < views + sizeof(views) / sizeof(views[0]); v++)
@@ -153,8 +153,8 @@ static struct view *registers_of(const struct harness *h, const struct target *t
 {
 	struct bpf_object *o = t->job.family ? h->family[t->job.family] : h->skel->obj;
 
-	if (bpf_object__find_map_by_name(o, "fpisa_cells"))
-		return view("fpisa_cells");
+	if (bpf_object__find_map_by_name(o, "fpisa_limbs"))
+		return view("fpisa_limbs");
 	return view(bpf_object__find_map_by_name(o, "fpisa_man64") ? "fpisa_man64" : "fpisa_mantissas");
 }
 

@@ -117,7 +117,7 @@ static void in_kernel(struct run *run, enum executor x, const struct cases_round
 static void in_user_space(struct run *run, enum executor x, const struct cases_round *r, struct outcome *o)
 {
 	static struct fpisa_exp_block exponents[FPISA_MAX_BLOCKS];
-	static struct fpisa_cells_block mantissas[FPISA_MAX_BLOCKS];
+	static struct fpisa_limbs_block mantissas[FPISA_MAX_BLOCKS];
 	const struct fpisa_soft_registers registers = { exponents, mantissas };
 	const struct fpisa_job *j = &run->job[x];
 	struct fpisa_format f = fpisa_job_format(j);

@@ -10,7 +10,7 @@
  */
 const void *family_object(unsigned int family, size_t *size);
 
-/* "w4c8": bytes of a lane, then bits of the register or cells of a row; NULL: no such family. */
+/* "w4c8": bytes of a lane, then bits of the register or limbs of a superaccumulator; NULL: no such family. */
 const char *family_name(unsigned int family);
 
 #endif

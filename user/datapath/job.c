@@ -75,7 +75,7 @@ static int check(__u32 job, const struct fpisa_job *j)
 		return refuse(-EINVAL, "job %u: a histogram is a statistic; leave --histogram or --no-statistics out", job);
 	if (!fpisa_mode_offered(f, j->mode))
 		return refuse(-EINVAL,
-			      "job %u: exact sums of fp64 take 66 cells an element, 220 KB a slot version, and are not "
+			      "job %u: exact sums of fp64 take 66 limbs an element, 220 KB a slot version, and are not "
 			      "offered; try --mode fpisa64",
 			      job);
 	if (j->mode != FPISA_MODE_FPISA_A && j->mode != FPISA_MODE_EXACT && !f.integer &&
@@ -137,20 +137,20 @@ static __u32 taken_below(const struct fpisa_job *jobs, __u32 end)
 	return taken;
 }
 
-/* Long accumulators exist for the first entries alone: other jobs take those last. */
+/* Superaccumulators exist for the first entries alone: other jobs take those last. */
 int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j)
 {
-	bool cells = fpisa_family_cells(j->family);
-	__u32 need = 2 * j->window, all = cells ? FPISA_MAX_EXACT_SLOTS : FPISA_MAX_SLOTS, base;
+	bool limbs = fpisa_family_limbs(j->family);
+	__u32 need = 2 * j->window, all = limbs ? FPISA_MAX_EXACT_SLOTS : FPISA_MAX_SLOTS, base;
 
-	base = first_fit(jobs, need, cells ? 0 : FPISA_MAX_EXACT_SLOTS);
-	if (base + need > all && !cells)
+	base = first_fit(jobs, need, limbs ? 0 : FPISA_MAX_EXACT_SLOTS);
+	if (base + need > all && !limbs)
 		base = first_fit(jobs, need, 0);
 	if (base + need > all)
 		return refuse(-ENOSPC,
 			      "job %u: window %u needs %u of %d slot entries%s, %u are taken; try a smaller "
 			      "--window, or fpisa job del what is done",
-			      job, j->window, need, all, cells ? " of mode exact" : "", taken_below(jobs, all));
+			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all));
 	j->slot_base = base;
 	return 0;
 }

@@ -11,10 +11,10 @@
 #include "fpisa/wire.h"
 #include "match.h"
 
-/* What a loop runs on: a format with constant widths, and cells a row in mode exact, else 0. */
+/* What a loop runs on: a format with constant widths, and limbs an element in mode exact, else 0. */
 struct shape {
 	struct fpisa_format f;
-	int cells;
+	int limbs;
 };
 
 /*
@@ -29,11 +29,11 @@ struct shape {
 	X(4, widths(f, 4, 64), 0)                                                                            \
 	X(5, widths(f, 2, 64), 0)                                                                            \
 	X(6, widths(f, 1, 64), 0)                                                                            \
-	X(7, widths(f, 4, 64), FPISA_CELLS)                                                                  \
-	X(8, widths(f, 2, 64), FPISA_CELLS)                                                                  \
+	X(7, widths(f, 4, 64), FPISA_LIMBS)                                                                  \
+	X(8, widths(f, 2, 64), FPISA_LIMBS)                                                                  \
 	X(9, widths(f, 2, 64), 1)                                                                            \
 	X(10, widths(f, 1, 64), 1)                                                                           \
-	X(FPISA_FAMILY_MX_CELLS, widths(f, 1, 64), FPISA_CELLS)
+	X(FPISA_FAMILY_MX_LIMBS, widths(f, 1, 64), FPISA_LIMBS)
 
 static __always_inline struct fpisa_format widths(struct fpisa_format f, __u8 bytes, __u8 rbits)
 {
@@ -44,7 +44,7 @@ static __always_inline struct fpisa_format widths(struct fpisa_format f, __u8 by
 
 static __always_inline size_t block_size(struct shape s)
 {
-	return FPISA_BLOCK * (s.cells ? (size_t)s.cells * 8 : s.f.rbits / 8u);
+	return FPISA_BLOCK * (s.limbs ? (size_t)s.limbs * 8 : s.f.rbits / 8u);
 }
 
 #define EACH_BLOCK for (uint32_t b = 0; b < blocks; b++)
@@ -63,10 +63,10 @@ static __always_inline uint64_t add_fused(const void *in, struct fpisa_soft_regi
 
 	EACH_BLOCK
 	{
-		if (s.cells && first)
-			fpisa_exact_set(LANES(in), &r.e[b], MANTISSAS, s.cells, s.f);
-		else if (s.cells)
-			fpisa_exact_add(LANES(in), &r.e[b], MANTISSAS, s.cells, s.f);
+		if (s.limbs && first)
+			fpisa_exact_set(LANES(in), &r.e[b], MANTISSAS, s.limbs, s.f);
+		else if (s.limbs)
+			fpisa_exact_add(LANES(in), &r.e[b], MANTISSAS, s.limbs, s.f);
 		else if (first)
 			fpisa_block_set(LANES(in), &r.e[b], MANTISSAS, s.f);
 		else
@@ -82,8 +82,8 @@ static __always_inline uint32_t read_fused(void *out, struct fpisa_soft_register
 
 	EACH_BLOCK
 	{
-		if (s.cells)
-			flags |= fpisa_exact_read(LANES(out), &r.e[b], MANTISSAS, s.cells, s.f, rounding, CLZ,
+		if (s.limbs)
+			flags |= fpisa_exact_read(LANES(out), &r.e[b], MANTISSAS, s.limbs, s.f, rounding, CLZ,
 						  fpisa_exact_mau5);
 		else
 			flags |= fpisa_block_read(LANES(out), &r.e[b], MANTISSAS, s.f, rounding, CLZ);
@@ -126,15 +126,15 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 			fpisa_stage1(PHV, s.f);
 	}
 	for (uint32_t b = 0; b < blocks && !keyed; b++) {
-		if (s.cells)
-			fpisa_exact_stage2(PHV, &r.e[b], s.cells, first);
+		if (s.limbs)
+			fpisa_exact_stage2(PHV, &r.e[b], s.limbs, first);
 		else if (first)
 			fpisa_stage2_first(PHV, &r.e[b]);
 		else
 			fpisa_stage2(PHV, &r.e[b], s.f, mode);
 	}
 	for (uint32_t b = 0; b < blocks && !keyed; b++) {
-		if (s.cells)
+		if (s.limbs)
 			fpisa_exact_stage3(PHV, s.f);
 		else if (!first)
 			events += fpisa_stage3(PHV, s.f, mode);
@@ -143,8 +143,8 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 	{
 		if (keyed && !first)
 			events += fpisa_stage4_key(PHV, MANTISSAS, s.f, op);
-		else if (s.cells && !keyed)
-			fpisa_exact_stage4(PHV, MANTISSAS, s.cells, s.f, first);
+		else if (s.limbs && !keyed)
+			fpisa_exact_stage4(PHV, MANTISSAS, s.limbs, s.f, first);
 		else if (first)
 			fpisa_stage4_first(PHV, MANTISSAS, s.f);
 		else
@@ -158,7 +158,7 @@ static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
 					    struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
 					    enum fpisa_rounding rounding, enum fpisa_clz clz)
 {
-	int keyed = fpisa_keyed(s.f, fin->op), multiplied = s.cells == FPISA_CELLS;
+	int keyed = fpisa_keyed(s.f, fin->op), multiplied = s.limbs == FPISA_LIMBS;
 	uint32_t flags = 0;
 	struct phv p;
 
@@ -166,8 +166,8 @@ static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
 	{
 		if (keyed)
 			fpisa_stage5_key(MANTISSAS, PHV, s.f);
-		else if (s.cells)
-			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.cells, PHV, s.f, fin->factor,
+		else if (s.limbs)
+			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.limbs, PHV, s.f, fin->factor,
 					   fpisa_exact_mau5);
 		else
 			fpisa_stage5(&r.e[b], MANTISSAS, PHV, s.f);
@@ -203,7 +203,7 @@ static __always_inline uint64_t add(const struct fpisa_job *j, const void *in, s
 {
 	if (first)
 		return add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 1);
-	if (!s.cells && j->mode == FPISA_MODE_FPISA_A)
+	if (!s.limbs && j->mode == FPISA_MODE_FPISA_A)
 		return add_fused(in, r, blocks, s, FPISA_MODE_FPISA_A, 0);
 	return add_fused(in, r, blocks, s, FPISA_MODE_FPISA, 0);
 }
@@ -226,7 +226,7 @@ static void swap(const struct fpisa_job *j, void *payload, uint32_t blocks)
 		fpisa_swap_block((char *)payload + (size_t)b * FPISA_BLOCK * f.bytes, f);
 }
 
-#define SHAPE(format, cells) ((struct shape){format, cells})
+#define SHAPE(format, limbs) ((struct shape){format, limbs})
 
 /* The job's shape with nothing constant. */
 static struct shape shape_of(const struct fpisa_job *j)
@@ -236,7 +236,7 @@ static struct shape shape_of(const struct fpisa_job *j)
 	switch (fpisa_family(s.f, (enum fpisa_mode)j->mode)) {
 #define X(family, format, n)                                                                                 \
 	case family:                                                                                         \
-		s.cells = n;                                                                                 \
+		s.limbs = n;                                                                                 \
 		break;
 		FAMILIES(X)
 #undef X
@@ -270,9 +270,9 @@ uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct
 	if (!has_fused_body(j, f, op))
 		return add_staged(op, in, r, blocks, shape_of(j), (enum fpisa_mode)j->mode, first);
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
-#define X(family, format, cells)                                                                             \
+#define X(family, format, limbs)                                                                             \
 	case family:                                                                                         \
-		return add(j, in, r, blocks, first, SHAPE(format, cells));
+		return add(j, in, r, blocks, first, SHAPE(format, limbs));
 		FAMILIES(X)
 #undef X
 	}
@@ -292,9 +292,9 @@ uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *f
 		return flags;
 	}
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
-#define X(family, format, cells)                                                                             \
+#define X(family, format, limbs)                                                                             \
 	case family:                                                                                         \
-		flags = read_out(j, out, r, blocks, SHAPE(format, cells));                                   \
+		flags = read_out(j, out, r, blocks, SHAPE(format, limbs));                                   \
 		break;
 		FAMILIES(X)
 #undef X

@@ -14,7 +14,7 @@
 /* The registers of one slot version; element i is in block i / 32. */
 struct fpisa_soft_registers {
 	struct fpisa_exp_block *e;
-	void *m; /* mantissas of 32 or 64 bits, or rows of cells; 8-byte aligned */
+	void *m; /* mantissas of 32 or 64 bits, or superaccumulators; 8-byte aligned */
 };
 
 /* Bytes of m for one block; 0 if no family has the job's format and mode. */
