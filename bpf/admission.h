@@ -63,7 +63,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv)
 		return refuse(ctx, phv->job, -step);
 	if (SWAPPED(phv))
 		run_swap(ctx, phv);
-	if (step == FPISA_STEP_ADD && !FAMILY_LIMBS && (job->flags & FPISA_JOB_HISTOGRAM) && !phv->keyed &&
+	if (step == FPISA_STEP_ADD && !FAMILY_LIMBS && (job->flags & FPISA_JOB_HISTOGRAM) && !phv->encoded &&
 	    phv->op != FPISA_OP_NORM)
 		run_observer(ctx, phv);
 

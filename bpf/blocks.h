@@ -411,16 +411,16 @@ GLOBAL_FN int finish_block(phv_block *p, const struct fpisa_finish *fin, __u32 f
 	return 0;
 }
 
-/* Keys ask for the format at run time: int32 is family 0's too. */
-GLOBAL_FN int key_block(const struct words *in, phv_block *p, __u32 fmt)
+/* Encodings ask for the format at run time: int32 is family 0's too. */
+GLOBAL_FN int encode_block(const struct words *in, phv_block *p, __u32 fmt)
 {
 	if (!in || !p)
 		return 0;
-	fpisa_stage0_key(in, FPISA_PHV(p), unpack_format(fmt));
+	fpisa_stage0_encode(in, FPISA_PHV(p), unpack_format(fmt));
 	return 0;
 }
 
-GLOBAL_FN int first_key_block(phv_block *p, man_block *m, __u32 fmt)
+GLOBAL_FN int first_encoded_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
@@ -432,22 +432,22 @@ GLOBAL_FN __u64 combine_block(phv_block *p, man_block *m, __u32 fmt, __u32 op)
 {
 	if (!p || !m)
 		return 0;
-	return fpisa_stage4_key(FPISA_PHV(p), m, unpack_format(fmt), op);
+	return fpisa_stage4_combine(FPISA_PHV(p), m, unpack_format(fmt), op);
 }
 
-GLOBAL_FN int load_keys_block(const man_block *m, phv_block *p, __u32 fmt)
+GLOBAL_FN int load_encoded_block(const man_block *m, phv_block *p, __u32 fmt)
 {
 	if (!m || !p)
 		return 0;
-	fpisa_stage5_key(m, FPISA_PHV(p), unpack_format(fmt));
+	fpisa_stage5_encoded(m, FPISA_PHV(p), unpack_format(fmt));
 	return 0;
 }
 
-GLOBAL_FN __u32 unkey_block(phv_block *p, struct words *out, __u32 fmt)
+GLOBAL_FN __u32 decode_block(phv_block *p, struct words *out, __u32 fmt)
 {
 	if (!p || !out)
 		return 0;
-	return fpisa_stage8_key(FPISA_PHV(p), out, unpack_format(fmt));
+	return fpisa_stage8_decode(FPISA_PHV(p), out, unpack_format(fmt));
 }
 
 GLOBAL_FN int swap_block(struct words *w, __u32 fmt)

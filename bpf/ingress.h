@@ -268,11 +268,11 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	phv->clz = job->clz;
 	phv->pipeline = job->pipeline;
 	phv->op = h->fpisa->op;
-	phv->keyed = fpisa_keyed(f, h->fpisa->op);
+	phv->encoded = fpisa_encoded(f, h->fpisa->op);
 	phv->shared = f.shared;
 	phv->swap = job->flags & FPISA_JOB_BIG_ENDIAN;
 	phv->uncounted = job->flags & FPISA_JOB_UNCOUNTED;
-	phv->by_unit = phv->keyed || f.shared || h->fpisa->op == FPISA_OP_NORM;
+	phv->by_unit = phv->encoded || f.shared || h->fpisa->op == FPISA_OP_NORM;
 	phv->format = pack_format(f);
 	phv->bank = fpisa_bank_of(job->family, control->bank);
 	if (!c)

@@ -237,7 +237,7 @@ struct fpisa_phv {
 	__u8 clz;
 	__u8 pipeline;
 	__u8 op;      /* of the round */
-	__u8 keyed;   /* the mantissa registers hold order keys or integers (fpisa/op.h) */
+	__u8 encoded; /* the mantissa registers hold order-preserving encodings or integers (fpisa/op.h) */
 	__u8 by_unit; /* no fused body does this format or operation: its units run one after the other */
 	__u8 swap;    /* the payload is big-endian */
 	__u8 shared;  /* the payload begins with a row of scales */

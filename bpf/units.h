@@ -93,8 +93,8 @@ GLOBAL_FN int run_mau0(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 		if (!in)
 			break;
-		if (phv->keyed)
-			key_block(in, &p[b], phv->format);
+		if (phv->encoded)
+			encode_block(in, &p[b], phv->format);
 		else
 			fpisa_lanes_stage0(in, FPISA_PHV(&p[b]), FORMAT(phv->format));
 	}
@@ -105,7 +105,7 @@ GLOBAL_FN int run_mau1(struct fpisa_phv *phv)
 {
 	phv_block *p = blocks_of(phv);
 
-	if (!phv || !p || phv->keyed)
+	if (!phv || !p || phv->encoded)
 		return 0;
 	if (SHARED(phv)) {
 		EACH_BLOCK(b, phv)
@@ -126,7 +126,7 @@ GLOBAL_FN int run_mau2(struct fpisa_phv *phv)
 	phv_block *p = blocks_of(phv);
 	struct fpisa_exponents *e = exponents_of(phv);
 
-	if (!p || !e || phv->keyed)
+	if (!p || !e || phv->encoded)
 		return 0;
 	if (phv->first) {
 		EACH_BLOCK(b, phv)
@@ -146,7 +146,7 @@ GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
 	phv_block *p = blocks_of(phv);
 
 	/* The first value of a round meets nothing to align with, but a superaccumulator has a limb for it. */
-	if (!phv || !p || phv->keyed || (phv->first && !FAMILY_LIMBS))
+	if (!phv || !p || phv->encoded || (phv->first && !FAMILY_LIMBS))
 		return 0;
 	if (phv->mode == FPISA_MODE_FPISA_A) {
 		EACH_BLOCK(b, phv)
@@ -158,7 +158,7 @@ GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
 	return 0;
 }
 
-GLOBAL_FN int run_mau4_keys(struct fpisa_phv *phv)
+GLOBAL_FN int run_mau4_encoded(struct fpisa_phv *phv)
 {
 	phv_block *p = blocks_of(phv);
 	man_block *m = mantissas_of(phv);
@@ -167,7 +167,7 @@ GLOBAL_FN int run_mau4_keys(struct fpisa_phv *phv)
 		return 0;
 	if (phv->first) {
 		EACH_BLOCK(b, phv)
-			first_key_block(&p[b], &m[b], phv->format);
+			first_encoded_block(&p[b], &m[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
 			phv->events += combine_block(&p[b], &m[b], phv->format, phv->op);
@@ -182,8 +182,8 @@ GLOBAL_FN int run_mau4(struct fpisa_phv *phv)
 
 	if (!p || !m)
 		return 0;
-	if (phv->keyed)
-		return run_mau4_keys(phv);
+	if (phv->encoded)
+		return run_mau4_encoded(phv);
 	if (phv->first) {
 		EACH_BLOCK(b, phv)
 			mau4_first_block(&p[b], &m[b], phv->format);
@@ -208,9 +208,9 @@ GLOBAL_FN int run_mau5(struct fpisa_phv *phv)
 
 	if (!p || !e || !m)
 		return 0;
-	if (phv->keyed) {
+	if (phv->encoded) {
 		EACH_BLOCK(b, phv)
-			load_keys_block(&m[b], &p[b], phv->format);
+			load_encoded_block(&m[b], &p[b], phv->format);
 		return 0;
 	}
 	EACH_BLOCK(b, phv) {
@@ -225,7 +225,7 @@ GLOBAL_FN int run_mau6(struct fpisa_phv *phv)
 {
 	phv_block *p = blocks_of(phv);
 
-	if (!phv || !p || phv->keyed)
+	if (!phv || !p || phv->encoded)
 		return 0;
 	if (phv->clz == FPISA_CLZ_LPM) {
 		EACH_BLOCK(b, phv)
@@ -244,7 +244,7 @@ GLOBAL_FN int run_mau7(struct fpisa_phv *phv)
 {
 	phv_block *p = blocks_of(phv);
 
-	if (!phv || !p || phv->keyed)
+	if (!phv || !p || phv->encoded)
 		return 0;
 	EACH_BLOCK(b, phv) {
 		if (SHARED(phv))
@@ -295,8 +295,8 @@ GLOBAL_FN int run_mau8(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 		if (!out)
 			break;
-		if (phv->keyed)
-			phv->flags |= unkey_block(&p[b], out, phv->format);
+		if (phv->encoded)
+			phv->flags |= decode_block(&p[b], out, phv->format);
 		else if (phv->rounding == FPISA_ROUND_NEAREST)
 			phv->flags |= mau8_near_block(&p[b], out, phv->format);
 		else

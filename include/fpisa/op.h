@@ -4,8 +4,8 @@
  *
  *	norm		MAU1 squares; at read-out a root follows MAU5
  *	avg, scale	sums; at read-out a quotient or a product follows MAU5
- *	min, max	the mantissa register holds an order key; MAU4 compares
- *	int32		the same way: MAU4 adds the key, which is the value
+ *	min, max	the mantissa register holds an order-preserving encoding; MAU4 compares
+ *	int32		the same way: MAU4 adds the encoding, which is the value
  *
  * The quotient, product or root of a magnitude is exact or carries a sticky
  * bit far below the format's last one, and MAU6..8 go on with it as with any
@@ -224,13 +224,13 @@ static __always_inline void fpisa_finish(struct fpisa_lane *l, const struct fpis
 	}
 }
 
-/* -- order keys ------------------------------------------------------------------- */
+/* -- order-preserving encoding ---------------------------------------------------- */
 
 /*
- * The order key of a packed value of w bits, less 2^(w-1): NaN the greatest,
+ * The encoding of a packed value of w bits, less 2^(w-1): NaN the greatest,
  * both zeros 0, else the order of the numbers. Of an integer itself.
  */
-static __always_inline __s64 fpisa_key(__u64 word, struct fpisa_format f)
+static __always_inline __s64 fpisa_order_encode(__u64 word, struct fpisa_format f)
 {
 	const int w = f.ebits + f.mbits + 1;
 	const __u64 ones = (1ull << (w - 1)) - 1;
@@ -245,36 +245,36 @@ static __always_inline __s64 fpisa_key(__u64 word, struct fpisa_format f)
 	return -(__s64)mag - 1;
 }
 
-/* The packed value of a key; FPISA_NAN, FPISA_INF into *flags. */
-static __always_inline __u64 fpisa_unkey(__s64 key, struct fpisa_format f, __u32 *flags)
+/* The packed value of an encoding; FPISA_NAN, FPISA_INF into *flags. */
+static __always_inline __u64 fpisa_order_decode(__s64 code, struct fpisa_format f, __u32 *flags)
 {
 	const int w = f.ebits + f.mbits + 1;
 	const __u64 ones = (1ull << (w - 1)) - 1;
 	__u64 beyond = fpisa_beyond(f);
 
 	if (f.integer)
-		return (__u32)key;
-	if (fpisa_unlikely((__u64)key == ones)) {
+		return (__u32)code;
+	if (fpisa_unlikely((__u64)code == ones)) {
 		*flags |= FPISA_NAN;
 		return beyond | 1ull << (f.mbits - 1);
 	}
-	if (fpisa_unlikely(!f.finite && ((__u64)key == beyond || (__u64)~key == beyond)))
+	if (fpisa_unlikely(!f.finite && ((__u64)code == beyond || (__u64)~code == beyond)))
 		*flags |= FPISA_INF;
-	return key < 0 ? ~(__u64)key | (ones + 1) : (__u64)key;
+	return code < 0 ? ~(__u64)code | (ones + 1) : (__u64)code;
 }
 
-/* Does `op` on this format keep a key in the mantissa register, instead of a mantissa? */
-static __always_inline int fpisa_keyed(struct fpisa_format f, __u32 op)
+/* Does `op` on this format keep an encoding in the mantissa register, instead of a mantissa? */
+static __always_inline int fpisa_encoded(struct fpisa_format f, __u32 op)
 {
 	return f.integer || op == FPISA_OP_MIN || op == FPISA_OP_MAX;
 }
 
-/* MAU4 on keys: what the register becomes. A sum is one of integers. */
-static __always_inline __s64 fpisa_combine(__s64 reg, __s64 key, __u32 op, __u64 *events)
+/* MAU4 on encodings: what the register becomes. A sum is one of integers. */
+static __always_inline __s64 fpisa_combine(__s64 reg, __s64 code, __u32 op, __u64 *events)
 {
 	if (op == FPISA_OP_SUM)
-		return fpisa_saturating_add(reg, key, fpisa_format_of(FPISA_FORMAT_INT32), events);
-	return (op == FPISA_OP_MAX) == (key > reg) ? key : reg;
+		return fpisa_saturating_add(reg, code, fpisa_format_of(FPISA_FORMAT_INT32), events);
+	return (op == FPISA_OP_MAX) == (code > reg) ? code : reg;
 }
 
 /* -- over a block -------------------------------------------------------------------- */
@@ -311,14 +311,14 @@ static __always_inline void fpisa_stage5_finish(struct fpisa_phv_ref p, const st
 	}
 }
 
-/* Keys: in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 have nothing to do. */
-static __always_inline void fpisa_stage0_key(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
+/* Encodings: in place of stages 0, 4 (further contributions), 5 and 8; stages 1 to 3, 6 and 7 have nothing to do. */
+static __always_inline void fpisa_stage0_encode(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i)
-		fpisa_put_man(p.m, i, f, fpisa_key(fpisa_get_word(in, i, f), f));
+		fpisa_put_man(p.m, i, f, fpisa_order_encode(fpisa_get_word(in, i, f), f));
 }
 
-static __always_inline __u64 fpisa_stage4_key(struct fpisa_phv_ref p, void *m, struct fpisa_format f, __u32 op)
+static __always_inline __u64 fpisa_stage4_combine(struct fpisa_phv_ref p, void *m, struct fpisa_format f, __u32 op)
 {
 	__u64 events = 0;
 
@@ -327,18 +327,18 @@ static __always_inline __u64 fpisa_stage4_key(struct fpisa_phv_ref p, void *m, s
 	return events;
 }
 
-static __always_inline void fpisa_stage5_key(const void *m, struct fpisa_phv_ref p, struct fpisa_format f)
+static __always_inline void fpisa_stage5_encoded(const void *m, struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i)
 		fpisa_put_man(p.m, i, f, fpisa_get_man(m, i, f));
 }
 
-static __always_inline __u32 fpisa_stage8_key(struct fpisa_phv_ref p, void *out, struct fpisa_format f)
+static __always_inline __u32 fpisa_stage8_decode(struct fpisa_phv_ref p, void *out, struct fpisa_format f)
 {
 	__u32 flags = 0;
 
 	FPISA_EACH(i)
-		fpisa_put_word(out, i, f, fpisa_unkey(fpisa_get_man(p.m, i, f), f, &flags));
+		fpisa_put_word(out, i, f, fpisa_order_decode(fpisa_get_man(p.m, i, f), f, &flags));
 	return flags;
 }
 

@@ -104,20 +104,20 @@ struct phv {
 static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_registers r,
 					   uint32_t blocks, struct shape s, enum fpisa_mode mode, int first)
 {
-	int keyed = fpisa_keyed(s.f, op);
+	int encoded = fpisa_encoded(s.f, op);
 	uint64_t events = 0;
 	struct phv p;
 
 	EACH_BLOCK
 	{
-		if (keyed)
-			fpisa_stage0_key(LANES(in), PHV, s.f);
+		if (encoded)
+			fpisa_stage0_encode(LANES(in), PHV, s.f);
 		else if (s.f.shared)
 			fpisa_mx_stage0(LANES(in), *SCALE(in), PHV, s.f);
 		else
 			fpisa_stage0(LANES(in), PHV, s.f);
 	}
-	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+	for (uint32_t b = 0; b < blocks && !encoded; b++) {
 		if (s.f.shared)
 			fpisa_mx_stage1(PHV, s.f);
 		else if (op == FPISA_OP_NORM)
@@ -125,7 +125,7 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 		else
 			fpisa_stage1(PHV, s.f);
 	}
-	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+	for (uint32_t b = 0; b < blocks && !encoded; b++) {
 		if (s.limbs)
 			fpisa_exact_stage2(PHV, &r.e[b], s.limbs, first);
 		else if (first)
@@ -133,7 +133,7 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 		else
 			fpisa_stage2(PHV, &r.e[b], s.f, mode);
 	}
-	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+	for (uint32_t b = 0; b < blocks && !encoded; b++) {
 		if (s.limbs)
 			fpisa_exact_stage3(PHV, s.f);
 		else if (!first)
@@ -141,9 +141,9 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 	}
 	EACH_BLOCK
 	{
-		if (keyed && !first)
-			events += fpisa_stage4_key(PHV, MANTISSAS, s.f, op);
-		else if (s.limbs && !keyed)
+		if (encoded && !first)
+			events += fpisa_stage4_combine(PHV, MANTISSAS, s.f, op);
+		else if (s.limbs && !encoded)
 			fpisa_exact_stage4(PHV, MANTISSAS, s.limbs, s.f, first);
 		else if (first)
 			fpisa_stage4_first(PHV, MANTISSAS, s.f);
@@ -158,25 +158,25 @@ static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
 					    struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
 					    enum fpisa_rounding rounding, enum fpisa_clz clz)
 {
-	int keyed = fpisa_keyed(s.f, fin->op), multiplied = s.limbs == FPISA_LIMBS;
+	int encoded = fpisa_encoded(s.f, fin->op), multiplied = s.limbs == FPISA_LIMBS;
 	uint32_t flags = 0;
 	struct phv p;
 
 	EACH_BLOCK
 	{
-		if (keyed)
-			fpisa_stage5_key(MANTISSAS, PHV, s.f);
+		if (encoded)
+			fpisa_stage5_encoded(MANTISSAS, PHV, s.f);
 		else if (s.limbs)
 			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.limbs, PHV, s.f, fin->factor,
 					   fpisa_exact_mau5);
 		else
 			fpisa_stage5(&r.e[b], MANTISSAS, PHV, s.f);
-		if (fin->op != FPISA_OP_SUM && !keyed)
+		if (fin->op != FPISA_OP_SUM && !encoded)
 			fpisa_stage5_finish(PHV, fin, multiplied, s.f);
 	}
-	for (uint32_t b = 0; b < blocks && !keyed; b++)
+	for (uint32_t b = 0; b < blocks && !encoded; b++)
 		fpisa_stage6(PHV, s.f, MATCH);
-	for (uint32_t b = 0; b < blocks && !keyed; b++) {
+	for (uint32_t b = 0; b < blocks && !encoded; b++) {
 		if (s.f.shared)
 			fpisa_mx_stage7(PHV, s.f);
 		else
@@ -186,8 +186,8 @@ static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
 		memset((uint8_t *)out + blocks, 0, FPISA_SCALES - blocks);
 	EACH_BLOCK
 	{
-		if (keyed)
-			flags |= fpisa_stage8_key(PHV, LANES(out), s.f);
+		if (encoded)
+			flags |= fpisa_stage8_decode(PHV, LANES(out), s.f);
 		else if (s.f.shared)
 			flags |= fpisa_mx_stage8(PHV, (uint8_t *)LANES(out), SCALE(out), s.f, rounding);
 		else
@@ -251,7 +251,7 @@ size_t fpisa_soft_block_size(const struct fpisa_job *j)
 
 static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint32_t op)
 {
-	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_keyed(f, op) && op != FPISA_OP_NORM;
+	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_encoded(f, op) && op != FPISA_OP_NORM;
 }
 
 /* The tries are asked unit by unit; the bits are the same. */
