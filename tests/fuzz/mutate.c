@@ -397,7 +397,7 @@ void mutate_repair(struct frame *f, bool ip, bool fpisa)
 	len = get16(f->data + UDP_LEN) + FPISA_ETH_LEN + FPISA_IP_LEN;
 	if (len >= FPISA_PAYLOAD_OFFSET && len < whole.len)
 		whole.len = len;
-	harness_seal(&whole);
+	harness_set_checksums(&whole);
 	if (ip)
 		memcpy(f->data + 24, whole.data + 24, 2);
 	if (fpisa)

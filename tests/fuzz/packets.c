@@ -99,7 +99,7 @@ static void valid_add(struct target *t)
 	harness_hdr(&a.in)->aux = start ? operand : s->operand;
 	harness_hdr(&a.in)->flags = (vectors_below(&rng, 5) ? 0 : FPISA_F_RETRANSMIT) |
 				    (vectors_below(&rng, 8) ? 0 : FPISA_F_PROBE);
-	harness_seal(&a.in);
+	harness_set_checksums(&a.in);
 }
 
 static void valid_hello(struct target *t)
@@ -139,7 +139,7 @@ static void case_busy(struct target *t)
 		guard = &t->session->guard;
 	} else {
 		harness_hdr(&a.in)->flags = 0;
-		harness_seal(&a.in);
+		harness_set_checksums(&a.in);
 		a.key = (int)harness_hdr(&a.in)->slot;
 		guard = t->job.clz == FPISA_CLZ_LPM && vectors_below(&rng, 2) ? &targets_control->trie_state
 									      : &t->slot[a.key].guard;

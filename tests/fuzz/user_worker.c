@@ -15,7 +15,7 @@
 
 #define MOST 2000 /* elements of a call */
 #define KINDS 6
-#define UNSEALED 0x80
+#define WRONG_CHECKSUM 0x80
 #define OPERATIONS 8 /* some that there are not, too */
 
 enum kind { RAW, WELCOME, RESULT, STATUS, ERROR, AGAIN };
@@ -65,7 +65,7 @@ static int fake_send(struct fpisa_transport *base, const struct fpisa_out *out, 
 	return 0;
 }
 
-static void seal(struct fake *t)
+static void set_checksum(struct fake *t)
 {
 	struct fpisa_sum s = {0};
 
@@ -184,8 +184,8 @@ static int fake_receive(struct fpisa_transport *base, struct fpisa_in *in, uint6
 	}
 	if (t->len > sizeof(t->frame))
 		t->len = sizeof(t->frame);
-	if (!(how & UNSEALED))
-		seal(t);
+	if (!(how & WRONG_CHECKSUM))
+		set_checksum(t);
 	t->lent = malloc(t->len ? t->len : 1);
 	if (!t->lent)
 		abort();

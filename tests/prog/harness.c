@@ -250,7 +250,7 @@ static uint32_t frame_sum(const struct frame *f)
 	return fpisa_sum_fold(&s);
 }
 
-void harness_seal(struct frame *f)
+void harness_set_checksums(struct frame *f)
 {
 	uint8_t *ip = f->data + FPISA_ETH_LEN;
 	uint16_t sum;
@@ -263,7 +263,7 @@ void harness_seal(struct frame *f)
 		harness_hdr(f)->checksum = frame_sum(f);
 }
 
-bool harness_sealed(const struct frame *f)
+bool harness_checksums_right(const struct frame *f)
 {
 	return f->len >= FPISA_PAYLOAD_OFFSET && !ip_sum(f->data + FPISA_ETH_LEN) &&
 	       ((const struct fpisa_hdr *)(f->data + FPISA_OFFSET))->checksum == frame_sum(f);
@@ -317,7 +317,7 @@ void harness_add(struct frame *f, const struct harness *h, const struct fpisa_jo
 	harness_port(f, fpisa_port_index(harness_hdr(f)->slot >> 1, j->window, j->ports));
 	if (payload)
 		memcpy(harness_payload(f), payload, bytes);
-	harness_seal(f);
+	harness_set_checksums(f);
 }
 
 void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation)
@@ -333,7 +333,7 @@ void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint
 		.aux = incarnation,
 	};
 	((struct fpisa_hello *)harness_payload(f))->token = j->token;
-	harness_seal(f);
+	harness_set_checksums(f);
 }
 
 uint32_t harness_run(struct harness *h, struct frame *f)

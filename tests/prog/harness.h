@@ -76,9 +76,9 @@ void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint
 /* To the aggregator's port number `port` instead, from 0. */
 void harness_port(struct frame *f, uint32_t port);
 
-/* Recompute the FPISA checksum (and the IPv4 one) after changing a frame. */
-void harness_seal(struct frame *f);
-bool harness_sealed(const struct frame *f); /* both checksums right */
+/* The FPISA checksum and the IPv4 one: recompute both after changing a frame; whether both are right. */
+void harness_set_checksums(struct frame *f);
+bool harness_checksums_right(const struct frame *f);
 
 struct fpisa_hdr *harness_hdr(struct frame *f);
 uint32_t *harness_payload(struct frame *f);

@@ -42,7 +42,7 @@ static int send_add(const struct fpisa_job *j, struct frame *f, uint32_t rank, u
 	values(w, v);
 	harness_add(f, harness, j, JOB, rank, chunk, N, w);
 	harness_hdr(f)->flags = flags;
-	harness_seal(f);
+	harness_set_checksums(f);
 	harness_run(harness, f);
 	return f->action;
 }
@@ -71,7 +71,7 @@ static void check_reply(struct frame *f, const struct fpisa_job *j, uint32_t ran
 	uint16_t sport, dport, check, ip_len, udp_len;
 
 	assert_int_equal(f->action, XDP_REDIRECT);
-	assert_true(harness_sealed(f));
+	assert_true(harness_checksums_right(f));
 	memcpy(&saddr, f->data + 26, 4);
 	memcpy(&daddr, f->data + 30, 4);
 	memcpy(&sport, f->data + 34, 2);
@@ -102,7 +102,7 @@ static void round_in_any_order(void **state)
 		assert_int_equal(send_add(&j, &f, 0, 0, 2.0f, 0), XDP_DROP);
 		assert_int_equal(send_add(&j, &f, 0, 0, 2.0f, FPISA_F_RETRANSMIT), XDP_DROP); /* duplicate */
 		assert_int_equal(send_add(&j, &f, 1, 0, 4.0f, 0), XDP_REDIRECT);
-		assert_true(harness_sealed(&f));
+		assert_true(harness_checksums_right(&f));
 		assert_true(first_value(&f) == 7.0f);
 		assert_int_equal(harness_hdr(&f)->bitmap, 7);
 		assert_int_equal(harness_hdr(&f)->contributors, 3);
@@ -211,7 +211,7 @@ static int send_call(const struct fpisa_job *j, struct frame *f, uint32_t rank, 
 	harness_hdr(f)->op = op;
 	if (op == FPISA_OP_SCALE)
 		memcpy(&harness_hdr(f)->aux, &factor, sizeof(factor));
-	harness_seal(f);
+	harness_set_checksums(f);
 	harness_run(harness, f);
 	return f->action;
 }
@@ -332,7 +332,7 @@ struct bad {
 	enum fpisa_verdict verdict;
 	void (*spoil)(struct frame *f);
 	uint32_t key; /* of the counters */
-	int unsealed; /* leave the checksums as they are */
+	int keep_checksums; /* leave the checksums as they are */
 };
 
 static void spoil_fragment(struct frame *f) { f->data[20] = 0x20; }
@@ -427,8 +427,8 @@ static void every_drop(void **state)
 		values(w, 1);
 		harness_add(&f, harness, &j, JOB, 0, 0, N, w);
 		bad[i].spoil(&f);
-		if (!bad[i].unsealed)
-			harness_seal(&f);
+		if (!bad[i].keep_checksums)
+			harness_set_checksums(&f);
 		harness_run(harness, &f);
 		snapshot(&after);
 		if (harness_verdict(harness, bad[i].key, bad[i].verdict) != count + 1)
@@ -471,7 +471,7 @@ static void calls_that_differ(void **state)
 		values(w, 1);
 		harness_add(&f, harness, &j, JOB, 0, 1, N, w);
 		spoil[i / 2](&f);
-		harness_seal(&f);
+		harness_set_checksums(&f);
 		harness_run(harness, &f);
 		check_reply(&f, &j, 0);
 		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
@@ -553,13 +553,13 @@ static void hello_without_cookie(void **state)
 			f.data[11] ^= 0x40;
 			harness_hdr(&f)->secret = guesses[g];
 			harness_hdr(&f)->chunk = 7;
-			harness_seal(&f);
+			harness_set_checksums(&f);
 			harness_run(harness, &f);
 			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_WELCOME);
 			assert_int_equal(harness_hdr(&f)->flags, FPISA_F_PENDING | FPISA_F_CHALLENGE);
 			assert_int_equal(harness_hdr(&f)->secret, fpisa_cookie(&j.key, 0, incarnations[i]));
 			assert_int_equal(harness_hdr(&f)->chunk, 7);
-			assert_true(harness_sealed(&f));
+			assert_true(harness_checksums_right(&f));
 			for (uint32_t k = 0; k < sizeof(struct fpisa_hello) / 4; k++)
 				assert_int_equal(harness_payload(&f)[k], 0);
 		}
@@ -567,12 +567,12 @@ static void hello_without_cookie(void **state)
 	/* Another life's cookie, or another rank's. */
 	harness_hello(&f, &j, JOB, 0, 51);
 	harness_hdr(&f)->secret = fpisa_cookie(&j.key, 0, 50);
-	harness_seal(&f);
+	harness_set_checksums(&f);
 	harness_run(harness, &f);
 	assert_true(harness_hdr(&f)->flags & FPISA_F_CHALLENGE);
 	harness_hello(&f, &j, JOB, 0, 51);
 	harness_hdr(&f)->secret = fpisa_cookie(&j.key, 1, 51);
-	harness_seal(&f);
+	harness_set_checksums(&f);
 	harness_run(harness, &f);
 	assert_true(harness_hdr(&f)->flags & FPISA_F_CHALLENGE);
 	look(&after);
@@ -614,7 +614,7 @@ static void late_hello(void **state)
 	refused = harness_verdict(harness, JOB, FPISA_V_token);
 	harness_hello(&f, &j, JOB, 0, 51);
 	((struct fpisa_hello *)harness_payload(&f))->token ^= 1;
-	harness_seal(&f);
+	harness_set_checksums(&f);
 	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_DROP);
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_token), refused + 1);
@@ -705,7 +705,7 @@ static void others_pass_untouched(void **state)
 		harness_add(&f, harness, &j, JOB, 0, 0, N, w);
 		change[i](&f);
 		if (change[i] == foreign_address)
-			harness_seal(&f);
+			harness_set_checksums(&f);
 		passes_unchanged(&f);
 	}
 }
@@ -738,7 +738,7 @@ static void other_addresses_pass(void **state)
 		f.data[33] ^= 7;
 		if (change[i] != wrong_sum)
 			change[i](&f);
-		harness_seal(&f);
+		harness_set_checksums(&f);
 		if (change[i] == wrong_sum)
 			change[i](&f);
 		passes_unchanged(&f);
@@ -855,7 +855,7 @@ static void others_pass_at_all_ports(void **state)
 				if (port < ports)
 					change[i](&f);
 				if (change[i] == foreign_address)
-					harness_seal(&f);
+					harness_set_checksums(&f);
 				passes_unchanged(&f);
 			}
 		}
@@ -886,7 +886,7 @@ static void padded_frame(void **state)
 	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_REDIRECT);
 	f.len -= 7;
-	assert_true(harness_sealed(&f));
+	assert_true(harness_checksums_right(&f));
 	assert_true(first_value(&f) == 3.0f);
 }
 

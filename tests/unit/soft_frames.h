@@ -18,7 +18,7 @@ struct frame {
 	uint64_t to;
 };
 
-static inline void seal(struct frame *f)
+static inline void set_checksum(struct frame *f)
 {
 	struct fpisa_sum sum = {};
 
@@ -31,7 +31,7 @@ static inline int intact(const struct frame *f)
 {
 	struct frame copy = *f;
 
-	seal(&copy);
+	set_checksum(&copy);
 	return copy.h.checksum == f->h.checksum;
 }
 
@@ -64,7 +64,7 @@ static inline void hello(const struct fpisa_soft *s, struct frame *f, uint32_t r
 				  .secret = fpisa_cookie(&s->job.key, rank, incarnation),
 				  .aux = incarnation};
 	((struct fpisa_hello *)f->w)->token = SOFT_TOKEN;
-	seal(f);
+	set_checksum(f);
 }
 
 static inline void add(struct frame *f, const struct fpisa_soft *s, uint32_t rank, uint64_t chunk)
@@ -87,7 +87,7 @@ static inline void add(struct frame *f, const struct fpisa_soft *s, uint32_t ran
 				  .call = 0,
 				  .secret = s->session.secret[rank]};
 	f->len = sizeof(f->h) + (size_t)count * fpisa_format_of(s->job.format).bytes;
-	seal(f);
+	set_checksum(f);
 }
 
 static inline void join(struct fpisa_soft *s)

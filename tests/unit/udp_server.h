@@ -54,7 +54,7 @@ static inline int bound_socket(const char *address, uint16_t *port)
 	return fd;
 }
 
-static inline void seal(unsigned char *frame, size_t len)
+static inline void set_checksum(unsigned char *frame, size_t len)
 {
 	struct fpisa_hdr *h = (struct fpisa_hdr *)frame;
 	struct fpisa_sum sum = {};
@@ -69,7 +69,7 @@ static inline void forge(const struct server *s, unsigned char *frame, size_t le
 			 const struct sockaddr_in *to)
 {
 	frame[len - 1] ^= 0x40;
-	seal(frame, len);
+	set_checksum(frame, len);
 	sendto(s->other_port, frame, len, 0, (const struct sockaddr *)to, sizeof(*to));
 	sendto(s->other_address, frame, len, 0, (const struct sockaddr *)to, sizeof(*to));
 }
@@ -96,7 +96,7 @@ static inline void send_reply(struct server *s, const unsigned char *frame, size
 	memcpy(copy, frame, len);
 	if (s->wrong_echo && type == FPISA_TYPE_WELCOME) {
 		((struct fpisa_hdr *)copy)->chunk--;
-		seal(copy, len);
+		set_checksum(copy, len);
 		sendto(s->fd, copy, len, 0, (const struct sockaddr *)to, sizeof(*to));
 		return;
 	}
