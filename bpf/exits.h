@@ -150,8 +150,8 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 
 /*
  * Out through `port`, by the entry that has the egress program (fpisa_replies).
- * A job that no CLI made has no entry; its replies may then spoil unicast copies
- * that other jobs queue for the port behind them.
+ * A job that no CLI made has no entry; its replies may then take the program
+ * from unicast copies that other jobs queue for the port behind them.
  */
 static __always_inline int through(__u32 job, __u32 port)
 {

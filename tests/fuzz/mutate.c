@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The ways to spoil a frame; see mutate.h. A new one is a function and a line in the table. */
+/* The ways to mutate a frame; see mutate.h. A new one is a function and a line in the table. */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>

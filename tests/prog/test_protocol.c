@@ -330,66 +330,66 @@ static void join_begins_generations(void **state)
 
 struct bad {
 	enum fpisa_verdict verdict;
-	void (*spoil)(struct frame *f);
+	void (*mutate)(struct frame *f);
 	uint32_t key; /* of the counters */
 	int keep_checksums; /* leave the checksums as they are */
 };
 
-static void spoil_fragment(struct frame *f) { f->data[20] = 0x20; }
-static void spoil_ip(struct frame *f) { f->data[24] ^= 1; }
-static void spoil_length_ip(struct frame *f) { f->data[16] = 0x0f; f->data[38] = 0x0e; f->data[39] = f->data[17] - 20; }
-static void spoil_version(struct frame *f) { harness_hdr(f)->version = 1; }
-static void spoil_type(struct frame *f) { harness_hdr(f)->type = FPISA_TYPE_RESULT; }
-static void spoil_job(struct frame *f) { harness_hdr(f)->job = 63; }
-static void spoil_job_number(struct frame *f) { harness_hdr(f)->job = 1u << 31; }
-static void spoil_count(struct frame *f) { harness_hdr(f)->count = N - 32; }
-static void spoil_count_zero(struct frame *f) { harness_hdr(f)->count = 0; }
-static void spoil_secret(struct frame *f) { harness_hdr(f)->secret ^= 1ull << 63; }
-static void spoil_secret_zero(struct frame *f) { harness_hdr(f)->secret = 0; }
-static void spoil_source(struct frame *f) { f->data[29] = 200; }
-static void spoil_port(struct frame *f) { f->data[34] ^= 1; }
-static void spoil_rank(struct frame *f) { harness_hdr(f)->rank = 1; }
-static void spoil_rank_range(struct frame *f) { harness_hdr(f)->rank = 64; }
-static void spoil_payload(struct frame *f) { harness_payload(f)[17] ^= 1; }
-static void spoil_chunk(struct frame *f) { harness_hdr(f)->chunk ^= 4; }
-static void spoil_format(struct frame *f) { harness_hdr(f)->format = 99; }
-static void spoil_op(struct frame *f) { harness_hdr(f)->op = 99; }
-static void spoil_generation(struct frame *f) { harness_hdr(f)->generation++; }
-static void spoil_generation_zero(struct frame *f) { harness_hdr(f)->generation = 0; }
-static void spoil_slot(struct frame *f) { harness_hdr(f)->slot ^= 2; }
-static void spoil_slot_range(struct frame *f) { harness_hdr(f)->slot = 0x7fffffff; }
-static void spoil_ahead(struct frame *f) { harness_hdr(f)->chunk += 8; }
-static void spoil_digest(struct frame *f) { harness_hdr(f)->digest++; }
-static void spoil_call(struct frame *f) { harness_hdr(f)->call++; }
+static void mutate_fragment(struct frame *f) { f->data[20] = 0x20; }
+static void mutate_ip(struct frame *f) { f->data[24] ^= 1; }
+static void mutate_length_ip(struct frame *f) { f->data[16] = 0x0f; f->data[38] = 0x0e; f->data[39] = f->data[17] - 20; }
+static void mutate_version(struct frame *f) { harness_hdr(f)->version = 1; }
+static void mutate_type(struct frame *f) { harness_hdr(f)->type = FPISA_TYPE_RESULT; }
+static void mutate_job(struct frame *f) { harness_hdr(f)->job = 63; }
+static void mutate_job_number(struct frame *f) { harness_hdr(f)->job = 1u << 31; }
+static void mutate_count(struct frame *f) { harness_hdr(f)->count = N - 32; }
+static void mutate_count_zero(struct frame *f) { harness_hdr(f)->count = 0; }
+static void mutate_secret(struct frame *f) { harness_hdr(f)->secret ^= 1ull << 63; }
+static void mutate_secret_zero(struct frame *f) { harness_hdr(f)->secret = 0; }
+static void mutate_source(struct frame *f) { f->data[29] = 200; }
+static void mutate_port(struct frame *f) { f->data[34] ^= 1; }
+static void mutate_rank(struct frame *f) { harness_hdr(f)->rank = 1; }
+static void mutate_rank_range(struct frame *f) { harness_hdr(f)->rank = 64; }
+static void mutate_payload(struct frame *f) { harness_payload(f)[17] ^= 1; }
+static void mutate_chunk(struct frame *f) { harness_hdr(f)->chunk ^= 4; }
+static void mutate_format(struct frame *f) { harness_hdr(f)->format = 99; }
+static void mutate_op(struct frame *f) { harness_hdr(f)->op = 99; }
+static void mutate_generation(struct frame *f) { harness_hdr(f)->generation++; }
+static void mutate_generation_zero(struct frame *f) { harness_hdr(f)->generation = 0; }
+static void mutate_slot(struct frame *f) { harness_hdr(f)->slot ^= 2; }
+static void mutate_slot_range(struct frame *f) { harness_hdr(f)->slot = 0x7fffffff; }
+static void mutate_ahead(struct frame *f) { harness_hdr(f)->chunk += 8; }
+static void mutate_digest(struct frame *f) { harness_hdr(f)->digest++; }
+static void mutate_call(struct frame *f) { harness_hdr(f)->call++; }
 
-static void spoil_op_other(struct frame *f) { harness_hdr(f)->op = FPISA_OP_MAX; }
+static void mutate_op_other(struct frame *f) { harness_hdr(f)->op = FPISA_OP_MAX; }
 
 static const struct bad bad[] = {
-	{ FPISA_V_fragment, spoil_fragment, FPISA_MAX_JOBS, 0 },
-	{ FPISA_V_ip_checksum, spoil_ip, FPISA_MAX_JOBS, 1 },
-	{ FPISA_V_truncated, spoil_length_ip, FPISA_MAX_JOBS, 0 },
-	{ FPISA_V_version, spoil_version, JOB, 0 },
-	{ FPISA_V_type, spoil_type, JOB, 0 },
-	{ FPISA_V_no_job, spoil_job, FPISA_MAX_JOBS, 0 },
-	{ FPISA_V_no_job, spoil_job_number, FPISA_MAX_JOBS, 0 },
-	{ FPISA_V_length, spoil_count, JOB, 0 },
-	{ FPISA_V_length, spoil_count_zero, JOB, 0 },
-	{ FPISA_V_secret, spoil_secret, JOB, 0 },
-	{ FPISA_V_secret, spoil_secret_zero, JOB, 0 },
-	{ FPISA_V_unknown_peer, spoil_source, JOB, 0 },
-	{ FPISA_V_unknown_peer, spoil_port, JOB, 0 },
-	{ FPISA_V_rank, spoil_rank, JOB, 0 },
-	{ FPISA_V_rank, spoil_rank_range, JOB, 0 },
-	{ FPISA_V_checksum, spoil_payload, JOB, 1 },
-	{ FPISA_V_checksum, spoil_digest, JOB, 1 },
-	{ FPISA_V_format, spoil_format, JOB, 0 },
-	{ FPISA_V_op, spoil_op, JOB, 0 },
-	{ FPISA_V_generation, spoil_generation, JOB, 0 },
-	{ FPISA_V_generation, spoil_generation_zero, JOB, 0 },
-	{ FPISA_V_slot, spoil_slot, JOB, 0 },
-	{ FPISA_V_slot, spoil_slot_range, JOB, 0 },
-	{ FPISA_V_slot, spoil_chunk, JOB, 0 },
-	{ FPISA_V_ahead, spoil_ahead, JOB, 0 },
+	{ FPISA_V_fragment, mutate_fragment, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_ip_checksum, mutate_ip, FPISA_MAX_JOBS, 1 },
+	{ FPISA_V_truncated, mutate_length_ip, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_version, mutate_version, JOB, 0 },
+	{ FPISA_V_type, mutate_type, JOB, 0 },
+	{ FPISA_V_no_job, mutate_job, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_no_job, mutate_job_number, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_length, mutate_count, JOB, 0 },
+	{ FPISA_V_length, mutate_count_zero, JOB, 0 },
+	{ FPISA_V_secret, mutate_secret, JOB, 0 },
+	{ FPISA_V_secret, mutate_secret_zero, JOB, 0 },
+	{ FPISA_V_unknown_peer, mutate_source, JOB, 0 },
+	{ FPISA_V_unknown_peer, mutate_port, JOB, 0 },
+	{ FPISA_V_rank, mutate_rank, JOB, 0 },
+	{ FPISA_V_rank, mutate_rank_range, JOB, 0 },
+	{ FPISA_V_checksum, mutate_payload, JOB, 1 },
+	{ FPISA_V_checksum, mutate_digest, JOB, 1 },
+	{ FPISA_V_format, mutate_format, JOB, 0 },
+	{ FPISA_V_op, mutate_op, JOB, 0 },
+	{ FPISA_V_generation, mutate_generation, JOB, 0 },
+	{ FPISA_V_generation, mutate_generation_zero, JOB, 0 },
+	{ FPISA_V_slot, mutate_slot, JOB, 0 },
+	{ FPISA_V_slot, mutate_slot_range, JOB, 0 },
+	{ FPISA_V_slot, mutate_chunk, JOB, 0 },
+	{ FPISA_V_ahead, mutate_ahead, JOB, 0 },
 };
 
 struct registers {
@@ -406,7 +406,7 @@ static void snapshot(struct registers *r)
 }
 
 /*
- * An open round of rank 1 in slot 0; rank 0's contribution arrives spoiled in
+ * An open round of rank 1 in slot 0; rank 0's contribution arrives mutated in
  * each way: the verdict is counted once, nothing else of the slots changes,
  * and the good frame afterwards completes the round.
  */
@@ -426,7 +426,7 @@ static void every_drop(void **state)
 		snapshot(&before);
 		values(w, 1);
 		harness_add(&f, harness, &j, JOB, 0, 0, N, w);
-		bad[i].spoil(&f);
+		bad[i].mutate(&f);
 		if (!bad[i].keep_checksums)
 			harness_set_checksums(&f);
 		harness_run(harness, &f);
@@ -453,12 +453,12 @@ static void every_drop(void **state)
  */
 static void calls_that_differ(void **state)
 {
-	void (*const spoil[])(struct frame *) = { spoil_digest, spoil_call, spoil_op_other };
+	void (*const mutate[])(struct frame *) = { mutate_digest, mutate_call, mutate_op_other };
 	static struct registers before, after;
 
 	(void)state;
 	NEED_BPF();
-	for (size_t i = 0; i < 2 * sizeof(spoil) / sizeof(spoil[0]); i++) {
+	for (size_t i = 0; i < 2 * sizeof(mutate) / sizeof(mutate[0]); i++) {
 		struct fpisa_job j = make(i & 1 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED, 2);
 		struct fpisa_session session;
 		uint32_t w[N], id = JOB;
@@ -470,7 +470,7 @@ static void calls_that_differ(void **state)
 		snapshot(&before);
 		values(w, 1);
 		harness_add(&f, harness, &j, JOB, 0, 1, N, w);
-		spoil[i / 2](&f);
+		mutate[i / 2](&f);
 		harness_set_checksums(&f);
 		harness_run(harness, &f);
 		check_reply(&f, &j, 0);
@@ -720,8 +720,8 @@ static void wrong_sum(struct frame *f) { f->data[24] ^= 1; }
 /* Another aggregator's, which this machine forwards, and what merely begins like ours: whatever is wrong with it. */
 static void other_addresses_pass(void **state)
 {
-	void (*const change[])(struct frame *) = { no_change, spoil_job, spoil_job_number, spoil_fragment, spoil_length_ip,
-						   spoil_version, text, cut, wrong_sum };
+	void (*const change[])(struct frame *) = { no_change, mutate_job, mutate_job_number, mutate_fragment, mutate_length_ip,
+						   mutate_version, text, cut, wrong_sum };
 	uint64_t counted, dropped;
 	struct fpisa_job j;
 	static struct frame f;
