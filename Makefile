@@ -198,7 +198,7 @@ lint:
 	$(Q)tests/lint/run $(B)
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
-PACKETS_OWN := tests/fuzz/packets.c tests/fuzz/judge.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
+PACKETS_OWN := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
 	user/datapath/families.c user/tables/kernel.c
 PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/tables/fill.c $(LIB_SRC)
 $(PACKETS_OWN:%.c=$(B)/san/%.o): | $(SKEL)

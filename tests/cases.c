@@ -173,7 +173,7 @@ static void mx_column(struct vectors_rng *rng, uint32_t workers, struct oracle_m
 
 /* -- rounds ------------------------------------------------------------------------ */
 
-static void judge(const struct cases_call *c, struct cases_round *r, uint32_t i, const uint64_t *words)
+static void expect(const struct cases_call *c, struct cases_round *r, uint32_t i, const uint64_t *words)
 {
 	struct oracle_call call = cases_oracle(c);
 	uint64_t want;
@@ -184,7 +184,7 @@ static void judge(const struct cases_call *c, struct cases_round *r, uint32_t i,
 	memcpy(&r->want[i * call.f.bytes], &want, call.f.bytes);
 }
 
-static void judge_mx(const struct cases_call *c, struct cases_round *r, uint32_t b, const struct oracle_mx *blocks)
+static void expect_mx(const struct cases_call *c, struct cases_round *r, uint32_t b, const struct oracle_mx *blocks)
 {
 	struct oracle_call call = cases_oracle(c);
 	struct oracle_mx want;
@@ -216,7 +216,7 @@ static void random_column(struct vectors_rng *rng, const struct cases_call *c, u
 		mx_column(rng, c->workers, blocks);
 		if (special)
 			blocks[vectors_below(rng, c->workers)].scale = 255;
-		judge_mx(c, r, i / ORACLE_MX_LANES, blocks);
+		expect_mx(c, r, i / ORACLE_MX_LANES, blocks);
 		return;
 	}
 	if (f.integer)
@@ -225,7 +225,7 @@ static void random_column(struct vectors_rng *rng, const struct cases_call *c, u
 		float_column(rng, f, c->workers, words);
 	if (special && !f.integer)
 		words[vectors_below(rng, c->workers)] = special_word(rng, f);
-	judge(c, r, i, words);
+	expect(c, r, i, words);
 }
 
 void cases_random(struct vectors_rng *rng, const struct cases_call *c, uint32_t elements, struct cases_round *r)
@@ -274,6 +274,6 @@ void cases_pair_round(const struct cases_call *c, uint64_t first, uint32_t eleme
 		uint64_t pair = (first + i) % (n * n);
 		uint64_t words[CASES_WORKERS] = { set_word(f, pair / n), set_word(f, pair % n) };
 
-		judge(c, r, i, words);
+		expect(c, r, i, words);
 	}
 }

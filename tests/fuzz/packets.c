@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "judge.h"
+#include "checker.h"
 
 static struct harness *h;
 static struct vectors_rng rng;
@@ -154,7 +154,7 @@ static void case_busy(struct target *t)
 	t->soft.counters.bytes += a.in.len;
 	strcpy(a.ways, " busy");
 	run();
-	judge_check();
+	checker_verify();
 	*guard = was;
 	targets_accept(t, a.key);
 }
@@ -203,9 +203,9 @@ static void one_case(void)
 		sum->repaired += repair < 4;
 		mutate_repair(&a.in, repair < 6, repair < 4);
 	}
-	judge_expect();
+	checker_expect();
 	run();
-	judge_check();
+	checker_verify();
 }
 
 /* Counters of both at the end, but for what the user-space aggregator does not count. */

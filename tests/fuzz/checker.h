@@ -3,8 +3,8 @@
  * What must become of a frame, and whether it did: a model of the headers
  * below FPISA's, the aggregator of user space, the state before and after.
  */
-#ifndef JUDGE_H
-#define JUDGE_H
+#ifndef CHECKER_H
+#define CHECKER_H
 
 #include "mutate.h"
 #include "targets.h"
@@ -45,9 +45,9 @@ const char *verdict_name(unsigned int v);
 void complain(uint64_t *counter, const char *what);
 
 /* Fills in what has to become of a.in, from a.verdict on; a is zeroed up to there. */
-void judge_expect(void);
+void checker_expect(void);
 
 /* a.out is what came out: counters, action, reply and state must be as expected. */
-void judge_check(void);
+void checker_verify(void);
 
 #endif

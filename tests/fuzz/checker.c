@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The oracle of the packet fuzzer; judge.h has the contracts. */
+/* The oracle of the packet fuzzer; checker.h has the contracts. */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "judge.h"
+#include "checker.h"
 
 #define MAX_REPORTS 5
 
@@ -152,7 +152,7 @@ static void expect_of_job(uint32_t payload)
 	a.action = a.to ? XDP_REDIRECT : XDP_DROP;
 }
 
-void judge_expect(void)
+void checker_expect(void)
 {
 	uint32_t payload = 0;
 
@@ -261,7 +261,7 @@ static void check_state(void)
 	targets_accept(a.t, a.key);
 }
 
-void judge_check(void)
+void checker_verify(void)
 {
 	struct fpisa_counters *expected = a.counted_as_job ? &a.t->counted : &unowned;
 	struct fpisa_counters *counted = a.counted_as_job ? a.t->counters : targets_unowned;
