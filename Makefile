@@ -214,7 +214,7 @@ FUZZ_USER := $(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c))
 FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 PARSERS := $(wildcard user/cli/*.c)
 FUZZ_worker := $(LIB_SRC)
-FUZZ_address := $(filter-out user/lib/api.c,$(LIB_SRC))
+FUZZ_address := user/lib/address.c user/lib/base/error.c
 FUZZ_gradients := $(PARSERS) user/values/gradients.c user/values/npy.c
 FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c user/job/faults.c user/demo/demo.c user/demo/options.c \
 	$(addprefix user/verbs/,job.c job_add.c job_show.c load.c unload.c slots.c stats.c status.c prometheus.c upgrade.c)

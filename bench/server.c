@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "lib/sum.h"
+#include "lib/base/sum.h"
 #include "server.h"
 
 #define AVX2 __attribute__((target("avx2")))

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: the aggregator's address as a worker writes it (user/lib/api.c).
- * The file is included, for what is under test is static in it. What is
- * accepted must be four numbers and a port, written again.
+ * libFuzzer: the aggregator's address as a worker writes it (user/lib/address.c).
+ * What is accepted must be four numbers and a port, written again.
  */
-#include "lib/api.c"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "lib/address.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -18,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	memcpy(text, data, size);
 	text[size] = 0;
-	if (!parse_address(text, &address, &port)) {
+	if (!fpisa_parse_address(text, &address, &port)) {
 		snprintf(again, sizeof(again), "%s:%u", inet_ntoa(address), port);
 		if (!port || strncmp(text, again, strcspn(again, ":")))
 			abort();

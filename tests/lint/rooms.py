@@ -16,6 +16,9 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 # From the ground up; rooms of one line know nothing of each other.
 ROOMS = [
+    ["lib/base"],
+    ["lib/soft"],
+    ["lib/transport"],
     ["lib", "cli"],
     ["values", "host", "oracle", "testbed"],
     ["datapath"],
@@ -28,8 +31,9 @@ LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}
 
 
 def room_of(path):
-    """Of a file below user/: its first directory."""
-    return path.split("/")[0] if "/" in path else "."
+    """Of a file below user/: its directory where that is a room, else the first."""
+    directory = os.path.dirname(path)
+    return directory if directory in LEVEL else path.split("/")[0] if directory else "."
 
 
 def allowed(a, b):

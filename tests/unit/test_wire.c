@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "fpisa/slot.h"
-#include "lib/sum.h"
+#include "lib/base/sum.h"
 #include "vectors.h"
 
 #define AT(type, member, offset, size)                                                                       \

@@ -1,42 +1,20 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * The public functions of fpisa.h on handles, and the errors that all of the
- * library reports through; those on calls are in call.c.
- */
+/* The public functions of fpisa.h on handles; those on calls are in call.c. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+#include "address.h"
 #include "internal.h"
 
 #define DEFAULT_TIMEOUT_MS 10000
 
-static __thread char message[FPISA_MESSAGE_SIZE];
-
-const char *fpisa_error(void)
-{
-	return message;
-}
-
-/* Sets this thread's message; returns `error`. */
-int fpisa_fail(int error, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(message, sizeof(message), format, args);
-	va_end(args);
-	return error;
-}
-
 int fpisa_poison(struct fpisa *f, int error)
 {
 	f->error = error;
-	memcpy(f->message, message, sizeof(f->message));
+	snprintf(f->message, sizeof(f->message), "%s", fpisa_error());
 	if (!f->foreign)
 		fpisa_requests_restore(f);
 	return error;
@@ -54,11 +32,6 @@ int fpisa_foreign(const struct fpisa *f)
 			  "%s: job %u: the handle belongs to the process that made it, and this is a child; "
 			  "close it here, and connect from a port of its own",
 			  f->peer, f->job);
-}
-
-int fpisa_given(const void *pointer, const char *name)
-{
-	return pointer ? 0 : fpisa_fail(-EINVAL, "%s is NULL; it must be given", name);
 }
 
 int fpisa_enter(struct fpisa *f)
@@ -81,65 +54,6 @@ int fpisa_enter(struct fpisa *f)
 void fpisa_leave(struct fpisa *f)
 {
 	f->busy = 0;
-}
-
-uint64_t fpisa_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
-
-/* The sentence of a verdict that came in an ERROR frame. */
-const char *fpisa_reason(uint16_t verdict)
-{
-	static const char *const text[] = {
-#define X(name, class, sentence) sentence,
-		FPISA_VERDICTS(X)
-#undef X
-	};
-
-	return verdict < FPISA_VERDICT_COUNT ? text[verdict] : "unknown reason";
-}
-
-/* "rank 3, rank 5"; ends with "..." when buf is too small for all. */
-const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks)
-{
-	size_t used = 0;
-
-	buf[0] = '\0';
-	for (int i = 0; i < FPISA_MAX_WORKERS; i++) {
-		if (!(ranks >> i & 1))
-			continue;
-		if (used + sizeof("rank 63, ...") > size) {
-			snprintf(buf + used, size - used, "...");
-			break;
-		}
-		used += (size_t)snprintf(buf + used, size - used, "rank %d%s", i,
-					 i < FPISA_MAX_WORKERS - 1 && ranks >> (i + 1) ? ", " : "");
-	}
-	return buf;
-}
-
-int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name)
-{
-	const unsigned char *bytes = from;
-	size_t size;
-	int rc = fpisa_given(from, name);
-
-	if (rc)
-		return rc;
-	memcpy(&size, from, sizeof(size));
-	if (size < least || size > 4096)
-		return fpisa_fail(-EINVAL, "%s.size is %zu; set it to sizeof(struct fpisa_%s)", name, size, name);
-	for (size_t i = known; i < size; i++)
-		if (bytes[i])
-			return fpisa_fail(-EINVAL,
-					  "a member of %s that this libfpisa does not know is set; update it", name);
-	memset(to, 0, known);
-	memcpy(to, from, size < known ? size : known);
-	return 0;
 }
 
 static int copy_options(struct fpisa_options *to, const struct fpisa_options *from)
@@ -172,6 +86,16 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 	return 0;
 }
 
+/* One that another thread was in a call with stays busy, for nothing but its transport is in order. */
+static void in_child(struct fpisa_fork_hook *h)
+{
+	struct fpisa *f = (struct fpisa *)h;
+
+	f->foreign = 1;
+	if (f->t)
+		f->t->ops->disown(f->t);
+}
+
 /* A handle without transport, job and rank; fpisa_close() releases it. */
 int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 {
@@ -197,40 +121,13 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	f->transport = (enum fpisa_transport_name)o.transport;
 	f->faults = (struct fpisa_fault_rates){o.loss, o.duplicate, o.reorder, o.delay, o.corrupt};
 	f->seed = o.seed;
-	rc = fpisa_fork_add(f);
+	f->fork.in_child = in_child;
+	rc = fpisa_fork_add(&f->fork);
 	if (rc)
 		free(f);
 	else
 		*out = f;
 	return rc;
-}
-
-/* Neither this network's nor a group, reserved or broadcast. */
-static int is_host(uint32_t address)
-{
-	return address >> 24 && address < 0xe0000000;
-}
-
-/* "10.0.0.1" or "10.0.0.1:18000" */
-static int parse_address(const char *text, struct in_addr *address, uint16_t *port)
-{
-	char host[INET_ADDRSTRLEN] = "", end;
-	const char *colon = text ? strchr(text, ':') : NULL;
-	size_t len = !text ? 0 : colon ? (size_t)(colon - text) : strlen(text);
-	unsigned int number = FPISA_PORT;
-
-	if (len < sizeof(host))
-		memcpy(host, text ? text : "", len);
-	if (colon && (colon[1] < '0' || colon[1] > '9' || sscanf(colon + 1, "%5u%c", &number, &end) != 1))
-		number = 0;
-	if (!number || number > 0xffff || inet_pton(AF_INET, host, address) != 1)
-		return fpisa_fail(-EINVAL, "'%s' is no IPv4 address with an optional port, as 10.0.0.1:18000",
-				  text ? text : "");
-	if (!is_host(ntohl(address->s_addr)))
-		return fpisa_fail(
-			-EINVAL, "'%s' is no host's address; give the aggregator's, as 10.0.0.1:18000", text);
-	*port = (uint16_t)number;
-	return 0;
 }
 
 #define PORT_PAUSE_US 1000
@@ -252,6 +149,20 @@ static int open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint
 	}
 }
 
+/* The handle has its transport, or rc says why not: wrap it, join, hand it out. */
+static int finish_connect(struct fpisa **out, struct fpisa *f, int rc, uint64_t spent_ns)
+{
+	if (!rc)
+		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
+	if (!rc)
+		rc = fpisa_join(f, spent_ns);
+	if (rc)
+		fpisa_close(f);
+	else
+		*out = f;
+	return rc;
+}
+
 int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const struct fpisa_options *options)
 {
 	struct fpisa *f = NULL;
@@ -263,29 +174,39 @@ int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const s
 	if (rc)
 		return rc;
 	*out = NULL;
-	rc = parse_address(address, &to, &port);
+	rc = fpisa_parse_address(address, &to, &port);
 	if (!rc && job >= FPISA_MAX_JOBS)
 		rc = fpisa_fail(-EINVAL, "job is %u; it must be in 0..%d", job, FPISA_MAX_JOBS - 1);
 	if (!rc)
 		rc = fpisa_new(&f, options);
 	if (rc)
-		goto out;
+		return rc;
 	f->job = job;
 	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa(to));
 	if (port != FPISA_PORT)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
 	rc = open_transport(f, to.s_addr, port, &spent_ns);
-	if (!rc)
-		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
-	if (!rc)
-		rc = fpisa_join(f, spent_ns);
+	return finish_connect(out, f, rc, spent_ns);
+}
+
+int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
+		      const struct fpisa_options *options)
+{
+	struct fpisa *f = NULL;
+	int rc = fpisa_given(out, "the place of the handle");
+
 	if (rc)
-		goto out;
-	*out = f;
-	f = NULL;
-out:
-	fpisa_close(f);
-	return rc;
+		return rc;
+	*out = NULL;
+	rc = fpisa_given(m, "the aggregator");
+	if (!rc)
+		rc = fpisa_new(&f, options);
+	if (rc)
+		return rc;
+	f->local_port = 0;
+	snprintf(f->peer, sizeof(f->peer), "mem");
+	rc = fpisa_mem_open(&f->t, m, rank, &f->job, &f->token);
+	return finish_connect(out, f, rc, 0);
 }
 
 int fpisa_rejoin(struct fpisa *f)
@@ -366,7 +287,7 @@ void fpisa_close(struct fpisa *f)
 	free_requests(&f->requests);
 	free_requests(&f->given_up);
 	fpisa_fork_hold();
-	fpisa_fork_remove(f);
+	fpisa_fork_remove(&f->fork);
 	if (f->t)
 		f->t->ops->close(f->t);
 	fpisa_fork_release();

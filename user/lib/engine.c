@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "internal.h"
-#include "sum.h"
+#include "base/sum.h"
 
 /* Results, in windows, after which one more chunk flies: a try that fails costs a timeout. */
 #define GROWTH 16

@@ -14,14 +14,14 @@
 #define FPISA_INTERNAL_H
 
 #include <sys/queue.h>
-#include "clock.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fork.h"
 #include "fpisa.h"
 #include "fpisa/frame.h"
 #include "lib/transport/faults.h"
 #include "lib/transport/transport.h"
 #include "rto.h"
-
-#define FPISA_MESSAGE_SIZE 512
 
 struct fpisa_request {
 	TAILQ_ENTRY(fpisa_request) link;
@@ -67,7 +67,7 @@ struct fpisa_track {
 TAILQ_HEAD(fpisa_tracks, fpisa_track);
 
 struct fpisa {
-	TAILQ_ENTRY(fpisa) all; /* of this process */
+	struct fpisa_fork_hook fork; /* first */
 	struct fpisa_transport *t;
 	char peer[32];	     /* the aggregator, for messages */
 	uint16_t local_port; /* 0 without sockets */
@@ -123,21 +123,11 @@ struct fpisa {
 };
 
 /* api.c */
-int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int fpisa_poison(struct fpisa *f, int error); /* the thread's message becomes the handle's */
 int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
 int fpisa_foreign(const struct fpisa *f);     /* -ECHILD: it belongs to another process */
-int fpisa_given(const void *pointer, const char *name); /* -EINVAL if it is NULL */
 int fpisa_enter(struct fpisa *f);	      /* a public function begins: 0, or why the handle cannot be used */
 void fpisa_leave(struct fpisa *f);
-uint64_t fpisa_now(void);		      /* CLOCK_MONOTONIC */
-const char *fpisa_reason(uint16_t verdict);
-const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks);
-/*
- * A struct of the caller's that begins with its size, at least `least`: an older one is shorter, a newer
- * one longer, and what we do not know of it must be zero. `name` is that of struct fpisa_NAME.
- */
-int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name);
 int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
 
 /* call.c */
@@ -145,13 +135,6 @@ void fpisa_request_free(struct fpisa_request *r);
 void fpisa_request_keep(struct fpisa_request *r, uint64_t offset); /* a result is about to overwrite the chunk there */
 void fpisa_requests_restore(struct fpisa *f); /* arrays of unfinished ones, as far as they were kept */
 void fpisa_requests_give_up(struct fpisa *f); /* none goes on; their owners may still hold them */
-
-/* fork.c: hold around what opens or closes descriptors of a transport that a handle has, or is to have. */
-void fpisa_fork_hold(void);
-void fpisa_fork_release(void);
-int fpisa_fork_settling(void); /* may a child have not yet let go of what this process has closed? */
-int fpisa_fork_add(struct fpisa *f);
-void fpisa_fork_remove(struct fpisa *f); /* held */
 
 /* join.c: 0, or -errno with the message set. Forgets all requests. spent_ns of the deadline have gone. */
 int fpisa_join(struct fpisa *f, uint64_t spent_ns);
@@ -170,12 +153,6 @@ int fpisa_advance(struct fpisa_request *r, int block);
 /* reply.c */
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in);
 int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now);
-
-/* udp.c, xsk.c */
-int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
-int fpisa_udp_fd(const struct fpisa_transport *t);
-int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most); /* as receive(), without waiting */
-int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
 
 static inline uint32_t fpisa_min_u32(uint64_t a, uint32_t b)
 {

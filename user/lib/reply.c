@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include "internal.h"
-#include "sum.h"
+#include "base/sum.h"
 
 /*
  * Can only the aggregator have sent it? It answers a number that it alone was told; a result says what

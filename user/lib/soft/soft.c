@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 #include "blocks.h"
-#include "lib/internal.h"
-#include "lib/sum.h"
+#include "lib/base/error.h"
+#include "lib/base/sum.h"
 #include "soft.h"
 
 /* A frame on its way, and what is known of it. */

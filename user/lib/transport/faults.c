@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "faults.h"
-#include "lib/internal.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
 
 /* splitmix64 */
 static uint64_t next_random(uint64_t *state)

@@ -7,13 +7,15 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "lib/internal.h"
+#include "fpisa.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
 #include "lib/soft/soft.h"
+#include "transport.h"
 
 /* A full queue loses frames; one that holds the results of both versions of all slots rarely is. */
 #define QUEUE_FRAMES(window) (2 * (window) + 16)
@@ -96,7 +98,7 @@ static int mem_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	while (!q->len && timeout_ns)
 		if (pthread_cond_timedwait(&q->filled, &q->lock, &ts))
 			break;
-	n = fpisa_min_u32(q->len, FPISA_BATCH);
+	n = q->len < FPISA_BATCH ? q->len : FPISA_BATCH;
 	q->lent = n;
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = (q->head + i) % m->capacity;
@@ -253,15 +255,22 @@ void fpisa_mem_destroy(struct fpisa_mem *m)
 	free(m);
 }
 
-static int mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank)
+int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job, uint64_t *token)
 {
-	struct queue *q = &m->queue[rank];
 	struct mem_port *p;
+	struct queue *q;
 	int taken;
 
+	if (m->owner != getpid())
+		return fpisa_fail(-ECHILD,
+				  "the aggregator belongs to the process that made it, and this is a child");
+	if (rank >= m->soft.job.workers)
+		return fpisa_fail(-EINVAL, "rank %u; this aggregator has %u workers", rank,
+				  m->soft.job.workers);
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return fpisa_fail(-ENOMEM, "no memory for a handle");
+	q = &m->queue[rank];
 	pthread_mutex_lock(&q->lock);
 	taken = q->attached;
 	q->attached = 1;
@@ -274,44 +283,7 @@ static int mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t ra
 	p->m = m;
 	p->rank = rank;
 	*t = &p->base;
+	*job = m->soft.number;
+	*token = m->soft.job.token;
 	return 0;
-}
-
-int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
-		      const struct fpisa_options *options)
-{
-	struct fpisa *f = NULL;
-	int rc = fpisa_given(out, "the place of the handle");
-
-	if (rc)
-		return rc;
-	*out = NULL;
-	rc = fpisa_given(m, "the aggregator");
-	if (rc)
-		return rc;
-	if (m->owner != getpid())
-		return fpisa_fail(-ECHILD,
-				  "the aggregator belongs to the process that made it, and this is a child");
-	if (rank >= m->soft.job.workers)
-		return fpisa_fail(-EINVAL, "rank %u; this aggregator has %u workers", rank,
-				  m->soft.job.workers);
-	rc = fpisa_new(&f, options);
-	if (rc)
-		return rc;
-	f->job = m->soft.number;
-	f->token = m->soft.job.token;
-	f->local_port = 0;
-	snprintf(f->peer, sizeof(f->peer), "mem");
-	rc = mem_open(&f->t, m, rank);
-	if (!rc)
-		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
-	if (!rc)
-		rc = fpisa_join(f, 0);
-	if (rc)
-		goto out;
-	*out = f;
-	f = NULL;
-out:
-	fpisa_close(f);
-	return rc;
 }

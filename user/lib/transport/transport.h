@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What carries frames between a worker and an aggregator. The engine above
- * knows nothing of sockets; udp.c and mem.c are the transports, and a faster
- * one fits behind the same four functions.
+ * What carries frames between a worker and an aggregator. The window above
+ * knows nothing of sockets. udp.c, xsk.c and mem.c are the transports, faults.c
+ * stands before any of them, and a faster one fits behind the same functions.
  *
  * A transport may lose, duplicate and reorder frames. It hands up only
  * frames that the aggregator sent, as far as it can tell by their source;
- * what is in them the engine checks.
+ * what is in them reply.c checks.
  */
 #ifndef FPISA_TRANSPORT_H
 #define FPISA_TRANSPORT_H
@@ -72,5 +72,19 @@ struct fpisa_transport {
 	int send_error; /* the last errno that lost a frame, 0 if none did */
 	int bursts;	/* frames of a call may leave as one, to be cut on their way; whether they are, join.c tries */
 };
+
+/*
+ * The transports; 0, or -errno with the message set. address and port are the
+ * aggregator's: address in network order, ports in host order. mem also says
+ * which job its aggregator has, and with which token.
+ */
+struct fpisa_mem;
+int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
+int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
+int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job, uint64_t *token);
+
+/* Of udp, for xsk, which has one beneath. */
+int fpisa_udp_fd(const struct fpisa_transport *t);
+int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most); /* as receive(), without waiting */
 
 #endif

@@ -25,7 +25,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#include "lib/internal.h"
+#include "lib/base/error.h"
+#include "transport.h"
 
 /*
  * What a frame takes of the receive buffer, as the kernel counts it: a page
@@ -355,7 +356,6 @@ static int open_socket(struct udp *u, uint16_t local_port)
 	return 0;
 }
 
-/* address and port of the aggregator: address in network order, ports in host order. */
 int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
 {
 	struct udp *u = calloc(1, sizeof(*u));

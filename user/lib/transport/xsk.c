@@ -24,9 +24,11 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-#include "lib/internal.h"
+#include "lib/base/error.h"
+#include "lib/base/fork.h"
 #include "nexthop.h"
 #include "outer.h"
+#include "transport.h"
 #include "xsk.h"
 
 #define FRAME 4096
@@ -514,7 +516,6 @@ static const struct fpisa_transport_ops xsk_ops = {
 	.close = xsk_close,
 };
 
-/* As fpisa_udp_open(). */
 int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port)
 {
 	struct xsk *x = calloc(1, sizeof(*x));

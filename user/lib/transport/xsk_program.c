@@ -10,7 +10,8 @@
 #include <linux/if_ether.h>
 #include <netinet/in.h>
 #include <stddef.h>
-#include "lib/internal.h"
+#include "fpisa/wire.h"
+#include "lib/base/error.h"
 #include "xsk.h"
 
 #define INSTALL "install libxdp1 and libbpf1, or take the transport udp"

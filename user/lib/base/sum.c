@@ -6,11 +6,11 @@
 
 static __always_inline void sum_lanes(struct fpisa_sum *s, const void *p, size_t words)
 {
-	size_t whole = words - words % FPISA_LANES;
+	size_t whole = words - words % FPISA_SUM_LANES;
 	struct fpisa_lanes l = {{0}, {0}, {0}, {0}};
 	fpisa_words w;
 
-	for (size_t i = 0; i < whole; i += FPISA_LANES) {
+	for (size_t i = 0; i < whole; i += FPISA_SUM_LANES) {
 		memcpy(&w, (const char *)p + 8 * i, sizeof(w));
 		fpisa_lanes_take(&l, &w);
 	}

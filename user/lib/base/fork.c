@@ -8,15 +8,18 @@
  * The lock is held while sockets come and go, and over fork(): so what the
  * child finds is whole, whatever other threads were about. fork() returns
  * before the child has closed its copies: whoever needs such a port meanwhile
- * tries again for SETTLING_NS (open_transport()).
+ * tries again for SETTLING_NS (open_transport() in api.c).
  */
 #include <errno.h>
 #include <pthread.h>
-#include "internal.h"
+#include <stdint.h>
+#include "clock.h"
+#include "error.h"
+#include "fork.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static TAILQ_HEAD(handles, fpisa) handles = TAILQ_HEAD_INITIALIZER(handles);
+static TAILQ_HEAD(hooks, fpisa_fork_hook) hooks = TAILQ_HEAD_INITIALIZER(hooks);
 static int registered = -EAGAIN;
 static uint64_t forked_ns; /* the last time; 0: never */
 
@@ -49,16 +52,12 @@ int fpisa_fork_settling(void)
 	return settling;
 }
 
-/* A handle that another thread was in a call with stays busy, for nothing but its transport is in order. */
 static void in_child(void)
 {
-	struct fpisa *f;
+	struct fpisa_fork_hook *h;
 
-	TAILQ_FOREACH(f, &handles, all) {
-		f->foreign = 1;
-		if (f->t)
-			f->t->ops->disown(f->t);
-	}
+	TAILQ_FOREACH(h, &hooks, link)
+		h->in_child(h);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -67,18 +66,18 @@ static void add_handlers(void)
 	registered = -pthread_atfork(fpisa_fork_hold, in_parent, in_child);
 }
 
-int fpisa_fork_add(struct fpisa *f)
+int fpisa_fork_add(struct fpisa_fork_hook *h)
 {
 	pthread_once(&once, add_handlers);
 	if (registered)
 		return fpisa_fail(registered, "no memory for a handler of fork");
 	fpisa_fork_hold();
-	TAILQ_INSERT_TAIL(&handles, f, all);
+	TAILQ_INSERT_TAIL(&hooks, h, link);
 	fpisa_fork_release();
 	return 0;
 }
 
-void fpisa_fork_remove(struct fpisa *f)
+void fpisa_fork_remove(struct fpisa_fork_hook *h)
 {
-	TAILQ_REMOVE(&handles, f, all);
+	TAILQ_REMOVE(&hooks, h, link);
 }

@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include "fpisa/wire.h"
 
-#define FPISA_LANES 4
+#define FPISA_SUM_LANES 4
 
-typedef __u64 fpisa_words __attribute__((vector_size(8 * FPISA_LANES)));
+typedef __u64 fpisa_words __attribute__((vector_size(8 * FPISA_SUM_LANES)));
 
 struct fpisa_lanes {
 	fpisa_words a_lo, a_hi, b_lo, b_hi;
@@ -35,11 +35,11 @@ static __always_inline void fpisa_lanes_join(struct fpisa_sum *s, const struct f
 {
 	s->b_lo += s->a_lo * n;
 	s->b_hi += s->a_hi * n;
-	for (int k = 0; k < FPISA_LANES; k++) {
+	for (int k = 0; k < FPISA_SUM_LANES; k++) {
 		s->a_lo += l->a_lo[k];
-		s->b_lo += FPISA_LANES * l->b_lo[k] - (__u64)k * l->a_lo[k];
+		s->b_lo += FPISA_SUM_LANES * l->b_lo[k] - (__u64)k * l->a_lo[k];
 		s->a_hi += l->a_hi[k];
-		s->b_hi += FPISA_LANES * l->b_hi[k] - (__u64)k * l->a_hi[k];
+		s->b_hi += FPISA_SUM_LANES * l->b_hi[k] - (__u64)k * l->a_hi[k];
 	}
 }
 

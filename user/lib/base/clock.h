@@ -11,11 +11,20 @@
 #define FPISA_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 #define FPISA_CLOCK_STEPS 64
 #define FPISA_FINAL_PROBE_NS 500000000ull /* before a deadline, at most: the oldest chunk asks who is missing */
 #define FPISA_FINAL_PROBES 8
 #define FPISA_CLOCK_STEP_MAX_NS (FPISA_FINAL_PROBE_NS / FPISA_FINAL_PROBES)
+
+static inline uint64_t fpisa_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
 
 struct fpisa_clock {
 	uint64_t ns;	  /* what counted so far */

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Where an aggregator is, in words; address.h has the contract. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "address.h"
+#include "base/error.h"
+#include "fpisa/wire.h"
+
+/* Neither this network's nor a group, reserved or broadcast. */
+static int is_host(uint32_t address)
+{
+	return address >> 24 && address < 0xe0000000;
+}
+
+int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *port)
+{
+	char host[INET_ADDRSTRLEN] = "", end;
+	const char *colon = text ? strchr(text, ':') : NULL;
+	size_t len = !text ? 0 : colon ? (size_t)(colon - text) : strlen(text);
+	unsigned int number = FPISA_PORT;
+
+	if (len < sizeof(host))
+		memcpy(host, text ? text : "", len);
+	if (colon && (colon[1] < '0' || colon[1] > '9' || sscanf(colon + 1, "%5u%c", &number, &end) != 1))
+		number = 0;
+	if (!number || number > 0xffff || inet_pton(AF_INET, host, address) != 1)
+		return fpisa_fail(-EINVAL, "'%s' is no IPv4 address with an optional port, as 10.0.0.1:18000",
+				  text ? text : "");
+	if (!is_host(ntohl(address->s_addr)))
+		return fpisa_fail(
+			-EINVAL, "'%s' is no host's address; give the aggregator's, as 10.0.0.1:18000", text);
+	*port = (uint16_t)number;
+	return 0;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The errors that all of the library reports through; error.h has the contracts. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include "error.h"
+#include "fpisa.h"
+#include "fpisa/verdict.h"
+#include "fpisa/wire.h"
+
+static __thread char message[FPISA_MESSAGE_SIZE];
+
+const char *fpisa_error(void)
+{
+	return message;
+}
+
+int fpisa_fail(int error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	return error;
+}
+
+int fpisa_given(const void *pointer, const char *name)
+{
+	return pointer ? 0 : fpisa_fail(-EINVAL, "%s is NULL; it must be given", name);
+}
+
+int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name)
+{
+	const unsigned char *bytes = from;
+	size_t size;
+	int rc = fpisa_given(from, name);
+
+	if (rc)
+		return rc;
+	memcpy(&size, from, sizeof(size));
+	if (size < least || size > 4096)
+		return fpisa_fail(-EINVAL, "%s.size is %zu; set it to sizeof(struct fpisa_%s)", name, size, name);
+	for (size_t i = known; i < size; i++)
+		if (bytes[i])
+			return fpisa_fail(-EINVAL,
+					  "a member of %s that this libfpisa does not know is set; update it", name);
+	memset(to, 0, known);
+	memcpy(to, from, size < known ? size : known);
+	return 0;
+}
+
+const char *fpisa_reason(uint16_t verdict)
+{
+	static const char *const text[] = {
+#define X(name, class, sentence) sentence,
+		FPISA_VERDICTS(X)
+#undef X
+	};
+
+	return verdict < FPISA_VERDICT_COUNT ? text[verdict] : "unknown reason";
+}
+
+const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks)
+{
+	size_t used = 0;
+
+	buf[0] = '\0';
+	for (int i = 0; i < FPISA_MAX_WORKERS; i++) {
+		if (!(ranks >> i & 1))
+			continue;
+		if (used + sizeof("rank 63, ...") > size) {
+			snprintf(buf + used, size - used, "...");
+			break;
+		}
+		used += (size_t)snprintf(buf + used, size - used, "rank %d%s", i,
+					 i < FPISA_MAX_WORKERS - 1 && ranks >> (i + 1) ? ", " : "");
+	}
+	return buf;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Errors: one sentence a thread, which fpisa_error() returns, and the parts that sentences share. */
+#ifndef FPISA_ERROR_H
+#define FPISA_ERROR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FPISA_MESSAGE_SIZE 512
+
+/* Sets this thread's message; returns `error`. */
+int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* -EINVAL if it is NULL. */
+int fpisa_given(const void *pointer, const char *name);
+
+/*
+ * A struct of the caller's that begins with its size, at least `least`: an older one is shorter, a newer
+ * one longer, and what we do not know of it must be zero. `name` is that of struct fpisa_NAME.
+ */
+int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name);
+
+/* The sentence of a verdict that came in an ERROR frame. */
+const char *fpisa_reason(uint16_t verdict);
+
+/* "rank 3, rank 5"; ends with "..." when buf is too small for all. */
+const char *fpisa_rank_names(char *buf, size_t size, uint64_t ranks);
+
+#endif
