@@ -135,14 +135,14 @@ static void multicast(void **state)
 }
 
 /* As generic XDP does at the far end of a veth pair: what left as one arrives as one. */
-static void swallow_bursts(struct server *s)
+static void swallow_gso(struct server *s)
 {
 	int on = 1;
 
 	assert_int_equal(setsockopt(s->fd, SOL_UDP, UDP_GRO, &on, sizeof(on)), 0);
 }
 
-static void bursts_swallowed_from_the_start(void **state)
+static void gso_swallowed_from_the_start(void **state)
 {
 	struct plan p = {.workers = 1, .elements = 32, .window = 64, .count = 32 * 640, .calls = 2};
 	struct server s = {0};
@@ -150,14 +150,14 @@ static void bursts_swallowed_from_the_start(void **state)
 
 	(void)state;
 	start_server(&s, &p);
-	swallow_bursts(&s);
+	swallow_gso(&s);
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
 	assert_true(s.soft.counters.v_length > 0);
-	/* The worker never counted on bursts: else each window would have had to be sent again. */
+	/* The worker never counted on GSO batches: else each window would have had to be sent again. */
 	assert_true(retransmits < 64);
 }
 
-static void bursts_swallowed_later(void **state)
+static void gso_swallowed_later(void **state)
 {
 	enum { CALLS = 8, COUNT = 32 * 640 };
 	struct plan p = {.workers = 1, .elements = 32, .window = 64};
@@ -172,13 +172,13 @@ static void bursts_swallowed_later(void **state)
 	run_server(&s);
 	assert_int_equal(connect_udp(&f, 0, &o, &s), 0);
 	assert_int_equal(fpisa_allreduce(f, v, v, COUNT, FPISA_FLOAT32, NULL), 0);
-	swallow_bursts(&s);
+	swallow_gso(&s);
 	for (int i = 0; i < CALLS; i++) {
 		fpisa_get_info(f, &before);
 		assert_int_equal(fpisa_allreduce(f, v, v, COUNT, FPISA_FLOAT32, NULL), 0);
 		fpisa_get_info(f, &after);
 	}
-	/* By the last call the worker has given bursts up. */
+	/* By the last call the worker has given GSO batches up. */
 	assert_true(after.retransmits - before.retransmits < 64);
 	stop_server(&s);
 	assert_true(s.soft.counters.v_length > 0);
@@ -281,8 +281,8 @@ int main(void)
 		cmocka_unit_test(wrong_sources),
 		cmocka_unit_test(late_results),
 		cmocka_unit_test(multicast),
-		cmocka_unit_test(bursts_swallowed_from_the_start),
-		cmocka_unit_test(bursts_swallowed_later),
+		cmocka_unit_test(gso_swallowed_from_the_start),
+		cmocka_unit_test(gso_swallowed_later),
 		cmocka_unit_test(not_a_member),
 		cmocka_unit_test(former_life),
 		cmocka_unit_test(silent_aggregator),

@@ -53,7 +53,7 @@ int fpisa_tracks_reset(struct fpisa *f, uint32_t capacity)
 		TAILQ_INIT(&f->waiting[i]);
 	TAILQ_INIT(&f->held);
 	f->heard_ns = 0;
-	f->lost_bursts = 0;
+	f->lost_gso = 0;
 	f->flying = 0;
 	f->limit = tracks;
 	f->calm = 0;
@@ -98,7 +98,7 @@ void fpisa_track_next(struct fpisa *f, struct fpisa_track *l)
 
 	l->chunk += f->tracks;
 	l->tries = 0;
-	l->burst = 0;
+	l->gso = 0;
 	set_flying(f, l, 0);
 	if (++f->calm >= GROWTH * f->limit && f->limit < f->tracks) {
 		f->limit++;
@@ -215,11 +215,11 @@ int fpisa_tracks_send(struct fpisa *f)
 
 		while (n < FPISA_BATCH && (l = next_to_send(f))) {
 			compose(f, l, &out[n]);
-			out[n].alone = l->tries > 0;
-			if (!l->tries && f->t->bursts) {
-				l->burst = fresh != NULL;
+			out[n].no_gso = l->tries > 0;
+			if (!l->tries && f->t->gso) {
+				l->gso = fresh != NULL;
 				if (fresh)
-					fresh->burst = 1;
+					fresh->gso = 1;
 				fresh = l;
 			}
 			f->count.sent++;

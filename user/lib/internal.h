@@ -59,7 +59,7 @@ struct fpisa_track {
 	uint64_t bitmap, live; /* the last STATUS of this chunk; live is 0 without one */
 	uint32_t tries;	       /* transmissions */
 	int flying;	       /* the chunk was sent and is not known to be lost */
-	int burst;	       /* the first of them was in a burst */
+	int gso;	       /* the first of them was in a GSO batch */
 	uint32_t backoff;      /* doublings of the timeout after the next transmission */
 	struct fpisa_hdr hdr;  /* of the frame being sent */
 };
@@ -104,7 +104,7 @@ struct fpisa {
 	struct fpisa_tracks waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of since_ns */
 	struct fpisa_tracks held;		     /* sent and overdue, until the next result */
 	uint64_t heard_ns;			     /* the latest sent_ns whose result is here */
-	uint32_t lost_bursts;			     /* results since the last to a chunk sent but once, in a burst */
+	uint32_t lost_gso;			     /* results since the last to a chunk sent but once, in a GSO batch */
 	struct fpisa_rto rto;
 	uint64_t resumed_ns; /* the last gap in our work, longer than a timeout, ended then */
 	int taken;	     /* frames in the last turn */

@@ -32,7 +32,7 @@ static int take_incarnation(struct fpisa *f, uint64_t incarnation)
 	return getrandom(&f->nonce, sizeof(f->nonce), 0) == sizeof(f->nonce) ? 0 : -EIO;
 }
 
-static void seal_hello(struct fpisa_hdr *h, const struct fpisa_hello *payload)
+static void checksum_hello(struct fpisa_hdr *h, const struct fpisa_hello *payload)
 {
 	struct fpisa_sum sum = {};
 
@@ -42,10 +42,10 @@ static void seal_hello(struct fpisa_hdr *h, const struct fpisa_hello *payload)
 }
 
 /*
- * Do bursts come through? HELLO is the frame to try with: it may come any number of times, and WELCOME
+ * Do GSO batches come through? HELLO is the frame to try with: it may come any number of times, and WELCOME
  * echoes the number of the call, which a HELLO has no other use for.
  */
-#define BURST_TRIAL 1
+#define GSO_TRIAL 1
 
 static int say_hello(struct fpisa *f)
 {
@@ -62,19 +62,19 @@ static int say_hello(struct fpisa *f)
 	};
 	struct fpisa_hdr trial = h;
 	struct fpisa_out out[2],
-		plain = {.part = {{&h, sizeof(h)}, {(void *)&payload, sizeof(payload)}}, .parts = 2, .alone = 1};
-	int tried = f->t->bursts, rc;
+		plain = {.part = {{&h, sizeof(h)}, {(void *)&payload, sizeof(payload)}}, .parts = 2, .no_gso = 1};
+	int tried = f->t->gso, rc;
 
-	seal_hello(&h, &payload);
-	trial.call = BURST_TRIAL;
-	seal_hello(&trial, &payload);
+	checksum_hello(&h, &payload);
+	trial.call = GSO_TRIAL;
+	checksum_hello(&trial, &payload);
 	out[0] = plain;
 	out[0].part[0].iov_base = &trial;
-	out[0].alone = 0;
+	out[0].no_gso = 0;
 	out[1] = out[0];
-	f->t->bursts = 1;
+	f->t->gso = 1;
 	rc = f->t->ops->send(f->t, out, 2);
-	f->t->bursts = tried;
+	f->t->gso = tried;
 	f->count.sent += 3;
 	return rc ? rc : f->t->ops->send(f->t, &plain, 1);
 }
@@ -97,7 +97,7 @@ static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint
 	/* That its nonce is ours has been checked: it answers a HELLO of this incarnation. */
 	if (h->type != FPISA_TYPE_WELCOME || h->aux < f->incarnation)
 		return NOTHING;
-	f->t->bursts |= h->call == BURST_TRIAL;
+	f->t->gso |= h->call == GSO_TRIAL;
 	if (h->flags & FPISA_F_CHALLENGE) {
 		if (f->secret == h->secret)
 			return NOTHING;
@@ -221,7 +221,7 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 	f->calls = 0;
 	f->missing = 0;
 	f->t->send_error = 0;
-	f->t->bursts = 0;
+	f->t->gso = 0;
 	f->digest = 0;
 	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
 		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);

@@ -88,16 +88,16 @@ static void measure(struct fpisa *f, const struct fpisa_track *l, const struct f
 }
 
 /*
- * The way to the aggregator may come to swallow bursts after join.c tried one. They are over when a
- * window went by in which each chunk that left in one had to be sent again, by itself.
+ * The way to the aggregator may come to swallow GSO batches after join.c tried one. They are over when
+ * a window went by in which each chunk that left in one had to be sent again, by itself.
  */
-static void judge_bursts(struct fpisa *f, const struct fpisa_track *l)
+static void check_gso(struct fpisa *f, const struct fpisa_track *l)
 {
-	if (!l->burst)
+	if (!l->gso)
 		return;
-	f->lost_bursts = l->tries > 1 ? f->lost_bursts + 1 : 0;
-	if (f->lost_bursts > 2 * f->tracks)
-		f->t->bursts = 0;
+	f->lost_gso = l->tries > 1 ? f->lost_gso + 1 : 0;
+	if (f->lost_gso > 2 * f->tracks)
+		f->t->gso = 0;
 }
 
 static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpisa_hdr *h, uint64_t now)
@@ -121,7 +121,7 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0);
 	r->ranks = h->bitmap;
 	measure(f, l, h, now - l->sent_ns);
-	judge_bursts(f, l);
+	check_gso(f, l);
 	fpisa_tracks_heard(f, answers_last(f, l, h) ? l->sent_ns : 0, now);
 	fpisa_track_next(f, l);
 	r->left--;

@@ -22,7 +22,7 @@
 struct fpisa_out {
 	struct iovec part[4];
 	int parts;
-	int alone; /* it must not share the fate of others */
+	int no_gso; /* it leaves by itself, not within a GSO batch */
 	uint16_t port; /* of the aggregator's, from 0: fpisa_port_index() */
 };
 
@@ -70,7 +70,7 @@ struct fpisa_transport {
 	const struct fpisa_transport_ops *ops;
 	uint64_t bad;	/* frames dropped because of their source */
 	int send_error; /* the last errno that lost a frame, 0 if none did */
-	int bursts;	/* frames of a call may leave as one, to be cut on their way; whether they are, join.c tries */
+	int gso;	/* frames of a call may leave as a GSO batch, cut on the way; whether they are, join.c tries */
 };
 
 /*

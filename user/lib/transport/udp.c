@@ -3,9 +3,9 @@
  * Transport `udp`: one unconnected socket, batches by sendmmsg and recvmmsg,
  * no privilege.
  *
- * Frames of one size leave in bursts by UDP_SEGMENT (GSO), which the kernel or
+ * Frames of one size leave in GSO batches (UDP_SEGMENT), which the kernel or
  * the NIC cuts. On a virtual link nobody may: generic XDP at the other end
- * sees the burst as one frame. So bursts are sent only where HELLOs in one
+ * sees the batch as one frame. So batches are sent only where HELLOs in one
  * came through. There is no counterpart for what comes in: UDP_GRO skips
  * datagrams without a UDP checksum, as results are.
  *
@@ -71,8 +71,8 @@ static int is_loss(int error)
 }
 
 /* What one datagram can hold. */
-#define BURST_SIZE 65507
-#define BURST_PARTS (FPISA_BATCH * (int)(sizeof(((struct fpisa_out *)0)->part) / sizeof(struct iovec)))
+#define GSO_SIZE 65507
+#define GSO_PARTS (FPISA_BATCH * (int)(sizeof(((struct fpisa_out *)0)->part) / sizeof(struct iovec)))
 
 static size_t frame_size(const struct fpisa_out *out)
 {
@@ -91,35 +91,35 @@ static struct sockaddr_in destination(const struct udp *u, const struct fpisa_ou
 	return to;
 }
 
-/* Is its size all that can keep a frame from the burst that `first` begins? */
+/* Is its size all that can keep a frame from the batch that `first` begins? */
 static int fits_in(const struct fpisa_out *first, const struct fpisa_out *out)
 {
-	return !out->alone && out->port == first->port;
+	return !out->no_gso && out->port == first->port;
 }
 
 /* How many of n frames may leave as one: to one port, all of one size, but the last may be shorter. */
-static int burst_length(const struct udp *u, const struct fpisa_out *out, int n)
+static int gso_length(const struct udp *u, const struct fpisa_out *out, int n)
 {
 	size_t size = frame_size(out), total = 0, next;
 	int k = 0;
 
-	if (!u->base.bursts || u->no_segment)
+	if (!u->base.gso || u->no_segment)
 		return 1;
-	for (next = size; k < n && fits_in(out, &out[k]) && next == size && total + next <= BURST_SIZE; k++) {
+	for (next = size; k < n && fits_in(out, &out[k]) && next == size && total + next <= GSO_SIZE; k++) {
 		total += next;
 		next = k + 1 < n ? frame_size(&out[k + 1]) : 0;
 	}
-	if (k && k < n && fits_in(out, &out[k]) && next < size && total + next <= BURST_SIZE)
+	if (k && k < n && fits_in(out, &out[k]) && next < size && total + next <= GSO_SIZE)
 		k++;
 	return k ? k : 1;
 }
 
-/* Sends k frames as one datagram to be cut. 0 if the kernel took it, else -errno. */
-static int send_burst(struct udp *u, const struct fpisa_out *out, int k)
+/* Sends k frames as a GSO batch: one datagram to be cut. 0 if the kernel took it, else -errno. */
+static int send_gso(struct udp *u, const struct fpisa_out *out, int k)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
 	struct sockaddr_in to = destination(u, out);
-	struct iovec part[BURST_PARTS];
+	struct iovec part[GSO_PARTS];
 	struct msghdr msg = {
 		.msg_name = &to,
 		.msg_namelen = sizeof(to),
@@ -178,9 +178,9 @@ static int udp_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 	int k, rc = 0;
 
 	for (; n && !rc; out += k, n -= k) {
-		k = burst_length(u, out, n);
+		k = gso_length(u, out, n);
 		if (k > 1) {
-			int error = -send_burst(u, out, k);
+			int error = -send_gso(u, out, k);
 
 			if (!error)
 				continue;
@@ -190,7 +190,7 @@ static int udp_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 			}
 			u->no_segment = 1;
 		}
-		for (k = 1; k < n && burst_length(u, out + k, n - k) == 1; k++)
+		for (k = 1; k < n && gso_length(u, out + k, n - k) == 1; k++)
 			;
 		rc = send_frames(u, out, k);
 	}

@@ -62,7 +62,7 @@ struct xsk {
 	uint32_t free_n;
 	uint64_t lent[FPISA_BATCH]; /* with the engine until the next receive */
 	uint32_t lent_n;
-	int elsewhere; /* the last look at the transport beneath found results there */
+	int other_queues; /* the last look at the transport beneath found results there */
 };
 
 /* What the transport beneath has counted becomes ours. */
@@ -148,7 +148,8 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 		struct xdp_desc *d;
 		uint32_t at;
 
-		if (out[i].alone) {
+		/* HELLO, and what is sent again. */
+		if (out[i].no_gso) {
 			rc = below(x, x->udp->ops->send(x->udp, &out[i], 1));
 			continue;
 		}
@@ -226,7 +227,7 @@ static int take_below(struct xsk *x, struct fpisa_in *in, int most)
 {
 	int n = most ? below(x, fpisa_udp_take(x->udp, in, most)) : 0;
 
-	x->elsewhere = n > 0;
+	x->other_queues = n > 0;
 	return n;
 }
 
@@ -243,7 +244,7 @@ static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	x->lent_n = 0;
 	n = take(x, in);
 	/* A call for nothing costs as much as some frames, so not in every turn. */
-	if (x->elsewhere || (!x->lent_n && !timeout_ns)) {
+	if (x->other_queues || (!x->lent_n && !timeout_ns)) {
 		more = take_below(x, in + n, FPISA_BATCH - n);
 		if (more < 0)
 			return more;
