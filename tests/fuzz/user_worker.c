@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: what comes back to a worker (user/lib/join.c, reply.c, engine.c),
+ * libFuzzer: what comes back to a worker (user/lib/join.c, reply.c, window.c),
  * through a transport whose frames are the input. The input is a list of
  * records: one byte says from which kind of frame to start (or none) and
  * whether to make its checksum right, then changes to its bytes. Whatever
@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "lib/internal.h"
+#include "fpisa/frame.h"
+#include "lib/handle.h"
+#include "lib/join.h"
 
 #define MOST 2000 /* elements of a call */
 #define KINDS 6
@@ -76,13 +78,13 @@ static void set_checksum(struct fake *t)
 	t->frame.h.checksum = fpisa_sum_fold(&s);
 }
 
-/* The track's request, unless that has ended. */
-static const struct fpisa_request *request_of(const struct fpisa *f, const struct fpisa_track *l)
+/* The slot's request, unless that has ended. */
+static const struct fpisa_request *request_of(const struct fpisa *f, const struct fpisa_window_slot *slot)
 {
 	const struct fpisa_request *r;
 
 	TAILQ_FOREACH(r, &f->requests, link)
-	if (l && l->req == r)
+	if (slot && slot->req == r)
 		return r;
 	return NULL;
 }
@@ -91,8 +93,8 @@ static const struct fpisa_request *request_of(const struct fpisa *f, const struc
 static void honest(struct fake *t, enum kind kind, uint8_t which)
 {
 	const struct fpisa *f = t->f;
-	const struct fpisa_track *l = f->tracks ? &f->track[which % f->tracks] : NULL;
-	const struct fpisa_request *r = request_of(f, l);
+	const struct fpisa_window_slot *slot = f->window.slots ? &f->window.slot[which % f->window.slots] : NULL;
+	const struct fpisa_request *r = request_of(f, slot);
 	struct fpisa_hdr *h = &t->frame.h;
 
 	*h = (struct fpisa_hdr){
@@ -101,7 +103,7 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 		.job = f->job,
 		.secret = f->secret,
 		.generation = f->generation ? f->generation : 7,
-		.rank = f->rank,
+		.rank = f->hello.rank,
 	};
 	t->len = FPISA_HDR_LEN;
 	if (kind == WELCOME) {
@@ -131,22 +133,21 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 	}
 	if (!r)
 		return;
-	h->chunk = l->chunk;
-	h->slot = fpisa_slot_of(l->chunk, f->window);
+	h->chunk = slot->chunk;
+	h->slot = fpisa_slot_of(slot->chunk, f->hello.window);
 	h->digest = r->digest;
 	h->call = r->call;
 	h->op = r->op;
 	h->format = f->hello.format;
 	h->bitmap = f->hello.live;
 	if (kind == RESULT) {
-		uint64_t rest = r->count - (l->chunk - r->first) * f->elements;
-		uint32_t n = fpisa_min_u32(rest, f->elements);
+		uint32_t n = fpisa_request_elements(r, (slot->chunk - r->first) * f->hello.elements);
 
 		h->type = FPISA_TYPE_RESULT;
 		h->secret = f->hello.results;
 		h->rank = 0xffff;
 		h->count = (uint16_t)(n + -n % FPISA_BLOCK);
-		h->contributors = (uint16_t)f->workers;
+		h->contributors = f->hello.workers;
 		memset(t->frame.payload, which, sizeof(t->frame.payload));
 		t->len += fpisa_payload_bytes(f->format, h->count);
 	} else if (kind == STATUS) {

@@ -3,7 +3,7 @@
 One generation in which worker 0 makes other calls than the rest from some
 chunk on: same lengths, another digest. No sum may mix them, and every worker
 has to be told, though a worker sends only its oldest chunk again once it
-waits (user/lib/engine.c holds the others).
+waits (user/lib/window.c holds the others).
 
 The network forgets nothing, as in chunks.py.
 

@@ -5,7 +5,8 @@
  * differ. The calls differ by their tag alone, or by more.
  */
 #include <errno.h>
-#include "lib/internal.h"
+#include "fpisa/op.h"
+#include "lib/request.h"
 #include "workers.h"
 
 enum { RANKS = 3, ELEMENTS = 32, WINDOW = 4, MOST_CALLS = 5, MOST_COUNT = 6 * ELEMENTS, SCHEDULES = 1000 };

@@ -4,7 +4,7 @@
  * the handle fails, rejoins or is closed, and what on_chunk is told and may do.
  */
 #include <math.h>
-#include "lib/internal.h"
+#include "lib/handle.h"
 #include "lib/soft/soft.h"
 #include "workers.h"
 

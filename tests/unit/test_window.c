@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The window against a receiver smaller than it: between the engine and the
+ * The window against a receiver smaller than it: between the window and the
  * in-process aggregator stands a transport that keeps a few of the frames of
  * a turn and loses the rest, as a full ring does.
  */
-#include "lib/internal.h"
+#include "lib/handle.h"
 #include "workers.h"
 
 #define ELEMENTS 32
@@ -91,8 +91,8 @@ static uint64_t sum_alone(int room, int tells, uint32_t *limit)
 	assert_int_equal(fpisa_allreduce(f, v, v, CHUNKS * ELEMENTS, FPISA_FLOAT32, NULL), 0);
 	for (size_t i = 0; i < CHUNKS * ELEMENTS; i++)
 		assert_true(v[i] == (float)i);
-	assert_int_equal(f->flying, 0);
-	*limit = f->limit;
+	assert_int_equal(f->window.in_flight, 0);
+	*limit = f->window.limit;
 	fpisa_get_info(f, &info);
 	fpisa_close(f);
 	fpisa_mem_destroy(m);

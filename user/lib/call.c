@@ -4,7 +4,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "fpisa/op.h"
+#include "handle.h"
+#include "progress.h"
+#include "send.h"
 
 #define MAX_COUNT (1ull << 40)
 
@@ -97,7 +100,7 @@ static int start(struct fpisa *f, const struct fpisa_call *c, struct fpisa_reque
 	r->recv = c->recv;
 	r->count = c->count;
 	r->first = f->end;
-	r->chunks = (c->count + f->elements - 1) / f->elements;
+	r->chunks = (c->count + f->hello.elements - 1) / f->hello.elements;
 	r->left = r->chunks;
 	r->call = f->calls++;
 	r->op = (uint8_t)c->op;
@@ -109,9 +112,9 @@ static int start(struct fpisa *f, const struct fpisa_call *c, struct fpisa_reque
 	TAILQ_INSERT_TAIL(&f->requests, r, link);
 	if (!f->oldest)
 		f->oldest = r;
-	fpisa_tracks_start(f, r);
+	fpisa_window_start(&f->window, r);
 	fpisa_tick(f, fpisa_now(), 0);
-	rc = fpisa_tracks_send(f);
+	rc = fpisa_send(f);
 	if (rc) {
 		TAILQ_REMOVE(&f->requests, r, link);
 		fpisa_request_free(r);
@@ -155,70 +158,8 @@ int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size
 	return fpisa_start(f, &c, request);
 }
 
-void fpisa_request_free(struct fpisa_request *r)
-{
-	free(r->kept);
-	free(r);
-}
-
-/* The elements, and scales, of the chunk at `offset` from one array to another. */
-static void copy_chunk(const struct fpisa_request *r, char *to, const char *from, uint64_t offset)
-{
-	const struct fpisa *f = r->f;
-	uint32_t n = fpisa_min_u32(r->count - offset, f->elements);
-	uint64_t at = offset * f->format.bytes, scales = r->count + offset / FPISA_BLOCK;
-
-	memcpy(to + at, from + at, n * f->format.bytes);
-	if (f->format.shared)
-		memcpy(to + scales, from + scales, n / FPISA_BLOCK);
-}
-
-void fpisa_request_keep(struct fpisa_request *r, uint64_t offset)
-{
-	if (r->kept)
-		copy_chunk(r, r->kept, r->recv, offset);
-}
-
-/* Chunks that have their results are those that their track has passed. */
-static void restore(struct fpisa_request *r)
-{
-	const struct fpisa *f = r->f;
-
-	for (uint64_t i = 0; i < r->chunks; i++)
-		if (f->track[(r->first + i) & (f->tracks - 1)].chunk > r->first + i)
-			copy_chunk(r, r->recv, r->kept, i * f->elements);
-	free(r->kept);
-	r->kept = NULL;
-}
-
-/* The last first: an earlier one may have written what a later one kept. */
-void fpisa_requests_restore(struct fpisa *f)
-{
-	struct fpisa_request *r;
-
-	TAILQ_FOREACH_REVERSE(r, &f->requests, fpisa_requests, link)
-		if (r->kept && r->left)
-			restore(r);
-}
-
-void fpisa_requests_give_up(struct fpisa *f)
-{
-	struct fpisa_request *r;
-
-	fpisa_requests_restore(f);
-	TAILQ_FOREACH(r, &f->requests, link) {
-		r->given_up = 1;
-		if (r->left)
-			r->error = f->error ? f->error : -ECANCELED;
-		else
-			r->done = 1;
-	}
-	TAILQ_CONCAT(&f->given_up, &f->requests, link);
-	f->oldest = NULL;
-}
-
 /* The handle's policy on a request that is done. */
-static int judge_overflow(const struct fpisa_request *r)
+static int check_overflow(const struct fpisa_request *r)
 {
 	const struct fpisa *f = r->f;
 
@@ -239,7 +180,7 @@ static int release(struct fpisa_request **request, int rc, uint32_t *flags)
 	struct fpisa *f = r->f;
 
 	if (!rc)
-		rc = judge_overflow(r);
+		rc = check_overflow(r);
 	if (flags)
 		*flags = r->flags;
 	TAILQ_REMOVE(r->given_up ? &f->given_up : &f->requests, r, link);

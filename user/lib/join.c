@@ -8,7 +8,12 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
-#include "internal.h"
+#include "fpisa/format.h"
+#include "fpisa/job.h"
+#include "fpisa/verdict.h"
+#include "handle.h"
+#include "join.h"
+#include "reply.h"
 
 #define HELLO_FIRST_NS 2000000ull
 #define HELLO_MAX_NS 50000000ull
@@ -116,10 +121,6 @@ static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint
 	}
 	f->generation = h->generation;
 	f->hello = *p;
-	f->rank = p->rank;
-	f->workers = p->workers;
-	f->elements = p->elements;
-	f->window = p->window;
 	f->format = fpisa_format_of(p->format);
 	return JOINED;
 }
@@ -230,7 +231,7 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 	if (rc)
 		return rc;
 	rates = fpisa_faults_of_job(&f->faults, &f->hello.faults);
-	rc = fpisa_faults_wrap(&f->t, &rates, f->hello.faults.seed + ((uint64_t)f->rank << 32));
+	rc = fpisa_faults_wrap(&f->t, &rates, f->hello.faults.seed + ((uint64_t)f->hello.rank << 32));
 	if (rc)
 		return rc;
 	rc = f->t->ops->joined(f->t, &f->hello);
@@ -240,8 +241,9 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 		snprintf(why, sizeof(why), "%s", fpisa_error());
 		return fpisa_fail(rc, "%s: job %u: %s", f->peer, f->job, why);
 	}
-	rc = fpisa_tracks_reset(f, (uint32_t)rc);
+	rc = fpisa_window_reset(&f->window, f->hello.window, (uint32_t)rc, fpisa_transport_drops(f->t));
 	if (rc)
-		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->window);
+		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->hello.window);
+	fpisa_rto_init(&f->rto);
 	return 0;
 }

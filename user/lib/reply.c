@@ -5,8 +5,10 @@
  */
 #include <errno.h>
 #include <string.h>
-#include "internal.h"
 #include "base/sum.h"
+#include "fpisa/slot.h"
+#include "handle.h"
+#include "reply.h"
 
 /*
  * Can only the aggregator have sent it? It answers a number that it alone was told; a result says what
@@ -25,7 +27,6 @@ static int authentic(const struct fpisa *f, const struct fpisa_hdr *h)
 	return h->secret == f->secret;
 }
 
-/* The header of a whole, intact frame that is about our job; else NULL, counted as bad. */
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in)
 {
 	const struct fpisa_hdr *h = in->data;
@@ -59,28 +60,28 @@ bad:
 /* Is it our contribution that completed the round? Above 16 workers nobody knows: 0. */
 static int completed(const struct fpisa *f, const struct fpisa_hdr *h)
 {
-	return f->workers <= FPISA_ORDER_WORKERS && (h->aux >> (4 * f->rank) & 15) + 1 == h->contributors;
+	return f->hello.workers <= FPISA_ORDER_WORKERS && (h->aux >> (4 * f->hello.rank) & 15) + 1 == h->contributors;
 }
 
 /*
  * Does a result answer the last transmission of its chunk, so that what left before it and has none
  * may be taken for lost? One that other ranks completed after we sent again may answer the first.
  */
-static int answers_last(const struct fpisa *f, const struct fpisa_track *l, const struct fpisa_hdr *h)
+static int answers_last(const struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
 {
-	return l->tries == 1 || (h->flags & FPISA_F_RESENT) || completed(f, h);
+	return slot->tries == 1 || (h->flags & FPISA_F_RESENT) || completed(f, h);
 }
 
-static void measure(struct fpisa *f, const struct fpisa_track *l, const struct fpisa_hdr *h, uint64_t rtt_ns)
+static void measure(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h, uint64_t rtt_ns)
 {
-	int ordered = f->workers <= FPISA_ORDER_WORKERS;
+	int ordered = f->hello.workers <= FPISA_ORDER_WORKERS;
 
 	/* It may have lain unread. */
-	if (l->sent_ns < f->resumed_ns)
+	if (slot->sent_ns < f->resumed_ns)
 		return;
 
-	if (l->tries > 1)
-		fpisa_rto_ambiguous(&f->rto, f->tracks);
+	if (slot->tries > 1)
+		fpisa_rto_ambiguous(&f->rto, f->window.slots);
 	else if (completed(f, h))
 		fpisa_rto_sample(&f->rto, rtt_ns);
 	else
@@ -91,25 +92,25 @@ static void measure(struct fpisa *f, const struct fpisa_track *l, const struct f
  * The way to the aggregator may come to swallow GSO batches after join.c tried one. They are over when
  * a window went by in which each chunk that left in one had to be sent again, by itself.
  */
-static void check_gso(struct fpisa *f, const struct fpisa_track *l)
+static void check_gso(struct fpisa *f, const struct fpisa_window_slot *slot)
 {
-	if (!l->gso)
+	if (!slot->gso)
 		return;
-	f->lost_gso = l->tries > 1 ? f->lost_gso + 1 : 0;
-	if (f->lost_gso > 2 * f->tracks)
+	f->window.lost_gso = slot->tries > 1 ? f->window.lost_gso + 1 : 0;
+	if (f->window.lost_gso > 2 * f->window.slots)
 		f->t->gso = 0;
 }
 
-static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpisa_hdr *h, uint64_t now)
+static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const struct fpisa_hdr *h, uint64_t now)
 {
-	struct fpisa_request *r = l->req;
-	uint64_t offset = (l->chunk - r->first) * f->elements;
-	uint32_t n = fpisa_min_u32(r->count - offset, f->elements);
+	struct fpisa_request *r = slot->req;
+	uint64_t offset = (slot->chunk - r->first) * f->hello.elements;
+	uint32_t n = fpisa_request_elements(r, offset);
 	const char *values = (const char *)(h + 1);
 
 	/* Our own contribution is in every result that answers it. */
 	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest || h->call != r->call ||
-	    h->op != r->op || h->format != f->hello.format || !(h->bitmap >> f->rank & 1)) {
+	    h->op != r->op || h->format != f->hello.format || !(h->bitmap >> f->hello.rank & 1)) {
 		f->count.bad++;
 		return 0;
 	}
@@ -120,10 +121,10 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
 	memcpy(r->recv + offset * f->format.bytes, values, n * f->format.bytes);
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0);
 	r->ranks = h->bitmap;
-	measure(f, l, h, now - l->sent_ns);
-	check_gso(f, l);
-	fpisa_tracks_heard(f, answers_last(f, l, h) ? l->sent_ns : 0, now);
-	fpisa_track_next(f, l);
+	measure(f, slot, h, now - slot->sent_ns);
+	check_gso(f, slot);
+	fpisa_window_heard(&f->window, answers_last(f, slot, h) ? slot->sent_ns : 0, now);
+	fpisa_window_next(&f->window, slot);
 	r->left--;
 	while (f->oldest && !f->oldest->left) {
 		f->oldest->done = 1;
@@ -152,18 +153,18 @@ static int take_result(struct fpisa *f, struct fpisa_track *l, const struct fpis
  * remember who is missing. Only the first one slows down, for the result may
  * be lost yet and then is waited for as long.
  */
-static int take_status(struct fpisa_track *l, const struct fpisa_hdr *h)
+static int take_status(struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
 {
-	if (!l->live && l->backoff < FPISA_BACKOFFS - 1)
-		l->backoff++;
-	l->bitmap = h->bitmap;
-	l->live = h->aux;
+	if (!slot->live && slot->backoff < FPISA_BACKOFFS - 1)
+		slot->backoff++;
+	slot->bitmap = h->bitmap;
+	slot->live = h->aux;
 	return 0;
 }
 
-static int take_error(struct fpisa *f, const struct fpisa_track *l, const struct fpisa_hdr *h)
+static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
 {
-	unsigned long long chunk = l->chunk - l->req->first;
+	unsigned long long chunk = slot->chunk - slot->req->first;
 	int error = -EPROTO;
 
 	switch (h->reason) {
@@ -179,51 +180,47 @@ static int take_error(struct fpisa *f, const struct fpisa_track *l, const struct
 		return 0;
 	case FPISA_V_secret:
 		error = fpisa_fail(-ESTALE, "%s: job %u: the job was made anew, or another process joined as rank %u; rejoin",
-				   f->peer, f->job, f->rank);
+				   f->peer, f->job, f->hello.rank);
 		break;
 	case FPISA_V_not_live:
 		error = fpisa_fail(-ESTALE,
 				   "%s: job %u: rank %u was taken out of the job; see fpisa job show",
-				   f->peer, f->job, f->rank);
+				   f->peer, f->job, f->hello.rank);
 		break;
 	case FPISA_V_mismatch:
 		fpisa_fail(error,
 			   "%s: job %u: the ranks made different calls (seen at chunk %llu of our call %u, %llu "
 			   "elements); all must make the same ones in the same order, then rejoin",
-			   f->peer, f->job, chunk, l->req->call, (unsigned long long)l->req->count);
+			   f->peer, f->job, chunk, slot->req->call, (unsigned long long)slot->req->count);
 		break;
 	default:
 		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin",
-			   f->peer, f->job, chunk, l->req->call, fpisa_reason(h->reason));
+			   f->peer, f->job, chunk, slot->req->call, fpisa_reason(h->reason));
 	}
 	return fpisa_poison(f, error);
 }
 
-/*
- * One frame. Whatever is not about a chunk in flight is counted and
- * forgotten. Nonzero when it is the end of this generation for us.
- */
 int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now)
 {
 	const struct fpisa_hdr *h;
-	struct fpisa_track *l;
+	struct fpisa_window_slot *slot;
 
 	h = fpisa_reply_check(f, in);
 	if (!h)
 		return 0;
-	l = &f->track[h->chunk & (f->tracks - 1)];
-	if (h->generation != f->generation || !l->tries || l->chunk != h->chunk ||
-	    h->slot != fpisa_slot_of(l->chunk, f->window)) {
+	slot = fpisa_window_slot_of(&f->window, h->chunk);
+	if (h->generation != f->generation || !slot->tries || slot->chunk != h->chunk ||
+	    h->slot != fpisa_slot_of(slot->chunk, f->hello.window)) {
 		f->count.duplicates += h->type == FPISA_TYPE_RESULT;
 		return 0;
 	}
 	switch (h->type) {
 	case FPISA_TYPE_RESULT:
-		return take_result(f, l, h, now);
+		return take_result(f, slot, h, now);
 	case FPISA_TYPE_STATUS:
-		return h->rank == f->rank ? take_status(l, h) : 0;
+		return h->rank == f->hello.rank ? take_status(slot, h) : 0;
 	case FPISA_TYPE_ERROR:
-		return h->rank == f->rank ? take_error(f, l, h) : 0;
+		return h->rank == f->hello.rank ? take_error(f, slot, h) : 0;
 	}
 	return 0;
 }

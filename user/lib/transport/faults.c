@@ -249,7 +249,7 @@ static uint64_t faulty_drops(struct fpisa_transport *t)
 {
 	struct faulty *x = (struct faulty *)t;
 
-	return x->t->ops->drops ? x->t->ops->drops(x->t) : 0;
+	return fpisa_transport_drops(x->t);
 }
 
 static void faulty_disown(struct fpisa_transport *t)

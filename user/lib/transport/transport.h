@@ -73,6 +73,11 @@ struct fpisa_transport {
 	int gso;	/* frames of a call may leave as a GSO batch, cut on the way; whether they are, join.c tries */
 };
 
+static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
+{
+	return t->ops->drops ? t->ops->drops(t) : 0;
+}
+
 /*
  * The transports; 0, or -errno with the message set. address and port are the
  * aggregator's: address in network order, ports in host order. mem also says

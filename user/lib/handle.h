@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* A handle: what its calls, callers, errors and deadlines need, and what it has learned by the last join. */
+#ifndef FPISA_HANDLE_H
+#define FPISA_HANDLE_H
+
+#include <stdint.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fork.h"
+#include "fpisa.h"
+#include "fpisa/format.h"
+#include "fpisa/wire.h"
+#include "request.h"
+#include "rto.h"
+#include "transport/faults.h"
+#include "transport/transport.h"
+#include "window.h"
+
+struct fpisa {
+	struct fpisa_fork_hook fork; /* first */
+	struct fpisa_transport *t;
+	char peer[32];	     /* the aggregator, for messages */
+	uint16_t local_port; /* 0 without sockets */
+	uint32_t job;
+	uint64_t token;
+	uint64_t timeout_ns;
+	struct fpisa_clock clock;
+	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
+	void *arg;
+	enum fpisa_overflow overflow;
+	int restore; /* the array of a call in place that fails */
+	enum fpisa_transport_name transport;
+	struct fpisa_fault_rates faults;
+	uint64_t seed; /* of the faults */
+
+	/* Since the last join. */
+	uint64_t incarnation;
+	uint64_t nonce;	 /* of its HELLOs */
+	uint64_t secret; /* its cookie, 0 until the aggregator has told it */
+	uint64_t digest; /* of all calls */
+	uint32_t generation;
+	struct fpisa_hello hello; /* of its WELCOME */
+	struct fpisa_format format;
+	struct fpisa_requests requests; /* started and not released, in order */
+	struct fpisa_request *oldest;	/* first of them that is not done */
+	uint64_t end;			/* chunks of all requests */
+	uint32_t calls;
+	struct fpisa_window window;
+	struct fpisa_rto rto;
+	uint64_t resumed_ns; /* the last gap in our work, longer than a timeout, ended then */
+	int taken;	     /* frames in the last turn */
+
+	int busy;			/* one of its functions runs, or did in another thread at the fork */
+	int foreign;			/* it was made before this process was forked */
+	struct fpisa_requests given_up; /* of earlier joins, not released */
+	int error;			/* of the handle until it rejoins */
+	char message[FPISA_MESSAGE_SIZE];
+	uint64_t missing;
+	struct fpisa_info count; /* its counters only */
+};
+
+/* A handle without transport, job and rank; fpisa_close() releases it. */
+int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
+
+int fpisa_enter(struct fpisa *f); /* a public function begins: 0, or why the handle cannot be used */
+void fpisa_leave(struct fpisa *f);
+int fpisa_foreign(const struct fpisa *f);     /* -ECHILD: it belongs to another process */
+int fpisa_poison(struct fpisa *f, int error); /* the thread's message becomes the handle's */
+int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
+
+/* The library works now, and has waited for up to waited_ns since the last tick. */
+void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns);
+
+#endif

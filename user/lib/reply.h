@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#ifndef FPISA_REPLY_H
+#define FPISA_REPLY_H
+
+#include <stdint.h>
+#include "fpisa/wire.h"
+#include "transport/transport.h"
+
+struct fpisa;
+
+/* The header of a whole, intact frame that is about our job; else NULL, counted as bad. */
+const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in);
+
+/*
+ * One frame. Whatever is not about a chunk in flight is counted and
+ * forgotten. Nonzero when it is the end of this generation for us.
+ */
+int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What becomes of requests and their arrays when their handle fails, joins again or ends. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "handle.h"
+
+void fpisa_request_free(struct fpisa_request *r)
+{
+	free(r->kept);
+	free(r);
+}
+
+void fpisa_requests_free(struct fpisa_requests *list)
+{
+	struct fpisa_request *r;
+
+	while ((r = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, r, link);
+		fpisa_request_free(r);
+	}
+}
+
+uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset)
+{
+	uint64_t left = r->count - offset;
+
+	return left < r->f->hello.elements ? (uint32_t)left : r->f->hello.elements;
+}
+
+/* The elements, and scales, of the chunk at `offset` from one array to another. */
+static void copy_chunk(const struct fpisa_request *r, char *to, const char *from, uint64_t offset)
+{
+	const struct fpisa *f = r->f;
+	uint32_t n = fpisa_request_elements(r, offset);
+	uint64_t at = offset * f->format.bytes, scales = r->count + offset / FPISA_BLOCK;
+
+	memcpy(to + at, from + at, n * f->format.bytes);
+	if (f->format.shared)
+		memcpy(to + scales, from + scales, n / FPISA_BLOCK);
+}
+
+void fpisa_request_keep(struct fpisa_request *r, uint64_t offset)
+{
+	if (r->kept)
+		copy_chunk(r, r->kept, r->recv, offset);
+}
+
+static void restore(struct fpisa_request *r)
+{
+	const struct fpisa *f = r->f;
+
+	for (uint64_t i = 0; i < r->chunks; i++)
+		if (fpisa_window_passed(&f->window, r->first + i))
+			copy_chunk(r, r->recv, r->kept, i * f->hello.elements);
+	free(r->kept);
+	r->kept = NULL;
+}
+
+/* The last first: an earlier one may have written what a later one kept. */
+void fpisa_requests_restore(struct fpisa *f)
+{
+	struct fpisa_request *r;
+
+	TAILQ_FOREACH_REVERSE(r, &f->requests, fpisa_requests, link)
+		if (r->kept && r->left)
+			restore(r);
+}
+
+void fpisa_requests_give_up(struct fpisa *f)
+{
+	struct fpisa_request *r;
+
+	fpisa_requests_restore(f);
+	TAILQ_FOREACH(r, &f->requests, link) {
+		r->given_up = 1;
+		if (r->left)
+			r->error = f->error ? f->error : -ECANCELED;
+		else
+			r->done = 1;
+	}
+	TAILQ_CONCAT(&f->given_up, &f->requests, link);
+	f->oldest = NULL;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* A call under way: its arrays, and the chunks of the handle's that are its own. */
+#ifndef FPISA_REQUEST_H
+#define FPISA_REQUEST_H
+
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct fpisa;
+
+struct fpisa_request {
+	TAILQ_ENTRY(fpisa_request) link;
+	struct fpisa *f;
+	const char *send;
+	char *recv;
+	char *kept; /* what results have overwritten, by place; NULL: nothing is kept */
+	uint64_t count;
+	uint64_t first; /* its first chunk */
+	uint64_t chunks;
+	uint64_t left;	      /* chunks without a result */
+	uint64_t deadline_ns; /* by the handle's clock; 0: nobody has waited yet */
+	uint64_t probe_ns;    /* the same; when to ask next who is missing */
+	uint32_t late;	      /* turns after the deadline */
+	uint64_t operand; /* fpisa_hdr.aux of its frames */
+	uint64_t ranks;	  /* in the last of its results, 0: none yet */
+	uint64_t digest;  /* fpisa_hdr.digest of its frames */
+	uint32_t call;
+	uint32_t flags; /* FPISA_RESULT_* so far */
+	uint8_t op, mode;
+	int done;	/* its results and those of all before it are here */
+	int given_up;	/* by a rejoin: it stands in that list */
+	int error;	/* why it has not all of its results then: -errno */
+};
+
+TAILQ_HEAD(fpisa_requests, fpisa_request);
+
+void fpisa_request_free(struct fpisa_request *r);
+void fpisa_requests_free(struct fpisa_requests *list);
+
+/* Elements of the chunk that begins at element `offset`. */
+uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset);
+
+void fpisa_request_keep(struct fpisa_request *r, uint64_t offset); /* a result is about to overwrite the chunk there */
+void fpisa_requests_restore(struct fpisa *f); /* arrays of unfinished ones, as far as they were kept */
+void fpisa_requests_give_up(struct fpisa *f); /* none goes on; their owners may still hold them */
+
+#endif

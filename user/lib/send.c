@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What leaves: the frames of the slots that window.c names, straight from the callers' arrays. */
+#include <errno.h>
+#include <string.h>
+#include "base/sum.h"
+#include "fpisa/slot.h"
+#include "handle.h"
+#include "send.h"
+
+#define MAX_BLOCK_SIZE (FPISA_BLOCK * 8)
+
+/* `size` bytes and the zeros that make them a multiple of `block`. */
+static void sum_padded(struct fpisa_sum *sum, const char *values, uint32_t size, uint32_t block)
+{
+	uint32_t whole = size - size % block;
+	char tail[MAX_BLOCK_SIZE] = {0};
+
+	fpisa_sum_many(sum, values, whole / 8);
+	if (size > whole) {
+		memcpy(tail, values + whole, size - whole);
+		fpisa_sum_many(sum, tail, block / 8);
+	}
+}
+
+static void add_part(struct fpisa_out *out, const void *p, uint32_t size)
+{
+	if (size)
+		out->part[out->parts++] = (struct iovec){(void *)p, size};
+}
+
+/* The slot's next transmission, straight from the caller's array. */
+static void compose(struct fpisa *f, struct fpisa_window_slot *slot, struct fpisa_out *out)
+{
+	static const char zeros[MAX_BLOCK_SIZE];
+	const struct fpisa_request *r = slot->req;
+	uint64_t offset = (slot->chunk - r->first) * f->hello.elements;
+	uint32_t bytes = f->format.bytes, block = FPISA_BLOCK * bytes;
+	const char *values = r->send + offset * bytes;
+	uint32_t n = fpisa_request_elements(r, offset), size = n * bytes;
+	struct fpisa_sum sum = {};
+
+	slot->hdr = (struct fpisa_hdr){
+		.magic = FPISA_MAGIC,
+		.version = FPISA_VERSION,
+		.type = FPISA_TYPE_ADD,
+		.flags = (slot->tries > 0 ? FPISA_F_RETRANSMIT : 0) | (slot->tries > 1 ? FPISA_F_PROBE : 0),
+		.format = f->hello.format,
+		.op = r->op,
+		.job = f->job,
+		.generation = f->generation,
+		.slot = fpisa_slot_of(slot->chunk, f->hello.window),
+		.rank = f->hello.rank,
+		.count = (uint16_t)(n + -n % FPISA_BLOCK),
+		.chunk = slot->chunk,
+		.digest = r->digest,
+		.call = r->call,
+		.secret = f->secret,
+		.aux = r->operand,
+	};
+	fpisa_sum_words(&sum, &slot->hdr, FPISA_SUM_HDR_WORDS);
+	out->parts = 0;
+	add_part(out, &slot->hdr, sizeof(slot->hdr));
+	if (f->format.shared) {
+		const char *scales = r->send + r->count + offset / FPISA_BLOCK;
+
+		sum_padded(&sum, scales, n / FPISA_BLOCK, FPISA_SCALES);
+		add_part(out, scales, n / FPISA_BLOCK);
+		add_part(out, zeros, FPISA_SCALES - n / FPISA_BLOCK);
+	}
+	sum_padded(&sum, values, size, block);
+	add_part(out, values, size);
+	add_part(out, zeros, -size % block);
+	slot->hdr.checksum = fpisa_sum_fold(&sum);
+	out->port = (uint16_t)fpisa_port_index(slot->hdr.slot >> 1, f->hello.window, f->hello.ports);
+}
+
+int fpisa_send(struct fpisa *f)
+{
+	struct fpisa_out out[FPISA_BATCH];
+
+	for (;;) {
+		uint64_t now = fpisa_now();
+		struct fpisa_window_slot *slot, *fresh = NULL;
+		int n = 0, rc;
+
+		while (n < FPISA_BATCH && (slot = fpisa_window_next_to_send(&f->window))) {
+			compose(f, slot, &out[n]);
+			out[n].no_gso = slot->tries > 0;
+			if (!slot->tries && f->t->gso) {
+				slot->gso = fresh != NULL;
+				if (fresh)
+					fresh->gso = 1;
+				fresh = slot;
+			}
+			f->count.sent++;
+			f->count.retransmits += slot->tries > 0;
+			fpisa_window_sent(&f->window, slot, now + (uint64_t)n++);
+		}
+		if (!n)
+			return 0;
+		rc = f->t->ops->send(f->t, out, n);
+		if (rc == -EMSGSIZE)
+			fpisa_fail(rc,
+				   "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
+				   "make the job with fewer elements or raise the MTU",
+				   f->peer, f->job, f->hello.elements);
+		else if (rc)
+			fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
+		if (rc)
+			return fpisa_poison(f, rc);
+	}
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The window: which chunks are in flight, and which is sent next.
+ *
+ * It is a set of slots. Slot i carries the chunks i, i + w, i + 2w, ... one
+ * after the other: the next leaves when the result of the one before has
+ * come. The wire's self-clock (chunk c + W after the result of c) holds for
+ * any w that divides the job's window W, so a worker whose receiver holds
+ * less uses fewer slots.
+ */
+#ifndef FPISA_WINDOW_H
+#define FPISA_WINDOW_H
+
+#include <stdint.h>
+#include <sys/queue.h>
+#include "fpisa/wire.h"
+#include "request.h"
+#include "rto.h"
+
+struct fpisa_window_slot {
+	TAILQ_ENTRY(fpisa_window_slot) link;
+	struct fpisa_window_queue *queue; /* where it stands; NULL when it has nothing to carry */
+	struct fpisa_request *req;  /* of its chunk, NULL when that is not started yet */
+	uint64_t chunk;
+	uint64_t sent_ns;      /* last transmission; no two are equal */
+	uint64_t since_ns;     /* its timeout counts from here */
+	uint64_t bitmap, live; /* the last STATUS of this chunk; live is 0 without one */
+	uint32_t tries;	       /* transmissions */
+	int in_flight;	       /* the chunk was sent and is not known to be lost */
+	int gso;	       /* the first of them was in a GSO batch */
+	uint32_t backoff;      /* doublings of the timeout after the next transmission */
+	struct fpisa_hdr hdr;  /* of the frame being sent */
+};
+
+TAILQ_HEAD(fpisa_window_queue, fpisa_window_slot);
+
+struct fpisa_window {
+	uint32_t slots; /* a power of two; 0 before the first join */
+	struct fpisa_window_slot *slot;
+	struct fpisa_window_queue fresh;		   /* not yet sent, by when they could be */
+	struct fpisa_window_queue ready;		   /* to be sent again now */
+	struct fpisa_window_queue waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of since_ns */
+	struct fpisa_window_queue held;			   /* sent and overdue, until the next result */
+	uint64_t heard_ns;  /* the latest sent_ns whose result is here */
+	uint32_t lost_gso;  /* results since the last to a chunk sent but once, in a GSO batch */
+	uint32_t in_flight; /* slots that are */
+	uint32_t limit;	    /* of them, 1 .. slots: fewer when the receiver overflows */
+	uint32_t calm;	    /* results since it changed */
+	uint64_t drops;	    /* of the transport, when last asked */
+};
+
+/* That of a new generation, of `size` chunks or as many as the receiver can hold results for. -ENOMEM: as it was. */
+int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t capacity, uint64_t drops);
+
+/* A request was appended: idle slots whose chunk is in it have something to carry. */
+void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r);
+
+void fpisa_window_move(struct fpisa_window_slot *slot, struct fpisa_window_queue *to);
+
+/* The slot that carries the oldest chunk; NULL if none carries any. */
+struct fpisa_window_slot *fpisa_window_oldest(struct fpisa_window *w);
+
+/* The next slot that may send, if any: what was lost before what is new, as far as the limit allows. */
+struct fpisa_window_slot *fpisa_window_next_to_send(struct fpisa_window *w);
+void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t ns);
+
+/* A transmission has its result: what is held gets its timeout once more. */
+void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now);
+
+/* The slot's chunk has its result: go on with the chunk after it. */
+void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot);
+
+/* Slots whose timeout has passed become ready, or are held. Was there any? */
+int fpisa_window_expire(struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t now);
+
+/* When the next timeout passes, `at` at the latest. */
+uint64_t fpisa_window_expiry(const struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t at);
+
+/* Something is overdue, and the receiver has dropped so many so far: was it that? */
+void fpisa_window_dropped(struct fpisa_window *w, uint64_t drops);
+
+static inline struct fpisa_window_slot *fpisa_window_slot_of(const struct fpisa_window *w, uint64_t chunk)
+{
+	return &w->slot[chunk & (w->slots - 1)];
+}
+
+/* Has the chunk its result? Then its slot has passed it. */
+static inline int fpisa_window_passed(const struct fpisa_window *w, uint64_t chunk)
+{
+	return fpisa_window_slot_of(w, chunk)->chunk > chunk;
+}
+
+#endif
