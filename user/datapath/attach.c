@@ -61,21 +61,6 @@ int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, in
 	return err ? refuse(err, "%s: detach XDP: %s", dev, reason(err)) : 0;
 }
 
-/* Does the program use the map? Whoever attached it, and under what name. */
-static bool uses_map(int prog_fd, __u32 id)
-{
-	__u32 ids[64];
-	struct bpf_prog_info info = { .nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids };
-	__u32 len = sizeof(info);
-
-	if (bpf_obj_get_info_by_fd(prog_fd, &info, &len))
-		return false;
-	for (__u32 i = 0; i < info.nr_map_ids && i < 64; i++)
-		if (id && ids[i] == id)
-			return true;
-	return false;
-}
-
 int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd)
 {
 	LIBBPF_OPTS(bpf_xdp_query_opts, opts);
@@ -100,7 +85,7 @@ int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interfac
 	if (fd < 0)
 		return -errno;
 	program_info(fd, &i->program);
-	err = uses_map(fd, jobs_id);
+	err = program_uses_map(fd, jobs_id);
 	if (err && prog_fd)
 		*prog_fd = fd;
 	else

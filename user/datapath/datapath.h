@@ -13,7 +13,8 @@
  *	upgrade.c   new programs in the place of running ones
  *	job.c       make, shrink and remove jobs, with their fan-out
  *	ways.c      the egress program, and ways out for single replies
- *	info.c      programs, memory, verifier: for status and resources
+ *	status.c    what is pinned and attached: for status
+ *	resources.c  programs, memory, verifier: for resources
  *	probe.c     what the kernel and an interface can do: for doctor
  *
  * All return 0 or -errno and have then reported the error, once, on stderr;

@@ -6,15 +6,11 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include "datapath.h"
+#include "info.h"
+#include "log.h"
 
 struct fpisa; /* the skeleton; not the library's handle */
 struct fpisa_steer; /* a skeleton, too */
-
-/* Catch libbpf's messages from here on; verbose prints them instead. */
-void log_start(void);
-
-/* strerror(-err), and in brackets what the kernel or libbpf said since log_start(). Static. */
-const char *reason(int err);
 
 /*
  * Names what this kernel lacks of what the datapath needs, with commas
@@ -79,15 +75,6 @@ void pin_unlock(int *fd);
 
 /* -EINTR, reported, if a signal that would end `what` waits; it comes with pin_unlock(). */
 int pin_interrupted(const char *what);
-
-/* id of the map behind an fd, 0 on error. */
-__u32 map_id(int fd);
-
-/* Is it a map that the fd is of, not a program? */
-bool is_map(int fd);
-
-/* Fills *p from a program's fd. Reports nothing. */
-int program_info(int fd, struct datapath_program *p);
 
 int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode);
 int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd);

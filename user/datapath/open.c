@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Open a datapath by its pins, read its maps; libbpf's messages. */
+/* Open a datapath by its pins, read its maps. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,59 +9,6 @@
 
 #include "cli/report.h"
 #include "internal.h"
-
-/* -- libbpf's messages -------------------------------------------------- */
-
-static char said[256]; /* the first line worth repeating */
-static bool said_by_kernel;
-
-static int log_line(enum libbpf_print_level level, const char *fmt, va_list ap)
-{
-	static const char kernel[] = "Kernel error message: ";
-	char line[512], *from = line, *p;
-
-	if (verbose)
-		return level == LIBBPF_DEBUG ? 0 : vfprintf(stderr, fmt, ap);
-	if (level != LIBBPF_WARN)
-		return 0;
-	vsnprintf(line, sizeof(line), fmt, ap);
-	/* Said of every kernel since 5.11 that refuses the first call for another reason. */
-	if (strstr(line, "RLIMIT_MEMLOCK"))
-		return 0;
-	p = strstr(line, kernel);
-	if (p)
-		from = p + strlen(kernel);
-	else if (!strncmp(line, "libbpf: ", 8))
-		from = line + 8;
-	if (*said && (!p || said_by_kernel))
-		return 0;
-	said_by_kernel = p;
-	snprintf(said, sizeof(said), "%.*s", (int)strcspn(from, "\n"), from);
-	return 0;
-}
-
-void log_start(void)
-{
-	*said = 0;
-	said_by_kernel = false;
-	libbpf_set_print(log_line);
-}
-
-const char *reason(int err)
-{
-	static char text[512];
-
-	snprintf(text, sizeof(text), *said ? "%s (%s)" : "%s", strerror(-err), said);
-	return text;
-}
-
-__u32 map_id(int fd)
-{
-	struct bpf_map_info info = { 0 };
-	__u32 len = sizeof(info);
-
-	return bpf_obj_get_info_by_fd(fd, &info, &len) ? 0 : info.id;
-}
 
 /* -- open -------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/report.h"
-#include "datapath/internal.h"
+#include "datapath/log.h"
 #include "tables.h"
 #include "values/pack.h"
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the kernel tells of a program or a map, by its fd. Nothing here reports. */
+#ifndef FPISA_DATAPATH_INFO_H
+#define FPISA_DATAPATH_INFO_H
+
+#include "datapath.h"
+
+/* id of the map behind an fd, 0 on error. */
+__u32 map_id(int fd);
+
+/* Is it a map that the fd is of, not a program? */
+bool is_map(int fd);
+
+/* Fills *p from a program's fd, all but its family. */
+int program_info(int fd, struct datapath_program *p);
+
+/* Does the program use the map of that id? Whoever attached it, and under what name. */
+bool program_uses_map(int fd, __u32 id);
+
+/* Fills *m from a map's fd. */
+int map_info(int fd, const char *name, struct datapath_map *m);
+
+#endif

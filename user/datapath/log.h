@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What libbpf and the kernel say of a call. */
+#ifndef FPISA_DATAPATH_LOG_H
+#define FPISA_DATAPATH_LOG_H
+
+/* Catch libbpf's messages from here on; verbose prints them instead. */
+void log_start(void);
+
+/* strerror(-err), and in brackets what the kernel or libbpf said since log_start(). Static. */
+const char *reason(int err);
+
+#endif

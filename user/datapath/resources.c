@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What the objects cost, loaded and neither attached nor pinned: for resources. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "families.h"
+#include "host/privilege.h"
+#include "internal.h"
+
+static int find_map(void *obj, const char *name)
+{
+	return bpf_object__find_map_fd_by_name(obj, name);
+}
+
+static int copy_map(void *obj, const char *name)
+{
+	int fd = find_map(obj, name);
+
+	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+static bool measured(const struct datapath_resources *r, const char *map)
+{
+	for (int i = 0; i < r->maps; i++)
+		if (!strcmp(r->map[i].name, map))
+			return true;
+	return false;
+}
+
+static int measure(struct bpf_object *obj, const char *family, struct datapath_resources *r)
+{
+	struct bpf_program *prog;
+	struct bpf_map *map;
+	int err = 0;
+
+	bpf_object__for_each_program(prog, obj)
+		if (!err && r->programs < DATAPATH_MAX_PROGRAMS) {
+			err = program_info(bpf_program__fd(prog), &r->program[r->programs]);
+			snprintf(r->program[r->programs++].family, sizeof(r->program->family), "%s", family);
+		}
+	bpf_object__for_each_map(map, obj)
+		if (!err && r->maps < DATAPATH_MAX_MAPS && !measured(r, bpf_map__name(map)))
+			err = map_info(bpf_map__fd(map), bpf_map__name(map), &r->map[r->maps++]);
+	return err ? fail(err, NULL, "measure the loaded objects") : 0;
+}
+
+/* The further families, over the maps of fpisa.o. */
+static int measure_family(struct bpf_object *base, __u8 family, struct datapath_resources *r)
+{
+	struct bpf_object *o = family_open(family, NULL, false);
+	struct bpf_map *map;
+	int err = o ? 0 : -EINVAL;
+
+	if (err)
+		return err;
+	bpf_object__for_each_map(map, o) {
+		int fd = bpf_map__is_internal(map) ? -1 : find_map(base, bpf_map__name(map));
+
+		err = err ?: bpf_map__set_pin_path(map, NULL);
+		if (!err && fd >= 0)
+			err = bpf_map__reuse_fd(map, fd);
+	}
+	if (!err)
+		err = bpf_object__load(o);
+	err = err ? refuse(err, "family %s: load: %s", family_name(family), reason(err)) :
+		    measure(o, family_name(family), r);
+	bpf_object__close(o);
+	return err;
+}
+
+int datapath_resources(struct datapath_resources *r)
+{
+	struct fpisa_steer *steer = NULL;
+	struct fpisa *skel = NULL;
+	int err, fd = -1;
+
+	memset(r, 0, sizeof(*r));
+	err = privilege_check(PRIVILEGE_LOAD, "resources");
+	if (!err)
+		err = object_open(&skel, NULL, false);
+	if (!err)
+		err = object_load(skel);
+	if (!err)
+		err = measure(object_of(skel), family_name(0), r);
+	if (!err)
+		err = egress_load(copy_map, object_of(skel), &fd);
+	if (!err && r->programs < DATAPATH_MAX_PROGRAMS) {
+		err = program_info(fd, &r->program[r->programs++]);
+		if (err)
+			fail(err, NULL, "measure the egress program");
+	}
+	if (!err)
+		err = steer_load(NULL, &steer);
+	if (!err)
+		err = measure(steer_object(steer), "", r);
+	for (__u8 family = 1; !err && family_name(family); family++)
+		err = measure_family(object_of(skel), family, r);
+	if (fd >= 0)
+		close(fd);
+	if (steer)
+		steer_close(steer);
+	if (skel)
+		object_close(skel);
+	return err;
+}
