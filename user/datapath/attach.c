@@ -98,6 +98,13 @@ int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_
 	return attached(ifindex, dp->jobs_id, dp->control->entry, i, NULL);
 }
 
+int datapath_program_on(__u32 ifindex, struct datapath_interface *i)
+{
+	int err = attached(ifindex, 0, 0, i, NULL);
+
+	return err < 0 ? err : 0;
+}
+
 int interfaces_each(__u32 jobs_id, __u32 entry,
 		    int (*visit)(const struct datapath_interface *i, int prog_fd, void *arg), void *arg)
 {

@@ -15,7 +15,8 @@
  *	ways.c      the egress program, and ways out for single replies
  *	status.c    what is pinned and attached: for status
  *	resources.c  programs, memory, verifier: for resources
- *	probe.c     what the kernel and an interface can do: for doctor
+ *	kernel.c    what this kernel can do
+ *	trial.c     what loads and attaches here, for a moment: for doctor
  *
  * All return 0 or -errno and have then reported the error, once, on stderr;
  * readers that report nothing say so. Nothing of a failed call stays.

@@ -7,22 +7,11 @@
 #include <bpf/libbpf.h>
 #include "datapath.h"
 #include "info.h"
+#include "kernel.h"
 #include "log.h"
 
 struct fpisa; /* the skeleton; not the library's handle */
 struct fpisa_steer; /* a skeleton, too */
-
-/*
- * Names what this kernel lacks of what the datapath needs, with commas
- * between. How many things, or -EPERM if it may not be asked. Reports nothing.
- */
-int kernel_lacks(char *text, size_t size);
-
-/* -EOPNOTSUPP, reported, if this kernel cannot run the datapath; 0 if it can or may not be asked. */
-int refuse_kernel(void);
-
-/* The same, of the one thing that no failed load shows. */
-int refuse_realtime(void);
 
 /* DIR/NAME in `path`; -ENAMETOOLONG, reported. */
 int pin_path(char path[PATH_MAX], const char *dir, const char *name);

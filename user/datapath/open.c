@@ -261,3 +261,22 @@ int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histog
 {
 	return lookup(dp->histogram_fd, "histogram of job", job, out);
 }
+
+int datapath_port(const struct datapath *dp, __u32 job, __u32 key, __u32 *ifindex, __u32 *egress)
+{
+	struct bpf_devmap_val val = { 0 };
+	__u32 id;
+	int fd, err = 0;
+
+	if (bpf_map_lookup_elem(dp->fanout_fd, &job, &id))
+		return -errno;
+	fd = bpf_map_get_fd_by_id(id);
+	if (fd < 0)
+		return -errno;
+	if (bpf_map_lookup_elem(fd, &key, &val))
+		err = -errno;
+	close(fd);
+	*ifindex = val.ifindex;
+	*egress = val.bpf_prog.id;
+	return err;
+}

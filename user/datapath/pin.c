@@ -329,6 +329,11 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 		      search[0], search[1], search[3]);
 }
 
+int datapath_pinned(const char *pin, char dir[PATH_MAX])
+{
+	return pin_find(dir, pin, true);
+}
+
 int pin_find_remains(char dir[PATH_MAX], const char *pin)
 {
 	char one[1][NAME_MAX + 1];

@@ -4,7 +4,9 @@
  * a map or a program of a few instructions that is made and given up again.
  * Nothing is judged by a version number.
  */
+#include <bpf/bpf.h>
 #include <bpf/btf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/if_link.h>
 #include <stdio.h>
@@ -15,7 +17,10 @@
 
 #include "cli/report.h"
 #include "host/privilege.h"
-#include "internal.h"
+#include "datapath.h"
+#include "info.h"
+#include "kernel.h"
+#include "log.h"
 
 #define INSN(c, d, s, o, i)                                                                                  \
 	{                                                                                                    \
@@ -50,7 +55,12 @@ static bool loads(const struct bpf_insn *insns, size_t n)
 
 #define LEN(a) (sizeof(a) / sizeof(a[0]))
 
-static const struct bpf_insn nothing[] = { MOV_IMM(BPF_REG_0, XDP_PASS), EXIT };
+int kernel_load_pass(void)
+{
+	static const struct bpf_insn pass[] = { MOV_IMM(BPF_REG_0, XDP_PASS), EXIT };
+
+	return load(pass, LEN(pass));
+}
 
 static bool map_type(int type)
 {
@@ -185,27 +195,28 @@ static const struct {
 	{ "one frame at a time on a CPU (it is PREEMPT_RT)", not_realtime, 0 },
 };
 
-int kernel_lacks(char *text, size_t size)
+int datapath_kernel(char lacks[LACKS_LEN], int *needed)
 {
 	int fd, err, n = 0;
 
-	*text = 0;
+	*lacks = 0;
+	*needed = LEN(needs);
 	log_start();
-	fd = load(nothing, LEN(nothing));
+	fd = kernel_load_pass();
 	if (fd == -EPERM || fd == -EACCES)
 		return fd;
 	if (fd < 0) {
 		err = libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_SOCKET_FILTER, NULL);
-		snprintf(text, size, "%s", err == 1 ? "XDP programs" : "BPF");
+		snprintf(lacks, LACKS_LEN, "%s", err == 1 ? "XDP programs" : "BPF");
 		return 1;
 	}
 	close(fd);
 	for (size_t i = 0; i < LEN(needs); i++) {
-		size_t len = strlen(text);
+		size_t len = strlen(lacks);
 
 		if (needs[i].has(needs[i].arg))
 			continue;
-		snprintf(text + len, size - len, "%s%s", n ? ", " : "", needs[i].name);
+		snprintf(lacks + len, LACKS_LEN - len, "%s%s", n ? ", " : "", needs[i].name);
 		n++;
 	}
 	return n;
@@ -215,8 +226,9 @@ int refuse_kernel(void)
 {
 	char lacks[LACKS_LEN];
 	struct utsname u;
+	int needed;
 
-	if (!privilege_has(PRIVILEGE_LOAD) || kernel_lacks(lacks, sizeof(lacks)) <= 0)
+	if (!privilege_has(PRIVILEGE_LOAD) || datapath_kernel(lacks, &needed) <= 0)
 		return 0;
 	uname(&u);
 	return refuse(-EOPNOTSUPP, "this kernel (%s) lacks %s; %s", u.release, lacks, datapath_kernel_hint());
@@ -234,12 +246,6 @@ bool datapath_privileged(void)
 	return privilege_has(PRIVILEGE_PROBE);
 }
 
-int datapath_kernel(char lacks[LACKS_LEN], int *needed)
-{
-	*needed = LEN(needs);
-	return kernel_lacks(lacks, LACKS_LEN);
-}
-
 const char *datapath_kernel_hint(void)
 {
 	return not_realtime(0) ? "boot a newer one, Linux 6.1 has all that is needed" :
@@ -249,7 +255,7 @@ const char *datapath_kernel_hint(void)
 int datapath_jit(void)
 {
 	struct datapath_program p = { 0 };
-	int fd = load(nothing, LEN(nothing)), err;
+	int fd = kernel_load_pass(), err;
 
 	if (fd < 0)
 		return fd;
@@ -273,83 +279,4 @@ bool datapath_memlock_limits(void)
 	if (fd >= 0)
 		close(fd);
 	return fd < 0;
-}
-
-int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size)
-{
-	struct datapath_program p = { 0 }, first = { 0 };
-	struct fpisa_steer *steering = NULL;
-	struct fpisa *skel = NULL;
-	int err;
-
-	err = steer ? steer_load(NULL, &steering) : 0;
-	if (!err && steer)
-		err = program_info(bpf_program__fd(steer_program(steering)), &first);
-	if (!err)
-		err = object_open(&skel, NULL, false);
-	if (!err)
-		err = object_load(skel);
-	if (err)
-		snprintf(why, size, "%s", reason(err));
-	if (!err)
-		err = program_info(
-			bpf_program__fd(bpf_object__find_program_by_name(object_of(skel), "fpisa")), &p);
-	memcpy(tag, p.tag, sizeof(p.tag));
-	memcpy(steer_tag, first.tag, sizeof(first.tag));
-	if (steering)
-		steer_close(steering);
-	if (skel)
-		object_close(skel);
-	return err;
-}
-
-int datapath_trial_attach(__u32 ifindex, char *why, size_t size)
-{
-	int fd = load(nothing, LEN(nothing)), err;
-
-	*why = 0;
-	if (fd < 0)
-		return fd;
-	log_start();
-	err = bpf_xdp_attach(ifindex, fd, XDP_FLAGS_UPDATE_IF_NOEXIST | XDP_FLAGS_DRV_MODE, NULL);
-	if (err) {
-		snprintf(why, size, "%s", reason(err));
-	} else {
-		LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = fd);
-
-		bpf_xdp_detach(ifindex, XDP_FLAGS_DRV_MODE, &opts);
-	}
-	close(fd);
-	return err;
-}
-
-int datapath_program_on(__u32 ifindex, struct datapath_interface *i)
-{
-	int err = attached(ifindex, 0, 0, i, NULL);
-
-	return err < 0 ? err : 0;
-}
-
-int datapath_pinned(const char *pin, char dir[PATH_MAX])
-{
-	return pin_find(dir, pin, true);
-}
-
-int datapath_port(const struct datapath *dp, __u32 job, __u32 key, __u32 *ifindex, __u32 *egress)
-{
-	struct bpf_devmap_val val = { 0 };
-	__u32 id;
-	int fd, err = 0;
-
-	if (bpf_map_lookup_elem(dp->fanout_fd, &job, &id))
-		return -errno;
-	fd = bpf_map_get_fd_by_id(id);
-	if (fd < 0)
-		return -errno;
-	if (bpf_map_lookup_elem(fd, &key, &val))
-		err = -errno;
-	close(fd);
-	*ifindex = val.ifindex;
-	*egress = val.bpf_prog.id;
-	return err;
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Loads and attaches for a moment, to see whether it can be done: for doctor. */
+#include <bpf/bpf.h>
+#include <linux/if_link.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size)
+{
+	struct datapath_program p = { 0 }, first = { 0 };
+	struct fpisa_steer *steering = NULL;
+	struct fpisa *skel = NULL;
+	int err;
+
+	err = steer ? steer_load(NULL, &steering) : 0;
+	if (!err && steer)
+		err = program_info(bpf_program__fd(steer_program(steering)), &first);
+	if (!err)
+		err = object_open(&skel, NULL, false);
+	if (!err)
+		err = object_load(skel);
+	if (err)
+		snprintf(why, size, "%s", reason(err));
+	if (!err)
+		err = program_info(
+			bpf_program__fd(bpf_object__find_program_by_name(object_of(skel), "fpisa")), &p);
+	memcpy(tag, p.tag, sizeof(p.tag));
+	memcpy(steer_tag, first.tag, sizeof(first.tag));
+	if (steering)
+		steer_close(steering);
+	if (skel)
+		object_close(skel);
+	return err;
+}
+
+int datapath_trial_attach(__u32 ifindex, char *why, size_t size)
+{
+	int fd = kernel_load_pass(), err;
+
+	*why = 0;
+	if (fd < 0)
+		return fd;
+	log_start();
+	err = bpf_xdp_attach(ifindex, fd, XDP_FLAGS_UPDATE_IF_NOEXIST | XDP_FLAGS_DRV_MODE, NULL);
+	if (err) {
+		snprintf(why, size, "%s", reason(err));
+	} else {
+		LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = fd);
+
+		bpf_xdp_detach(ifindex, XDP_FLAGS_DRV_MODE, &opts);
+	}
+	close(fd);
+	return err;
+}
