@@ -16,7 +16,7 @@
 #include "bench.h"
 #include "cli/names.h"
 #include "cli/report.h"
-#include "datapath/internal.h"
+#include "datapath/pin.h"
 #include "fpisa/slot.h"
 
 #define ADDRESS 0x0a4dff01u /* 10.77.255.1 */

@@ -15,7 +15,7 @@
 
 #include "bench.h"
 #include "cli/report.h"
-#include "datapath/internal.h"
+#include "datapath/log.h"
 #include "fpisa_bench.skel.h"
 #include "fpisa_bench_old.skel.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cli/report.h"
-#include "datapath/internal.h"
+#include "datapath/pin.h"
 #include "host/route.h"
 #include "testbed/lab.h"
 #include "wire.h"

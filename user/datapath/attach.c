@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Interfaces: find, attach, detach by netlink, and see what is attached. Unload. */
 #include <errno.h>
+#include <glob.h>
 #include <linux/if_link.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,6 +148,27 @@ int interfaces_replace(__u32 jobs_id, int prog_fd)
 bool datapath_is_entry(const char *name)
 {
 	return !strcmp(name, "fpisa") || !strcmp(name, "fpisa_steer");
+}
+
+bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX])
+{
+	struct datapath_interface i = { .name = "" };
+	bool found = false;
+	glob_t g = { 0 };
+
+	glob("/sys/fs/bpf/*", GLOB_ONLYDIR, NULL, &g);
+	for (size_t k = 0; !found && k < 1 + PIN_SEARCH + g.gl_pathc; k++) {
+		const char *at = !k		   ? first
+				 : k <= PIN_SEARCH ? pin_search[k - 1]
+						   : g.gl_pathv[k - 1 - PIN_SEARCH];
+		__u32 id = pin_jobs_id(at);
+
+		found = id && strlen(at) < PATH_MAX && attached(ifindex, id, 0, &i, NULL) > 0;
+		if (found)
+			strcpy(dir, at);
+	}
+	globfree(&g);
+	return found;
 }
 
 int datapath_refuse_program(const char *dev, const struct datapath_interface *i, const char *dir)

@@ -4,8 +4,7 @@
  * and attach. Verbs, demo and tests stand on these functions.
  *
  *	open.c      open, read maps
- *	pin.c       find, lock and clean pin directories
- *	netns.c     those that would end with `ip netns exec`
+ *	pin*.c      pin directories: what is in one, whose it is, where one is, one writer at a time
  *	object.c    the BPF objects
  *	load.c      load, fill, pin
  *	steer.c     which CPUs slots are spread over

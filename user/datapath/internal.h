@@ -9,61 +9,10 @@
 #include "info.h"
 #include "kernel.h"
 #include "log.h"
+#include "pin.h"
 
 struct fpisa; /* the skeleton; not the library's handle */
 struct fpisa_steer; /* a skeleton, too */
-
-/* DIR/NAME in `path`; -ENAMETOOLONG, reported. */
-int pin_path(char path[PATH_MAX], const char *dir, const char *name);
-
-/* fd of what is pinned at DIR/NAME, for reading only where it may not be written; or -errno. Reports nothing. */
-int pin_open(const char *dir, const char *name);
-
-/* -EPROTO, reported, if what is pinned there is another version's; 0 if it is this one's, or nothing. */
-int pin_abi(const char *dir);
-
-/* Pins the stamp of this version, before anything else: a loader may be killed. */
-int pin_abi_make(const char *dir);
-
-/* id of the program that `fpisa load` attaches from there, 0 if it did not; reports nothing. */
-__u32 pin_entry(const char *dir);
-
-/* Maps in a directory that a group may read: readable by that group. -errno, reported. */
-int pin_share(const char *dir);
-
-/* Removes our pins in `dir` but those of `keep` (n names), then the directory if it is ours and empty. */
-void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n);
-
-/* id of the map by which programs of the datapath pinned in `dir` are known: fpisa_jobs, or another if that is gone; or 0. */
-__u32 pin_jobs_id(const char *dir);
-
-/* Names of our pins in `dir`, at most `max`; returns how many. */
-int pin_list(const char *dir, char (*names)[NAME_MAX + 1], int max);
-
-/* Is the directory the caller's or root's alone, and stays so? -EPERM, reported, if not. Silent if `quiet`. */
-int pin_trust(const char *dir, bool quiet);
-
-/* The directory that holds a datapath, a trusted one; as datapath_open(). Silent if `quiet`. */
-int pin_find(char dir[PATH_MAX], const char *pin, bool quiet);
-
-/* For unload: the directory with what is left of a datapath without its jobs, or of making it; a trusted one. Silent. */
-int pin_find_remains(char dir[PATH_MAX], const char *pin);
-
-/* Is /sys that of `ip netns exec`, with all that is pinned below? Then of which namespace. */
-bool netns_exec(char name[NAME_MAX + 1]);
-
-/* -EINVAL, reported, if what is pinned in `dir` would end with `ip netns exec`. */
-int refuse_netns_exec(const char *dir);
-
-/*
- * Exclusive lock of a pin directory; *fd is -1 when not held. Signals wait
- * meanwhile. Reports nothing; -ENOENT if the directory is gone.
- */
-int pin_lock(const char *dir, int *fd);
-void pin_unlock(int *fd);
-
-/* -EINTR, reported, if a signal that would end `what` waits; it comes with pin_unlock(). */
-int pin_interrupted(const char *what);
 
 int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode);
 int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd);
@@ -131,15 +80,6 @@ const struct bpf_program *steer_program(const struct fpisa_steer *skel);
 int steer_fill(const struct fpisa_steer *skel, const struct fpisa_steering *s);
 int steer_pin(const char *dir, const struct fpisa_steer *skel);
 void steer_close(struct fpisa_steer *skel);
-
-/* Pins what the fd is of, in one step over what is there. */
-int pin_fd(const char *dir, const char *name, int fd);
-
-/* Pins one program by its name, in the same way. */
-int pin_program(const char *dir, const struct bpf_program *prog);
-
-/* Pins every program of the object in `dir` in place of what is pinned by its name, the entry last. */
-int pin_programs(const char *dir, const struct bpf_object *o);
 
 /* Opened objects with types set, pinning below `pin` (NULL: none); reports errors. */
 int object_open(struct fpisa **skel, const char *pin, bool steered);

@@ -16,6 +16,7 @@
 
 #include "cli/names.h"
 #include "cli/report.h"
+#include "host/netns.h"
 #include "host/privilege.h"
 #include "internal.h"
 
@@ -49,6 +50,19 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 }
 
 /* -- the pin directory -------------------------------------------------- */
+
+/* What is pinned below such a /sys would end with the command. */
+static int refuse_netns_exec(const char *dir)
+{
+	char name[NAME_MAX + 1];
+
+	if (strncmp(dir, "/sys/", 5) || !netns_exec(name))
+		return 0;
+	return refuse(-EINVAL,
+		      "%s: pins there end with ip netns exec; nsenter --net=/run/netns/%s fpisa load ..., "
+		      "or --pin DIR outside of /sys",
+		      dir, name);
+}
 
 /* One that is gone again is the lock's matter. */
 static int check_trust(const char *dir)
@@ -164,42 +178,6 @@ static int fill_stages(const struct loading *l)
 	if (!err)
 		__atomic_store_n(&l->control->bank, idle, __ATOMIC_RELEASE);
 	return err;
-}
-
-/* What is there may be of a loader that was killed. */
-int pin_fd(const char *dir, const char *name, int fd)
-{
-	char made[PATH_MAX], path[PATH_MAX];
-	int err = pin_path(made, dir, "fpisa_new");
-
-	if (!err)
-		err = pin_path(path, dir, name);
-	if (err)
-		return err;
-	unlink(made);
-	if (bpf_obj_pin(fd, made) || rename(made, path))
-		return fail(-errno, NULL, "%s: pin", path);
-	return 0;
-}
-
-int pin_program(const char *dir, const struct bpf_program *prog)
-{
-	return pin_fd(dir, bpf_program__name(prog), bpf_program__fd(prog));
-}
-
-/* Where the entry is pinned, a datapath is complete. */
-int pin_programs(const char *dir, const struct bpf_object *o)
-{
-	const struct bpf_program *entry = bpf_object__find_program_by_name(o, "fpisa");
-	struct bpf_program *prog;
-	int err = 0;
-
-	if (!entry)
-		return refuse(-ENOENT, "datapath object: no program fpisa");
-	bpf_object__for_each_program(prog, o)
-		if (!err && prog != entry)
-			err = pin_program(dir, prog);
-	return err ?: pin_program(dir, entry);
 }
 
 static int map_control(struct loading *l, int fd)

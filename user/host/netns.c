@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * `ip netns exec NAME` and `ip -n NAME` give their command a /sys of its own.
- * What is pinned below it ends with the command; the programs stay attached.
- */
-#include <errno.h>
-#include <limits.h>
+/* Network namespaces; netns.h has the contracts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/report.h"
-#include "internal.h"
+#include "netns.h"
 
 /* iproute2 names that mount after the namespace; the last line is what is seen. */
 bool netns_exec(char name[NAME_MAX + 1])
@@ -33,16 +27,4 @@ bool netns_exec(char name[NAME_MAX + 1])
 	if (f)
 		fclose(f);
 	return *name && snprintf(path, sizeof(path), "/run/netns/%s", name) < PATH_MAX && !access(path, F_OK);
-}
-
-int refuse_netns_exec(const char *dir)
-{
-	char name[NAME_MAX + 1];
-
-	if (strncmp(dir, "/sys/", 5) || !netns_exec(name))
-		return 0;
-	return refuse(-EINVAL,
-		      "%s: pins there end with ip netns exec; nsenter --net=/run/netns/%s fpisa load ..., "
-		      "or --pin DIR outside of /sys",
-		      dir, name);
 }

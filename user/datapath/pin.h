@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Pin directories: pin.c, what is in one; pin_trust.c, whose it is;
+ * pin_find.c, where one is; pin_lock.c, one writer at a time.
+ */
+#ifndef FPISA_DATAPATH_PIN_H
+#define FPISA_DATAPATH_PIN_H
+
+#include <linux/types.h>
+#include "datapath.h"
+
+struct bpf_object;
+struct bpf_program;
+
+/* Where verbs look that are not told: our own, two of iproute2's, bpftool's. Only the first is ours to remove. */
+#define PIN_SEARCH 4
+extern const char *const pin_search[PIN_SEARCH];
+
+/* -- what is in one ------------------------------------------------------- */
+
+/* DIR/NAME in `path`; -ENAMETOOLONG, reported. */
+int pin_path(char path[PATH_MAX], const char *dir, const char *name);
+
+/* fd of what is pinned at DIR/NAME, for reading only where it may not be written; or -errno. Reports nothing. */
+int pin_open(const char *dir, const char *name);
+
+/* Names of our pins in `dir`, at most `max`; returns how many. */
+int pin_list(const char *dir, char (*names)[NAME_MAX + 1], int max);
+
+/* Pins what the fd is of, in one step over what is there. */
+int pin_fd(const char *dir, const char *name, int fd);
+
+/* Pins one program by its name, in the same way. */
+int pin_program(const char *dir, const struct bpf_program *prog);
+
+/* Pins every program of the object in `dir` in place of what is pinned by its name, the entry last. */
+int pin_programs(const char *dir, const struct bpf_object *o);
+
+/* Removes our pins in `dir` but those of `keep` (n names), then the directory if it is ours and empty. */
+void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n);
+
+/* Maps in a directory that a group may read: readable by that group. -errno, reported. */
+int pin_share(const char *dir);
+
+/* -EPROTO, reported, if what is pinned there is another version's; 0 if it is this one's, or nothing. */
+int pin_abi(const char *dir);
+
+/* Pins the stamp of this version, before anything else: a loader may be killed. */
+int pin_abi_make(const char *dir);
+
+/* id of the map by which programs of the datapath pinned in `dir` are known: fpisa_jobs, or another if that is gone; or 0. */
+__u32 pin_jobs_id(const char *dir);
+
+/* id of the program that `fpisa load` attaches from there, 0 if it did not; reports nothing. */
+__u32 pin_entry(const char *dir);
+
+/* -- whose it is ---------------------------------------------------------- */
+
+/* Is the directory the caller's or root's alone, and stays so? -EPERM, reported, if not. Silent if `quiet`. */
+int pin_trust(const char *dir, bool quiet);
+
+/* -- where one is --------------------------------------------------------- */
+
+/* The directory that holds a datapath, a trusted one; as datapath_open(). Silent if `quiet`. */
+int pin_find(char dir[PATH_MAX], const char *pin, bool quiet);
+
+/* For unload: the directory with what is left of a datapath without its jobs, or of making it; a trusted one. Silent. */
+int pin_find_remains(char dir[PATH_MAX], const char *pin);
+
+/* -- one writer at a time --------------------------------------------------- */
+
+/*
+ * Exclusive lock of a pin directory; *fd is -1 when not held. Signals wait
+ * meanwhile. Reports nothing; -ENOENT if the directory is gone.
+ */
+int pin_lock(const char *dir, int *fd);
+void pin_unlock(int *fd);
+
+/* -EINTR, reported, if a signal that would end `what` waits; it comes with pin_unlock(). */
+int pin_interrupted(const char *what);
+
+#endif

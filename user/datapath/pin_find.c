@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* In which directory a datapath is pinned. */
+#include <errno.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "host/netns.h"
+#include "kernel.h"
+#include "pin.h"
+
+int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
+{
+	const char *const *dirs = pin ? &pin : pin_search;
+	size_t n = pin ? 1 : PIN_SEARCH;
+	char path[PATH_MAX], name[NAME_MAX + 1];
+	struct statfs fs;
+	int err;
+
+	for (size_t i = 0; i < n; i++) {
+		err = pin_path(path, dirs[i], "fpisa_jobs");
+
+		if (err)
+			return err;
+		if (!access(path, F_OK)) {
+			strcpy(dir, dirs[i]);
+			return pin_trust(dir, quiet);
+		}
+		err = -errno;
+		/* The kernel itself may refuse to follow a link of another user. */
+		if (err == -EACCES && pin_trust(dirs[i], true) == -EPERM) {
+			strcpy(dir, dirs[i]);
+			return pin_trust(dir, quiet);
+		}
+		if (err == -EACCES || err == -EPERM)
+			return quiet ? err : fail(err, "run as root, or as a member of its group (fpisa load --group)",
+						  "%s", dirs[i]);
+	}
+	/* Nobody's datapath, but a directory in which load would refuse to make one. */
+	if (!statfs(dirs[0], &fs) && fs.f_type == BPF_FS_MAGIC && pin_trust(dirs[0], true) == -EPERM) {
+		strcpy(dir, dirs[0]);
+		return pin_trust(dir, quiet);
+	}
+	if (quiet)
+		return -ENOENT;
+	err = refuse_kernel();
+	if (err)
+		return err;
+	if (pin)
+		return refuse(-ENOENT, "%s: no datapath is pinned there; fpisa load --pin %s DEV", pin, pin);
+	if (netns_exec(name))
+		return refuse(-ENOENT,
+			      "no datapath is pinned in this /sys, which is ip netns exec's own; "
+			      "nsenter --net=/run/netns/%s fpisa ...",
+			      name);
+	return refuse(-ENOENT, "no datapath is loaded (none pinned in %s, %s or %s); fpisa load DEV",
+		      pin_search[0], pin_search[1], pin_search[3]);
+}
+
+int pin_find_remains(char dir[PATH_MAX], const char *pin)
+{
+	char one[1][NAME_MAX + 1];
+	struct stat st;
+
+	for (size_t i = 0; i < (pin ? 1 : PIN_SEARCH); i++) {
+		const char *at = pin ?: pin_search[i];
+
+		if (strlen(at) >= PATH_MAX || (!pin_list(at, one, 1) && (pin || i || stat(at, &st))))
+			continue;
+		strcpy(dir, at);
+		return pin_trust(dir, true);
+	}
+	return -ENOENT;
+}
+
+int datapath_pinned(const char *pin, char dir[PATH_MAX])
+{
+	return pin_find(dir, pin, true);
+}

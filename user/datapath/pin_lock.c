@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* One writer to a pin directory at a time, and whole changes: signals wait. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "pin.h"
+
+static sigset_t signals_before;
+
+int pin_interrupted(const char *what)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction a;
+	sigset_t waiting;
+
+	if (sigpending(&waiting))
+		return 0;
+	/* One that is ignored waits too, as long as it is blocked. */
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (sigismember(&waiting, signals[i]) && !sigaction(signals[i], NULL, &a) && a.sa_handler != SIG_IGN)
+			return refuse(-EINTR, "%s: interrupted; what it made is taken back", what);
+	return 0;
+}
+
+int pin_lock(const char *dir, int *fd)
+{
+	struct stat held, there;
+	sigset_t set;
+	int err;
+
+	for (;;) {
+		*fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (*fd < 0)
+			return -errno;
+		if (flock(*fd, LOCK_EX) || fstat(*fd, &held)) {
+			err = -errno;
+			close(*fd);
+			*fd = -1;
+			return err;
+		}
+		/* Who held it before may have removed the directory. */
+		if (!stat(dir, &there) && there.st_ino == held.st_ino && there.st_dev == held.st_dev)
+			break;
+		close(*fd);
+	}
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, &signals_before);
+	return 0;
+}
+
+void pin_unlock(int *fd)
+{
+	if (*fd < 0)
+		return;
+	close(*fd);
+	*fd = -1;
+	sigprocmask(SIG_SETMASK, &signals_before, NULL);
+}
