@@ -8,7 +8,8 @@
  *	object.c    the BPF objects
  *	load.c      load, fill, pin
  *	steer.c     which CPUs slots are spread over
- *	attach.c    attach, detach, unload
+ *	interface.c  attach, detach, what is attached
+ *	unload.c    detach, remove the pins
  *	upgrade.c   new programs in the place of running ones
  *	job.c       make, shrink and remove jobs, with their fan-out
  *	ways.c      the egress program, and ways out for single replies

@@ -7,33 +7,13 @@
 #include <bpf/libbpf.h>
 #include "datapath.h"
 #include "info.h"
+#include "interface.h"
 #include "kernel.h"
 #include "log.h"
 #include "pin.h"
 
 struct fpisa; /* the skeleton; not the library's handle */
 struct fpisa_steer; /* a skeleton, too */
-
-int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_mode mode);
-int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, int prog_fd);
-
-/*
- * visit() of each interface of this network namespace that attached() finds
- * to run the datapath, until one fails. How many there were, or -errno; what
- * goes wrong here is reported.
- */
-int interfaces_each(__u32 jobs_id, __u32 entry,
-		    int (*visit)(const struct datapath_interface *i, int prog_fd, void *arg), void *arg);
-
-/* Puts a program in the place of the datapath's on all interfaces of this network namespace. */
-int interfaces_replace(__u32 jobs_id, int prog_fd);
-
-/*
- * As datapath_attached(), by the id of the jobs map, or of the entry where
- * programs may not be looked at; *prog_fd, if not NULL, becomes the
- * caller's, and stays as it is in that case.
- */
-int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd);
 
 /* Lets the datapath find the way to the job's ranks, as long as it is there; reports. */
 int routes_assert(__u32 job, const struct fpisa_job *j);

@@ -39,7 +39,7 @@ struct loading {
 static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char *dir)
 {
 	struct datapath_interface i = { .name = "" };
-	int got = attached(ifindex, jobs_id, pin_entry(dir), &i, NULL);
+	int got = interface_attached(ifindex, jobs_id, pin_entry(dir), &i, NULL);
 
 	if (got < 0)
 		return fail(got, NULL, "%s: query XDP", dev);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Interfaces: find, attach, detach by netlink, and see what is attached. Unload. */
+/* Interfaces: find, attach, detach by netlink, and see what is attached; in other network namespaces, too. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <glob.h>
 #include <linux/if_link.h>
@@ -10,8 +12,10 @@
 #include "cli/names.h"
 #include "cli/report.h"
 #include "host/netlink.h"
-#include "host/privilege.h"
-#include "internal.h"
+#include "info.h"
+#include "interface.h"
+#include "log.h"
+#include "pin.h"
 
 static __u32 mode_flags(enum datapath_mode mode)
 {
@@ -62,7 +66,7 @@ int interface_detach(const char *dev, __u32 ifindex, enum datapath_mode mode, in
 	return err ? refuse(err, "%s: detach XDP: %s", dev, reason(err)) : 0;
 }
 
-int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd)
+int interface_attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interface *i, int *prog_fd)
 {
 	LIBBPF_OPTS(bpf_xdp_query_opts, opts);
 	int err, fd;
@@ -96,12 +100,12 @@ int attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapath_interfac
 
 int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)
 {
-	return attached(ifindex, dp->jobs_id, dp->control->entry, i, NULL);
+	return interface_attached(ifindex, dp->jobs_id, dp->control->entry, i, NULL);
 }
 
 int datapath_program_on(__u32 ifindex, struct datapath_interface *i)
 {
-	int err = attached(ifindex, 0, 0, i, NULL);
+	int err = interface_attached(ifindex, 0, 0, i, NULL);
 
 	return err < 0 ? err : 0;
 }
@@ -118,7 +122,7 @@ int interfaces_each(__u32 jobs_id, __u32 entry,
 		struct datapath_interface found = { .name = "" };
 		int prog_fd = -1;
 
-		if (attached(i->if_index, jobs_id, entry, &found, &prog_fd) > 0) {
+		if (interface_attached(i->if_index, jobs_id, entry, &found, &prog_fd) > 0) {
 			snprintf(found.name, sizeof(found.name), "%s", i->if_name);
 			err = visit(&found, prog_fd, arg);
 			n++;
@@ -163,7 +167,7 @@ bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX])
 						   : g.gl_pathv[k - 1 - PIN_SEARCH];
 		__u32 id = pin_jobs_id(at);
 
-		found = id && strlen(at) < PATH_MAX && attached(ifindex, id, 0, &i, NULL) > 0;
+		found = id && strlen(at) < PATH_MAX && interface_attached(ifindex, id, 0, &i, NULL) > 0;
 		if (found)
 			strcpy(dir, at);
 	}
@@ -196,25 +200,11 @@ int datapath_detach(const struct datapath *dp, const char *dev)
 	__u32 ifindex = if_nametoindex(dev);
 	int prog_fd = -1, err = 0;
 
-	if (ifindex && attached(ifindex, dp->jobs_id, dp->control->entry, &found, &prog_fd) > 0)
+	if (ifindex && interface_attached(ifindex, dp->jobs_id, dp->control->entry, &found, &prog_fd) > 0)
 		err = interface_detach(dev, ifindex, found.mode, prog_fd);
 	if (prog_fd >= 0)
 		close(prog_fd);
 	return err;
-}
-
-/* -- unload ------------------------------------------------------------ */
-
-static int detach(const struct datapath_interface *i, int prog_fd, void *unused)
-{
-	(void)unused;
-	return interface_detach(i->name, i->ifindex, i->mode, prog_fd);
-}
-
-static int count(const struct datapath_interface *i, int prog_fd, void *unused)
-{
-	(void)i, (void)prog_fd, (void)unused;
-	return 0;
 }
 
 struct search {
@@ -241,7 +231,7 @@ static int look(const char *prefix, void *arg)
 	return n;
 }
 
-static int elsewhere(__u32 jobs_id, __u32 entry, struct datapath_elsewhere *e)
+int interfaces_elsewhere(__u32 jobs_id, __u32 entry, struct datapath_elsewhere *e)
 {
 	struct search s = { jobs_id, entry, e };
 
@@ -251,91 +241,5 @@ static int elsewhere(__u32 jobs_id, __u32 entry, struct datapath_elsewhere *e)
 
 bool datapath_elsewhere(const struct datapath *dp, struct datapath_elsewhere *e)
 {
-	return elsewhere(dp->jobs_id, dp->control->entry, e) > 0;
-}
-
-static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs_id, __u32 entry)
-{
-	struct datapath_interface found[DATAPATH_MAX_INTERFACES];
-	int prog_fd, err = 0;
-
-	for (int i = 0; i < n; i++)
-		if (attached(ifindex[i], jobs_id, entry, &found[i], NULL) <= 0)
-			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status",
-				      devs[i]);
-	for (int i = 0; !err && i < n; i++) {
-		prog_fd = bpf_prog_get_fd_by_id(found[i].program.id);
-		if (prog_fd < 0 && errno != EPERM)
-			return fail(-errno, NULL, "%s: program %u", devs[i], found[i].program.id);
-		err = interface_detach(devs[i], ifindex[i], found[i].mode, prog_fd);
-		if (prog_fd >= 0)
-			close(prog_fd);
-	}
-	return err;
-}
-
-/* Takes `n` named interfaces, or all of this namespace, off; removes the pins if it then runs nowhere. */
-static int take_off(const char *dir, const char *pin, char *const *devs, const __u32 *ifindex, int n,
-		    struct datapath_unloaded *u)
-{
-	__u32 jobs_id = pin_jobs_id(dir), entry = pin_entry(dir);
-	int err = n ? detach_named(devs, ifindex, n, jobs_id, entry) :
-		      interfaces_each(jobs_id, entry, detach, NULL);
-	bool none = !n && !err;
-	int left = err < 0 || !n ? 0 : interfaces_each(jobs_id, entry, count, NULL);
-
-	if (err < 0 || left)
-		return err < 0 ? err : left < 0 ? left : 0;
-	err = elsewhere(jobs_id, entry, &u->elsewhere);
-	if (err < 0)
-		return fail(err, NULL, "other network namespaces");
-	if (err && none)
-		return refuse(-ENOENT,
-			      "%s: runs on no interface of this network namespace, but on %s of another; "
-			      "%sfpisa unload%s%s",
-			      dir, u->elsewhere.dev, u->elsewhere.enter, pin ? " --pin " : "", pin ?: "");
-	if (!err) {
-		routes_release_all(dir);
-		pin_remove_all(dir, NULL, 0);
-		u->removed = true;
-	}
-	return 0;
-}
-
-int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_unloaded *u)
-{
-	__u32 ifindex[DATAPATH_MAX_INTERFACES];
-	char dir[PATH_MAX], one[1][NAME_MAX + 1];
-	int err, lock = -1;
-
-	*u = (struct datapath_unloaded){ .removed = false };
-	err = find_interfaces(devs, n, ifindex);
-	if (!err)
-		err = privilege_check(PRIVILEGE_ATTACH, "unload");
-	if (err)
-		return err;
-	err = pin_find(dir, pin, true);
-	if (err == -ENOENT)
-		err = pin_find_remains(dir, pin);
-	if (err == -EPERM && pin_trust(dir, false))
-		return err;
-	if (!err)
-		err = pin_lock(dir, &lock);
-	/* What a loader made before it was killed may be the directory alone. */
-	if (!err && !pin_list(dir, one, 1)) {
-		pin_remove_all(dir, NULL, 0);
-		err = -ENOENT;
-	}
-	if (err == -ENOENT)
-		err = refuse(
-			err,
-			"%s: nothing is loaded, nothing to unload; ip link set dev DEV xdp off detaches other "
-			"programs",
-			pin ?: DATAPATH_PIN);
-	else if (err)
-		err = fail(err, NULL, "%s", pin ?: DATAPATH_PIN);
-	else
-		err = take_off(dir, pin, devs, ifindex, n, u);
-	pin_unlock(&lock);
-	return err;
+	return interfaces_elsewhere(dp->jobs_id, dp->control->entry, e) > 0;
 }
