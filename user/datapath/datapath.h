@@ -11,7 +11,7 @@
  *	interface.c  attach, detach, what is attached
  *	unload.c    detach, remove the pins
  *	upgrade.c   new programs in the place of running ones
- *	job.c       make, shrink and remove jobs, with their fan-out
+ *	job.c       make, shrink and remove jobs, with their fan-out; job_check.c, what needs no kernel
  *	ways.c      the egress program, and ways out for single replies
  *	status.c    what is pinned and attached: for status
  *	resources.c  programs, memory, verifier: for resources

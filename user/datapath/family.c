@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Programs of the further families, loaded into a running datapath when a job needs them. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/report.h"
 #include "families.h"
-#include "internal.h"
+#include "family.h"
+#include "log.h"
+#include "pin.h"
 
 static bool present(const struct datapath *dp, __u8 family)
 {

@@ -6,154 +6,25 @@
  * whatever an earlier job of the same number still had under way is over
  * before its state is reset.
  */
-#include <arpa/inet.h>
+#include <bpf/bpf.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <net/if.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "cli/names.h"
 #include "cli/print.h"
 #include "cli/report.h"
+#include "datapath.h"
+#include "egress.h"
+#include "family.h"
 #include "fpisa/discard.h"
+#include "generation.h"
 #include "host/privilege.h"
-#include "internal.h"
-
-static int check_members(__u32 job, const struct fpisa_job *j)
-{
-	char a[ADDRESS_LEN];
-
-	for (__u32 r = 0; r < j->workers; r++) {
-		address_text(j->rank[r].addr, a);
-		for (__u32 k = 0; k < r; k++)
-			if (j->rank[k].addr == j->rank[r].addr && j->rank[k].port == j->rank[r].port)
-				return refuse(
-					-EINVAL,
-					"job %u: ranks %u and %u are both %s:%u; give each its own port", job,
-					k, r, a, ntohs(j->rank[r].port));
-		if (j->fanout == FPISA_FANOUT_MULTICAST && j->rank[r].port != j->group_port)
-			return refuse(
-				-EINVAL,
-				"job %u: multicast needs one UDP port for all, rank %u has %u and rank 0 has %u; "
-				"try --fanout unicast",
-				job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
-		if (j->rank[r].addr == j->address)
-			return refuse(-EINVAL, "job %u: rank %u has the aggregator's address %s", job, r, a);
-	}
-	return 0;
-}
-
-static int check(__u32 job, const struct fpisa_job *j)
-{
-	struct fpisa_format f = fpisa_job_format(j);
-
-	if (!f.bytes)
-		return refuse(-EINVAL, "job %u: format %u is not known", job, j->format);
-	if (job >= FPISA_MAX_JOBS)
-		return refuse(-EINVAL, "job %u: numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
-	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
-		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers,
-			      FPISA_MAX_WORKERS);
-	if (f.integer && j->mode != FPISA_MODE_FPISA)
-		return refuse(-EINVAL, "job %u: integers have no modes; leave --mode out", job);
-	if (f.integer && j->rounding == FPISA_ROUND_NEAREST)
-		return refuse(-EINVAL, "job %u: integers are not rounded; leave --rounding out", job);
-	if (j->flags & FPISA_JOB_RECIPROCAL && !fpisa_op_offered(f, j->mode, FPISA_OP_AVG))
-		return refuse(-EINVAL, "job %u: %s has no averages; leave --reciprocal out", job,
-			      name_of(format_names, j->format));
-	if (f.bytes == 1 && j->flags & FPISA_JOB_BIG_ENDIAN)
-		return refuse(-EINVAL, "job %u: values of one byte have no byte order; leave --big-endian out", job);
-	if ((f.integer || j->mode == FPISA_MODE_EXACT) && j->flags & FPISA_JOB_HISTOGRAM)
-		return refuse(-EINVAL,
-			      "job %u: adds of int32 and of mode exact discard nothing; leave --histogram out", job);
-	if (j->flags & FPISA_JOB_UNCOUNTED && j->flags & FPISA_JOB_HISTOGRAM)
-		return refuse(-EINVAL, "job %u: a histogram is a statistic; leave --histogram or --no-statistics out", job);
-	if (!fpisa_mode_offered(f, j->mode))
-		return refuse(-EINVAL,
-			      "job %u: exact sums of fp64 take 66 limbs an element, 220 KB a slot version, and are not "
-			      "offered; try --mode fpisa64",
-			      job);
-	if (j->mode != FPISA_MODE_FPISA_A && j->mode != FPISA_MODE_EXACT && !f.integer &&
-	    j->workers > 1ull << fpisa_headroom(f))
-		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %llu", job,
-			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
-	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
-		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %u is possible",
-			      job, j->elements, FPISA_BLOCK, fpisa_max_elements(f));
-	if (!j->window || j->window & (j->window - 1) || j->window > FPISA_MAX_SLOTS / 2)
-		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job,
-			      j->window, FPISA_MAX_SLOTS / 2);
-	if (j->ports & (j->ports - 1) || j->ports > FPISA_MAX_PORTS)
-		return refuse(-EINVAL, "job %u: %u ports; a power of two up to %d is possible", job, j->ports,
-			      FPISA_MAX_PORTS);
-	if (j->ports > j->window)
-		return refuse(-EINVAL, "job %u: %u ports for a window of %u slots; at most --ports %u", job, j->ports,
-			      j->window, j->window);
-	return check_members(job, j);
-}
-
-int datapath_job_check(__u32 job, struct fpisa_job *j)
-{
-	j->guard = fpisa_register(j->format, j->mode, j->workers).guard;
-	j->family = fpisa_family(fpisa_job_format(j), j->mode);
-	return check(job, j);
-}
-
-/* First fit of `need` entries from `from` on, among the active jobs' regions. */
-static __u32 first_fit(const struct fpisa_job *jobs, __u32 need, __u32 from)
-{
-	__u32 base = from;
-
-	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
-		const struct fpisa_job *other = &jobs[i];
-
-		if (!other->active || base >= other->slot_base + 2 * other->window ||
-		    other->slot_base >= base + need)
-			continue;
-		base = other->slot_base + 2 * other->window;
-		/* Earlier entries may overlap the new place. */
-		i = -1u;
-	}
-	return base;
-}
-
-/* Entries below `end` that active jobs have. */
-static __u32 taken_below(const struct fpisa_job *jobs, __u32 end)
-{
-	__u32 taken = 0;
-
-	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
-		const struct fpisa_job *j = &jobs[i];
-		__u32 from = j->slot_base, to = j->slot_base + 2 * j->window;
-
-		if (j->active && from < end)
-			taken += (to < end ? to : end) - from;
-	}
-	return taken;
-}
-
-/* Superaccumulators exist for the first entries alone: other jobs take those last. */
-int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j)
-{
-	bool limbs = fpisa_family_limbs(j->family);
-	__u32 need = 2 * j->window, all = limbs ? FPISA_MAX_EXACT_SLOTS : FPISA_MAX_SLOTS, base;
-
-	base = first_fit(jobs, need, limbs ? 0 : FPISA_MAX_EXACT_SLOTS);
-	if (base + need > all && !limbs)
-		base = first_fit(jobs, need, 0);
-	if (base + need > all)
-		return refuse(-ENOSPC,
-			      "job %u: window %u needs %u of %d slot entries%s, %u are taken; try a smaller "
-			      "--window, or fpisa job del what is done",
-			      job, j->window, need, all, limbs ? " of mode exact" : "", taken_below(jobs, all));
-	j->slot_base = base;
-	return 0;
-}
+#include "kernel.h"
+#include "log.h"
+#include "pin.h"
+#include "routes.h"
 
 /* -- fan-out ------------------------------------------------------------ */
 
@@ -257,20 +128,6 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 	return err;
 }
 
-void generations_seed(struct fpisa_control *control)
-{
-	__u32 old = __atomic_load_n(&control->next_generation, __ATOMIC_RELAXED), now;
-	struct timespec t = { 0 };
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	now = (__u32)t.tv_sec * FPISA_GENERATIONS_S + (__u32)t.tv_nsec / (1000000000 / FPISA_GENERATIONS_S);
-	/* 0 is that of a datapath which nobody has seeded. Numbers wrap: the difference says which is later. */
-	while ((!old || (__s32)(now - old) > 0) &&
-	       !__atomic_compare_exchange_n(&control->next_generation, &old, now, false, __ATOMIC_SEQ_CST,
-					    __ATOMIC_RELAXED))
-		;
-}
-
 /* The parser looks at as many ports as the job with the most has. */
 static void listen_on(struct datapath *dp, __u32 ports)
 {
@@ -278,13 +135,6 @@ static void listen_on(struct datapath *dp, __u32 ports)
 		if (dp->jobs[i].active && dp->jobs[i].ports > ports)
 			ports = dp->jobs[i].ports;
 	__atomic_store_n(&dp->control->more_ports, ports ? ports - 1 : 0, __ATOMIC_RELEASE);
-}
-
-int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j)
-{
-	if (j->ports > 1 && port + j->ports - 1 > 65535)
-		return refuse(-EINVAL, "job %u: %u ports from %u on; 65535 is the last there is", job, j->ports, port);
-	return 0;
 }
 
 /* Nobody but the datapath and root may know it: every secret of the job's ranks follows from it. */

@@ -4,10 +4,10 @@
  * made; what a failed load has made is taken back.
  */
 #include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/magic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,9 +16,17 @@
 
 #include "cli/names.h"
 #include "cli/report.h"
+#include "datapath.h"
+#include "egress.h"
+#include "family.h"
+#include "generation.h"
 #include "host/netns.h"
 #include "host/privilege.h"
-#include "internal.h"
+#include "info.h"
+#include "interface.h"
+#include "object.h"
+#include "pin.h"
+#include "steer.h"
 
 #define MAX_PINS 64
 

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The BPF objects, embedded as skeletons: open, set types, load. */
+#include <bpf/libbpf.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "cli/report.h"
 #include "fpisa.skel.h"
 #include "fpisa_egress.skel.h"
-#include "internal.h"
+#include "kernel.h"
+#include "log.h"
+#include "object.h"
 
 static int explain(int err)
 {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Open a datapath by its pins, read its maps. */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "cli/report.h"
-#include "internal.h"
+#include "datapath.h"
+#include "info.h"
+#include "log.h"
+#include "pin.h"
 
 /* -- open -------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What the objects cost, loaded and neither attached nor pinned: for resources. */
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,9 +8,14 @@
 #include <unistd.h>
 
 #include "cli/report.h"
+#include "datapath.h"
 #include "families.h"
+#include "family.h"
 #include "host/privilege.h"
-#include "internal.h"
+#include "info.h"
+#include "log.h"
+#include "object.h"
+#include "steer.h"
 
 static int find_map(void *obj, const char *name)
 {

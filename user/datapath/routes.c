@@ -10,17 +10,17 @@
  *   the kernel then keeps them resolved by itself. A program cannot make it
  *   look for an address, and what XDP hands to the stack may end in a firewall.
  */
+#include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/print.h"
 #include "cli/report.h"
 #include "host/netlink.h"
 #include "host/route.h"
-#include "internal.h"
+#include "pin.h"
+#include "routes.h"
 
 #define LO_FORWARDING "/proc/sys/net/ipv4/conf/lo/forwarding"
 

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What is pinned and attached: for status. */
+#include <bpf/bpf.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/report.h"
-#include "internal.h"
+#include "datapath.h"
+#include "info.h"
+#include "interface.h"
+#include "pin.h"
 
 static int list_interface(const struct datapath_interface *i, int unused, void *arg)
 {

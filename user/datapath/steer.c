@@ -4,6 +4,8 @@
  * CPUs they spread slots over. A pinned fpisa_steering tells a datapath that
  * steers from one that does not.
  */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,10 @@
 #include "cli/print.h"
 #include "cli/report.h"
 #include "fpisa_steer.skel.h"
-#include "internal.h"
+#include "kernel.h"
+#include "log.h"
+#include "pin.h"
+#include "steer.h"
 
 /* -- which CPUs ------------------------------------------------------------ */
 
@@ -60,7 +65,8 @@ static bool same(const struct fpisa_steering *a, const struct fpisa_steering *b)
 	return a->cpus == b->cpus && a->queue == b->queue && !memcmp(a->cpu, b->cpu, a->cpus * sizeof(a->cpu[0]));
 }
 
-int steering_read(int fd, struct fpisa_steering *s)
+/* From the fd of fpisa_steering. -EPROTO if another version made it. */
+static int steering_read(int fd, struct fpisa_steering *s)
 {
 	struct bpf_map_info info = { 0 };
 	__u32 len = sizeof(info), zero = 0;

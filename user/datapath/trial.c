@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Loads and attaches for a moment, to see whether it can be done: for doctor. */
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <linux/if_link.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "datapath.h"
+#include "info.h"
+#include "kernel.h"
+#include "log.h"
+#include "object.h"
+#include "steer.h"
 
 int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size)
 {

@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include "cli/report.h"
+#include "datapath.h"
 #include "host/privilege.h"
-#include "internal.h"
+#include "interface.h"
+#include "pin.h"
+#include "routes.h"
 
 static int detach(const struct datapath_interface *i, int prog_fd, void *unused)
 {

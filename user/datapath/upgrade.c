@@ -5,10 +5,17 @@
  * map, where there is one) get the new entry, the ports of this network
  * namespace's jobs the new egress program, and the pins the new programs.
  */
-#include <stdio.h>
+#include <bpf/libbpf.h>
 
+#include "datapath.h"
+#include "egress.h"
+#include "family.h"
 #include "host/privilege.h"
-#include "internal.h"
+#include "info.h"
+#include "interface.h"
+#include "object.h"
+#include "pin.h"
+#include "steer.h"
 
 static int replace(struct datapath *dp, struct fpisa *skel, struct fpisa_steer *steer)
 {

@@ -4,15 +4,18 @@
  * (fpisa_replies): one map a network namespace, for an ifindex says nothing
  * outside of its own. Both are pinned, once there is a job.
  */
+#include <bpf/bpf.h>
 #include <errno.h>
-#include <net/if.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/report.h"
-#include "internal.h"
+#include "egress.h"
+#include "info.h"
+#include "interface.h"
+#include "object.h"
+#include "pin.h"
 
 #define WAYS_NAME 32 /* bytes of "fpisa_ways_" and the number of a namespace */
 
@@ -21,7 +24,7 @@ static int find_pinned(void *dir, const char *name)
 	return pin_open(dir, name);
 }
 
-int egress_renew(const char *dir, int *prog_fd)
+static int egress_renew(const char *dir, int *prog_fd)
 {
 	int err = egress_load(find_pinned, (void *)dir, prog_fd);
 

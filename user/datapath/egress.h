@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The egress program of a loaded datapath, and the ports of a network namespace that single replies leave by. */
+#ifndef FPISA_DATAPATH_EGRESS_H
+#define FPISA_DATAPATH_EGRESS_H
+
+#include "datapath.h"
+
+/* The one that is pinned in `dir`, or one that is loaded over its maps and pinned. */
+int egress_open(const char *dir, int *prog_fd);
+
+/* Single replies of jobs in this network namespace leave these interfaces by an entry with the egress program. */
+int ways_join(const char *dir, const __u32 *ifindex, int n);
+
+/* Gives such entries to a job: of all interfaces that the datapath is attached to, and of these. */
+int ways_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd);
+
+/* The egress program anew, in all entries of jobs in this network namespace. */
+int ways_renew(const struct datapath *dp);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* fpisa.o and fpisa_egress.o, embedded: open, load. */
+#ifndef FPISA_DATAPATH_OBJECT_H
+#define FPISA_DATAPATH_OBJECT_H
+
+#include <stdbool.h>
+
+struct bpf_object;
+struct fpisa; /* the skeleton; not the library's handle */
+
+/* The opened object with types set, pinning below `pin` (NULL: none); reports errors. `steered`: it runs from a CPU map. */
+int object_open(struct fpisa **skel, const char *pin, bool steered);
+struct bpf_object *object_of(const struct fpisa *skel);
+int object_load(struct fpisa *skel);
+void object_close(struct fpisa *skel);
+
+/*
+ * The egress program. Its maps come from lookup(arg, name), an fd
+ * that is closed here. *prog_fd becomes the caller's.
+ */
+int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Which CPUs a datapath spreads slots over, and the programs that do; the format is in fpisa/steer.h. */
+#ifndef FPISA_DATAPATH_STEER_H
+#define FPISA_DATAPATH_STEER_H
+
+#include "datapath.h"
+
+struct bpf_object;
+struct bpf_program;
+struct fpisa_steer; /* the skeleton */
+
+/* What a load into `dir` has to steer by, if it is asked for *asked; s->cpus 0: it does not. Refuses what differs. */
+int steering_choose(const char *dir, const struct fpisa_steering *asked, struct fpisa_steering *s);
+
+/* The object, loaded and pinned below `pin` (NULL: not pinned). Reports errors. */
+int steer_load(const char *pin, struct fpisa_steer **skel);
+struct bpf_object *steer_object(const struct fpisa_steer *skel);
+
+/* What is attached to devices. */
+const struct bpf_program *steer_program(const struct fpisa_steer *skel);
+
+/* The CPU map gets its entries, or running ones the object's program without losing a frame; then fpisa_steering. */
+int steer_fill(const struct fpisa_steer *skel, const struct fpisa_steering *s);
+int steer_pin(const char *dir, const struct fpisa_steer *skel);
+void steer_close(struct fpisa_steer *skel);
+
+#endif
