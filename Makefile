@@ -104,7 +104,7 @@ $(B)/fpisa_bench_old.o: bpf/fpisa_bench.bpf.c $(B)/fpisa_abi.h
 
 $(B)/%.skel.h: $(B)/%.o
 	$(call say,SKEL,$@)
-	$(Q)$(BPFTOOL) gen skeleton $< name $* > $@
+	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
 
 SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(B)/fpisa_steer.skel.h $(B)/fpisa_tables.skel.h $(B)/fpisa_bench.skel.h \
 	$(B)/fpisa_bench_old.skel.h $(FAMILY_OBJ:.o=.skel.h)

@@ -36,7 +36,7 @@ struct harness *harness_open(const char **why)
 
 	must(!h, "memory");
 	libbpf_set_print(quiet);
-	h->skel = fpisa__open();
+	h->skel = fpisa_bpf__open();
 	must(!h->skel, "open");
 	bpf_object__for_each_program(p, h->skel->obj) {
 		bpf_program__set_type(p, BPF_PROG_TYPE_XDP);
@@ -46,7 +46,7 @@ struct harness *harness_open(const char **why)
 		bpf_map__set_pin_path(m, NULL);
 	if (harness_prepare)
 		harness_prepare(h->skel->obj);
-	if (fpisa__load(h->skel)) {
+	if (fpisa_bpf__load(h->skel)) {
 		if (errno != EPERM)
 			must(1, "load");
 		*why = "loading BPF programs is not permitted here; run as root";
@@ -64,7 +64,7 @@ void harness_close(struct harness *h)
 	if (h) {
 		for (int k = 0; k < FPISA_FAMILIES; k++)
 			bpf_object__close(h->family[k]);
-		fpisa__destroy(h->skel);
+		fpisa_bpf__destroy(h->skel);
 	}
 	free(h);
 }

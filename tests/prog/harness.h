@@ -25,7 +25,7 @@ enum harness_stages {
 };
 
 struct harness {
-	struct fpisa *skel;
+	struct fpisa_bpf *skel;
 	struct bpf_object *family[FPISA_FAMILIES]; /* loaded when a job needs them */
 	int prog, cpus;
 	uint32_t generation;

@@ -33,7 +33,7 @@
 #define WAIT_MS 3000
 #define QUIET_MS 200
 
-static struct fpisa_egress *egress;
+static struct fpisa_egress_bpf *egress;
 static int redirect = -1, far = -1, ports = -1;
 static uint32_t near_index;
 
@@ -68,7 +68,7 @@ static void load_egress(void)
 	struct bpf_map *m;
 	uint32_t zero = 0;
 
-	egress = fpisa_egress__open();
+	egress = fpisa_egress_bpf__open();
 	assert_non_null(egress);
 	bpf_object__for_each_map(m, egress->obj) {
 		int fd = bpf_object__find_map_fd_by_name(harness->skel->obj, bpf_map__name(m));
@@ -77,7 +77,7 @@ static void load_egress(void)
 		if (!bpf_map__is_internal(m))
 			assert_int_equal(bpf_map__reuse_fd(m, fd), 0);
 	}
-	assert_int_equal(fpisa_egress__load(egress), 0);
+	assert_int_equal(fpisa_egress_bpf__load(egress), 0);
 	val.bpf_prog.fd = bpf_program__fd(egress->progs.fpisa_egress);
 	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "ports", sizeof(zero), sizeof(val), 1, NULL);
 	assert_int_equal(bpf_map_update_elem(ports, &zero, &val, BPF_ANY), 0);
@@ -112,7 +112,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	fpisa_egress__destroy(egress);
+	fpisa_egress_bpf__destroy(egress);
 	close(redirect);
 	close(ports);
 	close(far);

@@ -76,34 +76,34 @@ static void refused_for_header(struct bpf_object *o, const char *name)
 
 static void egress(void **state)
 {
-	struct fpisa_egress *skel;
+	struct fpisa_egress_bpf *skel;
 
 	(void)state;
 	NEED_BPF();
-	skel = fpisa_egress__open();
+	skel = fpisa_egress_bpf__open();
 	assert_non_null(skel);
 	strict(skel->obj);
-	assert_int_equal(fpisa_egress__load(skel), 0);
-	fpisa_egress__destroy(skel);
+	assert_int_equal(fpisa_egress_bpf__load(skel), 0);
+	fpisa_egress_bpf__destroy(skel);
 }
 
 static void steering(void **state)
 {
-	struct fpisa_steer *skel;
+	struct fpisa_steer_bpf *skel;
 
 	(void)state;
 	NEED_BPF();
-	skel = fpisa_steer__open();
+	skel = fpisa_steer_bpf__open();
 	assert_non_null(skel);
 	strict(skel->obj);
-	assert_int_equal(fpisa_steer__load(skel), 0);
-	fpisa_steer__destroy(skel);
+	assert_int_equal(fpisa_steer_bpf__load(skel), 0);
+	fpisa_steer_bpf__destroy(skel);
 }
 
 static void entry_and_stages(void **state)
 {
 	size_t size;
-	const void *bytes = fpisa__elf_bytes(&size);
+	const void *bytes = fpisa_bpf__elf_bytes(&size);
 
 	(void)state;
 	NEED_BPF();

@@ -13,7 +13,7 @@
 #include "tables/tables.h"
 #include "vectors.h"
 
-static struct fpisa_tables *kernel;
+static struct fpisa_tables_bpf *kernel;
 
 static int quiet(enum libbpf_print_level level, const char *format, va_list args)
 {

@@ -140,11 +140,11 @@ int bench_reference_open(struct bench_reference *r, struct bench_source *s, uint
 	size_t size;
 	int err;
 
-	elf = fpisa_bench__elf_bytes(&size);
+	elf = fpisa_bench_bpf__elf_bytes(&size);
 	err = open_object(r, 0, elf, size, s, rounds);
 	if (err)
 		return err;
-	elf = fpisa_bench_old__elf_bytes(&size);
+	elf = fpisa_bench_old_bpf__elf_bytes(&size);
 	return open_object(r, 1, elf, size, s, rounds);
 }
 

@@ -28,17 +28,17 @@ const void *family_object(unsigned int family, size_t *size)
 {
 	static const void *(*const objects[FPISA_FAMILIES])(size_t *) = {
 		NULL,
-		fpisa_w2r32__elf_bytes,
-		fpisa_w1r32__elf_bytes,
-		fpisa_w8r64__elf_bytes,
-		fpisa_w4r64__elf_bytes,
-		fpisa_w2r64__elf_bytes,
-		fpisa_w1r64__elf_bytes,
-		fpisa_w4c8__elf_bytes,
-		fpisa_w2c8__elf_bytes,
-		fpisa_w2c1__elf_bytes,
-		fpisa_w1c1__elf_bytes,
-		fpisa_w1c8__elf_bytes,
+		fpisa_w2r32_bpf__elf_bytes,
+		fpisa_w1r32_bpf__elf_bytes,
+		fpisa_w8r64_bpf__elf_bytes,
+		fpisa_w4r64_bpf__elf_bytes,
+		fpisa_w2r64_bpf__elf_bytes,
+		fpisa_w1r64_bpf__elf_bytes,
+		fpisa_w4c8_bpf__elf_bytes,
+		fpisa_w2c8_bpf__elf_bytes,
+		fpisa_w2c1_bpf__elf_bytes,
+		fpisa_w1c1_bpf__elf_bytes,
+		fpisa_w1c8_bpf__elf_bytes,
 	};
 
 	return family < FPISA_FAMILIES && objects[family] ? objects[family](size) : NULL;

@@ -37,8 +37,8 @@ struct loading {
 	char before[MAX_PINS][NAME_MAX + 1]; /* pins that were there */
 	int before_n;
 	struct fpisa_steering steering;
-	struct fpisa *skel;
-	struct fpisa_steer *steer; /* NULL without steering */
+	struct fpisa_bpf *skel;
+	struct fpisa_steer_bpf *steer; /* NULL without steering */
 	int entry_fd;
 	struct fpisa_control *control;
 };

@@ -43,10 +43,10 @@ static void drop_initial_stages(void *elf)
 			s[i].sh_type = SHT_NULL;
 }
 
-static int open_skeleton(struct fpisa **out, const struct bpf_object_open_opts *opts)
+static int open_skeleton(struct fpisa_bpf **out, const struct bpf_object_open_opts *opts)
 {
-	struct fpisa *skel = calloc(1, sizeof(*skel));
-	int err = skel ? fpisa__create_skeleton(skel) : -ENOMEM;
+	struct fpisa_bpf *skel = calloc(1, sizeof(*skel));
+	int err = skel ? fpisa_bpf__create_skeleton(skel) : -ENOMEM;
 	void *copy = NULL;
 
 	if (!err) {
@@ -61,18 +61,18 @@ static int open_skeleton(struct fpisa **out, const struct bpf_object_open_opts *
 	}
 	free(copy);
 	if (err)
-		fpisa__destroy(skel);
+		fpisa_bpf__destroy(skel);
 	else
 		*out = skel;
 	return err;
 }
 
-int object_open(struct fpisa **out, const char *pin, bool steered)
+int object_open(struct fpisa_bpf **out, const char *pin, bool steered)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin);
 	struct bpf_program *prog;
 	struct bpf_map *map;
-	struct fpisa *skel;
+	struct fpisa_bpf *skel;
 	int err;
 
 	log_start();
@@ -88,42 +88,42 @@ int object_open(struct fpisa **out, const char *pin, bool steered)
 		bpf_object__for_each_map(map, skel->obj)
 			err = err ?: bpf_map__set_pin_path(map, NULL);
 	if (err) {
-		fpisa__destroy(skel);
+		fpisa_bpf__destroy(skel);
 		return fail(err, NULL, "datapath object: unset pin path");
 	}
 	*out = skel;
 	return 0;
 }
 
-struct bpf_object *object_of(const struct fpisa *skel)
+struct bpf_object *object_of(const struct fpisa_bpf *skel)
 {
 	return skel->obj;
 }
 
-int object_load(struct fpisa *skel)
+int object_load(struct fpisa_bpf *skel)
 {
 	int err = refuse_realtime();
 
 	if (err)
 		return err;
 	log_start();
-	err = fpisa__load(skel);
+	err = fpisa_bpf__load(skel);
 	return err ? explain(err) : 0;
 }
 
-void object_close(struct fpisa *skel)
+void object_close(struct fpisa_bpf *skel)
 {
-	fpisa__destroy(skel);
+	fpisa_bpf__destroy(skel);
 }
 
 int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog_fd)
 {
-	struct fpisa_egress *skel;
+	struct fpisa_egress_bpf *skel;
 	struct bpf_map *map;
 	int err = 0;
 
 	log_start();
-	skel = fpisa_egress__open();
+	skel = fpisa_egress_bpf__open();
 	if (!skel)
 		return refuse(-errno, "open egress object: %s", reason(-errno));
 	bpf_object__for_each_map(map, skel->obj) {
@@ -140,7 +140,7 @@ int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog
 			goto out;
 		}
 	}
-	err = fpisa_egress__load(skel);
+	err = fpisa_egress_bpf__load(skel);
 	if (err) {
 		refuse(err, "load egress program: %s; --verbose shows the verifier's log", reason(err));
 		goto out;
@@ -149,6 +149,6 @@ int egress_load(int (*lookup)(void *arg, const char *name), void *arg, int *prog
 	if (*prog_fd < 0)
 		err = fail(-errno, NULL, "egress program");
 out:
-	fpisa_egress__destroy(skel);
+	fpisa_egress_bpf__destroy(skel);
 	return err;
 }

@@ -6,13 +6,13 @@
 #include <stdbool.h>
 
 struct bpf_object;
-struct fpisa; /* the skeleton; not the library's handle */
+struct fpisa_bpf; /* the skeleton */
 
 /* The opened object with types set, pinning below `pin` (NULL: none); reports errors. `steered`: it runs from a CPU map. */
-int object_open(struct fpisa **skel, const char *pin, bool steered);
-struct bpf_object *object_of(const struct fpisa *skel);
-int object_load(struct fpisa *skel);
-void object_close(struct fpisa *skel);
+int object_open(struct fpisa_bpf **skel, const char *pin, bool steered);
+struct bpf_object *object_of(const struct fpisa_bpf *skel);
+int object_load(struct fpisa_bpf *skel);
+void object_close(struct fpisa_bpf *skel);
 
 /*
  * The egress program. Its maps come from lookup(arg, name), an fd

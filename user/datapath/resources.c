@@ -80,8 +80,8 @@ static int measure_family(struct bpf_object *base, __u8 family, struct datapath_
 
 int datapath_resources(struct datapath_resources *r)
 {
-	struct fpisa_steer *steer = NULL;
-	struct fpisa *skel = NULL;
+	struct fpisa_steer_bpf *steer = NULL;
+	struct fpisa_bpf *skel = NULL;
 	int err, fd = -1;
 
 	memset(r, 0, sizeof(*r));

@@ -170,34 +170,34 @@ static int explain(int err)
 							"--verbose shows more, or fpisa unload what is pinned");
 }
 
-int steer_load(const char *pin, struct fpisa_steer **out)
+int steer_load(const char *pin, struct fpisa_steer_bpf **out)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin);
 	int cpus = libbpf_num_possible_cpus(), err;
-	struct fpisa_steer *skel;
+	struct fpisa_steer_bpf *skel;
 	struct bpf_map *map;
 
 	log_start();
 	if (cpus < 0)
 		return fail(cpus, NULL, "number of CPUs");
-	skel = fpisa_steer__open_opts(&opts);
+	skel = fpisa_steer_bpf__open_opts(&opts);
 	if (!skel)
 		return refuse(-errno, "open steering object: %s", reason(-errno));
 	err = bpf_map__set_max_entries(skel->maps.fpisa_cpumap, cpus);
 	if (!pin)
 		bpf_object__for_each_map(map, skel->obj)
 			err = err ?: bpf_map__set_pin_path(map, NULL);
-	err = err ?: fpisa_steer__load(skel);
+	err = err ?: fpisa_steer_bpf__load(skel);
 	if (err) {
 		err = explain(err);
-		fpisa_steer__destroy(skel);
+		fpisa_steer_bpf__destroy(skel);
 		return err;
 	}
 	*out = skel;
 	return 0;
 }
 
-int steer_fill(const struct fpisa_steer *skel, const struct fpisa_steering *s)
+int steer_fill(const struct fpisa_steer_bpf *skel, const struct fpisa_steering *s)
 {
 	struct bpf_cpumap_val val = { .qsize = s->queue, .bpf_prog.fd = bpf_program__fd(skel->progs.fpisa_cpu) };
 	int map = bpf_map__fd(skel->maps.fpisa_cpumap);
@@ -211,24 +211,24 @@ int steer_fill(const struct fpisa_steer *skel, const struct fpisa_steering *s)
 	return 0;
 }
 
-struct bpf_object *steer_object(const struct fpisa_steer *skel)
+struct bpf_object *steer_object(const struct fpisa_steer_bpf *skel)
 {
 	return skel->obj;
 }
 
-const struct bpf_program *steer_program(const struct fpisa_steer *skel)
+const struct bpf_program *steer_program(const struct fpisa_steer_bpf *skel)
 {
 	return skel->progs.fpisa_steer;
 }
 
-int steer_pin(const char *dir, const struct fpisa_steer *skel)
+int steer_pin(const char *dir, const struct fpisa_steer_bpf *skel)
 {
 	return pin_program(dir, skel->progs.fpisa_cpu) ?: pin_program(dir, skel->progs.fpisa_steer);
 }
 
-void steer_close(struct fpisa_steer *skel)
+void steer_close(struct fpisa_steer_bpf *skel)
 {
-	fpisa_steer__destroy(skel);
+	fpisa_steer_bpf__destroy(skel);
 }
 
 /* -- counters -------------------------------------------------------------- */

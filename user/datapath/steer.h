@@ -7,21 +7,21 @@
 
 struct bpf_object;
 struct bpf_program;
-struct fpisa_steer; /* the skeleton */
+struct fpisa_steer_bpf; /* the skeleton */
 
 /* What a load into `dir` has to steer by, if it is asked for *asked; s->cpus 0: it does not. Refuses what differs. */
 int steering_choose(const char *dir, const struct fpisa_steering *asked, struct fpisa_steering *s);
 
 /* The object, loaded and pinned below `pin` (NULL: not pinned). Reports errors. */
-int steer_load(const char *pin, struct fpisa_steer **skel);
-struct bpf_object *steer_object(const struct fpisa_steer *skel);
+int steer_load(const char *pin, struct fpisa_steer_bpf **skel);
+struct bpf_object *steer_object(const struct fpisa_steer_bpf *skel);
 
 /* What is attached to devices. */
-const struct bpf_program *steer_program(const struct fpisa_steer *skel);
+const struct bpf_program *steer_program(const struct fpisa_steer_bpf *skel);
 
 /* The CPU map gets its entries, or running ones the object's program without losing a frame; then fpisa_steering. */
-int steer_fill(const struct fpisa_steer *skel, const struct fpisa_steering *s);
-int steer_pin(const char *dir, const struct fpisa_steer *skel);
-void steer_close(struct fpisa_steer *skel);
+int steer_fill(const struct fpisa_steer_bpf *skel, const struct fpisa_steering *s);
+int steer_pin(const char *dir, const struct fpisa_steer_bpf *skel);
+void steer_close(struct fpisa_steer_bpf *skel);
 
 #endif

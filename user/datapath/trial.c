@@ -17,8 +17,8 @@
 int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size)
 {
 	struct datapath_program p = { 0 }, first = { 0 };
-	struct fpisa_steer *steering = NULL;
-	struct fpisa *skel = NULL;
+	struct fpisa_steer_bpf *steering = NULL;
+	struct fpisa_bpf *skel = NULL;
 	int err;
 
 	err = steer ? steer_load(NULL, &steering) : 0;

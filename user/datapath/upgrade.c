@@ -17,7 +17,7 @@
 #include "pin.h"
 #include "steer.h"
 
-static int replace(struct datapath *dp, struct fpisa *skel, struct fpisa_steer *steer)
+static int replace(struct datapath *dp, struct fpisa_bpf *skel, struct fpisa_steer_bpf *steer)
 {
 	const struct bpf_object *o = object_of(skel);
 	const struct bpf_program *entry =
@@ -49,8 +49,8 @@ static int replace(struct datapath *dp, struct fpisa *skel, struct fpisa_steer *
 
 int datapath_upgrade(const char *pin)
 {
-	struct fpisa_steer *steer = NULL;
-	struct fpisa *skel = NULL;
+	struct fpisa_steer_bpf *steer = NULL;
+	struct fpisa_bpf *skel = NULL;
 	struct datapath dp;
 	int err;
 

@@ -8,12 +8,12 @@
 #include "fpisa_tables.skel.h"
 #include "tables.h"
 
-int tables_kernel_open(struct fpisa_tables **out)
+int tables_kernel_open(struct fpisa_tables_bpf **out)
 {
-	struct fpisa_tables *k;
+	struct fpisa_tables_bpf *k;
 	int err = 0;
 
-	k = fpisa_tables__open_and_load();
+	k = fpisa_tables_bpf__open_and_load();
 	if (!k)
 		return -errno;
 
@@ -28,19 +28,19 @@ int tables_kernel_open(struct fpisa_tables **out)
 			err = bpf_map_update_elem(bpf_map__fd(map[t]), &i, &tables_entry[t][i], BPF_ANY);
 	if (err) {
 		err = -errno;
-		fpisa_tables__destroy(k);
+		fpisa_tables_bpf__destroy(k);
 		return err;
 	}
 	*out = k;
 	return 0;
 }
 
-void tables_kernel_close(struct fpisa_tables *k)
+void tables_kernel_close(struct fpisa_tables_bpf *k)
 {
-	fpisa_tables__destroy(k);
+	fpisa_tables_bpf__destroy(k);
 }
 
-int tables_kernel_run(const struct fpisa_tables *k, struct fpisa_run *run)
+int tables_kernel_run(const struct fpisa_tables_bpf *k, struct fpisa_run *run)
 {
 	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = run, .data_size_in = sizeof(*run), .data_out = run,
 		    .data_size_out = sizeof(*run));

@@ -90,7 +90,7 @@ static int parse(struct options *o, int argc, char **argv)
 
 /* -- the kernel ----------------------------------------------------------- */
 
-static int compare_run(const struct fpisa_tables *k, enum fpisa_function fn, enum fpisa_format_id id,
+static int compare_run(const struct fpisa_tables_bpf *k, enum fpisa_function fn, enum fpisa_format_id id,
 		       uint64_t seed, uint64_t index, struct kernel_check *check)
 {
 	struct fpisa_run kernel = {.function = fn,
@@ -116,7 +116,7 @@ static int compare_run(const struct fpisa_tables *k, enum fpisa_function fn, enu
 
 static int compare_kernel(uint64_t seed, struct kernel_check *check)
 {
-	struct fpisa_tables *k;
+	struct fpisa_tables_bpf *k;
 	int err;
 
 	memset(check, 0, sizeof(*check));

@@ -24,14 +24,14 @@ static inline struct fpisa_entry tables_look(enum fpisa_table t, __u32 i)
 
 /* -- in the kernel: kernel.c -------------------------------------------- */
 
-struct fpisa_tables; /* the skeleton */
+struct fpisa_tables_bpf; /* the skeleton */
 
 /* Loads the program and fills its maps; -errno, reports nothing. */
-int tables_kernel_open(struct fpisa_tables **k);
-void tables_kernel_close(struct fpisa_tables *k);
+int tables_kernel_open(struct fpisa_tables_bpf **k);
+void tables_kernel_close(struct fpisa_tables_bpf *k);
 
 /* One run of the program, results in place of operands; -errno, reports nothing. */
-int tables_kernel_run(const struct fpisa_tables *k, struct fpisa_run *run);
+int tables_kernel_run(const struct fpisa_tables_bpf *k, struct fpisa_run *run);
 
 /* The same in user space: what the kernel is compared with. */
 void tables_user_run(struct fpisa_run *run);
