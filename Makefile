@@ -83,17 +83,15 @@ $(B)/%.o: bpf/%.bpf.c $(B)/fpisa_abi.h
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
 
-# Further families (include/fpisa/job.h): lane bytes, r: register bits, c: limbs of mode exact.
-FAMILIES := w2r32 w1r32 w8r64 w4r64 w2r64 w1r64 w4c8 w2c8 w2c1 w1c1 w1c8
+# Further families, as include/fpisa/job.h lists them: X(number, name, lane bytes, register bits, limbs of mode exact).
+FAMILIES := $(shell sed -n 's/^\tX.[0-9]*, \(w[^,]*\),.*/\1/p' include/fpisa/job.h)
 FAMILY_OBJ := $(FAMILIES:%=$(B)/fpisa_%.o)
-family_bytes = $(patsubst w%,%,$(firstword $(subst r, ,$(subst c, ,$(1)))))
-family_rest = $(if $(findstring c,$(1)),-DFAMILY_RBITS=64 -DFAMILY_LIMBS=$(lastword $(subst c, ,$(1))),\
-	-DFAMILY_RBITS=$(lastword $(subst r, ,$(1))))
+family_flags = $(shell sed -n 's/^\tX.[0-9]*, $(1), \([0-9]*\), \([0-9]*\), \([0-9]*\).*/-DFAMILY_BYTES=\1 -DFAMILY_RBITS=\2 \
+	-DFAMILY_LIMBS=\3/p' include/fpisa/job.h)
 $(FAMILY_OBJ): $(B)/fpisa_%.o: bpf/family.bpf.c $(B)/fpisa_abi.h
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
-	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) -DFAMILY_BYTES=$(call family_bytes,$*) $(call family_rest,$*) \
-		$(DEP) -MT $@ -c $< -o $@
+	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(call family_flags,$*) $(DEP) -MT $@ -c $< -o $@
 
 # What `fpisa bench` holds the datapath against, by an older compiler too where there is one.
 BENCH_CLANG ?= $(or $(shell command -v clang-14),$(BPF_CLANG))
@@ -106,8 +104,11 @@ $(B)/%.skel.h: $(B)/%.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $*_bpf > $@
 
+$(B)/families.skel.h: $(FAMILY_OBJ:.o=.skel.h)
+	$(Q)printf '#include "%s"\n' $(^F) > $@
+
 SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(B)/fpisa_steer.skel.h $(B)/fpisa_tables.skel.h $(B)/fpisa_bench.skel.h \
-	$(B)/fpisa_bench_old.skel.h $(FAMILY_OBJ:.o=.skel.h)
+	$(B)/fpisa_bench_old.skel.h $(B)/families.skel.h
 
 # -- library --------------------------------------------------------------
 

@@ -164,34 +164,48 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 }
 
 /*
- * 0 for four bytes in 32 bits; narrower lanes, the 64-bit registers, then
- * the superaccumulators. FPISA_FAMILIES if there is none: exact FP64 would
- * take 66 limbs an element, 220 KB a slot version. Integers are family 0's:
- * four bytes in 32 bits.
+ * Every family: its number, its name, bytes of a lane, bits of the mantissa register, and limbs of the superaccumulator
+ * that mode exact has in its place. All else follows from this list: the objects that are built, what user space embeds,
+ * the library's loops. Exact FP64 has none: it would take 66 limbs an element, 220 KB a slot version.
  */
-#define FPISA_FAMILY_LIMBS 7 /* with FPISA_LIMBS an element: this, the next, and FPISA_FAMILY_MX_LIMBS */
-#define FPISA_FAMILY_MX_LIMBS 11
+#define FPISA_FURTHER_FAMILIES(X) \
+	X(1, w2r32, 2, 32, 0) \
+	X(2, w1r32, 1, 32, 0) \
+	X(3, w8r64, 8, 64, 0) \
+	X(4, w4r64, 4, 64, 0) \
+	X(5, w2r64, 2, 64, 0) \
+	X(6, w1r64, 1, 64, 0) \
+	X(7, w4c8, 4, 64, 8) \
+	X(8, w2c8, 2, 64, 8) \
+	X(9, w2c1, 2, 64, 1) \
+	X(10, w1c1, 1, 64, 1) \
+	X(11, w1c8, 1, 64, 8)
+#define FPISA_EACH_FAMILY(X) X(0, w4r32, 4, 32, 0) FPISA_FURTHER_FAMILIES(X)
 
+/* Of a format; integers are family 0's. FPISA_FAMILIES if there is none. */
 static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode mode)
 {
-	if (mode == FPISA_MODE_EXACT) {
-		if (f.bytes == 8)
-			return FPISA_FAMILIES;
-		if (f.shared)
-			return FPISA_FAMILY_MX_LIMBS;
-		if (f.ebits == 8)
-			return f.bytes == 4 ? FPISA_FAMILY_LIMBS : FPISA_FAMILY_LIMBS + 1;
-		return f.bytes == 2 ? 9 : 10;
-	}
-	if (f.rbits == 32)
-		return f.bytes == 4 ? 0 : f.bytes == 2 ? 1 : 2;
-	return f.bytes == 8 ? 3 : f.bytes == 4 ? 4 : f.bytes == 2 ? 5 : 6;
+	int exact = mode == FPISA_MODE_EXACT;
+	/* One of 64 bits holds all that five bits of exponent reach; eight bits reach over 254. */
+	int of_limbs = !exact ? 0 : f.shared || f.ebits == 8 ? 8 : 1, of_bits = exact ? 64 : f.rbits;
+
+#define X(number, name, bytes_, bits, limbs)                                                                  \
+	if (f.bytes == bytes_ && of_bits == bits && of_limbs == limbs)                                       \
+		return number;
+	FPISA_EACH_FAMILY(X)
+#undef X
+	return FPISA_FAMILIES;
 }
 
 /* Do its registers stand in the map of superaccumulators? */
 static __always_inline int fpisa_family_limbs(__u8 family)
 {
-	return family == FPISA_FAMILY_LIMBS || family == FPISA_FAMILY_LIMBS + 1 || family == FPISA_FAMILY_MX_LIMBS;
+#define X(number, name, bytes, bits, limbs)                                                                   \
+	if (family == number)                                                                                \
+		return limbs > 1;
+	FPISA_EACH_FAMILY(X)
+#undef X
+	return 0;
 }
 
 /* Entries of the map of superaccumulators: jobs in those families lie below it. */

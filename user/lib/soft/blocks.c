@@ -17,30 +17,18 @@ struct shape {
 	int limbs;
 };
 
-/*
- * Of family 0 the whole format is constant where it is a float's, of the
- * others the widths of lane and register.
- */
-#define FAMILIES(X)                                                                                          \
-	X(0, FPISA_FP32, 0)                                                                                  \
-	X(1, widths(f, 2, 32), 0)                                                                            \
-	X(2, widths(f, 1, 32), 0)                                                                            \
-	X(3, widths(f, 8, 64), 0)                                                                            \
-	X(4, widths(f, 4, 64), 0)                                                                            \
-	X(5, widths(f, 2, 64), 0)                                                                            \
-	X(6, widths(f, 1, 64), 0)                                                                            \
-	X(7, widths(f, 4, 64), FPISA_LIMBS)                                                                  \
-	X(8, widths(f, 2, 64), FPISA_LIMBS)                                                                  \
-	X(9, widths(f, 2, 64), 1)                                                                            \
-	X(10, widths(f, 1, 64), 1)                                                                           \
-	X(FPISA_FAMILY_MX_LIMBS, widths(f, 1, 64), FPISA_LIMBS)
-
 static __always_inline struct fpisa_format widths(struct fpisa_format f, __u8 bytes, __u8 rbits)
 {
 	f.bytes = bytes;
 	f.rbits = rbits;
 	return f;
 }
+
+/*
+ * Of family 0 the whole format is constant where it is a float's, of the
+ * others the widths of lane and register.
+ */
+#define CONSTANTS(f, number, bytes, rbits) ((number) ? widths(f, bytes, rbits) : FPISA_FP32)
 
 static __always_inline size_t block_size(struct shape s)
 {
@@ -234,11 +222,11 @@ static struct shape shape_of(const struct fpisa_job *j)
 	struct shape s = {.f = fpisa_job_format(j)};
 
 	switch (fpisa_family(s.f, (enum fpisa_mode)j->mode)) {
-#define X(family, format, n)                                                                                 \
+#define X(family, name, bytes, rbits, n)                                                                     \
 	case family:                                                                                         \
 		s.limbs = n;                                                                                 \
 		break;
-		FAMILIES(X)
+		FPISA_EACH_FAMILY(X)
 #undef X
 	}
 	return s;
@@ -270,10 +258,10 @@ uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct
 	if (!has_fused_body(j, f, op))
 		return add_staged(op, in, r, blocks, shape_of(j), (enum fpisa_mode)j->mode, first);
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
-#define X(family, format, limbs)                                                                             \
+#define X(family, name, bytes, rbits, limbs)                                                                 \
 	case family:                                                                                         \
-		return add(j, in, r, blocks, first, SHAPE(format, limbs));
-		FAMILIES(X)
+		return add(j, in, r, blocks, first, SHAPE(CONSTANTS(f, family, bytes, rbits), limbs));
+		FPISA_EACH_FAMILY(X)
 #undef X
 	}
 	return 0;
@@ -292,11 +280,11 @@ uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *f
 		return flags;
 	}
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
-#define X(family, format, limbs)                                                                             \
+#define X(family, name, bytes, rbits, limbs)                                                                 \
 	case family:                                                                                         \
-		flags = read_out(j, out, r, blocks, SHAPE(format, limbs));                                   \
+		flags = read_out(j, out, r, blocks, SHAPE(CONSTANTS(f, family, bytes, rbits), limbs));       \
 		break;
-		FAMILIES(X)
+		FPISA_EACH_FAMILY(X)
 #undef X
 	}
 	swap(j, out, blocks);
