@@ -4,7 +4,8 @@
  * reports one finding of it; what it cannot see it leaves out or calls ok
  * with the reason, so that a warning always means something to be mended.
  *
- *	doctor.c    the verb, the report
+ *	doctor.c    the verb
+ *	finding.c   findings: a line each, or JSON
  *	kernel.c    privilege, kernel, JIT, BPF filesystem, tools
  *	device.c    an interface of the aggregator
  *	ports.c     its queues, for jobs with several ports
@@ -43,6 +44,9 @@ struct doctor {
 /* One finding about `subject`; `mend` is a shell command, or NULL if no command helps. */
 __attribute__((format(printf, 6, 7))) void finding(struct doctor *d, enum level level, const char *subject,
 						   const char *check, const char *mend, const char *fmt, ...);
+
+/* The last line, how many of each level, or with --json all findings. 0 or -errno. */
+int report_findings(struct doctor *d);
 
 /* " --pin DIR" for mends, or "" if none was given. Static. */
 const char *pin_option(const struct doctor *d);
