@@ -46,7 +46,7 @@ def announced(paragraph):
 
 
 def faults():
-    """(what is seen, what mends it: (place, command)) of each row; code without its marks."""
+    """(what is seen, what fixes it: (place, command)) of each row; code without its marks."""
     with open(PAGE) as f:
         rows = re.findall(r"^\| (.*) \| .* \| (.*) \|$", f.read().split("| what is seen |")[1], re.M)
     found = []

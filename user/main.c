@@ -61,7 +61,7 @@ static const char job_add_more[] =
 	"                     shares of frames, 0 to 0.9, with which workers try out a bad network\n";
 
 static const char doctor_more[] =
-	"One line a finding: ok, warn or fault; after \"mend:\" the command that mends it, where one can.\n"
+	"One line a finding: ok, warn or fault; after \"fix:\" the command that fixes it, where one can.\n"
 	"Exit status 0 without faults, whatever the warnings; 1 with a fault.\n"
 	"  DEV                interfaces to look at, by default all that are up; one that is\n"
 	"                     named and has no XDP program gets one for a moment, to see\n"
@@ -124,7 +124,7 @@ static const struct verb verbs[] = {
 	  "After the missing ranks the one that is silent the longest: since its last frame that\n"
 	  "passed all checks. In JSON silent_s of each missing rank, null: never heard.\n" },
 	{ "doctor", verb_doctor, "[DEV...] [--worker ADDR] [--json]",
-	  "what is wrong on this machine, and what mends it", doctor_more },
+	  "what is wrong on this machine, and what fixes it", doctor_more },
 	{ "demo", verb_demo, "[OPTION...] [--json]",
 	  "sum real gradients over real packets, and check every bit", demo_help, true },
 	{ "analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",

@@ -26,7 +26,7 @@ def examine(ns, *argv, **options):
     assert all(levels.count(level) == report[level] for level in ("ok", "warn", "fault"))
     assert status == (1 if report["fault"] else 0), err
     found = {(f["subject"], f["check"]): f for f in report["findings"]}
-    assert len(found) == len(levels) and not any(f["mend"] for f in found.values() if f["level"] == "ok")
+    assert len(found) == len(levels) and not any(f["fix"] for f in found.values() if f["level"] == "ok")
     return found
 
 
@@ -42,10 +42,10 @@ def mends(ns, argv, subject, check, level="fault", says="", env=None, text=False
     if text:  # a further trial load, of which one is enough for each level
         out = ns.try_run(FPISA, "doctor", *argv, env=env)[1]
         line, = [x for x in out.splitlines() if f" {subject}: {check}: " in x]
-        assert line == f"{level:5}  {subject}: {check}: {f['text']}; mend: {f['mend']}"
-    ns.run("sh", "-ec", f["mend"], env=env)
+        assert line == f"{level:5}  {subject}: {check}: {f['text']}; fix: {f['fix']}"
+    ns.run("sh", "-ec", f["fix"], env=env)
     assert (subject, check) not in bad(examine(ns, *argv, env=env))
-    return f["mend"]
+    return f["fix"]
 
 
 def inhabited(net):
@@ -174,7 +174,7 @@ def test_gro_of_a_peer_that_cannot_be_seen(lab):
     net = lab(workers=1)
     ethtool_gro(net.worker[0], "eth0", "off")
     f = examine(net.agg, "p0").get(("p0", "gro"))
-    assert f["level"] == "fault" and f["mend"] is None or "cannot be seen" in f["text"]
+    assert f["level"] == "fault" and f["fix"] is None or "cannot be seen" in f["text"]
 
 
 def test_gro_seen_by_the_worker(lab):
@@ -257,7 +257,7 @@ def test_mends_that_keep_jobs(lab):
     net.agg.ip("link set p0 xdp off", "link add q0 type veth peer name q1", "link set q0 up", "link set q1 up")
     net.fpisa("load", "q0", "--pin", BPFFS + "/gone")
     shutil.rmtree(BPFFS + "/gone")
-    assert examine(net.agg)["datapath", "attached"]["mend"] == "fpisa unload"
+    assert examine(net.agg)["datapath", "attached"]["fix"] == "fpisa unload"
     assert mends(net.agg, [], "q0", "xdp") == "ip link set dev q0 xdpdrv off"
 
 
@@ -293,7 +293,7 @@ def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):
     net = lab(workers=1)
     (tmp_path / "file").write_text("")
     f = examine(net.agg, "p0", "--pin", str(tmp_path))["kernel", "bpffs"]
-    assert f["level"] == "fault" and f["mend"] == f"fpisa doctor --pin {PIN}"
+    assert f["level"] == "fault" and f["fix"] == f"fpisa doctor --pin {PIN}"
     assert f["text"].endswith("name a directory of a BPF filesystem")
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -573,7 +573,7 @@ def test_tools(lab, tmp_path):
     ip.chmod(0o755)
     path = f"{tmp_path}:/usr/sbin:/usr/bin:/bin"
     f = examine(net.agg, env={**os.environ, "PATH": path})["tools", "iproute2"]
-    assert f["level"] == "warn" and "without libbpf" in f["text"] and f["mend"].startswith("apt-get install")
+    assert f["level"] == "warn" and "without libbpf" in f["text"] and f["fix"].startswith("apt-get install")
     ip.unlink()
     found = examine(net.agg, env={**os.environ, "PATH": str(tmp_path)})
     assert found["tools", "iproute2"]["level"] == found["tools", "ethtool"]["level"] == "warn"
@@ -582,7 +582,7 @@ def test_tools(lab, tmp_path):
 def test_without_privilege(lab):
     net = lab(workers=1)
     found = examine(net.agg, uid=65534)
-    assert list(bad(found)) == [("kernel", "privilege")] and "sudo" in found["kernel", "privilege"]["mend"]
+    assert list(bad(found)) == [("kernel", "privilege")] and "sudo" in found["kernel", "privilege"]["fix"]
 
 
 def test_usage(lab):
@@ -730,7 +730,7 @@ def test_jit(card):
     mount(str(card.jit).encode(), proc.encode(), None, labs.MS_BIND)
     try:
         f = examine(card.ns, env={**ENV, **card.env})["kernel", "jit"]
-        assert f["level"] == "warn" and f["mend"] == "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1"
+        assert f["level"] == "warn" and f["fix"] == "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1"
         mend = mends(home, [], "kernel", "jit", "warn", "BPF programs are interpreted", {**ENV, **card.env})
     finally:
         home.close()

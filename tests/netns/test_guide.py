@@ -323,7 +323,7 @@ def test_table_is_provoked():
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
 @pytest.mark.parametrize("row", range(len(PROVOKED)), ids=[p.__name__ for p, _ in PROVOKED])
 def test_fault(site, row):
-    """What the table says is seen, and its command mends it."""
+    """What the table says is seen, and its command fixes it."""
     (seen, (place, mend)), (provoke, works) = guide.faults()[row], PROVOKED[row]
     for b in guide.blocks():
         if b.section in (3, 4) and provoke is not no_native_xdp:

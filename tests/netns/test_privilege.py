@@ -126,7 +126,7 @@ def test_directory_of_another_user(lab):
     for verb in EVERY:
         refused(net, [FPISA, *map(str, verb)], rf"{PIN}: belongs to user {USER}, .*; rm -r {PIN}")
     out = net.agg.try_run(FPISA, "doctor")[1]
-    assert f"fault  datapath: pins: {PIN}: belongs to user {USER}" in out and f"; mend: rm -r {PIN}\n" in out
+    assert f"fault  datapath: pins: {PIN}: belongs to user {USER}" in out and f"; fix: rm -r {PIN}\n" in out
     assert not os.listdir(PIN) and "xdp" not in net.agg.run("ip", "-o", "link")
     # With what somebody else's datapath looks like in it, every verb.
     os.rmdir(PIN)

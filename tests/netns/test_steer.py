@@ -336,5 +336,5 @@ def test_doctor(lab):
     os.unlink(PIN + "/fpisa_counters")
     net.bpftool("map", "create", PIN + "/fpisa_counters", "type", "array", "key", 4, "value", 8, "entries", 65,
                 "name", "fpisa_counters")
-    mend = finding("version")["mend"]
+    mend = finding("version")["fix"]
     assert mend == "fpisa unload && fpisa load p0 p1 --cpus 0,1 --cpu-queue 4096"

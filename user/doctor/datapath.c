@@ -76,7 +76,7 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 /* Workers on this machine's own networks ask for the address by ARP; a router may lead others to it. */
 static void check_address(struct doctor *d, const struct fpisa_job *j, const char *subject)
 {
-	char a[ADDRESS_LEN], mend[64];
+	char a[ADDRESS_LEN], fix[64];
 	struct route r = { 0 };
 
 	address_text(j->address, a);
@@ -84,8 +84,8 @@ static void check_address(struct doctor *d, const struct fpisa_job *j, const cha
 		finding(d, LEVEL_OK, subject, "address", NULL, "%s is this machine's", a);
 		return;
 	}
-	snprintf(mend, sizeof(mend), "ip address add %s/32 dev lo", a);
-	finding(d, LEVEL_WARN, subject, "address", mend, "%s is no address of this machine: nobody answers ARP for it",
+	snprintf(fix, sizeof(fix), "ip address add %s/32 dev lo", a);
+	finding(d, LEVEL_WARN, subject, "address", fix, "%s is no address of this machine: nobody answers ARP for it",
 		a);
 }
 
@@ -115,7 +115,7 @@ static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_j
 
 static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
-	char mend[MEND_LEN], dev[IF_NAMESIZE], text[RANKS_LEN];
+	char fix[FIX_LEN], dev[IF_NAMESIZE], text[RANKS_LEN];
 	__u64 gone = 0, closed = 0;
 
 	for (__u32 r = 0; r < j->workers; r++) {
@@ -127,16 +127,16 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 		if (!if_indextoname(p.ifindex, dev)) {
 			gone |= 1ull << r;
 		} else if (datapath_attached(d->dp, p.ifindex, &i) <= 0) {
-			snprintf(mend, sizeof(mend), "fpisa load %s%s", dev, pin_option(d));
-			finding(d, LEVEL_FAULT, subject, "port", mend,
+			snprintf(fix, sizeof(fix), "fpisa load %s%s", dev, pin_option(d));
+			finding(d, LEVEL_FAULT, subject, "port", fix,
 				"rank %u is behind %s, where the datapath is not attached", r, dev);
 		} else if (!has_entry(d->dp, job, j, r, p.ifindex)) {
 			closed |= 1ull << r;
 		}
 	}
 	if (gone | closed) {
-		remake(d, job, j, mend, sizeof(mend));
-		finding(d, LEVEL_FAULT, subject, "egress", mend, "results have no way to ranks %s: %s",
+		remake(d, job, j, fix, sizeof(fix));
+		finding(d, LEVEL_FAULT, subject, "egress", fix, "results have no way to ranks %s: %s",
 			ranks_text(gone | closed, text),
 			gone ? "their interface is gone" : "no entry in fpisa_fanout");
 	} else {
@@ -149,8 +149,8 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	unsigned int bytes = job_frame_bytes(j);
-	char mend[64 * 64], text[64 * 64] = "";
-	struct text m = { mend, mend + sizeof(mend) }, t = { text, text + sizeof(text) };
+	char fix[64 * 64], text[64 * 64] = "";
+	struct text m = { fix, fix + sizeof(fix) }, t = { text, text + sizeof(text) };
 	__u32 seen[FPISA_MAX_WORKERS] = { 0 };
 
 	for (__u32 r = 0; r < j->workers; r++) {
@@ -169,14 +169,14 @@ static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, co
 		add(&t, "%s%s has %u", *text ? ", " : "", l.name, l.mtu);
 	}
 	if (*text)
-		finding(d, LEVEL_FAULT, subject, "mtu", mend, "frames of %u bytes do not fit the MTU: %s", bytes, text);
+		finding(d, LEVEL_FAULT, subject, "mtu", fix, "frames of %u bytes do not fit the MTU: %s", bytes, text);
 }
 
 static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
-	char mend[PATH_MAX + 512], text[RANKS_LEN];
+	char fix[PATH_MAX + 512], text[RANKS_LEN];
 	struct fpisa_session s;
-	struct text t = { mend, mend + sizeof(mend) };
+	struct text t = { fix, fix + sizeof(fix) };
 	__u64 joined, missing;
 
 	if (datapath_session(d->dp, job, &s))
@@ -193,7 +193,7 @@ static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j
 		if (missing >> r & 1)
 			add(&t, " %u", r);
 	add(&t, "%s", pin_option(d));
-	finding(d, LEVEL_WARN, subject, "members", mend, "waits for ranks %s: start them, or go on without",
+	finding(d, LEVEL_WARN, subject, "members", fix, "waits for ranks %s: start them, or go on without",
 		ranks_text(missing, text));
 }
 
@@ -293,14 +293,14 @@ static int of_other_builds(const struct doctor *d, const struct datapath_status 
 static void check_build(struct doctor *d)
 {
 	static struct datapath_status s;
-	char mend[MEND_LEN], again[MEND_LEN], upgrade[PATH_MAX + 32];
+	char fix[FIX_LEN], again[FIX_LEN], upgrade[PATH_MAX + 32];
 	struct datapath_elsewhere e;
 	int others;
 
 	if (!d->verified || datapath_status(d->dp, &s))
 		return;
 	others = of_other_builds(d, &s);
-	reload(d, mend, sizeof(mend));
+	reload(d, fix, sizeof(fix));
 	snprintf(upgrade, sizeof(upgrade), "fpisa upgrade%s", pin_option(d));
 	if (!s.interfaces && datapath_elsewhere(d->dp, &e))
 		finding(d, LEVEL_OK, "datapath", "attached", NULL,
@@ -308,7 +308,7 @@ static void check_build(struct doctor *d)
 			"%sfpisa doctor%s looks there",
 			d->dir, e.dev, e.enter, pin_option(d));
 	else if (!s.interfaces)
-		finding(d, LEVEL_WARN, "datapath", "attached", load_again(d, again, sizeof(again)) ? again : mend,
+		finding(d, LEVEL_WARN, "datapath", "attached", load_again(d, again, sizeof(again)) ? again : fix,
 			"pinned in %s, but on no interface of this network namespace", d->dir);
 	else if (others)
 		finding(d, LEVEL_WARN, "datapath", "build", upgrade,
@@ -321,7 +321,7 @@ static void check_build(struct doctor *d)
 
 void doctor_datapath(struct doctor *d)
 {
-	char mend[MEND_LEN], subject[16], why[WHY_LEN], *what;
+	char fix[FIX_LEN], subject[16], why[WHY_LEN], *what;
 
 	if (!d->privileged)
 		return;
@@ -336,8 +336,8 @@ void doctor_datapath(struct doctor *d)
 		return;
 	}
 	if (!d->dp) {
-		reload(d, mend, sizeof(mend));
-		finding(d, LEVEL_FAULT, "datapath", "version", mend,
+		reload(d, fix, sizeof(fix));
+		finding(d, LEVEL_FAULT, "datapath", "version", fix,
 			"what is pinned in %s was left by another version of fpisa, or is not whole; its "
 			"jobs are lost",
 			d->dir);

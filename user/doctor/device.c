@@ -36,14 +36,14 @@ struct device {
 
 static void check_link(struct doctor *d, const struct device *v)
 {
-	char mend[512];
+	char fix[512];
 
 	if (!(v->link.flags & IFF_UP)) {
-		snprintf(mend, sizeof(mend), "ip link set dev %s up", v->name);
-		finding(d, LEVEL_FAULT, v->name, "link", mend, "is down");
+		snprintf(fix, sizeof(fix), "ip link set dev %s up", v->name);
+		finding(d, LEVEL_FAULT, v->name, "link", fix, "is down");
 	} else if (v->peer.seen && !(v->peer.link.flags & IFF_UP)) {
-		snprintf(mend, sizeof(mend), "%sip link set dev %s up", v->peer.enter, v->peer.link.name);
-		finding(d, LEVEL_FAULT, v->name, "link", mend, "its peer %s is down", v->peer.link.name);
+		snprintf(fix, sizeof(fix), "%sip link set dev %s up", v->peer.enter, v->peer.link.name);
+		finding(d, LEVEL_FAULT, v->name, "link", fix, "its peer %s is down", v->peer.link.name);
 	} else if (!v->link.carrier) {
 		finding(d, LEVEL_FAULT, v->name, "link", NULL,
 			"no carrier; look at the cable and the other end");
@@ -62,13 +62,13 @@ static const char *generic_word(const struct device *v)
 static void mtu_finding(struct doctor *d, const struct device *v, const char *why)
 {
 	unsigned int mtu = !strcmp(v->driver, "veth") && sysconf(_SC_PAGESIZE) == 4096 ? VETH_MAX_MTU : 1500;
-	char mend[1024];
-	int n = snprintf(mend, sizeof(mend), "ip link set dev %s mtu %u", v->name, mtu);
+	char fix[1024];
+	int n = snprintf(fix, sizeof(fix), "ip link set dev %s mtu %u", v->name, mtu);
 
 	if (v->peer.seen && v->peer.link.mtu > mtu)
-		snprintf(mend + n, sizeof(mend) - n, " && %sip link set dev %s mtu %u", v->peer.enter,
+		snprintf(fix + n, sizeof(fix) - n, " && %sip link set dev %s mtu %u", v->peer.enter,
 			 v->peer.link.name, mtu);
-	finding(d, LEVEL_FAULT, v->name, "mtu", mend, "%u is more than one XDP buffer holds%s%s", v->link.mtu,
+	finding(d, LEVEL_FAULT, v->name, "mtu", fix, "%u is more than one XDP buffer holds%s%s", v->link.mtu,
 		*why ? ": " : "", why);
 }
 
@@ -83,7 +83,7 @@ static bool short_of_queues(const struct device *v)
 /* Attach a program that passes everything, and take it off again. */
 static void try_native(struct doctor *d, struct device *v)
 {
-	char why[512], mend[PATH_MAX + 64];
+	char why[512], fix[PATH_MAX + 64];
 	int err;
 
 	err = datapath_trial_attach(v->link.index, why, sizeof(why));
@@ -98,21 +98,21 @@ static void try_native(struct doctor *d, struct device *v)
 	}
 	if (short_of_queues(v)) /* which is a finding of its own */
 		return;
-	snprintf(mend, sizeof(mend), "fpisa load %s --mode skb%s", v->name, pin_option(d));
-	finding(d, LEVEL_WARN, v->name, "xdp", mend, "no native XDP: %s; the stack's generic XDP is slower",
+	snprintf(fix, sizeof(fix), "fpisa load %s --mode skb%s", v->name, pin_option(d));
+	finding(d, LEVEL_WARN, v->name, "xdp", fix, "no native XDP: %s; the stack's generic XDP is slower",
 		why);
 }
 
 static void check_xdp(struct doctor *d, struct device *v)
 {
 	const char *dir = *d->dir ? d->dir : d->pin ?: DATAPATH_PIN;
-	char mend[PATH_MAX + 128], home[PATH_MAX];
+	char fix[PATH_MAX + 128], home[PATH_MAX];
 	bool native = v->features & NETDEV_XDP_BASIC && v->features & NETDEV_XDP_REDIRECT;
 
-	snprintf(mend, sizeof(mend), "ip link set dev %s %s off", v->name, generic_word(v));
+	snprintf(fix, sizeof(fix), "ip link set dev %s %s off", v->name, generic_word(v));
 	if (v->xdp.program.id && !v->ours && datapath_is_entry(v->xdp.program.name)) {
 		if (!datapath_home(v->link.index, dir, home))
-			finding(d, LEVEL_FAULT, v->name, "xdp", mend,
+			finding(d, LEVEL_FAULT, v->name, "xdp", fix,
 				"a datapath's program is attached, %s, id %u, but not pinned in %s: --pin says where, "
 				"unless its pins are lost",
 				v->xdp.program.name, v->xdp.program.id, dir);
@@ -122,16 +122,16 @@ static void check_xdp(struct doctor *d, struct device *v)
 			finding(d, LEVEL_OK, v->name, "xdp", NULL,
 				"runs the datapath that is pinned in %s; fpisa doctor --pin %s looks at that", home, home);
 	} else if (v->ours && !datapath_is_entry(v->xdp.program.name)) {
-		finding(d, LEVEL_FAULT, v->name, "xdp", mend,
+		finding(d, LEVEL_FAULT, v->name, "xdp", fix,
 			"the wrong program is attached: %s, id %u; frames come in by fpisa", v->xdp.program.name,
 			v->xdp.program.id);
 	} else if (v->xdp.program.id && !v->ours) {
-		finding(d, LEVEL_FAULT, v->name, "xdp", mend, "another XDP program is attached: %s, id %u",
+		finding(d, LEVEL_FAULT, v->name, "xdp", fix, "another XDP program is attached: %s, id %u",
 			v->xdp.program.name, v->xdp.program.id);
 	} else if (v->ours && v->xdp.mode == DATAPATH_SKB && native) {
-		snprintf(mend, sizeof(mend), "ip link set dev %s xdpgeneric off && fpisa load %s%s", v->name,
+		snprintf(fix, sizeof(fix), "ip link set dev %s xdpgeneric off && fpisa load %s%s", v->name,
 			 v->name, pin_option(d));
-		finding(d, LEVEL_WARN, v->name, "xdp", mend,
+		finding(d, LEVEL_WARN, v->name, "xdp", fix,
 			"the datapath is attached in the stack, but %s has native XDP", v->driver);
 	} else if (v->ours) {
 		v->native = v->xdp.mode == DATAPATH_NATIVE;
@@ -155,7 +155,7 @@ static void check_xdp(struct doctor *d, struct device *v)
 static void check_gro(struct doctor *d, const struct device *v)
 {
 	int takes = veth_takes(&v->link, &v->peer, v->know_features && v->native ? &v->features : NULL);
-	char mend[512];
+	char fix[512];
 
 	if (strcmp(v->link.kind, "veth") || (v->ours && v->xdp.mode == DATAPATH_SKB))
 		return;
@@ -165,8 +165,8 @@ static void check_gro(struct doctor *d, const struct device *v)
 	} else if (takes) {
 		finding(d, LEVEL_OK, v->name, "gro", NULL, "the peer takes redirected frames");
 	} else if (v->peer.seen) {
-		snprintf(mend, sizeof(mend), "%sethtool -K %s gro on", v->peer.enter, v->peer.link.name);
-		finding(d, LEVEL_FAULT, v->name, "gro", mend,
+		snprintf(fix, sizeof(fix), "%sethtool -K %s gro on", v->peer.enter, v->peer.link.name);
+		finding(d, LEVEL_FAULT, v->name, "gro", fix,
 			"GRO is off on its peer %s: results redirected to it vanish", v->peer.link.name);
 	} else {
 		finding(d, LEVEL_FAULT, v->name, "gro", NULL,
@@ -214,7 +214,7 @@ static void check_queues(struct doctor *d, const struct device *v)
 	struct channels c = { 0 };
 	__u64 hash = 0;
 	__u32 want;
-	char mend[512];
+	char fix[512];
 
 	if (ethtool_channels(v->name, &c) || !c.rx) {
 		finding(d, LEVEL_OK, v->name, "queues", NULL, "%s does not tell of queues", v->driver);
@@ -222,10 +222,10 @@ static void check_queues(struct doctor *d, const struct device *v)
 	}
 	if (short_of_queues(v)) {
 		if (v->peer.tx <= c.max_rx)
-			snprintf(mend, sizeof(mend), "ethtool -L %s rx %u", v->name, v->peer.tx);
+			snprintf(fix, sizeof(fix), "ethtool -L %s rx %u", v->name, v->peer.tx);
 		else
-			snprintf(mend, sizeof(mend), "%sethtool -L %s tx %u", v->peer.enter, v->peer.link.name, c.rx);
-		finding(d, LEVEL_FAULT, v->name, "queues", mend,
+			snprintf(fix, sizeof(fix), "%sethtool -L %s tx %u", v->peer.enter, v->peer.link.name, c.rx);
+		finding(d, LEVEL_FAULT, v->name, "queues", fix,
 			"%u receive queues, but its peer %s has %u to send: veth refuses native XDP", c.rx,
 			v->peer.link.name, v->peer.tx);
 		return;
@@ -233,9 +233,9 @@ static void check_queues(struct doctor *d, const struct device *v)
 	want = c.max_rx < cpus ? c.max_rx : cpus;
 	/* What a veth receives on follows from what its peer sends on. */
 	if (c.rx < want && strcmp(v->link.kind, "veth")) {
-		snprintf(mend, sizeof(mend), "ethtool -L %s %s %u", v->name, c.combined ? "combined" : "rx",
+		snprintf(fix, sizeof(fix), "ethtool -L %s %s %u", v->name, c.combined ? "combined" : "rx",
 			 want);
-		finding(d, LEVEL_WARN, v->name, "queues", mend, "%u of %u receive queues for %ld CPUs", c.rx,
+		finding(d, LEVEL_WARN, v->name, "queues", fix, "%u of %u receive queues for %ld CPUs", c.rx,
 			c.max_rx, cpus);
 		return;
 	}
@@ -250,19 +250,19 @@ static void check_queues(struct doctor *d, const struct device *v)
 			: hash & SPREAD_ADDRESSES ? "addresses and ports"
 						  : "ports");
 	} else {
-		snprintf(mend, sizeof(mend), "ethtool -N %s rx-flow-hash udp4 sd", v->name);
-		finding(d, LEVEL_WARN, v->name, "queues", mend,
+		snprintf(fix, sizeof(fix), "ethtool -N %s rx-flow-hash udp4 sd", v->name);
+		finding(d, LEVEL_WARN, v->name, "queues", fix,
 			"%u receive queues, but all UDP comes to one of them", c.rx);
 	}
 }
 
 static void check_lro(struct doctor *d, const struct device *v)
 {
-	char mend[128];
+	char fix[128];
 
 	if (ethtool_lro(v->name) > 0) {
-		snprintf(mend, sizeof(mend), "ethtool -K %s lro off", v->name);
-		finding(d, LEVEL_FAULT, v->name, "lro", mend,
+		snprintf(fix, sizeof(fix), "ethtool -K %s lro off", v->name);
+		finding(d, LEVEL_FAULT, v->name, "lro", fix,
 			"LRO joins received frames before XDP sees them");
 	} else {
 		finding(d, LEVEL_OK, v->name, "lro", NULL, "off");
@@ -277,7 +277,7 @@ static void check_lro(struct doctor *d, const struct device *v)
 static void check_vlan(struct doctor *d, const struct device *v)
 {
 	bool veth = !strcmp(v->link.kind, "veth");
-	char vlan[IF_NAMESIZE], mend[NETNS_PREFIX_LEN + 64];
+	char vlan[IF_NAMESIZE], fix[NETNS_PREFIX_LEN + 64];
 	bool vlans = !link_vlan_on(v->link.index, vlan);
 
 	if (veth ? v->peer.tags : ethtool_vlan_rx(v->name) <= 0) {
@@ -285,18 +285,18 @@ static void check_vlan(struct doctor *d, const struct device *v)
 		return;
 	}
 	if (!veth)
-		snprintf(mend, sizeof(mend), "ethtool -K %s rxvlan off", v->name);
+		snprintf(fix, sizeof(fix), "ethtool -K %s rxvlan off", v->name);
 	else if (v->peer.seen)
-		snprintf(mend, sizeof(mend), "%sethtool -K %s txvlan off", v->peer.enter, v->peer.link.name);
+		snprintf(fix, sizeof(fix), "%sethtool -K %s txvlan off", v->peer.enter, v->peer.link.name);
 	else
-		snprintf(mend, sizeof(mend), "ethtool -K DEV txvlan off at its peer");
+		snprintf(fix, sizeof(fix), "ethtool -K DEV txvlan off at its peer");
 	if (vlans && (!veth || v->peer.seen))
-		finding(d, LEVEL_WARN, v->name, "vlan", mend,
+		finding(d, LEVEL_WARN, v->name, "vlan", fix,
 			"XDP does not see tags: frames of %s reach the datapath as if untagged", vlan);
 	else
 		finding(d, LEVEL_OK, v->name, "vlan", NULL,
 			"XDP does not see tags: frames of every VLAN that arrives are taken as untagged; if any do, "
-			"%s", mend);
+			"%s", fix);
 }
 
 void doctor_device(struct doctor *d, const char *dev, bool named)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa doctor [DEV...]: what this machine can do, what is wrong, the command that mends it. */
+/* fpisa doctor [DEV...]: what this machine can do, what is wrong, the command that fixes it. */
 #include <errno.h>
 #include <json-c/json.h>
 #include <string.h>

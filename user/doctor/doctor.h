@@ -2,7 +2,7 @@
 /*
  * What the checks of `fpisa doctor` share. A check looks at one thing and
  * reports one finding of it; what it cannot see it leaves out or calls ok
- * with the reason, so that a warning always means something to be mended.
+ * with the reason, so that a warning always means something to be fixed.
  *
  *	doctor.c    the verb
  *	finding.c   findings: a line each, or JSON
@@ -26,7 +26,7 @@ enum level {
 	LEVELS,
 };
 
-#define MEND_LEN 6144 /* the longest: a job of 64 workers made again */
+#define FIX_LEN 6144 /* the longest: a job of 64 workers made again */
 
 struct doctor {
 	const char *pin;	   /* as given, may be NULL */
@@ -41,14 +41,14 @@ struct doctor {
 	int dp_err;		   /* of opening it; -ENOENT: there is none */
 };
 
-/* One finding about `subject`; `mend` is a shell command, or NULL if no command helps. */
+/* One finding about `subject`; `fix` is a shell command, or NULL if no command helps. */
 __attribute__((format(printf, 6, 7))) void finding(struct doctor *d, enum level level, const char *subject,
-						   const char *check, const char *mend, const char *fmt, ...);
+						   const char *check, const char *fix, const char *fmt, ...);
 
 /* The last line, how many of each level, or with --json all findings. 0 or -errno. */
 int report_findings(struct doctor *d);
 
-/* " --pin DIR" for mends, or "" if none was given. Static. */
+/* " --pin DIR" for fixes, or "" if none was given. Static. */
 const char *pin_option(const struct doctor *d);
 
 void doctor_kernel(struct doctor *d);

@@ -9,7 +9,7 @@
 
 static const char *const level_names[LEVELS] = { "ok", "warn", "fault" };
 
-void finding(struct doctor *d, enum level level, const char *subject, const char *check, const char *mend,
+void finding(struct doctor *d, enum level level, const char *subject, const char *check, const char *fix,
 	     const char *fmt, ...)
 {
 	struct json_object *o;
@@ -22,7 +22,7 @@ void finding(struct doctor *d, enum level level, const char *subject, const char
 	d->count[level]++;
 	if (!d->found) {
 		printf("%-5s  %s: %s: %s%s%s\n", level_names[level], subject, check, text,
-		       mend ? "; mend: " : "", mend ? mend : "");
+		       fix ? "; fix: " : "", fix ? fix : "");
 		return;
 	}
 	o = json_object_new_object();
@@ -30,7 +30,7 @@ void finding(struct doctor *d, enum level level, const char *subject, const char
 	json_add_string(o, "subject", subject);
 	json_add_string(o, "check", check);
 	json_add_string(o, "text", text);
-	json_add_string(o, "mend", mend);
+	json_add_string(o, "fix", fix);
 	json_object_array_add(d->found, o);
 }
 

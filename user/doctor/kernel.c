@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* doctor: privilege, what the kernel can do, the BPF filesystem, the tools that mends call. */
+/* doctor: privilege, what the kernel can do, the BPF filesystem, the tools that fixes call. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +92,7 @@ static bool is_empty(const char *dir)
 
 static void check_bpffs(struct doctor *d)
 {
-	char dir[PATH_MAX] = "/sys/fs/bpf", mend[PATH_MAX + 32], *slash;
+	char dir[PATH_MAX] = "/sys/fs/bpf", fix[PATH_MAX + 32], *slash;
 	struct statfs fs;
 
 	if (d->pin) {
@@ -101,7 +101,7 @@ static void check_bpffs(struct doctor *d)
 		if (statfs(dir, &fs) && slash && slash != dir)
 			*slash = 0;
 	}
-	snprintf(mend, sizeof(mend), "mount -t bpf bpf %s", dir);
+	snprintf(fix, sizeof(fix), "mount -t bpf bpf %s", dir);
 	if (d->pin && !statfs(dir, &fs) && fs.f_type != BPF_FS_MAGIC && !is_empty(dir))
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", "fpisa doctor --pin " DATAPATH_PIN,
 			"%s is no BPF filesystem, and not empty, so that a mount would hide what is there: name a "
@@ -110,7 +110,7 @@ static void check_bpffs(struct doctor *d)
 	else if (statfs(dir, &fs))
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", NULL, "%s: %s", dir, strerror(errno));
 	else if (fs.f_type != BPF_FS_MAGIC)
-		finding(d, LEVEL_FAULT, "kernel", "bpffs", mend,
+		finding(d, LEVEL_FAULT, "kernel", "bpffs", fix,
 			"%s is no BPF filesystem: nothing can be pinned there", dir);
 	else
 		finding(d, LEVEL_OK, "kernel", "bpffs", NULL, "%s is a BPF filesystem", dir);
@@ -156,7 +156,7 @@ void doctor_tools(struct doctor *d)
 
 	if (!first_line("ip -V 2>/dev/null", line, sizeof(line)))
 		finding(d, LEVEL_WARN, "tools", "iproute2", "apt-get install -y iproute2",
-			"ip is not installed; fpisa load does without, most mends do not");
+			"ip is not installed; fpisa load does without, most fixes do not");
 	else if (!strstr(line, "libbpf"))
 		finding(d, LEVEL_WARN, "tools", "iproute2", "apt-get install -y --reinstall iproute2",
 			"%s is built without libbpf and cannot load fpisa.o; fpisa load can", line);
@@ -164,7 +164,7 @@ void doctor_tools(struct doctor *d)
 		finding(d, LEVEL_OK, "tools", "iproute2", NULL, "%s", line);
 	if (!first_line("ethtool --version 2>/dev/null", line, sizeof(line)))
 		finding(d, LEVEL_WARN, "tools", "ethtool", "apt-get install -y ethtool",
-			"ethtool is not installed; mends of queues and offloads call it");
+			"ethtool is not installed; fixes of queues and offloads call it");
 	else
 		finding(d, LEVEL_OK, "tools", "ethtool", NULL, "%s", line);
 }

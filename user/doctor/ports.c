@@ -86,7 +86,7 @@ static void write_rules(const struct spread *s, char *out, size_t size)
 static void check_spread(struct doctor *d, const struct spread *s, __u32 job)
 {
 	bool hashed, ruled = s->rules >= 0;
-	char mend[MEND_LEN];
+	char fix[FIX_LEN];
 	__u32 missing;
 	__u64 hash = 0;
 
@@ -97,17 +97,17 @@ static void check_spread(struct doctor *d, const struct spread *s, __u32 job)
 		finding(d, LEVEL_OK, s->dev, "ports", NULL, "UDP spread by destination port: each slot of job %u has a queue",
 			job);
 	} else if (ruled) {
-		write_rules(s, mend, sizeof(mend));
+		write_rules(s, fix, sizeof(fix));
 		if (missing)
-			finding(d, LEVEL_WARN, s->dev, "ports", mend,
+			finding(d, LEVEL_WARN, s->dev, "ports", fix,
 				"%u of %u ports of job %u have no rule: a slot's frames come to several queues", missing,
 				s->ports, job);
 		else
-			finding(d, LEVEL_WARN, s->dev, "ports", mend, "all %u ports of job %u have rules for one queue",
+			finding(d, LEVEL_WARN, s->dev, "ports", fix, "all %u ports of job %u have rules for one queue",
 				s->ports, job);
 	} else if (hashed) {
-		snprintf(mend, sizeof(mend), "ethtool -N %s rx-flow-hash udp4 n", s->dev);
-		finding(d, LEVEL_WARN, s->dev, "ports", mend,
+		snprintf(fix, sizeof(fix), "ethtool -N %s rx-flow-hash udp4 n", s->dev);
+		finding(d, LEVEL_WARN, s->dev, "ports", fix,
 			"UDP is not spread by destination port alone: frames of a slot of job %u come to several queues", job);
 	} else {
 		finding(d, LEVEL_OK, s->dev, "ports", NULL,

@@ -33,15 +33,15 @@ static int rp_filter(const char *dev)
 static void check_filter(struct doctor *d, const char *dev, const char *way, const char *to)
 {
 	int all = rp_filter("all"), own = rp_filter(dev), filter = all > own ? all : own;
-	char mend[128];
+	char fix[128];
 
 	if (filter != 1 || !strcmp(dev, way)) {
 		finding(d, LEVEL_OK, dev, "rp_filter", NULL, "%d lets results from %s in",
 			filter < 0 ? 0 : filter, to);
 		return;
 	}
-	snprintf(mend, sizeof(mend), "sysctl -w net.ipv4.conf.%s.rp_filter=2", dev);
-	finding(d, LEVEL_FAULT, dev, "rp_filter", mend,
+	snprintf(fix, sizeof(fix), "sysctl -w net.ipv4.conf.%s.rp_filter=2", dev);
+	finding(d, LEVEL_FAULT, dev, "rp_filter", fix,
 		"strict, and the route to %s goes through %s: results that come in here are dropped", to,
 		way);
 }
@@ -50,36 +50,36 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 static void check_gro(struct doctor *d, const char *dev, const struct link *l)
 {
 	struct veth_peer peer;
-	char mend[64];
+	char fix[64];
 
 	if (strcmp(l->kind, "veth") || ethtool_gro(dev)) {
 		finding(d, LEVEL_OK, dev, "gro", NULL, "frames redirected to it arrive");
 		return;
 	}
-	snprintf(mend, sizeof(mend), "ethtool -K %s gro on", dev);
+	snprintf(fix, sizeof(fix), "ethtool -K %s gro on", dev);
 	veth_look(l, &peer);
 	if (peer.seen && peer.link.master)
 		finding(d, LEVEL_OK, dev, "gro", NULL,
 			"off, but its peer %s is the port of a bridge, which sends frames on by the stack", peer.link.name);
 	else if (peer.seen)
-		finding(d, LEVEL_FAULT, dev, "gro", mend, "is off on this veth: frames redirected to it vanish");
+		finding(d, LEVEL_FAULT, dev, "gro", fix, "is off on this veth: frames redirected to it vanish");
 	else
-		finding(d, LEVEL_WARN, dev, "gro", mend,
+		finding(d, LEVEL_WARN, dev, "gro", fix,
 			"is off on this veth, whose other end cannot be seen from here: unless it is a bridge's port, "
 			"results redirected to it vanish");
 }
 
 void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 {
-	char to[ADDRESS_LEN], mend[256], name[IF_NAMESIZE], way[IF_NAMESIZE] = "";
+	char to[ADDRESS_LEN], fix[256], name[IF_NAMESIZE], way[IF_NAMESIZE] = "";
 	struct route r = { 0 };
 	struct link l;
 	int err = route_get(aggregator, 0, &r);
 
 	address_text(aggregator, to);
 	if (err || !if_indextoname(r.ifindex, way)) {
-		snprintf(mend, sizeof(mend), "ip route add %s dev %s", to, dev ?: "DEV");
-		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? mend : NULL, "no route to %s: %s%s",
+		snprintf(fix, sizeof(fix), "ip route add %s dev %s", to, dev ?: "DEV");
+		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? fix : NULL, "no route to %s: %s%s",
 			to, strerror(-err),
 			dev ? "" : "; name the interface towards it, for the command that adds one");
 		return;
@@ -94,18 +94,18 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 		finding(d, LEVEL_OK, dev, "route", NULL, "to %s through %s", to, way);
 	if (link_get(if_nametoindex(dev), &l))
 		return;
-	snprintf(mend, sizeof(mend), "ip link set dev %s up", dev);
+	snprintf(fix, sizeof(fix), "ip link set dev %s up", dev);
 	if (!(l.flags & IFF_UP))
-		finding(d, LEVEL_FAULT, dev, "link", mend, "is down");
+		finding(d, LEVEL_FAULT, dev, "link", fix, "is down");
 	else if (!l.carrier)
 		finding(d, LEVEL_FAULT, dev, "link", NULL, "no carrier; look at the cable and the other end");
 	else
 		finding(d, LEVEL_OK, dev, "link", NULL, "up, MTU %u", l.mtu);
-	snprintf(mend, sizeof(mend), "ip link set dev %s multicast on", dev);
+	snprintf(fix, sizeof(fix), "ip link set dev %s multicast on", dev);
 	if (l.flags & (IFF_MULTICAST | IFF_LOOPBACK))
 		finding(d, LEVEL_OK, dev, "multicast", NULL, "groups can be joined");
 	else
-		finding(d, LEVEL_FAULT, dev, "multicast", mend,
+		finding(d, LEVEL_FAULT, dev, "multicast", fix,
 			"is off: results sent to the job's group are not taken");
 	check_filter(d, dev, way, to);
 	check_gro(d, dev, &l);
