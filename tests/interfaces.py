@@ -114,7 +114,7 @@ def output(build):
         yield ("counter", name), ""
     for path in sorted(glob.glob(os.path.join(TOP, "user", "*", "*.c"))):
         text, room = read(path), os.path.basename(os.path.dirname(path))
-        name = re.split("[_.]", os.path.basename(path))[0] if room == "verbs" else room
+        name = re.split("[_.]", os.path.basename(path))[0] if room == "verbs" or "histogram" in path else room
         if "json" in text:
             for key in re.findall(r"\b\w*add\w*\(\s*[^,;()]+(?:\(\))?,\s*\"([a-z]\w*)\"", text):
                 yield ("json", f"{name}.{key}"), ""

@@ -31,10 +31,12 @@ def verbs():
 
 
 def sources():
-    """Per file of the CLI, with its room's options.c if it has one: its verbs, and the names of its options."""
+    """Per file of the CLI, with the options.c that it uses if there is one: its verbs, and the names of its options."""
     for path in glob.glob(os.path.join(TOP, "user", "*", "*.c")):
-        text = ""
-        for part in filter(os.path.exists, (path, os.path.join(os.path.dirname(path), "options.c"))):
+        with open(path) as f:
+            text = f.read()
+        ours = "job" if "job_add_options" in text else os.path.basename(os.path.dirname(path))
+        for part in glob.glob(os.path.join(TOP, "user", ours, "options.c")):
             with open(part) as f:
                 text += f.read()
         names = re.findall(r"^int verb_(\w+)\(", text, re.M)

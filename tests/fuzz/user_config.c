@@ -15,7 +15,7 @@ static void check_jobs(const struct config *c)
 {
 	CHECK(c->jobs >= 0 && c->jobs <= FPISA_MAX_JOBS);
 	for (int i = 0; i < c->jobs; i++) {
-		struct fpisa_job j = c->job[i].wish.job;
+		struct fpisa_job j = c->job[i].spec.job;
 
 		CHECK(c->job[i].number < FPISA_MAX_JOBS && c->job[i].line > 0);
 		for (int k = 0; k < i; k++)

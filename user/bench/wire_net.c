@@ -143,7 +143,7 @@ void bench_wire_close(struct bench_wire *w)
 static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_t job, uint32_t thread)
 {
 	char workers[FPISA_MAX_WORKERS * 48];
-	struct job_wish wish = {.workers = workers};
+	struct job_spec spec = {.workers = workers};
 	size_t n = 0;
 	int err;
 
@@ -155,16 +155,16 @@ static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_
 		if (n >= sizeof(workers))
 			return refuse(BAD_USAGE, "--workers: too long");
 	}
-	wish.job.address = w->aggregator;
-	wish.job.elements = s->elements;
-	wish.job.window = s->window;
-	wish.job.pipeline = s->pipeline;
-	err = job_wish_complete(&wish, job);
+	spec.job.address = w->aggregator;
+	spec.job.elements = s->elements;
+	spec.job.window = s->window;
+	spec.job.pipeline = s->pipeline;
+	err = job_spec_complete(&spec, job);
 	if (!err)
-		err = job_wish_resolve(&wish, job);
+		err = job_spec_resolve(&spec, job);
 	if (!err)
-		job_wish_warn(&wish, &w->dp, job);
-	return err ?: datapath_job_add(&w->dp, job, &wish.job, wish.ifindex);
+		job_spec_warn(&spec, &w->dp, job);
+	return err ?: datapath_job_add(&w->dp, job, &spec.job, spec.ifindex);
 }
 
 int bench_wire_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t turn)

@@ -55,15 +55,28 @@ int common_option(struct common *c, int opt)
 	return BAD_USAGE;
 }
 
-int common_options(struct common *c, int argc, char **argv)
+static int all_options(struct common *c, int argc, char **argv, const struct option *options)
 {
-	static const struct option options[] = { COMMON_OPTIONS, JSON_OPTION, { 0 } };
 	int opt;
 
 	while ((opt = next_option(argc, argv, options)) != -1)
 		if (common_option(c, opt))
 			return BAD_USAGE;
 	return 0;
+}
+
+int common_options(struct common *c, int argc, char **argv)
+{
+	static const struct option options[] = { COMMON_OPTIONS, JSON_OPTION, { 0 } };
+
+	return all_options(c, argc, argv, options);
+}
+
+int bare_options(struct common *c, int argc, char **argv)
+{
+	static const struct option options[] = { COMMON_OPTIONS, { 0 } };
+
+	return all_options(c, argc, argv, options);
 }
 
 int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out)

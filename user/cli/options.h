@@ -39,6 +39,9 @@ int common_option(struct common *c, int opt);
 /* next_option() of a verb that takes --json and no option of its own. Leaves optind at the operands. */
 int common_options(struct common *c, int argc, char **argv);
 
+/* The same of one that does not take --json either. */
+int bare_options(struct common *c, int argc, char **argv);
+
 /* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE. */
 int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out);
 

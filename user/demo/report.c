@@ -12,8 +12,8 @@
 #include "cli/names.h"
 #include "cli/print.h"
 #include "demo.h"
+#include "job/job.h"
 #include "values/pack.h"
-#include "verbs/histogram.h"
 
 #define BARS 16 /* workers that the progress line has room for */
 
@@ -235,7 +235,7 @@ static void print_histogram(const struct demo *d)
 	if (!d->o.histogram)
 		return;
 	printf("adds that discarded something, by its magnitude: %" PRIu64 "\n", demo_histogram_total(d));
-	histogram_print(&d->histogram, &d->job);
+	job_print_histogram(&d->histogram, &d->job);
 	putchar('\n');
 }
 
@@ -324,7 +324,7 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	json_add_double(j, "max_abs_error", k->measured ? k->max_abs : NAN);
 	json_add_double(j, "correctly_rounded", k->measured ? (double)k->nearest / d->elements : NAN);
 	if (o->histogram) {
-		json_object_object_add(j, "histogram", histogram_json(&d->histogram, &d->job));
+		json_object_object_add(j, "histogram", job_histogram_json(&d->histogram, &d->job));
 		json_object_object_add(
 			j, "histogram_agrees",
 			k->replayed ? json_object_new_boolean(demo_histogram_agrees(d, k)) : NULL);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Jobs for the verbs: from words to a job, and printing. */
+/* Jobs above the datapath: from words to a job, how it stands, and printing it. */
 #ifndef FPISA_USER_JOB_H
 #define FPISA_USER_JOB_H
 
 #include <getopt.h>
 
 #include "datapath/datapath.h"
+#include "fpisa/discard.h"
 
 struct common;
 struct json_object;
 
-/* -- job_add.c: from words to a job, for the verb and for config.c ------ */
+/* -- options.c, spec.c, resolve.c: from words to a job ------------------- */
 
 /* What was said of a job; 0 where nothing was. Zeroed before the first option. */
-struct job_wish {
-	char *workers; /* the list, until job_wish_complete() cuts it */
+struct job_spec {
+	char *workers; /* the list, until job_spec_complete() cuts it */
 	struct fpisa_job job;
 	bool foreign_address;	      /* job.address need not be this machine's */
 	bool draft;		      /* what this machine lacks is worth a warning; it may come, or be another's */
@@ -26,19 +27,25 @@ struct job_wish {
 extern const struct option job_add_options[];
 
 /* Takes one option as getopt_long() leaves it: its argument in optarg, which must stay. 0 or BAD_USAGE. */
-int job_wish_option(struct job_wish *w, int opt, struct common *c);
+int job_spec_option(struct job_spec *s, int opt, struct common *c);
 
-/* Fills what was not said, without a look at this machine; w->workers is not NULL. 0 or BAD_USAGE. */
-int job_wish_complete(struct job_wish *w, __u32 job);
+/* The number of a job: an operand, or a section of a file. 0 or BAD_USAGE. */
+int job_parse_number(const char *text, __u32 *job);
+
+/* Fills what was not said, without a look at this machine; s->workers is not NULL. 0 or BAD_USAGE. */
+int job_spec_complete(struct job_spec *s, __u32 job);
 
 /*
  * Ports and address by this machine's routes; the ports carry the job's
  * frames. Of a draft ifindex[r] is 0 where the port is not there.
  */
-int job_wish_resolve(struct job_wish *w, __u32 job);
+int job_spec_resolve(struct job_spec *s, __u32 job);
 
 /* Warns of ports without our program, which hear no worker, and of those behind which no worker hears results. */
-void job_wish_warn(const struct job_wish *w, const struct datapath *dp, __u32 job);
+void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job);
+
+/* Bytes of a frame as the MTU counts them. */
+unsigned int job_frame_bytes(const struct fpisa_job *j);
 
 /* -- faults.c: faults that the job asks of its workers ------------------- */
 
@@ -53,14 +60,17 @@ struct json_object *job_faults_json(const struct fpisa_job_faults *f);
 #define FAULTS_OPTION_LEN 192
 void job_faults_option(const struct fpisa_job_faults *f, char text[FAULTS_OPTION_LEN]);
 
-/* -- printing --------------------------------------------------------------- */
+/* -- show.c, histogram.c: a job for people and for programs --------------- */
 
-/* `job show --json` of an active job; job_show.c. */
-int job_print_json(const struct datapath *dp, __u32 job);
-/* Bytes of a frame as the MTU counts them. */
-unsigned int job_frame_bytes(const struct fpisa_job *j);
-
+/* An active job's parameters and members, as `job show` has them. */
 int job_print_text(const struct datapath *dp, __u32 job);
+int job_print_json(const struct datapath *dp, __u32 job);
+
+/* A line for each bucket that is not empty; the same as an array of {exponent, adds}. */
+void job_print_histogram(const struct fpisa_histogram *h, const struct fpisa_job *j);
+struct json_object *job_histogram_json(const struct fpisa_histogram *h, const struct fpisa_job *j);
+
+/* -- status.c: how it stands ------------------------------------------------ */
 
 /* Ranks that are in the job's current generation. */
 __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s);
@@ -80,6 +90,10 @@ int job_missing(const struct datapath *dp, __u32 job, __u64 *missing, __u64 *chu
 
 /* Seconds since the datapath last heard the rank, HUGE_VAL if never since the job was made. */
 int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *seconds);
+
+/* "0.3 s", "12 s", "5 min", "3 h" */
+#define AGE_LEN 16
+void job_age_text(double seconds, char text[AGE_LEN]);
 
 /* Of the ranks that one silent the longest: "; rank 2 silent for 12 s", "; rank 2 never heard", or "" of no rank. */
 #define SILENCE_LEN 48

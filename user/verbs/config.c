@@ -92,7 +92,7 @@ static int take(struct reader *r, const struct option *o, char *value)
 	}
 	optarg = value;
 	if (r->section == JOB)
-		return job_wish_option(&c->job[c->jobs - 1].wish, o->val, &c->common);
+		return job_spec_option(&c->job[c->jobs - 1].spec, o->val, &c->common);
 	if (r->section == INTERFACE)
 		return load_option(&c->interface[c->interfaces - 1].load, o->val, &c->common);
 	return load_option(&c->load, o->val, &c->common);
@@ -136,19 +136,19 @@ static void end_job(struct reader *r)
 	at(r, line ?: j->line);
 	if (!line)
 		err = refuse(-EINVAL, "job %u: workers is missing", j->number);
-	else if (!j->wish.workers)
+	else if (!j->spec.workers)
 		return;
 	else
-		err = job_wish_complete(&j->wish, j->number);
+		err = job_spec_complete(&j->spec, j->number);
 	at(r, j->line);
 	if (!err && wrong)
 		return;
 	if (!err)
-		err = datapath_job_check(j->number, &j->wish.job);
+		err = datapath_job_check(j->number, &j->spec.job);
 	if (!err)
-		err = datapath_job_place(r->place_of, j->number, &j->wish.job);
+		err = datapath_job_place(r->place_of, j->number, &j->spec.job);
 	r->errors += !!err;
-	r->place_of[j->number] = j->wish.job;
+	r->place_of[j->number] = j->spec.job;
 	r->place_of[j->number].active = !err;
 }
 
@@ -197,10 +197,10 @@ static int begin_interface(struct reader *r, const char *name)
 static int begin_job(struct reader *r, const char *name)
 {
 	struct config *c = r->c;
-	uint64_t number;
+	__u32 number;
 	int err;
 
-	err = parse_number("job", name, 0, FPISA_MAX_JOBS - 1, &number);
+	err = job_parse_number(name, &number);
 	if (err)
 		return err;
 	for (int i = 0; i < c->jobs; i++)
@@ -312,7 +312,7 @@ static void end_file(struct reader *r)
 	}
 	for (int i = 0; i < c->jobs; i++) {
 		at(r, c->job[i].line);
-		r->errors += !!datapath_job_ports(port, c->job[i].number, &c->job[i].wish.job);
+		r->errors += !!datapath_job_ports(port, c->job[i].number, &c->job[i].spec.job);
 	}
 }
 

@@ -32,7 +32,7 @@ struct config_interface {
 struct config_job {
 	int line;
 	__u32 number;
-	struct job_wish wish; /* complete, but for what routing tells */
+	struct job_spec spec; /* complete, but for what routing tells */
 	int wrong;	      /* as this machine is */
 	bool runs;	      /* config apply: as the file says, already */
 };

@@ -58,8 +58,8 @@ static int look_at_machine(struct config *c, bool draft)
 		struct config_job *j = &c->job[i];
 
 		config_at(c, j->line, place);
-		j->wish.draft = draft;
-		j->wrong = job_wish_resolve(&j->wish, j->number);
+		j->spec.draft = draft;
+		j->wrong = job_spec_resolve(&j->spec, j->number);
 		errors += !!j->wrong;
 	}
 	report_at(NULL);
@@ -125,9 +125,9 @@ static int look_at_interface(const struct datapath *dp, const char *pin, struct 
 }
 
 /* Are these the same parameters, but for what the datapath and job shrink set? */
-static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job *wish)
+static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job *want)
 {
-	struct fpisa_job a = *now, b = *wish;
+	struct fpisa_job a = *now, b = *want;
 
 	a.active = b.active = 0;
 	a.live = b.live = 0;
@@ -172,24 +172,24 @@ static bool has_port(const struct datapath *dp, __u32 job, const struct fpisa_jo
 /* Results leave by the interfaces that the file names. Multicast: each has an entry, and no other one has. */
 static int check_devices(const struct datapath *dp, const struct config_job *j, const struct fpisa_job *now)
 {
-	const struct job_wish *w = &j->wish;
+	const struct job_spec *s = &j->spec;
 	__u32 port, egress;
 	bool all = true;
 
 	for (__u32 r = 0; r < now->workers; r++) {
 		if (!(now->live >> r & 1))
 			continue;
-		all &= !!w->dev[r];
-		if (w->dev[r] && !has_port(dp, j->number, now, r, w->ifindex[r]))
+		all &= !!s->dev[r];
+		if (s->dev[r] && !has_port(dp, j->number, now, r, s->ifindex[r]))
 			return refuse(-EEXIST,
 				      "job %u: does not reach rank %u through %s; fpisa job del %u, then fpisa config apply",
-				      j->number, r, w->dev[r], j->number);
+				      j->number, r, s->dev[r], j->number);
 	}
 	for (__u32 k = 0; all && k < now->workers; k++) {
 		bool named = now->fanout == FPISA_FANOUT_UNICAST || datapath_port(dp, j->number, k, &port, &egress);
 
 		for (__u32 r = 0; !named && r < now->workers; r++)
-			named = now->live >> r & 1 && w->ifindex[r] == port;
+			named = now->live >> r & 1 && s->ifindex[r] == port;
 		if (!named)
 			return refuse(-EEXIST,
 				      "job %u: sends results to an interface that no rank is behind; fpisa job del %u, then "
@@ -202,17 +202,17 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 /* jobs[FPISA_MAX_JOBS] are those that run and, before this one, are to. */
 static int look_at_job(const struct datapath *dp, struct config_job *j, struct fpisa_job *jobs)
 {
-	struct fpisa_job *now = &jobs[j->number], *wish = &j->wish.job;
+	struct fpisa_job *now = &jobs[j->number], *want = &j->spec.job;
 	int err;
 
 	if (!now->active) {
-		err = datapath_job_check(j->number, wish) ?: datapath_job_place(jobs, j->number, wish);
-		*now = *wish;
+		err = datapath_job_check(j->number, want) ?: datapath_job_place(jobs, j->number, want);
+		*now = *want;
 		now->active = !err;
 		return err;
 	}
 	j->runs = true;
-	if (!same_parameters(now, wish))
+	if (!same_parameters(now, want))
 		return refuse(-EEXIST,
 			      "job %u: runs with other parameters, see fpisa job show %u; fpisa job del %u, "
 			      "then fpisa config apply",
@@ -244,7 +244,7 @@ static int look_at_datapath(struct config *c, const struct datapath *dp, const c
 
 		config_at(c, j->line, place);
 		if (!j->wrong)
-			errors += !!(datapath_job_ports(port, j->number, &j->wish.job) ?: look_at_job(dp, j, jobs));
+			errors += !!(datapath_job_ports(port, j->number, &j->spec.job) ?: look_at_job(dp, j, jobs));
 	}
 	report_at(NULL);
 	free(jobs);
@@ -288,8 +288,8 @@ static int make_jobs(struct config *c, struct datapath *dp, struct made *m)
 			err = datapath_job_reassert(dp, j->number);
 			continue;
 		}
-		job_wish_warn(&j->wish, dp, j->number);
-		err = datapath_job_add(dp, j->number, &j->wish.job, j->wish.ifindex);
+		job_spec_warn(&j->spec, dp, j->number);
+		err = datapath_job_add(dp, j->number, &j->spec.job, j->spec.ifindex);
 	}
 	return err;
 }

@@ -75,7 +75,7 @@ static int print_job(const struct datapath *dp, __u32 job, struct json_object *r
 
 int verb_slots(int argc, char **argv)
 {
-	uint64_t first = 0, last = FPISA_MAX_JOBS - 1;
+	__u32 first = 0, last = FPISA_MAX_JOBS - 1;
 	struct common c = COMMON_INIT;
 	struct json_object *rows;
 	struct fpisa_job j;
@@ -87,7 +87,7 @@ int verb_slots(int argc, char **argv)
 	if (argc - optind > 1)
 		return refuse(BAD_USAGE, "slots: one job, or none for all");
 	if (optind < argc)
-		err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &first);
+		err = job_parse_number(argv[optind], &first);
 	if (err)
 		return err;
 	err = datapath_open(&dp, c.pin);

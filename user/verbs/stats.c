@@ -17,7 +17,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/report.h"
-#include "datapath/datapath.h"
+#include "job/job.h"
 #include "prometheus.h"
 #include "verbs.h"
 
@@ -363,7 +363,7 @@ static int parse_options(int argc, char **argv, struct common *c, struct request
 						 COMMON_OPTIONS,
 						 JSON_OPTION,
 						 { 0 } };
-	uint64_t number = 0;
+	__u32 job;
 	int opt, err = 0;
 
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
@@ -395,8 +395,8 @@ static int parse_options(int argc, char **argv, struct common *c, struct request
 		return refuse(BAD_USAGE, "stats: one job, or none for all");
 	if (optind == argc)
 		return 0;
-	err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &number);
-	r->job = number;
+	err = job_parse_number(argv[optind], &job);
+	r->job = job;
 	return err;
 }
 

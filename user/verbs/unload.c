@@ -9,14 +9,12 @@
 
 int verb_unload(int argc, char **argv)
 {
-	static const struct option options[] = { COMMON_OPTIONS, { 0 } };
 	struct common c = COMMON_INIT;
 	struct datapath_unloaded u;
-	int opt, err;
+	int err;
 
-	while ((opt = next_option(argc, argv, options)) != -1)
-		if (common_option(&c, opt))
-			return BAD_USAGE;
+	if (bare_options(&c, argc, argv))
+		return BAD_USAGE;
 	err = datapath_unload(c.pin, argv + optind, argc - optind, &u);
 	if (!err && u.removed && optind < argc)
 		puts("last interface detached: datapath and its jobs removed");

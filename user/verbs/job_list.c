@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa job list, job del, job shrink. */
+/* fpisa job list */
 #include <json-c/json.h>
 #include <stdio.h>
 
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/print.h"
-#include "cli/report.h"
 #include "job/job.h"
 #include "verbs.h"
 
@@ -85,67 +84,6 @@ int verb_job_list(int argc, char **argv)
 	if (err)
 		return err;
 	err = c.json ? list_json(&dp) : list_text(&dp);
-	datapath_close(&dp);
-	return err;
-}
-
-/* The job number among the operands, and the ranks after it. */
-static int parse_operands(int argc, char **argv, struct common *c, int least, int most, __u32 *job,
-			  __u64 *ranks)
-{
-	static const struct option options[] = { COMMON_OPTIONS, { 0 } };
-	uint64_t n = 0;
-	int opt, err;
-
-	while ((opt = next_option(argc, argv, options)) != -1)
-		if (common_option(c, opt))
-			return BAD_USAGE;
-	if (argc - optind < least || argc - optind > most)
-		return refuse(BAD_USAGE, "give a job number%s", least > 1 ? " and ranks" : "");
-	err = parse_number("job", argv[optind], 0, FPISA_MAX_JOBS - 1, &n);
-	*job = n;
-	for (int i = optind + 1; !err && i < argc; i++) {
-		err = parse_number("rank", argv[i], 0, FPISA_MAX_WORKERS - 1, &n);
-		*ranks |= 1ull << (n & 63);
-	}
-	return err;
-}
-
-int verb_job_del(int argc, char **argv)
-{
-	struct common c = COMMON_INIT;
-	struct datapath dp;
-	__u64 ranks = 0;
-	__u32 job;
-	int err;
-
-	err = parse_operands(argc, argv, &c, 1, 1, &job, &ranks);
-	if (!err)
-		err = datapath_open(&dp, c.pin);
-	if (err)
-		return err;
-	err = datapath_job_del(&dp, job);
-	datapath_close(&dp);
-	return err;
-}
-
-int verb_job_shrink(int argc, char **argv)
-{
-	struct common c = COMMON_INIT;
-	char text[RANKS_LEN];
-	struct datapath dp;
-	__u64 ranks = 0, live;
-	__u32 job;
-	int err;
-
-	err = parse_operands(argc, argv, &c, 2, FPISA_MAX_WORKERS + 1, &job, &ranks);
-	if (!err)
-		err = datapath_open(&dp, c.pin);
-	if (err)
-		return err;
-	err = datapath_job_shrink(&dp, job, ranks, &live);
-	if (!err)
-		printf("job %u goes on with ranks %s\n", job, ranks_text(live, text));
 	datapath_close(&dp);
 	return err;
 }

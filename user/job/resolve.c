@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A job on this machine: its ports and its address by the kernel's routes; job.h has the contracts. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/print.h"
+#include "cli/report.h"
+#include "host/route.h"
+#include "host/veth.h"
+#include "job.h"
+
+/* A worker sends to the one address of the job, wherever it is. */
+static void warn_of_address(__u32 job, const struct job_spec *s, __u32 rank, __be32 source)
+{
+	char a[ADDRESS_LEN], worker[ADDRESS_LEN], other[ADDRESS_LEN];
+
+	address_text(s->job.address, a);
+	warning("job %u: its address is %s, that of the route to the first worker, but %s on the route to worker %s; "
+		"see that this worker has a route to %s, or choose another with --address",
+		job, a, address_text(source, other), address_text(s->job.rank[rank].addr, worker), a);
+}
+
+/* This machine lacks something that the job takes. */
+__attribute__((format(printf, 3, 4))) static int lack(const struct job_spec *s, int err, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!s->draft)
+		return refuse(err, "%s", text);
+	warning("%s", text);
+	return 0;
+}
+
+/* Workers reach it here: by ARP on their own network, or by a router that knows where it is. */
+static int check_address(const struct job_spec *s, __u32 job)
+{
+	char a[ADDRESS_LEN];
+	struct route r = { 0 };
+
+	if (!s->job.address || (!route_get(s->job.address, 0, &r) && r.local))
+		return 0;
+	for (__u32 k = 0; s->foreign_address && k < s->job.workers; k++)
+		if (!s->dev[k])
+			return refuse(-EINVAL,
+				      "job %u: worker %s: with --foreign-address name its interface, ADDR@DEV: frames to an "
+				      "address that is not this machine's do not make it look for a worker",
+				      job, address_text(s->job.rank[k].addr, a));
+	if (s->foreign_address)
+		return 0;
+	address_text(s->job.address, a);
+	return lack(s, -EADDRNOTAVAIL,
+		      "job %u: %s is no address of this machine, so no worker reaches it here; ip address add %s/32 dev "
+		      "lo, or give --foreign-address if their frames come here all the same",
+		      job, a, a);
+}
+
+/* Interfaces and the aggregator's address that the command line left to routing. */
+static int resolve(struct job_spec *s, __u32 job)
+{
+	bool warn = !s->job.address;
+	char a[ADDRESS_LEN];
+
+	for (__u32 r = 0; r < s->job.workers; r++) {
+		int err;
+
+		if (!s->dev[r])
+			continue;
+		s->ifindex[r] = if_nametoindex(s->dev[r]);
+		err = s->ifindex[r] ? 0 : lack(s, -ENODEV, "%s: no such interface; see ip link", s->dev[r]);
+		if (err)
+			return err;
+		s->job.rank[r].given = 1;
+	}
+
+	for (__u32 r = 0; r < s->job.workers; r++) {
+		struct route route;
+		int err;
+
+		if (s->dev[r] && !s->ifindex[r])
+			continue;
+		err = route_get(s->job.rank[r].addr, s->ifindex[r], &route);
+
+		address_text(s->job.rank[r].addr, a);
+		if (!err && route.local)
+			return refuse(-EINVAL,
+				      "worker %s: is an address of this machine; workers are other machines",
+				      a);
+		if (!err && route.broadcast)
+			return refuse(-EINVAL, "worker %s: is the broadcast address of a network; name each machine", a);
+		if (warn && r && !err && route.source && route.source != s->job.address) {
+			warn_of_address(job, s, r, route.source);
+			warn = false;
+		}
+		if (s->ifindex[r] && s->job.address)
+			continue;
+		if (err && !s->ifindex[r]) {
+			err = lack(s, err, "worker %s: route: %s; add a route, or give ADDR@DEV", a, strerror(-err));
+			if (err)
+				return err;
+			continue;
+		}
+		if (!s->ifindex[r])
+			s->ifindex[r] = route.ifindex;
+		if (!s->job.address && !r && (err || !route.source)) {
+			err = lack(s, -EADDRNOTAVAIL,
+				   "worker %s: no address of this machine towards it; give --address", a);
+			if (err)
+				return err;
+		}
+		if (!s->job.address)
+			s->job.address = route.source;
+	}
+	return 0;
+}
+
+/* Is it the first rank behind its port? */
+static bool first_behind(const struct job_spec *s, __u32 rank)
+{
+	__u32 k = 0;
+
+	while (s->ifindex[k] != s->ifindex[rank])
+		k++;
+	return k == rank && s->ifindex[rank];
+}
+
+/* Every port must carry the frame. */
+static int check_ports(const struct job_spec *s, __u32 job)
+{
+	struct fpisa_format f = fpisa_format_of(s->job.format);
+	int bytes = job_frame_bytes(&s->job);
+	int block = FPISA_BLOCK * f.bytes;
+
+	for (__u32 r = 0; r < s->job.workers; r++) {
+		char dev[IF_NAMESIZE];
+		int mtu;
+
+		if (!first_behind(s, r))
+			continue;
+		if (!if_indextoname(s->ifindex[r], dev))
+			return fail(-errno, NULL, "interface %u", s->ifindex[r]);
+		mtu = interface_mtu(dev);
+		if (mtu < 0)
+			return fail(mtu, NULL, "%s: MTU", dev);
+		if (bytes > mtu)
+			return refuse(
+				-EMSGSIZE,
+				"job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %d",
+				job, s->job.elements, bytes, dev, mtu,
+				(s->job.elements * f.bytes - (bytes - mtu)) / block * FPISA_BLOCK);
+	}
+	return 0;
+}
+
+int job_spec_resolve(struct job_spec *s, __u32 job)
+{
+	return check_address(s, job) ?: resolve(s, job) ?: check_ports(s, job);
+}
+
+void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job)
+{
+	for (__u32 r = 0; r < s->job.workers; r++) {
+		struct datapath_interface i;
+		struct veth_peer peer;
+		char dev[IF_NAMESIZE];
+		struct link l;
+		int got;
+
+		if (!first_behind(s, r) || !if_indextoname(s->ifindex[r], dev) || link_get(s->ifindex[r], &l))
+			continue;
+		veth_look(&l, &peer);
+		got = datapath_attached(dp, s->ifindex[r], &i);
+		if (got > 0 && i.mode == DATAPATH_NATIVE)
+			veth_warn(&l, &peer);
+		if (got > 0 && !datapath_is_entry(i.program.name))
+			warning("%s: the wrong program is attached, %s, so job %u hears no worker there; ip link set dev %s xdp%s "
+				"off, then attach fpisa",
+				dev, i.program.name, job, dev, i.mode == DATAPATH_SKB ? "generic" : "");
+		else if (got <= 0)
+			warning("%s: this datapath is not loaded on it, so job %u hears no worker there; fpisa load %s",
+				dev, job, dev);
+	}
+}

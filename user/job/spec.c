@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A job's workers from the list of them, and what its options (options.c) left out; job.h has the contracts. */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "cli/options.h"
+#include "job.h"
+
+#define GROUP_BASE 0xef465000u /* 239.70.80.0: 'F' is 70, 'P' is 80 */
+
+/* ADDR[:PORT][@DEV] */
+static int parse_worker(char *s, struct fpisa_rank *rank, char **device)
+{
+	char *dev = strchr(s, '@'), *port = strchr(s, ':');
+	uint64_t number = FPISA_PORT;
+	int err;
+
+	if (dev)
+		*dev++ = 0;
+	port = strchr(s, ':');
+	if (port)
+		*port++ = 0;
+	err = parse_machine("--workers", s, &rank->addr);
+	if (!err && port)
+		err = parse_number("--workers: port", port, 1, 65535, &number);
+	if (!err && dev && (!*dev || strlen(dev) >= IF_NAMESIZE || strpbrk(dev, ":/ \t")))
+		err = refuse(BAD_USAGE, "--workers: '%s' is not an interface's name, in ADDR[:PORT][@DEV]", dev);
+	if (err)
+		return err;
+	rank->port = htons(number);
+	*device = dev;
+	return 0;
+}
+
+static int parse_workers(struct job_spec *s)
+{
+	struct fpisa_job *j = &s->job;
+	char *one;
+	int err;
+
+	while ((one = strsep(&s->workers, ","))) {
+		if (j->workers == FPISA_MAX_WORKERS)
+			return refuse(BAD_USAGE, "--workers: more than %d", FPISA_MAX_WORKERS);
+		err = parse_worker(one, &j->rank[j->workers], &s->dev[j->workers]);
+		if (err)
+			return err;
+		j->workers++;
+	}
+	return 0;
+}
+
+static bool multicast_possible(const struct fpisa_job *j)
+{
+	for (__u32 r = 0; r < j->workers; r++) {
+		if (j->rank[r].port != j->rank[0].port)
+			return false;
+		for (__u32 k = 0; k < r; k++)
+			if (j->rank[k].addr == j->rank[r].addr)
+				return false;
+	}
+	return true;
+}
+
+int job_spec_complete(struct job_spec *s, __u32 job)
+{
+	struct fpisa_job *j = &s->job;
+	int err = parse_workers(s);
+
+	if (err)
+		return err;
+
+	j->format = j->format ?: FPISA_FORMAT_FP32;
+	j->elements = j->elements ?: fpisa_default_elements(fpisa_format_of(j->format));
+	j->window = j->window ?: FPISA_DEFAULT_WINDOW;
+	j->ports = j->ports ?: 1;
+	j->mode = j->mode ?: FPISA_MODE_FPISA;
+	j->rounding = j->rounding ?: fpisa_default_rounding(j->mode);
+	j->pipeline = j->pipeline ?: FPISA_PIPELINE_FUSED;
+	j->clz = j->clz ?: FPISA_CLZ_BITS;
+	if (!j->fanout)
+		j->fanout = j->group || multicast_possible(j) ? FPISA_FANOUT_MULTICAST : FPISA_FANOUT_UNICAST;
+	if (j->fanout == FPISA_FANOUT_UNICAST && j->group)
+		return refuse(BAD_USAGE, "--group: goes with multicast, not with --fanout unicast");
+	if (j->fanout == FPISA_FANOUT_MULTICAST) {
+		j->group = j->group ?: htonl(GROUP_BASE + job);
+		j->group_port = j->rank[0].port;
+	}
+	return 0;
+}
+
+unsigned int job_frame_bytes(const struct fpisa_job *j)
+{
+	return FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + fpisa_payload_bytes(fpisa_format_of(j->format), j->elements);
+}
+
+int job_parse_number(const char *text, __u32 *job)
+{
+	uint64_t number = 0;
+	int err = parse_number("job", text, 0, FPISA_MAX_JOBS - 1, &number);
+
+	*job = number;
+	return err;
+}

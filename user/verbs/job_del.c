@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa job del JOB */
+#include "cli/options.h"
+#include "job/job.h"
+#include "verbs.h"
+
+int verb_job_del(int argc, char **argv)
+{
+	struct common c = COMMON_INIT;
+	struct datapath dp;
+	__u32 job;
+	int err;
+
+	if (bare_options(&c, argc, argv))
+		return BAD_USAGE;
+	if (argc - optind != 1)
+		return refuse(BAD_USAGE, "give a job number");
+	err = job_parse_number(argv[optind], &job);
+	if (!err)
+		err = datapath_open(&dp, c.pin);
+	if (err)
+		return err;
+	err = datapath_job_del(&dp, job);
+	datapath_close(&dp);
+	return err;
+}

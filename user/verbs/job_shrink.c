@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa job shrink JOB RANK... */
+#include <stdio.h>
+
+#include "cli/options.h"
+#include "cli/print.h"
+#include "job/job.h"
+#include "verbs.h"
+
+int verb_job_shrink(int argc, char **argv)
+{
+	struct common c = COMMON_INIT;
+	char text[RANKS_LEN];
+	struct datapath dp;
+	__u64 ranks = 0, live;
+	uint64_t rank;
+	__u32 job;
+	int err;
+
+	if (bare_options(&c, argc, argv))
+		return BAD_USAGE;
+	if (argc - optind < 2 || argc - optind > FPISA_MAX_WORKERS + 1)
+		return refuse(BAD_USAGE, "give a job number and ranks");
+	err = job_parse_number(argv[optind], &job);
+	for (int i = optind + 1; !err && i < argc; i++) {
+		err = parse_number("rank", argv[i], 0, FPISA_MAX_WORKERS - 1, &rank);
+		ranks |= 1ull << (rank & 63);
+	}
+	if (!err)
+		err = datapath_open(&dp, c.pin);
+	if (err)
+		return err;
+	err = datapath_job_shrink(&dp, job, ranks, &live);
+	if (!err)
+		printf("job %u goes on with ranks %s\n", job, ranks_text(live, text));
+	datapath_close(&dp);
+	return err;
+}
