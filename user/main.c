@@ -10,11 +10,11 @@
 #include "analyze/analyze.h"
 #include "bench/bench.h"
 #include "cli/report.h"
+#include "config/config.h"
 #include "demo/demo.h"
 #include "doctor/doctor.h"
 #include "soak/soak.h"
 #include "tables/tables.h"
-#include "verbs/config.h"
 #include "verbs/verbs.h"
 
 struct verb {

@@ -31,12 +31,14 @@ def verbs():
 
 
 def sources():
-    """Per file of the CLI, with the options.c that it uses if there is one: its verbs, and the names of its options."""
+    """Per file of the CLI, with the file of options that it uses if there is one: its verbs, and the names of its options."""
     for path in glob.glob(os.path.join(TOP, "user", "*", "*.c")):
         with open(path) as f:
             text = f.read()
-        ours = "job" if "job_add_options" in text else os.path.basename(os.path.dirname(path))
-        for part in glob.glob(os.path.join(TOP, "user", ours, "options.c")):
+        part = os.path.join(os.path.dirname(path), "options.c")
+        for word, file in ("job_add_options", "job/options.c"), ("load_options", "config/load.c"):
+            part = os.path.join(TOP, "user", file) if word in text else part
+        if os.path.exists(part):
             with open(part) as f:
                 text += f.read()
         names = re.findall(r"^int verb_(\w+)\(", text, re.M)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: the configuration file (user/verbs/config.c). Of one without errors
+ * libFuzzer: the configuration file (user/config/read.c). Of one without errors
  * everything is as config.h says, and each job is one that may be made.
  */
 #define _GNU_SOURCE
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "verbs/config.h"
+#include "config/config.h"
 #include "stand_ins.h"
 
 static void check_jobs(const struct config *c)

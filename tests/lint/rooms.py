@@ -23,8 +23,8 @@ ROOMS = [
     ["values", "host", "oracle", "testbed"],
     ["datapath"],
     ["tables", "job"],
-    ["verbs", "analyze"],
-    ["demo", "soak", "doctor", "bench"],
+    ["config", "analyze"],
+    ["verbs", "demo", "soak", "doctor", "bench"],
     ["."],  # main.c
 ]
 LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}

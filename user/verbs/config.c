@@ -1,357 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Read and check a configuration file; config.h has the syntax. A parser of
- * our own: libinih, as Debian builds it, cuts lines at 200 bytes, less than
- * 64 workers take, libconfuse and libconfig stop at the first error.
- */
-#include <ctype.h>
-#include <errno.h>
+/* fpisa config check, config apply: [FILE] */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "cli/options.h"
-#include "cli/report.h"
-#include "config.h"
-#include "load.h"
+#include "config/config.h"
+#include "verbs.h"
 
-#define MAX_BYTES (1 << 20)
-#define MAX_KEYS 64
-#define KEYS_LEN 512
-
-enum section { NOWHERE, SKIPPED, DATAPATH, INTERFACE, JOB };
-
-struct reader {
-	struct config *c;
-	enum section section;
-	int line, errors;
-	int errors_before;			   /* of this section */
-	int key_line[MAX_KEYS];			   /* of this section, by index in its table; 0: not there */
-	struct fpisa_job place_of[FPISA_MAX_JOBS]; /* the jobs so far, as they share the slots */
-	char place[CONFIG_PLACE_LEN];
-};
-
-void config_at(const struct config *c, int line, char place[CONFIG_PLACE_LEN])
+/* The one operand, or the default. */
+static int parse_file(int argc, char **argv, struct common *c, const char **file)
 {
-	snprintf(place, CONFIG_PLACE_LEN, "%s:%d", c->file, line);
-	report_at(place);
-}
-
-static void at(struct reader *r, int line)
-{
-	config_at(r->c, line, r->place);
-}
-
-/* -- the keys of a section ---------------------------------------------- */
-
-static const struct option *table(enum section s)
-{
-	return s == JOB ? job_add_options : load_options;
-}
-
-/* Is the option of the table a key of the section? */
-static bool is_key(enum section s, const struct option *o)
-{
-	bool mode = !strcmp(o->name, "mode");
-
-	if (s == JOB)
-		return o->val >= OPT_VERB;
-	if (s == INTERFACE)
-		return mode;
-	return o->val == OPT_PIN || (o->val >= OPT_VERB && !mode);
-}
-
-static const struct option *find_key(enum section s, const char *name)
-{
-	for (const struct option *o = table(s); o->name; o++)
-		if (is_key(s, o) && !strcmp(o->name, name))
-			return o;
-	return NULL;
-}
-
-static int refuse_key(enum section s, const char *name)
-{
-	char known[KEYS_LEN] = "";
-	size_t n = 0;
-
-	for (const struct option *o = table(s); o->name; o++)
-		if (is_key(s, o) && n < sizeof(known))
-			n += snprintf(known + n, sizeof(known) - n, "%s%s", n ? ", " : "", o->name);
-	return refuse(-EINVAL, "no key '%s' here; there are %s", name, known);
-}
-
-/* The verb's own parser, given what getopt_long() would give it. */
-static int take(struct reader *r, const struct option *o, char *value)
-{
-	struct config *c = r->c;
-
-	if (o->has_arg == no_argument && strcmp(value, "yes")) {
-		if (strcmp(value, "no"))
-			return refuse(-EINVAL, "%s: '%s' is not yes or no", o->name, value);
-		return 0;
-	}
-	optarg = value;
-	if (r->section == JOB)
-		return job_spec_option(&c->job[c->jobs - 1].spec, o->val, &c->common);
-	if (r->section == INTERFACE)
-		return load_option(&c->interface[c->interfaces - 1].load, o->val, &c->common);
-	return load_option(&c->load, o->val, &c->common);
-}
-
-static int read_key(struct reader *r, char *name, char *value)
-{
-	const struct option *o;
-	int *line;
-
-	if (r->section == SKIPPED)
-		return 0;
-	if (r->section == NOWHERE)
-		return refuse(-EINVAL,
-			      "'%s' stands in no section; [datapath], [interface DEV] or [job N] first",
-			      name);
-	o = find_key(r->section, name);
-	if (!o)
-		return refuse_key(r->section, name);
-	line = &r->key_line[o - table(r->section)];
-	if (*line)
-		return refuse(-EINVAL, "%s: is given twice, first in line %d", name, *line);
-	*line = r->line;
-	if (!*value)
-		return refuse(-EINVAL, "%s: has no value", name);
-	return take(r, o, value);
-}
-
-/* -- sections ----------------------------------------------------------- */
-
-/*
- * What can be said of a job when its section is over. Where a key is wrong
- * already, only the list of workers is looked at.
- */
-static void end_job(struct reader *r)
-{
-	struct config_job *j = &r->c->job[r->c->jobs - 1];
-	int line = r->key_line[find_key(JOB, "workers") - table(JOB)], err;
-	bool wrong = r->errors > r->errors_before;
-
-	at(r, line ?: j->line);
-	if (!line)
-		err = refuse(-EINVAL, "job %u: workers is missing", j->number);
-	else if (!j->spec.workers)
-		return;
-	else
-		err = job_spec_complete(&j->spec, j->number);
-	at(r, j->line);
-	if (!err && wrong)
-		return;
-	if (!err)
-		err = datapath_job_check(j->number, &j->spec.job);
-	if (!err)
-		err = datapath_job_place(r->place_of, j->number, &j->spec.job);
-	r->errors += !!err;
-	r->place_of[j->number] = j->spec.job;
-	r->place_of[j->number].active = !err;
-}
-
-static void end_section(struct reader *r)
-{
-	const struct fpisa_steering *s = &r->c->load.steering;
-
-	if (r->section == JOB)
-		end_job(r);
-	if (r->section == DATAPATH && s->queue && !s->cpus) {
-		at(r, r->c->datapath_line);
-		r->errors++;
-		refuse(-EINVAL, "cpu-queue goes with cpus");
-	}
-}
-
-static int begin_datapath(struct reader *r, const char *name)
-{
-	if (*name)
-		return refuse(-EINVAL, "[datapath] has no name");
-	if (r->c->datapath_line)
-		return refuse(-EINVAL, "[datapath] is there twice, first in line %d", r->c->datapath_line);
-	r->c->datapath_line = r->line;
-	r->section = DATAPATH;
+	if (bare_options(c, argc, argv))
+		return BAD_USAGE;
+	if (argc - optind > 1)
+		return refuse(BAD_USAGE, "config: give one file");
+	if (optind < argc && !*argv[optind])
+		return refuse(BAD_USAGE, "config: the file's name is empty");
+	*file = optind < argc ? argv[optind] : CONFIG_FILE;
 	return 0;
 }
 
-static int begin_interface(struct reader *r, const char *name)
+int verb_config_check(int argc, char **argv)
 {
-	struct config *c = r->c;
-
-	if (!*name || strlen(name) >= IF_NAMESIZE || strpbrk(name, "/ \t"))
-		return refuse(-EINVAL, "'%s' is not an interface's name", name);
-	for (int i = 0; i < c->interfaces; i++)
-		if (!strcmp(c->interface[i].name, name))
-			return refuse(-EINVAL, "interface %s is there twice, first in line %d", name,
-				      c->interface[i].line);
-	if (c->interfaces == DATAPATH_MAX_INTERFACES)
-		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
-	c->interface[c->interfaces++] =
-		(struct config_interface){.line = r->line, .name = name, .load = {.mode = DATAPATH_NATIVE}};
-	r->section = INTERFACE;
-	return 0;
-}
-
-static int begin_job(struct reader *r, const char *name)
-{
-	struct config *c = r->c;
-	__u32 number;
+	struct common common = COMMON_INIT;
+	struct config *c = NULL;
+	const char *file;
 	int err;
 
-	err = job_parse_number(name, &number);
-	if (err)
-		return err;
-	for (int i = 0; i < c->jobs; i++)
-		if (c->job[i].number == number)
-			return refuse(-EINVAL, "job %s is there twice, first in line %d", name,
-				      c->job[i].line);
-	memset(&c->job[c->jobs], 0, sizeof(c->job[0]));
-	c->job[c->jobs].line = r->line;
-	c->job[c->jobs++].number = number;
-	r->section = JOB;
-	return 0;
-}
-
-/* Keys of a section that is refused are not looked at. */
-static int begin_section(struct reader *r, char *name)
-{
-	char *end = name + strcspn(name, "]"), *kind;
-
-	r->section = SKIPPED;
-	if (!*end || end[1])
-		return refuse(-EINVAL, "a section is [datapath], [interface DEV] or [job N]");
-	*end = 0;
-	name += strspn(name, " \t");
-	kind = strsep(&name, " \t");
-	name = name ? name + strspn(name, " \t") : end;
-	while (end > name && isspace((unsigned char)end[-1]))
-		*--end = 0;
-	if (!strcmp(kind, "datapath"))
-		return begin_datapath(r, name);
-	if (!strcmp(kind, "interface"))
-		return begin_interface(r, name);
-	if (!strcmp(kind, "job"))
-		return begin_job(r, name);
-	return refuse(-EINVAL, "no section [%s]; there are [datapath], [interface DEV] and [job N]", kind);
-}
-
-/* -- lines --------------------------------------------------------------- */
-
-/* Without blanks at either end and without the comment. */
-static char *trim(char *s)
-{
-	char *end;
-
-	s += strspn(s, " \t\r");
-	for (end = s; *end; end++)
-		if ((*end == '#' || *end == ';') && (end == s || isspace((unsigned char)end[-1])))
-			break;
-	while (end > s && isspace((unsigned char)end[-1]))
-		end--;
-	*end = 0;
-	return s;
-}
-
-static void read_line(struct reader *r, char *s)
-{
-	char *equals;
-	int err = 0;
-
-	s = trim(s);
-	if (*s == '[') {
-		end_section(r);
-		memset(r->key_line, 0, sizeof(r->key_line));
-		r->errors_before = r->errors;
-		at(r, r->line);
-		err = begin_section(r, s + 1);
-	} else if (*s) {
-		at(r, r->line);
-		equals = strchr(s, '=');
-		if (equals) {
-			*equals = 0;
-			err = read_key(r, trim(s), trim(equals + 1));
-		} else {
-			err = refuse(-EINVAL, "'%s' is neither [SECTION] nor KEY = VALUE", s);
-		}
-	}
-	r->errors += !!err;
-}
-
-static int read_text(struct config *c)
-{
-	FILE *f = fopen(c->file, "re");
-	size_t n;
-	int err = 0;
-
-	if (!f)
-		return fail(-errno, "write one, see fpisa(8), or name another", "%s", c->file);
-	errno = 0;
-	n = fread(c->text, 1, MAX_BYTES, f);
-	if (ferror(f))
-		err = fail(-(errno ?: EIO), NULL, "%s: read", c->file);
-	else if (n == MAX_BYTES || memchr(c->text, 0, n))
-		err = refuse(-EINVAL, "%s: is no text file of less than %d bytes", c->file, MAX_BYTES);
-	fclose(f);
+	err = parse_file(argc, argv, &common, &file);
+	if (!err)
+		err = config_read(&c, file);
+	if (!err)
+		err = config_look(c, true);
+	if (!err)
+		printf("%s: no errors; interfaces: %d, jobs: %d\n", file, c->interfaces, c->jobs);
+	config_free(c);
 	return err;
 }
 
-/* What takes all sections to say, and each of them right. */
-static void end_file(struct reader *r)
+int verb_config_apply(int argc, char **argv)
 {
-	const struct config *c = r->c;
-	__u32 port = c->load.port ?: FPISA_PORT;
-
-	if (r->errors)
-		return;
-	for (int i = 0; c->load.steering.cpus && i < c->interfaces; i++) {
-		at(r, c->interface[i].line);
-		if (c->interface[i].load.mode != DATAPATH_NATIVE)
-			r->errors += !!refuse(-EINVAL, "mode: cpus of [datapath] take native XDP");
-	}
-	for (int i = 0; i < c->jobs; i++) {
-		at(r, c->job[i].line);
-		r->errors += !!datapath_job_ports(port, c->job[i].number, &c->job[i].spec.job);
-	}
-}
-
-int config_read(struct config **out, const char *file)
-{
-	struct config *c = calloc(1, sizeof(*c));
-	struct reader *r = calloc(1, sizeof(*r));
-	char *rest, *line;
+	struct common common = COMMON_INIT;
+	struct config *c = NULL;
+	const char *file;
 	int err;
 
-	*out = c;
-	if (!c || !r) {
-		err = fail(-ENOMEM, NULL, "%s", file);
-		goto out;
-	}
-	c->file = file;
-	c->load.group = DATAPATH_NO_GROUP;
-	c->text = calloc(1, MAX_BYTES + 1);
-	err = c->text ? read_text(c) : fail(-ENOMEM, NULL, "%s", file);
-	if (err)
-		goto out;
-	r->c = c;
-	rest = c->text;
-	while ((line = strsep(&rest, "\n"))) {
-		r->line++;
-		read_line(r, line);
-	}
-	end_section(r);
-	end_file(r);
-	report_at(NULL);
-	err = r->errors ? -EINVAL : 0;
-out:
-	free(r);
+	err = parse_file(argc, argv, &common, &file);
+	if (!err)
+		err = config_read(&c, file);
+	if (!err)
+		err = config_apply(c, common.pin ?: c->common.pin);
+	config_free(c);
 	return err;
-}
-
-void config_free(struct config *c)
-{
-	if (c)
-		free(c->text);
-	free(c);
 }

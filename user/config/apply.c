@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa config check, config apply. Applying makes what is missing and
+ * A configuration file and what runs: config.h has the contracts. Applying makes what is missing and
  * touches nothing that runs: a job that runs with the file's parameters keeps
  * its slots, one with others is an error. All is looked at before anything is
  * made, and what fails then takes back what was made: all of the file or nothing.
@@ -12,33 +12,13 @@
 #include <sys/stat.h>
 
 #include "cli/names.h"
-#include "cli/options.h"
 #include "cli/print.h"
 #include "cli/report.h"
 #include "config.h"
-#include "verbs.h"
-
-/* The one operand, or the default. */
-static int parse_file(int argc, char **argv, struct common *c, const char **file)
-{
-	static const struct option options[] = {COMMON_OPTIONS, {0}};
-	int opt;
-
-	while ((opt = next_option(argc, argv, options)) != -1)
-		if (common_option(c, opt))
-			return BAD_USAGE;
-	if (argc - optind > 1)
-		return refuse(BAD_USAGE, "config: give one file");
-	if (optind < argc && !*argv[optind])
-		return refuse(BAD_USAGE, "config: the file's name is empty");
-	*file = optind < argc ? argv[optind] : CONFIG_FILE;
-	return 0;
-}
 
 /* -- what this machine has ------------------------------------------------ */
 
-/* Without privilege. In a draft what is not there may come, or be another machine's: a warning. */
-static int look_at_machine(struct config *c, bool draft)
+int config_look(struct config *c, bool draft)
 {
 	char place[CONFIG_PLACE_LEN];
 	int errors = 0;
@@ -64,24 +44,6 @@ static int look_at_machine(struct config *c, bool draft)
 	}
 	report_at(NULL);
 	return errors ? -EINVAL : 0;
-}
-
-int verb_config_check(int argc, char **argv)
-{
-	struct common common = COMMON_INIT;
-	struct config *c = NULL;
-	const char *file;
-	int err;
-
-	err = parse_file(argc, argv, &common, &file);
-	if (!err)
-		err = config_read(&c, file);
-	if (!err)
-		err = look_at_machine(c, true);
-	if (!err)
-		printf("%s: no errors; interfaces: %d, jobs: %d\n", file, c->interfaces, c->jobs);
-	config_free(c);
-	return err;
 }
 
 /* -- what runs -------------------------------------------------------------- */
@@ -328,7 +290,7 @@ static void report(const struct config *c, const struct datapath *dp)
 	}
 }
 
-static int apply(struct config *c, const char *pin)
+int config_apply(struct config *c, const char *pin)
 {
 	const char *where = c->interfaces ? pin ?: DATAPATH_PIN : pin;
 	char dir[PATH_MAX], place[CONFIG_PLACE_LEN];
@@ -339,7 +301,7 @@ static int apply(struct config *c, const char *pin)
 
 	if (!c->interfaces && !c->jobs)
 		return 0;
-	err = look_at_machine(c, false);
+	err = config_look(c, false);
 	config_at(c, c->interfaces ? c->interface[0].line : c->job[0].line, place);
 	if (before || !c->interfaces) {
 		open = !datapath_open(&dp, where);
@@ -366,21 +328,5 @@ static int apply(struct config *c, const char *pin)
 		take_back(c, &dp, where, before, &m);
 	if (open)
 		datapath_close(&dp);
-	return err;
-}
-
-int verb_config_apply(int argc, char **argv)
-{
-	struct common common = COMMON_INIT;
-	struct config *c = NULL;
-	const char *file;
-	int err;
-
-	err = parse_file(argc, argv, &common, &file);
-	if (!err)
-		err = config_read(&c, file);
-	if (!err)
-		err = apply(c, common.pin ?: c->common.pin);
-	config_free(c);
 	return err;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The options of fpisa load, for the verb and for config.c; load.c. */
-#ifndef FPISA_USER_LOAD_H
-#define FPISA_USER_LOAD_H
+/* The options of fpisa load, for the verb and for the configuration file. */
+#ifndef FPISA_CONFIG_LOAD_H
+#define FPISA_CONFIG_LOAD_H
 
 #include <getopt.h>
 

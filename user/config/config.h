@@ -9,11 +9,12 @@
  *	workers = 10.0.0.11,10.0.0.12
  *
  * A key is an option without its dashes and goes through the verb's own
- * parser; an option without an argument takes yes or no. config.c reads and
- * checks, config_apply.c looks at the machine and makes what is missing.
+ * parser; an option without an argument takes yes or no. read.c reads and
+ * checks, apply.c looks at the machine and makes what is missing, load.c has
+ * load's options, which the verb shares.
  */
-#ifndef FPISA_USER_CONFIG_H
-#define FPISA_USER_CONFIG_H
+#ifndef FPISA_CONFIG_H
+#define FPISA_CONFIG_H
 
 #include "cli/options.h"
 #include "datapath/datapath.h"
@@ -55,6 +56,15 @@ struct config {
  */
 int config_read(struct config **c, const char *file);
 void config_free(struct config *c);
+
+/*
+ * Interfaces, routes and addresses, without privilege. In a draft what is not
+ * there may come, or be another machine's: a warning. Else 0 or -EINVAL.
+ */
+int config_look(struct config *c, bool draft);
+
+/* Makes what is missing and says so on stdout: all of the file or nothing. `pin` may be NULL. 0 or -errno. */
+int config_apply(struct config *c, const char *pin);
 
 /* Messages are about this line from here on; `place` is the caller's and stays. */
 void config_at(const struct config *c, int line, char place[CONFIG_PLACE_LEN]);

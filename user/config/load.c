@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The options of fpisa load, which a configuration file has as keys. */
+#include <errno.h>
+#include <grp.h>
+#include <stddef.h>
+
+#include "cli/names.h"
+#include "cli/options.h"
+#include "load.h"
+
+enum { OPT_MODE = OPT_VERB, OPT_PORT, OPT_GROUP, OPT_CPUS, OPT_QUEUE };
+
+/* By name or number. */
+static int parse_group(const char *s, gid_t *group)
+{
+	const struct group *g = getgrnam(s);
+	uint64_t number;
+	int err;
+
+	if (g) {
+		*group = g->gr_gid;
+		return 0;
+	}
+	if (!*s || *s == '-')
+		return refuse(BAD_USAGE, "--group: '%s' is neither a group nor a number", s);
+	if (*s < '0' || *s > '9')
+		return refuse(-ENOENT, "--group: no group '%s'; groupadd %s", s, s);
+	err = parse_number("--group", s, 0, UINT32_MAX - 1ull, &number);
+	*group = err ? DATAPATH_NO_GROUP : (gid_t)number;
+	return err;
+}
+
+const struct option load_options[] = { { "mode", required_argument, NULL, OPT_MODE },
+				       { "port", required_argument, NULL, OPT_PORT },
+				       { "group", required_argument, NULL, OPT_GROUP },
+				       { "cpus", required_argument, NULL, OPT_CPUS },
+				       { "cpu-queue", required_argument, NULL, OPT_QUEUE },
+				       COMMON_OPTIONS,
+				       { 0 } };
+
+int load_option(struct datapath_load *o, int opt, struct common *c)
+{
+	int err, mode = o->mode;
+	uint64_t number = 0;
+
+	switch (opt) {
+	case OPT_MODE:
+		err = parse_name("--mode", optarg, attach_mode_names, &mode);
+		o->mode = mode;
+		return err;
+	case OPT_PORT:
+		err = parse_number("--port", optarg, 1, 65535, &number);
+		o->port = number;
+		return err;
+	case OPT_GROUP:
+		return parse_group(optarg, &o->group);
+	case OPT_CPUS:
+		return parse_cpus("--cpus", optarg, o->steering.cpu, FPISA_STEER_CPUS, &o->steering.cpus);
+	case OPT_QUEUE:
+		err = parse_number("--cpu-queue", optarg, 1, FPISA_STEER_MAX_QUEUE, &number);
+		o->steering.queue = number;
+		return err;
+	}
+	return common_option(c, opt);
+}
