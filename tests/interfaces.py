@@ -112,12 +112,17 @@ def output(build):
         yield ("counter", "v_" + name), f"{i} {kind.lower()}"
     for name in re.findall(r"\bX\((\w+), \"", counters):
         yield ("counter", name), ""
+    parameters = {n.replace("-", "_"): row for n, row in re.findall(
+        r'^\t\{ "([a-z-]+)",(.*?)\},$', read("user", "job", "options.c"), re.M | re.S) if "FOREIGN" not in row}
     for path in sorted(glob.glob(os.path.join(TOP, "user", "*", "*.c"))):
         text, room = read(path), os.path.basename(os.path.dirname(path))
         name = re.split("[_.]", os.path.basename(path))[0] if room == "verbs" or "histogram" in path else room
         if "json" in text:
             for key in re.findall(r"\b\w*add\w*\(\s*[^,;()]+(?:\(\))?,\s*\"([a-z]\w*)\"", text):
                 yield ("json", f"{name}.{key}"), ""
+            for where in re.findall(r"\bjob_add_json\([^;]*, (0|JOB_IN_\w+)\);", text):
+                for key in (k for k, row in parameters.items() if where == "0" or where in row):
+                    yield ("json", f"{name}.{key}"), ""
     for name in re.findall(r"\"(fpisa_[a-z_]+[a-z])\"", read("user", "verbs", "prometheus.c")):
         yield ("metric", name), ""
 

@@ -23,42 +23,9 @@ struct verb {
 	const char *args;
 	const char *help;
 	const char *more; /* what `fpisa help VERB` adds; may be NULL */
+	void (*options)(void); /* prints those that stand before that, from a table; may be NULL */
 	bool unpinned;	  /* in namespaces of its own: it takes no --pin */
 };
-
-static const char job_add_more[] =
-	"  --workers LIST     ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64;\n"
-	"                     PORT is the worker's UDP source port, 18000 by default; DEV\n"
-	"                     the interface towards it, by default that of the route\n"
-	"  --address ADDR     where workers send to and results come from, an address of this\n"
-	"                     machine; by default the source address of the route to the\n"
-	"                     first worker\n"
-	"  --foreign-address  --address need not be this machine's: a router, or an entry in\n"
-	"                     the workers' neighbour tables, leads their frames here\n"
-	"  --elements N       values a frame, a multiple of 32 up to 832; default 256;\n"
-	"                     of fp64 up to 416, default 128\n"
-	"  --window N         frames a worker has under way, a power of two; default 64\n"
-	"  --ports N          UDP ports to listen on, a power of two up to 16; default 1. Each\n"
-	"                     slot has one, so that a network card which spreads by\n"
-	"                     destination port gives a slot to one CPU; see fpisa doctor\n"
-	"  --mode MODE        fpisa (default), fpisa-a, fpisa64 or exact\n"
-	"  --rounding R       down (the paper's) or nearest (default of fpisa64 and exact)\n"
-	"  --pipeline P       fused (default) or staged; same bits\n"
-	"  --clz C            bits (default), lpm (the paper's trie) or lpm-byte (a table\n"
-	"                     and a trie of bytes); same bits\n"
-	"  --format F         fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32, mxint8\n"
-	"  --fanout F         multicast or unicast; by default multicast if all workers\n"
-	"                     have one port number and an address each\n"
-	"  --group ADDR       multicast group of the results, not in 224.0.0.0/24; default\n"
-	"                     239.70.80.JOB\n"
-	"  --token HEX        secret that a worker must know to join\n"
-	"  --big-endian       payloads are; the datapath swaps them in and out\n"
-	"  --reciprocal       averages multiply by 1/n, as the paper does, instead of dividing\n"
-	"  --histogram        count what the adds discard, by magnitude; see fpisa histogram\n"
-	"  --no-statistics    do not count what adds round, overwrite, shift left and saturate;\n"
-	"                     fused sums of fp32 take less time\n"
-	"  --debug-faults F   drop=P,duplicate=P,reorder=P,delay=P,corrupt=P,seed=S, some of them:\n"
-	"                     shares of frames, 0 to 0.9, with which workers try out a bad network\n";
 
 static const char doctor_more[] =
 	"One line a finding: ok, warn or fault; after \"fix:\" the command that fixes it, where one can.\n"
@@ -95,7 +62,7 @@ static const struct verb verbs[] = {
 	  "Under traffic; jobs, sums under way and counters go on. Refused if the layout of\n"
 	  "the maps has changed: then unload and load.\n" },
 	{ "status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL },
-	{ "job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "make a job, 0 to 63", job_add_more },
+	{ "job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "make a job, 0 to 63", .options = job_add_help },
 	{ "job list", verb_job_list, "[--json]", "the jobs", NULL },
 	{ "job show", verb_job_show, "JOB [--json]", "a job's parameters and members",
 	  "\"last heard\" is since the last frame of a rank that passed all checks, to some ms;\n"
@@ -126,10 +93,10 @@ static const struct verb verbs[] = {
 	{ "doctor", verb_doctor, "[DEV...] [--worker ADDR] [--json]",
 	  "what is wrong on this machine, and what fixes it", doctor_more },
 	{ "demo", verb_demo, "[OPTION...] [--json]",
-	  "sum real gradients over real packets, and check every bit", demo_help, true },
+	  "sum real gradients over real packets, and check every bit", demo_help, .unpinned = true },
 	{ "analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",
 	  "the error of sums of real values: its size, its sources, its dependence on order", analyze_help },
-	{ "soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help, true },
+	{ "soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help, .unpinned = true },
 	{ "bench arith", verb_bench_arith, "[OPTION...] [--json]", "ns an element of adds and read-outs, side by side",
 	  bench_arith_help },
 	{ "bench wire", verb_bench_wire, "[DEV...] [OPTION...] [--json]", "goodput and CPU time by settings, and the best of them",
@@ -239,6 +206,8 @@ static int help_verb(int argc, char **argv)
 		return refuse_verb(argc, argv);
 	printf("%s: %s\n", v->name, v->help);
 	usage(stdout, v);
+	if (v->options)
+		v->options();
 	if (v->more)
 		fputs(v->more, stdout);
 	return 0;

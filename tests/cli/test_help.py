@@ -30,34 +30,38 @@ def verbs():
     return {v.name: v for v in found}
 
 
+def names_of_options(*path):
+    with open(os.path.join(TOP, "user", *path)) as f:
+        text = f.read()
+    return set(re.findall(r'\{\s*"([a-z][a-z-]*)",\s*(?:\w+_argument|"[A-Z]+"|NULL),', text)), text
+
+
 def sources():
-    """Per file of the CLI, with the file of options that it uses if there is one: its verbs, and the names of its options."""
+    """Per file of the CLI, with the file of options that it uses if there is one: its verbs, the names of its options,
+    and those of them that it has from the table of a job's, whose help is printed from that table."""
     for path in glob.glob(os.path.join(TOP, "user", "*", "*.c")):
-        with open(path) as f:
-            text = f.read()
-        part = os.path.join(os.path.dirname(path), "options.c")
-        for word, file in ("job_add_options", "job/options.c"), ("load_options", "config/load.c"):
-            part = os.path.join(TOP, "user", file) if word in text else part
-        if os.path.exists(part):
-            with open(part) as f:
-                text += f.read()
+        options, text = names_of_options(path)
+        room = os.path.basename(os.path.dirname(path))
+        for file in ("config/load.c" if "load_options" in text else "", f"{room}/options.c"):
+            if os.path.isfile(os.path.join(TOP, "user", file)):
+                more, told = names_of_options(file)
+                options, text = options | more, text + told
         names = re.findall(r"^int verb_(\w+)\(", text, re.M)
-        options = set(re.findall(r'\{\s*"([a-z][a-z-]*)",\s*\w+_argument', text))
         if re.search(r"\bJSON_OPTION\b|\bcommon_options\(", text):
             options.add("json")
         if names:
-            yield path, names, options
+            yield path, names, options, names_of_options("job", "options.c")[0] if "job_options(" in text else set()
 
 
 def test_help_names_what_getopt_takes(verbs):
     """An option without a line in the help, and a line without an option."""
     seen = set()
-    for path, names, options in sources():
+    for path, names, options, job in sources():
         ours = [verbs[n.replace("_", " ")] for n in names]
         seen |= {v.name for v in ours}
         said = {o for v in ours for o in v.options}
         told = " ".join(table.ask(FPISA, "help", *v.name.split()) for v in ours)
-        assert not said - options, (path, said - options)
+        assert not said - options - job, (path, said - options - job)
         missing = [o for o in options - COMMON if not re.search(rf"--{o}(?![a-z-])", told)]
         assert not missing, (path, missing)
     assert seen == set(verbs)

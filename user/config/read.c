@@ -46,7 +46,13 @@ static void at(struct reader *r, int line)
 
 static const struct option *table(enum section s)
 {
-	return s == JOB ? job_add_options : load_options;
+	static struct option job[JOB_OPTIONS_MAX];
+
+	if (s != JOB)
+		return load_options;
+	if (!job->name)
+		job_options(job, 0);
+	return job;
 }
 
 /* Is the option of the table a key of the section? */
@@ -55,7 +61,7 @@ static bool is_key(enum section s, const struct option *o)
 	bool mode = !strcmp(o->name, "mode");
 
 	if (s == JOB)
-		return o->val >= OPT_VERB;
+		return true;
 	if (s == INTERFACE)
 		return mode;
 	return o->val == OPT_PIN || (o->val >= OPT_VERB && !mode);
@@ -90,9 +96,9 @@ static int take(struct reader *r, const struct option *o, char *value)
 			return refuse(-EINVAL, "%s: '%s' is not yes or no", o->name, value);
 		return 0;
 	}
-	optarg = value;
 	if (r->section == JOB)
-		return job_spec_option(&c->job[c->jobs - 1].spec, o->val, &c->common);
+		return job_option(&c->job[c->jobs - 1].spec, o->val, value);
+	optarg = value;
 	if (r->section == INTERFACE)
 		return load_option(&c->interface[c->interfaces - 1].load, o->val, &c->common);
 	return load_option(&c->load, o->val, &c->common);

@@ -32,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 /* The commands that make the job anew, for its ranks as routes lead to them now. */
 static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, char *out, size_t size)
 {
-	char a[ADDRESS_LEN], faults[FAULTS_OPTION_LEN];
+	char a[ADDRESS_LEN];
 	struct text t = { out, out + size };
 	struct route way = { 0 };
 	const char *pin = pin_option(d);
@@ -46,31 +46,9 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 		if (j->rank[r].given && !datapath_peer(d->dp, job, r, &peer) && if_indextoname(peer.ifindex, dev))
 			add(&t, "@%s", dev);
 	}
-	add(&t, " --address %s --elements %u --window %u", address_text(j->address, a), j->elements,
-	    j->window);
 	if (route_get(j->address, 0, &way) || !way.local)
 		add(&t, " --foreign-address");
-	if (j->ports > 1)
-		add(&t, " --ports %u", j->ports);
-	add(&t, " --mode %s --rounding %s", name_of(mode_names, j->mode),
-	    name_of(rounding_names, j->rounding));
-	add(&t, " --pipeline %s --clz %s", name_of(pipeline_names, j->pipeline), name_of(clz_names, j->clz));
-	add(&t, " --format %s --fanout %s", name_of(format_names, j->format),
-	    name_of(fanout_names, j->fanout));
-	if (j->fanout == FPISA_FANOUT_MULTICAST)
-		add(&t, " --group %s", address_text(j->group, a));
-	if (j->token)
-		add(&t, " --token %016llx", (unsigned long long)j->token);
-	if (j->flags & FPISA_JOB_BIG_ENDIAN)
-		add(&t, " --big-endian");
-	if (j->flags & FPISA_JOB_RECIPROCAL)
-		add(&t, " --reciprocal");
-	if (j->flags & FPISA_JOB_HISTOGRAM)
-		add(&t, " --histogram");
-	if (j->flags & FPISA_JOB_UNCOUNTED)
-		add(&t, " --no-statistics");
-	job_faults_option(&j->faults, faults);
-	add(&t, "%s", faults);
+	job_options_text(j, t.at, t.end - t.at);
 }
 
 /* Workers on this machine's own networks ask for the address by ARP; a router may lead others to it. */

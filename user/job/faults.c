@@ -82,15 +82,16 @@ struct json_object *job_faults_json(const struct fpisa_job_faults *f)
 	return o;
 }
 
-void job_faults_option(const struct fpisa_job_faults *f, char text[FAULTS_OPTION_LEN])
+void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN])
 {
-	int n = snprintf(text, FAULTS_OPTION_LEN, any(f) ? " --debug-faults " : "");
+	int n = 0;
 
+	*text = 0;
 	for (int i = 0; i < FPISA_FAULTS; i++)
 		if (f->share[i])
 			/* The middle of what becomes this share. */
-			n += snprintf(text + n, FAULTS_OPTION_LEN - n, "%s=%.7f,", names[i],
+			n += snprintf(text + n, FAULTS_LEN - n, "%s=%.7f,", names[i],
 				      (f->share[i] + .5) / FPISA_FAULT_SCALE);
-	if (any(f))
-		snprintf(text + n, FAULTS_OPTION_LEN - n, "seed=%u", f->seed);
+	if (n)
+		snprintf(text + n, FAULTS_LEN - n, "seed=%u", f->seed);
 }

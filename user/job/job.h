@@ -8,7 +8,6 @@
 #include "datapath/datapath.h"
 #include "fpisa/discard.h"
 
-struct common;
 struct json_object;
 
 /* -- options.c, spec.c, resolve.c: from words to a job ------------------- */
@@ -23,17 +22,32 @@ struct job_spec {
 	__u32 ifindex[FPISA_MAX_WORKERS];
 };
 
-/* From OPT_VERB on an option is the job's, below one of every verb. */
-extern const struct option job_add_options[];
+/* Where a parameter stands besides job add, the configuration file and job show. */
+#define JOB_IN_LIST 1u /* job list */
+#define JOB_IN_DEMO 2u /* an option of demo, and in its JSON */
 
-/* Takes one option as getopt_long() leaves it: its argument in optarg, which must stay. 0 or BAD_USAGE. */
-int job_spec_option(struct job_spec *s, int opt, struct common *c);
+/*
+ * Writes getopt_long()'s entries of the parameters that stand in `in`, 0: of
+ * all, and an empty one; returns that.
+ */
+#define OPT_JOB 0x200 /* and above: job_option() takes it */
+#define JOB_OPTIONS_MAX 24
+struct option *job_options(struct option *to, unsigned int in);
+
+/* What help says of them. */
+void job_print_help(unsigned int in);
+
+/* Takes one of these options; `arg` must stay. 0 or BAD_USAGE. */
+int job_option(struct job_spec *s, int opt, char *arg);
 
 /* The number of a job: an operand, or a section of a file. 0 or BAD_USAGE. */
 int job_parse_number(const char *text, __u32 *job);
 
 /* Fills what was not said, without a look at this machine; s->workers is not NULL. 0 or BAD_USAGE. */
 int job_spec_complete(struct job_spec *s, __u32 job);
+
+/* The same of a job whose ranks are there. */
+int job_complete(struct fpisa_job *j, __u32 job);
 
 /*
  * Ports and address by this machine's routes; the ports carry the job's
@@ -56,9 +70,24 @@ int job_parse_faults(char *s, struct fpisa_job_faults *f);
 void job_print_faults(const struct fpisa_job_faults *f);
 struct json_object *job_faults_json(const struct fpisa_job_faults *f);
 
-/* " --debug-faults ...", which gives these faults, or "". */
-#define FAULTS_OPTION_LEN 192
-void job_faults_option(const struct fpisa_job_faults *f, char text[FAULTS_OPTION_LEN]);
+/* The argument of the option that gives these faults, or "". */
+#define FAULTS_LEN 192
+void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN]);
+
+/* -- options.c: a job's parameters ------------------------------------------ */
+
+/* Those that stand in `in`, 0: all, as members of an object. */
+void job_add_json(struct json_object *o, const struct fpisa_job *j, unsigned int in);
+
+/* As columns of job list, a blank before each; NULL: their heads. */
+void job_print_columns(const struct fpisa_job *j);
+
+/* The options of job add that make it again, but for --workers and --foreign-address, a blank before each. */
+void job_options_text(const struct fpisa_job *j, char *out, size_t size);
+
+/* "fpisa, rounding down, format fp32, 5 guard bits, histogram" */
+#define ARITHMETIC_LEN 160
+void job_arithmetic_text(const struct fpisa_job *j, char text[ARITHMETIC_LEN]);
 
 /* -- show.c, histogram.c: a job for people and for programs --------------- */
 

@@ -1,144 +1,346 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The options that say what a job is to be: of job add, and keys of a configuration file; job.h has the contracts. */
+/*
+ * A job's parameters, each once: its option of job add, and of demo, with its
+ * help; its key in a configuration file; its member in JSON; its place in
+ * struct fpisa_job. A new one is a row here. job.h has the contracts.
+ */
 #include <arpa/inet.h>
+#include <json-c/json.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "cli/names.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "job.h"
 
-enum {
-	OPT_WORKERS = OPT_VERB,
-	OPT_ADDRESS,
-	OPT_FOREIGN_ADDRESS,
-	OPT_ELEMENTS,
-	OPT_WINDOW,
-	OPT_PORTS,
-	OPT_MODE,
-	OPT_ROUNDING,
-	OPT_PIPELINE,
-	OPT_CLZ,
-	OPT_FORMAT,
-	OPT_FANOUT,
-	OPT_GROUP,
-	OPT_TOKEN,
-	OPT_BIG_ENDIAN,
-	OPT_RECIPROCAL,
-	OPT_HISTOGRAM,
-	OPT_NO_STATISTICS,
-	OPT_DEBUG_FAULTS,
+enum kind { WORKERS, ADDRESS, FOREIGN_ADDRESS, NUMBER, NAME, GROUP, TOKEN, FLAG, FAULTS };
+
+#define AT(field) .at = offsetof(struct fpisa_job, field), .size = sizeof(((struct fpisa_job *)0)->field)
+
+static const struct parameter {
+	const char *name, *metavar; /* NULL: the option takes no argument */
+	const char *help;	    /* its lines */
+	enum kind kind;
+	unsigned int in;	    /* JOB_IN_* */
+	size_t at, size;	    /* of a NUMBER or NAME */
+	const struct name *names;   /* of a NAME */
+	uint32_t min, max, multiple; /* of a NUMBER, which is a power of two if there is no `multiple` */
+	__u8 flag;		    /* of a FLAG */
+	const char *text;	    /* of a FLAG: what job show says of it */
+} parameters[] = {
+	{ "workers", "LIST",
+	  "ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64;\n"
+	  "PORT is the worker's UDP source port, 18000 by default; DEV\n"
+	  "the interface towards it, by default that of the route",
+	  WORKERS, JOB_IN_LIST },
+	{ "address", "ADDR",
+	  "where workers send to and results come from, an address of this\n"
+	  "machine; by default the source address of the route to the\n"
+	  "first worker",
+	  ADDRESS },
+	{ "foreign-address", NULL,
+	  "--address need not be this machine's: a router, or an entry in\n"
+	  "the workers' neighbour tables, leads their frames here",
+	  FOREIGN_ADDRESS },
+	{ "elements", "N",
+	  "values a frame, a multiple of 32 up to 832; default 256;\n"
+	  "of fp64 up to 416, default 128",
+	  NUMBER, JOB_IN_LIST | JOB_IN_DEMO, AT(elements),
+	  .min = FPISA_BLOCK, .max = FPISA_MAX_ELEMENTS, .multiple = FPISA_BLOCK },
+	{ "window", "N", "frames a worker has under way, a power of two; default 64",
+	  NUMBER, JOB_IN_LIST | JOB_IN_DEMO, AT(window), .min = 1, .max = FPISA_MAX_SLOTS / 2 },
+	{ "ports", "N",
+	  "UDP ports to listen on, a power of two up to 16; default 1. Each\n"
+	  "slot has one, so that a network card which spreads by\n"
+	  "destination port gives a slot to one CPU; see fpisa doctor",
+	  NUMBER, 0, AT(ports), .min = 1, .max = FPISA_MAX_PORTS },
+	{ "mode", "MODE", "fpisa (default), fpisa-a, fpisa64 or exact",
+	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(mode), .names = mode_names },
+	{ "rounding", "R", "down (the paper's) or nearest (default of fpisa64 and exact)",
+	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(rounding), .names = rounding_names },
+	{ "pipeline", "P", "fused (default) or staged; same bits",
+	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(pipeline), .names = pipeline_names },
+	{ "clz", "C",
+	  "bits (default), lpm (the paper's trie) or lpm-byte (a table\n"
+	  "and a trie of bytes); same bits",
+	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(clz), .names = clz_names },
+	{ "format", "F", "fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32, mxint8",
+	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(format), .names = format_names },
+	{ "fanout", "F",
+	  "multicast or unicast; by default multicast if all workers\n"
+	  "have one port number and an address each",
+	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(fanout), .names = fanout_names },
+	{ "group", "ADDR",
+	  "multicast group of the results, not in 224.0.0.0/24; default\n"
+	  "239.70.80.JOB",
+	  GROUP },
+	{ "token", "HEX", "secret that a worker must know to join", TOKEN },
+	{ "big-endian", NULL, "payloads are; the datapath swaps them in and out",
+	  FLAG, JOB_IN_DEMO, .flag = FPISA_JOB_BIG_ENDIAN, .text = "big-endian" },
+	{ "reciprocal", NULL, "averages multiply by 1/n, as the paper does, instead of dividing",
+	  FLAG, JOB_IN_DEMO, .flag = FPISA_JOB_RECIPROCAL, .text = "averages by reciprocal" },
+	{ "histogram", NULL, "count what the adds discard, by magnitude; see fpisa histogram",
+	  FLAG, JOB_IN_DEMO, .flag = FPISA_JOB_HISTOGRAM, .text = "histogram" },
+	{ "no-statistics", NULL,
+	  "do not count what adds round, overwrite, shift left and saturate;\n"
+	  "fused sums of fp32 take less time",
+	  FLAG, .flag = FPISA_JOB_UNCOUNTED, .text = "no statistics" },
+	{ "debug-faults", "F",
+	  "drop=P,duplicate=P,reorder=P,delay=P,corrupt=P,seed=S, some of them:\n"
+	  "shares of frames, 0 to 0.9, with which workers try out a bad network",
+	  FAULTS },
 };
 
-const struct option job_add_options[] = {
-	{ "workers", required_argument, NULL, OPT_WORKERS },
-	{ "address", required_argument, NULL, OPT_ADDRESS },
-	{ "foreign-address", no_argument, NULL, OPT_FOREIGN_ADDRESS },
-	{ "elements", required_argument, NULL, OPT_ELEMENTS },
-	{ "window", required_argument, NULL, OPT_WINDOW },
-	{ "ports", required_argument, NULL, OPT_PORTS },
-	{ "mode", required_argument, NULL, OPT_MODE },
-	{ "rounding", required_argument, NULL, OPT_ROUNDING },
-	{ "pipeline", required_argument, NULL, OPT_PIPELINE },
-	{ "clz", required_argument, NULL, OPT_CLZ },
-	{ "format", required_argument, NULL, OPT_FORMAT },
-	{ "fanout", required_argument, NULL, OPT_FANOUT },
-	{ "group", required_argument, NULL, OPT_GROUP },
-	{ "token", required_argument, NULL, OPT_TOKEN },
-	{ "big-endian", no_argument, NULL, OPT_BIG_ENDIAN },
-	{ "reciprocal", no_argument, NULL, OPT_RECIPROCAL },
-	{ "histogram", no_argument, NULL, OPT_HISTOGRAM },
-	{ "no-statistics", no_argument, NULL, OPT_NO_STATISTICS },
-	{ "debug-faults", required_argument, NULL, OPT_DEBUG_FAULTS },
-	COMMON_OPTIONS,
-	JSON_OPTION,
-	{ 0 },
-};
+#define PARAMETERS (sizeof(parameters) / sizeof(parameters[0]))
+#define TEXT_LEN FAULTS_LEN /* the longest argument */
 
-int job_spec_option(struct job_spec *s, int opt, struct common *c)
+_Static_assert(PARAMETERS < JOB_OPTIONS_MAX, "there is room for the last one of a table of options");
+
+/* Those that stand in all of `in`. */
+static const struct parameter *next(const struct parameter *p, unsigned int in)
 {
-	struct fpisa_job *j = &s->job;
-	uint64_t number = 0, token;
-	int id = 0, err;
+	for (p = p ? p + 1 : parameters; p < parameters + PARAMETERS; p++)
+		if ((p->in & in) == in)
+			return p;
+	return NULL;
+}
 
-	switch (opt) {
-	case OPT_WORKERS:
-		s->workers = optarg;
+/* -- options -------------------------------------------------------------- */
+
+struct option *job_options(struct option *to, unsigned int in)
+{
+	for (const struct parameter *p = NULL; (p = next(p, in));)
+		*to++ = (struct option){ p->name, p->metavar ? required_argument : no_argument, NULL,
+					 OPT_JOB + (int)(p - parameters) };
+	*to = (struct option){ 0 };
+	return to;
+}
+
+void job_print_help(unsigned int in)
+{
+	for (const struct parameter *p = NULL; (p = next(p, in));) {
+		const char *line = p->help, *end;
+		char head[32];
+
+		snprintf(head, sizeof(head), "--%s%s%s", p->name, p->metavar ? " " : "", p->metavar ?: "");
+		printf("  %-17s  ", head);
+		for (; (end = strchr(line, '\n')); line = end + 1)
+			printf("%.*s\n%21s", (int)(end - line), line, "");
+		puts(line);
+	}
+}
+
+static void set(const struct parameter *p, struct fpisa_job *j, __u32 n)
+{
+	void *at = (char *)j + p->at;
+
+	if (p->size == sizeof(__u8))
+		*(__u8 *)at = n;
+	else if (p->size == sizeof(__u16))
+		*(__u16 *)at = n;
+	else
+		*(__u32 *)at = n;
+}
+
+static int take_number(const struct parameter *p, const char *what, const char *arg, struct fpisa_job *j)
+{
+	uint64_t n;
+	int err = parse_number(what, arg, p->min, p->max, &n);
+
+	if (!err && p->multiple && n % p->multiple)
+		err = refuse(BAD_USAGE, "%s: %s is not a multiple of %u", what, arg, p->multiple);
+	if (!err && !p->multiple && n & (n - 1))
+		err = refuse(BAD_USAGE, "%s: %s is not a power of two", what, arg);
+	if (!err)
+		set(p, j, n);
+	return err;
+}
+
+static int take_name(const struct parameter *p, const char *what, const char *arg, struct fpisa_job *j)
+{
+	int id, err = parse_name(what, arg, p->names, &id);
+
+	if (!err)
+		set(p, j, id);
+	return err;
+}
+
+static int take_group(const char *what, const char *arg, __be32 *group)
+{
+	int err = parse_address(what, arg, group);
+
+	if (!err && !IN_MULTICAST(ntohl(*group)))
+		return refuse(BAD_USAGE, "%s: %s is not a multicast address", what, arg);
+	/* Of the link's own protocols: 224.0.0.1 is every host, and no switch or router confines them. */
+	if (!err && ntohl(*group) <= INADDR_MAX_LOCAL_GROUP)
+		return refuse(BAD_USAGE, "%s: %s is reserved, as all of 224.0.0.0/24; try 239.x.x.x", what, arg);
+	return err;
+}
+
+static int take_token(const char *what, const char *arg, __u64 *token)
+{
+	uint64_t n;
+	int err = parse_hex(what, arg, &n);
+
+	*token = err ? 0 : n;
+	return err ?: !n ? refuse(BAD_USAGE, "%s: 0 means none; leave it out, or take another", what) : 0;
+}
+
+int job_option(struct job_spec *s, int opt, char *arg)
+{
+	const struct parameter *p = &parameters[opt - OPT_JOB];
+	struct fpisa_job *j = &s->job;
+	char what[32];
+
+	snprintf(what, sizeof(what), "--%s", p->name);
+	switch (p->kind) {
+	case WORKERS:
+		s->workers = arg;
 		return 0;
-	case OPT_ADDRESS:
-		return parse_machine("--address", optarg, &j->address);
-	case OPT_FOREIGN_ADDRESS:
+	case ADDRESS:
+		return parse_machine(what, arg, &j->address);
+	case FOREIGN_ADDRESS:
 		s->foreign_address = true;
 		return 0;
-	case OPT_ELEMENTS:
-		err = parse_number("--elements", optarg, FPISA_BLOCK, FPISA_MAX_ELEMENTS, &number);
-		if (!err && number % FPISA_BLOCK)
-			err = refuse(BAD_USAGE, "--elements: %s is not a multiple of %d", optarg,
-				     FPISA_BLOCK);
-		j->elements = number;
-		return err;
-	case OPT_WINDOW:
-		err = parse_number("--window", optarg, 1, FPISA_MAX_SLOTS / 2, &number);
-		if (!err && number & (number - 1))
-			err = refuse(BAD_USAGE, "--window: %s is not a power of two", optarg);
-		j->window = number;
-		return err;
-	case OPT_PORTS:
-		err = parse_number("--ports", optarg, 1, FPISA_MAX_PORTS, &number);
-		if (!err && number & (number - 1))
-			err = refuse(BAD_USAGE, "--ports: %s is not a power of two", optarg);
-		j->ports = number;
-		return err;
-	case OPT_MODE:
-		err = parse_name("--mode", optarg, mode_names, &id);
-		j->mode = id;
-		return err;
-	case OPT_ROUNDING:
-		err = parse_name("--rounding", optarg, rounding_names, &id);
-		j->rounding = id;
-		return err;
-	case OPT_PIPELINE:
-		err = parse_name("--pipeline", optarg, pipeline_names, &id);
-		j->pipeline = id;
-		return err;
-	case OPT_CLZ:
-		err = parse_name("--clz", optarg, clz_names, &id);
-		j->clz = id;
-		return err;
-	case OPT_FORMAT:
-		err = parse_name("--format", optarg, format_names, &id);
-		j->format = id;
-		return err;
-	case OPT_FANOUT:
-		err = parse_name("--fanout", optarg, fanout_names, &id);
-		j->fanout = id;
-		return err;
-	case OPT_GROUP:
-		err = parse_address("--group", optarg, &j->group);
-		if (!err && !IN_MULTICAST(ntohl(j->group)))
-			err = refuse(BAD_USAGE, "--group: %s is not a multicast address", optarg);
-		/* Of the link's own protocols: 224.0.0.1 is every host, and no switch or router confines them. */
-		if (!err && ntohl(j->group) <= INADDR_MAX_LOCAL_GROUP)
-			err = refuse(BAD_USAGE, "--group: %s is reserved, as all of 224.0.0.0/24; try 239.x.x.x",
-				     optarg);
-		return err;
-	case OPT_TOKEN:
-		err = parse_hex("--token", optarg, &token);
-		j->token = err ? 0 : token;
-		return err ?: !token ? refuse(BAD_USAGE, "--token: 0 means none; leave it out, or take another") : 0;
-	case OPT_BIG_ENDIAN:
-		j->flags |= FPISA_JOB_BIG_ENDIAN;
+	case NUMBER:
+		return take_number(p, what, arg, j);
+	case NAME:
+		return take_name(p, what, arg, j);
+	case GROUP:
+		return take_group(what, arg, &j->group);
+	case TOKEN:
+		return take_token(what, arg, &j->token);
+	case FLAG:
+		j->flags |= p->flag;
 		return 0;
-	case OPT_RECIPROCAL:
-		j->flags |= FPISA_JOB_RECIPROCAL;
-		return 0;
-	case OPT_HISTOGRAM:
-		j->flags |= FPISA_JOB_HISTOGRAM;
-		return 0;
-	case OPT_NO_STATISTICS:
-		j->flags |= FPISA_JOB_UNCOUNTED;
-		return 0;
-	case OPT_DEBUG_FAULTS:
-		return job_parse_faults(optarg, &j->faults);
+	case FAULTS:
+		return job_parse_faults(arg, &j->faults);
 	}
-	return common_option(c, opt);
+	return BAD_USAGE;
+}
+
+/* -- a job that is --------------------------------------------------------- */
+
+/* Of a job made by hand `ports` may be 0, which means the least. */
+static __u32 get(const struct parameter *p, const struct fpisa_job *j)
+{
+	const void *at = (const char *)j + p->at;
+	__u32 n = p->size == sizeof(__u8) ? *(const __u8 *)at :
+		  p->size == sizeof(__u16) ? *(const __u16 *)at : *(const __u32 *)at;
+
+	return n ?: p->min;
+}
+
+/* The argument that says it, or "" where there is none. */
+static const char *text_of(const struct parameter *p, const struct fpisa_job *j, char text[TEXT_LEN])
+{
+	*text = 0;
+	switch (p->kind) {
+	case WORKERS:
+		snprintf(text, TEXT_LEN, "%u", j->workers);
+		break;
+	case NUMBER:
+		snprintf(text, TEXT_LEN, "%u", get(p, j));
+		break;
+	case NAME:
+		return name_of(p->names, (int)get(p, j));
+	case ADDRESS:
+		return address_text(j->address, text);
+	case GROUP:
+		return j->group ? address_text(j->group, text) : "";
+	case TOKEN:
+		if (j->token)
+			snprintf(text, TEXT_LEN, "%016llx", (unsigned long long)j->token);
+		break;
+	case FAULTS:
+		job_faults_text(&j->faults, text);
+		break;
+	case FOREIGN_ADDRESS:
+	case FLAG:
+		break;
+	}
+	return text;
+}
+
+static struct json_object *json_of(const struct parameter *p, const struct fpisa_job *j)
+{
+	char text[TEXT_LEN];
+	const char *said;
+
+	switch (p->kind) {
+	case WORKERS:
+		return json_object_new_uint64(j->workers);
+	case NUMBER:
+		return json_object_new_uint64(get(p, j));
+	case FLAG:
+		return json_object_new_boolean(j->flags & p->flag);
+	case FAULTS:
+		return job_faults_json(&j->faults);
+	case TOKEN:
+		snprintf(text, sizeof(text), "%016llx", (unsigned long long)j->token);
+		return json_object_new_string(text);
+	default:
+		said = text_of(p, j, text);
+		return *said ? json_object_new_string(said) : NULL;
+	}
+}
+
+void job_add_json(struct json_object *o, const struct fpisa_job *j, unsigned int in)
+{
+	for (const struct parameter *p = NULL; (p = next(p, in));) {
+		char key[32];
+
+		if (p->kind == FOREIGN_ADDRESS) /* the kernel's routes have it */
+			continue;
+		snprintf(key, sizeof(key), "%s", p->name);
+		for (char *c = key; (c = strchr(c, '-'));)
+			*c = '_';
+		json_object_object_add(o, key, json_of(p, j));
+	}
+}
+
+/* Room for the name and whatever may stand below it. */
+static int width_of(const struct parameter *p)
+{
+	size_t width = strlen(p->name);
+
+	for (const struct name *n = p->names; n && n->name; n++)
+		width = strlen(n->name) > width ? strlen(n->name) : width;
+	return p->names ? -(int)width : (int)width;
+}
+
+void job_print_columns(const struct fpisa_job *j)
+{
+	char text[TEXT_LEN];
+
+	for (const struct parameter *p = NULL; (p = next(p, JOB_IN_LIST));)
+		printf(" %*s", width_of(p), j ? text_of(p, j, text) : p->name);
+}
+
+void job_options_text(const struct fpisa_job *j, char *out, size_t size)
+{
+	char text[TEXT_LEN];
+	size_t n = 0;
+
+	*out = 0;
+	for (const struct parameter *p = NULL; (p = next(p, 0)) && n < size;) {
+		const char *arg = p->kind == WORKERS ? "" : text_of(p, j, text);
+
+		if (*arg || (p->kind == FLAG && j->flags & p->flag))
+			n += snprintf(out + n, size - n, " --%s%s%s", p->name, *arg ? " " : "", arg);
+	}
+}
+
+void job_arithmetic_text(const struct fpisa_job *j, char text[ARITHMETIC_LEN])
+{
+	int n = snprintf(text, ARITHMETIC_LEN, "%s, rounding %s, format %s", name_of(mode_names, j->mode),
+			 name_of(rounding_names, j->rounding), name_of(format_names, j->format));
+
+	if (j->guard)
+		n += snprintf(text + n, ARITHMETIC_LEN - n, ", %u guard bits", j->guard);
+	for (const struct parameter *p = NULL; (p = next(p, 0));)
+		if (p->kind == FLAG && j->flags & p->flag)
+			n += snprintf(text + n, ARITHMETIC_LEN - n, ", %s", p->text);
 }

@@ -44,6 +44,7 @@ static const char *state_of(__u64 live, __u64 joined, __u32 rank)
 int job_print_text(const struct datapath *dp, __u32 job)
 {
 	char address[ADDRESS_LEN], group[ADDRESS_LEN], ranks[RANKS_LEN], silence[SILENCE_LEN];
+	char arithmetic[ARITHMETIC_LEN];
 	struct fpisa_session s;
 	struct fpisa_job j;
 	__u64 joined, missing, chunk = 0;
@@ -64,19 +65,8 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	if (j.ports > 1)
 		printf(" to %u, slots by port", port + j.ports - 1);
 	putchar('\n');
-	printf("mode        %s, rounding %s, format %s", name_of(mode_names, j.mode),
-	       name_of(rounding_names, j.rounding), name_of(format_names, j.format));
-	if (j.guard)
-		printf(", %u guard bits", j.guard);
-	if (j.flags & FPISA_JOB_BIG_ENDIAN)
-		printf(", big-endian");
-	if (j.flags & FPISA_JOB_RECIPROCAL)
-		printf(", averages by reciprocal");
-	if (j.flags & FPISA_JOB_HISTOGRAM)
-		printf(", histogram");
-	if (j.flags & FPISA_JOB_UNCOUNTED)
-		printf(", no statistics");
-	putchar('\n');
+	job_arithmetic_text(&j, arithmetic);
+	printf("mode        %s\n", arithmetic);
 	printf("pipeline    %s, leading zeros by %s\n", name_of(pipeline_names, j.pipeline),
 	       name_of(clz_names, j.clz));
 	printf("fan-out     %s", name_of(fanout_names, j.fanout));
@@ -121,7 +111,6 @@ int job_print_text(const struct datapath *dp, __u32 job)
 int job_print_json(const struct datapath *dp, __u32 job)
 {
 	struct json_object *o, *members;
-	char text[ADDRESS_LEN], token[17];
 	struct fpisa_session s;
 	struct fpisa_job j;
 	__u64 joined, missing, chunk;
@@ -138,29 +127,11 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	o = json_object_new_object();
 	members = json_object_new_array();
 	json_add_number(o, "job", job);
-	json_add_string(o, "address", address_text(j.address, text));
+	job_add_json(o, &j, 0);
 	json_add_number(o, "port", dp->control->port ?: FPISA_PORT);
-	json_add_number(o, "ports", j.ports ?: 1);
-	json_add_string(o, "mode", name_of(mode_names, j.mode));
-	json_add_string(o, "rounding", name_of(rounding_names, j.rounding));
-	json_add_string(o, "format", name_of(format_names, j.format));
 	json_add_number(o, "guard", j.guard);
-	json_object_object_add(o, "big_endian", json_object_new_boolean(j.flags & FPISA_JOB_BIG_ENDIAN));
-	json_object_object_add(o, "reciprocal", json_object_new_boolean(j.flags & FPISA_JOB_RECIPROCAL));
-	json_object_object_add(o, "histogram", json_object_new_boolean(j.flags & FPISA_JOB_HISTOGRAM));
-	json_object_object_add(o, "no_statistics", json_object_new_boolean(j.flags & FPISA_JOB_UNCOUNTED));
-	json_add_string(o, "pipeline", name_of(pipeline_names, j.pipeline));
-	json_add_string(o, "clz", name_of(clz_names, j.clz));
-	json_add_string(o, "fanout", name_of(fanout_names, j.fanout));
-	json_add_string(o, "group", j.group ? address_text(j.group, text) : NULL);
 	json_add_number(o, "group_port", ntohs(j.group_port));
-	json_add_number(o, "elements", j.elements);
-	json_add_number(o, "window", j.window);
 	json_add_number(o, "slot_base", j.slot_base);
-	snprintf(token, sizeof(token), "%016llx", (unsigned long long)j.token);
-	json_add_string(o, "token", token);
-	json_object_object_add(o, "debug_faults", job_faults_json(&j.faults));
-	json_add_number(o, "workers", j.workers);
 	json_object_object_add(o, "live", ranks_json(j.live));
 	json_object_object_add(o, "joined", ranks_json(joined));
 	json_object_object_add(o, "missing", ranks_json(missing));

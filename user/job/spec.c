@@ -61,14 +61,8 @@ static bool multicast_possible(const struct fpisa_job *j)
 	return true;
 }
 
-int job_spec_complete(struct job_spec *s, __u32 job)
+int job_complete(struct fpisa_job *j, __u32 job)
 {
-	struct fpisa_job *j = &s->job;
-	int err = parse_workers(s);
-
-	if (err)
-		return err;
-
 	j->format = j->format ?: FPISA_FORMAT_FP32;
 	j->elements = j->elements ?: fpisa_default_elements(fpisa_format_of(j->format));
 	j->window = j->window ?: FPISA_DEFAULT_WINDOW;
@@ -86,6 +80,11 @@ int job_spec_complete(struct job_spec *s, __u32 job)
 		j->group_port = j->rank[0].port;
 	}
 	return 0;
+}
+
+int job_spec_complete(struct job_spec *s, __u32 job)
+{
+	return parse_workers(s) ?: job_complete(&s->job, job);
 }
 
 unsigned int job_frame_bytes(const struct fpisa_job *j)

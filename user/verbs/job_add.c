@@ -2,21 +2,30 @@
 /* fpisa job add JOB */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/options.h"
 #include "job/job.h"
 #include "verbs.h"
 
+void job_add_help(void)
+{
+	job_print_help(0);
+}
+
 int verb_job_add(int argc, char **argv)
 {
+	static const struct option common[] = { COMMON_OPTIONS, JSON_OPTION, { 0 } };
+	struct option options[JOB_OPTIONS_MAX + sizeof(common) / sizeof(common[0])];
 	struct job_spec s = { .workers = NULL };
 	struct common c = COMMON_INIT;
 	struct datapath dp;
 	__u32 job;
 	int opt, err = 0;
 
-	while (!err && (opt = next_option(argc, argv, job_add_options)) != -1)
-		err = job_spec_option(&s, opt, &c);
+	memcpy(job_options(options, 0), common, sizeof(common));
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
+		err = opt >= OPT_JOB ? job_option(&s, opt, optarg) : common_option(&c, opt);
 	if (err)
 		return err;
 	if (argc - optind != 1)

@@ -3,7 +3,6 @@
 #include <json-c/json.h>
 #include <stdio.h>
 
-#include "cli/names.h"
 #include "cli/options.h"
 #include "cli/print.h"
 #include "job/job.h"
@@ -13,8 +12,9 @@ static int list_text(const struct datapath *dp)
 {
 	int err = 0;
 
-	printf("%3s  %-6s %-7s %-8s %-8s %-4s %-9s %7s %5s %8s %6s  %s\n", "job", "format", "mode", "rounding",
-	       "pipeline", "clz", "fan-out", "workers", "live", "elements", "window", "joined");
+	printf("job ");
+	job_print_columns(NULL);
+	puts("  live  joined");
 	for (__u32 i = 0; !err && i < FPISA_MAX_JOBS; i++) {
 		const struct fpisa_job j = dp->jobs[i];
 		struct fpisa_session s;
@@ -24,12 +24,9 @@ static int list_text(const struct datapath *dp)
 		err = datapath_session(dp, i, &s);
 		if (err)
 			break;
-		printf("%3u  %-6s %-7s %-8s %-8s %-4s %-9s %7u %5d %8u %6u  %d\n", i,
-		       name_of(format_names, j.format), name_of(mode_names, j.mode),
-		       name_of(rounding_names, j.rounding), name_of(pipeline_names, j.pipeline),
-		       name_of(clz_names, j.clz), name_of(fanout_names, j.fanout), j.workers,
-		       __builtin_popcountll(j.live), j.elements, j.window,
-		       __builtin_popcountll(job_joined(&j, &s)));
+		printf("%3u ", i);
+		job_print_columns(&j);
+		printf("  %4d  %6d\n", __builtin_popcountll(j.live), __builtin_popcountll(job_joined(&j, &s)));
 	}
 	return err;
 }
@@ -53,15 +50,7 @@ static int list_json(const struct datapath *dp)
 		}
 		e = json_object_new_object();
 		json_add_number(e, "job", i);
-		json_add_string(e, "mode", name_of(mode_names, j.mode));
-		json_add_string(e, "rounding", name_of(rounding_names, j.rounding));
-		json_add_string(e, "format", name_of(format_names, j.format));
-		json_add_string(e, "pipeline", name_of(pipeline_names, j.pipeline));
-		json_add_string(e, "clz", name_of(clz_names, j.clz));
-		json_add_string(e, "fanout", name_of(fanout_names, j.fanout));
-		json_add_number(e, "workers", j.workers);
-		json_add_number(e, "elements", j.elements);
-		json_add_number(e, "window", j.window);
+		job_add_json(e, &j, JOB_IN_LIST);
 		json_object_object_add(e, "live", ranks_json(j.live));
 		json_object_object_add(e, "joined", ranks_json(job_joined(&j, &s)));
 		json_add_number(e, "generation", s.generation);

@@ -8,6 +8,7 @@ int verb_unload(int argc, char **argv);
 int verb_upgrade(int argc, char **argv);
 int verb_status(int argc, char **argv);
 int verb_job_add(int argc, char **argv);
+void job_add_help(void); /* its options */
 int verb_job_list(int argc, char **argv);
 int verb_job_show(int argc, char **argv);
 int verb_job_del(int argc, char **argv);
