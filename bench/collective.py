@@ -32,7 +32,7 @@ import time
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "tests", "netns"))
+sys.path.insert(0, os.path.join(HERE, "..", "tests", "lib"))
 
 import lab as labs  # noqa: E402
 

@@ -31,7 +31,7 @@ import struct
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "netns"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "lib"))
 
 import lab as labs  # noqa: E402
 from collective import HEADERS, numbers, own_mounts, quartiles  # noqa: E402

@@ -15,7 +15,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-WORKER = os.path.join(os.path.dirname(HERE), "tests", "netns", "worker.py")
+WORKER = os.path.join(os.path.dirname(HERE), "tests", "lib", "worker.py")
 sys.path.insert(0, os.path.dirname(WORKER))
 import worker  # noqa: E402 - vm/pair takes the workers' data from it
 

@@ -3,7 +3,7 @@
 
     unit_end.py BUILD
 
-The aggregator is the guest itself, its workers have namespaces (tests/netns/lab.py).
+The aggregator is the guest itself, its workers have namespaces (tests/lib/lab.py).
 """
 import hashlib
 import json
@@ -14,7 +14,7 @@ import sys
 
 BUILD = os.environ["FPISA_BUILD"] = sys.argv[1]
 TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(TREE, "tests", "netns"))
+sys.path.insert(0, os.path.join(TREE, "tests", "lib"))
 import lab  # noqa: E402 - found by the line above
 import worker  # noqa: E402
 
@@ -67,8 +67,7 @@ def state(net):
 def start(net, rank, out):
     """A worker of job 1 that sums until it is ended."""
     plan = {"options": {"timeout_ms": 60000}, "steps": [{"count": COUNT, "kind": "integers"}] * CALLS}
-    script = os.path.join(lab.HERE, "worker.py")
-    argv = [sys.executable, "-B", script, lab.LIBRARY, lab.ADDRESS, 1, json.dumps(plan)]
+    argv = [sys.executable, "-B", lab.WORKER, lab.LIBRARY, lab.ADDRESS, 1, json.dumps(plan)]
     return net.worker[rank].spawn(*argv, stdout=out)
 
 

@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(HERE, "..", "..", "build"))), "fpisa")
 DATA = os.path.join(HERE, "..", "..", "data", "gradients")
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(HERE, "..", "oracle"))
+sys.path.insert(0, os.path.join(HERE, "..", "lib"))
 
 from rationals import (DOWN, EXACT, FPISA as FULL, FPISA64, FPISA_A, NEAREST, Case, Format,  # noqa: E402
                        finish, floor_log2)

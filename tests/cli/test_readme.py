@@ -85,7 +85,7 @@ def test_commands(page):
 def test_faults_are_shown():
     """Each test that doc/faults.md names is there, and each row names one."""
     source, rows = {}, 0
-    for path in glob.glob(os.path.join(TOP, "tests", "*", "test_*.*")):
+    for path in glob.glob(os.path.join(TOP, "tests", "**", "test_*.*"), recursive=True):
         name = os.path.basename(path).split(".")[0]
         source[name] = source.get(name, "") + read(os.path.relpath(path, TOP))
     for table_ in read("doc/faults.md").split("| shown by |\n|---|---|---|\n")[1:]:

@@ -20,6 +20,8 @@ import time
 from collections import defaultdict
 
 sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+
 import rationals  # noqa: E402
 from cases import random_case  # noqa: E402
 from rationals import (AVG, INEXACT, INF, MAX, MIN, NAN, NEAREST, NORM, OVERFLOW, OVERWRITE,  # noqa: E402

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The labs of tests/netns, for packages: mounts of our own, a BPF filesystem, networks."""
-import importlib.util
+"""For packages: mounts of our own, a BPF filesystem, networks."""
 import os
 import sys
 
 sys.dont_write_bytecode = True
-NETNS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "netns")
-spec = importlib.util.spec_from_file_location("netns_conftest", os.path.join(NETNS, "conftest.py"))
-netns = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(netns)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 
-mounts, bpffs, shared, lab = netns.mounts, netns.bpffs, netns.shared, netns.lab
+from fixtures import bpffs, lab, mounts, shared  # noqa: E402, F401

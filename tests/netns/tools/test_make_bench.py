@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from lab import BUILD, HERE, wait_until
+from lab import BUILD, TOP, wait_until
 
-RUN = os.path.join(HERE, "..", "..", "bench", "run.py")
+RUN = os.path.join(TOP, "bench", "run.py")
 
 
 def bench(*argv):

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Clients written from doc/wire.md alone have every format, and recompute every operation bit for bit."""
-import os
 import sys
 
-from lab import ADDRESS, HERE, read_all
+from lab import ADDRESS, INDEPENDENT_CLIENT, read_all
 
-CLIENT = os.path.join(HERE, "stranger_client.py")
 COUNT = 320
 SUMS, ORDERS, ROOT = "sum,avg,scale", "min,max", "norm"
 
@@ -26,7 +24,7 @@ def test_every_format_and_operation(lab):
         net.add_job(job, "--elements", "128", "--window", "8", *options)
         for rank in lost:
             net.fpisa("job", "shrink", job, rank)
-        clients = [net.worker[r].spawn(sys.executable, "-B", CLIENT, ADDRESS, job, "--count", COUNT, "--op", ops,
+        clients = [net.worker[r].spawn(sys.executable, "-B", INDEPENDENT_CLIENT, ADDRESS, job, "--count", COUNT, "--op", ops,
                                        "--factor", "-0.3125", "--seeds", f"a{job},b{job},c{job}", "--timeout", "50")
                    for r in range(3) if r not in lost]
         for p in clients:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from lab import BUILD, wait_until
+from lab import BUILD, children, wait_until
 
 BENCH = os.path.join(BUILD, "bench")
 SHORT = ["--runs", "2", "--vector", "20000", "--window", "16"]
@@ -92,11 +92,6 @@ def threads_of(pid):
         if task.isdigit() and comm.startswith("napi/") and str(pid) in comm:
             found.append(comm)
     return found
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
-        return [int(child) for child in f.read().split()]
 
 
 @pytest.mark.parametrize("name", ["wire", "worker"])

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from lab import BPFFS, FPISA, draw_seed
-from test_demo import alive, children
+from lab import BPFFS, FPISA, alive, children, draw_seed
 
 LIMIT_S = 400
 RATES = {"drop": 0.02, "duplicate": 0.03, "reorder": 0.05, "delay": 0.02, "corrupt": 0.02}

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import lab as labs
-from conftest import MNT_DETACH, mount
+from fixtures import MNT_DETACH, mount
 from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, OBJECT, PIN, PORT, libc, read_answers, wait_until
 
 ENV = {**os.environ, "PATH": BUILD + ":" + os.environ["PATH"]}
@@ -606,7 +606,7 @@ class Card:
     def __init__(self, net, tmp_path):
         library = tmp_path / "machine.so"
         subprocess.run(["gcc", "-Wall", "-Werror", "-O2", "-shared", "-fPIC", "-o", library,
-                        os.path.join(labs.HERE, "machine.c"), "-ldl"], check=True)
+                        os.path.join(os.path.dirname(__file__), "machine.c"), "-ldl"], check=True)
         self.state, self.jit = tmp_path / "state", tmp_path / "jit"
         self.env = {"LD_PRELOAD": str(library), "MACHINE_NIC": "nic0", "MACHINE_STATE": str(self.state),
                     "MACHINE_JIT": str(self.jit)}

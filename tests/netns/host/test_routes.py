@@ -5,7 +5,6 @@ import shutil
 import pytest
 
 from lab import FPISA, PIN
-from test_adversary import mac_of
 from test_doctor import mends
 
 
@@ -32,7 +31,7 @@ def test_neighbours_are_managed_while_jobs_need_them(lab):
     net = lab(workers=3)
     net.load()
     a, b, c = net.addresses
-    net.agg.run("ip", "neigh", "replace", c, "lladdr", mac_of(net.worker[2], "eth0").hex(":"),
+    net.agg.run("ip", "neigh", "replace", c, "lladdr", net.worker[2].mac("eth0").hex(":"),
                 "dev", "p2", "nud", "permanent")
     net.add_job(1, workers=[a, b])
     net.add_job(2, workers=[b, c])

@@ -11,13 +11,10 @@ import tempfile
 
 import pytest
 
+import guide
 import lab as labs
-from conftest import MNT_DETACH, mount
+from fixtures import MNT_DETACH, mount
 from lab import BPFFS, BUILD, MS_BIND, end, libc, must, read_all, wait_until
-
-sys.path.insert(0, os.path.join(labs.HERE, ".."))
-
-import guide  # noqa: E402
 
 pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
 

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The installed library as a stranger meets it: `make install` into a root of
+"""The installed library as its user meets it: `make install` into a root of
 its own, a program compiled and linked by pkg-config alone against the shared
 library, its result, the versions of the exported symbols, and nothing left
 after `make uninstall`.
 
-    tests/install.py BUILD
+    tests/package/install.py BUILD
 """
 
 import os
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PROGRAM = r"""
 #include <fpisa.h>
 #include <stdio.h>

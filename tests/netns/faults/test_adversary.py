@@ -3,7 +3,6 @@
 members and hears multicast, while two members sum. It reads no secret, ends no generation, locks nobody out, moves
 no result and has nothing added."""
 import array
-import os
 import random
 import socket
 import struct
@@ -13,8 +12,8 @@ import time
 
 import pytest
 
-from lab import ADDRESS, COMMAND_S, HERE, PIN, PORT, draw_seed, read_answers, wait_until
-from stranger_client import ADD, ERROR, FP32, HELLO, NO_RANK, RESULT, Header
+from independent_client import ADD, ERROR, FP32, HELLO, NO_RANK, RESULT, Header
+from lab import ADDRESS, COMMAND_S, INDEPENDENT_CLIENT, PIN, PORT, draw_seed, wait_until
 
 ETH_P_IP = 0x0800
 SECRET = 32  # the reason
@@ -72,12 +71,6 @@ class Adversary(threading.Thread):
         self.socket.close()
 
 
-def mac_of(ns, dev):
-    with ns.entered(), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
-        s.bind((dev, 0))
-        return s.getsockname()[4]
-
-
 def hellos(adversary, victim, job, rng):
     now = time.time_ns()
     for incarnation in (1, now, now + 10**15, 2**63 - 1, 2**63, 2**64 - 1):
@@ -111,7 +104,7 @@ def test_no_member(lab, fanout, bridge):
     procs = [net.start(r, 1, {"count": count, "kind": "integers"}, {"count": count, "kind": "integers"},
                        timeout_ms=20000) for r in range(2)]
     generation = wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
-    adversary = Adversary(net.worker[2], mac_of(net.agg, "p0" if bridge else "p2"))
+    adversary = Adversary(net.worker[2], net.agg.mac("p0" if bridge else "p2"))
     adversary.frames = [f for v in victims for f in hellos(adversary, v, 1, rng)]
     adversary.frames += adds(adversary, victims, 1, generation, range(0, 800, 97), (0, rng.getrandbits(64)))
     adversary.start()
@@ -139,7 +132,7 @@ def test_tokens_are_not_told(lab):
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
-    adversary = Adversary(net.worker[2], mac_of(net.agg, "p0"))
+    adversary = Adversary(net.worker[2], net.agg.mac("p0"))
     adversary.start()
     net.check_sum(1, 30000, ranks=[0, 1], token=0x5eadbeefcafe0001)
     wait_until("results", lambda: adversary.heard)
@@ -166,15 +159,15 @@ def test_forged_path_mtu(lab):
     step = {"count": 3000, "kind": "integers"}
     procs = [net.start(r, 1, {"sleep": 2}, step, token=0xabc) for r in range(2)]
     wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
-    adversary = Adversary(net.worker[2], mac_of(net.agg, "p0"))
+    adversary = Adversary(net.worker[2], net.agg.mac("p0"))
     for r in range(2):
-        adversary.socket.send(too_large(adversary, (net.addresses[r], mac_of(net.worker[r], "eth0"))))
+        adversary.socket.send(too_large(adversary, (net.addresses[r], net.worker[r].mac("eth0"))))
         wait_until("the path's MTU", lambda: "mtu 552" in net.worker[r].run("ip", "route", "get", ADDRESS))
     net.check_answers(procs, 2, 3000)
     net.check_sum(1, 3000, ranks=[0, 1], token=0xabc)
-    strangers = [net.worker[r].spawn(sys.executable, "-B", os.path.join(HERE, "stranger_client.py"), ADDRESS, 1,
-                                     "--token", "abc") for r in range(2)]
-    for p in strangers:
+    clients = [net.worker[r].spawn(sys.executable, "-B", INDEPENDENT_CLIENT, ADDRESS, 1, "--token", "abc")
+               for r in range(2)]
+    for p in clients:
         out, err = p.communicate(timeout=COMMAND_S)
         assert p.returncode == 0, (out, err)
     adversary.socket.close()

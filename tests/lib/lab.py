@@ -3,7 +3,7 @@
 
 Network namespaces are anonymous, held by a descriptor of this process, and
 every process that is started here dies with it. With the private mount
-namespace and its BPF filesystem (conftest.py) nothing outlives the run, and
+namespace and its BPF filesystem (fixtures.py) nothing outlives the run, and
 runs of several checkouts do not see each other.
 """
 import contextlib
@@ -22,10 +22,13 @@ import time
 import worker
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(HERE, "..", "..", "build")))
+TOP = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
 FPISA = os.path.join(BUILD, "fpisa")
 OBJECT = os.path.join(BUILD, "fpisa.o")
 LIBRARY = os.path.join(BUILD, "libfpisa.so")
+WORKER = os.path.join(HERE, "worker.py")
+INDEPENDENT_CLIENT = os.path.join(TOP, "tests", "interop", "independent_client.py")
 BPFFS = "/sys/fs/bpf"
 PIN = BPFFS + "/fpisa"		     # where `fpisa load` pins
 IP_PIN = BPFFS + "/xdp/globals"	     # where iproute2 does
@@ -128,6 +131,11 @@ class Netns:
     def socket(self):
         with self.entered():
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def mac(self, dev):
+        with self.entered(), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
+            s.bind((dev, 0))
+            return s.getsockname()[4]
 
     def close(self):
         for p in self.started:
@@ -252,8 +260,7 @@ class Lab:
     def start(self, rank, job, *steps, address=ADDRESS, cpu=None, **options):
         """A worker process; read_answers() takes what it says."""
         plan = json.dumps({"options": options, "steps": steps, **({} if cpu is None else {"cpu": cpu})})
-        script = os.path.join(HERE, "worker.py")
-        return self.worker[rank].spawn(sys.executable, "-B", script, LIBRARY, address, job, plan)
+        return self.worker[rank].spawn(sys.executable, "-B", WORKER, LIBRARY, address, job, plan)
 
     def work(self, job, *steps, ranks=None, timeout_s=COMMAND_S, **options):
         """Workers of all ranks, from start to end; their answers to the steps."""
@@ -290,6 +297,24 @@ def read_all(p, timeout_s=COMMAND_S):
     finally:
         end(p)
     return [json.loads(line) for line in out.splitlines()], p.returncode, err
+
+
+def children(pid):
+    """Processes whose parent is `pid`; none of one that is gone."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            return [int(child) for child in f.read().split()]
+    except FileNotFoundError:
+        return []
+
+
+def alive(pid):
+    """Neither gone nor a zombie."""
+    try:
+        with open(f"/proc/{pid}/cmdline") as f:
+            return f.read() != ""
+    except OSError:
+        return False
 
 
 def draw_seed():

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The worker's side: an ordinary user with an address and a job number; ranks
-that are absent, come back, come late; a client by a stranger; the bits."""
+that are absent, come back, come late; an independent client; the bits."""
 import array
 import hashlib
 import json
-import os
 import random
 import sys
 import time
@@ -12,11 +11,10 @@ import zlib
 
 import pytest
 
+import rationals
 import worker
-from lab import ADDRESS, HERE, LIBRARY, PIN, draw_seed, read_all, read_answers, wait_until
-
-sys.path.insert(0, os.path.join(HERE, "..", "oracle"))
-import rationals  # noqa: E402
+from lab import (ADDRESS, HERE, INDEPENDENT_CLIENT, LIBRARY, PIN, WORKER, draw_seed, read_all, read_answers,
+                 wait_until)
 
 MODES = {"fpisa": rationals.FPISA, "fpisa-a": rationals.FPISA_A}
 ROUNDINGS = {"down": rationals.DOWN, "nearest": rationals.NEAREST}
@@ -30,7 +28,7 @@ def test_address_and_job_number_suffice(lab):
     net.add_job(7)
     plan = json.dumps({"steps": [{"count": 777, "kind": "integers"}]})
     other = net.start(1, 7, {"count": 777, "kind": "integers"})
-    p = net.worker[0].spawn(sys.executable, "-B", os.path.join(HERE, "worker.py"), LIBRARY, ADDRESS, 7, plan)
+    p = net.worker[0].spawn(sys.executable, "-B", WORKER, LIBRARY, ADDRESS, 7, plan)
     joined, summed = read_answers(p)
     assert joined["uid"] == 65534 and (joined["rank"], joined["workers"]) == (0, 2)
     assert joined["generation"] == net.json("job", "show", 7)["generation"]
@@ -175,7 +173,7 @@ def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
 
 
 @pytest.mark.parametrize("ports", [1, 4])
-def test_stranger(lab, ports):
+def test_beside_an_independent_client(lab, ports):
     """A client written from doc/wire.md alone gets the bits of libfpisa's workers, and the right ones."""
     net = lab(workers=3)
     net.load()
@@ -183,11 +181,10 @@ def test_stranger(lab, ports):
     net.add_job(1, "--pipeline", "staged", "--clz", "lpm", "--token", "beef", "--window", 8, "--ports", ports)
     step = {"count": count, "kind": "random", "seed": 3, "values": True}
     mine = net.start(0, 1, step, order=True, token=0xBEEF)
-    client = os.path.join(HERE, "stranger_client.py")
-    strangers = [net.worker[r].spawn(client, ADDRESS, 1, "--count", count, "--seed", seed, "--token", "beef")
-                 for r, seed in seeds.items()]
+    clients = [net.worker[r].spawn(INDEPENDENT_CLIENT, ADDRESS, 1, "--count", count, "--seed", seed, "--token", "beef")
+               for r, seed in seeds.items()]
     answer = read_answers(mine)[-1]
-    for p in strangers:
+    for p in clients:
         (said,), status, err = read_all(p)
         assert status == 0, err
         assert said["sha256"] == answer["digest"] and said["workers"] == 3

@@ -9,10 +9,10 @@ import tempfile
 
 import pytest
 
-from lab import ADDRESS, BPFFS, FPISA, HERE, IP_PIN, OBJECT, PIN
+from lab import ADDRESS, BPFFS, FPISA, IP_PIN, OBJECT, PIN, TOP
 from shared import possible_cpus
 
-README = os.path.join(HERE, "..", "..", "README.md")
+README = os.path.join(TOP, "README.md")
 JOB = 7
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-A worker by a stranger: written from doc/wire.md alone, in Python's standard
+An independent worker: written from doc/wire.md alone, in Python's standard
 library, with nothing of this project. If it works beside other workers, the
 page suffices. "section N" below means that page.
 
@@ -11,7 +11,7 @@ count, retransmits and the SHA-256 of the result's bytes. The job's values are
 FP32, value i the (i + 1)-th random.Random(SEED).uniform(-1, 1), rounded.
 
 With --seeds, the seeds of all ranks, jobs of any format: the values are those
-of unknown_peer_sums.py, every element of every result is recomputed in the
+of independent_numbers.py, every element of every result is recomputed in the
 order that it reports, and the line says how many are wrong.
 """
 
@@ -26,7 +26,7 @@ import struct
 import sys
 import time
 
-import unknown_peer_sums as sums
+import independent_numbers as sums
 
 HEADER = struct.Struct("<HBBBBBBIIIHHQQIHHQQQI")  # section 3
 MAGIC, VERSION = 0x5046, 2
@@ -278,7 +278,7 @@ def main():
     p.add_argument("--timeout", type=float, default=10, metavar="S")
     a = p.parse_args()
     if sys.byteorder != "little":
-        print("stranger_client: needs a little-endian host", file=sys.stderr)
+        print("independent_client: needs a little-endian host", file=sys.stderr)
         return 2
     try:
         w = Worker(a.address, a.port, a.job, a.token, a.local_port, a.timeout)
@@ -288,7 +288,7 @@ def main():
         for op in a.op:
             print(json.dumps(w.reduce(op, a.factor, a.count, a.seed, a.seeds)))
     except (Failure, OSError, ValueError) as e:
-        print("stranger_client: %s:%d: job %d: %s" % (a.address, a.port, a.job, e), file=sys.stderr)
+        print("independent_client: %s:%d: job %d: %s" % (a.address, a.port, a.job, e), file=sys.stderr)
         return 1
     return 0
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import worker
-from lab import ADDRESS, BPFFS, BUILD, FPISA, HERE, IP_PIN, OBJECT, PIN, draw_seed, end, read_answers, wait_until
+from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, PIN, TOP, draw_seed, end, read_answers, wait_until
 
 pytestmark = pytest.mark.cold
 
@@ -161,7 +161,6 @@ def test_egress_program(lab):
     assert egress_programs(net, 3) == after
 
 
-TREE = os.path.dirname(os.path.dirname(HERE))
 PROGRAM = '#include "maps.h"\nSHARED_STAGES;\nSEC("xdp") int other(struct xdp_md *ctx) { return ctx ? XDP_PASS : 0; }\n' \
     'char _license[] SEC("license") = "Dual BSD/GPL";\n'
 
@@ -169,7 +168,7 @@ PROGRAM = '#include "maps.h"\nSHARED_STAGES;\nSEC("xdp") int other(struct xdp_md
 def other_version(top, edit):
     """Maps by another version of this tree's headers, in an object with a program of no use; its stamp."""
     for part in ("bpf", "include"):
-        shutil.copytree(os.path.join(TREE, part), top / part)
+        shutil.copytree(os.path.join(TOP, part), top / part)
     header = top / "include/fpisa/job.h"
     header.write_text(edit(header.read_text()))
     (top / "other.c").write_text(PROGRAM)

@@ -7,10 +7,9 @@ import subprocess
 
 import pytest
 
-from lab import ADDRESS, BPFFS, FPISA, wait_until
+from lab import ADDRESS, BPFFS, FPISA, TOP, children, wait_until
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-GRADIENTS = os.path.join(HERE, "..", "..", "data", "gradients", "epoch20.f32")
+GRADIENTS = os.path.join(TOP, "data", "gradients", "epoch20.f32")
 KEYS = """touch_ns int32_add_ns fpisa_add_ns fpisa_add_no_statistics_ns fpisa_a_add_ns fpisa64_add_ns exact_add_ns
     staged_add_ns readout_bits_ns readout_lpm32_ns""".split()
 MODES = ["fpisa", "fpisa-a", "fpisa64", "exact"]
@@ -217,11 +216,6 @@ def test_interfaces_interrupt(lab):
     _, err = agg.communicate(timeout=60)
     assert agg.returncode == 1 and "interrupted" in err, err
     assert os.listdir(BPFFS) == before
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return [int(p) for p in f.read().split()]
 
 
 def test_interrupt(mounts):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from lab import BPFFS, FPISA, HERE, wait_until
+from lab import BPFFS, FPISA, TOP, alive, children, wait_until
 
 KEYS = """workers elements mode pipeline clz format mismatches max_ulp_error max_abs_error rounded overwritten
     left_shifted overflowed retransmits seconds goodput_gbps""".split()
@@ -57,7 +57,7 @@ def test_xsk(lab, options):
 def test_errors_are_those_of_analyze(lab):
     """One meaning of ulp, and of correctly rounded: where the order of arrival does not matter the figures are equal."""
     out = demo(lab(workers=0), "--workers", 8, "--mode", "exact", "--rounding", "down")
-    files = os.path.join(HERE, "..", "..", "data", "gradients", "epoch20.f32")
+    files = os.path.join(TOP, "data", "gradients", "epoch20.f32")
     one, = json.loads(subprocess.run([FPISA, "analyze", "--json", "--workers", "8", "--orders", "0", "--mode", "exact",
                                       "--rounding", "down", files], capture_output=True, check=True).stdout)["inputs"]
     mode, = one["modes"]
@@ -92,28 +92,6 @@ def test_npy_file(lab, tmp_path):
 def test_above_sixteen_workers(lab):
     out = demo(lab(workers=0), "--workers", 17, "--elements", 1000)
     assert out["mismatches"] is None
-
-
-def children(pid):
-    """Processes whose parent is `pid`."""
-    found = []
-    for p in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{p}/stat") as f:
-                if int(f.read().rsplit(")", 1)[1].split()[1]) == pid:
-                    found.append(int(p))
-        except OSError:
-            pass
-    return found
-
-
-def alive(pid):
-    """Neither gone nor a zombie."""
-    try:
-        with open(f"/proc/{pid}/cmdline") as f:
-            return f.read() != ""
-    except OSError:
-        return False
 
 
 def namespaces(pids):

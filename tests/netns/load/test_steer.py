@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import worker
-from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, read_answers, wait_until
+from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, TOP, read_answers, wait_until
 
 STAGED = ("--pipeline", "staged", "--clz", "lpm")
 STEER = ("--cpus", "0,1")
@@ -306,7 +306,7 @@ def test_soak(lab):
 @two_cpus
 def test_bench():
     """bench/steer.py, at its shortest: a line without steering, one with it, one of the way into the map."""
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "steer.py")
+    script = os.path.join(TOP, "bench", "steer.py")
     command = [sys.executable, "-B", script, "--rounds", "1", "--values", "20000", "--elements", "256"]
     p = subprocess.run(command, text=True, capture_output=True, timeout=COMMAND_S)
     assert p.returncode == 0, p.stderr

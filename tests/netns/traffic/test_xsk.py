@@ -2,12 +2,11 @@
 """Workers over AF_XDP beside workers over UDP; what it refuses, and what passes it by.
 test_demo.py has its bits against the oracle."""
 import json
-import os
 import sys
 
 import pytest
 
-from lab import ADDRESS, HERE, LIBRARY, PORT, read_all, read_answers, wait_until
+from lab import ADDRESS, LIBRARY, PORT, WORKER, read_all, read_answers, wait_until
 from worker import UDP, XSK
 
 EPERM, EBUSY, EMSGSIZE = 1, 16, 90
@@ -140,7 +139,7 @@ def test_without_privilege(lab):
     net.add_job(1)
     plan = json.dumps({"options": {"transport": XSK}})
     before = net.json("job", "show", 1)["generation"]
-    p = net.worker[0].spawn(sys.executable, "-B", os.path.join(HERE, "worker.py"), LIBRARY, ADDRESS, 1, plan,
+    p = net.worker[0].spawn(sys.executable, "-B", WORKER, LIBRARY, ADDRESS, 1, plan,
                             uid=NOBODY)
     (answer,), status, _ = read_all(p)
     assert status == 1 and answer["rc"] == -EPERM

@@ -9,9 +9,9 @@ import shlex
 import pytest
 
 import worker
-from lab import ADDRESS, FPISA, PIN, read_answers, wait_until
+from lab import ADDRESS, FPISA, PIN, TOP, read_answers, wait_until
 
-UNIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "user", "system", "fpisa.service.in")
+UNIT = os.path.join(TOP, "user", "system", "fpisa.service.in")
 COUNT, CALLS = 60000, 60
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-What stranger_client.py knows of numbers: payloads of every format, and the
+What independent_client.py knows of numbers: payloads of every format, and the
 bits that every operation gives. Like it written from doc/wire.md alone, in
 Python's standard library, with nothing of this project. "section N" below
 means that page.

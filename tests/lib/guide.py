@@ -3,7 +3,7 @@
 import os
 import re
 
-TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PAGE = os.path.join(TOP, "doc", "guide.md")
 EXAMPLE = os.path.join(TOP, "doc", "example", "allreduce.c")
 PLACES = ("the machine that builds", "the aggregator", "each worker")
