@@ -245,10 +245,9 @@ fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 
 .PHONY: bench
 # Processes with libfpisa in a network of their own.
-BENCH_wire := bench/wire_net.c bench/wire_worker.c bench/server.c bench/server_udp.c bench/server_xsk.c
-BENCH_worker := bench/switchml.c
-$(B)/bench/wire $(B)/bench/worker: $(B)/bench/%: bench/%.c $$(BENCH_$$*) \
-		$(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
+$(B)/bench/wire: $(wildcard bench/servers/*.c)
+$(B)/bench/worker: $(wildcard bench/switchml/*.c)
+$(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c %.o %.a,$^) -lxdp -lbpf -ljson-c -lgmp -lpthread -lm -o $@
@@ -267,11 +266,11 @@ bench: deps
 bench-figures: PACKAGES += $(BENCH_PACKAGES)
 bench-figures: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker
-	$(Q)$(PYTHON) -B bench/readme.py run $(B)
+	$(Q)$(PYTHON) -B bench/report/readme.py run $(B)
 pictures: $(B)/fpisa
 	$(Q)mkdir -p $(B)/pictures && $(B)/fpisa analyze --workers 8 --plot $(B)/pictures/gradients data/gradients/*.f32 \
 		> /dev/null && cp $(B)/pictures/gradients-error.svg doc/pictures/error.svg
-	$(Q)$(PYTHON) -B bench/readme.py write
+	$(Q)$(PYTHON) -B bench/report/readme.py write
 
 # The same datapath by the older compiler; its BPF tests run beside the others.
 OLD := $(B)/clang-14

@@ -5,8 +5,8 @@
     run.py [--quick] [--out DIR] BUILD [arith|wire|steer|worker|collective...]
 
 Writes results.jsonl, whose first line tells the machine and which says after
-each part how long it took and how busy others were before, pictures (plot.py)
-and summary.txt (summary.py), which it prints, into BUILD/bench or DIR. What an
+each part how long it took and how busy others were before, pictures
+(report/plot.py) and summary.txt (report/summary.py), which it prints, into BUILD/bench or DIR. What an
 earlier run left there goes first, so that all of it is of one run. --quick
 shows that everything works: its figures are worth nothing. A part that fails
 makes the exit status 1, the others still run.
@@ -26,11 +26,13 @@ import time
 
 sys.dont_write_bytecode = True
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "report"))
+
 import plot  # noqa: E402
 import summary  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 # Command, what --quick adds.
 PARTS = {
@@ -38,7 +40,7 @@ PARTS = {
     "wire": ("{build}/bench/wire", "--runs 1 --workers 2 --vector 100000"),
     "steer": (f"{sys.executable} -B {HERE}/steer.py", "--rounds 1 --elements 64 --values 20000"),
     "worker": ("{build}/bench/worker", "--runs 1 --vector 100000"),
-    "collective": (f"{sys.executable} -B {HERE}/collective.py",
+    "collective": (f"{sys.executable} -B {HERE}/collective/collective.py",
                    "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),
 }
 

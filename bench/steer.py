@@ -31,10 +31,8 @@ import struct
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "lib"))
 
-import lab as labs  # noqa: E402
-from collective import HEADERS, numbers, own_mounts, quartiles  # noqa: E402
+from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 JOB = 1
 SYS_BPF, BPF_OBJ_GET, BPF_PROG_TEST_RUN, LIVE_FRAMES = 321, 7, 10, 2  # the number is x86-64's

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README's figures and pictures: from bench/figures.json and from commands that exist, none written by hand."""
+"""README's figures and pictures: from bench/report/figures.json and from commands that exist, none written by hand."""
 import json
 import os
 import re
@@ -16,7 +16,7 @@ TOP = os.path.abspath(os.path.join(HERE, "..", ".."))
 FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build"))), "fpisa")
 PICTURES = os.path.join(TOP, "doc", "pictures")
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(TOP, "bench"))
+sys.path[:0] = [os.path.join(TOP, part) for part in ("bench", "bench/report")]
 
 import readme  # noqa: E402
 import run  # noqa: E402

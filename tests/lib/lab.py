@@ -38,8 +38,8 @@ MTU = 1500
 SLOW = float(os.environ.get("FPISA_SLOW", "1"))  # how much longer things may take, as on an emulated machine
 COMMAND_S = 60 * SLOW
 
-CLONE_NEWNET = 0x40000000
-MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
+CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
+MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE, MNT_DETACH = 4096, 16384, 1 << 18, 1 << 19, 2
 SIOCETHTOOL, ETHTOOL_SGRO = 0x8946, 0x2C
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -50,10 +50,24 @@ def must(rc, what):
         raise OSError(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
+def mount(source, target, kind, flags=0, data=None):
+    must(libc.mount(source, target.encode(), kind, flags, data), f"mount {target}")
+
+
+def unmount(target):
+    must(libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
+
+
+def own_mounts():
+    """A mount namespace of our own, whoever started us; it ends with us."""
+    must(libc.unshare(CLONE_NEWNS), "unshare (run as root)")
+    mount(None, "/", None, MS_REC | MS_PRIVATE)
+
+
 def mount_tree(source, target):
     """What is at `source` at `target` too, as the mounts there are; they go with our mount namespace."""
-    must(libc.mount(source.encode(), target.encode(), None, MS_BIND | MS_REC, None), f"mount {target}")
-    must(libc.mount(None, target.encode(), None, MS_REC | MS_SLAVE, None), f"mount {target}")
+    mount(source.encode(), target, None, MS_BIND | MS_REC)
+    mount(None, target, None, MS_REC | MS_SLAVE)
 
 
 class Netns:

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 import lab as labs
-from fixtures import MNT_DETACH, mount
-from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, OBJECT, PIN, PORT, libc, read_answers, wait_until
+from lab import (ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, MNT_DETACH, OBJECT, PIN, PORT, libc, mount, read_answers,
+                 unmount, wait_until)
 
 ENV = {**os.environ, "PATH": BUILD + ":" + os.environ["PATH"]}
 
@@ -727,12 +727,12 @@ def test_jit(card):
         pytest.skip("this kernel has no bpf_jit_enable")
     card.jit.write_text("0\n")
     home = Home()
-    mount(str(card.jit).encode(), proc.encode(), None, labs.MS_BIND)
+    mount(str(card.jit).encode(), proc, None, labs.MS_BIND)
     try:
         f = examine(card.ns, env={**ENV, **card.env})["kernel", "jit"]
         assert f["level"] == "warn" and f["fix"] == "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1"
         mend = mends(home, [], "kernel", "jit", "warn", "BPF programs are interpreted", {**ENV, **card.env})
     finally:
         home.close()
-        labs.must(libc.umount2(proc.encode(), MNT_DETACH), "umount " + proc)
+        unmount(proc)
     assert mend == "sysctl -w net.core.bpf_jit_enable=1" and card.jit.read_text() == "1\n"

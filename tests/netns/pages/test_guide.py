@@ -13,8 +13,7 @@ import pytest
 
 import guide
 import lab as labs
-from fixtures import MNT_DETACH, mount
-from lab import BPFFS, BUILD, MS_BIND, end, libc, must, read_all, wait_until
+from lab import BPFFS, BUILD, MS_BIND, end, libc, mount, read_all, unmount, wait_until
 
 pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
 
@@ -62,12 +61,12 @@ def installed(mounts):
             if libc.mount(b"overlay", target.encode(), b"overlay", 1, f"lowerdir={top}{target}:{target}".encode()):
                 pytest.skip("this kernel has no overlay filesystem over " + target)
             over.append(target)
-        mount((top + "/etc/fpisa").encode(), b"/etc/fpisa", None, MS_BIND)
+        mount((top + "/etc/fpisa").encode(), "/etc/fpisa", None, MS_BIND)
         over.append("/etc/fpisa")
         yield
     finally:
         for target in reversed(over):
-            must(libc.umount2(target.encode(), MNT_DETACH), "umount " + target)
+            unmount(target)
         shutil.rmtree(top)
 
 

@@ -19,7 +19,6 @@ fastest other's time over FPISA's, in the same round.
 """
 import argparse
 import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -32,30 +31,21 @@ import time
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "tests", "lib"))
+sys.path.insert(0, os.path.join(HERE, ".."))
 
-import lab as labs  # noqa: E402
+from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
 
-RANK = os.path.join(HERE, "collective_rank.py")
+RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
 QUALIFY_S = 0.15  # of the link's time: a longer sum takes the algorithm that won at a quarter of its size
 START_S = 0.003	 # from an order to the common start
 ANSWER_S = 120
-HEADERS = 14 + 20 + 8 + 76  # Ethernet, IP, UDP, ours: what tbf counts beside the values
-CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 16384, 1 << 18
 SIZES = [1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
 LONGEST_S = 1.5	 # S/rate of the sums that are measured by default
 
 
 class Failure(Exception):
     pass
-
-
-def own_mounts():
-    """Pins of ours alone, which end with us."""
-    labs.must(labs.libc.unshare(CLONE_NEWNS), "collective: mount namespace (run as root)")
-    labs.must(labs.libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "private mounts")
-    labs.must(labs.libc.mount(b"bpf", labs.BPFFS.encode(), b"bpf", 0, None), "mount " + labs.BPFFS)
 
 
 class Network(labs.Lab):
@@ -205,14 +195,6 @@ class Stage:
         self.listener.close()
 
 
-def quartiles(values):
-    """(lower, upper); of one value itself twice."""
-    if len(values) < 2:
-        return values[0], values[0]
-    q = statistics.quantiles(values, n=4, method="inclusive")
-    return q[0], q[2]
-
-
 class Bench:
     def __init__(self, stage, crews, args):
         self.stage, self.crews, self.args = stage, crews, args
@@ -277,10 +259,6 @@ class Bench:
 def burst_bytes(mbit):
     """The bucket: the largest TCP segment at 1 Gbit/s, half of it below; `share` allows for it."""
     return 65536 if mbit >= 1000 else 32768
-
-
-def numbers(text):
-    return [int(x) for x in text.split(",")]
 
 
 def missing(name):

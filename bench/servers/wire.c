@@ -4,8 +4,8 @@
  * and goodput, over real veth links with the same workers for each contender:
  *
  *	fpisa		our datapath: native XDP, fused
- *	udp-avx2	a server on a UDP socket that adds with AVX2 (server_udp.c)
- *	xdp-avx2	a server on AF_XDP sockets that adds with AVX2 (server_xsk.c)
+ *	udp-avx2	a server on a UDP socket that adds with AVX2 (udp.c)
+ *	xdp-avx2	a server on AF_XDP sockets that adds with AVX2 (xsk.c)
  *
  * CPU time is that of the kernel threads that poll the aggregator's ends of
  * the links (threaded NAPI: else that work is charged to whoever was running)
@@ -14,7 +14,7 @@
  * ends cut them, so that every contender gets frames. `--bursts` leaves them.
  *
  * Contenders take turns, run by run, so that drift hits all alike. Each sum
- * is checked, element by element, before its figures count (wire_worker.c).
+ * is checked, element by element, before its figures count (worker.c).
  * One JSON line a contender, packet size and kind of data: quartiles over the
  * runs, and of the ratio, ours : the contender, in the same run.
  *
@@ -36,7 +36,7 @@
 #include "fpisa/wire.h"
 #include "server.h"
 #include "values/gradients.h"
-#include "wire.h"
+#include "contenders.h"
 
 #define MAX_RUNS 1000
 #define MAX_WINDOW 256

@@ -4,8 +4,8 @@
  * (doc/wire.md, by the rules of fpisa/slot.h and frame.h) that add FP32 with
  * AVX2. What they do with a frame is in server.c, how frames come and go in
  *
- *	server_udp.c	a UDP socket: recvmmsg, UDP_GRO, sendmmsg, UDP_SEGMENT
- *	server_xsk.c	AF_XDP on each link: sums are taken and sent where they lie
+ *	udp.c	a UDP socket: recvmmsg, UDP_GRO, sendmmsg, UDP_SEGMENT
+ *	xsk.c	AF_XDP on each link: sums are taken and sent where they lie
  *
  * A server is one thread and has no peer that adds to its slots, so it takes no guard.
  */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The network of bench/wire: links, workers, aggregators, and who is charged; wire.h has the contracts. */
+/* The network of bench/wire: links, workers, aggregators, and who is charged; contenders.h has the contracts. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include "testbed/lab.h"
 #include "server.h"
-#include "wire.h"
+#include "contenders.h"
 
 #define GROUP_OF(c) (0xef465000u + (uint32_t)(c)) /* 239.70.80.c, as `fpisa job add` has it */
 

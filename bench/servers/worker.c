@@ -21,7 +21,7 @@
 #include "testbed/lab.h"
 #include "oracle/oracle.h"
 #include "values/random.h"
-#include "wire.h"
+#include "contenders.h"
 
 #define TIMEOUT_MS 20000
 

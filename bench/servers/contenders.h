@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * bench/wire: wire.c has options, turns and figures, wire_net.c the network
- * and the aggregators, wire_worker.c the workers.
+ * Our aggregator beside servers: wire.c has options, turns and figures, network.c
+ * links and aggregators, worker.c the workers, server.h what a server does.
  */
-#ifndef BENCH_WIRE_H
-#define BENCH_WIRE_H
+#ifndef BENCH_CONTENDERS_H
+#define BENCH_CONTENDERS_H
 
 #include <stdint.h>
 

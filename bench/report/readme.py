@@ -4,10 +4,10 @@
 
     readme.py run BUILD [--runs N] [--busy]	N runs, 3 unless said, then as `take`
     readme.py take [--busy] DIR...		of runs that are there: what run.py wrote into each DIR
-    readme.py write				README's table and the picture from bench/figures.json
+    readme.py write				README's table and the picture from bench/report/figures.json
 
 `make bench-figures` is the first of them: three times what `make bench` takes. The figures go to
-bench/figures.json, from which the table is written, and the picture doc/pictures/allreduce.svg; nobody
+bench/report/figures.json, from which the table is written, and the picture doc/pictures/allreduce.svg; nobody
 writes a figure by hand (tests/cli/test_figures.py). A run beside other work is refused: --busy takes it
 all the same, and README then says so.
 """
@@ -23,7 +23,8 @@ sys.dont_write_bytecode = True
 import plot  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(HERE)
+BENCH = os.path.dirname(HERE)
+TOP = os.path.dirname(BENCH)
 RECORD = os.path.join(HERE, "figures.json")
 README = os.path.join(TOP, "README.md")
 PICTURE = os.path.join(TOP, "doc", "pictures", "allreduce.svg")
@@ -31,7 +32,7 @@ BEGIN, END = "<!-- make bench-figures -->\n", "<!-- end of figures -->\n"
 IDLE = 0.05  # share of CPU time that others may have
 LARGE, SMALL, WORKERS = 16 << 20, 1 << 10, 8
 
-# make bench BENCH=..., what, its figures in bench/figures.json, how each is written.
+# make bench BENCH=..., what, its figures in bench/report/figures.json, how each is written.
 ROWS = [
     ("collective", "all-reduce of 16 MB, 8 workers, links of 100 Mbit/s: share of what the link carries",
      ["collective.100.share"], "{:.2f}"),
@@ -200,7 +201,7 @@ def write():
 
 
 def main():
-    p = argparse.ArgumentParser(prog="bench/readme.py", description=__doc__.splitlines()[0])
+    p = argparse.ArgumentParser(prog="bench/report/readme.py", description=__doc__.splitlines()[0])
     verbs = p.add_subparsers(dest="verb", required=True)
     run = verbs.add_parser("run")
     run.add_argument("build", metavar="BUILD")
@@ -216,7 +217,7 @@ def main():
     if args.verb == "run":
         args.folders = [os.path.join(args.build, "bench", f"run{i + 1}") for i in range(args.runs)]
         for folder in args.folders:
-            subprocess.run([sys.executable, "-B", os.path.join(HERE, "run.py"), "--out", folder, args.build], check=True)
+            subprocess.run([sys.executable, "-B", os.path.join(BENCH, "run.py"), "--out", folder, args.build], check=True)
     return take(args.folders, args.busy)
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One rank of an all-reduce, by one contender's library; collective.py starts it.
 
-    collective_rank.py CONTENDER SOCKET PLAN
+    rank.py CONTENDER SOCKET PLAN
 
 It connects to SOCKET, says its rank, and answers each line of JSON there with
 one: {"do": "prepare", "workers": N, "count": C} makes C values to sum with
@@ -23,7 +23,7 @@ import time
 import numpy
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "lib"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "lib"))
 
 import worker  # noqa: E402
 

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What measurements with the networks of tests/lib have in common."""
+import os
+import statistics
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "lib"))
+
+import lab as labs  # noqa: E402
+
+HEADERS = 14 + 20 + 8 + 76  # Ethernet, IP, UDP, ours: what tbf counts beside the values
+
+
+def own_mounts():
+    """Pins of ours alone, which end with us."""
+    labs.own_mounts()
+    labs.mount(b"bpf", labs.BPFFS, b"bpf")
+
+
+def numbers(text):
+    return [int(x) for x in text.split(",")]
+
+
+def quartiles(values):
+    """(lower, upper); of one value itself twice."""
+    if len(values) < 2:
+        return values[0], values[0]
+    q = statistics.quantiles(values, n=4, method="inclusive")
+    return q[0], q[2]
