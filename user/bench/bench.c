@@ -2,12 +2,11 @@
 /*
  * fpisa bench arith: what a contribution costs the kernel, in every mode,
  * format and pipeline, beside the integer addition that SwitchML makes do
- * with. bench.h has the cast.
+ * with. bench.h has the overview.
  */
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "bench.h"
@@ -15,7 +14,6 @@
 #include "cli/print.h"
 #include "cli/report.h"
 #include "testbed/lab.h"
-#include "testbed/measure.h"
 
 #define DEFAULT_ROUNDS 25
 #define DEFAULT_ROWS 8 /* of a raw file, as the sample of gradients has */
@@ -49,18 +47,6 @@ const char bench_arith_help[] =
 	"  cpus               programs' work of 2 CPUs over that of one: contributions to\n"
 	"                     different slots, a program that stays in registers (spin),\n"
 	"                     and the first over the second\n";
-
-struct bench_spread bench_spread(const double *v, size_t n)
-{
-	static double sorted[BENCH_MAX_ROUNDS];
-	struct bench_spread s;
-
-	memcpy(sorted, v, n * sizeof(*v));
-	s.median = quartile(sorted, n, 2);
-	s.low = quartile(sorted, n, 1);
-	s.high = quartile(sorted, n, 3);
-	return s;
-}
 
 static int parse(struct bench_options *o, int argc, char **argv)
 {

@@ -4,12 +4,13 @@
  *
  *	bench.c        options of `bench arith`, the order of events
  *	arith.c        the configurations of the datapath, their rounds
+ *	spread.c       medians, quartiles
  *	data.c         payloads: random values, or a file's
  *	frame.c        frames for BPF_PROG_TEST_RUN
  *	reference.c    what the datapath is held against: bpf/fpisa_bench.bpf.c
  *	cpus.c         one CPU and two, on different slots and on the same
  *	report.c       table, JSON
- *	wire*.c        `bench wire` and `bench`: wire.h has the cast
+ *	wire*.c        `bench wire` and `bench`: sweep.h has the overview
  *
  * The verb moves into namespaces of its own (lab.h) and loads the datapath
  * there as `fpisa load` and `fpisa job add` do: a job a configuration. All of
@@ -29,6 +30,7 @@
 #include "values/gradients.h"
 
 struct bpf_object;
+struct json_object;
 
 int verb_bench(int argc, char **argv);
 int verb_bench_arith(int argc, char **argv);
@@ -49,6 +51,13 @@ struct bench_options {
 	const char *gradients; /* file, NULL: none */
 };
 
+/* -- bench.c ------------------------------------------------------------ */
+
+/* `bench arith` with its defaults and the fewest rounds: into a JSON object, or, NULL, as text. */
+int bench_arith_default(struct json_object *into);
+
+/* -- spread.c ---------------------------------------------------------- */
+
 /* Median and quartiles. */
 struct bench_spread {
 	double median, low, high;
@@ -56,11 +65,6 @@ struct bench_spread {
 
 /* Of n samples, 1 to BENCH_MAX_ROUNDS. Not for threads. */
 struct bench_spread bench_spread(const double *v, size_t n);
-
-/* -- bench.c ------------------------------------------------------------ */
-
-/* `bench arith` with its defaults and the fewest rounds: into a JSON object, or, NULL, as text. */
-int bench_arith_default(struct json_object *into);
 
 /* -- data.c ------------------------------------------------------------- */
 

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Median and quartiles of what `bench` measures; bench.h has the contract. */
+#include <string.h>
+
+#include "bench.h"
+#include "testbed/measure.h"
+
+struct bench_spread bench_spread(const double *v, size_t n)
+{
+	static double sorted[BENCH_MAX_ROUNDS];
+	struct bench_spread s;
+
+	memcpy(sorted, v, n * sizeof(*v));
+	s.median = quartile(sorted, (uint32_t)n, 2);
+	s.low = quartile(sorted, (uint32_t)n, 1);
+	s.high = quartile(sorted, (uint32_t)n, 3);
+	return s;
+}
