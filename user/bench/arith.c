@@ -136,7 +136,7 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 		h->aux = BENCH_INCARNATION;
 		h->secret = fpisa_cookie(&c->job.key, i % c->workers, BENCH_INCARNATION);
 		memset(bench_payload(&f), 0, sizeof(struct fpisa_hello));
-		bench_set_checksum(&f);
+		bench_seal(&f);
 		err = bench_run(a->entry_fd, &f, &ns, &action);
 	}
 	if (!err)
@@ -241,7 +241,7 @@ void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint3
 	h->chunk = c->chunk;
 	h->secret = fpisa_cookie(&c->job.key, rank, BENCH_INCARNATION);
 	bench_fill(s, f, rank, bench_payload(frame));
-	bench_set_checksum(frame);
+	bench_seal(frame);
 }
 
 int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s,

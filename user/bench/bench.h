@@ -88,11 +88,11 @@ struct bench_frame {
 	uint32_t len;
 };
 
-/* A frame of job `id` from a rank, everything but header fields, payload and checksum. */
+/* A frame of job `id` from a rank, everything but header fields and payload; sealed later. */
 struct fpisa_hdr *bench_frame(struct bench_frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank,
 			      uint32_t payload);
 void *bench_payload(struct bench_frame *f);
-void bench_set_checksum(struct bench_frame *f);
+void bench_seal(struct bench_frame *f);
 
 /* Runs a program once on the frame, which stays as it is. *action is its XDP action. */
 int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *action);

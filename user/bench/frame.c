@@ -52,7 +52,7 @@ void *bench_payload(struct bench_frame *f)
 	return f->data + FPISA_PAYLOAD_OFFSET;
 }
 
-void bench_set_checksum(struct bench_frame *f)
+void bench_seal(struct bench_frame *f)
 {
 	struct fpisa_hdr *h = (struct fpisa_hdr *)(f->data + FPISA_OFFSET);
 	struct fpisa_sum s = {0};

@@ -71,7 +71,7 @@ static void make_frame(struct bench_frame *f, struct bench_source *s)
 	h->count = BENCH_ELEMENTS;
 	h->slot = ROW;
 	bench_fill(s, FPISA_FP32, 0, bench_payload(f));
-	bench_set_checksum(f);
+	bench_seal(f);
 }
 
 static int run(const struct bench_program *p, const struct bench_frame *f, uint32_t *ns)
