@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Ways out of the datapath: one place that counts a verdict, and the kinds of
- * frames that leave (to the sender, to all, none; a HELLO's answer, which goes
- * where its rank is routed, is in ingress.h). The sender's frame is reused; it leaves by redirect, for a veth peer with GRO alone
- * never sees XDP_TX.
+ * What every step of the datapath needs: where the headers are, the checksum,
+ * the guard of a slot or session, and ways out: one place that counts a verdict,
+ * replies to the sender (results for all leave by read_done() in stages.h, a
+ * HELLO's answer, which goes where its rank is routed, by ingress.h). The
+ * sender's frame is reused; it leaves by redirect, for a veth peer with GRO
+ * alone never sees XDP_TX.
  */
 #ifndef FPISA_BPF_EXITS_H
 #define FPISA_BPF_EXITS_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The programs of one further family: its admission and its nine stages, compiled
- * once for each lane width and register width (-DFAMILY_BYTES,
- * -DFAMILY_RBITS). They share every map with fpisa.o; user space loads them
+ * once for each lane width and register (-DFAMILY_BYTES, -DFAMILY_RBITS, for
+ * mode exact -DFAMILY_LIMBS). They share every map with fpisa.o; user space loads them
  * when a job needs them and puts them into the program array.
  */
 #include "admission.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * From a parsed frame (parse.h) to a contribution that has passed every
- * stateless check, or to a verdict. Followed by admission (admission.h). All rules
- * are in fpisa/frame.h; this file fetches what they look at.
+ * A new packet: parsed (parse.h), checked, and handed to admission (admission.h)
+ * if it is a contribution that has passed every stateless check. A HELLO is
+ * answered here. Rules are in fpisa/frame.h and slot.h; this file fetches what
+ * they look at.
  */
 #ifndef FPISA_BPF_INGRESS_H
 #define FPISA_BPF_INGRESS_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Every map of the datapath. All are pinned by name, so that plain
+ * The maps that all programs share; those of a family are in family.h, of
+ * steering in fpisa_steer.bpf.c. All are pinned by name, so that plain
  * `ip link set dev DEV xdp obj fpisa.o` leaves a datapath that user space
  * can configure; names carry the prefix because by-name pins may share a
  * directory with others.
@@ -240,7 +241,7 @@ struct fpisa_phv {
 	__u8 encoded; /* the mantissa registers hold order-preserving encodings or integers (fpisa/op.h) */
 	__u8 by_unit; /* no fused body does this format or operation: its units run one after the other */
 	__u8 swap;    /* the payload is big-endian */
-	__u8 shared;  /* the payload begins with a row of scales */
+	__u8 shared;  /* the payload begins with its scales */
 	__u8 checked; /* the round has more adds than the headroom bounds: every sum is checked */
 	__u8 uncounted; /* the adds' events matter to the result's flags alone */
 	__u8 pad[4];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The stages and their chain. chain() is the pipeline: its switch runs stage
+ * The pipeline, staged and fused. chain() is the staged one: its switch runs stage
  * k, tail-calls stage k + 1 and, if that slot of the program array is empty,
  * falls through and goes on inline from the PHV as it stands. The entry
  * contains the chain from any stage on, MAU k's program contains it from k.

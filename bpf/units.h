@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * MAU0..8 over a whole frame, block by block (blocks.h): what each stage
- * program of stages.h runs. A unit takes the form that the format and the
- * operation ask for.
+ * MAU0..8 over a whole frame, block by block (blocks.h): the stages of the
+ * chain, which the fused bodies fall back on (stages.h). A unit takes the form
+ * that the format and the operation ask for. Beside them what else goes over a
+ * payload: its byte order, and the observer of what an add discards.
  */
 #ifndef FPISA_BPF_UNITS_H
 #define FPISA_BPF_UNITS_H
@@ -28,10 +29,10 @@ static __always_inline struct words *payload_of(struct xdp_md *ctx, __u32 b)
 	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
-/* With shared exponents: the same after the row of scales, and the scale of block b. */
+/* With shared exponents: the same after the scales, and the scale of block b. */
 static __always_inline struct words *elements_of(struct xdp_md *ctx, __u32 b)
 {
-	_Static_assert(FAMILY_BYTES > 1 || sizeof(struct words) == FPISA_SCALES, "the row is as long as a block");
+	_Static_assert(FAMILY_BYTES > 1 || sizeof(struct words) == FPISA_SCALES, "the scales are as long as a block");
 	return payload_of(ctx, b + 1);
 }
 

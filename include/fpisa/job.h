@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What a job is (written by user space, read by the datapath), who is in it
- * (written by the datapath when workers say HELLO), and what a slot holds.
+ * (written by the datapath when workers say HELLO), what a slot holds, and which
+ * family of programs serves a job.
  */
 #ifndef FPISA_JOB_H
 #define FPISA_JOB_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * MAU0..4 of a further contribution in one body, for BPF: the same bits as
- * the units of mau.h one after the other (block.h), which user space and the
- * staged programs run.
+ * the units of mau.h one after the other, which user space (block.h) and the
+ * staged programs (lanes.h, block.h) run.
  *
  * BPF has no conditional move, so the minima and maxima of MAU2 are either
  * branches on unpredictable exponents or some twenty instructions of masks.

@@ -101,7 +101,8 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
  * missed_tail_calls	stages whose slot of the program array was empty
  * unaddressed		unicast copies at a port where each live rank had its own already
  * rounded..overflowed	element-adds, format.h (paper, section 5.2.1)
- * round_flags		results that carried INEXACT, OVERFLOW, OVERWRITE, NAN, INF
+ * results_*		results that carried INEXACT, OVERFLOW, OVERWRITE, NAN, INF
+ * v_*			frames by verdict
  */
 #define FPISA_COUNTERS(X)                                                     \
 	X(packets, "frames of the protocol")                                  \
