@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The public functions of fpisa.h on calls: what may be asked for, and the life of a request. */
+/* The public functions of fpisa.h on calls: what may be asked for, how a request begins and ends. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * reply.c says what has come, progress.c what is overdue.
  *
  * A slot with a chunk stands in one queue: `fresh` or `ready`, or one of
- * `waiting`, one a backoff, or `held`. All slots of a waiting queue have the same timeout,
- * so each is in the order of expiry and only heads are looked at.
+ * `waiting`, one a backoff, or `held`. All slots of a waiting queue have the
+ * same timeout, so each is in the order of expiry and only heads are looked at.
  *
  * Lost or late? A chunk whose timeout passed was lost, as far as anybody can
  * tell, if a later transmission has its result. If none has, a rank is late
@@ -17,9 +17,9 @@
  *
  * A receiver that loses frames for want of room gets fewer: `limit` chunks are
  * in flight, half as many after such a loss, one more after some windows
- * without. The oldest chunk is in any case. Else two ranks that lost different results
- * could each wait for a chunk that the other has no room to send. Losses on
- * the way change nothing: fewer in flight would not help.
+ * without. The oldest chunk is in any case. Else two ranks that lost different
+ * results could each wait for a chunk that the other has no room to send.
+ * Losses on the way change nothing: fewer in flight would not help.
  */
 #include <errno.h>
 #include <stdlib.h>

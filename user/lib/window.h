@@ -49,7 +49,7 @@ struct fpisa_window {
 	uint64_t drops;	    /* of the transport, when last asked */
 };
 
-/* That of a new generation, of `size` chunks or as many as the receiver can hold results for. -ENOMEM: as it was. */
+/* Begins a generation with `size` slots, or as many as the receiver can hold results for. -ENOMEM: it is as it was. */
 int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t capacity, uint64_t drops);
 
 /* A request was appended: idle slots whose chunk is in it have something to carry. */

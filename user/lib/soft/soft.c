@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The aggregator of soft.h. Its flow is that of bpf/ingress.h and
- * bpf/stages.h, frame by frame; the arithmetic is blocks.c.
+ * The aggregator of soft.h. Its flow is the datapath's, frame by frame:
+ * take() and hello() are bpf/ingress.h, add() is admission.h, what follows it
+ * stages.h and exits.h; the arithmetic is blocks.c.
  */
 #include <errno.h>
 #include <sched.h>

@@ -2,8 +2,8 @@
 /*
  * An aggregator for one job in user space: a frame in, its reply out, by the
  * same functions as the datapath (fpisa/frame.h, slot.h, block.h). It owns no
- * thread, clock or socket, so tests drive it directly; mem.c puts queues
- * around it. Any number of threads may be in fpisa_soft_frame() at once.
+ * thread, clock or socket, so tests drive it directly, and transport/mem.c
+ * puts a queue a rank around it. Any number of threads may be in fpisa_soft_frame() at once.
  */
 #ifndef FPISA_SOFT_H
 #define FPISA_SOFT_H

@@ -148,7 +148,7 @@ struct faulty {
 	struct fpisa_transport base;
 	struct fpisa_transport *t;
 	struct fpisa_faults out, in;
-	struct fpisa_frame *lent[FPISA_BATCH]; /* to the engine, until it receives again */
+	struct fpisa_frame *lent[FPISA_BATCH]; /* to the caller, until it receives again */
 	int lent_n;
 };
 

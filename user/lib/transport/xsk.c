@@ -10,7 +10,7 @@
  * address changes), and takes in results of queues other than the socket's.
  *
  * A frame is built in the UMEM, where the payload is copied once, and read
- * there; the engine copies the result out. UMEM frames [0, rx) receive, the
+ * there; reply.c copies the result out. UMEM frames [0, rx) receive, the
  * rest sends. All else of the interface's traffic passes by.
  */
 #define _GNU_SOURCE
@@ -60,7 +60,7 @@ struct xsk {
 	uint32_t size;	/* of each ring */
 	uint64_t *free; /* frames to send in */
 	uint32_t free_n;
-	uint64_t lent[FPISA_BATCH]; /* with the engine until the next receive */
+	uint64_t lent[FPISA_BATCH]; /* with the caller until the next receive */
 	uint32_t lent_n;
 	int other_queues; /* the last look at the transport beneath found results there */
 };
