@@ -57,7 +57,7 @@ PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 
 # What a fresh Debian 12 lacks; `make deps` installs what is missing and nothing else.
 PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
-	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libcmocka-dev libelf-dev zlib1g-dev \
+	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libmnl-dev libcmocka-dev libelf-dev zlib1g-dev \
 	python3 python3-numpy python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox \
 	cppcheck man-db debhelper dpkg-dev lintian mmdebstrap nftables
 # What guests of other kernels need besides (vm/README.md).
@@ -137,9 +137,10 @@ $(B)/obj/user/%.o: user/%.c | $(SKEL)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(DEP) -c $< -o $@
 
+CLI_LIBS := -lbpf -lmnl -ljson-c -lgmp -lpthread -lm
 $(B)/fpisa: $(CLI_OBJ) $(B)/libfpisa.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $^ -lbpf -ljson-c -lgmp -lpthread -lm -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(CLI_LIBS) -o $@
 
 # -- tests ----------------------------------------------------------------
 
@@ -250,7 +251,7 @@ $(B)/bench/worker: $(wildcard bench/switchml/*.c)
 $(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c %.o %.a,$^) -lxdp -lbpf -ljson-c -lgmp -lpthread -lm -o $@
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c %.o %.a,$^) -lxdp $(CLI_LIBS) -o $@
 	$(TEST_DEP)
 
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.

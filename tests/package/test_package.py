@@ -26,7 +26,7 @@ from lab import ADDRESS, end, mount_tree, wait_until  # noqa: E402
 OLD = interfaces.setting("VERSION")
 NEW = OLD + "+upgrade1"
 PACKAGES = ("fpisa", "libfpisa0", "libfpisa-dev")
-INCLUDED = "apt,bpftool,ethtool,gcc,libc6-dev,pkg-config,libbpf1,libjson-c5,libgmp10"
+INCLUDED = "apt,bpftool,ethtool,gcc,libc6-dev,pkg-config,libbpf1,libjson-c5,libgmp10,libmnl0"
 CONFIG = """[interface p0]
 [interface p1]
 [job 7]
@@ -103,7 +103,7 @@ def renumber(folder, work):
     objects = os.path.join(BUILD, "obj", "user")
     sh("gcc", "-std=gnu11", "-O2", "-Iinclude", "-Iuser", f"-I{BUILD}", f'-DFPISA_VERSION_STRING="{NEW}"', "user/main.c",
        *[o for o in glob.glob(os.path.join(objects, "*", "*.o")) if not o.startswith(os.path.join(objects, "lib"))],
-       os.path.join(BUILD, "libfpisa.a"), *"-lbpf -ljson-c -lgmp -lpthread -lm".split(), "-o", program, cwd=TOP)
+       os.path.join(BUILD, "libfpisa.a"), *"-lbpf -lmnl -ljson-c -lgmp -lpthread -lm".split(), "-o", program, cwd=TOP)
     for name in PACKAGES:
         top = os.path.join(work, name)
         sh("dpkg-deb", "-R", os.path.join(folder, f"{name}_{OLD}_amd64.deb"), top)

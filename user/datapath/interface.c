@@ -11,7 +11,7 @@
 
 #include "cli/names.h"
 #include "cli/report.h"
-#include "host/netlink.h"
+#include "host/netns.h"
 #include "info.h"
 #include "interface.h"
 #include "log.h"

@@ -17,7 +17,6 @@
 
 #include "cli/print.h"
 #include "cli/report.h"
-#include "host/netlink.h"
 #include "host/route.h"
 #include "pin.h"
 #include "routes.h"

@@ -10,7 +10,7 @@
 #include "cli/names.h"
 #include "cli/print.h"
 #include "doctor.h"
-#include "host/netlink.h"
+#include "host/link.h"
 #include "host/route.h"
 #include "job/job.h"
 

@@ -13,7 +13,7 @@
 #include "cli/names.h"
 #include "cli/print.h"
 #include "doctor.h"
-#include "host/netlink.h"
+#include "host/ethtool.h"
 #include "host/veth.h"
 
 /* One page less headroom, frame overhead and Ethernet header: the most that veth allows to a peer. */

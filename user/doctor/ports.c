@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "doctor.h"
-#include "host/netlink.h"
+#include "host/ethtool.h"
 
 #define MAX_RULES 256
 

@@ -10,7 +10,8 @@
 
 #include "cli/print.h"
 #include "doctor.h"
-#include "host/netlink.h"
+#include "host/ethtool.h"
+#include "host/link.h"
 #include "host/route.h"
 #include "host/veth.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* ethtool's ioctls that doctor needs; netlink.h has the contracts. */
+/* ethtool's ioctls that doctor needs; ethtool.h has the contracts. Netlink knows no rules, and takes longer requests. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/ethtool.h>
+#include <linux/if.h>
 #include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "netlink.h"
+#include "ethtool.h"
 
 /* `request` starts with the command. */
 static int ethtool(const char *dev, void *request)
@@ -71,7 +72,7 @@ int ethtool_ntuple(const char *dev)
 	return flag(dev, ETH_FLAG_NTUPLE);
 }
 
-/* Is it what netlink.h means? */
+/* Is it what ethtool.h means? */
 static bool by_port_alone(const struct ethtool_rx_flow_spec *f)
 {
 	const struct ethtool_tcpip4_spec *mask = &f->m_u.udp_ip4_spec;

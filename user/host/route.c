@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* RTM_GETROUTE by hand: one request, one answer. */
+/* Routes and neighbours by rtnetlink; route.h has the contracts. */
 #include <errno.h>
 #include <net/if.h>
+#include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,80 +10,70 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "request.h"
 #include "route.h"
 
-struct request {
-	struct nlmsghdr nlh;
-	struct rtmsg rtm;
-	char attributes[32];
-};
-
-static void put_u32(struct request *req, unsigned short type, __u32 value)
+static int take_route(const struct nlmsghdr *m, void *arg)
 {
-	struct rtattr *a = (struct rtattr *)((char *)req + NLMSG_ALIGN(req->nlh.nlmsg_len));
+	const struct rtmsg *rtm = mnl_nlmsg_get_payload(m);
+	struct route *r = arg;
+	const struct nlattr *a;
 
-	a->rta_type = type;
-	a->rta_len = RTA_LENGTH(sizeof(value));
-	memcpy(RTA_DATA(a), &value, sizeof(value));
-	req->nlh.nlmsg_len = NLMSG_ALIGN(req->nlh.nlmsg_len) + RTA_ALIGN(a->rta_len);
-}
-
-static int parse(const struct nlmsghdr *nlh, int len, struct route *r)
-{
-	const struct rtmsg *rtm = NLMSG_DATA(nlh);
-	const struct rtattr *a;
-	int left;
-
-	if (!NLMSG_OK(nlh, len))
-		return -EBADMSG;
-	if (nlh->nlmsg_type == NLMSG_ERROR)
-		return ((const struct nlmsgerr *)NLMSG_DATA(nlh))->error ?: -EBADMSG;
-	if (nlh->nlmsg_type != RTM_NEWROUTE)
-		return -EBADMSG;
 	r->local = rtm->rtm_type == RTN_LOCAL;
 	r->broadcast = rtm->rtm_type == RTN_BROADCAST;
-	left = RTM_PAYLOAD(nlh);
-	for (a = RTM_RTA(rtm); RTA_OK(a, left); a = RTA_NEXT(a, left)) {
-		if (a->rta_type == RTA_OIF)
-			memcpy(&r->ifindex, RTA_DATA(a), sizeof(r->ifindex));
-		if (a->rta_type == RTA_GATEWAY)
-			memcpy(&r->gateway, RTA_DATA(a), sizeof(r->gateway));
-		if (a->rta_type == RTA_PREFSRC)
-			memcpy(&r->source, RTA_DATA(a), sizeof(r->source));
+	mnl_attr_for_each(a, m, sizeof(*rtm)) {
+		if (mnl_attr_get_type(a) == RTA_OIF)
+			r->ifindex = mnl_attr_get_u32(a);
+		if (mnl_attr_get_type(a) == RTA_GATEWAY)
+			r->gateway = mnl_attr_get_u32(a);
+		if (mnl_attr_get_type(a) == RTA_PREFSRC)
+			r->source = mnl_attr_get_u32(a);
 	}
-	return r->ifindex ? 0 : -ENETUNREACH;
+	return MNL_CB_OK;
 }
 
 int route_get(__be32 to, __u32 ifindex, struct route *r)
 {
-	struct request req = {
-		.nlh = { .nlmsg_len = NLMSG_LENGTH(sizeof(req.rtm)),
-			 .nlmsg_type = RTM_GETROUTE,
-			 .nlmsg_flags = NLM_F_REQUEST },
-		.rtm = { .rtm_family = AF_INET, .rtm_dst_len = 32 },
-	};
-	union {
-		struct nlmsghdr nlh;
-		char bytes[4096];
-	} answer;
-	int fd, len, err = 0;
+	const struct rtmsg rtm = { .rtm_family = AF_INET, .rtm_dst_len = 32 };
+	char buf[REQUEST_LEN];
+	struct nlmsghdr *m = netlink_start(buf, RTM_GETROUTE, NLM_F_ACK, &rtm, sizeof(rtm));
+	int err;
 
 	memset(r, 0, sizeof(*r));
-	put_u32(&req, RTA_DST, to);
+	mnl_attr_put_u32(m, RTA_DST, to);
 	if (ifindex)
-		put_u32(&req, RTA_OIF, ifindex);
-	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	if (fd < 0)
-		return -errno;
-	if (send(fd, &req, req.nlh.nlmsg_len, 0) < 0) {
-		err = -errno;
-		goto out;
-	}
-	len = recv(fd, &answer, sizeof(answer), 0);
-	err = len < 0 ? -errno : parse(&answer.nlh, len, r);
-out:
-	close(fd);
-	return err;
+		mnl_attr_put_u32(m, RTA_OIF, ifindex);
+	err = netlink_ask(NETLINK_ROUTE, m, take_route, r);
+	return err ?: r->ifindex ? 0 : -ENETUNREACH;
+}
+
+static int take_state(const struct nlmsghdr *m, void *arg)
+{
+	*(__u16 *)arg = ((const struct ndmsg *)mnl_nlmsg_get_payload(m))->ndm_state;
+	return MNL_CB_OK;
+}
+
+int neighbour_manage(__be32 address, __u32 ifindex, bool manage)
+{
+	struct ndmsg n = { .ndm_family = AF_INET, .ndm_ifindex = (int)ifindex };
+	char buf[REQUEST_LEN];
+	struct nlmsghdr *m = netlink_start(buf, RTM_GETNEIGH, NLM_F_ACK, &n, sizeof(n));
+	__u16 state = 0;
+	int err;
+
+	mnl_attr_put_u32(m, NDA_DST, address);
+	err = netlink_ask(NETLINK_ROUTE, m, take_state, &state);
+	if (err && err != -ENOENT)
+		return err;
+	if (state & (NUD_PERMANENT | NUD_NOARP) || (err && !manage))
+		return 0;
+	/* Either flag leaves the state of an entry as it is. */
+	n.ndm_flags = manage ? 0 : NTF_USE;
+	m = netlink_start(buf, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, &n, sizeof(n));
+	mnl_attr_put_u32(m, NDA_DST, address);
+	if (manage)
+		mnl_attr_put_u32(m, NDA_FLAGS_EXT, NTF_EXT_MANAGED);
+	return netlink_ask(NETLINK_ROUTE, m, take_state, &state);
 }
 
 int interface_mtu(const char *dev)

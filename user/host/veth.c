@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/report.h"
+#include "ethtool.h"
 #include "veth.h"
 
 void veth_look(const struct link *l, struct veth_peer *p)

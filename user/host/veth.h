@@ -7,7 +7,8 @@
 #ifndef FPISA_VETH_H
 #define FPISA_VETH_H
 
-#include "netlink.h"
+#include "link.h"
+#include "netns.h"
 
 struct veth_peer {
 	bool seen; /* is it a veth whose peer can be looked at? Else nothing else is set */

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Interfaces by rtnetlink and the netdev family; link.h has the contracts. */
+#include <errno.h>
+#include <linux/genetlink.h>
+#include <linux/rtnetlink.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "link.h"
+#include "request.h"
+
+/* linux/netdev.h, which headers before 6.3 lack. */
+#define NETDEV_CMD_DEV_GET 1
+#define NETDEV_A_DEV_IFINDEX 1
+#define NETDEV_A_DEV_XDP_FEATURES 3
+
+static void parse_kind(const struct nlattr *info, struct link *l)
+{
+	const struct nlattr *a;
+
+	mnl_attr_for_each_nested(a, info)
+		if (mnl_attr_get_type(a) == IFLA_INFO_KIND)
+			snprintf(l->kind, sizeof(l->kind), "%s", mnl_attr_get_str(a));
+}
+
+static int take_link(const struct nlmsghdr *m, void *arg)
+{
+	const struct ifinfomsg *i = mnl_nlmsg_get_payload(m);
+	struct link *l = arg;
+	const struct nlattr *a;
+
+	*l = (struct link){ .lower_netns = -1, .index = i->ifi_index, .flags = i->ifi_flags };
+	mnl_attr_for_each(a, m, sizeof(*i)) {
+		switch (mnl_attr_get_type(a)) {
+		case IFLA_IFNAME:
+			snprintf(l->name, sizeof(l->name), "%s", mnl_attr_get_str(a));
+			break;
+		case IFLA_MTU:
+			l->mtu = mnl_attr_get_u32(a);
+			break;
+		case IFLA_LINK:
+			l->lower = mnl_attr_get_u32(a);
+			break;
+		case IFLA_MASTER:
+			l->master = mnl_attr_get_u32(a);
+			break;
+		case IFLA_LINK_NETNSID:
+			l->lower_netns = mnl_attr_get_u32(a);
+			break;
+		case IFLA_CARRIER:
+			l->carrier = mnl_attr_get_u8(a);
+			break;
+		case IFLA_NUM_TX_QUEUES:
+			l->num_tx = mnl_attr_get_u32(a);
+			break;
+		case IFLA_LINKINFO:
+			parse_kind(a, l);
+			break;
+		}
+	}
+	return MNL_CB_OK;
+}
+
+int link_get(__u32 ifindex, struct link *l)
+{
+	const struct ifinfomsg i = { .ifi_index = (int)ifindex };
+	char buf[REQUEST_LEN];
+
+	memset(l, 0, sizeof(*l));
+	return netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETLINK, NLM_F_ACK, &i, sizeof(i)), take_link, l);
+}
+
+struct vlan_search {
+	__u32 below;
+	char name[IF_NAMESIZE];
+};
+
+static int take_vlan(const struct nlmsghdr *m, void *arg)
+{
+	struct vlan_search *s = arg;
+	struct link l;
+
+	take_link(m, &l);
+	if (!*s->name && l.lower == s->below && l.lower_netns < 0 && !strcmp(l.kind, "vlan"))
+		strcpy(s->name, l.name);
+	return MNL_CB_OK;
+}
+
+int link_vlan_on(__u32 ifindex, char name[IF_NAMESIZE])
+{
+	const struct ifinfomsg i = { 0 };
+	struct vlan_search s = { .below = ifindex };
+	char buf[REQUEST_LEN];
+	int err;
+
+	/* EINTR: the list of links changed meanwhile. */
+	do
+		err = netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETLINK, NLM_F_DUMP, &i, sizeof(i)),
+				  take_vlan, &s);
+	while (err == -EINTR);
+	strcpy(name, s.name);
+	return err ?: *name ? 0 : -ENOENT;
+}
+
+/* -- the netdev family --------------------------------------------------- */
+
+static int take_family(const struct nlmsghdr *m, void *arg)
+{
+	const struct nlattr *a;
+
+	mnl_attr_for_each(a, m, GENL_HDRLEN)
+		if (mnl_attr_get_type(a) == CTRL_ATTR_FAMILY_ID)
+			*(__u16 *)arg = mnl_attr_get_u16(a);
+	return MNL_CB_OK;
+}
+
+static int take_features(const struct nlmsghdr *m, void *arg)
+{
+	const struct nlattr *a;
+
+	mnl_attr_for_each(a, m, GENL_HDRLEN) {
+		if (mnl_attr_get_type(a) == NETDEV_A_DEV_XDP_FEATURES && mnl_attr_validate(a, MNL_TYPE_U64) >= 0) {
+			*(__u64 *)arg = mnl_attr_get_u64(a);
+			return MNL_CB_OK;
+		}
+	}
+	errno = EBADMSG;
+	return MNL_CB_ERROR;
+}
+
+int netdev_xdp_features(__u32 ifindex, __u64 *features)
+{
+	const struct genlmsghdr find = { .cmd = CTRL_CMD_GETFAMILY, .version = 1 };
+	const struct genlmsghdr get = { .cmd = NETDEV_CMD_DEV_GET, .version = 1 };
+	char buf[REQUEST_LEN];
+	struct nlmsghdr *m;
+	__u16 family = 0;
+
+	m = netlink_start(buf, GENL_ID_CTRL, NLM_F_ACK, &find, sizeof(find));
+	mnl_attr_put_strz(m, CTRL_ATTR_FAMILY_NAME, "netdev");
+	if (netlink_ask(NETLINK_GENERIC, m, take_family, &family) || !family)
+		return -EOPNOTSUPP;
+	m = netlink_start(buf, family, NLM_F_ACK, &get, sizeof(get));
+	mnl_attr_put_u32(m, NETDEV_A_DEV_IFINDEX, ifindex);
+	return netlink_ask(NETLINK_GENERIC, m, take_features, features);
+}

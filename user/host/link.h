@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the kernel says of an interface. Nothing here reports; all return 0 or -errno. */
+#ifndef FPISA_LINK_H
+#define FPISA_LINK_H
+
+#include <stdbool.h>
+#include <net/if.h>
+#include <linux/types.h>
+
+struct link {
+	char name[IF_NAMESIZE];
+	char kind[16]; /* "veth", "bridge", ...; empty for hardware */
+	__u32 index, flags, mtu, num_tx;
+	__u32 lower;	 /* IFLA_LINK: the interface below, a veth's peer; 0: none */
+	int lower_netns; /* id of the namespace that it is in, -1: ours */
+	__u32 master;	 /* the bridge or bond whose port it is; 0: none */
+	bool carrier;
+};
+
+int link_get(__u32 ifindex, struct link *l);
+
+/* Name of the first VLAN interface on top of `ifindex`; -ENOENT if there is none. */
+int link_vlan_on(__u32 ifindex, char name[IF_NAMESIZE]);
+
+#define NETDEV_XDP_BASIC 1u
+#define NETDEV_XDP_REDIRECT 2u
+#define NETDEV_XDP_NDO_XMIT 4u
+
+/* NETDEV_XDP_ flags of the interface; -EOPNOTSUPP if this kernel does not tell. */
+int netdev_xdp_features(__u32 ifindex, __u64 *features);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* One request to netlink and its answers, by libmnl. For the files of this room. */
+#ifndef FPISA_HOST_REQUEST_H
+#define FPISA_HOST_REQUEST_H
+
+#include <libmnl/libmnl.h>
+
+#define REQUEST_LEN 256
+
+/*
+ * A request with the family's own header, `size` bytes; attributes follow by
+ * mnl_attr_put(). What is no NLM_F_DUMP has NLM_F_ACK in its flags: netlink_ask()
+ * waits for the end of the answers.
+ */
+struct nlmsghdr *netlink_start(char buf[REQUEST_LEN], int type, int flags, const void *header, size_t size);
+
+/*
+ * Sends m and hands each message of the answer to take(), which returns MNL_CB_OK, or MNL_CB_ERROR with errno set.
+ * 0 or -errno, the kernel's or take()'s.
+ */
+int netlink_ask(int protocol, const struct nlmsghdr *m, mnl_cb_t take, void *arg);
+
+#endif
