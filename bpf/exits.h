@@ -157,9 +157,9 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
  */
 static __always_inline int through(__u32 job, __u32 port)
 {
-	void *ways = lookup(&fpisa_replies, job);
+	void *ports = lookup(&fpisa_replies, job);
 
-	if (ways && bpf_redirect_map(ways, port, 0) == XDP_REDIRECT)
+	if (ports && bpf_redirect_map(ports, port, 0) == XDP_REDIRECT)
 		return XDP_REDIRECT;
 	return (int)bpf_redirect(port, 0);
 }

@@ -217,7 +217,7 @@ struct {
 /*
  * What flows between the stages of one packet. One a CPU: XDP programs of a
  * CPU do not nest, and tail calls stay on it. Kernels with PREEMPT_RT, where
- * one may preempt another, are refused (user/datapath/probe.c).
+ * one may preempt another, are refused (user/datapath/kernel.c).
  */
 struct fpisa_phv {
 	__u32 stage;  /* 0: a new packet; k + 1: the next program is to run MAU k */
@@ -278,14 +278,14 @@ struct {
 } fpisa_fanout SEC(".maps");
 
 /*
- * Ways back to one sender, key: job number; in the inner map, key: ifindex.
+ * Ports by which replies go back to one sender, key: job number; in the inner map, key: ifindex.
  * The kernel runs the program of the first frame on all that it queues for a
  * port, so whatever leaves a port has the egress program, needed or not. Jobs
  * of one network namespace have one inner map.
  */
-struct fpisa_ways {
+struct fpisa_reply_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
-	__uint(max_entries, FPISA_MAX_WAYS);
+	__uint(max_entries, FPISA_MAX_REPLY_PORTS);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct bpf_devmap_val));
 };
@@ -295,7 +295,7 @@ struct {
 	__uint(max_entries, FPISA_MAX_JOBS);
 	__type(key, __u32);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-	__array(values, struct fpisa_ways);
+	__array(values, struct fpisa_reply_ports);
 } fpisa_replies SEC(".maps");
 
 /* The program array where it is shared with fpisa.o, which defines and fills it (fpisa.bpf.c). */

@@ -12,7 +12,7 @@
 
 #define FPISA_MAX_JOBS 64 /* job numbers are 0..63 */
 #define FPISA_DEFAULT_WINDOW 64
-#define FPISA_MAX_WAYS 1024 /* interfaces of a network namespace that replies leave through */
+#define FPISA_MAX_REPLY_PORTS 1024 /* interfaces of a network namespace that replies leave through */
 #define FPISA_MAX_SLOTS 2048 /* versions of slots, shared by all jobs: 1024 slots */
 
 struct fpisa_rank {

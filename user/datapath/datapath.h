@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The datapath as user space sees it: the only layer that knows libbpf, pins
- * and attach. Verbs, demo and tests stand on these functions.
+ * and attach. Verbs, demo and tests stand on these functions. Its files stand
+ * on those above them in this list, never below:
  *
- *	open.c      open, read maps
- *	pin*.c      pin directories: what is in one, whose it is, where one is, one writer at a time
- *	object.c    the BPF objects
- *	load.c      load, fill, pin
- *	steer.c     which CPUs slots are spread over
- *	interface.c  attach, detach, what is attached
- *	unload.c    detach, remove the pins
- *	upgrade.c   new programs in the place of running ones
- *	job.c       make, shrink and remove jobs, with their fan-out; job_check.c, what needs no kernel
- *	ways.c      the egress program, and ways out for single replies
- *	status.c    what is pinned and attached: for status
- *	resources.c  programs, memory, verifier: for resources
+ *	log.c, info.c  libbpf's messages; what the kernel tells of a program or a map
  *	kernel.c    what this kernel can do
- *	trial.c     what loads and attaches here, for a moment: for doctor
+ *	pin*.c      pin directories: what is in one, whose it is, where one is, one writer at a time
+ *	interface.c  attach, detach, what is attached, here and in other network namespaces
+ *	object.c    the objects of family 0 and of egress; families.c, the others, embedded
+ *	family.c    programs of a family into the program array
+ *	steer.c     which CPUs slots are spread over
+ *	egress.c    the egress program, and the ports that replies leave by
+ *	routes.c    what lets the datapath find routes to a job's ranks
+ *	open.c      open, read maps
+ *	job.c       make, shrink and remove jobs, with their fan-out; job_check.c, what needs no kernel
+ *	load.c      load, fill, pin; upgrade.c, new programs in the place of running ones; unload.c
+ *	status.c, resources.c, trial.c  for the verbs status and resources, and for doctor
  *
  * All return 0 or -errno and have then reported the error, once, on stderr;
  * readers that report nothing say so. Nothing of a failed call stays.
@@ -164,7 +164,7 @@ int datapath_job_del(struct datapath *dp, __u32 job);
 /* For a job that runs: once more what lets the datapath find its ranks, should somebody have taken it away. */
 int datapath_job_reassert(const struct datapath *dp, __u32 job);
 
-/* May the datapath ask the kernel for the way to this job's ranks, or need it not? */
+/* May the datapath ask the kernel for routes to this job's ranks, or need it not? */
 int datapath_routes_asked(const struct fpisa_job *j);
 
 /*

@@ -17,7 +17,7 @@
 #include "object.h"
 #include "pin.h"
 
-#define WAYS_NAME 32 /* bytes of "fpisa_ways_" and the number of a namespace */
+#define PORTS_NAME 32 /* bytes of "fpisa_ports_" and the number of a namespace */
 
 static int find_pinned(void *dir, const char *name)
 {
@@ -42,90 +42,90 @@ int egress_open(const char *dir, int *prog_fd)
 }
 
 /* Of the map of this process's network namespace. */
-static int name_here(char name[WAYS_NAME])
+static int name_here(char name[PORTS_NAME])
 {
 	struct stat st;
 
 	if (stat("/proc/self/ns/net", &st))
 		return fail(-errno, NULL, "/proc/self/ns/net");
-	snprintf(name, WAYS_NAME, "fpisa_ways_%lu", (unsigned long)st.st_ino);
+	snprintf(name, PORTS_NAME, "fpisa_ports_%lu", (unsigned long)st.st_ino);
 	return 0;
 }
 
-static int add(int ways, __u32 ifindex, int prog_fd)
+static int add(int ports, __u32 ifindex, int prog_fd)
 {
 	struct bpf_devmap_val val = { .ifindex = ifindex, .bpf_prog.fd = prog_fd };
 
-	if (bpf_map_update_elem(ways, &ifindex, &val, BPF_ANY))
-		return fail(-errno, NULL, "interface %u: as a way out of replies", ifindex);
+	if (bpf_map_update_elem(ports, &ifindex, &val, BPF_ANY))
+		return fail(-errno, NULL, "interface %u: as a port for replies", ifindex);
 	return 0;
 }
 
-int ways_join(const char *dir, const __u32 *ifindex, int n)
+int reply_ports_add(const char *dir, const __u32 *ifindex, int n)
 {
-	char name[WAYS_NAME];
-	int ways, egress = -1, err = name_here(name);
+	char name[PORTS_NAME];
+	int ports, egress = -1, err = name_here(name);
 
 	if (err)
 		return err;
-	ways = pin_open(dir, name);
-	if (ways < 0)
-		return ways == -ENOENT ? 0 : fail(ways, NULL, "%s/%s", dir, name);
+	ports = pin_open(dir, name);
+	if (ports < 0)
+		return ports == -ENOENT ? 0 : fail(ports, NULL, "%s/%s", dir, name);
 	err = egress_open(dir, &egress);
 	for (int i = 0; !err && i < n; i++)
-		err = add(ways, ifindex[i], egress);
+		err = add(ports, ifindex[i], egress);
 	if (egress >= 0)
 		close(egress);
-	close(ways);
+	close(ports);
 	return err;
 }
 
-struct way_out {
-	int ways, prog_fd;
+struct reply_ports {
+	int ports, prog_fd;
 };
 
 static int add_attached(const struct datapath_interface *i, int unused, void *arg)
 {
-	const struct way_out *w = arg;
+	const struct reply_ports *w = arg;
 
 	(void)unused;
-	return add(w->ways, i->ifindex, w->prog_fd);
+	return add(w->ports, i->ifindex, w->prog_fd);
 }
 
-static int open_or_make(const char *dir, int *ways)
+static int open_or_make(const char *dir, int *ports)
 {
-	char name[WAYS_NAME];
+	char name[PORTS_NAME];
 	int err = name_here(name);
 
 	if (err)
 		return err;
-	*ways = pin_open(dir, name);
-	if (*ways >= 0)
+	*ports = pin_open(dir, name);
+	if (*ports >= 0)
 		return 0;
-	*ways = bpf_map_create(BPF_MAP_TYPE_DEVMAP_HASH, "fpisa_ways", sizeof(__u32),
-			       sizeof(struct bpf_devmap_val), FPISA_MAX_WAYS, NULL);
-	if (*ways < 0)
+	*ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP_HASH, "fpisa_ports", sizeof(__u32),
+			       sizeof(struct bpf_devmap_val), FPISA_MAX_REPLY_PORTS, NULL);
+	if (*ports < 0)
 		return fail(-errno, NULL, "make a map of ports");
-	return pin_fd(dir, name, *ways);
+	return pin_fd(dir, name, *ports);
 }
 
-int ways_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd)
+int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd)
 {
-	int ways = -1, err = open_or_make(dp->pin, &ways);
+	int ports = -1, err = open_or_make(dp->pin, &ports);
 
 	if (!err) {
-		struct way_out w = { ways, prog_fd };
+		struct reply_ports w = { ports, prog_fd };
 
 		/* Those that frames come in by. */
 		err = interfaces_each(dp->jobs_id, dp->control->entry, add_attached, &w);
 		err = err < 0 ? err : 0;
 	}
 	for (int i = 0; !err && i < n; i++)
-		err = add(ways, ifindex[i], prog_fd);
-	if (!err && bpf_map_update_elem(dp->replies_fd, &job, &ways, BPF_ANY))
+		err = add(ports, ifindex[i], prog_fd);
+	if (!err && bpf_map_update_elem(dp->replies_fd, &job, &ports, BPF_ANY))
 		err = fail(-errno, NULL, "job %u: put a map of ports into fpisa_replies", job);
-	if (ways >= 0)
-		close(ways);
+	if (ports >= 0)
+		close(ports);
 	return err;
 }
 
@@ -135,10 +135,10 @@ int ways_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n,
 static int renew(int map, int prog_fd)
 {
 	struct bpf_devmap_val val;
-	__u32 key[FPISA_MAX_WAYS];
+	__u32 key[FPISA_MAX_REPLY_PORTS];
 	int n = 0, err = 0;
 
-	while (n < FPISA_MAX_WAYS && !bpf_map_get_next_key(map, n ? &key[n - 1] : NULL, &key[n]))
+	while (n < FPISA_MAX_REPLY_PORTS && !bpf_map_get_next_key(map, n ? &key[n - 1] : NULL, &key[n]))
 		n++;
 	for (int i = 0; !err && i < n; i++) {
 		if (bpf_map_lookup_elem(map, &key[i], &val))
@@ -151,13 +151,13 @@ static int renew(int map, int prog_fd)
 	return err;
 }
 
-/* Ports of a job, if it is one of those whose replies leave through the map `ways`. */
-static int renew_job(const struct datapath *dp, __u32 job, __u32 ways, int prog_fd)
+/* Ports of a job, if it is one of those whose replies leave through the map `ports`. */
+static int renew_job(const struct datapath *dp, __u32 job, __u32 ports, int prog_fd)
 {
 	__u32 id = 0;
 	int fd, err;
 
-	if (bpf_map_lookup_elem(dp->replies_fd, &job, &id) || id != ways ||
+	if (bpf_map_lookup_elem(dp->replies_fd, &job, &id) || id != ports ||
 	    bpf_map_lookup_elem(dp->fanout_fd, &job, &id))
 		return 0;
 	fd = bpf_map_get_fd_by_id(id);
@@ -168,23 +168,23 @@ static int renew_job(const struct datapath *dp, __u32 job, __u32 ways, int prog_
 	return err;
 }
 
-int ways_renew(const struct datapath *dp)
+int reply_ports_renew(const struct datapath *dp)
 {
-	char name[WAYS_NAME];
-	int ways, prog_fd = -1, err = name_here(name);
+	char name[PORTS_NAME];
+	int ports, prog_fd = -1, err = name_here(name);
 
 	if (err)
 		return err;
-	ways = pin_open(dp->pin, name);
-	if (ways < 0)
-		return ways == -ENOENT ? 0 : fail(ways, NULL, "%s/%s", dp->pin, name);
+	ports = pin_open(dp->pin, name);
+	if (ports < 0)
+		return ports == -ENOENT ? 0 : fail(ports, NULL, "%s/%s", dp->pin, name);
 	err = egress_renew(dp->pin, &prog_fd);
 	if (!err)
-		err = renew(ways, prog_fd);
+		err = renew(ports, prog_fd);
 	for (__u32 job = 0; !err && job < FPISA_MAX_JOBS; job++)
-		err = renew_job(dp, job, map_id(ways), prog_fd);
+		err = renew_job(dp, job, map_id(ports), prog_fd);
 	if (prog_fd >= 0)
 		close(prog_fd);
-	close(ways);
+	close(ports);
 	return err;
 }

@@ -9,12 +9,12 @@
 int egress_open(const char *dir, int *prog_fd);
 
 /* Single replies of jobs in this network namespace leave these interfaces by an entry with the egress program. */
-int ways_join(const char *dir, const __u32 *ifindex, int n);
+int reply_ports_add(const char *dir, const __u32 *ifindex, int n);
 
 /* Gives such entries to a job: of all interfaces that the datapath is attached to, and of these. */
-int ways_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd);
+int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd);
 
 /* The egress program anew, in all entries of jobs in this network namespace. */
-int ways_renew(const struct datapath *dp);
+int reply_ports_renew(const struct datapath *dp);
 
 #endif

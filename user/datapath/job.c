@@ -68,7 +68,7 @@ static int make_fanout(struct datapath *dp, __u32 job, const struct fpisa_job *j
 	if (!err)
 		err = fill_ports(job, j, ifindex, ports, egress);
 	if (!err)
-		err = ways_give(dp, job, ifindex, j->workers, egress);
+		err = reply_ports_give(dp, job, ifindex, j->workers, egress);
 	if (!err)
 		err = pin_share(dp->pin);
 	if (!err && bpf_map_update_elem(dp->fanout_fd, &job, &ports, BPF_ANY))
@@ -86,7 +86,7 @@ static int remove_fanout(struct datapath *dp, __u32 job)
 	if (bpf_map_delete_elem(dp->fanout_fd, &job) && errno != ENOENT)
 		err = fail(-errno, NULL, "job %u: remove device map", job);
 	if (bpf_map_delete_elem(dp->replies_fd, &job) && errno != ENOENT)
-		err = fail(-errno, NULL, "job %u: remove its way of replies", job);
+		err = fail(-errno, NULL, "job %u: remove its ports for replies", job);
 	return err;
 }
 

@@ -315,7 +315,7 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	    (chown(l.dir, -1, o->group) || chmod(l.dir, 0750)))
 		err = fail(-errno, NULL, "%s: give to group %u", l.dir, o->group);
 	if (!err)
-		err = ways_join(l.dir, ifindex, n);
+		err = reply_ports_add(l.dir, ifindex, n);
 	if (!err)
 		err = pin_share(l.dir);
 	if (!err)

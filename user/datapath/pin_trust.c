@@ -12,7 +12,7 @@
 #include "pin.h"
 
 /* What `fd` is of, on the way to a directory or, if `last`, that itself. 0, or -EPERM and why. */
-static int judge(int fd, const struct stat *st, bool last, char why[WHY_LEN])
+static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LEN])
 {
 	char link[64], path[PATH_MAX] = "?";
 	ssize_t n;
@@ -65,7 +65,7 @@ int datapath_trusts(const char *dir, char why[WHY_LEN])
 		next = openat(fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 		if (next < 0 || fstat(next, &st)) {
 			err = -errno;
-		} else if (!(err = judge(next, &st, !rest[strspn(rest, "/")], why)) && S_ISLNK(st.st_mode)) {
+		} else if (!(err = check_owner(next, &st, !rest[strspn(rest, "/")], why)) && S_ISLNK(st.st_mode)) {
 			ssize_t n = readlinkat(next, "", target, sizeof(target) - 1);
 
 			target[n < 0 ? 0 : n] = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What lets the datapath ask the kernel for the way to a rank (find_way() in
+ * What lets the datapath ask the kernel for the route to a rank (find_way() in
  * bpf/ingress.h), for jobs whose ranks are looked for by routes:
  *
  * - forwarding on `lo`, as if from where the question is asked: the kernel
@@ -32,17 +32,17 @@ static bool any_routed(const struct fpisa_job *j)
 }
 
 /* The neighbour that frames to a rank go to first. */
-static int next_hop(const struct fpisa_rank *rank, struct route *way, __be32 *neighbour)
+static int next_hop(const struct fpisa_rank *rank, struct route *via, __be32 *neighbour)
 {
-	int err = rank->given ? -ENOENT : route_get(rank->addr, 0, way);
+	int err = rank->given ? -ENOENT : route_get(rank->addr, 0, via);
 
-	*neighbour = way->gateway ?: rank->addr;
+	*neighbour = via->gateway ?: rank->addr;
 	return err;
 }
 
 int routes_assert(__u32 job, const struct fpisa_job *j)
 {
-	struct route way;
+	struct route via;
 	char a[ADDRESS_LEN];
 	__be32 neighbour;
 	int fd, err = 0;
@@ -56,9 +56,9 @@ int routes_assert(__u32 job, const struct fpisa_job *j)
 	if (fd >= 0)
 		close(fd);
 	for (__u32 r = 0; !err && r < j->workers; r++) {
-		if (next_hop(&j->rank[r], &way, &neighbour))
+		if (next_hop(&j->rank[r], &via, &neighbour))
 			continue;
-		err = neighbour_manage(neighbour, way.ifindex, true);
+		err = neighbour_manage(neighbour, via.ifindex, true);
 		if (err)
 			err = fail(err, NULL, "job %u: neighbour entry of %s", job, address_text(neighbour, a));
 	}
@@ -67,25 +67,25 @@ int routes_assert(__u32 job, const struct fpisa_job *j)
 
 static bool still_needed(const struct datapath *dp, __be32 neighbour, __u32 ifindex)
 {
-	struct route way;
+	struct route via;
 	__be32 other;
 
 	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++)
 		for (__u32 r = 0; dp->jobs[job].active && r < dp->jobs[job].workers; r++)
-			if (!next_hop(&dp->jobs[job].rank[r], &way, &other) && other == neighbour &&
-			    way.ifindex == ifindex)
+			if (!next_hop(&dp->jobs[job].rank[r], &via, &other) && other == neighbour &&
+			    via.ifindex == ifindex)
 				return true;
 	return false;
 }
 
 void routes_release(const struct datapath *dp, const struct fpisa_job *j)
 {
-	struct route way;
+	struct route via;
 	__be32 neighbour;
 
 	for (__u32 r = 0; r < j->workers && r < FPISA_MAX_WORKERS; r++)
-		if (!next_hop(&j->rank[r], &way, &neighbour) && !(dp && still_needed(dp, neighbour, way.ifindex)))
-			neighbour_manage(neighbour, way.ifindex, false);
+		if (!next_hop(&j->rank[r], &via, &neighbour) && !(dp && still_needed(dp, neighbour, via.ifindex)))
+			neighbour_manage(neighbour, via.ifindex, false);
 }
 
 void routes_release_all(const char *dir)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What lets the datapath find the way to the ranks of jobs. */
+/* What lets the datapath find routes to the ranks of jobs. */
 #ifndef FPISA_DATAPATH_ROUTES_H
 #define FPISA_DATAPATH_ROUTES_H
 

@@ -37,7 +37,7 @@ static int replace(struct datapath *dp, struct fpisa_bpf *skel, struct fpisa_ste
 	if (!err)
 		err = interfaces_replace(dp->jobs_id, bpf_program__fd(entry));
 	if (!err)
-		err = ways_renew(dp);
+		err = reply_ports_renew(dp);
 	if (!err && steer)
 		err = steer_pin(dp->pin, steer);
 	if (!err)
