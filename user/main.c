@@ -93,7 +93,7 @@ static const struct verb verbs[] = {
 	{ "doctor", verb_doctor, "[DEV...] [--worker ADDR] [--json]",
 	  "what is wrong on this machine, and what fixes it", doctor_more },
 	{ "demo", verb_demo, "[OPTION...] [--json]",
-	  "sum real gradients over real packets, and check every bit", demo_help, .unpinned = true },
+	  "sum real gradients over real packets, and check every bit", demo_help, demo_options_help, true },
 	{ "analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",
 	  "the error of sums of real values: its size, its sources, its dependence on order", analyze_help },
 	{ "soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help, .unpinned = true },

@@ -33,20 +33,20 @@ struct expected {
 
 static uint64_t chunk_count(const struct demo *d, uint64_t chunk)
 {
-	uint64_t left = d->elements - chunk * d->o.packet;
+	uint64_t left = d->elements - chunk * d->job.elements;
 
-	return left < d->o.packet ? left : d->o.packet;
+	return left < d->job.elements ? left : d->job.elements;
 }
 
 static struct oracle_call call_of(const struct demo *d)
 {
 	return (struct oracle_call){
-		.f = fpisa_register(d->o.format, d->o.mode, d->o.workers),
-		.mode = d->o.mode,
-		.rounding = d->o.rounding,
+		.f = fpisa_register(d->job.format, d->job.mode, d->o.workers),
+		.mode = d->job.mode,
+		.rounding = d->job.rounding,
 		.op = d->o.op,
 		.factor = d->o.factor,
-		.reciprocal = d->o.reciprocal,
+		.reciprocal = d->job.flags & FPISA_JOB_RECIPROCAL,
 	};
 }
 
@@ -90,7 +90,7 @@ static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, struct 
 		   uint32_t *flags, struct oracle_events *events)
 {
 	struct oracle_call call = call_of(d);
-	uint64_t at = chunk * d->o.packet;
+	uint64_t at = chunk * d->job.elements;
 	uint32_t rank_at[FPISA_MAX_WORKERS];
 
 	*flags = 0;
@@ -133,7 +133,7 @@ static void check_results(struct share *s, uint64_t chunk)
 {
 	const struct demo *d = s->d;
 	const struct fpisa_chunk *first = &d->chunk[chunk];
-	uint64_t at = chunk * d->o.packet, n = chunk_count(d, chunk), all = ~0ull >> (64 - d->o.workers);
+	uint64_t at = chunk * d->job.elements, n = chunk_count(d, chunk), all = ~0ull >> (64 - d->o.workers);
 	struct expected expected, zero;
 	struct oracle_events again = {0};
 	uint64_t order = first->order;
@@ -167,7 +167,7 @@ static void measure_errors(struct share *s, uint64_t chunk)
 {
 	const struct demo *d = s->d;
 	struct oracle_call ideal = demo_ideal(d);
-	uint64_t at = chunk * d->o.packet, words[FPISA_MAX_WORKERS];
+	uint64_t at = chunk * d->job.elements, words[FPISA_MAX_WORKERS];
 
 	for (uint64_t i = at; i < at + chunk_count(d, chunk); i++) {
 		double ulp, absolute;
@@ -193,7 +193,7 @@ static void *check_share(void *arg)
 	const struct demo *d = s->d;
 	bool extreme = d->o.op == FPISA_OP_MIN || d->o.op == FPISA_OP_MAX;
 
-	s->k.replayed = d->o.workers <= FPISA_ORDER_WORKERS || d->o.mode == FPISA_MODE_EXACT || extreme;
+	s->k.replayed = d->o.workers <= FPISA_ORDER_WORKERS || d->job.mode == FPISA_MODE_EXACT || extreme;
 	s->k.measured = !extreme && !d->f.integer && !d->f.shared;
 	for (uint64_t chunk = s->first; chunk < s->end; chunk++) {
 		check_results(s, chunk);
@@ -232,7 +232,7 @@ uint64_t demo_histogram_total(const struct demo *d)
 
 bool demo_histogram_agrees(const struct demo *d, const struct demo_check *k)
 {
-	return !d->o.histogram || !k->replayed ||
+	return !(d->job.flags & FPISA_JOB_HISTOGRAM) || !k->replayed ||
 	       demo_histogram_total(d) == k->events.rounded + k->events.overwritten;
 }
 

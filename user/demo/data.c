@@ -23,7 +23,7 @@ static int share(size_t size, void *out)
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
-		return fail(-errno, "fewer --elements or --workers", "demo: %zu bytes of memory", size);
+		return fail(-errno, "fewer --vector or --workers", "demo: %zu bytes of memory", size);
 	*(void **)out = p;
 	return 0;
 }
@@ -37,7 +37,7 @@ static int share_all(struct demo *d)
 		d->elements = (d->elements + FPISA_BLOCK - 1) / FPISA_BLOCK * FPISA_BLOCK;
 	d->row = d->elements * d->f.bytes + (d->f.shared ? d->elements / FPISA_BLOCK : 0);
 	size = d->o.workers * d->row;
-	d->chunks = (d->elements + d->o.packet - 1) / d->o.packet;
+	d->chunks = (d->elements + d->job.elements - 1) / d->job.elements;
 	err = share(size, &d->input);
 	if (!err)
 		err = share(size, &d->output);
@@ -175,7 +175,7 @@ static int find_sample(char path[PATH_MAX])
 	if (!access(path, R_OK))
 		return 0;
 	return refuse(-ENOENT,
-		      "demo: no " SAMPLE " beside this program or here; give --file F or --elements N");
+		      "demo: no " SAMPLE " beside this program or here; give --file F or --vector N");
 }
 
 static int open_file(struct demo *d, struct gradients *g)
@@ -196,7 +196,7 @@ static int open_file(struct demo *d, struct gradients *g)
 		err = gradients_split(g, d->o.rows ?: g->rows ?: DEFAULT_ROWS, "--rows");
 	if (!err && d->o.workers > g->rows)
 		err = refuse(-EINVAL,
-			     "%s: has %u rows, one a worker, and %u workers are asked for; give --elements N",
+			     "%s: has %u rows, one a worker, and %u workers are asked for; give --vector N",
 			     d->source, g->rows, d->o.workers);
 	return err;
 }
@@ -265,7 +265,7 @@ static void each_random(struct taker *t, take_fn *take, const void *source)
 			/* More bits, where there is room for them. */
 			if (floats && d->f.mbits > 23)
 				v *= 1 + (double)splitmix64(&state) / (1ull << 63);
-			take(t, r, i, splitmix64(&state) % 4 && i < d->o.elements ? v : 0);
+			take(t, r, i, splitmix64(&state) % 4 && i < d->o.vector ? v : 0);
 		}
 	}
 }
@@ -274,7 +274,7 @@ static int make_values(struct demo *d)
 {
 	int err;
 
-	d->elements = d->o.elements;
+	d->elements = d->o.vector;
 	snprintf(d->source, sizeof(d->source), "random values, seed %llu", (unsigned long long)d->o.seed);
 	err = share_all(d);
 	return err ?: take_all(d, each_random, NULL);
@@ -282,6 +282,6 @@ static int make_values(struct demo *d)
 
 int demo_data(struct demo *d)
 {
-	d->f = fpisa_format_of(d->o.format);
+	d->f = fpisa_format_of(d->job.format);
 	return d->o.file ? read_values(d) : make_values(d);
 }

@@ -4,7 +4,6 @@
  * packets, and every bit of the result checked. demo.h has the cast.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,8 +14,6 @@
 #include "cli/report.h"
 #include "demo.h"
 #include "testbed/lab.h"
-
-#define GROUP (0xef465000u + DEMO_JOB) /* 239.70.80.JOB */
 
 /* -- cleaning up -------------------------------------------------------- */
 
@@ -73,38 +70,6 @@ static int load(const struct demo_options *o)
 		devs[r] = names[r];
 	}
 	return datapath_load(&how, devs, o->workers);
-}
-
-/* Before anything else, so that what no datapath could run is refused at once. */
-static int make_job(struct demo *d)
-{
-	const struct demo_options *o = &d->o;
-	struct fpisa_job *j = &d->job;
-
-	*j = (struct fpisa_job){
-		.workers = o->workers,
-		.address = htonl(DEMO_ADDRESS),
-		.elements = o->packet,
-		.window = o->window,
-		.format = o->format,
-		.mode = o->mode,
-		.rounding = o->rounding,
-		.pipeline = o->pipeline,
-		.clz = o->clz,
-		.fanout = o->fanout,
-		.flags = (o->big_endian ? FPISA_JOB_BIG_ENDIAN : 0) |
-			 (o->reciprocal ? FPISA_JOB_RECIPROCAL : 0) |
-			 (o->histogram ? FPISA_JOB_HISTOGRAM : 0),
-	};
-	if (o->fanout == FPISA_FANOUT_MULTICAST) {
-		j->group = htonl(GROUP);
-		j->group_port = htons(FPISA_PORT);
-	}
-	for (uint32_t r = 0; r < o->workers; r++) {
-		j->rank[r].addr = htonl(DEMO_NETWORK | r << 8 | 2);
-		j->rank[r].port = htons(FPISA_PORT);
-	}
-	return datapath_job_check(DEMO_JOB, j);
 }
 
 static int add_job(struct demo *d)
@@ -171,9 +136,10 @@ int verb_demo(int argc, char **argv)
 	struct demo_check k;
 	int err, verdict;
 
-	err = demo_parse(&d.o, argc, argv);
+	err = demo_parse(&d.o, &d.job, argc, argv);
+	/* Before anything else, so that what no datapath could run is refused at once. */
 	if (!err)
-		err = make_job(&d);
+		err = datapath_job_check(DEMO_JOB, &d.job);
 	if (err)
 		return err;
 	d.parent = getpid();
@@ -187,7 +153,7 @@ int verb_demo(int argc, char **argv)
 		err = sum(&d);
 	if (!err)
 		err = datapath_counters(&d.dp, DEMO_JOB, &counters);
-	if (!err && d.o.histogram)
+	if (!err && d.job.flags & FPISA_JOB_HISTOGRAM)
 		err = datapath_histogram(&d.dp, DEMO_JOB, &d.histogram);
 	if (!err) {
 		demo_step("checking");

@@ -37,15 +37,15 @@
 #define DEMO_PORT_NAME "w%u"	 /* the aggregator's interface towards a rank */
 
 int verb_demo(int argc, char **argv);
-extern const char demo_help[];
+void demo_options_help(void);
+extern const char demo_help[]; /* what follows them */
 
 struct demo_options {
 	const char *file; /* NULL: random values */
-	uint64_t elements, seed;
-	uint32_t workers, rows, packet, window, timeout_s;
-	int mode, rounding, pipeline, clz, format, fanout, op, transport;
+	uint64_t vector, seed; /* vector: random values a worker */
+	uint32_t workers, rows, timeout_s;
+	int op, transport;
 	double factor; /* of scale; 0: none */
-	bool reciprocal, big_endian, histogram;
 	enum datapath_mode xdp;
 	struct fpisa_steering steering; /* cpus 0: none */
 	double drop, duplicate, reorder, delay, corrupt; /* shares of frames, each way, at each worker */
@@ -82,7 +82,7 @@ struct demo {
 	struct demo_options o;
 	char source[PATH_MAX]; /* of the values, for people */
 	struct fpisa_format f;
-	uint64_t elements, chunks;
+	uint64_t elements, chunks; /* of the vector that each worker sums */
 	size_t row;    /* bytes of a rank's values: all elements, then the scales of mxint8 */
 	int int_shift; /* of int32: 1 stands for 2^-int_shift */
 	uint64_t vanished; /* values of the source that are not zero and too small for the format */
@@ -133,8 +133,8 @@ struct demo_check {
 
 /* -- options.c ---------------------------------------------------------- */
 
-/* BAD_USAGE too, as a verb. */
-int demo_parse(struct demo_options *o, int argc, char **argv);
+/* And the job, complete but for what datapath_job_check() sets. BAD_USAGE too, as a verb. */
+int demo_parse(struct demo_options *o, struct fpisa_job *j, int argc, char **argv);
 
 /* -- data.c ------------------------------------------------------------- */
 

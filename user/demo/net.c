@@ -14,7 +14,7 @@
 
 int demo_aggregator_links(const struct demo *d)
 {
-	uint32_t mtu = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + d->o.packet * d->f.bytes;
+	uint32_t mtu = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + d->job.elements * d->f.bytes;
 	struct lab_batch b = lab_batch_open();
 	char message[256];
 	int err;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The demo's options, and which of them go together. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,33 +12,20 @@
 #include "cli/report.h"
 #include "demo.h"
 #include "fpisa/op.h"
+#include "job/job.h"
 
-const char demo_help[] =
+static const char input_help[] =
 	"  --workers N        1 to 64, each a process in its own network namespace; default 4\n"
 	"  --file F           values to sum, raw FP32 or .npy, one row a worker, converted to\n"
 	"                     the format; default the sample in data/gradients of epoch 20\n"
 	"  --rows R           rows of the file; default 8, or as a .npy of two dimensions says\n"
-	"  --elements N       random values instead of a file, N a worker; of mxint8 zeros\n"
-	"                     follow up to a multiple of 32\n"
-	"  --mode MODE        fpisa (default), fpisa-a, fpisa64 or exact\n"
-	"  --rounding R       down (the paper's) or nearest (default of fpisa64 and exact)\n"
-	"  --pipeline P       fused (default) or staged; same bits\n"
-	"  --clz C            bits (default), lpm (the paper's trie) or lpm-byte (a table\n"
-	"                     and a trie of bytes); same bits\n"
-	"  --format F         fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32 or mxint8;\n"
-	"                     of int32 the values times the largest power of two at which\n"
-	"                     their sum cannot overflow\n"
+	"  --vector N         random values instead of a file, N a worker; of mxint8 zeros\n"
+	"                     follow up to a multiple of 32\n";
+
+const char demo_help[] =
 	"  --op OP            sum (default), min, max, avg, scale or norm; README.md has which\n"
 	"                     formats and modes offer it\n"
 	"  --factor X         of scale: finite, not zero; the nearest float unless the format is fp64\n"
-	"  --reciprocal       averages multiply by 1/n, as the paper does, instead of dividing\n"
-	"  --big-endian       payloads are; the datapath swaps them in and out\n"
-	"  --histogram        what the adds discard, by magnitude; its total must be the oracle's\n"
-	"                     adds that rounded or overwrote; with sum, avg and scale\n"
-	"  --fanout F         multicast (default) or unicast\n"
-	"  --packet N         values a frame, a multiple of 32 up to 832; default 256;\n"
-	"                     of fp64 up to 416, default 128\n"
-	"  --window N         frames a worker has under way, a power of two; default 64\n"
 	"  --xdp native|skb   default native\n"
 	"  --cpus LIST        CPUs that the aggregator hands slots to; see fpisa help load\n"
 	"  --transport T      of the workers: udp (default), or xsk, for which they stay root\n"
@@ -55,21 +44,21 @@ const char demo_help[] =
 	"Errors are against the exact result, in ulps of the correctly rounded one, as those of\n"
 	"fpisa analyze; max_ulp_error is null where just one of a result and its exact value is finite, and\n"
 	"for min, max, int32 and mxint8.\n"
+	"Of int32 the values are times the largest power of two at which their sum cannot overflow.\n"
+	"A histogram, of sum, avg and scale, must have as many adds as rounded or overwrote at the oracle.\n"
 	"Needs root. Nothing of it outlives it, on whatever signal.\n";
+
+void demo_options_help(void)
+{
+	fputs(input_help, stdout);
+	job_print_help(JOB_IN_DEMO);
+}
 
 enum {
 	OPT_WORKERS = OPT_VERB,
 	OPT_FILE,
 	OPT_ROWS,
-	OPT_ELEMENTS,
-	OPT_MODE,
-	OPT_ROUNDING,
-	OPT_PIPELINE,
-	OPT_CLZ,
-	OPT_FORMAT,
-	OPT_FANOUT,
-	OPT_PACKET,
-	OPT_WINDOW,
+	OPT_VECTOR,
 	OPT_XDP,
 	OPT_CPUS,
 	OPT_TRANSPORT,
@@ -82,24 +71,13 @@ enum {
 	OPT_TIMEOUT,
 	OPT_OP,
 	OPT_FACTOR,
-	OPT_RECIPROCAL,
-	OPT_BIG_ENDIAN,
-	OPT_HISTOGRAM,
 };
 
-static const struct option options[] = {
+static const struct option own_options[] = {
 	{"workers", required_argument, NULL, OPT_WORKERS},
 	{"file", required_argument, NULL, OPT_FILE},
 	{"rows", required_argument, NULL, OPT_ROWS},
-	{"elements", required_argument, NULL, OPT_ELEMENTS},
-	{"mode", required_argument, NULL, OPT_MODE},
-	{"rounding", required_argument, NULL, OPT_ROUNDING},
-	{"pipeline", required_argument, NULL, OPT_PIPELINE},
-	{"clz", required_argument, NULL, OPT_CLZ},
-	{"format", required_argument, NULL, OPT_FORMAT},
-	{"fanout", required_argument, NULL, OPT_FANOUT},
-	{"packet", required_argument, NULL, OPT_PACKET},
-	{"window", required_argument, NULL, OPT_WINDOW},
+	{"vector", required_argument, NULL, OPT_VECTOR},
 	{"xdp", required_argument, NULL, OPT_XDP},
 	{"cpus", required_argument, NULL, OPT_CPUS},
 	{"transport", required_argument, NULL, OPT_TRANSPORT},
@@ -113,9 +91,6 @@ static const struct option options[] = {
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"op", required_argument, NULL, OPT_OP},
 	{"factor", required_argument, NULL, OPT_FACTOR},
-	{"reciprocal", no_argument, NULL, OPT_RECIPROCAL},
-	{"big-endian", no_argument, NULL, OPT_BIG_ENDIAN},
-	{"histogram", no_argument, NULL, OPT_HISTOGRAM},
 	{"verbose", no_argument, NULL, OPT_VERBOSE},
 	JSON_OPTION,
 	{0},
@@ -154,31 +129,8 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 		return 0;
 	case OPT_ROWS:
 		return parse_u32("--rows", 1, 1 << 20, &o->rows);
-	case OPT_ELEMENTS:
-		return parse_number("--elements", optarg, 1, 1ull << 32, &o->elements);
-	case OPT_MODE:
-		return parse_name("--mode", optarg, mode_names, &o->mode);
-	case OPT_ROUNDING:
-		return parse_name("--rounding", optarg, rounding_names, &o->rounding);
-	case OPT_PIPELINE:
-		return parse_name("--pipeline", optarg, pipeline_names, &o->pipeline);
-	case OPT_CLZ:
-		return parse_name("--clz", optarg, clz_names, &o->clz);
-	case OPT_FORMAT:
-		return parse_name("--format", optarg, format_names, &o->format);
-	case OPT_FANOUT:
-		return parse_name("--fanout", optarg, fanout_names, &o->fanout);
-	case OPT_PACKET:
-		err = parse_u32("--packet", FPISA_BLOCK, FPISA_MAX_ELEMENTS, &o->packet);
-		if (!err && o->packet % FPISA_BLOCK)
-			err = refuse(BAD_USAGE, "--packet: %u is not a multiple of %d", o->packet,
-				     FPISA_BLOCK);
-		return err;
-	case OPT_WINDOW:
-		err = parse_u32("--window", 1, FPISA_MAX_SLOTS / 2, &o->window);
-		if (!err && o->window & (o->window - 1))
-			err = refuse(BAD_USAGE, "--window: %u is not a power of two", o->window);
-		return err;
+	case OPT_VECTOR:
+		return parse_number("--vector", optarg, 1, 1ull << 32, &o->vector);
 	case OPT_XDP:
 		err = parse_name("--xdp", optarg, attach_mode_names, &id);
 		o->xdp = id;
@@ -205,23 +157,14 @@ static int parse_option(struct demo_options *o, struct common *c, int opt)
 		return parse_name("--op", optarg, op_names, &o->op);
 	case OPT_FACTOR:
 		return parse_factor(optarg, &o->factor);
-	case OPT_RECIPROCAL:
-		o->reciprocal = true;
-		return 0;
-	case OPT_BIG_ENDIAN:
-		o->big_endian = true;
-		return 0;
-	case OPT_HISTOGRAM:
-		o->histogram = true;
-		return 0;
 	}
 	return common_option(c, opt);
 }
 
 /* Does the operation go with its options, and do the format and the mode offer it? */
-static int check_op(struct demo_options *o)
+static int check_op(struct demo_options *o, const struct fpisa_job *j)
 {
-	struct fpisa_format f = fpisa_format_of(o->format);
+	struct fpisa_format f = fpisa_format_of(j->format);
 	const char *op = name_of(op_names, o->op);
 	bool given = o->factor != 0;
 	uint64_t factor;
@@ -230,61 +173,62 @@ static int check_op(struct demo_options *o)
 		return refuse(BAD_USAGE, "--op scale: --factor is missing");
 	if (o->op != FPISA_OP_SCALE && given)
 		return refuse(BAD_USAGE, "--factor: goes with --op scale, not with %s", op);
-	if (o->reciprocal && o->op != FPISA_OP_AVG)
+	if (j->flags & FPISA_JOB_RECIPROCAL && o->op != FPISA_OP_AVG)
 		return refuse(BAD_USAGE, "--reciprocal: goes with --op avg, not with %s", op);
-	if (o->histogram && (o->op == FPISA_OP_MIN || o->op == FPISA_OP_MAX || o->op == FPISA_OP_NORM))
+	if (j->flags & FPISA_JOB_HISTOGRAM &&
+	    (o->op == FPISA_OP_MIN || o->op == FPISA_OP_MAX || o->op == FPISA_OP_NORM))
 		return refuse(BAD_USAGE, "--histogram: goes with sum, avg and scale, not with %s", op);
 	if (f.bytes < 8)
 		o->factor = (float)o->factor;
 	memcpy(&factor, &o->factor, sizeof(factor));
 	if (given && !fpisa_factor_valid(factor, f))
 		return refuse(BAD_USAGE, "--factor: is beyond the range of a float, as %s takes it",
-			      name_of(format_names, o->format));
-	if (!fpisa_op_offered(f, o->mode, o->op))
+			      name_of(format_names, j->format));
+	if (!fpisa_op_offered(f, j->mode, o->op))
 		return refuse(-EINVAL, "--op: %s of %s in mode %s is not offered", op,
-			      name_of(format_names, o->format), name_of(mode_names, o->mode));
+			      name_of(format_names, j->format), name_of(mode_names, j->mode));
 	return 0;
 }
 
-int demo_parse(struct demo_options *o, int argc, char **argv)
+static int complete(const struct demo_options *o, struct fpisa_job *j)
 {
+	j->workers = o->workers;
+	j->address = htonl(DEMO_ADDRESS);
+	for (uint32_t r = 0; r < o->workers; r++) {
+		j->rank[r].addr = htonl(DEMO_NETWORK | r << 8 | 2);
+		j->rank[r].port = htons(FPISA_PORT);
+	}
+	return job_complete(j, DEMO_JOB);
+}
+
+int demo_parse(struct demo_options *o, struct fpisa_job *j, int argc, char **argv)
+{
+	struct option options[JOB_OPTIONS_MAX + sizeof(own_options) / sizeof(own_options[0])];
+	struct job_spec spec = {.workers = NULL};
 	struct common c = {.pin = NULL};
-	struct fpisa_format f;
 	int opt, err = 0;
 
 	*o = (struct demo_options){
 		.seed = 1,
 		.workers = 4,
-		.window = FPISA_DEFAULT_WINDOW,
 		.timeout_s = 60,
-		.mode = FPISA_MODE_FPISA,
-		.pipeline = FPISA_PIPELINE_FUSED,
-		.clz = FPISA_CLZ_BITS,
-		.format = FPISA_FORMAT_FP32,
-		.fanout = FPISA_FANOUT_MULTICAST,
 		.op = FPISA_OP_SUM,
 		.xdp = DATAPATH_NATIVE,
 	};
+	memcpy(job_options(options, JOB_IN_DEMO), own_options, sizeof(own_options));
 	while (!err && (opt = next_option(argc, argv, options)) != -1)
-		err = parse_option(o, &c, opt);
+		err = opt >= OPT_JOB ? job_option(&spec, opt, optarg) : parse_option(o, &c, opt);
 	if (err)
 		return err;
-	f = fpisa_format_of(o->format);
-	o->packet = o->packet ?: fpisa_default_elements(f);
-	if (!o->rounding)
-		o->rounding = fpisa_default_rounding(o->mode);
 	if (optind < argc)
 		return refuse(BAD_USAGE, "demo: '%s' is not an option", argv[optind]);
-	if (o->packet > fpisa_max_elements(f))
-		return refuse(BAD_USAGE, "--packet: %u values of %s are too many; at most %u", o->packet,
-			      name_of(format_names, o->format), fpisa_max_elements(f));
-	if (o->elements && (o->file || o->rows))
-		return refuse(BAD_USAGE,
-			      "--elements: makes random values, so --file and --rows do not go with it");
+	if (o->vector && (o->file || o->rows))
+		return refuse(BAD_USAGE, "--vector: makes random values, so --file and --rows do not go with it");
 	if (o->steering.cpus && o->xdp != DATAPATH_NATIVE)
 		return refuse(BAD_USAGE, "--cpus: takes native XDP; leave --xdp skb out");
-	if (!o->elements && !o->file)
+	if (!o->vector && !o->file)
 		o->file = "";
 	o->json = c.json;
-	return check_op(o);
+	*j = spec.job;
+	return complete(o, j) ?: check_op(o, j);
 }

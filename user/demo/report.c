@@ -128,7 +128,7 @@ static void print_head(const struct demo *d)
 		[FPISA_OP_NORM] = "take the norm of",
 	};
 	const struct demo_options *o = &d->o;
-	char cpus[CPUS_LEN];
+	char cpus[CPUS_LEN], arithmetic[ARITHMETIC_LEN];
 
 	printf("%u workers %s %" PRIu64 " values each: %s\n", o->workers, verbs[o->op], d->elements,
 	       d->source);
@@ -138,14 +138,12 @@ static void print_head(const struct demo *d)
 		printf("of each value its product with 2^%d, rounded to an integer\n", d->int_shift);
 	if (d->vanished)
 		printf("%" PRIu64 " of them are too small for %s and count as 0\n", d->vanished,
-		       name_of(format_names, o->format));
-	printf("mode %s, rounding %s, %s%s%s, pipeline %s, leading zeros by %s\n",
-	       name_of(mode_names, o->mode), name_of(rounding_names, o->rounding),
-	       name_of(format_names, o->format),
-	       o->big_endian ? " big-endian" : "", o->reciprocal ? ", averages by reciprocal" : "",
-	       name_of(pipeline_names, o->pipeline), name_of(clz_names, o->clz));
-	printf("%u values a packet, window %u, %s, %s XDP on veth, Linux %s", o->packet, o->window,
-	       name_of(fanout_names, o->fanout), name_of(xdp_mode_names, o->xdp), kernel());
+		       name_of(format_names, d->job.format));
+	job_arithmetic_text(&d->job, arithmetic);
+	printf("mode %s, pipeline %s, leading zeros by %s\n", arithmetic, name_of(pipeline_names, d->job.pipeline),
+	       name_of(clz_names, d->job.clz));
+	printf("%u values a frame, window %u, %s, %s XDP on veth, Linux %s", d->job.elements, d->job.window,
+	       name_of(fanout_names, d->job.fanout), name_of(xdp_mode_names, o->xdp), kernel());
 	if (o->steering.cpus)
 		printf(", slots on CPUs %s", cpus_text(o->steering.cpu, o->steering.cpus, cpus));
 	puts("");
@@ -203,7 +201,7 @@ static void print_counters(const struct demo *d, const struct fpisa_counters *c)
 	print_share("overflowed", c->overflowed, adds);
 	printf("contributions   %12llu  %llu known already\n", c->v_accepted + c->v_result, c->v_duplicate);
 	printf("results         %12llu  %llu sent again on request\n", c->v_result, c->v_resent);
-	if (d->o.pipeline == FPISA_PIPELINE_STAGED)
+	if (d->job.pipeline == FPISA_PIPELINE_STAGED)
 		printf("stage runs      %12llu  of each of MAU0 to MAU4, %llu of MAU5 to MAU8, %llu tail "
 		       "calls missed\n",
 		       c->mau0, c->mau5, c->missed_tail_calls);
@@ -232,7 +230,7 @@ static void print_errors(const struct demo *d, const struct demo_check *k)
 
 static void print_histogram(const struct demo *d)
 {
-	if (!d->o.histogram)
+	if (!(d->job.flags & FPISA_JOB_HISTOGRAM))
 		return;
 	printf("adds that discarded something, by its magnitude: %" PRIu64 "\n", demo_histogram_total(d));
 	job_print_histogram(&d->histogram, &d->job);
@@ -260,7 +258,7 @@ static void print_verdict(const struct demo *d, const struct fpisa_counters *c, 
 		       all, k->mismatches, k->disagreements);
 	else if (k->replayed)
 		printf("PASS: %" PRIu64 " elements are, bit for bit, %s; %.4f s, %.3f Gbit/s a worker\n", all,
-		       d->o.mode == FPISA_MODE_EXACT ? "the oracle's exact results, rounded once"
+		       d->job.mode == FPISA_MODE_EXACT ? "the oracle's exact results, rounded once"
 						     : "what the oracle gets in their order of arrival",
 		       seconds(d), gbps(d, seconds(d)));
 	else
@@ -289,24 +287,15 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	char cpus[CPUS_LEN];
 
 	add_int(j, "workers", o->workers);
-	add_int(j, "elements", d->elements);
+	add_int(j, "vector", d->elements);
+	job_add_json(j, &d->job, JOB_IN_DEMO);
 	add_text(j, "source", d->source);
 	add_int(j, "vanished", d->vanished);
 	add_text(j, "op", name_of(op_names, o->op));
 	if (o->op == FPISA_OP_SCALE)
 		json_add_double(j, "factor", o->factor);
-	json_object_object_add(j, "reciprocal", json_object_new_boolean(o->reciprocal));
-	json_object_object_add(j, "big_endian", json_object_new_boolean(o->big_endian));
 	if (d->f.integer)
 		json_object_object_add(j, "int32_shift", json_object_new_int(d->int_shift));
-	add_text(j, "mode", name_of(mode_names, o->mode));
-	add_text(j, "rounding", name_of(rounding_names, o->rounding));
-	add_text(j, "pipeline", name_of(pipeline_names, o->pipeline));
-	add_text(j, "clz", name_of(clz_names, o->clz));
-	add_text(j, "format", name_of(format_names, o->format));
-	add_text(j, "fanout", name_of(fanout_names, o->fanout));
-	add_int(j, "packet", o->packet);
-	add_int(j, "window", o->window);
 	json_add_double(j, "loss", o->drop);
 	json_add_double(faults, "drop", o->drop);
 	json_add_double(faults, "duplicate", o->duplicate);
@@ -323,8 +312,8 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	json_add_double(j, "max_ulp_error", k->measured ? k->max_ulp : NAN);
 	json_add_double(j, "max_abs_error", k->measured ? k->max_abs : NAN);
 	json_add_double(j, "correctly_rounded", k->measured ? (double)k->nearest / d->elements : NAN);
-	if (o->histogram) {
-		json_object_object_add(j, "histogram", job_histogram_json(&d->histogram, &d->job));
+	if (d->job.flags & FPISA_JOB_HISTOGRAM) {
+		json_object_object_add(j, "buckets", job_histogram_json(&d->histogram, &d->job));
 		json_object_object_add(
 			j, "histogram_agrees",
 			k->replayed ? json_object_new_boolean(demo_histogram_agrees(d, k)) : NULL);

@@ -38,7 +38,7 @@ static void meet(struct worker *w, enum demo_state state)
 static void on_chunk(void *arg, const struct fpisa_chunk *c)
 {
 	struct worker *w = arg;
-	uint64_t k = c->offset / w->d->o.packet;
+	uint64_t k = c->offset / w->d->job.elements;
 
 	if (k < w->d->chunks)
 		w->chunk[k] = *c;
@@ -51,7 +51,7 @@ static void reorder(const struct worker *w)
 	const struct demo *d = w->d;
 	unsigned bytes = d->f.bytes;
 
-	for (unsigned char *p = w->vector; d->o.big_endian && p < w->vector + d->row; p += bytes)
+	for (unsigned char *p = w->vector; d->job.flags & FPISA_JOB_BIG_ENDIAN && p < w->vector + d->row; p += bytes)
 		for (unsigned k = 0; k < bytes / 2; k++) {
 			unsigned char swap = p[k];
 
@@ -87,7 +87,7 @@ static int sum(struct worker *w)
 	err = fpisa_connect(&f, address, DEMO_JOB, &options);
 	if (!err) {
 		meet(w, DEMO_JOINED);
-		err = fpisa_allreduce_op(f, w->vector, w->vector, w->d->elements, (enum fpisa_dtype)o->format,
+		err = fpisa_allreduce_op(f, w->vector, w->vector, w->d->elements, (enum fpisa_dtype)w->d->job.format,
 					 (enum fpisa_operation)o->op, o->factor, &w->result->flags);
 		w->result->end_ns = lab_now();
 		reorder(w);

@@ -21,7 +21,7 @@ SHARES = [("drop", 0.2), ("duplicate", 0.5), ("reorder", 0.5), ("delay", 0.3), (
 def test_frames(lab, fault, share, pipeline):
     """Each at a rate that no network has; small windows, so that slots go round while copies are under way."""
     net = lab(workers=0)
-    out = json.loads(net.agg.run(FPISA, "demo", "--json", "--workers", 3, "--elements", 5000, "--packet", 64,
+    out = json.loads(net.agg.run(FPISA, "demo", "--json", "--workers", 3, "--vector", 5000, "--elements", 64,
                                  "--window", 4, "--pipeline", pipeline, "--" + fault, share))
     assert out["passed"] and out["mismatches"] == out["flag_mismatches"] == 0 and out["counts_agree"]
     assert fault == "reorder" or out["retransmits"] + out["duplicates"] > 0

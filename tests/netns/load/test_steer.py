@@ -102,10 +102,10 @@ def test_a_slot_has_one_cpu(lab, cpus):
     "", "--pipeline staged --clz lpm", "--mode exact --format e4m3", "--op avg --fanout unicast", "--transport xsk",
     "--window 4 --drop 0.05 --duplicate 0.1 --reorder 0.1", *[pytest.param(o, marks=pytest.mark.long) for o in (
         "--mode fpisa-a", "--mode fpisa64 --format bf16", "--format fp64 --pipeline staged", "--format mxint8",
-        "--packet 832 --big-endian")]])
+        "--elements 832 --big-endian")]])
 def test_bits(lab, options):
     """Each element as the oracle has it."""
-    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 4, "--elements", 20001,
+    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 4, "--vector", 20001,
                                             *STEER, *options.split()))
     assert out["cpus"] == "0,1" and out["passed"] and out["mismatches"] == out["flag_mismatches"] == 0
     assert out["busy"] == 0

@@ -32,7 +32,7 @@ def test_combinations(lab, mode, pipeline, clz, loss):
     out = demo(lab(workers=0), "--workers", 8, "--mode", mode, "--pipeline", pipeline, "--clz", clz,
                "--loss", loss)
     assert [out[k] for k in "workers mode pipeline clz format".split()] == [8, mode, pipeline, clz, "fp32"]
-    assert out["mismatches"] == 0 and out["elements"] > 1000 and out["rounded"] > 0
+    assert out["mismatches"] == 0 and out["vector"] > 1000 and out["rounded"] > 0
     assert (out["overwritten"] > 0) == (mode == "fpisa-a")
     assert out["overflowed"] == 0 or mode == "fpisa-a"
     if loss:
@@ -41,15 +41,15 @@ def test_combinations(lab, mode, pipeline, clz, loss):
 
 @pytest.mark.parametrize("options", [
     "--xdp skb", "--fanout unicast", "--rounding nearest", "--xdp skb --fanout unicast --pipeline staged",
-    "--packet 832 --window 8", "--elements 1", "--elements 100001"])
+    "--elements 832 --window 8", "--vector 1", "--vector 100001"])
 def test_options(lab, options):
     assert demo(lab(workers=0), "--workers", 3, *options.split())["mismatches"] == 0
 
 
-@pytest.mark.parametrize("options", ["", "--fanout unicast --window 256", "--packet 832", "--drop 0.02"])
+@pytest.mark.parametrize("options", ["", "--fanout unicast --window 256", "--elements 832", "--drop 0.02"])
 def test_xsk(lab, options):
     """Workers over AF_XDP: the same bits; what is lost goes again by UDP."""
-    out = demo(lab(workers=0), "--workers", 3, "--elements", 100_000, "--transport", "xsk", *options.split())
+    out = demo(lab(workers=0), "--workers", 3, "--vector", 100_000, "--transport", "xsk", *options.split())
     assert out["transport"] == "xsk" and out["mismatches"] == 0 and out["passed"]
     assert (out["retransmits"] > 0) == ("--drop" in options) or out["retransmits"] < out["results"] / 10
 
@@ -61,7 +61,7 @@ def test_errors_are_those_of_analyze(lab):
     one, = json.loads(subprocess.run([FPISA, "analyze", "--json", "--workers", "8", "--orders", "0", "--mode", "exact",
                                       "--rounding", "down", files], capture_output=True, check=True).stdout)["inputs"]
     mode, = one["modes"]
-    assert out["elements"] == one["elements"] and 0.9 < out["max_ulp_error"] < 1
+    assert out["vector"] == one["elements"] and 0.9 < out["max_ulp_error"] < 1
     mode["correctly_rounded"] /= one["elements"]
     for key in ("max_ulp_error", "max_abs_error", "correctly_rounded"):
         assert out[key] == pytest.approx(mode[key], rel=1e-8)
@@ -69,7 +69,7 @@ def test_errors_are_those_of_analyze(lab):
 
 def test_faults(lab):
     """Frames that come twice, out of order, rounds late or damaged: more work, the same bits."""
-    out = demo(lab(workers=0), "--workers", 4, "--elements", 50000, "--window", 4, "--drop", 0.05,
+    out = demo(lab(workers=0), "--workers", 4, "--vector", 50000, "--window", 4, "--drop", 0.05,
                "--duplicate", 0.2, "--reorder", 0.2, "--delay", 0.1, "--corrupt", 0.05)
     assert out["mismatches"] == 0 and out["flag_mismatches"] == 0 and out["counts_agree"]
     assert out["retransmits"] > 0 and out["duplicates"] > 0
@@ -85,12 +85,12 @@ def test_npy_file(lab, tmp_path):
     net = lab(workers=0)
     raw = demo(net, "--mode", "exact", "--file", tmp_path / "raw.f32", "--rows", 5)
     npy = demo(net, "--mode", "exact", "--file", tmp_path / "a.npy")
-    assert npy["mismatches"] == 0 and npy["elements"] == 333
+    assert npy["mismatches"] == 0 and npy["vector"] == 333
     assert npy["max_abs_error"] == raw["max_abs_error"] > 0
 
 
 def test_above_sixteen_workers(lab):
-    out = demo(lab(workers=0), "--workers", 17, "--elements", 1000)
+    out = demo(lab(workers=0), "--workers", 17, "--vector", 1000)
     assert out["mismatches"] is None
 
 
@@ -110,7 +110,7 @@ def test_interrupted(lab, sig):
     """Midway: no process, no link, no pin of it is left, in whatever namespace."""
     net = lab(workers=0)
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
-    p = net.agg.spawn(FPISA, "demo", "--workers", 8, "--elements", 6_000_000, "--loss", 0.05)
+    p = net.agg.spawn(FPISA, "demo", "--workers", 8, "--vector", 6_000_000, "--loss", 0.05)
     wait_until("workers", lambda: len(children(p.pid)) == 8 and len(namespaces(children(p.pid))) == 8)
     workers = children(p.pid)
     spaces = namespaces(workers)
@@ -145,14 +145,14 @@ def test_worker_killed_in_setup(lab, links):
 
 
 def test_table(lab):
-    text = lab(workers=0).agg.run(FPISA, "demo", "--workers", 2, "--elements", 5000)
+    text = lab(workers=0).agg.run(FPISA, "demo", "--workers", 2, "--vector", 5000)
     assert "2 workers sum 5000 values each" in text and "mode fpisa" in text
 
 
 def test_refusals(lab):
     net = lab(workers=0)
     for argv, says in (("--workers 65", "--workers"), ("--loss 2", "--drop"), ("x", "'x' is not an option"),
-                       ("--file /no/such", "/no/such"), ("--packet 33", "multiple of 32")):
+                       ("--file /no/such", "/no/such"), ("--elements 33", "multiple of 32")):
         status, out, err = net.agg.try_run(FPISA, "demo", *argv.split())
         assert status in (1, 2) and out == "" and says in err.splitlines()[0], err
     status, out, err = net.agg.try_run(FPISA, "demo", uid=65534)

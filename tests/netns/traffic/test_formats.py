@@ -24,7 +24,7 @@ def pairs():
 @pytest.mark.parametrize("form, mode, pipeline, clz, loss", pairs())
 def test_pairs(lab, form, mode, pipeline, clz, loss):
     """Random values, for the gradients vanish in the smallest formats."""
-    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 8, "--elements", 5001, "--format", form,
+    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 8, "--vector", 5001, "--format", form,
                                             "--mode", mode, "--pipeline", pipeline, "--clz", clz, "--loss", loss))
     assert (out["format"], out["mode"], out["mismatches"], out["flag_mismatches"]) == (form, mode, 0, 0)
     assert out["rounding"] == ("nearest" if mode in ("fpisa64", "exact") else "down")
@@ -34,7 +34,7 @@ def test_pairs(lab, form, mode, pipeline, clz, loss):
 
 def test_exact_above_sixteen_workers(lab):
     """No order is reported, and none is needed."""
-    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 17, "--elements", 1000, "--mode",
+    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 17, "--vector", 1000, "--mode",
                                             "exact"))
     assert out["mismatches"] == 0 and out["counts_agree"] is True
 
@@ -42,8 +42,8 @@ def test_exact_above_sixteen_workers(lab):
 def test_not_offered(lab):
     status, out, err = lab(workers=0).agg.try_run(FPISA, "demo", "--format", "fp64", "--mode", "exact")
     assert status == 1 and out == "" and "try --mode fpisa64" in err and len(err.splitlines()) == 1
-    status, out, err = lab(workers=0).agg.try_run(FPISA, "demo", "--format", "fp64", "--packet", 448)
-    assert status == 2 and "at most 416" in err
+    status, out, err = lab(workers=0).agg.try_run(FPISA, "demo", "--format", "fp64", "--elements", 448)
+    assert status == 1 and "up to 416" in err
 
 
 def test_shown(lab):

@@ -39,9 +39,9 @@ def demo(lab, *options):
     ("mxint8", "fpisa-a", "--loss 0.05"), ("mxint8", "fpisa64", STAGED), long("mxint8", "exact", "--loss 0.05")])
 def test_integers_and_blocks(lab, form, mode, more):
     """5001 is no multiple of 32, and the last chunk is short."""
-    out = demo(lab, "--workers", 5, "--elements", 5001, "--format", form, "--mode", mode, *more.split())
+    out = demo(lab, "--workers", 5, "--vector", 5001, "--format", form, "--mode", mode, *more.split())
     assert (out["format"], out["mode"], out["op"]) == (form, mode, "sum")
-    assert out["elements"] == (5024 if form == "mxint8" else 5001)
+    assert out["vector"] == (5024 if form == "mxint8" else 5001)
     assert out["max_ulp_error"] is None and out["correctly_rounded"] is None
     assert (out["rounded"] > 0) == (form == "mxint8" and mode in ("fpisa", "fpisa-a"))
     assert ("int32_shift" in out) == (form == "int32")
@@ -87,7 +87,7 @@ CALLS = [
 @pytest.mark.parametrize("op, form, mode, pipeline", CALLS)
 def test_operations(lab, op, form, mode, pipeline):
     """Seven workers, for whom 1/n is no power of two."""
-    out = demo(lab, "--workers", 7, "--elements", 3001, "--op", op, "--format", form, "--mode", mode,
+    out = demo(lab, "--workers", 7, "--vector", 3001, "--op", op, "--format", form, "--mode", mode,
                *(STAGED.split() if pipeline == "staged" else []),
                *(FACTOR if op == "scale" else []))
     assert out["op"] == op
@@ -99,8 +99,8 @@ def test_operations(lab, op, form, mode, pipeline):
 
 def test_averages_by_reciprocal(lab):
     """The paper's way misrounds; division does not. Same sums."""
-    exact = demo(lab, *"--workers 7 --elements 20000 --op avg --mode exact --format fp32".split())
-    rough = demo(lab, *"--workers 7 --elements 20000 --op avg --mode exact --format fp32 --reciprocal".split())
+    exact = demo(lab, *"--workers 7 --vector 20000 --op avg --mode exact --format fp32".split())
+    rough = demo(lab, *"--workers 7 --vector 20000 --op avg --mode exact --format fp32 --reciprocal".split())
     assert exact["correctly_rounded"] == 1 and rough["reciprocal"]
     assert 0.2 < rough["correctly_rounded"] < 0.8 and rough["max_ulp_error"] > 0.5
 
@@ -110,7 +110,7 @@ def test_averages_by_reciprocal(lab):
     ("int32", "fpisa", ["--op", "max"]), ("fp32", "exact", ["--pipeline", "staged", "--loss", "0.05"])])
 def test_big_endian(lab, form, mode, more):
     """The same results as a little-endian job's, to the bit, and so the same error."""
-    options = ["--workers", 3, "--elements", 3001, "--format", form, "--mode", mode, *more]
+    options = ["--workers", 3, "--vector", 3001, "--format", form, "--mode", mode, *more]
     out = demo(lab, *options, "--big-endian")
     assert out["big_endian"] is True
     if mode == "exact":
@@ -120,18 +120,18 @@ def test_big_endian(lab, form, mode, more):
 def test_order_does_not_matter(lab):
     """Above 16 workers no order is reported; min and max need none."""
     for op in ORDERED:
-        assert demo(lab, "--workers", 17, "--elements", 1000, "--op", op)["mismatches"] == 0
+        assert demo(lab, "--workers", 17, "--vector", 1000, "--op", op)["mismatches"] == 0
 
 
 @pytest.mark.parametrize("form, mode, more", [
     long("fp32", "fpisa", []), ("fp32", "fpisa-a", ["--pipeline", "staged"]), long("bf16", "fpisa-a", ["--loss", "0.05"]),
     ("fp64", "fpisa64", []), ("mxint8", "fpisa", []), ("fp16", "fpisa", ["--op", "avg", "--big-endian"])])
 def test_histogram(lab, form, mode, more):
-    out = demo(lab, "--workers", 6, "--elements", 5001, "--format", form, "--mode", mode, "--histogram", *more)
+    out = demo(lab, "--workers", 6, "--vector", 5001, "--format", form, "--mode", mode, "--histogram", *more)
     assert out["histogram_agrees"] is True and out["rounded"] > 0
     assert (out["overwritten"] > 0) == ((form, mode) == ("fp32", "fpisa-a"))
-    assert sum(b["adds"] for b in out["histogram"]) == out["rounded"] + out["overwritten"]
-    exponents = [b["exponent"] for b in out["histogram"]]
+    assert sum(b["adds"] for b in out["buckets"]) == out["rounded"] + out["overwritten"]
+    exponents = [b["exponent"] for b in out["buckets"]]
     assert exponents == sorted(set(exponents)) and exponents[-1] < 3
 
 
@@ -176,7 +176,7 @@ def test_histogram_is_what_python_computes(lab, pipeline):
 
 
 def test_histogram_table(lab):
-    text = lab(workers=0).agg.run(FPISA, "demo", "--workers", 3, "--elements", 3000, "--histogram")
+    text = lab(workers=0).agg.run(FPISA, "demo", "--workers", 3, "--vector", 3000, "--histogram")
     assert "adds that discarded something" in text and "share up to here" in text and "PASS" in text
 
 
