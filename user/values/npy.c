@@ -8,6 +8,7 @@
  *
  * gradients.h has the contracts.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,168 +19,112 @@
 
 #define MAGIC "\x93NUMPY"
 #define MAGIC_LEN 6
+#define BLANKS " \n\t"
 #define DESCR_LEN 32 /* of what is shown of a descr that is refused */
-
-/* What is left of the text, and what of it has been understood. */
-struct text {
-	const char *at, *end;
-	bool descr, order, shape;
-};
 
 bool npy_begins(const void *file, size_t size)
 {
 	return size >= MAGIC_LEN && !memcmp(file, MAGIC, MAGIC_LEN);
 }
 
-static void skip_space(struct text *t)
-{
-	while (t->at < t->end && (*t->at == ' ' || *t->at == '\n' || *t->at == '\t'))
-		t->at++;
-}
-
-/* Takes `word` if it is next. */
-static bool take(struct text *t, const char *word)
+/* Takes `word` if it is next, after blanks. */
+static bool take(const char **at, const char *word)
 {
 	size_t n = strlen(word);
 
-	skip_space(t);
-	if ((size_t)(t->end - t->at) < n || memcmp(t->at, word, n))
+	*at += strspn(*at, BLANKS);
+	if (strncmp(*at, word, n))
 		return false;
-	t->at += n;
-	return true;
-}
-
-/* A string in quotes of either kind, without escapes. */
-static bool take_string(struct text *t, const char **s, size_t *n)
-{
-	const char *close;
-
-	skip_space(t);
-	if (t->at == t->end || (*t->at != '\'' && *t->at != '"'))
-		return false;
-	close = memchr(t->at + 1, *t->at, t->end - t->at - 1);
-	if (!close)
-		return false;
-	*s = t->at + 1;
-	*n = close - *s;
-	t->at = close + 1;
-	return !memchr(*s, '\\', *n);
-}
-
-/* Decimal digits; Python 2 ended a long one with L. */
-static bool take_count(struct text *t, uint64_t *n)
-{
-	const char *start;
-
-	skip_space(t);
-	start = t->at;
-	for (*n = 0; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++)
-		if (__builtin_mul_overflow(*n, 10, n) || __builtin_add_overflow(*n, *t->at - '0', n))
-			return false;
-	if (t->at == start)
-		return false;
-	take(t, "L");
+	*at += n;
 	return true;
 }
 
 /* (n,), (n, m) or one that is refused for its dimensions, of which only the first two are kept. */
-static bool take_shape(struct text *t, struct npy *h)
+static bool take_shape(const char **at, struct npy *h)
 {
-	uint64_t n;
-
-	h->dimensions = 0;
 	h->shape[0] = h->shape[1] = 1;
-	if (!take(t, "("))
+	if (!take(at, "("))
 		return false;
-	while (!take(t, ")")) {
-		if (!take_count(t, &n))
+	for (bool comma = true; !take(at, ")"); h->dimensions++) {
+		uint64_t n;
+		char *end;
+
+		errno = 0;
+		n = strtoull(*at, &end, 10);
+		if (!comma || !isdigit((unsigned char)**at) || errno)
 			return false;
 		if (h->dimensions < 2)
 			h->shape[h->dimensions] = n;
-		h->dimensions++;
-		if (!take(t, ",")) {
-			if (!take(t, ")"))
-				return false;
-			break;
-		}
+		*at = end;
+		take(at, "L"); /* so Python 2 ended a long one */
+		comma = take(at, ",");
 	}
 	return true;
 }
 
-static bool printable(const char *s, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		if (s[i] < ' ' || s[i] > '~')
-			return false;
-	return true;
-}
-
 /* A descr that is no string is that of a record. */
-static int take_descr(struct text *t, const char *path, struct npy *h)
+static int take_descr(const char **at, const char *path, struct npy *h)
 {
 	static const struct {
 		char kind[3];
 		__u8 format;
 	} kinds[] = {{"f2", FPISA_FORMAT_FP16}, {"f4", FPISA_FORMAT_FP32}, {"f8", FPISA_FORMAT_FP64}};
-	const char *s = "a record";
-	size_t n = strlen(s);
+	const char *s = "a record", *end;
+	int n = strlen(s);
 
-	if (take_string(t, &s, &n) && n == 3 && (*s == '<' || *s == '>'))
-		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-			if (!memcmp(s + 1, kinds[i].kind, 2)) {
-				h->big_endian = *s == '>';
-				h->f = fpisa_format_of(kinds[i].format);
-				return 0;
-			}
-	if (!printable(s, n))
-		return -EBADMSG;
-	return refuse(-EINVAL, "%s: its values are %.*s, not f2, f4 or f8; save a.astype('<f4')", path,
-		      n < DESCR_LEN ? (int)n : DESCR_LEN, s);
-}
-
-/* One key and its value. -EBADMSG, not reported, if it is none. */
-static int take_member(struct text *t, const char *path, struct npy *h)
-{
-	if ((take(t, "'descr'") || take(t, "\"descr\"")) && !t->descr) {
-		t->descr = true;
-		return take(t, ":") ? take_descr(t, path, h) : -EBADMSG;
+	if (take(at, "'") && (end = strchr(*at, '\''))) {
+		s = *at;
+		n = end - s;
+		*at = end + 1;
 	}
-	if ((take(t, "'fortran_order'") || take(t, "\"fortran_order\"")) && !t->order) {
-		t->order = true;
-		if (!take(t, ":"))
-			return -EBADMSG;
-		h->by_columns = take(t, "True");
-		return h->by_columns || take(t, "False") ? 0 : -EBADMSG;
-	}
-	if ((take(t, "'shape'") || take(t, "\"shape\"")) && !t->shape) {
-		t->shape = true;
-		return take(t, ":") && take_shape(t, h) ? 0 : -EBADMSG;
-	}
-	return -EBADMSG;
-}
-
-static int take_dictionary(struct text *t, const char *path, struct npy *h)
-{
-	int err = take(t, "{") ? 0 : -EBADMSG;
-
-	while (!err && !take(t, "}")) {
-		err = take_member(t, path, h);
-		if (!err && !take(t, ",")) {
-			err = take(t, "}") ? 0 : -EBADMSG;
-			break;
+	for (size_t i = 0; n == 3 && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if ((*s == '<' || *s == '>') && !strncmp(s + 1, kinds[i].kind, 2)) {
+			h->big_endian = *s == '>';
+			h->f = fpisa_format_of(kinds[i].format);
+			return 0;
 		}
+	for (int i = 0; i < n; i++)
+		if (!isprint((unsigned char)s[i]))
+			return -EBADMSG;
+	return refuse(-EINVAL, "%s: its values are %.*s, not f2, f4 or f8; save a.astype('<f4')", path,
+		      n < DESCR_LEN ? n : DESCR_LEN, s);
+}
+
+/* -EBADMSG, not reported, if it is none. */
+static int take_dictionary(const char *at, const char *path, struct npy *h)
+{
+	static const char *const keys[] = {"'descr'", "'fortran_order'", "'shape'"};
+	bool comma = true, order = true, shape = true;
+	unsigned int seen = 0;
+	int k, err = 0;
+
+	if (!take(&at, "{"))
+		return -EBADMSG;
+	while (!take(&at, "}")) {
+		for (k = 0; k < 3 && !take(&at, keys[k]); k++)
+			;
+		if (!comma || k == 3 || seen >> k & 1 || !take(&at, ":"))
+			return -EBADMSG;
+		seen |= 1u << k;
+		if (k == 0)
+			err = take_descr(&at, path, h);
+		else if (k == 1)
+			order = (h->by_columns = take(&at, "True")) || take(&at, "False");
+		else
+			shape = take_shape(&at, h);
+		if (err || !order || !shape)
+			return err ?: -EBADMSG;
+		comma = take(&at, ",");
 	}
-	skip_space(t);
-	if (!err && (t->at != t->end || !t->descr || !t->order || !t->shape))
-		err = -EBADMSG;
-	return err;
+	at += strspn(at, BLANKS);
+	return *at || seen != 7 ? -EBADMSG : 0;
 }
 
 int npy_header(struct npy *h, const char *path, const void *file, size_t size)
 {
 	const unsigned char *p = file;
 	size_t start, length;
-	struct text t = {0};
+	char *text;
 	int err;
 
 	*h = (struct npy){0};
@@ -195,10 +140,14 @@ int npy_header(struct npy *h, const char *path, const void *file, size_t size)
 		length |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
 	if (length > size - start)
 		return refuse(-EINVAL, "%s: its .npy header is cut off; copy the whole file", path);
-	t.at = (const char *)p + start;
-	t.end = t.at + length;
 	h->data = start + length;
-	err = take_dictionary(&t, path, h);
+	text = strndup((const char *)p + start, length);
+	if (!text)
+		return fail(-ENOMEM, NULL, "%s", path);
+	for (char *c = text; (c = strchr(c, '"'));)
+		*c = '\''; /* quotes are of either kind */
+	err = strlen(text) == length ? take_dictionary(text, path, h) : -EBADMSG;
+	free(text);
 	if (err == -EBADMSG)
 		return refuse(-EINVAL, "%s: its .npy header is garbled; save it with numpy.save()", path);
 	if (!err && h->dimensions != 1 && h->dimensions != 2)
