@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Prometheus' text exposition format 0.0.4. Metrics, help texts and label
- * values come from the lists in fpisa/verdict.h, as those of stats.c do.
+ * values are those of stats.c.
  *
  * A job shows while it exists, and as long as its number has counts: a
  * scraper must not miss the last of a job that was deleted. Frames that
@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +16,27 @@
 #include <unistd.h>
 
 #include "cli/report.h"
+#include "counters.h"
 #include "job/job.h"
 #include "prometheus.h"
+
+static const struct {
+	const char *name, *text;
+} gauges[] = {
+	{ "fpisa_job_workers", "ranks of the job" },
+	{ "fpisa_job_live_workers", "ranks that a round waits for" },
+	{ "fpisa_job_joined_workers", "live ranks that have joined" },
+}, steered[] = {
+	{ "fpisa_steered_frames_total", "frames handed to the CPU that owns their slot" },
+	{ "fpisa_steered_taken_total", "of those, taken there; others wait, or were dropped by its full queue" },
+};
+
+#define GAUGES (sizeof(gauges) / sizeof(gauges[0]))
 
 struct row {
 	char job[12]; /* value of the label */
 	bool active;
-	int workers, live, joined;
+	__u64 gauge[GAUGES]; /* of an active one */
 	struct fpisa_counters c;
 };
 
@@ -52,9 +65,9 @@ static int read_row(const struct datapath *dp, __u32 key, struct row *r)
 	if (!r->active)
 		return 0;
 	err = datapath_session(dp, key, &s);
-	r->workers = j.workers;
-	r->live = __builtin_popcountll(j.live);
-	r->joined = __builtin_popcountll(job_joined(&j, &s));
+	r->gauge[0] = j.workers;
+	r->gauge[1] = __builtin_popcountll(j.live);
+	r->gauge[2] = __builtin_popcountll(job_joined(&j, &s));
 	return err;
 }
 
@@ -88,86 +101,48 @@ static void sample(FILE *f, const char *name, const struct row *r, const char *l
 	fprintf(f, "} %llu\n", (unsigned long long)n);
 }
 
-static void counter(FILE *f, const char *name, const char *text, size_t offset, const struct row *rows, int n)
+static void steering(FILE *f, const struct datapath_cpu *cpu, __u32 n)
 {
-	head(f, name, "counter", text);
-	for (int i = 0; i < n; i++)
-		sample(f, name, &rows[i], NULL, NULL, *(const __u64 *)((const char *)&rows[i].c + offset));
+	for (int k = 0; n && k < 2; k++) {
+		head(f, steered[k].name, "counter", steered[k].text);
+		for (__u32 i = 0; i < n; i++)
+			fprintf(f, "%s{cpu=\"%u\"} %llu\n", steered[k].name, cpu[i].cpu,
+				(unsigned long long)(k ? cpu[i].taken : cpu[i].sent));
+	}
 }
 
 /* The verdicts that are drops, or the others: one metric, a label's value each. */
-static void verdicts(FILE *f, const char *name, const char *label, bool drops, const struct row *r)
+static void frames(FILE *f, bool drops, const struct row *rows, int n)
 {
-	static const struct {
-		const char *name;
-		bool drop;
-		size_t offset;
-	} all[] = {
-#define X(name, class, text)                                                                                 \
-	{ #name, FPISA_CLASS_##class == FPISA_CLASS_DROP, offsetof(struct fpisa_counters, v_##name) },
-		FPISA_VERDICTS(X)
-#undef X
-	};
+	const char *name = drops ? "fpisa_drops_total" : "fpisa_frames_total";
 
-	for (size_t i = 0; i < FPISA_VERDICT_COUNT; i++)
-		if (all[i].drop == drops)
-			sample(f, name, r, label, all[i].name,
-			       *(const __u64 *)((const char *)&r->c + all[i].offset));
-}
-
-static void gauges(FILE *f, const struct row *rows, int n)
-{
-	static const struct {
-		const char *name, *text;
-		size_t offset;
-	} all[] = {
-		{ "fpisa_job_workers", "ranks of the job", offsetof(struct row, workers) },
-		{ "fpisa_job_live_workers", "ranks that a round waits for", offsetof(struct row, live) },
-		{ "fpisa_job_joined_workers", "live ranks that have joined", offsetof(struct row, joined) },
-	};
-
-	for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
-		head(f, all[k].name, "gauge", all[k].text);
-		for (int i = 0; i < n; i++)
-			if (rows[i].active)
-				sample(f, all[k].name, &rows[i], NULL, NULL,
-				       *(const int *)((const char *)&rows[i] + all[k].offset));
-	}
-}
-
-static void steering(FILE *f, const struct datapath_cpu *cpu, __u32 n)
-{
-	static const struct {
-		const char *name, *text;
-		size_t offset;
-	} all[] = {
-		{ "fpisa_steered_frames_total", "frames handed to the CPU that owns their slot",
-		  offsetof(struct datapath_cpu, sent) },
-		{ "fpisa_steered_taken_total", "of those, taken there; others wait, or were dropped by its full queue",
-		  offsetof(struct datapath_cpu, taken) },
-	};
-
-	for (size_t k = 0; n && k < sizeof(all) / sizeof(all[0]); k++) {
-		head(f, all[k].name, "counter", all[k].text);
-		for (__u32 i = 0; i < n; i++)
-			fprintf(f, "%s{cpu=\"%u\"} %llu\n", all[k].name, cpu[i].cpu,
-				*(const unsigned long long *)((const char *)&cpu[i] + all[k].offset));
-	}
+	head(f, name, "counter", drops ? "frames of the protocol that were dropped, by reason" :
+					 "frames that were not dropped, by what became of them");
+	for (int i = 0; i < n; i++)
+		for (__u32 v = 0; v < FPISA_VERDICT_COUNT; v++)
+			if (fpisa_is_drop(v) == drops)
+				sample(f, name, &rows[i], drops ? "reason" : "outcome",
+				       verdicts[v].name + strlen("v_"), counter_get(&rows[i].c, COUNTERS + v));
 }
 
 static void print(FILE *f, const struct row *rows, int n)
 {
-#define X(name, text)                                                                                        \
-	counter(f, "fpisa_" #name "_total", text, offsetof(struct fpisa_counters, name), rows, n);
-	FPISA_COUNTERS(X)
-#undef X
-	head(f, "fpisa_frames_total", "counter", "frames that were not dropped, by what became of them");
-	for (int i = 0; i < n; i++)
-		verdicts(f, "fpisa_frames_total", "outcome", false, &rows[i]);
-	head(f, "fpisa_drops_total", "counter", "frames of the protocol that were dropped, by reason");
-	for (int i = 0; i < n; i++)
-		verdicts(f, "fpisa_drops_total", "reason", true, &rows[i]);
-	gauges(f, rows, n);
+	for (__u32 k = 0; k < COUNTERS; k++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "fpisa_%s_total", counters[k].name);
+		head(f, name, "counter", counters[k].text);
+		for (int i = 0; i < n; i++)
+			sample(f, name, &rows[i], NULL, NULL, counter_get(&rows[i].c, k));
+	}
+	frames(f, false, rows, n);
+	frames(f, true, rows, n);
+	for (size_t k = 0; k < GAUGES; k++) {
+		head(f, gauges[k].name, "gauge", gauges[k].text);
+		for (int i = 0; i < n; i++)
+			if (rows[i].active)
+				sample(f, gauges[k].name, &rows[i], NULL, NULL, rows[i].gauge[k]);
+	}
 }
 
 /* Signals wait, so that no half of a file stays behind. */
@@ -190,31 +165,18 @@ static int write_file(const char *file, const char *text, size_t len)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, &before);
 	fd = mkstemp(path);
-	if (fd < 0) {
-		err = fail(-errno, NULL, "%s", file);
-		goto out;
-	}
-	while (!err && len) {
-		ssize_t n = write(fd, text, len);
-
-		if (n < 0) {
-			err = -errno;
-			break;
-		}
-		text += n;
-		len -= n;
-	}
-	if (!err && fchmod(fd, 0644))
+	err = fd < 0 ? -errno : 0;
+	errno = ENOSPC; /* of a write that is short */
+	if (!err && (write(fd, text, len) != (ssize_t)len || fchmod(fd, 0644)))
 		err = -errno;
-	if (close(fd) && !err)
+	if (fd >= 0 && close(fd) && !err)
 		err = -errno;
 	if (!err && rename(path, file))
 		err = -errno;
-	if (err) {
-		fail(err, NULL, "%s", file);
+	if (err && fd >= 0)
 		unlink(path);
-	}
-out:
+	if (err)
+		fail(err, NULL, "%s", file);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return err;
 }

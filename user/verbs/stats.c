@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * fpisa stats [JOB]: the counters as sentences, all from the lists in
- * fpisa/verdict.h. JSON keys are the counters' names in bpftool's dump.
- */
+/* fpisa stats [JOB]: the counters (counters.c) as sentences. JSON keys are their names in bpftool's dump. */
 #include <ctype.h>
 #include <errno.h>
 #include <json-c/json.h>
@@ -17,35 +14,13 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/report.h"
+#include "counters.h"
 #include "job/job.h"
 #include "prometheus.h"
 #include "verbs.h"
 
-static const struct {
-	const char *name, *text;
-} counters[] = {
-#define X(name, text) { #name, text },
-	FPISA_COUNTERS(X)
-#undef X
-};
-
-static const struct {
-	const char *name, *text;
-	enum fpisa_verdict_class class;
-} verdicts[] = {
-#define X(name, class, text) { "v_" #name, text, FPISA_CLASS_##class },
-	FPISA_VERDICTS(X)
-#undef X
-};
-
-#define COUNTERS (sizeof(counters) / sizeof(counters[0]))
-
-_Static_assert(sizeof(struct fpisa_counters) == (COUNTERS + FPISA_VERDICT_COUNT) * sizeof(__u64),
-	       "struct fpisa_counters is the two lists, in order");
-
-/* struct fpisa_counters as an array: counters[], then verdicts[]. */
 struct sample {
-	__u64 value[COUNTERS + FPISA_VERDICT_COUNT];
+	__u64 value[ALL_COUNTERS];
 	__u32 cpus; /* that frames of all jobs are steered to */
 	struct datapath_cpu cpu[FPISA_STEER_CPUS];
 	double when; /* seconds of the monotonic clock */
@@ -70,8 +45,8 @@ static int take(const struct datapath *dp, int job, struct sample *s)
 		err = datapath_counters(dp, key, &c);
 		if (err)
 			return err;
-		for (size_t i = 0; i < COUNTERS + FPISA_VERDICT_COUNT; i++)
-			s->value[i] += ((const __u64 *)&c)[i];
+		for (size_t i = 0; i < ALL_COUNTERS; i++)
+			s->value[i] += counter_get(&c, i);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	s->when = now.tv_sec + now.tv_nsec * 1e-9;
@@ -260,7 +235,7 @@ static int print_stats_json(int job, const struct sample *now, const struct samp
 	struct json_object *o = json_object_new_object(), *rates = json_object_new_object();
 
 	json_object_object_add(o, "job", job < 0 ? NULL : json_object_new_int(job));
-	for (size_t i = 0; i < COUNTERS + FPISA_VERDICT_COUNT; i++)
+	for (size_t i = 0; i < ALL_COUNTERS; i++)
 		json_add_number(o, key_of(i), now->value[i]);
 	json_add_number(o, "drops", drops(now));
 	if (now->cpus)
@@ -269,7 +244,7 @@ static int print_stats_json(int job, const struct sample *now, const struct samp
 		json_object_put(rates);
 		return print_json(o, one_line);
 	}
-	for (size_t i = 0; i < COUNTERS + FPISA_VERDICT_COUNT; i++)
+	for (size_t i = 0; i < ALL_COUNTERS; i++)
 		json_object_object_add(rates, key_of(i), json_object_new_double(rate(now, before, i)));
 	json_object_object_add(o, "seconds", json_object_new_double(now->when - before->when));
 	json_object_object_add(o, "per_second", rates);
