@@ -95,7 +95,7 @@ static int parse_pipelines(char *text, struct bench_list *l)
 	return l->n ? 0 : refuse(BAD_USAGE, "--pipeline: none");
 }
 
-/* ADDR[@DEV]; job_add.c parses it again, once the datapath is loaded. */
+/* ADDR[@DEV]; job/spec.c parses it again, once the datapath is loaded. */
 static int check_worker(const char *text)
 {
 	const char *dev = strchr(text, '@');

@@ -332,6 +332,26 @@ def test_foreign_address(lab):
     net.check_sum(1, address="10.99.1.77")
 
 
+def test_job_list(lab):
+    """Its columns are its JSON, by the names of job add's options; so is what job show adds."""
+    net = lab()
+    net.load()
+    net.add_job(3, "--elements", 64, "--mode", "exact", "--clz", "lpm-byte", "--format", "mxint8")
+    net.add_job(4, "--rounding", "nearest", "--fanout", "unicast", "--pipeline", "staged", "--window", 4, "--ports", 2)
+    heads, *rows = net.fpisa("job", "list").splitlines()
+    for row, job in zip(rows, net.json("job", "list")):
+        job["live"], job["joined"] = len(job["live"]), len(job["joined"])
+        shown = net.json("job", "show", job["job"])
+        for head, text in zip(heads.split(), row.split(), strict=True):
+            assert str(job[head]) == text, head
+            assert head in ("live", "joined") or shown[head] == job[head]
+        assert row.index(job["format"]) == heads.index("format")
+    assert len(rows) == 2
+    options = net.fpisa("help", "job", "add").replace("--foreign-address", "")
+    assert {o.replace("-", "_") for o in re.findall(r"^  --(\S+)", options, re.M)} <= shown.keys()
+    assert (shown["window"], shown["ports"], shown["pipeline"], shown["fanout"]) == (4, 2, "staged", "unicast")
+
+
 def test_job_flags(lab):
     """Options without an argument: shown where they are, refused where they mean nothing."""
     net = lab()
