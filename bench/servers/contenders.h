@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "testbed/measure.h"
+#include "testbed/process.h"
+#include "testbed/star.h"
 
 enum contender { FPISA_XDP, UDP_AVX2, XDP_AVX2, CONTENDERS };
 
@@ -22,8 +24,8 @@ struct plan {
 	int bursts;	   /* pass the links whole */
 	uint64_t elements; /* of a vector, whole packets */
 	uint64_t seed;
-	double loss;  /* injected at the workers */
-	pid_t master; /* in the links' names */
+	double loss; /* injected at the workers */
+	struct star star[CONTENDERS];
 	/* Shared by all processes: a vector a rank; the order of arrival of each chunk as each rank was told.
 	 */
 	float *send, *recv;
@@ -33,7 +35,7 @@ struct plan {
 	uint64_t columns;
 };
 
-/* What a worker can be told to do; it answers with a report. */
+/* What a worker can be told to do. */
 enum task { TASK_LINK, TASK_FILL, TASK_CLEAR, TASK_SUM, TASK_CHECK };
 
 struct order {
@@ -43,29 +45,12 @@ struct order {
 	uint32_t run;		  /* FILL */
 };
 
-struct report {
-	int error;
-	uint64_t retransmits; /* SUM */
-	char message[256];
-};
-
-/* Ends of the links of a contender: the aggregator's, a worker's. */
-void wire_port(char name[16], const struct plan *p, enum contender c, uint32_t rank);
-void wire_link(char name[16], const struct plan *p, enum contender c, uint32_t rank);
-
 /*
  * Lets a thread of its own do all that an end of a link receives, whatever its peer is, and finds it.
  * The end has to poll, which GRO makes it do, and the peer has to be without TSO, else the kernel
  * believes that GRO is of no use (veth_skb_is_eligible_for_gro()) and charges the work to the sender.
  */
 pid_t wire_poll(const char *dev);
-
-/* Third byte of the addresses of a link's subnet; the aggregator is .1 there, the worker .2. */
-uint32_t wire_subnet(enum contender c, uint32_t rank);
-
-/* Where the aggregator of a contender is, for all its workers. */
-#define WIRE_ADDRESS "10.78.255."
-#define WIRE_ADDRESS_OF(c) ((c) + 1)
 
 extern const char *const wire_contender[CONTENDERS]; /* names */
 
@@ -80,17 +65,16 @@ void wire_work(void *arg, int control);
 struct wire {
 	struct plan plan;
 	int data[DATAS]; /* chosen */
-	struct crew workers, servers;
-	struct wire_worker worker[CREW_MAX];
-	pid_t napi[CONTENDERS][CREW_MAX];
+	struct processes workers, servers;
+	pid_t napi[CONTENDERS][PROCESSES_MAX];
 	char fpisa[288]; /* the command */
 };
 
 /* This process becomes the aggregators' side: links, workers, servers, our datapath. */
 int wire_set_up(struct wire *w);
 
-/* All workers do it; their retransmissions are added up if that is asked for. */
-int wire_together(const struct wire *w, const struct order *o, uint64_t *retransmits);
+/* All workers do it; the sum of their reports, which may be NULL: retransmits of SUM. */
+int wire_order(const struct wire *w, const struct order *o, struct report *sum);
 
 /* CPU time at a contender's aggregator: of the threads that poll its links, of its process. */
 uint64_t wire_polled_ns(const struct wire *w, enum contender c);

@@ -4,7 +4,6 @@
 #include <immintrin.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "lib/base/sum.h"
 #include "server.h"
@@ -52,11 +51,6 @@ int server_init(struct server *s)
 	s->slot = calloc(versions, sizeof(*s->slot));
 	s->sum = aligned_alloc(64, versions * s->job.elements * sizeof(*s->sum));
 	return s->slot && s->sum ? 0 : -ENOMEM;
-}
-
-int server_ready(int ready)
-{
-	return send(ready, "", 1, MSG_NOSIGNAL) == 1 ? 0 : -errno;
 }
 
 static void reply(struct fpisa_hdr *h, uint32_t payload, size_t *len)

@@ -35,13 +35,10 @@ int server_init(struct server *s);
  */
 void server_frame(struct server *s, __be32 saddr, __be16 sport, void *frame, size_t *len, uint64_t *to);
 
-/* Serve on the job's address and FPISA_PORT until the process ends; after an error -errno. */
-int server_udp(struct server *s, int ready);
+/* Serve on the job's address and FPISA_PORT, and report so, until the process ends; after an error -errno. */
+int server_udp(struct server *s, int control);
 
 /* The same on these interfaces, all of whose frames of the protocol the server gets. Rank r is on dev[r]. */
-int server_xsk(struct server *s, int ready, char (*dev)[16]);
-
-/* Says through `ready` that frames can come. */
-int server_ready(int ready);
+int server_xsk(struct server *s, int control, char (*dev)[16]);
 
 #endif

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "server.h"
+#include "testbed/process.h"
 
 #define MESSAGES 16
 #define MESSAGE_SIZE 65536
@@ -168,7 +169,7 @@ static int serve(struct udp *u)
 	}
 }
 
-int server_udp(struct server *s, int ready)
+int server_udp(struct server *s, int control)
 {
 	struct udp *u = calloc(1, sizeof(*u));
 	int rc = -ENOMEM;
@@ -182,7 +183,7 @@ int server_udp(struct server *s, int ready)
 		goto out;
 	for (int i = 0; i < MESSAGES; i++)
 		u->iov[i] = (struct iovec){u->buffer + (size_t)i * MESSAGE_SIZE, MESSAGE_SIZE};
-	rc = open_socket(u) ?: server_ready(ready) ?: serve(u);
+	rc = open_socket(u) ?: process_report(control, &(struct report){0}) ?: serve(u);
 out:
 	if (u->fd >= 0)
 		close(u->fd);

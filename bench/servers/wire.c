@@ -34,7 +34,6 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "fpisa/wire.h"
-#include "server.h"
 #include "values/gradients.h"
 #include "contenders.h"
 
@@ -55,27 +54,28 @@ static int run_contender(const struct wire *w, enum contender c, struct figures 
 	const struct plan *p = &w->plan;
 	double bytes = (double)p->workers * (double)p->elements * sizeof(float);
 	struct order o = {.task = TASK_CLEAR, .contender = c};
-	uint64_t polled, served, wall, retransmits = 0;
+	uint64_t polled, served, wall;
+	struct report sum = {0};
 
-	if (wire_together(w, &o, NULL))
+	if (wire_order(w, &o, NULL))
 		return -1;
 	polled = wire_polled_ns(w, c);
 	served = wire_served_ns(w, c);
 	wall = clock_ns(CLOCK_MONOTONIC);
 	o.task = TASK_SUM;
-	if (wire_together(w, &o, &retransmits))
+	if (wire_order(w, &o, &sum))
 		return -1;
 	wall = clock_ns(CLOCK_MONOTONIC) - wall;
 	polled = wire_polled_ns(w, c) - polled;
 	served = wire_served_ns(w, c) - served;
 	o.task = TASK_CHECK;
-	if (wire_together(w, &o, NULL))
+	if (wire_order(w, &o, NULL))
 		return -1;
 	g->polled[run] = (double)polled / bytes;
 	g->served[run] = (double)served / bytes;
 	g->cpu[run] = g->polled[run] + g->served[run];
 	g->gbit[run] = bytes * 8 / (double)wall;
-	g->retransmits += retransmits;
+	g->retransmits += sum.retransmits;
 	return 0;
 }
 
@@ -109,7 +109,7 @@ static int measure(const struct wire *w, enum data data)
 		struct order fill = {.task = TASK_FILL, .data = data, .run = run};
 		uint32_t at = run ? run - 1 : 0;
 
-		if (wire_together(w, &fill, NULL))
+		if (wire_order(w, &fill, NULL))
 			return -1;
 		for (uint32_t k = 0; k < CONTENDERS; k++) {
 			enum contender c = (k + run) % CONTENDERS;
@@ -145,14 +145,14 @@ static void measure_size(void *arg, int control)
 	p->send = shared(vectors);
 	p->recv = shared(vectors);
 	p->order = shared(p->workers * (p->elements / p->packet) * sizeof(*p->order));
-	rc = p->send && p->recv && p->order ? wire_set_up(w) : die("memory for vectors");
+	rc = p->send && p->recv && p->order ? wire_set_up(w) : fail(-ENOMEM, NULL, "memory for vectors");
 	for (enum data d = 0; d < DATAS && !rc; d++)
 		rc = w->data[d] ? measure(w, d) : 0;
 	fflush(stdout);
-	crew_dismiss(&w->workers);
-	crew_dismiss(&w->servers);
+	processes_terminate(&w->workers);
+	processes_terminate(&w->servers);
 	if (!rc)
-		server_ready(control);
+		process_report(control, &(struct report){0});
 	_exit(rc ? 1 : 0);
 }
 
@@ -206,7 +206,7 @@ static int parse(struct options *o, int argc, char **argv)
 
 		switch (opt) {
 		case 'w':
-			rc = parse_number("--workers", optarg, 2, CREW_MAX, &n);
+			rc = parse_number("--workers", optarg, 2, PROCESSES_MAX, &n);
 			p->workers = (uint32_t)n;
 			break;
 		case 'e':
@@ -287,8 +287,7 @@ int main(int argc, char **argv)
 	static struct wire w = {.plan = {.workers = 4, .window = 64, .runs = 9}, .data = {1, 1}};
 	struct options o = {.w = &w, .vector = 1 << 22, .sizes = DEFAULT_SIZES};
 	const char *slash = strrchr(argv[0], '/');
-	struct crew one = {0};
-	char directory[288], byte;
+	char directory[288];
 	int rc = 0;
 
 	/* build/bench/wire stands two directories below data/. */
@@ -305,8 +304,7 @@ int main(int argc, char **argv)
 	for (uint32_t i = 0; i < o.sizes.n && !rc; i++) {
 		w.plan.packet = o.sizes.elements[i];
 		w.plan.elements = (o.vector + w.plan.packet - 1) / w.plan.packet * w.plan.packet;
-		rc = crew_hire(&one, measure_size, &w) ?: crew_hear(&one, 0, &byte, 1);
-		crew_dismiss(&one);
+		rc = process_run(measure_size, &w);
 	}
 	return rc ? 1 : 0;
 }

@@ -9,11 +9,8 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "oracle/arrivals.h"
 #include "fpisa.h"
@@ -28,6 +25,7 @@
 struct side {
 	const struct plan *p;
 	uint32_t rank;
+	struct order order; /* under way */
 	struct fpisa *f[CONTENDERS];
 };
 
@@ -41,32 +39,25 @@ static uint64_t chunks(const struct plan *p)
 	return p->elements / p->packet;
 }
 
-static int set_up_links(const struct side *s)
+static int set_up_links(const struct side *s, struct report *r)
 {
 	struct lab_batch b = lab_batch_open();
-	char message[256], dev[16];
+	char dev[IF_NAMESIZE];
+	int err;
 
 	for (int c = 0; c < CONTENDERS; c++) {
-		uint32_t net = wire_subnet(c, s->rank);
-
-		wire_link(dev, s->p, c, s->rank);
-		lab_batch_add(&b, "addr add 10.78.%u.2/24 dev %s", net, dev);
+		star_peer(dev, &s->p->star[c], s->rank);
 		if (!s->p->bursts)
 			lab_batch_add(&b, "link set %s gso_max_segs 1", dev);
-		lab_batch_add(&b, "link set %s up", dev);
-		lab_batch_add(&b, "route add " WIRE_ADDRESS "%u via 10.78.%u.1", WIRE_ADDRESS_OF(c), net);
+		star_add_worker(&b, &s->p->star[c], s->rank);
 	}
-	if (lab_batch_run(&b, message, sizeof(message))) {
-		fprintf(stderr, "wire: rank %u: %s\n", s->rank, message);
-		return -1;
-	}
+	err = lab_batch_run(&b, r->message, sizeof(r->message));
 	/* What its own end polls is the worker's work: it must not be charged to who sends. */
-	for (int c = 0; c < CONTENDERS; c++) {
-		wire_link(dev, s->p, c, s->rank);
-		if (wire_poll(dev) < 0)
-			return -1;
+	for (int c = 0; c < CONTENDERS && !err; c++) {
+		star_peer(dev, &s->p->star[c], s->rank);
+		err = wire_poll(dev) < 0 ? -1 : 0;
 	}
-	return 0;
+	return err;
 }
 
 /* -- values ---------------------------------------------------------------------------- */
@@ -127,7 +118,7 @@ static int sum(struct side *s, enum contender c)
 	char address[32];
 	int rc = 0;
 
-	snprintf(address, sizeof(address), WIRE_ADDRESS "%u", WIRE_ADDRESS_OF(c));
+	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(s->p->star[c].address));
 	if (!s->f[c])
 		rc = fpisa_connect(&s->f[c], address, c, &o);
 	return rc
@@ -156,7 +147,7 @@ static uint32_t word_of(float v)
 static uint32_t expected(const struct plan *p, enum contender c, const uint32_t *rank_at, uint64_t i)
 {
 	const struct fpisa_format f = fpisa_register(FPISA_FORMAT_FP32, FPISA_MODE_FPISA, p->workers);
-	uint64_t words[CREW_MAX];
+	uint64_t words[PROCESSES_MAX];
 	float v = vector(p->send, p, rank_at[0])[i];
 
 	for (uint32_t k = 0; k < p->workers; k++)
@@ -202,15 +193,16 @@ static int check(const struct side *s, enum contender c, struct report *r)
 
 /* -- orders ---------------------------------------------------------------------------------- */
 
-static void obey(struct side *s, const struct order *o, struct report *r)
+static void carry_out(void *arg, struct report *r)
 {
+	struct side *s = arg;
+	const struct order *o = &s->order;
 	float *send = vector(s->p->send, s->p, s->rank), *recv = vector(s->p->recv, s->p, s->rank);
 	uint64_t before = retransmits(s, o->contender);
 
-	*r = (struct report){0};
 	switch (o->task) {
 	case TASK_LINK:
-		r->error = set_up_links(s);
+		r->error = set_up_links(s, r);
 		break;
 	case TASK_FILL:
 		if (o->data == DATA_RANDOM)
@@ -238,12 +230,7 @@ void wire_work(void *arg, int control)
 {
 	const struct wire_worker *w = arg;
 	struct side s = {.p = w->plan, .rank = w->rank};
-	struct order o;
-	struct report r = {0};
 
-	if (unshare(CLONE_NEWNET | CLONE_NEWNS) || own_sysfs())
-		_exit(1);
-	while (send(control, &r, sizeof(r), 0) > 0 && recv(control, &o, sizeof(o), 0) == sizeof(o))
-		obey(&s, &o, &r);
-	_exit(0);
+	if (!own_network())
+		process_serve(control, &s.order, sizeof(s.order), carry_out, &s);
 }

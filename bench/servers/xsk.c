@@ -21,6 +21,7 @@
 #include "lib/transport/outer.h"
 #include "lib/transport/xsk.h"
 #include "server.h"
+#include "testbed/process.h"
 
 #define FRAME 4096
 #define HEADROOM 10 /* with the kernel's 256 and the headers before it the payload is aligned to 32 */
@@ -290,7 +291,7 @@ static int make_port(struct xsk *x, uint32_t r, const char *dev)
 	return rc < 0 ? rc : 0;
 }
 
-int server_xsk(struct server *s, int ready, char (*dev)[16])
+int server_xsk(struct server *s, int control, char (*dev)[16])
 {
 	struct xsk *x = calloc(1, sizeof(*x));
 	int rc;
@@ -301,5 +302,5 @@ int server_xsk(struct server *s, int ready, char (*dev)[16])
 	rc = make_umem(x);
 	for (uint32_t r = 0; r < s->job.workers && !rc; r++)
 		rc = make_port(x, r, dev[r]);
-	return rc ?: server_ready(ready) ?: serve(x);
+	return rc ?: process_report(control, &(struct report){0}) ?: serve(x);
 }

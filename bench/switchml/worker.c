@@ -19,11 +19,10 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli/options.h"
@@ -31,14 +30,16 @@
 #include "fpisa.h"
 #include "fpisa/wire.h"
 #include "switchml.h"
-#include "testbed/lab.h"
 #include "testbed/measure.h"
+#include "testbed/process.h"
+#include "testbed/star.h"
 
 #define MAX_RUNS 1000
 #define TIMEOUT_MS 60000
 #define EXPONENT_FRAME 32 /* values of a frame that carries one exponent: no frame has fewer */
 #define BLOCK_CHUNKS 1024 /* that a SwitchML worker converts at a time: its data stay in the cache */
-#define ADDRESS "10.78.255.1"
+#define ADDRESS 0x0a4eff01u /* 10.78.255.1 */
+#define NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
 
 enum job { JOB_FLOAT, JOB_XSK, JOB_INT, JOB_EXPONENT, JOB_EXPONENTS, JOBS };
 
@@ -46,23 +47,19 @@ struct plan {
 	uint32_t workers, packet, window, runs;
 	uint64_t vector, elements; /* as asked for; whole blocks */
 	const char *only;
+	struct star star;
 };
 
 /* One worker's process. */
 struct side {
 	const struct plan *plan;
 	uint32_t rank;
-	char dev[16];
+	unsigned char task; /* under way: to set up the link, then a contender's */
+	bool linked;
 	pid_t napi;
 	struct fpisa *f[JOBS];
 	float *send, *recv;
 	int32_t *exponent, *quantised; /* of one block; exponents of two, which take turns */
-};
-
-struct report {
-	int error;
-	uint64_t cpu_ns, wall_ns, retransmits;
-	char message[256];
 };
 
 struct contender {
@@ -76,11 +73,13 @@ struct contender {
 static int open_job(struct side *s, enum job job, const struct fpisa_options *more)
 {
 	struct fpisa_options o = more ? *more : (struct fpisa_options){0};
+	char address[32];
 
 	o.size = sizeof(o);
 	o.local_port = (uint16_t)(FPISA_PORT + job);
 	o.timeout_ms = TIMEOUT_MS;
-	return s->f[job] ? 0 : fpisa_connect(&s->f[job], ADDRESS, (uint32_t)job, &o);
+	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(ADDRESS));
+	return s->f[job] ? 0 : fpisa_connect(&s->f[job], address, (uint32_t)job, &o);
 }
 
 static int open_udp(struct side *s)
@@ -193,37 +192,22 @@ static const struct contender contenders[] = {
 
 #define CONTENDERS (sizeof(contenders) / sizeof(contenders[0]))
 
-static int set_up_link(struct side *s)
+static int set_up_link(struct side *s, struct report *r)
 {
-	struct lab_batch b = lab_batch_open();
-	char message[256];
+	char dev[IF_NAMESIZE];
+	int err = star_join(&s->plan->star, s->rank, r->message, sizeof(r->message));
 
-	lab_batch_add(&b, "addr add 10.78.%u.2/24 dev %s", s->rank, s->dev);
-	lab_batch_add(&b, "link set %s up", s->dev);
-	lab_batch_add(&b, "route add " ADDRESS " via 10.78.%u.1", s->rank);
-	if (lab_batch_run(&b, message, sizeof(message)) || lab_gro_on(s->dev)) {
-		fprintf(stderr, "worker: %s: %s\n", s->dev, message);
-		return -1;
-	}
-	s->napi = napi_thread(s->dev);
-	return s->napi > 0 ? 0 : -1;
-}
-
-/* What rank r contributes: whole numbers, whose sums are exact. */
-static float value(uint32_t rank, uint64_t i)
-{
-	return (float)((int)((i * 7919 + rank * 104729) % 2003) - 1001);
+	star_peer(dev, &s->plan->star, s->rank);
+	s->napi = err ? 0 : napi_thread(dev);
+	s->linked = true;
+	return err ?: s->napi < 0 ? s->napi : 0;
 }
 
 static int check(const struct side *s)
 {
 	for (uint64_t i = 0; i < s->plan->elements; i++) {
-		float sum = 0;
-
-		for (uint32_t r = 0; r < s->plan->workers; r++)
-			sum += value(r, i);
 		/* An int32 that holds the sum has a rounding of at most half a unit each. */
-		if (!(fabsf(s->recv[i] - sum) <= (float)s->plan->workers * 0x1p-16f))
+		if (!(fabsf(s->recv[i] - whole_sum(s->plan->workers, i)) <= (float)s->plan->workers * 0x1p-16f))
 			return -1;
 	}
 	return 0;
@@ -244,15 +228,15 @@ static void run_contender(struct side *s, const struct contender *c, struct repo
 {
 	uint64_t cpu, wall, sent_again;
 
-	*r = (struct report){.error = c->open(s)};
+	r->error = c->open(s);
 	if (r->error)
 		goto out;
 	memset(s->recv, 0, s->plan->elements * sizeof(*s->recv));
 	sent_again = retransmits(s);
 	wall = clock_ns(CLOCK_MONOTONIC);
-	cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(s->napi);
+	cpu = own_cpu_ns(s->napi);
 	r->error = c->sum(s);
-	r->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(s->napi) - cpu;
+	r->cpu_ns = own_cpu_ns(s->napi) - cpu;
 	r->wall_ns = clock_ns(CLOCK_MONOTONIC) - wall;
 	r->retransmits = retransmits(s) - sent_again;
 	if (!r->error && check(s)) {
@@ -265,67 +249,45 @@ out:
 		snprintf(r->message, sizeof(r->message), "%s", fpisa_error());
 }
 
-/* A worker's process: a byte comes for each thing to do, a report goes back. */
+/* The first order is to set up the link, each further one a contender's number. */
+static void carry_out(void *arg, struct report *r)
+{
+	struct side *s = arg;
+
+	if (s->linked)
+		run_contender(s, &contenders[s->task], r);
+	else
+		r->error = set_up_link(s, r);
+}
+
 static void work(void *arg, int control)
 {
 	struct side *s = arg;
 	size_t block = (size_t)BLOCK_CHUNKS * s->plan->packet;
-	struct report r = {0};
-	unsigned char what;
 
 	s->send = malloc(s->plan->elements * sizeof(*s->send));
 	s->recv = malloc(s->plan->elements * sizeof(*s->recv));
 	s->exponent = malloc(2 * sizeof(*s->exponent) * BLOCK_CHUNKS * EXPONENT_FRAME);
 	s->quantised = malloc(2 * sizeof(*s->quantised) * block);
-	if (!s->send || !s->recv || !s->exponent || !s->quantised || unshare(CLONE_NEWNET | CLONE_NEWNS) ||
-	    own_sysfs())
-		_exit(1);
+	if (!s->send || !s->recv || !s->exponent || !s->quantised || own_network())
+		return;
 	for (uint64_t i = 0; i < s->plan->elements; i++)
-		s->send[i] = value(s->rank, i);
-	if (send(control, &r, sizeof(r), 0) < 0 || recv(control, &what, 1, 0) != 1 || set_up_link(s))
-		_exit(1);
-	while (send(control, &r, sizeof(r), 0) > 0 && recv(control, &what, 1, 0) == 1)
-		run_contender(s, &contenders[what], &r);
-	_exit(0);
+		s->send[i] = whole_number(s->rank, i);
+	process_serve(control, &s->task, sizeof(s->task), carry_out, s);
 }
 
 /* -- the aggregator ---------------------------------------------------------- */
 
 struct bench {
 	struct plan plan;
-	struct crew crew;
+	struct processes workers;
 	char fpisa[288]; /* the command */
 };
 
-/* All workers do `what`; the sums of their reports. */
-static int together(struct bench *c, unsigned char what, struct report *total)
+static int order(const struct bench *c, unsigned char what, struct report *total)
 {
-	struct report r;
-
 	*total = (struct report){0};
-	if (crew_tell(&c->crew, &what, 1))
-		return -1;
-	for (uint32_t i = 0; i < c->plan.workers; i++) {
-		if (crew_hear(&c->crew, i, &r, sizeof(r)))
-			return -1;
-		if (r.error && !total->error) {
-			total->error = r.error;
-			fprintf(stderr, "worker: rank %u: %s\n", i, r.message);
-		}
-		total->cpu_ns += r.cpu_ns;
-		total->wall_ns = r.wall_ns > total->wall_ns ? r.wall_ns : total->wall_ns;
-		total->retransmits += r.retransmits;
-	}
-	return total->error ? -1 : 0;
-}
-
-static int hire(struct bench *c, uint32_t rank)
-{
-	struct side s = {.plan = &c->plan, .rank = rank};
-	struct report r;
-
-	snprintf(s.dev, sizeof(s.dev), "b%dw%u", getpid(), rank);
-	return crew_hire(&c->crew, work, &s) ?: crew_hear(&c->crew, rank, &r, sizeof(r));
+	return processes_order(&c->workers, "worker", &what, sizeof(what), total);
 }
 
 static int add_jobs(const struct bench *c)
@@ -342,12 +304,11 @@ static int add_jobs(const struct bench *c)
 		size_t used = 0;
 
 		for (uint32_t r = 0; r < c->plan.workers; r++)
-			used += (size_t)snprintf(workers + used, sizeof(workers) - used, "%s10.78.%u.2:%d",
-						 r ? "," : "", r, FPISA_PORT + j);
+			used += (size_t)snprintf(workers + used, sizeof(workers) - used, "%s%u.%u.%u.%u:%d",
+						 r ? "," : "", DOTTED(star_worker_address(&c->plan.star, r)), FPISA_PORT + j);
 		rc = run_fpisa(c->fpisa,
-			       "job add %d --workers %s --address " ADDRESS
-			       " --elements %u --window %u --format %s",
-			       j, workers, j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet,
+			       "job add %d --workers %s --address %u.%u.%u.%u --elements %u --window %u --format %s",
+			       j, workers, DOTTED(ADDRESS), j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet,
 			       c->plan.window, format[j]);
 	}
 	return rc;
@@ -355,40 +316,30 @@ static int add_jobs(const struct bench *c)
 
 static int set_up(struct bench *c)
 {
-	uint32_t mtu = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + c->plan.packet * sizeof(float);
-	struct lab_batch b;
+	struct star *star = &c->plan.star;
+	char dev[IF_NAMESIZE], devs[512];
 	struct report r;
-	char message[256], devs[512];
 	size_t used = 0;
+	int rc;
 
-	if (lab_enter("bench") || own_sysfs())
-		return -1;
-	for (uint32_t i = 0; i < c->plan.workers; i++)
-		if (hire(c, i))
-			return -1;
-	b = lab_batch_open();
-	mtu = mtu < 1500 ? 1500 : mtu;
-	lab_batch_add(&b, "link set lo up");
-	lab_batch_add(&b, "addr add " ADDRESS "/32 dev lo");
+	*star = (struct star){
+		.address = ADDRESS, .network = NETWORK, .mtu = star_mtu(c->plan.packet * sizeof(float))};
+	snprintf(star->port, sizeof(star->port), "b%da", getpid());
+	snprintf(star->peer, sizeof(star->peer), "b%dw", getpid());
+	rc = lab_enter("bench") ?: own_sysfs();
+	for (uint32_t i = 0; i < c->plan.workers && !rc; i++)
+		rc = processes_spawn(&c->workers, work, &(struct side){.plan = &c->plan, .rank = i});
 	for (uint32_t i = 0; i < c->plan.workers; i++) {
-		lab_batch_add(&b, "link add b%da%u mtu %u type veth peer name b%dw%u mtu %u netns %d",
-			      getpid(), i, mtu, getpid(), i, mtu, c->crew.pid[i]);
-		lab_batch_add(&b, "addr add 10.78.%u.1/24 dev b%da%u", i, getpid(), i);
-		lab_batch_add(&b, "link set b%da%u up", getpid(), i);
-		used += (size_t)snprintf(devs + used, sizeof(devs) - used, " b%da%u", getpid(), i);
+		star_port(dev, star, i);
+		used += (size_t)snprintf(devs + used, sizeof(devs) - used, " %s", dev);
 	}
-	if (lab_batch_run(&b, message, sizeof(message))) {
-		fprintf(stderr, "worker: make links: %s\n", message);
-		return -1;
+	rc = rc ?: star_make(star, c->workers.process, c->plan.workers)
+			   ?: order(c, 0, &r) ?: run_fpisa(c->fpisa, "load%s", devs) ?: add_jobs(c);
+	for (uint32_t i = 0; i < c->plan.workers && !rc; i++) {
+		star_port(dev, star, i);
+		rc = napi_thread(dev) < 0 ? -1 : 0;
 	}
-	if (together(c, 0, &r) || run_fpisa(c->fpisa, "load%s", devs) || add_jobs(c))
-		return -1;
-	for (uint32_t i = 0; i < c->plan.workers; i++) {
-		snprintf(message, sizeof(message), "b%da%u", getpid(), i);
-		if (napi_thread(message) < 0)
-			return -1;
-	}
-	return 0;
+	return rc;
 }
 
 /* -- figures ------------------------------------------------------------------ */
@@ -440,7 +391,7 @@ static int measure(struct bench *c)
 
 			if (!chosen(p->only, contenders[k].name))
 				continue;
-			if (together(c, (unsigned char)k, &r))
+			if (order(c, (unsigned char)k, &r))
 				return -1;
 			if (!run)
 				continue;
@@ -480,7 +431,7 @@ static int parse(struct plan *p, struct sizes *sizes, int argc, char **argv)
 
 		switch (opt) {
 		case 'w':
-			rc = parse_number("--workers", optarg, 1, CREW_MAX, &n);
+			rc = parse_number("--workers", optarg, 1, PROCESSES_MAX, &n);
 			p->workers = (uint32_t)n;
 			break;
 		case 'e':
@@ -523,9 +474,9 @@ static void measure_size(void *arg, int control)
 	int rc = set_up(c) ?: measure(c);
 
 	fflush(stdout);
-	crew_dismiss(&c->crew);
+	processes_terminate(&c->workers);
 	if (!rc)
-		send(control, "", 1, MSG_NOSIGNAL);
+		process_report(control, &(struct report){0});
 	_exit(rc ? 1 : 0);
 }
 
@@ -534,9 +485,7 @@ int main(int argc, char **argv)
 	static struct bench c = {.plan = {.workers = 2, .vector = 1 << 21, .runs = 9, .window = 64}};
 	struct sizes sizes = DEFAULT_SIZES;
 	struct plan *p = &c.plan;
-	struct crew one = {0};
 	uint64_t block;
-	char byte;
 	int rc = 0;
 
 	if (parse(p, &sizes, argc, argv))
@@ -546,8 +495,7 @@ int main(int argc, char **argv)
 		p->packet = sizes.elements[i];
 		block = (uint64_t)BLOCK_CHUNKS * p->packet;
 		p->elements = (p->vector + block - 1) / block * block;
-		rc = crew_hire(&one, measure_size, &c) ?: crew_hear(&one, 0, &byte, 1);
-		crew_dismiss(&one);
+		rc = process_run(measure_size, &c);
 	}
 	return rc ? 1 : 0;
 }

@@ -2,7 +2,7 @@
 /*
  * fpisa bench wire: goodput and CPU time over real links, by packet size,
  * window, pipeline and threads, and which of them to give a job; fpisa bench:
- * this after the table of bench arith. wire.h has the cast.
+ * this after the table of bench arith. sweep.h has the overview.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -14,7 +14,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/report.h"
-#include "wire.h"
+#include "sweep.h"
 
 #define MAX_VECTOR (1 << 26)
 /* There are slots for the jobs of two turns at once. */
@@ -121,7 +121,7 @@ static int take_workers(struct bench_wire *w, char *text)
 	if (!w->devs) {
 		if (w->aggregator)
 			return refuse(BAD_USAGE, "--address: goes with DEV");
-		err = text ? parse_number("--workers", text, 2, CREW_MAX, &number) : 0;
+		err = text ? parse_number("--workers", text, 2, PROCESSES_MAX, &number) : 0;
 		w->workers = text && !err ? (uint32_t)number : w->workers;
 		return err;
 	}

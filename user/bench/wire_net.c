@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The aggregator's side of `bench wire`: links, jobs, what a sum took; wire.h has the contracts. */
+/* The aggregator's side of `bench wire`: links, jobs, what a sum took; sweep.h has the contracts. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
@@ -13,38 +13,11 @@
 #include "fpisa/wire.h"
 #include "job/job.h"
 #include "testbed/lab.h"
-#include "wire.h"
+#include "sweep.h"
 
-void bench_wire_port(char name[16], const struct bench_wire *w, uint32_t rank)
+static int order(const struct bench_wire *w, const struct bench_wire_order *o, struct report *sum)
 {
-	snprintf(name, 16, "b%da%u", w->master, rank);
-}
-
-void bench_wire_link(char name[16], const struct bench_wire *w, uint32_t rank)
-{
-	snprintf(name, 16, "b%dw%u", w->master, rank);
-}
-
-/* All workers do it. Adds up what they report. */
-static int together(const struct bench_wire *w, const struct bench_wire_order *o,
-		    struct bench_wire_reply *sum)
-{
-	struct bench_wire_reply r;
-	int err = 0;
-
-	if (crew_tell(&w->crew, o, sizeof(*o)))
-		return -1;
-	for (uint32_t i = 0; i < w->crew.n; i++) {
-		if (crew_hear(&w->crew, i, &r, sizeof(r)))
-			return -1;
-		if (r.error && !err)
-			err = *r.message ? refuse(-1, "bench: rank %u: %s", i, r.message) : -1;
-		if (sum) {
-			sum->cpu_ns += r.cpu_ns;
-			sum->retransmits += r.retransmits;
-		}
-	}
-	return err;
+	return processes_order(&w->processes, "bench", o, sizeof(*o), sum);
 }
 
 /* -- the network ------------------------------------------------------------ */
@@ -58,39 +31,15 @@ static uint32_t largest(const struct bench_wire *w)
 	return n;
 }
 
-static int make_links(const struct bench_wire *w)
-{
-	uint32_t mtu = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + largest(w) * sizeof(float);
-	struct lab_batch b = lab_batch_open();
-	char message[256];
-
-	mtu = mtu < 1500 ? 1500 : mtu;
-	lab_batch_add(&b, "link set lo up");
-	lab_batch_add(&b, "addr add " BENCH_WIRE_ADDRESS "/32 dev lo");
-	for (uint32_t r = 0; r < w->workers; r++) {
-		char here[16], there[16];
-
-		bench_wire_port(here, w, r);
-		bench_wire_link(there, w, r);
-		lab_batch_add(&b, "link add %s mtu %u type veth peer name %s mtu %u netns %d", here, mtu,
-			      there, mtu, w->crew.pid[r]);
-		lab_batch_add(&b, "addr add 10.78.%u.1/24 dev %s", r, here);
-		lab_batch_add(&b, "link set %s up", here);
-	}
-	if (lab_batch_run(&b, message, sizeof(message)))
-		return refuse(-1, "bench: make links: %s", message);
-	return together(w, &(struct bench_wire_order){.task = BENCH_LINK}, NULL);
-}
-
 static int load(struct bench_wire *w)
 {
 	const struct datapath_load how = {
 		.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP};
-	char name[CREW_MAX][16], *dev[CREW_MAX];
+	char name[PROCESSES_MAX][IF_NAMESIZE], *dev[PROCESSES_MAX];
 	int err;
 
 	for (uint32_t r = 0; r < w->workers; r++) {
-		bench_wire_port(name[r], w, r);
+		star_port(name[r], &w->star, r);
 		dev[r] = name[r];
 	}
 	err = datapath_load(&how, dev, (int)w->workers);
@@ -103,38 +52,44 @@ static int load(struct bench_wire *w)
 	return err;
 }
 
-int bench_wire_open(struct bench_wire *w)
+/* Links have names that nobody else's have: the threads that poll them are known by those. */
+static void lay_out(struct bench_wire *w)
 {
-	static char address[CREW_MAX][ADDRESS_LEN];
-	struct bench_wire_reply r;
-	int err;
+	static char address[PROCESSES_MAX][ADDRESS_LEN];
 
-	w->master = getpid();
-	w->aggregator = inet_addr(BENCH_WIRE_ADDRESS);
+	w->star = (struct star){.address = BENCH_WIRE_ADDRESS,
+				.network = BENCH_WIRE_NETWORK,
+				.mtu = star_mtu(largest(w) * sizeof(float))};
+	snprintf(w->star.port, sizeof(w->star.port), "b%da", getpid());
+	snprintf(w->star.peer, sizeof(w->star.peer), "b%dw", getpid());
+	w->aggregator = htonl(BENCH_WIRE_ADDRESS);
 	for (uint32_t i = 0; i < w->workers; i++) {
-		snprintf(address[i], sizeof(address[i]), "10.78.%u.2", i);
+		address_text(htonl(star_worker_address(&w->star, i)), address[i]);
 		w->address[i] = address[i];
 	}
-	w->rank = calloc(w->workers, sizeof(*w->rank));
-	err = w->rank ? lab_enter("bench") : fail(-ENOMEM, NULL, "bench");
+}
+
+int bench_wire_open(struct bench_wire *w)
+{
+	int err;
+
+	lay_out(w);
+	err = lab_enter("bench");
 	if (!err)
 		err = own_sysfs();
-	for (uint32_t i = 0; !err && i < w->workers; i++) {
-		w->rank[i] = (struct bench_wire_rank){w, i};
-		err = crew_hire(&w->crew, bench_wire_work, &w->rank[i]);
-		if (!err)
-			err = crew_hear(&w->crew, i, &r, sizeof(r));
-	}
+	for (uint32_t i = 0; !err && i < w->workers; i++)
+		err = processes_spawn(&w->processes, bench_wire_work, &(struct bench_wire_rank){w, i});
 	if (!err)
-		err = make_links(w);
+		err = star_make(&w->star, w->processes.process, w->workers);
+	if (!err)
+		err = order(w, &(struct bench_wire_order){.task = BENCH_LINK}, NULL);
 	return err ?: load(w);
 }
 
 void bench_wire_close(struct bench_wire *w)
 {
-	crew_dismiss(&w->crew);
+	processes_terminate(&w->processes);
 	datapath_close(&w->dp);
-	free(w->rank);
 }
 
 /* -- one sum ---------------------------------------------------------------- */
@@ -199,23 +154,23 @@ int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t rou
 	struct bench_wire_order o = {
 		.task = BENCH_JOIN, .threads = s->threads, .job = bench_wire_job(w->turn)};
 	double bytes = (double)w->workers * (double)w->vector * sizeof(float);
-	struct bench_wire_reply sum = {0};
+	struct report sum = {0};
 	uint64_t wall, polled;
 	int err;
 
 	err = bench_wire_jobs(w, s, w->turn);
 	if (!err)
-		err = together(w, &o, NULL);
+		err = order(w, &o, NULL);
 	polled = polled_ns(w);
 	wall = lab_now();
 	o.task = BENCH_SUM;
 	if (!err)
-		err = together(w, &o, &sum);
+		err = order(w, &o, &sum);
 	wall = lab_now() - wall;
 	polled = polled_ns(w) - polled;
 	o.task = BENCH_LEAVE;
 	if (!err)
-		err = together(w, &o, NULL);
+		err = order(w, &o, NULL);
 	if (!err)
 		err = bench_wire_end_jobs(w, s, w->turn);
 	s->goodput[round] = bytes * 8 / (double)wall;

@@ -6,19 +6,18 @@
  * the vector.
  */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "cli/print.h"
 #include "cli/report.h"
 #include "fpisa.h"
 #include "testbed/lab.h"
-#include "wire.h"
+#include "sweep.h"
 
 #define TIMEOUT_MS 60000
 
@@ -36,35 +35,23 @@ struct thread {
 struct side {
 	const struct bench_wire *w;
 	const char *address;
+	struct bench_wire_order order; /* under way */
 	uint32_t rank, workers, threads, job; /* the first thread's */
 	pid_t napi;			      /* 0: whoever polls the link is not counted */
 	float *send, *recv;
 	struct thread thread[BENCH_WIRE_THREADS];
 };
 
-/* What a rank contributes: whole numbers, so that sums are exact in any order. */
-static float value(uint32_t rank, uint64_t i)
+static int set_up(struct side *s, struct report *r)
 {
-	return (float)((int)((i * 7919 + rank * 104729) % 2003) - 1001);
-}
+	char dev[IF_NAMESIZE];
+	int err = star_join(&s->w->star, s->rank, r->message, sizeof(r->message));
 
-static int set_up(struct side *s)
-{
-	struct lab_batch b = lab_batch_open();
-	char message[256], dev[16];
-
-	bench_wire_link(dev, s->w, s->rank);
-	lab_batch_add(&b, "addr add 10.78.%u.2/24 dev %s", s->rank, dev);
-	lab_batch_add(&b, "link set %s up", dev);
-	lab_batch_add(&b, "route add " BENCH_WIRE_ADDRESS " via 10.78.%u.1", s->rank);
-	if (lab_batch_run(&b, message, sizeof(message)))
-		return refuse(-1, "bench: rank %u: %s", s->rank, message);
-	if (lab_gro_on(dev))
-		return die(dev);
+	if (err)
+		return err;
+	star_peer(dev, &s->w->star, s->rank);
 	s->napi = napi_thread(dev);
-	if (s->napi < 0)
-		return -1;
-	return 0;
+	return s->napi < 0 ? s->napi : 0;
 }
 
 static int fill(struct side *s)
@@ -74,7 +61,7 @@ static int fill(struct side *s)
 	if (!s->send || !s->recv)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < s->w->vector; i++)
-		s->send[i] = value(s->rank, i);
+		s->send[i] = whole_number(s->rank, i);
 	return 0;
 }
 
@@ -135,7 +122,7 @@ static void *sum(void *arg)
 }
 
 /* All threads do it at once. */
-static int together(struct side *s, void *(*work)(void *), struct bench_wire_reply *r)
+static int together(struct side *s, void *(*work)(void *), struct report *r)
 {
 	uint32_t begun = 0;
 	int err = 0;
@@ -168,14 +155,10 @@ static uint64_t retransmits(const struct side *s)
 	return n;
 }
 
-static int check(const struct side *s, struct bench_wire_reply *r)
+static int check(const struct side *s, struct report *r)
 {
 	for (uint64_t i = 0; i < s->w->vector; i++) {
-		float want = 0;
-
-		for (uint32_t rank = 0; rank < s->workers; rank++)
-			want += value(rank, i);
-		if (s->recv[i] != want) {
+		if (s->recv[i] != whole_sum(s->workers, i)) {
 			snprintf(r->message, sizeof(r->message), "element %llu: wrong sum",
 				 (unsigned long long)i);
 			return -EBADMSG;
@@ -184,15 +167,15 @@ static int check(const struct side *s, struct bench_wire_reply *r)
 	return 0;
 }
 
-static int measure(struct side *s, struct bench_wire_reply *r)
+static int measure(struct side *s, struct report *r)
 {
 	uint64_t again = retransmits(s), cpu;
 	int err;
 
 	memset(s->recv, 0xff, s->w->vector * sizeof(*s->recv));
-	cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(s->napi);
+	cpu = own_cpu_ns(s->napi);
 	err = together(s, sum, r);
-	r->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(s->napi) - cpu;
+	r->cpu_ns = own_cpu_ns(s->napi) - cpu;
 	r->retransmits = retransmits(s) - again;
 	return err;
 }
@@ -205,7 +188,7 @@ static void leave(struct side *s)
 }
 
 /* Joins the jobs from `job` on; the first time, whoever answers says which rank this is. */
-static int begin(struct side *s, uint32_t job, uint32_t threads, struct bench_wire_reply *r)
+static int begin(struct side *s, uint32_t job, uint32_t threads, struct report *r)
 {
 	struct fpisa_info info = {.size = sizeof(info)};
 	int err;
@@ -226,15 +209,16 @@ static int begin(struct side *s, uint32_t job, uint32_t threads, struct bench_wi
 	return err ?: together(s, warm_up, r);
 }
 
-static void obey(struct side *s, const struct bench_wire_order *o, struct bench_wire_reply *r)
+static void carry_out(void *arg, struct report *r)
 {
-	*r = (struct bench_wire_reply){0};
-	switch (o->task) {
+	struct side *s = arg;
+
+	switch (s->order.task) {
 	case BENCH_LINK:
-		r->error = set_up(s);
+		r->error = set_up(s, r);
 		break;
 	case BENCH_JOIN:
-		r->error = begin(s, o->job, o->threads, r);
+		r->error = begin(s, s->order.job, s->order.threads, r);
 		break;
 	case BENCH_SUM:
 		r->error = measure(s, r);
@@ -249,19 +233,16 @@ static void obey(struct side *s, const struct bench_wire_order *o, struct bench_
 void bench_wire_work(void *arg, int control)
 {
 	const struct bench_wire_rank *rank = arg;
-	struct side s = {.w = rank->w, .rank = rank->rank, .address = BENCH_WIRE_ADDRESS};
-	struct bench_wire_reply r = {0};
-	struct bench_wire_order o;
+	char address[ADDRESS_LEN];
+	struct side s = {
+		.w = rank->w, .rank = rank->rank, .address = address_text(htonl(BENCH_WIRE_ADDRESS), address)};
 
-	if (unshare(CLONE_NEWNET | CLONE_NEWNS) || own_sysfs())
-		_exit(1);
-	while (send(control, &r, sizeof(r), 0) > 0 && recv(control, &o, sizeof(o), 0) == sizeof(o))
-		obey(&s, &o, &r);
-	_exit(0);
+	if (!own_network())
+		process_serve(control, &s.order, sizeof(s.order), carry_out, &s);
 }
 
 /* Is the job that it joined the one whose figures it is to print? */
-static int same_setting(const struct side *s, const struct bench_setting *setting, struct bench_wire_reply *r)
+static int same_setting(const struct side *s, const struct bench_setting *setting, struct report *r)
 {
 	struct fpisa_info info = {.size = sizeof(info)};
 	int err = fpisa_get_info(s->thread[0].f, &info);
@@ -279,7 +260,7 @@ static int same_setting(const struct side *s, const struct bench_setting *settin
 static int visit(struct side *s, struct bench_setting *setting, uint64_t round)
 {
 	double bytes = (double)s->w->vector * sizeof(float);
-	struct bench_wire_reply r = {0};
+	struct report r = {0};
 	uint64_t wall = 0;
 	int err = begin(s, bench_wire_job(s->w->turn), setting->threads, &r);
 

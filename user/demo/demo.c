@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * fpisa demo: a whole aggregator with its workers on one machine, on real
- * packets, and every bit of the result checked. demo.h has the cast.
+ * packets, and every bit of the result checked. demo.h has the overview.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +29,7 @@ static void on_signal(int sig)
 	static const char text[] = "\nfpisa: demo: interrupted, everything is removed\n";
 	ssize_t ignored;
 
-	demo_dismiss(running);
+	demo_terminate(running);
 	ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
 	(void)ignored;
 	_exit(128 + sig);
@@ -57,7 +57,7 @@ static void catch_signals(struct demo *d)
 
 /* -- the demo ------------------------------------------------------------ */
 
-static int load(const struct demo_options *o)
+static int load(const struct demo_options *o, const struct star *star)
 {
 	const struct datapath_load how = {.pin = DATAPATH_PIN,
 					  .mode = o->xdp,
@@ -66,7 +66,7 @@ static int load(const struct demo_options *o)
 	char names[FPISA_MAX_WORKERS][IF_NAMESIZE], *devs[FPISA_MAX_WORKERS];
 
 	for (uint32_t r = 0; r < o->workers; r++) {
-		snprintf(names[r], sizeof(names[r]), DEMO_PORT_NAME, r);
+		star_port(names[r], star, r);
 		devs[r] = names[r];
 	}
 	return datapath_load(&how, devs, o->workers);
@@ -79,7 +79,7 @@ static int add_job(struct demo *d)
 	for (uint32_t r = 0; r < d->o.workers; r++) {
 		char name[IF_NAMESIZE];
 
-		snprintf(name, sizeof(name), DEMO_PORT_NAME, r);
+		star_port(name, &d->star, r);
 		ifindex[r] = if_nametoindex(name);
 	}
 	return datapath_job_add(&d->dp, DEMO_JOB, &d->job, ifindex);
@@ -89,14 +89,18 @@ static int prepare(struct demo *d)
 {
 	int err;
 
+	d->star = (struct star){.address = DEMO_ADDRESS,
+				.network = DEMO_NETWORK,
+				.mtu = star_mtu(d->job.elements * d->f.bytes),
+				.port = DEMO_PORT};
 	demo_step("making network namespaces");
 	err = lab_enter("demo");
 	if (!err)
-		err = demo_hire(d);
+		err = demo_spawn(d);
 	if (!err)
 		err = demo_await(d, DEMO_READY, NULL);
 	if (!err)
-		err = demo_aggregator_links(d);
+		err = star_make(&d->star, d->process, d->o.workers);
 	if (!err)
 		err = demo_release(d);
 	if (!err)
@@ -104,7 +108,7 @@ static int prepare(struct demo *d)
 	if (err)
 		return err;
 	demo_step("loading the datapath");
-	err = load(&d->o);
+	err = load(&d->o, &d->star);
 	if (!err)
 		err = datapath_open(&d->dp, DATAPATH_PIN);
 	if (!err)
@@ -162,7 +166,7 @@ int verb_demo(int argc, char **argv)
 		err = demo_report(&d, &counters, &k) ?: verdict;
 	}
 	demo_progress_end();
-	demo_dismiss(&d);
+	demo_terminate(&d);
 	datapath_close(&d.dp);
 	report_cause(NULL);
 	return err;

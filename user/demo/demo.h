@@ -2,14 +2,13 @@
 /*
  * What the files of the verb `demo` share.
  *
- *	demo.c     the order of events, cleaning up
- *	options.c  options
- *	data.c     input: a gradient file or random values
- *	net.c      veth pairs, addresses
- *	worker.c   one worker's process
- *	crew.c     the parent's side of the workers
- *	check.c    every element against the oracle
- *	report.c   progress, table, JSON
+ *	demo.c       the order of events, cleaning up
+ *	options.c    options
+ *	data.c       input: a gradient file or random values
+ *	worker.c     one worker's process
+ *	processes.c  the parent's side of the workers
+ *	check.c      every element against the oracle
+ *	report.c     progress, table, JSON
  *
  * The parent moves into a network and a mount namespace of its own and is
  * the aggregator; each worker is a child in a network namespace of its own.
@@ -30,11 +29,13 @@
 #include "fpisa.h"
 #include "fpisa/block.h"
 #include "oracle/oracle.h"
+#include "testbed/process.h"
+#include "testbed/star.h"
 
 #define DEMO_JOB 0
 #define DEMO_ADDRESS 0x0a4dff01u /* 10.77.255.1, the aggregator's, on its lo */
 #define DEMO_NETWORK 0x0a4d0000u /* 10.77.RANK.1 and .2 are the ends of a worker's link */
-#define DEMO_PORT_NAME "w%u"	 /* the aggregator's interface towards a rank */
+#define DEMO_PORT "w"		 /* the aggregator's interface towards a rank, before its number */
 
 int verb_demo(int argc, char **argv);
 void demo_options_help(void);
@@ -71,13 +72,6 @@ struct demo_result {
 	char message[512];
 };
 
-/* Parent's view of a worker. */
-struct demo_child {
-	pid_t pid; /* 0: none */
-	int fd;	   /* control: states come up, one byte down lets it go on */
-	enum demo_state state;
-};
-
 struct demo {
 	struct demo_options o;
 	char source[PATH_MAX]; /* of the values, for people */
@@ -93,7 +87,9 @@ struct demo {
 	struct fpisa_chunk *chunk; /* [workers][chunks], as they arrived */
 	struct demo_result *result;
 	uint64_t start_ns; /* all have joined */
-	struct demo_child child[FPISA_MAX_WORKERS];
+	struct star star;
+	struct process process[FPISA_MAX_WORKERS]; /* control: states come up, one byte down lets it go on */
+	enum demo_state state[FPISA_MAX_WORKERS];  /* that each has reported */
 	struct datapath dp;
 	struct fpisa_job job;
 	struct fpisa_histogram histogram;
@@ -141,24 +137,21 @@ int demo_parse(struct demo_options *o, struct fpisa_job *j, int argc, char **arg
 /* Fills input, sizes and source; makes the shared memory. */
 int demo_data(struct demo *d);
 
-/* -- net.c -------------------------------------------------------------- */
-
-/* Links and addresses at the aggregator; the workers' namespaces exist. */
-int demo_aggregator_links(const struct demo *d);
-
-/* The calling worker's end. Reports into *message instead. */
-int demo_worker_link(uint32_t rank, char *message, size_t size);
-
 /* -- worker.c ----------------------------------------------------------- */
 
-/* A worker's life; fd is its end of the control channel. */
-void demo_worker(struct demo *d, uint32_t rank, int fd) __attribute__((noreturn));
+/* What a worker's process runs: arg is a struct demo_rank. */
+struct demo_rank {
+	struct demo *d;
+	uint32_t rank;
+};
 
-/* -- crew.c ------------------------------------------------------------- */
+void demo_worker(void *arg, int control);
 
-/* One child a rank; demo_dismiss() ends them, at any time. */
-int demo_hire(struct demo *d);
-void demo_dismiss(struct demo *d);
+/* -- processes.c -------------------------------------------------------- */
+
+/* One process a rank; demo_terminate() ends them, at any time. */
+int demo_spawn(struct demo *d);
+void demo_terminate(struct demo *d);
 
 /* Wait until every worker is in `state`; progress() is called about 10 times a second if not NULL. */
 int demo_await(struct demo *d, enum demo_state state, void (*progress)(const struct demo *d));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What the demo shows: progress on a terminal, then a table or JSON. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -162,7 +163,7 @@ static void print_workers(const struct demo *d, const struct demo_check *k)
 		const struct demo_result *w = &d->result[r];
 		char address[ADDRESS_LEN];
 
-		address_text(__builtin_bswap32(DEMO_NETWORK | r << 8 | 2), address);
+		address_text(htonl(star_worker_address(&d->star, r)), address);
 		printf("%4u  %-14s %8" PRIu64 " %11" PRIu64 " %11" PRIu64 " %8.3f ms %9.4f %7.3f %7" PRIu64
 		       "\n",
 		       r, address, w->chunks, w->info.retransmits, w->info.duplicates, w->info.rtt_ns / 1e6,

@@ -16,14 +16,13 @@
 #include "demo.h"
 #include "testbed/lab.h"
 
-
 struct worker {
 	struct demo *d;
 	struct demo_result *result;
 	struct fpisa_chunk *chunk;
 	unsigned char *vector;
 	uint32_t rank;
-	int fd;
+	int control;
 };
 
 /* Report a state and wait to be let go on. Ends with the parent. */
@@ -31,7 +30,7 @@ static void meet(struct worker *w, enum demo_state state)
 {
 	char byte = state;
 
-	if (send(w->fd, &byte, 1, MSG_NOSIGNAL) != 1 || (state < DEMO_DONE && recv(w->fd, &byte, 1, 0) != 1))
+	if (send(w->control, &byte, 1, MSG_NOSIGNAL) != 1 || (state < DEMO_DONE && recv(w->control, &byte, 1, 0) != 1))
 		_exit(1);
 }
 
@@ -107,18 +106,16 @@ static int work(struct worker *w)
 	size_t size = sizeof(w->result->message);
 	int err;
 
-	err = lab_die_with_parent(w->d->parent);
-	if (!err && unshare(CLONE_NEWNET))
-		err = -errno;
+	err = unshare(CLONE_NEWNET) ? -errno : 0;
 	if (err) {
 		snprintf(message, size, "make a network namespace: %s", strerror(-err));
 		return err;
 	}
 	meet(w, DEMO_READY);
-	err = demo_worker_link(w->rank, message, size);
+	err = star_join(&w->d->star, w->rank, message, size);
 	if (err)
 		return err;
-	err = w->d->o.transport == FPISA_TRANSPORT_UDP ? lab_drop_privileges(w->d->parent) : 0;
+	err = w->d->o.transport == FPISA_TRANSPORT_UDP ? process_drop_privileges(w->d->parent) : 0;
 	if (err) {
 		snprintf(message, size, "become nobody: %s", strerror(-err));
 		return err;
@@ -127,15 +124,17 @@ static int work(struct worker *w)
 	return sum(w);
 }
 
-void demo_worker(struct demo *d, uint32_t rank, int fd)
+void demo_worker(void *arg, int control)
 {
+	const struct demo_rank *r = arg;
+	struct demo *d = r->d;
 	struct worker w = {
 		.d = d,
-		.result = &d->result[rank],
-		.chunk = d->chunk + rank * d->chunks,
-		.vector = demo_at(d, d->output, rank, 0),
-		.rank = rank,
-		.fd = fd,
+		.result = &d->result[r->rank],
+		.chunk = d->chunk + r->rank * d->chunks,
+		.vector = demo_at(d, d->output, r->rank, 0),
+		.rank = r->rank,
+		.control = process_forget(control),
 	};
 
 	meet(&w, work(&w) ? DEMO_FAILED : DEMO_DONE);

@@ -3,12 +3,8 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/report.h"
@@ -44,46 +40,15 @@ static uint64_t below(struct soak *s, uint64_t n)
 
 /* -- processes ------------------------------------------------------------- */
 
-int soak_fork(struct soak *s, int ns_fd, pid_t *pid)
-{
-	splitmix64(&s->random);
-	fflush(NULL);
-	*pid = fork();
-	if (*pid < 0) {
-		*pid = 0;
-		return fail(-errno, NULL, "soak: fork");
-	}
-	if (*pid)
-		return 0;
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
-	signal(SIGHUP, SIG_DFL);
-	setpgid(0, 0);
-	if (setns(ns_fd, CLONE_NEWNET) || lab_die_with_parent(s->parent))
-		_exit(1);
-	return 0;
-}
-
-void soak_kill(pid_t *pid)
-{
-	if (*pid > 0 && !kill(*pid, SIGKILL))
-		waitpid(*pid, NULL, 0);
-	*pid = 0;
-}
-
-int soak_start_seat(struct soak *s, uint32_t job, uint32_t rank)
+int soak_start_rank(struct soak *s, uint32_t job, uint32_t rank)
 {
 	struct soak_job *j = &s->job[job];
-	int err;
 
 	j->start_ns[rank] = 0;
-	s->shared->seat[job][rank].in_call_ns = 0;
-	err = soak_fork(s, s->host_fd[j->host[rank]], &j->pid[rank]);
-	if (!err && !j->pid[rank]) {
-		close_range(3, ~0u, 0);
-		soak_seat(s, job, rank);
-	}
-	return err;
+	s->shared->rank[job][rank].in_call_ns = 0;
+	splitmix64(&s->random);
+	return process_spawn(&j->process[rank], s->host_fd[j->host[rank]], soak_work,
+			     &(struct soak_place){s, job, rank});
 }
 
 /* -- jobs ------------------------------------------------------------------ */
@@ -125,9 +90,9 @@ int soak_add_job(struct soak *s, uint32_t job)
 	for (uint32_t r = 0; r < j->ranks; r++) {
 		char dev[IF_NAMESIZE];
 
-		snprintf(dev, sizeof(dev), SOAK_PORT, j->host[r]);
+		star_port(dev, &soak_star, j->host[r]);
 		ifindex[r] = if_nametoindex(dev);
-		config.rank[r].addr = htonl(SOAK_NETWORK | j->host[r] << 8 | 2);
+		config.rank[r].addr = htonl(star_worker_address(&soak_star, j->host[r]));
 		config.rank[r].port = htons((uint16_t)(FPISA_PORT + job));
 	}
 	err = datapath_job_add(&s->dp, job, &config, ifindex);
@@ -158,7 +123,7 @@ static int renew_job(struct soak *s, uint32_t job, uint64_t now)
 	if (!err)
 		err = soak_add_job(s, job);
 	for (uint32_t r = 0; !err && r < j->ranks; r++)
-		if (!j->pid[r] && !j->start_ns[r])
+		if (!j->process[r].pid && !j->start_ns[r])
 			j->start_ns[r] = now;
 	return err;
 }
@@ -174,8 +139,8 @@ static int load_port(const char *name)
 	return datapath_load(&how, devs, 1);
 }
 
-/* In a process that may die at any moment, or that mends what the one before it left. */
-static int loader(const struct soak *s)
+/* In a process that may die at any moment, or that repairs what the one before it left. */
+static int run_loader(const struct soak *s)
 {
 	char dev[IF_NAMESIZE], *devs[] = {dev};
 	struct datapath_interface i;
@@ -184,7 +149,7 @@ static int loader(const struct soak *s)
 
 	if (s->loader.upgrade)
 		return datapath_upgrade(DATAPATH_PIN);
-	snprintf(dev, sizeof(dev), SOAK_PORT, s->loader.host);
+	star_port(dev, &soak_star, s->loader.host);
 	if (!s->loader.finish)
 		err = datapath_unload(DATAPATH_PIN, devs, 1, &u);
 	if (!err && datapath_attached(&s->dp, if_nametoindex(dev), &i) <= 0)
@@ -192,13 +157,15 @@ static int loader(const struct soak *s)
 	return err;
 }
 
+static void loader(void *arg, int control)
+{
+	(void)control;
+	_exit(run_loader(arg) ? 1 : 0);
+}
+
 static int start_loader(struct soak *s)
 {
-	int err = soak_fork(s, s->home_fd, &s->loader.pid);
-
-	if (!err && !s->loader.pid)
-		_exit(loader(s) ? 1 : 0);
-	return err;
+	return process_spawn(&s->loader.process, -1, loader, s);
 }
 
 static int follow_loader(struct soak *s, uint64_t now)
@@ -206,17 +173,16 @@ static int follow_loader(struct soak *s, uint64_t now)
 	struct soak_loader *l = &s->loader;
 	int status;
 
-	if (!l->pid)
+	if (!l->process.pid)
 		return 0;
-	if (waitpid(l->pid, &status, WNOHANG) == l->pid) {
-		l->pid = 0;
+	if (process_ended(&l->process, &status)) {
 		s->count.upgrades += l->upgrade;
 		s->count.reloads += !l->upgrade;
 		return status ? refuse(-EREMOTEIO, "soak: a loader failed") : 0;
 	}
 	if (l->finish || now < l->kill_ns)
 		return 0;
-	soak_kill(&l->pid);
+	process_terminate(&l->process);
 	s->count.loader_kills++;
 	s->count.loader_restarts++;
 	l->finish = true;
@@ -247,9 +213,9 @@ static int happen(struct soak *s, enum event e, uint64_t now)
 
 	switch (e) {
 	case KILL:
-		if (!j->pid[rank])
+		if (!j->process[rank].pid)
 			return 0;
-		soak_kill(&j->pid[rank]);
+		process_terminate(&j->process[rank]);
 		s->count.kills++;
 		j->start_ns[rank] = now + below(s, 500 * MS);
 		return 0;
@@ -267,9 +233,9 @@ static int happen(struct soak *s, enum event e, uint64_t now)
 	case SHRINK:
 		if (!j->present || j->add_ns || j->ranks < 3)
 			return 0;
-		s->count.kills += j->pid[rank] != 0;
+		s->count.kills += j->process[rank].pid != 0;
 		s->count.shrinks++;
-		soak_kill(&j->pid[rank]);
+		process_terminate(&j->process[rank]);
 		j->start_ns[rank] = 0;
 		__atomic_store_n(&s->shared->taken_out[job], 1ull << rank, __ATOMIC_RELEASE);
 		err = datapath_job_shrink(&s->dp, job, 1ull << rank, &live);
@@ -277,7 +243,7 @@ static int happen(struct soak *s, enum event e, uint64_t now)
 		j->add_ns = now + 2 * SOAK_TIMEOUT_MS * MS + below(s, 3000 * MS);
 		return err;
 	case LOADER:
-		if (s->loader.pid)
+		if (s->loader.process.pid)
 			return 0;
 		s->loader = (struct soak_loader){.upgrade = below(s, 3) > 0, .host = host};
 		s->loader.kill_ns = now + below(s, s->loader.upgrade ? 8000 * MS : 30 * MS);
@@ -288,7 +254,7 @@ static int happen(struct soak *s, enum event e, uint64_t now)
 }
 
 /* Whatever was to come back at some time does. */
-static int mend(struct soak *s, uint64_t now)
+static int restore(struct soak *s, uint64_t now)
 {
 	int err = follow_loader(s, now);
 
@@ -301,12 +267,12 @@ static int mend(struct soak *s, uint64_t now)
 		struct soak_job *j = &s->job[job];
 
 		/* An upgrade holds the lock for long, and the links are not to wait for it. */
-		if (j->add_ns && now >= j->add_ns && !s->loader.pid)
+		if (j->add_ns && now >= j->add_ns && !s->loader.process.pid)
 			err = renew_job(s, job, now);
 		for (uint32_t r = 0; !err && r < j->ranks; r++)
 			if (j->start_ns[r] && now >= j->start_ns[r]) {
 				s->count.restarts++;
-				err = soak_start_seat(s, job, r);
+				err = soak_start_rank(s, job, r);
 			}
 	}
 	return err;
@@ -314,12 +280,12 @@ static int mend(struct soak *s, uint64_t now)
 
 int soak_events(struct soak *s, uint64_t now)
 {
-	int err = mend(s, now);
+	int err = restore(s, now);
 
 	for (int e = 0; !err && e < EVENTS; e++) {
 		if (now < s->next_ns[e])
 			continue;
-		if ((e == JOB || e == SHRINK) && s->loader.pid)
+		if ((e == JOB || e == SHRINK) && s->loader.process.pid)
 			continue;
 		schedule(s, e, now);
 		err = happen(s, e, now);
@@ -341,10 +307,10 @@ int soak_events_end(struct soak *s, uint64_t now, bool *done)
 		for (uint32_t r = 0; r < j->ranks; r++)
 			j->start_ns[r] = j->start_ns[r] ? now : 0;
 	}
-	err = mend(s, now);
-	*done = !s->loader.pid;
+	err = restore(s, now);
+	*done = !s->loader.process.pid;
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
-			*done &= s->job[job].present && !s->job[job].add_ns && s->job[job].pid[r];
+			*done &= s->job[job].present && !s->job[job].add_ns && s->job[job].process[r].pid;
 	return err;
 }

@@ -51,23 +51,23 @@ static int run(struct lab_batch *b)
 	return err ? refuse(err, "soak: make links: %s", message) : 0;
 }
 
-/* Our end towards the hop, for each host. */
+const struct star soak_star = {
+	.address = SOAK_ADDRESS, .network = SOAK_NETWORK, .mtu = MTU, .port = SOAK_PORT, .peer = "b"};
+
+/* Our end towards the middlebox, for each host. */
 static int make_ports(struct soak *s)
 {
 	struct lab_batch b = lab_batch_open();
+	char netns[48];
 
-	lab_batch_add(&b, "link set lo up");
-	lab_batch_add(&b, "addr add %u.%u.%u.%u/32 dev lo", DOTTED(SOAK_ADDRESS));
-	for (uint32_t h = 0; h < SOAK_HOSTS; h++) {
-		lab_batch_add(&b, "link add " SOAK_PORT " mtu %u type veth peer name b%u mtu %u netns /proc/%d/fd/%d",
-			      h, MTU, h, MTU, getpid(), s->hop_fd);
-		lab_batch_add(&b, "addr add %u.%u.%u.%u/24 dev " SOAK_PORT, DOTTED(SOAK_NETWORK | h << 8 | 1), h);
-		lab_batch_add(&b, "link set " SOAK_PORT " up", h);
-	}
+	snprintf(netns, sizeof(netns), "/proc/%d/fd/%d", getpid(), s->middlebox_fd);
+	star_add_address(&b, &soak_star);
+	for (uint32_t h = 0; h < SOAK_HOSTS; h++)
+		star_add_link(&b, &soak_star, h, netns);
 	return run(&b);
 }
 
-static int make_hop(struct soak *s)
+static int make_middlebox(struct soak *s)
 {
 	struct lab_batch b = lab_batch_open();
 	int err;
@@ -90,15 +90,14 @@ static int make_hop(struct soak *s)
 	return err;
 }
 
+/* What it sends to the aggregator passes the middlebox, of which it does not know. */
 static int make_host(uint32_t h)
 {
-	uint32_t net = SOAK_NETWORK | h << 8;
+	const struct star star = {.address = SOAK_ADDRESS, .network = SOAK_NETWORK};
 	struct lab_batch b = lab_batch_open();
 
 	lab_batch_add(&b, "link set lo up");
-	lab_batch_add(&b, "addr add %u.%u.%u.%u/24 dev eth0", DOTTED(net | 2));
-	lab_batch_add(&b, "link set eth0 up");
-	lab_batch_add(&b, "route add %u.%u.%u.%u via %u.%u.%u.%u", DOTTED(SOAK_ADDRESS), DOTTED(net | 1));
+	star_add_worker(&b, &star, h);
 	return run(&b);
 }
 
@@ -107,15 +106,15 @@ int soak_net(struct soak *s)
 	int err = open_here(&s->home_fd);
 
 	if (!err)
-		err = make(s, &s->hop_fd);
+		err = make(s, &s->middlebox_fd);
 	for (uint32_t h = 0; !err && h < SOAK_HOSTS; h++)
 		err = make(s, &s->host_fd[h]);
 	if (!err)
 		err = make_ports(s);
 	if (!err)
-		err = enter(s->hop_fd);
+		err = enter(s->middlebox_fd);
 	if (!err)
-		err = make_hop(s);
+		err = make_middlebox(s);
 	for (uint32_t h = 0; !err && h < SOAK_HOSTS; h++) {
 		err = enter(s->host_fd[h]);
 		if (!err)
@@ -129,7 +128,7 @@ int soak_link_set(uint32_t host, bool up)
 	struct ifreq ifr = {.ifr_flags = 0};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
 
-	snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), SOAK_PORT, host);
+	star_port(ifr.ifr_name, &soak_star, host);
 	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &ifr))
 		err = -errno;
 	ifr.ifr_flags = up ? ifr.ifr_flags | IFF_UP : ifr.ifr_flags & ~IFF_UP;
@@ -183,17 +182,17 @@ int soak_net_leave_hosts(struct soak *s)
 
 	for (uint32_t h = 0; h < SOAK_HOSTS; h++)
 		close_fd(&s->host_fd[h]);
-	if (setns(s->hop_fd, CLONE_NEWNET))
+	if (setns(s->middlebox_fd, CLONE_NEWNET))
 		return SOAK_HOSTS;
 	n = wait_gone('a');
 	return setns(s->home_fd, CLONE_NEWNET) ? SOAK_HOSTS : n;
 }
 
-int soak_net_leave_hop(struct soak *s)
+int soak_net_leave_middlebox(struct soak *s)
 {
 	int n;
 
-	close_fd(&s->hop_fd);
+	close_fd(&s->middlebox_fd);
 	n = wait_gone('w');
 	close_fd(&s->home_fd);
 	return n;

@@ -10,13 +10,13 @@
 #include "cli/report.h"
 #include "soak.h"
 
-static struct soak_seat sum_of(const struct soak *s, const char **message)
+static struct soak_rank sum_of(const struct soak *s, const char **message)
 {
-	struct soak_seat sum = {0};
+	struct soak_rank sum = {0};
 
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++) {
-			const struct soak_seat *w = &s->shared->seat[job][r];
+			const struct soak_rank *w = &s->shared->rank[job][r];
 
 			sum.rounds += w->rounds;
 			for (int i = 0; i < FPISA_OP_END; i++)
@@ -93,15 +93,15 @@ int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds
 	const uint64_t leaks = l->processes + l->namespaces + l->pins + l->map_entries + l->fds + l->objects;
 	const struct soak_counts *c = &s->count;
 	struct json_object *o = json_object_new_object();
-	double hop[5];
+	double counted[5];
 	const char *message = NULL;
-	struct soak_seat sum = sum_of(s, &message);
+	struct soak_rank sum = sum_of(s, &message);
 	uint64_t workers = 0;
 	bool passed;
 	int err = 0;
 
 	for (int i = 0; i < 5; i++)
-		hop[i] = (double)s->shared->hop_faults[i];
+		counted[i] = (double)s->shared->impair_faults[i];
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		workers += s->job[job].ranks;
 	passed = sum.rounds && !sum.mismatches && !c->hangs && !leaks && !sum.unexpected;
@@ -121,8 +121,8 @@ int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds
 	json_add_number(o, "results", sum.chunks);
 	json_add_number(o, "elements", sum.elements);
 	json_add_number(o, "retransmits", sum.retransmits);
-	json_add_number(o, "frames", s->shared->hop_frames);
-	add_object(o, "faults", faults, hop, 5);
+	json_add_number(o, "frames", s->shared->impair_frames);
+	add_object(o, "faults", faults, counted, 5);
 	json_add_number(o, "forged", s->shared->forged);
 	json_add_number(o, "bad_frames", sum.bad);
 	json_add_number(o, "joins", sum.joins);

@@ -2,7 +2,7 @@
 /*
  * fpisa soak: sums of several jobs through real XDP while everything that
  * may fail does. A result is right or there is an error in time; afterwards
- * nothing is left. soak.h has the cast.
+ * nothing is left. soak.h has the overview.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -36,8 +36,8 @@ const char soak_help[] =
 	"                     than its window; default any\n"
 	"  --cpus LIST        CPUs that the aggregator hands slots to; see fpisa help load\n"
 	"  --json             one object; see below\n"
-	"Makes six worker hosts, a hop that does faults to frames, and an aggregator, each in\n"
-	"a network namespace. Kills workers, takes links down, deletes and adds jobs, takes\n"
+	"Makes six worker hosts, a middlebox that does faults to frames, and an aggregator, each\n"
+	"in a network namespace. Kills workers, takes links down, deletes and adds jobs, takes\n"
 	"ranks out, upgrades the datapath, kills its loaders. mismatches counts elements,\n"
 	"flags and members of results that differ from the recomputation; hangs, calls and\n"
 	"ends that did not come in time; leaks, what is left at the end; unexpected, calls\n"
@@ -136,9 +136,9 @@ static void end_children(struct soak *s)
 {
 	for (uint32_t job = 0; job < SOAK_JOBS; job++)
 		for (uint32_t r = 0; r < SOAK_RANKS; r++)
-			soak_kill(&s->job[job].pid[r]);
-	soak_kill(&s->loader.pid);
-	soak_kill(&s->hop_pid);
+			process_terminate(&s->job[job].process[r]);
+	process_terminate(&s->loader.process);
+	process_terminate(&s->middlebox);
 }
 
 static void on_signal(int sig)
@@ -163,21 +163,16 @@ static void catch_signals(struct soak *s)
 	sigaction(SIGHUP, &sa, NULL);
 }
 
-static int start_hop(struct soak *s)
+static int start_middlebox(struct soak *s)
 {
-	int err = soak_fork(s, s->hop_fd, &s->hop_pid);
-
-	if (!err && !s->hop_pid) {
-		close_range(3, ~0u, 0);
-		soak_hop(s);
-	}
-	return err;
+	splitmix64(&s->random);
+	return process_spawn(&s->middlebox, s->middlebox_fd, soak_impair, s);
 }
 
 /* -- beginning ------------------------------------------------------------- */
 
 /* Ranks of each job: some of the hosts, in any order. */
-static void cast_jobs(struct soak *s)
+static void draw_jobs(struct soak *s)
 {
 	for (uint32_t job = 0; job < s->o.jobs; job++) {
 		struct soak_job *j = &s->job[job];
@@ -213,21 +208,21 @@ static int prepare(struct soak *s)
 	if (!err)
 		err = soak_net(s);
 	if (!err)
-		err = start_hop(s);
+		err = start_middlebox(s);
 	for (uint32_t h = 0; h < SOAK_HOSTS; h++) {
-		snprintf(names[h], sizeof(names[h]), SOAK_PORT, h);
+		star_port(names[h], &soak_star, h);
 		devs[h] = names[h];
 	}
 	if (!err)
 		err = datapath_load(&how, devs, SOAK_HOSTS);
 	if (!err)
 		err = datapath_open(&s->dp, DATAPATH_PIN);
-	cast_jobs(s);
+	draw_jobs(s);
 	for (uint32_t job = 0; !err && job < s->o.jobs; job++)
 		err = soak_add_job(s, job);
 	for (uint32_t job = 0; !err && job < s->o.jobs; job++)
 		for (uint32_t r = 0; !err && r < s->job[job].ranks; r++)
-			err = soak_start_seat(s, job, r);
+			err = soak_start_rank(s, job, r);
 	return err;
 }
 
@@ -242,23 +237,21 @@ static int watch(struct soak *s, uint64_t now)
 		struct soak_job *j = &s->job[job];
 
 		for (uint32_t r = 0; r < j->ranks; r++) {
-			struct soak_seat *seat = &s->shared->seat[job][r];
-			uint64_t since = __atomic_load_n(&seat->in_call_ns, __ATOMIC_RELAXED);
+			const struct soak_rank *rank = &s->shared->rank[job][r];
+			uint64_t since = __atomic_load_n(&rank->in_call_ns, __ATOMIC_RELAXED);
 
-			if (j->pid[r] && waitpid(j->pid[r], &status, WNOHANG) == j->pid[r])
+			if (process_ended(&j->process[r], &status))
 				return refuse(-ECHILD, "soak: job %u rank %u: its process ended by itself, status %d",
 					      job, r, status);
-			if (!j->pid[r] || !since || now < since + SOAK_HANG_NS)
+			if (!j->process[r].pid || !since || now < since + SOAK_HANG_NS)
 				continue;
 			s->count.hangs++;
-			soak_kill(&j->pid[r]);
+			process_terminate(&j->process[r]);
 			j->start_ns[r] = now;
 		}
 	}
-	if (waitpid(s->hop_pid, &status, WNOHANG) == s->hop_pid) {
-		s->hop_pid = 0;
-		return refuse(-ECHILD, "soak: the hop's process ended, status %d", status);
-	}
+	if (process_ended(&s->middlebox, &status))
+		return refuse(-ECHILD, "soak: the middlebox's process ended, status %d", status);
 	return 0;
 }
 
@@ -280,7 +273,7 @@ static bool all_summed(const struct soak *s, uint64_t rounds[SOAK_JOBS][SOAK_RAN
 {
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
-			if (s->shared->seat[job][r].rounds <= rounds[job][r] + 1)
+			if (s->shared->rank[job][r].rounds <= rounds[job][r] + 1)
 				return false;
 	return true;
 }
@@ -300,7 +293,7 @@ static int settle(struct soak *s)
 	}
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
-			rounds[job][r] = s->shared->seat[job][r].rounds;
+			rounds[job][r] = s->shared->rank[job][r].rounds;
 	end = now + LAST_ROUND_S * S_NS;
 	for (; !err && !all_summed(s, rounds) && now < end; now = lab_now()) {
 		err = watch(s, now);
@@ -314,25 +307,22 @@ static int settle(struct soak *s)
 /* -- ending ---------------------------------------------------------------- */
 
 /* Every worker ends by itself, in time. */
-static void stop_seats(struct soak *s)
+static void stop_ranks(struct soak *s)
 {
 	uint64_t end = lab_now() + SOAK_HANG_NS;
 
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
-			__atomic_store_n(&s->shared->seat[job][r].stop, true, __ATOMIC_RELEASE);
+			__atomic_store_n(&s->shared->rank[job][r].stop, true, __ATOMIC_RELEASE);
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++) {
-			pid_t *pid = &s->job[job].pid[r];
+			struct process *p = &s->job[job].process[r];
+			int status;
 
-			while (*pid && lab_now() < end) {
-				if (waitpid(*pid, NULL, WNOHANG) == *pid)
-					*pid = 0;
-				else
-					usleep(TICK_US);
-			}
-			s->count.hangs += *pid != 0;
-			soak_kill(pid);
+			while (p->pid && !process_ended(p, &status) && lab_now() < end)
+				usleep(TICK_US);
+			s->count.hangs += p->pid != 0;
+			process_terminate(p);
 		}
 }
 
@@ -357,10 +347,10 @@ static int take_down(struct soak *s, int fds, struct soak_leaks *l)
 	struct datapath_unloaded u;
 	int err = 0;
 
-	stop_seats(s);
+	stop_ranks(s);
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
-			l->fds += s->shared->seat[job][r].leaked_fds;
+			l->fds += s->shared->rank[job][r].leaked_fds;
 	for (uint32_t job = 0; !err && job < s->o.jobs; job++)
 		err = datapath_job_del(&s->dp, job);
 	if (!err)
@@ -372,8 +362,8 @@ static int take_down(struct soak *s, int fds, struct soak_leaks *l)
 		return err;
 	l->pins = count_pins();
 	l->namespaces = (uint64_t)soak_net_leave_hosts(s);
-	soak_kill(&s->hop_pid);
-	l->namespaces += (uint64_t)soak_net_leave_hop(s);
+	process_terminate(&s->middlebox);
+	l->namespaces += (uint64_t)soak_net_leave_middlebox(s);
 	for (int i = 0; i < 100 && datapath_remains(jobs_id); i++)
 		usleep(50000);
 	l->objects = datapath_remains(jobs_id);
@@ -384,7 +374,7 @@ static int take_down(struct soak *s, int fds, struct soak_leaks *l)
 
 int verb_soak(int argc, char **argv)
 {
-	static struct soak s = {.home_fd = -1, .hop_fd = -1, .dp = {.lock = -1}};
+	static struct soak s = {.home_fd = -1, .middlebox_fd = -1, .dp = {.lock = -1}};
 	struct soak_leaks leaks = {0};
 	uint64_t start;
 	int err, fds;

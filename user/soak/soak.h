@@ -3,13 +3,13 @@
  * What the files of the verb `soak` share.
  *
  *	soak.c    options, the order of events, cleaning up
- *	net.c     namespaces and links: worker hosts, the hop, the aggregator
- *	hop.c     the process between them, which does faults to frames
- *	seat.c    one rank's process: sums without end, each recomputed
+ *	net.c     namespaces and links: worker hosts, the middlebox, the aggregator
+ *	impair.c  the process in the middlebox, which does faults to frames
+ *	rank.c    one rank's process: sums without end, each recomputed
  *	events.c  kills, links that go down, jobs made anew, loaders
  *	report.c  what is left behind, table, JSON
  *
- *	worker host h      hop            aggregator
+ *	worker host h    middlebox         aggregator
  *	eth0 ----------- a<h> b<h> ----------- w<h>
  *
  * A host is a network namespace that outlives the processes in it: a rank of
@@ -28,13 +28,15 @@
 #include "datapath/datapath.h"
 #include "fpisa.h"
 #include "lib/transport/faults.h"
+#include "testbed/process.h"
+#include "testbed/star.h"
 
 #define SOAK_HOSTS 6
 #define SOAK_JOBS 8
 #define SOAK_RANKS SOAK_HOSTS
 #define SOAK_ADDRESS 0x0a4eff01u /* 10.78.255.1, the aggregator's */
 #define SOAK_NETWORK 0x0a4e0000u /* 10.78.HOST.1 and .2 are the ends of a host's link */
-#define SOAK_PORT "w%u"		 /* the aggregator's interface towards a host */
+#define SOAK_PORT "w"		 /* the aggregator's interface towards a host, before its number */
 #define SOAK_TIMEOUT_MS 2000	 /* a worker's deadline */
 #define SOAK_HANG_NS 20000000000ull /* in a call for so long: it hangs */
 
@@ -45,7 +47,7 @@ struct soak_options {
 	uint64_t seconds, seed;
 	uint32_t jobs;
 	uint32_t ports; /* of each job at the aggregator; 0: any number */
-	struct fpisa_fault_rates rates; /* of the hop; every other job injects half of it itself too */
+	struct fpisa_fault_rates rates; /* of the middlebox; every other job injects half of it itself too */
 	struct fpisa_steering steering; /* cpus 0: none */
 	bool json;
 };
@@ -54,7 +56,7 @@ struct soak_options {
 enum soak_way { SOAK_BLOCKS, SOAK_WAITS, SOAK_POLLS, SOAK_WAYS };
 
 /* One rank of one job: written by its process, but for stop. Counts go on when it is started again. */
-struct soak_seat {
+struct soak_rank {
 	bool stop;	     /* finish the call under way and end */
 	uint64_t in_call_ns; /* since when, 0: in none */
 	uint64_t longest_ns;
@@ -74,18 +76,18 @@ struct soak_seat {
 };
 
 struct soak_shared {
-	struct soak_seat seat[SOAK_JOBS][SOAK_RANKS];
+	struct soak_rank rank[SOAK_JOBS][SOAK_RANKS];
 	uint64_t taken_out[SOAK_JOBS]; /* ranks, by shrink */
-	uint64_t hop_faults[5];	       /* as in struct fpisa_faults: dropped .. corrupted */
-	uint64_t hop_frames;
-	uint64_t forged; /* HELLOs that the hop made itself */
+	uint64_t impair_faults[5];	       /* as in struct fpisa_faults: dropped .. corrupted */
+	uint64_t impair_frames;
+	uint64_t forged; /* HELLOs that the middlebox made itself */
 };
 
 struct soak_job {
 	struct fpisa_job config;
 	uint32_t host[SOAK_RANKS]; /* of each rank */
 	uint32_t ranks;
-	pid_t pid[SOAK_RANKS]; /* 0: none */
+	struct process process[SOAK_RANKS];
 	uint64_t start_ns[SOAK_RANKS]; /* when a killed one comes back, 0: it is not due */
 	uint64_t add_ns;	       /* when the job is made anew, 0: it is not due */
 	bool present;
@@ -98,7 +100,7 @@ struct soak_counts {
 
 /* A loader that runs, and is killed at a random moment or runs to its end. */
 struct soak_loader {
-	pid_t pid; /* 0: none */
+	struct process process;
 	bool upgrade; /* else: attaches to one port again */
 	uint32_t host;
 	bool finish;	  /* not to be killed */
@@ -110,8 +112,8 @@ struct soak {
 	uint64_t random;
 	uint64_t kinds_taken; /* formats and modes of jobs, in turn from a random one on */
 	pid_t parent;
-	int home_fd, hop_fd, host_fd[SOAK_HOSTS]; /* network namespaces */
-	pid_t hop_pid;
+	int home_fd, middlebox_fd, host_fd[SOAK_HOSTS]; /* network namespaces */
+	struct process middlebox;
 	struct soak_shared *shared;
 	struct soak_job job[SOAK_JOBS];
 	struct soak_loader loader;
@@ -123,23 +125,31 @@ struct soak {
 
 /* -- net.c -------------------------------------------------------------- */
 
-/* Namespaces of hosts and hop, links, addresses; we are in the aggregator's namespace. */
+extern const struct star soak_star; /* from the aggregator to the middlebox */
+
+/* Namespaces of hosts and middlebox, links, addresses; we are in the aggregator's namespace. */
 int soak_net(struct soak *s);
 int soak_link_set(uint32_t host, bool up);
 
-/* Lets go of the hosts, then of the hop. How many links are left of each after a while. */
+/* Lets go of the hosts, then of the middlebox. How many links are left of each after a while. */
 int soak_net_leave_hosts(struct soak *s);
-int soak_net_leave_hop(struct soak *s);
+int soak_net_leave_middlebox(struct soak *s);
 
-/* -- hop.c -------------------------------------------------------------- */
+/* -- impair.c ----------------------------------------------------------- */
 
-/* In a process of its own, in the hop's namespace; does not return. */
-void soak_hop(const struct soak *s) __attribute__((noreturn));
+/* The process in the middlebox; arg is a const struct soak. */
+void soak_impair(void *arg, int control);
 
-/* -- seat.c ------------------------------------------------------------- */
+/* -- rank.c ------------------------------------------------------------- */
 
-/* The process of a rank, in its host's namespace; does not return. */
-void soak_seat(const struct soak *s, uint32_t job, uint32_t rank) __attribute__((noreturn));
+/* Which rank a process is. */
+struct soak_place {
+	const struct soak *s;
+	uint32_t job, rank;
+};
+
+/* The process of a rank, in its host's namespace; arg is a struct soak_place. */
+void soak_work(void *arg, int control);
 int soak_open_fds(void);
 
 /* -- events.c ----------------------------------------------------------- */
@@ -158,11 +168,8 @@ static inline bool soak_uses_xsk(uint32_t job, uint32_t rank)
 	return job == 0 && rank % 2 == 0;
 }
 
-/* Fork; the child is in namespace ns_fd and dies with us. */
-int soak_fork(struct soak *s, int ns_fd, pid_t *pid);
-int soak_start_seat(struct soak *s, uint32_t job, uint32_t rank);
+int soak_start_rank(struct soak *s, uint32_t job, uint32_t rank);
 int soak_add_job(struct soak *s, uint32_t job);
-void soak_kill(pid_t *pid);
 
 /* -- report.c ----------------------------------------------------------- */
 

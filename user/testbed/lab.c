@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Namespaces, links and processes of the verbs that build a network; lab.h has the contracts. */
+/* Namespaces and links of the verbs that build a network; lab.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <grp.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sched.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -25,7 +23,6 @@
 #include "lab.h"
 
 #define NEED_ROOT "run as root: network namespaces and XDP need it"
-#define NOBODY 65534
 
 uint64_t lab_now(void)
 {
@@ -118,11 +115,11 @@ int lab_batch_run(struct lab_batch *b, char *message, size_t size)
 	return err;
 }
 
-/* -- links and processes --------------------------------------------------- */
+/* -- links ------------------------------------------------------------------- */
 
-int lab_gro_on(const char *dev)
+static int set_offload(const char *dev, uint32_t cmd, bool on)
 {
-	struct ethtool_value value = {.cmd = ETHTOOL_SGRO, .data = 1};
+	struct ethtool_value value = {.cmd = cmd, .data = on};
 	struct ifreq ifr = {.ifr_data = (void *)&value};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
 
@@ -135,18 +132,12 @@ int lab_gro_on(const char *dev)
 	return err;
 }
 
-/* A change of user takes it back. */
-int lab_die_with_parent(pid_t parent)
+int lab_gro_on(const char *dev)
 {
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
-		return -errno;
-	return getppid() == parent ? 0 : -ESRCH;
+	return set_offload(dev, ETHTOOL_SGRO, true);
 }
 
-int lab_drop_privileges(pid_t parent)
+int lab_tso_off(const char *dev)
 {
-	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-		return -errno;
-	return lab_die_with_parent(parent);
+	return set_offload(dev, ETHTOOL_STSO, false);
 }

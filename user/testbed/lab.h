@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What verbs that build networks of their own share (demo, soak): network
- * namespaces without names, links by iproute2, processes that give up their
- * privilege and end with their parent.
+ * What verbs and benches that build networks of their own share: network
+ * namespaces without names, links by iproute2. process.h has the processes in
+ * them, star.h the links between.
  */
 #ifndef FPISA_LAB_H
 #define FPISA_LAB_H
@@ -38,11 +38,6 @@ int lab_batch_run(struct lab_batch *b, char *message, size_t size);
  * the change alone (veth_set_features() since Linux 6.3).
  */
 int lab_gro_on(const char *dev);
-
-/* Be killed when `parent` ends; -ESRCH if it has. */
-int lab_die_with_parent(pid_t parent);
-
-/* Become nobody, for good, and still die with the parent. */
-int lab_drop_privileges(pid_t parent);
+int lab_tso_off(const char *dev);
 
 #endif

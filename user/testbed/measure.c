@@ -4,14 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/options.h"
@@ -19,12 +17,6 @@
 #include "fpisa/wire.h"
 #include "lab.h"
 #include "measure.h"
-
-int die(const char *what)
-{
-	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, strerror(errno));
-	return -1;
-}
 
 uint64_t clock_ns(clockid_t clock)
 {
@@ -53,8 +45,34 @@ int own_sysfs(void)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("sysfs", "/sys", "sysfs", 0, NULL) ||
 	    mount("bpf", LAB_BPFFS, "bpf", 0, "mode=0700"))
-		return die("mount sysfs");
+		return fail(-errno, NULL, "mount sysfs");
 	return 0;
+}
+
+int own_network(void)
+{
+	if (unshare(CLONE_NEWNET | CLONE_NEWNS))
+		return fail(-errno, NULL, "make a network namespace");
+	return own_sysfs();
+}
+
+uint64_t own_cpu_ns(pid_t napi)
+{
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(napi);
+}
+
+float whole_number(uint32_t rank, uint64_t i)
+{
+	return (float)((int)((i * 7919 + rank * 104729) % 2003) - 1001);
+}
+
+float whole_sum(uint32_t workers, uint64_t i)
+{
+	float sum = 0;
+
+	for (uint32_t r = 0; r < workers; r++)
+		sum += whole_number(r, i);
+	return sum;
 }
 
 pid_t napi_thread(const char *dev)
@@ -68,7 +86,7 @@ pid_t napi_thread(const char *dev)
 	snprintf(path, sizeof(path), "/sys/class/net/%s/threaded", dev);
 	file = fopen(path, "w");
 	if (!file || fputs("1", file) < 0 || fclose(file))
-		return die(path);
+		return fail(-errno, NULL, "%s", path);
 	snprintf(want, sizeof(want), "napi/%s-", dev);
 	dir = opendir("/proc");
 	while (dir && (entry = readdir(dir))) {
@@ -82,11 +100,7 @@ pid_t napi_thread(const char *dev)
 	}
 	if (dir)
 		closedir(dir);
-	if (found < 0) {
-		errno = ESRCH;
-		return die("a thread that polls the link");
-	}
-	return found;
+	return found < 0 ? fail(-ESRCH, NULL, "%s: a thread that polls the link", dev) : found;
 }
 
 static int ascending(const void *a, const void *b)
@@ -147,55 +161,4 @@ int parse_sizes(struct sizes *s, char *text)
 		s->elements[s->n++] = (uint32_t)n;
 	}
 	return s->n ? 0 : refuse(-1, "--elements: none");
-}
-
-int crew_hire(struct crew *c, void (*work)(void *arg, int control), void *arg)
-{
-	pid_t parent = getpid(), pid;
-	int pair[2];
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-		return die("socketpair");
-	fflush(NULL);
-	pid = fork();
-	if (pid < 0)
-		return die("fork");
-	if (!pid) {
-		close(pair[0]);
-		if (!lab_die_with_parent(parent))
-			work(arg, pair[1]);
-		_exit(1);
-	}
-	close(pair[1]);
-	c->pid[c->n] = pid;
-	c->control[c->n++] = pair[0];
-	return 0;
-}
-
-int crew_tell(const struct crew *c, const void *order, size_t size)
-{
-	for (uint32_t i = 0; i < c->n; i++)
-		if (send(c->control[i], order, size, MSG_NOSIGNAL) != (ssize_t)size)
-			return die("a worker is gone");
-	return 0;
-}
-
-int crew_hear(const struct crew *c, uint32_t i, void *report, size_t size)
-{
-	ssize_t n = recv(c->control[i], report, size, 0);
-
-	if (n >= 0)
-		errno = ECHILD;
-	return n == (ssize_t)size ? 0 : die("a worker is gone");
-}
-
-void crew_dismiss(struct crew *c)
-{
-	for (uint32_t i = 0; i < c->n; i++)
-		kill(c->pid[i], SIGKILL);
-	for (uint32_t i = 0; i < c->n; i++) {
-		waitpid(c->pid[i], NULL, 0);
-		close(c->control[i]);
-	}
-	c->n = 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What measurements in a network of their own share (bench/, bench_wire*.c): clocks, CPU time of the
- * threads that poll links, quartiles, processes that play workers. lab.h has
- * the namespaces.
+ * What measurements in a network of their own share (user/bench, bench/): clocks, CPU time of the
+ * threads that poll links, values whose sums are exact, quartiles. lab.h has the namespaces, process.h
+ * the workers.
  *
- * Functions that can fail return 0, or -1 after they have reported why.
+ * Functions that can fail return 0, or a negative number after they have reported why.
  */
 #ifndef FPISA_MEASURE_H
 #define FPISA_MEASURE_H
@@ -14,9 +14,6 @@
 #include <sys/types.h>
 #include <time.h>
 
-/* Reports `what` with errno; -1. */
-int die(const char *what);
-
 uint64_t clock_ns(clockid_t clock);
 
 /* CPU time of a task, exact while it sleeps; 0 if there is none. */
@@ -24,6 +21,16 @@ uint64_t task_ns(pid_t task);
 
 /* A mount namespace in which /sys shows the interfaces of this network namespace; with a BPF filesystem. */
 int own_sysfs(void);
+
+/* The same with a network namespace of its own: a worker's. */
+int own_network(void);
+
+/* CPU time of this process and of the thread that polls its link, which is nobody if 0. */
+uint64_t own_cpu_ns(pid_t napi);
+
+/* What a rank contributes: whole numbers, so that sums are exact in any order; the sum over ranks below `workers`. */
+float whole_number(uint32_t rank, uint64_t i);
+float whole_sum(uint32_t workers, uint64_t i);
 
 /* Let a kernel thread of its own poll the interface, and find it; the interface's name is nobody else's. */
 pid_t napi_thread(const char *dev);
@@ -58,25 +65,5 @@ struct sizes {
 
 /* "N,...": multiples of 32 up to FPISA_MAX_ELEMENTS. Cuts the text. */
 int parse_sizes(struct sizes *s, char *text);
-
-#define CREW_MAX 16
-
-/* Processes that wait for orders. They die with this one. */
-struct crew {
-	uint32_t n;
-	pid_t pid[CREW_MAX];
-	int control[CREW_MAX]; /* SOCK_SEQPACKET */
-};
-
-/* Starts one more, which runs work(arg, control) and ends when that returns. */
-int crew_hire(struct crew *c, void (*work)(void *arg, int control), void *arg);
-
-/* Says the same to all. */
-int crew_tell(const struct crew *c, const void *order, size_t size);
-
-/* Takes a message of just that size from one. */
-int crew_hear(const struct crew *c, uint32_t i, void *report, size_t size);
-
-void crew_dismiss(struct crew *c);
 
 #endif

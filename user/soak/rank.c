@@ -24,9 +24,9 @@
 #define MAX_CHUNKS (MAX_COUNT / FPISA_BLOCK + 1)
 #define MAX_FDS 256
 
-struct seat {
+struct worker {
 	const struct soak *s;
-	struct soak_seat *out;
+	struct soak_rank *out;
 	uint32_t job, rank;
 	uint64_t random;
 	struct fpisa *f;
@@ -48,7 +48,7 @@ int soak_open_fds(void)
 	return n;
 }
 
-static void say(struct seat *w, const char *what)
+static void say(struct worker *w, const char *what)
 {
 	if (!*w->out->message)
 		snprintf(w->out->message, sizeof(w->out->message), "job %u rank %u: %s", w->job, w->rank, what);
@@ -57,7 +57,7 @@ static void say(struct seat *w, const char *what)
 /* -- data ---------------------------------------------------------------- */
 
 /* The call's own random numbers: the same in every rank of the generation. */
-static uint64_t call_random(const struct seat *w)
+static uint64_t call_random(const struct worker *w)
 {
 	uint64_t state = w->s->o.seed ^ (uint64_t)w->info.generation << 32 ^ w->job << 24 ^ w->calls;
 
@@ -102,12 +102,12 @@ static struct oracle_mx block_of(uint64_t call, uint32_t rank, uint64_t b)
 }
 
 /* A value in the arrays of the job, or back. */
-static uint64_t in_order(const struct seat *w, struct fpisa_format f, uint64_t word)
+static uint64_t in_order(const struct worker *w, struct fpisa_format f, uint64_t word)
 {
 	return w->info.big_endian ? __builtin_bswap64(word) >> (64 - 8 * f.bytes) : word;
 }
 
-static void fill(struct seat *w, uint64_t call)
+static void fill(struct worker *w, uint64_t call)
 {
 	const struct fpisa_format f = fpisa_format_of(w->info.format);
 
@@ -122,7 +122,7 @@ static void fill(struct seat *w, uint64_t call)
 }
 
 /* The call's operation, one that the job offers: half of them sums. */
-static struct oracle_call operation_of(const struct seat *w)
+static struct oracle_call operation_of(const struct worker *w)
 {
 	uint64_t state = call_random(w) + 1, z = splitmix64(&state);
 	struct oracle_call c = {
@@ -148,7 +148,7 @@ static struct oracle_call operation_of(const struct seat *w)
 /* -- check ----------------------------------------------------------------- */
 
 /* How many elements (and scales) of a chunk are wrong; *flags becomes what the chunk must say. */
-static uint64_t wrong_values(const struct seat *w, const struct fpisa_chunk *c, const uint32_t *rank_at, uint32_t n,
+static uint64_t wrong_values(const struct worker *w, const struct fpisa_chunk *c, const uint32_t *rank_at, uint32_t n,
 			     uint32_t *flags)
 {
 	const struct oracle_call call = operation_of(w);
@@ -175,7 +175,7 @@ static uint64_t wrong_values(const struct seat *w, const struct fpisa_chunk *c, 
 	return wrong;
 }
 
-static void check_chunk(struct seat *w, const struct fpisa_chunk *c, uint64_t absent)
+static void check_chunk(struct worker *w, const struct fpisa_chunk *c, uint64_t absent)
 {
 	uint64_t all = ~0ull >> (64 - w->info.workers);
 	uint32_t rank_at[FPISA_ORDER_WORKERS], n = (uint32_t)__builtin_popcountll(c->ranks), flags = 0;
@@ -199,14 +199,14 @@ static void check_chunk(struct seat *w, const struct fpisa_chunk *c, uint64_t ab
 
 static void on_chunk(void *arg, const struct fpisa_chunk *c)
 {
-	struct seat *w = arg;
+	struct worker *w = arg;
 
 	if (w->chunks < MAX_CHUNKS)
 		w->chunk[w->chunks++] = *c;
 }
 
 /* All of a call that ended well: its flags are those of its chunks. */
-static void check_call(struct seat *w, uint32_t flags)
+static void check_call(struct worker *w, uint32_t flags)
 {
 	uint64_t sums = 0;
 	uint32_t want = 0;
@@ -228,12 +228,12 @@ static void check_call(struct seat *w, uint32_t flags)
 
 /* -- calls --------------------------------------------------------------- */
 
-static void begin(struct seat *w)
+static void begin(struct worker *w)
 {
 	__atomic_store_n(&w->out->in_call_ns, lab_now(), __ATOMIC_RELAXED);
 }
 
-static void end(struct seat *w, int err)
+static void end(struct worker *w, int err)
 {
 	uint64_t took = lab_now() - w->out->in_call_ns;
 
@@ -259,7 +259,7 @@ static void end(struct seat *w, int err)
 	say(w, fpisa_error());
 }
 
-static void account(struct seat *w)
+static void account(struct worker *w)
 {
 	struct fpisa_info now = {.size = sizeof(now)};
 
@@ -272,7 +272,7 @@ static void account(struct seat *w)
 	w->info = now;
 }
 
-static void leave(struct seat *w)
+static void leave(struct worker *w)
 {
 	account(w);
 	fpisa_close(w->f);
@@ -281,7 +281,7 @@ static void leave(struct seat *w)
 }
 
 /* A new handle, or the old one in a new generation: both ways must do. */
-static int join(struct seat *w)
+static int join(struct worker *w)
 {
 	const struct soak_job *j = &w->s->job[w->job];
 	struct fpisa_options options = {
@@ -325,7 +325,7 @@ static int join(struct seat *w)
 }
 
 /* Most computing is shorter than a round, some of it longer than many. */
-static void compute(struct seat *w)
+static void compute(struct worker *w)
 {
 	uint64_t z = splitmix64(&w->random);
 
@@ -334,7 +334,7 @@ static void compute(struct seat *w)
 }
 
 /* One call, in the way that the dice say. */
-static int call(struct seat *w, const struct oracle_call *c, enum soak_way way, const void *send, uint32_t *flags)
+static int call(struct worker *w, const struct oracle_call *c, enum soak_way way, const void *send, uint32_t *flags)
 {
 	const enum fpisa_dtype type = (enum fpisa_dtype)w->info.format;
 	const enum fpisa_operation op = (enum fpisa_operation)c->op;
@@ -357,7 +357,7 @@ static int call(struct seat *w, const struct oracle_call *c, enum soak_way way, 
 }
 
 /* A call in place that failed: its array is as it was. */
-static void check_restored(struct seat *w)
+static void check_restored(struct worker *w)
 {
 	if (memcmp(w->recv, w->send, sizeof(w->recv))) {
 		w->out->mismatches++;
@@ -366,7 +366,7 @@ static void check_restored(struct seat *w)
 	w->out->restored++;
 }
 
-static int reduce(struct seat *w)
+static int reduce(struct worker *w)
 {
 	const uint64_t *out = &w->s->shared->taken_out[w->job];
 	uint64_t random = call_random(w), absent = __atomic_load_n(out, __ATOMIC_ACQUIRE);
@@ -409,18 +409,20 @@ static int reduce(struct seat *w)
 	return 0;
 }
 
-void soak_seat(const struct soak *s, uint32_t job, uint32_t rank)
+void soak_work(void *arg, int control)
 {
-	struct seat *w = calloc(1, sizeof(*w));
+	const struct soak_place *p = arg;
+	struct worker *w = calloc(1, sizeof(*w));
 	int err, fds;
 
-	if (!w || (!soak_uses_xsk(job, rank) && lab_drop_privileges(s->parent)))
-		_exit(1);
-	w->s = s;
-	w->out = &s->shared->seat[job][rank];
-	w->job = job;
-	w->rank = rank;
-	w->random = s->random;
+	process_forget(control);
+	if (!w || (!soak_uses_xsk(p->job, p->rank) && process_drop_privileges(p->s->parent)))
+		return;
+	w->s = p->s;
+	w->out = &p->s->shared->rank[p->job][p->rank];
+	w->job = p->job;
+	w->rank = p->rank;
+	w->random = p->s->random;
 	fds = soak_open_fds();
 	err = -ENOTCONN;
 	while (!__atomic_load_n(&w->out->stop, __ATOMIC_ACQUIRE)) {

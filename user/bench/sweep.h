@@ -15,13 +15,16 @@
  *
  * Functions return 0, or a negative number after they have reported the error.
  */
-#ifndef FPISA_BENCH_WIRE_H
-#define FPISA_BENCH_WIRE_H
+#ifndef FPISA_BENCH_SWEEP_H
+#define FPISA_BENCH_SWEEP_H
 
 #include "bench.h"
 #include "testbed/measure.h"
+#include "testbed/process.h"
+#include "testbed/star.h"
 
-#define BENCH_WIRE_ADDRESS "10.78.255.1"
+#define BENCH_WIRE_ADDRESS 0x0a4eff01u /* 10.78.255.1, the aggregator's */
+#define BENCH_WIRE_NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
 #define BENCH_WIRE_THREADS 4 /* of a worker, at most */
 #define BENCH_WIRE_SETTINGS 256
 
@@ -50,10 +53,9 @@ struct bench_wire {
 	__be32 aggregator;		  /* 0: as routes to the workers have it */
 	struct datapath dp;
 	/* Over veth. */
-	pid_t master; /* in the links' names */
-	struct crew crew;
-	struct bench_wire_rank *rank;
-	pid_t napi[CREW_MAX]; /* threads that poll our ends */
+	struct star star;
+	struct processes processes; /* of the workers */
+	pid_t napi[PROCESSES_MAX]; /* threads that poll our ends */
 	/* On interfaces of this machine. */
 	char *const *dev;
 	int devs;     /* 0: veth */
@@ -82,16 +84,7 @@ struct bench_wire_order {
 	uint32_t threads, job;
 };
 
-struct bench_wire_reply {
-	int error;
-	uint64_t cpu_ns, retransmits; /* of SUM */
-	char message[256];
-};
-
 /* -- wire_net.c --------------------------------------------------------- */
-
-void bench_wire_port(char name[16], const struct bench_wire *w, uint32_t rank); /* our end */
-void bench_wire_link(char name[16], const struct bench_wire *w, uint32_t rank); /* the worker's */
 
 /* Namespaces, workers, links, the datapath loaded on our ends. */
 int bench_wire_open(struct bench_wire *w);
@@ -112,7 +105,7 @@ int bench_nic_round(struct bench_wire *w, struct bench_setting *s, uint64_t roun
 
 /* -- wire_worker.c ------------------------------------------------------ */
 
-/* arg is a struct bench_wire_rank. */
+/* A worker process; arg is a struct bench_wire_rank. It reports cpu_ns and retransmits of BENCH_SUM. */
 void bench_wire_work(void *arg, int control);
 
 /* All turns as a worker of the aggregator at `address`, with its options. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The hop between worker hosts and aggregator: takes every frame off one
+ * The middlebox between worker hosts and aggregator: takes every frame off one
  * link by a packet socket and puts it onto the other, with faults, each way.
  * Neither side knows of it. What is not UDP, as ARP, goes through unharmed.
  *
@@ -91,7 +91,7 @@ static void take_in(struct end *e, const struct end *other, struct soak_shared *
 		struct iovec part = {frame, (size_t)n};
 		bool ip = n > PROTO_AT && frame[12] == 8 && !frame[13];
 
-		shared->hop_frames++;
+		shared->impair_frames++;
 		if (other && ip && is_hello(frame, n))
 			forge_hello(frame, (size_t)n, other, shared);
 		if (ip && frame[PROTO_AT] == UDP)
@@ -127,24 +127,26 @@ static void show_counts(const struct end *ends, struct soak_shared *shared)
 		sum[3] += f->delayed;
 		sum[4] += f->corrupted;
 	}
-	memcpy(shared->hop_faults, sum, sizeof(sum));
+	memcpy(shared->impair_faults, sum, sizeof(sum));
 }
 
-void soak_hop(const struct soak *s)
+void soak_impair(void *arg, int control)
 {
+	const struct soak *s = arg;
 	struct pollfd p[ENDS];
 	struct end ends[ENDS];
 	int err = 0;
 
+	process_forget(control);
 	for (uint32_t i = 0; !err && i < ENDS; i++) {
 		err = open_end(&ends[i], i % 2 ? 'b' : 'a', i / 2);
 		fpisa_faults_init(&ends[i].faults, &s->o.rates, s->o.seed * ENDS + i, ETH_HLEN);
 		p[i] = (struct pollfd){.fd = ends[i].fd, .events = POLLIN};
 	}
 	if (!err)
-		err = lab_drop_privileges(s->parent);
+		err = process_drop_privileges(s->parent);
 	if (err) {
-		fprintf(stderr, "fpisa: soak: hop: %s\n", strerror(-err));
+		fprintf(stderr, "fpisa: soak: middlebox: %s\n", strerror(-err));
 		_exit(1);
 	}
 	for (;;) {

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Processes that die with their parent, and what is said between both; process.h has the contracts. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "process.h"
+
+#define NOBODY 65534
+
+int process_die_with(pid_t parent)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+		return -errno;
+	return getppid() == parent ? 0 : -ESRCH;
+}
+
+/* A change of user takes back that one dies with the parent. */
+int process_drop_privileges(pid_t parent)
+{
+	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return -errno;
+	return process_die_with(parent);
+}
+
+/* The terminal's interrupts are for the parent, which ends its processes: they are in a group of their own. */
+static void become_child(pid_t parent, int netns, const sigset_t *mask)
+{
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGHUP, SIG_DFL);
+	sigprocmask(SIG_SETMASK, mask, NULL);
+	setpgid(0, 0);
+	if (process_die_with(parent) || (netns >= 0 && setns(netns, CLONE_NEWNET)))
+		_exit(1);
+}
+
+int process_spawn(struct process *p, int netns, process_fn *work, void *arg)
+{
+	pid_t parent = getpid();
+	sigset_t all, before;
+	int pair[2], err = 0;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return fail(-errno, NULL, "control channel");
+	fflush(NULL);
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	p->pid = fork();
+	if (!p->pid) {
+		become_child(parent, netns, &before);
+		close(pair[0]);
+		work(arg, pair[1]);
+		_exit(1);
+	}
+	p->control = pair[0];
+	if (p->pid < 0) {
+		err = -errno;
+		p->pid = 0;
+		close(pair[0]);
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	close(pair[1]);
+	return err ? fail(err, NULL, "fork") : 0;
+}
+
+int process_forget(int control)
+{
+	if (control != 3 && dup2(control, 3) != 3)
+		_exit(1);
+	close_range(4, ~0u, 0);
+	return 3;
+}
+
+bool process_ended(struct process *p, int *status)
+{
+	if (!p->pid || waitpid(p->pid, status, WNOHANG) != p->pid)
+		return false;
+	p->pid = 0;
+	close(p->control);
+	return true;
+}
+
+void process_terminate(struct process *p)
+{
+	if (!p->pid)
+		return;
+	kill(p->pid, SIGKILL);
+	waitpid(p->pid, NULL, 0);
+	p->pid = 0;
+	close(p->control);
+}
+
+/* -- orders and reports ------------------------------------------------------ */
+
+int process_report(int control, const struct report *r)
+{
+	return send(control, r, sizeof(*r), MSG_NOSIGNAL) == sizeof(*r) ? 0 : -errno;
+}
+
+static int take_report(const struct process *p, struct report *r)
+{
+	ssize_t n = recv(p->control, r, sizeof(*r), 0);
+
+	return n == sizeof(*r) ? 0 : fail(n < 0 ? -errno : -ECHILD, NULL, "a worker process is gone");
+}
+
+int processes_spawn(struct processes *p, process_fn *work, void *arg)
+{
+	struct report r;
+	int err = process_spawn(&p->process[p->n], -1, work, arg);
+
+	if (err)
+		return err;
+	return take_report(&p->process[p->n++], &r);
+}
+
+int processes_order(const struct processes *p, const char *who, const void *order, size_t size, struct report *sum)
+{
+	struct report r;
+	int err = 0;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		if (send(p->process[i].control, order, size, MSG_NOSIGNAL) != (ssize_t)size)
+			return fail(-errno, NULL, "%s: rank %u: its process is gone", who, i);
+	for (uint32_t i = 0; i < p->n; i++) {
+		if (take_report(&p->process[i], &r))
+			return -ECHILD;
+		if (r.error && !err)
+			err = *r.message ? refuse(r.error, "%s: rank %u: %s", who, i, r.message) : r.error;
+		if (!sum)
+			continue;
+		sum->cpu_ns += r.cpu_ns;
+		sum->retransmits += r.retransmits;
+		sum->wall_ns = r.wall_ns > sum->wall_ns ? r.wall_ns : sum->wall_ns;
+	}
+	return err;
+}
+
+void processes_terminate(struct processes *p)
+{
+	for (uint32_t i = 0; i < p->n; i++)
+		process_terminate(&p->process[i]);
+	p->n = 0;
+}
+
+int process_run(process_fn *work, void *arg)
+{
+	struct process p;
+	struct report r;
+	int err = process_spawn(&p, -1, work, arg);
+
+	if (err)
+		return err;
+	err = take_report(&p, &r);
+	process_terminate(&p);
+	return err ?: r.error;
+}
+
+void process_serve(int control, void *order, size_t size, void (*carry_out)(void *arg, struct report *r), void *arg)
+{
+	struct report r = {0};
+
+	while (!process_report(control, &r) && recv(control, order, size, 0) == (ssize_t)size) {
+		r = (struct report){0};
+		carry_out(arg, &r);
+	}
+	_exit(0);
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Links of an aggregator and its workers; star.h has the contracts. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/report.h"
+#include "fpisa/wire.h"
+#include "star.h"
+
+#define LEAST_MTU 1500
+
+uint32_t star_mtu(uint32_t payload)
+{
+	uint32_t mtu = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + payload;
+
+	return mtu < LEAST_MTU ? LEAST_MTU : mtu;
+}
+
+void star_port(char name[IF_NAMESIZE], const struct star *s, uint32_t link)
+{
+	snprintf(name, IF_NAMESIZE, "%s%u", s->port, link);
+}
+
+void star_peer(char name[IF_NAMESIZE], const struct star *s, uint32_t link)
+{
+	if (*s->peer)
+		snprintf(name, IF_NAMESIZE, "%s%u", s->peer, link);
+	else
+		strcpy(name, "eth0");
+}
+
+static uint32_t gateway(const struct star *s, uint32_t link)
+{
+	return (s->network + (link << 8)) | 1;
+}
+
+void star_add_address(struct lab_batch *b, const struct star *s)
+{
+	lab_batch_add(b, "link set lo up");
+	lab_batch_add(b, "addr add %u.%u.%u.%u/32 dev lo", DOTTED(s->address));
+}
+
+void star_add_link(struct lab_batch *b, const struct star *s, uint32_t link, const char *netns)
+{
+	char port[IF_NAMESIZE], peer[IF_NAMESIZE];
+
+	star_port(port, s, link);
+	star_peer(peer, s, link);
+	lab_batch_add(b, "link add %s mtu %u type veth peer name %s mtu %u netns %s", port, s->mtu, peer, s->mtu, netns);
+	lab_batch_add(b, "addr add %u.%u.%u.%u/24 dev %s", DOTTED(gateway(s, link)), port);
+	lab_batch_add(b, "link set %s up", port);
+}
+
+void star_add_worker(struct lab_batch *b, const struct star *s, uint32_t link)
+{
+	char peer[IF_NAMESIZE];
+
+	star_peer(peer, s, link);
+	lab_batch_add(b, "addr add %u.%u.%u.%u/24 dev %s", DOTTED(star_worker_address(s, link)), peer);
+	lab_batch_add(b, "link set %s up", peer);
+	lab_batch_add(b, "route add %u.%u.%u.%u via %u.%u.%u.%u", DOTTED(s->address), DOTTED(gateway(s, link)));
+}
+
+int star_make(const struct star *s, const struct process *worker, uint32_t workers)
+{
+	struct lab_batch b = lab_batch_open();
+	char message[256], netns[16];
+	int err;
+
+	star_add_address(&b, s);
+	for (uint32_t r = 0; r < workers; r++) {
+		snprintf(netns, sizeof(netns), "%d", worker[r].pid);
+		star_add_link(&b, s, r, netns);
+	}
+	err = lab_batch_run(&b, message, sizeof(message));
+	return err ? refuse(err, "make links: %s", message) : 0;
+}
+
+int star_join(const struct star *s, uint32_t link, char *message, size_t size)
+{
+	struct lab_batch b = lab_batch_open();
+	char peer[IF_NAMESIZE];
+	int err;
+
+	star_peer(peer, s, link);
+	star_add_worker(&b, s, link);
+	err = lab_batch_run(&b, message, size);
+	if (err)
+		return err;
+	err = lab_gro_on(peer);
+	if (err)
+		snprintf(message, size, "%s: turn GRO on: %s", peer, strerror(-err));
+	return err;
+}
