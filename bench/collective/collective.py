@@ -72,7 +72,7 @@ class Network(labs.Lab):
                             "on" if r < workers else "off")
 
 
-class Crew:
+class Contender:
     """The ranks of one contender, each behind a socket."""
 
     def __init__(self, name, ranks):
@@ -135,9 +135,9 @@ class Stage:
             who = [f"{a}:{port}" for a in self.net.addresses[:n]]
             self.net.add_job(job, "--elements", self.elements, "--window", self.args.window, workers=who)
             self.jobs[n] = job
-        return [self.crew(name) for name in contenders]
+        return [self.contender(name) for name in contenders]
 
-    def crew(self, name):
+    def contender(self, name):
         """Start the ranks and wait until each has called."""
         plan = {"world": self.world, "workers": self.args.workers, "jobs": self.jobs, "port": labs.PORT,
                 "library": labs.LIBRARY, "address": labs.ADDRESS,
@@ -152,7 +152,7 @@ class Stage:
             started = [w.spawn(*command, json.dumps({**plan, "rank": r}), env=env, **files)
                        for r, w in enumerate(self.net.worker)]
         try:
-            return Crew(name, self.muster(started))
+            return Contender(name, self.muster(started))
         except Failure as e:
             log.seek(0)
             raise Failure(f"{name}: {e}\n{log.read()}") from None
@@ -196,61 +196,61 @@ class Stage:
 
 
 class Bench:
-    def __init__(self, stage, crews, args):
-        self.stage, self.crews, self.args = stage, crews, args
+    def __init__(self, stage, contenders, args):
+        self.stage, self.contenders, self.args = stage, contenders, args
         self.best = {}	# (workers, rate, bytes) -> Open MPI's algorithm
 
-    def algorithm(self, crew, workers, mbit, size):
+    def algorithm(self, contender, workers, mbit, size):
         """Open MPI's fastest for this point, or for the largest smaller size that may be tried."""
-        if crew.name != "openmpi":
+        if contender.name != "openmpi":
             return 0
         while size * 8 / (mbit * 1e6) > QUALIFY_S:
             size //= 4
         key = workers, mbit, size
         if key not in self.best:
-            times = {a: min(crew.allreduce(workers, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
+            times = {a: min(contender.allreduce(workers, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
             self.best[key] = min(times, key=times.get)
         return self.best[key]
 
     def point(self, workers, mbit, size):
         """All rounds of one point; a line a contender."""
-        chosen = {c: self.algorithm(c, workers, mbit, size) for c in self.crews}
+        chosen = {c: self.algorithm(c, workers, mbit, size) for c in self.contenders}
         rounds = []
         for i in range(self.args.rounds):
-            turn = i % len(self.crews)
+            turn = i % len(self.contenders)
             rounds.append({c: c.allreduce(workers, size // 4, chosen[c])
-                           for c in self.crews[turn:] + self.crews[:turn]})
-        for c in self.crews:
+                           for c in self.contenders[turn:] + self.contenders[:turn]})
+        for c in self.contenders:
             self.report(c, chosen[c], workers, mbit, size, rounds)
 
-    def report(self, crew, algorithm, workers, mbit, size, rounds):
+    def report(self, contender, algorithm, workers, mbit, size, rounds):
         rate = mbit * 1e6
-        seconds = [r[crew][0] for r in rounds]
+        seconds = [r[contender][0] for r in rounds]
         median, (low, high) = statistics.median(seconds), quartiles(seconds)
-        line = {"bench": "collective", "contender": crew.name, "workers": workers, "rate_mbps": mbit,
+        line = {"bench": "collective", "contender": contender.name, "workers": workers, "rate_mbps": mbit,
                 "bytes": size, "rounds": len(rounds), "seconds": round(median, 7),
                 "seconds_quartiles": [round(low, 7), round(high, 7)], "limit_s": size * 8 / rate,
                 "ring_limit_s": 2 * (workers - 1) / workers * size * 8 / rate,
-                "cpu_busy": round(statistics.median(r[crew][1] for r in rounds), 3), "mtu": self.args.mtu}
-        if crew.name == "openmpi":
+                "cpu_busy": round(statistics.median(r[contender][1] for r in rounds), 3), "mtu": self.args.mtu}
+        if contender.name == "openmpi":
             line["algorithm"] = ALGORITHMS[algorithm]
-        if crew.name == "fpisa":
-            line.update(self.ours(crew, workers, size, rate, rounds))
+        if contender.name == "fpisa":
+            line.update(self.ours(contender, workers, size, rate, rounds))
         print(json.dumps(line), flush=True)
 
-    def ours(self, crew, workers, size, rate, rounds):
+    def ours(self, contender, workers, size, rate, rounds):
         """What only FPISA's line has."""
         elements, burst = self.stage.elements, burst_bytes(rate / 1e6)
         frames = -(-size // 4 // elements)
         needed = max(0, size + frames * HEADERS - burst) * 8 / rate
-        shares = [needed / r[crew][0] for r in rounds]
-        again = statistics.median(r[crew][2] for r in rounds) / max(1, frames * workers)
+        shares = [needed / r[contender][0] for r in rounds]
+        again = statistics.median(r[contender][2] for r in rounds) / max(1, frames * workers)
         out = {"share": round(statistics.median(shares), 4),
                "share_quartiles": [round(q, 4) for q in quartiles(shares)],
                "elements_a_frame": elements, "window": self.args.window, "retransmit_share": round(again, 5)}
-        others = [c for c in self.crews if c is not crew]
+        others = [c for c in self.contenders if c is not contender]
         if others:
-            faster = [min(r[c][0] for c in others) / r[crew][0] for r in rounds]
+            faster = [min(r[c][0] for c in others) / r[contender][0] for r in rounds]
             out.update(faster=round(statistics.median(faster), 3),
                        faster_quartiles=[round(q, 3) for q in quartiles(faster)])
         return out

@@ -15,7 +15,7 @@
 #define CHUNKS (COUNT / ELEMENTS + 1)
 #define SCALES_AT COUNT /* in an array of mxint8 */
 
-struct crew {
+struct trial {
 	struct cases_call call;
 	struct cases_round round;
 	struct fpisa_format f;
@@ -27,7 +27,7 @@ struct crew {
 };
 
 struct member {
-	struct crew *crew;
+	struct trial *trial;
 	uint32_t rank;
 	pthread_t thread;
 	int rc;
@@ -50,7 +50,7 @@ static void reverse(uint8_t *p, size_t n, uint8_t bytes)
 }
 
 /* A round's contribution is as on the wire: a row of scales, then the elements. */
-static const uint8_t *elements_of(const struct crew *c, uint32_t rank)
+static const uint8_t *elements_of(const struct trial *c, uint32_t rank)
 {
 	return c->round.in[rank] + (c->f.shared ? FPISA_SCALES : 0);
 }
@@ -65,7 +65,7 @@ static void keep(void *arg, const struct fpisa_chunk *c)
 static void *work(void *arg)
 {
 	struct member *w = arg;
-	struct crew *c = w->crew;
+	struct trial *c = w->trial;
 	const struct fpisa_options o = {
 		.size = sizeof(o),
 		.timeout_ms = c->timeout_ms,
@@ -100,18 +100,18 @@ static void *work(void *arg)
 
 static void wrong(const struct member *w, size_t i, const char *what)
 {
-	const struct cases_call *c = &w->crew->call;
+	const struct cases_call *c = &w->trial->call;
 	char name[32];
 
 	fail_msg("%s %s, %u workers%s%s%s: rank %u element %zu: %s", cases_format(c->format),
-		 cases_name(c, name), c->workers, c->reciprocal ? ", reciprocal" : "", w->crew->big_endian ? ", big-endian" : "",
-		 w->crew->in_place ? ", in place" : "", w->rank, i, what);
+		 cases_name(c, name), c->workers, c->reciprocal ? ", reciprocal" : "", w->trial->big_endian ? ", big-endian" : "",
+		 w->trial->in_place ? ", in place" : "", w->rank, i, what);
 }
 
 /* One element, or a block, of all ranks in their order of arrival. */
 static void check(const struct member *w, size_t i, const uint32_t *rank_at, uint32_t *flags)
 {
-	const struct crew *c = w->crew;
+	const struct trial *c = w->trial;
 	const struct oracle_call call = cases_oracle(&c->call);
 	struct oracle_mx blocks[CASES_WORKERS], block;
 	uint64_t words[CASES_WORKERS] = {0}, got = 0;
@@ -139,7 +139,7 @@ static void check(const struct member *w, size_t i, const uint32_t *rank_at, uin
 
 static void check_member(const struct member *w)
 {
-	const struct crew *c = w->crew;
+	const struct trial *c = w->trial;
 	size_t end = c->count * c->f.bytes + (c->f.shared ? BLOCKS : 0);
 	uint32_t flags = 0;
 
@@ -161,7 +161,7 @@ static void check_member(const struct member *w)
 			wrong(w, i, "written behind the array");
 }
 
-static void make_mem(struct crew *c)
+static void make_mem(struct trial *c)
 {
 	const struct fpisa_mem_options o = {
 		.size = sizeof(o),
@@ -180,11 +180,11 @@ static void make_mem(struct crew *c)
 		fail_msg("%s", fpisa_error());
 }
 
-static void one_call(struct crew *c, struct member *w)
+static void one_call(struct trial *c, struct member *w)
 {
 	make_mem(c);
 	for (uint32_t r = 0; r < c->call.workers; r++) {
-		w[r] = (struct member){.crew = c, .rank = r};
+		w[r] = (struct member){.trial = c, .rank = r};
 		assert_int_equal(pthread_create(&w[r].thread, NULL, work, &w[r]), 0);
 	}
 	for (uint32_t r = 0; r < c->call.workers; r++)
@@ -201,7 +201,7 @@ static void all_combinations(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
 	struct member *w = calloc(CASES_WORKERS, sizeof(*w));
-	struct crew *c = calloc(1, sizeof(*c));
+	struct trial *c = calloc(1, sizeof(*c));
 	int combinations = 0;
 
 	(void)state;
@@ -344,7 +344,7 @@ static void arrays_of_blocks(void **state)
 /* Both ranks are told, long before the deadline, and neither has a result. */
 static void disagree(int op0, double factor0, int op1, double factor1)
 {
-	struct crew *c = calloc(2, sizeof(*c));
+	struct trial *c = calloc(2, sizeof(*c));
 	struct member *w = calloc(2, sizeof(*w));
 	int told = 0;
 
@@ -364,7 +364,7 @@ static void disagree(int op0, double factor0, int op1, double factor1)
 	make_mem(&c[0]);
 	c[1].m = c[0].m;
 	for (uint32_t r = 0; r < 2; r++) {
-		w[r] = (struct member){.crew = &c[r], .rank = r};
+		w[r] = (struct member){.trial = &c[r], .rank = r};
 		assert_int_equal(pthread_create(&w[r].thread, NULL, work, &w[r]), 0);
 	}
 	for (uint32_t r = 0; r < 2; r++)

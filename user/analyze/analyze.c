@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * fpisa analyze: what the modes make of the values that workers would send,
- * without sending them. Needs no privilege. analyze.h has the cast.
+ * without sending them. Needs no privilege. analyze.h has the overview.
  */
 #include <errno.h>
 #include <stdio.h>

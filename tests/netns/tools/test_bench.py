@@ -164,15 +164,15 @@ def on_wire(net, *options):
     options = ["--vector", "20000", "--elements", "64,256", "--window", "4,16", "--threads", "1,2", "--json", *options]
     agg = net.agg.spawn(FPISA, "bench", "wire", *net.ports, "--workers", ",".join(net.addresses), "--address", ADDRESS,
                         *options)
-    crew = [w.spawn(FPISA, "bench", "worker", ADDRESS, *options) for w in net.worker]
-    return agg, crew
+    workers = [w.spawn(FPISA, "bench", "worker", ADDRESS, *options) for w in net.worker]
+    return agg, workers
 
 
 def test_interfaces(lab):
     """Workers on other machines: each side reports what it knows, and takes the datapath away."""
     net, before = lab(workers=2), os.listdir(BPFFS)
-    agg, crew = on_wire(net, "--rounds", "2")
-    for p in [agg, *crew]:
+    agg, workers = on_wire(net, "--rounds", "2")
+    for p in [agg, *workers]:
         out, err = p.communicate(timeout=300)
         assert p.returncode == 0, err
         report = json.loads(out)
@@ -210,7 +210,7 @@ def test_interfaces_mtu(lab):
 
 def test_interfaces_interrupt(lab):
     net, before = lab(workers=2), os.listdir(BPFFS)
-    agg, crew = on_wire(net, "--rounds", "1000")
+    agg, workers = on_wire(net, "--rounds", "1000")
     wait_until("jobs", lambda: net.agg.try_run(FPISA, "job", "show", "4", "--pin", BPFFS + "/fpisa_bench")[0] == 0, 60)
     agg.send_signal(signal.SIGTERM)
     _, err = agg.communicate(timeout=60)
@@ -223,10 +223,10 @@ def test_interrupt(mounts):
     p = subprocess.Popen([FPISA, "bench", "wire", "--workers", "2", "--vector", "30000000"], start_new_session=True)
     link = f"/proc/{p.pid}/root/sys/class/net/b{p.pid}a1"
     wait_until("links", lambda: len(children(p.pid)) >= 2 and os.path.exists(link), 60)
-    crew = children(p.pid)
+    workers = children(p.pid)
     p.send_signal(signal.SIGINT)
     p.wait()
-    wait_until("the workers' end", lambda: not any(os.path.exists(f"/proc/{c}") for c in crew))
+    wait_until("the workers' end", lambda: not any(os.path.exists(f"/proc/{c}") for c in workers))
 
 
 @pytest.mark.parametrize("argv, says", [

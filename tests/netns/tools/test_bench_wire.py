@@ -103,13 +103,13 @@ def test_a_signal_leaves_nothing(name, sent):
         wait_until("its process", lambda: children(p.pid))
         master, = children(p.pid)
         wait_until("its links", lambda: threads_of(master))
-        crew = children(master)
-        assert len(crew) >= 2
+        workers = children(master)
+        assert len(workers) >= 2
         time.sleep(0.2)
         p.send_signal(sent)
         assert p.wait(LIMIT_S) == -sent
     finally:
         p.kill()
         p.wait()
-    wait_until("an end of all", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in [master, *crew]))
+    wait_until("an end of all", lambda: not any(os.path.exists(f"/proc/{pid}") for pid in [master, *workers]))
     wait_until("an end of its links", lambda: not threads_of(master))
