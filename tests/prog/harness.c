@@ -3,15 +3,13 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <linux/if_ether.h>
-#include <linux/ip.h>
-#include <linux/udp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "datapath/families.h"
 #include "harness.h"
+#include "testbed/frame.h"
 
 static void must(int bad, const char *what)
 {
@@ -229,25 +227,11 @@ uint32_t *harness_payload(struct frame *f)
 	return (uint32_t *)(f->data + FPISA_PAYLOAD_OFFSET);
 }
 
-static uint16_t ip_sum(const uint8_t *ip)
+static uint32_t checksum(const struct frame *f)
 {
-	uint32_t sum = 0;
+	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(f->data + FPISA_OFFSET);
 
-	for (int i = 0; i < 20; i += 2)
-		sum += (uint32_t)ip[i] << 8 | ip[i + 1];
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~sum;
-}
-
-static uint32_t frame_sum(const struct frame *f)
-{
-	uint32_t payload = f->len - FPISA_PAYLOAD_OFFSET;
-	struct fpisa_sum s = { 0 };
-
-	fpisa_sum_words(&s, f->data + FPISA_OFFSET, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&s, f->data + FPISA_PAYLOAD_OFFSET, (int)(payload / 8));
-	return fpisa_sum_fold(&s);
+	return frame_checksum(h, h + 1, f->len - FPISA_PAYLOAD_OFFSET);
 }
 
 void harness_set_checksums(struct frame *f)
@@ -256,34 +240,26 @@ void harness_set_checksums(struct frame *f)
 	uint16_t sum;
 
 	ip[10] = ip[11] = 0;
-	sum = ip_sum(ip);
-	ip[10] = (uint8_t)(sum >> 8);
-	ip[11] = (uint8_t)sum;
+	sum = frame_ip_checksum(ip);
+	memcpy(ip + 10, &sum, sizeof(sum));
 	if (f->len >= FPISA_PAYLOAD_OFFSET)
-		harness_hdr(f)->checksum = frame_sum(f);
+		harness_hdr(f)->checksum = checksum(f);
 }
 
 bool harness_checksums_right(const struct frame *f)
 {
-	return f->len >= FPISA_PAYLOAD_OFFSET && !ip_sum(f->data + FPISA_ETH_LEN) &&
-	       ((const struct fpisa_hdr *)(f->data + FPISA_OFFSET))->checksum == frame_sum(f);
+	return f->len >= FPISA_PAYLOAD_OFFSET && !frame_ip_checksum(f->data + FPISA_ETH_LEN) &&
+	       ((const struct fpisa_hdr *)(f->data + FPISA_OFFSET))->checksum == checksum(f);
 }
 
-static void headers(struct frame *f, const struct fpisa_job *j, uint32_t rank, uint32_t payload)
+/* With an UDP checksum, which says nothing of ours. */
+static void outer(struct frame *f, const struct fpisa_job *j, uint32_t rank, uint32_t payload)
 {
-	struct ethhdr eth = { .h_dest = { 2, 0, 0, 0, 0, 0xfe }, .h_source = { 2, 0, 0, 0, 1, (uint8_t)rank },
-			      .h_proto = htons(ETH_P_IP) };
-	struct iphdr ip = { .version = 4, .ihl = 5, .ttl = 64, .protocol = IPPROTO_UDP,
-			    .tot_len = htons((uint16_t)(28 + FPISA_HDR_LEN + payload)),
-			    .saddr = j->rank[rank % FPISA_MAX_WORKERS].addr, .daddr = j->address };
-	struct udphdr udp = { .source = j->rank[rank % FPISA_MAX_WORKERS].port, .dest = htons(FPISA_PORT),
-			      .len = htons((uint16_t)(8 + FPISA_HDR_LEN + payload)), .check = htons(0x1234) };
+	const uint16_t udp_checksum = htons(0x1234);
 
 	memset(f, 0, sizeof(*f));
-	memcpy(f->data, &eth, sizeof(eth));
-	memcpy(f->data + FPISA_ETH_LEN, &ip, sizeof(ip));
-	memcpy(f->data + FPISA_ETH_LEN + FPISA_IP_LEN, &udp, sizeof(udp));
-	f->len = FPISA_PAYLOAD_OFFSET + payload;
+	f->len = frame_outer(f->data, j, rank, payload);
+	memcpy(f->data + FPISA_OFFSET - sizeof(udp_checksum), &udp_checksum, sizeof(udp_checksum));
 }
 
 void harness_port(struct frame *f, uint32_t port)
@@ -298,22 +274,10 @@ void harness_add(struct frame *f, const struct harness *h, const struct fpisa_jo
 {
 	uint32_t bytes = fpisa_payload_bytes(fpisa_format_of(j->format), count);
 
-	headers(f, j, rank, bytes);
-	*harness_hdr(f) = (struct fpisa_hdr){
-		.magic = FPISA_MAGIC,
-		.version = FPISA_VERSION,
-		.type = FPISA_TYPE_ADD,
-		.format = j->format,
-		.op = FPISA_OP_SUM,
-		.job = id,
-		.generation = h->generation,
-		.slot = fpisa_slot_of(chunk, j->window),
-		.rank = (uint16_t)rank,
-		.count = (uint16_t)count,
-		.chunk = chunk,
-		.digest = HARNESS_DIGEST,
-		.secret = fpisa_cookie(&j->key, rank, h->incarnation[rank % FPISA_MAX_WORKERS]),
-	};
+	outer(f, j, rank, bytes);
+	*harness_hdr(f) = frame_add(j, id, h->generation, rank, chunk, count,
+				    fpisa_cookie(&j->key, rank, h->incarnation[rank % FPISA_MAX_WORKERS]));
+	harness_hdr(f)->digest = HARNESS_DIGEST;
 	harness_port(f, fpisa_port_index(harness_hdr(f)->slot >> 1, j->window, j->ports));
 	if (payload)
 		memcpy(harness_payload(f), payload, bytes);
@@ -322,16 +286,8 @@ void harness_add(struct frame *f, const struct harness *h, const struct fpisa_jo
 
 void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation)
 {
-	headers(f, j, rank, sizeof(struct fpisa_hello));
-	*harness_hdr(f) = (struct fpisa_hdr){
-		.magic = FPISA_MAGIC,
-		.version = FPISA_VERSION,
-		.type = FPISA_TYPE_HELLO,
-		.job = id,
-		.rank = 0xffff,
-		.secret = fpisa_cookie(&j->key, rank, incarnation),
-		.aux = incarnation,
-	};
+	outer(f, j, rank, sizeof(struct fpisa_hello));
+	*harness_hdr(f) = frame_hello(j, id, rank, incarnation);
 	((struct fpisa_hello *)harness_payload(f))->token = j->token;
 	harness_set_checksums(f);
 }

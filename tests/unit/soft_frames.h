@@ -3,9 +3,9 @@
 #ifndef TESTS_SOFT_FRAMES_H
 #define TESTS_SOFT_FRAMES_H
 
-#include <arpa/inet.h>
 #include <time.h>
 #include "lib/soft/soft.h"
+#include "testbed/frame.h"
 #include "workers.h"
 
 #define SOFT_JOB 3
@@ -20,11 +20,7 @@ struct frame {
 
 static inline void set_checksum(struct frame *f)
 {
-	struct fpisa_sum sum = {};
-
-	fpisa_sum_words(&sum, &f->h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, f->w, (int)(f->len - sizeof(f->h)) / 8);
-	f->h.checksum = fpisa_sum_fold(&sum);
+	f->h.checksum = frame_checksum(&f->h, f->w, f->len - sizeof(f->h));
 }
 
 static inline int intact(const struct frame *f)
@@ -55,14 +51,8 @@ static inline void list_ranks(struct fpisa_soft *s)
 static inline void hello(const struct fpisa_soft *s, struct frame *f, uint32_t rank, uint64_t incarnation)
 {
 	*f = (struct frame){.len = sizeof(f->h) + sizeof(struct fpisa_hello)};
-	f->h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
-				  .version = FPISA_VERSION,
-				  .type = FPISA_TYPE_HELLO,
-				  .job = SOFT_JOB,
-				  .rank = 0xffff,
-				  .chunk = ~incarnation,
-				  .secret = fpisa_cookie(&s->job.key, rank, incarnation),
-				  .aux = incarnation};
+	f->h = frame_hello(&s->job, SOFT_JOB, rank, incarnation);
+	f->h.chunk = ~incarnation;
 	((struct fpisa_hello *)f->w)->token = SOFT_TOKEN;
 	set_checksum(f);
 }
@@ -71,21 +61,8 @@ static inline void add(struct frame *f, const struct fpisa_soft *s, uint32_t ran
 {
 	uint16_t count = s->job.elements;
 
-	memset(&f->h, 0, sizeof(f->h));
-	f->h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
-				  .version = FPISA_VERSION,
-				  .type = FPISA_TYPE_ADD,
-				  .format = s->job.format,
-				  .op = FPISA_OP_SUM,
-				  .job = SOFT_JOB,
-				  .generation = s->generation,
-				  .slot = fpisa_slot_of(chunk, s->job.window),
-				  .rank = (uint16_t)rank,
-				  .count = count,
-				  .chunk = chunk,
-				  .digest = 100000,
-				  .call = 0,
-				  .secret = s->session.secret[rank]};
+	f->h = frame_add(&s->job, SOFT_JOB, s->generation, rank, chunk, count, s->session.secret[rank]);
+	f->h.digest = 100000;
 	f->len = sizeof(f->h) + (size_t)count * fpisa_format_of(s->job.format).bytes;
 	set_checksum(f);
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "lib/soft/soft.h"
+#include "testbed/frame.h"
 #include "workers.h"
 
 #define JOB 7
@@ -57,11 +58,7 @@ static inline int bound_socket(const char *address, uint16_t *port)
 static inline void set_checksum(unsigned char *frame, size_t len)
 {
 	struct fpisa_hdr *h = (struct fpisa_hdr *)frame;
-	struct fpisa_sum sum = {};
-
-	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, h + 1, (int)(len - sizeof(*h)) / 8);
-	h->checksum = fpisa_sum_fold(&sum);
+	h->checksum = frame_checksum(h, h + 1, len - sizeof(*h));
 }
 
 /* The frame as an enemy would send it: plausible in all but its source. */

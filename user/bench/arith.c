@@ -128,15 +128,10 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < 2 * c->workers; i++) {
-		struct fpisa_hdr *h =
-			bench_frame(&f, &c->job, c->id, i % c->workers, sizeof(struct fpisa_hello));
-
-		h->type = FPISA_TYPE_HELLO;
-		h->rank = 0xffff;
-		h->aux = BENCH_INCARNATION;
-		h->secret = fpisa_cookie(&c->job.key, i % c->workers, BENCH_INCARNATION);
-		memset(bench_payload(&f), 0, sizeof(struct fpisa_hello));
-		bench_seal(&f);
+		f.len = frame_outer(f.data, &c->job, i % c->workers, sizeof(struct fpisa_hello));
+		*frame_hdr(f.data) = frame_hello(&c->job, c->id, i % c->workers, BENCH_INCARNATION);
+		memset(frame_payload(f.data), 0, sizeof(struct fpisa_hello));
+		bench_checksum(&f);
 		err = bench_run(a->entry_fd, &f, &ns, &action);
 	}
 	if (!err)
@@ -229,19 +224,12 @@ void bench_datapath_close(struct bench_arith *a)
 void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint32_t rank, struct bench_frame *frame)
 {
 	const struct fpisa_format f = fpisa_job_format(&c->job);
-	struct fpisa_hdr *h = bench_frame(frame, &c->job, c->id, rank, fpisa_payload_bytes(f, BENCH_ELEMENTS));
 
-	h->type = FPISA_TYPE_ADD;
-	h->format = c->format;
-	h->op = FPISA_OP_SUM;
-	h->generation = c->generation;
-	h->slot = fpisa_slot_of(c->chunk, c->job.window);
-	h->rank = rank;
-	h->count = BENCH_ELEMENTS;
-	h->chunk = c->chunk;
-	h->secret = fpisa_cookie(&c->job.key, rank, BENCH_INCARNATION);
-	bench_fill(s, f, rank, bench_payload(frame));
-	bench_seal(frame);
+	frame->len = frame_outer(frame->data, &c->job, rank, fpisa_payload_bytes(f, BENCH_ELEMENTS));
+	*frame_hdr(frame->data) = frame_add(&c->job, c->id, c->generation, rank, c->chunk, BENCH_ELEMENTS,
+					    fpisa_cookie(&c->job.key, rank, BENCH_INCARNATION));
+	bench_fill(s, f, rank, frame_payload(frame->data));
+	bench_checksum(frame);
 }
 
 int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s,

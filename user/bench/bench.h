@@ -27,6 +27,7 @@
 
 #include "cli/options.h"
 #include "datapath/datapath.h"
+#include "testbed/frame.h"
 #include "values/gradients.h"
 
 struct bpf_object;
@@ -88,11 +89,8 @@ struct bench_frame {
 	uint32_t len;
 };
 
-/* A frame of job `id` from a rank, everything but header fields and payload; sealed later. */
-struct fpisa_hdr *bench_frame(struct bench_frame *f, const struct fpisa_job *j, uint32_t id, uint32_t rank,
-			      uint32_t payload);
-void *bench_payload(struct bench_frame *f);
-void bench_seal(struct bench_frame *f);
+/* Sets the checksum, when header and payload stand. */
+void bench_checksum(struct bench_frame *f);
 
 /* Runs a program once on the frame, which stays as it is. *action is its XDP action. */
 int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *action);

@@ -83,7 +83,7 @@ static int spin(const struct worker *w, uint64_t end, uint64_t *runs, uint64_t *
 	static const struct fpisa_job job;
 	struct bench_frame f;
 
-	bench_frame(&f, &job, 0, 0, BENCH_ELEMENTS * 4);
+	f.len = frame_outer(f.data, &job, 0, BENCH_ELEMENTS * 4);
 	while (lab_now() < end) {
 		uint32_t ns, action;
 		int err = bench_run(bench_best(&w->a->reference, BENCH_SPIN)->fd, &f, &ns, &action);

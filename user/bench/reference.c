@@ -66,12 +66,12 @@ static int add_program(struct bench_reference *r, const struct bpf_program *prog
 static void make_frame(struct bench_frame *f, struct bench_source *s)
 {
 	static const struct fpisa_job job;
-	struct fpisa_hdr *h = bench_frame(f, &job, 0, 0, BENCH_ELEMENTS * 4);
 
-	h->count = BENCH_ELEMENTS;
-	h->slot = ROW;
-	bench_fill(s, FPISA_FP32, 0, bench_payload(f));
-	bench_seal(f);
+	f->len = frame_outer(f->data, &job, 0, BENCH_ELEMENTS * 4);
+	*frame_hdr(f->data) = frame_add(&job, 0, 0, 0, 0, BENCH_ELEMENTS, 0);
+	frame_hdr(f->data)->slot = ROW;
+	bench_fill(s, FPISA_FP32, 0, frame_payload(f->data));
+	bench_checksum(f);
 }
 
 static int run(const struct bench_program *p, const struct bench_frame *f, uint32_t *ns)
@@ -93,7 +93,7 @@ static int check_add(const struct bench_program *p, int rows_fd, struct bench_so
 
 	for (int i = 0; i < 2; i++) {
 		make_frame(&f, s);
-		memcpy(in, bench_payload(&f), sizeof(in));
+		memcpy(in, frame_payload(f.data), sizeof(in));
 		err = bpf_map_lookup_elem(rows_fd, &key, before) ? -errno : run(p, &f, &ns);
 		if (!err && bpf_map_lookup_elem(rows_fd, &key, after))
 			err = -errno;

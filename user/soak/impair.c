@@ -24,6 +24,7 @@
 
 #include "fpisa/wire.h"
 #include "soak.h"
+#include "testbed/frame.h"
 #include "testbed/lab.h"
 
 #define ENDS (2 * SOAK_HOSTS)
@@ -60,15 +61,12 @@ static void forge_hello(const unsigned char *frame, size_t n, const struct end *
 	struct fpisa_hdr *h = (struct fpisa_hdr *)(copy + 8);
 	const size_t len = FPISA_HDR_LEN + sizeof(struct fpisa_hello);
 	const uint64_t which = shared->forged++;
-	struct fpisa_sum sum = {};
 
 	memcpy(h, frame + FPISA_OFFSET, len);
 	h->aux = which % 4 == 0 ? ~0ull : which % 4 == 1 ? (1ull << 63) - 1 : h->aux + which % 2 * 1000000;
 	h->secret = which % 3 ? which * 0x9e3779b97f4a7c15ull : 0;
 	h->chunk = ~h->chunk;
-	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&sum, h + 1, sizeof(struct fpisa_hello) / 8);
-	h->checksum = fpisa_sum_fold(&sum);
+	h->checksum = frame_checksum(h, h + 1, sizeof(struct fpisa_hello));
 	memmove(copy + FPISA_OFFSET, h, len);
 	memcpy(copy, frame, FPISA_OFFSET);
 	copy[11] ^= 0x55;

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Frames made by hand: for tests, benches, and for whoever forges them. What
+ * they consist of is in fpisa/wire.h.
+ */
+#ifndef FPISA_TESTBED_FRAME_H
+#define FPISA_TESTBED_FRAME_H
+
+#include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "fpisa/job.h"
+#include "fpisa/secret.h"
+#include "fpisa/slot.h"
+#include "fpisa/wire.h"
+
+#define FRAME_NO_RANK 0xffff /* of a HELLO */
+
+static inline struct fpisa_hdr *frame_hdr(uint8_t *frame)
+{
+	return (struct fpisa_hdr *)(frame + FPISA_OFFSET);
+}
+
+static inline void *frame_payload(uint8_t *frame)
+{
+	return frame + FPISA_PAYLOAD_OFFSET;
+}
+
+/* Of a header and the bytes behind it, a multiple of 8. */
+static inline uint32_t frame_checksum(const struct fpisa_hdr *h, const void *payload, size_t bytes)
+{
+	struct fpisa_sum s = {0};
+
+	fpisa_sum_words(&s, h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&s, payload, (int)(bytes / 8));
+	return fpisa_sum_fold(&s);
+}
+
+/* Of an IPv4 header without options, as it stands there; 0 of one whose checksum is right. */
+static inline uint16_t frame_ip_checksum(const void *ip)
+{
+	const uint8_t *p = (const uint8_t *)ip;
+	uint32_t sum = 0;
+
+	for (int i = 0; i < FPISA_IP_LEN; i += 2)
+		sum += (uint32_t)p[i] << 8 | p[i + 1];
+	sum = (sum & 0xffff) + (sum >> 16);
+	return htons((uint16_t)~(sum + (sum >> 16)));
+}
+
+/* Ethernet, IPv4 and UDP of a rank's frame to the aggregator; its whole length. */
+static inline uint32_t frame_outer(uint8_t *frame, const struct fpisa_job *j, uint32_t rank, uint32_t payload)
+{
+	const uint16_t udp_len = (uint16_t)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload);
+	const struct fpisa_rank *from = &j->rank[rank % FPISA_MAX_WORKERS];
+	const struct ethhdr eth = {.h_dest = {2, 0, 0, 0, 0, 0xfe},
+				   .h_source = {2, 0, 0, 0, 1, (uint8_t)rank},
+				   .h_proto = htons(ETH_P_IP)};
+	const __be16 udp[] = {from->port, htons(FPISA_PORT), htons(udp_len), 0};
+	struct iphdr ip = {.version = 4,
+			   .ihl = 5,
+			   .ttl = 64,
+			   .protocol = IPPROTO_UDP,
+			   .tot_len = htons((uint16_t)(FPISA_IP_LEN + udp_len)),
+			   .saddr = from->addr,
+			   .daddr = j->address};
+
+	ip.check = frame_ip_checksum(&ip);
+	memcpy(frame, &eth, sizeof(eth));
+	memcpy(frame + FPISA_ETH_LEN, &ip, sizeof(ip));
+	memcpy(frame + FPISA_ETH_LEN + FPISA_IP_LEN, udp, sizeof(udp));
+	return FPISA_PAYLOAD_OFFSET + payload;
+}
+
+/* Headers of the job's frames, without checksum: of a rank's life, and of its contribution to a chunk. */
+static inline struct fpisa_hdr frame_hello(const struct fpisa_job *j, uint32_t id, uint32_t rank,
+					   uint64_t incarnation)
+{
+	return (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				  .version = FPISA_VERSION,
+				  .type = FPISA_TYPE_HELLO,
+				  .job = id,
+				  .rank = FRAME_NO_RANK,
+				  .secret = fpisa_cookie(&j->key, rank, incarnation),
+				  .aux = incarnation};
+}
+
+static inline struct fpisa_hdr frame_add(const struct fpisa_job *j, uint32_t id, uint32_t generation, uint32_t rank,
+					 uint64_t chunk, uint32_t count, uint64_t secret)
+{
+	return (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				  .version = FPISA_VERSION,
+				  .type = FPISA_TYPE_ADD,
+				  .format = j->format,
+				  .op = FPISA_OP_SUM,
+				  .job = id,
+				  .generation = generation,
+				  .slot = fpisa_slot_of(chunk, j->window),
+				  .rank = (uint16_t)rank,
+				  .count = (uint16_t)count,
+				  .chunk = chunk,
+				  .secret = secret};
+}
+
+#endif
