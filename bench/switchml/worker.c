@@ -1,74 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * What an all-reduce costs a worker: CPU seconds a gigabyte of its vector,
- * over real veth links to the real datapath. Contenders take turns, run by
- * run, so that drift of the machine hits all alike.
- *
- *	udp, xsk	libfpisa, the floats as they are
- *	switchml	a SwitchML-style worker over the same udp: a maximum exponent a chunk, which
- *			makes a round trip of its own, then int32 in network byte order, and back
- *	switchml-batch	the same with as many exponents in a frame as fit: its least number of frames
- *
- * CPU time is that of the worker's process and of the kernel thread that polls its end of the link;
- * the other end has one too, so that the aggregator's work is not charged to who sends.
- *
- * One JSON line a contender: median and quartiles over the runs, and of the ratio to
- * `switchml` in the same run.
- */
+/* A worker's process: what each contender does with a vector, and what that cost; worker.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cli/options.h"
-#include "cli/report.h"
 #include "fpisa.h"
 #include "fpisa/wire.h"
 #include "switchml.h"
 #include "testbed/measure.h"
-#include "testbed/process.h"
-#include "testbed/star.h"
+#include "worker.h"
 
-#define MAX_RUNS 1000
 #define TIMEOUT_MS 60000
-#define EXPONENT_FRAME 32 /* values of a frame that carries one exponent: no frame has fewer */
-#define BLOCK_CHUNKS 1024 /* that a SwitchML worker converts at a time: its data stay in the cache */
-#define ADDRESS 0x0a4eff01u /* 10.78.255.1 */
-#define NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
-
-enum job { JOB_FLOAT, JOB_XSK, JOB_INT, JOB_EXPONENT, JOB_EXPONENTS, JOBS };
-
-struct plan {
-	uint32_t workers, packet, window, runs;
-	uint64_t vector, elements; /* as asked for; whole blocks */
-	const char *only;
-	struct star star;
-};
 
 /* One worker's process. */
 struct side {
 	const struct plan *plan;
 	uint32_t rank;
-	unsigned char task; /* under way: to set up the link, then a contender's */
+	enum contender task; /* under way */
 	bool linked;
 	pid_t napi;
 	struct fpisa *f[JOBS];
 	float *send, *recv;
 	int32_t *exponent, *quantised; /* of one block; exponents of two, which take turns */
 };
-
-struct contender {
-	const char *name;
-	int (*open)(struct side *s);
-	int (*sum)(struct side *s);
-};
-
-/* -- the worker ------------------------------------------------------------ */
 
 static int open_job(struct side *s, enum job job, const struct fpisa_options *more)
 {
@@ -183,14 +141,17 @@ static int sum_switchml_batch(struct side *s)
 	return sum_blocks(s, JOB_EXPONENTS, 1);
 }
 
-static const struct contender contenders[] = {
-	{"switchml", open_switchml, sum_switchml},
-	{"switchml-batch", open_switchml_batch, sum_switchml_batch},
-	{"udp", open_udp, sum_udp},
-	{"xsk", open_xsk, sum_xsk},
-};
+const char *const contender_name[CONTENDERS] = {"switchml", "switchml-batch", "udp", "xsk"};
 
-#define CONTENDERS (sizeof(contenders) / sizeof(contenders[0]))
+static const struct {
+	int (*open)(struct side *s);
+	int (*sum)(struct side *s);
+} contenders[CONTENDERS] = {
+	[SWITCHML] = {open_switchml, sum_switchml},
+	[SWITCHML_BATCH] = {open_switchml_batch, sum_switchml_batch},
+	[UDP] = {open_udp, sum_udp},
+	[XSK] = {open_xsk, sum_xsk},
+};
 
 static int set_up_link(struct side *s, struct report *r)
 {
@@ -224,18 +185,18 @@ static uint64_t retransmits(const struct side *s)
 	return n;
 }
 
-static void run_contender(struct side *s, const struct contender *c, struct report *r)
+static void run_contender(struct side *s, enum contender c, struct report *r)
 {
 	uint64_t cpu, wall, sent_again;
 
-	r->error = c->open(s);
+	r->error = contenders[c].open(s);
 	if (r->error)
 		goto out;
 	memset(s->recv, 0, s->plan->elements * sizeof(*s->recv));
 	sent_again = retransmits(s);
 	wall = clock_ns(CLOCK_MONOTONIC);
 	cpu = own_cpu_ns(s->napi);
-	r->error = c->sum(s);
+	r->error = contenders[c].sum(s);
 	r->cpu_ns = own_cpu_ns(s->napi) - cpu;
 	r->wall_ns = clock_ns(CLOCK_MONOTONIC) - wall;
 	r->retransmits = retransmits(s) - sent_again;
@@ -249,21 +210,21 @@ out:
 		snprintf(r->message, sizeof(r->message), "%s", fpisa_error());
 }
 
-/* The first order is to set up the link, each further one a contender's number. */
 static void carry_out(void *arg, struct report *r)
 {
 	struct side *s = arg;
 
 	if (s->linked)
-		run_contender(s, &contenders[s->task], r);
+		run_contender(s, s->task, r);
 	else
 		r->error = set_up_link(s, r);
 }
 
-static void work(void *arg, int control)
+void worker_work(void *arg, int control)
 {
-	struct side *s = arg;
-	size_t block = (size_t)BLOCK_CHUNKS * s->plan->packet;
+	const struct worker_rank *w = arg;
+	struct side side = {.plan = w->plan, .rank = w->rank}, *s = &side;
+	size_t block = (size_t)BLOCK_CHUNKS * w->plan->packet;
 
 	s->send = malloc(s->plan->elements * sizeof(*s->send));
 	s->recv = malloc(s->plan->elements * sizeof(*s->recv));
@@ -274,228 +235,4 @@ static void work(void *arg, int control)
 	for (uint64_t i = 0; i < s->plan->elements; i++)
 		s->send[i] = whole_number(s->rank, i);
 	process_serve(control, &s->task, sizeof(s->task), carry_out, s);
-}
-
-/* -- the aggregator ---------------------------------------------------------- */
-
-struct bench {
-	struct plan plan;
-	struct processes workers;
-	char fpisa[288]; /* the command */
-};
-
-static int order(const struct bench *c, unsigned char what, struct report *total)
-{
-	*total = (struct report){0};
-	return processes_order(&c->workers, "worker", &what, sizeof(what), total);
-}
-
-static int add_jobs(const struct bench *c)
-{
-	static const char *const format[JOBS] = {[JOB_FLOAT] = "fp32",
-						 [JOB_XSK] = "fp32",
-						 [JOB_INT] = "int32 --big-endian",
-						 [JOB_EXPONENT] = "int32",
-						 [JOB_EXPONENTS] = "int32"};
-	char workers[512];
-	int rc = 0;
-
-	for (int j = 0; j < JOBS && !rc; j++) {
-		size_t used = 0;
-
-		for (uint32_t r = 0; r < c->plan.workers; r++)
-			used += (size_t)snprintf(workers + used, sizeof(workers) - used, "%s%u.%u.%u.%u:%d",
-						 r ? "," : "", DOTTED(star_worker_address(&c->plan.star, r)), FPISA_PORT + j);
-		rc = run_fpisa(c->fpisa,
-			       "job add %d --workers %s --address %u.%u.%u.%u --elements %u --window %u --format %s",
-			       j, workers, DOTTED(ADDRESS), j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet,
-			       c->plan.window, format[j]);
-	}
-	return rc;
-}
-
-static int set_up(struct bench *c)
-{
-	struct star *star = &c->plan.star;
-	char dev[IF_NAMESIZE], devs[512];
-	struct report r;
-	size_t used = 0;
-	int rc;
-
-	*star = (struct star){
-		.address = ADDRESS, .network = NETWORK, .mtu = star_mtu(c->plan.packet * sizeof(float))};
-	snprintf(star->port, sizeof(star->port), "b%da", getpid());
-	snprintf(star->peer, sizeof(star->peer), "b%dw", getpid());
-	rc = lab_enter("bench") ?: own_sysfs();
-	for (uint32_t i = 0; i < c->plan.workers && !rc; i++)
-		rc = processes_spawn(&c->workers, work, &(struct side){.plan = &c->plan, .rank = i});
-	for (uint32_t i = 0; i < c->plan.workers; i++) {
-		star_port(dev, star, i);
-		used += (size_t)snprintf(devs + used, sizeof(devs) - used, " %s", dev);
-	}
-	rc = rc ?: star_make(star, c->workers.process, c->plan.workers)
-			   ?: order(c, 0, &r) ?: run_fpisa(c->fpisa, "load%s", devs) ?: add_jobs(c);
-	for (uint32_t i = 0; i < c->plan.workers && !rc; i++) {
-		star_port(dev, star, i);
-		rc = napi_thread(dev) < 0 ? -1 : 0;
-	}
-	return rc;
-}
-
-/* -- figures ------------------------------------------------------------------ */
-
-struct figures {
-	double cpu[MAX_RUNS], ratio[MAX_RUNS], gbps[MAX_RUNS], resent[MAX_RUNS];
-};
-
-static void print_figures(const struct plan *p, const struct contender *c, struct figures *g)
-{
-	uint32_t n = p->runs;
-
-	printf("{\"bench\": \"worker\", \"contender\": \"%s\", \"workers\": %u, \"elements\": %u, "
-	       "\"window\": %u, "
-	       "\"vector\": %llu, \"runs\": %u, \"goodput_gbit\": %.4f",
-	       c->name, p->workers, p->packet, p->window, (unsigned long long)p->elements, n,
-	       quartile(g->gbps, n, 2));
-	print_quartiles("cpu_s_per_gb", g->cpu, n);
-	if (!isnan(g->ratio[0]))
-		printf(", \"ratio\": %.4f, \"ratio_quartiles\": [%.4f, %.4f]", quartile(g->ratio, n, 2),
-		       quartile(g->ratio, n, 1), quartile(g->ratio, n, 3));
-	printf(", \"retransmit_share\": %.6f}\n", quartile(g->resent, n, 2));
-}
-
-static int chosen(const char *only, const char *name)
-{
-	size_t len = strlen(name);
-
-	for (const char *at = only; at && *at; at += strcspn(at, ","), at += *at == ',')
-		if (strcspn(at, ",") == len && !strncmp(at, name, len))
-			return 1;
-	return !only;
-}
-
-static int measure(struct bench *c)
-{
-	static struct figures figures[CONTENDERS];
-	const struct plan *p = &c->plan;
-	double bytes = (double)p->elements * sizeof(float),
-	       frames = (double)p->elements / p->packet * p->workers;
-	struct report r;
-
-	/* The first run opens handles and warms up. */
-	for (uint32_t run = 0; run <= p->runs; run++) {
-		double against = NAN;
-
-		for (size_t k = 0; k < CONTENDERS; k++) {
-			struct figures *g = &figures[k];
-
-			if (!chosen(p->only, contenders[k].name))
-				continue;
-			if (order(c, (unsigned char)k, &r))
-				return -1;
-			if (!run)
-				continue;
-			g->cpu[run - 1] = (double)r.cpu_ns / p->workers / bytes;
-			against = k ? against : g->cpu[run - 1];
-			g->ratio[run - 1] = g->cpu[run - 1] / against;
-			g->gbps[run - 1] = bytes * 8 / (double)r.wall_ns;
-			g->resent[run - 1] = (double)r.retransmits / frames;
-		}
-	}
-	for (size_t k = 0; k < CONTENDERS; k++)
-		if (chosen(p->only, contenders[k].name))
-			print_figures(p, &contenders[k], &figures[k]);
-	return 0;
-}
-
-/* -- options -------------------------------------------------------------------- */
-
-static const char usage[] =
-	"usage: worker [--workers 1..16] [--elements N,...] [--vector N] [--window W] [--runs N] [--only "
-	"NAME,...]\n"
-	"  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
-	"  --vector    elements, rounded up to whole blocks of 1024 packets; default 2097152\n"
-	"  --only      of the contenders: switchml, switchml-batch, udp, xsk\n";
-
-static int parse(struct plan *p, struct sizes *sizes, int argc, char **argv)
-{
-	static const struct option options[] = {{"workers", 1, NULL, 'w'}, {"elements", 1, NULL, 'e'},
-						{"vector", 1, NULL, 'v'},  {"window", 1, NULL, 'W'},
-						{"runs", 1, NULL, 'r'},	   {"only", 1, NULL, 'o'},
-						{"help", 0, NULL, 'h'},	   {0}};
-	uint64_t n;
-	int opt;
-
-	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		int rc = 0;
-
-		switch (opt) {
-		case 'w':
-			rc = parse_number("--workers", optarg, 1, PROCESSES_MAX, &n);
-			p->workers = (uint32_t)n;
-			break;
-		case 'e':
-			rc = parse_sizes(sizes, optarg);
-			break;
-		case 'v':
-			rc = parse_number("--vector", optarg, 1, 1 << 30, &p->vector);
-			break;
-		case 'W':
-			rc = parse_number("--window", optarg, 1, 128, &n);
-			p->window = (uint32_t)n;
-			break;
-		case 'r':
-			rc = parse_number("--runs", optarg, 1, MAX_RUNS, &n);
-			p->runs = (uint32_t)n;
-			break;
-		case 'o':
-			p->only = optarg;
-			break;
-		case 'h':
-			fputs(usage, stdout);
-			exit(0);
-		default:
-			rc = -1;
-		}
-		if (rc) {
-			fputs(usage, stderr);
-			return -1;
-		}
-	}
-	if (optind < argc)
-		return refuse(-1, "%s: not an option\n%s", argv[optind], usage);
-	return p->window & (p->window - 1) ? refuse(-1, "--window: not a power of two") : 0;
-}
-
-/* In a process of its own. */
-static void measure_size(void *arg, int control)
-{
-	struct bench *c = arg;
-	int rc = set_up(c) ?: measure(c);
-
-	fflush(stdout);
-	processes_terminate(&c->workers);
-	if (!rc)
-		process_report(control, &(struct report){0});
-	_exit(rc ? 1 : 0);
-}
-
-int main(int argc, char **argv)
-{
-	static struct bench c = {.plan = {.workers = 2, .vector = 1 << 21, .runs = 9, .window = 64}};
-	struct sizes sizes = DEFAULT_SIZES;
-	struct plan *p = &c.plan;
-	uint64_t block;
-	int rc = 0;
-
-	if (parse(p, &sizes, argc, argv))
-		return 2;
-	fpisa_path(c.fpisa, sizeof(c.fpisa), argv[0]);
-	for (uint32_t i = 0; i < sizes.n && !rc; i++) {
-		p->packet = sizes.elements[i];
-		block = (uint64_t)BLOCK_CHUNKS * p->packet;
-		p->elements = (p->vector + block - 1) / block * block;
-		rc = process_run(measure_size, &c);
-	}
-	return rc ? 1 : 0;
 }

@@ -50,9 +50,9 @@ def faults():
     with open(PAGE) as f:
         rows = re.findall(r"^\| (.*) \| .* \| (.*) \|$", f.read().split("| what is seen |")[1], re.M)
     found = []
-    for seen, mend in rows:
-        m = re.fullmatch(r"(?:.* )?on (the aggregator|each worker): `(.*)`", mend)
-        assert m, mend
+    for seen, fix in rows:
+        m = re.fullmatch(r"(?:.* )?on (the aggregator|each worker): `(.*)`", fix)
+        assert m, fix
         found.append((re.findall(r"`([^`]*)`", seen), m.groups()))
     return found
 

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What an all-reduce costs a worker: CPU seconds a gigabyte of its vector,
+ * over real veth links to the real datapath. Contenders take turns, run by
+ * run, so that drift of the machine hits all alike.
+ *
+ *	udp, xsk	libfpisa, the floats as they are
+ *	switchml	a SwitchML-style worker over the same udp: a maximum exponent a chunk, which
+ *			makes a round trip of its own, then int32 in network byte order, and back
+ *	switchml-batch	the same with as many exponents in a frame as fit: its least number of frames
+ *
+ * CPU time is that of the worker's process and of the kernel thread that polls its end of the link;
+ * the other end has one too, so that the aggregator's work is not charged to who sends.
+ *
+ * One JSON line a contender: median and quartiles over the runs, and of the ratio to
+ * `switchml` in the same run.
+ */
+#define _GNU_SOURCE
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/options.h"
+#include "cli/report.h"
+#include "fpisa/wire.h"
+#include "testbed/measure.h"
+#include "worker.h"
+
+#define MAX_RUNS 1000
+
+struct bench {
+	struct plan plan;
+	struct processes workers;
+	char fpisa[288]; /* the command */
+};
+
+static int order(const struct bench *c, enum contender what, struct report *total)
+{
+	*total = (struct report){0};
+	return processes_order(&c->workers, "worker", &what, sizeof(what), total);
+}
+
+static int add_jobs(const struct bench *c)
+{
+	static const char *const format[JOBS] = {[JOB_FLOAT] = "fp32",
+						 [JOB_XSK] = "fp32",
+						 [JOB_INT] = "int32 --big-endian",
+						 [JOB_EXPONENT] = "int32",
+						 [JOB_EXPONENTS] = "int32"};
+	char workers[512];
+	int rc = 0;
+
+	for (int j = 0; j < JOBS && !rc; j++) {
+		size_t used = 0;
+
+		for (uint32_t r = 0; r < c->plan.workers; r++)
+			used += (size_t)snprintf(workers + used, sizeof(workers) - used, "%s%u.%u.%u.%u:%d",
+						 r ? "," : "", DOTTED(star_worker_address(&c->plan.star, r)), FPISA_PORT + j);
+		rc = run_fpisa(c->fpisa,
+			       "job add %d --workers %s --address %u.%u.%u.%u --elements %u --window %u --format %s",
+			       j, workers, DOTTED(ADDRESS), j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet,
+			       c->plan.window, format[j]);
+	}
+	return rc;
+}
+
+static int set_up(struct bench *c)
+{
+	struct star *star = &c->plan.star;
+	char dev[IF_NAMESIZE], devs[512];
+	struct report r;
+	size_t used = 0;
+	int rc;
+
+	*star = (struct star){
+		.address = ADDRESS, .network = NETWORK, .mtu = star_mtu(c->plan.packet * sizeof(float))};
+	snprintf(star->port, sizeof(star->port), "b%da", getpid());
+	snprintf(star->peer, sizeof(star->peer), "b%dw", getpid());
+	rc = lab_enter("bench") ?: own_sysfs();
+	for (uint32_t i = 0; i < c->plan.workers && !rc; i++)
+		rc = processes_spawn(&c->workers, worker_work, &(struct worker_rank){&c->plan, i});
+	for (uint32_t i = 0; i < c->plan.workers; i++) {
+		star_port(dev, star, i);
+		used += (size_t)snprintf(devs + used, sizeof(devs) - used, " %s", dev);
+	}
+	rc = rc ?: star_make(star, c->workers.process, c->plan.workers)
+			   ?: order(c, 0, &r) ?: run_fpisa(c->fpisa, "load%s", devs) ?: add_jobs(c);
+	for (uint32_t i = 0; i < c->plan.workers && !rc; i++) {
+		star_port(dev, star, i);
+		rc = napi_thread(dev) < 0 ? -1 : 0;
+	}
+	return rc;
+}
+
+/* -- figures ------------------------------------------------------------------ */
+
+struct figures {
+	double cpu[MAX_RUNS], ratio[MAX_RUNS], gbps[MAX_RUNS], resent[MAX_RUNS];
+};
+
+static void print_figures(const struct plan *p, enum contender c, struct figures *g)
+{
+	uint32_t n = p->runs;
+
+	printf("{\"bench\": \"worker\", \"contender\": \"%s\", \"workers\": %u, \"elements\": %u, "
+	       "\"window\": %u, "
+	       "\"vector\": %llu, \"runs\": %u, \"goodput_gbit\": %.4f",
+	       contender_name[c], p->workers, p->packet, p->window, (unsigned long long)p->elements, n,
+	       quartile(g->gbps, n, 2));
+	print_quartiles("cpu_s_per_gb", g->cpu, n);
+	if (!isnan(g->ratio[0]))
+		printf(", \"ratio\": %.4f, \"ratio_quartiles\": [%.4f, %.4f]", quartile(g->ratio, n, 2),
+		       quartile(g->ratio, n, 1), quartile(g->ratio, n, 3));
+	printf(", \"retransmit_share\": %.6f}\n", quartile(g->resent, n, 2));
+}
+
+static int chosen(const char *only, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (const char *at = only; at && *at; at += strcspn(at, ","), at += *at == ',')
+		if (strcspn(at, ",") == len && !strncmp(at, name, len))
+			return 1;
+	return !only;
+}
+
+static int measure(struct bench *c)
+{
+	static struct figures figures[CONTENDERS];
+	const struct plan *p = &c->plan;
+	double bytes = (double)p->elements * sizeof(float),
+	       frames = (double)p->elements / p->packet * p->workers;
+	struct report r;
+
+	/* The first run opens handles and warms up. */
+	for (uint32_t run = 0; run <= p->runs; run++) {
+		double against = NAN;
+
+		for (enum contender k = 0; k < CONTENDERS; k++) {
+			struct figures *g = &figures[k];
+
+			if (!chosen(p->only, contender_name[k]))
+				continue;
+			if (order(c, k, &r))
+				return -1;
+			if (!run)
+				continue;
+			g->cpu[run - 1] = (double)r.cpu_ns / p->workers / bytes;
+			against = k ? against : g->cpu[run - 1];
+			g->ratio[run - 1] = g->cpu[run - 1] / against;
+			g->gbps[run - 1] = bytes * 8 / (double)r.wall_ns;
+			g->resent[run - 1] = (double)r.retransmits / frames;
+		}
+	}
+	for (enum contender k = 0; k < CONTENDERS; k++)
+		if (chosen(p->only, contender_name[k]))
+			print_figures(p, k, &figures[k]);
+	return 0;
+}
+
+/* -- options -------------------------------------------------------------------- */
+
+static const char usage[] =
+	"usage: worker [--workers 1..16] [--elements N,...] [--vector N] [--window W] [--runs N] [--only "
+	"NAME,...]\n"
+	"  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
+	"  --vector    elements, rounded up to whole blocks of 1024 packets; default 2097152\n"
+	"  --only      of the contenders: switchml, switchml-batch, udp, xsk\n";
+
+static int parse(struct plan *p, struct sizes *sizes, int argc, char **argv)
+{
+	static const struct option options[] = {{"workers", 1, NULL, 'w'}, {"elements", 1, NULL, 'e'},
+						{"vector", 1, NULL, 'v'},  {"window", 1, NULL, 'W'},
+						{"runs", 1, NULL, 'r'},	   {"only", 1, NULL, 'o'},
+						{"help", 0, NULL, 'h'},	   {0}};
+	uint64_t n;
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		int rc = 0;
+
+		switch (opt) {
+		case 'w':
+			rc = parse_number("--workers", optarg, 1, PROCESSES_MAX, &n);
+			p->workers = (uint32_t)n;
+			break;
+		case 'e':
+			rc = parse_sizes(sizes, optarg);
+			break;
+		case 'v':
+			rc = parse_number("--vector", optarg, 1, 1 << 30, &p->vector);
+			break;
+		case 'W':
+			rc = parse_number("--window", optarg, 1, 128, &n);
+			p->window = (uint32_t)n;
+			break;
+		case 'r':
+			rc = parse_number("--runs", optarg, 1, MAX_RUNS, &n);
+			p->runs = (uint32_t)n;
+			break;
+		case 'o':
+			p->only = optarg;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			exit(0);
+		default:
+			rc = -1;
+		}
+		if (rc) {
+			fputs(usage, stderr);
+			return -1;
+		}
+	}
+	if (optind < argc)
+		return refuse(-1, "%s: not an option\n%s", argv[optind], usage);
+	return p->window & (p->window - 1) ? refuse(-1, "--window: not a power of two") : 0;
+}
+
+/* In a process of its own. */
+static void measure_size(void *arg, int control)
+{
+	struct bench *c = arg;
+	int rc = set_up(c) ?: measure(c);
+
+	fflush(stdout);
+	processes_terminate(&c->workers);
+	if (!rc)
+		process_report(control, &(struct report){0});
+	_exit(rc ? 1 : 0);
+}
+
+int main(int argc, char **argv)
+{
+	static struct bench c = {.plan = {.workers = 2, .vector = 1 << 21, .runs = 9, .window = 64}};
+	struct sizes sizes = DEFAULT_SIZES;
+	struct plan *p = &c.plan;
+	uint64_t block;
+	int rc = 0;
+
+	if (parse(p, &sizes, argc, argv))
+		return 2;
+	fpisa_path(c.fpisa, sizeof(c.fpisa), argv[0]);
+	for (uint32_t i = 0; i < sizes.n && !rc; i++) {
+		p->packet = sizes.elements[i];
+		block = (uint64_t)BLOCK_CHUNKS * p->packet;
+		p->elements = (p->vector + block - 1) / block * block;
+		rc = process_run(measure_size, &c);
+	}
+	return rc ? 1 : 0;
+}

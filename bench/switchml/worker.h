@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A worker beside a SwitchML-style one: main.c has the aggregator, turns and
+ * figures, worker.c a worker's process, switchml.h what SwitchML's does to floats.
+ */
+#ifndef BENCH_SWITCHML_WORKER_H
+#define BENCH_SWITCHML_WORKER_H
+
+#include <stdint.h>
+
+#include "testbed/process.h"
+#include "testbed/star.h"
+
+#define EXPONENT_FRAME 32 /* values of a frame that carries one exponent: no frame has fewer */
+#define BLOCK_CHUNKS 1024 /* that a SwitchML worker converts at a time: its data stay in the cache */
+#define ADDRESS 0x0a4eff01u /* 10.78.255.1 */
+#define NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
+
+enum contender { SWITCHML, SWITCHML_BATCH, UDP, XSK, CONTENDERS };
+
+extern const char *const contender_name[CONTENDERS];
+
+/* Of the aggregator; a worker has a handle for each. */
+enum job { JOB_FLOAT, JOB_XSK, JOB_INT, JOB_EXPONENT, JOB_EXPONENTS, JOBS };
+
+struct plan {
+	uint32_t workers, packet, window, runs;
+	uint64_t vector, elements; /* as asked for; whole blocks */
+	const char *only;
+	struct star star;
+};
+
+struct worker_rank {
+	const struct plan *plan;
+	uint32_t rank;
+};
+
+/* A worker's process; arg is a struct worker_rank. Its first order is to set up its link, each further one a contender. */
+void worker_work(void *arg, int control);
+
+#endif
