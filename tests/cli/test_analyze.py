@@ -15,15 +15,11 @@ from fractions import Fraction
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(HERE, "..", "..", "build"))), "fpisa")
-DATA = os.path.join(HERE, "..", "..", "data", "gradients")
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(HERE, "..", "lib"))
-
-from rationals import (DOWN, EXACT, FPISA as FULL, FPISA64, FPISA_A, NEAREST, Case, Format,  # noqa: E402
+from lab import FPISA, TOP
+from rationals import (DOWN, EXACT, FPISA as FULL, FPISA64, FPISA_A, NEAREST, Case, Format,
                        finish, floor_log2)
 
+DATA = os.path.join(TOP, "data", "gradients")
 WORKERS = 3  # few enough that random orders meet all six
 SEED = int(os.environ.get("FPISA_SEED") or random.randrange(2**32))
 FORMATS = {"fp32": (8, 23, 32), "fp16": (5, 10, 32), "bf16": (8, 7, 32), "fp64": (11, 52, 64),

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`fpisa config check`: every error with its line, and nothing else; what job add takes, it takes."""
-import os
 import re
 import subprocess
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(HERE, "..", "..", "build"))), "fpisa")
+from lab import FPISA
+
 JOB = "[job 7]\nworkers = 10.0.0.11,10.0.0.12\n"
 
 # A line, and what is said of it; lines without a word are right.

@@ -6,20 +6,15 @@ import re
 import shutil
 import statistics
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.abspath(os.path.join(HERE, "..", ".."))
-FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build"))), "fpisa")
-PICTURES = os.path.join(TOP, "doc", "pictures")
-sys.dont_write_bytecode = True
-sys.path[:0] = [os.path.join(TOP, part) for part in ("bench", "bench/report")]
+import readme
+import run
+from lab import FPISA, TOP
 
-import readme  # noqa: E402
-import run  # noqa: E402
+PICTURES = os.path.join(TOP, "doc", "pictures")
 
 needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make deps")
 

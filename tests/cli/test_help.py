@@ -7,18 +7,11 @@ import pty
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.join(HERE, "..", "..")
-BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
-FPISA = os.path.join(BUILD, "fpisa")
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(TOP, "doc", "man"))
-
-import table  # noqa: E402
+import table
+from lab import BUILD, FPISA, TOP
 
 COMMON = {"pin", "verbose"}
 

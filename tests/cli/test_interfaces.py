@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What others build on changes with a word in NEWS.md, and with the versions that tell a program of it."""
-import os
 import re
-import sys
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.abspath(os.path.join(HERE, "..", ".."))
-BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(HERE, ".."))
-
-import interfaces  # noqa: E402
-from interfaces import GONE, number, read, setting  # noqa: E402
+import interfaces
+from interfaces import GONE, number, read, setting
+from lab import BUILD
 
 
 @pytest.fixture(scope="module")

@@ -4,17 +4,11 @@ import glob
 import os
 import re
 import subprocess
-import sys
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.abspath(os.path.join(HERE, "..", ".."))
-FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build"))), "fpisa")
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(TOP, "doc", "man"))
-
-import table  # noqa: E402
+import table
+from lab import FPISA, TOP
 
 PAGES = ["README.md", "NEWS.md", "DEVELOPING.md", "vm/README.md", "data/README.md", "bench/README.md"] + \
     sorted(os.path.relpath(p, TOP) for p in glob.glob(os.path.join(TOP, "doc", "*.md")))

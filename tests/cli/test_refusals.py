@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What every verb refuses before it looks at the machine: one line that says what is wrong, of a wrong word with the
 verb's usage after it; no output, nothing made."""
-import os
 import re
 import subprocess
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-FPISA = os.path.join(os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(HERE, "..", "..", "build"))), "fpisa")
+from lab import FPISA
+
 ADD = "job add 7 --workers 10.0.0.11,10.0.0.12"
 
 # Words, what is said of them, the exit status. {} is an empty word, as an unset variable of the shell leaves it.

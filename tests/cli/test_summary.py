@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The table of targets: each figure where it belongs, met and missed on either side of the bound."""
-import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "report"))
-
-import summary  # noqa: E402
+import summary
 
 
 def verdicts(results):
