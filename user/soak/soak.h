@@ -5,7 +5,8 @@
  *	soak.c    options, the order of events, cleaning up
  *	net.c     namespaces and links: worker hosts, the middlebox, the aggregator
  *	impair.c  the process in the middlebox, which does faults to frames
- *	rank.c    one rank's process: sums without end, each recomputed
+ *	rank.c    one rank's process: sums without end
+ *	check.c   what it contributes, and each result recomputed
  *	events.c  kills, links that go down, jobs made anew, loaders
  *	report.c  what is left behind, table, JSON
  *
