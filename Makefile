@@ -4,7 +4,7 @@
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog" picks of those of tests/run
 # make test-long	what is too long for that, an hour, before an issue is resolved: bits, combinations, kernels
-# make lint	cppcheck over user space, library and tests
+# make lint	the rooms of user/, which know only those below them; cppcheck over user space, library and tests
 # make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant, or of VARIANT=staged
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
@@ -194,10 +194,10 @@ ROUNDS ?= 1000000
 stress: $(B)/tests/prog/test_concurrency
 	$(Q)$(if $(VARIANT),FPISA_VARIANT="$(VARIANT)") FPISA_ROUNDS=$$(($(ROUNDS) / 8)) $(B)/tests/prog/test_concurrency
 
-# Static analysis; tests/lint/cppcheck says what is left out and why.
+# What may use what; static analysis, of which tests/lint/cppcheck says what is left out and why.
 .PHONY: lint
-lint:
-	$(Q)tests/lint/run $(B)
+lint: $(CLI_OBJ) $(LIB_OBJ)
+	$(Q)tests/lint/rooms.py $(B) && tests/lint/run $(B)
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
 PACKETS_OWN := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
