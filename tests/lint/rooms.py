@@ -54,17 +54,15 @@ def includes():
 def symbols(build):
     """(file, file whose symbols it uses): those symbols."""
     objects = os.path.join(build, "obj", "user")
+    paths = [p for p in glob.glob("**/*.o", root_dir=objects, recursive=True)
+             if os.path.exists(os.path.join("user", p[:-2] + ".c"))]  # not those of files that are no more
+    out = subprocess.run(["nm", "-A", *paths], cwd=objects, check=True, capture_output=True, text=True).stdout
     defined, wanted = {}, {}
-    for path in glob.glob("**/*.o", root_dir=objects, recursive=True):
-        source = path[:-2] + ".c"
-        if not os.path.exists(os.path.join("user", source)):
-            continue  # of a file that is no more
-        out = subprocess.run(["nm", os.path.join(objects, path)], check=True, capture_output=True, text=True).stdout
-        for kind, name in re.findall(r"^[0-9a-f ]{16} (\w) (\S+)$", out, re.M):
-            if kind == "U":
-                wanted.setdefault(source, set()).add(name)
-            elif kind in "TDBRVW":
-                defined[name] = source
+    for path, kind, name in re.findall(r"^([^:]+)\.o:[0-9a-f ]{16} (\w) (\S+)$", out, re.M):
+        if kind == "U":
+            wanted.setdefault(path + ".c", set()).add(name)
+        elif kind in "TDBRVW":
+            defined[name] = path + ".c"
     edges = {}
     for source, names in wanted.items():
         for name in names & defined.keys():
