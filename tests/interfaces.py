@@ -120,7 +120,7 @@ def output(build):
         if "json" in text:
             for key in re.findall(r"\b\w*add\w*\(\s*[^,;()]+(?:\(\))?,\s*\"([a-z]\w*)\"", text):
                 yield ("json", f"{name}.{key}"), ""
-            for where in re.findall(r"\bjob_add_json\([^;]*, (0|JOB_IN_\w+)\);", text):
+            for where in re.findall(r"\bjob_parameters_json\([^;]*, (0|JOB_IN_\w+)\);", text):
                 for key in (k for k, row in parameters.items() if where == "0" or where in row):
                     yield ("json", f"{name}.{key}"), ""
     for name in re.findall(r"\"(fpisa_[a-z_]+[a-z])\"", read("user", "verbs", "prometheus.c")):

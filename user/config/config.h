@@ -66,6 +66,16 @@ int config_look(struct config *c, bool draft);
 /* Makes what is missing and says so on stdout: all of the file or nothing. `pin` may be NULL. 0 or -errno. */
 int config_apply(struct config *c, const char *pin);
 
+/* -- load.c: the options of fpisa load, for the verb too --------------------- */
+
+/* From OPT_VERB on an option is load's, below one of every verb. */
+extern const struct option load_options[];
+
+/* Takes one option as getopt_long() leaves it: its argument in optarg. 0, BAD_USAGE or -errno. */
+int load_option(struct datapath_load *o, int opt, struct common *c);
+
+/* -- for read.c and apply.c ---------------------------------------------------- */
+
 /* Messages are about this line from here on; `place` is the caller's and stays. */
 void config_at(const struct config *c, int line, char place[CONFIG_PLACE_LEN]);
 

@@ -5,8 +5,7 @@
 #include <stddef.h>
 
 #include "cli/names.h"
-#include "cli/options.h"
-#include "load.h"
+#include "config.h"
 
 enum { OPT_MODE = OPT_VERB, OPT_PORT, OPT_GROUP, OPT_CPUS, OPT_QUEUE };
 

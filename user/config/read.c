@@ -13,7 +13,6 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "config.h"
-#include "load.h"
 
 #define MAX_BYTES (1 << 20)
 #define MAX_KEYS 64

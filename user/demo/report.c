@@ -289,7 +289,7 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 
 	add_int(j, "workers", o->workers);
 	add_int(j, "vector", d->elements);
-	job_add_json(j, &d->job, JOB_IN_DEMO);
+	job_parameters_json(j, &d->job, JOB_IN_DEMO);
 	add_text(j, "source", d->source);
 	add_int(j, "vanished", d->vanished);
 	add_text(j, "op", name_of(op_names, o->op));

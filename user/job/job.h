@@ -77,7 +77,7 @@ void job_faults_text(const struct fpisa_job_faults *f, char text[FAULTS_LEN]);
 /* -- options.c: a job's parameters ------------------------------------------ */
 
 /* Those that stand in `in`, 0: all, as members of an object. */
-void job_add_json(struct json_object *o, const struct fpisa_job *j, unsigned int in);
+void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsigned int in);
 
 /* As columns of job list, a blank before each; NULL: their heads. */
 void job_print_columns(const struct fpisa_job *j);

@@ -287,7 +287,7 @@ static struct json_object *json_of(const struct parameter *p, const struct fpisa
 	}
 }
 
-void job_add_json(struct json_object *o, const struct fpisa_job *j, unsigned int in)
+void job_parameters_json(struct json_object *o, const struct fpisa_job *j, unsigned int in)
 {
 	for (const struct parameter *p = NULL; (p = next(p, in));) {
 		char key[32];

@@ -127,7 +127,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	o = json_object_new_object();
 	members = json_object_new_array();
 	json_add_number(o, "job", job);
-	job_add_json(o, &j, 0);
+	job_parameters_json(o, &j, 0);
 	json_add_number(o, "port", dp->control->port ?: FPISA_PORT);
 	json_add_number(o, "guard", j.guard);
 	json_add_number(o, "group_port", ntohs(j.group_port));

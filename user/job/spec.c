@@ -11,7 +11,7 @@
 /* ADDR[:PORT][@DEV] */
 static int parse_worker(char *s, struct fpisa_rank *rank, char **device)
 {
-	char *dev = strchr(s, '@'), *port = strchr(s, ':');
+	char *dev = strchr(s, '@'), *port;
 	uint64_t number = FPISA_PORT;
 	int err;
 

@@ -50,7 +50,7 @@ static int list_json(const struct datapath *dp)
 		}
 		e = json_object_new_object();
 		json_add_number(e, "job", i);
-		job_add_json(e, &j, JOB_IN_LIST);
+		job_parameters_json(e, &j, JOB_IN_LIST);
 		json_object_object_add(e, "live", ranks_json(j.live));
 		json_object_object_add(e, "joined", ranks_json(job_joined(&j, &s)));
 		json_add_number(e, "generation", s.generation);

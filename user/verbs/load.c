@@ -5,7 +5,7 @@
 
 #include "cli/options.h"
 #include "cli/report.h"
-#include "config/load.h"
+#include "config/config.h"
 #include "host/veth.h"
 #include "verbs.h"
 
