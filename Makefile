@@ -32,7 +32,7 @@ override B := $(patsubst $(CURDIR)/%,%,$(B))
 VERSION := 0.2.0
 SOVERSION := 0
 
-WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-missing-field-initializers
+WARN := -Wall -Wextra -Werror=implicit-function-declaration -Wshadow -Wstrict-prototypes -Wno-missing-field-initializers
 CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(WARN) $(CFLAGS) -Iinclude -Iuser -I$(B) -DFPISA_VERSION_STRING='"$(VERSION)"'
 BPF_CFLAGS := -std=gnu11 $(WARN) -g -O2 -target bpf -mcpu=v3 -Iinclude -I$(B) -I/usr/include/$(shell uname -m)-linux-gnu

@@ -102,7 +102,7 @@ def renumber(folder, work):
     program = os.path.join(work, "program")
     objects = os.path.join(BUILD, "obj", "user")
     sh("gcc", "-std=gnu11", "-O2", "-Iinclude", "-Iuser", f"-I{BUILD}", f'-DFPISA_VERSION_STRING="{NEW}"', "user/main.c",
-       *[o for o in glob.glob(os.path.join(objects, "*", "*.o")) if not o.startswith(os.path.join(objects, "lib"))],
+       *[os.path.join(objects, n[:-2] + ".o") for n in glob.glob("*/*.c", root_dir=os.path.join(TOP, "user")) if n[:4] != "lib/"],
        os.path.join(BUILD, "libfpisa.a"), *"-lbpf -lmnl -ljson-c -lgmp -lpthread -lm".split(), "-o", program, cwd=TOP)
     for name in PACKAGES:
         top = os.path.join(work, name)
