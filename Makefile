@@ -145,8 +145,6 @@ $(B)/fpisa: $(CLI_OBJ) $(B)/libfpisa.a
 # -- tests ----------------------------------------------------------------
 
 SAN ?= -fsanitize=address,undefined -fno-sanitize-recover=all
-# One command compiles several files: their dependencies are listed apart, -MMD would keep the last file's alone.
-TEST_DEP = $(Q)$(CC) $(TEST_CFLAGS) -MM -MP -MT $@ $(filter %.c,$^) > $@.d
 TEST_CFLAGS := -std=gnu11 $(WARN) -g -O1 -Iinclude -Iuser -Itests -Itests/prog -I$(B)
 
 # What tests share is compiled once: san with sanitizers, for the unit tests; tsan for threads; chk plainly.
@@ -246,13 +244,13 @@ fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 
 .PHONY: bench
 # Processes with libfpisa in a network of their own.
-$(B)/bench/wire: $(wildcard bench/servers/*.c)
-$(B)/bench/worker: $(wildcard bench/switchml/*.c)
+$(B)/chk/bench/%.o: TEST_CFLAGS += -O2
+$(B)/bench/wire: $(patsubst %.c,$(B)/chk/%.o,$(wildcard bench/servers/*.c))
+$(B)/bench/worker: $(patsubst %.c,$(B)/chk/%.o,$(wildcard bench/switchml/*.c))
 $(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
 	@mkdir -p $(@D)
-	$(call say,CC,$@)
-	$(Q)$(CC) $(TEST_CFLAGS) -O2 $(filter %.c %.o %.a,$^) -lxdp $(CLI_LIBS) -o $@
-	$(TEST_DEP)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(filter %.o,$^) $(filter %.a,$^) -lxdp $(CLI_LIBS) -o $@
 
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
@@ -413,7 +411,7 @@ vm-deps: deps
 check-vm: all prog-tests old-compiler
 	$(Q)$(if $(KERNEL),,vm/selftest &&) vm/check $(B) $(KERNEL)
 
-# A root directory that tests/package makes has other files of that name.
--include $(shell find $(B) -path $(B)/package -prune -o -name '*.d' -type f -print 2>/dev/null)
+# A root directory that tests/package makes has other files of that name; bench/ may have those of older sources.
+-include $(shell find $(B) \( -path $(B)/package -o -path $(B)/bench \) -prune -o -name '*.d' -type f -print 2>/dev/null)
 .DELETE_ON_ERROR:
 .SECONDARY:
