@@ -260,15 +260,12 @@ static int make_port(struct xsk *x, uint32_t r, const char *dev)
 						 .tx_size = x->ring,
 						 .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
 						 .bind_flags = XDP_USE_NEED_WAKEUP};
-	const struct fpisa_xsk_lib lib = {.bpf_prog_load = bpf_prog_load};
+	const struct fpisa_xsk_lib lib = {.bpf_map_create = bpf_map_create, .bpf_prog_load = bpf_prog_load};
 	const struct fpisa_rank *rank = &x->s->job.rank[r];
-	const struct fpisa_xsk_filter theirs = {.source = rank->addr,
-						.destination = x->s->job.address,
-						.from = ntohs(rank->port),
-						.to = FPISA_PORT};
 	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = XDP_FLAGS_DRV_MODE);
 	struct port *p = &x->port[r];
-	int size = SOCKET_BUFFER, map, program, rc;
+	struct fpisa_xsk_program program;
+	int size = SOCKET_BUFFER, rc;
 
 	rc = xsk_socket__create_shared(&p->socket, dev, 0, x->umem, &p->rx, &p->tx, &p->fill, &p->completion,
 				       &config);
@@ -278,16 +275,18 @@ static int make_port(struct xsk *x, uint32_t r, const char *dev)
 		return -errno;
 	refill(x, p);
 	x->poll[r] = (struct pollfd){.fd = xsk_socket__fd(p->socket), .events = POLLIN};
-	map = bpf_map_create(BPF_MAP_TYPE_XSKMAP, "server_xsk", sizeof(int), sizeof(int), 1, NULL);
-	if (map < 0)
-		return map;
-	rc = xsk_socket__update_xskmap(p->socket, map);
+	rc = fpisa_xsk_program_load(&program, &lib);
 	if (rc)
 		return rc;
-	program = fpisa_xsk_program(&lib, map, &theirs);
-	if (program < 0)
-		return program;
-	rc = bpf_link_create(program, (int)if_nametoindex(dev), BPF_XDP, &opts);
+	*program.ours = (struct fpisa_xsk_filter){.source = rank->addr,
+						  .destination = x->s->job.address,
+						  .group = x->s->job.address,
+						  .from = rank->port,
+						  .to = htons(FPISA_PORT)};
+	rc = xsk_socket__update_xskmap(p->socket, program.sockets);
+	if (rc)
+		return rc;
+	rc = bpf_link_create(program.program, (int)if_nametoindex(dev), BPF_XDP, &opts);
 	return rc < 0 ? rc : 0;
 }
 

@@ -16,6 +16,7 @@ stdout:
     {"fork": true}			 leave a child behind that does nothing, no answer
     {"spawn": true}			 leave a program behind that does nothing, no answer
     {"reconnect": true}			 close, and connect as before
+    {"nobody": true}			 be an ordinary user from now on, no answer
 
 "cpu" of the plan is the one to run on.
 
@@ -170,6 +171,9 @@ class Worker:
             return leave_child()
         if "spawn" in step:
             return leave_program()
+        if "nobody" in step:
+            become_nobody()
+            return 0
         if "reconnect" in step:
             self.lib.fpisa_close(self.handle)
             return self.connect(*self.how)

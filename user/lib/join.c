@@ -211,6 +211,15 @@ static int wait_for_all(struct fpisa *f, uint64_t spent_ns)
 	return no_answer(f, heard, missing);
 }
 
+/* What the transport says, after whose handle and job it is. */
+static int transport_refused(const struct fpisa *f, int rc)
+{
+	char why[FPISA_MESSAGE_SIZE - 64];
+
+	snprintf(why, sizeof(why), "%s", fpisa_error());
+	return fpisa_fail(rc, "%s: job %u: %s", f->peer, f->job, why);
+}
+
 int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 {
 	uint64_t now = realtime_ns();
@@ -227,6 +236,9 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
 		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
 
+	rc = fpisa_transport_may_join(f->t);
+	if (rc)
+		return transport_refused(f, rc);
 	rc = wait_for_all(f, spent_ns);
 	if (rc)
 		return rc;
@@ -235,12 +247,8 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 	if (rc)
 		return rc;
 	rc = f->t->ops->joined(f->t, &f->hello);
-	if (rc < 0) {
-		char why[FPISA_MESSAGE_SIZE - 64];
-
-		snprintf(why, sizeof(why), "%s", fpisa_error());
-		return fpisa_fail(rc, "%s: job %u: %s", f->peer, f->job, why);
-	}
+	if (rc < 0)
+		return transport_refused(f, rc);
 	rc = fpisa_window_reset(&f->window, f->hello.window, (uint32_t)rc, fpisa_transport_drops(f->t));
 	if (rc)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->hello.window);

@@ -13,9 +13,9 @@ EPERM, EBUSY, EMSGSIZE = 1, 16, 90
 NOBODY = 65534
 
 
-def attached(ns):
-    """Has eth0 an XDP program?"""
-    link, = json.loads(ns.run("ip", "-j", "link", "show", "eth0"))
+def attached(ns, dev="eth0"):
+    """Has it an XDP program?"""
+    link, = json.loads(ns.run("ip", "-j", "link", "show", dev))
     return "xdp" in link
 
 
@@ -103,19 +103,57 @@ def test_next_generation(lab):
 @pytest.mark.parametrize("options", [["--fanout", "unicast"], ["--group", "239.1.2.3"]], ids=["fanout", "group"])
 @pytest.mark.parametrize("transport", [UDP, XSK])
 def test_job_made_anew(lab, transport, options):
-    """Results come another way then: over AF_XDP that takes another socket, on rings that begin anew."""
+    """Results come another way then. Over AF_XDP that takes none of the privilege that connecting took."""
     net = lab(workers=2)
     net.load()
     net.add_job(1)
     step = {"count": 20000, "kind": "integers"}
-    procs = [net.start(r, 1, step, {"sleep": 2}, {"rejoin": True}, step, step, timeout_ms=6000, transport=transport)
-             for r in range(2)]
+    steps = [step, *([{"nobody": True}] if transport == XSK else []), {"sleep": 2}, {"rejoin": True}, step, step]
+    procs = [net.start(r, 1, *steps, timeout_ms=6000, transport=transport) for r in range(2)]
     for p in procs:
         assert [json.loads(p.stdout.readline())["rc"] for _ in range(2)] == [0, 0]
     net.fpisa("job", "del", 1)
     net.add_job(1, *options)
     for rejoined, *sums in map(read_answers, procs):
         assert rejoined["rc"] == 0 and sums[0]["digest"] == sums[1]["digest"]
+
+
+def move(net):
+    """The way between the aggregator and the worker leads by eth1 now, and the job is made anew for it."""
+    net.worker[0].ip(f"route replace {ADDRESS} via 10.99.9.1 src {net.addresses[0]}")
+    net.agg.ip(f"route replace {net.addresses[0]}/32 dev q0")
+    assert answers_echo(net, net.worker[0], net.addresses[0])
+    net.fpisa("job", "del", 1)
+    net.add_job(1)
+    return net.json("job", "show", 1)["generation"]
+
+
+@pytest.mark.parametrize("root", [True, False], ids=["root", "nobody"])
+def test_another_interface(lab, root):
+    """A new way takes another socket. Who may not have it is told before any rank waits for it."""
+    net = lab(workers=1)
+    net.agg.ip(f"link add q0 type veth peer name eth1 netns {net.worker[0].path}", "addr add 10.99.9.1/24 dev q0",
+               "link set q0 up")
+    net.worker[0].ip("addr add 10.99.9.2/24 dev eth1", "link set eth1 up")
+    net.worker[0].gro_on("eth1")
+    net.ports.append("q0")
+    net.load()
+    net.add_job(1)
+    step = {"count": 3000, "kind": "integers"}
+    p = net.start(0, 1, step, *([] if root else [{"nobody": True}]), {"sleep": 2}, {"rejoin": True}, step, {"sleep": 2},
+                  transport=XSK)
+    first = [json.loads(p.stdout.readline()) for _ in range(2)][1]
+    assert attached(net.worker[0]) and not attached(net.worker[0], "eth1")
+    before = move(net)
+    if root:
+        wait_until("the program", lambda: attached(net.worker[0], "eth1"))
+        assert not attached(net.worker[0])
+        _, again = read_answers(p)
+        assert again["digest"] == first["digest"]
+    else:
+        (answer,), status, _ = read_all(p)
+        assert status == 1 and answer["rc"] == -EPERM and "root" in answer["error"]
+        assert net.json("job", "show", 1)["generation"] == before
 
 
 def test_interface_is_taken(lab):

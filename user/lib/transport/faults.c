@@ -238,6 +238,13 @@ static int faulty_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64
 	return x->lent_n;
 }
 
+static int faulty_may_join(struct fpisa_transport *t)
+{
+	struct faulty *x = (struct faulty *)t;
+
+	return fpisa_transport_may_join(x->t);
+}
+
 static int faulty_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct faulty *x = (struct faulty *)t;
@@ -273,6 +280,7 @@ static void faulty_close(struct fpisa_transport *t)
 static const struct fpisa_transport_ops faulty_ops = {
 	.send = faulty_send,
 	.receive = faulty_receive,
+	.may_join = faulty_may_join,
 	.joined = faulty_joined,
 	.drops = faulty_drops,
 	.disown = faulty_disown,

@@ -16,7 +16,8 @@ struct fpisa_nexthop {
 /*
  * -ENETUNREACH	no route
  * -EOPNOTSUPP	not over Ethernet: the address is this host's, or the interface is a tunnel
- * -EAGAIN	the next hop's Ethernet address is not known; whatever the kernel sends there finds it out
+ * -EAGAIN	the next hop's Ethernet address is not known, all else is; whatever the kernel sends there
+ *		finds it out
  */
 int fpisa_nexthop(struct fpisa_nexthop *h, uint32_t address);
 

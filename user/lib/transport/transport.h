@@ -48,6 +48,12 @@ struct fpisa_transport_ops {
 	int (*receive)(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns);
 
 	/*
+	 * Before the HELLOs of each generation: could joined() do its part, as far as that can be told by
+	 * now? 0, or -errno with the message set. NULL: it could.
+	 */
+	int (*may_join)(struct fpisa_transport *t);
+
+	/*
 	 * The job's parameters are known: be ready for its results. Returns how
 	 * many unread frames the receiver holds without loss, at least 1, or
 	 * -errno with the message set.
@@ -72,6 +78,11 @@ struct fpisa_transport {
 	int send_error; /* the last errno that lost a frame, 0 if none did */
 	int gso;	/* frames of a call may leave as a GSO batch, cut on the way; whether they are, join.c tries */
 };
+
+static inline int fpisa_transport_may_join(struct fpisa_transport *t)
+{
+	return t->ops->may_join ? t->ops->may_join(t) : 0;
+}
 
 static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
 {

@@ -45,12 +45,12 @@ struct xsk {
 	struct fpisa_xsk_lib lib;
 	uint32_t address; /* of the aggregator */
 	uint16_t port, local_port;
-	struct fpisa_xsk_filter ours; /* replies */
+	struct fpisa_xsk_program program; /* what is ours: replies */
 	struct fpisa_nexthop hop;
 	struct outer outer; /* of every frame but for its lengths and the port */
 	uint32_t ip_sum;    /* of its IPv4 header without length */
 
-	int map, program, link;
+	int link;
 	struct xsk_umem *umem;
 	struct xsk_socket *socket; /* NULL until joined */
 	struct xsk_ring_prod fill, tx;
@@ -186,11 +186,12 @@ static void give(struct xsk *x, const uint64_t *address, uint32_t n)
 /* The FPISA frame in a received one; the program has seen that it is ours. */
 static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpisa_in *in)
 {
+	const struct fpisa_xsk_filter *ours = x->program.ours;
 	const struct outer *h = (const struct outer *)frame;
 	uint32_t size;
 
-	if (len < sizeof(*h) || h->source != x->ours.source ||
-	    (h->destination != x->ours.destination && h->destination != x->ours.group))
+	if (len < sizeof(*h) || h->source != ours->source ||
+	    (h->destination != ours->destination && h->destination != ours->group))
 		return 0;
 	size = ntohs(h->udp_length);
 	if (size < FPISA_UDP_LEN || size - FPISA_UDP_LEN > len - sizeof(*h))
@@ -270,18 +271,14 @@ static void release(struct xsk *x)
 {
 	if (x->link >= 0)
 		close(x->link);
-	if (x->program >= 0)
-		close(x->program);
 	if (x->socket)
 		x->lib.xsk_socket__delete(x->socket);
 	if (x->umem)
 		x->lib.xsk_umem__delete(x->umem);
-	if (x->map >= 0)
-		close(x->map);
 	if (x->area)
 		munmap(x->area, x->area_size);
 	free(x->free);
-	x->link = x->program = x->map = -1;
+	x->link = -1;
 	x->socket = NULL;
 	x->umem = NULL;
 	x->area = NULL;
@@ -361,17 +358,11 @@ static int attach(struct xsk *x)
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]) && x->link < 0; i++) {
 		LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = modes[i]);
 
-		x->link = x->lib.bpf_link_create(x->program, (int)x->hop.ifindex, BPF_XDP, &opts);
+		x->link = x->lib.bpf_link_create(x->program.program, (int)x->hop.ifindex, BPF_XDP, &opts);
 		if (x->link == -EBUSY || x->link == -EEXIST)
 			break;
 	}
 	return x->link < 0 ? x->link : 0;
-}
-
-static int make_map(struct xsk *x)
-{
-	x->map = x->lib.bpf_map_create(BPF_MAP_TYPE_XSKMAP, "fpisa_xsk", sizeof(int), sizeof(int), 1, NULL);
-	return x->map < 0 ? x->map : 0;
 }
 
 static int start(struct xsk *x)
@@ -379,14 +370,8 @@ static int start(struct xsk *x)
 	int rc = make_socket(x);
 
 	if (!rc)
-		rc = make_map(x);
-	if (rc)
-		return rc;
-	rc = x->lib.xsk_socket__update_xskmap(x->socket, x->map);
-	if (rc)
-		return rc;
-	x->program = fpisa_xsk_program(&x->lib, x->map, &x->ours);
-	return x->program < 0 ? x->program : attach(x);
+		rc = x->lib.xsk_socket__update_xskmap(x->socket, x->program.sockets);
+	return rc ? rc : attach(x);
 }
 
 static const char *advice(int error)
@@ -403,24 +388,32 @@ static const char *advice(int error)
 	return "transport udp may do";
 }
 
-/*
- * What needs privilege, tried and let go of: who lacks it is told before its HELLO begins a generation
- * that the other ranks would wait in.
- */
-static int try_privilege(struct xsk *x)
+static int refused(int error)
 {
-	int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0), rc;
+	return fpisa_fail(error, "transport xsk: %s; %s", strerror(-error), advice(error));
+}
 
-	if (fd < 0)
-		return -errno;
-	close(fd);
-	rc = make_map(x);
-	if (rc)
-		return rc;
-	x->program = fpisa_xsk_program(&x->lib, x->map, &x->ours);
-	rc = x->program < 0 ? x->program : 0;
-	release(x);
-	return rc;
+/*
+ * A socket stays on its interface, and a way by another one takes another socket, which takes privilege: who
+ * lacks it is told before its HELLO begins a generation that the other ranks would wait in.
+ */
+static int xsk_may_join(struct fpisa_transport *t)
+{
+	struct xsk *x = (struct xsk *)t;
+	struct fpisa_nexthop hop;
+	int fd, rc;
+
+	if (x->socket) {
+		rc = fpisa_nexthop(&hop, x->address);
+		/* Without a way, joined() says so if there is none by then. */
+		if ((rc && rc != -EAGAIN) || hop.ifindex == x->hop.ifindex)
+			return 0;
+	}
+	fpisa_fork_hold();
+	fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+	rc = fd < 0 ? -errno : close(fd);
+	fpisa_fork_release();
+	return rc ? refused(rc) : 0;
 }
 
 /* The kernel lets go of a queue some time after the socket that had it was closed. */
@@ -449,22 +442,27 @@ static int start_patiently(struct xsk *x)
 static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct xsk *x = (struct xsk *)t;
-	struct fpisa_xsk_filter before = x->ours;
-	uint32_t ifindex = x->hop.ifindex;
-	int rc = x->udp->ops->joined(x->udp, hello);
+	struct fpisa_nexthop hop;
+	int stays, rc = x->udp->ops->joined(x->udp, hello);
 
 	if (rc < 0)
 		return rc;
-	rc = fpisa_nexthop(&x->hop, x->address);
+	rc = fpisa_nexthop(&hop, x->address);
 	if (rc)
 		return fpisa_fail(rc, "transport xsk: way to the aggregator: %s; transport udp may do",
 				  strerror(-rc));
+	stays = x->socket && hop.ifindex == x->hop.ifindex;
+	x->hop = hop;
 	fill_outer(x);
-	x->ours.source = hello->address ? hello->address : x->address;
-	x->ours.destination = x->hop.source;
-	x->ours.group = hello->group;
+	*x->program.ours = (struct fpisa_xsk_filter){
+		.source = hello->address ? hello->address : x->address,
+		.destination = hop.source,
+		.group = hello->group ? hello->group : hop.source,
+		.from = htons(x->port),
+		.to = htons(x->local_port),
+	};
 	/* A socket serves further generations as it is, a larger window with what it holds. */
-	if (x->socket && x->hop.ifindex == ifindex && !memcmp(&x->ours, &before, sizeof(before)))
+	if (stays)
 		return (int)(x->size / 2);
 	fpisa_fork_hold();
 	release(x);
@@ -494,6 +492,7 @@ static void xsk_disown(struct fpisa_transport *t)
 	struct xsk *x = (struct xsk *)t;
 
 	release(x);
+	fpisa_xsk_program_close(&x->program);
 	if (x->udp)
 		x->udp->ops->disown(x->udp);
 }
@@ -503,6 +502,7 @@ static void xsk_close(struct fpisa_transport *t)
 	struct xsk *x = (struct xsk *)t;
 
 	release(x);
+	fpisa_xsk_program_close(&x->program);
 	if (x->udp)
 		x->udp->ops->close(x->udp);
 	free(x);
@@ -511,6 +511,7 @@ static void xsk_close(struct fpisa_transport *t)
 static const struct fpisa_transport_ops xsk_ops = {
 	.send = xsk_send,
 	.receive = xsk_receive,
+	.may_join = xsk_may_join,
 	.joined = xsk_joined,
 	.drops = xsk_drops,
 	.disown = xsk_disown,
@@ -526,17 +527,16 @@ int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 	if (!x)
 		return fpisa_fail(rc, "no memory for a socket");
 	x->base.ops = &xsk_ops;
-	x->map = x->program = x->link = -1;
+	x->program = FPISA_XSK_NO_PROGRAM;
+	x->link = -1;
 	x->address = address;
 	x->port = port;
 	x->local_port = local_port;
-	x->ours.from = port;
-	x->ours.to = local_port;
 	rc = fpisa_xsk_libraries(&x->lib);
 	if (!rc) {
-		rc = try_privilege(x);
+		rc = fpisa_xsk_program_load(&x->program, &x->lib);
 		if (rc)
-			fpisa_fail(rc, "transport xsk: %s; %s", strerror(-rc), advice(rc));
+			refused(rc);
 	}
 	if (!rc)
 		rc = fpisa_udp_open(&x->udp, address, port, local_port);

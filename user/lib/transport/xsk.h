@@ -30,14 +30,23 @@ struct fpisa_xsk_lib {
 /* The libraries' functions. -ENOENT, with the message set, if they are not on this machine. */
 int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib);
 
-/* What is ours of what an interface receives: addresses in network order, ports in host order. */
+/* What is ours of what an interface receives, in network order. */
 struct fpisa_xsk_filter {
 	uint32_t source, destination;
-	uint32_t group; /* another destination; 0: none */
+	uint32_t group; /* another destination, or the same again */
 	uint16_t from, to;
 };
 
-/* Loads the program that sends what is ours to the map, and passes all else. A descriptor or -errno. */
-int fpisa_xsk_program(const struct fpisa_xsk_lib *lib, int map, const struct fpisa_xsk_filter *ours);
+/* The program that sends what is ours to a socket, and passes all else. It fits any interface and any job. */
+struct fpisa_xsk_program {
+	int program, sockets;	       /* descriptors: its own, and its XSKMAP's */
+	struct fpisa_xsk_filter *ours; /* which it reads: to be written at any time, without privilege */
+};
+
+#define FPISA_XSK_NO_PROGRAM ((struct fpisa_xsk_program){-1, -1, NULL})
+
+/* Loads one that takes nothing yet. 0 or -errno, and then nothing is left. */
+int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib);
+void fpisa_xsk_program_close(struct fpisa_xsk_program *p);
 
 #endif
