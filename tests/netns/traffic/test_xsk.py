@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from lab import ADDRESS, LIBRARY, PORT, WORKER, read_all, read_answers, wait_until
+from lab import ADDRESS, BPFFS, FPISA, LIBRARY, PORT, WORKER, read_all, read_answers, wait_until
 from worker import UDP, XSK
 
-EPERM, EBUSY, EMSGSIZE = 1, 16, 90
+EPERM, EBUSY, EMSGSIZE, ENOBUFS = 1, 16, 90, 105
 NOBODY = 65534
 
 
@@ -156,6 +156,22 @@ def test_another_interface(lab, root):
         assert net.json("job", "show", 1)["generation"] == before
 
 
+def test_interface_is_free_late(lab):
+    """Another's program that goes while the worker waits for its turn has cost nothing: the socket that is made then
+    sends and receives as any."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1, "--fanout", "unicast")
+    host, step = net.worker[0], {"count": 100000, "kind": "integers"}
+    host.run(FPISA, "load", "eth0", "--pin", BPFFS + "/other")
+    procs = [net.start(0, 1, step, timeout_ms=6000, transport=XSK), net.start(1, 1, step, timeout_ms=6000)]
+    json.loads(procs[1].stdout.readline())  # all have joined
+    host.ip("link set eth0 xdp off")
+    for answer in net.check_answers(procs, 2, 100000):
+        assert answer["retransmits"] < 80
+    host.run(FPISA, "unload", "--pin", BPFFS + "/other")
+
+
 def test_interface_is_taken(lab):
     net = lab(workers=1)
     net.load()
@@ -184,6 +200,25 @@ def test_without_privilege(lab):
     assert "root" in answer["error"] and "udp" in answer["error"]
     # No other rank was made to wait.
     assert net.json("job", "show", 1)["generation"] == before
+
+
+@pytest.mark.parametrize("caps", ["net_raw,net_admin,bpf", "net_raw,net_admin,bpf,ipc_lock"], ids=["limit", "no_limit"])
+def test_capabilities(lab, caps):
+    """Three will do as far as the limit of locked memory goes, and who lacks memory is told which."""
+    net = lab(workers=1)
+    net.load()
+    net.add_job(1, "--window", 64)
+    net.add_job(2, "--window", 256)
+    each = ",".join(["-all", *("+" + c for c in caps.split(","))])
+    plan = json.dumps({"options": {"transport": XSK}, "steps": [{"count": 1000, "kind": "integers"}]})
+    command = ["prlimit", f"--memlock={1 << 20}", "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+               f"--inh-caps={each}", f"--ambient-caps={each}", sys.executable, "-B", WORKER, LIBRARY, ADDRESS]
+    read_answers(net.worker[0].spawn(*command, 1, plan))
+    answers, status, _ = read_all(net.worker[0].spawn(*command, 2, plan))
+    if "ipc_lock" in caps:
+        assert status == 0
+    else:
+        assert answers[0]["rc"] == -ENOBUFS and "ulimit -l" in answers[0]["error"]
 
 
 def test_no_room_for_the_frame(lab):

@@ -171,16 +171,19 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 
 /* -- receiving ------------------------------------------------------------ */
 
-/* Gives UMEM frames to the kernel. The ring has room for all. */
-static void give(struct xsk *x, const uint64_t *address, uint32_t n)
+/* Gives UMEM frames to the kernel. -EIO would be frames lost for good: the ring has room for all. */
+static int give(struct xsk *x, const uint64_t *address, uint32_t n)
 {
 	uint32_t at;
 
-	if (!n || xsk_ring_prod__reserve(&x->fill, n, &at) != n)
-		return;
+	if (!n)
+		return 0;
+	if (xsk_ring_prod__reserve(&x->fill, n, &at) != n)
+		return -EIO;
 	for (uint32_t i = 0; i < n; i++)
 		*xsk_ring_prod__fill_addr(&x->fill, at + i) = address[i];
 	xsk_ring_prod__submit(&x->fill, n);
+	return 0;
 }
 
 /* The FPISA frame in a received one; the program has seen that it is ours. */
@@ -237,11 +240,13 @@ static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	struct xsk *x = (struct xsk *)t;
 	struct timespec ts = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
 	struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
-	int n, more;
+	int n, more, rc;
 
 	if (!x->socket)
 		return below(x, x->udp->ops->receive(x->udp, in, timeout_ns));
-	give(x, x->lent, x->lent_n);
+	rc = give(x, x->lent, x->lent_n);
+	if (rc)
+		return rc;
 	x->lent_n = 0;
 	n = take(x, in);
 	/* A call for nothing costs as much as some frames, so not in every turn. */
@@ -344,7 +349,9 @@ static int make_socket(struct xsk *x)
 		return -errno;
 	for (uint32_t i = 0; i < x->size; i++) {
 		address = (uint64_t)i * FRAME;
-		give(x, &address, 1);
+		rc = give(x, &address, 1);
+		if (rc)
+			return rc;
 		x->free[x->free_n++] = (uint64_t)(x->size + i) * FRAME;
 	}
 	return 0;
@@ -384,6 +391,9 @@ static const char *advice(int error)
 	case -EBUSY:
 	case -EEXIST:
 		return "its first queue has an AF_XDP socket or it has an XDP program: another worker's?";
+	case -ENOBUFS:
+		return "its frames are locked memory, 16 KB for each of the job's window: raise `ulimit -l`, or grant "
+		       "CAP_IPC_LOCK";
 	}
 	return "transport udp may do";
 }
