@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "fpisa/wire.h"
 
-/* Neither this network's nor a group, reserved or broadcast. */
+/* Neither this network's nor a group, reserved or everybody's; a network's broadcast udp.c finds. */
 static int is_host(uint32_t address)
 {
 	return address >> 24 && address < 0xe0000000;
@@ -29,8 +29,7 @@ int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *por
 		return fpisa_fail(-EINVAL, "'%s' is no IPv4 address with an optional port, as 10.0.0.1:18000",
 				  text ? text : "");
 	if (!is_host(ntohl(address->s_addr)))
-		return fpisa_fail(
-			-EINVAL, "'%s' is no host's address; give the aggregator's, as 10.0.0.1:18000", text);
+		return fpisa_no_host(text);
 	*port = (uint16_t)number;
 	return 0;
 }

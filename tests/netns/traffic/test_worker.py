@@ -18,7 +18,7 @@ from lab import (ADDRESS, HERE, INDEPENDENT_CLIENT, LIBRARY, PIN, WORKER, draw_s
 
 MODES = {"fpisa": rationals.FPISA, "fpisa-a": rationals.FPISA_A}
 ROUNDINGS = {"down": rationals.DOWN, "nearest": rationals.NEAREST}
-EACCES, ETIMEDOUT, EPROTO, ESTALE = 13, 110, 71, 116
+EACCES, EINVAL, ETIMEDOUT, EPROTO, ESTALE = 13, 22, 110, 71, 116
 
 
 def test_address_and_job_number_suffice(lab):
@@ -50,6 +50,18 @@ def test_absent_rank_at_connect(lab):
     shown = net.json("job", "show", 1)
     assert shown["generation"] == 0 and shown["gathering"]
     net.check_sum(1)  # with none of those that gave up
+
+
+@pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
+def test_no_host_is_there(lab, transport):
+    """A network's broadcast address, which only its routes tell, is refused at once; a way that is closed may open."""
+    net = lab(workers=1)
+    net.worker[0].ip(f"route replace prohibit {ADDRESS}")
+    for address, rc, said in (("10.99.1.255", -EINVAL, "'10.99.1.255' is no host's address; give the aggregator's"),
+                              ("127.255.255.255", -EINVAL, "is no host's address"),
+                              (ADDRESS, -ETIMEDOUT, "Permission denied")):
+        (answer,), _, _ = read_all(net.start(0, 1, address=address, timeout_ms=300, transport=transport))
+        assert answer["rc"] == rc and said in answer["error"]
 
 
 def test_rank_that_was_taken_out_connects(lab):

@@ -31,6 +31,11 @@ int fpisa_given(const void *pointer, const char *name)
 	return pointer ? 0 : fpisa_fail(-EINVAL, "%s is NULL; it must be given", name);
 }
 
+int fpisa_no_host(const char *address)
+{
+	return fpisa_fail(-EINVAL, "'%s' is no host's address; give the aggregator's, as 10.0.0.1:18000", address);
+}
+
 int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name)
 {
 	const unsigned char *bytes = from;

@@ -14,6 +14,9 @@ int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf,
 /* -EINVAL if it is NULL. */
 int fpisa_given(const void *pointer, const char *name);
 
+/* -EINVAL: what was given as the aggregator's address is no host's. */
+int fpisa_no_host(const char *address);
+
 /*
  * A struct of the caller's that begins with its size, at least `least`: an older one is shorter, a newer
  * one longer, and what we do not know of it must be zero. `name` is that of struct fpisa_NAME.

@@ -90,7 +90,8 @@ static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
 }
 
 /*
- * The transports; 0, or -errno with the message set. address and port are the
+ * The transports; 0, or -errno with the message set, -EINVAL if the address
+ * is a broadcast one by the routes of this host. address and port are the
  * aggregator's: address in network order, ports in host order. mem also says
  * which job its aggregator has, and with which token.
  */

@@ -335,6 +335,23 @@ int fpisa_udp_fd(const struct fpisa_transport *t)
 	return ((const struct udp *)t)->fd;
 }
 
+/*
+ * A network's broadcast address, as the routes of this host have it: to connect there takes SO_BROADCAST.
+ * EACCES alone may come of a way that is prohibited for now.
+ */
+static int is_broadcast(const struct sockaddr_in *to)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1, is;
+
+	if (fd < 0)
+		return 0;
+	is = connect(fd, (const struct sockaddr *)to, sizeof(*to)) && errno == EACCES &&
+	     !setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof(on)) &&
+	     !connect(fd, (const struct sockaddr *)to, sizeof(*to));
+	close(fd);
+	return is;
+}
+
 static int open_socket(struct udp *u, uint16_t local_port)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
@@ -379,7 +396,10 @@ int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 		u->msg[i].msg_hdr =
 			(struct msghdr){.msg_name = &u->from[i], .msg_iov = &u->iov[i], .msg_iovlen = 1};
 	}
-	rc = open_socket(u, local_port);
+	if (is_broadcast(&u->to))
+		rc = fpisa_no_host(inet_ntoa(u->to.sin_addr));
+	else
+		rc = open_socket(u, local_port);
 out:
 	if (rc)
 		udp_close(&u->base);
