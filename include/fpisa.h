@@ -159,8 +159,9 @@ struct fpisa_info {
  * -EINVAL	bad address (it must be a host's), job number (they are 0..63) or options
  * -ETIMEDOUT	no answer: aggregator, route, or the aggregator knows no such job, address and port or token;
  *		or some ranks have not joined: the error names them
- * -EACCES	this rank was taken out of the job
- * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP	transport xsk cannot be had, and why
+ * -EADDRINUSE	another socket of this host has the UDP port options.local_port
+ * -EACCES	this rank was taken out of the job; or that port is below 1024, which takes privilege
+ * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP, -ENOBUFS	transport xsk cannot be had, and why
  */
 int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options);
 
@@ -239,7 +240,8 @@ int fpisa_wait(struct fpisa_request **request, uint32_t *flags);
  * others, which are one call ahead then (as many as were under way, of
  * requests). So ranks that make more than one call agree on which they repeat,
  * as by FPISA_MIN of the numbers of their steps, and keep the input of the
- * step before.
+ * step before. Errors are those of fpisa_connect() but for what it is given; the
+ * handle then returns the same until another try.
  */
 int fpisa_rejoin(struct fpisa *f);
 

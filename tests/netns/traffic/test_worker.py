@@ -4,7 +4,9 @@ that are absent, come back, come late; an independent client; the bits."""
 import array
 import hashlib
 import json
+import os
 import random
+import re
 import sys
 import time
 import zlib
@@ -13,12 +15,12 @@ import pytest
 
 import rationals
 import worker
-from lab import (ADDRESS, HERE, INDEPENDENT_CLIENT, LIBRARY, PIN, WORKER, draw_seed, read_all, read_answers,
+from lab import (ADDRESS, HERE, INDEPENDENT_CLIENT, LIBRARY, PIN, TOP, WORKER, draw_seed, read_all, read_answers,
                  wait_until)
 
 MODES = {"fpisa": rationals.FPISA, "fpisa-a": rationals.FPISA_A}
 ROUNDINGS = {"down": rationals.DOWN, "nearest": rationals.NEAREST}
-EACCES, EINVAL, ETIMEDOUT, EPROTO, ESTALE = 13, 22, 110, 71, 116
+EACCES, EINVAL, ETIMEDOUT, EPROTO, EADDRINUSE, ESTALE = 13, 22, 110, 71, 98, 116
 
 
 def test_address_and_job_number_suffice(lab):
@@ -62,6 +64,21 @@ def test_no_host_is_there(lab, transport):
                               (ADDRESS, -ETIMEDOUT, "Permission denied")):
         (answer,), _, _ = read_all(net.start(0, 1, address=address, timeout_ms=300, transport=transport))
         assert answer["rc"] == rc and said in answer["error"]
+
+
+def test_port_cannot_be_had(lab):
+    """It is taken, or root's: errors that the header has, with what to do."""
+    net = lab(workers=1)
+    with open(os.path.join(TOP, "include", "fpisa.h")) as f:
+        listed, = re.findall(r"Join job `job`((?:(?!\*/).)*)\*/\nint fpisa_connect\(", f.read(), re.S)
+    with net.worker[0].socket() as holder:
+        holder.bind(("0.0.0.0", 18000))
+        for rc, name, said, options in ((-EADDRINUSE, "EADDRINUSE", "another worker", {}),
+                                        (-EADDRINUSE, "EADDRINUSE", "another worker", {"transport": worker.XSK}),
+                                        (-EACCES, "EACCES", "1024", {"local_port": 80})):
+            (answer,), _, _ = read_all(net.start(0, 1, timeout_ms=300, **options))
+            assert answer["rc"] == rc and said in answer["error"]
+            assert re.search(rf"^ \* -{name}\t.*\bport\b", listed, re.M), listed
 
 
 def test_rank_that_was_taken_out_connects(lab):

@@ -368,8 +368,9 @@ static int open_socket(struct udp *u, uint16_t local_port)
 	    setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
 	if (bind(u->fd, (struct sockaddr *)&local, sizeof(local)))
-		return fpisa_fail(-errno, "UDP port %u: %s; is another worker running on this host?",
-				  local_port, strerror(errno));
+		return fpisa_fail(-errno, "UDP port %u: %s; %s", local_port, strerror(errno),
+				  errno == EACCES ? "without privilege take one from 1024 on, as 18000" :
+						    "is another worker running on this host?");
 	return 0;
 }
 
