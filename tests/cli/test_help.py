@@ -116,7 +116,7 @@ def test_lists_of_the_manual(verbs):
     assert {"error", "ulp", "touch_ns", "empty_ns"} <= set(keys)
     with open(os.path.join(TOP, "include", "fpisa.h")) as f:
         listed = re.findall(r"^ \* (-E[A-Z]+(?:, -E[A-Z]+)*|\w+)\t+\S", f.read(), re.M)
-    assert {"-EINVAL", "-EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP", "mode", "0x08"} <= set(listed)
+    assert {"-EINVAL", "-EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP, -ENOBUFS", "mode", "0x08"} <= set(listed)
     two = [" ".join(m) for v in verbs.values()
            for m in re.findall(r"^  (--\S.*,)\n  (--\S.*?)(?: {2,}|$)", "\n".join(v.more), re.M)]
     assert two
