@@ -25,6 +25,21 @@ def test_links(page):
         assert re.match(r"https?:", target) or os.path.exists(os.path.join(TOP, os.path.dirname(page), target)), target
 
 
+@pytest.mark.parametrize("language", ["c", "c++"])
+@pytest.mark.parametrize("page", ["README.md", "include/fpisa.h"])
+def test_first_program(page, language):
+    """What the page shows of the library compiles as it stands, between what a program has anyway."""
+    lines, = re.findall(r"(^(?: {4}| \*\t)struct fpisa \*f;\n.*?fpisa_close\(f\);\n)", read(page), re.M | re.S)
+    program = f"""#include <err.h>
+#include <fpisa.h>
+void sum(float *grad, size_t n)
+{{
+{re.sub("^(    | [*])", "", lines, flags=re.M)}}}
+"""
+    subprocess.run(["gcc", "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", os.path.join(TOP, "include"), "-"],
+                   input=program, text=True, check=True)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_tables_are_whole(page):
     """A table has its line of dashes second, and as many cells in every row."""
