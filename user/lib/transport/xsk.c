@@ -153,8 +153,11 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 			rc = below(x, x->udp->ops->send(x->udp, &out[i], 1));
 			continue;
 		}
-		if (datagram_size(&out[i]) > x->hop.mtu)
-			return -EMSGSIZE;
+		/* What is reserved by then leaves all the same, or the ring would lag for ever. */
+		if (datagram_size(&out[i]) > x->hop.mtu) {
+			rc = -EMSGSIZE;
+			continue;
+		}
 		if (!x->free_n || !xsk_ring_prod__reserve(&x->tx, 1, &at)) {
 			t->send_error = ENOBUFS;
 			continue;
