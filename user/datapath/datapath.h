@@ -212,7 +212,7 @@ struct datapath_interface {
 
 #define DATAPATH_MAX_INTERFACES 256
 #define DATAPATH_MAX_PROGRAMS 128
-#define DATAPATH_MAX_MAPS 32
+#define DATAPATH_MAX_MAPS 128
 
 /* ifindex[] of devs[]; refuses unknown ones, those named twice, and too many. */
 int find_interfaces(char *const *devs, int n, __u32 ifindex[DATAPATH_MAX_INTERFACES]);

@@ -8,6 +8,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/magic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -28,13 +29,11 @@
 #include "pin.h"
 #include "steer.h"
 
-#define MAX_PINS 64
-
 struct loading {
 	const char *dir;
 	int lock;
 	bool made_dir;
-	char before[MAX_PINS][NAME_MAX + 1]; /* pins that were there */
+	pin_name *before; /* pins that were there */
 	int before_n;
 	struct fpisa_steering steering;
 	struct fpisa_bpf *skel;
@@ -285,7 +284,11 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 		err = lock_dir(&l);
 	if (err)
 		goto out_dir;
-	l.before_n = pin_list(l.dir, l.before, MAX_PINS);
+	l.before_n = pin_list(l.dir, &l.before);
+	if (l.before_n < 0) {
+		err = l.before_n;
+		goto out_dir;
+	}
 	err = pin_abi(l.dir);
 	l.entry_fd = pin_open(l.dir, "fpisa");
 	fd = pin_open(l.dir, "fpisa_jobs");
@@ -334,6 +337,7 @@ out_dir:
 		err = err ?: privilege_drop();
 	if (err && l.made_dir)
 		rmdir(l.dir);
+	free(l.before);
 	if (l.control)
 		munmap(l.control, sizeof(*l.control));
 	if (l.entry_fd >= 0)

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,19 +45,41 @@ static bool ours(const char *name)
 	return !strcmp(name, "fpisa") || !strncmp(name, "fpisa_", 6);
 }
 
-int pin_list(const char *dir, char (*names)[NAME_MAX + 1], int max)
+int pin_list(const char *dir, pin_name **names)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
 	struct stat st;
 	int n = 0;
 
-	while (d && n < max && (e = readdir(d)))
-		if (ours(e->d_name) && !fstatat(dirfd(d), e->d_name, &st, 0) && !S_ISDIR(st.st_mode))
-			strcpy(names[n++], e->d_name);
+	*names = NULL;
+	while (d && (e = readdir(d))) {
+		pin_name *more;
+
+		if (!ours(e->d_name) || fstatat(dirfd(d), e->d_name, &st, 0) || S_ISDIR(st.st_mode))
+			continue;
+		more = realloc(*names, (n + 1) * sizeof(*more));
+		if (!more) {
+			free(*names);
+			*names = NULL;
+			n = fail(-ENOMEM, NULL, "%s", dir);
+			break;
+		}
+		*names = more;
+		strcpy(more[n++], e->d_name);
+	}
 	if (d)
 		closedir(d);
 	return n;
+}
+
+bool pin_any(const char *dir)
+{
+	pin_name *names;
+	int n = pin_list(dir, &names);
+
+	free(names);
+	return n > 0;
 }
 
 /* What is there may be of a loader that was killed. */
@@ -95,10 +118,11 @@ int pin_programs(const char *dir, const struct bpf_object *o)
 	return err ?: pin_program(dir, entry);
 }
 
-void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n)
+void pin_remove_all(const char *dir, pin_name *keep, int n)
 {
-	char names[64][NAME_MAX + 1], path[PATH_MAX];
-	int found = pin_list(dir, names, 64);
+	char path[PATH_MAX];
+	pin_name *names;
+	int found = pin_list(dir, &names);
 
 	for (int i = 0; i < found; i++) {
 		int k = 0;
@@ -108,6 +132,7 @@ void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n)
 		if (k == n && !pin_path(path, dir, names[i]) && unlink(path))
 			fail(-errno, NULL, "%s: remove", path);
 	}
+	free(names);
 	for (int i = 1; i < PIN_SEARCH; i++)
 		if (!strcmp(dir, pin_search[i]))
 			return;
@@ -117,24 +142,30 @@ void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n)
 /* Program pins stay their owner's: whoever has one may run it on frames of his own. */
 int pin_share(const char *dir)
 {
-	char names[64][NAME_MAX + 1], path[PATH_MAX];
-	int n = pin_list(dir, names, 64), err = 0;
+	char path[PATH_MAX];
+	pin_name *names;
 	struct stat st;
+	int n, err;
 
 	if (stat(dir, &st))
 		return fail(-errno, NULL, "%s", dir);
 	if (!(st.st_mode & S_IRGRP))
 		return 0;
+	n = pin_list(dir, &names);
+	err = n < 0 ? n : 0;
 	for (int i = 0; !err && i < n; i++) {
 		int fd = pin_open(dir, names[i]);
 
-		if (fd < 0)
-			return fail(fd, NULL, "%s/%s", dir, names[i]);
+		if (fd < 0) {
+			err = fail(fd, NULL, "%s/%s", dir, names[i]);
+			break;
+		}
 		err = pin_path(path, dir, names[i]);
 		if (!err && is_map(fd) && (chown(path, -1, st.st_gid) || chmod(path, 0640)))
 			err = fail(-errno, NULL, "%s: give to group %u", path, st.st_gid);
 		close(fd);
 	}
+	free(names);
 	return err;
 }
 

@@ -24,8 +24,13 @@ int pin_path(char path[PATH_MAX], const char *dir, const char *name);
 /* fd of what is pinned at DIR/NAME, for reading only where it may not be written; or -errno. Reports nothing. */
 int pin_open(const char *dir, const char *name);
 
-/* Names of our pins in `dir`, at most `max`; returns how many. */
-int pin_list(const char *dir, char (*names)[NAME_MAX + 1], int max);
+typedef char pin_name[NAME_MAX + 1];
+
+/* Names of our pins in `dir`, which the caller frees. How many there are; -ENOMEM, reported. */
+int pin_list(const char *dir, pin_name **names);
+
+/* Is there one? */
+bool pin_any(const char *dir);
 
 /* Pins what the fd is of, in one step over what is there. */
 int pin_fd(const char *dir, const char *name, int fd);
@@ -37,7 +42,7 @@ int pin_program(const char *dir, const struct bpf_program *prog);
 int pin_programs(const char *dir, const struct bpf_object *o);
 
 /* Removes our pins in `dir` but those of `keep` (n names), then the directory if it is ours and empty. */
-void pin_remove_all(const char *dir, char (*keep)[NAME_MAX + 1], int n);
+void pin_remove_all(const char *dir, pin_name *keep, int n);
 
 /* Maps in a directory that a group may read: readable by that group. -errno, reported. */
 int pin_share(const char *dir);

@@ -62,13 +62,12 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 
 int pin_find_remains(char dir[PATH_MAX], const char *pin)
 {
-	char one[1][NAME_MAX + 1];
 	struct stat st;
 
 	for (size_t i = 0; i < (pin ? 1 : PIN_SEARCH); i++) {
 		const char *at = pin ?: pin_search[i];
 
-		if (strlen(at) >= PATH_MAX || (!pin_list(at, one, 1) && (pin || i || stat(at, &st))))
+		if (strlen(at) >= PATH_MAX || (!pin_any(at) && (pin || i || stat(at, &st))))
 			continue;
 		strcpy(dir, at);
 		return pin_trust(dir, true);

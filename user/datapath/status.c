@@ -53,19 +53,24 @@ static int count_entries(int fd)
 
 int datapath_status(const struct datapath *dp, struct datapath_status *s)
 {
-	char names[64][NAME_MAX + 1];
-	int n = pin_list(dp->pin, names, 64), err;
+	pin_name *names;
+	int n = pin_list(dp->pin, &names), err = 0;
 
 	memset(s, 0, sizeof(*s));
-	qsort(names, n, sizeof(names[0]), (int (*)(const void *, const void *))strcmp);
+	if (n < 0)
+		return n;
+	if (n)
+		qsort(names, n, sizeof(names[0]), (int (*)(const void *, const void *))strcmp);
 	for (int i = 0; i < n; i++) {
 		int fd = pin_open(dp->pin, names[i]);
 
 		/* Those who may read the maps may not take the programs, which would let them write. */
 		if (fd == -EACCES)
 			continue;
-		if (fd < 0)
-			return fail(fd, NULL, "%s/%s", dp->pin, names[i]);
+		if (fd < 0) {
+			err = fail(fd, NULL, "%s/%s", dp->pin, names[i]);
+			break;
+		}
 		if (!is_map(fd)) {
 			if (s->programs < DATAPATH_MAX_PROGRAMS &&
 			    !program_info(fd, &s->program[s->programs]))
@@ -77,6 +82,9 @@ int datapath_status(const struct datapath *dp, struct datapath_status *s)
 			s->trie_entries = count_entries(fd);
 		close(fd);
 	}
+	free(names);
+	if (err)
+		return err;
 	for (int i = 0; i < FPISA_MAX_JOBS; i++)
 		s->jobs += !!dp->jobs[i].active;
 	list_stages(dp, s);

@@ -74,7 +74,7 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_unloaded *u)
 {
 	__u32 ifindex[DATAPATH_MAX_INTERFACES];
-	char dir[PATH_MAX], one[1][NAME_MAX + 1];
+	char dir[PATH_MAX];
 	int err, lock = -1;
 
 	*u = (struct datapath_unloaded){ .removed = false };
@@ -91,7 +91,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_u
 	if (!err)
 		err = pin_lock(dir, &lock);
 	/* What a loader made before it was killed may be the directory alone. */
-	if (!err && !pin_list(dir, one, 1)) {
+	if (!err && !pin_any(dir)) {
 		pin_remove_all(dir, NULL, 0);
 		err = -ENOENT;
 	}

@@ -116,7 +116,6 @@ EVERY = READING + [["load", "p0"], ["unload"], ["upgrade"], ["job", "del", 3], [
                    ["job", "add", 4, "--workers", "10.99.1.2"]]
 
 
-@pytest.mark.cold
 def test_directory_of_another_user(lab):
     """On a BPF filesystem that all may write, as `mount -t bpf` makes it: who is first owns the directory."""
     net = lab()

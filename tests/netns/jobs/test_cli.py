@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from lab import ADDRESS, BPFFS, COMMAND_S, FPISA, PIN, wait_until
+from shared import copy_pin
 
 
 CHANGED_BY_JOBS = ("fpisa_jobs", "fpisa_sessions", "fpisa_stages", "fpisa_control")
@@ -147,6 +148,22 @@ def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
     refused(net, ["unload", "--pin", pin], there + "$")
     net.agg.run("sh", "-ec", there.split("; ")[1].replace(" fpisa ", f" {FPISA} "))
     assert not os.path.exists(pin)
+
+
+def test_many_pins(lab):
+    """Jobs of many network namespaces have a map of ports each: all are given to the group, and removed."""
+    net = lab(workers=1)
+    net.fpisa("load", "p0", "--group", 64321)
+    net.add_job(0)
+    ports, = (f"{PIN}/{name}" for name in os.listdir(PIN) if name.startswith("fpisa_ports_"))
+    for i in range(100):
+        copy_pin(ports, f"{PIN}/fpisa_ports_{i}")
+    net.add_job(1)
+    assert {os.stat(f"{PIN}/fpisa_ports_{i}").st_gid for i in range(100)} == {64321}
+    # A load that fails removes only what it made.
+    refused(net, ["load", "p0"], "p0: is loaded already")
+    assert net.fpisa("unload") == ""
+    assert not os.path.exists(PIN)
 
 
 @pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
