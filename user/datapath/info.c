@@ -16,12 +16,32 @@ __u32 map_id(int fd)
 	return bpf_obj_get_info_by_fd(fd, &info, &len) ? 0 : info.id;
 }
 
-bool is_map(int fd)
+static bool is_kind(int fd, const char *kind)
 {
 	char path[64], target[64] = "";
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return readlink(path, target, sizeof(target) - 1) > 0 && !strcmp(target, "anon_inode:bpf-map");
+	return readlink(path, target, sizeof(target) - 1) > 0 && !strcmp(target, kind);
+}
+
+bool is_map(int fd)
+{
+	return is_kind(fd, "anon_inode:bpf-map");
+}
+
+int object_name(int fd, char name[BPF_OBJ_NAME_LEN])
+{
+	struct bpf_map_info map = { 0 };
+	struct bpf_prog_info prog = { 0 };
+	bool of_map = is_map(fd);
+	__u32 len = of_map ? sizeof(map) : sizeof(prog);
+
+	if (!of_map && !is_kind(fd, "anon_inode:bpf-prog"))
+		return -EINVAL;
+	if (bpf_obj_get_info_by_fd(fd, of_map ? (void *)&map : &prog, &len))
+		return -errno;
+	memcpy(name, of_map ? map.name : prog.name, BPF_OBJ_NAME_LEN);
+	return 0;
 }
 
 int program_info(int fd, struct datapath_program *p)

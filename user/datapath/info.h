@@ -3,6 +3,8 @@
 #ifndef FPISA_DATAPATH_INFO_H
 #define FPISA_DATAPATH_INFO_H
 
+#include <linux/bpf.h>
+
 #include "datapath.h"
 
 /* id of the map behind an fd, 0 on error. */
@@ -10,6 +12,9 @@ __u32 map_id(int fd);
 
 /* Is it a map that the fd is of, not a program? */
 bool is_map(int fd);
+
+/* The kernel's name of a map or a program, cut short to 15 bytes; -errno, -EINVAL if it is neither. */
+int object_name(int fd, char name[BPF_OBJ_NAME_LEN]);
 
 /* Fills *p from a program's fd, all but its family. */
 int program_info(int fd, struct datapath_program *p);

@@ -40,9 +40,42 @@ int pin_open(const char *dir, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-static bool ours(const char *name)
+#define PIN_NEW "fpisa_new" /* what takes another's place in a moment */
+
+static bool our_name(const char *name)
 {
 	return !strcmp(name, "fpisa") || !strncmp(name, "fpisa_", 6);
+}
+
+/*
+ * Was it made under the name that it is pinned by, of this version or another? The kernel keeps 15 bytes of that; a
+ * map of ports has a number behind it, and a dot is pinned as '_'.
+ */
+static bool ours(const char *dir, const char *name)
+{
+	char made[BPF_OBJ_NAME_LEN] = "";
+	const char *rest;
+	size_t n;
+	int fd;
+
+	if (!our_name(name))
+		return false;
+	fd = pin_open(dir, name);
+	if (fd < 0)
+		return false;
+	if (object_name(fd, made))
+		*made = 0;
+	close(fd);
+	for (char *c = made; *c; c++)
+		if (*c == '.')
+			*c = '_';
+	n = strlen(made);
+	rest = name + n;
+	if (!our_name(made) || !strcmp(name, PIN_NEW))
+		return our_name(made);
+	if (strncmp(name, made, n))
+		return false;
+	return !*rest || n == sizeof(made) - 1 || (*rest == '_' && !rest[1 + strspn(rest + 1, "0123456789")]);
 }
 
 int pin_list(const char *dir, pin_name **names)
@@ -56,7 +89,7 @@ int pin_list(const char *dir, pin_name **names)
 	while (d && (e = readdir(d))) {
 		pin_name *more;
 
-		if (!ours(e->d_name) || fstatat(dirfd(d), e->d_name, &st, 0) || S_ISDIR(st.st_mode))
+		if (fstatat(dirfd(d), e->d_name, &st, 0) || S_ISDIR(st.st_mode) || !ours(dir, e->d_name))
 			continue;
 		more = realloc(*names, (n + 1) * sizeof(*more));
 		if (!more) {
@@ -86,7 +119,7 @@ bool pin_any(const char *dir)
 int pin_fd(const char *dir, const char *name, int fd)
 {
 	char made[PATH_MAX], path[PATH_MAX];
-	int err = pin_path(made, dir, "fpisa_new");
+	int err = pin_path(made, dir, PIN_NEW);
 
 	if (!err)
 		err = pin_path(path, dir, name);

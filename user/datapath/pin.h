@@ -26,7 +26,7 @@ int pin_open(const char *dir, const char *name);
 
 typedef char pin_name[NAME_MAX + 1];
 
-/* Names of our pins in `dir`, which the caller frees. How many there are; -ENOMEM, reported. */
+/* Names of the maps and programs in `dir` that are ours by their own name too, which the caller frees. How many there are; -ENOMEM, reported. */
 int pin_list(const char *dir, pin_name **names);
 
 /* Is there one? */

@@ -2,6 +2,7 @@
 /* Take the datapath off interfaces and, where none is left, its pins away. */
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/report.h"
@@ -71,6 +72,24 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 	return 0;
 }
 
+/* Beside a datapath that is pinned elsewhere: where load pins, what a load or an unload left that was killed. */
+static int take_remains(struct datapath_unloaded *u)
+{
+	struct datapath_unloaded also = { .removed = false };
+	char dir[PATH_MAX];
+	int err = 0, lock = -1;
+
+	if (pin_find_remains(dir, DATAPATH_PIN) || pin_lock(dir, &lock))
+		return 0;
+	/* One that was loaded meanwhile stays. */
+	if (pin_find(dir, DATAPATH_PIN, true) == -ENOENT && pin_any(dir))
+		err = take_off(dir, NULL, NULL, NULL, 0, &also);
+	if (*also.elsewhere.dev)
+		u->elsewhere = also.elsewhere;
+	pin_unlock(&lock);
+	return err;
+}
+
 int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_unloaded *u)
 {
 	__u32 ifindex[DATAPATH_MAX_INTERFACES];
@@ -106,5 +125,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_u
 	else
 		err = take_off(dir, pin, devs, ifindex, n, u);
 	pin_unlock(&lock);
+	if (!err && !pin && !n && strcmp(dir, DATAPATH_PIN))
+		err = take_remains(u);
 	return err;
 }

@@ -161,7 +161,7 @@ def test_directory_of_another_user(lab):
 def test_remains_where_others_may_write(lab):
     """What looks like a killed loader's may be anybody's."""
     net, pin = lab(workers=1), BPFFS + "/fpisa_counters"
-    net.bpftool("map", "create", pin, "type", "array", "key", 4, "value", 8, "entries", 1, "name", "x")
+    net.bpftool("map", "create", pin, "type", "array", "key", 4, "value", 8, "entries", 1, "name", "fpisa_counters")
     os.chmod(BPFFS, 0o1777)
     refused(net, [FPISA, "unload"], f"{BPFFS}: others may write .*chmod go-w {BPFFS}$")
     assert os.path.exists(pin)

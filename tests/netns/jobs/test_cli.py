@@ -166,6 +166,33 @@ def test_many_pins(lab):
     assert not os.path.exists(PIN)
 
 
+def pin_map(net, path, name):
+    net.agg.run("bpftool", "map", "create", path, "type", "array", "key", 4, "value", 4, "entries", 1, "name", name)
+
+
+def test_pins_of_others(lab):
+    """What is called as ours are, but was made under another name, stays, in every directory; so does its directory."""
+    net, mine = lab(workers=1), BPFFS + "/fpisa_mine"
+    pin_map(net, mine, "mine")
+    refused(net, ["unload"], "nothing is loaded, nothing to unload")
+    net.load()
+    pin_map(net, PIN + "/fpisa_mine", "mine")
+    net.fpisa("unload")
+    assert os.path.exists(mine) and os.listdir(PIN) == ["fpisa_mine"]
+    refused(net, ["unload"], "nothing is loaded, nothing to unload")
+
+
+def test_unload_beside_remains(lab):
+    """What a killed load left goes with a datapath that is pinned elsewhere."""
+    net = lab(workers=1)
+    net.ip_link()
+    os.mkdir(PIN, 0o700)
+    pin_map(net, PIN + "/fpisa_abi", "fpisa_abi")
+    net.fpisa("unload")
+    assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "link", "show", "p0")
+    refused(net, ["unload"], "nothing is loaded, nothing to unload")
+
+
 @pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
 def test_unload_of_what_a_killed_one_left(lab, left):
     """Pins without fpisa_jobs, as a load or an unload that was killed leaves them, or the directory alone."""
