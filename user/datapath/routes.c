@@ -40,14 +40,26 @@ static int next_hop(const struct fpisa_rank *rank, struct route *via, __be32 *ne
 	return err;
 }
 
-int routes_assert(__u32 job, const struct fpisa_job *j)
+/* '1', '0', or 0 if that is not to be read. */
+static char forwarding(void)
 {
-	struct route via;
-	char a[ADDRESS_LEN];
-	__be32 neighbour;
+	int fd = open(LO_FORWARDING, O_RDONLY | O_CLOEXEC);
+	char on = 0;
+
+	if (fd < 0)
+		return 0;
+	if (read(fd, &on, 1) != 1)
+		on = 0;
+	close(fd);
+	return on;
+}
+
+/* Where it is on already, it may be that nobody may write it. */
+static int switch_forwarding_on(__u32 job)
+{
 	int fd, err = 0;
 
-	if (!any_routed(j))
+	if (forwarding() == '1')
 		return 0;
 	fd = open(LO_FORWARDING, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "1", 1) != 1)
@@ -55,6 +67,19 @@ int routes_assert(__u32 job, const struct fpisa_job *j)
 			   "job %u: " LO_FORWARDING, job);
 	if (fd >= 0)
 		close(fd);
+	return err;
+}
+
+int routes_assert(__u32 job, const struct fpisa_job *j)
+{
+	struct route via;
+	char a[ADDRESS_LEN];
+	__be32 neighbour;
+	int err;
+
+	if (!any_routed(j))
+		return 0;
+	err = switch_forwarding_on(job);
 	for (__u32 r = 0; !err && r < j->workers; r++) {
 		if (next_hop(&j->rank[r], &via, &neighbour))
 			continue;
@@ -102,15 +127,5 @@ void routes_release_all(const char *dir)
 
 int datapath_routes_asked(const struct fpisa_job *j)
 {
-	char on = '0';
-	int fd;
-
-	if (!any_routed(j))
-		return 1;
-	fd = open(LO_FORWARDING, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, &on, 1) != 1)
-		on = '1';
-	if (fd >= 0)
-		close(fd);
-	return on != '0';
+	return !any_routed(j) || forwarding() != '0';
 }

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from lab import FPISA, PIN
+from lab import ADDRESS, FPISA, PIN
 from test_doctor import mends
 
 
@@ -55,4 +55,18 @@ def test_forwarding_switched_off(lab):
     net.start(0, 1, timeout_ms=300).wait()
     assert net.counters(1, PIN)["v_forwarding"] > 0
     mends(net.agg, (), "job 1", "routes")
+    net.check_sum(1, 1000)
+
+
+def test_read_only_sysctl(lab):
+    """Forwarding of lo is on already, and nobody may write it, as in a container."""
+    net = lab(workers=1)
+    net.load()
+    read_only = ["unshare", "--mount", "sh", "-ec", "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys; "
+                 "exec \"$@\"", "sh", FPISA, "job", "add", "--workers", net.addresses[0], "--address", ADDRESS]
+    net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.forwarding=0")
+    status, _, err = net.agg.try_run(*read_only, 1)
+    assert status == 1 and "lo/forwarding: Read-only file system; mount /proc/sys writable, or name" in err
+    net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.forwarding=1")
+    net.agg.run(*read_only, 1)
     net.check_sum(1, 1000)
