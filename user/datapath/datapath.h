@@ -69,6 +69,7 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n);
 struct datapath_elsewhere {
 	char dev[IF_NAMESIZE]; /* one of its interfaces there, or "" */
 	char enter[300];       /* what to put before a command, for that namespace */
+	bool hidden; /* with CAP_SYS_ADMIN, without CAP_SYS_PTRACE: a process did not say which namespace it is in */
 };
 
 struct datapath_unloaded {
@@ -78,7 +79,7 @@ struct datapath_unloaded {
 
 /*
  * Detach from the `n` interfaces, or from all of this network namespace if n
- * is 0, and remove the pins if it then runs in no namespace that can be seen.
+ * is 0, and remove the pins if it then runs in no namespace that can be seen, and none is hidden.
  */
 int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_unloaded *u);
 

@@ -12,6 +12,7 @@
 #include "cli/names.h"
 #include "cli/report.h"
 #include "host/netns.h"
+#include "host/privilege.h"
 #include "info.h"
 #include "interface.h"
 #include "log.h"
@@ -234,9 +235,13 @@ static int look(const char *prefix, void *arg)
 int interfaces_elsewhere(__u32 jobs_id, __u32 entry, struct datapath_elsewhere *e)
 {
 	struct search s = { jobs_id, entry, e };
+	int n;
 
 	*e = (struct datapath_elsewhere){ .dev = "" };
-	return netns_others(look, &s);
+	n = netns_others(look, &s, &e->hidden);
+	/* Without the first it enters none anyway; who has both can do no more, as in a container. */
+	e->hidden &= privilege_has(PRIVILEGE_LOOK) && !privilege_has(PRIVILEGE_TRACE);
+	return n;
 }
 
 bool datapath_elsewhere(const struct datapath *dp, struct datapath_elsewhere *e)

@@ -27,7 +27,7 @@ int interfaces_each(__u32 jobs_id, __u32 entry,
 /* Puts a program in the place of the datapath's on all interfaces of this network namespace. */
 int interfaces_replace(__u32 jobs_id, int prog_fd);
 
-/* Is one found in another network namespace? Their number, *e set, or 0; -errno if it could not be looked at. */
+/* Is one found in another network namespace? Their number, *e set, or 0, e->hidden set; -errno if it could not be looked at. */
 int interfaces_elsewhere(__u32 jobs_id, __u32 entry, struct datapath_elsewhere *e);
 
 #endif

@@ -64,7 +64,12 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 			      "%s: runs on no interface of this network namespace, but on %s of another; "
 			      "%sfpisa unload%s%s",
 			      dir, u->elsewhere.dev, u->elsewhere.enter, pin ? " --pin " : "", pin ?: "");
-	if (!err) {
+	if (!err && none && u->elsewhere.hidden)
+		return refuse(-EPERM,
+			      "%s: runs on no interface of this network namespace, but may in those of processes that do "
+			      "not let this one look; run fpisa unload%s%s with CAP_SYS_PTRACE",
+			      dir, pin ? " --pin " : "", pin ?: "");
+	if (!err && !u->elsewhere.hidden) {
 		routes_release_all(dir);
 		pin_remove_all(dir, NULL, 0);
 		u->removed = true;

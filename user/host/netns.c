@@ -42,8 +42,9 @@ static int netns_id(int fd)
 
 typedef int (*visit_netns)(int fd, const char *prefix, void *arg);
 
-/* DIR/ENTRY/TAIL of each entry, until one is not 0; its fd is closed here. */
-static int walk_dir(const char *dir, const char *tail, const char *prefix_format, visit_netns visit, void *arg)
+/* DIR/ENTRY/TAIL of each entry, until one is not 0; its fd is closed here. *hidden: one may not be opened. */
+static int walk_dir(const char *dir, const char *tail, const char *prefix_format, visit_netns visit, void *arg,
+		    bool *hidden)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
@@ -57,8 +58,10 @@ static int walk_dir(const char *dir, const char *tail, const char *prefix_format
 			continue;
 		snprintf(path, sizeof(path), "%s/%s%s", dir, e->d_name, tail);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd < 0)
+		if (fd < 0) {
+			*hidden |= errno == EACCES || errno == EPERM;
 			continue;
+		}
 		snprintf(prefix, sizeof(prefix), prefix_format, e->d_name);
 		got = visit(fd, prefix, arg);
 		close(fd);
@@ -69,10 +72,10 @@ static int walk_dir(const char *dir, const char *tail, const char *prefix_format
 }
 
 /* Names first: they last, processes end. */
-static int walk(visit_netns visit, void *arg)
+static int walk(visit_netns visit, void *arg, bool *hidden)
 {
-	return walk_dir("/run/netns", "", "nsenter --net=/run/netns/%s ", visit, arg) ?:
-	       walk_dir("/proc", "/ns/net", "nsenter -t %s -n ", visit, arg);
+	return walk_dir("/run/netns", "", "nsenter --net=/run/netns/%s ", visit, arg, hidden) ?:
+	       walk_dir("/proc", "/ns/net", "nsenter -t %s -n ", visit, arg, hidden);
 }
 
 /* Namespaces that a descriptor alone keeps. Of other files not one is opened, which may do something. */
@@ -118,8 +121,9 @@ static int is_wanted(int fd, const char *prefix, void *arg)
 int netns_find(int id, char prefix[NETNS_PREFIX_LEN], int *fd)
 {
 	struct wanted w = { .id = id, .fd = -1, .prefix = prefix };
+	bool hidden = false;
 
-	walk(is_wanted, &w);
+	walk(is_wanted, &w, &hidden);
 	*fd = w.fd;
 	return w.fd < 0 ? -ENOENT : 0;
 }
@@ -154,18 +158,19 @@ static int visit_once(int fd, const char *prefix, void *arg)
 	return got;
 }
 
-int netns_others(int (*fn)(const char *prefix, void *arg), void *arg)
+int netns_others(int (*fn)(const char *prefix, void *arg), void *arg, bool *hidden)
 {
 	struct others o = { .fn = fn, .arg = arg };
 	int got;
 
+	*hidden = false;
 	o.seen = malloc(sizeof(*o.seen));
 	if (!o.seen || stat("/proc/thread-self/ns/net", o.seen)) {
 		free(o.seen);
 		return -errno;
 	}
 	o.n = 1;
-	got = walk(visit_once, &o) ?: walk_descriptors(visit_once, &o);
+	got = walk(visit_once, &o, hidden) ?: walk_descriptors(visit_once, &o);
 	free(o.seen);
 	return got;
 }

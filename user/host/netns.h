@@ -17,9 +17,10 @@ int netns_find(int id, char prefix[NETNS_PREFIX_LEN], int *fd);
 /*
  * fn() in each other namespace that a name, a process or its descriptor leads to and this
  * process may enter, with the command before a command, until it is not 0:
- * that, or 0. -errno if it could not look at all.
+ * that, or 0. -errno if it could not look at all; *hidden if
+ * a process did not let it look.
  */
-int netns_others(int (*fn)(const char *prefix, void *arg), void *arg);
+int netns_others(int (*fn)(const char *prefix, void *arg), void *arg, bool *hidden);
 
 /* Moves this thread into `fd`; *home gets what netns_leave() takes back, and closes. */
 int netns_enter(int fd, int *home);

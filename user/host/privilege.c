@@ -23,6 +23,7 @@ static const struct {
 	{ BIT(CAP_BPF), "CAP_BPF" },
 	{ BIT(CAP_PERFMON), "CAP_PERFMON" },
 	{ BIT(CAP_SYS_ADMIN), "CAP_SYS_ADMIN" },
+	{ BIT(CAP_SYS_PTRACE), "CAP_SYS_PTRACE" },
 };
 
 /* CAP_PERFMON spares the programs the verifier's defences against speculation, and lets them keep pointers. */
@@ -30,6 +31,7 @@ static const __u64 needs[] = {
 	[PRIVILEGE_LOAD] = BIT(CAP_NET_ADMIN) | BIT(CAP_BPF) | BIT(CAP_PERFMON),
 	[PRIVILEGE_ATTACH] = BIT(CAP_NET_ADMIN),
 	[PRIVILEGE_LOOK] = ADMIN,
+	[PRIVILEGE_TRACE] = BIT(CAP_SYS_PTRACE),
 	[PRIVILEGE_PROBE] = BIT(CAP_NET_ADMIN) | ADMIN,
 };
 

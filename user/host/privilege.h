@@ -13,6 +13,7 @@ enum privilege {
 	PRIVILEGE_LOAD,	  /* programs and maps into the kernel, attach them: load, resources, job add */
 	PRIVILEGE_ATTACH, /* attach and detach: unload */
 	PRIVILEGE_LOOK,	  /* at programs and maps of others, by their number: job shrink */
+	PRIVILEGE_TRACE,  /* see which namespace a process is in that has more capabilities */
 	PRIVILEGE_PROBE,  /* look, and attach: doctor, upgrade */
 };
 

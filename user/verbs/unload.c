@@ -22,5 +22,9 @@ int verb_unload(int argc, char **argv)
 		printf("detached in this network namespace; datapath and jobs stay, for they run on %s of another; "
 		       "%sfpisa unload%s%s\n",
 		       u.elsewhere.dev, u.elsewhere.enter, c.pin ? " --pin " : "", c.pin ?: "");
+	else if (!err && u.elsewhere.hidden && !u.removed)
+		printf("detached in this network namespace; datapath and jobs stay, for they may run in those of processes that "
+		       "do not let this one look; run fpisa unload%s%s with CAP_SYS_PTRACE\n",
+		       c.pin ? " --pin " : "", c.pin ?: "");
 	return err;
 }

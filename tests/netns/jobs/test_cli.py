@@ -193,6 +193,27 @@ def test_unload_beside_remains(lab):
     refused(net, ["unload"], "nothing is loaded, nothing to unload")
 
 
+def test_unload_that_may_not_look_into_processes(lab):
+    """Without CAP_SYS_PTRACE no other process says which network namespace it is in: what may run there keeps its pins."""
+    net = lab(workers=1)
+    other = net.netns()
+    keeper = other.spawn("sleep", "600")
+    other.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
+    net.load()
+    other.run(FPISA, "load", "e0")
+    caps = "-all,+net_admin,+sys_admin"
+    unload = ["setpriv", "--bounding-set", caps, "--inh-caps", caps, FPISA, "unload"]
+    assert re.fullmatch("detached in this network namespace; datapath and jobs stay, for .*; run fpisa unload with CAP_SYS_PTRACE\n",
+                        net.agg.run(*unload))
+    assert os.path.exists(PIN)
+    status, _, err = net.agg.try_run(*unload)
+    assert status == 1 and re.search(f"{PIN}: .*; run fpisa unload with CAP_SYS_PTRACE$", err), err
+    assert "nsenter" in net.agg.try_run(FPISA, "unload")[2]
+    keeper.kill()
+    other.run(FPISA, "unload")
+    assert not os.path.exists(PIN)
+
+
 @pytest.mark.parametrize("left", [[], ["fpisa_abi"], ["fpisa_abi", "fpisa_histogram", "fpisa_counters"], ["fpisa_lpm"]])
 def test_unload_of_what_a_killed_one_left(lab, left):
     """Pins without fpisa_jobs, as a load or an unload that was killed leaves them, or the directory alone."""
