@@ -2,20 +2,51 @@
 /*
  * Upgrade a datapath that runs. At every moment it is whole: the idle bank is
  * filled, one store lets new frames use it, then the interfaces (and the CPU
- * map, where there is one) get the new entry, the ports of this network
- * namespace's jobs the new egress program, and the pins the new programs.
+ * map, where there is one) get the new entry, the ports of jobs the new egress
+ * program, in one network namespace after the other, and the pins the new programs.
  */
 #include <bpf/libbpf.h>
 
+#include "cli/report.h"
 #include "datapath.h"
 #include "egress.h"
 #include "family.h"
+#include "host/netns.h"
 #include "host/privilege.h"
 #include "info.h"
 #include "interface.h"
 #include "object.h"
 #include "pin.h"
 #include "steer.h"
+
+struct renewal {
+	const struct datapath *dp;
+	int entry_fd;
+};
+
+/* In the network namespace that this process is in. */
+static int renew(const char *unused, void *arg)
+{
+	const struct renewal *r = arg;
+
+	(void)unused;
+	return interfaces_replace(r->dp->jobs_id, r->entry_fd) ?: reply_ports_renew(r->dp);
+}
+
+static int renew_everywhere(const struct datapath *dp, int entry_fd)
+{
+	struct renewal r = { dp, entry_fd };
+	int err = renew(NULL, &r);
+	bool hidden = false;
+
+	if (err)
+		return err;
+	err = netns_others(renew, &r, &hidden);
+	if (!err && hidden && !privilege_has(PRIVILEGE_TRACE))
+		warning("upgrade: interfaces in network namespaces of processes that do not let this one look run the old "
+			"programs on; run fpisa upgrade with CAP_SYS_PTRACE");
+	return err;
+}
 
 static int replace(struct datapath *dp, struct fpisa_bpf *skel, struct fpisa_steer_bpf *steer)
 {
@@ -35,9 +66,7 @@ static int replace(struct datapath *dp, struct fpisa_bpf *skel, struct fpisa_ste
 	if (steer)
 		err = steer_fill(steer, &dp->steering);
 	if (!err)
-		err = interfaces_replace(dp->jobs_id, bpf_program__fd(entry));
-	if (!err)
-		err = reply_ports_renew(dp);
+		err = renew_everywhere(dp, bpf_program__fd(entry));
 	if (!err && steer)
 		err = steer_pin(dp->pin, steer);
 	if (!err)

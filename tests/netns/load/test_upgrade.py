@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`fpisa upgrade`: new programs in the place of running ones while frames flow; killed at any moment. Maps of another version."""
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -212,3 +213,29 @@ def test_other_layout(lab, tmp_path):
     assert status and "fpisa_abi" in err
     net.add_job(1)
     net.check_sum(1)
+
+
+def test_in_every_namespace(lab):
+    """Interfaces of other network namespaces run the datapath too, and jobs there have ports of their own."""
+    net = lab(workers=2)
+    other, host = net.netns(), net.netns()
+    other.ip(f"link add e9 mtu 1500 type veth peer name eth0 mtu 1500 netns {host.path}", "addr add 10.77.0.1/24 dev e9",
+             "link set e9 up", "addr add 10.77.7.7/32 dev lo")
+    host.ip("addr add 10.77.0.2/24 dev eth0", "link set eth0 up", "route add 10.77.7.7 via 10.77.0.1")
+    host.gro_on("eth0")
+    net.worker.append(host)
+    other.gro_on("e9")
+    net.load()
+    net.add_job(1, workers=net.addresses[:2])
+    other.run(FPISA, "load", "e9")
+    other.run(FPISA, "job", "add", 2, "--workers", "10.77.0.2", "--address", "10.77.7.7", "--fanout", "unicast")
+    there = lambda: json.loads(other.run(FPISA, "status", "--json"))["interfaces"]  # noqa: E731
+    before = {i["program_id"] for i in there()}
+    net.fpisa("upgrade")
+    here = set(programs(net)[0].values())
+    assert {i["program_id"] for i in there()} == here and not before & here
+    net.check_sum(1, ranks=[0, 1])
+    net.check_sum(2, ranks=[2], workers=1, address="10.77.7.7")
+    other.run(FPISA, "unload")
+    net.fpisa("unload")
+    assert not os.path.exists(PIN)
