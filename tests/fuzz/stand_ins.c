@@ -72,8 +72,9 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	return -ENOENT;
 }
 
-int route_get(__be32 to, __u32 ifindex, struct route *r)
+int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r)
 {
+	(void)from;
 	*r = (struct route){.ifindex = ifindex ?: 1 + to % 3, .source = htonl(to % 7), .local = to % 11 == 0};
 	return to % 5 ? 0 : -ENETUNREACH;
 }

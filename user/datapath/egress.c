@@ -129,6 +129,24 @@ int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex,
 	return err;
 }
 
+bool reply_ports_here(const char *dir, __u32 job)
+{
+	int replies = pin_open(dir, "fpisa_replies"), ports = -1;
+	char name[PORTS_NAME];
+	bool here = false;
+	__u32 id = 0;
+
+	if (replies >= 0 && !name_here(name))
+		ports = pin_open(dir, name);
+	if (ports >= 0 && !bpf_map_lookup_elem(replies, &job, &id))
+		here = id == map_id(ports);
+	if (ports >= 0)
+		close(ports);
+	if (replies >= 0)
+		close(replies);
+	return here;
+}
+
 /* -- upgrade -------------------------------------------------------------- */
 
 /* All entries of a device map. Its keys first: an entry that is replaced may change its place. */

@@ -14,6 +14,9 @@ int reply_ports_add(const char *dir, const __u32 *ifindex, int n);
 /* Gives such entries to a job: of all interfaces that the datapath is attached to, and of these. */
 int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd);
 
+/* Is it a job of this network namespace, whose ports its replies leave by? Reports nothing. */
+bool reply_ports_here(const char *dir, __u32 job);
+
 /* The egress program anew, in all entries of jobs in this network namespace. */
 int reply_ports_renew(const struct datapath *dp);
 

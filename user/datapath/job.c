@@ -171,8 +171,6 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	if (!err)
 		err = draw_key(job, j);
 	if (!err)
-		err = routes_assert(job, j);
-	if (!err)
 		err = datapath_job_place(dp->jobs, job, j);
 	if (!err)
 		err = family_load(dp, j->family);
@@ -181,6 +179,9 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	err = make_fanout(dp, job, j, ifindex);
 	if (!err)
 		err = reset(dp, job, j, ifindex);
+	/* The last that may be refused: nothing takes it back. */
+	if (!err)
+		err = routes_assert(job, j);
 	if (err) {
 		remove_fanout(dp, job);
 		goto out;
@@ -211,9 +212,9 @@ int datapath_job_del(struct datapath *dp, __u32 job)
 	err = datapath_job(dp, job, &j);
 	if (err)
 		goto out;
+	routes_release(dp, job);
 	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
 	listen_on(dp, 1);
-	routes_release(dp, &j);
 	err = remove_fanout(dp, job);
 out:
 	datapath_unlock(dp);

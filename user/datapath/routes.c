@@ -13,10 +13,14 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "cli/print.h"
 #include "cli/report.h"
+#include "egress.h"
+#include "host/netns.h"
 #include "host/route.h"
 #include "pin.h"
 #include "routes.h"
@@ -31,12 +35,14 @@ static bool any_routed(const struct fpisa_job *j)
 	return false;
 }
 
-/* The neighbour that frames to a rank go to first. */
-static int next_hop(const struct fpisa_rank *rank, struct route *via, __be32 *neighbour)
+/* The neighbour that frames to a rank go to first, as find_way() asks for it. */
+static int next_hop(const struct fpisa_job *j, __u32 rank, struct neighbour *next)
 {
-	int err = rank->given ? -ENOENT : route_get(rank->addr, 0, via);
+	struct route way;
+	int err = j->rank[rank].given ? -ENOENT : route_get(j->rank[rank].addr, j->address, 0, &way);
 
-	*neighbour = via->gateway ?: rank->addr;
+	if (!err)
+		*next = way.next;
 	return err;
 }
 
@@ -72,57 +78,157 @@ static int switch_forwarding_on(__u32 job)
 
 int routes_assert(__u32 job, const struct fpisa_job *j)
 {
-	struct route via;
-	char a[ADDRESS_LEN];
-	__be32 neighbour;
-	int err;
+	int err, first = 0, kept = 0;
+	struct neighbour next;
 
 	if (!any_routed(j))
 		return 0;
 	err = switch_forwarding_on(job);
-	for (__u32 r = 0; !err && r < j->workers; r++) {
-		if (next_hop(&j->rank[r], &via, &neighbour))
+	if (err)
+		return err;
+	for (__u32 r = 0; r < j->workers; r++) {
+		if (next_hop(j, r, &next))
 			continue;
-		err = neighbour_manage(neighbour, via.ifindex, true);
-		if (err)
-			err = fail(err, NULL, "job %u: neighbour entry of %s", job, address_text(neighbour, a));
+		err = neighbour_manage(&next);
+		kept += !!err;
+		first = first ?: err;
 	}
-	return err;
+	if (kept)
+		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; without them it looks for one "
+			"when a HELLO comes, if no firewall keeps that from it",
+			job, kept, strerror(-first),
+			first == -ENOBUFS ? ", see net.ipv4.neigh.default.gc_thresh3" : "");
+	return 0;
 }
 
-static bool still_needed(const struct datapath *dp, __be32 neighbour, __u32 ifindex)
-{
-	struct route via;
-	__be32 other;
+/* -- release ---------------------------------------------------------------- */
 
-	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++)
-		for (__u32 r = 0; dp->jobs[job].active && r < dp->jobs[job].workers; r++)
-			if (!next_hop(&dp->jobs[job].rank[r], &via, &other) && other == neighbour &&
-			    via.ifindex == ifindex)
-				return true;
+struct release {
+	const char *dir;
+	int jobs_fd, peers_fd;
+	__u32 job; /* this one alone, or FPISA_MAX_JOBS: all */
+	bool done;
+	int err;
+};
+
+static bool job_of(const struct release *r, __u32 job, struct fpisa_job *j)
+{
+	return !bpf_map_lookup_elem(r->jobs_fd, &job, j) && j->active && j->workers <= FPISA_MAX_WORKERS &&
+	       reply_ports_here(r->dir, job);
+}
+
+struct needed {
+	struct neighbour *n;
+	size_t count;
+};
+
+static bool is_needed(const struct neighbour *n, void *arg)
+{
+	const struct needed *all = arg;
+
+	for (size_t i = 0; i < all->count; i++)
+		if (all->n[i].ifindex == n->ifindex && all->n[i].family == n->family &&
+		    !memcmp(all->n[i].address, n->address, sizeof(n->address)))
+			return true;
 	return false;
 }
 
-void routes_release(const struct datapath *dp, const struct fpisa_job *j)
+/* What the other jobs of this network namespace need. */
+static int list_needed(const struct release *r, struct needed *all)
 {
-	struct route via;
-	__be32 neighbour;
+	struct fpisa_job j;
 
-	for (__u32 r = 0; r < j->workers && r < FPISA_MAX_WORKERS; r++)
-		if (!next_hop(&j->rank[r], &via, &neighbour) && !(dp && still_needed(dp, neighbour, via.ifindex)))
-			neighbour_manage(neighbour, via.ifindex, false);
+	all->count = 0;
+	all->n = calloc(FPISA_MAX_JOBS * FPISA_MAX_WORKERS, sizeof(*all->n));
+	if (!all->n)
+		return -ENOMEM;
+	for (__u32 job = 0; r->job != FPISA_MAX_JOBS && job < FPISA_MAX_JOBS; job++)
+		if (job != r->job && job_of(r, job, &j))
+			for (__u32 rank = 0; rank < j.workers; rank++)
+				all->count += !next_hop(&j, rank, &all->n[all->count]);
+	return 0;
+}
+
+/* Of a rank: on the interface that it is behind, and where its route leads now. */
+static void release_job(struct release *r, __u32 job, const struct fpisa_job *j, struct needed *all)
+{
+	__u32 seen[2 * FPISA_MAX_WORKERS], n = 0;
+
+	for (__u32 rank = 0; rank < j->workers; rank++) {
+		__u32 key = job * FPISA_MAX_WORKERS + rank;
+		struct fpisa_peer peer = { .ifindex = 0 };
+		struct neighbour next = { .ifindex = 0 };
+
+		if (j->rank[rank].given)
+			continue;
+		bpf_map_lookup_elem(r->peers_fd, &key, &peer);
+		next_hop(j, rank, &next);
+		seen[n++] = peer.ifindex;
+		seen[n++] = next.ifindex;
+	}
+	for (__u32 i = 0; i < n; i++) {
+		__u32 k = 0;
+
+		while (seen[k] != seen[i])
+			k++;
+		if (k == i && seen[i])
+			r->err = r->err ?: neighbours_release(seen[i], is_needed, all);
+	}
+}
+
+/* In the network namespace that this process is in. */
+static int release_here(const char *unused, void *arg)
+{
+	struct needed all = { .n = NULL };
+	struct release *r = arg;
+	struct fpisa_job j;
+
+	(void)unused;
+	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++) {
+		if ((r->job != FPISA_MAX_JOBS && r->job != job) || !job_of(r, job, &j) || !any_routed(&j))
+			continue;
+		r->done = true;
+		if (!all.n)
+			r->err = r->err ?: list_needed(r, &all);
+		if (all.n)
+			release_job(r, job, &j, &all);
+	}
+	free(all.n);
+	return r->done && r->job != FPISA_MAX_JOBS;
+}
+
+static void release(const char *dir, __u32 job, const char *what)
+{
+	struct release r = {
+		.dir = dir,
+		.jobs_fd = pin_open(dir, "fpisa_jobs"),
+		.peers_fd = pin_open(dir, "fpisa_peers"),
+		.job = job,
+	};
+	bool hidden;
+
+	if (r.jobs_fd >= 0 && !release_here(NULL, &r))
+		netns_others(release_here, &r, &hidden);
+	if (r.err)
+		warning("%s: neighbours stay managed, see ip neigh: %s%s", what, strerror(-r.err),
+			r.err == -EPERM ? "; to end that takes CAP_NET_ADMIN" : "");
+	if (r.jobs_fd >= 0)
+		close(r.jobs_fd);
+	if (r.peers_fd >= 0)
+		close(r.peers_fd);
+}
+
+void routes_release(const struct datapath *dp, __u32 job)
+{
+	char what[16];
+
+	snprintf(what, sizeof(what), "job %u", job);
+	release(dp->pin, job, what);
 }
 
 void routes_release_all(const char *dir)
 {
-	int jobs_fd = pin_open(dir, "fpisa_jobs");
-	struct fpisa_job j;
-
-	for (__u32 job = 0; jobs_fd >= 0 && job < FPISA_MAX_JOBS; job++)
-		if (!bpf_map_lookup_elem(jobs_fd, &job, &j) && j.active)
-			routes_release(NULL, &j);
-	if (jobs_fd >= 0)
-		close(jobs_fd);
+	release(dir, FPISA_MAX_JOBS, dir);
 }
 
 int datapath_routes_asked(const struct fpisa_job *j)

@@ -5,14 +5,14 @@
 
 #include "datapath.h"
 
-/* Lets it, as long as the datapath is there; reports. */
+/* Lets it, as long as the datapath is there; reports. A neighbour that the kernel does not take is warned of. */
 int routes_assert(__u32 job, const struct fpisa_job *j);
 
 /*
- * Takes back what only this job needed, which is no longer active (dp NULL: what it needed); what any job did whose
- * map is pinned in `dir`.
+ * Takes back what only this job needed, in the network namespace that it was made in; after that it may be no longer
+ * active. What any job did that is pinned in `dir`, in every namespace. What cannot be is warned of.
  */
-void routes_release(const struct datapath *dp, const struct fpisa_job *j);
+void routes_release(const struct datapath *dp, __u32 job);
 void routes_release_all(const char *dir);
 
 #endif

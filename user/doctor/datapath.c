@@ -46,7 +46,7 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 		if (j->rank[r].given && !datapath_peer(d->dp, job, r, &peer) && if_indextoname(peer.ifindex, dev))
 			add(&t, "@%s", dev);
 	}
-	if (route_get(j->address, 0, &way) || !way.local)
+	if (route_get(j->address, 0, 0, &way) || !way.local)
 		add(&t, " --foreign-address");
 	job_options_text(j, t.at, t.end - t.at);
 }
@@ -58,7 +58,7 @@ static void check_address(struct doctor *d, const struct fpisa_job *j, const cha
 	struct route r = { 0 };
 
 	address_text(j->address, a);
-	if (!route_get(j->address, 0, &r) && r.local) {
+	if (!route_get(j->address, 0, 0, &r) && r.local) {
 		finding(d, LEVEL_OK, subject, "address", NULL, "%s is this machine's", a);
 		return;
 	}
@@ -67,10 +67,32 @@ static void check_address(struct doctor *d, const struct fpisa_job *j, const cha
 		a);
 }
 
-/* Without it every HELLO is dropped: `forwarding`. */
-static void check_routes(struct doctor *d, const struct fpisa_job *j, const char *subject)
+/* The datapath asks the same. An interface that is gone is check_ports()'s matter, no route the operator's. */
+static bool leads_elsewhere(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 rank)
 {
-	if (datapath_routes_asked(j))
+	char dev[IF_NAMESIZE];
+	struct fpisa_peer p;
+	struct route way;
+
+	return !datapath_peer(d->dp, job, rank, &p) && if_indextoname(p.ifindex, dev) &&
+	       !route_get(j->rank[rank].addr, j->address, 0, &way) && way.ifindex != p.ifindex;
+}
+
+/* Without forwarding every HELLO is dropped: `forwarding`; of a rank that is behind another port: `route`. */
+static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
+{
+	char fix[FIX_LEN], text[RANKS_LEN];
+	__u64 other = 0;
+
+	for (__u32 r = 0; r < j->workers; r++)
+		if (j->live >> r & 1 && !j->rank[r].given && leads_elsewhere(d, job, j, r))
+			other |= 1ull << r;
+	if (other) {
+		remake(d, job, j, fix, sizeof(fix));
+		finding(d, LEVEL_FAULT, subject, "routes", fix,
+			"routes to ranks %s lead to other interfaces than when the job was made, so these cannot join",
+			ranks_text(other, text));
+	} else if (datapath_routes_asked(j))
 		finding(d, LEVEL_OK, subject, "routes", NULL, "the datapath may ask for the way to its ranks");
 	else
 		finding(d, LEVEL_FAULT, subject, "routes", "sysctl -w net.ipv4.conf.lo.forwarding=1",
@@ -329,7 +351,7 @@ void doctor_datapath(struct doctor *d)
 			continue;
 		snprintf(subject, sizeof(subject), "job %u", job);
 		check_address(d, &j, subject);
-		check_routes(d, &j, subject);
+		check_routes(d, job, &j, subject);
 		check_ports(d, job, &j, subject);
 		check_mtu(d, job, &j, subject);
 		check_members(d, job, &j, subject);

@@ -75,7 +75,7 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 	char to[ADDRESS_LEN], fix[256], name[IF_NAMESIZE], way[IF_NAMESIZE] = "";
 	struct route r = { 0 };
 	struct link l;
-	int err = route_get(aggregator, 0, &r);
+	int err = route_get(aggregator, 0, 0, &r);
 
 	address_text(aggregator, to);
 	if (err || !if_indextoname(r.ifindex, way)) {

@@ -5,6 +5,7 @@
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -12,6 +13,9 @@
 
 #include "request.h"
 #include "route.h"
+
+/* Of entries that we have the kernel manage; nobody has it in rt_protos. */
+#define OUR_PROTOCOL 70
 
 static int take_route(const struct nlmsghdr *m, void *arg)
 {
@@ -22,58 +26,157 @@ static int take_route(const struct nlmsghdr *m, void *arg)
 	r->local = rtm->rtm_type == RTN_LOCAL;
 	r->broadcast = rtm->rtm_type == RTN_BROADCAST;
 	mnl_attr_for_each(a, m, sizeof(*rtm)) {
+		const struct rtvia *via = mnl_attr_get_payload(a);
+
 		if (mnl_attr_get_type(a) == RTA_OIF)
-			r->ifindex = mnl_attr_get_u32(a);
+			r->ifindex = r->next.ifindex = mnl_attr_get_u32(a);
 		if (mnl_attr_get_type(a) == RTA_GATEWAY)
-			r->gateway = mnl_attr_get_u32(a);
+			memcpy(r->next.address, mnl_attr_get_payload(a), sizeof(__be32));
+		if (mnl_attr_get_type(a) == RTA_VIA && via->rtvia_family == AF_INET6 &&
+		    mnl_attr_get_payload_len(a) == sizeof(*via) + sizeof(r->next.address)) {
+			r->next.family = AF_INET6;
+			memcpy(r->next.address, via->rtvia_addr, sizeof(r->next.address));
+		}
 		if (mnl_attr_get_type(a) == RTA_PREFSRC)
 			r->source = mnl_attr_get_u32(a);
 	}
 	return MNL_CB_OK;
 }
 
-int route_get(__be32 to, __u32 ifindex, struct route *r)
+int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r)
 {
-	const struct rtmsg rtm = { .rtm_family = AF_INET, .rtm_dst_len = 32 };
+	const struct rtmsg rtm = { .rtm_family = AF_INET, .rtm_dst_len = 32, .rtm_src_len = from ? 32 : 0 };
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETROUTE, NLM_F_ACK, &rtm, sizeof(rtm));
 	int err;
 
-	memset(r, 0, sizeof(*r));
+	*r = (struct route){ .next.family = AF_INET };
+	memcpy(r->next.address, &to, sizeof(to));
 	mnl_attr_put_u32(m, RTA_DST, to);
+	if (from)
+		mnl_attr_put_u32(m, RTA_SRC, from);
 	if (ifindex)
 		mnl_attr_put_u32(m, RTA_OIF, ifindex);
 	err = netlink_ask(NETLINK_ROUTE, m, take_route, r);
+	/* The kernel knows no way from an address that is not its own. */
+	if (err == -EINVAL && from)
+		return route_get(to, 0, ifindex, r);
 	return err ?: r->ifindex ? 0 : -ENETUNREACH;
 }
 
-static int take_state(const struct nlmsghdr *m, void *arg)
+/* -- neighbours ---------------------------------------------------------- */
+
+struct entry {
+	struct neighbour n;
+	__u16 state;
+	__u8 flags, protocol;
+	bool managed;
+};
+
+static size_t address_len(__u8 family)
 {
-	*(__u16 *)arg = ((const struct ndmsg *)mnl_nlmsg_get_payload(m))->ndm_state;
+	return family == AF_INET6 ? 16 : 4;
+}
+
+static int take_entry(const struct nlmsghdr *m, void *arg)
+{
+	const struct ndmsg *n = mnl_nlmsg_get_payload(m);
+	struct entry *e = arg;
+	const struct nlattr *a;
+
+	*e = (struct entry){
+		.n = { .ifindex = (__u32)n->ndm_ifindex, .family = n->ndm_family },
+		.state = n->ndm_state,
+		.flags = n->ndm_flags,
+	};
+	mnl_attr_for_each(a, m, sizeof(*n)) {
+		if (mnl_attr_get_type(a) == NDA_DST && mnl_attr_get_payload_len(a) == address_len(e->n.family))
+			memcpy(e->n.address, mnl_attr_get_payload(a), address_len(e->n.family));
+		if (mnl_attr_get_type(a) == NDA_PROTOCOL)
+			e->protocol = mnl_attr_get_u8(a);
+		if (mnl_attr_get_type(a) == NDA_FLAGS_EXT)
+			e->managed = mnl_attr_get_u32(a) & NTF_EXT_MANAGED;
+	}
 	return MNL_CB_OK;
 }
 
-int neighbour_manage(__be32 address, __u32 ifindex, bool manage)
+/* The state of an entry stays as it is. */
+static int write_entry(const struct neighbour *to, bool manage)
 {
-	struct ndmsg n = { .ndm_family = AF_INET, .ndm_ifindex = (int)ifindex };
+	const struct ndmsg n = {
+		.ndm_family = to->family,
+		.ndm_ifindex = (int)to->ifindex,
+		.ndm_flags = manage ? 0 : NTF_USE,
+	};
+	char buf[REQUEST_LEN];
+	struct nlmsghdr *m =
+		netlink_start(buf, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, &n, sizeof(n));
+	struct entry unused;
+
+	mnl_attr_put(m, NDA_DST, address_len(to->family), to->address);
+	if (manage) {
+		mnl_attr_put_u32(m, NDA_FLAGS_EXT, NTF_EXT_MANAGED);
+		mnl_attr_put_u8(m, NDA_PROTOCOL, OUR_PROTOCOL);
+	}
+	return netlink_ask(NETLINK_ROUTE, m, take_entry, &unused);
+}
+
+int neighbour_manage(const struct neighbour *to)
+{
+	const struct ndmsg n = { .ndm_family = to->family, .ndm_ifindex = (int)to->ifindex };
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETNEIGH, NLM_F_ACK, &n, sizeof(n));
-	__u16 state = 0;
+	struct entry e = { .state = 0 };
 	int err;
 
-	mnl_attr_put_u32(m, NDA_DST, address);
-	err = netlink_ask(NETLINK_ROUTE, m, take_state, &state);
+	mnl_attr_put(m, NDA_DST, address_len(to->family), to->address);
+	err = netlink_ask(NETLINK_ROUTE, m, take_entry, &e);
 	if (err && err != -ENOENT)
 		return err;
-	if (state & (NUD_PERMANENT | NUD_NOARP) || (err && !manage))
+	if (e.state & (NUD_PERMANENT | NUD_NOARP) || e.flags & NTF_EXT_LEARNED || e.managed ||
+	    (e.protocol && e.protocol != OUR_PROTOCOL))
 		return 0;
-	/* Either flag leaves the state of an entry as it is. */
-	n.ndm_flags = manage ? 0 : NTF_USE;
-	m = netlink_start(buf, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, &n, sizeof(n));
-	mnl_attr_put_u32(m, NDA_DST, address);
-	if (manage)
-		mnl_attr_put_u32(m, NDA_FLAGS_EXT, NTF_EXT_MANAGED);
-	return netlink_ask(NETLINK_ROUTE, m, take_state, &state);
+	return write_entry(to, true);
+}
+
+struct found {
+	__u32 ifindex;
+	struct neighbour *n;
+	size_t count;
+};
+
+static int take_ours(const struct nlmsghdr *m, void *arg)
+{
+	struct found *f = arg;
+	struct neighbour *more;
+	struct entry e;
+
+	take_entry(m, &e);
+	if (e.n.ifindex != f->ifindex || !e.managed || e.protocol != OUR_PROTOCOL)
+		return MNL_CB_OK;
+	more = realloc(f->n, (f->count + 1) * sizeof(*more));
+	if (!more)
+		return MNL_CB_ERROR;
+	f->n = more;
+	more[f->count++] = e.n;
+	return MNL_CB_OK;
+}
+
+int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, void *arg), void *arg)
+{
+	const struct ndmsg n = { .ndm_ifindex = (int)ifindex };
+	struct found f = { .ifindex = ifindex };
+	char buf[REQUEST_LEN];
+	struct nlmsghdr *m = netlink_start(buf, RTM_GETNEIGH, NLM_F_DUMP, &n, sizeof(n));
+	int err;
+
+	mnl_attr_put_u32(m, NDA_IFINDEX, ifindex);
+	err = netlink_ask(NETLINK_ROUTE, m, take_ours, &f);
+	for (size_t i = 0; !err && i < f.count; i++)
+		if (!keep(&f.n[i], arg))
+			err = write_entry(&f.n[i], false);
+	free(f.n);
+	return err;
 }
 
 int interface_mtu(const char *dev)

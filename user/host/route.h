@@ -6,25 +6,34 @@
 #include <stdbool.h>
 #include <linux/types.h>
 
+struct neighbour {
+	__u32 ifindex;
+	__u8 family; /* AF_INET or AF_INET6 */
+	__u8 address[16]; /* network order; of IPv4, the first four bytes */
+};
+
 struct route {
 	__u32 ifindex;
-	__be32 gateway; /* the router that frames go to first; 0: none */
-	__be32 source; /* address that the kernel would send from; 0: none */
+	struct neighbour next; /* whom frames go to first: a router, or the destination itself */
+	__be32 source; /* address that the kernel would send from if none was given; 0: none */
 	bool local;	/* the destination is this machine */
 	bool broadcast; /* it is all machines of a network */
 };
 
 /*
- * The route to `to`, through interface `ifindex` if that is not 0.
- * -ENETUNREACH and the like if there is none.
+ * The route to `to`, from `from` if that is this machine's, as rules and hashes over several next hops choose it;
+ * through interface `ifindex` if that is not 0. -ENETUNREACH and the like if there is none.
  */
-int route_get(__be32 to, __u32 ifindex, struct route *r);
+int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r);
 
 /*
- * Has the kernel keep the neighbour at `address`, in network order, resolved,
- * or no longer. An entry that somebody wrote for good stays as it is.
+ * Has the kernel keep a neighbour resolved (`managed`), under a protocol number of ours by which the entry is known again. One
+ * that somebody else wrote stays as it is: for good, learned by a daemon, managed, or of another protocol.
  */
-int neighbour_manage(__be32 address, __u32 ifindex, bool manage);
+int neighbour_manage(const struct neighbour *n);
+
+/* Ends that for all of ours on an interface but those that keep() wants. */
+int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, void *arg), void *arg);
 
 /* MTU of an interface, or -errno. */
 int interface_mtu(const char *dev);

@@ -43,7 +43,7 @@ static int check_address(const struct job_spec *s, __u32 job)
 	char a[ADDRESS_LEN];
 	struct route r = { 0 };
 
-	if (!s->job.address || (!route_get(s->job.address, 0, &r) && r.local))
+	if (!s->job.address || (!route_get(s->job.address, 0, 0, &r) && r.local))
 		return 0;
 	for (__u32 k = 0; s->foreign_address && k < s->job.workers; k++)
 		if (!s->dev[k])
@@ -79,12 +79,13 @@ static int resolve(struct job_spec *s, __u32 job)
 	}
 
 	for (__u32 r = 0; r < s->job.workers; r++) {
-		struct route route;
+		struct route route, any;
 		int err;
 
 		if (s->dev[r] && !s->ifindex[r])
 			continue;
-		err = route_get(s->job.rank[r].addr, s->ifindex[r], &route);
+		/* As the datapath asks. */
+		err = route_get(s->job.rank[r].addr, s->job.address, s->ifindex[r], &route);
 
 		address_text(s->job.rank[r].addr, a);
 		if (!err && route.local)
@@ -93,8 +94,9 @@ static int resolve(struct job_spec *s, __u32 job)
 				      a);
 		if (!err && route.broadcast)
 			return refuse(-EINVAL, "worker %s: is the broadcast address of a network; name each machine", a);
-		if (warn && r && !err && route.source && route.source != s->job.address) {
-			warn_of_address(job, s, r, route.source);
+		if (warn && r && !route_get(s->job.rank[r].addr, 0, s->ifindex[r], &any) && any.source &&
+		    any.source != s->job.address) {
+			warn_of_address(job, s, r, any.source);
 			warn = false;
 		}
 		if (s->ifindex[r] && s->job.address)
@@ -115,6 +117,9 @@ static int resolve(struct job_spec *s, __u32 job)
 		}
 		if (!s->job.address)
 			s->job.address = route.source;
+		/* Rules may choose otherwise by the address that was chosen. */
+		if (!s->dev[r] && route.source && !route_get(s->job.rank[r].addr, s->job.address, 0, &any))
+			s->ifindex[r] = any.ifindex;
 	}
 	return 0;
 }

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How the datapath finds the way to a rank: by the kernel's routes and neighbours, whatever else the host does."""
+import re
 import shutil
 
 import pytest
 
-from lab import ADDRESS, FPISA, PIN
-from test_doctor import mends
+from lab import ADDRESS, FPISA, PIN, read_all, wait_until
+from test_doctor import examine, mends
 
 
 def neighbours(net):
@@ -70,3 +71,161 @@ def test_read_only_sysctl(lab):
     net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.forwarding=1")
     net.agg.run(*read_only, 1)
     net.check_sum(1, 1000)
+
+
+def managed(ns):
+    return {line.split()[0] for line in ns.run("ip", "neigh").splitlines() + ns.run("ip", "-6", "neigh").splitlines()
+            if "managed" in line}
+
+
+def behind_routers(net, n):
+    """The last worker, behind each of the first `n` as a router. Nothing filters by reverse path."""
+    routers, host = net.worker[:n], net.worker[-1]
+    host.ip("link set eth0 down")
+    host.sysctl("conf/all/rp_filter", 0)
+    for i, r in enumerate(routers):
+        r.ip(f"link add c{i} type veth peer name u{i} netns {host.path}", f"addr add 10.60.{i}.1/24 dev c{i}", f"link set c{i} up")
+        r.gro_on(f"c{i}")
+        r.sysctl("ip_forward", 1)
+        for dev in "all", "eth0", f"c{i}":
+            r.sysctl(f"conf/{dev}/rp_filter", 0)
+        host.ip(f"addr add 10.60.{i}.2/24 dev u{i}", f"link set u{i} up")
+        host.gro_on(f"u{i}")
+        host.sysctl(f"conf/u{i}/rp_filter", 0)
+        r.ip(f"route add 10.50.0.0/16 via 10.60.{i}.2")
+    return routers, host
+
+
+def sums(net, rank, worker):
+    """Does that worker, of one address, join and sum alone?"""
+    net.worker[rank].ip(f"route replace {ADDRESS} via 10.60.0.1 src {worker}")
+    return not read_all(net.start(rank, 1, {"count": 1000, "kind": "integers"}, timeout_ms=2000))[0][-1]["rc"]
+
+
+@pytest.mark.parametrize("policy", [0, 1])
+def test_two_nexthops(lab, policy):
+    """job add takes the interface that the datapath finds, by the job's address and the worker's."""
+    net = lab(workers=3)
+    _, host = behind_routers(net, 2)
+    workers = [f"10.50.0.{7 + i}" for i in range(8)]
+    for w in workers:
+        host.ip(f"addr add {w}/32 dev lo")
+    net.load()
+    net.agg.sysctl("fib_multipath_hash_policy", policy)
+    net.agg.ip(f"route add 10.50.0.0/24 nexthop via {net.addresses[0]} dev p0 nexthop via {net.addresses[1]} dev p1")
+    cannot = []
+    for w in workers:
+        net.add_job(1, "--fanout", "unicast", workers=[w])
+        assert examine(net.agg)["job 1", "routes"]["level"] == "ok"
+        if not sums(net, 2, w):
+            cannot.append(w)
+        net.agg.run(FPISA, "job", "del", 1)
+    assert not cannot
+
+
+def test_route_by_source_address(lab):
+    """The router that is managed is the one that frames from the job's address go to."""
+    net = lab(workers=3, bridge=True)
+    behind_routers(net, 1)
+    r1, r2 = net.addresses[:2]
+    net.worker[2].ip("addr add 10.50.0.7/32 dev lo")
+    net.load()
+    net.agg.ip(f"route add 10.50.0.0/24 via {r1}", f"route add 10.50.0.0/24 via {r2} table 100",
+               f"rule add from {ADDRESS} lookup 100")
+    net.add_job(1, workers=["10.50.0.7"])
+    assert managed(net.agg) == {r2}
+    # The route changes while the job runs: what was managed for it goes with it.
+    net.agg.ip(f"route replace 10.50.0.0/24 via {r1} table 100")
+    net.agg.run(FPISA, "job", "del", 1)
+    assert managed(net.agg) == set()
+
+
+def test_router_by_its_ipv6_address(lab):
+    net = lab(workers=2)
+    behind_routers(net, 1)
+    net.worker[1].ip("addr add 10.50.0.7/32 dev lo")
+    net.load()
+    router = wait_until("address", lambda: re.search(r"inet6 (fe80\S+)/64 scope link *$", net.worker[0].run(
+        "ip", "-6", "addr", "show", "dev", "eth0"), re.M))[1]
+    net.agg.ip(f"route add 10.50.0.0/24 via inet6 {router} dev p0")
+    net.add_job(1, workers=["10.50.0.7"])
+    assert managed(net.agg) == {router}
+    assert sums(net, 1, "10.50.0.7")
+    net.agg.run(FPISA, "job", "del", 1)
+    assert managed(net.agg) == set()
+
+
+def test_a_job_that_is_refused_manages_nothing(lab):
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1, "--window", 512, workers=net.addresses[:1])
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 2, "--workers", net.addresses[1], "--address", ADDRESS, "--window", 1024)
+    assert status == 1 and "slot entries" in err
+    assert managed(net.agg) == {net.addresses[0]}
+
+
+def test_neighbours_of_others(lab):
+    """Entries that a routing daemon wrote, or that somebody has the kernel manage, stay as they are."""
+    net = lab(workers=2)
+    a, b = net.addresses
+    net.load()
+    net.agg.ip(f"neigh replace {a} lladdr {net.worker[0].mac('eth0').hex(':')} dev p0 nud reachable extern_learn",
+               f"neigh replace {b} dev p1 managed")
+    for _ in range(2):
+        net.add_job(1)
+        assert managed(net.agg) == {b} and "extern_learn" in neighbours(net)[a]
+        net.check_sum(1, 1000)
+        net.agg.run(FPISA, "job", "del", 1)
+    assert managed(net.agg) == {b} and "extern_learn" in neighbours(net)[a]
+
+
+def test_neighbours_in_two_namespaces(lab):
+    """Whoever unloads last takes back what was managed in the other, and so does who deletes a job of the other."""
+    net = lab(workers=1)
+    other = net.netns()
+    other.ip("link add e0 type veth peer name e1", "addr add 10.66.0.1/24 dev e0", "link set e0 up", "link set e1 up")
+    net.load()
+    other.run(FPISA, "load", "e0")
+    keepers = [ns.spawn("sleep", "600") for ns in (net.agg, other)]
+    add = ["job", "add", "--workers", "10.66.0.2", "--address", "10.66.0.1"]
+    other.run(FPISA, *add, 2)
+    other.run(FPISA, *add, 3)
+    net.add_job(1)
+    net.agg.run(FPISA, "job", "del", 2)
+    assert managed(other) == {"10.66.0.2"}
+    net.agg.run(FPISA, "job", "del", 3)
+    assert managed(net.agg) == set(net.addresses) and managed(other) == set()
+    other.run(FPISA, *add, 2)
+    net.agg.run(FPISA, "unload")
+    other.run(FPISA, "unload")
+    assert managed(net.agg) == managed(other) == set()
+    assert len(keepers) == 2
+
+
+def test_neighbour_that_the_kernel_does_not_take(lab):
+    """As where its table is full: the job is made, and it is said what that means."""
+    net = lab(workers=2)
+    net.load()
+    net.agg.ip("route add 10.50.0.0/24 via inet6 fe80::1 dev p0", "link set p0 mtu 1200")  # too small for IPv6
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", f"10.50.0.7,10.50.0.8,{net.addresses[1]}", "--address", ADDRESS)
+    assert status == 0 and re.fullmatch("fpisa: warning: job 1: the kernel does not keep the Ethernet addresses of 2 ranks: .*\n", err), err
+    assert managed(net.agg) == {net.addresses[1]}
+
+
+def test_route_that_changed(lab):
+    """A rank is where its route led when the job was made: doctor says which are not, and its command makes the job anew."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    net.agg.ip(f"route add {net.addresses[1]}/32 via {net.addresses[0]} dev p0")
+    mends(net.agg, (), "job 1", "routes", says="routes to ranks 1 lead to other interfaces")
+
+
+def test_neighbours_without_the_capability(lab):
+    """job del takes none; then the kernel is not told, and that is said."""
+    net = lab(workers=1)
+    net.load()
+    net.add_job(1)
+    status, _, err = net.agg.try_run("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", FPISA, "job", "del", 1)
+    assert status == 0 and "fpisa: warning: job 1: neighbours stay managed, see ip neigh: " in err and "CAP_NET_ADMIN" in err, err
+    assert managed(net.agg) == set(net.addresses)
