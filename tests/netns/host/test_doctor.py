@@ -437,7 +437,7 @@ def test_worker_at_the_aggregator(lab):
     """No command mends a wrong address; what to do is said."""
     net = lab(workers=1)
     f = examine(net.agg, "p0", "--worker", ADDRESS)["p0", "route"]
-    assert f["level"] == "fault" and f["mend"] is None
+    assert f["level"] == "fault" and f["fix"] is None
     assert f["text"] == f"{ADDRESS} is an address of this machine: name the aggregator's, or leave --worker out where this is it"
 
 
