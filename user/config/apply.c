@@ -173,6 +173,9 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 		now->active = !err;
 		return err;
 	}
+	if (!datapath_job_here(dp, j->number))
+		return refuse(-EEXIST, "job %u: was made in another network namespace; run fpisa config apply there, or take "
+			      "another number", j->number);
 	j->runs = true;
 	if (!same_parameters(now, want))
 		return refuse(-EEXIST,

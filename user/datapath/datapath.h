@@ -165,6 +165,9 @@ int datapath_job_del(struct datapath *dp, __u32 job);
 /* For a job that runs: once more what lets the datapath find its ranks, should somebody have taken it away. */
 int datapath_job_reassert(const struct datapath *dp, __u32 job);
 
+/* Was it made in this network namespace? Its routes, addresses and interface numbers say nothing in another. Reports nothing. */
+bool datapath_job_here(const struct datapath *dp, __u32 job);
+
 /* May the datapath ask the kernel for routes to this job's ranks, or need it not? */
 int datapath_routes_asked(const struct fpisa_job *j);
 

@@ -41,15 +41,40 @@ int egress_open(const char *dir, int *prog_fd)
 	return egress_renew(dir, prog_fd);
 }
 
-/* Of the map of this process's network namespace. */
-static int name_here(char name[PORTS_NAME])
+/* Of the map of this process's network namespace. Reports nothing. */
+static int look_name_here(char name[PORTS_NAME])
 {
 	struct stat st;
 
 	if (stat("/proc/self/ns/net", &st))
-		return fail(-errno, NULL, "/proc/self/ns/net");
+		return -errno;
 	snprintf(name, PORTS_NAME, "fpisa_ports_%lu", (unsigned long)st.st_ino);
 	return 0;
+}
+
+static int name_here(char name[PORTS_NAME])
+{
+	int err = look_name_here(name);
+
+	return err ? fail(err, NULL, "/proc/self/ns/net") : 0;
+}
+
+bool datapath_job_here(const struct datapath *dp, __u32 job)
+{
+	char name[PORTS_NAME];
+	__u32 id = 0;
+	bool here;
+	int ports;
+
+	/* One that was made by hand has none. */
+	if (bpf_map_lookup_elem(dp->replies_fd, &job, &id) || look_name_here(name))
+		return true;
+	ports = pin_open(dp->pin, name);
+	if (ports < 0)
+		return ports != -ENOENT;
+	here = map_id(ports) == id;
+	close(ports);
+	return here;
 }
 
 static int add(int ports, __u32 ifindex, int prog_fd)

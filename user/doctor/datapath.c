@@ -261,9 +261,10 @@ static bool load_again(const struct doctor *d, char *out, size_t size)
 
 		for (__u32 job = 0; !behind && job < FPISA_MAX_JOBS; job++) {
 			const struct fpisa_job *j = &d->dp->jobs[job];
+			bool here = j->active && datapath_job_here(d->dp, job);
 			struct fpisa_peer p;
 
-			for (__u32 r = 0; j->active && !behind && r < j->workers && r < FPISA_MAX_WORKERS; r++)
+			for (__u32 r = 0; here && !behind && r < j->workers && r < FPISA_MAX_WORKERS; r++)
 				behind = j->live >> r & 1 && !datapath_peer(d->dp, job, r, &p) &&
 					 p.ifindex == i->if_index;
 		}
@@ -274,6 +275,14 @@ static bool load_again(const struct doctor *d, char *out, size_t size)
 	if (all)
 		if_freenameindex(all);
 	return n;
+}
+
+static bool jobs_elsewhere(const struct datapath *dp)
+{
+	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++)
+		if (dp->jobs[job].active && !datapath_job_here(dp, job))
+			return true;
+	return false;
 }
 
 /* How many interfaces run programs of another build: by what is attached and, behind what steers, by the entry. */
@@ -307,6 +316,9 @@ static void check_build(struct doctor *d)
 			"pinned in %s, on no interface of this network namespace, but on %s of another; "
 			"%sfpisa doctor%s looks there",
 			d->dir, e.dev, e.enter, pin_option(d));
+	else if (!s.interfaces && jobs_elsewhere(d->dp))
+		finding(d, LEVEL_OK, "datapath", "attached", NULL,
+			"pinned in %s, on no interface of this network namespace, with jobs of another", d->dir);
 	else if (!s.interfaces)
 		finding(d, LEVEL_WARN, "datapath", "attached", load_again(d, again, sizeof(again)) ? again : fix,
 			"pinned in %s, but on no interface of this network namespace", d->dir);
@@ -350,6 +362,11 @@ void doctor_datapath(struct doctor *d)
 		if (!j.active || j.workers > FPISA_MAX_WORKERS)
 			continue;
 		snprintf(subject, sizeof(subject), "job %u", job);
+		if (!datapath_job_here(d->dp, job)) {
+			finding(d, LEVEL_OK, subject, "namespace", NULL,
+				"of another network namespace; fpisa doctor%s there looks at it", pin_option(d));
+			continue;
+		}
 		check_address(d, &j, subject);
 		check_routes(d, job, &j, subject);
 		check_ports(d, job, &j, subject);

@@ -31,7 +31,9 @@ static __u32 ports_behind(const struct datapath *dp, __u32 ifindex, __u32 *job)
 		const struct fpisa_job *j = &dp->jobs[id];
 		bool here = false;
 
-		for (__u32 r = 0; j->active && j->ports > most && !here && r < j->workers; r++) {
+		if (!j->active || j->ports <= most || !datapath_job_here(dp, id))
+			continue;
+		for (__u32 r = 0; !here && r < j->workers; r++) {
 			struct fpisa_peer p;
 
 			here = j->live >> r & 1 && !datapath_peer(dp, id, r, &p) && p.ifindex == ifindex;

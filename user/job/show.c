@@ -28,7 +28,9 @@ static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_j
 		return err;
 	address_text(j->rank[rank].addr, m->address);
 	m->port = ntohs(j->rank[rank].port);
-	if (!if_indextoname(p.ifindex, m->dev))
+	if (!datapath_job_here(dp, job))
+		snprintf(m->dev, sizeof(m->dev), "if%u", p.ifindex);
+	else if (!if_indextoname(p.ifindex, m->dev))
 		snprintf(m->dev, sizeof(m->dev), "%s", "?");
 	snprintf(m->mac, sizeof(m->mac), "%02x:%02x:%02x:%02x:%02x:%02x", p.mac[0], p.mac[1], p.mac[2],
 		 p.mac[3], p.mac[4], p.mac[5]);
@@ -77,6 +79,8 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	       j.slot_base + 2 * j.window - 1);
 	if (j.token)
 		printf("token       %016llx\n", (unsigned long long)j.token);
+	if (!datapath_job_here(dp, job))
+		puts("network     another network namespace's, its interfaces by number");
 	job_print_faults(&j.faults);
 	if (s.generation)
 		printf("generation  %u%s\n", s.generation, s.joining ? ", a new one is gathering" : "");

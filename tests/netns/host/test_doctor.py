@@ -736,3 +736,48 @@ def test_jit(card):
         home.close()
         unmount(proc)
     assert mend == "sysctl -w net.core.bpf_jit_enable=1" and card.jit.read_text() == "1\n"
+
+
+def test_jobs_of_another_namespace(lab):
+    """Interfaces of two namespaces share a datapath, and interface numbers are each one's own: in neither is the other's
+    job held against routes, addresses and interfaces that are not its."""
+    net = inhabited(lab(workers=1))
+    other, w = net.netns(), net.netns()
+    other.ip(f"link add e9 index 77 mtu 1500 type veth peer name eth0 mtu 1500 netns {w.path}",
+             "addr add 10.77.0.1/24 dev e9", "link set e9 up", "addr add 10.77.7.7/32 dev lo")
+    w.ip("addr add 10.77.0.2/24 dev eth0", "link set eth0 up", "route add 10.77.7.7 via 10.77.0.1")
+    for ns, dev in ((other, "e9"), (w, "eth0")):
+        ns.gro_on(dev)
+        ns.spawn("sleep", "600")
+    net.agg.ip("link add x77 index 77 mtu 1000 type veth peer name y77 mtu 1000")
+    other.run(FPISA, "load", "e9")
+    other.run(FPISA, "job", "add", 2, "--workers", "10.77.0.2", "--address", "10.77.7.7", "--ports", 4)
+    net.worker.append(w)
+    p = net.start(1, 2, {"count": 500, "kind": "integers"}, address="10.77.7.7", timeout_ms=20000)
+    assert p.wait(labs.COMMAND_S) == 0
+
+    def there(job, alone):
+        found = examine(net.agg)
+        assert bad(found) == {} and {c for s, c in found if s == job} == {"namespace"}
+        assert found[job, "namespace"]["text"] == "of another network namespace; fpisa doctor there looks at it"
+        assert ("e9 of another; " if alone else "on 1 interfaces") in \
+            found["datapath", "attached" if alone else "build"]["text"]
+
+    there("job 2", True)
+    net.fpisa("load", "p0")
+    net.add_job(1, workers=net.addresses[:1])
+    there("job 2", False)
+    assert bad(examine(other)) == {}
+    # Nothing to be seen of where the job runs: no mend that ends it.
+    net.fpisa("job", "del", 1)
+    other.ip("link set e9 xdp off")
+    net.agg.ip("link set p0 xdp off")
+    f = examine(net.agg)["datapath", "attached"]
+    assert f["level"] == "ok" and "with jobs of another" in f["text"]
+    assert mends(other, [], "datapath", "attached", "warn") == "fpisa load e9"
+    # Names are each namespace's own, too.
+    assert net.json("job", "show", 2)["members"][0]["dev"] == "if77"
+    out = net.fpisa("job", "show", 2)
+    assert "\nnetwork     another network namespace's, its interfaces by number\n" in out and " if77 " in out
+    out = other.run(FPISA, "job", "show", 2)
+    assert "\nnetwork " not in out and " e9 " in out

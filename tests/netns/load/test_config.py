@@ -245,6 +245,16 @@ def test_interface_that_came_back(net, config):
     net.check_sum(7)
 
 
+def test_job_of_another_namespace(net, config):
+    """It is not taken for the file's: its interfaces and routes are others."""
+    other = net.netns()
+    other.ip("link add e9 type veth peer name e8", "addr add 10.99.1.1/24 dev e9", "link set e9 up", f"addr add {ADDRESS}/32 dev lo")
+    other.run(FPISA, "load", "e9")
+    other.run(FPISA, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
+    config.write((1, {"workers": net.addresses[0]}))
+    assert config.refused("job 1: was made in another network namespace; run fpisa config apply there, or take another") == []
+
+
 def test_missing_privilege(net, config):
     config.write((7, {}))
     os.chmod(config.path, 0o644)
