@@ -249,6 +249,9 @@ static int make_jobs(struct config *c, struct datapath *dp, struct made *m)
 		struct config_job *j = &c->job[m->jobs];
 
 		config_at(c, j->line, place);
+		err = datapath_interrupted("config apply");
+		if (err)
+			continue;
 		if (j->runs) {
 			err = datapath_job_reassert(dp, j->number);
 			continue;
@@ -293,7 +296,7 @@ static void report(const struct config *c, const struct datapath *dp)
 	}
 }
 
-int config_apply(struct config *c, const char *pin)
+static int apply(struct config *c, const char *pin)
 {
 	const char *where = c->interfaces ? pin ?: DATAPATH_PIN : pin;
 	char dir[PATH_MAX], place[CONFIG_PLACE_LEN];
@@ -326,10 +329,24 @@ int config_apply(struct config *c, const char *pin)
 		err = make_jobs(c, &dp, &m);
 	report_at(NULL);
 	if (!err)
+		err = datapath_interrupted("config apply");
+	if (!err)
 		report(c, &dp);
 	else
 		take_back(c, &dp, where, before, &m);
 	if (open)
 		datapath_close(&dp);
+	return err;
+}
+
+/* Between two steps, too, a signal waits for what was made to be taken back. */
+int config_apply(struct config *c, const char *pin)
+{
+	int err;
+
+	datapath_hold_signals();
+	err = apply(c, pin);
+	fflush(stdout);
+	datapath_release_signals();
 	return err;
 }

@@ -123,6 +123,13 @@ void datapath_close(struct datapath *dp); /* of one zeroed or opened, unlocks to
 int datapath_lock(struct datapath *dp);
 void datapath_unlock(struct datapath *dp);
 
+/* They wait over several such calls, too, as many times as they are held. */
+void datapath_hold_signals(void);
+void datapath_release_signals(void);
+
+/* -EINTR, reported, if a signal that would end `what` waits; it comes when signals are released. */
+int datapath_interrupted(const char *what);
+
 /* Copy of an active job; -ENOENT, reported, if there is none of that number. */
 int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out);
 int datapath_session(const struct datapath *dp, __u32 job, struct fpisa_session *out);

@@ -322,11 +322,11 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 	if (!err)
 		err = pin_share(l.dir);
 	if (!err)
-		err = pin_interrupted("load");
+		err = datapath_interrupted("load");
 	while (!err && done < n) {
 		err = interface_attach(devs[done], ifindex[done], l.entry_fd, o->mode);
 		done += !err;
-		err = err ?: pin_interrupted("load");
+		err = err ?: datapath_interrupted("load");
 	}
 	for (int i = 0; err && i < done; i++)
 		interface_detach(devs[i], ifindex[i], o->mode, l.entry_fd);

@@ -81,7 +81,4 @@ int pin_find_remains(char dir[PATH_MAX], const char *pin);
 int pin_lock(const char *dir, int *fd);
 void pin_unlock(int *fd);
 
-/* -EINTR, reported, if a signal that would end `what` waits; it comes with pin_unlock(). */
-int pin_interrupted(const char *what);
-
 #endif

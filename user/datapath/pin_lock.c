@@ -12,8 +12,28 @@
 #include "pin.h"
 
 static sigset_t signals_before;
+static int holders;
 
-int pin_interrupted(const char *what)
+void datapath_hold_signals(void)
+{
+	sigset_t set;
+
+	if (holders++)
+		return;
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, &signals_before);
+}
+
+void datapath_release_signals(void)
+{
+	if (!--holders)
+		sigprocmask(SIG_SETMASK, &signals_before, NULL);
+}
+
+int datapath_interrupted(const char *what)
 {
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 	struct sigaction a;
@@ -31,7 +51,6 @@ int pin_interrupted(const char *what)
 int pin_lock(const char *dir, int *fd)
 {
 	struct stat held, there;
-	sigset_t set;
 	int err;
 
 	for (;;) {
@@ -49,11 +68,7 @@ int pin_lock(const char *dir, int *fd)
 			break;
 		close(*fd);
 	}
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, &signals_before);
+	datapath_hold_signals();
 	return 0;
 }
 
@@ -63,5 +78,5 @@ void pin_unlock(int *fd)
 		return;
 	close(*fd);
 	*fd = -1;
-	sigprocmask(SIG_SETMASK, &signals_before, NULL);
+	datapath_release_signals();
 }
