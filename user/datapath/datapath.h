@@ -290,8 +290,11 @@ int datapath_program_on(__u32 ifindex, struct datapath_interface *i);
 /* Does a program of this name belong on interfaces? Frames come in by no other. */
 bool datapath_is_entry(const char *name);
 
-/* The pin directory of the datapath that runs on an interface: `first`, one where verbs look, or one below /sys/fs/bpf. */
+/* The pin directory of the datapath that runs on an interface: `first`, one where verbs look, or any of a BPF filesystem. */
 bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX]);
+
+/* How many jobs the datapath has whose program is on an interface, wherever it is pinned; -errno if that cannot be seen. */
+int datapath_jobs_on(const struct datapath_interface *i);
 
 /* -EBUSY, reported: a program that is not of the datapath in `dir` is attached, and what to do. */
 int datapath_refuse_program(const char *dev, const struct datapath_interface *i, const char *dir);

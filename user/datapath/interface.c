@@ -3,7 +3,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <glob.h>
 #include <linux/if_link.h>
 #include <stdio.h>
 #include <string.h>
@@ -155,31 +154,76 @@ bool datapath_is_entry(const char *name)
 	return !strcmp(name, "fpisa") || !strcmp(name, "fpisa_steer");
 }
 
-bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX])
+struct home {
+	__u32 ifindex;
+	char *dir;
+};
+
+static bool is_home(const char *dir, void *arg)
 {
 	struct datapath_interface i = { .name = "" };
-	bool found = false;
-	glob_t g = { 0 };
+	const struct home *h = arg;
+	__u32 id = pin_jobs_id(dir);
+	bool is = id && strlen(dir) < PATH_MAX && interface_attached(h->ifindex, id, 0, &i, NULL) > 0;
 
-	glob("/sys/fs/bpf/*", GLOB_ONLYDIR, NULL, &g);
-	for (size_t k = 0; !found && k < 1 + PIN_SEARCH + g.gl_pathc; k++) {
-		const char *at = !k		   ? first
-				 : k <= PIN_SEARCH ? pin_search[k - 1]
-						   : g.gl_pathv[k - 1 - PIN_SEARCH];
-		__u32 id = pin_jobs_id(at);
+	if (is)
+		strcpy(h->dir, dir);
+	return is;
+}
 
-		found = id && strlen(at) < PATH_MAX && interface_attached(ifindex, id, 0, &i, NULL) > 0;
-		if (found)
-			strcpy(dir, at);
+bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX])
+{
+	struct home h = { ifindex, dir };
+
+	if (is_home(first, &h))
+		return true;
+	for (int k = 0; k < PIN_SEARCH; k++)
+		if (is_home(pin_search[k], &h))
+			return true;
+	return pin_walk(is_home, &h);
+}
+
+/* Its map of jobs, by name: where that is pinned nobody knows. */
+static int jobs_of(int prog_fd)
+{
+	__u32 ids[64];
+	struct bpf_prog_info info = { .nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids };
+	__u32 len = sizeof(info);
+	int jobs = -ENOENT;
+
+	if (bpf_obj_get_info_by_fd(prog_fd, &info, &len))
+		return -errno;
+	for (__u32 i = 0; jobs == -ENOENT && i < info.nr_map_ids && i < 64; i++) {
+		struct bpf_map_info map = { 0 };
+		struct fpisa_job j;
+		int fd = bpf_map_get_fd_by_id(ids[i]);
+
+		if (fd < 0)
+			return -errno;
+		len = sizeof(map);
+		if (!bpf_obj_get_info_by_fd(fd, &map, &len) && !strcmp(map.name, "fpisa_jobs"))
+			jobs = map.value_size == sizeof(j) ? 0 : -EPROTO;
+		for (__u32 job = 0; jobs >= 0 && job < map.max_entries; job++)
+			jobs += !bpf_map_lookup_elem(fd, &job, &j) && j.active;
+		close(fd);
 	}
-	globfree(&g);
-	return found;
+	return jobs;
+}
+
+int datapath_jobs_on(const struct datapath_interface *i)
+{
+	int fd = bpf_prog_get_fd_by_id(i->program.id), jobs = fd < 0 ? -errno : jobs_of(fd);
+
+	if (fd >= 0)
+		close(fd);
+	return jobs;
 }
 
 int datapath_refuse_program(const char *dev, const struct datapath_interface *i, const char *dir)
 {
 	const char *generic = i->mode == DATAPATH_SKB ? "generic" : "";
-	char home[PATH_MAX];
+	char home[PATH_MAX], jobs[48] = "";
+	int n;
 
 	if (!datapath_is_entry(i->program.name))
 		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off", dev,
@@ -189,10 +233,13 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 			      "%s: runs the datapath that is pinned in %s: give --pin %s, or fpisa unload %s --pin %s "
 			      "first",
 			      dev, home, home, dev, home);
+	n = datapath_jobs_on(i);
+	if (n)
+		snprintf(jobs, sizeof(jobs), n < 0 ? ", which ends its jobs" : ", which ends its jobs, %d", n);
 	return refuse(-EBUSY,
 		      "%s: another XDP program is attached (%s, id %u, not pinned in %s: --pin says "
-		      "where, or ip -n or ip netns exec lost its pins); ip link set dev %s xdp%s off",
-		      dev, i->program.name, i->program.id, dir, dev, generic);
+		      "where, or ip -n or ip netns exec lost its pins); ip link set dev %s xdp%s off%s",
+		      dev, i->program.name, i->program.id, dir, dev, generic, jobs);
 }
 
 int datapath_detach(const struct datapath *dp, const char *dev)

@@ -72,6 +72,9 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet);
 /* For unload: the directory with what is left of a datapath without its jobs, or of making it; a trusted one. Silent. */
 int pin_find_remains(char dir[PATH_MAX], const char *pin);
 
+/* is() of every directory of the BPF filesystems that are mounted here, until it says so. Reports nothing. */
+bool pin_walk(bool (*is)(const char *dir, void *arg), void *arg);
+
 /* -- one writer at a time --------------------------------------------------- */
 
 /*

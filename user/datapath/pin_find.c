@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* In which directory a datapath is pinned. */
 #include <errno.h>
+#include <fts.h>
 #include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -78,4 +81,54 @@ int pin_find_remains(char dir[PATH_MAX], const char *pin)
 int datapath_pinned(const char *pin, char dir[PATH_MAX])
 {
 	return pin_find(dir, pin, true);
+}
+
+/* The kernel writes blanks and the like of a mount point as three octal digits. */
+static void unescape(char *s)
+{
+	char *to = s;
+
+	for (; *s; to++) {
+		bool octal = *s == '\\' && s[1] && s[2] && s[3];
+
+		*to = octal ? (s[1] & 7) << 6 | (s[2] & 7) << 3 | (s[3] & 7) : *s;
+		s += octal ? 4 : 1;
+	}
+	*to = 0;
+}
+
+static bool walk(char *top, bool (*is)(const char *dir, void *arg), void *arg)
+{
+	char *const tops[] = { top, NULL };
+	FTS *tree = fts_open(tops, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+	bool found = false;
+	FTSENT *e;
+
+	while (tree && !found && (e = fts_read(tree)))
+		found = e->fts_info == FTS_D && is(e->fts_path, arg);
+	if (tree)
+		fts_close(tree);
+	return found;
+}
+
+bool pin_walk(bool (*is)(const char *dir, void *arg), void *arg)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL, at[PATH_MAX], kind[16];
+	bool found = false;
+	size_t size = 0;
+
+	while (f && !found && getline(&line, &size, f) > 0) {
+		const char *rest = strstr(line, " - ");
+
+		if (!rest || sscanf(rest, " - %15s", kind) != 1 || strcmp(kind, "bpf") ||
+		    sscanf(line, "%*s %*s %*s %*s %4095s", at) != 1)
+			continue;
+		unescape(at);
+		found = walk(at, is, arg);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
 }

@@ -281,11 +281,39 @@ def test_where_it_is_pinned(lab):
     assert says + f": give --pin {IP_PIN}, or fpisa unload p0 --pin {IP_PIN} first" in err
     assert examine(net.agg, "p0", "--pin", BPFFS + "/mine")["p0", "xdp"]["text"].startswith(says)
     deep = BPFFS + "/a/b"
-    os.mkdir(BPFFS + "/a")
+    os.mkdir(BPFFS + "/a", 0o755)
     net.fpisa("load", "p1", "--pin", deep)
+    for argv in ([], ["p1"]):
+        assert examine(net.agg, *argv)["p1", "xdp"]["text"].startswith(f"runs the datapath that is pinned in {deep}; ")
+    assert f"give --pin {deep}, or " in net.agg.try_run(FPISA, "load", "p1", "--pin", BPFFS + "/mine")[2]
     os.chmod(deep, 0o777)
     assert examine(net.agg, "--pin", deep)["p1", "xdp"]["text"] == f"the datapath that is pinned in {deep} is attached"
     assert mends(net.agg, ["--pin", deep], "datapath", "pins") == f"chmod go-w {deep}"
+
+
+def test_pinned_in_another_bpf_filesystem(lab, tmp_path):
+    """One of its own name, and one that is mounted elsewhere: with jobs there, no mend takes the program off."""
+    net, place = inhabited(lab()), tmp_path / "a b"
+    place.mkdir()
+    net.agg.run("mount", "-t", "bpf", "-o", "mode=0755", "bpf", place)
+    pin = ["--pin", f"{place}/c"]
+    net.fpisa("load", *net.ports, *pin)
+    net.add_job(1, *pin)
+    assert examine(net.agg)["p0", "xdp"]["text"].startswith(f"runs the datapath that is pinned in {place}/c; ")
+    os.rename(place / "c", place / "d")
+    net.agg.run("mount", "-t", "tmpfs", "tmpfs", place)
+    f = examine(net.agg, "p0")["p0", "xdp"]
+    assert f["level"] == "fault" and f["fix"] is None and f["text"].endswith("ip link set dev p0 xdpdrv off ends its jobs")
+    assert net.agg.try_run(FPISA, "load", "p0")[2].endswith("ip link set dev p0 xdp off, which ends its jobs, 1\n")
+    net.check_sum(1)
+    net.agg.run("umount", place)
+    net.fpisa("job", "del", 1, "--pin", f"{place}/d")
+    net.agg.run("mount", "-t", "tmpfs", "tmpfs", place)
+    assert mends(net.agg, ["p0"], "p0", "xdp", says="a datapath's program is attached, fpisa, ") == \
+        "ip link set dev p0 xdpdrv off"
+    net.agg.run("umount", place)
+    net.fpisa("unload", "--pin", f"{place}/d")
+    net.agg.run("umount", place)
 
 
 def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):
