@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/names.h"
 #include "cli/print.h"
 #include "cli/report.h"
 #include "fpisa.h"
@@ -251,9 +252,10 @@ static int same_setting(const struct side *s, const struct bench_setting *settin
 	    info.pipeline == setting->pipeline)
 		return 0;
 	snprintf(r->message, sizeof(r->message),
-		 "the aggregator's job is of %u elements and window %u, here it is the turn of %u and %u; give both "
+		 "the aggregator's job is %s, of %u elements and window %u, here it is the turn of %s, %u and %u; give both "
 		 "sides the same options",
-		 info.elements, info.window, setting->elements, setting->window);
+		 name_of(pipeline_names, info.pipeline), info.elements, info.window,
+		 name_of(pipeline_names, setting->pipeline), setting->elements, setting->window);
 	return err ?: -EPROTO;
 }
 

@@ -185,8 +185,8 @@ def test_interfaces(lab):
     assert "xdp" not in net.agg.run("ip", "link", "show", "dev", net.ports[0])
 
 
-@pytest.mark.parametrize("option, value, says", [("elements", 64, "the turn of 64 and 16"), ("window", 8, "the turn of 256 and 8"),
-                                                 ("pipeline", "staged", "the same options")])
+@pytest.mark.parametrize("option, value, says", [("elements", 64, "fused, 64 and 16"), ("window", 8, "fused, 256 and 8"),
+                                                 ("pipeline", "staged", "staged, 256 and 16")])
 def test_worker_of_other_options(lab, option, value, says):
     """Figures of another setting than the one that ran are not printed."""
     net = lab(workers=1)
@@ -197,7 +197,7 @@ def test_worker_of_other_options(lab, option, value, says):
 
     agg = net.agg.spawn(FPISA, "bench", "wire", "p0", "--workers", net.addresses[0], "--address", ADDRESS, *words(options))
     status, out, err = net.worker[0].try_run(FPISA, "bench", "worker", ADDRESS, *words({**options, option: value}))
-    assert status == 1 and out == "" and "is of 256 elements and window 16, here it is " in err and says in err
+    assert status == 1 and out == "" and "is fused, of 256 elements and window 16, here it is the turn of " + says in err
     agg.send_signal(signal.SIGTERM)
     agg.communicate(timeout=60)
 
