@@ -137,11 +137,10 @@ static bool first_behind(const struct job_spec *s, __u32 rank)
 /* Every port must carry the frame. */
 static int check_ports(const struct job_spec *s, __u32 job)
 {
-	struct fpisa_format f = fpisa_format_of(s->job.format);
 	int bytes = job_frame_bytes(&s->job);
-	int block = FPISA_BLOCK * f.bytes;
 
 	for (__u32 r = 0; r < s->job.workers; r++) {
+		struct fpisa_job fit = s->job;
 		char dev[IF_NAMESIZE];
 		int mtu;
 
@@ -152,12 +151,18 @@ static int check_ports(const struct job_spec *s, __u32 job)
 		mtu = interface_mtu(dev);
 		if (mtu < 0)
 			return fail(mtu, NULL, "%s: MTU", dev);
-		if (bytes > mtu)
-			return refuse(
-				-EMSGSIZE,
-				"job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %d",
-				job, s->job.elements, bytes, dev, mtu,
-				(s->job.elements * f.bytes - (bytes - mtu)) / block * FPISA_BLOCK);
+		if (bytes <= mtu)
+			continue;
+		while (fit.elements > FPISA_BLOCK && (int)job_frame_bytes(&fit) > mtu)
+			fit.elements -= FPISA_BLOCK;
+		if ((int)job_frame_bytes(&fit) > mtu)
+			return refuse(-EMSGSIZE,
+				      "job %u: the MTU of %s is %d, too small for any job of this format: the fewest elements, %d, "
+				      "make a frame of %u bytes; raise it on both ends of the link",
+				      job, dev, mtu, FPISA_BLOCK, job_frame_bytes(&fit));
+		return refuse(-EMSGSIZE,
+			      "job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %u", job,
+			      s->job.elements, bytes, dev, mtu, fit.elements);
 	}
 	return 0;
 }

@@ -279,6 +279,12 @@ def test_bad_jobs(lab):
     net.load()
     for options, says, status in BAD_JOBS:
         refused(net, add(net, *options), says, status, usage=status == 2)
+    for mtu, fmt, says in ((120, "fp32", "the MTU of p0 is 120, too small for any job of this format: the fewest elements, 32, "
+                                         "make a frame of 232 bytes; raise it"),
+                           (300, "fp32", "try --elements 32$"), (200, "mxint8", "try --elements 64$")):
+        net.agg.ip(f"link set p0 mtu {mtu}")
+        refused(net, add(net, "--format", fmt, "--elements", 352), says)
+    net.agg.ip("link set p0 mtu 1500")
     refused(net, add(net, job=64), "job: '64' is not a number from 0 to 63", 2, usage=True)
     a, b = net.addresses
     for workers, says, status in [
