@@ -172,6 +172,23 @@ def test_job_made_anew(lab):
     assert status == 1 and answers[-1]["rc"] == -ESTALE and "rejoin" in answers[-1]["error"]
 
 
+def test_job_made_anew_with_another_list(lab):
+    """Whose address is no longer at its rank is a stranger, and hears nothing."""
+    net = lab(workers=2)
+    net.load()
+    a, b = net.addresses
+    for workers, ends in (([b, a], [-ETIMEDOUT, -ETIMEDOUT]), ([a], [-ESTALE, -ETIMEDOUT])):
+        net.add_job(1)
+        step = {"count": 1000, "kind": "integers"}
+        procs = [net.start(r, 1, step, {"sleep": 1}, step, timeout_ms=3000) for r in (0, 1)]
+        for p in procs:
+            assert json.loads(p.stdout.readline())["rc"] == json.loads(p.stdout.readline())["rc"] == 0
+        net.fpisa("job", "del", 1)
+        net.add_job(1, workers=workers)
+        assert [read_all(p)[0][-1]["rc"] for p in procs] == ends
+        net.fpisa("job", "del", 1)
+
+
 @pytest.mark.parametrize("pipeline, clz", [("staged", "lpm"), ("fused", "bits")])
 @pytest.mark.parametrize("mode, rounding", [("fpisa", "down"), ("fpisa", "nearest"), ("fpisa-a", "down")])
 def test_bits_follow_from_the_order(lab, mode, rounding, pipeline, clz):
