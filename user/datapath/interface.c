@@ -235,7 +235,7 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 			      dev, home, home, dev, home);
 	n = datapath_jobs_on(i);
 	if (n)
-		snprintf(jobs, sizeof(jobs), n < 0 ? ", which ends its jobs" : ", which ends its jobs, %d", n);
+		snprintf(jobs, sizeof(jobs), n < 0 ? ", which ends its jobs if it has any" : ", which ends its jobs, %d", n);
 	return refuse(-EBUSY,
 		      "%s: another XDP program is attached (%s, id %u, not pinned in %s: --pin says "
 		      "where, or ip -n or ip netns exec lost its pins); ip link set dev %s xdp%s off%s",

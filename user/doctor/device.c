@@ -112,12 +112,13 @@ static void check_xdp(struct doctor *d, struct device *v)
 	snprintf(fix, sizeof(fix), "ip link set dev %s %s off", v->name, generic_word(v));
 	if (v->xdp.program.id && !v->ours && datapath_is_entry(v->xdp.program.name)) {
 		bool known = datapath_home(v->link.index, dir, home);
+		int jobs = known ? 0 : datapath_jobs_on(&v->xdp);
 
-		if (!known && datapath_jobs_on(&v->xdp))
+		if (jobs)
 			finding(d, LEVEL_FAULT, v->name, "xdp", NULL,
-				"a datapath's program is attached, %s, id %u, with jobs, but pinned in no BPF filesystem that is "
+				"a datapath's program is attached, %s, id %u, %s jobs, but pinned in no BPF filesystem that is "
 				"mounted here: another process may have one, unless its pins are lost; %s ends its jobs",
-				v->xdp.program.name, v->xdp.program.id, fix);
+				v->xdp.program.name, v->xdp.program.id, jobs < 0 ? "maybe with" : "with", fix);
 		else if (!known)
 			finding(d, LEVEL_FAULT, v->name, "xdp", fix,
 				"a datapath's program is attached, %s, id %u, but not pinned in %s: --pin says where, "
