@@ -34,7 +34,7 @@ def bad(found):
     return {key: f for key, f in found.items() if f["level"] != "ok"}
 
 
-def mends(ns, argv, subject, check, level="fault", says="", env=None, text=False):
+def fixes(ns, argv, subject, check, level="fault", says="", env=None, text=False):
     """The finding is there, as text too if asked; its command runs; the finding is gone. The command."""
     env = env or ENV
     f = examine(ns, *argv, env=env)[subject, check]
@@ -104,8 +104,8 @@ def test_gro_of_the_peer(lab, loaded):
     assert not sums(net, 1)
     if not loaded:
         net.fpisa("unload")
-    mend = mends(net.agg, ["p0", "p1"], "p1", "gro", says="eth0")
-    assert mend.startswith("nsenter ")
+    fix = fixes(net.agg, ["p0", "p1"], "p1", "gro", says="eth0")
+    assert fix.startswith("nsenter ")
     if not loaded:
         net.load()
         net.add_job(1)
@@ -165,7 +165,7 @@ def test_gro_of_a_peer_in_a_named_namespace(lab):
     try:
         net.agg.ip("link add q0 type veth peer name q1 netns doctor0", "link set q0 up",
                    "netns exec doctor0 ip link set q1 up")
-        assert mends(net.agg, ["q0"], "q0", "gro") == "nsenter --net=/run/netns/doctor0 ethtool -K q1 gro on"
+        assert fixes(net.agg, ["q0"], "q0", "gro") == "nsenter --net=/run/netns/doctor0 ethtool -K q1 gro on"
     finally:
         net.agg.run("ip", "netns", "del", "doctor0")
 
@@ -181,28 +181,28 @@ def test_gro_seen_by_the_worker(lab):
     net = lab(workers=1)
     net.agg.spawn("sleep", "600")
     ethtool_gro(net.worker[0], "eth0", "off")
-    assert mends(net.worker[0], ["--worker", ADDRESS], "eth0", "gro") == "ethtool -K eth0 gro on"
+    assert fixes(net.worker[0], ["--worker", ADDRESS], "eth0", "gro") == "ethtool -K eth0 gro on"
 
 
 def test_links_that_are_down(lab):
     net = inhabited(lab())
     net.agg.ip("link set p0 down")
-    mends(net.agg, ["p0", "p1"], "p0", "link", says="is down", text=True)
+    fixes(net.agg, ["p0", "p1"], "p0", "link", says="is down", text=True)
     net.worker[1].ip("link set eth0 down")
-    mends(net.agg, ["p0", "p1"], "p1", "link", says="its peer eth0 is down")
+    fixes(net.agg, ["p0", "p1"], "p1", "link", says="its peer eth0 is down")
     net.worker[1].ip("link set eth0 down", "route flush table main")
     net.worker[1].ip("link set eth0 up", f"route add {ADDRESS} via 10.99.2.1", "link set eth0 down")
     f = examine(net.worker[1], "eth0", "--worker", ADDRESS)["eth0", "route"]
     assert f["level"] == "fault" and "no route" in f["text"]
     net.worker[1].ip("link set eth0 up")
-    mends(net.worker[1], ["eth0", "--worker", ADDRESS], "eth0", "route", says="no route")
+    fixes(net.worker[1], ["eth0", "--worker", ADDRESS], "eth0", "route", says="no route")
 
 
 def test_mtu(lab):
     net = inhabited(lab(mtu=9000))
     assert net.agg.try_run(FPISA, "load", "p0")[0] == 1
-    mends(net.agg, ["p0"], "p0", "mtu", says="9000")
-    mends(net.agg, ["p1"], "p1", "mtu")
+    fixes(net.agg, ["p0"], "p0", "mtu", says="9000")
+    fixes(net.agg, ["p1"], "p1", "mtu")
     net.load()
     net.add_job(1, "--elements", "832")
     assert sums(net, 1, 20000)
@@ -219,7 +219,7 @@ def test_another_program(lab):
             f"runs the datapath that is pinned in {BPFFS}/other; fpisa doctor --pin {BPFFS}/other looks at that"
         assert bad(examine(net.agg, "p0", "--pin", BPFFS + "/other")).keys() <= {("p0", "gro"), ("p0", "xdp")}
         shutil.rmtree(BPFFS + "/other")
-        mends(net.agg, ["p0"], "p0", "xdp", says="a datapath's program is attached, fpisa, ")
+        fixes(net.agg, ["p0"], "p0", "xdp", says="a datapath's program is attached, fpisa, ")
         net.fpisa("load", "p0")
         net.fpisa("unload")
 
@@ -232,25 +232,25 @@ def test_program_that_is_not_the_entry(lab):
     assert re.search("p0 .*program fpisa_mau0, id \\d+: the wrong one", net.fpisa("status"))
     _, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
     assert "fpisa: warning: p0: the wrong program is attached, fpisa_mau0, so job 1 hears no worker there; ip link" in err
-    assert mends(net.agg, ["p0"], "p0", "xdp", says="the wrong program is attached: fpisa_mau0") == \
+    assert fixes(net.agg, ["p0"], "p0", "xdp", says="the wrong program is attached: fpisa_mau0") == \
         "ip link set dev p0 xdpdrv off"
     net.agg.run("bpftool", "net", "attach", "xdpdrv", "pinned", PIN + "/fpisa", "dev", "p0")
     net.check_sum(1)
 
 
 def test_mends_that_keep_jobs(lab):
-    """What runs or is pinned is whole: no mend removes it."""
+    """What runs or is pinned is whole: no fix removes it."""
     net = inhabited(lab(workers=1))
     net.load()
     net.add_job(1)
     # The program taken off by hand.
     net.agg.ip("link set p0 xdp off")
-    assert mends(net.agg, [], "datapath", "attached", "warn") == "fpisa load p0"
+    assert fixes(net.agg, [], "datapath", "attached", "warn") == "fpisa load p0"
     net.check_sum(1)
     # A directory that others may write.
     os.chmod(PIN, 0o777)
     assert examine(net.agg)["p0", "xdp"]["text"] == f"the datapath that is pinned in {PIN} is attached"
-    assert mends(net.agg, [], "datapath", "pins") == f"chmod go-w {PIN}"
+    assert fixes(net.agg, [], "datapath", "pins") == f"chmod go-w {PIN}"
     net.check_sum(1)
     # A program of no pin beside what is pinned.
     net.fpisa("job", "del", 1)
@@ -258,7 +258,7 @@ def test_mends_that_keep_jobs(lab):
     net.fpisa("load", "q0", "--pin", BPFFS + "/gone")
     shutil.rmtree(BPFFS + "/gone")
     assert examine(net.agg)["datapath", "attached"]["fix"] == "fpisa unload"
-    assert mends(net.agg, [], "q0", "xdp") == "ip link set dev q0 xdpdrv off"
+    assert fixes(net.agg, [], "q0", "xdp") == "ip link set dev q0 xdpdrv off"
 
 
 def test_load_again(lab):
@@ -268,7 +268,7 @@ def test_load_again(lab):
     net.add_job(1, "--pin", other)
     net.fpisa("job", "shrink", 1, 1, "--pin", other)
     net.agg.ip(*(f"link set {p} xdp off" for p in net.ports))
-    assert mends(net.agg, ["--pin", other], "datapath", "attached", "warn") == f"fpisa load p0 --pin {other}"
+    assert fixes(net.agg, ["--pin", other], "datapath", "attached", "warn") == f"fpisa load p0 --pin {other}"
     net.check_sum(1, ranks=[0])
 
 
@@ -288,11 +288,11 @@ def test_where_it_is_pinned(lab):
     assert f"give --pin {deep}, or " in net.agg.try_run(FPISA, "load", "p1", "--pin", BPFFS + "/mine")[2]
     os.chmod(deep, 0o777)
     assert examine(net.agg, "--pin", deep)["p1", "xdp"]["text"] == f"the datapath that is pinned in {deep} is attached"
-    assert mends(net.agg, ["--pin", deep], "datapath", "pins") == f"chmod go-w {deep}"
+    assert fixes(net.agg, ["--pin", deep], "datapath", "pins") == f"chmod go-w {deep}"
 
 
 def test_pinned_in_another_bpf_filesystem(lab, tmp_path):
-    """One of its own name, and one that is mounted elsewhere: with jobs there, no mend takes the program off."""
+    """One of its own name, and one that is mounted elsewhere: with jobs there, no fix takes the program off."""
     net, place = inhabited(lab()), tmp_path / "a b"
     place.mkdir()
     net.agg.run("mount", "-t", "bpf", "-o", "mode=0755", "bpf", place)
@@ -309,7 +309,7 @@ def test_pinned_in_another_bpf_filesystem(lab, tmp_path):
     net.agg.run("umount", place)
     net.fpisa("job", "del", 1, "--pin", f"{place}/d")
     net.agg.run("mount", "-t", "tmpfs", "tmpfs", place)
-    assert mends(net.agg, ["p0"], "p0", "xdp", says="a datapath's program is attached, fpisa, ") == \
+    assert fixes(net.agg, ["p0"], "p0", "xdp", says="a datapath's program is attached, fpisa, ") == \
         "ip link set dev p0 xdpdrv off"
     net.agg.run("umount", place)
     net.fpisa("unload", "--pin", f"{place}/d")
@@ -325,7 +325,7 @@ def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):
     assert f["text"].endswith("name a directory of a BPF filesystem")
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert mends(net.agg, ["p0", "--pin", str(empty)], "kernel", "bpffs") == f"mount -t bpf bpf {empty}"
+    assert fixes(net.agg, ["p0", "--pin", str(empty)], "kernel", "bpffs") == f"mount -t bpf bpf {empty}"
     net.agg.run("umount", empty)
 
 
@@ -336,12 +336,12 @@ def test_job_and_mtu(lab):
     net.add_job(1)
     net.agg.ip("link set p0 mtu 1000", "link set p1 mtu 1000")
     says = "frames of 1128 bytes do not fit the MTU: p0 has 1000, p1 has 1000"
-    assert mends(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128 && ip link set dev p1 mtu 1128"
+    assert fixes(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128 && ip link set dev p1 mtu 1128"
     net.check_sum(1)
     # A rank that was taken out has no say.
     net.agg.ip("link set p0 mtu 1000", "link set p1 mtu 1000")
     net.fpisa("job", "shrink", 1, 1)
-    assert mends(net.agg, [], "job 1", "mtu") == "ip link set dev p0 mtu 1128"
+    assert fixes(net.agg, [], "job 1", "mtu") == "ip link set dev p0 mtu 1128"
 
 
 def test_job_and_mtu_of_a_shared_port(lab):
@@ -351,11 +351,11 @@ def test_job_and_mtu_of_a_shared_port(lab):
     net.add_job(1)
     net.agg.ip("link set p0 mtu 1000")
     says = "frames of 1128 bytes do not fit the MTU: p0 has 1000"
-    assert mends(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128"
+    assert fixes(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128"
 
 
 def test_generic_although_native(lab):
-    """The job survives the mend."""
+    """The job survives the fix."""
     net = inhabited(lab())
     net.load("--mode", "skb")
     net.add_job(1)
@@ -363,8 +363,8 @@ def test_generic_although_native(lab):
     f = examine(net.agg)["p0", "xdp"]
     if f["level"] == "ok":
         pytest.skip("this kernel does not tell what a driver can do without a trial")
-    mends(net.agg, [], "p0", "xdp", "warn", says="veth has native XDP")
-    mends(net.agg, [], "p1", "xdp", "warn")
+    fixes(net.agg, [], "p0", "xdp", "warn", says="veth has native XDP")
+    fixes(net.agg, [], "p1", "xdp", "warn")
     assert {i["mode"] for i in net.json("status")["interfaces"]} == {"native"}
     net.check_sum(1)
 
@@ -372,7 +372,7 @@ def test_generic_although_native(lab):
 def test_driver_without_native_xdp(lab):
     net = lab(workers=1)
     net.agg.ip("link add br9 type bridge", "link set br9 up")
-    assert mends(net.agg, ["br9"], "br9", "xdp", "warn", says="no native XDP") == "fpisa load br9 --mode skb"
+    assert fixes(net.agg, ["br9"], "br9", "xdp", "warn", says="no native XDP") == "fpisa load br9 --mode skb"
     assert net.json("status")["interfaces"][0]["name"] == "br9"
 
 
@@ -381,9 +381,9 @@ def test_queues(lab):
     net.agg.ip("link add q0 numrxqueues 2 numtxqueues 2 type veth peer name q1 numrxqueues 4 numtxqueues 4",
                "link set q0 up", "link set q1 up")
     ethtool_gro(net.agg, "q1", "on")
-    assert mends(net.agg, ["q0"], "q0", "queues", says="q1 has 4") == "ethtool -L q1 tx 2"
+    assert fixes(net.agg, ["q0"], "q0", "queues", says="q1 has 4") == "ethtool -L q1 tx 2"
     net.agg.run("ethtool", "-L", "q0", "rx", "1")
-    assert mends(net.agg, ["q0"], "q0", "queues") == "ethtool -L q0 rx 2"
+    assert fixes(net.agg, ["q0"], "q0", "queues") == "ethtool -L q0 rx 2"
 
 
 def test_offloads(lab):
@@ -392,10 +392,10 @@ def test_offloads(lab):
     made = 0
     if not net.agg.try_run("ip", "link", "add", "bond9", "type", "bond")[0]:
         net.agg.run("ethtool", "-K", "bond9", "lro", "on")
-        mends(net.agg, ["bond9"], "bond9", "lro")
+        fixes(net.agg, ["bond9"], "bond9", "lro")
         made += 1
     if not net.agg.try_run("ip", "link", "add", "link", "p0", "name", "p0.5", "type", "vlan", "id", "5")[0]:
-        mends(net.agg, ["p0"], "p0", "vlan", "warn", says="those of p0.5")
+        fixes(net.agg, ["p0"], "p0", "vlan", "warn", says="those of p0.5")
         made += 1
     if not made:
         pytest.skip("this kernel has neither bonding nor VLAN interfaces")
@@ -440,7 +440,7 @@ def test_bpffs(lab):
     net = lab(workers=1)
     while not libc.umount2(BPFFS.encode(), MNT_DETACH):
         pass
-    assert mends(net.agg, ["p0"], "kernel", "bpffs") == f"mount -t bpf bpf {BPFFS}"
+    assert fixes(net.agg, ["p0"], "kernel", "bpffs") == f"mount -t bpf bpf {BPFFS}"
     net.fpisa("load", "p0")
     net.fpisa("unload")
 
@@ -453,11 +453,11 @@ def test_reverse_path_filter(lab):
     w.sysctl("conf/eth1/rp_filter", 1)
     ethtool_gro(w, "eth1", "on")
     says = f"the route to {ADDRESS} goes through eth0"
-    assert mends(w, ["eth1", "--worker", ADDRESS], "eth1", "rp_filter", says=says) == \
+    assert fixes(w, ["eth1", "--worker", ADDRESS], "eth1", "rp_filter", says=says) == \
         "sysctl -w net.ipv4.conf.eth1.rp_filter=2"
     w.sysctl("conf/all/rp_filter", 1)
     w.sysctl("conf/eth1/rp_filter", 0)
-    mends(w, ["eth1", "--worker", ADDRESS], "eth1", "rp_filter", says=says)
+    fixes(w, ["eth1", "--worker", ADDRESS], "eth1", "rp_filter", says=says)
     assert bad(examine(w, "--worker", ADDRESS)) == {}
 
 
@@ -472,7 +472,7 @@ def test_worker_at_the_aggregator(lab):
 def test_multicast_off(lab):
     net = lab(workers=1)
     net.worker[0].ip("link set eth0 multicast off")
-    mends(net.worker[0], ["--worker", ADDRESS], "eth0", "multicast")
+    fixes(net.worker[0], ["--worker", ADDRESS], "eth0", "multicast")
 
 
 def test_port_without_datapath(lab):
@@ -481,7 +481,7 @@ def test_port_without_datapath(lab):
     net.add_job(1)
     net.fpisa("unload", "p1")
     assert not sums(net, 1)
-    mends(net.agg, [], "job 1", "port", says="rank 1 is behind p1")
+    fixes(net.agg, [], "job 1", "port", says="rank 1 is behind p1")
     assert sums(net, 1, 20000)
 
 
@@ -500,8 +500,8 @@ def test_port_that_was_replaced(lab, fanout):
     net.connect(1, net.worker[1], net.agg, labs.MTU, False)
     assert not sums_with_token(net, 1500)
     net.fpisa("load", "p1")
-    mends(net.agg, [], "job 1", "egress", says="no way to ranks 1: their interface is gone")
-    mends(net.agg, [], "job 2", "egress")
+    fixes(net.agg, [], "job 1", "egress", says="no way to ranks 1: their interface is gone")
+    fixes(net.agg, [], "job 2", "egress")
     for job, then in zip((1, 2), before):
         now = net.json("job", "show", job)
         same = then.keys() - {"generation", "members", "joined", "slot_base"}
@@ -526,7 +526,7 @@ def test_lost_egress_program(lab):
     index = int(net.agg.run("ip", "-o", "link", "show", "p1").split(":")[0])
     value = [str(b) for b in index.to_bytes(4, "little") + b"\xff\xff\xff\xff"]
     net.agg.run("bpftool", "map", "update", "id", inner, "key", "1", "0", "0", "0", "value", *value)
-    mends(net.agg, [], "job 1", "egress", says="no way to ranks 1: no entry")
+    fixes(net.agg, [], "job 1", "egress", says="no way to ranks 1: no entry")
     assert sums(net, 1, 20000)
 
 
@@ -536,8 +536,8 @@ def test_address_that_is_nobody_s(lab):
     net.fpisa("job", "add", 1, "--workers", net.addresses[0] + "@p0", "--address", "10.99.1.77", "--foreign-address")
     net.worker[0].ip("route add 10.99.1.77 dev eth0")
     assert not net.start(0, 1, timeout_ms=1500, address="10.99.1.77").wait(labs.COMMAND_S) == 0
-    mend = mends(net.agg, [], "job 1", "address", "warn", says="10.99.1.77 is no address of this machine")
-    assert mend == "ip address add 10.99.1.77/32 dev lo"
+    fix = fixes(net.agg, [], "job 1", "address", "warn", says="10.99.1.77 is no address of this machine")
+    assert fix == "ip address add 10.99.1.77/32 dev lo"
     assert net.start(0, 1, {"count": 500, "kind": "integers"}, timeout_ms=20000,
                      address="10.99.1.77").wait(labs.COMMAND_S) == 0
 
@@ -553,7 +553,7 @@ def test_missing_rank(lab):
         f = examine(net.agg)["job 1", "members"]
         return f["level"] == "warn" and "ranks 2:" in f["text"]
     wait_until("two ranks to ask", seen, 40)
-    assert mends(net.agg, [], "job 1", "members", "warn", says="waits for ranks 2") == "fpisa job shrink 1 2"
+    assert fixes(net.agg, [], "job 1", "members", "warn", says="waits for ranks 2") == "fpisa job shrink 1 2"
     for p in workers:
         read_answers(p)
 
@@ -566,8 +566,8 @@ def test_another_version(lab):
     os.unlink(path)
     net.bpftool("map", "create", path, "type", "array", "key", 4, "value", 8, "entries", 65,
                 "name", "fpisa_counters")
-    mend = mends(net.agg, [], "datapath", "version", says="another version")
-    assert mend == "fpisa unload && fpisa load p0 p1"
+    fix = fixes(net.agg, [], "datapath", "version", says="another version")
+    assert fix == "fpisa unload && fpisa load p0 p1"
     net.add_job(1)
     net.check_sum(1)
 
@@ -581,8 +581,8 @@ def test_another_build(lab):
         net.agg.ip(f"link set dev {dev} xdp obj {old}")
     assert os.path.exists(IP_PIN + "/fpisa_jobs")
     net.add_job(1)
-    mend = mends(net.agg, [], "datapath", "build", "warn", says="on 2 of 2 interfaces")
-    assert mend == "fpisa upgrade"
+    fix = fixes(net.agg, [], "datapath", "build", "warn", says="on 2 of 2 interfaces")
+    assert fix == "fpisa upgrade"
     net.check_sum(1)
 
 
@@ -590,7 +590,7 @@ def test_pinned_but_nowhere_attached(lab):
     net = inhabited(lab())
     net.load()
     net.agg.ip("link set p0 xdp off", "link set p1 xdp off")
-    assert mends(net.agg, [], "datapath", "attached", "warn", text=True) == "fpisa unload"
+    assert fixes(net.agg, [], "datapath", "attached", "warn", text=True) == "fpisa unload"
 
 
 def test_tools(lab, tmp_path):
@@ -658,7 +658,7 @@ def card(lab, tmp_path):
 
 
 def card_mends(card, subject, check, level, says):
-    return mends(card.ns, ["nic0"], subject, check, level, says, env={**ENV, **card.env})
+    return fixes(card.ns, ["nic0"], subject, check, level, says, env={**ENV, **card.env})
 
 
 def test_lro_of_a_card(card):
@@ -705,14 +705,14 @@ def job_behind_card(card, *options):
 def test_ports_of_a_job_by_rules(card):
     """A rule for each port; one that is lost; all for one queue."""
     job_behind_card(card, "--port", "19000")
-    mend = card_mends(card, "nic0", "ports", "warn", "4 of 4 ports of job 2 have no rule")
+    fix = card_mends(card, "nic0", "ports", "warn", "4 of 4 ports of job 2 have no rule")
     add = [f"ethtool -N nic0 flow-type udp4 dst-port {19000 + i} action {i}" for i in range(4)]
-    assert mend == " && ".join(["ethtool -K nic0 ntuple on", *add])
+    assert fix == " && ".join(["ethtool -K nic0 ntuple on", *add])
     assert ports_finding(card)["text"] == "each of 4 ports of job 2 has a queue by rule"
     env = {**ENV, **card.env}
     card.ns.run("ethtool", "-N", "nic0", "delete", "2", env=env)
-    mend = card_mends(card, "nic0", "ports", "warn", "1 of 4 ports of job 2 have no rule")
-    assert mend == " && ".join([f"ethtool -N nic0 delete {i}" for i in (0, 1, 3)] + add)
+    fix = card_mends(card, "nic0", "ports", "warn", "1 of 4 ports of job 2 have no rule")
+    assert fix == " && ".join([f"ethtool -N nic0 delete {i}" for i in (0, 1, 3)] + add)
     for i in range(4):
         card.ns.run("ethtool", "-N", "nic0", "delete", str(i), env=env)
     for i in range(4):
@@ -759,11 +759,11 @@ def test_jit(card):
     try:
         f = examine(card.ns, env={**ENV, **card.env})["kernel", "jit"]
         assert f["level"] == "warn" and f["fix"] == "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1"
-        mend = mends(home, [], "kernel", "jit", "warn", "BPF programs are interpreted", {**ENV, **card.env})
+        fix = fixes(home, [], "kernel", "jit", "warn", "BPF programs are interpreted", {**ENV, **card.env})
     finally:
         home.close()
         unmount(proc)
-    assert mend == "sysctl -w net.core.bpf_jit_enable=1" and card.jit.read_text() == "1\n"
+    assert fix == "sysctl -w net.core.bpf_jit_enable=1" and card.jit.read_text() == "1\n"
 
 
 def test_jobs_of_another_namespace(lab):
@@ -796,13 +796,13 @@ def test_jobs_of_another_namespace(lab):
     net.add_job(1, workers=net.addresses[:1])
     there("job 2", False)
     assert bad(examine(other)) == {}
-    # Nothing to be seen of where the job runs: no mend that ends it.
+    # Nothing to be seen of where the job runs: no fix that ends it.
     net.fpisa("job", "del", 1)
     other.ip("link set e9 xdp off")
     net.agg.ip("link set p0 xdp off")
     f = examine(net.agg)["datapath", "attached"]
     assert f["level"] == "ok" and "with jobs of another" in f["text"]
-    assert mends(other, [], "datapath", "attached", "warn") == "fpisa load e9"
+    assert fixes(other, [], "datapath", "attached", "warn") == "fpisa load e9"
     # Names are each namespace's own, too.
     assert net.json("job", "show", 2)["members"][0]["dev"] == "if77"
     out = net.fpisa("job", "show", 2)

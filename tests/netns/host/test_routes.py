@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from lab import ADDRESS, FPISA, PIN, read_all, wait_until
-from test_doctor import examine, mends
+from test_doctor import examine, fixes
 
 
 def neighbours(net):
@@ -55,7 +55,7 @@ def test_forwarding_switched_off(lab):
     net.agg.run("sysctl", "-qw", "net.ipv4.ip_forward=0")
     net.start(0, 1, timeout_ms=300).wait()
     assert net.counters(1, PIN)["v_forwarding"] > 0
-    mends(net.agg, (), "job 1", "routes")
+    fixes(net.agg, (), "job 1", "routes")
     net.check_sum(1, 1000)
 
 
@@ -218,7 +218,7 @@ def test_route_that_changed(lab):
     net.load()
     net.add_job(1)
     net.agg.ip(f"route add {net.addresses[1]}/32 via {net.addresses[0]} dev p0")
-    mends(net.agg, (), "job 1", "routes", says="routes to ranks 1 lead to other interfaces")
+    fixes(net.agg, (), "job 1", "routes", says="routes to ranks 1 lead to other interfaces")
 
 
 def test_neighbours_without_the_capability(lab):

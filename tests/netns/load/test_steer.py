@@ -318,7 +318,7 @@ def test_bench():
 
 @two_cpus
 def test_doctor(lab):
-    """What steers is this build's; the mend of what another version left steers as that did."""
+    """What steers is this build's; the fix of what another version left steers as that did."""
     net = lab()
     net.load(*STEER)
 
@@ -336,5 +336,5 @@ def test_doctor(lab):
     os.unlink(PIN + "/fpisa_counters")
     net.bpftool("map", "create", PIN + "/fpisa_counters", "type", "array", "key", 4, "value", 8, "entries", 65,
                 "name", "fpisa_counters")
-    mend = finding("version")["fix"]
-    assert mend == "fpisa unload && fpisa load p0 p1 --cpus 0,1 --cpu-queue 4096"
+    fix = finding("version")["fix"]
+    assert fix == "fpisa unload && fpisa load p0 p1 --cpus 0,1 --cpu-queue 4096"

@@ -320,7 +320,7 @@ def test_table_is_provoked():
 @pytest.mark.parametrize("row", range(len(PROVOKED)), ids=[p.__name__ for p, _ in PROVOKED])
 def test_fault(site, row):
     """What the table says is seen, and its command fixes it."""
-    (seen, (place, mend)), (provoke, works) = guide.faults()[row], PROVOKED[row]
+    (seen, (place, fix)), (provoke, works) = guide.faults()[row], PROVOKED[row]
     for b in guide.blocks():
         if b.section in (3, 4) and provoke is not no_native_xdp:
             follow(site, b)
@@ -332,5 +332,5 @@ def test_fault(site, row):
         assert after.get(name, 0) > before.get(name, 0), (name, after)
     if provoke is no_group:
         assert after["resent"] >= after["result"]
-    site.at(place, mend)
+    site.at(place, fix)
     (works or (lambda s: s.check_sum(7)))(site)
