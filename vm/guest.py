@@ -239,13 +239,13 @@ def vng_works(kernel, accel):
 
 def boot(name, kernel, accel):
     """What boots a guest of vm/run, "vng" or "qemu"; says why where it is not virtme-ng although that is installed."""
-    wish = os.environ.get("FPISA_VM_BOOT", "")
-    if wish not in ("", "vng", "qemu"):
-        raise NoGuest(f"FPISA_VM_BOOT={wish}: neither vng nor qemu")
-    if wish == "vng" and not vng.installed():
+    forced = os.environ.get("FPISA_VM_BOOT", "")
+    if forced not in ("", "vng", "qemu"):
+        raise NoGuest(f"FPISA_VM_BOOT={forced}: neither vng nor qemu")
+    if forced == "vng" and not vng.installed():
         raise NoGuest("FPISA_VM_BOOT=vng: vng is not installed; `pip install virtme-ng`, or FPISA_VM_BOOT=qemu")
-    if wish or not vng.installed():
-        return wish or "qemu"
+    if forced or not vng.installed():
+        return forced or "qemu"
     works, why = vng_works(kernel, accel)
     if not works:
         print(f"{name}: virtme-ng does not boot this kernel here, qemu alone does: {why}", file=sys.stderr)

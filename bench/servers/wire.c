@@ -149,8 +149,8 @@ static void measure_size(void *arg, int control)
 	for (enum data d = 0; d < DATAS && !rc; d++)
 		rc = w->data[d] ? measure(w, d) : 0;
 	fflush(stdout);
-	processes_terminate(&w->workers);
-	processes_terminate(&w->servers);
+	processes_kill(&w->workers);
+	processes_kill(&w->servers);
 	if (!rc)
 		process_report(control, &(struct report){0});
 	_exit(rc ? 1 : 0);

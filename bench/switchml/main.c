@@ -227,7 +227,7 @@ static void measure_size(void *arg, int control)
 	int rc = set_up(c) ?: measure(c);
 
 	fflush(stdout);
-	processes_terminate(&c->workers);
+	processes_kill(&c->workers);
 	if (!rc)
 		process_report(control, &(struct report){0});
 	_exit(rc ? 1 : 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What check.cpp drives: a pipeline of each format, mode and rounding, which
+ * What pipeline.cpp drives: a pipeline of each format, mode and rounding, which
  * share their handshake and take a word each; lane i is format i / 4, mode
  * i / 2 % 2, rounding i % 2. And every variant of the other units, which are
  * measured against the pipeline and have to be right for that.

@@ -134,7 +134,7 @@ NOTHING(int, demo_check, const struct demo *d, const struct fpisa_counters *c, s
 NOTHING(int, demo_report, const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
 NOTHING_AT_ALL(datapath_close, struct datapath *dp)
 NOTHING_AT_ALL(datapath_refresh, struct datapath *dp)
-NOTHING_AT_ALL(demo_terminate, struct demo *d)
+NOTHING_AT_ALL(demo_kill, struct demo *d)
 NOTHING_AT_ALL(demo_step, const char *what)
 NOTHING_AT_ALL(demo_progress, const struct demo *d)
 NOTHING_AT_ALL(demo_progress_end, void)

@@ -22,9 +22,9 @@ ROOMS = [
     ["lib", "cli"],
     ["values", "host", "oracle", "testbed"],
     ["datapath"],
-    ["tables", "job"],
-    ["config", "analyze"],
-    ["verbs", "demo", "soak", "doctor", "bench"],
+    ["job"],
+    ["config"],
+    ["verbs", "demo", "soak", "doctor", "bench", "analyze", "tables"],
     ["."],  # main.c
 ]
 LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}

@@ -88,7 +88,7 @@ int bench_wire_open(struct bench_wire *w)
 
 void bench_wire_close(struct bench_wire *w)
 {
-	processes_terminate(&w->processes);
+	processes_kill(&w->processes);
 	datapath_close(&w->dp);
 }
 

@@ -22,13 +22,13 @@ __attribute__((format(printf, 3, 4))) int fail(int err, const char *hint, const 
 /* "fpisa: MESSAGE" on stderr, for errors that say it all themselves. Returns err. */
 __attribute__((format(printf, 2, 3))) int refuse(int err, const char *fmt, ...);
 
+/* "fpisa: warning: MESSAGE" on stderr. */
+__attribute__((format(printf, 1, 2))) void warning(const char *fmt, ...);
+
 /* From here on messages begin with a place, FILE:LINE, which must stay; NULL: no more. */
 void report_at(const char *place);
 
 /* From here on what cause() returns, unless that is NULL, is reported in the place of any error: it led to it. */
 void report_cause(const char *(*cause)(void));
-
-/* The same with "warning: ". */
-__attribute__((format(printf, 1, 2))) void warning(const char *fmt, ...);
 
 #endif

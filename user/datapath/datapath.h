@@ -66,7 +66,7 @@ struct datapath_load {
 int datapath_load(const struct datapath_load *o, char *const *devs, int n);
 
 /* Where a datapath runs, besides this network namespace. */
-struct datapath_elsewhere {
+struct datapath_other_netns {
 	char dev[IF_NAMESIZE]; /* one of its interfaces there, or "" */
 	char enter[300];       /* what to put before a command, for that namespace */
 	bool hidden; /* with CAP_SYS_ADMIN, without CAP_SYS_PTRACE: a process did not say which namespace it is in */
@@ -74,7 +74,7 @@ struct datapath_elsewhere {
 
 struct datapath_unloaded {
 	bool removed; /* pins and all */
-	struct datapath_elsewhere elsewhere; /* why not */
+	struct datapath_other_netns elsewhere; /* why not */
 };
 
 /*
@@ -160,9 +160,8 @@ int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histog
 /* -- jobs --------------------------------------------------------------- */
 
 /*
- * Make job number `job` from *j and start it. The caller fills workers, rank,
- * token, address, group, group_port, elements, window and the six choices;
- * active, live and slot_base are set here, in *j too. ifindex[r] is the
+ * Make job number `job` from *j and start it. The caller fills all of it but
+ * active, live, slot_base, guard and family, which are set here, in *j too. ifindex[r] is the
  * interface towards rank r. Refuses numbers in use, members listed twice,
  * what the format's headroom or the slot space does not hold.
  */
@@ -242,7 +241,7 @@ int datapath_status(const struct datapath *dp, struct datapath_status *s);
 int datapath_attached(const struct datapath *dp, __u32 ifindex, struct datapath_interface *i);
 
 /* Does it run in another network namespace that can be seen? */
-bool datapath_elsewhere(const struct datapath *dp, struct datapath_elsewhere *e);
+bool datapath_in_other_netns(const struct datapath *dp, struct datapath_other_netns *e);
 
 struct datapath_resources {
 	int programs, maps;

@@ -257,12 +257,12 @@ int datapath_detach(const struct datapath *dp, const char *dev)
 
 struct search {
 	__u32 jobs_id, entry;
-	struct datapath_elsewhere *found;
+	struct datapath_other_netns *found;
 };
 
 static int note(const struct datapath_interface *i, int prog_fd, void *arg)
 {
-	struct datapath_elsewhere *e = arg;
+	struct datapath_other_netns *e = arg;
 
 	(void)prog_fd;
 	strcpy(e->dev, i->name);
@@ -279,19 +279,19 @@ static int look(const char *prefix, void *arg)
 	return n;
 }
 
-int interfaces_elsewhere(__u32 jobs_id, __u32 entry, struct datapath_elsewhere *e)
+int interfaces_in_other_netns(__u32 jobs_id, __u32 entry, struct datapath_other_netns *e)
 {
 	struct search s = { jobs_id, entry, e };
 	int n;
 
-	*e = (struct datapath_elsewhere){ .dev = "" };
+	*e = (struct datapath_other_netns){ .dev = "" };
 	n = netns_others(look, &s, &e->hidden);
 	/* Without the first it enters none anyway; who has both can do no more, as in a container. */
 	e->hidden &= privilege_has(PRIVILEGE_LOOK) && !privilege_has(PRIVILEGE_TRACE);
 	return n;
 }
 
-bool datapath_elsewhere(const struct datapath *dp, struct datapath_elsewhere *e)
+bool datapath_in_other_netns(const struct datapath *dp, struct datapath_other_netns *e)
 {
-	return interfaces_elsewhere(dp->jobs_id, dp->control->entry, e) > 0;
+	return interfaces_in_other_netns(dp->jobs_id, dp->control->entry, e) > 0;
 }

@@ -28,6 +28,6 @@ int interfaces_each(__u32 jobs_id, __u32 entry,
 int interfaces_replace(__u32 jobs_id, int prog_fd);
 
 /* Is one found in another network namespace? Their number, *e set, or 0, e->hidden set; -errno if it could not be looked at. */
-int interfaces_elsewhere(__u32 jobs_id, __u32 entry, struct datapath_elsewhere *e);
+int interfaces_in_other_netns(__u32 jobs_id, __u32 entry, struct datapath_other_netns *e);
 
 #endif

@@ -56,7 +56,7 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 
 	if (err < 0 || left)
 		return err < 0 ? err : left < 0 ? left : 0;
-	err = interfaces_elsewhere(jobs_id, entry, &u->elsewhere);
+	err = interfaces_in_other_netns(jobs_id, entry, &u->elsewhere);
 	if (err < 0)
 		return fail(err, NULL, "other network namespaces");
 	if (err && none)

@@ -29,7 +29,7 @@ static void on_signal(int sig)
 	static const char text[] = "\nfpisa: demo: interrupted, everything is removed\n";
 	ssize_t ignored;
 
-	demo_terminate(running);
+	demo_kill(running);
 	ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
 	(void)ignored;
 	_exit(128 + sig);
@@ -166,7 +166,7 @@ int verb_demo(int argc, char **argv)
 		err = demo_report(&d, &counters, &k) ?: verdict;
 	}
 	demo_progress_end();
-	demo_terminate(&d);
+	demo_kill(&d);
 	datapath_close(&d.dp);
 	report_cause(NULL);
 	return err;

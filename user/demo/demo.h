@@ -149,9 +149,9 @@ void demo_worker(void *arg, int control);
 
 /* -- processes.c -------------------------------------------------------- */
 
-/* One process a rank; demo_terminate() ends them, at any time. */
+/* One process a rank; demo_kill() ends them, at any time. */
 int demo_spawn(struct demo *d);
-void demo_terminate(struct demo *d);
+void demo_kill(struct demo *d);
 
 /* Wait until every worker is in `state`; progress() is called about 10 times a second if not NULL. */
 int demo_await(struct demo *d, enum demo_state state, void (*progress)(const struct demo *d));

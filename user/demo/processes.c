@@ -25,10 +25,10 @@ int demo_spawn(struct demo *d)
 	return err;
 }
 
-void demo_terminate(struct demo *d)
+void demo_kill(struct demo *d)
 {
 	for (uint32_t r = 0; r < FPISA_MAX_WORKERS; r++)
-		process_terminate(&d->process[r]);
+		process_kill(&d->process[r]);
 }
 
 int demo_release(struct demo *d)

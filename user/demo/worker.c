@@ -134,7 +134,7 @@ void demo_worker(void *arg, int control)
 		.chunk = d->chunk + r->rank * d->chunks,
 		.vector = demo_at(d, d->output, r->rank, 0),
 		.rank = r->rank,
-		.control = process_forget(control),
+		.control = process_close_fds(control),
 	};
 
 	meet(&w, work(&w) ? DEMO_FAILED : DEMO_DONE);

@@ -303,7 +303,7 @@ static void check_build(struct doctor *d)
 {
 	static struct datapath_status s;
 	char fix[FIX_LEN], again[FIX_LEN], upgrade[PATH_MAX + 32];
-	struct datapath_elsewhere e;
+	struct datapath_other_netns e;
 	int others;
 
 	if (!d->verified || datapath_status(d->dp, &s))
@@ -311,7 +311,7 @@ static void check_build(struct doctor *d)
 	others = of_other_builds(d, &s);
 	reload(d, fix, sizeof(fix));
 	snprintf(upgrade, sizeof(upgrade), "fpisa upgrade%s", pin_option(d));
-	if (!s.interfaces && datapath_elsewhere(d->dp, &e))
+	if (!s.interfaces && datapath_in_other_netns(d->dp, &e))
 		finding(d, LEVEL_OK, "datapath", "attached", NULL,
 			"pinned in %s, on no interface of this network namespace, but on %s of another; "
 			"%sfpisa doctor%s looks there",

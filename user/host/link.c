@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "link.h"
-#include "request.h"
+#include "netlink.h"
 
 /* linux/netdev.h, which headers before 6.3 lack. */
 #define NETDEV_CMD_DEV_GET 1

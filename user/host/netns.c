@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "netns.h"
-#include "request.h"
+#include "netlink.h"
 
 static int take_id(const struct nlmsghdr *m, void *arg)
 {

@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "request.h"
+#include "netlink.h"
 #include "route.h"
 
 /* Of entries that we have the kernel manage; nobody has it in rt_protos. */

@@ -182,7 +182,7 @@ static int follow_loader(struct soak *s, uint64_t now)
 	}
 	if (l->finish || now < l->kill_ns)
 		return 0;
-	process_terminate(&l->process);
+	process_kill(&l->process);
 	s->count.loader_kills++;
 	s->count.loader_restarts++;
 	l->finish = true;
@@ -215,7 +215,7 @@ static int happen(struct soak *s, enum event e, uint64_t now)
 	case KILL:
 		if (!j->process[rank].pid)
 			return 0;
-		process_terminate(&j->process[rank]);
+		process_kill(&j->process[rank]);
 		s->count.kills++;
 		j->start_ns[rank] = now + below(s, 500 * MS);
 		return 0;
@@ -235,7 +235,7 @@ static int happen(struct soak *s, enum event e, uint64_t now)
 			return 0;
 		s->count.kills += j->process[rank].pid != 0;
 		s->count.shrinks++;
-		process_terminate(&j->process[rank]);
+		process_kill(&j->process[rank]);
 		j->start_ns[rank] = 0;
 		__atomic_store_n(&s->shared->taken_out[job], 1ull << rank, __ATOMIC_RELEASE);
 		err = datapath_job_shrink(&s->dp, job, 1ull << rank, &live);

@@ -135,7 +135,7 @@ void soak_impair(void *arg, int control)
 	struct end ends[ENDS];
 	int err = 0;
 
-	process_forget(control);
+	process_close_fds(control);
 	for (uint32_t i = 0; !err && i < ENDS; i++) {
 		err = open_end(&ends[i], i % 2 ? 'b' : 'a', i / 2);
 		fpisa_faults_init(&ends[i].faults, &s->o.rates, s->o.seed * ENDS + i, ETH_HLEN);

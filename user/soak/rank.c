@@ -225,7 +225,7 @@ void soak_work(void *arg, int control)
 	struct worker *w = calloc(1, sizeof(*w));
 	int err, fds;
 
-	process_forget(control);
+	process_close_fds(control);
 	if (!w || (!soak_uses_xsk(p->job, p->rank) && process_drop_privileges(p->s->parent)))
 		return;
 	w->s = p->s;

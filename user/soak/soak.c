@@ -136,9 +136,9 @@ static void end_children(struct soak *s)
 {
 	for (uint32_t job = 0; job < SOAK_JOBS; job++)
 		for (uint32_t r = 0; r < SOAK_RANKS; r++)
-			process_terminate(&s->job[job].process[r]);
-	process_terminate(&s->loader.process);
-	process_terminate(&s->middlebox);
+			process_kill(&s->job[job].process[r]);
+	process_kill(&s->loader.process);
+	process_kill(&s->middlebox);
 }
 
 static void on_signal(int sig)
@@ -246,7 +246,7 @@ static int watch(struct soak *s, uint64_t now)
 			if (!j->process[r].pid || !since || now < since + SOAK_HANG_NS)
 				continue;
 			s->count.hangs++;
-			process_terminate(&j->process[r]);
+			process_kill(&j->process[r]);
 			j->start_ns[r] = now;
 		}
 	}
@@ -322,7 +322,7 @@ static void stop_ranks(struct soak *s)
 			while (p->pid && !process_ended(p, &status) && lab_now() < end)
 				usleep(TICK_US);
 			s->count.hangs += p->pid != 0;
-			process_terminate(p);
+			process_kill(p);
 		}
 }
 
@@ -362,7 +362,7 @@ static int take_down(struct soak *s, int fds, struct soak_leaks *l)
 		return err;
 	l->pins = count_pins();
 	l->namespaces = (uint64_t)soak_net_leave_hosts(s);
-	process_terminate(&s->middlebox);
+	process_kill(&s->middlebox);
 	l->namespaces += (uint64_t)soak_net_leave_middlebox(s);
 	for (int i = 0; i < 100 && datapath_remains(jobs_id); i++)
 		usleep(50000);

@@ -16,7 +16,7 @@
 
 #define NOBODY 65534
 
-int process_die_with(pid_t parent)
+int process_kill_with_parent(pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
 		return -errno;
@@ -29,7 +29,7 @@ int process_drop_privileges(pid_t parent)
 	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -errno;
-	return process_die_with(parent);
+	return process_kill_with_parent(parent);
 }
 
 /* The terminal's interrupts are for the parent, which ends its processes: they are in a group of their own. */
@@ -40,7 +40,7 @@ static void become_child(pid_t parent, int netns, const sigset_t *mask)
 	signal(SIGHUP, SIG_DFL);
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	setpgid(0, 0);
-	if (process_die_with(parent) || (netns >= 0 && setns(netns, CLONE_NEWNET)))
+	if (process_kill_with_parent(parent) || (netns >= 0 && setns(netns, CLONE_NEWNET)))
 		_exit(1);
 }
 
@@ -73,7 +73,7 @@ int process_spawn(struct process *p, int netns, process_fn *work, void *arg)
 	return err ? fail(err, NULL, "fork") : 0;
 }
 
-int process_forget(int control)
+int process_close_fds(int control)
 {
 	if (control != 3 && dup2(control, 3) != 3)
 		_exit(1);
@@ -90,7 +90,7 @@ bool process_ended(struct process *p, int *status)
 	return true;
 }
 
-void process_terminate(struct process *p)
+void process_kill(struct process *p)
 {
 	if (!p->pid)
 		return;
@@ -146,10 +146,10 @@ int processes_order(const struct processes *p, const char *who, const void *orde
 	return err;
 }
 
-void processes_terminate(struct processes *p)
+void processes_kill(struct processes *p)
 {
 	for (uint32_t i = 0; i < p->n; i++)
-		process_terminate(&p->process[i]);
+		process_kill(&p->process[i]);
 	p->n = 0;
 }
 
@@ -162,7 +162,7 @@ int process_run(process_fn *work, void *arg)
 	if (err)
 		return err;
 	err = take_report(&p, &r);
-	process_terminate(&p);
+	process_kill(&p);
 	return err ?: r.error;
 }
 

@@ -29,16 +29,16 @@ typedef void process_fn(void *arg, int control);
 int process_spawn(struct process *p, int netns, process_fn *work, void *arg);
 
 /* In a child: lets go of every descriptor that it inherited, but 0 to 2 and `control`, whose number is returned. */
-int process_forget(int control);
+int process_close_fds(int control);
 
 /* Has it ended by itself? Then *status is that of waitpid(), and there is no process. */
 bool process_ended(struct process *p, int *status);
 
 /* Ends it, if there is one. A signal's handler may call it. */
-void process_terminate(struct process *p);
+void process_kill(struct process *p);
 
 /* Be killed when `parent` ends; -ESRCH if it has. Does not report, as the next. */
-int process_die_with(pid_t parent);
+int process_kill_with_parent(pid_t parent);
 
 /* Become nobody, for good, and still die with the parent. */
 int process_drop_privileges(pid_t parent);
@@ -67,7 +67,7 @@ int processes_spawn(struct processes *p, process_fn *work, void *arg);
  */
 int processes_order(const struct processes *p, const char *who, const void *order, size_t size, struct report *sum);
 
-void processes_terminate(struct processes *p);
+void processes_kill(struct processes *p);
 
 /* Runs `work` in a process of its own, to its one report. */
 int process_run(process_fn *work, void *arg);

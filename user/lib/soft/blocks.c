@@ -9,7 +9,7 @@
 #include <string.h>
 #include "blocks.h"
 #include "fpisa/wire.h"
-#include "match.h"
+#include "clz.h"
 
 /* What a loop runs on: a format with constant widths, and limbs an element in mode exact, else 0. */
 struct shape {

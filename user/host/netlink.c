@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One request to netlink and its answers; request.h has the contracts. */
+/* One request to netlink and its answers; netlink.h has the contracts. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "request.h"
+#include "netlink.h"
 
 #define ANSWER_LEN 32768
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* One request to netlink and its answers, by libmnl. For the files of this room. */
-#ifndef FPISA_HOST_REQUEST_H
-#define FPISA_HOST_REQUEST_H
+#ifndef FPISA_HOST_NETLINK_H
+#define FPISA_HOST_NETLINK_H
 
 #include <libmnl/libmnl.h>
 

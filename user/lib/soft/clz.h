@@ -3,8 +3,8 @@
  * The matches of MAU6 that the datapath makes in tries, in user space: the
  * same entries, the longest prefix of them found by trying each.
  */
-#ifndef FPISA_SOFT_MATCH_H
-#define FPISA_SOFT_MATCH_H
+#ifndef FPISA_SOFT_CLZ_H
+#define FPISA_SOFT_CLZ_H
 
 #include "fpisa/clz.h"
 #include "fpisa/mau.h"
