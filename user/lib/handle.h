@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A handle: what its calls, callers, errors and deadlines need, and what it has learned by the last join. */
+/*
+ * A handle: what its calls, callers, errors and deadlines need, and what it has
+ * learned by the last join. A generation is the life of a job from one join of
+ * all ranks to the next, an incarnation a rank's own.
+ */
 #ifndef FPISA_HANDLE_H
 #define FPISA_HANDLE_H
 
@@ -24,7 +28,7 @@ struct fpisa {
 	uint32_t job;
 	uint64_t token;
 	uint64_t timeout_ns;
-	struct fpisa_clock clock;
+	struct fpisa_clock clock; /* that deadlines go by */
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	enum fpisa_overflow overflow;
@@ -34,17 +38,17 @@ struct fpisa {
 	uint64_t seed; /* of the faults */
 
 	/* Since the last join. */
-	uint64_t incarnation;
-	uint64_t nonce;	 /* of its HELLOs */
-	uint64_t secret; /* its cookie, 0 until the aggregator has told it */
-	uint64_t digest; /* of all calls */
+	uint64_t incarnation; /* larger at each join */
+	uint64_t nonce;	      /* of its HELLOs */
+	uint64_t secret;      /* its cookie, 0 until the aggregator has told it */
+	uint64_t digest;      /* of all calls */
 	uint32_t generation;
 	struct fpisa_hello hello; /* of its WELCOME */
 	struct fpisa_format format;
 	struct fpisa_requests requests; /* started and not released, in order */
 	struct fpisa_request *oldest;	/* first of them that is not done */
-	uint64_t end;			/* chunks of all requests */
-	uint32_t calls;
+	uint64_t end;			/* the first chunk of the next request */
+	uint32_t calls;			/* its number */
 	struct fpisa_window window;
 	struct fpisa_rto rto;
 	uint64_t resumed_ns; /* the last gap in our work, longer than a timeout, ended then */
@@ -55,7 +59,7 @@ struct fpisa {
 	struct fpisa_requests given_up; /* of earlier joins, not released */
 	int error;			/* of the handle until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
-	uint64_t missing;
+	uint64_t missing;		/* what fpisa_missing() returns */
 	struct fpisa_info count; /* its counters only */
 };
 
@@ -65,7 +69,7 @@ int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
 int fpisa_enter(struct fpisa *f); /* a public function begins: 0, or why the handle cannot be used */
 void fpisa_leave(struct fpisa *f);
 int fpisa_foreign(const struct fpisa *f);     /* -ECHILD: it belongs to another process */
-int fpisa_poison(struct fpisa *f, int error); /* the thread's message becomes the handle's */
+int fpisa_poison(struct fpisa *f, int error); /* it returns this until it rejoins, with the thread's message */
 int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
 
 /* The library works now, and has waited for up to waited_ns since the last tick. */

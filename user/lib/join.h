@@ -6,7 +6,11 @@
 
 struct fpisa;
 
-/* 0, or -errno with the message set. Forgets all requests. spent_ns of the deadline have gone. */
+/*
+ * Joins the job's next generation, with all other ranks: 0, or -errno with the
+ * message set. Requests under way are given up first. spent_ns of the
+ * deadline have gone by now.
+ */
 int fpisa_join(struct fpisa *f, uint64_t spent_ns);
 
 #endif

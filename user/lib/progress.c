@@ -110,6 +110,7 @@ int fpisa_advance(struct fpisa_request *r, int block)
 			struct fpisa_window_slot *slot = fpisa_window_oldest(&f->window);
 
 			r->probe_ns = now + before / FPISA_FINAL_PROBES;
+			/* As one that was sent twice already: it asks for a STATUS, which says who is missing. */
 			slot->tries = slot->tries > 1 ? slot->tries : 2;
 			fpisa_window_move(slot, &f->window.ready);
 		}

@@ -6,7 +6,8 @@ struct fpisa_request;
 
 /*
  * Works for request r: one turn that waits for nothing, or, with `block`,
- * turns until r is done. The time of a request counts from the first call.
+ * turns until r is done. The time of a request counts from the first call. 0,
+ * or -errno: the handle is poisoned.
  */
 int fpisa_advance(struct fpisa_request *r, int block);
 

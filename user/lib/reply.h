@@ -12,8 +12,9 @@ struct fpisa;
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in);
 
 /*
- * One frame. Whatever is not about a chunk in flight is counted and
- * forgotten. Nonzero when it is the end of this generation for us.
+ * Takes one frame in. Whatever is not about a chunk in flight is counted and
+ * forgotten. -errno when it is the end of this generation for us: the handle
+ * is poisoned.
  */
 int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now);
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A call under way: its arrays, and the chunks of the handle's that are its own. */
+/*
+ * A request: a call under way. Its arrays are cut into chunks of the job's
+ * elements, the last may have fewer. Chunks are numbered through all calls
+ * since the handle joined, from 0, as on the wire.
+ */
 #ifndef FPISA_REQUEST_H
 #define FPISA_REQUEST_H
 
@@ -14,8 +18,8 @@ struct fpisa_request {
 	const char *send;
 	char *recv;
 	char *kept; /* what results have overwritten, by place; NULL: nothing is kept */
-	uint64_t count;
-	uint64_t first; /* its first chunk */
+	uint64_t count; /* elements of each array */
+	uint64_t first; /* chunk: it has first .. first + chunks - 1 */
 	uint64_t chunks;
 	uint64_t left;	      /* chunks without a result */
 	uint64_t deadline_ns; /* by the handle's clock; 0: nobody has waited yet */
@@ -24,12 +28,12 @@ struct fpisa_request {
 	uint64_t operand; /* fpisa_hdr.aux of its frames */
 	uint64_t ranks;	  /* in the last of its results, 0: none yet */
 	uint64_t digest;  /* fpisa_hdr.digest of its frames */
-	uint32_t call;
-	uint32_t flags; /* FPISA_RESULT_* so far */
-	uint8_t op, mode;
-	int done;	/* its results and those of all before it are here */
-	int given_up;	/* by a rejoin: it stands in that list */
-	int error;	/* why it has not all of its results then: -errno */
+	uint32_t call;	  /* its number since the handle joined */
+	uint32_t flags;	  /* FPISA_RESULT_* so far */
+	uint8_t op, mode; /* enum fpisa_operation, enum fpisa_mode */
+	int done;	  /* its results and those of all before it are here */
+	int given_up;	  /* by a rejoin: it stands in that list */
+	int error;	  /* why it has not all of its results then: -errno */
 };
 
 TAILQ_HEAD(fpisa_requests, fpisa_request);
@@ -37,7 +41,7 @@ TAILQ_HEAD(fpisa_requests, fpisa_request);
 void fpisa_request_free(struct fpisa_request *r);
 void fpisa_requests_free(struct fpisa_requests *list);
 
-/* Elements of the chunk that begins at element `offset`. */
+/* Elements of the chunk that begins at element `offset` of the call. */
 uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset);
 
 void fpisa_request_keep(struct fpisa_request *r, uint64_t offset); /* a result is about to overwrite the chunk there */

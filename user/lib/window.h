@@ -55,6 +55,7 @@ int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t capacity,
 /* A request was appended: idle slots whose chunk is in it have something to carry. */
 void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r);
 
+/* To the end of a queue; NULL: into none. */
 void fpisa_window_move(struct fpisa_window_slot *slot, struct fpisa_window_queue *to);
 
 /* The slot that carries the oldest chunk; NULL if none carries any. */
@@ -62,9 +63,11 @@ struct fpisa_window_slot *fpisa_window_oldest(struct fpisa_window *w);
 
 /* The next slot that may send, if any: what was lost before what is new, as far as the limit allows. */
 struct fpisa_window_slot *fpisa_window_next_to_send(struct fpisa_window *w);
+
+/* It leaves; `ns` is now, and larger than of any transmission before. */
 void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t ns);
 
-/* A transmission has its result: what is held gets its timeout once more. */
+/* What left at sent_ns, 0 if nobody knows when, has its result: what is held gets its timeout once more. */
 void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now);
 
 /* The slot's chunk has its result: go on with the chunk after it. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Transport `xsk`: AF_XDP on the interface that leads to the aggregator,
- * zero-copy where the driver has it. It needs CAP_NET_RAW, CAP_BPF and
- * CAP_NET_ADMIN, and an interface that has no XDP program yet.
+ * zero-copy where the driver has it. To connect takes CAP_NET_RAW, CAP_BPF and
+ * CAP_NET_ADMIN, and an interface that has no XDP program yet. The program and
+ * its maps are a handle's, from open to close; socket, UMEM and link are an
+ * interface's, and go when the way to the aggregator leads by another.
  *
  * Beneath it lies a transport `udp` for all that is rare: it holds the port,
  * joins the group, says HELLO (and so makes the kernel find the next hop's
@@ -45,12 +47,12 @@ struct xsk {
 	struct fpisa_xsk_lib lib;
 	uint32_t address; /* of the aggregator */
 	uint16_t port, local_port;
-	struct fpisa_xsk_program program; /* what is ours: replies */
+	struct fpisa_xsk_program program; /* what it lets through, replies, is ours */
 	struct fpisa_nexthop hop;
 	struct outer outer; /* of every frame but for its lengths and the port */
 	uint32_t ip_sum;    /* of its IPv4 header without length */
 
-	int link;
+	int link; /* of the program to the interface */
 	struct xsk_umem *umem;
 	struct xsk_socket *socket; /* NULL until joined */
 	struct xsk_ring_prod fill, tx;
@@ -401,6 +403,7 @@ static const char *advice(int error)
 	return "transport udp may do";
 }
 
+/* Privilege is missing, or what else keeps xsk from being had, as far as it is known before a HELLO. */
 static int refused(int error)
 {
 	return fpisa_fail(error, "transport xsk: %s; %s", strerror(-error), advice(error));
