@@ -76,8 +76,8 @@ enum fpisa_transport_name {
 	FPISA_TRANSPORT_UDP = 0, /* a UDP socket; no privilege */
 	/*
 	 * AF_XDP on the interface that leads to the aggregator, zero-copy where its driver can. Needs root
-	 * (or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF), libxdp.so.1 when it runs, and an interface whose first
-	 * queue nobody else has; the rest of its traffic goes on. One handle an interface.
+	 * (or CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF) to connect, libxdp.so.1, and an interface whose first queue
+	 * nobody else has; the rest of its traffic goes on. One handle an interface.
 	 */
 	FPISA_TRANSPORT_XSK = 1,
 };
