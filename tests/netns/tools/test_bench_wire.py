@@ -97,8 +97,9 @@ def threads_of(pid):
 @pytest.mark.parametrize("name", ["wire", "worker"])
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_leaves_nothing(name, sent):
-    p = subprocess.Popen([os.path.join(BENCH, name), "--runs", "1000"], stdout=subprocess.DEVNULL,
-                         stderr=subprocess.DEVNULL, start_new_session=True)
+    # Whoever started us in the background may have us ignore SIGINT.
+    p = subprocess.Popen([os.path.join(BENCH, name), "--runs", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                         start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     try:
         wait_until("its process", lambda: children(p.pid))
         master, = children(p.pid)
