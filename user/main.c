@@ -57,10 +57,10 @@ static const struct verb verbs[] = {
 	  "Interfaces of one --pin directory share one datapath; further ones may follow.\n" },
 	{ "unload", verb_unload, "[DEV...]", "detach it, and remove it with its last interface",
 	  "Without DEV: every interface of this network namespace. The pins stay if it runs in\n"
-	  "another one that can be seen.\n" },
+	  "another one that can be seen, or may run where this process may not look.\n" },
 	{ "upgrade", verb_upgrade, "", "put this build's programs in the place of running ones",
-	  "Under traffic; jobs, sums under way and counters go on. Refused if the layout of\n"
-	  "the maps has changed: then unload and load.\n" },
+	  "Under traffic; jobs, sums under way and counters go on; in every network namespace.\n"
+	  "Refused if the layout of the maps has changed: then unload and load.\n" },
 	{ "status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL },
 	{ "job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "make a job, 0 to 63", .options = job_add_help },
 	{ "job list", verb_job_list, "[--json]", "the jobs", NULL },

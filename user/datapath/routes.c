@@ -222,6 +222,8 @@ void routes_release(const struct datapath *dp, __u32 job)
 {
 	char what[16];
 
+	if (!any_routed(&dp->jobs[job]))
+		return;
 	snprintf(what, sizeof(what), "job %u", job);
 	release(dp->pin, job, what);
 }
