@@ -48,6 +48,7 @@ int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r)
 	const struct rtmsg rtm = { .rtm_family = AF_INET, .rtm_dst_len = 32, .rtm_src_len = from ? 32 : 0 };
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETROUTE, NLM_F_ACK, &rtm, sizeof(rtm));
+	struct route own;
 	int err;
 
 	*r = (struct route){ .next.family = AF_INET };
@@ -58,8 +59,8 @@ int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r)
 	if (ifindex)
 		mnl_attr_put_u32(m, RTA_OIF, ifindex);
 	err = netlink_ask(NETLINK_ROUTE, m, take_route, r);
-	/* The kernel knows no way from an address that is not its own. */
-	if (err == -EINVAL && from)
+	/* The kernel knows no way from an address that is not its own; by release it says one or the other. */
+	if ((err == -EINVAL || err == -ENETUNREACH) && from && (route_get(from, 0, 0, &own) || !own.local))
 		return route_get(to, 0, ifindex, r);
 	return err ?: r->ifindex ? 0 : -ENETUNREACH;
 }
