@@ -321,7 +321,7 @@ resources: $(B)/fpisa
 # API, wire and names in outputs, each with the version that changed it; refuses what NEWS.md does not say.
 .PHONY: interfaces
 interfaces: $(B)/fpisa $(B)/libfpisa.so
-	$(Q)$(PYTHON) -B tests/interfaces.py $(B) --write
+	$(Q)$(PYTHON) -B tests/tree/interfaces.py $(B) --write
 
 # -- install ------------------------------------------------------------------
 

@@ -8,7 +8,7 @@
 
 `make bench-figures` is the first of them: three times what `make bench` takes. The figures go to
 bench/report/figures.json, from which the table is written, and the picture doc/pictures/allreduce.svg; nobody
-writes a figure by hand (tests/cli/test_figures.py). A run beside other work is refused: --busy takes it
+writes a figure by hand (tests/tree/test_figures.py). A run beside other work is refused: --busy takes it
 all the same, and README then says so.
 """
 import argparse

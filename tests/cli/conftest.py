@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where these tests find what they share, and the scripts that they try."""
+"""Where these tests find what they share, and the table of verbs that the manual is made from."""
 import os
 import sys
 
 sys.dont_write_bytecode = True
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path[:0] = [os.path.join(TOP, part) for part in ("tests/lib", "tests", "bench", "bench/report", "doc/man")]
+sys.path[:0] = [os.path.join(TOP, part) for part in ("tests/lib", "doc/man")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""README.md against the tree and the program: its links, commands, tables and figures."""
+"""README.md and every other page against the tree and the program: links, commands, tables and figures."""
 import glob
 import os
 import re

@@ -3,12 +3,12 @@
 """What others build on: the library's API, the wire, the names in the CLI's output. doc/interfaces.txt
 records each with the version that made or changed it.
 
-    tests/interfaces.py BUILD [--write]
+    tests/tree/interfaces.py BUILD [--write]
 
 Tells what differs from the record, or writes it (`make interfaces`). It does not write what breaks others
 unsaid: a function, struct or constant of include/fpisa.h that goes or changes takes another SOVERSION,
 one of include/fpisa/wire.h another FPISA_VERSION, and NEWS.md names whatever changes, under the Makefile's
-VERSION. tests/cli/test_interfaces.py holds the tree to that.
+VERSION. tests/tree/test_interfaces.py holds the tree to that.
 """
 import glob
 import os
@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "doc", "man"))
 
 import table  # noqa: E402
