@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""For packages: mounts of our own, a BPF filesystem, networks."""
+"""For packages: mounts of our own, a BPF filesystem, networks; what others build on, by version."""
 import os
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path[:0] = [os.path.join(TESTS, part) for part in ("lib", "tree")]
 
 from fixtures import bpffs, lab, mounts, shared  # noqa: E402, F401

@@ -8,20 +8,18 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 
 import pytest
+
+import guide
+import install
+import interfaces
+from lab import ADDRESS, end, mount_tree, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.abspath(os.path.join(HERE, "..", ".."))
 BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
 PLACE = os.path.join(BUILD, "package")
-sys.path.insert(0, os.path.join(HERE, ".."))
-
-import guide  # noqa: E402
-import install  # noqa: E402
-import interfaces  # noqa: E402
-from lab import ADDRESS, end, mount_tree, wait_until  # noqa: E402
 
 OLD = interfaces.setting("VERSION")
 NEW = OLD + "+upgrade1"
