@@ -206,3 +206,17 @@ def test_completion_as_typed(tmp_path):
         os.close(fd)
         os.waitpid(pid, 0)
     assert b"/dev/null: no errors; interfaces: 0, jobs: 0" in out, out
+
+
+def told(*argv):
+    return subprocess.run([FPISA, *argv], text=True, capture_output=True, check=True).stdout
+
+
+def test_usage():
+    for wrong in ([], ["frobnicate"], ["job"], ["status", "--frob"]):
+        assert subprocess.run([FPISA, *wrong], capture_output=True).returncode == 2
+    assert re.match(r"fpisa \d+\.\d+\.\d+\n$", told("--version"))
+    text = told("help")
+    for verb in "load, unload, status, job add, job list, job show, job del, stats, slots, demo".split(", "):
+        assert re.search(rf"^  {verb} +\w", text, re.M)
+        assert f"usage: fpisa {verb}" in told("help", *verb.split())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""fpisa stats for others: Prometheus' text format, and a terminal of 24 x 80."""
+"""fpisa stats for others: Prometheus' text format, and --watch, also on a terminal of 24 x 80."""
 import fcntl
+import json
 import os
 import pty
 import re
@@ -15,7 +16,7 @@ import time
 
 import pytest
 
-from lab import FPISA, wait_until
+from lab import FPISA, PIN, wait_until
 
 
 def parse(text):
@@ -234,3 +235,24 @@ def test_watch_on_a_terminal(lab, pipeline):
     everything = watch(net, 24, 80, 2)
     assert any(s.startswith("no_job ") for s in everything)
     assert watch(net, 5, 40, 2)[4] == "more rows than fit here: fpisa stats"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_watch(lab, options):
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    p = net.agg.spawn(FPISA, "stats", 1, "--watch", "0.3", *options)
+    net.check_sum(1, 20000)
+    assert net.counters(1, PIN)["v_result"] == 79
+    time.sleep(0.7)
+    assert p.poll() is None
+    p.send_signal(signal.SIGTERM)
+    out, err = p.communicate(timeout=5)
+    assert p.returncode == -signal.SIGTERM and err == ""
+    if options:
+        samples = [json.loads(line) for line in out.splitlines()]
+        assert len(samples) >= 2 and samples[-1]["v_result"] == 79
+        assert max(s["per_second"]["v_result"] for s in samples) > 0
+    else:
+        assert out.count("per second") >= 2 and "what became of the frames" in out

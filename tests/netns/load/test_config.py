@@ -6,12 +6,12 @@ import os
 import re
 import shlex
 import signal
-import subprocess
 
 import pytest
 
 import worker
 from lab import ADDRESS, FPISA, PIN, TOP, read_answers, wait_until
+from preload import interrupted
 
 UNIT = os.path.join(TOP, "user", "system", "fpisa.service.in")
 COUNT, CALLS = 60000, 60
@@ -193,60 +193,25 @@ def test_taken_back(net, config):
     assert not jobs(net)
 
 
-INTERRUPT = r"""
-#include <dlfcn.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-static void step(const char *name)
-{
-	static int n;
-
-	if (!strcmp(name, getenv("STEP")) && ++n == atoi(getenv("NTH")))
-		kill(getpid(), SIGTERM);
-}
-int bpf_xdp_attach(int ifindex, int fd, unsigned int flags, const void *opts)
-{
-	int (*attach)(int, int, unsigned int, const void *) = dlsym(RTLD_NEXT, "bpf_xdp_attach");
-	int err = attach(ifindex, fd, flags, opts);
-
-	step("attach");
-	return err;
-}
-int bpf_map_create(int type, const char *name, unsigned key, unsigned value, unsigned entries, const void *opts)
-{
-	int (*create)(int, const char *, unsigned, unsigned, unsigned, const void *) = dlsym(RTLD_NEXT, "bpf_map_create");
-
-	step(name ? name : "");
-	return create(type, name, key, value, entries, opts);
-}
-"""
-
-
 @pytest.mark.cold
 def test_interrupted(net, config, tmp_path):
     """All of the file or nothing, when ever the signal comes; it ends by the signal, and what ran runs."""
-    library = tmp_path / "interrupt.so"
-    subprocess.run(["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-x", "c", "-o", library, "-", "-ldl"], input=INTERRUPT,
-                   text=True, check=True)
     config.write((1, {}), (2, {}))
 
-    def interrupted(step, nth):
+    def applied(step, nth):
         """fpisa_ports: the first job makes two, its own and the namespace's, the second one."""
-        status, out, err = net.agg.try_run("env", "--default-signal=TERM", FPISA, "config", "apply", config.path, env={
-            **os.environ, "LD_PRELOAD": str(library), "STEP": step, "NTH": str(nth)})
+        status, out, err = interrupted(net.agg, tmp_path, step, nth, "config", "apply", config.path)
         assert (status, out) == (-signal.SIGTERM, "") and len(err.splitlines()) == 1
         assert err.endswith(": interrupted; what it made is taken back\n"), err
 
     for step, nth in (("attach", 1), ("attach", 2), ("fpisa_ports", 1), ("fpisa_ports", 3)):
-        interrupted(step, nth)
+        applied(step, nth)
         assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "link"), (step, nth)
     net.fpisa("load", "p0")
     net.fpisa("job", "add", 9, "--workers", net.addresses[0], "--address", ADDRESS)
     before = jobs(net), programs(net)
     for step, nth in (("attach", 1), ("fpisa_ports", 1), ("fpisa_ports", 2)):
-        interrupted(step, nth)
+        applied(step, nth)
         assert (jobs(net), programs(net)) == before, (step, nth)
     assert len(config.apply()) == 4
 

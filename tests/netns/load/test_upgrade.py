@@ -87,33 +87,6 @@ def test_killed(lab, options):
     assert "fpisa" in left and not os.path.exists(PIN)
 
 
-@pytest.mark.parametrize("options", [(), ("--cpus", "0")])
-def test_load_killed(lab, options):
-    """The first load dies anywhere: another one completes it, or says that nothing is left to do; unload removes all."""
-    seed = draw_seed()
-    rng = random.Random(seed)
-    net = lab(workers=2)
-    pins = os.listdir(BPFFS)
-    t0 = time.monotonic()
-    net.load(*options)
-    whole = time.monotonic() - t0
-    for _ in range(3):
-        net.fpisa("unload")
-        assert os.listdir(BPFFS) == pins
-        p = net.agg.spawn(FPISA, "load", *net.ports, *options)
-        time.sleep(rng.random() * whole)
-        end(p)
-        net.agg.started.remove(p)
-        status, _, err = net.agg.try_run(FPISA, "load", *net.ports, *options)
-        if status:
-            assert "is loaded already" in err
-            attached = [i["name"] for i in net.json("status")["interfaces"]]
-            for dev in set(net.ports) - set(attached):
-                net.fpisa("load", dev)
-        net.add_job(1)
-        net.check_sum(1, 3000)
-
-
 def test_generations_go_on(lab):
     """After unload and load, too: no number comes back, however many there were."""
     net = lab(workers=1)

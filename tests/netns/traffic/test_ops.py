@@ -12,6 +12,7 @@ import pytest
 
 import worker
 from lab import FPISA, PIN
+from refusals import refused
 
 FLOATS = ["fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2"]
 MODES = ["fpisa", "fpisa-a", "fpisa64", "exact"]
@@ -209,3 +210,15 @@ def test_refusals(lab):
             ("--op norm --histogram", "--histogram: goes with"), ("--op mean", "'mean'")):
         status, out, err = net.agg.try_run(FPISA, "demo", *options.split())
         assert (status, out) == (2, "") and says in err.splitlines()[0], err
+
+
+def test_histogram_refusals(lab):
+    net = lab()
+    refused(net, ["histogram", "1"], "not loaded|nothing is loaded|fpisa load")
+    net.load()
+    net.add_job(1)
+    refused(net, ["histogram", "1"], "job 1: keeps no histogram; make it with --histogram")
+    refused(net, ["histogram", "2"], "job 2: no such job; see fpisa job list")
+    refused(net, ["histogram"], "histogram: give one job number", 2, usage=True)
+    refused(net, ["histogram", "1", "2"], "histogram: give one job number", 2, usage=True)
+    refused(net, ["histogram", "64"], "job: '64' is not a number from 0 to 63", 2, usage=True)

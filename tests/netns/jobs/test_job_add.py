@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`fpisa job add`: what it refuses, with nothing made; addresses, flags, and how many jobs there is room for."""
+import json
+
+from lab import ADDRESS, FPISA
+from refusals import add, refused
+
+BAD_JOBS = [
+    (["--elements", "33"], "--elements: 33 is not a multiple of 32", 2),
+    (["--elements", "864"], "--elements: '864' is not a number from 32 to 832", 2),
+    (["--elements", "0"], "--elements: '0' is not a number", 2),
+    (["--window", "48"], "--window: 48 is not a power of two", 2),
+    (["--ports", "3"], "--ports: 3 is not a power of two", 2),
+    (["--ports", "32"], "--ports: '32' is not a number from 1 to 16", 2),
+    (["--ports", "8", "--window", "4"], "job 1: 8 ports for a window of 4 slots; at most --ports 4", 1),
+    (["--window", "4096"], "--window: '4096' is not a number from 1 to 1024", 2),
+    (["--mode", "exactly"], "--mode: 'exactly' is not fpisa or fpisa-a", 2),
+    (["--rounding", "up"], "--rounding: 'up' is not", 2),
+    (["--pipeline", "both"], "--pipeline: 'both' is not", 2),
+    (["--clz", "table"], "--clz: 'table' is not", 2),
+    (["--format", "fp24"], "--format: 'fp24' is not", 2),
+    (["--fanout", "broadcast"], "--fanout: 'broadcast' is not", 2),
+    (["--group", "10.0.0.1"], "--group: 10.0.0.1 is not a multicast address", 2),
+    (["--group", "239.1.1.1", "--fanout", "unicast"], "--group: goes with multicast", 2),
+    (["--token", "xyz"], "--token: 'xyz' is not 1 to 16 hexadecimal digits", 2),
+    (["--debug-faults", "drop=0.1,loss=0.1"], "--debug-faults: 'loss=0.1' is not drop=P, duplicate=P, reorder=P,", 2),
+    (["--debug-faults", "drop"], "--debug-faults: give drop= once, with a number", 2),
+    (["--debug-faults", "drop=0.1,drop=0.2"], "--debug-faults: give drop= once, with a number", 2),
+    (["--debug-faults", "drop=1"], "--debug-faults: '1' is not a number from 0 to 0.9", 2),
+    (["--debug-faults", "seed=4294967296"], "--debug-faults: seed: '4294967296' is not a number from 0 to 4294967295", 2),
+    (["--debug-faults", ""], "--debug-faults: say which, as in drop=0.01,delay=0.01,seed=1", 2),
+    (["--address", "10.99.300.1"], "--address: is given twice", 2),
+    (["--token", "0"], "--token: 0 means none; leave it out, or take another", 2),
+    (["--elements", "512"], "make a frame of 2152 bytes, the MTU of p0 is 1500; try --elements 320", 1),
+]
+
+
+def test_bad_jobs(lab):
+    net = lab()
+    net.load()
+    for options, says, status in BAD_JOBS:
+        refused(net, add(net, *options), says, status, usage=status == 2)
+    for mtu, fmt, says in ((120, "fp32", "the MTU of p0 is 120, too small for any job of this format: the fewest elements, 32, "
+                                         "make a frame of 232 bytes; raise it"),
+                           (300, "fp32", "try --elements 32$"), (200, "mxint8", "try --elements 64$")):
+        net.agg.ip(f"link set p0 mtu {mtu}")
+        refused(net, add(net, "--format", fmt, "--elements", 352), says)
+    net.agg.ip("link set p0 mtu 1500")
+    refused(net, add(net, job=64), "job: '64' is not a number from 0 to 63", 2, usage=True)
+    a, b = net.addresses
+    for workers, says, status in [
+            (f"{a},{a}", f"ranks 0 and 1 are both {a}:18000", 1),
+            (f"{a},{b}:1,{a}", f"ranks 0 and 2 are both {a}:18000", 1),
+            (f"{a},10.1.2.300", "'10.1.2.300' is not an IPv4 address", 2),
+            (f"{a}@nosuch0", "nosuch0: no such interface", 1),
+            (f"{a},239.0.0.1", "239.0.0.1 is no machine's address", 2),
+            ("10.99.1.1", "worker 10.99.1.1: is an address of this machine", 1),
+            (ADDRESS, f"job 1: rank 0 has the aggregator's address {ADDRESS}", 1),
+            (f"{a},10.99.2.255", "worker 10.99.2.255: is the broadcast address of a network", 1),
+            (f"{a}@p0,10.99.2.255@p1", "worker 10.99.2.255: is the broadcast address of a network", 1),
+            ("192.0.2.1", "worker 192.0.2.1: route: .*unreachable; add a route", 1),
+            (",".join(f"10.99.1.{i}" for i in range(2, 67)), "--workers: more than 64", 2)]:
+        refused(net, add(net, workers=workers), says, status, usage=status == 2)
+    refused(net, add(net), "Permission denied; run as root", uid=65534)
+    for verb in ("job del 1", "job show 1", "job shrink 1 0", "stats 1", "slots 1"):
+        refused(net, verb.split(), "job 1: no such job; see fpisa job list")
+    net.add_job(1)
+    refused(net, add(net), "job 1: exists already; fpisa job del 1")
+    refused(net, ["job", "shrink", "1", "5"], "not among the live ranks: 5")
+    refused(net, ["job", "shrink", "1", "0", "1"], "no rank would be left")
+    net.check_sum(1)
+
+
+def test_job_made_but_not_shown(lab):
+    """Output that cannot be written is an error, but the job is there."""
+    net = lab()
+    net.load()
+    with open("/dev/full", "w") as full:
+        status, _, err = net.agg.try_run(FPISA, *add(net, "--json"), stdout=full)
+    assert (status, err) == (1, "fpisa: job 1 is made; stdout: No space left on device\n")
+    assert [j["job"] for j in net.json("job", "list")] == [1]
+
+
+def test_address_of_several_interfaces(lab):
+    """Left to the routes, the address is that towards the first worker; one that is elsewhere is warned of, once."""
+    net = lab(workers=3)
+    net.load()
+    status, out, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", ",".join(net.addresses))
+    assert status == 0 and out == "" and len(err.splitlines()) == 1
+    assert err.startswith("fpisa: warning: job 1: its address is 10.99.1.1, that of the route to the first worker, but "
+                          "10.99.2.1 on the route to worker 10.99.2.3; ")
+    for w in net.worker[1:]:
+        w.ip("route add 10.99.1.1 via " + w.run("ip", "route", "get", ADDRESS).split()[2])
+    net.check_sum(1, address="10.99.1.1")
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 2, "--workers", ",".join(net.addresses), "--address", ADDRESS)
+    assert status == 0 and err == ""
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 3, "--workers", net.addresses[0] + "," + net.addresses[0] + ":18001")
+    assert status == 0 and err == ""
+
+
+def test_foreign_address(lab):
+    """An address that nobody answers for here is refused, unless it is said to be meant."""
+    net = lab()
+    net.load()
+    argv = ["job", "add", 1, "--workers", ",".join(net.addresses), "--address"]
+    for foreign in ("192.0.2.1", "10.99.1.77"):
+        refused(net, [*argv, foreign], f"job 1: {foreign} is no address of this machine.*"
+                f"ip address add {foreign}/32 dev lo, or give --foreign-address")
+    refused(net, [*argv, "10.99.1.77", "--foreign-address"], "job 1: .*ADDR@DEV")
+    argv[4] = ",".join(f"{a}@p{r}" for r, a in enumerate(net.addresses))
+    status, out, err = net.agg.try_run(FPISA, *argv, "10.99.1.77", "--foreign-address")
+    assert status == 0 and out == err == "" and net.json("job", "show", 1)["address"] == "10.99.1.77"
+    mac = {d["ifname"]: d["address"] for d in json.loads(net.agg.run("ip", "-j", "link"))}
+    for r, w in enumerate(net.worker):
+        gateway = net.addresses[r].rsplit(".", 1)[0] + ".1"
+        w.ip(f"route add 10.99.1.77 {'dev eth0' if r == 0 else f'via {gateway}'}")
+        w.ip(f"neigh add 10.99.1.77 lladdr {mac[f'p{r}']} dev eth0")
+    net.check_sum(1, address="10.99.1.77")
+
+
+def test_job_flags(lab):
+    """Options without an argument: shown where they are, refused where they mean nothing."""
+    net = lab()
+    net.load()
+    flags = {"big_endian": "big-endian", "reciprocal": "averages by reciprocal", "histogram": "histogram",
+             "no_statistics": "no statistics"}
+    for n, (key, text) in enumerate(flags.items()):
+        net.add_job(n + 1, "--" + key.replace("_", "-"))
+        shown = net.json("job", "show", n + 1)
+        assert [shown[k] for k in flags] == [k == key for k in flags]
+        line = [s for s in net.fpisa("job", "show", n + 1).splitlines() if s.startswith("mode")][0]
+        assert [t in line for t in flags.values()] == [k == key for k in flags]
+    net.add_job(5, "--big-endian", "--reciprocal", "--histogram", "--format", "bf16")
+    assert [net.json("job", "show", 5)[k] for k in flags] == [True, True, True, False]
+    for options, says in (("--format e4m3 --big-endian", "values of one byte have no byte order"),
+                          ("--format mxint8 --big-endian", "values of one byte have no byte order"),
+                          ("--format int32 --histogram", "discard nothing; leave --histogram out"),
+                          ("--mode exact --histogram", "discard nothing; leave --histogram out"),
+                          ("--no-statistics --histogram", "leave --histogram or --no-statistics out"),
+                          ("--format int32 --mode fpisa-a", "integers have no modes; leave --mode out")):
+        refused(net, add(net, *options.split(), job=9), "job 9: .*" + says)
+    refused(net, add(net, "--histogram=yes", job=9), "doesn't allow an argument", 2, usage=True)
+
+
+def test_slot_space(lab):
+    """2048 entries, 2 x window a job: the last that fits is taken, the next refused, a freed place used."""
+    net = lab()
+    net.load()
+    for job in range(4):
+        net.add_job(job, "--window", 256)
+    refused(net, add(net, "--window", "1", job=9), "window 1 needs 2 of 2048 slot entries, 2048 are taken")
+    net.fpisa("job", "del", 2)
+    refused(net, add(net, "--window", "512", job=9), "window 512 needs 1024 of 2048")
+    net.add_job(9, "--window", 256)
+    net.check_sum(9, 5000)
+    net.check_sum(3, 5000)

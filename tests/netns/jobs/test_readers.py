@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Verbs that read: JSON that parses, and agrees with the text, with bpftool and with the names of job add's options."""
+import re
+
+import pytest
+
+from lab import PIN, read_answers, wait_until
+from refusals import refused
+
+
+@pytest.mark.parametrize("verb", [["status"], ["job", "list"], ["stats"], ["slots"], ["job", "show", "1"]])
+def test_readers_without_a_datapath(lab, verb):
+    net = lab(workers=1)
+    refused(net, verb, "no datapath is loaded .*; fpisa load DEV")
+    net.load()
+    refused(net, verb, "Permission denied; run as root", uid=65534)
+
+
+def test_json_of_every_reader(lab):
+    net = lab(workers=2)
+    net.load()
+    net.add_job(5, "--token", "abcdef0123456789", "--elements", 128, "--window", 8)
+    net.check_sum(5, 4000, token=0xABCDEF0123456789)
+    status = net.json("status")
+    assert status["pinned"] == PIN and status["port"] == 18000 and status["jobs"] == 1
+    assert {m["name"] for m in status["maps"]} >= {"fpisa_jobs", "fpisa_exponents", "fpisa_mantissas"}
+    assert status["map_bytes"] == sum(m["bytes"] for m in status["maps"]) > 10 << 20
+    listed, = net.json("job", "list")
+    expect = {"job": 5, "workers": 2, "elements": 128, "window": 8, "live": [0, 1], "joined": [0, 1]}
+    assert listed == {**listed, **expect}
+    shown = net.json("job", "show", 5)
+    assert shown["token"] == "abcdef0123456789" and shown["generation"] == listed["generation"] != 0
+    assert [(m["address"], m["port"], m["dev"], m["state"]) for m in shown["members"]] == [
+        (a, 18000, dev, "joined") for a, dev in zip(net.addresses, net.ports)]
+    for r, m in enumerate(shown["members"]):
+        assert m["mac"] in net.worker[r].run("ip", "link", "show", "eth0")
+    c = net.counters(5, PIN)
+    stats = net.json("stats", 5)
+    assert {k: stats[k] for k in c} == c and stats["drops"] == 0 and c["v_result"] == 32
+    # The stack's own frames (neighbours, groups) are not ours and may come at any time.
+    before = net.counters(64, PIN)["v_not_ours"]
+    everything = net.json("stats")
+    assert everything["job"] is None and everything["v_result"] == 32
+    assert before <= everything["v_not_ours"] <= net.counters(64, PIN)["v_not_ours"]
+    assert net.json("slots") == [] == net.json("slots", 5)
+    # It loads every object, which takes longest of all verbs.
+    assert {"fpisa", "fpisa_mau0", "fpisa_mau8"} <= {p["name"] for p in net.json("resources")["programs"]}
+
+
+def test_text_of_every_reader(lab):
+    net = lab(workers=2)
+    net.load()
+    net.add_job(5)
+    net.check_sum(5, 4000)
+    assert "native" in net.fpisa("status") and PIN in net.fpisa("status")
+    assert "joined" in net.fpisa("job", "show", 5) and "missing" not in net.fpisa("job", "show", 5)
+    assert net.fpisa("job", "list").splitlines()[1].split()[0] == "5"
+    text = net.fpisa("stats", 5)
+    line = next(line for line in text.splitlines() if line.startswith("result "))
+    assert line.split()[1] == "16" and "round complete" in line
+    assert "no drops" in text
+    assert net.fpisa("slots").splitlines()[1:] == []
+
+
+def test_job_list(lab):
+    """Its columns are its JSON, by the names of job add's options; so is what job show adds."""
+    net = lab()
+    net.load()
+    net.add_job(3, "--elements", 64, "--mode", "exact", "--clz", "lpm-byte", "--format", "mxint8")
+    net.add_job(4, "--rounding", "nearest", "--fanout", "unicast", "--pipeline", "staged", "--window", 4, "--ports", 2)
+    heads, *rows = net.fpisa("job", "list").splitlines()
+    for row, job in zip(rows, net.json("job", "list")):
+        job["live"], job["joined"] = len(job["live"]), len(job["joined"])
+        shown = net.json("job", "show", job["job"])
+        for head, text in zip(heads.split(), row.split(), strict=True):
+            assert str(job[head]) == text, head
+            assert head in ("live", "joined") or shown[head] == job[head]
+        assert row.index(job["format"]) == heads.index("format")
+    assert len(rows) == 2
+    options = net.fpisa("help", "job", "add").replace("--foreign-address", "")
+    assert {o.replace("-", "_") for o in re.findall(r"^  --(\S+)", options, re.M)} <= shown.keys()
+    assert (shown["window"], shown["ports"], shown["pipeline"], shown["fanout"]) == (4, 2, "staged", "unicast")
+
+
+def test_slots_name_the_missing(lab):
+    """Two of three ranks contribute: every open round misses the third."""
+    net = lab(workers=3)
+    net.load()
+    net.add_job(1, "--window", 4)
+    late = net.start(2, 1, {"sleep": 2.5}, {"count": 5000, "kind": "integers"})
+    early = [net.start(r, 1, {"count": 5000, "kind": "integers"}) for r in (0, 1)]
+    rows = wait_until("open rounds", lambda: [r for r in net.json("slots", 1) if r["arrived"] == 2])
+    assert all(r["missing"] == [2] and r["of"] == 3 and r["job"] == 1 and r["chunk"] < 4 for r in rows)
+    assert net.fpisa("slots").splitlines()[1].split("  ")[-1].split(";")[0].strip() == "2"
+    for p in early + [late]:
+        read_answers(p)
+    assert net.json("slots") == []
