@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A network card with queues, offloads and steering, and a kernel without its
- * BPF JIT, for test_doctor.py, where the test's kernel has neither: preloaded
+ * BPF JIT, for test_doctor_card.py, where the test's kernel has neither: preloaded
  * into fpisa and ethtool, it answers for the interface $MACHINE_NIC out of the
  * file $MACHINE_STATE, and for the JIT out of $MACHINE_JIT, the stand-in of
  * /proc/sys/net/core/bpf_jit_enable. All else goes on to the kernel.

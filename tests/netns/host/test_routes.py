@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from doctor import examine, fixes
 from lab import ADDRESS, FPISA, PIN, read_all, wait_until
-from test_doctor import examine, fixes
 
 
 def neighbours(net):

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import worker
+from doctor import examine
 from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, TOP, read_answers, wait_until
 
 STAGED = ("--pipeline", "staged", "--clz", "lpm")
@@ -322,19 +323,16 @@ def test_doctor(lab):
     net = lab()
     net.load(*STEER)
 
-    def finding(check, subject="datapath"):
-        found = json.loads(net.agg.try_run(FPISA, "doctor", "--json")[1])["findings"]
-        return [f for f in found if (f["subject"], f["check"]) == (subject, check)][0]
-
-    assert finding("build")["level"] == "ok"
-    assert "slots steered to CPUs 0,1" in finding("queues", "p0")["text"]
+    found = examine(net.agg)
+    assert found["datapath", "build"]["level"] == "ok"
+    assert "slots steered to CPUs 0,1" in found["p0", "queues"]["text"]
     net.fpisa("unload")
     net.load()
-    assert "fpisa load --cpus 0-" in finding("queues", "p0")["text"]
+    assert "fpisa load --cpus 0-" in examine(net.agg)["p0", "queues"]["text"]
     net.fpisa("unload")
     net.load(*STEER)
     os.unlink(PIN + "/fpisa_counters")
     net.bpftool("map", "create", PIN + "/fpisa_counters", "type", "array", "key", 4, "value", 8, "entries", 65,
                 "name", "fpisa_counters")
-    fix = finding("version")["fix"]
+    fix = examine(net.agg)["datapath", "version"]["fix"]
     assert fix == "fpisa unload && fpisa load p0 p1 --cpus 0,1 --cpu-queue 4096"

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""fpisa doctor of jobs: their MTU, ports, ways out and address; ranks that are missing; jobs of another namespace."""
+import pytest
+
+from doctor import bad, examine, fixes, inhabited, needs_ethtool, sums
+from lab import COMMAND_S, FPISA, MTU, PIN, read_answers, wait_until
+
+pytestmark = needs_ethtool
+
+
+def test_job_and_mtu(lab):
+    """An MTU that was made smaller than the frames of a job."""
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1)
+    net.agg.ip("link set p0 mtu 1000", "link set p1 mtu 1000")
+    says = "frames of 1128 bytes do not fit the MTU: p0 has 1000, p1 has 1000"
+    assert fixes(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128 && ip link set dev p1 mtu 1128"
+    net.check_sum(1)
+    # A rank that was taken out has no say.
+    net.agg.ip("link set p0 mtu 1000", "link set p1 mtu 1000")
+    net.fpisa("job", "shrink", 1, 1)
+    assert fixes(net.agg, [], "job 1", "mtu") == "ip link set dev p0 mtu 1128"
+
+
+def test_job_and_mtu_of_a_shared_port(lab):
+    """It is named once, whoever is behind it."""
+    net = lab(bridge=True)
+    net.load()
+    net.add_job(1)
+    net.agg.ip("link set p0 mtu 1000")
+    says = "frames of 1128 bytes do not fit the MTU: p0 has 1000"
+    assert fixes(net.agg, [], "job 1", "mtu", says=says) == "ip link set dev p0 mtu 1128"
+
+
+def test_port_without_datapath(lab):
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1)
+    net.fpisa("unload", "p1")
+    assert not sums(net, 1)
+    fixes(net.agg, [], "job 1", "port", says="rank 1 is behind p1")
+    assert sums(net, 1, 20000)
+
+
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+def test_port_that_was_replaced(lab, fanout):
+    """The interface of rank 1 goes and comes again: another index, no program, no entry."""
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1, "--fanout", fanout, "--mode", "fpisa64", "--token", "5a", "--window", "16", "--ports", "2",
+                "--no-statistics")
+    net.add_job(2, "--fanout", fanout, "--big-endian", "--reciprocal", "--histogram",
+                "--debug-faults", "drop=0.1,corrupt=0.3,seed=7")
+    before = [net.json("job", "show", job) for job in (1, 2)]
+    assert sums(net, 1, 20000, token=0x5a)
+    net.agg.ip("link del p1")
+    net.connect(1, net.worker[1], net.agg, MTU, False)
+    assert not sums(net, 1, token=0x5a)
+    net.fpisa("load", "p1")
+    fixes(net.agg, [], "job 1", "egress", says="no way to ranks 1: their interface is gone")
+    fixes(net.agg, [], "job 2", "egress")
+    for job, then in zip((1, 2), before):
+        now = net.json("job", "show", job)
+        same = then.keys() - {"generation", "members", "joined", "slot_base"}
+        assert {k: now[k] for k in same} == {k: then[k] for k in same}
+    assert sums(net, 1, 20000, token=0x5a)
+
+
+def test_lost_egress_program(lab):
+    """An entry of a unicast fan-out without the program that addresses copies."""
+    net = inhabited(lab())
+    net.load()
+    net.add_job(1, "--fanout", "unicast")
+    entry, = net.bpftool("map", "dump", "pinned", PIN + "/fpisa_fanout")
+    assert int(entry["key"][0], 16) == 1
+    inner = int.from_bytes(bytes(int(b, 16) for b in entry["value"]), "little")
+    index = int(net.agg.run("ip", "-o", "link", "show", "p1").split(":")[0])
+    value = [str(b) for b in index.to_bytes(4, "little") + b"\xff\xff\xff\xff"]
+    net.agg.run("bpftool", "map", "update", "id", inner, "key", "1", "0", "0", "0", "value", *value)
+    fixes(net.agg, [], "job 1", "egress", says="no way to ranks 1: no entry")
+    assert sums(net, 1, 20000)
+
+
+def test_address_that_is_nobody_s(lab):
+    net = lab(workers=1)
+    net.load()
+    net.fpisa("job", "add", 1, "--workers", net.addresses[0] + "@p0", "--address", "10.99.1.77", "--foreign-address")
+    net.worker[0].ip("route add 10.99.1.77 dev eth0")
+    assert not net.start(0, 1, timeout_ms=1500, address="10.99.1.77").wait(COMMAND_S) == 0
+    fix = fixes(net.agg, [], "job 1", "address", "warn", says="10.99.1.77 is no address of this machine")
+    assert fix == "ip address add 10.99.1.77/32 dev lo"
+    assert net.start(0, 1, {"count": 500, "kind": "integers"}, timeout_ms=20000,
+                     address="10.99.1.77").wait(COMMAND_S) == 0
+
+
+def test_missing_rank(lab):
+    net = inhabited(lab(workers=3))
+    net.load()
+    net.add_job(1)
+    # In an emulated guest a look takes seconds.
+    workers = [net.start(r, 1, {"count": 3000, "kind": "integers"}, timeout_ms=50000) for r in (0, 1)]
+
+    def seen():
+        f = examine(net.agg)["job 1", "members"]
+        return f["level"] == "warn" and "ranks 2:" in f["text"]
+    wait_until("two ranks to ask", seen, 40)
+    assert fixes(net.agg, [], "job 1", "members", "warn", says="waits for ranks 2") == "fpisa job shrink 1 2"
+    for p in workers:
+        read_answers(p)
+
+
+def test_jobs_of_another_namespace(lab):
+    """Interfaces of two namespaces share a datapath, and interface numbers are each one's own: in neither is the other's
+    job held against routes, addresses and interfaces that are not its."""
+    net = inhabited(lab(workers=1))
+    other, w = net.netns(), net.netns()
+    other.ip(f"link add e9 index 77 mtu 1500 type veth peer name eth0 mtu 1500 netns {w.path}",
+             "addr add 10.77.0.1/24 dev e9", "link set e9 up", "addr add 10.77.7.7/32 dev lo")
+    w.ip("addr add 10.77.0.2/24 dev eth0", "link set eth0 up", "route add 10.77.7.7 via 10.77.0.1")
+    for ns, dev in ((other, "e9"), (w, "eth0")):
+        ns.gro_on(dev)
+        ns.spawn("sleep", "600")
+    net.agg.ip("link add x77 index 77 mtu 1000 type veth peer name y77 mtu 1000")
+    other.run(FPISA, "load", "e9")
+    other.run(FPISA, "job", "add", 2, "--workers", "10.77.0.2", "--address", "10.77.7.7", "--ports", 4)
+    net.worker.append(w)
+    p = net.start(1, 2, {"count": 500, "kind": "integers"}, address="10.77.7.7", timeout_ms=20000)
+    assert p.wait(COMMAND_S) == 0
+
+    def there(job, alone):
+        found = examine(net.agg)
+        assert bad(found) == {} and {c for s, c in found if s == job} == {"namespace"}
+        assert found[job, "namespace"]["text"] == "of another network namespace; fpisa doctor there looks at it"
+        assert ("e9 of another; " if alone else "on 1 interfaces") in \
+            found["datapath", "attached" if alone else "build"]["text"]
+
+    there("job 2", True)
+    net.fpisa("load", "p0")
+    net.add_job(1, workers=net.addresses[:1])
+    there("job 2", False)
+    assert bad(examine(other)) == {}
+    # Nothing to be seen of where the job runs: no fix that ends it.
+    net.fpisa("job", "del", 1)
+    other.ip("link set e9 xdp off")
+    net.agg.ip("link set p0 xdp off")
+    f = examine(net.agg)["datapath", "attached"]
+    assert f["level"] == "ok" and "with jobs of another" in f["text"]
+    assert fixes(other, [], "datapath", "attached", "warn") == "fpisa load e9"
+    # Names are each namespace's own, too.
+    assert net.json("job", "show", 2)["members"][0]["dev"] == "if77"
+    out = net.fpisa("job", "show", 2)
+    assert "\nnetwork     another network namespace's, its interfaces by number\n" in out and " if77 " in out
+    out = other.run(FPISA, "job", "show", 2)
+    assert "\nnetwork " not in out and " e9 " in out

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""fpisa doctor on a worker, of the device that leads to the aggregator: GRO, reverse-path filter, multicast, route."""
+from doctor import bad, ethtool_gro, examine, fixes, needs_ethtool
+from lab import ADDRESS
+
+pytestmark = needs_ethtool
+
+
+def test_gro_seen_by_the_worker(lab):
+    net = lab(workers=1)
+    net.agg.spawn("sleep", "600")
+    ethtool_gro(net.worker[0], "eth0", "off")
+    assert fixes(net.worker[0], ["--worker", ADDRESS], "eth0", "gro") == "ethtool -K eth0 gro on"
+
+
+def test_reverse_path_filter(lab):
+    """Results that come in elsewhere than where the route leads."""
+    net = lab(workers=1)
+    w = net.worker[0]
+    w.ip("link add eth1 type veth peer name far1", "link set eth1 up", "link set far1 up")
+    w.sysctl("conf/eth1/rp_filter", 1)
+    ethtool_gro(w, "eth1", "on")
+    says = f"the route to {ADDRESS} goes through eth0"
+    assert fixes(w, ["eth1", "--worker", ADDRESS], "eth1", "rp_filter", says=says) == \
+        "sysctl -w net.ipv4.conf.eth1.rp_filter=2"
+    w.sysctl("conf/all/rp_filter", 1)
+    w.sysctl("conf/eth1/rp_filter", 0)
+    fixes(w, ["eth1", "--worker", ADDRESS], "eth1", "rp_filter", says=says)
+    assert bad(examine(w, "--worker", ADDRESS)) == {}
+
+
+def test_worker_at_the_aggregator(lab):
+    """No command mends a wrong address; what to do is said."""
+    net = lab(workers=1)
+    f = examine(net.agg, "p0", "--worker", ADDRESS)["p0", "route"]
+    assert f["level"] == "fault" and f["fix"] is None
+    assert f["text"] == f"{ADDRESS} is an address of this machine: name the aggregator's, or leave --worker out where this is it"
+
+
+def test_multicast_off(lab):
+    net = lab(workers=1)
+    net.worker[0].ip("link set eth0 multicast off")
+    fixes(net.worker[0], ["--worker", ADDRESS], "eth0", "multicast")
