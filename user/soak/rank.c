@@ -143,20 +143,21 @@ static void compute(struct worker *w)
 	w->out->computed++;
 }
 
-/* One call, in the way that the dice say. */
-static int call(struct worker *w, const struct oracle_call *c, enum soak_way way, const void *send, uint32_t *flags)
+/* One call, completed as the dice say. */
+static int call(struct worker *w, const struct oracle_call *c, enum soak_completion completion, const void *send,
+		uint32_t *flags)
 {
 	const enum fpisa_dtype type = (enum fpisa_dtype)w->info.format;
 	const enum fpisa_operation op = (enum fpisa_operation)c->op;
 	struct fpisa_request *r;
 	int err, done = 0;
 
-	if (way == SOAK_BLOCKS)
+	if (completion == SOAK_BLOCKING)
 		return fpisa_allreduce_op(w->f, send, w->recv, w->count, type, op, c->factor, flags);
 	err = fpisa_allreduce_op_start(w->f, send, w->recv, w->count, type, op, c->factor, &r);
 	if (!err && splitmix64(&w->random) % 2)
 		compute(w);
-	if (err || way == SOAK_WAITS)
+	if (err || completion == SOAK_WAITING)
 		return err ?: fpisa_wait(&r, flags);
 	while (!err && !done) {
 		err = fpisa_test(&r, &done, flags);
@@ -180,7 +181,7 @@ static int reduce(struct worker *w)
 {
 	const uint64_t *out = &w->s->shared->taken_out[w->job];
 	uint64_t random = rank_random(w), absent = __atomic_load_n(out, __ATOMIC_ACQUIRE);
-	const enum soak_way way = (enum soak_way)(splitmix64(&w->random) % SOAK_WAYS);
+	const enum soak_completion completion = (enum soak_completion)(splitmix64(&w->random) % SOAK_COMPLETIONS);
 	const bool in_place = splitmix64(&w->random) % 2;
 	const struct oracle_call c = rank_operation(w);
 	uint32_t flags = 0;
@@ -196,7 +197,7 @@ static int reduce(struct worker *w)
 	else
 		memset(w->recv, 0xa5, sizeof(w->recv));
 	begin(w);
-	err = call(w, &c, way, in_place ? w->recv : w->send, &flags);
+	err = call(w, &c, completion, in_place ? w->recv : w->send, &flags);
 	end(w, err);
 	absent |= __atomic_load_n(out, __ATOMIC_ACQUIRE);
 	account(w);
@@ -211,7 +212,7 @@ static int reduce(struct worker *w)
 	rank_check_call(w, flags);
 	w->calls++;
 	w->out->rounds++;
-	w->out->by_way[way]++;
+	w->out->by_completion[completion]++;
 	w->out->in_place += in_place;
 	w->out->xsk += soak_uses_xsk(w->job, w->rank);
 	w->out->by_op[c.op]++;

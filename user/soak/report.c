@@ -23,8 +23,8 @@ static struct soak_rank sum_of(const struct soak *s, const char **message)
 				sum.by_op[i] += w->by_op[i];
 			for (int i = 0; i < FPISA_FORMAT_END; i++)
 				sum.by_format[i] += w->by_format[i];
-			for (int i = 0; i < SOAK_WAYS; i++)
-				sum.by_way[i] += w->by_way[i];
+			for (int i = 0; i < SOAK_COMPLETIONS; i++)
+				sum.by_completion[i] += w->by_completion[i];
 			sum.computed += w->computed;
 			sum.in_place += w->in_place;
 			sum.restored += w->restored;
@@ -84,8 +84,8 @@ int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds
 {
 	static const char *const faults[] = {"drop", "duplicate", "reorder", "delay", "corrupt"};
 	static const char *const left[] = {"processes", "namespaces", "pins", "map_entries", "fds", "objects"};
-	static const struct name ways[] = {
-		{SOAK_BLOCKS, "blocking"}, {SOAK_WAITS, "waiting"}, {SOAK_POLLS, "polling"}, {0}};
+	static const struct name completions[] = {
+		{SOAK_BLOCKING, "blocking"}, {SOAK_WAITING, "waiting"}, {SOAK_POLLING, "polling"}, {0}};
 	const struct fpisa_fault_rates *r = &s->o.rates;
 	const double rates[] = {r->drop, r->duplicate, r->reorder, r->delay, r->corrupt};
 	const double leaked[] = {(double)l->processes,	 (double)l->namespaces, (double)l->pins,
@@ -113,7 +113,7 @@ int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds
 	json_add_number(o, "rounds", sum.rounds);
 	add_counts(o, "operations", op_names, sum.by_op);
 	add_counts(o, "formats", format_names, sum.by_format);
-	add_counts(o, "ways", ways, sum.by_way);
+	add_counts(o, "completions", completions, sum.by_completion);
 	json_add_number(o, "computed", sum.computed);
 	json_add_number(o, "xsk", sum.xsk);
 	json_add_number(o, "in_place", sum.in_place);

@@ -53,8 +53,8 @@ struct soak_options {
 	bool json;
 };
 
-/* How a rank makes a call. */
-enum soak_way { SOAK_BLOCKS, SOAK_WAITS, SOAK_POLLS, SOAK_WAYS };
+/* How a rank has a call completed: in the call itself, by fpisa_wait(), by fpisa_test(). */
+enum soak_completion { SOAK_BLOCKING, SOAK_WAITING, SOAK_POLLING, SOAK_COMPLETIONS };
 
 /* One rank of one job: written by its process, but for stop. Counts go on when it is started again. */
 struct soak_rank {
@@ -63,7 +63,7 @@ struct soak_rank {
 	uint64_t longest_ns;
 	uint64_t rounds;     /* all-reduce calls that succeeded */
 	uint64_t by_op[FPISA_OP_END], by_format[FPISA_FORMAT_END]; /* those */
-	uint64_t by_way[SOAK_WAYS], in_place, xsk; /* those too */
+	uint64_t by_completion[SOAK_COMPLETIONS], in_place, xsk; /* those too */
 	uint64_t computed;   /* calls that computed between start and end */
 	uint64_t restored;   /* arrays of calls in place that failed, compared with what they were */
 	uint64_t chunks, elements; /* results recomputed, also of calls that then failed */

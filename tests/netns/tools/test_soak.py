@@ -28,7 +28,7 @@ def test_short(lab):
     assert out["rounds"] > out["workers"] and out["elements"] > 10000 and out["retransmits"] > 0
     assert sum(out["operations"].values()) == sum(out["formats"].values()) == out["rounds"]
     assert sum(n > 0 for n in out["operations"].values()) > 2
-    assert sum(out["ways"].values()) == out["rounds"] and all(n > 0 for n in out["ways"].values())
+    assert sum(out["completions"].values()) == out["rounds"] and all(n > 0 for n in out["completions"].values())
     assert out["computed"] > 0 and 0 < out["in_place"] < out["rounds"] and 0 < out["xsk"] < out["rounds"]
     assert all(n > 0 for n in out["faults"].values()) and out["bad_frames"] > 0
     assert out["kills"] + out["links_down"] + out["jobs_deleted"] + out["shrinks"] > 0
