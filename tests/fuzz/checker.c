@@ -34,9 +34,9 @@ void complain(uint64_t *counter, const char *what)
 	if (before >= MAX_REPORTS)
 		return;
 	fprintf(stderr,
-		"packets: seed %llu case %llu: %s; job %s, ways:%s, expected %s action %d, got action %d\n",
+		"packets: seed %llu case %llu: %s; job %s, mutations:%s, expected %s action %d, got action %d\n",
 		(unsigned long long)seed, (unsigned long long)sum->cases, what, a.t ? a.t->name : "none",
-		a.ways, verdict_name(a.verdict), a.action, a.out.action);
+		a.mutations, verdict_name(a.verdict), a.action, a.out.action);
 	for (uint32_t i = 0; i < a.in.len && i < FPISA_PAYLOAD_OFFSET + 16; i++)
 		fprintf(stderr, "%02x%s", a.in.data[i], i % 32 == 31 ? "\n" : " ");
 	fprintf(stderr, "... %u bytes\n", a.in.len);

@@ -20,7 +20,7 @@ struct summary {
 /* One case. */
 struct attempt {
 	struct frame in, out;
-	char ways[MUTATE_NAMES];
+	char mutations[MUTATE_NAMES];
 	struct target *t;	    /* whose header it is; NULL: no job's */
 	enum fpisa_verdict verdict; /* expected, as the rest */
 	int action, key;	    /* of the version touched, -1: none */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The ways to mutate a frame; see mutate.h. A new one is a function and a line in the table. */
+/* The mutations of a frame; see mutate.h. A new one is a function and a line in the table. */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>
@@ -332,7 +332,7 @@ static const struct {
 	const char *name;
 	void (*change)(struct vectors_rng *rng, struct frame *f);
 	uint32_t weight;
-} ways[] = {
+} mutations[] = {
 	{"field", field, 24},
 	{"ether_type", ether_type, 2},
 	{"mac", mac, 1},
@@ -370,17 +370,17 @@ void mutate(struct vectors_rng *rng, struct frame *f, int times, char *names)
 	uint32_t all = 0;
 
 	names[0] = 0;
-	for (size_t k = 0; k < COUNT(ways); k++)
-		all += ways[k].weight;
+	for (size_t k = 0; k < COUNT(mutations); k++)
+		all += mutations[k].weight;
 	while (times--) {
 		uint32_t pick = vectors_below(rng, all);
 		size_t k = 0;
 
-		for (; pick >= ways[k].weight; k++)
-			pick -= ways[k].weight;
-		ways[k].change(rng, f);
+		for (; pick >= mutations[k].weight; k++)
+			pick -= mutations[k].weight;
+		mutations[k].change(rng, f);
 		strncat(names, " ", MUTATE_NAMES - strlen(names) - 1);
-		strncat(names, ways[k].name, MUTATE_NAMES - strlen(names) - 1);
+		strncat(names, mutations[k].name, MUTATE_NAMES - strlen(names) - 1);
 	}
 }
 

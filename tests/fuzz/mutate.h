@@ -11,7 +11,7 @@
 #include "vectors.h"
 
 /*
- * Change `f` in `times` ways; *names, of at least MUTATE_NAMES bytes, says
+ * Applies `times` mutations to `f`; *names, of at least MUTATE_NAMES bytes, says
  * which. A frame stays between 14 bytes and FPISA_MAX_FRAME.
  */
 #define MUTATE_NAMES 128

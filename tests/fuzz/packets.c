@@ -152,7 +152,7 @@ static void case_busy(struct target *t)
 	a.action = XDP_DROP;
 	t->soft.counters.packets++;
 	t->soft.counters.bytes += a.in.len;
-	strcpy(a.ways, " busy");
+	strcpy(a.mutations, " busy");
 	run();
 	checker_verify();
 	*guard = was;
@@ -185,7 +185,7 @@ static void one_case(void)
 	a.key = -1;
 	a.to = 0;
 	a.accepted = a.counted_as_job = a.hello = false;
-	a.ways[0] = 0;
+	a.mutations[0] = 0;
 	if (!vectors_below(&rng, 1024))
 		change_configuration(t);
 	if (!vectors_below(&rng, 4096)) {
@@ -198,7 +198,7 @@ static void one_case(void)
 		valid_hello(t);
 	if (vectors_below(&rng, 8) >= 3) {
 		sum->mutated++;
-		mutate(&rng, &a.in, 1 + (int)(vectors_below(&rng, 2) * vectors_below(&rng, 4)), a.ways);
+		mutate(&rng, &a.in, 1 + (int)(vectors_below(&rng, 2) * vectors_below(&rng, 4)), a.mutations);
 		repair = vectors_below(&rng, 8);
 		sum->repaired += repair < 4;
 		mutate_repair(&a.in, repair < 6, repair < 4);
