@@ -7,7 +7,7 @@
  *	udp.c	a UDP socket: recvmmsg, UDP_GRO, sendmmsg, UDP_SEGMENT
  *	xsk.c	AF_XDP on each link: sums are taken and sent where they lie
  *
- * A server is one thread and has no peer that adds to its slots, so it takes no guard.
+ * A server is one thread and has no peer that adds to its slots, so it takes no lock of a slot.
  */
 #ifndef BENCH_SERVER_H
 #define BENCH_SERVER_H

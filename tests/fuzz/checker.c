@@ -105,7 +105,7 @@ static enum fpisa_verdict below_fpisa(uint32_t *payload)
 	return FPISA_V_accepted;
 }
 
-/* Would the aggregator get as far as the slot's guard? */
+/* Would the aggregator get as far as the slot's lock? */
 static bool wants_slot(enum fpisa_verdict v)
 {
 	return v == FPISA_V_accepted || v == FPISA_V_duplicate || v == FPISA_V_status ||

@@ -123,7 +123,7 @@ static void run(void)
 static void case_busy(struct target *t)
 {
 	bool hello = !vectors_below(&rng, 4);
-	__u64 *guard, was;
+	__u64 *lock, was;
 	uint32_t addr;
 
 	if (hello)
@@ -136,16 +136,16 @@ static void case_busy(struct target *t)
 		return;
 	a.t = t;
 	if (hello) {
-		guard = &t->session->guard;
+		lock = &t->session->guard;
 	} else {
 		harness_hdr(&a.in)->flags = 0;
 		harness_set_checksums(&a.in);
 		a.key = (int)harness_hdr(&a.in)->slot;
-		guard = t->job.clz == FPISA_CLZ_LPM && vectors_below(&rng, 2) ? &targets_control->trie_state
-									      : &t->slot[a.key].guard;
+		lock = t->job.clz == FPISA_CLZ_LPM && vectors_below(&rng, 2) ? &targets_control->trie_state
+									     : &t->slot[a.key].guard;
 	}
-	was = *guard;
-	*guard = 1;
+	was = *lock;
+	*lock = 1;
 	targets_accept(t, a.key);
 	a.counted_as_job = true;
 	a.verdict = FPISA_V_busy;
@@ -155,7 +155,7 @@ static void case_busy(struct target *t)
 	strcpy(a.mutations, " busy");
 	run();
 	checker_verify();
-	*guard = was;
+	*lock = was;
 	targets_accept(t, a.key);
 }
 

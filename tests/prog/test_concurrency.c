@@ -3,10 +3,10 @@
  * Two CPUs on the same slots: threads pinned to CPUs of their own send the
  * contributions of their ranks of the same rounds at the same time, staged
  * and fused. Every round completes once, its result is what the oracle gets
- * in the order of arrival that the header reports, and no guard stays taken.
+ * in the order of arrival that the header reports, and no lock stays taken.
  *
  * The same while a third thread empties slots of the program array, so that
- * tail calls miss halfway, or takes guards for longer than a packet waits, so
+ * tail calls miss halfway, or takes locks for longer than a packet waits, so
  * that CPUs lose them: frames are dropped as busy, the rounds complete.
  * FPISA_ROUNDS=N runs 8 N rounds of each; `make stress` runs a million.
  * FPISA_VARIANT=staged runs the variant of that name alone.
@@ -37,7 +37,7 @@
 #define LEAST_ROUNDS 1000 /* in fewer an emulated second CPU may not have begun */
 #define AWAKE_SPINS 100000 /* turns that a thread waits for the other to leave the barrier too */
 
-enum disturbance { NONE, HOLES, GUARDS };
+enum disturbance { NONE, HOLES, LOCKS };
 
 static const struct variant {
 	const char *name;
@@ -49,8 +49,8 @@ static const struct variant {
 	{ "staged", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, NONE },
 	{ "staged, fpisa-a", FPISA_MODE_FPISA_A, FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, NONE },
 	{ "staged, tail calls missed", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, HOLES },
-	{ "fused, guards lost", FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, GUARDS },
-	{ "staged, guards lost", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, GUARDS },
+	{ "fused, locks held", FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, LOCKS },
+	{ "staged, locks held", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, LOCKS },
 };
 
 struct shared {
@@ -154,8 +154,8 @@ static void *make_holes(void *arg)
 	return NULL;
 }
 
-/* Holds guards of the job's versions for longer than a packet waits. */
-static void *hold_guards(void *arg)
+/* Holds locks of the job's versions for longer than a packet waits. */
+static void *hold_locks(void *arg)
 {
 	size_t size = sizeof(struct fpisa_slot) * FPISA_MAX_SLOTS;
 	struct shared *s = arg;
@@ -165,12 +165,12 @@ static void *hold_guards(void *arg)
 	if (slot == MAP_FAILED)
 		return "map fpisa_slots";
 	for (int k = 0; !s->over; k++) {
-		__u64 *guard = &slot[k % (2 * WINDOW)].guard;
+		__u64 *lock = &slot[k % (2 * WINDOW)].guard;
 
-		if (!__sync_bool_compare_and_swap(guard, 0, 1))
+		if (!__sync_bool_compare_and_swap(lock, 0, 1))
 			continue;
 		usleep(1000);
-		__sync_lock_test_and_set(guard, 0);
+		__sync_lock_test_and_set(lock, 0);
 		usleep(500);
 	}
 	munmap(slot, size);
@@ -187,7 +187,7 @@ static void mappable_slots(struct bpf_object *o)
 
 static void run(struct shared *s, const struct variant *v)
 {
-	static void *(*const disturb[])(void *) = { [HOLES] = make_holes, [GUARDS] = hold_guards };
+	static void *(*const disturb[])(void *) = { [HOLES] = make_holes, [LOCKS] = hold_locks };
 	void *trouble = NULL;
 	pthread_t third;
 	struct thread t[2];
@@ -238,7 +238,7 @@ static void check_variant(const struct variant *v, uint64_t rounds)
 	assert_true(s.together > 0);
 	if (v->by == HOLES)
 		assert_true(after.missed_tail_calls > before.missed_tail_calls);
-	if (v->by == GUARDS)
+	if (v->by == LOCKS)
 		assert_true(after.v_busy > before.v_busy);
 	for (uint32_t k = 0; k < 2 * WINDOW; k++) {
 		struct fpisa_slot slot;

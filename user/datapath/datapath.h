@@ -190,7 +190,7 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job
 /* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. */
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
 
-/* Entries that are left of jobs: jobs, their fan-outs, guards that nobody will give back. No frame is under way. */
+/* Entries that are left of jobs: jobs, their fan-outs, locks that nobody will release. No frame is under way. */
 int datapath_leftovers(const struct datapath *dp, uint64_t *n);
 
 /* Is the datapath with this jobs_id in the kernel still? Reports nothing. */

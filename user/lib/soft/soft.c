@@ -88,19 +88,19 @@ void fpisa_soft_free(struct fpisa_soft *s)
  * Unlike the datapath, which may not wait and drops the frame as busy, a
  * thread waits for the owner of a slot as long as it takes.
  */
-static void guard_take(__u64 *guard)
+static void lock_take(__u64 *lock)
 {
 	__u64 idle = 0;
 
-	while (!__atomic_compare_exchange_n(guard, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+	while (!__atomic_compare_exchange_n(lock, &idle, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
 		idle = 0;
 		sched_yield();
 	}
 }
 
-static void guard_release(__u64 *guard)
+static void lock_release(__u64 *lock)
 {
-	__atomic_store_n(guard, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
 }
 
 static void count(__u64 *counter, uint64_t n)
@@ -167,11 +167,11 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 		fpisa_make_challenge(p->h, p->payload, cookie);
 		return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_challenge);
 	}
-	guard_take(&s->session.guard);
+	lock_take(&s->session.guard);
 	joined = fpisa_session_hello(&s->session, &s->job, p->h, rank, live_of(s), &s->next_generation);
 	fpisa_make_welcome(p->h, p->payload, &s->job, &s->session, rank, joined);
 	__atomic_store_n(&s->generation, s->session.generation, __ATOMIC_RELEASE);
-	guard_release(&s->session.guard);
+	lock_release(&s->session.guard);
 	return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_welcome);
 }
 
@@ -183,7 +183,7 @@ static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, s
 
 	if (probe)
 		fpisa_make_status(p->h, slot, live_of(s));
-	guard_release(&slot->guard);
+	lock_release(&slot->guard);
 	if (!probe)
 		return v;
 	count(&(&s->counters.v_not_ours)[v], 1);
@@ -238,7 +238,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 		count(&c->fused_reads, 1);
 	fpisa_make_result(p->h, slot, &s->job, s->session.results, flags, resend);
 	slot->done = 1;
-	guard_release(&slot->guard);
+	lock_release(&slot->guard);
 	if (!resend) {
 		count(&c->results_inexact, !!(flags & FPISA_INEXACT));
 		count(&c->results_overflow, !!(flags & FPISA_OVERFLOW));
@@ -271,7 +271,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 
 	slot = &s->slot[p->h->slot];
 	claim = fpisa_claim_of(p->h, &s->job);
-	guard_take(&slot->guard);
+	lock_take(&slot->guard);
 	if (!claim.generation || claim.generation != __atomic_load_n(&s->generation, __ATOMIC_ACQUIRE))
 		step = -FPISA_V_generation;
 	else
@@ -279,7 +279,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	if (step == -FPISA_V_mismatch)
 		__atomic_store_n(&s->session.broken, claim.generation, __ATOMIC_RELAXED);
 	if (step < 0) {
-		guard_release(&slot->guard);
+		lock_release(&slot->guard);
 		return refuse(p, p->h->rank, (enum fpisa_verdict) - step);
 	}
 	if (step == FPISA_STEP_WAIT)
