@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Our aggregator beside servers: wire.c has options, turns and figures, network.c
+ * Our aggregator beside servers: wire.c has options, runs and figures, network.c
  * links and aggregators, worker.c the workers, server.h what a server does.
  */
 #ifndef BENCH_CONTENDERS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A worker beside a SwitchML-style one: main.c has the aggregator, turns and
+ * A worker beside a SwitchML-style one: main.c has the aggregator, runs and
  * figures, worker.c a worker's process, switchml.h what SwitchML's does to floats.
  */
 #ifndef BENCH_SWITCHML_WORKER_H

@@ -35,7 +35,7 @@
 #define WINDOW 2
 #define JOB 8
 #define LEAST_ROUNDS 1000 /* in fewer an emulated second CPU may not have begun */
-#define AWAKE_SPINS 100000 /* turns that a thread waits for the other to leave the barrier too */
+#define AWAKE_SPINS 100000 /* spins that a thread waits for the other to leave the barrier too */
 
 enum disturbance { NONE, HOLES, LOCKS };
 

@@ -59,7 +59,7 @@ static void finished_before_rejoin(void **state)
 }
 
 /* The same where the request before it lacks a result; with a rejoin, and with an error alone. */
-static int finished_before_its_turn(uint64_t seed, int error)
+static int finished_early(uint64_t seed, int error)
 {
 	const struct fpisa_options o = {.size = sizeof(o), .loss = 0.5, .seed = seed};
 	struct fpisa_mem *m;
@@ -93,7 +93,7 @@ static void finished_out_of_order(void **state)
 
 	(void)state;
 	for (int i = 0; i < 200 && (!met[0] || !met[1]); i++)
-		met[i % 2] += finished_before_its_turn(test_random(&random), i % 2);
+		met[i % 2] += finished_early(test_random(&random), i % 2);
 	assert_true(met[0] && met[1]);
 }
 

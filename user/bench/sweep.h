@@ -8,9 +8,9 @@
  *	wire_worker.c  a worker: a process of the first, `bench worker` of the second
  *	wire_report.c  the best settings, table, JSON
  *
- * Each setting takes its turn in every round: its jobs are made, the workers
+ * Each setting has a run in every round: its jobs are made, the workers
  * join them and sum a vector of whole numbers, whose sums are exact and are
- * checked, and the jobs go. Job numbers differ from turn to turn, so that a
+ * checked, and the jobs go. Job numbers differ from run to run, so that a
  * worker that is ahead waits for the next jobs and does not join old ones.
  *
  * Functions return 0, or a negative number after they have reported the error.
@@ -48,7 +48,7 @@ struct bench_wire {
 	struct bench_list window, threads, pipeline;
 	struct bench_setting setting[BENCH_WIRE_SETTINGS];
 	uint32_t settings, best;
-	uint32_t turn;			  /* of settings so far */
+	uint32_t run;			  /* which it is, of all settings and rounds */
 	char *address[FPISA_MAX_WORKERS]; /* ADDR or ADDR@DEV, a rank */
 	__be32 aggregator;		  /* 0: as routes to the workers have it */
 	struct datapath dp;
@@ -65,10 +65,10 @@ struct bench_wire {
 	const struct bench_setting *before; /* whose jobs are there still */
 };
 
-/* Numbers of the jobs of a turn: this one and on. */
-static inline uint32_t bench_wire_job(uint32_t turn)
+/* Numbers of the jobs of a run: this one and on. */
+static inline uint32_t bench_wire_job(uint32_t run)
 {
-	return turn * BENCH_WIRE_THREADS % FPISA_MAX_JOBS;
+	return run * BENCH_WIRE_THREADS % FPISA_MAX_JOBS;
 }
 
 /* One worker's process. */
@@ -93,9 +93,9 @@ void bench_wire_close(struct bench_wire *w);
 /* One sum with a setting. */
 int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t round);
 
-/* The jobs of a turn, by the words of `job add`. */
-int bench_wire_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t turn);
-int bench_wire_end_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t turn);
+/* The jobs of a run, by the words of `job add`. */
+int bench_wire_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t run);
+int bench_wire_end_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t run);
 
 /* -- wire_nic.c --------------------------------------------------------- */
 
@@ -108,7 +108,7 @@ int bench_nic_round(struct bench_wire *w, struct bench_setting *s, uint64_t roun
 /* A worker process; arg is a struct bench_wire_rank. It reports cpu_ns and retransmits of BENCH_SUM. */
 void bench_wire_work(void *arg, int control);
 
-/* All turns as a worker of the aggregator at `address`, with its options. */
+/* All runs as a worker of the aggregator at `address`, with its options. */
 int bench_wire_visit(struct bench_wire *w, const char *address);
 
 /* Values of a thread's share of a vector, and how many of them its first sum has, which is not measured. */

@@ -17,7 +17,7 @@
 #include "sweep.h"
 
 #define MAX_VECTOR (1 << 26)
-/* There are slots for the jobs of two turns at once. */
+/* There are slots for the jobs of two runs at once. */
 #define MAX_WINDOW (FPISA_MAX_SLOTS / 2 / BENCH_WIRE_THREADS / 2)
 
 const char bench_wire_help[] =
@@ -242,7 +242,7 @@ static int sweep(struct bench_wire *w)
 	int err = w->devs ? bench_nic_open(w) : bench_wire_open(w);
 
 	for (uint64_t round = 0; !err && round < w->rounds; round++)
-		for (uint32_t i = 0; !err && i < w->settings; i++, w->turn++)
+		for (uint32_t i = 0; !err && i < w->settings; i++, w->run++)
 			err = w->devs ? bench_nic_round(w, &w->setting[i], round)
 				      : bench_wire_round(w, &w->setting[i], round);
 	if (w->devs)

@@ -122,21 +122,21 @@ static int make_job(struct bench_wire *w, const struct bench_setting *s, uint32_
 	return err ?: datapath_job_add(&w->dp, job, &spec.job, spec.ifindex);
 }
 
-int bench_wire_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t turn)
+int bench_wire_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t run)
 {
 	int err = 0;
 
 	for (uint32_t t = 0; !err && t < s->threads; t++)
-		err = make_job(w, s, bench_wire_job(turn) + t, t);
+		err = make_job(w, s, bench_wire_job(run) + t, t);
 	return err;
 }
 
-int bench_wire_end_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t turn)
+int bench_wire_end_jobs(struct bench_wire *w, const struct bench_setting *s, uint32_t run)
 {
 	int err = 0;
 
 	for (uint32_t t = 0; !err && t < s->threads; t++)
-		err = datapath_job_del(&w->dp, bench_wire_job(turn) + t);
+		err = datapath_job_del(&w->dp, bench_wire_job(run) + t);
 	return err;
 }
 
@@ -152,13 +152,13 @@ static uint64_t polled_ns(const struct bench_wire *w)
 int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t round)
 {
 	struct bench_wire_order o = {
-		.task = BENCH_JOIN, .threads = s->threads, .job = bench_wire_job(w->turn)};
+		.task = BENCH_JOIN, .threads = s->threads, .job = bench_wire_job(w->run)};
 	double bytes = (double)w->workers * (double)w->vector * sizeof(float);
 	struct report sum = {0};
 	uint64_t wall, polled;
 	int err;
 
-	err = bench_wire_jobs(w, s, w->turn);
+	err = bench_wire_jobs(w, s, w->run);
 	if (!err)
 		err = order(w, &o, NULL);
 	polled = polled_ns(w);
@@ -172,7 +172,7 @@ int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t rou
 	if (!err)
 		err = order(w, &o, NULL);
 	if (!err)
-		err = bench_wire_end_jobs(w, s, w->turn);
+		err = bench_wire_end_jobs(w, s, w->run);
 	s->goodput[round] = bytes * 8 / (double)wall;
 	s->aggregator[round] = (double)polled / bytes;
 	s->worker[round] = (double)sum.cpu_ns / bytes;

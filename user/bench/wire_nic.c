@@ -2,7 +2,7 @@
 /*
  * `bench wire` on interfaces of this machine: workers elsewhere run `bench
  * worker`. Nothing tells this side what they do but the results that it
- * sends, which the jobs' counters tell. The jobs of a turn stay until all
+ * sends, which the jobs' counters tell. The jobs of a run stay until all
  * workers have joined those of the next: one may still ask for a result.
  */
 #include <bpf/bpf.h>
@@ -110,7 +110,7 @@ static uint64_t run_time_ns(const struct bench_wire *w)
 	return bpf_obj_get_info_by_fd(w->entry_fd, &info, &len) ? 0 : info.run_time_ns;
 }
 
-/* Results that the jobs of this turn have sent. */
+/* Results that the jobs of this run have sent. */
 static int count(const struct bench_wire *w, const struct bench_setting *s, uint64_t *results)
 {
 	struct fpisa_counters c;
@@ -118,7 +118,7 @@ static int count(const struct bench_wire *w, const struct bench_setting *s, uint
 
 	*results = 0;
 	for (uint32_t t = 0; !err && t < s->threads; t++) {
-		err = datapath_counters(&w->dp, bench_wire_job(w->turn) + t, &c);
+		err = datapath_counters(&w->dp, bench_wire_job(w->run) + t, &c);
 		*results += err ? 0 : c.v_result;
 	}
 	return err;
@@ -169,7 +169,7 @@ int bench_nic_round(struct bench_wire *w, struct bench_setting *s, uint64_t roun
 {
 	struct moment from = {0}, to = {0};
 	uint64_t warm = 0, all = 0;
-	int err = bench_wire_jobs(w, s, w->turn);
+	int err = bench_wire_jobs(w, s, w->run);
 
 	for (uint32_t t = 0; t < s->threads; t++) {
 		uint64_t first, share = bench_wire_share(w, s->threads, t, &first);
@@ -180,7 +180,7 @@ int bench_nic_round(struct bench_wire *w, struct bench_setting *s, uint64_t roun
 	if (!err)
 		err = watch(w, s, warm, warm + all, &from, &to);
 	if (!err && w->before)
-		err = bench_wire_end_jobs(w, w->before, w->turn - 1);
+		err = bench_wire_end_jobs(w, w->before, w->run - 1);
 	w->before = s;
 	if (!err) {
 		double bytes = (double)(to.results - from.results) * s->elements * w->workers * sizeof(float);

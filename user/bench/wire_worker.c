@@ -264,7 +264,7 @@ static int visit(struct side *s, struct bench_setting *setting, uint64_t round)
 	double bytes = (double)s->w->vector * sizeof(float);
 	struct report r = {0};
 	uint64_t wall = 0;
-	int err = begin(s, bench_wire_job(s->w->turn), setting->threads, &r);
+	int err = begin(s, bench_wire_job(s->w->run), setting->threads, &r);
 
 	if (!err)
 		err = same_setting(s, setting, &r);
@@ -291,7 +291,7 @@ int bench_wire_visit(struct bench_wire *w, const char *address)
 	int err = 0;
 
 	for (uint64_t round = 0; !err && round < w->rounds; round++)
-		for (uint32_t i = 0; !err && i < w->settings; i++, w->turn++)
+		for (uint32_t i = 0; !err && i < w->settings; i++, w->run++)
 			err = visit(&s, &w->setting[i], round);
 	w->workers = s.workers;
 	free(s.send);

@@ -47,13 +47,13 @@ static uint64_t extreme(const struct oracle_call *c, size_t n, const uint64_t *w
 	return order(c->f, best) == 0 ? 0 : best;
 }
 
-/* The special that c makes of a special sum: a negative factor turns infinities round. */
+/* The special that c makes of a special sum: a negative factor swaps infinities. */
 static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf, uint64_t *word,
 		    uint32_t *flags)
 {
-	bool turn = c->op == FPISA_OP_SCALE && c->factor < 0;
+	bool swap = c->op == FPISA_OP_SCALE && c->factor < 0;
 
-	return oracle_pack_special(c->f, nan, turn ? ninf : pinf, turn ? pinf : ninf, word, flags);
+	return oracle_pack_special(c->f, nan, swap ? ninf : pinf, swap ? pinf : ninf, word, flags);
 }
 
 /* sum x 2^p quanta, for norm squared quanta, of n contributions: c's result. */
