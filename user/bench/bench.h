@@ -10,7 +10,7 @@
  *	reference.c    what the datapath is held against: bpf/fpisa_bench.bpf.c
  *	cpus.c         one CPU and two, on different slots and on the same
  *	report.c       table, JSON
- *	wire*.c        `bench wire` and `bench`: sweep.h has the overview
+ *	wire*.c        `bench wire` and `bench`: wire.h has the overview
  *
  * The verb moves into namespaces of its own (lab.h) and loads the datapath
  * there as `fpisa load` and `fpisa job add` do: a job a configuration. All of

@@ -2,7 +2,7 @@
 /*
  * fpisa bench wire: goodput and CPU time over real links, by packet size,
  * window, pipeline and threads, and which of them to give a job; fpisa bench:
- * this after the table of bench arith. sweep.h has the overview.
+ * this after the table of bench arith. wire.h has the overview.
  */
 #include <errno.h>
 #include <json-c/json.h>
@@ -14,7 +14,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/report.h"
-#include "sweep.h"
+#include "wire.h"
 
 #define MAX_VECTOR (1 << 26)
 /* There are slots for the jobs of two runs at once. */
@@ -348,7 +348,7 @@ int verb_bench_worker(int argc, char **argv)
 		err = wire.devs == 1 ? parse_address("bench worker", wire.dev[0], &address)
 				     : refuse(BAD_USAGE, "bench worker: give the aggregator's address");
 	if (!err)
-		err = bench_wire_visit(&wire, wire.dev[0]);
+		err = bench_worker_sweep(&wire, wire.dev[0]);
 	if (!err)
 		bench_wire_choose(&wire);
 	return finish(err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The aggregator's side of `bench wire`: links, jobs, what a sum took; sweep.h has the contracts. */
+/* The aggregator's side of `bench wire`: links, jobs, what a sum took; wire.h has the contracts. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <net/if.h>
@@ -13,7 +13,7 @@
 #include "fpisa/wire.h"
 #include "job/job.h"
 #include "testbed/lab.h"
-#include "sweep.h"
+#include "wire.h"
 
 static int order(const struct bench_wire *w, const struct bench_wire_order *o, struct report *sum)
 {

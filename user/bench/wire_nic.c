@@ -16,7 +16,7 @@
 #include "datapath/pin.h"
 #include "host/route.h"
 #include "testbed/lab.h"
-#include "sweep.h"
+#include "wire.h"
 
 #define PIN "/sys/fs/bpf/fpisa_bench"
 #define POLL_US 200

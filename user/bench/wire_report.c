@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The best settings of `bench wire`, and what it prints; sweep.h has the contracts. */
+/* The best settings of `bench wire`, and what it prints; wire.h has the contracts. */
 #include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "cli/names.h"
 #include "cli/print.h"
-#include "sweep.h"
+#include "wire.h"
 
 #define NEAR_BEST 0.95
 

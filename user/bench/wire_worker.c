@@ -18,7 +18,7 @@
 #include "cli/report.h"
 #include "fpisa.h"
 #include "testbed/lab.h"
-#include "sweep.h"
+#include "wire.h"
 
 #define TIMEOUT_MS 60000
 
@@ -259,7 +259,7 @@ static int same_setting(const struct side *s, const struct bench_setting *settin
 	return err ?: -EPROTO;
 }
 
-static int visit(struct side *s, struct bench_setting *setting, uint64_t round)
+static int worker_round(struct side *s, struct bench_setting *setting, uint64_t round)
 {
 	double bytes = (double)s->w->vector * sizeof(float);
 	struct report r = {0};
@@ -285,14 +285,14 @@ static int visit(struct side *s, struct bench_setting *setting, uint64_t round)
 	return 0;
 }
 
-int bench_wire_visit(struct bench_wire *w, const char *address)
+int bench_worker_sweep(struct bench_wire *w, const char *address)
 {
 	struct side s = {.w = w, .address = address};
 	int err = 0;
 
 	for (uint64_t round = 0; !err && round < w->rounds; round++)
 		for (uint32_t i = 0; !err && i < w->settings; i++, w->run++)
-			err = visit(&s, &w->setting[i], round);
+			err = worker_round(&s, &w->setting[i], round);
 	w->workers = s.workers;
 	free(s.send);
 	free(s.recv);

@@ -15,8 +15,8 @@
  *
  * Functions return 0, or a negative number after they have reported the error.
  */
-#ifndef FPISA_BENCH_SWEEP_H
-#define FPISA_BENCH_SWEEP_H
+#ifndef FPISA_BENCH_WIRE_H
+#define FPISA_BENCH_WIRE_H
 
 #include "bench.h"
 #include "testbed/measure.h"
@@ -109,7 +109,7 @@ int bench_nic_round(struct bench_wire *w, struct bench_setting *s, uint64_t roun
 void bench_wire_work(void *arg, int control);
 
 /* All runs as a worker of the aggregator at `address`, with its options. */
-int bench_wire_visit(struct bench_wire *w, const char *address);
+int bench_worker_sweep(struct bench_wire *w, const char *address);
 
 /* Values of a thread's share of a vector, and how many of them its first sum has, which is not measured. */
 uint64_t bench_wire_share(const struct bench_wire *w, uint32_t threads, uint32_t thread, uint64_t *from);
