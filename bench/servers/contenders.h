@@ -21,7 +21,7 @@ enum data { DATA_RANDOM, DATA_GRADIENTS, DATAS };
 
 struct plan {
 	uint32_t workers, packet, window, runs;
-	int bursts;	   /* pass the links whole */
+	int gso;	   /* batches pass the links whole */
 	uint64_t elements; /* of a vector, whole packets */
 	uint64_t seed;
 	double loss; /* injected at the workers */

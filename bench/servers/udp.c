@@ -20,8 +20,8 @@
 
 #define MESSAGES 16
 #define MESSAGE_SIZE 65536
-#define BURST_FRAMES 64 /* UDP_MAX_SEGMENTS of older kernels */
-#define BURST_SIZE 65507
+#define GSO_FRAMES 64 /* UDP_MAX_SEGMENTS of older kernels */
+#define GSO_SIZE 65507
 #define SOCKET_BUFFER (16 << 20)
 
 union control {
@@ -29,9 +29,9 @@ union control {
 	struct cmsghdr align;
 };
 
-/* Frames of one size that go to the same ranks. */
-struct burst {
-	struct iovec part[BURST_FRAMES];
+/* Frames of one size that go to the same ranks, a message to each. */
+struct gso_batch {
+	struct iovec part[GSO_FRAMES];
 	size_t frames, size;
 	uint64_t to;
 };
@@ -44,7 +44,7 @@ struct udp {
 	struct iovec iov[MESSAGES];
 	union control control[MESSAGES];
 	struct mmsghdr msg[MESSAGES];
-	struct burst burst;
+	struct gso_batch batch;
 };
 
 static int open_socket(struct udp *u)
@@ -70,12 +70,12 @@ static void address_rank(const struct server *s, uint32_t r, struct sockaddr_in 
 }
 
 /* A frame that cannot leave now is lost, as the protocol allows. */
-static void send_burst(struct udp *u)
+static void send_batch(struct udp *u)
 {
 	struct mmsghdr msg[FPISA_MAX_WORKERS] = {0};
 	struct sockaddr_in to[FPISA_MAX_WORKERS];
 	union control control = {{0}};
-	struct burst *b = &u->burst;
+	struct gso_batch *b = &u->batch;
 	uint16_t size = (uint16_t)b->size;
 	unsigned int n = 0, sent = 0;
 	int rc;
@@ -105,11 +105,11 @@ static void send_burst(struct udp *u)
 
 static void queue_reply(struct udp *u, void *frame, size_t size, uint64_t to)
 {
-	struct burst *b = &u->burst;
+	struct gso_batch *b = &u->batch;
 
-	if (b->frames && (b->frames == BURST_FRAMES || b->size != size || b->to != to ||
-			  (b->frames + 1) * size > BURST_SIZE))
-		send_burst(u);
+	if (b->frames && (b->frames == GSO_FRAMES || b->size != size || b->to != to ||
+			  (b->frames + 1) * size > GSO_SIZE))
+		send_batch(u);
 	b->size = size;
 	b->to = to;
 	b->part[b->frames++] = (struct iovec){frame, size};
@@ -164,8 +164,8 @@ static int serve(struct udp *u)
 			return -errno;
 		for (int i = 0; i < n; i++)
 			take_message(u, i);
-		if (u->burst.frames)
-			send_burst(u);
+		if (u->batch.frames)
+			send_batch(u);
 	}
 }
 

@@ -10,8 +10,8 @@
  * CPU time is that of the kernel threads that poll the aggregator's ends of
  * the links (threaded NAPI: else that work is charged to whoever was running)
  * and of the server's process. The workers' ends have threads of their own.
- * A veth passes bursts (UDP_SEGMENT) as one, which no wire does: the workers'
- * ends cut them, so that every contender gets frames. `--bursts` leaves them.
+ * A veth passes GSO batches (UDP_SEGMENT) as one, which no wire does: the workers'
+ * ends cut them, so that every contender gets frames. `--gso` leaves them.
  *
  * Contenders take turns, run by run, so that drift hits all alike. Each sum
  * is checked, element by element, before its figures count (worker.c).
@@ -86,10 +86,10 @@ static void print_figures(const struct wire *w, enum data data, enum contender c
 
 	printf("{\"bench\": \"wire\", \"contender\": \"%s\", \"data\": \"%s\", \"workers\": %u, "
 	       "\"elements\": %u, "
-	       "\"window\": %u, \"bursts\": %s, \"loss\": %g, \"vector\": %llu, \"runs\": %u, "
+	       "\"window\": %u, \"gso\": %s, \"loss\": %g, \"vector\": %llu, \"runs\": %u, "
 	       "\"goodput_gbit\": %.4f",
 	       wire_contender[c], data_name[data], p->workers, p->packet, p->window,
-	       p->bursts ? "true" : "false", p->loss, (unsigned long long)p->elements, p->runs,
+	       p->gso ? "true" : "false", p->loss, (unsigned long long)p->elements, p->runs,
 	       quartile(g->gbit, p->runs, 2));
 	print_quartiles("cpu_s_per_gb", g->cpu, p->runs);
 	print_quartiles("napi_s_per_gb", g->polled, p->runs);
@@ -160,10 +160,10 @@ static void measure_size(void *arg, int control)
 
 static const char usage[] =
 	"usage: wire [--workers 2..16] [--elements N,...] [--vector N] [--window W] [--runs N]\n"
-	"            [--data random,gradients] [--gradients DIRECTORY] [--seed N] [--bursts]\n"
+	"            [--data random,gradients] [--gradients DIRECTORY] [--seed N] [--gso]\n"
 	"            [--loss SHARE]\n"
 	"  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
-	"  --bursts    leave whole what workers send by UDP_SEGMENT; no wire does\n"
+	"  --gso       leave whole what workers send by UDP_SEGMENT; no wire does\n"
 	"  --loss      workers lose, repeat and reorder as many of their frames, each way, 0..0.9\n"
 	"  --vector    elements that each worker contributes a run; default 4194304\n";
 
@@ -195,7 +195,7 @@ static int parse(struct options *o, int argc, char **argv)
 	static const struct option options[] = {
 		{"workers", 1, NULL, 'w'},   {"elements", 1, NULL, 'e'}, {"vector", 1, NULL, 'v'},
 		{"window", 1, NULL, 'W'},    {"runs", 1, NULL, 'r'},	 {"data", 1, NULL, 'd'},
-		{"gradients", 1, NULL, 'g'}, {"seed", 1, NULL, 's'},	 {"bursts", 0, NULL, 'b'},
+		{"gradients", 1, NULL, 'g'}, {"seed", 1, NULL, 's'},	 {"gso", 0, NULL, 'G'},
 		{"loss", 1, NULL, 'l'},	     {"help", 0, NULL, 'h'},	 {0}};
 	struct plan *p = &o->w->plan;
 	int opt;
@@ -235,8 +235,8 @@ static int parse(struct options *o, int argc, char **argv)
 		case 'l':
 			rc = parse_share("--loss", optarg, &p->loss);
 			break;
-		case 'b':
-			p->bursts = 1;
+		case 'G':
+			p->gso = 1;
 			break;
 		case 'h':
 			fputs(usage, stdout);

@@ -47,7 +47,7 @@ static int set_up_links(const struct side *s, struct report *r)
 
 	for (int c = 0; c < CONTENDERS; c++) {
 		star_peer(dev, &s->p->star[c], s->rank);
-		if (!s->p->bursts)
+		if (!s->p->gso)
 			lab_batch_add(&b, "link set %s gso_max_segs 1", dev);
 		star_add_worker(&b, &s->p->star[c], s->rank);
 	}

@@ -40,7 +40,7 @@ def test_wire():
     for line in lines:
         assert (line["bench"], line["workers"], line["window"], line["runs"]) == ("wire", 3, 16, 2)
         assert line["vector"] % line["elements"] == 0 and line["vector"] >= 20000
-        assert line["goodput_gbit"] > 0 and line["ratio"] > 0 and not line["bursts"]
+        assert line["goodput_gbit"] > 0 and line["ratio"] > 0 and not line["gso"]
         assert all(is_spread(line[k]) for k in ("cpu_s_per_gb", "napi_s_per_gb", "process_s_per_gb"))
         # The kernel's part is counted for each; only a server has a process.
         assert line["napi_s_per_gb"]["median"] > 0
@@ -48,10 +48,10 @@ def test_wire():
         assert line["contender"] != "fpisa" or line["ratio"] == 1
 
 
-def test_wire_with_bursts():
+def test_wire_with_gso():
     """The UDP server takes several frames in a message, also where links pass them so."""
-    lines = run("wire", "--workers", "2", "--elements", "256", "--data", "random", "--bursts")
-    assert len(lines) == 3 and all(line["bursts"] for line in lines)
+    lines = run("wire", "--workers", "2", "--elements", "256", "--data", "random", "--gso")
+    assert len(lines) == 3 and all(line["gso"] for line in lines)
 
 
 def test_wire_with_loss():
