@@ -173,7 +173,7 @@ static void shuffle(uint8_t (*rank)[FPISA_BLOCK], uint32_t workers, uint64_t *st
 {
 	for (int i = 0; i < FPISA_BLOCK; i++) {
 		for (uint32_t k = 0; k < workers; k++) {
-			uint32_t other = splitmix64(state) % (k + 1);
+			uint32_t other = random_below(state, k + 1);
 
 			rank[k][i] = rank[other][i];
 			rank[other][i] = k;

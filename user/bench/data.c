@@ -22,9 +22,9 @@ static void fill_shared(struct bench_source *s, uint8_t *out)
 {
 	memset(out, 0, FPISA_SCALES);
 	for (int b = 0; b < BENCH_ELEMENTS / FPISA_BLOCK; b++)
-		out[b] = 100 + splitmix64(&s->random) % EXPONENTS;
+		out[b] = 100 + random_below(&s->random, EXPONENTS);
 	for (int i = 0; i < BENCH_ELEMENTS; i++)
-		out[FPISA_SCALES + i] = (uint8_t)(int8_t)((int)(splitmix64(&s->random) % 255) - 127);
+		out[FPISA_SCALES + i] = (uint8_t)(int8_t)((int)random_below(&s->random, 255) - 127);
 }
 
 static void fill_stored(struct bench_source *s, struct fpisa_format f, uint32_t rank, uint8_t *out)

@@ -258,14 +258,14 @@ static void each_random(struct taker *t, take_fn *take, const void *source)
 	(void)source;
 	for (uint64_t i = 0; i < d->elements; i++) {
 		if (!d->f.shared || i % FPISA_BLOCK == 0)
-			scale = 3 + splitmix64(&state) % scales;
+			scale = 3 + random_below(&state, scales);
 		for (uint32_t r = 0; r < d->o.workers; r++) {
 			double v = normal(&state) / (double)(1ull << (32 + scale));
 
 			/* More bits, where there is room for them. */
 			if (floats && d->f.mbits > 23)
 				v *= 1 + (double)splitmix64(&state) / (1ull << 63);
-			take(t, r, i, splitmix64(&state) % 4 && i < d->o.vector ? v : 0);
+			take(t, r, i, random_below(&state, 4) && i < d->o.vector ? v : 0);
 		}
 	}
 }

@@ -100,7 +100,7 @@ struct oracle_call rank_operation(const struct worker *w)
 	if (z & 2)
 		return c;
 	do
-		c.op = 1 + (int)(splitmix64(&state) % (FPISA_OP_END - 1));
+		c.op = 1 + (int)random_below(&state, FPISA_OP_END - 1);
 	while (!fpisa_op_offered(c.f, c.mode, (uint32_t)c.op));
 	return c;
 }

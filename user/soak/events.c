@@ -33,11 +33,6 @@ static const struct {
 	{FPISA_FORMAT_MXINT8, FPISA_MODE_EXACT},
 };
 
-static uint64_t below(struct soak *s, uint64_t n)
-{
-	return splitmix64(&s->random) % n;
-}
-
 /* -- processes ------------------------------------------------------------- */
 
 int soak_start_rank(struct soak *s, uint32_t job, uint32_t rank)
@@ -61,14 +56,15 @@ int soak_add_job(struct soak *s, uint32_t job)
 		.workers = j->ranks,
 		.token = j->config.token,
 		.address = htonl(SOAK_ADDRESS),
-		.window = 1u << below(s, 6),
+		.window = 1u << random_below(&s->random, 6),
 		.format = kinds[kind].format,
 		.mode = kinds[kind].mode,
-		.rounding = below(s, 2) ? FPISA_ROUND_DOWN : FPISA_ROUND_NEAREST,
-		.pipeline = below(s, 2) ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
-		.clz = (uint8_t)(FPISA_CLZ_LPM + below(s, 3)),
+		.rounding = random_below(&s->random, 2) ? FPISA_ROUND_DOWN : FPISA_ROUND_NEAREST,
+		.pipeline = random_below(&s->random, 2) ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
+		.clz = (uint8_t)(FPISA_CLZ_LPM + random_below(&s->random, 3)),
 		/* Both at any time, through the same interfaces. */
-		.fanout = (job < 2 ? job == 0 : below(s, 2)) ? FPISA_FANOUT_UNICAST : FPISA_FANOUT_MULTICAST,
+		.fanout = (job < 2 ? job == 0 : random_below(&s->random, 2)) ? FPISA_FANOUT_UNICAST
+								     : FPISA_FANOUT_MULTICAST,
 	};
 	const struct fpisa_format f = fpisa_format_of(config.format);
 	uint32_t most = fpisa_default_elements(f);
@@ -77,12 +73,12 @@ int soak_add_job(struct soak *s, uint32_t job)
 
 	if (f.integer)
 		config.rounding = FPISA_ROUND_DOWN;
-	config.ports = (uint8_t)(s->o.ports ?: 1u << below(s, 5));
+	config.ports = (uint8_t)(s->o.ports ?: 1u << random_below(&s->random, 5));
 	if (config.ports > config.window)
 		config.ports = (uint8_t)config.window;
-	if (f.bytes > 1 && !below(s, 3))
+	if (f.bytes > 1 && !random_below(&s->random, 3))
 		config.flags = FPISA_JOB_BIG_ENDIAN;
-	config.elements = (uint16_t)(FPISA_BLOCK * (1 + below(s, most / FPISA_BLOCK)));
+	config.elements = (uint16_t)(FPISA_BLOCK * (1 + random_below(&s->random, most / FPISA_BLOCK)));
 	if (config.fanout == FPISA_FANOUT_MULTICAST) {
 		config.group = htonl(GROUP | job);
 		config.group_port = htons((uint16_t)(FPISA_PORT + job));
@@ -193,7 +189,7 @@ static int follow_loader(struct soak *s, uint64_t now)
 
 static void schedule(struct soak *s, enum event e, uint64_t now)
 {
-	s->next_ns[e] = now + below(s, 2 * every_ns[e]);
+	s->next_ns[e] = now + random_below(&s->random, 2 * every_ns[e]);
 }
 
 int soak_events_start(struct soak *s, uint64_t now)
@@ -205,8 +201,9 @@ int soak_events_start(struct soak *s, uint64_t now)
 
 static int happen(struct soak *s, enum event e, uint64_t now)
 {
-	uint32_t job = (uint32_t)below(s, s->o.jobs), rank = (uint32_t)below(s, s->job[job].ranks);
-	uint32_t host = (uint32_t)below(s, SOAK_HOSTS);
+	uint32_t job = (uint32_t)random_below(&s->random, s->o.jobs);
+	uint32_t rank = (uint32_t)random_below(&s->random, s->job[job].ranks);
+	uint32_t host = (uint32_t)random_below(&s->random, SOAK_HOSTS);
 	struct soak_job *j = &s->job[job];
 	__u64 live;
 	int err;
@@ -217,18 +214,18 @@ static int happen(struct soak *s, enum event e, uint64_t now)
 			return 0;
 		process_kill(&j->process[rank]);
 		s->count.kills++;
-		j->start_ns[rank] = now + below(s, 500 * MS);
+		j->start_ns[rank] = now + random_below(&s->random, 500 * MS);
 		return 0;
 	case LINK:
 		if (s->up_ns[host])
 			return 0;
-		s->up_ns[host] = now + 50 * MS + below(s, 1500 * MS);
+		s->up_ns[host] = now + 50 * MS + random_below(&s->random, 1500 * MS);
 		s->count.links_down++;
 		return soak_link_set(host, false);
 	case JOB:
 		if (!j->present || j->add_ns)
 			return 0;
-		j->add_ns = now + below(s, 500 * MS);
+		j->add_ns = now + random_below(&s->random, 500 * MS);
 		return delete_job(s, job);
 	case SHRINK:
 		if (!j->present || j->add_ns || j->ranks < 3)
@@ -240,13 +237,13 @@ static int happen(struct soak *s, enum event e, uint64_t now)
 		__atomic_store_n(&s->shared->taken_out[job], 1ull << rank, __ATOMIC_RELEASE);
 		err = datapath_job_shrink(&s->dp, job, 1ull << rank, &live);
 		/* Not before a call under way now has ended: its ranks are judged by taken_out. */
-		j->add_ns = now + 2 * SOAK_TIMEOUT_MS * MS + below(s, 3000 * MS);
+		j->add_ns = now + 2 * SOAK_TIMEOUT_MS * MS + random_below(&s->random, 3000 * MS);
 		return err;
 	case LOADER:
 		if (s->loader.process.pid)
 			return 0;
-		s->loader = (struct soak_loader){.upgrade = below(s, 3) > 0, .host = host};
-		s->loader.kill_ns = now + below(s, s->loader.upgrade ? 8000 * MS : 30 * MS);
+		s->loader = (struct soak_loader){.upgrade = random_below(&s->random, 3) > 0, .host = host};
+		s->loader.kill_ns = now + random_below(&s->random, s->loader.upgrade ? 8000 * MS : 30 * MS);
 		return start_loader(s);
 	default:
 		return 0;

@@ -116,7 +116,7 @@ static int join(struct worker *w)
 		options.delay = w->s->o.rates.delay / 2;
 		options.corrupt = w->s->o.rates.corrupt / 2;
 	}
-	if (w->f && splitmix64(&w->random) % 2)
+	if (w->f && random_below(&w->random, 2))
 		leave(w);
 	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(SOAK_ADDRESS));
 	begin(w);
@@ -155,14 +155,14 @@ static int call(struct worker *w, const struct oracle_call *c, enum soak_complet
 	if (completion == SOAK_BLOCKING)
 		return fpisa_allreduce_op(w->f, send, w->recv, w->count, type, op, c->factor, flags);
 	err = fpisa_allreduce_op_start(w->f, send, w->recv, w->count, type, op, c->factor, &r);
-	if (!err && splitmix64(&w->random) % 2)
+	if (!err && random_below(&w->random, 2))
 		compute(w);
 	if (err || completion == SOAK_WAITING)
 		return err ?: fpisa_wait(&r, flags);
 	while (!err && !done) {
 		err = fpisa_test(&r, &done, flags);
 		if (!err && !done)
-			usleep((useconds_t)(splitmix64(&w->random) % 1000));
+			usleep((useconds_t)random_below(&w->random, 1000));
 	}
 	return err;
 }
@@ -181,8 +181,8 @@ static int reduce(struct worker *w)
 {
 	const uint64_t *out = &w->s->shared->taken_out[w->job];
 	uint64_t random = rank_random(w), absent = __atomic_load_n(out, __ATOMIC_ACQUIRE);
-	const enum soak_completion completion = (enum soak_completion)(splitmix64(&w->random) % SOAK_COMPLETIONS);
-	const bool in_place = splitmix64(&w->random) % 2;
+	const enum soak_completion completion = (enum soak_completion)random_below(&w->random, SOAK_COMPLETIONS);
+	const bool in_place = random_below(&w->random, 2);
 	const struct oracle_call c = rank_operation(w);
 	uint32_t flags = 0;
 	int err;
@@ -239,7 +239,7 @@ void soak_work(void *arg, int control)
 	while (!__atomic_load_n(&w->out->stop, __ATOMIC_ACQUIRE)) {
 		err = err ? join(w) : reduce(w);
 		if (err)
-			usleep((useconds_t)(splitmix64(&w->random) % 20000));
+			usleep((useconds_t)random_below(&w->random, 20000));
 	}
 	leave(w);
 	w->out->leaked_fds += (uint64_t)abs(soak_open_fds() - fds);

@@ -180,10 +180,10 @@ static void draw_jobs(struct soak *s)
 
 		for (uint32_t h = 0; h < SOAK_HOSTS; h++)
 			hosts[h] = h;
-		j->ranks = 2 + (uint32_t)(splitmix64(&s->random) % (SOAK_RANKS - 1));
+		j->ranks = 2 + (uint32_t)random_below(&s->random, SOAK_RANKS - 1);
 		j->config.token = splitmix64(&s->random);
 		for (uint32_t r = 0; r < j->ranks; r++) {
-			uint32_t k = r + (uint32_t)(splitmix64(&s->random) % (SOAK_HOSTS - r)), h = hosts[k];
+			uint32_t k = r + (uint32_t)random_below(&s->random, SOAK_HOSTS - r), h = hosts[k];
 
 			hosts[k] = hosts[r];
 			hosts[r] = h;

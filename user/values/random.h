@@ -15,4 +15,10 @@ static inline uint64_t splitmix64(uint64_t *state)
 	return z ^ z >> 31;
 }
 
+/* 0 to n - 1; n is far below 2^64, so none is much more likely than another. */
+static inline uint64_t random_below(uint64_t *state, uint64_t n)
+{
+	return splitmix64(state) % n;
+}
+
 #endif
