@@ -25,8 +25,8 @@ struct worker {
 	int control;
 };
 
-/* Report a state and wait to be let go on. Ends with the parent. */
-static void meet(struct worker *w, enum demo_state state)
+/* Reports a state and waits to be let go on. Ends with the parent. */
+static void report_and_wait(struct worker *w, enum demo_state state)
 {
 	char byte = state;
 
@@ -85,7 +85,7 @@ static int sum(struct worker *w)
 	reorder(w);
 	err = fpisa_connect(&f, address, DEMO_JOB, &options);
 	if (!err) {
-		meet(w, DEMO_JOINED);
+		report_and_wait(w, DEMO_JOINED);
 		err = fpisa_allreduce_op(f, w->vector, w->vector, w->d->elements, (enum fpisa_dtype)w->d->job.format,
 					 (enum fpisa_operation)o->op, o->factor, &w->result->flags);
 		w->result->end_ns = lab_now();
@@ -111,7 +111,7 @@ static int work(struct worker *w)
 		snprintf(message, size, "make a network namespace: %s", strerror(-err));
 		return err;
 	}
-	meet(w, DEMO_READY);
+	report_and_wait(w, DEMO_READY);
 	err = star_join(&w->d->star, w->rank, message, size);
 	if (err)
 		return err;
@@ -120,7 +120,7 @@ static int work(struct worker *w)
 		snprintf(message, size, "become nobody: %s", strerror(-err));
 		return err;
 	}
-	meet(w, DEMO_LINKED);
+	report_and_wait(w, DEMO_LINKED);
 	return sum(w);
 }
 
@@ -137,6 +137,6 @@ void demo_worker(void *arg, int control)
 		.control = process_close_fds(control),
 	};
 
-	meet(&w, work(&w) ? DEMO_FAILED : DEMO_DONE);
+	report_and_wait(&w, work(&w) ? DEMO_FAILED : DEMO_DONE);
 	_exit(0);
 }

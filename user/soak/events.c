@@ -199,7 +199,7 @@ int soak_events_start(struct soak *s, uint64_t now)
 	return 0;
 }
 
-static int happen(struct soak *s, enum event e, uint64_t now)
+static int inject(struct soak *s, enum event e, uint64_t now)
 {
 	uint32_t job = (uint32_t)random_below(&s->random, s->o.jobs);
 	uint32_t rank = (uint32_t)random_below(&s->random, s->job[job].ranks);
@@ -250,8 +250,8 @@ static int happen(struct soak *s, enum event e, uint64_t now)
 	}
 }
 
-/* Whatever was to come back at some time does. */
-static int restore(struct soak *s, uint64_t now)
+/* What is due to come back does: links, jobs, ranks, a killed loader. */
+static int restore_due(struct soak *s, uint64_t now)
 {
 	int err = follow_loader(s, now);
 
@@ -277,7 +277,7 @@ static int restore(struct soak *s, uint64_t now)
 
 int soak_events(struct soak *s, uint64_t now)
 {
-	int err = restore(s, now);
+	int err = restore_due(s, now);
 
 	for (int e = 0; !err && e < EVENTS; e++) {
 		if (now < s->next_ns[e])
@@ -285,7 +285,7 @@ int soak_events(struct soak *s, uint64_t now)
 		if ((e == JOB || e == SHRINK) && s->loader.process.pid)
 			continue;
 		schedule(s, e, now);
-		err = happen(s, e, now);
+		err = inject(s, e, now);
 	}
 	return err;
 }
@@ -304,7 +304,7 @@ int soak_events_end(struct soak *s, uint64_t now, bool *done)
 		for (uint32_t r = 0; r < j->ranks; r++)
 			j->start_ns[r] = j->start_ns[r] ? now : 0;
 	}
-	err = restore(s, now);
+	err = restore_due(s, now);
 	*done = !s->loader.process.pid;
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)

@@ -139,7 +139,7 @@ int soak_link_set(uint32_t host, bool up)
 	return err ? fail(err, NULL, "soak: %s: set it %s", ifr.ifr_name, up ? "up" : "down") : 0;
 }
 
-/* -- leaving ------------------------------------------------------------- */
+/* -- closing ------------------------------------------------------------- */
 
 /* How many interfaces of this name there are here, from 0 on. */
 static int count_links(char prefix)
@@ -176,7 +176,7 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-int soak_net_leave_hosts(struct soak *s)
+int soak_net_close_hosts(struct soak *s)
 {
 	int n;
 
@@ -188,7 +188,7 @@ int soak_net_leave_hosts(struct soak *s)
 	return setns(s->home_fd, CLONE_NEWNET) ? SOAK_HOSTS : n;
 }
 
-int soak_net_leave_middlebox(struct soak *s)
+int soak_net_close_middlebox(struct soak *s)
 {
 	int n;
 

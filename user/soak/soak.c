@@ -255,7 +255,7 @@ static int watch(struct soak *s, uint64_t now)
 	return 0;
 }
 
-static int break_things(struct soak *s)
+static int run_events(struct soak *s)
 {
 	uint64_t now = lab_now(), end = now + s->o.seconds * S_NS;
 	int err = soak_events_start(s, now);
@@ -279,7 +279,7 @@ static bool all_summed(const struct soak *s, uint64_t rounds[SOAK_JOBS][SOAK_RAN
 }
 
 /* Nothing breaks any longer but single frames: every rank must get on. */
-static int settle(struct soak *s)
+static int await_recovery(struct soak *s)
 {
 	uint64_t rounds[SOAK_JOBS][SOAK_RANKS] = {0}, now = lab_now(), end = now + LAST_ROUND_S * S_NS;
 	bool done = false;
@@ -361,9 +361,9 @@ static int take_down(struct soak *s, int fds, struct soak_leaks *l)
 	if (err)
 		return err;
 	l->pins = count_pins();
-	l->namespaces = (uint64_t)soak_net_leave_hosts(s);
+	l->namespaces = (uint64_t)soak_net_close_hosts(s);
 	process_kill(&s->middlebox);
-	l->namespaces += (uint64_t)soak_net_leave_middlebox(s);
+	l->namespaces += (uint64_t)soak_net_close_middlebox(s);
 	for (int i = 0; i < 100 && datapath_remains(jobs_id); i++)
 		usleep(50000);
 	l->objects = datapath_remains(jobs_id);
@@ -391,9 +391,9 @@ int verb_soak(int argc, char **argv)
 	start = lab_now();
 	err = prepare(&s);
 	if (!err)
-		err = break_things(&s);
+		err = run_events(&s);
 	if (!err)
-		err = settle(&s);
+		err = await_recovery(&s);
 	if (!err)
 		err = take_down(&s, fds, &leaks);
 	end_children(&s);

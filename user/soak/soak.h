@@ -132,9 +132,9 @@ extern const struct star soak_star; /* from the aggregator to the middlebox */
 int soak_net(struct soak *s);
 int soak_link_set(uint32_t host, bool up);
 
-/* Lets go of the hosts, then of the middlebox. How many links are left of each after a while. */
-int soak_net_leave_hosts(struct soak *s);
-int soak_net_leave_middlebox(struct soak *s);
+/* Close the namespaces of the hosts, then that of the middlebox. How many links are left of each after a while. */
+int soak_net_close_hosts(struct soak *s);
+int soak_net_close_middlebox(struct soak *s);
 
 /* -- impair.c ----------------------------------------------------------- */
 
