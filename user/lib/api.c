@@ -107,7 +107,7 @@ int fpisa_rejoin(struct fpisa *f)
 
 uint64_t fpisa_missing(const struct fpisa *f)
 {
-	return f && !f->foreign ? f->missing : 0;
+	return f && !f->inherited ? f->missing : 0;
 }
 
 int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info)
@@ -118,8 +118,8 @@ int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info)
 
 	if (!rc)
 		rc = fpisa_given(info, "info");
-	if (!rc && f->foreign)
-		rc = fpisa_foreign(f);
+	if (!rc && f->inherited)
+		rc = fpisa_refuse_inherited(f);
 	if (rc)
 		return rc;
 	i = f->count;
@@ -151,9 +151,9 @@ int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info)
 void fpisa_close(struct fpisa *f)
 {
 	/* A child may be within a call as well, or have half of one of another thread's. */
-	if (!f || (f->foreign ? f->busy : fpisa_enter(f)))
+	if (!f || (f->inherited ? f->busy : fpisa_enter(f)))
 		return;
-	if (!f->foreign)
+	if (!f->inherited)
 		fpisa_requests_restore(f);
 	fpisa_requests_free(&f->requests);
 	fpisa_requests_free(&f->given_up);

@@ -42,7 +42,7 @@ static void in_child(struct fpisa_fork_hook *h)
 {
 	struct fpisa *f = (struct fpisa *)h;
 
-	f->foreign = 1;
+	f->inherited = 1;
 	if (f->t)
 		f->t->ops->disown(f->t);
 }
@@ -84,7 +84,7 @@ int fpisa_poison(struct fpisa *f, int error)
 {
 	f->error = error;
 	snprintf(f->message, sizeof(f->message), "%s", fpisa_error());
-	if (!f->foreign)
+	if (!f->inherited)
 		fpisa_requests_restore(f);
 	return error;
 }
@@ -94,7 +94,7 @@ int fpisa_poisoned(const struct fpisa *f)
 	return fpisa_fail(f->error, "%s", f->message);
 }
 
-int fpisa_foreign(const struct fpisa *f)
+int fpisa_refuse_inherited(const struct fpisa *f)
 {
 	return fpisa_fail(-ECHILD,
 			  "%s: job %u: the handle belongs to the process that made it, and this is a child; "
@@ -108,8 +108,8 @@ int fpisa_enter(struct fpisa *f)
 
 	if (rc)
 		return rc;
-	if (f->foreign)
-		return fpisa_foreign(f);
+	if (f->inherited)
+		return fpisa_refuse_inherited(f);
 	if (f->busy)
 		return fpisa_fail(-EBUSY,
 				  "%s: job %u: the handle is in a call, whose on_chunk and other threads may "

@@ -55,7 +55,7 @@ struct fpisa {
 	int taken;	     /* frames in the last turn */
 
 	int busy;			/* one of its functions runs, or did in another thread at the fork */
-	int foreign;			/* it was made before this process was forked */
+	int inherited;			/* the process was forked since it was made: this is a child */
 	struct fpisa_requests given_up; /* of earlier joins, not released */
 	int error;			/* of the handle until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
@@ -68,7 +68,7 @@ int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
 
 int fpisa_enter(struct fpisa *f); /* a public function begins: 0, or why the handle cannot be used */
 void fpisa_leave(struct fpisa *f);
-int fpisa_foreign(const struct fpisa *f);     /* -ECHILD: it belongs to another process */
+int fpisa_refuse_inherited(const struct fpisa *f); /* -ECHILD: it belongs to another process */
 int fpisa_poison(struct fpisa *f, int error); /* it returns this until it rejoins, with the thread's message */
 int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
 

@@ -142,8 +142,8 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 		};
 
 		f->on_chunk(f->arg, &c);
-		if (f->foreign)
-			return fpisa_foreign(f);
+		if (f->inherited)
+			return fpisa_refuse_inherited(f);
 	}
 	return 0;
 }

@@ -85,9 +85,9 @@ void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot)
 	slot->tries = 0;
 	slot->gso = 0;
 	set_in_flight(w, slot, 0);
-	if (++w->calm >= GROWTH * w->limit && w->limit < w->slots) {
+	if (++w->since_change >= GROWTH * w->limit && w->limit < w->slots) {
 		w->limit++;
-		w->calm = 0;
+		w->since_change = 0;
 	}
 	slot->backoff = 0;
 	slot->live = 0;
@@ -181,7 +181,7 @@ void fpisa_window_dropped(struct fpisa_window *w, uint64_t drops)
 {
 	if (drops > w->drops) {
 		w->limit = w->limit > 1 ? w->limit / 2 : 1;
-		w->calm = 0;
+		w->since_change = 0;
 	}
 	w->drops = drops;
 }

@@ -45,7 +45,7 @@ struct fpisa_window {
 	uint32_t lost_gso;  /* results since the last to a chunk sent but once, in a GSO batch */
 	uint32_t in_flight; /* slots that are */
 	uint32_t limit;	    /* of them, 1 .. slots: fewer when the receiver overflows */
-	uint32_t calm;	    /* results since it changed */
+	uint32_t since_change; /* results since the limit changed */
 	uint64_t drops;	    /* of the transport, when last asked */
 };
 

@@ -43,7 +43,7 @@ struct mem_port {
 	struct fpisa_transport base;
 	struct fpisa_mem *m;
 	uint32_t rank;
-	int foreign; /* a child's copy: of the threads that might hold a lock none is here */
+	int inherited; /* a child's copy: of the threads that might hold a lock none is here */
 };
 
 static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, size_t size)
@@ -117,7 +117,7 @@ static int mem_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 
 static void mem_disown(struct fpisa_transport *t)
 {
-	((struct mem_port *)t)->foreign = 1;
+	((struct mem_port *)t)->inherited = 1;
 }
 
 static void mem_close(struct fpisa_transport *t)
@@ -125,7 +125,7 @@ static void mem_close(struct fpisa_transport *t)
 	struct mem_port *p = (struct mem_port *)t;
 	struct queue *q = &p->m->queue[p->rank];
 
-	if (!p->foreign) {
+	if (!p->inherited) {
 		pthread_mutex_lock(&q->lock);
 		q->attached = 0;
 		q->len = 0;
