@@ -150,7 +150,7 @@ int wire_set_up(struct wire *w)
 	int rc;
 
 	lay_out(p);
-	rc = lab_enter("bench") ?: own_sysfs();
+	rc = lab_enter("bench") ?: enter_sysfs();
 	for (uint32_t i = 0; i < p->workers && !rc; i++)
 		rc = processes_spawn(&w->workers, wire_work, &(struct wire_worker){p, i});
 	for (enum contender c = 0; c < CONTENDERS && !rc; c++)

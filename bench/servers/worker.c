@@ -231,6 +231,6 @@ void wire_work(void *arg, int control)
 	const struct wire_worker *w = arg;
 	struct side s = {.p = w->plan, .rank = w->rank};
 
-	if (!own_network())
+	if (!enter_network())
 		process_serve(control, &s.order, sizeof(s.order), carry_out, &s);
 }

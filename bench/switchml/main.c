@@ -79,7 +79,7 @@ static int set_up(struct bench *c)
 		.address = ADDRESS, .network = NETWORK, .mtu = star_mtu(c->plan.packet * sizeof(float))};
 	snprintf(star->port, sizeof(star->port), "b%da", getpid());
 	snprintf(star->peer, sizeof(star->peer), "b%dw", getpid());
-	rc = lab_enter("bench") ?: own_sysfs();
+	rc = lab_enter("bench") ?: enter_sysfs();
 	for (uint32_t i = 0; i < c->plan.workers && !rc; i++)
 		rc = processes_spawn(&c->workers, worker_work, &(struct worker_rank){&c->plan, i});
 	for (uint32_t i = 0; i < c->plan.workers; i++) {

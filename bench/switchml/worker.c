@@ -230,7 +230,7 @@ void worker_work(void *arg, int control)
 	s->recv = malloc(s->plan->elements * sizeof(*s->recv));
 	s->exponent = malloc(2 * sizeof(*s->exponent) * BLOCK_CHUNKS * EXPONENT_FRAME);
 	s->quantised = malloc(2 * sizeof(*s->quantised) * block);
-	if (!s->send || !s->recv || !s->exponent || !s->quantised || own_network())
+	if (!s->send || !s->recv || !s->exponent || !s->quantised || enter_network())
 		return;
 	for (uint64_t i = 0; i < s->plan->elements; i++)
 		s->send[i] = whole_number(s->rank, i);

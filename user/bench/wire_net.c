@@ -76,7 +76,7 @@ int bench_wire_open(struct bench_wire *w)
 	lay_out(w);
 	err = lab_enter("bench");
 	if (!err)
-		err = own_sysfs();
+		err = enter_sysfs();
 	for (uint32_t i = 0; !err && i < w->workers; i++)
 		err = processes_spawn(&w->processes, bench_wire_work, &(struct bench_wire_rank){w, i});
 	if (!err)

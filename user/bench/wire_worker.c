@@ -238,7 +238,7 @@ void bench_wire_work(void *arg, int control)
 	struct side s = {
 		.w = rank->w, .rank = rank->rank, .address = address_text(htonl(BENCH_WIRE_ADDRESS), address)};
 
-	if (!own_network())
+	if (!enter_network())
 		process_serve(control, &s.order, sizeof(s.order), carry_out, &s);
 }
 

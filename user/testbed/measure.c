@@ -41,7 +41,7 @@ uint64_t task_ns(pid_t task)
 	return strtoull(text, NULL, 10);
 }
 
-int own_sysfs(void)
+int enter_sysfs(void)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("sysfs", "/sys", "sysfs", 0, NULL) ||
 	    mount("bpf", LAB_BPFFS, "bpf", 0, "mode=0700"))
@@ -49,11 +49,11 @@ int own_sysfs(void)
 	return 0;
 }
 
-int own_network(void)
+int enter_network(void)
 {
 	if (unshare(CLONE_NEWNET | CLONE_NEWNS))
 		return fail(-errno, NULL, "make a network namespace");
-	return own_sysfs();
+	return enter_sysfs();
 }
 
 uint64_t own_cpu_ns(pid_t napi)

@@ -20,10 +20,10 @@ uint64_t clock_ns(clockid_t clock);
 uint64_t task_ns(pid_t task);
 
 /* A mount namespace in which /sys shows the interfaces of this network namespace; with a BPF filesystem. */
-int own_sysfs(void);
+int enter_sysfs(void);
 
 /* The same with a network namespace of its own: a worker's. */
-int own_network(void);
+int enter_network(void);
 
 /* CPU time of this process and of the thread that polls its link, which is nobody if 0. */
 uint64_t own_cpu_ns(pid_t napi);
