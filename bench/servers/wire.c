@@ -34,6 +34,7 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "fpisa/wire.h"
+#include "lib/base/clock.h"
 #include "values/gradients.h"
 #include "contenders.h"
 
@@ -61,11 +62,11 @@ static int run_contender(const struct wire *w, enum contender c, struct figures 
 		return -1;
 	polled = wire_polled_ns(w, c);
 	served = wire_served_ns(w, c);
-	wall = clock_ns(CLOCK_MONOTONIC);
+	wall = fpisa_now();
 	o.task = TASK_SUM;
 	if (wire_order(w, &o, &sum))
 		return -1;
-	wall = clock_ns(CLOCK_MONOTONIC) - wall;
+	wall = fpisa_now() - wall;
 	polled = wire_polled_ns(w, c) - polled;
 	served = wire_served_ns(w, c) - served;
 	o.task = TASK_CHECK;
@@ -294,7 +295,7 @@ int main(int argc, char **argv)
 	snprintf(directory, sizeof(directory), "%.*s/../../data/gradients",
 		 slash ? (int)(slash - argv[0]) : 1, slash ? argv[0] : ".");
 	o.gradients = directory;
-	w.plan.seed = clock_ns(CLOCK_REALTIME);
+	w.plan.seed = fpisa_clock_ns(CLOCK_REALTIME);
 	if (parse(&o, argc, argv))
 		return 2;
 	fpisa_path(w.fpisa, sizeof(w.fpisa), argv[0]);

@@ -10,6 +10,7 @@
 
 #include "fpisa.h"
 #include "fpisa/wire.h"
+#include "lib/base/clock.h"
 #include "switchml.h"
 #include "testbed/measure.h"
 #include "worker.h"
@@ -194,11 +195,11 @@ static void run_contender(struct side *s, enum contender c, struct report *r)
 		goto out;
 	memset(s->recv, 0, s->plan->elements * sizeof(*s->recv));
 	sent_again = retransmits(s);
-	wall = clock_ns(CLOCK_MONOTONIC);
+	wall = fpisa_now();
 	cpu = own_cpu_ns(s->napi);
 	r->error = contenders[c].sum(s);
 	r->cpu_ns = own_cpu_ns(s->napi) - cpu;
-	r->wall_ns = clock_ns(CLOCK_MONOTONIC) - wall;
+	r->wall_ns = fpisa_now() - wall;
 	r->retransmits = retransmits(s) - sent_again;
 	if (!r->error && check(s)) {
 		r->error = -EBADMSG;

@@ -129,7 +129,6 @@ const char *demo_lost(const struct demo *d)
 	return NULL;
 }
 
-NOTHING(uint64_t, lab_now, void)
 NOTHING(int, demo_check, const struct demo *d, const struct fpisa_counters *c, struct demo_check *k)
 NOTHING(int, demo_report, const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k)
 NOTHING_AT_ALL(datapath_close, struct datapath *dp)

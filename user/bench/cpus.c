@@ -17,7 +17,7 @@
 
 #include "bench.h"
 #include "cli/report.h"
-#include "testbed/lab.h"
+#include "lib/base/clock.h"
 
 #define SLICE_NS 5000000
 #define CHUNKS (2 * BENCH_WINDOW) /* of the common job, a slice */
@@ -63,7 +63,7 @@ static int contribute(struct worker *w, uint64_t end, uint64_t *runs, uint64_t *
 {
 	struct bench_config *c = &w->a->pair[w->which];
 
-	while (lab_now() < end) {
+	while (fpisa_now() < end) {
 		for (uint32_t r = 0; r < c->workers; r++) {
 			uint32_t ns;
 			int err = bench_contribute(w->a, c, &w->source, r, &ns);
@@ -84,7 +84,7 @@ static int spin(const struct worker *w, uint64_t end, uint64_t *runs, uint64_t *
 	struct bench_frame f;
 
 	f.len = frame_outer(f.data, &job, 0, BENCH_ELEMENTS * 4);
-	while (lab_now() < end) {
+	while (fpisa_now() < end) {
 		uint32_t ns, action;
 		int err = bench_run(bench_best(&w->a->reference, BENCH_SPIN)->fd, &f, &ns, &action);
 
@@ -136,18 +136,18 @@ static int contribute_one(struct worker *w, uint32_t at, uint32_t rank, uint64_t
 /* A worker sends a chunk when it has the result of the one a window before; what was lost it sends again. */
 static int await(struct worker *w, uint32_t at)
 {
-	uint64_t until = lab_now() + RESEND_NS, runs = 0, sum = 0;
+	uint64_t until = fpisa_now() + RESEND_NS, runs = 0, sum = 0;
 	int err = 0;
 
 	for (int tries = 0; !err && !__atomic_load_n(&w->done[at], __ATOMIC_ACQUIRE); sched_yield()) {
-		if (lab_now() < until)
+		if (fpisa_now() < until)
 			continue;
 		if (tries++ == RESENDS)
 			return refuse(-ETIMEDOUT, "bench: two CPUs: chunk %u of the common job does not end", at);
 		for (uint32_t r = 0; !err && r < BENCH_WORKERS; r++)
 			if (its_part(w, at, r))
 				err = contribute_one(w, at, r, &runs, &sum);
-		until = lab_now() + RESEND_NS;
+		until = fpisa_now() + RESEND_NS;
 	}
 	return err;
 }
@@ -179,7 +179,7 @@ static void *work(void *arg)
 
 	w->err = w->part >= ALL_OF_WINDOW ? make_frames(w) : 0;
 	pthread_barrier_wait(w->start);
-	end = lab_now() + SLICE_NS;
+	end = fpisa_now() + SLICE_NS;
 	w->err = w->err			? w->err
 		 : w->part == OWN_JOB	? contribute(w, end, &runs, &sum)
 		 : w->part == REGISTERS ? spin(w, end, &runs, &sum)

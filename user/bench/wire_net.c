@@ -12,6 +12,7 @@
 #include "cli/report.h"
 #include "fpisa/wire.h"
 #include "job/job.h"
+#include "lib/base/clock.h"
 #include "testbed/lab.h"
 #include "wire.h"
 
@@ -162,11 +163,11 @@ int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t rou
 	if (!err)
 		err = order(w, &o, NULL);
 	polled = polled_ns(w);
-	wall = lab_now();
+	wall = fpisa_now();
 	o.task = BENCH_SUM;
 	if (!err)
 		err = order(w, &o, &sum);
-	wall = lab_now() - wall;
+	wall = fpisa_now() - wall;
 	polled = polled_ns(w) - polled;
 	o.task = BENCH_LEAVE;
 	if (!err)

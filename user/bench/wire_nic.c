@@ -15,7 +15,7 @@
 #include "cli/report.h"
 #include "datapath/pin.h"
 #include "host/route.h"
-#include "testbed/lab.h"
+#include "lib/base/clock.h"
 #include "wire.h"
 
 #define PIN "/sys/fs/bpf/fpisa_bench"
@@ -133,7 +133,7 @@ static int look(const struct bench_wire *w, const struct bench_setting *s, struc
 {
 	int err = interrupted ? refuse(-EINTR, "bench: interrupted") : count(w, s, &m->results);
 
-	m->wall = lab_now();
+	m->wall = fpisa_now();
 	m->run = run_time_ns(w);
 	return err;
 }
@@ -142,7 +142,7 @@ static int look(const struct bench_wire *w, const struct bench_setting *s, struc
 static int watch(const struct bench_wire *w, const struct bench_setting *s, uint64_t warm, uint64_t all,
 		 struct moment *from, struct moment *to)
 {
-	uint64_t since = lab_now();
+	uint64_t since = fpisa_now();
 	int err;
 
 	*from = (struct moment){.wall = since, .run = run_time_ns(w)};

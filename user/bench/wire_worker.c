@@ -17,7 +17,7 @@
 #include "cli/print.h"
 #include "cli/report.h"
 #include "fpisa.h"
-#include "testbed/lab.h"
+#include "lib/base/clock.h"
 #include "wire.h"
 
 #define TIMEOUT_MS 60000
@@ -269,9 +269,9 @@ static int worker_round(struct side *s, struct bench_setting *setting, uint64_t 
 	if (!err)
 		err = same_setting(s, setting, &r);
 	if (!err) {
-		wall = lab_now();
+		wall = fpisa_now();
 		err = measure(s, &r);
-		wall = lab_now() - wall;
+		wall = fpisa_now() - wall;
 	}
 	if (!err)
 		err = check(s, &r);

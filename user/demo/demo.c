@@ -13,6 +13,7 @@
 
 #include "cli/report.h"
 #include "demo.h"
+#include "lib/base/clock.h"
 #include "testbed/lab.h"
 
 /* -- cleaning up -------------------------------------------------------- */
@@ -126,7 +127,7 @@ static int sum(struct demo *d)
 		err = demo_await(d, DEMO_JOINED, NULL);
 	if (err)
 		return err;
-	d->start_ns = lab_now();
+	d->start_ns = fpisa_now();
 	err = demo_release(d);
 	if (!err)
 		err = demo_await(d, DEMO_DONE, demo_progress);

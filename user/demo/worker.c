@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "demo.h"
+#include "lib/base/clock.h"
 #include "testbed/lab.h"
 
 struct worker {
@@ -88,7 +89,7 @@ static int sum(struct worker *w)
 		report_and_wait(w, DEMO_JOINED);
 		err = fpisa_allreduce_op(f, w->vector, w->vector, w->d->elements, (enum fpisa_dtype)w->d->job.format,
 					 (enum fpisa_operation)o->op, o->factor, &w->result->flags);
-		w->result->end_ns = lab_now();
+		w->result->end_ns = fpisa_now();
 		reorder(w);
 	}
 	if (err)

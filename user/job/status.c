@@ -2,9 +2,9 @@
 /* How a job stands: who has joined, whom it waits for, who is silent; job.h has the contracts. */
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "job.h"
+#include "lib/base/clock.h"
 
 __u64 job_joined(const struct fpisa_job *j, const struct fpisa_session *s)
 {
@@ -39,12 +39,10 @@ int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *second
 {
 	struct fpisa_heard h = { 0 };
 	int err = datapath_heard(dp, job, rank, &h);
-	struct timespec t;
 	__u64 now;
 
 	/* After the reading: no frame is from the future. */
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	now = t.tv_sec * 1000000000ull + t.tv_nsec;
+	now = fpisa_now();
 	*seconds = !h.ns ? HUGE_VAL : now > h.ns ? (now - h.ns) / 1e9 : 0;
 	return err;
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
+#include "base/clock.h"
 #include "fpisa/format.h"
 #include "fpisa/job.h"
 #include "fpisa/verdict.h"
@@ -20,14 +20,6 @@
 #define MAX_INCARNATION (1ull << 63)
 
 enum answer { NOTHING, PENDING, AGAIN, JOINED };
-
-static uint64_t realtime_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 /* Our next life: a larger number than all before it, and a nonce that nobody can guess. */
 static int take_incarnation(struct fpisa *f, uint64_t incarnation)
@@ -222,7 +214,7 @@ static int transport_refused(const struct fpisa *f, int rc)
 
 int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 {
-	uint64_t now = realtime_ns();
+	uint64_t now = fpisa_clock_ns(CLOCK_REALTIME);
 	struct fpisa_fault_rates rates;
 	int rc;
 

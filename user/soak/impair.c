@@ -23,9 +23,9 @@
 #include <unistd.h>
 
 #include "fpisa/wire.h"
+#include "lib/base/clock.h"
 #include "soak.h"
 #include "testbed/frame.h"
-#include "testbed/lab.h"
 
 #define ENDS (2 * SOAK_HOSTS)
 #define FRAME_MAX 4096
@@ -93,9 +93,9 @@ static void take_in(struct end *e, const struct end *other, struct soak_shared *
 		if (other && ip && is_hello(frame, n))
 			forge_hello(frame, (size_t)n, other, shared);
 		if (ip && frame[PROTO_AT] == UDP)
-			fpisa_faults_put(&e->faults, &part, 1, 0, lab_now());
+			fpisa_faults_put(&e->faults, &part, 1, 0, fpisa_now());
 		else
-			fpisa_faults_pass(&e->faults, &part, 1, lab_now());
+			fpisa_faults_pass(&e->faults, &part, 1, fpisa_now());
 	}
 }
 
@@ -104,7 +104,7 @@ static void let_out(struct end *from, const struct end *to)
 {
 	struct fpisa_frame *frame;
 
-	while ((frame = fpisa_faults_take(&from->faults, lab_now()))) {
+	while ((frame = fpisa_faults_take(&from->faults, fpisa_now()))) {
 		ssize_t ignored = send(to->fd, frame->data, frame->len, 0);
 
 		(void)ignored;
@@ -148,7 +148,7 @@ void soak_impair(void *arg, int control)
 		_exit(1);
 	}
 	for (;;) {
-		uint64_t due = UINT64_MAX, now = lab_now(), wait_ns;
+		uint64_t due = UINT64_MAX, now = fpisa_now(), wait_ns;
 		struct timespec ts;
 
 		for (int i = 0; i < ENDS; i++)

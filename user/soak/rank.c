@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "rank.h"
 #include "testbed/lab.h"
 #include "values/random.h"
@@ -40,12 +41,12 @@ static void on_chunk(void *arg, const struct fpisa_chunk *c)
 
 static void begin(struct worker *w)
 {
-	__atomic_store_n(&w->out->in_call_ns, lab_now(), __ATOMIC_RELAXED);
+	__atomic_store_n(&w->out->in_call_ns, fpisa_now(), __ATOMIC_RELAXED);
 }
 
 static void end(struct worker *w, int err)
 {
-	uint64_t took = lab_now() - w->out->in_call_ns;
+	uint64_t took = fpisa_now() - w->out->in_call_ns;
 
 	__atomic_store_n(&w->out->in_call_ns, 0, __ATOMIC_RELAXED);
 	if (took > w->out->longest_ns)

@@ -17,6 +17,7 @@
 
 #include "cli/options.h"
 #include "cli/report.h"
+#include "lib/base/clock.h"
 #include "soak.h"
 #include "testbed/lab.h"
 #include "values/random.h"
@@ -115,7 +116,7 @@ static int parse(struct soak_options *o, int argc, char **argv)
 
 	*o = (struct soak_options){
 		.seconds = 60,
-		.seed = lab_now() % 1000000007,
+		.seed = fpisa_now() % 1000000007,
 		.jobs = 4,
 		.rates = {.drop = 0.01, .duplicate = 0.02, .reorder = 0.02, .delay = 0.01, .corrupt = 0.01},
 	};
@@ -257,10 +258,10 @@ static int watch(struct soak *s, uint64_t now)
 
 static int run_events(struct soak *s)
 {
-	uint64_t now = lab_now(), end = now + s->o.seconds * S_NS;
+	uint64_t now = fpisa_now(), end = now + s->o.seconds * S_NS;
 	int err = soak_events_start(s, now);
 
-	for (; !err && now < end; now = lab_now()) {
+	for (; !err && now < end; now = fpisa_now()) {
 		err = soak_events(s, now);
 		if (!err)
 			err = watch(s, now);
@@ -281,11 +282,11 @@ static bool all_summed(const struct soak *s, uint64_t rounds[SOAK_JOBS][SOAK_RAN
 /* Nothing breaks any longer but single frames: every rank must get on. */
 static int await_recovery(struct soak *s)
 {
-	uint64_t rounds[SOAK_JOBS][SOAK_RANKS] = {0}, now = lab_now(), end = now + LAST_ROUND_S * S_NS;
+	uint64_t rounds[SOAK_JOBS][SOAK_RANKS] = {0}, now = fpisa_now(), end = now + LAST_ROUND_S * S_NS;
 	bool done = false;
 	int err = 0;
 
-	for (; !err && !done && now < end; now = lab_now()) {
+	for (; !err && !done && now < end; now = fpisa_now()) {
 		err = soak_events_end(s, now, &done);
 		if (!err)
 			err = watch(s, now);
@@ -295,7 +296,7 @@ static int await_recovery(struct soak *s)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
 			rounds[job][r] = s->shared->rank[job][r].rounds;
 	end = now + LAST_ROUND_S * S_NS;
-	for (; !err && !all_summed(s, rounds) && now < end; now = lab_now()) {
+	for (; !err && !all_summed(s, rounds) && now < end; now = fpisa_now()) {
 		err = watch(s, now);
 		usleep(TICK_US);
 	}
@@ -309,7 +310,7 @@ static int await_recovery(struct soak *s)
 /* Every worker ends by itself, in time. */
 static void stop_ranks(struct soak *s)
 {
-	uint64_t end = lab_now() + SOAK_HANG_NS;
+	uint64_t end = fpisa_now() + SOAK_HANG_NS;
 
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
@@ -319,7 +320,7 @@ static void stop_ranks(struct soak *s)
 			struct process *p = &s->job[job].process[r];
 			int status;
 
-			while (p->pid && !process_ended(p, &status) && lab_now() < end)
+			while (p->pid && !process_ended(p, &status) && fpisa_now() < end)
 				usleep(TICK_US);
 			s->count.hangs += p->pid != 0;
 			process_kill(p);
@@ -388,7 +389,7 @@ int verb_soak(int argc, char **argv)
 	s.parent = getpid();
 	fprintf(stderr, "soak: --seed %llu\n", (unsigned long long)s.o.seed);
 	catch_signals(&s);
-	start = lab_now();
+	start = fpisa_now();
 	err = prepare(&s);
 	if (!err)
 		err = run_events(&s);
@@ -398,7 +399,7 @@ int verb_soak(int argc, char **argv)
 		err = take_down(&s, fds, &leaks);
 	end_children(&s);
 	if (!err)
-		err = soak_report(&s, &leaks, (double)(lab_now() - start) / 1e9);
+		err = soak_report(&s, &leaks, (double)(fpisa_now() - start) / 1e9);
 	datapath_close(&s.dp);
 	return err;
 }

@@ -8,13 +8,13 @@
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/report.h"
 #include "datapath/log.h"
+#include "lib/base/clock.h"
 #include "tables.h"
 #include "values/pack.h"
 
@@ -69,12 +69,10 @@ static int parse(struct options *o, int argc, char **argv)
 						{"samples", required_argument, NULL, OPT_SAMPLES},
 						{"seed", required_argument, NULL, OPT_SEED},
 						{0}};
-	struct timespec now;
 	int opt, err = 0;
 
-	clock_gettime(CLOCK_REALTIME, &now);
 	*o = (struct options){.c = COMMON_INIT, .samples = DEFAULT_SAMPLES};
-	o->seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	o->seed = fpisa_clock_ns(CLOCK_REALTIME);
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		if (opt == OPT_SAMPLES)
 			err = parse_number("--samples", optarg, 1, 1ull << 40, &o->samples);

@@ -16,21 +16,12 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/report.h"
 #include "lab.h"
 
 #define NEED_ROOT "run as root: network namespaces and XDP need it"
-
-uint64_t lab_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
 
 int lab_enter(const char *verb)
 {

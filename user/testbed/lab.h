@@ -16,9 +16,6 @@
 /* The four bytes of an address in host order, for "%u.%u.%u.%u". */
 #define DOTTED(a) (a) >> 24, (a) >> 16 & 255, (a) >> 8 & 255, (a)&255
 
-/* CLOCK_MONOTONIC */
-uint64_t lab_now(void);
-
 /* Move this process into a network and a mount namespace of its own, with a BPF filesystem. Reports. */
 int lab_enter(const char *verb);
 

@@ -16,15 +16,8 @@
 #include "cli/report.h"
 #include "fpisa/wire.h"
 #include "lab.h"
+#include "lib/base/clock.h"
 #include "measure.h"
-
-uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
-}
 
 uint64_t task_ns(pid_t task)
 {
@@ -58,7 +51,7 @@ int enter_network(void)
 
 uint64_t own_cpu_ns(pid_t napi)
 {
-	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(napi);
+	return fpisa_clock_ns(CLOCK_PROCESS_CPUTIME_ID) + task_ns(napi);
 }
 
 float whole_number(uint32_t rank, uint64_t i)

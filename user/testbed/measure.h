@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What measurements in a network of their own share (user/bench, bench/): clocks, CPU time of the
+ * What measurements in a network of their own share (user/bench, bench/): CPU time of the
  * threads that poll links, values whose sums are exact, quartiles. lab.h has the namespaces, process.h
  * the workers.
  *
@@ -12,9 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <time.h>
-
-uint64_t clock_ns(clockid_t clock);
 
 /* CPU time of a task, exact while it sleeps; 0 if there is none. */
 uint64_t task_ns(pid_t task);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/options.h"
@@ -16,6 +15,7 @@
 #include "cli/report.h"
 #include "counters.h"
 #include "job/job.h"
+#include "lib/base/clock.h"
 #include "prometheus.h"
 #include "verbs.h"
 
@@ -33,7 +33,6 @@ static int take(const struct datapath *dp, int job, struct sample *s)
 {
 	__u32 first = job < 0 ? 0 : job, last = job < 0 ? FPISA_MAX_JOBS : job;
 	struct fpisa_counters c;
-	struct timespec now;
 	int err;
 
 	memset(s, 0, sizeof(*s));
@@ -48,8 +47,7 @@ static int take(const struct datapath *dp, int job, struct sample *s)
 		for (size_t i = 0; i < ALL_COUNTERS; i++)
 			s->value[i] += counter_get(&c, i);
 	}
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	s->when = now.tv_sec + now.tv_nsec * 1e-9;
+	s->when = fpisa_now() * 1e-9;
 	return 0;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Time that counts against deadlines: only what the library could work in.
- * A caller that computes between two turns, a process that was stopped and a
- * guest that was paused take time away in which results lay unread. Of each
- * such gap no more than a step counts. So a deadline passes after
+ * Clocks, in ns; and the time that counts against deadlines: only what the
+ * library could work in. A caller that computes between two turns, a process
+ * that was stopped and a guest that was paused take time away in which results
+ * lay unread. Of each such gap no more than a step counts. So a deadline passes after
  * FPISA_CLOCK_STEPS turns at the earliest, however long the gaps, and it does
  * pass in a program that only looks in now and then.
  */
@@ -18,12 +18,17 @@
 #define FPISA_FINAL_PROBES 8
 #define FPISA_CLOCK_STEP_MAX_NS (FPISA_FINAL_PROBE_NS / FPISA_FINAL_PROBES)
 
-static inline uint64_t fpisa_now(void)
+static inline uint64_t fpisa_clock_ns(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t fpisa_now(void)
+{
+	return fpisa_clock_ns(CLOCK_MONOTONIC);
 }
 
 struct fpisa_clock {
