@@ -245,8 +245,8 @@ fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 .PHONY: bench
 # Processes with libfpisa in a network of their own.
 $(B)/chk/bench/%.o: TEST_CFLAGS += -O2
-$(B)/bench/wire: $(patsubst %.c,$(B)/chk/%.o,$(wildcard bench/servers/*.c))
-$(B)/bench/worker: $(patsubst %.c,$(B)/chk/%.o,$(wildcard bench/switchml/*.c))
+$(B)/bench/wire: $(patsubst %.c,$(B)/chk/%.o,bench/common.c $(wildcard bench/servers/*.c))
+$(B)/bench/worker: $(patsubst %.c,$(B)/chk/%.o,bench/common.c $(wildcard bench/switchml/*.c))
 $(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

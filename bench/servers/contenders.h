@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "testbed/measure.h"
+#include "../common.h"
 #include "testbed/process.h"
 #include "testbed/star.h"
 

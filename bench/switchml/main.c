@@ -26,7 +26,6 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "fpisa/wire.h"
-#include "testbed/measure.h"
 #include "worker.h"
 
 #define MAX_RUNS 1000

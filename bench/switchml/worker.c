@@ -12,7 +12,6 @@
 #include "fpisa/wire.h"
 #include "lib/base/clock.h"
 #include "switchml.h"
-#include "testbed/measure.h"
 #include "worker.h"
 
 #define TIMEOUT_MS 60000

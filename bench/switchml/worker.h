@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "../common.h"
 #include "testbed/process.h"
 #include "testbed/star.h"
 

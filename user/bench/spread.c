@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "testbed/measure.h"
+#include "measure.h"
 
 struct bench_spread bench_spread(const double *v, size_t n)
 {

@@ -19,7 +19,7 @@
 #define FPISA_BENCH_WIRE_H
 
 #include "bench.h"
-#include "testbed/measure.h"
+#include "measure.h"
 #include "testbed/process.h"
 #include "testbed/star.h"
 

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +14,9 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "fpisa/wire.h"
-#include "lab.h"
 #include "lib/base/clock.h"
 #include "measure.h"
+#include "testbed/lab.h"
 
 uint64_t task_ns(pid_t task)
 {
@@ -107,35 +106,6 @@ double quartile(double *v, uint32_t n, uint32_t quarter)
 {
 	qsort(v, n, sizeof(*v), ascending);
 	return v[(n - 1) * quarter / 4];
-}
-
-void print_quartiles(const char *name, double *v, uint32_t n)
-{
-	printf(", \"%s\": {\"median\": %.4f, \"q1\": %.4f, \"q3\": %.4f}", name, quartile(v, n, 2),
-	       quartile(v, n, 1), quartile(v, n, 3));
-}
-
-void fpisa_path(char *path, size_t size, const char *program)
-{
-	const char *slash = strrchr(program, '/');
-
-	snprintf(path, size, "%.*s/../fpisa", slash ? (int)(slash - program) : 1, slash ? program : ".");
-}
-
-int run_fpisa(const char *path, const char *format, ...)
-{
-	char command[2048];
-	size_t used = (size_t)snprintf(command, sizeof(command), "'%s' ", path);
-	va_list args;
-	int status;
-
-	va_start(args, format);
-	vsnprintf(command + used, sizeof(command) - used, format, args);
-	va_end(args);
-	status = system(command);
-	if (status)
-		fprintf(stderr, "%s: status %d of: %s\n", program_invocation_short_name, status, command);
-	return status ? -1 : 0;
 }
 
 int parse_sizes(struct sizes *s, char *text)

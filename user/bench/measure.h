@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What measurements in a network of their own share (user/bench, bench/): CPU time of the
- * threads that poll links, values whose sums are exact, quartiles. lab.h has the namespaces, process.h
- * the workers.
+ * What measurements in a network of their own share, here and in bench/: CPU time of the threads
+ * that poll links, values whose sums are exact, quartiles. testbed/ has the namespaces and the workers.
  *
  * Functions that can fail return 0, or a negative number after they have reported why.
  */
-#ifndef FPISA_MEASURE_H
-#define FPISA_MEASURE_H
+#ifndef FPISA_BENCH_MEASURE_H
+#define FPISA_BENCH_MEASURE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -35,30 +34,12 @@ pid_t napi_thread(const char *dev);
 /* The quarter-th quartile of n values, which it sorts. */
 double quartile(double *v, uint32_t n, uint32_t quarter);
 
-/* Prints `, "name": {"median": .., "q1": .., "q3": ..}`. */
-void print_quartiles(const char *name, double *v, uint32_t n);
-
-/* The path of `fpisa` from that of a program in bench/: it stands in the directory above. */
-void fpisa_path(char *path, size_t size, const char *program);
-
-/* Runs a command of fpisa. */
-__attribute__((format(printf, 2, 3))) int run_fpisa(const char *path, const char *format, ...);
-
 /* Elements of a packet, several after each other: what an option --elements says. */
 #define MAX_SIZES 8
 
 struct sizes {
 	uint32_t n, elements[MAX_SIZES];
 };
-
-/* What jobs have by default, and the largest frame. */
-#define DEFAULT_SIZES                                                                                        \
-	{                                                                                                    \
-		2,                                                                                           \
-		{                                                                                            \
-			256, FPISA_MAX_ELEMENTS                                                              \
-		}                                                                                            \
-	}
 
 /* "N,...": multiples of 32 up to FPISA_MAX_ELEMENTS. Cuts the text. */
 int parse_sizes(struct sizes *s, char *text);
