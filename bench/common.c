@@ -2,12 +2,21 @@
 /* What the programs of bench/ share; common.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/report.h"
 #include "common.h"
+
+int end_of_options(int argc, char **argv, uint32_t window, const char *usage)
+{
+	if (optind < argc)
+		return refuse(-1, "%s: not an option\n%s", argv[optind], usage);
+	return window & (window - 1) ? refuse(-1, "--window: not a power of two") : 0;
+}
 
 void print_quartiles(const char *name, double *v, uint32_t n)
 {

@@ -18,6 +18,9 @@
 		}                                                                                            \
 	}
 
+/* After the last option: nothing else stands there, and `window` is a power of two. 0, or -1 after it has reported. */
+int end_of_options(int argc, char **argv, uint32_t window, const char *usage);
+
 /* Prints `, "name": {"median": .., "q1": .., "q3": ..}`. */
 void print_quartiles(const char *name, double *v, uint32_t n);
 

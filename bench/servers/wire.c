@@ -250,9 +250,7 @@ static int parse(struct options *o, int argc, char **argv)
 			return -1;
 		}
 	}
-	if (optind < argc)
-		return refuse(-1, "%s: not an option\n%s", argv[optind], usage);
-	return p->window & (p->window - 1) ? refuse(-1, "--window: not a power of two") : 0;
+	return end_of_options(argc, argv, p->window, usage);
 }
 
 /* The three files of data/, one after the other in each row. */

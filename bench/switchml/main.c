@@ -214,9 +214,7 @@ static int parse(struct plan *p, struct sizes *sizes, int argc, char **argv)
 			return -1;
 		}
 	}
-	if (optind < argc)
-		return refuse(-1, "%s: not an option\n%s", argv[optind], usage);
-	return p->window & (p->window - 1) ? refuse(-1, "--window: not a power of two") : 0;
+	return end_of_options(argc, argv, p->window, usage);
 }
 
 /* In a process of its own. */
