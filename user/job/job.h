@@ -43,6 +43,9 @@ int job_option(struct job_spec *s, int opt, char *arg);
 /* The number of a job: an operand, or a section of a file. 0 or BAD_USAGE. */
 int job_parse_number(const char *text, __u32 *job);
 
+/* After the options of a verb that takes one job, and nothing else: its number. 0 or BAD_USAGE. */
+int job_operand(const char *verb, int argc, char **argv, __u32 *job);
+
 /* Fills what was not said, without a look at this machine; s->workers is not NULL. 0 or BAD_USAGE. */
 int job_spec_complete(struct job_spec *s, __u32 job);
 

@@ -29,12 +29,9 @@ int verb_histogram(int argc, char **argv)
 
 	if (common_options(&c, argc, argv))
 		return BAD_USAGE;
-	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "histogram: give one job number");
-	err = job_parse_number(argv[optind], &job);
-	if (err)
-		return err;
-	err = datapath_open(&dp, c.pin);
+	err = job_operand("histogram", argc, argv, &job);
+	if (!err)
+		err = datapath_open(&dp, c.pin);
 	if (err)
 		return err;
 	err = datapath_job(&dp, job, &j);

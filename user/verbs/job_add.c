@@ -28,11 +28,9 @@ int verb_job_add(int argc, char **argv)
 		err = opt >= OPT_JOB ? job_option(&s, opt, optarg) : common_option(&c, opt);
 	if (err)
 		return err;
-	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "job add: give one job number");
-	if (!s.workers)
-		return refuse(BAD_USAGE, "job add: --workers is missing");
-	err = job_parse_number(argv[optind], &job);
+	err = job_operand("job add", argc, argv, &job);
+	if (!err && !s.workers)
+		err = refuse(BAD_USAGE, "job add: --workers is missing");
 	if (!err)
 		err = job_spec_complete(&s, job);
 	if (!err)

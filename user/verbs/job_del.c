@@ -13,9 +13,7 @@ int verb_job_del(int argc, char **argv)
 
 	if (bare_options(&c, argc, argv))
 		return BAD_USAGE;
-	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "give a job number");
-	err = job_parse_number(argv[optind], &job);
+	err = job_operand("job del", argc, argv, &job);
 	if (!err)
 		err = datapath_open(&dp, c.pin);
 	if (err)

@@ -13,12 +13,9 @@ int verb_job_show(int argc, char **argv)
 
 	if (common_options(&c, argc, argv))
 		return BAD_USAGE;
-	if (argc - optind != 1)
-		return refuse(BAD_USAGE, "job show: give one job number");
-	err = job_parse_number(argv[optind], &job);
-	if (err)
-		return err;
-	err = datapath_open(&dp, c.pin);
+	err = job_operand("job show", argc, argv, &job);
+	if (!err)
+		err = datapath_open(&dp, c.pin);
 	if (err)
 		return err;
 	err = c.json ? job_print_json(&dp, job) : job_print_text(&dp, job);
