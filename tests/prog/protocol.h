@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Frames of one job, sent to the loaded datapath: test_rounds.c, test_join.c, test_drops.c, test_pass.c. */
+#ifndef PROTOCOL_H
+#define PROTOCOL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <cmocka.h>
+#include <linux/bpf.h>
+#include "harness.h"
+
+#define JOB 5
+#define N 64
+
+static inline struct fpisa_job make(uint8_t pipeline, uint32_t workers)
+{
+	struct fpisa_job j = { .workers = workers, .elements = N, .window = 4, .pipeline = pipeline,
+			       .token = 0x1122334455667788ull, .slot_base = 16 };
+
+	harness_job(harness, JOB, &j);
+	return j;
+}
+
+static inline void values(uint32_t *w, float v)
+{
+	for (int i = 0; i < N; i++)
+		memcpy(&w[i], &v, 4);
+}
+
+static inline int send_add(const struct fpisa_job *j, struct frame *f, uint32_t rank, uint64_t chunk, float v,
+			   uint8_t flags)
+{
+	uint32_t w[N];
+
+	values(w, v);
+	harness_add(f, harness, j, JOB, rank, chunk, N, w);
+	harness_hdr(f)->flags = flags;
+	harness_set_checksums(f);
+	harness_run(harness, f);
+	return f->action;
+}
+
+static inline int send_hello(const struct fpisa_job *j, struct frame *f, uint32_t rank, uint64_t incarnation)
+{
+	harness_hello(f, j, JOB, rank, incarnation);
+	if (incarnation > harness->incarnation[rank])
+		harness->incarnation[rank] = incarnation;
+	harness_run(harness, f);
+	return f->action;
+}
+
+static inline float first_value(struct frame *f)
+{
+	float v;
+
+	memcpy(&v, harness_payload(f), 4);
+	return v;
+}
+
+static inline void set_live(const struct fpisa_job *j, uint64_t live)
+{
+	struct fpisa_job k = *j;
+	uint32_t id = JOB;
+
+	k.live = live;
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_jobs), &id, &k, BPF_ANY), 0);
+}
+
+/* A reply to the sender: addresses turned round, checksums right. */
+static inline void check_reply(struct frame *f, const struct fpisa_job *j, uint32_t rank)
+{
+	uint32_t saddr, daddr;
+	uint16_t sport, dport, check, ip_len, udp_len;
+
+	assert_int_equal(f->action, XDP_REDIRECT);
+	assert_true(harness_checksums_right(f));
+	memcpy(&saddr, f->data + 26, 4);
+	memcpy(&daddr, f->data + 30, 4);
+	memcpy(&sport, f->data + 34, 2);
+	memcpy(&dport, f->data + 36, 2);
+	memcpy(&udp_len, f->data + 38, 2);
+	memcpy(&check, f->data + 40, 2);
+	memcpy(&ip_len, f->data + 16, 2);
+	assert_int_equal(saddr, j->address);
+	assert_int_equal(daddr, j->rank[rank].addr);
+	assert_int_equal(sport, htons(FPISA_PORT));
+	assert_int_equal(dport, j->rank[rank].port);
+	assert_int_equal(check, 0);
+	assert_int_equal(ntohs(ip_len), f->len - 14);
+	assert_int_equal(ntohs(udp_len), f->len - 34);
+	assert_memory_equal(f->data + 6, "\x02\0\0\0\0\xfe", 6);
+	assert_int_equal(f->data[5], rank);
+}
+
+/* Wrong, whoever a frame is for. */
+static inline void mutate_fragment(struct frame *f) { f->data[20] = 0x20; }
+static inline void mutate_length_ip(struct frame *f)
+{
+	f->data[16] = 0x0f;
+	f->data[38] = 0x0e;
+	f->data[39] = f->data[17] - 20;
+}
+
+static inline void mutate_version(struct frame *f) { harness_hdr(f)->version = 1; }
+static inline void mutate_job(struct frame *f) { harness_hdr(f)->job = 63; }
+static inline void mutate_job_number(struct frame *f) { harness_hdr(f)->job = 1u << 31; }
+
+#endif

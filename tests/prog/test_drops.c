@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Each reason of a drop, reached in the kernel and counted, with no state changed; ranks whose calls differ. */
+#include "protocol.h"
+
+struct bad {
+	enum fpisa_verdict verdict;
+	void (*mutate)(struct frame *f);
+	uint32_t key; /* of the counters */
+	int keep_checksums; /* leave the checksums as they are */
+};
+
+static void mutate_ip(struct frame *f) { f->data[24] ^= 1; }
+static void mutate_type(struct frame *f) { harness_hdr(f)->type = FPISA_TYPE_RESULT; }
+static void mutate_count(struct frame *f) { harness_hdr(f)->count = N - 32; }
+static void mutate_count_zero(struct frame *f) { harness_hdr(f)->count = 0; }
+static void mutate_secret(struct frame *f) { harness_hdr(f)->secret ^= 1ull << 63; }
+static void mutate_secret_zero(struct frame *f) { harness_hdr(f)->secret = 0; }
+static void mutate_source(struct frame *f) { f->data[29] = 200; }
+static void mutate_port(struct frame *f) { f->data[34] ^= 1; }
+static void mutate_rank(struct frame *f) { harness_hdr(f)->rank = 1; }
+static void mutate_rank_range(struct frame *f) { harness_hdr(f)->rank = 64; }
+static void mutate_payload(struct frame *f) { harness_payload(f)[17] ^= 1; }
+static void mutate_chunk(struct frame *f) { harness_hdr(f)->chunk ^= 4; }
+static void mutate_format(struct frame *f) { harness_hdr(f)->format = 99; }
+static void mutate_op(struct frame *f) { harness_hdr(f)->op = 99; }
+static void mutate_generation(struct frame *f) { harness_hdr(f)->generation++; }
+static void mutate_generation_zero(struct frame *f) { harness_hdr(f)->generation = 0; }
+static void mutate_slot(struct frame *f) { harness_hdr(f)->slot ^= 2; }
+static void mutate_slot_range(struct frame *f) { harness_hdr(f)->slot = 0x7fffffff; }
+static void mutate_ahead(struct frame *f) { harness_hdr(f)->chunk += 8; }
+static void mutate_digest(struct frame *f) { harness_hdr(f)->digest++; }
+static void mutate_call(struct frame *f) { harness_hdr(f)->call++; }
+static void mutate_op_other(struct frame *f) { harness_hdr(f)->op = FPISA_OP_MAX; }
+
+static const struct bad bad[] = {
+	{ FPISA_V_fragment, mutate_fragment, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_ip_checksum, mutate_ip, FPISA_MAX_JOBS, 1 },
+	{ FPISA_V_truncated, mutate_length_ip, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_version, mutate_version, JOB, 0 },
+	{ FPISA_V_type, mutate_type, JOB, 0 },
+	{ FPISA_V_no_job, mutate_job, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_no_job, mutate_job_number, FPISA_MAX_JOBS, 0 },
+	{ FPISA_V_length, mutate_count, JOB, 0 },
+	{ FPISA_V_length, mutate_count_zero, JOB, 0 },
+	{ FPISA_V_secret, mutate_secret, JOB, 0 },
+	{ FPISA_V_secret, mutate_secret_zero, JOB, 0 },
+	{ FPISA_V_unknown_peer, mutate_source, JOB, 0 },
+	{ FPISA_V_unknown_peer, mutate_port, JOB, 0 },
+	{ FPISA_V_rank, mutate_rank, JOB, 0 },
+	{ FPISA_V_rank, mutate_rank_range, JOB, 0 },
+	{ FPISA_V_checksum, mutate_payload, JOB, 1 },
+	{ FPISA_V_checksum, mutate_digest, JOB, 1 },
+	{ FPISA_V_format, mutate_format, JOB, 0 },
+	{ FPISA_V_op, mutate_op, JOB, 0 },
+	{ FPISA_V_generation, mutate_generation, JOB, 0 },
+	{ FPISA_V_generation, mutate_generation_zero, JOB, 0 },
+	{ FPISA_V_slot, mutate_slot, JOB, 0 },
+	{ FPISA_V_slot, mutate_slot_range, JOB, 0 },
+	{ FPISA_V_slot, mutate_chunk, JOB, 0 },
+	{ FPISA_V_ahead, mutate_ahead, JOB, 0 },
+};
+
+struct registers {
+	struct fpisa_slot slot[8];
+	uint16_t e[8][FPISA_MAX_ELEMENTS];
+	int32_t m[8][FPISA_MAX_ELEMENTS];
+};
+
+static void snapshot(struct registers *r)
+{
+	memset(r, 0, sizeof(*r));
+	for (uint32_t k = 0; k < 8; k++)
+		harness_slot(harness, 16 + k, &r->slot[k], r->e[k], r->m[k]);
+}
+
+/*
+ * An open round of rank 1 in slot 0; rank 0's contribution arrives mutated in
+ * each way: the verdict is counted once, nothing else of the slots changes,
+ * and the good frame afterwards completes the round.
+ */
+static void every_drop(void **state)
+{
+	static struct registers before, after;
+
+	(void)state;
+	NEED_BPF();
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct fpisa_job j = make(i & 1 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED, 2);
+		uint64_t count = harness_verdict(harness, bad[i].key, bad[i].verdict);
+		uint32_t w[N];
+		struct frame f;
+
+		send_add(&j, &f, 1, 0, 2, 0);
+		snapshot(&before);
+		values(w, 1);
+		harness_add(&f, harness, &j, JOB, 0, 0, N, w);
+		bad[i].mutate(&f);
+		if (!bad[i].keep_checksums)
+			harness_set_checksums(&f);
+		harness_run(harness, &f);
+		snapshot(&after);
+		if (harness_verdict(harness, bad[i].key, bad[i].verdict) != count + 1)
+			fail_msg("case %zu: verdict %d not counted", i, bad[i].verdict);
+		assert_memory_equal(&before, &after, sizeof(before));
+		if (fpisa_reported(bad[i].verdict)) {
+			check_reply(&f, &j, 0);
+			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+			assert_int_equal(harness_hdr(&f)->reason, bad[i].verdict);
+		} else {
+			assert_int_equal(f.action, XDP_DROP);
+		}
+		assert_int_equal(send_add(&j, &f, 0, 0, 1, 0), XDP_REDIRECT);
+		assert_true(first_value(&f) == 3.0f);
+	}
+}
+
+/*
+ * Ranks that make different calls: the second is told, the registers stay, and
+ * the first is told when it asks; so is whoever contributes to any other round
+ * of the generation. What was finished before is still to be had.
+ */
+static void calls_that_differ(void **state)
+{
+	void (*const mutate[])(struct frame *) = { mutate_digest, mutate_call, mutate_op_other };
+	static struct registers before, after;
+
+	(void)state;
+	NEED_BPF();
+	for (size_t i = 0; i < 2 * sizeof(mutate) / sizeof(mutate[0]); i++) {
+		struct fpisa_job j = make(i & 1 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED, 2);
+		struct fpisa_session session;
+		uint32_t w[N], id = JOB;
+		struct frame f;
+
+		send_add(&j, &f, 0, 0, 1, 0);
+		assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_REDIRECT);
+		send_add(&j, &f, 1, 1, 2, 0);
+		snapshot(&before);
+		values(w, 1);
+		harness_add(&f, harness, &j, JOB, 0, 1, N, w);
+		mutate[i / 2](&f);
+		harness_set_checksums(&f);
+		harness_run(harness, &f);
+		check_reply(&f, &j, 0);
+		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_mismatch);
+		for (uint32_t rank = 0; rank < 2; rank++) {
+			for (uint64_t chunk = 1; chunk < 4; chunk++) {
+				send_add(&j, &f, rank, chunk, 1, FPISA_F_PROBE);
+				check_reply(&f, &j, rank);
+				assert_int_equal(harness_hdr(&f)->reason, FPISA_V_mismatch);
+			}
+			send_add(&j, &f, rank, 0, 1, 0);
+			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+			assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RESENT);
+			assert_true(first_value(&f) == 3.0f);
+		}
+		snapshot(&after);
+		assert_memory_equal(&before, &after, sizeof(before));
+		/* The next generation knows nothing of it. */
+		send_hello(&j, &f, 0, 5);
+		send_hello(&j, &f, 1, 5);
+		send_hello(&j, &f, 0, 5);
+		assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(harness->skel->maps.fpisa_sessions), &id, &session), 0);
+		harness->generation = session.generation;
+		send_add(&j, &f, 0, 0, 1, 0);
+		assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_REDIRECT);
+		assert_true(first_value(&f) == 3.0f);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_drop),
+		cmocka_unit_test(calls_that_differ),
+	};
+
+	return cmocka_run_group_tests_name("prog/drops", tests, harness_setup, harness_teardown);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What is not ours, or for somebody else, passes the loaded datapath untouched, at every port. */
+#include "protocol.h"
+#include "vectors.h"
+
+static void foreign_port(struct frame *f) { f->data[37] ^= 1; }
+static void foreign_magic(struct frame *f) { harness_hdr(f)->magic = 0x1234; }
+static void foreign_tcp(struct frame *f) { f->data[23] = 6; }
+static void foreign_ipv6(struct frame *f) { f->data[12] = 0x86; f->data[13] = 0xdd; }
+static void foreign_vlan(struct frame *f) { f->data[12] = 0x81; f->data[13] = 0; }
+static void foreign_options(struct frame *f) { f->data[14] = 0x46; }
+static void foreign_fragment(struct frame *f) { f->data[21] = 9; }
+static void foreign_short(struct frame *f) { f->len = 36; }
+static void foreign_udp_only(struct frame *f) { f->len = 43; }
+static void foreign_address(struct frame *f) { f->data[33] ^= 7; }
+static void foreign_random(struct frame *f)
+{
+	struct vectors_rng rng = { 42 };
+
+	for (uint32_t i = 0; i < f->len; i++)
+		f->data[i] = (uint8_t)vectors_next(&rng);
+}
+
+static void passes_unchanged(struct frame *f)
+{
+	static struct frame copy;
+
+	copy = *f;
+	harness_run(harness, f);
+	assert_int_equal(f->action, XDP_PASS);
+	assert_int_equal(f->len, copy.len);
+	assert_memory_equal(f->data, copy.data, copy.len);
+}
+
+static void others_pass_untouched(void **state)
+{
+	void (*const change[])(struct frame *) = {
+		foreign_port, foreign_magic, foreign_tcp, foreign_ipv6, foreign_vlan, foreign_options,
+		foreign_fragment, foreign_short, foreign_udp_only, foreign_address, foreign_random,
+	};
+	struct fpisa_job j;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_STAGED, 2);
+	for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
+		static struct frame f;
+		uint32_t w[N];
+
+		values(w, 1);
+		harness_add(&f, harness, &j, JOB, 0, 0, N, w);
+		change[i](&f);
+		if (change[i] == foreign_address)
+			harness_set_checksums(&f);
+		passes_unchanged(&f);
+	}
+}
+
+/* -- for somebody else ------------------------------------------------------- */
+
+static void no_change(struct frame *f) { (void)f; }
+static void text(struct frame *f) { f->len = 60; memset(f->data + 44, 'X', 16); }
+static void cut(struct frame *f) { f->len -= 64; }
+static void wrong_sum(struct frame *f) { f->data[24] ^= 1; }
+
+/* Another aggregator's, which this machine forwards, and what merely begins like ours: whatever is wrong with it. */
+static void other_addresses_pass(void **state)
+{
+	void (*const change[])(struct frame *) = { no_change, mutate_job, mutate_job_number, mutate_fragment, mutate_length_ip,
+						   mutate_version, text, cut, wrong_sum };
+	uint64_t counted, dropped;
+	struct fpisa_job j;
+	static struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination);
+	for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
+		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
+		/* Of a job that is not there: what job 5 of another aggregator carries is judged by job 5's address. */
+		if (change[i] == no_change)
+			harness_hdr(&f)->job = 62;
+		f.data[33] ^= 7;
+		if (change[i] != wrong_sum)
+			change[i](&f);
+		harness_set_checksums(&f);
+		if (change[i] == wrong_sum)
+			change[i](&f);
+		passes_unchanged(&f);
+	}
+	/* Those with a job number that is there count there: short ones do not say it. */
+	counted = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_wrong_destination) - counted;
+	assert_int_equal(counted, 4);
+	/* To the job's address all of that is dropped. */
+	dropped = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_truncated);
+	harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
+	text(&f);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_DROP);
+	assert_int_equal(harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_truncated), dropped + 1);
+}
+
+/* The ports behind the first are others' too: what is not ours there, and all to ports that no job has, passes. */
+static void others_pass_at_all_ports(void **state)
+{
+	void (*const change[])(struct frame *) = { foreign_magic, foreign_tcp, foreign_options, foreign_fragment,
+						   foreign_udp_only, foreign_address };
+	static struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	for (uint8_t ports = 1; ports <= FPISA_MAX_PORTS; ports *= 2) {
+		struct fpisa_job j = { .workers = 2, .elements = N, .window = 16, .ports = ports };
+
+		harness_job(harness, JOB, &j);
+		for (uint32_t port = 0; port <= FPISA_MAX_PORTS; port++) {
+			for (size_t i = 0; i < sizeof(change) / sizeof(change[0]); i++) {
+				harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
+				harness_port(&f, port);
+				if (port < ports)
+					change[i](&f);
+				if (change[i] == foreign_address)
+					harness_set_checksums(&f);
+				passes_unchanged(&f);
+			}
+		}
+		/* The port below the first. */
+		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
+		harness_port(&f, -1u);
+		harness_run(harness, &f);
+		assert_int_equal(f.action, XDP_PASS);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(others_pass_untouched),
+		cmocka_unit_test(other_addresses_pass),
+		cmocka_unit_test(others_pass_at_all_ports),
+	};
+
+	return cmocka_run_group_tests_name("prog/pass", tests, harness_setup, harness_teardown);
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Rounds in the kernel, frame by frame: any order, resends, probes, shrink, operations; which port a slot has. */
+#include "protocol.h"
+
+static void round_in_any_order(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++) {
+		struct fpisa_job j = make(pipeline, 3);
+		struct frame f;
+
+		assert_int_equal(send_add(&j, &f, 2, 0, 1.0f, 0), XDP_DROP);
+		assert_int_equal(send_add(&j, &f, 0, 0, 2.0f, 0), XDP_DROP);
+		assert_int_equal(send_add(&j, &f, 0, 0, 2.0f, FPISA_F_RETRANSMIT), XDP_DROP); /* duplicate */
+		assert_int_equal(send_add(&j, &f, 1, 0, 4.0f, 0), XDP_REDIRECT);
+		assert_true(harness_checksums_right(&f));
+		assert_true(first_value(&f) == 7.0f);
+		assert_int_equal(harness_hdr(&f)->bitmap, 7);
+		assert_int_equal(harness_hdr(&f)->contributors, 3);
+		/* rank 2 came first, 0 second, 1 third */
+		assert_int_equal(harness_hdr(&f)->aux, 0x021);
+		assert_int_equal(harness_hdr(&f)->rank, 0xffff);
+		/* to the group: address, port and MAC of RFC 1112 */
+		assert_memory_equal(f.data + 30, &j.group, 4);
+		assert_memory_equal(f.data, "\x01\0\x5e\x46\x46\x05", 6);
+		/* the same bits on request, to the sender alone */
+		assert_int_equal(send_add(&j, &f, 1, 0, 4.0f, FPISA_F_RETRANSMIT), XDP_REDIRECT);
+		check_reply(&f, &j, 1);
+		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RESENT);
+		assert_int_equal(harness_hdr(&f)->aux, 0x021);
+		assert_true(first_value(&f) == 7.0f);
+	}
+}
+
+static void late_and_early_chunks(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	send_add(&j, &f, 0, 0, 1, 0);
+	/* 8 = 0 + 2W while round 0 is open */
+	assert_int_equal(send_add(&j, &f, 0, 8, 1, 0), XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
+	send_add(&j, &f, 1, 0, 1, 0);
+	/* done; two rounds ahead is too far */
+	send_add(&j, &f, 0, 16, 1, 0);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
+	assert_int_equal(send_add(&j, &f, 0, 8, 3, 0), XDP_DROP);
+	/* a late copy of chunk 0 changes nothing */
+	uint64_t stale = harness_verdict(harness, JOB, FPISA_V_stale);
+
+	assert_int_equal(send_add(&j, &f, 1, 0, 100, 0), XDP_DROP);
+	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_stale), stale + 1);
+	send_add(&j, &f, 1, 8, 4, 0);
+	assert_true(first_value(&f) == 7.0f);
+	/* an entry that is empty in this generation takes only its first chunk */
+	send_add(&j, &f, 0, 9, 1, 0);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_ahead);
+}
+
+static void probe_names_who_is_there(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_STAGED, 3);
+	assert_int_equal(send_add(&j, &f, 1, 0, 1, 0), XDP_DROP);
+	assert_int_equal(send_add(&j, &f, 1, 0, 1, FPISA_F_PROBE | FPISA_F_RETRANSMIT), XDP_REDIRECT);
+	check_reply(&f, &j, 1);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_STATUS);
+	assert_int_equal(f.len, FPISA_PAYLOAD_OFFSET);
+	assert_int_equal(harness_hdr(&f)->bitmap, 2);
+	assert_int_equal(harness_hdr(&f)->aux, 7);
+	assert_int_equal(harness_hdr(&f)->chunk, 0);
+	/* a probe that also contributes is answered with itself in the map */
+	assert_int_equal(send_add(&j, &f, 2, 0, 1, FPISA_F_PROBE), XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->bitmap, 6);
+	/* a probe that completes the round gets the result */
+	assert_int_equal(send_add(&j, &f, 0, 0, 1, FPISA_F_PROBE), XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+	assert_true(first_value(&f) == 3.0f);
+}
+
+static void shrink_completes_open_rounds(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_STAGED, 3);
+	send_add(&j, &f, 0, 0, 1, 0);
+	send_add(&j, &f, 1, 0, 2, 0);
+	set_live(&j, 3);
+	/* nothing new arrives: a retransmission finds the round complete */
+	assert_int_equal(send_add(&j, &f, 0, 0, 1, FPISA_F_RETRANSMIT), XDP_REDIRECT);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+	assert_int_equal(harness_hdr(&f)->contributors, 2);
+	assert_int_equal(harness_hdr(&f)->flags, 0);
+	assert_true(first_value(&f) == 3.0f);
+	/* the rank that was taken out is told */
+	send_add(&j, &f, 2, 0, 4, 0);
+	check_reply(&f, &j, 2);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_not_live);
+}
+
+/* Contribution of a constant to chunk 0 of a call of `op`. */
+static int send_call(const struct fpisa_job *j, struct frame *f, uint32_t rank, float v, uint8_t op, double factor)
+{
+	uint32_t w[N];
+
+	values(w, v);
+	harness_add(f, harness, j, JOB, rank, 0, N, w);
+	harness_hdr(f)->op = op;
+	if (op == FPISA_OP_SCALE)
+		memcpy(&harness_hdr(f)->aux, &factor, sizeof(factor));
+	harness_set_checksums(f);
+	harness_run(harness, f);
+	return f->action;
+}
+
+static void avg_divides_by_contributors(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++) {
+		struct fpisa_job j = make(pipeline, 3);
+		struct frame f;
+
+		assert_int_equal(send_call(&j, &f, 0, 1, FPISA_OP_AVG, 0), XDP_DROP);
+		assert_int_equal(send_call(&j, &f, 1, 2, FPISA_OP_AVG, 0), XDP_DROP);
+		set_live(&j, 3);
+		assert_int_equal(send_call(&j, &f, 0, 1, FPISA_OP_AVG, 0), XDP_REDIRECT);
+		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+		assert_int_equal(harness_hdr(&f)->contributors, 2);
+		assert_true(first_value(&f) == 1.5f);
+
+		/* What a rank that was taken out had contributed before counts, in sum and number. */
+		j = make(pipeline, 3);
+		assert_int_equal(send_call(&j, &f, 2, 6, FPISA_OP_AVG, 0), XDP_DROP);
+		set_live(&j, 3);
+		assert_int_equal(send_call(&j, &f, 0, 1, FPISA_OP_AVG, 0), XDP_DROP);
+		assert_int_equal(send_call(&j, &f, 1, 2, FPISA_OP_AVG, 0), XDP_REDIRECT);
+		assert_int_equal(harness_hdr(&f)->contributors, 3);
+		assert_true(first_value(&f) == 3.0f);
+	}
+}
+
+static void factors_must_agree(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	assert_int_equal(send_call(&j, &f, 0, 1, FPISA_OP_SCALE, 0.5), XDP_DROP);
+	send_call(&j, &f, 1, 2, FPISA_OP_SCALE, -0.5);
+	check_reply(&f, &j, 1);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_mismatch);
+}
+
+static void busy_slot(void **state)
+{
+	struct fpisa_slot s;
+	struct fpisa_job j;
+	struct frame f;
+	uint32_t key = 16;
+	int fd;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	fd = bpf_map__fd(harness->skel->maps.fpisa_slots);
+	send_add(&j, &f, 0, 0, 1, 0);
+	harness_slot(harness, key, &s, NULL, NULL);
+	assert_int_equal(s.guard, 0);
+	s.guard = 1;
+	assert_int_equal(bpf_map_update_elem(fd, &key, &s, BPF_ANY), 0);
+	uint64_t busy = harness_verdict(harness, JOB, FPISA_V_busy);
+
+	assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_DROP);
+	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_busy), busy + 1);
+	s.guard = 0;
+	assert_int_equal(bpf_map_update_elem(fd, &key, &s, BPF_ANY), 0);
+	assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_REDIRECT);
+	assert_true(first_value(&f) == 3.0f);
+}
+
+/* Ethernet pads short frames; what follows the IP packet is not ours. */
+static void padded_frame(void **state)
+{
+	struct fpisa_job j;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	j = make(FPISA_PIPELINE_FUSED, 2);
+	send_add(&j, &f, 0, 0, 1, 0);
+	uint32_t w[N];
+
+	values(w, 2);
+	harness_add(&f, harness, &j, JOB, 1, 0, N, w);
+	f.len += 7;
+	memset(f.data + f.len - 7, 0xee, 7);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_REDIRECT);
+	f.len -= 7;
+	assert_true(harness_checksums_right(&f));
+	assert_true(first_value(&f) == 3.0f);
+}
+
+/* -- several ports --------------------------------------------------------------- */
+
+/* Four ports for 16 slots: every contribution comes to each of them, and is taken by that of its slot alone. */
+static void slots_have_ports(void **state)
+{
+	struct fpisa_job j = { .workers = 2, .elements = N, .window = 16, .ports = 4, .slot_base = 16 };
+	uint64_t wrong;
+	struct frame f;
+	uint32_t w[N];
+
+	(void)state;
+	NEED_BPF();
+	harness_job(harness, JOB, &j);
+	wrong = harness_verdict(harness, JOB, FPISA_V_port);
+	values(w, 1);
+	for (uint64_t chunk = 0; chunk < 64; chunk++) {
+		for (uint32_t port = 0; port < 4; port++) {
+			uint32_t rank = port & 1;
+
+			harness_add(&f, harness, &j, JOB, rank, chunk, N, w);
+			harness_port(&f, port);
+			harness_run(harness, &f);
+			if (port == chunk % 16 / 4) {
+				assert_int_equal(f.action, XDP_DROP);
+				continue;
+			}
+			check_reply(&f, &j, rank);
+			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+			assert_int_equal(harness_hdr(&f)->reason, FPISA_V_port);
+			assert_int_equal(harness_verdict(harness, JOB, FPISA_V_port), ++wrong);
+		}
+		/* The other rank completes the round; a late copy has the kept result from the first port too. */
+		for (int late = 0; late < 2; late++) {
+			assert_int_equal(send_add(&j, &f, !(chunk % 16 / 4 & 1), chunk, 1, 0), XDP_REDIRECT);
+			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_RESULT);
+			assert_true(first_value(&f) == 2.0f);
+			if (late)
+				check_reply(&f, &j, !(chunk % 16 / 4 & 1));
+			else
+				assert_memory_equal(f.data + 34, "\x46\x50", 2);
+		}
+	}
+}
+
+/* HELLO belongs to the first port; a job of one port shares the datapath with one of four. */
+static void first_port(void **state)
+{
+	struct fpisa_job j = { .workers = 2, .ports = 4 }, one = { .workers = 2, .elements = N, .window = 16 };
+	struct fpisa_control c;
+	uint32_t w[N], zero = 0;
+	uint64_t wrong;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	harness_job(harness, JOB, &j);
+	wrong = harness_verdict(harness, JOB, FPISA_V_port);
+	harness_hello(&f, &j, JOB, 0, 5);
+	harness_port(&f, 1);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_DROP);
+	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_port), wrong + 1);
+	send_hello(&j, &f, 0, 5);
+	check_reply(&f, &j, 0);
+	assert_int_equal(((struct fpisa_hello *)harness_payload(&f))->ports, 4);
+
+	harness_job(harness, JOB, &one);
+	c = (struct fpisa_control){ .more_ports = 3 };
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_control), &zero, &c, BPF_ANY), 0);
+	values(w, 1);
+	harness_add(&f, harness, &one, JOB, 0, 5, N, w);
+	harness_port(&f, 1);
+	harness_run(harness, &f);
+	check_reply(&f, &one, 0);
+	assert_int_equal(harness_hdr(&f)->reason, FPISA_V_port);
+	assert_int_equal(send_add(&one, &f, 0, 5, 1, 0), XDP_DROP);
+	assert_int_equal(send_add(&one, &f, 1, 5, 1, 0), XDP_REDIRECT);
+	assert_true(first_value(&f) == 2.0f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(round_in_any_order),
+		cmocka_unit_test(late_and_early_chunks),
+		cmocka_unit_test(probe_names_who_is_there),
+		cmocka_unit_test(shrink_completes_open_rounds),
+		cmocka_unit_test(avg_divides_by_contributors),
+		cmocka_unit_test(factors_must_agree),
+		cmocka_unit_test(busy_slot),
+		cmocka_unit_test(padded_frame),
+		cmocka_unit_test(slots_have_ports),
+		cmocka_unit_test(first_port),
+	};
+
+	return cmocka_run_group_tests_name("prog/rounds", tests, harness_setup, harness_teardown);
+}
