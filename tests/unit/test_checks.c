@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The stateless checks (frame.h), one by one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "contribution.h"
+
+static const __be32 elsewhere = 0x0900000a;
+
+static void test_check_type(void **state)
+{
+	struct fpisa_hdr h = an_add();
+
+	(void)state;
+	assert_int_equal(fpisa_check_type(&h), FPISA_V_accepted);
+	h.type = FPISA_TYPE_HELLO;
+	assert_int_equal(fpisa_check_type(&h), FPISA_V_accepted);
+	for (int type = 0; type < 256; type++) {
+		if (type == FPISA_TYPE_ADD || type == FPISA_TYPE_HELLO)
+			continue;
+		h.type = (__u8)type;
+		assert_int_equal(fpisa_check_type(&h), FPISA_V_type);
+	}
+	h = an_add();
+	h.version = FPISA_VERSION + 1;
+	assert_int_equal(fpisa_check_type(&h), FPISA_V_version);
+	h.version = 0;
+	assert_int_equal(fpisa_check_type(&h), FPISA_V_version);
+}
+
+/* One field of a good ADD is changed, and what the check then says. */
+#define ADD(verdict, ...)                                                                                    \
+	do {                                                                                                 \
+		struct fpisa_job job = a_job();                                                              \
+		struct fpisa_hdr h = an_add();                                                               \
+		struct fpisa_session session = {.secret = {41, 42, 43}};                                     \
+		__u32 payload = 64 * 4;                                                                      \
+		__be32 from = addr[1];                                                                       \
+		__be16 sport = port;                                                                         \
+		__VA_ARGS__;                                                                                 \
+		assert_int_equal(fpisa_check_add(&h, payload, &job, &session, from, sport), FPISA_V_##verdict);        \
+	} while (0)
+
+static void test_check_add(void **state)
+{
+	(void)state;
+	ADD(accepted, (void)0);
+	ADD(accepted, h.count = 256, payload = 1024);
+	ADD(accepted, h.count = 32, payload = 128);
+	ADD(length, h.count = 0, payload = 0);
+	ADD(length, h.count = 65, payload = 65 * 4);
+	ADD(length, h.count = 33, payload = 33 * 4);
+	ADD(length, h.count = 288, payload = 288 * 4);
+	ADD(length, payload = 64 * 4 + 4);
+	ADD(length, payload = 64 * 4 - 1);
+	ADD(length, h.count = 0xffe0, payload = 0xffe0 * 4);
+	ADD(secret, h.secret = 43);
+	ADD(secret, h.secret = 42 | 1ull << 63);
+	ADD(secret, h.secret = 0);
+	/* A rank that has not joined has none. */
+	ADD(secret, h.secret = session.secret[1] = 0);
+	/* Before anything that is told to members. */
+	ADD(secret, h.secret = 43, h.format = 0, job.live = 5);
+	ADD(rank, h.rank = WORKERS);
+	ADD(rank, h.rank = FPISA_MAX_WORKERS);
+	ADD(rank, h.rank = 0xffff);
+	ADD(rank, h.rank = 0);
+	ADD(rank, h.rank = 2);
+	ADD(rank, from = addr[0]);
+	/* Beyond the ranks of the job the list is not read. */
+	ADD(rank, h.rank = WORKERS, from = elsewhere, job.rank[WORKERS].addr = from,
+	    job.rank[WORKERS].port = port);
+	ADD(unknown_peer, from = elsewhere);
+	ADD(unknown_peer, sport = port + 1);
+	ADD(unknown_peer, job.workers = 2, from = addr[2]);
+	ADD(format, h.format = FPISA_FORMAT_FP32 + 1);
+	ADD(format, h.format = 0);
+	ADD(op, h.op = FPISA_OP_END);
+	ADD(op, h.op = 0);
+	ADD(accepted, h.op = FPISA_OP_NORM);
+	ADD(op, h.op = FPISA_OP_NORM, job.mode = FPISA_MODE_EXACT);
+	ADD(op, h.op = FPISA_OP_AVG, job.format = h.format = FPISA_FORMAT_INT32);
+	ADD(accepted, h.op = FPISA_OP_MIN, job.format = h.format = FPISA_FORMAT_INT32);
+	/* mxint8: the payload has its row of scales. */
+	ADD(length, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64);
+	ADD(accepted, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
+	ADD(op, h.op = FPISA_OP_MAX, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
+	/* Factors: 2.0, 1 + 2^-23, -0.5; 0, infinity, NaN, 1 + 2^-24, which FP64 alone takes. */
+	ADD(accepted, h.op = FPISA_OP_SCALE, h.aux = 0x4000000000000000);
+	ADD(accepted, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000020000000);
+	ADD(accepted, h.op = FPISA_OP_SCALE, h.aux = 0xbfe0000000000000);
+	ADD(op, h.op = FPISA_OP_SCALE);
+	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 1ull << 63);
+	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x7ff0000000000000);
+	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x7ff8000000000000);
+	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000010000000);
+	ADD(accepted, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000010000000, job.format = h.format = FPISA_FORMAT_FP64,
+	    payload = 64 * 8);
+	/* Only scale has an operand. */
+	ADD(op, h.aux = 0x4000000000000000);
+	ADD(not_live, job.live = 5);
+	ADD(accepted, job.live = 2);
+	ADD(slot, h.slot = 4);
+	ADD(slot, h.slot = 7);
+	ADD(slot, h.slot = 5 | 8);
+	ADD(slot, h.chunk = 7);
+	ADD(slot, h.chunk = 2);
+	ADD(accepted, h.chunk = 6 + 2 * WINDOW);
+	ADD(accepted, h.chunk = (1ull << 40) + 6);
+}
+
+/* Sixty-four workers: the last rank is one as good as the others. */
+static void test_check_add_last_rank(void **state)
+{
+	struct fpisa_job job = a_job();
+	struct fpisa_session session = {.secret = {[63] = 42}};
+	struct fpisa_hdr h = an_add();
+
+	(void)state;
+	job.workers = FPISA_MAX_WORKERS;
+	job.live = ~0ull;
+	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
+		job.rank[i] = (struct fpisa_rank){.addr = 0x0000010a + (i << 24), .port = port};
+	h.rank = 63;
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_accepted);
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[62].addr, port), FPISA_V_rank);
+	job.live = ~0ull >> 1;
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_not_live);
+}
+
+static void test_check_hello(void **state)
+{
+	struct fpisa_job job = a_job();
+	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 1, .rank = 0xffff};
+	const __u32 length = sizeof(struct fpisa_hello);
+	__u32 rank;
+
+	(void)state;
+	for (__u32 i = 0; i < WORKERS; i++) {
+		rank = 99;
+		assert_int_equal(fpisa_check_hello(&h, length, &job, addr[i], port, &rank), FPISA_V_accepted);
+		assert_int_equal(rank, i);
+	}
+	assert_int_equal(fpisa_check_hello(&h, length - 4, &job, addr[1], port, &rank), FPISA_V_length);
+	assert_int_equal(fpisa_check_hello(&h, 0, &job, addr[1], port, &rank), FPISA_V_length);
+	assert_int_equal(fpisa_check_hello(&h, length + 4, &job, addr[1], port, &rank), FPISA_V_length);
+	assert_int_equal(fpisa_check_hello(&h, length, &job, elsewhere, port, &rank), FPISA_V_unknown_peer);
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[1], port + 1, &rank), FPISA_V_unknown_peer);
+	job.live = 5;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[1], port, &rank), FPISA_V_not_live);
+	job.workers = 2;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[2], port, &rank), FPISA_V_unknown_peer);
+	/* A number that leaves no larger one would lock its rank out. */
+	h.aux = 0;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
+	h.aux = 1ull << 63;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
+	h.aux = ~0ull;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
+	h.aux = (1ull << 63) - 1;
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_accepted);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_check_type),
+		cmocka_unit_test(test_check_add),
+		cmocka_unit_test(test_check_add_last_rank),
+		cmocka_unit_test(test_check_hello),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

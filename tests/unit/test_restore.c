@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* options.restore over the transport `mem`: the arrays of calls in place that fail are as they were. */
+#include "lib/handle.h"
+#include "small_chunks.h"
+
+#define LONG (3 * WINDOW * ELEMENTS)
+
+static const struct fpisa_options keeping = {.size = sizeof(keeping), .timeout_ms = 100, .restore = 1};
+
+static struct fpisa *join_keeping(struct joiner *j, struct fpisa_mem *m)
+{
+	join_all_with(j, 2, m, &keeping);
+	return j[0].f;
+}
+
+static void fill(float *v, size_t n, float plus)
+{
+	for (size_t i = 0; i < n; i++)
+		v[i] = (float)i + plus;
+}
+
+static void assert_filled(const float *v, size_t n, float plus)
+{
+	for (size_t i = 0; i < n; i++)
+		if (v[i] != (float)i + plus)
+			fail_msg("element %zu: %g instead of %g", i, (double)v[i], (double)i + (double)plus);
+}
+
+/* Results of the first window come to both ranks, then rank 1 does nothing: a retry in place gives right sums. */
+static void retried_in_place(void **state)
+{
+	struct fpisa_mem *m = make_mem(2);
+	struct joiner j[2] = {0};
+	struct fpisa_request *r[2];
+	static float v[2][LONG];
+	int done, changed = 0;
+
+	(void)state;
+	join_keeping(j, m);
+	for (int i = 1; i >= 0; i--) {
+		fill(v[i], LONG, (float)(i + 1));
+		assert_int_equal(fpisa_allreduce_start(j[i].f, v[i], v[i], LONG, FPISA_FLOAT32, &r[i]), 0);
+	}
+	assert_int_equal(fpisa_test(&r[1], &done, NULL), 0);
+	for (size_t i = 0; i < LONG; i++)
+		changed += v[1][i] != (float)i + 2;
+	assert_int_equal(changed, WINDOW * ELEMENTS);
+	/* Rank 1 has sent the second window, but not the third. */
+	assert_int_equal(fpisa_wait(&r[0], NULL), -ETIMEDOUT);
+	assert_filled(v[0], LONG, 1);
+	join_keeping(j, m);
+	assert_filled(v[1], LONG, 2);
+	assert_int_equal(fpisa_wait(&r[1], NULL), -ECANCELED);
+	assert_filled(v[1], LONG, 2);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(fpisa_allreduce_start(j[i].f, v[i], v[i], LONG, FPISA_FLOAT32, &r[i]), 0);
+	for (int left = 2; left;) {
+		for (int i = 0; i < 2; i++) {
+			if (!r[i])
+				continue;
+			assert_int_equal(fpisa_test(&r[i], &done, NULL), 0);
+			left -= done;
+		}
+	}
+	for (size_t i = 0; i < LONG; i++)
+		assert_true(v[0][i] == (float)(2 * i + 3) && v[1][i] == v[0][i]);
+	fpisa_close(j[0].f);
+	fpisa_close(j[1].f);
+	fpisa_mem_destroy(m);
+}
+
+/* Of requests in a row what is done stays, the others' arrays are as before when the handle has failed. */
+static void restored_in_a_row(void **state)
+{
+	struct fpisa_mem *m = make_mem(2);
+	struct joiner j[2] = {0};
+	struct fpisa_request *r[3], *other;
+	static float v[3][LONG], w[LONG];
+
+	(void)state;
+	join_keeping(j, m);
+	for (int i = 0; i < 3; i++)
+		fill(v[i], LONG, (float)i);
+	fill(w, LONG, 0);
+	assert_int_equal(fpisa_allreduce_start(j[0].f, v[0], v[0], ELEMENTS, FPISA_FLOAT32, &r[0]), 0);
+	for (int i = 1; i < 3; i++)
+		assert_int_equal(fpisa_allreduce_start(j[0].f, v[i], v[i], LONG, FPISA_FLOAT32, &r[i]), 0);
+	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, ELEMENTS, FPISA_FLOAT32, &other), 0);
+	assert_int_equal(fpisa_wait(&other, NULL), 0);
+	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, LONG, FPISA_FLOAT32, &other), 0);
+	assert_int_equal(fpisa_wait(&r[1], NULL), -ETIMEDOUT);
+	/* All at once, not when each is waited for. */
+	assert_filled(v[1], LONG, 1);
+	assert_filled(v[2], LONG, 2);
+	assert_int_equal(fpisa_wait(&r[0], NULL), 0);
+	for (size_t i = 0; i < ELEMENTS; i++)
+		assert_true(v[0][i] == (float)(2 * i));
+	assert_int_equal(fpisa_wait(&r[2], NULL), -ETIMEDOUT);
+	fpisa_close(j[0].f);
+	fpisa_close(j[1].f);
+	fpisa_mem_destroy(m);
+}
+
+/* Any format, any length, results in any order; the end is an error, a rejoin or a close. */
+static void restored_array(uint64_t *random)
+{
+	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64, FPISA_FORMAT_BF16,
+					  FPISA_FORMAT_E4M3, FPISA_FORMAT_MXINT8};
+	const struct fpisa_mem_options mo = {.size = sizeof(mo),
+					     .workers = 1,
+					     .elements = ELEMENTS * (1 + (uint32_t)(test_random(random) % 3)),
+					     .window = WINDOW,
+					     .format = formats[test_random(random) % sizeof(formats)],
+					     .mode = FPISA_MODE_FPISA};
+	const struct fpisa_options o = {
+		.size = sizeof(o), .restore = 1, .loss = 0.3, .seed = test_random(random), .overflow = FPISA_OVERFLOW_FLAG};
+	const struct fpisa_format format = fpisa_format_of(mo.format);
+	size_t count = ELEMENTS * (1 + test_random(random) % 40), size = count * format.bytes + (format.shared ? count / ELEMENTS : 0);
+	unsigned char *v = malloc(size), *before = malloc(size);
+	struct fpisa_request *r;
+	struct fpisa_mem *m;
+	struct fpisa *f;
+	int done = 0, end = (int)(test_random(random) % 3);
+
+	for (size_t i = 0; i < size; i++)
+		before[i] = v[i] = (unsigned char)test_random(random);
+	assert_int_equal(fpisa_mem_create(&m, &mo), 0);
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), 0);
+	assert_int_equal(fpisa_allreduce_start(f, v, v, count, (enum fpisa_dtype)mo.format, &r), 0);
+	for (uint64_t turns = test_random(random) % 12; turns && !done; turns--)
+		assert_int_equal(fpisa_test(&r, &done, NULL), 0);
+	if (!done && end == 0)
+		fpisa_poison(f, fpisa_fail(-ETIMEDOUT, "as if the deadline had passed"));
+	else if (end == 1)
+		assert_int_equal(fpisa_rejoin(f), 0);
+	if (end < 2 && !done)
+		assert_true(fpisa_wait(&r, NULL) < 0 || (done = 1));
+	fpisa_close(f);
+	if (!done && memcmp(v, before, size))
+		fail_msg("format %u, %zu elements, end %d: the array is not as before", mo.format, count, end);
+	fpisa_mem_destroy(m);
+	free(v);
+	free(before);
+}
+
+static void restored_arrays(void **state)
+{
+	uint64_t random = test_seed();
+
+	(void)state;
+	for (int i = 0; i < 300; i++)
+		restored_array(&random);
+}
+
+/* Nothing is kept of separate arrays; what overflowed is delivered; who knows no such option has none. */
+static void not_restored(void **state)
+{
+	struct fpisa_options o = {.size = sizeof(o), .restore = 1};
+	struct fpisa_mem *m;
+	struct fpisa *f = alone(&m, &o);
+	struct fpisa_request *r;
+	float v[ELEMENTS] = {1}, w[ELEMENTS] = {2};
+
+	(void)state;
+	assert_int_equal(fpisa_allreduce_start(f, v, w, ELEMENTS, FPISA_FLOAT32, &r), 0);
+	assert_null(r->kept);
+	assert_int_equal(fpisa_wait(&r, NULL), 0);
+	assert_true(v[0] == 1 && w[0] == 1);
+	v[0] = 0x1p127f;
+	assert_int_equal(fpisa_allreduce_op(f, v, v, ELEMENTS, FPISA_FLOAT32, FPISA_SCALE, 4, NULL), -ERANGE);
+	assert_true(v[0] != 0x1p127f);
+	fpisa_close(f);
+	o.size = offsetof(struct fpisa_options, restore);
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), 0);
+	assert_int_equal(fpisa_allreduce_start(f, v, v, ELEMENTS, FPISA_FLOAT32, &r), 0);
+	assert_null(r->kept);
+	fpisa_close(f);
+	fpisa_mem_destroy(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(retried_in_place),
+		cmocka_unit_test(restored_in_a_row),
+		cmocka_unit_test(restored_arrays),
+		cmocka_unit_test(not_restored),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
