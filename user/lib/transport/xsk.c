@@ -3,8 +3,9 @@
  * Transport `xsk`: AF_XDP on the interface that leads to the aggregator,
  * zero-copy where the driver has it. To connect takes CAP_NET_RAW, CAP_BPF and
  * CAP_NET_ADMIN, and an interface that has no XDP program yet. The program and
- * its maps are a handle's, from open to close; socket, UMEM and link are an
- * interface's, and go when the way to the aggregator leads by another.
+ * its maps (xsk_program.c) are a handle's, from open to close; socket, UMEM and
+ * link (xsk_socket.c) are an interface's, and go when the way to the aggregator
+ * leads by another.
  *
  * Beneath it lies a transport `udp` for all that is rare: it holds the port,
  * joins the group, says HELLO (and so makes the kernel find the next hop's
@@ -12,18 +13,15 @@
  * address changes), and takes in results of queues other than the socket's.
  *
  * A frame is built in the UMEM, where the payload is copied once, and read
- * there; reply.c copies the result out. UMEM frames [0, rx) receive, the
- * rest sends. All else of the interface's traffic passes by.
+ * there; reply.c copies the result out. All else of the interface's traffic
+ * passes by.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/if_link.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include "lib/base/error.h"
@@ -33,13 +31,7 @@
 #include "transport.h"
 #include "xsk.h"
 
-#define FRAME 4096
-/* What the kernel's 256 bytes and the headers before ours lack of a multiple of 16. */
-#define HEADROOM 6
 #define MIN_RING 64
-
-_Static_assert((256 + HEADROOM + FPISA_OFFSET) % 16 == 0, "headers are aligned");
-_Static_assert(256 + HEADROOM + FPISA_MAX_FRAME <= FRAME, "a frame fits");
 
 struct xsk {
 	struct fpisa_transport base;
@@ -51,24 +43,12 @@ struct xsk {
 	struct fpisa_nexthop hop;
 	struct outer outer; /* of every frame but for its lengths and the port */
 	uint32_t ip_sum;    /* of its IPv4 header without length */
-
-	int link; /* of the program to the interface */
-	struct xsk_umem *umem;
-	struct xsk_socket *socket; /* NULL until joined */
-	struct xsk_ring_prod fill, tx;
-	struct xsk_ring_cons completion, rx;
-	unsigned char *area;
-	size_t area_size;
-	uint32_t size;	/* of each ring */
-	uint64_t *free; /* frames to send in */
-	uint32_t free_n;
-	uint64_t lent[FPISA_BATCH]; /* with the caller until the next receive */
-	uint32_t lent_n;
-	int other_queues; /* the last look at the transport beneath found results there */
+	struct fpisa_xsk_socket socket; /* not open until joined */
+	int other_queues;		/* the last look at udp found results there */
 };
 
-/* What the transport beneath has counted becomes ours. */
-static int below(struct xsk *x, int rc)
+/* What udp has counted becomes ours. */
+static int from_udp(struct xsk *x, int rc)
 {
 	x->base.bad += x->udp->bad;
 	x->udp->bad = 0;
@@ -79,34 +59,6 @@ static int below(struct xsk *x, int rc)
 }
 
 /* -- sending ------------------------------------------------------------- */
-
-static void reap(struct xsk *x)
-{
-	uint32_t at, n = xsk_ring_cons__peek(&x->completion, x->size, &at);
-
-	for (uint32_t i = 0; i < n; i++)
-		x->free[x->free_n++] = *xsk_ring_cons__comp_addr(&x->completion, at + i);
-	xsk_ring_cons__release(&x->completion, n);
-}
-
-/* Makes the kernel look at the ring. */
-static int kick(struct xsk *x)
-{
-	if (!xsk_ring_prod__needs_wakeup(&x->tx))
-		return 0;
-	if (sendto(x->lib.xsk_socket__fd(x->socket), NULL, 0, MSG_DONTWAIT, NULL, 0) >= 0)
-		return 0;
-	switch (errno) {
-	case EAGAIN:
-	case EBUSY:
-	case ENOBUFS:
-	case ENETDOWN:
-	case EINTR:
-		x->base.send_error = errno;
-		return 0;
-	}
-	return -errno;
-}
 
 /* Returns its length. */
 static uint32_t build(const struct xsk *x, unsigned char *frame, const struct fpisa_out *out)
@@ -143,16 +95,15 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 	struct xsk *x = (struct xsk *)t;
 	int queued = 0, rc = 0;
 
-	if (!x->socket)
-		return below(x, x->udp->ops->send(x->udp, out, n));
-	reap(x);
+	if (!fpisa_xsk_socket_is_open(&x->socket))
+		return from_udp(x, x->udp->ops->send(x->udp, out, n));
+	fpisa_xsk_socket_reap(&x->socket);
 	for (int i = 0; i < n && !rc; i++) {
 		struct xdp_desc *d;
-		uint32_t at;
 
 		/* HELLO, and what is sent again. */
 		if (out[i].no_gso) {
-			rc = below(x, x->udp->ops->send(x->udp, &out[i], 1));
+			rc = from_udp(x, x->udp->ops->send(x->udp, &out[i], 1));
 			continue;
 		}
 		/* What is reserved by then leaves all the same, or the ring would lag for ever. */
@@ -160,36 +111,19 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 			rc = -EMSGSIZE;
 			continue;
 		}
-		if (!x->free_n || !xsk_ring_prod__reserve(&x->tx, 1, &at)) {
+		d = fpisa_xsk_socket_reserve(&x->socket);
+		if (!d) {
 			t->send_error = ENOBUFS;
 			continue;
 		}
-		d = xsk_ring_prod__tx_desc(&x->tx, at);
-		d->addr = x->free[--x->free_n];
-		d->len = build(x, xsk_umem__get_data(x->area, d->addr), &out[i]);
-		d->options = 0;
+		d->len = build(x, fpisa_xsk_socket_data(&x->socket, d), &out[i]);
 		queued++;
 	}
-	xsk_ring_prod__submit(&x->tx, (uint32_t)queued);
-	return rc ? rc : queued ? kick(x) : 0;
+	fpisa_xsk_socket_submit(&x->socket, (uint32_t)queued);
+	return rc ? rc : queued ? fpisa_xsk_socket_kick(&x->socket, &t->send_error) : 0;
 }
 
 /* -- receiving ------------------------------------------------------------ */
-
-/* Gives UMEM frames to the kernel. -EIO would be frames lost for good: the ring has room for all. */
-static int give(struct xsk *x, const uint64_t *address, uint32_t n)
-{
-	uint32_t at;
-
-	if (!n)
-		return 0;
-	if (xsk_ring_prod__reserve(&x->fill, n, &at) != n)
-		return -EIO;
-	for (uint32_t i = 0; i < n; i++)
-		*xsk_ring_prod__fill_addr(&x->fill, at + i) = address[i];
-	xsk_ring_prod__submit(&x->fill, n);
-	return 0;
-}
 
 /* The FPISA frame in a received one; the program has seen that it is ours. */
 static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpisa_in *in)
@@ -214,27 +148,23 @@ static int unwrap(struct xsk *x, unsigned char *frame, uint32_t len, struct fpis
 
 static int take(struct xsk *x, struct fpisa_in *in)
 {
-	uint32_t at, n = xsk_ring_cons__peek(&x->rx, FPISA_BATCH, &at);
+	struct fpisa_xsk_frame frame[FPISA_BATCH];
+	uint32_t n = fpisa_xsk_socket_take(&x->socket, frame);
 	int good = 0;
 
 	for (uint32_t i = 0; i < n; i++) {
-		const struct xdp_desc *d = xsk_ring_cons__rx_desc(&x->rx, at + i);
-
-		x->lent[i] = d->addr & ~(uint64_t)(FRAME - 1);
-		if (unwrap(x, xsk_umem__get_data(x->area, d->addr), d->len, &in[good]))
+		if (unwrap(x, frame[i].data, frame[i].len, &in[good]))
 			good++;
 		else
 			x->base.bad++;
 	}
-	x->lent_n = n;
-	xsk_ring_cons__release(&x->rx, n);
 	return good;
 }
 
-/* What came by queues other than ours the kernel has handed to the transport beneath. */
-static int take_below(struct xsk *x, struct fpisa_in *in, int most)
+/* What came by queues other than ours the kernel has handed to udp. */
+static int take_udp(struct xsk *x, struct fpisa_in *in, int most)
 {
-	int n = most ? below(x, fpisa_udp_take(x->udp, in, most)) : 0;
+	int n = most ? from_udp(x, fpisa_udp_take(x->udp, in, most)) : 0;
 
 	x->other_queues = n > 0;
 	return n;
@@ -247,23 +177,22 @@ static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
 	int n, more, rc;
 
-	if (!x->socket)
-		return below(x, x->udp->ops->receive(x->udp, in, timeout_ns));
-	rc = give(x, x->lent, x->lent_n);
+	if (!fpisa_xsk_socket_is_open(&x->socket))
+		return from_udp(x, x->udp->ops->receive(x->udp, in, timeout_ns));
+	rc = fpisa_xsk_socket_return(&x->socket);
 	if (rc)
 		return rc;
-	x->lent_n = 0;
 	n = take(x, in);
 	/* A call for nothing costs as much as some frames, so not in every turn. */
-	if (x->other_queues || (!x->lent_n && !timeout_ns)) {
-		more = take_below(x, in + n, FPISA_BATCH - n);
+	if (x->other_queues || (!x->socket.lent_n && !timeout_ns)) {
+		more = take_udp(x, in + n, FPISA_BATCH - n);
 		if (more < 0)
 			return more;
 		n += more;
 	}
-	if (n || x->lent_n || !timeout_ns)
+	if (n || x->socket.lent_n || !timeout_ns)
 		return n;
-	p[0].fd = x->lib.xsk_socket__fd(x->socket);
+	p[0].fd = fpisa_xsk_socket_fd(&x->socket);
 	p[1].fd = fpisa_udp_fd(x->udp);
 	n = ppoll(p, 2, &ts, NULL);
 	if (n < 0)
@@ -271,30 +200,11 @@ static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	n = p[0].revents ? take(x, in) : 0;
 	if (!p[1].revents)
 		return n;
-	more = take_below(x, in + n, FPISA_BATCH - n);
+	more = take_udp(x, in + n, FPISA_BATCH - n);
 	return more < 0 ? more : n + more;
 }
 
 /* -- setting up ------------------------------------------------------------ */
-
-static void release(struct xsk *x)
-{
-	if (x->link >= 0)
-		close(x->link);
-	if (x->socket)
-		x->lib.xsk_socket__delete(x->socket);
-	if (x->umem)
-		x->lib.xsk_umem__delete(x->umem);
-	if (x->area)
-		munmap(x->area, x->area_size);
-	free(x->free);
-	x->link = -1;
-	x->socket = NULL;
-	x->umem = NULL;
-	x->area = NULL;
-	x->free = NULL;
-	x->free_n = x->lent_n = 0;
-}
 
 static void fill_outer(struct xsk *x)
 {
@@ -318,72 +228,6 @@ static void fill_outer(struct xsk *x)
 		memcpy(&word, (const char *)&x->outer + FPISA_ETH_LEN + i, sizeof(word));
 		x->ip_sum += word;
 	}
-}
-
-/* Rings of `size` frames each way; libxdp leaves what it finds in the counters of those for frames to and fro. */
-static int make_socket(struct xsk *x)
-{
-	const struct xsk_umem_config umem = {
-		.fill_size = x->size, .comp_size = x->size, .frame_size = FRAME, .frame_headroom = HEADROOM};
-	const struct xsk_socket_config config = {.rx_size = x->size,
-						 .tx_size = x->size,
-						 .libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
-						 .bind_flags = XDP_USE_NEED_WAKEUP};
-	uint64_t address;
-	int rc;
-
-	memset(&x->fill, 0, sizeof(x->fill));
-	memset(&x->completion, 0, sizeof(x->completion));
-	x->area_size = 2ull * x->size * FRAME;
-	x->area = mmap(NULL, x->area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (x->area == MAP_FAILED) {
-		x->area = NULL;
-		return -ENOMEM;
-	}
-	x->free = calloc(x->size, sizeof(*x->free));
-	if (!x->free)
-		return -ENOMEM;
-	rc = x->lib.xsk_umem__create(&x->umem, x->area, x->area_size, &x->fill, &x->completion, &umem);
-	if (rc)
-		return rc;
-	rc = x->lib.xsk_socket__create(&x->socket, x->hop.dev, 0, x->umem, &x->rx, &x->tx, &config);
-	if (rc)
-		return rc;
-	/* libxdp does not: a program that the caller begins would keep the queue. */
-	if (fcntl(x->lib.xsk_socket__fd(x->socket), F_SETFD, FD_CLOEXEC))
-		return -errno;
-	for (uint32_t i = 0; i < x->size; i++) {
-		address = (uint64_t)i * FRAME;
-		rc = give(x, &address, 1);
-		if (rc)
-			return rc;
-		x->free[x->free_n++] = (uint64_t)(x->size + i) * FRAME;
-	}
-	return 0;
-}
-
-/* In the driver, or else in the stack. It ends with the descriptor of the link. */
-static int attach(struct xsk *x)
-{
-	const uint32_t modes[] = {XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE};
-
-	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]) && x->link < 0; i++) {
-		LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = modes[i]);
-
-		x->link = x->lib.bpf_link_create(x->program.program, (int)x->hop.ifindex, BPF_XDP, &opts);
-		if (x->link == -EBUSY || x->link == -EEXIST)
-			break;
-	}
-	return x->link < 0 ? x->link : 0;
-}
-
-static int start(struct xsk *x)
-{
-	int rc = make_socket(x);
-
-	if (!rc)
-		rc = x->lib.xsk_socket__update_xskmap(x->socket, x->program.sockets);
-	return rc ? rc : attach(x);
 }
 
 static const char *advice(int error)
@@ -419,7 +263,7 @@ static int xsk_may_join(struct fpisa_transport *t)
 	struct fpisa_nexthop hop;
 	int fd, rc;
 
-	if (x->socket) {
+	if (fpisa_xsk_socket_is_open(&x->socket)) {
 		rc = fpisa_nexthop(&hop, x->address);
 		/* Without a way, joined() says so if there is none by then. */
 		if ((rc && rc != -EAGAIN) || hop.ifindex == x->hop.ifindex)
@@ -432,34 +276,12 @@ static int xsk_may_join(struct fpisa_transport *t)
 	return rc ? refused(rc) : 0;
 }
 
-/* The kernel lets go of a queue some time after the socket that had it was closed. */
-#define BUSY_TRIES 20
-#define BUSY_PAUSE_US 10000
-
-static int start_patiently(struct xsk *x)
-{
-	int rc, tries = 0;
-
-	for (;;) {
-		fpisa_fork_hold();
-		rc = start(x);
-		if (rc)
-			release(x);
-		fpisa_fork_release();
-		if (!rc)
-			break;
-		if ((rc != -EBUSY && rc != -EEXIST) || ++tries == BUSY_TRIES)
-			break;
-		usleep(BUSY_PAUSE_US);
-	}
-	return rc;
-}
-
 static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct xsk *x = (struct xsk *)t;
 	struct fpisa_nexthop hop;
 	int stays, rc = x->udp->ops->joined(x->udp, hello);
+	uint32_t size;
 
 	if (rc < 0)
 		return rc;
@@ -467,7 +289,7 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	if (rc)
 		return fpisa_fail(rc, "transport xsk: way to the aggregator: %s; transport udp may do",
 				  strerror(-rc));
-	stays = x->socket && hop.ifindex == x->hop.ifindex;
+	stays = fpisa_xsk_socket_is_open(&x->socket) && hop.ifindex == x->hop.ifindex;
 	x->hop = hop;
 	fill_outer(x);
 	*x->program.ours = (struct fpisa_xsk_filter){
@@ -479,16 +301,16 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	};
 	/* A socket serves further generations as it is, a larger window with what it holds. */
 	if (stays)
-		return (int)(x->size / 2);
+		return (int)(x->socket.size / 2);
 	fpisa_fork_hold();
-	release(x);
+	fpisa_xsk_socket_close(&x->socket);
 	fpisa_fork_release();
-	for (x->size = MIN_RING; x->size < 2 * hello->window; x->size *= 2)
+	for (size = MIN_RING; size < 2 * hello->window; size *= 2)
 		;
-	rc = start_patiently(x);
+	rc = fpisa_xsk_socket_open(&x->socket, &x->program, hop.dev, hop.ifindex, size);
 	if (rc)
 		return fpisa_fail(rc, "transport xsk: %s: %s; %s", x->hop.dev, strerror(-rc), advice(rc));
-	return (int)(x->size / 2);
+	return (int)(size / 2);
 }
 
 static uint64_t xsk_drops(struct fpisa_transport *t)
@@ -497,17 +319,18 @@ static uint64_t xsk_drops(struct fpisa_transport *t)
 	struct xdp_statistics s = {0};
 	socklen_t len = sizeof(s);
 
-	if (x->socket && getsockopt(x->lib.xsk_socket__fd(x->socket), SOL_XDP, XDP_STATISTICS, &s, &len))
+	if (fpisa_xsk_socket_is_open(&x->socket) &&
+	    getsockopt(fpisa_xsk_socket_fd(&x->socket), SOL_XDP, XDP_STATISTICS, &s, &len))
 		s = (struct xdp_statistics){0};
 	return s.rx_dropped + s.rx_ring_full + x->udp->ops->drops(x->udp);
 }
 
-/* The rings are mapped from the socket: unmapping and closing are release()'s here as there. */
+/* The rings are mapped from the socket: a child unmaps and closes as its parent does. */
 static void xsk_disown(struct fpisa_transport *t)
 {
 	struct xsk *x = (struct xsk *)t;
 
-	release(x);
+	fpisa_xsk_socket_close(&x->socket);
 	fpisa_xsk_program_close(&x->program);
 	if (x->udp)
 		x->udp->ops->disown(x->udp);
@@ -517,7 +340,7 @@ static void xsk_close(struct fpisa_transport *t)
 {
 	struct xsk *x = (struct xsk *)t;
 
-	release(x);
+	fpisa_xsk_socket_close(&x->socket);
 	fpisa_xsk_program_close(&x->program);
 	if (x->udp)
 		x->udp->ops->close(x->udp);
@@ -544,7 +367,7 @@ int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 		return fpisa_fail(rc, "no memory for a socket");
 	x->base.ops = &xsk_ops;
 	x->program = FPISA_XSK_NO_PROGRAM;
-	x->link = -1;
+	x->socket = FPISA_XSK_NO_SOCKET(&x->lib);
 	x->address = address;
 	x->port = port;
 	x->local_port = local_port;

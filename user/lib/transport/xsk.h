@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What xsk.c needs of libxdp and libbpf, and how frames are told from the
- * rest. The libraries are opened when the first handle asks for xsk, so that
- * who uses UDP alone needs neither.
+ * What xsk.c stands on: libxdp and libbpf, the program that tells frames from
+ * the rest, the socket that they come and go by. The libraries are opened when
+ * the first handle asks for xsk, so that who uses UDP alone needs neither.
  */
 #ifndef FPISA_XSK_H
 #define FPISA_XSK_H
 
 #include <bpf/bpf.h>
 #include <xdp/xsk.h>
+#include "transport.h"
 
 #define FPISA_XSK_FUNCTIONS(X) \
 	X(bpf_prog_load)       \
@@ -30,6 +31,8 @@ struct fpisa_xsk_lib {
 /* The libraries' functions. -ENOENT, with the message set, if they are not on this machine. */
 int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib);
 
+/* -- xsk_program.c ------------------------------------------------------- */
+
 /* What is ours of what an interface receives, in network order. */
 struct fpisa_xsk_filter {
 	uint32_t source, destination;
@@ -48,5 +51,67 @@ struct fpisa_xsk_program {
 /* Loads one that takes nothing yet. 0 or -errno, and then nothing is left. */
 int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib);
 void fpisa_xsk_program_close(struct fpisa_xsk_program *p);
+
+/* -- xsk_socket.c -------------------------------------------------------- */
+
+struct fpisa_xsk_socket {
+	const struct fpisa_xsk_lib *lib;
+	int link; /* of the program to the interface */
+	struct xsk_umem *umem;
+	struct xsk_socket *socket; /* NULL: not open */
+	struct xsk_ring_prod fill, tx;
+	struct xsk_ring_cons completion, rx;
+	unsigned char *area;
+	size_t area_size;
+	uint32_t size;	/* of each ring */
+	uint64_t *free; /* frames to send in */
+	uint32_t free_n;
+	uint64_t lent[FPISA_BATCH]; /* with the caller until they are returned */
+	uint32_t lent_n;
+};
+
+#define FPISA_XSK_NO_SOCKET(lib_) ((struct fpisa_xsk_socket){.lib = (lib_), .link = -1})
+
+/*
+ * On the interface's first queue, with rings of `size` frames, a power of two, each way; the program is attached to
+ * the interface, in the driver or else in the stack. While the queue is another's it tries again, for 0.2 s. 0 or
+ * -errno, and then nothing is left.
+ */
+int fpisa_xsk_socket_open(struct fpisa_xsk_socket *s, const struct fpisa_xsk_program *p, const char *dev,
+			  uint32_t ifindex, uint32_t size);
+
+/* With the lock of base/fork.h held. One that is not open stays so. */
+void fpisa_xsk_socket_close(struct fpisa_xsk_socket *s);
+
+static inline int fpisa_xsk_socket_is_open(const struct fpisa_xsk_socket *s)
+{
+	return s->socket != NULL;
+}
+
+/* The others are for one that is open. */
+int fpisa_xsk_socket_fd(const struct fpisa_xsk_socket *s);
+
+/*
+ * To send: reap() what has left, reserve() a descriptor for each frame, NULL if none is free, write the frame to its
+ * data() and the length to the descriptor, submit() the n reserved, kick() the kernel. That returns -errno, or 0 with
+ * *send_error set if the frames may leave later or not at all.
+ */
+void fpisa_xsk_socket_reap(struct fpisa_xsk_socket *s);
+struct xdp_desc *fpisa_xsk_socket_reserve(struct fpisa_xsk_socket *s);
+unsigned char *fpisa_xsk_socket_data(const struct fpisa_xsk_socket *s, const struct xdp_desc *d);
+void fpisa_xsk_socket_submit(struct fpisa_xsk_socket *s, uint32_t n);
+int fpisa_xsk_socket_kick(struct fpisa_xsk_socket *s, int *send_error);
+
+/* A received frame from its Ethernet header on. */
+struct fpisa_xsk_frame {
+	unsigned char *data;
+	uint32_t len;
+};
+
+/* Takes up to FPISA_BATCH frames without waiting, and returns how many. They are the caller's until return(). */
+uint32_t fpisa_xsk_socket_take(struct fpisa_xsk_socket *s, struct fpisa_xsk_frame *frame);
+
+/* Gives back what take() lent, before the next one. -EIO: a frame would be lost for good. */
+int fpisa_xsk_socket_return(struct fpisa_xsk_socket *s);
 
 #endif
