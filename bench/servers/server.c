@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/sum.h"
+#include "lib/base/checksum.h"
 #include "server.h"
 
 #define AVX2 __attribute__((target("avx2")))
@@ -16,7 +16,7 @@ static uint32_t checksum(const struct fpisa_hdr *h, uint32_t payload)
 	struct fpisa_sum s = {0};
 
 	fpisa_sum_words(&s, h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_many(&s, h + 1, payload / 8);
+	fpisa_checksum_many(&s, h + 1, payload / 8);
 	return fpisa_sum_fold(&s);
 }
 
@@ -29,15 +29,15 @@ static AVX2 void add(float *sum, const float *x, uint32_t n)
 }
 
 /* The last contribution: the result is kept, and is where x was. */
-static AVX2 void finish(float *sum, float *x, uint32_t n, struct fpisa_lanes *l)
+static AVX2 void finish(float *sum, float *x, uint32_t n, struct fpisa_checksum_lanes *l)
 {
 	for (uint32_t i = 0; i < n; i += LANES) {
 		__m256 v = _mm256_add_ps(_mm256_load_ps(sum + i), _mm256_loadu_ps(x + i));
-		fpisa_words w = (fpisa_words)v;
+		fpisa_checksum_words w = (fpisa_checksum_words)v;
 
 		_mm256_store_ps(sum + i, v);
 		_mm256_storeu_ps(x + i, v);
-		fpisa_lanes_take(l, &w);
+		fpisa_checksum_take(l, &w);
 	}
 }
 
@@ -100,7 +100,7 @@ static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_
 {
 	uint32_t bytes = h->count * sizeof(float);
 	float *x = (float *)(h + 1);
-	struct fpisa_lanes l = {{0}, {0}, {0}, {0}};
+	struct fpisa_checksum_lanes l = {{0}, {0}, {0}, {0}};
 	struct fpisa_sum total = {0};
 
 	if (!fpisa_slot_commit(slot, h->rank, s->job.live, 0)) {
@@ -116,7 +116,7 @@ static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_
 	slot->done = 1;
 	fpisa_make_result(h, slot, &s->job, s->session.results, 0, 0);
 	fpisa_sum_words(&total, h, FPISA_SUM_HDR_WORDS);
-	fpisa_lanes_join(&total, &l, bytes / 8);
+	fpisa_checksum_join(&total, &l, bytes / 8);
 	h->checksum = fpisa_sum_fold(&total);
 	return 1;
 }

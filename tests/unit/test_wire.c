@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "fpisa/slot.h"
-#include "lib/base/sum.h"
+#include "lib/base/checksum.h"
 #include "vectors.h"
 
 #define AT(type, member, offset, size)                                                                       \
@@ -219,7 +219,7 @@ static void test_checksum_many(void **state)
 			for (int k = 0; k < WORDS; k++)
 				c.w[k] = i ? (uint32_t)vectors_next(&rng) : ~0u;
 		fpisa_sum_words(&one, p, (int)words);
-		fpisa_sum_many(&many, p, words);
+		fpisa_checksum_many(&many, p, words);
 		assert_memory_equal(&one, &many, sizeof(one));
 	}
 }

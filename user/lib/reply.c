@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 #include <string.h>
-#include "base/sum.h"
+#include "base/checksum.h"
 #include "fpisa/slot.h"
 #include "handle.h"
 #include "reply.h"
@@ -44,7 +44,7 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 	if (h->job != f->job)
 		goto bad;
 	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_many(&sum, h + 1, payload / 8);
+	fpisa_checksum_many(&sum, h + 1, payload / 8);
 	if (fpisa_sum_fold(&sum) != h->checksum)
 		goto bad;
 	if (authentic(f, h))

@@ -2,7 +2,7 @@
 /* What leaves: the frames of the slots that window.c names, straight from the callers' arrays. */
 #include <errno.h>
 #include <string.h>
-#include "base/sum.h"
+#include "base/checksum.h"
 #include "fpisa/slot.h"
 #include "handle.h"
 #include "send.h"
@@ -15,10 +15,10 @@ static void sum_padded(struct fpisa_sum *sum, const char *values, uint32_t size,
 	uint32_t whole = size - size % block;
 	char tail[MAX_BLOCK_SIZE] = {0};
 
-	fpisa_sum_many(sum, values, whole / 8);
+	fpisa_checksum_many(sum, values, whole / 8);
 	if (size > whole) {
 		memcpy(tail, values + whole, size - whole);
-		fpisa_sum_many(sum, tail, block / 8);
+		fpisa_checksum_many(sum, tail, block / 8);
 	}
 }
 

@@ -11,7 +11,7 @@
 #include <sys/random.h>
 #include "blocks.h"
 #include "lib/base/error.h"
-#include "lib/base/sum.h"
+#include "lib/base/checksum.h"
 #include "soft.h"
 
 /* A frame on its way, and what is known of it. */
@@ -124,7 +124,7 @@ static uint32_t checksum(const struct packet *p, size_t payload)
 	struct fpisa_sum sum = {};
 
 	fpisa_sum_words(&sum, p->h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_many(&sum, p->payload, payload / 8);
+	fpisa_checksum_many(&sum, p->payload, payload / 8);
 	return fpisa_sum_fold(&sum);
 }
 

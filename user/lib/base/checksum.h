@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The checksum of fpisa/wire.h over many words, four at a time: word i goes to
+ * lane i mod 4, and the lanes are joined at the end. Vectors are the
+ * compiler's own, so this is for any machine; checksum.c picks the widest it has.
+ */
+#ifndef FPISA_CHECKSUM_H
+#define FPISA_CHECKSUM_H
+
+#include <stddef.h>
+#include "fpisa/wire.h"
+
+#define FPISA_CHECKSUM_LANES 4
+
+typedef __u64 fpisa_checksum_words __attribute__((vector_size(8 * FPISA_CHECKSUM_LANES)));
+
+struct fpisa_checksum_lanes {
+	fpisa_checksum_words a_lo, a_hi, b_lo, b_hi;
+};
+
+/* Takes the next word of each lane. */
+static __always_inline void fpisa_checksum_take(struct fpisa_checksum_lanes *l, const fpisa_checksum_words *w)
+{
+	l->a_lo += *w & 0xffffffff;
+	l->b_lo += l->a_lo;
+	l->a_hi += *w >> 32;
+	l->b_hi += l->a_hi;
+}
+
+/*
+ * Word i of n = 4m is in lane k = i mod 4, where it counts m - (i - k) / 4 times in b. It has to
+ * count n - i times, which is four times that less k.
+ */
+static __always_inline void fpisa_checksum_join(struct fpisa_sum *s, const struct fpisa_checksum_lanes *l, __u64 n)
+{
+	s->b_lo += s->a_lo * n;
+	s->b_hi += s->a_hi * n;
+	for (int k = 0; k < FPISA_CHECKSUM_LANES; k++) {
+		s->a_lo += l->a_lo[k];
+		s->b_lo += FPISA_CHECKSUM_LANES * l->b_lo[k] - (__u64)k * l->a_lo[k];
+		s->a_hi += l->a_hi[k];
+		s->b_hi += FPISA_CHECKSUM_LANES * l->b_hi[k] - (__u64)k * l->a_hi[k];
+	}
+}
+
+/* As fpisa_sum_words(). */
+void fpisa_checksum_many(struct fpisa_sum *s, const void *p, size_t words);
+
+#endif
