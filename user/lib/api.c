@@ -16,12 +16,12 @@
 /* *spent_ns: what it took of the deadline. */
 static int open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint64_t *spent_ns)
 {
-	int xsk = f->transport == FPISA_TRANSPORT_XSK, rc;
 	uint64_t began = fpisa_now();
+	int rc;
 
 	for (;;) {
 		fpisa_fork_hold();
-		rc = (xsk ? fpisa_xsk_open : fpisa_udp_open)(&f->t, address, port, f->local_port);
+		rc = fpisa_transport_open(&f->t, f->transport, address, port, f->local_port);
 		fpisa_fork_release();
 		*spent_ns = fpisa_now() - began;
 		if (rc != -EADDRINUSE || !fpisa_fork_settling() || *spent_ns >= f->timeout_ns)

@@ -28,7 +28,7 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 		if (!(*shares[i].value >= 0 && *shares[i].value <= FPISA_FAULT_MOST))
 			return fpisa_fail(-EINVAL, "options.%s is %g; it must be in 0..%g", shares[i].name,
 					  *shares[i].value, FPISA_FAULT_MOST);
-	if (to->transport > FPISA_TRANSPORT_XSK)
+	if (!fpisa_transport_known(to->transport))
 		return fpisa_fail(-EINVAL, "options.transport is %u; it must be an enum fpisa_transport_name",
 				  to->transport);
 	if (to->overflow > FPISA_OVERFLOW_FLAG)

@@ -100,6 +100,11 @@ int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
 int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job, uint64_t *token);
 
+/* One of the first two, by its enum fpisa_transport_name; whether `name` is one. */
+int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port,
+			 uint16_t local_port);
+int fpisa_transport_known(uint32_t name);
+
 /* Of udp, for xsk, which has one beneath. */
 int fpisa_udp_fd(const struct fpisa_transport *t);
 int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most); /* as receive(), without waiting */
