@@ -215,7 +215,7 @@ static void check_session(void)
 		complain(&sum->wrong_state, "the session differs");
 }
 
-/* A HELLO of a rank's newest life says where the rank is. */
+/* A HELLO of a rank's newest incarnation says where the rank is. */
 static void check_peer(void)
 {
 	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(a.in.data + FPISA_OFFSET);

@@ -124,7 +124,7 @@ static void hello_without_cookie(void **state)
 				assert_int_equal(harness_payload(&f)[k], 0);
 		}
 	}
-	/* Another life's cookie, or another rank's. */
+	/* Another incarnation's cookie, or another rank's. */
 	harness_hello(&f, &j, JOB, 0, 51);
 	harness_hdr(&f)->secret = fpisa_cookie(&j.key, 0, 50);
 	harness_set_checksums(&f);
@@ -146,7 +146,7 @@ static void hello_without_cookie(void **state)
 		assert_int_not_equal(harness_hdr(&f)->secret, before.session.secret[r]);
 }
 
-/* A HELLO of an earlier life comes late and from elsewhere: it moves nothing. Nor does one that no life may send. */
+/* A HELLO of an earlier incarnation comes late and from elsewhere: it moves nothing. Nor does one of an invalid one. */
 static void late_hello(void **state)
 {
 	struct members before, after;
@@ -180,7 +180,7 @@ static void late_hello(void **state)
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_token), refused + 1);
 	look(&after);
 	assert_memory_equal(&before, &after, sizeof(before));
-	/* The same life from another place is one that moved. */
+	/* The same incarnation from another place is a rank that moved. */
 	harness_hello(&f, &j, JOB, 0, 50);
 	f.data[11] ^= 0x40;
 	harness_run(harness, &f);

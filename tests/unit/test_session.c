@@ -57,7 +57,7 @@ static void test_join(void **state)
 	assert_int_equal(join(&s, ~0u, 100, 7, &next), 0);
 	assert_memory_equal(&s, &before, sizeof(s));
 	assert_int_equal(next, 6);
-	/* The secret of its contributions is that of the newest life, whatever comes late. */
+	/* The secret of its contributions is that of the newest incarnation, whatever comes late. */
 	for (__u32 rank = 0; rank < 3; rank++)
 		assert_int_equal(s.secret[rank], cookie(rank, 100));
 	assert_int_equal(join(&s, 2, 101, 7, &next), 0);

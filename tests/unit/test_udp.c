@@ -232,7 +232,7 @@ static void not_a_member(void **state)
 	assert_int_equal(try_connect(&s, TOKEN, known, JOB), -ETIMEDOUT);
 }
 
-/* A worker whose clock went back: WELCOMEs of a former life are none, a newer incarnation is outbid. */
+/* A worker whose clock went back: WELCOMEs of a former incarnation are none, a newer incarnation is outbid. */
 static void former_life(void **state)
 {
 	struct plan p = {.workers = 1, .elements = 32, .window = 4, .count = 100, .calls = 1};

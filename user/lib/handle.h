@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * A handle: what its calls, callers, errors and deadlines need, and what it has
- * learned by the last join. A generation is the life of a job from one join of
- * all ranks to the next, an incarnation a rank's own.
+ * learned by the last join. A generation is one run of a job, from one join of
+ * all ranks to the next; an incarnation is the number of an attempt of a rank to
+ * join (doc/protocol.md, section 4).
  */
 #ifndef FPISA_HANDLE_H
 #define FPISA_HANDLE_H

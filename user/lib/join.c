@@ -21,7 +21,7 @@
 
 enum answer { NOTHING, PENDING, AGAIN, JOINED };
 
-/* Our next life: a larger number than all before it, and a nonce that nobody can guess. */
+/* Our next incarnation: a larger number than all before it, and a nonce that nobody can guess. */
 static int take_incarnation(struct fpisa *f, uint64_t incarnation)
 {
 	f->incarnation = incarnation;

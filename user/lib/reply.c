@@ -49,7 +49,7 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 		goto bad;
 	if (authentic(f, h))
 		return h;
-	/* What answers an earlier life of ours is late, not forged. */
+	/* What answers an earlier incarnation of ours is late, not forged. */
 	if (h->type == FPISA_TYPE_WELCOME || h->generation != f->generation)
 		return NULL;
 bad:

@@ -5,8 +5,8 @@
  * Neither side knows of it. What is not UDP, as ARP, goes through unharmed.
  *
  * It is an adversary too (doc/protocol.md, section 6): of each HELLO that a
- * worker sends it makes others, of lives that the worker never had, and sends
- * them by another host's link.
+ * worker sends it makes others, of incarnations that the worker never had, and
+ * sends them by another host's link.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -76,7 +76,7 @@ static inline uint32_t frame_outer(uint8_t *frame, const struct fpisa_job *j, ui
 	return FPISA_PAYLOAD_OFFSET + payload;
 }
 
-/* Headers of the job's frames, without checksum: of a rank's life, and of its contribution to a chunk. */
+/* Headers of the job's frames, without checksum: of a rank's HELLO, and of its contribution to a chunk. */
 static inline struct fpisa_hdr frame_hello(const struct fpisa_job *j, uint32_t id, uint32_t rank,
 					   uint64_t incarnation)
 {
