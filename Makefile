@@ -170,10 +170,10 @@ $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%
 	$(Q)$(CC) $(SAN) $^ -lcmocka -lgmp -lpthread -lm -o $@
 
 $(B)/tests/unit/test_privilege: $(B)/san/user/host/privilege.o
-$(B)/tests/unit/test_calls: $(B)/san/tests/cases.o
+$(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names user/cli/report)
 
-PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c $(ORACLE_SRC) user/datapath/families.c user/tables/fill.c \
-	user/tables/kernel.c user/lib/soft/blocks.c
+PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/report.c $(ORACLE_SRC) \
+	user/datapath/families.c user/tables/fill.c user/tables/kernel.c user/lib/soft/blocks.c
 $(PROG): $(B)/tests/prog/%: $(B)/chk/tests/prog/%.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

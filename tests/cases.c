@@ -6,18 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const format_names[] = { "", "fp32", "fp16", "bf16", "fp64", "e4m3", "e5m2", "int32", "mxint8" };
-static const char *const mode_names[] = { "", "fpisa", "fpisa-a", "fpisa64", "exact" };
-static const char *const op_names[] = { "", "sum", "min", "max", "avg", "scale", "norm" };
+#include "cli/names.h"
 
 const char *cases_format(uint8_t format)
 {
-	return format_names[format];
+	return name_of(format_names, format);
 }
 
 const char *cases_name(const struct cases_call *c, char *buf)
 {
-	snprintf(buf, 32, "%s %s", mode_names[c->mode], op_names[c->op]);
+	snprintf(buf, 32, "%s %s", name_of(mode_names, c->mode), name_of(op_names, c->op));
 	return buf;
 }
 
