@@ -241,6 +241,13 @@ class Lab:
     def json(self, *argv):
         return json.loads(self.fpisa(*argv, "--json"))
 
+    def demo(self, *options):
+        """`fpisa demo`, whose bits, flags and counts are the oracle's: what it says."""
+        out = self.json("demo", *options)
+        assert [out[k] for k in ("mismatches", "disagreements", "flag_mismatches", "counts_agree", "passed")] == \
+            [0, 0, 0, True, True]
+        return out
+
     def ip_link(self, devs=None, mode="xdp"):
         """The datapath by iproute2 alone."""
         for dev in devs or self.ports:
@@ -268,6 +275,20 @@ class Lab:
         dump = self.bpftool("map", "dump", "pinned", pin + "/fpisa_counters")
         cpus = [v["value"] for e in dump if e["formatted"]["key"] == job for v in e["formatted"]["values"]]
         return {name: sum(c[name] for c in cpus) for name in cpus[0]}
+
+    def echo(self, address, port, *texts):
+        """Each comes from worker 0 to a socket of the aggregator, port 0 being any, and back in reverse."""
+        server, client = self.agg.socket(), self.worker[0].socket()
+        with server, client:
+            server.bind((address, port))
+            for s in (server, client):
+                s.settimeout(5)
+            for text in texts:
+                client.sendto(text, server.getsockname())
+                got, sender = server.recvfrom(MTU)
+                assert got == text
+                server.sendto(got[::-1], sender)
+                assert client.recv(MTU) == text[::-1]
 
     # -- workers ----------------------------------------------------------
 

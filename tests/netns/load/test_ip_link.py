@@ -131,7 +131,7 @@ def test_off_and_remove(lab):
 
 # -- jobs by bpftool alone ---------------------------------------------------
 
-FP32, FPISA, FPISA_A, DOWN, NEAREST = 1, 1, 2, 1, 2
+FP32, FPISA, FPISA_A, DOWN = 1, 1, 2, 1
 PIPELINE_STAGED, FUSED, LPM, BITS, MULTICAST = 1, 2, 1, 2, 1
 GROUP = "239.1.2.3"
 

@@ -106,17 +106,8 @@ def test_a_slot_has_one_cpu(lab, cpus):
         "--elements 832 --big-endian")]])
 def test_bits(lab, options):
     """Each element as the oracle has it."""
-    out = json.loads(lab(workers=0).agg.run(FPISA, "demo", "--json", "--workers", 4, "--vector", 20001,
-                                            *STEER, *options.split()))
-    assert out["cpus"] == "0,1" and out["passed"] and out["mismatches"] == out["flag_mismatches"] == 0
-    assert out["busy"] == 0
-
-
-def echo(server, client, text):
-    client.sendto(text, server.getsockname())
-    got, sender = server.recvfrom(4000)
-    server.sendto(got[::-1], sender)
-    assert got == text and client.recv(4000) == text[::-1]
+    out = lab(workers=0).demo("--workers", 4, "--vector", 20001, *STEER, *options.split())
+    assert out["cpus"] == "0,1" and out["busy"] == 0
 
 
 @two_cpus
@@ -127,16 +118,9 @@ def test_what_is_not_ours_passes(lab):
     net.add_job(1)
     other = "10.99.1.1"	 # an address of the aggregator that is not the job's
     ours = struct.pack("<2sBBBBBBI", b"FP", 1, 3, 0, 0, 1, 1, 1) + bytes(64)
-    for address, port, texts in ((ADDRESS, 0, (b"hello", b"FP" + bytes(200))),
-                                 (ADDRESS, PORT, (b"x", bytes(1400))),
-                                 (other, PORT, (ours, ours + bytes(range(256)) * 4))):
-        server, client = net.agg.socket(), net.worker[0].socket()
-        with server, client:
-            server.bind((address, port))
-            for s in (server, client):
-                s.settimeout(5)
-            for text in texts:
-                echo(server, client, text)
+    net.echo(ADDRESS, 0, b"hello", b"FP" + bytes(200))
+    net.echo(ADDRESS, PORT, b"x", bytes(1400))
+    net.echo(other, PORT, ours, ours + bytes(range(256)) * 4)
     assert net.counters(64, PIN)["v_not_ours"] >= 4 and net.counters(1, PIN)["v_wrong_destination"] == 2
     assert [r["sent"] for r in net.json("stats")["steering"]] == [0, 0]
     net.check_sum(1)

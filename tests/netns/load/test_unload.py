@@ -28,13 +28,18 @@ def test_unload_refusals(lab):
     refused(net, ["unload"], "nothing is loaded")
 
 
+def another(net):
+    """A network namespace with an interface, e0, and the process by which it is found."""
+    ns = net.netns()
+    ns.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
+    return ns, ns.spawn("sleep", "600")
+
+
 def test_unload_while_another_namespace_runs_it(lab):
     """Pins are the BPF filesystem's, interfaces their namespace's: who unloads in one leaves what runs in another, and is
     told how to get there."""
     net = lab()
-    other = net.netns()
-    keeper = other.spawn("sleep", "600")
-    other.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
+    other, keeper = another(net)
     net.fpisa("load", *net.ports)
     net.add_job(1)
     other.run(FPISA, "load", "e0")
@@ -71,9 +76,7 @@ def test_unload_while_another_namespace_runs_it(lab):
 def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
     """The command for there has the --pin too."""
     net, pin = lab(workers=1), BPFFS + "/mine"
-    other = net.netns()
-    keeper = other.spawn("sleep", "600")
-    other.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
+    other, keeper = another(net)
     net.fpisa("load", "p0", "--pin", pin)
     other.run(FPISA, "load", "e0", "--pin", pin)
     there = f"on e0 of another; nsenter -t {keeper.pid} -n fpisa unload --pin {pin}"
@@ -86,9 +89,7 @@ def test_unload_of_a_named_pin_that_runs_elsewhere(lab):
 def test_unload_that_may_not_look_into_processes(lab):
     """Without CAP_SYS_PTRACE no other process says which network namespace it is in: what may run there keeps its pins."""
     net = lab(workers=1)
-    other = net.netns()
-    keeper = other.spawn("sleep", "600")
-    other.ip("link add e0 type veth peer name e1", "link set e0 up", "link set e1 up")
+    other, keeper = another(net)
     net.load()
     other.run(FPISA, "load", "e0")
     caps = "-all,+net_admin,+sys_admin"

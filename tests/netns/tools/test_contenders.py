@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The measurements of the wire and of a worker, in short: every contender sums
-right, every figure is there, and nothing is left when they are cut short. How
-large the figures are is no matter of a test."""
+"""What bench/servers (build/bench/wire) and bench/switchml (build/bench/worker) measure beside fpisa, in short: every
+contender sums right, every figure is there, and nothing is left when they are cut short. How large the figures are is no
+matter of a test. `fpisa bench wire` is test_bench.py's."""
 import json
 import os
 import signal

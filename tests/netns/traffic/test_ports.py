@@ -13,7 +13,7 @@ from lab import ADDRESS, BPFFS, PIN, PORT, libc, must, wait_until
 from worker import XSK
 
 ETH_P_ALL, PACKET_OUTGOING, SO_RCVBUFFORCE = 3, 4, 33  # a bridge takes its ports' frames before others see them
-ADD, HEADER, BLOCK = 3, 76, 128
+ADD, HEADER = 3, 76
 ELEMENTS, WINDOW, PORTS = 32, 16, 4
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Vectors from one element to ten million, over eight workers, with and without loss."""
+"""Vectors from one element to ten million, over eight workers; other numbers of workers; frames of every size."""
 import pytest
 
 from lab import PIN
@@ -31,20 +31,6 @@ def test_staged(lab, count):
     assert c["v_result"] == -(-count // 256) and c["mau4"] == 8 * c["v_result"]
 
 
-@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
-def test_loss(lab, fanout):
-    """One frame of ten lost, each way: sent again, added once."""
-    net = lab(workers=4)
-    net.load()
-    net.add_job(1, "--fanout", fanout)
-    answers = net.check_sum(1, 123457, loss=0.1, seed=7, timeout_ms=60000)
-    c = net.counters(1, PIN)
-    chunks = -(-123457 // 256)
-    assert c["v_result"] == chunks and c["v_accepted"] == 3 * chunks and c["elements"] == 4 * 123488
-    assert min(a["retransmits"] for a in answers) > 0 and c["v_resent"] > 0
-    assert c["retransmissions"] > 0
-
-
 @pytest.mark.parametrize("workers", [1, 17, 64])
 def test_other_numbers_of_workers(lab, workers):
     """One alone; more than a header has room to order; as many as a job takes."""
@@ -54,3 +40,12 @@ def test_other_numbers_of_workers(lab, workers):
     answers = net.check_sum(1, 2000, order=True, timeout_ms=60000)
     chunk = answers[-1]["chunks"][0]
     assert chunk[3] == (1 << workers) - 1 and (chunk[4] == 0) == (workers > 16 or workers == 1)
+
+
+def test_frames_of_every_size(lab):
+    net = lab(workers=2, mtu=3506)
+    net.load()
+    for job, elements in enumerate((32, 64, 128, 256, 512, 832)):
+        net.add_job(job, "--elements", elements, "--window", 16)
+        assert {a["elements"] for a in net.check_sum(job, 5000)} == {elements}
+        assert net.counters(job, PIN)["v_result"] == -(-5000 // elements)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Faults at the aggregator, under traffic: its links go, its job is deleted, its programs are taken off. A result is right, or
+there is an error in time (doc/faults.md)."""
+import time
+
+from lab import PIN, read_all, wait_until
+
+ETIMEDOUT = 110
+COUNT = 2_000_000
+
+
+def running(net, job, timeout_ms=60000, ranks=(0, 1)):
+    """Workers in the middle of a long sum."""
+    net.slow(25)  # 3 s
+    start = net.counters(job, PIN)["v_result"]
+    procs = [net.start(r, job, {"count": COUNT, "kind": "integers"}, timeout_ms=timeout_ms) for r in ranks]
+    wait_until("frames", lambda: net.counters(job, PIN)["v_result"] > start + 200)
+    return procs
+
+
+def test_link_down_and_up(lab):
+    """At the aggregator, in the middle of a sum: it waits, and ends right."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    procs = running(net, 1)
+    for dev in ("p0", "p1"):
+        net.agg.ip(f"link set {dev} down")
+        seen = net.counters(1, PIN)["v_result"]
+        time.sleep(0.5)
+        assert net.counters(1, PIN)["v_result"] <= seen + 64 < -(-COUNT // 256)
+        net.agg.ip(f"link set {dev} up")
+        wait_until("more results", lambda: net.counters(1, PIN)["v_result"] > seen + 64, 30)
+    net.check_answers(procs, 2, COUNT)
+
+
+def test_link_stays_down(lab):
+    """The rank behind it is missing to the others, the aggregator to itself; afterwards all is as before."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    procs = running(net, 1, timeout_ms=3000)
+    net.agg.ip("link set p0 down")
+    answers = [read_all(p)[0][-1] for p in procs]
+    assert [a["rc"] for a in answers] == [-ETIMEDOUT] * 2
+    assert "the aggregator did not answer" in answers[0]["error"] or answers[0]["missing"] == 0b10
+    assert "rank 0 sent nothing" in answers[1]["error"] and answers[1]["missing"] == 0b01
+    assert all(a["seconds"] < 3 + 10 for a in answers)
+    net.agg.ip("link set p0 up")
+    net.check_sum(1, 5000)
+
+
+def test_job_deleted(lab):
+    """Under traffic: silence until the deadline; made anew, it works with the same workers' hosts."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    net.add_job(2)
+    procs = running(net, 1, timeout_ms=3000)
+    net.fpisa("job", "del", 1)
+    for p in procs:
+        answer = read_all(p)[0][-1]
+        assert answer["rc"] == -ETIMEDOUT and answer["seconds"] < 3 + 10
+    net.check_sum(2, 5000)
+    net.add_job(1)
+    net.check_sum(1, 5000)
+
+
+def test_detached_and_attached(lab):
+    """The datapath leaves an interface and comes back: frames are lost meanwhile, nothing else."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    procs = running(net, 1)
+    for _ in range(3):
+        net.fpisa("unload", "p1")
+        time.sleep(0.2)
+        net.fpisa("load", "p1")
+    net.check_answers(procs, 2, COUNT)
