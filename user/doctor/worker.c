@@ -48,7 +48,7 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 }
 
 /* As on the aggregator's ports: a veth polls only with GRO on. What is redirected needs that, what a bridge sends does not. */
-static void check_gro(struct doctor *d, const char *dev, const struct link *l)
+static void check_worker_gro(struct doctor *d, const char *dev, const struct link *l)
 {
 	struct veth_peer peer;
 	char fix[64];
@@ -109,5 +109,5 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 		finding(d, LEVEL_FAULT, dev, "multicast", fix,
 			"is off: results sent to the job's group are not taken");
 	check_filter(d, dev, way, to);
-	check_gro(d, dev, &l);
+	check_worker_gro(d, dev, &l);
 }
