@@ -180,7 +180,7 @@ $(PROG): $(B)/tests/prog/%: $(B)/chk/tests/prog/%.o $(PROG_COMMON:%.c=$(B)/chk/%
 	$(Q)$(CC) $^ -lcmocka -lbpf -lgmp -lpthread -lm -o $@
 
 # The library's threads under ThreadSanitizer.
-TSAN := $(B)/tests/tsan/test_mem $(B)/tests/tsan/test_udp
+TSAN := $(addprefix $(B)/tests/tsan/,test_mem test_udp test_progress test_schedules)
 $(TSAN): $(B)/tests/tsan/%: $(B)/tsan/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/tsan/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

@@ -11,7 +11,8 @@
  *
  * Functions return 0 or a negative errno; fpisa_error() then says in one
  * sentence what went wrong and what to try. A handle belongs to one thread
- * at a time, and to the process that made it: in a child after fork() its
+ * at a time, unless it has a progress thread (options.progress), and to the
+ * process that made it: in a child after fork() its
  * functions return -ECHILD, but for fpisa_missing(), which returns 0, and
  * fpisa_close(), which frees memory there and changes nothing for the parent.
  * A pointer that is NULL where something is needed gives -EINVAL. Different
@@ -101,15 +102,16 @@ struct fpisa_options {
 	 * Deadline of connect and of each operation; 0: 10000. Only time in which the library could
 	 * work counts: of a longer gap between two looks at the network, in which the caller computed
 	 * or the process was stopped, a 64th of this (62.5 ms at most). Before -ETIMEDOUT what has
-	 * arrived is taken in.
+	 * arrived is taken in. FPISA_FOREVER: there is none.
 	 */
 	uint32_t timeout_ms;
 	double loss;	      /* fault injection, for tests: share of frames dropped, each way; 0..0.9 */
 	uint64_t seed;	      /* of all fault injection */
 	/*
-	 * Called for each chunk as its result arrives, from within the waiting call. It may use other
-	 * handles; of its own it may only ask fpisa_get_info() and fpisa_missing(). All else is
-	 * refused with -EBUSY, and fpisa_close() does nothing.
+	 * Called for each chunk as its result arrives, from within the waiting call or by the progress
+	 * thread. It may use other handles; of its own it may only ask fpisa_get_info() and
+	 * fpisa_missing(). All else is refused with -EBUSY, and fpisa_close() does nothing. It must not wait
+	 * for a thread that uses the handle: that one waits for it.
 	 */
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
@@ -127,7 +129,20 @@ struct fpisa_options {
 	 * more copy of each chunk, when its result arrives. Of separate arrays nothing is kept.
 	 */
 	uint64_t restore;
+	/*
+	 * Nonzero: the handle has a progress thread, which moves its requests while no caller does, and any
+	 * thread may use the handle at any time. It sleeps while there is nothing to do, and while a
+	 * caller waits for one of the requests, who then moves them all himself. Signals are blocked in it,
+	 * but SIGSEGV and others that a fault raises. Calls are numbered in the order in which their starts
+	 * got the handle, which is chance where threads start them: give those tags (struct fpisa_call), in
+	 * one order on all ranks. A request is one thread's at a time. The time of a request counts from
+	 * its start, or from the end of the one before it if that is later. fpisa_rejoin() and fpisa_close() end
+	 * what other threads wait for with -ECANCELED; no call may begin once fpisa_close() has.
+	 */
+	uint64_t progress;
 };
+
+#define FPISA_FOREVER UINT32_MAX /* options.timeout_ms */
 
 /*
  * Parameters and counts of a handle. Of the job, as fpisa-wire(7) has them:
@@ -203,11 +218,12 @@ int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size
  * The same with a handle. Requests of one handle complete in the order in
  * which they were started; the arrays must stay until the request is
  * released, or given up by fpisa_rejoin() or fpisa_close().
- * Progress is made inside fpisa_test() and fpisa_wait(). fpisa_test() sets
+ * Progress is made inside fpisa_test() and fpisa_wait(), or at any time with
+ * options.progress. fpisa_test() sets
  * *done; fpisa_wait() blocks until the deadline. Both release the request
- * once it is done or has failed, and set the caller's pointer to NULL. The
- * time of a request counts from the first of these calls for it, not from
- * its start. -ECANCELED: fpisa_rejoin() gave it up. A request that has all of
+ * once it is done or has failed, and set the caller's pointer to NULL. Without
+ * a progress thread the time of a request counts from the first of these calls
+ * for it, not from its start. -ECANCELED: fpisa_rejoin() gave it up. A request that has all of
  * its results ends well whatever became of the handle since.
  */
 int fpisa_allreduce_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
@@ -228,11 +244,32 @@ struct fpisa_call {
 	 * operation are not told apart.
 	 */
 	uint64_t tag;
+	/*
+	 * Not NULL (options.progress only, else -EINVAL): the progress thread calls it once, with what
+	 * fpisa_wait() would have returned and fpisa_error() set alike, when the request is done or has failed,
+	 * fpisa_close() among the causes. The request is the library's: fpisa_start() sets *request to
+	 * NULL, and `request` may be NULL. It may use any handle, start requests and test them;
+	 * what waits (fpisa_wait(), fpisa_allreduce(), fpisa_rejoin()) is refused with -EBUSY on its own, and
+	 * fpisa_close() does nothing. The handle makes no progress until it returns, unless a caller waits.
+	 * A child that it forks must end or exec within it.
+	 */
+	void (*on_done)(void *arg, int rc, uint32_t flags);
+	void *arg;
 };
 
 int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request);
 int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags);
 int fpisa_wait(struct fpisa_request **request, uint32_t *flags);
+
+/*
+ * A descriptor to poll() for the end of requests, of a handle with options.progress (else -EINVAL): an
+ * eventfd(2), non-blocking and closed on exec. Each request that is done or has failed adds 1, when that
+ * happens; those that were before the first call of this function and are not released have added theirs.
+ * Not those with on_done, nor fpisa_allreduce() and fpisa_allreduce_op(). read() of 8 bytes returns the
+ * number since the last one as a uint64_t and clears it; nothing else does, fpisa_test() and fpisa_wait()
+ * neither. It is the same at each call, and the handle's: fpisa_close() closes it. -EMFILE, -ENFILE, -ENOMEM
+ */
+int fpisa_eventfd(struct fpisa *f);
 
 /*
  * After an error: forget what is under way and join the job's next generation,

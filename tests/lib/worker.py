@@ -11,6 +11,7 @@ stdout:
 
     {"count": N, "kind": K, "seed": S}	 all-reduce N values of data(K, rank, N, S)
     {..., "poll": true}			 by fpisa_test() alone
+    {..., "compute": SECONDS}		 start, keep a CPU busy for so long, wait
     {"sleep": SECONDS}			 do nothing, no answer
     {"rejoin": true}			 join the next generation
     {"fork": true}			 leave a child behind that does nothing, no answer
@@ -54,7 +55,7 @@ class Options(ctypes.Structure):
                 ("timeout_ms", ctypes.c_uint32), ("loss", ctypes.c_double), ("seed", ctypes.c_uint64),
                 ("on_chunk", ON_CHUNK), ("arg", ctypes.c_void_p), ("overflow", ctypes.c_uint32),
                 *((n, ctypes.c_double) for n in "duplicate reorder delay corrupt".split()),
-                ("transport", ctypes.c_uint32)]
+                ("transport", ctypes.c_uint32), ("restore", ctypes.c_uint64), ("progress", ctypes.c_uint64)]
 
 
 class Info(ctypes.Structure):
@@ -113,6 +114,7 @@ class Worker:
         lib.fpisa_get_info.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         lib.fpisa_allreduce_start.argtypes = lib.fpisa_allreduce.argtypes
         lib.fpisa_test.argtypes = [ctypes.c_void_p] * 3
+        lib.fpisa_wait.argtypes = [ctypes.c_void_p] * 2
         self.handle = ctypes.c_void_p()
         self.chunks = []
         self.keep = ON_CHUNK(self.on_chunk)
@@ -146,20 +148,31 @@ class Worker:
             rc = self.lib.fpisa_test(ctypes.byref(request), ctypes.byref(done), flags)
         return rc
 
-    def allreduce(self, count, kind, seed=0, values=False, in_place=False, poll=False):
+    def overlap(self, send, recv, count, flags, seconds):
+        """rc, and how long the wait took."""
+        request, until = ctypes.c_void_p(), time.monotonic() + seconds
+        rc = self.lib.fpisa_allreduce_start(self.handle, send, recv, count, FLOAT32, ctypes.byref(request))
+        while time.monotonic() < until:
+            pass
+        t0 = time.monotonic()
+        return rc or self.lib.fpisa_wait(ctypes.byref(request), flags), time.monotonic() - t0
+
+    def allreduce(self, count, kind, seed=0, values=False, in_place=False, poll=False, compute=None):
         info = Info(size=ctypes.sizeof(Info))
         self.lib.fpisa_get_info(self.handle, ctypes.byref(info))
         send = ctypes.create_string_buffer(data(kind, info.rank, count, seed), 4 * count)
         recv = send if in_place else ctypes.create_string_buffer(4 * count)
         flags = ctypes.c_uint32()
         self.chunks = []
-        t0 = time.monotonic()
-        if poll:
+        t0, waited = time.monotonic(), None
+        if compute is not None:
+            rc, waited = self.overlap(send, recv, count, ctypes.byref(flags), compute)
+        elif poll:
             rc = self.poll(send, recv, count, ctypes.byref(flags))
         else:
             rc = self.lib.fpisa_allreduce(self.handle, send, recv, count, FLOAT32, ctypes.byref(flags))
         seconds = time.monotonic() - t0
-        return self.answer(rc, flags=flags.value, seconds=seconds, chunks=self.chunks,
+        return self.answer(rc, flags=flags.value, seconds=seconds, waited=waited, chunks=self.chunks,
                            digest=hashlib.sha256(recv).hexdigest(),
                            values=zlib.compress(recv.raw).hex() if values else None)
 

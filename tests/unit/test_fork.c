@@ -274,13 +274,11 @@ static int close_it(void *arg)
 }
 
 /* Another thread is in a call, wherever: its handle in the child is not looked into. */
-static void fork_beside_a_call(void **state)
+static void check_fork_beside_a_call(const struct fpisa_options *o)
 {
-	const struct fpisa_options none = {0};
 	struct server s = {0};
-	struct summing x = {.f = joined(&s, &none)};
+	struct summing x = {.f = joined(&s, o)};
 
-	(void)state;
 	assert_int_equal(pthread_create(&x.thread, NULL, sum, &x), 0);
 	for (int i = 0; i < 20; i++)
 		assert_well(in_child(close_it, &x));
@@ -288,6 +286,90 @@ static void fork_beside_a_call(void **state)
 	pthread_join(x.thread, NULL);
 	assert_int_equal(x.rc, 0);
 	assert_true(x.sums > 0);
+	fpisa_close(x.f);
+	stop_server(&s);
+}
+
+static void fork_beside_a_call(void **state)
+{
+	(void)state;
+	check_fork_beside_a_call(&(struct fpisa_options){0});
+	check_fork_beside_a_call(&(struct fpisa_options){.progress = 1});
+}
+
+/* -- a progress thread ------------------------------------------------------------ */
+
+static int use_without_thread(void *arg)
+{
+	struct under_way *u = arg;
+
+	return is_refused(fpisa_eventfd(u->f)) ? use(u) : 3;
+}
+
+/* A request is under way that nobody looks at: it goes on in the parent, and the child has no part in it. */
+static void thread_stays_behind(void **state)
+{
+	const struct fpisa_options o = {.progress = 1};
+	struct server s = {0};
+	struct under_way u = {.f = joined(&s, &o)};
+	struct pollfd p = {.events = POLLIN};
+	float v[LONG] = {1};
+
+	(void)state;
+	p.fd = fpisa_eventfd(u.f);
+	assert_true(p.fd >= 0);
+	pause_server(&s);
+	assert_int_equal(fpisa_allreduce_op_start(u.f, v, v, LONG, FPISA_FLOAT32, FPISA_SCALE, 2, &u.r), 0);
+	assert_well(in_child(use_without_thread, &u));
+	run_server(&s);
+	assert_int_equal(poll(&p, 1, PATIENCE_S * 1000), 1);
+	assert_int_equal(fpisa_wait(&u.r, NULL), 0);
+	assert_true(v[0] == 2);
+	fpisa_close(u.f);
+	stop_server(&s);
+}
+
+struct forker {
+	struct fpisa *f;
+	pid_t child;
+	int done;
+};
+
+static void fork_and_end(void *arg, int rc, uint32_t flags)
+{
+	struct forker *x = arg;
+	float v = 1;
+
+	(void)flags;
+	x->child = rc ? -1 : fork();
+	if (!x->child)
+		_exit(is_refused(fpisa_allreduce(x->f, &v, &v, 1, FPISA_FLOAT32, NULL)) ? 0 : 1);
+	__atomic_store_n(&x->done, 1, __ATOMIC_RELEASE);
+}
+
+static void fork_from_on_done(void **state)
+{
+	const struct fpisa_options o = {.progress = 1};
+	struct server s = {0};
+	struct forker x = {.f = joined(&s, &o)};
+	float v[ELEMENTS] = {1};
+	const struct fpisa_call call = {.size = sizeof(call),
+					.send = v,
+					.recv = v,
+					.count = ELEMENTS,
+					.type = FPISA_FLOAT32,
+					.op = FPISA_SUM,
+					.on_done = fork_and_end,
+					.arg = &x};
+
+	(void)state;
+	fflush(NULL);
+	assert_int_equal(fpisa_start(x.f, &call, NULL), 0);
+	for (int ms = 0; ms < PATIENCE_S * 1000 && !__atomic_load_n(&x.done, __ATOMIC_ACQUIRE); ms++)
+		usleep(1000);
+	assert_true(x.child > 0);
+	assert_well(x.child);
+	assert_int_equal(fpisa_allreduce(x.f, v, v, ELEMENTS, FPISA_FLOAT32, NULL), 0);
 	fpisa_close(x.f);
 	stop_server(&s);
 }
@@ -311,16 +393,16 @@ static int destroy(void *arg)
 }
 
 /* One rank waits for the other, which forks. */
-static void mem_in_child(void **state)
+static void check_mem_in_child(uint64_t progress)
 {
+	const struct fpisa_options with = {.size = sizeof(with), .timeout_ms = 20000, .progress = progress};
 	const struct fpisa_mem_options o = {.size = sizeof(o), .workers = 2, .elements = ELEMENTS, .window = WINDOW};
 	struct both b = {0};
 	struct joiner j[2] = {0};
 	static float v[LONG];
 
-	(void)state;
 	assert_int_equal(fpisa_mem_create(&b.m, &o), 0);
-	join_all(j, 2, b.m, 20000);
+	join_all_with(j, 2, b.m, &with);
 	b.waits.f = j[0].f;
 	b.idle.f = j[1].f;
 	assert_int_equal(pthread_create(&b.waits.thread, NULL, sum, &b.waits), 0);
@@ -335,12 +417,20 @@ static void mem_in_child(void **state)
 	fpisa_mem_destroy(b.m);
 }
 
+static void mem_in_child(void **state)
+{
+	(void)state;
+	check_mem_in_child(0);
+	check_mem_in_child(1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(port_is_free),	      cmocka_unit_test(port_is_taken),
 		cmocka_unit_test(use_in_child),	      cmocka_unit_test(fork_from_on_chunk),
 		cmocka_unit_test(fork_beside_a_call), cmocka_unit_test(mem_in_child),
+		cmocka_unit_test(thread_stays_behind), cmocka_unit_test(fork_from_on_done),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

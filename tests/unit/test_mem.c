@@ -110,14 +110,15 @@ static void outstanding_requests(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-		for (int in_place = 0; in_place < 2; in_place++)
+		for (int way = 0; way < 4; way++)
 			sum_and_check((struct plan){.workers = 3,
 						    .elements = 32,
 						    .window = 8,
 						    .count = counts[i],
 						    .calls = 20,
 						    .outstanding = 7,
-						    .in_place = in_place});
+						    .in_place = way & 1,
+						    .progress = way & 2});
 }
 
 static void loss(void **state)
@@ -130,6 +131,13 @@ static void loss(void **state)
 						.calls = 2,
 						.in_place = 1,
 						.loss = 0.2}) > 0);
+	assert_true(sum_and_check((struct plan){.workers = 3,
+						.elements = 32,
+						.window = 16,
+						.count = 3000,
+						.calls = 2,
+						.progress = 1,
+						.loss = 0.1}) > 0);
 	assert_true(sum_and_check((struct plan){.workers = 4,
 						.elements = 64,
 						.window = 8,
@@ -155,7 +163,8 @@ static void faults(void **state)
 							.duplicate = 0.2,
 							.reorder = 0.2,
 							.delay = 0.1,
-							.corrupt = 0.05}) > 0);
+							.corrupt = 0.05,
+							.progress = window == 4}) > 0);
 }
 
 /* Contributions to the port of their slot alone, also those that a fault delays: one to another port is an error. */

@@ -52,6 +52,8 @@ static void sums(void **state)
 		{.workers = 2, .elements = 32, .window = 1, .count = 333, .calls = 2},
 		{.workers = 4, .elements = 832, .window = 16, .count = 20000, .calls = 2, .in_place = 1},
 		{.workers = 3, .elements = 64, .window = 1024, .count = 50001, .calls = 2, .outstanding = 2},
+		{.workers = 3, .elements = 256, .window = 16, .count = 20000, .calls = 3, .progress = 1},
+		{.workers = 4, .elements = 64, .window = 8, .count = 5000, .calls = 9, .outstanding = 4, .progress = 1},
 	};
 
 	(void)state;

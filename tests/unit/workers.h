@@ -34,6 +34,7 @@ struct plan {
 	int in_place;
 	double loss, duplicate, reorder, delay, corrupt;
 	uint32_t timeout_ms;
+	int progress; /* with a thread */
 };
 
 struct rank_result {
@@ -158,6 +159,7 @@ static inline void *run_rank(void *arg)
 		.delay = p->delay,
 		.corrupt = p->corrupt,
 		.seed = t->fleet->seed + t->rank,
+		.progress = (uint64_t)p->progress,
 		.on_chunk = keep_chunk,
 		.arg = t,
 	};

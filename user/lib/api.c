@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 #include "address.h"
+#include "api.h"
+#include "background.h"
 #include "fpisa/job.h"
 #include "handle.h"
 #include "join.h"
@@ -30,26 +32,31 @@ static int open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint
 	}
 }
 
-/* The handle has its transport, or rc says why not: wrap it, join, hand it out. */
-static int finish_connect(struct fpisa **out, struct fpisa *f, int rc, uint64_t spent_ns)
+/* The handle has its transport, or rc says why not: wrap it, share it, hand it out. */
+static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc)
 {
 	if (!rc)
 		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
-	if (!rc)
-		rc = fpisa_join(f, spent_ns);
-	if (rc)
+	f->shared.item.run = fpisa_background_run;
+	if (!rc && (f->progress || engine))
+		rc = fpisa_shared_init(f, engine);
+	if (rc) {
 		fpisa_close(f);
-	else
-		*out = f;
-	return rc;
+		return rc;
+	}
+	f->error = -ENOTCONN;
+	snprintf(f->message, sizeof(f->message), "%s: job %u: the handle has not joined yet", f->peer, f->job);
+	*out = f;
+	return 0;
 }
 
-int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const struct fpisa_options *options)
+/* The same as fpisa_open(); *spent_ns of its deadline have gone by when it returns. */
+static int open_handle(struct fpisa **out, const char *address, uint32_t job, const struct fpisa_options *options,
+		       struct fpisa_engine *engine, uint64_t *spent_ns)
 {
 	struct fpisa *f = NULL;
 	struct in_addr to;
 	uint16_t port = 0;
-	uint64_t spent_ns = 0;
 	int rc = fpisa_given(out, "the place of the handle");
 
 	if (rc)
@@ -66,12 +73,20 @@ int fpisa_connect(struct fpisa **out, const char *address, uint32_t job, const s
 	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa(to));
 	if (port != FPISA_PORT)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
-	rc = open_transport(f, to.s_addr, port, &spent_ns);
-	return finish_connect(out, f, rc, spent_ns);
+	rc = open_transport(f, to.s_addr, port, spent_ns);
+	return finish_open(out, f, engine, rc);
 }
 
-int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
-		      const struct fpisa_options *options)
+int fpisa_open(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options,
+	       struct fpisa_engine *engine)
+{
+	uint64_t spent_ns;
+
+	return open_handle(f, address, job, options, engine, &spent_ns);
+}
+
+int fpisa_mem_open_handle(struct fpisa **out, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
+			  struct fpisa_engine *engine)
 {
 	struct fpisa *f = NULL;
 	int rc = fpisa_given(out, "the place of the handle");
@@ -87,34 +102,118 @@ int fpisa_mem_connect(struct fpisa **out, struct fpisa_mem *m, uint32_t rank,
 	f->local_port = 0;
 	snprintf(f->peer, sizeof(f->peer), "mem");
 	rc = fpisa_mem_open(&f->t, m, rank, &f->job, &f->token);
-	return finish_connect(out, f, rc, 0);
+	return finish_open(out, f, engine, rc);
 }
 
-int fpisa_rejoin(struct fpisa *f)
+/* Of a handle that was entered. A shared one's other callers have left before, and meanwhile none comes in. */
+static int join(struct fpisa *f, uint64_t spent_ns)
 {
-	int rc = fpisa_enter(f);
+	struct fpisa_shared *s = &f->shared;
+	int rc;
 
-	if (rc)
-		return rc;
-	rc = fpisa_join(f, 0);
+	if (s->engine) {
+		s->joining = 1;
+		s->failed = 0;
+		s->callers++;
+		fpisa_requests_give_up(f);
+		fpisa_shared_drive(s);
+	}
+	rc = fpisa_join(f, spent_ns);
+	if (!rc && s->failed)
+		rc = fpisa_poisoned(f);
 	if (rc)
 		fpisa_poison(f, rc);
 	else
 		f->error = 0;
+	if (s->engine) {
+		s->joining = 0;
+		s->callers--;
+		fpisa_shared_stop_driving(s);
+	}
+	return rc;
+}
+
+/* A handle that is new joins; if it cannot it is none. */
+static int finish_connect(struct fpisa **f, uint64_t spent_ns)
+{
+	int rc = fpisa_enter(*f);
+
+	if (!rc) {
+		rc = join(*f, spent_ns);
+		fpisa_leave(*f);
+	}
+	if (rc) {
+		fpisa_close(*f);
+		*f = NULL;
+	}
+	return rc;
+}
+
+int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options)
+{
+	uint64_t spent_ns = 0;
+	int rc = open_handle(f, address, job, options, NULL, &spent_ns);
+
+	return rc ? rc : finish_connect(f, spent_ns);
+}
+
+int fpisa_mem_connect(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options)
+{
+	int rc = fpisa_mem_open_handle(f, m, rank, options, NULL);
+
+	return rc ? rc : finish_connect(f, 0);
+}
+
+int fpisa_rejoin(struct fpisa *f)
+{
+	int rc = fpisa_enter_to_block(f);
+
+	if (rc)
+		return rc;
+	rc = join(f, 0);
 	fpisa_leave(f);
 	return rc;
 }
 
-uint64_t fpisa_missing(const struct fpisa *f)
+int fpisa_eventfd(struct fpisa *f)
 {
-	return f && !f->inherited ? f->missing : 0;
+	struct fpisa_shared *s;
+	int rc = fpisa_enter(f);
+
+	if (rc)
+		return rc;
+	s = &f->shared;
+	if (!s->engine)
+		rc = fpisa_fail(-EINVAL,
+				"%s: job %u: without options.progress a request makes no progress of its "
+				"own, and there is nothing to poll",
+				f->peer, f->job);
+	else
+		rc = fpisa_shared_events(f);
+	fpisa_leave(f);
+	return rc;
 }
 
-int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info)
+uint64_t fpisa_missing(const struct fpisa *handle)
 {
+	struct fpisa *f = (struct fpisa *)handle;
+	uint64_t missing;
+	int locked;
+
+	if (!f || f->inherited)
+		return 0;
+	locked = fpisa_look(f);
+	missing = f->missing;
+	fpisa_look_away(f, locked);
+	return missing;
+}
+
+int fpisa_get_info(const struct fpisa *handle, struct fpisa_info *info)
+{
+	struct fpisa *f = (struct fpisa *)handle;
 	struct fpisa_info i;
 	size_t size;
-	int rc = fpisa_given(f, "the handle");
+	int locked, rc = fpisa_given(f, "the handle");
 
 	if (!rc)
 		rc = fpisa_given(info, "info");
@@ -122,10 +221,11 @@ int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info)
 		rc = fpisa_refuse_inherited(f);
 	if (rc)
 		return rc;
-	i = f->count;
 	size = info->size;
 	if (size < sizeof(size))
 		return fpisa_fail(-EINVAL, "info.size is %zu; set it to sizeof(struct fpisa_info)", size);
+	locked = fpisa_look(f);
+	i = f->count;
 	i.size = size;
 	i.job = f->job;
 	i.rank = f->hello.rank;
@@ -142,21 +242,51 @@ int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info)
 	i.big_endian = f->hello.flags & FPISA_JOB_BIG_ENDIAN;
 	i.bad += f->t->bad;
 	i.rtt_ns = f->rto.srtt_ns;
+	fpisa_look_away(f, locked);
 	if (size > sizeof(i))
 		memset((char *)info + sizeof(i), 0, size - sizeof(i));
 	memcpy(info, &i, size < sizeof(i) ? size : sizeof(i));
 	return 0;
 }
 
+/* Of a shared handle: what others wait for ends, its callbacks too, and they have left. */
+static int end_shared(struct fpisa *f)
+{
+	struct fpisa_shared *s = &f->shared;
+	char message[FPISA_MESSAGE_SIZE];
+
+	if (fpisa_lock_is_ours(&s->lock) || fpisa_engine_inside(s->engine))
+		return -EBUSY;
+	snprintf(message, sizeof(message), "%s: job %u: the handle was closed", f->peer, f->job);
+	fpisa_handle_fail(f, -ECANCELED, 0, message);
+	fpisa_lock(&s->lock);
+	while (s->callers)
+		fpisa_lock_wait(&s->lock, &s->changed);
+	fpisa_background_drain(f);
+	fpisa_unlock(&s->lock);
+	return 0;
+}
+
 void fpisa_close(struct fpisa *f)
 {
-	/* A child may be within a call as well, or have half of one of another thread's. */
-	if (!f || (f->inherited ? f->busy : fpisa_enter(f)))
+	if (!f)
 		return;
-	if (!f->inherited)
+	if (f->inherited) {
+		/* It may be within a call as well, or have half of one of another thread's. */
+		if (f->busy || fpisa_lock_is_held(&f->shared.lock))
+			return;
+	} else if (f->shared.engine) {
+		if (end_shared(f))
+			return;
+	} else {
+		if (fpisa_enter(f))
+			return;
 		fpisa_requests_restore(f);
+	}
+	fpisa_shared_free(f);
 	fpisa_requests_free(&f->requests);
 	fpisa_requests_free(&f->given_up);
+	fpisa_requests_free(&f->ended);
 	fpisa_fork_hold();
 	fpisa_fork_remove(&f->fork);
 	if (f->t)

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fpisa/op.h"
+#include "background.h"
 #include "handle.h"
+#include "outcome.h"
 #include "progress.h"
 #include "send.h"
 
@@ -73,7 +75,8 @@ static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_
 	return 0;
 }
 
-static int start(struct fpisa *f, const struct fpisa_call *c, struct fpisa_request **request)
+/* A request that may not be done when this returns; a blocking call begins and waits in one go. */
+static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, struct fpisa_request **request)
 {
 	struct fpisa_request *r;
 	uint64_t operand = 0;
@@ -96,6 +99,9 @@ static int start(struct fpisa *f, const struct fpisa_call *c, struct fpisa_reque
 		}
 	}
 	r->f = f;
+	r->blocking = blocking;
+	r->on_done = c->on_done;
+	r->arg = c->arg;
 	r->send = c->send;
 	r->recv = c->recv;
 	r->count = c->count;
@@ -114,39 +120,51 @@ static int start(struct fpisa *f, const struct fpisa_call *c, struct fpisa_reque
 		f->oldest = r;
 	fpisa_window_start(&f->window, r);
 	fpisa_tick(f, fpisa_now(), 0);
+	/* If it fails, its caller is told by this. */
+	r->told = 1;
 	rc = fpisa_send(f);
+	r->told = 0;
 	if (rc) {
 		TAILQ_REMOVE(&f->requests, r, link);
 		fpisa_request_free(r);
 		return rc;
 	}
+	if (f->shared.engine && (!blocking || f->shared.driven))
+		fpisa_background_resume(f);
 	*request = r;
 	return 0;
 }
 
 int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request)
 {
+	struct fpisa_request *r = NULL;
 	struct fpisa_call c;
-	int rc = fpisa_given(request, "the place of the request");
+	int rc;
 
-	if (rc)
-		return rc;
-	*request = NULL;
-	rc = fpisa_enter(f);
-	if (rc)
-		return rc;
+	if (request)
+		*request = NULL;
 	rc = fpisa_copy_sized(&c, sizeof(c), call, offsetof(struct fpisa_call, tag), "call");
+	if (!rc && !c.on_done)
+		rc = fpisa_given(request, "the place of the request");
 	if (!rc)
-		rc = start(f, &c, request);
+		rc = fpisa_enter(f);
+	if (rc)
+		return rc;
+	if (c.on_done && !f->shared.engine)
+		rc = fpisa_fail(-EINVAL, "call.on_done is set; it is called by the thread of options.progress alone");
+	if (!rc)
+		rc = start(f, &c, 0, &r);
 	fpisa_leave(f);
+	if (!rc && !c.on_done)
+		*request = r;
 	return rc;
 }
 
-int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
-			     enum fpisa_operation op, double factor, struct fpisa_request **request)
+static struct fpisa_call sum_of(const void *send, void *recv, size_t count, enum fpisa_dtype type,
+				enum fpisa_operation op, double factor)
 {
-	const struct fpisa_call c = {
-		.size = sizeof(c),
+	return (struct fpisa_call){
+		.size = sizeof(struct fpisa_call),
 		.send = send,
 		.recv = recv,
 		.count = count,
@@ -154,33 +172,23 @@ int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size
 		.op = op,
 		.factor = factor,
 	};
+}
+
+int fpisa_allreduce_op_start(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
+			     enum fpisa_operation op, double factor, struct fpisa_request **request)
+{
+	const struct fpisa_call c = sum_of(send, recv, count, type, op, factor);
 
 	return fpisa_start(f, &c, request);
 }
 
-/* The handle's policy on a request that is done. */
-static int check_overflow(const struct fpisa_request *r)
-{
-	const struct fpisa *f = r->f;
-
-	if (!(r->flags & FPISA_RESULT_OVERFLOW) || f->overflow == FPISA_OVERFLOW_FLAG ||
-	    (f->overflow == FPISA_OVERFLOW_DEFAULT && r->mode == FPISA_MODE_FPISA_A))
-		return 0;
-	return fpisa_fail(
-		-ERANGE,
-		"%s: job %u: call %u: some element of the sum overflowed; scale the values down, take a "
-		"wider format, or set options.overflow to FPISA_OVERFLOW_FLAG",
-		f->peer, f->job, r->call);
-}
-
-/* One way out of test and wait: the request ends, done or failed. */
-static int release(struct fpisa_request **request, int rc, uint32_t *flags)
+/* One way out of test and wait: the request has ended. */
+static int release(struct fpisa_request **request, uint32_t *flags)
 {
 	struct fpisa_request *r = *request;
 	struct fpisa *f = r->f;
+	int rc = f->inherited ? fpisa_refuse_inherited(f) : fpisa_request_outcome(r);
 
-	if (!rc)
-		rc = check_overflow(r);
 	if (flags)
 		*flags = r->flags;
 	TAILQ_REMOVE(r->given_up ? &f->given_up : &f->requests, r, link);
@@ -189,42 +197,61 @@ static int release(struct fpisa_request **request, int rc, uint32_t *flags)
 	return rc;
 }
 
-static int work(struct fpisa_request *r, int block)
+/* Of a shared handle: this thread moves its requests unless another one does. */
+static void wait_shared(struct fpisa_request *r)
 {
-	if (r->error)
-		return fpisa_fail(r->error, "%s: job %u: call %u was given up by a rejoin", r->f->peer,
-				  r->f->job, r->call);
-	/* Nothing is to come before what has all of its results, if nothing comes any more. */
-	if (!r->left && r->f->error)
-		r->done = 1;
-	if (r->done)
-		return 0;
-	if (r->f->error)
-		return fpisa_poisoned(r->f);
-	return fpisa_advance(r, block);
+	struct fpisa *f = r->f;
+	struct fpisa_shared *s = &f->shared;
+
+	s->callers++;
+	while (!fpisa_request_ended(r)) {
+		if (s->driven) {
+			fpisa_lock_wait(&s->lock, &s->changed);
+			continue;
+		}
+		fpisa_shared_drive(s);
+		fpisa_advance(f, r, 1);
+		if (f->inherited)
+			return;
+		fpisa_shared_stop_driving(s);
+	}
+	if (!--s->callers)
+		fpisa_background_resume(f);
 }
 
-static int enter(struct fpisa_request *const *r)
+static void wait_for(struct fpisa_request *r)
 {
-	return r && *r ? fpisa_enter((*r)->f) : fpisa_fail(-EINVAL, "no request, or one that was released before");
+	if (r->f->shared.engine)
+		wait_shared(r);
+	else if (!fpisa_request_ended(r))
+		fpisa_advance(r->f, r, 1);
+}
+
+static int enter(struct fpisa_request *const *r, int (*how)(struct fpisa *f))
+{
+	return r && *r ? how((*r)->f) : fpisa_fail(-EINVAL, "no request, or one that was released before");
 }
 
 int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags)
 {
+	struct fpisa_request *r;
 	struct fpisa *f;
 	int rc = fpisa_given(done, "done");
 
 	if (rc)
 		return rc;
 	*done = 0;
-	rc = enter(request);
+	rc = enter(request, fpisa_enter);
 	if (rc)
 		return rc;
-	f = (*request)->f;
-	rc = work(*request, 0);
-	*done = !rc && (*request)->done;
-	if (rc || *done)
-		rc = release(request, rc, flags);
+	r = *request;
+	f = r->f;
+	if (!fpisa_request_ended(r) && !f->shared.driven)
+		fpisa_advance(f, r, 0);
+	if (f->inherited || fpisa_request_ended(r)) {
+		*done = !f->inherited && r->done;
+		rc = release(request, flags);
+	}
 	fpisa_leave(f);
 	return rc;
 }
@@ -232,12 +259,13 @@ int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags)
 int fpisa_wait(struct fpisa_request **request, uint32_t *flags)
 {
 	struct fpisa *f;
-	int rc = enter(request);
+	int rc = enter(request, fpisa_enter_to_block);
 
 	if (rc)
 		return rc;
 	f = (*request)->f;
-	rc = release(request, work(*request, 1), flags);
+	wait_for(*request);
+	rc = release(request, flags);
 	fpisa_leave(f);
 	return rc;
 }
@@ -245,10 +273,19 @@ int fpisa_wait(struct fpisa_request **request, uint32_t *flags)
 int fpisa_allreduce_op(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 		       enum fpisa_operation op, double factor, uint32_t *flags)
 {
+	const struct fpisa_call c = sum_of(send, recv, count, type, op, factor);
 	struct fpisa_request *r;
-	int rc = fpisa_allreduce_op_start(f, send, recv, count, type, op, factor, &r);
+	int rc = fpisa_enter_to_block(f);
 
-	return rc ? rc : fpisa_wait(&r, flags);
+	if (rc)
+		return rc;
+	rc = start(f, &c, 1, &r);
+	if (!rc) {
+		wait_for(r);
+		rc = release(&r, flags);
+	}
+	fpisa_leave(f);
+	return rc;
 }
 
 int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,

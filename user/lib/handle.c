@@ -6,6 +6,7 @@
 #include "handle.h"
 
 #define DEFAULT_TIMEOUT_MS 10000
+#define FOREVER_NS (UINT64_MAX / 8) /* 73 years: sums of times do not overflow */
 
 static int copy_options(struct fpisa_options *to, const struct fpisa_options *from)
 {
@@ -43,6 +44,7 @@ static void in_child(struct fpisa_fork_hook *h)
 	struct fpisa *f = (struct fpisa *)h;
 
 	f->inherited = 1;
+	fpisa_shared_disown(&f->shared);
 	if (f->t)
 		f->t->ops->disown(f->t);
 }
@@ -60,14 +62,18 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 		return fpisa_fail(-ENOMEM, "no memory for a handle");
 	TAILQ_INIT(&f->requests);
 	TAILQ_INIT(&f->given_up);
+	TAILQ_INIT(&f->ended);
 	f->local_port = o.local_port ? o.local_port : FPISA_PORT;
 	f->token = o.token;
 	f->timeout_ns = (o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS) * 1000000ull;
+	if (o.timeout_ms == FPISA_FOREVER)
+		f->timeout_ns = FOREVER_NS;
 	fpisa_clock_init(&f->clock, f->timeout_ns, fpisa_now());
 	f->on_chunk = o.on_chunk;
 	f->arg = o.arg;
 	f->overflow = (enum fpisa_overflow)o.overflow;
 	f->restore = o.restore != 0;
+	f->progress = o.progress != 0;
 	f->transport = (enum fpisa_transport_name)o.transport;
 	f->faults = (struct fpisa_fault_rates){o.loss, o.duplicate, o.reorder, o.delay, o.corrupt};
 	f->seed = o.seed;
@@ -82,11 +88,19 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 
 int fpisa_poison(struct fpisa *f, int error)
 {
-	f->error = error;
-	snprintf(f->message, sizeof(f->message), "%s", fpisa_error());
-	if (!f->inherited)
-		fpisa_requests_restore(f);
+	fpisa_end_generation(f, error, fpisa_error());
 	return error;
+}
+
+void fpisa_end_generation(struct fpisa *f, int error, const char *message)
+{
+	f->error = error;
+	snprintf(f->message, sizeof(f->message), "%s", message);
+	if (f->inherited)
+		return;
+	fpisa_requests_restore(f);
+	fpisa_requests_tell(f);
+	fpisa_shared_unwatch(&f->shared);
 }
 
 int fpisa_poisoned(const struct fpisa *f)
@@ -102,31 +116,101 @@ int fpisa_refuse_inherited(const struct fpisa *f)
 			  f->peer, f->job);
 }
 
-int fpisa_enter(struct fpisa *f)
+static int busy(const struct fpisa *f)
 {
+	return fpisa_fail(-EBUSY,
+			  "%s: job %u: the handle is in a call, whose on_chunk and other threads may "
+			  "not use it; do so when the call has returned",
+			  f->peer, f->job);
+}
+
+static int enter(struct fpisa *f, int to_block)
+{
+	struct fpisa_shared *s;
 	int rc = fpisa_given(f, "the handle");
 
 	if (rc)
 		return rc;
 	if (f->inherited)
 		return fpisa_refuse_inherited(f);
-	if (f->busy)
+	s = &f->shared;
+	if (!s->engine) {
+		if (f->busy)
+			return busy(f);
+		f->busy = 1;
+		return 0;
+	}
+	if (fpisa_lock_is_ours(&s->lock))
+		return busy(f);
+	if (to_block && fpisa_engine_inside(s->engine))
 		return fpisa_fail(-EBUSY,
-				  "%s: job %u: the handle is in a call, whose on_chunk and other threads may "
-				  "not use it; do so when the call has returned",
+				  "%s: job %u: callbacks run on the thread that moves requests, and may not wait "
+				  "for one; wait in another thread",
 				  f->peer, f->job);
-	f->busy = 1;
-	return 0;
+	fpisa_lock(&s->lock);
+	if (!s->joining)
+		return 0;
+	fpisa_unlock(&s->lock);
+	return fpisa_fail(-EBUSY, "%s: job %u: another thread is in fpisa_rejoin(); go on when that has returned",
+			  f->peer, f->job);
+}
+
+int fpisa_enter(struct fpisa *f)
+{
+	return enter(f, 0);
+}
+
+int fpisa_enter_to_block(struct fpisa *f)
+{
+	return enter(f, 1);
 }
 
 void fpisa_leave(struct fpisa *f)
 {
 	f->busy = 0;
+	if (f->shared.engine)
+		fpisa_unlock(&f->shared.lock);
+}
+
+int fpisa_look(struct fpisa *f)
+{
+	struct fpisa_shared *s = &f->shared;
+
+	if (!s->engine || f->inherited || fpisa_lock_is_ours(&s->lock))
+		return 0;
+	fpisa_lock(&s->lock);
+	return 1;
+}
+
+void fpisa_look_away(struct fpisa *f, int locked)
+{
+	if (locked)
+		fpisa_unlock(&f->shared.lock);
+}
+
+int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *message)
+{
+	struct fpisa_shared *s = &f->shared;
+
+	if (f->inherited)
+		return fpisa_refuse_inherited(f);
+	if (fpisa_lock_is_ours(&s->lock))
+		return busy(f);
+	fpisa_lock(&s->lock);
+	fpisa_end_generation(f, error, message);
+	f->missing = missing;
+	s->failed = 1;
+	fpisa_shared_wake(s);
+	fpisa_unlock(&s->lock);
+	return 0;
 }
 
 /* What was in flight over a long gap is no measure of the round trip. */
 void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns)
 {
+	/* Who moves the requests may be another thread, and asleep for good reason. */
+	if (f->shared.until_ns > f->clock.last_ns && f->shared.until_ns - f->clock.last_ns > waited_ns)
+		waited_ns = f->shared.until_ns - f->clock.last_ns;
 	if (fpisa_clock_tick(&f->clock, now, waited_ns) > f->rto.rto_ns)
 		f->resumed_ns = now;
 }

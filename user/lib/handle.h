@@ -17,6 +17,7 @@
 #include "fpisa/wire.h"
 #include "request.h"
 #include "rto.h"
+#include "shared.h"
 #include "transport/faults.h"
 #include "transport/transport.h"
 #include "window.h"
@@ -34,6 +35,7 @@ struct fpisa {
 	void *arg;
 	enum fpisa_overflow overflow;
 	int restore; /* the array of a call in place that fails */
+	int progress; /* it has a progress thread of its own, unless it shares one */
 	enum fpisa_transport_name transport;
 	struct fpisa_fault_rates faults;
 	uint64_t seed; /* of the faults */
@@ -55,8 +57,10 @@ struct fpisa {
 	uint64_t resumed_ns; /* the last gap in our work, longer than a timeout, ended then */
 	int taken;	     /* frames in the last turn */
 
-	int busy;			/* one of its functions runs, or did in another thread at the fork */
-	int inherited;			/* the process was forked since it was made: this is a child */
+	struct fpisa_shared shared;	/* with a progress thread */
+	struct fpisa_requests ended;	/* whose on_done is to be called */
+	int busy;			/* without one: one of its functions runs, or did in another thread at the fork */
+	int inherited;			/* it was made before this process was forked */
 	struct fpisa_requests given_up; /* of earlier joins, not released */
 	int error;			/* of the handle until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
@@ -68,10 +72,20 @@ struct fpisa {
 int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
 
 int fpisa_enter(struct fpisa *f); /* a public function begins: 0, or why the handle cannot be used */
+int fpisa_enter_to_block(struct fpisa *f); /* the same, of one that waits */
 void fpisa_leave(struct fpisa *f);
-int fpisa_refuse_inherited(const struct fpisa *f); /* -ECHILD: it belongs to another process */
+int fpisa_look(struct fpisa *f);       /* one begins that only reads, as on_chunk may too; its end gets what this returns */
+void fpisa_look_away(struct fpisa *f, int locked);
+int fpisa_refuse_inherited(const struct fpisa *f);     /* -ECHILD: it belongs to another process */
 int fpisa_poison(struct fpisa *f, int error); /* it returns this until it rejoins, with the thread's message */
+void fpisa_end_generation(struct fpisa *f, int error, const char *message); /* the same, with that message */
 int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
+
+/*
+ * Of a handle with a progress thread, from any thread: its calls under way, fpisa_rejoin() among them, and later ones
+ * return `error` until it has joined again, with this message; fpisa_missing() returns `missing`. -EBUSY within its on_chunk.
+ */
+int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *message);
 
 /* The library works now, and has waited for up to waited_ns since the last tick. */
 void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns);

@@ -145,9 +145,11 @@ static int no_answer(struct fpisa *f, int heard, uint64_t missing)
 static int hear(struct fpisa *f, uint64_t timeout_ns, enum answer *answer, uint64_t *missing)
 {
 	struct fpisa_in in[FPISA_BATCH];
-	int n = f->t->ops->receive(f->t, in, timeout_ns);
+	int n = fpisa_receive(f, in, timeout_ns);
 
 	*answer = NOTHING;
+	if (f->shared.failed)
+		return fpisa_poisoned(f);
 	if (n < 0)
 		return fpisa_fail(n, "%s: job %u: receive: %s", f->peer, f->job, strerror(-n));
 	for (int i = 0; i < n && *answer != JOINED; i++) {
@@ -216,9 +218,13 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 {
 	uint64_t now = fpisa_clock_ns(CLOCK_REALTIME);
 	struct fpisa_fault_rates rates;
+	uint32_t capacity;
 	int rc;
 
 	fpisa_requests_give_up(f);
+	rc = fpisa_shared_descriptors(f);
+	if (rc)
+		return rc;
 	f->end = 0;
 	f->calls = 0;
 	f->missing = 0;
@@ -241,7 +247,11 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 	rc = f->t->ops->joined(f->t, &f->hello);
 	if (rc < 0)
 		return transport_refused(f, rc);
-	rc = fpisa_window_reset(&f->window, f->hello.window, (uint32_t)rc, fpisa_transport_drops(f->t));
+	capacity = (uint32_t)rc;
+	rc = fpisa_shared_descriptors(f);
+	if (rc)
+		return rc;
+	rc = fpisa_window_reset(&f->window, f->hello.window, capacity, fpisa_transport_drops(f->t));
 	if (rc)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->hello.window);
 	fpisa_rto_init(&f->rto);

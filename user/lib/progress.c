@@ -2,7 +2,8 @@
 /*
  * Turns of the library: what is ready leaves, what came is taken in, what is
  * overdue is sent again, until a request is done or its deadline has passed.
- * Only the public functions of call.c begin any; there is no thread.
+ * The public functions of call.c begin them, and with options.progress
+ * background.c, in its thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +30,7 @@ static void expire(struct fpisa *f, uint64_t now)
 static int progress(struct fpisa *f, uint64_t wait_ns)
 {
 	struct fpisa_in in[FPISA_BATCH];
-	uint64_t before, after, wait;
+	uint64_t looked = f->clock.last_ns, before, after, wait;
 	int n, rc;
 
 	rc = fpisa_send(f);
@@ -39,7 +40,12 @@ static int progress(struct fpisa *f, uint64_t wait_ns)
 	fpisa_tick(f, before, 0);
 	wait = fpisa_window_expiry(&f->window, &f->rto, before + wait_ns);
 	wait = wait > before ? wait - before : 0;
-	n = f->t->ops->receive(f->t, in, wait);
+	n = fpisa_receive(f, in, wait);
+	/* Meanwhile a shared handle may have failed, or be about to join again: then nothing is for its arrays. */
+	if (f->error)
+		return fpisa_poisoned(f);
+	if (f->shared.joining)
+		return 0;
 	if (n < 0) {
 		fpisa_fail(n, "%s: job %u: receive: %s", f->peer, f->job, strerror(-n));
 		return fpisa_poison(f, n);
@@ -52,8 +58,9 @@ static int progress(struct fpisa *f, uint64_t wait_ns)
 		if (rc)
 			return rc;
 	}
+	/* The engine sleeps between its turns, not within. */
 	if (n < FPISA_BATCH)
-		expire(f, n ? before : after);
+		expire(f, !n ? after : f->shared.engine && !wait_ns ? looked : before);
 	return fpisa_send(f);
 }
 
@@ -88,38 +95,72 @@ static int is_late(struct fpisa_request *r)
 {
 	const struct fpisa *f = r->f;
 
-	return !f->taken || r->late++ > 2 * f->window.slots / FPISA_BATCH;
+	return f->clock.ns >= r->deadline_ns && (!f->taken || r->late++ > 2 * f->window.slots / FPISA_BATCH);
 }
 
-int fpisa_advance(struct fpisa_request *r, int block)
+/* So long before its deadline a request begins to ask who is missing. */
+static uint64_t final_ns(const struct fpisa *f)
+{
+	uint64_t ns = f->timeout_ns / 4;
+
+	return ns < FPISA_FINAL_PROBE_NS ? ns : FPISA_FINAL_PROBE_NS;
+}
+
+/* In how many ns the request's deadline wants something to be done. */
+static uint64_t time_left(struct fpisa_request *r)
+{
+	const struct fpisa *f = r->f;
+	uint64_t until;
+
+	if (!r->deadline_ns) {
+		r->deadline_ns = f->clock.ns + f->timeout_ns;
+		r->probe_ns = r->deadline_ns - final_ns(f);
+	}
+	until = r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns;
+	return until > f->clock.ns ? until - f->clock.ns : 0;
+}
+
+static void ask_who_is_missing(struct fpisa_request *r)
 {
 	struct fpisa *f = r->f;
-	uint64_t now, until, before = f->timeout_ns / 4;
+	struct fpisa_window_slot *slot = fpisa_window_oldest(&f->window);
+
+	r->probe_ns = f->clock.ns + final_ns(f) / FPISA_FINAL_PROBES;
+	/* As one that was sent twice already: it asks for a STATUS, which says who is missing. */
+	slot->tries = slot->tries > 1 ? slot->tries : 2;
+	fpisa_window_move(slot, &f->window.ready);
+}
+
+int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block)
+{
+	struct fpisa_request *due;
 	int rc;
 
 	fpisa_tick(f, fpisa_now(), 0);
-	if (before > FPISA_FINAL_PROBE_NS)
-		before = FPISA_FINAL_PROBE_NS;
-	if (!r->deadline_ns) {
-		r->deadline_ns = f->clock.ns + f->timeout_ns;
-		r->probe_ns = r->deadline_ns - before;
-	}
 	do {
-		now = f->clock.ns;
-		if (now >= r->probe_ns) {
-			struct fpisa_window_slot *slot = fpisa_window_oldest(&f->window);
-
-			r->probe_ns = now + before / FPISA_FINAL_PROBES;
-			/* As one that was sent twice already: it asks for a STATUS, which says who is missing. */
-			slot->tries = slot->tries > 1 ? slot->tries : 2;
-			fpisa_window_move(slot, &f->window.ready);
-		}
-		until = r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns;
-		rc = progress(f, block && until > now ? until - now : 0);
-		if (rc || r->done)
+		/* With a thread the time of each begins when it is the first in line. */
+		due = f->shared.engine ? f->oldest : r;
+		if (due && !time_left(due) && f->clock.ns >= due->probe_ns)
+			ask_who_is_missing(due);
+		rc = progress(f, block && due ? time_left(due) : 0);
+		if (rc || (r && (r->done || r->given_up)))
 			return rc;
-		if (f->clock.ns >= r->deadline_ns && is_late(r))
+		/* It may have ended meanwhile. */
+		due = f->shared.engine ? f->oldest : r;
+		if (due && due->deadline_ns && is_late(due))
 			return timed_out(f);
-	} while (block);
+		if (block && f->shared.engine)
+			fpisa_shared_yield(&f->shared);
+	} while (block && !f->error && !r->done && !r->given_up);
 	return 0;
+}
+
+uint64_t fpisa_next_turn(struct fpisa *f)
+{
+	uint64_t now = fpisa_now(), due = fpisa_transport_due(f->t), at = FPISA_NEVER;
+
+	if (f->oldest)
+		at = now + time_left(f->oldest);
+	at = fpisa_window_expiry(&f->window, &f->rto, at);
+	return due < at ? due : at;
 }

@@ -2,13 +2,20 @@
 #ifndef FPISA_PROGRESS_H
 #define FPISA_PROGRESS_H
 
+#include <stdint.h>
+
+struct fpisa;
 struct fpisa_request;
 
 /*
  * Works for request r: one turn that waits for nothing, or, with `block`,
  * turns until r is done. The time of a request counts from the first call. 0,
- * or -errno: the handle is poisoned.
+ * or -errno: the handle is poisoned. Of a handle with a progress thread r may
+ * be NULL for one turn, and be given up or done by others meanwhile.
  */
-int fpisa_advance(struct fpisa_request *r, int block);
+int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block);
+
+/* When the handle wants its next turn though nothing comes; FPISA_NEVER. */
+uint64_t fpisa_next_turn(struct fpisa *f);
 
 #endif

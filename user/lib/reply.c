@@ -127,8 +127,11 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 	fpisa_window_next(&f->window, slot);
 	r->left--;
 	while (f->oldest && !f->oldest->left) {
-		f->oldest->done = 1;
-		f->oldest = TAILQ_NEXT(f->oldest, link);
+		struct fpisa_request *done = f->oldest;
+
+		f->oldest = TAILQ_NEXT(done, link);
+		done->done = 1;
+		fpisa_request_tell(done);
 	}
 	if (f->on_chunk) {
 		struct fpisa_chunk c = {

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include "handle.h"
 
 void fpisa_request_free(struct fpisa_request *r)
@@ -67,6 +68,40 @@ void fpisa_requests_restore(struct fpisa *f)
 			restore(r);
 }
 
+void fpisa_request_tell(struct fpisa_request *r)
+{
+	struct fpisa *f = r->f;
+	struct fpisa_shared *s = &f->shared;
+
+	if (!s->engine || r->told)
+		return;
+	r->told = 1;
+	if (r->on_done) {
+		TAILQ_REMOVE(&f->requests, r, link);
+		TAILQ_INSERT_TAIL(&f->ended, r, link);
+		fpisa_engine_due(s->engine, &s->item, 0);
+	} else if (s->events >= 0 && !r->blocking) {
+		eventfd_write(s->events, 1);
+	}
+	fpisa_shared_wake(s);
+}
+
+/* Nothing is to come before what has all of its results, if nothing comes any more. */
+void fpisa_requests_tell(struct fpisa *f)
+{
+	struct fpisa_request *r, *next;
+
+	for (r = TAILQ_FIRST(&f->requests); r; r = next) {
+		next = TAILQ_NEXT(r, link);
+		if (!r->left)
+			r->done = 1;
+		else if (!r->error && r->on_done)
+			r->error = f->error;
+		fpisa_request_tell(r);
+	}
+	f->oldest = NULL;
+}
+
 void fpisa_requests_give_up(struct fpisa *f)
 {
 	struct fpisa_request *r;
@@ -76,9 +111,7 @@ void fpisa_requests_give_up(struct fpisa *f)
 		r->given_up = 1;
 		if (r->left)
 			r->error = f->error ? f->error : -ECANCELED;
-		else
-			r->done = 1;
 	}
+	fpisa_requests_tell(f);
 	TAILQ_CONCAT(&f->given_up, &f->requests, link);
-	f->oldest = NULL;
 }

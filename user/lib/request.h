@@ -34,6 +34,10 @@ struct fpisa_request {
 	int done;	  /* its results and those of all before it are here */
 	int given_up;	  /* by a rejoin: it stands in that list */
 	int error;	  /* why it has not all of its results then: -errno */
+	int blocking;	  /* its owner waits for it, and needs no event */
+	int told;	  /* that it is done or has failed */
+	void (*on_done)(void *arg, int rc, uint32_t flags); /* it is the library's then, in the list `ended` once told */
+	void *arg;
 };
 
 TAILQ_HEAD(fpisa_requests, fpisa_request);
@@ -43,6 +47,10 @@ void fpisa_requests_free(struct fpisa_requests *list);
 
 /* Elements of the chunk that begins at element `offset` of the call. */
 uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset);
+
+/* It is done or has failed: whoever waits for it, or asked to be told, is told, once. */
+void fpisa_request_tell(struct fpisa_request *r);
+void fpisa_requests_tell(struct fpisa *f); /* all of the handle's: it has failed */
 
 void fpisa_request_keep(struct fpisa_request *r, uint64_t offset); /* a result is about to overwrite the chunk there */
 void fpisa_requests_restore(struct fpisa *f); /* arrays of unfinished ones, as far as they were kept */

@@ -204,6 +204,14 @@ static int faulty_send(struct fpisa_transport *t, const struct fpisa_out *out, i
 	return flush(x);
 }
 
+static uint64_t faulty_due(const struct fpisa_transport *t)
+{
+	const struct faulty *x = (const struct faulty *)t;
+	uint64_t out = fpisa_faults_due(&x->out), in = fpisa_faults_due(&x->in);
+
+	return out < in ? out : in;
+}
+
 static int faulty_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
 {
 	struct faulty *x = (struct faulty *)t;
@@ -212,13 +220,12 @@ static int faulty_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64
 
 	release(x->lent, x->lent_n);
 	x->lent_n = 0;
+	x->t->quiet = t->quiet;
 	do {
 		rc = flush(x);
 		if (rc)
 			return rc;
-		wake = fpisa_faults_due(&x->out);
-		if (fpisa_faults_due(&x->in) < wake)
-			wake = fpisa_faults_due(&x->in);
+		wake = faulty_due(t);
 		if (until < wake)
 			wake = until;
 		n = x->t->ops->receive(x->t, in, wake > now ? wake - now : 0);
@@ -252,6 +259,13 @@ static int faulty_joined(struct fpisa_transport *t, const struct fpisa_hello *he
 	return x->t->ops->joined(x->t, hello);
 }
 
+static int faulty_fds(struct fpisa_transport *t, int *fd)
+{
+	struct faulty *x = (struct faulty *)t;
+
+	return x->t->ops->fds(x->t, fd);
+}
+
 static uint64_t faulty_drops(struct fpisa_transport *t)
 {
 	struct faulty *x = (struct faulty *)t;
@@ -282,6 +296,8 @@ static const struct fpisa_transport_ops faulty_ops = {
 	.receive = faulty_receive,
 	.may_join = faulty_may_join,
 	.joined = faulty_joined,
+	.fds = faulty_fds,
+	.due = faulty_due,
 	.drops = faulty_drops,
 	.disown = faulty_disown,
 	.close = faulty_close,

@@ -9,11 +9,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 #include "fpisa.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
+#include "lib/base/fork.h"
 #include "lib/soft/soft.h"
 #include "transport.h"
 
@@ -24,6 +26,7 @@ struct queue {
 	pthread_mutex_t lock;
 	pthread_cond_t filled;
 	int ready;	    /* lock and filled exist */
+	int event;	    /* an eventfd, readable while frames are there; -1: nobody has asked for it */
 	int attached;	    /* a handle reads it */
 	uint32_t head, len; /* in frames */
 	uint32_t lent;	    /* of len, handed to the reader until its next call */
@@ -56,6 +59,8 @@ static void queue_put(struct fpisa_mem *m, struct queue *q, const void *frame, s
 		q->size[i] = size;
 		memcpy(q->frames + i * m->stride, frame, size);
 		pthread_cond_signal(&q->filled);
+		if (q->event >= 0 && q->len == q->lent + 1)
+			eventfd_write(q->event, 1);
 	}
 	pthread_mutex_unlock(&q->lock);
 }
@@ -90,6 +95,7 @@ static int mem_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	struct queue *q = &m->queue[p->rank];
 	uint64_t until = fpisa_now() + timeout_ns;
 	struct timespec ts = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
+	eventfd_t frames;
 	uint32_t n;
 
 	pthread_mutex_lock(&q->lock);
@@ -100,6 +106,8 @@ static int mem_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 			break;
 	n = q->len < FPISA_BATCH ? q->len : FPISA_BATCH;
 	q->lent = n;
+	if (q->event >= 0 && n && n == q->len)
+		eventfd_read(q->event, &frames);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t at = (q->head + i) % m->capacity;
 
@@ -115,9 +123,37 @@ static int mem_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	return (int)hello->window;
 }
 
+static int mem_fds(struct fpisa_transport *t, int *fd)
+{
+	struct mem_port *p = (struct mem_port *)t;
+	struct queue *q = &p->m->queue[p->rank];
+	int rc = 1;
+
+	fpisa_fork_hold();
+	pthread_mutex_lock(&q->lock);
+	if (q->event < 0)
+		q->event = eventfd(q->len > q->lent, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (q->event < 0)
+		rc = -errno;
+	*fd = q->event;
+	pthread_mutex_unlock(&q->lock);
+	fpisa_fork_release();
+	return rc;
+}
+
+static void close_event(struct queue *q)
+{
+	if (q->event >= 0)
+		close(q->event);
+	q->event = -1;
+}
+
 static void mem_disown(struct fpisa_transport *t)
 {
-	((struct mem_port *)t)->inherited = 1;
+	struct mem_port *p = (struct mem_port *)t;
+
+	p->inherited = 1;
+	close_event(&p->m->queue[p->rank]);
 }
 
 static void mem_close(struct fpisa_transport *t)
@@ -130,6 +166,7 @@ static void mem_close(struct fpisa_transport *t)
 		q->attached = 0;
 		q->len = 0;
 		q->lent = 0;
+		close_event(q);
 		pthread_mutex_unlock(&q->lock);
 	}
 	free(p);
@@ -139,6 +176,7 @@ static const struct fpisa_transport_ops mem_ops = {
 	.send = mem_send,
 	.receive = mem_receive,
 	.joined = mem_joined,
+	.fds = mem_fds,
 	.disown = mem_disown,
 	.close = mem_close,
 };
@@ -156,6 +194,7 @@ static int queue_init(struct queue *q, uint32_t capacity, size_t stride)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&q->filled, &attr);
 	pthread_condattr_destroy(&attr);
+	q->event = -1;
 	q->ready = 1;
 	return 0;
 }

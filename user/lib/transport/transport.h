@@ -17,6 +17,7 @@
 #include "fpisa/wire.h"
 
 #define FPISA_BATCH 32 /* frames a call */
+#define FPISA_TRANSPORT_FDS 2
 
 /* A frame to send: FPISA header, scales, payload, padding, each where it lies. */
 struct fpisa_out {
@@ -60,6 +61,15 @@ struct fpisa_transport_ops {
 	 */
 	int (*joined)(struct fpisa_transport *t, const struct fpisa_hello *hello);
 
+	/*
+	 * The descriptors one of which can be read when a frame may be there, at most FPISA_TRANSPORT_FDS;
+	 * they change with joined() and close() alone. Returns their number, or -errno.
+	 */
+	int (*fds)(struct fpisa_transport *t, int *fd);
+
+	/* When frames come that no descriptor tells of, by CLOCK_MONOTONIC; UINT64_MAX: none. NULL: never any. */
+	uint64_t (*due)(const struct fpisa_transport *t);
+
 	/* Frames for us that were lost since open because nobody had read those before them. NULL: unknown. */
 	uint64_t (*drops)(struct fpisa_transport *t);
 
@@ -77,11 +87,17 @@ struct fpisa_transport {
 	uint64_t bad;	/* frames dropped because of their source */
 	int send_error; /* the last errno that lost a frame, 0 if none did */
 	int gso;	/* frames of a call may leave as a GSO batch, cut on the way; whether they are, join.c tries */
+	unsigned int quiet; /* bits of fds() in which the caller knows nothing to be: receive() may leave them alone */
 };
 
 static inline int fpisa_transport_may_join(struct fpisa_transport *t)
 {
 	return t->ops->may_join ? t->ops->may_join(t) : 0;
+}
+
+static inline uint64_t fpisa_transport_due(const struct fpisa_transport *t)
+{
+	return t->ops->due ? t->ops->due(t) : UINT64_MAX;
 }
 
 static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)

@@ -295,6 +295,12 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	return have > 1 ? have : 1;
 }
 
+static int udp_fds(struct fpisa_transport *t, int *fd)
+{
+	*fd = fpisa_udp_fd(t);
+	return 1;
+}
+
 static uint64_t udp_drops(struct fpisa_transport *t)
 {
 	uint32_t info[SK_MEMINFO_VARS] = {0};
@@ -325,6 +331,7 @@ static const struct fpisa_transport_ops udp_ops = {
 	.send = udp_send,
 	.receive = udp_receive,
 	.joined = udp_joined,
+	.fds = udp_fds,
 	.drops = udp_drops,
 	.disown = udp_disown,
 	.close = udp_close,

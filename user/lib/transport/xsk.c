@@ -170,12 +170,25 @@ static int take_udp(struct xsk *x, struct fpisa_in *in, int most)
 	return n;
 }
 
+#define BELOW 2u /* the second of the descriptors */
+
+static int xsk_fds(struct fpisa_transport *t, int *fd)
+{
+	struct xsk *x = (struct xsk *)t;
+
+	if (!fpisa_xsk_socket_is_open(&x->socket))
+		return x->udp->ops->fds(x->udp, fd);
+	fd[0] = fpisa_xsk_socket_fd(&x->socket);
+	fd[1] = fpisa_udp_fd(x->udp);
+	return 2;
+}
+
 static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
 {
 	struct xsk *x = (struct xsk *)t;
 	struct timespec ts = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
 	struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
-	int n, more, rc;
+	int n, more, rc, fd[2];
 
 	if (!fpisa_xsk_socket_is_open(&x->socket))
 		return from_udp(x, x->udp->ops->receive(x->udp, in, timeout_ns));
@@ -184,7 +197,7 @@ static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 		return rc;
 	n = take(x, in);
 	/* A call for nothing costs as much as some frames, so not in every turn. */
-	if (x->other_queues || (!x->socket.lent_n && !timeout_ns)) {
+	if (x->other_queues || (!x->socket.lent_n && !timeout_ns && !(t->quiet & BELOW))) {
 		more = take_udp(x, in + n, FPISA_BATCH - n);
 		if (more < 0)
 			return more;
@@ -192,8 +205,9 @@ static int xsk_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	}
 	if (n || x->socket.lent_n || !timeout_ns)
 		return n;
-	p[0].fd = fpisa_xsk_socket_fd(&x->socket);
-	p[1].fd = fpisa_udp_fd(x->udp);
+	xsk_fds(t, fd);
+	p[0].fd = fd[0];
+	p[1].fd = fd[1];
 	n = ppoll(p, 2, &ts, NULL);
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
@@ -352,6 +366,7 @@ static const struct fpisa_transport_ops xsk_ops = {
 	.receive = xsk_receive,
 	.may_join = xsk_may_join,
 	.joined = xsk_joined,
+	.fds = xsk_fds,
 	.drops = xsk_drops,
 	.disown = xsk_disown,
 	.close = xsk_close,

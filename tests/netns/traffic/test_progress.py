@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""options.progress on real packets: what a rank computes between start and wait delays neither it nor the others."""
+import hashlib
+
+import pytest
+
+import worker
+from lab import read_answers
+
+pytestmark = pytest.mark.alone
+
+RANKS = 4
+COUNT = 1 << 20  # 4 MB
+COMPUTE_S = 0.5
+PROGRESS = {"progress": 1}
+EXPECTED = hashlib.sha256(worker.exact_sum("integers", RANKS, COUNT)).hexdigest()
+
+
+def together(net, steps, **options):
+    """One process a rank, whose steps follow a sum that brings them together; what each answers to its last."""
+    first = {"count": 1, "kind": "integers"}
+    procs = [net.start(r, 7, first, *s, **options) for r, s in enumerate(steps)]
+    answers = [read_answers(p)[-1] for p in procs]
+    for a in answers:
+        assert a["rc"] == 0, a["error"]
+        assert a["digest"] == EXPECTED
+    return answers
+
+
+@pytest.fixture
+def net(lab):
+    net = lab(workers=RANKS)
+    net.load()
+    net.add_job(7)
+    return net
+
+
+BLOCKING = [{"count": COUNT, "kind": "integers"}]
+
+
+def computing(seconds):
+    return [{"count": COUNT, "kind": "integers", "compute": seconds}]
+
+
+def seconds_of_a_sum(net, **options):
+    """Where nobody computes."""
+    return max(a["seconds"] for a in together(net, [BLOCKING] * RANKS, **options))
+
+
+@pytest.mark.parametrize("transport", [worker.UDP, worker.XSK], ids=["udp", "xsk"])
+def test_computing_hides_the_sum(net, transport):
+    """Start, compute, wait: all is there. Four ranks that compute share the CPUs with four threads that sum; where others
+    have them too a sum takes longer, and so is the time to compute."""
+    plain = seconds_of_a_sum(net, transport=transport)
+    seconds = max(COMPUTE_S, 4 * plain)
+    answers = together(net, [computing(seconds)] * RANKS, transport=transport, **PROGRESS)
+    waited = [round(a["waited"] * 1000, 1) for a in answers]
+    print(f"a sum takes {plain:.3f} s; after {seconds:.3f} s of computing waited, ms:", waited)
+    assert max(waited) < 20
+
+
+def test_without_it_nothing_is_hidden(net):
+    """What the test above is held against."""
+    answers = together(net, [computing(COMPUTE_S)] * RANKS)
+    waited = [round(a["waited"] * 1000, 1) for a in answers]
+    print("waited, ms:", waited)
+    assert min(waited) > 40
+
+
+def test_a_rank_that_computes_delays_nobody(net):
+    """The others' blocking calls take as long as they need, not as long as it computes."""
+    seconds = max(4 * COMPUTE_S, 8 * seconds_of_a_sum(net))
+    answers = together(net, [BLOCKING] * (RANKS - 1) + [computing(seconds)], **PROGRESS)
+    assert max(a["seconds"] for a in answers[:-1]) < seconds / 2
+
+
+def test_a_late_rank_delays_the_others_by_no_more(net):
+    plain = seconds_of_a_sum(net, **PROGRESS)
+    answers = together(net, [BLOCKING] * (RANKS - 1) + [[{"sleep": COMPUTE_S}, *BLOCKING]], **PROGRESS)
+    seconds = [round(a["seconds"], 3) for a in answers[:-1]]
+    print(f"a sum takes {plain:.3f} s; with a rank late by {COMPUTE_S} s:", seconds)
+    assert COMPUTE_S * 0.9 < min(seconds) and max(seconds) < COMPUTE_S + max(2 * plain, 0.2)

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What the progress engine does with a handle; background.h has the contracts. */
+#include <stddef.h>
+#include "background.h"
+#include "handle.h"
+#include "outcome.h"
+#include "progress.h"
+
+/* Turns in a row, with whatever has come by then: a flood does not keep the engine from its other handles. */
+#define TURNS 16
+
+static struct fpisa *handle_of(struct fpisa_engine_item *item)
+{
+	return (struct fpisa *)((char *)item - offsetof(struct fpisa, shared.item));
+}
+
+void fpisa_background_resume(struct fpisa *f)
+{
+	struct fpisa_shared *s = &f->shared;
+	uint64_t at;
+	int rc;
+
+	if (s->joining || f->error)
+		return;
+	if (s->driven) {
+		if (s->asleep && fpisa_next_turn(f) < s->until_ns)
+			fpisa_shared_wake(s);
+		return;
+	}
+	if (!f->oldest && !s->watched) {
+		s->until_ns = FPISA_NEVER;
+		return;
+	}
+	at = f->taken == FPISA_BATCH || !TAILQ_EMPTY(&f->ended) ? 0 : fpisa_next_turn(f);
+	rc = fpisa_shared_watch(s, at);
+	if (rc)
+		fpisa_poison(f, rc);
+}
+
+/* The lock is free while a callback runs: it may start the next request. */
+static void call_back(struct fpisa *f)
+{
+	struct fpisa_shared *s = &f->shared;
+	struct fpisa_request *r;
+
+	while ((r = TAILQ_FIRST(&f->ended))) {
+		int rc = fpisa_request_outcome(r);
+
+		TAILQ_REMOVE(&f->ended, r, link);
+		s->calling = 1;
+		fpisa_unlock(&s->lock);
+		r->on_done(r->arg, rc, r->flags);
+		fpisa_request_free(r);
+		if (f->inherited)
+			return;
+		fpisa_lock(&s->lock);
+		s->calling = 0;
+	}
+	pthread_cond_broadcast(&s->changed);
+}
+
+void fpisa_background_run(struct fpisa_engine_item *item)
+{
+	struct fpisa *f = handle_of(item);
+	struct fpisa_shared *s = &f->shared;
+
+	fpisa_lock(&s->lock);
+	for (int i = 0; i < TURNS && s->watched; i++) {
+		fpisa_advance(f, NULL, 0);
+		if (f->inherited || f->taken < FPISA_BATCH)
+			break;
+		fpisa_shared_yield(s);
+	}
+	if (!f->inherited)
+		call_back(f);
+	if (f->inherited)
+		return;
+	fpisa_background_resume(f);
+	fpisa_unlock(&s->lock);
+}
+
+void fpisa_background_drain(struct fpisa *f)
+{
+	struct fpisa_shared *s = &f->shared;
+
+	while (s->calling || !TAILQ_EMPTY(&f->ended))
+		fpisa_lock_wait(&s->lock, &s->changed);
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* A handle that threads share; shared.h has the contracts. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+#include "handle.h"
+#include "shared.h"
+
+int fpisa_shared_init(struct fpisa *f, struct fpisa_engine *e)
+{
+	struct fpisa_shared *s = &f->shared;
+	int rc = 0;
+
+	s->own = !e;
+	if (!e)
+		rc = fpisa_engine_start(&e);
+	if (rc)
+		return rc;
+	s->engine = e;
+	s->lock = FPISA_LOCK_INIT;
+	pthread_cond_init(&s->changed, NULL);
+	s->events = -1;
+	fpisa_engine_add(e, &s->item);
+	fpisa_fork_hold();
+	s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	fpisa_fork_release();
+	if (s->wake < 0)
+		return fpisa_fail(-errno, "an eventfd for the handle: %s", strerror(errno));
+	return fpisa_shared_descriptors(f);
+}
+
+static void close_events(struct fpisa_shared *s)
+{
+	if (s->wake >= 0)
+		close(s->wake);
+	if (s->events >= 0)
+		close(s->events);
+	s->wake = s->events = -1;
+}
+
+void fpisa_shared_disown(struct fpisa_shared *s)
+{
+	if (s->engine)
+		close_events(s);
+}
+
+void fpisa_shared_free(struct fpisa *f)
+{
+	struct fpisa_shared *s = &f->shared;
+
+	if (!s->engine)
+		return;
+	if (!f->inherited) {
+		fpisa_engine_remove(s->engine, &s->item);
+		pthread_cond_destroy(&s->changed);
+	}
+	fpisa_fork_hold();
+	close_events(s);
+	fpisa_fork_release();
+	if (s->own)
+		fpisa_engine_stop(s->engine);
+}
+
+int fpisa_shared_descriptors(struct fpisa *f)
+{
+	int n;
+
+	if (!f->shared.engine)
+		return 0;
+	n = f->t->ops->fds(f->t, f->shared.fd);
+	if (n < 0)
+		return fpisa_fail(n, "%s: job %u: a descriptor to wait on: %s", f->peer, f->job, strerror(-n));
+	f->shared.fds = n;
+	return 0;
+}
+
+/* What has ended before and is still its owner's counts at once. */
+static unsigned int told(const struct fpisa_requests *list)
+{
+	const struct fpisa_request *r;
+	unsigned int n = 0;
+
+	TAILQ_FOREACH(r, list, link)
+		n += r->told && !r->blocking;
+	return n;
+}
+
+int fpisa_shared_events(struct fpisa *f)
+{
+	struct fpisa_shared *s = &f->shared;
+
+	if (s->events < 0) {
+		fpisa_fork_hold();
+		s->events = eventfd(told(&f->requests) + told(&f->given_up), EFD_CLOEXEC | EFD_NONBLOCK);
+		fpisa_fork_release();
+	}
+	return s->events >= 0 ? s->events : fpisa_fail(-errno, "an eventfd for requests: %s", strerror(errno));
+}
+
+void fpisa_shared_wake(struct fpisa_shared *s)
+{
+	pthread_cond_broadcast(&s->changed);
+	if (s->asleep)
+		eventfd_write(s->wake, 1);
+	s->asleep = 0;
+}
+
+/* Until a frame may be there, or somebody wakes us; says in t->quiet where no frame is. */
+static void sleep_unlocked(struct fpisa *f, uint64_t ns)
+{
+	struct fpisa_shared *s = &f->shared;
+	struct timespec ts = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+	struct pollfd p[FPISA_TRANSPORT_FDS + 1];
+	eventfd_t times;
+	int fds = s->fds;
+
+	for (int i = 0; i < fds; i++)
+		p[i] = (struct pollfd){.fd = s->fd[i], .events = POLLIN};
+	p[fds] = (struct pollfd){.fd = s->wake, .events = POLLIN};
+	s->asleep = 1;
+	fpisa_unlock(&s->lock);
+	ppoll(p, (nfds_t)fds + 1, &ts, NULL);
+	fpisa_lock(&s->lock);
+	s->asleep = 0;
+	if (p[fds].revents)
+		eventfd_read(s->wake, &times);
+	f->t->quiet = 0;
+	for (int i = 0; i < fds; i++)
+		if (!p[i].revents)
+			f->t->quiet |= 1u << i;
+}
+
+int fpisa_receive(struct fpisa *f, struct fpisa_in *in, uint64_t timeout_ns)
+{
+	struct fpisa_shared *s = &f->shared;
+	uint64_t now, due;
+	int n;
+
+	if (!s->engine || !timeout_ns)
+		return f->t->ops->receive(f->t, in, timeout_ns);
+	/* The sleep looks at all descriptors: until then the first is enough. */
+	f->t->quiet = ~1u;
+	n = f->t->ops->receive(f->t, in, 0);
+	if (!n) {
+		now = fpisa_now();
+		s->until_ns = now + timeout_ns;
+		due = fpisa_transport_due(f->t);
+		if (due < s->until_ns)
+			s->until_ns = due > now ? due : now;
+		sleep_unlocked(f, s->until_ns - now);
+		n = f->inherited ? 0 : f->t->ops->receive(f->t, in, 0);
+	}
+	f->t->quiet = 0;
+	return n;
+}
+
+int fpisa_shared_watch(struct fpisa_shared *s, uint64_t ns)
+{
+	int rc = s->watched ? 0 : fpisa_engine_watch(s->engine, &s->item, s->fd, s->fds);
+
+	if (rc)
+		return fpisa_fail(rc, "watching the handle's descriptors: %s", strerror(-rc));
+	s->watched = 1;
+	s->until_ns = ns;
+	fpisa_engine_due(s->engine, &s->item, ns);
+	return 0;
+}
+
+void fpisa_shared_unwatch(struct fpisa_shared *s)
+{
+	if (!s->watched)
+		return;
+	s->watched = 0;
+	fpisa_engine_watch(s->engine, &s->item, NULL, 0);
+}
+
+void fpisa_shared_drive(struct fpisa_shared *s)
+{
+	while (s->driven)
+		fpisa_lock_wait(&s->lock, &s->changed);
+	s->driven = 1;
+	fpisa_shared_unwatch(s);
+}
+
+void fpisa_shared_stop_driving(struct fpisa_shared *s)
+{
+	s->driven = 0;
+	pthread_cond_broadcast(&s->changed);
+}
