@@ -218,6 +218,7 @@ FUZZ_address := user/lib/address.c user/lib/base/error.c
 FUZZ_gradients := $(PARSERS) user/values/gradients.c user/values/npy.c
 FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard user/job/*.c) user/config/load.c user/demo/demo.c user/demo/options.c \
 	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c prometheus.c upgrade.c)
+FUZZ_partial :=
 FUZZ_config := $(FUZZ_args) user/config/read.c
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 $(B)/fuzz/%.o: %.c

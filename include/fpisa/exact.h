@@ -34,13 +34,13 @@ static __always_inline __s64 *fpisa_limbs_of(void *limbs, int i, int n)
 	return (__s64 *)limbs + i * n;
 }
 
-/* MAU2: which of `n` limbs (st) and where in it (in). */
+/* MAU2: which of `n` limbs, a power of two (st), and where in it (in). */
 static __always_inline void fpisa_exact_mau2(struct fpisa_lane *l, int n)
 {
 	__u32 place = (l->e & FPISA_EXP_MASK) - 1;
 
 	l->in = (__s32)(n == 1 ? place & 63 : place & 31);
-	l->st = n == 1 ? 0 : place >> 5 & (FPISA_LIMBS - 1);
+	l->st = n == 1 ? 0 : place >> 5 & (__u32)(n - 1);
 }
 
 /* MAU3: the incoming mantissa to its place; exact. */

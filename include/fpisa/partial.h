@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A partial: an exact sum and its counts as bytes that go from one program or
+ * machine to another, and merge there without any rounding. doc/partial.md
+ * has every byte of it. What is written depends on nothing but the values, so equal
+ * bytes are equal sums; what is read need not be the shortest form.
+ */
+#ifndef FPISA_PARTIAL_H
+#define FPISA_PARTIAL_H
+
+#include "superacc_read.h"
+
+#define FPISA_PARTIAL_VERSION 1
+#define FPISA_PARTIAL_NEGATIVE 0x01 /* the magnitude is */
+#define FPISA_PARTIAL_SPECIALS 0x02 /* three counts follow: NaN, +Inf, -Inf */
+
+struct fpisa_partial {
+	__u8 magic[2]; /* "FS" */
+	__u8 version;
+	__u8 flags;
+	__s16 exponent; /* bit 0 of the magnitude is 2^exponent */
+	__u16 zero;
+	__u64 rows;
+};
+
+_Static_assert(sizeof(struct fpisa_partial) == 16, "no padding");
+
+#define FPISA_PARTIAL_COUNTS 24 /* bytes of the three */
+#define FPISA_PARTIAL_MAGNITUDE 272 /* bytes of it at most: 2161 bits */
+#define FPISA_PARTIAL_MOST (sizeof(struct fpisa_partial) + FPISA_PARTIAL_COUNTS + FPISA_PARTIAL_MAGNITUDE)
+
+/* Bits `at` to `at` + 7 of x. */
+static inline __u8 fpisa_magnitude_byte(const struct fpisa_magnitude *x, int at)
+{
+	int i = at >> 5;
+	__u64 two = x->digit[i] | (__u64)(i + 1 < x->n ? x->digit[i + 1] : 0) << 32;
+
+	return (__u8)(two >> (at & 31));
+}
+
+/* Writes a as a partial and returns its bytes. */
+static inline __u32 fpisa_partial_write(const struct fpisa_superacc *a, struct fpisa_format f,
+					__u8 out[FPISA_PARTIAL_MOST])
+{
+	struct fpisa_partial head = { { 'F', 'S' }, FPISA_PARTIAL_VERSION, 0, 0, 0, a->rows };
+	const __u64 counts[3] = { a->nan, a->pinf, a->ninf };
+	__u32 size = sizeof(head);
+	struct fpisa_magnitude x;
+	int low = 0, bits;
+
+	fpisa_superacc_magnitude(a, &x);
+	if (a->nan | a->pinf | a->ninf) {
+		head.flags |= FPISA_PARTIAL_SPECIALS;
+		memcpy(out + size, counts, sizeof(counts));
+		size += sizeof(counts);
+	}
+	if (x.n) {
+		while (!(x.digit[low >> 5] >> (low & 31) & 1))
+			low += x.digit[low >> 5] ? 1 : 32;
+		bits = 32 * x.n - (int)fpisa_clz32_bits(x.digit[x.n - 1]);
+		head.flags |= x.negative ? FPISA_PARTIAL_NEGATIVE : 0;
+		head.exponent = (__s16)(x.at + low + fpisa_superacc_quantum(f));
+		for (int at = low; at < bits; at += 8)
+			out[size++] = fpisa_magnitude_byte(&x, at);
+	}
+	memcpy(out, &head, sizeof(head));
+	return size;
+}
+
+/* Adds the magnitude, `at` quanta its unit, to limbs that are zero. 0, or -ERANGE: some bit has no limb. */
+static inline int fpisa_partial_place(struct fpisa_superacc *a, const __u8 *magnitude, __u32 bytes, int at)
+{
+	for (__u32 i = 0; i < bytes; i++, at += 8) {
+		__u32 byte = magnitude[i];
+		int place = at;
+
+		if (!byte)
+			continue;
+		/* Bits of a byte may lie below the quantum if they are zero. */
+		for (; place < 0; place++, byte >>= 1)
+			if ((byte & 1) || place < -7)
+				return -ERANGE;
+		if (place >> 5 >= a->limbs)
+			return -ERANGE;
+		a->limb[place >> 5] += (__s64)((__u64)byte << (place & 31));
+	}
+	return fpisa_superacc_carry(a) || a->limb[a->limbs - 1] >> 32 ? -ERANGE : 0;
+}
+
+/* Is what has a window of all limbs, and is not negative, within what `values` finite values can have? */
+static inline int fpisa_partial_bounded(const struct fpisa_superacc *a, struct fpisa_format f, __u64 values)
+{
+	const __u32 bits = fpisa_superacc_bits(f);
+	const __s64 *limb = a->limb + (bits >> 5);
+	unsigned __int128 above = limb[0] | (unsigned __int128)limb[1] << 32 | (unsigned __int128)limb[2] << 64;
+
+	/* Less than `values` times 2^bits quanta, and nothing of nothing. */
+	if (values)
+		return above >> (bits & 31) < values;
+	for (int i = 0; i < a->limbs; i++)
+		if (a->limb[i])
+			return 0;
+	return 1;
+}
+
+/*
+ * Reads a partial of `size` bytes that may be anything, into limbs of f that take it whole. 0, or
+ * -errno with a sentence's end in *why: -EINVAL, it is none; -EPROTONOSUPPORT, one of another version;
+ * -ERANGE, no values of f have that sum.
+ */
+static inline int fpisa_partial_read(const void *bytes, __u64 size, struct fpisa_format f,
+				     union fpisa_superacc_full *out, const char **why)
+{
+	const __u8 *in = bytes;
+	struct fpisa_superacc *a = &out->acc;
+	struct fpisa_partial head;
+	__u64 counts[3] = { 0 }, special;
+
+	*why = "it is cut short";
+	if (size < sizeof(head))
+		return -EINVAL;
+	memcpy(&head, in, sizeof(head));
+	in += sizeof(head);
+	size -= sizeof(head);
+	*why = "it does not begin with FS";
+	if (head.magic[0] != 'F' || head.magic[1] != 'S')
+		return -EINVAL;
+	*why = "its version is not 1";
+	if (head.version != FPISA_PARTIAL_VERSION)
+		return -EPROTONOSUPPORT;
+	*why = "it has flags that version 1 does not know";
+	if ((head.flags & ~(FPISA_PARTIAL_NEGATIVE | FPISA_PARTIAL_SPECIALS)) || head.zero)
+		return -EINVAL;
+	if (head.flags & FPISA_PARTIAL_SPECIALS) {
+		*why = "it is cut short";
+		if (size < sizeof(counts))
+			return -EINVAL;
+		memcpy(counts, in, sizeof(counts));
+		in += sizeof(counts);
+		size -= sizeof(counts);
+	}
+	*why = "its magnitude is too long";
+	if (size > FPISA_PARTIAL_MAGNITUDE)
+		return -EINVAL;
+	special = counts[0] + counts[1] + counts[2];
+	*why = "its counts contradict each other";
+	if (head.rows >> 63 || counts[0] > head.rows || counts[1] > head.rows || counts[2] > head.rows ||
+	    special > head.rows)
+		return -ERANGE;
+	*why = "no so many values of this type have that sum";
+	fpisa_superacc_init(a, sizeof(*out));
+	a->limbs = (__u16)fpisa_superacc_most(f);
+	if (fpisa_partial_place(a, in, (__u32)size, head.exponent - fpisa_superacc_quantum(f)) ||
+	    !fpisa_partial_bounded(a, f, head.rows - special))
+		return -ERANGE;
+	if (head.flags & FPISA_PARTIAL_NEGATIVE)
+		for (int i = 0; i < a->limbs; i++)
+			a->limb[i] = -a->limb[i];
+	a->rows = head.rows;
+	a->nan = counts[0];
+	a->pinf = counts[1];
+	a->ninf = counts[2];
+	return 0;
+}
+
+/* Narrows the window to limbs that are not zero, so that a copy or a merge of it takes no more. */
+static inline void fpisa_superacc_narrow(struct fpisa_superacc *a)
+{
+	__u32 skip = 0;
+
+	while (a->limbs && !a->limb[a->limbs - 1])
+		a->limbs--;
+	while (skip < a->limbs && !a->limb[skip])
+		skip++;
+	memmove(a->limb, a->limb + skip, (a->limbs - skip) * sizeof(__s64));
+	a->first = (__u16)(a->first + skip);
+	a->limbs = (__u16)(a->limbs - skip);
+}
+
+#endif

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A superaccumulator for any number of FP32 or FP64 values: exact.h's limbs,
+ * with carry passes, and only those of them that the values reach. For user space:
+ * sums whose values come one at a time, from rows of a table or elsewhere.
+ *
+ * Limb i holds units of 2^(32 i) quanta; a quantum is the format's smallest
+ * subnormal, 2^(1 - bias - M). MAU0 to MAU4 are mau.h's and exact.h's, but a
+ * mantissa of FP64 that is moved by up to 31 has 84 bits and goes to two
+ * limbs, its low 32 bits to the first (Neal, "Fast exact summation using small
+ * and large superaccumulators", 2015). An add puts less than 2^55 into a
+ * limb. FPISA_SUPERACC_ADDS adds later a pass moves what is above 32 bits of a
+ * limb into the next one, so no limb ever reaches 2^63.
+ *
+ * A window of limbs is kept, three at first. What does not fit into it is
+ * refused with -ENOSPC and changes nothing; fpisa_superacc_window() says which
+ * window it takes, and fpisa_superacc_move() moves there in memory that the
+ * caller has enlarged. Values can be taken back, for nothing was rounded.
+ *
+ * Up to 2^63 - 1 values: |sum| < 2^63 x 2^(exp_ones + M - 1) quanta, which
+ * fpisa_superacc_most() limbs hold.
+ */
+#ifndef FPISA_SUPERACC_H
+#define FPISA_SUPERACC_H
+
+#include <errno.h>
+#include <string.h>
+
+#include "exact.h"
+
+#define FPISA_SUPERACC_ADDS 128 /* between carry passes */
+#define FPISA_SUPERACC_LEAST 3	/* limbs that there is always room for */
+#define FPISA_SUPERACC_MOST 68	/* limbs of FP64 */
+#define FPISA_SUPERACC_TOP (1ll << 60) /* what a carry pass leaves in the uppermost limb is below this */
+
+/* Adds, on top of what a pass and a merge leave. */
+_Static_assert(FPISA_SUPERACC_ADDS * (1ull << 55) + 2 * FPISA_SUPERACC_TOP < 1ull << 63, "limbs do not overflow");
+
+struct fpisa_superacc {
+	__u64 rows;		 /* values in it, of any kind; at most 2^63 - 1 */
+	__u64 nan, pinf, ninf;	 /* how many of them are */
+	__u16 first;		 /* the window's lowest limb */
+	__u16 limbs;		 /* in the window; 0 until a value is not zero */
+	__u32 waiting;		 /* adds since the last carry pass */
+	__s64 limb[];
+};
+
+/* One whose window has all limbs of either format. */
+union fpisa_superacc_full {
+	struct fpisa_superacc acc;
+	__u64 space[sizeof(struct fpisa_superacc) / 8 + FPISA_SUPERACC_MOST];
+};
+
+struct fpisa_superacc_window {
+	__u32 first, limbs;
+};
+
+/* FPISA_FORMAT_FP32 or FPISA_FORMAT_FP64 as the functions below want it. */
+static __always_inline struct fpisa_format fpisa_superacc_format(__u8 id)
+{
+	struct fpisa_format f = fpisa_format_of(id);
+
+	f.rbits = 64;
+	return f;
+}
+
+/* Limbs that a value can begin in: 8 of FP32, 64 of FP64. */
+static __always_inline int fpisa_superacc_places(struct fpisa_format f)
+{
+	return 1 << (f.ebits - 5);
+}
+
+/* Does a value reach into the next limb? */
+static __always_inline __u32 fpisa_superacc_wide(struct fpisa_format f)
+{
+	return f.mbits + 1 + 31 > 62;
+}
+
+/* Bits of the largest finite value in quanta. */
+static __always_inline __u32 fpisa_superacc_bits(struct fpisa_format f)
+{
+	return (__u32)fpisa_exp_ones(f) + f.mbits - 1;
+}
+
+/* Limbs of the largest sum: 11 of FP32, 68 of FP64. */
+static __always_inline __u32 fpisa_superacc_most(struct fpisa_format f)
+{
+	return (fpisa_superacc_bits(f) + 63 + 31) / 32;
+}
+
+/* The binary exponent of a quantum: -149, -1074. */
+static __always_inline int fpisa_superacc_quantum(struct fpisa_format f)
+{
+	return 2 - (1 << (f.ebits - 1)) - f.mbits;
+}
+
+/* Bytes of one whose window has so many limbs. */
+static __always_inline __u64 fpisa_superacc_size(__u32 limbs)
+{
+	if (limbs < FPISA_SUPERACC_LEAST)
+		limbs = FPISA_SUPERACC_LEAST;
+	return sizeof(struct fpisa_superacc) + limbs * sizeof(__s64);
+}
+
+/* An empty one in `bytes` bytes, fpisa_superacc_size(0) at least. */
+static inline void fpisa_superacc_init(struct fpisa_superacc *a, __u64 bytes)
+{
+	memset(a, 0, bytes);
+}
+
+static inline int fpisa_superacc_high(const struct fpisa_superacc *a)
+{
+	return a->limbs && (a->limb[a->limbs - 1] >= FPISA_SUPERACC_TOP || a->limb[a->limbs - 1] <= -FPISA_SUPERACC_TOP);
+}
+
+/* The carry pass. 0, or -ENOSPC: the value is as it was, the window needs another limb on top. */
+static inline int fpisa_superacc_carry(struct fpisa_superacc *a)
+{
+	__s64 carry = 0;
+
+	for (int i = 0; i + 1 < a->limbs; i++) {
+		carry += a->limb[i];
+		a->limb[i] = (__u32)carry;
+		carry >>= 32;
+	}
+	if (a->limbs)
+		a->limb[a->limbs - 1] += carry;
+	if (fpisa_superacc_high(a))
+		return -ENOSPC;
+	a->waiting = 0;
+	return 0;
+}
+
+/* Zeros and specials; d is 1 or -1. */
+static inline void fpisa_superacc_count(struct fpisa_superacc *a, __u32 sticky, __u64 d)
+{
+	a->rows += d;
+	a->nan += sticky & FPISA_EXP_NAN ? d : 0;
+	a->pinf += sticky & FPISA_EXP_PINF ? d : 0;
+	a->ninf += sticky & FPISA_EXP_NINF ? d : 0;
+}
+
+/*
+ * Add a packed value; with `back`, take back one that was added. 0, or
+ * -ENOSPC: fpisa_superacc_reach() says which window it takes.
+ */
+static __always_inline int fpisa_superacc_add(struct fpisa_superacc *a, __u64 word, struct fpisa_format f, int back)
+{
+	const __u32 wide = fpisa_superacc_wide(f);
+	struct fpisa_lane l = { .word = word };
+
+	fpisa_mau0_extract(&l, f);
+	fpisa_mau1_implied_one(&l, f);
+	if (fpisa_unlikely(!l.m)) {
+		fpisa_superacc_count(a, l.e, back ? -1ull : 1);
+		return 0;
+	}
+	fpisa_exact_mau2(&l, fpisa_superacc_places(f));
+	l.st -= a->first;
+	if (fpisa_unlikely(l.st >= a->limbs || (wide && l.st + 1 == a->limbs)))
+		return -ENOSPC;
+	if (fpisa_unlikely(a->waiting >= FPISA_SUPERACC_ADDS) && fpisa_superacc_carry(a))
+		return -ENOSPC;
+	if (back)
+		l.m = -l.m;
+	if (wide) {
+		a->limb[l.st + 1] += l.m >> (32 - l.in);
+		l.m = (__u32)((__u64)l.m << l.in);
+	} else {
+		fpisa_exact_mau3(&l);
+	}
+	fpisa_exact_mau4(&l, a->limb);
+	a->waiting++;
+	a->rows += back ? -1ull : 1;
+	return 0;
+}
+
+/* The window for limbs lo to hi besides those that there are; its width doubles. */
+static inline struct fpisa_superacc_window fpisa_superacc_window(const struct fpisa_superacc *a, __u32 lo, __u32 hi,
+								 struct fpisa_format f)
+{
+	const __u32 most = fpisa_superacc_most(f);
+	__u32 width = FPISA_SUPERACC_LEAST, spare;
+
+	if (a->limbs) {
+		__u32 top = a->first + a->limbs - 1u + (fpisa_superacc_high(a) != 0);
+
+		lo = lo < a->first ? lo : a->first;
+		hi = hi > top ? hi : top;
+	}
+	/* So that sizes are powers of two: 64, 128, 256, 512 bytes. */
+	while (width < hi - lo + 1)
+		width = 2 * width + 5;
+	if (width > most)
+		width = most;
+	spare = (width - (hi - lo + 1)) / 2;
+	lo = lo > spare ? lo - spare : 0;
+	return (struct fpisa_superacc_window){ lo < most - width ? lo : most - width, width };
+}
+
+/* For a value that is neither zero nor special. */
+static inline struct fpisa_superacc_window fpisa_superacc_reach(const struct fpisa_superacc *a, __u64 word,
+								struct fpisa_format f)
+{
+	__u32 e = (__u32)(word >> f.mbits & fpisa_exp_ones(f)), at = (e - (e != 0)) >> 5;
+
+	return fpisa_superacc_window(a, at, at + fpisa_superacc_wide(f), f);
+}
+
+/* Into a window that has the present one in it, of which the memory has the size. */
+static inline void fpisa_superacc_move(struct fpisa_superacc *a, struct fpisa_superacc_window w)
+{
+	__u32 up = a->limbs ? a->first - w.first : 0;
+
+	memmove(a->limb + up, a->limb, a->limbs * sizeof(__s64));
+	memset(a->limb, 0, up * sizeof(__s64));
+	memset(a->limb + up + a->limbs, 0, (w.limbs - up - a->limbs) * sizeof(__s64));
+	a->first = (__u16)w.first;
+	a->limbs = (__u16)w.limbs;
+}
+
+/* The limbs of a that b adds to; an uppermost one that is high has two digits. */
+static inline __u32 fpisa_superacc_extent(const struct fpisa_superacc *b)
+{
+	return b->limbs + (fpisa_superacc_high(b) != 0);
+}
+
+/*
+ * Add all that b has. 0, -ENOSPC: fpisa_superacc_cover() says which window it
+ * takes, or -ERANGE: more than 2^63 - 1 values. Then a has the value that it had.
+ */
+static inline int fpisa_superacc_merge(struct fpisa_superacc *a, const struct fpisa_superacc *b)
+{
+	__u32 extent = fpisa_superacc_extent(b);
+	__s64 carry = 0, *limb;
+
+	if ((a->rows + b->rows) >> 63)
+		return -ERANGE;
+	if (b->limbs) {
+		if (!a->limbs || b->first < a->first || b->first + extent > (__u32)a->first + a->limbs)
+			return -ENOSPC;
+		if (fpisa_superacc_carry(a))
+			return -ENOSPC;
+		limb = a->limb + (b->first - a->first);
+		for (__u32 i = 0; i + 1 < extent; i++) {
+			carry += b->limb[i];
+			limb[i] += (__u32)carry;
+			carry >>= 32;
+		}
+		limb[extent - 1] += carry + (extent == b->limbs ? b->limb[extent - 1] : 0);
+	}
+	a->rows += b->rows;
+	a->nan += b->nan;
+	a->pinf += b->pinf;
+	a->ninf += b->ninf;
+	return 0;
+}
+
+static inline struct fpisa_superacc_window fpisa_superacc_cover(const struct fpisa_superacc *a,
+								const struct fpisa_superacc *b, struct fpisa_format f)
+{
+	return fpisa_superacc_window(a, b->first, b->first + fpisa_superacc_extent(b) - 1, f);
+}
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * libFuzzer: a partial that somebody sent (include/fpisa/partial.h). What is
+ * accepted must be written again, be read the same, and merge.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "fpisa/partial.h"
+
+int LLVMFuzzerTestOneInput(const __u8 *data, size_t size);
+
+static void check(const void *data, size_t size, struct fpisa_format f)
+{
+	__u8 first[FPISA_PARTIAL_MOST], second[FPISA_PARTIAL_MOST];
+	union fpisa_superacc_full read, again;
+	__u32 bytes, flags = 0;
+	const char *why;
+	__u64 sum;
+
+	if (fpisa_partial_read(data, size, f, &read, &why))
+		return;
+	bytes = fpisa_partial_write(&read.acc, f, first);
+	sum = fpisa_superacc_read(&read.acc, f, f, 0, &flags);
+	fpisa_superacc_narrow(&read.acc);
+	if (fpisa_partial_read(first, bytes, f, &again, &why) || fpisa_superacc_read(&again.acc, f, f, 0, &flags) != sum)
+		abort();
+	if (fpisa_partial_write(&again.acc, f, second) != bytes || memcmp(first, second, bytes))
+		abort();
+	if (fpisa_superacc_merge(&again.acc, &read.acc) == -ENOSPC)
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const __u8 *data, size_t size)
+{
+	check(data, size, fpisa_superacc_format(FPISA_FORMAT_FP32));
+	check(data, size, fpisa_superacc_format(FPISA_FORMAT_FP64));
+	return 0;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Partials (partial.h): what is written is what doc/partial.md says, and what anybody may send. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include "superaccs.h"
+
+#define ROUNDS 2000
+#define HOSTILE 100000
+
+/* The bytes depend on the values alone, and read back are what was written. */
+static void check_bytes(const struct fpisa_superacc *a, const struct oracle_exact *x, struct fpisa_format f,
+			uint8_t *first, uint32_t *first_size)
+{
+	uint8_t bytes[FPISA_PARTIAL_MOST], again[FPISA_PARTIAL_MOST];
+	uint32_t size = fpisa_partial_write(a, f, bytes);
+	union fpisa_superacc_full read;
+	uint8_t *exact = malloc(size);
+	const char *why;
+
+	assert_non_null(exact);
+	memcpy(exact, bytes, size);
+	if (!*first_size) {
+		memcpy(first, bytes, size);
+		*first_size = size;
+	}
+	assert_int_equal(size, *first_size);
+	assert_memory_equal(bytes, first, size);
+	assert_int_equal(fpisa_partial_read(exact, size, f, &read, &why), 0);
+	check_read(&read.acc, x, a->rows, f);
+	assert_int_equal(fpisa_partial_write(&read.acc, f, again), size);
+	assert_memory_equal(again, bytes, size);
+	/* FP64's limbs hold FP32's sums. */
+	assert_int_equal(fpisa_partial_read(exact, size, of(1), &read, &why), 0);
+	assert_int_equal(fpisa_partial_write(&read.acc, of(1), again), size);
+	assert_memory_equal(again, bytes, size);
+	fpisa_superacc_narrow(&read.acc);
+	assert_int_equal(fpisa_partial_write(&read.acc, of(1), again), size);
+	assert_memory_equal(again, bytes, size);
+	free(exact);
+}
+
+static void orders(void **state)
+{
+	struct vectors_rng rng = { vectors_seed() };
+	static struct values v;
+
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		uint8_t bytes[FPISA_PARTIAL_MOST];
+		struct oracle_exact x;
+		uint32_t size = 0;
+
+		choose(&v, &rng);
+		oracle_of(&x, &v);
+		for (int order = 0; order < 2; order++) {
+			struct fpisa_superacc *a = by_merges(&v, &rng);
+
+			check_bytes(a, &x, v.f, bytes, &size);
+			free(a);
+			shuffle(&v, &rng);
+		}
+	}
+}
+
+/* Partials of as many rows as there may be, merged: the limbs take them, the count says when it is enough. */
+static void as_many_as_there_may_be(void **state)
+{
+	(void)state;
+	for (uint32_t which = 0; which < 2; which++) {
+		struct fpisa_format f = of(which);
+		struct fpisa_superacc *a = fresh();
+		uint8_t bytes[FPISA_PARTIAL_MOST];
+		union fpisa_superacc_full read;
+		uint32_t size, flags = 0;
+		const char *why;
+
+		add(&a, fpisa_beyond(f) - 1, f, 0);
+		for (int doubled = 0; doubled < 62; doubled++) {
+			size = fpisa_partial_write(a, f, bytes);
+			assert_int_equal(fpisa_partial_read(bytes, size, f, &read, &why), 0);
+			assert_int_equal(merge(&a, &read.acc, f), 0);
+		}
+		assert_int_equal(a->rows, 1ull << 62);
+		assert_int_equal(fpisa_superacc_read(a, f, f, 1, &flags), fpisa_beyond(f) - 1);
+		size = fpisa_partial_write(a, f, bytes);
+		assert_int_equal(fpisa_partial_read(bytes, size, f, &read, &why), 0);
+		assert_int_equal(merge(&a, &read.acc, f), -ERANGE);
+		read.acc.rows--;
+		assert_int_equal(merge(&a, &read.acc, f), 0);
+		assert_int_equal(a->rows, (1ull << 63) - 1);
+		/* A row less than the sum needs is refused. */
+		bytes[8]--;
+		for (int i = 9; i < 16; i++)
+			bytes[i] = 0xff;
+		bytes[15] = 0x1f;
+		assert_int_equal(fpisa_partial_read(bytes, size, f, &read, &why), -ERANGE);
+		free(a);
+	}
+}
+
+/* Anything at all: an error, or a partial that is written again and read the same. */
+static void hostile(void **state)
+{
+	struct vectors_rng rng = { vectors_seed() };
+	uint32_t taken = 0, refused[3] = { 0 };
+
+	(void)state;
+	for (int round = 0; round < HOSTILE; round++) {
+		uint8_t bytes[FPISA_PARTIAL_MOST + 8], again[FPISA_PARTIAL_MOST], *exact;
+		struct fpisa_format f = of(vectors_below(&rng, 2));
+		union fpisa_superacc_full read, twice;
+		struct fpisa_superacc *a = fresh();
+		uint32_t size, flags = 0;
+		const char *why;
+		int rc;
+
+		for (uint32_t n = vectors_below(&rng, 4); n; n--)
+			add(&a, value(&rng, f, vectors_below(&rng, 7), 1 + vectors_below(&rng, 200)), f, 0);
+		size = fpisa_partial_write(a, f, bytes);
+		for (uint32_t n = vectors_below(&rng, 4); n; n--)
+			bytes[vectors_below(&rng, size)] ^= (uint8_t)(1u << vectors_below(&rng, 8));
+		if (!vectors_below(&rng, 3))
+			size = vectors_below(&rng, size + 1);
+		if (!vectors_below(&rng, 10))
+			for (uint32_t i = 4 * vectors_below(&rng, 2); i < sizeof(bytes); i++)
+				bytes[i] = (uint8_t)vectors_next(&rng);
+		if (!vectors_below(&rng, 10))
+			size = vectors_below(&rng, sizeof(bytes) + 1);
+		exact = malloc(size + !size);
+		assert_non_null(exact);
+		memcpy(exact, bytes, size);
+		rc = fpisa_partial_read(exact, size, f, &read, &why);
+		if (rc) {
+			refused[rc == -EINVAL ? 0 : rc == -EPROTONOSUPPORT ? 1 : 2]++;
+			assert_true(rc == -EINVAL || rc == -EPROTONOSUPPORT || rc == -ERANGE);
+		} else {
+			taken++;
+			size = fpisa_partial_write(&read.acc, f, again);
+			assert_int_equal(fpisa_partial_read(again, size, f, &twice, &why), 0);
+			if (read.acc.rows)
+				assert_int_equal(fpisa_superacc_read(&read.acc, f, f, 1, &flags),
+						 fpisa_superacc_read(&twice.acc, f, f, 1, &flags));
+			assert_true(merge(&a, &read.acc, f) <= 0);
+			fpisa_partial_write(a, f, again);
+		}
+		free(exact);
+		free(a);
+	}
+	assert_true(taken > HOSTILE / 10 && refused[0] > HOSTILE / 100 && refused[1] > HOSTILE / 1000 &&
+		    refused[2] > HOSTILE / 1000);
+}
+
+/* Bytes as doc/partial.md shows them. */
+static void known(void **state)
+{
+	static const uint8_t bytes[] = { 'F', 'S', 1, 1, 0xff, 0xff, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3 };
+	static const struct {
+		uint8_t at, byte;
+		int rc;
+	} not[] = { { 0, 'f', -EINVAL }, { 2, 2, -EPROTONOSUPPORT }, { 3, 4, -EINVAL }, { 6, 1, -EINVAL },
+		    { 15, 0x80, -ERANGE }, { 5, 0x10, -ERANGE }, { 5, 0xf0, -ERANGE }, { 8, 0, -ERANGE } };
+	uint8_t out[FPISA_PARTIAL_MOST];
+	union fpisa_superacc_full read;
+	struct fpisa_superacc *a = fresh();
+	const char *why;
+
+	(void)state;
+	add(&a, 0x3f800000, of(0), 0); /* 1, -2.5 */
+	add(&a, 0xc0200000, of(0), 0);
+	assert_int_equal(fpisa_partial_write(a, of(0), out), sizeof(bytes));
+	assert_memory_equal(out, bytes, sizeof(bytes));
+	for (uint32_t i = 0; i < sizeof(not) / sizeof(*not); i++) {
+		memcpy(out, bytes, sizeof(bytes));
+		out[not[i].at] = not[i].byte;
+		assert_int_equal(fpisa_partial_read(out, sizeof(bytes), of(0), &read, &why), not[i].rc);
+	}
+	for (uint32_t size = 0; size < 16; size++)
+		assert_int_equal(fpisa_partial_read(bytes, size, of(0), &read, &why), -EINVAL);
+	free(a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(known),
+		cmocka_unit_test(orders),
+		cmocka_unit_test(as_many_as_there_may_be),
+		cmocka_unit_test(hostile),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
