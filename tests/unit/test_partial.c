@@ -161,7 +161,7 @@ static void known(void **state)
 	static const struct {
 		uint8_t at, byte;
 		int rc;
-	} not[] = { { 0, 'f', -EINVAL }, { 2, 2, -EPROTONOSUPPORT }, { 3, 4, -EINVAL }, { 6, 1, -EINVAL },
+	} bad[] = { { 0, 'f', -EINVAL }, { 2, 2, -EPROTONOSUPPORT }, { 3, 4, -EINVAL }, { 6, 1, -EINVAL },
 		    { 15, 0x80, -ERANGE }, { 5, 0x10, -ERANGE }, { 5, 0xf0, -ERANGE }, { 8, 0, -ERANGE } };
 	uint8_t out[FPISA_PARTIAL_MOST];
 	union fpisa_superacc_full read;
@@ -173,10 +173,10 @@ static void known(void **state)
 	add(&a, 0xc0200000, of(0), 0);
 	assert_int_equal(fpisa_partial_write(a, of(0), out), sizeof(bytes));
 	assert_memory_equal(out, bytes, sizeof(bytes));
-	for (uint32_t i = 0; i < sizeof(not) / sizeof(*not); i++) {
+	for (uint32_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		memcpy(out, bytes, sizeof(bytes));
-		out[not[i].at] = not[i].byte;
-		assert_int_equal(fpisa_partial_read(out, sizeof(bytes), of(0), &read, &why), not[i].rc);
+		out[bad[i].at] = bad[i].byte;
+		assert_int_equal(fpisa_partial_read(out, sizeof(bytes), of(0), &read, &why), bad[i].rc);
 	}
 	for (uint32_t size = 0; size < 16; size++)
 		assert_int_equal(fpisa_partial_read(bytes, size, of(0), &read, &why), -EINVAL);
