@@ -15,6 +15,7 @@
 # make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make interfaces	what others build on, by version, into doc/interfaces.txt; NEWS.md comes first
+# make postgres	fpisa_sum() for PostgreSQL 15 (doc/postgres.md); make install-postgres puts it where pg_config says
 # make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
 # make deb	Debian packages in build/deb
@@ -62,6 +63,8 @@ PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bp
 	cppcheck man-db debhelper dpkg-dev lintian mmdebstrap nftables
 # What guests of other kernels need besides (vm/README.md).
 VM_PACKAGES := qemu-system-x86 busybox-static cpio kmod xz-utils zstd
+# What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).
+PG_PACKAGES := postgresql-15 postgresql-server-dev-15 valgrind
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -281,16 +284,17 @@ old-compiler: | all
 
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
 .PHONY: test-build check test test-long demo deps
-test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/wire $(B)/bench/worker $(TSAN) old-compiler
+test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/wire $(B)/bench/worker $(TSAN) old-compiler \
+	$(if $(PG_HEADERS),postgres)
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build
 	$(Q)tests/run $(B) $(SUITES)
 
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
-test-long: PACKAGES += $(VM_PACKAGES)
+test-long: PACKAGES += $(VM_PACKAGES) $(PG_PACKAGES)
 test-long: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long prog-long netns-long vm-long)"
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long prog-long netns-long vm-long)"
 
 # Missing packages, one line; empty when all is there.
 MISSING = $(shell for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | \
@@ -303,7 +307,8 @@ deps:
 		apt-get -q update && apt-get -q install -y --no-install-recommends $$missing; fi
 
 # A second make, so that what deps installed is seen by this file's shell calls.
-test: PACKAGES += $(if $(filter vm,$(or $(SUITES),vm)),$(VM_PACKAGES))
+test: PACKAGES += $(if $(filter vm,$(or $(SUITES),vm)),$(VM_PACKAGES)) \
+	$(if $(filter postgres,$(or $(SUITES),postgres)),$(PG_PACKAGES))
 test: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(SUITES)"
 
@@ -312,6 +317,7 @@ demo: deps
 	$(Q)$(B)/fpisa demo $(DEMO_ARGS)
 
 include hw/rules.mk
+include adapters/postgres/rules.mk
 
 # -- what review wants to see growing ---------------------------------------
 

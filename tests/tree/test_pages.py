@@ -50,7 +50,7 @@ def test_tables_are_whole(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_make_targets(page):
-    makefile = read("Makefile") + read("hw/rules.mk")
+    makefile = read("Makefile") + read("hw/rules.mk") + read("adapters/postgres/rules.mk")
     targets = set(" ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.M)).split())
     said = re.findall(r"(?:`|^    (?:sudo )?)make ([a-z][a-z-]+)(?=[\s`])", read(page), re.M)
     assert set(said) <= targets, set(said) - targets

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+# The extension for PostgreSQL (doc/postgres.md), as bench/ and hw/ by targets of its own: neither `make all` nor `make
+# install` needs PostgreSQL. What `make test` builds has it where the server's headers are. PG_CONFIG= of another version.
+
+PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
+pg_dir = $(shell $(PG_CONFIG) --$(1) 2>/dev/null)
+# Empty where it cannot be built.
+PG_HEADERS = $(wildcard $(call pg_dir,includedir-server)/postgres.h)
+
+PG_DIR := adapters/postgres
+PG_OBJ := $(patsubst $(PG_DIR)/%.c,$(B)/postgres/%.o,$(wildcard $(PG_DIR)/*.c))
+PG_SQL := $(PG_DIR)/fpisa.control $(wildcard $(PG_DIR)/fpisa--*.sql)
+# What the server itself is built with that its headers rely on.
+PG_CFLAGS = -std=gnu11 $(WARN) $(CFLAGS) -fno-strict-aliasing -fwrapv -fPIC -fvisibility=hidden -Iinclude \
+	-isystem $(call pg_dir,includedir-server)
+
+.PHONY: postgres install-postgres uninstall-postgres
+postgres: $(B)/postgres/fpisa.so
+
+$(PG_OBJ): $(B)/postgres/%.o: $(PG_DIR)/%.c $(PG_DIR)/rules.mk
+	$(Q)test -n "$(PG_HEADERS)" || { echo "make postgres: no headers of a PostgreSQL server by $(PG_CONFIG); install" \
+		"postgresql-server-dev-15 or name another PG_CONFIG=" >&2; exit 1; }
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(PG_CFLAGS) $(DEP) -c $< -o $@
+
+$(B)/postgres/fpisa.so: $(PG_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) $^ -o $@
+
+install-postgres: postgres
+	install -d $(DESTDIR)$(call pg_dir,pkglibdir) $(DESTDIR)$(call pg_dir,sharedir)/extension
+	install -m 755 $(B)/postgres/fpisa.so $(DESTDIR)$(call pg_dir,pkglibdir)/
+	install -m 644 $(PG_SQL) $(DESTDIR)$(call pg_dir,sharedir)/extension/
+
+uninstall-postgres:
+	rm -f $(DESTDIR)$(call pg_dir,pkglibdir)/fpisa.so \
+		$(addprefix $(DESTDIR)$(call pg_dir,sharedir)/extension/,$(notdir $(PG_SQL)))

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What the extension's files share: states of aggregates, values as their bits, partials as bytea. */
+#ifndef FPISA_POSTGRES_STATE_H
+#define FPISA_POSTGRES_STATE_H
+
+/* Names of ours stay in here: the server gives those of a module to all others. */
+#define PGDLLEXPORT __attribute__((visibility("default")))
+
+#include "postgres.h"
+#include "fmgr.h"
+
+#include "fpisa/partial.h"
+
+#define REAL fpisa_superacc_format(FPISA_FORMAT_FP32)
+#define DOUBLE fpisa_superacc_format(FPISA_FORMAT_FP64)
+
+/* A state without values, in the memory of the aggregate that calls. */
+struct fpisa_superacc *state_new(FunctionCallInfo fcinfo);
+
+/* With that window, where it may be another place. */
+struct fpisa_superacc *state_enlarge(struct fpisa_superacc *a, struct fpisa_superacc_window w);
+
+/* With all that b has. An error if these are too many rows. */
+struct fpisa_superacc *state_merge(struct fpisa_superacc *a, const struct fpisa_superacc *b, struct fpisa_format f);
+
+/* A sum or an average of what is not empty, as a datum of type `to`; an error beyond its range. */
+Datum read_value(const struct fpisa_superacc *a, struct fpisa_format from, struct fpisa_format to, int average);
+
+/* A state's bytes, and the state that bytes stand for: an error if these are no partial. */
+bytea *partial_of(const struct fpisa_superacc *a, struct fpisa_format f);
+void partial_read(const bytea *bytes, struct fpisa_format f, union fpisa_superacc_full *out);
+
+/* One value more, or one less. */
+static pg_attribute_always_inline struct fpisa_superacc *state_add(struct fpisa_superacc *a, uint64 word,
+								   struct fpisa_format f, int back)
+{
+	while (unlikely(fpisa_superacc_add(a, word, f, back)))
+		a = state_enlarge(a, fpisa_superacc_reach(a, word, f));
+	return a;
+}
+
+static inline uint64 value_bits(Datum value, struct fpisa_format f)
+{
+	return f.bytes == 4 ? (uint32)DatumGetInt32(value) : (uint64)DatumGetInt64(value);
+}
+
+static inline Datum bits_value(uint64 word, struct fpisa_format f)
+{
+	return f.bytes == 4 ? Int32GetDatum((int32)word) : Int64GetDatum((int64)word);
+}
+
+/* A function of SQL is what `call` returns. */
+#define FUNCTION(name, call)                     \
+	PG_FUNCTION_INFO_V1(name);               \
+	PGDLLEXPORT Datum name(PG_FUNCTION_ARGS) \
+	{                                        \
+		return call;                     \
+	}
+
+#endif

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One server for all tests of a run, with the extension in the database `postgres`."""
+import os
+import random
+import sys
+import time
+
+import pytest
+
+sys.dont_write_bytecode = True
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path.insert(0, os.path.join(TESTS, "lib"))
+
+import postgres  # noqa: E402
+
+# The plan of a query in one line of JSON.
+PLAN_OF = """CREATE FUNCTION plan_of(query text, options text DEFAULT '') RETURNS text LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (FORMAT JSON' || options || ') ' || query INTO plan;
+    RETURN translate(plan::text, E'\\n', '');
+END $$"""
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: a part of `make test-long`")
+
+
+@pytest.fixture(scope="session")
+def server():
+    why = postgres.lacking()
+    if why:
+        pytest.skip(why)
+    s = postgres.Server(max_worker_processes=16, max_parallel_workers=16, shared_buffers="256MB")
+    try:
+        s.sql("CREATE EXTENSION fpisa; " + PLAN_OF)
+        yield s
+    finally:
+        s.close()
+
+
+@pytest.fixture
+def rng():
+    seed = int(os.environ.get("FPISA_SEED") or time.time_ns())
+    print(f"FPISA_SEED={seed}")
+    return random.Random(seed)
