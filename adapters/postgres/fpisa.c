@@ -10,8 +10,6 @@
  */
 #include "state.h"
 
-#include "utils/float.h"
-
 PG_MODULE_MAGIC;
 
 /* -- states ---------------------------------------------------------------- */
@@ -92,9 +90,9 @@ static Datum deserialize(FunctionCallInfo fcinfo, struct fpisa_format f)
 /* NULL of no rows. A sum beyond the range is an error, as it is of sum(). */
 static Datum result(FunctionCallInfo fcinfo, struct fpisa_format from, struct fpisa_format to, int average)
 {
-	const struct fpisa_superacc *a = PG_ARGISNULL(0) ? NULL : (void *)PG_GETARG_POINTER(0);
+	const struct fpisa_superacc *a = state_with_rows(fcinfo);
 
-	if (!a || !a->rows)
+	if (!a)
 		PG_RETURN_NULL();
 	return read_value(a, from, to, average);
 }

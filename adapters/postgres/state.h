@@ -8,6 +8,7 @@
 
 #include "postgres.h"
 #include "fmgr.h"
+#include "utils/float.h"
 
 #include "fpisa/partial.h"
 
@@ -16,6 +17,14 @@
 
 /* A state without values, in the memory of the aggregate that calls. */
 struct fpisa_superacc *state_new(FunctionCallInfo fcinfo);
+
+/* What a final function is given, or NULL: of no rows there is no result. */
+static inline const struct fpisa_superacc *state_with_rows(FunctionCallInfo fcinfo)
+{
+	const struct fpisa_superacc *a = PG_ARGISNULL(0) ? NULL : (void *)PG_GETARG_POINTER(0);
+
+	return a && a->rows ? a : NULL;
+}
 
 /* With that window, where it may be another place. */
 struct fpisa_superacc *state_enlarge(struct fpisa_superacc *a, struct fpisa_superacc_window w);

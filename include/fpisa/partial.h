@@ -147,7 +147,7 @@ static inline int fpisa_partial_read(const void *bytes, __u64 size, struct fpisa
 	if (head.rows >> 63 || counts[0] > head.rows || counts[1] > head.rows || counts[2] > head.rows ||
 	    special > head.rows)
 		return -ERANGE;
-	*why = "no so many values of this type have that sum";
+	*why = "that many values of this type cannot have that sum";
 	fpisa_superacc_init(a, sizeof(*out));
 	a->limbs = (__u16)fpisa_superacc_most(f);
 	if (fpisa_partial_place(a, in, (__u32)size, head.exponent - fpisa_superacc_quantum(f)) ||

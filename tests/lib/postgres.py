@@ -138,12 +138,15 @@ class Server:
         """Statements in one session: the rows, as tuples of text."""
         return [tuple(row.split("|")) for row in self.psql("-d", database, "-f", "-", text=text).splitlines()]
 
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait()
+
     def close(self):
-        if self.process:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(timeout=60)
-            except subprocess.TimeoutExpired:
-                self.process.send_signal(signal.SIGQUIT)
-                self.process.wait()
+        if self.process and self.process.poll() is None:
+            self.stop()
         shutil.rmtree(self.home, ignore_errors=True)

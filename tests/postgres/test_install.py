@@ -36,6 +36,46 @@ SELECT count(*) FROM pg_proc WHERE proname ~ 'fpisa';
 DROP DATABASE other;""") == [("3",), ("0",)]
 
 
+OBJECTS = """SELECT pg_describe_object(classid, objid, 0), obj_description(objid, classid::regclass::name) FROM pg_depend
+    WHERE refobjid = (SELECT oid FROM pg_extension WHERE extname = 'fpisa') AND deptype = 'e' ORDER BY 1;"""
+
+
+def test_update(server):
+    """From each version to the newest: what a new installation has, and sums that were there go on."""
+    newest = server.sql("SELECT default_version FROM pg_available_extensions WHERE name = 'fpisa'")[0][0]
+    versions = [v for v, in server.sql("SELECT version FROM pg_available_extension_versions WHERE name = 'fpisa'")]
+    assert "1.0" in versions and newest == max(versions)
+    want = server.sql(OBJECTS)
+    assert len(want) > 30
+    for old in versions:
+        assert server.sql(f"""CREATE DATABASE other;
+\\c other
+CREATE EXTENSION fpisa VERSION '{old}';
+CREATE VIEW total AS SELECT fpisa_sum(x) FROM (VALUES (1e30::real), (1), (-1e30)) t(x);
+ALTER EXTENSION fpisa UPDATE;
+SELECT * FROM total;
+{OBJECTS}
+\\c postgres
+DROP DATABASE other;""") == [("1",), *want]
+
+
+def test_make_uninstall(tmp_path):
+    """What `make install-postgres` writes, where pg_config says, `make uninstall-postgres` takes away."""
+    why = postgres.lacking()
+    if why:
+        pytest.skip(why)
+    argv = ["make", "-s", "-C", postgres.TOP, f"B={postgres.BUILD}", f"DESTDIR={tmp_path}", f"PG_CONFIG={postgres.PG_CONFIG}"]
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+
+    def files():
+        return sorted(f for _, _, names in os.walk(tmp_path) for f in names)
+
+    subprocess.run([*argv, "install-postgres"], check=True, env=env, stdout=subprocess.DEVNULL)
+    assert files() == ["fpisa--1.0--1.1.sql", "fpisa--1.0.sql", "fpisa.control", "fpisa.so"]
+    subprocess.run([*argv, "uninstall-postgres"], check=True, env=env, stdout=subprocess.DEVNULL)
+    assert files() == []
+
+
 def test_anybody_may_sum(server):
     assert server.sql("""CREATE ROLE somebody; SET ROLE somebody;
 SELECT fpisa_avg(x) FROM (VALUES (1::float8), (2)) t(x); RESET ROLE; DROP ROLE somebody;""") == [("1.5",)]
