@@ -9,7 +9,7 @@
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
 # make bench	speed beside what else there is, into build/bench: results, plots, targets; BENCH="arith wire" picks
-# make bench-figures	README's figures: three runs of that on an idle machine, 22 minutes; make pictures draws them
+# make bench-figures	README's figures: three runs of their parts on an idle machine, 22 minutes; make pictures draws them
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make hw	the pipeline as RTL against include/fpisa/mau.h, and proofs; HW_MUTATE=1 plants faults
 # make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them
@@ -258,10 +258,10 @@ $(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpi
 
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
-BENCH ?= arith wire steer worker collective
-bench: PACKAGES += $(BENCH_PACKAGES)
+BENCH ?= arith wire steer worker collective sum
+bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum,$(BENCH)),$(PG_PACKAGES))
 bench: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker $(if $(filter sum,$(BENCH)),postgres)
 	$(Q)$(PYTHON) -B bench/run.py $(B) $(BENCH)
 
 # Three times that: README's table, and pictures. Of the errors it takes no quiet machine.

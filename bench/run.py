@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every measurement, one after the other: JSON lines, plots, and the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|wire|steer|worker|collective...]
+    run.py [--quick] [--out DIR] BUILD [arith|wire|steer|worker|collective|sum...]
 
 Writes results.jsonl, whose first line tells the machine and which says after
 each part how long it took and how busy others were before, pictures
@@ -42,6 +42,7 @@ PARTS = {
     "worker": ("{build}/bench/worker", "--runs 1 --vector 100000"),
     "collective": (f"{sys.executable} -B {HERE}/collective/collective.py",
                    "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),
+    "sum": (f"{sys.executable} -B {HERE}/sum.py", "--rounds 1 --rows 100000"),
 }
 
 

@@ -9,6 +9,7 @@ round		a whole round over the number of workers
 wire, worker	CPU seconds a gigabyte, a bar for each contender
 collective	time of an all-reduce over its size, with the limits as lines
 relative	the same in units of what the link needs for the values
+sum		ns a row of PostgreSQL's aggregates and ours
 """
 import json
 import os
@@ -159,12 +160,28 @@ def collective(results, relative):
     return (480 * len(workers), 400 * len(rates)), "\n".join([*out, "unset multiplot"])
 
 
+def sums(results):
+    lines = [x for x in results if x["bench"] == "sum"]
+    if not lines:
+        return None
+
+    def group(x):
+        return (f"{x['groups']} groups" if x["groups"] > 1 else "whole table") + f"\n{x['workers'] or 'no'} workers"
+
+    found = {(group(x), x["aggregate"]): (x["ns_per_row"], *x["ns_per_row_quartiles"]) for x in lines}
+    size, script = bars("ns a row", "Sums in PostgreSQL", list(dict.fromkeys(map(group, lines))),
+                        list(dict.fromkeys(x["aggregate"] for x in lines)), lambda g, s: found.get((g, s)),
+                        {x["aggregate"]: x["aggregate"].replace("_", "\\_") for x in lines})
+    return (1300, 520), script.replace("set yrange [0:", "set logscale y\nset yrange [10:")
+
+
 def pictures(results):
     yield "arith", arith(results)
     yield "round", rounds(results)
     yield "wire", cpu(results, "wire", "CPU time at the aggregator")
     yield "worker", cpu(results, "worker", "CPU time at a worker")
     yield "collective", collective(results, False)
+    yield "sum", sums(results)
     yield "relative", collective([x for x in results if x.get("bytes", 0) >= 1 << 16], True)
 
 

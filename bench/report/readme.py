@@ -6,7 +6,7 @@
     readme.py take [--busy] DIR...		of runs that are there: what run.py wrote into each DIR
     readme.py write				README's table and the picture from bench/report/figures.json
 
-`make bench-figures` is the first of them: three times what `make bench` takes. The figures go to
+`make bench-figures` is the first of them: three times the parts that the table has. The figures go to
 bench/report/figures.json, from which the table is written, and the picture doc/pictures/allreduce.svg; nobody
 writes a figure by hand (tests/tree/test_figures.py). A run beside other work is refused: --busy takes it
 all the same, and README then says so.
@@ -217,7 +217,8 @@ def main():
     if args.verb == "run":
         args.folders = [os.path.join(args.build, "bench", f"run{i + 1}") for i in range(args.runs)]
         for folder in args.folders:
-            subprocess.run([sys.executable, "-B", os.path.join(BENCH, "run.py"), "--out", folder, args.build], check=True)
+            subprocess.run([sys.executable, "-B", os.path.join(BENCH, "run.py"), "--out", folder, args.build,
+                            *(part for part, *_ in ROWS if part)], check=True)
     return take(args.folders, args.busy)
 
 

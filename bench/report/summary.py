@@ -60,6 +60,15 @@ def collective(key, workers=None):
     return measured
 
 
+def sums(aggregate, groups):
+    """Time of a query, the aggregate's to sum(float8)'s."""
+    def measured(results):
+        for line in results:
+            if line["bench"] == "sum" and line["aggregate"] == aggregate and line["groups"] == groups:
+                yield f"{line['workers'] or 'no'} parallel workers", line["ratio"], line["ratio_quartiles"]
+    return measured
+
+
 # What, the bound, whether it is the least or the most, where the figure comes from.
 TARGETS = [
     ("fused fpisa fp32 add : integer add", 5.0, "most", arith("fpisa_add_ns")),
@@ -75,6 +84,8 @@ TARGETS = [
     ("worker CPU, ours by xsk : SwitchML-style", 0.5, "most", worker("xsk")),
     ("all-reduce, share of what the link carries", 0.95, "least", collective("share")),
     ("all-reduce, faster than the best of MPI, Gloo", 1.6, "least", collective("faster", 8)),
+    ("fpisa_sum(real) : sum(float8), whole table", 1.5, "most", sums("fpisa_sum(real)", 1)),
+    ("fpisa_sum(real) : sum(float8), 1000 groups", 1.5, "most", sums("fpisa_sum(real)", 1000)),
     ("2 CPUs : 1 CPU, over a register spin", 0.95, "least", cpus),
 ]
 

@@ -42,6 +42,17 @@ def test_all_reduce():
     assert found[2][3].startswith("N = 8, 100 Mbit/s, 16 MB")
 
 
+def test_sums():
+    """Of real alone, over the whole table and by 1,000 groups."""
+    def line(aggregate, groups, workers, ratio):
+        return {"bench": "sum", "aggregate": aggregate, "groups": groups, "workers": workers, "ratio": ratio,
+                "ratio_quartiles": [ratio, ratio]}
+
+    found = verdicts([line("sum(real)", 1, 0, 9), line("fpisa_sum(float8)", 1, 0, 9), line("fpisa_sum(real)", 1000000, 0, 9),
+                      line("fpisa_sum(real)", 1, 0, 1.5), line("fpisa_sum(real)", 1000, 2, 1.6)])
+    assert [f[1:] for f in found] == [("1.50", "met", "no parallel workers"), ("1.60", "missed", "2 parallel workers")]
+
+
 def test_nothing_measured():
     rows = list(summary.rows([]))
     assert len(rows) == len(summary.TARGETS) and all(r[4] == "not measured" for r in rows)

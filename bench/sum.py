@@ -1,0 +1,116 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""fpisa_sum() beside sum() in PostgreSQL: the same values as real, double precision and numeric, in turns.
+
+    sum.py [--rows N] [--rounds R] [--workers W] [--data uniform|wide] [--jit on|off]
+
+A server of its own holds a table a type in its buffers: the value, then two keys. Each query runs once in every round, in one
+process and with W parallel workers: over the whole table, and by 1,000 and 1,000,000 groups. EXPLAIN
+ANALYZE tells its time, without that of each node, and discards the rows. One JSON line a query:
+
+    seconds	medians and quartiles
+    ns_per_row	the same for a row
+    ratio	to sum(float8) in the same round: medians and quartiles
+    memory_kb	that the hash table of a process took at most, of groups
+
+uniform: 0 to 1000, as prices are. wide: of either sign, 60 powers of ten.
+"""
+import argparse
+import json
+import signal
+import statistics
+import sys
+
+sys.dont_write_bytecode = True
+
+from common import quartiles  # noqa: E402
+
+import postgres  # noqa: E402
+
+AGGREGATES = {"sum(real)": "real", "sum(float8)": "float8", "sum(numeric)": "numeric", "fpisa_sum(real)": "real",
+              "fpisa_sum(float8)": "float8"}
+YARDSTICK = "sum(float8)"
+GROUPS = {1: "", 1000: " GROUP BY g", 1000000: " GROUP BY h"}
+DATA = {"uniform": "random() * 1000", "wide": "(random() - 0.5) * 10::float8 ^ (random() * 60 - 30)"}
+PLAN_OF = """CREATE FUNCTION plan_of(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (FORMAT JSON, ANALYZE, TIMING off) ' || query INTO plan;
+    RETURN translate(plan::text, E'\\n', '');
+END $$;
+"""
+
+
+def fill(server, args):
+    """A table a type, in buffers."""
+    server.sql(f"""CREATE EXTENSION fpisa; CREATE EXTENSION pg_prewarm; {PLAN_OF}
+SELECT setseed(0.5);
+CREATE UNLOGGED TABLE t_float8 AS SELECT x::real::float8 x, (random() * 999)::int g, (random() * 999999)::int h
+    FROM (SELECT {DATA[args.data]} x FROM generate_series(1, {args.rows})) s;
+CREATE UNLOGGED TABLE t_real AS SELECT x::real x, g, h FROM t_float8;
+CREATE UNLOGGED TABLE t_numeric AS SELECT x::numeric x, g, h FROM t_float8;
+VACUUM ANALYZE;
+SELECT pg_prewarm(t::regclass) FROM (VALUES ('t_real'), ('t_float8'), ('t_numeric')) v(t);""")
+
+
+def walk(plan):
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from walk(below)
+
+
+def measure(server, args, aggregate, groups, workers):
+    """(seconds, KB of the largest hash table, workers that there were)."""
+    query = f"SELECT {aggregate.split('(')[0]}(x) FROM t_{AGGREGATES[aggregate]}{GROUPS[groups]}"
+    plan = json.loads("|".join(server.sql(
+        f"""SET work_mem = '1GB'; SET jit = {args.jit}; SET max_parallel_workers_per_gather = {workers};
+SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+SELECT plan_of('{query}');""")[0]))[0]
+    nodes = list(walk(plan["Plan"]))
+    return (plan["Execution Time"] / 1e3, max(n.get("Peak Memory Usage", 0) for n in nodes),
+            max(n.get("Workers Launched", 0) for n in nodes))
+
+
+def compare(server, args, groups, workers):
+    rounds = []
+    for i in range(args.rounds):
+        order = list(AGGREGATES)[:: -1 if i % 2 else 1]
+        rounds.append({a: measure(server, args, a, groups, workers) for a in order})
+    for a in AGGREGATES:
+        seconds = [r[a][0] for r in rounds]
+        ratio = [r[a][0] / r[YARDSTICK][0] for r in rounds]
+        line = {"bench": "sum", "aggregate": a, "groups": groups, "workers": max(r[a][2] for r in rounds), "rows": args.rows,
+                "data": args.data, "jit": args.jit, "rounds": args.rounds, "memory_kb": max(r[a][1] for r in rounds)}
+        for name, values, digits in (("seconds", seconds, 4), ("ns_per_row", [s * 1e9 / args.rows for s in seconds], 1),
+                                     ("ratio", ratio, 3)):
+            line[name] = round(statistics.median(values), digits)
+            line[name + "_quartiles"] = [round(q, digits) for q in quartiles(values)]
+        print(json.dumps(line), flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(prog="sum", description=__doc__.splitlines()[0])
+    p.add_argument("--rows", type=int, default=10000000)
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--workers", type=int, default=2, help="of a parallel query, besides the process that asks")
+    p.add_argument("--data", choices=DATA, default="uniform")
+    p.add_argument("--jit", choices=("on", "off"), default="on", help="on is PostgreSQL's default")
+    args = p.parse_args()
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    why = postgres.lacking()
+    if why:
+        sys.exit(f"sum: {why}")
+    server = postgres.Server(shared_buffers=f"{max(256, args.rows // 5000)}MB", max_parallel_workers=max(8, args.workers),
+                             max_worker_processes=max(8, args.workers))
+    try:
+        fill(server, args)
+        for groups in GROUPS:
+            for workers in (0, args.workers):
+                compare(server, args, groups, workers)
+    finally:
+        server.close()
+
+
+if __name__ == "__main__":
+    main()
