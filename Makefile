@@ -18,7 +18,7 @@
 # make postgres	fpisa_sum() for PostgreSQL 15 (doc/postgres.md); make install-postgres puts it where pg_config says
 # make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
-# make deb	Debian packages in build/deb
+# make deb	Debian packages in build/deb; postgresql-15-fpisa too where make postgres works
 # make clean	remove build/
 
 BPF_CLANG ?= clang-19
@@ -366,6 +366,7 @@ deb:
 	$(Q)printf 'fpisa ($(VERSION)) unstable; urgency=medium\n\n  * Version $(VERSION).\n\n -- %s  %s\n' \
 		"$$(sed -n 's/^Maintainer: //p' debian/control)" "$$(date -Rud @$(DAY))" > $(DEB_TREE)/debian/changelog
 	$(Q)cd $(DEB_TREE) && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u B -u VERSION -u DESTDIR -u PREFIX \
+		$(if $(PG_HEADERS),,DEB_BUILD_PROFILES="$(DEB_BUILD_PROFILES) pkg.fpisa.nopostgres") \
 		dpkg-buildpackage -us -uc -b -j$$(nproc) > ../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
 	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb
 

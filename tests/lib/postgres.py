@@ -64,9 +64,10 @@ def link_all(source, place):
 
 
 class Server:
-    """Runs until close(); all that it has is below `home`."""
+    """Runs until close(); all that it has is below `home`. The extension is the build's, or that of a package unpacked in `files`."""
 
-    def __init__(self, **settings):
+    def __init__(self, files=None, **settings):
+        self.files = files
         self.home = tempfile.mkdtemp(prefix="fpisa-postgres-")
         self.process = None
         try:
@@ -88,9 +89,12 @@ class Server:
         link_all(where("sharedir"), self.place("sharedir"))
         os.unlink(self.place("sharedir") + "/extension")
         link_all(where("sharedir") + "/extension", self.place("sharedir") + "/extension")
-        env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-        self.must(["make", "-s", "-C", TOP, "install-postgres", f"B={BUILD}", f"DESTDIR={self.home}/root",
-                   f"PG_CONFIG={PG_CONFIG}"], env=env)
+        if self.files:
+            self.must(["cp", "-rT", "--remove-destination", self.files, self.home + "/root"])
+        else:
+            env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+            self.must(["make", "-s", "-C", TOP, "install-postgres", f"B={BUILD}", f"DESTDIR={self.home}/root",
+                       f"PG_CONFIG={PG_CONFIG}"], env=env)
         os.makedirs(self.home + "/data", mode=0o700)
         if not os.geteuid():
             for path in (self.home, self.home + "/data"):

@@ -14,6 +14,7 @@ import pytest
 import guide
 import install
 import interfaces
+import postgres
 from lab import ADDRESS, end, mount_tree, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -166,6 +167,22 @@ def fresh(root):
 def test_lintian(debs):
     out = sh("lintian", "--allow-root", "--fail-on", "error", os.path.join(debs, f"fpisa_{OLD}_amd64.changes"))
     assert not re.findall(r"^[EW]: .*", out, re.M), out
+
+
+def test_postgres(debs, tmp_path):
+    """The extension as its package has it, in a server of its own."""
+    package = os.path.join(debs, f"postgresql-15-fpisa_{OLD}_amd64.deb")
+    why = postgres.lacking() if os.path.exists(package) else "no such package: postgresql-server-dev-15 is not installed; make deps"
+    if why:
+        pytest.skip(why)
+    assert "postgresql-15" in sh("dpkg-deb", "-f", package, "Depends")
+    sh("dpkg-deb", "-x", package, tmp_path)
+    assert os.path.exists(os.path.join(tmp_path, "usr", "share", "doc", "postgresql-15-fpisa", "postgres.md.gz"))
+    server = postgres.Server(files=str(tmp_path))
+    try:
+        assert server.sql("CREATE EXTENSION fpisa; SELECT fpisa_sum(x) FROM (VALUES (1e30::real), (1), (-1e30)) t(x)") == [("1",)]
+    finally:
+        server.close()
 
 
 def pages_commands(section, place):
