@@ -137,7 +137,8 @@ struct fpisa_options {
 	 * got the handle, which is chance where threads start them: give those tags (struct fpisa_call), in
 	 * one order on all ranks. A request is one thread's at a time. The time of a request counts from
 	 * its start, or from the end of the one before it if that is later. fpisa_rejoin() and fpisa_close() end
-	 * what other threads wait for with -ECANCELED; no call may begin once fpisa_close() has.
+	 * what other threads wait for with -ECANCELED. During the one a start is refused with -EBUSY; once the other
+	 * has begun nothing else may.
 	 */
 	uint64_t progress;
 };

@@ -170,7 +170,9 @@ int fpisa_rejoin(struct fpisa *f)
 
 	if (rc)
 		return rc;
-	rc = join(f, 0);
+	rc = fpisa_joining(f);
+	if (!rc)
+		rc = join(f, 0);
 	fpisa_leave(f);
 	return rc;
 }

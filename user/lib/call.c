@@ -82,6 +82,9 @@ static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, stru
 	uint64_t operand = 0;
 	int rc;
 
+	rc = fpisa_joining(f);
+	if (rc)
+		return rc;
 	if (f->error)
 		return fpisa_poisoned(f);
 	rc = check_call(f, c, &operand);

@@ -148,9 +148,13 @@ static int enter(struct fpisa *f, int to_block)
 				  "for one; wait in another thread",
 				  f->peer, f->job);
 	fpisa_lock(&s->lock);
-	if (!s->joining)
+	return 0;
+}
+
+int fpisa_joining(const struct fpisa *f)
+{
+	if (!f->shared.joining)
 		return 0;
-	fpisa_unlock(&s->lock);
 	return fpisa_fail(-EBUSY, "%s: job %u: another thread is in fpisa_rejoin(); go on when that has returned",
 			  f->peer, f->job);
 }

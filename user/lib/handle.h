@@ -74,6 +74,7 @@ int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
 int fpisa_enter(struct fpisa *f); /* a public function begins: 0, or why the handle cannot be used */
 int fpisa_enter_to_block(struct fpisa *f); /* the same, of one that waits */
 void fpisa_leave(struct fpisa *f);
+int fpisa_joining(const struct fpisa *f); /* -EBUSY: another thread joins; of those that begin something */
 int fpisa_look(struct fpisa *f);       /* one begins that only reads, as on_chunk may too; its end gets what this returns */
 void fpisa_look_away(struct fpisa *f, int locked);
 int fpisa_refuse_inherited(const struct fpisa *f);     /* -ECHILD: it belongs to another process */

@@ -47,7 +47,7 @@ void fpisa_shared_free(struct fpisa *f);
 /* Asks the transport anew: it has joined. */
 int fpisa_shared_descriptors(struct fpisa *f);
 
-/* As the transport's receive(). The lock is free meanwhile, and a wake() ends it early. */
+/* As the transport's receive(). The lock is free meanwhile, and a wake() ends it early, 10 ms later at the latest. */
 int fpisa_receive(struct fpisa *f, struct fpisa_in *in, uint64_t timeout_ns);
 
 /* Whoever waits looks again: something has ended. */
