@@ -29,9 +29,9 @@ static __always_inline int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	if (!session || !slot)
 		return -FPISA_V_internal;
 	claim = fpisa_claim_of(h.fpisa, job);
-	if (!guard_take(&slot->guard))
+	if (!lock_take(&slot->lock))
 		return -FPISA_V_busy;
-	/* Under the guard: a generation that began meanwhile may own the slot already. */
+	/* Under the lock: a generation that began meanwhile may own the slot already. */
 	if (claim.generation != *(volatile __u32 *)&session->generation || !claim.generation)
 		step = -FPISA_V_generation;
 	else
@@ -41,7 +41,7 @@ static __always_inline int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv, 
 		*(volatile __u32 *)&session->broken = claim.generation;
 	phv->results = session->results;
 	if (step < 0)
-		guard_release(&slot->guard);
+		lock_release(&slot->lock);
 	else if (step == FPISA_STEP_ADD)
 		phv->checked = !fpisa_bounded(fpisa_job_format(job), slot->arrivals);
 	else if (step == FPISA_STEP_FINISH || step == FPISA_STEP_RESEND)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What every step of the datapath needs: where the headers are, the checksum,
- * the guard of a slot or session, and ways out: one place that counts a verdict,
+ * the lock of a slot or session, and ways out: one place that counts a verdict,
  * replies to the sender (results for all leave by read_done() in stages.h, a
  * HELLO's answer, which goes where its rank is routed, by ingress.h). The
  * sender's frame is reused; it leaves by redirect, for a veth peer with GRO
@@ -205,10 +205,10 @@ GLOBAL_FN int refuse(struct xdp_md *ctx, __u32 job, __u32 v)
 	return bare_to_sender(ctx, job, v);
 }
 
-static __always_inline void guard_release(__u64 *guard)
+static __always_inline void lock_release(__u64 *lock)
 {
-	/* A full barrier: all that was written under the guard is visible before it. */
-	__sync_lock_test_and_set(guard, 0);
+	/* A full barrier: all that was written under the lock is visible before it. */
+	__sync_lock_test_and_set(lock, 0);
 }
 
 /*
@@ -216,13 +216,13 @@ static __always_inline void guard_release(__u64 *guard)
  * than a staged read-out of the largest frame through the trie. More
  * iterations exceed what the verifier keeps of pending branches.
  */
-GLOBAL_FN int guard_wait(__u64 *guard)
+GLOBAL_FN int lock_wait(__u64 *lock)
 {
-	if (!guard)
+	if (!lock)
 		return 0;
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < FPISA_GUARD_SPINS; i++) {
-		if (!*(volatile __u64 *)guard && !__sync_val_compare_and_swap(guard, 0, 1))
+	for (int i = 0; i < FPISA_LOCK_SPINS; i++) {
+		if (!*(volatile __u64 *)lock && !__sync_val_compare_and_swap(lock, 0, 1))
 			return 1;
 		bpf_ktime_get_ns();
 		bpf_ktime_get_ns();
@@ -230,10 +230,10 @@ GLOBAL_FN int guard_wait(__u64 *guard)
 	return 0;
 }
 
-/* 1 if the guard is the caller's now; 0 after FPISA_GUARD_SPINS attempts. */
-static __always_inline int guard_take(__u64 *guard)
+/* 1 if the lock is the caller's now; 0 after FPISA_LOCK_SPINS attempts. */
+static __always_inline int lock_take(__u64 *lock)
 {
-	return fpisa_likely(!__sync_val_compare_and_swap(guard, 0, 1)) || guard_wait(guard);
+	return fpisa_likely(!__sync_val_compare_and_swap(lock, 0, 1)) || lock_wait(lock);
 }
 
 #endif

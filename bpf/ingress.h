@@ -62,9 +62,9 @@ GLOBAL_FN int byte_trie_ready(void)
 }
 
 /* Rank `rank` of job `id` is alive. The tick is a load where programs are compiled, the clock a call. */
-static __always_inline void heard(__u32 id, __u32 rank)
+static __always_inline void mark_seen(__u32 id, __u32 rank)
 {
-	struct fpisa_heard *h = lookup(&fpisa_heard, id * FPISA_MAX_WORKERS + (rank & (FPISA_MAX_WORKERS - 1)));
+	struct fpisa_last_seen *h = lookup(&fpisa_last_seen, id * FPISA_MAX_WORKERS + (rank & (FPISA_MAX_WORKERS - 1)));
 	__u64 tick = bpf_jiffies64();
 
 	if (!h || h->tick == tick)
@@ -105,17 +105,17 @@ GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
  * neighbours know to its listed address, never back to whoever wrote that address. Asked as the host
  * itself would: from `lo`, whose forwarding `job add` switches on, for without it the helper refuses.
  */
-GLOBAL_FN int find_way(struct xdp_md *ctx, __u32 id, __u32 rank)
+GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
 	struct bpf_fib_lookup fib = { .family = 2 /* AF_INET */, .l4_protocol = IPPROTO_UDP, .ifindex = 1 };
-	struct fpisa_way *way = lookup(&fpisa_way, 0);
+	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
 	struct fpisa_peer *peer;
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
 	struct headers h;
 	long rc;
 
 	fpisa_opaque(rank);
-	if (!way || !job || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
+	if (!hop || !job || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
 		return FPISA_V_internal;
 	peer = lookup(&fpisa_peers, id * FPISA_MAX_WORKERS + rank);
 	if (!peer)
@@ -123,9 +123,9 @@ GLOBAL_FN int find_way(struct xdp_md *ctx, __u32 id, __u32 rank)
 	if (job->rank[rank].given) {
 		if (peer->ifindex && peer->ifindex != ctx->ingress_ifindex)
 			return FPISA_V_route;
-		__builtin_memcpy(way->mac, h.eth->h_source, ETH_ALEN);
-		__builtin_memcpy(way->local_mac, h.eth->h_dest, ETH_ALEN);
-		way->ifindex = ctx->ingress_ifindex;
+		__builtin_memcpy(hop->mac, h.eth->h_source, ETH_ALEN);
+		__builtin_memcpy(hop->local_mac, h.eth->h_dest, ETH_ALEN);
+		hop->ifindex = ctx->ingress_ifindex;
 		return FPISA_V_accepted;
 	}
 	fib.ipv4_dst = h.ip->saddr;
@@ -137,9 +137,9 @@ GLOBAL_FN int find_way(struct xdp_md *ctx, __u32 id, __u32 rank)
 		return FPISA_V_forwarding;
 	if (rc || fib.ifindex != peer->ifindex)
 		return FPISA_V_route;
-	__builtin_memcpy(way->mac, fib.dmac, ETH_ALEN);
-	__builtin_memcpy(way->local_mac, fib.smac, ETH_ALEN);
-	way->ifindex = fib.ifindex;
+	__builtin_memcpy(hop->mac, fib.dmac, ETH_ALEN);
+	__builtin_memcpy(hop->local_mac, fib.smac, ETH_ALEN);
+	hop->ifindex = fib.ifindex;
 	return FPISA_V_accepted;
 }
 
@@ -153,42 +153,42 @@ GLOBAL_FN __u64 cookie_of(struct xdp_md *ctx, __u32 id, __u32 rank)
 }
 
 /* `rank` has shown its cookie: into the session, and remember the way to it. */
-GLOBAL_FN int let_in(struct xdp_md *ctx, __u32 id, __u32 rank)
+GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
 	struct fpisa_control *control = lookup(&fpisa_control, 0);
 	struct fpisa_session *session = lookup(&fpisa_sessions, id);
 	struct fpisa_peer *peer = lookup(&fpisa_peers, id * FPISA_MAX_WORKERS + rank);
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
-	struct fpisa_way *way = lookup(&fpisa_way, 0);
+	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
 	struct fpisa_hello *p;
 	struct headers h;
 	int joined;
 
 	fpisa_opaque(rank);
-	if (!control || !session || !peer || !job || !way || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
+	if (!control || !session || !peer || !job || !hop || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
 		return FPISA_V_internal;
 	p = (void *)(h.fpisa + 1);
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
 		return FPISA_V_truncated;
-	heard(id, rank);
-	if (!guard_take(&session->guard))
+	mark_seen(id, rank);
+	if (!lock_take(&session->lock))
 		return FPISA_V_busy;
 	joined = fpisa_session_hello(session, job, h.fpisa, rank, *(volatile __u64 *)&job->live, &control->next_generation);
-	/* A late HELLO of an earlier life moves nothing. */
+	/* A late HELLO of an earlier incarnation moves nothing. */
 	if (session->incarnation[rank] == h.fpisa->aux) {
-		__builtin_memcpy(peer->mac, way->mac, ETH_ALEN);
-		__builtin_memcpy(peer->local_mac, way->local_mac, ETH_ALEN);
-		peer->ifindex = way->ifindex;
+		__builtin_memcpy(peer->mac, hop->mac, ETH_ALEN);
+		__builtin_memcpy(peer->local_mac, hop->local_mac, ETH_ALEN);
+		peer->ifindex = hop->ifindex;
 	}
 	fpisa_make_welcome(h.fpisa, p, job, session, rank, joined);
-	guard_release(&session->guard);
+	lock_release(&session->lock);
 	return FPISA_V_welcome;
 }
 
 /* HELLO to job `id`, which exists; `payload` bytes follow the header. */
 GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
-	struct fpisa_way *way = lookup(&fpisa_way, 0);
+	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
 	struct fpisa_sum sum = {};
 	struct fpisa_hello *p;
 	struct headers h;
@@ -199,17 +199,17 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 		return refuse(ctx, id, FPISA_V_not_live);
 	if (rank < 0)
 		return count_verdict(id, -rank, XDP_DROP);
-	v = find_way(ctx, id, rank);
+	v = find_nexthop(ctx, id, rank);
 	if (v != FPISA_V_accepted)
 		return count_verdict(id, v, v == FPISA_V_unresolved ? XDP_PASS : XDP_DROP);
 	cookie = cookie_of(ctx, id, rank);
-	if (!cookie || !way || !find_headers(ctx, &h))
+	if (!cookie || !hop || !find_headers(ctx, &h))
 		return count_verdict(id, FPISA_V_internal, XDP_DROP);
 	p = (void *)(h.fpisa + 1);
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
 		return count_verdict(id, FPISA_V_truncated, XDP_DROP);
 	if (h.fpisa->secret == cookie) {
-		v = let_in(ctx, id, rank);
+		v = join_session(ctx, id, rank);
 		if (v != FPISA_V_welcome)
 			return count_verdict(id, v, XDP_DROP);
 	} else {
@@ -219,10 +219,10 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	sum_header(h.fpisa, &sum);
 	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
 	h.fpisa->checksum = fpisa_sum_fold(&sum);
-	__builtin_memcpy(h.eth->h_dest, way->mac, ETH_ALEN);
-	__builtin_memcpy(h.eth->h_source, way->local_mac, ETH_ALEN);
+	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
+	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);
 	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p));
-	return count_verdict(id, v, through(id, way->ifindex));
+	return count_verdict(id, v, through(id, hop->ifindex));
 }
 
 /* Every stateless check of an ADD to job `id` but the checksum; a verdict. */
@@ -255,7 +255,7 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	if (v != FPISA_V_accepted)
 		return refuse(ctx, id, v);
 
-	heard(id, h->fpisa->rank);
+	mark_seen(id, h->fpisa->rank);
 	phv->job = id;
 	phv->key = job->slot_base + h->fpisa->slot;
 	phv->blocks = h->fpisa->count / FPISA_BLOCK;
@@ -308,7 +308,7 @@ static __always_inline int ingress(struct xdp_md *ctx, struct fpisa_phv *phv)
 	whole = find_headers(ctx, &h);
 	if (!is_ours(ctx, &h, control))
 		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
-	v = for_whom(&h, whole, &id);
+	v = find_job(&h, whole, &id);
 	if (v != FPISA_V_accepted)
 		return count_verdict(id, v, XDP_PASS);
 	v = parse(ctx, control, &payload, &port);

@@ -108,17 +108,17 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_peers SEC(".maps");
 
-/* When each was last heard, same keys. */
+/* When each was last seen, same keys. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS * FPISA_MAX_WORKERS);
 	__type(key, __u32);
-	__type(value, struct fpisa_heard);
+	__type(value, struct fpisa_last_seen);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} fpisa_heard SEC(".maps");
+} fpisa_last_seen SEC(".maps");
 
 /* Where the answer to the HELLO in hand goes; one a CPU. */
-struct fpisa_way {
+struct fpisa_nexthop {
 	__u8 mac[6];
 	__u8 local_mac[6];
 	__u32 ifindex;
@@ -128,9 +128,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct fpisa_way);
+	__type(value, struct fpisa_nexthop);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} fpisa_way SEC(".maps");
+} fpisa_nexthop SEC(".maps");
 
 /*
  * Cursors of unicast fan-out: of the result whose copies leave a port, which rank

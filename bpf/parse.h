@@ -54,7 +54,7 @@ GLOBAL_FN int is_address(__be32 address)
  * another address: accepted, or wrong_destination. *id becomes the job's number,
  * FPISA_MAX_JOBS if the frame says none that there is; `whole` as find_headers() said.
  */
-static __always_inline enum fpisa_verdict for_whom(const struct headers *h, int whole, __u32 *id)
+static __always_inline enum fpisa_verdict find_job(const struct headers *h, int whole, __u32 *id)
 {
 	struct fpisa_job *job = NULL;
 

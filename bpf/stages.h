@@ -109,11 +109,11 @@ GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live
 	if (!slot)
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	if (!phv->probe || !find_headers(ctx, &h)) {
-		guard_release(&slot->guard);
+		lock_release(&slot->lock);
 		return count_verdict(phv->job, v, XDP_DROP);
 	}
 	fpisa_make_status(h.fpisa, slot, live);
-	guard_release(&slot->guard);
+	lock_release(&slot->lock);
 	count_verdict(phv->job, v, 0);
 	return bare_to_sender(ctx, phv->job, FPISA_V_status);
 }
@@ -138,7 +138,7 @@ static __always_inline void count_events(struct fpisa_counters *c, __u64 events)
 #define COMPLETE (-1)
 
 /*
- * The registers hold the contribution: record it under the guard. Returns
+ * The registers hold the contribution: record it under the lock. Returns
  * COMPLETE, or the action that ends this packet.
  */
 static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv)
@@ -163,7 +163,7 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv)
 	}
 	if (fpisa_unlikely(phv->probe))
 		return not_complete(ctx, phv, live, FPISA_V_accepted);
-	guard_release(&slot->guard);
+	lock_release(&slot->lock);
 	add_verdict(c, FPISA_V_accepted);
 	return XDP_DROP;
 }
@@ -207,13 +207,13 @@ GLOBAL_FN int read_done(struct xdp_md *ctx, struct fpisa_phv *phv)
 	if (!slot)
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	if (!job || !find_headers(ctx, &h) || !c) {
-		guard_release(&slot->guard);
+		lock_release(&slot->lock);
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	}
 	flags = slot->flags | phv->flags;
 	fpisa_make_result(h.fpisa, slot, job, phv->results, flags, phv->resend);
 	slot->done = 1;
-	guard_release(&slot->guard);
+	lock_release(&slot->lock);
 
 	payload = payload_bytes(phv);
 	if (SWAPPED(phv))

@@ -26,7 +26,7 @@ static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hd
  * Is an ADD of `payload` bytes from saddr:sport one that the job lists?
  * Identity is the source address and port; the rank in the header only says
  * which entry of the list to compare. The secret says that it is the rank's
- * present life, for any host can write any source address.
+ * present incarnation, for any host can write any source address.
  */
 static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
 							  const struct fpisa_job *job,
@@ -143,7 +143,7 @@ static __always_inline void fpisa_make_error(struct fpisa_hdr *h, enum fpisa_ver
 
 /*
  * The session's part of a HELLO whose cookie is right; the caller owns its
- * guard. Returns as fpisa_session_join() does.
+ * lock. Returns as fpisa_session_join() does.
  */
 static __always_inline int fpisa_session_hello(struct fpisa_session *s, const struct fpisa_job *job,
 				      const struct fpisa_hdr *h, __u32 rank, __u64 live, __u32 *next)

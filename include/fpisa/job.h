@@ -61,10 +61,10 @@ struct fpisa_job {
 
 /*
  * Who has joined, key: job number. The datapath alone writes it, under
- * `guard`; user space sets it once, before the job becomes active.
+ * `lock`; user space sets it once, before the job becomes active.
  */
 struct fpisa_session {
-	__u64 guard;
+	__u64 lock;
 	__u64 joining;	  /* ranks that wait and said HELLO since the last newcomer did */
 	__u64 members;	  /* ranks whose incarnation is in the current generation */
 	__u32 generation; /* the one that contributions must carry; 0: none yet */
@@ -76,7 +76,7 @@ struct fpisa_session {
 
 /*
  * Where a worker is, key: job * FPISA_MAX_WORKERS + rank; from the kernel's
- * routes and neighbours when its HELLO was let in, or, where the administrator
+ * routes and neighbours when its HELLO joined, or, where the administrator
  * named the port, from the HELLO. Until then the addresses are zero and ifindex
  * is what `job add` resolved.
  */
@@ -87,12 +87,12 @@ struct fpisa_peer {
 };
 
 /*
- * When a worker was last heard, same key: a HELLO, or a contribution that
+ * When a worker was last seen, same key: a HELLO, or a contribution that
  * passed its checks, cookie, secret and checksum among them. Whoever finds that the
  * tick has changed writes both, so a busy rank's entry moves between CPUs
  * once a tick and not with every frame.
  */
-struct fpisa_heard {
+struct fpisa_last_seen {
 	__u64 ns;   /* CLOCK_MONOTONIC; 0: never */
 	__u64 tick; /* of the kernel, in jiffies */
 };
@@ -101,10 +101,10 @@ struct fpisa_heard {
  * One version of one slot, key: slot_base + 2 x slot + version. Its registers
  * are the entries of the same key in the exponent and the mantissa array.
  *
- * Ownership: a CPU that moves `guard` from 0 to 1 by compare-and-swap owns
+ * Ownership: a CPU that moves `lock` from 0 to 1 by compare-and-swap owns
  * the entry and its registers until it swaps 0 back, on every way out, also
  * across tail calls. Nothing here is read or written without it. Whoever
- * finds it taken retries FPISA_GUARD_SPINS times, then drops the frame as
+ * finds it taken retries FPISA_LOCK_SPINS times, then drops the frame as
  * `busy`, counted; the worker sends it again.
  *
  * There is no second copy of a finished result: the registers are the kept
@@ -113,7 +113,7 @@ struct fpisa_heard {
  * after every rank has had this one (doc/protocol.md).
  */
 struct fpisa_slot {
-	__u64 guard;
+	__u64 lock;
 	__u64 chunk;	  /* the round */
 	__u64 bitmap;	  /* ranks whose contributions are in the registers */
 	__u64 order;	  /* 4 bits a rank: position in the order of arrival */
@@ -131,7 +131,7 @@ struct fpisa_slot {
 
 _Static_assert(sizeof(struct fpisa_slot) == 64, "slot layout");
 
-#define FPISA_GUARD_SPINS 2048
+#define FPISA_LOCK_SPINS 2048
 
 /* The clock's generations a second: user space lets them go on from there, so they wrap after two years. */
 #define FPISA_GENERATIONS_S 64

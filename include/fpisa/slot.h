@@ -4,7 +4,7 @@
  * datapath and the in-process transport call them; tests/model explores the
  * same rules under loss, duplication, reordering and shrink.
  *
- * A chunk number c runs from 0 for the life of a generation; with a window of
+ * A chunk number c runs from 0 in each generation; with a window of
  * W slots, slot = c mod W and version = (c / W) mod 2. A worker sends c + W
  * only after it has the result of c. So when chunk c + 2W arrives for an
  * entry that holds c, every rank has the result of c, and the entry is free.
@@ -47,7 +47,7 @@ static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 }
 
 /*
- * Rules 1 to 5. The caller owns the slot's guard. Starts the round in *s if
+ * Rules 1 to 5. The caller owns the slot's lock. Starts the round in *s if
  * the contribution is its first; sets no other state: fpisa_slot_commit()
  * follows once the registers hold the contribution. `broken`: ranks made
  * different calls in this generation, so kept results are all there is. The
@@ -101,7 +101,7 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 
 /*
  * The registers hold the contribution of `rank`: record it. Returns nonzero
- * if the round is complete. The caller owns the guard.
+ * if the round is complete. The caller owns the lock.
  */
 static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, __u64 live, __u32 flags)
 {
@@ -115,7 +115,7 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
 
 /*
  * HELLO of `rank` in incarnation `inc`, whose cookie it carried; the caller
- * owns the session's guard.
+ * owns the session's lock.
  *
  * A generation begins when every live rank has joined it, each with an
  * incarnation newer than the last one known; so a worker that comes back

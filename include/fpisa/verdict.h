@@ -50,7 +50,7 @@
 	X(family, DROP, "the programs of the job's format are not loaded; delete the job and add it again") \
 	X(internal, DROP, "a map look-up that cannot fail failed")                                           \
 	X(port, DROP, "UDP port is not the slot's; a worker that does not know of --ports?")           \
-	X(secret, DROP, "secret is not that of the rank's present life; it has to join again")         \
+	X(secret, DROP, "secret is not that of the rank's present incarnation; it has to join again")  \
 	X(route, DROP, "no route to the HELLO's rank, or by another port than the job has for it; see fpisa doctor")   \
 	X(incarnation, DROP, "HELLO with an incarnation of 0, or of 2^63 or more")                     \
 	X(challenge, REPLY, "HELLO answered with the cookie that it lacked")                           \

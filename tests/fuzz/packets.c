@@ -136,13 +136,13 @@ static void case_busy(struct target *t)
 		return;
 	a.t = t;
 	if (hello) {
-		lock = &t->session->guard;
+		lock = &t->session->lock;
 	} else {
 		harness_hdr(&a.in)->flags = 0;
 		harness_set_checksums(&a.in);
 		a.key = (int)harness_hdr(&a.in)->slot;
 		lock = t->job.clz == FPISA_CLZ_LPM && vectors_below(&rng, 2) ? &targets_control->trie_state
-									     : &t->slot[a.key].guard;
+									     : &t->slot[a.key].lock;
 	}
 	was = *lock;
 	*lock = 1;

@@ -100,7 +100,7 @@ NOTHING(int, datapath_unload, const char *pin, char *const *devs, int n, struct 
 NOTHING(int, datapath_job, const struct datapath *dp, __u32 job, struct fpisa_job *out)
 NOTHING(int, datapath_session, const struct datapath *dp, __u32 job, struct fpisa_session *out)
 NOTHING(int, datapath_peer, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out)
-NOTHING(int, datapath_heard, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_heard *out)
+NOTHING(int, datapath_last_seen, const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_last_seen *out)
 NOTHING(int, datapath_slot, const struct datapath *dp, __u32 key, struct fpisa_slot *out)
 NOTHING(int, datapath_counters, const struct datapath *dp, __u32 key, struct fpisa_counters *sum)
 NOTHING(int, datapath_steered, const struct datapath *dp, struct datapath_cpu *out)

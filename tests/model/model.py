@@ -72,7 +72,7 @@ MUTATIONS = {
     "self-clock-ignored": slots(2, 1, 4, eager=1, strict=True),
     "result-of-any-chunk": slots(2, 1, 4, accept_any=True),
     "generation-ignored": joins(2, 1, 1, rules.GenerationIgnored),
-    "generation-before-guard": joins(2, 1, 1, rules.GenerationEarly),
+    "generation-before-lock": joins(2, 1, 1, rules.GenerationEarly),
     "join-any-hello": joins(2, 1, 1, rules.JoinAny),
     "join-stale-hello": joins(2, 1, 1, rules.JoinStale),
     "join-counted-once": joins(2, 1, 1, rules.JoinOnce),

@@ -54,7 +54,7 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
 /*
  * One ADD of `rank` for `chunk` in `generation`. `door` is the live mask when
  * the checks without state ran, `live` and `current` the live mask and the
- * job's generation under the guard. *r is the version that fpisa_slot_of()
+ * job's generation under the lock. *r is the version that fpisa_slot_of()
  * names; it becomes what the datapath leaves behind.
  *
  * Returns -verdict of a drop, else enum fpisa_step, plus 0x100 if a result

@@ -187,7 +187,7 @@ class GenerationIgnored(Rules):
 
 
 class GenerationEarly(Rules):
-    """The generation is compared before the guard is held: any earlier one may pass."""
+    """The generation is compared before the lock is held: any earlier one may pass."""
 
     def add(self, slot, rank, chunk, gen, door, live, current):
         return super().add(slot, rank, chunk, gen, door, live, gen if gen < current else current)

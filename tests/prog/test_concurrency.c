@@ -165,7 +165,7 @@ static void *hold_locks(void *arg)
 	if (slot == MAP_FAILED)
 		return "map fpisa_slots";
 	for (int k = 0; !s->over; k++) {
-		__u64 *lock = &slot[k % (2 * WINDOW)].guard;
+		__u64 *lock = &slot[k % (2 * WINDOW)].lock;
 
 		if (!__sync_bool_compare_and_swap(lock, 0, 1))
 			continue;
@@ -244,7 +244,7 @@ static void check_variant(const struct variant *v, uint64_t rounds)
 		struct fpisa_slot slot;
 
 		harness_slot(harness, k, &slot, NULL, NULL);
-		assert_int_equal(slot.guard, 0);
+		assert_int_equal(slot.lock, 0);
 	}
 }
 

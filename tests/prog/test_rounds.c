@@ -184,14 +184,14 @@ static void busy_slot(void **state)
 	fd = bpf_map__fd(harness->skel->maps.fpisa_slots);
 	send_add(&j, &f, 0, 0, 1, 0);
 	harness_slot(harness, key, &s, NULL, NULL);
-	assert_int_equal(s.guard, 0);
-	s.guard = 1;
+	assert_int_equal(s.lock, 0);
+	s.lock = 1;
 	assert_int_equal(bpf_map_update_elem(fd, &key, &s, BPF_ANY), 0);
 	uint64_t busy = harness_verdict(harness, JOB, FPISA_V_busy);
 
 	assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_DROP);
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_busy), busy + 1);
-	s.guard = 0;
+	s.lock = 0;
 	assert_int_equal(bpf_map_update_elem(fd, &key, &s, BPF_ANY), 0);
 	assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), XDP_REDIRECT);
 	assert_true(first_value(&f) == 3.0f);

@@ -235,7 +235,7 @@ static void hostile(void **state)
 		if (f.to)
 			assert_true(intact(&f));
 		for (uint32_t k = 0; k < 2 * WINDOW; k++)
-			assert_int_equal(s.slot[k].guard, 0);
+			assert_int_equal(s.slot[k].lock, 0);
 	}
 	fpisa_soft_free(&s);
 }

@@ -101,7 +101,7 @@ struct datapath {
 	char pin[PATH_MAX];
 	bool read_only; /* the pins may be read, no more */
 	int lock; /* fd of the pin directory, -1 while not locked */
-	int jobs_fd, sessions_fd, peers_fd, heard_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
+	int jobs_fd, sessions_fd, peers_fd, last_seen_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
 		replies_fd, histogram_fd;
 	struct fpisa_steering steering; /* cpus 0: frames are summed where they come in */
 	int steered_fd;		       /* counters of that, -1 without */
@@ -134,7 +134,7 @@ int datapath_interrupted(const char *what);
 int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out);
 int datapath_session(const struct datapath *dp, __u32 job, struct fpisa_session *out);
 int datapath_peer(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_peer *out);
-int datapath_heard(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_heard *out);
+int datapath_last_seen(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_last_seen *out);
 int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out);
 
 /* Sum over CPUs; key: job number, or FPISA_MAX_JOBS for frames of no job. */

@@ -104,7 +104,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 {
 	static const struct fpisa_histogram histogram;
 	const struct fpisa_session session = { 0 };
-	const struct fpisa_heard heard = { 0 };
+	const struct fpisa_last_seen never = { 0 };
 	const struct fpisa_slot slot = { 0 };
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
 	int err = counters ? 0 : fail(-ENOMEM, NULL, "counters");
@@ -122,7 +122,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 		const struct fpisa_peer peer = { .ifindex = r < j->workers ? ifindex[r] : 0 };
 
 		err = put(dp->peers_fd, "peer", job * FPISA_MAX_WORKERS + r, &peer) ?:
-			      put(dp->heard_fd, "peer", job * FPISA_MAX_WORKERS + r, &heard);
+			      put(dp->last_seen_fd, "peer", job * FPISA_MAX_WORKERS + r, &never);
 	}
 	free(counters);
 	return err;
@@ -309,11 +309,11 @@ int datapath_leftovers(const struct datapath *dp, uint64_t *n)
 		*n += !bpf_map_lookup_elem(dp->fanout_fd, &job, &inner);
 		*n += !bpf_map_lookup_elem(dp->replies_fd, &job, &inner);
 		err = datapath_session(dp, job, &session);
-		*n += !err && session.guard;
+		*n += !err && session.lock;
 	}
 	for (__u32 key = 0; !err && key < FPISA_MAX_SLOTS; key++) {
 		err = datapath_slot(dp, key, &slot);
-		*n += !err && slot.guard;
+		*n += !err && slot.lock;
 	}
 	return err;
 }

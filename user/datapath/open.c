@@ -38,7 +38,7 @@ static int open_maps(struct datapath *dp)
 		int *fd;
 	} maps[] = {
 		{ "fpisa_jobs", &dp->jobs_fd },		{ "fpisa_sessions", &dp->sessions_fd },
-		{ "fpisa_peers", &dp->peers_fd },	{ "fpisa_heard", &dp->heard_fd },
+		{ "fpisa_peers", &dp->peers_fd },	{ "fpisa_last_seen", &dp->last_seen_fd },
 		{ "fpisa_slots", &dp->slots_fd },
 		{ "fpisa_counters", &dp->counters_fd }, { "fpisa_control", &dp->control_fd },
 		{ "fpisa_stages", &dp->stages_fd },	{ "fpisa_fanout", &dp->fanout_fd },
@@ -66,7 +66,7 @@ static int check_layout(const struct datapath *dp)
 		{ dp->jobs_fd, sizeof(struct fpisa_job) },
 		{ dp->sessions_fd, sizeof(struct fpisa_session) },
 		{ dp->peers_fd, sizeof(struct fpisa_peer) },
-		{ dp->heard_fd, sizeof(struct fpisa_heard) },
+		{ dp->last_seen_fd, sizeof(struct fpisa_last_seen) },
 		{ dp->slots_fd, sizeof(struct fpisa_slot) },
 		{ dp->counters_fd, sizeof(struct fpisa_counters) },
 		{ dp->control_fd, sizeof(struct fpisa_control) },
@@ -118,7 +118,7 @@ int datapath_open(struct datapath *dp, const char *pin)
 
 	memset(dp, 0, sizeof(*dp));
 	dp->lock = -1;
-	dp->jobs_fd = dp->sessions_fd = dp->peers_fd = dp->heard_fd = dp->slots_fd = -1;
+	dp->jobs_fd = dp->sessions_fd = dp->peers_fd = dp->last_seen_fd = dp->slots_fd = -1;
 	dp->counters_fd = dp->control_fd = dp->stages_fd = dp->fanout_fd = dp->replies_fd = -1;
 	dp->histogram_fd = dp->steered_fd = -1;
 	log_start();
@@ -166,7 +166,7 @@ void datapath_close(struct datapath *dp)
 	close_fd(&dp->jobs_fd);
 	close_fd(&dp->sessions_fd);
 	close_fd(&dp->peers_fd);
-	close_fd(&dp->heard_fd);
+	close_fd(&dp->last_seen_fd);
 	close_fd(&dp->slots_fd);
 	close_fd(&dp->counters_fd);
 	close_fd(&dp->control_fd);
@@ -234,9 +234,9 @@ int datapath_peer(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa
 	return lookup(dp->peers_fd, "peer", job * FPISA_MAX_WORKERS + rank, out);
 }
 
-int datapath_heard(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_heard *out)
+int datapath_last_seen(const struct datapath *dp, __u32 job, __u32 rank, struct fpisa_last_seen *out)
 {
-	return lookup(dp->heard_fd, "peer", job * FPISA_MAX_WORKERS + rank, out);
+	return lookup(dp->last_seen_fd, "peer", job * FPISA_MAX_WORKERS + rank, out);
 }
 
 int datapath_slot(const struct datapath *dp, __u32 key, struct fpisa_slot *out)

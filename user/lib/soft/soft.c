@@ -167,11 +167,11 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 		fpisa_make_challenge(p->h, p->payload, cookie);
 		return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_challenge);
 	}
-	lock_take(&s->session.guard);
+	lock_take(&s->session.lock);
 	joined = fpisa_session_hello(&s->session, &s->job, p->h, rank, live_of(s), &s->next_generation);
 	fpisa_make_welcome(p->h, p->payload, &s->job, &s->session, rank, joined);
 	__atomic_store_n(&s->generation, s->session.generation, __ATOMIC_RELEASE);
-	lock_release(&s->session.guard);
+	lock_release(&s->session.lock);
 	return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_welcome);
 }
 
@@ -183,7 +183,7 @@ static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, s
 
 	if (probe)
 		fpisa_make_status(p->h, slot, live_of(s));
-	lock_release(&slot->guard);
+	lock_release(&slot->lock);
 	if (!probe)
 		return v;
 	count(&(&s->counters.v_not_ours)[v], 1);
@@ -238,7 +238,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 		count(&c->fused_reads, 1);
 	fpisa_make_result(p->h, slot, &s->job, s->session.results, flags, resend);
 	slot->done = 1;
-	lock_release(&slot->guard);
+	lock_release(&slot->lock);
 	if (!resend) {
 		count(&c->results_inexact, !!(flags & FPISA_INEXACT));
 		count(&c->results_overflow, !!(flags & FPISA_OVERFLOW));
@@ -271,7 +271,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 
 	slot = &s->slot[p->h->slot];
 	claim = fpisa_claim_of(p->h, &s->job);
-	lock_take(&slot->guard);
+	lock_take(&slot->lock);
 	if (!claim.generation || claim.generation != __atomic_load_n(&s->generation, __ATOMIC_ACQUIRE))
 		step = -FPISA_V_generation;
 	else
@@ -279,7 +279,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	if (step == -FPISA_V_mismatch)
 		__atomic_store_n(&s->session.broken, claim.generation, __ATOMIC_RELAXED);
 	if (step < 0) {
-		lock_release(&slot->guard);
+		lock_release(&slot->lock);
 		return refuse(p, p->h->rank, (enum fpisa_verdict) - step);
 	}
 	if (step == FPISA_STEP_WAIT)
