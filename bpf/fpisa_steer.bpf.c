@@ -59,7 +59,7 @@ int fpisa_steer(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (!is_ours(ctx, &h, control))
 		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
-	if (find_job(&h, whole, &id) != FPISA_V_accepted)
+	if (find_job(&h, whole, &id) != FPISA_V_ok)
 		return count_verdict(id, FPISA_V_wrong_destination, XDP_PASS);
 	/* A HELLO has no slot. */
 	if (whole && h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)

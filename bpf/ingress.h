@@ -86,7 +86,7 @@ GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	if (!job || !find_headers(ctx, &h))
 		return -FPISA_V_internal;
 	v = fpisa_check_hello(h.fpisa, payload, job, h.ip->saddr, h.udp->source, &rank);
-	if (v != FPISA_V_accepted && v != FPISA_V_not_live)
+	if (v != FPISA_V_ok && v != FPISA_V_not_live)
 		return -v;
 	p = (void *)(h.fpisa + 1);
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
@@ -97,7 +97,7 @@ GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
 	if (fpisa_sum_fold(&sum) != h.fpisa->checksum)
 		return -FPISA_V_checksum;
-	return v == FPISA_V_accepted ? (int)rank : -v;
+	return v == FPISA_V_ok ? (int)rank : -v;
 }
 
 /*
@@ -126,7 +126,7 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 		__builtin_memcpy(hop->mac, h.eth->h_source, ETH_ALEN);
 		__builtin_memcpy(hop->local_mac, h.eth->h_dest, ETH_ALEN);
 		hop->ifindex = ctx->ingress_ifindex;
-		return FPISA_V_accepted;
+		return FPISA_V_ok;
 	}
 	fib.ipv4_dst = h.ip->saddr;
 	fib.ipv4_src = h.ip->daddr;
@@ -140,7 +140,7 @@ GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 	__builtin_memcpy(hop->mac, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(hop->local_mac, fib.smac, ETH_ALEN);
 	hop->ifindex = fib.ifindex;
-	return FPISA_V_accepted;
+	return FPISA_V_ok;
 }
 
 /* The cookie of `rank` in the incarnation that the HELLO names. */
@@ -200,7 +200,7 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	if (rank < 0)
 		return count_verdict(id, -rank, XDP_DROP);
 	v = find_nexthop(ctx, id, rank);
-	if (v != FPISA_V_accepted)
+	if (v != FPISA_V_ok)
 		return count_verdict(id, v, v == FPISA_V_unresolved ? XDP_PASS : XDP_DROP);
 	cookie = cookie_of(ctx, id, rank);
 	if (!cookie || !hop || !find_headers(ctx, &h))
@@ -236,7 +236,7 @@ GLOBAL_FN int check_add(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 port)
 	if (!job || !session || !find_headers(ctx, &h))
 		return FPISA_V_internal;
 	v = fpisa_check_add(h.fpisa, payload, job, session, h.ip->saddr, h.udp->source);
-	return v == FPISA_V_accepted ? fpisa_check_port(h.fpisa, job, port) : v;
+	return v == FPISA_V_ok ? fpisa_check_port(h.fpisa, job, port) : v;
 }
 
 static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct headers *h, __u32 id,
@@ -248,11 +248,11 @@ static __always_inline int add(struct xdp_md *ctx, struct fpisa_phv *phv, struct
 	__u32 v = check_add(ctx, id, payload, port);
 
 	/* What a member is told needs a frame that is whole: the checksum first. */
-	if (v != FPISA_V_accepted && !fpisa_reported(v))
+	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return count_verdict(id, v, XDP_DROP);
 	if (frame_sum(ctx, payload) != h->fpisa->checksum)
 		return count_verdict(id, FPISA_V_checksum, XDP_DROP);
-	if (v != FPISA_V_accepted)
+	if (v != FPISA_V_ok)
 		return refuse(ctx, id, v);
 
 	mark_seen(id, h->fpisa->rank);
@@ -309,10 +309,10 @@ static __always_inline int ingress(struct xdp_md *ctx, struct fpisa_phv *phv)
 	if (!is_ours(ctx, &h, control))
 		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
 	v = find_job(&h, whole, &id);
-	if (v != FPISA_V_accepted)
+	if (v != FPISA_V_ok)
 		return count_verdict(id, v, XDP_PASS);
 	v = parse(ctx, control, &payload, &port);
-	if (v != FPISA_V_accepted)
+	if (v != FPISA_V_ok)
 		return count_verdict(FPISA_MAX_JOBS, v, XDP_DROP);
 	job = bpf_map_lookup_elem(&fpisa_jobs, &id);
 	if (!job || !find_headers(ctx, &h))
@@ -323,7 +323,7 @@ static __always_inline int ingress(struct xdp_md *ctx, struct fpisa_phv *phv)
 		c->bytes += FPISA_PAYLOAD_OFFSET + payload;
 	}
 	v = fpisa_check_type(h.fpisa);
-	if (v != FPISA_V_accepted)
+	if (v != FPISA_V_ok)
 		return count_verdict(id, v, XDP_DROP);
 	/* Replies are made of the frame, and come from the first port. */
 	h.udp->dest = bpf_htons(port_of(control));

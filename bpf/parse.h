@@ -51,7 +51,7 @@ GLOBAL_FN int is_address(__be32 address)
 
 /*
  * Whose is a frame that is_ours()? It goes no further than this if it is for
- * another address: accepted, or wrong_destination. *id becomes the job's number,
+ * another address: ok, or wrong_destination. *id becomes the job's number,
  * FPISA_MAX_JOBS if the frame says none that there is; `whole` as find_headers() said.
  */
 static __always_inline enum fpisa_verdict find_job(const struct headers *h, int whole, __u32 *id)
@@ -63,9 +63,9 @@ static __always_inline enum fpisa_verdict find_job(const struct headers *h, int 
 		job = lookup(&fpisa_jobs, h->fpisa->job);
 	if (job && job->active) {
 		*id = h->fpisa->job;
-		return h->ip->daddr == job->address ? FPISA_V_accepted : FPISA_V_wrong_destination;
+		return h->ip->daddr == job->address ? FPISA_V_ok : FPISA_V_wrong_destination;
 	}
-	return is_address(h->ip->daddr) ? FPISA_V_accepted : FPISA_V_wrong_destination;
+	return is_address(h->ip->daddr) ? FPISA_V_ok : FPISA_V_wrong_destination;
 }
 
 /* Is a frame that is for us whole? *payload is set to the bytes after the FPISA header, *port to the port's number. */
@@ -89,7 +89,7 @@ static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, const struct
 	    FPISA_ETH_LEN + ip_len > ctx->data_end - ctx->data)
 		return FPISA_V_truncated;
 	*payload = udp_len - FPISA_UDP_LEN - FPISA_HDR_LEN;
-	return FPISA_V_accepted;
+	return FPISA_V_ok;
 }
 
 #endif

@@ -77,7 +77,7 @@ static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sp
 	int joined;
 
 	v = fpisa_check_hello(h, payload, &s->job, saddr, sport, &rank);
-	if ((v != FPISA_V_accepted && v != FPISA_V_not_live) || checksum(h, payload) != h->checksum)
+	if ((v != FPISA_V_ok && v != FPISA_V_not_live) || checksum(h, payload) != h->checksum)
 		return;
 	if (v == FPISA_V_not_live) {
 		refuse(h, v, rank, len, to);
@@ -131,11 +131,11 @@ static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be1
 	float *sum;
 	int step;
 
-	if ((v != FPISA_V_accepted && !fpisa_reported(v)) || checksum(h, payload) != h->checksum)
+	if ((v != FPISA_V_ok && !fpisa_reported(v)) || checksum(h, payload) != h->checksum)
 		return;
-	if (v == FPISA_V_accepted && h->op != FPISA_OP_SUM)
+	if (v == FPISA_V_ok && h->op != FPISA_OP_SUM)
 		v = FPISA_V_op;
-	if (v != FPISA_V_accepted) {
+	if (v != FPISA_V_ok) {
 		refuse(h, v, rank, len, to);
 		return;
 	}
@@ -171,7 +171,7 @@ void server_frame(struct server *s, __be32 saddr, __be16 sport, void *frame, siz
 
 	*to = 0;
 	if (*len < sizeof(*h) || h->magic != FPISA_MAGIC || h->job != s->number ||
-	    fpisa_check_type(h) != FPISA_V_accepted)
+	    fpisa_check_type(h) != FPISA_V_ok)
 		return;
 	payload = (uint32_t)(*len - sizeof(*h));
 	if (h->type == FPISA_TYPE_HELLO)

@@ -19,7 +19,7 @@ static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hd
 		return FPISA_V_version;
 	if (h->type != FPISA_TYPE_ADD && h->type != FPISA_TYPE_HELLO)
 		return FPISA_V_type;
-	return FPISA_V_accepted;
+	return FPISA_V_ok;
 }
 
 /*
@@ -58,14 +58,14 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 		return FPISA_V_not_live;
 	if (h->slot != fpisa_slot_of(h->chunk, job->window))
 		return FPISA_V_slot;
-	return FPISA_V_accepted;
+	return FPISA_V_ok;
 }
 
 /* Did an ADD that is right otherwise come to its slot's port? `port` counts from the aggregator's first. */
 static __always_inline enum fpisa_verdict fpisa_check_port(const struct fpisa_hdr *h, const struct fpisa_job *job,
 							   __u32 port)
 {
-	return port == fpisa_port_index(h->slot >> 1, job->window, job->ports) ? FPISA_V_accepted : FPISA_V_port;
+	return port == fpisa_port_index(h->slot >> 1, job->window, job->ports) ? FPISA_V_ok : FPISA_V_port;
 }
 
 /*
@@ -83,7 +83,7 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++) {
 		if (i < job->workers && job->rank[i].addr == saddr && job->rank[i].port == sport) {
 			*rank = i;
-			return job->live >> i & 1 ? FPISA_V_accepted : FPISA_V_not_live;
+			return job->live >> i & 1 ? FPISA_V_ok : FPISA_V_not_live;
 		}
 	}
 	return FPISA_V_unknown_peer;

@@ -4,8 +4,7 @@
  * datapath, the index of a counter, the reason in an ERROR frame and the
  * line that `fpisa stats` prints: all from this one list.
  *
- * Columns: name, class, sentence; `accepted` is also what a check returns that
- * a frame has passed. Classes:
+ * Columns: name, class, sentence. Classes:
  *	PASS	not ours; goes on untouched
  *	TAKEN	ours, consumed as it should be; nothing leaves
  *	REPLY	ours, an answer leaves
@@ -62,6 +61,8 @@ enum fpisa_verdict {
 	FPISA_VERDICTS(X)
 #undef X
 	FPISA_VERDICT_COUNT,
+	/* What a check returns that the frame has passed; nothing has become of it yet, so no counter and no reason has this number. */
+	FPISA_V_ok = FPISA_VERDICT_COUNT,
 };
 
 enum fpisa_verdict_class {

@@ -102,7 +102,7 @@ static enum fpisa_verdict below_fpisa(uint32_t *payload)
 	if (be16(16) != be16(38) + 20 || be16(38) < 8 + 76 || be16(16) + 14 > a.in.len)
 		return FPISA_V_truncated;
 	*payload = be16(38) - 8 - 76;
-	return FPISA_V_accepted;
+	return FPISA_V_ok;
 }
 
 /* Would the aggregator get as far as the slot's lock? */
@@ -160,9 +160,9 @@ void checker_expect(void)
 	a.verdict = below_fpisa(&payload);
 	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_wrong_destination)
 		a.action = XDP_PASS;
-	if (a.verdict == FPISA_V_accepted && !a.t)
+	if (a.verdict == FPISA_V_ok && !a.t)
 		a.verdict = FPISA_V_no_job;
-	else if (a.verdict == FPISA_V_accepted)
+	else if (a.verdict == FPISA_V_ok)
 		expect_of_job(payload);
 	else if (a.verdict != FPISA_V_wrong_destination)
 		a.t = NULL;

@@ -78,7 +78,7 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 		job.rank[i].addr = i + 1;
 	session.secret[rank] = SECRET;
 	v = fpisa_check_add(&h, COUNT * 4, &job, &session, rank + 1, 0);
-	if (v != FPISA_V_accepted)
+	if (v != FPISA_V_ok)
 		return -(int)v;
 	if (generation != current || !generation)
 		return -FPISA_V_generation;

@@ -16,9 +16,9 @@ static void test_check_type(void **state)
 	struct fpisa_hdr h = an_add();
 
 	(void)state;
-	assert_int_equal(fpisa_check_type(&h), FPISA_V_accepted);
+	assert_int_equal(fpisa_check_type(&h), FPISA_V_ok);
 	h.type = FPISA_TYPE_HELLO;
-	assert_int_equal(fpisa_check_type(&h), FPISA_V_accepted);
+	assert_int_equal(fpisa_check_type(&h), FPISA_V_ok);
 	for (int type = 0; type < 256; type++) {
 		if (type == FPISA_TYPE_ADD || type == FPISA_TYPE_HELLO)
 			continue;
@@ -48,9 +48,9 @@ static void test_check_type(void **state)
 static void test_check_add(void **state)
 {
 	(void)state;
-	ADD(accepted, (void)0);
-	ADD(accepted, h.count = 256, payload = 1024);
-	ADD(accepted, h.count = 32, payload = 128);
+	ADD(ok, (void)0);
+	ADD(ok, h.count = 256, payload = 1024);
+	ADD(ok, h.count = 32, payload = 128);
 	ADD(length, h.count = 0, payload = 0);
 	ADD(length, h.count = 65, payload = 65 * 4);
 	ADD(length, h.count = 33, payload = 33 * 4);
@@ -81,36 +81,36 @@ static void test_check_add(void **state)
 	ADD(format, h.format = 0);
 	ADD(op, h.op = FPISA_OP_END);
 	ADD(op, h.op = 0);
-	ADD(accepted, h.op = FPISA_OP_NORM);
+	ADD(ok, h.op = FPISA_OP_NORM);
 	ADD(op, h.op = FPISA_OP_NORM, job.mode = FPISA_MODE_EXACT);
 	ADD(op, h.op = FPISA_OP_AVG, job.format = h.format = FPISA_FORMAT_INT32);
-	ADD(accepted, h.op = FPISA_OP_MIN, job.format = h.format = FPISA_FORMAT_INT32);
+	ADD(ok, h.op = FPISA_OP_MIN, job.format = h.format = FPISA_FORMAT_INT32);
 	/* mxint8: the payload has its row of scales. */
 	ADD(length, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64);
-	ADD(accepted, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
+	ADD(ok, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
 	ADD(op, h.op = FPISA_OP_MAX, job.format = h.format = FPISA_FORMAT_MXINT8, payload = 64 + 32);
 	/* Factors: 2.0, 1 + 2^-23, -0.5; 0, infinity, NaN, 1 + 2^-24, which FP64 alone takes. */
-	ADD(accepted, h.op = FPISA_OP_SCALE, h.aux = 0x4000000000000000);
-	ADD(accepted, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000020000000);
-	ADD(accepted, h.op = FPISA_OP_SCALE, h.aux = 0xbfe0000000000000);
+	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0x4000000000000000);
+	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000020000000);
+	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0xbfe0000000000000);
 	ADD(op, h.op = FPISA_OP_SCALE);
 	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 1ull << 63);
 	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x7ff0000000000000);
 	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x7ff8000000000000);
 	ADD(op, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000010000000);
-	ADD(accepted, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000010000000, job.format = h.format = FPISA_FORMAT_FP64,
+	ADD(ok, h.op = FPISA_OP_SCALE, h.aux = 0x3ff0000010000000, job.format = h.format = FPISA_FORMAT_FP64,
 	    payload = 64 * 8);
 	/* Only scale has an operand. */
 	ADD(op, h.aux = 0x4000000000000000);
 	ADD(not_live, job.live = 5);
-	ADD(accepted, job.live = 2);
+	ADD(ok, job.live = 2);
 	ADD(slot, h.slot = 4);
 	ADD(slot, h.slot = 7);
 	ADD(slot, h.slot = 5 | 8);
 	ADD(slot, h.chunk = 7);
 	ADD(slot, h.chunk = 2);
-	ADD(accepted, h.chunk = 6 + 2 * WINDOW);
-	ADD(accepted, h.chunk = (1ull << 40) + 6);
+	ADD(ok, h.chunk = 6 + 2 * WINDOW);
+	ADD(ok, h.chunk = (1ull << 40) + 6);
 }
 
 /* Sixty-four workers: the last rank is one as good as the others. */
@@ -126,7 +126,7 @@ static void test_check_add_last_rank(void **state)
 	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
 		job.rank[i] = (struct fpisa_rank){.addr = 0x0000010a + (i << 24), .port = port};
 	h.rank = 63;
-	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_accepted);
+	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_ok);
 	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[62].addr, port), FPISA_V_rank);
 	job.live = ~0ull >> 1;
 	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_not_live);
@@ -142,7 +142,7 @@ static void test_check_hello(void **state)
 	(void)state;
 	for (__u32 i = 0; i < WORKERS; i++) {
 		rank = 99;
-		assert_int_equal(fpisa_check_hello(&h, length, &job, addr[i], port, &rank), FPISA_V_accepted);
+		assert_int_equal(fpisa_check_hello(&h, length, &job, addr[i], port, &rank), FPISA_V_ok);
 		assert_int_equal(rank, i);
 	}
 	assert_int_equal(fpisa_check_hello(&h, length - 4, &job, addr[1], port, &rank), FPISA_V_length);
@@ -162,7 +162,7 @@ static void test_check_hello(void **state)
 	h.aux = ~0ull;
 	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
 	h.aux = (1ull << 63) - 1;
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_accepted);
+	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_ok);
 }
 
 int main(void)

@@ -154,7 +154,7 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 	int joined;
 
 	v = fpisa_check_hello(p->h, payload, &s->job, saddr, sport, &rank);
-	if (v != FPISA_V_accepted && v != FPISA_V_not_live)
+	if (v != FPISA_V_ok && v != FPISA_V_not_live)
 		return v;
 	if (((const struct fpisa_hello *)p->payload)->token != s->job.token)
 		return FPISA_V_token;
@@ -258,13 +258,13 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	int step;
 
 	v = fpisa_check_add(p->h, payload, &s->job, &s->session, saddr, sport);
-	if (v == FPISA_V_accepted)
+	if (v == FPISA_V_ok)
 		v = fpisa_check_port(p->h, &s->job, port);
-	if (v != FPISA_V_accepted && !fpisa_reported(v))
+	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return v;
 	if (checksum(p, payload) != p->h->checksum)
 		return FPISA_V_checksum;
-	if (v != FPISA_V_accepted)
+	if (v != FPISA_V_ok)
 		return refuse(p, p->h->rank, v);
 	p->blocks = p->h->count / FPISA_BLOCK;
 	count(&s->counters.retransmissions, p->h->flags & FPISA_F_RETRANSMIT);
@@ -305,7 +305,7 @@ static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 sa
 	count(&s->counters.packets, 1);
 	count(&s->counters.bytes, FPISA_PAYLOAD_OFFSET + payload);
 	v = fpisa_check_type(p->h);
-	if (v != FPISA_V_accepted)
+	if (v != FPISA_V_ok)
 		return v;
 	if (p->h->type == FPISA_TYPE_HELLO)
 		return port ? FPISA_V_port : hello(s, p, saddr, sport, payload);
