@@ -31,14 +31,7 @@ static __always_inline int take_slot(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	claim = fpisa_claim_of(h.fpisa, job);
 	if (!lock_take(&slot->lock))
 		return -FPISA_V_busy;
-	/* Under the lock: a generation that began meanwhile may own the slot already. */
-	if (claim.generation != *(volatile __u32 *)&session->generation || !claim.generation)
-		step = -FPISA_V_generation;
-	else
-		step = fpisa_slot_admit(slot, &claim, *(volatile __u64 *)&job->live,
-					*(volatile __u32 *)&session->broken == claim.generation);
-	if (step == -FPISA_V_mismatch)
-		*(volatile __u32 *)&session->broken = claim.generation;
+	step = fpisa_admit(session, slot, &claim, fpisa_read_once(&job->live));
 	phv->results = session->results;
 	if (step < 0)
 		lock_release(&slot->lock);
@@ -69,7 +62,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv)
 
 	switch (step) {
 	case FPISA_STEP_WAIT:
-		return not_complete(ctx, phv, *(volatile __u64 *)&job->live, FPISA_V_duplicate);
+		return not_complete(ctx, phv, fpisa_read_once(&job->live), FPISA_V_duplicate);
 	case FPISA_STEP_RESEND:
 		phv->resend = 1;
 		/* fallthrough */

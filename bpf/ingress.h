@@ -27,7 +27,7 @@ GLOBAL_FN int fill_trie(void)
 /* The trie of leading zeros, filled by whoever comes first when no loader did. */
 static __always_inline int trie_ready(struct fpisa_control *control)
 {
-	if (fpisa_likely(*(volatile __u64 *)&control->trie_state == 2))
+	if (fpisa_likely(fpisa_read_once(&control->trie_state) == 2))
 		return 1;
 	if (__sync_val_compare_and_swap(&control->trie_state, 0, 1))
 		return 0;
@@ -77,7 +77,6 @@ static __always_inline void mark_seen(__u32 id, __u32 rank)
 GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
-	struct fpisa_sum sum = {};
 	struct fpisa_hello *p;
 	struct headers h;
 	__u32 rank = 0;
@@ -85,18 +84,10 @@ GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 
 	if (!job || !find_headers(ctx, &h))
 		return -FPISA_V_internal;
-	v = fpisa_check_hello(h.fpisa, payload, job, h.ip->saddr, h.udp->source, &rank);
-	if (v != FPISA_V_ok && v != FPISA_V_not_live)
-		return -v;
 	p = (void *)(h.fpisa + 1);
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
-		return -FPISA_V_truncated;
-	if (p->token != job->token)
-		return -FPISA_V_token;
-	sum_header(h.fpisa, &sum);
-	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
-	if (fpisa_sum_fold(&sum) != h.fpisa->checksum)
-		return -FPISA_V_checksum;
+		return -FPISA_V_length;
+	v = fpisa_check_hello(h.fpisa, p, payload, job, h.ip->saddr, h.udp->source, &rank);
 	return v == FPISA_V_ok ? (int)rank : -v;
 }
 
@@ -162,7 +153,7 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
 	struct fpisa_hello *p;
 	struct headers h;
-	int joined;
+	int newest;
 
 	fpisa_opaque(rank);
 	if (!control || !session || !peer || !job || !hop || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
@@ -173,14 +164,12 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 	mark_seen(id, rank);
 	if (!lock_take(&session->lock))
 		return FPISA_V_busy;
-	joined = fpisa_session_hello(session, job, h.fpisa, rank, *(volatile __u64 *)&job->live, &control->next_generation);
-	/* A late HELLO of an earlier incarnation moves nothing. */
-	if (session->incarnation[rank] == h.fpisa->aux) {
+	newest = fpisa_welcome(h.fpisa, p, job, session, rank, fpisa_read_once(&job->live), &control->next_generation);
+	if (newest) {
 		__builtin_memcpy(peer->mac, hop->mac, ETH_ALEN);
 		__builtin_memcpy(peer->local_mac, hop->local_mac, ETH_ALEN);
 		peer->ifindex = hop->ifindex;
 	}
-	fpisa_make_welcome(h.fpisa, p, job, session, rank, joined);
 	lock_release(&session->lock);
 	return FPISA_V_welcome;
 }
@@ -189,7 +178,6 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
-	struct fpisa_sum sum = {};
 	struct fpisa_hello *p;
 	struct headers h;
 	int v, rank = check_hello(ctx, id, payload);
@@ -208,17 +196,12 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	p = (void *)(h.fpisa + 1);
 	if ((void *)(p + 1) > (void *)(long)ctx->data_end)
 		return count_verdict(id, FPISA_V_truncated, XDP_DROP);
-	if (h.fpisa->secret == cookie) {
+	v = fpisa_challenge(h.fpisa, p, cookie);
+	if (v == FPISA_V_ok)
 		v = join_session(ctx, id, rank);
-		if (v != FPISA_V_welcome)
-			return count_verdict(id, v, XDP_DROP);
-	} else {
-		fpisa_make_challenge(h.fpisa, p, cookie);
-		v = FPISA_V_challenge;
-	}
-	sum_header(h.fpisa, &sum);
-	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
-	h.fpisa->checksum = fpisa_sum_fold(&sum);
+	if (v != FPISA_V_welcome && v != FPISA_V_challenge)
+		return count_verdict(id, v, XDP_DROP);
+	h.fpisa->checksum = fpisa_hello_sum(h.fpisa, p);
 	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);
 	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p));

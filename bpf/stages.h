@@ -156,7 +156,7 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv)
 	c->elements += phv->blocks * FPISA_BLOCK;
 	if (!phv->uncounted)
 		count_events(c, phv->events);
-	live = *(volatile __u64 *)&job->live;
+	live = fpisa_read_once(&job->live);
 	if (fpisa_slot_commit(slot, phv->rank, live, fpisa_event_flags(phv->events))) {
 		plan_read(phv, slot, job);
 		return COMPLETE;

@@ -71,25 +71,17 @@ static void refuse(struct fpisa_hdr *h, enum fpisa_verdict v, uint32_t rank, siz
 static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload,
 		  size_t *len, uint64_t *to)
 {
+	struct fpisa_hello *p = (struct fpisa_hello *)(h + 1);
 	enum fpisa_verdict v;
 	uint32_t rank = 0;
-	uint64_t cookie;
-	int joined;
 
-	v = fpisa_check_hello(h, payload, &s->job, saddr, sport, &rank);
-	if ((v != FPISA_V_ok && v != FPISA_V_not_live) || checksum(h, payload) != h->checksum)
-		return;
-	if (v == FPISA_V_not_live) {
+	v = fpisa_check_hello(h, p, payload, &s->job, saddr, sport, &rank);
+	if (v == FPISA_V_not_live)
 		refuse(h, v, rank, len, to);
+	if (v != FPISA_V_ok)
 		return;
-	}
-	cookie = fpisa_cookie(&s->job.key, rank, h->aux);
-	if (h->secret == cookie) {
-		joined = fpisa_session_hello(&s->session, &s->job, h, rank, s->job.live, &s->next_generation);
-		fpisa_make_welcome(h, (struct fpisa_hello *)(h + 1), &s->job, &s->session, rank, joined);
-	} else {
-		fpisa_make_challenge(h, (struct fpisa_hello *)(h + 1), cookie);
-	}
+	if (fpisa_challenge(h, p, fpisa_cookie(&s->job.key, rank, h->aux)) == FPISA_V_ok)
+		fpisa_welcome(h, p, &s->job, &s->session, rank, s->job.live, &s->next_generation);
 	reply(h, sizeof(struct fpisa_hello), len);
 	*to = 1ull << rank;
 }
@@ -142,11 +134,7 @@ static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be1
 	slot = &s->slot[h->slot];
 	sum = s->sum + (size_t)h->slot * s->job.elements;
 	claim = fpisa_claim_of(h, &s->job);
-	step = claim.generation && claim.generation == s->session.generation
-		       ? fpisa_slot_admit(slot, &claim, s->job.live, s->session.broken == claim.generation)
-		       : -FPISA_V_generation;
-	if (step == -FPISA_V_mismatch)
-		s->session.broken = claim.generation;
+	step = fpisa_admit(&s->session, slot, &claim, s->job.live);
 	if (step < 0) {
 		refuse(h, (enum fpisa_verdict) - step, rank, len, to);
 	} else if (step == FPISA_STEP_RESEND || step == FPISA_STEP_FINISH) {

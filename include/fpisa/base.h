@@ -39,6 +39,15 @@
 #define fpisa_or_to(x, y) ((x) |= (y))
 #endif
 
+/* A word that another CPU or thread may write meanwhile: read, and written, once and whole. */
+#ifdef __bpf__
+#define fpisa_read_once(p) (*(const volatile __typeof__(*(p)) *)(p))
+#define fpisa_write_once(p, v) (*(volatile __typeof__(*(p)) *)(p) = (v))
+#else
+#define fpisa_read_once(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define fpisa_write_once(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+#endif
+
 /* The address `offset` bytes after `base`; in BPF in the register that had the offset. */
 static __always_inline const void *fpisa_offset(const void *base, __u64 offset)
 {

@@ -22,6 +22,17 @@ static __always_inline enum fpisa_verdict fpisa_check_type(const struct fpisa_hd
 	return FPISA_V_ok;
 }
 
+/* The rank that the job lists at saddr:sport; FPISA_MAX_WORKERS if none. */
+static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, __be32 saddr, __be16 sport)
+{
+	__u32 i;
+
+	for (i = 0; i < FPISA_MAX_WORKERS; i++)
+		if (i < job->workers && job->rank[i].addr == saddr && job->rank[i].port == sport)
+			break;
+	return i;
+}
+
 /*
  * Is an ADD of `payload` bytes from saddr:sport one that the job lists?
  * Identity is the source address and port; the rank in the header only says
@@ -40,13 +51,9 @@ static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr
 		return FPISA_V_length;
 	if (rank >= FPISA_MAX_WORKERS || rank >= job->workers)
 		return FPISA_V_rank;
-	if (job->rank[rank].addr != saddr || job->rank[rank].port != sport) {
-		for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
-			if (i < job->workers && job->rank[i].addr == saddr && job->rank[i].port == sport)
-				return FPISA_V_rank;
-		return FPISA_V_unknown_peer;
-	}
-	if (!h->secret || h->secret != *(volatile const __u64 *)&session->secret[rank])
+	if (job->rank[rank].addr != saddr || job->rank[rank].port != sport)
+		return fpisa_rank_at(job, saddr, sport) < FPISA_MAX_WORKERS ? FPISA_V_rank : FPISA_V_unknown_peer;
+	if (!h->secret || h->secret != fpisa_read_once(&session->secret[rank]))
 		return FPISA_V_secret;
 	if (h->format != job->format)
 		return FPISA_V_format;
@@ -68,25 +75,40 @@ static __always_inline enum fpisa_verdict fpisa_check_port(const struct fpisa_hd
 	return port == fpisa_port_index(h->slot >> 1, job->window, job->ports) ? FPISA_V_ok : FPISA_V_port;
 }
 
-/*
- * Does a HELLO name a member's address? *rank is set to its rank. That it
- * comes from there, only the cookie says; and its payload, that it knows the token.
- */
-static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, __u32 payload,
-							    const struct fpisa_job *job, __be32 saddr,
-							    __be16 sport, __u32 *rank)
+/* The checksum of a HELLO, and of what answers it. */
+static __always_inline __u32 fpisa_hello_sum(const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
-	if (payload != sizeof(struct fpisa_hello))
+	struct fpisa_sum sum = {};
+
+	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
+	return fpisa_sum_fold(&sum);
+}
+
+/*
+ * Does a HELLO of `payload` bytes, *p, name a member's address, by one who knows the token?
+ * That it comes from there, only the cookie says. *rank is set to the rank that is listed
+ * there if the HELLO passes, or is refused as not_live, which its sender is told.
+ */
+static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, const struct fpisa_hello *p,
+							    __u32 payload, const struct fpisa_job *job,
+							    __be32 saddr, __be16 sport, __u32 *rank)
+{
+	__u32 i;
+
+	if (payload != sizeof(*p))
 		return FPISA_V_length;
 	if (!h->aux || h->aux >> 63)
 		return FPISA_V_incarnation;
-	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++) {
-		if (i < job->workers && job->rank[i].addr == saddr && job->rank[i].port == sport) {
-			*rank = i;
-			return job->live >> i & 1 ? FPISA_V_ok : FPISA_V_not_live;
-		}
-	}
-	return FPISA_V_unknown_peer;
+	i = fpisa_rank_at(job, saddr, sport);
+	if (i >= FPISA_MAX_WORKERS)
+		return FPISA_V_unknown_peer;
+	if (p->token != job->token)
+		return FPISA_V_token;
+	if (fpisa_hello_sum(h, p) != h->checksum)
+		return FPISA_V_checksum;
+	*rank = i;
+	return job->live >> i & 1 ? FPISA_V_ok : FPISA_V_not_live;
 }
 
 /* The claim of a checked ADD. */
@@ -152,7 +174,7 @@ static __always_inline int fpisa_session_hello(struct fpisa_session *s, const st
 	int joined = fpisa_session_join(s, rank, h->aux, h->secret, live, next);
 
 	if (s->generation != before)
-		s->results = fpisa_result_secret(&job->key, s->generation);
+		fpisa_write_once(&s->results, fpisa_result_secret(&job->key, s->generation));
 	return joined;
 }
 
@@ -194,6 +216,33 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 	p->live = job->live;
 	p->token = 0;
 	p->results = joined ? s->results : 0;
+}
+
+/*
+ * Does a checked HELLO carry its `cookie`, so that it came from where its rank is listed? If not, it
+ * becomes the answer that tells the cookie there: FPISA_V_challenge.
+ */
+static __always_inline enum fpisa_verdict fpisa_challenge(struct fpisa_hdr *h, struct fpisa_hello *p, __u64 cookie)
+{
+	if (h->secret == cookie)
+		return FPISA_V_ok;
+	fpisa_make_challenge(h, p, cookie);
+	return FPISA_V_challenge;
+}
+
+/*
+ * A HELLO that fpisa_challenge() has let pass joins the session, whose lock the caller owns, and becomes its
+ * WELCOME. Returns nonzero if it is of the rank's newest incarnation: what is known of the rank is then as it
+ * says, where a late HELLO of an earlier one says nothing.
+ */
+static __always_inline int fpisa_welcome(struct fpisa_hdr *h, struct fpisa_hello *p, const struct fpisa_job *job,
+					 struct fpisa_session *s, __u32 rank, __u64 live, __u32 *next)
+{
+	int joined = fpisa_session_hello(s, job, h, rank, live, next);
+	int newest = s->incarnation[rank & (FPISA_MAX_WORKERS - 1)] == h->aux;
+
+	fpisa_make_welcome(h, p, job, s, rank, joined);
+	return newest;
 }
 
 /* Which drops are reported to a member with an ERROR frame. */

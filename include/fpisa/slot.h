@@ -47,11 +47,11 @@ static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 }
 
 /*
- * Rules 1 to 5. The caller owns the slot's lock. Starts the round in *s if
- * the contribution is its first; sets no other state: fpisa_slot_commit()
- * follows once the registers hold the contribution. `broken`: ranks made
- * different calls in this generation, so kept results are all there is. The
- * caller records such a break when a mismatch is returned.
+ * Rules 1 to 5 in the generation that the slot's owner has found to be the
+ * claim's. Starts the round in *s if the contribution is its first; sets no
+ * other state: fpisa_slot_commit() follows once the registers hold the
+ * contribution. `broken`: ranks made different calls in this generation, so
+ * kept results are all there is.
  */
 static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct fpisa_claim *c, __u64 live, int broken)
 {
@@ -100,6 +100,26 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 }
 
 /*
+ * The rules for a contribution that has passed every check without state: is it
+ * of the generation that runs, and what is to be done with it? The caller owns the
+ * slot's lock, for a generation that began meanwhile may own the slot already.
+ * A mismatch breaks the generation. Returns an enum fpisa_step, or the verdict
+ * of a drop, negated.
+ */
+static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpisa_slot *s,
+				       const struct fpisa_claim *c, __u64 live)
+{
+	int step;
+
+	if (!c->generation || c->generation != fpisa_read_once(&session->generation))
+		return -FPISA_V_generation;
+	step = fpisa_slot_admit(s, c, live, fpisa_read_once(&session->broken) == c->generation);
+	if (step == -FPISA_V_mismatch)
+		fpisa_write_once(&session->broken, c->generation);
+	return step;
+}
+
+/*
  * The registers hold the contribution of `rank`: record it. Returns nonzero
  * if the round is complete. The caller owns the lock.
  */
@@ -129,6 +149,7 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
 static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 cookie,
 					      __u64 live, __u32 *next)
 {
+	__u32 generation;
 	__u64 bit;
 
 	/* One value for check and index: 6.1's verifier loses the bound when they are two copies of it. */
@@ -149,10 +170,11 @@ static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 ran
 		return 0;
 	s->members = s->joining;
 	s->joining = 0;
-	s->generation = __sync_fetch_and_add(next, 1);
+	generation = __sync_fetch_and_add(next, 1);
 	/* 0 means none: the counter of a datapath that no CLI has touched starts there. */
-	if (!s->generation)
-		s->generation = __sync_fetch_and_add(next, 1);
+	if (!generation)
+		generation = __sync_fetch_and_add(next, 1);
+	fpisa_write_once(&s->generation, generation);
 	return 1;
 }
 

@@ -177,7 +177,6 @@ static int open_target(struct harness *h, struct target *t)
 		return -EINVAL;
 	}
 	t->soft.session = *t->session;
-	t->soft.generation = t->session->generation;
 	p->exponents = view("fpisa_exponents");
 	p->mantissas = registers_of(h, t);
 	p->exponent_bytes = blocks * sizeof(*t->soft.exponents);

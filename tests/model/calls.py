@@ -12,7 +12,7 @@ worker, told a bitmap of workers; broken: the aggregator has seen it.
 """
 
 from explore import Violation
-from rules import EMITS, EMPTY, REGS, SAME
+from rules import BREAKS, EMITS, EMPTY, REGS, SAME
 
 GENERATION = 1
 OTHER = 2  # the digest of worker 0's calls
@@ -52,9 +52,9 @@ class Calls:
         code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c, digest), self.live, self.live, GENERATION,
                                           digest, broken and not self.broken_ignored)
         if code < 0:
-            verdict = self.rules.verdicts[-code]
-            if verdict == "mismatch":
-                told, broken = told | 1 << k, 1
+            if self.rules.verdict(code) == "mismatch":
+                told |= 1 << k
+            broken |= bool(-code & BREAKS)
             return received, told, broken, slots
         if code & EMITS:
             if len({tag[2] for tag in after[i][REGS]}) > 1:

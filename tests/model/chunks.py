@@ -87,7 +87,7 @@ class Chunks:
         label = ("add", k, c)
         if code < 0:
             if door == live and live >> k & 1 and not received[k] >> c & 1 and not self.eager:
-                raise Violation("a worker that keeps the rules is refused: %s" % self.rules.verdicts[-code],
+                raise Violation("a worker that keeps the rules is refused: %s" % self.rules.verdict(code),
                                 label)
             return s
         self.check_slot(s, slots[i], after[i], code, label)

@@ -184,7 +184,7 @@ class Generations:
         workers, session, nxt, begun, live, slots, net, left = s
         code, i, after = self.rules.frame(slots, k, c, gen, (k, life, gen, c), live, live, session[1])
         if code < 0:
-            verdict = self.rules.verdicts[-code]
+            verdict = self.rules.verdict(code)
             if live >> k & 1 and workers[k][1] == gen and workers[k][3] == life \
                     and not workers[k][2] >> c & 1 and not self.abandoned(s, k) and not self.back:
                 raise Violation("a worker that keeps the rules is refused: %s" % verdict, label)

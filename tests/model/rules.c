@@ -2,9 +2,8 @@
 /*
  * The protocol's rules as a shared object for tests/model/model.py. Each
  * function passes numbers to include/fpisa/frame.h and slot.h, in the order in
- * which the datapath (bpf/ingress.h, bpf/admission.h) and the in-process transport
- * call them; what those check themselves, whose generation it is, is written
- * here once more. model.py compiles this file.
+ * which the datapath (bpf/) and the in-process transport call them. model.py
+ * compiles this file.
  */
 #include "fpisa/frame.h"
 
@@ -16,6 +15,9 @@ struct rules_slot {
 #define CALL 7
 #define COUNT 32
 #define SECRET 1000 /* of every rank: models look at incarnations themselves */
+#define TOKEN 17
+#define EMITS 0x100  /* a result leaves */
+#define BREAKS 0x100 /* the generation is broken from now on */
 
 static void unpack(struct fpisa_slot *s, const struct rules_slot *r)
 {
@@ -57,8 +59,8 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
  * job's generation under the lock. *r is the version that fpisa_slot_of()
  * names; it becomes what the datapath leaves behind.
  *
- * Returns -verdict of a drop, else enum fpisa_step, plus 0x100 if a result
- * leaves.
+ * `broken`: the generation is. Returns the negative of a drop's verdict, plus BREAKS, or
+ * enum fpisa_step, plus EMITS.
  */
 int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation,
 	      __u64 door, __u64 live, __u32 current, __u64 digest, __u32 broken)
@@ -68,7 +70,7 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 	struct fpisa_hdr h = { .format = FPISA_FORMAT_FP32, .op = FPISA_OP_SUM, .generation = generation,
 			       .slot = fpisa_slot_of(chunk, window), .rank = (__u16)rank, .count = COUNT,
 			       .chunk = chunk, .digest = digest, .secret = SECRET, .call = CALL };
-	struct fpisa_session session = {};
+	struct fpisa_session session = { .generation = current, .broken = broken ? current : 0 };
 	struct fpisa_claim claim;
 	enum fpisa_verdict v;
 	struct fpisa_slot s;
@@ -80,14 +82,11 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 	v = fpisa_check_add(&h, COUNT * 4, &job, &session, rank + 1, 0);
 	if (v != FPISA_V_ok)
 		return -(int)v;
-	if (generation != current || !generation)
-		return -FPISA_V_generation;
-
 	unpack(&s, r);
 	claim = fpisa_claim_of(&h, &job);
-	step = fpisa_slot_admit(&s, &claim, live, (int)broken);
+	step = fpisa_admit(&session, &s, &claim, live);
 	if (step < 0)
-		return step;
+		return session.broken ? step - BREAKS : step;
 	if (step == FPISA_STEP_WAIT) {
 		pack(r, &s);
 		return step;
@@ -100,28 +99,38 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 	}
 	s.done = 1;
 	pack(r, &s);
-	return step | 0x100;
+	return step | EMITS;
 }
 
 /*
- * One HELLO of `rank` in `incarnation`; session as four numbers and the
- * incarnations of the first `workers` ranks, updated. Returns 1 if joined.
+ * One HELLO of `rank` in `incarnation`, with token and cookie; session as four numbers
+ * and the incarnations of the first `workers` ranks, updated. Returns 1 if joined.
  */
 int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, __u64 *incarnations, __u32 workers,
 	       __u32 rank, __u64 incarnation, __u64 live)
 {
 	struct fpisa_session s = { .joining = *joining, .members = *members, .generation = *generation };
-	int joined;
+	struct fpisa_job job = { .workers = workers, .live = live, .token = TOKEN, .key = { 1, 2 } };
+	struct fpisa_hdr h = { .type = FPISA_TYPE_HELLO, .aux = incarnation };
+	struct fpisa_hello p = { .token = TOKEN };
+	__u32 listed;
 
-	for (__u32 i = 0; i < workers; i++)
+	for (__u32 i = 0; i < workers; i++) {
+		job.rank[i].addr = i + 1;
 		s.incarnation[i] = incarnations[i];
-	joined = fpisa_session_join(&s, rank, incarnation, 1, live, next);
+	}
+	h.secret = fpisa_cookie(&job.key, rank, incarnation);
+	h.checksum = fpisa_hello_sum(&h, &p);
+	if (fpisa_check_hello(&h, &p, sizeof(p), &job, rank + 1, 0, &listed) != FPISA_V_ok ||
+	    fpisa_challenge(&h, &p, fpisa_cookie(&job.key, listed, h.aux)) != FPISA_V_ok)
+		return 0;
+	fpisa_welcome(&h, &p, &job, &s, listed, live, next);
 	for (__u32 i = 0; i < workers; i++)
 		incarnations[i] = s.incarnation[i];
 	*joining = s.joining;
 	*members = s.members;
 	*generation = s.generation;
-	return joined;
+	return !(h.flags & FPISA_F_PENDING);
 }
 
 /* The name of verdict `v`, or NULL past the last. */

@@ -20,7 +20,7 @@ INCLUDE = os.path.join(HERE, "..", "..", "include")
 USER = os.path.join(HERE, "..", "..", "user")
 
 SET, ADD, WAIT, FINISH, RESEND = range(5)  # enum fpisa_step
-EMITS = 0x100
+EMITS = BREAKS = 0x100  # rules.c
 
 GEN, CHUNK, BITMAP, ORDER, ARRIVALS, DONE, DIGEST, REGS = range(8)
 EMPTY = (0, 0, 0, 0, 0, 0, 0, ())
@@ -58,7 +58,11 @@ class Rules:
         names = []
         while lib.rules_verdict(len(names)):
             names.append(lib.rules_verdict(len(names)).decode())
-        self.verdicts = names
+        self.names = names
+
+    def verdict(self, code):
+        """The name of a drop's verdict."""
+        return self.names[-code & 0xff]
 
     def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0):
         """(code, fields of the slot after it); the code as of rules_add()."""

@@ -61,7 +61,7 @@ static inline void add(struct frame *f, const struct fpisa_soft *s, uint32_t ran
 {
 	uint16_t count = s->job.elements;
 
-	f->h = frame_add(&s->job, SOFT_JOB, s->generation, rank, chunk, count, s->session.secret[rank]);
+	f->h = frame_add(&s->job, SOFT_JOB, s->session.generation, rank, chunk, count, s->session.secret[rank]);
 	f->h.digest = 100000;
 	f->len = sizeof(f->h) + (size_t)count * fpisa_format_of(s->job.format).bytes;
 	set_checksum(f);
@@ -86,7 +86,7 @@ static inline void join(struct fpisa_soft *s)
 		assert_int_equal(give(s, &f, i), FPISA_V_welcome);
 		assert_int_equal(!!(f.h.flags & FPISA_F_PENDING), i < s->job.workers - 2);
 	}
-	assert_int_not_equal(s->generation, 0);
+	assert_int_not_equal(s->session.generation, 0);
 }
 
 #endif

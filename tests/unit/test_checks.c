@@ -132,37 +132,50 @@ static void test_check_add_last_rank(void **state)
 	assert_int_equal(fpisa_check_add(&h, 256, &job, &session, job.rank[63].addr, port), FPISA_V_not_live);
 }
 
+/* One field of a good HELLO of rank 1 is changed, after its checksum is taken or before, and what the check then says. */
+#define HELLO_OF(verdict, before, after)                                                                     \
+	do {                                                                                                 \
+		struct fpisa_job job = a_job();                                                              \
+		struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 1, .rank = 0xffff};                   \
+		struct fpisa_hello p = {.token = job.token = 77};                                            \
+		__u32 payload = sizeof(p), rank = 99;                                                        \
+		__be32 from = addr[1];                                                                       \
+		__be16 sport = port;                                                                         \
+		before;                                                                                      \
+		h.checksum = fpisa_hello_sum(&h, &p);                                                        \
+		after;                                                                                       \
+		assert_int_equal(fpisa_check_hello(&h, &p, payload, &job, from, sport, &rank),               \
+				 FPISA_V_##verdict);                                                         \
+		if (FPISA_V_##verdict == FPISA_V_ok || FPISA_V_##verdict == FPISA_V_not_live)                \
+			assert_int_equal(from, addr[rank]);                                                  \
+		else                                                                                         \
+			assert_int_equal(rank, 99);                                                          \
+	} while (0)
+#define HELLO(verdict, ...) HELLO_OF(verdict, (void)0, (__VA_ARGS__))
+#define HELLO_SUMMED(verdict, ...) HELLO_OF(verdict, (__VA_ARGS__), (void)0)
+
 static void test_check_hello(void **state)
 {
-	struct fpisa_job job = a_job();
-	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 1, .rank = 0xffff};
-	const __u32 length = sizeof(struct fpisa_hello);
-	__u32 rank;
-
 	(void)state;
-	for (__u32 i = 0; i < WORKERS; i++) {
-		rank = 99;
-		assert_int_equal(fpisa_check_hello(&h, length, &job, addr[i], port, &rank), FPISA_V_ok);
-		assert_int_equal(rank, i);
-	}
-	assert_int_equal(fpisa_check_hello(&h, length - 4, &job, addr[1], port, &rank), FPISA_V_length);
-	assert_int_equal(fpisa_check_hello(&h, 0, &job, addr[1], port, &rank), FPISA_V_length);
-	assert_int_equal(fpisa_check_hello(&h, length + 4, &job, addr[1], port, &rank), FPISA_V_length);
-	assert_int_equal(fpisa_check_hello(&h, length, &job, elsewhere, port, &rank), FPISA_V_unknown_peer);
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[1], port + 1, &rank), FPISA_V_unknown_peer);
-	job.live = 5;
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[1], port, &rank), FPISA_V_not_live);
-	job.workers = 2;
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[2], port, &rank), FPISA_V_unknown_peer);
+	for (__u32 i = 0; i < WORKERS; i++)
+		HELLO(ok, from = addr[i]);
+	HELLO(length, payload -= 4);
+	HELLO(length, payload = 0);
+	HELLO(length, payload += 4);
+	HELLO(unknown_peer, from = elsewhere);
+	HELLO(unknown_peer, sport++);
+	HELLO(unknown_peer, job.workers = 2, from = addr[2]);
+	HELLO(not_live, job.live = 5);
 	/* A number that leaves no larger one would lock its rank out. */
-	h.aux = 0;
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
-	h.aux = 1ull << 63;
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
-	h.aux = ~0ull;
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_incarnation);
-	h.aux = (1ull << 63) - 1;
-	assert_int_equal(fpisa_check_hello(&h, length, &job, addr[0], port, &rank), FPISA_V_ok);
+	HELLO_SUMMED(incarnation, h.aux = 0);
+	HELLO_SUMMED(incarnation, h.aux = 1ull << 63);
+	HELLO_SUMMED(incarnation, h.aux = ~0ull);
+	HELLO_SUMMED(ok, h.aux = (1ull << 63) - 1);
+	/* Nobody is told anything without the token, or of a frame that was damaged. */
+	HELLO_SUMMED(token, p.token = 78);
+	HELLO_SUMMED(token, p.token = 0, job.live = 5);
+	HELLO(checksum, h.aux++);
+	HELLO(checksum, p.window++, job.live = 5);
 }
 
 int main(void)

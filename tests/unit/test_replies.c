@@ -202,6 +202,36 @@ static void test_verdict_order(void **state)
 	assert_false(fpisa_reported(FPISA_V_checksum));
 }
 
+/* A HELLO with its cookie joins; of one of an earlier incarnation nothing but the answer comes. */
+static void test_welcome(void **state)
+{
+	const struct fpisa_job job = {.workers = 1, .live = 1, .key = {1, 2}};
+	const struct fpisa_hdr hello = {.type = FPISA_TYPE_HELLO, .aux = 200, .secret = 78};
+	struct fpisa_session s = {0}, before;
+	struct fpisa_hello p = {.token = 42};
+	struct fpisa_hdr h = hello;
+	__u32 next = 5;
+
+	(void)state;
+	assert_int_equal(fpisa_challenge(&h, &p, 77), FPISA_V_challenge);
+	assert_int_equal(h.secret, 77);
+	h = hello;
+	assert_int_equal(fpisa_challenge(&h, &p, 78), FPISA_V_ok);
+	assert_memory_equal(&h, &hello, sizeof(h));
+	assert_true(fpisa_welcome(&h, &p, &job, &s, 0, 1, &next));
+	assert_int_equal(h.type, FPISA_TYPE_WELCOME);
+	assert_int_equal(h.flags, 0);
+	assert_int_equal(h.generation, 5);
+	assert_int_equal(s.incarnation[0], 200);
+	before = s;
+	h = hello;
+	h.aux = 199;
+	assert_false(fpisa_welcome(&h, &p, &job, &s, 0, 1, &next));
+	assert_int_equal(h.flags, FPISA_F_PENDING);
+	assert_int_equal(h.aux, 200);
+	assert_memory_equal(&s, &before, sizeof(s));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -209,6 +239,7 @@ int main(void)
 		cmocka_unit_test(test_make_status_and_error),
 		cmocka_unit_test(test_make_welcome),
 		cmocka_unit_test(test_make_challenge),
+		cmocka_unit_test(test_welcome),
 		cmocka_unit_test(test_verdict_order),
 	};
 

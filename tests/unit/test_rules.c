@@ -153,6 +153,33 @@ static void test_broken(void **state)
 	assert_memory_equal(&s, &before, sizeof(s));
 }
 
+/* Whose generation it is comes first; a mismatch breaks the one that runs, once and for all its ranks. */
+static void test_admit(void **state)
+{
+	struct fpisa_session session = {.generation = 9};
+	struct fpisa_slot s = an_open_round(), before = s;
+	struct fpisa_claim c = a_claim(6, 1);
+
+	(void)state;
+	session.generation = 10;
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_generation);
+	c.generation = session.generation = 0;
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_generation);
+	assert_memory_equal(&s, &before, sizeof(s));
+	c.generation = session.generation = 9;
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7), FPISA_STEP_ADD);
+	c.digest++;
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_mismatch);
+	assert_int_equal(session.broken, 9);
+	c = a_claim(6, 2);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_mismatch);
+	assert_memory_equal(&s, &before, sizeof(s));
+	/* The next one is whole. */
+	session.generation = c.generation = 10;
+	c.chunk = 2;
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7), FPISA_STEP_SET);
+}
+
 /* Rules 4 and 5. */
 static void test_duplicates(void **state)
 {
@@ -224,6 +251,7 @@ int main(void)
 		cmocka_unit_test(test_stale_and_ahead),
 		cmocka_unit_test(test_mismatch),
 		cmocka_unit_test(test_broken),
+		cmocka_unit_test(test_admit),
 		cmocka_unit_test(test_duplicates),
 		cmocka_unit_test(test_shrink),
 		cmocka_unit_test(test_uncommitted_first),

@@ -111,12 +111,7 @@ static void count(__u64 *counter, uint64_t n)
 
 static uint64_t live_of(const struct fpisa_soft *s)
 {
-	return __atomic_load_n(&s->job.live, __ATOMIC_RELAXED);
-}
-
-static uint32_t broken_of(const struct fpisa_soft *s)
-{
-	return __atomic_load_n(&s->session.broken, __ATOMIC_RELAXED);
+	return fpisa_read_once(&s->job.live);
 }
 
 static uint32_t checksum(const struct packet *p, size_t payload)
@@ -150,29 +145,20 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 {
 	enum fpisa_verdict v;
 	uint32_t rank = 0;
-	uint64_t cookie;
-	int joined;
 
-	v = fpisa_check_hello(p->h, payload, &s->job, saddr, sport, &rank);
-	if (v != FPISA_V_ok && v != FPISA_V_not_live)
-		return v;
-	if (((const struct fpisa_hello *)p->payload)->token != s->job.token)
-		return FPISA_V_token;
-	if (checksum(p, payload) != p->h->checksum)
-		return FPISA_V_checksum;
+	v = fpisa_check_hello(p->h, p->payload, payload, &s->job, saddr, sport, &rank);
 	if (v == FPISA_V_not_live)
 		return refuse(p, rank, v);
-	cookie = fpisa_cookie(&s->job.key, rank, p->h->aux);
-	if (p->h->secret != cookie) {
-		fpisa_make_challenge(p->h, p->payload, cookie);
-		return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_challenge);
+	if (v != FPISA_V_ok)
+		return v;
+	v = fpisa_challenge(p->h, p->payload, fpisa_cookie(&s->job.key, rank, p->h->aux));
+	if (v == FPISA_V_ok) {
+		lock_take(&s->session.lock);
+		fpisa_welcome(p->h, p->payload, &s->job, &s->session, rank, live_of(s), &s->next_generation);
+		lock_release(&s->session.lock);
+		v = FPISA_V_welcome;
 	}
-	lock_take(&s->session.lock);
-	joined = fpisa_session_hello(&s->session, &s->job, p->h, rank, live_of(s), &s->next_generation);
-	fpisa_make_welcome(p->h, p->payload, &s->job, &s->session, rank, joined);
-	__atomic_store_n(&s->generation, s->session.generation, __ATOMIC_RELEASE);
-	lock_release(&s->session.lock);
-	return reply(p, sizeof(struct fpisa_hello), 1ull << rank, FPISA_V_welcome);
+	return reply(p, sizeof(struct fpisa_hello), 1ull << rank, v);
 }
 
 /* The round is not complete: give the slot back, answer a probe. */
@@ -236,7 +222,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 			count(stage, 1);
 	else
 		count(&c->fused_reads, 1);
-	fpisa_make_result(p->h, slot, &s->job, s->session.results, flags, resend);
+	fpisa_make_result(p->h, slot, &s->job, fpisa_read_once(&s->session.results), flags, resend);
 	slot->done = 1;
 	lock_release(&slot->lock);
 	if (!resend) {
@@ -272,12 +258,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	slot = &s->slot[p->h->slot];
 	claim = fpisa_claim_of(p->h, &s->job);
 	lock_take(&slot->lock);
-	if (!claim.generation || claim.generation != __atomic_load_n(&s->generation, __ATOMIC_ACQUIRE))
-		step = -FPISA_V_generation;
-	else
-		step = fpisa_slot_admit(slot, &claim, live_of(s), broken_of(s) == claim.generation);
-	if (step == -FPISA_V_mismatch)
-		__atomic_store_n(&s->session.broken, claim.generation, __ATOMIC_RELAXED);
+	step = fpisa_admit(&s->session, slot, &claim, live_of(s));
 	if (step < 0) {
 		lock_release(&slot->lock);
 		return refuse(p, p->h->rank, (enum fpisa_verdict) - step);

@@ -16,7 +16,6 @@ struct fpisa_soft {
 	struct fpisa_job job; /* filled in by the caller before fpisa_soft_init(), but for guard and family */
 	uint32_t number;      /* the job's */
 	struct fpisa_session session;
-	uint32_t generation; /* session.generation, published */
 	uint32_t next_generation;
 	struct fpisa_slot *slot;	   /* 2W versions */
 	struct fpisa_exp_block *exponents; /* of each version, one after the other, a chunk's blocks */
