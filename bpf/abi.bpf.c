@@ -5,7 +5,7 @@
  * below, and of steering.
  */
 #define FPISA_ABI 1 /* it is not known yet */
-#include "maps.h"
+#include "phv.h"
 #include "fpisa/block.h"
 #include "fpisa/steer.h"
 

@@ -11,134 +11,7 @@
 #ifndef FPISA_BPF_BLOCKS_H
 #define FPISA_BPF_BLOCKS_H
 
-#include "family.h"
-#include "fpisa/lanes.h"
-#include "fpisa/lookup32.h"
-#include "fpisa/lookup_read.h"
-
-/* A look-up visits a node for each leading zero: the four that a sum of few values has in its headroom are skipped. */
-static __always_inline __u32 clz32_lpm(__u32 x)
-{
-	__u32 skip = 4 & (__u32)(fpisa_any(x >> 28) - 1);
-	struct fpisa_lpm_key key = { .prefixlen = 32, .addr = bpf_htonl(x << skip) };
-	__u32 *lz = bpf_map_lookup_elem(&fpisa_lpm, &key);
-
-	return lz ? *lz + skip : 32;
-}
-
-static const __u8 clz_of[FPISA_WINDOWS] = FPISA_CLZ_OF_WINDOWS;
-
-GLOBAL_FN __u32 clz32_bytes(__u32 x)
-{
-	struct fpisa_lpm_key key = { .prefixlen = 32, .addr = bpf_htonl(x) };
-	__u32 *skip = bpf_map_lookup_elem(&fpisa_lpm_byte, &key);
-
-	return fpisa_clz32_window(x, skip ? *skip : 0, clz_of);
-}
-
-#if FAMILY_RBITS == 32
-#define clz_lpm(x) clz32_lpm((__u32)(x))
-#define clz_bytes(x) clz32_bytes((__u32)(x))
-#define clz_bits(x) fpisa_clz32_bits(x)
-#else
-/* A register of 64 bits is matched by halves. */
-static __always_inline __u32 clz_lpm(__u64 x)
-{
-	return x >> 32 ? clz32_lpm((__u32)(x >> 32)) : 32 + clz32_lpm((__u32)x);
-}
-
-static __always_inline __u32 clz_bytes(__u64 x)
-{
-	return x >> 32 ? clz32_bytes((__u32)(x >> 32)) : 32 + clz32_bytes((__u32)x);
-}
-#define clz_bits(x) fpisa_clz64_bits(x)
-#endif
-
-/* `lpm-byte`: the table where sums are, else the trie. */
-static __always_inline __u32 clz_near(__u64 x, struct fpisa_format f)
-{
-	__u64 w = x >> fpisa_window_at(f);
-
-	return fpisa_likely(w && w < FPISA_WINDOWS) ? fpisa_clz_near((__u32)w, f, clz_of) : clz_bytes(x);
-}
-
-#define clz_byte(x) clz_near(x, f)
-
-/* What a family composes: registers of one mantissa, or superaccumulators. */
-#if FAMILY_LIMBS
-#if FAMILY_LIMBS == 8
-struct accumulator {
-	__s64 limb[FPISA_LIMBS];
-};
-
-GLOBAL_FN int collapse(struct fpisa_lane *l, const struct accumulator *acc, __u64 factor)
-{
-	if (!l || !acc)
-		return 0;
-	fpisa_exact_mau5(l, acc->limb, FPISA_LIMBS, factor);
-	return 0;
-}
-
-#define COLLAPSE(l, acc, n, factor) collapse(l, (struct accumulator *)(acc), factor)
-#else
-#define COLLAPSE fpisa_exact_mau5
-#endif
-#define SET(in, e, m, f) fpisa_exact_set(in, e, m, FAMILY_LIMBS, f)
-#if FAMILY_LIMBS == 8 && FAMILY_BYTES == 4
-static const struct fpisa_places places = FPISA_PLACES;
-#define ADD(in, e, m, f, counted) ((void)(f), (void)(counted), fpisa_look_exact32(in, e, m, &places), 0)
-#else
-#define ADD(in, e, m, f, counted) ((void)(counted), fpisa_look_exact(in, e, m, FAMILY_LIMBS, f), 0)
-#endif
-#define ADD_A(in, e, m, f) ADD(in, e, m, f, 1)
-#define READ(out, e, m, f, rounding) fpisa_exact_read(out, e, m, FAMILY_LIMBS, f, rounding, clz_bits, COLLAPSE)
-#define STAGE2_FIRST(p, e) fpisa_exact_stage2(p, e, FAMILY_LIMBS, 1)
-#define STAGE2(p, e, f) ((void)(f), fpisa_exact_stage2(p, e, FAMILY_LIMBS, 0))
-#define STAGE2_A STAGE2
-#define STAGE3(p, f) (fpisa_exact_stage3(p, f), 0)
-#define STAGE3_A STAGE3
-#define STAGE4_FIRST(p, m, f) fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 1)
-#define STAGE4(p, m, f) (fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 0), 0)
-#define STAGE4_CHECKED STAGE4
-#define STAGE4_A STAGE4
-#define STAGE5(e, m, p, f, factor) fpisa_exact_stage5(e, m, FAMILY_LIMBS, p, f, factor, COLLAPSE)
-#else
-#define SET fpisa_block_set
-#if FAMILY_BYTES == 8
-static const struct fpisa_wide by_exponents = FPISA_WIDE_64;
-#define ADD(in, e, m, f, counted) ((void)(counted), fpisa_look_add_wide(in, e, (m)->m, f, &by_exponents))
-#else
-static const struct fpisa_narrow by_exponents =
-#if FAMILY_RBITS == 32
-	FPISA_NARROW_32;
-#else
-	FPISA_NARROW_64;
-#endif
-#if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
-static const struct fpisa_match32 by_word = FPISA_MATCH32;
-#define ADD(in, e, m, f, counted) ((void)(f), fpisa_look_add32(in, e, (__u32 *)(m)->m, &by_word, counted))
-#else
-#define ADD(in, e, m, f, counted) ((void)(counted), fpisa_look_add(in, e, (m)->m, f, &by_exponents))
-#endif
-#endif
-#if FAMILY_RBITS == 32
-#define ADD_A(in, e, m, f) fpisa_look_add_a(in, e, (__u32 *)(m)->m, f, &by_exponents)
-#else
-#define ADD_A(in, e, m, f) fpisa_block_add(in, e, m, f, FPISA_MODE_FPISA_A)
-#endif
-#define UNITS(lanes) read_lanes(out, e, m, fmt, lanes)
-#define READ(out, e, regs, f, rounding) fpisa_look_read(out, e, (regs)->m, f, rounding, clz_of, all, UNITS)
-#define STAGE2_FIRST fpisa_stage2_first
-#define STAGE2 fpisa_lanes_stage2
-#define STAGE2_A(p, e, f) fpisa_stage2(p, e, f, FPISA_MODE_FPISA_A)
-#define STAGE3 fpisa_lanes_stage3
-#define STAGE3_A(p, f) fpisa_stage3(p, f, FPISA_MODE_FPISA_A)
-#define STAGE4_FIRST fpisa_stage4_first
-#define STAGE4 fpisa_lanes_stage4
-#define STAGE4_CHECKED(p, m, f) fpisa_stage4(p, m, f, FPISA_MODE_FPISA)
-#define STAGE4_A(p, m, f) fpisa_stage4(p, m, f, FPISA_MODE_FPISA_A)
-#define STAGE5(e, m, p, f, factor) fpisa_stage5(e, m, p, f)
-#endif
+#include "forms.h"
 
 /* -- fused ------------------------------------------------------------- */
 
@@ -146,7 +19,7 @@ GLOBAL_FN int fused_set_block(const struct words *in, struct fpisa_exp_block *e,
 {
 	if (!in || !e || !m)
 		return 0;
-	SET(in, e, m, FORMAT(fmt));
+	set_values(in, e, m, FORMAT(fmt));
 	return 0;
 }
 
@@ -170,56 +43,15 @@ FUSED_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e
 	asm volatile("" : : "r"(counted));
 	if (!in || !e || !m)
 		return 0;
-	return ADD(in, e, m, FORMAT(fmt), counted);
+	return add_values(in, e, m, FORMAT(fmt), counted);
 }
 
 GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
-	return ADD_A(in, e, m, FORMAT(fmt));
+	return add_values_a(in, e, m, FORMAT(fmt));
 }
-
-/* Beside the format in `fmt`: round to nearest; ask the trie of bytes, not registers, for leading zeros. */
-#define READ_NEAREST 0x40000000u
-#define READ_BYTES 0x80000000u
-
-#if !FAMILY_LIMBS
-/* Lane i by the units, as staged programs do it. Returns its flags. */
-GLOBAL_FN __u32 read_lane(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt, __u32 i)
-{
-	struct fpisa_format f = FORMAT(fmt);
-	struct fpisa_lane l = {};
-	__u32 lz;
-
-	if (!out || !e || !m || i >= FPISA_BLOCK)
-		return 0;
-	l.m = fpisa_get_man(m->m, i, f);
-	l.e = e->e[i];
-	fpisa_mau5_sign(&l);
-	lz = fmt & READ_BYTES ? clz_byte((__u64)l.m) : clz_bits((__u64)l.m);
-	fpisa_mau6_normalise(&l, f, lz);
-	fpisa_mau7_exponent(&l, f, lz);
-	if (fmt & READ_NEAREST)
-		fpisa_mau8_assemble(&l, f, FPISA_ROUND_NEAREST);
-	else
-		fpisa_mau8_assemble(&l, f, FPISA_ROUND_DOWN);
-	fpisa_put_word(out, i, f, l.word);
-	return l.flags;
-}
-
-GLOBAL_FN __u32 read_lanes(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
-			   __u32 lanes)
-{
-	__u32 flags = 0;
-
-	FPISA_EACH(i) {
-		if (lanes >> i & 1)
-			flags |= read_lane(out, e, m, fmt, i);
-	}
-	return flags;
-}
-#endif
 
 /* By default FP32 is rounded down, so that body stands in the loop over blocks; both are more than a verifier takes. */
 #if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
@@ -228,27 +60,22 @@ GLOBAL_FN __u32 read_lanes(struct words *out, const struct fpisa_exp_block *e, c
 #define READ_FN GLOBAL_FN
 #endif
 
-/* `all` is a bit for each lane, as lookup_read.h wants them. */
 READ_FN __u32 read_down_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
 			      __u32 all)
 {
-	struct fpisa_format f = FORMAT(fmt);
-
 	asm volatile("" : : "r"(all));
 	if (!out || !e || !m)
 		return 0;
-	return READ(out, e, m, f, FPISA_ROUND_DOWN);
+	return read_values(out, e, m, fmt, FPISA_ROUND_DOWN, all);
 }
 
 GLOBAL_FN __u32 read_near_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
 				__u32 all)
 {
-	struct fpisa_format f = FORMAT(fmt);
-
 	asm volatile("" : : "r"(all));
 	if (!out || !e || !m)
 		return 0;
-	return READ(out, e, m, f, FPISA_ROUND_NEAREST);
+	return read_values(out, e, m, fmt, FPISA_ROUND_NEAREST, all);
 }
 
 /* -- staged ------------------------------------------------------------ */
@@ -272,7 +99,7 @@ GLOBAL_FN int mau2_first_block(phv_block *p, struct fpisa_exp_block *e)
 {
 	if (!p || !e)
 		return 0;
-	STAGE2_FIRST(FPISA_PHV(p), e);
+	stage2_first(FPISA_PHV(p), e);
 	return 0;
 }
 
@@ -280,7 +107,7 @@ GLOBAL_FN int mau2_a_block(phv_block *p, struct fpisa_exp_block *e, __u32 fmt)
 {
 	if (!p || !e)
 		return 0;
-	STAGE2_A(FPISA_PHV(p), e, FORMAT(fmt));
+	stage2_a(FPISA_PHV(p), e, FORMAT(fmt));
 	return 0;
 }
 
@@ -288,14 +115,14 @@ GLOBAL_FN __u64 mau3_a_block(phv_block *p, __u32 fmt)
 {
 	if (!p)
 		return 0;
-	return STAGE3_A(FPISA_PHV(p), FORMAT(fmt));
+	return stage3_a(FPISA_PHV(p), FORMAT(fmt));
 }
 
 GLOBAL_FN int mau4_first_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	STAGE4_FIRST(FPISA_PHV(p), m, FORMAT(fmt));
+	stage4_first(FPISA_PHV(p), m, FORMAT(fmt));
 	return 0;
 }
 
@@ -303,24 +130,23 @@ GLOBAL_FN __u64 mau4_checked_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	return STAGE4_CHECKED(FPISA_PHV(p), m, FORMAT(fmt));
+	return stage4_checked(FPISA_PHV(p), m, FORMAT(fmt));
 }
 
 GLOBAL_FN __u64 mau4_a_block(phv_block *p, man_block *m, __u32 fmt)
 {
 	if (!p || !m)
 		return 0;
-	return STAGE4_A(FPISA_PHV(p), m, FORMAT(fmt));
+	return stage4_a(FPISA_PHV(p), m, FORMAT(fmt));
 }
 
-/* `factor` is what a superaccumulator multiplies by on the way; other registers leave that to finish_block(). */
 GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt,
 			 __u64 factor)
 {
 	asm volatile("" : : "r"(factor));
 	if (!e || !m || !p)
 		return 0;
-	STAGE5(e, m, FPISA_PHV(p), FORMAT(fmt), factor);
+	stage5(e, m, FPISA_PHV(p), FORMAT(fmt), factor);
 	return 0;
 }
 
@@ -350,7 +176,9 @@ GLOBAL_FN int mau6_byte_block(phv_block *p, __u32 fmt)
 
 	if (!p)
 		return 0;
+#define clz_byte(x) clz_near(x, f)
 	fpisa_stage6(FPISA_PHV(p), f, clz_byte);
+#undef clz_byte
 	return 0;
 }
 

@@ -15,16 +15,19 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 	bpf_tail_call(ctx, &fpisa_stages, index);
 }
 
+/* From the entry, with the PHV filled. */
 SEC("stage")
 int fpisa_admission(struct xdp_md *ctx)
 {
-	__u32 zero = 0;
-	struct fpisa_phv *phv = bpf_map_lookup_elem(&fpisa_phv, &zero);
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
+	struct packet p;
 
 	if (!phv)
 		return XDP_ABORTED;
 	phv->stage = 0;
-	return admission(ctx, phv);
+	if (!find_packet(ctx, phv, &p))
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
+	return admission(ctx, phv, &p);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

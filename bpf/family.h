@@ -11,7 +11,7 @@
 #ifndef FPISA_BPF_FAMILY_H
 #define FPISA_BPF_FAMILY_H
 
-#include "maps.h"
+#include "phv.h"
 #include "fpisa/mx.h"
 
 #ifndef FAMILY_BYTES
@@ -70,12 +70,6 @@ static __always_inline struct fpisa_format family_format(__u32 packed)
 		f.guard = guard;
 	}
 	return f;
-}
-
-static __always_inline __u32 pack_format(struct fpisa_format f)
-{
-	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24 |
-	       (__u32)f.integer << 25 | (__u32)f.shared << 26;
 }
 
 /* One block of packed values in the frame. */

@@ -2,8 +2,20 @@
 /*
  * FPISA on XDP: the programs.
  *
- *	fpisa			the parser and entry; attach this one
+ *	fpisa			the entry; attach this one
  *	fpisa_mau0..fpisa_mau8	the paper's nine units, chained by tail calls
+ *
+ * A contribution's way from wire to wire, a file a step:
+ *
+ *	parse.h		ours, for whom, whole?
+ *	check.h		one that the job takes, from the rank that it says?
+ *	phv.h		what later steps know of it
+ *	admission.h	its slot, and the protocol's rules
+ *	pipeline.h	MAU0..8, fused or staged
+ *	finish.h	the contribution is recorded, the round done
+ *	fanout.h	the result, to all ranks
+ *
+ * receive() below is that list in C. A HELLO leaves it for hello.h.
  *
  * The entry is in section "prog", which is where iproute2 looks; it loads
  * that program alone. So the entry can run every stage itself, and stands in
@@ -11,7 +23,11 @@
  * there: `ip link set dev DEV xdp obj fpisa.o` then runs the pipeline
  * through real tail calls with no other step.
  */
-#include "ingress.h"
+#include "admission.h"
+#include "check.h"
+#include "hello.h"
+#include "lpm.h"
+#include "parse.h"
 #include "programs.h"
 
 int fpisa(struct xdp_md *ctx);
@@ -33,19 +49,75 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 	bpf_tail_call(ctx, &fpisa_stages, index);
 }
 
+/* An ADD to p->job. */
+static __always_inline int contribution(struct xdp_md *ctx, struct fpisa_phv *phv, struct fpisa_control *control,
+					struct packet *p)
+{
+	enum fpisa_verdict v = check(ctx, p);
+
+	if (v != FPISA_V_ok)
+		return refuse(ctx, p->id, v);
+	mark_seen(p->id, p->h.fpisa->rank);
+	fill_phv(phv, p, control);
+	p->slot = lookup(&fpisa_slots, phv->key);
+	if (!clz_ready(control, phv->clz))
+		return count_verdict(p->id, FPISA_V_busy, XDP_DROP);
+	if (p->h.fpisa->flags & FPISA_F_RETRANSMIT)
+		p->counters->retransmissions++;
+	if (!p->job->family)
+		return admission(ctx, phv, p);
+	/* No slot is taken yet: a family that is not loaded costs this frame alone. */
+	tail_call(ctx, phv->bank + FPISA_ADMISSION);
+	return count_verdict(p->id, FPISA_V_family, XDP_DROP);
+}
+
+/* A new frame. */
+static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_control *control = lookup(&fpisa_control, 0);
+	enum fpisa_verdict v;
+	struct packet p;
+
+	if (!control)
+		return XDP_PASS;
+	p.whole = find_headers(ctx, &p.h);
+	if (!is_ours(ctx, &p.h, control))
+		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
+	v = find_job(&p);
+	if (v != FPISA_V_ok)
+		return count_verdict(p.id, v, XDP_PASS);
+	v = parse(ctx, control, &p);
+	if (v != FPISA_V_ok)
+		return count_verdict(FPISA_MAX_JOBS, v, XDP_DROP);
+	if (!p.job)
+		return count_verdict(FPISA_MAX_JOBS, FPISA_V_no_job, XDP_DROP);
+	p.session = lookup(&fpisa_sessions, p.id);
+	p.counters = counters_of(p.id);
+	if (!p.session || !p.counters)
+		return count_verdict(p.id, FPISA_V_internal, XDP_DROP);
+	p.counters->packets++;
+	p.counters->bytes += FPISA_PAYLOAD_OFFSET + p.payload;
+	v = fpisa_check_type(p.h.fpisa);
+	if (v != FPISA_V_ok)
+		return count_verdict(p.id, v, XDP_DROP);
+	/* Replies are made of the frame, and come from the first port. */
+	p.h.udp->dest = bpf_htons(first_port(control));
+	if (p.h.fpisa->type == FPISA_TYPE_ADD)
+		return contribution(ctx, phv, control, &p);
+	return p.port ? count_verdict(p.id, FPISA_V_port, XDP_DROP) : hello(ctx, p.id, p.payload);
+}
+
 SEC("prog")
 int fpisa(struct xdp_md *ctx)
 {
-	__u32 zero = 0, stage;
-	struct fpisa_phv *phv = bpf_map_lookup_elem(&fpisa_phv, &zero);
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
+	__u32 stage;
 
 	if (!phv)
 		return XDP_PASS;
 	stage = phv->stage;
 	phv->stage = 0;
-	if (stage)
-		return chain(ctx, phv, stage - 1);
-	return ingress(ctx, phv);
+	return stage ? chain(ctx, phv, stage - 1) : receive(ctx, phv);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -17,7 +17,8 @@
  * A rank that was taken out of the job gets no copy. All others have said
  * HELLO, or the round would not be complete.
  */
-#include "exits.h"
+#include "checksum.h"
+#include "counters.h"
 
 /* Whose is the next copy of this result at `port`; FPISA_MAX_WORKERS when all have theirs. */
 GLOBAL_FN int next_rank(struct xdp_md *ctx, __u32 port)

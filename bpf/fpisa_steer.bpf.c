@@ -9,6 +9,7 @@
  * All programs that a tail call may reach have one attach type, so fpisa and
  * the stages are loaded as programs of a CPU map then.
  */
+#include "counters.h"
 #include "parse.h"
 #include "fpisa/steer.h"
 
@@ -51,19 +52,19 @@ int fpisa_steer(struct xdp_md *ctx)
 	struct fpisa_control *control = lookup(&fpisa_control, 0);
 	struct fpisa_steering *steering = lookup(&fpisa_steering, 0);
 	struct fpisa_steered *count = lookup(&fpisa_steered, 0);
-	struct headers h;
-	__u32 id, index = 0;
-	int whole = find_headers(ctx, &h);
+	__u32 index = 0;
+	struct packet p;
 
 	if (!control || !steering || !count)
 		return XDP_PASS;
-	if (!is_ours(ctx, &h, control))
+	p.whole = find_headers(ctx, &p.h);
+	if (!is_ours(ctx, &p.h, control))
 		return count_verdict(FPISA_MAX_JOBS, FPISA_V_not_ours, XDP_PASS);
-	if (find_job(&h, whole, &id) != FPISA_V_ok)
-		return count_verdict(id, FPISA_V_wrong_destination, XDP_PASS);
+	if (find_job(&p) != FPISA_V_ok)
+		return count_verdict(p.id, FPISA_V_wrong_destination, XDP_PASS);
 	/* A HELLO has no slot. */
-	if (whole && h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
-		index = fpisa_slot_cpu(h.fpisa->slot, steering->cpus);
+	if (p.whole && p.h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
+		index = fpisa_slot_cpu(p.h.fpisa->slot, steering->cpus);
 	fpisa_opaque(index);
 	if (index >= FPISA_STEER_CPUS ||
 	    bpf_redirect_map(&fpisa_cpumap, steering->cpu[index], XDP_DROP) != XDP_REDIRECT)

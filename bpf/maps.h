@@ -214,48 +214,15 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_control SEC(".maps");
 
-/*
- * What flows between the stages of one packet. One a CPU: XDP programs of a
- * CPU do not nest, and tail calls stay on it. Kernels with PREEMPT_RT, where
- * one may preempt another, are refused (user/datapath/kernel.c).
- */
-struct fpisa_phv {
-	__u32 stage;  /* 0: a new packet; k + 1: the next program is to run MAU k */
-	__u32 job;    /* job number */
-	__u32 key;    /* of the slot version that this CPU owns */
-	__u32 blocks; /* of 32 elements, in this frame */
-	__u32 bank;   /* index of the first program of the family and bank that this packet uses */
-	__u32 format; /* of the job, packed (family.h) */
-	__u32 flags;  /* result flags of the read-out */
-	__u64 events; /* of the add, format.h */
-	__u64 results; /* the secret of the generation's results */
-	__u16 rank;   /* of the sender */
-	__u8 first;   /* the registers take the values instead of adding them */
-	__u8 resend;  /* the result goes to the sender alone */
-	__u8 probe;   /* the sender wants a STATUS if the round is not complete */
-	__u8 mode;
-	__u8 rounding;
-	__u8 clz;
-	__u8 pipeline;
-	__u8 op;      /* of the round */
-	__u8 encoded; /* the mantissa registers hold order-preserving encodings or integers (fpisa/op.h) */
-	__u8 by_unit; /* no fused body does this format or operation: its units run one after the other */
-	__u8 swap;    /* the payload is big-endian */
-	__u8 shared;  /* the payload begins with its scales */
-	__u8 checked; /* the round has more adds than the headroom bounds: every sum is checked */
-	__u8 uncounted; /* the adds' events matter to the result's flags alone */
-	__u8 pad[4];
-	struct fpisa_finish finish; /* of the read-out */
-	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct fpisa_phv);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} fpisa_phv SEC(".maps");
+/* An array of device maps, one a job. */
+#define PORTS_OF_JOBS(name, inner)                        \
+	struct {                                          \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); \
+		__uint(max_entries, FPISA_MAX_JOBS);      \
+		__type(key, __u32);                       \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);      \
+		__array(values, inner);                   \
+	} name SEC(".maps")
 
 /*
  * Ports of a job's results, key: job number; the inner map has one entry a
@@ -269,13 +236,7 @@ struct fpisa_ports {
 	__uint(value_size, sizeof(struct bpf_devmap_val));
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, FPISA_MAX_JOBS);
-	__type(key, __u32);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-	__array(values, struct fpisa_ports);
-} fpisa_fanout SEC(".maps");
+PORTS_OF_JOBS(fpisa_fanout, struct fpisa_ports);
 
 /*
  * Ports by which replies go back to one sender, key: job number; in the inner map, key: ifindex.
@@ -290,13 +251,7 @@ struct fpisa_reply_ports {
 	__uint(value_size, sizeof(struct bpf_devmap_val));
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, FPISA_MAX_JOBS);
-	__type(key, __u32);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-	__array(values, struct fpisa_reply_ports);
-} fpisa_replies SEC(".maps");
+PORTS_OF_JOBS(fpisa_replies, struct fpisa_reply_ports);
 
 /* The program array where it is shared with fpisa.o, which defines and fills it (fpisa.bpf.c). */
 #define SHARED_STAGES                                      \

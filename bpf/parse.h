@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The parser: is a frame ours, for whom is it, is it whole? In this order: what
- * is for others passes, whatever is wrong with it. What meets a frame first
- * asks it: the entry (ingress.h), or what steers frames to CPUs.
+ * Step 1 of 7, from the wire to check.h: is a frame ours, for whom is it, is it
+ * whole? In this order: what is for others passes, whatever is wrong with it.
+ * What meets a frame first asks it: the entry, or what steers frames to CPUs.
  */
 #ifndef FPISA_BPF_PARSE_H
 #define FPISA_BPF_PARSE_H
 
-#include "exits.h"
+#include "checksum.h"
 
 /* The aggregator's first port, host order. */
-static __always_inline __u16 port_of(const struct fpisa_control *control)
+static __always_inline __u16 first_port(const struct fpisa_control *control)
 {
 	return control->port ?: FPISA_PORT;
 }
@@ -18,12 +18,12 @@ static __always_inline __u16 port_of(const struct fpisa_control *control)
 /* Number of the frame's destination port, counted from that one; one below it is far above all. */
 static __always_inline __u16 port_index(const struct fpisa_control *control, const struct headers *h)
 {
-	return bpf_ntohs(h->udp->dest) - port_of(control);
+	return bpf_ntohs(h->udp->dest) - first_port(control);
 }
 
 /* Is the frame ours? Then it holds our magic. IPv6, VLAN tags, IP options and later fragments are not ours. */
 static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h,
-					   const struct fpisa_control *control)
+				   const struct fpisa_control *control)
 {
 	void *end = (void *)(long)ctx->data_end;
 
@@ -51,44 +51,38 @@ GLOBAL_FN int is_address(__be32 address)
 
 /*
  * Whose is a frame that is_ours()? It goes no further than this if it is for
- * another address: ok, or wrong_destination. *id becomes the job's number,
- * FPISA_MAX_JOBS if the frame says none that there is; `whole` as find_headers() said.
+ * another address: ok, or wrong_destination. p->id and p->job become the job's; FPISA_MAX_JOBS
+ * and NULL if the frame names none that there is.
  */
-static __always_inline enum fpisa_verdict find_job(const struct headers *h, int whole, __u32 *id)
+static __always_inline enum fpisa_verdict find_job(struct packet *p)
 {
-	struct fpisa_job *job = NULL;
+	struct fpisa_job *job = p->whole ? lookup(&fpisa_jobs, p->h.fpisa->job) : NULL;
 
-	*id = FPISA_MAX_JOBS;
-	if (whole)
-		job = lookup(&fpisa_jobs, h->fpisa->job);
-	if (job && job->active) {
-		*id = h->fpisa->job;
-		return h->ip->daddr == job->address ? FPISA_V_ok : FPISA_V_wrong_destination;
-	}
-	return is_address(h->ip->daddr) ? FPISA_V_ok : FPISA_V_wrong_destination;
+	p->id = FPISA_MAX_JOBS;
+	p->job = NULL;
+	if (!job || !job->active)
+		return is_address(p->h.ip->daddr) ? FPISA_V_ok : FPISA_V_wrong_destination;
+	p->id = p->h.fpisa->job;
+	p->job = job;
+	return p->h.ip->daddr == job->address ? FPISA_V_ok : FPISA_V_wrong_destination;
 }
 
-/* Is a frame that is for us whole? *payload is set to the bytes after the FPISA header, *port to the port's number. */
+/* Is a frame that is for us whole? Sets p->payload and p->port. */
 static __always_inline enum fpisa_verdict parse(struct xdp_md *ctx, const struct fpisa_control *control,
-						__u32 *payload, __u32 *port)
+						struct packet *p)
 {
-	struct headers h;
-	__u32 ip_len, udp_len;
-	int whole = find_headers(ctx, &h);
+	const struct headers *h = &p->h;
+	__u32 ip_len = bpf_ntohs(h->ip->tot_len), udp_len = bpf_ntohs(h->udp->len);
 
-	if ((void *)(h.udp + 1) > (void *)(long)ctx->data_end)
-		return FPISA_V_truncated;
-	*port = port_index(control, &h);
-	if (h.ip->frag_off & bpf_htons(0x2000))
+	if (h->ip->frag_off & bpf_htons(0x2000))
 		return FPISA_V_fragment;
-	if (ip_checksum(h.ip))
+	if (ip_checksum(h->ip))
 		return FPISA_V_ip_checksum;
-	ip_len = bpf_ntohs(h.ip->tot_len);
-	udp_len = bpf_ntohs(h.udp->len);
-	if (!whole || ip_len != FPISA_IP_LEN + udp_len || udp_len < FPISA_UDP_LEN + FPISA_HDR_LEN ||
+	if (!p->whole || ip_len != FPISA_IP_LEN + udp_len || udp_len < FPISA_UDP_LEN + FPISA_HDR_LEN ||
 	    FPISA_ETH_LEN + ip_len > ctx->data_end - ctx->data)
 		return FPISA_V_truncated;
-	*payload = udp_len - FPISA_UDP_LEN - FPISA_HDR_LEN;
+	p->payload = udp_len - FPISA_UDP_LEN - FPISA_HDR_LEN;
+	p->port = port_index(control, h);
 	return FPISA_V_ok;
 }
 

@@ -6,7 +6,7 @@
 #ifndef FPISA_BPF_PROGRAMS_H
 #define FPISA_BPF_PROGRAMS_H
 
-#include "stages.h"
+#include "pipeline.h"
 
 #define STAGE(k)                                                                \
 	SEC("stage") int fpisa_mau##k(struct xdp_md *ctx)                       \

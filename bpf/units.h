@@ -49,7 +49,7 @@ static __always_inline __u32 payload_bytes(struct fpisa_phv *phv)
 	return (phv->blocks + !!SHARED(phv)) * sizeof(struct words);
 }
 
-/* To the other byte order, in place. */
+/* Between the payload's byte order and the host's, in place; asked for where the payload is read or has been written. */
 GLOBAL_FN int run_swap(struct xdp_md *ctx, struct fpisa_phv *phv)
 {
 	if (!phv)
@@ -137,7 +137,7 @@ GLOBAL_FN int run_mau2(struct fpisa_phv *phv)
 			mau2_a_block(&p[b], &e->b[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			STAGE2(FPISA_PHV(&p[b]), &e->b[b], FORMAT(phv->format));
+			stage2(FPISA_PHV(&p[b]), &e->b[b], FORMAT(phv->format));
 	}
 	return 0;
 }
@@ -154,7 +154,7 @@ GLOBAL_FN int run_mau3(struct fpisa_phv *phv)
 			phv->events += mau3_a_block(&p[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			phv->events += STAGE3(FPISA_PHV(&p[b]), FORMAT(phv->format));
+			phv->events += stage3(FPISA_PHV(&p[b]), FORMAT(phv->format));
 	}
 	return 0;
 }
@@ -196,7 +196,7 @@ GLOBAL_FN int run_mau4(struct fpisa_phv *phv)
 			phv->events += mau4_checked_block(&p[b], &m[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
-			phv->events += STAGE4(FPISA_PHV(&p[b]), &m[b], FORMAT(phv->format));
+			phv->events += stage4(FPISA_PHV(&p[b]), &m[b], FORMAT(phv->format));
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * What lets the datapath ask the kernel for the route to a rank (find_nexthop() in
- * bpf/ingress.h), for jobs whose ranks are looked for by routes:
+ * bpf/hello.h), for jobs whose ranks are looked for by routes:
  *
  * - forwarding on `lo`, as if from where the question is asked: the kernel
  *   answers nobody else. On `lo` it does nothing else. The kernel switches it

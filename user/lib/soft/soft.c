@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The aggregator of soft.h. Its flow is the datapath's, frame by frame:
- * take() and hello() are bpf/ingress.h, add() is admission.h, what follows it
- * stages.h and exits.h; the arithmetic is blocks.c.
+ * take() is receive() in bpf/fpisa.bpf.c, hello() hello.h, add() check.h and
+ * admission.h, what follows it finish.h and fanout.h; the arithmetic is blocks.c.
  */
 #include <errno.h>
 #include <sched.h>

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What became of a frame, counted: one place turns a verdict into a counter. */
+#ifndef FPISA_BPF_COUNTERS_H
+#define FPISA_BPF_COUNTERS_H
+
+#include "maps.h"
+
+/* Those of job `id`; of frames that belong to none, for FPISA_MAX_JOBS and above. */
+static __always_inline struct fpisa_counters *counters_of(__u32 id)
+{
+	return lookup(&fpisa_counters, id < FPISA_MAX_JOBS ? id : FPISA_MAX_JOBS);
+}
+
+static __always_inline void add_verdict(struct fpisa_counters *c, __u32 v)
+{
+	if (v < FPISA_VERDICT_COUNT)
+		(&c->v_not_ours)[v]++;
+}
+
+/* Counts the verdict `v` for job `id` and returns `action`. */
+GLOBAL_FN int count_verdict(__u32 id, __u32 v, int action)
+{
+	struct fpisa_counters *c = counters_of(id);
+
+	if (c)
+		add_verdict(c, v);
+	return action;
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Step 7 of 7, from finish.h to the wire: the result leaves in the frame of the
+ * contribution that completed the round, for all ranks; or, kept from before,
+ * for the one that asked. Copies for single addresses are addressed at their
+ * port (fpisa_egress.bpf.c).
+ */
+#ifndef FPISA_BPF_FANOUT_H
+#define FPISA_BPF_FANOUT_H
+
+#include "reply.h"
+#include "units.h"
+
+static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)
+{
+	c->results_inexact += !!(flags & FPISA_INEXACT);
+	c->results_overflow += !!(flags & FPISA_OVERFLOW);
+	c->results_overwrite += !!(flags & FPISA_OVERWRITE);
+	c->results_nan += !!(flags & FPISA_NAN);
+	c->results_inf += !!(flags & FPISA_INF);
+}
+
+/* To every port of the job, by its device map. */
+static __always_inline int fan_out(struct packet *p, __u32 payload)
+{
+	void *ports = lookup(&fpisa_fanout, p->id);
+	struct ethhdr *eth = p->h.eth;
+	const __u8 *group = (const __u8 *)&p->job->group;
+
+	if (!ports)
+		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
+	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
+	/* RFC 1112: the group's low 23 bits. */
+	eth->h_dest[0] = 0x01;
+	eth->h_dest[1] = 0x00;
+	eth->h_dest[2] = 0x5e;
+	eth->h_dest[3] = group[1] & 0x7f;
+	eth->h_dest[4] = group[2];
+	eth->h_dest[5] = group[3];
+	address_reply(&p->h, p->job->address, p->job->group, p->job->group_port, payload);
+	if (bpf_redirect_map(ports, 0, BPF_F_BROADCAST) != XDP_REDIRECT)
+		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
+	return count_verdict(p->id, FPISA_V_result, XDP_REDIRECT);
+}
+
+/* Header and payload are the result's, the payload in host order yet. `flags`: of the result. */
+static __always_inline int send_result(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p, __u32 flags)
+{
+	__u32 payload = payload_bytes(phv);
+
+	if (SWAPPED(phv))
+		run_swap(ctx, phv);
+	p->h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
+	if (phv->resend)
+		return count_verdict(p->id, FPISA_V_resent, to_sender(ctx, &p->h, p->id, payload));
+	count_flags(p->counters, flags);
+	return fan_out(p, payload);
+}
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Step 6 of 7, from pipeline.h to fanout.h: what becomes of the slot. After
+ * MAU4 the contribution is recorded, and the packet ends here unless it
+ * completes the round; after MAU8 the round is done. Either way the slot is
+ * given back.
+ */
+#ifndef FPISA_BPF_FINISH_H
+#define FPISA_BPF_FINISH_H
+
+#include "fanout.h"
+#include "lock.h"
+
+/* What a step returns when the packet goes on to the next; else it is the XDP action that ends it. */
+#define GO_ON (-1)
+
+/*
+ * The round is not complete: give the slot back, count `v`; answer a probe.
+ */
+GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live, __u32 v)
+{
+	struct fpisa_slot *slot;
+	struct headers h;
+
+	if (!phv)
+		return XDP_ABORTED;
+	slot = lookup(&fpisa_slots, phv->key);
+	if (!slot)
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
+	if (!phv->probe || !find_headers(ctx, &h)) {
+		lock_release(&slot->lock);
+		return count_verdict(phv->job, v, XDP_DROP);
+	}
+	fpisa_make_status(h.fpisa, slot, live);
+	lock_release(&slot->lock);
+	count_verdict(phv->job, v, 0);
+	return bare_to_sender(ctx, phv->job, FPISA_V_status);
+}
+
+/* The round is complete: what its read-out does, into the PHV. */
+static __always_inline void plan_read(struct fpisa_phv *phv, const struct packet *p)
+{
+	phv->finish = fpisa_finish_of(fpisa_job_format(p->job), p->slot->op, p->slot->operand, p->slot->arrivals,
+				      p->job->flags & FPISA_JOB_RECIPROCAL);
+}
+
+static __always_inline void count_events(struct fpisa_counters *c, __u64 events)
+{
+	c->rounded += fpisa_event_count(events, FPISA_EV_ROUNDED);
+	c->overwritten += fpisa_event_count(events, FPISA_EV_OVERWRITTEN);
+	c->left_shifted += fpisa_event_count(events, FPISA_EV_LEFT_SHIFTED);
+	c->overflowed += fpisa_event_count(events, FPISA_EV_OVERFLOWED);
+}
+
+/* The registers hold the contribution: record it under the lock. GO_ON if it completes the round. */
+static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
+{
+	__u64 live = fpisa_read_once(&p->job->live);
+
+	p->counters->elements += phv->blocks * FPISA_BLOCK;
+	if (!phv->uncounted)
+		count_events(p->counters, phv->events);
+	if (fpisa_slot_commit(p->slot, phv->rank, live, fpisa_event_flags(phv->events))) {
+		plan_read(phv, p);
+		return GO_ON;
+	}
+	if (fpisa_unlikely(phv->probe))
+		return not_complete(ctx, phv, live, FPISA_V_accepted);
+	lock_release(&p->slot->lock);
+	add_verdict(p->counters, FPISA_V_accepted);
+	return XDP_DROP;
+}
+
+/*
+ * The payload is the packed result: the header becomes the result's, the round is done, the
+ * slot free. The packet is found again even where admission found it in the same program: from 6.13 on
+ * a kernel takes packet pointers away at a tail call, also one that missed.
+ */
+GLOBAL_FN int finish(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct packet p;
+	__u32 flags;
+
+	if (!phv)
+		return XDP_ABORTED;
+	if (!find_packet(ctx, phv, &p)) {
+		if (p.slot)
+			lock_release(&p.slot->lock);
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
+	}
+	flags = p.slot->flags | phv->flags;
+	fpisa_make_result(p.h.fpisa, p.slot, p.job, phv->results, flags, phv->resend);
+	p.slot->done = 1;
+	lock_release(&p.slot->lock);
+	/* The frame is this CPU's own: it is sent while others may have the slot. */
+	return send_result(ctx, phv, &p, flags);
+}
+
+#endif

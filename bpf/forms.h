@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Which of fpisa/'s bodies a family is composed of: every difference between
+ * families is a line of this file. The conditions are constants (family.h), so
+ * an object contains one branch of each.
+ *
+ *			add, fused		add, staged	read-out, fused		read-out, staged
+ *	FP32, R = 32	lookup32.h		lanes.h		lookup_read.h		block.h
+ *	FP64		lookup.h, wide		lanes.h		lookup_read.h		block.h
+ *	other registers	lookup.h, narrow	lanes.h		lookup_read.h		block.h
+ *	exact FP32	lookup32.h		exact.h		exact.h			exact.h
+ *	exact, others	lookup.h		exact.h		exact.h			exact.h
+ *
+ * In mode fpisa-a: lookup.h where R = 32, else block.h; staged block.h.
+ */
+#ifndef FPISA_BPF_FORMS_H
+#define FPISA_BPF_FORMS_H
+
+#include "family.h"
+#include "lpm.h"
+#include "fpisa/lanes.h"
+#include "fpisa/lookup32.h"
+#include "fpisa/lookup_read.h"
+
+/* Mode exact: FAMILY_LIMBS limbs an element in the place of a mantissa. */
+#define EXACT (FAMILY_LIMBS > 0)
+
+/* Tables; those that a family does not use are not in its object. */
+static const struct fpisa_match32 by_word = FPISA_MATCH32;
+static const struct fpisa_narrow narrow32 = FPISA_NARROW_32, narrow64 = FPISA_NARROW_64;
+static const struct fpisa_wide wide64 = FPISA_WIDE_64;
+static const struct fpisa_places places = FPISA_PLACES;
+
+/* -- leading zeros of a register ------------------------------------------ */
+
+static __always_inline __u32 clz_bits(__u64 x)
+{
+	return FAMILY_RBITS == 32 ? fpisa_clz32_bits((__u32)x) : fpisa_clz64_bits(x);
+}
+
+/* A register of 64 bits is matched by halves. */
+static __always_inline __u32 clz_lpm(__u64 x)
+{
+	if (FAMILY_RBITS == 32)
+		return clz32_lpm((__u32)x);
+	return x >> 32 ? clz32_lpm((__u32)(x >> 32)) : 32 + clz32_lpm((__u32)x);
+}
+
+static __always_inline __u32 clz_bytes(__u64 x)
+{
+	if (FAMILY_RBITS == 32)
+		return clz32_bytes((__u32)x);
+	return x >> 32 ? clz32_bytes((__u32)(x >> 32)) : 32 + clz32_bytes((__u32)x);
+}
+
+/* `lpm-byte`: the table where sums are, else the trie. */
+static __always_inline __u32 clz_near(__u64 x, struct fpisa_format f)
+{
+	__u64 w = x >> fpisa_window_at(f);
+
+	return fpisa_likely(w && w < FPISA_WINDOWS) ? fpisa_clz_near((__u32)w, f, clz_of_window) : clz_bytes(x);
+}
+
+/* -- MAU0..4, fused -------------------------------------------------------- */
+
+static __always_inline void set_values(const struct words *in, struct fpisa_exp_block *e, man_block *m,
+				       struct fpisa_format f)
+{
+	if (EXACT)
+		fpisa_exact_set(in, e, m, FAMILY_LIMBS, f);
+	else
+		fpisa_block_set(in, e, m, f);
+}
+
+/* Returns the events; where not `counted`, FP32's are one or none. */
+static __always_inline __u64 add_values(const struct words *in, struct fpisa_exp_block *e, man_block *m,
+					struct fpisa_format f, __u32 counted)
+{
+	if (EXACT && FAMILY_BYTES == 4)
+		fpisa_look_exact32(in, e, (void *)m, &places);
+	else if (EXACT)
+		fpisa_look_exact(in, e, m, FAMILY_LIMBS, f);
+	else if (FAMILY_BYTES == 8)
+		return fpisa_look_add_wide(in, e, m, f, &wide64);
+	else if (FAMILY_BYTES == 4 && FAMILY_RBITS == 32)
+		return fpisa_look_add32(in, e, (void *)m, &by_word, counted);
+	else
+		return fpisa_look_add(in, e, m, f, FAMILY_RBITS == 32 ? &narrow32 : &narrow64);
+	return 0;
+}
+
+static __always_inline __u64 add_values_a(const struct words *in, struct fpisa_exp_block *e, man_block *m,
+					  struct fpisa_format f)
+{
+	if (EXACT)
+		return add_values(in, e, m, f, 1);
+	if (FAMILY_RBITS == 32)
+		return fpisa_look_add_a(in, e, (void *)m, f, &narrow32);
+	return fpisa_block_add(in, e, m, f, FPISA_MODE_FPISA_A);
+}
+
+/* -- MAU2..5, staged; MAU0, 1, 6, 7 and 8 are the same in all families ------ */
+
+static __always_inline void stage2_first(struct fpisa_phv_ref p, struct fpisa_exp_block *e)
+{
+	if (EXACT)
+		fpisa_exact_stage2(p, e, FAMILY_LIMBS, 1);
+	else
+		fpisa_stage2_first(p, e);
+}
+
+static __always_inline void stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e, struct fpisa_format f)
+{
+	if (EXACT)
+		fpisa_exact_stage2(p, e, FAMILY_LIMBS, 0);
+	else
+		fpisa_lanes_stage2(p, e, f);
+}
+
+static __always_inline void stage2_a(struct fpisa_phv_ref p, struct fpisa_exp_block *e, struct fpisa_format f)
+{
+	if (EXACT)
+		stage2(p, e, f);
+	else
+		fpisa_stage2(p, e, f, FPISA_MODE_FPISA_A);
+}
+
+/* Stages 3 and 4 return their events. */
+static __always_inline __u64 stage3(struct fpisa_phv_ref p, struct fpisa_format f)
+{
+	if (!EXACT)
+		return fpisa_lanes_stage3(p, f);
+	fpisa_exact_stage3(p, f);
+	return 0;
+}
+
+static __always_inline __u64 stage3_a(struct fpisa_phv_ref p, struct fpisa_format f)
+{
+	return EXACT ? stage3(p, f) : fpisa_stage3(p, f, FPISA_MODE_FPISA_A);
+}
+
+static __always_inline void stage4_first(struct fpisa_phv_ref p, man_block *m, struct fpisa_format f)
+{
+	if (EXACT)
+		fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 1);
+	else
+		fpisa_stage4_first(p, m, f);
+}
+
+static __always_inline __u64 stage4(struct fpisa_phv_ref p, man_block *m, struct fpisa_format f)
+{
+	if (!EXACT)
+		return fpisa_lanes_stage4(p, m, f);
+	fpisa_exact_stage4(p, m, FAMILY_LIMBS, f, 0);
+	return 0;
+}
+
+static __always_inline __u64 stage4_checked(struct fpisa_phv_ref p, man_block *m, struct fpisa_format f)
+{
+	return EXACT ? stage4(p, m, f) : fpisa_stage4(p, m, f, FPISA_MODE_FPISA);
+}
+
+static __always_inline __u64 stage4_a(struct fpisa_phv_ref p, man_block *m, struct fpisa_format f)
+{
+	return EXACT ? stage4(p, m, f) : fpisa_stage4(p, m, f, FPISA_MODE_FPISA_A);
+}
+
+struct accumulator {
+	__s64 limb[FPISA_LIMBS];
+};
+
+/* MAU5 of one element of eight limbs: more than a verifier takes 32 times over. */
+GLOBAL_FN int collapse(struct fpisa_lane *l, const struct accumulator *acc, __u64 factor)
+{
+	if (!l || !acc)
+		return 0;
+	fpisa_exact_mau5(l, acc->limb, FPISA_LIMBS, factor);
+	return 0;
+}
+
+static __always_inline void collapse_lane(struct fpisa_lane *l, const __s64 *acc, int n, __u64 factor)
+{
+	if (n == FPISA_LIMBS)
+		collapse(l, (const struct accumulator *)acc, factor);
+	else
+		fpisa_exact_mau5(l, acc, n, factor);
+}
+
+/* `factor` is what a superaccumulator multiplies by on the way; other registers leave that to finish_block(). */
+static __always_inline void stage5(const struct fpisa_exp_block *e, const man_block *m, struct fpisa_phv_ref p,
+				   struct fpisa_format f, __u64 factor)
+{
+	if (EXACT)
+		fpisa_exact_stage5(e, m, FAMILY_LIMBS, p, f, factor, collapse_lane);
+	else
+		fpisa_stage5(e, m, p, f);
+}
+
+/* -- MAU5..8, fused -------------------------------------------------------- */
+
+/* Beside the format in `fmt`: round to nearest; ask the trie of bytes, not registers, for leading zeros. */
+#define READ_NEAREST 0x40000000u
+#define READ_BYTES 0x80000000u
+
+/* Lane i of registers by the units, as staged programs do it. Returns its flags. */
+GLOBAL_FN __u32 read_lane(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt, __u32 i)
+{
+	struct fpisa_format f = FORMAT(fmt);
+	struct fpisa_lane l = {};
+	__u32 lz;
+
+	if (!out || !e || !m || i >= FPISA_BLOCK)
+		return 0;
+	l.m = fpisa_get_man(m, i, f);
+	l.e = e->e[i];
+	fpisa_mau5_sign(&l);
+	lz = fmt & READ_BYTES ? clz_near((__u64)l.m, f) : clz_bits((__u64)l.m);
+	fpisa_mau6_normalise(&l, f, lz);
+	fpisa_mau7_exponent(&l, f, lz);
+	if (fmt & READ_NEAREST)
+		fpisa_mau8_assemble(&l, f, FPISA_ROUND_NEAREST);
+	else
+		fpisa_mau8_assemble(&l, f, FPISA_ROUND_DOWN);
+	fpisa_put_word(out, i, f, l.word);
+	return l.flags;
+}
+
+GLOBAL_FN __u32 read_lanes(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
+			   __u32 lanes)
+{
+	__u32 flags = 0;
+
+	FPISA_EACH(i) {
+		if (lanes >> i & 1)
+			flags |= read_lane(out, e, m, fmt, i);
+	}
+	return flags;
+}
+
+/* `all` is a bit for each lane, as lookup_read.h wants them. Returns the flags. */
+static __always_inline __u32 read_values(struct words *out, const struct fpisa_exp_block *e, const man_block *m,
+					 __u32 fmt, enum fpisa_rounding rounding, __u32 all)
+{
+	struct fpisa_format f = FORMAT(fmt);
+
+#define UNITS(lanes) read_lanes(out, e, m, fmt, lanes)
+	if (!EXACT)
+		return fpisa_look_read(out, e, m, f, rounding, clz_of_window, all, UNITS);
+#undef UNITS
+	return fpisa_exact_read(out, e, m, FAMILY_LIMBS, f, rounding, clz_bits, collapse_lane);
+}
+
+#endif

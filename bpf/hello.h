@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A HELLO, whole: from parse.h back to the wire. Who is it (check_hello()), where is that rank
+ * (find_nexthop()), does the sender know what only that rank is told there (the
+ * cookie)? Then it joins the session. Rules are in fpisa/frame.h and slot.h.
+ *
+ * In global functions, each of which looks up what it needs for itself: a HELLO is rare, and its parts are
+ * verified once each.
+ */
+#ifndef FPISA_BPF_HELLO_H
+#define FPISA_BPF_HELLO_H
+
+#include "check.h"
+#include "lock.h"
+#include "reply.h"
+
+/* What follows the FPISA header; NULL if the frame ends before it does. */
+static __always_inline struct fpisa_hello *hello_of(struct xdp_md *ctx, const struct headers *h)
+{
+	struct fpisa_hello *p = (void *)(h->fpisa + 1);
+
+	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
+}
+
+/* Every check of a HELLO to job `id` but the cookie; the sender's rank, or a negative verdict. */
+GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
+{
+	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
+	struct fpisa_hello *p;
+	struct headers h;
+	__u32 rank = 0;
+	int v;
+
+	if (!job || !find_headers(ctx, &h))
+		return -FPISA_V_internal;
+	p = hello_of(ctx, &h);
+	if (!p)
+		return -FPISA_V_length;
+	v = fpisa_check_hello(h.fpisa, p, payload, job, h.ip->saddr, h.udp->source, &rank);
+	return v == FPISA_V_ok ? (int)rank : -v;
+}
+
+/*
+ * Where the answer to `rank`'s HELLO goes, and its results after it: the way that the kernel's routes and
+ * neighbours know to its listed address, never back to whoever wrote that address. Asked as the host
+ * itself would: from `lo`, whose forwarding `job add` switches on, for without it the helper refuses.
+ */
+GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
+{
+	struct bpf_fib_lookup fib = { .family = 2 /* AF_INET */, .l4_protocol = IPPROTO_UDP, .ifindex = 1 };
+	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
+	struct fpisa_peer *peer;
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct headers h;
+	long rc;
+
+	fpisa_opaque(rank);
+	if (!hop || !job || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
+		return FPISA_V_internal;
+	peer = lookup(&fpisa_peers, id * FPISA_MAX_WORKERS + rank);
+	if (!peer)
+		return FPISA_V_internal;
+	if (job->rank[rank].given) {
+		if (peer->ifindex && peer->ifindex != ctx->ingress_ifindex)
+			return FPISA_V_route;
+		__builtin_memcpy(hop->mac, h.eth->h_source, ETH_ALEN);
+		__builtin_memcpy(hop->local_mac, h.eth->h_dest, ETH_ALEN);
+		hop->ifindex = ctx->ingress_ifindex;
+		return FPISA_V_ok;
+	}
+	fib.ipv4_dst = h.ip->saddr;
+	fib.ipv4_src = h.ip->daddr;
+	rc = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	if (rc == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return FPISA_V_unresolved;
+	if (rc == BPF_FIB_LKUP_RET_FWD_DISABLED)
+		return FPISA_V_forwarding;
+	if (rc || fib.ifindex != peer->ifindex)
+		return FPISA_V_route;
+	__builtin_memcpy(hop->mac, fib.dmac, ETH_ALEN);
+	__builtin_memcpy(hop->local_mac, fib.smac, ETH_ALEN);
+	hop->ifindex = fib.ifindex;
+	return FPISA_V_ok;
+}
+
+/* The cookie of `rank` in the incarnation that the HELLO names. */
+GLOBAL_FN __u64 cookie_of(struct xdp_md *ctx, __u32 id, __u32 rank)
+{
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct headers h;
+
+	return job && find_headers(ctx, &h) ? fpisa_cookie(&job->key, rank, h.fpisa->aux) : 0;
+}
+
+/* `rank` has shown its cookie: into the session, and remember the way to it. */
+GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
+{
+	struct fpisa_control *control = lookup(&fpisa_control, 0);
+	struct fpisa_session *session = lookup(&fpisa_sessions, id);
+	struct fpisa_peer *peer = lookup(&fpisa_peers, id * FPISA_MAX_WORKERS + rank);
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
+	struct fpisa_hello *p;
+	struct headers h;
+	int newest;
+
+	fpisa_opaque(rank);
+	if (!control || !session || !peer || !job || !hop || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
+		return FPISA_V_internal;
+	p = hello_of(ctx, &h);
+	if (!p)
+		return FPISA_V_truncated;
+	mark_seen(id, rank);
+	if (!lock_take(&session->lock))
+		return FPISA_V_busy;
+	newest = fpisa_welcome(h.fpisa, p, job, session, rank, fpisa_read_once(&job->live), &control->next_generation);
+	if (newest) {
+		__builtin_memcpy(peer->mac, hop->mac, ETH_ALEN);
+		__builtin_memcpy(peer->local_mac, hop->local_mac, ETH_ALEN);
+		peer->ifindex = hop->ifindex;
+	}
+	lock_release(&session->lock);
+	return FPISA_V_welcome;
+}
+
+/* HELLO to job `id`, which exists; `payload` bytes follow the header. */
+GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
+{
+	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
+	struct fpisa_hello *p;
+	struct headers h;
+	int v, rank = check_hello(ctx, id, payload);
+	__u64 cookie;
+
+	if (rank == -FPISA_V_not_live)
+		return refuse(ctx, id, FPISA_V_not_live);
+	if (rank < 0)
+		return count_verdict(id, -rank, XDP_DROP);
+	v = find_nexthop(ctx, id, rank);
+	if (v != FPISA_V_ok)
+		return count_verdict(id, v, v == FPISA_V_unresolved ? XDP_PASS : XDP_DROP);
+	cookie = cookie_of(ctx, id, rank);
+	if (!cookie || !hop || !find_headers(ctx, &h))
+		return count_verdict(id, FPISA_V_internal, XDP_DROP);
+	p = hello_of(ctx, &h);
+	if (!p)
+		return count_verdict(id, FPISA_V_truncated, XDP_DROP);
+	v = fpisa_challenge(h.fpisa, p, cookie);
+	if (v == FPISA_V_ok)
+		v = join_session(ctx, id, rank);
+	if (v != FPISA_V_welcome && v != FPISA_V_challenge)
+		return count_verdict(id, v, XDP_DROP);
+	h.fpisa->checksum = fpisa_hello_sum(h.fpisa, p);
+	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
+	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);
+	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p));
+	return count_verdict(id, v, through(id, hop->ifindex));
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The lock of a slot or a session: a word, 1 while a CPU owns it. Not the
+ * kernel's spin lock, which no program may hold over a tail call.
+ */
+#ifndef FPISA_BPF_LOCK_H
+#define FPISA_BPF_LOCK_H
+
+#include "maps.h"
+
+static __always_inline void lock_release(__u64 *lock)
+{
+	/* A full barrier: all that was written under the lock is visible before it. */
+	__sync_lock_test_and_set(lock, 0);
+}
+
+/*
+ * Two readings of the clock an iteration make the wait some 100 us in all: longer
+ * than a staged read-out of the largest frame through the trie. More
+ * iterations exceed what the verifier keeps of pending branches.
+ */
+GLOBAL_FN int lock_wait(__u64 *lock)
+{
+	if (!lock)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < FPISA_LOCK_SPINS; i++) {
+		if (!*(volatile __u64 *)lock && !__sync_val_compare_and_swap(lock, 0, 1))
+			return 1;
+		bpf_ktime_get_ns();
+		bpf_ktime_get_ns();
+	}
+	return 0;
+}
+
+/* 1 if the lock is the caller's now; 0 after FPISA_LOCK_SPINS attempts. */
+static __always_inline int lock_take(__u64 *lock)
+{
+	return fpisa_likely(!__sync_val_compare_and_swap(lock, 0, 1)) || lock_wait(lock);
+}
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Step 3 of 7, from check.h to admission.h: what the steps from here on need to
+ * know of a contribution is put into the PHV, once. The PHV is all that goes
+ * over a tail call.
+ */
+#ifndef FPISA_BPF_PHV_H
+#define FPISA_BPF_PHV_H
+
+#include "counters.h"
+#include "packet.h"
+
+/*
+ * What flows between the stages of one packet. One a CPU: XDP programs of a
+ * CPU do not nest, and tail calls stay on it. Kernels with PREEMPT_RT, where
+ * one may preempt another, are refused (user/datapath/kernel.c).
+ */
+struct fpisa_phv {
+	__u32 stage;  /* 0: a new packet; k + 1: the next program is to run MAU k */
+	__u32 job;    /* job number */
+	__u32 key;    /* of the slot version that this CPU owns */
+	__u32 blocks; /* of 32 elements, in this frame */
+	__u32 bank;   /* index of the first program of the family and bank that this packet uses */
+	__u32 format; /* of the job, packed (family.h) */
+	__u32 flags;  /* result flags of the read-out */
+	__u64 events; /* of the add, format.h */
+	__u64 results; /* the secret of the generation's results */
+	__u16 rank;   /* of the sender */
+	__u8 first;   /* the registers take the values instead of adding them */
+	__u8 resend;  /* the result goes to the sender alone */
+	__u8 probe;   /* the sender wants a STATUS if the round is not complete */
+	__u8 mode;
+	__u8 rounding;
+	__u8 clz;
+	__u8 pipeline;
+	__u8 op;      /* of the round */
+	__u8 encoded; /* the mantissa registers hold order-preserving encodings or integers (fpisa/op.h) */
+	__u8 by_unit; /* no fused body does this format or operation: its units run one after the other */
+	__u8 swap;    /* the payload is big-endian */
+	__u8 shared;  /* the payload begins with its scales */
+	__u8 checked; /* the round has more adds than the headroom bounds: every sum is checked */
+	__u8 uncounted; /* the adds' events matter to the result's flags alone */
+	__u8 pad[4];
+	struct fpisa_finish finish; /* of the read-out */
+	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_phv);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_phv SEC(".maps");
+
+/* A format in 32 bits; a family unpacks it (family.h). */
+static __always_inline __u32 pack_format(struct fpisa_format f)
+{
+	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24 |
+	       (__u32)f.integer << 25 | (__u32)f.shared << 26;
+}
+
+/* All but what only the slot's owner can know: first, checked, resend, results and finish (admission.h, finish.h). */
+static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet *p, const struct fpisa_control *control)
+{
+	const struct fpisa_hdr *h = p->h.fpisa;
+	const struct fpisa_job *job = p->job;
+	struct fpisa_format f = fpisa_job_format(job);
+
+	phv->job = p->id;
+	phv->key = job->slot_base + h->slot;
+	phv->blocks = h->count / FPISA_BLOCK;
+	phv->bank = fpisa_bank_of(job->family, control->bank);
+	phv->format = pack_format(f);
+	phv->flags = 0;
+	phv->events = 0;
+	phv->rank = h->rank;
+	phv->resend = 0;
+	phv->probe = !!(h->flags & FPISA_F_PROBE);
+	phv->mode = job->mode;
+	phv->rounding = job->rounding;
+	phv->clz = job->clz;
+	phv->pipeline = job->pipeline;
+	phv->op = h->op;
+	phv->encoded = fpisa_encoded(f, h->op);
+	phv->by_unit = phv->encoded || f.shared || h->op == FPISA_OP_NORM;
+	phv->swap = job->flags & FPISA_JOB_BIG_ENDIAN;
+	phv->shared = f.shared;
+	phv->uncounted = job->flags & FPISA_JOB_UNCOUNTED;
+}
+
+/*
+ * After a tail call: the packet that the PHV is about, found again. 0 if an entry is missing, which
+ * cannot be; p->slot is set if it is there, whatever else is missing.
+ */
+static __always_inline int find_packet(struct xdp_md *ctx, const struct fpisa_phv *phv, struct packet *p)
+{
+	p->id = phv->job;
+	p->slot = lookup(&fpisa_slots, phv->key);
+	p->job = lookup(&fpisa_jobs, phv->job);
+	p->session = lookup(&fpisa_sessions, phv->job);
+	p->counters = counters_of(phv->job);
+	return find_headers(ctx, &p->h) && p->slot && p->job && p->session && p->counters;
+}
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Step 5 of 7, from admission.h to finish.h: the paper's pipeline (figure 2), MAU0..4 on the
+ * way in (stateful), MAU5..8 on the way out (stateless), fused or staged.
+ *
+ * Fused, one body does a half. Staged, each unit is a program, reached by a tail call. A
+ * program that is missing is counted; chain() goes on inline then, from the PHV as it stands.
+ */
+#ifndef FPISA_BPF_PIPELINE_H
+#define FPISA_BPF_PIPELINE_H
+
+#include "finish.h"
+#include "units.h"
+
+/* The array of stage programs; fpisa.bpf.c defines and fills it. */
+static __always_inline void tail_call(struct xdp_md *ctx, __u32 index);
+
+/* -- fused --------------------------------------------------------------- */
+
+GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_exponents *e = exponents_of(phv);
+	man_block *m = mantissas_of(phv);
+
+	if (!e || !m)
+		return 0;
+	if (phv->by_unit || (!phv->first && phv->checked && phv->mode != FPISA_MODE_FPISA_A)) {
+		run_mau0(ctx, phv);
+		run_mau1(phv);
+		run_mau2(phv);
+		run_mau3(phv);
+		return run_mau4(phv);
+	}
+	EACH_BLOCK(b, phv) {
+		struct words *in = payload_of(ctx, b);
+
+		if (!in)
+			break;
+		if (phv->first)
+			fused_set_block(in, &e->b[b], &m[b], phv->format);
+		else if (FUSED_UNCOUNTED && phv->uncounted && phv->mode != FPISA_MODE_FPISA_A)
+			phv->events |= fused_add_block(in, &e->b[b], &m[b], phv->format, 0);
+		else if (phv->mode == FPISA_MODE_FPISA_A)
+			phv->events += fused_add_a_block(in, &e->b[b], &m[b], phv->format);
+		else
+			phv->events += fused_add_block(in, &e->b[b], &m[b], phv->format, 1);
+	}
+	return 0;
+}
+
+/*
+ * Is the round read out unit by unit? The trie of bits is: its look-ups cost
+ * many times what one loop saves.
+ */
+static __always_inline int reads_by_unit(const struct fpisa_phv *phv)
+{
+	return phv->by_unit || phv->finish.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM ||
+	       (phv->clz == FPISA_CLZ_LPM_BYTE && FAMILY_LIMBS > 0);
+}
+
+GLOBAL_FN int run_read_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	run_mau5(phv);
+	run_mau6(phv);
+	run_mau7(phv);
+	return run_mau8(ctx, phv);
+}
+
+/* `all` is a bit for each lane of a block (lookup_read.h). */
+GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 all)
+{
+	struct fpisa_exponents *e = exponents_of(phv);
+	man_block *m = mantissas_of(phv);
+	__u32 fmt;
+
+	asm volatile("" : : "r"(all));
+	if (!e || !m)
+		return 0;
+	fmt = phv->format | (phv->clz == FPISA_CLZ_LPM_BYTE ? READ_BYTES : 0) |
+	      (phv->rounding == FPISA_ROUND_NEAREST ? READ_NEAREST : 0);
+	EACH_BLOCK(b, phv) {
+		struct words *out = payload_of(ctx, b);
+
+		if (!out)
+			break;
+		if (phv->rounding == FPISA_ROUND_NEAREST)
+			phv->flags |= read_near_block(out, &e->b[b], &m[b], fmt, all);
+		else
+			phv->flags |= read_down_block(out, &e->b[b], &m[b], fmt, all);
+	}
+	return 0;
+}
+
+/* -- staged -------------------------------------------------------------- */
+
+/* commit() of a packet that came by tail calls. */
+GLOBAL_FN int commit_stage(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct packet p;
+
+	if (!phv)
+		return XDP_ABORTED;
+	if (!find_packet(ctx, phv, &p))
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
+	return commit(ctx, phv, &p);
+}
+
+/* MAU k, and what follows the half that it ends. GO_ON, or the action that ends this packet. */
+static __always_inline int run_unit(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
+{
+	struct fpisa_counters *c = counters_of(phv->job);
+
+	if (c && k < FPISA_STAGES)
+		(&c->mau0)[k]++;
+	switch (k) {
+	case 0:
+		run_mau0(ctx, phv);
+		return GO_ON;
+	case 1:
+		run_mau1(phv);
+		return GO_ON;
+	case 2:
+		run_mau2(phv);
+		return GO_ON;
+	case 3:
+		run_mau3(phv);
+		return GO_ON;
+	case 4:
+		run_mau4(phv);
+		return commit_stage(ctx, phv);
+	case 5:
+		run_mau5(phv);
+		return GO_ON;
+	case 6:
+		run_mau6(phv);
+		return GO_ON;
+	case 7:
+		run_mau7(phv);
+		return GO_ON;
+	case 8:
+		run_mau8(ctx, phv);
+		return finish(ctx, phv);
+	}
+	return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
+}
+
+/* Tail-call MAU k. Comes back only if its slot of the program array is empty, and counts that. */
+static __always_inline void next_stage(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
+{
+	struct fpisa_counters *c;
+
+	phv->stage = k + 1;
+	tail_call(ctx, phv->bank + k);
+	phv->stage = 0;
+	c = counters_of(phv->job);
+	if (c)
+		c->missed_tail_calls++;
+}
+
+/* MAU k and, as far as their programs are missing, all after it. */
+static __always_inline int chain(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
+{
+	switch (k) {
+#define STAGE(k)                                     \
+	case k: {                                    \
+		int action = run_unit(ctx, phv, k);  \
+                                                     \
+		if (action != GO_ON)                 \
+			return action;               \
+		if (k + 1 < FPISA_STAGES)            \
+			next_stage(ctx, phv, k + 1); \
+	}                                            \
+	/* fallthrough */
+		STAGE(0)
+		STAGE(1)
+		STAGE(2)
+		STAGE(3)
+		STAGE(4)
+		STAGE(5)
+		STAGE(6)
+		STAGE(7)
+		STAGE(8)
+#undef STAGE
+	}
+	return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
+}
+
+/* -- from admission ------------------------------------------------------ */
+
+/* MAU0..4, then what becomes of the contribution. */
+static __always_inline int add_contribution(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
+{
+	if (phv->pipeline == FPISA_PIPELINE_STAGED)
+		next_stage(ctx, phv, 0);
+	p->counters->fused++;
+	run_fused_add(ctx, phv);
+	return commit(ctx, phv, p);
+}
+
+/* MAU5..8, then the result leaves. */
+static __always_inline int read_out(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
+{
+	if (phv->pipeline == FPISA_PIPELINE_STAGED)
+		next_stage(ctx, phv, 5);
+	p->counters->fused_reads++;
+	if (reads_by_unit(phv))
+		run_read_by_unit(ctx, phv);
+	else
+		run_fused_read(ctx, phv, ~0u);
+	return finish(ctx, phv);
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Replies to the sender of a frame, which becomes the reply: STATUS, ERROR, and
+ * the way out that all others take too. It leaves by redirect, for a veth peer
+ * with GRO alone never sees XDP_TX.
+ */
+#ifndef FPISA_BPF_REPLY_H
+#define FPISA_BPF_REPLY_H
+
+#include "checksum.h"
+#include "counters.h"
+
+static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port,
+					  __u32 payload)
+{
+	h->udp->source = h->udp->dest;
+	h->udp->dest = to_port;
+	h->udp->len = bpf_htons((__u16)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
+	h->udp->check = 0;
+	h->ip->saddr = from;
+	h->ip->daddr = to;
+	h->ip->tot_len = bpf_htons((__u16)(FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
+	h->ip->tos = 0;
+	h->ip->frag_off = bpf_htons(0x4000);
+	h->ip->ttl = 64;
+	h->ip->check = 0;
+	h->ip->check = ip_checksum(h->ip);
+}
+
+/*
+ * Out through `port`, by the entry that has the egress program (fpisa_replies).
+ * A job that no CLI made has no entry; its replies may then take the program
+ * from unicast copies that other jobs queue for the port behind them.
+ */
+static __always_inline int through(__u32 job, __u32 port)
+{
+	void *ports = lookup(&fpisa_replies, job);
+
+	if (ports && bpf_redirect_map(ports, port, 0) == XDP_REDIRECT)
+		return XDP_REDIRECT;
+	return (int)bpf_redirect(port, 0);
+}
+
+/* Send the frame back where it came from; FPISA header and payload are complete. */
+static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 job, __u32 payload)
+{
+	__u8 mac[ETH_ALEN];
+
+	__builtin_memcpy(mac, h->eth->h_dest, ETH_ALEN);
+	__builtin_memcpy(h->eth->h_dest, h->eth->h_source, ETH_ALEN);
+	__builtin_memcpy(h->eth->h_source, mac, ETH_ALEN);
+	address_reply(h, h->ip->daddr, h->ip->saddr, h->udp->source, payload);
+	return through(job, ctx->ingress_ifindex);
+}
+
+/* A reply of the bare header: STATUS and ERROR. Cuts the payload off. */
+GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
+{
+	struct headers h;
+	struct fpisa_sum sum = {};
+	int action, extra;
+
+	if (!find_headers(ctx, &h))
+		return count_verdict(job, FPISA_V_internal, XDP_DROP);
+	sum_header(h.fpisa, &sum);
+	h.fpisa->checksum = fpisa_sum_fold(&sum);
+	action = to_sender(ctx, &h, job, 0);
+	extra = (int)(ctx->data_end - ctx->data) - FPISA_PAYLOAD_OFFSET;
+	if (extra > 0)
+		bpf_xdp_adjust_tail(ctx, -extra);
+	return count_verdict(job, v, action);
+}
+
+/* Drop a member's frame; tell it why where that helps it. */
+GLOBAL_FN int refuse(struct xdp_md *ctx, __u32 job, __u32 v)
+{
+	struct headers h;
+
+	if (!find_headers(ctx, &h) || !fpisa_reported(v))
+		return count_verdict(job, v, XDP_DROP);
+	fpisa_make_error(h.fpisa, v);
+	return bare_to_sender(ctx, job, v);
+}
+
+#endif
