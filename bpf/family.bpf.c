@@ -15,16 +15,20 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 	bpf_tail_call(ctx, &fpisa_stages, index);
 }
 
-/* From the entry, with the PHV filled. */
+/* From the entry, with the PHV filled; or in the place of a stage that is missing. */
 SEC("stage")
 int fpisa_admission(struct xdp_md *ctx)
 {
 	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
 	struct packet p;
+	__u32 stage;
 
 	if (!phv)
 		return XDP_ABORTED;
+	stage = phv->stage;
 	phv->stage = 0;
+	if (stage)
+		return chain(ctx, phv, stage - 1);
 	if (!find_packet(ctx, phv, &p))
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	return admission(ctx, phv, &p);

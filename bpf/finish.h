@@ -72,6 +72,26 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv, con
 }
 
 /*
+ * The next unit's program is missing, and what stands in for it. The registers may hold half a contribution,
+ * so no sum comes of the round: the generation breaks, and all its ranks are told, the sender first.
+ */
+GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	struct fpisa_session *session;
+	struct fpisa_slot *slot;
+
+	if (!phv)
+		return XDP_ABORTED;
+	slot = lookup(&fpisa_slots, phv->key);
+	session = lookup(&fpisa_sessions, phv->job);
+	if (!slot || !session)
+		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
+	fpisa_break(session, slot->generation, FPISA_V_pipeline);
+	lock_release(&slot->lock);
+	return refuse(ctx, phv->job, FPISA_V_pipeline);
+}
+
+/*
  * The payload is the packed result: the header becomes the result's, the round is done, the
  * slot free. The packet is found again even where admission found it in the same program: from 6.13 on
  * a kernel takes packet pointers away at a tail call, also one that missed.

@@ -21,7 +21,8 @@
  * that program alone. So the entry can run every stage itself, and stands in
  * every slot of the program array until a loader puts the stage programs
  * there: `ip link set dev DEV xdp obj fpisa.o` then runs the pipeline
- * through real tail calls with no other step.
+ * through real tail calls with no other step. Beside the stage programs it
+ * stands in for those that are missing.
  */
 #include "admission.h"
 #include "check.h"
@@ -32,8 +33,8 @@
 
 int fpisa(struct xdp_md *ctx);
 
-/* Family 0's banks; FPISA_STAGES programs each. */
-#define BANK(n) [(n) * FPISA_BANK_SIZE ...(n) * FPISA_BANK_SIZE + FPISA_STAGES - 1] = (void *)&fpisa
+/* Family 0's banks: FPISA_STAGES programs each, and what stands in for them. */
+#define BANK(n) [(n) * FPISA_BANK_SIZE ...(n) * FPISA_BANK_SIZE + FPISA_ADMISSION] = (void *)&fpisa
 
 /* Programs; index: fpisa_bank_of() + number of the unit, or FPISA_ADMISSION. */
 struct {

@@ -3,8 +3,9 @@
  * Step 5 of 7, from admission.h to finish.h: the paper's pipeline (figure 2), MAU0..4 on the
  * way in (stateful), MAU5..8 on the way out (stateless), fused or staged.
  *
- * Fused, one body does a half. Staged, each unit is a program, reached by a tail call. A
- * program that is missing is counted; chain() goes on inline then, from the PHV as it stands.
+ * Fused, one body does a half. Staged, each unit is a program, which ends in the tail call of the next
+ * (programs.h). Where that is missing, which is counted, one program stands in for it that contains
+ * the whole chain: the entry or, of a further family, admission. It goes on from the PHV as it stands.
  */
 #ifndef FPISA_BPF_PIPELINE_H
 #define FPISA_BPF_PIPELINE_H
@@ -144,20 +145,26 @@ static __always_inline int run_unit(struct xdp_md *ctx, struct fpisa_phv *phv, _
 	return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 }
 
-/* Tail-call MAU k. Comes back only if its slot of the program array is empty, and counts that. */
+/* Tail-call the program at `index` of the packet's bank, to run MAU k. Comes back only if there is none. */
+static __always_inline void hand_on(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 index, __u32 k)
+{
+	phv->stage = k + 1;
+	tail_call(ctx, phv->bank + index);
+	phv->stage = 0;
+}
+
+/* The same of MAU k's own program; that it is missing is counted. */
 static __always_inline void next_stage(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
 {
 	struct fpisa_counters *c;
 
-	phv->stage = k + 1;
-	tail_call(ctx, phv->bank + k);
-	phv->stage = 0;
+	hand_on(ctx, phv, k, k);
 	c = counters_of(phv->job);
 	if (c)
 		c->missed_tail_calls++;
 }
 
-/* MAU k and, as far as their programs are missing, all after it. */
+/* MAU k and, as far as their programs are missing, all after it: of programs that stand in for others. */
 static __always_inline int chain(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 k)
 {
 	switch (k) {

@@ -1,23 +1,34 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The nine stage programs of a family. The object that includes this names
- * them fpisa_mau0..8: MAU k's contains the chain from k on.
+ * The nine stage programs of a family, a unit each. The object that includes
+ * this names them fpisa_mau0..8.
  */
 #ifndef FPISA_BPF_PROGRAMS_H
 #define FPISA_BPF_PROGRAMS_H
 
 #include "pipeline.h"
 
-#define STAGE(k)                                                                \
-	SEC("stage") int fpisa_mau##k(struct xdp_md *ctx)                       \
-	{                                                                       \
-		__u32 zero = 0;                                                 \
-		struct fpisa_phv *phv = bpf_map_lookup_elem(&fpisa_phv, &zero); \
-                                                                                \
-		if (!phv)                                                       \
-			return XDP_ABORTED;                                     \
-		phv->stage = 0;                                                 \
-		return chain(ctx, phv, k);                                      \
+/* MAU k, then the tail call of the next; of what stands in for it; else the round is lost. */
+static __always_inline int stage(struct xdp_md *ctx, __u32 k)
+{
+	struct fpisa_phv *phv = lookup(&fpisa_phv, 0);
+	int action;
+
+	if (!phv)
+		return XDP_ABORTED;
+	phv->stage = 0;
+	action = run_unit(ctx, phv, k);
+	if (action != GO_ON || k + 1 == FPISA_STAGES)
+		return action;
+	next_stage(ctx, phv, k + 1);
+	hand_on(ctx, phv, FPISA_ADMISSION, k + 1);
+	return lose_round(ctx, phv);
+}
+
+#define STAGE(k)                                          \
+	SEC("stage") int fpisa_mau##k(struct xdp_md *ctx) \
+	{                                                 \
+		return stage(ctx, k);                     \
 	}
 
 STAGE(0)

@@ -68,7 +68,8 @@ struct fpisa_session {
 	__u64 joining;	  /* ranks that wait and said HELLO since the last newcomer did */
 	__u64 members;	  /* ranks whose incarnation is in the current generation */
 	__u32 generation; /* the one that contributions must carry; 0: none yet */
-	__u32 broken;	  /* the one whose ranks made different calls: it adds nothing more */
+	__u32 pad;
+	__u64 broken;	  /* the one that adds nothing more, with the verdict that says why: fpisa_break() */
 	__u64 results;	  /* the secret of its results */
 	__u64 incarnation[FPISA_MAX_WORKERS]; /* of each rank, as its HELLO said */
 	__u64 secret[FPISA_MAX_WORKERS]; /* the cookie for it, which its contributions carry */
@@ -150,10 +151,10 @@ struct fpisa_control {
  * The program array. A family is the set of programs for one lane width and
  * one register width: nine stages and admission, which the entry calls once a
  * frame has passed its checks. Each family has two banks, so that an upgrade
- * fills the idle one. Family 0, FP32 in 32 bits, is the entry's own.
+ * fills the idle one. Family 0, FP32 in 32 bits, is the entry's own, which is its admission too.
  */
 #define FPISA_STAGES 9
-#define FPISA_ADMISSION 9 /* index of admission, after MAU0..8 */
+#define FPISA_ADMISSION 9 /* index of admission, after MAU0..8; it stands in for a stage that is missing */
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2
 #define FPISA_FAMILIES 16

@@ -50,10 +50,11 @@ static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
  * Rules 1 to 5 in the generation that the slot's owner has found to be the
  * claim's. Starts the round in *s if the contribution is its first; sets no
  * other state: fpisa_slot_commit() follows once the registers hold the
- * contribution. `broken`: ranks made different calls in this generation, so
- * kept results are all there is.
+ * contribution. `broken`: not 0 if the generation is, and why (a verdict); kept
+ * results are all there is then.
  */
-static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct fpisa_claim *c, __u64 live, int broken)
+static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct fpisa_claim *c, __u64 live,
+					    enum fpisa_verdict broken)
 {
 	__u64 bit = 1ull << (c->rank & 63);
 	int start = 0;
@@ -72,7 +73,7 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 	}
 	if (start) {
 		if (broken)
-			return -FPISA_V_mismatch;
+			return -(int)broken;
 		s->generation = c->generation;
 		s->chunk = c->chunk;
 		s->digest = c->digest;
@@ -93,10 +94,28 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 	if (s->done)
 		return FPISA_STEP_RESEND;
 	if (broken)
-		return -FPISA_V_mismatch;
+		return -(int)broken;
 	if (s->bitmap & bit)
 		return (s->bitmap & live) == live ? FPISA_STEP_FINISH : FPISA_STEP_WAIT;
 	return s->bitmap ? FPISA_STEP_ADD : FPISA_STEP_SET;
+}
+
+/*
+ * The generation adds nothing more, and its ranks are told `why`: not the round alone, for a worker that waits
+ * sends only its oldest chunk again, and that may wait for ranks that have given up. One word, so that
+ * nobody sees half of it.
+ */
+static __always_inline void fpisa_break(struct fpisa_session *session, __u32 generation, enum fpisa_verdict why)
+{
+	fpisa_write_once(&session->broken, (__u64)why << 32 | generation);
+}
+
+/* Why, or 0. */
+static __always_inline enum fpisa_verdict fpisa_broken(const struct fpisa_session *session, __u32 generation)
+{
+	__u64 broken = fpisa_read_once(&session->broken);
+
+	return (__u32)broken == generation ? (enum fpisa_verdict)(broken >> 32) : 0;
 }
 
 /*
@@ -113,9 +132,9 @@ static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpi
 
 	if (!c->generation || c->generation != fpisa_read_once(&session->generation))
 		return -FPISA_V_generation;
-	step = fpisa_slot_admit(s, c, live, fpisa_read_once(&session->broken) == c->generation);
+	step = fpisa_slot_admit(s, c, live, fpisa_broken(session, c->generation));
 	if (step == -FPISA_V_mismatch)
-		fpisa_write_once(&session->broken, c->generation);
+		fpisa_break(session, c->generation, FPISA_V_mismatch);
 	return step;
 }
 

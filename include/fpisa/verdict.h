@@ -54,7 +54,8 @@
 	X(incarnation, DROP, "HELLO with an incarnation of 0, or of 2^63 or more")                     \
 	X(challenge, REPLY, "HELLO answered with the cookie that it lacked")                           \
 	X(unresolved, PASS, "HELLO of a rank whose link-layer address the kernel does not know yet; passed to it, that it asks") \
-	X(forwarding, DROP, "no way to a HELLO's rank may be asked for; sysctl -w net.ipv4.conf.lo.forwarding=1")
+	X(forwarding, DROP, "no way to a HELLO's rank may be asked for; sysctl -w net.ipv4.conf.lo.forwarding=1") \
+	X(pipeline, DROP, "a program of the pipeline and the one that stands in for it are missing, the round is lost; fpisa upgrade puts them back")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,
@@ -99,7 +100,7 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
  * mau0..mau8		stages run, by tail call or in place of a missed one
  * fused		contributions added by the fused body
  * fused_reads		results read by the fused body
- * missed_tail_calls	stages whose slot of the program array was empty
+ * missed_tail_calls	stages whose slot of the program array was empty; another program ran them, or v_pipeline counts
  * unaddressed		unicast copies at a port where each live rank had its own already
  * rounded..overflowed	element-adds, format.h (paper, section 5.2.1)
  * results_*		results that carried INEXACT, OVERFLOW, OVERWRITE, NAN, INF
@@ -130,7 +131,7 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
 	X(mau8, "stage runs: round and assemble")                             \
 	X(fused, "contributions added by the fused body")                     \
 	X(fused_reads, "results read by the fused body")                      \
-	X(missed_tail_calls, "stages run inline because their slot was empty") \
+	X(missed_tail_calls, "stages whose program was missing, run by another") \
 	X(unaddressed, "unicast copies of results that were for no live rank")
 
 struct fpisa_counters {

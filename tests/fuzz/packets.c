@@ -273,7 +273,8 @@ static int fuzz(uint64_t cases, uint64_t check_all)
 /* `internal` cannot be provoked, nor can what the kernel's routes say, which ranks with a given port do without. */
 static bool provocable(unsigned int v)
 {
-	return v != FPISA_V_internal && v != FPISA_V_route && v != FPISA_V_unresolved && v != FPISA_V_forwarding;
+	return v != FPISA_V_internal && v != FPISA_V_route && v != FPISA_V_unresolved && v != FPISA_V_forwarding &&
+	       v != FPISA_V_pipeline;
 }
 
 /* Reasons that no frame has provoked. */

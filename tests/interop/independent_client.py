@@ -35,7 +35,7 @@ RETRANSMIT, PROBE, PENDING, CHALLENGE = 1, 2, 4, 16
 FP32 = 1
 NO_RANK = 0xffff
 REASONS = {19: "format", 20: "op", 21: "not live", 22: "generation is over", 25: "ahead", 26: "calls differ", 31: "port",
-           32: "not this life's cookie"}
+           32: "not this life's cookie", 38: "programs are missing"}
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE, IP_MULTICAST_ALL = 10, 3, 49  # linux/in.h; Python 3.11 does not name them
 M64 = 2**64 - 1
 

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
-One generation in which worker 0 makes other calls than the rest from some
-chunk on: same lengths, another digest. No sum may mix them, and every worker
-has to be told, though a worker sends only its oldest chunk again once it
-waits (user/lib/window.c holds the others).
+One generation that breaks: worker 0 makes other calls than the rest from some
+chunk on (same lengths, another digest), or the programs of the pipeline are
+missing from some chunk on. No sum may mix calls or hold half a contribution,
+and every worker has to be told, though a worker sends only its oldest chunk
+again once it waits (user/lib/window.c holds the others).
 
 The network forgets nothing, as in chunks.py.
 
 State: (received, told, broken, slots). received holds a bitmap of chunks a
-worker, told a bitmap of workers; broken: the aggregator has seen it.
+worker, told a bitmap of workers; broken: the verdict with which the generation broke, or 0.
 """
 
 from explore import Violation
@@ -16,12 +17,18 @@ from rules import BREAKS, EMITS, EMPTY, REGS, SAME
 
 GENERATION = 1
 OTHER = 2  # the digest of worker 0's calls
+HALF = 3  # in its place in the tag of a contribution that was lost on its way into the registers
+NEVER = 1 << 30
 
 
 class Calls:
-    def __init__(self, rules, chunks, differ, broken_ignored=False):
-        """differ: the first chunk of the calls that differ. broken_ignored: a mismatch is its round's alone."""
-        self.rules, self.chunks, self.differ, self.broken_ignored = rules, chunks, differ, broken_ignored
+    def __init__(self, rules, chunks, differ=NEVER, missing=NEVER, broken_ignored=False):
+        """
+        differ: the first chunk of the calls that differ. missing: the first of those of which one contribution may be
+        lost on its way into the registers. broken_ignored: what breaks is its round's alone.
+        """
+        self.rules, self.chunks, self.differ, self.missing = rules, chunks, differ, missing
+        self.broken_ignored = broken_ignored
         self.n, self.w = rules.workers, rules.window
         self.live = (1 << self.n) - 1
 
@@ -32,11 +39,14 @@ class Calls:
         return chunk < self.w or received >> (chunk - self.w) & 1
 
     def finished(self, s):
-        return s[1] == self.live
+        """All are told; or, of programs that are missing, those who lack a result."""
+        done = 0 if self.missing == NEVER else sum(1 << k for k, r in enumerate(s[0]) if r == (1 << self.chunks) - 1)
+        return s[1] | done == self.live
 
     def steps(self, s):
-        return [(("add", k, c), after) for k in range(self.n) for c in range(self.chunks)
-                if self.sent(c, s[0][k]) and (after := self.add(s, k, c)) != s]
+        return [(("lose" if lost else "add", k, c), after) for k in range(self.n) for c in range(self.chunks)
+                for lost in range(1 + (c >= self.missing and not s[2]))
+                if self.sent(c, s[0][k]) and (after := self.add(s, k, c, lost)) != s]
 
     def fair(self, s):
         for k in range(self.n):
@@ -45,23 +55,25 @@ class Calls:
                 return after
         return None
 
-    def add(self, s, k, c):
+    def add(self, s, k, c, lost=0):
         """ADD of worker k for chunk c arrives; what is answered arrives at k, a new result at all."""
         received, told, broken, slots = s
         digest = OTHER if k == 0 and c >= self.differ else SAME
-        code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c, digest), self.live, self.live, GENERATION,
-                                          digest, broken and not self.broken_ignored)
+        code, i, after = self.rules.frame(slots, k, c, GENERATION, (k, c, HALF if lost else digest), self.live,
+                                          self.live, GENERATION, digest, 0 if self.broken_ignored else broken, lost)
         if code < 0:
-            if self.rules.verdict(code) == "mismatch":
+            if self.rules.verdict(code) in ("mismatch", "pipeline"):
                 told |= 1 << k
-            broken |= bool(-code & BREAKS)
-            return received, told, broken, slots
+            if -code & BREAKS:
+                broken = -code & 0xff
+            return received, told, broken, after
         if code & EMITS:
             if len({tag[2] for tag in after[i][REGS]}) > 1:
-                raise Violation("a sum of calls that differ: %s" % (after[i][REGS],), ("add", k, c))
+                raise Violation("a sum of what does not belong together: %s" % (after[i][REGS],), ("add", k, c))
             received = received[:k] + (received[k] | 1 << c,) + received[k + 1:]
         return received, told, broken, after
 
 
 def text(label):
-    return "ADD of worker %d, chunk %d, reaches the aggregator" % label[1:]
+    return ("ADD of worker %d, chunk %d, reaches the aggregator" % label[1:] +
+            (", whose programs are missing halfway" if label[0] == "lose" else ""))

@@ -36,8 +36,8 @@ def joins(workers, count, restarts, cls=rules.Rules, **options):
                         generations.text)
 
 
-def differing(workers, window, count, differ, cls=rules.Rules, **options):
-    return lambda lib: (calls.Calls(cls(lib, workers, window), count, differ, **options), calls.text)
+def breaking(workers, window, count, cls=rules.Rules, **options):
+    return lambda lib: (calls.Calls(cls(lib, workers, window), count, **options), calls.text)
 
 
 CONFIGURATIONS = {
@@ -56,9 +56,12 @@ CONFIGURATIONS = {
     "join: 1 worker, 1 chunk, 2 restarts, clock goes back": joins(1, 1, 2, back=True),
     "join: 2 workers, 1 chunk, 1 restart, 1 rank may be taken out": joins(2, 1, 1, shrink=1),
     "join: 3 workers, 1 chunk, 1 restart": joins(3, 1, 1),
-    "2 workers, window 2, 4 chunks, calls differ from chunk 1": differing(2, 2, 4, 1),
-    "3 workers, window 2, 3 chunks, calls differ from chunk 1": differing(3, 2, 3, 1),
-    "3 workers, window 1, 3 chunks, calls differ from chunk 0": differing(3, 1, 3, 0),
+    "2 workers, window 2, 4 chunks, calls differ from chunk 1": breaking(2, 2, 4, differ=1),
+    "3 workers, window 2, 3 chunks, calls differ from chunk 1": breaking(3, 2, 3, differ=1),
+    "3 workers, window 1, 3 chunks, calls differ from chunk 0": breaking(3, 1, 3, differ=0),
+    "2 workers, window 2, 4 chunks, programs are missing once": breaking(2, 2, 4, missing=0),
+    "3 workers, window 2, 2 chunks, programs are missing once": breaking(3, 2, 2, missing=0),
+    "3 workers, window 1, 3 chunks, programs are missing once": breaking(3, 1, 3, missing=0),
 }
 
 MUTATIONS = {
@@ -77,8 +80,9 @@ MUTATIONS = {
     "join-stale-hello": joins(2, 1, 1, rules.JoinStale),
     "join-counted-once": joins(2, 1, 1, rules.JoinOnce),
     "join-running-generation": joins(2, 1, 1, rules.JoinRunning),
-    "digest-ignored": differing(2, 2, 3, 1, rules.DigestIgnored),
-    "mismatch-of-its-round-alone": differing(3, 2, 3, 1, broken_ignored=True),
+    "digest-ignored": breaking(2, 2, 3, rules.DigestIgnored, differ=1),
+    "mismatch-of-its-round-alone": breaking(3, 2, 3, differ=1, broken_ignored=True),
+    "lost-round-goes-on": breaking(2, 1, 2, missing=0, broken_ignored=True),
     "welcome-of-any-incarnation": joins(2, 1, 1, welcome_any=True),
     "welcome-of-an-earlier-life": joins(1, 1, 2, back=True, echo_any=True),
 }

@@ -18,6 +18,7 @@ struct rules_slot {
 #define TOKEN 17
 #define EMITS 0x100  /* a result leaves */
 #define BREAKS 0x100 /* the generation is broken from now on */
+#define HALF 0x200   /* half of the contribution may be in the registers */
 
 static void unpack(struct fpisa_slot *s, const struct rules_slot *r)
 {
@@ -59,18 +60,19 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
  * job's generation under the lock. *r is the version that fpisa_slot_of()
  * names; it becomes what the datapath leaves behind.
  *
- * `broken`: the generation is. Returns the negative of a drop's verdict, plus BREAKS, or
+ * `broken`: the generation is, and why; `lost`: once it is admitted, the programs of the pipeline
+ * are missing. Returns the negative of a drop's verdict, plus BREAKS, or
  * enum fpisa_step, plus EMITS.
  */
 int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation,
-	      __u64 door, __u64 live, __u32 current, __u64 digest, __u32 broken)
+	      __u64 door, __u64 live, __u32 current, __u64 digest, __u32 broken, __u32 lost)
 {
 	struct fpisa_job job = { .active = 1, .workers = workers, .live = door, .window = window,
 				 .elements = COUNT, .format = FPISA_FORMAT_FP32 };
 	struct fpisa_hdr h = { .format = FPISA_FORMAT_FP32, .op = FPISA_OP_SUM, .generation = generation,
 			       .slot = fpisa_slot_of(chunk, window), .rank = (__u16)rank, .count = COUNT,
 			       .chunk = chunk, .digest = digest, .secret = SECRET, .call = CALL };
-	struct fpisa_session session = { .generation = current, .broken = broken ? current : 0 };
+	struct fpisa_session session = { .generation = current };
 	struct fpisa_claim claim;
 	enum fpisa_verdict v;
 	struct fpisa_slot s;
@@ -82,11 +84,18 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 	v = fpisa_check_add(&h, COUNT * 4, &job, &session, rank + 1, 0);
 	if (v != FPISA_V_ok)
 		return -(int)v;
+	if (broken)
+		fpisa_break(&session, current, (enum fpisa_verdict)broken);
 	unpack(&s, r);
 	claim = fpisa_claim_of(&h, &job);
 	step = fpisa_admit(&session, &s, &claim, live);
 	if (step < 0)
-		return session.broken ? step - BREAKS : step;
+		return session.broken && !broken ? step - BREAKS : step;
+	if (lost && step != FPISA_STEP_WAIT) {
+		fpisa_break(&session, s.generation, FPISA_V_pipeline);
+		pack(r, &s);
+		return -(FPISA_V_pipeline | BREAKS | (step == FPISA_STEP_SET || step == FPISA_STEP_ADD ? HALF : 0));
+	}
 	if (step == FPISA_STEP_WAIT) {
 		pack(r, &s);
 		return step;

@@ -21,6 +21,7 @@ USER = os.path.join(HERE, "..", "..", "user")
 
 SET, ADD, WAIT, FINISH, RESEND = range(5)  # enum fpisa_step
 EMITS = BREAKS = 0x100  # rules.c
+HALF = 0x200
 
 GEN, CHUNK, BITMAP, ORDER, ARRIVALS, DONE, DIGEST, REGS = range(8)
 EMPTY = (0, 0, 0, 0, 0, 0, 0, ())
@@ -42,7 +43,7 @@ def build(source="rules.c"):
 def load():
     """rules.c, with the types of its functions."""
     lib = build()
-    lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32, u64, u32]
+    lib.rules_add.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u64, u32, u64, u64, u32, u64, u32, u32]
     lib.rules_verdict.restype = ctypes.c_char_p
     lib.rules_slot_of.restype = u32
     lib.rules_slot_of.argtypes = [u64, u32]
@@ -64,26 +65,27 @@ class Rules:
         """The name of a drop's verdict."""
         return self.names[-code & 0xff]
 
-    def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0):
+    def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0, lost=0):
         """(code, fields of the slot after it); the code as of rules_add()."""
-        key = (slot[:REGS], rank, chunk, gen, door, live, current, digest, broken)
+        key = (slot[:REGS], rank, chunk, gen, door, live, current, digest, broken, lost)
         hit = self.known.get(key)
         if hit is None:
             r = (u64 * REGS)(*slot[:REGS])
-            code = self.lib.rules_add(r, self.workers, self.window, rank, chunk, gen, door, live, current, digest, broken)
+            code = self.lib.rules_add(r, self.workers, self.window, rank, chunk, gen, door, live, current, digest, broken,
+                                      lost)
             hit = self.known[key] = (code, tuple(r))
         return hit
 
     def frame(self, slots, rank, chunk, gen, tag, door, live, current, *calls):
-        """One ADD arrives; `calls`: digest and broken. Returns (code, index, slots after it)."""
+        """One ADD arrives; `calls`: digest, broken and lost. Returns (code, index, slots after it)."""
         i = self.lib.rules_slot_of(chunk, self.window)
         code, fields = self.add(slots[i], rank, chunk, gen, door, live, current, *calls)
+        regs = slots[i][REGS]
         if code < 0:
-            return code, i, slots
-        step, regs = code & 0xff, slots[i][REGS]
-        if step == SET:
+            return code, i, slots[:i] + (fields + (regs + (tag,),),) + slots[i + 1:] if -code & HALF else slots
+        if code & 0xff == SET:
             regs = (tag,)
-        elif step == ADD:
+        elif code & 0xff == ADD:
             regs += (tag,)
         return code, i, slots[:i] + (fields + (regs,),) + slots[i + 1:]
 
@@ -200,8 +202,8 @@ class GenerationEarly(Rules):
 class DigestIgnored(Rules):
     """Equal lengths are taken for equal calls."""
 
-    def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0):
-        return super().add(slot, rank, chunk, gen, door, live, current, SAME, broken)
+    def add(self, slot, rank, chunk, gen, door, live, current, digest=SAME, broken=0, lost=0):
+        return super().add(slot, rank, chunk, gen, door, live, current, SAME, broken, lost)
 
 
 class JoinAny(Rules):

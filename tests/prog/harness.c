@@ -86,27 +86,40 @@ int harness_teardown(void **state)
 	return 0;
 }
 
-void harness_stages(struct harness *h, enum harness_stages s)
+static void put(struct harness *h, uint8_t family, int k, int fd)
 {
 	for (uint32_t bank = 0; bank < FPISA_BANKS; bank++) {
-		for (uint32_t k = 0; k < FPISA_STAGES; k++) {
-			uint32_t index = bank * FPISA_BANK_SIZE + k;
-			char name[16];
-			int fd = h->prog;
+		uint32_t index = fpisa_bank_of(family, bank) + (uint32_t)k;
 
-			snprintf(name, sizeof(name), "fpisa_mau%u", k);
-			if (s == HARNESS_PROGRAMS)
-				fd = bpf_program__fd(bpf_object__find_program_by_name(h->skel->obj, name));
-			must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index, &fd, BPF_ANY),
-			     "program array");
-		}
+		must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index, &fd, BPF_ANY), "program array");
 	}
 }
 
-void harness_hole(struct harness *h, int stage)
+void harness_fill(struct harness *h, uint8_t family)
+{
+	struct bpf_object *o = family ? h->family[family] : h->skel->obj;
+
+	for (int k = 0; k < FPISA_STAGES; k++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "fpisa_mau%u", (unsigned int)k);
+		put(h, family, k, bpf_program__fd(bpf_object__find_program_by_name(o, name)));
+	}
+	put(h, family, FPISA_ADMISSION,
+	    family ? bpf_program__fd(bpf_object__find_program_by_name(o, "fpisa_admission")) : h->prog);
+}
+
+void harness_stages(struct harness *h, enum harness_stages s)
+{
+	harness_fill(h, 0);
+	for (int k = 0; s == HARNESS_ENTRY && k < FPISA_STAGES; k++)
+		put(h, 0, k, h->prog);
+}
+
+void harness_hole(struct harness *h, uint8_t family, int stage)
 {
 	for (uint32_t bank = 0; bank < FPISA_BANKS; bank++) {
-		uint32_t index = bank * FPISA_BANK_SIZE + (uint32_t)stage;
+		uint32_t index = fpisa_bank_of(family, bank) + (uint32_t)stage;
 
 		must(bpf_map_delete_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index), "hole");
 	}
@@ -146,19 +159,7 @@ static void load_family(struct harness *h, uint8_t family)
 	}
 	must(bpf_object__load(o), "load family");
 	h->family[family] = o;
-	for (uint32_t bank = 0; bank < FPISA_BANKS; bank++) {
-		for (uint32_t k = 0; k <= FPISA_ADMISSION; k++) {
-			uint32_t index = fpisa_bank_of(family, bank) + k;
-			char name[16] = "fpisa_admission";
-			int fd;
-
-			if (k < FPISA_ADMISSION)
-				snprintf(name, sizeof(name), "fpisa_mau%u", k);
-			fd = bpf_program__fd(bpf_object__find_program_by_name(o, name));
-			must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index, &fd, BPF_ANY),
-			     "program array");
-		}
-	}
+	harness_fill(h, family);
 }
 
 /* Results of a job leave by lo. Once a job number: an update of an array of maps waits for all readers. */

@@ -63,7 +63,8 @@ extern void (*harness_prepare)(struct bpf_object *o);
 struct harness *harness_open(const char **why);
 void harness_close(struct harness *h);
 void harness_stages(struct harness *h, enum harness_stages s);
-void harness_hole(struct harness *h, int stage); /* empty that slot in both banks */
+void harness_hole(struct harness *h, uint8_t family, int stage); /* empty that slot in both banks; FPISA_ADMISSION too */
+void harness_fill(struct harness *h, uint8_t family); /* put its stage programs and its admission there again */
 
 /* A job with defaults for what is 0 in *j; all ranks have joined. */
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j);

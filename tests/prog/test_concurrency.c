@@ -146,7 +146,7 @@ static void *make_holes(void *arg)
 	struct shared *s = arg;
 
 	for (int k = 0; !s->over; k++) {
-		harness_hole(harness, k % FPISA_STAGES);
+		harness_hole(harness, 0, k % FPISA_STAGES);
 		usleep(200);
 		harness_stages(harness, HARNESS_PROGRAMS);
 		usleep(50);

@@ -141,15 +141,15 @@ static void test_broken(void **state)
 	struct fpisa_claim c = a_claim(6, 1);
 
 	(void)state;
-	assert_int_equal(fpisa_slot_admit(&s, &c, 7, 1), -FPISA_V_mismatch);
+	assert_int_equal(fpisa_slot_admit(&s, &c, 7, FPISA_V_mismatch), -FPISA_V_mismatch);
 	c.rank = 2;
-	assert_int_equal(fpisa_slot_admit(&s, &c, 7, 1), -FPISA_V_mismatch);
-	assert_int_equal(fpisa_slot_admit(&s, &c, 5, 1), -FPISA_V_mismatch);
+	assert_int_equal(fpisa_slot_admit(&s, &c, 7, FPISA_V_mismatch), -FPISA_V_mismatch);
+	assert_int_equal(fpisa_slot_admit(&s, &c, 5, FPISA_V_mismatch), -FPISA_V_mismatch);
 	assert_memory_equal(&s, &before, sizeof(s));
 	s = before = a_done_round();
-	assert_int_equal(fpisa_slot_admit(&s, &c, 7, 1), FPISA_STEP_RESEND);
+	assert_int_equal(fpisa_slot_admit(&s, &c, 7, FPISA_V_mismatch), FPISA_STEP_RESEND);
 	c = a_claim(6 + 2 * WINDOW, 1);
-	assert_int_equal(fpisa_slot_admit(&s, &c, 7, 1), -FPISA_V_mismatch);
+	assert_int_equal(fpisa_slot_admit(&s, &c, 7, FPISA_V_mismatch), -FPISA_V_mismatch);
 	assert_memory_equal(&s, &before, sizeof(s));
 }
 
@@ -170,9 +170,16 @@ static void test_admit(void **state)
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7), FPISA_STEP_ADD);
 	c.digest++;
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_mismatch);
-	assert_int_equal(session.broken, 9);
+	assert_int_equal(fpisa_broken(&session, 9), FPISA_V_mismatch);
+	assert_int_equal(fpisa_broken(&session, 10), 0);
 	c = a_claim(6, 2);
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_mismatch);
+	assert_memory_equal(&s, &before, sizeof(s));
+	/* Whatever broke it, its ranks are told. */
+	fpisa_break(&session, 9, FPISA_V_pipeline);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_pipeline);
+	c = a_claim(6, 0);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 5), -FPISA_V_pipeline);
 	assert_memory_equal(&s, &before, sizeof(s));
 	/* The next one is whole. */
 	session.generation = c.generation = 10;

@@ -25,12 +25,10 @@ static bool present(const struct datapath *dp, __u8 family)
 	return true;
 }
 
-int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank, bool steered)
+int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 bank)
 {
-	/* The admission of family 0 is the entry itself, which only fpisa_cpu calls. */
-	__u32 programs = FPISA_STAGES + (family || steered);
-
-	for (__u32 k = 0; k < programs; k++) {
+	/* The admission of family 0 is the entry itself. */
+	for (__u32 k = 0; k <= FPISA_ADMISSION; k++) {
 		__u32 index = fpisa_bank_of(family, bank) + k;
 		struct bpf_program *prog;
 		char name[16] = "fpisa";
@@ -86,7 +84,7 @@ static int load_into(const struct datapath *dp, __u8 family, __u32 banks)
 		       family_name(family), reason(err));
 	for (__u32 bank = 0; !err && bank < FPISA_BANKS; bank++)
 		if (banks >> bank & 1)
-			err = family_fill(dp->stages_fd, o, family, bank, dp->steering.cpus);
+			err = family_fill(dp->stages_fd, o, family, bank);
 	if (!err)
 		err = pin_share(dp->pin);
 	bpf_object__close(o);

@@ -179,9 +179,9 @@ static int fill_stages(const struct loading *l)
 	__u32 idle = !l->control->bank;
 
 	if (!l->before_n)
-		return family_fill(stages, object_of(l->skel), 0, 0, l->steer) ?:
-			       family_fill(stages, object_of(l->skel), 0, 1, l->steer);
-	err = family_fill(stages, object_of(l->skel), 0, idle, l->steer);
+		return family_fill(stages, object_of(l->skel), 0, 0) ?:
+			       family_fill(stages, object_of(l->skel), 0, 1);
+	err = family_fill(stages, object_of(l->skel), 0, idle);
 	if (!err)
 		__atomic_store_n(&l->control->bank, idle, __ATOMIC_RELEASE);
 	return err;

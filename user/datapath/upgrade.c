@@ -57,7 +57,7 @@ static int replace(struct datapath *dp, struct fpisa_bpf *skel, struct fpisa_ste
 	struct datapath_program info;
 	int err;
 
-	err = family_fill(dp->stages_fd, o, 0, idle, steer);
+	err = family_fill(dp->stages_fd, o, 0, idle);
 	if (!err)
 		err = family_renew(dp, idle);
 	if (err)
