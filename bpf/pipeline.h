@@ -18,35 +18,69 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index);
 
 /* -- fused --------------------------------------------------------------- */
 
-GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
+/*
+ * A fused body stands in a loop over blocks, and a verifier walks it once an iteration. So a call of it
+ * does a group of blocks, a third of the largest frame; frames of 256 elements are one group.
+ */
+#define GROUP ((FPISA_MAX_BLOCKS + 2) / 3)
+
+#define EACH_GROUP(from, phv)                           \
+	_Pragma("clang loop unroll(disable)")           \
+	for (__u32 from = 0; from < FPISA_MAX_BLOCKS && from < (phv)->blocks; from += GROUP)
+
+/*
+ * Blocks b of the group that begins at `from`, each at *words. One index for all that a block has,
+ * hidden: else clang makes pointers of it, which have no bound.
+ */
+#define EACH_OF_GROUP(b, phv, from, words)                                           \
+	for (__u32 __i = 0, b; __i < GROUP && ({                                     \
+		     b = (from) + __i;                                               \
+		     fpisa_opaque(b);                                                \
+		     b < FPISA_MAX_BLOCKS && b < (phv)->blocks;                      \
+	     }) && ((words) = payload_of(ctx, b));                                   \
+	     __i++)
+
+GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 from)
 {
 	struct fpisa_exponents *e = exponents_of(phv);
 	man_block *m = mantissas_of(phv);
+	struct words *in;
+	__u64 events = 0;
 
-	if (!e || !m)
+	if (!e || !m || from >= FPISA_MAX_BLOCKS)
 		return 0;
-	if (phv->by_unit || (!phv->first && phv->checked && phv->mode != FPISA_MODE_FPISA_A)) {
-		run_mau0(ctx, phv);
-		run_mau1(phv);
-		run_mau2(phv);
-		run_mau3(phv);
-		return run_mau4(phv);
-	}
-	EACH_BLOCK(b, phv) {
-		struct words *in = payload_of(ctx, b);
-
-		if (!in)
-			break;
-		if (phv->first)
+	if (phv->first) {
+		EACH_OF_GROUP(b, phv, from, in)
 			fused_set_block(in, &e->b[b], &m[b], phv->format);
-		else if (FUSED_UNCOUNTED && phv->uncounted && phv->mode != FPISA_MODE_FPISA_A)
-			phv->events |= fused_add_block(in, &e->b[b], &m[b], phv->format, 0);
-		else if (phv->mode == FPISA_MODE_FPISA_A)
-			phv->events += fused_add_a_block(in, &e->b[b], &m[b], phv->format);
-		else
-			phv->events += fused_add_block(in, &e->b[b], &m[b], phv->format, 1);
+	} else if (phv->mode == FPISA_MODE_FPISA_A) {
+		EACH_OF_GROUP(b, phv, from, in)
+			events += fused_add_a_block(in, &e->b[b], &m[b], phv->format);
+	} else if (FUSED_UNCOUNTED && phv->uncounted) {
+		EACH_OF_GROUP(b, phv, from, in)
+			events |= fused_add_block(in, &e->b[b], &m[b], phv->format, 0);
+		phv->events |= events;
+		return 0;
+	} else {
+		EACH_OF_GROUP(b, phv, from, in)
+			events += fused_add_block(in, &e->b[b], &m[b], phv->format, 1);
 	}
+	phv->events += events;
 	return 0;
+}
+
+/* Is the contribution added unit by unit? Where no fused body does its format or operation, or a sum may overflow. */
+static __always_inline int adds_by_unit(const struct fpisa_phv *phv)
+{
+	return phv->by_unit || (phv->checked && phv->mode != FPISA_MODE_FPISA_A);
+}
+
+GLOBAL_FN int run_add_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	run_mau0(ctx, phv);
+	run_mau1(phv);
+	run_mau2(phv);
+	run_mau3(phv);
+	return run_mau4(phv);
 }
 
 /*
@@ -68,27 +102,25 @@ GLOBAL_FN int run_read_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
 }
 
 /* `all` is a bit for each lane of a block (lookup_read.h). */
-GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 all)
+GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 from, __u32 all)
 {
 	struct fpisa_exponents *e = exponents_of(phv);
 	man_block *m = mantissas_of(phv);
-	__u32 fmt;
+	struct words *out;
+	__u32 fmt, flags = 0;
 
 	asm volatile("" : : "r"(all));
-	if (!e || !m)
+	if (!e || !m || from >= FPISA_MAX_BLOCKS)
 		return 0;
-	fmt = phv->format | (phv->clz == FPISA_CLZ_LPM_BYTE ? READ_BYTES : 0) |
-	      (phv->rounding == FPISA_ROUND_NEAREST ? READ_NEAREST : 0);
-	EACH_BLOCK(b, phv) {
-		struct words *out = payload_of(ctx, b);
-
-		if (!out)
-			break;
-		if (phv->rounding == FPISA_ROUND_NEAREST)
-			phv->flags |= read_near_block(out, &e->b[b], &m[b], fmt, all);
-		else
-			phv->flags |= read_down_block(out, &e->b[b], &m[b], fmt, all);
+	fmt = phv->format | (phv->clz == FPISA_CLZ_LPM_BYTE ? READ_BYTES : 0);
+	if (phv->rounding == FPISA_ROUND_NEAREST) {
+		EACH_OF_GROUP(b, phv, from, out)
+			flags |= read_near_block(out, &e->b[b], &m[b], fmt | READ_NEAREST, all);
+	} else {
+		EACH_OF_GROUP(b, phv, from, out)
+			flags |= read_down_block(out, &e->b[b], &m[b], fmt, all);
 	}
+	phv->flags |= flags;
 	return 0;
 }
 
@@ -200,7 +232,11 @@ static __always_inline int add_contribution(struct xdp_md *ctx, struct fpisa_phv
 	if (phv->pipeline == FPISA_PIPELINE_STAGED)
 		next_stage(ctx, phv, 0);
 	p->counters->fused++;
-	run_fused_add(ctx, phv);
+	if (adds_by_unit(phv))
+		run_add_by_unit(ctx, phv);
+	else
+		EACH_GROUP(from, phv)
+			run_fused_add(ctx, phv, from);
 	return commit(ctx, phv, p);
 }
 
@@ -213,7 +249,8 @@ static __always_inline int read_out(struct xdp_md *ctx, struct fpisa_phv *phv, c
 	if (reads_by_unit(phv))
 		run_read_by_unit(ctx, phv);
 	else
-		run_fused_read(ctx, phv, ~0u);
+		EACH_GROUP(from, phv)
+			run_fused_read(ctx, phv, from, ~0u);
 	return finish(ctx, phv);
 }
 
