@@ -144,7 +144,7 @@ static void stopped_process(void **state)
 	stop_for_long(pid, up[0]);
 	run_server(&s);
 	/* When it has joined nobody is there any longer. */
-	while (!__atomic_load_n(&s.soft.generation, __ATOMIC_ACQUIRE) && !waitpid(pid, &status, WNOHANG))
+	while (!__atomic_load_n(&s.soft.session.generation, __ATOMIC_ACQUIRE) && !waitpid(pid, &status, WNOHANG))
 		pause_ms(1);
 	pause_server(&s);
 	if (status == -1) {

@@ -247,7 +247,7 @@ static void former_life(void **state)
 	assert_int_equal(try_connect(&s, TOKEN, ntohs(s.soft.job.rank[0].port), JOB), -ETIMEDOUT);
 	stop_server(&s);
 	assert_true(s.soft.counters.v_challenge > 0);
-	assert_int_equal(s.soft.generation, 0);
+	assert_int_equal(s.soft.session.generation, 0);
 
 	start_server(&t, &p);
 	t.soft.session.incarnation[0] = 1ull << 62;
