@@ -8,12 +8,13 @@
  *	switchml	a SwitchML-style worker over the same udp: a maximum exponent a chunk, which
  *			makes a round trip of its own, then int32 in network byte order, and back
  *	switchml-batch	the same with as many exponents in a frame as fit: its least number of frames
+ *	udp-progress, xsk-progress	udp and xsk with options.progress
  *
  * CPU time is that of the worker's process and of the kernel thread that polls its end of the link;
  * the other end has one too, so that the aggregator's work is not charged to who sends.
  *
  * One JSON line a contender: median and quartiles over the runs, and of the ratio to
- * `switchml` in the same run.
+ * `switchml` in the same run; of those with a progress thread to those without, in CPU time and in time.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -97,8 +98,12 @@ static int set_up(struct bench *c)
 /* -- figures ------------------------------------------------------------------ */
 
 struct figures {
-	double cpu[MAX_RUNS], ratio[MAX_RUNS], gbps[MAX_RUNS], resent[MAX_RUNS];
+	double cpu[MAX_RUNS], ratio[MAX_RUNS], gbps[MAX_RUNS], resent[MAX_RUNS], us[MAX_RUNS];
+	double more_cpu[MAX_RUNS], more_time[MAX_RUNS]; /* with a progress thread, to without */
 };
+
+/* The contender that differs in options.progress alone. */
+static const enum contender without[CONTENDERS] = {[UDP_PROGRESS] = UDP, [XSK_PROGRESS] = XSK};
 
 static void print_figures(const struct plan *p, enum contender c, struct figures *g)
 {
@@ -113,13 +118,22 @@ static void print_figures(const struct plan *p, enum contender c, struct figures
 	if (!isnan(g->ratio[0]))
 		printf(", \"ratio\": %.4f, \"ratio_quartiles\": [%.4f, %.4f]", quartile(g->ratio, n, 2),
 		       quartile(g->ratio, n, 1), quartile(g->ratio, n, 3));
+	if (p->calls > 1)
+		print_quartiles("call_us", g->us, n);
+	if (without[c]) {
+		print_quartiles("cpu_ratio_to_without", g->more_cpu, n);
+		print_quartiles("time_ratio_to_without", g->more_time, n);
+	}
 	printf(", \"retransmit_share\": %.6f}\n", quartile(g->resent, n, 2));
 }
 
-static int chosen(const char *only, const char *name)
+static int chosen(const struct plan *p, enum contender c)
 {
+	const char *only = p->only, *name = contender_name[c];
 	size_t len = strlen(name);
 
+	if (without[c])
+		return p->progress && chosen(p, without[c]);
 	for (const char *at = only; at && *at; at += strcspn(at, ","), at += *at == ',')
 		if (strcspn(at, ",") == len && !strncmp(at, name, len))
 			return 1;
@@ -141,7 +155,7 @@ static int measure(struct bench *c)
 		for (enum contender k = 0; k < CONTENDERS; k++) {
 			struct figures *g = &figures[k];
 
-			if (!chosen(p->only, contender_name[k]))
+			if (!chosen(p, k))
 				continue;
 			if (order(c, k, &r))
 				return -1;
@@ -152,10 +166,13 @@ static int measure(struct bench *c)
 			g->ratio[run - 1] = g->cpu[run - 1] / against;
 			g->gbps[run - 1] = bytes * 8 / (double)r.wall_ns;
 			g->resent[run - 1] = (double)r.retransmits / frames;
+			g->us[run - 1] = (double)r.wall_ns / 1e3 / (double)p->calls;
+			g->more_cpu[run - 1] = g->cpu[run - 1] / figures[without[k]].cpu[run - 1];
+			g->more_time[run - 1] = g->us[run - 1] / figures[without[k]].us[run - 1];
 		}
 	}
 	for (enum contender k = 0; k < CONTENDERS; k++)
-		if (chosen(p->only, contender_name[k]))
+		if (chosen(p, k))
 			print_figures(p, k, &figures[k]);
 	return 0;
 }
@@ -165,15 +182,19 @@ static int measure(struct bench *c)
 static const char usage[] =
 	"usage: worker [--workers 1..16] [--elements N,...] [--vector N] [--window W] [--runs N] [--only "
 	"NAME,...]\n"
+	"              [--calls N] [--progress]\n"
 	"  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
 	"  --vector    elements, rounded up to whole blocks of 1024 packets; default 2097152\n"
-	"  --only      of the contenders: switchml, switchml-batch, udp, xsk\n";
+	"  --only      of the contenders: switchml, switchml-batch, udp, xsk\n"
+	"  --calls     in which udp and xsk sum a vector: a power of two up to 1024; default 1\n"
+	"  --progress  udp and xsk with a progress thread too, and what that costs\n";
 
 static int parse(struct plan *p, struct sizes *sizes, int argc, char **argv)
 {
 	static const struct option options[] = {{"workers", 1, NULL, 'w'}, {"elements", 1, NULL, 'e'},
 						{"vector", 1, NULL, 'v'},  {"window", 1, NULL, 'W'},
 						{"runs", 1, NULL, 'r'},	   {"only", 1, NULL, 'o'},
+						{"calls", 1, NULL, 'c'},   {"progress", 0, NULL, 'p'},
 						{"help", 0, NULL, 'h'},	   {0}};
 	uint64_t n;
 	int opt;
@@ -203,6 +224,12 @@ static int parse(struct plan *p, struct sizes *sizes, int argc, char **argv)
 		case 'o':
 			p->only = optarg;
 			break;
+		case 'c':
+			rc = parse_number("--calls", optarg, 1, BLOCK_CHUNKS, &p->calls);
+			break;
+		case 'p':
+			p->progress = 1;
+			break;
 		case 'h':
 			fputs(usage, stdout);
 			exit(0);
@@ -214,6 +241,8 @@ static int parse(struct plan *p, struct sizes *sizes, int argc, char **argv)
 			return -1;
 		}
 	}
+	if (p->calls & (p->calls - 1))
+		return refuse(-1, "--calls: not a power of two");
 	return end_of_options(argc, argv, p->window, usage);
 }
 
@@ -232,7 +261,7 @@ static void measure_size(void *arg, int control)
 
 int main(int argc, char **argv)
 {
-	static struct bench c = {.plan = {.workers = 2, .vector = 1 << 21, .runs = 9, .window = 64}};
+	static struct bench c = {.plan = {.workers = 2, .vector = 1 << 21, .runs = 9, .window = 64, .calls = 1}};
 	struct sizes sizes = DEFAULT_SIZES;
 	struct plan *p = &c.plan;
 	uint64_t block;

@@ -24,6 +24,7 @@ struct side {
 	bool linked;
 	pid_t napi;
 	struct fpisa *f[JOBS];
+	uint64_t progress[JOBS]; /* options.progress of each */
 	float *send, *recv;
 	int32_t *exponent, *quantised; /* of one block; exponents of two, which take turns */
 };
@@ -37,6 +38,12 @@ static int open_job(struct side *s, enum job job, const struct fpisa_options *mo
 	o.local_port = (uint16_t)(FPISA_PORT + job);
 	o.timeout_ms = TIMEOUT_MS;
 	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(ADDRESS));
+	/* An interface has one handle over xsk: so contenders that differ in this take turns. */
+	if (s->progress[job] != o.progress) {
+		fpisa_close(s->f[job]);
+		s->f[job] = NULL;
+	}
+	s->progress[job] = o.progress;
 	return s->f[job] ? 0 : fpisa_connect(&s->f[job], address, (uint32_t)job, &o);
 }
 
@@ -45,9 +52,24 @@ static int open_udp(struct side *s)
 	return open_job(s, JOB_FLOAT, NULL);
 }
 
+static int open_udp_progress(struct side *s)
+{
+	return open_job(s, JOB_FLOAT, &(struct fpisa_options){.progress = 1});
+}
+
+static int sum_floats(struct side *s, enum job job)
+{
+	size_t n = s->plan->elements / s->plan->calls;
+	int rc = 0;
+
+	for (size_t at = 0; at < s->plan->elements && !rc; at += n)
+		rc = fpisa_allreduce(s->f[job], s->send + at, s->recv + at, n, FPISA_FLOAT32, NULL);
+	return rc;
+}
+
 static int sum_udp(struct side *s)
 {
-	return fpisa_allreduce(s->f[JOB_FLOAT], s->send, s->recv, s->plan->elements, FPISA_FLOAT32, NULL);
+	return sum_floats(s, JOB_FLOAT);
 }
 
 static int open_xsk(struct side *s)
@@ -55,9 +77,14 @@ static int open_xsk(struct side *s)
 	return open_job(s, JOB_XSK, &(struct fpisa_options){.transport = FPISA_TRANSPORT_XSK});
 }
 
+static int open_xsk_progress(struct side *s)
+{
+	return open_job(s, JOB_XSK, &(struct fpisa_options){.transport = FPISA_TRANSPORT_XSK, .progress = 1});
+}
+
 static int sum_xsk(struct side *s)
 {
-	return fpisa_allreduce(s->f[JOB_XSK], s->send, s->recv, s->plan->elements, FPISA_FLOAT32, NULL);
+	return sum_floats(s, JOB_XSK);
 }
 
 static int open_switchml(struct side *s)
@@ -141,7 +168,8 @@ static int sum_switchml_batch(struct side *s)
 	return sum_blocks(s, JOB_EXPONENTS, 1);
 }
 
-const char *const contender_name[CONTENDERS] = {"switchml", "switchml-batch", "udp", "xsk"};
+const char *const contender_name[CONTENDERS] = {"switchml", "switchml-batch", "udp", "xsk", "udp-progress",
+						      "xsk-progress"};
 
 static const struct {
 	int (*open)(struct side *s);
@@ -151,6 +179,8 @@ static const struct {
 	[SWITCHML_BATCH] = {open_switchml_batch, sum_switchml_batch},
 	[UDP] = {open_udp, sum_udp},
 	[XSK] = {open_xsk, sum_xsk},
+	[UDP_PROGRESS] = {open_udp_progress, sum_udp},
+	[XSK_PROGRESS] = {open_xsk_progress, sum_xsk},
 };
 
 static int set_up_link(struct side *s, struct report *r)

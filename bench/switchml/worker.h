@@ -17,7 +17,7 @@
 #define ADDRESS 0x0a4eff01u /* 10.78.255.1 */
 #define NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
 
-enum contender { SWITCHML, SWITCHML_BATCH, UDP, XSK, CONTENDERS };
+enum contender { SWITCHML, SWITCHML_BATCH, UDP, XSK, UDP_PROGRESS, XSK_PROGRESS, CONTENDERS };
 
 extern const char *const contender_name[CONTENDERS];
 
@@ -27,6 +27,8 @@ enum job { JOB_FLOAT, JOB_XSK, JOB_INT, JOB_EXPONENT, JOB_EXPONENTS, JOBS };
 struct plan {
 	uint32_t workers, packet, window, runs;
 	uint64_t vector, elements; /* as asked for; whole blocks */
+	uint64_t calls;		   /* in which udp and xsk sum it, one after the other */
+	int progress;		   /* the last two contenders too */
 	const char *only;
 	struct star star;
 };
