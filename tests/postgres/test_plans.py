@@ -91,7 +91,7 @@ def check(server, rows, rng, plans):
     told = ", ".join(f"{name} {len(values)}" for name, values in others.items())
     print(f"{plans} runs, {len(shapes)} shapes of plan; distinct results over the whole table: fpisa {len(seen)}, {told}")
     assert len(seen) == 1 and all(len(values) > 1 for values in others.values())
-    assert len(shapes) > plans // 10 and any("Partial" in node for shape in shapes for node in shape)
+    assert len(shapes) > 20 and any("Partial" in node for shape in shapes for node in shape)
 
 
 def test_hundred_plans(server, tables, rng):
