@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * MAU0..8 over a whole frame, block by block (blocks.h): the stages of the
- * chain, which the fused bodies fall back on (stages.h). A unit takes the form
+ * chain, which the fused bodies fall back on (pipeline.h). A unit takes the form
  * that the format and the operation ask for. Beside them what else goes over a
  * payload: its byte order, and the observer of what an add discards.
  */

@@ -35,7 +35,7 @@ static bool any_routed(const struct fpisa_job *j)
 	return false;
 }
 
-/* The neighbour that frames to a rank go to first, as find_way() asks for it. */
+/* The neighbour that frames to a rank go to first, as find_nexthop() asks for it. */
 static int next_hop(const struct fpisa_job *j, __u32 rank, struct neighbour *next)
 {
 	struct route way;
