@@ -17,14 +17,14 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 # From the ground up; rooms of one line know nothing of each other.
 ROOMS = [
     ["lib/base"],
-    ["lib/soft"],
+    ["lib/soft", "lib/manager"],
     ["lib/transport"],
     ["lib", "cli"],
     ["values", "host", "oracle", "testbed"],
     ["datapath"],
-    ["job"],
+    ["job", "manager"],
     ["config"],
-    ["verbs", "demo", "soak", "doctor", "bench", "analyze", "tables"],
+    ["verbs", "serve", "demo", "soak", "doctor", "bench", "analyze", "tables"],
     ["."],  # main.c
 ]
 LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}

@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What ranks and the manager say to each other (user/lib/manager): which
+ * messages are well formed, files of keys, and connections by every pair of
+ * keys that the two sides may have.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "fpisa.h"
+#include "lib/manager/channel.h"
+#include "vectors.h"
+
+/* -- messages --------------------------------------------------------------- */
+
+static const struct fpisa_manager_spec whole_spec = {
+	.format = 1, .mode = 1, .rounding = 1, .pipeline = 2, .elements = 256, .window = 64};
+
+static struct fpisa_manager_message good(enum fpisa_manager_type type)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(type);
+
+	switch (type) {
+	case FPISA_MANAGER_RETURN:
+		m.join.group = 7;
+		m.join.secret = 8;
+		/* fall through */
+	case FPISA_MANAGER_JOIN:
+		strcpy(m.join.name, "train.1");
+		m.join.size = 64;
+		m.join.rank = 63;
+		break;
+	case FPISA_MANAGER_ASK:
+		m.ask.index = 7;
+		m.ask.spec.format = 4;
+		m.ask.spec.elements = 416;
+		break;
+	case FPISA_MANAGER_BIND:
+		m.bind = (struct fpisa_manager_bind){.port = 18100, .address = 0x0100000a, .aggregator = 18000};
+		break;
+	case FPISA_MANAGER_BOUND:
+		m.bind = (struct fpisa_manager_bind){.port = 18100, .taken = 1};
+		break;
+	case FPISA_MANAGER_JOB:
+		m.job = (struct fpisa_manager_job){.job = 63, .token = 1, .spec = whole_spec};
+		break;
+	case FPISA_MANAGER_JOINED:
+		m.members.group = 7;
+		m.members.secret = 8;
+		/* fall through */
+	case FPISA_MANAGER_PENDING:
+		m.members.ranks = 1;
+		break;
+	case FPISA_MANAGER_GONE:
+		m.members.ranks = 1;
+		m.members.cause = FPISA_MANAGER_BROKE;
+		break;
+	case FPISA_MANAGER_LEFT:
+		m.leave.rank = 63;
+		/* fall through */
+	case FPISA_MANAGER_LEAVE:
+		m.leave.calls = ~0ull;
+		break;
+	case FPISA_MANAGER_REFUSED:
+		m.refusal.reason = FPISA_MANAGER_R_datapath;
+		m.refusal.index = FPISA_MANAGER_NO_JOB;
+		strcpy(m.refusal.text, "no");
+		break;
+	case FPISA_MANAGER_PING:
+	case FPISA_MANAGER_PONG:
+		m.number = 5;
+		break;
+	}
+	return m;
+}
+
+static const enum fpisa_manager_type of_rank[] = {FPISA_MANAGER_JOIN,  FPISA_MANAGER_RETURN, FPISA_MANAGER_ASK,
+						  FPISA_MANAGER_BOUND, FPISA_MANAGER_LEAVE,  FPISA_MANAGER_PING},
+				     of_manager[] = {FPISA_MANAGER_PENDING, FPISA_MANAGER_JOINED,
+						     FPISA_MANAGER_BIND,    FPISA_MANAGER_JOB,
+						     FPISA_MANAGER_GONE,    FPISA_MANAGER_LEFT,
+						     FPISA_MANAGER_REFUSED, FPISA_MANAGER_PONG};
+
+#define COUNT(a) (sizeof(a) / sizeof(a[0]))
+
+static void each_is_taken_from_its_side(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNT(of_rank); i++) {
+		struct fpisa_manager_message m = good(of_rank[i]);
+
+		assert_int_equal(fpisa_manager_check(&m, FPISA_MANAGER_RANK), 0);
+		assert_int_equal(fpisa_manager_check(&m, FPISA_MANAGER_MANAGER), FPISA_MANAGER_R_malformed);
+	}
+	for (size_t i = 0; i < COUNT(of_manager); i++) {
+		struct fpisa_manager_message m = good(of_manager[i]);
+
+		assert_int_equal(fpisa_manager_check(&m, FPISA_MANAGER_MANAGER), 0);
+		assert_int_equal(fpisa_manager_check(&m, FPISA_MANAGER_RANK), FPISA_MANAGER_R_malformed);
+	}
+}
+
+static enum fpisa_manager_reason check(const struct fpisa_manager_message *m)
+{
+	return fpisa_manager_check(m, m->type < FPISA_MANAGER_PENDING ? FPISA_MANAGER_RANK : FPISA_MANAGER_MANAGER);
+}
+
+/* The last byte is used by none but a refusal, whose text ends before it. */
+static void nothing_stands_behind_what_is_used(void **state)
+{
+	(void)state;
+	for (int k = 0; k < 2; k++)
+		for (size_t i = 0; i < (k ? COUNT(of_manager) : COUNT(of_rank)); i++) {
+			struct fpisa_manager_message m = good(k ? of_manager[i] : of_rank[i]);
+
+			m.body[sizeof(m.body) - 1] = 1;
+			assert_int_equal(check(&m), FPISA_MANAGER_R_malformed);
+		}
+}
+
+#define WRONG(of, member, value)                                                                             \
+	do {                                                                                                 \
+		struct fpisa_manager_message m_ = good(FPISA_MANAGER_##of);                                  \
+                                                                                                             \
+		m_.member = (value);                                                                         \
+		assert_int_equal(check(&m_), FPISA_MANAGER_R_malformed);                                     \
+	} while (0)
+
+static void bounds(void **state)
+{
+	struct fpisa_manager_message m = good(FPISA_MANAGER_JOIN);
+
+	(void)state;
+	WRONG(JOIN, magic, FPISA_MANAGER_MAGIC + 1);
+	m.version = 2;
+	assert_int_equal(check(&m), FPISA_MANAGER_R_version);
+	WRONG(JOIN, type, 0);
+	WRONG(PING, type, 7);
+	WRONG(PONG, type, 25);
+	WRONG(JOIN, number, 1);
+	WRONG(JOIN, join.size, 0);
+	WRONG(JOIN, join.size, 65);
+	WRONG(JOIN, join.size, 63);
+	WRONG(JOIN, join.rank, 64);
+	WRONG(JOIN, join.group, 1);
+	WRONG(JOIN, join.secret, 1);
+	WRONG(RETURN, join.group, 0);
+	WRONG(RETURN, join.secret, 0);
+	WRONG(JOIN, join.name[0], 0);
+	WRONG(JOIN, join.name[3], ' ');
+	WRONG(JOIN, join.name[3], '/');
+	WRONG(JOIN, join.name[8], 'x');
+	WRONG(ASK, ask.index, 8);
+	WRONG(ASK, ask.spec.format, 9);
+	WRONG(ASK, ask.spec.mode, 5);
+	WRONG(ASK, ask.spec.rounding, 3);
+	WRONG(ASK, ask.spec.pipeline, 3);
+	WRONG(ASK, ask.spec.elements, 33);
+	WRONG(ASK, ask.spec.elements, 448); /* of fp64 */
+	WRONG(ASK, ask.spec.window, 3);
+	WRONG(ASK, ask.spec.window, 2048);
+	WRONG(BOUND, bind.taken, 2);
+	WRONG(BOUND, bind.port, 0);
+	WRONG(BOUND, bind.address, 1);
+	WRONG(BIND, bind.taken, 1);
+	WRONG(BIND, bind.aggregator, 0);
+	WRONG(JOB, job.job, 64);
+	WRONG(JOB, job.token, 0);
+	WRONG(JOB, job.spec.window, 0);
+	WRONG(JOB, job.spec.rounding, 0);
+	WRONG(PENDING, members.ranks, 0);
+	WRONG(PENDING, members.group, 1);
+	WRONG(GONE, members.cause, 0);
+	WRONG(GONE, members.cause, 6);
+	WRONG(LEAVE, leave.rank, 1);
+	WRONG(LEFT, leave.rank, 64);
+	WRONG(REFUSED, refusal.reason, 0);
+	WRONG(REFUSED, refusal.reason, FPISA_MANAGER_R_END);
+	WRONG(REFUSED, refusal.index, 8);
+	WRONG(REFUSED, refusal.text[0], 0);
+	WRONG(REFUSED, refusal.text[1], '\n');
+	WRONG(REFUSED, refusal.text[1], '\x1b');
+}
+
+static void errors(void **state)
+{
+	(void)state;
+	assert_int_equal(fpisa_manager_error(FPISA_MANAGER_R_quota), -EDQUOT);
+	assert_int_equal(fpisa_manager_error(0), -EPROTO);
+	assert_int_equal(fpisa_manager_error(1000), -EPROTO);
+	for (uint32_t i = 1; i < FPISA_MANAGER_R_END; i++)
+		assert_true(fpisa_manager_error(i) < 0);
+}
+
+/* -- keys ------------------------------------------------------------------- */
+
+static char file[] = "/tmp/fpisa-keys-XXXXXX";
+
+static int make_file(void **state)
+{
+	int fd;
+
+	(void)state;
+	strcpy(file + sizeof(file) - 7, "XXXXXX");
+	fd = mkstemp(file);
+	close(fd);
+	return fd < 0 ? -1 : 0;
+}
+
+static int remove_file(void **state)
+{
+	(void)state;
+	unlink(file);
+	return 0;
+}
+
+static void write_file(const char *text)
+{
+	FILE *f = fopen(file, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+#define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+static void keys_are_read(void **state)
+{
+	static struct fpisa_psks keys;
+
+	(void)state;
+	write_file("# ours\n\n  train:0123abcd:" SECRET "\r\nother.x-1:00000000:" SECRET "\ntrain:0123abce:" SECRET);
+	assert_int_equal(fpisa_psks_read(&keys, file), 0);
+	assert_int_equal(keys.n, 3);
+	assert_ptr_equal(fpisa_psk_find(&keys, "train:0123abce"), &keys.psk[2]);
+	assert_null(fpisa_psk_find(&keys, "train"));
+	assert_null(fpisa_psk_find(&keys, ""));
+	assert_int_equal(keys.psk[1].secret[31], 0xff);
+	assert_int_equal(keys.psk[1].secret[1], 0x11);
+}
+
+static void refused_keys(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"train:0123abcd\n",
+		"train:0123abcd:" SECRET "0\n",
+		"train:0123abcg:" SECRET "\n",
+		"train:0123ABCD:" SECRET "\n",
+		"tr ain:0123abcd:" SECRET "\n",
+		":0123abcd:" SECRET "\n",
+		"train:0123abcd:" SECRET "\ntrain:0123abcd:" SECRET "\n",
+		"train:00000000:" SECRET "\ntrain:00000001:" SECRET "\ntrain:00000002:" SECRET "\n",
+	};
+	static struct fpisa_psks keys;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(texts); i++) {
+		write_file(texts[i]);
+		assert_int_equal(fpisa_psks_read(&keys, file), -EINVAL);
+		assert_non_null(strstr(fpisa_error(), file));
+	}
+	write_file("train:00000000:" SECRET "\n");
+	for (mode_t bit = 1; bit <= 040; bit <<= 1) {
+		assert_int_equal(chmod(file, 0600 | bit), 0);
+		assert_int_equal(fpisa_psks_read(&keys, file), -EACCES);
+		assert_non_null(strstr(fpisa_error(), "chmod 600"));
+	}
+	assert_int_equal(chmod(file, 0400), 0);
+	assert_int_equal(fpisa_psks_read(&keys, file), 0);
+	assert_int_equal(fpisa_psks_read(&keys, "/nonexistent"), -ENOENT);
+	assert_int_equal(fpisa_psks_read(&keys, "/tmp"), -EINVAL);
+	assert_int_equal(fpisa_psks_read(&keys, "/dev/null"), -EINVAL);
+}
+
+static void new_keys(void **state)
+{
+	static struct fpisa_psks keys;
+	struct fpisa_psk a, b, c;
+	struct stat st;
+
+	(void)state;
+	unlink(file);
+	assert_int_equal(fpisa_psk_new("train", file, &a), 0);
+	assert_int_equal(stat(file, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	assert_int_equal(fpisa_psk_new("train", file, &b), 0);
+	assert_memory_not_equal(a.secret, b.secret, sizeof(a.secret));
+	assert_string_not_equal(a.id, b.id);
+	assert_int_equal(fpisa_psk_new("train", file, &c), -EEXIST);
+	assert_int_equal(fpisa_psk_new("other", file, &c), 0);
+	assert_int_equal(fpisa_psk_new("o:ther", file, &c), -EINVAL);
+	assert_int_equal(fpisa_psk_new("", file, &c), -EINVAL);
+	assert_int_equal(fpisa_psks_read(&keys, file), 0);
+	assert_int_equal(keys.n, 3);
+	assert_memory_equal(keys.psk[0].secret, a.secret, sizeof(a.secret));
+	assert_memory_equal(keys.psk[1].secret, b.secret, sizeof(b.secret));
+	chmod(file, 0644);
+	assert_int_equal(fpisa_psk_new("third", file, &c), -EACCES);
+	/* Nobody ended its last line. */
+	write_file("train:00000000:" SECRET);
+	chmod(file, 0600);
+	assert_int_equal(fpisa_psk_new("other", file, &c), 0);
+	assert_int_equal(fpisa_psks_read(&keys, file), 0);
+	assert_int_equal(keys.n, 2);
+}
+
+/* -- connections ------------------------------------------------------------ */
+
+static struct fpisa_psk psk(const char *name, const char *id, unsigned char first)
+{
+	struct fpisa_psk p = {.secret = {first, 2, 3}};
+
+	strcpy(p.name, name);
+	strcpy(p.id, id);
+	return p;
+}
+
+struct ends {
+	struct fpisa_channel *manager, *rank;
+	int manager_rc, rank_rc; /* the last of work() */
+	struct fpisa_manager_message manager_took, rank_took;
+};
+
+static void connect_ends(struct ends *e, const struct fpisa_psks *keys, int plain, const struct fpisa_psk *own)
+{
+	int fd[2];
+
+	memset(e, 0, sizeof(*e));
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	assert_int_equal(fpisa_channel_serve(&e->manager, fd[0], keys, plain), 0);
+	assert_int_equal(fpisa_channel_call(&e->rank, fd[1], own), 0);
+}
+
+/* Turns until each side has had a message or an end, or both are idle. */
+static void run_ends(struct ends *e)
+{
+	for (int i = 0; i < 50; i++) {
+		if (e->manager && !e->manager_rc) {
+			e->manager_rc = fpisa_channel_work(e->manager, &e->manager_took);
+			if (e->manager_rc < 0) {
+				fpisa_channel_close(e->manager);
+				e->manager = NULL;
+			}
+		}
+		if (e->rank && !e->rank_rc)
+			e->rank_rc = fpisa_channel_work(e->rank, &e->rank_took);
+	}
+}
+
+static void close_ends(struct ends *e)
+{
+	fpisa_channel_close(e->manager);
+	fpisa_channel_close(e->rank);
+}
+
+/* Both ways, as many as wait at most. */
+static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_psk *own, const char *name)
+{
+	struct fpisa_manager_message ping = good(FPISA_MANAGER_PING), pong = good(FPISA_MANAGER_PONG);
+	struct ends e;
+
+	connect_ends(&e, keys, plain, own);
+	for (uint64_t i = 0; i < FPISA_CHANNEL_QUEUE; i++) {
+		ping.number = i;
+		assert_int_equal(fpisa_channel_send(e.rank, &ping), 0);
+	}
+	assert_int_equal(fpisa_channel_send(e.rank, &ping), -ENOBUFS);
+	for (uint64_t i = 0; i < FPISA_CHANNEL_QUEUE; i++) {
+		e.manager_rc = 0;
+		run_ends(&e);
+		assert_int_equal(e.manager_rc, 1);
+		assert_int_equal(e.manager_took.type, FPISA_MANAGER_PING);
+		assert_int_equal(e.manager_took.number, i);
+	}
+	assert_string_equal(fpisa_channel_name(e.manager), name);
+	assert_int_equal(fpisa_channel_send(e.manager, &pong), 0);
+	e.manager_rc = 0;
+	run_ends(&e);
+	assert_int_equal(e.manager_rc, 0);
+	assert_int_equal(e.rank_rc, 1);
+	assert_memory_equal(&e.rank_took, &pong, sizeof(pong));
+	assert_true(fpisa_channel_flushed(e.manager));
+	/* Whoever ends it, the other side hears of it. */
+	fpisa_channel_close(e.rank);
+	e.rank = NULL;
+	run_ends(&e);
+	assert_int_equal(e.manager_rc, -ECONNRESET);
+	close_ends(&e);
+}
+
+static void by_a_key(void **state)
+{
+	struct fpisa_psks keys = {.n = 3};
+
+	(void)state;
+	keys.psk[0] = psk("train", "00000000", 1);
+	keys.psk[1] = psk("train", "00000001", 2);
+	keys.psk[2] = psk("other", "00000000", 3);
+	talk(&keys, 0, &keys.psk[0], "train");
+	talk(&keys, 0, &keys.psk[1], "train");
+	talk(&keys, 1, &keys.psk[2], "other");
+	talk(NULL, 1, NULL, "");
+	talk(&keys, 1, NULL, "");
+}
+
+static void without_a_common_key(void **state)
+{
+	struct fpisa_psks keys = {.n = 1};
+	struct fpisa_psk wrong[] = {psk("train", "00000000", 9), psk("train", "00000009", 1),
+				    psk("nobody", "00000000", 1)};
+	struct ends e;
+
+	(void)state;
+	keys.psk[0] = psk("train", "00000000", 1);
+	for (size_t i = 0; i < COUNT(wrong); i++) {
+		connect_ends(&e, &keys, 1, &wrong[i]);
+		run_ends(&e);
+		assert_int_equal(e.manager_rc, -EACCES);
+		assert_int_equal(e.rank_rc, -EACCES);
+		assert_non_null(strstr(fpisa_error(), "no key in common"));
+		close_ends(&e);
+	}
+}
+
+/* In clear it is told why, whichever side it is that has none. */
+static void one_side_has_a_key(void **state)
+{
+	struct fpisa_psks keys = {.n = 1};
+	struct fpisa_manager_message join = good(FPISA_MANAGER_JOIN);
+	struct ends e;
+
+	(void)state;
+	keys.psk[0] = psk("train", "00000000", 1);
+	connect_ends(&e, NULL, 1, &keys.psk[0]);
+	run_ends(&e);
+	assert_int_equal(e.manager_rc, -EACCES);
+	assert_int_equal(e.rank_rc, 1);
+	assert_int_equal(e.rank_took.refusal.reason, FPISA_MANAGER_R_key);
+	assert_non_null(strstr(e.rank_took.refusal.text, "leave FPISA_KEY"));
+	close_ends(&e);
+	connect_ends(&e, &keys, 0, NULL);
+	fpisa_channel_send(e.rank, &join);
+	run_ends(&e);
+	assert_int_equal(e.manager_rc, -EACCES);
+	assert_int_equal(e.rank_rc, 1);
+	assert_int_equal(e.rank_took.refusal.reason, FPISA_MANAGER_R_key);
+	assert_non_null(strstr(e.rank_took.refusal.text, "set FPISA_KEY"));
+	close_ends(&e);
+}
+
+/* Whoever is between the two can refuse in clear, and say nothing else. */
+static void nothing_in_clear_but_a_refusal(void **state)
+{
+	struct fpisa_psk own = psk("train", "00000000", 1);
+	struct fpisa_manager_message m = good(FPISA_MANAGER_JOINED);
+	struct fpisa_channel *rank;
+	int fd[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	assert_int_equal(fpisa_channel_call(&rank, fd[1], &own), 0);
+	assert_int_equal(fpisa_channel_work(rank, &m), 0);
+	m = good(FPISA_MANAGER_JOINED);
+	assert_int_equal(write(fd[0], &m, sizeof(m)), sizeof(m));
+	assert_int_equal(fpisa_channel_work(rank, &m), -EPROTO);
+	fpisa_channel_close(rank);
+	close(fd[0]);
+}
+
+/* Bytes as they come: in pieces, cut short, and none of ours. */
+static void pieces(void **state)
+{
+	struct fpisa_manager_message m = good(FPISA_MANAGER_JOIN), took;
+	struct fpisa_channel *c;
+	int fd[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	assert_int_equal(fpisa_channel_serve(&c, fd[0], NULL, 1), 0);
+	for (size_t i = 0; i < sizeof(m); i++) {
+		assert_int_equal(fpisa_channel_work(c, &took), 0);
+		assert_int_equal(write(fd[1], (char *)&m + i, 1), 1);
+	}
+	assert_int_equal(fpisa_channel_work(c, &took), 1);
+	assert_memory_equal(&took, &m, sizeof(m));
+	assert_int_equal(write(fd[1], &m, sizeof(m) / 2), sizeof(m) / 2);
+	assert_int_equal(fpisa_channel_work(c, &took), 0);
+	close(fd[1]);
+	assert_int_equal(fpisa_channel_work(c, &took), -ECONNRESET);
+	fpisa_channel_close(c);
+}
+
+static void garbage(void **state)
+{
+	struct fpisa_psks keys = {.n = 1};
+	struct vectors_rng rng = {vectors_seed()};
+	int least = 0;
+
+	(void)state;
+	keys.psk[0] = psk("train", "00000000", 1);
+	for (int i = 0; i < 300; i++) {
+		unsigned char bytes[600];
+		struct fpisa_manager_message took;
+		struct fpisa_channel *c;
+		int fd[2], rc = 0;
+
+		for (size_t k = 0; k < sizeof(bytes); k++)
+			bytes[k] = (unsigned char)vectors_next(&rng);
+		/* As TLS, as a message of ours, as neither. */
+		if (i % 3 == 0)
+			bytes[0] = 0x16;
+		if (i % 3 == 1)
+			memcpy(bytes, "FMPG\1\0", 6);
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+		assert_int_equal(fpisa_channel_serve(&c, fd[0], &keys, 1), 0);
+		assert_int_equal(write(fd[1], bytes, sizeof(bytes)), sizeof(bytes));
+		for (int turn = 0; !rc && turn < 10; turn++)
+			rc = fpisa_channel_work(c, &took);
+		assert_true(rc <= 0);
+		least += rc < 0;
+		fpisa_channel_close(c);
+		close(fd[1]);
+	}
+	assert_true(least > 200);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_is_taken_from_its_side),
+		cmocka_unit_test(nothing_stands_behind_what_is_used),
+		cmocka_unit_test(bounds),
+		cmocka_unit_test(errors),
+		cmocka_unit_test_setup_teardown(keys_are_read, make_file, remove_file),
+		cmocka_unit_test_setup_teardown(refused_keys, make_file, remove_file),
+		cmocka_unit_test_setup_teardown(new_keys, make_file, remove_file),
+		cmocka_unit_test(by_a_key),
+		cmocka_unit_test(without_a_common_key),
+		cmocka_unit_test(one_side_has_a_key),
+		cmocka_unit_test(nothing_in_clear_but_a_refusal),
+		cmocka_unit_test(pieces),
+		cmocka_unit_test(garbage),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Messages over a socket, in TLS or not; channel.h has the contracts. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "channel.h"
+#include "lib/base/error.h"
+#include "tls.h"
+
+#define TLS_RECORD 0x16	/* first byte of a handshake */
+#define PLAIN_RECORD ((unsigned char)FPISA_MANAGER_MAGIC)
+
+enum state { GREETING, HANDSHAKE, OPEN };
+
+struct fpisa_channel {
+	int fd;
+	enum state state;
+	enum fpisa_manager_side side; /* ours */
+	int plain;		      /* a rank without a key is served */
+	int error;		      /* errno of the socket, under TLS */
+	int heard;		      /* of a rank's handshake: something has come */
+	int refused_in_clear;	      /* it answered our handshake by a message */
+	const struct fpisa_psks *keys; /* of a manager */
+	const struct fpisa_psk *psk;   /* of a rank; of a manager what the other side has shown */
+	const struct fpisa_tls *tls;
+	gnutls_session_t session; /* NULL: without TLS */
+	gnutls_psk_client_credentials_t client;
+	gnutls_psk_server_credentials_t server;
+	size_t blocked; /* bytes that GnuTLS has taken and not sent */
+	size_t in, out; /* bytes */
+	union {
+		struct fpisa_manager_message message;
+		unsigned char bytes[FPISA_MANAGER_BYTES];
+	} taken;
+	unsigned char queue[FPISA_CHANNEL_QUEUE * FPISA_MANAGER_BYTES];
+};
+
+static int lost(int error)
+{
+	if (error == EAGAIN || error == EINTR)
+		return 0;
+	return fpisa_fail(error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ? -ETIMEDOUT :
+			  error == ECONNREFUSED ? -ECONNREFUSED : -ECONNRESET,
+			  "the connection ended: %s", strerror(error));
+}
+
+/* -- TLS -------------------------------------------------------------------- */
+
+/* Of GnuTLS's own errors none says which. */
+static ssize_t moved(struct fpisa_channel *c, ssize_t n)
+{
+	if (n < 0) {
+		c->error = errno;
+		c->tls->gnutls_transport_set_errno(c->session, errno);
+	}
+	return n;
+}
+
+static ssize_t push(gnutls_transport_ptr_t p, const void *data, size_t size)
+{
+	struct fpisa_channel *c = p;
+
+	return moved(c, send(c->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+/* A manager without keys answers a handshake in clear; that is no record, and is left for us. */
+static ssize_t pull(gnutls_transport_ptr_t p, void *data, size_t size)
+{
+	struct fpisa_channel *c = p;
+	unsigned char first;
+	ssize_t n;
+
+	if (c->side == FPISA_MANAGER_RANK && !c->heard &&
+	    recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first == PLAIN_RECORD) {
+		c->refused_in_clear = 1;
+		c->tls->gnutls_transport_set_errno(c->session, EIO);
+		return -1;
+	}
+	n = moved(c, recv(c->fd, data, size, MSG_DONTWAIT));
+	c->heard |= n > 0;
+	return n;
+}
+
+/* GnuTLS frees it. */
+static int find_key(gnutls_session_t session, const char *identity, gnutls_datum_t *key)
+{
+	struct fpisa_channel *c = fpisa_tls()->gnutls_session_get_ptr(session);
+	const struct fpisa_psk *psk = fpisa_psk_find(c->keys, identity);
+
+	key->data = psk ? (*c->tls->gnutls_malloc)(sizeof(psk->secret)) : NULL;
+	if (!key->data)
+		return -1;
+	memcpy(key->data, psk->secret, sizeof(psk->secret));
+	key->size = sizeof(psk->secret);
+	c->psk = psk;
+	return 0;
+}
+
+static int give_credentials(struct fpisa_channel *c)
+{
+	gnutls_datum_t key = {.size = FPISA_PSK_BYTES};
+	char identity[FPISA_PSK_IDENTITY];
+	int rc;
+
+	if (c->side == FPISA_MANAGER_MANAGER) {
+		rc = c->tls->gnutls_psk_allocate_server_credentials(&c->server);
+		if (rc)
+			return rc;
+		c->tls->gnutls_psk_set_server_credentials_function(c->server, find_key);
+		return c->tls->gnutls_credentials_set(c->session, GNUTLS_CRD_PSK, c->server);
+	}
+	rc = c->tls->gnutls_psk_allocate_client_credentials(&c->client);
+	if (rc)
+		return rc;
+	fpisa_psk_identity(c->psk, identity);
+	key.data = (unsigned char *)c->psk->secret;
+	rc = c->tls->gnutls_psk_set_client_credentials(c->client, identity, &key, GNUTLS_PSK_KEY_RAW);
+	return rc ? rc : c->tls->gnutls_credentials_set(c->session, GNUTLS_CRD_PSK, c->client);
+}
+
+static int start_tls(struct fpisa_channel *c)
+{
+	unsigned int flags = c->side == FPISA_MANAGER_MANAGER ? GNUTLS_SERVER : GNUTLS_CLIENT;
+	int rc;
+
+	c->tls = fpisa_tls();
+	if (!c->tls)
+		return -ENOENT;
+	rc = c->tls->gnutls_init(&c->session, flags | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS);
+	if (!rc)
+		rc = c->tls->gnutls_priority_set_direct(c->session, FPISA_TLS_PRIORITY, NULL);
+	if (!rc)
+		rc = give_credentials(c);
+	if (rc)
+		return fpisa_fail(-ENOMEM, "TLS: %s", c->tls->gnutls_strerror(rc));
+	c->tls->gnutls_session_set_ptr(c->session, c);
+	c->tls->gnutls_transport_set_ptr(c->session, c);
+	c->tls->gnutls_transport_set_push_function(c->session, push);
+	c->tls->gnutls_transport_set_pull_function(c->session, pull);
+	c->state = HANDSHAKE;
+	return 0;
+}
+
+static void end_tls(struct fpisa_channel *c)
+{
+	if (c->session)
+		c->tls->gnutls_deinit(c->session);
+	if (c->client)
+		c->tls->gnutls_psk_free_client_credentials(c->client);
+	if (c->server)
+		c->tls->gnutls_psk_free_server_credentials(c->server);
+	c->session = NULL;
+	c->client = NULL;
+	c->server = NULL;
+}
+
+/* 0 is "not yet". */
+static int tls_failed(struct fpisa_channel *c, ssize_t rc)
+{
+	if (rc == GNUTLS_E_AGAIN || rc == GNUTLS_E_INTERRUPTED || !c->tls->gnutls_error_is_fatal((int)rc))
+		return 0;
+	if (c->state == HANDSHAKE && rc != GNUTLS_E_PUSH_ERROR && rc != GNUTLS_E_PULL_ERROR &&
+	    rc != GNUTLS_E_PREMATURE_TERMINATION) {
+		c->tls->gnutls_alert_send_appropriate(c->session, (int)rc);
+		return fpisa_fail(-EACCES, "the other side and we have no key in common (TLS: %s)",
+				  c->tls->gnutls_strerror((int)rc));
+	}
+	if (rc == GNUTLS_E_PULL_ERROR || rc == GNUTLS_E_PUSH_ERROR)
+		return lost(c->error);
+	if (rc == GNUTLS_E_PREMATURE_TERMINATION)
+		return fpisa_fail(-ECONNRESET, "the connection ended");
+	return fpisa_fail(-EPROTO, "TLS: %s", c->tls->gnutls_strerror((int)rc));
+}
+
+static int shake_hands(struct fpisa_channel *c)
+{
+	int rc = c->tls->gnutls_handshake(c->session);
+
+	if (c->refused_in_clear) {
+		end_tls(c);
+		c->state = OPEN;
+		return 0;
+	}
+	if (rc)
+		return tls_failed(c, rc);
+	c->state = OPEN;
+	return 0;
+}
+
+/* -- bytes ------------------------------------------------------------------ */
+
+/* What a manager does with a connection its first byte says: with a key or without, and else why not. */
+static int greet(struct fpisa_channel *c)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+	unsigned char first;
+	ssize_t n = recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+	const char *why;
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0)
+		return fpisa_fail(-ECONNRESET, "the connection ended");
+	if (first == TLS_RECORD && c->keys)
+		return start_tls(c);
+	if (first == PLAIN_RECORD && c->plain) {
+		c->state = OPEN;
+		return 0;
+	}
+	if (first != TLS_RECORD && first != PLAIN_RECORD)
+		return fpisa_fail(-EPROTO, "what came is no message of this protocol");
+	why = c->keys ? "a key is needed here; set FPISA_KEY or options.key_file to the file that has one" :
+			"the manager has no keys; leave FPISA_KEY and options.key_file out";
+	m.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_key, .index = FPISA_MANAGER_NO_JOB};
+	snprintf(m.refusal.text, sizeof(m.refusal.text), "%s", why);
+	send(c->fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
+	/* A socket that is closed over unread bytes says so to the other side, which then may not read our answer. */
+	recv(c->fd, c->queue, sizeof(c->queue), MSG_DONTWAIT);
+	return fpisa_fail(-EACCES, "%s", why);
+}
+
+int fpisa_channel_flush(struct fpisa_channel *c)
+{
+	while (c->out) {
+		ssize_t n = !c->session ? send(c->fd, c->queue, c->out, MSG_NOSIGNAL | MSG_DONTWAIT) :
+			    c->blocked	? c->tls->gnutls_record_send(c->session, NULL, 0) :
+					  c->tls->gnutls_record_send(c->session, c->queue, c->out);
+
+		if (n < 0 && c->session) {
+			c->blocked = c->blocked ? c->blocked : c->out;
+			return tls_failed(c, n);
+		}
+		if (n < 0)
+			return lost(errno);
+		c->blocked = 0;
+		c->out -= (size_t)n;
+		memmove(c->queue, c->queue + n, c->out);
+	}
+	return 0;
+}
+
+static int take(struct fpisa_channel *c)
+{
+	ssize_t n = c->session ? c->tls->gnutls_record_recv(c->session, c->taken.bytes + c->in,
+							    FPISA_MANAGER_BYTES - c->in) :
+				 recv(c->fd, c->taken.bytes + c->in, FPISA_MANAGER_BYTES - c->in, MSG_DONTWAIT);
+
+	if (!n)
+		return fpisa_fail(-ECONNRESET, "the connection ended");
+	if (n < 0)
+		return c->session ? tls_failed(c, n) : lost(errno);
+	c->in += (size_t)n;
+	return 1;
+}
+
+/* -- messages --------------------------------------------------------------- */
+
+static int new_channel(struct fpisa_channel **out, int fd, enum fpisa_manager_side side)
+{
+	struct fpisa_channel *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		close(fd);
+		return fpisa_fail(-ENOMEM, "no memory for a connection");
+	}
+	c->fd = fd;
+	c->side = side;
+	*out = c;
+	return 0;
+}
+
+int fpisa_channel_serve(struct fpisa_channel **c, int fd, const struct fpisa_psks *keys, int plain)
+{
+	int rc = new_channel(c, fd, FPISA_MANAGER_MANAGER);
+
+	if (rc)
+		return rc;
+	(*c)->keys = keys;
+	(*c)->plain = plain;
+	return 0;
+}
+
+int fpisa_channel_call(struct fpisa_channel **c, int fd, const struct fpisa_psk *psk)
+{
+	int rc = new_channel(c, fd, FPISA_MANAGER_RANK);
+
+	if (rc)
+		return rc;
+	(*c)->psk = psk;
+	(*c)->state = OPEN;
+	rc = psk ? start_tls(*c) : 0;
+	if (rc) {
+		fpisa_channel_close(*c);
+		*c = NULL;
+	}
+	return rc;
+}
+
+int fpisa_channel_fd(const struct fpisa_channel *c)
+{
+	return c->fd;
+}
+
+/* What a handshake sends is less than any socket takes: there it is the other side's turn. */
+short fpisa_channel_events(const struct fpisa_channel *c)
+{
+	return (short)(POLLIN | (c->state == OPEN && c->out ? POLLOUT : 0));
+}
+
+int fpisa_channel_open(const struct fpisa_channel *c)
+{
+	return c->state == OPEN;
+}
+
+const char *fpisa_channel_name(const struct fpisa_channel *c)
+{
+	return c->session && c->psk ? c->psk->name : "";
+}
+
+int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_message *m)
+{
+	if (c->out + sizeof(*m) > sizeof(c->queue))
+		return fpisa_fail(-ENOBUFS, "the other side does not read");
+	memcpy(c->queue + c->out, m, sizeof(*m));
+	c->out += sizeof(*m);
+	return 0;
+}
+
+static int ready(struct fpisa_channel *c)
+{
+	if (c->state == GREETING) {
+		int rc = greet(c);
+
+		if (rc)
+			return rc;
+	}
+	return c->state == HANDSHAKE ? shake_hands(c) : 0;
+}
+
+int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
+{
+	enum fpisa_manager_side other = c->side == FPISA_MANAGER_RANK ? FPISA_MANAGER_MANAGER : FPISA_MANAGER_RANK;
+	enum fpisa_manager_reason reason;
+	int rc = ready(c);
+
+	if (rc || c->state != OPEN)
+		return rc;
+	rc = c->refused_in_clear ? 0 : fpisa_channel_flush(c);
+	while (!rc && c->in < FPISA_MANAGER_BYTES) {
+		rc = take(c);
+		if (rc <= 0)
+			return rc;
+		rc = 0;
+	}
+	if (rc)
+		return rc;
+	c->in = 0;
+	reason = fpisa_manager_check(&c->taken.message, other);
+	/* In clear a manager may say that it has no keys, no more. */
+	if (reason || (c->refused_in_clear && c->taken.message.type != FPISA_MANAGER_REFUSED))
+		return fpisa_fail(-EPROTO, reason == FPISA_MANAGER_R_version ?
+						   "what came is of another version of the protocol; install one release "
+						   "on the aggregator and the workers" :
+						   "what came is no message of this protocol");
+	*m = c->taken.message;
+	return 1;
+}
+
+int fpisa_channel_flushed(const struct fpisa_channel *c)
+{
+	return !c->out;
+}
+
+void fpisa_channel_disown(struct fpisa_channel *c)
+{
+	close(c->fd);
+	c->fd = -1;
+}
+
+void fpisa_channel_close(struct fpisa_channel *c)
+{
+	if (!c)
+		return;
+	if (c->session && c->state == OPEN && c->fd >= 0)
+		c->tls->gnutls_bye(c->session, GNUTLS_SHUT_WR);
+	end_tls(c);
+	if (c->fd >= 0)
+		close(c->fd);
+	explicit_bzero(&c->taken, sizeof(c->taken));
+	free(c);
+}

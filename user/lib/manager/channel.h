@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A connection between a rank and the manager, from either end: whole
+ * messages over a socket that never blocks, in TLS where there is a key.
+ * Whoever has it polls its descriptor for what fpisa_channel_events() says,
+ * then calls fpisa_channel_work().
+ */
+#ifndef FPISA_MANAGER_CHANNEL_H
+#define FPISA_MANAGER_CHANNEL_H
+
+#include "protocol.h"
+#include "psk.h"
+
+#define FPISA_CHANNEL_QUEUE 32 /* messages that may wait to leave */
+
+struct fpisa_channel;
+
+/*
+ * Of a connected socket, which is the channel's from now on, also when this fails. A manager gives the
+ * keys that it knows, NULL: none; `plain`: it serves who has no key. A rank gives one key, or NULL. They must stay.
+ * -ENOMEM, or -ENOENT without GnuTLS, with the message set.
+ */
+int fpisa_channel_serve(struct fpisa_channel **c, int fd, const struct fpisa_psks *keys, int plain);
+int fpisa_channel_call(struct fpisa_channel **c, int fd, const struct fpisa_psk *psk);
+
+int fpisa_channel_fd(const struct fpisa_channel *c);
+short fpisa_channel_events(const struct fpisa_channel *c); /* of poll() */
+
+/* Can messages be sent, or is the handshake under way still? */
+int fpisa_channel_open(const struct fpisa_channel *c);
+
+/* The name of the key by which the other side showed who it is, without its id; "": by none. Of an open one. */
+const char *fpisa_channel_name(const struct fpisa_channel *c);
+
+/* Takes a message to leave as soon as it can. -ENOBUFS: the other side does not read. */
+int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_message *m);
+
+/*
+ * Goes on with the handshake, sends what waits, takes in what came. 1: *m is the next message, well formed, and
+ * there may be more; 0: nothing now; -errno with the message set: the connection is over, -ECONNRESET because the other side
+ * ended it, -EPROTO because of what it sent, -EACCES because of its key, or ours. Not blocking.
+ */
+int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m);
+
+/* Sends what can be sent now, and takes nothing in. 0, or an error as above. */
+int fpisa_channel_flush(struct fpisa_channel *c);
+
+/* Has all that was to be sent left? */
+int fpisa_channel_flushed(const struct fpisa_channel *c);
+
+/* In a child after fork(): the descriptor alone. */
+void fpisa_channel_disown(struct fpisa_channel *c);
+
+void fpisa_channel_close(struct fpisa_channel *c); /* NULL is fine */
+
+#endif

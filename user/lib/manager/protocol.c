@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Is a message well formed? Pure functions of its bytes; protocol.h has the contracts. */
+#include <errno.h>
+#include <string.h>
+#include "fpisa/format.h"
+#include "fpisa/job.h"
+#include "protocol.h"
+
+int fpisa_manager_name_valid(const char name[FPISA_MANAGER_NAME])
+{
+	static const char may[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@+-";
+	size_t n = strnlen(name, FPISA_MANAGER_NAME);
+
+	if (!n || n == FPISA_MANAGER_NAME || strspn(name, may) != n)
+		return 0;
+	for (size_t i = n; i < FPISA_MANAGER_NAME; i++)
+		if (name[i])
+			return 0;
+	return 1;
+}
+
+/* Bytes of the body that a type uses. */
+static size_t used(enum fpisa_manager_type type)
+{
+	switch (type) {
+	case FPISA_MANAGER_JOIN:
+	case FPISA_MANAGER_RETURN:
+		return sizeof(struct fpisa_manager_join);
+	case FPISA_MANAGER_ASK:
+		return sizeof(struct fpisa_manager_ask);
+	case FPISA_MANAGER_BIND:
+	case FPISA_MANAGER_BOUND:
+		return sizeof(struct fpisa_manager_bind);
+	case FPISA_MANAGER_JOB:
+		return sizeof(struct fpisa_manager_job);
+	case FPISA_MANAGER_PENDING:
+	case FPISA_MANAGER_JOINED:
+	case FPISA_MANAGER_GONE:
+		return sizeof(struct fpisa_manager_members);
+	case FPISA_MANAGER_LEAVE:
+	case FPISA_MANAGER_LEFT:
+		return sizeof(struct fpisa_manager_leave);
+	case FPISA_MANAGER_REFUSED:
+		return sizeof(struct fpisa_manager_refusal);
+	case FPISA_MANAGER_PING:
+	case FPISA_MANAGER_PONG:
+		return 0;
+	}
+	return 0;
+}
+
+static int is_type(__u16 type, enum fpisa_manager_side from)
+{
+	return from == FPISA_MANAGER_RANK ? type >= FPISA_MANAGER_JOIN && type <= FPISA_MANAGER_PING :
+					    type >= FPISA_MANAGER_PENDING && type <= FPISA_MANAGER_PONG;
+}
+
+/* A default stands where there is 0, unless it is what a job has become. */
+static int spec_valid(const struct fpisa_manager_spec *s, int made)
+{
+	if (s->format >= FPISA_FORMAT_END || s->mode >= FPISA_MODE_END || s->rounding > FPISA_ROUND_NEAREST ||
+	    s->pipeline > FPISA_PIPELINE_FUSED || s->zero)
+		return 0;
+	if (made && (!s->format || !s->mode || !s->rounding || !s->pipeline || !s->elements || !s->window))
+		return 0;
+	if (s->elements % FPISA_BLOCK ||
+	    s->elements > (s->format ? fpisa_max_elements(fpisa_format_of(s->format)) : FPISA_MAX_ELEMENTS))
+		return 0;
+	return !(s->window & (s->window - 1)) && s->window <= FPISA_MAX_SLOTS / 2;
+}
+
+static int join_valid(const struct fpisa_manager_join *j, int returns)
+{
+	return fpisa_manager_name_valid(j->name) && j->size && j->size <= FPISA_MAX_WORKERS && j->rank < j->size &&
+	       returns == !!j->group && returns == !!j->secret;
+}
+
+static int bind_valid(const struct fpisa_manager_bind *b, int bound)
+{
+	return b->index < FPISA_MANAGER_JOBS && b->port && b->taken <= bound && !b->zero && bound == !b->address &&
+	       bound == !b->aggregator;
+}
+
+static int members_valid(const struct fpisa_manager_members *m, enum fpisa_manager_type type)
+{
+	int joined = type == FPISA_MANAGER_JOINED, gone = type == FPISA_MANAGER_GONE;
+
+	return m->ranks && joined == !!m->group && joined == !!m->secret && gone == !!m->cause &&
+	       m->cause < FPISA_MANAGER_CAUSE_END && !m->zero;
+}
+
+/* Something to read, and nothing that a terminal would take otherwise. */
+static int refusal_valid(const struct fpisa_manager_refusal *r)
+{
+	size_t n = strnlen(r->text, sizeof(r->text));
+
+	if (!n || n == sizeof(r->text) || !r->reason || r->reason >= FPISA_MANAGER_R_END ||
+	    (r->index >= FPISA_MANAGER_JOBS && r->index != FPISA_MANAGER_NO_JOB))
+		return 0;
+	for (size_t i = 0; i < sizeof(r->text); i++)
+		if (i < n ? r->text[i] < ' ' || r->text[i] > '~' : r->text[i])
+			return 0;
+	return 1;
+}
+
+static int body_valid(const struct fpisa_manager_message *m)
+{
+	switch ((enum fpisa_manager_type)m->type) {
+	case FPISA_MANAGER_JOIN:
+	case FPISA_MANAGER_RETURN:
+		return join_valid(&m->join, m->type == FPISA_MANAGER_RETURN);
+	case FPISA_MANAGER_ASK:
+		return m->ask.index < FPISA_MANAGER_JOBS && !m->ask.zero && spec_valid(&m->ask.spec, 0);
+	case FPISA_MANAGER_BIND:
+	case FPISA_MANAGER_BOUND:
+		return bind_valid(&m->bind, m->type == FPISA_MANAGER_BOUND);
+	case FPISA_MANAGER_JOB:
+		return m->job.index < FPISA_MANAGER_JOBS && m->job.job < FPISA_MAX_JOBS && m->job.token &&
+		       spec_valid(&m->job.spec, 1);
+	case FPISA_MANAGER_PENDING:
+	case FPISA_MANAGER_JOINED:
+	case FPISA_MANAGER_GONE:
+		return members_valid(&m->members, (enum fpisa_manager_type)m->type);
+	case FPISA_MANAGER_LEAVE:
+		return !m->leave.rank && !m->leave.zero;
+	case FPISA_MANAGER_LEFT:
+		return m->leave.rank < FPISA_MAX_WORKERS && !m->leave.zero;
+	case FPISA_MANAGER_REFUSED:
+		return refusal_valid(&m->refusal);
+	case FPISA_MANAGER_PING:
+	case FPISA_MANAGER_PONG:
+		return 1;
+	}
+	return 0;
+}
+
+enum fpisa_manager_reason fpisa_manager_check(const struct fpisa_manager_message *m, enum fpisa_manager_side from)
+{
+	int ping = m->type == FPISA_MANAGER_PING || m->type == FPISA_MANAGER_PONG;
+
+	if (m->magic != FPISA_MANAGER_MAGIC)
+		return FPISA_MANAGER_R_malformed;
+	/* Of another version all else may be otherwise, but what a refusal looks like. */
+	if (m->version != FPISA_MANAGER_VERSION)
+		return FPISA_MANAGER_R_version;
+	if (!is_type(m->type, from) || (m->number && !ping) || !body_valid(m))
+		return FPISA_MANAGER_R_malformed;
+	for (size_t i = used((enum fpisa_manager_type)m->type); i < sizeof(m->body); i++)
+		if (m->body[i])
+			return FPISA_MANAGER_R_malformed;
+	return 0;
+}
+
+struct fpisa_manager_message fpisa_manager_message(enum fpisa_manager_type type)
+{
+	return (struct fpisa_manager_message){
+		.magic = FPISA_MANAGER_MAGIC, .version = FPISA_MANAGER_VERSION, .type = type};
+}
+
+int fpisa_manager_error(__u32 reason)
+{
+	static const int errors[] = {
+#define X(name, number, error) [number] = error,
+		FPISA_MANAGER_REASONS(X)
+#undef X
+	};
+
+	return reason && reason < FPISA_MANAGER_R_END ? -errors[reason] : -EPROTO;
+}
+
+const char *fpisa_manager_cause_text(__u32 cause)
+{
+	static const char *const texts[] = {
+		[FPISA_MANAGER_CLOSED] = "its process ended",
+		[FPISA_MANAGER_SILENT] = "its host does not answer",
+		[FPISA_MANAGER_AWAY] = "it did not come back after the manager had been restarted",
+		[FPISA_MANAGER_KILLED] = "the group was ended at the aggregator",
+		[FPISA_MANAGER_BROKE] = "it sent what is no message of this protocol",
+	};
+
+	return cause && cause < FPISA_MANAGER_CAUSE_END ? texts[cause] : "of an unknown cause";
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What a rank of a group and the manager say to each other, over TCP, in TLS
+ * unless neither has a key: messages of one size, little-endian, addresses in
+ * network order. doc/manager.md says what they mean and in which order they
+ * come; here is what each looks like, and whether one is well formed.
+ */
+#ifndef FPISA_MANAGER_PROTOCOL_H
+#define FPISA_MANAGER_PROTOCOL_H
+
+#include <linux/types.h>
+#include "fpisa/wire.h"
+
+#define FPISA_MANAGER_MAGIC 0x47504d46u /* "FMPG" as bytes; TLS begins with 0x16 */
+#define FPISA_MANAGER_VERSION 1
+#define FPISA_MANAGER_BYTES 256 /* of every message */
+#define FPISA_MANAGER_NAME 64	/* of a group, with the 0 behind it */
+#define FPISA_MANAGER_TEXT 224	/* of a refusal, the same */
+#define FPISA_MANAGER_JOBS 8	/* of a group */
+#define FPISA_MANAGER_LEAST_WINDOW 8 /* no further does it shrink windows */
+
+/* How long who is silent may yet be alive; doc/manager.md, "Time". */
+#define FPISA_MANAGER_PING_MS 1000    /* a rank asks whether the manager is there */
+#define FPISA_MANAGER_SILENCE_MS 6000 /* then it is not; nor is a host that acknowledges nothing */
+#define FPISA_MANAGER_RETURN_MS 10000 /* after a restart of the manager a rank comes back */
+#define FPISA_MANAGER_GREETING_MS 5000 /* from connect to JOIN or RETURN */
+
+enum fpisa_manager_type {
+	/* of a rank */
+	FPISA_MANAGER_JOIN = 1,
+	FPISA_MANAGER_RETURN = 2,
+	FPISA_MANAGER_ASK = 3,
+	FPISA_MANAGER_BOUND = 4,
+	FPISA_MANAGER_LEAVE = 5,
+	FPISA_MANAGER_PING = 6,
+	/* of the manager */
+	FPISA_MANAGER_PENDING = 17,
+	FPISA_MANAGER_JOINED = 18,
+	FPISA_MANAGER_BIND = 19,
+	FPISA_MANAGER_JOB = 20,
+	FPISA_MANAGER_GONE = 21,
+	FPISA_MANAGER_LEFT = 22,
+	FPISA_MANAGER_REFUSED = 23,
+	FPISA_MANAGER_PONG = 24,
+};
+
+/* Why the manager does not do what it was asked: its number, the errno that the library makes of it. */
+#define FPISA_MANAGER_REASONS(X) \
+	X(malformed, 1, EPROTO)	    /* no message of this protocol */ \
+	X(version, 2, EPROTO)	    /* of another version of it */ \
+	X(order, 3, EPROTO)	    /* out of its turn */ \
+	X(key, 4, EACCES)	    /* a key is needed, or none is known */ \
+	X(network, 5, EACCES)	    /* its address is in none of the networks that may ask */ \
+	X(name, 6, EEXIST)	    /* a complete group has that name */ \
+	X(rank, 7, EEXIST)	    /* another process has that rank */ \
+	X(size, 8, EINVAL)	    /* other ranks gave another size, or it is more than may be */ \
+	X(format, 9, EACCES)	    /* not given away here */ \
+	X(mode, 10, EACCES)	    /* the same */ \
+	X(job, 11, EINVAL)	    /* no datapath can do such a job */ \
+	X(differs, 12, EPROTO)	    /* ranks asked for different jobs */ \
+	X(quota, 13, EDQUOT)	    /* the key has what it may have */ \
+	X(pool, 14, ENOSPC)	    /* all is given away */ \
+	X(ports, 15, EADDRINUSE)    /* no UDP port that is free at all ranks */ \
+	X(gone, 16, ESTALE)	    /* ranks are dead, or have left */ \
+	X(unknown, 17, ESTALE)	    /* no such group lives, or not with this rank in it */ \
+	X(busy, 18, EBUSY)	    /* too many connections */ \
+	X(datapath, 19, EIO)	    /* the aggregator could not make the job */
+
+enum fpisa_manager_reason {
+#define X(name, number, error) FPISA_MANAGER_R_##name = number,
+	FPISA_MANAGER_REASONS(X)
+#undef X
+	FPISA_MANAGER_R_END
+};
+
+/* Of GONE: how it was found. */
+enum fpisa_manager_cause {
+	FPISA_MANAGER_CLOSED = 1, /* its connection ended: the process did */
+	FPISA_MANAGER_SILENT = 2, /* its host acknowledges nothing */
+	FPISA_MANAGER_AWAY = 3,	  /* it did not come back to a manager that was restarted */
+	FPISA_MANAGER_KILLED = 4, /* by the aggregator's administrator */
+	FPISA_MANAGER_BROKE = 5,  /* it sent what is no message of this protocol */
+	FPISA_MANAGER_CAUSE_END
+};
+
+/* What a job is to be; 0: the default of `fpisa job add`. Numbers as in fpisa/format.h. */
+struct fpisa_manager_spec {
+	__u8 format, mode, rounding, pipeline;
+	__u16 elements;
+	__u16 zero;
+	__u32 window; /* at most; the manager may give less */
+};
+
+struct fpisa_manager_join {
+	char name[FPISA_MANAGER_NAME];
+	__u32 size, rank;
+	__u64 group, secret; /* of RETURN, as JOINED had them; 0 in JOIN */
+};
+
+struct fpisa_manager_ask {
+	__u32 index; /* jobs of a group are numbered as they are asked for, from 0 */
+	__u32 zero;
+	struct fpisa_manager_spec spec;
+};
+
+struct fpisa_manager_bind { /* BIND, and BOUND, which has address and aggregator 0 */
+	__u32 index;
+	__u16 port;  /* UDP, of this rank */
+	__u16 taken; /* of BOUND: 1 if another socket of the host has that port */
+	__be32 address; /* of the aggregator, for the job's frames */
+	__u16 aggregator; /* its UDP port */
+	__u16 zero;
+};
+
+struct fpisa_manager_job {
+	__u32 index;
+	__u32 job; /* its number in frames */
+	__u64 token;
+	struct fpisa_manager_spec spec; /* as it is */
+};
+
+struct fpisa_manager_members {
+	__u64 ranks;	     /* PENDING: that have joined; JOINED: that are in the group; GONE: that are dead */
+	__u64 group, secret; /* JOINED: what RETURN shows; else 0 */
+	__u32 cause;	     /* GONE: enum fpisa_manager_cause; else 0 */
+	__u32 zero;
+};
+
+struct fpisa_manager_leave { /* LEAVE, and LEFT */
+	__u64 calls; /* that it has completed in this group */
+	__u32 rank;  /* of LEFT; 0 in LEAVE */
+	__u32 zero;
+};
+
+#define FPISA_MANAGER_NO_JOB 0xffffffffu
+
+struct fpisa_manager_refusal {
+	__u32 reason; /* enum fpisa_manager_reason */
+	__u32 index;  /* of the job, or FPISA_MANAGER_NO_JOB */
+	__u64 ranks;  /* whom it is about, or 0 */
+	char text[FPISA_MANAGER_TEXT];
+};
+
+struct fpisa_manager_message {
+	__u32 magic;
+	__u16 version;
+	__u16 type;
+	__u64 number; /* PING: any; PONG: that of its PING; else 0 */
+	union {
+		struct fpisa_manager_join join; /* JOIN, RETURN */
+		struct fpisa_manager_ask ask;
+		struct fpisa_manager_bind bind; /* BIND, BOUND */
+		struct fpisa_manager_job job;
+		struct fpisa_manager_members members; /* PENDING, JOINED, GONE */
+		struct fpisa_manager_leave leave;     /* LEAVE, LEFT */
+		struct fpisa_manager_refusal refusal;
+		__u8 body[FPISA_MANAGER_BYTES - 16];
+	};
+};
+
+_Static_assert(sizeof(struct fpisa_manager_message) == FPISA_MANAGER_BYTES, "messages are of one size");
+
+enum fpisa_manager_side { FPISA_MANAGER_RANK, FPISA_MANAGER_MANAGER };
+
+/* 0, or why it is no message that `from` may send: malformed or version. Whether it is in its turn it does not say. */
+enum fpisa_manager_reason fpisa_manager_check(const struct fpisa_manager_message *m, enum fpisa_manager_side from);
+
+/* Is it 1 to 63 of A-Z a-z 0-9 . _ : @ + -, with nothing but 0 behind them? */
+int fpisa_manager_name_valid(const char name[FPISA_MANAGER_NAME]);
+
+/* One of the type, the rest 0. */
+struct fpisa_manager_message fpisa_manager_message(enum fpisa_manager_type type);
+
+/* The errno of a refusal, negative; -EPROTO of a reason that is not known here. */
+int fpisa_manager_error(__u32 reason);
+
+/* "its process ended" and the like. */
+const char *fpisa_manager_cause_text(__u32 cause);
+
+/* All of `size` ranks. */
+static inline __u64 fpisa_manager_all(__u32 size)
+{
+	return size >= 64 ? ~0ull : (1ull << size) - 1;
+}
+
+#endif

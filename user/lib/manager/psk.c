@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Files of keys: read, find, add one; psk.h has the contracts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "lib/base/error.h"
+#include "psk.h"
+
+#define DIGITS "0123456789abcdef"
+#define FILE_MOST 32768
+
+int fpisa_psk_name_valid(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n && n < FPISA_PSK_NAME &&
+	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+}
+
+static int digit(char c)
+{
+	const char *at = c ? strchr(DIGITS, c) : NULL;
+
+	return at ? (int)(at - DIGITS) : -1;
+}
+
+int fpisa_psk_parse(const char *line, struct fpisa_psk *psk)
+{
+	const char *id = strchr(line, ':'), *secret = id ? strchr(id + 1, ':') : NULL;
+	size_t name = id ? (size_t)(id - line) : 0;
+
+	*psk = (struct fpisa_psk){0};
+	if (!secret || name >= sizeof(psk->name) || secret - id != FPISA_PSK_ID ||
+	    strlen(secret + 1) != 2 * FPISA_PSK_BYTES)
+		return -EINVAL;
+	memcpy(psk->name, line, name);
+	memcpy(psk->id, id + 1, FPISA_PSK_ID - 1);
+	if (!fpisa_psk_name_valid(psk->name) || strspn(psk->id, DIGITS) != FPISA_PSK_ID - 1)
+		return -EINVAL;
+	for (int i = 0; i < FPISA_PSK_BYTES; i++) {
+		int high = digit(secret[1 + 2 * i]), low = digit(secret[2 + 2 * i]);
+
+		if (high < 0 || low < 0)
+			return -EINVAL;
+		psk->secret[i] = (unsigned char)(high << 4 | low);
+	}
+	return 0;
+}
+
+void fpisa_psk_identity(const struct fpisa_psk *psk, char identity[FPISA_PSK_IDENTITY])
+{
+	snprintf(identity, FPISA_PSK_IDENTITY, "%s:%s", psk->name, psk->id);
+}
+
+const struct fpisa_psk *fpisa_psk_find(const struct fpisa_psks *keys, const char *identity)
+{
+	char name[FPISA_PSK_IDENTITY];
+
+	for (size_t i = 0; i < keys->n; i++) {
+		fpisa_psk_identity(&keys->psk[i], name);
+		if (!strcmp(name, identity))
+			return &keys->psk[i];
+	}
+	return NULL;
+}
+
+static size_t of_name(const struct fpisa_psks *keys, const char *name)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < keys->n; i++)
+		n += !strcmp(keys->psk[i].name, name);
+	return n;
+}
+
+/* What is in the file is worth nothing if somebody else may know it. */
+static int check_owner(int fd, const char *file)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return fpisa_fail(-errno, "%s: %s", file, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return fpisa_fail(-EINVAL, "%s: is no regular file, as a file of keys must be", file);
+	if (st.st_uid && st.st_uid != geteuid())
+		return fpisa_fail(-EACCES, "%s: belongs to user %u; a file of keys is the caller's or root's", file,
+				  st.st_uid);
+	if (st.st_mode & 077)
+		return fpisa_fail(-EACCES,
+				  "%s: others than its owner may use it (mode %03o); chmod 600, and make new keys if "
+				  "anybody has",
+				  file, st.st_mode & 0777);
+	return 0;
+}
+
+static int take_line(struct fpisa_psks *keys, char *line, const char *file, int number)
+{
+	struct fpisa_psk *psk = &keys->psk[keys->n];
+	char identity[FPISA_PSK_IDENTITY];
+	size_t n;
+
+	line += strspn(line, " \t");
+	for (n = strlen(line); n && strchr(" \t\r", line[n - 1]); n--)
+		line[n - 1] = 0;
+	if (!*line || *line == '#')
+		return 0;
+	if (keys->n == FPISA_PSK_MOST)
+		return fpisa_fail(-E2BIG, "%s:%d: more than %d keys", file, number, FPISA_PSK_MOST);
+	if (fpisa_psk_parse(line, psk))
+		return fpisa_fail(-EINVAL, "%s:%d: is no key NAME:ID:SECRET; `fpisa key new` writes one", file, number);
+	fpisa_psk_identity(psk, identity);
+	if (fpisa_psk_find(keys, identity))
+		return fpisa_fail(-EINVAL, "%s:%d: key %s is there twice", file, number, identity);
+	if (of_name(keys, psk->name) == FPISA_PSK_OF_A_NAME)
+		return fpisa_fail(-EINVAL, "%s:%d: a third key of %s; take the oldest out", file, number, psk->name);
+	keys->n++;
+	return 0;
+}
+
+static int read_keys(struct fpisa_psks *keys, int fd, const char *file)
+{
+	char text[FILE_MOST + 1], *rest = text, *line;
+	size_t n = 0;
+	ssize_t got;
+	int rc = 0;
+
+	keys->n = 0;
+	while ((got = read(fd, text + n, FILE_MOST - n)) > 0)
+		n += (size_t)got;
+	if (got < 0)
+		rc = fpisa_fail(-errno, "%s: read: %s", file, strerror(errno));
+	else if (n == FILE_MOST || memchr(text, 0, n))
+		rc = fpisa_fail(-EINVAL, "%s: is no file of keys", file);
+	text[n] = 0;
+	for (int number = 1; !rc && (line = strsep(&rest, "\n")); number++)
+		rc = take_line(keys, line, file, number);
+	explicit_bzero(text, sizeof(text));
+	return rc;
+}
+
+int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc;
+
+	keys->n = 0;
+	if (fd < 0)
+		return fpisa_fail(-errno, "%s: %s; `fpisa key new` makes a file of keys", file, strerror(errno));
+	rc = check_owner(fd, file);
+	if (!rc)
+		rc = read_keys(keys, fd, file);
+	if (!rc && !keys->n)
+		rc = fpisa_fail(-EINVAL, "%s: has no key; `fpisa key new` adds one", file);
+	if (rc)
+		explicit_bzero(keys, sizeof(*keys));
+	close(fd);
+	return rc;
+}
+
+/* -- a new one -------------------------------------------------------------- */
+
+/* A blank line before it where the last one has no end. */
+static int append(int fd, const char *file, const struct fpisa_psk *psk)
+{
+	char line[FPISA_PSK_IDENTITY + 2 * FPISA_PSK_BYTES + 4], identity[FPISA_PSK_IDENTITY];
+	int n, rc = 0;
+	char last = '\n';
+
+	if (lseek(fd, -1, SEEK_END) >= 0 && read(fd, &last, 1) != 1)
+		return fpisa_fail(-EIO, "%s: read", file);
+	fpisa_psk_identity(psk, identity);
+	n = snprintf(line, sizeof(line), "%s%s:", last == '\n' ? "" : "\n", identity);
+	for (int i = 0; i < FPISA_PSK_BYTES; i++)
+		n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", psk->secret[i]);
+	line[n++] = '\n';
+	errno = ENOSPC; /* of a write that is short */
+	if (write(fd, line, (size_t)n) != n || fsync(fd))
+		rc = fpisa_fail(-errno, "%s: write: %s", file, strerror(errno));
+	explicit_bzero(line, sizeof(line));
+	return rc;
+}
+
+int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
+{
+	static struct fpisa_psks keys;
+	unsigned char id[(FPISA_PSK_ID - 1) / 2];
+	int fd, rc;
+
+	if (!fpisa_psk_name_valid(name))
+		return fpisa_fail(-EINVAL, "'%s' is no name of keys: 1 to %d letters, digits, '.', '_' and '-'", name,
+				  FPISA_PSK_NAME - 1);
+	fd = open(file, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+	if (fd < 0)
+		return fpisa_fail(-errno, "%s: %s", file, strerror(errno));
+	rc = check_owner(fd, file);
+	if (!rc)
+		rc = read_keys(&keys, fd, file);
+	if (!rc && of_name(&keys, name) == FPISA_PSK_OF_A_NAME)
+		rc = fpisa_fail(-EEXIST, "%s: has two keys of %s; take the older out when nobody uses it", file, name);
+	explicit_bzero(&keys, sizeof(keys));
+	*psk = (struct fpisa_psk){0};
+	snprintf(psk->name, sizeof(psk->name), "%s", name);
+	if (!rc && (getrandom(psk->secret, sizeof(psk->secret), 0) != sizeof(psk->secret) ||
+		    getrandom(id, sizeof(id), 0) != sizeof(id)))
+		rc = fpisa_fail(-EIO, "no random numbers");
+	if (!rc) {
+		for (size_t i = 0; i < sizeof(id); i++)
+			snprintf(psk->id + 2 * i, sizeof(psk->id) - 2 * i, "%02x", id[i]);
+		rc = append(fd, file, psk);
+	}
+	close(fd);
+	return rc;
+}
