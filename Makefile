@@ -174,6 +174,7 @@ $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%
 
 $(B)/tests/unit/test_privilege: $(B)/san/user/host/privilege.o
 $(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names user/cli/report)
+$(B)/tests/unit/test_groups: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) $(addprefix user/cli/,names.c options.c report.c))
 
 PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/report.c $(ORACLE_SRC) \
 	user/datapath/families.c user/tables/fill.c user/tables/kernel.c user/lib/soft/blocks.c
@@ -222,7 +223,9 @@ FUZZ_gradients := $(PARSERS) user/values/gradients.c user/values/npy.c
 FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard user/job/*.c) user/config/load.c user/demo/demo.c user/demo/options.c \
 	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c prometheus.c upgrade.c)
 FUZZ_partial :=
-FUZZ_config := $(FUZZ_args) user/config/read.c
+FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
+FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(FUZZ_MANAGER)
+FUZZ_manager := $(PARSERS) $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 $(B)/fuzz/%.o: %.c
 	@mkdir -p $(@D)

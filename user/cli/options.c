@@ -101,7 +101,7 @@ int parse_share(const char *what, const char *s, double *out)
 	return 0;
 }
 
-int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n)
+int parse_numbers(const char *what, const char *thing, const char *s, __u32 *number, __u32 max, __u32 *n)
 {
 	unsigned long first, last;
 	const char *at = s;
@@ -121,18 +121,23 @@ int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n)
 			break;
 		for (; first <= last; first++) {
 			for (__u32 i = 0; i < *n; i++)
-				if (cpu[i] == first)
-					return refuse(BAD_USAGE, "%s: CPU %lu is there twice", what, first);
+				if (number[i] == first)
+					return refuse(BAD_USAGE, "%s: %s %lu is there twice", what, thing, first);
 			if (*n == max)
-				return refuse(BAD_USAGE, "%s: more than %u CPUs", what, max);
-			cpu[(*n)++] = first;
+				return refuse(BAD_USAGE, "%s: more than %u %ss", what, max, thing);
+			number[(*n)++] = first;
 		}
 		if (!*end)
 			return 0;
 		if (*end != ',')
 			break;
 	}
-	return refuse(BAD_USAGE, "%s: '%s' is not a list of CPUs such as 0,2-5", what, s);
+	return refuse(BAD_USAGE, "%s: '%s' is not a list of %ss such as 0,2-5", what, s, thing);
+}
+
+int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n)
+{
+	return parse_numbers(what, "CPU", s, cpu, max, n);
 }
 
 int parse_hex(const char *what, const char *s, uint64_t *out)

@@ -51,7 +51,8 @@ int parse_share(const char *what, const char *s, double *out);
 /* 1 to 16 hexadecimal digits, an optional 0x before them. */
 int parse_hex(const char *what, const char *s, uint64_t *out);
 
-/* "0,2-5", each once, at most `max` of them, in this order. */
+/* "0,2-5", each once, at most `max` of them, in this order: numbers of things of a kind, as CPUs. */
+int parse_numbers(const char *what, const char *thing, const char *s, __u32 *number, __u32 max, __u32 *n);
 int parse_cpus(const char *what, const char *s, __u32 *cpu, __u32 max, __u32 *n);
 
 /* Dotted quad. */

@@ -15,6 +15,7 @@
  *	routes.c    what lets the datapath find routes to a job's ranks
  *	open.c      open, read maps
  *	job.c       make, shrink and remove jobs, with their fan-out; job_check.c, what needs no kernel
+ *	groups.c    records of the manager's groups, in maps beside the jobs
  *	load.c      load, fill, pin; upgrade.c, new programs in the place of running ones; unload.c
  *	status.c, resources.c, trial.c  for the verbs status and resources, and for doctor
  *

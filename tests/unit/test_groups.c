@@ -1,0 +1,819 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The manager's groups (user/manager): what each event does, in the order in
+ * which a story needs it, then in random orders, where after every event what
+ * groups have must be what their ranks' connections and the limits allow. The
+ * other side, ranks and datapath, is a table here.
+ */
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <errno.h>
+#include <cmocka.h>
+#include "manager/group.h"
+#include "vectors.h"
+
+#define CALLERS 64
+#define INBOX 16
+
+/* What a rank has been told. */
+struct told {
+	struct manager_caller caller;
+	int connected, hung_up;
+	int n;
+	struct fpisa_manager_message inbox[INBOX]; /* the last of them */
+};
+
+/* One datapath, one manager, and who calls it. */
+struct world {
+	struct manager m;
+	struct manager_policy policy;
+	struct told of[CALLERS];
+	uint64_t next_random;
+	/* requests that the datapath has not looked at */
+	int making;
+	struct manager_make make[64];
+	/* jobs that there are, by number */
+	uint64_t token[FPISA_MAX_JOBS];
+	uint32_t window[FPISA_MAX_JOBS];
+	struct group_record record[GROUPS];
+	uint32_t static_slots; /* that others have */
+};
+
+static struct told *told(struct manager_caller *c)
+{
+	return (struct told *)((char *)c - offsetof(struct told, caller));
+}
+
+static void send_it(void *arg, struct manager_caller *to, const struct fpisa_manager_message *msg)
+{
+	struct told *t = told(to);
+
+	(void)arg;
+	assert_true(t->connected && !t->hung_up);
+	assert_int_equal(fpisa_manager_check(msg, FPISA_MANAGER_MANAGER), 0);
+	t->inbox[t->n++ % INBOX] = *msg;
+}
+
+static void hang_up(void *arg, struct manager_caller *who)
+{
+	(void)arg;
+	assert_int_equal(who->place, -1);
+	told(who)->hung_up = 1;
+}
+
+static void make_it(void *arg, const struct manager_make *m)
+{
+	struct world *w = arg;
+
+	assert_true(w->making < 64);
+	/* The record comes first: it would not be found after a kill. */
+	assert_int_equal(w->record[m->place].job[m->index].state, GROUP_JOB_MAKING);
+	assert_true(w->record[m->place].job[m->index].token == m->token && m->token);
+	w->make[w->making++] = *m;
+}
+
+static void remove_it(void *arg, __u32 number, __u64 token)
+{
+	struct world *w = arg;
+
+	assert_true(number < FPISA_MAX_JOBS && w->token[number] == token && token);
+	w->token[number] = 0;
+}
+
+static void record_it(void *arg, __u32 place, const struct group_record *r)
+{
+	((struct world *)arg)->record[place] = *r;
+}
+
+static __u64 random_it(void *arg)
+{
+	return ++((struct world *)arg)->next_random;
+}
+
+static const struct manager_ops ops = {
+	.send = send_it, .hang_up = hang_up, .make = make_it, .remove = remove_it, .record = record_it,
+	.random = random_it};
+
+static struct world *new_world(void)
+{
+	static struct world w;
+
+	memset(&w, 0, sizeof(w));
+	manager_policy_init(&w.policy);
+	w.m = (struct manager){.policy = &w.policy, .ops = &ops, .arg = &w, .aggregator_port = 18000};
+	return &w;
+}
+
+/* The manager is killed and started again: what it knew is in the records. */
+static void restart(struct world *w)
+{
+	memset(&w->m, 0, sizeof(w->m));
+	w->m = (struct manager){.policy = &w->policy, .ops = &ops, .arg = w, .aggregator_port = 18000};
+	for (int i = 0; i < CALLERS; i++)
+		w->of[i].connected = 0;
+	/* What was asked of the datapath it did; of jobs that no record calls made nothing stays. */
+	w->making = 0;
+	for (int i = 0; i < GROUPS; i++) {
+		if (w->record[i].id)
+			manager_restore(&w->m, (__u32)i, &w->record[i]);
+	}
+}
+
+static struct told *call(struct world *w, int i, uint32_t host, const char *owner)
+{
+	struct told *t = &w->of[i];
+
+	memset(t, 0, sizeof(*t));
+	t->connected = 1;
+	t->caller.address = htonl(0x0a000000 + host);
+	t->caller.local = htonl(0x0a0000fe);
+	strcpy(t->caller.owner, owner);
+	t->caller.place = -1;
+	return t;
+}
+
+static void say(struct world *w, struct told *t, const struct fpisa_manager_message *msg)
+{
+	assert_int_equal(fpisa_manager_check(msg, FPISA_MANAGER_RANK), 0);
+	manager_message(&w->m, &t->caller, msg);
+}
+
+static void join(struct world *w, struct told *t, const char *name, uint32_t rank, uint32_t size)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOIN);
+
+	strcpy(msg.join.name, name);
+	msg.join.rank = rank;
+	msg.join.size = size;
+	say(w, t, &msg);
+}
+
+static void ask(struct world *w, struct told *t, uint32_t index, uint8_t format, uint32_t window)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_ASK);
+
+	msg.ask.index = index;
+	msg.ask.spec.format = format;
+	msg.ask.spec.window = window;
+	say(w, t, &msg);
+}
+
+static void bound(struct world *w, struct told *t, uint32_t index, uint16_t port, uint16_t taken)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_BOUND);
+
+	msg.bind = (struct fpisa_manager_bind){.index = index, .port = port, .taken = taken};
+	say(w, t, &msg);
+}
+
+static void leave(struct world *w, struct told *t, uint64_t calls)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_LEAVE);
+
+	msg.leave.calls = calls;
+	say(w, t, &msg);
+}
+
+static void lose(struct world *w, struct told *t)
+{
+	t->connected = 0;
+	manager_lost(&w->m, &t->caller, FPISA_MANAGER_CLOSED);
+}
+
+static const struct fpisa_manager_message *last(const struct told *t)
+{
+	assert_true(t->n > 0);
+	return &t->inbox[(t->n - 1) % INBOX];
+}
+
+static void assert_last(const struct told *t, enum fpisa_manager_type type)
+{
+	assert_int_equal(last(t)->type, type);
+}
+
+static void assert_refused(const struct told *t, enum fpisa_manager_reason reason, const char *text)
+{
+	assert_last(t, FPISA_MANAGER_REFUSED);
+	assert_int_equal(last(t)->refusal.reason, reason);
+	if (!strstr(last(t)->refusal.text, text))
+		fail_msg("'%s' is not in '%s'", text, last(t)->refusal.text);
+}
+
+static uint32_t slots_of(const struct world *w)
+{
+	uint32_t n = w->static_slots;
+
+	for (int i = 0; i < FPISA_MAX_JOBS; i++)
+		n += w->token[i] ? w->window[i] : 0;
+	return n;
+}
+
+/* The datapath does the first of what it was asked. */
+static void datapath_turn(struct world *w)
+{
+	struct manager_make o = w->make[0];
+	struct manager_made made = {.place = o.place, .index = o.index, .id = o.id, .spec = o.spec};
+	int number = 0;
+
+	assert_true(w->making > 0);
+	memmove(w->make, w->make + 1, (size_t)--w->making * sizeof(o));
+	while (number < FPISA_MAX_JOBS && (w->token[number] || !(o.pool >> number & 1)))
+		number++;
+	if (number == FPISA_MAX_JOBS || slots_of(w) + o.spec.window > MANAGER_SLOTS) {
+		made.err = -ENOSPC;
+		strcpy(made.text, "no slots");
+	} else {
+		w->token[number] = o.token;
+		w->window[number] = o.spec.window;
+		made.number = (uint32_t)number;
+		made.spec.format = made.spec.format ? made.spec.format : 1;
+		made.spec.mode = made.spec.rounding = made.spec.pipeline = 1;
+		made.spec.elements = 32;
+		/* It says so in the record itself, for nobody else may be there to do it. */
+		w->record[o.place].job[o.index].state = GROUP_JOB_MADE;
+		w->record[o.place].job[o.index].number = made.number;
+		w->record[o.place].job[o.index].made = made.spec;
+	}
+	manager_made(&w->m, &made);
+}
+
+/* A group of callers first .. first + size - 1, as ranks 0 .. size - 1, each on a host of its own. */
+static void gather(struct world *w, int first, uint32_t size, const char *name, const char *owner)
+{
+	for (uint32_t r = 0; r < size; r++) {
+		struct told *t = call(w, first + (int)r, 1 + r, owner);
+
+		join(w, t, name, r, size);
+		assert_last(t, r + 1 < size ? FPISA_MANAGER_PENDING : FPISA_MANAGER_JOINED);
+	}
+	for (uint32_t r = 0; r < size; r++)
+		assert_last(&w->of[first + (int)r], FPISA_MANAGER_JOINED);
+}
+
+/* All ask, bind and get the job. */
+static void get_job(struct world *w, int first, uint32_t size, uint32_t index, uint8_t format, uint32_t window)
+{
+	for (uint32_t r = 0; r < size; r++)
+		ask(w, &w->of[first + (int)r], index, format, window);
+	for (uint32_t r = 0; r < size; r++) {
+		struct told *t = &w->of[first + (int)r];
+
+		assert_last(t, FPISA_MANAGER_BIND);
+		bound(w, t, index, last(t)->bind.port, 0);
+	}
+	datapath_turn(w);
+	for (uint32_t r = 0; r < size; r++)
+		assert_last(&w->of[first + (int)r], FPISA_MANAGER_JOB);
+}
+
+static int jobs_of(const struct world *w)
+{
+	int n = 0;
+
+	for (int i = 0; i < FPISA_MAX_JOBS; i++)
+		n += w->token[i] != 0;
+	return n;
+}
+
+static int records_of(const struct world *w)
+{
+	int n = 0;
+
+	for (int i = 0; i < GROUPS; i++)
+		n += w->record[i].id != 0;
+	return n;
+}
+
+/* -- stories ---------------------------------------------------------------- */
+
+static void a_group_lives_and_ends(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	gather(w, 0, 3, "train", "key");
+	get_job(w, 0, 3, 0, 1, 0);
+	get_job(w, 0, 3, 1, 4, 16);
+	assert_int_equal(last(&w->of[0])->job.job, last(&w->of[2])->job.job);
+	assert_int_equal(last(&w->of[0])->job.spec.window, 16);
+	assert_int_equal(jobs_of(w), 2);
+	leave(w, &w->of[1], 5);
+	assert_true(w->of[1].hung_up);
+	assert_last(&w->of[0], FPISA_MANAGER_LEFT);
+	assert_int_equal(last(&w->of[0])->leave.rank, 1);
+	assert_int_equal(last(&w->of[0])->leave.calls, 5);
+	leave(w, &w->of[0], 5);
+	assert_int_equal(jobs_of(w), 2);
+	leave(w, &w->of[2], 5);
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+}
+
+/* While the last of a group leave, the first of the next one come by the same name. */
+static void the_next_of_that_name(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	w->policy.quota.groups = 1;
+	gather(w, 0, 2, "train", "key");
+	join(w, call(w, 9, 9, "key"), "train", 0, 2);
+	assert_refused(&w->of[9], FPISA_MANAGER_R_name, "one of that name lives");
+	leave(w, &w->of[0], 0);
+	join(w, call(w, 2, 1, "key"), "train", 0, 2);
+	assert_last(&w->of[2], FPISA_MANAGER_PENDING);
+	leave(w, &w->of[1], 0);
+	join(w, call(w, 3, 2, "key"), "train", 1, 2);
+	assert_last(&w->of[2], FPISA_MANAGER_JOINED);
+	lose(w, &w->of[2]);
+	assert_last(&w->of[3], FPISA_MANAGER_GONE);
+	assert_int_equal(last(&w->of[3])->members.ranks, 1);
+	gather(w, 4, 2, "train", "key");
+}
+
+static void who_may_not_join(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	w->policy.size = 4;
+	w->policy.quota.groups = 2;
+	join(w, call(w, 0, 1, "key"), "train", 0, 3);
+	join(w, call(w, 1, 2, "key"), "train", 0, 3);
+	assert_refused(&w->of[1], FPISA_MANAGER_R_rank, "rank 0");
+	join(w, call(w, 2, 3, "key"), "train", 1, 4);
+	assert_refused(&w->of[2], FPISA_MANAGER_R_size, "others said 3");
+	join(w, call(w, 3, 3, "key"), "large", 1, 5);
+	assert_refused(&w->of[3], FPISA_MANAGER_R_size, "allows 4");
+	join(w, call(w, 4, 4, "key"), "second", 0, 2);
+	assert_last(&w->of[4], FPISA_MANAGER_PENDING);
+	join(w, call(w, 5, 5, "key"), "third", 0, 2);
+	assert_refused(&w->of[5], FPISA_MANAGER_R_quota, "key-groups");
+	/* Another key has names of its own. */
+	join(w, call(w, 6, 6, "other"), "train", 0, 3);
+	assert_last(&w->of[6], FPISA_MANAGER_PENDING);
+	/* One that gives up waiting makes room for another process of that rank. */
+	lose(w, &w->of[0]);
+	join(w, call(w, 7, 7, "key"), "train", 0, 2);
+	assert_last(&w->of[7], FPISA_MANAGER_PENDING);
+	assert_int_equal(records_of(w), 0);
+}
+
+static void a_message_out_of_its_turn(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	ask(w, call(w, 0, 1, "key"), 0, 1, 0);
+	assert_refused(&w->of[0], FPISA_MANAGER_R_order, "out of its turn");
+	assert_true(w->of[0].hung_up);
+	leave(w, call(w, 1, 1, "key"), 0);
+	assert_refused(&w->of[1], FPISA_MANAGER_R_order, "out of its turn");
+	gather(w, 2, 2, "train", "key");
+	join(w, &w->of[2], "other", 0, 2);
+	assert_refused(&w->of[2], FPISA_MANAGER_R_order, "in a group already");
+	assert_last(&w->of[3], FPISA_MANAGER_GONE);
+	assert_int_equal(last(&w->of[3])->members.cause, FPISA_MANAGER_BROKE);
+}
+
+static void different_jobs(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	gather(w, 0, 3, "train", "key");
+	ask(w, &w->of[0], 0, 1, 0);
+	ask(w, &w->of[1], 0, 4, 0);
+	for (int i = 0; i < 2; i++)
+		assert_refused(&w->of[i], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
+	ask(w, &w->of[2], 0, 1, 0);
+	assert_refused(&w->of[2], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
+	/* The group goes on: the next job is another try. */
+	get_job(w, 0, 3, 1, 1, 0);
+}
+
+static void limits(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	w->policy.slots = 100;
+	w->policy.formats = 1u << 1;
+	w->policy.modes = 1u << 1;
+	gather(w, 0, 2, "a", "key");
+	for (int r = 0; r < 2; r++) {
+		ask(w, &w->of[r], 0, 4, 0);
+		assert_refused(&w->of[r], FPISA_MANAGER_R_format, "fp64");
+	}
+	get_job(w, 0, 2, 1, 1, 0);
+	assert_int_equal(last(&w->of[0])->job.spec.window, 64);
+	get_job(w, 0, 2, 2, 1, 0);
+	assert_int_equal(last(&w->of[0])->job.spec.window, 32); /* of 36 that are left */
+	for (int r = 0; r < 2; r++)
+		ask(w, &w->of[r], 3, 1, 0);
+	for (int r = 0; r < 2; r++)
+		assert_refused(&w->of[r], FPISA_MANAGER_R_pool, "96 of its 100 slots");
+	get_job(w, 0, 2, 4, 1, 4); /* who asks for less gets it */
+	leave(w, &w->of[0], 0);
+	leave(w, &w->of[1], 0);
+	w->policy.slots = MANAGER_SLOTS;
+	w->policy.quota = (struct manager_quota){.groups = 64, .jobs = 1, .slots = 40};
+	gather(w, 0, 2, "a", "key");
+	get_job(w, 0, 2, 0, 1, 0);
+	assert_int_equal(last(&w->of[0])->job.spec.window, 32);
+	for (int r = 0; r < 2; r++)
+		ask(w, &w->of[r], 1, 1, 0);
+	assert_refused(&w->of[1], FPISA_MANAGER_R_quota, "key-jobs");
+	/* Another key has a quota of its own. */
+	gather(w, 4, 2, "a", "other");
+	get_job(w, 4, 2, 0, 1, 0);
+	w->policy.jobs = 3;
+	gather(w, 8, 2, "a", "third");
+	for (int r = 8; r < 10; r++)
+		ask(w, &w->of[r], 0, 1, 0);
+	assert_refused(&w->of[9], FPISA_MANAGER_R_pool, "its 2 jobs");
+}
+
+/* What static jobs have the datapath knows, not the manager. */
+static void the_datapath_is_full(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	w->static_slots = MANAGER_SLOTS - 20;
+	gather(w, 0, 2, "a", "key");
+	for (int r = 0; r < 2; r++)
+		ask(w, &w->of[r], 0, 1, 0);
+	for (int r = 0; r < 2; r++)
+		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
+	while (w->making)
+		datapath_turn(w);
+	assert_last(&w->of[1], FPISA_MANAGER_JOB);
+	assert_int_equal(last(&w->of[1])->job.spec.window, 16);
+	w->static_slots = MANAGER_SLOTS - 20;
+	for (int r = 0; r < 2; r++)
+		ask(w, &w->of[r], 1, 1, 0);
+	for (int r = 0; r < 2; r++)
+		bound(w, &w->of[r], 1, last(&w->of[r])->bind.port, 0);
+	while (w->making)
+		datapath_turn(w);
+	assert_refused(&w->of[0], FPISA_MANAGER_R_pool, "no slots");
+	assert_int_equal(w->m.group[0].record.job[1].state, GROUP_JOB_NONE);
+	assert_int_equal(w->record[0].job[1].state, GROUP_JOB_NONE);
+}
+
+static void ports(void **state)
+{
+	struct world *w = new_world();
+	uint16_t first;
+
+	(void)state;
+	w->policy.udp_first = 20000;
+	w->policy.udp_last = 20003;
+	gather(w, 0, 3, "hosts", "key");
+	for (int r = 0; r < 3; r++)
+		ask(w, &w->of[r], 0, 1, 0);
+	for (int r = 0; r < 3; r++)
+		assert_int_equal(last(&w->of[r])->bind.port, 20000); /* one for all, as multicast takes */
+	bound(w, &w->of[1], 0, 20000, 0);
+	bound(w, &w->of[0], 0, 20000, 1);
+	for (int r = 0; r < 3; r++)
+		assert_int_equal(last(&w->of[r])->bind.port, 20001);
+	bound(w, &w->of[2], 0, 20000, 0); /* late: of the first try */
+	for (int r = 0; r < 3; r++)
+		bound(w, &w->of[r], 0, 20001, 0);
+	assert_int_equal(w->making, 1);
+	datapath_turn(w);
+	/* Ranks of one host. */
+	for (int r = 0; r < 3; r++)
+		join(w, call(w, 4 + r, 1, "key"), "host", (uint32_t)r, 3);
+	for (int r = 4; r < 7; r++)
+		ask(w, &w->of[r], 0, 1, 0);
+	first = last(&w->of[4])->bind.port;
+	assert_int_equal(first, 20000);
+	assert_int_equal(last(&w->of[5])->bind.port, 20002);
+	assert_int_equal(last(&w->of[6])->bind.port, 20003);
+	bound(w, &w->of[6], 0, 20003, 1);
+	assert_refused(&w->of[4], FPISA_MANAGER_R_ports, "20000 to 20003");
+}
+
+static void come_back(struct world *w, struct told *t, uint32_t host, const struct fpisa_manager_message *joined,
+		      uint32_t rank, uint32_t size, const char *name)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_RETURN);
+	struct fpisa_manager_message kept = *joined;
+
+	call(w, (int)(t - w->of), host, "key");
+	strcpy(msg.join.name, name);
+	msg.join.rank = rank;
+	msg.join.size = size;
+	msg.join.group = kept.members.group;
+	msg.join.secret = kept.members.secret;
+	say(w, t, &msg);
+}
+
+static void a_manager_is_restarted(void **state)
+{
+	struct world *w = new_world();
+	struct fpisa_manager_message joined;
+	uint64_t token;
+
+	(void)state;
+	gather(w, 0, 3, "train", "key");
+	joined = *last(&w->of[0]);
+	get_job(w, 0, 3, 0, 1, 0);
+	token = last(&w->of[0])->job.token;
+	restart(w);
+	w->m.now_ms = 9999;
+	manager_tick(&w->m);
+	for (int r = 0; r < 2; r++) {
+		come_back(w, &w->of[r], 1 + (uint32_t)r, &joined, (uint32_t)r, 3, "train");
+		assert_last(&w->of[r], FPISA_MANAGER_JOINED);
+		assert_int_equal(last(&w->of[r])->members.ranks, 7);
+	}
+	/* What it did not hear it asks for again. */
+	ask(w, &w->of[1], 0, 1, 0);
+	assert_last(&w->of[1], FPISA_MANAGER_BIND);
+	bound(w, &w->of[1], 0, last(&w->of[1])->bind.port, 0);
+	assert_last(&w->of[1], FPISA_MANAGER_JOB);
+	assert_int_equal(last(&w->of[1])->job.token, token);
+	assert_int_equal(w->making, 0);
+	/* Who is not who he says, or comes from elsewhere. */
+	joined.members.secret++;
+	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
+	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "no such group");
+	joined.members.secret--;
+	come_back(w, &w->of[5], 4, &joined, 2, 3, "train");
+	assert_refused(&w->of[5], FPISA_MANAGER_R_unknown, "no such group");
+	w->m.now_ms = 10000;
+	manager_tick(&w->m);
+	assert_last(&w->of[0], FPISA_MANAGER_GONE);
+	assert_int_equal(last(&w->of[0])->members.ranks, 4);
+	assert_int_equal(last(&w->of[0])->members.cause, FPISA_MANAGER_AWAY);
+	come_back(w, &w->of[2], 3, &joined, 2, 3, "train");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 2 was given up");
+	lose(w, &w->of[0]);
+	lose(w, &w->of[1]);
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+	restart(w);
+	come_back(w, &w->of[2], 3, &joined, 2, 3, "train");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_unknown, "no such group");
+}
+
+/* One that comes back before its old connection is known to be over takes its place. */
+static void a_second_connection(void **state)
+{
+	struct world *w = new_world();
+	struct fpisa_manager_message joined;
+
+	(void)state;
+	gather(w, 0, 2, "train", "key");
+	joined = *last(&w->of[0]);
+	come_back(w, &w->of[5], 1, &joined, 0, 2, "train");
+	assert_last(&w->of[5], FPISA_MANAGER_JOINED);
+	assert_true(w->of[0].hung_up);
+	lose(w, &w->of[0]);
+	assert_last(&w->of[1], FPISA_MANAGER_JOINED);
+	leave(w, &w->of[1], 3);
+	assert_last(&w->of[5], FPISA_MANAGER_LEFT);
+	come_back(w, &w->of[6], 1, &joined, 0, 2, "train");
+	assert_last(&w->of[6], FPISA_MANAGER_LEFT);
+	assert_int_equal(last(&w->of[6])->leave.calls, 3);
+}
+
+static void it_dies_while_its_job_is_made(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	gather(w, 0, 2, "train", "key");
+	for (int r = 0; r < 2; r++)
+		ask(w, &w->of[r], 0, 1, 0);
+	for (int r = 0; r < 2; r++)
+		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
+	lose(w, &w->of[0]);
+	lose(w, &w->of[1]);
+	assert_int_equal(records_of(w), 1); /* by which a restarted manager would find the job */
+	datapath_turn(w);
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+}
+
+static void who_left_is_not_waited_for(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	gather(w, 0, 3, "train", "key");
+	ask(w, &w->of[0], 0, 1, 0);
+	leave(w, &w->of[1], 0);
+	assert_refused(&w->of[0], FPISA_MANAGER_R_gone, "rank 1 has left");
+	assert_int_equal(last(&w->of[0])->refusal.ranks, 2);
+	ask(w, &w->of[2], 0, 1, 0);
+	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
+	ask(w, &w->of[2], 1, 1, 0);
+	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
+}
+
+static void killed_by_the_administrator(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	gather(w, 0, 2, "train", "key");
+	get_job(w, 0, 2, 0, 1, 0);
+	manager_kill(&w->m, 0, w->m.group[0].record.id + 1);
+	assert_last(&w->of[0], FPISA_MANAGER_JOB);
+	manager_kill(&w->m, 0, w->m.group[0].record.id);
+	for (int r = 0; r < 2; r++) {
+		assert_last(&w->of[r], FPISA_MANAGER_GONE);
+		assert_int_equal(last(&w->of[r])->members.ranks, 3);
+		assert_true(w->of[r].hung_up);
+	}
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+}
+
+/* -- random orders ---------------------------------------------------------- */
+
+/* But for jobs that are asked for. */
+static void assert_recorded(const struct manager_group *g, const struct group_record *record)
+{
+	struct group_record a = g->record, b = *record;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		assert_int_equal(a.job[k].state, b.job[k].state);
+		if (a.job[k].state == GROUP_JOB_NONE)
+			a.job[k] = b.job[k] = (struct group_job){0};
+	}
+	assert_memory_equal(&a, &b, sizeof(a));
+}
+
+/* What must hold after every event. */
+static void check(struct world *w)
+{
+	struct manager_quota used = manager_used(&w->m, NULL), own = manager_used(&w->m, "key");
+	uint64_t tokens[FPISA_MAX_JOBS];
+	int known = 0, making = 0;
+
+	assert_true(used.slots <= w->policy.slots && own.jobs <= w->policy.quota.jobs &&
+		    own.slots <= w->policy.quota.slots);
+	for (int i = 0; i < GROUPS; i++) {
+		struct manager_group *g = &w->m.group[i];
+
+		for (uint32_t r = 0; g->record.id && r < g->record.size; r++) {
+			assert_int_equal(g->state[r] == RANK_HERE, g->caller[r] != NULL);
+			if (g->caller[r]) {
+				assert_true(told(g->caller[r])->connected && !told(g->caller[r])->hung_up);
+				assert_true(g->caller[r]->place == i && g->caller[r]->rank == r);
+			}
+		}
+		for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+			making += g->job[k].state == JOB_MAKING;
+			if (g->job[k].state == JOB_MADE) {
+				assert_true(w->token[g->record.job[k].number] == g->record.job[k].token);
+				tokens[known++] = g->record.job[k].token;
+			}
+		}
+		/* What is recorded is what a restart has to find. */
+		if (g->whole)
+			assert_recorded(g, &w->record[i]);
+		else
+			assert_int_equal(w->record[i].id, 0);
+	}
+	assert_int_equal(making, w->making);
+	assert_int_equal(known, jobs_of(w));
+	for (int i = 0; i < known; i++)
+		for (int k = 0; k < i; k++)
+			assert_true(tokens[i] != tokens[k]);
+	/* No two jobs have one port of one host. */
+	for (int i = 0; i < CALLERS; i++)
+		assert_true(!w->of[i].hung_up || w->of[i].caller.place < 0);
+}
+
+static void random_event(struct world *w, struct vectors_rng *rng)
+{
+	static const char *const names[] = {"a", "b", "c"};
+	int i = (int)vectors_below(rng, CALLERS);
+	struct told *t = &w->of[i];
+	uint32_t index = vectors_below(rng, 3);
+
+	if (t->hung_up && t->connected) {
+		lose(w, t);
+		return;
+	}
+	if (!t->connected) {
+		call(w, i, 1 + vectors_below(rng, 3), vectors_below(rng, 4) ? "key" : "other");
+		join(w, t, names[vectors_below(rng, 3)], vectors_below(rng, 3), 3);
+		return;
+	}
+	switch (vectors_below(rng, 12)) {
+	case 0:
+		lose(w, t);
+		return;
+	case 1:
+		if (t->caller.place >= 0)
+			leave(w, t, vectors_below(rng, 5));
+		return;
+	case 2:
+	case 3:
+	case 4:
+	case 5:
+		if (t->caller.place >= 0 && w->m.group[t->caller.place].whole)
+			ask(w, t, index, (uint8_t)(vectors_below(rng, 20) ? 1 : 2), 0);
+		return;
+	case 6:
+		if (w->making)
+			datapath_turn(w);
+		return;
+	case 7:
+		w->m.now_ms += vectors_below(rng, 3000);
+		manager_tick(&w->m);
+		return;
+	case 8:
+		if (!vectors_below(rng, 40))
+			manager_kill(&w->m, vectors_below(rng, 3), w->m.group[0].record.id);
+		return;
+	default:
+		/* It answers the last message, if that wants an answer. */
+		if (t->n && last(t)->type == FPISA_MANAGER_BIND && t->caller.place >= 0)
+			bound(w, t, last(t)->bind.index, last(t)->bind.port, !vectors_below(rng, 6));
+	}
+}
+
+/* Killed: what was asked of the datapath is done or not, jobs that no record calls made are taken away. */
+static void random_restart(struct world *w)
+{
+	for (int i = 0; i < FPISA_MAX_JOBS; i++) {
+		int recorded = 0;
+
+		for (int g = 0; g < GROUPS; g++)
+			for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+				recorded |= w->record[g].job[k].state == GROUP_JOB_MADE &&
+					    w->record[g].job[k].token == w->token[i];
+		if (!recorded)
+			w->token[i] = 0;
+	}
+	for (int g = 0; g < GROUPS; g++)
+		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+			if (w->record[g].job[k].state == GROUP_JOB_MAKING)
+				memset(&w->record[g].job[k], 0, sizeof(w->record[g].job[k]));
+	restart(w);
+}
+
+static void random_orders(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+
+	(void)state;
+	for (int round = 0; round < 300; round++) {
+		struct world *w = new_world();
+
+		w->policy.quota = (struct manager_quota){.groups = 3, .jobs = 4, .slots = 200};
+		w->policy.slots = 300;
+		for (int event = 0; event < 400; event++) {
+			random_event(w, &rng);
+			if (!vectors_below(&rng, 150))
+				random_restart(w);
+			check(w);
+		}
+		/* In the end nobody is there, and nothing is left. */
+		for (int i = 0; i < CALLERS; i++)
+			if (w->of[i].connected)
+				lose(w, &w->of[i]);
+		w->m.now_ms += FPISA_MANAGER_RETURN_MS;
+		manager_tick(&w->m);
+		while (w->making)
+			datapath_turn(w);
+		assert_int_equal(jobs_of(w), 0);
+		assert_int_equal(records_of(w), 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_group_lives_and_ends),
+		cmocka_unit_test(the_next_of_that_name),
+		cmocka_unit_test(who_may_not_join),
+		cmocka_unit_test(a_message_out_of_its_turn),
+		cmocka_unit_test(different_jobs),
+		cmocka_unit_test(limits),
+		cmocka_unit_test(the_datapath_is_full),
+		cmocka_unit_test(ports),
+		cmocka_unit_test(a_manager_is_restarted),
+		cmocka_unit_test(a_second_connection),
+		cmocka_unit_test(it_dies_while_its_job_is_made),
+		cmocka_unit_test(who_left_is_not_waited_for),
+		cmocka_unit_test(killed_by_the_administrator),
+		cmocka_unit_test(random_orders),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

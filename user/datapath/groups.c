@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Maps with the records of the manager's groups; groups.h has the contracts. */
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "groups.h"
+#include "log.h"
+#include "pin.h"
+
+static const struct {
+	const char *name;
+	__u32 bytes, entries;
+} maps[] = {
+	{ "fpisa_groups", sizeof(struct group_record), GROUPS },
+	{ "fpisa_manager", sizeof(__u64), GROUPS + 1 },
+};
+
+#define MANAGER GROUPS /* the word that says which process: its number, and in the upper bits when it began */
+#define PID_BITS 22
+
+/* Another version's hold other things, and their jobs are its own. */
+static int check_size(const struct datapath *dp, int fd, int i)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &len))
+		return fail(-errno, NULL, "%s/%s: map information", dp->pin, maps[i].name);
+	if (info.value_size == maps[i].bytes && info.max_entries == maps[i].entries)
+		return 0;
+	return refuse(-EPROTO, "%s/%s: made by another version of fpisa; fpisa unload, then load again", dp->pin,
+		      maps[i].name);
+}
+
+static int make_map(struct datapath *dp, int i)
+{
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, maps[i].name, sizeof(__u32), maps[i].bytes, maps[i].entries,
+				NULL),
+	    err;
+
+	if (fd < 0)
+		return fail(-errno, "run as root", "make %s", maps[i].name);
+	err = pin_fd(dp->pin, maps[i].name, fd) ?: pin_share(dp->pin);
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
+}
+
+static int open_map(struct datapath *dp, bool make, int i)
+{
+	int fd = pin_open(dp->pin, maps[i].name), err;
+
+	if (fd == -ENOENT)
+		return make ? make_map(dp, i) : fd;
+	if (fd < 0)
+		return fail(fd, NULL, "%s/%s", dp->pin, maps[i].name);
+	err = check_size(dp, fd, i);
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
+}
+
+int datapath_groups_open(struct datapath *dp, bool make, struct datapath_groups *g)
+{
+	int err = make ? datapath_lock(dp) : 0;
+
+	*g = (struct datapath_groups){ -1, -1 };
+	if (err)
+		return err;
+	log_start();
+	g->groups_fd = open_map(dp, make, 0);
+	g->words_fd = g->groups_fd < 0 ? g->groups_fd : open_map(dp, make, 1);
+	err = g->words_fd < 0 ? g->words_fd : 0;
+	if (make)
+		datapath_unlock(dp);
+	if (err)
+		datapath_groups_close(g);
+	return err;
+}
+
+void datapath_groups_close(struct datapath_groups *g)
+{
+	if (g->groups_fd >= 0)
+		close(g->groups_fd);
+	if (g->words_fd >= 0)
+		close(g->words_fd);
+	*g = (struct datapath_groups){ -1, -1 };
+}
+
+static int get(int fd, __u32 place, void *value)
+{
+	if (bpf_map_lookup_elem(fd, &place, value))
+		return fail(-errno, NULL, "group in place %u: read", place);
+	return 0;
+}
+
+static int put(int fd, __u32 place, const void *value)
+{
+	if (bpf_map_update_elem(fd, &place, value, BPF_ANY))
+		return fail(-errno, "run as the owner of the pins", "group in place %u: write", place);
+	return 0;
+}
+
+int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r)
+{
+	return get(g->groups_fd, place, r);
+}
+
+int datapath_group_put(const struct datapath_groups *g, __u32 place, const struct group_record *r)
+{
+	return put(g->groups_fd, place, r);
+}
+
+int datapath_group_to_kill(const struct datapath_groups *g, __u32 place, __u64 *id)
+{
+	return get(g->words_fd, place, id);
+}
+
+int datapath_group_kill(const struct datapath_groups *g, __u32 place, __u64 id)
+{
+	return put(g->words_fd, place, &id);
+}
+
+/* -- who manages -------------------------------------------------------------- */
+
+/* Numbers of processes come again; with the time at which it began one is itself. 0: there is no such process. */
+static __u64 process_word(pid_t pid)
+{
+	unsigned long long began = 0;
+	char path[32], text[1024], *at;
+	FILE *f;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = 0;
+	/* Behind the name, which may hold anything: state is the third, the time the 22nd. */
+	at = strrchr(text, ')');
+	if (!at || sscanf(at + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+			  &began) != 1)
+		return 0;
+	return at[2] == 'Z' ? 0 : began << PID_BITS | (__u64)pid;
+}
+
+int datapath_groups_manager(const struct datapath_groups *g, pid_t *pid)
+{
+	__u64 word = 0;
+	int err = get(g->words_fd, MANAGER, &word);
+
+	*pid = (pid_t)(word & ((1u << PID_BITS) - 1));
+	if (err || !word || process_word(*pid) != word)
+		*pid = 0;
+	return err;
+}
+
+int datapath_groups_claim(struct datapath *dp, const struct datapath_groups *g, pid_t *pid)
+{
+	__u64 word = process_word(getpid());
+	int err = datapath_lock(dp);
+
+	if (err)
+		return err;
+	err = datapath_groups_manager(g, pid);
+	if (!err && *pid)
+		err = -EBUSY;
+	if (!err)
+		err = put(g->words_fd, MANAGER, &word);
+	datapath_unlock(dp);
+	return err;
+}

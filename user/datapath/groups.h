@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Records of the manager's groups, in maps beside the jobs: user space alone
+ * reads and writes them, and they live as long as the datapath, so that a
+ * manager which is started again finds what the last one gave away.
+ *
+ *	fpisa_groups	a record a group
+ *	fpisa_manager	words: for each place the id of the group that is to end, by `fpisa group kill`; then who manages
+ */
+#ifndef FPISA_DATAPATH_GROUPS_H
+#define FPISA_DATAPATH_GROUPS_H
+
+#include "datapath.h"
+#include "lib/manager/protocol.h"
+#include "lib/manager/psk.h"
+
+#define GROUPS 64 /* at a time */
+
+enum group_job_state {
+	GROUP_JOB_NONE,
+	GROUP_JOB_MAKING, /* there is such a job, or not yet */
+	GROUP_JOB_MADE,
+};
+
+struct group_job {
+	__u32 state;  /* enum group_job_state */
+	__u32 number; /* once made */
+	__u64 token;  /* by which it is known before */
+	struct fpisa_manager_spec asked, made;
+	__u16 port[FPISA_MAX_WORKERS]; /* UDP, of each rank */
+};
+
+struct group_record {
+	__u64 id;     /* 0: no group */
+	__u64 secret; /* what shows that one who returns was in it */
+	__u64 since;  /* seconds since 1970 */
+	__u64 left, gone; /* ranks */
+	__u32 cause;	  /* how the last of the gone ones was found to be */
+	__u32 size;
+	__be32 local; /* the aggregator's address for its jobs */
+	__u32 zero;
+	char name[FPISA_MANAGER_NAME];
+	char owner[FPISA_PSK_NAME]; /* name of its key, "" without */
+	__be32 address[FPISA_MAX_WORKERS];
+	__u64 calls[FPISA_MAX_WORKERS]; /* that those who left had completed */
+	struct group_job job[FPISA_MANAGER_JOBS];
+};
+
+struct datapath_groups {
+	int groups_fd, words_fd;
+};
+
+/* Those of an open datapath; `make`: made where they are not there. -ENOENT, not reported: no manager has run. */
+int datapath_groups_open(struct datapath *dp, bool make, struct datapath_groups *g);
+void datapath_groups_close(struct datapath_groups *g);
+
+int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r);
+int datapath_group_put(const struct datapath_groups *g, __u32 place, const struct group_record *r);
+
+/* The id of the group that is to end there; 0: none is. */
+int datapath_group_to_kill(const struct datapath_groups *g, __u32 place, __u64 *id);
+int datapath_group_kill(const struct datapath_groups *g, __u32 place, __u64 id);
+
+/* The process that manages groups, 0 if there is none any more. */
+int datapath_groups_manager(const struct datapath_groups *g, pid_t *pid);
+
+/* From now on it is this process, until it ends. -EBUSY, not reported, with *pid: another is. */
+int datapath_groups_claim(struct datapath *dp, const struct datapath_groups *g, pid_t *pid);
+
+#endif

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Joins, returns, leaves, deaths; group.h has the contracts. jobs.c gives the jobs, members.c is what both stand on. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "jobs.h"
+#include "members.h"
+
+static void refuse_caller(struct manager *m, struct manager_caller *c, enum fpisa_manager_reason reason, __u64 ranks,
+			  const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* It asked for what cannot be: it hears why, and is hung up on. */
+static void refuse_caller(struct manager *m, struct manager_caller *c, enum fpisa_manager_reason reason, __u64 ranks,
+			  const char *format, ...)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+	va_list ap;
+
+	msg.refusal = (struct fpisa_manager_refusal){
+		.reason = reason, .index = FPISA_MANAGER_NO_JOB, .ranks = ranks};
+	va_start(ap, format);
+	vsnprintf(msg.refusal.text, sizeof(msg.refusal.text), format, ap);
+	va_end(ap);
+	m->ops->send(m->arg, c, &msg);
+	manager_lost(m, c, FPISA_MANAGER_BROKE);
+	m->ops->hang_up(m->arg, c);
+}
+
+/* -- groups ----------------------------------------------------------------- */
+
+/* The name is free again as soon as somebody has left or died: nobody else can come in. */
+static bool has_name(const struct manager_group *g, const struct manager_caller *c, const char *name)
+{
+	return g->record.id && !g->record.left && !g->record.gone && !strcmp(g->record.name, name) &&
+	       !strcmp(g->record.owner, c->owner);
+}
+
+static struct manager_group *find_name(struct manager *m, const struct manager_caller *c, const char *name)
+{
+	for (int i = 0; i < GROUPS; i++)
+		if (has_name(&m->group[i], c, name))
+			return &m->group[i];
+	return NULL;
+}
+
+static void put_in(struct manager *m, struct manager_group *g, struct manager_caller *c, __u32 rank)
+{
+	c->place = (int)manager_place(m, g);
+	c->rank = rank;
+	g->caller[rank] = c;
+	g->state[rank] = RANK_HERE;
+	g->record.address[rank] = c->address;
+}
+
+static void take_out(struct manager_group *g, struct manager_caller *c, enum manager_rank state)
+{
+	g->caller[c->rank] = NULL;
+	g->state[c->rank] = state;
+	c->place = -1;
+}
+
+/* -- joining ---------------------------------------------------------------- */
+
+static struct fpisa_manager_message joined_message(const struct manager_group *g)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOINED);
+
+	msg.members = (struct fpisa_manager_members){
+		.ranks = manager_in(g, RANK_HERE) | manager_in(g, RANK_AWAY),
+		.group = g->record.id,
+		.secret = g->record.secret};
+	return msg;
+}
+
+/* How those who wait stand. */
+static void tell_gathering(struct manager *m, struct manager_group *g)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_PENDING);
+
+	msg.members.ranks = manager_in(g, RANK_HERE);
+	if (msg.members.ranks != fpisa_manager_all(g->record.size)) {
+		manager_tell(m, g, msg.members.ranks, &msg);
+		return;
+	}
+	g->whole = true;
+	g->record.secret = m->ops->random(m->arg);
+	g->record.since = m->wall_s;
+	g->record.local = g->caller[0]->local;
+	manager_record(m, g);
+	msg = joined_message(g);
+	manager_tell(m, g, fpisa_manager_all(g->record.size), &msg);
+}
+
+static struct manager_group *make_group(struct manager *m, struct manager_caller *c,
+					const struct fpisa_manager_join *j)
+{
+	struct manager_quota quota = manager_quota_of(m->policy, c->owner), used = manager_used(m, c->owner);
+	struct manager_group *g = NULL;
+
+	if (j->size > m->policy->size) {
+		refuse_caller(m, c, FPISA_MANAGER_R_size, 0, "group %s: %u ranks; the manager allows %u (size)",
+			      j->name, j->size, m->policy->size);
+		return NULL;
+	}
+	if (used.groups >= quota.groups) {
+		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
+			      "group %s: key '%s' has %u groups, as many as it may (key-groups)", j->name, c->owner,
+			      used.groups);
+		return NULL;
+	}
+	for (int i = GROUPS; i--;)
+		if (!m->group[i].record.id)
+			g = &m->group[i];
+	if (!g) {
+		refuse_caller(m, c, FPISA_MANAGER_R_pool, 0, "group %s: the manager has %d groups, as many as it can",
+			      j->name, GROUPS);
+		return NULL;
+	}
+	g->record.id = m->ops->random(m->arg);
+	g->record.size = j->size;
+	memcpy(g->record.name, j->name, sizeof(g->record.name));
+	memcpy(g->record.owner, c->owner, sizeof(g->record.owner));
+	return g;
+}
+
+static void join(struct manager *m, struct manager_caller *c, const struct fpisa_manager_join *j)
+{
+	struct manager_group *g = find_name(m, c, j->name);
+
+	if (c->place >= 0) {
+		refuse_caller(m, c, FPISA_MANAGER_R_order, 0, "this connection is in a group already");
+		return;
+	}
+	if (g && g->whole) {
+		refuse_caller(m, c, FPISA_MANAGER_R_name, 0,
+			      "group %s: one of that name lives, of %u ranks; take another name, or see fpisa group show",
+			      j->name, g->record.size);
+		return;
+	}
+	if (g && g->record.size != j->size) {
+		refuse_caller(m, c, FPISA_MANAGER_R_size, manager_in(g, RANK_HERE),
+			      "group %s: rank %u says that it has %u ranks, others said %u", j->name, j->rank, j->size,
+			      g->record.size);
+		return;
+	}
+	if (g && g->state[j->rank] == RANK_HERE) {
+		refuse_caller(m, c, FPISA_MANAGER_R_rank, 1ull << j->rank,
+			      "group %s: another process has joined as rank %u", j->name, j->rank);
+		return;
+	}
+	if (!g)
+		g = make_group(m, c, j);
+	if (!g)
+		return;
+	put_in(m, g, c, j->rank);
+	tell_gathering(m, g);
+}
+
+/* -- coming back ------------------------------------------------------------ */
+
+static struct manager_group *find_return(struct manager *m, const struct manager_caller *c,
+					 const struct fpisa_manager_join *j)
+{
+	for (int i = 0; i < GROUPS; i++) {
+		struct manager_group *g = &m->group[i];
+		const struct group_record *r = &g->record;
+
+		if (r->id == j->group && g->whole && r->secret == j->secret && r->size == j->size &&
+		    !strcmp(r->name, j->name) && !strcmp(r->owner, c->owner) && r->address[j->rank] == c->address)
+			return g;
+	}
+	return NULL;
+}
+
+static struct fpisa_manager_message left_message(const struct manager_group *g, __u32 rank)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_LEFT);
+
+	msg.leave = (struct fpisa_manager_leave){.rank = rank, .calls = g->record.calls[rank]};
+	return msg;
+}
+
+static struct fpisa_manager_message gone_message(__u64 ranks, enum fpisa_manager_cause cause)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_GONE);
+
+	msg.members.ranks = ranks;
+	msg.members.cause = cause;
+	return msg;
+}
+
+/* What happened while it was away, it hears now. */
+static void come_back(struct manager *m, struct manager_caller *c, const struct fpisa_manager_join *j)
+{
+	struct manager_group *g = find_return(m, c, j);
+	struct fpisa_manager_message msg;
+
+	if (c->place >= 0) {
+		refuse_caller(m, c, FPISA_MANAGER_R_order, 0, "this connection is in a group already");
+		return;
+	}
+	if (g && g->state[j->rank] == RANK_GONE) {
+		refuse_caller(m, c, FPISA_MANAGER_R_gone, 1ull << j->rank,
+			      "group %s: rank %u was given up when its connection had ended", j->name, j->rank);
+		return;
+	}
+	if (!g || (g->state[j->rank] != RANK_HERE && g->state[j->rank] != RANK_AWAY)) {
+		refuse_caller(m, c, FPISA_MANAGER_R_unknown, 0,
+			      "group %s: no such group lives here any more, or not with this process as rank %u", j->name,
+			      j->rank);
+		return;
+	}
+	if (g->caller[j->rank]) {
+		struct manager_caller *before = g->caller[j->rank];
+
+		take_out(g, before, RANK_AWAY);
+		m->ops->hang_up(m->arg, before);
+	}
+	put_in(m, g, c, j->rank);
+	msg = joined_message(g);
+	m->ops->send(m->arg, c, &msg);
+	for (__u32 r = 0; r < g->record.size; r++)
+		if (g->record.left >> r & 1) {
+			msg = left_message(g, r);
+			m->ops->send(m->arg, c, &msg);
+		}
+	if (g->record.gone) {
+		msg = gone_message(g->record.gone, g->record.cause);
+		m->ops->send(m->arg, c, &msg);
+	}
+}
+
+void manager_restore(struct manager *m, __u32 place, const struct group_record *r)
+{
+	struct manager_group *g = &m->group[place];
+
+	g->record = *r;
+	g->whole = true;
+	g->away_ms = m->now_ms + FPISA_MANAGER_RETURN_MS;
+	for (__u32 k = 0; k < r->size; k++)
+		g->state[k] = r->gone >> k & 1 ? RANK_GONE : r->left >> k & 1 ? RANK_LEFT : RANK_AWAY;
+	manager_restore_jobs(g);
+	manager_end_if_empty(m, g);
+}
+
+/* -- leaving, dying --------------------------------------------------------- */
+
+/* Of a group that is not complete nobody is told more than how it stands. */
+static void stop_waiting(struct manager *m, struct manager_caller *c)
+{
+	struct manager_group *g = &m->group[c->place];
+
+	take_out(g, c, RANK_ABSENT);
+	if (manager_in(g, RANK_HERE))
+		tell_gathering(m, g);
+	manager_end_if_empty(m, g);
+}
+
+static void give_up(struct manager *m, struct manager_group *g, __u64 ranks, enum fpisa_manager_cause cause)
+{
+	struct fpisa_manager_message msg = gone_message(ranks, cause);
+
+	for (__u32 r = 0; r < g->record.size; r++) {
+		if (!(ranks >> r & 1))
+			continue;
+		if (g->caller[r])
+			g->caller[r]->place = -1;
+		g->caller[r] = NULL;
+		g->state[r] = RANK_GONE;
+	}
+	g->record.gone |= ranks;
+	g->record.cause = cause;
+	manager_record(m, g);
+	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
+	manager_end_if_empty(m, g);
+}
+
+void manager_lost(struct manager *m, struct manager_caller *who, enum fpisa_manager_cause cause)
+{
+	if (who->place < 0)
+		return;
+	if (m->group[who->place].whole)
+		give_up(m, &m->group[who->place], 1ull << who->rank, cause);
+	else
+		stop_waiting(m, who);
+}
+
+static void leave(struct manager *m, struct manager_caller *c, __u64 calls)
+{
+	struct manager_group *g = &m->group[c->place];
+	struct fpisa_manager_message msg;
+	__u32 rank = c->rank;
+
+	if (!g->whole) {
+		stop_waiting(m, c);
+		m->ops->hang_up(m->arg, c);
+		return;
+	}
+	take_out(g, c, RANK_LEFT);
+	m->ops->hang_up(m->arg, c);
+	g->record.left |= 1ull << rank;
+	g->record.calls[rank] = calls;
+	manager_record(m, g);
+	msg = left_message(g, rank);
+	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
+	manager_job_without(m, g, rank);
+	manager_end_if_empty(m, g);
+}
+
+void manager_kill(struct manager *m, __u32 place, __u64 id)
+{
+	struct manager_group *g = &m->group[place];
+	struct fpisa_manager_message msg;
+
+	if (!id || g->record.id != id)
+		return;
+	msg = gone_message(fpisa_manager_all(g->record.size), FPISA_MANAGER_KILLED);
+	for (__u32 r = 0; r < g->record.size; r++) {
+		struct manager_caller *c = g->caller[r];
+
+		if (!c)
+			continue;
+		take_out(g, c, RANK_GONE);
+		m->ops->send(m->arg, c, &msg);
+		m->ops->hang_up(m->arg, c);
+	}
+	for (__u32 r = 0; r < g->record.size; r++)
+		g->state[r] = RANK_GONE;
+	g->record.gone = fpisa_manager_all(g->record.size) & ~g->record.left;
+	g->record.cause = FPISA_MANAGER_KILLED;
+	if (g->whole)
+		manager_record(m, g);
+	manager_end_if_empty(m, g);
+}
+
+void manager_tick(struct manager *m)
+{
+	for (int i = 0; i < GROUPS; i++) {
+		struct manager_group *g = &m->group[i];
+		__u64 away = g->record.id ? manager_in(g, RANK_AWAY) : 0;
+
+		if (away && m->now_ms >= g->away_ms)
+			give_up(m, g, away, FPISA_MANAGER_AWAY);
+	}
+}
+
+/* -- what a rank says ------------------------------------------------------- */
+
+void manager_message(struct manager *m, struct manager_caller *from, const struct fpisa_manager_message *msg)
+{
+	struct fpisa_manager_message pong = fpisa_manager_message(FPISA_MANAGER_PONG);
+
+	switch ((enum fpisa_manager_type)msg->type) {
+	case FPISA_MANAGER_JOIN:
+		join(m, from, &msg->join);
+		return;
+	case FPISA_MANAGER_RETURN:
+		come_back(m, from, &msg->join);
+		return;
+	case FPISA_MANAGER_PING:
+		pong.number = msg->number;
+		m->ops->send(m->arg, from, &pong);
+		return;
+	case FPISA_MANAGER_LEAVE:
+		if (from->place >= 0) {
+			leave(m, from, msg->leave.calls);
+			return;
+		}
+		break;
+	case FPISA_MANAGER_ASK:
+	case FPISA_MANAGER_BOUND:
+		if (from->place >= 0 && m->group[from->place].whole) {
+			struct manager_group *g = &m->group[from->place];
+
+			if (msg->type == FPISA_MANAGER_ASK)
+				manager_ask(m, g, from->rank, &msg->ask);
+			else
+				manager_bound(m, g, from->rank, &msg->bind);
+			return;
+		}
+		break;
+	default:
+		break;
+	}
+	refuse_caller(m, from, FPISA_MANAGER_R_order, 0, "a message out of its turn: JOIN or RETURN come first");
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The manager's groups: who is in them, which jobs they have, what each event
+ * does. Time, random numbers, sockets and the datapath are the caller's: what
+ * is to be done leaves through struct manager_ops, in that order. The rules are
+ * doc/manager.md's.
+ */
+#ifndef FPISA_MANAGER_GROUP_H
+#define FPISA_MANAGER_GROUP_H
+
+#include "datapath/groups.h"
+#include "policy.h"
+
+/* Who asks: a connection, which belongs to whoever calls, and stays until manager_lost() of it. */
+struct manager_caller {
+	__be32 address, local;	    /* its own, and that of ours which it came to */
+	char owner[FPISA_PSK_NAME]; /* name of its key, "" without */
+	int place;		    /* of its group; -1: in none */
+	__u32 rank;
+};
+
+/* A job that the datapath is to have; manager_made() has the answer. */
+struct manager_make {
+	__u32 place, index;
+	__u64 id;   /* of the group */
+	__u64 pool; /* numbers that it may get */
+	__u64 token;
+	__be32 local;
+	__u32 workers;
+	struct fpisa_manager_spec spec; /* window not 0 */
+	__be32 address[FPISA_MAX_WORKERS];
+	__u16 port[FPISA_MAX_WORKERS];
+};
+
+struct manager_made {
+	__u32 place, index;
+	__u64 id;
+	int err;      /* 0; -ENOSPC: a smaller window may fit; or another -errno */
+	__u32 number; /* of the job */
+	struct fpisa_manager_spec spec; /* complete */
+	char text[FPISA_MANAGER_TEXT];	/* of an error */
+};
+
+struct manager_ops {
+	void (*send)(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m);
+	/* The connection ends when what was sent has left; it is in no group any more. */
+	void (*hang_up)(void *arg, struct manager_caller *who);
+	/* These are done in their order, and later than this call. */
+	void (*make)(void *arg, const struct manager_make *m);
+	void (*remove)(void *arg, __u32 number, __u64 token);
+	void (*record)(void *arg, __u32 place, const struct group_record *r); /* id 0: forget it */
+	__u64 (*random)(void *arg); /* not 0, and not to be guessed */
+};
+
+enum manager_rank { RANK_ABSENT, RANK_HERE, RANK_AWAY, RANK_LEFT, RANK_GONE };
+enum manager_job { JOB_FREE, JOB_ASKED, JOB_BINDING, JOB_MAKING, JOB_MADE, JOB_REFUSED };
+
+struct manager_group_job {
+	enum manager_job state;
+	__u64 asked, bound; /* ranks */
+	__u32 window;	    /* that is tried */
+	int tries;	    /* of ports */
+	__u16 next_port;    /* for the next try */
+	enum fpisa_manager_reason reason; /* of a refusal, which all ranks get */
+	__u64 ranks;
+	char text[FPISA_MANAGER_TEXT];
+};
+
+struct manager_group {
+	struct group_record record; /* id 0: none */
+	bool whole;		    /* all ranks have been there */
+	__u64 away_ms;		    /* until when those are waited for that are away */
+	enum manager_rank state[FPISA_MAX_WORKERS];
+	struct manager_caller *caller[FPISA_MAX_WORKERS];
+	struct manager_group_job job[FPISA_MANAGER_JOBS];
+};
+
+/* Zeroed, then policy, ops, arg and aggregator_port set. */
+struct manager {
+	const struct manager_policy *policy;
+	const struct manager_ops *ops;
+	void *arg;
+	__u16 aggregator_port; /* UDP */
+	__u64 now_ms, wall_s;  /* set before each event: a clock that only goes on, seconds since 1970 */
+	struct manager_group group[GROUPS];
+};
+
+/* One that a record has kept; its ranks are away. Before any other event. */
+void manager_restore(struct manager *m, __u32 place, const struct group_record *r);
+
+/* A well-formed message of a rank. */
+void manager_message(struct manager *m, struct manager_caller *from, const struct fpisa_manager_message *msg);
+
+/* Its connection is over, and nobody hangs up on it any more. */
+void manager_lost(struct manager *m, struct manager_caller *who, enum fpisa_manager_cause cause);
+
+void manager_made(struct manager *m, const struct manager_made *made);
+
+/* A group of this id is to end. */
+void manager_kill(struct manager *m, __u32 place, __u64 id);
+
+/* Time has passed. */
+void manager_tick(struct manager *m);
+
+/* Slots and jobs that groups have, of a key or with NULL of all. */
+struct manager_quota manager_used(const struct manager *m, const char *owner);
+
+#endif

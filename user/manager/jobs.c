@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A job of a group. Each rank asks for it in the same words; when all have, it
+ * gets slots and UDP ports, the ranks bind these, the datapath makes it, and all
+ * are told. Whatever stops that, all ranks get the same refusal. Contracts are in
+ * group.h and jobs.h.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/names.h"
+#include "jobs.h"
+#include "members.h"
+
+#define MOST_TRIES 16 /* of UDP ports */
+
+static struct manager_group_job *job_of(struct manager_group *g, __u32 index, struct group_job **record)
+{
+	*record = &g->record.job[index];
+	return &g->job[index];
+}
+
+/* -- refusals --------------------------------------------------------------- */
+
+static void tell_refusal(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
+{
+	const struct manager_group_job *j = &g->job[index];
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+
+	msg.refusal = (struct fpisa_manager_refusal){.reason = j->reason, .index = index, .ranks = j->ranks};
+	snprintf(msg.refusal.text, sizeof(msg.refusal.text), "%s", j->text);
+	manager_tell(m, g, ranks, &msg);
+}
+
+/* All ranks get it: those that have asked now, the others when they do. */
+__attribute__((format(printf, 6, 7))) static void
+refuse_job(struct manager *m, struct manager_group *g, __u32 index, enum fpisa_manager_reason reason, __u64 ranks,
+	   const char *format, ...)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, index, &record);
+	int recorded = record->state != GROUP_JOB_NONE;
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(j->text, sizeof(j->text), format, ap);
+	va_end(ap);
+	j->state = JOB_REFUSED;
+	j->reason = reason;
+	j->ranks = ranks;
+	memset(record, 0, sizeof(*record));
+	if (recorded)
+		manager_record(m, g);
+	tell_refusal(m, g, index, j->asked);
+}
+
+/* -- ports ------------------------------------------------------------------ */
+
+static bool port_taken(const struct manager *m, __be32 address, __u16 port)
+{
+	for (int i = 0; i < GROUPS; i++)
+		for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+			const struct manager_group *g = &m->group[i];
+
+			if (g->job[k].state < JOB_BINDING || g->job[k].state > JOB_MADE)
+				continue;
+			for (__u32 r = 0; r < g->record.size; r++)
+				if (g->record.job[k].port[r] == port && g->record.address[r] == address)
+					return true;
+		}
+	return false;
+}
+
+static bool taken_before(const struct manager_group *g, const __u16 *port, __u32 rank, __u16 p)
+{
+	for (__u32 r = 0; r < rank; r++)
+		if (port[r] == p && g->record.address[r] == g->record.address[rank])
+			return true;
+	return false;
+}
+
+/* One number for all, which multicast takes, where each rank has an address of its own. */
+static bool common_port(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
+{
+	for (__u32 r = 0; r < g->record.size; r++)
+		for (__u32 k = 0; k < r; k++)
+			if (g->record.address[k] == g->record.address[r])
+				return false;
+	for (__u32 p = from; p <= m->policy->udp_last; p++) {
+		__u32 r = 0;
+
+		while (r < g->record.size && !port_taken(m, g->record.address[r], p))
+			r++;
+		if (r < g->record.size)
+			continue;
+		for (r = 0; r < g->record.size; r++)
+			port[r] = p;
+		return true;
+	}
+	return false;
+}
+
+static bool own_ports(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
+{
+	for (__u32 r = 0; r < g->record.size; r++) {
+		__u32 p = from;
+
+		while (p <= m->policy->udp_last &&
+		       (port_taken(m, g->record.address[r], p) || taken_before(g, port, r, p)))
+			p++;
+		if (p > m->policy->udp_last)
+			return false;
+		port[r] = p;
+	}
+	return true;
+}
+
+static void tell_bind(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_BIND);
+
+	for (__u32 r = 0; r < g->record.size; r++) {
+		if (!(ranks >> r & 1))
+			continue;
+		msg.bind = (struct fpisa_manager_bind){.index = index,
+						       .port = g->record.job[index].port[r],
+						       .address = g->record.local,
+						       .aggregator = m->aggregator_port};
+		manager_tell(m, g, 1ull << r, &msg);
+	}
+}
+
+/* Ports that were not tried yet, for all ranks. */
+static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, index, &record);
+	__u16 port[FPISA_MAX_WORKERS] = { 0 };
+
+	j->state = JOB_ASKED; /* what it had before is free */
+	if (j->tries++ == MOST_TRIES ||
+	    (!common_port(m, g, j->next_port, port) && !own_ports(m, g, j->next_port, port))) {
+		refuse_job(m, g, index, FPISA_MANAGER_R_ports, 0,
+			   "group %s: no UDP port from %u to %u (udp-ports) is free at all ranks", g->record.name,
+			   m->policy->udp_first, m->policy->udp_last);
+		return;
+	}
+	memcpy(record->port, port, sizeof(port));
+	for (__u32 r = 0; r < g->record.size; r++)
+		if (port[r] >= j->next_port)
+			j->next_port = port[r] + 1;
+	j->bound = 0;
+	j->state = JOB_BINDING;
+	tell_bind(m, g, index, fpisa_manager_all(g->record.size));
+}
+
+/* -- what there is to give -------------------------------------------------- */
+
+/* Windows shrink before a limit refuses. */
+static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
+{
+	struct manager_group_job *j = &g->job[index];
+	struct manager_quota quota = manager_quota_of(m->policy, g->record.owner);
+	struct manager_quota own = manager_used(m, g->record.owner), all = manager_used(m, NULL);
+	__u32 least = j->window < FPISA_MANAGER_LEAST_WINDOW ? j->window : FPISA_MANAGER_LEAST_WINDOW;
+
+	if (own.jobs >= quota.jobs) {
+		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
+			   "group %s: key '%s' has %u jobs, as many as it may (key-jobs)", g->record.name,
+			   g->record.owner, own.jobs);
+		return false;
+	}
+	if (all.jobs >= (__u32)__builtin_popcountll(m->policy->jobs)) {
+		refuse_job(m, g, index, FPISA_MANAGER_R_pool, 0,
+			   "group %s: the manager has given all of its %u jobs (jobs)", g->record.name, all.jobs);
+		return false;
+	}
+	for (; j->window >= least && j->window; j->window /= 2)
+		if (own.slots + j->window <= quota.slots && all.slots + j->window <= m->policy->slots)
+			return true;
+	if (own.slots + least > quota.slots)
+		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
+			   "group %s: key '%s' has %u of the %u slots that it may have, too few are left for a window "
+			   "of %u (key-slots)",
+			   g->record.name, g->record.owner, own.slots, quota.slots, least);
+	else
+		refuse_job(m, g, index, FPISA_MANAGER_R_pool, 0,
+			   "group %s: the manager has given %u of its %u slots, too few are left for a window of %u (slots)",
+			   g->record.name, all.slots, m->policy->slots, least);
+	return false;
+}
+
+static bool allowed(struct manager *m, struct manager_group *g, __u32 index, const struct fpisa_manager_spec *s)
+{
+	__u8 format = s->format ?: FPISA_FORMAT_FP32, mode = s->mode ?: FPISA_MODE_FPISA;
+
+	if (!(m->policy->formats >> format & 1)) {
+		refuse_job(m, g, index, FPISA_MANAGER_R_format, 0, "group %s: format %s is not given away here (formats)",
+			   g->record.name, name_of(format_names, format));
+		return false;
+	}
+	if (!(m->policy->modes >> mode & 1)) {
+		refuse_job(m, g, index, FPISA_MANAGER_R_mode, 0, "group %s: mode %s is not given away here (modes)",
+			   g->record.name, name_of(mode_names, mode));
+		return false;
+	}
+	return true;
+}
+
+/* -- making ----------------------------------------------------------------- */
+
+static void make(struct manager *m, struct manager_group *g, __u32 index)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, index, &record);
+	struct manager_make o = {
+		.place = manager_place(m, g),
+		.index = index,
+		.id = g->record.id,
+		.pool = m->policy->jobs,
+		.local = g->record.local,
+		.workers = g->record.size,
+		.spec = record->asked,
+	};
+
+	record->state = GROUP_JOB_MAKING;
+	record->token = record->token ?: m->ops->random(m->arg);
+	o.token = record->token;
+	o.spec.window = j->window;
+	memcpy(o.address, g->record.address, sizeof(o.address));
+	memcpy(o.port, record->port, sizeof(o.port));
+	j->state = JOB_MAKING;
+	manager_record(m, g);
+	m->ops->make(m->arg, &o);
+}
+
+static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __u64 ranks)
+{
+	const struct group_job *record = &g->record.job[index];
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOB);
+
+	msg.job = (struct fpisa_manager_job){
+		.index = index, .job = record->number, .token = record->token, .spec = record->made};
+	manager_tell(m, g, ranks, &msg);
+}
+
+void manager_made(struct manager *m, const struct manager_made *made)
+{
+	struct manager_group *g = &m->group[made->place];
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, made->index, &record);
+	__u32 least = FPISA_MANAGER_LEAST_WINDOW;
+
+	if (g->record.id != made->id || j->state != JOB_MAKING)
+		return;
+	if (!made->err) {
+		record->state = GROUP_JOB_MADE;
+		record->number = made->number;
+		record->made = made->spec;
+		j->state = JOB_MADE;
+		manager_record(m, g);
+		tell_job(m, g, made->index, j->bound);
+	} else if (made->err == -ENOSPC && j->window >= 2 * least && !g->record.gone && !g->record.left) {
+		j->window /= 2;
+		make(m, g, made->index);
+	} else {
+		refuse_job(m, g, made->index,
+			   made->err == -ENOSPC ? FPISA_MANAGER_R_pool :
+			   made->err == -EINVAL ? FPISA_MANAGER_R_job : FPISA_MANAGER_R_datapath, 0, "group %s: %.*s",
+			   g->record.name, FPISA_MANAGER_TEXT - FPISA_MANAGER_NAME - 16, made->text);
+	}
+	manager_end_if_empty(m, g);
+}
+
+/* -- asking ----------------------------------------------------------------- */
+
+void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_ask *ask)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, ask->index, &record);
+	__u64 left = g->record.left, mine = 1ull << rank;
+
+	if (j->state == JOB_FREE) {
+		record->asked = ask->spec;
+		j->next_port = m->policy->udp_first;
+		j->window = ask->spec.window ?: FPISA_DEFAULT_WINDOW;
+		j->state = JOB_ASKED;
+	}
+	j->asked |= mine;
+	if (j->state == JOB_REFUSED) {
+		tell_refusal(m, g, ask->index, mine);
+		return;
+	}
+	if (memcmp(&record->asked, &ask->spec, sizeof(ask->spec))) {
+		refuse_job(m, g, ask->index, FPISA_MANAGER_R_differs, mine,
+			   "group %s: rank %u asks for another job than the ranks before it; all ranks use formats and modes "
+			   "in the same order",
+			   g->record.name, rank);
+		return;
+	}
+	if (left) {
+		manager_job_without(m, g, (__u32)__builtin_ctzll(left));
+		return;
+	}
+	if (j->state == JOB_ASKED) {
+		if (allowed(m, g, ask->index, &ask->spec) && j->asked == fpisa_manager_all(g->record.size) &&
+		    window_fits(m, g, ask->index))
+			bind_ports(m, g, ask->index);
+		return;
+	}
+	/* It has come back, and asks again. */
+	j->bound &= ~mine;
+	tell_bind(m, g, ask->index, mine);
+}
+
+void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_bind *b)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, b->index, &record);
+	__u64 mine = 1ull << rank;
+
+	/* Of an earlier try, or of a job that was refused meanwhile. */
+	if (j->state < JOB_BINDING || j->state > JOB_MADE || b->port != record->port[rank])
+		return;
+	if (b->taken && j->state == JOB_BINDING) {
+		bind_ports(m, g, b->index);
+		return;
+	}
+	if (b->taken)
+		return;
+	j->bound |= mine;
+	if (j->state == JOB_MADE)
+		tell_job(m, g, b->index, mine);
+	else if (j->state == JOB_BINDING && j->bound == fpisa_manager_all(g->record.size))
+		make(m, g, b->index);
+}
+
+void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank)
+{
+	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (g->job[k].state == JOB_ASKED || g->job[k].state == JOB_BINDING)
+			refuse_job(m, g, k, FPISA_MANAGER_R_gone, 1ull << rank, "group %s: rank %u has left the group",
+				   g->record.name, rank);
+}
+
+void manager_restore_jobs(struct manager_group *g)
+{
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		struct group_job *record;
+		struct manager_group_job *j = job_of(g, (__u32)k, &record);
+
+		if (record->state != GROUP_JOB_MADE) {
+			memset(record, 0, sizeof(*record));
+			continue;
+		}
+		j->state = JOB_MADE;
+		j->asked = fpisa_manager_all(g->record.size);
+		j->window = record->made.window;
+	}
+}

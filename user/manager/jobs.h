@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The jobs of a group: what asks for one does, from the first rank's to the job, or to why there is none. */
+#ifndef FPISA_MANAGER_JOBS_H
+#define FPISA_MANAGER_JOBS_H
+
+#include "group.h"
+
+/* A rank asks for the group's job of that index. */
+void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_ask *ask);
+
+/* It has, or could not have, the UDP port. */
+void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_bind *b);
+
+/* It has left: what waits for it never comes. */
+void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank);
+
+/* As the record has them. */
+void manager_restore_jobs(struct manager_group *g);
+
+#endif

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Who is in a group, what it has, how it ends; members.h and group.h have the contracts. */
+#include <string.h>
+
+#include "members.h"
+
+__u32 manager_place(const struct manager *m, const struct manager_group *g)
+{
+	return (__u32)(g - m->group);
+}
+
+__u64 manager_in(const struct manager_group *g, enum manager_rank state)
+{
+	__u64 ranks = 0;
+
+	for (__u32 r = 0; r < g->record.size; r++)
+		ranks |= (__u64)(g->state[r] == state) << r;
+	return ranks;
+}
+
+void manager_tell(struct manager *m, struct manager_group *g, __u64 ranks, const struct fpisa_manager_message *msg)
+{
+	for (__u32 r = 0; r < g->record.size; r++)
+		if (ranks >> r & 1 && g->caller[r])
+			m->ops->send(m->arg, g->caller[r], msg);
+}
+
+void manager_record(struct manager *m, struct manager_group *g)
+{
+	m->ops->record(m->arg, manager_place(m, g), &g->record);
+}
+
+void manager_end_if_empty(struct manager *m, struct manager_group *g)
+{
+	const struct group_record none = { 0 };
+
+	if (manager_in(g, RANK_HERE) | manager_in(g, RANK_AWAY))
+		return;
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (g->job[k].state == JOB_MAKING)
+			return;
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (g->job[k].state == JOB_MADE)
+			m->ops->remove(m->arg, g->record.job[k].number, g->record.job[k].token);
+	if (g->whole)
+		m->ops->record(m->arg, manager_place(m, g), &none);
+	memset(g, 0, sizeof(*g));
+}
+
+struct manager_quota manager_used(const struct manager *m, const char *owner)
+{
+	struct manager_quota used = { 0 };
+
+	for (int i = 0; i < GROUPS; i++) {
+		const struct manager_group *g = &m->group[i];
+
+		if (!g->record.id || (owner && strcmp(g->record.owner, owner)))
+			continue;
+		/* One that somebody has left is about to end, and the next one of its ranks may be here already. */
+		used.groups += !g->record.left && !g->record.gone;
+		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+			if (g->job[k].state >= JOB_BINDING && g->job[k].state <= JOB_MADE) {
+				used.jobs++;
+				used.slots += g->job[k].window;
+			}
+	}
+	return used;
+}

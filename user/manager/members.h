@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What group.c and jobs.c know of a group: who is in it, telling them, its record, its end. */
+#ifndef FPISA_MANAGER_MEMBERS_H
+#define FPISA_MANAGER_MEMBERS_H
+
+#include "group.h"
+
+__u32 manager_place(const struct manager *m, const struct manager_group *g);
+
+/* Ranks in a state, as a bitmap. */
+__u64 manager_in(const struct manager_group *g, enum manager_rank state);
+
+void manager_tell(struct manager *m, struct manager_group *g, __u64 ranks, const struct fpisa_manager_message *msg);
+void manager_record(struct manager *m, struct manager_group *g);
+
+/* Its jobs go when nobody is in it, or comes back. A job that is being made is waited for: it could not be found. */
+void manager_end_if_empty(struct manager *m, struct manager_group *g);
+
+#endif

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The manager's part of the configuration file; policy.h has the contracts. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/names.h"
+#include "cli/options.h"
+#include "policy.h"
+
+#define UDP_FIRST 18100
+#define UDP_LAST 18999
+
+enum {
+	OPT_KEY_FILE = OPT_VERB,
+	OPT_WITHOUT_KEY,
+	OPT_USER,
+	OPT_LISTEN,
+	OPT_PORT,
+	OPT_JOBS,
+	OPT_SLOTS,
+	OPT_SIZE,
+	OPT_UDP_PORTS,
+	OPT_NETWORKS,
+	OPT_FORMATS,
+	OPT_MODES,
+	OPT_KEY_GROUPS,
+	OPT_KEY_JOBS,
+	OPT_KEY_SLOTS,
+};
+
+const struct option manager_options[] = { { "key-file", required_argument, NULL, OPT_KEY_FILE },
+					  { "without-key", no_argument, NULL, OPT_WITHOUT_KEY },
+					  { "user", required_argument, NULL, OPT_USER },
+					  { "listen", required_argument, NULL, OPT_LISTEN },
+					  { "port", required_argument, NULL, OPT_PORT },
+					  { "jobs", required_argument, NULL, OPT_JOBS },
+					  { "slots", required_argument, NULL, OPT_SLOTS },
+					  { "size", required_argument, NULL, OPT_SIZE },
+					  { "udp-ports", required_argument, NULL, OPT_UDP_PORTS },
+					  { "networks", required_argument, NULL, OPT_NETWORKS },
+					  { "formats", required_argument, NULL, OPT_FORMATS },
+					  { "modes", required_argument, NULL, OPT_MODES },
+					  { "key-groups", required_argument, NULL, OPT_KEY_GROUPS },
+					  { "key-jobs", required_argument, NULL, OPT_KEY_JOBS },
+					  { "key-slots", required_argument, NULL, OPT_KEY_SLOTS },
+					  { 0 } };
+
+const struct option manager_key_options[] = { { "groups", required_argument, NULL, OPT_KEY_GROUPS },
+					      { "jobs", required_argument, NULL, OPT_KEY_JOBS },
+					      { "slots", required_argument, NULL, OPT_KEY_SLOTS },
+					      { 0 } };
+
+void manager_policy_init(struct manager_policy *p)
+{
+	*p = (struct manager_policy){
+		.jobs = ~0ull,
+		.slots = MANAGER_SLOTS,
+		.size = FPISA_MAX_WORKERS,
+		.udp_first = UDP_FIRST,
+		.udp_last = UDP_LAST,
+		.formats = UINT32_MAX,
+		.modes = UINT32_MAX,
+		.quota = { FPISA_MAX_JOBS, FPISA_MAX_JOBS, MANAGER_SLOTS },
+	};
+}
+
+struct manager_quota manager_quota_of(const struct manager_policy *p, const char *name)
+{
+	struct manager_quota q = p->quota;
+
+	for (int i = 0; i < p->keys; i++) {
+		const struct manager_quota *own = &p->key[i].quota;
+
+		if (strcmp(p->key[i].name, name))
+			continue;
+		q.groups = own->groups ?: q.groups;
+		q.jobs = own->jobs ?: q.jobs;
+		q.slots = own->slots ?: q.slots;
+	}
+	return q;
+}
+
+bool manager_network_allowed(const struct manager_policy *p, __be32 address)
+{
+	for (int i = 0; i < p->networks; i++)
+		if ((address & p->network[i].mask) == p->network[i].address)
+			return true;
+	return !p->networks;
+}
+
+/* -- keys ------------------------------------------------------------------ */
+
+/* Each part of a list, "a,b,c", which is not cut. */
+static int each(const char *list, int (*take)(struct manager_policy *p, const char *one), struct manager_policy *p)
+{
+	char one[64];
+	size_t n;
+
+	for (;; list += n + 1) {
+		int err;
+
+		n = strcspn(list, ",");
+		snprintf(one, sizeof(one), "%.*s", (int)(n < sizeof(one) ? n : sizeof(one)), list);
+		err = take(p, one);
+		if (err || !list[n])
+			return err;
+	}
+}
+
+/* ADDR/LENGTH, or a host's address. */
+static int take_network(struct manager_policy *p, const char *s)
+{
+	const char *slash = strchr(s, '/');
+	uint64_t length = 32;
+	char address[16];
+	__be32 a, mask;
+	int err;
+
+	snprintf(address, sizeof(address), "%.*s", (int)(slash ? slash - s : (int)strlen(s)), s);
+	err = parse_address("--networks", address, &a);
+	if (!err && slash)
+		err = parse_number("--networks", slash + 1, 0, 32, &length);
+	if (err)
+		return err;
+	mask = length ? htonl(UINT32_MAX << (32 - length)) : 0;
+	if (a & ~mask)
+		return refuse(BAD_USAGE, "--networks: %s has bits behind its length", s);
+	if (p->networks == MANAGER_NETWORKS)
+		return refuse(BAD_USAGE, "--networks: more than %d", MANAGER_NETWORKS);
+	p->network[p->networks].address = a;
+	p->network[p->networks++].mask = mask;
+	return 0;
+}
+
+static int take_format(struct manager_policy *p, const char *s)
+{
+	int id, err = parse_name("--formats", s, format_names, &id);
+
+	if (!err)
+		p->formats |= 1u << id;
+	return err;
+}
+
+static int take_mode(struct manager_policy *p, const char *s)
+{
+	int id, err = parse_name("--modes", s, mode_names, &id);
+
+	if (!err)
+		p->modes |= 1u << id;
+	return err;
+}
+
+static int take_jobs(struct manager_policy *p, const char *arg)
+{
+	__u32 number[FPISA_MAX_JOBS], n;
+	int err = parse_numbers("--jobs", "job", arg, number, FPISA_MAX_JOBS, &n);
+
+	p->jobs = 0;
+	for (__u32 i = 0; !err && i < n; i++) {
+		if (number[i] >= FPISA_MAX_JOBS)
+			return refuse(BAD_USAGE, "--jobs: numbers of jobs are 0 to %d", FPISA_MAX_JOBS - 1);
+		p->jobs |= 1ull << number[i];
+	}
+	return err;
+}
+
+/* FIRST-LAST */
+static int take_ports(struct manager_policy *p, const char *arg)
+{
+	const char *dash = strchr(arg, '-');
+	uint64_t first = 0, last = 0;
+	char text[8];
+	int err;
+
+	if (!dash)
+		return refuse(BAD_USAGE, "--udp-ports: '%s' is not FIRST-LAST", arg);
+	snprintf(text, sizeof(text), "%.*s", (int)(dash - arg), arg);
+	err = parse_number("--udp-ports", text, 1024, 65535, &first);
+	if (!err)
+		err = parse_number("--udp-ports", dash + 1, first, 65535, &last);
+	p->udp_first = first;
+	p->udp_last = last;
+	return err;
+}
+
+static int take_number(const char *what, const char *arg, __u32 most, __u32 *out)
+{
+	uint64_t n;
+	int err = parse_number(what, arg, 1, most, &n);
+
+	*out = n;
+	return err;
+}
+
+int manager_key_option(struct manager_quota *q, int opt, const char *arg)
+{
+	switch (opt) {
+	case OPT_KEY_GROUPS:
+		return take_number("--groups", arg, FPISA_MAX_JOBS, &q->groups);
+	case OPT_KEY_JOBS:
+		return take_number("--jobs", arg, FPISA_MAX_JOBS, &q->jobs);
+	case OPT_KEY_SLOTS:
+		return take_number("--slots", arg, MANAGER_SLOTS, &q->slots);
+	}
+	return BAD_USAGE;
+}
+
+int manager_option(struct manager_policy *p, int opt, const char *arg)
+{
+	__u32 number = 0;
+	int err;
+
+	switch (opt) {
+	case OPT_KEY_FILE:
+		p->key_file = arg;
+		return 0;
+	case OPT_WITHOUT_KEY:
+		p->without_key = true;
+		return 0;
+	case OPT_USER:
+		p->user = arg;
+		return 0;
+	case OPT_LISTEN:
+		return parse_address("--listen", arg, &p->listen);
+	case OPT_PORT:
+		err = take_number("--port", arg, 65535, &number);
+		p->port = number;
+		return err;
+	case OPT_JOBS:
+		return take_jobs(p, arg);
+	case OPT_SLOTS:
+		return take_number("--slots", arg, MANAGER_SLOTS, &p->slots);
+	case OPT_SIZE:
+		return take_number("--size", arg, FPISA_MAX_WORKERS, &p->size);
+	case OPT_UDP_PORTS:
+		return take_ports(p, arg);
+	case OPT_NETWORKS:
+		return each(arg, take_network, p);
+	case OPT_FORMATS:
+		p->formats = 0;
+		return each(arg, take_format, p);
+	case OPT_MODES:
+		p->modes = 0;
+		return each(arg, take_mode, p);
+	}
+	return manager_key_option(&p->quota, opt, arg);
+}
+
+int manager_key_add(struct manager_policy *p, const char *name, struct manager_quota **q)
+{
+	if (!fpisa_psk_name_valid(name))
+		return refuse(BAD_USAGE, "'%s' is not the name of a key", name);
+	for (int i = 0; i < p->keys; i++)
+		if (!strcmp(p->key[i].name, name))
+			return refuse(BAD_USAGE, "key %s is there twice", name);
+	if (p->keys == MANAGER_KEYS)
+		return refuse(BAD_USAGE, "more than %d keys", MANAGER_KEYS);
+	snprintf(p->key[p->keys].name, sizeof(p->key[0].name), "%s", name);
+	*q = &p->key[p->keys++].quota;
+	return 0;
+}
+
+int manager_policy_check(const struct manager_policy *p)
+{
+	if (!p->key_file && !p->without_key)
+		return refuse(BAD_USAGE, "key-file is missing; fpisa key new makes one, without-key = yes serves anybody");
+	return 0;
+}

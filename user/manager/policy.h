@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the manager may give away, and to whom: [manager] and [key NAME] of
+ * the configuration file, as numbers. policy.c takes their keys, whose
+ * options `fpisa config check` has in common with `fpisa serve`.
+ */
+#ifndef FPISA_MANAGER_POLICY_H
+#define FPISA_MANAGER_POLICY_H
+
+#include <getopt.h>
+#include <stdbool.h>
+
+#include "fpisa/job.h"
+#include "lib/manager/protocol.h"
+#include "lib/manager/psk.h"
+
+#define MANAGER_NETWORKS 32
+#define MANAGER_KEYS 64
+#define MANAGER_SLOTS (FPISA_MAX_SLOTS / 2) /* of the datapath */
+
+/* What the groups of a key may have at a time. */
+struct manager_quota {
+	__u32 groups, jobs, slots;
+};
+
+struct manager_key {
+	char name[FPISA_PSK_NAME];
+	struct manager_quota quota; /* 0: as of each key */
+};
+
+struct manager_policy {
+	__u64 jobs;	 /* numbers of jobs, as a bitmap */
+	__u32 slots;	 /* for all groups */
+	__u32 size;	 /* ranks of a group, at most */
+	__u16 port;	 /* TCP; 0: the number of the datapath's UDP port */
+	__u16 udp_first, udp_last; /* ports of ranks */
+	__u32 formats, modes; /* bitmaps by number */
+	__be32 listen;	 /* address; 0: all */
+	bool without_key;
+	const char *key_file; /* NULL: none */
+	const char *user;     /* who talks to the network; NULL: nobody */
+	int networks;	      /* 0: all may ask */
+	struct {
+		__be32 address, mask;
+	} network[MANAGER_NETWORKS];
+	struct manager_quota quota; /* of each key */
+	int keys;
+	struct manager_key key[MANAGER_KEYS];
+};
+
+/* Everything, to whoever has a key. */
+void manager_policy_init(struct manager_policy *p);
+
+/* What the key of that name may have; "": who has none. */
+struct manager_quota manager_quota_of(const struct manager_policy *p, const char *name);
+
+/* May a host of this address ask? */
+bool manager_network_allowed(const struct manager_policy *p, __be32 address);
+
+/* -- keys of the configuration file ---------------------------------------- */
+
+/* Of [manager], and of [key NAME]; as getopt_long() has options. */
+extern const struct option manager_options[], manager_key_options[];
+
+/* Takes one, its argument in `arg`, which must stay. 0 or BAD_USAGE. */
+int manager_option(struct manager_policy *p, int opt, const char *arg);
+int manager_key_option(struct manager_quota *q, int opt, const char *arg);
+
+/* A section [key NAME]: *q is its quota, to be filled. 0 or BAD_USAGE. */
+int manager_key_add(struct manager_policy *p, const char *name, struct manager_quota **q);
+
+/* What takes the whole section to say. 0 or BAD_USAGE. */
+int manager_policy_check(const struct manager_policy *p);
+
+#endif
