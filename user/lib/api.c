@@ -113,7 +113,6 @@ static int join(struct fpisa *f, uint64_t spent_ns)
 
 	if (s->engine) {
 		s->joining = 1;
-		s->failed = 0;
 		s->callers++;
 		fpisa_requests_give_up(f);
 		fpisa_shared_drive(s);
@@ -171,8 +170,23 @@ int fpisa_rejoin(struct fpisa *f)
 	if (rc)
 		return rc;
 	rc = fpisa_joining(f);
-	if (!rc)
+	if (!rc) {
+		f->shared.failed = 0;
 		rc = join(f, 0);
+	}
+	fpisa_leave(f);
+	return rc;
+}
+
+int fpisa_join_job(struct fpisa *f, uint32_t job, uint64_t token)
+{
+	int rc = fpisa_enter_to_block(f);
+
+	if (rc)
+		return rc;
+	f->job = job;
+	f->token = token;
+	rc = f->shared.failed ? fpisa_poisoned(f) : join(f, 0);
 	fpisa_leave(f);
 	return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Handles whose requests one progress engine moves, and fpisa_connect() in two parts: fpisa_rejoin() is the second,
- * and until then all else returns -ENOTCONN. Arguments and errors are those of fpisa.h; without an engine the
+ * Handles whose requests one progress engine moves, and fpisa_connect() in two parts: fpisa_rejoin() is the second, or
+ * fpisa_join_job() of who learns job and token later, and until then all else returns -ENOTCONN. Arguments and errors are those of fpisa.h; without an engine the
  * handle has one of its own if options.progress is set, else none. The engine is stopped after its handles are closed.
  */
 #ifndef FPISA_API_H
@@ -12,6 +12,7 @@
 
 int fpisa_open(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options,
 	       struct fpisa_engine *engine);
+int fpisa_join_job(struct fpisa *f, uint32_t job, uint64_t token);
 int fpisa_mem_open_handle(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
 			  struct fpisa_engine *engine);
 

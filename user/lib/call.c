@@ -120,7 +120,7 @@ static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, stru
 	f->end += r->chunks;
 	TAILQ_INSERT_TAIL(&f->requests, r, link);
 	if (!f->oldest)
-		f->oldest = r;
+		fpisa_set_oldest(f, r);
 	fpisa_window_start(&f->window, r);
 	fpisa_tick(f, fpisa_now(), 0);
 	/* If it fails, its caller is told by this. */

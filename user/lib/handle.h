@@ -66,6 +66,10 @@ struct fpisa {
 	char message[FPISA_MESSAGE_SIZE];
 	uint64_t missing;		/* what fpisa_missing() returns */
 	struct fpisa_info count; /* its counters only */
+
+	/* Atomic: other threads read them without its lock. */
+	uint64_t heard_ns;   /* the aggregator, the last time; 0: never */
+	uint64_t waiting_ns; /* since when calls or a join are under way; 0: none is */
 };
 
 /* A handle without transport, job and rank; fpisa_close() releases it. */
@@ -82,9 +86,13 @@ int fpisa_poison(struct fpisa *f, int error); /* it returns this until it rejoin
 void fpisa_end_generation(struct fpisa *f, int error, const char *message); /* the same, with that message */
 int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
 
+/* `r` is the first that has not all of its results; NULL: all have. */
+void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r);
+
 /*
  * Of a handle with a progress thread, from any thread: its calls under way, fpisa_rejoin() among them, and later ones
- * return `error` until it has joined again, with this message; fpisa_missing() returns `missing`. -EBUSY within its on_chunk.
+ * return `error` until it has joined again, with this message; fpisa_missing() returns `missing`. One that has not joined
+ * yet cannot any more. -EBUSY within its on_chunk.
  */
 int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *message);
 

@@ -194,6 +194,8 @@ static int wait_for_all(struct fpisa *f, uint64_t spent_ns)
 		rc = hear(f, wait, &answer, &missing);
 		if (rc)
 			return rc;
+		if (answer != NOTHING)
+			__atomic_store_n(&f->heard_ns, fpisa_now(), __ATOMIC_RELAXED);
 		if (answer == JOINED)
 			return 0;
 		heard |= answer != NOTHING;
@@ -237,7 +239,9 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 	rc = fpisa_transport_may_join(f->t);
 	if (rc)
 		return transport_refused(f, rc);
+	__atomic_store_n(&f->waiting_ns, fpisa_now(), __ATOMIC_RELAXED);
 	rc = wait_for_all(f, spent_ns);
+	__atomic_store_n(&f->waiting_ns, 0, __ATOMIC_RELAXED);
 	if (rc)
 		return rc;
 	rates = fpisa_faults_of_job(&f->faults, &f->hello.faults);

@@ -53,6 +53,8 @@ static int progress(struct fpisa *f, uint64_t wait_ns)
 	after = fpisa_now();
 	fpisa_tick(f, after, wait);
 	f->taken = n;
+	if (n)
+		__atomic_store_n(&f->heard_ns, after, __ATOMIC_RELAXED);
 	for (int i = 0; i < n; i++) {
 		rc = fpisa_reply_take(f, &in[i], after);
 		if (rc)

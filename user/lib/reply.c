@@ -129,7 +129,7 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 	while (f->oldest && !f->oldest->left) {
 		struct fpisa_request *done = f->oldest;
 
-		f->oldest = TAILQ_NEXT(done, link);
+		fpisa_set_oldest(f, TAILQ_NEXT(done, link));
 		done->done = 1;
 		fpisa_request_tell(done);
 	}

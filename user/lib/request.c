@@ -99,7 +99,7 @@ void fpisa_requests_tell(struct fpisa *f)
 			r->error = f->error;
 		fpisa_request_tell(r);
 	}
-	f->oldest = NULL;
+	fpisa_set_oldest(f, NULL);
 }
 
 void fpisa_requests_give_up(struct fpisa *f)
