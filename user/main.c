@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "demo/demo.h"
 #include "doctor/doctor.h"
+#include "serve/serve.h"
 #include "soak/soak.h"
 #include "tables/tables.h"
 #include "verbs/verbs.h"
@@ -40,7 +41,8 @@ static const char config_more[] =
 	"  FILE               default " CONFIG_FILE "\n"
 	"A file has a section [interface DEV] for each interface to load, with the key mode,\n"
 	"a section [job N] for each job, with the options of job add as keys, and at most one\n"
-	"[datapath], with port, group, cpus, cpu-queue and pin. KEY = VALUE; an option without an argument\n"
+	"[datapath], with port, group, cpus, cpu-queue and pin. For fpisa serve at most one [manager], and\n"
+	"a section [key NAME] for each key with limits of its own. KEY = VALUE; an option without an argument\n"
 	"takes yes or no; # begins a comment. The whole file is looked at before anything is made:\n"
 	"all of it is applied or nothing. config check warns of what is not there now.\n";
 
@@ -75,6 +77,13 @@ static const struct verb verbs[] = {
 	  config_more },
 	{ "config apply", verb_config_apply, "[FILE]", "load and make what a configuration file says and is missing",
 	  config_more },
+	{ "serve", verb_serve, "[FILE]", "the manager: give jobs to groups of workers that ask for them",
+	  "  FILE               default " CONFIG_FILE "; its section [manager] says what may be given away\n"
+	  "It stays until SIGTERM or SIGINT. Groups live on: a manager that is started again goes on with\n"
+	  "them. Making jobs takes what job add takes; the process that talks to the network has none of it.\n" },
+	{ "key new", verb_key_new, "NAME FILE", "draw a key for groups, and append it to a file",
+	  "The file, for its owner alone, is made if it is not there. A line is NAME:ID:SECRET; two keys of a\n"
+	  "name are valid at once, so that workers get the new one before the old one goes.\n" },
 	{ "stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json | --prometheus[=FILE]]",
 	  "counters and rates, of a job or of all",
 	  "  --watch [SECONDS]  again and again, with rates; every second by default; on a\n"

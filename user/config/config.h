@@ -7,6 +7,8 @@
  *	[interface eth0]	keys: mode
  *	[job 7]			keys: the options of job add
  *	workers = 10.0.0.11,10.0.0.12
+ *	[manager]		keys: manager/policy.c; what `fpisa serve` may give away
+ *	[key train]		keys: the same; what the groups of a key may have
  *
  * A key is an option without its dashes and goes through the verb's own
  * parser; an option without an argument takes yes or no. read.c reads and
@@ -19,6 +21,7 @@
 #include "cli/options.h"
 #include "datapath/datapath.h"
 #include "job/job.h"
+#include "manager/policy.h"
 
 #define CONFIG_FILE "/etc/fpisa/fpisa.conf"
 #define CONFIG_PLACE_LEN (PATH_MAX + 16) /* "FILE:LINE" */
@@ -44,6 +47,8 @@ struct config {
 	int datapath_line;	   /* 0: no [datapath] */
 	struct datapath_load load; /* its port, group and CPUs */
 	struct common common;	   /* its pin */
+	int manager_line;	   /* 0: no [manager] */
+	struct manager_policy manager;
 	int interfaces, jobs;
 	struct config_interface interface[DATAPATH_MAX_INTERFACES];
 	struct config_job job[FPISA_MAX_JOBS];

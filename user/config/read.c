@@ -18,11 +18,12 @@
 #define MAX_KEYS 64
 #define KEYS_LEN 512
 
-enum section { NOWHERE, SKIPPED, DATAPATH, INTERFACE, JOB };
+enum section { NOWHERE, SKIPPED, DATAPATH, INTERFACE, JOB, MANAGER, KEY };
 
 struct reader {
 	struct config *c;
 	enum section section;
+	struct manager_quota *quota; /* of this section [key NAME] */
 	int line, errors;
 	int errors_before;			   /* of this section */
 	int key_line[MAX_KEYS];			   /* of this section, by index in its table; 0: not there */
@@ -47,6 +48,10 @@ static const struct option *table(enum section s)
 {
 	static struct option job[JOB_OPTIONS_MAX];
 
+	if (s == MANAGER)
+		return manager_options;
+	if (s == KEY)
+		return manager_key_options;
 	if (s != JOB)
 		return load_options;
 	if (!job->name)
@@ -59,7 +64,7 @@ static bool is_key(enum section s, const struct option *o)
 {
 	bool mode = !strcmp(o->name, "mode");
 
-	if (s == JOB)
+	if (s == JOB || s == MANAGER || s == KEY)
 		return true;
 	if (s == INTERFACE)
 		return mode;
@@ -97,6 +102,10 @@ static int take(struct reader *r, const struct option *o, char *value)
 	}
 	if (r->section == JOB)
 		return job_option(&c->job[c->jobs - 1].spec, o->val, value);
+	if (r->section == MANAGER)
+		return manager_option(&c->manager, o->val, value);
+	if (r->section == KEY)
+		return manager_key_option(r->quota, o->val, value);
 	optarg = value;
 	if (r->section == INTERFACE)
 		return load_option(&c->interface[c->interfaces - 1].load, o->val, &c->common);
@@ -112,7 +121,7 @@ static int read_key(struct reader *r, char *name, char *value)
 		return 0;
 	if (r->section == NOWHERE)
 		return refuse(-EINVAL,
-			      "'%s' stands in no section; [datapath], [interface DEV] or [job N] first",
+			      "'%s' stands in no section; [datapath], [interface DEV], [job N], [manager] or [key NAME] first",
 			      name);
 	o = find_key(r->section, name);
 	if (!o)
@@ -163,6 +172,10 @@ static void end_section(struct reader *r)
 
 	if (r->section == JOB)
 		end_job(r);
+	if (r->section == MANAGER) {
+		at(r, r->c->manager_line);
+		r->errors += !!manager_policy_check(&r->c->manager);
+	}
 	if (r->section == DATAPATH && s->queue && !s->cpus) {
 		at(r, r->c->datapath_line);
 		r->errors++;
@@ -219,6 +232,26 @@ static int begin_job(struct reader *r, const char *name)
 	return 0;
 }
 
+static int begin_manager(struct reader *r, const char *name)
+{
+	if (*name)
+		return refuse(-EINVAL, "[manager] has no name");
+	if (r->c->manager_line)
+		return refuse(-EINVAL, "[manager] is there twice, first in line %d", r->c->manager_line);
+	r->c->manager_line = r->line;
+	r->section = MANAGER;
+	return 0;
+}
+
+static int begin_key(struct reader *r, const char *name)
+{
+	int err = manager_key_add(&r->c->manager, name, &r->quota);
+
+	if (!err)
+		r->section = KEY;
+	return err;
+}
+
 /* Keys of a section that is refused are not looked at. */
 static int begin_section(struct reader *r, char *name)
 {
@@ -226,7 +259,7 @@ static int begin_section(struct reader *r, char *name)
 
 	r->section = SKIPPED;
 	if (!*end || end[1])
-		return refuse(-EINVAL, "a section is [datapath], [interface DEV] or [job N]");
+		return refuse(-EINVAL, "a section is [datapath], [interface DEV], [job N], [manager] or [key NAME]");
 	*end = 0;
 	name += strspn(name, " \t");
 	kind = strsep(&name, " \t");
@@ -239,7 +272,11 @@ static int begin_section(struct reader *r, char *name)
 		return begin_interface(r, name);
 	if (!strcmp(kind, "job"))
 		return begin_job(r, name);
-	return refuse(-EINVAL, "no section [%s]; there are [datapath], [interface DEV] and [job N]", kind);
+	if (!strcmp(kind, "manager"))
+		return begin_manager(r, name);
+	if (!strcmp(kind, "key"))
+		return begin_key(r, name);
+	return refuse(-EINVAL, "no section [%s]; there are [datapath], [interface DEV], [job N], [manager] and [key NAME]", kind);
 }
 
 /* -- lines --------------------------------------------------------------- */
@@ -335,6 +372,7 @@ int config_read(struct config **out, const char *file)
 	}
 	c->file = file;
 	c->load.group = DATAPATH_NO_GROUP;
+	manager_policy_init(&c->manager);
 	c->text = calloc(1, MAX_BYTES + 1);
 	err = c->text ? read_text(c) : fail(-ENOMEM, NULL, "%s", file);
 	if (err)

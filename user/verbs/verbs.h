@@ -19,5 +19,6 @@ int verb_stats(int argc, char **argv);
 int verb_slots(int argc, char **argv);
 int verb_resources(int argc, char **argv);
 int verb_histogram(int argc, char **argv);
+int verb_key_new(int argc, char **argv);
 
 #endif

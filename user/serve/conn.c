@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Connections of ranks; conn.h has the contracts. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cli/print.h"
+#include "cli/report.h"
+#include "conn.h"
+#include "fpisa.h"
+
+#define LAST_WORD_MS 2000 /* for what was said last to leave */
+#define BACKLOG 1024
+
+/* -- sockets ---------------------------------------------------------------- */
+
+/*
+ * A host that is gone is found by probes each second, and by data that it does not acknowledge: within
+ * FPISA_MANAGER_SILENCE_MS, of which the ranks that are told need their share.
+ */
+static void watch(int fd)
+{
+	static const struct {
+		int level, name, value;
+	} options[] = {
+		{ SOL_SOCKET, SO_KEEPALIVE, 1 },
+		{ IPPROTO_TCP, TCP_KEEPIDLE, 1 },
+		{ IPPROTO_TCP, TCP_KEEPINTVL, 1 },
+		{ IPPROTO_TCP, TCP_KEEPCNT, 4 },
+		{ IPPROTO_TCP, TCP_USER_TIMEOUT, FPISA_MANAGER_SILENCE_MS - 1500 },
+		{ IPPROTO_TCP, TCP_NODELAY, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(options[i].value));
+}
+
+int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = policy->listen };
+	struct epoll_event e = { .events = EPOLLIN };
+	char a[ADDRESS_LEN];
+	int one = 1;
+
+	TAILQ_INIT(&s->all);
+	TAILQ_INIT(&s->dirty);
+	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s->epoll < 0 || s->listener < 0)
+		return fail(-errno, NULL, "serve");
+	setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(s->listener, (struct sockaddr *)&at, sizeof(at)) || listen(s->listener, BACKLOG))
+		return fail(-errno, "give another port or address in [manager], or end what listens there", "serve: %s:%u",
+			    address_text(policy->listen, a), port);
+	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->listener, &e))
+		return fail(-errno, NULL, "serve");
+	return 0;
+}
+
+/* -- the end of one ---------------------------------------------------------- */
+
+static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cause)
+{
+	s->waiting -= c->caller.place < 0 && !c->closing;
+	manager_lost(s->manager, &c->caller, cause);
+	if (c->dirty)
+		TAILQ_REMOVE(&s->dirty, c, dirty_link);
+	TAILQ_REMOVE(&s->all, c, link);
+	s->n--;
+	fpisa_channel_close(c->channel);
+	free(c);
+}
+
+static void refuse_bad(struct conn *c, const char *text)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+
+	m.refusal = (struct fpisa_manager_refusal){
+		.reason = FPISA_MANAGER_R_malformed, .index = FPISA_MANAGER_NO_JOB};
+	snprintf(m.refusal.text, sizeof(m.refusal.text), "%.*s", FPISA_MANAGER_TEXT - 1, text);
+	if (fpisa_channel_open(c->channel) && !fpisa_channel_send(c->channel, &m))
+		fpisa_channel_flush(c->channel);
+}
+
+/* -- in and out --------------------------------------------------------------- */
+
+static void mark(struct conns_of *s, struct conn *c)
+{
+	if (!c->dirty)
+		TAILQ_INSERT_TAIL(&s->dirty, c, dirty_link);
+	c->dirty = true;
+}
+
+void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m)
+{
+	struct conns_of *s = arg;
+	struct conn *c = (struct conn *)to;
+
+	if (!c->closing && fpisa_channel_send(c->channel, m))
+		c->deaf = true;
+	mark(s, c);
+}
+
+void conn_hang_up(void *arg, struct manager_caller *who)
+{
+	struct conns_of *s = arg;
+	struct conn *c = (struct conn *)who;
+
+	c->closing = true;
+	c->until_ms = s->manager->now_ms + LAST_WORD_MS;
+	mark(s, c);
+}
+
+static void want(struct conns_of *s, struct conn *c)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
+
+	if (fpisa_channel_events(c->channel) & POLLOUT)
+		e.events |= EPOLLOUT;
+	epoll_ctl(s->epoll, EPOLL_CTL_MOD, fpisa_channel_fd(c->channel), &e);
+}
+
+static void take(struct conns_of *s, struct conn *c, const struct fpisa_manager_message *m)
+{
+	bool waited = c->caller.place < 0;
+
+	if (!*c->caller.owner)
+		snprintf(c->caller.owner, sizeof(c->caller.owner), "%s", fpisa_channel_name(c->channel));
+	manager_message(s->manager, &c->caller, m);
+	/* It is in a group now, has left it, or was refused. */
+	if (waited && (c->caller.place >= 0 || c->closing))
+		s->waiting--;
+}
+
+void conn_work(struct conns_of *s, struct conn *c)
+{
+	struct fpisa_manager_message m;
+	int rc;
+
+	while ((rc = fpisa_channel_work(c->channel, &m)) > 0)
+		if (!c->closing)
+			take(s, c, &m);
+	if (rc < 0) {
+		if (rc == -EPROTO && !c->closing)
+			refuse_bad(c, fpisa_error());
+		end(s, c, rc == -ETIMEDOUT ? FPISA_MANAGER_SILENT :
+			  rc == -EPROTO    ? FPISA_MANAGER_BROKE : FPISA_MANAGER_CLOSED);
+		return;
+	}
+	if (c->closing && fpisa_channel_flushed(c->channel))
+		shutdown(fpisa_channel_fd(c->channel), SHUT_WR);
+	want(s, c);
+}
+
+void conns_flush(struct conns_of *s)
+{
+	struct conn *c;
+
+	while ((c = TAILQ_FIRST(&s->dirty))) {
+		TAILQ_REMOVE(&s->dirty, c, dirty_link);
+		c->dirty = false;
+		conn_work(s, c);
+	}
+}
+
+void conns_tick(struct conns_of *s)
+{
+	struct conn *c, *next;
+
+	for (c = TAILQ_FIRST(&s->all); c; c = next) {
+		next = TAILQ_NEXT(c, link);
+		if (c->deaf || ((c->closing || c->caller.place < 0) && s->manager->now_ms >= c->until_ms))
+			end(s, c, FPISA_MANAGER_SILENT);
+	}
+}
+
+/* -- new ones ------------------------------------------------------------------ */
+
+static bool is_waiting(const struct conn *c)
+{
+	return c->caller.place < 0 && !c->closing;
+}
+
+/* Hosts that open many and say nothing take their own places. */
+static void make_room(struct conns_of *s)
+{
+	struct conn *c, *k, *victim = NULL;
+	int most = 0;
+
+	TAILQ_FOREACH(c, &s->all, link) {
+		int n = 0;
+
+		if (!is_waiting(c) || (victim && victim->caller.address == c->caller.address))
+			continue;
+		TAILQ_FOREACH(k, &s->all, link)
+			n += is_waiting(k) && k->caller.address == c->caller.address;
+		if (n > most) {
+			most = n;
+			victim = c;
+		}
+	}
+	if (victim)
+		end(s, victim, FPISA_MANAGER_SILENT);
+}
+
+static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	struct conn *c = calloc(1, sizeof(*c));
+
+	if (!c || fpisa_channel_serve(&c->channel, fd, s->keys, s->manager->policy->without_key)) {
+		if (!c)
+			close(fd);
+		free(c);
+		return;
+	}
+	c->caller = (struct manager_caller){ .address = address, .local = local, .place = -1 };
+	c->until_ms = s->manager->now_ms + FPISA_MANAGER_GREETING_MS;
+	e.data.ptr = c;
+	TAILQ_INSERT_TAIL(&s->all, c, link);
+	s->n++;
+	s->waiting++;
+	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e))
+		end(s, c, FPISA_MANAGER_CLOSED);
+}
+
+/* Who may not ask is told nothing that tells him more. */
+void conns_accept(struct conns_of *s)
+{
+	for (;;) {
+		struct sockaddr_in from, to;
+		socklen_t n = sizeof(from), m = sizeof(to);
+		int fd = accept4(s->listener, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd < 0)
+			return;
+		if (getsockname(fd, (struct sockaddr *)&to, &m) ||
+		    !manager_network_allowed(s->manager->policy, from.sin_addr.s_addr)) {
+			close(fd);
+			continue;
+		}
+		watch(fd);
+		if (s->waiting >= CONN_WAITING || s->n >= CONN_MOST)
+			make_room(s);
+		add(s, fd, from.sin_addr.s_addr, to.sin_addr.s_addr);
+	}
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The manager is two processes. The one that talks to the network has no
+ * capability and no pin; the helper beside it opens the datapath, and takes
+ * the requests below over a SOCK_SEQPACKET pair. It does what the policy allows and
+ * what a record says is the manager's own, whatever it is asked.
+ */
+#ifndef FPISA_SERVE_HELPER_H
+#define FPISA_SERVE_HELPER_H
+
+#include "manager/group.h"
+
+enum helper_what {
+	HELPER_RECORD, /* no answer */
+	HELPER_MAKE,   /* answered by HELPER_MAKE */
+	HELPER_REMOVE, /* no answer */
+	HELPER_LOOK,   /* answered by HELPER_LOOK: groups that are to end */
+	HELPER_FOUND,  /* an answer without a question, at the beginning: a group that lives */
+	HELPER_READY,  /* the last of these */
+};
+
+struct helper_request {
+	__u32 what, place;
+	union {
+		struct group_record record;
+		struct manager_make make;
+		struct {
+			__u64 token;
+			__u32 number;
+		} remove;
+	};
+};
+
+struct helper_answer {
+	__u32 what, place;
+	union {
+		struct manager_made made;
+		__u64 kill[GROUPS]; /* ids by place; 0: none */
+		struct group_record record;
+		__u32 port; /* READY: the datapath's, UDP */
+	};
+};
+
+struct helper {
+	pid_t pid;
+	int fd; /* never blocks for what is received */
+};
+
+/*
+ * Starts it for the datapath pinned in `pin`, which may be NULL, and waits until it is there; found() of each group that
+ * lives. 0 or -errno, reported.
+ */
+int helper_start(struct helper *h, const char *pin, const struct manager_policy *policy, __u16 *port,
+		 void (*found)(void *arg, __u32 place, const struct group_record *r), void *arg);
+
+/* -EPIPE, reported: it is gone. */
+int helper_ask(const struct helper *h, const struct helper_request *q);
+
+/* 1: *a is an answer; 0: none is there; -errno, reported: it is gone. */
+int helper_answer(const struct helper *h, struct helper_answer *a);
+
+#endif

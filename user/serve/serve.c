@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fpisa serve [FILE]: events of connections, of the helper and of time go to
+ * manager/group.c, and what it wants done goes out again. One thread; it
+ * waits for nobody but the helper when that has much to do.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/options.h"
+#include "cli/print.h"
+#include "config/config.h"
+#include "conn.h"
+#include "fpisa.h"
+#include "helper.h"
+#include "host/privilege.h"
+#include "serve.h"
+
+#define TICK_MS 250
+#define LOOK_MS 1000
+
+struct serve {
+	struct conns_of conns; /* first: conn.c's arg */
+	struct manager manager;
+	struct helper helper;
+	struct fpisa_psks keys;
+	int signals;
+	int failed; /* why it cannot go on */
+	int found; /* groups */
+	__u64 tick_ms, look_ms; /* the next ones */
+};
+
+/* -- what the groups want done -------------------------------------------------- */
+
+static void ask(struct serve *s, const struct helper_request *q)
+{
+	if (!s->failed)
+		s->failed = helper_ask(&s->helper, q);
+}
+
+static void make(void *arg, const struct manager_make *m)
+{
+	ask(arg, &(struct helper_request){ .what = HELPER_MAKE, .place = m->place, .make = *m });
+}
+
+static void remove_job(void *arg, __u32 number, __u64 token)
+{
+	ask(arg, &(struct helper_request){ .what = HELPER_REMOVE, .remove = { .number = number, .token = token } });
+}
+
+static void record(void *arg, __u32 place, const struct group_record *r)
+{
+	ask(arg, &(struct helper_request){ .what = HELPER_RECORD, .place = place, .record = *r });
+}
+
+static __u64 random_word(void *arg)
+{
+	struct serve *s = arg;
+	__u64 word = 0;
+
+	while (!s->failed && !word)
+		if (getrandom(&word, sizeof(word), 0) != sizeof(word))
+			s->failed = fail(-EIO, NULL, "serve: random numbers");
+	return word ?: 1;
+}
+
+static const struct manager_ops ops = {
+	.send = conn_send,
+	.hang_up = conn_hang_up,
+	.make = make,
+	.remove = remove_job,
+	.record = record,
+	.random = random_word,
+};
+
+static void found(void *arg, __u32 place, const struct group_record *r)
+{
+	struct serve *s = arg;
+
+	manager_restore(&s->manager, place, r);
+	s->found++;
+}
+
+/* -- events ---------------------------------------------------------------------- */
+
+static __u64 now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (__u64)t.tv_sec * 1000 + (__u64)t.tv_nsec / 1000000;
+}
+
+static void take_answers(struct serve *s)
+{
+	struct helper_answer a;
+	int rc;
+
+	while ((rc = helper_answer(&s->helper, &a)) > 0) {
+		if (a.what == HELPER_MAKE)
+			manager_made(&s->manager, &a.made);
+		for (__u32 i = 0; a.what == HELPER_LOOK && i < GROUPS; i++)
+			manager_kill(&s->manager, i, a.kill[i]);
+	}
+	if (rc < 0)
+		s->failed = rc;
+}
+
+static void time_passes(struct serve *s)
+{
+	if (s->manager.now_ms >= s->tick_ms) {
+		s->tick_ms = s->manager.now_ms + TICK_MS;
+		manager_tick(&s->manager);
+		conns_tick(&s->conns);
+	}
+	if (s->manager.now_ms >= s->look_ms) {
+		s->look_ms = s->manager.now_ms + LOOK_MS;
+		ask(s, &(struct helper_request){ .what = HELPER_LOOK });
+	}
+}
+
+/* An event of a connection may end others, of which events are left: those come again. */
+static int loop(struct serve *s)
+{
+	while (!s->failed) {
+		struct epoll_event e;
+		int n;
+
+		conns_flush(&s->conns);
+		n = epoll_wait(s->conns.epoll, &e, 1, TICK_MS);
+		s->manager.now_ms = now_ms();
+		s->manager.wall_s = (__u64)time(NULL);
+		if (n > 0 && e.data.ptr == &s->signals)
+			return 0;
+		if (n > 0 && e.data.ptr == &s->helper)
+			take_answers(s);
+		else if (n > 0 && !e.data.ptr)
+			conns_accept(&s->conns);
+		else if (n > 0)
+			conn_work(&s->conns, e.data.ptr);
+		time_passes(s);
+	}
+	return s->failed;
+}
+
+/* -- the beginning ----------------------------------------------------------------- */
+
+/* Nobody, or who the configuration says: who talks to the network owns no pin. */
+static int become(const char *user)
+{
+	const struct passwd *p = getpwnam(user ?: "nobody");
+
+	if (geteuid())
+		return privilege_drop();
+	if (!p)
+		return refuse(-ENOENT, "serve: no user '%s'; name another in [manager], user = NAME", user ?: "nobody");
+	if (!p->pw_uid)
+		return refuse(-EINVAL, "serve: user '%s' is root; name another in [manager], user = NAME", user ?: "nobody");
+	if (setgroups(0, NULL) || setresgid(p->pw_gid, p->pw_gid, p->pw_gid) ||
+	    setresuid(p->pw_uid, p->pw_uid, p->pw_uid))
+		return fail(-errno, NULL, "serve: become user '%s'", user ?: "nobody");
+	return privilege_drop();
+}
+
+static int watch_events(struct serve *s)
+{
+	struct epoll_event helper = { .events = EPOLLIN, .data.ptr = &s->helper },
+			   signals = { .events = EPOLLIN, .data.ptr = &s->signals };
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	s->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (s->signals < 0 || epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->helper.fd, &helper) ||
+	    epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->signals, &signals))
+		return fail(-errno, NULL, "serve");
+	return 0;
+}
+
+/* systemd's Type=notify. */
+static void tell_systemd(void)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	int fd;
+
+	if (!path || strlen(path) >= sizeof(to.sun_path))
+		return;
+	strcpy(to.sun_path, path);
+	if (*path == '@')
+		*to.sun_path = 0;
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (struct sockaddr *)&to,
+	       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
+	close(fd);
+}
+
+static int start(struct serve *s, const struct config *c, const char *pin)
+{
+	const struct manager_policy *p = &c->manager;
+	struct rlimit files = { CONN_MOST + 64, CONN_MOST + 64 };
+	char a[ADDRESS_LEN];
+	__u16 port;
+	int err;
+
+	s->manager = (struct manager){ .policy = p, .ops = &ops, .arg = s, .now_ms = now_ms() };
+	s->conns.manager = &s->manager;
+	err = helper_start(&s->helper, pin, p, &s->manager.aggregator_port, found, s);
+	if (!err && p->key_file && fpisa_psks_read(&s->keys, p->key_file))
+		err = refuse(-EINVAL, "serve: %s", fpisa_error());
+	if (err)
+		return err;
+	s->conns.keys = p->key_file ? &s->keys : NULL;
+	setrlimit(RLIMIT_NOFILE, &files);
+	port = p->port ?: s->manager.aggregator_port;
+	err = conns_open(&s->conns, p, port) ?: watch_events(s) ?: become(p->user);
+	/* Its memory has the keys. */
+	if (!err && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
+		err = fail(-errno, NULL, "serve");
+	if (err)
+		return err;
+	printf("serving groups at %s:%u; groups found: %d\n", address_text(p->listen, a), port, s->found);
+	fflush(stdout);
+	tell_systemd();
+	return 0;
+}
+
+int verb_serve(int argc, char **argv)
+{
+	struct common common = COMMON_INIT;
+	struct config *c = NULL;
+	struct serve *s;
+	const char *file;
+	int err;
+
+	if (bare_options(&common, argc, argv))
+		return BAD_USAGE;
+	if (argc - optind > 1)
+		return refuse(BAD_USAGE, "serve: give one file");
+	file = optind < argc ? argv[optind] : CONFIG_FILE;
+	s = calloc(1, sizeof(*s));
+	err = s ? config_read(&c, file) : fail(-ENOMEM, NULL, "serve");
+	if (!err && !c->manager_line)
+		err = refuse(-EINVAL, "%s: has no section [manager], which says what may be given away; see fpisa(8)", file);
+	if (!err)
+		err = start(s, c, common.pin ?: c->common.pin) ?: loop(s);
+	if (s)
+		explicit_bzero(&s->keys, sizeof(s->keys));
+	free(s);
+	config_free(c);
+	return err;
+}
