@@ -19,6 +19,7 @@
 
 #define LAST_WORD_MS 2000 /* for what was said last to leave */
 #define BACKLOG 1024
+#define TURN 64 /* messages, or reads of what is thrown away, before others have theirs */
 
 /* -- sockets ---------------------------------------------------------------- */
 
@@ -79,7 +80,11 @@ static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cau
 	free(c);
 }
 
-static void refuse_bad(struct conn *c, const char *text)
+/*
+ * Over what is no message there is nothing more to say than that. A socket that is closed over unread bytes would take
+ * even this back, so these are read for a moment.
+ */
+static void refuse_bad(struct conns_of *s, struct conn *c, const char *text)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 
@@ -88,6 +93,22 @@ static void refuse_bad(struct conn *c, const char *text)
 	snprintf(m.refusal.text, sizeof(m.refusal.text), "%.*s", FPISA_MANAGER_TEXT - 1, text);
 	if (fpisa_channel_open(c->channel) && !fpisa_channel_send(c->channel, &m))
 		fpisa_channel_flush(c->channel);
+	s->waiting -= c->caller.place < 0 && !c->closing;
+	manager_lost(s->manager, &c->caller, FPISA_MANAGER_BROKE);
+	c->broken = c->closing = true;
+	c->until_ms = s->manager->now_ms + LAST_WORD_MS;
+	shutdown(fpisa_channel_fd(c->channel), SHUT_WR);
+}
+
+/* False: the other side has closed it. */
+static bool throw_away(const struct conn *c)
+{
+	char bytes[4096];
+	ssize_t n = 1;
+
+	for (int i = 0; n > 0 && i < TURN; i++)
+		n = recv(fpisa_channel_fd(c->channel), bytes, sizeof(bytes), MSG_DONTWAIT);
+	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
 /* -- in and out --------------------------------------------------------------- */
@@ -143,16 +164,27 @@ static void take(struct conns_of *s, struct conn *c, const struct fpisa_manager_
 void conn_work(struct conns_of *s, struct conn *c)
 {
 	struct fpisa_manager_message m;
-	int rc;
+	int rc = 1;
 
-	while ((rc = fpisa_channel_work(c->channel, &m)) > 0)
-		if (!c->closing)
+	if (c->broken) {
+		if (!throw_away(c))
+			end(s, c, FPISA_MANAGER_BROKE);
+		return;
+	}
+	for (int i = 0; rc > 0 && i < TURN; i++) {
+		rc = fpisa_channel_work(c->channel, &m);
+		if (rc > 0 && !c->closing)
 			take(s, c, &m);
+	}
+	/* The rest of what TLS has decrypted no event tells of. */
+	if (rc > 0)
+		mark(s, c);
+	if ((rc == -EPROTO || rc == -EACCES) && !c->closing) {
+		refuse_bad(s, c, fpisa_error());
+		return;
+	}
 	if (rc < 0) {
-		if (rc == -EPROTO && !c->closing)
-			refuse_bad(c, fpisa_error());
-		end(s, c, rc == -ETIMEDOUT ? FPISA_MANAGER_SILENT :
-			  rc == -EPROTO    ? FPISA_MANAGER_BROKE : FPISA_MANAGER_CLOSED);
+		end(s, c, rc == -ETIMEDOUT ? FPISA_MANAGER_SILENT : FPISA_MANAGER_CLOSED);
 		return;
 	}
 	if (c->closing && fpisa_channel_flushed(c->channel))
@@ -163,8 +195,11 @@ void conn_work(struct conns_of *s, struct conn *c)
 void conns_flush(struct conns_of *s)
 {
 	struct conn *c;
+	int n = 0;
 
-	while ((c = TAILQ_FIRST(&s->dirty))) {
+	TAILQ_FOREACH(c, &s->dirty, dirty_link)
+		n++;
+	while (n-- && (c = TAILQ_FIRST(&s->dirty))) {
 		TAILQ_REMOVE(&s->dirty, c, dirty_link);
 		c->dirty = false;
 		conn_work(s, c);

@@ -18,6 +18,7 @@ struct conn {
 	bool closing; /* what was said last leaves, then it ends */
 	bool dirty;
 	bool deaf; /* it does not take what it is sent */
+	bool broken; /* it hears why; what it sends is thrown away */
 	__u64 until_ms; /* by when it must have joined, or have ended */
 };
 

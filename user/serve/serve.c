@@ -142,7 +142,7 @@ static int loop(struct serve *s)
 		int n;
 
 		conns_flush(&s->conns);
-		n = epoll_wait(s->conns.epoll, &e, 1, TICK_MS);
+		n = epoll_wait(s->conns.epoll, &e, 1, TAILQ_EMPTY(&s->conns.dirty) ? TICK_MS : 0);
 		s->manager.now_ms = now_ms();
 		s->manager.wall_s = (__u64)time(NULL);
 		if (n > 0 && e.data.ptr == &s->signals)
