@@ -20,5 +20,8 @@ int verb_slots(int argc, char **argv);
 int verb_resources(int argc, char **argv);
 int verb_histogram(int argc, char **argv);
 int verb_key_new(int argc, char **argv);
+int verb_group_list(int argc, char **argv);
+int verb_group_show(int argc, char **argv);
+int verb_group_kill(int argc, char **argv);
 
 #endif
