@@ -291,6 +291,71 @@ int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info);
 /* Leaves without a word to the others; NULL is fine. Unfinished requests are released. */
 void fpisa_close(struct fpisa *f);
 
+/*
+ * A group: ranks that have found each other by its name at the aggregator's
+ * manager (`fpisa serve`), which gives it a job for each type that its calls
+ * use. Ranks need no privilege, no job number, no port. A rank may compute as
+ * long as it likes: calls of the others end when it dies, not when it is slow.
+ * A group belongs to one thread at a time, and as handles do to the process
+ * that joined it. It has two threads of its own: one keeps the connection to
+ * the manager, one moves requests while the caller computes, as that of
+ * options.progress. All ranks make the same calls in the same order, on types too.
+ */
+struct fpisa_group;
+
+struct fpisa_group_options {
+	size_t size;		  /* sizeof(struct fpisa_group_options), so that it may grow */
+	const char *key_file;	  /* the file whose last key is used; NULL: what FPISA_KEY names, if it is set; "": none */
+	uint32_t join_timeout_ms; /* until all ranks have joined; 0: 10000 */
+	uint32_t timeout_ms;	  /* deadline of each call, as options.timeout_ms of a handle; 0: none */
+	uint32_t window;	  /* of its jobs, at most: a power of two; 0: 64. The manager may give less */
+	uint16_t elements;	  /* of a frame; 0: the default, or what the way to the ranks carries */
+	uint8_t mode;		  /* of its jobs, as in struct fpisa_info; 0: the default of `fpisa job add` */
+	uint8_t pipeline;	  /* the same */
+	uint32_t overflow;	  /* enum fpisa_overflow */
+	uint32_t transport;	  /* enum fpisa_transport_name */
+	uint64_t restore;	  /* as options.restore of a handle */
+};
+
+/*
+ * Joins the group `name` of `size` ranks as `rank`. `host` is the aggregator's,
+ * a name or an IPv4 address, with the manager's TCP port if that is not 18000;
+ * NULL: what FPISA_MANAGER says. Returns when all ranks have joined.
+ *
+ * -EINVAL	no such host; a name that is none; another size than other ranks said
+ * -EACCES	the manager does not take this key, or none, or this host; others can read the file of the key
+ * -EEXIST	a group of that name lives, or another process has the rank
+ * -EDQUOT, -ENOSPC	the manager gives no more, and says which limit
+ * -ETIMEDOUT	the manager did not answer, or some ranks have not joined: the error names them
+ * -ECONNREFUSED	no manager there
+ * -ENOENT	no such file of a key; or no GnuTLS (libgnutls.so.30), which a key takes
+ */
+int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name, uint32_t rank, uint32_t size,
+		     const struct fpisa_group_options *options);
+
+/*
+ * As fpisa_start() and fpisa_allreduce_op() of a handle; fpisa_test() and
+ * fpisa_wait() take the request. The first call of a type returns when all
+ * ranks have made it. Errors beside theirs and those of fpisa_group_join():
+ *
+ * -ECONNRESET	ranks are dead, or have left before they completed this call: the error and fpisa_group_missing() name
+ *		them. So it is for every call then; leave, and join again
+ * -EPROTO	ranks have used types in another order
+ * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s
+ */
+int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request);
+int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,
+			  enum fpisa_operation op, double factor, uint32_t *flags);
+
+/* Returns when all ranks have called it; errors as of a call. */
+int fpisa_group_barrier(struct fpisa_group *g);
+
+/* Ranks, as a bitmap, that the group's last error names. */
+uint64_t fpisa_group_missing(struct fpisa_group *g);
+
+/* The group is gone; requests of it are released. Others go on with calls that this rank has completed. NULL is fine. */
+void fpisa_group_leave(struct fpisa_group *g);
+
 /* The last error of this thread, one line, never NULL. */
 const char *fpisa_error(void);
 

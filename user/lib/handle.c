@@ -192,13 +192,6 @@ void fpisa_look_away(struct fpisa *f, int locked)
 		fpisa_unlock(&f->shared.lock);
 }
 
-void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r)
-{
-	if (!f->oldest || !r)
-		__atomic_store_n(&f->waiting_ns, r ? fpisa_now() : 0, __ATOMIC_RELAXED);
-	f->oldest = r;
-}
-
 int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *message)
 {
 	struct fpisa_shared *s = &f->shared;

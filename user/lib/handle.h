@@ -87,7 +87,12 @@ void fpisa_end_generation(struct fpisa *f, int error, const char *message); /* t
 int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
 
 /* `r` is the first that has not all of its results; NULL: all have. */
-void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r);
+static inline void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r)
+{
+	if (!f->oldest || !r)
+		__atomic_store_n(&f->waiting_ns, r ? fpisa_now() : 0, __ATOMIC_RELAXED);
+	f->oldest = r;
+}
 
 /*
  * Of a handle with a progress thread, from any thread: its calls under way, fpisa_rejoin() among them, and later ones

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A manager in a Lab, and ranks that join its groups."""
+import json
+import os
+import select
+import signal
+import sys
+
+from lab import ADDRESS, COMMAND_S, FPISA, HERE, LIBRARY, SLOW, end, wait_until
+
+MEMBER = os.path.join(HERE, "member.py")
+JOIN_MS = int(20000 * SLOW)
+
+
+class Rank:
+    """A process that joins a group."""
+
+    def __init__(self, process):
+        self.process, self.text = process, ""
+
+    def line(self):
+        """Its next answer."""
+        pipe = self.process.stdout.fileno()
+        while "\n" not in self.text:
+            ready, _, _ = select.select([pipe], [], [], COMMAND_S)
+            assert ready, "rank: no answer"
+            more = os.read(pipe, 65536)
+            assert more, f"rank: no answer: {self.process.stderr.read()}"
+            self.text += more.decode()
+        line, self.text = self.text.split("\n", 1)
+        return json.loads(line)
+
+    def kill(self, how=signal.SIGKILL):
+        self.process.send_signal(how)
+
+    def end(self):
+        end(self.process)
+
+
+class Groups:
+    """`fpisa serve` on the aggregator of `net`, with `config` lines of [manager], and a key unless they do without."""
+
+    def __init__(self, net, folder, *config, sections=""):
+        self.net, self.folder, self.manager, self.ranks = net, folder, None, []
+        self.key = os.path.join(folder, "keys") if "without-key = yes" not in config else ""
+        lines = ["[manager]", *config]
+        if self.key:
+            net.fpisa("key", "new", "train", self.key)
+            lines.append(f"key-file = {self.key}")
+        self.config = os.path.join(folder, "fpisa.conf")
+        with open(self.config, "w") as f:
+            f.write("\n".join(lines) + "\n" + sections)
+
+    def serve(self):
+        """Started, and ready."""
+        self.manager = self.net.agg.spawn(FPISA, "serve", self.config)
+        said = self.manager.stdout.readline()
+        assert said.startswith("serving groups"), said + self.manager.stderr.read()
+        return said
+
+    def kill(self, how=signal.SIGKILL):
+        self.manager.send_signal(how)
+        self.manager.wait()
+        end(self.manager)
+
+    def start(self, host, name, rank, size, *steps, hold=False, address=ADDRESS, **options):
+        """A rank on worker `host`."""
+        options = {"key_file": self.key, "join_timeout_ms": JOIN_MS, **options}
+        plan = json.dumps({"options": options, "steps": steps, "hold": hold})
+        self.ranks.append(Rank(self.net.worker[host].spawn(sys.executable, "-B", MEMBER, LIBRARY, address, name, rank,
+                                                           size, plan)))
+        return self.ranks[-1]
+
+    def group(self, name, hosts, *steps, **more):
+        """A rank on each of these workers, all joined."""
+        ranks = [self.start(h, name, r, len(hosts), *steps, **more) for r, h in enumerate(hosts)]
+        for rank in ranks:
+            answer = rank.line()
+            assert answer["rc"] == 0, answer
+        return ranks
+
+    def jobs(self):
+        return self.net.json("job", "list")
+
+    def empty(self):
+        """Nothing is left of any group."""
+        wait_until("the end of all jobs", lambda: not self.jobs())
+
+    def close(self):
+        for rank in self.ranks:
+            rank.end()

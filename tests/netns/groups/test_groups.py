@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Groups by the manager: sums of every type, who may not join, who dies, a manager that is killed."""
+import os
+import signal
+import socket
+import time
+
+import pytest
+
+from groups import Groups
+from lab import ADDRESS, FPISA, PORT, SLOW, children, wait_until
+
+EACCES, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO = 13, 17, 22, 104, 111, 110, 122, 71
+FOR_EVER = 10**6
+
+
+@pytest.fixture
+def groups(lab, tmp_path):
+    """groups(workers, *config) makes a Lab with a datapath and a manager."""
+    made = []
+
+    def make(workers, *config, sections="", serve=True):
+        net = lab(workers=workers)
+        net.load()
+        made.append(Groups(net, str(tmp_path), *config, sections=sections))
+        if serve:
+            made[-1].serve()
+        return made[-1]
+
+    yield make
+    for g in made:
+        g.close()
+
+
+def check_sums(ranks, hosts, *types):
+    for t in types:
+        for rank in ranks:
+            answer = rank.line()
+            assert answer["rc"] == 0, answer
+            assert answer["first"] == answer["last"] == hosts * (hosts + 1) / 2, (t, answer)
+
+
+def test_sums_of_every_type(groups):
+    """Three hosts, four jobs by nobody's hand; when the last has left nothing is there."""
+    g = groups(3)
+    types = "float32", "float64", "int32"
+    ranks = g.group("train", range(3), *({"sum": t, "count": 5000} for t in types), {"barrier": True}, hold=True)
+    check_sums(ranks, 3, *types)
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    jobs = g.jobs()
+    assert [j["format"] for j in jobs] == ["fp32", "fp64", "int32"]
+    assert {j["fanout"] for j in jobs} == {"multicast"} and all(j["joined"] == [0, 1, 2] for j in jobs)
+    for rank in ranks:
+        rank.kill()
+    g.empty()
+
+
+def test_ranks_of_one_host(groups):
+    g = groups(2, "without-key = yes")
+    ranks = g.group("train", [0, 0, 1], {"sum": "float32"}, {"leave": True})
+    check_sums(ranks, 3, "float32")
+    assert [rank.line()["rc"] for rank in ranks] == [0, 0, 0]
+    g.empty()
+
+
+def test_port_that_is_taken(groups):
+    g = groups(2, "udp-ports = 20000-20100")
+    with g.net.worker[1].socket() as s:
+        s.bind(("0.0.0.0", 20000))
+        ranks = g.group("train", range(2), {"sum": "float32"}, hold=True)
+        check_sums(ranks, 2, "float32")
+    members = g.net.json("job", "show", g.jobs()[0]["job"])["members"]
+    assert [m["port"] for m in members] == [20001, 20001]
+
+
+def test_who_may_not_join(groups, tmp_path):
+    g = groups(2, "networks = 10.99.1.0/24,10.99.2.0/24", "formats = fp32", sections="[key train]\ngroups = 1\n")
+    ranks = g.group("train", range(2), hold=True)
+
+    def refused(rc, text, *where, **options):
+        answer = g.start(0, *where, **options).line()
+        assert answer["rc"] == -rc and text in answer["error"], answer
+
+    refused(EEXIST, "group train: one of that name lives, of 2 ranks", "train", 0, 2)
+    refused(EDQUOT, "key 'train' has 1 groups", "other", 0, 2)
+    refused(EACCES, "a key is needed here", "other", 0, 2, key_file="")
+    g.net.fpisa("key", "new", "train", str(tmp_path / "wrong"))
+    refused(EACCES, "the manager does not take key train:", "other", 0, 2, key_file=str(tmp_path / "wrong"))
+    os.chmod(tmp_path / "wrong", 0o640)
+    refused(EACCES, "chmod 600", "other", 0, 2, key_file=str(tmp_path / "wrong"))
+    refused(EINVAL, "no name of a group", "a b", 0, 2)
+    refused(ECONNREFUSED, "is `fpisa serve` running there?", "other", 0, 2, address=f"{ADDRESS}:{PORT + 1}")
+    for rank in ranks:
+        rank.kill()
+    g.empty()
+    g.start(0, "train", 0, 3)
+    time.sleep(0.5 * SLOW)
+    refused(EEXIST, "another process has joined as rank 0", "train", 0, 3)
+    refused(EINVAL, "others said 3", "train", 1, 2)
+    refused(ETIMEDOUT, "rank 2 did not join", "train", 1, 3, join_timeout_ms=500)
+
+
+def test_formats_that_are_not_given(groups):
+    g = groups(2, "formats = fp32", sections="[key train]\njobs = 1\nslots = 32\n")
+    ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, hold=True)
+    check_sums(ranks, 2, "float32")
+    assert [j["window"] for j in g.jobs()] == [32]
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EACCES and "format fp64 is not given away here" in answer["error"]
+    ranks = [g.start(h, "orders", h, 2, {"sum": ("float32", "float64")[h]}) for h in range(2)]
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+        assert rank.line()["rc"] in (-EPROTO, -EACCES)
+
+
+def test_a_killed_rank_is_named(groups):
+    """Within a second, by all, whether they sum or wait; then the next group of that name."""
+    g = groups(3)
+    for victim in range(3):
+        ranks = g.group("train", range(3), {"sum": "float32", "count": 20000, "times": FOR_EVER}, hold=True)
+        time.sleep(0.5 * SLOW)
+        killed = time.monotonic()
+        ranks[victim].kill()
+        for r, rank in enumerate(ranks):
+            if r == victim:
+                continue
+            answer = rank.line()
+            assert answer["rc"] == -ECONNRESET and answer["missing"] == 1 << victim, answer
+            assert f"rank {victim} is gone: its process ended" in answer["error"]
+            assert answer["ended"] - killed < 1 * SLOW
+            rank.kill()
+    g.empty()
+
+
+def test_a_child_holds_no_lease(groups):
+    g = groups(2)
+    ranks = g.group("train", range(2), {"sum": "float32"}, {"fork": True}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
+    check_sums(ranks, 2, "float32")
+    wait_until("a child", lambda: children(ranks[0].process.pid))
+    child = children(ranks[0].process.pid)[0]
+    killed = time.monotonic()
+    ranks[0].kill()
+    answer = ranks[1].line()
+    os.kill(child, signal.SIGKILL)
+    assert answer["rc"] == -ECONNRESET and answer["missing"] == 1 and answer["ended"] - killed < 1 * SLOW
+
+
+def test_a_host_that_vanishes(groups):
+    g = groups(2)
+    ranks = g.group("train", range(2), {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
+    time.sleep(0.5)
+    cut = time.monotonic()
+    g.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; policy drop; }; "
+                        "chain out { type filter hook output priority 0; policy drop; }; }")
+    others, own = ranks[1].line(), ranks[0].line()
+    assert others["rc"] == -ECONNRESET and others["missing"] == 1 and "its host does not answer" in others["error"]
+    assert others["ended"] - cut < 6 * SLOW
+    assert own["rc"] == -ETIMEDOUT and "neither the manager nor the aggregator has answered" in own["error"]
+    assert ADDRESS in own["error"]
+    ranks[1].kill()
+    g.empty()
+
+
+def test_slow_is_not_dead(groups):
+    g = groups(2)
+    slow = g.start(0, "train", 0, 2, {"sleep": 8}, {"sum": "float32"})
+    fast = g.start(1, "train", 1, 2, {"sum": "float32"})
+    answers = [[r.line(), r.line()] for r in (slow, fast)]
+    assert all(a["rc"] == 0 for pair in answers for a in pair) and answers[1][1]["s"] > 7
+
+
+def test_who_leaves_early_is_named(groups):
+    g = groups(2)
+    one = g.start(0, "train", 0, 2, {"sum": "float32"}, {"leave": True}, hold=True)
+    other = g.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"sum": "float32"})
+    assert [one.line()["rc"] for _ in range(3)] == [0, 0, 0]
+    assert [other.line()["rc"] for _ in range(2)] == [0, 0]
+    answer = other.line()
+    assert answer["rc"] == -ECONNRESET and "rank 0 has left the group after 1 calls" in answer["error"]
+
+
+@pytest.mark.early
+def test_a_manager_that_is_killed(groups):
+    """Sums go on meanwhile, ranks come back, and a rank that dies after that is named at once."""
+    g = groups(3)
+    ranks = g.group("train", range(3), {"sum": "float32", "times": 100, "pause": 0.05 * SLOW}, {"sum": "int32"},
+                    {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
+    for _ in range(3):
+        time.sleep(0.7 * SLOW)
+        g.kill()
+        time.sleep(0.3 * SLOW)
+        assert "groups found: 1" in g.serve()
+    for rank in ranks:
+        for _ in range(2):
+            answer = rank.line()
+            assert answer["rc"] == 0, answer
+    time.sleep(1 * SLOW)
+    killed = time.monotonic()
+    ranks[1].kill()
+    for r in 0, 2:
+        answer = ranks[r].line()
+        assert answer["rc"] == -ECONNRESET and answer["missing"] == 2 and answer["ended"] - killed < 1 * SLOW
+        ranks[r].kill()
+    g.empty()
+
+
+def test_who_does_not_come_back(groups):
+    g = groups(2)
+    ranks = g.group("train", range(2), {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
+    g.kill()
+    ranks[0].kill()
+    g.serve()
+    answer = ranks[1].line()
+    assert answer["rc"] == -ECONNRESET and answer["missing"] == 1, answer
+    assert "did not come back after the manager had been restarted" in answer["error"]
+
+
+def test_one_manager_a_datapath(groups, tmp_path):
+    """A second one waits for the first, in vain, and says whom for."""
+    g = groups(1)
+    with open(tmp_path / "other.conf", "w") as f:
+        f.write(f"[manager]\nwithout-key = yes\nport = {PORT + 1}\n")
+    status, _, err = g.net.agg.try_run(FPISA, "serve", tmp_path / "other.conf")
+    assert status == 1 and f"another manager serves this datapath, process {children(g.manager.pid)[0]}" in err
+
+
+def test_verbs(groups):
+    """Who has what, and an end to it."""
+    g = groups(2)
+    assert g.net.json("group", "list") == []
+    ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER}, hold=True)
+    check_sums(ranks, 2, "float32")
+    job = g.jobs()[0]["job"]
+    row = g.net.json("group", "list")[0]
+    assert (row["name"], row["key"], row["size"], row["here"], row["jobs"]) == ("train", "train", 2, [0, 1], [job])
+    assert row["left"] == row["gone"] == [] and 0 <= row["lives_s"] < 60 * SLOW
+    assert g.net.json("group", "show", "train")[0]["members"] == g.net.addresses
+    assert f"fpisa job show {job}" in g.net.fpisa("group", "show", "train")
+    assert g.net.fpisa("group", "list").splitlines()[1].startswith("train ")
+    status, _, err = g.net.agg.try_run(FPISA, "group", "kill", "other")
+    assert status == 1 and "no such group" in err
+    g.net.fpisa("group", "kill", "train")
+    assert g.net.json("group", "list") == [] == g.jobs()
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -ECONNRESET and answer["missing"] == 3 and "ended at the aggregator" in answer["error"]
+
+
+def test_a_job_that_is_deleted(groups):
+    """By hand, under the group that has it: that ends, too."""
+    g = groups(2)
+    ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER}, hold=True)
+    check_sums(ranks, 2, "float32")
+    g.net.fpisa("job", "del", g.jobs()[0]["job"])
+    assert [rank.line()["rc"] for rank in ranks] == [-ECONNRESET] * 2
+    assert g.net.json("group", "list") == []
+
+
+def test_hostile_connections(groups):
+    """Silence, garbage, half a message: who has a group does not notice."""
+    g = groups(2)
+    ranks = g.group("train", range(2), {"sum": "float32", "times": 50, "pause": 0.05}, {"leave": True})
+    with g.net.worker[0].entered():
+        silent = [socket.create_connection((ADDRESS, PORT)) for _ in range(100)]
+        for first in b"\x16", b"FMPG\x01\x00\x01\x00", b"\x00":
+            with socket.create_connection((ADDRESS, PORT)) as s:
+                try:
+                    s.sendall(first + os.urandom(1000000))
+                except OSError:
+                    pass
+        with socket.create_connection((ADDRESS, PORT)) as s:
+            s.sendall(b"FMPG\x01\x00\x01\x00" + bytes(5000))
+            assert b"a key is needed here" in s.recv(256, socket.MSG_WAITALL)
+        with socket.create_connection((ADDRESS, PORT)) as half:
+            half.sendall(b"FMPG\x01\x00")
+    more = g.group("second", range(2), {"sum": "float32"})
+    check_sums(more, 2, "float32")
+    assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
+    deadline = time.monotonic() + 10 * SLOW
+    for s in silent:
+        s.settimeout(max(0.1, deadline - time.monotonic()))
+        assert s.recv(1) == b""
+        s.close()
+    assert g.manager.poll() is None
+
+
+def test_who_talks_to_the_network_may_nothing(groups):
+    g = groups(1)
+    with open(f"/proc/{g.manager.pid}/status") as f:
+        status = dict(line.split(":\t", 1) for line in f.read().splitlines() if ":\t" in line)
+    assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0 and status["NoNewPrivs"].strip() == "1"
+    assert "0" not in status["Uid"].split()
+    held = [os.readlink(f"/proc/{g.manager.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{g.manager.pid}/fd")]
+    assert not [h for h in held if "bpf" in h]
+    helper = children(g.manager.pid)[0]
+    g.kill(signal.SIGTERM)
+    wait_until("the end of the helper", lambda: not os.path.exists(f"/proc/{helper}"))

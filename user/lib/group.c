@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The public functions of fpisa.h on groups. A group has a connection
+ * (link.c), and a handle for each format that its calls have used: a job
+ * that the manager makes when all ranks make their first such call.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "api.h"
+#include "base/clock.h"
+#include "base/engine.h"
+#include "fpisa/format.h"
+#include "handle.h"
+#include "link.h"
+
+#define DEFAULT_JOIN_MS 10000
+#define BARRIER_TAG 0x7265697272616270ull
+
+struct fpisa_group {
+	struct fpisa_link link;
+	struct fpisa_group_options options;
+	struct fpisa_engine *engine; /* of all its handles */
+	uint64_t join_ns;
+	int busy;
+};
+
+/* -- joining --------------------------------------------------------------------- */
+
+/* "HOST" or "HOST:PORT", an IPv4 address or a name that has one. */
+static int find_host(const char *text, struct sockaddr_in *to)
+{
+	const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
+	const char *colon = strchr(text, ':');
+	size_t n = colon ? (size_t)(colon - text) : strlen(text);
+	struct addrinfo *found;
+	unsigned int port = FPISA_PORT;
+	char host[256], end;
+	int rc;
+
+	if (!n || n >= sizeof(host) ||
+	    (colon && (sscanf(colon + 1, "%5u%c", &port, &end) != 1 || !port || port > 65535 || colon[1] == '+' ||
+		       colon[1] == '-' || colon[1] == ' ')))
+		return fpisa_fail(-EINVAL, "'%s' is no host with an optional port, as aggregator:18000", text);
+	memcpy(host, text, n);
+	host[n] = 0;
+	rc = getaddrinfo(host, NULL, &hints, &found);
+	if (rc)
+		return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is no host that is known here: %s", host,
+				  gai_strerror(rc));
+	memcpy(to, found->ai_addr, sizeof(*to));
+	to->sin_port = htons((uint16_t)port);
+	freeaddrinfo(found);
+	return 0;
+}
+
+static int take_key(struct fpisa_link *l, const char *file)
+{
+	struct fpisa_psks *keys;
+	int rc;
+
+	if (!file || !*file)
+		return 0;
+	keys = calloc(1, sizeof(*keys));
+	if (!keys)
+		return fpisa_fail(-ENOMEM, "no memory for keys");
+	rc = fpisa_psks_read(keys, file);
+	if (!rc) {
+		l->psk = keys->psk[keys->n - 1];
+		l->has_psk = 1;
+		snprintf(l->key_file, sizeof(l->key_file), "%s", file);
+	}
+	explicit_bzero(keys, sizeof(*keys));
+	free(keys);
+	return rc;
+}
+
+static int copy_options(struct fpisa_group_options *to, const struct fpisa_group_options *from)
+{
+	int rc = 0;
+
+	*to = (struct fpisa_group_options){0};
+	if (from)
+		rc = fpisa_copy_sized(to, sizeof(*to), from, sizeof(from->size), "group_options");
+	if (!rc && (to->mode >= FPISA_MODE_END || to->pipeline > FPISA_PIPELINE_FUSED ||
+		    to->transport > FPISA_TRANSPORT_XSK || to->overflow > FPISA_OVERFLOW_FLAG))
+		rc = fpisa_fail(-EINVAL, "options.mode, pipeline, transport or overflow is none of those in fpisa.h");
+	return rc;
+}
+
+static int prepare(struct fpisa_group *g, const char *host, const char *name, uint32_t rank, uint32_t size)
+{
+	struct fpisa_link *l = &g->link;
+	const char *key = g->options.key_file ? g->options.key_file : getenv("FPISA_KEY");
+	int rc = fpisa_given(name, "the group's name");
+
+	if (!host)
+		host = getenv("FPISA_MANAGER");
+	if (!rc && (!host || !*host))
+		rc = fpisa_fail(-EINVAL, "no host is given, and FPISA_MANAGER is not set");
+	if (rc)
+		return rc;
+	if (strlen(name) < sizeof(l->join.name))
+		strcpy(l->join.name, name);
+	if (!fpisa_manager_name_valid(l->join.name))
+		return fpisa_fail(-EINVAL, "'%s' is no name of a group: 1 to %d of A-Z a-z 0-9 . _ : @ + -", name,
+				  FPISA_MANAGER_NAME - 1);
+	if (!size || size > FPISA_MAX_WORKERS || rank >= size)
+		return fpisa_fail(-EINVAL, "rank is %u and size %u; size must be in 1..%d and rank below it", rank, size,
+				  FPISA_MAX_WORKERS);
+	l->join.rank = rank;
+	l->join.size = size;
+	snprintf(l->peer, sizeof(l->peer), "%.24s: group %.63s", host, name);
+	rc = find_host(host, &l->to);
+	return rc ? rc : take_key(l, key);
+}
+
+int fpisa_group_join(struct fpisa_group **out, const char *host, const char *name, uint32_t rank, uint32_t size,
+		     const struct fpisa_group_options *options)
+{
+	struct fpisa_group *g;
+	int rc = fpisa_given(out, "the place of the group");
+
+	if (rc)
+		return rc;
+	*out = NULL;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return fpisa_fail(-ENOMEM, "no memory for a group");
+	g->link.wake = -1;
+	rc = copy_options(&g->options, options);
+	if (!rc)
+		rc = prepare(g, host, name, rank, size);
+	if (!rc) {
+		g->join_ns = (g->options.join_timeout_ms ? g->options.join_timeout_ms : DEFAULT_JOIN_MS) * 1000000ull;
+		rc = fpisa_engine_start(&g->engine);
+	}
+	if (!rc) {
+		rc = fpisa_link_start(&g->link);
+	}
+	if (!rc)
+		rc = fpisa_link_wait_joined(&g->link, g->join_ns);
+	if (!rc) {
+		*out = g;
+		return 0;
+	}
+	fpisa_link_stop(&g->link, 0);
+	fpisa_engine_stop(g->engine);
+	free(g);
+	return rc;
+}
+
+/* -- jobs --------------------------------------------------------------------------- */
+
+static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t type)
+{
+	return (struct fpisa_manager_spec){
+		.format = (uint8_t)type,
+		/* Integers have no modes. */
+		.mode = type == FPISA_INT32 ? 0 : g->options.mode,
+		.pipeline = g->options.pipeline,
+		.elements = g->options.elements,
+		.window = g->options.window,
+	};
+}
+
+/* The manager names a port; one that another socket has it replaces by another. */
+static int bind_port(struct fpisa_group *g, struct fpisa_link_job *j, struct fpisa **f)
+{
+	struct fpisa_link *l = &g->link;
+	const struct fpisa_manager_bind b = j->bind;
+	struct fpisa_options o = {.size = sizeof(o),
+				  .local_port = b.port,
+				  .transport = g->options.transport,
+				  .overflow = g->options.overflow,
+				  .restore = g->options.restore,
+				  .timeout_ms = FPISA_FOREVER};
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_BOUND);
+	char aggregator[32];
+	int rc;
+
+	j->state = FPISA_LINK_JOB_BOUND;
+	pthread_mutex_unlock(&l->lock);
+	if (*f && (*f)->local_port != b.port) {
+		fpisa_close(*f);
+		*f = NULL;
+	}
+	snprintf(aggregator, sizeof(aggregator), "%s:%u", inet_ntoa((struct in_addr){b.address}), b.aggregator);
+	rc = *f ? 0 : fpisa_open(f, aggregator, 0, &o, g->engine);
+	pthread_mutex_lock(&l->lock);
+	if (rc && rc != -EADDRINUSE)
+		return rc;
+	m.bind = (struct fpisa_manager_bind){.index = b.index, .port = b.port, .taken = rc != 0};
+	fpisa_link_send(l, &m);
+	return 0;
+}
+
+/* Under the lock, which waits let go of. 0 with a handle that has its port: the job is given. */
+static int ask(struct fpisa_group *g, uint32_t index, const struct fpisa_manager_spec *spec, struct fpisa **f)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_ASK);
+	struct fpisa_link_job *j = &g->link.job[index];
+	int rc = 0;
+
+	j->asked = *spec;
+	j->state = FPISA_LINK_JOB_ASKED;
+	m.ask.index = index;
+	m.ask.spec = *spec;
+	fpisa_link_send(&g->link, &m);
+	while (!rc && !g->link.error) {
+		switch (j->state) {
+		case FPISA_LINK_JOB_BIND:
+			rc = bind_port(g, j, f);
+			break;
+		case FPISA_LINK_JOB_GIVEN:
+			return 0;
+		case FPISA_LINK_JOB_REFUSED:
+			return fpisa_fail(j->error, "%s", j->sentence);
+		default:
+			fpisa_link_wait_job(&g->link, j, j->state);
+		}
+	}
+	return rc ? rc : fpisa_fail(g->link.error, "%s", g->link.sentence);
+}
+
+/* From here on the group's end is the handle's. */
+static int join_job(struct fpisa_group *g, uint32_t index, struct fpisa *f)
+{
+	struct fpisa_link_job *j = &g->link.job[index];
+	int rc;
+
+	pthread_mutex_lock(&g->link.lock);
+	j->handle = f;
+	rc = g->link.error;
+	if (rc)
+		fpisa_handle_fail(f, rc, g->link.missing, g->link.sentence);
+	pthread_mutex_unlock(&g->link.lock);
+	/* Others may compute before they make this call; a deadline of their death is the manager's to keep. */
+	rc = fpisa_join_job(f, j->job.job, j->job.token);
+	if (!rc && g->options.timeout_ms)
+		f->timeout_ns = g->options.timeout_ms * 1000000ull;
+	if (rc) {
+		pthread_mutex_lock(&g->link.lock);
+		j->handle = NULL;
+		pthread_mutex_unlock(&g->link.lock);
+	}
+	return rc;
+}
+
+/* The handle for values of a type; made at the first use. */
+static int handle_of(struct fpisa_group *g, uint32_t type, struct fpisa **out)
+{
+	struct fpisa_manager_spec spec = spec_of(g, type);
+	struct fpisa_link_job *j = g->link.job;
+	struct fpisa *f = NULL;
+	uint32_t k = 0;
+	int rc = 0;
+
+	if (!type || type >= FPISA_FORMAT_END)
+		return fpisa_fail(-EINVAL, "%s: type is %u; it must be an enum fpisa_dtype", g->link.peer, type);
+	*out = NULL;
+	pthread_mutex_lock(&g->link.lock);
+	for (; !*out && k < FPISA_MANAGER_JOBS && j[k].state != FPISA_LINK_JOB_NONE; k++)
+		if (j[k].handle && j[k].asked.format == type)
+			*out = j[k].handle;
+	if (!*out && k == FPISA_MANAGER_JOBS)
+		rc = fpisa_fail(-ENOSPC, "%s: it has had its %d jobs, those included that were refused", g->link.peer,
+				FPISA_MANAGER_JOBS);
+	else if (!*out)
+		rc = ask(g, k, &spec, &f);
+	pthread_mutex_unlock(&g->link.lock);
+	if (*out)
+		return 0;
+	if (!rc)
+		rc = join_job(g, k, f);
+	if (rc)
+		fpisa_close(f);
+	else
+		*out = f;
+	return rc;
+}
+
+/* -- calls ---------------------------------------------------------------------------- */
+
+static int enter(struct fpisa_group *g)
+{
+	int rc = fpisa_given(g, "the group");
+
+	if (rc)
+		return rc;
+	if (g->link.inherited)
+		return fpisa_fail(-ECHILD, "%s: it belongs to the process that joined it, and this is a child", g->link.peer);
+	if (g->busy)
+		return fpisa_fail(-EBUSY, "%s: it is in a call of another thread", g->link.peer);
+	rc = fpisa_link_error(&g->link);
+	if (!rc)
+		g->busy = 1;
+	return rc;
+}
+
+static int start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
+{
+	struct fpisa *f = NULL;
+	int rc = handle_of(g, call->type, &f);
+
+	if (!rc)
+		rc = fpisa_link_call(&g->link);
+	return rc ? rc : fpisa_start(f, call, request);
+}
+
+int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
+{
+	struct fpisa_call c;
+	int rc = fpisa_given(request, "the place of the request");
+
+	if (rc)
+		return rc;
+	*request = NULL;
+	rc = fpisa_copy_sized(&c, sizeof(c), call, offsetof(struct fpisa_call, tag), "call");
+	if (!rc)
+		rc = enter(g);
+	if (rc)
+		return rc;
+	c.size = sizeof(c);
+	rc = start(g, &c, request);
+	g->busy = 0;
+	return rc;
+}
+
+int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,
+			  enum fpisa_operation op, double factor, uint32_t *flags)
+{
+	const struct fpisa_call c = {
+		.size = sizeof(c), .send = send, .recv = recv, .count = count, .type = type, .op = op, .factor = factor};
+	struct fpisa_request *r = NULL;
+	int rc = fpisa_group_start(g, &c, &r);
+
+	return rc ? rc : fpisa_wait(&r, flags);
+}
+
+int fpisa_group_barrier(struct fpisa_group *g)
+{
+	uint64_t word[FPISA_BLOCK] = {0};
+	struct fpisa_call c = {.size = sizeof(c),
+			       .send = word,
+			       .recv = word,
+			       .count = FPISA_BLOCK,
+			       .type = FPISA_FLOAT32,
+			       .op = FPISA_SUM,
+			       .tag = BARRIER_TAG};
+	struct fpisa_request *r = NULL;
+	int rc = fpisa_given(g, "the group");
+
+	/* By a job that there is already, of whatever type. */
+	for (int k = 0; !rc && k < FPISA_MANAGER_JOBS; k++)
+		if (g->link.job[k].handle) {
+			c.type = g->link.job[k].asked.format;
+			break;
+		}
+	if (!rc)
+		rc = fpisa_group_start(g, &c, &r);
+	return rc ? rc : fpisa_wait(&r, NULL);
+}
+
+uint64_t fpisa_group_missing(struct fpisa_group *g)
+{
+	uint64_t missing;
+
+	if (!g || g->link.inherited)
+		return 0;
+	pthread_mutex_lock(&g->link.lock);
+	missing = g->link.missing;
+	pthread_mutex_unlock(&g->link.lock);
+	for (int k = 0; !missing && k < FPISA_MANAGER_JOBS; k++)
+		missing = g->link.job[k].handle ? fpisa_missing(g->link.job[k].handle) : 0;
+	return missing;
+}
+
+/* Those that have all of their results, whoever has asked for them. */
+static uint64_t completed(const struct fpisa_group *g)
+{
+	uint64_t calls = g->link.calls;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		struct fpisa *f = g->link.job[k].handle;
+		const struct fpisa_request *r;
+		int locked;
+
+		if (!f || f->inherited)
+			continue;
+		locked = fpisa_look(f);
+		TAILQ_FOREACH(r, &f->requests, link)
+			calls -= r->left != 0;
+		fpisa_look_away(f, locked);
+	}
+	return calls;
+}
+
+void fpisa_group_leave(struct fpisa_group *g)
+{
+	struct fpisa *f[FPISA_MANAGER_JOBS];
+
+	if (!g || (g->busy && !g->link.inherited))
+		return;
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		f[k] = g->link.job[k].handle;
+	fpisa_link_stop(&g->link, completed(g));
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		fpisa_close(f[k]);
+	fpisa_engine_stop(g->engine);
+	free(g);
+}

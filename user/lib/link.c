@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The thread that keeps a rank's connection; link.h has the contracts. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "handle.h"
+#include "link.h"
+
+#define MS 1000000ull
+#define TURN_MS 200	   /* between two looks at the clock */
+#define CONNECT_MS 500	   /* for one try */
+#define LAST_WORD_MS 1000  /* for LEAVE to leave */
+
+/* -- connecting ----------------------------------------------------------------- */
+
+static void watch(int fd)
+{
+	const int options[][3] = {
+		{SOL_SOCKET, SO_KEEPALIVE, 1},
+		{IPPROTO_TCP, TCP_KEEPIDLE, 1},
+		{IPPROTO_TCP, TCP_KEEPINTVL, 1},
+		{IPPROTO_TCP, TCP_KEEPCNT, 4},
+		{IPPROTO_TCP, TCP_USER_TIMEOUT, FPISA_MANAGER_SILENCE_MS - 1500},
+		{IPPROTO_TCP, TCP_NODELAY, 1},
+	};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
+}
+
+static int is_stopping(struct fpisa_link *l)
+{
+	int stopping;
+
+	pthread_mutex_lock(&l->lock);
+	stopping = l->stopping;
+	pthread_mutex_unlock(&l->lock);
+	return stopping;
+}
+
+/* A child must not keep what is a lease: it finds the descriptor in l->fd, or none. */
+static int open_socket(struct fpisa_link *l)
+{
+	int rc = 0;
+
+	fpisa_fork_hold();
+	l->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (l->fd >= 0)
+		watch(l->fd);
+	if (l->fd < 0 || (connect(l->fd, (struct sockaddr *)&l->to, sizeof(l->to)) && errno != EINPROGRESS))
+		rc = -errno;
+	fpisa_fork_release();
+	return rc;
+}
+
+static void drop(struct fpisa_link *l, struct fpisa_channel **c)
+{
+	fpisa_fork_hold();
+	if (*c)
+		fpisa_channel_close(*c);
+	else if (l->fd >= 0)
+		close(l->fd);
+	*c = NULL;
+	l->fd = -1;
+	fpisa_fork_release();
+}
+
+/* What a rank says first; to a manager that was restarted, who it is, and what it still waits for. */
+static int greet(struct fpisa_link *l, struct fpisa_channel *c)
+{
+	struct fpisa_manager_message m;
+	int rc;
+
+	pthread_mutex_lock(&l->lock);
+	m = fpisa_manager_message(l->joined ? FPISA_MANAGER_RETURN : FPISA_MANAGER_JOIN);
+	m.join = l->join;
+	rc = fpisa_channel_send(c, &m);
+	l->unsent = l->joined ? 0 : l->unsent;
+	for (uint32_t k = 0; !rc && l->joined && k < FPISA_MANAGER_JOBS; k++) {
+		struct fpisa_link_job *j = &l->job[k];
+
+		if (j->state < FPISA_LINK_JOB_ASKED || j->state > FPISA_LINK_JOB_BOUND)
+			continue;
+		j->state = FPISA_LINK_JOB_ASKED;
+		m = fpisa_manager_message(FPISA_MANAGER_ASK);
+		m.ask.index = k;
+		m.ask.spec = j->asked;
+		rc = fpisa_channel_send(c, &m);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return rc;
+}
+
+/* 0 with a channel, or -errno with the message set. */
+static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
+{
+	struct pollfd p = {.events = POLLOUT};
+	int rc = open_socket(l), error = 0;
+	socklen_t n = sizeof(error);
+
+	p.fd = l->fd;
+	if (!rc && poll(&p, 1, CONNECT_MS) != 1)
+		rc = -ETIMEDOUT;
+	if (!rc && (getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &n) || error))
+		rc = -(error ? error : errno);
+	if (rc) {
+		drop(l, c);
+		return fpisa_fail(rc, "no connection: %s; is `fpisa serve` running there?", strerror(-rc));
+	}
+	/* The socket is the channel's now, in any case. */
+	rc = fpisa_channel_call(c, l->fd, l->has_psk ? &l->psk : NULL);
+	if (rc)
+		l->fd = -1;
+	return rc ? rc : greet(l, *c);
+}
+
+/* -- the thread ------------------------------------------------------------------ */
+
+static int send_queue(struct fpisa_link *l, struct fpisa_channel *c)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&l->lock);
+	for (int i = 0; !rc && i < l->unsent; i++)
+		rc = fpisa_channel_send(c, &l->queue[i]);
+	l->unsent = 0;
+	pthread_mutex_unlock(&l->lock);
+	return rc;
+}
+
+/* Neither the manager nor the aggregator answers who waits. */
+static void check_silence(struct fpisa_link *l)
+{
+	uint64_t now = fpisa_now(), limit = FPISA_MANAGER_SILENCE_MS * MS;
+	char sentence[FPISA_MESSAGE_SIZE];
+
+	pthread_mutex_lock(&l->lock);
+	for (int k = 0; k < FPISA_MANAGER_JOBS && now - l->heard_ns > limit; k++) {
+		struct fpisa *f = l->job[k].handle;
+		uint64_t waiting = f ? __atomic_load_n(&f->waiting_ns, __ATOMIC_RELAXED) : 0;
+
+		if (!waiting || now - waiting < limit ||
+		    now - __atomic_load_n(&f->heard_ns, __ATOMIC_RELAXED) < limit)
+			continue;
+		snprintf(sentence, sizeof(sentence),
+			 "%s: neither the manager nor the aggregator has answered for %d s; is that host up?", l->peer,
+			 FPISA_MANAGER_SILENCE_MS / 1000);
+		fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void ping(struct fpisa_channel *c, uint64_t *next_ns)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_PING);
+	uint64_t now = fpisa_now();
+
+	if (now < *next_ns || !fpisa_channel_open(c) || fpisa_channel_send(c, &m))
+		return;
+	*next_ns = now + FPISA_MANAGER_PING_MS * MS;
+}
+
+/* One turn of a connection: 0, or -errno with the message set: it is over. */
+static int turn(struct fpisa_link *l, struct fpisa_channel *c, uint64_t *ping_ns)
+{
+	struct fpisa_manager_message m;
+	struct pollfd p[2] = {{.fd = l->wake, .events = POLLIN}, {.fd = l->fd}};
+	eventfd_t n;
+	int rc;
+
+	ping(c, ping_ns);
+	rc = send_queue(l, c);
+	while (!rc && (rc = fpisa_channel_work(c, &m)) > 0) {
+		fpisa_link_hear(l, &m);
+		rc = 0;
+	}
+	if (rc)
+		return rc;
+	p[1].events = fpisa_channel_events(c);
+	poll(p, 2, TURN_MS);
+	if (p[0].revents)
+		eventfd_read(l->wake, &n);
+	check_silence(l);
+	return 0;
+}
+
+static void key_refused(struct fpisa_link *l)
+{
+	char identity[FPISA_PSK_IDENTITY];
+
+	fpisa_psk_identity(&l->psk, identity);
+	fpisa_fail(-EACCES, "the manager does not take key %s of %s", identity, l->key_file);
+}
+
+/* Before all have joined every end of the connection is the end; later only what the manager itself refuses. */
+static void connection_ended(struct fpisa_link *l, int rc)
+{
+	if (rc == -EACCES && l->has_psk)
+		key_refused(l);
+	pthread_mutex_lock(&l->lock);
+	if (!l->joined || rc == -EACCES || rc == -EPROTO || rc == -ENOENT)
+		fpisa_link_fail_so(l, rc);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* LEAVE has been queued: it leaves, if it can. */
+static void last_word(struct fpisa_link *l, struct fpisa_channel *c)
+{
+	uint64_t until = fpisa_now() + LAST_WORD_MS * MS;
+	struct fpisa_manager_message m;
+	struct pollfd p = {.fd = l->fd, .events = POLLIN};
+
+	if (send_queue(l, c))
+		return;
+	/* The manager closes when it has heard it. */
+	while (fpisa_now() < until && fpisa_channel_work(c, &m) >= 0)
+		poll(&p, 1, TURN_MS);
+}
+
+static void *run(void *arg)
+{
+	struct fpisa_link *l = arg;
+	struct fpisa_channel *c = NULL;
+	uint64_t ping_ns = 0;
+	int rc;
+
+	while (!is_stopping(l)) {
+		rc = c ? turn(l, c, &ping_ns) : call_manager(l, &c);
+		if (!rc)
+			continue;
+		drop(l, &c);
+		connection_ended(l, rc);
+		pthread_mutex_lock(&l->lock);
+		rc = l->error;
+		pthread_mutex_unlock(&l->lock);
+		check_silence(l);
+		if (!is_stopping(l))
+			poll(&(struct pollfd){.fd = l->wake, .events = POLLIN}, 1, TURN_MS);
+		if (!rc)
+			continue;
+		/* Nobody is to come back to; whoever has the group stops it. */
+		while (!is_stopping(l)) {
+			eventfd_t n;
+
+			poll(&(struct pollfd){.fd = l->wake, .events = POLLIN}, 1, -1);
+			eventfd_read(l->wake, &n);
+		}
+	}
+	if (c)
+		last_word(l, c);
+	drop(l, &c);
+	return NULL;
+}
+
+/* -- for who has the group --------------------------------------------------------- */
+
+static void in_child(struct fpisa_fork_hook *h)
+{
+	struct fpisa_link *l = (struct fpisa_link *)h;
+
+	l->inherited = 1;
+	if (l->fd >= 0)
+		close(l->fd);
+	close(l->wake);
+	l->fd = l->wake = -1;
+}
+
+int fpisa_link_start(struct fpisa_link *l)
+{
+	pthread_condattr_t a;
+	sigset_t all, before;
+	int rc;
+
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->changed, &a);
+	pthread_condattr_destroy(&a);
+	l->fd = -1;
+	l->heard_ns = fpisa_now();
+	fpisa_fork_hold();
+	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	fpisa_fork_release();
+	if (l->wake < 0)
+		return fpisa_fail(-errno, "%s: no descriptor: %s", l->peer, strerror(errno));
+	l->fork.in_child = in_child;
+	rc = fpisa_fork_add(&l->fork);
+	if (rc)
+		return rc;
+	/* Signals are for the program's own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&l->thread, NULL, run, l);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	l->started = !rc;
+	return rc ? fpisa_fail(-rc, "%s: no thread: %s", l->peer, strerror(rc)) : 0;
+}
+
+static struct timespec at(uint64_t ns)
+{
+	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+}
+
+int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns)
+{
+	struct timespec until = at(fpisa_now() + timeout_ns);
+	char names[160];
+	int rc = 0;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->joined && !l->error && !rc)
+		rc = pthread_cond_timedwait(&l->changed, &l->lock, &until);
+	rc = 0;
+	if (!l->joined && !l->error) {
+		l->missing = fpisa_manager_all(l->join.size) & ~l->pending;
+		rc = l->pending ? fpisa_fail(-ETIMEDOUT, "%s: %s did not join in %llu ms", l->peer,
+					     fpisa_rank_names(names, sizeof(names), l->missing),
+					     (unsigned long long)(timeout_ns / MS)) :
+				  fpisa_fail(-ETIMEDOUT, "%s: the manager did not answer in %llu ms", l->peer,
+					     (unsigned long long)(timeout_ns / MS));
+	}
+	pthread_mutex_unlock(&l->lock);
+	return rc ? rc : fpisa_link_error(l);
+}
+
+void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m)
+{
+	if (l->unsent < (int)(sizeof(l->queue) / sizeof(l->queue[0])))
+		l->queue[l->unsent++] = *m;
+	eventfd_write(l->wake, 1);
+}
+
+void fpisa_link_wait_job(struct fpisa_link *l, const struct fpisa_link_job *j, enum fpisa_link_job_state state)
+{
+	while (j->state == state && !l->error)
+		pthread_cond_wait(&l->changed, &l->lock);
+}
+
+void fpisa_link_stop(struct fpisa_link *l, uint64_t calls)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_LEAVE);
+
+	if (l->started && !l->inherited) {
+		m.leave.calls = calls;
+		pthread_mutex_lock(&l->lock);
+		if (!l->error || l->joined)
+			fpisa_link_send(l, &m);
+		l->stopping = 1;
+		eventfd_write(l->wake, 1);
+		pthread_mutex_unlock(&l->lock);
+		pthread_join(l->thread, NULL);
+	}
+	fpisa_fork_hold();
+	if (l->fork.in_child)
+		fpisa_fork_remove(&l->fork);
+	if (l->wake >= 0)
+		close(l->wake);
+	fpisa_fork_release();
+	explicit_bzero(&l->psk, sizeof(l->psk));
+}
