@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Groups by the manager: sums of every type, who may not join, who dies, a manager that is killed."""
 import os
+import random
 import signal
 import socket
 import time
@@ -8,7 +9,7 @@ import time
 import pytest
 
 from groups import Groups
-from lab import ADDRESS, FPISA, PORT, SLOW, children, wait_until
+from lab import ADDRESS, FPISA, PORT, SLOW, children, draw_seed, end, wait_until
 
 EACCES, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO = 13, 17, 22, 104, 111, 110, 122, 71
 FOR_EVER = 10**6
@@ -134,6 +135,33 @@ def test_a_killed_rank_is_named(groups):
     g.empty()
 
 
+@pytest.mark.long
+def test_killed_at_random_moments(groups):
+    """Of joins, calls and leaves: the others end or name it within a second, and the next group of that name works."""
+    g, rng = groups(3), random.Random(draw_seed())
+    for turn in range(int(os.environ.get("FPISA_ROUNDS", "100"))):
+        steps = {"sum": "float32", "times": rng.randrange(1, 200)}, {"leave": True}
+        ranks = [g.start(h, "train", h, 3, *steps, join_timeout_ms=3000) for h in range(3)]
+        victim = turn % 3
+        time.sleep(rng.random() * 1.5)
+        killed = time.monotonic()
+        ranks[victim].kill()
+        for r, rank in enumerate(ranks):
+            while r != victim:
+                answer = rank.line()
+                if answer["rc"] == 0 and "calls" not in answer and "pid" not in answer:
+                    break  # it has left
+                if answer["rc"] == -ECONNRESET:
+                    assert answer["missing"] == 1 << victim and answer["ended"] - killed < 1 * SLOW, answer
+                if answer["rc"]:
+                    assert answer["rc"] in (-ECONNRESET, -ETIMEDOUT), answer  # that of a join
+                    break
+            rank.end()
+        g.ranks.clear()
+        wait_until("the end of all jobs", lambda: not g.jobs(), 15)
+    check_sums(g.group("train", range(3), {"sum": "float32"}, hold=True), 3, "float32")
+
+
 def test_a_child_holds_no_lease(groups):
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"fork": True}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
@@ -256,6 +284,18 @@ def test_a_job_that_is_deleted(groups):
     g.net.fpisa("job", "del", g.jobs()[0]["job"])
     assert [rank.line()["rc"] for rank in ranks] == [-ECONNRESET] * 2
     assert g.net.json("group", "list") == []
+
+
+def test_without_its_helper(groups):
+    """The manager ends with an error, and the next one finds the group."""
+    g = groups(2)
+    ranks = g.group("train", range(2), {"sum": "float32", "times": 40, "pause": 0.1 * SLOW}, {"leave": True})
+    os.kill(children(g.manager.pid)[0], signal.SIGKILL)
+    assert g.manager.wait(10 * SLOW) == 1 and "the process that makes jobs is gone" in g.manager.stderr.read()
+    end(g.manager)
+    assert "groups found: 1" in g.serve()
+    assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
+    g.empty()
 
 
 def test_hostile_connections(groups):
