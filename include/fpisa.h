@@ -327,6 +327,7 @@ struct fpisa_group_options {
  * -EEXIST	a group of that name lives, or another process has the rank
  * -EDQUOT, -ENOSPC	the manager gives no more, and says which limit
  * -ETIMEDOUT	the manager did not answer, or some ranks have not joined: the error names them
+ * -ECONNRESET	all had joined, and some are dead by now: the error names them
  * -ECONNREFUSED	no manager there
  * -ENOENT	no such file of a key; or no GnuTLS (libgnutls.so.30), which a key takes
  */
