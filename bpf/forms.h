@@ -33,10 +33,8 @@ static const struct fpisa_places places = FPISA_PLACES;
 
 /* -- leading zeros of a register ------------------------------------------ */
 
-static __always_inline __u32 clz_bits(__u64 x)
-{
-	return FAMILY_RBITS == 32 ? fpisa_clz32_bits((__u32)x) : fpisa_clz64_bits(x);
-}
+/* A macro: clang forgets in a function that a magnitude of 32 bits has no more. */
+#define clz_bits(x) (FAMILY_RBITS == 32 ? (__u32)fpisa_clz32_bits(x) : (__u32)fpisa_clz64_bits(x))
 
 /* A register of 64 bits is matched by halves. */
 static __always_inline __u32 clz_lpm(__u64 x)

@@ -20,9 +20,9 @@ static __always_inline void tail_call(struct xdp_md *ctx, __u32 index);
 
 /*
  * A fused body stands in a loop over blocks, and a verifier walks it once an iteration. So a call of it
- * does a group of blocks, a third of the largest frame; frames of 256 elements are one group.
+ * does a group of blocks, half of the largest frame; 416 elements are one group.
  */
-#define GROUP ((FPISA_MAX_BLOCKS + 2) / 3)
+#define GROUP (FPISA_MAX_BLOCKS / 2)
 
 #define EACH_GROUP(from, phv)                           \
 	_Pragma("clang loop unroll(disable)")           \
