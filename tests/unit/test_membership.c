@@ -397,6 +397,31 @@ static void different_jobs(void **state)
 	get_job(w, 0, 3, 1, 1, 0);
 }
 
+/* In other words than before: the job that all have agreed on stays, while it is made and when it is there. */
+static void another_job_of_the_same_index(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	gather(w, 0, 2, "train", "key");
+	for (int r = 0; r < 2; r++)
+		ask(w, &w->of[r], 0, 1, 0);
+	for (int r = 0; r < 2; r++)
+		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
+	ask(w, &w->of[1], 0, 4, 0);
+	assert_refused(&w->of[1], FPISA_MANAGER_R_differs, "another one than this rank asks for");
+	datapath_turn(w);
+	assert_last(&w->of[0], FPISA_MANAGER_JOB);
+	assert_last(&w->of[1], FPISA_MANAGER_JOB);
+	ask(w, &w->of[1], 0, 4, 0);
+	assert_refused(&w->of[1], FPISA_MANAGER_R_differs, "another one than this rank asks for");
+	assert_last(&w->of[0], FPISA_MANAGER_JOB);
+	assert_int_equal(jobs_of(w), 1);
+	for (int r = 0; r < 2; r++)
+		leave(w, &w->of[r], 0);
+	assert_int_equal(jobs_of(w), 0);
+}
+
 static void limits(void **state)
 {
 	struct world *w = new_world();
@@ -804,6 +829,7 @@ int main(void)
 		cmocka_unit_test(who_may_not_join),
 		cmocka_unit_test(a_message_out_of_its_turn),
 		cmocka_unit_test(different_jobs),
+		cmocka_unit_test(another_job_of_the_same_index),
 		cmocka_unit_test(limits),
 		cmocka_unit_test(the_datapath_is_full),
 		cmocka_unit_test(ports),

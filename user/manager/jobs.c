@@ -34,6 +34,17 @@ static void tell_refusal(struct manager *m, struct manager_group *g, __u32 index
 	manager_tell(m, g, ranks, &msg);
 }
 
+/* A rank that has its job, or is about to, asks for another one of that index: the job stays, the others hear nothing. */
+static void tell_refusal_of_another(struct manager *m, struct manager_group *g, __u32 index, __u64 rank)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+
+	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs, .index = index, .ranks = rank};
+	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
+		 "group %s: job %u is another one than this rank asks for; it asked for that one before", g->record.name, index);
+	manager_tell(m, g, rank, &msg);
+}
+
 /* All ranks get it: those that have asked now, the others when they do. */
 __attribute__((format(printf, 6, 7))) static void
 refuse_job(struct manager *m, struct manager_group *g, __u32 index, enum fpisa_manager_reason reason, __u64 ranks,
@@ -294,6 +305,10 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 		return;
 	}
 	if (memcmp(&record->asked, &ask->spec, sizeof(ask->spec))) {
+		if (j->state >= JOB_MAKING) {
+			tell_refusal_of_another(m, g, ask->index, mine);
+			return;
+		}
 		refuse_job(m, g, ask->index, FPISA_MANAGER_R_differs, mine,
 			   "group %s: rank %u asks for another job than the ranks before it; all ranks use formats and modes "
 			   "in the same order",
