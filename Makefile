@@ -285,6 +285,8 @@ prog-tests: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROG)
 old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
+include adapters/postgres/rules.mk
+
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
 .PHONY: test-build check test test-long demo deps
 test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/wire $(B)/bench/worker $(TSAN) old-compiler \
@@ -320,7 +322,6 @@ demo: deps
 	$(Q)$(B)/fpisa demo $(DEMO_ARGS)
 
 include hw/rules.mk
-include adapters/postgres/rules.mk
 
 # -- what review wants to see growing ---------------------------------------
 
