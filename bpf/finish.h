@@ -80,12 +80,12 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv)
 	struct fpisa_session *session;
 	struct fpisa_slot *slot;
 
-	if (!phv)
+	/* Each stage has this function, and so fpisa_jobs, by which status and unload know a program of ours on a device. */
+	if (!phv || !lookup(&fpisa_jobs, phv->job))
 		return XDP_ABORTED;
 	slot = lookup(&fpisa_slots, phv->key);
 	session = lookup(&fpisa_sessions, phv->job);
-	/* Each stage has this function, and so fpisa_jobs, by which status and unload know a program of ours on a device. */
-	if (!slot || !session || !lookup(&fpisa_jobs, phv->job))
+	if (!slot || !session)
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
 	fpisa_break(session, slot->generation, FPISA_V_pipeline);
 	lock_release(&slot->lock);
