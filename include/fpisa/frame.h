@@ -34,27 +34,41 @@ static __always_inline __u32 fpisa_rank_at(const struct fpisa_job *job, __be32 s
 }
 
 /*
- * Is an ADD of `payload` bytes from saddr:sport one that the job lists?
- * Identity is the source address and port; the rank in the header only says
- * which entry of the list to compare. The secret says that it is the rank's
- * present incarnation, for any host can write any source address.
+ * Is a frame from saddr:sport one of a member that the job lists? Identity is the
+ * source address and port; the rank in the header only says which entry of the
+ * list to compare. The secret says that it is the rank's present incarnation, for
+ * any host can write any source address.
  */
-static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
-							  const struct fpisa_job *job,
-							  const struct fpisa_session *session, __be32 saddr,
-							  __be16 sport)
+static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_hdr *h, const struct fpisa_job *job,
+							     const struct fpisa_session *session, __be32 saddr,
+							     __be16 sport)
 {
-	__u32 rank = h->rank, count = h->count;
+	__u32 rank = h->rank;
 
-	if (!count || count % FPISA_BLOCK || count > job->elements ||
-	    payload != fpisa_payload_bytes(fpisa_format_of(job->format), count))
-		return FPISA_V_length;
 	if (rank >= FPISA_MAX_WORKERS || rank >= job->workers)
 		return FPISA_V_rank;
 	if (job->rank[rank].addr != saddr || job->rank[rank].port != sport)
 		return fpisa_rank_at(job, saddr, sport) < FPISA_MAX_WORKERS ? FPISA_V_rank : FPISA_V_unknown_peer;
 	if (!h->secret || h->secret != fpisa_read_once(&session->secret[rank]))
 		return FPISA_V_secret;
+	return FPISA_V_ok;
+}
+
+/* Is an ADD of `payload` bytes from saddr:sport one of a member of the job, as the job has them? */
+static __always_inline enum fpisa_verdict fpisa_check_add(const struct fpisa_hdr *h, __u32 payload,
+							  const struct fpisa_job *job,
+							  const struct fpisa_session *session, __be32 saddr,
+							  __be16 sport)
+{
+	__u32 rank = h->rank, count = h->count;
+	enum fpisa_verdict v;
+
+	if (!count || count % FPISA_BLOCK || count > job->elements ||
+	    payload != fpisa_payload_bytes(fpisa_format_of(job->format), count))
+		return FPISA_V_length;
+	v = fpisa_check_member(h, job, session, saddr, sport);
+	if (v != FPISA_V_ok)
+		return v;
 	if (h->format != job->format)
 		return FPISA_V_format;
 	if (!fpisa_op_offered(fpisa_format_of(job->format), (enum fpisa_mode)job->mode, h->op))
