@@ -96,6 +96,13 @@ $(FAMILY_OBJ): $(B)/fpisa_%.o: bpf/family.bpf.c $(B)/fpisa_abi.h
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(call family_flags,$*) $(DEP) -MT $@ -c $< -o $@
 
+# The programs of queries.
+QUERY_OBJ := $(patsubst bpf/query/%.bpf.c,$(B)/fpisa_%.o,$(wildcard bpf/query/*.bpf.c))
+$(QUERY_OBJ): $(B)/fpisa_%.o: bpf/query/%.bpf.c $(B)/fpisa_abi.h
+	@mkdir -p $(@D)
+	$(call say,BPF,$@)
+	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
+
 # What `fpisa bench` holds the datapath against, by an older compiler too where there is one.
 BENCH_CLANG ?= $(or $(shell command -v clang-14),$(BPF_CLANG))
 $(B)/fpisa_bench_old.o: bpf/fpisa_bench.bpf.c $(B)/fpisa_abi.h
@@ -111,7 +118,7 @@ $(B)/families.skel.h: $(FAMILY_OBJ:.o=.skel.h)
 	$(Q)printf '#include "%s"\n' $(^F) > $@
 
 SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(B)/fpisa_steer.skel.h $(B)/fpisa_tables.skel.h $(B)/fpisa_bench.skel.h \
-	$(B)/fpisa_bench_old.skel.h $(B)/families.skel.h
+	$(B)/fpisa_bench_old.skel.h $(B)/families.skel.h $(QUERY_OBJ:.o=.skel.h)
 
 # -- library --------------------------------------------------------------
 
@@ -177,7 +184,8 @@ $(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names
 $(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) $(addprefix user/cli/,names.c options.c report.c))
 
 PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/report.c $(ORACLE_SRC) \
-	user/datapath/families.c user/tables/fill.c user/tables/kernel.c user/lib/soft/blocks.c
+	user/datapath/families.c user/datapath/queries.c user/tables/fill.c user/tables/kernel.c user/lib/soft/blocks.c \
+	user/lib/soft/query.c tests/prog/queries.c tests/prog/query_oracle.c
 $(PROG): $(B)/tests/prog/%: $(B)/chk/tests/prog/%.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What programs and user space share, as types alone: of its BTF abi.py makes
- * the stamp FPISA_ABI. All maps but those of families, whose entries are
- * below, and of steering.
+ * the stamp FPISA_ABI. All maps but those of families and of queries, whose entries
+ * are below, and of steering.
  */
 #define FPISA_ABI 1 /* it is not known yet */
 #include "phv.h"
 #include "fpisa/block.h"
+#include "fpisa/query/query.h"
 #include "fpisa/steer.h"
 
 struct fpisa_phv64_block phv64;
@@ -14,3 +15,8 @@ struct fpisa_man64_block man64;
 struct fpisa_limbs_block limbs;
 struct fpisa_steering steering;
 struct fpisa_steered steered;
+struct fpisa_query_config query;
+struct fpisa_query_state query_state;
+struct fpisa_query_counters query_counters;
+struct fpisa_bucket bucket;
+struct fpisa_group group;

@@ -15,7 +15,8 @@
  *	finish.h	the contribution is recorded, the round done
  *	fanout.h	the result, to all ranks
  *
- * receive() below is that list in C. A HELLO leaves it for hello.h.
+ * receive() below is that list in C. A HELLO leaves it for hello.h, a frame of a
+ * query for the query's program (query/).
  *
  * The entry is in section "prog", which is where iproute2 looks; it loads
  * that program alone. So the entry can run every stage itself, and stands in
@@ -99,8 +100,12 @@ static __always_inline int receive(struct xdp_md *ctx, struct fpisa_phv *phv)
 	p.counters->packets++;
 	p.counters->bytes += FPISA_PAYLOAD_OFFSET + p.payload;
 	v = fpisa_check_type(p.h.fpisa);
-	if (v != FPISA_V_ok)
+	if (v != FPISA_V_ok) {
+		/* A query's frame, if this is the number of one: query/. */
+		if (v == FPISA_V_type)
+			tail_call(ctx, FPISA_QUERY_PROGRAM + p.id);
 		return count_verdict(p.id, v, XDP_DROP);
+	}
 	/* Replies are made of the frame, and come from the first port. */
 	p.h.udp->dest = bpf_htons(first_port(control));
 	if (p.h.fpisa->type == FPISA_TYPE_ADD)

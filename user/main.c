@@ -73,6 +73,20 @@ static const struct verb verbs[] = {
 	{ "job del", verb_job_del, "JOB", "remove a job", NULL },
 	{ "job shrink", verb_job_shrink, "JOB RANK...", "go on without some ranks",
 	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n" },
+	{ "query add", verb_query_add, "QUERY --kind topn|table --workers LIST --master M --limit N [OPTION...] [--json]",
+	  "make a query, of a number that no job has",
+	  "  --kind topn|table  rows that may be among the first N pass, others are pruned; or\n"
+	  "                     sum, least, greatest and count of the values of each key\n"
+	  "  --master M         ADDR[:PORT][@DEV], as a worker\n"
+	  "  --limit N          topn: N, to 65536; table: the most groups, to 16777216: 160 bytes\n"
+	  "                     of memory each or more; rows of further keys go to the master\n"
+	  "  --key-bytes B      4 (default), 8, 16 or 32\n"
+	  "  --ascending        topn: the least values come first\n"
+	  "  --ties             topn: what equals the last of the first N passes too\n",
+	  query_add_help },
+	{ "query list", verb_query_list, "[--json]", "the queries", NULL },
+	{ "query show", verb_query_show, "QUERY [--json]", "a query's parameters, members, state and rows", NULL },
+	{ "query del", verb_query_del, "QUERY", "remove a query", NULL },
 	{ "config check", verb_config_check, "[FILE]", "every error of a configuration file, with its line",
 	  config_more },
 	{ "config apply", verb_config_apply, "[FILE]", "load and make what a configuration file says and is missing",

@@ -263,7 +263,8 @@ static __always_inline int fpisa_welcome(struct fpisa_hdr *h, struct fpisa_hello
 static __always_inline int fpisa_reported(enum fpisa_verdict v)
 {
 	return v == FPISA_V_mismatch || v == FPISA_V_generation || v == FPISA_V_not_live || v == FPISA_V_format ||
-	       v == FPISA_V_op || v == FPISA_V_ahead || v == FPISA_V_port || v == FPISA_V_secret || v == FPISA_V_pipeline;
+	       v == FPISA_V_op || v == FPISA_V_ahead || v == FPISA_V_port || v == FPISA_V_secret || v == FPISA_V_pipeline ||
+	       v == FPISA_V_sequence || v == FPISA_V_sealed || v == FPISA_V_unsealed;
 }
 
 #endif

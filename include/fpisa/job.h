@@ -158,7 +158,9 @@ struct fpisa_control {
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2
 #define FPISA_FAMILIES 16
-#define FPISA_PROGRAMS (FPISA_FAMILIES * FPISA_BANKS * FPISA_BANK_SIZE)
+/* Behind the families', the program of each query, by its number; it is loaded for that query alone. */
+#define FPISA_QUERY_PROGRAM (FPISA_FAMILIES * FPISA_BANKS * FPISA_BANK_SIZE)
+#define FPISA_PROGRAMS (FPISA_QUERY_PROGRAM + FPISA_MAX_JOBS)
 
 static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
 {

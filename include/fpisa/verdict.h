@@ -55,7 +55,14 @@
 	X(challenge, REPLY, "HELLO answered with the cookie that it lacked")                           \
 	X(unresolved, PASS, "HELLO of a rank whose link-layer address the kernel does not know yet; passed to it, that it asks") \
 	X(forwarding, DROP, "no way to a HELLO's rank may be asked for; sysctl -w net.ipv4.conf.lo.forwarding=1") \
-	X(pipeline, DROP, "a program of the pipeline and the one that stands in for it are missing, the round is lost; fpisa upgrade puts them back")
+	X(pipeline, DROP, "a program of the pipeline and the one that stands in for it are missing, the round is lost; fpisa upgrade puts them back") \
+	X(rows_taken, REPLY, "rows of a query all pruned or added to its table, acknowledged")         \
+	X(rows_passed, REPLY, "rows of a query passed on to its master")                               \
+	X(ack_passed, REPLY, "acknowledgement of a query's master passed on to its worker")            \
+	X(groups, REPLY, "groups of a query's table read by its master")                               \
+	X(sequence, DROP, "sequence number outside of the query worker's window")                      \
+	X(sealed, DROP, "rows for a query's table that is sealed")                                     \
+	X(unsealed, DROP, "a query's table read before it was sealed")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,

@@ -14,6 +14,8 @@ the C code of include/fpisa/frame.h and slot.h, compiled from rules.c with $CC
 (cc) and called through ctypes, each distinct call once. Broken rules are
 wrappers around it (rules.py). Written in Python: the network, the workers, and
 what must hold (chunks.py, generations.py). doc/protocol.md explains the rules.
+queries.py does the same for queries, whose rules are include/fpisa/query/topn.h and
+table.h, through query.c; doc/query-wire.md explains them.
 """
 
 import argparse
@@ -23,6 +25,7 @@ import time
 import calls
 import chunks
 import generations
+import queries
 import rules
 from explore import explore
 
@@ -62,6 +65,7 @@ CONFIGURATIONS = {
     "2 workers, window 2, 4 chunks, programs are missing once": breaking(2, 2, 4, missing=0),
     "3 workers, window 2, 2 chunks, programs are missing once": breaking(3, 2, 2, missing=0),
     "3 workers, window 1, 3 chunks, programs are missing once": breaking(3, 1, 3, missing=0),
+    **queries.CONFIGURATIONS,
 }
 
 MUTATIONS = {
@@ -85,6 +89,7 @@ MUTATIONS = {
     "lost-round-goes-on": breaking(2, 1, 2, missing=0, broken_ignored=True),
     "welcome-of-any-incarnation": joins(2, 1, 1, welcome_any=True),
     "welcome-of-an-earlier-life": joins(1, 1, 2, back=True, echo_any=True),
+    **queries.MUTATIONS,
 }
 
 

@@ -24,6 +24,7 @@
 #include "kernel.h"
 #include "log.h"
 #include "pin.h"
+#include "query.h"
 #include "routes.h"
 
 /* -- fan-out ------------------------------------------------------------ */
@@ -161,8 +162,8 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	if (err)
 		return err;
 	if (dp->jobs[job].active) {
-		err = refuse(-EEXIST, "job %u: exists already; fpisa job del %u, or take another number", job,
-			     job);
+		err = refuse(-EEXIST, "job %u: exists already; fpisa %s del %u, or take another number", job,
+			     fpisa_is_query(&dp->jobs[job]) ? "query" : "job", job);
 		goto out;
 	}
 	j->active = 0;
@@ -171,9 +172,8 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	if (!err)
 		err = draw_key(job, j);
 	if (!err)
-		err = datapath_job_place(dp->jobs, job, j);
-	if (!err)
-		err = family_load(dp, j->family);
+		err = fpisa_is_query(j) ? query_load(dp, job, j) :
+					  datapath_job_place(dp->jobs, job, j) ?: family_load(dp, j->family);
 	if (err)
 		goto out;
 	err = make_fanout(dp, job, j, ifindex);
@@ -184,6 +184,8 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 		err = routes_assert(job, j);
 	if (err) {
 		remove_fanout(dp, job);
+		if (fpisa_is_query(j))
+			query_unload(dp, job);
 		goto out;
 	}
 	generations_seed(dp->control);
@@ -201,6 +203,14 @@ int datapath_job_reassert(const struct datapath *dp, __u32 job)
 	return routes_assert(job, &dp->jobs[job]);
 }
 
+static int take_away(struct datapath *dp, __u32 job)
+{
+	routes_release(dp, job);
+	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
+	listen_on(dp, 1);
+	return remove_fanout(dp, job);
+}
+
 int datapath_job_del(struct datapath *dp, __u32 job)
 {
 	struct fpisa_job j;
@@ -210,13 +220,24 @@ int datapath_job_del(struct datapath *dp, __u32 job)
 	if (err)
 		return err;
 	err = datapath_job(dp, job, &j);
+	if (!err)
+		err = take_away(dp, job);
+	datapath_unlock(dp);
+	return err;
+}
+
+int datapath_query_del(struct datapath *dp, __u32 query)
+{
+	struct fpisa_job j;
+	int err;
+
+	err = datapath_lock(dp);
 	if (err)
-		goto out;
-	routes_release(dp, job);
-	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
-	listen_on(dp, 1);
-	err = remove_fanout(dp, job);
-out:
+		return err;
+	err = datapath_query(dp, query, &j);
+	if (!err)
+		err = take_away(dp, query);
+	query_unload(dp, query);
 	datapath_unlock(dp);
 	return err;
 }

@@ -7,6 +7,7 @@
 #include "cli/print.h"
 #include "cli/report.h"
 #include "datapath.h"
+#include "fpisa/query/query.h"
 
 static int check_members(__u32 job, const struct fpisa_job *j)
 {
@@ -81,8 +82,28 @@ static int check(__u32 job, const struct fpisa_job *j)
 	return check_members(job, j);
 }
 
+static int check_query(__u32 job, const struct fpisa_job *j)
+{
+	__u32 most = j->mode == FPISA_QUERY_TOPN ? FPISA_MAX_LIMIT_TOPN : FPISA_MAX_LIMIT_TABLE;
+
+	if (job >= FPISA_MAX_JOBS)
+		return refuse(-EINVAL, "query %u: numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
+	if (j->workers < 2 || j->workers > FPISA_MAX_WORKERS)
+		return refuse(-EINVAL, "query %u: %u members; 1 to %d workers and a master are possible", job, j->workers,
+			      FPISA_MAX_WORKERS - 1);
+	if (!fpisa_key_bytes_valid(j->rounding))
+		return refuse(-EINVAL, "query %u: keys of %u bytes; 4, 8, 16 and 32 are possible", job, j->rounding);
+	if (!j->group || j->group > most)
+		return refuse(-EINVAL, "query %u: limit %u; 1 to %u is possible", job, j->group, most);
+	if (j->clz && j->mode != FPISA_QUERY_TOPN)
+		return refuse(-EINVAL, "query %u: a table has no order; leave --ascending and --ties out", job);
+	return check_members(job, j);
+}
+
 int datapath_job_check(__u32 job, struct fpisa_job *j)
 {
+	if (fpisa_is_query(j))
+		return check_query(job, j);
 	j->guard = fpisa_register(j->format, j->mode, j->workers).guard;
 	j->family = fpisa_family(fpisa_job_format(j), j->mode);
 	return check(job, j);

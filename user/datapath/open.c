@@ -10,6 +10,7 @@
 
 #include "cli/report.h"
 #include "datapath.h"
+#include "fpisa/query/query.h"
 #include "info.h"
 #include "log.h"
 #include "pin.h"
@@ -206,10 +207,23 @@ void datapath_unlock(struct datapath *dp)
 
 /* -- read -------------------------------------------------------------- */
 
+int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out)
+{
+	if (query >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[query].active, __ATOMIC_ACQUIRE) ||
+	    !fpisa_is_query(&dp->jobs[query]))
+		return refuse(-ENOENT, "query %u: no such query; see fpisa query list", query);
+	memcpy(out, &dp->jobs[query], sizeof(*out));
+	if (out->workers < 2 || out->workers > FPISA_MAX_WORKERS)
+		return refuse(-EPROTO, "query %u: its entry in fpisa_jobs is not valid; was it written by hand?", query);
+	return 0;
+}
+
 int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 {
 	if (job >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[job].active, __ATOMIC_ACQUIRE))
 		return refuse(-ENOENT, "job %u: no such job; see fpisa job list", job);
+	if (fpisa_is_query(&dp->jobs[job]))
+		return refuse(-ENOENT, "job %u: is a query; see fpisa query show %u", job, job);
 	memcpy(out, &dp->jobs[job], sizeof(*out));
 	/* Whoever may write the map may write anything into it. */
 	if (out->workers > FPISA_MAX_WORKERS || out->window > FPISA_MAX_SLOTS / 2)

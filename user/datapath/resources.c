@@ -15,6 +15,8 @@
 #include "info.h"
 #include "log.h"
 #include "object.h"
+#include "queries.h"
+#include "query.h"
 #include "steer.h"
 
 static int find_map(void *obj, const char *name)
@@ -78,6 +80,32 @@ static int measure_family(struct bpf_object *base, __u8 family, struct datapath_
 	return err;
 }
 
+#define QUERY_LIMIT 1024 /* of the queries that are measured */
+
+/* The programs of queries, over the same maps. */
+static int measure_query(struct bpf_object *base, unsigned int kind, struct datapath_resources *r)
+{
+	struct fpisa_job j = { .mode = (__u8)kind, .workers = 2, .rounding = 4, .group = QUERY_LIMIT };
+	struct bpf_object *o = query_open(NULL, 0, &j, false);
+	struct bpf_map *map;
+	int err = o ? 0 : -EINVAL;
+
+	if (err)
+		return err;
+	bpf_object__for_each_map(map, o) {
+		int fd = bpf_map__is_internal(map) ? -1 : find_map(base, bpf_map__name(map));
+
+		err = err ?: bpf_map__set_pin_path(map, NULL);
+		if (!err && fd >= 0)
+			err = bpf_map__reuse_fd(map, fd);
+	}
+	if (!err)
+		err = bpf_object__load(o);
+	err = err ? refuse(err, "%s: load: %s", query_kind_name(kind), reason(err)) : measure(o, query_kind_name(kind), r);
+	bpf_object__close(o);
+	return err;
+}
+
 int datapath_resources(struct datapath_resources *r)
 {
 	struct fpisa_steer_bpf *steer = NULL;
@@ -105,6 +133,8 @@ int datapath_resources(struct datapath_resources *r)
 		err = measure(steer_object(steer), "", r);
 	for (__u8 family = 1; !err && family_name(family); family++)
 		err = measure_family(object_of(skel), family, r);
+	for (unsigned int kind = FPISA_QUERY_TOPN; !err && query_kind_name(kind); kind++)
+		err = measure_query(object_of(skel), kind, r);
 	if (fd >= 0)
 		close(fd);
 	if (steer)

@@ -359,7 +359,8 @@ void doctor_datapath(struct doctor *d)
 	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++) {
 		struct fpisa_job j = d->dp->jobs[job];
 
-		if (!j.active || j.workers > FPISA_MAX_WORKERS)
+		/* The commands that mend a job are not a query's. */
+		if (!j.active || j.workers > FPISA_MAX_WORKERS || fpisa_is_query(&j))
 			continue;
 		snprintf(subject, sizeof(subject), "job %u", job);
 		if (!datapath_job_here(d->dp, job)) {

@@ -25,6 +25,7 @@ struct job_spec {
 /* Where a parameter stands besides job add, the configuration file and job show. */
 #define JOB_IN_LIST 1u /* job list */
 #define JOB_IN_DEMO 2u /* an option of demo, and in its JSON */
+#define JOB_IN_QUERY 4u /* an option of query add */
 
 /*
  * Writes getopt_long()'s entries of the parameters that stand in `in`, 0: of
@@ -48,6 +49,9 @@ int job_operand(const char *verb, int argc, char **argv, __u32 *job);
 
 /* Fills what was not said, without a look at this machine; s->workers is not NULL. 0 or BAD_USAGE. */
 int job_spec_complete(struct job_spec *s, __u32 job);
+
+/* The same of a query, whose mode is set; the last of the list is its master. */
+int job_spec_complete_query(struct job_spec *s);
 
 /* The same of a job whose ranks are there. */
 int job_complete(struct fpisa_job *j, __u32 job);
@@ -101,6 +105,19 @@ int job_print_json(const struct datapath *dp, __u32 job);
 /* A line for each bucket that is not empty; the same as an array of {exponent, adds}. */
 void job_print_histogram(const struct fpisa_histogram *h, const struct fpisa_job *j);
 struct json_object *job_histogram_json(const struct fpisa_histogram *h, const struct fpisa_job *j);
+
+/* -- query.c: a query for people and for programs ---------------------------- */
+
+/* Kinds by name, for --kind. */
+extern const struct name query_kind_names[];
+
+/* An active query's parameters, members and state, as `query show` has them. */
+int query_print_text(const struct datapath *dp, __u32 query);
+int query_print_json(const struct datapath *dp, __u32 query);
+
+/* What query list says of it: a line; an object. */
+void query_print_line(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s);
+struct json_object *query_json(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s);
 
 /* -- status.c: how it stands ------------------------------------------------ */
 

@@ -34,16 +34,16 @@ static const struct parameter {
 	  "ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64;\n"
 	  "PORT is the worker's UDP source port, 18000 by default; DEV\n"
 	  "the interface towards it, by default that of the route",
-	  WORKERS, JOB_IN_LIST },
+	  WORKERS, JOB_IN_LIST | JOB_IN_QUERY },
 	{ "address", "ADDR",
 	  "where workers send to and results come from, an address of this\n"
 	  "machine; by default the source address of the route to the\n"
 	  "first worker",
-	  ADDRESS },
+	  ADDRESS, JOB_IN_QUERY },
 	{ "foreign-address", NULL,
 	  "--address need not be this machine's: a router, or an entry in\n"
 	  "the workers' neighbour tables, leads their frames here",
-	  FOREIGN_ADDRESS },
+	  FOREIGN_ADDRESS, JOB_IN_QUERY },
 	{ "elements", "N",
 	  "values a frame, a multiple of 32 up to 832; default 256;\n"
 	  "of fp64 up to 416, default 128",
@@ -76,7 +76,7 @@ static const struct parameter {
 	  "multicast group of the results, not in 224.0.0.0/24; default\n"
 	  "239.70.80.JOB",
 	  GROUP },
-	{ "token", "HEX", "secret that a worker must know to join", TOKEN },
+	{ "token", "HEX", "secret that a worker must know to join", TOKEN, JOB_IN_QUERY },
 	{ "big-endian", NULL, "payloads are; the datapath swaps them in and out",
 	  FLAG, JOB_IN_DEMO, .flag = FPISA_JOB_BIG_ENDIAN, .text = "big-endian" },
 	{ "reciprocal", NULL, "averages multiply by 1/n, as the paper does, instead of dividing",

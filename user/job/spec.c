@@ -87,6 +87,17 @@ int job_spec_complete(struct job_spec *s, __u32 job)
 	return parse_workers(s) ?: job_complete(&s->job, job);
 }
 
+int job_spec_complete_query(struct job_spec *s)
+{
+	int err = parse_workers(s);
+
+	/* A query has no elements, so none of its members can send a sum. */
+	s->job.format = FPISA_FORMAT_FP32;
+	s->job.fanout = FPISA_FANOUT_UNICAST;
+	s->job.ports = 1;
+	return err;
+}
+
 unsigned int job_frame_bytes(const struct fpisa_job *j)
 {
 	return FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + fpisa_payload_bytes(fpisa_format_of(j->format), j->elements);

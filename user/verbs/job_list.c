@@ -19,7 +19,7 @@ static int list_text(const struct datapath *dp)
 		const struct fpisa_job j = dp->jobs[i];
 		struct fpisa_session s;
 
-		if (!j.active)
+		if (!j.active || fpisa_is_query(&j))
 			continue;
 		err = datapath_session(dp, i, &s);
 		if (err)
@@ -41,7 +41,7 @@ static int list_json(const struct datapath *dp)
 		struct fpisa_session s;
 		int err;
 
-		if (!j.active)
+		if (!j.active || fpisa_is_query(&j))
 			continue;
 		err = datapath_session(dp, i, &s);
 		if (err) {

@@ -104,7 +104,7 @@ int verb_slots(int argc, char **argv)
 		printf("%3s  %4s  %7s  %12s  %-12s  %s\n", "job", "slot", "version", "chunk", "arrived",
 		       "missing ranks");
 	for (__u32 i = first; !err && i <= last; i++)
-		if (dp.jobs[i].active)
+		if (dp.jobs[i].active && !fpisa_is_query(&dp.jobs[i]))
 			err = print_job(&dp, i, rows);
 	if (err)
 		json_object_put(rows);

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the programs of queries share: the query that one is specialised for, its
+ * state, the checks, and ways out. The entry (../fpisa.bpf.c) has parsed the frame and
+ * calls the query's program for what it does not know itself; user space loads a
+ * program for each query, over the maps of fpisa.o and the query's own.
+ */
+#ifndef FPISA_BPF_QUERY_H
+#define FPISA_BPF_QUERY_H
+
+#include "../lock.h"
+#include "../parse.h"
+#include "../reply.h"
+#include "fpisa/query/check.h"
+
+/* Set before the program is loaded, so a verifier knows it and drops what this query does not need. */
+const volatile struct fpisa_query_config fpisa_query = {};
+
+static __always_inline const struct fpisa_query_config *config(void)
+{
+	const struct fpisa_query_config *q = (const struct fpisa_query_config *)&fpisa_query;
+
+	/* Else clang takes the zeros above for what is there. */
+	fpisa_opaque(q);
+	return q;
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_query_state);
+} fpisa_query_state SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_query_counters);
+} fpisa_query_rows SEC(".maps");
+
+/* -- in ---------------------------------------------------------------------- */
+
+/* Every check without state but the checksum; a verdict. */
+GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_session *session = lookup(&fpisa_sessions, q->job);
+	struct fpisa_control *control = lookup(&fpisa_control, 0);
+	struct fpisa_job *job = lookup(&fpisa_jobs, q->job);
+	struct headers h;
+	int v;
+
+	if (!job || !session || !control || !find_headers(ctx, &h))
+		return FPISA_V_internal;
+	v = fpisa_check_member(h.fpisa, job, session, h.ip->saddr, h.udp->source);
+	if (v == FPISA_V_ok)
+		v = fpisa_check_query(h.fpisa, payload, job, q);
+	if (v == FPISA_V_ok && port_index(control, &h))
+		v = FPISA_V_port;
+	if (v == FPISA_V_ok && h.fpisa->generation != fpisa_read_once(&session->generation))
+		v = FPISA_V_generation;
+	/* Replies are made of the frame, and come from the first port. */
+	h.udp->dest = bpf_htons(first_port(control));
+	return v;
+}
+
+/* Is the epoch of the frame that of the query still? Asked under the lock. */
+static __always_inline int epoch_runs(const struct fpisa_query_config *q, __u32 epoch)
+{
+	struct fpisa_session *session = lookup(&fpisa_sessions, q->job);
+
+	return session && epoch && epoch == fpisa_read_once(&session->generation);
+}
+
+/* Row `i` of the frame, or NULL. */
+static __always_inline void *row_at(struct xdp_md *ctx, const struct fpisa_query_config *q, __u32 i)
+{
+	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
+
+	if (i >= FPISA_QUERY_ROWS)
+		return NULL;
+	p += i * q->row_bytes;
+	return p + q->row_bytes <= (void *)(long)ctx->data_end ? p : NULL;
+}
+
+/* -- out --------------------------------------------------------------------- */
+
+/* Row `from` to the place of row `to`, at or before it. */
+GLOBAL_FN int move_row(struct xdp_md *ctx, __u32 from, __u32 to)
+{
+	const struct fpisa_query_config *q = config();
+	__u64 *in = row_at(ctx, q, from), *out = row_at(ctx, q, to);
+
+	if (!in || !out || from == to)
+		return 0;
+	out[0] = in[0];
+	if (q->row_bytes > 8)
+		out[1] = in[1];
+	if (q->row_bytes > 16)
+		out[2] = in[2];
+	if (q->row_bytes > 24) {
+		out[3] = in[3];
+		out[4] = in[4];
+	}
+	return 0;
+}
+
+/* Of 64 rows from 64 x `half` on those in `kept`, to place `to` and behind; the next place. */
+GLOBAL_FN int compact(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 to)
+{
+	if (half > 1)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < 64; i++) {
+		if (kept >> i & 1)
+			move_row(ctx, half * 64 + i, to++);
+	}
+	return to;
+}
+
+/* Zeros behind `bytes` of the payload, to a multiple of FPISA_QUERY_PAD. Rows are multiples of 8. */
+GLOBAL_FN int pad_payload(struct xdp_md *ctx, __u32 bytes)
+{
+	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
+
+	if (bytes > FPISA_MAX_PAYLOAD)
+		return 0;
+	p += bytes;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < FPISA_QUERY_PAD / 8 - 1; i++) {
+		if (!((bytes + 8 * i) & (FPISA_QUERY_PAD - 1)))
+			break;
+		if (p + 8 > (void *)(long)ctx->data_end)
+			break;
+		*(__u64 *)p = 0;
+		p += 8;
+	}
+	return 0;
+}
+
+/* Nothing behind the payload. */
+static __always_inline void cut(struct xdp_md *ctx, __u32 payload)
+{
+	long length = (long)ctx->data_end - (long)ctx->data;
+
+	/* Else clang takes the payload from the pointer, which verifiers refuse. */
+	fpisa_opaque(length);
+	length -= FPISA_PAYLOAD_OFFSET + payload;
+	if (length > 0)
+		bpf_xdp_adjust_tail(ctx, -(int)length);
+}
+
+/* The frame, whose header says the rest, on to another member: `rank`. */
+GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_session *session = lookup(&fpisa_sessions, q->job);
+	struct fpisa_job *job = lookup(&fpisa_jobs, q->job);
+	struct fpisa_peer *peer;
+	struct headers h;
+	int action;
+
+	fpisa_opaque(rank);
+	if (!session || !job || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	peer = lookup(&fpisa_peers, q->job * FPISA_MAX_WORKERS + rank);
+	if (!peer)
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	fpisa_make_passed_on(h.fpisa, session->secret[rank]);
+	h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
+	if (!find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
+	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
+	address_reply(&h, h.ip->daddr, job->rank[rank].addr, job->rank[rank].port, payload);
+	action = through(q->job, peer->ifindex);
+	cut(ctx, payload);
+	return count_verdict(q->job, v, action);
+}
+
+/* ROWS of which `low` and `high` have a bit for each row that the master must have. */
+GLOBAL_FN int answer(struct xdp_md *ctx, __u64 low, __u64 high, int last)
+{
+	const struct fpisa_query_config *q = config();
+	struct headers h;
+	__u32 kept = 0, payload;
+
+	if (low)
+		kept = compact(ctx, 0, low, 0);
+	if (high)
+		kept = compact(ctx, 1, high, kept);
+	if (!find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	if (!kept && !last) {
+		fpisa_make_ack(h.fpisa);
+		return bare_to_sender(ctx, q->job, FPISA_V_rows_taken);
+	}
+	fpisa_opaque(kept);
+	if (kept > FPISA_QUERY_ROWS)
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	h.fpisa->count = (__u16)kept;
+	pad_payload(ctx, kept * q->row_bytes);
+	payload = fpisa_query_payload(kept, q->row_bytes);
+	return pass_on(ctx, q->master, payload, FPISA_V_rows_passed);
+}
+
+/* -- the program ------------------------------------------------------------- */
+
+/* Of each kind of query. */
+GLOBAL_FN int rows(struct xdp_md *ctx);
+GLOBAL_FN int seal(struct xdp_md *ctx);
+GLOBAL_FN int read_groups(struct xdp_md *ctx);
+
+/* A frame of a type that the entry does not know, whole and for this query's number. */
+static __always_inline int query(struct xdp_md *ctx)
+{
+	const struct fpisa_query_config *q = config();
+	struct headers h;
+	__u32 payload, v;
+
+	if (!find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	payload = bpf_ntohs(h.udp->len) - FPISA_UDP_LEN - FPISA_HDR_LEN;
+	v = check_query(ctx, payload);
+	/* What a member is told needs a frame that is whole: the checksum first. */
+	if (v != FPISA_V_ok && !fpisa_reported(v))
+		return count_verdict(q->job, v, XDP_DROP);
+	/* It is a multiple of what frame_sum() takes, or it was refused. */
+	if (frame_sum(ctx, payload) != h.fpisa->checksum)
+		return count_verdict(q->job, FPISA_V_checksum, XDP_DROP);
+	if (v != FPISA_V_ok)
+		return refuse(ctx, q->job, v);
+	if (h.fpisa->type == FPISA_TYPE_ROWS)
+		return rows(ctx);
+	if (h.fpisa->type == FPISA_TYPE_SEAL)
+		return seal(ctx);
+	if (h.fpisa->type == FPISA_TYPE_READ)
+		return read_groups(ctx);
+	return pass_on(ctx, h.fpisa->slot, 0, FPISA_V_ack_passed);
+}
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Aggregation by key (fpisa/query/table.h has the rules). A frame's rows are
+ * looked up and added under the lock of the query, which so is one CPU's at a time.
+ */
+#include "query.h"
+
+/* User space sets the number of entries of both. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_bucket);
+} fpisa_buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fpisa_group);
+} fpisa_groups SEC(".maps");
+
+static __always_inline struct fpisa_bucket *fpisa_bucket_at(void *table, __u32 i)
+{
+	(void)table;
+	return lookup(&fpisa_buckets, i);
+}
+
+static __always_inline struct fpisa_group *fpisa_group_at(void *table, __u32 i)
+{
+	(void)table;
+	return lookup(&fpisa_groups, i);
+}
+
+/* Rare, and a loop: not in line. */
+GLOBAL_FN int fpisa_group_carry(struct fpisa_group *g, __u32 from)
+{
+	if (g)
+		fpisa_carry(g, from);
+	return 0;
+}
+
+#include "fpisa/query/table.h"
+
+/* Row `i`: 1 if it found no place; else it is added, if `fresh`. The lock is the caller's. */
+GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+	void *p = row_at(ctx, q, i);
+	struct fpisa_group *g;
+	struct fpisa_row r;
+
+	if (!p || !s)
+		return 1;
+	r = fpisa_row_load(p, q->key_bytes);
+	g = fpisa_table_find(s, q, NULL, &r);
+	if (!g)
+		return 1;
+	if (fresh)
+		fpisa_group_add(g, &r);
+	return 0;
+}
+
+/* Of `count` rows those among 64 x `half` to + 63 that found no place. The lock is the caller's. */
+GLOBAL_FN __u64 add_rows(struct xdp_md *ctx, __u32 half, __u32 count, __u32 fresh)
+{
+	__u64 left = 0;
+
+	if (half > 1)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < 64; i++) {
+		__u64 bit;
+
+		if (half * 64 + i >= count)
+			break;
+		bit = add_row(ctx, half * 64 + i, fresh) & 1;
+		fpisa_opaque(bit);
+		left |= bit << i;
+	}
+	return left;
+}
+
+GLOBAL_FN int begin(__u32 epoch)
+{
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+
+	if (s)
+		fpisa_table_begin(s, epoch, FPISA_QUERY_WINDOW);
+	return 0;
+}
+
+/* With the lock: the table is of this epoch. Else, and without the lock: a verdict. */
+static __always_inline int take_table(const struct fpisa_query_config *q, struct fpisa_query_state *s, __u32 epoch)
+{
+	if (!lock_take(&s->lock))
+		return FPISA_V_busy;
+	if (!epoch_runs(q, epoch)) {
+		lock_release(&s->lock);
+		return FPISA_V_generation;
+	}
+	if (s->epoch != epoch)
+		begin(epoch);
+	return FPISA_V_ok;
+}
+
+GLOBAL_FN int rows(struct xdp_md *ctx)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_query_counters *c = lookup(&fpisa_query_rows, 0);
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+	__u32 count, rank, left;
+	__u64 low, high, sequence;
+	struct headers h;
+	int last, fresh, v;
+
+	if (!s || !c || !find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	count = h.fpisa->count;
+	rank = h.fpisa->rank & (FPISA_MAX_WORKERS - 1);
+	sequence = h.fpisa->chunk;
+	last = h.fpisa->flags & FPISA_F_LAST;
+	v = take_table(q, s, h.fpisa->generation);
+	if (v != FPISA_V_ok)
+		return refuse(ctx, q->job, v);
+	fresh = fpisa_table_fresh(s, rank, sequence, FPISA_QUERY_WINDOW);
+	if (fresh < 0) {
+		lock_release(&s->lock);
+		return refuse(ctx, q->job, -fresh);
+	}
+	low = add_rows(ctx, 0, count, fresh);
+	high = add_rows(ctx, 1, count, fresh);
+	/* Only now: whoever finds it taken knows that all rows are in. */
+	if (fresh)
+		fpisa_query_window_take(&s->window[rank], sequence, FPISA_QUERY_WINDOW);
+	lock_release(&s->lock);
+	left = (__u32)(__builtin_popcountll(low) + __builtin_popcountll(high));
+	c->rows += count;
+	c->forwarded += left;
+	if (fresh) {
+		c->absorbed += count - left;
+		c->residue += left;
+	} else {
+		c->repeated += count;
+	}
+	return answer(ctx, low, high, last);
+}
+
+/* Of the workers those that lack frames up to the number that SEAL says, or have sent beyond it. The lock is the caller's. */
+GLOBAL_FN __u64 find_missing(struct xdp_md *ctx)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+	__u64 missing = 0;
+
+	if (!s)
+		return ~0ull;
+#pragma clang loop unroll(disable)
+	for (__u32 r = 0; r < FPISA_MAX_WORKERS; r++) {
+		void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET + r * sizeof(__le64);
+
+		if (r >= q->master)
+			break;
+		if (p + sizeof(__le64) > (void *)(long)ctx->data_end)
+			return ~0ull;
+		if (!fpisa_query_window_full(&s->window[r], *(__u64 *)p, FPISA_QUERY_WINDOW))
+			missing |= 1ull << r;
+	}
+	return missing;
+}
+
+GLOBAL_FN int seal(struct xdp_md *ctx)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+	struct headers h;
+	__u64 missing;
+	__u32 used;
+	int v;
+
+	if (!s || !find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	v = take_table(q, s, h.fpisa->generation);
+	if (v != FPISA_V_ok)
+		return refuse(ctx, q->job, v);
+	missing = find_missing(ctx);
+	if (!missing)
+		s->sealed = 1;
+	used = s->used;
+	lock_release(&s->lock);
+	if (!find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	fpisa_make_sealed(h.fpisa, missing, used);
+	return bare_to_sender(ctx, q->job, FPISA_V_status);
+}
+
+/* Group `number` to place `i` of the payload. */
+GLOBAL_FN int put_group(struct xdp_md *ctx, __u32 i, __u32 number)
+{
+	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
+	struct fpisa_group *g = lookup(&fpisa_groups, number);
+
+	if (!g || i >= FPISA_MAX_PAYLOAD / sizeof(*g))
+		return 0;
+	p += i * sizeof(*g);
+	if (p + sizeof(*g) > (void *)(long)ctx->data_end)
+		return 0;
+	__builtin_memcpy(p, g, sizeof(*g));
+	return 1;
+}
+
+/* Groups from number `first` on into the payload, up to `count`: how many. */
+GLOBAL_FN int put_groups(struct xdp_md *ctx, __u32 first, __u32 count, __u32 used)
+{
+	__u32 n = 0;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < FPISA_MAX_PAYLOAD / sizeof(struct fpisa_group); i++) {
+		if (i >= count || first + i >= used)
+			break;
+		if (!put_group(ctx, i, first + i))
+			break;
+		n++;
+	}
+	return n;
+}
+
+/* Nobody writes a sealed table: no lock. */
+GLOBAL_FN int read_groups(struct xdp_md *ctx)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+	struct headers h;
+	__u32 n, payload;
+	int action;
+
+	if (!s || !find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	if (s->epoch != h.fpisa->generation || !fpisa_read_once(&s->sealed))
+		return refuse(ctx, q->job, FPISA_V_unsealed);
+	n = h.fpisa->chunk < s->used ? put_groups(ctx, (__u32)h.fpisa->chunk, h.fpisa->count, s->used) : 0;
+	if (!find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	fpisa_opaque(n);
+	n &= 31;
+	payload = n * sizeof(struct fpisa_group);
+	fpisa_make_groups(h.fpisa, n, s->used);
+	h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
+	if (!find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	action = to_sender(ctx, &h, q->job, payload);
+	cut(ctx, payload);
+	return count_verdict(q->job, FPISA_V_groups, action);
+}
+
+SEC("stage")
+int fpisa_table(struct xdp_md *ctx)
+{
+	return query(ctx);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

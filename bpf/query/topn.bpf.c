@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Top-N by pruning (fpisa/query/topn.h has the rules and why they hold). Most
+ * frames have nothing that could be among the first: they are told so by one
+ * comparison a row, without the lock.
+ */
+#include "query.h"
+
+/* A key each, its least first; user space sets the number of entries. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} fpisa_heap SEC(".maps");
+
+static __always_inline __u32 *fpisa_heap_at(void *heap, __u32 i)
+{
+	(void)heap;
+	return lookup(&fpisa_heap, i);
+}
+
+#include "fpisa/query/heap.h"
+
+/* Functions of their own: a verifier sees the loops around them once, and not for each way through a step. */
+GLOBAL_FN __u32 sink(__u32 i, __u32 n, __u32 key)
+{
+	return fpisa_heap_sink_step(NULL, i, n, key);
+}
+
+GLOBAL_FN int rise(__u32 i, __u32 key)
+{
+	return fpisa_heap_rise_step(NULL, i, key);
+}
+
+#define fpisa_heap_sink(heap, i, n, key) sink(i, n, key)
+#define fpisa_heap_rise(heap, i, key) rise(i, key)
+
+#include "fpisa/query/topn.h"
+
+/*
+ * Of rows 32 x `block` to + 31 those whose key is `floor` or more: a bit each. Zero
+ * if the frame does not hold them all. Unrolled, and without branches.
+ */
+GLOBAL_FN __u64 scan_block(struct xdp_md *ctx, __u32 block, __u64 floor)
+{
+	const struct fpisa_query_config *q = config();
+	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
+	__u64 below = 0;
+
+	if (block >= FPISA_QUERY_ROWS / FPISA_BLOCK)
+		return 0;
+	p += block * FPISA_BLOCK * q->row_bytes;
+	if (p + FPISA_BLOCK * q->row_bytes > (void *)(long)ctx->data_end)
+		return 0;
+	p += q->key_bytes;
+	FPISA_UNROLLED
+	for (int i = 0; i < FPISA_BLOCK; i++) {
+		__u64 less = fpisa_topn_key(q, *(__u32 *)p) - floor;
+
+		fpisa_opaque(less);
+		less >>= 63;
+		fpisa_opaque(less);
+		below |= less << i;
+		p += q->row_bytes;
+	}
+	return below ^ 0xffffffff;
+}
+
+GLOBAL_FN int scan_row(struct xdp_md *ctx, __u32 i, __u64 floor)
+{
+	const struct fpisa_query_config *q = config();
+	void *row = row_at(ctx, q, i);
+
+	return row && fpisa_topn_key(q, *(__u32 *)(row + q->key_bytes)) >= floor;
+}
+
+/* Of `count` rows those among 64 x `half` to + 63 whose key is `floor` or more. */
+GLOBAL_FN __u64 scan(struct xdp_md *ctx, __u32 half, __u64 floor, __u32 count)
+{
+	__u32 from = half * 64;
+	__u64 kept = 0;
+
+	if (half > 1)
+		return 0;
+	if (count >= from + 64)
+		return scan_block(ctx, 2 * half, floor) | scan_block(ctx, 2 * half + 1, floor) << 32;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < 64; i++) {
+		__u64 bit;
+
+		if (from + i >= count)
+			break;
+		bit = scan_row(ctx, from + i, floor) & 1;
+		fpisa_opaque(bit);
+		kept |= bit << i;
+	}
+	return kept;
+}
+
+GLOBAL_FN int begin(__u32 epoch)
+{
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+
+	if (s)
+		fpisa_topn_begin(s, epoch);
+	return 0;
+}
+
+/* Row `i` of a frame by the rules; nonzero: the master must have it. The lock is the caller's. */
+GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+	void *row = row_at(ctx, q, i);
+	__u32 key;
+
+	if (!row || !s)
+		return 1;
+	key = fpisa_topn_key(q, *(__u32 *)(row + q->key_bytes));
+	return fpisa_topn_row(s, q, NULL, key, counts);
+}
+
+/* Those of `kept`, among 64 rows from 64 x `half` on, that still are to be kept. The lock is the caller's. */
+GLOBAL_FN __u64 count_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 counts)
+{
+	if (half > 1)
+		return 0;
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < 64; i++) {
+		if ((kept >> i & 1) && !count_row(ctx, half * 64 + i, counts))
+			kept &= ~(1ull << i);
+	}
+	return kept;
+}
+
+/*
+ * Read without the lock, and in this order: while `high` is below the frame's
+ * number no copy of it has counted, so none of its rows that are not above this bar ever
+ * will be among those that a later one stands on.
+ */
+static __always_inline __u64 floor_of(struct fpisa_query_state *s, const struct fpisa_query_config *q,
+				      const struct fpisa_hdr *h)
+{
+	__u64 bar, high;
+
+	if (fpisa_read_once(&s->epoch) != h->generation)
+		return 0;
+	bar = fpisa_read_once(&s->bar);
+	/* A full barrier: no load goes before the one above. */
+	__sync_fetch_and_add(&s->barrier, 0);
+	high = fpisa_read_once(&s->window[h->rank & (FPISA_MAX_WORKERS - 1)].high);
+	return fpisa_topn_floor(q, bar, h->chunk > high);
+}
+
+GLOBAL_FN int rows(struct xdp_md *ctx)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_query_counters *c = lookup(&fpisa_query_rows, 0);
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+	__u32 count, epoch, rank, counts;
+	__u64 low, high, sequence, floor;
+	struct headers h;
+	int last, kept;
+
+	if (!s || !c || !find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	count = h.fpisa->count;
+	epoch = h.fpisa->generation;
+	rank = h.fpisa->rank;
+	sequence = h.fpisa->chunk;
+	last = h.fpisa->flags & FPISA_F_LAST;
+	if (!sequence)
+		return refuse(ctx, q->job, FPISA_V_sequence);
+	floor = floor_of(s, q, h.fpisa);
+	low = scan(ctx, 0, floor, count);
+	high = scan(ctx, 1, floor, count);
+	/* Without the lock a frame keeps what it may have to: no harm but to the master. */
+	if ((low | high) && lock_take(&s->lock)) {
+		if (!epoch_runs(q, epoch)) {
+			lock_release(&s->lock);
+			return refuse(ctx, q->job, FPISA_V_generation);
+		}
+		if (s->epoch != epoch)
+			begin(epoch);
+		counts = (__u32)fpisa_topn_counts(s, rank, sequence);
+		low = count_rows(ctx, 0, low, counts);
+		high = count_rows(ctx, 1, high, counts);
+		lock_release(&s->lock);
+	}
+	kept = __builtin_popcountll(low) + __builtin_popcountll(high);
+	c->rows += count;
+	c->pruned += count - kept;
+	c->forwarded += kept;
+	return answer(ctx, low, high, last);
+}
+
+/* The certificate: T, which the last row of the master's result must not be below. */
+GLOBAL_FN int seal(struct xdp_md *ctx)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+	struct headers h;
+
+	if (!s || !find_headers(ctx, &h))
+		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	fpisa_make_sealed(h.fpisa, 0, s->epoch == h.fpisa->generation ? fpisa_read_once(&s->bar) : 0);
+	return bare_to_sender(ctx, q->job, FPISA_V_status);
+}
+
+/* There are none; the checks have refused it. */
+GLOBAL_FN int read_groups(struct xdp_md *ctx)
+{
+	const struct fpisa_query_config *q = config();
+
+	return !ctx ? XDP_DROP : count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+}
+
+SEC("stage")
+int fpisa_topn(struct xdp_md *ctx)
+{
+	return query(ctx);
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The steps of a heap whose least key is its first: key i is above keys 2 i + 1 and
+ * 2 i + 2. The place of a key that is about to be written is a hole, which moves.
+ * Whoever includes this has fpisa_heap_at(heap, i) before.
+ */
+#ifndef FPISA_QUERY_HEAP_H
+#define FPISA_QUERY_HEAP_H
+
+#include "../base.h"
+
+/* The hole at i goes down, of n keys, if `key` does not belong there: where to; else 0. */
+static __always_inline __u32 fpisa_heap_sink_step(void *heap, __u32 i, __u32 n, __u32 key)
+{
+	__u32 child = 2 * i + 1, *least, *other, *at;
+
+	if (child >= n)
+		return 0;
+	least = fpisa_heap_at(heap, child);
+	other = fpisa_heap_at(heap, child + 1);
+	at = fpisa_heap_at(heap, i);
+	if (!least || !at)
+		return 0;
+	if (child + 1 < n && other && *other < *least) {
+		least = other;
+		child++;
+	}
+	if (*least >= key)
+		return 0;
+	*at = *least;
+	return child;
+}
+
+/* The hole at i goes up to (i - 1) / 2, if `key` does not belong there. Nonzero if it did. */
+static __always_inline int fpisa_heap_rise_step(void *heap, __u32 i, __u32 key)
+{
+	__u32 *above, *at;
+
+	if (!i)
+		return 0;
+	above = fpisa_heap_at(heap, (i - 1) / 2);
+	at = fpisa_heap_at(heap, i);
+	if (!above || !at || *above <= key)
+		return 0;
+	*at = *above;
+	return 1;
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The order of FP32 values in queries, as unsigned integers: that of SQL, in
+ * which -0 equals +0, and NaNs equal each other and come after all else.
+ */
+#ifndef FPISA_QUERY_ORDER_H
+#define FPISA_QUERY_ORDER_H
+
+#include "../base.h"
+
+#define FPISA_ORDER_NAN 0xffffffffu
+#define FPISA_ORDER_ZERO 0x80000000u
+
+/* Bit 63 of x, without a branch, and without a value of which a verifier knows that it is 0 or -1. */
+static __always_inline __u32 fpisa_top_bit(__u64 x)
+{
+	fpisa_opaque(x);
+	x >>= 63;
+	fpisa_opaque(x);
+	return (__u32)x;
+}
+
+static __always_inline __u32 fpisa_order_key(__u32 word)
+{
+	__u64 magnitude = (__u32)(word << 1);
+	__u32 flip = 0 - fpisa_top_bit((__u64)word << 32), nan, zero = fpisa_top_bit(magnitude - 1), keep, key;
+
+	fpisa_opaque(flip);
+	flip >>= 1;
+	fpisa_opaque(flip);
+	key = word ^ FPISA_ORDER_ZERO ^ flip;
+	nan = 0 - fpisa_top_bit(0xff000000ull - magnitude);
+	fpisa_opaque(nan);
+	keep = zero - 1;
+	fpisa_opaque(keep);
+	key |= nan;
+	key &= keep;
+	return key | zero << 31;
+}
+
+/* A value of that key: the only one, +0, or a quiet NaN. */
+static __always_inline __u32 fpisa_order_value(__u32 key)
+{
+	if (key == FPISA_ORDER_NAN)
+		return 0x7fc00000;
+	return key & FPISA_ORDER_ZERO ? key ^ FPISA_ORDER_ZERO : ~key;
+}
+
+#endif

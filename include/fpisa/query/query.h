@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Queries in the network (the paper's second use, its section on databases): what
+ * a query is, its frames, its rows, and what its programs keep. doc/query-wire.md
+ * has every byte for writers of clients.
+ *
+ * A query takes a job's number and a job's members: its workers and, as the last
+ * rank, its master. They join as the ranks of a job do, so a generation of that job
+ * is one life of the query's state, its epoch.
+ */
+#ifndef FPISA_QUERY_H
+#define FPISA_QUERY_H
+
+#include "../exact.h"
+#include "../job.h"
+
+/* fpisa_job.mode of a query */
+enum fpisa_query_kind {
+	FPISA_QUERY_TOPN = 16,	/* rows that may be among the N first pass, others are pruned */
+	FPISA_QUERY_TABLE = 17, /* sum, least, greatest and count of the values of each key */
+};
+
+/* fpisa_hdr.type; far from those of jobs, which the entry handles itself. */
+enum fpisa_query_type {
+	FPISA_TYPE_ROWS = 16,	/* worker: some of its rows; to the master: those of them that it must have */
+	FPISA_TYPE_ACK = 17,	/* to a worker: the rows of one frame are accounted for; from the master: pass it on */
+	FPISA_TYPE_SEAL = 18,	/* master: each worker's last sequence; the answer is a STATUS */
+	FPISA_TYPE_READ = 19,	/* master: groups, from a number on */
+	FPISA_TYPE_GROUPS = 20, /* to the master: those */
+};
+
+#define FPISA_F_LAST 0x20 /* ROWS: the worker's last frame; it goes to the master whatever is left in it */
+
+#define FPISA_QUERY_ROWS 128 /* most in a frame */
+#define FPISA_QUERY_WINDOW 64 /* frames that a worker may have in flight */
+#define FPISA_QUERY_PAD 32 /* payloads are multiples of this, the rest zero: the checksum's block */
+#define FPISA_KEY_WORDS 4
+#define FPISA_MAX_LIMIT_TOPN 65536
+#define FPISA_MAX_LIMIT_TABLE (1u << 24) /* numbers of groups have 24 bits in a bucket */
+
+/* fpisa_job.clz of a query */
+#define FPISA_QUERY_ASCENDING 0x01 /* topn: the least values come first */
+#define FPISA_QUERY_TIES 0x02	   /* topn: whatever is equal to the last of the N passes too */
+
+/* What a program is specialised for: constants when it is loaded. */
+struct fpisa_query_config {
+	__u32 job;
+	__u32 master;	   /* its rank: the last */
+	__u32 key_bytes;   /* 4, 8, 16 or 32 */
+	__u32 row_bytes;
+	__u32 limit;	   /* topn: N; table: most groups */
+	__u32 bucket_mask; /* table: buckets - 1, a power of two less one */
+	__u32 flags;	   /* FPISA_QUERY_* */
+	__u32 pad;
+	__u64 seed;	   /* of the hash, random */
+};
+
+/* -- rows -------------------------------------------------------------------- */
+
+/*
+ * In a frame: the key, the value (an FP32), and of keys of 8 bytes or more a word
+ * that says how many rows of the database the row stands for.
+ */
+struct fpisa_row {
+	__u64 key[FPISA_KEY_WORDS]; /* zero beyond its bytes */
+	__u32 value;
+	__u32 count; /* with FPISA_ROW_* */
+};
+
+/* fpisa_row.count: of rows that a worker has aggregated before. */
+#define FPISA_ROW_NO_SUM 0x40000000u   /* the value is a least or greatest one alone */
+#define FPISA_ROW_NO_ORDER 0x80000000u /* the value is a term of a sum alone */
+#define FPISA_ROW_COUNT 0x3fffffffu
+
+static __always_inline int fpisa_key_bytes_valid(__u32 bytes)
+{
+	return bytes == 4 || bytes == 8 || bytes == 16 || bytes == 32;
+}
+
+static __always_inline __u32 fpisa_row_bytes(__u32 key_bytes)
+{
+	return key_bytes + (key_bytes == 4 ? 4 : 8);
+}
+
+/* The payload of `count` rows, entries or words of `bytes` bytes each. */
+static __always_inline __u32 fpisa_query_payload(__u32 count, __u32 bytes)
+{
+	return (count * bytes + FPISA_QUERY_PAD - 1) & ~(FPISA_QUERY_PAD - 1u);
+}
+
+/* Row at *p, whose key has `key_bytes` bytes; so many and a value, and their word, are there. */
+static __always_inline struct fpisa_row fpisa_row_load(const void *p, __u32 key_bytes)
+{
+	struct fpisa_row r = { .count = 1 };
+
+	if (key_bytes == 4) {
+		r.key[0] = fpisa_load32(p);
+		r.value = fpisa_load32((const char *)p + 4);
+		return r;
+	}
+	r.key[0] = fpisa_load64(p);
+	if (key_bytes > 8)
+		r.key[1] = fpisa_load64((const char *)p + 8);
+	if (key_bytes > 16) {
+		r.key[2] = fpisa_load64((const char *)p + 16);
+		r.key[3] = fpisa_load64((const char *)p + 24);
+	}
+	r.value = fpisa_load32((const char *)p + key_bytes);
+	r.count = fpisa_load32((const char *)p + key_bytes + 4);
+	return r;
+}
+
+/* -- state ------------------------------------------------------------------- */
+
+/* Frames of one worker that have been taken: bit d of `taken` is sequence high - d; see window.h. */
+struct fpisa_query_window {
+	__u64 high;
+	__u64 taken;
+};
+
+/*
+ * Of a whole query, one entry. Whoever moves `lock` from 0 to 1 owns it, the heap
+ * or the table until 0 is swapped back; epoch and bar alone are read without.
+ */
+struct fpisa_query_state {
+	__u64 lock;
+	__u64 bar;     /* topn: one more than the Nth key, in the order of keys; 0: fewer than N so far */
+	__u32 epoch;   /* the generation whose rows are counted here; 0: none yet */
+	__u32 used;    /* keys in the heap; groups in the table */
+	__u32 sealed;  /* table: all is in, and nothing more is taken */
+	__u32 pad;
+	__u64 barrier; /* topn: written by nobody; an atomic add of 0 to it orders loads */
+	struct fpisa_query_window window[FPISA_MAX_WORKERS]; /* topn: `high` alone */
+};
+
+/* Rows, on one CPU. */
+#define FPISA_QUERY_COUNTERS(X)                                                     \
+	X(rows, "rows that came, repeated ones too")                                \
+	X(repeated, "rows of frames of a table that were known")                    \
+	X(pruned, "rows that cannot be among the first")                            \
+	X(absorbed, "rows added to the table")                                      \
+	X(residue, "rows that found no place in the table, each once")              \
+	X(forwarded, "rows that went on to the master, repeated ones too")
+
+struct fpisa_query_counters {
+#define X(name, text) __u64 name;
+	FPISA_QUERY_COUNTERS(X)
+#undef X
+};
+
+/* Where the groups are whose keys have one hash: the epoch << 32 | number << 8 | tag of the key. */
+#define FPISA_WAYS 8
+
+struct fpisa_bucket {
+	__u64 way[FPISA_WAYS];
+};
+
+/*
+ * One more limb than a slot has: a job adds 64 values at most, a group any number.
+ */
+#define FPISA_GROUP_LIMBS (FPISA_LIMBS + 1)
+
+/* A group, in the table and in GROUPS. Its sum is that of limb[i] x 2^(32 i - 149). */
+struct fpisa_group {
+	__u64 key[FPISA_KEY_WORDS];
+	__u64 count;
+	__u32 min, max; /* order.h; of no value min is above max */
+	__u32 specials; /* FPISA_GROUP_* */
+	__u32 pad;
+	__s64 limb[FPISA_GROUP_LIMBS];
+};
+
+_Static_assert(sizeof(struct fpisa_group) == 128, "two cache lines, and a multiple of FPISA_QUERY_PAD");
+
+/* fpisa_group.specials: the sum met these */
+#define FPISA_GROUP_NAN 1u
+#define FPISA_GROUP_PINF 2u
+#define FPISA_GROUP_NINF 4u
+
+/*
+ * Carries, from limb `from` up. A limb takes 2^7 adds of at most 2^55 between two of
+ * them (fpisa_limb_full()), the uppermost any number: it holds 2^95 of the largest.
+ */
+static __always_inline void fpisa_carry(struct fpisa_group *g, __u32 from)
+{
+	FPISA_ROLLED
+	for (__u32 i = 0; i < FPISA_GROUP_LIMBS - 1; i++) {
+		__s64 v = g->limb[i];
+
+		if (i < from)
+			continue;
+		g->limb[i] = (__u32)v;
+		g->limb[i + 1] += v >> 32;
+	}
+}
+
+/* What a job of a query says of it; *q all but the seed. */
+static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 number, struct fpisa_query_config *q)
+{
+	*q = (struct fpisa_query_config){
+		.job = number,
+		.master = job->workers - 1,
+		.key_bytes = job->rounding,
+		.row_bytes = fpisa_row_bytes(job->rounding),
+		.limit = job->group,
+		.flags = job->clz,
+	};
+}
+
+/* A query, not a sum? Its frames have no elements. */
+static __always_inline int fpisa_is_query(const struct fpisa_job *job)
+{
+	return job->mode == FPISA_QUERY_TOPN || job->mode == FPISA_QUERY_TABLE;
+}
+
+#endif

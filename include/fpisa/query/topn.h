@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Top-N by pruning: the rules, for the program and for user space.
+ *
+ * A heap has the N greatest keys of the rows counted so far; the least of them is
+ * T, which only rises. Each row is counted at most once, because a frame counts
+ * only while its sequence is above all that its worker has had counted. Counted
+ * rows are sent on, and so is every copy's row that is not below T:
+ *
+ *	The N rows that the last T stands on were sent on when they were counted, and
+ *	they are never pruned from a later copy, for none is below T. So the master
+ *	has them once it has a copy of each frame, and nothing below them matters.
+ *
+ * A row equal to T may be pruned from the frame that is counted, for it is not
+ * among those rows, but never from another copy, for it may be.
+ *
+ * Whoever includes this has before: fpisa_heap_at(heap, i), the place of key i of
+ * the heap, or NULL beyond its end; fpisa_heap_sink() and fpisa_heap_rise(), which
+ * are the steps in heap.h or calls of them.
+ */
+#ifndef FPISA_QUERY_TOPN_H
+#define FPISA_QUERY_TOPN_H
+
+#include "order.h"
+#include "window.h"
+
+#define FPISA_HEAP_DEPTH 17 /* levels of FPISA_MAX_LIMIT_TOPN keys */
+
+_Static_assert(1 << (FPISA_HEAP_DEPTH - 1) == FPISA_MAX_LIMIT_TOPN, "the deepest heap");
+
+/* The place of a row's value in the order of the query: the greatest key comes first. */
+static __always_inline __u32 fpisa_topn_key(const struct fpisa_query_config *q, __u32 value)
+{
+	__u32 flip = q->flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
+
+	return fpisa_order_key(value) ^ flip;
+}
+
+/* The least key that a frame keeps; `counts`: this copy of it is counted. */
+static __always_inline __u64 fpisa_topn_floor(const struct fpisa_query_config *q, __u64 bar, int counts)
+{
+	return !bar || (counts && !(q->flags & FPISA_QUERY_TIES)) ? bar : bar - 1;
+}
+
+/* The lock is the caller's. An epoch begins: nothing is counted. */
+static __always_inline void fpisa_topn_begin(struct fpisa_query_state *s, __u32 epoch)
+{
+	s->bar = 0;
+	s->used = 0;
+	FPISA_ROLLED
+	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
+		s->window[i].high = 0;
+	s->epoch = epoch;
+}
+
+/* Does this copy count? Then no other copy of it, and none of earlier frames, does after it. The lock is the caller's. */
+static __always_inline int fpisa_topn_counts(struct fpisa_query_state *s, __u32 rank, __u64 sequence)
+{
+	struct fpisa_query_window *w = &s->window[rank & (FPISA_MAX_WORKERS - 1)];
+
+	if (sequence <= w->high)
+		return 0;
+	w->high = sequence;
+	return 1;
+}
+
+/* In the place of the heap's least key, of n. */
+static __always_inline void fpisa_heap_replace(void *heap, __u32 n, __u32 key)
+{
+	__u32 i = 0, next, *at;
+
+	FPISA_ROLLED
+	for (int level = 0; level < FPISA_HEAP_DEPTH; level++) {
+		next = fpisa_heap_sink(heap, i, n, key);
+		if (!next)
+			break;
+		i = next;
+	}
+	at = fpisa_heap_at(heap, i);
+	if (at)
+		*at = key;
+}
+
+/* Behind the heap's n keys. */
+static __always_inline void fpisa_heap_push(void *heap, __u32 n, __u32 key)
+{
+	__u32 i = n, *at;
+
+	FPISA_ROLLED
+	for (int level = 0; level < FPISA_HEAP_DEPTH; level++) {
+		if (!fpisa_heap_rise(heap, i, key))
+			break;
+		i = (i - 1) / 2;
+	}
+	at = fpisa_heap_at(heap, i);
+	if (at)
+		*at = key;
+}
+
+/* One row of a frame of which fpisa_topn_counts() said `counts`. Nonzero: the master must have it. The lock is the caller's. */
+static __always_inline int fpisa_topn_row(struct fpisa_query_state *s, const struct fpisa_query_config *q, void *heap,
+					  __u32 key, int counts)
+{
+	__u32 *least;
+
+	if (key < fpisa_topn_floor(q, s->bar, counts))
+		return 0;
+	/* Equal to T, WITH TIES. */
+	if (!counts || key < s->bar)
+		return 1;
+	if (s->used < q->limit) {
+		fpisa_heap_push(heap, s->used, key);
+		s->used++;
+	} else {
+		fpisa_heap_replace(heap, s->used, key);
+	}
+	least = fpisa_heap_at(heap, 0);
+	if (s->used >= q->limit && least)
+		s->bar = (__u64)*least + 1;
+	return 1;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Each frame once: which of a worker's sequence numbers, from 1, have been taken.
+ * `width` is FPISA_QUERY_WINDOW; the model takes fewer.
+ *
+ * A number leaves the window at the low end only when it has been taken, so
+ * whatever lies below is known to have been. A worker that sends no number
+ * beyond its lowest unacknowledged one + width - 1 is never refused.
+ */
+#ifndef FPISA_QUERY_WINDOW_H
+#define FPISA_QUERY_WINDOW_H
+
+#include "../verdict.h"
+#include "query.h"
+
+/* All of the window's bits. */
+static __always_inline __u64 fpisa_query_window_all(__u32 width)
+{
+	return ~0ull >> (64 - width);
+}
+
+/* As if all numbers below 1 had been taken. */
+static __always_inline struct fpisa_query_window fpisa_query_window_empty(__u32 width)
+{
+	return (struct fpisa_query_window){ .taken = fpisa_query_window_all(width) };
+}
+
+/* 1: not taken yet, 0: taken before, or a negative verdict. */
+static __always_inline int fpisa_query_window_fresh(const struct fpisa_query_window *w, __u64 sequence, __u32 width)
+{
+	__u64 all = fpisa_query_window_all(width), by, leaving;
+
+	if (!sequence)
+		return -FPISA_V_sequence;
+	if (sequence <= w->high) {
+		by = w->high - sequence;
+		return by < width && !(w->taken >> (by & 63) & 1);
+	}
+	by = sequence - w->high;
+	if (by > width)
+		return -FPISA_V_sequence;
+	/* Of `width` bits the `by` uppermost. */
+	leaving = by == width ? all : all & ~(all >> (by & 63));
+	return (w->taken & leaving) == leaving ? 1 : -FPISA_V_sequence;
+}
+
+/* Takes a number that is fresh. */
+static __always_inline void fpisa_query_window_take(struct fpisa_query_window *w, __u64 sequence, __u32 width)
+{
+	__u64 by;
+
+	if (sequence <= w->high) {
+		w->taken |= 1ull << ((w->high - sequence) & 63);
+		return;
+	}
+	by = sequence - w->high;
+	w->taken = (by == 64 ? 0 : w->taken << (by & 63) & fpisa_query_window_all(width)) | 1;
+	w->high = sequence;
+}
+
+/* Have all numbers to `last` been taken, and none beyond it? */
+static __always_inline int fpisa_query_window_full(const struct fpisa_query_window *w, __u64 last, __u32 width)
+{
+	return w->high == last && w->taken == fpisa_query_window_all(width);
+}
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The rules of queries as a shared object for queries.py: each call takes a state
+ * apart into numbers, gives a frame to user space's aggregator, which is
+ * include/fpisa/query/topn.h and table.h, and packs what it leaves. Values are small
+ * integers; a frame has few rows.
+ */
+#include "lib/soft/query.c"
+
+#define WORKERS 2
+#define GROUPS 4
+#define ROWS 2
+
+struct packed {
+	__u64 epoch, used, sealed, bar;
+	__u64 high[WORKERS], taken[WORKERS];
+	__u64 held[GROUPS]; /* topn: the heap; table: keys */
+};
+
+static void unpack(struct fpisa_soft_query *q, const struct packed *p)
+{
+	q->state.epoch = (__u32)p->epoch;
+	q->state.used = (__u32)p->used;
+	q->state.sealed = (__u32)p->sealed;
+	q->state.bar = p->bar;
+	for (int w = 0; w < WORKERS; w++)
+		q->state.window[w] = (struct fpisa_query_window){ .high = p->high[w], .taken = p->taken[w] };
+}
+
+static void pack(struct packed *p, const struct fpisa_soft_query *q)
+{
+	p->epoch = q->state.epoch;
+	p->used = q->state.used;
+	p->sealed = q->state.sealed;
+	p->bar = q->state.bar;
+	for (int w = 0; w < WORKERS; w++) {
+		p->high[w] = q->state.window[w].high;
+		p->taken[w] = q->state.window[w].taken;
+	}
+}
+
+static void pack_rows(__u8 *rows, const struct fpisa_query_config *c, const __u32 *keys, const __u32 *values, __u32 n)
+{
+	for (__u32 i = 0; i < n; i++) {
+		float value = (float)values[i];
+
+		memcpy(rows + i * c->row_bytes, &keys[i], sizeof(keys[i]));
+		memcpy(rows + i * c->row_bytes + c->key_bytes, &value, sizeof(value));
+	}
+}
+
+/*
+ * One frame of `n` rows. Fills keep[], of a table added[], how many rows each group got. Returns 0, or
+ * the verdict of a drop, negated.
+ */
+int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 width, __u32 epoch, __u32 rank, __u64 sequence,
+	       const __u32 *keys, const __u32 *values, __u32 n, __u8 *keep, __u32 *added)
+{
+	__u32 heap[GROUPS];
+	struct fpisa_bucket bucket = { { 0 } };
+	struct fpisa_group groups[GROUPS] = { 0 };
+	struct fpisa_soft_query q = { .kind = kind, .width = width, .heap = heap, .buckets = &bucket, .groups = groups };
+	enum fpisa_verdict v;
+	__u8 rows[ROWS * 8];
+
+	q.config = (struct fpisa_query_config){ .master = WORKERS, .key_bytes = 4, .row_bytes = 8, .limit = limit };
+	unpack(&q, p);
+	for (__u32 i = 0; i < p->used; i++) {
+		const __u64 key[FPISA_KEY_WORDS] = { p->held[i] };
+
+		heap[i] = (__u32)p->held[i];
+		groups[i].key[0] = p->held[i];
+		bucket.way[i] = p->epoch << 32 | i << 8 | fpisa_key_hash(&q.config, key) >> 56;
+	}
+	pack_rows(rows, &q.config, keys, values, n);
+	v = fpisa_soft_query_rows(&q, epoch, rank, sequence, rows, n, keep);
+	pack(p, &q);
+	for (__u32 i = 0; i < GROUPS; i++) {
+		p->held[i] = i >= q.state.used ? 0 : kind == FPISA_QUERY_TOPN ? heap[i] : groups[i].key[0];
+		added[i] = (__u32)groups[i].count;
+	}
+	return v == FPISA_V_rows_taken || v == FPISA_V_rows_passed ? 0 : -(int)v;
+}
+
+/* SEAL with one `last` of both workers: those that lack something, as bits. */
+__u64 query_seal(struct packed *p, __u32 width, __u32 epoch, __u64 last, __u32 workers)
+{
+	struct fpisa_soft_query q = { .kind = FPISA_QUERY_TABLE, .width = width, .config = { .master = workers } };
+	const __u64 lasts[WORKERS] = { last, last };
+	__u64 missing;
+
+	unpack(&q, p);
+	missing = fpisa_soft_query_seal(&q, epoch, lasts);
+	pack(p, &q);
+	return missing;
+}
+
+/* What a program keeps that has read `bar` and, with it or after it, whether the frame is above all counted ones. */
+__u64 query_floor(__u64 bar, int counts)
+{
+	struct fpisa_query_config c = { 0 };
+
+	return fpisa_topn_floor(&c, bar, counts);
+}
+
+__u32 query_key(__u32 value)
+{
+	struct fpisa_query_config c = { 0 };
+	float f = (float)value;
+	__u32 bits;
+
+	memcpy(&bits, &f, sizeof(bits));
+	return fpisa_topn_key(&c, bits);
+}

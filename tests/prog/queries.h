@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A query beside the jobs of the harness: its program in the program array, its maps,
+ * its frames. Worker r is rank r, the master the last.
+ */
+#ifndef QUERIES_H
+#define QUERIES_H
+
+#include "fpisa/query/query.h"
+#include "harness.h"
+
+struct query {
+	struct harness *h;
+	struct bpf_object *object;
+	struct fpisa_job job;
+	struct fpisa_query_config config;
+	uint32_t epoch; /* generation of its members */
+	int state_fd, counters_fd;
+};
+
+/*
+ * config.job, key_bytes, limit, flags and seed are set; and how many workers. Its
+ * members have joined.
+ */
+void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t workers);
+void query_close(struct query *q);
+
+/* All members join anew: the next epoch. */
+void query_join(struct query *q);
+
+struct fpisa_query_state query_state(const struct query *q);
+void query_set_state(const struct query *q, const struct fpisa_query_state *s);
+struct fpisa_query_counters query_counters(const struct query *q);
+struct fpisa_group query_group(const struct query *q, uint32_t number);
+
+/* A frame of the query: `count` things of `bytes` bytes each follow the header, *payload or zeros. */
+void query_frame(struct frame *f, const struct query *q, uint8_t type, uint32_t rank, uint64_t sequence, uint32_t count,
+		 uint32_t bytes, const void *payload);
+
+/* ROWS, packed as the query has them. */
+void query_rows(struct frame *f, const struct query *q, uint32_t rank, uint64_t sequence, uint32_t count,
+		const void *rows, bool last);
+
+/* SEAL as the master sends it: last[] of each worker. */
+void query_seal(struct frame *f, const struct query *q, const uint64_t *last);
+
+/* One row into a buffer of packed ones; the next one's place. */
+uint8_t *query_pack(uint8_t *to, const struct fpisa_query_config *c, const uint64_t key[FPISA_KEY_WORDS], float value,
+		    uint32_t count);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the groups of rows are, by another way than the code under test: sums of
+ * rationals, floats compared as floats.
+ */
+#ifndef QUERY_ORACLE_H
+#define QUERY_ORACLE_H
+
+#include <gmp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "fpisa/query/query.h"
+
+#define ORACLE_GROUPS 4096
+
+/* Of one key; sum is in units of 2^-149, of finite values. */
+struct oracle_group {
+	bool nan, pinf, ninf, any;
+	uint64_t count;
+	float min, max;
+	mpz_t sum;
+};
+
+struct query_oracle {
+	struct oracle_group g[ORACLE_GROUPS];
+};
+
+void query_oracle_init(struct query_oracle *o);
+void query_oracle_clear(struct query_oracle *o);
+void query_oracle_free(struct query_oracle *o);
+
+/* A row of group `key`, below ORACLE_GROUPS. */
+void query_oracle_row(struct query_oracle *o, uint32_t key, float value, uint32_t count);
+
+/* All of *g, as the table has it, into the oracle's group `key`: what two parts of a query hold makes one. */
+void query_oracle_merge(struct query_oracle *o, uint32_t key, const struct fpisa_group *g);
+
+/* Are they equal? Else says on stderr what differs. */
+bool query_oracle_equal(const struct query_oracle *a, const struct query_oracle *b);
+
+/* SQL's order: below, equal or above zero; -0 equals +0, NaN comes after all else. */
+int query_order(float a, float b);
+
+/* A value: `kind` of 0 .. QUERY_VALUES - 1 is a distribution. */
+#define QUERY_VALUES 8
+float query_value(uint64_t random, uint32_t kind, uint32_t i);
+
+#endif

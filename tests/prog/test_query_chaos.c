@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Whole queries over a network that loses, copies, delays and reorders: workers and a
+ * master that keep the rules of doc/query-wire.md, and the real programs between them.
+ * The answer is right in every run, and no row is lost or counted twice; now and then all
+ * join anew in the middle. Then the same with a rule broken, which must show.
+ *
+ * FPISA_ROUNDS says how many runs of each program, 200 by default.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+#include <linux/bpf.h>
+#include <stdlib.h>
+#include "queries.h"
+#include "query_oracle.h"
+#include "vectors.h"
+
+#define JOB 5
+#define WORKERS 3
+#define FRAMES 40
+#define ROW_BYTES 8
+#define MOST_ROWS 24
+#define NET 2048
+#define MUTANT_ROUNDS 60
+
+enum broken {
+	NONE,
+	COUNTS_EVERY_COPY, /* topn */
+	TIES_OF_COPIES,
+	NO_WINDOW, /* table */
+	PLACE_LATER,
+	MASTER_TAKES_COPIES,
+};
+
+struct copy {
+	int w, f, count; /* frame f, from 0 */
+	uint32_t epoch;
+	uint8_t rows[MOST_ROWS * ROW_BYTES];
+};
+
+/* What is under way to the aggregator, and from there to the master. */
+static struct copy up[NET], on[NET];
+static int n_up, n_on;
+
+static struct vectors_rng rng;
+static struct query q;
+static enum broken broken;
+static double loss;
+static bool restarted;
+
+static struct {
+	int rows; /* a frame's */
+	float value[WORKERS][FRAMES][MOST_ROWS];
+	uint32_t key[WORKERS][FRAMES][MOST_ROWS];
+} data;
+
+static bool acked[WORKERS][FRAMES], had[WORKERS][FRAMES];
+static float passed[4 * WORKERS * FRAMES * MOST_ROWS];
+static uint32_t passed_key[4 * WORKERS * FRAMES * MOST_ROWS];
+static int n_passed;
+
+static bool chance(double p)
+{
+	return (double)vectors_below(&rng, 1u << 24) < p * (1 << 24);
+}
+
+static void begin(void)
+{
+	memset(acked, 0, sizeof(acked));
+	memset(had, 0, sizeof(had));
+	n_passed = 0;
+	n_on = 0;
+}
+
+static void put(struct copy *net, int *n, const struct copy *c)
+{
+	if (*n == NET)
+		net[vectors_below(&rng, NET)] = *c;
+	else
+		net[(*n)++] = *c;
+}
+
+static int lowest(int w)
+{
+	int f = 0;
+
+	while (f < FRAMES && acked[w][f])
+		f++;
+	return f;
+}
+
+/* A worker sends the frame that is due, or any in its window. */
+static void send_one(void)
+{
+	int w = (int)vectors_below(&rng, WORKERS), low = lowest(w), f;
+	struct copy c = {.epoch = q.epoch};
+
+	if (low == FRAMES)
+		return;
+	f = chance(0.6) ? low : low + (int)vectors_below(&rng, FRAMES - low);
+	/* The last comes after all others. */
+	if (acked[w][f] || (f == FRAMES - 1 && low < f))
+		return;
+	c.w = w;
+	c.f = f;
+	for (int copies = 1 + chance(0.15); copies; copies--)
+		if (!chance(loss))
+			put(up, &n_up, &c);
+}
+
+static void arrive_ack(const struct frame *f, uint32_t epoch)
+{
+	struct frame copy = *f;
+	uint32_t w = harness_hdr(&copy)->rank;
+
+	assert_int_equal(harness_hdr(&copy)->type, FPISA_TYPE_ACK);
+	if (!chance(loss) && epoch == q.epoch)
+		acked[w][harness_hdr(&copy)->chunk - 1] = true;
+}
+
+/* State of the programs as a broken rule would have left it. Returns what to put back into `used`, or -1. */
+static int break_before(const struct copy *c, uint64_t *high, uint64_t *bar)
+{
+	struct fpisa_query_state s = query_state(&q);
+	struct fpisa_query_window *w = &s.window[c->w];
+	int used = -1;
+
+	*high = s.epoch == q.epoch ? w->high : 0;
+	*bar = s.bar;
+	if (broken == COUNTS_EVERY_COPY)
+		w->high = 0;
+	if (broken == NO_WINDOW)
+		*w = (struct fpisa_query_window){.taken = ~0ull};
+	if (broken == PLACE_LATER && s.epoch == q.epoch && (uint64_t)c->f + 1 > w->high) {
+		used = (int)s.used;
+		s.used = q.config.limit;
+	}
+	query_set_state(&q, &s);
+	return used;
+}
+
+static void break_after(int used, struct frame *f, uint64_t high, uint64_t bar)
+{
+	uint32_t *row = harness_payload(f), n = 0;
+	struct fpisa_query_state s;
+
+	if (used >= 0) {
+		s = query_state(&q);
+		s.used = (uint32_t)used;
+		query_set_state(&q, &s);
+	}
+	if (broken != TIES_OF_COPIES || harness_hdr(f)->type != FPISA_TYPE_ROWS || harness_hdr(f)->chunk > high)
+		return;
+	for (uint32_t i = 0; i < harness_hdr(f)->count; i++) {
+		float value;
+
+		memcpy(&value, &row[2 * i + 1], sizeof(value));
+		/* All values are positive then. */
+		if (0x80000000ull + row[2 * i + 1] + 1 == bar)
+			continue;
+		memmove(&row[2 * n++], &row[2 * i], ROW_BYTES);
+	}
+	harness_hdr(f)->count = (__u16)n;
+	if (!n && harness_hdr(f)->chunk < FRAMES)
+		harness_hdr(f)->type = FPISA_TYPE_ACK;
+}
+
+/* One frame that is under way reaches the aggregator; now and then it stays on its way, too. */
+static void deliver(void)
+{
+	uint8_t packed[MOST_ROWS * ROW_BYTES], *to = packed;
+	uint64_t high = 0, bar = 0;
+	int i, used = -1;
+	struct copy c;
+	struct frame f;
+
+	if (!n_up)
+		return;
+	i = chance(0.5) ? 0 : (int)vectors_below(&rng, (uint32_t)n_up);
+	c = up[i];
+	if (chance(0.9)) {
+		memmove(&up[i], &up[i + 1], (size_t)(n_up - i - 1) * sizeof(*up));
+		n_up--;
+	}
+	for (int r = 0; r < data.rows; r++) {
+		const uint64_t key[FPISA_KEY_WORDS] = {data.key[c.w][c.f][r]};
+
+		to = query_pack(to, &q.config, key, data.value[c.w][c.f][r], 1);
+	}
+	query_rows(&f, &q, (uint32_t)c.w, (uint64_t)c.f + 1, (uint32_t)data.rows, packed, c.f == FRAMES - 1);
+	harness_hdr(&f)->generation = c.epoch;
+	harness_set_checksums(&f);
+	if (broken)
+		used = break_before(&c, &high, &bar);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_REDIRECT);
+	if (broken)
+		break_after(used, &f, high, bar);
+	switch (harness_hdr(&f)->type) {
+	case FPISA_TYPE_ACK:
+		arrive_ack(&f, c.epoch);
+		break;
+	case FPISA_TYPE_ROWS:
+		c.count = harness_hdr(&f)->count;
+		memcpy(c.rows, harness_payload(&f), (size_t)c.count * ROW_BYTES);
+		if (!chance(loss))
+			put(on, &n_on, &c);
+		break;
+	default:
+		/* Of another epoch; a worker that keeps the rules is refused for nothing else. */
+		assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
+		assert_int_equal(harness_hdr(&f)->reason, FPISA_V_generation);
+		assert_int_not_equal(c.epoch, q.epoch);
+	}
+}
+
+/* One frame reaches the master, which acknowledges it by way of the aggregator. */
+static void master(void)
+{
+	struct frame f;
+	struct copy c;
+	int i;
+
+	if (!n_on)
+		return;
+	i = (int)vectors_below(&rng, (uint32_t)n_on);
+	c = on[i];
+	if (chance(0.9))
+		on[i] = on[--n_on];
+	if (c.epoch != q.epoch)
+		return;
+	if (!had[c.w][c.f] || (broken == MASTER_TAKES_COPIES && n_passed < 3 * WORKERS * FRAMES * MOST_ROWS)) {
+		had[c.w][c.f] = true;
+		for (int r = 0; r < c.count; r++) {
+			memcpy(&passed_key[n_passed], c.rows + r * ROW_BYTES, 4);
+			memcpy(&passed[n_passed++], c.rows + r * ROW_BYTES + 4, 4);
+		}
+	}
+	if (chance(loss))
+		return;
+	query_frame(&f, &q, FPISA_TYPE_ACK, WORKERS, (uint64_t)c.f + 1, 0, 0, NULL);
+	harness_hdr(&f)->slot = (uint32_t)c.w;
+	harness_set_checksums(&f);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_REDIRECT);
+	arrive_ack(&f, c.epoch);
+}
+
+static bool all_done(void)
+{
+	for (int w = 0; w < WORKERS; w++)
+		if (!acked[w][FRAMES - 1] || !had[w][FRAMES - 1])
+			return false;
+	return true;
+}
+
+/* Until the master has every worker's last frame, and then some; what is late comes late. */
+static void run(void)
+{
+	int restarts = vectors_below(&rng, 4) == 0, late = 100;
+
+	begin();
+	n_up = 0;
+	restarted = false;
+	query_join(&q);
+	while (!all_done() || late--) {
+		uint32_t what = vectors_below(&rng, 20);
+
+		if (what < 9)
+			send_one();
+		else if (what < 16)
+			deliver();
+		else
+			master();
+		if (restarts && chance(0.002)) {
+			query_join(&q);
+			begin();
+			restarted = true;
+			restarts--;
+		}
+	}
+}
+
+static void fill(uint32_t kind, uint32_t groups)
+{
+	uint32_t i = 0;
+
+	data.rows = 1 + (int)vectors_below(&rng, MOST_ROWS);
+	for (int w = 0; w < WORKERS; w++)
+		for (int f = 0; f < FRAMES; f++)
+			for (int r = 0; r < data.rows; r++) {
+				data.value[w][f][r] = query_value(vectors_next(&rng), kind, i++);
+				data.key[w][f][r] = vectors_below(&rng, groups);
+			}
+}
+
+static int down(const void *a, const void *b)
+{
+	return query_order(*(const float *)b, *(const float *)a);
+}
+
+/* Is the answer of a Top-N right, and its certificate? */
+static bool topn_right(void)
+{
+	static float all[WORKERS * FRAMES * MOST_ROWS];
+	const uint64_t none[WORKERS] = {0};
+	int n = 0, want;
+	uint64_t bar;
+	struct frame f;
+
+	for (int w = 0; w < WORKERS; w++)
+		for (int k = 0; k < FRAMES; k++)
+			for (int r = 0; r < data.rows; r++)
+				all[n++] = data.value[w][k][r];
+	qsort(all, (size_t)n, sizeof(*all), down);
+	qsort(passed, (size_t)n_passed, sizeof(*passed), down);
+	want = n < (int)q.config.limit ? n : (int)q.config.limit;
+	if (n_passed < want)
+		return false;
+	for (int i = 0; i < want; i++)
+		if (query_order(all[i], passed[i]))
+			return false;
+	query_seal(&f, &q, none);
+	harness_run(harness, &f);
+	bar = harness_hdr(&f)->aux;
+	if (bar) {
+		/* No row's place is T that is above the Nth: so many rows at or above T there are. */
+		uint32_t place = (uint32_t)(bar - 1), bits = place >> 31 ? place - 0x80000000u : 0xffffffffu - place;
+		float t;
+
+		memcpy(&t, &bits, sizeof(t));
+		if (place != 0xffffffff && query_order(passed[want - 1], t) < 0)
+			return false;
+	}
+	return true;
+}
+
+/* The groups and what the master has, together, against all rows; and nobody is missing. */
+static bool table_right(const struct fpisa_query_counters *before)
+{
+	static struct query_oracle want, got;
+	static bool made;
+	uint64_t last[WORKERS] = {FRAMES, FRAMES, FRAMES}, groups;
+	struct fpisa_query_counters c = query_counters(&q);
+	const uint64_t sent = (uint64_t)(WORKERS * FRAMES * data.rows);
+	bool right = true;
+	struct frame f;
+
+	if (!made) {
+		query_oracle_init(&want);
+		query_oracle_init(&got);
+		made = true;
+	}
+	query_oracle_clear(&want);
+	query_oracle_clear(&got);
+	query_seal(&f, &q, last);
+	harness_run(harness, &f);
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_STATUS);
+	if (harness_hdr(&f)->bitmap && !broken)
+		return false;
+	groups = harness_hdr(&f)->aux;
+	for (uint32_t n = 0; n < groups; n++) {
+		struct fpisa_group g = query_group(&q, n);
+
+		query_oracle_merge(&got, (uint32_t)g.key[0], &g);
+	}
+	for (int i = 0; i < n_passed; i++)
+		query_oracle_row(&got, passed_key[i], passed[i], 1);
+	for (int w = 0; w < WORKERS; w++)
+		for (int k = 0; k < FRAMES; k++)
+			for (int r = 0; r < data.rows; r++)
+				query_oracle_row(&want, data.key[w][k][r], data.value[w][k][r], 1);
+	/* Conservation: what was sent was added, or came to the master. */
+	if (!broken && !restarted) {
+		assert_int_equal(c.residue - before->residue, n_passed);
+		assert_int_equal(c.absorbed - before->absorbed + (uint64_t)n_passed, sent);
+	}
+	for (int k = 0; right && k < ORACLE_GROUPS; k++)
+		right = want.g[k].count == got.g[k].count && !mpz_cmp(want.g[k].sum, got.g[k].sum);
+	return right && (broken || query_oracle_equal(&want, &got));
+}
+
+static int runs(unsigned int kind, enum broken how, int rounds)
+{
+	static const uint32_t limits[] = {1, 5, 12, 40};
+	int wrong = 0;
+
+	broken = how;
+	for (int l = 0; l < 4; l++) {
+		q = (struct query){.config = {.job = JOB, .key_bytes = 4, .limit = limits[l], .seed = vectors_next(&rng)}};
+		query_open(&q, harness, kind, WORKERS);
+		for (int i = 0; i < (rounds + 3) / 4; i++) {
+			struct fpisa_query_counters before = query_counters(&q);
+			bool right;
+
+			loss = 0.2 + 0.2 * vectors_below(&rng, 2);
+			/* Broken rules about ties take ties. */
+			fill(how == TIES_OF_COPIES ? 1 : vectors_below(&rng, QUERY_VALUES), 1 + vectors_below(&rng, 40));
+			run();
+			right = kind == FPISA_QUERY_TOPN ? topn_right() : table_right(&before);
+			wrong += !right;
+		}
+		query_close(&q);
+	}
+	return wrong;
+}
+
+static int rounds(void)
+{
+	const char *said = getenv("FPISA_ROUNDS");
+
+	return said ? atoi(said) : 200;
+}
+
+static void topn(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	assert_int_equal(runs(FPISA_QUERY_TOPN, NONE, rounds()), 0);
+}
+
+static void table(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	assert_int_equal(runs(FPISA_QUERY_TABLE, NONE, rounds()), 0);
+}
+
+static void broken_rules(void **state)
+{
+	static const struct {
+		unsigned int kind;
+		enum broken how;
+		const char *what;
+	} all[] = {{FPISA_QUERY_TOPN, COUNTS_EVERY_COPY, "topn: every copy counts"},
+		   {FPISA_QUERY_TOPN, TIES_OF_COPIES, "topn: ties are pruned from every copy"},
+		   {FPISA_QUERY_TABLE, NO_WINDOW, "table: no window"},
+		   {FPISA_QUERY_TABLE, PLACE_LATER, "table: a key finds a place later"},
+		   {FPISA_QUERY_TABLE, MASTER_TAKES_COPIES, "table: the master takes copies"}};
+
+	(void)state;
+	NEED_BPF();
+	if (rounds() < MUTANT_ROUNDS) {
+		print_message("skip: FPISA_ROUNDS is too few to show a broken rule\n");
+		skip();
+	}
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		int wrong = runs(all[i].kind, all[i].how, MUTANT_ROUNDS);
+
+		print_message("%s: %d of %d runs wrong\n", all[i].what, wrong, MUTANT_ROUNDS);
+		assert_int_not_equal(wrong, 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(topn),
+		cmocka_unit_test(table),
+		cmocka_unit_test(broken_rules),
+	};
+
+	rng.state = vectors_seed();
+	return cmocka_run_group_tests(tests, harness_setup, harness_teardown);
+}

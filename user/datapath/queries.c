@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The objects of queries, embedded by their skeletons, and their constants. */
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "queries.h"
+#include "fpisa_table.skel.h"
+#include "fpisa_topn.skel.h"
+
+const char *query_kind_name(unsigned int kind)
+{
+	return kind == FPISA_QUERY_TOPN ? "topn" : kind == FPISA_QUERY_TABLE ? "table" : NULL;
+}
+
+const void *query_object(unsigned int kind, size_t *size)
+{
+	return kind == FPISA_QUERY_TOPN	 ? fpisa_topn_bpf__elf_bytes(size) :
+	       kind == FPISA_QUERY_TABLE ? fpisa_table_bpf__elf_bytes(size) :
+					   NULL;
+}
+
+/*
+ * Four ways a group: with keys spread at random one in 10^6 then finds its bucket full
+ * (Poisson, mean 2, more than 8), and goes to the master.
+ */
+__u32 query_buckets(__u32 limit)
+{
+	__u32 n = 1;
+
+	while (n < (limit + 1) / 2)
+		n *= 2;
+	return n;
+}
+
+__u64 query_bytes(unsigned int kind, __u32 limit)
+{
+	if (kind == FPISA_QUERY_TOPN)
+		return limit * sizeof(__u64); /* entries of an array are multiples of 8 */
+	return (__u64)limit * sizeof(struct fpisa_group) + (__u64)query_buckets(limit) * sizeof(struct fpisa_bucket);
+}
+
+static int set_entries(struct bpf_object *o, const char *name, __u32 n)
+{
+	struct bpf_map *m = bpf_object__find_map_by_name(o, name);
+
+	return m ? bpf_map__set_max_entries(m, n) : -ENOENT;
+}
+
+_Static_assert(!offsetof(struct fpisa_topn_bpf__rodata, fpisa_query) &&
+		       !offsetof(struct fpisa_table_bpf__rodata, fpisa_query),
+	       "the constants come first");
+
+static int set_constants(struct bpf_map *m, const struct fpisa_query_config *q)
+{
+	size_t size = 0;
+	const void *zeros = bpf_map__initial_value(m, &size);
+	void *constants = zeros && size >= sizeof(*q) ? malloc(size) : NULL;
+	int err;
+
+	if (!constants)
+		return -ENOMEM;
+	memcpy(constants, zeros, size);
+	memcpy(constants, q, sizeof(*q));
+	err = bpf_map__set_initial_value(m, constants, size);
+	free(constants);
+	return err;
+}
+
+int query_specialise(struct bpf_object *o, unsigned int kind, struct fpisa_query_config *q)
+{
+	struct bpf_map *m;
+	int err = -ENOENT;
+
+	q->bucket_mask = query_buckets(q->limit) - 1;
+	bpf_object__for_each_map(m, o)
+		if (bpf_map__is_internal(m) && strstr(bpf_map__name(m), ".rodata"))
+			err = set_constants(m, q);
+	if (err)
+		return err;
+	if (kind == FPISA_QUERY_TOPN)
+		return set_entries(o, "fpisa_heap", q->limit);
+	err = set_entries(o, "fpisa_buckets", q->bucket_mask + 1);
+	return err ?: set_entries(o, "fpisa_groups", q->limit);
+}
