@@ -176,6 +176,36 @@ static void heap(void **state)
 	}
 }
 
+/* Keys in sequence, in whichever of their bits: of 100,000 two or three find their bucket full, as of keys at random. */
+static void spread(void **state)
+{
+	enum { KEYS = 100000, BUCKETS = 65536 };
+
+	(void)state;
+	for (uint32_t shift = 0; shift <= 40; shift += 8) {
+		struct fpisa_soft_query q = {.kind = FPISA_QUERY_TABLE,
+					     .width = FPISA_QUERY_WINDOW,
+					     .config = {.key_bytes = 8,
+							.row_bytes = 16,
+							.limit = KEYS,
+							.bucket_mask = BUCKETS - 1,
+							.seed = vectors_next(&rng)}};
+		uint32_t left = 0;
+
+		assert_int_equal(fpisa_soft_query_init(&q), 0);
+		for (uint64_t i = 0; i < KEYS; i++) {
+			uint64_t row[2] = {i << shift, 1ull << 32};
+			uint8_t keep;
+
+			fpisa_soft_query_rows(&q, 1, 0, i + 1, row, 1, &keep);
+			left += keep;
+		}
+		if (left > 30)
+			fail_msg("%u of the keys i << %u find their bucket full", left, shift);
+		fpisa_soft_query_free(&q);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -183,6 +213,7 @@ int main(void)
 		cmocka_unit_test(order),
 		cmocka_unit_test(frames),
 		cmocka_unit_test(heap),
+		cmocka_unit_test(spread),
 	};
 
 	rng.state = vectors_seed();

@@ -23,8 +23,8 @@ const void *query_object(unsigned int kind, size_t *size)
 }
 
 /*
- * Four ways a group: with keys spread at random one in 10^6 then finds its bucket full
- * (Poisson, mean 2, more than 8), and goes to the master.
+ * Four to eight ways a group: of keys spread at random one in 7000 to one in 10^6 finds
+ * its bucket full (Poisson, mean 2 to 1, what is above 8), and goes to the master.
  */
 __u32 query_buckets(__u32 limit)
 {

@@ -18,6 +18,7 @@
 #include "order.h"
 #include "window.h"
 
+/* One more step than there are words: after the last of them keys in sequence are not yet spread at random. */
 static __always_inline __u64 fpisa_key_hash(const struct fpisa_query_config *q, const __u64 key[FPISA_KEY_WORDS])
 {
 	__u64 hash = fpisa_digest_word(q->seed, key[0]);
@@ -28,7 +29,7 @@ static __always_inline __u64 fpisa_key_hash(const struct fpisa_query_config *q, 
 		hash = fpisa_digest_word(hash, key[2]);
 		hash = fpisa_digest_word(hash, key[3]);
 	}
-	return hash;
+	return fpisa_digest_word(hash, q->seed);
 }
 
 static __always_inline int fpisa_key_equal(const struct fpisa_query_config *q, const __u64 *a, const __u64 *b)
