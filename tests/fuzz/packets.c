@@ -270,10 +270,13 @@ static int fuzz(uint64_t cases, uint64_t check_all)
 	return 0;
 }
 
-/* `internal` cannot be provoked, nor can what the kernel's routes say, which ranks with a given port do without. */
+/*
+ * `internal` cannot be provoked, nor can what the kernel's routes say, which ranks with a given port do without. No target
+ * is a query: tests/prog/test_query_chaos is for these.
+ */
 static bool provocable(unsigned int v)
 {
-	return v != FPISA_V_internal && v != FPISA_V_route && v != FPISA_V_unresolved && v != FPISA_V_forwarding &&
+	return v < FPISA_V_rows_taken && v != FPISA_V_internal && v != FPISA_V_route && v != FPISA_V_unresolved && v != FPISA_V_forwarding &&
 	       v != FPISA_V_pipeline;
 }
 
