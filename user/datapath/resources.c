@@ -56,10 +56,10 @@ static int measure(struct bpf_object *obj, const char *family, struct datapath_r
 	return err ? fail(err, NULL, "measure the loaded objects") : 0;
 }
 
-/* The further families, over the maps of fpisa.o. */
-static int measure_family(struct bpf_object *base, __u8 family, struct datapath_resources *r)
+/* An opened object, which it closes, over the maps of fpisa.o. */
+static int measure_over(struct bpf_object *base, struct bpf_object *o, const char *what, const char *name,
+			struct datapath_resources *r)
 {
-	struct bpf_object *o = family_open(family, NULL, false);
 	struct bpf_map *map;
 	int err = o ? 0 : -EINVAL;
 
@@ -74,36 +74,23 @@ static int measure_family(struct bpf_object *base, __u8 family, struct datapath_
 	}
 	if (!err)
 		err = bpf_object__load(o);
-	err = err ? refuse(err, "family %s: load: %s", family_name(family), reason(err)) :
-		    measure(o, family_name(family), r);
+	err = err ? refuse(err, "%s%s: load: %s", what, name, reason(err)) : measure(o, name, r);
 	bpf_object__close(o);
 	return err;
 }
 
+static int measure_family(struct bpf_object *base, __u8 family, struct datapath_resources *r)
+{
+	return measure_over(base, family_open(family, NULL, false), "family ", family_name(family), r);
+}
+
 #define QUERY_LIMIT 1024 /* of the queries that are measured */
 
-/* The programs of queries, over the same maps. */
 static int measure_query(struct bpf_object *base, unsigned int kind, struct datapath_resources *r)
 {
 	struct fpisa_job j = { .mode = (__u8)kind, .workers = 2, .rounding = 4, .group = QUERY_LIMIT };
-	struct bpf_object *o = query_open(NULL, 0, &j, false);
-	struct bpf_map *map;
-	int err = o ? 0 : -EINVAL;
 
-	if (err)
-		return err;
-	bpf_object__for_each_map(map, o) {
-		int fd = bpf_map__is_internal(map) ? -1 : find_map(base, bpf_map__name(map));
-
-		err = err ?: bpf_map__set_pin_path(map, NULL);
-		if (!err && fd >= 0)
-			err = bpf_map__reuse_fd(map, fd);
-	}
-	if (!err)
-		err = bpf_object__load(o);
-	err = err ? refuse(err, "%s: load: %s", query_kind_name(kind), reason(err)) : measure(o, query_kind_name(kind), r);
-	bpf_object__close(o);
-	return err;
+	return measure_over(base, query_open(NULL, 0, &j, false), "", query_kind_name(kind), r);
 }
 
 int datapath_resources(struct datapath_resources *r)
