@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Is a communicator served, and which types of it? What one rank says, and what happened to all. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include "shim.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int said_that_none; /* under it */
+
+static const char *const type_names[TYPES] = {
+	[FPISA_FLOAT32] = "float", [FPISA_FLOAT16] = "16-bit float", [FPISA_FLOAT64] = "double"};
+static const char all_are_mpi_s[] = "all reductions are MPI's";
+
+static void say(const struct comm *m, const char *what, const char *why)
+{
+	fprintf(stderr, "fpisa: %s of %d ranks: %s: %s\n", m->name, m->size, what, why);
+}
+
+/* Settings are the process's, and so is what is wrong with them: once for all communicators. */
+static void say_once(const struct comm *m, const char *what, const char *why)
+{
+	int said;
+
+	pthread_mutex_lock(&lock);
+	said = said_that_none;
+	said_that_none = 1;
+	pthread_mutex_unlock(&lock);
+	if (!said)
+		say(m, what, why);
+}
+
+/* What one rank tries, and how it went. */
+struct attempt {
+	struct comm *m;
+	enum fpisa_dtype type;
+	uint32_t rank, size, local;
+	int rc;
+	char error[TEXT];
+};
+
+/*
+ * Did it go well everywhere? If not one rank says why: one that knows better than that others were not there, if
+ * there is such a one.
+ */
+static int all_well(MPI_Comm c, const struct attempt *a, const char *what)
+{
+	const struct comm *m = a->m;
+	int none = 2 * m->size, worst = none, mine;
+
+	mine = !a->rc ? none : a->rc == -ETIMEDOUT ? m->size + m->rank : m->rank;
+	if (PMPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, c))
+		return 0;
+	if (worst != none && mine == worst)
+		say(m, what, a->error);
+	return worst == none;
+}
+
+static void finish(struct attempt *a, int rc)
+{
+	a->rc = rc;
+	if (rc)
+		snprintf(a->error, sizeof(a->error), "%s", service_error());
+}
+
+static void join(void *arg)
+{
+	struct attempt *a = arg;
+
+	finish(a, service_join(&a->m->service, &a->m->offer, a->rank, a->size, a->local));
+}
+
+static void probe(void *arg)
+{
+	struct attempt *a = arg;
+
+	finish(a, service_probe(a->m->service, a->type));
+}
+
+/* Does this rank go to the datapath itself? */
+static int goes(const struct comm *m)
+{
+	return !m->offer.two_levels || !m->levels.rank;
+}
+
+/* Who joins as what, where hosts matter. Nonzero: all ranks alike have nothing to join. */
+static int place(struct attempt *a, MPI_Comm c)
+{
+	struct comm *m = a->m;
+
+	a->rank = (uint32_t)m->rank;
+	a->size = (uint32_t)m->size;
+	if (!m->offer.two_levels && !m->offer.jobs)
+		return 0;
+	if (levels_make(&m->levels, c))
+		return 1;
+	a->local = (uint32_t)m->levels.rank;
+	if (!m->offer.two_levels)
+		return 0;
+	a->local = 0;
+	a->rank = (uint32_t)m->levels.number;
+	a->size = (uint32_t)m->levels.hosts;
+	if (a->size == 1 && !m->rank)
+		say(m, all_are_mpi_s, "with FPISA_TWO_LEVELS one host has nobody to go to");
+	return a->size == 1;
+}
+
+enum service_state agree(struct comm *m, MPI_Comm c)
+{
+	struct attempt a = {.m = m};
+	int inter = 0;
+
+	PMPI_Comm_test_inter(c, &inter);
+	if (inter || m->size == 1)
+		return SERVICE_MPI;
+	if (!m->rank)
+		offer_make(&m->offer, m->name);
+	if (PMPI_Bcast(&m->offer, sizeof(m->offer), MPI_BYTE, 0, c))
+		return SERVICE_MPI;
+	if (m->offer.why_not[0]) {
+		if (!m->rank)
+			say_once(m, all_are_mpi_s, m->offer.why_not);
+		return SERVICE_MPI;
+	}
+	if (m->offer.two_levels && m->offer.mode == MODE_EXACT) {
+		if (!m->rank)
+			say(m, "FPISA_TWO_LEVELS is not used",
+			    "mode exact rounds once, and hosts would round before it");
+		m->offer.two_levels = 0;
+	}
+	if (place(&a, c))
+		return SERVICE_MPI;
+	/* The manager waits 10 s for ranks; those that come to this call later than that are waited for here. */
+	if (PMPI_Barrier(c))
+		return SERVICE_MPI;
+	if (goes(m))
+		wait_aside(&m->mover, join, &a);
+	if (all_well(c, &a, all_are_mpi_s))
+		return SERVICE_FPISA;
+	service_leave(m->service);
+	m->service = NULL;
+	return SERVICE_MPI;
+}
+
+static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtype type)
+{
+	struct attempt a = {.m = m, .type = type};
+	char what[64];
+
+	snprintf(what, sizeof(what), "all reductions of %s are MPI's", type_names[type]);
+	if (m->offer.mode == MODE_EXACT && type == FPISA_FLOAT64) {
+		if (!m->rank)
+			say(m, what, "mode exact has no 64-bit floats");
+		return SERVICE_MPI;
+	}
+	if (PMPI_Barrier(c))
+		return SERVICE_MPI;
+	if (goes(m))
+		wait_aside(&m->mover, probe, &a);
+	/* The mode of a static job is the aggregator's to say. */
+	if (goes(m) && !a.rc && m->offer.two_levels && service_is_exact(m->service, type)) {
+		a.rc = -EINVAL;
+		snprintf(a.error, sizeof(a.error), "mode exact rounds once, and with FPISA_TWO_LEVELS hosts would before it");
+	}
+	return all_well(c, &a, what) ? SERVICE_FPISA : SERVICE_MPI;
+}
+
+int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes)
+{
+	int small = bytes < m->offer.min_bytes;
+
+	if (m->state != SERVICE_FPISA)
+		return 0;
+	/* Only of a static job is it known no earlier than here that it is exact, where size decides nothing. */
+	if (small && m->offer.mode != MODE_EXACT && !m->offer.jobs)
+		return 0;
+	if (m->type[type] == SERVICE_UNKNOWN)
+		m->type[type] = agree_type(m, c, type);
+	if (m->type[type] != SERVICE_FPISA)
+		return 0;
+	return !small || (!m->offer.two_levels && service_is_exact(m->service, type));
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * Communicators. A record hangs on its communicator as an attribute, which MPI deletes with it, whoever frees it and
+ * from whatever language; requests under way keep it longer.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "shim.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list; MPI may hold its own when it calls us */
+static LIST_HEAD(comm_list, comm) comms = LIST_HEAD_INITIALIZER(comms);
+static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER; /* of what follows; no callback of MPI takes it */
+static int record_key = MPI_KEYVAL_INVALID, end_key = MPI_KEYVAL_INVALID;
+static int error_code = MPI_ERR_OTHER;
+
+/* -- records --------------------------------------------------------------------- */
+
+void comm_get(struct comm *m)
+{
+	pthread_mutex_lock(&lock);
+	m->users++;
+	pthread_mutex_unlock(&lock);
+}
+
+static void let_go(struct comm *m)
+{
+	service_leave(m->service);
+	m->service = NULL;
+	m->state = SERVICE_MPI;
+	wait_mover_free(&m->mover);
+}
+
+void comm_put(struct comm *m)
+{
+	int last;
+
+	pthread_mutex_lock(&lock);
+	last = !--m->users;
+	if (last)
+		LIST_REMOVE(m, link);
+	pthread_mutex_unlock(&lock);
+	if (!last)
+		return;
+	let_go(m);
+	levels_free(&m->levels);
+	free(m);
+}
+
+static int forget(MPI_Comm c, int key, void *value, void *extra)
+{
+	(void)c, (void)key, (void)extra;
+	request_forget(value);
+	comm_put(value);
+	return MPI_SUCCESS;
+}
+
+/* MPI_Finalize() deletes the attributes of MPI_COMM_SELF before all else. Of other communicators it need not. */
+static int end(MPI_Comm c, int key, void *value, void *extra)
+{
+	struct comm *m;
+
+	(void)c, (void)key, (void)value, (void)extra;
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH(m, &comms, link)
+		let_go(m);
+	pthread_mutex_unlock(&lock);
+	request_end();
+	return MPI_SUCCESS;
+}
+
+static int make_keys(void)
+{
+	int code, rc = 0;
+
+	pthread_mutex_lock(&once);
+	if (record_key != MPI_KEYVAL_INVALID)
+		goto out;
+	if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end, &end_key, NULL) ||
+	    PMPI_Comm_set_attr(MPI_COMM_SELF, end_key, &comms) ||
+	    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &record_key, NULL))
+		rc = -ENOMEM;
+	/* A class of our own, so that MPI_Error_string() has our sentence. */
+	if (!PMPI_Add_error_class(&code))
+		error_code = code;
+out:
+	pthread_mutex_unlock(&once);
+	return rc;
+}
+
+static struct comm *make(MPI_Comm c)
+{
+	struct comm *m = calloc(1, sizeof(*m));
+	int n;
+
+	if (!m)
+		return NULL;
+	m->users = 1;
+	m->levels.host = MPI_COMM_NULL;
+	PMPI_Comm_rank(c, &m->rank);
+	PMPI_Comm_size(c, &m->size);
+	PMPI_Comm_get_name(c, m->name, &n);
+	if (!m->name[0])
+		strcpy(m->name, "a communicator");
+	if (wait_mover(&m->mover) || PMPI_Comm_set_attr(c, record_key, m)) {
+		free(m);
+		return NULL;
+	}
+	pthread_mutex_lock(&lock);
+	LIST_INSERT_HEAD(&comms, m, link);
+	pthread_mutex_unlock(&lock);
+	return m;
+}
+
+/* A communicator is in one collective call at a time, so its record is one thread's. */
+static struct comm *record_of(MPI_Comm c)
+{
+	struct comm *m = NULL;
+	int found = 0;
+
+	if (make_keys() || PMPI_Comm_get_attr(c, record_key, &m, &found))
+		return NULL;
+	return found ? m : make(c);
+}
+
+struct comm *comm_of(MPI_Comm c)
+{
+	struct comm *m = record_of(c);
+
+	if (m && m->state == SERVICE_UNKNOWN)
+		m->state = agree(m, c);
+	return m;
+}
+
+/* -- calls ------------------------------------------------------------------------- */
+
+int comm_error_code(const char *error)
+{
+	char text[MPI_MAX_ERROR_STRING];
+	int code;
+
+	snprintf(text, sizeof(text), "fpisa: %.200s", error);
+	pthread_mutex_lock(&once);
+	code = error_code;
+	if (code != MPI_ERR_OTHER)
+		PMPI_Add_error_string(code, text);
+	pthread_mutex_unlock(&once);
+	return code;
+}
+
+void comm_say(const struct comm *m, const char *error)
+{
+	fprintf(stderr, "fpisa: %s, rank %d of %d: %s\n", m->name, m->rank, m->size, error);
+}
+
+/* Results may stand in a part of the array already, so MPI cannot make the call instead. */
+static int fail(const struct comm *m, MPI_Comm c, const char *error)
+{
+	int code = comm_error_code(error);
+
+	comm_say(m, error);
+	PMPI_Comm_call_errhandler(c, code);
+	return code;
+}
+
+int comm_allreduce(struct comm *m, MPI_Comm c, const struct fpisa_call *call)
+{
+	struct fpisa_request *r;
+	int rc = service_start(m->service, call, &r);
+
+	if (!rc)
+		rc = wait_request(&m->mover, &r);
+	return rc ? fail(m, c, service_error()) : MPI_SUCCESS;
+}
+
+int comm_allreduce_levels(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Datatype t, MPI_Op op)
+{
+	char error[TEXT];
+	int rc = levels_allreduce(m, call, t, op, error);
+
+	return rc || !error[0] ? rc : fail(m, c, error);
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * Fortran's entries of Open MPI, which call PMPI past ours: mpif.h and `use mpi` reach mpi_allreduce_(), mpi_f08
+ * ompi_allreduce_f(); so with MPI_Iallreduce(). MPICH's call MPI_Allreduce(), so there is nothing to do.
+ */
+#include "shim.h"
+
+#ifdef OPEN_MPI
+#include <dlfcn.h>
+
+/* Is this the variable of that name, in one of the spellings that a Fortran compiler may give it? */
+static int is_fortran(const void *p, const char *const names[4])
+{
+	for (int i = 0; i < 4; i++) {
+		const void *at = dlsym(RTLD_DEFAULT, names[i]);
+
+		if (at && at == p)
+			return 1;
+	}
+	return 0;
+}
+
+static const char *const in_place[4] = {"mpi_fortran_in_place_", "mpi_fortran_in_place", "mpi_fortran_in_place__",
+					"MPI_FORTRAN_IN_PLACE"};
+static const char *const bottom[4] = {"mpi_fortran_bottom_", "mpi_fortran_bottom", "mpi_fortran_bottom__",
+				      "MPI_FORTRAN_BOTTOM"};
+
+static void *address(void *p)
+{
+	return is_fortran(p, in_place) ? MPI_IN_PLACE : is_fortran(p, bottom) ? MPI_BOTTOM : p;
+}
+
+#define ARGUMENTS void *send, void *recv, MPI_Fint *count, MPI_Fint *type, MPI_Fint *op, MPI_Fint *comm
+#define C_ARGUMENTS                                                                                                \
+	address(send), address(recv), (int)*count, PMPI_Type_f2c(*type), PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)
+
+ENTRY void ompi_allreduce_f(ARGUMENTS, MPI_Fint *error)
+{
+	int rc = MPI_Allreduce(C_ARGUMENTS);
+
+	if (error)
+		*error = (MPI_Fint)rc;
+}
+
+ENTRY void ompi_iallreduce_f(ARGUMENTS, MPI_Fint *request, MPI_Fint *error)
+{
+	MPI_Request r;
+	int rc = MPI_Iallreduce(C_ARGUMENTS, &r);
+
+	if (error)
+		*error = (MPI_Fint)rc;
+	if (!rc)
+		*request = PMPI_Request_c2f(r);
+}
+
+#define ALSO(name) ENTRY void name(ARGUMENTS, MPI_Fint *error) __attribute__((alias("ompi_allreduce_f")))
+ALSO(mpi_allreduce);
+ALSO(mpi_allreduce_);
+ALSO(mpi_allreduce__);
+ALSO(MPI_ALLREDUCE);
+#undef ALSO
+#define ALSO(name)                                                                                                 \
+	ENTRY void name(ARGUMENTS, MPI_Fint *request, MPI_Fint *error) __attribute__((alias("ompi_iallreduce_f")))
+ALSO(mpi_iallreduce);
+ALSO(mpi_iallreduce_);
+ALSO(mpi_iallreduce__);
+ALSO(MPI_IALLREDUCE);
+#endif

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* What the environment says of the service. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "shim.h"
+
+#define DEFAULT_PORT 18000
+#define DEFAULT_TIMEOUT_MS 60000
+
+static const char *const mode_names[] = {"", "fpisa", "fpisa-a", "fpisa64", "exact"};
+
+static void read_mode(struct offer *o)
+{
+	const char *text = getenv("FPISA_MODE");
+
+	for (size_t k = 0; k < sizeof(mode_names) / sizeof(*mode_names); k++)
+		if (!text || !strcmp(text, mode_names[k])) {
+			o->mode = (uint8_t)k;
+			return;
+		}
+	snprintf(o->why_not, sizeof(o->why_not), "FPISA_MODE is '%.40s'; it must be fpisa, fpisa-a, fpisa64 or exact", text);
+}
+
+/* A number of `base` that the variable has, or `otherwise` if it is not set. */
+static uint64_t read_number(struct offer *o, const char *variable, const char *what, int base, uint64_t otherwise)
+{
+	const char *text = getenv(variable);
+	uint64_t n;
+	char *end;
+
+	if (!text || !*text)
+		return otherwise;
+	errno = 0;
+	n = strtoull(text, &end, base);
+	if ((errno || *end || *text == '-' || *text == '+' || *text == ' ') && !o->why_not[0])
+		snprintf(o->why_not, sizeof(o->why_not), "%s is '%.40s'; it must be %s", variable, text, what);
+	return n;
+}
+
+/* -- static jobs ----------------------------------------------------------------- */
+
+/* "JOB[:PORT],..." */
+static int parse_jobs(struct offer *o, const char *text)
+{
+	for (const char *at = text; o->jobs < MAX_JOBS; at++) {
+		unsigned int job, port = DEFAULT_PORT;
+		int n = 0, m = 0;
+
+		if (*at < '0' || *at > '9' || sscanf(at, "%2u%n", &job, &n) != 1 ||
+		    (at[n] == ':' && (at[n + 1] < '0' || at[n + 1] > '9' || sscanf(at + n + 1, "%5u%n", &port, &m) != 1)) ||
+		    !port || port > 65535)
+			return -EINVAL;
+		o->job[o->jobs].job = (uint16_t)job;
+		o->job[o->jobs++].port = (uint16_t)port;
+		at += n + (m ? 1 + m : 0);
+		if (!*at)
+			return 0;
+		if (*at != ',')
+			return -EINVAL;
+	}
+	return -EINVAL;
+}
+
+/* Those of MPI_COMM_WORLD, or of a communicator that the program has given a name. */
+static const char *jobs_of(const char *name)
+{
+	char variable[32 + MPI_MAX_OBJECT_NAME];
+
+	if (!strcmp(name, "MPI_COMM_WORLD"))
+		return getenv("FPISA_JOBS");
+	snprintf(variable, sizeof(variable), "FPISA_JOBS_%s", name);
+	return getenv(variable);
+}
+
+static void read_jobs(struct offer *o, const char *jobs)
+{
+	const char *aggregator = getenv("FPISA_AGGREGATOR");
+
+	if (parse_jobs(o, jobs)) {
+		snprintf(o->why_not, sizeof(o->why_not),
+			 "FPISA_JOBS is '%.40s'; it must be up to %d of JOB or JOB:PORT, with commas between", jobs, MAX_JOBS);
+		return;
+	}
+	if (!aggregator || !*aggregator || strlen(aggregator) >= sizeof(o->host)) {
+		snprintf(o->why_not, sizeof(o->why_not), "FPISA_JOBS is set, but not FPISA_AGGREGATOR, its jobs' host");
+		return;
+	}
+	strcpy(o->host, aggregator);
+	o->token = read_number(o, "FPISA_TOKEN", "the jobs' token, a hexadecimal number", 16, 0);
+	o->timeout_ms = (uint32_t)read_number(o, "FPISA_TIMEOUT_MS", "milliseconds", 10, DEFAULT_TIMEOUT_MS);
+	if (!o->timeout_ms)
+		o->timeout_ms = DEFAULT_TIMEOUT_MS;
+}
+
+/* -- groups ---------------------------------------------------------------------- */
+
+static void read_manager(struct offer *o)
+{
+	const char *manager = getenv("FPISA_MANAGER");
+	uint64_t number[2];
+
+	if (!manager || !*manager) {
+		snprintf(o->why_not, sizeof(o->why_not), "FPISA_MANAGER, the aggregator's host, is not set");
+		return;
+	}
+	if (strlen(manager) >= sizeof(o->host)) {
+		snprintf(o->why_not, sizeof(o->why_not), "FPISA_MANAGER is no host: it is too long");
+		return;
+	}
+	strcpy(o->host, manager);
+	if (getrandom(number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
+		snprintf(o->why_not, sizeof(o->why_not), "no random number for the group's name: %s", strerror(errno));
+		return;
+	}
+	snprintf(o->name, sizeof(o->name), "mpi-%016llx%016llx", (unsigned long long)number[0],
+		 (unsigned long long)number[1]);
+	read_mode(o);
+}
+
+void offer_make(struct offer *o, const char *name)
+{
+	const char *jobs = jobs_of(name);
+
+	*o = (struct offer){0};
+	if (jobs && *jobs)
+		read_jobs(o, jobs);
+	else
+		read_manager(o);
+	o->min_bytes = read_number(o, "FPISA_MIN_BYTES", "a number of bytes", 10, 0);
+	o->two_levels = read_number(o, "FPISA_TWO_LEVELS", "0 or 1", 10, 0) == 1;
+}

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+# The MPI adapter (doc/mpi.md), one source for each MPI whose compiler is there, by a target of its own: neither `make all`
+# nor `make install` needs MPI.
+
+MPI_DIR := adapters/mpi
+# Empty where none can be built.
+MPIS := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),$(if $(shell mpicc.$(m) -E -include mpi.h -x c \
+	/dev/null >/dev/null 2>&1 && echo yes),$(m))))
+MPI_LIBS := $(MPIS:%=$(B)/mpi/%/libfpisa-mpi.so)
+
+.PHONY: mpi install-mpi uninstall-mpi
+mpi: $(MPI_LIBS)
+	$(Q)test -n "$(MPIS)" || { echo "make mpi: neither mpicc.openmpi nor mpicc.mpich is there; install libopenmpi-dev or" \
+		"libmpich-dev" >&2; exit 1; }
+
+define mpi_rules
+$(B)/mpi/$(1)/%.o: $(MPI_DIR)/%.c $(MPI_DIR)/rules.mk
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$@)
+	$$(Q)mpicc.$(1) -std=gnu11 $$(WARN) $$(CFLAGS) -fPIC -fvisibility=hidden -Iinclude $$(DEP) -c $$< -o $$@
+
+# The library is inside and hidden: a program may have another version of it. libmpi is linked, or programs without it
+# that inherit LD_PRELOAD would not start.
+$(B)/mpi/$(1)/libfpisa-mpi.so: $(patsubst $(MPI_DIR)/%.c,$(B)/mpi/$(1)/%.o,$(wildcard $(MPI_DIR)/*.c)) $(B)/libfpisa.a
+	$$(call say,LINK,$$@)
+	$$(Q)mpicc.$(1) -shared $$(CFLAGS) $$(LDFLAGS) -Wl,-soname,libfpisa-mpi.so -Wl,-z,defs -Wl,--exclude-libs,ALL $$^ \
+		-ldl -lpthread -lm -o $$@
+endef
+$(foreach m,$(MPIS),$(eval $(call mpi_rules,$(m))))
+
+install-mpi: mpi
+	for m in $(MPIS); do install -d $(DESTDIR)$(LIBDIR)/fpisa/$$m && \
+		install -m 755 $(B)/mpi/$$m/libfpisa-mpi.so $(DESTDIR)$(LIBDIR)/fpisa/$$m/ || exit 1; done
+
+uninstall-mpi:
+	rm -f $(patsubst %,$(DESTDIR)$(LIBDIR)/fpisa/%/libfpisa-mpi.so,openmpi mpich)

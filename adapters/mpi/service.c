@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* What serves a communicator: a group of the manager's, or static jobs that somebody has made for it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "shim.h"
+
+#define PROBE_VALUES 32
+
+struct service {
+	struct fpisa_group *group;
+	struct fpisa *job[TYPES]; /* static ones */
+	uint8_t mode[TYPES];
+};
+
+static _Thread_local char own_error[TEXT];
+
+const char *service_error(void)
+{
+	return own_error[0] ? own_error : fpisa_error();
+}
+
+static int join_group(struct service *s, const struct offer *o, uint32_t rank, uint32_t size)
+{
+	const struct fpisa_group_options options = {
+		.size = sizeof(options), .mode = o->mode, .overflow = FPISA_OVERFLOW_FLAG};
+
+	for (int type = 0; type < TYPES; type++)
+		s->mode[type] = o->mode;
+	return fpisa_group_join(&s->group, o->host, o->name, rank, size, &options);
+}
+
+/* Its type is the job's format, which the aggregator tells. */
+static int join_job(struct service *s, const struct offer *o, int k, uint32_t size, uint32_t local)
+{
+	const struct fpisa_options options = {.size = sizeof(options),
+					      .local_port = (uint16_t)(o->job[k].port + local),
+					      .token = o->token,
+					      .timeout_ms = o->timeout_ms,
+					      .overflow = FPISA_OVERFLOW_FLAG,
+					      .progress = 1};
+	struct fpisa_info info = {.size = sizeof(info)};
+	struct fpisa *f;
+	int rc = fpisa_connect(&f, o->host, o->job[k].job, &options);
+
+	if (!rc)
+		rc = fpisa_get_info(f, &info);
+	else
+		return rc;
+	if (!rc && info.workers != size) {
+		snprintf(own_error, sizeof(own_error), "job %u is of %u ranks; %u are to use it", o->job[k].job, info.workers,
+			 size);
+		rc = -EINVAL;
+	} else if (!rc && (info.format >= TYPES || s->job[info.format])) {
+		snprintf(own_error, sizeof(own_error), "job %u has no format that is served, or that of another job",
+			 o->job[k].job);
+		rc = -EINVAL;
+	}
+	if (rc) {
+		fpisa_close(f);
+		return rc;
+	}
+	s->job[info.format] = f;
+	s->mode[info.format] = info.mode;
+	return 0;
+}
+
+int service_join(struct service **out, const struct offer *o, uint32_t rank, uint32_t size, uint32_t local)
+{
+	struct service *s = calloc(1, sizeof(*s));
+	int rc = 0;
+
+	own_error[0] = 0;
+	if (!s) {
+		snprintf(own_error, sizeof(own_error), "no memory");
+		return -ENOMEM;
+	}
+	if (!o->jobs)
+		rc = join_group(s, o, rank, size);
+	for (int k = 0; !rc && k < o->jobs; k++)
+		rc = join_job(s, o, k, size, local);
+	if (rc)
+		service_leave(s);
+	else
+		*out = s;
+	return rc;
+}
+
+int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
+{
+	own_error[0] = 0;
+	return s->group ? fpisa_group_start(s->group, call, r) : fpisa_start(s->job[call->type], call, r);
+}
+
+int service_probe(struct service *s, enum fpisa_dtype type)
+{
+	uint64_t zeros[PROBE_VALUES] = {0};
+	const struct fpisa_call call = {
+		.size = sizeof(call), .send = zeros, .recv = zeros, .count = PROBE_VALUES, .type = type, .op = FPISA_SUM};
+	struct fpisa_request *r;
+	int rc;
+
+	own_error[0] = 0;
+	if (!s->group && !s->job[type]) {
+		snprintf(own_error, sizeof(own_error), "no job of FPISA_JOBS has this format");
+		return -EINVAL;
+	}
+	rc = service_start(s, &call, &r);
+	return rc ? rc : fpisa_wait(&r, NULL);
+}
+
+int service_is_exact(const struct service *s, enum fpisa_dtype type)
+{
+	return s->mode[type] == MODE_EXACT;
+}
+
+void service_leave(struct service *s)
+{
+	if (!s)
+		return;
+	fpisa_group_leave(s->group);
+	for (int type = 0; type < TYPES; type++)
+		fpisa_close(s->job[type]);
+	free(s);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/* Waiting for the datapath or its manager while MPI makes progress. */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+#include "shim.h"
+
+/* Turns without sleep, some 100 us of them; then each ends in a sleep, for what takes longer is bounded by it. */
+#define EAGER_TURNS 200
+#define NAP_NS 50000
+
+/* -- moving MPI's messages --------------------------------------------------------- */
+
+static int query(void *state, MPI_Status *status)
+{
+	(void)state;
+	PMPI_Status_set_elements(status, MPI_BYTE, 0);
+	PMPI_Status_set_cancelled(status, 0);
+	return MPI_SUCCESS;
+}
+
+static int release(void *state)
+{
+	(void)state;
+	return MPI_SUCCESS;
+}
+
+static int cancel(void *state, int complete)
+{
+	(void)state, (void)complete;
+	return MPI_SUCCESS;
+}
+
+int wait_mover(MPI_Request *mover)
+{
+	return PMPI_Grequest_start(query, release, cancel, NULL, mover);
+}
+
+void wait_mover_free(MPI_Request *mover)
+{
+	if (*mover == MPI_REQUEST_NULL)
+		return;
+	PMPI_Grequest_complete(*mover);
+	PMPI_Wait(mover, MPI_STATUS_IGNORE);
+}
+
+/* A test of what is not complete moves all there is. MPI_Iprobe() does not everywhere: MPICH's looks at what has come. */
+void wait_move(MPI_Request *mover)
+{
+	int done;
+
+	PMPI_Test(mover, &done, MPI_STATUS_IGNORE);
+}
+
+static void turn(MPI_Request *mover, unsigned int n)
+{
+	const struct timespec nap = {.tv_nsec = NAP_NS};
+
+	wait_move(mover);
+	if (n < EAGER_TURNS)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
+/* -- waiting ----------------------------------------------------------------------- */
+
+int wait_request(MPI_Request *mover, struct fpisa_request **r)
+{
+	unsigned int n = 0;
+	int done = 0, rc;
+
+	while (!(rc = fpisa_test(r, &done, NULL)) && !done)
+		turn(mover, n++);
+	return rc;
+}
+
+struct aside {
+	void (*work)(void *arg);
+	void *arg;
+	atomic_int done;
+};
+
+static void *run(void *arg)
+{
+	struct aside *a = arg;
+
+	a->work(a->arg);
+	atomic_store(&a->done, 1);
+	return NULL;
+}
+
+void wait_aside(MPI_Request *mover, void (*work)(void *arg), void *arg)
+{
+	struct aside a = {.work = work, .arg = arg};
+	sigset_t all, before;
+	pthread_t thread;
+	unsigned int n = 0;
+	int rc;
+
+	/* The program's signals are its own threads' to take. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&thread, NULL, run, &a);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc) {
+		work(arg);
+		return;
+	}
+	while (!atomic_load(&a.done))
+		turn(mover, n++);
+	pthread_join(thread, NULL);
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Times of MPI_Allreduce of floats, and what is left of MPI_Iallreduce with computing in between; mpi.py runs it under
+ * each MPI, preloaded and not.
+ *
+ *	allreduce SECONDS BYTES...
+ *
+ * Each size takes SECONDS or so, and 3 calls at least. A line of JSON a size, from rank 0: medians over the calls of
+ * the slowest rank's time. `exposed_s` is what an MPI_Iallreduce takes beside computing for as long as a blocking
+ * call takes; each value of each sum is checked.
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MOST 1000
+#define LEAST 3
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *t, int n)
+{
+	qsort(t, (size_t)n, sizeof(*t), by_value);
+	return t[n / 2];
+}
+
+static void fill(float *x, size_t n, int rank)
+{
+	for (size_t i = 0; i < n; i++)
+		x[i] = (float)(rank + 1 + (int)(i % 1000));
+}
+
+static void check(const float *x, size_t n, int ranks)
+{
+	for (size_t i = 0; i < n; i++)
+		if (x[i] != (float)(ranks * (ranks + 1) / 2 + ranks * (int)(i % 1000))) {
+			fprintf(stderr, "allreduce: wrong sum of %zu values\n", n);
+			MPI_Abort(MPI_COMM_WORLD, 1);
+		}
+}
+
+/* One call: the slowest rank's seconds, less those of the computing. */
+static double call(float *x, size_t n, double compute_s)
+{
+	double t, slowest, until;
+	MPI_Request r;
+
+	MPI_Barrier(MPI_COMM_WORLD);
+	t = MPI_Wtime();
+	if (compute_s == 0) {
+		MPI_Allreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+	} else {
+		MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r);
+		for (until = t + compute_s; MPI_Wtime() < until;)
+			;
+		MPI_Wait(&r, MPI_STATUS_IGNORE);
+	}
+	t = MPI_Wtime() - t - compute_s;
+	PMPI_Allreduce(&t, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+	return slowest;
+}
+
+/* The median of as many calls as fit, the first of which says how many. */
+static double measure(float *x, size_t n, int rank, int ranks, double seconds, double compute_s)
+{
+	double t[MOST], first;
+	int calls;
+
+	fill(x, n, rank);
+	first = call(x, n, compute_s) + compute_s;
+	check(x, n, ranks);
+	calls = first * MOST < seconds ? MOST : (int)(seconds / first);
+	calls = calls < LEAST ? LEAST : calls;
+	for (int i = 0; i < calls; i++) {
+		fill(x, n, rank);
+		t[i] = call(x, n, compute_s);
+		check(x, n, ranks);
+	}
+	return median(t, calls);
+}
+
+int main(int argc, char **argv)
+{
+	int rank, ranks;
+
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	for (int k = 2; k < argc; k++) {
+		size_t bytes = strtoull(argv[k], NULL, 10), n = bytes / sizeof(float);
+		float *x = malloc(bytes);
+		double blocking = measure(x, n, rank, ranks, atof(argv[1]), 0);
+		double exposed = measure(x, n, rank, ranks, atof(argv[1]), blocking);
+
+		if (!rank) {
+			printf("{\"bytes\": %zu, \"seconds\": %.7f, \"exposed_s\": %.7f}\n", bytes, blocking, exposed);
+			fflush(stdout);
+		}
+		free(x);
+	}
+	MPI_Finalize();
+	return 0;
+}

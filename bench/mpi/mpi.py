@@ -1,0 +1,148 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""MPI_Allreduce of an unchanged program: preloaded, beside the best algorithm of Open MPI and of MPICH.
+
+    mpi.py [--workers N] [--rate MBIT] [--sizes BYTES,...] [--rounds R] [--seconds S]
+
+Each rank is a network namespace on a bridge, its link shaped both ways as in
+collective/. Every round runs allreduce.c under each MPI: preloaded, and once
+an algorithm that the MPI offers, all sizes in one run of mpirun. MPICH has
+TCP alone, for it would find that these hosts share memory.
+
+One JSON line a size and contender: seconds of a blocking call, and the seconds
+that are left of MPI_Iallreduce after computing for as long as a blocking call
+takes: medians and quartiles over the rounds of what allreduce.c says. An MPI's is that of the
+algorithm with the best median. `faster` is the best MPI's time over ours of
+the same MPI's program. The last line has crossover_bytes: the size from which on ours was
+never slower, by each MPI's program; null if there is none.
+"""
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "collective")]
+
+from common import labs, numbers, own_mounts, quartiles  # noqa: E402
+
+import mpi as mpis  # noqa: E402
+from collective import Network, burst_bytes  # noqa: E402
+from groups import Groups  # noqa: E402
+
+SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20]
+LONGEST_S = 900
+ALGORITHMS = {
+    "openmpi": {name: {"OMPI_MCA_coll_tuned_use_dynamic_rules": 1, "OMPI_MCA_coll_tuned_allreduce_algorithm": n}
+                for n, name in ((0, "its own choice"), (3, "recursive doubling"), (4, "ring"), (5, "segmented ring"),
+                                (6, "Rabenseifner"))},
+    "mpich": {name: {"MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE": 0, "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": value}
+              for value, name in (("auto", "its own choice"), ("recursive_doubling", "recursive doubling"),
+                                  ("reduce_scatter_allgather", "Rabenseifner"))},
+}
+OURS = "preloaded"
+
+
+class Failure(Exception):
+    pass
+
+
+class Bench:
+    def __init__(self, args, folder, stack):
+        self.args, self.folder = args, folder
+        self.net = Network(args.workers, args.mtu)
+        stack.callback(self.net.close)
+        self.net.load()
+        self.net.shape(args.rate, burst_bytes(args.rate))
+        self.groups = Groups(self.net, folder, "without-key = yes")
+        self.groups.serve()
+        stack.callback(self.groups.close)
+        self.hosts = mpis.Hosts(self.net, folder)
+        self.programs = {m: mpis.compiled(m, os.path.join(HERE, "allreduce.c"), folder) for m in mpis.MPIS}
+
+    def run(self, mpi, algorithm):
+        """One mpirun: {bytes: (seconds, exposed)}."""
+        env = {"FPISA_MANAGER": labs.ADDRESS, "FPISA_MIN_BYTES": 0} if algorithm == OURS else ALGORITHMS[mpi][algorithm]
+        argv, own = mpis.command(mpi, self.args.workers, self.folder, self.programs[mpi], self.args.seconds,
+                                 *self.args.sizes, preload=algorithm == OURS, hosts=self.hosts, **env)
+        p = self.hosts.space.spawn(*argv, env=own)
+        try:
+            out, err = p.communicate(timeout=LONGEST_S)
+        finally:
+            labs.end(p)
+        if p.returncode or "fpisa: " in err:
+            raise Failure(f"{mpi}, {algorithm}: status {p.returncode}\n{out}{err}")
+        lines = [json.loads(x) for x in out.splitlines() if x.startswith("{")]
+        return {x["bytes"]: (x["seconds"], x["exposed_s"]) for x in lines}
+
+    def all(self):
+        rounds = []
+        for n in range(self.args.rounds):
+            order = [(m, a) for m in mpis.MPIS for a in (OURS, *ALGORITHMS[m])]
+            rounds.append({who: self.run(*who) for who in (order[::-1] if n % 2 else order)})
+        return rounds
+
+
+def figures(rounds, who, size, k):
+    return [r[who][size][k] for r in rounds]
+
+
+def report(args, rounds):
+    slower = {m: 0 for m in mpis.MPIS}	# the largest size at which ours is
+    for size in args.sizes:
+        best = {m: min(ALGORITHMS[m], key=lambda a: statistics.median(figures(rounds, (m, a), size, 0)))
+                for m in mpis.MPIS}
+        for mpi in mpis.MPIS:
+            for algorithm in (OURS, best[mpi]):
+                ours = algorithm == OURS
+                line = {"bench": "mpi", "contender": ("fpisa-" if ours else "") + mpi, "workers": args.workers,
+                        "rate_mbps": args.rate, "bytes": size, "rounds": args.rounds}
+                if not ours:
+                    line["algorithm"] = algorithm
+                for name, k in (("seconds", 0), ("exposed_s", 1)):
+                    values = figures(rounds, (mpi, algorithm), size, k)
+                    line[name] = round(statistics.median(values), 7)
+                    line[name + "_quartiles"] = [round(q, 7) for q in quartiles(values)]
+                if ours:
+                    faster = [min(r[m, best[m]][size][0] for m in mpis.MPIS) / r[mpi, OURS][size][0] for r in rounds]
+                    line["faster"] = round(statistics.median(faster), 3)
+                    line["faster_quartiles"] = [round(q, 3) for q in quartiles(faster)]
+                    if line["faster"] < 1:
+                        slower[mpi] = size
+                print(json.dumps(line), flush=True)
+    after = {m: next((s for s in args.sizes if s > slower[m]), None) for m in mpis.MPIS}
+    print(json.dumps({"bench": "mpi", "crossover_bytes": after, "workers": args.workers, "rate_mbps": args.rate}))
+
+
+def main():
+    p = argparse.ArgumentParser(prog="mpi", description=__doc__.splitlines()[0])
+    p.add_argument("--workers", type=int, default=4)
+    p.add_argument("--rate", type=int, default=200, help="Mbit/s")
+    p.add_argument("--sizes", type=numbers, default=SIZES, help="bytes")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--seconds", type=float, default=1.0, help="for a size and way of calling, in a run")
+    p.add_argument("--mtu", type=int, default=3506)
+    args = p.parse_args()
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    for m in mpis.MPIS:
+        why = mpis.lacking(m)
+        if why:
+            sys.exit(f"mpi: {why}")
+    own_mounts()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        try:
+            report(args, Bench(args, folder, stack).all())
+        except Failure as e:
+            print(f"mpi: {e}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Programs of Open MPI and MPICH: compiled, and run in a namespace of a Lab, with the adapter of doc/mpi.md or without."""
+import os
+import shutil
+import subprocess
+
+from lab import BUILD
+
+MPIS = "openmpi", "mpich"
+# A program of mpif.h gives one routine arrays of several types.
+COMPILER = {".c": ("mpicc",), ".f90": ("mpifort", "-fallow-argument-mismatch")}
+# Ranks may be more than CPUs; root may run them. A large message is its sender's to move, as it is between hosts.
+OPENMPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+           "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+           "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+
+
+def adapter(mpi):
+    return os.path.join(BUILD, "mpi", mpi, "libfpisa-mpi.so")
+
+
+def lacking(mpi, fortran=False):
+    """Why its programs cannot be run here, or None."""
+    for tool in (f"mpicc.{mpi}", f"mpirun.{mpi}", *([f"mpifort.{mpi}", "gfortran"] if fortran else [])):
+        if not shutil.which(tool):
+            return f"{tool} is not installed; make deps"
+    if not os.path.exists(adapter(mpi)):
+        return f"the adapter is not built for {mpi}; make mpi"
+    return None
+
+
+def compiled(mpi, source, folder):
+    program = os.path.join(folder, f"{os.path.basename(source)}.{mpi}")
+    compiler, *options = COMPILER[os.path.splitext(source)[1]]
+    command = [f"{compiler}.{mpi}", "-O1", "-w", *options, source, "-o", program, "-lm"]
+    p = subprocess.run(command, text=True, capture_output=True)
+    assert p.returncode == 0, p.stderr
+    return program
+
+
+class Hosts:
+    """Workers of a Lab that share a bridge, as hosts that mpirun starts ranks on: its remote shell enters them."""
+
+    def __init__(self, net, folder, ranks_each=1):
+        self.net, self.each, self.space = net, ranks_each, net.spaces[-1]
+        self.space.ip("addr replace 10.99.1.254/24 dev br0")
+        self.agent = os.path.join(folder, "agent")
+        with open(self.agent, "w") as f:
+            f.write("#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1\nshift\ncase $host in\n")
+            for r, (address, w) in enumerate(zip(net.addresses, net.worker)):
+                f.write(f'{address}) exec nsenter --net={w.path} unshare --uts sh -c "hostname w{r}; $*" ;;\n')
+            f.write("esac\nexit 1\n")
+        os.chmod(self.agent, 0o700)
+
+    def options(self, mpi, folder):
+        """Of mpirun. With one rank a host there is TCP alone, as there would be without the memory that they share."""
+        if mpi == "mpich":
+            apart = ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", "eth0"] if self.each == 1 else []
+            return ["-launcher", "rsh", "-launcher-exec", self.agent, "-localhost", "10.99.1.254", "-hosts",
+                    ",".join(self.net.addresses), "-ppn", self.each, *apart]
+        mca = {"plm_rsh_agent": self.agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": "10.99.1.0/24",
+               "btl_tcp_if_include": "10.99.1.0/24", "pml": "ob1", "orte_tmpdir_base": folder,
+               "btl": "tcp,self" + (",vader" if self.each > 1 else "")}
+        return ["--host", ",".join(f"{a}:{self.each}" for a in self.net.addresses),
+                *(x for k, v in mca.items() for x in ("--mca", k, v))]
+
+
+def command(mpi, ranks, folder, program, *argv, preload=True, hosts=None, options=(), **env):
+    """mpirun, as argv and the environment of its own; on `hosts`, or where it is started. preload: or another library."""
+    env = {k: str(v) for k, v in env.items()}
+    if preload:
+        env["LD_PRELOAD"] = adapter(mpi) if preload is True else preload
+    pass_on = [x for k, v in env.items() for x in (("-x", f"{k}={v}") if mpi == "openmpi" else ("-genv", k, v))]
+    own = {k: v for k, v in os.environ.items() if not k.startswith("FPISA_")}
+    where = hosts.options(mpi, folder) if hosts else []
+    return [f"mpirun.{mpi}", "-n", ranks, *where, *options, *pass_on, program, *argv], {**own, **OPENMPI, "TMPDIR": folder}
+
+
+def run(host, mpi, *rest, **more):
+    """What mpirun in a namespace wrote, (stdout, stderr). It must succeed."""
+    argv, env = command(mpi, *rest, **more)
+    status, out, err = host.try_run(*argv, env=env)
+    assert status == 0, f"mpirun.{mpi}: status {status}\n{out}{err}"
+    return out, err

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""MPI programs under the adapter: every value, what is served, what is MPI's, and that it says so."""
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from lab import ADDRESS, COMMAND_S, SLOW, TOP, wait_until
+
+RANKS = 4
+EXAMPLES = os.path.join(TOP, "adapters", "mpi", "examples")
+LATEST_S = 1.0 * SLOW
+SWEEP = 3 * 3 * 6 * 2 * 2  # types, operations, counts, in place or not, blocking or not: of each communicator
+CHECKED = 4 * SWEEP + 3
+FORTRAN = "mpifh.f90", "module.f90", "f08.f90"
+
+
+def counters(c):
+    """Frames that the aggregator had of all hosts."""
+    return sum(json.loads(c.net.agg.run("ip", "-j", "-s", "link", "show", p))[0]["stats64"]["rx"]["packets"]
+               for p in c.net.ports)
+
+
+def said(err):
+    return [line for line in err.splitlines() if line.startswith("fpisa: ")]
+
+
+def sweep(c, **env):
+    """All values right; the frames that it took, and what was said."""
+    before = c.sent()
+    out, err = c.run(RANKS, "sweep.c", **env)
+    assert json.loads(out)["checked"] == CHECKED
+    return c.sent() - before, said(err)
+
+
+def test_sweep(cluster):
+    """World, a copy, halves: served; then their jobs are gone."""
+    c = cluster()
+    took, lines = sweep(c)
+    assert took > 1000 and lines == []
+    c.groups.empty()
+
+
+def test_progress(cluster):
+    """Between hosts MPICH's large messages are their sender's to move, who is in an all-reduce."""
+    c = cluster()
+    out, _ = c.run(2, "sweep.c", "progress", UCX_TLS="tcp,self")
+    assert json.loads(out)["checked"] == 1
+
+
+@pytest.mark.parametrize("level", ["single", "multiple"])
+def test_requests(cluster, level):
+    """In flight together; of a communicator that is freed meanwhile; of threads."""
+    c = cluster()
+    before = c.sent()
+    out, err = c.run(RANKS, "requests.c", level)
+    answer = json.loads(out)
+    assert answer["right"] == answer["of"] and said(err) == []
+    # Two doubles in 17 bytes of a frame at most: all 36 calls of 5000 in each rank left as such.
+    assert c.sent() - before > 36 * RANKS * 5000 * 8 / 3500
+    c.groups.empty()
+
+
+def test_static_jobs(cluster):
+    """Without a manager: MPI_COMM_WORLD's jobs, a type each, and those of a communicator by its name."""
+    c = cluster()
+    c.groups.kill()
+    for job, kind in enumerate(("fp32", "fp64", "fp64")):
+        c.net.add_job(job, "--format", kind, workers=[f"{c.net.addresses[0]}:{19000 + 100 * job + r}" for r in range(RANKS)])
+    jobs = {"FPISA_MANAGER": "", "FPISA_AGGREGATOR": ADDRESS, "FPISA_JOBS": "0:19000,1:19100"}
+    took, lines = sweep(c, **jobs)
+    assert took > 1000 and len(lines) == 3 and all("FPISA_MANAGER, the aggregator's host, is not set" in x for x in lines)
+    before = c.sent()
+    out, err = c.run(RANKS, "requests.c", "single", **jobs, FPISA_JOBS_second="2:19200")
+    answer = json.loads(out)
+    assert answer["right"] == answer["of"] and said(err) == []
+    assert c.sent() - before > 36 * RANKS * 5000 * 8 / 3500
+
+
+@pytest.mark.parametrize("env, why", [
+    ({"FPISA_JOBS": "7,x"}, "FPISA_JOBS is '7,x'; it must be up to 4 of JOB or JOB:PORT, with commas between"),
+    ({"FPISA_JOBS": "7", "FPISA_AGGREGATOR": ""}, "FPISA_JOBS is set, but not FPISA_AGGREGATOR, its jobs' host"),
+    ({"FPISA_JOBS": "7"}, "job 7 is of 3 ranks; 4 are to use it"),
+    ({"FPISA_JOBS": "8"}, "all reductions of float are MPI's: no job of FPISA_JOBS has this format"),
+])
+def test_static_jobs_that_are_none(cluster, env, why):
+    c = cluster()
+    where = [f"{c.net.addresses[0]}:{18000 + r}" for r in range(RANKS)]
+    c.net.add_job(7, workers=where[:3])
+    c.net.add_job(8, "--format", "fp64", workers=where)
+    _, err = c.run(RANKS, "sweep.c", "orders", **{"FPISA_AGGREGATOR": ADDRESS, "FPISA_TIMEOUT_MS": 3000, **env})
+    assert len(said(err)) == 1 and why in said(err)[0]
+
+
+def test_two_levels(cluster):
+    """A rank of each host sends: half the frames. Exact refuses it, and has its bits."""
+    c = cluster(hosts=2, ranks_each=2)
+    took = {}
+    for levels in (0, 1):
+        before = counters(c)
+        out, err = c.run(RANKS, "sweep.c", "short", FPISA_TWO_LEVELS=levels)
+        assert json.loads(out)["checked"] == SWEEP and said(err) == []
+        took[levels] = counters(c) - before
+    assert 0 < took[1] < took[0] * 0.6
+    out, err = c.run(RANKS, "sweep.c", "orders", FPISA_TWO_LEVELS=1, FPISA_MODE="exact")
+    line, = said(err)
+    assert json.loads(out)["right"] == 24 and "FPISA_TWO_LEVELS is not used: mode exact rounds once" in line
+
+
+def test_without_the_adapter(cluster):
+    c = cluster()
+    took, lines = sweep(c, preload=False)
+    assert took < 100 and lines == []
+
+
+def test_exact(cluster):
+    """Double is MPI's and each communicator says so; any order of float has one sum, below any size too."""
+    c = cluster()
+    took, lines = sweep(c, FPISA_MODE="exact")
+    assert took > 1000
+    assert len(lines) == 4 and all("all reductions of double are MPI's: mode exact has no 64-bit floats" in x for x in lines)
+    out, _ = c.run(RANKS, "sweep.c", "orders", FPISA_MODE="exact", FPISA_MIN_BYTES=1000)
+    assert json.loads(out)["right"] == 24
+
+
+def test_min_bytes(cluster):
+    """Groups there are, which talk to the manager."""
+    c = cluster()
+    few, lines = sweep(c, FPISA_MIN_BYTES=10**9)
+    assert few < 500 and lines == []
+
+
+@pytest.mark.parametrize("env, why", [
+    ({"FPISA_MANAGER": ""}, "FPISA_MANAGER, the aggregator's host, is not set"),
+    ({"FPISA_MODE": "fast"}, "FPISA_MODE is 'fast'; it must be fpisa, fpisa-a, fpisa64 or exact"),
+    ({"FPISA_MIN_BYTES": "1k"}, "FPISA_MIN_BYTES is '1k'; it must be a number of bytes"),
+])
+def test_said_once(cluster, env, why):
+    """Settings are each process's, so its communicators need not repeat it: rank 0 has three, each half one of another."""
+    c = cluster()
+    took, lines = sweep(c, **env)
+    assert took < 100 and lines and all(why in x for x in lines)
+    assert len(lines) == 3
+
+
+def test_no_manager(cluster):
+    c = cluster()
+    c.groups.kill()
+    _, lines = sweep(c)
+    assert len(lines) == 4 and all("is `fpisa serve` running there?" in x for x in lines)
+
+
+def test_format_that_is_not_given(cluster):
+    c = cluster("formats = fp32")
+    took, lines = sweep(c)
+    assert took > 1000
+    assert len(lines) == 4 and all("all reductions of double are MPI's" in x and "format fp64 is not given away here" in x
+                                   for x in lines)
+
+
+# Of mpirun: what is left when a rank has died goes on.
+NO_CLEAN_UP = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-cleanup",)}
+
+
+def begin(c, how):
+    """until.c on all ranks: its process, and theirs."""
+    p = c.start(RANKS, "until.c", how, os.path.join(c.folder, "end"), options=NO_CLEAN_UP[c.mpi])
+    return p, {a["rank"]: a["pid"] for a in (json.loads(p.stdout.readline()) for _ in range(RANKS))}
+
+
+def ends(c, p, ranks):
+    """What these ranks had to say at their end, and mpirun's output. MPICH's may be gone before them."""
+    out, err = p.communicate(timeout=COMMAND_S)
+    paths = [os.path.join(c.folder, f"end.{r}") for r in ranks]
+    wait_until("the ranks' ends", lambda: all(os.path.exists(path) for path in paths), COMMAND_S)
+    answers = []
+    for path in paths:
+        with open(path) as f:
+            answers.append(json.load(f))
+    return answers, f"mpirun: status {p.returncode}\n{out}{err}"
+
+
+@pytest.mark.parametrize("how", ["call", "request"])
+def test_failure(cluster, how):
+    """The error handler has it, with the library's sentence, on every rank."""
+    c = cluster()
+    p, pids = begin(c, how)
+    group, = c.net.json("group", "list")
+    c.net.fpisa("group", "kill", group["name"])
+    answers, err = ends(c, p, range(RANKS))
+    assert all("ended at the aggregator" in a["error"] for a in answers), answers
+    assert len(said(err)) == RANKS and all("MPI_COMM_WORLD, rank " in x for x in said(err))
+
+
+@pytest.mark.parametrize("how", ["call", "request"])
+def test_a_rank_dies(cluster, how):
+    """The others have an error that names it, within a second."""
+    c = cluster()
+    if c.mpi == "mpich":
+        pytest.skip("not solved: of MPICH's ranks that live, some end without having said that one is dead")
+    p, pids = begin(c, how)
+    killed = time.monotonic()
+    os.kill(pids[1], signal.SIGKILL)
+    answers, _ = ends(c, p, (0, 2, 3))
+    assert all("rank 1 is gone: " in a["error"] for a in answers), answers
+    assert all(a["at"] - killed < LATEST_S for a in answers), (killed, answers)
+
+
+@pytest.mark.parametrize("source", FORTRAN)
+def test_fortran(cluster, source):
+    c = cluster(fortran=True)
+    before = c.sent()
+    out, err = c.run(RANKS, source)
+    assert out.split() == ["12.00", "3.00", "6.00", "0.00", "1.50"] and said(err) == []
+    served = c.sent() - before
+    before = c.sent()
+    c.run(RANKS, source, preload=False)
+    assert c.sent() - before < 10 < served
+
+
+@pytest.mark.parametrize("source", ["norm.c", "norm.f90"])
+def test_examples(cluster, source):
+    c = cluster(fortran=source.endswith("f90"))
+    before = c.sent()
+    out, err = c.run(RANKS, c.compiled(os.path.join(EXAMPLES, source)))
+    assert out == "length 84.853, largest 4.0\n" and said(err) == []
+    assert c.sent() - before > 10

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * All-reduces in place until one fails, which the error handler returns: `until call FILE`, or `until request FILE` by
+ * MPI_Iallreduce. Each rank prints its process once they have begun. FILE.RANK has when, by the clock that all processes
+ * have, and with what error it ended: a launcher that has lost a rank may pass no more on.
+ */
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int count_ends(const char *path)
+{
+	int ranks, found = 0;
+	char name[4096];
+
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	for (int r = 0; r < ranks; r++) {
+		snprintf(name, sizeof(name), "%s.%d", path, r);
+		found += !access(name, F_OK);
+	}
+	return found;
+}
+
+int main(int argc, char **argv)
+{
+	int rank, ranks, n, rc = 0, by_request = argc > 2 && !strcmp(argv[1], "request");
+	char text[MPI_MAX_ERROR_STRING];
+	struct timespec t;
+	char path[4096], whole[4096];
+	MPI_Request r;
+	FILE *f;
+
+	MPI_Init(&argc, &argv);
+	/* MPICH's launcher may be gone, with the other end of stderr, before this rank has said why it ends. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGUSR1, SIG_IGN); /* by which it tells of a death */
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	for (int calls = 0; !rc; calls++) {
+		float one = 1;
+
+		if (by_request) {
+			rc = MPI_Iallreduce(MPI_IN_PLACE, &one, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r);
+			rc = rc ? rc : MPI_Wait(&r, MPI_STATUS_IGNORE);
+		} else {
+			rc = MPI_Allreduce(MPI_IN_PLACE, &one, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+		}
+		if (!calls) {
+			printf("{\"rank\": %d, \"pid\": %d}\n", rank, (int)getpid());
+			fflush(stdout);
+		}
+	}
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	MPI_Error_string(rc, text, &n);
+	snprintf(path, sizeof(path), "%s.%d.new", argv[argc - 1], rank);
+	f = fopen(path, "w");
+	fprintf(f, "{\"rank\": %d, \"at\": %.3f, \"error\": \"%s\"}\n", rank, (double)t.tv_sec + (double)t.tv_nsec / 1e9, text);
+	fclose(f);
+	memcpy(whole, path, sizeof(path));
+	*strrchr(whole, '.') = 0;
+	rename(path, whole);
+	/* MPI itself does not end well without the dead; and nobody ends before the others have written. */
+	for (int tries = 0; tries < 200 && count_ends(argv[argc - 1]) < ranks - 1; tries++)
+		usleep(50000);
+	_exit(0);
+}
