@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Which arrays a call takes, and what it returns."""
+from __future__ import annotations
+
+import enum
+import sys
+from typing import Any, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from ._library import TYPES, number_of
+
+Array = Any  # np.ndarray of a type below
+
+
+class Flags(enum.IntFlag):
+    """What a result says of itself: the union over the values of a call."""
+
+    OVERFLOW = 0x01
+    "A register saturated, or a value left the format's range."
+    INEXACT = 0x02
+    "Some nonzero bit was lost."
+    OVERWRITE = 0x04
+    "A stored mantissa was discarded (mode fpisa-a)."
+    NAN = 0x08
+    INF = 0x10
+    MIXED_RANKS = 0x100
+    "A rank was taken out, and some values are without it."
+
+
+class Result(NamedTuple):
+    """Of an all-reduce: `sums, flags = group.allreduce(values)`."""
+
+    array: Array
+    flags: Flags
+
+
+# By numpy's name of the type; the last three are of ml_dtypes.
+NAMES = {"float32": "float32", "float16": "float16", "float64": "float64", "int32": "int32", "bfloat16": "bfloat16",
+         "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+BITS = {"bfloat16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # what can hold them where ml_dtypes is not
+
+
+def type_of(array: Array, given: Optional[str]) -> int:
+    """The library's number. TypeError for values that it does not sum."""
+    if given is None:
+        name = NAMES.get(array.dtype.name)
+        if name is None:
+            raise TypeError(f"the array is of {array.dtype}; it must be of one of {', '.join(NAMES)}")
+        return TYPES[name]
+    number = number_of(TYPES, given, "type")
+    if NAMES.get(array.dtype.name) != given and BITS.get(given) != array.dtype.type:
+        raise TypeError(f"the array is of {array.dtype} and type is {given!r}; bits of bfloat16 are uint16, those of "
+                        "e4m3 and e5m2 uint8")
+    return number
+
+
+def check_array(array: Array, what: str, big_endian: bool) -> None:
+    """Is it one whose memory is its values, in the job's order of bytes?"""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"{what} is of {type(array).__name__}; it must be a numpy.ndarray")
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{what} is masked, and a sum has no mask; pass its filled()")
+    if not array.size:
+        raise ValueError(f"{what} is empty; there must be at least one value")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{what} is not C-contiguous; pass numpy.ascontiguousarray() of it")
+    order = array.dtype.byteorder
+    is_big = order == ">" or (order == "=" and sys.byteorder == "big")
+    if array.itemsize > 1 and is_big != big_endian:
+        raise TypeError(f"{what} is {'big' if is_big else 'little'}-endian, the job is not; pass "
+                        "array.astype(array.dtype.newbyteorder())")
+    if not array.flags.aligned:
+        raise ValueError(f"{what} is not aligned; pass a copy of it")
+
+
+def prepare(array: Array, out: Optional[Array], given: Optional[str], big_endian: bool) -> Tuple[Array, int]:
+    """The array for the results, and the type of the values."""
+    check_array(array, "array", big_endian)
+    number = type_of(array, given)
+    if out is None:
+        return np.empty(array.shape, array.dtype), number
+    if out is not array:
+        check_array(out, "out", big_endian)
+        if out.dtype != array.dtype or out.shape != array.shape:
+            raise ValueError(f"out is {out.shape} of {out.dtype}; it must be as array, {array.shape} of {array.dtype}")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only; results cannot go there")
+    return out, number

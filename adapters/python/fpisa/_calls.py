@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""All-reduce as groups and handles have it: its start, its request, its wait.
+
+Every call into the library for a group or a handle is made under one lock: so no thread is in it when another closes.
+A wait is tests with pauses between, for a signal (Ctrl-C) to end it; the library's own thread moves requests meanwhile.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import threading
+import time
+import weakref
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, TypeVar
+
+from ._arrays import Array, Flags, Result, prepare
+from ._errors import Canceled, Error, Overflow, error_of
+from ._library import OPERATIONS, Call, in_range, library, number_of
+
+SPIN_S = 100e-6      # a small call's time: no pause before
+LONGEST_PAUSE_S = 1e-3
+PAUSE_SHARE = 1 / 16  # of the time waited so far: what a wait may be longer for it
+
+Self = TypeVar("Self", bound="Caller")
+
+
+class Request:
+    """An all-reduce under way, from start(). Its arrays stay the library's until it has ended."""
+
+    def __init__(self, caller: Caller, array: Array) -> None:
+        self._caller, self._pointer, self._array = caller, ctypes.c_void_p(), array
+        self._key = object()
+        self._result: Optional[Result] = None
+        self._error: Optional[Error] = None
+
+    def test(self) -> bool:
+        """Has it ended? Raises what it ended with, if that is an error. Never blocks for other ranks."""
+        if not self._ended():
+            with self._caller._entered():
+                if not self._ended():
+                    self._test()
+        if self._error is not None:
+            raise self._error
+        return self._result is not None
+
+    def wait(self, timeout: Optional[float] = None) -> Result:
+        """Its result, when it has ended; TimeoutError after `timeout` seconds, and then it may be waited for again."""
+        began = time.monotonic()
+        while not self.test():
+            waited = time.monotonic() - began
+            if timeout is not None and waited >= timeout:
+                raise TimeoutError(f"the all-reduce has not ended within {timeout} s, and goes on")
+            if waited > SPIN_S:
+                time.sleep(min(waited * PAUSE_SHARE, LONGEST_PAUSE_S))
+        assert self._result is not None
+        return self._result
+
+    def _ended(self) -> bool:
+        return self._result is not None or self._error is not None
+
+    def _test(self) -> None:
+        done, flags = ctypes.c_int(), ctypes.c_uint32()
+        rc = library().fpisa_test(ctypes.byref(self._pointer), ctypes.byref(done), ctypes.byref(flags))
+        if not rc and not done:
+            return
+        try:
+            self._caller._check(rc)
+        except Overflow as e:
+            e.result = Result(self._array, Flags(flags.value))
+            self._error = e
+        except Error as e:
+            self._error = e
+        else:
+            self._result = Result(self._array, Flags(flags.value))
+        if not self._pointer:
+            self._caller._arrays.pop(self._key, None)
+
+
+class Caller:
+    """What Group and Handle share."""
+
+    def _start(self, call: Call, request: ctypes.c_void_p) -> int:
+        raise NotImplementedError
+
+    def _missing(self) -> int:
+        raise NotImplementedError
+
+    def _big_endian(self) -> bool:
+        return False
+
+    def _open(self, pointer: ctypes.c_void_p, close: Callable[..., None], *more: Any) -> None:
+        self._pointer, self._pid, self._lock = pointer, os.getpid(), threading.RLock()
+        self._arrays: Dict[object, Tuple[Array, Array]] = {}  # of requests under way: they outlive these
+        self._finalizer = weakref.finalize(self, close, pointer, self._arrays, *more)
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
+        """Under the lock, of what is open and this process's."""
+        if os.getpid() != self._pid:
+            raise Error(errno.ECHILD, f"this {type(self).__name__} belongs to the process that made it, and this is a "
+                        "child; make one here")
+        with self._lock:
+            if self.closed:
+                raise Canceled(errno.ECANCELED, f"this {type(self).__name__} is closed")
+            yield
+
+    def _check(self, rc: int) -> None:
+        if rc:
+            sentence = library().fpisa_error().decode(errors="replace")
+            names_ranks = -rc in (errno.ETIMEDOUT, errno.ECONNRESET)
+            raise error_of(rc, sentence, self._missing() if names_ranks else 0)
+
+    def start(self, array: Array, op: str = "sum", out: Optional[Array] = None, *, factor: float = 1.0, tag: int = 0,
+              type: Optional[str] = None) -> Request:
+        """Begins an all-reduce, which goes on while this thread computes; arguments are those of allreduce().
+
+        Neither `array` nor `out` may be touched until the request has ended, nor overlap those of other requests.
+        """
+        call = Call(op=number_of(OPERATIONS, op, "op"), factor=factor, tag=in_range(tag, 64, "tag"))
+        out, call.type = prepare(array, out, type, self._big_endian())
+        call.send, call.recv, call.count = array.ctypes.data, out.ctypes.data, array.size
+        request = Request(self, out)
+        with self._entered():
+            self._arrays[request._key] = array, out  # first, lest a signal comes between
+            try:
+                self._check(self._start(call, request._pointer))
+            except Error:
+                del self._arrays[request._key]
+                raise
+        return request
+
+    def allreduce(self, array: Array, op: str = "sum", out: Optional[Array] = None, *, factor: float = 1.0,
+                  tag: int = 0, type: Optional[str] = None) -> Result:
+        """Reduces `array` over all ranks, value by value; all call it in one order, with arrays of one size and type.
+
+        array   C-contiguous numpy array of float32, float64, float16, int32, or of ml_dtypes: bfloat16, float8_e4m3fn,
+                float8_e5m2
+        op      sum, min, max, avg, scale (the sum times `factor`) or norm (root of the sum of squares)
+        out     where results go, of array's shape and type; it may be `array` itself. None: a new array
+        tag     the same on all ranks: tells calls apart that are equal otherwise, lest ranks mix them up
+        type    what the values are, of an array of bits: "bfloat16" in uint16, "e4m3" or "e5m2" in uint8
+
+        Returns Result(array, flags). Raises TypeError or ValueError for what cannot be reduced, before anything is
+        sent, and fpisa.Error. After an error other than Overflow `out` has some results only.
+        """
+        return self.start(array, op, out, factor=factor, tag=tag, type=type).wait()
+
+    def close(self) -> None:
+        """Requests under way are given up. It may be called again."""
+        if os.getpid() != self._pid:
+            self._finalizer()
+            return
+        with self._lock:
+            self._finalizer()
+
+    @property
+    def closed(self) -> bool:
+        return not self._finalizer.alive
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

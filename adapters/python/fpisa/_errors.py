@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Exceptions: one for each thing that a caller may want to do about an error."""
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Tuple, Type
+
+if TYPE_CHECKING:
+    from ._arrays import Result
+
+
+class Error(OSError):
+    """What libfpisa reports. `errno` is its number, `strerror` its sentence, `ranks` the ranks that it is about."""
+
+    def __init__(self, number: int, sentence: str, ranks: Tuple[int, ...] = ()) -> None:
+        super().__init__(number, sentence)
+        self.ranks = ranks
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class InvalidCall(Error, ValueError):
+    """Arguments that no call can have (EINVAL). Nothing was sent."""
+
+
+class TimedOut(Error, TimeoutError):
+    """A deadline passed (ETIMEDOUT); `ranks` are those that are missing."""
+
+
+class RankLost(Error, ConnectionResetError):
+    """Ranks of the group are dead or have left (ECONNRESET); `ranks` says which. Close the group and join again."""
+
+
+class CallsDiffer(Error):
+    """The ranks made different calls (EPROTO). None of them has a sum."""
+
+
+class Stale(Error):
+    """The job was made anew, or this rank replaced (ESTALE). Handle.rejoin() goes on."""
+
+
+class Canceled(Error):
+    """Handle.rejoin() or close() gave the request up (ECANCELED)."""
+
+
+class Overflow(Error, OverflowError):
+    """Some sums overflowed (ERANGE). `result` has all of them, and their flags; the next call may be made."""
+
+    result: Result
+
+
+class LibraryMissing(ImportError):
+    """There is no libfpisa.so.0, or one that is too old."""
+
+
+_CLASSES = {errno.EINVAL: InvalidCall, errno.ETIMEDOUT: TimedOut, errno.ECONNRESET: RankLost,
+            errno.EPROTO: CallsDiffer, errno.ESTALE: Stale, errno.ECANCELED: Canceled, errno.ERANGE: Overflow}
+
+
+def error_of(rc: int, sentence: str, missing: int) -> Error:
+    """The exception for what a function has returned; `missing` is a bitmap of ranks."""
+    kind: Type[Error] = _CLASSES.get(-rc, Error)
+    return kind(-rc, sentence, tuple(r for r in range(64) if missing >> r & 1))

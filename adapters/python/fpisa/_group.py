@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Groups: ranks that find each other by a name."""
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Optional, Union
+
+from ._calls import Caller
+from ._library import (MODES, OVERFLOWS, PIPELINES, TRANSPORTS, Call, GroupOptions, check, in_range, library,
+                       milliseconds, number_of)
+
+
+def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_timeout: float = 10.0,
+                  timeout: Optional[float] = None, window: int = 0, elements: int = 0, mode: str = "default",
+                  pipeline: str = "default", overflow: str = "default", transport: str = "udp",
+                  restore: bool = False) -> GroupOptions:
+    """As Group has them."""
+    return GroupOptions(
+        key_file=None if key_file is None else os.fsencode(key_file),
+        join_timeout_ms=milliseconds(join_timeout, "join_timeout", 0), timeout_ms=milliseconds(timeout, "timeout", 0),
+        window=in_range(window, 32, "window"), elements=in_range(elements, 16, "elements"),
+        mode=number_of(MODES, mode, "mode"), pipeline=number_of(PIPELINES, pipeline, "pipeline"),
+        overflow=number_of(OVERFLOWS, overflow, "overflow"), transport=number_of(TRANSPORTS, transport, "transport"),
+        restore=bool(restore))
+
+
+def join(host: Optional[str], name: str, rank: int, size: int, options: GroupOptions) -> ctypes.c_void_p:
+    """The library's group, when all ranks have joined."""
+    pointer = ctypes.c_void_p()
+    check(library().fpisa_group_join(ctypes.byref(pointer), None if host is None else host.encode(), name.encode(),
+                                     in_range(rank, 32, "rank"), in_range(size, 32, "size"), ctypes.byref(options)))
+    return pointer
+
+
+class Group(Caller):
+    """Ranks that have found each other by `name` at the manager (`fpisa serve`) of an aggregator.
+
+    Made when all `size` ranks have joined, each with a `rank` of its own below size. Needs no privilege. A rank may
+    compute as long as it likes; when one dies the calls of the others raise RankLost at once.
+
+    host          the aggregator's name or IPv4 address, with a port if it is not 18000; None: what FPISA_MANAGER says
+    key_file      the file whose last key is used; None: what FPISA_KEY names, if it is set; "": no key
+    join_timeout  seconds until all ranks must have joined
+    timeout       seconds that a call may take; None: as long as all ranks live
+    window, elements, mode, pipeline   of its jobs, as options of `fpisa job add`; 0 and "default" are those of that
+    overflow      what an overflow is: "error", "flag", or "default", which is a flag in mode fpisa-a alone
+    transport     "udp", or "xsk", which needs privilege
+    restore       calls in place that fail leave the array as it was
+
+    All ranks make the same calls in the same order. Threads may share a group, with tags; `with` closes it.
+    """
+
+    def __init__(self, host: Optional[str], name: str, rank: int, size: int, *,
+                 key_file: Union[str, os.PathLike[str], None] = None, join_timeout: float = 10.0,
+                 timeout: Optional[float] = None, window: int = 0, elements: int = 0, mode: str = "default",
+                 pipeline: str = "default", overflow: str = "default", transport: str = "udp",
+                 restore: bool = False) -> None:
+        pointer = join(host, name, rank, size, group_options(
+            key_file=key_file, join_timeout=join_timeout, timeout=timeout, window=window, elements=elements, mode=mode,
+            pipeline=pipeline, overflow=overflow, transport=transport, restore=restore))
+        self.name, self.rank, self.size = name, rank, size
+        self._open(pointer, _leave)
+
+    def barrier(self) -> None:
+        """Returns when all ranks have called it."""
+        with self._entered():
+            self._check(library().fpisa_group_barrier(self._pointer))
+
+    def _start(self, call: Call, request: ctypes.c_void_p) -> int:
+        return library().fpisa_group_start(self._pointer, ctypes.byref(call), ctypes.byref(request))
+
+    def _missing(self) -> int:
+        return library().fpisa_group_missing(self._pointer)
+
+    def __repr__(self) -> str:
+        return f"<fpisa.Group {self.name!r} rank {self.rank} of {self.size}{', closed' if self.closed else ''}>"
+
+
+def _leave(pointer: ctypes.c_void_p, arrays: dict) -> None:
+    library().fpisa_group_leave(pointer)
+    arrays.clear()

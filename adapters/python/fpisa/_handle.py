@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Ranks of one job: of an aggregator in the network, or of one inside this process."""
+from __future__ import annotations
+
+import concurrent.futures
+import ctypes
+import threading
+import weakref
+from typing import Any, Callable, List, NamedTuple, Optional, TypeVar
+
+from ._calls import Caller
+from ._library import (FOREVER, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, TYPES, Call, InfoStruct,
+                       MemOptions, Options, check, in_range, library, milliseconds, name_of, number_of)
+
+T = TypeVar("T")
+
+
+class Info(NamedTuple):
+    """Of a handle: parameters of its job, and counts of frames."""
+
+    job: int
+    rank: int
+    workers: int
+    elements: int
+    window: int
+    generation: int
+    mode: str
+    rounding: str
+    type: str
+    big_endian: bool
+    sent: int
+    received: int
+    retransmits: int
+    duplicates: int
+    bad: int
+    rtt_ns: int
+
+
+class Handle(Caller):
+    """A rank of job number `job`, which `fpisa job add` has made at the aggregator at `address`.
+
+    Made when all ranks of the job have joined. Its values are of the job's one type.
+
+    address     "10.0.0.1" or "10.0.0.1:18000"
+    local_port  UDP port that the job lists for this rank; 0: 18000
+    token       the job's secret; 0 if it has none
+    timeout     seconds that joining and each call may take; None: no end
+    overflow, transport, restore   as of Group
+    loss, duplicate, reorder, delay, corrupt, seed   faults to frames, for tests: shares in 0..0.9
+    """
+
+    def __init__(self, address: str, job: int, *, local_port: int = 0, token: int = 0, timeout: Optional[float] = 10.0,
+                 overflow: str = "default", transport: str = "udp", restore: bool = False, **faults: float) -> None:
+        options = _options(timeout=timeout, overflow=overflow, restore=restore, faults=faults)
+        options.local_port = in_range(local_port, 16, "local_port")
+        options.token = in_range(token, 64, "token")
+        options.transport = number_of(TRANSPORTS, transport, "transport")
+        pointer = ctypes.c_void_p()
+        check(library().fpisa_connect(ctypes.byref(pointer), address.encode(), in_range(job, 32, "job"),
+                                      ctypes.byref(options)))
+        self._open(pointer, _close)
+        self._learn()
+
+    def rejoin(self) -> None:
+        """After an error: gives up what is under way, and joins the job's next generation with all other ranks."""
+        with self._entered():
+            self._check(library().fpisa_rejoin(self._pointer))
+
+    @property
+    def info(self) -> Info:
+        with self._entered():
+            s = InfoStruct()
+            self._check(library().fpisa_get_info(self._pointer, ctypes.byref(s)))
+        return Info(s.job, s.rank, s.workers, s.elements, s.window, s.generation, name_of(MODES, s.mode),
+                    name_of(ROUNDINGS, s.rounding), name_of(TYPES, s.format), bool(s.big_endian), s.sent, s.received,
+                    s.retransmits, s.duplicates, s.bad, s.rtt_ns)
+
+    def _learn(self) -> None:
+        info = self.info
+        self.job, self.rank, self.size, self._big = info.job, info.rank, info.workers, info.big_endian
+
+    def _big_endian(self) -> bool:
+        return self._big
+
+    def _start(self, call: Call, request: ctypes.c_void_p) -> int:
+        return library().fpisa_start(self._pointer, ctypes.byref(call), ctypes.byref(request))
+
+    def _missing(self) -> int:
+        return library().fpisa_missing(self._pointer)
+
+    def __repr__(self) -> str:
+        return f"<fpisa.Handle job {self.job} rank {self.rank} of {self.size}{', closed' if self.closed else ''}>"
+
+
+FAULTS = ("loss", "duplicate", "reorder", "delay", "corrupt")
+
+
+def _options(*, timeout: Optional[float], overflow: str, restore: bool, faults: dict) -> Options:
+    """With a thread that moves requests: waits are tests with pauses (_calls.py)."""
+    wrong = faults.keys() - {*FAULTS, "seed"}
+    if wrong:
+        raise TypeError(f"there is no option {', '.join(sorted(wrong))}")
+    options = Options(timeout_ms=milliseconds(timeout, "timeout", FOREVER), progress=1, restore=bool(restore),
+                      overflow=number_of(OVERFLOWS, overflow, "overflow"))
+    options.seed = in_range(faults.pop("seed", 0), 64, "seed")  # type: ignore[arg-type]
+    for name, share in faults.items():
+        setattr(options, name, share)
+    return options
+
+
+def _close(pointer: ctypes.c_void_p, arrays: dict, mem: Optional[_Aggregator] = None) -> None:
+    library().fpisa_close(pointer)
+    arrays.clear()
+    if mem is not None:
+        mem.disconnected()
+
+
+class _Aggregator:
+    """The library's: it ends when it is not wanted and has no handles, in whatever order they are collected."""
+
+    def __init__(self, pointer: ctypes.c_void_p) -> None:
+        self.pointer, self.lock, self.handles, self.wanted = pointer, threading.Lock(), 0, True
+
+    def connected(self) -> None:
+        with self.lock:
+            if not self.wanted:
+                raise ValueError("this Mem is closed")
+            self.handles += 1
+
+    def disconnected(self) -> None:
+        with self.lock:
+            self.handles -= 1
+            self._end()
+
+    def close(self) -> None:
+        with self.lock:
+            if self.wanted:
+                self.wanted = False
+                self._end()
+
+    def _end(self) -> None:
+        if not self.wanted and not self.handles:
+            library().fpisa_mem_destroy(self.pointer)
+
+
+class Mem:
+    """An aggregator inside this process, with the arithmetic and the protocol of one in the network: for tests, without
+    privilege. Ranks are threads, each with a handle from connect(), or all by run().
+
+        with fpisa.Mem(3) as mem:
+            sums = mem.run(lambda handle: handle.allreduce(numpy.ones(10, "float32")).array)
+
+    type, mode, rounding, pipeline, elements and window are the job's; big_endian, reciprocal (an average is the sum
+    times 1/n, not divided by n) and statistics too.
+    """
+
+    def __init__(self, workers: int, type: str = "float32", *, mode: str = "default", rounding: str = "default",
+                 pipeline: str = "default", elements: int = 0, window: int = 0, big_endian: bool = False,
+                 reciprocal: bool = False, statistics: bool = True) -> None:
+        options = MemOptions(
+            workers=in_range(workers, 32, "workers"), elements=in_range(elements, 32, "elements"),
+            window=in_range(window, 32, "window"), mode=number_of(MODES, mode, "mode"),
+            rounding=number_of(ROUNDINGS, rounding, "rounding"), pipeline=number_of(PIPELINES, pipeline, "pipeline"),
+            format=number_of(TYPES, type, "type"),
+            flags=0x01 * bool(big_endian) | 0x02 * bool(reciprocal) | 0x08 * (not statistics))
+        pointer = ctypes.c_void_p()
+        check(library().fpisa_mem_create(ctypes.byref(pointer), ctypes.byref(options)))
+        self.workers = workers
+        self._aggregator = _Aggregator(pointer)
+        self._finalizer = weakref.finalize(self, self._aggregator.close)
+
+    def connect(self, rank: int, *, timeout: Optional[float] = 10.0, overflow: str = "default", restore: bool = False,
+                **faults: float) -> Handle:
+        """A handle of `rank`, when all ranks have connected, each in its thread. Options as of Handle."""
+        options = _options(timeout=timeout, overflow=overflow, restore=restore, faults=faults)
+        handle, pointer = Handle.__new__(Handle), ctypes.c_void_p()
+        self._aggregator.connected()
+        try:
+            check(library().fpisa_mem_connect(ctypes.byref(pointer), self._aggregator.pointer,
+                                              in_range(rank, 32, "rank"), ctypes.byref(options)))
+        except BaseException:
+            self._aggregator.disconnected()
+            raise
+        handle._open(pointer, _close, self._aggregator)
+        handle._learn()
+        return handle
+
+    def run(self, function: Callable[[Handle], T], **options: Any) -> List[T]:
+        """What `function` returns for the handle of each rank, each in its thread. If one raises, the calls of the others
+        are canceled, and this raises the same."""
+        lock = threading.Lock()
+        handles: List[Handle] = []
+        raised: List[BaseException] = []
+
+        def rank_of(rank: int) -> T:
+            try:
+                with self.connect(rank, **options) as handle:
+                    with lock:
+                        handles.append(handle)
+                    return function(handle)
+            except BaseException as e:
+                with lock:
+                    raised.append(e)
+                    others = handles[:]
+                for other in others:
+                    other.close()
+                raise
+
+        with concurrent.futures.ThreadPoolExecutor(self.workers) as pool:
+            futures = [pool.submit(rank_of, r) for r in range(self.workers)]
+        if raised:
+            raise raised[0]
+        return [f.result() for f in futures]
+
+    def close(self) -> None:
+        """It ends when its handles are closed."""
+        self._finalizer()
+
+    def __enter__(self) -> Mem:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""libfpisa.so.0 through ctypes: the structs and functions of fpisa.h, and names for its numbers."""
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from typing import Dict, Optional
+
+from ._errors import LibraryMissing, error_of
+
+SONAME = "libfpisa.so.0"
+FOREVER = 0xFFFFFFFF
+
+OPERATIONS = {"sum": 1, "min": 2, "max": 3, "avg": 4, "scale": 5, "norm": 6}
+MODES = {"default": 0, "fpisa": 1, "fpisa-a": 2, "fpisa64": 3, "exact": 4}
+ROUNDINGS = {"default": 0, "down": 1, "nearest": 2}
+PIPELINES = {"default": 0, "staged": 1, "fused": 2}
+OVERFLOWS = {"default": 0, "error": 1, "flag": 2}
+TRANSPORTS = {"udp": 0, "xsk": 1}
+TYPES = {"float32": 1, "float16": 2, "bfloat16": 3, "float64": 4, "e4m3": 5, "e5m2": 6, "int32": 7}
+
+
+class Sized(ctypes.Structure):
+    """A struct whose first member is its size."""
+
+    def __init__(self, **values: object) -> None:
+        super().__init__(size=ctypes.sizeof(type(self)), **values)
+
+
+class Options(Sized):
+    _fields_ = [("size", c_size_t), ("local_port", c_uint16), ("token", c_uint64), ("timeout_ms", c_uint32),
+                ("loss", c_double), ("seed", c_uint64), ("on_chunk", c_void_p), ("arg", c_void_p),
+                ("overflow", c_uint32), ("duplicate", c_double), ("reorder", c_double), ("delay", c_double),
+                ("corrupt", c_double), ("transport", c_uint32), ("restore", c_uint64), ("progress", c_uint64)]
+
+
+class InfoStruct(Sized):
+    _fields_ = [("size", c_size_t),
+                *((n, c_uint32) for n in "job rank workers elements window generation".split()),
+                *((n, c_uint8) for n in "mode rounding format pipeline clz fanout big_endian".split()),
+                *((n, c_uint64) for n in "sent received retransmits duplicates bad rtt_ns".split())]
+
+
+class Call(Sized):
+    _fields_ = [("size", c_size_t), ("send", c_void_p), ("recv", c_void_p), ("count", c_size_t), ("type", c_uint32),
+                ("op", c_uint32), ("factor", c_double), ("tag", c_uint64), ("on_done", c_void_p), ("arg", c_void_p)]
+
+
+class GroupOptions(Sized):
+    _fields_ = [("size", c_size_t), ("key_file", c_char_p), ("join_timeout_ms", c_uint32), ("timeout_ms", c_uint32),
+                ("window", c_uint32), ("elements", c_uint16), ("mode", c_uint8), ("pipeline", c_uint8),
+                ("overflow", c_uint32), ("transport", c_uint32), ("restore", c_uint64)]
+
+
+class MemOptions(Sized):
+    _fields_ = [("size", c_size_t), ("workers", c_uint32), ("elements", c_uint32), ("window", c_uint32),
+                *((n, c_uint8) for n in "mode rounding pipeline format flags".split())]
+
+
+FUNCTIONS = {
+    "fpisa_connect": (c_int, c_void_p, c_char_p, c_uint32, POINTER(Options)),
+    "fpisa_start": (c_int, c_void_p, POINTER(Call), c_void_p),
+    "fpisa_test": (c_int, c_void_p, c_void_p, c_void_p),
+    "fpisa_rejoin": (c_int, c_void_p),
+    "fpisa_missing": (c_uint64, c_void_p),
+    "fpisa_get_info": (c_int, c_void_p, POINTER(InfoStruct)),
+    "fpisa_close": (None, c_void_p),
+    "fpisa_group_join": (c_int, c_void_p, c_char_p, c_char_p, c_uint32, c_uint32, POINTER(GroupOptions)),
+    "fpisa_group_start": (c_int, c_void_p, POINTER(Call), c_void_p),
+    "fpisa_group_barrier": (c_int, c_void_p),
+    "fpisa_group_missing": (c_uint64, c_void_p),
+    "fpisa_group_leave": (None, c_void_p),
+    "fpisa_error": (c_char_p,),
+    "fpisa_mem_create": (c_int, c_void_p, POINTER(MemOptions)),
+    "fpisa_mem_connect": (c_int, c_void_p, c_void_p, c_uint32, POINTER(Options)),
+    "fpisa_mem_destroy": (None, c_void_p),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """The library that FPISA_LIBRARY names, else the system's. Calls into it let go of the interpreter's lock."""
+    path = os.environ.get("FPISA_LIBRARY") or SONAME
+    try:
+        lib = ctypes.CDLL(path)
+    except OSError as e:
+        raise LibraryMissing(f"{e}; install the package libfpisa0, or name the library by FPISA_LIBRARY") from None
+    for name, (result, *arguments) in FUNCTIONS.items():
+        try:
+            function = getattr(lib, name)
+        except AttributeError:
+            raise LibraryMissing(f"{path} has no {name}(): it is older than 0.2.0; install that") from None
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+def check(rc: int) -> None:
+    """Raises what a function of the library has returned, with this thread's last error."""
+    if rc:
+        raise error_of(rc, library().fpisa_error().decode(errors="replace"), 0)
+
+
+def number_of(names: Dict[str, int], name: str, what: str) -> int:
+    """ValueError for a name that is none."""
+    try:
+        return names[name]
+    except (KeyError, TypeError):
+        raise ValueError(f"{what} is {name!r}; it must be one of {', '.join(names)}") from None
+
+
+def name_of(names: Dict[str, int], number: int) -> str:
+    return next((name for name, n in names.items() if n == number), str(number))
+
+
+def milliseconds(seconds: Optional[float], what: str, none: int) -> int:
+    """Of a deadline; `none` stands for there is none."""
+    if seconds is None:
+        return none
+    if not 0 < seconds < FOREVER / 1000:
+        raise ValueError(f"{what} is {seconds!r}; it must be seconds above 0, or None")
+    return max(1, round(seconds * 1000))
+
+
+def in_range(value: int, bits: int, what: str) -> int:
+    """ctypes would cut off what does not fit."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} is {value!r}; it must be a whole number")
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"{what} is {value}; it must be in 0..{(1 << bits) - 1}")
+    return int(value)

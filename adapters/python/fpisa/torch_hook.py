@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Gradients of DistributedDataParallel averaged by an aggregator.
+
+    import fpisa.torch_hook
+
+    model = DistributedDataParallel(net)
+    with fpisa.Group("aggregator", "train", rank, size) as group:
+        hook = fpisa.torch_hook.Hook(group)
+        model.register_comm_hook(hook, fpisa.torch_hook.average)
+
+The process group of torch (gloo, on CPUs) does all else: broadcasts, and its barriers.
+"""
+# Annotations are values here: torch compares those of a hook.
+import concurrent.futures
+from typing import Optional, Union
+
+import torch
+import torch.distributed
+
+from ._arrays import Flags
+from ._calls import Request
+from ._group import Group
+from ._handle import Handle
+
+BITS = {torch.bfloat16: ("bfloat16", torch.int16, "uint16")}  # as numpy may have them
+
+
+class Hook:
+    """The state of average(): the group, which the hook has for itself while training lasts.
+
+    as_type   what gradients travel as, e.g. torch.float16: half of the bytes, and results in that precision; None: as
+              they are. float32, float16, float64 or bfloat16.
+
+    `flags` is the union of all results' since it was last set; `error` the exception that the hook ended with, for torch
+    wraps it into one of its own.
+    """
+
+    def __init__(self, group: Union[Group, Handle], as_type: Optional[torch.dtype] = None) -> None:
+        self.group, self.as_type = group, as_type
+        self.flags = Flags(0)
+        self.error: Optional[BaseException] = None
+        self._waits = concurrent.futures.ThreadPoolExecutor(1, "fpisa-hook")
+
+    def start(self, tensor: torch.Tensor, tag: int) -> torch.futures.Future[torch.Tensor]:
+        """The average of a flat tensor on the CPU, in its place, and a future of it."""
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        if tensor.device.type != "cpu":
+            raise TypeError(f"the gradients are on {tensor.device}; the hook takes those of a CPU")
+        sent = tensor if self.as_type in (None, tensor.dtype) else tensor.to(self.as_type)
+        name, bits, words = BITS.get(sent.dtype, (None, None, None))
+        array = sent.detach().numpy() if bits is None else sent.detach().view(bits).numpy().view(words)
+        request = self.group.start(array, op="avg", out=array, tag=tag, type=name)
+        self._waits.submit(self._finish, request, sent, tensor, future)
+        return future
+
+    def _finish(self, request: Request, sent: torch.Tensor, tensor: torch.Tensor,
+                future: torch.futures.Future[torch.Tensor]) -> None:
+        try:
+            self.flags |= request.wait().flags
+            if sent is not tensor:
+                tensor.copy_(sent)
+            future.set_result(tensor)
+        except BaseException as e:  # whatever it is, training must not wait for ever
+            self.error = e
+            future.set_exception(e)  # type: ignore[arg-type]
+
+
+def average(hook: Hook, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """For register_comm_hook(): a bucket of gradients, averaged over all ranks while backward() goes on."""
+    try:
+        return hook.start(bucket.buffer(), 1 + bucket.index())
+    except BaseException as e:
+        hook.error = e
+        raise

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * A group of libfpisa as c10d has use for it: calls that are Works. Their end
+ * wakes who waits from within libfpisa's thread; callbacks of their futures,
+ * which may be Python's, take long, start calls and wait for them, run in a
+ * thread of the session.
+ */
+#ifndef FPISA_TORCH_SESSION_HPP
+#define FPISA_TORCH_SESSION_HPP
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <fpisa.h>
+
+namespace fpisa_torch
+{
+
+/* An all-reduce: `tensors` get what is in `values` at its end, unless those are the tensor's own memory. */
+class Call final : public c10d::Work
+{
+public:
+	Call(int rank, std::vector<at::Tensor> tensors, at::Tensor values)
+		: Work(rank, c10d::OpType::ALLREDUCE, "fpisa:all_reduce", tensors), tensors_(std::move(tensors)),
+		  values_(std::move(values)), future_(c10::make_intrusive<c10::ivalue::Future>(
+						      c10::ListType::create(c10::TensorType::get())))
+	{
+	}
+
+	std::vector<at::Tensor> result() override
+	{
+		return tensors_;
+	}
+
+	c10::intrusive_ptr<c10::ivalue::Future> getFuture() override
+	{
+		return future_;
+	}
+
+	const at::Tensor &values() const
+	{
+		return values_;
+	}
+
+	/* The call is over: once. Who waits for it goes on. */
+	void end(std::exception_ptr error)
+	{
+		try {
+			if (!error)
+				copy_back();
+		} catch (...) {
+			error = std::current_exception();
+		}
+		finish(error);
+	}
+
+	/* After that: runs callbacks. */
+	void end_future()
+	{
+		auto error = exception();
+
+		if (error)
+			future_->setError(error);
+		else
+			future_->markCompleted(c10::IValue(tensors_));
+	}
+
+private:
+	void copy_back()
+	{
+		at::NoGradGuard no_grad;
+		int64_t at = 0;
+
+		if (tensors_.size() == 1 && values_.is_same(tensors_[0]))
+			return;
+		for (auto &t : tensors_) {
+			t.copy_(values_.view(-1).narrow(0, at, t.numel()).view(t.sizes()));
+			at += t.numel();
+		}
+	}
+
+	std::vector<at::Tensor> tensors_;
+	at::Tensor values_;
+	c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+/* The group; its own until leave(). */
+class Session final : public std::enable_shared_from_this<Session>
+{
+public:
+	/* `ranks` are those of the group in the world, by rank of the group. */
+	Session(struct fpisa_group *group, std::vector<int64_t> ranks)
+		: group_(group), named_(group), ranks_(std::move(ranks))
+	{
+	}
+
+	void run()
+	{
+		thread_ = std::thread([self = shared_from_this()] { self->end_futures(); });
+		std::lock_guard<std::mutex> lock(all_lock());
+		all().push_back(std::weak_ptr<Session>(shared_from_this()));
+	}
+
+	/* All that there are. */
+	static void leave_all()
+	{
+		std::vector<std::weak_ptr<Session>> sessions;
+		{
+			std::lock_guard<std::mutex> lock(all_lock());
+			sessions.swap(all());
+		}
+		for (auto &s : sessions)
+			if (auto session = s.lock())
+				session->leave();
+	}
+
+	/*
+	 * Throws what the library says at once. The first call of a type returns
+	 * when all ranks have made it; other threads wait here meanwhile.
+	 */
+	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op)
+	{
+		auto under_way = std::make_unique<UnderWay>(UnderWay{shared_from_this(), call});
+		struct fpisa_call c = {};
+		int rc;
+
+		c.size = sizeof(c);
+		c.send = c.recv = call->values().data_ptr();
+		c.count = (size_t)call->values().numel();
+		c.type = type;
+		c.op = op;
+		c.on_done = done;
+		c.arg = under_way.get();
+
+		std::lock_guard<std::mutex> lock(group_lock_);
+		TORCH_CHECK(group_, "fpisa: this process group is destroyed");
+		rc = fpisa_group_start(group_, &c, nullptr);
+		if (!rc)
+			under_way.release();
+		TORCH_CHECK(!rc, sentence(rc, fpisa_error()));
+	}
+
+	/* Calls under way end with an error. Not under Python's lock: what waits for them may take it. May be called again. */
+	void leave()
+	{
+		if (getpid() != pid_) {
+			leave_in_child();
+			return;
+		}
+		fpisa_group_leave(take_group());
+		{
+			std::lock_guard<std::mutex> lock(ended_lock_);
+			leaving_ = true;
+		}
+		changed_.notify_all();
+
+		std::lock_guard<std::mutex> lock(thread_lock_);
+		if (!thread_.joinable())
+			return;
+		if (thread_.get_id() == std::this_thread::get_id())
+			thread_.detach();
+		else
+			thread_.join();
+	}
+
+	/* FPISA_RESULT_*: the union over all results since the last look. */
+	uint32_t take_flags()
+	{
+		std::lock_guard<std::mutex> lock(ended_lock_);
+		return std::exchange(flags_, 0);
+	}
+
+private:
+	struct UnderWay {
+		std::shared_ptr<Session> session;
+		c10::intrusive_ptr<Call> call;
+	};
+
+	static std::mutex &all_lock()
+	{
+		static std::mutex lock;
+		return lock;
+	}
+
+	static std::vector<std::weak_ptr<Session>> &all()
+	{
+		static std::vector<std::weak_ptr<Session>> sessions;
+		return sessions;
+	}
+
+	/* By libfpisa's thread. */
+	static void done(void *arg, int rc, uint32_t flags)
+	{
+		std::unique_ptr<UnderWay> u(static_cast<UnderWay *>(arg));
+		Session &s = *u->session;
+
+		{
+			std::lock_guard<std::mutex> lock(s.ended_lock_);
+			s.flags_ |= flags;
+		}
+		u->call->end(rc ? std::make_exception_ptr(std::runtime_error(s.sentence(rc, fpisa_error()))) : nullptr);
+		{
+			std::lock_guard<std::mutex> lock(s.ended_lock_);
+			s.ended_.push_back(std::move(u->call));
+		}
+		s.changed_.notify_all();
+	}
+
+	void end_futures()
+	{
+		for (;;) {
+			c10::intrusive_ptr<Call> call;
+			{
+				std::unique_lock<std::mutex> lock(ended_lock_);
+				changed_.wait(lock, [this] { return leaving_ || !ended_.empty(); });
+				if (ended_.empty())
+					return;
+				call = std::move(ended_.front());
+				ended_.pop_front();
+			}
+			call->end_future();
+		}
+	}
+
+	/*
+	 * The library names ranks of the group; of a sub-group those of the world
+	 * are others. A start or an end asks, so the group is there.
+	 */
+	std::string sentence(int rc, const std::string &said)
+	{
+		uint64_t missing = rc == -ECONNRESET ? fpisa_group_missing(named_) : 0;
+		std::string world;
+
+		for (size_t r = 0; r < ranks_.size(); r++)
+			if (missing >> r & 1 && ranks_[r] != (int64_t)r)
+				world += (world.empty() ? "" : ", ") + std::to_string(ranks_[r]);
+		return "fpisa: " + said + (world.empty() ? "" : "; in the world that is rank " + world);
+	}
+
+	struct fpisa_group *take_group()
+	{
+		std::lock_guard<std::mutex> lock(group_lock_);
+		return std::exchange(group_, nullptr);
+	}
+
+	/* After fork(): there is no thread, and a lock may be held for ever. */
+	void leave_in_child()
+	{
+		fpisa_group_leave(std::exchange(group_, nullptr));
+		if (thread_.joinable())
+			thread_.detach();
+	}
+
+	std::mutex group_lock_; /* of group_, and of starts */
+	struct fpisa_group *group_;
+	struct fpisa_group *const named_; /* the same, for sentence() */
+	const std::vector<int64_t> ranks_;
+	const pid_t pid_ = getpid();
+	std::mutex thread_lock_;
+	std::thread thread_;
+	std::mutex ended_lock_; /* of what follows */
+	std::condition_variable changed_;
+	std::deque<c10::intrusive_ptr<Call>> ended_;
+	uint32_t flags_ = 0;
+	bool leaving_ = false;
+};
+
+} // namespace fpisa_torch
+
+#endif

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""The extension of fpisa.torch, by whatever torch is installed. It takes libfpisa's header and library: those of
+libfpisa-dev, or of a tree whose build directory FPISA_BUILD names."""
+import os
+
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+build = os.environ.get("FPISA_BUILD")
+
+setup(
+    packages=["fpisa.torch"],
+    ext_modules=[CppExtension(
+        "fpisa.torch._backend", [os.path.join(HERE, "backend.cpp")],
+        depends=[os.path.join(HERE, "session.hpp")],
+        include_dirs=[os.path.join(HERE, "..", "..", "include")] if build else [],
+        library_dirs=[build] if build else [], libraries=["fpisa"],
+        extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"])],
+    cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False, no_python_abi_suffix=False)},
+)

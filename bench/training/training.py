@@ -1,0 +1,230 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Time of a training step under DistributedDataParallel over shaped links: FPISA, Gloo, Open MPI, SwitchML's arithmetic.
+
+    training.py [--rates 50,200,1000] [--models mlp,cnn] [--formats fp32,fp16] [--rounds R] [--steps K] [--only NAME,...]
+
+The network is that of ../collective: each rank in a namespace, all links in a bridge, shaped both ways but for the
+aggregator's. Contenders are in the same processes, each with a copy of the model, and train by turns:
+
+fpisa       the process group of adapters/torch
+fpisa-hook  the communication hook of adapters/python
+gloo        PyTorch's own
+openmpi     MPI_Allreduce in a hook, by the algorithm that is fastest at the rate for a bucket; it sums no float16
+switchml    a SwitchML worker's: exponents, then int32 quantised in C, summed by FPISA; float32 only
+
+One JSON line a point: `step_ms` from the first rank's start to the last one's end, `cpu_ms` of a rank's process, both a
+step, medians; of fpisa also `gloo`, Gloo's time over ours, in the same round.
+"""
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "collective")]
+
+from collective import ALGORITHMS, Failure, Network, burst_bytes, mpi_agent, mpi_command  # noqa: E402
+from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
+
+RANK = os.path.join(HERE, "rank.py")
+ANSWER_S, START_S = 300, 300
+CONTENDERS = ["fpisa", "fpisa-hook", "gloo", "openmpi", "switchml"]
+HALF = ["fpisa", "fpisa-hook", "gloo"]	# those that sum float16
+TRIALS = 2
+BUCKET = 1 << 18  # values
+PASSED = ["GLOO_SOCKET_IFNAME", "OMP_NUM_THREADS", "FPISA_MANAGER", "FPISA_LIBRARY", "PYTHONPATH"]  # by mpirun, to ranks
+
+
+def missing(name):
+    """What a contender lacks here, if anything."""
+    if name == "openmpi":
+        if not shutil.which("mpirun"):
+            return "openmpi-bin is not installed"
+        if not importlib.util.find_spec("mpi4py"):
+            return "python3-mpi4py is not installed"
+    return None
+
+
+class Stage:
+    """The network, the aggregator, its manager, and the ranks."""
+
+    def __init__(self, args, names, folder):
+        self.args, self.names, self.folder = args, names, folder
+        self.net = Network(args.workers, args.mtu)
+        self.ranks = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(os.path.join(folder, "control"))
+        self.listener.listen(64)
+        self.listener.settimeout(0.5)
+
+    def serve(self):
+        config = os.path.join(self.folder, "fpisa.conf")
+        with open(config, "w") as f:
+            f.write("[manager]\nwithout-key = yes\n")
+        manager = self.net.agg.spawn(labs.FPISA, "serve", config)
+        if not manager.stdout.readline().startswith("serving groups"):
+            raise Failure(f"fpisa serve: {manager.stderr.read()}")
+
+    def open(self):
+        """Links are not shaped yet: models are made, and trained once, in little time."""
+        self.net.load()
+        self.net.flood(self.args.workers)
+        self.serve()
+        points = {f: [n for n in self.names if f == "fp32" or n in HALF] for f in self.args.formats}
+        plan = {"world": self.args.workers, "contenders": self.names, "models": self.args.models, "points": points,
+                "elements": (self.args.mtu - (HEADERS - 14)) // 128 * 32, "algorithms": list(ALGORITHMS),
+                "meeting": f"tcp://{self.net.addresses[0]}:29500", "rank": 0,
+                "quantise": os.path.join(labs.BUILD, "bench", "libquantise.so")}
+        env = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1", "FPISA_MANAGER": labs.ADDRESS,
+               "FPISA_LIBRARY": labs.LIBRARY, "PYTHONPATH": os.path.join(labs.BUILD, "torch")}
+        command = [sys.executable, "-B", RANK, self.listener.getsockname()]
+        with open(os.path.join(self.folder, "log"), "w+") as log:
+            files = {"stdout": log, "stderr": log, "env": env}
+            if "openmpi" in self.names:
+                agent = mpi_agent(self.net, self.folder)
+                started = [self.net.switch.spawn(*mpi_command(self.net, self.folder, agent, PASSED), *command,
+                                                 json.dumps(plan), **files)]
+            else:
+                started = [w.spawn(*command, json.dumps({**plan, "rank": r}), **files)
+                           for r, w in enumerate(self.net.worker)]
+            try:
+                self.muster(started)
+            except Failure as e:
+                log.seek(0)
+                raise Failure(f"{e}\n{log.read()}") from None
+
+    def muster(self, started):
+        """All ranks, once each is ready."""
+        ranks, deadline = {}, time.monotonic() + START_S
+        while len(ranks) < self.args.workers:
+            try:
+                control = self.listener.accept()[0]
+            except TimeoutError:
+                if time.monotonic() > deadline or any(p.poll() is not None for p in started):
+                    raise Failure(f"{len(ranks)} of {self.args.workers} ranks came up") from None
+                continue
+            control.settimeout(ANSWER_S)
+            lines = control.makefile("rw")
+            ranks[json.loads(lines.readline())["rank"]] = lines
+        self.ranks = [ranks[r] for r in range(self.args.workers)]
+        self.answers()
+
+    def answers(self):
+        found = []
+        for r, rank in enumerate(self.ranks):
+            try:
+                line = rank.readline()
+            except TimeoutError:
+                raise Failure(f"rank {r}: no answer in {ANSWER_S} s") from None
+            found.append(json.loads(line) if line else {"error": "ended"})
+            if "error" in found[-1]:
+                raise Failure(f"rank {r}: {found[-1]['error']}")
+        return found
+
+    def order(self, **order):
+        """All ranks' answers, and the seconds from the first one's start to the last one's end."""
+        for rank in self.ranks:
+            rank.write(json.dumps(order) + "\n")
+            rank.flush()
+        answers = self.answers()
+        return (max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)) / 1e9, answers
+
+    def train(self, name, model, format, steps):
+        """Seconds and CPU seconds of a rank, a step."""
+        seconds, answers = self.order(do="train", contender=name, model=model, format=format, steps=steps)
+        if len({a["first"] for a in answers}) != 1:
+            raise Failure(f"{name}, {model}, {format}: ranks have different weights")
+        return seconds / steps, statistics.mean(a["cpu_s"] for a in answers) / steps
+
+    def choose(self):
+        """Open MPI's fastest algorithm."""
+        times = {a: min(self.order(do="algorithm", number=a, count=BUCKET)[0] for _ in range(TRIALS)) for a in ALGORITHMS}
+        best = min(times, key=times.get)
+        self.order(do="algorithm", number=best, count=0)
+        return ALGORITHMS[best]
+
+    def close(self):
+        self.net.close()
+        self.listener.close()
+
+
+def measure(stage, args, mbit, model, format, algorithm):
+    """All rounds of one point; a line a contender."""
+    names = [n for n in stage.names if format == "fp32" or n in HALF]
+    for n in names:
+        stage.train(n, model, format, 1)
+    rounds = []
+    for i in range(args.rounds):
+        turn = i % len(names)
+        rounds.append({n: stage.train(n, model, format, args.steps) for n in names[turn:] + names[:turn]})
+    for n in names:
+        times = [1e3 * r[n][0] for r in rounds]
+        line = {"model": model, "format": format, "mbit": mbit, "contender": n, "workers": args.workers,
+                "rounds": args.rounds, "step_ms": round(statistics.median(times), 3),
+                "quartiles": [round(q, 3) for q in quartiles(times)],
+                "cpu_ms": round(1e3 * statistics.median(r[n][1] for r in rounds), 3)}
+        if n == "openmpi":
+            line["algorithm"] = algorithm
+        if n == "fpisa" and "gloo" in names:
+            faster = [r["gloo"][0] / r[n][0] for r in rounds]
+            line.update(gloo=round(statistics.median(faster), 3), gloo_quartiles=[round(q, 3) for q in quartiles(faster)])
+        print(json.dumps(line), flush=True)
+
+
+def names_of(only):
+    names = []
+    for name in only.split(","):
+        lacks = missing(name)
+        if lacks:
+            print(f"training: {name}: left out, {lacks}", file=sys.stderr)
+        else:
+            names.append(name)
+    return names
+
+
+def main():
+    p = argparse.ArgumentParser(prog="training", description=__doc__.splitlines()[0])
+    p.add_argument("--workers", type=int, default=4)
+    p.add_argument("--rates", type=numbers, default=[50, 200, 1000], help="Mbit/s")
+    p.add_argument("--models", type=lambda s: s.split(","), default=["mlp", "cnn"])
+    p.add_argument("--formats", type=lambda s: s.split(","), default=["fp32", "fp16"])
+    p.add_argument("--rounds", type=int, default=9)
+    p.add_argument("--steps", type=int, default=2, help="of a turn")
+    p.add_argument("--only", default=",".join(CONTENDERS))
+    p.add_argument("--mtu", type=int, default=3506)
+    args = p.parse_args()
+    if not os.path.exists(os.path.join(labs.BUILD, "torch", "built")):
+        print("training: build/torch is not there; make torch", file=sys.stderr)
+        return 1
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    own_mounts()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        stage = Stage(args, names_of(args.only), folder)
+        stack.callback(stage.close)
+        try:
+            stage.open()
+            for mbit in args.rates:
+                stage.net.shape(mbit, burst_bytes(mbit))
+                algorithm = stage.choose() if "openmpi" in stage.names else None
+                for model in args.models:
+                    for format in args.formats:
+                        measure(stage, args, mbit, model, format, algorithm)
+        except Failure as e:
+            print(f"training: {e}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,306 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""What torch.distributed promises of all-reduce, by backend "fpisa": each check is a function below, named in
+doc/torch.md. A rank of three; test_torch.py starts them, RANK and WORLD_SIZE as torchrun sets them.
+
+    torch_sweep.py
+
+Expected values are reckoned from what all ranks contribute, which each rank can draw, in float64 or integers.
+"""
+import datetime
+import os
+import sys
+import threading
+import time
+import traceback
+
+import torch
+import torch.distributed as dist
+
+import fpisa
+import fpisa.torch
+
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+TYPES = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float64: 1e-12}
+OPS = {dist.ReduceOp.SUM: lambda x: x.sum(0), dist.ReduceOp.AVG: lambda x: x.mean(0),
+       dist.ReduceOp.MIN: lambda x: x.min(0)[0], dist.ReduceOp.MAX: lambda x: x.max(0)[0]}
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+def draw(seed, shape, dtype, rank):
+    """What a rank contributes."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1000 * seed + rank), dtype=torch.float64).to(dtype)
+
+
+def expected(seed, shape, dtype, op=dist.ReduceOp.SUM, ranks=range(SIZE)):
+    return OPS[op](torch.stack([draw(seed, shape, dtype, r).double() for r in ranks]))
+
+
+def close(got, want, dtype):
+    assert got.dtype == dtype and got.shape == want.shape, (got.dtype, got.shape)
+    error = (got.double() - want).abs().max().item() if want.numel() else 0
+    assert error <= TYPES[dtype] * max(1, want.abs().max().item() if want.numel() else 1), (error, got, want)
+
+
+def same_everywhere(tensor):
+    """Bit for bit, by Gloo."""
+    bits = tensor.contiguous().view(-1).view(torch.uint8)
+    all_bits = [torch.empty_like(bits) for _ in range(SIZE)]
+    dist.all_gather(all_bits, bits)
+    assert all(torch.equal(b, bits) for b in all_bits)
+
+
+def raises(kind, text, function, *args, **options):
+    try:
+        function(*args, **options)
+    except kind as e:
+        assert text in str(e), str(e)
+        return str(e)
+    raise AssertionError(f"{function} raised nothing")
+
+
+@check
+def types_and_operations():
+    seed = 0
+    for dtype in TYPES:
+        for op in OPS:
+            for shape in (), (1,), (1000,), (3, 5, 70):
+                seed += 1
+                t = draw(seed, shape, dtype, RANK)
+                assert dist.all_reduce(t, op) is None
+                close(t, expected(seed, shape, dtype, op), dtype)
+            same_everywhere(t)
+
+
+@check
+def large():
+    t = draw(1, (300000,), torch.float32, RANK)
+    dist.all_reduce(t)
+    close(t, expected(1, (300000,), torch.float32), torch.float32)
+    same_everywhere(t)
+
+
+@check
+def empty():
+    for dtype in TYPES:
+        t = torch.empty(0, 3, dtype=dtype)
+        work = dist.all_reduce(t, async_op=True)
+        assert work.wait() and work.is_completed() and work.get_future().wait()[0].shape == (0, 3)
+
+
+@check
+def not_contiguous():
+    for seed, view in enumerate([lambda t: t[:, ::2], lambda t: t.t(), lambda t: t[1:, 3], lambda t: t.narrow(1, 2, 3)]):
+        base = draw(seed, (40, 50), torch.float32, RANK)
+        before = base.clone()
+        t = view(base)
+        dist.all_reduce(t)
+        close(t, view(expected(seed, (40, 50), torch.float32)), torch.float32)
+        mask = torch.ones_like(base, dtype=torch.bool)
+        view(mask).zero_()
+        assert torch.equal(base[mask], before[mask])
+
+
+@check
+def asynchronous():
+    """Many under way, of several types, waited for in another order."""
+    shapes = [(n,) for n in (1, 5000, 33, 0, 20000, 800)] * 4
+    types = list(TYPES)
+    tensors = [draw(i, s, types[i % 4], RANK) for i, s in enumerate(shapes)]
+    works = [dist.all_reduce(t, async_op=True) for t in tensors]
+    for i in reversed(range(len(works))):
+        assert works[i].wait(datetime.timedelta(seconds=60)) and works[i].is_completed() and works[i].is_success()
+        close(tensors[i], expected(i, shapes[i], types[i % 4]), types[i % 4])
+        assert works[i].result()[0] is tensors[i] or torch.equal(works[i].result()[0], tensors[i])
+
+
+@check
+def progress():
+    """A call ends while nobody looks after it."""
+    dist.barrier()
+    work = dist.all_reduce(torch.ones(100000), async_op=True)
+    deadline = time.monotonic() + 60
+    while not work.is_completed():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@check
+def futures():
+    """Callbacks may start calls, and wait for them."""
+    t = torch.full((1000,), float(RANK))
+
+    def again(future):
+        value = future.value()[0]
+        assert value.data_ptr() == t.data_ptr()
+        dist.all_reduce(value, dist.ReduceOp.MAX)
+        return value + 1
+
+    future = dist.all_reduce(t, async_op=True).get_future().then(again)
+    assert (future.wait() == sum(range(SIZE)) + 1).all()
+
+
+@check
+def gradients():
+    """A leaf that requires a gradient."""
+    for view in lambda t: t, lambda t: t[:, ::2]:
+        leaf = torch.ones(4, 6, requires_grad=True)
+        with torch.no_grad():
+            t = view(leaf)
+            dist.all_reduce(t)
+        assert (t == SIZE).all() and leaf.is_leaf
+
+
+@check
+def complex_numbers():
+    t = torch.full((10,), complex(1, RANK))
+    dist.all_reduce(t)
+    assert (t == complex(SIZE, sum(range(SIZE)))).all()
+    raises(RuntimeError, "", dist.all_reduce, t, dist.ReduceOp.MAX)
+
+
+@check
+def special_values():
+    fpisa.torch.flags()
+    t = torch.tensor([float("inf"), float("nan"), 1.0] if RANK == 1 else [1.0, 1.0, 1.0])
+    dist.all_reduce(t)
+    assert t[0] == float("inf") and t[1].isnan() and t[2] == SIZE
+    assert {fpisa.Flags.NAN, fpisa.Flags.INF} <= set(fpisa.Flags) and fpisa.torch.flags() & fpisa.Flags.NAN
+    t = torch.full((10,), 60000.0, dtype=torch.float16)
+    dist.all_reduce(t)  # no error
+    assert t.isinf().all()
+    assert fpisa.torch.flags() & fpisa.Flags.OVERFLOW and fpisa.torch.flags() == 0
+
+
+@check
+def coalesced():
+    tensors = [draw(i, s, torch.float32, RANK) for i, s in enumerate([(7,), (30, 40), (0,), (1,)])]
+    tensors.append(draw(9, (20, 30), torch.float32, RANK).t())
+    dist.all_reduce_coalesced(tensors)
+    for i, t in enumerate(tensors[:-1]):
+        close(t, expected(i, t.shape, torch.float32), torch.float32)
+    close(tensors[-1], expected(9, (20, 30), torch.float32).t(), torch.float32)
+
+
+@check
+def subgroups():
+    pair, alone = dist.new_group([0, 2]), dist.new_group([1])
+    everyone = dist.new_group()
+    for group, ranks in (pair, [0, 2]), (alone, [1]), (everyone, range(SIZE)):
+        if RANK in ranks:
+            for op in OPS:
+                t = draw(3, (500,), torch.float32, RANK)
+                dist.all_reduce(t, op, group=group)
+                close(t, expected(3, (500,), torch.float32, op, ranks), torch.float32)
+    t = torch.ones(10)
+    dist.all_reduce(t)
+    assert (t == SIZE).all()
+
+    def many(group):
+        for i in range(20):
+            t = torch.full((3000,), float(i))
+            dist.all_reduce(t, group=group)
+            assert (t == SIZE * i).all()
+
+    # From two threads, each in a group of its own.
+    thread = threading.Thread(target=many, args=(everyone,))
+    thread.start()
+    many(None)
+    thread.join()
+
+
+@check
+def by_gloo():
+    """All-reduces of other types and operations, and all that is no all-reduce."""
+    for dtype in torch.int64, torch.int32, torch.uint8:
+        t = torch.full((9,), RANK + 1).to(dtype)
+        dist.all_reduce(t)
+        assert (t == sum(range(SIZE + 1))).all()
+    t = torch.tensor([2.0])
+    dist.all_reduce(t, dist.ReduceOp.PRODUCT)
+    assert t.item() == 2.0 ** SIZE
+    t = torch.tensor([1 << RANK])
+    dist.all_reduce(t, dist.ReduceOp.BOR)
+    assert t.item() == (1 << SIZE) - 1
+    t = torch.full((5,), float(RANK))
+    dist.broadcast(t, 1)
+    assert (t == 1).all()
+    t = torch.full((5,), float(RANK))
+    dist.reduce(t, 2)
+    assert RANK != 2 or (t == sum(range(SIZE))).all()
+    parts = [torch.empty(2) for _ in range(SIZE)]
+    dist.all_gather(parts, torch.full((2,), float(RANK)))
+    assert torch.stack(parts).sum(1).tolist() == [2.0 * r for r in range(SIZE)]
+    dist.gather(torch.tensor([RANK]), [torch.empty(1, dtype=torch.int64) for _ in range(SIZE)] if RANK == 0 else None)
+    t = torch.empty(1)
+    dist.scatter(t, [torch.tensor([10.0 + r]) for r in range(SIZE)] if RANK == 0 else None)
+    assert t.item() == 10 + RANK
+    out = torch.empty(SIZE)
+    dist.all_to_all_single(out, torch.arange(float(SIZE)))
+    assert (out == RANK).all()
+    to, whence = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    sending = dist.isend(torch.tensor([RANK]), to, tag=5)
+    t = torch.empty(1, dtype=torch.int64)
+    dist.recv(t, whence, tag=5)
+    sending.wait()
+    assert t.item() == whence
+    objects = [None] * SIZE
+    dist.all_gather_object(objects, {"rank": RANK})
+    assert [o["rank"] for o in objects] == list(range(SIZE))
+    dist.barrier()
+
+
+@check
+def refusals():
+    raises(RuntimeError, "share memory", dist.all_reduce, torch.ones(1).expand(10))
+    raises(RuntimeError, "", dist.all_reduce, torch.ones(3, device="meta"))
+    raises(RuntimeError, "Invalid function argument", dist.all_reduce, "no tensor")
+    raises(ValueError, "mode", fpisa.torch.configure, mode="none")
+    raises(TypeError, "gloo", fpisa.torch.flags, dist.new_group(backend="gloo"))
+
+
+@check
+def calls_that_differ():
+    """In a group of its own, for it is of no use after that."""
+    group = dist.new_group()
+    t = torch.ones(10)
+    dist.all_reduce(t, group=group)
+    raises(RuntimeError, "fpisa: ", dist.all_reduce, torch.ones(100 + RANK), group=group)
+    dist.all_reduce(t)
+    assert (t == SIZE * SIZE).all()
+
+
+@check
+def destroyed_and_made_again():
+    dist.barrier()
+    dist.destroy_process_group()
+    os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + 1)  # lest ranks find the store that is ending
+    dist.init_process_group("fpisa")
+    t = torch.ones(10)
+    dist.all_reduce(t)
+    assert (t == SIZE).all()
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("fpisa")
+    assert dist.get_backend() == "fpisa"
+    for function in CHECKS:
+        began = time.monotonic()
+        try:
+            function()
+        except BaseException:
+            traceback.print_exc()
+            sys.exit(f"rank {RANK}: {function.__name__}")
+        print(f"{function.__name__} {time.monotonic() - began:.2f}", flush=True)
+    # No destroy_process_group(): the others' last calls end all the same.
+    dist.all_reduce(torch.ones(100000))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The Python package over the network: the example as its reader runs it, types, a rank that dies, a static job."""
+import os
+import re
+import signal
+import sys
+import time
+
+import pytest
+
+from groups import Groups
+from lab import ADDRESS, LIBRARY, SLOW, TOP
+
+PACKAGE = os.path.join(TOP, "adapters", "python")
+SUMS = """
+import sys, numpy, fpisa
+with fpisa.Group(sys.argv[1], "types", int(sys.argv[2]), 3) as g:
+    for t in "float32", "float64", "int32":
+        out, flags = g.allreduce(numpy.full(5000, g.rank + 1, t))
+        assert out.dtype == t and (out == 6).all() and flags == 0, (out, flags)
+    requests = [g.start(numpy.full(1000, i + g.rank, "float32"), tag=i) for i in range(20)]
+    assert all((r.wait().array == 3 * i + 3).all() for i, r in enumerate(requests))
+    g.barrier()
+    print("right", flush=True)
+    try:
+        while True:
+            g.allreduce(numpy.ones(1000, "float32"))
+    except fpisa.RankLost as e:
+        print(e.ranks, e)
+"""
+STATIC = """
+import sys, numpy, fpisa
+with fpisa.Handle(sys.argv[1], int(sys.argv[2])) as h:
+    out, flags = h.allreduce(numpy.full(5000, h.rank + 1.0, "float32"))
+    assert (out == 3).all() and h.info.workers == h.size == 2, (out, h.info)
+    print("right")
+"""
+
+
+@pytest.fixture
+def net(lab):
+    """net(workers) has a datapath."""
+    def make(workers):
+        made = lab(workers=workers)
+        made.load()
+        return made
+
+    return make
+
+
+def python(worker, *argv):
+    """A user's program on a worker."""
+    return worker.spawn(sys.executable, "-B", *argv, env={**os.environ, "PYTHONPATH": PACKAGE, "FPISA_LIBRARY": LIBRARY})
+
+
+def test_example(net, tmp_path):
+    g = Groups(net(3), str(tmp_path), "without-key = yes")
+    g.serve()
+    ranks = [python(w, os.path.join(PACKAGE, "examples", "regression.py"), ADDRESS, "train", r, 3)
+             for r, w in enumerate(g.net.worker)]
+    for r, rank in enumerate(ranks):
+        out, err = rank.communicate(timeout=60 * SLOW)
+        said = re.fullmatch(rf"rank {r}: ranks agree: True, distance from the truth ([0-9.]+)\n", out)
+        assert rank.returncode == 0 and said and float(said[1]) < 0.9, out + err
+    g.empty()
+
+
+def test_types_and_a_rank_that_dies(net, tmp_path):
+    g = Groups(net(3), str(tmp_path), "without-key = yes")
+    g.serve()
+    ranks = [python(w, "-c", SUMS, ADDRESS, r) for r, w in enumerate(g.net.worker)]
+    for rank in ranks:
+        assert rank.stdout.readline() == "right\n", rank.stderr.read()
+    time.sleep(0.3)
+    ranks[1].send_signal(signal.SIGKILL)
+    for r in 0, 2:
+        out, err = ranks[r].communicate(timeout=60 * SLOW)
+        assert out.startswith("(1,) ") and "rank 1 is gone: its process ended" in out, out + err
+
+
+def test_static_job(net):
+    n = net(2)
+    n.add_job(1)
+    ranks = [python(w, "-c", STATIC, ADDRESS, 1) for w in n.worker]
+    for rank in ranks:
+        out, err = rank.communicate(timeout=60 * SLOW)
+        assert out == "right\n", err

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The backend of adapters/torch over the network: what torch.distributed promises of all-reduce, training by
+DistributedDataParallel, torchrun, a rank that is killed."""
+import os
+import re
+import signal
+import sys
+import time
+
+import pytest
+
+from lab import BUILD, HERE, SLOW, TOP
+from training import RANK_S, Training, outputs
+
+PACKAGE = os.path.join(BUILD, "torch")
+EXAMPLE = os.path.join(TOP, "adapters", "torch", "examples", "ddp.py")
+SWEEP = os.path.join(HERE, "torch_sweep.py")
+PAGE = os.path.join(TOP, "doc", "torch.md")
+
+pytestmark = pytest.mark.skipif(not os.path.exists(os.path.join(PACKAGE, "built")),
+                                reason="build/torch is not there: python3-torch, libtorch-dev or pybind11-dev is not "
+                                       "installed; make test installs them")
+
+
+@pytest.fixture
+def training(lab, tmp_path):
+    """training(workers)"""
+    made = []
+
+    def make(workers):
+        net = lab(workers=workers, bridge=True)
+        net.load()
+        made.append(Training(net, str(tmp_path), PACKAGE))
+        return made[-1]
+
+    yield make
+    for t in made:
+        t.close()
+
+
+def digest(outs):
+    """Of the weights, which all ranks have alike; the loss has fallen."""
+    found = [re.search(r"rank \d: loss ([0-9.]+) -> ([0-9.]+), weights (\w+), flags", out) for out in outs]
+    assert all(found), outs
+    assert all(float(m[2]) < 0.9 * float(m[1]) for m in found), outs
+    assert len({m[3] for m in found}) == 1, outs
+    return found[0][3]
+
+
+def test_sweep(training):
+    """Each check is a line of the page."""
+    t = training(3)
+    outs = outputs(t.start_ranks(SWEEP))
+    names = [[line.split()[0] for line in out.splitlines()] for out in outs]
+    with open(PAGE) as f:
+        listed = re.findall(r"^\| `(\w+_\w+|[a-z]+)` \| ", f.read().split("## What holds")[1], re.M)
+    assert names[0] == names[1] == names[2] == listed
+    t.empty()
+
+
+def test_exact_training_is_reproducible(training):
+    """Four ranks, a million parameters: one digest over ranks, runs and sizes of buckets."""
+    t, digests = training(4), set()
+    for bucket in 1, 1, 0.2:
+        digests.add(digest(outputs(t.start_ranks(EXAMPLE, "--steps", 8, "--mode", "exact", "--bucket-mb", bucket))))
+        t.empty()
+    assert len(digests) == 1
+
+
+def test_torchrun(training):
+    """The example as its page says."""
+    t = training(2)
+    with open(PAGE) as f:
+        options = re.search(r" torchrun (-r 1 -t 1) --nnodes=4 ", f.read())[1].split()
+    digest(outputs([w.spawn(sys.executable, "-B", "-m", "torch.distributed.run", *options, "--nnodes=2", f"--node_rank={r}",
+                            f"--master_addr={t.net.addresses[0]}", f"--log_dir={t.folder}", EXAMPLE, "--steps", 8, env=t.environment(r))
+                    for r, w in enumerate(t.net.worker)]))
+    t.empty()
+
+
+@pytest.mark.alone
+def test_rank_that_is_killed(training):
+    """The others' backward() ends within a second, with an error that names it."""
+    ranks = training(4).start_ranks(EXAMPLE, "--steps", 100000)
+    for r, rank in enumerate(ranks):
+        assert rank.stdout.readline() == f"rank {r}: training\n", rank.stderr.read()
+    time.sleep(0.5)
+    began = time.monotonic()
+    ranks[1].send_signal(signal.SIGKILL)
+    for r in 0, 2, 3:
+        said = ""
+        while f"rank {r}: " not in said:
+            said = ranks[r].stderr.readline()
+            assert said
+        assert time.monotonic() - began < SLOW, said
+        assert "rank 1 is gone: its process ended" in said
+    for r in 0, 2, 3:
+        ranks[r].wait(RANK_S)
+        assert ranks[r].returncode == 1

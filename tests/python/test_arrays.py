@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Arrays of every type, operation and shape over `mem`: sums that are exact, and what no call can have."""
+import functools
+import math
+
+import numpy as np
+import pytest
+
+import fpisa
+
+TYPES = ["float32", "float16", "float64", "bfloat16", "e4m3", "e5m2", "int32"]
+SHAPES = [(), (1,), (257,), (3, 5, 7), (64, 128)]
+BITS = {"bfloat16": "uint16", "e4m3": "uint8", "e5m2": "uint8"}
+WORKERS = 2
+SMALL = {"bfloat16": (127, 7), "e4m3": (7, 3), "e5m2": (15, 2)}  # bias and fraction bits of what numpy lacks
+
+
+def encode(values, type_):
+    """Numbers as arrays of a type; exact, or it fails."""
+    values = np.asarray(values)  # numpy makes scalars of what has no dimension
+    if type_ not in SMALL:
+        out = np.array(values, type_)
+        assert (out == values).all()
+        return out
+    bias, fraction = SMALL[type_]
+
+    def bits(v):
+        sign = math.copysign(1, v) < 0
+        m, e = math.frexp(abs(v))
+        if not v:
+            return sign << (7 if BITS[type_] == "uint8" else 15)
+        scaled = (2 * m - 1) * 2**fraction
+        assert scaled == int(scaled) and e - 1 + bias > 0, v
+        return sign << (7 if BITS[type_] == "uint8" else 15) | (e - 1 + bias) << fraction | int(scaled)
+
+    return np.array([bits(v) for v in values.ravel().tolist()], BITS[type_]).reshape(values.shape)
+
+
+def pair(rank, op, type_, shape):
+    """Whole numbers whose results are exact, 3 and 4 for the norm; eight bits do not hold the sum of their squares."""
+    norm = ((4, -4, 0), (0, 0, -4)) if BITS.get(type_) == "uint8" else ((3, -3), (4, 4, -4))
+    choices = (norm if op == "norm" else ((1, -2, 2), (2, -1, 1, -2, 0)))[rank]
+    return np.array([choices[i % len(choices)] for i in range(math.prod(shape))], float).reshape(shape)
+
+
+def expected(op, a, b):
+    return {"sum": a + b, "min": np.minimum(a, b), "max": np.maximum(a, b), "avg": (a + b) / 2, "scale": 4 * (a + b),
+            "norm": np.sqrt(a * a + b * b)}[op]
+
+
+OPERATIONS = [(t, op) for t in TYPES for op in ("sum", "min", "max", "avg", "scale", "norm")
+              if t != "int32" or op in ("sum", "min", "max")]
+
+
+@pytest.mark.parametrize("type_,op", OPERATIONS)
+def test_every_type_and_operation(type_, op):
+    """Of every shape, in place and not, by the bits."""
+    def rank_of(handle):
+        for shape in SHAPES:
+            a, b = pair(0, op, type_, shape), pair(1, op, type_, shape)
+            want = encode(expected(op, a, b), type_)
+            mine = encode((a, b)[handle.rank], type_)
+            kept = mine.copy()
+            more = {"factor": 4.0, "type": type_ if type_ in BITS else None}
+            out, flags = handle.allreduce(mine, op, **more)
+            assert out.shape == shape and out.dtype == mine.dtype and (mine == kept).all() and out is not mine
+            place = np.zeros_like(mine)
+            assert handle.allreduce(mine, op, out=place, **more).array is place and (mine == kept).all()
+            assert handle.allreduce(mine, op, out=mine, **more).array is mine
+            for got in out, place, mine:
+                assert ((got == want) | (magnitude(got) + magnitude(want) == 0)).all(), (shape, got, want)
+            assert flags == fpisa.Flags(0), (flags, shape)
+
+    with fpisa.Mem(WORKERS, type_) as mem:
+        mem.run(rank_of)
+
+
+def magnitude(array):
+    """Zeros have no sign here."""
+    return array & 0x7FFF if array.dtype == np.uint16 else array & 0x7F if array.dtype == np.uint8 else abs(array)
+
+
+@pytest.mark.parametrize("name,type_", [("bfloat16", "bfloat16"), ("float8_e4m3fn", "e4m3"), ("float8_e5m2", "e5m2")])
+def test_types_of_ml_dtypes(name, type_):
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed, and Debian 12 has it not")
+    dtype = getattr(ml_dtypes, name)
+    with fpisa.Mem(WORKERS, type_) as mem:
+        for out, _ in mem.run(lambda h: h.allreduce(np.full(100, 1.5 - h.rank, dtype))):
+            assert out.dtype == dtype and (out.astype(float) == 2).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_integers(seed, rng):
+    """Lengths around frames and windows, any number of ranks: sums of int32 that numpy adds too."""
+    workers, count = rng.randrange(1, 6), rng.choice([1, 255, 256, 257, rng.randrange(1, 40000)])
+    draw = np.random.default_rng(rng.getrandbits(32))
+    arrays = draw.integers(-10**8, 10**8, (workers, count), "int32")
+    with fpisa.Mem(workers, "int32", window=rng.choice([1, 8, 64])) as mem:
+        for out, _ in mem.run(lambda h: h.allreduce(arrays[h.rank])):
+            assert (out == arrays.sum(0)).all()
+
+
+def test_big_endian():
+    with fpisa.Mem(WORKERS, big_endian=True) as mem:
+        for out, _ in mem.run(lambda h: h.allreduce(np.arange(10, dtype=">f4"))):
+            assert out.dtype == ">f4" and (out == 2 * np.arange(10)).all()
+        for message in mem.run(lambda h: refused(TypeError, h.allreduce, np.ones(3, "<f4"))):
+            assert "array is little-endian, the job is not" in message
+
+
+def refused(kind, function, *args, **more):
+    with pytest.raises(kind) as e:
+        function(*args, **more)
+    return str(e.value)
+
+
+def test_flags():
+    """Each of them, where the value is; of an overflow also the exception with all results."""
+    def flags_of(value, h):
+        return h.allreduce(np.array([1, value], "float32")).flags
+
+    with fpisa.Mem(WORKERS) as mem:
+        for value, flag in (math.nan, fpisa.Flags.NAN), (math.inf, fpisa.Flags.INF):
+            assert mem.run(functools.partial(flags_of, value)) == [flag] * WORKERS
+        assert mem.run(lambda h: flags_of((1, 2**-60)[h.rank], h)) == [fpisa.Flags.INEXACT] * WORKERS
+        assert mem.run(lambda h: flags_of(3e38, h), overflow="flag")[0] & fpisa.Flags.OVERFLOW
+
+        def overflows(h):
+            with pytest.raises(fpisa.Overflow, match="some element of the sum overflowed") as e:
+                flags_of(3e38, h)
+            assert e.value.result.array[0] == 2 and e.value.result.flags & fpisa.Flags.OVERFLOW
+            return h.allreduce(np.ones(5, "float32")).array[4]
+
+        assert mem.run(overflows) == [2, 2]
+
+
+def read_only():
+    array = np.ones(4, "float32")
+    array.flags.writeable = False
+    return array
+
+
+ONES = np.ones(4, "float32")
+SHIFTED = np.zeros(17, "uint8")[1:].view("float32")
+EIGHT = np.ones(8, "float32")
+CASES = [
+    (TypeError, "array is of list; it must be a numpy.ndarray", ([1.0],), {}),
+    (TypeError, "the array is of complex64; it must be of one of float32", (np.ones(4, "complex64"),), {}),
+    (TypeError, "the array is of int64", (np.ones(4, "int64"),), {}),
+    (TypeError, "the array is of uint16;", (np.ones(4, "uint16"),), {}),
+    (TypeError, "the array is of uint8 and type is 'bfloat16'", (np.ones(4, "uint8"),), {"type": "bfloat16"}),
+    (ValueError, "type is 'float31'; it must be one of float32", (ONES,), {"type": "float31"}),
+    (TypeError, "array is big-endian, the job is not", (np.ones(4, ">f4"),), {}),
+    (TypeError, "array is masked", (np.ma.ones(4, "float32"),), {}),
+    (ValueError, "array is empty", (np.ones(0, "float32"),), {}),
+    (ValueError, "array is not C-contiguous", (np.ones((4, 4), "float32").T,), {}),
+    (ValueError, "array is not C-contiguous", (np.ones(8, "float32")[::2],), {}),
+    (ValueError, "array is not aligned", (SHIFTED,), {}),
+    (ValueError, "out is read-only", (ONES,), {"out": read_only()}),
+    (ValueError, "out is read-only", (array := read_only(),), {"out": array}),
+    (ValueError, "out is (3,) of float32; it must be as array, (4,) of float32", (ONES,), {"out": np.ones(3, "float32")}),
+    (ValueError, "out is (4,) of float64", (ONES,), {"out": np.ones(4)}),
+    (TypeError, "out is of list", (ONES,), {"out": [1.0]}),
+    (ValueError, "out is not C-contiguous", (ONES,), {"out": np.ones(8, "float32")[::2]}),
+    (ValueError, "op is 'mean'; it must be one of sum, min", (ONES, "mean"), {}),
+    (ValueError, "tag is -1", (ONES,), {"tag": -1}),
+    (TypeError, "tag is 1.5", (ONES,), {"tag": 1.5}),
+    (fpisa.InvalidCall, "the values are float64, the job's are float32", (np.ones(4),), {}),
+    (fpisa.InvalidCall, "factor", (ONES, "scale"), {"factor": 0.0}),
+    (fpisa.InvalidCall, "send and recv overlap", (EIGHT[:4],), {"out": EIGHT[2:6]}),
+]
+
+
+def test_what_no_call_can_have():
+    """Refused on one rank, of which the other does not hear: the sum after that is right."""
+    def rank_of(handle):
+        if handle.rank == 0:
+            for kind, message, args, more in CASES:
+                assert message in refused(kind, handle.allreduce, *args, **more)
+        return handle.allreduce(ONES).array
+
+    with fpisa.Mem(WORKERS) as mem:
+        assert all((out == 2).all() for out in mem.run(rank_of))
+
+
+@pytest.mark.parametrize("message,options", [
+    ("mode is 'fast'; it must be one of default, fpisa,", {"mode": "fast"}),
+    ("type is 'float128'", {"type": "float128"}),
+    ("workers", {"workers": 0}),
+    ("65 workers, 256 elements; at most 64", {"workers": 65}),
+    ("window is -1", {"window": -1}),
+])
+def test_what_no_aggregator_has(message, options):
+    assert message in refused(ValueError, fpisa.Mem, **{"workers": 2, **options})

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Requests, threads, forks and errors over `mem`; the structs that ctypes has, against the header's."""
+import ctypes
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import fpisa
+from conftest import TOP
+from fpisa import _library
+
+ECHILD, ECANCELED = 10, 125
+
+
+def ones(count=1000):
+    return np.ones(count, "float32")
+
+
+def test_many_requests():
+    """In order, waited for backwards; arrays that nobody else has live as long as they are needed."""
+    def rank_of(handle):
+        requests = [handle.start(np.full(5000, i + handle.rank, "float32")) for i in range(50)]
+        gc.collect()
+        for i, request in reversed(list(enumerate(requests))):
+            assert (request.wait().array == 2 * i + 1).all()
+            assert request.test() and request.wait().flags == 0
+        assert not handle._arrays
+
+    with fpisa.Mem(2) as mem:
+        mem.run(rank_of)
+
+
+def test_an_interrupt_after_a_start():
+    """A signal's exception between the library's start and ours leaves it the arrays, until it is closed."""
+    with fpisa.Mem(1) as mem, mem.connect(0) as handle:
+        begin = handle._start
+
+        def interrupted(call, request):
+            begin(call, request)
+            raise KeyboardInterrupt
+
+        handle._start = interrupted
+        array = ones()
+        with pytest.raises(KeyboardInterrupt):
+            handle.start(array, out=array)
+        handle._start = begin
+        assert any(array is kept for pair in handle._arrays.values() for kept in pair)
+        assert (handle.allreduce(ones()).array == 1).all()
+        with pytest.raises(fpisa.InvalidCall):
+            handle.start(array, "scale", factor=0)
+        assert len(handle._arrays) == 1
+
+
+def test_test_and_timeouts():
+    """A rank that is late: the other's test says so, its wait ends in time, and then there is a sum."""
+    late = threading.Event()
+
+    def rank_of(handle):
+        if handle.rank:
+            assert late.wait(20)
+            return handle.allreduce(ones()).array
+        request = handle.start(ones())
+        assert not request.test()
+        with pytest.raises(TimeoutError, match="has not ended within 0.05 s, and goes on"):
+            request.wait(0.05)
+        late.set()
+        return request.wait().array
+
+    with fpisa.Mem(2) as mem:
+        assert all((out == 2).all() for out in mem.run(rank_of))
+
+
+def test_progress_while_python_computes():
+    """Rank 0 starts and computes; rank 1 has its sum long before that ends."""
+    ended = threading.Event()
+
+    def rank_of(handle):
+        request = handle.start(ones(100000))
+        if handle.rank == 0:
+            assert ended.wait(20)
+        request.wait()
+        ended.set()
+
+    with fpisa.Mem(2) as mem:
+        mem.run(rank_of)
+
+
+def test_threads_share_a_handle():
+    """Started in any order: tags say which is which."""
+    def rank_of(handle):
+        out, order = {}, threading.Lock()
+        turns = iter(range(8))
+
+        def call():
+            for _ in range(10):
+                with order:  # ranks agree on the order of starts, threads do not on who makes them
+                    k = next(turns, None)
+                    request = None if k is None else handle.start(np.full(3000, k, "float32"), tag=k + 1)
+                if request is None:
+                    return
+                out[k] = request.wait().array
+
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        return [out[k][-1] for k in range(8)]
+
+    with fpisa.Mem(2) as mem:
+        assert mem.run(rank_of) == [[2.0 * k for k in range(8)]] * 2
+
+
+def test_missing_ranks_are_named():
+    with fpisa.Mem(3) as mem:
+        with pytest.raises(fpisa.TimedOut) as e:
+            mem.connect(0, timeout=0.2)
+        assert "rank 1" in str(e.value) or "ranks 1" in str(e.value)
+
+    def rank_of(handle):
+        if handle.rank == 2:
+            return
+        with pytest.raises(fpisa.TimedOut) as e:
+            handle.allreduce(ones())
+        assert e.value.ranks == (2,) and isinstance(e.value, TimeoutError) and e.value.errno == 110, e.value
+
+    with fpisa.Mem(3) as mem:
+        mem.run(rank_of, timeout=0.5)
+
+
+def test_calls_that_differ_and_rejoin():
+    def rank_of(handle):
+        with pytest.raises(fpisa.CallsDiffer):
+            handle.allreduce(ones(10 + handle.rank))
+        with pytest.raises(fpisa.CallsDiffer):
+            handle.start(ones())
+        handle.rejoin()
+        return handle.allreduce(ones()).array
+
+    with fpisa.Mem(2) as mem:
+        assert all((out == 2).all() for out in mem.run(rank_of))
+
+
+def test_close():
+    """It gives up what is under way, also what another thread waits for, and may come twice."""
+    def rank_of(handle):
+        if handle.rank:
+            return
+        request = handle.start(ones())
+        threading.Timer(0.1, handle.close).start()
+        for act in request.wait, request.test, lambda: handle.allreduce(ones()), lambda: handle.info:
+            with pytest.raises(fpisa.Canceled) as e:
+                act()
+            assert e.value.errno == ECANCELED
+        handle.close()
+        assert handle.closed and "closed" in repr(handle)
+
+    with fpisa.Mem(2) as mem:
+        mem.run(rank_of)
+
+
+def test_collected_without_close():
+    """A cycle of all that there is, with a request under way."""
+    before = threading.active_count()
+    for _ in range(5):
+        mem = fpisa.Mem(1)
+        handle = mem.connect(0)
+        handle.self, handle.request = handle, handle.start(ones(10**4))
+        del mem, handle
+        gc.collect()
+    assert threading.active_count() == before
+
+
+def test_fork():
+    """A child has no part in the handle, although a thread was in a call at that moment, and the parent goes on."""
+    with fpisa.Mem(1) as mem, mem.connect(0) as handle:
+        request = handle.start(ones())
+        inside, forked = threading.Event(), threading.Event()
+
+        def call():
+            with handle._entered():
+                inside.set()
+                forked.wait(60)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        inside.wait()
+        child = os.fork()
+        if child:
+            forked.set()
+            thread.join()
+        else:
+            status = 1
+            try:
+                signal.alarm(20)
+                said = []
+                for act in request.wait, lambda: handle.allreduce(ones()), handle.rejoin:
+                    try:
+                        act()
+                    except fpisa.Error as e:
+                        said.append(e.errno == ECHILD and "belongs to the process that made it" in str(e))
+                handle.close()
+                status = 0 if said == [True] * 3 and handle.closed else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (request.wait().array == 1).all() and (handle.allreduce(ones()).array == 1).all()
+
+
+def test_a_signal_ends_a_wait():
+    """Ctrl-C, of a call that would never end."""
+    program = """
+import fpisa, numpy, threading
+mem = fpisa.Mem(2)
+other = threading.Thread(target=lambda: globals().update(h1=mem.connect(1)))
+other.start()
+h0 = mem.connect(0, timeout=None)
+other.join()
+print("joined", flush=True)
+try:
+    h0.allreduce(numpy.ones(5, "float32"))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    p = subprocess.Popen([sys.executable, "-B", "-c", program], stdout=subprocess.PIPE, text=True,
+                         env={**os.environ, "PYTHONPATH": os.path.join(TOP, "adapters", "python")})
+    try:
+        assert p.stdout.readline() == "joined\n"
+        time.sleep(0.3)
+        p.send_signal(signal.SIGINT)
+        assert p.communicate(timeout=30)[0] == "interrupted\n" and p.returncode == 0
+    finally:
+        p.kill()
+
+
+@pytest.mark.parametrize("faults", [{"loss": 0.1}, {"duplicate": 0.2, "reorder": 0.2, "corrupt": 0.05}])
+def test_faults(faults):
+    with fpisa.Mem(2) as mem:
+        for out, _ in mem.run(lambda h: h.allreduce(ones(20000)), seed=7, **faults):
+            assert (out == 2).all()
+        with pytest.raises(TypeError, match="there is no option los"):
+            mem.run(lambda h: None, los=0.1)
+
+
+def test_no_library():
+    def said(library):
+        p = subprocess.run([sys.executable, "-B", "-c", "import fpisa; fpisa.Mem(1)"], capture_output=True, text=True,
+                           env={**os.environ, "PYTHONPATH": os.path.join(TOP, "adapters", "python"), "FPISA_LIBRARY": library})
+        assert p.returncode == 1
+        return p.stderr
+
+    assert "install the package libfpisa0, or name the library by FPISA_LIBRARY" in said("/nowhere/libfpisa.so.0")
+    assert "has no fpisa_connect(): it is older than 0.2.0" in said("libc.so.6")
+
+
+STRUCTS = {"fpisa_options": _library.Options, "fpisa_info": _library.InfoStruct, "fpisa_call": _library.Call,
+           "fpisa_group_options": _library.GroupOptions, "fpisa_mem_options": _library.MemOptions}
+
+
+def test_structs_of_the_header(tmp_path):
+    """Every member where the compiler has it, and none too few."""
+    lines = []
+    for name, struct in STRUCTS.items():
+        lines.append(f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(struct)}, "{name}");')
+        lines += [f'_Static_assert(offsetof(struct {name}, {member}) == {getattr(struct, member).offset} && '
+                  f'sizeof(((struct {name} *)0)->{member}) == {getattr(struct, member).size}, "{name}.{member}");'
+                  for member, _ in struct._fields_]
+    for prefix, names in (("FPISA_", _library.OPERATIONS), ("FPISA_", _library.TYPES),
+                          ("FPISA_TRANSPORT_", _library.TRANSPORTS), ("FPISA_OVERFLOW_", _library.OVERFLOWS)):
+        lines += [f'_Static_assert({prefix}{n.upper()} == {number}, "{n}");' for n, number in names.items()]
+    lines += [f'_Static_assert(FPISA_RESULT_{f.name} == {int(f)}u, "{f.name}");' for f in fpisa.Flags]
+    subprocess.run(["gcc", "-fsyntax-only", "-I", os.path.join(TOP, "include"), "-x", "c", "-"], check=True, text=True,
+                   input="#include <fpisa.h>\n" + "\n".join(lines))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The communication hook under DistributedDataParallel: ranks are threads over `mem`, whose averages must be theirs alone."""
+import numpy as np
+import pytest
+
+import fpisa
+
+torch = pytest.importorskip("torch", reason="python3-torch is not installed; `make bench` installs it")
+torch_hook = pytest.importorskip("fpisa.torch_hook")
+
+
+@pytest.fixture(scope="module")
+def gloo(tmp_path_factory):
+    """A process group of one: torch's own averages change nothing."""
+    torch.set_num_threads(1)
+    store = tmp_path_factory.mktemp("store") / "file"
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def gradients(net, x):
+    net(x).pow(2).sum().backward()
+    return [p.grad.clone() for p in net.parameters()]
+
+
+def make_net(dtype=torch.float32):
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.Tanh(), torch.nn.Linear(40, 3)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype,type_,as_type,close", [
+    (torch.float32, "float32", None, 1e-5), (torch.float64, "float64", None, 1e-12),
+    (torch.float32, "float16", torch.float16, 1e-2), (torch.float32, "bfloat16", torch.bfloat16, 5e-2)])
+def test_average(gloo, dtype, type_, as_type, close):
+    """Two ranks, several buckets: all get the mean of the gradients that each has by itself."""
+    inputs = [torch.from_numpy(np.random.default_rng(r).uniform(-1, 1, (5, 30))).to(dtype) for r in range(2)]
+    alone = [gradients(make_net(dtype), x) for x in inputs]
+    models = [torch.nn.parallel.DistributedDataParallel(make_net(dtype), bucket_cap_mb=0.001) for _ in inputs]
+
+    def rank_of(handle):
+        hook = torch_hook.Hook(handle, as_type)
+        models[handle.rank].register_comm_hook(hook, torch_hook.average)
+        for _ in range(3):
+            models[handle.rank].zero_grad()
+            got = gradients(models[handle.rank], inputs[handle.rank])
+        assert hook.error is None
+        return got
+
+    with fpisa.Mem(2, type_) as mem:
+        results = mem.run(rank_of)
+    for a, b, x, y in zip(*results, *alone):
+        assert torch.equal(a, b) and (a - (x + y) / 2).abs().max() <= close * max(x.abs().max(), y.abs().max())
+        assert not torch.equal(a, x)
+
+
+def test_an_error(gloo):
+    """A rank that is gone: backward() ends, and the hook has the exception."""
+    model = torch.nn.parallel.DistributedDataParallel(make_net())
+
+    def rank_of(handle):
+        if handle.rank:
+            return
+        hook = torch_hook.Hook(handle)
+        model.register_comm_hook(hook, torch_hook.average)
+        with pytest.raises(RuntimeError):
+            gradients(model, torch.ones(5, 30))
+        assert isinstance(hook.error, fpisa.TimedOut) and hook.error.ranks == (1,)
+
+    with fpisa.Mem(2) as mem:
+        mem.run(rank_of, timeout=1)
