@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs: the same bits a second time, arms that are what they say, a sweep that goes on where it stopped."""
+import json
+import math
+import os
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="python3-torch is not installed; `make training` installs it")
+
+import arms  # noqa: E402
+import data  # noqa: E402
+import errors  # noqa: E402
+import plan  # noqa: E402
+import rationals  # noqa: E402
+import train  # noqa: E402
+from conftest import BUILD  # noqa: E402
+
+PROGRAM = os.path.join(BUILD, "fpisa")
+EVENTS = "rounded", "overwritten", "left_shifted", "overflowed"
+SAME = "weights", "accuracy", "loss", "flags", "samples", "steps"
+
+
+@pytest.fixture(scope="module")
+def noise():
+    return data.noise(320)
+
+
+def run(noise, model="vgg", format="fp32", arm="default", seed=1):
+    return train.run(plan.Settings("noise", model, format, arm, seed, 2), noise, PROGRAM)
+
+
+# -- bits -----------------------------------------------------------------------
+
+@pytest.mark.parametrize("model, format, arm", [("vgg", "fp32", "exact"), ("mobilenetv2", "fp16", "fpisa-a")])
+def test_a_second_run_has_the_same_bits(noise, model, format, arm):
+    first, second = (run(noise, model, format, arm) for _ in range(2))
+    assert [first[k] for k in SAME] == [second[k] for k in SAME] and first["steps"] == 4
+    assert run(noise, model, format, arm, seed=2)["weights"] != first["weights"]
+
+
+def test_arms_differ(noise):
+    """What an arm is: another one ends elsewhere, and raises what its mode can."""
+    records = {arm: run(noise, "resnet", arm=arm) for arm in plan.ARMS}
+    assert len({r["weights"] for r in records.values()}) == len(plan.ARMS)
+    assert not records["default"]["flags"] and not records["reversed"]["flags"]
+    assert records["fpisa-a"]["flags"]["INEXACT"] == 4 and "OVERWRITE" not in records["fpisa"]["flags"]
+    assert "OVERFLOW" not in records["exact"]["flags"]
+    for arm in plan.MODES:
+        assert [s["adds"] for s in records[arm]["samples"]] == [7 * records[arm]["parameters"]] * 2
+    assert all(s["overwritten"] == s["rounded"] == 0 for s in records["exact"]["samples"])
+
+
+@pytest.mark.parametrize("dtype, words, format", [
+    (np.float32, np.uint32, rationals.FP32), (np.float16, np.uint16, rationals.Format("fp16", 5, 10, 32))])
+def test_totals(rng, dtype, words, format):
+    """Each arm's sums of random gradients, by Python alone: additions one by one; the exact sum rounded once; the numbers
+    contract, in the order of the ranks, and its counts."""
+    values = np.array([[rng.gauss(0, 1) * 2.0 ** -rng.randrange(20) for _ in range(300)] for _ in range(8)], dtype)
+
+    def one_by_one(column):
+        total = column[0]
+        for v in column[1:]:
+            total = dtype(float(total) + float(v))  # binary64 holds the sum of two, rounded once
+        return total
+
+    expected = {"default": [one_by_one(c) for c in values.T], "reversed": [one_by_one(c[::-1]) for c in values.T],
+                "exact": [dtype(math.fsum(map(float, c))) for c in values.T]}
+    for mode, number in ("fpisa", rationals.FPISA), ("fpisa-a", rationals.FPISA_A):
+        found = [rationals.element(rationals.Case(format, number, rationals.DOWN, list(map(int, c))))
+                 for c in values.view(words).T]
+        expected[mode] = np.array([f[0] for f in found], words).view(dtype)
+        counts = errors.adds(list(values), mode, format.name, PROGRAM)
+        assert [counts[k] for k in EVENTS] == [sum(f[2 + i] for f in found) for i in range(len(EVENTS))]
+        assert counts["overwritten"] or (mode, dtype) != ("fpisa-a", np.float32)
+    for arm, sums in expected.items():
+        adder = arms.make(arm, dtype, 8)
+        total, _ = adder.total(list(values))
+        adder.close()
+        assert total.dtype == dtype and (total == np.array(sums, dtype)).all(), arm
+
+
+# -- errors -----------------------------------------------------------------------
+
+def test_errors():
+    """Of values whose errors are known: none, 2^-24 relative, a sum lost, one of zero."""
+    gradients = [np.array([1, 1, 1e-3, 1], "f4"), np.array([1, 2.0**-24, 0, -1], "f4")]
+    total = np.array([2, 1, 0, 0], "f4")
+    found = errors.against_truth(gradients, total)
+    assert found == {"elements": 4, "absolute": {"none": 2, "-8": 1, "-3": 1}, "relative": {"none": 1, "-8": 1, "0": 1}}
+    special = errors.against_truth([np.array([6e4], "f2")] * 2, np.array([np.inf], "f2"))
+    assert special["absolute"] == {"special": 1}
+
+
+def test_adds():
+    """A small value before one that is beyond the headroom is overwritten; equal ones are not."""
+    gradients = [np.array(v, "f4") for v in ([1e-6, 1], [1, 1])]
+    assert errors.adds(gradients, "fpisa-a", "fp32", PROGRAM) == \
+        {"adds": 2, "rounded": 0, "overwritten": 1, "left_shifted": 0, "overflowed": 0}
+    assert errors.adds(gradients, "exact", "fp32", PROGRAM)["overwritten"] == 0
+
+
+# -- a sweep -------------------------------------------------------------------------
+
+def test_sweep_goes_on(sweep, tmp_path):
+    """A run that is there is not done again, nor one that another file has; a line that was cut off is no run."""
+    first, second = str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")
+    assert "2 runs, 0 of them are in" in sweep(first, "--arms", "default,exact", "--processes", "2")
+    with open(first) as f:
+        whole = f.read()
+    with open(first, "w") as f:
+        f.write(whole.splitlines(True)[0] + whole.splitlines()[1][:50])
+    assert "2 runs, 1 of them are in" in sweep(first, "--arms", "default,exact", "--minutes", "0.0001")
+    assert "1 runs in" in sweep(first, "--arms", "default,exact", "--processes", "2")
+    with open(first) as f:
+        again = [json.loads(line) for line in f]
+    assert sorted(r["weights"] for r in again) == sorted(json.loads(line)["weights"] for line in whole.splitlines())
+    said = sweep(second, "--arms", "default,exact", "--also", first, "--compare", first)
+    assert "2 runs, 2 of them are in" in said and "2 of 2 runs ended with the bits" in said
+    with open(second) as f:
+        assert len(f.readlines()) == 2
+
+
+def test_sweep_refuses(sweep, tmp_path):
+    assert "there is no data_batch_1" in sweep(str(tmp_path / "r"), "--data", f"cifar10:{tmp_path}", status=1)
+    assert "gloo: there are default, reversed" in sweep(str(tmp_path / "r"), "--arms", "gloo", status=2)

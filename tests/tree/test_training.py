@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""doc/training.md: its tables and pictures are of the committed records, and its statistics right."""
+import os
+import re
+import shutil
+import statistics
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import plan
+import report
+import sweep
+from lab import TOP
+
+needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make deps")
+
+
+def page():
+    with open(report.PAGE) as f:
+        return f.read()
+
+
+def record(model="vgg", format="fp32", arm="default", seed=1, last=97.0, **more):
+    absolute = {"none": 10, "-10": 50, "-9": 10, "-8": 20, "-3": 10}
+    relative = {"none": 10, "-10": 60, "-6": 20, "-3": 10}
+    adds = {"adds": 1000, "rounded": 100, "overwritten": 5, "left_shifted": 300, "overflowed": 2} if arm in plan.MODES else {}
+    return {"experiment": plan.EXPERIMENT, "data": "mnist", "model": model, "format": format, "arm": arm, "seed": seed,
+            "epochs": plan.EPOCHS, "steps": 100, "accuracy": [90.0] * (plan.EPOCHS - 1) + [last], "loss": [],
+            "flags": {"OVERFLOW": 25} if arm in plan.MODES else {}, "date": "2030-01-02", "seconds": 20.0, "cpu_s": 20.0,
+            "samples": [{"epoch": 1, "elements": 100, "absolute": absolute, "relative": relative, **adds}],
+            "machine": {"cpu": "X", "cpus": 2, "kernel": "9.9", "torch": "1.13"}, "weights": "0", **more}
+
+
+def rows(text, first):
+    """Cells of the table whose first column is `first`."""
+    lines = re.search(rf"^\| {first} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.M)[1].splitlines()
+    return [[c.strip() for c in line.strip("|").split("|")] for line in lines]
+
+
+# -- the tree ------------------------------------------------------------------
+
+def test_page():
+    """What stands between its marks is what `make training-page` writes."""
+    assert report.shown(page()) == report.text(sweep.read(report.RECORDS), sweep.read(report.COST))
+
+
+def test_records():
+    """Of this experiment, each run once, each whole."""
+    records = sweep.read(report.RECORDS)
+    assert len({sweep.key(r) for r in records}) == len(records)
+    for r in records:
+        assert r["experiment"] == plan.EXPERIMENT and r["epochs"] == plan.EPOCHS == len(r["accuracy"]), r
+        assert r["model"] in plan.NETWORKS and r["format"] in plan.FORMATS and r["arm"] in plan.ARMS, r
+        assert r["seed"] in plan.SEEDS and re.fullmatch(r"[0-9a-f]{64}", r["weights"]), r
+
+
+def test_pictures():
+    """Each that the page shows is there and names the arms that have run."""
+    ran = {r["arm"] for r in sweep.read(report.RECORDS)}
+    names = re.findall(r"\]\(pictures/(training-\w+\.svg)\)", page())
+    assert len(names) == (4 if sweep.read(report.RECORDS) else 0)
+    for name in names:
+        svg = ET.parse(os.path.join(TOP, "doc", "pictures", name)).iter("{http://www.w3.org/2000/svg}text")
+        text = {"".join(t.itertext()).strip() for t in svg}
+        of_format = {r["arm"] for r in sweep.read(report.RECORDS) if name == f"training-{r['format']}.svg"}
+        expected = of_format or (set() if re.search("fp", name) else ran - {"default"})
+        assert expected <= text and (expected or report.NOT_RUN in text), name
+
+
+def test_settings_of_the_page():
+    text = re.sub(r"\s+", " ", page())
+    assert f"{plan.EPOCHS} epochs" in text
+    with open(os.path.join(TOP, "training", "mnist.txt")) as f:
+        assert re.search(r"^(\S+)==(\S+) ", f.read(), re.M).expand(r"\1 \2") in text
+
+
+# -- figures ------------------------------------------------------------------
+
+def test_nothing_run():
+    text = report.text([], [])
+    assert "None of the 400 runs has been done yet" in text and "![" not in text
+
+
+def test_intervals():
+    """Student's, of three pairs by hand: differences 0.2, 0.4, 0.9 have the mean 0.5, and the deviation 0.3606."""
+    records = [record(seed=s, last=97.0 + s) for s in (2, 3, 4)]
+    records += [record(arm="exact", seed=s, last=97.0 + s + d) for s, d in ((1, 5.0), (2, 0.2), (3, 0.4), (4, 0.9))]
+    text = report.text(records, [])
+    table = next(t for t in text.split("\n## ") if t.startswith("Differences"))
+    found = {tuple(r[:3]): r[3:] for r in rows(table, "network")}
+    half = 4.303 * statistics.stdev([0.2, 0.4, 0.9]) / 3 ** 0.5
+    assert found["VGG", "fp32", "`exact`"] == ["3", f"+0.50 ± {half:.2f}", f"+0.10 ± {half / 5:.2f}"]
+    assert found["VGG", "fp32", "reversed"] == ["0", "not run yet", "not run yet"]
+    accuracy = {tuple(r[:3]): r[3:] for r in rows(next(t for t in text.split("\n## ") if t.startswith("Acc")), "network")}
+    assert accuracy["VGG", "fp32", "default"][0] == "3" and accuracy["VGG", "fp32", "default"][-1] == "100.00 ± 2.48"
+    assert "The other 393 runs are not run yet" in text
+
+
+def test_shares():
+    text = report.text([record(arm=a, model=m) for a in plan.ARMS for m in ("vgg", "resnet")], [])
+    found = {tuple(r[:2]): r[2:] for r in rows(text.split("## What the sums lost")[1], "format")}
+    assert found["fp32", "`fpisa-a`"] == ["10%", "0.5%", "0.2%", "0%", "25%", "30%", "10%"]
+    assert found["fp32", "default"] == ["-"] * 5 + ["30%", "10%"]
+    claims = text.split("## Beside the paper")[1]
+    assert "| 60% of the sums; 10% have none, 30% more |" in claims and "OVERFLOW in 25% of the steps" in claims
+    assert "Of one seed there is no interval" in text
+
+
+def test_cost():
+    """Medians as they are recorded; a quota that did nothing shows."""
+    line = {"model": "mlp", "parameters": 1000, "workers": 2, "quota_percent": 25, "contender": "fpisa", "rounds": 5, "steps": 9,
+            "samples_per_s": 123.4, "samples_per_s_quartiles": [100.2, 150.1], "sum_ns_per_value": 9.44,
+            "cpu_ms_per_sample": 2.5, "throttled": 0.5}
+    found = report.cost([{"date": "2030-01-02", "cpus": 2, "cpu": "X", "kernel": "9.9", "busy": 0.25}, line,
+                         {**line, "contender": "none", "quota_percent": 0, "throttled": 0.0}])
+    assert "of which others had 25% before it began; 2 workers, 5 rounds of 9 steps" in found
+    assert rows(found, "network, parameters") == [
+        ["mlp, 1000", "25% of a CPU", "`fpisa`", "123 (100 to 150)", "9.4", "2.500", "50%"],
+        ["mlp, 1000", "none", "none", "123 (100 to 150)", "-", "2.500", "0%"]]
+    assert "not run yet" in report.cost([])
+
+
+def test_time_left(monkeypatch):
+    """Of the epochs under way before a run has ended, of runs then; two processes share what is to be done."""
+    now = [1000.0]
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: now[0])
+    clock, run = sweep.Clock(10), plan.Settings("mnist", "vgg", "fp32", "default", 1, 20)
+    assert clock.expect("vgg") is None and clock.allows("vgg")
+    clock.begin("a", run)
+    now[0] += 50
+    assert clock.epoch("a", 5) and not clock.epoch("a", 5)
+    assert clock.expect("vgg") == 200 and clock.left([run, run], 2) == "5 min left"  # 2.75 runs
+    assert clock.left([], 1) == "2 min left"
+    clock.end("a")
+    clock.note({"model": "vgg", "seconds": 60.0})
+    assert clock.expect("vgg") == clock.expect("resnet") == 60 and clock.left([run], 2) == "30 s left"
+    now[0] += 500
+    assert not clock.allows("vgg")  # 550 of 600 s, and a run takes 60
+
+
+@needs_gnuplot
+def test_draws(tmp_path, monkeypatch):
+    """All pictures, of all arms and of one alone."""
+    monkeypatch.setattr(report, "PICTURES", str(tmp_path))
+    for records in ([record()], [record(m, f, a, s, 96 + s / 7) for m in plan.NETWORKS for f in plan.FORMATS
+                                 for a in plan.ARMS for s in (1, 2)]):
+        assert report.draw(records)
+    assert len(list(tmp_path.iterdir())) == 4

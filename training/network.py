@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""A few steps of training over XDP: are the parameters those of the same run inside one process?
+
+    network.py BUILD [--steps 3] [--models vgg,...] [--arms exact,...] [--formats fp32,fp16] [--data mnist]
+
+Eight workers, each a process with its own replica in a network namespace of its own, and an aggregator in XDP between
+them. JSON, a line a run. `exact` does not depend on the order of addition: its parameters must have the bits of
+transport `mem`, or the exit status is 1. `fpisa` and `fpisa-a` do depend on it, and frames come in any order: for them it
+says what it finds. Needs root.
+"""
+import argparse
+import json
+import os
+import sys
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(HERE)
+sys.path[:0] = [os.path.join(TOP, part) for part in ("adapters/python", "bench", "tests/lib")]
+
+import plan  # noqa: E402
+
+WORKERS = 8
+JOB = 1
+WAIT_S = 300  # eight processes load torch
+
+
+def over_the_network(net, settings, steps, data, downloads):
+    """What the ranks say of a run by the datapath that `net` (lab.Lab) has loaded."""
+    from lab import ADDRESS, LIBRARY, SLOW, end
+    net.add_job(JOB, "--mode", settings.arm, "--format", settings.format)
+    order = json.dumps({"settings": settings._asdict(), "workers": len(net.worker), "steps": steps, "data": data,
+                        "downloads": downloads})
+    ranks = [w.spawn(sys.executable, "-B", os.path.join(HERE, "rank.py"), ADDRESS, JOB, r, order,
+                     env={**os.environ, "FPISA_LIBRARY": LIBRARY}) for r, w in enumerate(net.worker)]
+    try:
+        said = [(p, *p.communicate(timeout=WAIT_S * SLOW)) for p in ranks]
+    finally:
+        for p in ranks:
+            end(p)
+        net.fpisa("job", "del", JOB)
+    for p, _, err in said:
+        if p.returncode:
+            raise RuntimeError(f"a rank ended with status {p.returncode}: {err.strip()}")
+    return [json.loads(out) for _, out, _ in said]
+
+
+def in_the_process(settings, steps, data, downloads, workers):
+    """The same run by transport `mem`: the bits of its parameters."""
+    import arms
+    import data as images
+    import replica
+    r = replica.Replica(settings.model, images.load(data, downloads), settings.format, settings.seed, workers)
+    adder = arms.make(settings.arm, r.type, workers)
+    try:
+        for step in range(steps):
+            r.update(adder.total([r.gradient(b) for b in r.batches(step // r.steps)[step % r.steps]])[0])
+    finally:
+        adder.close()
+    return r.digest()
+
+
+def compare(net, settings, steps, data, downloads):
+    """A run both ways."""
+    ranks = over_the_network(net, settings, steps, data, downloads)
+    weights = {r["weights"] for r in ranks}
+    mem = in_the_process(settings, steps, data, downloads, len(net.worker))
+    return {"model": settings.model, "format": settings.format, "arm": settings.arm, "seed": settings.seed,
+            "workers": len(ranks), "steps": steps, "ranks_agree": len(weights) == 1, "same_bits_as_mem": weights == {mem},
+            "flags": sorted({f for r in ranks for f in r["flags"]}), "retransmits": sum(r["retransmits"] for r in ranks)}
+
+
+def words(known):
+    return lambda text: [w for w in text.split(",") if w in known or sys.exit(f"network.py: {w}: there are {', '.join(known)}")]
+
+
+def main():
+    p = argparse.ArgumentParser(prog="training/network.py", description=__doc__.splitlines()[0])
+    p.add_argument("build", metavar="BUILD", type=os.path.abspath)
+    p.add_argument("--steps", type=int, default=3)
+    p.add_argument("--data", default="mnist")
+    for name, known, default in (("models", tuple(plan.NETWORKS), list(plan.NETWORKS)), ("arms", plan.MODES, ["exact"]),
+                                 ("formats", plan.FORMATS, list(plan.FORMATS))):
+        p.add_argument(f"--{name}", type=words(known), default=default)
+    args = p.parse_args()
+    if os.geteuid():
+        p.error("network namespaces and XDP need root")
+    os.environ["FPISA_BUILD"] = args.build
+    os.environ["FPISA_LIBRARY"] = os.path.join(args.build, "libfpisa.so")
+    from common import labs, own_mounts
+    own_mounts()
+    net, good = labs.Lab(WORKERS), True
+    try:
+        net.load()
+        for model in args.models:
+            for format in args.formats:
+                for arm in args.arms:
+                    settings = plan.Settings(args.data.partition(":")[0], model, format, arm, plan.SEEDS[0], plan.EPOCHS)
+                    found = compare(net, settings, args.steps, args.data, os.path.join(args.build, "training"))
+                    print(json.dumps(found), flush=True)
+                    good &= found["ranks_agree"] and (found["same_bits_as_mem"] or arm != "exact")
+    finally:
+        net.close()
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

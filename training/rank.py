@@ -1,0 +1,44 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""One worker in a process of its own: a rank of a job of the aggregator, with its own replica of the network.
+
+    rank.py ADDRESS JOB RANK PLAN
+
+PLAN is JSON: settings (plan.py; the arm is the job's mode), workers, steps, downloads. Writes JSON: the bits of all
+parameters after the steps, which flags were raised, and the handle's counts of frames.
+"""
+import json
+import os
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "adapters", "python"))
+
+import data  # noqa: E402
+import fpisa  # noqa: E402
+import replica  # noqa: E402
+from plan import Settings  # noqa: E402
+
+JOIN_S = 120  # others load torch meanwhile
+
+
+def main():
+    address, job, rank, plan = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])
+    settings = Settings(**plan["settings"])
+    r = replica.Replica(settings.model, data.load(plan["data"], plan["downloads"]), settings.format, settings.seed,
+                        plan["workers"])
+    flags = fpisa.Flags(0)
+    with fpisa.Handle(address, job, timeout=JOIN_S, overflow="flag") as handle:
+        if handle.rank != rank:
+            sys.exit(f"rank.py: the job has this host as rank {handle.rank}, not {rank}")
+        for step in range(plan["steps"]):
+            total, raised = handle.allreduce(r.gradient(r.batches(step // r.steps)[step % r.steps][rank]))
+            flags |= raised
+            r.update(total)
+        info = handle.info
+    print(json.dumps({"rank": rank, "weights": r.digest(), "flags": [f.name for f in fpisa.Flags if f & flags],
+                      "mode": info.mode, "sent": info.sent, "retransmits": info.retransmits}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A worker's network: gradients out, sums in. Nothing here knows how sums are made.
+
+A run with one process for all workers has one replica, for all of theirs are alike: parameters come from the seed and
+the sums alone. Running statistics of the normalisations, of which only accuracy() knows, are then those of all workers'
+batches in their order.
+"""
+import hashlib
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+import models
+
+WORKERS, BATCH = 8, 16
+RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4  # the paper's
+EVALUATED = 100  # images at once, which stay in a cache
+TYPES = {"fp32": np.float32, "fp16": np.float16}
+
+
+class Replica:
+    """format: of gradients, and of parameters between steps; all else is computed in fp32."""
+
+    def __init__(self, model, data, format, seed, workers=WORKERS):
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+        torch.manual_seed(seed)
+        self.data, self.workers, self.type, self.seed = data, workers, TYPES[format], seed
+        self.net = models.make(model, data.images.shape[1])
+        self.parameters = list(self.net.parameters())
+        self.size = sum(p.numel() for p in self.parameters)
+        self.optimizer = torch.optim.SGD(self.parameters, lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+        self.steps = len(data.images) // (workers * BATCH)  # an epoch's
+        self.round()
+
+    def batches(self, epoch):
+        """Of each step, of each worker: which images."""
+        generator = torch.Generator().manual_seed(self.seed * 1000 + epoch)
+        order = torch.randperm(len(self.data.images), generator=generator)
+        return order[:self.steps * self.workers * BATCH].view(self.steps, self.workers, BATCH)
+
+    def gradient(self, batch):
+        """Of the mean loss over one worker's batch, flat."""
+        self.net.train()
+        for p in self.parameters:
+            p.grad = None
+        F.cross_entropy(self.net(self.data.images[batch]), self.data.labels[batch]).backward()
+        return torch.cat([p.grad.reshape(-1) for p in self.parameters]).numpy().astype(self.type)
+
+    def update(self, total):
+        """Takes a step by the sum of all workers' gradients."""
+        mean = torch.from_numpy(total.astype(np.float32) / self.workers)
+        at = 0
+        for p in self.parameters:
+            p.grad = mean[at:at + p.numel()].view_as(p)
+            at += p.numel()
+        self.optimizer.step()
+        self.round()
+
+    def round(self):
+        if self.type == np.float16:
+            with torch.no_grad():
+                for p in self.parameters:
+                    p.copy_(p.half().float())
+
+    def accuracy(self):
+        """(per cent right, mean loss) on what is held out."""
+        self.net.eval()
+        with torch.no_grad():
+            out = torch.cat([self.net(part) for part in self.data.test_images.split(EVALUATED)])
+            right = (out.argmax(1) == self.data.test_labels).float().mean().item()
+            return round(100 * right, 4), round(F.cross_entropy(out, self.data.test_labels).item(), 4)
+
+    def digest(self):
+        """Of all parameters, by their bits."""
+        return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in self.parameters)).hexdigest()

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Training by every way to add gradients (doc/training.md). CIFAR10=DIR has the user's files of CIFAR-10 in place of MNIST.
+
+.PHONY: training training-long training-page training-network training-cost
+TRAINING_PACKAGES := python3-torch
+TRAINING_DATA := $(if $(CIFAR10),cifar10,mnist)
+SHORT_RECORDS := $(B)/training/$(TRAINING_DATA).jsonl
+LONG_RECORDS := training/records/$(TRAINING_DATA).jsonl
+training_sweep = $(PYTHON) -B training/sweep.py $(B) --data $(if $(CIFAR10),"cifar10:$(CIFAR10)",mnist)
+training training-long training-network training-cost: PACKAGES += $(TRAINING_PACKAGES)
+
+# One seed; the same command goes on where it was stopped.
+training: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
+	$(Q)$(training_sweep) --records $(SHORT_RECORDS) --minutes 24 --compare $(LONG_RECORDS)
+	$(Q)$(PYTHON) -B training/report.py show $(SHORT_RECORDS)
+
+# Ten seeds, two and a half hours at a time, from what is committed; with what `make training` did.
+training-long: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
+	$(Q)$(training_sweep) --records $(LONG_RECORDS) --also $(SHORT_RECORDS) --seeds 1-10 --minutes 148
+
+training-page:
+	$(Q)$(PYTHON) -B training/report.py write
+
+# A few steps over XDP, beside the same over `mem`.
+training-network: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
+	$(Q)$(PYTHON) -B training/network.py $(B) --arms exact,fpisa
+
+# What a sum costs a worker, beside a SwitchML-style one.
+$(B)/training/libquantise.so: training/quantise.c bench/switchml/switchml.c bench/switchml/switchml.h
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(WARN) -O2 -fPIC -shared -Ibench $(filter %.c,$^) -o $@
+
+training-cost: deps
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/training/libquantise.so
+	$(Q)$(PYTHON) -B training/cost.py $(B) --record training/records/cost.jsonl

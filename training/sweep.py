@@ -1,0 +1,261 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs of train.py, two at once: all networks, formats and arms, for each seed.
+
+    sweep.py BUILD --records FILE [--seeds 1-10] [--minutes M] [--data mnist|cifar10:DIR] ...
+
+A run's record is a line of FILE as soon as the run has ended, and a run that is there is not done again: whoever stops
+this, by Ctrl-C too, loses the runs under way. Those of one seed come one after the other, so that arms can be compared
+in pairs. After --minutes no run is begun that would not end in time; the exit status is 0 then too. --also FILE takes the
+runs that are there from another file first; --compare FILE says afterwards how many ended with the same bits there.
+"""
+import argparse
+import ctypes
+import importlib.util
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import platform
+import signal
+import sys
+import time
+
+from plan import ARMS, EPOCHS, EXPERIMENT, FORMATS, NETWORKS, SEEDS, Settings
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.join(HERE, "..", "adapters", "python")
+PR_SET_PDEATHSIG = 1
+SILENCE_S = 30  # after which the end of an epoch is worth a line
+
+
+def cpu_name():
+    with open("/proc/cpuinfo") as f:
+        return next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), platform.machine())
+
+
+def machine():
+    """What bits depend on beside the settings, and time."""
+    import torch
+    return {"cpu": cpu_name(), "cpus": len(os.sched_getaffinity(0)), "kernel": platform.release().split("-")[0],
+            "torch": torch.__version__}
+
+
+def process(pipe, build, data, folder):
+    """Takes settings, gives how many epochs are done, then the record; data loaded once."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["FPISA_LIBRARY"] = os.path.join(build, "libfpisa.so")
+    sys.path.insert(0, PACKAGE)
+    import data as images
+    import train
+    try:
+        loaded, here = images.load(data, folder), machine()
+        pipe.send(None)
+        while True:
+            settings = Settings(*pipe.recv())
+            pipe.send({**train.run(settings, loaded, os.path.join(build, "fpisa"), pipe.send), "machine": here})
+    except EOFError:
+        pass
+    except Exception as e:
+        pipe.send(str(e) if isinstance(e, RuntimeError) else f"{type(e).__name__}: {e}")
+
+
+# -- records ------------------------------------------------------------------
+
+def read(path):
+    """Of a file of records; none if it is not there. A last line that was cut off is none."""
+    if not os.path.exists(path):
+        return []
+    with open(path) as f:
+        return [json.loads(line) for line in f if line.endswith("\n")]
+
+
+def key(record):
+    return tuple(record[k] for k in ("experiment", "data", "model", "format", "arm", "seed", "epochs"))
+
+
+class Records:
+    def __init__(self, path):
+        self.path = path
+        self.all = {key(r): r for r in read(path)}
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        if os.path.exists(path):
+            with open(path, "rb+") as f:
+                whole = f.read().rfind(b"\n") + 1
+                f.truncate(whole)
+
+    def add(self, record):
+        self.all[key(record)] = record
+        with open(self.path, "a") as f:
+            f.write(json.dumps(record, separators=(",", ":")) + "\n")
+            f.flush()
+            os.fsync(f.fileno())
+
+
+# -- the sweep -----------------------------------------------------------------
+
+class Clock:
+    """How long runs take, by network: of those that ended in this sweep, and before that of the epochs of those under way."""
+
+    def __init__(self, minutes):
+        self.began = self.said = time.monotonic()
+        self.limit_s, self.took, self.under_way = minutes * 60 if minutes else None, {}, {}
+
+    def begin(self, who, settings):
+        self.under_way[who] = settings, time.monotonic(), 0
+
+    def epoch(self, who, done):
+        """Whether it is time to say so."""
+        self.under_way[who] = *self.under_way[who][:2], done
+        due = time.monotonic() - self.said > SILENCE_S
+        self.said = time.monotonic() if due else self.said
+        return due
+
+    def end(self, who):
+        self.under_way.pop(who, None)
+
+    def elapsed(self):
+        return time.monotonic() - self.began
+
+    def note(self, record):
+        self.said = time.monotonic()
+        self.took.setdefault(record["model"], []).append(record["seconds"])
+
+    def expect(self, model):
+        """Seconds, None before anything is known."""
+        known = self.took.get(model) or [s for of_model in self.took.values() for s in of_model] or [
+            (time.monotonic() - began) * settings.epochs / done for settings, began, done in self.under_way.values() if done]
+        return sum(known) / len(known) if known else None
+
+    def allows(self, model):
+        return self.limit_s is None or self.elapsed() + (self.expect(model) or 0) < self.limit_s
+
+    def left(self, todo, processes):
+        """Of what is under way and of these settings: a sentence."""
+        parts = [(s, 1 - done / s.epochs) for s, _, done in self.under_way.values()] + [(s, 1) for s in todo]
+        seconds = sum(part * self.expect(s.model) for s, part in parts) / processes
+        return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
+
+
+def start(args, pipes):
+    """One more process."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    pipes[ours] = context.Process(target=process, args=(theirs, args.build, args.data, args.downloads), daemon=True)
+    pipes[ours].start()
+    theirs.close()
+
+
+def sweep(args, todo, records):
+    """Whether no run failed."""
+    clock, pipes, total, good = Clock(args.minutes), {}, len(todo), True
+    start(args, pipes)
+    done = 0
+    while pipes:
+        for pipe in multiprocessing.connection.wait(list(pipes)):
+            try:
+                said = pipe.recv()
+            except EOFError:
+                pipes[pipe].join()
+                said = f"a process ended with status {pipes[pipe].exitcode}"
+            if isinstance(said, int):
+                if clock.epoch(pipe, said):
+                    names = ", ".join(f"{s.model} {s.format} {s.arm} seed {s.seed} epoch {n} of {s.epochs}"
+                                      for s, _, n in clock.under_way.values())
+                    print(f"training: {done}/{total}, under way {names}; {clock.left(todo, len(pipes))}", flush=True)
+                continue
+            clock.end(pipe)
+            if isinstance(said, str):
+                print(f"training: {said}", file=sys.stderr)
+                good = False
+                pipes.pop(pipe).join()
+                continue
+            if said:
+                done += 1
+                records.add(said)
+                clock.note(said)
+                print(f"training: {done}/{total} {said['model']} {said['format']} {said['arm']} seed {said['seed']}: "
+                      f"{said['accuracy'][-1]:.1f}%, {said['seconds']:.0f} s; {clock.left(todo, len(pipes))}", flush=True)
+            elif len(pipes) < min(args.processes, total):  # the first has the images: the others download nothing
+                start(args, pipes)
+            if todo and clock.allows(todo[0].model):
+                clock.begin(pipe, todo[0])
+                pipe.send(todo.pop(0))
+            else:
+                pipe.close()
+                pipes.pop(pipe).join()
+    print(f"training: {done} runs in {clock.elapsed() / 60:.1f} min, {total - done} left"
+          + ("; the same command goes on with them" if total > done else ""), flush=True)
+    return good
+
+
+def compare(records, path):
+    others = {key(r): r for r in read(path)}
+    shared = [k for k in records.all if k in others]
+    same = sum(records.all[k]["weights"] == others[k]["weights"] for k in shared)
+    if shared:
+        cpus = ", ".join(sorted({others[k]["machine"]["cpu"] for k in shared}))
+        print(f"training: {same} of {len(shared)} runs ended with the bits that {path} has of them ({cpus})")
+
+
+def span(text):
+    first, _, last = text.partition("-")
+    return list(range(int(first), int(last or first) + 1))
+
+
+def words(known):
+    def parse(text):
+        chosen = text.split(",")
+        unknown = [w for w in chosen if w not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]}: there are {', '.join(known)}")
+        return chosen
+
+    return parse
+
+
+def arguments():
+    p = argparse.ArgumentParser(prog="training/sweep.py", description=__doc__.splitlines()[0])
+    p.add_argument("build", metavar="BUILD", type=os.path.abspath)
+    p.add_argument("--records", metavar="FILE", required=True)
+    p.add_argument("--also", metavar="FILE")
+    p.add_argument("--compare", metavar="FILE")
+    p.add_argument("--data", default="mnist")
+    p.add_argument("--seeds", metavar="N[-M]", type=span, default=[SEEDS[0]])
+    p.add_argument("--epochs", type=int, default=EPOCHS)
+    p.add_argument("--minutes", type=float, help="of the whole")
+    p.add_argument("--processes", type=int, default=2)
+    for name, known in ("models", NETWORKS), ("formats", FORMATS), ("arms", ARMS):
+        p.add_argument(f"--{name}", metavar=name[:-1].upper() + ",...", type=words(list(known)), default=list(known))
+    args = p.parse_args()
+    args.downloads = os.path.join(args.build, "training")
+    return args
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    args = arguments()
+    if not importlib.util.find_spec("torch"):
+        sys.exit("training: there is no torch; `make training` installs python3-torch")
+    records = Records(args.records)
+    wanted = [Settings(args.data.partition(":")[0], m, f, a, s, args.epochs) for s in args.seeds
+              for f in args.formats for m in args.models for a in args.arms]
+    wanted = {(EXPERIMENT, *w[:5], w.epochs): w for w in wanted}
+    for r in read(args.also) if args.also else []:
+        if key(r) in wanted and key(r) not in records.all:
+            records.add(r)
+    todo = [w for k, w in wanted.items() if k not in records.all]
+    print(f"training: {len(wanted)} runs, {len(wanted) - len(todo)} of them are in {args.records}", flush=True)
+    good = not todo or sweep(args, todo, records)
+    if args.compare:
+        compare(records, args.compare)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("training: stopped; the same command goes on")

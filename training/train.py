@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""One run: a network, a format, an arm and a seed, trained by 8 workers in one process. sweep.py has many of them."""
+import datetime
+import time
+
+import fpisa
+
+import arms
+import errors
+import replica
+from plan import EXPERIMENT
+
+
+def sampled(epochs):
+    """Epochs of which one step, in the middle, is looked at: as the paper has it the first, the middle, the last."""
+    return sorted({0, epochs // 2, epochs - 1})
+
+
+def run(settings, data, program, after_epoch=lambda done: None):
+    """The record of a run. program: the path of `fpisa`; after_epoch(how many are done) is called after each."""
+    began, cpu = time.monotonic(), time.process_time()
+    r = replica.Replica(settings.model, data, settings.format, settings.seed)
+    adder = arms.make(settings.arm, r.type, r.workers)
+    accuracy, loss, samples, flags, steps = [], [], [], {f.name: 0 for f in fpisa.Flags}, 0
+    try:
+        for epoch in range(settings.epochs):
+            batches = r.batches(epoch)
+            for step, of_workers in enumerate(batches):
+                gradients = [r.gradient(b) for b in of_workers]
+                total, raised = adder.total(gradients)
+                if epoch in sampled(settings.epochs) and step == len(batches) // 2:
+                    samples.append({"epoch": epoch + 1,
+                                    **errors.of(gradients, total, settings.arm, settings.format, program)})
+                for f in fpisa.Flags:
+                    flags[f.name] += bool(raised & f)
+                r.update(total)
+                steps += 1
+            right, mean = r.accuracy()
+            accuracy.append(right)
+            loss.append(mean)
+            after_epoch(epoch + 1)
+    finally:
+        adder.close()
+    return {"experiment": EXPERIMENT, **settings._asdict(), "parameters": r.size, "steps": steps, "accuracy": accuracy,
+            "loss": loss, "flags": {k: n for k, n in flags.items() if n}, "samples": samples, "weights": r.digest(),
+            "date": datetime.date.today().isoformat(), "seconds": round(time.monotonic() - began, 1),
+            "cpu_s": round(time.process_time() - cpu, 1)}
