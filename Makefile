@@ -10,15 +10,19 @@
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
 # make bench	speed beside what else there is, into build/bench: results, plots, targets; BENCH="arith wire" picks
 # make bench-figures	README's figures: three runs of their parts on an idle machine, 22 minutes; make pictures draws them
+# make training	neural networks by every way to add gradients, one seed, 25 minutes at most; make training-long does ten, in parts
+# make training-page	doc/training.md's tables and plots, from training/records; make training-network: a few steps over XDP; make training-cost
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make hw	the pipeline as RTL against include/fpisa/mau.h, and proofs; HW_MUTATE=1 plants faults
 # make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make interfaces	what others build on, by version, into doc/interfaces.txt; NEWS.md comes first
 # make postgres	fpisa_sum() for PostgreSQL 15 (doc/postgres.md); make install-postgres puts it where pg_config says
+# make torch	the backend "fpisa" of torch.distributed in build/torch (doc/torch.md); make install-torch, make install-python
+# make mpi	what MPI programs preload (doc/mpi.md), for Open MPI and MPICH, whichever is installed; make install-mpi
 # make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
-# make deb	Debian packages in build/deb; postgresql-15-fpisa too where make postgres works
+# make deb	Debian packages in build/deb; of PostgreSQL, PyTorch and MPI where make postgres, make torch and make mpi work
 # make clean	remove build/
 
 BPF_CLANG ?= clang-19
@@ -59,12 +63,18 @@ PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 # What a fresh Debian 12 lacks; `make deps` installs what is missing and nothing else.
 PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
 	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libmnl-dev libcmocka-dev libelf-dev zlib1g-dev \
-	python3 python3-numpy python3-pytest python3-prometheus-client pkg-config binutils ethtool gnuplot-nox \
-	cppcheck man-db debhelper dpkg-dev lintian mmdebstrap nftables libgnutls28-dev
+	python3 python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel python3-prometheus-client \
+	pkg-config binutils ethtool gnuplot-nox cppcheck man-db debhelper dh-python dpkg-dev lintian mmdebstrap nftables libgnutls28-dev
 # What guests of other kernels need besides (vm/README.md).
 VM_PACKAGES := qemu-system-x86 busybox-static cpio kmod xz-utils zstd
 # What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).
 PG_PACKAGES := postgresql-15 postgresql-server-dev-15 valgrind
+# What the backend for PyTorch is (adapters/torch/rules.mk).
+TORCH_PACKAGES := python3-torch libtorch-dev pybind11-dev python3-dev
+# What the MPI adapter is built and tested with (adapters/mpi/rules.mk).
+MPI_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran
+# Programs that others wrote, which use it in mpi-long.
+MPI_PROGRAMS := lammps
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -182,6 +192,7 @@ $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%
 $(B)/tests/unit/test_privilege: $(B)/san/user/host/privilege.o
 $(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names user/cli/report)
 $(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) $(addprefix user/cli/,names.c options.c report.c))
+$(B)/tests/unit/test_partition: $(patsubst %,$(B)/san/user/query/%.o,schema text partition parquet)
 
 PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/report.c $(ORACLE_SRC) \
 	user/datapath/families.c user/datapath/queries.c user/tables/fill.c user/tables/kernel.c user/lib/soft/blocks.c \
@@ -197,6 +208,19 @@ $(TSAN): $(B)/tests/tsan/%: $(B)/tsan/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/tsan
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -fsanitize=thread $^ -lcmocka -lgmp -lpthread -lm -o $@
+
+# The same for processes that join groups over a network: tests/netns/groups/test_threads.py.
+TSAN_LIB := $(B)/tests/tsan/libfpisa.so
+TSAN_PIC := $(LIB_SRC:%.c=$(B)/tsan-pic/%.o)
+$(TSAN_PIC): $(B)/tsan-pic/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 -fPIC -fsanitize=thread $(DEP) -c $< -o $@
+
+$(TSAN_LIB): $(TSAN_PIC)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared -fsanitize=thread $^ -lpthread -lm -o $@
 
 # Two CPUs on the same slots, ROUNDS of each variant.
 .PHONY: stress
@@ -229,10 +253,12 @@ FUZZ_worker := $(LIB_SRC)
 FUZZ_address := user/lib/address.c user/lib/base/error.c
 FUZZ_gradients := $(PARSERS) user/values/gradients.c user/values/npy.c
 FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard user/job/*.c) user/config/load.c user/demo/demo.c user/demo/options.c \
-	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c prometheus.c upgrade.c)
+	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c group_view.c prometheus.c upgrade.c) \
+	user/lib/manager/protocol.c
 FUZZ_partial :=
+FUZZ_partition := user/query/schema.c user/query/text.c user/lib/query/column.c user/lib/base/error.c
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
-FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(FUZZ_MANAGER)
+FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
 FUZZ_manager := $(PARSERS) $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 $(B)/fuzz/%.o: %.c
@@ -267,12 +293,32 @@ $(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpi
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(filter %.o,$^) $(filter %.a,$^) -lxdp $(CLI_LIBS) -o $@
 
+# SwitchML's arithmetic for bench/training, by ctypes.
+$(B)/bench/libquantise.so: bench/training/quantise.c bench/switchml/switchml.c $(wildcard bench/training/*.h bench/switchml/switchml.h)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(TEST_CFLAGS) -O2 -shared -fPIC $(filter %.c,$^) -o $@
+
+# Programs under BPF_PROG_TEST_RUN, as the tests of queries have them.
+$(B)/bench/query: $(B)/chk/bench/query.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $^ -lcmocka -lbpf -lgmp -lpthread -lm -o $@
+
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
-BENCH ?= arith wire steer worker collective sum
-bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum,$(BENCH)),$(PG_PACKAGES))
+BENCH ?= arith query wire steer worker collective mpi training sum
+# What a part is built of, beside the programs of build/.
+BENCH_query := $(B)/bench/query
+BENCH_wire := $(B)/bench/wire
+BENCH_worker := $(B)/bench/worker
+BENCH_mpi := mpi
+BENCH_training := torch $(B)/bench/libquantise.so
+BENCH_sum := postgres
+bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training,$(BENCH)),$(TORCH_PACKAGES)) \
+	$(if $(filter mpi,$(BENCH)),$(MPI_PACKAGES))
 bench: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker $(if $(filter sum,$(BENCH)),postgres)
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(foreach part,$(BENCH),$(BENCH_$(part)))
 	$(Q)$(PYTHON) -B bench/run.py $(B) $(BENCH)
 
 # Three times that: README's table, and pictures. Of the errors it takes no quiet machine.
@@ -286,6 +332,8 @@ pictures: $(B)/fpisa
 		> /dev/null && cp $(B)/pictures/gradients-error.svg doc/pictures/error.svg
 	$(Q)$(PYTHON) -B bench/report/readme.py write
 
+include training/rules.mk
+
 # The same datapath by the older compiler; its BPF tests run beside the others.
 OLD := $(B)/clang-14
 .PHONY: old-compiler prog-tests
@@ -293,21 +341,21 @@ prog-tests: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROG)
 old-compiler: | all
 	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
 
-include adapters/postgres/rules.mk
+include adapters/postgres/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
 
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
 .PHONY: test-build check test test-long demo deps
-test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/wire $(B)/bench/worker $(TSAN) old-compiler \
-	$(if $(PG_HEADERS),postgres)
+test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/training/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
+	$(if $(PG_HEADERS),postgres) $(if $(TORCH_HEADERS),torch $(B)/bench/libquantise.so) $(if $(MPIS),mpi)
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build
 	$(Q)tests/run $(B) $(SUITES)
 
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
-test-long: PACKAGES += $(VM_PACKAGES) $(PG_PACKAGES)
+test-long: PACKAGES += $(VM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS)
 test-long: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long prog-long netns-long vm-long)"
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long prog-long netns-long mpi-long vm-long)"
 
 # Missing packages, one line; empty when all is there.
 MISSING = $(shell for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | \
@@ -321,7 +369,9 @@ deps:
 
 # A second make, so that what deps installed is seen by this file's shell calls.
 test: PACKAGES += $(if $(filter vm,$(or $(SUITES),vm)),$(VM_PACKAGES)) \
-	$(if $(filter postgres,$(or $(SUITES),postgres)),$(PG_PACKAGES))
+	$(if $(filter postgres package,$(or $(SUITES),postgres)),$(PG_PACKAGES)) \
+	$(if $(filter python training netns package,$(or $(SUITES),netns)),$(TORCH_PACKAGES)) \
+	$(if $(filter mpi package,$(or $(SUITES),mpi)),$(MPI_PACKAGES))
 test: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(SUITES)"
 
@@ -371,6 +421,10 @@ DEB_TREE := $(DEB)/fpisa-$(VERSION)
 # The day of the last commit, or of this file where there is no repository.
 DAY = $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y Makefile))
 
+# What cannot be built here.
+DEB_WITHOUT = $(if $(PG_HEADERS),,pkg.fpisa.nopostgres) $(if $(TORCH_HEADERS),,pkg.fpisa.notorch) \
+	$(if $(filter 2,$(words $(MPIS))),,pkg.fpisa.nompi)
+
 .PHONY: deb
 deb:
 	$(Q)rm -rf $(DEB_TREE) && mkdir -p $(DEB_TREE)
@@ -378,11 +432,12 @@ deb:
 	$(Q)printf 'fpisa ($(VERSION)) unstable; urgency=medium\n\n  * Version $(VERSION).\n\n -- %s  %s\n' \
 		"$$(sed -n 's/^Maintainer: //p' debian/control)" "$$(date -Rud @$(DAY))" > $(DEB_TREE)/debian/changelog
 	$(Q)cd $(DEB_TREE) && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u B -u VERSION -u DESTDIR -u PREFIX \
-		$(if $(PG_HEADERS),,DEB_BUILD_PROFILES="$(DEB_BUILD_PROFILES) pkg.fpisa.nopostgres") \
+		DEB_BUILD_PROFILES="$(strip $(DEB_BUILD_PROFILES) $(DEB_WITHOUT))" \
 		dpkg-buildpackage -us -uc -b -j$$(nproc) > ../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
 	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb
 
 .PHONY: man install uninstall clean help
+UNITS = fpisa.service fpisa-manager.service
 man: $(MAN) $(B)/man/functions $(B)/completion/fpisa
 install: all man
 	install -d $(addprefix $(DESTDIR),$(SBINDIR) $(LIBDIR)/fpisa $(LIBDIR)/pkgconfig $(PREFIX)/include \
@@ -401,7 +456,7 @@ install: all man
 	install -m 644 $(B)/man/libfpisa.3 $(DESTDIR)$(MANDIR)/man3/
 	for f in $$(cat $(B)/man/functions); do ln -sf libfpisa.3 $(DESTDIR)$(MANDIR)/man3/$$f.3; done
 	install -m 644 $(B)/completion/fpisa $(DESTDIR)$(COMPLETIONDIR)/
-	sed 's|@SBINDIR@|$(SBINDIR)|' user/system/fpisa.service.in > $(DESTDIR)$(UNITDIR)/fpisa.service
+	for u in $(UNITS); do sed 's|@SBINDIR@|$(SBINDIR)|' user/system/$$u.in > $(DESTDIR)$(UNITDIR)/$$u; done
 	test -e $(DESTDIR)$(CONFDIR)/fpisa.conf || install -m 640 user/system/fpisa.conf $(DESTDIR)$(CONFDIR)/
 	$(if $(DESTDIR),,test "$$(id -u)" != 0 || ldconfig)
 
@@ -409,7 +464,8 @@ install: all man
 uninstall: $(B)/man/functions
 	rm -f $(addprefix $(DESTDIR),$(SBINDIR)/fpisa $(PREFIX)/include/fpisa.h $(LIBDIR)/libfpisa.so* \
 		$(LIBDIR)/libfpisa.a $(LIBDIR)/pkgconfig/libfpisa.pc $(MANDIR)/man8/fpisa.8 \
-		$(MANDIR)/man7/fpisa-wire.7 $(MANDIR)/man3/libfpisa.3 $(COMPLETIONDIR)/fpisa $(UNITDIR)/fpisa.service)
+		$(MANDIR)/man7/fpisa-wire.7 $(MANDIR)/man3/libfpisa.3 $(COMPLETIONDIR)/fpisa \
+		$(addprefix $(UNITDIR)/,$(UNITS)))
 	for f in $$(cat $(B)/man/functions); do rm -f $(DESTDIR)$(MANDIR)/man3/$$f.3; done
 	rm -rf $(DESTDIR)$(LIBDIR)/fpisa
 	! cmp -s user/system/fpisa.conf $(DESTDIR)$(CONFDIR)/fpisa.conf || rm $(DESTDIR)$(CONFDIR)/fpisa.conf

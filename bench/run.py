@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every measurement, one after the other: JSON lines, plots, and the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|wire|steer|worker|collective|sum...]
+    run.py [--quick] [--out DIR] BUILD [arith|query|wire|steer|worker|collective|mpi|training|sum...]
 
 Writes results.jsonl, whose first line tells the machine and which says after
 each part how long it took and how busy others were before, pictures
@@ -37,11 +37,15 @@ PR_SET_PDEATHSIG = 1
 # Command, what --quick adds.
 PARTS = {
     "arith": ("{build}/fpisa bench arith --json", "--rounds 9 --cpus 1"),
+    "query": ("{build}/bench/query", "--rounds 1 --rows 100000"),
     "wire": ("{build}/bench/wire", "--runs 1 --workers 2 --vector 100000"),
     "steer": (f"{sys.executable} -B {HERE}/steer.py", "--rounds 1 --elements 64 --values 20000"),
     "worker": ("{build}/bench/worker", "--runs 1 --vector 100000"),
     "collective": (f"{sys.executable} -B {HERE}/collective/collective.py",
                    "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),
+    "mpi": (f"{sys.executable} -B {HERE}/mpi/mpi.py", "--rounds 1 --workers 2 --sizes 8,65536 --seconds 0.1"),
+    "training": (f"{sys.executable} -B {HERE}/training/training.py",
+                 "--rounds 1 --steps 1 --workers 2 --rates 1000 --models mlp --formats fp32"),
     "sum": (f"{sys.executable} -B {HERE}/sum.py", "--rounds 1 --rows 100000"),
 }
 

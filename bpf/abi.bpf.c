@@ -19,4 +19,5 @@ struct fpisa_query_config query;
 struct fpisa_query_state query_state;
 struct fpisa_query_counters query_counters;
 struct fpisa_bucket bucket;
+struct fpisa_filter_block filter_block;
 struct fpisa_group group;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Step 4 of 7, from phv.h to pipeline.h: a contribution that has passed every
- * check takes its slot, and the protocol's rules (fpisa/slot.h) say what is to
+ * check takes its slot (lock.h), and the protocol's rules (fpisa/slot.h) say what is to
  * be done with it. The entry has family 0's admission and tail-calls the others'.
  */
 #ifndef FPISA_BPF_ADMISSION_H
 #define FPISA_BPF_ADMISSION_H
 
+#include "lock.h"
 #include "pipeline.h"
 
 /* The payload, for the steps that add it: in host order, its discards observed if the job wants that. */

@@ -15,24 +15,34 @@
 
 /* -- fused ------------------------------------------------------------- */
 
-GLOBAL_FN int fused_set_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
+/*
+ * A global function's return costs as much as three elements where the kernel
+ * guards returns. FP32's bodies of fpisa/lookup32.h, which have no masks, stand in
+ * the loops over blocks; several formats in one program are more than a verifier takes.
+ */
+#if FAMILY_BYTES == 4
+#define FUSED_FN static __always_inline
+#else
+#define FUSED_FN GLOBAL_FN
+#endif
+#if FAMILY_BYTES == 4 && !FAMILY_LIMBS
+#define FUSED_SET_FN static __always_inline
+#else
+#define FUSED_SET_FN GLOBAL_FN
+#endif
+#if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
+#define FUSED_A_FN static __always_inline
+#else
+#define FUSED_A_FN GLOBAL_FN
+#endif
+
+FUSED_SET_FN int fused_set_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
 	set_values(in, e, m, FORMAT(fmt));
 	return 0;
 }
-
-/*
- * A global function's return costs as much as three elements where the kernel
- * guards returns. FP32's bodies, which have no masks, stand in the loops over
- * blocks; several formats in one program are more than a verifier takes.
- */
-#if FAMILY_BYTES == 4 && (FAMILY_RBITS == 32 || FAMILY_LIMBS)
-#define FUSED_FN static __always_inline
-#else
-#define FUSED_FN GLOBAL_FN
-#endif
 
 /* Has the family a body of its own for adds whose events are not counted? */
 #define FUSED_UNCOUNTED (FAMILY_BYTES == 4 && FAMILY_RBITS == 32)
@@ -46,7 +56,7 @@ FUSED_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e
 	return add_values(in, e, m, FORMAT(fmt), counted);
 }
 
-GLOBAL_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
+FUSED_A_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
 {
 	if (!in || !e || !m)
 		return 0;
@@ -214,15 +224,15 @@ GLOBAL_FN __u64 square_block(phv_block *p, __u32 fmt)
 }
 
 /* A lane at a time: the root's loop within that of the lanes is more than a verifier takes. */
-GLOBAL_FN int finish_lane(struct fpisa_lane *l, const struct fpisa_finish *fin, __u32 fmt)
+GLOBAL_FN int final_lane(struct fpisa_lane *l, const struct fpisa_final *fin, __u32 fmt)
 {
 	if (!l || !fin)
 		return 0;
-	fpisa_finish(l, fin, FAMILY_LIMBS == FPISA_LIMBS, FORMAT(fmt));
+	fpisa_finalise(l, fin, FAMILY_LIMBS == FPISA_LIMBS, FORMAT(fmt));
 	return 0;
 }
 
-GLOBAL_FN int finish_block(phv_block *p, const struct fpisa_finish *fin, __u32 fmt)
+GLOBAL_FN int final_block(phv_block *p, const struct fpisa_final *fin, __u32 fmt)
 {
 	struct fpisa_format f = FORMAT(fmt);
 
@@ -231,7 +241,7 @@ GLOBAL_FN int finish_block(phv_block *p, const struct fpisa_finish *fin, __u32 f
 	FPISA_EACH(i) {
 		struct fpisa_lane l = { .e = p->e[i], .m = fpisa_get_magnitude(p->m, i, f), .sign = p->d[i] >> 15 };
 
-		finish_lane(&l, fin, fmt);
+		final_lane(&l, fin, fmt);
 		p->e[i] = (__u16)l.e;
 		fpisa_put_man(p->m, i, f, l.m);
 		p->d[i] = (__u16)(l.sign << 15);

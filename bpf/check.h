@@ -21,7 +21,7 @@ static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct
 	/* What a member is told needs a frame that is whole. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return v;
-	return frame_sum(ctx, p->payload) == h->fpisa->checksum ? v : FPISA_V_checksum;
+	return is_checksum(frame_sum(ctx, p->payload), h->fpisa->checksum) ? v : FPISA_V_checksum;
 }
 
 /* Rank `rank` of job `id` is alive. The tick is a load where programs are compiled, the clock a call. */

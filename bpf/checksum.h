@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The checksums of a frame: IPv4's, and our own over FPISA header and payload (fpisa/wire.h). */
+/*
+ * The checksums of a frame: IPv4's, our own over FPISA header and payload
+ * (fpisa/wire.h), and UDP's, which costs a reply nothing more: the same sums give it.
+ */
 #ifndef FPISA_BPF_CHECKSUM_H
 #define FPISA_BPF_CHECKSUM_H
 
@@ -18,6 +21,21 @@ static __always_inline __u16 ip_checksum(const struct iphdr *ip)
 	return (__u16)~sum;
 }
 
+/* A 16-bit checksum of words whose sum is `sum`, below 2^36. */
+static __always_inline __u16 fold_checksum(__u64 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum += sum >> 16;
+	return (__u16)~sum;
+}
+
+/* UDP's: 0 would say that there is none. */
+static __always_inline __u16 fold_udp_checksum(__u64 sum)
+{
+	return fold_checksum(sum) ?: 0xffff;
+}
+
 static __always_inline void sum_header(const struct fpisa_hdr *h, struct fpisa_sum *sum)
 {
 	fpisa_sum_words(sum, h, FPISA_SUM_HDR_WORDS);
@@ -27,10 +45,22 @@ static __always_inline void sum_header(const struct fpisa_hdr *h, struct fpisa_s
 #define SUM_LARGE 256
 #define SUM_SMALL 32
 
+/* Our checksum, and above its 32 bits what it covers as 16-bit words, for UDP's. */
+static __always_inline __s64 checksums_of(const struct fpisa_sum *sum)
+{
+	return (__s64)(fpisa_sum_16(sum) << 32 | fpisa_sum_fold(sum));
+}
+
+/* Is it the frame's that says so? Of checksums_of(); a frame that ended before has none. */
+static __always_inline int is_checksum(__s64 sums, __u32 checksum)
+{
+	return sums >= 0 && (__u32)sums == checksum;
+}
+
 /*
- * The checksum of the frame: header and `payload` bytes, a multiple of 32.
- * Returns it in the low 32 bits; negative if the frame ends before. Global, that its
- * loops are verified once, so it finds the frame's headers for itself.
+ * checksums_of() the frame: header and `payload` bytes, a multiple of 32; negative
+ * if the frame ends before. Global, that its loops are verified once, so it finds
+ * the frame's headers for itself.
  */
 GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
 {
@@ -56,7 +86,16 @@ GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
 		fpisa_sum_words(&sum, p, SUM_SMALL / 8);
 		p += SUM_SMALL;
 	}
-	return fpisa_sum_fold(&sum);
+	return checksums_of(&sum);
+}
+
+/* Into a frame that is complete but for them: ours and UDP's. `sums`: checksums_of() it. */
+static __always_inline void set_checksums(const struct headers *h, __s64 sums)
+{
+	h->fpisa->checksum = (__u32)sums;
+	h->udp->check = fold_udp_checksum(((__u64)sums >> 32) + (__u32)sums + h->ip->saddr + h->ip->daddr +
+					  h->udp->source + h->udp->dest + 2 * (__u32)h->udp->len +
+					  bpf_htons(IPPROTO_UDP));
 }
 
 #endif

@@ -21,7 +21,7 @@ static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)
 }
 
 /* To every port of the job, by its device map. */
-static __always_inline int fan_out(struct packet *p, __u32 payload)
+static __always_inline int fan_out(struct packet *p, __u32 payload, __s64 sums)
 {
 	void *ports = lookup(&fpisa_fanout, p->id);
 	struct ethhdr *eth = p->h.eth;
@@ -37,7 +37,7 @@ static __always_inline int fan_out(struct packet *p, __u32 payload)
 	eth->h_dest[3] = group[1] & 0x7f;
 	eth->h_dest[4] = group[2];
 	eth->h_dest[5] = group[3];
-	address_reply(&p->h, p->job->address, p->job->group, p->job->group_port, payload);
+	address_reply(&p->h, p->job->address, p->job->group, p->job->group_port, payload, sums);
 	if (bpf_redirect_map(ports, 0, BPF_F_BROADCAST) != XDP_REDIRECT)
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	return count_verdict(p->id, FPISA_V_result, XDP_REDIRECT);
@@ -47,14 +47,15 @@ static __always_inline int fan_out(struct packet *p, __u32 payload)
 static __always_inline int send_result(struct xdp_md *ctx, struct fpisa_phv *phv, struct packet *p, __u32 flags)
 {
 	__u32 payload = payload_bytes(phv);
+	__s64 sums;
 
 	if (SWAPPED(phv))
 		run_swap(ctx, phv);
-	p->h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
+	sums = frame_sum(ctx, payload);
 	if (phv->resend)
-		return count_verdict(p->id, FPISA_V_resent, to_sender(ctx, &p->h, p->id, payload));
+		return count_verdict(p->id, FPISA_V_resent, to_sender(ctx, &p->h, p->id, payload, sums));
 	count_flags(p->counters, flags);
-	return fan_out(p, payload);
+	return fan_out(p, payload, sums);
 }
 
 #endif

@@ -40,8 +40,8 @@ GLOBAL_FN int not_complete(struct xdp_md *ctx, struct fpisa_phv *phv, __u64 live
 /* The round is complete: what its read-out does, into the PHV. */
 static __always_inline void plan_read(struct fpisa_phv *phv, const struct packet *p)
 {
-	phv->finish = fpisa_finish_of(fpisa_job_format(p->job), p->slot->op, p->slot->operand, p->slot->arrivals,
-				      p->job->flags & FPISA_JOB_RECIPROCAL);
+	phv->final = fpisa_final_of(fpisa_job_format(p->job), p->slot->op, p->slot->operand, p->slot->arrivals,
+				    p->job->flags & FPISA_JOB_RECIPROCAL);
 }
 
 static __always_inline void count_events(struct fpisa_counters *c, __u64 events)
@@ -72,10 +72,11 @@ static __always_inline int commit(struct xdp_md *ctx, struct fpisa_phv *phv, con
 }
 
 /*
- * The next unit's program is missing, and what stands in for it. The registers may hold half a contribution,
- * so no sum comes of the round: the generation breaks, and all its ranks are told, the sender first.
+ * The pipeline cannot go on: the next unit's program is missing, and what stands in for it; or, which cannot be, an
+ * entry of a map. The registers may hold half a contribution, so no sum comes of the round: the generation
+ * breaks, and all its ranks are told that. `why` counts this frame.
  */
-GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv)
+GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 {
 	struct fpisa_session *session;
 	struct fpisa_slot *slot;
@@ -85,11 +86,14 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv)
 		return XDP_ABORTED;
 	slot = lookup(&fpisa_slots, phv->key);
 	session = lookup(&fpisa_sessions, phv->job);
-	if (!slot || !session)
+	if (!slot || !session) {
+		if (slot)
+			lock_release(&slot->lock);
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);
+	}
 	fpisa_break(session, slot->generation, FPISA_V_pipeline);
 	lock_release(&slot->lock);
-	return refuse(ctx, phv->job, FPISA_V_pipeline);
+	return refuse(ctx, phv->job, why);
 }
 
 /*

@@ -5,13 +5,15 @@
  * an object contains one branch of each.
  *
  *			add, fused		add, staged	read-out, fused		read-out, staged
- *	FP32, R = 32	lookup32.h		lanes.h		lookup_read.h		block.h
+ *	FP32		lookup32.h		lanes.h		lookup_read.h		block.h
  *	FP64		lookup.h, wide		lanes.h		lookup_read.h		block.h
  *	other registers	lookup.h, narrow	lanes.h		lookup_read.h		block.h
  *	exact FP32	lookup32.h		exact.h		exact.h			exact.h
  *	exact, others	lookup.h		exact.h		exact.h			exact.h
  *
- * In mode fpisa-a: lookup.h where R = 32, else block.h; staged block.h.
+ * In mode fpisa-a: lookup32.h of FP32, lookup.h where R = 32, else block.h; staged block.h. First contributions: lookup32.h of
+ * FP32 where fused, else block.h; exact.h. A sum that may overflow (phv->checked): MAU4 is block.h's. Operations
+ * other than the sum (op.h) and shared exponents (mx.h) go unit by unit in either pipeline.
  */
 #ifndef FPISA_BPF_FORMS_H
 #define FPISA_BPF_FORMS_H
@@ -27,6 +29,8 @@
 
 /* Tables; those that a family does not use are not in its object. */
 static const struct fpisa_match32 by_word = FPISA_MATCH32;
+static const struct fpisa_match32_a by_word_a = FPISA_MATCH32_A;
+static const struct fpisa_match32_64 by_word_64 = FPISA_MATCH32_64;
 static const struct fpisa_narrow narrow32 = FPISA_NARROW_32, narrow64 = FPISA_NARROW_64;
 static const struct fpisa_wide wide64 = FPISA_WIDE_64;
 static const struct fpisa_places places = FPISA_PLACES;
@@ -66,6 +70,8 @@ static __always_inline void set_values(const struct words *in, struct fpisa_exp_
 {
 	if (EXACT)
 		fpisa_exact_set(in, e, m, FAMILY_LIMBS, f);
+	else if (FAMILY_BYTES == 4)
+		fpisa_look_set32(in, e, m, f, FAMILY_RBITS == 32 ? by_word.head : by_word_64.head);
 	else
 		fpisa_block_set(in, e, m, f);
 }
@@ -82,6 +88,8 @@ static __always_inline __u64 add_values(const struct words *in, struct fpisa_exp
 		return fpisa_look_add_wide(in, e, m, f, &wide64);
 	else if (FAMILY_BYTES == 4 && FAMILY_RBITS == 32)
 		return fpisa_look_add32(in, e, (void *)m, &by_word, counted);
+	else if (FAMILY_BYTES == 4)
+		return fpisa_look_add32_64(in, e, (void *)m, f, &by_word_64);
 	else
 		return fpisa_look_add(in, e, m, f, FAMILY_RBITS == 32 ? &narrow32 : &narrow64);
 	return 0;
@@ -92,6 +100,8 @@ static __always_inline __u64 add_values_a(const struct words *in, struct fpisa_e
 {
 	if (EXACT)
 		return add_values(in, e, m, f, 1);
+	if (FAMILY_BYTES == 4 && FAMILY_RBITS == 32)
+		return fpisa_look_add32_a(in, e, (void *)m, &by_word_a);
 	if (FAMILY_RBITS == 32)
 		return fpisa_look_add_a(in, e, (void *)m, f, &narrow32);
 	return fpisa_block_add(in, e, m, f, FPISA_MODE_FPISA_A);
@@ -184,7 +194,7 @@ static __always_inline void collapse_lane(struct fpisa_lane *l, const __s64 *acc
 		fpisa_exact_mau5(l, acc, n, factor);
 }
 
-/* `factor` is what a superaccumulator multiplies by on the way; other registers leave that to finish_block(). */
+/* `factor` is what a superaccumulator multiplies by on the way; other registers leave that to final_block(). */
 static __always_inline void stage5(const struct fpisa_exp_block *e, const man_block *m, struct fpisa_phv_ref p,
 				   struct fpisa_format f, __u64 factor)
 {

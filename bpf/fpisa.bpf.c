@@ -11,12 +11,16 @@
  *	check.h		one that the job takes, from the rank that it says?
  *	phv.h		what later steps know of it
  *	admission.h	its slot, and the protocol's rules
- *	pipeline.h	MAU0..8, fused or staged
+ *	pipeline.h	MAU0..8, in one program (fused.h) or a program each (staged.h)
  *	finish.h	the contribution is recorded, the round done
  *	fanout.h	the result, to all ranks
  *
- * receive() below is that list in C. A HELLO leaves it for hello.h, a frame of a
- * query for the query's program (query/).
+ * receive() and contribution() below are the first three in C, admission() the rest. A
+ * HELLO leaves the list for hello.h, a frame of a query for the query's program (query/).
+ *
+ * A step returns an XDP action, which ends the packet, or GO_ON (finish.h); a check
+ * an enum fpisa_verdict, FPISA_V_ok if it passed; a rule of slots an enum
+ * fpisa_step, or a verdict negated. What cannot fail returns 0, for the verifier wants a number.
  *
  * The entry is in section "prog", which is where iproute2 looks; it loads
  * that program alone. So the entry can run every stage itself, and stands in

@@ -70,6 +70,19 @@ static __always_inline int unaddressed(__u32 id)
 	return XDP_DROP;
 }
 
+/* The copy, whose UDP checksum is that of what it was copied from, is for this address: RFC 1624, equation 3. */
+static __always_inline void address_copy(struct headers *h, __be32 address, __be16 port)
+{
+	/* One without, of a datapath whose upgrade is under way, stays so. */
+	if (h->udp->check)
+		h->udp->check = fold_udp_checksum((__u16)~h->udp->check + (__u16)~h->udp->dest + (__u64)(__u32)~h->ip->daddr +
+						  port + address);
+	h->udp->dest = port;
+	h->ip->daddr = address;
+	h->ip->check = 0;
+	h->ip->check = ip_checksum(h->ip);
+}
+
 SEC("xdp/devmap")
 int fpisa_egress(struct xdp_md *ctx)
 {
@@ -94,10 +107,7 @@ int fpisa_egress(struct xdp_md *ctx)
 		return unaddressed(id);
 	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
-	h.udp->dest = job->rank[rank].port;
-	h.ip->daddr = job->rank[rank].addr;
-	h.ip->check = 0;
-	h.ip->check = ip_checksum(h.ip);
+	address_copy(&h, job->rank[rank].addr, job->rank[rank].port);
 	return XDP_PASS;
 }
 

@@ -127,6 +127,7 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
+	struct fpisa_sum sum;
 	struct fpisa_hello *p;
 	struct headers h;
 	int v, rank = check_hello(ctx, id, payload);
@@ -150,10 +151,10 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 		v = join_session(ctx, id, rank);
 	if (v != FPISA_V_welcome && v != FPISA_V_challenge)
 		return count_verdict(id, v, XDP_DROP);
-	h.fpisa->checksum = fpisa_hello_sum(h.fpisa, p);
+	sum = fpisa_hello_sums(h.fpisa, p);
 	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);
-	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p));
+	address_reply(&h, h.ip->daddr, h.ip->saddr, h.udp->source, sizeof(*p), checksums_of(&sum));
 	return count_verdict(id, v, through(id, hop->ifindex));
 }
 

@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The lock of a slot or a session: a word, 1 while a CPU owns it. Not the
+ * The lock of a slot, a session or a query: a word, 1 while a CPU owns it. Not the
  * kernel's spin lock, which no program may hold over a tail call.
+ *
+ * A slot's is taken in admission() and held over the tail calls. Each way out
+ * gives it back, in the step that ends there:
+ *
+ *	admission()	the rules refuse the contribution
+ *	not_complete()	the round waits for others, who are named to one that asked
+ *	commit()	the same, nobody asked
+ *	finish()	the result is in the frame; or, which cannot be, that is not found again
+ *	lose_round()	a program of the pipeline, or what this slot belongs to, is missing
+ *
+ * A session's is taken and given back in join_session() (hello.h), a query's in its programs.
  */
 #ifndef FPISA_BPF_LOCK_H
 #define FPISA_BPF_LOCK_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The maps that all programs share; those of a family are in family.h, of
+ * Under all steps: the maps that all programs share; those of a family are in family.h, of
  * steering in fpisa_steer.bpf.c. All are pinned by name, so that plain
  * `ip link set dev DEV xdp obj fpisa.o` leaves a datapath that user space
  * can configure; names carry the prefix because by-name pins may share a

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A frame in a program's hands: where its headers lie, and the map entries
- * that it is about. A program looks each of them up once and hands them on. No
- * pointer outlives a tail call; what does is in the PHV (phv.h), by which the
- * next program finds them again.
+ * Under all steps: a frame in a program's hands, where its headers lie, and the
+ * map entries that it is about. A program looks each of them up once and hands
+ * them on. No pointer outlives a tail call, and `h` not even one that missed; what does is in
+ * the PHV (phv.h), by which the next program finds them again.
  */
 #ifndef FPISA_BPF_PACKET_H
 #define FPISA_BPF_PACKET_H
@@ -44,7 +44,7 @@ struct packet {
 	struct fpisa_job *job;
 	struct fpisa_session *session;
 	struct fpisa_counters *counters;
-	struct fpisa_slot *slot; /* the version that this CPU owns */
+	struct fpisa_slot *slot; /* the version that the contribution is for; from admission() on this CPU owns it (lock.h) */
 };
 
 #endif

@@ -18,7 +18,7 @@
 struct fpisa_phv {
 	__u32 stage;  /* 0: a new packet; k + 1: the next program is to run MAU k */
 	__u32 job;    /* job number */
-	__u32 key;    /* of the slot version that this CPU owns */
+	__u32 key;    /* of the slot version that the contribution is for */
 	__u32 blocks; /* of 32 elements, in this frame */
 	__u32 bank;   /* index of the first program of the family and bank that this packet uses */
 	__u32 format; /* of the job, packed (family.h) */
@@ -41,7 +41,7 @@ struct fpisa_phv {
 	__u8 checked; /* the round has more adds than the headroom bounds: every sum is checked */
 	__u8 uncounted; /* the adds' events matter to the result's flags alone */
 	__u8 pad[4];
-	struct fpisa_finish finish; /* of the read-out */
+	struct fpisa_final final; /* what the read-out does besides rounding */
 	struct fpisa_phv_block b[FPISA_MAX_BLOCKS];
 };
 
@@ -60,7 +60,7 @@ static __always_inline __u32 pack_format(struct fpisa_format f)
 	       (__u32)f.integer << 25 | (__u32)f.shared << 26;
 }
 
-/* All but what only the slot's owner can know: first, checked, resend, results and finish (admission.h, finish.h). */
+/* All but what only the slot's owner can know: first, checked, results and final; resend is 0 until a kept result is asked for (admission.h). */
 static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet *p, const struct fpisa_control *control)
 {
 	const struct fpisa_hdr *h = p->h.fpisa;

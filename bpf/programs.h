@@ -6,7 +6,7 @@
 #ifndef FPISA_BPF_PROGRAMS_H
 #define FPISA_BPF_PROGRAMS_H
 
-#include "pipeline.h"
+#include "staged.h"
 
 /* MAU k, then the tail call of the next; of what stands in for it; else the round is lost. */
 static __always_inline int stage(struct xdp_md *ctx, __u32 k)
@@ -21,8 +21,8 @@ static __always_inline int stage(struct xdp_md *ctx, __u32 k)
 	if (action != GO_ON || k + 1 == FPISA_STAGES)
 		return action;
 	next_stage(ctx, phv, k + 1);
-	hand_on(ctx, phv, FPISA_ADMISSION, k + 1);
-	return lose_round(ctx, phv);
+	hand_on(ctx, phv, FPISA_STAND_IN, k + 1);
+	return lose_round(ctx, phv, FPISA_V_pipeline);
 }
 
 #define STAGE(k)                                          \

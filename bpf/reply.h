@@ -10,13 +10,13 @@
 #include "checksum.h"
 #include "counters.h"
 
+/* The outer headers, and all checksums, of a frame whose FPISA header and payload are complete; `sums`: of frame_sum(). */
 static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port,
-					  __u32 payload)
+					  __u32 payload, __s64 sums)
 {
 	h->udp->source = h->udp->dest;
 	h->udp->dest = to_port;
 	h->udp->len = bpf_htons((__u16)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
-	h->udp->check = 0;
 	h->ip->saddr = from;
 	h->ip->daddr = to;
 	h->ip->tot_len = bpf_htons((__u16)(FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN + payload));
@@ -25,6 +25,7 @@ static __always_inline void address_reply(struct headers *h, __be32 from, __be32
 	h->ip->ttl = 64;
 	h->ip->check = 0;
 	h->ip->check = ip_checksum(h->ip);
+	set_checksums(h, sums);
 }
 
 /*
@@ -42,14 +43,14 @@ static __always_inline int through(__u32 job, __u32 port)
 }
 
 /* Send the frame back where it came from; FPISA header and payload are complete. */
-static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 job, __u32 payload)
+static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u32 job, __u32 payload, __s64 sums)
 {
 	__u8 mac[ETH_ALEN];
 
 	__builtin_memcpy(mac, h->eth->h_dest, ETH_ALEN);
 	__builtin_memcpy(h->eth->h_dest, h->eth->h_source, ETH_ALEN);
 	__builtin_memcpy(h->eth->h_source, mac, ETH_ALEN);
-	address_reply(h, h->ip->daddr, h->ip->saddr, h->udp->source, payload);
+	address_reply(h, h->ip->daddr, h->ip->saddr, h->udp->source, payload, sums);
 	return through(job, ctx->ingress_ifindex);
 }
 
@@ -63,8 +64,7 @@ GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 	if (!find_headers(ctx, &h))
 		return count_verdict(job, FPISA_V_internal, XDP_DROP);
 	sum_header(h.fpisa, &sum);
-	h.fpisa->checksum = fpisa_sum_fold(&sum);
-	action = to_sender(ctx, &h, job, 0);
+	action = to_sender(ctx, &h, job, 0, checksums_of(&sum));
 	extra = (int)(ctx->data_end - ctx->data) - FPISA_PAYLOAD_OFFSET;
 	if (extra > 0)
 		bpf_xdp_adjust_tail(ctx, -extra);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * MAU0..8 over a whole frame, block by block (blocks.h): the stages of the
- * chain, which the fused bodies fall back on (pipeline.h). A unit takes the form
+ * chain, which the fused bodies fall back on (fused.h). A unit takes the form
  * that the format and the operation ask for. Beside them what else goes over a
  * payload: its byte order, and the observer of what an add discards.
  */
@@ -215,9 +215,9 @@ GLOBAL_FN int run_mau5(struct fpisa_phv *phv)
 		return 0;
 	}
 	EACH_BLOCK(b, phv) {
-		mau5_block(&e->b[b], &m[b], &p[b], phv->format, phv->finish.factor);
-		if (phv->finish.op != FPISA_OP_SUM)
-			finish_block(&p[b], &phv->finish, phv->format);
+		mau5_block(&e->b[b], &m[b], &p[b], phv->format, phv->final.factor);
+		if (phv->final.op != FPISA_OP_SUM)
+			final_block(&p[b], &phv->final, phv->format);
 	}
 	return 0;
 }

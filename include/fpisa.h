@@ -337,7 +337,8 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
 /*
  * As fpisa_start() and fpisa_allreduce_op() of a handle; fpisa_test() and
  * fpisa_wait() take the request. The first call of a type returns when all
- * ranks have made it. Errors beside theirs and those of fpisa_group_join():
+ * ranks have made it. call.on_done needs no option: a group has its thread;
+ * then `request` may be NULL. Errors beside theirs and those of fpisa_group_join():
  *
  * -ECONNRESET	ranks are dead, or have left before they completed this call: the error and fpisa_group_missing() name
  *		them. So it is for every call then; leave, and join again
@@ -356,6 +357,117 @@ uint64_t fpisa_group_missing(struct fpisa_group *g);
 
 /* The group is gone; requests of it are released. Others go on with calls that this rank has completed. NULL is fine. */
 void fpisa_group_leave(struct fpisa_group *g);
+
+/*
+ * A query over a table whose rows lie at workers (`fpisa query worker`): the
+ * first N rows by a column, groups by key with count, sum, min, max and average,
+ * or all rows. Rows pass an aggregator (`fpisa query add`), which drops
+ * those that cannot matter or adds them up, or come straight to here. An answer is exact and whole, or there is an error.
+ * A query belongs to one thread at a time, and to the process that opened it.
+ *
+ * An aggregate of a column is over the values that are not NULL, as in SQL; of
+ * none but count it is NULL. A sum is exact and rounded once, to a real; an average
+ * to a double. NaN equals NaN and is above all else, -0 equals 0.
+ */
+struct fpisa_query;
+
+enum fpisa_column_type {
+	FPISA_COLUMN_REAL = 1, /* binary32 */
+	FPISA_COLUMN_DOUBLE = 2,
+	FPISA_COLUMN_INT32 = 3,
+	FPISA_COLUMN_INT64 = 4,
+	FPISA_COLUMN_TEXT = 5,
+	FPISA_COLUMN_DATE = 6, /* 1998-12-31 */
+};
+
+/* Who drops rows, or adds them up. */
+enum fpisa_pruning {
+	FPISA_PRUNING_NETWORK = 0, /* the aggregator */
+	FPISA_PRUNING_NONE = 1,	   /* nobody: all rows come straight to here */
+	FPISA_PRUNING_WORKERS = 2, /* each worker its own; what is left comes straight to here */
+};
+
+struct fpisa_query_options {
+	size_t size;	       /* sizeof(struct fpisa_query_options), so that it may grow */
+	const char *workers;   /* ADDR[:PORT],... of their TCP port, which is 18001 by default */
+	const char *key_file;  /* the file whose last key is used; NULL: what FPISA_KEY names */
+	const char *table;
+	const char *value;     /* a column of type real: of the order, or of the aggregates; NULL: groups are counted alone */
+	const char *by;	       /* columns of the key, "a,b"; NULL: no groups */
+	const char *columns;   /* of the rows of the answer, "a,b"; NULL: all. Not with `by` */
+	uint64_t limit;	       /* the first N rows by `value`, up to 65536; 0: all rows, or groups */
+	uint8_t ascending;     /* the least values come first */
+	uint8_t nulls_first;   /* rows whose value is NULL come before the others, not behind them */
+	uint8_t pruning;       /* enum fpisa_pruning */
+	uint8_t preaggregate;  /* each worker adds up its rows by key first, and sends exact partial sums */
+	uint32_t query;	       /* its number at the aggregator; this, the next and the token not without pruning in the network */
+	const char *aggregator; /* ADDR[:PORT] */
+	uint64_t token;
+	uint16_t local_port;  /* UDP, as the query lists it of its master; 0: 18000 */
+	uint16_t worker_port; /* UDP, as it lists it of its workers; 0: 18000 */
+	uint32_t timeout_ms;  /* how long nothing may go on before it is an error; 0: 10000 */
+	double loss, duplicate, reorder, delay, corrupt; /* fault injection, for tests: as struct fpisa_options */
+	uint64_t seed;
+};
+
+/* A column of the answer. */
+struct fpisa_query_column {
+	const char *name; /* of an aggregate: count, sum, min, max, avg */
+	uint32_t type;	  /* enum fpisa_column_type */
+	uint32_t not_null;
+};
+
+/* Rows, each once, but where it says otherwise; sent = pruned + absorbed + received. */
+struct fpisa_query_counts {
+	uint64_t rows;	   /* of the table at all workers */
+	uint64_t nulls;	   /* of them whose value is NULL */
+	uint64_t sent;	   /* in frames, by all workers */
+	uint64_t pruned;   /* that the aggregator dropped */
+	uint64_t absorbed; /* that it added to its table */
+	uint64_t received; /* that came to here */
+	uint64_t values_sent, values_absorbed, values_received; /* of groups: values, or rows, that these stand for */
+	uint64_t frames, repeated; /* of workers, with rows; of them those that were sent again */
+	uint32_t restarts; /* because the aggregator's state was lost */
+	uint32_t certified; /* the aggregator's certificate of the first N was checked */
+};
+
+/*
+ * Begins a query; *q is NULL if it fails, and errors that take longer are those
+ * of fpisa_query_work(). Returns at once.
+ *
+ * -EINVAL	options that contradict each other
+ * -EACCES	others can read the file of the key
+ * -ENOENT	no such file; or no GnuTLS (libgnutls.so.30)
+ * -EADDRINUSE	another program has the UDP port
+ */
+int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *options);
+
+/*
+ * Goes on for up to timeout_ms, -1: for as long as it takes. 1: rows can be taken, 2: and they are all that
+ * there are; 0: not yet. An error is the query's last, and the same at each call. Rows of an answer that is not whole come only of
+ * a query for all rows.
+ *
+ * -EINVAL	a worker has no such table or column, or the aggregator's query is another one; -ENOENT: no such table
+ * -EACCES	a worker does not know the key
+ * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
+ * -ETIMEDOUT	a worker or the aggregator does not answer
+ * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
+ */
+int fpisa_query_work(struct fpisa_query *q, int timeout_ms);
+
+/* Can be read when fpisa_query_work() with timeout 0 may go on. It is the query's. */
+int fpisa_query_fd(const struct fpisa_query *q);
+
+/* How many columns the answer has, in *columns; 0 before they are known, which they are when rows can be taken. */
+uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_query_column **columns);
+
+/* The next row: a text of each column, or NULL; valid until the next call on the query. 1, or 0: none is left now. */
+int fpisa_query_next(struct fpisa_query *q, const char *const **row);
+
+void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *counts);
+
+/* Ends it, also one that is under way: workers stop. NULL is fine. */
+void fpisa_query_close(struct fpisa_query *q);
 
 /* The last error of this thread, one line, never NULL. */
 const char *fpisa_error(void);

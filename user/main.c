@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "demo/demo.h"
 #include "doctor/doctor.h"
+#include "query/query.h"
 #include "serve/serve.h"
 #include "soak/soak.h"
 #include "tables/tables.h"
@@ -35,7 +36,9 @@ static const char doctor_more[] =
 	"                     named and has no XDP program gets one for a moment, to see\n"
 	"                     whether its driver takes it, which may interrupt its traffic\n"
 	"  --worker ADDR      this machine is a worker of the aggregator at ADDR; DEV is the\n"
-	"                     interface towards it, by default that of the route\n";
+	"                     interface towards it, by default that of the route; with\n"
+	"                     FPISA_MANAGER and FPISA_KEY set, can it join groups?\n"
+	"  --config FILE      whose [manager] is looked at; default " CONFIG_FILE "\n";
 
 static const char config_more[] =
 	"  FILE               default " CONFIG_FILE "\n"
@@ -73,20 +76,69 @@ static const struct verb verbs[] = {
 	{ "job del", verb_job_del, "JOB", "remove a job", NULL },
 	{ "job shrink", verb_job_shrink, "JOB RANK...", "go on without some ranks",
 	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n" },
-	{ "query add", verb_query_add, "QUERY --kind topn|table --workers LIST --master M --limit N [OPTION...] [--json]",
+	{ "query add", verb_query_add, "QUERY --kind topn|table|join --workers LIST --master M [--limit N] [OPTION...] [--json]",
 	  "make a query, of a number that no job has",
-	  "  --kind topn|table  rows that may be among the first N pass, others are pruned; or\n"
-	  "                     sum, least, greatest and count of the values of each key\n"
+	  "  --kind KIND        topn: rows that may be among the first N pass, others are pruned;\n"
+	  "                     table: sum, least, greatest and count of the values of each key;\n"
+	  "                     join: rows whose key is in the filter pass, others are pruned\n"
 	  "  --master M         ADDR[:PORT][@DEV], as a worker\n"
 	  "  --limit N          topn: N, to 65536; table: the most groups, to 16777216: 160 bytes\n"
 	  "                     of memory each or more; rows of further keys go to the master\n"
 	  "  --key-bytes B      4 (default), 8, 16 or 32\n"
 	  "  --ascending        topn: the least values come first\n"
-	  "  --ties             topn: what equals the last of the first N passes too\n",
+	  "  --ties             topn: what equals the last of the first N passes too\n"
+	  "  --filter F         before the rest, prune rows that are in no join: bitmap, of keys\n"
+	  "                     from 0 on, or bloom, of any; workers send the keys first\n"
+	  "  --filter-keys N    bitmap: one more than the greatest key, to 268435456; bloom: how\n"
+	  "                     many keys, to 16777216; 1/4 and 4 bytes of memory each or more\n"
+	  "  --filter-bytes B   the join key is the first B bytes of a row's key, 4, 8, 16 or 32;\n"
+	  "                     by default all of it\n",
 	  query_add_help },
 	{ "query list", verb_query_list, "[--json]", "the queries", NULL },
 	{ "query show", verb_query_show, "QUERY [--json]", "a query's parameters, members, state and rows", NULL },
 	{ "query del", verb_query_del, "QUERY", "remove a query", NULL },
+	{ "query data", verb_query_data, "DIR [--pages N] [--visits N] [--workers N] [--seed S]",
+	  "make tables to query, those of the Big Data benchmark",
+	  "  DIR                made if it is not there, with a directory 0, 1, ... for each worker, and\n"
+	  "                     in it rankings.csv and uservisits.csv, each with its .schema\n"
+	  "  --pages N          rows of rankings over all workers, to 268435456; default 1800000.\n"
+	  "                     4 bytes of memory each; the benchmark has 18000000\n"
+	  "  --visits N         rows of uservisits; default 3000000, of 136 bytes; it has 30000000\n"
+	  "  --workers N        who have every N-th row each, to 1024; default 2\n"
+	  "  --seed S           default 1; the same seed and sizes make the same rows on any machine\n",
+	  .unpinned = true },
+	{ "query worker", verb_query_worker, "DIR --key FILE [--listen ADDR] [--port N]", "serve a directory of tables to masters of queries",
+	  "  DIR                of each table TABLE.schema, a line NAME TYPE [not null] a column (real,\n"
+	  "                     double, int32, int64, text, date), and its rows in TABLE.csv,\n"
+	  "                     TABLE.tbl (TPC-H) or TABLE.parquet (by pyarrow)\n"
+	  "  --key FILE         masters with one of its keys are served; default $FPISA_KEY\n"
+	  "  --listen ADDR      default all addresses\n"
+	  "  --port N           TCP, where masters ask; default 18001\n"
+	  "It stays until it is ended. What masters ask, and rows for --columns, is encrypted; rows in frames\n"
+	  "cross the network in the clear.\n", .unpinned = true },
+	{ "query run", verb_query_run, "TABLE --workers LIST [OPTION...] [--json]",
+	  "ask a query of workers: the first rows, groups, or all rows",
+	  "  --workers LIST     ADDR[:PORT],... of fpisa query worker; default port 18001\n"
+	  "  --key FILE         the last key in it is used; default $FPISA_KEY\n"
+	  "  --value COLUMN     of type real: of the order, or of the aggregates\n"
+	  "  --limit N          the first N rows by --value, the greatest first\n"
+	  "  --ascending        the least first\n"
+	  "  --nulls-first      rows without a value come first, not last\n"
+	  "  --by LIST          columns: groups with count, and sum, min, max, avg of --value\n"
+	  "  --having COND      of groups, as 'sum>=100': count, sum, min, max or avg, then <, <=, =, >=\n"
+	  "                     or >, then a number\n"
+	  "  --columns LIST     of rows; default all\n"
+	  "  --prune WHO        network (default): rows pass the aggregator; none: all come here;\n"
+	  "                     workers: each prunes its own, and what is left comes here\n"
+	  "  --preaggregate     each worker adds its rows up by key first, exactly\n"
+	  "  --aggregator ADDR[:PORT], --query N, --token H\n"
+	  "                     as fpisa query add made it there\n"
+	  "  --local-port N     UDP, as the query lists it of its master; default 18000\n"
+	  "  --worker-port N    UDP, as it lists it of its workers; default 18000\n"
+	  "  --timeout S        how long nothing may go on before it is an error; default 10\n"
+	  "  --debug-faults F   faults to frames at all members, as of job add\n"
+	  "The answer is CSV on stdout; where its rows went is said on stderr: sent = pruned + absorbed +\n"
+	  "received. An answer that is not exact and whole is an error.\n", .unpinned = true },
 	{ "config check", verb_config_check, "[FILE]", "every error of a configuration file, with its line",
 	  config_more },
 	{ "config apply", verb_config_apply, "[FILE]", "load and make what a configuration file says and is missing",
@@ -94,7 +146,8 @@ static const struct verb verbs[] = {
 	{ "serve", verb_serve, "[FILE]", "the manager: give jobs to groups of workers that ask for them",
 	  "  FILE               default " CONFIG_FILE "; its section [manager] says what may be given away\n"
 	  "It stays until SIGTERM or SIGINT. Groups live on: a manager that is started again goes on with\n"
-	  "them. Making jobs takes what job add takes; the process that talks to the network has none of it.\n" },
+	  "them. SIGHUP: it reads FILE and the keys again, all but listen, port and user; a file with an error\n"
+	  "changes nothing. Who is connected stays, whatever becomes of his key. Making jobs takes what job add takes; the process that talks to the network has none of it.\n" },
 	{ "key new", verb_key_new, "NAME FILE", "draw a key for groups, and append it to a file",
 	  "The file, for its owner alone, is made if it is not there. A line is NAME:ID:SECRET; two keys of a\n"
 	  "name are valid at once, so that workers get the new one before the old one goes.\n" },
@@ -117,7 +170,7 @@ static const struct verb verbs[] = {
 	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss",
 	  "After the missing ranks the one that is silent the longest: since its last frame that\n"
 	  "passed all checks. In JSON silent_s of each missing rank, null: never heard.\n" },
-	{ "doctor", verb_doctor, "[DEV...] [--worker ADDR] [--json]",
+	{ "doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--json]",
 	  "what is wrong on this machine, and what fixes it", doctor_more },
 	{ "demo", verb_demo, "[OPTION...] [--json]",
 	  "sum real gradients over real packets, and check every bit", demo_help, demo_options_help, true },
@@ -217,9 +270,9 @@ static int help_verb(int argc, char **argv)
 	if (!argc) {
 		help(stdout, NULL);
 		fputs("Options of every verb:\n"
-		      "  --pin DIR   where its maps are pinned, but of demo and soak; else $FPISA_PIN,\n"
-		      "              /sys/fs/bpf/fpisa, and for verbs that find it loaded, where ip link\n"
-		      "              pins\n"
+		      "  --pin DIR   where its maps are pinned, but of demo, soak, query worker and query\n"
+		      "              run; else $FPISA_PIN, /sys/fs/bpf/fpisa, and for verbs that find it\n"
+		      "              loaded, where ip link pins\n"
 		      "  --verbose   show what libbpf and the verifier say\n",
 		      stdout);
 		return 0;

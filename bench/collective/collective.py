@@ -3,11 +3,15 @@
 """Time of an all-reduce over shaped links: FPISA, Open MPI, Gloo, side by side.
 
     collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
+                  [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--udp-gro off]
 
 Each worker is a network namespace. All links meet in a bridge, and both
 directions of a worker's link are shaped to the same rate, by tbf at its eth0
 and at the bridge's port towards it. The aggregator's link is not shaped: the
-switch that would do its work has no link to itself. The contenders' processes
+switch that would do its work has no link to itself. Where the results enter the
+bridge they are put together, as a worker's card would let its kernel do
+(`rx-udp-gro-forwarding`; of TCP the kernel does that by itself); with
+`--udp-gro off` they are not. The contenders' processes
 live through the whole run and take turns, round by round, over the same
 links; a sum that is wrong ends it.
 
@@ -16,6 +20,10 @@ time that was busy. `limit_s` is S/rate, what an aggregator could reach with
 no headers, `ring_limit_s` is 2(N-1)/N x S/rate. `share` is what the link
 needs for FPISA's frames over the time that was measured; `faster` is the
 fastest other's time over FPISA's, in the same round.
+
+Other operations than all-reduce (rank.py says what each is) have a line with
+the name, and the bytes that the workers' links carried, each way and all
+together, headers included, as multiples of S.
 """
 import argparse
 import contextlib
@@ -37,6 +45,7 @@ from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
+OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
 QUALIFY_S = 0.15  # of the link's time: a longer sum takes the algorithm that won at a quarter of its size
 START_S = 0.003	 # from an order to the common start
 ANSWER_S = 120
@@ -64,6 +73,24 @@ class Network(labs.Lab):
             for space, dev in (w, "eth0"), (self.switch, f"p{r}"):
                 space.run("tc", "qdisc", "replace", "dev", dev, "root", "tbf", "rate", f"{mbit}mbit",
                           "burst", burst, "limit", 16 << 20)
+
+    def carried(self, workers):
+        """Bytes of these workers' links so far, all together: sent, received."""
+        total = [0, 0]
+        for w in self.worker[:workers]:
+            with w.entered(), open("/proc/thread-self/net/dev") as f:
+                fields, = [line.split(":")[1].split() for line in f if line.split(":")[0].strip() == "eth0"]
+            total = [total[0] + int(fields[8]), total[1] + int(fields[0])]
+        return total
+
+    def put_together(self, value):
+        """Are results put together as they enter the bridge? `on` or `off`, what it is."""
+        if not shutil.which("ethtool"):
+            return "off"
+        self.switch.run("ethtool", "-K", "uplink", "rx-udp-gro-forwarding", value)
+        features = dict(line.strip().split(": ", 1) for line in self.switch.run("ethtool", "-k", "uplink").splitlines()
+                        if ": " in line)
+        return features.get("rx-udp-gro-forwarding", "off").split()[0]
 
     def flood(self, workers):
         """Results to a group go to the ports of those who take part."""
@@ -93,11 +120,11 @@ class Contender:
                 raise Failure(f"{self.name}: rank {r}: {answers[-1]['error']}")
         return answers
 
-    def allreduce(self, workers, count, algorithm):
+    def run(self, operation, workers, count, algorithm):
         """One sum: seconds from the first rank's start to the last one's end, CPU, and the ranks' figures."""
-        self.order(workers, do="prepare", count=count)
+        self.order(workers, do="prepare", operation=operation, count=count)
         before = cpu_times()
-        answers = self.order(workers, do="run", count=count, algorithm=algorithm,
+        answers = self.order(workers, do="run", operation=operation, count=count, algorithm=algorithm,
                              at_ns=time.monotonic_ns() + int(START_S * 1e9))
         busy = [b - a for a, b in zip(before, cpu_times())]
         if not all(a["right"] for a in answers):
@@ -121,6 +148,7 @@ class Stage:
         self.args, self.folder = args, folder
         self.world = max(args.workers)
         self.net = Network(self.world, args.mtu)
+        self.udp_gro = self.net.put_together(args.udp_gro)
         self.elements = (args.mtu - (HEADERS - 14)) // 128 * 32
         self.jobs = {}
         self.listener = socket.socket(socket.AF_UNIX)
@@ -173,26 +201,35 @@ class Stage:
         return ranks
 
     def mpirun(self, command, files):
-        """mpirun in the switch's namespace; its remote shell enters a worker's."""
-        agent = os.path.join(self.folder, "agent")
-        with open(agent, "w") as f:
-            f.write("#!/bin/sh\nhost=$1\nshift\ncase $host in\n")
-            for r, (address, w) in enumerate(zip(self.net.addresses, self.net.worker)):
-                f.write(f"{address}) exec nsenter --net={w.path} "
-                        f'unshare --uts sh -c "hostname w{r}; $*" ;;\n')
-            f.write("esac\nexit 1\n")
-        os.chmod(agent, 0o700)
-        mca = {"plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": "10.99.1.0/24",
-               "btl_tcp_if_include": "10.99.1.0/24", "btl": "tcp,self", "pml": "ob1",
-               "coll_tuned_use_dynamic_rules": 1, "mpi_yield_when_idle": 1, "orte_tmpdir_base": self.folder}
-        options = ["--allow-run-as-root", "--bind-to", "none", "--map-by", "node",
-                   "--host", ",".join(self.net.addresses), "-np", self.world]
-        options += [x for k, v in mca.items() for x in ("--mca", k, v)]
-        return self.net.switch.spawn("mpirun", *options, *command, **files)
+        agent = mpi_agent(self.net, self.folder)
+        return self.net.switch.spawn(*mpi_command(self.net, self.folder, agent), *command, **files)
 
     def close(self):
         self.net.close()
         self.listener.close()
+
+
+def mpi_agent(net, folder):
+    """The remote shell of an mpirun in the switch's namespace: it enters a worker's."""
+    agent = os.path.join(folder, "agent")
+    with open(agent, "w") as f:
+        f.write("#!/bin/sh\nhost=$1\nshift\ncase $host in\n")
+        for r, (address, w) in enumerate(zip(net.addresses, net.worker)):
+            f.write(f"{address}) exec nsenter --net={w.path} "
+                    f'unshare --uts sh -c "hostname w{r}; $*" ;;\n')
+        f.write("esac\nexit 1\n")
+    os.chmod(agent, 0o700)
+    return agent
+
+
+def mpi_command(net, folder, agent, env=()):
+    """mpirun and its options: a rank a worker, with these variables of the environment."""
+    mca = {"plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": "10.99.1.0/24",
+           "btl_tcp_if_include": "10.99.1.0/24", "btl": "tcp,self", "pml": "ob1",
+           "coll_tuned_use_dynamic_rules": 1, "mpi_yield_when_idle": 1, "orte_tmpdir_base": folder}
+    return ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--map-by", "node", "--host", ",".join(net.addresses),
+            "-np", len(net.addresses), *(x for k, v in mca.items() for x in ("--mca", k, v)),
+            *(x for name in env for x in ("-x", name))]
 
 
 class Bench:
@@ -208,7 +245,7 @@ class Bench:
             size //= 4
         key = workers, mbit, size
         if key not in self.best:
-            times = {a: min(contender.allreduce(workers, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
+            times = {a: min(contender.run("allreduce", workers, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
             self.best[key] = min(times, key=times.get)
         return self.best[key]
 
@@ -218,10 +255,34 @@ class Bench:
         rounds = []
         for i in range(self.args.rounds):
             turn = i % len(self.contenders)
-            rounds.append({c: c.allreduce(workers, size // 4, chosen[c])
+            rounds.append({c: c.run("allreduce", workers, size // 4, chosen[c])
                            for c in self.contenders[turn:] + self.contenders[:turn]})
         for c in self.contenders:
             self.report(c, chosen[c], workers, mbit, size, rounds)
+
+    def other_point(self, operation, workers, mbit, size):
+        """The same of another operation: Open MPI chooses its algorithm, and who does not have it is left out."""
+        contenders = [c for c in self.contenders if (c.name, operation) != ("gloo", "reduce_scatter")]
+        count = size // 4 // workers * workers
+        rounds = []
+        for i in range(self.args.rounds):
+            rounds.append({})
+            for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
+                before = self.stage.net.carried(workers)
+                seconds = c.run(operation, workers, count, 0)[0]
+                rounds[-1][c] = seconds, [(b - a) / (4 * count) for a, b in zip(before, self.stage.net.carried(workers))]
+        for c in contenders:
+            seconds = [r[c][0] for r in rounds]
+            line = {"bench": "collective", "operation": operation, "contender": c.name, "workers": workers, "rate_mbps": mbit,
+                    "bytes": 4 * count, "rounds": len(rounds), "seconds": round(statistics.median(seconds), 7),
+                    "seconds_quartiles": [round(q, 7) for q in quartiles(seconds)],
+                    "limit_s": 4 * count * 8 / (mbit * 1e6), "mtu": self.args.mtu}
+            for way, name in enumerate(("sent", "received")):
+                line[name] = round(statistics.median(r[c][1][way] for r in rounds), 2)
+            others = [o for o in contenders if o is not c]
+            if c.name == "fpisa" and others:
+                line["faster"] = round(statistics.median(min(r[o][0] for o in others) / r[c][0] for r in rounds), 3)
+            print(json.dumps(line), flush=True)
 
     def report(self, contender, algorithm, workers, mbit, size, rounds):
         rate = mbit * 1e6
@@ -247,7 +308,8 @@ class Bench:
         again = statistics.median(r[contender][2] for r in rounds) / max(1, frames * workers)
         out = {"share": round(statistics.median(shares), 4),
                "share_quartiles": [round(q, 4) for q in quartiles(shares)],
-               "elements_a_frame": elements, "window": self.args.window, "retransmit_share": round(again, 5)}
+               "elements_a_frame": elements, "window": self.args.window, "udp_gro": self.stage.udp_gro,
+               "retransmit_share": round(again, 5)}
         others = [c for c in self.contenders if c is not contender]
         if others:
             faster = [min(r[c][0] for c in others) / r[contender][0] for r in rounds]
@@ -280,9 +342,15 @@ def main():
     p.add_argument("--sizes", type=numbers, help="bytes; by default what the link carries in 1.5 s")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--only", default="fpisa,openmpi,gloo")
+    p.add_argument("--operations", default="allreduce")
     p.add_argument("--mtu", type=int, default=3506)
     p.add_argument("--window", type=int, default=64)
+    p.add_argument("--udp-gro", choices=["on", "off"], default="on", help="put results together at the bridge")
     args = p.parse_args()
+    operations = args.operations.split(",")
+    unknown = set(operations) - set(OPERATIONS)
+    if unknown:
+        p.error(f"--operations: {unknown.pop()} is none of {', '.join(OPERATIONS)}")
     names = []
     for name in args.only.split(","):
         lacks = missing(name)
@@ -303,8 +371,13 @@ def main():
                 for mbit in args.rates:
                     stage.net.shape(mbit, burst_bytes(mbit))
                     for size in args.sizes or SIZES:
-                        if args.sizes or size * 8 / (mbit * 1e6) < LONGEST_S:
-                            bench.point(n, mbit, size)
+                        if not args.sizes and size * 8 / (mbit * 1e6) >= LONGEST_S:
+                            continue
+                        for operation in operations:
+                            if operation == "allreduce":
+                                bench.point(n, mbit, size)
+                            else:
+                                bench.other_point(operation, n, mbit, size)
         except Failure as e:
             print(f"collective: {e}", file=sys.stderr)
             return 1

@@ -5,11 +5,14 @@
     rank.py CONTENDER SOCKET PLAN
 
 It connects to SOCKET, says its rank, and answers each line of JSON there with
-one: {"do": "prepare", "workers": N, "count": C} makes C values to sum with
+one: {"do": "prepare", "operation": O, "workers": N, "count": C} makes C values to sum with
 the ranks below N, {"do": "run", ..., "at_ns": T, "algorithm": A} sums them,
 starting at T of CLOCK_MONOTONIC, and answers with the times of start and end
 and whether the sum was right. A failure's answer has an "error". The process
 ends when the socket does.
+
+Operations beside allreduce, all of C values: broadcast, of rank 0's; reduce, to rank 0; allgather, of a part of
+each rank's; reduce_scatter, a part of the sum to each. libfpisa has none of them: it makes an all-reduce of values and zeros.
 """
 import ctypes
 import json
@@ -50,7 +53,14 @@ class Fpisa:
         if rc:
             raise RuntimeError(side.lib.fpisa_error().decode())
 
-    def allreduce(self, workers, values, algorithm):
+    def run(self, operation, workers, values, algorithm):
+        """Where others give nothing they give zeros."""
+        if operation == "broadcast" and self.rank:
+            values.fill(0)
+        if operation == "allgather":
+            mine = part(workers, self.rank, values.size)
+            values[:mine.start] = 0
+            values[mine.stop:] = 0
         side, p = self.sides[workers], values.ctypes.data_as(ctypes.c_void_p)
         self.check(side, side.lib.fpisa_allreduce(side.handle, p, p, values.size, worker.FLOAT32, None))
 
@@ -73,8 +83,19 @@ class Gloo:
                                      world_size=plan["world"])
         self.groups = {n: self.dist.new_group(list(range(n))) for n in plan["workers"]}
 
-    def allreduce(self, workers, values, algorithm):
-        self.dist.all_reduce(self.torch.from_numpy(values), group=self.groups[workers])
+    def run(self, operation, workers, values, algorithm):
+        whole, group = self.torch.from_numpy(values), self.groups[workers]
+        if operation == "allreduce":
+            self.dist.all_reduce(whole, group=group)
+        elif operation == "broadcast":
+            self.dist.broadcast(whole, 0, group=group)
+        elif operation == "reduce":
+            self.dist.reduce(whole, 0, group=group)
+        elif operation == "allgather":
+            parts = list(whole.chunk(workers))
+            self.dist.all_gather(parts, parts[self.rank].clone(), group=group)
+        else:
+            raise RuntimeError("Gloo has no " + operation)
 
     def counts(self, workers):
         return {}
@@ -110,11 +131,28 @@ class OpenMpi:
             if rc:
                 raise RuntimeError(f"Open MPI does not let {self.CVAR.decode()} be set: error {rc}")
 
-    def allreduce(self, workers, values, algorithm):
-        self.groups[workers, algorithm].Allreduce(self.mpi.IN_PLACE, values, op=self.mpi.SUM)
+    def run(self, operation, workers, values, algorithm):
+        comm, in_place = self.groups[workers, algorithm], self.mpi.IN_PLACE
+        if operation == "allreduce":
+            comm.Allreduce(in_place, values, op=self.mpi.SUM)
+        elif operation == "broadcast":
+            comm.Bcast(values)
+        elif operation == "reduce":
+            comm.Reduce(values if self.rank else in_place, None if self.rank else values, op=self.mpi.SUM)
+        elif operation == "allgather":
+            comm.Allgather(in_place, values)
+        else:
+            own = numpy.empty(values.size // workers, numpy.float32)
+            comm.Reduce_scatter_block(values, own, op=self.mpi.SUM)
+            values[part(workers, self.rank, values.size)] = own
 
     def counts(self, workers):
         return {}
+
+
+def part(workers, rank, count):
+    """The rank's of so many values, which the number of workers divides."""
+    return slice(rank * count // workers, (rank + 1) * count // workers)
 
 
 CONTENDERS = {"fpisa": Fpisa, "gloo": Gloo, "openmpi": OpenMpi}
@@ -126,27 +164,46 @@ class Values:
     def __init__(self, rank):
         self.rank, self.shape = rank, None
 
-    def prepare(self, workers, count):
-        if self.shape != (workers, count):
-            self.send = numpy.frombuffer(worker.data("integers", self.rank, count), numpy.float32)
-            self.sum = numpy.frombuffer(worker.exact_sum("integers", workers, count), numpy.float32)
+    def prepare(self, operation, workers, count):
+        if self.shape != (operation, workers, count):
+            self.send = self.of(self.rank, count)
+            self.expect = self.expected(operation, workers, count)
             self.values = numpy.empty(count, numpy.float32)
-            self.shape = workers, count
+            self.shape = operation, workers, count
         numpy.copyto(self.values, self.send)
+
+    @staticmethod
+    def of(rank, count):
+        return numpy.frombuffer(worker.data("integers", rank, count), numpy.float32)
+
+    def expected(self, operation, workers, count):
+        """[(which of the values, what they are then)]"""
+        if operation == "broadcast":
+            return [(slice(None), self.of(0, count))]
+        if operation == "allgather":
+            return [(part(workers, r, count), self.of(r, count)[part(workers, r, count)]) for r in range(workers)]
+        total = numpy.frombuffer(worker.exact_sum("integers", workers, count), numpy.float32)
+        if operation == "reduce" and self.rank:
+            return []
+        which = part(workers, self.rank, count) if operation == "reduce_scatter" else slice(None)
+        return [(which, total[which])]
+
+    def right(self):
+        return all(numpy.array_equal(self.values[which], values) for which, values in self.expect)
 
 
 def obey(side, values, order):
     """An order's answer."""
-    workers, count = order["workers"], order["count"]
+    operation, workers, count = order["operation"], order["workers"], order["count"]
     if order["do"] == "prepare":
-        values.prepare(workers, count)
+        values.prepare(operation, workers, count)
         return {}
     before = side.counts(workers)
     time.sleep(max(0, order["at_ns"] - time.monotonic_ns()) / 1e9)
     start = time.monotonic_ns()
-    side.allreduce(workers, values.values, order["algorithm"])
+    side.run(operation, workers, values.values, order["algorithm"])
     end = time.monotonic_ns()
-    return {"start_ns": start, "end_ns": end, "right": bool(numpy.array_equal(values.values, values.sum)),
+    return {"start_ns": start, "end_ns": end, "right": values.right(),
             **{name: n - before[name] for name, n in side.counts(workers).items()}}
 
 

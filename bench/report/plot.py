@@ -4,11 +4,13 @@
 
     plot.py RESULTS.jsonl FOLDER
 
-arith		ns an element, a bar for each add and read-out
+arith		ns an element, a point for each add and read-out
 round		a whole round over the number of workers
 wire, worker	CPU seconds a gigabyte, a bar for each contender
 collective	time of an all-reduce over its size, with the limits as lines
 relative	the same in units of what the link needs for the values
+mpi		time of MPI_Allreduce over its size, and what is left of MPI_Iallreduce beside computing
+training-mlp, training-cnn  ms a training step, a bar for each contender
 sum		ns a row of PostgreSQL's aggregates and ours
 """
 import json
@@ -34,8 +36,9 @@ def block(name, rows):
     return "\n".join([f"${name} << EOD", *(" ".join(map(str, row)) for row in rows), "EOD"])
 
 
-def bars(ylabel, title, groups, series, value, names=None):
-    """Clustered bars: a cluster for each group, a bar with its figure for each of the series."""
+def bars(ylabel, title, groups, series, value, names=None, least=None):
+    """Clustered bars: a cluster for each group, a bar with its figure for each of the series. With `least` the axis is
+    logarithmic from there on, where the length of a bar says nothing: points."""
     width = 0.8 / len(series)
     data, plots, top = [], [], 0
     for i, s in enumerate(series):
@@ -47,13 +50,16 @@ def bars(ylabel, title, groups, series, value, names=None):
         data.append(block(f"s{i}", rows))
         title_of = f"title {quoted((names or {}).get(s, s))}" if len(series) > 1 else "notitle"
         color = COLORS[i % len(COLORS)]
-        plots += [f"$s{i} using 1:2:({width * 0.92}) with boxes fs solid 0.85 lc rgb '{color}' {title_of}",
+        shape = f"2 with points pt 7 ps 1.4 lc rgb '{color}'" if least else \
+            f"2:({width * 0.92}) with boxes fs solid 0.85 lc rgb '{color}'"
+        plots += [f"$s{i} using 1:{shape} {title_of}",
                   f"$s{i} using 1:3:(0):($4-$3) with vectors nohead lw 2 lc rgb 'black' notitle",
                   f"$s{i} using 1:4:(sprintf('%.3g', $2)) with labels offset 0,0.7 font ',10' notitle"]
+    scale = f"set logscale y\nset yrange [{least}:{top * 1.8}]" if least else f"set yrange [0:{top * 1.18 or 1}]"
     tics = ", ".join(f"{lines_of(g)} {i}" for i, g in enumerate(groups))
     return (900, 480), "\n".join([
         *data, f"set title {quoted(title)}", f"set ylabel {quoted(ylabel)}", f"set xtics ({tics})",
-        "set grid ytics", f"set xrange [-0.6:{len(groups) - 0.4}]", f"set yrange [0:{top * 1.18 or 1}]",
+        "set grid ytics", f"set xrange [-0.6:{len(groups) - 0.4}]", scale,
         "set bmargin 6",
         "set key at graph 0.5,-0.17 center top horizontal", "plot " + ", ".join(plots)])
 
@@ -74,10 +80,10 @@ def arith(results):
         key = keys[label]
         return (line[key], *line["quartiles"].get(key, (line[key], line[key])))
 
-    size, script = bars("ns an element", f"One frame of {line['elements']} fp32 values in the kernel",
-                        list(keys), ["all"], value)
     # A trie is far above all else.
-    return (1100, 500), script.replace("set yrange [0:", "set logscale y\nset yrange [0.1:")
+    _, script = bars("ns an element", f"One frame of {line['elements']} fp32 values in the kernel", list(keys), ["all"],
+                     value, least=0.1)
+    return (1100, 500), script
 
 
 def rounds(results):
@@ -160,6 +166,41 @@ def collective(results, relative):
     return (480 * len(workers), 400 * len(rates)), "\n".join([*out, "unset multiplot"])
 
 
+def mpi(results):
+    """A panel for blocking calls, one for those with computing in between."""
+    lines = [x for x in results if x["bench"] == "mpi" and "contender" in x]
+    if not lines:
+        return None
+    names = {"fpisa-openmpi": "FPISA, in Open MPI", "fpisa-mpich": "FPISA, in MPICH", "openmpi": "Open MPI", "mpich": "MPICH"}
+    out = ["set logscale xy", "set grid", "set xlabel 'bytes'", "set format y '10^{%T}'", "set ylabel 'seconds'",
+           "set key top left font ',10' samplen 2", "set multiplot layout 1,2"]
+    for key, title in ("seconds", "MPI\\_Allreduce"), ("exposed_s", "left of MPI\\_Iallreduce beside computing"):
+        plots = []
+        for i, (c, name) in enumerate(names.items()):
+            # Nothing may be left: 100 ns are as far down as the axis goes.
+            rows = [(x["bytes"], max(x[key], 1e-7)) for x in lines if x["contender"] == c]
+            out.append(block(f"{key}{i}", rows))
+            plots.append(f"${key}{i} using 1:2 with linespoints lw 2 pt {5 + 2 * i} lc rgb '{COLORS[i]}' title {quoted(name)}")
+        out += [f"set title '{title}, N = {lines[0]['workers']}, {lines[0]['rate_mbps']} Mbit/s'", "plot " + ", ".join(plots)]
+    return (1000, 440), "\n".join([*out, "unset multiplot"])
+
+
+def training(results, model, title):
+    lines = [x for x in results if x["bench"] == "training" and x["model"] == model]
+    if not lines:
+        return None
+
+    def group(x):
+        return f"{x['mbit']} Mbit/s\n{x['format']}"
+
+    found = {(group(x), x["contender"]): (x["step_ms"], *x["quartiles"]) for x in lines}
+    size, script = bars("ms a step", title, list(dict.fromkeys(map(group, lines))),
+                        list(dict.fromkeys(x["contender"] for x in lines)), lambda g, s: found.get((g, s)),
+                        {"fpisa": "FPISA, backend", "fpisa-hook": "FPISA, hook", "gloo": "Gloo", "openmpi": "Open MPI",
+                         "switchml": "SwitchML-style"})
+    return (1300, 520), script.replace("set yrange [0:", "set logscale y\nset yrange [10:")
+
+
 def sums(results):
     lines = [x for x in results if x["bench"] == "sum"]
     if not lines:
@@ -169,10 +210,10 @@ def sums(results):
         return (f"{x['groups']} groups" if x["groups"] > 1 else "whole table") + f"\n{x['workers'] or 'no'} workers"
 
     found = {(group(x), x["aggregate"]): (x["ns_per_row"], *x["ns_per_row_quartiles"]) for x in lines}
-    size, script = bars("ns a row", "Sums in PostgreSQL", list(dict.fromkeys(map(group, lines))),
-                        list(dict.fromkeys(x["aggregate"] for x in lines)), lambda g, s: found.get((g, s)),
-                        {x["aggregate"]: x["aggregate"].replace("_", "\\_") for x in lines})
-    return (1300, 520), script.replace("set yrange [0:", "set logscale y\nset yrange [10:")
+    _, script = bars("ns a row", "Sums in PostgreSQL", list(dict.fromkeys(map(group, lines))),
+                     list(dict.fromkeys(x["aggregate"] for x in lines)), lambda g, s: found.get((g, s)),
+                     {x["aggregate"]: x["aggregate"].replace("_", "\\_") for x in lines}, least=10)
+    return (1300, 520), script
 
 
 def pictures(results):
@@ -181,6 +222,9 @@ def pictures(results):
     yield "wire", cpu(results, "wire", "CPU time at the aggregator")
     yield "worker", cpu(results, "worker", "CPU time at a worker")
     yield "collective", collective(results, False)
+    yield "mpi", mpi(results)
+    yield "training-mlp", training(results, "mlp", "A training step that waits for the network: 1.1 million parameters, 4 ranks")
+    yield "training-cnn", training(results, "cnn", "A training step that computes: 56 thousand parameters, 4 ranks")
     yield "sum", sums(results)
     yield "relative", collective([x for x in results if x.get("bytes", 0) >= 1 << 16], True)
 

@@ -60,6 +60,34 @@ def collective(key, workers=None):
     return measured
 
 
+def mpi(results):
+    """Time of MPI_Allreduce, the best MPI's to that of the same program preloaded."""
+    for line in results:
+        if line["bench"] == "mpi" and "faster" in line and line["bytes"] >= LARGE:
+            yield (f"{line['contender'][6:]}, N = {line['workers']}, {line['rate_mbps']} Mbit/s, {line['bytes'] >> 20} MB",
+                   line["faster"], line["faster_quartiles"])
+
+
+def training(mbit):
+    """Time of a step, Gloo's to the backend's, of the model that waits for the network."""
+    def measured(results):
+        for line in results:
+            if (line["bench"] == "training" and line["mbit"] == mbit and line["model"] == "mlp" and line["format"] == "fp32"
+                    and "gloo" in line):
+                yield f"N = {line['workers']}, {line['mbit']} Mbit/s", line["gloo"], line["gloo_quartiles"]
+    return measured
+
+
+def forwarded(program, limit):
+    """Percent of random rows that go on to the master, of the worst round."""
+    def measured(results):
+        for line in results:
+            if (line["bench"] == "query" and line["program"] == program and line["limit"] == limit
+                    and line["values"] == "random" and not line["filter"]):
+                yield f"{line['rows']} rows", 100 * line["forwarded"], None
+    return measured
+
+
 def sums(aggregate, groups):
     """Time of a query, the aggregate's to sum(float8)'s."""
     def measured(results):
@@ -78,12 +106,19 @@ TARGETS = [
     ("read-out by bits : integer add", 6, "most", arith("readout_bits_ns")),
     ("read-out by byte and table : integer add", 25, "most", arith("readout_lpm_ns")),
     ("read-out by the 32-entry trie : integer add", 100, "most", arith("readout_lpm32_ns")),
+    ("Top-250, percent of rows that go on", 0.1, "most", forwarded("topn", 250)),
+    ("table of 521 groups, percent of rows that go on", 0.02, "most", forwarded("table", 521)),
+    ("table of 100,000 groups, percent of rows that go on", 4, "most", forwarded("table", 100000)),
     ("aggregator CPU, ours : UDP with AVX2", 0.5, "most", wire("udp-avx2")),
     ("aggregator CPU, ours : AF_XDP with AVX2", 1.5, "most", wire("xdp-avx2")),
     ("worker CPU, ours by udp : SwitchML-style", 0.5, "most", worker("udp")),
     ("worker CPU, ours by xsk : SwitchML-style", 0.5, "most", worker("xsk")),
     ("all-reduce, share of what the link carries", 0.95, "least", collective("share")),
     ("all-reduce, faster than the best of MPI, Gloo", 1.6, "least", collective("faster", 8)),
+    ("MPI_Allreduce, faster than the best of both MPIs", 1.4, "least", mpi),
+    ("training step, Gloo : ours, 50 Mbit/s", 1.35, "least", training(50)),
+    ("training step, Gloo : ours, 200 Mbit/s", 1.25, "least", training(200)),
+    ("training step, Gloo : ours, 1000 Mbit/s", 0.95, "least", training(1000)),
     ("fpisa_sum(real) : sum(float8), whole table", 1.5, "most", sums("fpisa_sum(real)", 1)),
     ("fpisa_sum(real) : sum(float8), 1000 groups", 1.5, "most", sums("fpisa_sum(real)", 1000)),
     ("2 CPUs : 1 CPU, over a register spin", 0.95, "least", cpus),

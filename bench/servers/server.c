@@ -11,13 +11,20 @@
 #define AVX2 __attribute__((target("avx2")))
 #define LANES 8 /* floats a register */
 
-static uint32_t checksum(const struct fpisa_hdr *h, uint32_t payload)
+static struct fpisa_sum sums(const struct fpisa_hdr *h, uint32_t payload)
 {
 	struct fpisa_sum s = {0};
 
 	fpisa_sum_words(&s, h, FPISA_SUM_HDR_WORDS);
 	fpisa_checksum_many(&s, h + 1, payload / 8);
-	return fpisa_sum_fold(&s);
+	return s;
+}
+
+static int is_whole(const struct fpisa_hdr *h, uint32_t payload)
+{
+	struct fpisa_sum s = sums(h, payload);
+
+	return fpisa_sum_fold(&s) == h->checksum;
 }
 
 /* -- sums: n is a multiple of 32 ------------------------------------------------------ */
@@ -53,18 +60,26 @@ int server_init(struct server *s)
 	return s->slot && s->sum ? 0 : -ENOMEM;
 }
 
-static void reply(struct fpisa_hdr *h, uint32_t payload, size_t *len)
+static void set_checksum(struct server *s, struct fpisa_hdr *h, const struct fpisa_sum *sum)
 {
-	h->checksum = checksum(h, payload);
+	h->checksum = fpisa_sum_fold(sum);
+	s->words = fpisa_sum_16(sum);
+}
+
+static void reply(struct server *s, struct fpisa_hdr *h, uint32_t payload, size_t *len)
+{
+	struct fpisa_sum sum = sums(h, payload);
+
+	set_checksum(s, h, &sum);
 	*len = sizeof(*h) + payload;
 }
 
-static void refuse(struct fpisa_hdr *h, enum fpisa_verdict v, uint32_t rank, size_t *len, uint64_t *to)
+static void refuse(struct server *s, struct fpisa_hdr *h, enum fpisa_verdict v, uint32_t rank, size_t *len, uint64_t *to)
 {
 	if (!fpisa_reported(v))
 		return;
 	fpisa_make_error(h, v);
-	reply(h, 0, len);
+	reply(s, h, 0, len);
 	*to = 1ull << rank;
 }
 
@@ -77,12 +92,12 @@ static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sp
 
 	v = fpisa_check_hello(h, p, payload, &s->job, saddr, sport, &rank);
 	if (v == FPISA_V_not_live)
-		refuse(h, v, rank, len, to);
+		refuse(s, h, v, rank, len, to);
 	if (v != FPISA_V_ok)
 		return;
 	if (fpisa_challenge(h, p, fpisa_cookie(&s->job.key, rank, h->aux)) == FPISA_V_ok)
 		fpisa_welcome(h, p, &s->job, &s->session, rank, s->job.live, &s->next_generation);
-	reply(h, sizeof(struct fpisa_hello), len);
+	reply(s, h, sizeof(struct fpisa_hello), len);
 	*to = 1ull << rank;
 }
 
@@ -109,7 +124,7 @@ static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_
 	fpisa_make_result(h, slot, &s->job, s->session.results, 0, 0);
 	fpisa_sum_words(&total, h, FPISA_SUM_HDR_WORDS);
 	fpisa_checksum_join(&total, &l, bytes / 8);
-	h->checksum = fpisa_sum_fold(&total);
+	set_checksum(s, h, &total);
 	return 1;
 }
 
@@ -123,12 +138,12 @@ static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be1
 	float *sum;
 	int step;
 
-	if ((v != FPISA_V_ok && !fpisa_reported(v)) || checksum(h, payload) != h->checksum)
+	if ((v != FPISA_V_ok && !fpisa_reported(v)) || !is_whole(h, payload))
 		return;
 	if (v == FPISA_V_ok && h->op != FPISA_OP_SUM)
 		v = FPISA_V_op;
 	if (v != FPISA_V_ok) {
-		refuse(h, v, rank, len, to);
+		refuse(s, h, v, rank, len, to);
 		return;
 	}
 	slot = &s->slot[h->slot];
@@ -136,18 +151,18 @@ static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be1
 	claim = fpisa_claim_of(h, &s->job);
 	step = fpisa_admit(&s->session, slot, &claim, s->job.live);
 	if (step < 0) {
-		refuse(h, (enum fpisa_verdict) - step, rank, len, to);
+		refuse(s, h, (enum fpisa_verdict) - step, rank, len, to);
 	} else if (step == FPISA_STEP_RESEND || step == FPISA_STEP_FINISH) {
 		slot->done = 1;
 		memcpy(h + 1, sum, payload);
 		fpisa_make_result(h, slot, &s->job, s->session.results, 0, step == FPISA_STEP_RESEND);
-		reply(h, payload, len);
+		reply(s, h, payload, len);
 		*to = step == FPISA_STEP_RESEND ? 1ull << rank : s->job.live;
 	} else if (step != FPISA_STEP_WAIT && take_values(s, h, slot, sum, step == FPISA_STEP_SET)) {
 		*to = s->job.live;
 	} else if (h->flags & FPISA_F_PROBE) {
 		fpisa_make_status(h, slot, s->job.live);
-		reply(h, 0, len);
+		reply(s, h, 0, len);
 		*to = 1ull << rank;
 	}
 }

@@ -24,6 +24,7 @@ struct server {
 	struct fpisa_session session;
 	struct fpisa_slot *slot; /* 2W of them */
 	float *sum;		 /* of each, job.elements */
+	uint64_t words;		 /* of the reply, all but its checksum's: fpisa_sum_16() */
 };
 
 /* 0 or -ENOMEM. There is no counterpart: a server ends with its process. */

@@ -113,6 +113,13 @@ static void kick(struct port *p)
 
 /* -- headers ------------------------------------------------------------------------- */
 
+static uint16_t fold(uint64_t sum)
+{
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)~sum;
+}
+
 static uint16_t ip_sum(const struct outer *h)
 {
 	const uint16_t *word = (const uint16_t *)&h->version;
@@ -120,13 +127,23 @@ static uint16_t ip_sum(const struct outer *h)
 
 	for (int i = 0; i < FPISA_IP_LEN / 2; i++)
 		sum += word[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
+	return fold(sum);
+}
+
+/* `words`: of the datagram, but those of its checksum. */
+static uint16_t udp_sum(const struct outer *h, uint64_t words)
+{
+	const struct fpisa_hdr *f = (const struct fpisa_hdr *)(h + 1);
+	uint16_t sum = fold(words + f->checksum + h->source + h->destination + h->source_port + h->destination_port +
+			    2ull * h->udp_length + htons(IPPROTO_UDP));
+
+	return sum ? sum : 0xffff;
 }
 
 /* Turns a frame's headers around; to everyone the destination is the group. */
-static void answer(const struct fpisa_job *job, struct outer *h, size_t size, int everyone)
+static void answer(const struct server *s, struct outer *h, size_t size, int everyone)
 {
+	const struct fpisa_job *job = &s->job;
 	uint8_t here[6];
 	uint32_t peer = h->source;
 	uint16_t peer_port = h->source_port;
@@ -153,7 +170,7 @@ static void answer(const struct fpisa_job *job, struct outer *h, size_t size, in
 	h->source_port = htons(FPISA_PORT);
 	h->destination_port = peer_port;
 	h->udp_length = htons((uint16_t)(FPISA_UDP_LEN + size));
-	h->udp_checksum = 0;
+	h->udp_checksum = udp_sum(h, s->words);
 	h->checksum = 0;
 	h->checksum = ip_sum(h);
 }
@@ -182,10 +199,10 @@ static void take_frame(struct xsk *x, struct port *p, uint64_t address, uint32_t
 	if (size)
 		server_frame(x->s, h->source, h->source_port, h + 1, &size, &to);
 	if (to && !(to & (to - 1))) {
-		answer(job, h, size, 0);
+		answer(x->s, h, size, 0);
 		queue(x, p, address, (uint32_t)(sizeof(*h) + size));
 	} else if (to) {
-		answer(job, h, size, 1);
+		answer(x->s, h, size, 1);
 		for (uint32_t r = 0; r < job->workers; r++)
 			queue(x, &x->port[r], address, (uint32_t)(sizeof(*h) + size));
 	}

@@ -80,8 +80,21 @@ static __always_inline void *row_at(struct xdp_md *ctx, const struct fpisa_query
 
 	if (i >= FPISA_QUERY_ROWS)
 		return NULL;
+	/* 6.1 bounds no product of a word whose upper half it does not know. */
+	fpisa_opaque(i);
+	i &= FPISA_QUERY_ROWS - 1;
 	p += i * q->row_bytes;
 	return p + q->row_bytes <= (void *)(long)ctx->data_end ? p : NULL;
+}
+
+#include "filter.h"
+
+/* As bits, those of `count` rows that are among 64 from 64 x `half` on. */
+static __always_inline __u64 rows_of(__u32 half, __u32 count)
+{
+	__u32 from = half * 64;
+
+	return count >= from + 64 ? ~0ull : count <= from ? 0 : (1ull << ((count - from) & 63)) - 1;
 }
 
 /* -- out --------------------------------------------------------------------- */
@@ -159,6 +172,7 @@ GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 	struct fpisa_job *job = lookup(&fpisa_jobs, q->job);
 	struct fpisa_peer *peer;
 	struct headers h;
+	__s64 sums;
 	int action;
 
 	fpisa_opaque(rank);
@@ -168,12 +182,12 @@ GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 	if (!peer)
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	fpisa_make_passed_on(h.fpisa, session->secret[rank]);
-	h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
+	sums = frame_sum(ctx, payload);
 	if (!find_headers(ctx, &h))
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
-	address_reply(&h, h.ip->daddr, job->rank[rank].addr, job->rank[rank].port, payload);
+	address_reply(&h, h.ip->daddr, job->rank[rank].addr, job->rank[rank].port, payload, sums);
 	action = through(q->job, peer->ifindex);
 	cut(ctx, payload);
 	return count_verdict(q->job, v, action);
@@ -227,12 +241,14 @@ static __always_inline int query(struct xdp_md *ctx)
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return count_verdict(q->job, v, XDP_DROP);
 	/* It is a multiple of what frame_sum() takes, or it was refused. */
-	if (frame_sum(ctx, payload) != h.fpisa->checksum)
+	if (!is_checksum(frame_sum(ctx, payload), h.fpisa->checksum))
 		return count_verdict(q->job, FPISA_V_checksum, XDP_DROP);
 	if (v != FPISA_V_ok)
 		return refuse(ctx, q->job, v);
 	if (h.fpisa->type == FPISA_TYPE_ROWS)
 		return rows(ctx);
+	if (q->flags & FPISA_QUERY_FILTER && h.fpisa->type == FPISA_TYPE_KEYS)
+		return keys(ctx);
 	if (h.fpisa->type == FPISA_TYPE_SEAL)
 		return seal(ctx);
 	if (h.fpisa->type == FPISA_TYPE_READ)

@@ -42,15 +42,21 @@ GLOBAL_FN int fpisa_group_carry(struct fpisa_group *g, __u32 from)
 
 #include "fpisa/query/table.h"
 
-/* Row `i`: 1 if it found no place; else it is added, if `fresh`. The lock is the caller's. */
-GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh)
+/*
+ * Row `i`, if it is `asked` for: 1 if it found no place; else it is added, if `fresh`. The lock is the caller's. Who asks is
+ * a branch here: in the loop over rows a verifier would go on both ways from it, row after row.
+ */
+GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh, __u32 asked)
 {
 	const struct fpisa_query_config *q = config();
 	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
-	void *p = row_at(ctx, q, i);
+	void *p;
 	struct fpisa_group *g;
 	struct fpisa_row r;
 
+	if (!asked)
+		return 0;
+	p = row_at(ctx, q, i);
 	if (!p || !s)
 		return 1;
 	r = fpisa_row_load(p, q->key_bytes);
@@ -62,8 +68,8 @@ GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh)
 	return 0;
 }
 
-/* Of `count` rows those among 64 x `half` to + 63 that found no place. The lock is the caller's. */
-GLOBAL_FN __u64 add_rows(struct xdp_md *ctx, __u32 half, __u32 count, __u32 fresh)
+/* Those of `rows`, among 64 from 64 x `half` on, that found no place. The lock is the caller's. */
+GLOBAL_FN __u64 add_rows(struct xdp_md *ctx, __u32 half, __u64 rows, __u32 fresh)
 {
 	__u64 left = 0;
 
@@ -73,9 +79,9 @@ GLOBAL_FN __u64 add_rows(struct xdp_md *ctx, __u32 half, __u32 count, __u32 fres
 	for (__u32 i = 0; i < 64; i++) {
 		__u64 bit;
 
-		if (half * 64 + i >= count)
+		if (!(rows >> i))
 			break;
-		bit = add_row(ctx, half * 64 + i, fresh) & 1;
+		bit = add_row(ctx, half * 64 + i, fresh, rows >> i & 1) & 1;
 		fpisa_opaque(bit);
 		left |= bit << i;
 	}
@@ -91,26 +97,12 @@ GLOBAL_FN int begin(__u32 epoch)
 	return 0;
 }
 
-/* With the lock: the table is of this epoch. Else, and without the lock: a verdict. */
-static __always_inline int take_table(const struct fpisa_query_config *q, struct fpisa_query_state *s, __u32 epoch)
-{
-	if (!lock_take(&s->lock))
-		return FPISA_V_busy;
-	if (!epoch_runs(q, epoch)) {
-		lock_release(&s->lock);
-		return FPISA_V_generation;
-	}
-	if (s->epoch != epoch)
-		begin(epoch);
-	return FPISA_V_ok;
-}
-
 GLOBAL_FN int rows(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
 	struct fpisa_query_counters *c = lookup(&fpisa_query_rows, 0);
 	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
-	__u32 count, rank, left;
+	__u32 count, epoch, rank, state, left, asked;
 	__u64 low, high, sequence;
 	struct headers h;
 	int last, fresh, v;
@@ -121,7 +113,8 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	rank = h.fpisa->rank & (FPISA_MAX_WORKERS - 1);
 	sequence = h.fpisa->chunk;
 	last = h.fpisa->flags & FPISA_F_LAST;
-	v = take_table(q, s, h.fpisa->generation);
+	epoch = h.fpisa->generation;
+	v = take_state(q, s, epoch);
 	if (v != FPISA_V_ok)
 		return refuse(ctx, q->job, v);
 	fresh = fpisa_table_fresh(s, rank, sequence, FPISA_QUERY_WINDOW);
@@ -129,8 +122,17 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 		lock_release(&s->lock);
 		return refuse(ctx, q->job, -fresh);
 	}
-	low = add_rows(ctx, 0, count, fresh);
-	high = add_rows(ctx, 1, count, fresh);
+	low = rows_of(0, count);
+	high = rows_of(1, count);
+	if (q->flags & FPISA_QUERY_FILTER) {
+		fpisa_filter_use(s, q);
+		state = fpisa_filter_state(s->filter, epoch);
+		low = ask_rows(ctx, 0, low, epoch, state);
+		high = ask_rows(ctx, 1, high, epoch, state);
+	}
+	asked = (__u32)(__builtin_popcountll(low) + __builtin_popcountll(high));
+	low = add_rows(ctx, 0, low, fresh);
+	high = add_rows(ctx, 1, high, fresh);
 	/* Only now: whoever finds it taken knows that all rows are in. */
 	if (fresh)
 		fpisa_query_window_take(&s->window[rank], sequence, FPISA_QUERY_WINDOW);
@@ -139,7 +141,8 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	c->rows += count;
 	c->forwarded += left;
 	if (fresh) {
-		c->absorbed += count - left;
+		c->filtered += count - asked;
+		c->absorbed += asked - left;
 		c->residue += left;
 	} else {
 		c->repeated += count;
@@ -181,7 +184,7 @@ GLOBAL_FN int seal(struct xdp_md *ctx)
 
 	if (!s || !find_headers(ctx, &h))
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
-	v = take_table(q, s, h.fpisa->generation);
+	v = take_state(q, s, h.fpisa->generation);
 	if (v != FPISA_V_ok)
 		return refuse(ctx, q->job, v);
 	missing = find_missing(ctx);
@@ -233,6 +236,7 @@ GLOBAL_FN int read_groups(struct xdp_md *ctx)
 	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
 	struct headers h;
 	__u32 n, payload;
+	__s64 sums;
 	int action;
 
 	if (!s || !find_headers(ctx, &h))
@@ -246,10 +250,10 @@ GLOBAL_FN int read_groups(struct xdp_md *ctx)
 	n &= 31;
 	payload = n * sizeof(struct fpisa_group);
 	fpisa_make_groups(h.fpisa, n, s->used);
-	h.fpisa->checksum = (__u32)frame_sum(ctx, payload);
+	sums = frame_sum(ctx, payload);
 	if (!find_headers(ctx, &h))
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
-	action = to_sender(ctx, &h, q->job, payload);
+	action = to_sender(ctx, &h, q->job, payload, sums);
 	cut(ctx, payload);
 	return count_verdict(q->job, FPISA_V_groups, action);
 }

@@ -118,6 +118,9 @@ GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
 	if (!row || !s)
 		return 1;
 	key = fpisa_topn_key(q, *(__u32 *)(row + q->key_bytes));
+	if (q->flags & FPISA_QUERY_FILTER &&
+	    ask_row(ctx, i, s->epoch, fpisa_filter_state(s->filter, s->epoch)) != FPISA_FILTER_YES)
+		counts = 0;
 	return fpisa_topn_row(s, q, NULL, key, counts);
 }
 
@@ -158,10 +161,10 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	const struct fpisa_query_config *q = config();
 	struct fpisa_query_counters *c = lookup(&fpisa_query_rows, 0);
 	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
-	__u32 count, epoch, rank, counts;
+	__u32 count, epoch, rank, counts, filtered = 0;
 	__u64 low, high, sequence, floor;
+	int last, kept, v, state = 0;
 	struct headers h;
-	int last, kept;
 
 	if (!s || !c || !find_headers(ctx, &h))
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
@@ -172,25 +175,38 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	last = h.fpisa->flags & FPISA_F_LAST;
 	if (!sequence)
 		return refuse(ctx, q->job, FPISA_V_sequence);
+	if (q->flags & FPISA_QUERY_FILTER) {
+		state = use_filter(epoch);
+		if (state < 0)
+			return refuse(ctx, q->job, -state);
+		if (!find_headers(ctx, &h))
+			return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
+	}
 	floor = floor_of(s, q, h.fpisa);
 	low = scan(ctx, 0, floor, count);
 	high = scan(ctx, 1, floor, count);
+	if (q->flags & FPISA_QUERY_FILTER) {
+		filtered = __builtin_popcountll(low) + __builtin_popcountll(high);
+		low = ask_rows(ctx, 0, low, epoch, state);
+		high = ask_rows(ctx, 1, high, epoch, state);
+		filtered -= __builtin_popcountll(low) + __builtin_popcountll(high);
+	}
 	/* Without the lock a frame keeps what it may have to: no harm but to the master. */
-	if ((low | high) && lock_take(&s->lock)) {
-		if (!epoch_runs(q, epoch)) {
+	if (low | high) {
+		v = take_state(q, s, epoch);
+		if (v == FPISA_V_ok) {
+			counts = (__u32)fpisa_topn_counts(s, rank, sequence);
+			low = count_rows(ctx, 0, low, counts);
+			high = count_rows(ctx, 1, high, counts);
 			lock_release(&s->lock);
-			return refuse(ctx, q->job, FPISA_V_generation);
+		} else if (v != FPISA_V_busy) {
+			return refuse(ctx, q->job, v);
 		}
-		if (s->epoch != epoch)
-			begin(epoch);
-		counts = (__u32)fpisa_topn_counts(s, rank, sequence);
-		low = count_rows(ctx, 0, low, counts);
-		high = count_rows(ctx, 1, high, counts);
-		lock_release(&s->lock);
 	}
 	kept = __builtin_popcountll(low) + __builtin_popcountll(high);
 	c->rows += count;
-	c->pruned += count - kept;
+	c->filtered += filtered;
+	c->pruned += count - kept - filtered;
 	c->forwarded += kept;
 	return answer(ctx, low, high, last);
 }

@@ -2,11 +2,11 @@
 /*
  * Compositions of the nine units over a block of 32 elements.
  *
- * A block is what the verifier sees at a time: one bounds check, one call of
- * a global function, one loop of constant length. The fused composition runs
- * MAU0..4 (or MAU5..8) on each element with the PHV in registers; the staged
- * one runs one unit over the block and keeps the PHV in memory between the
- * units. Same functions, same order, same bits.
+ * A block is a frame's unit of work: one bounds check, one loop of constant
+ * length. The fused composition runs MAU0..4 (or MAU5..8) on each element with
+ * the PHV in registers; the staged one runs one unit over the block and keeps the PHV in
+ * memory between the units. Same functions, same order, same bits. Which of
+ * them the kernel's programs have, and what in place of the others, is bpf/forms.h's.
  *
  * Registers (paper, section 3.1): exponents and signed mantissas stand in
  * two separate arrays.

@@ -9,6 +9,8 @@
  * with e the biased exponent and m a two's-complement integer of R bits,
  * G of them guard bits at the right (paper, section 3.1 "Representing FP in
  * PISA"). The bias cancels out of sums, so it does not appear in the code.
+ * Of mode exact m is wider and stands in limbs (exact.h); integers have m alone (op.h); elements
+ * that share a scale have its exponent each (mx.h).
  */
 #ifndef FPISA_FORMAT_H
 #define FPISA_FORMAT_H

@@ -89,13 +89,20 @@ static __always_inline enum fpisa_verdict fpisa_check_port(const struct fpisa_hd
 	return port == fpisa_port_index(h->slot >> 1, job->window, job->ports) ? FPISA_V_ok : FPISA_V_port;
 }
 
-/* The checksum of a HELLO, and of what answers it. */
-static __always_inline __u32 fpisa_hello_sum(const struct fpisa_hdr *h, const struct fpisa_hello *p)
+/* The sums of a HELLO, and of what answers it; its checksum. */
+static __always_inline struct fpisa_sum fpisa_hello_sums(const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
 	struct fpisa_sum sum = {};
 
 	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
 	fpisa_sum_words(&sum, p, sizeof(*p) / 8);
+	return sum;
+}
+
+static __always_inline __u32 fpisa_hello_sum(const struct fpisa_hdr *h, const struct fpisa_hello *p)
+{
+	struct fpisa_sum sum = fpisa_hello_sums(h, p);
+
 	return fpisa_sum_fold(&sum);
 }
 
@@ -264,7 +271,8 @@ static __always_inline int fpisa_reported(enum fpisa_verdict v)
 {
 	return v == FPISA_V_mismatch || v == FPISA_V_generation || v == FPISA_V_not_live || v == FPISA_V_format ||
 	       v == FPISA_V_op || v == FPISA_V_ahead || v == FPISA_V_port || v == FPISA_V_secret || v == FPISA_V_pipeline ||
-	       v == FPISA_V_sequence || v == FPISA_V_sealed || v == FPISA_V_unsealed;
+	       v == FPISA_V_sequence || v == FPISA_V_sealed || v == FPISA_V_unsealed ||
+	       v == FPISA_V_keys_late;
 }
 
 #endif

@@ -154,7 +154,8 @@ struct fpisa_control {
  * fills the idle one. Family 0, FP32 in 32 bits, is the entry's own, which is its admission too.
  */
 #define FPISA_STAGES 9
-#define FPISA_ADMISSION 9 /* index of admission, after MAU0..8; it stands in for a stage that is missing */
+#define FPISA_ADMISSION 9 /* index of admission, after MAU0..8 */
+#define FPISA_STAND_IN FPISA_ADMISSION /* it has the whole chain, for stages that are missing */
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2
 #define FPISA_FAMILIES 16

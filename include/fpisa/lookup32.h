@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * lookup.h for FP32 alone, whose format is a constant: sign and exponent
- * field of the incoming word are an index too. In mode fpisa a factor from
- * the table is sign and shift of the incoming mantissa at once; in mode exact
- * it is sign and place in a limb.
+ * field of the incoming word are an index too. In modes fpisa and fpisa-a a
+ * factor from the table is sign and shift of the incoming mantissa at once; in
+ * mode exact it is sign and place in a limb.
  */
 #ifndef FPISA_LOOKUP32_H
 #define FPISA_LOOKUP32_H
@@ -121,6 +121,183 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 	}
 	if (!counted)
 		rounded = fpisa_any((__u32)lost);
+	return rounded << FPISA_EV_ROUNDED;
+}
+
+/* -- first contributions, and the modes beside fpisa -------------------------- */
+
+/* The magnitude of a finite word, of which *head is; its sign is applied. */
+static __always_inline __s64 fpisa_signed32(__u64 word, const struct fpisa_head *head)
+{
+	__s64 sign = (__s64)(word << 32);
+
+	fpisa_opaque(sign);
+	sign >>= 63;
+	word -= head->word;
+	return (__s64)((word ^ (__u64)sign) - (__u64)sign);
+}
+
+/* As fpisa_block_set(), for registers of 32 or 64 bits. */
+static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
+					     const struct fpisa_head *heads)
+{
+	const __u32 *words = in;
+	__u16 *exps = e->e;
+
+	fpisa_opaque(heads);
+	FPISA_ROLLED
+	for (int i = 0; i < FPISA_BLOCK; i += 8) {
+		fpisa_opaque(words);
+		fpisa_opaque(exps);
+		fpisa_opaque(m);
+		FPISA_UNROLLED
+		for (int k = 0; k < 8; k++) {
+			__u64 word = words[k];
+			const struct fpisa_head *head = fpisa_offset(heads, (word >> 23) * sizeof(*head));
+			__u64 at = head->at;
+
+			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+				exps[k] = 1;
+				fpisa_stick(&exps[k], (__u32)word);
+				fpisa_put_man(m, k, f, 0);
+				continue;
+			}
+			exps[k] = (__u16)(at & (FPISA_SIGN - 1));
+			fpisa_put_man(m, k, f, (__s64)((__u64)fpisa_signed32(word, head) << f.guard));
+		}
+		words += 8;
+		exps += 8;
+		m = (char *)m + 8 * (f.rbits / 8);
+	}
+}
+
+/*
+ * Mode fpisa-a: as fpisa_move, but a larger exponent moves the incoming magnitude to the left within the headroom, and
+ * beyond it takes the register.
+ */
+struct fpisa_move_a {
+	__s64 factor;
+	__u32 keep;  /* of the stored mantissa: all or nothing */
+	__u8 raise;  /* of the stored exponent */
+	__u8 left;   /* 1: the incoming magnitude moves left */
+	__u8 pad[2];
+};
+
+#define FPISA_HEADROOM32 7 /* 31 bits less the 24 of a magnitude */
+#define FPISA_MOVE_A_OVER(i) (FPISA_MOVE_UP(i) > FPISA_HEADROOM32)
+#define FPISA_MOVE_A_FACTOR(i) \
+	((__s64)1 << (FPISA_MOVE_A_OVER(i) ? 32 : FPISA_MOVE_D(i) < -32 ? 0 : 32 + FPISA_MOVE_D(i)))
+#define FPISA_MOVE_A(i)                                                                                      \
+	{                                                                                                    \
+		.factor = ((i) >> 8 & 1) == ((i) >> 9) ? FPISA_MOVE_A_FACTOR(i) : -FPISA_MOVE_A_FACTOR(i),   \
+		.keep = FPISA_MOVE_A_OVER(i) ? 0 : ~0u,                                                      \
+		.raise = FPISA_MOVE_A_OVER(i) ? FPISA_MOVE_UP(i) : 0,                                        \
+		.left = FPISA_MOVE_UP(i) && !FPISA_MOVE_A_OVER(i),                                           \
+	}
+
+struct fpisa_match32_a {
+	struct fpisa_head head[512];
+	struct fpisa_move_a move[1024];
+};
+
+#define FPISA_MATCH32_A { .head = { FPISA_TABLE512(FPISA_HEAD) }, .move = { FPISA_TABLE1024(FPISA_MOVE_A) } }
+
+/* As fpisa_look_add_a(). */
+static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp_block *e, __u32 *m,
+						const struct fpisa_match32_a *t)
+{
+	const __u32 *words = in;
+	__u16 *exps = e->e;
+	__u64 events = 0;
+
+	fpisa_opaque(t);
+	FPISA_ROLLED
+	for (int i = 0; i < FPISA_BLOCK; i += 8) {
+		fpisa_opaque(words);
+		fpisa_opaque(exps);
+		fpisa_opaque(m);
+		FPISA_UNROLLED
+		for (int k = 0; k < 8; k++) {
+			__u64 word = words[k], low, kept, gone, sum;
+			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+			const struct fpisa_match32_a *move;
+			__u64 at = head->at, reg;
+
+			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+				fpisa_stick(&exps[k], (__u32)word);
+				continue;
+			}
+			word -= head->word;
+			reg = exps[k];
+			move = fpisa_offset(t, ((at - reg) & 1023) * sizeof(struct fpisa_move_a));
+			exps[k] = (__u16)(reg + move->move[0].raise);
+			fpisa_add_to(events, (__u64)move->move[0].left << FPISA_EV_LEFT_SHIFTED);
+			word *= (__u64)move->move[0].factor;
+			low = word;
+			fpisa_opaque(low);
+			fpisa_add_to(events, fpisa_any((__u32)low) << FPISA_EV_ROUNDED);
+			gone = m[k];
+			kept = gone & move->move[0].keep;
+			gone -= kept;
+			fpisa_add_to(events, fpisa_any(gone) << FPISA_EV_OVERWRITTEN);
+			kept <<= 32;
+			sum = kept + word;
+			if (fpisa_unlikely((__s64)((kept ^ sum) & (word ^ sum)) < 0)) {
+				events += 1ull << FPISA_EV_OVERFLOWED;
+				sum = (__u64)((__s64)kept >> 63) ^ 0x7fffffffffffffffull;
+			}
+			m[k] = (__u32)(sum >> 32);
+		}
+		words += 8;
+		exps += 8;
+		m += 8;
+	}
+	return events;
+}
+
+struct fpisa_match32_64 {
+	struct fpisa_head head[512];
+	struct fpisa_narrow move;
+};
+
+#define FPISA_MOVE64(table) __builtin_offsetof(struct fpisa_match32_64, move.table)
+#define FPISA_MATCH32_64 { .head = { FPISA_TABLE512(FPISA_HEAD) }, .move = FPISA_NARROW_64 }
+
+/* As fpisa_look_add() of R = 64. */
+static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_exp_block *e, __s64 *m,
+						 struct fpisa_format f, const struct fpisa_match32_64 *t)
+{
+	const __u32 *words = in;
+	__u16 *exps = e->e;
+	__u64 rounded = 0;
+
+	fpisa_opaque(t);
+	FPISA_ROLLED
+	for (int i = 0; i < FPISA_BLOCK; i += 8) {
+		fpisa_opaque(words);
+		fpisa_opaque(exps);
+		fpisa_opaque(m);
+		FPISA_UNROLLED
+		for (int k = 0; k < 8; k++) {
+			__u64 word = words[k];
+			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+			const __u8 *move; /* the entry of each of its tables */
+			__u64 at = head->at, reg;
+
+			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+				fpisa_stick(&exps[k], (__u32)word);
+				continue;
+			}
+			reg = exps[k];
+			move = fpisa_offset(t, (at - reg) & (FPISA_NARROW - 1));
+			exps[k] = (__u16)(reg + move[FPISA_MOVE64(raise)]);
+			fpisa_add_to(rounded, fpisa_sum64(&m[k], (__s64)((__u64)fpisa_signed32(word, head) << f.guard),
+							  move[FPISA_MOVE64(stored)], move[FPISA_MOVE64(incoming)]));
+		}
+		words += 8;
+		exps += 8;
+		m += 8;
+	}
 	return rounded << FPISA_EV_ROUNDED;
 }
 

@@ -2,9 +2,11 @@
 /*
  * The nine match-action units, one element at a time.
  *
- * This file is the arithmetic, once: the staged programs, the fused program
- * and user space are compositions of these functions (block.h). Each is the
- * paper's unit of the same number (section 3.2, figure 2):
+ * This file says what the arithmetic is. block.h composes these functions to stages and to fused
+ * bodies; where the kernel has the same bits by other means (lanes.h, lookup.h,
+ * lookup32.h, lookup_read.h; bpf/forms.h lists them), tests hold them to these.
+ * Superaccumulators are exact.h's, operations other than the sum op.h's, shared
+ * exponents mx.h's. Each is the paper's unit of the same number (section 3.2, figure 2):
  *
  *	MAU0 extract	     packed value -> exponent, sign and fraction
  *	MAU1 implied one     fraction -> signed mantissa; specials become sticky bits

@@ -19,8 +19,8 @@
 
 /* -- factors --------------------------------------------------------------- */
 
-/* What the read-out of a round does besides rounding; fpisa_finish_of(). */
-struct fpisa_finish {
+/* What the read-out of a round does besides rounding; fpisa_final_of(). */
+struct fpisa_final {
 	__u64 factor;	/* significand, below 2^53; below 2^24 unless the format has 8 bytes */
 	__s32 exponent; /* the factor is factor x 2^exponent */
 	__u32 divisor;	/* of avg, 1..64 */
@@ -43,10 +43,10 @@ static __always_inline int fpisa_factor_valid(__u64 bits, struct fpisa_format f)
  * What to do at the read-out of a round of `op` with `n` contributions;
  * `operand` is a valid factor if op is SCALE, reciprocal is the job's option.
  */
-static __always_inline struct fpisa_finish fpisa_finish_of(struct fpisa_format f, __u32 op, __u64 operand, __u32 n,
-							   int reciprocal)
+static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, __u32 op, __u64 operand, __u32 n,
+							 int reciprocal)
 {
-	struct fpisa_finish fin = { .op = op, .divisor = n ? n : 1, .factor = 1 };
+	struct fpisa_final fin = { .op = op, .divisor = n ? n : 1, .factor = 1 };
 	const int narrow = f.bytes != 8;
 
 	if (op == FPISA_OP_SCALE) {
@@ -143,7 +143,7 @@ static __always_inline void fpisa_fit(struct fpisa_lane *l, __u64 high, __u64 lo
 }
 
 /* (m 2^64) / divisor: two digits of 32 bits below the integer quotient, the remainder as a sticky bit. */
-static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpisa_finish *fin, struct fpisa_format f)
+static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpisa_final *fin, struct fpisa_format f)
 {
 	__u64 d = fin->divisor, m = (__u64)l->m, q, digit, low;
 
@@ -158,7 +158,7 @@ static __always_inline void fpisa_divide(struct fpisa_lane *l, const struct fpis
 }
 
 /* A negative factor turns infinities round too. */
-static __always_inline void fpisa_product(struct fpisa_lane *l, __u64 factor, const struct fpisa_finish *fin,
+static __always_inline void fpisa_product(struct fpisa_lane *l, __u64 factor, const struct fpisa_final *fin,
 					  struct fpisa_format f)
 {
 	__u64 high, low = fpisa_multiply((__u64)l->m, factor, &high);
@@ -208,8 +208,8 @@ static __always_inline void fpisa_root(struct fpisa_lane *l, struct fpisa_format
  * After MAU5: what the operation does to the magnitude. `multiplied`: the
  * superaccumulator has taken the factor already, digit by digit (exact.h).
  */
-static __always_inline void fpisa_finish(struct fpisa_lane *l, const struct fpisa_finish *fin, int multiplied,
-					 struct fpisa_format f)
+static __always_inline void fpisa_finalise(struct fpisa_lane *l, const struct fpisa_final *fin, int multiplied,
+					   struct fpisa_format f)
 {
 	switch (fin->op) {
 	case FPISA_OP_AVG:
@@ -298,13 +298,13 @@ static __always_inline __u64 fpisa_stage1_square(struct fpisa_phv_ref p, struct 
 }
 
 /* After stage 5. */
-static __always_inline void fpisa_stage5_finish(struct fpisa_phv_ref p, const struct fpisa_finish *fin, int multiplied,
-						struct fpisa_format f)
+static __always_inline void fpisa_stage5_final(struct fpisa_phv_ref p, const struct fpisa_final *fin, int multiplied,
+					       struct fpisa_format f)
 {
 	FPISA_EACH(i) {
 		struct fpisa_lane l = { .e = p.e[i], .m = fpisa_get_magnitude(p.m, i, f), .sign = p.d[i] >> 15 };
 
-		fpisa_finish(&l, fin, multiplied, f);
+		fpisa_finalise(&l, fin, multiplied, f);
 		p.e[i] = (__u16)l.e;
 		fpisa_put_man(p.m, i, f, l.m);
 		p.d[i] = (__u16)(l.sign << 15);

@@ -114,7 +114,7 @@ static inline int fpisa_partial_read(const void *bytes, __u64 size, struct fpisa
 	const __u8 *in = bytes;
 	struct fpisa_superacc *a = &out->acc;
 	struct fpisa_partial head;
-	__u64 counts[3] = { 0 }, special;
+	__u64 counts[3] = { 0 }, finite;
 
 	*why = "it is cut short";
 	if (size < sizeof(head))
@@ -142,16 +142,16 @@ static inline int fpisa_partial_read(const void *bytes, __u64 size, struct fpisa
 	*why = "its magnitude is too long";
 	if (size > FPISA_PARTIAL_MAGNITUDE)
 		return -EINVAL;
-	special = counts[0] + counts[1] + counts[2];
 	*why = "its counts contradict each other";
-	if (head.rows >> 63 || counts[0] > head.rows || counts[1] > head.rows || counts[2] > head.rows ||
-	    special > head.rows)
-		return -ERANGE;
+	finite = head.rows;
+	for (int i = 0; i < 3; finite -= counts[i++])
+		if (head.rows >> 63 || counts[i] > finite)
+			return -ERANGE;
 	*why = "that many values of this type cannot have that sum";
 	fpisa_superacc_init(a, sizeof(*out));
 	a->limbs = (__u16)fpisa_superacc_most(f);
 	if (fpisa_partial_place(a, in, (__u32)size, head.exponent - fpisa_superacc_quantum(f)) ||
-	    !fpisa_partial_bounded(a, f, head.rows - special))
+	    !fpisa_partial_bounded(a, f, finite))
 		return -ERANGE;
 	if (head.flags & FPISA_PARTIAL_NEGATIVE)
 		for (int i = 0; i < a->limbs; i++)
@@ -161,20 +161,6 @@ static inline int fpisa_partial_read(const void *bytes, __u64 size, struct fpisa
 	a->pinf = counts[1];
 	a->ninf = counts[2];
 	return 0;
-}
-
-/* Narrows the window to limbs that are not zero, so that a copy or a merge of it takes no more. */
-static inline void fpisa_superacc_narrow(struct fpisa_superacc *a)
-{
-	__u32 skip = 0;
-
-	while (a->limbs && !a->limb[a->limbs - 1])
-		a->limbs--;
-	while (skip < a->limbs && !a->limb[skip])
-		skip++;
-	memmove(a->limb, a->limb + skip, (a->limbs - skip) * sizeof(__s64));
-	a->first = (__u16)(a->first + skip);
-	a->limbs = (__u16)(a->limbs - skip);
 }
 
 #endif

@@ -101,13 +101,18 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 }
 
 /*
- * The generation adds nothing more, and its ranks are told `why`: not the round alone, for a worker that waits
- * sends only its oldest chunk again, and that may wait for ranks that have given up. One word, so that
- * nobody sees half of it.
+ * The generation, if it is the one that runs, adds nothing more, and its ranks are told `why`: not the round alone, for a
+ * worker that waits sends only its oldest chunk again, and that may wait for ranks that have given up. One word, so
+ * that nobody sees half of it. A CPU that is late must not take the mark of a generation that
+ * began meanwhile: it replaces the one that it read before it saw that its own still runs.
  */
 static __always_inline void fpisa_break(struct fpisa_session *session, __u32 generation, enum fpisa_verdict why)
 {
-	fpisa_write_once(&session->broken, (__u64)why << 32 | generation);
+	__u64 seen = __sync_fetch_and_add(&session->broken, 0);
+
+	/* If that fails, another CPU has broken this generation, or a later one. */
+	if (fpisa_read_once(&session->generation) == generation)
+		__sync_val_compare_and_swap(&session->broken, seen, (__u64)why << 32 | generation);
 }
 
 /* Why, or 0. */

@@ -13,9 +13,10 @@
  * limb into the next one, so no limb ever reaches 2^63.
  *
  * A window of limbs is kept, three at first. What does not fit into it is
- * refused with -ENOSPC and changes nothing; fpisa_superacc_window() says which
- * window it takes, and fpisa_superacc_move() moves there in memory that the
- * caller has enlarged. Values can be taken back, for nothing was rounded.
+ * refused with -ENOSPC, and the value stays; fpisa_superacc_window() says which
+ * window it takes, wider only if one of this width does not do, and
+ * fpisa_superacc_move() moves there in memory that the caller has enlarged.
+ * Values can be taken back, for nothing was rounded.
  *
  * Up to 2^63 - 1 values: |sum| < 2^63 x 2^(exp_ones + M - 1) quanta, which
  * fpisa_superacc_most() limbs hold.
@@ -131,6 +132,31 @@ static inline int fpisa_superacc_carry(struct fpisa_superacc *a)
 	return 0;
 }
 
+/*
+ * Takes limbs that the value does not need off the window's ends, so that a
+ * copy or a merge of it takes no more. An uppermost limb goes into the digit
+ * below if that stays below FPISA_SUPERACC_TOP / 2 then, so not at once high.
+ */
+static inline void fpisa_superacc_narrow(struct fpisa_superacc *a)
+{
+	const __s64 fits = FPISA_SUPERACC_TOP >> 33;
+	__u32 skip = 0;
+
+	(void)fpisa_superacc_carry(a);
+	for (; a->limbs > 1; a->limbs--) {
+		__s64 *top = a->limb + a->limbs - 1;
+
+		if (*top >= fits || *top <= -fits)
+			break;
+		top[-1] += *top * (1ll << 32);
+	}
+	while (skip < a->limbs && !a->limb[skip])
+		skip++;
+	memmove(a->limb, a->limb + skip, (a->limbs - skip) * sizeof(__s64));
+	a->first = (__u16)(a->first + skip);
+	a->limbs = (__u16)(a->limbs - skip);
+}
+
 /* Zeros and specials; d is 1 or -1. */
 static inline void fpisa_superacc_count(struct fpisa_superacc *a, __u32 sticky, __u64 d)
 {
@@ -175,13 +201,17 @@ static __always_inline int fpisa_superacc_add(struct fpisa_superacc *a, __u64 wo
 	return 0;
 }
 
-/* The window for limbs lo to hi besides those that there are; its width doubles. */
-static inline struct fpisa_superacc_window fpisa_superacc_window(const struct fpisa_superacc *a, __u32 lo, __u32 hi,
+/*
+ * The window for limbs lo to hi and those that the value needs; its width
+ * stays or doubles. a is narrowed: fpisa_superacc_move() comes next.
+ */
+static inline struct fpisa_superacc_window fpisa_superacc_window(struct fpisa_superacc *a, __u32 lo, __u32 hi,
 								 struct fpisa_format f)
 {
-	const __u32 most = fpisa_superacc_most(f);
+	const __u32 most = fpisa_superacc_most(f), had = a->limbs;
 	__u32 width = FPISA_SUPERACC_LEAST, spare;
 
+	fpisa_superacc_narrow(a);
 	if (a->limbs) {
 		__u32 top = a->first + a->limbs - 1u + (fpisa_superacc_high(a) != 0);
 
@@ -189,7 +219,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_window(const struct fp
 		hi = hi > top ? hi : top;
 	}
 	/* So that sizes are powers of two: 64, 128, 256, 512 bytes. */
-	while (width < hi - lo + 1)
+	while (width < hi - lo + 1 || width < had)
 		width = 2 * width + 5;
 	if (width > most)
 		width = most;
@@ -199,7 +229,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_window(const struct fp
 }
 
 /* For a value that is neither zero nor special. */
-static inline struct fpisa_superacc_window fpisa_superacc_reach(const struct fpisa_superacc *a, __u64 word,
+static inline struct fpisa_superacc_window fpisa_superacc_reach(struct fpisa_superacc *a, __u64 word,
 								struct fpisa_format f)
 {
 	__u32 e = (__u32)(word >> f.mbits & fpisa_exp_ones(f)), at = (e - (e != 0)) >> 5;
@@ -256,7 +286,7 @@ static inline int fpisa_superacc_merge(struct fpisa_superacc *a, const struct fp
 	return 0;
 }
 
-static inline struct fpisa_superacc_window fpisa_superacc_cover(const struct fpisa_superacc *a,
+static inline struct fpisa_superacc_window fpisa_superacc_cover(struct fpisa_superacc *a,
 								const struct fpisa_superacc *b, struct fpisa_format f)
 {
 	return fpisa_superacc_window(a, b->first, b->first + fpisa_superacc_extent(b) - 1, f);

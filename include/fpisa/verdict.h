@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What became of a frame. One number is the return code of every step of the
- * datapath, the index of a counter, the reason in an ERROR frame and the
- * line that `fpisa stats` prints: all from this one list.
+ * What became of a frame. One number is what a check of the datapath returns, the
+ * index of a counter, the reason in an ERROR frame and the line that
+ * `fpisa stats` prints: all from this one list.
  *
  * Columns: name, class, sentence. Classes:
  *	PASS	not ours; goes on untouched
@@ -44,7 +44,7 @@
 	X(stale, DROP, "chunk of an earlier round")                                                    \
 	X(ahead, DROP, "chunk ahead of its round")                                                     \
 	X(mismatch, DROP, "ranks made different calls in this generation; all have to join again")     \
-	X(busy, DROP, "slot held by another CPU beyond the bounded wait")                              \
+	X(busy, DROP, "slot, session or trie held by another CPU beyond the bounded wait")             \
 	X(fanout, DROP, "result complete but no port to send it to; see fpisa job show")               \
 	X(family, DROP, "the programs of the job's format are not loaded; delete the job and add it again") \
 	X(internal, DROP, "a map look-up that cannot fail failed")                                           \
@@ -62,7 +62,9 @@
 	X(groups, REPLY, "groups of a query's table read by its master")                               \
 	X(sequence, DROP, "sequence number outside of the query worker's window")                      \
 	X(sealed, DROP, "rows for a query's table that is sealed")                                     \
-	X(unsealed, DROP, "a query's table read before it was sealed")
+	X(unsealed, DROP, "a query's table read before it was sealed")                                 \
+	X(keys_taken, REPLY, "keys for a query's filter taken, acknowledged")                          \
+	X(keys_late, DROP, "keys that a query's filter, which is in use, does not have")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,
@@ -101,12 +103,12 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
  * Counters of one job, per CPU: what `bpftool map dump` prints by name.
  * Key: job number; the last key counts frames that belong to no job.
  *
- * packets, bytes	our frames, whatever became of them
+ * packets, bytes	whole frames for the job, whatever became of them; of no job, none
  * elements		element-adds: elements of accepted contributions
- * retransmissions	accepted or known contributions marked RETRANSMIT
+ * retransmissions	contributions marked RETRANSMIT that passed all checks, whatever the rules said then
  * mau0..mau8		stages run, by tail call or in place of a missed one
- * fused		contributions added by the fused body
- * fused_reads		results read by the fused body
+ * fused		contributions added in one program, by the fused body or unit by unit
+ * fused_reads		results read in one program, kept ones too
  * missed_tail_calls	stages whose slot of the program array was empty; another program ran them, or v_pipeline counts
  * unaddressed		unicast copies at a port where each live rank had its own already
  * rounded..overflowed	element-adds, format.h (paper, section 5.2.1)
@@ -136,8 +138,8 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
 	X(mau6, "stage runs: leading zeros")                                  \
 	X(mau7, "stage runs: exponent adjust")                                \
 	X(mau8, "stage runs: round and assemble")                             \
-	X(fused, "contributions added by the fused body")                     \
-	X(fused_reads, "results read by the fused body")                      \
+	X(fused, "contributions added in one program")                        \
+	X(fused_reads, "results read in one program")                         \
 	X(missed_tail_calls, "stages whose program was missing, run by another") \
 	X(unaddressed, "unicast copies of results that were for no live rank")
 

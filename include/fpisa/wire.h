@@ -240,6 +240,17 @@ static __always_inline __u32 fpisa_sum_fold(const struct fpisa_sum *s)
 	return (__u32)(x >> 32);
 }
 
+/*
+ * The sum of the 16-bit words, for a UDP checksum: modulo 65535, where 2^16 and 2^32 are 1, and not reduced.
+ * Of a frame it is below 2^27.
+ */
+static __always_inline __u64 fpisa_sum_16(const struct fpisa_sum *s)
+{
+	__u64 a = s->a_lo + s->a_hi;
+
+	return (a & 0xffff) + (a >> 16);
+}
+
 /* What a call does, for the digest; numbers are the wire's. */
 enum fpisa_call_kind {
 	FPISA_CALL_ALLREDUCE = 1,

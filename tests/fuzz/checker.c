@@ -200,9 +200,10 @@ static void check_reply(void)
 	memcpy(want + 36, all ? (const uint8_t *)&j->group_port : a.in.data + 34, 2);
 	want[38] = (uint8_t)((len - 34) >> 8);
 	want[39] = (uint8_t)(len - 34);
-	want[40] = want[41] = 0;
+	memcpy(want + 40, a.out.data + 40, 2);
 	memcpy(want + FPISA_OFFSET, a.reply.bytes, a.reply_len);
-	if (a.out.len < len || memcmp(want, a.out.data, len) || !ip_intact(a.out.data + 14))
+	if (a.out.len < len || memcmp(want, a.out.data, len) || !ip_intact(a.out.data + 14) ||
+	    !harness_udp_checksum_right(&a.out))
 		complain(&sum->wrong_reply, "the reply is not the one expected");
 	else if (a.reply_len == FPISA_HDR_LEN && a.out.len != len)
 		complain(&sum->wrong_reply, "a bare reply carries a payload");

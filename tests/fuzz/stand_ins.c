@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include "datapath/datapath.h"
+#include "datapath/groups.h"
 #include "demo/demo.h"
 #include "testbed/lab.h"
 #include "host/route.h"
@@ -110,6 +111,11 @@ NOTHING(int, datapath_steered, const struct datapath *dp, struct datapath_cpu *o
 NOTHING(int, datapath_job_del, struct datapath *dp, __u32 job)
 NOTHING(int, datapath_job_shrink, struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
 NOTHING(int, datapath_status, const struct datapath *dp, struct datapath_status *s)
+NOTHING(int, datapath_groups_open, struct datapath *dp, bool make, struct datapath_groups *g)
+NOTHING(int, datapath_groups_manager, const struct datapath_groups *g, pid_t *pid)
+NOTHING(int, datapath_groups_counts, const struct datapath_groups *g, struct manager_counts *c)
+NOTHING(int, datapath_group_get, const struct datapath_groups *g, __u32 place, struct group_record *r)
+NOTHING_AT_ALL(datapath_groups_close, struct datapath_groups *g)
 NOTHING(bool, datapath_is_entry, const char *name)
 NOTHING(bool, datapath_job_here, const struct datapath *dp, __u32 job)
 NOTHING(int, datapath_attached, const struct datapath *dp, __u32 ifindex, struct datapath_interface *i)

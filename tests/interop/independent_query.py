@@ -4,11 +4,12 @@
 A member of a query, written from doc/query-wire.md (and what it takes of doc/wire.md, from independent_client.py): "section
 N" below means the former.
 
-	independent_query.py AGG_IP QUERY worker --seed S --rows N --keys K
+	independent_query.py AGG_IP QUERY worker --seed S --rows N --keys K [--join EVERY]
 	independent_query.py AGG_IP QUERY master
 
 Row i of seed S is what rows() makes of them. The master prints the answer as a line of JSON: of topn its first N values
-as bits, of table a list of [key, count, least, greatest, sum x 2^149, specials]. Both lose --loss of what they send and receive.
+as bits, of table a list of [key, count, least, greatest, sum x 2^149, specials], of join its rows. The small table of a query
+with a filter has the keys that --join divides. Both lose --loss of what they send and receive.
 """
 
 import argparse
@@ -20,10 +21,10 @@ import time
 
 from independent_client import ERROR, HEADER, MAGIC, STATUS, VERSION, WELCOME, Failure, Header, Worker, checksum
 
-ROWS, ACK, SEAL, READ, GROUPS = range(16, 21)
+ROWS, ACK, SEAL, READ, GROUPS, KEYS, KEYS_ACK = range(16, 23)
 LAST = 0x20
-TOPN, TABLE = 16, 17
-FP32, FRAME_ROWS = 1, 50
+TOPN, TABLE, JOIN = 16, 17, 18
+FP32, FRAME_ROWS, FRAME_KEYS = 1, 50, 10
 WINDOW = 16  # 64 at most
 LINGER_S = 10  # more than a worker waits before it sends again
 HARD = [0x00000000, 0x80000000, 0x00000001, 0x7f7fffff, 0xff7fffff, 0x7149f2ca, 0xf149f2ca, 0x3f800000, 0x7f800000]
@@ -73,7 +74,10 @@ class Member(Worker):
         """Section 1."""
         self.epoch = h.generation
         none, elements, members, self.rank, self.kind, self.key_bytes, form = struct.unpack_from("<IHHHBBB", payload)
-        self.order, = struct.unpack_from("<B", payload, 14)
+        self.join_bytes, self.order = struct.unpack_from("<BB", payload, 13)
+        self.filter = bool(self.order & 12)
+        if self.filter and self.join_bytes != 4:
+            raise Failure("join keys have %d bytes" % self.join_bytes)
         self.limit, = struct.unpack_from("<I", payload, 16)
         if elements or form != FP32 or self.key_bytes != 4:
             raise Failure("this is no query with keys of 4 bytes")
@@ -118,6 +122,27 @@ class Member(Worker):
     def until(self, wait=0.02):
         self.in_time()
         return self.receive(time.monotonic() + wait)
+
+    # -- section 11
+
+    def build(self, keys):
+        """The join keys, and then until nobody's are missing."""
+        frames = [keys[i:i + FRAME_KEYS] for i in range(0, len(keys), FRAME_KEYS)] + [[]]
+        acked = set()
+        while True:
+            left = [i for i in range(len(frames) - 1) if i not in acked] or [len(frames) - 1]
+            for i in left:
+                self.say(KEYS, b"".join(struct.pack("<I", k) for k in frames[i]), chunk=i, count=len(frames[i]),
+                         flags=LAST if i == len(frames) - 1 else 0)
+            self.doing = "%d of %d frames of keys are acknowledged" % (len(acked), len(frames))
+            frame = self.until()
+            while frame:
+                h, _ = frame
+                if h.type == KEYS_ACK:
+                    acked.add(h.chunk)
+                    if h.chunk == len(frames) - 1 and not h.bitmap:
+                        return h.aux
+                frame = self.until()
 
     # -- section 5
 
@@ -166,7 +191,7 @@ class Member(Worker):
                 self.take(frame, had, last)
                 frame = self.until()
 
-    def master(self):
+    def master(self, every):
         had, last = {}, {}
         while len(last) < self.workers:
             self.doing = "%d frames of all workers, and the last of %s" % (len(had), sorted(last))
@@ -174,19 +199,24 @@ class Member(Worker):
             if frame:
                 self.take(frame, had, last)
         got = [r for part in had.values() for r in part]
+        received = len(got)
+        if self.filter:
+            got = [r for r in got if not r[0] % every]
         words = struct.pack("<%dQ" % self.workers, *(last[r] for r in range(self.workers)))
         while True:
             h, _ = self.ask(SEAL, STATUS, words, had, last, count=self.workers)
             if not h.bitmap:
                 break
-        if self.kind == TOPN:
+        if self.kind == JOIN:
+            answer = sorted(got)
+        elif self.kind == TOPN:
             flip = (2**32 - 1) * (self.order & 1)
             places = sorted((place(v) ^ flip for _, v in got), reverse=True)[:self.limit]
             if h.aux and (len(places) < self.limit or places[-1] + 1 < h.aux):
                 raise Failure("the certificate is not met")
             answer = [p ^ flip for p in places]
         else:
-            answer = self.groups(h.aux, got, had, last)
+            answer = [g for g in self.groups(h.aux, got, had, last) if not self.filter or not g[0] % every]
         # A worker whose last ACK was lost asks again.
         quiet = time.monotonic() + LINGER_S
         while time.monotonic() < quiet:
@@ -194,7 +224,7 @@ class Member(Worker):
             if frame:
                 self.take(frame, had, last)
                 quiet = time.monotonic() + LINGER_S
-        return {"received": len(got), "frames": {r: n for r, n in sorted(last.items())}, "answer": answer}
+        return {"received": received, "frames": {r: n for r, n in sorted(last.items())}, "answer": answer}
 
     def groups(self, all_of_them, got, had, last):
         found = {}
@@ -228,13 +258,18 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--rows", type=int, default=5000)
     p.add_argument("--keys", type=int, default=100)
+    p.add_argument("--join", type=int, default=1, metavar="EVERY")
     p.add_argument("--loss", type=float, default=0.0)
     p.add_argument("--timeout", type=float, default=30, metavar="S")
     a = p.parse_args()
     try:
         m = Member(a.address, 18000, a.query, a.token, a.local_port, a.timeout, loss=a.loss)
         m.join()
-        print(json.dumps(m.master() if a.role == "master" else m.work(rows(a.seed, a.rows, a.keys))))
+        if a.role == "master":
+            print(json.dumps(m.master(a.join)))
+            return 0
+        used = m.build([k for k in range(a.keys) if not k % a.join and k % m.workers == m.rank]) if m.filter else None
+        print(json.dumps({**m.work(rows(a.seed, a.rows, a.keys)), "filter": used}))
     except (Failure, OSError, ValueError) as e:
         print("independent_query: %s: query %d: %s" % (a.address, a.query, e), file=sys.stderr)
         return 1

@@ -6,7 +6,7 @@ import select
 import signal
 import sys
 
-from lab import ADDRESS, COMMAND_S, FPISA, HERE, LIBRARY, SLOW, end, wait_until
+from lab import ADDRESS, COMMAND_S, FPISA, HERE, LIBRARY, PIN, SLOW, children, end, wait_until
 
 MEMBER = os.path.join(HERE, "member.py")
 JOIN_MS = int(20000 * SLOW)
@@ -38,10 +38,11 @@ class Rank:
 
 
 class Groups:
-    """`fpisa serve` on the aggregator of `net`, with `config` lines of [manager], and a key unless they do without."""
+    """member and env: the command of a rank, and its environment. `fpisa serve` on the aggregator of `net`, with `config` lines of [manager], and a key unless they do without."""
 
     def __init__(self, net, folder, *config, sections=""):
         self.net, self.folder, self.manager, self.ranks = net, folder, None, []
+        self.member, self.env = [sys.executable, "-B", MEMBER, LIBRARY], dict(os.environ)
         self.key = os.path.join(folder, "keys") if "without-key = yes" not in config else ""
         lines = ["[manager]", *config]
         if self.key:
@@ -51,12 +52,17 @@ class Groups:
         with open(self.config, "w") as f:
             f.write("\n".join(lines) + "\n" + sections)
 
-    def serve(self):
-        """Started, and ready."""
-        self.manager = self.net.agg.spawn(FPISA, "serve", self.config)
+    def serve(self, *before):
+        """Started by the command `before`, and ready."""
+        self.manager = self.net.agg.spawn(*before, FPISA, "serve", self.config)
         said = self.manager.stdout.readline()
         assert said.startswith("serving groups"), said + self.manager.stderr.read()
         return said
+
+    def read_again(self):
+        """Its answer to SIGHUP."""
+        self.manager.send_signal(signal.SIGHUP)
+        return self.manager.stdout.readline()
 
     def kill(self, how=signal.SIGKILL):
         self.manager.send_signal(how)
@@ -67,8 +73,7 @@ class Groups:
         """A rank on worker `host`."""
         options = {"key_file": self.key, "join_timeout_ms": JOIN_MS, **options}
         plan = json.dumps({"options": options, "steps": steps, "hold": hold})
-        self.ranks.append(Rank(self.net.worker[host].spawn(sys.executable, "-B", MEMBER, LIBRARY, address, name, rank,
-                                                           size, plan)))
+        self.ranks.append(Rank(self.net.worker[host].spawn(*self.member, address, name, rank, size, plan, env=self.env)))
         return self.ranks[-1]
 
     def group(self, name, hosts, *steps, **more):
@@ -81,6 +86,13 @@ class Groups:
 
     def jobs(self):
         return self.net.json("job", "list")
+
+    def holds(self):
+        """What a group may leave behind: groups, jobs, slots, pins, and descriptors of the manager and its helper."""
+        fds = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (self.manager.pid, *children(self.manager.pid))]
+        status = self.net.json("status")
+        return (len(self.net.json("group", "list")), len(self.jobs()), self.net.json("slots"), sorted(os.listdir(PIN)), fds,
+                {k: v for k, v in status.items() if k != "manager"})
 
     def empty(self):
         """Nothing is left of any group."""

@@ -6,15 +6,17 @@ import re
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PAGE = os.path.join(TOP, "doc", "guide.md")
 EXAMPLE = os.path.join(TOP, "doc", "example", "allreduce.c")
+GROUP = os.path.join(TOP, "doc", "example", "group.c")
 PLACES = ("the machine that builds", "the aggregator", "each worker")
 
 
 class Block:
     """kind: "sh", "c" or "ini"; section: its number; place: one of PLACES, None for a program;
-    text; prints: lines that the page says it prints."""
+    user: an ordinary one; text; prints: lines that the page says it prints."""
 
-    def __init__(self, kind, section, place, text):
-        self.kind, self.section, self.place, self.text, self.prints = kind, section, place, text, []
+    def __init__(self, kind, section, paragraph, text):
+        self.kind, self.section, self.text, self.prints = kind, section, text, []
+        self.place, self.user = announced(paragraph)
 
 
 def blocks():
@@ -34,15 +36,15 @@ def blocks():
         if fence[1] == "text":
             found[-1].prints += text.splitlines()
         else:
-            found.append(Block(fence[1], section, announced(" ".join(paragraph).strip()), text))
+            found.append(Block(fence[1], section, " ".join(paragraph).strip(), text))
             assert fence[1] in ("sh", "c", "ini") and (found[-1].place or fence[1] == "c"), text
     return found
 
 
 def announced(paragraph):
-    """The place that the last sentence before a block names."""
+    """The place that the last sentence before a block names, and whether it is for an ordinary user."""
     last = re.split(r"\. |\) ", paragraph)[-1]
-    return next((p for p in PLACES if last.endswith(":") and p in last), None)
+    return next((p for p in PLACES if last.endswith(":") and p in last), None), bool(re.search("ordinary user|same user", last))
 
 
 def faults():

@@ -135,6 +135,12 @@ class Netns:
         with self.entered(), open("/proc/sys/net/ipv4/" + name, "w") as f:
             f.write(str(value))
 
+    def udp_counters(self):
+        """The kernel's counters of UDP in this namespace."""
+        with self.entered(), open("/proc/thread-self/net/snmp") as f:
+            names, values = [line.split()[1:] for line in f if line.startswith("Udp:")]
+        return dict(zip(names, map(int, values)))
+
     def gro_on(self, dev):
         """What a veth needs to take redirected frames."""
         value = ctypes.create_string_buffer(struct.pack("II", ETHTOOL_SGRO, 1))

@@ -9,6 +9,11 @@ one line of JSON on stdout; the first line is the answer of the join:
 
     {"sum": TYPE, "count": N}	 all-reduce N values rank + 1 of "float32", "float64" or "int32"; answers with the first
     {"times": N, "pause": SECONDS, ...}	 N such sums, and pauses between; "calls" says how many went well
+    {"compute": SECONDS, ...}	 one that is started, then a CPU is kept busy for so long, then it is waited for: "waited", in seconds
+    {"late": SECONDS, ...}	 one that begins so late
+    {"told": N}			 N sums of one "float32", one after the other by on_done, without requests; "calls" says how
+				 many went well, "rc" is that of the last
+    {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}	 N sums of random length, also of "float16" and "bfloat16"; "wrong" says how many are
     {"barrier": true}		 a barrier
     {"sleep": SECONDS}		 do nothing, no answer
     {"fork": true}		 leave a child behind that does nothing, no answer
@@ -20,10 +25,14 @@ import ctypes
 import json
 import os
 import signal
+import struct
 import sys
+import threading
 import time
 
 TYPES = {"float32": (1, ctypes.c_float), "float64": (4, ctypes.c_double), "int32": (7, ctypes.c_int32)}
+HALVES = {"float16": (2, lambda x: struct.unpack("<H", struct.pack("<e", x))[0]),
+          "bfloat16": (3, lambda x: struct.unpack("<HH", struct.pack("<f", x))[1])}  # as 16 bits, which C has no name for
 SUM = 1
 PR_SET_PDEATHSIG = 1
 
@@ -33,6 +42,13 @@ class Options(ctypes.Structure):
                 ("timeout_ms", ctypes.c_uint32), ("window", ctypes.c_uint32), ("elements", ctypes.c_uint16),
                 ("mode", ctypes.c_uint8), ("pipeline", ctypes.c_uint8), ("overflow", ctypes.c_uint32),
                 ("transport", ctypes.c_uint32), ("restore", ctypes.c_uint64)]
+
+
+class Call(ctypes.Structure):
+    ON_DONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
+    _fields_ = [("size", ctypes.c_size_t), ("send", ctypes.c_void_p), ("recv", ctypes.c_void_p), ("count", ctypes.c_size_t),
+                ("type", ctypes.c_uint32), ("op", ctypes.c_uint32), ("factor", ctypes.c_double), ("tag", ctypes.c_uint64),
+                ("on_done", ON_DONE), ("arg", ctypes.c_void_p)]
 
 
 class Member:
@@ -60,7 +76,7 @@ class Member:
         began = time.monotonic()
         options = {k: v.encode() if isinstance(v, str) else v for k, v in options.items()}
         o = Options(size=ctypes.sizeof(Options), **options)
-        self.rank = rank
+        self.rank, self.size = rank, size
         rc = self.lib.fpisa_group_join(ctypes.byref(self.group), host.encode() if host else None, name.encode(), rank,
                                        size, ctypes.byref(o))
         return self.answer(rc, began, pid=os.getpid())
@@ -70,6 +86,9 @@ class Member:
         count = step.get("count", 1000)
         values = (kind * count)(*([self.rank + 1] * count))
         out = (kind * count)()
+        if "compute" in step:
+            return self.overlap(step["compute"], values, out, count, number)
+        time.sleep(step.get("late", 0))
         began, calls, rc = time.monotonic(), 0, 0
         while True:
             rc = self.lib.fpisa_group_allreduce(self.group, values, out, count, number, SUM, 1.0, None)
@@ -78,9 +97,61 @@ class Member:
                 return self.answer(rc, began, calls=calls, first=out[0], last=out[count - 1])
             time.sleep(step.get("pause", 0))
 
+    def overlap(self, seconds, values, out, count, number):
+        began, request = time.monotonic(), ctypes.c_void_p()
+        call = Call(size=ctypes.sizeof(Call), send=ctypes.addressof(values), recv=ctypes.addressof(out), count=count,
+                    type=number, op=SUM)
+        rc = self.lib.fpisa_group_start(self.group, ctypes.byref(call), ctypes.byref(request))
+        while time.monotonic() < began + seconds:
+            pass
+        computed = time.monotonic()
+        rc = rc or self.lib.fpisa_wait(ctypes.byref(request), None)
+        return self.answer(rc, began, waited=time.monotonic() - computed, first=out[0], last=out[count - 1])
+
+    def told(self, n):
+        values, out, ends, done = (ctypes.c_float * 1)(self.rank + 1), (ctypes.c_float * 1)(), [], threading.Event()
+
+        def on_done(_, rc, flags):
+            ends.append((rc, self.lib.fpisa_error().decode() if rc else ""))
+            done.set()
+
+        began, rc = time.monotonic(), 0
+        call = Call(size=ctypes.sizeof(Call), send=ctypes.addressof(values), recv=ctypes.addressof(out), count=1, type=1,
+                    op=SUM, on_done=Call.ON_DONE(on_done))
+        while not rc and len(ends) < n:
+            done.clear()
+            rc = self.lib.fpisa_group_start(self.group, ctypes.byref(call), None)
+            if not rc:
+                done.wait()
+                rc = ends[-1][0]
+        more = {"error": ends[-1][1]} if ends else {}
+        return self.answer(rc, began, calls=ends.count((0, "")), first=out[0], last=out[0], **more)
+
+    def check(self, step):
+        number, kind, pack = *TYPES.get(step["check"], (0, ctypes.c_uint16)), lambda x: x
+        if step["check"] in HALVES:
+            number, pack = HALVES[step["check"]]
+        began, calls, wrong = time.monotonic(), 0, 0
+        for call in range(step["times"]):
+            count = 1 + (call * 577 + step["seed"]) % 3000
+            values = (kind * count)(*(pack(self.rank + 1 + (i + call) % 5) for i in range(count)))
+            out = (kind * count)()
+            rc = self.lib.fpisa_group_allreduce(self.group, values, out, count, number, SUM, 1.0, None)
+            if rc:
+                return self.answer(rc, began, calls=calls, wrong=wrong)
+            all_ranks = self.size * (self.size + 1) // 2
+            right = (kind * count)(*(pack(all_ranks + self.size * ((i + call) % 5)) for i in range(count)))
+            wrong, calls = wrong + (bytes(out) != bytes(right)), calls + 1
+            time.sleep(step.get("pause", 0))
+        return self.answer(0, began, calls=calls, wrong=wrong)
+
     def step(self, step):
+        if "check" in step:
+            return self.check(step)
         if "sum" in step:
             return self.sum(step)
+        if "told" in step:
+            return self.told(step["told"])
         if "barrier" in step:
             return self.answer(self.lib.fpisa_group_barrier(self.group), time.monotonic())
         if "sleep" in step:

@@ -17,6 +17,7 @@ import struct
 
 STORE = "/run/fpisa-shared"
 JOBS, STAGES, FANOUT = "fpisa_jobs", "fpisa_stages", "fpisa_fanout"
+MANAGER = {"fpisa_groups", "fpisa_manager"}  # which `fpisa serve` makes, and no load
 LOOKUP, UPDATE, DELETE, PIN, GET, INFO = 1, 2, 3, 6, 7, 15	# commands of bpf(2)
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
 ARRAY, PROG_ARRAY, PERCPU_ARRAY = 2, 3, 6
@@ -130,7 +131,7 @@ class Datapath:
 
     def harvest(self, pin):
         """Pins that the store has not got yet, as a further family's maps."""
-        for name in set(os.listdir(pin)) - set(os.listdir(self.store)):
+        for name in set(os.listdir(pin)) - set(os.listdir(self.store)) - MANAGER:
             copy_pin(f"{pin}/{name}", f"{self.store}/{name}")
 
     def here(self, pin):

@@ -11,7 +11,7 @@ stdout:
 
     {"count": N, "kind": K, "seed": S}	 all-reduce N values of data(K, rank, N, S)
     {..., "poll": true}			 by fpisa_test() alone
-    {..., "compute": SECONDS}		 start, keep a CPU busy for so long, wait
+    {..., "compute": SECONDS}		 start, keep a CPU busy for so long, wait; "idle": true: keep none busy
     {"sleep": SECONDS}			 do nothing, no answer
     {"rejoin": true}			 join the next generation
     {"fork": true}			 leave a child behind that does nothing, no answer
@@ -148,16 +148,18 @@ class Worker:
             rc = self.lib.fpisa_test(ctypes.byref(request), ctypes.byref(done), flags)
         return rc
 
-    def overlap(self, send, recv, count, flags, seconds):
+    def overlap(self, send, recv, count, flags, seconds, idle):
         """rc, and how long the wait took."""
         request, until = ctypes.c_void_p(), time.monotonic() + seconds
         rc = self.lib.fpisa_allreduce_start(self.handle, send, recv, count, FLOAT32, ctypes.byref(request))
+        if idle:
+            time.sleep(seconds)
         while time.monotonic() < until:
             pass
         t0 = time.monotonic()
         return rc or self.lib.fpisa_wait(ctypes.byref(request), flags), time.monotonic() - t0
 
-    def allreduce(self, count, kind, seed=0, values=False, in_place=False, poll=False, compute=None):
+    def allreduce(self, count, kind, seed=0, values=False, in_place=False, poll=False, compute=None, idle=False):
         info = Info(size=ctypes.sizeof(Info))
         self.lib.fpisa_get_info(self.handle, ctypes.byref(info))
         send = ctypes.create_string_buffer(data(kind, info.rank, count, seed), 4 * count)
@@ -166,7 +168,7 @@ class Worker:
         self.chunks = []
         t0, waited = time.monotonic(), None
         if compute is not None:
-            rc, waited = self.overlap(send, recv, count, ctypes.byref(flags), compute)
+            rc, waited = self.overlap(send, recv, count, ctypes.byref(flags), compute, idle)
         elif poll:
             rc = self.poll(send, recv, count, ctypes.byref(flags))
         else:

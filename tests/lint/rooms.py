@@ -20,11 +20,11 @@ ROOMS = [
     ["lib/soft", "lib/manager"],
     ["lib/transport"],
     ["lib", "cli"],
-    ["values", "host", "oracle", "testbed"],
+    ["values", "host", "oracle", "testbed", "lib/query"],
     ["datapath"],
     ["job", "manager"],
     ["config"],
-    ["verbs", "serve", "demo", "soak", "doctor", "bench", "analyze", "tables"],
+    ["verbs", "serve", "query", "demo", "soak", "doctor", "bench", "analyze", "tables"],
     ["."],  # main.c
 ]
 LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}

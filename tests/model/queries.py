@@ -15,7 +15,8 @@ from collections import Counter
 import rules
 from explore import Violation
 
-TOPN, TABLE = 16, 17
+TOPN, TABLE, JOIN = 16, 17, 18
+BITMAP, OPEN = 4, 3
 GROUPS = 4
 
 u8, u32, u64 = ctypes.c_uint8, ctypes.c_uint32, ctypes.c_uint64
@@ -29,20 +30,22 @@ def load():
     lib.query_seal.argtypes = [ctypes.POINTER(u64), u32, u32, u64, u32]
     lib.query_floor.argtypes = [u64, ctypes.c_int]
     lib.query_key.restype = u32
-    lib.query_rows.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u32, u32, u64, ctypes.POINTER(u32),
+    lib.query_rows.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u32, u32, u32, u64, ctypes.POINTER(u32),
                                ctypes.POINTER(u32), u32, ctypes.POINTER(u8), ctypes.POINTER(u32)]
+    lib.query_keys.argtypes = [ctypes.POINTER(u64), u32, u32, u32, u32, u32, ctypes.POINTER(u32), u32, ctypes.c_int,
+                               ctypes.POINTER(u64), ctypes.POINTER(u32)]
     return lib
 
 
-EPOCH, USED, SEALED, BAR, HIGH, TAKEN, HELD, END = 0, 1, 2, 3, 4, 6, 8, 12
+EPOCH, USED, SEALED, BAR, HIGH, TAKEN, FILTER, BUILT, BEYOND, WORD, HELD, END = 0, 1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 16
 NOTHING = (0,) * END
 
 
 class Rules:
     """As the datapath has them; each distinct call is made once."""
 
-    def __init__(self, lib, kind, limit, width=64):
-        self.lib, self.kind, self.limit, self.width = lib, kind, limit, width
+    def __init__(self, lib, kind, limit, width=64, flags=0):
+        self.lib, self.kind, self.limit, self.width, self.flags = lib, kind, limit, width, flags
         self.known = {}
 
     def call(self, state, limit, epoch, w, s, rows):
@@ -51,7 +54,7 @@ class Rules:
         if hit is None:
             p, n = (u64 * END)(*state), len(rows)
             keep, added = (u8 * n)(), (u32 * GROUPS)()
-            code = self.lib.query_rows(p, self.kind, limit, self.width, epoch, w, s, (u32 * n)(*[r[0] for r in rows]),
+            code = self.lib.query_rows(p, self.kind, limit, self.flags, self.width, epoch, w, s, (u32 * n)(*[r[0] for r in rows]),
                                        (u32 * n)(*[r[1] for r in rows]), n, keep, added)
             hit = self.known[key] = code, tuple(p), tuple(keep), tuple(added)
         return hit
@@ -64,6 +67,13 @@ class Rules:
         p = (u64 * END)(*state)
         missing = self.lib.query_seal(p, self.width, epoch, last, workers)
         return missing, tuple(p)
+
+    def keys(self, state, epoch, w, keys, last):
+        """(0 or a negative verdict, state after it, workers whose keys are missing, what became of the filter)"""
+        p, missing, filter_state = (u64 * END)(*state), u64(), u32()
+        code = self.lib.query_keys(p, self.kind, self.flags, self.width, epoch, w, (u32 * len(keys))(*keys), len(keys), last,
+                                   ctypes.byref(missing), ctypes.byref(filter_state))
+        return code, tuple(p), missing.value, filter_state.value
 
     def floor(self, bar, counts):
         return self.lib.query_floor(bar, counts)
@@ -151,7 +161,7 @@ class Query:
         self.restart, self.copies_taken, self.early_last, self.eager = restart, copies_taken, early_last, eager
         self.ack_of_busy, self.any_epoch = ack_of_busy, any_epoch
         self.high_first, self.lockless = high_first, lockless
-        self.topn = rules_.kind == TOPN
+        self.topn = rules_.kind != TABLE  # nothing is added
 
     def initial(self):
         z = len(self.list)
@@ -171,11 +181,19 @@ class Query:
         return (self.topn or s[1][SEALED]) and s[1][EPOCH] == s[0] and all(
             s[6][self.at(w, self.n)] is not None for w in range(self.workers)) and self.judge(s)
 
+    def wanted(self, r):
+        """Has the answer this row?"""
+        return True
+
     def judge(self, s):
         """The master has every worker's last frame, and the table: is the result right?"""
         epoch, agg, groups, acked, acks, on, master, pending = s
-        want = [(w, f, i) for w, f in self.list for i in range(len(self.frames[w][f - 1]))]
-        at_master = [r for rows in master if rows for r in rows]
+        want = [r for r in ((w, f, i) for w, f in self.list for i in range(len(self.frames[w][f - 1]))) if self.wanted(r)]
+        at_master = [r for rows in master if rows for r in rows if self.wanted(r)]
+        if self.rules.kind == JOIN:
+            if sorted(at_master) != want:
+                raise Violation("the master lacks rows of the join", "the result")
+            return True
         if self.topn:
             value = lambda r: self.frames[r[0]][r[1] - 1][r[2]][1]
             n = self.rules.limit
@@ -208,7 +226,7 @@ class Query:
         if not self.topn and all(master[self.at(w, self.n)] is not None for w in range(self.workers)):
             out.append((("seal", 0, 0), self.seal(s)))
         if self.restart and epoch == 1:
-            z = self.initial()
+            z = Query.initial(self)
             out.append((("restart", 0, 0), (2, agg, groups) + z[3:]))
         return [(label, t) for label, t in out if t != s]
 
@@ -261,7 +279,8 @@ class Query:
                 held = after[HELD:HELD + after[USED]]
                 groups = list(groups)
                 for k, r in enumerate(frame):
-                    if not keep[k]:
+                    # Else a filter has pruned it.
+                    if not keep[k] and r[0] in held:
                         g = held.index(r[0])
                         groups[g] = tuple(sorted(groups[g] + (tag[k],)))
                 groups = tuple(groups)
@@ -269,10 +288,10 @@ class Query:
             after, left = agg, ()
         if len(set(sum(groups, ()))) != sum(map(len, groups)):
             raise Violation("a row is in the table twice", label)
+        if on[i] and of_epoch == epoch and left not in on[i] and self.rules.kind != TOPN:
+            raise Violation("two copies of a frame leave different rows over", label)
         if left or f == self.n:
             if of_epoch == epoch and left not in on[i]:
-                if on[i] and not self.topn:
-                    raise Violation("two copies of a frame leave different rows over", label)
                 on = put(on, i, on[i] + (left,))
         else:
             acks = put(acks, i, 1)
@@ -307,6 +326,109 @@ class Query:
         return None
 
 
+class UsedEarly(Rules):
+    """The filter is used with the first rows, whoever's keys are missing."""
+
+    def rows(self, state, epoch, w, s, rows):
+        return super().rows(state[:BUILT] + (3,) + state[BEYOND:], epoch, w, s, rows)
+
+
+class Undecided(Rules):
+    """Rows pass until the filter is whole."""
+
+    def rows(self, state, epoch, w, s, rows):
+        code, after, keep, added = super().rows(state, epoch, w, s, rows)
+        if after[FILTER] & 0xffffffff == OPEN:
+            after = after[:FILTER] + (0,) + after[BUILT:]
+        return code, after, keep, added
+
+
+class CountsUnsure(Rules):
+    """Top-N: a row counts that may not be in the join."""
+
+    def rows(self, state, epoch, w, s, rows):
+        if state[FILTER] != epoch << 32 | OPEN:
+            return super().rows(state, epoch, w, s, rows)
+        return Rules(self.lib, self.kind, self.limit, self.width).rows(state, epoch, w, s, rows)
+
+
+class Joined(Query):
+    """
+    Behind a filter: worker w sends the keys KEYS[w], a frame each, then its rows; the last of its keys when the others are
+    acknowledged, and rows once it hears that no keys are missing, or, if they do not wait, once its own are acknowledged.
+    State: (that of Query, which keys are acknowledged, which acknowledgements are under way); 2: and nobody's are missing.
+    """
+
+    def __init__(self, rules_, keys, frames, impatient=False, last_early=False, untaken=False, late=False, **options):
+        super().__init__(rules_, frames, **options)
+        self.keys, self.m = keys, len(keys[0])
+        self.key_frames = [(w, f) for w in range(self.workers) for f in range(self.m)]
+        self.join = {k for mine in keys for frame in mine for k in frame}
+        self.impatient, self.last_early, self.untaken, self.late = impatient, last_early, untaken, late
+
+    def initial(self):
+        none = (0,) * len(self.key_frames)
+        return super().initial(), none, none
+
+    def wanted(self, r):
+        return self.frames[r[0]][r[1] - 1][r[2] % 100][0] in self.join
+
+    def begin(self, acked):
+        """Which workers send rows."""
+        mine = [acked[w * self.m:(w + 1) * self.m] for w in range(self.workers)]
+        self.sends_rows = [all(a) and (self.impatient or 2 in a) for a in mine]
+
+    def may_send(self, acked, w, s):
+        return self.sends_rows[w] and super().may_send(acked, w, s)
+
+    def may_send_keys(self, acked, w, f):
+        return f < self.m - 1 or self.last_early or all(acked[w * self.m:w * self.m + f])
+
+    def finished(self, t):
+        return super().finished(t[0])
+
+    def steps(self, t):
+        s, acked, acks = t
+        self.begin(acked)
+        out = []
+        for label, after in super().steps(s):
+            out.append((label, (after, *self.initial()[1:]) if label[0] == "restart" else (after, acked, acks)))
+        for i, (w, f) in enumerate(self.key_frames):
+            if self.may_send_keys(acked, w, f):
+                out.append((("keys", w, f + 1), self.arrive(t, i, s[0])))
+                if self.untaken:
+                    out.append((("untaken keys", w, f + 1), (s, acked, put(acks, i, max(acks[i], 1)))))
+            if s[0] == 2 and self.any_epoch:
+                out.append((("old keys", w, f + 1), self.arrive(t, i, 1)))
+            if acks[i] > acked[i]:
+                out.append((("keys ack", w, f + 1), (s, put(acked, i, acks[i]), acks)))
+        return [(label, after) for label, after in out if after != t]
+
+    def arrive(self, t, i, of_epoch):
+        """KEYS reaches the aggregator, which knows of the first epoch's that they are not the second's."""
+        s, acked, acks = t
+        w, f = self.key_frames[i]
+        code, agg, missing, state = self.rules.keys(s[1], s[0], w, self.keys[w][f], f == self.m - 1)
+        if code < 0 and not self.late:
+            raise Violation("a worker that keeps the rules is refused", ("keys", w, f + 1))
+        groups = s[2] if agg[EPOCH] == s[1][EPOCH] else ((),) * GROUPS
+        if of_epoch == s[0]:
+            acks = put(acks, i, max(acks[i], 2 if f == self.m - 1 and (state or not missing) else 1))
+        return (s[0], agg, groups) + s[3:], acked, acks
+
+    def fair(self, t):
+        s, acked, acks = t
+        for i, (w, f) in enumerate(self.key_frames):
+            if acked[i] < (2 if f == self.m - 1 else 1) and self.may_send_keys(acked, w, f):
+                after = self.arrive(t, i, s[0])
+                after = (after[0], put(acked, i, after[2][i]), after[2])
+                if after != t:
+                    return after
+        self.begin(acked)
+        after = super().fair(s)
+        return after and (after, acked, acks)
+
+
 def put(t, i, v):
     return t if t[i] == v else t[:i] + (v,) + t[i + 1:]
 
@@ -317,13 +439,21 @@ def text(label):
     return {"rows": frame + " reaches the aggregator", "ack": "its acknowledgement reaches the worker: " + frame,
             "old rows": frame + ", of the first epoch, reaches the aggregator", "master": frame + " reaches the master",
             "busy": frame + " is dropped, for the lock is taken", "read": "a CPU reads without the lock for " + frame,
-            "decide": "that CPU decides on " + frame, "seal": "SEAL", "restart": "all join anew"}[kind]
+            "decide": "that CPU decides on " + frame, "seal": "SEAL", "restart": "all join anew",
+            "keys": "keys of " + frame + " reach the aggregator", "keys ack": "their acknowledgement reaches the worker: " + frame,
+            "old keys": "keys of " + frame + ", of the first epoch, reach the aggregator",
+            "untaken keys": "keys of " + frame + " are acknowledged, and dropped"}[kind]
 
 
 # Rows are (key, value). Three keys, so that with room for two one of them finds none.
 ONE = [[((0, 1), (1, 1)), ((2, 1), (0, 1)), ((1, 1), (2, 1)), ((2, 1),)]]
 TWO = [[((0, 1), (1, 1)), ((2, 1), (0, 1))], [((1, 1), (2, 1)), ((0, 1),)]]
 THREE = [[((0, 1),), ((1, 1),), ((2, 1),)], [((2, 1),), ((0, 1),), ((1, 1),)]]
+# Keys of a join, of which key 2 is none.
+SOME = [[(0,), ()], [(), (1,)]]
+ANEW = [[(1,), (0,)], [(), ()]]
+BOTH = [[((2, 1), (0, 1)), ((1, 1), (2, 1))], [((0, 1), (2, 1)), ((1, 1),)]]
+FEW = [[((2, 3), (0, 1)), ((1, 2),)], [((2, 4),), ((0, 2), (1, 1))]]
 # Values with ties, at T and above it.
 FIRST = [[((0, 2), (1, 1)), ((2, 2), (3, 3))], [((4, 3), (5, 2)), ((6, 1), (7, 3))]]
 TIES = [[((0, 1), (1, 1)), ((2, 2),)], [((4, 2),), ((6, 2), (7, 1))]]
@@ -337,6 +467,10 @@ def topn(frames, limit, cls=Rules, **options):
     return lambda _: (Query(cls(load(), TOPN, limit), frames, **options), text)
 
 
+def joined(kind, keys, frames, limit, cls=Rules, **options):
+    return lambda _: (Joined(cls(load(), kind, limit, 2, BITMAP), keys, frames, **options), text)
+
+
 CONFIGURATIONS = {
     "query table: 1 worker, 4 frames, window 2, room for 2 of 3 keys": table(ONE, 2, 2),
     "query table: 2 workers, 2 frames, window 2, room for 2 of 3 keys": table(TWO, 2, 2),
@@ -348,6 +482,13 @@ CONFIGURATIONS = {
     "query topn: 2 workers, 2 frames, N 3, ties": topn(TIES, 3),
     "query topn: 2 workers, 2 frames, N 1, read without the lock": topn(TIES, 1, lockless=True),
     "query topn: 2 workers, 2 frames, N 2, read without the lock": topn(TIES, 2, lockless=True),
+    "query join: 2 workers, 2 frames of keys, 2 of rows": joined(JOIN, SOME, BOTH, 0),
+    "query join: 2 workers, 2 frames of keys, 2 of rows, which do not wait": joined(JOIN, SOME, BOTH, 0, impatient=True),
+    "query join: 2 workers, 2 frames of keys, 1 of rows, all join anew": joined(JOIN, ANEW, [mine[1:] for mine in BOTH], 0, restart=True),
+    "query table of a join: 2 workers, room for 1 of 3 keys": joined(TABLE, SOME, BOTH, 1),
+    "query table of a join: 2 workers, room for 1 of 3 keys, rows do not wait": joined(TABLE, SOME, BOTH, 1, impatient=True),
+    "query topn of a join: 2 workers, N 1": joined(TOPN, SOME, FEW, 1),
+    "query topn of a join: 2 workers, N 1, rows do not wait": joined(TOPN, SOME, FEW, 1, impatient=True),
 }
 
 MUTATIONS = {
@@ -363,4 +504,11 @@ MUTATIONS = {
     "query-counts-every-copy": topn(FIRST, 2, CountsAlways),
     "query-ties-of-a-copy": topn(TIES, 3, TiesOfCopies),
     "query-reads-high-first": topn(TIES, 1, lockless=True, high_first=True),
+    "query-filter-used-early": joined(JOIN, SOME, BOTH, 0, UsedEarly, impatient=True, late=True),
+    "query-filter-undecided": joined(TABLE, SOME, BOTH, 1, Undecided, impatient=True),
+    "query-filter-counts-unsure": joined(TOPN, SOME, FEW, 1, CountsUnsure, impatient=True),
+    "query-keys-last-early": joined(JOIN, SOME, BOTH, 0, last_early=True, late=True),
+    "query-keys-not-taken": joined(JOIN, SOME, BOTH, 0, untaken=True, late=True),
+    "query-keys-of-old-epoch": joined(JOIN, ANEW, [mine[1:] for mine in BOTH], 0, restart=True, any_epoch=True,
+                                      late=True),
 }

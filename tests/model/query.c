@@ -2,8 +2,8 @@
 /*
  * The rules of queries as a shared object for queries.py: each call takes a state
  * apart into numbers, gives a frame to user space's aggregator, which is
- * include/fpisa/query/topn.h and table.h, and packs what it leaves. Values are small
- * integers; a frame has few rows.
+ * include/fpisa/query/topn.h, table.h and filter.h, and packs what it leaves. Values are small
+ * integers; a frame has few rows. A filter is a bitmap of one block, of which the first word is used.
  */
 #include "lib/soft/query.c"
 
@@ -14,8 +14,11 @@
 struct packed {
 	__u64 epoch, used, sealed, bar;
 	__u64 high[WORKERS], taken[WORKERS];
+	__u64 filter, built, beyond, word;
 	__u64 held[GROUPS]; /* topn: the heap; table: keys */
 };
+
+static struct fpisa_filter_block block;
 
 static void unpack(struct fpisa_soft_query *q, const struct packed *p)
 {
@@ -23,6 +26,11 @@ static void unpack(struct fpisa_soft_query *q, const struct packed *p)
 	q->state.used = (__u32)p->used;
 	q->state.sealed = (__u32)p->sealed;
 	q->state.bar = p->bar;
+	q->state.filter = p->filter;
+	q->state.built = p->built;
+	q->state.beyond = (__u32)p->beyond;
+	block.word[0] = p->word;
+	q->filter = &block;
 	for (int w = 0; w < WORKERS; w++)
 		q->state.window[w] = (struct fpisa_query_window){ .high = p->high[w], .taken = p->taken[w] };
 }
@@ -33,6 +41,10 @@ static void pack(struct packed *p, const struct fpisa_soft_query *q)
 	p->used = q->state.used;
 	p->sealed = q->state.sealed;
 	p->bar = q->state.bar;
+	p->filter = q->state.filter;
+	p->built = q->state.built;
+	p->beyond = q->state.beyond;
+	p->word = block.word[0];
 	for (int w = 0; w < WORKERS; w++) {
 		p->high[w] = q->state.window[w].high;
 		p->taken[w] = q->state.window[w].taken;
@@ -49,11 +61,18 @@ static void pack_rows(__u8 *rows, const struct fpisa_query_config *c, const __u3
 	}
 }
 
+static struct fpisa_query_config config(__u32 limit, __u32 flags)
+{
+	return (struct fpisa_query_config){
+		.master = WORKERS, .key_bytes = 4, .row_bytes = 8, .limit = limit, .flags = flags, .filter_bytes = 4
+	};
+}
+
 /*
  * One frame of `n` rows. Fills keep[], of a table added[], how many rows each group got. Returns 0, or
  * the verdict of a drop, negated.
  */
-int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 width, __u32 epoch, __u32 rank, __u64 sequence,
+int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 width, __u32 epoch, __u32 rank, __u64 sequence,
 	       const __u32 *keys, const __u32 *values, __u32 n, __u8 *keep, __u32 *added)
 {
 	__u32 heap[GROUPS];
@@ -63,14 +82,14 @@ int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 width, __u32 epo
 	enum fpisa_verdict v;
 	__u8 rows[ROWS * 8];
 
-	q.config = (struct fpisa_query_config){ .master = WORKERS, .key_bytes = 4, .row_bytes = 8, .limit = limit };
+	q.config = config(limit, flags);
 	unpack(&q, p);
 	for (__u32 i = 0; i < p->used; i++) {
 		const __u64 key[FPISA_KEY_WORDS] = { p->held[i] };
 
 		heap[i] = (__u32)p->held[i];
 		groups[i].key[0] = p->held[i];
-		bucket.way[i] = p->epoch << 32 | i << 8 | fpisa_key_hash(&q.config, key) >> 56;
+		bucket.way[i] = p->epoch << 32 | i << 8 | fpisa_hash_key(q.config.seed, key, 4) >> 56;
 	}
 	pack_rows(rows, &q.config, keys, values, n);
 	v = fpisa_soft_query_rows(&q, epoch, rank, sequence, rows, n, keep);
@@ -80,6 +99,22 @@ int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 width, __u32 epo
 		added[i] = (__u32)groups[i].count;
 	}
 	return v == FPISA_V_rows_taken || v == FPISA_V_rows_passed ? 0 : -(int)v;
+}
+
+/* One frame of `n` keys. Returns 0, or the verdict of a drop, negated; *state as in KEYS_ACK. */
+int query_keys(struct packed *p, __u32 kind, __u32 flags, __u32 width, __u32 epoch, __u32 rank, const __u32 *keys, __u32 n,
+	       int last, __u64 *missing, __u32 *state)
+{
+	struct fpisa_soft_query q = { .kind = kind, .width = width, .config = config(0, flags) };
+	enum fpisa_verdict v;
+
+	unpack(&q, p);
+	v = fpisa_soft_query_keys(&q, epoch, rank, keys, n, last, missing, state);
+	pack(p, &q);
+	for (__u32 i = 0; i < GROUPS; i++)
+		if (i >= q.state.used)
+			p->held[i] = 0;
+	return v == FPISA_V_keys_taken ? 0 : -(int)v;
 }
 
 /* SEAL with one `last` of both workers: those that lack something, as bits. */

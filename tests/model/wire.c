@@ -47,13 +47,13 @@ void wire_round(char *payloads, int n, int blocks, int format, int mode, int rou
 		.guard = fpisa_register((__u8)format, (enum fpisa_mode)mode, workers).guard,
 		.flags = (__u8)flags,
 	};
-	struct fpisa_finish fin;
+	struct fpisa_final fin;
 	__u64 operand = 0;
 
 	if (op == FPISA_OP_SCALE)
 		memcpy(&operand, &factor, sizeof(operand));
 	for (int i = 0; i < n; i++)
 		fpisa_soft_add(&j, op, payloads + i * wire_bytes(format, blocks), r, (__u32)blocks, !i);
-	fin = fpisa_finish_of(fpisa_job_format(&j), op, operand, (__u32)n, flags & FPISA_JOB_RECIPROCAL);
+	fin = fpisa_final_of(fpisa_job_format(&j), op, operand, (__u32)n, flags & FPISA_JOB_RECIPROCAL);
 	fpisa_soft_read(&j, &fin, out, r, (__u32)blocks);
 }

@@ -80,9 +80,10 @@ def main():
         pages = sorted(os.listdir(f"{root}/usr/share/man/man3"))
         if [p for p in pages if p != "libfpisa.3"] != sorted(s.split("@")[0] + ".3" for s in exported):
             sys.exit(f"manual pages of functions: {pages}")
-        with open(f"{root}/usr/lib/systemd/system/fpisa.service") as f:
-            if "ExecStart=/usr/sbin/fpisa config apply\n" not in f.read():
-                sys.exit("the unit does not run the installed program")
+        for unit, command in ("fpisa", "config apply"), ("fpisa-manager", "serve"):
+            with open(f"{root}/usr/lib/systemd/system/{unit}.service") as f:
+                if f"ExecStart=/usr/sbin/fpisa {command}\n" not in f.read():
+                    sys.exit(f"the unit {unit} does not run the installed program")
         run("make", "uninstall", *install)
         left = [os.path.join(d, f) for d, _, fs in os.walk(root) for f in fs if f not in ("p", "p.c")]
         if left:

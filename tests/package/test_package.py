@@ -8,13 +8,16 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 import guide
 import install
 import interfaces
+import mpi as mpis
 import postgres
+from groups import Groups
 from lab import ADDRESS, end, mount_tree, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -185,6 +188,63 @@ def test_postgres(debs, tmp_path):
         server.close()
 
 
+def test_python(debs, tmp_path):
+    """The package as Debian's Python has it, over the library's package."""
+    for name in f"libfpisa0_{OLD}_amd64", f"python3-fpisa_{OLD}_all":
+        sh("dpkg-deb", "-x", os.path.join(debs, name + ".deb"), tmp_path)
+    assert "python3-numpy" in sh("dpkg-deb", "-f", os.path.join(debs, name + ".deb"), "Depends")
+    for path in "python3-fpisa/python.md.gz", "python3-fpisa/examples/regression.py":
+        assert os.path.exists(tmp_path / "usr/share/doc" / path)
+    program = ("import fpisa, numpy\nwith fpisa.Mem(2) as m:\n    assert all((s == 2).all() for s, _ in "
+               "m.run(lambda h: h.allreduce(numpy.ones(9, 'float32'))))\nprint(fpisa.__file__)")
+    out = sh(sys.executable, "-B", "-c", program, env=places(tmp_path))
+    assert out.startswith(str(tmp_path))
+
+
+def test_torch(debs, tmp_path):
+    """The backend as its package has it: it loads, and has registered itself."""
+    package = os.path.join(debs, f"python3-fpisa-torch_{OLD}_amd64.deb")
+    if not os.path.exists(package):
+        pytest.skip("no such package: libtorch-dev is not installed; make test installs it")
+    depends = sh("dpkg-deb", "-f", package, "Depends")
+    assert all(f"{name} " in depends + " " or f"{name}," in depends for name in ("libfpisa0", "python3-fpisa", "python3-torch"))
+    for name in f"libfpisa0_{OLD}_amd64", f"python3-fpisa_{OLD}_all", f"python3-fpisa-torch_{OLD}_amd64":
+        sh("dpkg-deb", "-x", os.path.join(debs, name + ".deb"), tmp_path)
+    program = "import fpisa.torch, torch.distributed as d; print(d.Backend('fpisa').lower(), fpisa.torch._backend.__file__)"
+    out = sh(sys.executable, "-B", "-c", program, env=places(tmp_path))
+    assert out.splitlines()[-1].startswith(f"fpisa {tmp_path}")
+
+
+def places(root):
+    """Of what packages have that are unpacked there."""
+    library, = glob.glob(f"{root}/usr/lib/*/libfpisa.so.0")
+    return {**os.environ, "PYTHONPATH": f"{root}/usr/lib/python3/dist-packages", "FPISA_LIBRARY": library}
+
+
+@pytest.mark.parametrize("mpi", mpis.MPIS)
+def test_mpi(debs, tmp_path, lab, mpi):
+    """The library of the package serves its own example."""
+    package = os.path.join(debs, f"libfpisa-mpi-{mpi}_{OLD}_amd64.deb")
+    why = mpis.lacking(mpi) if os.path.exists(package) else "no such package: libopenmpi-dev or libmpich-dev is not installed; make deps"
+    if why:
+        pytest.skip(why)
+    assert {"openmpi": "libopenmpi3", "mpich": "libmpich12"}[mpi] in sh("dpkg-deb", "-f", package, "Depends")
+    sh("dpkg-deb", "-x", package, tmp_path)
+    doc = os.path.join(tmp_path, "usr", "share", "doc", f"libfpisa-mpi-{mpi}")
+    assert os.path.exists(os.path.join(doc, "mpi.md.gz"))
+    library, = glob.glob(os.path.join(tmp_path, "usr", "lib", "*", "fpisa", mpi, "libfpisa-mpi.so"))
+    net = lab(workers=1)
+    net.load()
+    groups = Groups(net, str(tmp_path), "without-key = yes")
+    groups.serve()
+    try:
+        program = mpis.compiled(mpi, os.path.join(doc, "examples", "norm.c"), str(tmp_path))
+        out, err = mpis.run(net.worker[0], mpi, 2, str(tmp_path), program, preload=library, FPISA_MANAGER=ADDRESS)
+    finally:
+        groups.close()
+    assert out == "length 84.853, largest 4.0\n" and "fpisa: " not in err
+
+
 def pages_commands(section, place):
     """Those of the guide."""
     return [b.text for b in guide.blocks() if b.section == section and b.place == place]
@@ -211,6 +271,8 @@ def test_install(root, fresh):
     assert root.run("fpisa", "--version") == f"fpisa {OLD}\n"
     out = root.run("fpisa", "config", "check")
     assert out == "/etc/fpisa/fpisa.conf: no errors; interfaces: 0, jobs: 0\n"
+    enabled = [os.path.basename(p) for p in glob.glob(root.path + "/etc/systemd/system/*/fpisa*.service")]
+    assert enabled == ["fpisa.service"]
     for command in root.unit("ExecStart", "ExecReload"):
         assert "no errors" in root.run(command[0], "config", "check")
     for path in ("usr/share/man/man8/fpisa.8.gz", "usr/share/man/man7/fpisa-wire.7.gz", "usr/share/man/man3/libfpisa.3.gz",
@@ -220,13 +282,24 @@ def test_install(root, fresh):
                                   "_fpisa; echo ${COMPREPLY[@]}") == "job\n"
 
 
-def test_unit_verifies(root, tmp_path):
+def test_scripts_of_the_manager_s_unit(debs, tmp_path):
+    """An upgrade restarts it, and does not stop it before; a removal stops it before the datapath goes."""
+    sh("dpkg-deb", "-e", os.path.join(debs, f"fpisa_{OLD}_amd64.deb"), tmp_path)
+    script = {p.name: p.read_text() for p in tmp_path.iterdir()}
+    restart = r"_dh_action=restart\n.*\n.*_dh_action=start\n\s*fi\n\s*deb-systemd-invoke \$_dh_action '?fpisa-manager.service"
+    assert re.search(restart, script["postinst"])
+    assert re.search(r"= remove \].*\n\s*deb-systemd-invoke stop '?fpisa-manager.service(.*\n)*\tfpisa unload", script["prerm"])
+    assert "manager" not in script.get("preinst", "")
+
+
+@pytest.mark.parametrize("unit", ["fpisa", "fpisa-manager"])
+def test_unit_verifies(root, tmp_path, unit):
     """By this machine's systemd, whose targets the root has not; the commands are those of the root."""
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
-    with open(root.path + "/lib/systemd/system/fpisa.service") as f:
-        (tmp_path / "fpisa.service").write_text(f.read().replace("=/usr/", f"={root.path}/usr/"))
-    p = subprocess.run(["systemd-analyze", "verify", "--man=no", tmp_path / "fpisa.service"], text=True,
+    with open(f"{root.path}/lib/systemd/system/{unit}.service") as f:
+        (tmp_path / f"{unit}.service").write_text(f.read().replace("=/usr/", f"={root.path}/usr/"))
+    p = subprocess.run(["systemd-analyze", "verify", "--man=no", tmp_path / f"{unit}.service"], text=True,
                        capture_output=True)
     said = [line for line in p.stderr.splitlines() if "fpisa" in line]
     assert p.returncode == 0 and not said, said
@@ -294,8 +367,8 @@ def test_restart_and_upgrade_under_traffic(root, lab):
 
 
 def test_remove_and_purge(root, fresh):
-    assert pages_commands(9, "the aggregator")[-1] == "apt remove -y fpisa\n"
-    root.run("sh", "-ec", pages_commands(9, "the aggregator")[-1])
+    assert pages_commands(10, "the aggregator")[-1] == "apt remove -y fpisa\n"
+    root.run("sh", "-ec", pages_commands(10, "the aggregator")[-1])
     root.run("dpkg", "--remove", *PACKAGES)
     left = {p for p in root.state() if p not in fresh}
     assert {p for p in left if not p.startswith(("etc/systemd", "var/lib/systemd"))} == {"etc/fpisa", "etc/fpisa/fpisa.conf"}

@@ -39,6 +39,9 @@ def test_types(server):
     for name, sql_type in (("sum", "real"), ("sum", "double precision"), ("avg", "real"), ("avg", "double precision")):
         ours, theirs = server.sql(f"SELECT pg_typeof(fpisa_{name}(x)), pg_typeof({name}(x)) FROM {values(sql_type, '1')}")[0]
         assert ours == theirs
+    assert server.sql("""SELECT fpisa_sum(i), fpisa_sum(b), fpisa_sum(n), fpisa_avg(i), pg_typeof(fpisa_sum(n))
+        FROM (VALUES (1, 9007199254740993, 0.1), (2, -9007199254740992, 0.2)) t(i, b, n)""") == \
+        [("3", "0", "0.30000000000000004", "1.5", "double precision")]
 
 
 @both

@@ -76,12 +76,15 @@ UNION ALL SELECT NULL, m[1] = (SELECT fpisa_sum(x) FROM t), {terms % 'm'} FROM (
 
 
 def mutants(rng, n):
-    """Partials with flipped bits, cut short, drawn out, and bytes at random."""
+    """Partials with flipped bits, counts at their limits, cut short, drawn out, and bytes at random."""
     for _ in range(n):
         data = bytearray(partials.write(adversarial(DOUBLE, rng.randrange(1, 4), rng)
                                         + [float("inf"), float("nan")] * (rng.random() < 0.3)))
         for _ in range(rng.randrange(4)):
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        if rng.random() < 0.1:  # rows, and those that are special
+            data[3] |= 2
+            data[8:40] = b"".join(rng.choice((0, 1, 2**63 - 1, 2**63 - 1, 2**63, 2**64 - 1)).to_bytes(8, "little") for _ in range(4))
         if rng.random() < 0.2:
             data = data[:rng.randrange(len(data) + 1)]
         if rng.random() < 0.2:

@@ -253,6 +253,30 @@ bool harness_checksums_right(const struct frame *f)
 	       ((const struct fpisa_hdr *)(f->data + FPISA_OFFSET))->checksum == checksum(f);
 }
 
+/* As the RFCs have it: bytes in network order, over the pseudo header and the datagram, to its last byte. */
+uint16_t harness_udp_checksum(const struct frame *f)
+{
+	const uint8_t *ip = f->data + FPISA_ETH_LEN, *udp = ip + FPISA_IP_LEN;
+	uint32_t len = (uint32_t)udp[4] << 8 | udp[5], sum = IPPROTO_UDP + len;
+
+	for (uint32_t i = 12; i < 20; i += 2)
+		sum += (uint32_t)ip[i] << 8 | ip[i + 1];
+	for (uint32_t i = 0; i < len; i++)
+		if (i != 6 && i != 7)
+			sum += i % 2 ? udp[i] : (uint32_t)udp[i] << 8;
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return sum == 0xffff ? 0xffff : (uint16_t)~sum;
+}
+
+bool harness_udp_checksum_right(const struct frame *f)
+{
+	const uint8_t *udp = f->data + FPISA_ETH_LEN + FPISA_IP_LEN;
+
+	return f->len >= FPISA_PAYLOAD_OFFSET && f->len >= FPISA_ETH_LEN + FPISA_IP_LEN + ((uint32_t)udp[4] << 8 | udp[5]) &&
+	       harness_udp_checksum(f) == ((uint32_t)udp[6] << 8 | udp[7]);
+}
+
 /* With an UDP checksum, which says nothing of ours. */
 static void outer(struct frame *f, const struct fpisa_job *j, uint32_t rank, uint32_t payload)
 {
@@ -303,6 +327,11 @@ uint32_t harness_run(struct harness *h, struct frame *f)
 	memcpy(f->data, out, o.data_size_out);
 	f->len = o.data_size_out;
 	f->action = (int)o.retval;
+	if (f->action == XDP_REDIRECT && !harness_udp_checksum_right(f)) {
+		fprintf(stderr, "harness: a frame of %u bytes leaves with UDP checksum %02x%02x, not %04x\n", f->len,
+			f->data[40], f->data[41], harness_udp_checksum(f));
+		abort();
+	}
 	return o.duration;
 }
 

@@ -81,10 +81,17 @@ void harness_port(struct frame *f, uint32_t port);
 void harness_set_checksums(struct frame *f);
 bool harness_checksums_right(const struct frame *f);
 
+/* UDP's, by RFC 768 and 1071: what it should be, never 0, and whether it is that. */
+uint16_t harness_udp_checksum(const struct frame *f);
+bool harness_udp_checksum_right(const struct frame *f);
+
 struct fpisa_hdr *harness_hdr(struct frame *f);
 uint32_t *harness_payload(struct frame *f);
 
-/* Run the entry on the frame, which becomes what comes out. Returns the run's duration in ns. */
+/*
+ * Run the entry on the frame, which becomes what comes out. What leaves must have a right UDP checksum. Returns
+ * the run's duration in ns.
+ */
 uint32_t harness_run(struct harness *h, struct frame *f);
 struct fpisa_counters harness_counters(struct harness *h, uint32_t key);
 uint64_t harness_verdict(struct harness *h, uint32_t key, enum fpisa_verdict v);

@@ -52,6 +52,8 @@ void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t 
 	q->job.rounding = (__u8)given.key_bytes;
 	q->job.clz = (__u8)given.flags;
 	q->job.group = given.limit;
+	q->job.pipeline = (__u8)given.filter_bytes;
+	q->job.guard = (__u8)__builtin_popcount(given.filter_mask);
 	q->job.elements = 0;
 	q->job.window = 0;
 	q->job.fanout = FPISA_FANOUT_UNICAST;
@@ -161,6 +163,14 @@ void query_rows(struct frame *f, const struct query *q, uint32_t rank, uint64_t 
 		harness_hdr(f)->flags = FPISA_F_LAST;
 		harness_set_checksums(f);
 	}
+}
+
+void query_keys(struct frame *f, const struct query *q, uint32_t rank, uint64_t sequence, uint32_t count,
+		const void *keys, bool last)
+{
+	query_frame(f, q, FPISA_TYPE_KEYS, rank, sequence, count, q->config.filter_bytes, keys);
+	harness_hdr(f)->flags = last ? FPISA_F_LAST : 0;
+	harness_set_checksums(f);
 }
 
 void query_seal(struct frame *f, const struct query *q, const uint64_t *last)

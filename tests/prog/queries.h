@@ -19,8 +19,8 @@ struct query {
 };
 
 /*
- * config.job, key_bytes, limit, flags and seed are set; and how many workers. Its
- * members have joined.
+ * config.job, key_bytes, limit, flags and seed are set, of a filter filter_bytes and filter_mask; and how
+ * many workers. Its members have joined.
  */
 void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t workers);
 void query_close(struct query *q);
@@ -40,6 +40,10 @@ void query_frame(struct frame *f, const struct query *q, uint8_t type, uint32_t 
 /* ROWS, packed as the query has them. */
 void query_rows(struct frame *f, const struct query *q, uint32_t rank, uint64_t sequence, uint32_t count,
 		const void *rows, bool last);
+
+/* KEYS: join keys of config.filter_bytes. */
+void query_keys(struct frame *f, const struct query *q, uint32_t rank, uint64_t sequence, uint32_t count,
+		const void *keys, bool last);
 
 /* SEAL as the master sends it: last[] of each worker. */
 void query_seal(struct frame *f, const struct query *q, const uint64_t *last);

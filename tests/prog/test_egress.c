@@ -150,6 +150,13 @@ static void passes(const struct frame *f)
 	assert_memory_equal(data, f->data, f->len);
 }
 
+static void set_udp_checksum(struct frame *f)
+{
+	uint16_t check = htons(harness_udp_checksum(f));
+
+	memcpy(f->data + 40, &check, sizeof(check));
+}
+
 /* A job of three unicast workers; ranks 0 and 2 are behind v0. */
 static struct fpisa_job make(struct frame *copy)
 {
@@ -171,6 +178,7 @@ static struct fpisa_job make(struct frame *copy)
 	harness_hdr(copy)->type = FPISA_TYPE_RESULT;
 	memcpy(copy->data + 30, &unaddressed, 4);
 	harness_set_checksums(copy);
+	set_udp_checksum(copy);
 	return j;
 }
 
@@ -188,7 +196,7 @@ static void copies_are_addressed(void **state)
 		send_out(&f);
 		got.len = came_out(got.data, WAIT_MS);
 		assert_int_equal(got.len, f.len);
-		assert_true(harness_checksums_right(&got));
+		assert_true(harness_checksums_right(&got) && harness_udp_checksum_right(&got));
 		assert_memory_equal(got.data + 30, &j.rank[r].addr, 4);
 		assert_memory_equal(got.data + 36, &j.rank[r].port, 2);
 		assert_memory_equal(got.data, ((uint8_t[]){ 2, 0, 0, 0, 7, (uint8_t)r }), 6);
@@ -197,6 +205,50 @@ static void copies_are_addressed(void **state)
 	send_out(&f);
 	assert_int_equal(came_out(got.data, QUIET_MS), 0);
 	assert_int_equal(harness_counters(harness, JOB).unaddressed, lost + 1);
+}
+
+/* Such a payload that the copy's UDP checksum would be 0 when it is rank 0's: that is what says that there is none. */
+static void aim(struct frame *f, const struct fpisa_job *j)
+{
+	static struct frame copy;
+	uint16_t word = 0;
+
+	for (int pass = 0; pass < 2; pass++) {
+		memcpy(harness_payload(f), &word, sizeof(word));
+		copy = *f;
+		memcpy(copy.data + 30, &j->rank[0].addr, 4);
+		memcpy(copy.data + 36, &j->rank[0].port, 2);
+		word = htons(harness_udp_checksum(&copy));
+	}
+	assert_int_equal(word, 0xffff);
+}
+
+static void checksums_of_copies(void **state)
+{
+	struct vectors_rng rng = { vectors_seed() };
+	static struct frame f, got;
+
+	(void)state;
+	NEED_BPF();
+	for (int i = 0; i < 60; i++) {
+		struct fpisa_job j = make(&f);
+
+		for (uint32_t k = 0; k < N; k++)
+			harness_payload(&f)[k] = (uint32_t)vectors_next(&rng);
+		if (i % 3 == 1)
+			aim(&f, &j);
+		set_udp_checksum(&f);
+		/* One without has none when it is addressed. */
+		if (i % 3 == 2)
+			memset(f.data + 40, 0, 2);
+		send_out(&f);
+		got.len = came_out(got.data, WAIT_MS);
+		assert_int_equal(got.len, f.len);
+		if (i % 3 == 2)
+			assert_memory_equal(got.data + 40, f.data + 40, 2);
+		else
+			assert_true(harness_udp_checksum_right(&got));
+	}
 }
 
 static void others_pass(void **state)
@@ -234,6 +286,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copies_are_addressed),
+		cmocka_unit_test(checksums_of_copies),
 		cmocka_unit_test(others_pass),
 	};
 

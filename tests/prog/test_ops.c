@@ -121,8 +121,8 @@ static void in_user_space(struct run *run, enum executor x, const struct cases_r
 	const struct fpisa_soft_registers registers = { exponents, mantissas };
 	const struct fpisa_job *j = &run->job[x];
 	struct fpisa_format f = fpisa_job_format(j);
-	struct fpisa_finish fin = fpisa_finish_of(f, run->call.op, operand_of(&run->call), j->workers,
-						  j->flags & FPISA_JOB_RECIPROCAL);
+	struct fpisa_final fin = fpisa_final_of(f, run->call.op, operand_of(&run->call), j->workers,
+						j->flags & FPISA_JOB_RECIPROCAL);
 
 	memset(o, 0, sizeof(*o));
 	for (uint32_t k = 0; k < j->workers; k++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Frames of queries through the entry: who may send what, what is answered, to whom it
- * goes, and what a new epoch forgets. And two CPUs on one query.
+ * goes, and what a new epoch forgets. And two CPUs on one query: FPISA_ROUNDS frames of each worker, 2000 by default.
  */
 #define _GNU_SOURCE /* CPU sets */
 #include <setjmp.h>
@@ -15,6 +15,7 @@
 #include <bpf/libbpf.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include "queries.h"
 #include "query_oracle.h"
 #include "testbed/frame.h"
@@ -277,24 +278,47 @@ static void refused(void **state)
 
 /* -- two CPUs ------------------------------------------------------------------- */
 
-#define SENT 2000
+static uint64_t sent;
+
+static void count_frames(void)
+{
+	const char *said = getenv("FPISA_ROUNDS");
+
+	sent = said ? strtoull(said, NULL, 0) : 2000;
+}
 
 struct side {
 	pthread_t thread;
 	uint32_t rank;
 	uint64_t taken, busy;
+	float *passed;
+	size_t n;
 };
+
+static void pin_to(uint32_t cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+}
+
+static void run_sides(struct side side[WORKERS], void *(*run)(void *))
+{
+	for (int i = 0; i < WORKERS; i++)
+		assert_int_equal(pthread_create(&side[i].thread, NULL, run, &side[i]), 0);
+	for (int i = 0; i < WORKERS; i++)
+		pthread_join(side[i].thread, NULL);
+}
 
 static void *one_side(void *arg)
 {
 	struct side *side = arg;
-	cpu_set_t cpus;
 	struct frame f;
 
-	CPU_ZERO(&cpus);
-	CPU_SET(side->rank, &cpus);
-	pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
-	for (uint64_t s = 1; s <= SENT;) {
+	pin_to(side->rank);
+	for (uint64_t s = 1; s <= sent;) {
 		send_rows(&f, side->rank, s, (uint32_t)s % 50, ROWS, 0.1f, false);
 		if (f.action == XDP_REDIRECT) {
 			side->taken += harness_hdr(&f)->type == FPISA_TYPE_ACK;
@@ -316,14 +340,12 @@ static void two_cpus(void **state)
 	NEED_BPF();
 	query_oracle_init(&want);
 	query_oracle_init(&got);
+	count_frames();
 	open_query(FPISA_QUERY_TABLE, 1000);
-	for (int i = 0; i < WORKERS; i++)
-		assert_int_equal(pthread_create(&side[i].thread, NULL, one_side, &side[i]), 0);
-	for (int i = 0; i < WORKERS; i++)
-		pthread_join(side[i].thread, NULL);
+	run_sides(side, one_side);
 	s = query_state(&q);
 	assert_int_equal(s.lock, 0);
-	for (uint64_t n = 1; n <= SENT; n++)
+	for (uint64_t n = 1; n <= sent; n++)
 		for (uint32_t i = 0; i < ROWS; i++)
 			for (int w = 0; w < WORKERS; w++)
 				query_oracle_row(&want, (uint32_t)n % 50 + i, 0.1f, 1);
@@ -333,10 +355,92 @@ static void two_cpus(void **state)
 		query_oracle_merge(&got, (uint32_t)g.key[0], &g);
 	}
 	assert_true(query_oracle_equal(&want, &got));
-	assert_int_equal(side[0].taken + side[1].taken, 2 * SENT);
+	assert_int_equal(side[0].taken + side[1].taken, 2 * sent);
 	query_close(&q);
 	query_oracle_free(&want);
 	query_oracle_free(&got);
+}
+
+/* Row i of a frame: ties, and now and then one above all before. */
+static float topn_value(uint32_t rank, uint64_t s, uint32_t i)
+{
+	uint64_t h = fpisa_digest_word(fpisa_digest_word(rank, s), i);
+
+	return (float)(h % 50000) + (float)(h >> 32 & 1023 ? 0 : s);
+}
+
+/* Every frame of both workers, each on both CPUs; of which copy the master has is drawn a frame. */
+static void *topn_side(void *arg)
+{
+	struct side *side = arg;
+	struct frame f;
+
+	pin_to(side->rank);
+	for (uint64_t k = 0; k < WORKERS * sent; k++) {
+		uint32_t rank = (uint32_t)(k + side->rank) % WORKERS;
+		uint8_t packed[ROWS * 8], *to = packed;
+		uint64_t s = k / WORKERS + 1;
+
+		for (uint32_t i = 0; i < ROWS; i++) {
+			const uint64_t key[FPISA_KEY_WORDS] = {i};
+
+			to = query_pack(to, &q.config, key, topn_value(rank, s, i), 1);
+		}
+		query_rows(&f, &q, rank, s, ROWS, packed, false);
+		harness_run(harness, &f);
+		side->busy += f.action != XDP_REDIRECT;
+		if ((fpisa_digest_word(s, rank) >> 40 & 1) != side->rank || harness_hdr(&f)->type != FPISA_TYPE_ROWS)
+			continue;
+		for (uint32_t i = 0; i < harness_hdr(&f)->count; i++)
+			memcpy(&side->passed[side->n++], harness_payload(&f) + 2 * i + 1, sizeof(float));
+	}
+	return NULL;
+}
+
+static int down(const void *a, const void *b)
+{
+	return query_order(*(const float *)b, *(const float *)a);
+}
+
+static void two_cpus_topn(void **state)
+{
+	struct side side[WORKERS] = {{.rank = 0}, {.rank = 1}};
+	size_t rows, n = 0;
+	float *all;
+
+	(void)state;
+	NEED_BPF();
+	count_frames();
+	rows = WORKERS * sent * ROWS;
+	all = malloc(rows * sizeof(*all));
+	for (int i = 0; i < WORKERS; i++)
+		side[i].passed = malloc((rows + 1) * sizeof(*all));
+	for (uint32_t rank = 0; rank < WORKERS; rank++)
+		for (uint64_t s = 1; s <= sent; s++)
+			for (uint32_t i = 0; i < ROWS; i++)
+				all[n++] = topn_value(rank, s, i);
+	qsort(all, rows, sizeof(*all), down);
+	for (uint32_t limit = 1; limit <= 1000; limit *= 10) {
+		size_t passed, want = limit < rows ? limit : rows;
+
+		open_query(FPISA_QUERY_TOPN, limit);
+		side[0].n = side[1].n = 0;
+		run_sides(side, topn_side);
+		assert_int_equal(query_state(&q).lock, 0);
+		assert_int_equal(side[0].busy + side[1].busy, 0);
+		passed = side[0].n + side[1].n;
+		memcpy(side[0].passed + side[0].n, side[1].passed, side[1].n * sizeof(*all));
+		qsort(side[0].passed, passed, sizeof(*all), down);
+		assert_true(passed >= want);
+		for (size_t i = 0; i < want; i++)
+			if (query_order(all[i], side[0].passed[i]))
+				fail_msg("limit %u: row %zu of the first is %a, the master has %a", limit, i, (double)all[i],
+					 (double)side[0].passed[i]);
+		query_close(&q);
+	}
+	for (int i = 0; i < WORKERS; i++)
+		free(side[i].passed);
+	free(all);
 }
 
 int main(void)
@@ -346,6 +450,7 @@ int main(void)
 		cmocka_unit_test(an_epoch),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(two_cpus),
+		cmocka_unit_test(two_cpus_topn),
 	};
 
 	rng.state = vectors_seed();

@@ -3,9 +3,10 @@
  * Whole queries over a network that loses, copies, delays and reorders: workers and a
  * master that keep the rules of doc/query-wire.md, and the real programs between them.
  * The answer is right in every run, and no row is lost or counted twice; now and then all
- * join anew in the middle. Then the same with a rule broken, which must show.
+ * join anew in the middle. With filters too, of which the keys cross the same network first; the master
+ * then looks at rows of the join alone. Then the same with a rule broken, which must show.
  *
- * FPISA_ROUNDS says how many runs of each program, 200 by default.
+ * FPISA_ROUNDS says how many runs of each program, 100 by default.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +23,9 @@
 #define JOB 5
 #define WORKERS 3
 #define FRAMES 40
+#define KEY_FRAMES 5
+#define KEYS 4 /* in one */
+#define GROUPS 40
 #define ROW_BYTES 8
 #define MOST_ROWS 24
 #define NET 2048
@@ -34,10 +38,14 @@ enum broken {
 	NO_WINDOW, /* table */
 	PLACE_LATER,
 	MASTER_TAKES_COPIES,
+	USED_EARLY, /* filters */
+	LAST_KEYS_EARLY,
+	KEYS_NOT_TAKEN,
 };
 
 struct copy {
 	int w, f, count; /* frame f, from 0 */
+	bool keys;
 	uint32_t epoch;
 	uint8_t rows[MOST_ROWS * ROW_BYTES];
 };
@@ -58,6 +66,11 @@ static struct {
 	uint32_t key[WORKERS][FRAMES][MOST_ROWS];
 } data;
 
+/* The keys of the small table, which workers send first: key_frame[w][f] ends with a key that is in another frame too. */
+static bool in_join[GROUPS];
+static uint32_t key_frame[WORKERS][KEY_FRAMES][KEYS];
+static bool keys_acked[WORKERS][KEY_FRAMES], ready[WORKERS], patient;
+
 static bool acked[WORKERS][FRAMES], had[WORKERS][FRAMES];
 static float passed[4 * WORKERS * FRAMES * MOST_ROWS];
 static uint32_t passed_key[4 * WORKERS * FRAMES * MOST_ROWS];
@@ -71,6 +84,8 @@ static bool chance(double p)
 static void begin(void)
 {
 	memset(acked, 0, sizeof(acked));
+	memset(keys_acked, 0, sizeof(keys_acked));
+	memset(ready, !(q.config.flags & FPISA_QUERY_FILTER), sizeof(ready));
 	memset(had, 0, sizeof(had));
 	n_passed = 0;
 	n_on = 0;
@@ -82,6 +97,31 @@ static void put(struct copy *net, int *n, const struct copy *c)
 		net[vectors_below(&rng, NET)] = *c;
 	else
 		net[(*n)++] = *c;
+}
+
+static int lowest_keys(int w)
+{
+	int f = 0;
+
+	while (f < KEY_FRAMES && keys_acked[w][f])
+		f++;
+	return f;
+}
+
+/* Keys, until all of the worker's are in and, if it is patient, all others' too: then its last again. Whether it did. */
+static bool send_keys(int w)
+{
+	int low = lowest_keys(w), f = low < KEY_FRAMES - 1 ? low + (int)vectors_below(&rng, KEY_FRAMES - low) : KEY_FRAMES - 1;
+	struct copy c = {.w = w, .f = f, .keys = true, .epoch = q.epoch};
+
+	if (ready[w] || (low == KEY_FRAMES && !patient))
+		return false;
+	if (f == KEY_FRAMES - 1 && low < f && broken != LAST_KEYS_EARLY)
+		c.f = low;
+	for (int copies = 1 + chance(0.15); copies; copies--)
+		if (!chance(loss))
+			put(up, &n_up, &c);
+	return true;
 }
 
 static int lowest(int w)
@@ -99,7 +139,7 @@ static void send_one(void)
 	int w = (int)vectors_below(&rng, WORKERS), low = lowest(w), f;
 	struct copy c = {.epoch = q.epoch};
 
-	if (low == FRAMES)
+	if (low == FRAMES || send_keys(w))
 		return;
 	f = chance(0.6) ? low : low + (int)vectors_below(&rng, FRAMES - low);
 	/* The last comes after all others. */
@@ -133,6 +173,8 @@ static int break_before(const struct copy *c, uint64_t *high, uint64_t *bar)
 	*bar = s.bar;
 	if (broken == COUNTS_EVERY_COPY)
 		w->high = 0;
+	if (broken == USED_EARLY && s.epoch == q.epoch)
+		s.built = ~0ull;
 	if (broken == NO_WINDOW)
 		*w = (struct fpisa_query_window){.taken = ~0ull};
 	if (broken == PLACE_LATER && s.epoch == q.epoch && (uint64_t)c->f + 1 > w->high) {
@@ -169,6 +211,36 @@ static void break_after(int used, struct frame *f, uint64_t high, uint64_t bar)
 		harness_hdr(f)->type = FPISA_TYPE_ACK;
 }
 
+static void deliver_keys(const struct copy *c)
+{
+	struct frame f;
+
+	if (broken == KEYS_NOT_TAKEN && c->epoch == q.epoch && chance(0.5)) {
+		keys_acked[c->w][c->f] = true;
+		return;
+	}
+	query_keys(&f, &q, (uint32_t)c->w, (uint64_t)c->f + 1, KEYS, key_frame[c->w][c->f], c->f == KEY_FRAMES - 1);
+	harness_hdr(&f)->generation = c->epoch;
+	harness_set_checksums(&f);
+	harness_run(harness, &f);
+	assert_int_equal(f.action, XDP_REDIRECT);
+	if (harness_hdr(&f)->type == FPISA_TYPE_ERROR) {
+		/* As of rows: of another epoch, and for nothing else. */
+		assert_true(broken || harness_hdr(&f)->reason == FPISA_V_generation);
+		assert_true(broken || c->epoch != q.epoch);
+		/* Too late, as it is only for a filter that is used early. */
+		if (c->epoch == q.epoch)
+			keys_acked[c->w][c->f] = true;
+		return;
+	}
+	assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_KEYS_ACK);
+	if (chance(loss) || c->epoch != q.epoch)
+		return;
+	keys_acked[c->w][c->f] = true;
+	if (!harness_hdr(&f)->bitmap && lowest_keys(c->w) == KEY_FRAMES)
+		ready[c->w] = true;
+}
+
 /* One frame that is under way reaches the aggregator; now and then it stays on its way, too. */
 static void deliver(void)
 {
@@ -185,6 +257,10 @@ static void deliver(void)
 	if (chance(0.9)) {
 		memmove(&up[i], &up[i + 1], (size_t)(n_up - i - 1) * sizeof(*up));
 		n_up--;
+	}
+	if (c.keys) {
+		deliver_keys(&c);
+		return;
 	}
 	for (int r = 0; r < data.rows; r++) {
 		const uint64_t key[FPISA_KEY_WORDS] = {data.key[c.w][c.f][r]};
@@ -263,10 +339,11 @@ static void run(void)
 {
 	int restarts = vectors_below(&rng, 4) == 0, late = 100;
 
-	begin();
+	patient = broken != USED_EARLY && vectors_below(&rng, 8);
 	n_up = 0;
 	restarted = false;
 	query_join(&q);
+	begin();
 	while (!all_done() || late--) {
 		uint32_t what = vectors_below(&rng, 20);
 
@@ -289,6 +366,17 @@ static void fill(uint32_t kind, uint32_t groups)
 {
 	uint32_t i = 0;
 
+	memset(in_join, !(q.config.flags & FPISA_QUERY_FILTER), sizeof(in_join));
+	for (int n = 0; n < WORKERS * KEY_FRAMES * KEYS; n++) {
+		uint32_t *key = (uint32_t *)key_frame + n;
+
+		/* A small table has some of the keys; and a bitmap may be too short for some that no row has. */
+		*key = n % KEYS == KEYS - 1 ? key[-1] : (vectors_below(&rng, groups) | 1) % GROUPS;
+		if (n == 1 && !vectors_below(&rng, 3))
+			*key = 100000;
+		else
+			in_join[*key] = true;
+	}
 	data.rows = 1 + (int)vectors_below(&rng, MOST_ROWS);
 	for (int w = 0; w < WORKERS; w++)
 		for (int f = 0; f < FRAMES; f++)
@@ -296,6 +384,20 @@ static void fill(uint32_t kind, uint32_t groups)
 				data.value[w][f][r] = query_value(vectors_next(&rng), kind, i++);
 				data.key[w][f][r] = vectors_below(&rng, groups);
 			}
+}
+
+/* What the master joins: without rows that a filter let pass for nothing. */
+static void join(void)
+{
+	int n = 0;
+
+	for (int i = 0; i < n_passed; i++) {
+		if (!in_join[passed_key[i]])
+			continue;
+		passed[n] = passed[i];
+		passed_key[n++] = passed_key[i];
+	}
+	n_passed = n;
 }
 
 static int down(const void *a, const void *b)
@@ -315,7 +417,8 @@ static bool topn_right(void)
 	for (int w = 0; w < WORKERS; w++)
 		for (int k = 0; k < FRAMES; k++)
 			for (int r = 0; r < data.rows; r++)
-				all[n++] = data.value[w][k][r];
+				if (in_join[data.key[w][k][r]])
+					all[n++] = data.value[w][k][r];
 	qsort(all, (size_t)n, sizeof(*all), down);
 	qsort(passed, (size_t)n_passed, sizeof(*passed), down);
 	want = n < (int)q.config.limit ? n : (int)q.config.limit;
@@ -366,32 +469,54 @@ static bool table_right(const struct fpisa_query_counters *before)
 	for (uint32_t n = 0; n < groups; n++) {
 		struct fpisa_group g = query_group(&q, n);
 
-		query_oracle_merge(&got, (uint32_t)g.key[0], &g);
+		if (in_join[g.key[0]])
+			query_oracle_merge(&got, (uint32_t)g.key[0], &g);
 	}
+	/* Conservation: what was sent was pruned, added, or came to the master. */
+	if (!broken && !restarted) {
+		assert_int_equal(c.residue - before->residue, n_passed);
+		assert_int_equal(c.filtered - before->filtered + c.absorbed - before->absorbed + (uint64_t)n_passed, sent);
+	}
+	join();
 	for (int i = 0; i < n_passed; i++)
 		query_oracle_row(&got, passed_key[i], passed[i], 1);
 	for (int w = 0; w < WORKERS; w++)
 		for (int k = 0; k < FRAMES; k++)
 			for (int r = 0; r < data.rows; r++)
-				query_oracle_row(&want, data.key[w][k][r], data.value[w][k][r], 1);
-	/* Conservation: what was sent was added, or came to the master. */
-	if (!broken && !restarted) {
-		assert_int_equal(c.residue - before->residue, n_passed);
-		assert_int_equal(c.absorbed - before->absorbed + (uint64_t)n_passed, sent);
-	}
+				if (in_join[data.key[w][k][r]])
+					query_oracle_row(&want, data.key[w][k][r], data.value[w][k][r], 1);
 	for (int k = 0; right && k < ORACLE_GROUPS; k++)
 		right = want.g[k].count == got.g[k].count && !mpz_cmp(want.g[k].sum, got.g[k].sum);
 	return right && (broken || query_oracle_equal(&want, &got));
 }
 
-static int runs(unsigned int kind, enum broken how, int rounds)
+/* Has the master every row of the join, and behind a bitmap that was used no other? */
+static bool join_right(void)
+{
+	int n = 0, most = n_passed;
+
+	join();
+	for (int w = 0; w < WORKERS; w++)
+		for (int k = 0; k < FRAMES; k++)
+			for (int r = 0; r < data.rows; r++)
+				n += in_join[data.key[w][k][r]];
+	return n_passed == n && (broken || !patient || !(q.config.flags & FPISA_QUERY_BITMAP) || most == n);
+}
+
+static int runs(unsigned int kind, uint32_t filter, enum broken how, int rounds)
 {
 	static const uint32_t limits[] = {1, 5, 12, 40};
 	int wrong = 0;
 
 	broken = how;
 	for (int l = 0; l < 4; l++) {
-		q = (struct query){.config = {.job = JOB, .key_bytes = 4, .limit = limits[l], .seed = vectors_next(&rng)}};
+		q = (struct query){.config = {.job = JOB,
+					      .key_bytes = 4,
+					      .limit = kind == FPISA_QUERY_JOIN ? 0 : limits[l],
+					      .flags = filter,
+					      .filter_bytes = filter ? 4 : 0,
+					      .filter_mask = filter == FPISA_QUERY_BLOOM ? 3 : 0,
+					      .seed = vectors_next(&rng)}};
 		query_open(&q, harness, kind, WORKERS);
 		for (int i = 0; i < (rounds + 3) / 4; i++) {
 			struct fpisa_query_counters before = query_counters(&q);
@@ -399,9 +524,16 @@ static int runs(unsigned int kind, enum broken how, int rounds)
 
 			loss = 0.2 + 0.2 * vectors_below(&rng, 2);
 			/* Broken rules about ties take ties. */
-			fill(how == TIES_OF_COPIES ? 1 : vectors_below(&rng, QUERY_VALUES), 1 + vectors_below(&rng, 40));
+			fill(how == TIES_OF_COPIES ? 1 : vectors_below(&rng, QUERY_VALUES), 1 + vectors_below(&rng, GROUPS));
 			run();
-			right = kind == FPISA_QUERY_TOPN ? topn_right() : table_right(&before);
+			if (kind == FPISA_QUERY_TABLE) {
+				right = table_right(&before);
+			} else if (kind == FPISA_QUERY_JOIN) {
+				right = join_right();
+			} else {
+				join();
+				right = topn_right();
+			}
 			wrong += !right;
 		}
 		query_close(&q);
@@ -413,34 +545,61 @@ static int rounds(void)
 {
 	const char *said = getenv("FPISA_ROUNDS");
 
-	return said ? atoi(said) : 200;
+	return said ? atoi(said) : 100;
 }
 
 static void topn(void **state)
 {
 	(void)state;
 	NEED_BPF();
-	assert_int_equal(runs(FPISA_QUERY_TOPN, NONE, rounds()), 0);
+	assert_int_equal(runs(FPISA_QUERY_TOPN, 0, NONE, rounds()), 0);
 }
 
 static void table(void **state)
 {
 	(void)state;
 	NEED_BPF();
-	assert_int_equal(runs(FPISA_QUERY_TABLE, NONE, rounds()), 0);
+	assert_int_equal(runs(FPISA_QUERY_TABLE, 0, NONE, rounds()), 0);
+}
+
+static void topn_of_a_join(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	assert_int_equal(runs(FPISA_QUERY_TOPN, FPISA_QUERY_BITMAP, NONE, rounds()), 0);
+}
+
+static void table_of_a_join(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	assert_int_equal(runs(FPISA_QUERY_TABLE, FPISA_QUERY_BITMAP, NONE, rounds() / 2), 0);
+	assert_int_equal(runs(FPISA_QUERY_TABLE, FPISA_QUERY_BLOOM, NONE, rounds() / 2), 0);
+}
+
+static void join_alone(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	assert_int_equal(runs(FPISA_QUERY_JOIN, FPISA_QUERY_BITMAP, NONE, rounds() / 2), 0);
+	assert_int_equal(runs(FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM, NONE, rounds() / 2), 0);
 }
 
 static void broken_rules(void **state)
 {
 	static const struct {
 		unsigned int kind;
+		uint32_t filter;
 		enum broken how;
 		const char *what;
-	} all[] = {{FPISA_QUERY_TOPN, COUNTS_EVERY_COPY, "topn: every copy counts"},
-		   {FPISA_QUERY_TOPN, TIES_OF_COPIES, "topn: ties are pruned from every copy"},
-		   {FPISA_QUERY_TABLE, NO_WINDOW, "table: no window"},
-		   {FPISA_QUERY_TABLE, PLACE_LATER, "table: a key finds a place later"},
-		   {FPISA_QUERY_TABLE, MASTER_TAKES_COPIES, "table: the master takes copies"}};
+	} all[] = {{FPISA_QUERY_TOPN, 0, COUNTS_EVERY_COPY, "topn: every copy counts"},
+		   {FPISA_QUERY_TOPN, 0, TIES_OF_COPIES, "topn: ties are pruned from every copy"},
+		   {FPISA_QUERY_TABLE, 0, NO_WINDOW, "table: no window"},
+		   {FPISA_QUERY_TABLE, 0, PLACE_LATER, "table: a key finds a place later"},
+		   {FPISA_QUERY_TABLE, 0, MASTER_TAKES_COPIES, "table: the master takes copies"},
+		   {FPISA_QUERY_TABLE, FPISA_QUERY_BITMAP, USED_EARLY, "filter: used before all keys are in"},
+		   {FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM, LAST_KEYS_EARLY, "filter: a worker's last keys before its others"},
+		   {FPISA_QUERY_TABLE, FPISA_QUERY_BITMAP, KEYS_NOT_TAKEN, "filter: keys acknowledged that are not in"}};
 
 	(void)state;
 	NEED_BPF();
@@ -449,7 +608,7 @@ static void broken_rules(void **state)
 		skip();
 	}
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-		int wrong = runs(all[i].kind, all[i].how, MUTANT_ROUNDS);
+		int wrong = runs(all[i].kind, all[i].filter, all[i].how, MUTANT_ROUNDS);
 
 		print_message("%s: %d of %d runs wrong\n", all[i].what, wrong, MUTANT_ROUNDS);
 		assert_int_not_equal(wrong, 0);
@@ -461,6 +620,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(topn),
 		cmocka_unit_test(table),
+		cmocka_unit_test(topn_of_a_join),
+		cmocka_unit_test(table_of_a_join),
+		cmocka_unit_test(join_alone),
 		cmocka_unit_test(broken_rules),
 	};
 

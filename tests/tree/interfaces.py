@@ -32,7 +32,7 @@ HEAD = """\
 API, WIRE = ("function", "struct", "constant"), ("wire-struct", "wire-constant")
 GONE = "(gone)"
 # May grow at the end: they begin with their size, which the library heeds; only the library makes a chunk.
-GROW = ("fpisa_options", "fpisa_group_options", "fpisa_info", "fpisa_call", "fpisa_chunk")
+GROW = ("fpisa_options", "fpisa_group_options", "fpisa_query_options", "fpisa_info", "fpisa_call", "fpisa_chunk")
 
 
 def read(*path):

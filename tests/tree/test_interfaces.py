@@ -33,7 +33,7 @@ def test_news():
     assert list(interfaces.unsaid(items, sections, versions[-1])) == []
     for version, text in sections.items():
         areas = re.findall(r"^\*\*(\w+)\*\*$", text, re.M)
-        assert version == versions[-1] or areas and set(areas) <= {"API", "wire", "output", "behaviour", "PostgreSQL"}
+        assert version == versions[-1] or areas and set(areas) <= {"API", "wire", "output", "behaviour", "MPI", "PostgreSQL"}
 
 
 def test_header_alone():
@@ -76,7 +76,7 @@ def test_symbols():
 
 
 def test_packages_have_the_news():
-    for name in ("fpisa", "libfpisa0", "libfpisa-dev", "postgresql-15-fpisa"):
+    for name in ("fpisa", "libfpisa0", "libfpisa-dev", "postgresql-15-fpisa", "libfpisa-mpi-openmpi", "libfpisa-mpi-mpich"):
         assert "NEWS.md" in read("debian", name + ".docs").split()
     assert "](NEWS.md)" in read("README.md")
 

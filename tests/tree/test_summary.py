@@ -42,6 +42,18 @@ def test_all_reduce():
     assert found[2][3].startswith("N = 8, 100 Mbit/s, 16 MB")
 
 
+def test_training():
+    """Of the backend, the model that waits for the network, and float32 alone."""
+    def line(contender, model, format, mbit, gloo):
+        return {"bench": "training", "contender": contender, "model": model, "format": format, "mbit": mbit, "workers": 4,
+                **({"gloo": gloo, "gloo_quartiles": [gloo, gloo]} if contender == "fpisa" else {})}
+
+    found = verdicts([line("fpisa", "mlp", "fp32", 50, 1.34), line("gloo", "mlp", "fp32", 50, 9), line("fpisa", "cnn", "fp32", 50, 9),
+                      line("fpisa", "mlp", "fp16", 200, 9), line("fpisa", "mlp", "fp32", 200, 1.25), line("fpisa", "mlp", "fp32", 1000, 1)])
+    assert [f[1:] for f in found] == [("1.34", "missed", "N = 4, 50 Mbit/s"), ("1.25", "met", "N = 4, 200 Mbit/s"),
+                                      ("1.00", "met", "N = 4, 1000 Mbit/s")]
+
+
 def test_sums():
     """Of real alone, over the whole table and by 1,000 groups."""
     def line(aggregate, groups, workers, ratio):

@@ -642,8 +642,11 @@ static void who_left_is_not_waited_for(void **state)
 	assert_int_equal(last(&w->of[0])->refusal.ranks, 2);
 	ask(w, &w->of[2], 0, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
+	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 1); /* a job, whoever else asks for it */
 	ask(w, &w->of[2], 1, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_gone, "rank 1 has left");
+	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_gone], 2);
+	assert_int_equal(w->m.count.gone, 0);
 }
 
 static void killed_by_the_administrator(void **state)
@@ -663,6 +666,9 @@ static void killed_by_the_administrator(void **state)
 	}
 	assert_int_equal(jobs_of(w), 0);
 	assert_int_equal(records_of(w), 0);
+	assert_int_equal(w->m.count.groups, 1);
+	assert_int_equal(w->m.count.jobs, 1);
+	assert_int_equal(w->m.count.gone, 2);
 }
 
 /* -- random orders ---------------------------------------------------------- */

@@ -154,6 +154,24 @@ static void hostile(void **state)
 		    refused[2] > HOSTILE / 1000);
 }
 
+/* Counts that are more than the rows, also where their sum passes 2^64; and any that are not. */
+static void counts(void **state)
+{
+	const uint64_t most = INT64_MAX;
+	const uint64_t of_each[][4] = { { most, most, most, most }, { most, 1, most, 0 }, { 2, 1, 1, 1 }, { 2, UINT64_MAX, 1, 1 },
+					{ most, most, 0, 0 },	    { 3, 1, 1, 1 },	  { 2, 1, 0, 1 } };
+
+	(void)state;
+	for (uint32_t i = 0; i < sizeof(of_each) / sizeof(*of_each); i++) {
+		uint8_t bytes[40] = { 'F', 'S', 1, 2 };
+		union fpisa_superacc_full read;
+		const char *why;
+
+		memcpy(bytes + 8, of_each[i], sizeof(of_each[i]));
+		assert_int_equal(fpisa_partial_read(bytes, sizeof(bytes), of(1), &read, &why), i < 4 ? -ERANGE : 0);
+	}
+}
+
 /* Bytes as doc/partial.md shows them. */
 static void known(void **state)
 {
@@ -187,6 +205,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known),
+		cmocka_unit_test(counts),
 		cmocka_unit_test(orders),
 		cmocka_unit_test(as_many_as_there_may_be),
 		cmocka_unit_test(hostile),

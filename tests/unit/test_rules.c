@@ -185,6 +185,10 @@ static void test_admit(void **state)
 	session.generation = c.generation = 10;
 	c.chunk = 2;
 	assert_int_equal(fpisa_admit(&session, &s, &c, 7), FPISA_STEP_SET);
+	/* A CPU that comes late with the one before takes no mark away. */
+	fpisa_break(&session, 10, FPISA_V_mismatch);
+	fpisa_break(&session, 9, FPISA_V_pipeline);
+	assert_int_equal(fpisa_broken(&session, 10), FPISA_V_mismatch);
 }
 
 /* Rules 4 and 5. */

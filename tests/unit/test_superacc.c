@@ -98,6 +98,41 @@ static void windows(void **state)
 	}
 }
 
+/* Values within 30 powers of two of each other take the least, wherever the first one lies; taken back and merged too. */
+static void few_exponents(void **state)
+{
+	struct vectors_rng rng = { vectors_seed() };
+	static struct values v;
+
+	(void)state;
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		struct fpisa_superacc *a = fresh(), *b = fresh();
+		uint64_t top, sign, *word = v.word;
+		struct oracle_exact x;
+
+		v.f = of(vectors_below(&rng, 2));
+		v.n = 1 + vectors_below(&rng, MOST);
+		top = 31 + vectors_next(&rng) % (fpisa_exp_ones(v.f) - 31);
+		for (uint32_t i = 0; i < v.n; i++, word++) {
+			sign = round & vectors_below(&rng, 2);
+			*word = value(&rng, v.f, 5, top - vectors_below(&rng, 31)) ^ sign << (v.f.ebits + v.f.mbits);
+			add(i & 1 ? &b : &a, *word, v.f, 0);
+			if (!vectors_below(&rng, 4)) {
+				add(&a, *word, v.f, 0);
+				add(&a, *word, v.f, 1);
+			}
+			assert_true(a->limbs <= FPISA_SUPERACC_LEAST && b->limbs <= FPISA_SUPERACC_LEAST);
+		}
+		fpisa_superacc_narrow(b);
+		assert_int_equal(merge(&a, b, v.f), 0);
+		assert_true(a->limbs <= FPISA_SUPERACC_LEAST);
+		oracle_of(&x, &v);
+		check_read(a, &x, v.n, v.f);
+		free(a);
+		free(b);
+	}
+}
+
 /* As many of the largest as it takes to outgrow windows; gone again they leave nothing. */
 static void many(void **state)
 {
@@ -227,6 +262,7 @@ int main(void)
 		cmocka_unit_test(nearly_a_tie),
 		cmocka_unit_test(sums),
 		cmocka_unit_test(windows),
+		cmocka_unit_test(few_exponents),
 		cmocka_unit_test(many),
 		cmocka_unit_test(on_top),
 		cmocka_unit_test(doubled),

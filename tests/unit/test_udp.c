@@ -3,6 +3,7 @@
  * libfpisa over the transport `udp`, against the aggregator of udp_server.h. Ports are whatever is free,
  * so any number of these may run at once.
  */
+#include "lib/transport/transport.h"
 #include "udp_server.h"
 
 static int connect_udp(struct fpisa **f, uint32_t rank, const struct fpisa_options *options, void *arg)
@@ -134,6 +135,117 @@ static void multicast(void **state)
 	assert_int_equal(sum_and_check(&s, p, &retransmits), 0);
 	/* Without membership every result would have had to be asked for again. */
 	assert_true(retransmits < 63);
+}
+
+/* -- what the kernel puts together ----------------------------------------- */
+
+/* More results in a datagram than a receive() hands up; then whole datagrams lost, many results each. */
+static void merged_results(void **state)
+{
+	static const struct plan plans[] = {
+		{.workers = 2, .elements = 32, .window = 256, .count = 50000, .calls = 4},
+		{.workers = 3, .elements = 832, .window = 64, .count = 200000, .calls = 2, .progress = 1},
+		{.workers = 2, .elements = 64, .window = 64, .count = 20000, .calls = 9, .outstanding = 4, .progress = 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
+		for (int loss = 0; loss < 2; loss++) {
+			struct server s = {.gso = 1, .gso_loss = loss * 0.1};
+
+			start_server(&s, &plans[i]);
+			assert_int_equal(sum_and_check(&s, plans[i], NULL), 0);
+			assert_true(s.longest > (plans[i].elements > 64 ? 8 : FPISA_BATCH));
+		}
+	}
+}
+
+/* What one datagram, or one that was put together, brings: frames of `size` bytes, numbered, a shorter one at its end. */
+struct sent {
+	uint32_t next;
+	uint64_t bad;
+	struct {
+		uint32_t number, len;
+	} frame[4096];
+	uint32_t frames;
+};
+
+static void send_numbered(struct sent *x, int fd, const struct sockaddr_in *to, uint32_t n, uint32_t size, uint32_t last,
+			  int good)
+{
+	static unsigned char data[GSO_SIZE];
+	size_t len = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t frame = i + 1 < n ? size : last;
+
+		memset(data + len, (int)i, frame);
+		memcpy(data + len, &x->next, sizeof(x->next));
+		if (good) {
+			x->frame[x->frames].number = x->next;
+			x->frame[x->frames++].len = frame;
+		}
+		x->next++;
+		len += frame;
+	}
+	x->bad += good ? 0 : n;
+	send_gso(fd, data, len, size, to);
+}
+
+/* They are handed up as they were sent, however few are asked for; and it is said how long some may be left. */
+static void merged_datagrams(void **state)
+{
+	uint64_t random = test_seed();
+	uint16_t port = 0, local_port = 0, other_port = 0;
+	int fd = bound_socket("127.0.0.1", &port), other = bound_socket("127.0.0.1", &other_port),
+	    place = bound_socket("0.0.0.0", &local_port);
+	struct sockaddr_in to = {
+		.sin_family = AF_INET, .sin_port = htons(local_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct fpisa_transport *t = NULL;
+
+	(void)state;
+	close(place);
+	assert_int_equal(fpisa_udp_open(&t, htonl(INADDR_LOOPBACK), port, local_port), 0);
+	for (int round = 0; round < 300; round++) {
+		static struct sent x;
+		struct fpisa_in in[FPISA_BATCH];
+		uint64_t bad = t->bad;
+		uint32_t at = 0;
+
+		memset(&x, 0, sizeof(x));
+		for (int i = 0; i < 4; i++) {
+			uint32_t n = 1 + (uint32_t)(test_random(&random) % GSO_FRAMES);
+			uint32_t size = 76 + 32 * (uint32_t)(test_random(&random) % 10), last = size;
+			int what = (int)(test_random(&random) % 6);
+
+			if (what == 0)
+				last = 4 + (uint32_t)(test_random(&random) % (size - 4));
+			/* No frames of ours are cut at odd places: one alone may be anything. */
+			if (what == 1)
+				last = ++size;
+			send_numbered(&x, what == 2 ? other : fd, &to, n, size, last, what != 2 && (what != 1 || n == 1));
+		}
+		while (at < x.frames) {
+			int most = 1 + (int)(test_random(&random) % FPISA_BATCH), n = fpisa_udp_take(t, in, most);
+
+			assert_true(n >= 0 && n <= most);
+			for (int i = 0; i < n; i++, at++) {
+				uint32_t number;
+
+				assert_int_equal((uintptr_t)in[i].data % 4, 0);
+				assert_int_equal(in[i].len, x.frame[at].len);
+				memcpy(&number, in[i].data, sizeof(number));
+				assert_int_equal(number, x.frame[at].number);
+			}
+			assert_true(at == x.frames || t->more);
+		}
+		while (fpisa_udp_take(t, in, FPISA_BATCH) || t->more)
+			;
+		assert_int_equal(t->bad - bad, x.bad);
+	}
+	t->ops->close(t);
+	close(fd);
+	close(other);
 }
 
 /* As generic XDP does at the far end of a veth pair: what left as one arrives as one. */
@@ -283,6 +395,8 @@ int main(void)
 		cmocka_unit_test(wrong_sources),
 		cmocka_unit_test(late_results),
 		cmocka_unit_test(multicast),
+		cmocka_unit_test(merged_results),
+		cmocka_unit_test(merged_datagrams),
 		cmocka_unit_test(gso_swallowed_from_the_start),
 		cmocka_unit_test(gso_swallowed_later),
 		cmocka_unit_test(not_a_member),

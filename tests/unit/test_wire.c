@@ -224,6 +224,28 @@ static void test_checksum_many(void **state)
 	}
 }
 
+/* The sum of 16-bit words, from the sums of 32-bit ones: of anything a frame can hold, the largest words too. */
+static void test_checksum_16(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	uint16_t w[4 * (FPISA_SUM_HDR_WORDS + FPISA_MAX_PAYLOAD / 8)];
+
+	(void)state;
+	for (int i = 0; i < 5000; i++) {
+		uint32_t words = vectors_below(&rng, sizeof(w) / 8 + 1);
+		struct fpisa_sum s = {0};
+		uint64_t sum = 0;
+
+		for (uint32_t k = 0; k < 4 * words; k++)
+			sum += w[k] = i % 4 ? (uint16_t)vectors_next(&rng) : 0xffff;
+		fpisa_sum_words(&s, w, (int)words);
+		assert_int_equal(fpisa_sum_16(&s) % 65535, sum % 65535);
+		assert_true(fpisa_sum_16(&s) < 1 << 27);
+		/* Only the sum of nothing is 0, which for a checksum is another number than 65535. */
+		assert_int_equal(!fpisa_sum_16(&s), !sum);
+	}
+}
+
 static void test_checksum_single_flips(void **state)
 {
 	struct vectors_rng rng = {vectors_seed()};
@@ -394,6 +416,7 @@ int main(void)
 		cmocka_unit_test(test_wire_numbers),	  cmocka_unit_test(test_slot_of),
 		cmocka_unit_test(test_port_index),
 		cmocka_unit_test(test_checksum_by_parts), cmocka_unit_test(test_checksum_many),
+		cmocka_unit_test(test_checksum_16),
 		cmocka_unit_test(test_checksum_swaps),	  cmocka_unit_test(test_checksum_single_flips),
 		cmocka_unit_test(test_checksum_paired_flips), cmocka_unit_test(test_checksum_three_flips),
 	};

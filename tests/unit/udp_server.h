@@ -19,6 +19,15 @@
 #define JOB 7
 #define TOKEN 0x1122334455667788ull
 
+#define GSO_FRAMES 64 /* UDP_MAX_SEGMENTS of older kernels */
+#define GSO_SIZE 65507
+
+struct gso_batch {
+	struct sockaddr_in to;
+	size_t frames, size; /* all of one size */
+	unsigned char data[GSO_SIZE];
+};
+
 struct server {
 	struct fpisa_soft soft;
 	int fd;
@@ -33,6 +42,10 @@ struct server {
 	unsigned char
 		*kept; /* the last RESULT by rank, slot and version, to be sent again too late; may be NULL */
 	int replies;
+	int gso; /* results that answer what came at once leave as one datagram a rank */
+	double gso_loss; /* of those */
+	struct gso_batch *batch; /* of each rank */
+	size_t longest; /* frames of one, so far */
 	int wrong_echo; /* WELCOMEs answer a HELLO that this worker did not send */
 	pthread_t thread;
 };
@@ -71,6 +84,45 @@ static inline void forge(const struct server *s, unsigned char *frame, size_t le
 	sendto(s->other_address, frame, len, 0, (const struct sockaddr *)to, sizeof(*to));
 }
 
+/* Frames of `size` bytes to be cut by the kernel, or left whole where the receiver takes them so. */
+static inline void send_gso(int fd, const void *data, size_t len, size_t size, const struct sockaddr_in *to)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
+	struct iovec part = {(void *)data, len};
+	struct msghdr msg = {.msg_name = (void *)to,
+			     .msg_namelen = sizeof(*to),
+			     .msg_iov = &part,
+			     .msg_iovlen = 1,
+			     .msg_control = control,
+			     .msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	uint16_t segment = (uint16_t)size;
+
+	c->cmsg_level = SOL_UDP;
+	c->cmsg_type = UDP_SEGMENT;
+	c->cmsg_len = CMSG_LEN(sizeof(segment));
+	memcpy(CMSG_DATA(c), &segment, sizeof(segment));
+	assert_int_equal(sendmsg(fd, &msg, 0), len);
+}
+
+static inline void flush_batch(struct server *s, struct gso_batch *b)
+{
+	if (b->frames && (double)(test_random(&s->random) >> 11) >= s->gso_loss * 0x1p53)
+		send_gso(s->fd, b->data, b->frames * b->size, b->size, &b->to);
+	s->longest = s->longest > b->frames ? s->longest : b->frames;
+	b->frames = 0;
+}
+
+static inline void add_to_batch(struct server *s, struct gso_batch *b, const void *frame, size_t len,
+				const struct sockaddr_in *to)
+{
+	if (b->frames == GSO_FRAMES || (b->frames && b->size != len) || (b->frames + 1) * len > GSO_SIZE)
+		flush_batch(s, b);
+	b->to = *to;
+	b->size = len;
+	memcpy(b->data + b->frames++ * len, frame, len);
+}
+
 /* The result that this rank got 2W chunks ago once more, after the one of now. */
 static inline void send_late(struct server *s, const unsigned char *frame, size_t len,
 			     const struct sockaddr_in *to, int rank)
@@ -90,6 +142,10 @@ static inline void send_reply(struct server *s, const unsigned char *frame, size
 	_Alignas(8) unsigned char copy[FPISA_SOFT_FRAME];
 	int type = ((const struct fpisa_hdr *)frame)->type;
 
+	if (s->gso && type == FPISA_TYPE_RESULT) {
+		add_to_batch(s, &s->batch[rank], frame, len, to);
+		return;
+	}
 	memcpy(copy, frame, len);
 	if (s->wrong_echo && type == FPISA_TYPE_WELCOME) {
 		((struct fpisa_hdr *)copy)->chunk--;
@@ -127,6 +183,9 @@ static inline void *serve(void *arg)
 		uint64_t to;
 		enum fpisa_verdict v;
 
+		if (s->gso && poll(&p, 1, 0) <= 0)
+			for (uint32_t i = 0; i < s->soft.job.workers; i++)
+				flush_batch(s, &s->batch[i]);
 		if (poll(&p, 1, 20) <= 0)
 			continue;
 		n = recvfrom(s->fd, frame, sizeof(frame), 0, (struct sockaddr *)&from, &from_len);
@@ -179,6 +238,8 @@ static inline void start_server(struct server *s, const struct plan *p)
 	assert_true(s->other_port >= 0 && s->other_address >= 0);
 	s->random = test_seed();
 	s->soft.number = JOB;
+	if (s->gso)
+		s->batch = calloc(p->workers, sizeof(*s->batch));
 	s->soft.job = (struct fpisa_job){
 		.active = 1,
 		.workers = p->workers,
@@ -225,6 +286,7 @@ static inline void stop_server(struct server *s)
 	for (uint32_t i = 0; i < s->soft.job.workers; i++)
 		give_port(s, i);
 	fpisa_soft_free(&s->soft);
+	free(s->batch);
 }
 
 #endif

@@ -108,7 +108,7 @@ static void sum_block(const struct analyze_mode *m, const struct block *b, uint8
 		      lanes result, struct oracle_events *adds)
 {
 	const struct fpisa_format f = fpisa_job_format(&m->job);
-	const struct fpisa_finish sum = fpisa_finish_of(f, FPISA_OP_SUM, 0, 1, 0);
+	const struct fpisa_final sum = fpisa_final_of(f, FPISA_OP_SUM, 0, 1, 0);
 	struct registers r;
 	const struct fpisa_soft_registers at = {.e = &r.e, .m = &r.m};
 

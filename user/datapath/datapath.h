@@ -203,6 +203,8 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out);
 int datapath_query_del(struct datapath *dp, __u32 query);
 int datapath_query_state(const struct datapath *dp, __u32 query, struct fpisa_query_state *out);
+/* The logarithm of the blocks of a filter, FPISA_QUERY_*, for `keys`; above FPISA_MAX_FILTER_LOG: too many. */
+__u8 datapath_filter_log(__u32 filter, __u64 keys);
 int datapath_query_counters(const struct datapath *dp, __u32 query, struct fpisa_query_counters *sum);
 
 /* Entries that are left of jobs: jobs, their fan-outs, locks that nobody will release. No frame is under way. */
@@ -236,7 +238,7 @@ struct datapath_interface {
 };
 
 #define DATAPATH_MAX_INTERFACES 256
-#define DATAPATH_MAX_PROGRAMS 128
+#define DATAPATH_MAX_PROGRAMS 160
 #define DATAPATH_MAX_MAPS 128
 
 /* ifindex[] of devs[]; refuses unknown ones, those named twice, and too many. */

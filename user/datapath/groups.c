@@ -11,12 +11,14 @@
 #include "log.h"
 #include "pin.h"
 
+#define COUNTS (sizeof(struct manager_counts) / sizeof(__u64))
+
 static const struct {
 	const char *name;
 	__u32 bytes, entries;
 } maps[] = {
 	{ "fpisa_groups", sizeof(struct group_record), GROUPS },
-	{ "fpisa_manager", sizeof(__u64), GROUPS + 1 },
+	{ "fpisa_manager", sizeof(__u64), GROUPS + 1 + COUNTS },
 };
 
 #define MANAGER GROUPS /* the word that says which process: its number, and in the upper bits when it began */
@@ -125,6 +127,38 @@ int datapath_group_to_kill(const struct datapath_groups *g, __u32 place, __u64 *
 int datapath_group_kill(const struct datapath_groups *g, __u32 place, __u64 id)
 {
 	return put(g->words_fd, place, &id);
+}
+
+/* -- counters ------------------------------------------------------------------- */
+
+#define FIRST_COUNT (MANAGER + 1)
+
+int datapath_groups_counts(const struct datapath_groups *g, struct manager_counts *c)
+{
+	__u64 *word = (__u64 *)c;
+	int err = 0;
+
+	for (__u32 i = 0; !err && i < COUNTS; i++)
+		err = get(g->words_fd, FIRST_COUNT + i, &word[i]);
+	return err;
+}
+
+int datapath_groups_count(const struct datapath_groups *g, const struct manager_counts *more)
+{
+	const __u64 *word = (const __u64 *)more;
+	int err = 0;
+
+	for (__u32 i = 0; !err && i < COUNTS; i++) {
+		__u64 n;
+
+		if (!word[i])
+			continue;
+		err = get(g->words_fd, FIRST_COUNT + i, &n);
+		n += word[i];
+		if (!err)
+			err = put(g->words_fd, FIRST_COUNT + i, &n);
+	}
+	return err;
 }
 
 /* -- who manages -------------------------------------------------------------- */

@@ -5,7 +5,8 @@
  * manager which is started again finds what the last one gave away.
  *
  *	fpisa_groups	a record a group
- *	fpisa_manager	words: for each place the id of the group that is to end, by `fpisa group kill`; then who manages
+ *	fpisa_manager	words: for each place the id of the group that is to end, by `fpisa group kill`; then who manages,
+ *			and struct manager_counts
  */
 #ifndef FPISA_DATAPATH_GROUPS_H
 #define FPISA_DATAPATH_GROUPS_H
@@ -46,6 +47,14 @@ struct group_record {
 	struct group_job job[FPISA_MANAGER_JOBS];
 };
 
+/* What has happened since the datapath was loaded; refused[] by enum fpisa_manager_reason. */
+struct manager_counts {
+	__u64 groups; /* that became complete */
+	__u64 jobs;   /* that were made */
+	__u64 gone;   /* ranks that ended without leaving, or did not come back */
+	__u64 refused[FPISA_MANAGER_R_END];
+};
+
 struct datapath_groups {
 	int groups_fd, words_fd;
 };
@@ -60,6 +69,10 @@ int datapath_group_put(const struct datapath_groups *g, __u32 place, const struc
 /* The id of the group that is to end there; 0: none is. */
 int datapath_group_to_kill(const struct datapath_groups *g, __u32 place, __u64 *id);
 int datapath_group_kill(const struct datapath_groups *g, __u32 place, __u64 id);
+
+int datapath_groups_counts(const struct datapath_groups *g, struct manager_counts *c);
+/* Adds to them; by the manager alone. */
+int datapath_groups_count(const struct datapath_groups *g, const struct manager_counts *more);
 
 /* The process that manages groups, 0 if there is none any more. */
 int datapath_groups_manager(const struct datapath_groups *g, pid_t *pid);

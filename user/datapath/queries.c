@@ -7,18 +7,23 @@
 #include <string.h>
 
 #include "queries.h"
+#include "fpisa_join.skel.h"
 #include "fpisa_table.skel.h"
 #include "fpisa_topn.skel.h"
 
 const char *query_kind_name(unsigned int kind)
 {
-	return kind == FPISA_QUERY_TOPN ? "topn" : kind == FPISA_QUERY_TABLE ? "table" : NULL;
+	return kind == FPISA_QUERY_TOPN	 ? "topn" :
+	       kind == FPISA_QUERY_TABLE ? "table" :
+	       kind == FPISA_QUERY_JOIN	 ? "join" :
+					   NULL;
 }
 
 const void *query_object(unsigned int kind, size_t *size)
 {
 	return kind == FPISA_QUERY_TOPN	 ? fpisa_topn_bpf__elf_bytes(size) :
 	       kind == FPISA_QUERY_TABLE ? fpisa_table_bpf__elf_bytes(size) :
+	       kind == FPISA_QUERY_JOIN	 ? fpisa_join_bpf__elf_bytes(size) :
 					   NULL;
 }
 
@@ -35,11 +40,14 @@ __u32 query_buckets(__u32 limit)
 	return n;
 }
 
-__u64 query_bytes(unsigned int kind, __u32 limit)
+__u64 query_bytes(const struct fpisa_job *j)
 {
-	if (kind == FPISA_QUERY_TOPN)
-		return limit * sizeof(__u64); /* entries of an array are multiples of 8 */
-	return (__u64)limit * sizeof(struct fpisa_group) + (__u64)query_buckets(limit) * sizeof(struct fpisa_bucket);
+	__u64 filter = j->clz & FPISA_QUERY_FILTER ? sizeof(struct fpisa_filter_block) << (j->guard & 31) : 0;
+
+	if (j->mode != FPISA_QUERY_TABLE)
+		return filter + j->group * sizeof(__u64); /* entries of an array are multiples of 8 */
+	return filter + (__u64)j->group * sizeof(struct fpisa_group) +
+	       (__u64)query_buckets(j->group) * sizeof(struct fpisa_bucket);
 }
 
 static int set_entries(struct bpf_object *o, const char *name, __u32 n)
@@ -50,7 +58,8 @@ static int set_entries(struct bpf_object *o, const char *name, __u32 n)
 }
 
 _Static_assert(!offsetof(struct fpisa_topn_bpf__rodata, fpisa_query) &&
-		       !offsetof(struct fpisa_table_bpf__rodata, fpisa_query),
+		       !offsetof(struct fpisa_table_bpf__rodata, fpisa_query) &&
+		       !offsetof(struct fpisa_join_bpf__rodata, fpisa_query),
 	       "the constants come first");
 
 static int set_constants(struct bpf_map *m, const struct fpisa_query_config *q)
@@ -78,7 +87,9 @@ int query_specialise(struct bpf_object *o, unsigned int kind, struct fpisa_query
 	bpf_object__for_each_map(m, o)
 		if (bpf_map__is_internal(m) && strstr(bpf_map__name(m), ".rodata"))
 			err = set_constants(m, q);
-	if (err)
+	if (!err)
+		err = set_entries(o, "fpisa_filter", q->filter_mask + 1);
+	if (err || kind == FPISA_QUERY_JOIN)
 		return err;
 	if (kind == FPISA_QUERY_TOPN)
 		return set_entries(o, "fpisa_heap", q->limit);

@@ -8,13 +8,13 @@
 
 struct bpf_object;
 
-/* The program of a kind, which is its name too, "topn" or "table"; NULL if there is no such kind. */
+/* The program of a kind, which is its name too: "topn", "table" or "join"; NULL if there is no such kind. */
 const char *query_kind_name(unsigned int kind);
 const void *query_object(unsigned int kind, size_t *size);
 
-/* The maps of a query of at most `limit` keys: buckets of a table, all its memory in bytes. */
+/* The maps of a query: buckets of a table of at most `limit` keys; all its memory in bytes. */
 __u32 query_buckets(__u32 limit);
-__u64 query_bytes(unsigned int kind, __u32 limit);
+__u64 query_bytes(const struct fpisa_job *j);
 
 /*
  * An opened object becomes the program of query *q: its constants, and the sizes of

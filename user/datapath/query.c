@@ -87,7 +87,7 @@ int query_load(const struct datapath *dp, __u32 query, const struct fpisa_job *j
 	err = bpf_object__load(o);
 	if (err)
 		refuse(err, "query %u: load its program, with %llu MB of maps: %s; try a smaller --limit, or --verbose", query,
-		       (unsigned long long)query_bytes(j->mode, j->group) >> 20, reason(err));
+		       (unsigned long long)query_bytes(j) >> 20, reason(err));
 	if (!err)
 		err = pin_maps(dp, query, o);
 	if (!err) {

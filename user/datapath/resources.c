@@ -86,11 +86,37 @@ static int measure_family(struct bpf_object *base, __u8 family, struct datapath_
 
 #define QUERY_LIMIT 1024 /* of the queries that are measured */
 
-static int measure_query(struct bpf_object *base, unsigned int kind, struct datapath_resources *r)
-{
-	struct fpisa_job j = { .mode = (__u8)kind, .workers = 2, .rounding = 4, .group = QUERY_LIMIT };
+/* Each kind, and those that have rules of their own behind a filter with one. */
+static const struct {
+	const char *name;
+	__u8 kind, filter;
+} queries[] = {
+	{ "topn", FPISA_QUERY_TOPN, 0 },
+	{ "bitmap", FPISA_QUERY_TOPN, FPISA_QUERY_BITMAP },
+	{ "table", FPISA_QUERY_TABLE, 0 },
+	{ "bloom", FPISA_QUERY_TABLE, FPISA_QUERY_BLOOM },
+	{ "bitmap", FPISA_QUERY_JOIN, FPISA_QUERY_BITMAP },
+	{ "bloom", FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM },
+};
 
-	return measure_over(base, query_open(NULL, 0, &j, false), "", query_kind_name(kind), r);
+static int measure_queries(struct bpf_object *base, struct datapath_resources *r)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < sizeof(queries) / sizeof(queries[0]); i++) {
+		struct fpisa_job j = {
+			.mode = queries[i].kind,
+			.workers = 2,
+			.rounding = 4,
+			.group = queries[i].kind == FPISA_QUERY_JOIN ? 0 : QUERY_LIMIT,
+			.clz = queries[i].filter,
+			.pipeline = queries[i].filter ? 4 : 0,
+			.guard = queries[i].filter ? datapath_filter_log(queries[i].filter, QUERY_LIMIT) : 0,
+		};
+
+		err = measure_over(base, query_open(NULL, 0, &j, false), "", queries[i].name, r);
+	}
+	return err;
 }
 
 int datapath_resources(struct datapath_resources *r)
@@ -120,8 +146,8 @@ int datapath_resources(struct datapath_resources *r)
 		err = measure(steer_object(steer), "", r);
 	for (__u8 family = 1; !err && family_name(family); family++)
 		err = measure_family(object_of(skel), family, r);
-	for (unsigned int kind = FPISA_QUERY_TOPN; !err && query_kind_name(kind); kind++)
-		err = measure_query(object_of(skel), kind, r);
+	if (!err)
+		err = measure_queries(object_of(skel), r);
 	if (fd >= 0)
 		close(fd);
 	if (steer)

@@ -185,6 +185,27 @@ static void check_gro(struct doctor *d, const struct device *v)
 	}
 }
 
+/*
+ * A kernel puts results together where a socket of its own receives them. A
+ * bridge's port has none, and hands them on one by one, unless it is told to.
+ */
+static void check_udp_gro(struct doctor *d, const struct device *v)
+{
+	char fix[512];
+
+	if (!v->peer.seen || !v->peer.link.master || v->peer.udp_forwarding < 0)
+		return;
+	if (v->peer.udp_forwarding) {
+		finding(d, LEVEL_OK, v->name, "udp-gro", NULL, "its peer %s, a bridge's port, puts results together",
+			v->peer.link.name);
+		return;
+	}
+	snprintf(fix, sizeof(fix), "%sethtool -K %s rx-udp-gro-forwarding on", v->peer.enter, v->peer.link.name);
+	finding(d, LEVEL_WARN, v->name, "udp-gro", fix,
+		"its peer %s is a bridge's port and hands results on one by one, which takes workers more CPU time",
+		v->peer.link.name);
+}
+
 static void check_redirect(struct doctor *d, const struct device *v)
 {
 	if (strcmp(v->link.kind, "veth") && v->ours && v->know_features && v->xdp.mode == DATAPATH_NATIVE &&
@@ -329,6 +350,7 @@ void doctor_device(struct doctor *d, const char *dev, bool named)
 	if (d->privileged)
 		check_xdp(d, &v);
 	check_gro(d, &v);
+	check_udp_gro(d, &v);
 	check_redirect(d, &v);
 	check_queues(d, &v);
 	doctor_ports(d, dev, v.link.index);

@@ -27,23 +27,35 @@ static void open_datapath(struct doctor *d, struct datapath *dp)
 	d->dp = d->dp_err ? NULL : dp;
 }
 
-enum { OPT_WORKER = OPT_VERB };
+enum { OPT_WORKER = OPT_VERB, OPT_CONFIG };
 
 int verb_doctor(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "worker", required_argument, NULL, OPT_WORKER }, COMMON_OPTIONS, JSON_OPTION, { 0 }
+		{ "worker", required_argument, NULL, OPT_WORKER },
+		{ "config", required_argument, NULL, OPT_CONFIG },
+		COMMON_OPTIONS,
+		JSON_OPTION,
+		{ 0 }
 	};
 	struct common c = COMMON_INIT;
 	struct doctor d = { 0 };
 	struct datapath dp;
 	__u32 ifindex[DATAPATH_MAX_INTERFACES];
+	const char *config = NULL, *worker = NULL;
 	__be32 aggregator = 0;
 	int opt, err = 0;
 
-	while (!err && (opt = next_option(argc, argv, options)) != -1)
-		err = opt == OPT_WORKER ? parse_machine("--worker", optarg, &aggregator)
-					: common_option(&c, opt);
+	while (!err && (opt = next_option(argc, argv, options)) != -1) {
+		if (opt == OPT_WORKER)
+			err = parse_machine("--worker", worker = optarg, &aggregator);
+		else if (opt == OPT_CONFIG)
+			config = optarg;
+		else
+			err = common_option(&c, opt);
+	}
+	if (!err && worker && config)
+		err = refuse(BAD_USAGE, "doctor: --config is of the aggregator, --worker of a worker");
 	if (err)
 		return err;
 	err = find_interfaces(argv + optind, argc - optind, ifindex);
@@ -57,6 +69,7 @@ int verb_doctor(int argc, char **argv)
 			doctor_worker(&d, argv[i], aggregator);
 		if (optind == argc)
 			doctor_worker(&d, NULL, aggregator);
+		doctor_group(&d, worker);
 	} else {
 		open_datapath(&d, &dp);
 		doctor_kernel(&d);
@@ -66,6 +79,7 @@ int verb_doctor(int argc, char **argv)
 		if (optind == argc)
 			all_devices(&d);
 		doctor_datapath(&d);
+		doctor_manager(&d, config);
 	}
 	if (d.dp)
 		datapath_close(&dp);

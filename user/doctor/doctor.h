@@ -10,7 +10,9 @@
  *	device.c    an interface of the aggregator
  *	ports.c     its queues, for jobs with several ports
  *	worker.c    an interface of a worker
+ *	group.c     can a worker join groups?
  *	datapath.c  what is loaded, and its jobs
+ *	manager.c   the manager of groups
  */
 #ifndef FPISA_DOCTOR_H
 #define FPISA_DOCTOR_H
@@ -36,7 +38,7 @@ struct doctor {
 	bool verified;	 /* the tags are this build's */
 	__u8 tag[8];	 /* of the entry */
 	__u8 steer_tag[8]; /* of this build's fpisa_steer, if what is loaded steers */
-	const struct datapath *dp; /* what is loaded, NULL if nothing is or it cannot be read */
+	struct datapath *dp;	   /* what is loaded, NULL if nothing is or it cannot be read */
 	char dir[PATH_MAX];	   /* where it is pinned */
 	int dp_err;		   /* of opening it; -ENOENT: there is none */
 };
@@ -63,6 +65,15 @@ void doctor_ports(struct doctor *d, const char *dev, __u32 ifindex);
 /* `dev` may be NULL: the interface of the route to the aggregator. */
 void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator);
 
+/* With the environment of the programs here; where that says nothing, nothing is asked. `aggregator`: in text. */
+void doctor_group(struct doctor *d, const char *aggregator);
+
 void doctor_datapath(struct doctor *d);
+
+/* By [manager] of `file`, NULL: of the installed configuration; nothing where there is none. */
+void doctor_manager(struct doctor *d, const char *file);
+
+/* The command that keeps others out of the caller's file of keys; NULL: it is not that. */
+const char *doctor_key_fix(const char *file, char *fix, size_t size);
 
 #endif

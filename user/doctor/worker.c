@@ -47,19 +47,37 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 		way);
 }
 
+/*
+ * Of a veth at a bridge: the end polls, and so puts results together, only if the bridge's port sends it no large
+ * segments; else that is for the port by which they enter the bridge, which is seen from the aggregator.
+ */
+static void check_bridge(struct doctor *d, const char *dev, const struct veth_peer *p)
+{
+	if (!p->seen || !p->link.master)
+		return;
+	if (p->tso)
+		finding(d, LEVEL_OK, dev, "udp-gro", NULL,
+			"results come one by one unless rx-udp-gro-forwarding is on at the bridge's port towards the aggregator "
+			"(fpisa doctor there), or TSO off at this one, which slows TCP: %sethtool -K %s tso off",
+			p->enter, p->link.name);
+	else
+		finding(d, LEVEL_OK, dev, "udp-gro", NULL, "results are put together");
+}
+
 /* As on the aggregator's ports: a veth polls only with GRO on. What is redirected needs that, what a bridge sends does not. */
 static void check_worker_gro(struct doctor *d, const char *dev, const struct link *l)
 {
 	struct veth_peer peer;
 	char fix[64];
 
-	if (strcmp(l->kind, "veth") || ethtool_gro(dev)) {
-		finding(d, LEVEL_OK, dev, "gro", NULL, "frames redirected to it arrive");
-		return;
-	}
 	snprintf(fix, sizeof(fix), "ethtool -K %s gro on", dev);
 	veth_look(l, &peer);
-	if (peer.seen && peer.link.master)
+	if (ethtool_gro(dev)) {
+		finding(d, LEVEL_OK, dev, "gro", NULL, "frames redirected to it arrive");
+		check_bridge(d, dev, &peer);
+	} else if (strcmp(l->kind, "veth"))
+		finding(d, LEVEL_WARN, dev, "gro", fix, "is off: results come one by one, which takes more CPU time");
+	else if (peer.seen && peer.link.master)
 		finding(d, LEVEL_OK, dev, "gro", NULL,
 			"off, but its peer %s is the port of a bridge, which sends frames on by the stack", peer.link.name);
 	else if (peer.seen)

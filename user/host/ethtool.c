@@ -45,6 +45,60 @@ int ethtool_gro(const char *dev)
 	return ethtool(dev, &v) ?: !!v.data;
 }
 
+int ethtool_tso(const char *dev)
+{
+	struct ethtool_value v = { .cmd = ETHTOOL_GTSO };
+
+	return ethtool(dev, &v) ?: !!v.data;
+}
+
+/* Names of features: a set with room for `n` of them; NULL if the kernel does not tell. */
+static struct ethtool_gstrings *feature_names(const char *dev)
+{
+	struct {
+		struct ethtool_sset_info info;
+		__u32 n;
+	} set = { .info = { .cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_FEATURES } };
+	struct ethtool_gstrings *names;
+
+	if (ethtool(dev, &set) || !set.info.sset_mask)
+		return NULL;
+	names = calloc(1, sizeof(*names) + (size_t)set.n * ETH_GSTRING_LEN);
+	if (!names)
+		return NULL;
+	names->cmd = ETHTOOL_GSTRINGS;
+	names->string_set = ETH_SS_FEATURES;
+	names->len = set.n;
+	if (ethtool(dev, names)) {
+		free(names);
+		return NULL;
+	}
+	return names;
+}
+
+int ethtool_feature(const char *dev, const char *name)
+{
+	struct ethtool_gstrings *names = feature_names(dev);
+	struct ethtool_gfeatures *all = NULL;
+	int value = -EOPNOTSUPP;
+	__u32 bit = 0;
+
+	if (!names)
+		return value;
+	while (bit < names->len && strncmp((const char *)names->data + (size_t)bit * ETH_GSTRING_LEN, name, ETH_GSTRING_LEN))
+		bit++;
+	if (bit < names->len)
+		all = calloc(1, sizeof(*all) + (bit / 32 + 1) * sizeof(all->features[0]));
+	if (all) {
+		all->cmd = ETHTOOL_GFEATURES;
+		all->size = bit / 32 + 1;
+		value = ethtool(dev, all) ?: (int)(all->features[bit / 32].active >> bit % 32 & 1);
+	}
+	free(all);
+	free(names);
+	return value;
+}
+
 static int flag(const char *dev, __u32 bit)
 {
 	struct ethtool_value v = { .cmd = ETHTOOL_GFLAGS };

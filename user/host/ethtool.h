@@ -9,8 +9,12 @@
 int ethtool_driver(const char *dev, char name[32]);
 int ethtool_gro(const char *dev);     /* 0 or 1 */
 int ethtool_lro(const char *dev);     /* 0 or 1 */
+int ethtool_tso(const char *dev);     /* 0 or 1 */
 int ethtool_vlan_rx(const char *dev); /* 0 or 1: tags are taken off received frames */
 int ethtool_vlan_tx(const char *dev); /* 0 or 1: tags go beside the frame to the device, which puts them on */
+
+/* A feature by the name that `ethtool -k` has for it: 0 or 1, -EOPNOTSUPP if this kernel has none of that name. */
+int ethtool_feature(const char *dev, const char *name);
 
 struct channels {
 	__u32 rx, max_rx, tx;

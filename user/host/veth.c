@@ -22,6 +22,8 @@ void veth_look(const struct link *l, struct veth_peer *p)
 		goto out;
 	p->seen = !link_get(l->lower, &p->link);
 	p->gro = ethtool_gro(p->link.name) > 0;
+	p->tso = ethtool_tso(p->link.name) > 0;
+	p->udp_forwarding = ethtool_feature(p->link.name, "rx-udp-gro-forwarding");
 	p->tags = !ethtool_vlan_tx(p->link.name);
 	p->tx = ethtool_channels(p->link.name, &c) ? 0 : c.tx;
 	p->xdp = !bpf_xdp_query_id((int)l->lower, 0, &program) && program;

@@ -110,6 +110,7 @@ struct json_object *job_histogram_json(const struct fpisa_histogram *h, const st
 
 /* Kinds by name, for --kind. */
 extern const struct name query_kind_names[];
+extern const struct name query_filter_names[];
 
 /* An active query's parameters, members and state, as `query show` has them. */
 int query_print_text(const struct datapath *dp, __u32 query);

@@ -31,7 +31,8 @@ static const struct parameter {
 	const char *text;	    /* of a FLAG: what job show says of it */
 } parameters[] = {
 	{ "workers", "LIST",
-	  "ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64;\n"
+	  "ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64, of a\n"
+	  "query to 63, whose master is one more;\n"
 	  "PORT is the worker's UDP source port, 18000 by default; DEV\n"
 	  "the interface towards it, by default that of the route",
 	  WORKERS, JOB_IN_LIST | JOB_IN_QUERY },

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/names.h"
 #include "cli/print.h"
@@ -12,6 +13,13 @@
 const struct name query_kind_names[] = {
 	{ FPISA_QUERY_TOPN, "topn" },
 	{ FPISA_QUERY_TABLE, "table" },
+	{ FPISA_QUERY_JOIN, "join" },
+	{ 0 },
+};
+
+const struct name query_filter_names[] = {
+	{ FPISA_QUERY_BITMAP, "bitmap" },
+	{ FPISA_QUERY_BLOOM, "bloom" },
 	{ 0 },
 };
 
@@ -41,6 +49,9 @@ struct json_object *query_json(__u32 query, const struct fpisa_job *j, const str
 	json_add_number(o, "key_bytes", j->rounding);
 	json_object_object_add(o, "ascending", json_object_new_boolean(j->clz & FPISA_QUERY_ASCENDING));
 	json_object_object_add(o, "ties", json_object_new_boolean(j->clz & FPISA_QUERY_TIES));
+	json_object_object_add(o, "filter", j->clz & FPISA_QUERY_FILTER ?
+						    json_object_new_string(name_of(query_filter_names, j->clz & FPISA_QUERY_FILTER)) :
+						    NULL);
 	json_add_number(o, "workers", j->workers - 1);
 	json_object_object_add(o, "joined", ranks_json(job_joined(j, s)));
 	json_add_number(o, "epoch", s->generation);
@@ -73,10 +84,60 @@ static float threshold(const struct shown *s)
 	return u.value;
 }
 
+/* The keys that a filter is made for; of a bitmap, from 0 on. */
+static __u64 filter_keys(const struct fpisa_job *j)
+{
+	return (j->clz & FPISA_QUERY_BITMAP ? (__u64)FPISA_FILTER_BLOCK_KEYS : (__u64)FPISA_FILTER_BLOOM_KEYS) << (j->guard & 31);
+}
+
+static const char *filter_state(const struct shown *s)
+{
+	switch (fpisa_filter_state(s->state.filter, s->session.generation)) {
+	case FPISA_FILTER_WHOLE:
+		return "whole";
+	case FPISA_FILTER_BEYOND:
+		return "beyond";
+	case FPISA_FILTER_OPEN:
+		return "open";
+	default:
+		return "building";
+	}
+}
+
+/* The workers whose keys are not all in. */
+static __u64 filter_missing(const struct shown *s)
+{
+	struct fpisa_query_state state = s->state;
+	struct fpisa_query_config q;
+
+	if (state.epoch != s->session.generation)
+		fpisa_filter_begin(&state);
+	fpisa_query_of(&s->job, 0, &q);
+	return fpisa_filter_missing(&state, &q);
+}
+
+static void print_filter(const struct shown *s)
+{
+	const char *state = filter_state(s);
+
+	if (!(s->job.clz & FPISA_QUERY_FILTER))
+		return;
+	printf("  filter: %s of %llu keys of %u bytes, ", name_of(query_filter_names, s->job.clz & FPISA_QUERY_FILTER),
+	       (unsigned long long)filter_keys(&s->job), s->job.pipeline);
+	if (!strcmp(state, "building"))
+		printf("being built, keys of %d workers are missing\n", __builtin_popcountll(filter_missing(s)));
+	else if (!strcmp(state, "open"))
+		puts("not used: rows came before all keys were in");
+	else
+		puts(!strcmp(state, "whole") ? "in use" : "in use; keys beyond its end pass");
+}
+
 static void print_state(const struct shown *s)
 {
 	if (!s->state.epoch || s->state.epoch != s->session.generation)
 		puts("  state: no rows in this epoch");
+	else if (s->job.mode == FPISA_QUERY_JOIN)
+		puts("  state: of rows nothing is kept");
 	else if (s->job.mode == FPISA_QUERY_TABLE)
 		printf("  state: %u groups, %s\n", s->state.used, s->state.sealed ? "sealed" : "open");
 	else if (s->state.bar)
@@ -93,10 +154,12 @@ int query_print_text(const struct datapath *dp, __u32 query)
 
 	if (err)
 		return err;
-	printf("query %u: %s, %s %u, keys of %u bytes%s%s\n", query, name_of(query_kind_names, s.job.mode),
-	       s.job.mode == FPISA_QUERY_TABLE ? "at most" : "the first", s.job.group, s.job.rounding,
-	       s.job.clz & FPISA_QUERY_ASCENDING ? ", ascending" : "", s.job.clz & FPISA_QUERY_TIES ? ", with ties" : "");
+	printf("query %u: %s", query, name_of(query_kind_names, s.job.mode));
+	if (s.job.mode != FPISA_QUERY_JOIN)
+		printf(", %s %u", s.job.mode == FPISA_QUERY_TABLE ? "at most" : "the first", s.job.group);
+	printf(", keys of %u bytes%s%s\n", s.job.rounding, s.job.clz & FPISA_QUERY_ASCENDING ? ", ascending" : "", s.job.clz & FPISA_QUERY_TIES ? ", with ties" : "");
 	printf("  address %s, epoch %u\n", address_text(s.job.address, a), s.session.generation);
+	print_filter(&s);
 	print_state(&s);
 	printf("  rows: %llu came", (unsigned long long)s.rows.rows);
 #define X(name, text)                                                                                 \
@@ -127,10 +190,16 @@ int query_print_json(const struct datapath *dp, __u32 query)
 	o = query_json(query, &s.job, &s.session);
 	runs = s.state.epoch && s.state.epoch == s.session.generation;
 	json_add_string(o, "address", address_text(s.job.address, a));
+	if (s.job.clz & FPISA_QUERY_FILTER) {
+		json_add_number(o, "filter_bytes", s.job.pipeline);
+		json_add_number(o, "filter_keys", filter_keys(&s.job));
+		json_add_string(o, "filter_state", filter_state(&s));
+		json_object_object_add(o, "filter_missing", ranks_json(filter_missing(&s)));
+	}
 	if (s.job.mode == FPISA_QUERY_TABLE) {
 		json_add_number(o, "groups", runs ? s.state.used : 0);
 		json_object_object_add(o, "sealed", json_object_new_boolean(runs && s.state.sealed));
-	} else {
+	} else if (s.job.mode == FPISA_QUERY_TOPN) {
 		json_object_object_add(o, "threshold", runs && s.state.bar ? json_double((double)threshold(&s)) : NULL);
 	}
 #define X(name, text) json_add_number(rows, #name, s.rows.name);

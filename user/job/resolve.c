@@ -7,6 +7,7 @@
 
 #include "cli/print.h"
 #include "cli/report.h"
+#include "fpisa/query/query.h"
 #include "host/route.h"
 #include "host/veth.h"
 #include "job.h"
@@ -172,8 +173,27 @@ int job_spec_resolve(struct job_spec *s, __u32 job)
 	return check_address(s, job) ?: resolve(s, job) ?: check_ports(s, job);
 }
 
+/* Rows that are left of a worker's frame, all of them maybe, go on to the master. */
+static void warn_of_master(const struct job_spec *s, __u32 query)
+{
+	__u32 master = s->job.workers - 1;
+	struct link to, from;
+
+	if (!fpisa_is_query(&s->job) || link_get(s->ifindex[master], &to))
+		return;
+	for (__u32 r = 0; r < master; r++) {
+		if (link_get(s->ifindex[r], &from) || from.mtu <= to.mtu)
+			continue;
+		warning("query %u: %s, towards the master, has MTU %u, and %s, towards worker %u, has %u: frames as large as that are "
+			"lost when all their rows are left; ip link set dev %s mtu %u, at both ends, or let workers send less",
+			query, to.name, to.mtu, from.name, r, from.mtu, to.name, from.mtu);
+		return;
+	}
+}
+
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job)
 {
+	warn_of_master(s, job);
 	for (__u32 r = 0; r < s->job.workers; r++) {
 		struct datapath_interface i;
 		struct veth_peer peer;

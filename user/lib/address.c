@@ -2,6 +2,7 @@
 /* Where an aggregator is, in words; address.h has the contract. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include "address.h"
@@ -31,5 +32,31 @@ int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *por
 	if (!is_host(ntohl(address->s_addr)))
 		return fpisa_no_host(text);
 	*port = (uint16_t)number;
+	return 0;
+}
+
+int fpisa_find_host(const char *text, struct sockaddr_in *to)
+{
+	const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
+	const char *colon = strchr(text, ':');
+	size_t n = colon ? (size_t)(colon - text) : strlen(text);
+	struct addrinfo *found;
+	unsigned int port = FPISA_PORT;
+	char host[256], end;
+	int rc;
+
+	if (!n || n >= sizeof(host) ||
+	    (colon && (sscanf(colon + 1, "%5u%c", &port, &end) != 1 || !port || port > 65535 || colon[1] == '+' ||
+		       colon[1] == '-' || colon[1] == ' ')))
+		return fpisa_fail(-EINVAL, "'%s' is no host with an optional port, as aggregator:18000", text);
+	memcpy(host, text, n);
+	host[n] = 0;
+	rc = getaddrinfo(host, NULL, &hints, &found);
+	if (rc)
+		return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is no host that is known here: %s", host,
+				  gai_strerror(rc));
+	memcpy(to, found->ai_addr, sizeof(*to));
+	to->sin_port = htons((uint16_t)port);
+	freeaddrinfo(found);
 	return 0;
 }

@@ -8,4 +8,10 @@
 /* "10.0.0.1" or "10.0.0.1:18000"; *port in host order. -EINVAL, with the message set, if it is no host's. */
 int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *port);
 
+/*
+ * "HOST" or "HOST:PORT": an IPv4 address, or a name that has one; without a port FPISA_PORT. -EINVAL, or -EAGAIN where
+ * names cannot be looked up now, with the message set.
+ */
+int fpisa_find_host(const char *text, struct sockaddr_in *to);
+
 #endif

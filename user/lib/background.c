@@ -31,7 +31,7 @@ void fpisa_background_resume(struct fpisa *f)
 		s->until_ns = FPISA_NEVER;
 		return;
 	}
-	at = f->taken == FPISA_BATCH || !TAILQ_EMPTY(&f->ended) ? 0 : fpisa_next_turn(f);
+	at = fpisa_transport_more(f->t, f->taken) || !TAILQ_EMPTY(&f->ended) ? 0 : fpisa_next_turn(f);
 	rc = fpisa_shared_watch(s, at);
 	if (rc)
 		fpisa_poison(f, rc);
@@ -67,7 +67,7 @@ void fpisa_background_run(struct fpisa_engine_item *item)
 	fpisa_lock(&s->lock);
 	for (int i = 0; i < TURNS && s->watched; i++) {
 		fpisa_advance(f, NULL, 0);
-		if (f->inherited || f->taken < FPISA_BATCH)
+		if (f->inherited || !fpisa_transport_more(f->t, f->taken))
 			break;
 		fpisa_shared_yield(s);
 	}

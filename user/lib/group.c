@@ -6,11 +6,11 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "address.h"
 #include "api.h"
 #include "base/clock.h"
 #include "base/engine.h"
@@ -31,51 +31,17 @@ struct fpisa_group {
 
 /* -- joining --------------------------------------------------------------------- */
 
-/* "HOST" or "HOST:PORT", an IPv4 address or a name that has one. */
-static int find_host(const char *text, struct sockaddr_in *to)
-{
-	const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
-	const char *colon = strchr(text, ':');
-	size_t n = colon ? (size_t)(colon - text) : strlen(text);
-	struct addrinfo *found;
-	unsigned int port = FPISA_PORT;
-	char host[256], end;
-	int rc;
-
-	if (!n || n >= sizeof(host) ||
-	    (colon && (sscanf(colon + 1, "%5u%c", &port, &end) != 1 || !port || port > 65535 || colon[1] == '+' ||
-		       colon[1] == '-' || colon[1] == ' ')))
-		return fpisa_fail(-EINVAL, "'%s' is no host with an optional port, as aggregator:18000", text);
-	memcpy(host, text, n);
-	host[n] = 0;
-	rc = getaddrinfo(host, NULL, &hints, &found);
-	if (rc)
-		return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is no host that is known here: %s", host,
-				  gai_strerror(rc));
-	memcpy(to, found->ai_addr, sizeof(*to));
-	to->sin_port = htons((uint16_t)port);
-	freeaddrinfo(found);
-	return 0;
-}
-
 static int take_key(struct fpisa_link *l, const char *file)
 {
-	struct fpisa_psks *keys;
 	int rc;
 
 	if (!file || !*file)
 		return 0;
-	keys = calloc(1, sizeof(*keys));
-	if (!keys)
-		return fpisa_fail(-ENOMEM, "no memory for keys");
-	rc = fpisa_psks_read(keys, file);
+	rc = fpisa_psk_last(&l->psk, file);
 	if (!rc) {
-		l->psk = keys->psk[keys->n - 1];
 		l->has_psk = 1;
 		snprintf(l->key_file, sizeof(l->key_file), "%s", file);
 	}
-	explicit_bzero(keys, sizeof(*keys));
-	free(keys);
 	return rc;
 }
 
@@ -115,7 +81,7 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 	l->join.rank = rank;
 	l->join.size = size;
 	snprintf(l->peer, sizeof(l->peer), "%.24s: group %.63s", host, name);
-	rc = find_host(host, &l->to);
+	rc = fpisa_find_host(host, &l->to);
 	return rc ? rc : take_key(l, key);
 }
 
@@ -224,7 +190,12 @@ static int ask(struct fpisa_group *g, uint32_t index, const struct fpisa_manager
 			fpisa_link_wait_job(&g->link, j, j->state);
 		}
 	}
-	return rc ? rc : fpisa_fail(g->link.error, "%s", g->link.sentence);
+	if (rc)
+		return rc;
+	/* Who has heard it before us may have left by now. */
+	if (j->state == FPISA_LINK_JOB_REFUSED)
+		return fpisa_fail(j->error, "%s", j->sentence);
+	return fpisa_fail(g->link.error, "%s", g->link.sentence);
 }
 
 /* From here on the group's end is the handle's. */
@@ -305,22 +276,28 @@ static int enter(struct fpisa_group *g)
 static int start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
 {
 	struct fpisa *f = NULL;
-	int rc = handle_of(g, call->type, &f);
+	/* Before it waits for ranks that may have left: the job, too, is of this call. */
+	int rc = fpisa_link_call(&g->link);
 
 	if (!rc)
-		rc = fpisa_link_call(&g->link);
-	return rc ? rc : fpisa_start(f, call, request);
+		rc = handle_of(g, call->type, &f);
+	if (!rc)
+		rc = fpisa_start(f, call, request);
+	if (rc)
+		fpisa_link_call_failed(&g->link);
+	return rc;
 }
 
 int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
 {
 	struct fpisa_call c;
-	int rc = fpisa_given(request, "the place of the request");
+	int rc;
 
-	if (rc)
-		return rc;
-	*request = NULL;
+	if (request)
+		*request = NULL;
 	rc = fpisa_copy_sized(&c, sizeof(c), call, offsetof(struct fpisa_call, tag), "call");
+	if (!rc && !c.on_done)
+		rc = fpisa_given(request, "the place of the request");
 	if (!rc)
 		rc = enter(g);
 	if (rc)

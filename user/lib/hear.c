@@ -136,3 +136,10 @@ int fpisa_link_call(struct fpisa_link *l)
 	pthread_mutex_unlock(&l->lock);
 	return rc;
 }
+
+void fpisa_link_call_failed(struct fpisa_link *l)
+{
+	pthread_mutex_lock(&l->lock);
+	l->calls--;
+	pthread_mutex_unlock(&l->lock);
+}

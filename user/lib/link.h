@@ -92,7 +92,11 @@ void fpisa_link_fail_so(struct fpisa_link *l, int error);
 /* The group's error with its message, 0 if there is none. Not under the lock. */
 int fpisa_link_error(struct fpisa_link *l);
 
-/* A call begins, of which `calls` were before: 0, or why it cannot end, as a rank has left. */
+/*
+ * A call begins, of which `calls` were before: 0, or why it cannot end, as a rank has left. Whether it can or not, one
+ * that comes to nothing has not been.
+ */
 int fpisa_link_call(struct fpisa_link *l);
+void fpisa_link_call_failed(struct fpisa_link *l);
 
 #endif

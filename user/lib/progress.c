@@ -61,7 +61,7 @@ static int progress(struct fpisa *f, uint64_t wait_ns)
 			return rc;
 	}
 	/* The engine sleeps between its turns, not within. */
-	if (n < FPISA_BATCH)
+	if (!fpisa_transport_more(f->t, n))
 		expire(f, !n ? after : f->shared.engine && !wait_ns ? looked : before);
 	return fpisa_send(f);
 }

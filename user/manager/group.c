@@ -17,6 +17,7 @@ static void refuse_caller(struct manager *m, struct manager_caller *c, enum fpis
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 	va_list ap;
 
+	m->count.refused[reason]++;
 	msg.refusal = (struct fpisa_manager_refusal){
 		.reason = reason, .index = FPISA_MANAGER_NO_JOB, .ranks = ranks};
 	va_start(ap, format);
@@ -84,6 +85,7 @@ static void tell_gathering(struct manager *m, struct manager_group *g)
 		return;
 	}
 	g->whole = true;
+	m->count.groups++;
 	g->record.secret = m->ops->random(m->arg);
 	g->record.since = m->wall_s;
 	g->record.local = g->caller[0]->local;
@@ -269,6 +271,7 @@ static void give_up(struct manager *m, struct manager_group *g, __u64 ranks, enu
 		g->caller[r] = NULL;
 		g->state[r] = RANK_GONE;
 	}
+	m->count.gone += (__u64)__builtin_popcountll(ranks & ~g->record.gone);
 	g->record.gone |= ranks;
 	g->record.cause = cause;
 	manager_record(m, g);
@@ -327,6 +330,8 @@ void manager_kill(struct manager *m, __u32 place, __u64 id)
 	}
 	for (__u32 r = 0; r < g->record.size; r++)
 		g->state[r] = RANK_GONE;
+	if (g->whole)
+		m->count.gone += (__u64)__builtin_popcountll(msg.members.ranks & ~g->record.left & ~g->record.gone);
 	g->record.gone = fpisa_manager_all(g->record.size) & ~g->record.left;
 	g->record.cause = FPISA_MANAGER_KILLED;
 	if (g->whole)

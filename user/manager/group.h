@@ -11,6 +11,10 @@
 #include "datapath/groups.h"
 #include "policy.h"
 
+/* Connections at a time, and what a process has open besides. */
+#define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + MANAGER_WAITING)
+#define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
+
 /* Who asks: a connection, which belongs to whoever calls, and stays until manager_lost() of it. */
 struct manager_caller {
 	__be32 address, local;	    /* its own, and that of ours which it came to */
@@ -82,6 +86,7 @@ struct manager {
 	void *arg;
 	__u16 aggregator_port; /* UDP */
 	__u64 now_ms, wall_s;  /* set before each event: a clock that only goes on, seconds since 1970 */
+	struct manager_counts count; /* of what has happened; the caller may set it back to 0 */
 	struct manager_group group[GROUPS];
 };
 

@@ -58,6 +58,7 @@ refuse_job(struct manager *m, struct manager_group *g, __u32 index, enum fpisa_m
 	va_start(ap, format);
 	vsnprintf(j->text, sizeof(j->text), format, ap);
 	va_end(ap);
+	m->count.refused[reason]++;
 	j->state = JOB_REFUSED;
 	j->reason = reason;
 	j->ranks = ranks;
@@ -271,6 +272,7 @@ void manager_made(struct manager *m, const struct manager_made *made)
 		record->number = made->number;
 		record->made = made->spec;
 		j->state = JOB_MADE;
+		m->count.jobs++;
 		manager_record(m, g);
 		tell_job(m, g, made->index, j->bound);
 	} else if (made->err == -ENOSPC && j->window >= 2 * least && !g->record.gone && !g->record.left) {

@@ -84,12 +84,12 @@ static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cau
  * Over what is no message there is nothing more to say than that. A socket that is closed over unread bytes would take
  * even this back, so these are read for a moment.
  */
-static void refuse_bad(struct conns_of *s, struct conn *c, const char *text)
+static void refuse_bad(struct conns_of *s, struct conn *c, enum fpisa_manager_reason reason, const char *text)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 
-	m.refusal = (struct fpisa_manager_refusal){
-		.reason = FPISA_MANAGER_R_malformed, .index = FPISA_MANAGER_NO_JOB};
+	s->manager->count.refused[reason]++;
+	m.refusal = (struct fpisa_manager_refusal){ .reason = reason, .index = FPISA_MANAGER_NO_JOB };
 	snprintf(m.refusal.text, sizeof(m.refusal.text), "%.*s", FPISA_MANAGER_TEXT - 1, text);
 	if (fpisa_channel_open(c->channel) && !fpisa_channel_send(c->channel, &m))
 		fpisa_channel_flush(c->channel);
@@ -180,7 +180,7 @@ void conn_work(struct conns_of *s, struct conn *c)
 	if (rc > 0)
 		mark(s, c);
 	if ((rc == -EPROTO || rc == -EACCES) && !c->closing) {
-		refuse_bad(s, c, fpisa_error());
+		refuse_bad(s, c, rc == -EACCES ? FPISA_MANAGER_R_key : FPISA_MANAGER_R_malformed, fpisa_error());
 		return;
 	}
 	if (rc < 0) {
@@ -242,8 +242,10 @@ static void make_room(struct conns_of *s)
 			victim = c;
 		}
 	}
-	if (victim)
-		end(s, victim, FPISA_MANAGER_SILENT);
+	if (!victim)
+		return;
+	s->manager->count.refused[FPISA_MANAGER_R_busy]++;
+	end(s, victim, FPISA_MANAGER_SILENT);
 }
 
 static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
@@ -277,13 +279,17 @@ void conns_accept(struct conns_of *s)
 
 		if (fd < 0)
 			return;
-		if (getsockname(fd, (struct sockaddr *)&to, &m) ||
-		    !manager_network_allowed(s->manager->policy, from.sin_addr.s_addr)) {
+		if (!manager_network_allowed(s->manager->policy, from.sin_addr.s_addr)) {
+			s->manager->count.refused[FPISA_MANAGER_R_network]++;
+			close(fd);
+			continue;
+		}
+		if (getsockname(fd, (struct sockaddr *)&to, &m)) {
 			close(fd);
 			continue;
 		}
 		watch(fd);
-		if (s->waiting >= CONN_WAITING || s->n >= CONN_MOST)
+		if (s->waiting >= MANAGER_WAITING || s->n >= MANAGER_CONNECTIONS)
 			make_room(s);
 		add(s, fd, from.sin_addr.s_addr, to.sin_addr.s_addr);
 	}

@@ -8,9 +8,6 @@
 #include "lib/manager/channel.h"
 #include "manager/group.h"
 
-#define CONN_WAITING 256 /* that are in no group yet; more, and the oldest of the host with the most of them goes */
-#define CONN_MOST (GROUPS * FPISA_MAX_WORKERS + CONN_WAITING)
-
 struct conn {
 	struct manager_caller caller; /* first */
 	TAILQ_ENTRY(conn) link, dirty_link;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The process beside the manager that makes and removes jobs; helper.h has the contract. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,24 +12,17 @@
 #include <unistd.h>
 
 #include "cli/report.h"
+#include "fpisa.h"
 #include "helper.h"
+#include "helper_jobs.h"
 #include "host/privilege.h"
-#include "job/job.h"
 
 #define CLAIM_S 20 /* the helper of a manager that was killed first ends what it does */
-
-struct worker {
-	int fd; /* to the manager */
-	const struct manager_policy *policy;
-	struct datapath dp;
-	struct datapath_groups groups;
-	int errors, stderr_fd; /* what is reported goes to the first, and from there to the second */
-};
 
 /* -- what was reported, for who asked ---------------------------------------- */
 
 /* The first message, without "fpisa: "; all of it goes where it would have gone. */
-static void take_errors(struct worker *w, char text[FPISA_MANAGER_TEXT])
+static void take_errors(struct helper_state *w, char text[FPISA_MANAGER_TEXT])
 {
 	char all[2048], *line = all, *end;
 	ssize_t n = pread(w->errors, all, sizeof(all) - 1, 0);
@@ -52,211 +44,14 @@ static void take_errors(struct worker *w, char text[FPISA_MANAGER_TEXT])
 	snprintf(text, FPISA_MANAGER_TEXT, "%.*s", FPISA_MANAGER_TEXT - 1, *line ? line : "of an unknown cause");
 }
 
-/* What goes wrong on a way that is tried again is nobody's concern. */
-static void forget_errors(struct worker *w)
-{
-	if (!ftruncate(w->errors, 0))
-		lseek(w->errors, 0, SEEK_SET);
-}
-
-/* -- jobs -------------------------------------------------------------------- */
-
-static bool is_ours(const struct worker *w, __u32 number, __u64 token)
-{
-	return number < FPISA_MAX_JOBS && token && w->dp.jobs[number].active && w->dp.jobs[number].token == token;
-}
-
-/* Slots of the jobs that records say are the manager's. */
-static int slots_given(const struct worker *w, __u32 *slots)
-{
-	struct group_record r;
-	int err = 0;
-
-	*slots = 0;
-	for (__u32 i = 0; !err && i < GROUPS; i++) {
-		err = datapath_group_get(&w->groups, i, &r);
-		for (int k = 0; !err && r.id && k < FPISA_MANAGER_JOBS; k++)
-			if (r.job[k].state == GROUP_JOB_MADE && is_ours(w, r.job[k].number, r.job[k].token))
-				*slots += w->dp.jobs[r.job[k].number].window;
-	}
-	return err;
-}
-
-/* The manager has looked at all of this; should it no longer be itself, it gets no more than the policy gives. */
-static int check_make(struct worker *w, const struct manager_make *o, struct group_record *r)
-{
-	__u8 format = o->spec.format ?: FPISA_FORMAT_FP32, mode = o->spec.mode ?: FPISA_MODE_FPISA;
-	__u32 slots;
-	int err;
-
-	if (o->place >= GROUPS || o->index >= FPISA_MANAGER_JOBS || !o->workers || o->workers > w->policy->size ||
-	    format >= FPISA_FORMAT_END || mode >= FPISA_MODE_END || !(w->policy->formats >> format & 1) ||
-	    !(w->policy->modes >> mode & 1) || !o->spec.window || o->spec.window > w->policy->slots)
-		return refuse(-EACCES, "a job that the manager may not ask for");
-	err = datapath_group_get(&w->groups, o->place, r);
-	if (err)
-		return err;
-	if (r->id != o->id || r->job[o->index].state != GROUP_JOB_MAKING || r->job[o->index].token != o->token ||
-	    !o->token)
-		return refuse(-EACCES, "a job that no record announces");
-	for (__u32 k = 0; k < o->workers; k++)
-		if (!manager_network_allowed(w->policy, o->address[k]))
-			return refuse(-EACCES, "a job for hosts that the manager may not serve");
-	err = slots_given(w, &slots);
-	if (!err && slots + o->spec.window > w->policy->slots)
-		return refuse(-ENOSPC, "the manager has given %u of its %u slots (slots)", slots, w->policy->slots);
-	return err;
-}
-
-static void fill_spec(const struct manager_make *o, struct job_spec *s)
-{
-	*s = (struct job_spec){ .workers = NULL };
-	s->job.workers = o->workers;
-	s->job.token = o->token;
-	s->job.address = o->local;
-	s->job.format = o->spec.format;
-	s->job.mode = o->spec.mode;
-	s->job.rounding = o->spec.rounding;
-	s->job.pipeline = o->spec.pipeline;
-	s->job.elements = o->spec.elements;
-	s->job.window = o->spec.window;
-	for (__u32 r = 0; r < o->workers; r++) {
-		s->job.rank[r].addr = o->address[r];
-		s->job.rank[r].port = htons(o->port[r]);
-	}
-}
-
-/* Where nobody said how many elements a frame has, they are as many as the MTUs carry. */
-static int resolve(struct worker *w, const struct manager_make *o, struct job_spec *s, __u32 number)
-{
-	int err = job_spec_resolve(s, number);
-
-	while (err == -EMSGSIZE && !o->spec.elements && s->job.elements > FPISA_BLOCK) {
-		forget_errors(w);
-		s->job.elements -= FPISA_BLOCK;
-		err = job_spec_resolve(s, number);
-	}
-	return err;
-}
-
-static int make_job(struct worker *w, const struct manager_make *o, struct manager_made *made)
-{
-	struct group_record r;
-	struct job_spec s;
-	int err = check_make(w, o, &r);
-
-	made->number = 0;
-	while (!err) {
-		while (made->number < FPISA_MAX_JOBS &&
-		       (w->dp.jobs[made->number].active || !(w->policy->jobs & o->pool & 1ull << made->number)))
-			made->number++;
-		if (made->number == FPISA_MAX_JOBS)
-			return refuse(-ENOENT, "no number of a job is free on the aggregator");
-		fill_spec(o, &s);
-		err = job_complete(&s.job, made->number);
-		if (!err)
-			err = datapath_job_check(made->number, &s.job);
-		if (!err)
-			err = resolve(w, o, &s, made->number);
-		if (err)
-			return err > 0 ? -EINVAL : err;
-		job_spec_warn(&s, &w->dp, made->number);
-		err = datapath_job_add(&w->dp, made->number, &s.job, s.ifindex);
-		/* Somebody was faster: the next number. */
-		if (err != -EEXIST)
-			break;
-		forget_errors(w);
-		err = 0;
-	}
-	if (err)
-		return err;
-	made->spec = (struct fpisa_manager_spec){ .format = s.job.format,
-						  .mode = s.job.mode,
-						  .rounding = s.job.rounding,
-						  .pipeline = s.job.pipeline,
-						  .elements = s.job.elements,
-						  .window = s.job.window };
-	r.job[o->index].state = GROUP_JOB_MADE;
-	r.job[o->index].number = made->number;
-	r.job[o->index].made = made->spec;
-	err = datapath_group_put(&w->groups, o->place, &r);
-	if (err)
-		datapath_job_del(&w->dp, made->number);
-	return err;
-}
-
-static int remove_job(struct worker *w, __u32 number, __u64 token)
-{
-	struct group_record r;
-
-	for (__u32 i = 0; i < GROUPS; i++) {
-		int err = datapath_group_get(&w->groups, i, &r);
-
-		if (err)
-			return err;
-		for (int k = 0; r.id && k < FPISA_MANAGER_JOBS; k++)
-			if (r.job[k].token == token && is_ours(w, number, token))
-				return datapath_job_del(&w->dp, number);
-	}
-	return 0;
-}
-
-/* -- records ------------------------------------------------------------------ */
-
-/* Does the group have all the jobs that its record says? Somebody may have deleted one. */
-static bool is_whole(const struct worker *w, const struct group_record *r)
-{
-	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (r->job[k].state == GROUP_JOB_MADE && !is_ours(w, r->job[k].number, r->job[k].token))
-			return false;
-	return true;
-}
-
-static int look(struct worker *w, struct helper_answer *a)
-{
-	struct group_record r;
-	int err = 0;
-
-	for (__u32 i = 0; !err && i < GROUPS; i++) {
-		err = datapath_group_get(&w->groups, i, &r);
-		if (!err)
-			err = datapath_group_to_kill(&w->groups, i, &a->kill[i]);
-		if (!err && r.id && !is_whole(w, &r))
-			a->kill[i] = r.id;
-	}
-	return err;
-}
-
-/* Of a job whose making was begun nobody has heard. */
-static int clean(struct worker *w, __u32 place, struct group_record *r)
-{
-	bool changed = false, whole = is_whole(w, r);
-	int err = 0;
-
-	for (int k = 0; !err && k < FPISA_MANAGER_JOBS; k++) {
-		struct group_job *j = &r->job[k];
-
-		if (j->state == GROUP_JOB_NONE || (whole && j->state == GROUP_JOB_MADE))
-			continue;
-		for (__u32 n = 0; !err && n < FPISA_MAX_JOBS; n++)
-			if (is_ours(w, n, j->token))
-				err = datapath_job_del(&w->dp, n);
-		memset(j, 0, sizeof(*j));
-		changed = true;
-	}
-	if (!whole)
-		memset(r, 0, sizeof(*r));
-	return err ?: changed || !whole ? datapath_group_put(&w->groups, place, r) : 0;
-}
-
 /* -- the process -------------------------------------------------------------- */
 
-static int answer(const struct worker *w, const struct helper_answer *a)
+static int answer(const struct helper_state *w, const struct helper_answer *a)
 {
 	return send(w->fd, a, sizeof(*a), MSG_NOSIGNAL) == sizeof(*a) ? 0 : -errno;
 }
 
-static int tell_found(struct worker *w)
+static int tell_found(struct helper_state *w)
 {
 	struct helper_answer a = { .what = HELPER_FOUND };
 	int err = 0;
@@ -264,7 +59,7 @@ static int tell_found(struct worker *w)
 	for (a.place = 0; !err && a.place < GROUPS; a.place++) {
 		err = datapath_group_get(&w->groups, a.place, &a.record);
 		if (!err && a.record.id)
-			err = clean(w, a.place, &a.record);
+			err = helper_clean(w, a.place, &a.record);
 		if (!err && a.record.id)
 			err = answer(w, &a);
 	}
@@ -272,10 +67,37 @@ static int tell_found(struct worker *w)
 	return err ?: answer(w, &a);
 }
 
-static int take(struct worker *w, const struct helper_request *q)
+/* What the process that talks to the network may not read itself. An error leaves everything as it was. */
+static int read_again(struct helper_state *w, struct helper_news *news)
+{
+	struct config *c = NULL;
+	int err = config_read(&c, w->config->file);
+
+	if (!err && !c->manager_line)
+		err = refuse(-EINVAL, "%s: has no section [manager] any more", c->file);
+	if (!err && c->manager.key_file && fpisa_psks_read(&news->keys, c->manager.key_file))
+		err = refuse(-EINVAL, "serve: %s", fpisa_error());
+	if (err) {
+		config_free(c);
+		return err;
+	}
+	if (c->manager.listen != w->policy->listen || c->manager.port != w->policy->port)
+		warning("%s: listen and port are as they were until fpisa serve is started again", c->file);
+	news->policy = c->manager;
+	news->keyed = c->manager.key_file != NULL;
+	/* Addresses of ours mean nothing there. */
+	news->policy.key_file = news->policy.user = NULL;
+	config_free(w->config);
+	w->config = c;
+	w->policy = &c->manager;
+	return 0;
+}
+
+static int take(struct helper_state *w, const struct helper_request *q)
 {
 	struct helper_answer a = { .what = q->what, .place = q->place };
 	char text[FPISA_MANAGER_TEXT];
+	int err;
 
 	if (q->place >= GROUPS)
 		return refuse(-EPROTO, "fpisa serve: a request for place %u", q->place);
@@ -283,12 +105,20 @@ static int take(struct worker *w, const struct helper_request *q)
 	case HELPER_RECORD:
 		return datapath_group_put(&w->groups, q->place, &q->record);
 	case HELPER_REMOVE:
-		return remove_job(w, q->remove.number, q->remove.token);
+		return helper_remove_job(w, q->remove.number, q->remove.token);
+	case HELPER_COUNT:
+		return datapath_groups_count(&w->groups, &q->counts);
 	case HELPER_LOOK:
-		return look(w, &a) ?: answer(w, &a);
+		return helper_look(w, a.kill) ?: answer(w, &a);
+	case HELPER_READ:
+		a.news.err = read_again(w, &a.news);
+		take_errors(w, text);
+		err = answer(w, &a);
+		explicit_bzero(&a, sizeof(a));
+		return err;
 	case HELPER_MAKE:
 		a.made = (struct manager_made){ .place = q->place, .index = q->make.index, .id = q->make.id };
-		a.made.err = make_job(w, &q->make, &a.made);
+		a.made.err = helper_make_job(w, &q->make, &a.made);
 		take_errors(w, text);
 		if (a.made.err)
 			memcpy(a.made.text, text, sizeof(text));
@@ -299,7 +129,7 @@ static int take(struct worker *w, const struct helper_request *q)
 	}
 }
 
-static int open_datapath(struct worker *w, const char *pin)
+static int open_datapath(struct helper_state *w, const char *pin)
 {
 	struct timespec pause = { .tv_nsec = 20000000 };
 	int err = datapath_open(&w->dp, pin);
@@ -316,10 +146,11 @@ static int open_datapath(struct worker *w, const char *pin)
 		err = i + 1 < CLAIM_S * 50 ? 0 :
 			      refuse(-EBUSY, "%s: another manager serves this datapath, process %d", w->dp.pin, pid);
 	}
-	return err ?: privilege_keep_load(false);
+	/* Pins of a datapath that has a group are given to it. */
+	return err ?: privilege_keep_load(true);
 }
 
-static int run(struct worker *w, const char *pin)
+static int run(struct helper_state *w, const char *pin)
 {
 	char text[FPISA_MANAGER_TEXT];
 	struct helper_request q;
@@ -345,7 +176,7 @@ static int run(struct worker *w, const char *pin)
 	return err;
 }
 
-int helper_start(struct helper *h, const char *pin, const struct manager_policy *policy, __u16 *port,
+int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *port,
 		 void (*found)(void *arg, __u32 place, const struct group_record *r), void *arg)
 {
 	int pair[2], room = 8 << 20;
@@ -360,7 +191,7 @@ int helper_start(struct helper *h, const char *pin, const struct manager_policy 
 	if (h->pid < 0)
 		return fail(-errno, NULL, "serve");
 	if (!h->pid) {
-		struct worker w = { .fd = pair[1], .policy = policy };
+		struct helper_state w = { .fd = pair[1], .config = c, .policy = &c->manager };
 
 		close(pair[0]);
 		/* It ends when the manager does, after what it has begun. */

@@ -8,13 +8,16 @@
 #ifndef FPISA_SERVE_HELPER_H
 #define FPISA_SERVE_HELPER_H
 
+#include "config/config.h"
 #include "manager/group.h"
 
 enum helper_what {
 	HELPER_RECORD, /* no answer */
 	HELPER_MAKE,   /* answered by HELPER_MAKE */
 	HELPER_REMOVE, /* no answer */
+	HELPER_COUNT,  /* no answer */
 	HELPER_LOOK,   /* answered by HELPER_LOOK: groups that are to end */
+	HELPER_READ,   /* the configuration and its keys again; answered by HELPER_READ */
 	HELPER_FOUND,  /* an answer without a question, at the beginning: a group that lives */
 	HELPER_READY,  /* the last of these */
 };
@@ -24,6 +27,7 @@ struct helper_request {
 	union {
 		struct group_record record;
 		struct manager_make make;
+		struct manager_counts counts;
 		struct {
 			__u64 token;
 			__u32 number;
@@ -31,9 +35,18 @@ struct helper_request {
 	};
 };
 
+/* What the configuration says by now. */
+struct helper_news {
+	int err; /* nonzero: reported, and everything stays as it was */
+	bool keyed; /* by `keys` */
+	struct manager_policy policy; /* without key_file and user */
+	struct fpisa_psks keys;
+};
+
 struct helper_answer {
 	__u32 what, place;
 	union {
+		struct helper_news news;
 		struct manager_made made;
 		__u64 kill[GROUPS]; /* ids by place; 0: none */
 		struct group_record record;
@@ -50,7 +63,7 @@ struct helper {
  * Starts it for the datapath pinned in `pin`, which may be NULL, and waits until it is there; found() of each group that
  * lives. 0 or -errno, reported.
  */
-int helper_start(struct helper *h, const char *pin, const struct manager_policy *policy, __u16 *port,
+int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *port,
 		 void (*found)(void *arg, __u32 place, const struct group_record *r), void *arg);
 
 /* -EPIPE, reported: it is gone. */

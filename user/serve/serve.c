@@ -39,6 +39,7 @@ struct serve {
 	struct manager manager;
 	struct helper helper;
 	struct fpisa_psks keys;
+	struct manager_policy policy;
 	int signals;
 	int failed; /* why it cannot go on */
 	int found; /* groups */
@@ -66,6 +67,17 @@ static void remove_job(void *arg, __u32 number, __u64 token)
 static void record(void *arg, __u32 place, const struct group_record *r)
 {
 	ask(arg, &(struct helper_request){ .what = HELPER_RECORD, .place = place, .record = *r });
+}
+
+/* What has been counted since the last time, beside the records. */
+static void give_counts(struct serve *s)
+{
+	const struct manager_counts none = { 0 };
+
+	if (!memcmp(&s->manager.count, &none, sizeof(none)))
+		return;
+	ask(s, &(struct helper_request){ .what = HELPER_COUNT, .counts = s->manager.count });
+	s->manager.count = none;
 }
 
 static __u64 random_word(void *arg)
@@ -106,6 +118,20 @@ static __u64 now_ms(void)
 	return (__u64)t.tv_sec * 1000 + (__u64)t.tv_nsec / 1000000;
 }
 
+/* Connections that are there stay as they are: a key that is gone is refused from now on. */
+static void take_news(struct serve *s, const struct helper_news *news)
+{
+	if (news->err) {
+		fprintf(stderr, "fpisa: serve: goes on by what the configuration said before\n");
+		return;
+	}
+	s->policy = news->policy;
+	s->keys = news->keys;
+	s->conns.keys = news->keyed ? &s->keys : NULL;
+	printf("configuration read again; keys: %zu\n", news->keyed ? s->keys.n : 0);
+	fflush(stdout);
+}
+
 static void take_answers(struct serve *s)
 {
 	struct helper_answer a;
@@ -114,11 +140,27 @@ static void take_answers(struct serve *s)
 	while ((rc = helper_answer(&s->helper, &a)) > 0) {
 		if (a.what == HELPER_MAKE)
 			manager_made(&s->manager, &a.made);
+		if (a.what == HELPER_READ)
+			take_news(s, &a.news);
 		for (__u32 i = 0; a.what == HELPER_LOOK && i < GROUPS; i++)
 			manager_kill(&s->manager, i, a.kill[i]);
 	}
+	explicit_bzero(&a, sizeof(a));
 	if (rc < 0)
 		s->failed = rc;
+}
+
+/* True: it is to end. */
+static bool take_signal(struct serve *s)
+{
+	struct signalfd_siginfo i;
+
+	if (read(s->signals, &i, sizeof(i)) != sizeof(i))
+		return false;
+	if (i.ssi_signo != SIGHUP)
+		return true;
+	ask(s, &(struct helper_request){ .what = HELPER_READ });
+	return false;
 }
 
 static void time_passes(struct serve *s)
@@ -130,6 +172,7 @@ static void time_passes(struct serve *s)
 	}
 	if (s->manager.now_ms >= s->look_ms) {
 		s->look_ms = s->manager.now_ms + LOOK_MS;
+		give_counts(s);
 		ask(s, &(struct helper_request){ .what = HELPER_LOOK });
 	}
 }
@@ -145,9 +188,12 @@ static int loop(struct serve *s)
 		n = epoll_wait(s->conns.epoll, &e, 1, TAILQ_EMPTY(&s->conns.dirty) ? TICK_MS : 0);
 		s->manager.now_ms = now_ms();
 		s->manager.wall_s = (__u64)time(NULL);
-		if (n > 0 && e.data.ptr == &s->signals)
-			return 0;
-		if (n > 0 && e.data.ptr == &s->helper)
+		if (n > 0 && e.data.ptr == &s->signals) {
+			if (take_signal(s)) {
+				give_counts(s);
+				return 0;
+			}
+		} else if (n > 0 && e.data.ptr == &s->helper)
 			take_answers(s);
 		else if (n > 0 && !e.data.ptr)
 			conns_accept(&s->conns);
@@ -164,7 +210,9 @@ static int loop(struct serve *s)
 static int become(const char *user)
 {
 	const struct passwd *p = getpwnam(user ?: "nobody");
+	int dies = 0; /* by this signal with its parent, which a change of user would take back */
 
+	prctl(PR_GET_PDEATHSIG, &dies);
 	if (geteuid())
 		return privilege_drop();
 	if (!p)
@@ -174,6 +222,8 @@ static int become(const char *user)
 	if (setgroups(0, NULL) || setresgid(p->pw_gid, p->pw_gid, p->pw_gid) ||
 	    setresuid(p->pw_uid, p->pw_uid, p->pw_uid))
 		return fail(-errno, NULL, "serve: become user '%s'", user ?: "nobody");
+	if (dies && prctl(PR_SET_PDEATHSIG, dies))
+		return fail(-errno, NULL, "serve");
 	return privilege_drop();
 }
 
@@ -186,6 +236,7 @@ static int watch_events(struct serve *s)
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	s->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (s->signals < 0 || epoll_ctl(s->conns.epoll, EPOLL_CTL_ADD, s->helper.fd, &helper) ||
@@ -212,17 +263,18 @@ static void tell_systemd(void)
 	close(fd);
 }
 
-static int start(struct serve *s, const struct config *c, const char *pin)
+static int start(struct serve *s, struct config *c, const char *pin)
 {
-	const struct manager_policy *p = &c->manager;
-	struct rlimit files = { CONN_MOST + 64, CONN_MOST + 64 };
+	const struct manager_policy *p = &s->policy;
+	struct rlimit files = { MANAGER_DESCRIPTORS, MANAGER_DESCRIPTORS };
 	char a[ADDRESS_LEN];
 	__u16 port;
 	int err;
 
+	s->policy = c->manager;
 	s->manager = (struct manager){ .policy = p, .ops = &ops, .arg = s, .now_ms = now_ms() };
 	s->conns.manager = &s->manager;
-	err = helper_start(&s->helper, pin, p, &s->manager.aggregator_port, found, s);
+	err = helper_start(&s->helper, pin, c, &s->manager.aggregator_port, found, s);
 	if (!err && p->key_file && fpisa_psks_read(&s->keys, p->key_file))
 		err = refuse(-EINVAL, "serve: %s", fpisa_error());
 	if (err)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* fpisa group list, group show, group kill: the manager's groups, as their records have them. */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -9,7 +8,7 @@
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/print.h"
-#include "datapath/groups.h"
+#include "group_view.h"
 #include "job/job.h"
 #include "verbs.h"
 
@@ -17,8 +16,7 @@
 
 struct view {
 	struct datapath dp;
-	struct datapath_groups groups;
-	bool any; /* a manager has run */
+	struct manager_view manager;
 };
 
 static int open_view(struct view *v, const char *pin)
@@ -27,36 +25,16 @@ static int open_view(struct view *v, const char *pin)
 
 	if (err)
 		return err;
-	err = datapath_groups_open(&v->dp, false, &v->groups);
-	v->any = !err;
-	if (err && err != -ENOENT)
+	err = manager_view_open(&v->dp, &v->manager);
+	if (err)
 		datapath_close(&v->dp);
-	return err == -ENOENT ? 0 : err;
+	return err;
 }
 
 static void close_view(struct view *v)
 {
-	if (v->any)
-		datapath_groups_close(&v->groups);
+	manager_view_close(&v->manager);
 	datapath_close(&v->dp);
-}
-
-/* The next group from `place` on, of that name where one is given: its place, or GROUPS. */
-static __u32 next_group(const struct view *v, __u32 place, const char *name, struct group_record *r, int *err)
-{
-	for (; v->any && place < GROUPS; place++) {
-		*err = datapath_group_get(&v->groups, place, r);
-		if (*err)
-			return GROUPS;
-		if (r->id && (!name || !strcmp(r->name, name)))
-			return place;
-	}
-	return GROUPS;
-}
-
-static __u64 here(const struct group_record *r)
-{
-	return fpisa_manager_all(r->size) & ~r->left & ~r->gone;
 }
 
 static int jobs_of(const struct group_record *r)
@@ -68,31 +46,24 @@ static int jobs_of(const struct group_record *r)
 	return n;
 }
 
-static double age(const struct group_record *r)
-{
-	__u64 now = (__u64)time(NULL);
-
-	return now > r->since ? (double)(now - r->since) : 0;
-}
-
 /* -- text ------------------------------------------------------------------- */
 
 static void print_row(const struct group_record *r)
 {
 	char since[AGE_LEN];
 
-	job_age_text(age(r), since);
+	job_age_text(group_age(r), since);
 	printf("%-24s %-16s %5u %5d %5d  %s\n", r->name, *r->owner ? r->owner : "-", r->size,
-	       __builtin_popcountll(here(r)), jobs_of(r), since);
+	       __builtin_popcountll(group_here(r)), jobs_of(r), since);
 }
 
 static void print_group(const struct group_record *r)
 {
 	char a[ADDRESS_LEN], ranks[RANKS_LEN], since[AGE_LEN];
 
-	job_age_text(age(r), since);
+	job_age_text(group_age(r), since);
 	printf("group       %s\nkey         %s\nranks       %u, here %s\nlives       %s\naddress     %s\n", r->name,
-	       *r->owner ? r->owner : "none", r->size, ranks_text(here(r), ranks), since, address_text(r->local, a));
+	       *r->owner ? r->owner : "none", r->size, ranks_text(group_here(r), ranks), since, address_text(r->local, a));
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct fpisa_manager_spec *s = &r->job[k].made;
 
@@ -105,33 +76,6 @@ static void print_group(const struct group_record *r)
 	for (__u32 i = 0; i < r->size; i++)
 		printf("%4u  %-15s  %s\n", i, address_text(r->address[i], a),
 		       r->gone >> i & 1 ? fpisa_manager_cause_text(r->cause) : r->left >> i & 1 ? "left" : "here");
-}
-
-/* -- JSON ------------------------------------------------------------------- */
-
-static struct json_object *group_json(const struct group_record *r, bool whole)
-{
-	struct json_object *o = json_object_new_object(), *jobs = json_object_new_array(), *members;
-	char a[ADDRESS_LEN];
-
-	json_add_string(o, "name", r->name);
-	json_add_string(o, "key", *r->owner ? r->owner : NULL);
-	json_add_number(o, "size", r->size);
-	json_add_double(o, "lives_s", age(r));
-	json_object_object_add(o, "here", ranks_json(here(r)));
-	json_object_object_add(o, "left", ranks_json(r->left));
-	json_object_object_add(o, "gone", ranks_json(r->gone));
-	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (r->job[k].state == GROUP_JOB_MADE)
-			json_object_array_add(jobs, json_object_new_uint64(r->job[k].number));
-	json_object_object_add(o, "jobs", jobs);
-	if (!whole)
-		return o;
-	members = json_object_new_array();
-	for (__u32 i = 0; i < r->size; i++)
-		json_object_array_add(members, json_object_new_string(address_text(r->address[i], a)));
-	json_object_object_add(o, "members", members);
-	return o;
 }
 
 /* -- verbs ------------------------------------------------------------------ */
@@ -154,7 +98,7 @@ int verb_group_list(int argc, char **argv)
 	list = json_object_new_array();
 	if (!c.json)
 		printf("%-24s %-16s %5s %5s %5s  %s\n", "group", "key", "ranks", "here", "jobs", "lives");
-	for (__u32 i = 0; (i = next_group(&v, i, NULL, &r, &err)) < GROUPS; i++)
+	for (__u32 i = 0; (i = manager_view_next(&v.manager, i, NULL, &r, &err)) < GROUPS; i++)
 		if (c.json)
 			json_object_array_add(list, group_json(&r, false));
 		else
@@ -191,7 +135,7 @@ int verb_group_show(int argc, char **argv)
 	if (err)
 		return err;
 	list = json_object_new_array();
-	for (__u32 i = 0; (i = next_group(&v, i, name, &r, &err)) < GROUPS; i++) {
+	for (__u32 i = 0; (i = manager_view_next(&v.manager, i, name, &r, &err)) < GROUPS; i++) {
 		if (c.json)
 			json_object_array_add(list, group_json(&r, true));
 		else if (n)
@@ -218,7 +162,7 @@ static int await_end(const struct view *v, __u32 place, const struct group_recor
 	int err = 0;
 
 	for (int ms = 0; !err && ms < KILL_MS; ms += 50) {
-		err = datapath_group_get(&v->groups, place, &now);
+		err = datapath_group_get(&v->manager.groups, place, &now);
 		if (now.id != r->id)
 			return err;
 		nanosleep(&pause, NULL);
@@ -233,20 +177,17 @@ int verb_group_kill(int argc, char **argv)
 	const char *name = NULL;
 	int err, n = 0;
 	struct view v;
-	pid_t pid = 0;
 
 	if (bare_options(&c, argc, argv) || parse_name_operand("group kill", argc, argv, &name))
 		return BAD_USAGE;
 	err = open_view(&v, c.pin);
 	if (err)
 		return err;
-	if (v.any)
-		err = datapath_groups_manager(&v.groups, &pid);
-	for (__u32 i = 0; !err && (i = next_group(&v, i, name, &r, &err)) < GROUPS; i++, n++) {
-		if (!pid)
+	for (__u32 i = 0; !err && (i = manager_view_next(&v.manager, i, name, &r, &err)) < GROUPS; i++, n++) {
+		if (!v.manager.pid)
 			err = refuse(-ESRCH, "group %s: no manager runs that could end it; start fpisa serve", name);
 		if (!err)
-			err = datapath_group_kill(&v.groups, i, r.id);
+			err = datapath_group_kill(&v.manager.groups, i, r.id);
 		if (!err)
 			err = await_end(&v, i, &r);
 	}

@@ -17,6 +17,7 @@
 
 #include "cli/report.h"
 #include "counters.h"
+#include "group_view.h"
 #include "job/job.h"
 #include "prometheus.h"
 
@@ -145,6 +146,33 @@ static void print(FILE *f, const struct row *rows, int n)
 	}
 }
 
+static void managed(FILE *f, const struct manager_view *v)
+{
+	const struct {
+		const char *name, *type, *text;
+		__u64 value;
+	} rows[] = {
+		{ "fpisa_manager_up", "gauge", "1 while a manager of groups runs", v->pid != 0 },
+		{ "fpisa_manager_groups", "gauge", "groups whose ranks have all joined", v->now_groups },
+		{ "fpisa_manager_ranks", "gauge", "ranks of groups that are here", v->now_ranks },
+		{ "fpisa_manager_jobs", "gauge", "jobs that groups have", v->now_jobs },
+		{ "fpisa_manager_groups_made_total", "counter", "groups that became complete", v->counts.groups },
+		{ "fpisa_manager_jobs_made_total", "counter", "jobs made for groups", v->counts.jobs },
+		{ "fpisa_manager_ranks_gone_total", "counter", "ranks of groups that ended without leaving",
+		  v->counts.gone },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		head(f, rows[i].name, rows[i].type, rows[i].text);
+		fprintf(f, "%s %llu\n", rows[i].name, (unsigned long long)rows[i].value);
+	}
+	head(f, "fpisa_manager_refusals_total", "counter", "joins and jobs of groups that were refused, by reason");
+	for (__u32 k = 0; k < FPISA_MANAGER_R_END; k++)
+		if (manager_reason_name(k))
+			fprintf(f, "%s{reason=\"%s\"} %llu\n", "fpisa_manager_refusals_total", manager_reason_name(k),
+				(unsigned long long)v->counts.refused[k]);
+}
+
 /* Signals wait, so that no half of a file stays behind. */
 static int write_file(const char *file, const char *text, size_t len)
 {
@@ -181,11 +209,12 @@ static int write_file(const char *file, const char *text, size_t len)
 	return err;
 }
 
-int prometheus_write(const struct datapath *dp, int job, const char *file)
+int prometheus_write(struct datapath *dp, int job, const char *file)
 {
 	__u32 cpus = job < 0 ? dp->steering.cpus : 0;
 	struct row *rows = calloc(FPISA_MAX_JOBS + 1, sizeof(*rows));
 	struct datapath_cpu cpu[FPISA_STEER_CPUS];
+	struct manager_view v = { .any = false };
 	char *text = NULL;
 	size_t len = 0;
 	FILE *f = NULL;
@@ -197,12 +226,16 @@ int prometheus_write(const struct datapath *dp, int job, const char *file)
 	err = n < 0 ? n : 0;
 	if (!err && cpus)
 		err = datapath_steered(dp, cpu);
+	if (!err && job < 0)
+		err = manager_view_open(dp, &v);
 	if (err)
 		goto out;
 	f = open_memstream(&text, &len);
 	if (f) {
 		print(f, rows, n);
 		steering(f, cpu, cpus);
+		if (v.any)
+			managed(f, &v);
 	}
 	if (!f || fclose(f)) {
 		err = fail(-errno, NULL, "stats");
@@ -213,6 +246,7 @@ int prometheus_write(const struct datapath *dp, int job, const char *file)
 	else if (fwrite(text, 1, len, stdout) != len)
 		err = fail(-errno, NULL, "stdout");
 out:
+	manager_view_close(&v);
 	free(text);
 	free(rows);
 	return err;

@@ -6,10 +6,10 @@
 #include "datapath/datapath.h"
 
 /*
- * Writes job `job`, or all jobs and frames of no job if it is negative, to
- * `file`, or to stdout if that is NULL. A file appears whole or not at all:
+ * Writes job `job`, or all jobs, frames of no job and the manager of groups, where one
+ * has run, if it is negative, to `file`, or to stdout if that is NULL. A file appears whole or not at all:
  * it is written beside its place and moved there. Reports errors.
  */
-int prometheus_write(const struct datapath *dp, int job, const char *file);
+int prometheus_write(struct datapath *dp, int job, const char *file);
 
 #endif

@@ -10,7 +10,17 @@
 #include "job/job.h"
 #include "verbs.h"
 
-enum { OPT_KIND = OPT_VERB, OPT_MASTER, OPT_LIMIT, OPT_KEY_BYTES, OPT_ASCENDING, OPT_TIES };
+enum {
+	OPT_KIND = OPT_VERB,
+	OPT_MASTER,
+	OPT_LIMIT,
+	OPT_KEY_BYTES,
+	OPT_ASCENDING,
+	OPT_TIES,
+	OPT_FILTER,
+	OPT_FILTER_KEYS,
+	OPT_FILTER_BYTES,
+};
 
 static const struct option own[] = {
 	COMMON_OPTIONS,
@@ -21,6 +31,9 @@ static const struct option own[] = {
 	{ "key-bytes", required_argument, NULL, OPT_KEY_BYTES },
 	{ "ascending", no_argument, NULL, OPT_ASCENDING },
 	{ "ties", no_argument, NULL, OPT_TIES },
+	{ "filter", required_argument, NULL, OPT_FILTER },
+	{ "filter-keys", required_argument, NULL, OPT_FILTER_KEYS },
+	{ "filter-bytes", required_argument, NULL, OPT_FILTER_BYTES },
 	{ 0 },
 };
 
@@ -34,6 +47,7 @@ void query_add_help(void)
 struct wanted {
 	struct job_spec spec;
 	const char *master;
+	uint64_t filter_keys;
 };
 
 static int take(struct wanted *w, int opt, char *arg)
@@ -64,8 +78,36 @@ static int take(struct wanted *w, int opt, char *arg)
 	case OPT_TIES:
 		j->clz |= FPISA_QUERY_TIES;
 		break;
+	case OPT_FILTER:
+		err = parse_name("--filter", arg, query_filter_names, &kind);
+		j->clz |= err ? 0 : (__u8)kind;
+		break;
+	case OPT_FILTER_KEYS:
+		err = parse_number("--filter-keys", arg, 1, 1ull << 32, &w->filter_keys);
+		break;
+	case OPT_FILTER_BYTES:
+		err = parse_number("--filter-bytes", arg, 4, 32, &n);
+		j->pipeline = (__u8)n;
+		break;
 	}
 	return err;
+}
+
+static int size_filter(struct fpisa_job *j, uint64_t keys)
+{
+	__u32 filter = j->clz & FPISA_QUERY_FILTER;
+
+	if (!filter && (keys || j->pipeline))
+		return refuse(BAD_USAGE, "query add: --filter is missing");
+	if (!filter)
+		return 0;
+	if (!keys)
+		return refuse(BAD_USAGE, "query add: --filter-keys is missing: of a bitmap one more than the greatest key, of "
+			      "a Bloom filter how many there are");
+	if (!j->pipeline)
+		j->pipeline = j->rounding;
+	j->guard = datapath_filter_log(filter, keys);
+	return 0;
 }
 
 /* Workers, then the master; the list stays as long as the spec. */
@@ -77,10 +119,12 @@ static int list_members(struct wanted *w, char **list)
 		return refuse(BAD_USAGE, "query add: --workers is missing");
 	if (!w->master)
 		return refuse(BAD_USAGE, "query add: --master is missing");
-	if (!w->spec.job.group)
+	if (!w->spec.job.group && w->spec.job.mode != FPISA_QUERY_JOIN)
 		return refuse(BAD_USAGE, "query add: --limit is missing");
 	if (!w->spec.job.rounding)
 		w->spec.job.rounding = 4;
+	if (size_filter(&w->spec.job, w->filter_keys))
+		return BAD_USAGE;
 	if (asprintf(list, "%s,%s", w->spec.workers, w->master) < 0) {
 		*list = NULL;
 		return fail(-ENOMEM, NULL, "query add");

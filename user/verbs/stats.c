@@ -268,7 +268,7 @@ struct request {
 	const char *file; /* of --prometheus, else NULL */
 };
 
-static int print_once(const struct datapath *dp, const struct request *r)
+static int print_once(struct datapath *dp, const struct request *r)
 {
 	struct sample now;
 	int err;

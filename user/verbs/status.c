@@ -11,6 +11,7 @@
 #include "cli/print.h"
 #include "cli/report.h"
 #include "datapath/datapath.h"
+#include "group_view.h"
 #include "verbs.h"
 
 struct bank {
@@ -39,7 +40,70 @@ static __u64 memory(const struct datapath_status *s)
 	return bytes;
 }
 
-static void print_text(const struct datapath *dp, const struct datapath_status *s)
+/* -- who manages groups, and who has what -------------------------------------- */
+
+static void print_holder(const struct group_record *r)
+{
+	char ranks[RANKS_LEN];
+	bool first = true;
+
+	printf("%-11s %s, key %s: ranks %s of %u", "", r->name, *r->owner ? r->owner : "none",
+	       ranks_text(group_here(r), ranks), r->size);
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (r->job[k].state == GROUP_JOB_MADE) {
+			printf("%s%u", first ? ", jobs " : ",", r->job[k].number);
+			first = false;
+		}
+	putchar('\n');
+}
+
+static int print_manager(const struct manager_view *v)
+{
+	struct group_record r;
+	int err;
+
+	if (v->pid)
+		printf("manager     process %d", v->pid);
+	else
+		printf("manager     %s", v->any ? "does not run any more; fpisa serve" : "none has run");
+	if (v->any)
+		printf("; groups: %u, ranks: %u, jobs: %u", v->now_groups, v->now_ranks, v->now_jobs);
+	putchar('\n');
+	for (__u32 i = 0; (i = manager_view_next(v, i, NULL, &r, &err)) < GROUPS; i++)
+		print_holder(&r);
+	return err;
+}
+
+static int manager_json(const struct manager_view *v, struct json_object **out)
+{
+	struct json_object *o, *list, *refusals;
+	struct group_record r;
+	int err;
+
+	*out = NULL;
+	if (!v->any)
+		return 0;
+	o = json_object_new_object();
+	list = json_object_new_array();
+	refusals = json_object_new_object();
+	json_object_object_add(o, "pid", v->pid ? json_object_new_int(v->pid) : NULL);
+	for (__u32 i = 0; (i = manager_view_next(v, i, NULL, &r, &err)) < GROUPS; i++)
+		json_object_array_add(list, group_json(&r, false));
+	json_object_object_add(o, "groups", list);
+	json_add_number(o, "groups_made", v->counts.groups);
+	json_add_number(o, "jobs_made", v->counts.jobs);
+	json_add_number(o, "ranks_gone", v->counts.gone);
+	for (__u32 k = 0; k < FPISA_MANAGER_R_END; k++)
+		if (manager_reason_name(k))
+			json_add_number(refusals, manager_reason_name(k), v->counts.refused[k]);
+	json_object_object_add(o, "refusals", refusals);
+	*out = o;
+	return err;
+}
+
+/* -- all of it ------------------------------------------------------------------- */
+
+static int print_text(const struct datapath *dp, const struct datapath_status *s, const struct manager_view *m)
 {
 	char cpus[CPUS_LEN];
 
@@ -72,6 +136,7 @@ static void print_text(const struct datapath *dp, const struct datapath_status *
 	printf("trie        %d of 32 entries\n", s->trie_entries);
 	printf("jobs        %d of %d\n", s->jobs, FPISA_MAX_JOBS);
 	printf("maps        %d, %llu KiB\n", s->maps, (unsigned long long)memory(s) / 1024);
+	return print_manager(m);
 }
 
 static struct json_object *program_json(const struct datapath_program *p)
@@ -100,11 +165,12 @@ static struct json_object *bank_json(const struct datapath_program *stage, bool 
 	return o;
 }
 
-static int print_status_json(const struct datapath *dp, const struct datapath_status *s)
+static int print_status_json(const struct datapath *dp, const struct datapath_status *s, const struct manager_view *m)
 {
 	struct json_object *o = json_object_new_object(), *interfaces = json_object_new_array(),
 			   *programs = json_object_new_array(), *banks = json_object_new_array(),
-			   *maps = json_object_new_array(), *cpus = json_object_new_array();
+			   *maps = json_object_new_array(), *cpus = json_object_new_array(), *manager;
+	int err = manager_json(m, &manager);
 
 	for (__u32 i = 0; i < dp->steering.cpus; i++)
 		json_object_array_add(cpus, json_object_new_int64(dp->steering.cpu[i]));
@@ -140,13 +206,15 @@ static int print_status_json(const struct datapath *dp, const struct datapath_st
 	json_add_number(o, "jobs", s->jobs);
 	json_object_object_add(o, "maps", maps);
 	json_add_number(o, "map_bytes", memory(s));
-	return print_json(o, false);
+	json_object_object_add(o, "manager", manager);
+	return print_json(o, false) ?: err;
 }
 
 int verb_status(int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
 	struct datapath_status *s;
+	struct manager_view m = { .any = false };
 	struct datapath dp;
 	int err;
 
@@ -160,11 +228,10 @@ int verb_status(int argc, char **argv)
 	err = datapath_open(&dp, c.pin);
 	if (err)
 		goto out;
-	err = datapath_status(&dp, s);
-	if (!err && c.json)
-		err = print_status_json(&dp, s);
-	else if (!err)
-		print_text(&dp, s);
+	err = datapath_status(&dp, s) ?: manager_view_open(&dp, &m);
+	if (!err)
+		err = c.json ? print_status_json(&dp, s, &m) : print_text(&dp, s, &m);
+	manager_view_close(&m);
 out:
 	datapath_close(&dp);
 	free(s);

@@ -17,9 +17,9 @@ static __always_inline enum fpisa_verdict fpisa_check_query(const struct fpisa_h
 	__u32 count = h->count, bytes = 0;
 	int of_master = 1;
 
-	if (h->type == FPISA_TYPE_ROWS) {
+	if (h->type == FPISA_TYPE_ROWS || (h->type == FPISA_TYPE_KEYS && q->flags & FPISA_QUERY_FILTER)) {
 		of_master = 0;
-		bytes = fpisa_query_payload(count, q->row_bytes);
+		bytes = fpisa_query_payload(count, h->type == FPISA_TYPE_ROWS ? q->row_bytes : q->filter_bytes);
 		if (count > FPISA_QUERY_ROWS)
 			return FPISA_V_length;
 	} else if (h->type == FPISA_TYPE_SEAL) {
@@ -46,6 +46,16 @@ static __always_inline void fpisa_make_ack(struct fpisa_hdr *h)
 	h->type = FPISA_TYPE_ACK;
 	h->flags = 0;
 	h->count = 0;
+}
+
+/* KEYS that are in the filter: back to the worker, with the workers of which some are missing, and what became of the filter. */
+static __always_inline void fpisa_make_keys_ack(struct fpisa_hdr *h, __u64 missing, __u32 state)
+{
+	h->type = FPISA_TYPE_KEYS_ACK;
+	h->flags = 0;
+	h->count = 0;
+	h->bitmap = state ? 0 : missing;
+	h->aux = state;
 }
 
 /* The master's ACK, or the rows left of ROWS, to the member whose cookie it then carries. */

@@ -18,6 +18,7 @@
 enum fpisa_query_kind {
 	FPISA_QUERY_TOPN = 16,	/* rows that may be among the N first pass, others are pruned */
 	FPISA_QUERY_TABLE = 17, /* sum, least, greatest and count of the values of each key */
+	FPISA_QUERY_JOIN = 18,	/* rows whose join key may be in the filter pass, others are pruned */
 };
 
 /* fpisa_hdr.type; far from those of jobs, which the entry handles itself. */
@@ -27,11 +28,14 @@ enum fpisa_query_type {
 	FPISA_TYPE_SEAL = 18,	/* master: each worker's last sequence; the answer is a STATUS */
 	FPISA_TYPE_READ = 19,	/* master: groups, from a number on */
 	FPISA_TYPE_GROUPS = 20, /* to the master: those */
+	FPISA_TYPE_KEYS = 21,	/* worker: join keys for the filter, before its rows */
+	FPISA_TYPE_KEYS_ACK = 22, /* to that worker: they are in the filter, or it is not used */
 };
 
-#define FPISA_F_LAST 0x20 /* ROWS: the worker's last frame; it goes to the master whatever is left in it */
+/* ROWS: the worker's last frame; it goes to the master whatever is left in it. KEYS: its last frame of keys. */
+#define FPISA_F_LAST 0x20
 
-#define FPISA_QUERY_ROWS 128 /* most in a frame */
+#define FPISA_QUERY_ROWS 128 /* most in a frame; keys too */
 #define FPISA_QUERY_WINDOW 64 /* frames that a worker may have in flight */
 #define FPISA_QUERY_PAD 32 /* payloads are multiples of this, the rest zero: the checksum's block */
 #define FPISA_KEY_WORDS 4
@@ -41,8 +45,14 @@ enum fpisa_query_type {
 /* fpisa_job.clz of a query */
 #define FPISA_QUERY_ASCENDING 0x01 /* topn: the least values come first */
 #define FPISA_QUERY_TIES 0x02	   /* topn: whatever is equal to the last of the N passes too */
+#define FPISA_QUERY_BITMAP 0x04	   /* a filter: a bit for each key from 0 on */
+#define FPISA_QUERY_BLOOM 0x08	   /* a filter: of any keys, some others seem to be in it */
+#define FPISA_QUERY_FILTER (FPISA_QUERY_BITMAP | FPISA_QUERY_BLOOM)
 
-/* What a program is specialised for: constants when it is loaded. */
+/*
+ * What a program is specialised for: constants when it is loaded. Of a job, `pipeline` has filter_bytes, and
+ * `guard` the logarithm of the filter's blocks.
+ */
 struct fpisa_query_config {
 	__u32 job;
 	__u32 master;	   /* its rank: the last */
@@ -51,6 +61,8 @@ struct fpisa_query_config {
 	__u32 limit;	   /* topn: N; table: most groups */
 	__u32 bucket_mask; /* table: buckets - 1, a power of two less one */
 	__u32 flags;	   /* FPISA_QUERY_* */
+	__u32 filter_bytes; /* of a row's key the first ones: its join key */
+	__u32 filter_mask; /* blocks of the filter - 1, a power of two less one */
 	__u32 pad;
 	__u64 seed;	   /* of the hash, random */
 };
@@ -120,7 +132,8 @@ struct fpisa_query_window {
 
 /*
  * Of a whole query, one entry. Whoever moves `lock` from 0 to 1 owns it, the heap
- * or the table until 0 is swapped back; epoch and bar alone are read without.
+ * or the table and the filter until 0 is swapped back; epoch, bar, `filter` and what is in the filter
+ * alone are read without.
  */
 struct fpisa_query_state {
 	__u64 lock;
@@ -128,8 +141,10 @@ struct fpisa_query_state {
 	__u32 epoch;   /* the generation whose rows are counted here; 0: none yet */
 	__u32 used;    /* keys in the heap; groups in the table */
 	__u32 sealed;  /* table: all is in, and nothing more is taken */
-	__u32 pad;
-	__u64 barrier; /* topn: written by nobody; an atomic add of 0 to it orders loads */
+	__u32 beyond;  /* filter: some key lies beyond the bitmap */
+	__u64 filter;  /* the epoch << 32 | enum fpisa_filter_state; of another epoch: it is being built */
+	__u64 built;   /* filter: workers of which all keys are in */
+	__u64 barrier; /* written by nobody; an atomic add of 0 to it orders loads */
 	struct fpisa_query_window window[FPISA_MAX_WORKERS]; /* topn: `high` alone */
 };
 
@@ -137,10 +152,12 @@ struct fpisa_query_state {
 #define FPISA_QUERY_COUNTERS(X)                                                     \
 	X(rows, "rows that came, repeated ones too")                                \
 	X(repeated, "rows of frames of a table that were known")                    \
+	X(filtered, "rows whose join key is not in the filter; of a table each once") \
 	X(pruned, "rows that cannot be among the first")                            \
 	X(absorbed, "rows added to the table")                                      \
 	X(residue, "rows that found no place in the table, each once")              \
-	X(forwarded, "rows that went on to the master, repeated ones too")
+	X(forwarded, "rows that went on to the master, repeated ones too")          \
+	X(keys, "keys that came for the filter, repeated ones too")
 
 struct fpisa_query_counters {
 #define X(name, text) __u64 name;
@@ -153,6 +170,19 @@ struct fpisa_query_counters {
 
 struct fpisa_bucket {
 	__u64 way[FPISA_WAYS];
+};
+
+/*
+ * 256 bits of a filter, 32 a word: the epoch << 32 | bits. A word of another epoch is empty, so a new
+ * one begins without clearing.
+ */
+#define FPISA_FILTER_WORDS 8
+#define FPISA_FILTER_BLOCK_KEYS 256 /* of a bitmap */
+#define FPISA_FILTER_BLOOM_KEYS 16  /* for which a Bloom filter has a block, or more */
+#define FPISA_MAX_FILTER_LOG 20	    /* blocks: 64 MB */
+
+struct fpisa_filter_block {
+	__u64 word[FPISA_FILTER_WORDS];
 };
 
 /*
@@ -204,13 +234,44 @@ static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 nu
 		.row_bytes = fpisa_row_bytes(job->rounding),
 		.limit = job->group,
 		.flags = job->clz,
+		.filter_bytes = job->pipeline,
+		.filter_mask = job->clz & FPISA_QUERY_FILTER ? (1u << (job->guard & 31)) - 1 : 0,
 	};
+}
+
+/* -- the filter's state, whose rules filter.h has ------------------------------- */
+
+/* What the first rows of the epoch decided. */
+enum fpisa_filter_state {
+	FPISA_FILTER_BUILDING, /* there were none yet */
+	FPISA_FILTER_WHOLE,
+	FPISA_FILTER_BEYOND, /* the bitmap is whole, but some keys lie beyond its end: rows of such pass */
+	FPISA_FILTER_OPEN,   /* some worker's keys were missing: all rows pass */
+};
+
+/* The lock is the caller's. An epoch begins: nothing is in the filter. */
+static __always_inline void fpisa_filter_begin(struct fpisa_query_state *s)
+{
+	s->built = 0;
+	s->beyond = 0;
+}
+
+/* Of the epoch; `word` is fpisa_query_state.filter, read once. */
+static __always_inline __u32 fpisa_filter_state(__u64 word, __u32 epoch)
+{
+	return word >> 32 == epoch ? (__u32)word : FPISA_FILTER_BUILDING;
+}
+
+/* The workers of which some keys are missing. */
+static __always_inline __u64 fpisa_filter_missing(const struct fpisa_query_state *s, const struct fpisa_query_config *q)
+{
+	return ((1ull << (q->master & 63)) - 1) & ~s->built;
 }
 
 /* A query, not a sum? Its frames have no elements. */
 static __always_inline int fpisa_is_query(const struct fpisa_job *job)
 {
-	return job->mode == FPISA_QUERY_TOPN || job->mode == FPISA_QUERY_TABLE;
+	return job->mode >= FPISA_QUERY_TOPN && job->mode <= FPISA_QUERY_JOIN;
 }
 
 #endif

@@ -15,22 +15,9 @@
 #ifndef FPISA_QUERY_TABLE_H
 #define FPISA_QUERY_TABLE_H
 
+#include "filter.h"
 #include "order.h"
 #include "window.h"
-
-/* One more step than there are words: after the last of them keys in sequence are not yet spread at random. */
-static __always_inline __u64 fpisa_key_hash(const struct fpisa_query_config *q, const __u64 key[FPISA_KEY_WORDS])
-{
-	__u64 hash = fpisa_digest_word(q->seed, key[0]);
-
-	if (q->key_bytes > 8)
-		hash = fpisa_digest_word(hash, key[1]);
-	if (q->key_bytes > 16) {
-		hash = fpisa_digest_word(hash, key[2]);
-		hash = fpisa_digest_word(hash, key[3]);
-	}
-	return fpisa_digest_word(hash, q->seed);
-}
 
 static __always_inline int fpisa_key_equal(const struct fpisa_query_config *q, const __u64 *a, const __u64 *b)
 {
@@ -44,6 +31,7 @@ static __always_inline void fpisa_table_begin(struct fpisa_query_state *s, __u32
 {
 	s->used = 0;
 	s->sealed = 0;
+	fpisa_filter_begin(s);
 	FPISA_ROLLED
 	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
 		s->window[i] = fpisa_query_window_empty(width);
@@ -58,7 +46,7 @@ static __always_inline struct fpisa_group *fpisa_table_find(struct fpisa_query_s
 							    const struct fpisa_query_config *q, void *table,
 							    const struct fpisa_row *r)
 {
-	__u64 hash = fpisa_key_hash(q, r->key), tag = hash >> 56;
+	__u64 hash = fpisa_hash_key(q->seed, r->key, q->key_bytes), tag = hash >> 56;
 	struct fpisa_bucket *b = fpisa_bucket_at(table, (__u32)(hash >> 16) & q->bucket_mask);
 	struct fpisa_group *g;
 	__u32 i;

@@ -14,6 +14,9 @@
  * A row equal to T may be pruned from the frame that is counted, for it is not
  * among those rows, but never from another copy, for it may be.
  *
+ * Behind a filter (filter.h) a row counts only if it is certain that its key is in
+ * the join, else T would stand on rows that are not in the answer.
+ *
  * Whoever includes this has before: fpisa_heap_at(heap, i), the place of key i of
  * the heap, or NULL beyond its end; fpisa_heap_sink() and fpisa_heap_rise(), which
  * are the steps in heap.h or calls of them.
@@ -21,6 +24,7 @@
 #ifndef FPISA_QUERY_TOPN_H
 #define FPISA_QUERY_TOPN_H
 
+#include "filter.h"
 #include "order.h"
 #include "window.h"
 
@@ -47,6 +51,7 @@ static __always_inline void fpisa_topn_begin(struct fpisa_query_state *s, __u32 
 {
 	s->bar = 0;
 	s->used = 0;
+	fpisa_filter_begin(s);
 	FPISA_ROLLED
 	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
 		s->window[i].high = 0;

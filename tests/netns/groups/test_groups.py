@@ -2,14 +2,18 @@
 """Groups by the manager: sums of every type, who may not join, who dies, a manager that is killed."""
 import os
 import random
+import re
+import shutil
 import signal
 import socket
+import struct
+import sys
 import time
 
 import pytest
 
 from groups import Groups
-from lab import ADDRESS, FPISA, PORT, SLOW, children, draw_seed, end, wait_until
+from lab import ADDRESS, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, wait_until
 
 EACCES, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO = 13, 17, 22, 104, 111, 110, 122, 71
 FOR_EVER = 10**6
@@ -20,9 +24,9 @@ def groups(lab, tmp_path):
     """groups(workers, *config) makes a Lab with a datapath and a manager."""
     made = []
 
-    def make(workers, *config, sections="", serve=True):
+    def make(workers, *config, sections="", serve=True, load=()):
         net = lab(workers=workers)
-        net.load()
+        net.load(*load)
         made.append(Groups(net, str(tmp_path), *config, sections=sections))
         if serve:
             made[-1].serve()
@@ -31,6 +35,11 @@ def groups(lab, tmp_path):
     yield make
     for g in made:
         g.close()
+
+
+def confined(caps):
+    """The command before one that may have these capabilities at most."""
+    return "setpriv", "--no-new-privs", "--bounding-set=-all," + ",".join(caps)
 
 
 def check_sums(ranks, hosts, *types):
@@ -135,11 +144,15 @@ def test_a_killed_rank_is_named(groups):
     g.empty()
 
 
-@pytest.mark.long
-def test_killed_at_random_moments(groups):
-    """Of joins, calls and leaves: the others end or name it within a second, and the next group of that name works."""
+@pytest.mark.parametrize("turns", [8, pytest.param(100, marks=pytest.mark.long)])
+def test_killed_at_random_moments(groups, turns):
+    """Of joins, calls and leaves: the others end or name it within a second, and the next group of that name works. Nothing
+    is left of any: no job, slot, pin or descriptor."""
     g, rng = groups(3), random.Random(draw_seed())
-    for turn in range(int(os.environ.get("FPISA_ROUNDS", "100"))):
+    check_sums(g.group("train", range(3), {"sum": "float32"}, {"leave": True}), 3, "float32")
+    g.empty()
+    before = g.holds()
+    for turn in range(turns):
         steps = {"sum": "float32", "times": rng.randrange(1, 200)}, {"leave": True}
         ranks = [g.start(h, "train", h, 3, *steps, join_timeout_ms=3000) for h in range(3)]
         victim = turn % 3
@@ -160,6 +173,8 @@ def test_killed_at_random_moments(groups):
             rank.end()
         g.ranks.clear()
         wait_until("the end of all jobs", lambda: not g.jobs(), 15)
+    wait_until("no group", lambda: not g.net.json("group", "list"))
+    assert g.holds() == before
     check_sums(g.group("train", range(3), {"sum": "float32"}, hold=True), 3, "float32")
 
 
@@ -192,6 +207,23 @@ def test_a_host_that_vanishes(groups):
     g.empty()
 
 
+def test_calls_without_requests(groups):
+    """Who is told by on_done has no request, and hears of a host that vanishes though nobody waits in the library."""
+    g = groups(2)
+    ranks = g.group("train", range(2), {"told": 20}, {"told": FOR_EVER}, hold=True)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["calls"] == 20 and answer["first"] == 3, answer
+    time.sleep(0.5)
+    cut = time.monotonic()
+    g.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; policy drop; }; "
+                        "chain out { type filter hook output priority 0; policy drop; }; }")
+    others, own = ranks[1].line(), ranks[0].line()
+    assert others["rc"] == -ECONNRESET and "its host does not answer" in others["error"] and others["calls"] > 0, others
+    assert own["rc"] == -ETIMEDOUT and "neither the manager nor the aggregator has answered for 6 s" in own["error"], own
+    assert own["ended"] - cut < 8 * SLOW
+
+
 def test_slow_is_not_dead(groups):
     g = groups(2)
     slow = g.start(0, "train", 0, 2, {"sleep": 8}, {"sum": "float32"})
@@ -210,13 +242,53 @@ def test_who_leaves_early_is_named(groups):
     assert answer["rc"] == -ECONNRESET and "rank 0 has left the group after 1 calls" in answer["error"]
 
 
+class Stub:
+    """A rank by doc/manager.md alone, without a key and without a sum."""
+    JOIN, ASK, BOUND, LEAVE, JOINED, BIND, JOB = 1, 3, 4, 5, 18, 19, 20
+
+    def __init__(self, g, name, rank, size):
+        with g.net.worker[rank].entered():
+            self.socket = socket.create_connection((ADDRESS, PORT), 10 * SLOW)
+        self.say(self.JOIN, struct.pack("<64sIIQQ", name.encode(), size, rank, 0, 0))
+
+    def say(self, kind, body):
+        self.socket.sendall((struct.pack("<IHHQ", 0x47504d46, 1, kind, 0) + body).ljust(256, b"\0"))
+
+    def hear(self, kind):
+        """The body of the next message of that kind; others are skipped."""
+        while True:
+            m = self.socket.recv(256, socket.MSG_WAITALL)
+            assert len(m) == 256
+            if struct.unpack_from("<H", m, 6)[0] == kind:
+                return m[16:]
+
+
+def test_who_leaves_instead_of_joining_a_job(groups):
+    """It has asked for the job, has heard of it, and leaves: who waits for it in that call is told, and does not wait for ever."""
+    g = groups(2, "without-key = yes")
+    other = g.start(1, "train", 1, 2, {"sum": "float32"})
+    one = Stub(g, "train", 0, 2)
+    one.hear(one.JOINED)
+    one.say(one.ASK, struct.pack("<IIBBBBHHI", 0, 0, 1, 0, 0, 0, 0, 0, 0))
+    port, = struct.unpack_from("<H", one.hear(one.BIND), 4)
+    one.say(one.BOUND, struct.pack("<IHH", 0, port, 0))
+    one.hear(one.JOB)
+    time.sleep(0.3)
+    one.say(one.LEAVE, struct.pack("<QQ", 0, 0))
+    assert other.line()["rc"] == 0
+    answer = other.line()
+    assert answer["rc"] == -ECONNRESET and "rank 0 has left the group after 0 calls" in answer["error"]
+    one.socket.close()
+
+
 @pytest.mark.early
-def test_a_manager_that_is_killed(groups):
+@pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.long)])
+def test_a_manager_that_is_killed(groups, times):
     """Sums go on meanwhile, ranks come back, and a rank that dies after that is named at once."""
     g = groups(3)
-    ranks = g.group("train", range(3), {"sum": "float32", "times": 100, "pause": 0.05 * SLOW}, {"sum": "int32"},
+    ranks = g.group("train", range(3), {"sum": "float32", "times": 35 * times, "pause": 0.05 * SLOW}, {"sum": "int32"},
                     {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
-    for _ in range(3):
+    for _ in range(times):
         time.sleep(0.7 * SLOW)
         g.kill()
         time.sleep(0.3 * SLOW)
@@ -232,6 +304,77 @@ def test_a_manager_that_is_killed(groups):
         answer = ranks[r].line()
         assert answer["rc"] == -ECONNRESET and answer["missing"] == 2 and answer["ended"] - killed < 1 * SLOW
         ranks[r].kill()
+    g.empty()
+
+
+def test_keys_are_changed_under_a_group(groups, tmp_path):
+    """The new key beside the old one, then the old one gone; a file with an error changes nothing. Nobody who sums notices."""
+    g = groups(2)
+    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    shutil.copy(g.key, old)
+    ranks = g.group("train", range(2), {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
+    g.net.fpisa("key", "new", "train", g.key)
+    with open(g.key) as f:
+        both = f.readlines()
+    for name, lines in (new, both[1:]), (g.key, both):
+        with open(name, "w") as f:
+            f.writelines(lines)
+        os.chmod(name, 0o600)
+    answer = g.start(0, "early", 0, 1, key_file=new).line()
+    assert answer["rc"] == -EACCES and "does not take key train:" in answer["error"]
+    assert g.read_again() == "configuration read again; keys: 2\n"
+    mixed = [g.start(h, "mixed", h, 2, {"sum": "float32"}, {"leave": True}, key_file=(old, new)[h]) for h in range(2)]
+    for rank in mixed:
+        assert [rank.line()["rc"] for _ in range(3)] == [0, 0, 0]
+    shutil.copy(new, g.key)
+    assert g.read_again() == "configuration read again; keys: 1\n"
+    answer = g.start(0, "late", 0, 1, key_file=old).line()
+    assert answer["rc"] == -EACCES and "does not take key train:" in answer["error"]
+    assert g.start(0, "late", 0, 1, {"leave": True}, key_file=new).line()["rc"] == 0
+    # The first group still belongs to the name, and is asked for by a rank with the other key.
+    answer = g.start(0, "train", 0, 2, key_file=new).line()
+    assert answer["rc"] == -EEXIST
+    killed = time.monotonic()
+    ranks[0].kill()
+    answer = ranks[1].line()
+    assert answer["rc"] == -ECONNRESET and answer["missing"] == 1 and answer["ended"] - killed < 1 * SLOW
+    assert answer["calls"] > 10, answer
+    ranks[1].kill()
+    g.empty()
+
+
+def test_configuration_is_read_again(groups):
+    """Formats, quotas and networks are others then; what is wrong leaves all as it was."""
+    g = groups(2, sections="[key train]\ngroups = 1\n")
+    with open(g.config) as f:
+        text = f.read()
+
+    def becomes(text):
+        with open(g.config, "w") as f:
+            f.write(text)
+        g.manager.send_signal(signal.SIGHUP)
+
+    ranks = g.group("train", range(2), {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
+    assert g.start(0, "other", 0, 2).line()["rc"] == -EDQUOT
+    becomes(text.replace("groups = 1", "groups = 2").replace("[manager]", "[manager]\nformats = fp64"))
+    assert g.manager.stdout.readline() == "configuration read again; keys: 1\n"
+    others = g.group("other", range(2), {"sum": "float64"}, {"sum": "float32"}, hold=True)
+    check_sums(others, 2, "float64")
+    for rank in others:
+        assert rank.line()["rc"] == -EACCES
+    for wrong, says in (("frob = 1", "frob"), ("key-file = /nowhere\n[nothing]", "nothing")):
+        becomes(text.replace("[manager]", f"[manager]\n{wrong}"))
+        said = [g.manager.stderr.readline()]
+        while "goes on by what the configuration said before" not in said[-1]:
+            said.append(g.manager.stderr.readline())
+        assert any(says in line and g.config in line for line in said), said
+    assert g.start(0, "third", 0, 2).line()["rc"] == -EDQUOT
+    becomes(text.replace("[manager]", "[manager]\nnetworks = 10.77.0.0/16"))
+    assert g.manager.stdout.readline() == "configuration read again; keys: 1\n"
+    assert g.start(0, "fourth", 0, 2).line()["rc"] < 0
+    for rank in [*ranks, *others]:
+        assert rank.process.poll() is None
+        rank.kill()
     g.empty()
 
 
@@ -277,6 +420,51 @@ def test_verbs(groups):
         assert answer["rc"] == -ECONNRESET and answer["missing"] == 3 and "ended at the aggregator" in answer["error"]
 
 
+def test_status_and_metrics(groups):
+    """Who has what, and what has happened: also of managers that were killed, and when none runs."""
+    g = groups(2, "key-groups = 1", "formats = fp32")
+
+    def metrics():
+        """By name, or by name and reason."""
+        lines = [m.rsplit(" ", 1) for m in g.net.fpisa("stats", "--prometheus").splitlines() if m.startswith("fpisa_manager_")]
+        return {name.removeprefix("fpisa_manager_"): int(value) for name, value in lines}
+
+    ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, hold=True)
+    check_sums(ranks, 2, "float32")
+    assert [rank.line()["rc"] for rank in ranks] == [-EACCES] * 2
+    assert g.start(0, "other", 0, 2).line()["rc"] == -EDQUOT
+    assert g.start(0, "other", 0, 2, key_file="").line()["rc"] == -EACCES
+    wait_until("all counts", lambda: metrics()['refusals_total{reason="key"}'] == 1)
+    job, status, m = g.jobs()[0]["job"], g.net.json("status")["manager"], metrics()
+    assert status["pid"] == children(g.manager.pid)[0] and status["groups"] == g.net.json("group", "list")
+    assert (status["groups_made"], status["jobs_made"], status["ranks_gone"]) == (1, 1, 0)
+    assert {r: n for r, n in status["refusals"].items() if n} == {"format": 1, "quota": 1, "key": 1}
+    assert (m["up"], m["groups"], m["ranks"], m["jobs"]) == (1, 1, 2, 1)
+    assert (m["groups_made_total"], m["jobs_made_total"], m["ranks_gone_total"]) == (1, 1, 0)
+    assert all(m[f'refusals_total{{reason="{r}"}}'] == n for r, n in status["refusals"].items())
+    text = g.net.fpisa("status")
+    assert f"manager     process {status['pid']}; groups: 1, ranks: 2, jobs: 1\n" in text
+    assert f" train, key train: ranks 0,1 of 2, jobs {job}\n" in text
+    g.kill()
+    wait_until("the end of the helper", lambda: g.net.json("status")["manager"]["pid"] is None)
+    assert metrics() == {**m, "up": 0} and "manager     does not run any more" in g.net.fpisa("status")
+    g.serve()
+    time.sleep(1 * SLOW)  # they come back
+    ranks[0].kill()
+    wait_until("a rank gone", lambda: metrics()["ranks_gone_total"] == 1)
+    ranks[1].kill()
+    g.empty()
+    # What one that is told to end has counted last is there, too.
+    g.group("train", range(2), {"leave": True})
+    wait_until("its end", lambda: not g.net.json("group", "list"))
+    assert g.start(0, "other", 0, 2, key_file="").line()["rc"] == -EACCES
+    g.kill(signal.SIGTERM)
+    wait_until("the end of the helper", lambda: metrics()["up"] == 0)
+    m = metrics()
+    assert (m["groups_made_total"], m["jobs_made_total"], m["ranks_gone_total"]) == (2, 1, 2)
+    assert m['refusals_total{reason="key"}'] == 2 and m["groups"] == m["ranks"] == m["jobs"] == 0
+
+
 def test_a_job_that_is_deleted(groups):
     """By hand, under the group that has it: that ends, too."""
     g = groups(2)
@@ -297,6 +485,42 @@ def test_without_its_helper(groups):
     assert "groups found: 1" in g.serve()
     assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
     g.empty()
+
+
+def test_it_dies_with_who_started_it(groups):
+    """If it was told to (PR_SET_PDEATHSIG), though it becomes another user; its helper with it, whatever killed it."""
+    g = groups(1, serve=False)
+    parent = ("import ctypes, subprocess, sys, time\n"
+              "p = subprocess.Popen(sys.argv[1:], preexec_fn=lambda: ctypes.CDLL(None).prctl(1, 9))\n"
+              "time.sleep(60)")
+    g.serve(sys.executable, "-c", parent)
+    manager, = children(g.manager.pid)
+    helper, = children(manager)
+    g.kill()
+    wait_until("the end of both", lambda: not alive(manager) and not alive(helper))
+
+
+def test_unit_has_the_capabilities_it_needs(groups):
+    """With another group's pins: job and group are made, and another user talks to the network. It says that it is ready."""
+    with open(os.path.join(TOP, "user", "system", "fpisa-manager.service.in")) as f:
+        unit = dict(line.split("=", 1) for line in f.read().splitlines() if re.match(r"\w+=", line))
+    assert unit["ExecStart"] == "@SBINDIR@/fpisa serve" and unit["Type"] == "notify"
+    caps = ["+" + c.lower().removeprefix("cap_") for c in unit["CapabilityBoundingSet"].split()]
+    g = groups(2, serve=False, load=("--group", "64321"))
+    # The test sees what is missing.
+    for without in caps:
+        status, _, err = g.net.agg.try_run(*confined(c for c in caps if c != without), FPISA, "serve", g.config)
+        assert status == 1, (without, err)
+    with g.net.agg.entered():
+        ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ready:
+        ready.bind("\0notify")
+        ready.settimeout(10 * SLOW)
+        g.serve("env", "NOTIFY_SOCKET=@notify", *confined(caps))
+        assert ready.recv(100) == b"READY=1"
+    assert os.stat(os.path.join(PIN, "fpisa_groups")).st_gid == 64321
+    # The maps of another family are its group's, too.
+    check_sums(g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, hold=True), 2, "float32", "float64")
 
 
 def test_hostile_connections(groups):

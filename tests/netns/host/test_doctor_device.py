@@ -76,6 +76,19 @@ def test_gro_behind_a_bridge(lab):
     assert bad(found) == {} and "off, but its peer p0 is the port of a bridge" in found["eth0", "gro"]["text"]
 
 
+def test_results_at_a_bridge(lab):
+    """They are put together where they enter it."""
+    net = inhabited(lab(bridge=True))
+    net.spaces[-1].spawn("sleep", "600")
+    fix = fixes(net.agg, ["p0"], "p0", "udp-gro", "warn", says="its peer uplink is a bridge's port")
+    assert fix.endswith(" ethtool -K uplink rx-udp-gro-forwarding on")
+    assert examine(net.agg, "p0")["p0", "udp-gro"]["text"] == "its peer uplink, a bridge's port, puts results together"
+    text = examine(net.worker[0], "--worker", ADDRESS)["eth0", "udp-gro"]["text"]
+    assert "unless rx-udp-gro-forwarding is on at the bridge's port towards the aggregator" in text
+    net.worker[0].run("sh", "-ec", text.rsplit(": ", 1)[1])
+    assert examine(net.worker[0], "--worker", ADDRESS)["eth0", "udp-gro"]["text"] == "results are put together"
+
+
 def test_gro_of_a_peer_in_a_named_namespace(lab):
     net = lab(workers=1)
     net.agg.run("ip", "netns", "add", "doctor0")

@@ -13,6 +13,15 @@ def test_gro_seen_by_the_worker(lab):
     assert fixes(net.worker[0], ["--worker", ADDRESS], "eth0", "gro") == "ethtool -K eth0 gro on"
 
 
+def test_gro_of_what_is_no_veth(lab):
+    net = lab(workers=1)
+    w = net.worker[0]
+    w.ip("link add br0 type bridge", "link set br0 up", "link set eth0 master br0", f"addr add {net.addresses[0]}/24 dev br0",
+         f"route replace {ADDRESS} via 10.99.1.1 dev br0")
+    ethtool_gro(w, "br0", "off")
+    assert fixes(w, ["--worker", ADDRESS], "br0", "gro", "warn", says="one by one") == "ethtool -K br0 gro on"
+
+
 def test_reverse_path_filter(lab):
     """Results that come in elsewhere than where the route leads."""
     net = lab(workers=1)

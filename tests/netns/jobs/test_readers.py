@@ -23,6 +23,7 @@ def test_json_of_every_reader(lab):
     net.check_sum(5, 4000, token=0xABCDEF0123456789)
     status = net.json("status")
     assert status["pinned"] == PIN and status["port"] == 18000 and status["jobs"] == 1
+    assert status["manager"] is None and "manager     none has run\n" in net.fpisa("status")
     assert {m["name"] for m in status["maps"]} >= {"fpisa_jobs", "fpisa_exponents", "fpisa_mantissas"}
     assert status["map_bytes"] == sum(m["bytes"] for m in status["maps"]) > 10 << 20
     listed, = net.json("job", "list")

@@ -2,9 +2,11 @@
 """doc/guide.md as its reader follows it: an aggregator, two workers and a bridge as the switch, what
 `make install` installs, every command of the page in its order, every row of its table of faults made on
 purpose and mended. Its section 1, packages, is tests/package/test_package.py's."""
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -28,19 +30,47 @@ table inet filter {
 	}
 }
 """
-# No systemd runs in a network namespace: the commands of the installed unit, as systemd would start them.
+# No systemd runs in a network namespace: the commands of the installed units, as systemd would start them. What stays
+# (Type=notify) writes its process's number beside what it says.
 SYSTEMCTL = r"""#!/usr/bin/python3
-import re, shlex, subprocess, sys
+import os, re, shlex, signal, socket, subprocess, sys
 verb, *rest = sys.argv[1:]
-with open("/usr/lib/systemd/system/fpisa.service") as f:
+assert rest[-1] in ("fpisa", "fpisa-manager") and verb in ("start", "restart", "reload", "enable", "disable", "stop")
+with open(f"/usr/lib/systemd/system/{rest[-1]}.service") as f:
     unit = re.findall(r"^(\w+)=(.*)$", f.read(), re.M)
-starts = verb in ("start", "restart") or "--now" in rest
-assert rest[-1] == "fpisa" and verb in ("start", "restart", "reload", "enable", "disable", "stop")
 assert ("WantedBy", "multi-user.target") in unit
-for key in ["ExecStop"] * (verb in ("stop", "restart")) + ["ExecStart"] * starts + ["ExecReload"] * (verb == "reload"):
+now = "--now" in rest
+stops, starts = verb in ("stop", "restart") or now and verb == "disable", verb in ("start", "restart") or now and verb == "enable"
+stays, said = ("Type", "notify") in unit, os.path.expanduser("~/" + rest[-1])
+
+def main_pid():
+    with open(said + ".pid") as f:
+        return int(f.read())
+
+def run(key):
     for name, command in unit:
         if name == key:
-            subprocess.run(shlex.split(command), check=True)
+            subprocess.run(shlex.split(command.replace("$MAINPID", str(main_pid()) if stays else "")), check=True)
+
+def start():
+    ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ready.bind("\0" + rest[-1])
+    ready.settimeout(20)
+    with open(said + ".log", "w") as log:
+        p = subprocess.Popen(shlex.split(dict(unit)["ExecStart"]), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                             env={**os.environ, "NOTIFY_SOCKET": "@" + rest[-1]})
+    with open(said + ".pid", "w") as f:
+        f.write(str(p.pid))
+    assert ready.recv(100) == b"READY=1"
+
+if stops:
+    run("ExecStop")
+    if stays:
+        os.kill(main_pid(), signal.SIGTERM)
+if starts:
+    start() if stays else run("ExecStart")
+if verb == "reload":
+    run("ExecReload")
 """
 
 
@@ -106,6 +136,8 @@ class Site(labs.Lab):
 
     def start_text(self, ns, text, **options):
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": ns.home, "LC_ALL": "C.UTF-8"}
+        if ns in self.worker:
+            env["RANK"] = str(self.worker.index(ns))
         return ns.spawn("bash", "-ec", text, cwd=ns.home, stderr=subprocess.STDOUT, env={**env, **options.pop("env", {})},
                         **options)
 
@@ -119,6 +151,21 @@ class Site(labs.Lab):
             assert p.returncode == 0 or not must_succeed, (p.args, p.returncode, out)
             outputs.append(out)
         return outputs
+
+    def hand_out(self, keys):
+        """The file, as the page says, to the workers' user."""
+        for w in self.worker:
+            copy = shutil.copy(keys, os.path.join(w.home, "keys"))
+            os.chown(copy, NOBODY, NOBODY)
+            os.chmod(copy, 0o600)
+
+    def close(self):
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(self.agg.home, "fpisa-manager.pid")) as f:
+            pid = int(f.read())
+            with open(f"/proc/{pid}/cmdline") as command:
+                if "serve" in command.read():
+                    os.kill(pid, signal.SIGKILL)
+        super().close()
 
     def at(self, place, text, **options):
         """Run it on all machines of a place, at the same time: what each prints."""
@@ -155,27 +202,30 @@ def test_program_is_the_tree_s():
     with open(guide.EXAMPLE) as f:
         assert program == f.read()
     subprocess.run(["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-fsyntax-only",
-                    "-I" + os.path.join(guide.TOP, "include"), guide.EXAMPLE], check=True)
+                    "-I" + os.path.join(guide.TOP, "include"), guide.EXAMPLE, guide.GROUP], check=True)
 
 
 def test_every_block_has_its_place():
     found = guide.blocks()
-    assert {b.section for b in found} == set(range(1, 10)) and len(found) > 15
+    assert {b.section for b in found} == set(range(1, 11)) and len(found) > 15
     assert {b.place for b in found if b.kind == "sh"} == set(guide.PLACES)
 
 
 def follow(site, block):
     if block.kind == "c":
         for w in site.worker:
-            shutil.copy(guide.EXAMPLE, w.home)
+            for example in guide.EXAMPLE, guide.GROUP:
+                shutil.copy(example, w.home)
     elif block.kind == "ini":
         with open("/etc/fpisa/fpisa.conf", "w") as f:
             f.write(block.text)
     elif "apt " not in block.text:
-        for out in site.at(block.place, block.text, uid=NOBODY if block.section == 5 else 0):
+        for out in site.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)
             if "fpisa stats 7\n" in block.text:
                 assert "result 3907" in " ".join(out.split()) and "\n7 v_result 3907\n" in out, out
+        if "fpisa key new" in block.text:
+            site.hand_out("/etc/fpisa/keys")
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")

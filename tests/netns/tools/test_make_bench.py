@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make bench` in short: every part measures, every picture is drawn. Its figures do not matter here."""
+"""`make bench` in short: each part measures, every picture is drawn. Its figures do not matter here."""
 import contextlib
 import json
 import os
@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+import mpi as mpis
 from lab import BUILD, TOP, wait_until
 
 RUN = os.path.join(TOP, "bench", "run.py")
@@ -21,20 +22,38 @@ def bench(*argv):
 
 
 @pytest.mark.long
+def test_mpi(tmp_path):
+    for m in mpis.MPIS:
+        if mpis.lacking(m):
+            pytest.skip(mpis.lacking(m))
+    status, out, err = bench("--quick", "--out", tmp_path, BUILD, "mpi")
+    assert status == 0, out + err
+    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    found = {(r["contender"], r["bytes"]) for r in lines if "contender" in r}
+    assert found == {(who, n) for who in ("fpisa-openmpi", "fpisa-mpich", *mpis.MPIS) for n in (8, 65536)}
+    assert any("crossover_bytes" in r for r in lines) and (tmp_path / "mpi.svg").exists()
+
+
+@pytest.mark.long
 def test_all_parts(tmp_path):
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
-    status, out, err = bench("--quick", "--out", tmp_path, BUILD)
+    status, out, err = bench("--quick", "--out", tmp_path, BUILD, "arith", "wire", "steer", "worker", "collective")
     assert status == 0, out + err
     results = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert results[0]["bench"] == "machine" and results[0]["quick"]
-    assert {r["bench"] for r in results[1:]} == {"arith", "wire", "steer", "worker", "collective", "part"}
+    assert {r["bench"] for r in results[1:]} == {"arith", "query", "wire", "steer", "worker", "collective", "mpi", "training", "sum",
+                                                 "part"}
     parts = [r for r in results if r["bench"] == "part"]
-    assert len(parts) == 5 and all(0 <= r["busy"] <= 1 and r["seconds"] > 0 for r in parts)
+    assert len(parts) == 9 and all(0 <= r["busy"] <= 1 and r["seconds"] > 0 for r in parts)
     ours = [r for r in results if r["bench"] == "collective" and r["contender"] == "fpisa"]
     assert {r["bytes"] for r in ours} == {1024, 65536}
+    assert all(r["udp_gro"] in ("on", "off") for r in ours)
     # 64 KB less the bucket take 3 ms at 100 Mbit/s: shorter was not shaped.
     assert all(r["seconds"] > 0.8 * (r["bytes"] - 32768) * 8 / 1e8 for r in ours)
-    for name in ("arith", "round", "wire", "worker", "collective", "relative"):
+    steps = [r for r in results if r["bench"] == "training"]
+    assert {"fpisa", "fpisa-hook", "gloo", "switchml"} <= {r["contender"] for r in steps}
+    assert all(r["step_ms"] > 0 and r["cpu_ms"] > 0 and len(r["quartiles"]) == 2 for r in steps)
+    for name in ("arith", "round", "wire", "worker", "collective", "relative", "training-mlp", "sum"):
         assert (tmp_path / f"{name}.svg").read_text().startswith("<?xml")
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "summary.txt").read_text() == out

@@ -3,6 +3,7 @@
 one port or many, past reverse-path filters."""
 import contextlib
 import ctypes
+import shutil
 import socket
 import struct
 
@@ -44,6 +45,38 @@ def test_shared_port(lab, mode, fanout):
     copies = 1 if fanout == "multicast" else 3
     assert c["v_result"] == 196 and lost_copies(c, answers) < 49
     assert copies * 196 <= sent - replies <= copies * 196 + 50  # the stack's own ARP and IGMP
+
+
+@pytest.mark.parametrize("elements", [32, 832])
+@pytest.mark.parametrize("fanout", ["multicast", "unicast"])
+def test_results_are_put_together(lab, fanout, elements):
+    """Results have a right UDP checksum, as the kernel reckons it, so it puts them together: fewer datagrams than frames."""
+    net = lab(workers=3, mtu=3506)
+    net.load()
+    net.add_job(1, "--fanout", fanout, "--elements", elements)
+    before = [w.udp_counters() for w in net.worker]
+    answers = net.check_sum(1, 600 * elements)
+    after = [w.udp_counters() for w in net.worker]
+    assert all(b["InCsumErrors"] == a["InCsumErrors"] for b, a in zip(before, after))
+    assert max(a["bad"] for a in answers) == 0
+    assert min(a["InDatagrams"] - b["InDatagrams"] for b, a in zip(before, after)) < 600
+
+
+@pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed")
+def test_results_are_put_together_behind_a_bridge(lab):
+    """Where the port by which they enter it does so; else they come one by one."""
+    net = lab(workers=2, bridge=True)
+    net.load()
+    net.add_job(1)
+    came = []
+    for value in "off", "on":
+        net.spaces[-1].run("ethtool", "-K", "uplink", "rx-udp-gro-forwarding", value)
+        before = net.worker[0].udp_counters()
+        net.check_sum(1, 256 * 600)
+        after = net.worker[0].udp_counters()
+        assert after["InCsumErrors"] == before["InCsumErrors"]
+        came.append(after["InDatagrams"] - before["InDatagrams"])
+    assert came[1] < 600 <= came[0]
 
 
 def tx_packets(net):

@@ -24,11 +24,12 @@ def make(net, *options, number=5):
     return net.fpisa("query", "add", number, "--workers", workers, "--master", net.addresses[-1], "--address", ADDRESS, *options)
 
 
-def run(net, number=5):
+def run(net, number=5, join=1):
     """What the master says, and each worker's rows."""
+    same = ("--join", join, "--loss", LOSS, "--timeout", DEADLINE_S)
     clients = [net.worker[r].spawn(sys.executable, "-B", CLIENT, ADDRESS, number, "worker", "--seed", r, "--rows", ROWS, "--keys",
-                                   KEYS, "--loss", LOSS, "--timeout", DEADLINE_S) for r in range(2)]
-    master = net.worker[2].spawn(sys.executable, "-B", CLIENT, ADDRESS, number, "master", "--loss", LOSS, "--timeout", DEADLINE_S)
+                                   KEYS, *same) for r in range(2)]
+    master = net.worker[2].spawn(sys.executable, "-B", CLIENT, ADDRESS, number, "master", *same)
     ends = [read_all(p, DEADLINE_S + 20) for p in (master, *clients)]
     assert [status for _, status, _ in ends] == [0, 0, 0], [err for _, _, err in ends]
     return ends[0][0][0], [r for seed in range(2) for r in query.rows(seed, ROWS, KEYS)]
@@ -78,6 +79,61 @@ def test_topn(lab, options):
     net.fpisa("query", "del", 5)
 
 
+@pytest.mark.parametrize("kind, options", [("join", ()), ("table", ("--limit", 5)), ("topn", ("--limit", 300))])
+def test_filter(lab, kind, options):
+    """A small table with every fourth key, its keys sent first: what is in no join is pruned on its way."""
+    net = lab(workers=3)
+    net.load()
+    make(net, "--kind", kind, "--filter", "bitmap", "--filter-keys", KEYS, *options)
+    shown = net.json("query", "show", 5)
+    assert (shown["filter"], shown["filter_bytes"], shown["filter_keys"]) == ("bitmap", 4, 256)
+    assert (shown["filter_state"], shown["filter_missing"]) == ("building", [0, 1])
+    said, rows = run(net, join=4)
+    mine = [r for r in rows if not r[0] % 4]
+    shown = net.json("query", "show", 5)
+    assert (shown["filter_state"], shown["filter_missing"]) == ("whole", [])
+    assert "filter: bitmap of 256 keys of 4 bytes, in use" in net.fpisa("query", "show", 5)
+    assert shown["rows"]["keys"] >= KEYS / 4
+    if kind == "join":
+        assert said["answer"] == sorted(list(r) for r in mine) and said["received"] == len(mine)
+        assert shown["rows"]["filtered"] >= len(rows) - len(mine)
+    elif kind == "table":
+        assert said["answer"] == grouped(mine)
+        assert shown["rows"]["filtered"] == len(rows) - len(mine)
+        assert shown["rows"]["filtered"] + shown["rows"]["absorbed"] + said["received"] == len(rows)
+    else:
+        assert said["answer"] == sorted((query.place(v) for _, v in mine), reverse=True)[:300]
+    net.fpisa("query", "del", 5)
+
+
+@pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1")
+def test_cpus(lab):
+    """Frames that `load --cpus` hands to other CPUs than the one that receives."""
+    net = lab(workers=3)
+    net.load("--cpus", "0,1")
+    make(net, "--kind", "table", "--limit", KEYS // 2, "--filter", "bloom", "--filter-keys", KEYS)
+    said, rows = run(net, join=2)
+    assert said["answer"] == grouped([r for r in rows if not r[0] % 2])
+    assert sum(row["sent"] for row in net.json("stats")["steering"]) >= len(rows) / query.FRAME_ROWS
+    shown = net.json("query", "show", 5)
+    assert shown["rows"]["filtered"] + shown["rows"]["absorbed"] + shown["rows"]["residue"] == len(rows)
+    net.fpisa("query", "del", 5)
+
+
+def test_mtu_towards_the_master(lab):
+    net = lab(workers=3)
+    net.load()
+    argv = ("query", "add", 5, "--workers", ",".join(net.addresses[:2]), "--master", net.addresses[2], "--address", ADDRESS,
+            "--kind", "topn", "--limit", 1)
+    _, _, err = net.agg.try_run(FPISA, *argv)
+    assert "MTU" not in err
+    net.fpisa("query", "del", 5)
+    net.agg.ip("link set p2 mtu 1400")
+    status, _, err = net.agg.try_run(FPISA, *argv)
+    assert not status and re.search(r"query 5: p2, towards the master, has MTU 1400, and p0, .*; ip link set dev p2 mtu ", err), err
+    net.fpisa("query", "del", 5)
+
+
 def test_verbs(lab):
     """A query and a job beside each other; neither is the other. What is gone leaves nothing."""
     net = lab(workers=3)
@@ -98,7 +154,14 @@ def test_verbs(lab):
                           (("--kind", "topn", "--limit", 70000), "limit 70000; 1 to 65536 is possible"),
                           (("--kind", "table", "--limit", 9, "--ties"), "a table has no order"),
                           (("--kind", "table", "--limit", 9, "--key-bytes", 12), "keys of 12 bytes; 4, 8, 16 and 32"),
-                          (("--kind", "sum", "--limit", 9), "'sum' is not topn or table")):
+                          (("--kind", "sum", "--limit", 9), "'sum' is not topn or table or join"),
+                          (("--kind", "join"), "a join needs a filter"),
+                          (("--kind", "join", "--filter", "bitmap"), "--filter-keys is missing"),
+                          (("--kind", "join", "--filter-keys", 9), "--filter is missing"),
+                          (("--kind", "join", "--limit", 9, "--filter", "bloom", "--filter-keys", 9), "leave --limit out"),
+                          (("--kind", "topn", "--limit", 9, "--filter", "bloom", "--filter-keys", 9), "try --filter bitmap"),
+                          (("--kind", "join", "--filter", "bitmap", "--filter-keys", 2**28 + 1), "more than 268435456 keys"),
+                          (("--kind", "join", "--filter", "bloom", "--filter-keys", 9, "--filter-bytes", 8), "up to the key's 4")):
         status, out, err = net.agg.try_run(FPISA, "query", "add", 6, "--workers", net.addresses[0], "--master", net.addresses[1],
                                            "--address", ADDRESS, *options)
         assert status and not out and says in err, err

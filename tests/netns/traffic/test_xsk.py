@@ -2,14 +2,16 @@
 """Workers over AF_XDP beside workers over UDP; what it refuses, and what passes it by.
 test_demo.py has its bits against the oracle."""
 import json
+import os
 import sys
+import time
 
 import pytest
 
 from lab import ADDRESS, BPFFS, FPISA, LIBRARY, PORT, WORKER, read_all, read_answers, wait_until
 from worker import UDP, XSK
 
-EPERM, EBUSY, EMSGSIZE, ENOBUFS = 1, 16, 90, 105
+EPERM, ENXIO, EBUSY, EMSGSIZE, ENETDOWN, ENOBUFS = 1, 6, 16, 90, 100, 105
 NOBODY = 65534
 
 
@@ -59,12 +61,6 @@ def echoes(net, ns, address):
             return False
 
 
-def datagrams(ns):
-    """How many UDP datagrams came to sockets here."""
-    names, values = [line.split() for line in ns.run("cat", "/proc/net/snmp").splitlines() if line.startswith("Udp:")]
-    return int(values[names.index("InDatagrams")])
-
-
 @pytest.mark.parametrize("fanout", ["unicast", "multicast"])
 def test_another_host_behind_it(lab, fanout):
     """A host that is routed through the worker's hears the aggregator between the same ports, and the results of its
@@ -82,11 +78,11 @@ def test_another_host_behind_it(lab, fanout):
     step = {"count": 200000, "kind": "integers"}
     p = net.start(0, 1, {"sleep": 4}, step, transport=XSK)
     wait_until("the program", lambda: attached(host))
-    before = datagrams(host)
+    before = host.udp_counters()["InDatagrams"]
     assert echoes(net, inner, "10.99.50.2")
     net.check_answers([net.start(1, 2, {"count": 1000, "kind": "integers"})], 1, 1000)
     net.check_answers([p], 1, 200000)
-    assert datagrams(host) - before < 200
+    assert host.udp_counters()["InDatagrams"] - before < 200
 
 
 def test_next_generation(lab):
@@ -185,6 +181,35 @@ def test_interface_is_taken(lab):
     holder.kill()
     wait_until("the kernel took the program off", lambda: not attached(net.worker[0]))
     read_answers(net.start(0, 2, {"count": 100, "kind": "integers"}, transport=XSK, local_port=18001))
+
+
+def cpu_seconds(pid):
+    """Of all threads."""
+    with open(f"/proc/{pid}/stat") as f:
+        return sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("how", ["blocking", "driving", "engine", "idle"])
+def test_interface_that_goes(lab, how):
+    """Whoever watches its socket, the caller or the progress thread, does not spin, and learns of it long before its deadline."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1)
+    step, progress = {"count": 1000, "kind": "integers"}, how != "blocking"
+    last = {"sleep": 4} if how == "idle" else {**step, **({"compute": 4, "idle": True} if how == "engine" else {})}
+    p = net.start(0, 1, step, last, step, timeout_ms=6000, transport=XSK, progress=progress)
+    other = net.start(1, 1, step, {"sleep": 60}, timeout_ms=6000)
+    assert [json.loads(p.stdout.readline())["rc"] for _ in range(2)] == [0, 0]
+    time.sleep(1)
+    net.worker[0].ip("link del eth0")
+    before = cpu_seconds(p.pid)
+    time.sleep(2)
+    spent = cpu_seconds(p.pid) - before if p.poll() is None else 0
+    answers, status, _ = read_all(p)
+    other.kill()
+    print(f"CPU time in 2 s: {spent:.2f} s;", answers[-1]["error"])
+    assert spent < 0.2 and status == 1
+    assert answers[-1]["rc"] in (-ENETDOWN, -ENXIO) and answers[-1].get("seconds", 0) < 5, answers[-1]
 
 
 def test_without_privilege(lab):

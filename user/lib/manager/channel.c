@@ -24,8 +24,10 @@ struct fpisa_channel {
 	int error;		      /* errno of the socket, under TLS */
 	int heard;		      /* of a rank's handshake: something has come */
 	int refused_in_clear;	      /* it answered our handshake by a message */
+	fpisa_channel_check *check;
 	const struct fpisa_psks *keys; /* of a manager */
-	const struct fpisa_psk *psk;   /* of a rank; of a manager what the other side has shown */
+	const struct fpisa_psk *psk;   /* of a rank */
+	char name[FPISA_PSK_NAME];     /* of a manager: of the key that the other side has shown */
 	const struct fpisa_tls *tls;
 	gnutls_session_t session; /* NULL: without TLS */
 	gnutls_psk_client_credentials_t client;
@@ -96,7 +98,8 @@ static int find_key(gnutls_session_t session, const char *identity, gnutls_datum
 		return -1;
 	memcpy(key->data, psk->secret, sizeof(psk->secret));
 	key->size = sizeof(psk->secret);
-	c->psk = psk;
+	/* The keys may change while the connection lives. */
+	memcpy(c->name, psk->name, sizeof(c->name));
 	return 0;
 }
 
@@ -269,6 +272,7 @@ static int new_channel(struct fpisa_channel **out, int fd, enum fpisa_manager_si
 	}
 	c->fd = fd;
 	c->side = side;
+	c->check = fpisa_manager_check;
 	*out = c;
 	return 0;
 }
@@ -300,6 +304,11 @@ int fpisa_channel_call(struct fpisa_channel **c, int fd, const struct fpisa_psk 
 	return rc;
 }
 
+void fpisa_channel_speak(struct fpisa_channel *c, fpisa_channel_check *check)
+{
+	c->check = check;
+}
+
 int fpisa_channel_fd(const struct fpisa_channel *c)
 {
 	return c->fd;
@@ -318,7 +327,7 @@ int fpisa_channel_open(const struct fpisa_channel *c)
 
 const char *fpisa_channel_name(const struct fpisa_channel *c)
 {
-	return c->session && c->psk ? c->psk->name : "";
+	return c->session ? c->name : "";
 }
 
 int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_message *m)
@@ -359,7 +368,7 @@ int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	if (rc)
 		return rc;
 	c->in = 0;
-	reason = fpisa_manager_check(&c->taken.message, other);
+	reason = c->check(&c->taken.message, other);
 	/* In clear a manager may say that it has no keys, no more. */
 	if (reason || (c->refused_in_clear && c->taken.message.type != FPISA_MANAGER_REFUSED))
 		return fpisa_fail(-EPROTO, reason == FPISA_MANAGER_R_version ?
@@ -373,12 +382,6 @@ int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
 int fpisa_channel_flushed(const struct fpisa_channel *c)
 {
 	return !c->out;
-}
-
-void fpisa_channel_disown(struct fpisa_channel *c)
-{
-	close(c->fd);
-	c->fd = -1;
 }
 
 void fpisa_channel_close(struct fpisa_channel *c)

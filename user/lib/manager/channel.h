@@ -17,11 +17,15 @@ struct fpisa_channel;
 
 /*
  * Of a connected socket, which is the channel's from now on, also when this fails. A manager gives the
- * keys that it knows, NULL: none; `plain`: it serves who has no key. A rank gives one key, or NULL. They must stay.
+ * keys that it knows, NULL: none; `plain`: it serves who has no key. A rank gives one key, or NULL. They must stay; a manager's may change.
  * -ENOMEM, or -ENOENT without GnuTLS, with the message set.
  */
 int fpisa_channel_serve(struct fpisa_channel **c, int fd, const struct fpisa_psks *keys, int plain);
 int fpisa_channel_call(struct fpisa_channel **c, int fd, const struct fpisa_psk *psk);
+
+/* Messages of another protocol in the same envelope: what checks one that `from` has sent, in the place of fpisa_manager_check(). */
+typedef enum fpisa_manager_reason fpisa_channel_check(const struct fpisa_manager_message *m, enum fpisa_manager_side from);
+void fpisa_channel_speak(struct fpisa_channel *c, fpisa_channel_check *check);
 
 int fpisa_channel_fd(const struct fpisa_channel *c);
 short fpisa_channel_events(const struct fpisa_channel *c); /* of poll() */
@@ -47,9 +51,6 @@ int fpisa_channel_flush(struct fpisa_channel *c);
 
 /* Has all that was to be sent left? */
 int fpisa_channel_flushed(const struct fpisa_channel *c);
-
-/* In a child after fork(): the descriptor alone. */
-void fpisa_channel_disown(struct fpisa_channel *c);
 
 void fpisa_channel_close(struct fpisa_channel *c); /* NULL is fine */
 

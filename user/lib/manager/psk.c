@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -157,6 +158,21 @@ int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
 	if (rc)
 		explicit_bzero(keys, sizeof(*keys));
 	close(fd);
+	return rc;
+}
+
+int fpisa_psk_last(struct fpisa_psk *psk, const char *file)
+{
+	struct fpisa_psks *keys = calloc(1, sizeof(*keys));
+	int rc;
+
+	if (!keys)
+		return fpisa_fail(-ENOMEM, "no memory for keys");
+	rc = fpisa_psks_read(keys, file);
+	if (!rc)
+		*psk = keys->psk[keys->n - 1];
+	explicit_bzero(keys, sizeof(*keys));
+	free(keys);
 	return rc;
 }
 

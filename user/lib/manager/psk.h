@@ -40,6 +40,9 @@ int fpisa_psk_parse(const char *line, struct fpisa_psk *psk);
  */
 int fpisa_psks_read(struct fpisa_psks *keys, const char *file);
 
+/* The last key of a file, which is the one that a rank uses; nothing of the others stays. Errors as of reading, or -ENOMEM. */
+int fpisa_psk_last(struct fpisa_psk *psk, const char *file);
+
 /* The key of an identity, "NAME:ID"; NULL: there is none. */
 const struct fpisa_psk *fpisa_psk_find(const struct fpisa_psks *keys, const char *identity);
 

@@ -142,7 +142,7 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 }
 
 /* MAU5..8, whatever the operation left in the registers. */
-static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
+static uint32_t read_staged(const struct fpisa_final *fin, void *out,
 					    struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
 					    enum fpisa_rounding rounding, enum fpisa_clz clz)
 {
@@ -160,7 +160,7 @@ static uint32_t read_staged(const struct fpisa_finish *fin, void *out,
 		else
 			fpisa_stage5(&r.e[b], MANTISSAS, PHV, s.f);
 		if (fin->op != FPISA_OP_SUM && !encoded)
-			fpisa_stage5_finish(PHV, fin, multiplied, s.f);
+			fpisa_stage5_final(PHV, fin, multiplied, s.f);
 	}
 	for (uint32_t b = 0; b < blocks && !encoded; b++)
 		fpisa_stage6(PHV, s.f, MATCH);
@@ -243,7 +243,7 @@ static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint
 }
 
 /* The tries are asked unit by unit; the bits are the same. */
-static int fused_read(const struct fpisa_job *j, const struct fpisa_finish *fin)
+static int fused_read(const struct fpisa_job *j, const struct fpisa_final *fin)
 {
 	return fin->op == FPISA_OP_SUM && j->clz != FPISA_CLZ_LPM && j->clz != FPISA_CLZ_LPM_BYTE &&
 	       has_fused_body(j, fpisa_job_format(j), FPISA_OP_SUM);
@@ -267,7 +267,7 @@ uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct
 	return 0;
 }
 
-uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *fin, void *out,
+uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_final *fin, void *out,
 			 struct fpisa_soft_registers r, uint32_t blocks)
 {
 	const struct fpisa_format f = fpisa_job_format(j);

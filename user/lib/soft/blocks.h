@@ -29,7 +29,7 @@ uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct
 			uint32_t blocks, int first);
 
 /* Reads the registers out as packed values. Returns the result flags. */
-uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_finish *fin, void *out,
+uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_final *fin, void *out,
 			 struct fpisa_soft_registers r, uint32_t blocks);
 
 #endif

@@ -37,25 +37,47 @@ static inline void fpisa_group_carry(struct fpisa_group *g, __u32 from)
 	fpisa_carry(g, from);
 }
 
+static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
+{
+	struct fpisa_soft_query *q = (struct fpisa_soft_query *)filter;
+
+	return i <= q->config.filter_mask ? &q->filter[i] : NULL;
+}
+
 #include "fpisa/query/table.h"
 #include "fpisa/query/topn.h"
 
-int fpisa_soft_query_init(struct fpisa_soft_query *q)
+static int allocate(struct fpisa_soft_query *q)
 {
-	q->state = (struct fpisa_query_state){ 0 };
-	q->heap = NULL;
-	q->buckets = NULL;
-	q->groups = NULL;
+	if (q->config.flags & FPISA_QUERY_FILTER) {
+		q->filter = (struct fpisa_filter_block *)calloc((size_t)q->config.filter_mask + 1, sizeof(*q->filter));
+		if (!q->filter)
+			return -ENOMEM;
+	}
 	if (q->kind == FPISA_QUERY_TOPN) {
 		q->heap = (__u32 *)calloc(q->config.limit, sizeof(*q->heap));
 		return q->heap ? 0 : -ENOMEM;
 	}
-	q->buckets = (struct fpisa_bucket *)calloc(q->config.bucket_mask + 1, sizeof(*q->buckets));
-	q->groups = (struct fpisa_group *)calloc(q->config.limit, sizeof(*q->groups));
-	if (q->buckets && q->groups)
+	if (q->kind == FPISA_QUERY_JOIN)
 		return 0;
-	fpisa_soft_query_free(q);
-	return -ENOMEM;
+	q->buckets = (struct fpisa_bucket *)calloc((size_t)q->config.bucket_mask + 1, sizeof(*q->buckets));
+	q->groups = (struct fpisa_group *)calloc(q->config.limit, sizeof(*q->groups));
+	return q->buckets && q->groups ? 0 : -ENOMEM;
+}
+
+int fpisa_soft_query_init(struct fpisa_soft_query *q)
+{
+	int err;
+
+	q->state = (struct fpisa_query_state){ 0 };
+	q->heap = NULL;
+	q->buckets = NULL;
+	q->groups = NULL;
+	q->filter = NULL;
+	err = allocate(q);
+	if (err)
+		fpisa_soft_query_free(q);
+	return err;
 }
 
 void fpisa_soft_query_free(struct fpisa_soft_query *q)
@@ -63,14 +85,51 @@ void fpisa_soft_query_free(struct fpisa_soft_query *q)
 	free(q->heap);
 	free(q->buckets);
 	free(q->groups);
+	free(q->filter);
+	q->filter = NULL;
 	q->heap = NULL;
 	q->buckets = NULL;
 	q->groups = NULL;
 }
 
+/* A frame of another epoch than the last begins one. */
+static void begin(struct fpisa_soft_query *q, __u32 epoch)
+{
+	if (q->state.epoch == epoch)
+		return;
+	if (q->kind == FPISA_QUERY_TOPN)
+		fpisa_topn_begin(&q->state, epoch);
+	else if (q->kind == FPISA_QUERY_TABLE)
+		fpisa_table_begin(&q->state, epoch, q->width);
+	else
+		fpisa_filter_begin(&q->state);
+	q->state.epoch = epoch;
+}
+
 static __u32 key_at(const struct fpisa_soft_query *q, const char *rows, __u32 i)
 {
 	return fpisa_topn_key(&q->config, fpisa_load32(rows + (size_t)i * q->config.row_bytes + q->config.key_bytes));
+}
+
+/* Rows come, so the filter is as it is. Returns what it is for them. */
+static __u32 use_filter(struct fpisa_soft_query *q, __u32 epoch)
+{
+	if (!(q->config.flags & FPISA_QUERY_FILTER))
+		return FPISA_FILTER_OPEN;
+	begin(q, epoch);
+	fpisa_filter_use(&q->state, &q->config);
+	return fpisa_filter_state(q->state.filter, epoch);
+}
+
+/* Is the join key of row `i` in the filter? */
+static enum fpisa_filter_answer ask(struct fpisa_soft_query *q, __u32 epoch, __u32 state, const char *rows, __u32 i)
+{
+	struct fpisa_row r = fpisa_row_load(rows + (size_t)i * q->config.row_bytes, q->config.key_bytes);
+
+	if (!(q->config.flags & FPISA_QUERY_FILTER))
+		return FPISA_FILTER_YES;
+	fpisa_join_key(r.key, q->config.filter_bytes);
+	return fpisa_filter_ask(&q->config, q, epoch, state, r.key);
 }
 
 /* As the program: a frame that has nothing for the heap leaves no trace. */
@@ -80,22 +139,25 @@ static int topn_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64 
 	const struct fpisa_query_window *w = &q->state.window[rank & (FPISA_MAX_WORKERS - 1)];
 	int counts, kept = 0;
 	__u64 floor = 0;
+	__u32 state;
 
 	if (!sequence)
 		return -FPISA_V_sequence;
+	state = use_filter(q, epoch);
 	if (q->state.epoch == epoch)
 		floor = fpisa_topn_floor(&q->config, q->state.bar, sequence > w->high);
 	for (__u32 i = 0; i < count; i++) {
-		keep[i] = key_at(q, rows, i) >= floor;
+		keep[i] = key_at(q, rows, i) >= floor && ask(q, epoch, state, rows, i) != FPISA_FILTER_NO;
 		kept += keep[i];
 	}
 	if (!kept)
 		return 0;
-	if (q->state.epoch != epoch)
-		fpisa_topn_begin(&q->state, epoch);
+	begin(q, epoch);
 	counts = fpisa_topn_counts(&q->state, rank, sequence);
 	for (__u32 i = 0; i < count; i++) {
-		if (!keep[i] || fpisa_topn_row(&q->state, &q->config, q, key_at(q, rows, i), counts))
+		int sure = ask(q, epoch, state, rows, i) == FPISA_FILTER_YES;
+
+		if (!keep[i] || fpisa_topn_row(&q->state, &q->config, q, key_at(q, rows, i), counts && sure))
 			continue;
 		keep[i] = 0;
 		kept--;
@@ -107,16 +169,21 @@ static int table_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64
 		      __u8 *keep)
 {
 	int fresh, kept = 0;
+	__u32 state;
 
-	if (q->state.epoch != epoch)
-		fpisa_table_begin(&q->state, epoch, q->width);
+	begin(q, epoch);
 	fresh = fpisa_table_fresh(&q->state, rank, sequence, q->width);
 	if (fresh < 0)
 		return fresh;
+	state = use_filter(q, epoch);
 	for (__u32 i = 0; i < count; i++) {
 		struct fpisa_row r = fpisa_row_load(rows + (size_t)i * q->config.row_bytes, q->config.key_bytes);
-		struct fpisa_group *g = fpisa_table_find(&q->state, &q->config, q, &r);
+		struct fpisa_group *g;
 
+		keep[i] = 0;
+		if (ask(q, epoch, state, rows, i) == FPISA_FILTER_NO)
+			continue;
+		g = fpisa_table_find(&q->state, &q->config, q, &r);
 		keep[i] = !g;
 		kept += !g;
 		if (g && fresh)
@@ -127,24 +194,57 @@ static int table_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64
 	return kept;
 }
 
+static int join_rows(struct fpisa_soft_query *q, __u32 epoch, __u64 sequence, const char *rows, __u32 count, __u8 *keep)
+{
+	__u32 state;
+	int kept = 0;
+
+	if (!sequence)
+		return -FPISA_V_sequence;
+	state = use_filter(q, epoch);
+	for (__u32 i = 0; i < count; i++) {
+		keep[i] = ask(q, epoch, state, rows, i) != FPISA_FILTER_NO;
+		kept += keep[i];
+	}
+	return kept;
+}
+
 enum fpisa_verdict fpisa_soft_query_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64 sequence,
 					 const void *rows, __u32 count, __u8 *keep)
 {
-	int kept = q->kind == FPISA_QUERY_TOPN ?
-			   topn_rows(q, epoch, rank, sequence, (const char *)rows, count, keep) :
-			   table_rows(q, epoch, rank, sequence, (const char *)rows, count, keep);
+	const char *p = (const char *)rows;
+	int kept = q->kind == FPISA_QUERY_TOPN ? topn_rows(q, epoch, rank, sequence, p, count, keep) :
+		   q->kind == FPISA_QUERY_JOIN ? join_rows(q, epoch, sequence, p, count, keep) :
+						 table_rows(q, epoch, rank, sequence, p, count, keep);
 
 	if (kept < 0)
 		return (enum fpisa_verdict)-kept;
 	return kept ? FPISA_V_rows_passed : FPISA_V_rows_taken;
 }
 
+enum fpisa_verdict fpisa_soft_query_keys(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, const void *keys, __u32 count,
+					 int last, __u64 *missing, __u32 *state)
+{
+	__u64 key[FPISA_KEY_WORDS];
+	int in = 1;
+
+	begin(q, epoch);
+	for (__u32 i = 0; in && i < count; i++) {
+		fpisa_join_key_load(key, (const char *)keys + (size_t)i * q->config.filter_bytes, q->config.filter_bytes);
+		in = fpisa_filter_add(&q->state, &q->config, q, key);
+	}
+	if (in && last)
+		fpisa_filter_built(&q->state, rank);
+	*missing = fpisa_filter_missing(&q->state, &q->config);
+	*state = fpisa_filter_state(q->state.filter, epoch);
+	return in ? FPISA_V_keys_taken : FPISA_V_keys_late;
+}
+
 __u64 fpisa_soft_query_seal(struct fpisa_soft_query *q, __u32 epoch, const __u64 *last)
 {
 	__u64 missing = 0;
 
-	if (q->state.epoch != epoch)
-		fpisa_table_begin(&q->state, epoch, q->width);
+	begin(q, epoch);
 	for (__u32 r = 0; r < q->config.master; r++)
 		if (!fpisa_query_window_full(&q->state.window[r], last[r], q->width))
 			missing |= 1ull << r;

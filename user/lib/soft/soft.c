@@ -209,8 +209,8 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 					 int resend)
 {
 	const struct fpisa_format f = fpisa_job_format(&s->job);
-	struct fpisa_finish fin = fpisa_finish_of(f, slot->op, slot->operand, slot->arrivals,
-						  s->job.flags & FPISA_JOB_RECIPROCAL);
+	struct fpisa_final fin = fpisa_final_of(f, slot->op, slot->operand, slot->arrivals,
+						s->job.flags & FPISA_JOB_RECIPROCAL);
 	size_t size = fpisa_payload_bytes(f, p->h->count);
 	struct fpisa_counters *c = &s->counters;
 	uint64_t to = resend ? 1ull << p->h->rank : live_of(s);

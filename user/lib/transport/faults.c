@@ -231,6 +231,7 @@ static int faulty_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64
 		n = x->t->ops->receive(x->t, in, wake > now ? wake - now : 0);
 		if (n < 0)
 			return n;
+		t->more = fpisa_transport_more(x->t, n);
 		now = fpisa_now();
 		for (int i = 0; i < n; i++) {
 			struct iovec whole = {(void *)in[i].data, in[i].len};

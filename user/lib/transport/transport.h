@@ -27,7 +27,7 @@ struct fpisa_out {
 	uint16_t port; /* of the aggregator's, from 0: fpisa_port_index() */
 };
 
-/* A received frame from its FPISA header on, 8-byte aligned. */
+/* A received frame from its FPISA header on, 4-byte aligned. */
 struct fpisa_in {
 	const void *data;
 	size_t len;
@@ -86,6 +86,7 @@ struct fpisa_transport {
 	const struct fpisa_transport_ops *ops;
 	uint64_t bad;	/* frames dropped because of their source */
 	int send_error; /* the last errno that lost a frame, 0 if none did */
+	int more;	/* the last receive() may have left frames, though it handed up fewer than FPISA_BATCH */
 	int gso;	/* frames of a call may leave as a GSO batch, cut on the way; whether they are, join.c tries */
 	unsigned int quiet; /* bits of fds() in which the caller knows nothing to be: receive() may leave them alone */
 };
@@ -98,6 +99,12 @@ static inline int fpisa_transport_may_join(struct fpisa_transport *t)
 static inline uint64_t fpisa_transport_due(const struct fpisa_transport *t)
 {
 	return t->ops->due ? t->ops->due(t) : UINT64_MAX;
+}
+
+/* After a receive() that returned n: may frames that had come by then be there yet? */
+static inline int fpisa_transport_more(const struct fpisa_transport *t, int n)
+{
+	return n == FPISA_BATCH || t->more;
 }
 
 static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
@@ -121,8 +128,9 @@ int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t add
 			 uint16_t local_port);
 int fpisa_transport_known(uint32_t name);
 
-/* Of udp, for xsk, which has one beneath. */
+/* Of udp: for xsk, which has one beneath, and for rows of a query between worker and master. */
 int fpisa_udp_fd(const struct fpisa_transport *t);
+void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port); /* from now on to, and from, that port */
 int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most); /* as receive(), without waiting */
 
 #endif

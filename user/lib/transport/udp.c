@@ -6,8 +6,7 @@
  * Frames of one size leave in GSO batches (UDP_SEGMENT), which the kernel or
  * the NIC cuts. On a virtual link nobody may: generic XDP at the other end
  * sees the batch as one frame. So batches are sent only where HELLOs in one
- * came through. There is no counterpart for what comes in: UDP_GRO skips
- * datagrams without a UDP checksum, as results are.
+ * came through. What comes in the kernel may put together (datagrams.h).
  *
  * Unconnected, and bound to no address, because results come to a group as
  * well as to us: a connected socket, or one bound to its address, would
@@ -25,6 +24,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "datagrams.h"
 #include "lib/base/error.h"
 #include "transport.h"
 
@@ -34,9 +34,6 @@
  */
 #define FRAME_TRUESIZE (4096 + 768)
 
-/* One byte more than any frame, so that a longer one does not pass for a whole one. */
-#define BUFFER_SIZE ((FPISA_HDR_LEN + FPISA_MAX_PAYLOAD + 1 + 63) / 64 * 64)
-
 struct udp {
 	struct fpisa_transport base;
 	int fd;
@@ -44,10 +41,7 @@ struct udp {
 	struct sockaddr_in to;
 	struct in_addr source; /* of the replies */
 	struct in_addr group;  /* joined; 0 for none */
-	struct sockaddr_in from[FPISA_BATCH];
-	struct iovec iov[FPISA_BATCH];
-	struct mmsghdr msg[FPISA_BATCH];
-	unsigned char *buffer;
+	struct fpisa_datagrams datagrams;
 };
 
 /* Errors of one frame that time or the next try may heal: the frame is lost, no more. */
@@ -209,23 +203,18 @@ static int wait_readable(int fd, uint64_t timeout_ns)
 int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most)
 {
 	struct udp *u = (struct udp *)t;
-	int n, good = 0;
+	const struct sockaddr_in source = {.sin_addr = u->source, .sin_port = u->to.sin_port};
+	int n = 0, looked = !fpisa_datagrams_left(&u->datagrams);
 
-	for (int i = 0; i < most; i++)
-		u->msg[i].msg_hdr.msg_namelen = sizeof(u->from[i]);
-	n = recvmmsg(u->fd, u->msg, (unsigned int)most, MSG_DONTWAIT, NULL);
+	if (looked)
+		n = fpisa_datagrams_look(&u->datagrams, u->fd, most);
+	/* Not only where frames are left: while the last of them are handed up, others may have come. */
+	t->more = !looked || n == most;
 	if (n < 0)
-		return is_loss(errno) ? 0 : -errno;
-	for (int i = 0; i < n; i++) {
-		if (u->from[i].sin_addr.s_addr != u->source.s_addr || u->from[i].sin_port != u->to.sin_port ||
-		    (u->msg[i].msg_hdr.msg_flags & MSG_TRUNC)) {
-			t->bad++;
-			continue;
-		}
-		in[good].data = u->iov[i].iov_base;
-		in[good++].len = u->msg[i].msg_len;
-	}
-	return good;
+		return is_loss(-n) ? 0 : n;
+	n = fpisa_datagrams_frames(&u->datagrams, in, most, &source, &t->bad);
+	t->more |= fpisa_datagrams_left(&u->datagrams);
+	return n;
 }
 
 static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
@@ -323,7 +312,7 @@ static void udp_close(struct fpisa_transport *t)
 	struct udp *u = (struct udp *)t;
 
 	udp_disown(t);
-	free(u->buffer);
+	fpisa_datagrams_free(&u->datagrams);
 	free(u);
 }
 
@@ -340,6 +329,11 @@ static const struct fpisa_transport_ops udp_ops = {
 int fpisa_udp_fd(const struct fpisa_transport *t)
 {
 	return ((const struct udp *)t)->fd;
+}
+
+void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port)
+{
+	((struct udp *)t)->to.sin_port = htons(port);
 }
 
 /*
@@ -362,7 +356,7 @@ static int is_broadcast(const struct sockaddr_in *to)
 static int open_socket(struct udp *u, uint16_t local_port)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(local_port)};
-	int off = 0, dont_fragment = IP_PMTUDISC_PROBE;
+	int on = 1, off = 0, dont_fragment = IP_PMTUDISC_PROBE;
 
 	u->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (u->fd < 0)
@@ -374,6 +368,8 @@ static int open_socket(struct udp *u, uint16_t local_port)
 	if (setsockopt(u->fd, IPPROTO_IP, IP_MTU_DISCOVER, &dont_fragment, sizeof(dont_fragment)) ||
 	    setsockopt(u->fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
 		return fpisa_fail(-errno, "UDP socket options: %s", strerror(errno));
+	/* A kernel that refuses puts nothing together. */
+	setsockopt(u->fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
 	if (bind(u->fd, (struct sockaddr *)&local, sizeof(local)))
 		return fpisa_fail(-errno, "UDP port %u: %s; %s", local_port, strerror(errno),
 				  errno == EACCES ? "without privilege take one from 1024 on, as 18000" :
@@ -394,21 +390,13 @@ int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 	u->to = (struct sockaddr_in){
 		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = address};
 	u->source.s_addr = address;
-	u->buffer = aligned_alloc(64, (size_t)FPISA_BATCH * BUFFER_SIZE);
-	if (!u->buffer) {
+	rc = fpisa_datagrams_init(&u->datagrams);
+	if (rc)
 		fpisa_fail(rc, "no memory for a socket");
-		goto out;
-	}
-	for (int i = 0; i < FPISA_BATCH; i++) {
-		u->iov[i] = (struct iovec){u->buffer + (size_t)i * BUFFER_SIZE, BUFFER_SIZE};
-		u->msg[i].msg_hdr =
-			(struct msghdr){.msg_name = &u->from[i], .msg_iov = &u->iov[i], .msg_iovlen = 1};
-	}
-	if (is_broadcast(&u->to))
+	else if (is_broadcast(&u->to))
 		rc = fpisa_no_host(inet_ntoa(u->to.sin_addr));
 	else
 		rc = open_socket(u, local_port);
-out:
 	if (rc)
 		udp_close(&u->base);
 	else

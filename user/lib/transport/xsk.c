@@ -52,6 +52,7 @@ static int from_udp(struct xsk *x, int rc)
 {
 	x->base.bad += x->udp->bad;
 	x->udp->bad = 0;
+	x->base.more = x->udp->more;
 	if (x->udp->send_error)
 		x->base.send_error = x->udp->send_error;
 	x->udp->send_error = 0;
@@ -90,6 +91,20 @@ static size_t datagram_size(const struct fpisa_out *out)
 	return size;
 }
 
+/*
+ * Of an interface that is gone the kernel tells whoever asks, once; poll() never does, and what a sleeper waits for never
+ * comes. So who sends again asks.
+ */
+static int interface_error(const struct xsk *x)
+{
+	socklen_t len = sizeof(int);
+	int error = 0;
+
+	if (getsockopt(fpisa_xsk_socket_fd(&x->socket), SOL_SOCKET, SO_ERROR, &error, &len))
+		return -errno;
+	return error == ENETDOWN ? -ENETDOWN : 0;
+}
+
 static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
 {
 	struct xsk *x = (struct xsk *)t;
@@ -103,7 +118,9 @@ static int xsk_send(struct fpisa_transport *t, const struct fpisa_out *out, int 
 
 		/* HELLO, and what is sent again. */
 		if (out[i].no_gso) {
-			rc = from_udp(x, x->udp->ops->send(x->udp, &out[i], 1));
+			rc = interface_error(x);
+			if (!rc)
+				rc = from_udp(x, x->udp->ops->send(x->udp, &out[i], 1));
 			continue;
 		}
 		/* What is reserved by then leaves all the same, or the ring would lag for ever. */
@@ -164,8 +181,11 @@ static int take(struct xsk *x, struct fpisa_in *in)
 /* What came by queues other than ours the kernel has handed to udp. */
 static int take_udp(struct xsk *x, struct fpisa_in *in, int most)
 {
-	int n = most ? from_udp(x, fpisa_udp_take(x->udp, in, most)) : 0;
+	int n;
 
+	if (!most)
+		return 0;
+	n = from_udp(x, fpisa_udp_take(x->udp, in, most));
 	x->other_queues = n > 0;
 	return n;
 }
@@ -278,6 +298,8 @@ static int xsk_may_join(struct fpisa_transport *t)
 	int fd, rc;
 
 	if (fpisa_xsk_socket_is_open(&x->socket)) {
+		/* One that is gone matters no more. */
+		interface_error(x);
 		rc = fpisa_nexthop(&hop, x->address);
 		/* Without a way, joined() says so if there is none by then. */
 		if ((rc && rc != -EAGAIN) || hop.ifindex == x->hop.ifindex)

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The pipeline in one program: a half of it is one body, over all blocks of the frame. Where no body does a
+ * format or an operation, its units run one after the other, each over all blocks.
+ */
+#ifndef FPISA_BPF_FUSED_H
+#define FPISA_BPF_FUSED_H
+
+#include "units.h"
+
+/*
+ * A fused body stands in a loop over blocks, and a verifier walks it once an iteration. So a call of it
+ * does a group of blocks, half of the largest frame; 416 elements are one group.
+ */
+#define GROUP (FPISA_MAX_BLOCKS / 2)
+
+#define EACH_GROUP(from, phv)                           \
+	_Pragma("clang loop unroll(disable)")           \
+	for (__u32 from = 0; from < FPISA_MAX_BLOCKS && from < (phv)->blocks; from += GROUP)
+
+/*
+ * for (b = from; b < from + GROUP && b < blocks of the frame; b++), with `words` at block b of the payload. The
+ * verifier wants a count of its own, __i, and one index for all that a block has, hidden: else clang
+ * makes pointers of it, which have no bound.
+ */
+#define EACH_OF_GROUP(b, phv, from, words)                                           \
+	for (__u32 __i = 0, b; __i < GROUP && ({                                     \
+		     b = (from) + __i;                                               \
+		     fpisa_opaque(b);                                                \
+		     b < FPISA_MAX_BLOCKS && b < (phv)->blocks;                      \
+	     }) && ((words) = payload_of(ctx, b));                                   \
+	     __i++)
+
+GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 from)
+{
+	struct fpisa_exponents *e = exponents_of(phv);
+	man_block *m = mantissas_of(phv);
+	struct words *in;
+	__u64 events = 0;
+
+	if (!e || !m || from >= FPISA_MAX_BLOCKS)
+		return 0;
+	if (phv->first) {
+		EACH_OF_GROUP(b, phv, from, in)
+			fused_set_block(in, &e->b[b], &m[b], phv->format);
+	} else if (phv->mode == FPISA_MODE_FPISA_A) {
+		EACH_OF_GROUP(b, phv, from, in)
+			events += fused_add_a_block(in, &e->b[b], &m[b], phv->format);
+	} else if (FUSED_UNCOUNTED && phv->uncounted) {
+		EACH_OF_GROUP(b, phv, from, in)
+			events |= fused_add_block(in, &e->b[b], &m[b], phv->format, 0);
+		phv->events |= events;
+		return 0;
+	} else {
+		EACH_OF_GROUP(b, phv, from, in)
+			events += fused_add_block(in, &e->b[b], &m[b], phv->format, 1);
+	}
+	phv->events += events;
+	return 0;
+}
+
+/* Is the contribution added unit by unit? Where no fused body does its format or operation, or a sum may overflow. */
+static __always_inline int adds_by_unit(const struct fpisa_phv *phv)
+{
+	return phv->by_unit || (phv->checked && phv->mode != FPISA_MODE_FPISA_A);
+}
+
+GLOBAL_FN int run_add_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	run_mau0(ctx, phv);
+	run_mau1(phv);
+	run_mau2(phv);
+	run_mau3(phv);
+	return run_mau4(phv);
+}
+
+/* MAU0..4 over the frame. */
+static __always_inline void fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	if (adds_by_unit(phv))
+		run_add_by_unit(ctx, phv);
+	else
+		EACH_GROUP(from, phv)
+			run_fused_add(ctx, phv, from);
+}
+
+/*
+ * Is the round read out unit by unit? The trie of bits is: its look-ups cost
+ * many times what one loop saves.
+ */
+static __always_inline int reads_by_unit(const struct fpisa_phv *phv)
+{
+	return phv->by_unit || phv->final.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM ||
+	       (phv->clz == FPISA_CLZ_LPM_BYTE && FAMILY_LIMBS > 0);
+}
+
+GLOBAL_FN int run_read_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	run_mau5(phv);
+	run_mau6(phv);
+	run_mau7(phv);
+	return run_mau8(ctx, phv);
+}
+
+/* `all` is a bit for each lane of a block (lookup_read.h). */
+GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 from, __u32 all)
+{
+	struct fpisa_exponents *e = exponents_of(phv);
+	man_block *m = mantissas_of(phv);
+	struct words *out;
+	__u32 fmt, flags = 0;
+
+	asm volatile("" : : "r"(all));
+	if (!e || !m || from >= FPISA_MAX_BLOCKS)
+		return 0;
+	fmt = phv->format | (phv->clz == FPISA_CLZ_LPM_BYTE ? READ_BYTES : 0);
+	if (phv->rounding == FPISA_ROUND_NEAREST) {
+		EACH_OF_GROUP(b, phv, from, out)
+			flags |= read_near_block(out, &e->b[b], &m[b], fmt | READ_NEAREST, all);
+	} else {
+		EACH_OF_GROUP(b, phv, from, out)
+			flags |= read_down_block(out, &e->b[b], &m[b], fmt, all);
+	}
+	phv->flags |= flags;
+	return 0;
+}
+
+/* MAU5..8 over the frame. */
+static __always_inline void fused_read(struct xdp_md *ctx, struct fpisa_phv *phv)
+{
+	if (reads_by_unit(phv))
+		run_read_by_unit(ctx, phv);
+	else
+		EACH_GROUP(from, phv)
+			run_fused_read(ctx, phv, from, ~0u);
+}
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Filters of join keys: the rules, for the programs and for user space.
+ *
+ * Workers send the join keys of the small table first, then rows of the big one. A
+ * row whose key is in no frame of keys is in no join, and is pruned. A bitmap has a
+ * bit for each key from 0 on. A Bloom filter (split into blocks, as Parquet has it)
+ * has one of 32 bits in each of a block's eight words: it misses no key, and takes a
+ * few for another.
+ *
+ * A key is put in any number of times, and stays until the epoch ends. A worker sends
+ * the last of its frames of keys when all others are acknowledged, which they are
+ * when they are in. So, when each worker's last has come, all are in. The first rows
+ * of an epoch decide: if all are in then, the filter is whole and nothing is added to it
+ * from then on; if not, all rows pass until the epoch ends. So no row is pruned whose key
+ * a worker has sent, each copy of a frame loses the same rows, and a filter
+ * that was lost prunes nothing.
+ *
+ * Whoever includes this has before: fpisa_filter_at(filter, i), or NULL beyond the end.
+ */
+#ifndef FPISA_QUERY_FILTER_H
+#define FPISA_QUERY_FILTER_H
+
+#include "hash.h"
+
+/* Is a row's key in the join? */
+enum fpisa_filter_answer {
+	FPISA_FILTER_NO,
+	FPISA_FILTER_MAYBE,
+	FPISA_FILTER_YES,
+};
+
+/* Of a row's key its join key, with zeros behind. */
+static __always_inline void fpisa_join_key(__u64 key[FPISA_KEY_WORDS], __u32 bytes)
+{
+	if (bytes == 4)
+		key[0] = (__u32)key[0];
+	if (bytes <= 8)
+		key[1] = 0;
+	if (bytes <= 16) {
+		key[2] = 0;
+		key[3] = 0;
+	}
+}
+
+/* Join key at *p, as KEYS has it. */
+static __always_inline void fpisa_join_key_load(__u64 key[FPISA_KEY_WORDS], const void *p, __u32 bytes)
+{
+	key[0] = bytes == 4 ? fpisa_load32(p) : fpisa_load64(p);
+	key[1] = bytes > 8 ? fpisa_load64((const char *)p + 8) : 0;
+	key[2] = bytes > 16 ? fpisa_load64((const char *)p + 16) : 0;
+	key[3] = bytes > 16 ? fpisa_load64((const char *)p + 24) : 0;
+}
+
+/* Rows come: from the first on it is as it is. The lock is the caller's. */
+static __always_inline void fpisa_filter_use(struct fpisa_query_state *s, const struct fpisa_query_config *q)
+{
+	__u32 state = fpisa_filter_missing(s, q) ? FPISA_FILTER_OPEN :
+		      s->beyond			 ? FPISA_FILTER_BEYOND :
+						   FPISA_FILTER_WHOLE;
+
+	if (fpisa_filter_state(s->filter, s->epoch) == FPISA_FILTER_BUILDING)
+		s->filter = (__u64)s->epoch << 32 | state;
+}
+
+/* A worker's last keys are in. The lock is the caller's. */
+static __always_inline void fpisa_filter_built(struct fpisa_query_state *s, __u32 rank)
+{
+	if (fpisa_filter_state(s->filter, s->epoch) == FPISA_FILTER_BUILDING)
+		s->built |= 1ull << (rank & (FPISA_MAX_WORKERS - 1));
+}
+
+/* Where a key is: the number of its block, which may not be there, and of a Bloom filter five bits a word. */
+static __always_inline __u64 fpisa_filter_place(const struct fpisa_query_config *q, const __u64 key[FPISA_KEY_WORDS],
+						__u64 *bits)
+{
+	__u64 hash;
+
+	if (q->flags & FPISA_QUERY_BITMAP) {
+		*bits = key[0];
+		return key[0] / FPISA_FILTER_BLOCK_KEYS;
+	}
+	/* Another one than the table's. */
+	hash = fpisa_hash_key(~q->seed, key, q->filter_bytes);
+	*bits = hash;
+	return hash >> (5 * FPISA_FILTER_WORDS) & q->filter_mask;
+}
+
+/* Is it in there? With `put` it is from now on. */
+static __always_inline int fpisa_filter_block_has(const struct fpisa_query_config *q, struct fpisa_filter_block *b,
+						  __u32 epoch, __u64 bits, int put)
+{
+	__u64 *word = &b->word[bits >> 5 & (FPISA_FILTER_WORDS - 1)];
+	int has = 1;
+
+	if (q->flags & FPISA_QUERY_BITMAP) {
+		__u64 bit = 1ull << (bits & 31), was = *word >> 32 == epoch ? *word : (__u64)epoch << 32;
+
+		if (put)
+			*word = was | bit;
+		return put || (was & bit);
+	}
+	FPISA_ROLLED
+	for (__u32 i = 0; i < FPISA_FILTER_WORDS; i++) {
+		__u64 bit = 1ull << (bits & 31), was;
+
+		word = &b->word[i & (FPISA_FILTER_WORDS - 1)];
+		was = *word >> 32 == epoch ? *word : (__u64)epoch << 32;
+		if (put)
+			*word = was | bit;
+		else if (!(was & bit))
+			has = 0;
+		bits >>= 5;
+	}
+	return has;
+}
+
+/*
+ * A key for the filter. Nonzero: it is in it, or rows of it pass anyway; 0: the filter is in use without it.
+ * The lock is the caller's.
+ */
+static __always_inline int fpisa_filter_add(struct fpisa_query_state *s, const struct fpisa_query_config *q, void *filter,
+					    const __u64 key[FPISA_KEY_WORDS])
+{
+	__u32 state = fpisa_filter_state(s->filter, s->epoch);
+	struct fpisa_filter_block *b;
+	__u64 block, bits;
+
+	if (state == FPISA_FILTER_OPEN)
+		return 1;
+	block = fpisa_filter_place(q, key, &bits);
+	if (block > q->filter_mask) {
+		if (state == FPISA_FILTER_BUILDING)
+			s->beyond = 1;
+		return state != FPISA_FILTER_WHOLE;
+	}
+	b = fpisa_filter_at(filter, (__u32)block);
+	return b && fpisa_filter_block_has(q, b, s->epoch, bits, state == FPISA_FILTER_BUILDING);
+}
+
+/* Is a row's join key in it? `state` is that of the epoch, whose rows these are; no lock is needed. */
+static __always_inline enum fpisa_filter_answer fpisa_filter_ask(const struct fpisa_query_config *q, void *filter, __u32 epoch,
+								 __u32 state, const __u64 key[FPISA_KEY_WORDS])
+{
+	struct fpisa_filter_block *b;
+	__u64 block, bits;
+
+	if (state == FPISA_FILTER_OPEN || state == FPISA_FILTER_BUILDING)
+		return FPISA_FILTER_MAYBE;
+	block = fpisa_filter_place(q, key, &bits);
+	if (block > q->filter_mask)
+		return state == FPISA_FILTER_BEYOND ? FPISA_FILTER_MAYBE : FPISA_FILTER_NO;
+	b = fpisa_filter_at(filter, (__u32)block);
+	if (!b)
+		return FPISA_FILTER_MAYBE;
+	if (!fpisa_filter_block_has(q, b, epoch, bits, 0))
+		return FPISA_FILTER_NO;
+	return q->flags & FPISA_QUERY_BITMAP ? FPISA_FILTER_YES : FPISA_FILTER_MAYBE;
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * libFuzzer: files of a worker of queries (user/query/schema.c, text.c) and values in keys (user/lib/query/column.c).
+ * The first byte chooses the format; up to the first byte 0 follows a schema, then the rows. What is
+ * in a key comes out of it again.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "query/text.h"
+
+#define CHECK(x)                                                                                             \
+	do {                                                                                                 \
+		if (!(x))                                                                                    \
+			abort();                                                                             \
+	} while (0)
+
+static void take(const struct schema *s, const struct fpisa_field *field)
+{
+	char text[FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES];
+	uint8_t key[FPISA_QUERY_KEY_BYTES], again[FPISA_QUERY_KEY_BYTES];
+
+	for (int i = 0; i < s->n; i++) {
+		const struct fpisa_column *c = &s->column[i];
+		int used = fpisa_key_put(key, 0, sizeof(key), c, &field[i]), null;
+		struct fpisa_field f = {.text = text};
+
+		CHECK(field[i].text[field[i].len] == 0);
+		if (used < 0)
+			continue;
+		CHECK(fpisa_key_take(key, 0, (size_t)used, c, text, sizeof(text), &null) == used && null == field[i].null);
+		f.null = null;
+		f.len = strlen(text);
+		CHECK(fpisa_key_put(again, 0, sizeof(again), c, &f) == used && !memcmp(key, again, (size_t)used));
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	const uint8_t *rows = size > 1 ? memchr(data + 1, 0, size - 1) : NULL;
+	struct schema s;
+	struct text t;
+	uint64_t at;
+	int fd;
+
+	if (!rows || schema_parse(&s, strdupa((const char *)data + 1), "t.schema"))
+		return 0;
+	rows++;
+	fd = memfd_create("rows", MFD_CLOEXEC);
+	CHECK(fd >= 0 && write(fd, rows, size - (size_t)(rows - data)) == (ssize_t)(size - (size_t)(rows - data)));
+	CHECK(!text_open(&t, fd, data[0] & 1 ? TEXT_TBL : TEXT_CSV, "t", &s));
+	if (t.format == TEXT_TBL || !text_header(&t))
+		while (text_row(&t, field, &at) > 0) {
+			CHECK(at < t.offset);
+			take(&s, field);
+		}
+	text_close(&t);
+	close(fd);
+	return 0;
+}

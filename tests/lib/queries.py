@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Workers of queries in a Lab, whose last host is the master, and what the answers are by exact rationals."""
+import fractions
+import json
+import math
+import os
+import random
+import struct
+
+from lab import ADDRESS, FPISA, SLOW, end
+
+HARD = [0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, 3.4028235e38, -3.4028235e38, 1e30, -1e30, 1.0, math.inf, -math.inf, math.nan]
+TIMEOUT_S = int(20 * SLOW)
+
+
+def bits(x):
+    return struct.unpack("<I", struct.pack("<f", x))[0]
+
+
+def real(x):
+    """The binary32 next to x."""
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def place(x):
+    """In the order of SQL: NaN last, -0 as 0."""
+    return (1, 0) if math.isnan(x) else (0, x + 0.0)
+
+
+def rounded(exact, digits, least):
+    """The nearest number of so many bits, ties to even, not below 2^least: a rational."""
+    if not exact:
+        return exact
+    e = exact.numerator.bit_length() - exact.denominator.bit_length()
+    while abs(exact) >= fractions.Fraction(2) ** (e + 1):
+        e += 1
+    while abs(exact) < fractions.Fraction(2) ** e:
+        e -= 1
+    unit = fractions.Fraction(2) ** max(e - digits + 1, least)
+    return round(exact / unit) * unit
+
+
+def exact_sum(values):
+    """(sum, sum over their number), as fpisa has them: to a real, and to a double; of specials what IEEE says."""
+    finite = [v for v in values if math.isfinite(v)]
+    special = [v for v in values if not math.isfinite(v)]
+    if special:
+        total = math.nan if len({math.copysign(1, v) if math.isinf(v) else 0 for v in special}) > 1 or \
+            any(map(math.isnan, special)) else special[0]
+        return total, total
+    total = sum(map(fractions.Fraction, finite), fractions.Fraction(0))
+    one = rounded(total, 24, -149)
+    one = math.copysign(math.inf, one) if abs(one) >= 2 ** 128 else float(one)
+    return one, float(rounded(total / len(finite), 53, -1074))
+
+
+def groups_of(rows):
+    """{key: (count, sum, min, max, avg)} of (key, value), value None being NULL."""
+    found = {}
+    for key, value in rows:
+        found.setdefault(key, []).append(value)
+    out = {}
+    for key, values in found.items():
+        there = [v for v in values if v is not None]
+        if not there:
+            out[key] = (0, None, None, None, None)
+            continue
+        total, average = exact_sum(there)
+        out[key] = (len(there), total, min(there, key=place) + 0.0, max(there, key=place) + 0.0, average)
+    return out
+
+
+def same(a, b):
+    """Equal, or both NaN; -0 is 0."""
+    if a is None or b is None:
+        return a is b
+    return a == b or (a != a and b != b)
+
+
+def number(x, double=False):
+    return None if x is None else float(x) if double or not math.isfinite(float(x)) else real(float(x))
+
+
+def write_table(folder, name, schema, rows, form="csv"):
+    """rows: tuples; None is NULL."""
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name + ".schema"), "w") as f:
+        f.write("\n".join(schema) + "\n")
+
+    def text(v):
+        return "" if v is None else repr(v) if isinstance(v, float) else '""' if v == "" else str(v)
+
+    with open(os.path.join(folder, f"{name}.{form}"), "w") as f:
+        if form == "csv":
+            f.write(",".join(c.split()[0] for c in schema) + "\n")
+            f.writelines(",".join(map(text, r)) + "\n" for r in rows)
+        else:
+            f.writelines("".join(text(v) + "|" for v in r) + "\n" for r in rows)
+
+
+def adversarial(rng, kind, rows, keys):
+    """(key, value) of a worker."""
+    if kind == "ascending":
+        return [(i % keys, float(i)) for i in range(rows)]
+    if kind == "equal":
+        return [(i % keys, 1.5) for i in range(rows)]
+    if kind == "cancelling":
+        return [(rng.randrange(keys), rng.choice([1e30, 1.0, -1e30, 2.0 ** -149])) for _ in range(rows)]
+    if kind == "hard":
+        return [(rng.randrange(keys), rng.choice(HARD)) for _ in range(rows)]
+    if kind == "nulls":
+        return [(rng.randrange(keys), None if rng.random() < 0.5 else rng.uniform(-9, 9)) for _ in range(rows)]
+    return [(rng.randrange(keys), rng.uniform(-1e6, 1e6)) for _ in range(rows)]
+
+
+class Queries:
+    """A worker with a directory on each host but the last."""
+
+    def __init__(self, net, folder):
+        self.net, self.folder, self.workers = net, folder, []
+        self.key = os.path.join(folder, "keys")
+        net.fpisa("key", "new", "queries", self.key)
+        self.master = net.worker[-1]
+        # Hosts reach each other through the aggregator's.
+        net.agg.sysctl("ip_forward", 1)
+        for w, address in zip(net.worker, net.addresses):
+            w.ip(f"route add 10.99.0.0/16 via {address.rsplit('.', 1)[0]}.1")
+
+    def directory(self, rank):
+        return os.path.join(self.folder, f"worker{rank}")
+
+    def table(self, rank, rows, schema=("k int32 not null", "v real"), name="t", form="csv"):
+        rows = [tuple(None if v is None else real(v) if isinstance(v, float) and math.isfinite(v) else v for v in r)
+                for r in rows]
+        write_table(self.directory(rank), name, schema, rows, form)
+        return rows
+
+    def serve(self, ranks=None):
+        for rank in range(len(self.net.worker) - 1) if ranks is None else ranks:
+            os.makedirs(self.directory(rank), exist_ok=True)
+            p = self.net.worker[rank].spawn(FPISA, "query", "worker", self.directory(rank), "--key", self.key)
+            said = p.stdout.readline()
+            assert said.startswith("serving "), said + p.stderr.read()
+            self.workers.append(p)
+
+    def add(self, kind, limit, *options, number=5):
+        self.net.fpisa("query", "add", number, "--kind", kind, "--limit", limit, "--workers", ",".join(self.net.addresses[:-1]),
+                       "--master", self.net.addresses[-1], "--address", ADDRESS, *options)
+
+    def remove(self, number=5):
+        self.net.fpisa("query", "del", number)
+
+    def argv(self, *options, table="t", key=None, number=5, workers=None, network=True):
+        there = ("--aggregator", ADDRESS, "--query", number) if network else ()
+        return (FPISA, "query", "run", table, "--workers", workers or ",".join(self.net.addresses[:-1]), "--key", key or self.key,
+                *(() if "--timeout" in options else ("--timeout", TIMEOUT_S)), *there, *options)
+
+    def run(self, *options, **where):
+        """The answer: (rows, counts)."""
+        said = json.loads(self.master.run(*self.argv("--json", *options, **where)))
+        counts = said["counts"]
+        assert counts["sent"] == counts["pruned"] + counts["absorbed"] + counts["received"], counts
+        assert counts["values_sent"] == counts["values_absorbed"] + counts["values_received"], counts
+        return said["rows"], counts
+
+    def fails(self, *options, **where):
+        """What it says when it fails."""
+        status, _, err = self.master.try_run(*self.argv(*options, **where))
+        assert status == 1, err
+        return err
+
+    def check_groups(self, all_rows, *options, **where):
+        """Groups by k of v: each is the exact one. The counts."""
+        rows, counts = self.run("--by", "k", "--value", "v", *options, **where)
+        want = groups_of(all_rows)
+        assert len(rows) == len({r[0] for r in rows}) and {r[0] for r in rows} == set(want)
+        for key, count, *aggregates in rows:
+            got = (count, *map(number, aggregates[:3]), number(aggregates[3], double=True))
+            assert all(map(same, got, want[key])), (key, got, want[key])
+        return counts
+
+    def check_top(self, all_rows, limit, *options, **where):
+        """The first rows by v: values are those of a sort; each row is one of the table, and there as often. The counts."""
+        rows, counts = self.run("--value", "v", "--limit", limit, *options, **where)
+        up = "--ascending" in options
+        there = sorted((v for _, v in all_rows if v is not None), key=place, reverse=not up)
+        nulls = [None] * (len(all_rows) - len(there))
+        want = (nulls + there if "--nulls-first" in options else there + nulls)[:limit]
+        got = [number(r[1]) for r in rows]
+        assert len(got) == len(want) and all(map(same, got, want)), (got[:5], want[:5])
+        left = {}
+        for row in all_rows:
+            left[repr(row)] = left.get(repr(row), 0) + 1
+        for k, v in rows:
+            row = repr((k, number(v)))
+            assert left.get(row, 0) > 0, row
+            left[row] -= 1
+        return counts
+
+    def close(self):
+        for p in self.workers:
+            end(p)

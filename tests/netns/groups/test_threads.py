@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A group's threads under ThreadSanitizer, in processes over a network: the caller's, the progress thread, the one that keeps
+the connection to the manager. test_progress, test_udp and test_mem of tests/tsan have handles without a group."""
+import os
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from groups import MEMBER, Groups
+from lab import BUILD, SLOW, wait_until
+
+LIBRARY = os.path.join(BUILD, "tests", "tsan", "libfpisa.so")
+FOR_EVER = 10**6
+
+
+@pytest.fixture
+def groups(lab, tmp_path):
+    if not os.path.exists(LIBRARY):
+        pytest.skip("the library with ThreadSanitizer is not built: make test-build")
+    runtime = subprocess.run(["gcc", "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    if not os.path.exists(runtime):
+        pytest.skip("this gcc has no libtsan")
+    net = lab(workers=3)
+    net.load()
+    g = Groups(net, str(tmp_path))
+    # Python, GnuTLS and what else is not compiled with it are not looked at.
+    g.member = ["setarch", "-R", sys.executable, "-B", MEMBER, LIBRARY]
+    g.env.update(LD_PRELOAD=runtime, TSAN_OPTIONS="ignore_noninstrumented_modules=1:exitcode=66:log_path=" + str(tmp_path / "tsan"))
+    try:
+        g.serve()
+        yield g
+    finally:
+        g.close()
+
+
+def reports(folder):
+    """What it has found, of any rank."""
+    return "".join((folder / name).read_text() for name in sorted(os.listdir(folder)) if name.startswith("tsan."))
+
+
+def test_it_sees_a_race(groups, tmp_path):
+    """Else the tests below would pass whatever it finds."""
+    source = tmp_path / "race.c"
+    source.write_text("#include <pthread.h>\nstatic int n;\nstatic void *add(void *a) { n++; return a; }\n"
+                      "void race(void) { pthread_t t; pthread_create(&t, 0, add, 0); n++; pthread_join(t, 0); }\n")
+    subprocess.run(["gcc", "-g", "-shared", "-fPIC", "-fsanitize=thread", source, "-o", tmp_path / "race.so"], check=True)
+    command = ["setarch", "-R", sys.executable, "-c", f"import ctypes; ctypes.CDLL('{tmp_path}/race.so').race()"]
+    p = subprocess.run(command, env=groups.env, capture_output=True)
+    assert p.returncode == 66 and "data race" in reports(tmp_path)
+
+
+def test_calls_of_every_kind(groups, tmp_path):
+    """Blocking, told, computing meanwhile, of several types; a barrier; a child; a leave."""
+    steps = ({"sum": "float32", "times": 50}, {"sum": "float64", "times": 20}, {"told": 30},
+             {"sum": "float32", "count": 100000, "compute": 0.2}, {"barrier": True}, {"fork": True}, {"sum": "int32", "times": 20},
+             {"leave": True})
+    ranks = groups.group("train", range(3), *steps)
+    for rank in ranks:
+        for _ in range(len(steps) - 1):
+            answer = rank.line()
+            assert answer["rc"] == 0, answer
+    for rank in ranks:
+        assert rank.process.wait(30 * SLOW) == 0, reports(tmp_path)
+    assert reports(tmp_path) == ""
+
+
+def test_errors_of_every_kind(groups, tmp_path):
+    """The manager dies and comes back, a rank is killed in a call, a name is another's, a rank never comes."""
+    forever = {"sum": "float32", "times": FOR_EVER}
+    ranks = groups.group("train", range(3), {"sum": "float32", "times": 100, "pause": 0.02}, forever, hold=True)
+    groups.kill()
+    time.sleep(0.3)
+    groups.serve()
+    assert groups.start(0, "train", 0, 3).line()["rc"] < 0
+    assert groups.start(1, "other", 0, 2, join_timeout_ms=500).line()["rc"] < 0
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    time.sleep(0.5)
+    ranks[0].kill()
+    assert [rank.line()["missing"] for rank in ranks[1:]] == [1, 1]
+    told = groups.group("told", range(3), {"told": FOR_EVER}, hold=True)
+    time.sleep(0.5)
+    told[1].kill()
+    assert [told[r].line()["rc"] < 0 for r in (0, 2)] == [True, True]
+    for rank in groups.ranks:
+        rank.kill(15)
+    wait_until("their end", lambda: all(rank.process.poll() is not None for rank in groups.ranks))
+    found = reports(tmp_path)
+    assert not re.search("WARNING: ThreadSanitizer", found), found

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""fpisa doctor of groups: the manager by its configuration, and what a worker needs to join."""
+import os
+import signal
+
+import pytest
+
+from doctor import ENV, bad, examine, fixes, needs_ethtool
+from groups import Groups
+from lab import ADDRESS, FPISA, PORT, children, wait_until
+
+pytestmark = needs_ethtool
+
+
+@pytest.fixture
+def groups(lab, tmp_path):
+    """groups(*config) makes a Lab with a manager."""
+    made = []
+
+    def make(*config, sections="", serve=True, load=True):
+        net = lab(workers=1)
+        if load:
+            net.load()
+        made.append(Groups(net, str(tmp_path), *config, sections=sections))
+        if serve:
+            made[-1].serve()
+        return made[-1]
+
+    yield make
+    for g in made:
+        g.close()
+
+
+def of_manager(g, *argv):
+    return {check: f for (subject, check), f in examine(g.net.agg, "--config", g.config, *argv).items() if subject == "manager"}
+
+
+def test_manager_in_order(groups):
+    g = groups("jobs = 8-15", "slots = 256")
+    found = of_manager(g)
+    assert {c: f["level"] for c, f in found.items()} == dict.fromkeys(
+        ("keys", "user", "process", "descriptors", "port", "pool"), "ok")
+    assert found["keys"]["text"] == f"1 in {g.key}" and str(children(g.manager.pid)[0]) in found["process"]["text"]
+    assert found["port"]["text"] == f"listens at TCP 0.0.0.0:{PORT}"
+    assert found["pool"]["text"] == "free: 8 of its 8 numbers of jobs, 256 of 256 slots"
+
+
+def test_manager_that_does_not_run(groups):
+    """One that has never run, and one that was killed."""
+    g = groups(serve=False)
+    f = of_manager(g)["process"]
+    assert f["level"] == "fault" and f["fix"] == "systemctl enable --now fpisa-manager"
+    g.serve()
+    g.kill(signal.SIGKILL)
+    wait_until("the end of the helper", lambda: g.net.json("status")["manager"]["pid"] is None)
+    assert of_manager(g)["process"]["level"] == "fault"
+
+
+def test_manager_s_keys(groups):
+    g = groups(sections="[key other]\ngroups = 1\n", serve=False)
+    os.chmod(g.key, 0o644)
+    f = of_manager(g)["keys"]
+    assert f["level"] == "fault" and "others than its owner may use it" in f["text"] and f["fix"] == f"chmod 600 {g.key}"
+    g.net.agg.run("sh", "-ec", f["fix"])
+    found = of_manager(g)
+    assert found["keys"]["level"] == "ok" and found["key other"]["level"] == "warn"
+    assert found["key other"]["fix"] == f"fpisa key new other {g.key}"
+    os.unlink(g.key)
+    f = of_manager(g)["keys"]
+    assert f["level"] == "fault" and "No such file" in f["text"]
+    g.net.agg.run("sh", "-ec", f["fix"], env=ENV)
+    assert os.stat(g.key).st_mode & 0o777 == 0o600
+
+
+def test_manager_s_limits(groups):
+    """Few descriptors, a pool that others have used up, anybody let in; and a file that has changed since it was started."""
+    g = groups("without-key = yes", "jobs = 3", serve=False)
+    g.serve("prlimit", "--nofile=100:100", "setpriv", "--bounding-set=-sys_resource")
+    g.net.add_job(3)
+    with open(g.config, "a") as f:
+        f.write(f"user = nobody-at-all\nport = {PORT + 7}\n")
+    found = of_manager(g)
+    levels = {"keys": "warn", "user": "fault", "process": "ok", "descriptors": "warn", "port": "fault", "pool": "warn"}
+    assert {c: f["level"] for c, f in found.items()} == levels
+    assert "whoever reaches it gets jobs" in found["keys"]["text"] and found["user"]["fix"].endswith(" nobody-at-all")
+    assert f"process {g.manager.pid} may have 100 open" in found["descriptors"]["text"]
+    assert found["pool"]["text"].startswith("0 of its numbers of jobs")
+    assert f"nobody listens at TCP 0.0.0.0:{PORT + 7} here" in found["port"]["text"]
+
+
+def test_configuration(groups, tmp_path):
+    g = groups(serve=False, load=False)
+    assert set(of_manager(g)) == {"keys", "user"}  # no datapath is loaded: that is said elsewhere
+    for text, says in ("[datapath]\n", "has no section [manager]"), ("[manager]\nfrob = 1\n", "has errors"):
+        with open(g.config, "w") as f:
+            f.write(text)
+        f = of_manager(g)["configuration"]
+        assert f["level"] == "fault" and says in f["text"]
+    status, _, err = g.net.agg.try_run(FPISA, "doctor", "--worker", ADDRESS, "--config", g.config)
+    assert status == 2 and "--config is of the aggregator" in err
+
+
+def of_worker(g, manager=ADDRESS, key=None, **options):
+    env = {**ENV, "FPISA_MANAGER": manager, "FPISA_KEY": g.key if key is None else key}
+    found = examine(g.net.worker[0], "--worker", ADDRESS, env=env, **options)
+    return {check: f for (subject, check), f in found.items() if subject == "groups"}
+
+
+def test_worker_in_order(groups):
+    g = groups()
+    found = of_worker(g)
+    assert {c: f["level"] for c, f in found.items()} == {"key": "ok", "manager": "ok"}
+    assert found["manager"]["text"].startswith(f"{ADDRESS} answers in ")
+    assert of_worker(g, "")["manager"]["level"] == "ok"	 # at --worker's address
+    plain = examine(g.net.worker[0], "--worker", ADDRESS)
+    assert bad(plain) == {} and plain["groups", "manager"]["text"].startswith("not asked; with FPISA_MANAGER")
+    assert g.net.json("group", "list") == []
+
+
+def test_worker_s_key(groups, tmp_path):
+    g = groups()
+    env = {**ENV, "FPISA_MANAGER": ADDRESS, "FPISA_KEY": str(tmp_path / "mine")}
+    assert "No such file" in of_worker(g, key=env["FPISA_KEY"])["key"]["text"]
+    g.net.fpisa("key", "new", "train", env["FPISA_KEY"])
+    f = of_worker(g, key=env["FPISA_KEY"])["manager"]
+    assert f["level"] == "fault" and "no key in common" in f["text"]
+    f = of_worker(g, key="")["manager"]
+    assert f["level"] == "fault" and "a key is needed here" in f["text"]
+    os.chmod(env["FPISA_KEY"], 0o640)
+    assert fixes(g.net.worker[0], ["--worker", ADDRESS], "groups", "key", env=env) == f"chmod 600 {env['FPISA_KEY']}"
+
+
+def test_worker_without_a_manager(groups):
+    g = groups("networks = 10.77.0.0/16")
+    assert "this host is not among `networks`" in of_worker(g)["manager"]["text"]
+    assert "is `fpisa serve` running there?" in of_worker(g, f"{ADDRESS}:{PORT + 1}")["manager"]["text"]
+    assert "no host that is known here" in of_worker(g, "no.such.host.invalid")["manager"]["text"]
+    g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; tcp dport {PORT} drop; }}; }}")
+    f = of_worker(g)["manager"]
+    assert f["level"] == "fault" and "a firewall there or here may drop it" in f["text"]

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Queries by `fpisa query run` over tables of `fpisa query worker`: every answer is the exact one, or an error."""
+import importlib.util
+import json
+import os
+import random
+import signal
+import socket
+import sys
+
+import pytest
+
+import queries
+from lab import ADDRESS, HERE, LIBRARY, MTU, SLOW, draw_seed, end, wait_until
+from queries import Queries
+
+pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+
+PRUNING = {"network": (), "none": ("--prune", "none"), "workers": ("--prune", "workers"), "preaggregate": ("--preaggregate",)}
+ASKING = os.path.join(HERE, "asking.py")
+CHAOS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
+
+
+@pytest.fixture
+def asked(lab, tmp_path):
+    """asked(workers) makes a Lab with a datapath, a host for each worker, and one for the master."""
+    made = []
+
+    def make(workers, mtu=MTU):
+        net = lab(workers=workers + 1, mtu=mtu)
+        net.load()
+        made.append(Queries(net, str(tmp_path)))
+        return made[-1]
+
+    yield make
+    for q in made:
+        q.close()
+
+
+# -- answers ----------------------------------------------------------------------
+
+def test_groups(asked):
+    """Room for half of the groups; every way to prune has the same answer, which is that of rationals."""
+    rng = random.Random(draw_seed())
+    q = asked(3)
+    kinds = "random", "ascending", "equal", "cancelling", "hard", "nulls"
+    rows = {kind: [r for w in range(3) for r in q.table(w, queries.adversarial(rng, kind, 3000, 200), name=kind)]
+            for kind in kinds}
+    q.serve()
+    q.add("table", 100, "--key-bytes", 8)
+    for kind in kinds:
+        for way, options in PRUNING.items():
+            counts = q.check_groups(rows[kind], *options, table=kind)
+            assert counts["table"] == len(rows[kind])
+            assert (counts["absorbed"] > 0) == (way in ("network", "preaggregate"))
+            # The aggregator's room is all taken, and what it has no room for came to the master.
+            assert 0 < counts["values_received"] or kind == "nulls"
+
+
+def test_topn(asked):
+    rng = random.Random(draw_seed())
+    q = asked(2)
+    kinds = "random", "ascending", "equal", "hard", "nulls"
+    rows = {kind: [r for w in range(2) for r in q.table(w, queries.adversarial(rng, kind, 3000, 10 ** 6), name=kind)]
+            for kind in kinds}
+    q.serve()
+    for order in ((), ("--ascending",)):
+        q.add("topn", 200, "--key-bytes", 8, *order)
+        for kind in kinds:
+            for way in "network", "none", "workers":
+                nulls = ("--nulls-first",) if kind == "nulls" and way != "none" else ()
+                counts = q.check_top(rows[kind], 150, *PRUNING[way], *order, *nulls, table=kind)
+                assert counts["certified"] == (way == "network")
+                assert counts["pruned"] > 0 if (way, kind) == ("network", "random") else way == "network" or not counts["pruned"]
+        q.remove()
+    # Fewer rows than are asked for.
+    q.table(0, [(1, 2.0)], name="few")
+    q.table(1, [], name="few")
+    q.add("topn", 200, "--key-bytes", 16)
+    assert q.run("--value", "v", "--limit", 150, table="few")[0] == [[1, 2.0]]
+
+
+def test_types(asked):
+    """Keys of several columns of every type, NULLs among them; .tbl; rows as they are; having; a small MTU."""
+    rng = random.Random(draw_seed())
+    q = asked(2, mtu=640)
+    schema = ("d date", "s text", "i int64 not null", "x real not null")
+    days = ["1970-01-01", "1999-12-31", "0001-01-01", None]
+    rows = []
+    for w, form in enumerate(("csv", "tbl")):
+        part = [(rng.choice(days), rng.choice(["", "é", "a b", "long enough"]) if form == "csv" else rng.choice(["a b", None]),
+                 rng.choice([-2 ** 63, 2 ** 63 - 1]), float(rng.randrange(100))) for _ in range(500)]
+        rows += q.table(w, part, schema, form=form)
+    q.serve()
+    q.add("table", 10, "--key-bytes", 32)
+    want = queries.groups_of([(r[:3], r[3]) for r in rows])
+    for options in PRUNING.values():
+        got, _ = q.run("--by", "d,s,i", "--value", "x", *options)
+        assert {tuple(r[:3]): (r[3], r[4]) for r in got} == {k: v[:2] for k, v in want.items()}
+    got, _ = q.run("--by", "d,s,i", "--value", "x", "--having", "count>20")
+    assert {tuple(r[:3]) for r in got} == {k for k, v in want.items() if v[0] > 20}
+    counted, _ = q.run("--by", "d,s,i")
+    assert {tuple(r[:3]): r[3] for r in counted} == {k: v[0] for k, v in want.items()}
+    for pruning in ("--preaggregate",), ("--prune", "workers"):
+        assert sorted(q.run("--by", "d,s,i", *pruning)[0], key=repr) == sorted(counted, key=repr)
+    # All of it, over TCP.
+    scanned, counts = q.run(network=False)
+    assert sorted(map(repr, map(tuple, scanned))) == sorted(map(repr, rows)) and counts["received"] == len(rows)
+    assert sorted(r[0] for r in q.run("--columns", "x", network=False)[0]) == sorted(r[3] for r in rows)
+    assert "1000 in the table, sent 1000 = pruned 0 + absorbed 0 + received 1000" in \
+        q.master.try_run(*q.argv(network=False))[2]
+
+
+def test_parquet(asked, tmp_path):
+    q = asked(1)
+    rows = q.table(0, [(1, 1.5), (2, None), (1, 0.1)])
+    directory = q.directory(0)
+    os.unlink(os.path.join(directory, "t.csv"))
+    with open(os.path.join(directory, "t.parquet"), "wb") as f:
+        f.write(b"PAR1")
+    q.serve()
+    # pyarrow is nobody's dependency; where it is the file is none.
+    there = importlib.util.find_spec("pyarrow")
+    says = q.fails("--by", "k", "--value", "v", "--prune", "none", network=False)
+    assert ("t.parquet" in says) if there else ("t.parquet: no pyarrow in python3: pip install pyarrow, or give the table as CSV" in says)
+    if not there:
+        pytest.skip("no pyarrow in python3, which reads Parquet")
+    import pyarrow
+    import pyarrow.parquet
+    table = pyarrow.table({"k": pyarrow.array([r[0] for r in rows], pyarrow.int32()),
+                           "v": pyarrow.array([r[1] for r in rows], pyarrow.float32())})
+    pyarrow.parquet.write_table(table, os.path.join(directory, "t.parquet"))
+    q.check_groups(rows, "--prune", "none", network=False)
+
+
+# -- faults -----------------------------------------------------------------------
+
+def chaos(q, rng, rounds):
+    """Frames are lost, doubled, late, in another order and damaged, at every member."""
+    for i in range(rounds):
+        seed = rng.randrange(1 << 30)
+        print("round", i, "seed", seed)
+        rows = [r for w in range(2) for r in q.table(w, queries.adversarial(rng, rng.choice(("random", "hard", "nulls")), 1500, 60))]
+        faults = "--debug-faults", f"{CHAOS},seed={seed}"
+        q.add("table", rng.choice([1, 20, 100]), "--key-bytes", 8)
+        counts = q.check_groups(rows, *faults, *(rng.choice([(), ("--preaggregate",), ("--prune", "none")])))
+        assert counts["repeated"] > 0
+        q.remove()
+        q.add("topn", 100, "--key-bytes", 8)
+        q.check_top(rows, rng.choice([1, 100]), *faults)
+        q.remove()
+
+
+def test_chaos(asked):
+    q = asked(2)
+    q.table(0, [])
+    q.serve()
+    chaos(q, random.Random(draw_seed()), 3)
+
+
+@pytest.mark.long
+def test_chaos_at_length(asked):
+    q = asked(2)
+    q.table(0, [])
+    q.serve()
+    chaos(q, random.Random(draw_seed()), 100)
+
+
+def started(q, *options):
+    """A query of which some rows have come to the aggregator, and others cannot be acknowledged: its process, stopped."""
+    p = q.master.spawn(*q.argv("--json", "--by", "k", "--value", "v", "--debug-faults", "drop=0.3,seed=1", *options))
+    wait_until("rows", lambda: p.poll() is not None or q.net.json("query", "show", 5)["rows"]["rows"] > 500, 30)
+    p.send_signal(signal.SIGSTOP)
+    assert p.poll() is None, p.communicate()
+    return p
+
+
+def ended(p):
+    """What it says when it goes on: as read_whole()."""
+    p.send_signal(signal.SIGCONT)
+    return read_whole(p)
+
+
+def test_interrupted(asked):
+    """The datapath's state is lost; a worker dies; a master reads no more: another attempt, or an error, never another answer."""
+    rng = random.Random(draw_seed())
+    q = asked(2)
+    rows = [r for w in range(2) for r in q.table(w, queries.adversarial(rng, "random", 20000, 300))]
+    q.serve()
+    q.add("table", 100, "--key-bytes", 8)
+
+    # Made anew: it begins again.
+    p = started(q)
+    q.remove()
+    q.add("table", 200, "--key-bytes", 8)
+    answers, status, err = ended(p)
+    assert status == 0, err
+    want = queries.groups_of(rows)
+    assert {r[0]: (r[1], queries.number(r[2])) for r in answers["rows"]} == {k: v[:2] for k, v in want.items()}
+    assert answers["counts"]["restarts"] > 0
+
+    # Gone for good.
+    p = started(q, "--timeout", 2)
+    q.remove()
+    _, status, err = ended(p)
+    assert status == 1 and "query 5" in err and ADDRESS in err, err
+    q.add("table", 100, "--key-bytes", 8)
+
+    # A master stops: its worker gives up, and serves the next one.
+    p = started(q, "--timeout", 2)
+    said = q.workers[0].stderr.readline()
+    while "not acknowledged in 2000 ms" not in said:  # what became of those before
+        said = q.workers[0].stderr.readline()
+    assert f"query worker: master at {q.net.addresses[-1]}: query 5: frame" in said, said
+    end(p)
+    wait_until("port", lambda: q.master.try_run(*q.argv("--by", "k", "--value", "v"))[0] == 0, 30)
+
+    # A worker dies.
+    p = started(q)
+    q.workers[1].kill()
+    _, status, err = ended(p)
+    assert status == 1 and f"worker {q.net.addresses[1]}:18001: the connection ended" in err, err
+    says = q.fails("--by", "k", "--value", "v")
+    assert f"worker {q.net.addresses[1]}:18001: no connection: Connection refused; is `fpisa query worker` running there?" in says
+
+
+def read_whole(p):
+    try:
+        out, err = p.communicate(timeout=150 * SLOW)
+    finally:
+        end(p)
+    return json.loads(out) if out and not p.returncode else None, p.returncode, err
+
+
+def test_refusals(asked, tmp_path):
+    """What cannot be is said in one sentence, by whom and why; what was asked before and after is answered."""
+    q = asked(2)
+    good = [r for w in range(2) for r in q.table(w, [(w, 1.0), (7, 2.0)])]
+    q.serve()
+    q.add("table", 100)
+    q.add("topn", 100, number=6)
+    q.add("table", 100, "--key-bytes", 8, number=7)
+    groups = "--by", "k", "--value", "v"
+
+    q.table(0, [(1, 1.0)], name="bad")
+    q.table(1, [(1, 1.0), (2, 2.0), ("x", 3.0)], name="bad")
+    for options, where, says in (
+            (groups, {"table": "bad", "number": 7}, "bad.csv:4: column k: 'x' is no int32"),
+            (groups, {"table": "none"}, "no table none here: there is no file none.schema"),
+            (groups, {"table": "../t"}, "'../t' is no name of a table"),
+            (groups, {"table": "/etc/passwd"}, "'/etc/passwd' is no name of a table"),
+            (("--by", "z"), {}, "t.csv: the schema has no column 'z'"),
+            (("--by", "v", "--value", "k"), {}, "t.csv: column k is int32; values of queries are real"),
+            (groups, {"number": 6}, "query 6 at the aggregator is "),
+            (groups, {"number": 9}, "query 9: the aggregator at 10.99.0.1 does not answer"),
+            (groups, {"workers": q.net.addresses[0]}, "query 5: rank 1 of the aggregator's list did not join in 2000 ms"),
+            (("--value", "v", "--limit", 5), {"number": 6}, "query 6 has keys of 4 bytes; places of rows take --key-bytes 8"),
+            (groups, {}, "rows with keys of 4 bytes have no count, which a column that may be NULL takes; the query needs --key-bytes 8"),
+            (("--by", "k,v", "--value", "v"), {"number": 7}, "t.csv:2: column v: '1.0' has no room in the query's keys"),
+    ):
+        options = (*options, *(("--timeout", 2) if where.get("number") == 9 or "workers" in where else ()))
+        err = q.fails(*options, **where)
+        assert err.startswith("fpisa: query run: ") and says in err and err.count("\n") == 1, err
+
+    q.table(1, [(1, 1.0)], ("k int64 not null", "v real"), name="other")
+    q.table(0, [(1, 1.0)], name="other")
+    assert "have other schemas of table other: k int32 not null, and k int64 not null" in q.fails(*groups, table="other")
+    # A link out of the directory.
+    q.table(0, [(1, 1.0)], name="link")
+    q.table(1, [(1, 1.0)], name="link")
+    os.unlink(os.path.join(q.directory(0), "link.csv"))
+    os.symlink("/etc/passwd", os.path.join(q.directory(0), "link.csv"))
+    assert "link.csv: leads out of the worker's directory" in q.fails(*groups, table="link")
+
+    # Keys.
+    other = str(tmp_path / "other-keys")
+    q.net.fpisa("key", "new", "queries", other)
+    assert "no key in common" in q.fails(*groups, key=other)
+    os.chmod(other, 0o644)
+    assert "others than its owner may use it" in q.fails(*groups, key=other)
+    # What is no master: in the clear, and noise.
+    for noise, answer in ((b"FPQC" + bytes(252), b"FMPG"), (os.urandom(300).replace(b"F", b"G").replace(b"\x16", b"G"), b"")):
+        with q.master.entered(), socket.create_connection((q.net.addresses[0], 18001), timeout=10) as s:
+            s.sendall(noise)
+            try:
+                assert s.recv(4096)[:4] == answer
+            except ConnectionResetError:
+                assert not answer
+
+    q.check_groups(good, number=7)
+
+
+# -- programs ---------------------------------------------------------------------
+
+@pytest.mark.parametrize("table_rows", [200, 400000])
+def test_library(asked, table_rows):
+    """By the functions of fpisa.h: cancelled, polled, groups, first rows and all rows; no more turns than there is to do."""
+    q = asked(1)
+    rows = q.table(0, [(i % 7, float(i)) for i in range(table_rows)])
+    q.serve()
+    q.add("table", 10, "--key-bytes", 8)
+    options = {"workers": q.net.addresses[0], "key_file": q.key, "table": "t"}
+    there = {"aggregator": ADDRESS, "query": 5}
+    for more in ({"by": "k", "value": "v", **there}, {"value": "v", "limit": 3, "pruning": 2}, {}):
+        said, status, err = read_whole(q.master.spawn(sys.executable, "-B", ASKING, LIBRARY, json.dumps({**options, **more})))
+        assert status == 0, err
+        if "by" in more:
+            assert said["columns"] == ["k", "count", "sum", "min", "max", "avg"]
+            assert {int(r[0]): int(r[1]) for r in said["rows"]} == {k: v[0] for k, v in queries.groups_of(rows).items()}
+        elif "limit" in more:
+            assert [float(r[1]) for r in said["rows"]] == sorted((r[1] for r in rows), reverse=True)[:3]
+        else:
+            assert [(int(r[0]), float(r[1])) for r in said["rows"]] == rows
+        assert said["counts"]["rows"] == table_rows
+        assert said["turns"] < 500 + table_rows / 100, said["turns"]

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A worker's tables: schemas, rows of CSV and .tbl, values in keys, and what lies outside of the directory. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "fpisa.h"
+#include "query/partition.h"
+#include "vectors.h"
+
+static struct vectors_rng rng;
+static char folder[] = "/tmp/fpisa-partition-XXXXXX";
+static int directory;
+
+static void put(const char *name, const void *bytes, size_t n)
+{
+	int fd = openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, bytes, n), n);
+	close(fd);
+}
+
+static void put_text(const char *name, const char *text)
+{
+	put(name, text, strlen(text));
+}
+
+static void remove_all(void)
+{
+	static const char *const names[] = {"t.schema", "t.csv", "t.tbl", "inside.schema", "inside.csv"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (unlinkat(directory, names[i], 0) && errno == EISDIR)
+			unlinkat(directory, names[i], AT_REMOVEDIR);
+}
+
+/* The rows of table t as text, NULL as "-", a row a line; or the message. */
+static void dump(char *out, size_t size)
+{
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	struct partition p;
+	uint64_t at;
+	int rc = partition_open(&p, directory, "t");
+	size_t n = 0;
+
+	*out = 0;
+	while (!rc && (rc = text_row(&p.text, field, &at)) > 0) {
+		rc = 0;
+		for (int i = 0; !rc && i < p.schema.n; i++) {
+			int bad = fpisa_field_check(&p.schema.column[i], &field[i]);
+
+			if (bad)
+				rc = text_bad_value(&p.text, i, &field[i], bad);
+			n += (size_t)snprintf(out + n, size - n, "%s%s", field[i].null ? "-" : field[i].text,
+					      i + 1 < p.schema.n ? ";" : "\n");
+		}
+	}
+	if (rc < 0)
+		snprintf(out, size, "%s", fpisa_error());
+	partition_close(&p);
+}
+
+static const struct {
+	const char *schema, *csv, *tbl, *says;
+} cases[] = {
+	{"a int32\nb real\n", "a,b\n1,2.5\n-7,\n", NULL, "1;2.5\n-7;-\n"},
+	{"a int32\nb real", "a,b\r\n1,2.5\r\n-7,1e-9", NULL, "1;2.5\n-7;1e-9\n"},
+	{"a text\nb text not null", "a,b\n\"\",\n,\"x\"\"y,\nz\"\n", NULL, ";\n-;x\"y,\nz\n"},
+	{"a date\nb int64\nc text not null", NULL, "1996-02-29|12|x y|\n|-1||\n", "1996-02-29;12;x y\n-;-1;\n"},
+	{"a real", "a\nNaN\n-inf\nInfinity\n\n", NULL, "NaN\n-inf\nInfinity\n-\n"},
+	/* Every error names its line. */
+	{"a int32", "a\n1\n2\n3x\n", NULL, "t.csv:4: column a: '3x' is no int32"},
+	{"a int32", "a\n1\n2147483648\n", NULL, "t.csv:3: column a: '2147483648' is out of range for int32"},
+	{"a int32\nb text", "a,b\n1,\"x\ny\"\n2\n", NULL, "t.csv:4: 1 fields, where the schema has 2 columns"},
+	{"a real", "a\n1e39\n", NULL, "t.csv:2: column a: '1e39' is out of range for real"},
+	{"a real", "a\n0x10\n", NULL, "t.csv:2: column a: '0x10' is no real"},
+	{"a real", "a\n 1\n", NULL, "t.csv:2: column a: ' 1' is no real"},
+	{"a double", "a\n1e309\n", NULL, "t.csv:2: column a: '1e309' is out of range for double"},
+	{"a date", "a\n1999-02-29\n", NULL, "t.csv:2: column a: '1999-02-29' is out of range for date"},
+	{"a date", "a\n1999-2-3\n", NULL, "t.csv:2: column a: '1999-2-3' is no date"},
+	{"a int32 not null", "a\n1\n\n", NULL, "t.csv:3: column a is empty, and the schema says not null"},
+	{"a text", "a\nx\"y\n", NULL, "t.csv:2: a quote in a field that does not begin with one"},
+	{"a text", "a\n\"xy\n", NULL, "t.csv:2: a quote that is not closed, or is not followed by a comma"},
+	{"a text", "a\n\"x\"y\n", NULL, "t.csv:2: a quote that is not closed, or is not followed by a comma"},
+	{"a int32\nb int32", NULL, "1|2|\n1|2\n", "t.tbl:2: the row does not end with |"},
+	{"a int32", NULL, "1|2|\n", "t.tbl:1: 2 fields, where the schema has 1 columns"},
+	{"a int32\nb int32", "b,a\n1,2\n", NULL, "t.csv:1: column 1 is 'b', in the schema a"},
+	{"a int32", "", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
+	{"a int32", NULL, NULL, "table t has no rows here: none of t.csv, .tbl and .parquet is there"},
+	{"a int32", "a\n", "1|\n", "t.csv and t.tbl are both there; a table has one of them"},
+	{NULL, "a\n", NULL, "no table t here: there is no file t.schema"},
+	{"# nothing\n\n", "a\n", NULL, "t.schema: names no column; a line of it is NAME TYPE [not null]"},
+	{"a int32\nb int8", "a\n", NULL, "t.schema:2: column b: 'int8' is no type; there are real, double, int32, int64, text, date"},
+	{"a int32\na int32", "a\n", NULL, "t.schema:2: column a is there twice"},
+	{"1a int32", "a\n", NULL, "t.schema:1: '1a' is no name of a column: letters, digits and _, no digit first"},
+	{"a int32 not nul", "a\n", NULL, "t.schema:1: column a: after the type 'not null' or nothing is possible"},
+};
+
+static void files(void **state)
+{
+	char said[4096];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		remove_all();
+		if (cases[i].schema)
+			put_text("t.schema", cases[i].schema);
+		if (cases[i].csv)
+			put_text("t.csv", cases[i].csv);
+		if (cases[i].tbl)
+			put_text("t.tbl", cases[i].tbl);
+		dump(said, sizeof(said));
+		assert_string_equal(said, cases[i].says);
+	}
+	remove_all();
+	put_text("t.schema", "a text\n");
+	put("t.csv", "a\nx\0y\n", 6);
+	dump(said, sizeof(said));
+	assert_string_equal(said, "t.csv:2: a byte 0");
+}
+
+/* Rows of random texts, written as the RFC says, longer than the buffer, read in order and by their places. */
+static void random_rows(void **state)
+{
+	enum { ROWS = 400, LONG = 9000 };
+	static const char alphabet[] = "ab,\"\n\r|x";
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	char *row[ROWS][2], *file = malloc(2ul * ROWS * 2 * LONG + 16), *to = file;
+	uint64_t place[ROWS], at;
+	struct partition p;
+
+	(void)state;
+	remove_all();
+	put_text("t.schema", "a text\nb text\n");
+	to += sprintf(to, "a,b\n");
+	for (int r = 0; r < ROWS; r++) {
+		for (int c = 0; c < 2; c++) {
+			uint32_t n = vectors_below(&rng, r % 10 ? 12 : LONG);
+
+			row[r][c] = malloc(n + 1);
+			*to++ = '"';
+			for (uint32_t i = 0; i < n; i++) {
+				row[r][c][i] = alphabet[vectors_below(&rng, sizeof(alphabet) - 1)];
+				if (row[r][c][i] == '"')
+					*to++ = '"';
+				*to++ = row[r][c][i];
+			}
+			row[r][c][n] = 0;
+			*to++ = '"';
+			*to++ = c ? '\n' : ',';
+		}
+	}
+	put("t.csv", file, (size_t)(to - file));
+	assert_int_equal(partition_open(&p, directory, "t"), 0);
+	for (int r = 0; r < ROWS; r++) {
+		assert_int_equal(text_row(&p.text, field, &place[r]), 1);
+		assert_string_equal(field[0].text, row[r][0]);
+		assert_string_equal(field[1].text, row[r][1]);
+	}
+	assert_int_equal(text_row(&p.text, field, &at), 0);
+	for (int i = 0; i < ROWS; i++) {
+		uint32_t r = vectors_below(&rng, ROWS);
+
+		text_seek(&p.text, place[r]);
+		assert_int_equal(text_row(&p.text, field, &at), 1);
+		assert_true(at == place[r]);
+		assert_string_equal(field[1].text, row[r][1]);
+	}
+	assert_int_equal(partition_unchanged(&p), 0);
+	assert_int_equal(partition_rewind(&p), 0);
+	assert_int_equal(text_row(&p.text, field, &at), 1);
+	assert_string_equal(field[0].text, row[0][0]);
+	put_text("t.csv", "a,b\n");
+	assert_int_equal(partition_unchanged(&p), -ESTALE);
+	partition_close(&p);
+	for (int r = 0; r < ROWS; r++) {
+		free(row[r][0]);
+		free(row[r][1]);
+	}
+	free(file);
+}
+
+/* What is outside stays there. */
+static void escapes(void **state)
+{
+	static const char *const names[] = {"../t", "/etc/passwd", "..", ".", "", "a/b", ".t", "t\n", "t;x"};
+	char outside[64], link[64];
+	struct partition p;
+
+	(void)state;
+	remove_all();
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		assert_int_equal(partition_open(&p, directory, names[i]), -EINVAL);
+		assert_non_null(strstr(fpisa_error(), "is no name of a table"));
+	}
+	put_text("t.schema", "a text\n");
+	snprintf(outside, sizeof(outside), "%s.csv", folder);
+	symlinkat("t.schema", directory, "inside.schema");
+	symlinkat("/etc/passwd", directory, "t.csv");
+	assert_int_equal(partition_open(&p, directory, "t"), -EXDEV);
+	assert_string_equal(fpisa_error(), "t.csv: leads out of the worker's directory");
+	unlinkat(directory, "t.csv", 0);
+	snprintf(link, sizeof(link), "..%s", strrchr(outside, '/'));
+	symlinkat(link, directory, "t.csv");
+	assert_int_equal(partition_open(&p, directory, "t"), -EXDEV);
+	unlinkat(directory, "t.csv", 0);
+	symlinkat("/proc/self/fd/0", directory, "t.csv");
+	assert_true(partition_open(&p, directory, "t") < 0);
+	unlinkat(directory, "t.csv", 0);
+	/* A pipe would wait for its writer. */
+	mkfifoat(directory, "t.csv", 0600);
+	assert_int_equal(partition_open(&p, directory, "t"), -ENOTSUP);
+	unlinkat(directory, "t.csv", 0);
+	mkdirat(directory, "t.csv", 0700);
+	assert_int_equal(partition_open(&p, directory, "t"), -ENOTSUP);
+	unlinkat(directory, "t.csv", AT_REMOVEDIR);
+	/* A link that stays inside is one. */
+	put_text("inside.csv", "a\nx\n");
+	assert_int_equal(partition_open(&p, directory, "inside"), 0);
+	partition_close(&p);
+	unlinkat(directory, "inside.csv", 0);
+	unlinkat(directory, "inside.schema", 0);
+}
+
+/* What goes into a key comes out, as the C library prints it; equal values are equal keys. */
+static void keys(void **state)
+{
+	char text[FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES], want[64];
+	uint8_t key[FPISA_QUERY_KEY_BYTES], other[FPISA_QUERY_KEY_BYTES];
+	int null;
+
+	(void)state;
+	for (int i = 0; i < 200000; i++) {
+		struct fpisa_column c = {.type = (uint8_t)(1 + vectors_below(&rng, 6)), .not_null = (uint8_t)vectors_below(&rng, 2)};
+		struct fpisa_field f = {.text = want, .null = !c.not_null && !vectors_below(&rng, 8)};
+		uint64_t bits = vectors_next(&rng);
+		time_t day = (time_t)((int32_t)(bits % 2932896) - 719162) * 86400;
+		size_t at = vectors_below(&rng, 8);
+		int used, end;
+		double d;
+		float x;
+
+		memcpy(&d, &bits, sizeof(d));
+		memcpy(&x, &bits, sizeof(x));
+		switch (c.type) {
+		case FPISA_COLUMN_REAL:
+			snprintf(want, sizeof(want), "%.9g", (double)x);
+			break;
+		case FPISA_COLUMN_DOUBLE:
+			snprintf(want, sizeof(want), "%.17g", d);
+			break;
+		case FPISA_COLUMN_INT32:
+			snprintf(want, sizeof(want), "%d", (int)(uint32_t)bits);
+			break;
+		case FPISA_COLUMN_INT64:
+			snprintf(want, sizeof(want), "%lld", (long long)bits);
+			break;
+		case FPISA_COLUMN_DATE:
+			strftime(want, sizeof(want), "%Y-%m-%d", gmtime(&day));
+			if (day < -62135596800 + 1000 * 366 * 86400ll)
+				continue; /* strftime writes years before 1000 without zeros */
+			break;
+		default:
+			snprintf(want, sizeof(want), "%.*s", (int)vectors_below(&rng, 20), "abcdefghijklmnopqrstuvwxyz");
+		}
+		f.len = strlen(want);
+		used = fpisa_key_put(key, at, sizeof(key), &c, &f);
+		assert_true(used > (int)at && used - (int)at >= (int)fpisa_key_least(&c) &&
+			    used - (int)at <= (int)fpisa_key_most(&c));
+		assert_int_equal(fpisa_key_put(other, at, (size_t)used - 1, &c, &f), -ENOSPC);
+		end = fpisa_key_take(key, at, (size_t)used, &c, text, sizeof(text), &null);
+		assert_int_equal(end, used);
+		assert_int_equal(null, f.null);
+		if (f.null)
+			continue;
+		if (strstr(want, "nan"))
+			strcpy(want, "NaN");
+		if (strstr(want, "inf"))
+			strcpy(want, *want == '-' ? "-Infinity" : "Infinity");
+		assert_string_equal(text, want);
+	}
+	for (unsigned int type = FPISA_COLUMN_REAL; type <= FPISA_COLUMN_DOUBLE; type++) {
+		static char *const equal[][2] = {{"0", "-0.0"}, {"nan", "-NaN"}, {"1e0", "+1.000"}};
+		struct fpisa_column c = {.type = (uint8_t)type, .not_null = 1};
+
+		for (size_t i = 0; i < sizeof(equal) / sizeof(equal[0]); i++) {
+			struct fpisa_field a = {.text = equal[i][0]}, b = {.text = equal[i][1]};
+			int used = fpisa_key_put(key, 0, sizeof(key), &c, &a);
+
+			assert_int_equal(fpisa_key_put(other, 0, sizeof(other), &c, &b), used);
+			assert_memory_equal(key, other, (size_t)used);
+		}
+	}
+}
+
+static int make_folder(void **state)
+{
+	(void)state;
+	if (!mkdtemp(folder))
+		return -1;
+	directory = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return directory < 0;
+}
+
+static int remove_folder(void **state)
+{
+	(void)state;
+	remove_all();
+	close(directory);
+	return rmdir(folder);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(files), cmocka_unit_test(random_rows), cmocka_unit_test(escapes), cmocka_unit_test(keys),
+	};
+
+	rng.state = vectors_seed();
+	return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What worker and master of a query are made of: groups that grow, exact terms, the first rows, contents over TLS. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "fpisa.h"
+#include "fpisa/query/order.h"
+#include "lib/query/control.h"
+#include "lib/query/groups.h"
+#include "lib/query/top.h"
+#include "vectors.h"
+
+static struct vectors_rng rng;
+
+/* Ordinary, subnormal, the largest and, for some, special. */
+static uint32_t random_value(void)
+{
+	static const uint32_t ends[] = {0, 1, 0x007fffff, 0x7f7fffff, 0x7149f2ca, 0x3f800000, 0x7f800000, 0x7fc00001};
+	uint32_t kind = vectors_below(&rng, 64), sign = vectors_below(&rng, 2) << 31;
+
+	if (kind < 2)
+		return ends[6 + kind] | sign;
+	return sign | (kind < 30 ? ends[vectors_below(&rng, 6)] : (uint32_t)vectors_next(&rng) & 0x7effffff);
+}
+
+struct expected {
+	union fpisa_superacc_full sum;
+	uint32_t min, max;
+	uint64_t count;
+};
+
+static void check_group(const struct fpisa_group *g, const struct expected *x)
+{
+	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32), wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
+	union fpisa_superacc_full sum;
+	uint32_t flags = 0;
+
+	fpisa_group_sum(g, &sum);
+	assert_true(g->count == x->count);
+	assert_int_equal(g->min, x->min);
+	assert_int_equal(g->max, x->max);
+	assert_true(fpisa_superacc_read(&sum.acc, f, f, 0, &flags) == fpisa_superacc_read(&x->sum.acc, f, f, 0, &flags));
+	assert_true(fpisa_superacc_read(&sum.acc, f, wide, 1, &flags) == fpisa_superacc_read(&x->sum.acc, f, wide, 1, &flags));
+}
+
+/* As a worker sends a group that it has added up. */
+static void send_terms(struct fpisa_groups *to, const struct fpisa_group *g)
+{
+	uint32_t term[FPISA_EXPANSION_TERMS];
+	struct fpisa_row r = {.count = FPISA_ROW_NO_SUM};
+	union fpisa_superacc_full sum;
+	uint64_t left = g->count;
+	int n, all = 0;
+
+	memcpy(r.key, g->key, sizeof(r.key));
+	r.value = fpisa_order_value(g->min);
+	assert_int_equal(fpisa_groups_add(to, &r), 0);
+	r.value = fpisa_order_value(g->max);
+	assert_int_equal(fpisa_groups_add(to, &r), 0);
+	fpisa_group_sum(g, &sum);
+	while ((n = fpisa_group_terms(&sum, term))) {
+		for (int i = 0; i < n; i++) {
+			r.value = term[i];
+			r.count = FPISA_ROW_NO_ORDER | (uint32_t)left;
+			left = 0;
+			assert_int_equal(fpisa_groups_add(to, &r), 0);
+		}
+		all += n;
+		/* Never more than there were rows, but for an expansion at the end. */
+		assert_true((uint64_t)all <= g->count + 13);
+	}
+}
+
+static void groups(void **state)
+{
+	enum { KEYS = 3000, ROWS = 60000 };
+	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32);
+	struct expected *x = calloc(KEYS, sizeof(*x));
+	struct fpisa_groups g, merged;
+
+	(void)state;
+	assert_non_null(x);
+	assert_int_equal(fpisa_groups_init(&g, 16), 0);
+	assert_int_equal(fpisa_groups_init(&merged, 16), 0);
+	for (uint32_t k = 0; k < KEYS; k++) {
+		fpisa_superacc_init(&x[k].sum.acc, sizeof(x[k].sum));
+		x[k].sum.acc.limbs = (uint16_t)fpisa_superacc_most(f);
+		x[k].min = ~0u;
+	}
+	for (int i = 0; i < ROWS; i++) {
+		uint32_t k = vectors_below(&rng, KEYS), value = random_value(), place = fpisa_order_key(value);
+		struct fpisa_row r = {.key = {k % 7, k}, .value = value, .count = 1};
+
+		assert_int_equal(fpisa_groups_add(&g, &r), 0);
+		assert_int_equal(fpisa_superacc_add(&x[k].sum.acc, value, f, 0), 0);
+		x[k].count++;
+		x[k].min = place < x[k].min ? place : x[k].min;
+		x[k].max = place > x[k].max ? place : x[k].max;
+	}
+	for (uint32_t i = 0; i < g.state.used; i++) {
+		check_group(&g.group[i], &x[g.group[i].key[1]]);
+		send_terms(&merged, &g.group[i]);
+	}
+	assert_int_equal(merged.state.used, g.state.used);
+	for (uint32_t i = 0; i < merged.state.used; i++)
+		check_group(&merged.group[i], &x[merged.group[i].key[1]]);
+	/* A key that is there is not put in again. */
+	assert_int_equal(fpisa_groups_put(&merged, &g.group[0]), -EEXIST);
+	fpisa_groups_free(&merged);
+	assert_int_equal(fpisa_groups_init(&merged, 16), 0);
+	for (uint32_t i = 0; i < g.state.used; i++)
+		assert_int_equal(fpisa_groups_put(&merged, &g.group[i]), 0);
+	for (uint32_t i = 0; i < merged.state.used; i++)
+		check_group(&merged.group[i], &x[merged.group[i].key[1]]);
+	fpisa_groups_free(&merged);
+	fpisa_groups_free(&g);
+	free(x);
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct fpisa_top_row *x = a, *y = b;
+
+	return x->place != y->place ? (x->place < y->place) - (x->place > y->place) : (x->row > y->row) - (x->row < y->row);
+}
+
+static void first_rows(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 30; round++) {
+		uint32_t n = vectors_below(&rng, 8000), limit = 1 + vectors_below(&rng, round % 2 ? 20 : 3000);
+		struct fpisa_top_row *all = malloc((n + 1) * sizeof(*all));
+		struct fpisa_top t;
+
+		assert_non_null(all);
+		assert_int_equal(fpisa_top_init(&t, limit), 0);
+		for (uint32_t i = 0; i < n; i++) {
+			all[i] = (struct fpisa_top_row){.place = round % 3 ? (uint32_t)vectors_next(&rng) : vectors_below(&rng, 5), .row = i};
+			fpisa_top_add(&t, &all[i]);
+		}
+		fpisa_top_settle(&t);
+		qsort(all, n, sizeof(*all), compare);
+		assert_int_equal(t.n, n < limit ? n : limit);
+		for (uint32_t i = 0; i < t.n; i++)
+			assert_true(t.rows[i].place == all[i].place && t.rows[i].row == all[i].row);
+		fpisa_top_free(&t);
+		free(all);
+	}
+}
+
+static int pair(struct fpisa_control_channel *worker, struct fpisa_control_channel *master, const struct fpisa_psks *keys,
+		const struct fpisa_psk *psk)
+{
+	int fd[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	assert_int_equal(fpisa_control_serve(worker, fd[0], keys), 0);
+	return fpisa_control_call(master, fd[1], psk);
+}
+
+/* Contents of any length, both ways at once, whole and in order. */
+static void contents(void **state)
+{
+	enum { MOST = 100000, CONTENTS = 60 };
+	static struct fpisa_psks keys = {.n = 1, .psk = {{.name = "n", .id = "00000001", .secret = "s"}}};
+	struct fpisa_psk other = keys.psk[0];
+	struct fpisa_control_channel end[2];
+	static unsigned char sent[CONTENTS][MOST];
+	size_t size[CONTENTS];
+	int got[2] = {0}, rc = 0;
+	const __u8 *content;
+	__u16 type;
+	size_t n;
+
+	(void)state;
+	if (pair(&end[0], &end[1], &keys, &keys.psk[0]))
+		skip(); /* no GnuTLS */
+	for (int i = 0; i < CONTENTS; i++) {
+		size[i] = i % 3 ? vectors_below(&rng, i % 2 ? 500 : MOST) : (size_t)vectors_below(&rng, 3) * FPISA_CONTROL_BODY;
+		for (size_t k = 0; k < size[i]; k++)
+			sent[i][k] = (unsigned char)vectors_next(&rng);
+		assert_int_equal(fpisa_control_send(&end[0], FPISA_CONTROL_RECORDS, sent[i], size[i]), 0);
+		assert_int_equal(fpisa_control_send(&end[1], FPISA_CONTROL_FETCH, sent[i], size[i]), 0);
+	}
+	for (int turn = 0; got[0] + got[1] < 2 * CONTENTS; turn++) {
+		int i = turn % 2;
+
+		assert_true(turn < 1000000);
+		rc = fpisa_control_work(&end[i], &type, &content, &n);
+		assert_true(rc >= 0);
+		if (!rc)
+			continue;
+		assert_int_equal(type, i ? FPISA_CONTROL_RECORDS : FPISA_CONTROL_FETCH);
+		assert_int_equal(n, size[got[i]]);
+		assert_memory_equal(content, sent[got[i]], n);
+		got[i]++;
+	}
+	assert_int_equal(fpisa_control_waiting(&end[0]), 0);
+	/* A worker's word from a master. */
+	assert_int_equal(fpisa_control_send(&end[1], FPISA_CONTROL_DONE, sent[0], 8), 0);
+	while (!(rc = fpisa_control_work(&end[0], &type, &content, &n)))
+		assert_true(fpisa_control_work(&end[1], &type, &content, &n) >= 0);
+	assert_int_equal(rc, -EPROTO);
+	fpisa_control_close(&end[0]);
+	fpisa_control_close(&end[1]);
+
+	/* Another key. */
+	other.secret[0] ^= 1;
+	assert_int_equal(pair(&end[0], &end[1], &keys, &other), 0);
+	for (rc = 0; !rc;) {
+		rc = fpisa_control_work(&end[0], &type, &content, &n);
+		if (!rc)
+			rc = fpisa_control_work(&end[1], &type, &content, &n);
+	}
+	assert_int_equal(rc, -EACCES);
+	fpisa_control_close(&end[0]);
+	fpisa_control_close(&end[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(groups),
+		cmocka_unit_test(first_rows),
+		cmocka_unit_test(contents),
+	};
+
+	rng.state = vectors_seed();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

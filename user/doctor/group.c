@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * doctor --worker: can a program here join groups? With FPISA_MANAGER and FPISA_KEY as it would have them: key file,
+ * GnuTLS, a connection to the manager, and an answer. It joins no group.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "doctor.h"
+#include "fpisa.h"
+#include "lib/address.h"
+#include "lib/base/clock.h"
+#include "lib/manager/channel.h"
+#include "lib/manager/tls.h"
+
+#define ANSWER_MS 3000
+#define LATE_MS 1000 /* of the 4.5 s after which a host that acknowledges nothing counts as gone */
+
+static const char subject[] = "groups";
+
+/* The key that a program would use, as FPISA_KEY names it. False: none can be had. */
+static bool take_key(struct doctor *d, const char *file, struct fpisa_psk *key)
+{
+	char fix[PATH_MAX + 32], identity[FPISA_PSK_IDENTITY];
+
+	if (fpisa_psk_last(key, file)) {
+		finding(d, LEVEL_FAULT, subject, "key", doctor_key_fix(file, fix, sizeof(fix)), "%s", fpisa_error());
+		return false;
+	}
+	fpisa_psk_identity(key, identity);
+	finding(d, LEVEL_OK, subject, "key", NULL, "%s has key %s, for its owner alone", file, identity);
+	if (fpisa_tls())
+		return true;
+	finding(d, LEVEL_FAULT, subject, "tls", "apt-get install -y libgnutls30", "%s", fpisa_error());
+	return false;
+}
+
+/* 0 with the answer, -ETIMEDOUT, or the channel's error with its message. */
+static int ask(struct fpisa_channel *c, struct fpisa_manager_message *m)
+{
+	const struct fpisa_manager_message ping = fpisa_manager_message(FPISA_MANAGER_PING);
+	uint64_t until = fpisa_now() + ANSWER_MS * 1000000ull;
+	int rc = fpisa_channel_send(c, &ping);
+
+	while (!rc) {
+		struct pollfd p = { .fd = fpisa_channel_fd(c), .events = fpisa_channel_events(c) };
+
+		rc = fpisa_channel_work(c, m);
+		if (rc)
+			return rc > 0 ? 0 : rc;
+		if (fpisa_now() >= until)
+			return -ETIMEDOUT;
+		poll(&p, 1, 100);
+	}
+	return rc;
+}
+
+static void report(struct doctor *d, const char *host, int rc, const struct fpisa_manager_message *m, double ms)
+{
+	if (rc == -ETIMEDOUT)
+		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: takes connections and says nothing in %d ms", host, ANSWER_MS);
+	else if (rc == -ECONNRESET)
+		finding(d, LEVEL_FAULT, subject, "manager", NULL,
+			"%s: closes the connection without a word: this host is not among `networks` of its [manager]", host);
+	else if (rc)
+		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: %s", host, fpisa_error());
+	else if (m->type != FPISA_MANAGER_PONG)
+		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: %s", host,
+			m->type == FPISA_MANAGER_REFUSED ? m->refusal.text : "answers something else");
+	else
+		finding(d, ms > LATE_MS ? LEVEL_WARN : LEVEL_OK, subject, "manager", NULL, "%s answers in %.1f ms%s", host, ms,
+			ms > LATE_MS ? ", which is long: a rank whose host acknowledges nothing for 4.5 s counts as gone" : "");
+}
+
+/* A connected socket, or -errno. */
+static int open_connection(const struct sockaddr_in *to)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	socklen_t n = sizeof(error);
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) && errno != EINPROGRESS)
+		error = errno;
+	else if (poll(&p, 1, ANSWER_MS) != 1)
+		error = ETIMEDOUT;
+	else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n))
+		error = errno;
+	if (!error)
+		return fd;
+	close(fd);
+	return -error;
+}
+
+static void try_manager(struct doctor *d, const char *host, const struct fpisa_psk *key)
+{
+	struct fpisa_manager_message m = { 0 };
+	struct fpisa_channel *c = NULL;
+	struct sockaddr_in to;
+	uint64_t began;
+	int rc;
+
+	if (fpisa_find_host(host, &to)) {
+		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s", fpisa_error());
+		return;
+	}
+	rc = open_connection(&to);
+	if (rc < 0) {
+		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: no connection to TCP port %u: %s; %s", host,
+			ntohs(to.sin_port), strerror(-rc),
+			rc == -ECONNREFUSED ? "is `fpisa serve` running there?" : "a firewall there or here may drop it");
+		return;
+	}
+	began = fpisa_now();
+	rc = fpisa_channel_call(&c, rc, key);
+	if (!rc)
+		rc = ask(c, &m);
+	report(d, host, rc, &m, (double)(fpisa_now() - began) / 1e6);
+	fpisa_channel_close(c);
+}
+
+void doctor_group(struct doctor *d, const char *aggregator)
+{
+	const char *host = getenv("FPISA_MANAGER"), *file = getenv("FPISA_KEY");
+	bool with_key = file && *file;
+	struct fpisa_psk key;
+
+	if (!with_key && !(host && *host)) {
+		finding(d, LEVEL_OK, subject, "manager", NULL,
+			"not asked; with FPISA_MANAGER and FPISA_KEY as programs here have them it is");
+		return;
+	}
+	if (!with_key || take_key(d, file, &key))
+		try_manager(d, host && *host ? host : aggregator, with_key ? &key : NULL);
+	explicit_bzero(&key, sizeof(key));
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* doctor: the manager of groups, as [manager] of the configuration file has it: keys, process, port, what it can still give. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/print.h"
+#include "config/config.h"
+#include "datapath/groups.h"
+#include "doctor.h"
+#include "fpisa.h"
+#include "manager/group.h"
+
+#define LEAST_WINDOW 8 /* that a job is given */
+
+static const char subject[] = "manager";
+
+const char *doctor_key_fix(const char *file, char *fix, size_t size)
+{
+	struct stat st;
+
+	if (stat(file, &st) || !(st.st_mode & 077) || st.st_uid != geteuid())
+		return NULL;
+	snprintf(fix, size, "chmod 600 %s", file);
+	return fix;
+}
+
+/* -- what the file says ------------------------------------------------------- */
+
+static bool has_key(const struct fpisa_psks *keys, const char *name)
+{
+	for (size_t i = 0; i < keys->n; i++)
+		if (!strcmp(keys->psk[i].name, name))
+			return true;
+	return false;
+}
+
+static void check_keys(struct doctor *d, const struct manager_policy *p)
+{
+	struct fpisa_psks keys = { 0 };
+	char fix[PATH_MAX + 64];
+	int err;
+
+	if (!p->key_file) {
+		finding(d, p->networks ? LEVEL_OK : LEVEL_WARN, subject, "keys", NULL, "none: %s",
+			p->networks ? "it serves whom `networks` lets in" :
+				      "whoever reaches it gets jobs; key-file of [manager] names keys, networks who may ask");
+		return;
+	}
+	err = fpisa_psks_read(&keys, p->key_file);
+	if (err == -EACCES && geteuid())
+		finding(d, LEVEL_OK, subject, "keys", NULL, "%s is not for this user to read", p->key_file);
+	else if (err == -ENOENT) {
+		snprintf(fix, sizeof(fix), "fpisa key new %s %s", p->keys ? p->key[0].name : "workers", p->key_file);
+		finding(d, LEVEL_FAULT, subject, "keys", fix, "%s", fpisa_error());
+	} else if (err)
+		finding(d, LEVEL_FAULT, subject, "keys", doctor_key_fix(p->key_file, fix, sizeof(fix)), "%s", fpisa_error());
+	else
+		finding(d, LEVEL_OK, subject, "keys", NULL, "%zu in %s", keys.n, p->key_file);
+	for (int i = 0; !err && i < p->keys; i++) {
+		char check[FPISA_PSK_NAME + 8];
+
+		if (has_key(&keys, p->key[i].name))
+			continue;
+		snprintf(check, sizeof(check), "key %s", p->key[i].name);
+		snprintf(fix, sizeof(fix), "fpisa key new %s %s", p->key[i].name, p->key_file);
+		finding(d, LEVEL_WARN, subject, check, fix, "has limits in the configuration, and %s has no such key", p->key_file);
+	}
+	explicit_bzero(&keys, sizeof(keys));
+}
+
+static void check_user(struct doctor *d, const struct manager_policy *p)
+{
+	const char *name = p->user ?: "nobody";
+	const struct passwd *user = getpwnam(name);
+	char fix[128];
+
+	snprintf(fix, sizeof(fix), "useradd --system --no-create-home %s", name);
+	if (!user)
+		finding(d, LEVEL_FAULT, subject, "user", fix, "no user %s, who is to talk to the network", name);
+	else if (!user->pw_uid)
+		finding(d, LEVEL_FAULT, subject, "user", NULL, "%s is root; name another in [manager], user = NAME", name);
+	else
+		finding(d, LEVEL_OK, subject, "user", NULL, "%s talks to the network", name);
+}
+
+/* -- what runs ------------------------------------------------------------------ */
+
+/* Who has the helper `pid`; 0: nobody that can be seen. */
+static pid_t parent_of(pid_t pid)
+{
+	char path[32], line[512], *at;
+	int parent = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	at = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+	fclose(f);
+	return at && sscanf(at, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* How many descriptors it may have, by a file that all may read; -1: nobody says. */
+static long long descriptors_of(pid_t pid)
+{
+	char path[32], line[128];
+	long long n = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/limits", pid);
+	f = fopen(path, "re");
+	while (f && n < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Max open files %lld", &n) != 1)
+			n = -1;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* A connection of each rank of each group, and of those who wait. */
+static void check_descriptors(struct doctor *d, pid_t helper)
+{
+	pid_t manager = parent_of(helper);
+	long long n = manager > 1 ? descriptors_of(manager) : -1;
+
+	if (n < 0)
+		return;
+	if (n < MANAGER_DESCRIPTORS)
+		finding(d, LEVEL_WARN, subject, "descriptors", "systemctl restart fpisa-manager",
+			"process %d may have %lld open; %d ranks of %d groups are a connection each: start it by its unit, or after "
+			"`ulimit -n %d`",
+			manager, n, FPISA_MAX_WORKERS, GROUPS, MANAGER_DESCRIPTORS);
+	else
+		finding(d, LEVEL_OK, subject, "descriptors", NULL, "enough for all connections");
+}
+
+/* By the kernel's table: a firewall may keep us from what others reach. */
+static bool is_listening(__be32 address, __u16 port)
+{
+	unsigned int local, number, state;
+	FILE *f = fopen("/proc/self/net/tcp", "re");
+	bool found = false;
+	char line[256];
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%*d: %x:%x %*x:%*x %x", &local, &number, &state) == 3 && state == TCP_LISTEN &&
+			number == port && (!local || !address || local == address);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static void check_port(struct doctor *d, const struct manager_policy *p)
+{
+	__u16 port = p->port ?: d->dp->control->port ?: FPISA_PORT;
+	char a[ADDRESS_LEN];
+
+	address_text(p->listen, a);
+	if (is_listening(p->listen, port))
+		finding(d, LEVEL_OK, subject, "port", NULL, "listens at TCP %s:%u", a, port);
+	else
+		finding(d, LEVEL_FAULT, subject, "port", "systemctl restart fpisa-manager",
+			"nobody listens at TCP %s:%u here: it was started by another file, or in another network namespace", a,
+			port);
+}
+
+static void check_pool(struct doctor *d, const struct manager_policy *p)
+{
+	__u32 numbers = 0, slots = 0, free_slots;
+
+	for (__u32 job = 0; job < FPISA_MAX_JOBS; job++) {
+		const struct fpisa_job *j = &d->dp->jobs[job];
+
+		numbers += !j->active && p->jobs >> job & 1;
+		if (j->active && !fpisa_is_query(j))
+			slots += j->window;
+	}
+	free_slots = slots < MANAGER_SLOTS ? MANAGER_SLOTS - slots : 0;
+	if (!numbers || free_slots < LEAST_WINDOW)
+		finding(d, LEVEL_WARN, subject, "pool", NULL,
+			"%u of its numbers of jobs and %u slots of the datapath are free: it can give none; `fpisa group list` "
+			"and `fpisa job list` say who has them",
+			numbers, free_slots);
+	else
+		finding(d, LEVEL_OK, subject, "pool", NULL, "free: %u of its %d numbers of jobs, %u of %u slots", numbers,
+			__builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
+}
+
+static void check_process(struct doctor *d, const struct manager_policy *p)
+{
+	struct datapath_groups g;
+	pid_t pid = 0;
+	int err = datapath_groups_open(d->dp, false, &g);
+
+	if (!err) {
+		err = datapath_groups_manager(&g, &pid);
+		datapath_groups_close(&g);
+	}
+	if ((err && err != -ENOENT) || !pid) {
+		finding(d, LEVEL_FAULT, subject, "process", "systemctl enable --now fpisa-manager",
+			"fpisa serve does not run: nobody can join a group");
+		return;
+	}
+	finding(d, LEVEL_OK, subject, "process", NULL, "runs, its helper is process %d", pid);
+	check_descriptors(d, pid);
+	check_port(d, p);
+	check_pool(d, p);
+}
+
+void doctor_manager(struct doctor *d, const char *file)
+{
+	const char *name = file ?: CONFIG_FILE;
+	struct config *c = NULL;
+	char fix[PATH_MAX + 32];
+
+	if (!file && access(name, R_OK))
+		return;
+	snprintf(fix, sizeof(fix), "fpisa config check %s", name);
+	if (config_read(&c, name)) {
+		finding(d, LEVEL_FAULT, subject, "configuration", fix, "%s has errors", name);
+	} else if (c->manager_line) {
+		check_keys(d, &c->manager);
+		check_user(d, &c->manager);
+		if (d->dp)
+			check_process(d, &c->manager);
+	} else if (file) {
+		finding(d, LEVEL_FAULT, subject, "configuration", NULL, "%s has no section [manager]; see fpisa(8)", name);
+	}
+	config_free(c);
+}

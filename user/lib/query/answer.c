@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The rows of the answer, and whether it is whole; master.h has what is what. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "fpisa/query/order.h"
+#include "lib/base/error.h"
+#include "master.h"
+
+static const struct fpisa_query_column aggregates[] = {
+	{"count", FPISA_COLUMN_INT64, 1}, {"sum", FPISA_COLUMN_REAL, 0},   {"min", FPISA_COLUMN_REAL, 0},
+	{"max", FPISA_COLUMN_REAL, 0},	  {"avg", FPISA_COLUMN_DOUBLE, 0},
+};
+
+#define AGGREGATES (sizeof(aggregates) / sizeof(aggregates[0]))
+#define CELL (FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES) /* of a group */
+
+/* -- columns ------------------------------------------------------------------------- */
+
+/* All workers have the same columns. */
+static int check_columns(const struct fpisa_query *q)
+{
+	const struct fpisa_query_worker *a = &q->worker[0];
+
+	for (uint32_t i = 1; i < q->n_workers; i++) {
+		const struct fpisa_query_worker *b = &q->worker[i];
+		uint32_t n = a->is.keys + a->is.columns;
+
+		if (a->is.keys != b->is.keys || a->is.columns != b->is.columns)
+			return fpisa_fail(-EINVAL, "workers %s and %s have other schemas of table %s: %u columns, and %u", a->name,
+					  b->name, q->table, n, b->is.keys + b->is.columns);
+		for (uint32_t k = 0; k < n; k++)
+			if (strcmp(a->columns[k].name, b->columns[k].name) || a->columns[k].type != b->columns[k].type ||
+			    a->columns[k].not_null != b->columns[k].not_null)
+				return fpisa_fail(-EINVAL, "workers %s and %s have other schemas of table %s: %s %s%s, and %s %s%s",
+						  a->name, b->name, q->table, a->columns[k].name,
+						  fpisa_column_type_name(a->columns[k].type),
+						  a->columns[k].not_null ? " not null" : "", b->columns[k].name,
+						  fpisa_column_type_name(b->columns[k].type),
+						  b->columns[k].not_null ? " not null" : "");
+	}
+	return 0;
+}
+
+/* Where nobody has said how long keys are: as short as they can be; with a count, if rows need one. */
+static void choose_key_bytes(struct fpisa_query *q)
+{
+	const struct fpisa_query_worker *w = &q->worker[0];
+	int counts = q->options.preaggregate || q->options.pruning == FPISA_PRUNING_WORKERS;
+	size_t most = 0;
+
+	for (uint32_t i = 0; i < w->is.keys; i++)
+		most += fpisa_key_most(&w->columns[i]);
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		counts |= q->worker[i].is.value_may_be_null;
+	if (q->kind == FPISA_QUERY_TOPN)
+		q->key_bytes = 8;
+	else
+		q->key_bytes = most <= 4 && !counts ? 4 : most <= 8 ? 8 : most <= 16 ? 16 : 32;
+}
+
+int fpisa_query_describe(struct fpisa_query *q)
+{
+	const struct fpisa_query_worker *w = &q->worker[0];
+	int groups = q->kind == FPISA_QUERY_TABLE, rc = check_columns(q);
+	uint32_t n = groups ? w->is.keys : w->is.columns, first = groups ? 0 : w->is.keys;
+
+	if (rc)
+		return rc;
+	choose_key_bytes(q);
+	q->n_out = n + (!groups ? 0 : q->value ? (uint32_t)AGGREGATES : 1);
+	q->out = calloc(q->n_out, sizeof(*q->out));
+	q->text = calloc(q->n_out, sizeof(*q->text));
+	q->space = groups ? malloc(q->n_out * CELL) : NULL;
+	if (!q->out || !q->text || (groups && !q->space))
+		return fpisa_fail(-ENOMEM, "no memory for columns");
+	for (uint32_t i = 0; i < n; i++)
+		q->out[i] = (struct fpisa_query_column){w->columns[first + i].name, w->columns[first + i].type,
+							w->columns[first + i].not_null};
+	for (uint32_t i = n; i < q->n_out; i++)
+		q->out[i] = aggregates[i - n];
+	return 0;
+}
+
+/* -- is it whole? ---------------------------------------------------------------------- */
+
+int fpisa_query_check(struct fpisa_query *q)
+{
+	uint64_t sent = 0, weight = 0;
+
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		sent += q->worker[i].said.sent;
+		weight += q->worker[i].said.weight;
+	}
+	if (q->received > sent || (q->received != sent && (fpisa_query_is_direct(q) || q->kind == FPISA_QUERY_SCAN)))
+		return fpisa_fail(-EILSEQ, "workers have sent %llu rows, and %llu have come: something is broken",
+				  (unsigned long long)sent, (unsigned long long)q->received);
+	if (q->kind == FPISA_QUERY_TABLE && weight != q->absorbed + q->weight)
+		return fpisa_fail(-EILSEQ, "workers have sent %llu values; %llu are in the aggregator's table, and %llu have come: "
+					   "something is broken",
+				  (unsigned long long)weight, (unsigned long long)q->absorbed, (unsigned long long)q->weight);
+	return 0;
+}
+
+void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *c)
+{
+	uint64_t left;
+
+	*c = (struct fpisa_query_counts){
+		.received = q->received,
+		.values_absorbed = q->absorbed,
+		.values_received = q->weight,
+		.restarts = q->restarts,
+		.certified = q->certified,
+	};
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		const struct fpisa_query_done *d = &q->worker[i].said;
+
+		c->rows += d->rows;
+		c->nulls += d->nulls;
+		c->sent += d->sent;
+		c->values_sent += q->kind == FPISA_QUERY_TABLE ? d->weight : 0;
+		c->frames += d->frames;
+		c->repeated += d->repeated;
+	}
+	left = c->sent > c->received ? c->sent - c->received : 0;
+	c->absorbed = q->kind == FPISA_QUERY_TABLE ? left : 0;
+	c->pruned = q->kind == FPISA_QUERY_TOPN ? left : 0;
+}
+
+/* -- the first N ------------------------------------------------------------------------ */
+
+/* Row i of the answer, at which worker. */
+static struct fpisa_top_row place_of(const struct fpisa_query *q, uint64_t i, uint64_t nulls)
+{
+	uint64_t values = q->top.n < q->options.limit ? q->top.n : q->options.limit, first;
+	struct fpisa_top_row at = {0};
+
+	if (q->options.nulls_first ? i >= nulls : i < values) {
+		at = q->top.rows[q->options.nulls_first ? i - nulls : i];
+		at.worker = q->of_rank[at.worker];
+		return at;
+	}
+	first = q->options.nulls_first ? i : i - values;
+	while (first >= q->worker[at.worker].n_nulls)
+		first -= q->worker[at.worker++].n_nulls;
+	at.row = q->worker[at.worker].nulls[first];
+	return at;
+}
+
+static uint64_t count_nulls(const struct fpisa_query *q)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		n += q->worker[i].n_nulls;
+	return n < q->options.limit ? n : q->options.limit;
+}
+
+/* What each worker has of the answer is asked of it in the answer's order. */
+static int settle_top(struct fpisa_query *q)
+{
+	uint64_t nulls = count_nulls(q);
+
+	if (q->top.rows)
+		fpisa_top_settle(&q->top);
+	q->total = nulls + q->top.n;
+	if (q->total > q->options.limit)
+		q->total = q->options.limit;
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		q->worker[i].rows = malloc((q->total + 1) * sizeof(*q->worker[i].rows));
+		if (!q->worker[i].rows)
+			return fpisa_fail(-ENOMEM, "no memory for rows");
+	}
+	for (uint64_t i = 0; i < q->total; i++) {
+		struct fpisa_top_row at = place_of(q, i, nulls);
+		struct fpisa_query_worker *w = &q->worker[at.worker];
+
+		w->rows[w->n_rows++] = at.row;
+	}
+	return fpisa_query_fetch(q);
+}
+
+int fpisa_query_settle(struct fpisa_query *q)
+{
+	if (q->kind == FPISA_QUERY_TOPN)
+		return settle_top(q);
+	q->total = q->groups.state.used;
+	return 0;
+}
+
+/* -- rows ---------------------------------------------------------------------------------- */
+
+/* The record at `p`; where it ends. A text's 0 stands in the place of the next one's length, which has been read. */
+static uint8_t *take_record(struct fpisa_query *q, uint8_t *p)
+{
+	uint32_t len = 0;
+
+	for (uint32_t i = 0; i < q->n_out; i++) {
+		memcpy(&len, p, sizeof(len));
+		if (i)
+			*p = 0;
+		p += sizeof(len);
+		q->text[i] = len == FPISA_QUERY_NULL ? NULL : (char *)p;
+		p += len == FPISA_QUERY_NULL ? 0 : len;
+	}
+	return p;
+}
+
+/* The last text's 0 stands where the next record begins, which is put back before that is taken. */
+static int next_of_stream(struct fpisa_query *q)
+{
+	uint8_t *end;
+
+	if (q->held) {
+		*q->held = q->kept;
+		q->held = NULL;
+	}
+	if (q->stream_at == q->stream_n)
+		return 0;
+	end = take_record(q, q->stream + q->stream_at);
+	q->stream_at = (size_t)(end - q->stream);
+	q->held = end;
+	q->kept = *end;
+	*end = 0;
+	return 1;
+}
+
+static int next_of_top(struct fpisa_query *q)
+{
+	struct fpisa_top_row at;
+	struct fpisa_query_worker *w;
+	uint8_t *end;
+
+	if (q->held) {
+		*q->held = q->kept;
+		q->held = NULL;
+	}
+	if (q->next == q->total)
+		return 0;
+	at = place_of(q, q->next++, count_nulls(q));
+	w = &q->worker[at.worker];
+	end = take_record(q, w->records + w->record_at);
+	w->record_at = (size_t)(end - w->records);
+	q->held = end;
+	q->kept = *end;
+	*end = 0;
+	return 1;
+}
+
+static char *cell(struct fpisa_query *q, uint32_t i)
+{
+	return q->space + i * CELL;
+}
+
+static void aggregate_texts(struct fpisa_query *q, const struct fpisa_group *g, uint32_t i)
+{
+	const struct fpisa_format real = fpisa_superacc_format(FPISA_FORMAT_FP32), wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
+	union fpisa_superacc_full sum;
+	uint32_t flags = 0;
+
+	for (uint32_t k = i; k < q->n_out; k++)
+		q->text[k] = NULL;
+	if (!g->count || g->min > g->max)
+		return;
+	fpisa_group_sum(g, &sum);
+	fpisa_real_text((uint32_t)fpisa_superacc_read(&sum.acc, real, real, 0, &flags), cell(q, i));
+	fpisa_real_text(fpisa_order_value(g->min), cell(q, i + 1));
+	fpisa_real_text(fpisa_order_value(g->max), cell(q, i + 2));
+	fpisa_double_text(fpisa_superacc_read(&sum.acc, real, wide, 1, &flags), cell(q, i + 3));
+	for (uint32_t k = i; k < q->n_out; k++)
+		q->text[k] = cell(q, k);
+}
+
+static int next_of_groups(struct fpisa_query *q)
+{
+	const struct fpisa_query_worker *w = &q->worker[0];
+	const struct fpisa_group *g;
+	size_t at = 0;
+
+	if (q->next == q->total)
+		return 0;
+	g = &q->groups.group[q->next++];
+	for (uint32_t i = 0; i < w->is.keys; i++) {
+		int null = 0, end = fpisa_key_take((const uint8_t *)g->key, at, q->groups.config.key_bytes, &w->columns[i],
+						   cell(q, i), CELL, &null);
+
+		if (end < 0)
+			return fpisa_fail(-EILSEQ, "a group has a key that is none of the table's: something is broken");
+		at = (size_t)end;
+		q->text[i] = null ? NULL : cell(q, i);
+	}
+	snprintf(cell(q, w->is.keys), CELL, "%llu", (unsigned long long)g->count);
+	q->text[w->is.keys] = cell(q, w->is.keys);
+	if (q->value)
+		aggregate_texts(q, g, w->is.keys + 1);
+	return 1;
+}
+
+int fpisa_query_row(struct fpisa_query *q)
+{
+	return q->kind == FPISA_QUERY_SCAN ? next_of_stream(q) :
+	       q->kind == FPISA_QUERY_TOPN ? next_of_top(q) :
+					     next_of_groups(q);
+}

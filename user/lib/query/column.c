@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Values of columns as text and in keys; column.h has the contracts. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "column.h"
+#include "fpisa.h"
+#include "fpisa/query/order.h"
+
+static const char *const names[] = {
+	[FPISA_COLUMN_REAL] = "real",	[FPISA_COLUMN_DOUBLE] = "double", [FPISA_COLUMN_INT32] = "int32",
+	[FPISA_COLUMN_INT64] = "int64", [FPISA_COLUMN_TEXT] = "text",	  [FPISA_COLUMN_DATE] = "date",
+};
+
+#define NAMES (sizeof(names) / sizeof(names[0]))
+
+const char *fpisa_column_type_name(unsigned int type)
+{
+	return type < NAMES ? names[type] : NULL;
+}
+
+unsigned int fpisa_column_type_of(const char *name)
+{
+	for (unsigned int i = 1; i < NAMES; i++)
+		if (!strcmp(name, names[i]))
+			return i;
+	return 0;
+}
+
+int fpisa_column_name_valid(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n && n < FPISA_COLUMN_NAME && (*name < '0' || *name > '9') &&
+	       strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == n;
+}
+
+/* -- text ------------------------------------------------------------------- */
+
+/* What strtod() takes besides: blanks, hexadecimal digits, NaNs of a certain kind. */
+static int is_decimal(const char *text)
+{
+	return *text && !strpbrk(text, " \t\n\v\f\rxXpP(");
+}
+
+int fpisa_parse_real(const char *text, uint32_t *bits)
+{
+	float x;
+	char *end;
+
+	errno = 0;
+	x = strtof(text, &end);
+	if (!is_decimal(text) || *end)
+		return -EINVAL;
+	if (errno == ERANGE && isinf(x))
+		return -ERANGE;
+	memcpy(bits, &x, sizeof(x));
+	return 0;
+}
+
+static int parse_double(const char *text, uint64_t *bits)
+{
+	double x;
+	char *end;
+
+	errno = 0;
+	x = strtod(text, &end);
+	if (!is_decimal(text) || *end)
+		return -EINVAL;
+	if (errno == ERANGE && isinf(x))
+		return -ERANGE;
+	x = isnan(x) ? (double)NAN : x + 0.0; /* -0 becomes 0 */
+	memcpy(bits, &x, sizeof(x));
+	return 0;
+}
+
+static int parse_integer(const char *text, int64_t least, int64_t most, int64_t *out)
+{
+	const char *digits = text + (*text == '-' || *text == '+');
+	long long x;
+
+	if (!*digits || strspn(digits, "0123456789") != strlen(digits))
+		return -EINVAL;
+	errno = 0;
+	x = strtoll(text, NULL, 10);
+	if (errno || x < least || x > most)
+		return -ERANGE;
+	*out = x;
+	return 0;
+}
+
+/* Days since 1970-01-01, in the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms"). */
+static int32_t days_of(int year, unsigned int month, unsigned int day)
+{
+	unsigned int in_era, of_year, of_era;
+	int era;
+
+	year -= month <= 2;
+	era = (year >= 0 ? year : year - 399) / 400;
+	in_era = (unsigned int)(year - era * 400);
+	of_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
+	of_era = in_era * 365 + in_era / 4 - in_era / 100 + of_year;
+	return era * 146097 + (int32_t)of_era - 719468;
+}
+
+static void date_of(int32_t days, int *year, unsigned int *month, unsigned int *day)
+{
+	int32_t z = days + 719468, era = (z >= 0 ? z : z - 146096) / 146097;
+	unsigned int of_era = (unsigned int)(z - era * 146097);
+	unsigned int in_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+	unsigned int of_year = of_era - (365 * in_era + in_era / 4 - in_era / 100), m = (5 * of_year + 2) / 153;
+
+	*day = of_year - (153 * m + 2) / 5 + 1;
+	*month = m < 10 ? m + 3 : m - 9;
+	*year = (int)in_era + era * 400 + (*month <= 2);
+}
+
+/* YYYY-MM-DD of the years 1 to 9999. */
+static int parse_date(const char *text, int32_t *days)
+{
+	unsigned int year, month, day, m, d;
+	int y, n = 0;
+
+	if (strlen(text) != 10 || strspn(text, "0123456789-") != 10 || text[4] != '-' || text[7] != '-' ||
+	    sscanf(text, "%4u-%2u-%2u%n", &year, &month, &day, &n) != 3 || n != 10)
+		return -EINVAL;
+	if (!year || !month || month > 12 || !day || day > 31)
+		return -ERANGE;
+	*days = days_of((int)year, month, day);
+	/* The 31st of June would come back as another day. */
+	date_of(*days, &y, &m, &d);
+	return d == day ? 0 : -ERANGE;
+}
+
+void fpisa_real_text(uint32_t bits, char text[FPISA_COLUMN_TEXT_MOST])
+{
+	float x;
+
+	memcpy(&x, &bits, sizeof(x));
+	if (isnan(x) || isinf(x))
+		strcpy(text, isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
+	else
+		snprintf(text, FPISA_COLUMN_TEXT_MOST, "%.9g", (double)x);
+}
+
+void fpisa_double_text(uint64_t bits, char text[FPISA_COLUMN_TEXT_MOST])
+{
+	double x;
+
+	memcpy(&x, &bits, sizeof(x));
+	if (isnan(x) || isinf(x))
+		strcpy(text, isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
+	else
+		snprintf(text, FPISA_COLUMN_TEXT_MOST, "%.17g", x);
+}
+
+/* -- keys -------------------------------------------------------------------- */
+
+/* Bytes of the value's own; of text 0, for the value says. */
+static size_t width(unsigned int type)
+{
+	switch (type) {
+	case FPISA_COLUMN_REAL:
+	case FPISA_COLUMN_INT32:
+	case FPISA_COLUMN_DATE:
+		return 4;
+	case FPISA_COLUMN_DOUBLE:
+	case FPISA_COLUMN_INT64:
+		return 8;
+	}
+	return 0;
+}
+
+size_t fpisa_key_least(const struct fpisa_column *c)
+{
+	size_t n = width(c->type);
+
+	return !c->not_null + (n ? n : 1);
+}
+
+size_t fpisa_key_most(const struct fpisa_column *c)
+{
+	return c->type == FPISA_COLUMN_TEXT ? FPISA_QUERY_KEY_BYTES : fpisa_key_least(c);
+}
+
+/* The value as bytes of a key; *n is set to their number. */
+static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f, uint8_t out[FPISA_QUERY_KEY_BYTES], size_t *n)
+{
+	uint64_t wide = 0;
+	int64_t number = 0;
+	int32_t days = 0;
+	uint32_t bits = 0;
+	int rc = 0;
+
+	*n = width(c->type);
+	switch (c->type) {
+	case FPISA_COLUMN_REAL:
+		rc = fpisa_parse_real(f->text, &bits);
+		wide = fpisa_order_key(bits);
+		break;
+	case FPISA_COLUMN_DOUBLE:
+		rc = parse_double(f->text, &wide);
+		break;
+	case FPISA_COLUMN_INT32:
+		rc = parse_integer(f->text, INT32_MIN, INT32_MAX, &number);
+		wide = (uint64_t)number;
+		break;
+	case FPISA_COLUMN_INT64:
+		rc = parse_integer(f->text, INT64_MIN, INT64_MAX, &number);
+		wide = (uint64_t)number;
+		break;
+	case FPISA_COLUMN_DATE:
+		rc = parse_date(f->text, &days);
+		wide = (uint64_t)(int64_t)days;
+		break;
+	case FPISA_COLUMN_TEXT:
+		if (f->len >= FPISA_QUERY_KEY_BYTES)
+			return -ENOSPC;
+		out[0] = (uint8_t)f->len;
+		memcpy(out + 1, f->text, f->len);
+		*n = f->len + 1;
+		return 0;
+	}
+	memcpy(out, &wide, *n);
+	return rc;
+}
+
+int fpisa_field_check(const struct fpisa_column *c, const struct fpisa_field *f)
+{
+	uint8_t bytes[FPISA_QUERY_KEY_BYTES];
+	size_t n;
+
+	return f->null || c->type == FPISA_COLUMN_TEXT ? 0 : value_bytes(c, f, bytes, &n);
+}
+
+int fpisa_key_put(uint8_t key[FPISA_QUERY_KEY_BYTES], size_t used, size_t most, const struct fpisa_column *c,
+		  const struct fpisa_field *f)
+{
+	uint8_t bytes[FPISA_QUERY_KEY_BYTES] = {0};
+	size_t n = fpisa_key_least(c) - !c->not_null;
+	int rc = f->null ? 0 : value_bytes(c, f, bytes, &n);
+
+	if (rc)
+		return rc;
+	if (used + !c->not_null + n > most)
+		return -ENOSPC;
+	if (!c->not_null)
+		key[used++] = (uint8_t)f->null;
+	memcpy(key + used, bytes, n);
+	return (int)(used + n);
+}
+
+int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t most, const struct fpisa_column *c,
+		   char *text, size_t size, int *null)
+{
+	size_t n = width(c->type);
+	uint64_t wide = 0;
+	unsigned int month, day;
+	int year;
+
+	*text = 0;
+	*null = 0;
+	if (at + fpisa_key_least(c) > most)
+		return -EINVAL;
+	if (!c->not_null)
+		*null = key[at++];
+	if (c->type == FPISA_COLUMN_TEXT) {
+		n = (size_t)key[at++];
+		if (at + n > most || n >= size)
+			return -EINVAL;
+		memcpy(text, key + at, n);
+		text[n] = 0;
+		return (int)(at + n);
+	}
+	memcpy(&wide, key + at, n);
+	at += n;
+	if (*null)
+		return (int)at;
+	switch (c->type) {
+	case FPISA_COLUMN_REAL:
+		fpisa_real_text(fpisa_order_value((uint32_t)wide), text);
+		break;
+	case FPISA_COLUMN_DOUBLE:
+		fpisa_double_text(wide, text);
+		break;
+	case FPISA_COLUMN_INT32:
+		snprintf(text, size, "%d", (int)(uint32_t)wide);
+		break;
+	case FPISA_COLUMN_INT64:
+		snprintf(text, size, "%lld", (long long)wide);
+		break;
+	case FPISA_COLUMN_DATE:
+		date_of((int32_t)wide, &year, &month, &day);
+		snprintf(text, size, "%04d-%02u-%02u", year, month, day);
+		break;
+	default:
+		return -EINVAL;
+	}
+	return (int)at;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the master of a query and a worker say to each other beside the rows,
+ * over TCP in TLS, with keys and in messages as of the manager (channel.h):
+ *
+ *	OPEN	master	what is wanted: struct fpisa_query_open, then strings, each with its 0: table, value, by, columns
+ *	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key and of the rows
+ *	START	master	struct fpisa_query_start: from the first row on, in another attempt than before
+ *	WORKING	worker	nothing: there is progress
+ *	LOST	worker	the attempt, 4 bytes: its epoch is over
+ *	DONE	worker	struct fpisa_query_done, then places of rows that are NULL: all rows are acknowledged
+ *	FETCH	master	places of rows, 8 bytes each
+ *	RECORDS	worker	rows as text: of each column its length, 4 bytes, or FPISA_QUERY_NULL, and its bytes
+ *	FAILED	worker	an errno, 4 bytes, and a sentence with its 0. It is the last
+ *
+ * In each message `number` says how many bytes of the content it and those behind it have.
+ */
+#ifndef FPISA_QUERY_CONTROL_H
+#define FPISA_QUERY_CONTROL_H
+
+#include "column.h"
+#include "lib/manager/channel.h"
+
+#define FPISA_CONTROL_MAGIC 0x43515046u /* "FPQC" as bytes; begins as the manager's does */
+#define FPISA_CONTROL_PORT 18001	/* TCP, of workers */
+#define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
+#define FPISA_CONTROL_MOST (64u << 20) /* bytes of a content */
+#define FPISA_QUERY_NULL 0xffffffffu
+#define FPISA_QUERY_SCAN 0 /* beside FPISA_QUERY_TOPN and FPISA_QUERY_TABLE */
+
+enum fpisa_control_type {
+	FPISA_CONTROL_OPEN = 1,
+	FPISA_CONTROL_START = 2,
+	FPISA_CONTROL_FETCH = 3,
+	FPISA_CONTROL_READY = 17,
+	FPISA_CONTROL_WORKING = 18,
+	FPISA_CONTROL_LOST = 19,
+	FPISA_CONTROL_DONE = 20,
+	FPISA_CONTROL_RECORDS = 21,
+	FPISA_CONTROL_FAILED = 22,
+};
+
+struct fpisa_query_open {
+	__u8 kind;    /* enum fpisa_query_kind, or FPISA_QUERY_SCAN */
+	__u8 pruning; /* enum fpisa_pruning */
+	__u8 preaggregate, ascending;
+	__u32 query;
+	__be32 aggregator;
+	__u16 aggregator_port;
+	__u16 local_port; /* UDP, of the worker; of rows straight to the master 0 */
+	__u16 master_port; /* UDP, of rows straight to the master */
+	__u16 mtu;	   /* of the master */
+	__u32 timeout_ms;
+	__u64 token;
+	__u64 limit;
+	__u64 seed;
+	__u32 faults[5]; /* in 2^-32: drop, duplicate, reorder, delay, corrupt */
+	__u32 zero;
+};
+
+struct fpisa_query_ready {
+	__u32 keys, columns;
+	__u16 port;	       /* UDP, of rows straight to the master */
+	__u16 value_may_be_null;
+	__u32 zero;
+};
+
+struct fpisa_query_start {
+	__u32 attempt;
+	__u32 rank;	 /* of rows straight to the master, as these: */
+	__u32 key_bytes;
+	__u32 zero;
+	__u64 cookie;
+};
+
+struct fpisa_query_done {
+	__u32 attempt;
+	__u32 rank;   /* that the aggregator gave it */
+	__u64 rows;   /* of the table here */
+	__u64 nulls;  /* of them whose value is NULL */
+	__u64 sent;   /* rows in frames, each once */
+	__u64 weight; /* the sum of their counts */
+	__u64 frames;
+	__u64 repeated; /* frames that were sent again */
+};
+
+struct fpisa_control_channel {
+	struct fpisa_channel *channel;
+	__u8 *out, *in;
+	size_t out_at, out_n, out_room; /* whole messages that wait, in bytes */
+	size_t in_n, in_room;
+	__u64 in_left;
+	__u16 in_type; /* of a content that is not whole; 0: none */
+};
+
+/* Of a connected socket, which is its own from now on, also when this fails; 0 or -errno as of channel.h, the message set. */
+int fpisa_control_serve(struct fpisa_control_channel *c, int fd, const struct fpisa_psks *keys);
+int fpisa_control_call(struct fpisa_control_channel *c, int fd, const struct fpisa_psk *psk);
+void fpisa_control_close(struct fpisa_control_channel *c);
+
+/* Takes a content to leave. 0, or -ENOMEM with the message set. */
+int fpisa_control_send(struct fpisa_control_channel *c, __u16 type, const void *content, size_t n);
+
+/*
+ * Goes on with what waits in both directions. 1: a content has come, *type, *content and *n, valid until the next call; 0:
+ * nothing now; -errno with the message set: the connection is over.
+ */
+int fpisa_control_work(struct fpisa_control_channel *c, __u16 *type, const __u8 **content, size_t *n);
+
+/* Sends what can be sent now. 0, or -errno as above. */
+int fpisa_control_flush(struct fpisa_control_channel *c);
+
+/* Bytes that wait to leave. */
+size_t fpisa_control_waiting(const struct fpisa_control_channel *c);
+
+#endif

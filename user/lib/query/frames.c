@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The master's frames (doc/query-wire.md, section 6); master.h has what is what. */
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include "fpisa/query/order.h"
+#include "fpisa/verdict.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "master.h"
+
+#define ASK_FIRST_NS 10000000ull /* until a SEAL or READ is sent again; doubles */
+#define ASK_MAX_NS 500000000ull
+#define TURN 64 /* batches, before others have theirs */
+#define NOTHING 0xffffffffu
+
+/* -- sockets ------------------------------------------------------------------------ */
+
+static int watch(struct fpisa_query *q, struct fpisa_member *m)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = &q->member};
+	int fds[FPISA_TRANSPORT_FDS], n = m->t->ops->fds(m->t, fds);
+
+	for (int i = 0; i < n; i++)
+		if (epoll_ctl(q->poll, EPOLL_CTL_ADD, fds[i], &e))
+			return fpisa_fail(-errno, "%s", strerror(errno));
+	return 0;
+}
+
+int fpisa_query_open_sockets(struct fpisa_query *q)
+{
+	int rc = 0;
+
+	if (q->kind == FPISA_QUERY_SCAN)
+		return 0;
+	if (!fpisa_query_is_direct(q)) {
+		rc = fpisa_member_open(&q->member, q->aggregator.s_addr, q->aggregator_port, q->options.local_port);
+		return rc ? rc : watch(q, &q->member);
+	}
+	/* To a port that the worker will tell. */
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++) {
+		struct fpisa_query_worker *w = &q->worker[i];
+
+		rc = fpisa_member_open(&w->direct, w->at.sin_addr.s_addr, FPISA_PORT, 0);
+		if (!rc)
+			rc = watch(q, &w->direct);
+	}
+	return rc;
+}
+
+/* -- rows --------------------------------------------------------------------------- */
+
+int fpisa_query_reset(struct fpisa_query *q)
+{
+	fpisa_groups_free(&q->groups);
+	fpisa_top_free(&q->top);
+	q->received = q->weight = q->absorbed = 0;
+	q->table_groups = q->read_next = q->read_left = 0;
+	for (int i = 0; i < FPISA_QUERY_READS; i++)
+		q->read_at[i] = NOTHING;
+	q->ask_ns = 0;
+	q->ask_pause_ns = ASK_FIRST_NS;
+	q->certified = q->lost = 0;
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		q->window[i] = fpisa_query_window_empty(FPISA_QUERY_WINDOW);
+		q->of_rank[i] = NOTHING;
+	}
+	/* With the key's length, which is known when the aggregator has said it. */
+	return 0;
+}
+
+static int prepare(struct fpisa_query *q, uint32_t key_bytes, uint32_t limit)
+{
+	if (q->kind == FPISA_QUERY_TABLE)
+		return q->groups.group ? 0 : fpisa_groups_init(&q->groups, key_bytes);
+	return q->top.rows ? 0 : fpisa_top_init(&q->top, limit);
+}
+
+int fpisa_query_check_parameters(struct fpisa_query *q)
+{
+	const struct fpisa_member *m = &q->member;
+	const struct fpisa_query_options *o = &q->options;
+
+	if (m->kind != q->kind)
+		return fpisa_fail(-EINVAL, "query %u at the aggregator is a %s; this takes one of --kind %s", o->query,
+				  m->kind == FPISA_QUERY_TOPN ? "topn" : "table", q->kind == FPISA_QUERY_TOPN ? "topn" : "table");
+	if (m->rank != m->members - 1)
+		return fpisa_fail(-EINVAL, "query %u lists this host and port as a worker, not as its master", o->query);
+	if (m->members - 1 != q->n_workers)
+		return fpisa_fail(-EINVAL, "query %u has %u workers at the aggregator, and %u are given", o->query, m->members - 1,
+				  q->n_workers);
+	if (q->kind == FPISA_QUERY_TABLE)
+		return 0;
+	if (!!(m->order & FPISA_QUERY_ASCENDING) != !!o->ascending)
+		return fpisa_fail(-EINVAL, "query %u is %sascending at the aggregator", o->query, o->ascending ? "not " : "");
+	if (m->limit < o->limit)
+		return fpisa_fail(-EINVAL, "query %u keeps the first %u rows; %llu are asked for", o->query, m->limit,
+				  (unsigned long long)o->limit);
+	if (m->key_bytes < 8)
+		return fpisa_fail(-EINVAL, "query %u has keys of %u bytes; places of rows take --key-bytes 8", o->query,
+				  m->key_bytes);
+	return 0;
+}
+
+static int take_row(struct fpisa_query *q, uint32_t worker, const struct fpisa_row *r)
+{
+	struct fpisa_top_row top = {.place = fpisa_order_key(r->value), .worker = worker, .row = r->key[0]};
+
+	if (q->kind == FPISA_QUERY_TABLE) {
+		q->weight += r->count & FPISA_ROW_COUNT;
+		return fpisa_groups_add(&q->groups, r);
+	}
+	if (q->options.ascending)
+		top.place = ~top.place;
+	fpisa_top_add(&q->top, &top);
+	return 0;
+}
+
+/* A number that the worker has left behind: it has heard that it was acknowledged. */
+static int is_new(struct fpisa_query_window *w, uint64_t sequence)
+{
+	uint64_t by = w->high - sequence;
+
+	if (sequence <= w->high && (by >= FPISA_QUERY_WINDOW || w->taken >> by & 1))
+		return 0;
+	if (sequence <= w->high) {
+		w->taken |= 1ull << by;
+		return 1;
+	}
+	by = sequence - w->high;
+	w->taken = (by >= 64 ? 0 : w->taken << by) | 1;
+	w->high = sequence;
+	return 1;
+}
+
+/* `from`: whose it is. An acknowledgement goes to *ack. */
+static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t from, const struct fpisa_hdr *h,
+		     struct fpisa_member_frame *ack)
+{
+	uint32_t row_bytes = fpisa_row_bytes(m->key_bytes);
+	const char *p = (const char *)(h + 1);
+	int rc = prepare(q, m->key_bytes, m == &q->member ? m->limit : (uint32_t)q->options.limit);
+
+	if (!rc && h->chunk && is_new(&q->window[from], h->chunk)) {
+		q->progress_ns = fpisa_now();
+		q->received += h->count;
+		for (uint32_t i = 0; !rc && i < h->count; i++) {
+			struct fpisa_row r = fpisa_row_load(p + i * row_bytes, m->key_bytes);
+
+			rc = take_row(q, from, &r);
+		}
+	}
+	ack->header = (struct fpisa_hdr){.type = FPISA_TYPE_ACK, .chunk = h->chunk};
+	ack->header.slot = m == &q->member ? from : 0;
+	ack->header.rank = (uint16_t)(m == &q->member ? m->rank : from);
+	ack->bytes = 0;
+	return rc;
+}
+
+/* -- the aggregator's table ---------------------------------------------------------- */
+
+/* No frame is to be sent again before `now`. */
+static void ask_again(struct fpisa_query *q, uint64_t now)
+{
+	q->ask_ns = now + q->ask_pause_ns;
+	q->ask_pause_ns = 2 * q->ask_pause_ns < ASK_MAX_NS ? 2 * q->ask_pause_ns : ASK_MAX_NS;
+}
+
+static int seal(struct fpisa_query *q, uint64_t now)
+{
+	_Alignas(8) uint64_t last[FPISA_QUERY_WORKERS + 4] = {0};
+	struct fpisa_member_frame f = {.payload = last, .bytes = fpisa_query_payload(q->n_workers, sizeof(last[0]))};
+
+	if (now < q->ask_ns)
+		return 0;
+	ask_again(q, now);
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		last[q->worker[i].said.rank] = q->worker[i].said.frames;
+	f.header = (struct fpisa_hdr){.type = FPISA_TYPE_SEAL, .rank = (uint16_t)q->member.rank, .count = (uint16_t)q->n_workers};
+	return fpisa_member_send(&q->member, &f, 1);
+}
+
+/* The place of the last of N rows that the aggregator has counted, plus 1; the last of ours is not below it. */
+static int check_certificate(struct fpisa_query *q, uint64_t bar)
+{
+	int rc = prepare(q, q->member.key_bytes, q->member.limit);
+
+	if (rc)
+		return rc;
+	fpisa_top_settle(&q->top);
+	if (bar && (q->top.n < q->member.limit || (uint64_t)q->top.rows[q->top.n - 1].place + 1 < bar))
+		return fpisa_fail(-EILSEQ, "query %u: the aggregator has counted %u rows from place %llu on, of which not all came "
+					   "to here: something is broken",
+				  q->options.query, q->member.limit, (unsigned long long)bar - 1);
+	q->certified = 1;
+	return 0;
+}
+
+static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
+{
+	int rc;
+
+	if (q->phase != FPISA_PHASE_SEAL)
+		return 0;
+	q->progress_ns = fpisa_now();
+	if (q->kind == FPISA_QUERY_TOPN) {
+		rc = check_certificate(q, h->aux);
+		q->phase = FPISA_PHASE_FETCH;
+		return rc;
+	}
+	if (h->bitmap)
+		return 0;
+	rc = prepare(q, q->member.key_bytes, 0);
+	q->table_groups = q->read_left = (uint32_t)h->aux;
+	q->phase = FPISA_PHASE_READ;
+	q->ask_ns = 0;
+	q->ask_pause_ns = ASK_FIRST_NS;
+	return rc;
+}
+
+/* READs of groups that nobody has asked for, and those whose answer is late. */
+static int read_more(struct fpisa_query *q, uint64_t now)
+{
+	static char space[FPISA_MAX_PAYLOAD];
+	uint32_t batch = fpisa_member_fit(fpisa_member_mtu(q->aggregator.s_addr), sizeof(struct fpisa_group), 26);
+	struct fpisa_member_frame f[FPISA_QUERY_READS];
+	int n = 0;
+
+	q->read_batch = q->read_batch ? q->read_batch : batch;
+	if (!q->read_batch)
+		return fpisa_fail(-EMSGSIZE, "the MTU towards the aggregator is too small for groups, of 128 bytes");
+	for (int i = 0; i < FPISA_QUERY_READS; i++) {
+		if (q->read_at[i] == NOTHING) {
+			if (q->read_next >= q->table_groups)
+				continue;
+			q->read_at[i] = q->read_next;
+			q->read_next += q->read_batch;
+		} else if (now < q->read_ns[i]) {
+			continue;
+		}
+		q->read_ns[i] = now + 4 * ASK_FIRST_NS;
+		f[n].header = (struct fpisa_hdr){.type = FPISA_TYPE_READ, .rank = (uint16_t)q->member.rank};
+		f[n].header.chunk = q->read_at[i];
+		f[n].header.count = (uint16_t)q->read_batch;
+		f[n].payload = space;
+		f[n++].bytes = q->read_batch * sizeof(struct fpisa_group);
+	}
+	return n ? fpisa_member_send(&q->member, f, n) : 0;
+}
+
+static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
+{
+	const char *p = (const char *)(h + 1);
+	struct fpisa_group g;
+	int slot = 0, rc = 0;
+
+	if (q->phase != FPISA_PHASE_READ)
+		return 0;
+	while (slot < FPISA_QUERY_READS && q->read_at[slot] != h->chunk)
+		slot++;
+	if (slot == FPISA_QUERY_READS)
+		return 0;
+	q->read_at[slot] = NOTHING;
+	q->progress_ns = fpisa_now();
+	for (uint32_t i = 0; !rc && i < h->count; i++) {
+		memcpy(&g, p + i * sizeof(g), sizeof(g));
+		q->absorbed += g.count;
+		rc = fpisa_groups_put(&q->groups, &g);
+	}
+	if (rc == -EEXIST)
+		return fpisa_fail(-EILSEQ, "query %u: a key is in the aggregator's table and here: something is broken",
+				  q->options.query);
+	if (h->count > q->read_left || (!h->count && q->read_left))
+		return fpisa_fail(-EILSEQ, "query %u: the aggregator's table has other groups than it said", q->options.query);
+	q->read_left -= h->count;
+	if (!rc && !q->read_left)
+		q->phase = FPISA_PHASE_FETCH;
+	return rc;
+}
+
+/* -- all of them ----------------------------------------------------------------------- */
+
+static int take_error(struct fpisa_query *q, const struct fpisa_hdr *h)
+{
+	if (h->reason == FPISA_V_generation || h->reason == FPISA_V_secret || h->reason == FPISA_V_unsealed)
+		q->lost = 1;
+	if (q->lost || h->reason == FPISA_V_port)
+		return 0;
+	return fpisa_fail(-EPROTO, "query %u: the aggregator refused a frame: %s", q->options.query, fpisa_reason(h->reason));
+}
+
+static int take(struct fpisa_query *q, struct fpisa_member *m, uint32_t from, const struct fpisa_hdr *h,
+		struct fpisa_member_frame *ack, int *acks)
+{
+	if (h->type == FPISA_TYPE_ROWS && m == &q->member)
+		from = h->rank;
+	if (h->type == FPISA_TYPE_ROWS)
+		return from < q->n_workers ? take_rows(q, m, from, h, &ack[(*acks)++]) : 0;
+	if (m != &q->member)
+		return 0;
+	switch (h->type) {
+	case FPISA_TYPE_STATUS:
+		return take_status(q, h);
+	case FPISA_TYPE_GROUPS:
+		return take_groups(q, h);
+	case FPISA_TYPE_ERROR:
+		return take_error(q, h);
+	}
+	return 0;
+}
+
+static int receive(struct fpisa_query *q, struct fpisa_member *m, uint32_t from)
+{
+	struct fpisa_member_frame ack[FPISA_BATCH];
+	struct fpisa_in in[FPISA_BATCH];
+	int rc = 0, acks, n = 1;
+
+	for (int turn = 0; !rc && n > 0 && turn < TURN; turn++) {
+		int joining = m->joining;
+
+		acks = 0;
+		n = m->t->ops->receive(m->t, in, 0);
+		if (n < 0)
+			return fpisa_fail(n, "receive: %s", strerror(-n));
+		for (int i = 0; !rc && i < n; i++) {
+			const struct fpisa_hdr *h = fpisa_member_take(m, &in[i], &rc);
+
+			if (joining && m->joined && !rc) {
+				joining = 0;
+				q->progress_ns = fpisa_now();
+				rc = fpisa_query_check_parameters(q);
+			}
+			if (h && !rc)
+				rc = take(q, m, from, h, ack, &acks);
+		}
+		if (acks && !rc)
+			rc = fpisa_member_send(m, ack, acks);
+	}
+	return rc;
+}
+
+int fpisa_query_frames(struct fpisa_query *q, uint64_t now)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
+		if (q->worker[i].direct.t && q->worker[i].direct.joined)
+			rc = receive(q, &q->worker[i].direct, i);
+	if (rc || !q->member.t)
+		return rc;
+	rc = receive(q, &q->member, 0);
+	if (!rc)
+		rc = fpisa_member_turn(&q->member, now);
+	if (!rc && q->phase == FPISA_PHASE_SEAL)
+		rc = seal(q, now);
+	if (!rc && q->phase == FPISA_PHASE_READ && !q->read_left)
+		q->phase = FPISA_PHASE_FETCH;
+	if (!rc && q->phase == FPISA_PHASE_READ)
+		rc = read_more(q, now);
+	return rc;
+}
+
+uint64_t fpisa_query_due(const struct fpisa_query *q)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		if (q->worker[i].direct.t && fpisa_member_due(&q->worker[i].direct) < due)
+			due = fpisa_member_due(&q->worker[i].direct);
+	if (!q->member.t)
+		return due;
+	if (fpisa_member_due(&q->member) < due)
+		due = fpisa_member_due(&q->member);
+	if (q->phase == FPISA_PHASE_SEAL && q->ask_ns < due)
+		due = q->ask_ns;
+	for (int i = 0; q->phase == FPISA_PHASE_READ && i < FPISA_QUERY_READS; i++)
+		if (q->read_at[i] != NOTHING && q->read_ns[i] < due)
+			due = q->read_ns[i];
+	return due;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Groups in memory; groups.h has the contracts. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "groups.h"
+#include "lib/base/error.h"
+
+static inline struct fpisa_bucket *fpisa_bucket_at(void *table, __u32 i)
+{
+	struct fpisa_groups *g = table;
+
+	return i <= g->config.bucket_mask ? &g->buckets[i] : NULL;
+}
+
+static inline struct fpisa_group *fpisa_group_at(void *table, __u32 i)
+{
+	struct fpisa_groups *g = table;
+
+	return i < g->config.limit ? &g->group[i] : NULL;
+}
+
+static inline void fpisa_group_carry(struct fpisa_group *g, __u32 from)
+{
+	fpisa_carry(g, from);
+}
+
+/* No filter stands before them. */
+static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
+{
+	(void)filter;
+	(void)i;
+	return NULL;
+}
+
+#include "fpisa/query/table.h"
+
+#define FIRST 256 /* groups; there are as many buckets, of eight */
+#define EPOCH 1
+
+static int no_memory(const struct fpisa_groups *g)
+{
+	return fpisa_fail(-ENOMEM, "no memory for more than %u groups", g->state.used);
+}
+
+/* Buckets for all groups that there are; -ENOSPC: one is full. */
+static int fill(struct fpisa_groups *g, struct fpisa_bucket *buckets, uint32_t mask)
+{
+	for (uint32_t i = 0; i < g->state.used; i++) {
+		uint64_t hash = fpisa_hash_key(g->config.seed, g->group[i].key, g->config.key_bytes);
+		struct fpisa_bucket *b = &buckets[(uint32_t)(hash >> 16) & mask];
+		uint32_t way = 0;
+
+		while (way < FPISA_WAYS && b->way[way])
+			way++;
+		if (way == FPISA_WAYS)
+			return -ENOSPC;
+		b->way[way] = (uint64_t)EPOCH << 32 | (uint64_t)i << 8 | hash >> 56;
+	}
+	return 0;
+}
+
+static int grow(struct fpisa_groups *g)
+{
+	uint32_t limit = g->config.limit, n = g->config.bucket_mask + 1;
+	struct fpisa_bucket *buckets;
+	struct fpisa_group *group;
+	int rc;
+
+	if (g->state.used == limit) {
+		if (limit >= FPISA_MAX_LIMIT_TABLE)
+			return fpisa_fail(-ENOMEM, "more than %u groups", limit);
+		group = realloc(g->group, 2ul * limit * sizeof(*group));
+		if (!group)
+			return no_memory(g);
+		g->group = group;
+		g->config.limit = 2 * limit;
+	}
+	do {
+		n *= 2;
+		buckets = calloc(n, sizeof(*buckets));
+		if (!buckets)
+			return no_memory(g);
+		rc = fill(g, buckets, n - 1);
+		if (rc)
+			free(buckets);
+	} while (rc);
+	free(g->buckets);
+	g->buckets = buckets;
+	g->config.bucket_mask = n - 1;
+	return 0;
+}
+
+int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes)
+{
+	*g = (struct fpisa_groups){.config = {.key_bytes = key_bytes, .limit = FIRST, .bucket_mask = FIRST - 1}};
+	g->state.epoch = EPOCH;
+	g->buckets = calloc(FIRST, sizeof(*g->buckets));
+	g->group = malloc(FIRST * sizeof(*g->group));
+	if (!g->buckets || !g->group)
+		return no_memory(g);
+	/* Keys are other people's. */
+	if (getrandom(&g->config.seed, sizeof(g->config.seed), 0) != sizeof(g->config.seed))
+		return fpisa_fail(-EIO, "no random numbers");
+	return 0;
+}
+
+void fpisa_groups_free(struct fpisa_groups *g)
+{
+	free(g->buckets);
+	free(g->group);
+	*g = (struct fpisa_groups){0};
+}
+
+int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
+{
+	struct fpisa_group *at;
+	int rc;
+
+	while (!(at = fpisa_table_find(&g->state, &g->config, g, r))) {
+		rc = grow(g);
+		if (rc)
+			return rc;
+	}
+	fpisa_group_add(at, r);
+	return 0;
+}
+
+int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_group *group)
+{
+	uint32_t before = g->state.used;
+	struct fpisa_row r = {.count = FPISA_ROW_NO_ORDER | FPISA_ROW_NO_SUM};
+	int rc;
+
+	memcpy(r.key, group->key, sizeof(r.key));
+	rc = fpisa_groups_add(g, &r);
+	if (rc)
+		return rc;
+	if (g->state.used == before)
+		return -EEXIST;
+	g->group[before] = *group;
+	return 0;
+}
+
+void fpisa_group_sum(const struct fpisa_group *g, union fpisa_superacc_full *sum)
+{
+	struct fpisa_superacc *a = &sum->acc;
+
+	fpisa_superacc_init(a, sizeof(*sum));
+	a->limbs = (uint16_t)fpisa_superacc_most(fpisa_superacc_format(FPISA_FORMAT_FP32));
+	_Static_assert(FPISA_GROUP_LIMBS + 2 <= FPISA_SUPERACC_MOST, "a group's limbs, and their carries");
+	memcpy(a->limb, g->limb, sizeof(g->limb));
+	(void)fpisa_superacc_carry(a);
+	a->rows = g->count ? g->count : 1;
+	a->nan = !!(g->specials & FPISA_GROUP_NAN);
+	a->pinf = !!(g->specials & FPISA_GROUP_PINF);
+	a->ninf = !!(g->specials & FPISA_GROUP_NINF);
+}
+
+/* An expansion; of a sum that rounds beyond FP32 first the largest value, as often as it takes. */
+int fpisa_group_terms(union fpisa_superacc_full *sum, uint32_t term[FPISA_EXPANSION_TERMS])
+{
+	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32);
+	__u64 wide[FPISA_EXPANSION_TERMS];
+	struct fpisa_magnitude x;
+	int n;
+
+	if (!sum->acc.rows)
+		return 0;
+	n = fpisa_superacc_expand(&sum->acc, f, wide);
+	if (n < 0) {
+		fpisa_superacc_magnitude(&sum->acc, &x);
+		term[0] = 0x7f7fffff | x.negative << 31;
+		(void)fpisa_superacc_add(&sum->acc, term[0], f, 1);
+		sum->acc.rows = 1;
+		return 1;
+	}
+	for (int i = 0; i < n; i++)
+		term[i] = (uint32_t)wide[i];
+	sum->acc.rows = 0;
+	return n;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Aggregation by key in memory, by the rules of the datapath's table
+ * (fpisa/query/table.h), for as many keys as come: what is left for the
+ * master, and a worker that aggregates before it sends.
+ */
+#ifndef FPISA_QUERY_GROUPS_H
+#define FPISA_QUERY_GROUPS_H
+
+#include <stdint.h>
+
+#include "fpisa/query/query.h"
+#include "fpisa/superacc_read.h"
+
+struct fpisa_groups {
+	struct fpisa_query_config config;
+	struct fpisa_query_state state; /* state.used: groups that there are */
+	struct fpisa_bucket *buckets;
+	struct fpisa_group *group;
+};
+
+/* Of keys of so many bytes: 4, 8, 16, 32. 0, or -ENOMEM with the message set. */
+int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes);
+void fpisa_groups_free(struct fpisa_groups *g);
+
+/* Adds a row. 0, or -ENOMEM with the message set. */
+int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r);
+
+/* Puts in a group that was read from a table. 0, -EEXIST: its key is there, or -ENOMEM with the message set. */
+int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_group *group);
+
+/* A group's sum, of count values. */
+void fpisa_group_sum(const struct fpisa_group *g, union fpisa_superacc_full *sum);
+
+/* The terms, FP32, that add up to the sum exactly (doc/query-wire.md, section 4); call again with the same sum until it returns 0. */
+int fpisa_group_terms(union fpisa_superacc_full *sum, uint32_t term[FPISA_EXPANSION_TERMS]);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The master of a query, in parts: query.c, the functions of fpisa.h; workers.c, what goes over TCP; frames.c, rows,
+ * acknowledgements and the aggregator's table; answer.c, the rows of the answer.
+ */
+#ifndef FPISA_QUERY_MASTER_H
+#define FPISA_QUERY_MASTER_H
+
+#include "control.h"
+#include "fpisa.h"
+#include "fpisa/query/window.h"
+#include "groups.h"
+#include "member.h"
+#include "top.h"
+
+#define FPISA_QUERY_WORKERS (FPISA_MAX_WORKERS - 1)
+#define FPISA_QUERY_RESTARTS 16
+#define FPISA_QUERY_AHEAD (8u << 20) /* bytes of rows that nobody has taken yet */
+#define FPISA_QUERY_READS 16	     /* READs in flight */
+
+enum fpisa_query_phase {
+	FPISA_PHASE_OPEN, /* until all workers are ready */
+	FPISA_PHASE_ROWS,
+	FPISA_PHASE_SEAL,
+	FPISA_PHASE_READ,
+	FPISA_PHASE_FETCH,
+	FPISA_PHASE_DONE,
+};
+
+struct fpisa_query_worker {
+	char name[24]; /* ADDR:PORT */
+	struct sockaddr_in at;
+	int fd; /* while it connects */
+	struct fpisa_control_channel control;
+	struct fpisa_member direct; /* rows that come straight */
+	int ready, done, fetching;
+	uint64_t heard_ns;
+	struct fpisa_query_ready is;
+	struct fpisa_column *columns; /* is.keys of the key, then is.columns of the rows */
+	struct fpisa_query_done said;
+	uint64_t *nulls;
+	size_t n_nulls;
+	uint64_t *rows; /* places to fetch */
+	size_t n_rows, fetched;
+	uint8_t *records;
+	size_t n_records;
+	size_t record_at; /* of the next row that is taken */
+};
+
+struct fpisa_query {
+	struct fpisa_query_options options;
+	char *table, *value, *by, *columns;
+	struct fpisa_psk psk;
+	uint8_t kind; /* FPISA_QUERY_SCAN, FPISA_QUERY_TOPN, FPISA_QUERY_TABLE */
+	struct in_addr aggregator;
+	uint16_t aggregator_port;
+	int poll, timer;
+	int error; /* the last */
+	int settled;
+	char why[512];
+
+	enum fpisa_query_phase phase;
+	uint32_t attempt, key_bytes;
+	uint64_t cookie; /* of rows that come straight */
+	uint64_t progress_ns;
+	uint32_t n_workers;
+	struct fpisa_query_worker worker[FPISA_QUERY_WORKERS];
+	struct fpisa_member member; /* at the aggregator */
+	struct fpisa_query_window window[FPISA_QUERY_WORKERS]; /* of each rank: sequences that came */
+	uint32_t of_rank[FPISA_QUERY_WORKERS];		       /* which worker; known with its DONE */
+
+	struct fpisa_groups groups;
+	uint32_t read_from;	/* groups that the aggregator's table has given */
+	struct fpisa_top top;
+	uint64_t received, weight; /* rows, and what they stand for */
+	uint64_t absorbed;	   /* values in the aggregator's table */
+	uint32_t table_groups;	   /* its groups */
+	uint64_t read_ns[FPISA_QUERY_READS];
+	uint32_t read_at[FPISA_QUERY_READS]; /* the first group of each READ; ~0: none */
+	uint32_t read_next, read_left, read_batch;
+	uint64_t ask_ns, ask_pause_ns;
+	uint32_t restarts, certified;
+	int lost; /* the aggregator has another epoch */
+
+	struct fpisa_query_column *out;
+	uint32_t n_out;
+	uint64_t next; /* row of the answer */
+	size_t total;
+	const char **text; /* of the row that was taken last */
+	char *space;
+	uint8_t *stream; /* records of a query for all rows */
+	size_t stream_at, stream_n, stream_room;
+	int paused; /* more is there, and is left with the workers */
+	uint8_t *held, kept; /* the byte behind the last text, where a 0 stands now */
+};
+
+/* Sets the query's error and message; returns `error`. */
+int fpisa_query_fail(struct fpisa_query *q, int error);
+
+static inline int fpisa_query_is_direct(const struct fpisa_query *q)
+{
+	return q->options.pruning != FPISA_PRUNING_NETWORK;
+}
+
+/* -- workers.c: each 0 or -errno, the message set -------------------------------- */
+int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w);
+int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w);
+int fpisa_query_start(struct fpisa_query *q);	/* an attempt */
+int fpisa_query_restart(struct fpisa_query *q); /* the next one, if there have not been too many */
+int fpisa_query_fetch(struct fpisa_query *q);
+void fpisa_query_worker_close(struct fpisa_query_worker *w);
+
+/* -- frames.c ---------------------------------------------------------------------- */
+int fpisa_query_open_sockets(struct fpisa_query *q);
+int fpisa_query_frames(struct fpisa_query *q, uint64_t now); /* takes what came, sends what is due */
+uint64_t fpisa_query_due(const struct fpisa_query *q);
+int fpisa_query_reset(struct fpisa_query *q); /* nothing has come */
+int fpisa_query_check_parameters(struct fpisa_query *q);
+
+/* -- answer.c ---------------------------------------------------------------------- */
+int fpisa_query_describe(struct fpisa_query *q); /* the answer's columns */
+int fpisa_query_check(struct fpisa_query *q);	 /* do the counts agree? */
+int fpisa_query_settle(struct fpisa_query *q);	 /* which rows the answer has */
+int fpisa_query_row(struct fpisa_query *q);	 /* the next into q->text; 1, or 0 */
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* A member of a query; member.h has the contracts. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "fpisa/verdict.h"
+#include "lib/base/checksum.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "member.h"
+
+#define HELLO_FIRST_NS 2000000ull
+#define HELLO_MAX_NS 50000000ull
+#define MAX_INCARNATION (1ull << 63)
+#define UNREAD 256 /* frames: four workers' windows */
+
+int fpisa_member_open(struct fpisa_member *m, uint32_t address, uint16_t port, uint16_t local_port)
+{
+	*m = (struct fpisa_member){0};
+	return fpisa_udp_open(&m->t, address, port, local_port);
+}
+
+void fpisa_member_close(struct fpisa_member *m)
+{
+	if (m->t)
+		m->t->ops->close(m->t);
+	m->t = NULL;
+}
+
+uint16_t fpisa_member_port(const struct fpisa_member *m)
+{
+	struct sockaddr_in at = {0};
+	socklen_t n = sizeof(at);
+
+	return getsockname(fpisa_udp_fd(m->t), (struct sockaddr *)&at, &n) ? 0 : ntohs(at.sin_port);
+}
+
+int fpisa_member_prepare(struct fpisa_member *m, const struct fpisa_fault_rates *faults, uint64_t seed)
+{
+	const struct fpisa_hello room = {.window = UNREAD};
+	int rc = m->t->ops->joined(m->t, &room);
+
+	return rc < 0 ? rc : fpisa_faults_wrap(&m->t, faults, seed);
+}
+
+uint16_t fpisa_member_mtu(uint32_t address)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(FPISA_PORT), .sin_addr.s_addr = address};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), mtu = 0;
+	socklen_t n = sizeof(mtu);
+
+	if (fd < 0)
+		return 0;
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) || getsockopt(fd, IPPROTO_IP, IP_MTU, &mtu, &n))
+		mtu = 0;
+	close(fd);
+	return (uint16_t)(mtu > 0xffff ? 0xffff : mtu);
+}
+
+uint32_t fpisa_member_fit(uint32_t mtu, uint32_t bytes, uint32_t most)
+{
+	const uint32_t headers = FPISA_IP_LEN + FPISA_UDP_LEN + FPISA_HDR_LEN;
+	uint32_t payload = mtu > headers ? mtu - headers : 0;
+
+	if (payload > FPISA_MAX_PAYLOAD)
+		payload = FPISA_MAX_PAYLOAD;
+	payload -= payload % FPISA_QUERY_PAD;
+	return payload / bytes < most ? payload / bytes : most;
+}
+
+/* -- joining ------------------------------------------------------------------- */
+
+static int take_incarnation(struct fpisa_member *m, uint64_t incarnation)
+{
+	m->incarnation = incarnation;
+	m->cookie = 0;
+	return getrandom(&m->nonce, sizeof(m->nonce), 0) == sizeof(m->nonce) ? 0 : -EIO;
+}
+
+int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
+{
+	uint64_t now = fpisa_clock_ns(CLOCK_REALTIME);
+
+	m->query = query;
+	m->token = token;
+	m->joining = 1;
+	m->joined = m->heard = 0;
+	m->missing = 0;
+	m->epoch = 0;
+	m->hello_ns = 0;
+	m->pause_ns = HELLO_FIRST_NS;
+	if (take_incarnation(m, now > m->incarnation ? now : m->incarnation + 1))
+		return fpisa_fail(-EIO, "no random numbers");
+	return 0;
+}
+
+void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, uint32_t key_bytes, uint64_t cookie)
+{
+	m->query = 0;
+	m->joining = 0;
+	m->joined = 1;
+	m->epoch = epoch;
+	m->rank = rank;
+	m->key_bytes = (uint8_t)key_bytes;
+	m->cookie = cookie;
+}
+
+int fpisa_member_turn(struct fpisa_member *m, uint64_t now)
+{
+	struct fpisa_hello payload = {.token = m->token};
+	struct fpisa_hdr h = {
+		.magic = FPISA_MAGIC,
+		.version = FPISA_VERSION,
+		.type = FPISA_TYPE_HELLO,
+		.job = m->query,
+		.rank = 0xffff,
+		.chunk = m->nonce,
+		.secret = m->cookie,
+		.aux = m->incarnation,
+	};
+	struct fpisa_out out = {.part = {{&h, sizeof(h)}, {&payload, sizeof(payload)}}, .parts = 2, .no_gso = 1};
+	struct fpisa_sum sum = {0};
+	int rc;
+
+	if (!m->joining || now < m->hello_ns)
+		return 0;
+	fpisa_sum_words(&sum, &h, FPISA_SUM_HDR_WORDS);
+	fpisa_sum_words(&sum, &payload, sizeof(payload) / 8);
+	h.checksum = fpisa_sum_fold(&sum);
+	m->hello_ns = now + m->pause_ns;
+	m->pause_ns = 2 * m->pause_ns < HELLO_MAX_NS ? 2 * m->pause_ns : HELLO_MAX_NS;
+	rc = m->t->ops->send(m->t, &out, 1);
+	return rc ? fpisa_fail(rc, "query %u: send: %s", m->query, strerror(-rc)) : 0;
+}
+
+uint64_t fpisa_member_due(const struct fpisa_member *m)
+{
+	uint64_t due = fpisa_transport_due(m->t);
+
+	return m->joining && m->hello_ns < due ? m->hello_ns : due;
+}
+
+/* What a query's WELCOME says is doc/query-wire.md, section 1. */
+static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, const struct fpisa_hello *p)
+{
+	if (p->elements || (p->mode != FPISA_QUERY_TOPN && p->mode != FPISA_QUERY_TABLE) ||
+	    !fpisa_key_bytes_valid(p->rounding) || p->format != FPISA_FORMAT_FP32 || p->workers < 2 || p->rank >= p->workers)
+		return fpisa_fail(-EINVAL, "number %u is no query at the aggregator; see fpisa query list there", m->query);
+	m->kind = p->mode;
+	m->key_bytes = p->rounding;
+	m->order = p->clz;
+	m->limit = p->group;
+	m->rank = p->rank;
+	m->members = p->workers;
+	m->epoch = h->generation;
+	m->joining = 0;
+	m->joined = 1;
+	return 0;
+}
+
+static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const struct fpisa_hello *p)
+{
+	if (!m->joining || h->chunk != m->nonce || h->aux < m->incarnation)
+		return 0;
+	m->heard = 1;
+	if (h->flags & FPISA_F_CHALLENGE) {
+		if (m->cookie != h->secret)
+			m->hello_ns = 0;
+		m->cookie = h->secret;
+		return 0;
+	}
+	if (h->aux > m->incarnation) {
+		m->hello_ns = 0;
+		return h->aux + 1 < MAX_INCARNATION ? take_incarnation(m, h->aux + 1) : 0;
+	}
+	if (h->flags & FPISA_F_PENDING) {
+		m->missing = p->live & ~h->bitmap;
+		return 0;
+	}
+	return take_parameters(m, h, p);
+}
+
+/* -- frames -------------------------------------------------------------------- */
+
+/* Of bytes that came; the payload's checksum runs over words. */
+static int is_whole(const struct fpisa_member *m, const struct fpisa_hdr *h, size_t len)
+{
+	struct fpisa_sum sum = {0};
+	size_t payload;
+
+	if (len < sizeof(*h) || h->magic != FPISA_MAGIC || h->version != FPISA_VERSION || h->job != m->query)
+		return 0;
+	payload = len - sizeof(*h);
+	if (payload % 8)
+		return 0;
+	switch (h->type) {
+	case FPISA_TYPE_WELCOME:
+		if (payload != sizeof(struct fpisa_hello))
+			return 0;
+		break;
+	case FPISA_TYPE_ROWS:
+		if (h->count > FPISA_QUERY_ROWS || payload != fpisa_query_payload(h->count, fpisa_row_bytes(m->key_bytes)))
+			return 0;
+		break;
+	case FPISA_TYPE_GROUPS:
+		if (payload != h->count * sizeof(struct fpisa_group))
+			return 0;
+		break;
+	default:
+		if (payload)
+			return 0;
+	}
+	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
+	fpisa_checksum_many(&sum, h + 1, payload / 8);
+	return fpisa_sum_fold(&sum) == h->checksum;
+}
+
+const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct fpisa_in *in, int *error)
+{
+	const struct fpisa_hdr *h = in->data;
+
+	if (!is_whole(m, h, in->len))
+		return NULL;
+	if (h->type == FPISA_TYPE_WELCOME) {
+		*error = take_welcome(m, h, (const struct fpisa_hello *)(h + 1));
+		return NULL;
+	}
+	/* Of errors only this one answers a HELLO. */
+	if (m->joining && h->type == FPISA_TYPE_ERROR && !h->generation && h->chunk == m->nonce &&
+	    h->reason == FPISA_V_not_live)
+		*error = fpisa_fail(-EACCES, "query %u: this host was taken out of it", m->query);
+	return m->joined && h->secret == m->cookie && h->generation == m->epoch ? h : NULL;
+}
+
+int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, int n)
+{
+	struct fpisa_out out[FPISA_BATCH];
+	int rc = 0;
+
+	for (int i = 0; i < n; i++) {
+		struct fpisa_hdr *h = &frame[i].header;
+		struct fpisa_sum sum = {0};
+
+		h->magic = FPISA_MAGIC;
+		h->version = FPISA_VERSION;
+		h->format = FPISA_FORMAT_FP32;
+		h->job = m->query;
+		h->generation = m->epoch;
+		h->secret = m->cookie;
+		fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
+		fpisa_checksum_many(&sum, frame[i].payload, frame[i].bytes / 8);
+		h->checksum = fpisa_sum_fold(&sum);
+	}
+	for (int done = 0, batch; !rc && done < n; done += batch) {
+		batch = n - done < FPISA_BATCH ? n - done : FPISA_BATCH;
+		for (int i = 0; i < batch; i++)
+			out[i] = (struct fpisa_out){
+				.part = {{&frame[done + i].header, FPISA_HDR_LEN},
+					 {frame[done + i].payload, frame[done + i].bytes}},
+				.parts = frame[done + i].bytes ? 2 : 1,
+				.no_gso = 1,
+			};
+		rc = m->t->ops->send(m->t, out, batch);
+	}
+	return rc ? fpisa_fail(rc, "query %u: send: %s", m->query, strerror(-rc)) : 0;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * A member of a query (doc/query-wire.md), worker or master: it joins, and
+ * sends and takes frames of its epoch. Without an aggregator, where rows go straight to
+ * the master, the two have one cookie that the master has drawn, and the
+ * epoch is the attempt.
+ */
+#ifndef FPISA_QUERY_MEMBER_H
+#define FPISA_QUERY_MEMBER_H
+
+#include <netinet/in.h>
+
+#include "fpisa/query/query.h"
+#include "lib/transport/faults.h"
+#include "lib/transport/transport.h"
+
+struct fpisa_member {
+	struct fpisa_transport *t;
+	uint32_t query;
+	uint64_t token;
+	int joining, joined;
+	int heard;	   /* an answer to a HELLO has come */
+	uint64_t missing; /* members that had not joined then */
+	uint64_t incarnation, nonce, cookie;
+	uint32_t epoch;
+	uint32_t rank, members;
+	uint8_t kind, key_bytes, order; /* enum fpisa_query_kind, FPISA_QUERY_ASCENDING and its like */
+	uint32_t limit;
+	uint64_t hello_ns, pause_ns; /* when the next HELLO leaves */
+};
+
+/* A member's frame: a header, and a payload of whole FPISA_QUERY_PAD behind it. */
+struct fpisa_member_frame {
+	struct fpisa_hdr header;
+	void *payload;
+	size_t bytes;
+};
+
+/* The socket; addresses in network order, ports in host order, a local port of 0 is any. 0 or -errno, the message set. */
+int fpisa_member_open(struct fpisa_member *m, uint32_t address, uint16_t port, uint16_t local_port);
+void fpisa_member_close(struct fpisa_member *m);
+uint16_t fpisa_member_port(const struct fpisa_member *m); /* the local one; before faults are injected */
+
+/* Room for unread frames, and faults (transport.h, faults.h). 0 or -errno, the message set. */
+int fpisa_member_prepare(struct fpisa_member *m, const struct fpisa_fault_rates *faults, uint64_t seed);
+
+/* Begins to join anew, as another incarnation. 0 or -EIO */
+int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token);
+
+/* Has joined, without an aggregator. */
+void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, uint32_t key_bytes, uint64_t cookie);
+
+/* Says HELLO if it is time. 0 or -errno, the message set. */
+int fpisa_member_turn(struct fpisa_member *m, uint64_t now);
+
+/* When it will be; UINT64_MAX: never. */
+uint64_t fpisa_member_due(const struct fpisa_member *m);
+
+/*
+ * What came: a frame of our epoch, whole, from who may send it, or NULL. Answers to HELLO it takes itself; a job that is
+ * no query, or another answer that ends the query, sets *error and the message.
+ */
+const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct fpisa_in *in, int *error);
+
+/* Sends frames, of which type, flags, count, slot and chunk are set. 0 or -errno, the message set. */
+int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, int n);
+
+/* The MTU of the way there. 0: unknown. */
+uint16_t fpisa_member_mtu(uint32_t address);
+
+/* Entries of `bytes` bytes that a frame takes, at most `most`; 0: none. */
+uint32_t fpisa_member_fit(uint32_t mtu, uint32_t bytes, uint32_t most);
+
+#endif

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The functions of fpisa.h on queries; master.h has what is what. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include "lib/address.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "master.h"
+
+#define DEFAULT_TIMEOUT_MS 10000
+#define WORKER_GRACE_NS 5000000000ull /* beyond its own timeout, after which it would say so itself */
+#define EVENTS 16
+
+int fpisa_query_fail(struct fpisa_query *q, int error)
+{
+	if (!q->error) {
+		q->error = error;
+		snprintf(q->why, sizeof(q->why), "%s", fpisa_error());
+	}
+	return fpisa_fail(q->error, "%s", q->why);
+}
+
+/* -- options --------------------------------------------------------------------- */
+
+static int bad(const char *why)
+{
+	return fpisa_fail(-EINVAL, "%s", why);
+}
+
+static int check_options(const struct fpisa_query_options *o)
+{
+	const double faults[] = {o->loss, o->duplicate, o->reorder, o->delay, o->corrupt};
+
+	if (!o->table || !*o->table || !o->workers || !*o->workers)
+		return bad("options.table and options.workers must be given");
+	if (o->limit > FPISA_MAX_LIMIT_TOPN)
+		return bad("options.limit is more than 65536");
+	if (o->limit && (o->by || !o->value))
+		return bad("the first N rows take options.value, and no options.by");
+	if (!o->limit && !o->by && o->value)
+		return bad("options.value takes options.limit or options.by");
+	if (o->by && o->columns)
+		return bad("groups have the columns of options.by; leave options.columns out");
+	if (!o->by && o->preaggregate)
+		return bad("options.preaggregate takes options.by");
+	if (!o->limit && (o->ascending || o->nulls_first))
+		return bad("options.ascending and options.nulls_first take options.limit");
+	if (o->pruning > FPISA_PRUNING_WORKERS)
+		return bad("options.pruning is none of those in fpisa.h");
+	if ((o->by || o->limit) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
+		return bad("options.aggregator must be given, or another options.pruning");
+	for (int i = 0; i < 5; i++)
+		if (!(faults[i] >= 0 && faults[i] <= FPISA_FAULT_MOST))
+			return bad("shares of faults are 0 to 0.9");
+	return 0;
+}
+
+static int copy_text(char **to, const char *from)
+{
+	*to = from ? strdup(from) : NULL;
+	return from && !*to ? fpisa_fail(-ENOMEM, "no memory for a query") : 0;
+}
+
+/* "ADDR[:PORT],...", with the port of workers' control. */
+static int take_workers(struct fpisa_query *q, const char *list)
+{
+	for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
+		struct fpisa_query_worker *w = &q->worker[q->n_workers];
+		char text[32] = "", address[INET_ADDRSTRLEN];
+		uint16_t port = 0;
+		int rc;
+
+		end = strchrnul(at, ',');
+		if (q->n_workers == FPISA_QUERY_WORKERS)
+			return fpisa_fail(-EINVAL, "more than %d workers", FPISA_QUERY_WORKERS);
+		if ((size_t)(end - at) < sizeof(text))
+			memcpy(text, at, (size_t)(end - at));
+		w->fd = -1;
+		w->at.sin_family = AF_INET;
+		rc = fpisa_parse_address(text, &w->at.sin_addr, &port);
+		if (rc)
+			return rc;
+		w->at.sin_port = htons(strchr(text, ':') ? port : FPISA_CONTROL_PORT);
+		inet_ntop(AF_INET, &w->at.sin_addr, address, sizeof(address));
+		snprintf(w->name, sizeof(w->name), "%.15s:%u", address, ntohs(w->at.sin_port));
+		q->n_workers++;
+	}
+	return 0;
+}
+
+static int take_key(struct fpisa_query *q, const char *file)
+{
+	file = file ? file : getenv("FPISA_KEY");
+	if (!file || !*file)
+		return bad("workers take a key: set FPISA_KEY or options.key_file to the file that has it");
+	return fpisa_psk_last(&q->psk, file);
+}
+
+static int take_options(struct fpisa_query *q, const struct fpisa_query_options *options)
+{
+	struct fpisa_query_options *o = &q->options;
+	int rc = fpisa_copy_sized(o, sizeof(*o), options, sizeof(o->size), "query_options");
+
+	if (!rc)
+		rc = check_options(o);
+	if (!rc)
+		rc = take_workers(q, o->workers);
+	if (!rc && o->aggregator)
+		rc = fpisa_parse_address(o->aggregator, &q->aggregator, &q->aggregator_port);
+	if (!rc)
+		rc = take_key(q, o->key_file);
+	if (!rc)
+		rc = copy_text(&q->table, o->table);
+	if (!rc)
+		rc = copy_text(&q->value, o->value);
+	if (!rc)
+		rc = copy_text(&q->by, o->by);
+	if (!rc)
+		rc = copy_text(&q->columns, o->columns);
+	if (rc)
+		return rc;
+	q->kind = o->by ? FPISA_QUERY_TABLE : o->limit ? FPISA_QUERY_TOPN : FPISA_QUERY_SCAN;
+	o->local_port = o->local_port ? o->local_port : FPISA_PORT;
+	o->worker_port = o->worker_port ? o->worker_port : FPISA_PORT;
+	o->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
+	return 0;
+}
+
+/* -- from phase to phase -------------------------------------------------------------- */
+
+/* Room for rows, and faults, when worker and master know each other's ports. */
+static int prepare_sockets(struct fpisa_query *q)
+{
+	const struct fpisa_query_options *o = &q->options;
+	const struct fpisa_fault_rates faults = {o->loss, o->duplicate, o->reorder, o->delay, o->corrupt};
+	int rc = 0;
+
+	if (q->member.t)
+		rc = fpisa_member_prepare(&q->member, &faults, o->seed);
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
+		if (q->worker[i].direct.t)
+			rc = fpisa_member_prepare(&q->worker[i].direct, &faults, o->seed ^ i);
+	return rc;
+}
+
+static int all_ready(const struct fpisa_query *q)
+{
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		if (!q->worker[i].ready)
+			return 0;
+	return 1;
+}
+
+static int all_done(const struct fpisa_query *q)
+{
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		if (!q->worker[i].done)
+			return 0;
+	return 1;
+}
+
+static int all_fetched(const struct fpisa_query *q)
+{
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		if (q->worker[i].fetching)
+			return 0;
+	return 1;
+}
+
+/* What is behind the phase that is over; again as long as one is. */
+static int advance(struct fpisa_query *q)
+{
+	int rc = 0;
+
+	if (q->phase == FPISA_PHASE_OPEN && all_ready(q)) {
+		rc = fpisa_query_describe(q);
+		if (!rc)
+			rc = prepare_sockets(q);
+		if (!rc)
+			rc = fpisa_query_start(q);
+	}
+	if (!rc && q->phase == FPISA_PHASE_ROWS && all_done(q)) {
+		if (q->member.t && !q->member.joined)
+			return 0;
+		q->phase = q->member.t ? FPISA_PHASE_SEAL : FPISA_PHASE_FETCH;
+	}
+	if (!rc && q->phase == FPISA_PHASE_FETCH && !q->settled) {
+		rc = fpisa_query_check(q);
+		if (!rc)
+			rc = fpisa_query_settle(q);
+		q->settled = 1;
+	}
+	if (!rc && q->phase == FPISA_PHASE_FETCH && all_fetched(q))
+		q->phase = FPISA_PHASE_DONE;
+	return rc;
+}
+
+/* -- time ----------------------------------------------------------------------------- */
+
+static const char *who_is_late(const struct fpisa_query *q)
+{
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		const struct fpisa_query_worker *w = &q->worker[i];
+
+		if (q->phase == FPISA_PHASE_OPEN ? !w->ready : q->phase == FPISA_PHASE_FETCH ? w->fetching : !w->done)
+			return w->name;
+	}
+	return "?";
+}
+
+/* Which members have not joined. */
+static int not_joined(const struct fpisa_query *q)
+{
+	char names[256];
+
+	if (!q->member.heard)
+		return fpisa_fail(-ETIMEDOUT, "query %u: the aggregator at %s does not answer in %u ms; `fpisa stats` there says why if "
+					      "it hears us: check the way there, the token, and that the query lists this host with "
+					      "UDP port %u as its master",
+				  q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.local_port);
+	return fpisa_fail(-ETIMEDOUT, "query %u: %s of the aggregator's list did not join in %u ms; is each of them given, with its "
+				      "address and port?",
+			  q->options.query, fpisa_rank_names(names, sizeof(names), q->member.missing), q->options.timeout_ms);
+}
+
+static int check_time(struct fpisa_query *q, uint64_t now)
+{
+	uint64_t limit = (uint64_t)q->options.timeout_ms * 1000000;
+
+	if (q->phase == FPISA_PHASE_DONE || now < q->progress_ns + limit)
+		return 0;
+	/* Nobody has taken what has come: it is the caller's time. */
+	if (q->stream_n - q->stream_at >= FPISA_QUERY_AHEAD) {
+		q->progress_ns = now;
+		return 0;
+	}
+	if (q->phase == FPISA_PHASE_ROWS && q->member.t && !q->member.joined)
+		return not_joined(q);
+	if (q->phase == FPISA_PHASE_SEAL || q->phase == FPISA_PHASE_READ)
+		return fpisa_fail(-ETIMEDOUT, "query %u: the aggregator at %s does not answer in %u ms, with all rows sent; see fpisa "
+					      "query show %u there",
+				  q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.query);
+	if (q->phase == FPISA_PHASE_ROWS && now < q->progress_ns + limit + WORKER_GRACE_NS)
+		return 0;
+	return fpisa_fail(-ETIMEDOUT, "worker %s: no answer in %u ms", who_is_late(q), q->options.timeout_ms);
+}
+
+/* Until when there is nothing to do. */
+static uint64_t next_time(const struct fpisa_query *q)
+{
+	uint64_t due = fpisa_query_due(q), late = q->progress_ns + (uint64_t)q->options.timeout_ms * 1000000;
+
+	if (late < fpisa_now())
+		late = fpisa_now() + 100000000;
+	return due < late ? due : late;
+}
+
+/* By CLOCK_MONOTONIC; 0 would be never. */
+static void set_timer_at(const struct fpisa_query *q, uint64_t at)
+{
+	struct itimerspec t = {.it_value = {(time_t)(at / 1000000000), (long)(at % 1000000000)}};
+
+	timerfd_settime(q->timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+static void set_timer(const struct fpisa_query *q)
+{
+	uint64_t at = next_time(q);
+
+	set_timer_at(q, at ? at : 1);
+}
+
+/* -- the functions ----------------------------------------------------------------------- */
+
+static int start(struct fpisa_query *q, const struct fpisa_query_options *options)
+{
+	struct epoll_event timer = {.events = EPOLLIN, .data.ptr = &q->timer};
+	int rc = take_options(q, options);
+
+	if (rc)
+		return rc;
+	q->poll = epoll_create1(EPOLL_CLOEXEC);
+	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (q->poll < 0 || q->timer < 0 || epoll_ctl(q->poll, EPOLL_CTL_ADD, q->timer, &timer))
+		return fpisa_fail(-errno, "%s", strerror(errno));
+	q->progress_ns = fpisa_now();
+	rc = fpisa_query_open_sockets(q);
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
+		rc = fpisa_query_call(q, &q->worker[i]);
+	set_timer(q);
+	return rc;
+}
+
+int fpisa_query_open(struct fpisa_query **out, const struct fpisa_query_options *options)
+{
+	struct fpisa_query *q;
+	int rc = fpisa_given(out, "the place for the query");
+
+	if (rc)
+		return rc;
+	*out = NULL;
+	rc = fpisa_given(options, "options");
+	q = rc ? NULL : calloc(1, sizeof(*q));
+	if (!q)
+		return rc ? rc : fpisa_fail(-ENOMEM, "no memory for a query");
+	q->poll = q->timer = -1;
+	rc = start(q, options);
+	if (rc)
+		fpisa_query_close(q);
+	else
+		*out = q;
+	return rc;
+}
+
+/* One turn: what has come by any descriptor, then what is due. */
+static int turn(struct fpisa_query *q, int timeout_ms)
+{
+	struct epoll_event e[EVENTS];
+	uint64_t expired;
+	int rc = 0, n = epoll_wait(q->poll, e, EVENTS, timeout_ms);
+
+	for (int i = 0; !rc && i < n; i++) {
+		struct fpisa_query_worker *w = e[i].data.ptr;
+
+		if (w >= q->worker && w < q->worker + q->n_workers)
+			rc = fpisa_query_worker_turn(q, w);
+		else if (e[i].data.ptr == &q->timer && read(q->timer, &expired, sizeof(expired)) < 0)
+			continue;
+	}
+	if (!rc)
+		rc = fpisa_query_frames(q, fpisa_now());
+	if (!rc && q->lost)
+		rc = fpisa_query_restart(q);
+	if (!rc)
+		rc = advance(q);
+	/* What that had to say leaves now. */
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
+		if (q->worker[i].control.channel &&
+		    (fpisa_control_waiting(&q->worker[i].control) || q->kind == FPISA_QUERY_SCAN))
+			rc = fpisa_query_worker_turn(q, &q->worker[i]);
+	if (!rc)
+		rc = advance(q);
+	if (!rc)
+		rc = check_time(q, fpisa_now());
+	set_timer(q);
+	return rc;
+}
+
+static int can_take(const struct fpisa_query *q)
+{
+	return q->phase == FPISA_PHASE_DONE ? 2 : q->stream_at < q->stream_n;
+}
+
+int fpisa_query_work(struct fpisa_query *q, int timeout_ms)
+{
+	uint64_t until = fpisa_now() + (timeout_ms > 0 ? (uint64_t)timeout_ms * 1000000 : 0), now;
+	int rc = fpisa_given(q, "the query"), left = 0;
+
+	if (rc)
+		return rc;
+	if (q->error)
+		return fpisa_query_fail(q, q->error);
+	while (q->phase != FPISA_PHASE_DONE) {
+		rc = turn(q, left);
+		if (rc)
+			return fpisa_query_fail(q, rc);
+		now = fpisa_now();
+		if (can_take(q) || !timeout_ms || (timeout_ms > 0 && now >= until))
+			break;
+		left = timeout_ms < 0 ? 1000 : (int)((until - now) / 1000000) + 1;
+	}
+	return can_take(q);
+}
+
+int fpisa_query_fd(const struct fpisa_query *q)
+{
+	return q->poll;
+}
+
+uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_query_column **columns)
+{
+	*columns = q->out;
+	return q->out ? q->n_out : 0;
+}
+
+int fpisa_query_next(struct fpisa_query *q, const char *const **row)
+{
+	int rc;
+
+	if (q->error || !can_take(q))
+		return 0;
+	rc = fpisa_query_row(q);
+	*row = q->text;
+	/* The descriptor tells that there is more to do. */
+	if (!rc && q->paused) {
+		q->paused = 0;
+		set_timer_at(q, 1);
+	}
+	return rc < 0 ? fpisa_query_fail(q, rc) : rc;
+}
+
+void fpisa_query_close(struct fpisa_query *q)
+{
+	if (!q)
+		return;
+	for (uint32_t i = 0; i < q->n_workers; i++)
+		fpisa_query_worker_close(&q->worker[i]);
+	fpisa_member_close(&q->member);
+	fpisa_groups_free(&q->groups);
+	fpisa_top_free(&q->top);
+	if (q->poll >= 0)
+		close(q->poll);
+	if (q->timer >= 0)
+		close(q->timer);
+	explicit_bzero(&q->psk, sizeof(q->psk));
+	free(q->table);
+	free(q->value);
+	free(q->by);
+	free(q->columns);
+	free(q->out);
+	free(q->text);
+	free(q->space);
+	free(q->stream);
+	free(q);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The first N rows; top.h has the contracts. */
+#include <errno.h>
+#include <stdlib.h>
+#include "lib/base/error.h"
+#include "top.h"
+
+#define SPARE 1024 /* rows beside twice the limit, so that sorting is rare */
+
+int fpisa_top_init(struct fpisa_top *t, size_t limit)
+{
+	*t = (struct fpisa_top){.limit = limit, .rows = malloc((2 * limit + SPARE) * sizeof(*t->rows))};
+	return t->rows ? 0 : fpisa_fail(-ENOMEM, "no memory for the first %zu rows", limit);
+}
+
+void fpisa_top_free(struct fpisa_top *t)
+{
+	free(t->rows);
+	*t = (struct fpisa_top){0};
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct fpisa_top_row *x = a, *y = b;
+
+	if (x->place != y->place)
+		return x->place > y->place ? -1 : 1;
+	if (x->worker != y->worker)
+		return x->worker < y->worker ? -1 : 1;
+	return x->row < y->row ? -1 : x->row > y->row;
+}
+
+void fpisa_top_settle(struct fpisa_top *t)
+{
+	qsort(t->rows, t->n, sizeof(*t->rows), compare);
+	if (t->n >= t->limit) {
+		t->n = t->limit;
+		t->floor = t->rows[t->n - 1].place;
+	}
+}
+
+void fpisa_top_add(struct fpisa_top *t, const struct fpisa_top_row *row)
+{
+	if (row->place < t->floor)
+		return;
+	if (t->n == 2 * t->limit + SPARE)
+		fpisa_top_settle(t);
+	t->rows[t->n++] = *row;
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The master's connections to workers; master.h has what is what. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "master.h"
+
+/* The message so far, after whose it is. */
+static int of_worker(const struct fpisa_query_worker *w, int rc)
+{
+	char why[FPISA_MESSAGE_SIZE - 64];
+
+	snprintf(why, sizeof(why), "%s", fpisa_error());
+	return fpisa_fail(rc, "worker %s: %s", w->name, why);
+}
+
+/* A host that is gone is found by probes, and by data that it does not acknowledge. */
+static void watch(int fd)
+{
+	static const int options[][3] = {
+		{SOL_SOCKET, SO_KEEPALIVE, 1},
+		{IPPROTO_TCP, TCP_KEEPIDLE, 1},
+		{IPPROTO_TCP, TCP_KEEPINTVL, 1},
+		{IPPROTO_TCP, TCP_KEEPCNT, 4},
+		{IPPROTO_TCP, TCP_USER_TIMEOUT, FPISA_MANAGER_SILENCE_MS - 1500},
+		{IPPROTO_TCP, TCP_NODELAY, 1},
+	};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
+}
+
+/* -- what workers are told --------------------------------------------------------- */
+
+static uint32_t share(double rate)
+{
+	return (uint32_t)(rate * 4294967296.0);
+}
+
+static int send_open(struct fpisa_query *q, struct fpisa_query_worker *w)
+{
+	const struct fpisa_query_options *o = &q->options;
+	struct fpisa_query_open open = {
+		.kind = q->kind,
+		.pruning = o->pruning,
+		.preaggregate = o->preaggregate,
+		.ascending = o->ascending,
+		.query = o->query,
+		.aggregator = q->aggregator.s_addr,
+		.aggregator_port = q->aggregator_port,
+		.local_port = o->worker_port,
+		.master_port = w->direct.t ? fpisa_member_port(&w->direct) : 0,
+		.mtu = fpisa_member_mtu(fpisa_query_is_direct(q) ? w->at.sin_addr.s_addr : q->aggregator.s_addr),
+		.timeout_ms = o->timeout_ms,
+		.token = o->token,
+		.limit = o->limit,
+		.seed = o->seed + (uint64_t)(w - q->worker + 1) * 0x9e3779b97f4a7c15ull,
+		.faults = {share(o->loss), share(o->duplicate), share(o->reorder), share(o->delay), share(o->corrupt)},
+	};
+	const char *strings[] = {q->table, q->value ? q->value : "", q->by ? q->by : "", q->columns ? q->columns : ""};
+	size_t n = sizeof(open);
+	char *content;
+	int rc;
+
+	for (int i = 0; i < 4; i++)
+		n += strlen(strings[i]) + 1;
+	content = malloc(n);
+	if (!content)
+		return fpisa_fail(-ENOMEM, "no memory for a message");
+	memcpy(content, &open, sizeof(open));
+	n = sizeof(open);
+	for (int i = 0; i < 4; i++)
+		n += (size_t)(stpcpy(content + n, strings[i]) - (content + n)) + 1;
+	rc = fpisa_control_send(&w->control, FPISA_CONTROL_OPEN, content, n);
+	free(content);
+	return rc;
+}
+
+int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.ptr = w};
+
+	w->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (w->fd < 0)
+		return fpisa_fail(-errno, "%s", strerror(errno));
+	watch(w->fd);
+	if (connect(w->fd, (struct sockaddr *)&w->at, sizeof(w->at)) && errno != EINPROGRESS)
+		return fpisa_fail(-errno, "worker %s: %s", w->name, strerror(errno));
+	return epoll_ctl(q->poll, EPOLL_CTL_ADD, w->fd, &e) ? fpisa_fail(-errno, "%s", strerror(errno)) : 0;
+}
+
+/* Is there a connection by now? Then the channel has the socket. */
+static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
+{
+	struct sockaddr_in to;
+	socklen_t n = sizeof(int), m = sizeof(to);
+	int error = 0, fd = w->fd, rc;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) || error)
+		return fpisa_fail(-(error ? error : errno), "worker %s: no connection: %s; is `fpisa query worker` running there?",
+				  w->name, strerror(error ? error : errno));
+	if (getpeername(fd, (struct sockaddr *)&to, &m))
+		return 0;
+	w->fd = -1;
+	rc = fpisa_control_call(&w->control, fd, &q->psk);
+	return rc ? of_worker(w, rc) : send_open(q, w);
+}
+
+static void forget(struct fpisa_query_worker *w)
+{
+	w->done = 0;
+	w->n_nulls = 0;
+}
+
+int fpisa_query_start(struct fpisa_query *q)
+{
+	struct fpisa_query_start start = {.attempt = ++q->attempt, .key_bytes = q->key_bytes};
+	int rc = fpisa_query_reset(q);
+
+	if (!rc && getrandom(&q->cookie, sizeof(q->cookie), 0) != sizeof(q->cookie))
+		rc = fpisa_fail(-EIO, "no random numbers");
+	start.cookie = q->cookie;
+	if (!rc && q->kind != FPISA_QUERY_SCAN && !fpisa_query_is_direct(q))
+		rc = fpisa_member_join(&q->member, q->options.query, q->options.token);
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++) {
+		struct fpisa_query_worker *w = &q->worker[i];
+
+		forget(w);
+		start.rank = i;
+		if (w->direct.t)
+			fpisa_member_direct(&w->direct, q->attempt, i, q->key_bytes, q->cookie);
+		rc = fpisa_control_send(&w->control, FPISA_CONTROL_START, &start, sizeof(start));
+	}
+	q->phase = FPISA_PHASE_ROWS;
+	return rc;
+}
+
+int fpisa_query_restart(struct fpisa_query *q)
+{
+	q->lost = 0;
+	if (q->phase > FPISA_PHASE_READ)
+		return 0;
+	if (++q->restarts > FPISA_QUERY_RESTARTS)
+		return fpisa_fail(-ESTALE, "the aggregator has lost the query's state %d times; see fpisa query show %u there, and "
+					   "whether another query has this number",
+				  FPISA_QUERY_RESTARTS, q->options.query);
+	return fpisa_query_start(q);
+}
+
+int fpisa_query_fetch(struct fpisa_query *q)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++) {
+		struct fpisa_query_worker *w = &q->worker[i];
+
+		w->fetching = w->n_rows > 0;
+		if (w->fetching)
+			rc = fpisa_control_send(&w->control, FPISA_CONTROL_FETCH, w->rows, w->n_rows * sizeof(*w->rows));
+	}
+	return rc;
+}
+
+/* -- what they say ----------------------------------------------------------------- */
+
+static int malformed(void)
+{
+	return fpisa_fail(-EPROTO, "what came is no message of this protocol");
+}
+
+static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *content, size_t n)
+{
+	size_t columns;
+
+	if (n < sizeof(w->is) || w->ready || q->phase != FPISA_PHASE_OPEN)
+		return malformed();
+	memcpy(&w->is, content, sizeof(w->is));
+	columns = (size_t)w->is.keys + w->is.columns;
+	if (w->is.keys > FPISA_COLUMNS_MOST || w->is.columns > FPISA_COLUMNS_MOST ||
+	    n != sizeof(w->is) + columns * sizeof(*w->columns))
+		return malformed();
+	w->columns = calloc(columns + 1, sizeof(*w->columns));
+	if (!w->columns)
+		return fpisa_fail(-ENOMEM, "no memory for columns");
+	memcpy(w->columns, content + sizeof(w->is), columns * sizeof(*w->columns));
+	for (size_t i = 0; i < columns; i++) {
+		w->columns[i].name[FPISA_COLUMN_NAME - 1] = 0;
+		if (!fpisa_column_type_name(w->columns[i].type) || !fpisa_column_name_valid(w->columns[i].name))
+			return malformed();
+	}
+	if (w->direct.t)
+		fpisa_udp_redirect(w->direct.t, w->is.port);
+	w->ready = 1;
+	return 0;
+}
+
+static int take_done(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *content, size_t n)
+{
+	struct fpisa_query_done said;
+
+	if (n < sizeof(said) || (n - sizeof(said)) % 8)
+		return malformed();
+	memcpy(&said, content, sizeof(said));
+	if (said.attempt != q->attempt || w->done)
+		return 0;
+	w->said = said;
+	free(w->nulls);
+	w->n_nulls = (n - sizeof(said)) / 8;
+	w->nulls = malloc(n - sizeof(said) + 1);
+	if (!w->nulls)
+		return fpisa_fail(-ENOMEM, "no memory for rows");
+	memcpy(w->nulls, content + sizeof(said), n - sizeof(said));
+	if (w->n_nulls > q->options.limit || w->n_nulls > said.nulls || said.rank >= q->n_workers)
+		return malformed();
+	if (q->of_rank[said.rank] != UINT32_MAX)
+		return fpisa_fail(-EINVAL, "has the rank of worker %s, too; is it given twice?", q->worker[q->of_rank[said.rank]].name);
+	q->of_rank[said.rank] = (uint32_t)(w - q->worker);
+	w->done = 1;
+	return 0;
+}
+
+/* Are they whole rows? How many. */
+static int count_records(const struct fpisa_query_worker *w, const uint8_t *content, size_t n, size_t *rows)
+{
+	size_t at = 0, fields = 0;
+	uint32_t len;
+
+	while (at < n) {
+		if (n - at < sizeof(len))
+			return malformed();
+		memcpy(&len, content + at, sizeof(len));
+		at += sizeof(len);
+		if (len != FPISA_QUERY_NULL && len > n - at)
+			return malformed();
+		at += len != FPISA_QUERY_NULL ? len : 0;
+		fields++;
+	}
+	if (!w->is.columns || fields % w->is.columns)
+		return malformed();
+	*rows = fields / w->is.columns;
+	return 0;
+}
+
+static int append(uint8_t **to, size_t *used, const uint8_t *from, size_t n)
+{
+	uint8_t *more = realloc(*to, *used + n + 1);
+
+	if (!more)
+		return fpisa_fail(-ENOMEM, "no memory for rows");
+	memcpy(more + *used, from, n);
+	*used += n;
+	*to = more;
+	return 0;
+}
+
+static int take_stream(struct fpisa_query *q, const uint8_t *content, size_t n)
+{
+	size_t room = q->stream_room ? q->stream_room : 65536;
+	uint8_t *more;
+
+	if (q->held)
+		*q->held = q->kept;
+	q->held = NULL;
+	memmove(q->stream, q->stream + q->stream_at, q->stream_n - q->stream_at);
+	q->stream_n -= q->stream_at;
+	q->stream_at = 0;
+	while (room < q->stream_n + n + 1)
+		room *= 2;
+	more = room == q->stream_room ? q->stream : realloc(q->stream, room);
+	if (!more)
+		return fpisa_fail(-ENOMEM, "no memory for rows");
+	q->stream = more;
+	q->stream_room = room;
+	memcpy(q->stream + q->stream_n, content, n);
+	q->stream_n += n;
+	return 0;
+}
+
+static int take_records(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *content, size_t n)
+{
+	size_t rows = 0;
+	int rc = count_records(w, content, n, &rows);
+
+	if (rc)
+		return rc;
+	if (q->kind == FPISA_QUERY_SCAN) {
+		q->received += rows;
+		return take_stream(q, content, n);
+	}
+	if (!w->fetching || w->fetched + rows > w->n_rows)
+		return malformed();
+	rc = append(&w->records, &w->n_records, content, n);
+	w->fetched += rows;
+	if (w->fetched == w->n_rows)
+		w->fetching = 0;
+	return rc;
+}
+
+/* Why it gave up: its errno, if that is one, and its sentence. */
+static int take_failed(const uint8_t *content, size_t n)
+{
+	int32_t error;
+
+	if (n < sizeof(error) + 1)
+		return malformed();
+	memcpy(&error, content, sizeof(error));
+	return fpisa_fail(error < 0 && error > -4096 ? error : -EPROTO, "%.400s", (const char *)content + sizeof(error));
+}
+
+static int take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content, size_t n)
+{
+	uint32_t attempt;
+
+	switch (type) {
+	case FPISA_CONTROL_READY:
+		return take_ready(q, w, content, n);
+	case FPISA_CONTROL_WORKING:
+		return 0;
+	case FPISA_CONTROL_LOST:
+		if (n != sizeof(attempt))
+			return malformed();
+		memcpy(&attempt, content, sizeof(attempt));
+		return attempt == q->attempt ? fpisa_query_restart(q) : 0;
+	case FPISA_CONTROL_DONE:
+		return take_done(q, w, content, n);
+	case FPISA_CONTROL_RECORDS:
+		return take_records(q, w, content, n);
+	case FPISA_CONTROL_FAILED:
+		return take_failed(content, n);
+	}
+	return malformed();
+}
+
+int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
+{
+	struct epoll_event e = {.events = 0, .data.ptr = w};
+	const uint8_t *content;
+	uint16_t type;
+	size_t n;
+	int rc = 0;
+
+	if (!w->control.channel) {
+		rc = connected(q, w);
+		if (rc || !w->control.channel)
+			return rc;
+	}
+	/* Whoever does not take rows leaves them with the workers. */
+	while (q->stream_n - q->stream_at < FPISA_QUERY_AHEAD) {
+		rc = fpisa_control_work(&w->control, &type, &content, &n);
+		if (rc <= 0)
+			break;
+		w->heard_ns = q->progress_ns = fpisa_now();
+		rc = take(q, w, type, content, n);
+		if (rc)
+			break;
+	}
+	if (rc < 0)
+		return of_worker(w, rc);
+	if (q->stream_n - q->stream_at < FPISA_QUERY_AHEAD)
+		e.events = EPOLLIN;
+	else
+		q->paused = 1;
+	if (fpisa_channel_events(w->control.channel) & POLLOUT)
+		e.events |= EPOLLOUT;
+	epoll_ctl(q->poll, EPOLL_CTL_MOD, fpisa_channel_fd(w->control.channel), &e);
+	return 0;
+}
+
+void fpisa_query_worker_close(struct fpisa_query_worker *w)
+{
+	if (w->control.channel)
+		fpisa_control_close(&w->control);
+	else if (w->fd >= 0)
+		close(w->fd);
+	w->fd = -1;
+	fpisa_member_close(&w->direct);
+	free(w->columns);
+	free(w->nulls);
+	free(w->rows);
+	free(w->records);
+}

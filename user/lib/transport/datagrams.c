@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Frames out of datagrams; datagrams.h has the contracts. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include "datagrams.h"
+
+/* As much as a datagram can be, put together or not. */
+#define BUFFER_SIZE 65536
+
+/* From one buffer to the next: a page and some lines more, that the first frames of all do not share cache sets. */
+#define BUFFER_STRIDE (BUFFER_SIZE + 4096 + 256)
+
+/* Every frame is a multiple of it, so those behind the first of a datagram are aligned to it. */
+#define FRAME_UNIT sizeof(uint32_t)
+
+int fpisa_datagrams_init(struct fpisa_datagrams *d)
+{
+	d->buffer = aligned_alloc(64, (size_t)FPISA_BATCH * BUFFER_STRIDE);
+	if (!d->buffer)
+		return -ENOMEM;
+	for (int i = 0; i < FPISA_BATCH; i++) {
+		d->iov[i] = (struct iovec){d->buffer + (size_t)i * BUFFER_STRIDE, BUFFER_SIZE};
+		d->msg[i].msg_hdr = (struct msghdr){.msg_name = &d->from[i],
+						    .msg_iov = &d->iov[i],
+						    .msg_iovlen = 1,
+						    .msg_control = &d->control[i]};
+	}
+	return 0;
+}
+
+void fpisa_datagrams_free(struct fpisa_datagrams *d)
+{
+	free(d->buffer);
+}
+
+int fpisa_datagrams_left(const struct fpisa_datagrams *d)
+{
+	return d->next < d->n;
+}
+
+int fpisa_datagrams_look(struct fpisa_datagrams *d, int fd, int most)
+{
+	int n;
+
+	for (int i = 0; i < most; i++) {
+		d->msg[i].msg_hdr.msg_namelen = sizeof(d->from[i]);
+		d->msg[i].msg_hdr.msg_controllen = sizeof(d->control[i]);
+	}
+	n = recvmmsg(fd, d->msg, (unsigned int)most, MSG_DONTWAIT, NULL);
+	if (n < 0)
+		return -errno;
+	d->n = n;
+	d->next = 0;
+	d->offset = 0;
+	return n;
+}
+
+/* The size of the datagrams that datagram i was put together from; its own, if it was not. */
+static size_t segment_size(struct fpisa_datagrams *d, int i)
+{
+	struct msghdr *msg = &d->msg[i].msg_hdr;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		int size;
+
+		if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO)
+			continue;
+		memcpy(&size, CMSG_DATA(c), sizeof(size));
+		return size > 0 ? (size_t)size : d->msg[i].msg_len;
+	}
+	return d->msg[i].msg_len;
+}
+
+int fpisa_datagrams_frames(struct fpisa_datagrams *d, struct fpisa_in *in, int most, const struct sockaddr_in *source,
+			   uint64_t *bad)
+{
+	int good = 0;
+
+	for (; d->next < d->n; d->next++, d->offset = 0) {
+		int i = d->next;
+		size_t size = d->msg[i].msg_len, segment = segment_size(d, i);
+
+		if (d->from[i].sin_addr.s_addr != source->sin_addr.s_addr || d->from[i].sin_port != source->sin_port ||
+		    (segment < size && segment % FRAME_UNIT)) {
+			*bad += segment ? (size + segment - 1) / segment : 1;
+			continue;
+		}
+		do {
+			size_t left = size - d->offset;
+
+			if (good == most)
+				return good;
+			in[good].data = (const unsigned char *)d->iov[i].iov_base + d->offset;
+			in[good].len = left < segment ? left : segment;
+			d->offset += in[good++].len;
+		} while (d->offset < size);
+	}
+	return good;
+}

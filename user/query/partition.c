@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Tables of a directory; partition.h has the contracts. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/error.h"
+#include "parquet.h"
+#include "partition.h"
+
+/* A regular file of the directory. -errno without a message. */
+static int open_file(int directory, const char *name)
+{
+	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
+	int fd = (int)syscall(SYS_openat2, directory, name, &how, sizeof(how)), err;
+	struct stat st;
+
+	if (fd < 0)
+		return -errno;
+	err = fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOTSUP;
+	if (err)
+		close(fd);
+	return err ?: fd;
+}
+
+/* So that no name means another place. */
+static int name_valid(const char *table)
+{
+	size_t n = strlen(table);
+
+	return n && n < TABLE_NAME && *table != '.' &&
+	       strspn(table, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") == n;
+}
+
+static const char *why(int err)
+{
+	return err == -EXDEV || err == -ELOOP ? "leads out of the worker's directory" :
+	       err == -ENOTSUP		      ? "is no regular file" :
+						strerror(-err);
+}
+
+static int read_schema(struct partition *p, int directory, const char *table)
+{
+	char name[TABLE_NAME + 16], *text;
+	ssize_t n = 0, got;
+	int fd, err = 0;
+
+	snprintf(name, sizeof(name), "%s.schema", table);
+	fd = open_file(directory, name);
+	if (fd == -ENOENT)
+		return fpisa_fail(fd, "no table %s here: there is no file %s", table, name);
+	if (fd < 0)
+		return fpisa_fail(fd, "%s: %s", name, why(fd));
+	text = malloc(SCHEMA_BYTES + 1);
+	if (!text)
+		err = fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
+	while (!err && (got = read(fd, text + n, (size_t)(SCHEMA_BYTES - n))) != 0) {
+		if (got < 0)
+			err = fpisa_fail(-errno, "%s: read: %s", name, strerror(errno));
+		else
+			n += got;
+	}
+	if (!err && (n == SCHEMA_BYTES || memchr(text, 0, (size_t)n)))
+		err = fpisa_fail(-EINVAL, "%s: is no schema: lines NAME TYPE [not null]", name);
+	if (!err) {
+		text[n] = 0;
+		err = schema_parse(&p->schema, text, name);
+	}
+	free(text);
+	close(fd);
+	return err;
+}
+
+/* The table's one file of rows; *kind is set to which it is. */
+static int open_rows(struct partition *p, int directory, const char *table, int *kind)
+{
+	static const char *const ends[] = { "csv", "tbl", "parquet" };
+	char name[TABLE_NAME + 16];
+
+	for (int i = 0; i < 3; i++) {
+		int fd;
+
+		snprintf(name, sizeof(name), "%s.%s", table, ends[i]);
+		fd = open_file(directory, name);
+		if (fd == -ENOENT)
+			continue;
+		if (fd < 0)
+			return fpisa_fail(fd, "%s: %s", name, why(fd));
+		if (p->fd >= 0) {
+			close(fd);
+			return fpisa_fail(-EINVAL, "%s and %s are both there; a table has one of them", p->file, name);
+		}
+		p->fd = fd;
+		strcpy(p->file, name);
+		*kind = i;
+	}
+	return p->fd >= 0 ? 0 : fpisa_fail(-ENOENT, "table %s has no rows here: none of %s.csv, .tbl and .parquet is there", table,
+					   table);
+}
+
+int partition_rewind(struct partition *p)
+{
+	text_seek(&p->text, 0);
+	return p->text.format == TEXT_CSV ? text_header(&p->text) : 0;
+}
+
+int partition_open(struct partition *p, int directory, const char *table)
+{
+	int kind = 0, err, csv;
+
+	*p = (struct partition){ .fd = -1 };
+	if (!name_valid(table))
+		return fpisa_fail(-EINVAL, "'%.64s' is no name of a table: letters, digits, '_', '.' and '-'", table);
+	err = read_schema(p, directory, table) ?: open_rows(p, directory, table, &kind);
+	if (!err && kind == 2) {
+		csv = parquet_to_csv(p->fd, p->file);
+		err = csv < 0 ? csv : 0;
+		if (!err) {
+			close(p->fd);
+			p->fd = csv;
+		}
+	}
+	if (!err && fstat(p->fd, &p->as_opened))
+		err = fpisa_fail(-errno, "%s: %s", p->file, strerror(errno));
+	if (!err)
+		err = text_open(&p->text, p->fd, kind == 1 ? TEXT_TBL : TEXT_CSV, p->file, &p->schema);
+	if (!err)
+		err = partition_rewind(p);
+	if (err)
+		partition_close(p);
+	return err;
+}
+
+void partition_close(struct partition *p)
+{
+	text_close(&p->text);
+	if (p->fd > 0)
+		close(p->fd);
+	p->fd = -1;
+}
+
+int partition_unchanged(const struct partition *p)
+{
+	struct stat now;
+
+	if (fstat(p->fd, &now))
+		return fpisa_fail(-errno, "%s: %s", p->file, strerror(errno));
+	if (now.st_size == p->as_opened.st_size && now.st_mtim.tv_sec == p->as_opened.st_mtim.tv_sec &&
+	    now.st_mtim.tv_nsec == p->as_opened.st_mtim.tv_nsec)
+		return 0;
+	return fpisa_fail(-ESTALE, "%s: was written while the query read it; ask again", p->file);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The rows of a table that a worker has: TABLE.schema in its directory, and one of TABLE.csv, TABLE.tbl and
+ * TABLE.parquet. Nothing outside of the directory is ever opened, whatever a name or a link says.
+ */
+#ifndef FPISA_QUERY_PARTITION_H
+#define FPISA_QUERY_PARTITION_H
+
+#include <sys/stat.h>
+
+#include "text.h"
+
+#define TABLE_NAME 64 /* with the 0 behind it */
+
+struct partition {
+	int fd;
+	char file[TABLE_NAME + 16]; /* its name, for messages */
+	struct schema schema;
+	struct text text;
+	struct stat as_opened;
+};
+
+/*
+ * Opens the table and stands before its first row; a Parquet file is made CSV first, in a temporary file. 0, or -errno
+ * with the message set: -EINVAL of a name that is none, or of files that are not as they must be; -ENOENT: no such table, or
+ * no pyarrow for Parquet.
+ */
+int partition_open(struct partition *p, int directory, const char *table);
+void partition_close(struct partition *p); /* also of one that is all 0, or was not opened */
+
+/* Before the first row again. 0 or -errno as of text_header(). */
+int partition_rewind(struct partition *p);
+
+/* -ESTALE, with the message set, if somebody has written the file since it was opened. */
+int partition_unchanged(const struct partition *p);
+
+#endif

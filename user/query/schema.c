@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Files of columns; schema.h has the contracts. */
+#include <errno.h>
+#include <string.h>
+
+#include "lib/base/error.h"
+#include "schema.h"
+
+#define BLANKS " \t\r"
+
+int schema_find(const struct schema *s, const char *column)
+{
+	for (int i = 0; i < s->n; i++)
+		if (!strcmp(s->column[i].name, column))
+			return i;
+	return -1;
+}
+
+static int take_line(struct schema *s, char *line, const char *file, int number)
+{
+	char *rest = line, *name, *type, *word;
+	struct fpisa_column *c = &s->column[s->n];
+
+	line[strcspn(line, "#")] = 0;
+	name = strtok_r(line, BLANKS, &rest);
+	if (!name)
+		return 0;
+	type = strtok_r(NULL, BLANKS, &rest);
+	if (s->n == FPISA_COLUMNS_MOST)
+		return fpisa_fail(-EINVAL, "%s:%d: more than %d columns", file, number, FPISA_COLUMNS_MOST);
+	if (!fpisa_column_name_valid(name))
+		return fpisa_fail(-EINVAL, "%s:%d: '%.64s' is no name of a column: letters, digits and _, no digit first", file,
+				  number, name);
+	if (schema_find(s, name) >= 0)
+		return fpisa_fail(-EINVAL, "%s:%d: column %s is there twice", file, number, name);
+	*c = (struct fpisa_column){ .type = (uint8_t)fpisa_column_type_of(type ? type : "") };
+	strcpy(c->name, name);
+	if (!c->type)
+		return fpisa_fail(-EINVAL, "%s:%d: column %s: '%.32s' is no type; there are real, double, int32, int64, text, date",
+				  file, number, name, type ? type : "");
+	word = strtok_r(NULL, BLANKS, &rest);
+	if (word) {
+		const char *null = strtok_r(NULL, BLANKS, &rest);
+
+		if (strcmp(word, "not") || !null || strcmp(null, "null") || strtok_r(NULL, BLANKS, &rest))
+			return fpisa_fail(-EINVAL, "%s:%d: column %s: after the type 'not null' or nothing is possible", file,
+					  number, name);
+		c->not_null = 1;
+	}
+	s->n++;
+	return 0;
+}
+
+int schema_parse(struct schema *s, char *text, const char *name)
+{
+	char *rest = text, *line;
+	int rc = 0;
+
+	s->n = 0;
+	for (int number = 1; !rc && (line = strsep(&rest, "\n")); number++)
+		rc = take_line(s, line, name, number);
+	if (!rc && !s->n)
+		rc = fpisa_fail(-EINVAL, "%s: names no column; a line of it is NAME TYPE [not null]", name);
+	return rc;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A table's columns: the file TABLE.schema, a line `NAME TYPE [not null]` each; # begins a comment.
+ */
+#ifndef FPISA_QUERY_SCHEMA_H
+#define FPISA_QUERY_SCHEMA_H
+
+#include "lib/query/column.h"
+
+#define SCHEMA_BYTES 65536 /* of the file, at most */
+
+struct schema {
+	int n;
+	struct fpisa_column column[FPISA_COLUMNS_MOST];
+};
+
+/* Of the file's bytes, which end with a 0 and are changed; `name` is for messages. 0, or -EINVAL with the message set. */
+int schema_parse(struct schema *s, char *text, const char *name);
+
+/* The number of the column, or -1. */
+int schema_find(const struct schema *s, const char *column);
+
+#endif

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Frames of a worker; sender.h has the contracts. */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/error.h"
+#include "sender.h"
+
+#define LEAST 16 /* frames in flight, whatever is lost */
+#define FIRST 32
+#define BACKOFFS 2 /* of one frame, each of which doubles its timeout: the window narrows, too */
+
+static struct sender_frame *frame_of(struct sender *s, uint64_t sequence)
+{
+	return &s->frame[sequence % FPISA_QUERY_WINDOW];
+}
+
+int sender_begin(struct sender *s, struct fpisa_member *m, struct sender_rows rows, uint32_t mtu)
+{
+	char *payloads = s->payloads ?: malloc((size_t)FPISA_QUERY_WINDOW * FPISA_MAX_PAYLOAD);
+
+	*s = (struct sender){ .member = m, .rows = rows, .low = 1, .next = 1, .window = FIRST, .payloads = payloads };
+	if (!payloads)
+		return fpisa_fail(-ENOMEM, "no memory for frames");
+	fpisa_rto_init(&s->rto);
+	s->row_bytes = fpisa_row_bytes(m->key_bytes);
+	s->a_frame = fpisa_member_fit(mtu, s->row_bytes, FPISA_QUERY_ROWS);
+	return s->a_frame ? 0 : fpisa_fail(-EMSGSIZE, "an MTU of %u takes no rows", mtu);
+}
+
+void sender_end(struct sender *s)
+{
+	free(s->payloads);
+	s->payloads = NULL;
+}
+
+static void store_row(char *p, uint32_t key_bytes, const struct fpisa_row *r)
+{
+	memcpy(p, r->key, key_bytes);
+	memcpy(p + key_bytes, &r->value, sizeof(r->value));
+	if (key_bytes > 4)
+		memcpy(p + key_bytes + 4, &r->count, sizeof(r->count));
+}
+
+/* Rows into the next frame: how many. */
+static int take_rows(struct sender *s, char *payload)
+{
+	struct fpisa_row r;
+	uint32_t n = 0;
+	int rc = 1;
+
+	while (n < s->a_frame && (rc = s->rows.next(s->rows.arg, &r)) > 0) {
+		store_row(payload + n++ * s->row_bytes, s->member->key_bytes, &r);
+		s->weight += s->member->key_bytes > 4 ? r.count & FPISA_ROW_COUNT : 1;
+	}
+	return rc < 0 ? rc : (int)n;
+}
+
+/* The next sequence's frame; 1, or 0: it has to wait. */
+static int make_frame(struct sender *s)
+{
+	struct sender_frame *f = frame_of(s, s->next);
+	char *payload = s->payloads + s->next % FPISA_QUERY_WINDOW * FPISA_MAX_PAYLOAD;
+	uint32_t bytes;
+	int n = 0;
+
+	if (!s->over) {
+		n = take_rows(s, payload);
+		if (n < 0)
+			return n;
+		s->over = (uint32_t)n < s->a_frame;
+	}
+	/* The last one has none, and leaves when all others are acknowledged. */
+	if (!n && s->low < s->next)
+		return 0;
+	bytes = fpisa_query_payload((uint32_t)n, s->row_bytes);
+	memset(payload + (uint32_t)n * s->row_bytes, 0, bytes - (uint32_t)n * s->row_bytes);
+	*f = (struct sender_frame){ .f = { .payload = payload, .bytes = bytes } };
+	f->f.header = (struct fpisa_hdr){ .type = FPISA_TYPE_ROWS,
+					  .flags = n ? 0 : FPISA_F_LAST,
+					  .rank = (__u16)s->member->rank,
+					  .count = (__u16)n,
+					  .chunk = s->next };
+	s->sent += (uint32_t)n;
+	s->last = n ? 0 : s->next;
+	s->next++;
+	return 1;
+}
+
+/* Half of the window, but once a round trip. */
+static void narrow(struct sender *s, uint64_t now)
+{
+	if (now < s->narrowed_ns + s->rto.rto_ns)
+		return;
+	s->narrowed_ns = now;
+	s->credit = 0;
+	s->window = s->window / 2 > LEAST ? s->window / 2 : LEAST;
+}
+
+static int send_batch(struct sender *s, struct fpisa_member_frame *batch, int *n)
+{
+	int rc = *n ? fpisa_member_send(s->member, batch, *n) : 0;
+
+	*n = 0;
+	return rc;
+}
+
+static void stamp(struct sender *s, struct sender_frame *f, uint64_t now)
+{
+	f->sent_ns = now;
+	f->due_ns = now + fpisa_rto_after(&s->rto, f->tries < BACKOFFS ? f->tries : BACKOFFS);
+	f->tries++;
+}
+
+int sender_turn(struct sender *s, uint64_t now)
+{
+	struct fpisa_member_frame batch[FPISA_BATCH];
+	int n = 0, rc = 0;
+
+	for (uint64_t i = s->low; !rc && i < s->next; i++) {
+		struct sender_frame *f = frame_of(s, i);
+
+		if (f->acked || now < f->due_ns)
+			continue;
+		narrow(s, now);
+		s->repeated++;
+		stamp(s, f, now);
+		batch[n++] = f->f;
+		if (n == FPISA_BATCH)
+			rc = send_batch(s, batch, &n);
+	}
+	while (!rc && !s->last && s->next < s->low + s->window) {
+		rc = make_frame(s);
+		if (rc <= 0)
+			break;
+		stamp(s, frame_of(s, s->next - 1), now);
+		batch[n++] = frame_of(s, s->next - 1)->f;
+		rc = n == FPISA_BATCH ? send_batch(s, batch, &n) : 0;
+	}
+	return rc ?: send_batch(s, batch, &n);
+}
+
+bool sender_acked(struct sender *s, uint64_t sequence, uint64_t now)
+{
+	struct sender_frame *f = frame_of(s, sequence);
+
+	if (sequence < s->low || sequence >= s->next || f->acked)
+		return false;
+	f->acked = 1;
+	if (f->tries == 1)
+		fpisa_rto_sample(&s->rto, now - f->sent_ns);
+	else
+		fpisa_rto_ambiguous(&s->rto, FPISA_QUERY_WINDOW);
+	while (s->low < s->next && frame_of(s, s->low)->acked)
+		s->low++;
+	if (++s->credit >= s->window && s->window < FPISA_QUERY_WINDOW) {
+		s->window = s->window * 5 / 4 + 1 < FPISA_QUERY_WINDOW ? s->window * 5 / 4 + 1 : FPISA_QUERY_WINDOW;
+		s->credit = 0;
+	}
+	return true;
+}
+
+uint64_t sender_due(const struct sender *s)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (uint64_t i = s->low; i < s->next; i++) {
+		const struct sender_frame *f = &s->frame[i % FPISA_QUERY_WINDOW];
+
+		if (!f->acked && f->due_ns < due)
+			due = f->due_ns;
+	}
+	return due;
+}
+
+bool sender_done(const struct sender *s)
+{
+	return s->last && s->low > s->last;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A worker's frames (doc/query-wire.md, section 5): rows become frames, each is sent until it is
+ * acknowledged. The window of 64 frames narrows when one is lost, and widens again.
+ */
+#ifndef FPISA_QUERY_SENDER_H
+#define FPISA_QUERY_SENDER_H
+
+#include <stdbool.h>
+
+#include "lib/query/member.h"
+#include "lib/rto.h"
+
+/* Where rows come from. 1: *row is the next, 0: there is none, or -errno with the message set. */
+struct sender_rows {
+	int (*next)(void *arg, struct fpisa_row *row);
+	void *arg;
+};
+
+struct sender {
+	struct fpisa_member *member;
+	struct sender_rows rows;
+	uint32_t row_bytes, a_frame; /* rows */
+	uint64_t low;	  /* the lowest sequence without acknowledgement */
+	uint64_t next;	  /* the next that is sent for the first time */
+	uint64_t last;	  /* 0: not known yet */
+	int over;	  /* there are no more rows */
+	uint32_t window;  /* frames that may be in flight now */
+	uint32_t credit;  /* acknowledgements since it was widened */
+	uint64_t narrowed_ns;
+	struct fpisa_rto rto;
+	struct sender_frame {
+		struct fpisa_member_frame f;
+		uint64_t sent_ns, due_ns;
+		uint32_t tries;
+		int acked;
+	} frame[FPISA_QUERY_WINDOW];
+	char *payloads;
+	uint64_t sent, weight, repeated; /* rows, the sum of their counts, frames */
+};
+
+/* After fpisa_member has joined; a frame takes what `mtu` bytes do. 0, or -errno with the message set. */
+int sender_begin(struct sender *s, struct fpisa_member *m, struct sender_rows rows, uint32_t mtu);
+void sender_end(struct sender *s); /* also of one that is all 0 */
+
+/* Sends what may be sent and what is due again. 0, or -errno with the message set. */
+int sender_turn(struct sender *s, uint64_t now);
+
+/* The frame of that sequence is acknowledged. Is it progress? */
+bool sender_acked(struct sender *s, uint64_t sequence, uint64_t now);
+
+/* When the next frame is due again; UINT64_MAX: none is. */
+uint64_t sender_due(const struct sender *s);
+
+/* Are all rows acknowledged, and the last frame? */
+bool sender_done(const struct sender *s);
+
+#endif

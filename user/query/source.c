@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Rows for a query; source.h has the contracts. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fpisa.h"
+#include "fpisa/query/order.h"
+#include "lib/base/error.h"
+#include "source.h"
+
+#define SLICE 4096 /* rows, before the network has its turn */
+
+/* -- columns ----------------------------------------------------------------- */
+
+/* The columns of "a,b"; of "" none. */
+static int find_columns(const struct source *s, const char *list, int *out, int *n)
+{
+	char name[FPISA_COLUMN_NAME];
+
+	*n = 0;
+	for (const char *at = list, *end; *at; at = *end ? end + 1 : end) {
+		end = strchrnul(at, ',');
+		if ((size_t)(end - at) >= sizeof(name) || *n == FPISA_COLUMNS_MOST)
+			return fpisa_fail(-EINVAL, "'%.100s' is no list of columns", list);
+		memcpy(name, at, (size_t)(end - at));
+		name[end - at] = 0;
+		out[*n] = schema_find(&s->table.schema, name);
+		if (out[(*n)++] < 0)
+			return fpisa_fail(-EINVAL, "%s: the schema has no column '%s'", s->table.file, name);
+	}
+	return 0;
+}
+
+static int find_value(struct source *s, const char *name)
+{
+	const struct fpisa_column *c;
+
+	s->value = -1;
+	if (!*name)
+		return 0;
+	s->value = schema_find(&s->table.schema, name);
+	if (s->value < 0)
+		return fpisa_fail(-EINVAL, "%s: the schema has no column '%.64s'", s->table.file, name);
+	c = &s->table.schema.column[s->value];
+	if (c->type != FPISA_COLUMN_REAL)
+		return fpisa_fail(-EINVAL, "%s: column %s is %s; values of queries are real. As real in the schema it is rounded "
+					   "to that when it is read",
+				  s->table.file, name, fpisa_column_type_name(c->type));
+	return 0;
+}
+
+static int find_all(struct source *s, const char *const strings[4])
+{
+	int err = find_value(s, strings[1]);
+
+	if (!err)
+		err = find_columns(s, strings[2], s->key, &s->n_keys);
+	if (!err)
+		err = find_columns(s, strings[3], s->column, &s->n_columns);
+	if (err || s->n_columns || s->want.kind == FPISA_QUERY_TABLE)
+		return err;
+	for (int i = 0; i < s->table.schema.n; i++)
+		s->column[s->n_columns++] = i;
+	return 0;
+}
+
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[4])
+{
+	int err;
+
+	*s = (struct source){ .want = *want };
+	err = partition_open(&s->table, directory, strings[0]) ?: find_all(s, strings);
+	s->reduces = want->kind != FPISA_QUERY_SCAN && (want->pruning == FPISA_PRUNING_WORKERS || want->preaggregate);
+	return err;
+}
+
+void source_close(struct source *s)
+{
+	if (s->table.text.buffer)
+		partition_close(&s->table);
+	fpisa_groups_free(&s->groups);
+	fpisa_top_free(&s->top);
+	free(s->null_rows);
+	s->null_rows = NULL;
+}
+
+static bool value_may_be_null(const struct source *s)
+{
+	return s->value >= 0 && !s->table.schema.column[s->value].not_null;
+}
+
+int source_begin(struct source *s, uint32_t key_bytes)
+{
+	int err = partition_rewind(&s->table);
+
+	s->key_bytes = key_bytes;
+	s->read = s->nulls = s->next = 0;
+	s->n_null_rows = 0;
+	s->n_terms = s->next_term = 0;
+	s->sum.acc.rows = s->count_left = 0;
+	s->over = false;
+	fpisa_groups_free(&s->groups);
+	fpisa_top_free(&s->top);
+	if (!err && key_bytes == 4 && s->want.kind == FPISA_QUERY_TABLE && (value_may_be_null(s) || s->reduces))
+		err = fpisa_fail(-EINVAL, "rows with keys of 4 bytes have no count, which %s takes; the query needs --key-bytes 8",
+				 s->reduces ? "adding up by key before" : "a column that may be NULL");
+	if (!err && s->reduces)
+		err = s->want.kind == FPISA_QUERY_TABLE ? fpisa_groups_init(&s->groups, key_bytes) :
+							  fpisa_top_init(&s->top, s->want.limit);
+	return err;
+}
+
+/* -- rows of the table ----------------------------------------------------------- */
+
+static int keep_null(struct source *s, uint64_t place)
+{
+	uint64_t *more;
+
+	s->nulls++;
+	if (s->want.kind != FPISA_QUERY_TOPN || s->n_null_rows == s->want.limit)
+		return 0;
+	if (s->n_null_rows == s->room) {
+		s->room = s->room ? 2 * s->room : 256;
+		more = realloc(s->null_rows, s->room * sizeof(*more));
+		if (!more)
+			return fpisa_fail(-ENOMEM, "no memory for rows");
+		s->null_rows = more;
+	}
+	s->null_rows[s->n_null_rows++] = place;
+	return 0;
+}
+
+static int make_key(struct source *s, const struct fpisa_field *field, struct fpisa_row *r)
+{
+	uint8_t key[FPISA_QUERY_KEY_BYTES] = { 0 };
+	int used = 0;
+
+	for (int i = 0; i < s->n_keys; i++) {
+		int k = s->key[i];
+
+		used = fpisa_key_put(key, (size_t)used, s->key_bytes, &s->table.schema.column[k], &field[k]);
+		if (used < 0)
+			return text_bad_value(&s->table.text, k, &field[k], used);
+	}
+	memcpy(r->key, key, sizeof(key));
+	return 0;
+}
+
+/* The next row that counts: 1, 0 at the end, or -errno. */
+static int next_of_table(struct source *s, struct fpisa_row *r)
+{
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	const struct fpisa_field *v;
+	uint64_t place;
+	int rc;
+
+	while ((rc = text_row(&s->table.text, field, &place)) > 0) {
+		*r = (struct fpisa_row){ .count = 1 };
+		s->read++;
+		v = s->value >= 0 ? &field[s->value] : NULL;
+		if (v && v->null) {
+			rc = keep_null(s, place);
+			if (rc)
+				return rc;
+			if (s->want.kind == FPISA_QUERY_TOPN)
+				continue;
+			/* It makes a group, and adds nothing to it. */
+			r->count = FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
+		} else if (v) {
+			rc = fpisa_parse_real(v->text, &r->value);
+			if (rc)
+				return text_bad_value(&s->table.text, s->value, v, rc);
+		}
+		if (s->want.kind == FPISA_QUERY_TOPN) {
+			r->key[0] = place;
+			return 1;
+		}
+		return make_key(s, field, r) ?: 1;
+	}
+	s->over = !rc;
+	return rc ?: partition_unchanged(&s->table);
+}
+
+/* -- reduced by the worker itself ---------------------------------------------------- */
+
+int source_reduce(struct source *s)
+{
+	struct fpisa_row r;
+	int rc = 1;
+
+	if (!s->reduces || s->over)
+		return 0;
+	for (int i = 0; rc > 0 && i < SLICE; i++) {
+		struct fpisa_top_row top;
+
+		rc = next_of_table(s, &r);
+		if (rc <= 0)
+			break;
+		if (s->want.kind == FPISA_QUERY_TABLE) {
+			rc = fpisa_groups_add(&s->groups, &r) ?: 1;
+			continue;
+		}
+		top = (struct fpisa_top_row){ .place = fpisa_order_key(r.value), .row = r.key[0] };
+		if (s->want.ascending)
+			top.place = ~top.place;
+		fpisa_top_add(&s->top, &top);
+	}
+	if (!rc && s->want.kind == FPISA_QUERY_TOPN)
+		fpisa_top_settle(&s->top);
+	return rc;
+}
+
+static int next_of_top(struct source *s, struct fpisa_row *r)
+{
+	const struct fpisa_top_row *top = &s->top.rows[s->next];
+
+	if (s->next == s->top.n)
+		return 0;
+	*r = (struct fpisa_row){ .count = 1 };
+	r->key[0] = top->row;
+	r->value = fpisa_order_value(s->want.ascending ? ~top->place : top->place);
+	s->next++;
+	return 1;
+}
+
+/*
+ * The rows of a group, some at a time: its sum as terms, of which the first has the count, its least and
+ * greatest value, and what of the count is beyond 30 bits.
+ */
+static void more_terms(struct source *s, const struct fpisa_group *g, bool first)
+{
+	int n = fpisa_group_terms(&s->sum, s->term);
+
+	for (int i = 0; i < n; i++)
+		s->count[i] = FPISA_ROW_NO_ORDER;
+	if (first && s->value >= 0 && g->min <= g->max) {
+		s->term[n] = fpisa_order_value(g->min);
+		s->count[n++] = FPISA_ROW_NO_SUM;
+		s->term[n] = fpisa_order_value(g->max);
+		s->count[n++] = FPISA_ROW_NO_SUM;
+	}
+	if (!n) {
+		s->term[n] = 0;
+		s->count[n++] = FPISA_ROW_NO_SUM | FPISA_ROW_NO_ORDER;
+	}
+	s->n_terms = n;
+	s->next_term = 0;
+}
+
+static int next_of_groups(struct source *s, struct fpisa_row *r)
+{
+	const struct fpisa_group *g;
+	uint32_t part;
+
+	while (s->next_term == s->n_terms) {
+		if (s->sum.acc.rows || s->count_left) {
+			more_terms(s, &s->groups.group[s->next - 1], false);
+			break;
+		}
+		if (s->next == s->groups.state.used)
+			return 0;
+		g = &s->groups.group[s->next++];
+		fpisa_group_sum(g, &s->sum);
+		s->count_left = g->count;
+		if (s->value < 0 || g->min > g->max)
+			s->sum.acc.rows = 0;
+		more_terms(s, g, true);
+	}
+	g = &s->groups.group[s->next - 1];
+	*r = (struct fpisa_row){ .value = s->term[s->next_term], .count = s->count[s->next_term] };
+	memcpy(r->key, g->key, sizeof(r->key));
+	part = s->count_left < FPISA_ROW_COUNT ? (uint32_t)s->count_left : FPISA_ROW_COUNT;
+	r->count |= part;
+	s->count_left -= part;
+	s->next_term++;
+	return 1;
+}
+
+int source_next(void *arg, struct fpisa_row *row)
+{
+	struct source *s = arg;
+
+	if (!s->reduces)
+		return next_of_table(s, row);
+	return s->want.kind == FPISA_QUERY_TOPN ? next_of_top(s, row) : next_of_groups(s, row);
+}
+
+/* -- records ---------------------------------------------------------------------------- */
+
+static int put(char **to, size_t *used, size_t *room, const void *from, size_t n)
+{
+	char *more;
+
+	while (*used + n > *room) {
+		*room = *room ? 2 * *room : 65536;
+		more = realloc(*to, *room);
+		if (!more)
+			return fpisa_fail(-ENOMEM, "no memory for rows");
+		*to = more;
+	}
+	memcpy(*to + *used, from, n);
+	*used += n;
+	return 0;
+}
+
+int source_record(struct source *s, char **to, size_t *used, size_t *room)
+{
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	uint64_t place;
+	int rc = text_row(&s->table.text, field, &place);
+
+	if (rc <= 0) {
+		s->over = !rc;
+		return rc ?: partition_unchanged(&s->table);
+	}
+	s->read++;
+	for (int i = 0; i < s->n_columns; i++) {
+		const struct fpisa_field *f = &field[s->column[i]];
+		uint32_t len = f->null ? FPISA_QUERY_NULL : (uint32_t)f->len;
+		int err = fpisa_field_check(&s->table.schema.column[s->column[i]], f);
+
+		if (err)
+			return text_bad_value(&s->table.text, s->column[i], f, err);
+		err = put(to, used, room, &len, sizeof(len)) ?: put(to, used, room, f->text, f->null ? 0 : f->len);
+		if (err)
+			return err;
+	}
+	return 1;
+}
+
+int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room)
+{
+	int err = partition_unchanged(&s->table);
+
+	if (err)
+		return err;
+	if (place >= (uint64_t)s->table.as_opened.st_size)
+		return fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file, (unsigned long long)place);
+	text_seek(&s->table.text, place);
+	return source_record(s, to, used, room);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The rows that a worker sends for a query: those of its table as they are, or what is left of
+ * them when it has pruned or added them up by itself.
+ */
+#ifndef FPISA_QUERY_SOURCE_H
+#define FPISA_QUERY_SOURCE_H
+
+#include <stdbool.h>
+
+#include "lib/query/control.h"
+#include "lib/query/groups.h"
+#include "lib/query/top.h"
+#include "partition.h"
+
+struct source {
+	struct partition table;
+	struct fpisa_query_open want;
+	int value;		/* column, or -1 */
+	int n_keys, n_columns;
+	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST];
+	uint32_t key_bytes; /* of the query */
+	uint64_t read, nulls; /* rows, and those of them whose value is NULL */
+	bool over;		/* the table is read to its end */
+	uint64_t *null_rows; /* places of the first of them, up to the limit */
+	size_t n_null_rows, room;
+	/* What the worker keeps when it reduces by itself. */
+	bool reduces;
+	struct fpisa_groups groups;
+	struct fpisa_top top;
+	uint64_t next;
+	union fpisa_superacc_full sum; /* of the group that is being sent */
+	uint32_t term[FPISA_EXPANSION_TERMS + 2], count[FPISA_EXPANSION_TERMS + 2];
+	int n_terms, next_term;
+	uint64_t count_left;
+};
+
+/*
+ * Opens the table of a checked OPEN, whose strings are `strings`, and finds its columns. 0, or -errno with the message set:
+ * there is none, or it has no such columns, or of other types.
+ */
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[4]);
+void source_close(struct source *s); /* also of one that is all 0 */
+
+/* From the first row on, with keys of so many bytes. 0, or -errno with the message set. */
+int source_begin(struct source *s, uint32_t key_bytes);
+
+/* Reads some rows of one that reduces by itself: 1 as long as there are more; else 0, or -errno with the message set. */
+int source_reduce(struct source *s);
+
+/* Of struct sender_rows, with the source as its arg. */
+int source_next(void *arg, struct fpisa_row *row);
+
+/* Appends the record of the row at that place, or of the next one (control.h, RECORDS): 1, 0: there is none, or -errno. */
+int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room);
+int source_record(struct source *s, char **to, size_t *used, size_t *room);
+
+#endif

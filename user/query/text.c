@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Rows of CSV and .tbl; text.h has the contracts. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fpisa.h"
+#include "lib/base/error.h"
+#include "text.h"
+
+#define PLACE_LEN 320
+
+int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema)
+{
+	*t = (struct text){ .fd = fd, .format = format, .name = name, .schema = schema, .line = 1 };
+	t->buffer = malloc(TEXT_ROW + 1);
+	return t->buffer ? 0 : fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
+}
+
+void text_close(struct text *t)
+{
+	free(t->buffer);
+	t->buffer = NULL;
+}
+
+void text_seek(struct text *t, uint64_t offset)
+{
+	t->begin = t->end = 0;
+	t->offset = offset;
+	t->line = offset ? 0 : 1;
+	t->next_line = 0;
+	t->over = 0;
+}
+
+/* "FILE:LINE", or "FILE, byte N" */
+static const char *place(const struct text *t, char text[PLACE_LEN])
+{
+	if (t->line)
+		snprintf(text, PLACE_LEN, "%s:%llu", t->name, (unsigned long long)t->line);
+	else
+		snprintf(text, PLACE_LEN, "%s, byte %llu", t->name, (unsigned long long)t->row);
+	return text;
+}
+
+static int bad(const struct text *t, const char *what)
+{
+	char at[PLACE_LEN];
+
+	return fpisa_fail(-EINVAL, "%s: %s", place(t, at), what);
+}
+
+int text_bad_value(const struct text *t, int i, const struct fpisa_field *f, int err)
+{
+	const struct fpisa_column *c = &t->schema->column[i];
+	char at[PLACE_LEN];
+
+	if (err == -ENOSPC)
+		return fpisa_fail(err, "%s: column %s: '%.40s' has no room in the query's keys; it needs more --key-bytes, or is too "
+				       "long for any",
+				  place(t, at), c->name, f->text);
+	return fpisa_fail(err, "%s: column %s: '%.40s' is %s %s", place(t, at), c->name, f->text,
+			  err == -ERANGE ? "out of range for" : "no", fpisa_column_type_name(c->type));
+}
+
+/* -- lines ------------------------------------------------------------------- */
+
+/* More of the file behind what is in the buffer. */
+static int fill(struct text *t)
+{
+	ssize_t n;
+
+	memmove(t->buffer, t->buffer + t->begin, t->end - t->begin);
+	t->end -= t->begin;
+	t->begin = 0;
+	if (t->end == TEXT_ROW)
+		return bad(t, "a row of more than 1 MB, or a quote that is not closed");
+	n = pread(t->fd, t->buffer + t->end, TEXT_ROW - t->end, (off_t)(t->offset + t->end));
+	if (n < 0)
+		return fpisa_fail(-errno, "%s: read: %s", t->name, strerror(errno));
+	t->end += (uint32_t)n;
+	t->over = !n;
+	return 0;
+}
+
+/* Bytes of the row at `begin`, without its end; UINT32_MAX: the buffer ends before it. */
+static uint32_t row_length(const struct text *t)
+{
+	const char *from = t->buffer + t->begin, *end = t->buffer + t->end, *at;
+	int quoted = 0;
+
+	at = memchr(from, '\n', (size_t)(end - from));
+	if (at && (t->format == TEXT_TBL || !memchr(from, '"', (size_t)(at - from))))
+		return (uint32_t)(at - from);
+	if (t->format == TEXT_TBL)
+		return UINT32_MAX;
+	for (at = from; at < end; at++) {
+		quoted ^= *at == '"';
+		if (*at == '\n' && !quoted)
+			return (uint32_t)(at - from);
+	}
+	return UINT32_MAX;
+}
+
+/* Finds the row at `begin`: 1 with its length, 0 at the end of the file. */
+static int find_row(struct text *t, uint32_t *n)
+{
+	int rc;
+
+	while ((*n = row_length(t)) == UINT32_MAX) {
+		if (t->over) {
+			*n = t->end - t->begin;
+			return *n > 0;
+		}
+		rc = fill(t);
+		if (rc)
+			return rc;
+	}
+	return 1;
+}
+
+/* -- fields ------------------------------------------------------------------- */
+
+static int split_tbl(const struct text *t, char *row, char *end, struct fpisa_field *field, int most)
+{
+	int n = 0;
+
+	for (char *stop; row < end; row = stop + 1) {
+		stop = memchr(row, '|', (size_t)(end - row));
+		if (!stop)
+			return bad(t, "the row does not end with |");
+		*stop = 0;
+		if (n < most)
+			field[n] = (struct fpisa_field){ row, (size_t)(stop - row), stop == row };
+		n++;
+	}
+	return n;
+}
+
+/* A field in quotes, from behind the first one on: closed, "" made ". Where it ends, or NULL. */
+static char *unquote(char *from, char *end, struct fpisa_field *f)
+{
+	char *to = from, *at;
+
+	*f = (struct fpisa_field){ .text = from };
+	for (at = from; at < end; at++) {
+		if (*at == '"' && at + 1 < end && at[1] == '"')
+			at++;
+		else if (*at == '"')
+			break;
+		*to++ = *at;
+	}
+	if (at == end || (at + 1 < end && at[1] != ','))
+		return NULL;
+	f->len = (size_t)(to - from);
+	*to = 0;
+	return at + 1;
+}
+
+static int split_csv(const struct text *t, char *row, char *end, struct fpisa_field *field, int most)
+{
+	int n = 0;
+
+	for (;; row++) {
+		struct fpisa_field f = { .text = row };
+		char *stop;
+
+		if (row < end && *row == '"') {
+			stop = unquote(row + 1, end, &f);
+			if (!stop)
+				return bad(t, "a quote that is not closed, or is not followed by a comma");
+		} else {
+			stop = row < end ? memchr(row, ',', (size_t)(end - row)) : NULL;
+			stop = stop ? stop : end;
+			if (memchr(row, '"', (size_t)(stop - row)))
+				return bad(t, "a quote in a field that does not begin with one");
+			f.len = (size_t)(stop - row);
+			f.null = !f.len;
+		}
+		if (n < most)
+			field[n] = f;
+		n++;
+		row = stop;
+		if (row >= end)
+			break;
+		*row = 0;
+	}
+	return n;
+}
+
+static int check_nulls(const struct text *t, struct fpisa_field *field)
+{
+	char at[PLACE_LEN];
+
+	for (int i = 0; i < t->schema->n; i++) {
+		const struct fpisa_column *c = &t->schema->column[i];
+
+		if (!field[i].null || !c->not_null)
+			continue;
+		if (c->type != FPISA_COLUMN_TEXT)
+			return fpisa_fail(-EINVAL, "%s: column %s is empty, and the schema says not null", place(t, at), c->name);
+		field[i].null = 0;
+	}
+	return 0;
+}
+
+/* 0 or -errno; the buffer stands behind the row then. */
+static int split(struct text *t, uint32_t length, struct fpisa_field *field)
+{
+	char *row = t->buffer + t->begin, *end = row + length, at[PLACE_LEN];
+	int n;
+
+	if (memchr(row, 0, length))
+		return bad(t, "a byte 0");
+	if (length && end[-1] == '\r')
+		end--;
+	*end = 0;
+	n = t->format == TEXT_TBL ? split_tbl(t, row, end, field, t->schema->n) :
+				    split_csv(t, row, end, field, t->schema->n);
+	if (n >= 0 && n != t->schema->n)
+		return fpisa_fail(-EINVAL, "%s: %d fields, where the schema has %d columns", place(t, at), n, t->schema->n);
+	return n < 0 ? n : 0;
+}
+
+/* Line ends of a row, before it is split. */
+static uint64_t lines_of(const char *row, uint32_t length)
+{
+	uint64_t n = 1;
+
+	for (const char *end = row + length; (row = memchr(row, '\n', (size_t)(end - row))); row++)
+		n++;
+	return n;
+}
+
+static int take_row(struct text *t, struct fpisa_field *field, uint64_t *at, uint64_t *line)
+{
+	uint32_t length;
+	int rc;
+
+	t->row = t->offset;
+	rc = find_row(t, &length);
+	if (rc <= 0)
+		return rc;
+	*line = t->line ? t->line + lines_of(t->buffer + t->begin, length) : 0;
+	*at = t->offset;
+	rc = split(t, length, field);
+	if (rc)
+		return rc;
+	length += t->begin + length < t->end;
+	t->begin += length;
+	t->offset += length;
+	return 1;
+}
+
+int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint64_t *at)
+{
+	uint64_t line;
+	int rc;
+
+	/* Messages about the row name its line until the next one is asked for. */
+	if (t->next_line) {
+		t->line = t->next_line;
+		t->next_line = 0;
+	}
+	rc = take_row(t, field, at, &line);
+	if (rc <= 0)
+		return rc;
+	rc = check_nulls(t, field);
+	if (rc)
+		return rc;
+	t->next_line = line;
+	return 1;
+}
+
+int text_header(struct text *t)
+{
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	uint64_t at, line;
+	int rc = take_row(t, field, &at, &line);
+
+	if (!rc)
+		return bad(t, "is empty; the first row of a CSV names the columns");
+	if (rc < 0)
+		return rc;
+	for (int i = 0; i < t->schema->n; i++)
+		if (strcmp(field[i].text, t->schema->column[i].name))
+			return fpisa_fail(-EINVAL, "%s:1: column %d is '%.64s', in the schema %s", t->name, i + 1, field[i].text,
+					  t->schema->column[i].name);
+	t->line = line;
+	return 0;
+}

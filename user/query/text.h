@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Rows of a text file: CSV (RFC 4180) or TPC-H's .tbl, fields with | behind each.
+ * A row knows the byte that it begins at, by which it is found again.
+ */
+#ifndef FPISA_QUERY_TEXT_H
+#define FPISA_QUERY_TEXT_H
+
+#include <stdint.h>
+
+#include "schema.h"
+
+#define TEXT_ROW (1 << 20) /* bytes of a row, at most */
+
+enum text_format { TEXT_CSV, TEXT_TBL };
+
+struct text {
+	int fd;
+	enum text_format format;
+	const char *name; /* of the file, for messages */
+	const struct schema *schema;
+	char *buffer; /* TEXT_ROW + 1 bytes */
+	uint32_t begin, end;
+	uint64_t offset; /* in the file, of `begin` */
+	uint64_t line;	 /* of the row that was taken last, from 1; 0: unknown */
+	uint64_t next_line;
+	uint64_t row;	 /* in the file, of that row */
+	int over;	 /* the file is read to its end */
+};
+
+/* Of a descriptor that can seek, which stays the caller's. 0 or -ENOMEM. */
+int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema);
+void text_close(struct text *t);
+
+/* The next row is that at byte `offset`, of which no line number is known unless it is 0. */
+void text_seek(struct text *t, uint64_t offset);
+
+/*
+ * The next row's fields, as many as the schema has columns; they are valid until the next call. NULL is a field
+ * that is empty and not in quotes, unless it is text that cannot be NULL. *at is set to the
+ * row's place in the file. 1, 0 at the end, or -errno with the message set, which names file and line.
+ */
+int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint64_t *at);
+
+/* CSV: the first row must be the schema's names. 0, or -errno with the message set. */
+int text_header(struct text *t);
+
+/* Sets the message: what is wrong (-EINVAL, -ERANGE, -ENOSPC) with the row's value of column `i`. Returns err. */
+int text_bad_value(const struct text *t, int i, const struct fpisa_field *f, int err);
+
+#endif

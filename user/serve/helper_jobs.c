@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Jobs and records of the manager, as its helper handles them; helper_jobs.h has the contracts. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "helper_jobs.h"
+#include "job/job.h"
+
+/* What goes wrong on a way that is tried again is nobody's concern. */
+static void forget_errors(struct helper_state *w)
+{
+	if (!ftruncate(w->errors, 0))
+		lseek(w->errors, 0, SEEK_SET);
+}
+
+/* -- jobs -------------------------------------------------------------------- */
+
+static bool is_ours(const struct helper_state *w, __u32 number, __u64 token)
+{
+	return number < FPISA_MAX_JOBS && token && w->dp.jobs[number].active && w->dp.jobs[number].token == token;
+}
+
+/* Slots of the jobs that records say are the manager's. */
+static int slots_given(const struct helper_state *w, __u32 *slots)
+{
+	struct group_record r;
+	int err = 0;
+
+	*slots = 0;
+	for (__u32 i = 0; !err && i < GROUPS; i++) {
+		err = datapath_group_get(&w->groups, i, &r);
+		for (int k = 0; !err && r.id && k < FPISA_MANAGER_JOBS; k++)
+			if (r.job[k].state == GROUP_JOB_MADE && is_ours(w, r.job[k].number, r.job[k].token))
+				*slots += w->dp.jobs[r.job[k].number].window;
+	}
+	return err;
+}
+
+/* The manager has looked at all of this; should it no longer be itself, it gets no more than the policy gives. */
+static int check_make(struct helper_state *w, const struct manager_make *o, struct group_record *r)
+{
+	__u8 format = o->spec.format ?: FPISA_FORMAT_FP32, mode = o->spec.mode ?: FPISA_MODE_FPISA;
+	__u32 slots;
+	int err;
+
+	if (o->place >= GROUPS || o->index >= FPISA_MANAGER_JOBS || !o->workers || o->workers > w->policy->size ||
+	    format >= FPISA_FORMAT_END || mode >= FPISA_MODE_END || !(w->policy->formats >> format & 1) ||
+	    !(w->policy->modes >> mode & 1) || !o->spec.window || o->spec.window > w->policy->slots)
+		return refuse(-EACCES, "a job that the manager may not ask for");
+	err = datapath_group_get(&w->groups, o->place, r);
+	if (err)
+		return err;
+	if (r->id != o->id || r->job[o->index].state != GROUP_JOB_MAKING || r->job[o->index].token != o->token ||
+	    !o->token)
+		return refuse(-EACCES, "a job that no record announces");
+	for (__u32 k = 0; k < o->workers; k++)
+		if (!manager_network_allowed(w->policy, o->address[k]))
+			return refuse(-EACCES, "a job for hosts that the manager may not serve");
+	err = slots_given(w, &slots);
+	if (!err && slots + o->spec.window > w->policy->slots)
+		return refuse(-ENOSPC, "the manager has given %u of its %u slots (slots)", slots, w->policy->slots);
+	return err;
+}
+
+static void fill_spec(const struct manager_make *o, struct job_spec *s)
+{
+	*s = (struct job_spec){ .workers = NULL };
+	s->job.workers = o->workers;
+	s->job.token = o->token;
+	s->job.address = o->local;
+	s->job.format = o->spec.format;
+	s->job.mode = o->spec.mode;
+	s->job.rounding = o->spec.rounding;
+	s->job.pipeline = o->spec.pipeline;
+	s->job.elements = o->spec.elements;
+	s->job.window = o->spec.window;
+	for (__u32 r = 0; r < o->workers; r++) {
+		s->job.rank[r].addr = o->address[r];
+		s->job.rank[r].port = htons(o->port[r]);
+	}
+}
+
+/* Where nobody said how many elements a frame has, they are as many as the MTUs carry. */
+static int resolve(struct helper_state *w, const struct manager_make *o, struct job_spec *s, __u32 number)
+{
+	int err = job_spec_resolve(s, number);
+
+	while (err == -EMSGSIZE && !o->spec.elements && s->job.elements > FPISA_BLOCK) {
+		forget_errors(w);
+		s->job.elements -= FPISA_BLOCK;
+		err = job_spec_resolve(s, number);
+	}
+	return err;
+}
+
+int helper_make_job(struct helper_state *w, const struct manager_make *o, struct manager_made *made)
+{
+	struct group_record r;
+	struct job_spec s;
+	int err = check_make(w, o, &r);
+
+	made->number = 0;
+	while (!err) {
+		while (made->number < FPISA_MAX_JOBS &&
+		       (w->dp.jobs[made->number].active || !(w->policy->jobs & o->pool & 1ull << made->number)))
+			made->number++;
+		if (made->number == FPISA_MAX_JOBS)
+			return refuse(-ENOENT, "no number of a job is free on the aggregator");
+		fill_spec(o, &s);
+		err = job_complete(&s.job, made->number);
+		if (!err)
+			err = datapath_job_check(made->number, &s.job);
+		if (!err)
+			err = resolve(w, o, &s, made->number);
+		if (err)
+			return err > 0 ? -EINVAL : err;
+		job_spec_warn(&s, &w->dp, made->number);
+		err = datapath_job_add(&w->dp, made->number, &s.job, s.ifindex);
+		/* Somebody was faster: the next number. */
+		if (err != -EEXIST)
+			break;
+		forget_errors(w);
+		err = 0;
+	}
+	if (err)
+		return err;
+	made->spec = (struct fpisa_manager_spec){ .format = s.job.format,
+						  .mode = s.job.mode,
+						  .rounding = s.job.rounding,
+						  .pipeline = s.job.pipeline,
+						  .elements = s.job.elements,
+						  .window = s.job.window };
+	r.job[o->index].state = GROUP_JOB_MADE;
+	r.job[o->index].number = made->number;
+	r.job[o->index].made = made->spec;
+	err = datapath_group_put(&w->groups, o->place, &r);
+	if (err)
+		datapath_job_del(&w->dp, made->number);
+	return err;
+}
+
+int helper_remove_job(struct helper_state *w, __u32 number, __u64 token)
+{
+	struct group_record r;
+
+	for (__u32 i = 0; i < GROUPS; i++) {
+		int err = datapath_group_get(&w->groups, i, &r);
+
+		if (err)
+			return err;
+		for (int k = 0; r.id && k < FPISA_MANAGER_JOBS; k++)
+			if (r.job[k].token == token && is_ours(w, number, token))
+				return datapath_job_del(&w->dp, number);
+	}
+	return 0;
+}
+
+/* -- records ------------------------------------------------------------------ */
+
+/* Does the group have all the jobs that its record says? Somebody may have deleted one. */
+static bool is_whole(const struct helper_state *w, const struct group_record *r)
+{
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (r->job[k].state == GROUP_JOB_MADE && !is_ours(w, r->job[k].number, r->job[k].token))
+			return false;
+	return true;
+}
+
+int helper_look(const struct helper_state *w, __u64 kill[GROUPS])
+{
+	struct group_record r;
+	int err = 0;
+
+	for (__u32 i = 0; !err && i < GROUPS; i++) {
+		err = datapath_group_get(&w->groups, i, &r);
+		if (!err)
+			err = datapath_group_to_kill(&w->groups, i, &kill[i]);
+		if (!err && r.id && !is_whole(w, &r))
+			kill[i] = r.id;
+	}
+	return err;
+}
+
+int helper_clean(struct helper_state *w, __u32 place, struct group_record *r)
+{
+	bool changed = false, whole = is_whole(w, r);
+	int err = 0;
+
+	for (int k = 0; !err && k < FPISA_MANAGER_JOBS; k++) {
+		struct group_job *j = &r->job[k];
+
+		if (j->state == GROUP_JOB_NONE || (whole && j->state == GROUP_JOB_MADE))
+			continue;
+		for (__u32 n = 0; !err && n < FPISA_MAX_JOBS; n++)
+			if (is_ours(w, n, j->token))
+				err = datapath_job_del(&w->dp, n);
+		memset(j, 0, sizeof(*j));
+		changed = true;
+	}
+	if (!whole)
+		memset(r, 0, sizeof(*r));
+	return err ?: changed || !whole ? datapath_group_put(&w->groups, place, r) : 0;
+}

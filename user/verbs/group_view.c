@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Who manages groups, and who has what of it; group_view.h has the contracts. */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/print.h"
+#include "group_view.h"
+
+/* -- reading ------------------------------------------------------------------ */
+
+__u32 manager_view_next(const struct manager_view *v, __u32 place, const char *name, struct group_record *r, int *err)
+{
+	*err = 0;
+	for (; v->any && place < GROUPS; place++) {
+		*err = datapath_group_get(&v->groups, place, r);
+		if (*err)
+			return GROUPS;
+		if (r->id && (!name || !strcmp(r->name, name)))
+			return place;
+	}
+	return GROUPS;
+}
+
+__u64 group_here(const struct group_record *r)
+{
+	return fpisa_manager_all(r->size) & ~r->left & ~r->gone;
+}
+
+double group_age(const struct group_record *r)
+{
+	__u64 now = (__u64)time(NULL);
+
+	return now > r->since ? (double)(now - r->since) : 0;
+}
+
+static int add_up(struct manager_view *v)
+{
+	struct group_record r;
+	int err;
+
+	for (__u32 i = 0; (i = manager_view_next(v, i, NULL, &r, &err)) < GROUPS; i++) {
+		v->now_groups++;
+		v->now_ranks += (__u32)__builtin_popcountll(group_here(&r));
+		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+			v->now_jobs += r.job[k].state == GROUP_JOB_MADE;
+	}
+	return err;
+}
+
+int manager_view_open(struct datapath *dp, struct manager_view *v)
+{
+	int err;
+
+	*v = (struct manager_view){ .any = false };
+	err = datapath_groups_open(dp, false, &v->groups);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	v->any = true;
+	err = datapath_groups_manager(&v->groups, &v->pid) ?: datapath_groups_counts(&v->groups, &v->counts) ?: add_up(v);
+	if (err)
+		manager_view_close(v);
+	return err;
+}
+
+void manager_view_close(struct manager_view *v)
+{
+	if (v->any)
+		datapath_groups_close(&v->groups);
+	v->any = false;
+}
+
+const char *manager_reason_name(__u32 reason)
+{
+	static const char *const names[] = {
+#define X(name, number, error) [number] = #name,
+		FPISA_MANAGER_REASONS(X)
+#undef X
+	};
+
+	return reason < FPISA_MANAGER_R_END ? names[reason] : NULL;
+}
+
+/* -- JSON ------------------------------------------------------------------- */
+
+struct json_object *group_json(const struct group_record *r, bool whole)
+{
+	struct json_object *o = json_object_new_object(), *jobs = json_object_new_array(), *members;
+	char a[ADDRESS_LEN];
+
+	json_add_string(o, "name", r->name);
+	json_add_string(o, "key", *r->owner ? r->owner : NULL);
+	json_add_number(o, "size", r->size);
+	json_add_double(o, "lives_s", group_age(r));
+	json_object_object_add(o, "here", ranks_json(group_here(r)));
+	json_object_object_add(o, "left", ranks_json(r->left));
+	json_object_object_add(o, "gone", ranks_json(r->gone));
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (r->job[k].state == GROUP_JOB_MADE)
+			json_object_array_add(jobs, json_object_new_uint64(r->job[k].number));
+	json_object_object_add(o, "jobs", jobs);
+	if (!whole)
+		return o;
+	members = json_object_new_array();
+	for (__u32 i = 0; i < r->size; i++)
+		json_object_array_add(members, json_object_new_string(address_text(r->address[i], a)));
+	json_object_object_add(o, "members", members);
+	return o;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the manager of groups has given away, for the verbs that show it: from its records, whether it runs or not. */
+#ifndef FPISA_VERBS_GROUP_VIEW_H
+#define FPISA_VERBS_GROUP_VIEW_H
+
+#include <json-c/json.h>
+
+#include "datapath/groups.h"
+
+struct manager_view {
+	struct datapath_groups groups;
+	bool any;  /* one has run since the datapath was loaded; else the rest is 0 */
+	pid_t pid; /* the one that runs; 0: none does */
+	struct manager_counts counts;
+	__u32 now_groups, now_ranks, now_jobs; /* given away at the moment; ranks that are here */
+};
+
+/* Of an open datapath. 0 or -errno, reported. */
+int manager_view_open(struct datapath *dp, struct manager_view *v);
+void manager_view_close(struct manager_view *v);
+
+/* The next group from `place` on, of that name where one is given: its place, or GROUPS, then with *err 0 or -errno. */
+__u32 manager_view_next(const struct manager_view *v, __u32 place, const char *name, struct group_record *r, int *err);
+
+__u64 group_here(const struct group_record *r); /* ranks, as a bitmap */
+double group_age(const struct group_record *r); /* seconds */
+struct json_object *group_json(const struct group_record *r, bool whole);
+
+/* Of a reason of refusals, as its counter and its metric are called; NULL: there is none of that number. */
+const char *manager_reason_name(__u32 reason);
+
+#endif
