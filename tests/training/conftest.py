@@ -28,7 +28,7 @@ def sweep():
     def run(records, *options, status=0):
         p = subprocess.run([sys.executable, "-B", os.path.join(TOP, "training", "sweep.py"), BUILD, "--records", records,
                             "--data", "noise:320", "--epochs", "1", "--models", "vgg", "--formats", "fp32", "--processes", "1", *options],
-                           text=True, capture_output=True)
+                           text=True, capture_output=True, timeout=300)
         assert p.returncode == status, p.stdout + p.stderr
         return p.stdout + p.stderr
 
