@@ -16,7 +16,7 @@ from lab import FPISA, TOP
 
 PICTURES = os.path.join(TOP, "doc", "pictures")
 
-needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make deps")
+needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make test installs it")
 
 
 def page():

@@ -228,8 +228,8 @@ def follow(site, block):
             site.hand_out("/etc/fpisa/keys")
 
 
-@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
-@pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed; make deps")
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
+@pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed; make test installs it")
 def test_page(site):
     """From nothing to an all-reduce, and back to nothing."""
     for block in guide.blocks():
@@ -365,7 +365,7 @@ def test_table_is_provoked():
     assert len(guide.faults()) == len(PROVOKED)
 
 
-@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.parametrize("row", range(len(PROVOKED)), ids=[p.__name__ for p, _ in PROVOKED])
 def test_fault(site, row):
     """What the table says is seen, and its command fixes it."""
