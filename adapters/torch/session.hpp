@@ -140,7 +140,7 @@ public:
 
 		c.size = sizeof(c);
 		c.send = c.recv = call->values().data_ptr();
-		c.count = (size_t)call->values().numel();
+		c.count = (size_t)call->values().numel() * (call->values().is_complex() ? 2 : 1);
 		c.type = type;
 		c.op = op;
 		c.on_done = done;

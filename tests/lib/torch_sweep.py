@@ -165,6 +165,46 @@ def complex_numbers():
 
 
 @check
+def negated_and_conjugated():
+    """Views whose memory has other values than they have, on one rank alone or on all."""
+    everywhere, here = range(SIZE), [r for r in range(SIZE) if r == 1]
+    for seed, negated in enumerate((everywhere, here)):
+        for dtype in TYPES:
+            t = torch._neg_view(-draw(seed, (500,), dtype, RANK)) if RANK in negated else draw(seed, (500,), dtype, RANK)
+            for op in OPS:
+                dist.all_reduce(t, op)
+                if op == dist.ReduceOp.SUM:
+                    close(t.resolve_neg(), expected(seed, (500,), dtype), dtype)
+            assert t.is_neg() == (RANK in negated)
+            same_everywhere(t.resolve_neg())
+    for imag in lambda z: z.conj().imag, lambda z: z.conj().imag[:1], lambda z: z.conj().imag.view(2, 2).t():
+        z = torch.full((4,), complex(RANK, 1 + RANK))
+        dist.all_reduce(imag(z))
+        assert (imag(z) == -sum(range(SIZE + 1))).all() and (z.real == RANK).all()
+    view = torch.full((4,), complex(1, RANK)).conj()
+    raises(RuntimeError, "conj", dist.all_reduce, view)
+    # As reducers of DistributedDataParallel call it.
+    dist.distributed_c10d._get_default_group().allreduce([view]).wait()
+    assert (view == complex(SIZE, -sum(range(SIZE)))).all()
+    integers = torch._neg_view(torch.ones(3, dtype=torch.int32))
+    raises(RuntimeError, "resolve_neg()", dist.all_reduce, integers)
+
+
+@check
+def layouts():
+    """Sparse tensors are Gloo's; of others it is said that there is no sum."""
+    t = torch.tensor([0.0, 1.0 + RANK, 0.0]).to_sparse()
+    dist.all_reduce(t)
+    assert t.to_dense().tolist() == [0, sum(range(SIZE + 1)), 0]
+    for t in (torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.quint8), torch.ones(3).to_mkldnn(),
+              torch.eye(3).to_sparse_csr(), torch._efficientzerotensor(3)):
+        raises(RuntimeError, "", dist.all_reduce, t)
+    t = torch.ones(10).as_strided((8, 3), (1, 1))  # each value three times
+    dist.all_reduce(t)
+    assert (t == SIZE).all()
+
+
+@check
 def special_values():
     fpisa.torch.flags()
     t = torch.tensor([float("inf"), float("nan"), 1.0] if RANK == 1 else [1.0, 1.0, 1.0])
