@@ -36,7 +36,6 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	/* MPICH's launcher may be gone, with the other end of stderr, before this rank has said why it ends. */
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGUSR1, SIG_IGN); /* by which it tells of a death */
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
