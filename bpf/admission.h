@@ -33,8 +33,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	if (!lock_take(&slot->lock))
 		return count_verdict(p->id, FPISA_V_busy, XDP_DROP);
 	live = fpisa_read_once(&p->job->live);
-	step = fpisa_admit(p->session, slot, &claim, live);
-	phv->results = p->session->results;
+	step = fpisa_admit(p->session, slot, &claim, live, &phv->results);
 	if (step < 0) {
 		lock_release(&slot->lock);
 		return refuse(ctx, p->id, -step);
