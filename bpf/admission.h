@@ -28,7 +28,8 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	__u64 live;
 	int step;
 
-	if (!slot)
+	/* Units that find no registers do nothing, in silence: an exact job made by hand may lie beyond its family's. */
+	if (!slot || !exponents_of(phv) || !mantissas_of(phv))
 		return count_verdict(p->id, FPISA_V_internal, XDP_DROP);
 	if (!lock_take(&slot->lock))
 		return count_verdict(p->id, FPISA_V_busy, XDP_DROP);
