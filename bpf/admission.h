@@ -51,6 +51,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 		if (action != GO_ON)
 			return action;
 	} else {
+		/* RESEND, or FINISH: all that it takes is in the registers. */
 		phv->resend = step == FPISA_STEP_RESEND;
 		plan_read(phv, p);
 	}

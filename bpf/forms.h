@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which of fpisa/'s bodies a family is composed of: every difference between
- * families is a line of this file. The conditions are constants (family.h), so
- * an object contains one branch of each.
+ * Which of fpisa/'s bodies a family is composed of. The conditions are constants (family.h), so
+ * an object contains one branch of each. What else sets families apart: what is inlined (blocks.h), and what a
+ * payload of theirs cannot be (units.h).
  *
  *			add, fused		add, staged	read-out, fused		read-out, staged
  *	FP32		lookup32.h		lanes.h		lookup_read.h		block.h
@@ -12,8 +12,9 @@
  *	exact, others	lookup.h		exact.h		exact.h			exact.h
  *
  * In mode fpisa-a: lookup32.h of FP32, lookup.h where R = 32, else block.h; staged block.h. First contributions: lookup32.h of
- * FP32 where fused, else block.h; exact.h. A sum that may overflow (phv->checked): MAU4 is block.h's. Operations
- * other than the sum (op.h) and shared exponents (mx.h) go unit by unit in either pipeline.
+ * FP32 where fused, else block.h; exact.h. Operations other than the sum (op.h) and shared exponents (mx.h) go unit by
+ * unit in either pipeline (phv->by_unit). MAU4 of those that add, and of a sum that may overflow (phv->checked), is
+ * block.h's; in mode exact exact.h's all the same.
  */
 #ifndef FPISA_BPF_FORMS_H
 #define FPISA_BPF_FORMS_H
