@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from lab import ADDRESS, COMMAND_S, SLOW, TOP, wait_until
+from lab import ADDRESS, COMMAND_S, SLOW, TOP, draw_seed, wait_until
 
 RANKS = 4
 EXAMPLES = os.path.join(TOP, "adapters", "mpi", "examples")
@@ -123,6 +123,14 @@ def test_exact(cluster):
     assert len(lines) == 4 and all("all reductions of double are MPI's: mode exact has no 64-bit floats" in x for x in lines)
     out, _ = c.run(RANKS, "sweep.c", "orders", FPISA_MODE="exact", FPISA_MIN_BYTES=1000)
     assert json.loads(out)["right"] == 24
+
+
+def test_exact_however_cut(cluster):
+    """The bits of a vector's sum: over runs, orders of the ranks, and any cut into calls."""
+    c = cluster()
+    seed = draw_seed()
+    runs = [json.loads(c.run(RANKS, "cuts.c", seed, FPISA_MODE="exact")[0]) for _ in range(2)]
+    assert runs[0] == runs[1] and (runs[0]["other"], runs[0]["inexact"]) == (0, 0), runs
 
 
 def test_min_bytes(cluster):
