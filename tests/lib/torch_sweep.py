@@ -7,6 +7,7 @@ doc/torch.md. A rank of three; test_torch.py starts them, RANK and WORLD_SIZE as
 
 Expected values are reckoned from what all ranks contribute, which each rank can draw, in float64 or integers.
 """
+import atexit
 import datetime
 import os
 import sys
@@ -313,6 +314,70 @@ def calls_that_differ():
     raises(RuntimeError, "fpisa: ", dist.all_reduce, torch.ones(100 + RANK), group=group)
     dist.all_reduce(t)
     assert (t == SIZE * SIZE).all()
+    group = dist.new_group()
+    said = raises(RuntimeError, "asks for another job", dist.all_reduce, torch.ones(10, dtype=(torch.float32, torch.float64)[RANK == 0]),
+                  group=group)
+    assert said.count("group ") == 1, said
+
+
+@check
+def timeouts():
+    """Of a call, by its group; of a wait, after which the call goes on."""
+    group, hasty = dist.new_group(), dist.new_group(timeout=datetime.timedelta(seconds=1))
+    for g in group, hasty:
+        dist.all_reduce(torch.ones(10), group=g)
+    t = torch.ones(10)
+    if RANK:
+        work = dist.all_reduce(t, group=group, async_op=True)
+        raises(RuntimeError, "", work.wait, datetime.timedelta(milliseconds=50))
+        assert not work.is_completed()
+        raises(RuntimeError, "rank 0 sent nothing", dist.all_reduce, torch.ones(10), group=hasty)
+    dist.barrier()
+    if RANK:
+        work.wait()
+    else:
+        dist.all_reduce(t, group=group)
+    assert (t == SIZE).all()
+
+
+@check
+def destroyed_while_under_way():
+    """Calls that others will never make: their Works and futures end with an error."""
+    group, works = dist.new_group(), []
+    dist.all_reduce(torch.ones(10), group=group)
+    if RANK:
+        works = [dist.all_reduce(torch.ones(100000), group=group, async_op=True) for _ in range(3)]
+    dist.barrier()
+    dist.destroy_process_group(group)
+    del group
+    for work in works:
+        raises(RuntimeError, "fpisa: ", work.wait)
+        raises(RuntimeError, "fpisa: ", work.get_future().wait)
+
+
+class Images(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return torch.full((4,), float(i))
+
+
+@check
+def forks():
+    """A child has no process group, and its end changes nothing; so a DataLoader may have workers."""
+    child = os.fork()
+    if not child:
+        try:
+            raises(RuntimeError, "this is a child", dist.all_reduce, torch.ones(5))
+            atexit._run_exitfuncs()
+        finally:
+            os._exit(sys.exc_info()[0] is not None)
+    assert os.waitpid(child, 0)[1] == 0
+    for batch in torch.utils.data.DataLoader(Images(), batch_size=4, num_workers=1):
+        t = batch.sum().view(1)
+        dist.all_reduce(t)
+        assert t.item() == SIZE * batch.sum().item()
 
 
 @check
