@@ -88,7 +88,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 		fpisa_opaque(m);
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
-			__u64 word = words[k], old, low = 0;
+			__u64 word = words[k], old;
 			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
 			const struct fpisa_match32 *move;
 			__u64 at = head->at, reg;
@@ -103,14 +103,10 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 			exps[k] = (__u16)(reg + move->move[0].raise);
 			word *= (__u64)move->move[0].factor;
 			old = (__u64)((__s64)((__u64)m[k] << 32) >> move->move[0].stored);
-			if (counted) {
-				low = word;
-				fpisa_opaque(low);
-				low = (__u32)low + (__u32)old;
-			}
 			fpisa_add_to(word, old);
+			/* One of the two shifts is 0: the lower half is what the other lost. */
 			if (counted)
-				fpisa_add_to(rounded, fpisa_any(low));
+				fpisa_add_to(rounded, fpisa_any(fpisa_low(word)));
 			else
 				fpisa_or_to(lost, word);
 			m[k] = (__u32)(word >> 32);
