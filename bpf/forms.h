@@ -31,6 +31,7 @@
 /* Tables; those that a family does not use are not in its object. */
 static const struct fpisa_match32 by_word = FPISA_MATCH32;
 static const struct fpisa_match32_a by_word_a = FPISA_MATCH32_A;
+static const struct fpisa_signs by_sign = FPISA_SIGNS;
 static const struct fpisa_match32_64 by_word_64 = FPISA_MATCH32_64;
 static const struct fpisa_narrow narrow32 = FPISA_NARROW_32, narrow64 = FPISA_NARROW_64;
 static const struct fpisa_wide wide64 = FPISA_WIDE_64;
@@ -72,7 +73,7 @@ static __always_inline void set_values(const struct words *in, struct fpisa_exp_
 	if (EXACT)
 		fpisa_exact_set(in, e, m, FAMILY_LIMBS, f);
 	else if (FAMILY_BYTES == 4)
-		fpisa_look_set32(in, e, m, f, FAMILY_RBITS == 32 ? by_word.head : by_word_64.head);
+		fpisa_look_set32(in, e, m, f, FAMILY_RBITS == 32 ? &by_sign : &by_word_64.head);
 	else
 		fpisa_block_set(in, e, m, f);
 }

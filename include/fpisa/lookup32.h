@@ -122,25 +122,35 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 
 /* -- first contributions, and the modes beside fpisa -------------------------- */
 
-/* The magnitude of a finite word, of which *head is; its sign is applied. */
-static __always_inline __s64 fpisa_signed32(__u64 word, const struct fpisa_head *head)
-{
-	__s64 sign = (__s64)(word << 32);
+/* As fpisa_head, the sign a factor and the exponent alone. */
+struct fpisa_signed {
+	__s64 sign;
+	__u32 word;
+	__u16 e; /* or FPISA_HEAD_SPECIAL */
+	__u16 pad;
+};
 
-	fpisa_opaque(sign);
-	sign >>= 63;
-	word -= head->word;
-	return (__s64)((word ^ (__u64)sign) - (__u64)sign);
-}
+#define FPISA_SIGNED(i)                                                           \
+	{                                                                         \
+		.sign = (i) >> 8 ? -1 : 1,                                        \
+		.word = FPISA_HEAD_WORD(i),                                       \
+		.e = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) + 1, \
+	}
+
+struct fpisa_signs {
+	struct fpisa_signed of[512];
+};
+
+#define FPISA_SIGNS { { FPISA_TABLE512(FPISA_SIGNED) } }
 
 /* As fpisa_block_set(), for registers of 32 or 64 bits. */
 static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
-					     const struct fpisa_head *heads)
+					     const struct fpisa_signs *t)
 {
 	const __u32 *words = in;
 	__u16 *exps = e->e;
 
-	fpisa_opaque(heads);
+	fpisa_opaque(t);
 	FPISA_ROLLED
 	for (int i = 0; i < FPISA_BLOCK; i += 8) {
 		fpisa_opaque(words);
@@ -149,17 +159,19 @@ static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_bl
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
 			__u64 word = words[k];
-			const struct fpisa_head *head = fpisa_offset(heads, (word >> 23) * sizeof(*head));
-			__u64 at = head->at;
+			const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+			__u64 exp = head->e;
 
-			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+			if (fpisa_unlikely(exp == FPISA_HEAD_SPECIAL)) {
 				exps[k] = 1;
 				fpisa_stick(&exps[k], (__u32)word);
 				fpisa_put_man(m, k, f, 0);
 				continue;
 			}
-			exps[k] = (__u16)(at & (FPISA_SIGN - 1));
-			fpisa_put_man(m, k, f, (__s64)((__u64)fpisa_signed32(word, head) << f.guard));
+			exps[k] = (__u16)exp;
+			word -= head->word;
+			word *= (__u64)head->sign;
+			fpisa_put_man(m, k, f, (__s64)(word << f.guard));
 		}
 		words += 8;
 		exps += 8;
@@ -252,12 +264,12 @@ static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp
 }
 
 struct fpisa_match32_64 {
-	struct fpisa_head head[512];
+	struct fpisa_signs head;
 	struct fpisa_narrow move;
 };
 
 #define FPISA_MOVE64(table) __builtin_offsetof(struct fpisa_match32_64, move.table)
-#define FPISA_MATCH32_64 { .head = { FPISA_TABLE512(FPISA_HEAD) }, .move = FPISA_NARROW_64 }
+#define FPISA_MATCH32_64 { .head = FPISA_SIGNS, .move = FPISA_NARROW_64 }
 
 /* As fpisa_look_add() of R = 64. */
 static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_exp_block *e, __s64 *m,
@@ -276,9 +288,9 @@ static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_ex
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
 			__u64 word = words[k];
-			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+			const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
 			const __u8 *move; /* the entry of each of its tables */
-			__u64 at = head->at, reg;
+			__u64 at = head->e, reg;
 
 			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
 				fpisa_stick(&exps[k], (__u32)word);
@@ -287,8 +299,11 @@ static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_ex
 			reg = exps[k];
 			move = fpisa_offset(t, (at - reg) & (FPISA_NARROW - 1));
 			exps[k] = (__u16)(reg + move[FPISA_MOVE64(raise)]);
-			fpisa_add_to(rounded, fpisa_sum64(&m[k], (__s64)((__u64)fpisa_signed32(word, head) << f.guard),
-							  move[FPISA_MOVE64(stored)], move[FPISA_MOVE64(incoming)]));
+			word -= head->word;
+			word *= (__u64)head->sign;
+			word <<= f.guard;
+			fpisa_add_to(rounded, fpisa_sum64(&m[k], (__s64)word, move[FPISA_MOVE64(stored)],
+							  move[FPISA_MOVE64(incoming)]));
 		}
 		words += 8;
 		exps += 8;
