@@ -85,7 +85,7 @@ class OpenMpi:
         self.workers, self.algorithm, self.thread = plan["world"], 0, InOrder()
 
     def sum(self, values):
-        self.mpi.allreduce(self.workers, values, self.algorithm)
+        self.mpi.run("allreduce", self.workers, values, self.algorithm)
 
     def hook(self, _, bucket):
         future, tensor = torch.futures.Future(), bucket.buffer()
