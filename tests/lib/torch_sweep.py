@@ -17,6 +17,7 @@ import traceback
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 import fpisa
 import fpisa.torch
@@ -144,6 +145,43 @@ def futures():
 
     future = dist.all_reduce(t, async_op=True).get_future().then(again)
     assert (future.wait() == sum(range(SIZE)) + 1).all()
+
+    def deeper(depth):
+        def callback(future):
+            value = future.value()[0]
+            if depth:
+                later = dist.all_reduce(value, async_op=True).get_future()
+                return later.then(deeper(depth - 1)).wait() if depth % 2 else later.wait()[0]
+            return value
+        return callback
+
+    for depth in range(4):
+        future = dist.all_reduce(torch.ones(1000), async_op=True).get_future().then(deeper(depth))
+        assert (future.wait() == SIZE ** (depth + 1 if depth < 2 else 2 if depth == 2 else 3)).all(), depth
+
+
+@check
+def communication_hooks():
+    """PyTorch's own, which start calls in callbacks: PowerSGD has the weights that it has over Gloo, and float16 nearly."""
+    weights = {}
+    for group in None, dist.new_group(backend="gloo"):
+        for name, hook, state in (("half", default_hooks.fp16_compress_hook, group),
+                                  ("power", powerSGD_hook.powerSGD_hook,
+                                   powerSGD_hook.PowerSGDState(group, 1, start_powerSGD_iter=2, random_seed=5))):
+            torch.manual_seed(1)
+            net = torch.nn.Sequential(torch.nn.Linear(30, 50), torch.nn.Tanh(), torch.nn.Linear(50, 3))
+            model = torch.nn.parallel.DistributedDataParallel(net, process_group=group)
+            model.register_comm_hook(state, hook)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step in range(5):
+                optimizer.zero_grad()
+                model(draw(step, (8, 30), torch.float32, RANK)).pow(2).mean().backward()
+                optimizer.step()
+            weights[group, name] = torch.cat([p.detach().view(-1) for p in net.parameters()])
+            same_everywhere(weights[group, name])
+    for name in "half", "power":
+        ours, theirs = (w for (_, n), w in weights.items() if n == name)
+        assert (ours - theirs).abs().max() < 1e-3, name
 
 
 @check
