@@ -74,7 +74,7 @@ TORCH_PACKAGES := python3-torch libtorch-dev pybind11-dev python3-dev
 # What the MPI adapter is built and tested with (adapters/mpi/rules.mk).
 MPI_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran
 # Programs that others wrote, which use it in mpi-long.
-MPI_PROGRAMS := lammps
+MPI_PROGRAMS := lammps quantum-espresso quantum-espresso-data python3-mpi4py
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a

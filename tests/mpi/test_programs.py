@@ -18,9 +18,9 @@ RANKS = 4
 LONGEST_S = 1200 * SLOW
 
 
-def run(c, *program, preload=True, env=(), **more):
+def run(c, *program, preload=True, env=(), ranks=RANKS, **more):
     """On all ranks: stdout, stderr, frames that the host sent."""
-    argv, own = mpis.command(c.mpi, RANKS, c.folder, *program, preload=preload, FPISA_MANAGER=ADDRESS, FPISA_MIN_BYTES=0,
+    argv, own = mpis.command(c.mpi, ranks, c.folder, *program, preload=preload, FPISA_MANAGER=ADDRESS, FPISA_MIN_BYTES=0,
                              **dict(env))
     before = c.sent()
     p = c.host.spawn(*argv, env=own, cwd=c.folder, **more)
@@ -93,10 +93,14 @@ def test_pw(openmpi):
     # Ry, of 8 digits; the estimate of the accuracy is what is left when nearly all cancels.
     assert all(abs(float(p) - float(o)) <= 2e-8 for name, p, o in differ)
     assert max(abs(a - b) for p, o in zip(numbers(bands), numbers(our_bands)) for a, b in zip(p, o)) <= 1e-4
-    assert many - few > 300 * RANKS
+    assert many - few > 200 * RANKS
 
 
 # -- mpi4py's own tests -------------------------------------------------------------
+
+RANKS_OF_TESTS = 3	# they make communicators of each size to that
+# Programs that start others, which Open MPI 4.1 does not always end, with the library or without.
+WITHOUT = "--exclude", "test_spawn", "--exclude", "test_dynproc"
 
 
 def source_of_mpi4py():
@@ -120,9 +124,9 @@ def test_mpi4py(openmpi):
     tests = os.path.join(source_of_mpi4py(), "test", "runtests.py")
     frames = []
     for preload in (False, True):
-        out, err, sent = run(openmpi, sys.executable, tests, "--no-builddir", *WITHOUT, preload=preload)
+        out, err, sent = run(openmpi, sys.executable, tests, "--no-builddir", *WITHOUT, preload=preload, ranks=RANKS_OF_TESTS)
         ran = re.findall(r"^Ran (\d+) tests", out + err, re.M)
-        assert len(ran) == RANKS and len(re.findall(r"^OK\b", out + err, re.M)) == RANKS, err
+        assert len(ran) == len(re.findall(r"^OK\b", out + err, re.M)) == RANKS_OF_TESTS, err
         frames.append(sent)
     print(f"mpi4py: {ran[0]} tests, {frames[1]} frames, {frames[0]} without")
-    assert frames[1] - frames[0] > 300 * RANKS
+    assert frames[1] - frames[0] > 300 * RANKS_OF_TESTS
