@@ -234,12 +234,15 @@ lint: $(CLI_OBJ) $(LIB_OBJ)
 	$(Q)tests/lint/rooms.py $(B) && tests/lint/run $(B)
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
-PACKETS_OWN := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
-	user/datapath/families.c user/tables/kernel.c
+PACKETS_OWN := tests/fuzz/mutate.c tests/fuzz/headers.c tests/prog/harness.c user/datapath/families.c user/tables/kernel.c
 PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/tables/fill.c $(LIB_SRC)
-$(PACKETS_OWN:%.c=$(B)/san/%.o): | $(SKEL)
-FUZZ := $(B)/tests/fuzz/packets
-$(B)/tests/fuzz/packets: $(PACKETS_SRC:%.c=$(B)/san/%.o)
+PACKETS_packets := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/targets.c
+PACKETS_queries := tests/fuzz/queries.c tests/prog/queries.c user/datapath/queries.c
+FUZZ := $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries
+$(patsubst %.c,$(B)/san/%.o,$(PACKETS_OWN) $(PACKETS_packets) $(PACKETS_queries)): | $(SKEL)
+$(B)/tests/fuzz/packets: $(PACKETS_packets:%.c=$(B)/san/%.o)
+$(B)/tests/fuzz/queries: $(PACKETS_queries:%.c=$(B)/san/%.o)
+$(B)/tests/fuzz/packets $(B)/tests/fuzz/queries: $(PACKETS_SRC:%.c=$(B)/san/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SAN) $(filter %.o,$^) -lbpf -lpthread -lm -o $@
@@ -276,8 +279,8 @@ $(B)/tests/fuzz/user_%: $(B)/fuzz/tests/fuzz/user_%.o $$(call fuzz_objects,$$*)
 .PHONY: fuzz fuzz-user
 CASES ?= 10000000
 SECONDS ?= 600
-fuzz: $(B)/tests/fuzz/packets
-	$(Q)$(B)/tests/fuzz/packets --cases $(CASES) $(if $(SEED),--seed $(SEED))
+fuzz: $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries
+	$(Q)for f in $^; do $$f --cases $(CASES) $(if $(SEED),--seed $(SEED)) || exit 1; done
 fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 	$(Q)for t in $(FUZZ_USER); do tests/fuzz/run $(B) $$t $(SECONDS) $(SEED) || exit 1; done
 
