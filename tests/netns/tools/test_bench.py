@@ -136,6 +136,14 @@ def good(wire, rounds):
     assert cpu(wire["best"]) == min(map(cpu, near)) and wire["best"] in near
     best = wire["best"]
     assert wire["best_options"] == f"--elements {best['elements']} --window {best['window']} --pipeline fused"
+    assert wire["best_by_mtu"] == [{"mtu": mtu, "options": wire["best_options"]} for mtu in (1500, 3506)]
+
+
+def test_wire_by_mtu(mounts):
+    """352 values are 1512 bytes: of those that were measured none fits an MTU of 1500."""
+    wire = json.loads(bench("wire", "--json", "--rounds", "1", "--workers", "2", "--vector", "20000", "--elements", "352",
+                            "--window", "16", "--threads", "1").stdout)
+    assert [best["options"] for best in wire["best_by_mtu"]] == [None, wire["best_options"]]
 
 
 def test_wire(lab):
