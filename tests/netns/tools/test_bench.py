@@ -48,6 +48,15 @@ def test_figures(report):
 
 
 @pytest.mark.alone
+def test_frame(report):
+    """All but the add, which the estimate has too."""
+    ns = report["frame_ns"]
+    for key in ("known", "known_live", "add_live_estimate"):
+        in_order(ns, key)
+    assert ns["known"] < 256 * report["fpisa_add_ns"] and ns["known_live"] < ns["add_live_estimate"]
+
+
+@pytest.mark.alone
 def test_programs(report):
     """The fastest of each kind is what is reported; two compilers where there are two."""
     for kind, key in (("touch", "touch_ns"), ("int32_add", "int32_add_ns")):
