@@ -9,15 +9,16 @@ PG_HEADERS = $(wildcard $(call pg_dir,includedir-server)/postgres.h)
 
 PG_DIR := adapters/postgres
 PG_OBJ := $(patsubst $(PG_DIR)/%.c,$(B)/postgres/%.o,$(wildcard $(PG_DIR)/*.c))
+PG_FDW_OBJ := $(patsubst $(PG_DIR)/%.c,$(B)/postgres/%.o,$(wildcard $(PG_DIR)/fdw/*.c))
 PG_SQL := $(PG_DIR)/fpisa.control $(wildcard $(PG_DIR)/fpisa--*.sql)
 # What the server itself is built with that its headers rely on.
 PG_CFLAGS = -std=gnu11 $(WARN) $(CFLAGS) -fno-strict-aliasing -fwrapv -fPIC -fvisibility=hidden -Iinclude \
 	-isystem $(call pg_dir,includedir-server)
 
 .PHONY: postgres install-postgres uninstall-postgres
-postgres: $(B)/postgres/fpisa.so
+postgres: $(B)/postgres/fpisa.so $(B)/postgres/fpisa_fdw.so
 
-$(PG_OBJ): $(B)/postgres/%.o: $(PG_DIR)/%.c $(PG_DIR)/rules.mk
+$(PG_OBJ) $(PG_FDW_OBJ): $(B)/postgres/%.o: $(PG_DIR)/%.c $(PG_DIR)/rules.mk
 	$(Q)test -n "$(PG_HEADERS)" || { echo "make postgres: no headers of a PostgreSQL server by $(PG_CONFIG); install" \
 		"postgresql-server-dev-15 or name another PG_CONFIG=" >&2; exit 1; }
 	@mkdir -p $(@D)
@@ -28,11 +29,16 @@ $(B)/postgres/fpisa.so: $(PG_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) $^ -o $@
 
+# The library is inside and hidden: sums need none, and a server may have another version of it.
+$(B)/postgres/fpisa_fdw.so: $(PG_FDW_OBJ) $(B)/libfpisa.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,--exclude-libs,ALL $^ -ldl -lpthread -lm -o $@
+
 install-postgres: postgres
 	install -d $(DESTDIR)$(call pg_dir,pkglibdir) $(DESTDIR)$(call pg_dir,sharedir)/extension
-	install -m 755 $(B)/postgres/fpisa.so $(DESTDIR)$(call pg_dir,pkglibdir)/
+	install -m 755 $(B)/postgres/fpisa.so $(B)/postgres/fpisa_fdw.so $(DESTDIR)$(call pg_dir,pkglibdir)/
 	install -m 644 $(PG_SQL) $(DESTDIR)$(call pg_dir,sharedir)/extension/
 
 uninstall-postgres:
-	rm -f $(DESTDIR)$(call pg_dir,pkglibdir)/fpisa.so \
+	rm -f $(addprefix $(DESTDIR)$(call pg_dir,pkglibdir)/,fpisa.so fpisa_fdw.so) \
 		$(addprefix $(DESTDIR)$(call pg_dir,sharedir)/extension/,$(notdir $(PG_SQL)))

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/base/error.h"
+#include "listing.h"
 #include "parquet.h"
 #include "partition.h"
 
@@ -30,8 +31,7 @@ static int open_file(int directory, const char *name)
 	return err ?: fd;
 }
 
-/* So that no name means another place. */
-static int name_valid(const char *table)
+int partition_name_valid(const char *table)
 {
 	size_t n = strlen(table);
 
@@ -105,6 +105,19 @@ static int open_rows(struct partition *p, int directory, const char *table, int 
 					   table);
 }
 
+/* Of tables that are files, and of that which lists them. */
+static int open_table(struct partition *p, int directory, const char *table, int *kind)
+{
+	char schema[] = LISTING_SCHEMA;
+
+	if (strcmp(table, LISTING))
+		return read_schema(p, directory, table) ?: open_rows(p, directory, table, kind);
+	*kind = 0;
+	strcpy(p->file, table);
+	p->fd = listing_to_csv(directory);
+	return p->fd < 0 ? p->fd : schema_parse(&p->schema, schema, table);
+}
+
 int partition_rewind(struct partition *p)
 {
 	text_seek(&p->text, 0);
@@ -116,9 +129,9 @@ int partition_open(struct partition *p, int directory, const char *table)
 	int kind = 0, err, csv;
 
 	*p = (struct partition){ .fd = -1 };
-	if (!name_valid(table))
+	if (!partition_name_valid(table))
 		return fpisa_fail(-EINVAL, "'%.64s' is no name of a table: letters, digits, '_', '.' and '-'", table);
-	err = read_schema(p, directory, table) ?: open_rows(p, directory, table, &kind);
+	err = open_table(p, directory, table, &kind);
 	if (!err && kind == 2) {
 		csv = parquet_to_csv(p->fd, p->file);
 		err = csv < 0 ? csv : 0;

@@ -20,6 +20,9 @@ struct partition {
 	struct stat as_opened;
 };
 
+/* So that no name means another place. */
+int partition_name_valid(const char *table);
+
 /*
  * Opens the table and stands before its first row; a Parquet file is made CSV first, in a temporary file. 0, or -errno
  * with the message set: -EINVAL of a name that is none, or of files that are not as they must be; -ENOENT: no such table, or

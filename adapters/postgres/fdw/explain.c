@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What EXPLAIN says of a scan: what workers are asked for, who prunes, where rows went. */
+#include "fdw.h"
+#include "commands/explain.h"
+#include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
+#include "utils/lsyscache.h"
+
+static char *column_list(const struct fdw_scan *s, List *columns)
+{
+	StringInfoData names;
+	ListCell *cell;
+
+	initStringInfo(&names);
+	foreach (cell, columns)
+		appendStringInfo(&names, "%s%s", names.len ? ", " : "", get_attname(s->table, (AttrNumber)lfirst_int(cell), false));
+	return names.data;
+}
+
+static char *aggregate_list(const struct fdw_scan *s)
+{
+	static const char *const names[] = {"count", "sum", "min", "max", "avg"};
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < (int)lengthof(names); i++)
+		if (list_member_int(s->shape.outputs, FDW_COUNT - i))
+			appendStringInfo(&list, "%s%s", list.len ? ", " : "", names[i]);
+	if (s->shape.value)
+		appendStringInfo(&list, " of %s", get_attname(s->table, s->shape.value, false));
+	return list.data;
+}
+
+static const char *asked(const struct fdw_scan *s)
+{
+	const struct fdw_shape *shape = &s->shape;
+	const char *aggregates;
+
+	switch (shape->kind) {
+	case FDW_TOPN:
+		return psprintf("first %llu rows by %s%s NULLS %s", (unsigned long long)shape->limit,
+				get_attname(s->table, shape->value, false), shape->ascending ? "" : " DESC",
+				shape->nulls_first ? "FIRST" : "LAST");
+	case FDW_TABLE:
+		aggregates = aggregate_list(s);
+		return psprintf("groups by %s%s%s", column_list(s, shape->by), *aggregates ? ": " : "", aggregates);
+	case FDW_SCAN:
+		break;
+	}
+	return "all rows";
+}
+
+static const char *who_prunes(const struct fdw_scan *s, const struct fdw_choice *c)
+{
+	if (c->pruning == FPISA_PRUNING_WORKERS)
+		return "workers";
+	if (c->pruning == FPISA_PRUNING_NETWORK)
+		return psprintf("network: query %u at %s", c->query.number, s->server->aggregator);
+	return c->why_not ? psprintf("nobody: %s", c->why_not) : "nobody";
+}
+
+static void explain_counts(const struct fdw_scan *s, ExplainState *es)
+{
+	struct fpisa_query_counts c = s->counts, now;
+
+	/* One that is read no further does not know what workers have sent. */
+	if (s->query) {
+		fpisa_query_counts(s->query, &now);
+		c.received += now.received;
+	}
+	ExplainPropertyInteger("Rows Sent", NULL, (int64)c.sent, es);
+	ExplainPropertyInteger("Rows Pruned", NULL, (int64)c.pruned, es);
+	ExplainPropertyInteger("Rows Absorbed", NULL, (int64)c.absorbed, es);
+	ExplainPropertyInteger("Rows Received", NULL, (int64)c.received, es);
+	if (es->verbose) {
+		ExplainPropertyInteger("Rows At Workers", NULL, (int64)c.rows, es);
+		ExplainPropertyInteger("Frames", NULL, (int64)c.frames, es);
+		ExplainPropertyInteger("Frames Repeated", NULL, (int64)c.repeated, es);
+	}
+	if (c.restarts)
+		ExplainPropertyInteger("Restarts", NULL, c.restarts, es);
+}
+
+void fdw_explain(ForeignScanState *node, ExplainState *es)
+{
+	struct fdw_scan *s = node->fdw_state;
+	struct fdw_choice choice = s->choice;
+
+	ExplainPropertyText("Remote Query", asked(s), es);
+	if (s->why_not)
+		ExplainPropertyText("Not Pushed Down", s->why_not, es);
+	if (s->shape.kind != FDW_SCAN) {
+		if (!s->runs) {
+			fdw_choose(s->server, &s->shape, &choice);
+			fdw_free(&choice);
+		}
+		ExplainPropertyText("Pruned By", who_prunes(s, &choice), es);
+	}
+	if (es->analyze)
+		explain_counts(s, es);
+}

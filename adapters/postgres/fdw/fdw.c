@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The foreign data wrapper's entry, and the settings of a session; fdw.h has what is what. */
+#include "fdw.h"
+#include "fmgr.h"
+#include "utils/guc.h"
+
+PG_MODULE_MAGIC;
+
+int fdw_pruning = FPISA_PRUNING_NETWORK;
+bool fdw_pushdown = true, fdw_preaggregate;
+double fdw_loss;
+
+static const struct config_enum_entry prunings[] = {
+	{"network", FPISA_PRUNING_NETWORK, false},
+	{"none", FPISA_PRUNING_NONE, false},
+	{"workers", FPISA_PRUNING_WORKERS, false},
+	{NULL, 0, false},
+};
+
+PGDLLEXPORT void _PG_init(void);
+
+void _PG_init(void)
+{
+	DefineCustomEnumVariable("fpisa.pruning", "Who drops rows or adds them up: the network, the workers, or nobody.", NULL,
+				 &fdw_pruning, FPISA_PRUNING_NETWORK, prunings, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("fpisa.pushdown", "Workers are asked for first rows and groups, not for all rows.", NULL,
+				 &fdw_pushdown, true, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("fpisa.preaggregate", "Each worker adds its rows up by key before it sends them.", NULL,
+				 &fdw_preaggregate, false, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomRealVariable("fpisa.debug_loss", "Share of frames that workers and this server drop, for tests.", NULL, &fdw_loss,
+				 0, 0, 0.9, PGC_SUSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("fpisa");
+}
+
+PG_FUNCTION_INFO_V1(fpisa_fdw_handler);
+PGDLLEXPORT Datum fpisa_fdw_handler(PG_FUNCTION_ARGS)
+{
+	FdwRoutine *f = makeNode(FdwRoutine);
+
+	f->GetForeignRelSize = fdw_rel_size;
+	f->GetForeignPaths = fdw_paths;
+	f->GetForeignPlan = fdw_plan;
+	f->GetForeignUpperPaths = fdw_upper_paths;
+	f->BeginForeignScan = fdw_begin;
+	f->IterateForeignScan = fdw_iterate;
+	f->ReScanForeignScan = fdw_rescan;
+	f->EndForeignScan = fdw_end;
+	f->ExplainForeignScan = fdw_explain;
+	f->ImportForeignSchema = fdw_import;
+	PG_RETURN_POINTER(f);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The foreign data wrapper (doc/fdw.md), in parts: options.c, what servers, mappings and tables say; plan.c, scans and the
+ * first N rows; upper.c, groups; choose.c, which query at the aggregator is free; scan.c, rows; explain.c; import.c.
+ */
+#ifndef FPISA_POSTGRES_FDW_H
+#define FPISA_POSTGRES_FDW_H
+
+/* Names of ours stay in here: the server gives those of a module to all others. */
+#define PGDLLEXPORT __attribute__((visibility("default")))
+
+#include "postgres.h"
+#include "foreign/fdwapi.h"
+#include "foreign/foreign.h"
+#include "storage/lock.h"
+
+#include "fpisa.h"
+
+#define FDW_LIMIT_MOST 65536
+#define FDW_QUERIES_MOST 64
+#define FDW_KEY_MOST 32 /* bytes of a key */
+
+enum fdw_kind { FDW_SCAN, FDW_TOPN, FDW_TABLE };
+
+/* -- settings of a session ------------------------------------------------------ */
+
+extern int fdw_pruning; /* enum fpisa_pruning */
+extern bool fdw_pushdown, fdw_preaggregate;
+extern double fdw_loss;
+
+/* -- options.c -------------------------------------------------------------------- */
+
+/* A query at the aggregator, as `fpisa query add` made it. */
+struct fdw_query {
+	enum fdw_kind kind;
+	uint32 number;
+	uint64 limit;
+	uint32 key_bytes;
+	bool ascending;
+	uint16 local_port, worker_port;
+};
+
+struct fdw_server {
+	char *workers, *aggregator; /* aggregator: NULL if there is none */
+	uint32 timeout_ms;	    /* 0: the library's */
+	int n;
+	struct fdw_query query[FDW_QUERIES_MOST];
+};
+
+struct fdw_server *fdw_server_of(Oid server);
+
+/* What the user shows to workers and aggregator; *key is a key's text, or NULL and *key_file is a name. */
+struct fdw_secrets {
+	const char *key, *key_file;
+	uint64 token;
+};
+
+struct fdw_secrets fdw_secrets_of(Oid user, Oid server);
+
+/* Names at the workers. */
+char *fdw_table_of(Oid table);
+char *fdw_column_of(Oid table, AttrNumber column);
+
+/* Of a text column: the most bytes of a value as option `bytes` says; -1: nobody has said it. */
+int fdw_column_bytes(Oid table, AttrNumber column);
+
+/* -- plan.c ------------------------------------------------------------------------ */
+
+/* What workers are asked for. */
+struct fdw_shape {
+	enum fdw_kind kind;
+	uint64 limit;
+	bool ascending, nulls_first;
+	AttrNumber value; /* 0: none */
+	bool no_nulls;	  /* the answer is right only if the value is never NULL */
+	List *by;	  /* columns of the key */
+	uint32 key_bytes; /* that the key takes */
+	List *outputs;	  /* of groups, for each column of the scan: place in `by`, or FDW_COUNT ... */
+};
+
+enum fdw_output { FDW_COUNT = -1, FDW_SUM = -2, FDW_MIN = -3, FDW_MAX = -4, FDW_AVG = -5 };
+
+/* Of a table while it is planned. */
+struct fdw_rel {
+	Oid server, table;
+	struct fdw_shape shape;
+	const char *why_not; /* what the query could have been, and why it is not; NULL */
+	struct fdw_shape *groups; /* of upper.c */
+};
+
+List *fdw_shape_list(const struct fdw_shape *shape, const char *why_not);
+void fdw_shape_read(List *list, struct fdw_shape *shape, const char **why_not);
+
+void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table);
+void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table);
+ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses, Plan *outer);
+
+/* -- upper.c ----------------------------------------------------------------------- */
+
+void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in, RelOptInfo *out, void *extra);
+
+/* -- choose.c ------------------------------------------------------------------------ */
+
+/* Who prunes, and with which query at the aggregator. */
+struct fdw_choice {
+	enum fpisa_pruning pruning;
+	struct fdw_query query; /* of FPISA_PRUNING_NETWORK */
+	bool locked;
+	LOCKTAG lock;
+	const char *why_not; /* why not the network, where the session would have it; NULL */
+};
+
+/* The first query that fits and that no session of this cluster has; it is locked, until fdw_free(). */
+void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, struct fdw_choice *choice);
+void fdw_free(struct fdw_choice *choice);
+
+/* -- scan.c ------------------------------------------------------------------------- */
+
+struct fdw_scan {
+	struct fdw_shape shape;
+	const char *why_not;
+	struct fdw_server *server;
+	struct fdw_secrets secrets;
+	Oid table;
+	struct fdw_choice choice;
+	struct fpisa_query *query; /* NULL: not begun, or over */
+	bool over, descriptors;	   /* descriptors are counted by the server */
+	MemoryContextCallback at_end;
+	struct fpisa_query_counts counts; /* of all that are over */
+	uint32 runs;
+	int n_columns;	   /* of the answer */
+	int n_attributes;  /* of the slot */
+	AttrNumber *place; /* of each column of the answer: where in the slot, from 1; groups: of the slot, which column */
+	FmgrInfo *input;
+	Oid *io_param;
+};
+
+void fdw_begin(ForeignScanState *node, int flags);
+TupleTableSlot *fdw_iterate(ForeignScanState *node);
+void fdw_rescan(ForeignScanState *node);
+void fdw_end(ForeignScanState *node);
+
+/* Asks workers, and waits until there are rows or an answer; an error of it is an error here. 2: there is no more. */
+struct fpisa_query *fdw_ask(const struct fpisa_query_options *options, const struct fdw_secrets *secrets);
+int fdw_wait(struct fpisa_query *query);
+
+/* -- explain.c, import.c ---------------------------------------------------------- */
+
+void fdw_explain(ForeignScanState *node, struct ExplainState *es);
+List *fdw_import(ImportForeignSchemaStmt *statement, Oid server);
+
+#endif

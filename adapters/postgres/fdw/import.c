@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* IMPORT FOREIGN SCHEMA: the tables that workers have. */
+#include "fdw.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+#define TABLES "fpisa_tables" /* a table that each worker has, of the names of the others */
+
+/* A query of no more than libfpisa's memory, which goes whatever happens. */
+struct asking {
+	struct fpisa_query *query;
+	MemoryContextCallback at_end;
+};
+
+static void end_asking(void *arg)
+{
+	struct asking *a = arg;
+
+	fpisa_query_close(a->query);
+	a->query = NULL;
+}
+
+static struct asking *ask(const struct fdw_server *server, const struct fdw_secrets *secrets, const char *table)
+{
+	const struct fpisa_query_options o = {
+		.workers = server->workers,
+		.table = table,
+		.timeout_ms = server->timeout_ms,
+		.pruning = FPISA_PRUNING_NONE,
+	};
+	struct asking *a = palloc0(sizeof(*a));
+
+	a->at_end = (MemoryContextCallback){.func = end_asking, .arg = a};
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &a->at_end);
+	a->query = fdw_ask(&o, secrets);
+	return a;
+}
+
+/* Names of tables, each once: every worker says its own. */
+static List *all_tables(const struct fdw_server *server, const struct fdw_secrets *secrets)
+{
+	struct asking *a = ask(server, secrets, TABLES);
+	const char *const *row;
+	List *names = NIL;
+	int state;
+
+	do {
+		state = fdw_wait(a->query);
+		while (fpisa_query_next(a->query, &row) > 0) {
+			ListCell *cell;
+			bool there = false;
+
+			foreach (cell, names)
+				there |= !strcmp(lfirst(cell), row[0]);
+			if (!there)
+				names = lappend(names, pstrdup(row[0]));
+		}
+	} while (state != 2);
+	end_asking(a);
+	return names;
+}
+
+/* -- a table --------------------------------------------------------------------- */
+
+static const char *const types[] = {
+	[FPISA_COLUMN_REAL] = "real",	 [FPISA_COLUMN_DOUBLE] = "double precision", [FPISA_COLUMN_INT32] = "integer",
+	[FPISA_COLUMN_INT64] = "bigint", [FPISA_COLUMN_TEXT] = "text",		     [FPISA_COLUMN_DATE] = "date",
+};
+
+static char *in_lower_case(const char *name)
+{
+	char *out = pstrdup(name);
+
+	for (char *p = out; *p; p++)
+		*p = (char)pg_tolower((unsigned char)*p);
+	return out;
+}
+
+/* Are columns others when their case does not matter? */
+static bool lower_differ(const struct fpisa_query_column *c, uint32 n)
+{
+	for (uint32 i = 0; i < n; i++)
+		for (uint32 k = 0; k < i; k++)
+			if (!pg_strcasecmp(c[i].name, c[k].name))
+				return false;
+	return true;
+}
+
+static char *statement_of(const struct fdw_server *server, const struct fdw_secrets *secrets, const char *table,
+			  const char *local_schema, const char *server_name)
+{
+	struct asking *a = ask(server, secrets, table);
+	const struct fpisa_query_column *c;
+	StringInfoData sql;
+	bool lowered;
+	uint32 n;
+
+	fdw_wait(a->query);
+	n = fpisa_query_columns(a->query, &c);
+	lowered = lower_differ(c, n);
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "CREATE FOREIGN TABLE %s.%s (", quote_identifier(local_schema), quote_identifier(table));
+	for (uint32 i = 0; i < n; i++) {
+		const char *name = lowered ? in_lower_case(c[i].name) : c[i].name;
+
+		appendStringInfo(&sql, "%s%s %s", i ? ", " : "", quote_identifier(name),
+				 c[i].type < lengthof(types) ? types[c[i].type] : "text");
+		if (strcmp(name, c[i].name))
+			appendStringInfo(&sql, " OPTIONS (column_name %s)", quote_literal_cstr(c[i].name));
+		if (c[i].not_null)
+			appendStringInfoString(&sql, " NOT NULL");
+	}
+	appendStringInfo(&sql, ") SERVER %s OPTIONS (table_name %s)", quote_identifier(server_name), quote_literal_cstr(table));
+	end_asking(a);
+	return sql.data;
+}
+
+List *fdw_import(ImportForeignSchemaStmt *statement, Oid server_oid)
+{
+	struct fdw_server *server = fdw_server_of(server_oid);
+	struct fdw_secrets secrets = fdw_secrets_of(GetUserId(), server_oid);
+	List *names = NIL, *statements = NIL;
+	ListCell *cell;
+
+	if (statement->options)
+		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("IMPORT FOREIGN SCHEMA takes no options of this server"));
+	if (statement->list_type == FDW_IMPORT_SCHEMA_LIMIT_TO)
+		foreach (cell, statement->table_list)
+			names = lappend(names, ((RangeVar *)lfirst(cell))->relname);
+	else
+		names = all_tables(server, &secrets);
+	foreach (cell, names) {
+		bool wanted = true;
+		ListCell *other;
+
+		if (statement->list_type == FDW_IMPORT_SCHEMA_EXCEPT)
+			foreach (other, statement->table_list)
+				wanted &= strcmp(((RangeVar *)lfirst(other))->relname, lfirst(cell)) != 0;
+		if (wanted)
+			statements = lappend(statements, statement_of(server, &secrets, lfirst(cell), statement->local_schema,
+								      statement->server_name));
+	}
+	return statements;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Options of servers, user mappings, tables and columns. */
+#include "fdw.h"
+#include "access/reloptions.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_foreign_table.h"
+#include "catalog/pg_user_mapping.h"
+#include "commands/defrem.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/varlena.h"
+
+/* As `fpisa query add` has them when they are not given. */
+#define KEY_BYTES_TOPN 8
+#define KEY_BYTES_TABLE 4
+#define UDP_PORT 18000
+
+static const struct option {
+	Oid catalog;
+	const char *name;
+} known[] = {
+	{ForeignServerRelationId, "workers"},	  {ForeignServerRelationId, "aggregator"}, {ForeignServerRelationId, "queries"},
+	{ForeignServerRelationId, "timeout"},	  {UserMappingRelationId, "key"},	   {UserMappingRelationId, "key_file"},
+	{UserMappingRelationId, "token"},	  {ForeignTableRelationId, "table_name"},  {AttributeRelationId, "column_name"},
+	{AttributeRelationId, "bytes"},
+};
+
+/* -- values -------------------------------------------------------------------- */
+
+static pg_attribute_noreturn() void bad_value(const char *option, const char *value, const char *wanted)
+{
+	ereport(ERROR, errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+		errmsg("invalid value for option \"%s\": \"%s\"", option, value), errhint("%s", wanted));
+}
+
+static uint64 number(const char *option, const char *text, uint64 least, uint64 most)
+{
+	char *end;
+	unsigned long long n;
+
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || n < least || n > most)
+		bad_value(option, text, psprintf("It is a number from %llu to %llu.", (unsigned long long)least, (unsigned long long)most));
+	return n;
+}
+
+static uint64 token_of(const char *text)
+{
+	const char *digits = strncmp(text, "0x", 2) ? text : text + 2;
+	char *end;
+	unsigned long long n = strtoull(digits, &end, 16);
+
+	if (!*digits || strlen(digits) > 16 || *end || !n || strspn(digits, "0123456789abcdefABCDEF") != strlen(digits))
+		bad_value("token", "...", "It is that of \"fpisa query add --token\": up to 16 hexadecimal digits.");
+	return n;
+}
+
+/* NAME:ID:SECRET, the line of a file of keys. */
+static void check_key(const char *text)
+{
+	const char *id = strchr(text, ':'), *secret = id ? strchr(id + 1, ':') : NULL;
+
+	if (!secret || id == text || strlen(secret + 1) != 64 || strspn(id + 1, "0123456789abcdef") != (size_t)(secret - id - 1) ||
+	    strspn(secret + 1, "0123456789abcdef") != 64)
+		bad_value("key", "...", "It is a line NAME:ID:SECRET of a file that \"fpisa key new\" wrote.");
+}
+
+static const char *word(char **rest)
+{
+	const char *w;
+
+	do
+		w = strsep(rest, " \t\n");
+	while (w && !*w);
+	return w;
+}
+
+#define QUERIES "It is, separated by commas, for each query: topn or table, its number, and what \"fpisa query add\" was told of " \
+		"limit N, key-bytes B, ascending; local-port P and worker-port P where they are not 18000."
+
+static struct fdw_query query_of(char *text, const char *whole)
+{
+	struct fdw_query q = {.local_port = UDP_PORT, .worker_port = UDP_PORT};
+	const char *kind = word(&text), *which = word(&text), *name;
+
+	if (!kind || (strcmp(kind, "topn") && strcmp(kind, "table")) || !which)
+		bad_value("queries", whole, QUERIES);
+	q.kind = *kind == 't' && kind[1] == 'o' ? FDW_TOPN : FDW_TABLE;
+	q.key_bytes = q.kind == FDW_TOPN ? KEY_BYTES_TOPN : KEY_BYTES_TABLE;
+	q.number = number("queries", which, 0, 63);
+	while ((name = word(&text))) {
+		const char *value;
+
+		if (!strcmp(name, "ascending") && q.kind == FDW_TOPN) {
+			q.ascending = true;
+			continue;
+		}
+		value = word(&text);
+		if (!value)
+			bad_value("queries", whole, QUERIES);
+		if (!strcmp(name, "limit"))
+			q.limit = number("queries", value, 1, 1 << 24);
+		else if (!strcmp(name, "key-bytes"))
+			q.key_bytes = number("queries", value, 4, FDW_KEY_MOST);
+		else if (!strcmp(name, "local-port"))
+			q.local_port = number("queries", value, 1, 65535);
+		else if (!strcmp(name, "worker-port"))
+			q.worker_port = number("queries", value, 1, 65535);
+		else
+			bad_value("queries", whole, QUERIES);
+	}
+	if (!q.limit || (q.key_bytes & (q.key_bytes - 1)))
+		bad_value("queries", whole, q.limit ? "Keys have 4, 8, 16 or 32 bytes." : "A query has a limit, as \"fpisa query add\" was told.");
+	return q;
+}
+
+static int queries_of(const char *text, struct fdw_query *out)
+{
+	char *copy = pstrdup(text), *one;
+	int n = 0;
+
+	while ((one = strsep(&copy, ","))) {
+		if (n == FDW_QUERIES_MOST)
+			bad_value("queries", text, "These are too many.");
+		out[n++] = query_of(one, text);
+	}
+	return n;
+}
+
+/* -- the validator -------------------------------------------------------------- */
+
+static void check_privilege(Oid catalog, const DefElem *d)
+{
+	if (superuser())
+		return;
+	if (catalog == ForeignServerRelationId)
+		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to set option \"%s\"", d->defname),
+			errdetail("Whom this server connects to is the superuser's to say."));
+	if (!strcmp(d->defname, "key_file"))
+		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to set option \"key_file\""),
+			errdetail("The server reads that file. Give the key itself as option \"key\"."));
+}
+
+static void check_option(const DefElem *d)
+{
+	struct fdw_query queries[FDW_QUERIES_MOST];
+	const char *value = defGetString((DefElem *)d);
+
+	if (!strcmp(d->defname, "queries"))
+		queries_of(value, queries);
+	else if (!strcmp(d->defname, "timeout"))
+		number("timeout", value, 1, 86400);
+	else if (!strcmp(d->defname, "token"))
+		token_of(value);
+	else if (!strcmp(d->defname, "key"))
+		check_key(value);
+	else if (!strcmp(d->defname, "bytes"))
+		number("bytes", value, 1, FDW_KEY_MOST - 1);
+	else if (!*value)
+		bad_value(d->defname, value, "It is empty.");
+	else if (!strcmp(d->defname, "column_name") && strchr(value, ','))
+		bad_value(d->defname, value, "Names of columns at workers have letters, digits and _ only.");
+}
+
+static bool is_known(Oid catalog, const char *name)
+{
+	for (int i = 0; i < (int)lengthof(known); i++)
+		if (known[i].catalog == catalog && !strcmp(known[i].name, name))
+			return true;
+	return false;
+}
+
+PG_FUNCTION_INFO_V1(fpisa_fdw_validator);
+PGDLLEXPORT Datum fpisa_fdw_validator(PG_FUNCTION_ARGS)
+{
+	List *options = untransformRelOptions(PG_GETARG_DATUM(0));
+	Oid catalog = PG_GETARG_OID(1);
+	bool has[3] = {false};
+	ListCell *cell;
+
+	foreach (cell, options) {
+		const DefElem *d = lfirst(cell);
+
+		if (!is_known(catalog, d->defname))
+			ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("invalid option \"%s\"", d->defname),
+				errhint("Servers have workers, aggregator, queries, timeout; user mappings key, key_file, token; "
+					"tables table_name; columns column_name, bytes."));
+		check_privilege(catalog, d);
+		check_option(d);
+		has[0] |= !strcmp(d->defname, "workers");
+		has[1] |= !strcmp(d->defname, "queries") || !strcmp(d->defname, "key");
+		has[2] |= !strcmp(d->defname, "aggregator") || !strcmp(d->defname, "key_file");
+	}
+	if (catalog == ForeignServerRelationId && !has[0])
+		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("option \"workers\" is missing"),
+			errhint("It has the workers' addresses: 10.0.0.11,10.0.0.12."));
+	if (catalog == ForeignServerRelationId && has[1] != has[2])
+		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("option \"%s\" is missing", has[1] ? "aggregator" : "queries"),
+			errhint("\"aggregator\" and \"queries\" go together."));
+	if (catalog == UserMappingRelationId && has[1] == has[2])
+		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("a user mapping has \"key\" or \"key_file\""));
+	PG_RETURN_VOID();
+}
+
+/* -- what they say ---------------------------------------------------------------- */
+
+static char *option(List *options, const char *name)
+{
+	ListCell *cell;
+
+	foreach (cell, options)
+		if (!strcmp(((DefElem *)lfirst(cell))->defname, name))
+			return defGetString(lfirst(cell));
+	return NULL;
+}
+
+struct fdw_server *fdw_server_of(Oid server)
+{
+	ForeignServer *f = GetForeignServer(server);
+	struct fdw_server *s = palloc0(sizeof(*s));
+	const char *timeout = option(f->options, "timeout"), *queries = option(f->options, "queries");
+
+	s->workers = option(f->options, "workers");
+	s->aggregator = option(f->options, "aggregator");
+	s->timeout_ms = timeout ? number("timeout", timeout, 1, 86400) * 1000 : 0;
+	s->n = queries ? queries_of(queries, s->query) : 0;
+	if (!s->workers)
+		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("server \"%s\" names no workers", f->servername),
+			errhint("ALTER SERVER ... OPTIONS (ADD workers '10.0.0.11,10.0.0.12')."));
+	return s;
+}
+
+struct fdw_secrets fdw_secrets_of(Oid user, Oid server)
+{
+	UserMapping *m = GetUserMapping(user, server);
+	const char *token = option(m->options, "token");
+
+	return (struct fdw_secrets){
+		.key = option(m->options, "key"),
+		.key_file = option(m->options, "key_file"),
+		.token = token ? token_of(token) : 0,
+	};
+}
+
+char *fdw_table_of(Oid table)
+{
+	char *name = option(GetForeignTable(table)->options, "table_name");
+
+	return name ? name : get_rel_name(table);
+}
+
+char *fdw_column_of(Oid table, AttrNumber column)
+{
+	char *name = option(GetForeignColumnOptions(table, column), "column_name");
+
+	if (!name)
+		name = get_attname(table, column, false);
+	if (strchr(name, ','))
+		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_COLUMN_NAME), errmsg("workers have no column \"%s\"", name),
+			errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... OPTIONS (ADD column_name '...')."));
+	return name;
+}
+
+int fdw_column_bytes(Oid table, AttrNumber column)
+{
+	const char *bytes = option(GetForeignColumnOptions(table, column), "bytes");
+
+	return bytes ? (int)number("bytes", bytes, 1, FDW_KEY_MOST - 1) : -1;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Scans of a table. The first rows by a column are a scan of fewer rows, which are a superset of the answer: Sort
+ * and Limit stay above it.
+ */
+#include "fdw.h"
+#include "catalog/pg_type_d.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/planmain.h"
+#include "optimizer/restrictinfo.h"
+#include "optimizer/tlist.h"
+#include "utils/lsyscache.h"
+#include "utils/typcache.h"
+
+#define ROWS 1000000 /* of a table, as long as nobody knows better */
+#define STARTUP 100.0
+#define ROW_AT_WORKER 0.001 /* that is read there */
+#define ROW_FROM_WORKER 0.05
+
+/* -- a shape in a plan ---------------------------------------------------------- */
+
+static List *number(List *list, int64 n)
+{
+	return lappend(list, makeInteger((int)n));
+}
+
+List *fdw_shape_list(const struct fdw_shape *s, const char *why_not)
+{
+	List *l = number(NIL, s->kind);
+
+	l = number(l, s->limit);
+	l = number(l, s->ascending);
+	l = number(l, s->nulls_first);
+	l = number(l, s->value);
+	l = number(l, s->no_nulls);
+	l = number(l, s->key_bytes);
+	l = lappend(l, s->by);
+	l = lappend(l, s->outputs);
+	return lappend(l, makeString(pstrdup(why_not ? why_not : "")));
+}
+
+void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
+{
+	*s = (struct fdw_shape){
+		.kind = (enum fdw_kind)intVal(list_nth(list, 0)),
+		.limit = (uint64)intVal(list_nth(list, 1)),
+		.ascending = intVal(list_nth(list, 2)),
+		.nulls_first = intVal(list_nth(list, 3)),
+		.value = (AttrNumber)intVal(list_nth(list, 4)),
+		.no_nulls = intVal(list_nth(list, 5)),
+		.key_bytes = (uint32)intVal(list_nth(list, 6)),
+		.by = list_nth(list, 7),
+		.outputs = list_nth(list, 8),
+	};
+	*why_not = strVal(list_nth(list, 9));
+	if (!**why_not)
+		*why_not = NULL;
+}
+
+/* -- the first rows --------------------------------------------------------------- */
+
+/* LIMIT and OFFSET together, where both are known; else 0. */
+static uint64 rows_wanted(const Query *q)
+{
+	const Const *limit = (const Const *)q->limitCount, *offset = (const Const *)q->limitOffset;
+	int64 n, m = 0;
+
+	if (!IsA(limit, Const) || limit->constisnull)
+		return 0;
+	n = DatumGetInt64(limit->constvalue);
+	if (offset) {
+		if (!IsA(offset, Const))
+			return 0;
+		m = offset->constisnull ? 0 : DatumGetInt64(offset->constvalue);
+	}
+	if (n <= 0 || m < 0 || n > FDW_LIMIT_MOST || m > FDW_LIMIT_MOST - n)
+		return 0;
+	return (uint64)(n + m);
+}
+
+/* Rows that the query drops, adds up or joins before it sorts and counts them are needed, all of them. */
+static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel)
+{
+	const Query *q = root->parse;
+
+	if (bms_membership(root->all_baserels) != BMS_SINGLETON || rel->reloptkind != RELOPT_BASEREL)
+		return "the rows of several tables are sorted";
+	if (rel->baserestrictinfo)
+		return "workers know nothing of WHERE";
+	if (q->hasAggs || q->groupClause || q->groupingSets || q->havingQual || q->distinctClause || q->setOperations)
+		return "it is not rows of the table that are sorted";
+	if (q->hasWindowFuncs || q->hasTargetSRFs)
+		return "window and set-returning functions need all rows";
+	if (q->rowMarks)
+		return "rows are locked";
+	return NULL;
+}
+
+/* Is it the first rows by a column? Else the reason, or NULL if nobody would think so. */
+static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, struct fdw_shape *s)
+{
+	const Query *q = root->parse;
+	const SortGroupClause *by;
+	const TypeCacheEntry *real = lookup_type_cache(FLOAT4OID, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
+	const char *why;
+	const Var *v;
+
+	if (!q->sortClause || !q->limitCount || (IsA(q->limitCount, Const) && ((Const *)q->limitCount)->constisnull))
+		return NULL;
+	if (!fdw_pushdown)
+		return "fpisa.pushdown is off";
+	why = other_rows(root, rel);
+	if (why)
+		return why;
+	if (q->limitOption == LIMIT_OPTION_WITH_TIES)
+		return "rows that are equal to the last are wanted too";
+	if (list_length(q->sortClause) > 1)
+		return "ORDER BY has several columns";
+	by = linitial_node(SortGroupClause, q->sortClause);
+	v = (const Var *)get_sortgroupclause_tle((SortGroupClause *)by, q->targetList)->expr;
+	if (!IsA(v, Var) || v->varno != (int)rel->relid || v->varattno <= 0 || v->vartype != FLOAT4OID)
+		return "ORDER BY is not by a column of type real";
+	if (by->sortop != real->lt_opr && by->sortop != real->gt_opr)
+		return "ORDER BY has an operator of its own";
+	s->limit = rows_wanted(q);
+	if (!s->limit)
+		return psprintf("LIMIT and OFFSET are not constants of at most %d rows together", FDW_LIMIT_MOST);
+	s->kind = FDW_TOPN;
+	s->value = v->varattno;
+	s->ascending = by->sortop == real->lt_opr;
+	s->nulls_first = by->nulls_first;
+	return NULL;
+}
+
+/* -- paths --------------------------------------------------------------------------- */
+
+void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
+{
+	struct fdw_rel *r = palloc0(sizeof(*r));
+
+	r->server = rel->serverid;
+	r->table = table;
+	r->why_not = first_rows(root, rel, &r->shape);
+	rel->fdw_private = r;
+	if (rel->tuples <= 0)
+		rel->tuples = ROWS;
+	set_baserel_size_estimates(root, rel);
+	if (r->shape.kind == FDW_TOPN && (double)r->shape.limit < rel->rows)
+		rel->rows = (double)r->shape.limit;
+}
+
+void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table pg_attribute_unused())
+{
+	const struct fdw_rel *r = rel->fdw_private;
+	bool first = r->shape.kind == FDW_TOPN;
+	double come = first ? rel->rows : rel->tuples;
+	Cost startup = STARTUP + rel->baserestrictcost.startup + (first ? ROW_AT_WORKER * rel->tuples : 0);
+	Cost total = startup + (first ? 0 : ROW_AT_WORKER * rel->tuples) +
+		     come * (ROW_FROM_WORKER + rel->baserestrictcost.per_tuple);
+
+	add_path(rel, (Path *)create_foreignscan_path(root, rel, NULL, rel->rows, startup, total, NIL, rel->lateral_relids, NULL, NIL));
+}
+
+/* Columns of the table that the plan has use for, from the first on; of none the first that there is. */
+static List *columns_used(RelOptInfo *rel, Oid table, List *clauses)
+{
+	Bitmapset *used = NULL;
+	List *columns = NIL;
+	AttrNumber first = 0;
+	bool all;
+
+	pull_varattnos((Node *)rel->reltarget->exprs, rel->relid, &used);
+	pull_varattnos((Node *)clauses, rel->relid, &used);
+	all = bms_is_member(0 - FirstLowInvalidHeapAttributeNumber, used);
+	for (AttrNumber i = 1; i <= rel->max_attr; i++) {
+		if (!OidIsValid(get_atttype(table, i)))
+			continue; /* dropped */
+		first = first ? first : i;
+		if (all || bms_is_member(i - FirstLowInvalidHeapAttributeNumber, used))
+			columns = lappend_int(columns, i);
+	}
+	if (!first)
+		ereport(ERROR, errcode(ERRCODE_FDW_ERROR), errmsg("foreign table \"%s\" has no columns", get_rel_name(table)));
+	return columns ? columns : list_make1_int(first);
+}
+
+ForeignScan *fdw_plan(PlannerInfo *root pg_attribute_unused(), RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses, Plan *outer)
+{
+	const struct fdw_rel *r = rel->fdw_private;
+	struct fdw_shape shape;
+
+	if (IS_UPPER_REL(rel)) {
+		/* The path has its targets in fdw_private, and what HAVING says. */
+		List *scan_targets = list_nth(path->fdw_private, 1);
+
+		return make_foreignscan(targets, list_nth(path->fdw_private, 2), 0, NIL, linitial(path->fdw_private), scan_targets, NIL,
+					outer);
+	}
+	clauses = extract_actual_clauses(clauses, false);
+	shape = r->shape;
+	shape.outputs = columns_used(rel, table, clauses);
+	return make_foreignscan(targets, clauses, rel->relid, NIL, fdw_shape_list(&shape, r->why_not), NIL, NIL, outer);
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Groups: a scan that gives a row for each, where the server would have added rows up. HAVING, and
+ * whatever is reckoned from keys and aggregates, is done here, over those rows.
+ */
+#include "fdw.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_collation.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type_d.h"
+#include "commands/extension.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/tlist.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/pg_locale.h"
+#include "utils/rel.h"
+#include "utils/selfuncs.h"
+
+#define EXTENSION "fpisa"
+#define STARTUP 100.0
+#define ROW_AT_WORKER 0.001
+#define GROUP_FROM_WORKER 0.05
+
+struct groups {
+	PlannerInfo *root;
+	RelOptInfo *table;
+	Oid relation;
+	TupleDesc columns;
+	struct fdw_shape shape;
+	bool counts_rows; /* count(*), or of what is never NULL */
+	List *targets;	  /* of the scan */
+	const char *why;
+};
+
+static bool refuse(struct groups *g, const char *why)
+{
+	g->why = why;
+	return false;
+}
+
+static bool not_null(const struct groups *g, AttrNumber column)
+{
+	return TupleDescAttr(g->columns, column - 1)->attnotnull;
+}
+
+static bool is_column(const struct groups *g, const Expr *e)
+{
+	return IsA(e, Var) && ((const Var *)e)->varno == (int)g->table->relid && ((const Var *)e)->varattno > 0 &&
+	       !((const Var *)e)->varlevelsup;
+}
+
+/* -- keys ------------------------------------------------------------------------ */
+
+/* Bytes that a column takes in keys (user/lib/query/column.h), or -1. */
+static int key_bytes(struct groups *g, const Var *v)
+{
+	const char *name = NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname);
+	int bytes;
+
+	switch (v->vartype) {
+	case INT4OID:
+	case DATEOID:
+	case FLOAT4OID:
+		return 4;
+	case INT8OID:
+	case FLOAT8OID:
+		return 8;
+	case TEXTOID:
+		bytes = fdw_column_bytes(g->relation, v->varattno);
+		if (bytes < 0)
+			g->why = psprintf("nobody has said how long values of column \"%s\" are: option \"bytes\"", name);
+		else if (OidIsValid(v->varcollid) && !get_collation_isdeterministic(v->varcollid))
+			g->why = psprintf("texts of column \"%s\" may be equal and differ in their bytes", name);
+		else
+			return bytes + 1;
+		return -1;
+	}
+	g->why = psprintf("column \"%s\" is of type %s, which keys do not have", name, format_type_be(v->vartype));
+	return -1;
+}
+
+static bool take_keys(struct groups *g, List *clauses)
+{
+	ListCell *cell;
+
+	foreach (cell, clauses) {
+		const SortGroupClause *by = lfirst(cell);
+		const Var *v = (const Var *)get_sortgroupclause_tle((SortGroupClause *)by, g->root->parse->targetList)->expr;
+		int bytes;
+
+		if (!is_column(g, (const Expr *)v))
+			return refuse(g, "GROUP BY is not by columns alone");
+		if (list_member_int(g->shape.by, v->varattno))
+			continue;
+		bytes = key_bytes(g, v);
+		if (bytes < 0)
+			return false;
+		g->shape.by = lappend_int(g->shape.by, v->varattno);
+		g->shape.key_bytes += bytes + !not_null(g, v->varattno);
+	}
+	if (g->shape.key_bytes > FDW_KEY_MOST)
+		return refuse(g, psprintf("the key takes %u bytes, and %d are the most", g->shape.key_bytes, FDW_KEY_MOST));
+	return true;
+}
+
+/* -- aggregates --------------------------------------------------------------------- */
+
+/* Is it the extension's function of that name? */
+static bool is_ours(Oid function, const char *name)
+{
+	const char *is = get_func_name(function);
+
+	return is && !strcmp(is, name) &&
+	       getExtensionOfObject(ProcedureRelationId, function) == get_extension_oid(EXTENSION, true);
+}
+
+/* The aggregate's place in the answer; 0: there is none. */
+static int output_of(const Aggref *a)
+{
+	switch (a->aggfnoid) {
+	case F_COUNT_:
+	case F_COUNT_ANY:
+		return FDW_COUNT;
+	case F_MIN_FLOAT4:
+		return FDW_MIN;
+	case F_MAX_FLOAT4:
+		return FDW_MAX;
+	}
+	return is_ours(a->aggfnoid, "fpisa_sum") ? FDW_SUM : is_ours(a->aggfnoid, "fpisa_avg") ? FDW_AVG : 0;
+}
+
+/* All that is not counted is of one column. */
+static bool take_value(struct groups *g, const Var *v)
+{
+	if (v->vartype != FLOAT4OID)
+		return refuse(g, psprintf("column \"%s\" is of type %s, and values are real",
+					  NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname), format_type_be(v->vartype)));
+	if (g->shape.value && g->shape.value != v->varattno)
+		return refuse(g, "there are aggregates of two columns");
+	g->shape.value = v->varattno;
+	return true;
+}
+
+static bool take_aggregate(struct groups *g, const Aggref *a, int *output)
+{
+	const Var *v;
+
+	*output = output_of(a);
+	if (!*output)
+		return refuse(g, psprintf("workers have no %s(); there are max, min, count, fpisa_sum and fpisa_avg",
+					  get_func_name(a->aggfnoid)));
+	if (a->aggdistinct || a->aggorder || a->aggfilter || a->agglevelsup)
+		return refuse(g, "an aggregate has DISTINCT, ORDER BY or FILTER");
+	if (a->aggsplit != AGGSPLIT_SIMPLE)
+		return refuse(g, "the aggregate is partial");
+	if (a->aggstar) {
+		g->counts_rows = true;
+		return true;
+	}
+	v = (const Var *)linitial_node(TargetEntry, a->args)->expr;
+	if (!is_column(g, (const Expr *)v))
+		return refuse(g, "an aggregate is not of a column alone");
+	if (*output == FDW_COUNT && not_null(g, v->varattno)) {
+		g->counts_rows = true;
+		return true;
+	}
+	return take_value(g, v);
+}
+
+/* -- what the scan gives --------------------------------------------------------------- */
+
+/* Each key and aggregate of an expression is a column of the scan. */
+static bool take_expression(struct groups *g, Node *e)
+{
+	ListCell *cell;
+
+	foreach (cell, pull_var_clause(e, PVC_INCLUDE_AGGREGATES | PVC_INCLUDE_PLACEHOLDERS)) {
+		Expr *part = lfirst(cell);
+		int output = 0;
+
+		if (tlist_member(part, g->targets))
+			continue;
+		if (IsA(part, Aggref)) {
+			if (!take_aggregate(g, (Aggref *)part, &output))
+				return false;
+		} else {
+			ListCell *by;
+			int at = 0;
+
+			output = -100;
+			foreach (by, g->shape.by) {
+				if (is_column(g, part) && lfirst_int(by) == ((Var *)part)->varattno)
+					output = at;
+				at++;
+			}
+			if (output == -100)
+				return refuse(g, "it has more than keys and aggregates");
+		}
+		g->targets = lappend(g->targets, makeTargetEntry(copyObject(part), list_length(g->targets) + 1, NULL, false));
+		g->shape.outputs = lappend_int(g->shape.outputs, output);
+	}
+	return true;
+}
+
+static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
+{
+	const Query *q = g->root->parse;
+	ListCell *cell;
+
+	if (!fdw_pushdown)
+		return refuse(g, "fpisa.pushdown is off");
+	if (g->table->baserestrictinfo)
+		return refuse(g, "workers know nothing of WHERE");
+	if (q->groupingSets)
+		return refuse(g, "there are grouping sets");
+	if (!q->groupClause)
+		return refuse(g, "there is no GROUP BY");
+	if (!take_keys(g, q->groupClause))
+		return false;
+	foreach (cell, out->reltarget->exprs)
+		if (!take_expression(g, lfirst(cell)))
+			return false;
+	if (having && !take_expression(g, having))
+		return false;
+	/* The count is that of the value, if there is one. */
+	g->shape.no_nulls = g->shape.value && not_null(g, g->shape.value);
+	if (g->counts_rows && g->shape.value && !g->shape.no_nulls)
+		return refuse(g, psprintf("rows are counted, and column \"%s\" may be NULL",
+					  NameStr(TupleDescAttr(g->columns, g->shape.value - 1)->attname)));
+	/* Keys alone: a column of the scan all the same. */
+	if (!g->targets)
+		return refuse(g, "nothing is wanted of the groups");
+	g->shape.kind = FDW_TABLE;
+	return true;
+}
+
+/* -- the path -------------------------------------------------------------------------- */
+
+static double number_of_groups(const struct groups *g)
+{
+	const Query *q = g->root->parse;
+
+	return estimate_num_groups(g->root, get_sortgrouplist_exprs(q->groupClause, q->targetList), g->table->rows, NULL, NULL);
+}
+
+static void add_groups(const struct groups *g, RelOptInfo *out, Node *having)
+{
+	double groups = number_of_groups(g);
+	Cost startup = STARTUP + ROW_AT_WORKER * g->table->tuples;
+	List *private = list_make3(fdw_shape_list(&g->shape, NULL), g->targets, having);
+
+	add_path(out, (Path *)create_foreign_upper_path(g->root, out, g->root->upper_targets[UPPERREL_GROUP_AGG], groups, startup,
+							startup + GROUP_FROM_WORKER * groups, NIL, NULL, private));
+}
+
+void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in, RelOptInfo *out, void *extra)
+{
+	struct fdw_rel *r = in->fdw_private;
+	Relation relation;
+	struct groups g = {.root = root, .table = in};
+	Node *having;
+
+	if (stage != UPPERREL_GROUP_AGG || in->reloptkind != RELOPT_BASEREL || !r || out->fdw_private)
+		return;
+	having = ((GroupPathExtraData *)extra)->havingQual;
+	g.relation = r->table;
+	relation = table_open(r->table, NoLock);
+	g.columns = RelationGetDescr(relation);
+	if (is_groups(&g, out, having)) {
+		out->fdw_private = r;
+		add_groups(&g, out, having);
+	} else {
+		/* The scan below says so: it is planned when all paths are there. */
+		r->why_not = g.why;
+	}
+	table_close(relation, NoLock);
+}

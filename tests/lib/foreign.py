@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Workers of queries on the loopback of this network namespace, and a PostgreSQL's foreign tables over them."""
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+
+from postgres import BUILD, Failed
+from queries import write_table
+
+FPISA = os.path.join(BUILD, "fpisa")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Workers:
+    """So many processes, each with a directory of its own."""
+
+    def __init__(self, n):
+        self.folder = tempfile.mkdtemp(prefix="fpisa-workers-")
+        self.key_file = os.path.join(self.folder, "keys")
+        self.processes, self.ports = [None] * n, [free_port() for _ in range(n)]
+        try:
+            subprocess.run([FPISA, "key", "new", "queries", self.key_file], check=True, stdout=subprocess.DEVNULL)
+            with open(self.key_file) as f:
+                self.key = [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
+            for rank in range(n):
+                os.mkdir(self.directory(rank))
+                self.serve(rank)
+        except BaseException:
+            self.close()
+            raise
+
+    def directory(self, rank):
+        return os.path.join(self.folder, str(rank))
+
+    def serve(self, rank):
+        p = self.processes[rank] = subprocess.Popen(
+            [FPISA, "query", "worker", self.directory(rank), "--key", self.key_file, "--listen", "127.0.0.1", "--port",
+             str(self.ports[rank])], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True)
+        said = p.stdout.readline()
+        assert said.startswith("serving "), said
+
+    def kill(self, rank):
+        self.processes[rank].kill()
+        self.processes[rank].wait()
+
+    @property
+    def addresses(self):
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def table(self, name, schema, rows, form="csv"):
+        """Rows are dealt out to the workers by turns."""
+        for rank, _ in enumerate(self.processes):
+            write_table(self.directory(rank), name, schema, rows[rank::len(self.processes)], form)
+
+    def clear(self):
+        """Nobody has a table."""
+        for rank, _ in enumerate(self.processes):
+            for name in os.listdir(self.directory(rank)):
+                os.unlink(os.path.join(self.directory(rank), name))
+
+    def close(self):
+        for p in self.processes:
+            if p:
+                p.kill()
+                p.wait()
+                p.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def server_sql(workers, name="far", options=""):
+    """Statements that make the server, and its mapping for the user postgres."""
+    return f"""CREATE SERVER {name} FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{workers.addresses}'{options});
+CREATE USER MAPPING FOR CURRENT_USER SERVER {name} OPTIONS (key '{workers.key}');"""
+
+
+def fails(server, text, database="postgres"):
+    """What statements fail with; they must."""
+    try:
+        server.sql(text, database)
+    except Failed as e:
+        return str(e)
+    raise AssertionError(f"did not fail: {text}")

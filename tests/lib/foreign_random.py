@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Random tables at workers and random queries of them: each answer is that of PostgreSQL over the same rows, sums by rationals."""
+import math
+
+from queries import HARD, groups_of, real, same
+
+TYPES = {"int32": "integer", "int64": "bigint", "date": "date", "text": "text", "real": "real", "double": "double precision"}
+KEYS = {
+    "int32": [0, 1, -1, 2 ** 31 - 1, -2 ** 31],
+    "int64": [0, -1, 2 ** 63 - 1, -2 ** 63],
+    "date": ["1970-01-01", "1969-12-31", "9999-12-31", "0001-01-01"],
+    "text": ["", "a", "A", "é", "a b", "it's"],
+    "real": [0.0, -0.0, 1.5, math.nan, math.inf, -1e-45],
+    "double": [0.0, -0.0, 1e300, math.nan, -math.inf],
+}
+BYTES = {"int32": 4, "date": 4, "real": 4, "int64": 8, "double": 8, "text": 5}
+NULL = "~"
+AGGREGATES = "fpisa_sum", "fpisa_avg", "min", "max", "count"
+
+
+def literal(v):
+    return "NULL" if v is None else f"'{v!r}'" if isinstance(v, float) else "'" + str(v).replace("'", "''") + "'"
+
+
+def plain(text):
+    """A field that psql printed; -0 is 0."""
+    return "0" if text == "-0" else text
+
+
+def number(text):
+    return None if text == NULL else float(text)
+
+
+class Table:
+    """Columns: two to four keys, then the values x and y; one in two may be NULL."""
+
+    def __init__(self, rng, most=200):
+        self.rng = rng
+        kinds = [rng.choice(sorted(KEYS)) for _ in range(rng.randint(1, 3))]
+        self.columns = [(f"k{i}", kind, rng.random() < 0.5) for i, kind in enumerate(kinds)]
+        self.columns += [("x", "real", rng.random() < 0.5), ("y", "real", rng.random() < 0.5)]
+        few = rng.random() < 0.5
+        values = {"x": rng.choice([HARD, [1e30, 1.0, -1e30], None]), "y": None}
+
+        def value(name, kind, not_null):
+            if not not_null and rng.random() < 0.2:
+                return None
+            if name in values:
+                v = rng.choice(values[name]) if values[name] else rng.uniform(-1e3, 1e3)
+                return real(v) if math.isfinite(v) else v
+            return rng.choice(KEYS[kind][:2] if few else KEYS[kind])
+
+        self.rows = [tuple(value(*c) for c in self.columns) for _ in range(rng.choice([0, 1, 10, most]))]
+
+    @property
+    def schema(self):
+        return [f"{name} {kind}{' not null' if not_null else ''}" for name, kind, not_null in self.columns]
+
+    def sql(self, near, far, server, name):
+        """Statements that make the table, and the foreign one."""
+        columns = ", ".join(f"{n} {TYPES[k]}{' NOT NULL' if nn else ''}" for n, k, nn in self.columns)
+        foreign = ", ".join(f"{n} {TYPES[k]}{' OPTIONS (bytes $$4$$)' if k == 'text' else ''}{' NOT NULL' if nn else ''}"
+                            for n, k, nn in self.columns).replace("$$", "'")
+        insert = f"INSERT INTO {near} VALUES {', '.join('(' + ', '.join(map(literal, r)) + ')' for r in self.rows)};"
+        return f"CREATE TEMP TABLE {near} ({columns}); {insert if self.rows else ''}" \
+               f"CREATE FOREIGN TABLE {far} ({foreign}) SERVER {server} OPTIONS (table_name '{name}');"
+
+    def value_of(self, row, name):
+        return row[[c[0] for c in self.columns].index(name)]
+
+    def queries(self, n):
+        return [self.rng.choice([self.rows_query, self.first_query, self.groups_query, self.groups_query])() for _ in range(n)]
+
+    # Each is (statement with room for a table's name, check of its answer, of that over the near table, and of all rows).
+
+    def rows_query(self):
+        names = self.rng.sample([c[0] for c in self.columns], self.rng.randint(1, len(self.columns)))
+        where = self.rng.choice(["", "WHERE x > 0 ", "WHERE x IS NULL ", "WHERE k0 IS NOT NULL AND y < 1e3 "])
+        return f"SELECT {', '.join(names)} FROM {{}} {where}", lambda far, near, _: sorted(far) == sorted(near)
+
+    def first_query(self):
+        name = self.rng.choice("xy")
+        limit, offset = self.rng.choice([1, 3, 20, 1000]), self.rng.choice([0, 0, 1, 5])
+        where = self.rng.choice(["", "", "", " WHERE x < 1", " WHERE k0 IS NULL"])
+        text = f"SELECT {name}, * FROM {{}}{where} ORDER BY {name}{self.rng.choice(['', ' DESC'])}" \
+               f"{self.rng.choice(['', ' NULLS FIRST', ' NULLS LAST'])} LIMIT {limit} OFFSET {offset}"
+
+        def check(far, near, rows):
+            # Of rows that are equal any may be the last.
+            left = list(rows)
+            for row in far:
+                if row[1:] not in left:
+                    return False
+                left.remove(row[1:])
+            return [r[0] for r in far] == [r[0] for r in near]
+
+        return text, check
+
+    def groups_query(self):
+        rng = self.rng
+        keys = rng.sample([c[0] for c in self.columns if c[0] not in "xy"], rng.randint(1, len(self.columns) - 2))
+        value = rng.choice("xy")
+        aggregates = rng.sample([f"{a}({value})" for a in AGGREGATES] + ["count(*)"], rng.randint(1, 4))
+        having = rng.choice(["", "", f" HAVING max({value}) > 0.5", f" HAVING count({value}) >= 2", f" HAVING fpisa_sum({value}) <= 1",
+                             " HAVING count(*) > 1"])
+        text = f"SELECT {', '.join(keys + aggregates)} FROM {{}} GROUP BY {', '.join(keys)}{having}"
+
+        def check(far, near, _):
+            if sorted(far) != sorted(near):
+                return False
+            if having or f"fpisa_sum({value})" not in aggregates:
+                return True
+            at = len(keys) + aggregates.index(f"fpisa_sum({value})")
+            found = groups_of([(tuple(self.normal(self.text_of(self.value_of(r, k))) for k in keys), self.value_of(r, value))
+                               for r in self.rows])
+            got = {tuple(map(self.normal, r[:len(keys)])): number(r[at]) for r in far}
+            return got.keys() == found.keys() and all(
+                same(got[k], found[k][1]) or (got[k] is not None and real(got[k]) == found[k][1]) for k in found)
+
+        return text, check
+
+    @staticmethod
+    def text_of(v):
+        return NULL if v is None else repr(v) if isinstance(v, float) else str(v)
+
+    @staticmethod
+    def normal(text):
+        """Numbers are equal that are written otherwise."""
+        try:
+            return str(int(text))
+        except ValueError:
+            pass
+        try:
+            x = float(text)
+        except ValueError:
+            return text
+        return str(int(x)) if math.isfinite(x) and x == int(x) else repr(x)
+
+
+def ask(server, table, near, far, foreign_server, name, settings, n):
+    """Asks n random questions of one table; the statements whose answers were others, with both."""
+    asked = table.queries(n)
+    text = f"\\pset null {NULL}\n" + table.sql(near, far, foreign_server, name)
+    for i, (query, _) in enumerate(asked):
+        text += f"SELECT 'question {i}';\n{query.format(near)};\nSELECT 'answer {i}';\n" \
+                f"{settings} {query.format(far)}; RESET ALL;\n"
+    text += f"SELECT 'all rows';\nSELECT * FROM {near}; DROP FOREIGN TABLE {far};"
+    answers, at = {}, None
+    for row in server.sql(text):
+        if len(row) == 1 and row[0].split(" ")[0] in ("question", "answer", "all"):
+            at = row[0]
+            answers[at] = []
+        else:
+            answers[at].append(tuple(map(plain, row)))
+    return [(query, table.schema, answers[f"question {i}"], answers[f"answer {i}"]) for i, (query, check) in enumerate(asked)
+            if not check(answers[f"answer {i}"], answers[f"question {i}"], answers["all rows"])]

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Foreign tables over workers on the loopback: right answers, whatever is asked; errors that say whose they are."""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+import foreign
+import foreign_random
+import postgres
+from foreign import fails
+
+SALES = [(1, "2024-05-01", 9.99), (2, "2024-05-01", 1e30), (1, "2024-05-02", -0.5), (2, None, -1e30), (2, "2024-05-03", 1.0)]
+WAYS = "SET fpisa.pruning = none;", "SET fpisa.pruning = workers;", "SET fpisa.pruning = none; SET fpisa.preaggregate = on;", \
+    "SET fpisa.pushdown = off;"
+
+
+@pytest.fixture(scope="module")
+def workers():
+    w = foreign.Workers(3)
+    yield w
+    w.close()
+
+
+@pytest.fixture
+def far(server, workers):
+    """A database with a server `far`, and foreign tables of all that workers have, of which are `sales` and `many`."""
+    workers.clear()
+    workers.table("sales", ("shop int32 not null", "day date", "price real"), SALES)
+    workers.table("many", ("i int32 not null", "x real not null"), [(i, float(i % 1000)) for i in range(30000)])
+    server.sql("CREATE DATABASE far")
+    server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)} IMPORT FOREIGN SCHEMA tables FROM SERVER far INTO public", "far")
+    yield lambda text: server.sql(text, "far")
+    server.sql("DROP DATABASE far WITH (FORCE)")
+
+
+def plan(far, query, options=""):
+    """The foreign scan's part of a plan."""
+    top = json.loads("".join(r[0] for r in far(f"EXPLAIN (FORMAT JSON{options}) {query}")))[0]["Plan"]
+    while top["Node Type"] != "Foreign Scan":
+        top = top["Plans"][0]
+    return top
+
+
+# -- answers ----------------------------------------------------------------------
+
+def random_tables(server, workers, rng, n):
+    server.sql("CREATE DATABASE far")
+    try:
+        server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)}", "far")
+        there = type("Database", (), {"sql": staticmethod(lambda text: server.sql(text, "far"))})
+        for i in range(n):
+            table = foreign_random.Table(rng)
+            workers.table("random", table.schema, table.rows)
+            wrong = foreign_random.ask(there, table, "near", "far", "far", "random", rng.choice(WAYS), 4)
+            assert not wrong, wrong[0]
+    finally:
+        server.sql("DROP DATABASE far WITH (FORCE)")
+
+
+def test_random_tables(server, workers, rng):
+    random_tables(server, workers, rng, 40)
+
+
+@pytest.mark.long
+def test_random_tables_long(server, workers, rng):
+    random_tables(server, workers, rng, 1000)
+
+
+def test_import(far, workers):
+    """Every worker's tables; types, NOT NULL, names; those that are wanted alone."""
+    workers.table("Mixed", ("pageURL text not null", "a real", "A double not null"), [("x", 1.0, 2.0)])
+    workers.table("lower", ("pageURL text not null", "n int64"), [("x", 1)])
+    far("CREATE SCHEMA s; IMPORT FOREIGN SCHEMA anything FROM SERVER far INTO s")
+    assert {r[0] for r in far("SELECT relname FROM pg_class WHERE relnamespace = 's'::regnamespace")} == {
+        "sales", "many", "Mixed", "lower"}
+    described = "SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute WHERE attnum > 0 AND attrelid = "
+    assert far(described + "'s.\"Mixed\"'::regclass ORDER BY attnum") == [
+        ("pageURL", "text", "t"), ("a", "real", "f"), ("A", "double precision", "t")]
+    assert far(described + "'s.lower'::regclass ORDER BY attnum") == [("pageurl", "text", "t"), ("n", "bigint", "f")]
+    assert far("SELECT pageurl, n FROM s.lower") == [("x", "1")]
+    far("CREATE SCHEMA one; IMPORT FOREIGN SCHEMA x LIMIT TO (lower) FROM SERVER far INTO one;"
+        "CREATE SCHEMA most; IMPORT FOREIGN SCHEMA x EXCEPT (lower) FROM SERVER far INTO most")
+    assert far("SELECT relname FROM pg_class WHERE relnamespace = 'one'::regnamespace") == [("lower",)]
+    assert far("SELECT count(*) FROM pg_class WHERE relnamespace = 'most'::regnamespace") == [("3",)]
+
+
+def test_pushed_down(far):
+    """What is asked of workers is what was written; the counts say where rows went."""
+    first = plan(far, "SELECT * FROM many ORDER BY x DESC LIMIT 10 OFFSET 2", ", ANALYZE, VERBOSE")
+    assert first["Remote Query"] == "first 12 rows by x DESC NULLS FIRST" and first["Actual Rows"] == 12
+    assert first["Pruned By"] == "nobody: the server has no query of kind topn" and first["Rows Received"] == 30000
+    groups = plan(far, "SELECT x, count(*), fpisa_sum(x) + 1 FROM many GROUP BY x HAVING min(x) < 100", ", ANALYZE, VERBOSE")
+    assert groups["Remote Query"] == "groups by x: count, sum, min of x" and groups["Actual Rows"] == 100
+    assert plan(far, "SELECT * FROM many", ", ANALYZE")["Rows Sent"] == 30000
+    far("SET fpisa.pruning = workers; SELECT 1")
+    top = [r[0] for r in far("SET fpisa.pruning = workers; EXPLAIN (ANALYZE) SELECT x FROM many ORDER BY x LIMIT 5")]
+    assert any("Pruned By: workers" in r for r in top) and any("Rows Received: 15" in r for r in top)
+
+
+def test_parameters(far):
+    """A prepared statement's own plan knows the limit; the general one does not, and is right all the same."""
+    prepare = "PREPARE p(int) AS SELECT x FROM many ORDER BY x DESC LIMIT $1;"
+    for mode, said in (("force_custom_plan", "Remote Query: first 3 rows"), ("force_generic_plan", "Not Pushed Down: LIMIT and OFFSET")):
+        rows = far(f"SET plan_cache_mode = {mode}; {prepare} EXPLAIN EXECUTE p(3); EXECUTE p(3); EXECUTE p(3)")
+        assert any(said in r[0] for r in rows) and rows[-6:] == [("999",)] * 6
+    # The plan goes when the server's options do.
+    rows = far(f"{prepare} EXECUTE p(1); ALTER SERVER far OPTIONS (ADD timeout '5'); EXECUTE p(1)")
+    assert rows == [("999",)] * 2
+
+
+def test_cursors_and_rescans(far):
+    """Stopped in the middle, read again from the beginning, several at once, and in each other's rows."""
+    rows = far("""BEGIN; DECLARE a CURSOR FOR SELECT i FROM many; DECLARE b CURSOR FOR SELECT x FROM many ORDER BY x LIMIT 3;
+DECLARE c SCROLL CURSOR FOR SELECT shop, max(price) FROM sales GROUP BY shop ORDER BY 1; FETCH 2 FROM a; FETCH 1 FROM b; FETCH 2 FROM c;
+FETCH BACKWARD 1 FROM c; SELECT count(*) FROM many; FETCH 1 FROM a; FETCH ALL FROM b; CLOSE a; COMMIT""")
+    assert len({r[0] for r in rows[:2] + rows[7:8]}) == 3
+    del rows[7], rows[:2]
+    assert rows == [("0",), ("1", "9.99"), ("2", "1e+30"), ("1", "9.99"), ("30000",), ("0",), ("0",)]
+    nested = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_material = off; SET enable_memoize = off;"
+    query = "SELECT count(*), sum(n) FROM generate_series(1, 3) g, LATERAL (SELECT count(*) AS n FROM many WHERE i % 3 = g - 1) s"
+    assert far(nested + query) == [("3", "30000")]
+    assert far(nested + "SELECT count(*) FROM sales a, sales b, (SELECT shop, max(price) m FROM sales GROUP BY 1) c "
+               "WHERE a.shop = b.shop AND a.shop = c.shop") == [("13",)]
+    assert far("SELECT (SELECT max(x) FROM (SELECT x FROM many ORDER BY x LIMIT 7) s), count(*) FROM sales") == [("0", "5")]
+
+
+def test_early_end(far, workers):
+    """Who reads no further leaves workers that serve the next one; a pause is no fault."""
+    for _ in range(3):
+        assert far("SELECT count(*) FROM (SELECT i FROM many LIMIT 1) s") == [("1",)]
+    far("ALTER SERVER far OPTIONS (ADD timeout '1')")
+    assert far("BEGIN; DECLARE a CURSOR FOR SELECT i FROM many; MOVE 5 IN a; SELECT 'paused' FROM pg_sleep(2.5); MOVE ALL IN a; "
+               "SELECT count(*) FROM many; COMMIT") == [("paused",), ("30000",)]
+
+
+def test_sums_beyond_the_range(far, workers):
+    workers.table("huge", ("k int32 not null", "x real not null"), [(1, 3e38)] * 4 + [(2, 1.0)])
+    far("IMPORT FOREIGN SCHEMA x LIMIT TO (huge) FROM SERVER far INTO public")
+    for query in "SELECT k, fpisa_sum(x) FROM huge GROUP BY k", "SELECT fpisa_sum(x) FROM huge":
+        with pytest.raises(postgres.Failed, match="value out of range: overflow"):
+            far(query)
+    assert sorted(far("SELECT k, fpisa_avg(x) FROM huge GROUP BY k")) == [("1", "3.0000000054977558e+38"), ("2", "1")]
+
+
+# -- errors -------------------------------------------------------------------------
+
+def test_dead_worker(far, server, workers):
+    """One that does not run is named, and so is one that ends in the middle; then all is as before."""
+    name = f"127.0.0.1:{workers.ports[1]}"
+    workers.kill(1)
+    try:
+        for query in "SELECT * FROM many", "SELECT x FROM many ORDER BY x LIMIT 1", "SELECT x, count(*) FROM many GROUP BY x":
+            assert f"worker {name}: no connection: Connection refused" in fails(server, query, "far")
+        # What fails leaves nothing.
+        assert far("DO $$ BEGIN FOR i IN 1..40 LOOP BEGIN PERFORM count(*) FROM sales; EXCEPTION WHEN connection_failure THEN NULL; END; "
+                   "END LOOP; END $$; SELECT count(*) < 60 FROM pg_ls_dir('/proc/self/fd')") == [("t",)]
+    finally:
+        workers.serve(1)
+    wide = [(i, "x" * 1000) for i in range(60000)]
+    workers.table("wide", ("i int32 not null", "t text not null"), wide)
+    far("IMPORT FOREIGN SCHEMA x LIMIT TO (wide) FROM SERVER far INTO public")
+    said = []
+    other = threading.Thread(target=lambda: said.append(fails(
+        server, "BEGIN; DECLARE a CURSOR FOR SELECT * FROM wide; MOVE 1 IN a; SELECT pg_sleep(2); MOVE ALL IN a", "far")))
+    other.start()
+    time.sleep(1)
+    children = subprocess.run(["pgrep", "-P", str(workers.processes[1].pid)], capture_output=True, text=True).stdout.split()
+    for pid in children:
+        os.kill(int(pid), 9)
+    other.join()
+    assert f"worker {name}: " in said[0], said
+    assert far("SELECT count(*) FROM sales") == [("5",)]
+
+
+def test_cancel(far, server, workers):
+    """Also while a worker says nothing at all."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        far(f"CREATE SERVER silent FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1:{silent.getsockname()[1]}');"
+            f"CREATE USER MAPPING FOR CURRENT_USER SERVER silent OPTIONS (key '{workers.key}');"
+            "CREATE FOREIGN TABLE s (i int) SERVER silent")
+        begun = time.monotonic()
+        assert "canceling statement due to statement timeout" in fails(server, "SET statement_timeout = 300; SELECT * FROM s", "far")
+        assert time.monotonic() - begun < 5
+        far("ALTER SERVER silent OPTIONS (ADD timeout '1')")
+        assert f"worker 127.0.0.1:{silent.getsockname()[1]}: no answer in 1000 ms" in fails(server, "SELECT * FROM s", "far")
+
+
+def test_refusals(far, server, workers):
+    """What a table here says that the workers' has not: whose it is, and what to do."""
+    far("""CREATE FOREIGN TABLE none (i int) SERVER far; CREATE FOREIGN TABLE other (z int) SERVER far OPTIONS (table_name 'sales');
+CREATE FOREIGN TABLE wide (shop bigint NOT NULL, price real) SERVER far OPTIONS (table_name 'sales');
+CREATE FOREIGN TABLE strict (day date, price real NOT NULL) SERVER far OPTIONS (table_name 'sales');
+CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric) SERVER far OPTIONS (table_name 'sales')""")
+    assert "no table none here" in fails(server, "SELECT * FROM none", "far")
+    assert "the schema has no column 'z'" in fails(server, "SELECT * FROM other", "far")
+    assert 'column "shop" is of type bigint, and of type integer at the workers' in fails(
+        server, "SELECT shop, max(price) FROM wide GROUP BY shop", "far")
+    assert far("SELECT shop, sum(price) FROM text GROUP BY shop ORDER BY shop") == [("1", "9.49"), ("2", "1.0")]
+    workers.table("sales", ("shop int32 not null", "day date", "price real"), [*SALES, (3, "2024-05-01", None)])
+    assert 'column "price" is NOT NULL, and has 1 NULLs at the workers' in fails(
+        server, "SELECT day, count(*), max(price) FROM strict GROUP BY day", "far")
+
+
+def test_keys(far, server, workers):
+    """A user without a mapping, with another key, with a file; what a user that is no superuser may say."""
+    other = pathlib.Path(server.home) / "other-keys"
+    subprocess.run([foreign.FPISA, "key", "new", "queries", str(other)], check=True, stdout=subprocess.DEVNULL)
+    key = [line for line in other.read_text().splitlines() if line and line[0] != "#"][-1]
+    os.chown(other, *([postgres.user()["user"], postgres.user()["group"]] if not os.geteuid() else (-1, -1)))
+    far("CREATE ROLE somebody; GRANT USAGE ON FOREIGN SERVER far TO somebody; GRANT SELECT ON sales TO somebody; "
+        "GRANT USAGE ON FOREIGN DATA WRAPPER fpisa TO somebody; GRANT CREATE ON DATABASE far TO somebody")
+    try:
+        be = "SET ROLE somebody; "
+        assert "user mapping not found" in fails(server, be + "SELECT * FROM sales", "far")
+        far(be + f"CREATE USER MAPPING FOR somebody SERVER far OPTIONS (key '{key}')")
+        assert "no key in common" in fails(server, be + "SELECT * FROM sales", "far")
+        far(be + f"ALTER USER MAPPING FOR somebody SERVER far OPTIONS (SET key '{workers.key}')")
+        assert far(be + "SELECT count(*) FROM sales") == [("5",)]
+        assert far(be + "SELECT umoptions FROM pg_user_mappings WHERE usename = 'postgres'") == [("",)]
+        assert 'permission denied to set option "key_file"' in fails(
+            server, be + "ALTER USER MAPPING FOR somebody SERVER far OPTIONS (ADD key_file '/etc/passwd')", "far")
+        assert 'permission denied to set option "workers"' in fails(
+            server, be + "CREATE SERVER own FOREIGN DATA WRAPPER fpisa OPTIONS (workers '127.0.0.1')", "far")
+        assert "permission denied to set parameter" in fails(server, be + "SELECT count(*) FROM sales; SET fpisa.debug_loss = 0.1", "far")
+        far(f"ALTER USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (DROP key, ADD key_file '{other}')")
+        assert "no key in common" in fails(server, "SELECT * FROM sales", "far")
+    finally:
+        server.sql("REASSIGN OWNED BY somebody TO postgres; DROP OWNED BY somebody", "far")
+        server.sql("DROP ROLE somebody")
+
+
+def test_many_sessions(far):
+    """Eight at once, each its own answer."""
+    wrong = []
+
+    def ask(n):
+        for _ in range(3):
+            rows = far(f"SET fpisa.pruning = workers; SELECT x FROM many ORDER BY x DESC LIMIT {n}; SELECT count(*) FROM many WHERE x < {n};"
+                       f"SELECT x, count(*) FROM many GROUP BY x HAVING max(x) < {n}")
+            if rows[:n] != [("999",)] * n or rows[n] != (str(30 * n),) or len(rows) != 2 * n + 1:
+                wrong.append(rows)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(1, 9)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
