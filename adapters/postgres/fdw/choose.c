@@ -53,21 +53,32 @@ static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 	return NULL;
 }
 
+static int by_key_bytes(const void *a, const void *b)
+{
+	return (int)((const struct fdw_query *)a)->key_bytes - (int)((const struct fdw_query *)b)->key_bytes;
+}
+
+/* Short keys are the fastest: of those that fit they come first. */
 void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, struct fdw_choice *c)
 {
+	struct fdw_query query[FDW_QUERIES_MOST];
 	const char *why = NULL;
 
-	*c = (struct fdw_choice){.pruning = (enum fpisa_pruning)fdw_pruning};
+	*c = (struct fdw_choice){.pruning = (enum fpisa_pruning)fdw_pruning, .not = c->not, .why_not = c->why_not};
 	if (shape->kind == FDW_SCAN)
 		c->pruning = FPISA_PRUNING_NONE;
 	if (c->pruning != FPISA_PRUNING_NETWORK)
 		return;
+	memcpy(query, server->query, sizeof(query));
+	qsort(query, (size_t)server->n, sizeof(*query), by_key_bytes);
 	for (int i = 0; i < server->n; i++) {
-		const struct fdw_query *q = &server->query[i];
+		const struct fdw_query *q = &query[i];
 		const char *but = unfit(q, shape);
 
 		c->query = *q;
 		c->lock = lock_of(server, q);
+		if (!but && c->not & UINT64CONST(1) << q->number)
+			but = c->why_not;
 		if (!but && lock(c)) {
 			c->locked = true;
 			return;
@@ -78,8 +89,7 @@ void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, 
 			why = psprintf("%s%squery %u is %s", why ? why : "", why ? "; " : "", q->number, but);
 	}
 	c->pruning = FPISA_PRUNING_NONE;
-	c->why_not = why ? why :
-			   psprintf("the server has no query of kind %s", shape->kind == FDW_TOPN ? "topn" : "table");
+	c->why_not = why ? why : psprintf("the server has no query of kind %s", shape->kind == FDW_TOPN ? "topn" : "table");
 }
 
 void fdw_free(struct fdw_choice *c)

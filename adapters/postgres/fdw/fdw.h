@@ -107,10 +107,11 @@ struct fdw_choice {
 	struct fdw_query query; /* of FPISA_PRUNING_NETWORK */
 	bool locked;
 	LOCKTAG lock;
+	uint64 not; /* numbers that turned out not to be free, as why_not says of the last */
 	const char *why_not; /* why not the network, where the session would have it; NULL */
 };
 
-/* The first query that fits and that no session of this cluster has; it is locked, until fdw_free(). */
+/* The first query that fits and that no session of this cluster has; it is locked, until fdw_free(). choice->not is read. */
 void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, struct fdw_choice *choice);
 void fdw_free(struct fdw_choice *choice);
 

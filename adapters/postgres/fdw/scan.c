@@ -23,7 +23,8 @@
 
 #define TURN_MS 10	   /* in the library, before somebody may cancel */
 #define WAIT_MS 1000
-#define DESCRIPTORS 2	   /* a query's own, beside one or two for each worker */
+#define PORT_TRIES 20
+#define PORT_PAUSE_US 50000L
 
 /* -- a query of libfpisa -------------------------------------------------------- */
 
@@ -103,7 +104,8 @@ struct fpisa_query *fdw_ask(const struct fpisa_query_options *options, const str
 	return q;
 }
 
-int fdw_wait(struct fpisa_query *q)
+/* As fpisa_query_work(), but that it ends with the statement. */
+static int wait_for(struct fpisa_query *q)
 {
 	int state = fpisa_query_work(q, 0);
 
@@ -117,6 +119,13 @@ int fdw_wait(struct fpisa_query *q)
 		    WL_LATCH_SET)
 			ResetLatch(MyLatch);
 	}
+	return state;
+}
+
+int fdw_wait(struct fpisa_query *q)
+{
+	int state = wait_for(q);
+
 	if (state < 0)
 		fail(state);
 	return state;
@@ -203,27 +212,59 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 	return o;
 }
 
+/* Until there is an answer, or rows of a scan. -EADDRINUSE comes back: a port is taken, here or at a worker. */
+static int try(struct fdw_scan *s)
+{
+	struct fpisa_query_options o = options_of(s);
+	int error = 0;
+
+	s->query = open_query(&o, &s->secrets, &error);
+	if (!error && s->shape.kind != FDW_SCAN) {
+		error = wait_for(s->query);
+		error = error > 0 ? 0 : error;
+	}
+	if (error && error != -EADDRINUSE)
+		fail(error);
+	if (error && s->query) {
+		fpisa_query_close(s->query);
+		s->query = NULL;
+	}
+	return error;
+}
+
+/* A worker may be about to leave the port of the query before. */
+static int try_for_a_while(struct fdw_scan *s)
+{
+	int error = try(s);
+
+	for (int i = 0; i < PORT_TRIES && error; i++) {
+		pg_usleep(PORT_PAUSE_US);
+		CHECK_FOR_INTERRUPTS();
+		error = try(s);
+	}
+	return error;
+}
+
 static void start(struct fdw_scan *s)
 {
-	struct fpisa_query_options o;
-	int error = 0;
+	int error;
 
 	if (!AcquireExternalFD())
 		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("no file descriptors left for a query of workers"));
 	s->descriptors = true;
-	fdw_choose(s->server, &s->shape, &s->choice);
-	o = options_of(s);
-	s->query = open_query(&o, &s->secrets, &error);
-	/* Somebody else has the port, who is no session of this cluster: it can be done without. */
-	if (!s->query && s->choice.pruning == FPISA_PRUNING_NETWORK) {
+	s->choice.not = 0;
+	do {
+		fdw_choose(s->server, &s->shape, &s->choice);
+		error = try_for_a_while(s);
+		if (!error)
+			break;
+		if (s->choice.pruning != FPISA_PRUNING_NETWORK)
+			fail(error);
+		/* Somebody has its port who is no session of this cluster. */
+		s->choice.not |= UINT64CONST(1) << s->choice.query.number;
+		s->choice.why_not = psprintf("not free: %s", fpisa_error());
 		fdw_free(&s->choice);
-		s->choice.pruning = FPISA_PRUNING_NONE;
-		s->choice.why_not = pstrdup(fpisa_error());
-		o = options_of(s);
-		s->query = open_query(&o, &s->secrets, &error);
-	}
-	if (!s->query)
-		fail(error);
+	} while (true);
 	s->runs++;
 }
 
@@ -371,8 +412,7 @@ static void check_answer(const struct fdw_scan *s)
 {
 	struct fpisa_query_counts c;
 
-	if (s->shape.kind == FDW_TABLE)
-		check_keys(s);
+	check_keys(s);
 	if (!s->shape.no_nulls)
 		return;
 	fpisa_query_counts(s->query, &c);
@@ -398,10 +438,8 @@ TupleTableSlot *fdw_iterate(ForeignScanState *node)
 
 		start(s);
 		MemoryContextSwitchTo(row_memory);
-		if (s->shape.kind != FDW_SCAN) {
-			fdw_wait(s->query);
+		if (s->shape.kind == FDW_TABLE)
 			check_answer(s);
-		}
 	}
 	while (!(rc = fpisa_query_next(s->query, &row))) {
 		state = fdw_wait(s->query);

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Foreign tables of a PostgreSQL on the master's host, pruned and added up by the aggregator."""
+import random
+import socket
+import subprocess
+import threading
+
+import pytest
+
+import foreign_random
+import postgres
+import queries
+from lab import ADDRESS, SLOW, draw_seed
+from queries import Queries
+
+pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+
+QUERIES = "topn 1 limit 500, topn 2 limit 500 ascending, table 3 limit 100 key-bytes 32, table 4 limit 50 key-bytes 4 " \
+    "local-port 18002 worker-port 18003"
+
+
+@pytest.fixture
+def far(lab, tmp_path):
+    """A network of two workers, with queries of both kinds, and a server at the master."""
+    why = postgres.lacking()
+    if why:
+        pytest.skip(why)
+    net = lab(workers=3)
+    net.load()
+    q = Queries(net, str(tmp_path))
+    q.serve()
+    q.add("topn", 500, "--key-bytes", 8, number=1)
+    q.add("topn", 500, "--key-bytes", 8, "--ascending", number=2)
+    q.add("table", 100, "--key-bytes", 32, number=3)
+    net.fpisa("query", "add", 4, "--kind", "table", "--limit", 50, "--key-bytes", 4, "--address", ADDRESS, "--workers",
+              ",".join(a + ":18003" for a in net.addresses[:-1]), "--master", net.addresses[-1] + ":18002")
+    with q.master.entered():
+        server = postgres.Server()
+    with open(q.key) as f:
+        key = [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
+    server.sql(f"""CREATE EXTENSION fpisa;
+CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(net.addresses[:-1])}', aggregator '{ADDRESS}', queries '{QUERIES}',
+    timeout '{int(20 * SLOW)}');
+CREATE USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (key '{key}')""")
+    q.server, q.sql = server, server.sql
+    yield q
+    server.close()
+    q.close()
+
+
+def spread(q, name, schema, rows):
+    """Rows are dealt out by turns."""
+    for rank in range(2):
+        queries.write_table(q.directory(rank), name, schema, rows[rank::2])
+
+
+def explained(q, query, settings=""):
+    """{what: how much} of the foreign scan that ran."""
+    lines = [r[0].strip() for r in q.sql(f"{settings} EXPLAIN (ANALYZE, VERBOSE, COSTS OFF) {query}")]
+    return dict(line.split(": ", 1) for line in lines if ": " in line)
+
+
+def test_pruned_by_the_network(far):
+    """First rows and groups, over frames that are lost too: the answers, and that rows were pruned and absorbed."""
+    rng = random.Random(draw_seed())
+    rows = [(i % 40, float(rng.randrange(10 ** 6))) for i in range(20000)]
+    spread(far, "t", ("k int32 not null", "x real not null"), rows)
+    far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public")
+    want = queries.groups_of(rows)
+    top = sorted((x for _, x in rows), reverse=True)
+    for settings in "", "SET fpisa.debug_loss = 0.05; ":
+        said = explained(far, "SELECT * FROM t ORDER BY x DESC LIMIT 100", settings)
+        assert said["Pruned By"] == f"network: query 1 at {ADDRESS}" and int(said["Rows Pruned"]) > 10000
+        assert int(said["Rows Sent"]) == 20000 == int(said["Rows Pruned"]) + int(said["Rows Received"])
+        said = explained(far, "SELECT k, max(x) FROM t GROUP BY k", settings)
+        assert said["Pruned By"] == f"network: query 4 at {ADDRESS}" and int(said["Rows Absorbed"]) == 20000
+        assert [float(r[0]) for r in far.sql(settings + "SELECT x FROM t ORDER BY x DESC LIMIT 100 OFFSET 7")] == top[7:107]
+        assert [float(r[0]) for r in far.sql(settings + "SELECT x FROM t ORDER BY x LIMIT 9")] == top[:-10:-1]
+        got = far.sql(settings + "SELECT k, count(*), fpisa_sum(x), min(x), max(x), fpisa_avg(x) FROM t GROUP BY k")
+        assert {int(r[0]): (int(r[1]), *map(queries.number, r[2:5]), float(r[5])) for r in got} == want
+
+
+def test_random_tables(far):
+    rng = random.Random(draw_seed())
+    for i in range(15):
+        table = foreign_random.Table(rng)
+        spread(far, "random", table.schema, table.rows)
+        ways = "", "SET fpisa.preaggregate = on;", "SET fpisa.debug_loss = 0.1;"
+        wrong = foreign_random.ask(far, table, "near", "far", "far", "random", rng.choice(ways), 4)
+        assert not wrong, wrong[0]
+
+
+def test_queries_are_taken(far):
+    """A query at the aggregator has one master: another scan does without it, of another session, of the same, and of another program."""
+    spread(far, "t", ("k int32 not null", "x real not null"), [(i % 7, float(i)) for i in range(1000)])
+    far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public")
+    top = "SELECT x FROM t ORDER BY x DESC LIMIT 2"
+    first = subprocess.Popen([postgres.where("bindir") + "/psql", "-XqAt"], env=far.server.env(), stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
+    first.stdin.write(f"BEGIN; DECLARE a CURSOR FOR SELECT k, max(x) FROM t GROUP BY k; FETCH 1 FROM a; SELECT 'held';\n")
+    first.stdin.flush()
+    while first.stdout.readline() != "held\n":
+        pass
+    groups = "SELECT k, max(x) FROM t GROUP BY k ORDER BY 1 LIMIT 1"
+    assert explained(far, groups)["Pruned By"] == f"network: query 3 at {ADDRESS}"
+    assert "Pruned By: nobody: query 4 is in use by another scan; query 3 is in use by another scan" in "".join(
+        r[0] for r in far.sql("BEGIN; DECLARE b CURSOR FOR SELECT k, max(x) FROM t GROUP BY k; FETCH 1 FROM b; EXPLAIN " + groups))
+    assert far.sql(f"BEGIN; DECLARE b CURSOR FOR SELECT k, max(x) FROM t GROUP BY k; FETCH 1 FROM b; {groups}")[1:] == [("0", "994")]
+    assert explained(far, top)["Pruned By"] == f"network: query 1 at {ADDRESS}"
+    first.stdin.close()
+    first.wait()
+    assert explained(far, groups)["Pruned By"] == f"network: query 4 at {ADDRESS}"
+    with far.master.entered():
+        taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with taken:
+        taken.bind(("0.0.0.0", 18002))
+        said = explained(far, groups)
+        assert said["Pruned By"] == f"network: query 3 at {ADDRESS}"
+        far.sql("ALTER SERVER far OPTIONS (SET queries 'table 4 limit 50 local-port 18002 worker-port 18003')")
+        said = explained(far, groups)
+        assert said["Pruned By"].startswith("nobody: query 4 is not free: ") and "18002" in said["Pruned By"], said
+        far.sql(f"ALTER SERVER far OPTIONS (SET queries '{QUERIES}')")
+    # Many at once.
+    wrong = []
+
+    def ask(n):
+        for _ in range(3):
+            rows = far.sql(f"SELECT x FROM t ORDER BY x LIMIT {n}; SELECT k, max(x) FROM t GROUP BY k HAVING max(x) >= {993 + n}")
+            if [float(r[0]) for r in rows[:n]] != [float(i) for i in range(n)] or len(rows) != n + 7 - n:
+                wrong.append(rows)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(1, 6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong, wrong[0]
+
+
+def test_no_aggregator(far):
+    """A query that is not there is an error that says what to do."""
+    spread(far, "t", ("k int32 not null", "x real not null"), [(1, 1.0)])
+    far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public; ALTER SERVER far OPTIONS (SET queries 'topn 9 limit 10', SET timeout '1')")
+    with pytest.raises(postgres.Failed, match=f"query 9: the aggregator at {ADDRESS} does not answer in 1000 ms"):
+        far.sql("SELECT x FROM t ORDER BY x DESC LIMIT 1")
+    assert far.sql("SET fpisa.pruning = none; SELECT x FROM t ORDER BY x DESC LIMIT 1") == [("1",)]
