@@ -128,6 +128,7 @@ static const struct verb verbs[] = {
 	  "  --having COND      of groups, as 'sum>=100': count, sum, min, max or avg, then <, <=, =, >=\n"
 	  "                     or >, then a number\n"
 	  "  --columns LIST     of rows; default all\n"
+	  "  --where LIST       COLUMN OP VALUE,... that all hold, with <, <=, =, <>, >=, >; COLUMN null; COLUMN not null\n"
 	  "  --prune WHO        network (default): rows pass the aggregator; none: all come here;\n"
 	  "                     workers: each prunes its own, and what is left comes here\n"
 	  "  --preaggregate     each worker adds its rows up by key first, exactly\n"

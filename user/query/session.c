@@ -114,13 +114,13 @@ static int say_ready(struct session *s)
 
 static int take_open(struct session *s, const __u8 *content, size_t n)
 {
-	const char *strings[4], *at = (const char *)content + sizeof(s->want), *end = (const char *)content + n;
+	const char *strings[FPISA_QUERY_STRINGS], *at = (const char *)content + sizeof(s->want), *end = (const char *)content + n;
 	int err;
 
 	if (s->state != GREETING || n < sizeof(s->want))
 		return malformed();
 	memcpy(&s->want, content, sizeof(s->want));
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < FPISA_QUERY_STRINGS; i++) {
 		strings[i] = at;
 		at = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
 		if (!at++)
@@ -193,7 +193,7 @@ static int say_done(struct session *s)
 		.rank = s->want.kind == FPISA_QUERY_SCAN ? s->start.rank : s->member.rank,
 		.rows = src->read,
 		.nulls = src->nulls,
-		.sent = s->want.kind == FPISA_QUERY_SCAN ? src->read : s->sender.sent,
+		.sent = s->want.kind == FPISA_QUERY_SCAN ? src->given : s->sender.sent,
 		.weight = s->sender.weight,
 		.frames = s->sender.last,
 		.repeated = s->sender.repeated,
@@ -300,6 +300,10 @@ static int scan(struct session *s)
 	while (!err && rc > 0 && fpisa_control_waiting(&s->control) < AHEAD) {
 		rc = source_record(&s->source, &s->records, &s->n_records, &s->room);
 		err = rc < 0 ? rc : send_records(s, !rc);
+		if (rc == SOURCE_LATER) {
+			progress(s);
+			break;
+		}
 	}
 	return err ?: rc ? err : say_done(s);
 }
@@ -370,7 +374,7 @@ static int check_time(struct session *s, uint64_t now)
 	s->waiting = waiting;
 	if (patience(s) && now > s->progress_ns + patience(s))
 		return late(s);
-	if (s->state < REDUCING || s->state > SENDING || now < s->told_ns + WORKING_NS || s->progress_ns < s->told_ns)
+	if (s->state < REDUCING || s->state > SCANNING || now < s->told_ns + WORKING_NS || s->progress_ns < s->told_ns)
 		return 0;
 	s->told_ns = now;
 	return fpisa_control_send(&s->control, FPISA_CONTROL_WORKING, NULL, 0);
@@ -420,6 +424,8 @@ static int turn(struct session *s)
 		err = reduce(s);
 	if (!err && s->state == SENDING)
 		err = sender_turn(&s->sender, fpisa_now());
+	if (s->sender.later)
+		progress(s);
 	if (!err && s->state == SENDING && sender_done(&s->sender))
 		err = say_done(s);
 	if (!err && s->state == SCANNING)

@@ -125,6 +125,8 @@ static int take_options(struct fpisa_query *q, const struct fpisa_query_options 
 		rc = copy_text(&q->by, o->by);
 	if (!rc)
 		rc = copy_text(&q->columns, o->columns);
+	if (!rc)
+		rc = copy_text(&q->where, o->where);
 	if (rc)
 		return rc;
 	q->kind = o->by ? FPISA_QUERY_TABLE : o->limit ? FPISA_QUERY_TOPN : FPISA_QUERY_SCAN;
@@ -425,6 +427,7 @@ void fpisa_query_close(struct fpisa_query *q)
 	free(q->value);
 	free(q->by);
 	free(q->columns);
+	free(q->where);
 	free(q->out);
 	free(q->text);
 	free(q->space);
