@@ -287,14 +287,14 @@ fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 # Processes with libfpisa in a network of their own.
 $(B)/chk/bench/%.o: TEST_CFLAGS += -O2
 $(B)/bench/wire: $(patsubst %.c,$(B)/chk/%.o,bench/common.c $(wildcard bench/servers/*.c))
-$(B)/bench/worker: $(patsubst %.c,$(B)/chk/%.o,bench/common.c $(wildcard bench/switchml/*.c))
+$(B)/bench/worker: $(patsubst %.c,$(B)/chk/%.o,bench/common.c $(filter-out %/vector.c,$(wildcard bench/switchml/*.c)))
 $(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(filter %.o,$^) $(filter %.a,$^) -lxdp $(CLI_LIBS) -o $@
 
-# SwitchML's arithmetic for bench/training, by ctypes.
-$(B)/bench/libquantise.so: bench/training/quantise.c bench/switchml/switchml.c $(wildcard bench/training/*.h bench/switchml/switchml.h)
+# SwitchML's arithmetic for bench/training and training/cost_rank.py, by ctypes.
+$(B)/bench/libquantise.so: $(addprefix bench/switchml/,vector.c switchml.c vector.h switchml.h)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) -O2 -shared -fPIC $(filter %.c,$^) -o $@
@@ -345,8 +345,8 @@ include adapters/postgres/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
 
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
 .PHONY: test-build check test test-long demo deps
-test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/training/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
-	$(if $(PG_HEADERS),postgres) $(if $(TORCH_HEADERS),torch $(B)/bench/libquantise.so) $(if $(MPIS),mpi)
+test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
+	$(if $(PG_HEADERS),postgres) $(if $(TORCH_HEADERS),torch) $(if $(MPIS),mpi)
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
 check: test-build

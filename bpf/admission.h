@@ -28,13 +28,13 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 	__u64 live;
 	int step;
 
-	if (!slot)
+	/* Units that find no registers do nothing, in silence: an exact job made by hand may lie beyond its family's. */
+	if (!slot || !exponents_of(phv) || !mantissas_of(phv))
 		return count_verdict(p->id, FPISA_V_internal, XDP_DROP);
 	if (!lock_take(&slot->lock))
 		return count_verdict(p->id, FPISA_V_busy, XDP_DROP);
 	live = fpisa_read_once(&p->job->live);
-	step = fpisa_admit(p->session, slot, &claim, live);
-	phv->results = p->session->results;
+	step = fpisa_admit(p->session, slot, &claim, live, &phv->results);
 	if (step < 0) {
 		lock_release(&slot->lock);
 		return refuse(ctx, p->id, -step);
@@ -51,6 +51,7 @@ static __always_inline int admission(struct xdp_md *ctx, struct fpisa_phv *phv, 
 		if (action != GO_ON)
 			return action;
 	} else {
+		/* RESEND, or FINISH: all that it takes is in the registers. */
 		phv->resend = step == FPISA_STEP_RESEND;
 		plan_read(phv, p);
 	}

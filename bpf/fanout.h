@@ -20,14 +20,27 @@ static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)
 	c->results_inf += !!(flags & FPISA_INF);
 }
 
-/* To every port of the job, by its device map. */
+/* The kernel takes a device that is gone out of the map, and a broadcast to none at all for a success. */
+static __always_inline int has_port(void *ports)
+{
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
+		if (lookup(ports, i))
+			return 1;
+	return 0;
+}
+
+/*
+ * To every port of the job, by its device map. A job of unicast has group 0: its copies leave for 0.0.0.0, by which
+ * the egress program knows them.
+ */
 static __always_inline int fan_out(struct packet *p, __u32 payload, __s64 sums)
 {
 	void *ports = lookup(&fpisa_fanout, p->id);
 	struct ethhdr *eth = p->h.eth;
 	const __u8 *group = (const __u8 *)&p->job->group;
 
-	if (!ports)
+	if (!ports || !has_port(ports))
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
 	/* RFC 1112: the group's low 23 bits. */

@@ -81,12 +81,12 @@ GLOBAL_FN int lose_round(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 why)
 	struct fpisa_session *session;
 	struct fpisa_slot *slot;
 
-	/* Each stage has this function, and so fpisa_jobs, by which status and unload know a program of ours on a device. */
-	if (!phv || !lookup(&fpisa_jobs, phv->job))
+	if (!phv)
 		return XDP_ABORTED;
 	slot = lookup(&fpisa_slots, phv->key);
 	session = lookup(&fpisa_sessions, phv->job);
-	if (!slot || !session) {
+	/* Each stage has this function, and so fpisa_jobs, by which status and unload know a program of ours on a device. */
+	if (!slot || !session || !lookup(&fpisa_jobs, phv->job)) {
 		if (slot)
 			lock_release(&slot->lock);
 		return count_verdict(phv->job, FPISA_V_internal, XDP_DROP);

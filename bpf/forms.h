@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which of fpisa/'s bodies a family is composed of: every difference between
- * families is a line of this file. The conditions are constants (family.h), so
- * an object contains one branch of each.
+ * Which of fpisa/'s bodies a family is composed of. The conditions are constants (family.h), so
+ * an object contains one branch of each. What else sets families apart: what is inlined (blocks.h), and what a
+ * payload of theirs cannot be (units.h).
  *
  *			add, fused		add, staged	read-out, fused		read-out, staged
  *	FP32		lookup32.h		lanes.h		lookup_read.h		block.h
@@ -12,8 +12,9 @@
  *	exact, others	lookup.h		exact.h		exact.h			exact.h
  *
  * In mode fpisa-a: lookup32.h of FP32, lookup.h where R = 32, else block.h; staged block.h. First contributions: lookup32.h of
- * FP32 where fused, else block.h; exact.h. A sum that may overflow (phv->checked): MAU4 is block.h's. Operations
- * other than the sum (op.h) and shared exponents (mx.h) go unit by unit in either pipeline.
+ * FP32 where fused, else block.h; exact.h. Operations other than the sum (op.h) and shared exponents (mx.h) go unit by
+ * unit in either pipeline (phv->by_unit). MAU4 of those that add, and of a sum that may overflow (phv->checked), is
+ * block.h's; in mode exact exact.h's all the same.
  */
 #ifndef FPISA_BPF_FORMS_H
 #define FPISA_BPF_FORMS_H
@@ -30,6 +31,7 @@
 /* Tables; those that a family does not use are not in its object. */
 static const struct fpisa_match32 by_word = FPISA_MATCH32;
 static const struct fpisa_match32_a by_word_a = FPISA_MATCH32_A;
+static const struct fpisa_signs by_sign = FPISA_SIGNS;
 static const struct fpisa_match32_64 by_word_64 = FPISA_MATCH32_64;
 static const struct fpisa_narrow narrow32 = FPISA_NARROW_32, narrow64 = FPISA_NARROW_64;
 static const struct fpisa_wide wide64 = FPISA_WIDE_64;
@@ -71,7 +73,7 @@ static __always_inline void set_values(const struct words *in, struct fpisa_exp_
 	if (EXACT)
 		fpisa_exact_set(in, e, m, FAMILY_LIMBS, f);
 	else if (FAMILY_BYTES == 4)
-		fpisa_look_set32(in, e, m, f, FAMILY_RBITS == 32 ? by_word.head : by_word_64.head);
+		fpisa_look_set32(in, e, m, f, FAMILY_RBITS == 32 ? &by_sign : &by_word_64.head);
 	else
 		fpisa_block_set(in, e, m, f);
 }

@@ -8,12 +8,15 @@
  * A contribution's way from wire to wire, a file a step:
  *
  *	parse.h		ours, for whom, whole?
- *	check.h		one that the job takes, from the rank that it says?
+ *	check.h		one that the job takes, from the rank that it says? By fpisa/frame.h
  *	phv.h		what later steps know of it
- *	admission.h	its slot, and the protocol's rules
+ *	admission.h	its slot, and the protocol's rules, of fpisa/slot.h
  *	pipeline.h	MAU0..8, in one program (fused.h) or a program each (staged.h)
  *	finish.h	the contribution is recorded, the round done
  *	fanout.h	the result, to all ranks
+ *
+ * Whoever is refused on that way, or asked where the round stands, is answered by reply.h; lpm.h fills the tries that
+ * MAU6 asks, before the first round that will (clz_ready()).
  *
  * receive() and contribution() below are the first three in C, admission() the rest. A
  * HELLO leaves the list for hello.h, a frame of a query for the query's program (query/).

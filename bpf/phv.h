@@ -90,8 +90,8 @@ static __always_inline void fill_phv(struct fpisa_phv *phv, const struct packet 
 }
 
 /*
- * After a tail call: the packet that the PHV is about, found again. 0 if an entry is missing, which
- * cannot be; p->slot is set if it is there, whatever else is missing.
+ * After a tail call: the packet that the PHV is about, found again, but for `whole`, `payload` and `port`, which the
+ * checks alone want. 0 if an entry is missing, which cannot be; p->slot is set if it is there, whatever else is missing.
  */
 static __always_inline int find_packet(struct xdp_md *ctx, const struct fpisa_phv *phv, struct packet *p)
 {

@@ -12,7 +12,7 @@
 /* MAU0..4, then what becomes of the contribution. */
 static __always_inline int add_contribution(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
-	/* Returns only if MAU0's program is missing: then this program does the half, fused. */
+	/* next_stage() comes back only if MAU0's program is missing: then this program does the half, fused. */
 	if (phv->pipeline == FPISA_PIPELINE_STAGED)
 		next_stage(ctx, phv, 0);
 	p->counters->fused++;
@@ -23,7 +23,7 @@ static __always_inline int add_contribution(struct xdp_md *ctx, struct fpisa_phv
 /* MAU5..8, then the result leaves. */
 static __always_inline int read_out(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
-	/* Returns only if MAU5's program is missing, as above. */
+	/* The same with MAU5's. */
 	if (phv->pipeline == FPISA_PIPELINE_STAGED)
 		next_stage(ctx, phv, 5);
 	p->counters->fused_reads++;

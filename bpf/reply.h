@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Replies to the sender of a frame, which becomes the reply: STATUS, ERROR, and
- * the way out that all others take too. It leaves by redirect, for a veth peer
+ * the way out of all that leaves but the fan-out. It leaves by redirect, for a veth peer
  * with GRO alone never sees XDP_TX.
  */
 #ifndef FPISA_BPF_REPLY_H

@@ -352,6 +352,19 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 /* Returns when all ranks have called it; errors as of a call. */
 int fpisa_group_barrier(struct fpisa_group *g);
 
+/*
+ * `bytes` of data, 0 to 2^42, come from rank `root` to all, as they are, whatever they are: they travel as FPISA_INT32, of
+ * which the group gets a job at its first use. data may be NULL if bytes is 0. Rank root's is only read; the others' has, after
+ * a failure, what came in some places and in the rest what it had. Errors are those of fpisa_group_start(), and so is
+ * what becomes of a request.
+ *
+ * -EINVAL	root is no rank of the group, or bad arguments; nothing was sent
+ * -EPROTO	ranks named another root or another number of bytes; every rank gets it, and none has data of another's call
+ */
+int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root);
+int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
+				struct fpisa_request **request);
+
 /* Ranks, as a bitmap, that the group's last error names. */
 uint64_t fpisa_group_missing(struct fpisa_group *g);
 

@@ -41,7 +41,7 @@ class Ranks:
         jobs = [(job, PORT + i) for i, (job, _) in enumerate(JOBS)]
         plan = json.dumps({"model": model, "workers": len(net.worker), "data": args.data, "chunk": CHUNK, "jobs": jobs,
                            "downloads": os.path.join(args.build, "training"),
-                           "library": os.path.join(args.build, "training", "libquantise.so")})
+                           "library": os.path.join(args.build, "bench", "libquantise.so")})
         self.processes = [w.spawn(sys.executable, "-B", os.path.join(HERE, "cost_rank.py"), ADDRESS, r, plan,
                                   stdin=subprocess.PIPE, env={**os.environ, "FPISA_LIBRARY": LIBRARY})
                           for r, w in enumerate(net.worker)]

@@ -50,9 +50,9 @@ class Contenders:
         values, exponent, quantised = (ctypes.c_void_p(a.ctypes.data) for a in (self.values, self.exponent, self.quantised))
         self.library.quantise_exponents(exponent, values, chunks, chunk)
         self.exponents.allreduce(self.exponent, op="max", out=self.exponent)
-        self.library.quantise_vector(quantised, values, exponent, chunks, chunk, self.workers)
+        self.library.quantise_vector(quantised, values, exponent, chunks, chunk, self.workers, 0)
         self.integers.allreduce(self.quantised, out=self.quantised)
-        self.library.dequantise_vector(values, quantised, exponent, chunks, chunk, self.workers)
+        self.library.dequantise_vector(values, quantised, exponent, chunks, chunk, self.workers, 0, 1)
         return self.values[:self.size]
 
 

@@ -29,11 +29,6 @@ training-network: deps
 	$(Q)$(PYTHON) -B training/network.py $(B) --arms exact,fpisa
 
 # What a sum costs a worker, beside a SwitchML-style one.
-$(B)/training/libquantise.so: training/quantise.c bench/switchml/switchml.c bench/switchml/switchml.h
-	@mkdir -p $(@D)
-	$(call say,LINK,$@)
-	$(Q)$(CC) $(WARN) -O2 -fPIC -shared -Ibench $(filter %.c,$^) -o $@
-
 training-cost: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/training/libquantise.so
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/libquantise.so
 	$(Q)$(PYTHON) -B training/cost.py $(B) --record training/records/cost.jsonl

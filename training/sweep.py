@@ -178,7 +178,7 @@ def sweep(args, todo, records):
                 clock.note(said)
                 print(f"training: {done}/{total} {said['model']} {said['format']} {said['arm']} seed {said['seed']}: "
                       f"{said['accuracy'][-1]:.1f}%, {said['seconds']:.0f} s; {clock.left(todo, len(pipes))}", flush=True)
-            elif len(pipes) < min(args.processes, total):  # the first has the images: the others download nothing
+            elif len(pipes) < args.processes and len(todo) > 1:  # the first has the images: the others download nothing
                 start(args, pipes)
             if todo and clock.allows(todo[0].model):
                 clock.begin(pipe, todo[0])

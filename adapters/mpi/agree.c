@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include "shim.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -39,21 +40,38 @@ struct attempt {
 	char error[TEXT];
 };
 
+static int some_are_dead(void *arg)
+{
+	const struct comm *m = arg;
+
+	return service_lost(m->service);
+}
+
 /*
  * Did it go well everywhere? If not one rank says why: one that knows better than that others were not there, if
- * there is such a one.
+ * there is such a one. MPI would wait for a rank that is dead: then the service stays, to say so with each call.
  */
-static int all_well(MPI_Comm c, const struct attempt *a, const char *what)
+static enum service_state all_well(MPI_Comm c, const struct attempt *a, const char *what)
 {
-	const struct comm *m = a->m;
-	int none = 2 * m->size, worst = none, mine;
+	struct comm *m = a->m;
+	int none = 2 * m->size, *vote = malloc(2 * sizeof(*vote)), worst;
+	MPI_Request r;
 
-	mine = !a->rc ? none : a->rc == -ETIMEDOUT ? m->size + m->rank : m->rank;
-	if (PMPI_Allreduce(&mine, &worst, 1, MPI_INT, MPI_MIN, c))
-		return 0;
-	if (worst != none && mine == worst)
+	if (!vote)
+		return SERVICE_MPI;
+	vote[0] = !a->rc ? none : a->rc == -ETIMEDOUT ? m->size + m->rank : m->rank;
+	vote[1] = none;
+	if (PMPI_Iallreduce(&vote[0], &vote[1], 1, MPI_INT, MPI_MIN, c, &r)) {
+		free(vote);
+		return SERVICE_MPI;
+	}
+	if (!wait_mpi(&r, some_are_dead, m))
+		return SERVICE_FPISA; /* MPI has the vote for ever */
+	worst = vote[1];
+	if (worst != none && vote[0] == worst)
 		say(m, what, a->error);
-	return worst == none;
+	free(vote);
+	return worst == none ? SERVICE_FPISA : SERVICE_MPI;
 }
 
 static void finish(struct attempt *a, int rc)
@@ -135,7 +153,7 @@ enum service_state agree(struct comm *m, MPI_Comm c)
 		return SERVICE_MPI;
 	if (goes(m))
 		wait_aside(&m->mover, join, &a);
-	if (all_well(c, &a, all_are_mpi_s))
+	if (all_well(c, &a, all_are_mpi_s) == SERVICE_FPISA)
 		return SERVICE_FPISA;
 	service_leave(m->service);
 	m->service = NULL;
@@ -153,7 +171,8 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 			say(m, what, "mode exact has no 64-bit floats");
 		return SERVICE_MPI;
 	}
-	if (PMPI_Barrier(c))
+	/* A group waits as long as its ranks live, a static job until its deadline. */
+	if (m->offer.jobs && PMPI_Barrier(c))
 		return SERVICE_MPI;
 	if (goes(m))
 		wait_aside(&m->mover, probe, &a);
@@ -162,7 +181,7 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 		a.rc = -EINVAL;
 		snprintf(a.error, sizeof(a.error), "mode exact rounds once, and with FPISA_TWO_LEVELS hosts would before it");
 	}
-	return all_well(c, &a, what) ? SERVICE_FPISA : SERVICE_MPI;
+	return all_well(c, &a, what);
 }
 
 int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes)

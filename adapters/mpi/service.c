@@ -11,6 +11,7 @@ struct service {
 	struct fpisa_group *group;
 	struct fpisa *job[TYPES]; /* static ones */
 	uint8_t mode[TYPES];
+	char lost[TEXT]; /* no group: a rank had died when all had joined, and which */
 };
 
 static _Thread_local char own_error[TEXT];
@@ -79,16 +80,25 @@ int service_join(struct service **out, const struct offer *o, uint32_t rank, uin
 		rc = join_group(s, o, rank, size);
 	for (int k = 0; !rc && k < o->jobs; k++)
 		rc = join_job(s, o, k, size, local);
-	if (rc)
+	if (rc == -ECONNRESET && !o->jobs)
+		snprintf(s->lost, sizeof(s->lost), "%s", fpisa_error());
+	if (rc && !s->lost[0])
 		service_leave(s);
 	else
 		*out = s;
 	return rc;
 }
 
+int service_lost(const struct service *s)
+{
+	return s && (s->lost[0] || (s->group && fpisa_group_missing(s->group)));
+}
+
 int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r)
 {
-	own_error[0] = 0;
+	snprintf(own_error, sizeof(own_error), "%s", s->lost);
+	if (s->lost[0])
+		return -ECONNRESET;
 	return s->group ? fpisa_group_start(s->group, call, r) : fpisa_start(s->job[call->type], call, r);
 }
 
@@ -101,7 +111,7 @@ int service_probe(struct service *s, enum fpisa_dtype type)
 	int rc;
 
 	own_error[0] = 0;
-	if (!s->group && !s->job[type]) {
+	if (!s->group && !s->job[type] && !s->lost[0]) {
 		snprintf(own_error, sizeof(own_error), "no job of FPISA_JOBS has this format");
 		return -EINVAL;
 	}

@@ -53,6 +53,7 @@ int service_join(struct service **s, const struct offer *o, uint32_t rank, uint3
 int service_probe(struct service *s, enum fpisa_dtype type); /* a sum of zeros: the first of a type makes its job */
 int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r);
 int service_is_exact(const struct service *s, enum fpisa_dtype type);
+int service_lost(const struct service *s); /* ranks of its group are dead: calls fail, and say which */
 void service_leave(struct service *s); /* NULL is fine */
 const char *service_error(void); /* the last one of this thread */
 
@@ -135,6 +136,9 @@ void wait_mover_free(MPI_Request *mover);
 void wait_move(MPI_Request *mover);
 
 int wait_request(MPI_Request *mover, struct fpisa_request **r); /* as fpisa_wait() */
+
+/* Wait for one of MPI's own until it is complete: 1, also of an error; or 0, when `given_up` says so. */
+int wait_mpi(MPI_Request *r, int (*given_up)(void *arg), void *arg);
 
 /* Run `work`, which blocks, in a thread, and return when it has. */
 void wait_aside(MPI_Request *mover, void (*work)(void *arg), void *arg);

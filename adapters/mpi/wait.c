@@ -54,15 +54,20 @@ void wait_move(MPI_Request *mover)
 	PMPI_Test(mover, &done, MPI_STATUS_IGNORE);
 }
 
-static void turn(MPI_Request *mover, unsigned int n)
+static void rest(unsigned int n)
 {
 	const struct timespec nap = {.tv_nsec = NAP_NS};
 
-	wait_move(mover);
 	if (n < EAGER_TURNS)
 		sched_yield();
 	else
 		nanosleep(&nap, NULL);
+}
+
+static void turn(MPI_Request *mover, unsigned int n)
+{
+	wait_move(mover);
+	rest(n);
 }
 
 /* -- waiting ----------------------------------------------------------------------- */
@@ -75,6 +80,19 @@ int wait_request(MPI_Request *mover, struct fpisa_request **r)
 	while (!(rc = fpisa_test(r, &done, NULL)) && !done)
 		turn(mover, n++);
 	return rc;
+}
+
+int wait_mpi(MPI_Request *r, int (*given_up)(void *arg), void *arg)
+{
+	unsigned int n = 0;
+	int done = 0;
+
+	while (!PMPI_Test(r, &done, MPI_STATUS_IGNORE) && !done) {
+		if (given_up(arg))
+			return 0;
+		rest(n++);
+	}
+	return 1;
 }
 
 struct aside {

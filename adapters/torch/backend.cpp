@@ -16,6 +16,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "session.hpp"
+#include "views.hpp"
 
 namespace fpisa_torch
 {
@@ -29,11 +30,12 @@ using Tensors = std::vector<at::Tensor>;
 using Lists = std::vector<Tensors>;
 using Pending = c10::intrusive_ptr<c10d::Work>;
 
-/* False if libfpisa has no such type or operation. */
+/* False if libfpisa has no such type or operation. Complex numbers are two values each. */
 static bool type_of(at::ScalarType type, enum fpisa_dtype *out)
 {
 	switch (type) {
 	case at::kFloat:
+	case at::kComplexFloat:
 		*out = FPISA_FLOAT32;
 		return true;
 	case at::kHalf:
@@ -43,6 +45,7 @@ static bool type_of(at::ScalarType type, enum fpisa_dtype *out)
 		*out = FPISA_BFLOAT16;
 		return true;
 	case at::kDouble:
+	case at::kComplexDouble:
 		*out = FPISA_FLOAT64;
 		return true;
 	default:
@@ -70,16 +73,20 @@ static bool operation_of(const c10d::ReduceOp &op, enum fpisa_operation *out)
 	}
 }
 
-/* Their values one after the other; those of a single contiguous tensor are its own. */
+/*
+ * Their values one after the other; those of a single contiguous tensor are
+ * its own, unless its memory has them negated or conjugated: such a view, as
+ * of x.conj().imag, is contiguous as well.
+ */
 static at::Tensor values_of(const Tensors &tensors)
 {
 	at::NoGradGuard no_grad;
 	Tensors flat;
 
 	if (tensors.size() == 1)
-		return tensors[0].contiguous();
+		return tensors[0].resolve_conj().resolve_neg().contiguous();
 	for (const auto &t : tensors)
-		flat.push_back(t.reshape(-1));
+		flat.push_back(t.resolve_conj().resolve_neg().reshape(-1));
 	return at::cat(flat);
 }
 
@@ -122,7 +129,7 @@ public:
 		check(tensors);
 		/* Several are one rank's: Gloo adds them to each other. */
 		if (tensors.size() != 1 || !ours(tensors, o.reduceOp, &type, &op))
-			return inner_->allreduce(tensors, o);
+			return inner_->allreduce(for_gloo(tensors), o);
 		return reduce_all(tensors, type, op);
 	}
 
@@ -133,7 +140,7 @@ public:
 
 		check(tensors);
 		if (!ours(tensors, o.reduceOp, &type, &op))
-			return inner_->allreduce_coalesced(tensors, o);
+			return inner_->allreduce_coalesced(for_gloo(tensors), o);
 		return reduce_all(tensors, type, op);
 	}
 
@@ -256,7 +263,18 @@ private:
 			TORCH_CHECK(t.layout() != at::kStrided || at::has_internal_overlap(t) != at::MemOverlap::Yes,
 				    "fpisa: all_reduce: some values of the tensor share memory, as of expand(); pass "
 				    "tensor.contiguous()");
+			TORCH_CHECK(!t._is_zerotensor(), "fpisa: all_reduce: the tensor has no memory for results; pass "
+				    "tensor.clone()");
 		}
+	}
+
+	/* It sums what is in memory. */
+	static Tensors &for_gloo(Tensors &tensors)
+	{
+		for (const auto &t : tensors)
+			TORCH_CHECK(!t.is_neg() && !t.is_conj(), "fpisa: all_reduce: the tensor is a negated or conjugated view, "
+				    "which Gloo does not sum; pass tensor.resolve_neg().resolve_conj()");
+		return tensors;
 	}
 
 	/* Tensors of one type that libfpisa sums. */
@@ -264,6 +282,8 @@ private:
 			 enum fpisa_operation *op)
 	{
 		if (tensors.empty() || !operation_of(reduce, op) || !type_of(tensors[0].scalar_type(), type))
+			return false;
+		if (tensors[0].is_complex() && *op != FPISA_SUM && *op != FPISA_AVG)
 			return false;
 		for (const auto &t : tensors)
 			if (t.layout() != at::kStrided || t.scalar_type() != tensors[0].scalar_type())
@@ -289,6 +309,16 @@ private:
 };
 
 } // namespace fpisa_torch
+
+TORCH_LIBRARY_IMPL(c10d, Negative, library)
+{
+	fpisa_torch::pass_views<fpisa_torch::Backend, c10::DispatchKey::Negative>(library);
+}
+
+TORCH_LIBRARY_IMPL(c10d, Conjugate, library)
+{
+	fpisa_torch::pass_views<fpisa_torch::Backend, c10::DispatchKey::Conjugate>(library);
+}
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
 {

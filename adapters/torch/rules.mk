@@ -15,7 +15,7 @@ TORCH_PACKAGE := $(patsubst $(PY_DIR)/%,$(B)/torch/fpisa/%,$(wildcard $(PY_DIR)/
 .PHONY: torch
 torch: $(B)/torch/built $(TORCH_PACKAGE)
 
-$(B)/torch/built: $(TORCH_DIR)/backend.cpp $(TORCH_DIR)/session.hpp $(TORCH_DIR)/setup.py $(TORCH_DIR)/rules.mk \
+$(B)/torch/built: $(TORCH_DIR)/backend.cpp $(TORCH_DIR)/session.hpp $(TORCH_DIR)/views.hpp $(TORCH_DIR)/setup.py $(TORCH_DIR)/rules.mk \
 		include/fpisa.h | $(B)/libfpisa.so
 	$(Q)test -n "$(TORCH_HEADERS)" || { echo "make torch: no headers of PyTorch; install $(TORCH_PACKAGES)" >&2; exit 1; }
 	$(call say,TORCH,$(B)/torch)

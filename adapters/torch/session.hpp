@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * A group of libfpisa as c10d has use for it: calls that are Works. Their end
- * wakes who waits from within libfpisa's thread; callbacks of their futures,
- * which may be Python's, take long, start calls and wait for them, run in a
- * thread of the session.
+ * wakes who waits from within libfpisa's thread. Callbacks of their futures,
+ * which may be Python's, take long, start calls and wait for these, run in
+ * threads of the session: one for calls from outside of callbacks, one after
+ * the other; one more for calls that those callbacks start, for one may wait
+ * for such a call's future; and so on.
  */
 #ifndef FPISA_TORCH_SESSION_HPP
 #define FPISA_TORCH_SESSION_HPP
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdint>
@@ -110,7 +114,7 @@ public:
 
 	void run()
 	{
-		thread_ = std::thread([self = shared_from_this()] { self->end_futures(); });
+		run_thread(0);
 		std::lock_guard<std::mutex> lock(all_lock());
 		all().push_back(std::weak_ptr<Session>(shared_from_this()));
 	}
@@ -134,13 +138,14 @@ public:
 	 */
 	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op)
 	{
-		auto under_way = std::make_unique<UnderWay>(UnderWay{shared_from_this(), call});
+		const size_t level = std::min(level_of_thread(), LEVELS - 1);
+		auto under_way = std::make_unique<UnderWay>(UnderWay{shared_from_this(), call, level});
 		struct fpisa_call c = {};
 		int rc;
 
 		c.size = sizeof(c);
 		c.send = c.recv = call->values().data_ptr();
-		c.count = (size_t)call->values().numel();
+		c.count = (size_t)call->values().numel() * (call->values().is_complex() ? 2 : 1);
 		c.type = type;
 		c.op = op;
 		c.on_done = done;
@@ -148,6 +153,7 @@ public:
 
 		std::lock_guard<std::mutex> lock(group_lock_);
 		TORCH_CHECK(group_, "fpisa: this process group is destroyed");
+		run_thread(level);
 		rc = fpisa_group_start(group_, &c, nullptr);
 		if (!rc)
 			under_way.release();
@@ -169,12 +175,14 @@ public:
 		changed_.notify_all();
 
 		std::lock_guard<std::mutex> lock(thread_lock_);
-		if (!thread_.joinable())
-			return;
-		if (thread_.get_id() == std::this_thread::get_id())
-			thread_.detach();
-		else
-			thread_.join();
+		for (auto &thread : threads_) {
+			if (!thread.joinable())
+				continue;
+			if (thread.get_id() == std::this_thread::get_id())
+				thread.detach();
+			else
+				thread.join();
+		}
 	}
 
 	/* FPISA_RESULT_*: the union over all results since the last look. */
@@ -185,10 +193,30 @@ public:
 	}
 
 private:
+	/* Callbacks of callbacks of callbacks: the innermost share a thread. */
+	static constexpr size_t LEVELS = 4;
+
 	struct UnderWay {
 		std::shared_ptr<Session> session;
 		c10::intrusive_ptr<Call> call;
+		size_t level;
 	};
+
+	/* Of the calls that this thread starts: 0, or how deep it is in callbacks. */
+	static size_t &level_of_thread()
+	{
+		static thread_local size_t level = 0;
+		return level;
+	}
+
+	/* The one that ends futures of that level, unless it runs. */
+	void run_thread(size_t level)
+	{
+		std::lock_guard<std::mutex> lock(thread_lock_);
+
+		if (!threads_[level].joinable())
+			threads_[level] = std::thread([self = shared_from_this(), level] { self->end_futures(level); });
+	}
 
 	static std::mutex &all_lock()
 	{
@@ -215,22 +243,25 @@ private:
 		u->call->end(rc ? std::make_exception_ptr(std::runtime_error(s.sentence(rc, fpisa_error()))) : nullptr);
 		{
 			std::lock_guard<std::mutex> lock(s.ended_lock_);
-			s.ended_.push_back(std::move(u->call));
+			s.ended_[u->level].push_back(std::move(u->call));
 		}
 		s.changed_.notify_all();
 	}
 
-	void end_futures()
+	void end_futures(size_t level)
 	{
+		auto &ended = ended_[level];
+
+		level_of_thread() = level + 1;
 		for (;;) {
 			c10::intrusive_ptr<Call> call;
 			{
 				std::unique_lock<std::mutex> lock(ended_lock_);
-				changed_.wait(lock, [this] { return leaving_ || !ended_.empty(); });
-				if (ended_.empty())
+				changed_.wait(lock, [&] { return leaving_ || !ended.empty(); });
+				if (ended.empty())
 					return;
-				call = std::move(ended_.front());
-				ended_.pop_front();
+				call = std::move(ended.front());
+				ended.pop_front();
 			}
 			call->end_future();
 		}
@@ -261,8 +292,9 @@ private:
 	void leave_in_child()
 	{
 		fpisa_group_leave(std::exchange(group_, nullptr));
-		if (thread_.joinable())
-			thread_.detach();
+		for (auto &thread : threads_)
+			if (thread.joinable())
+				thread.detach();
 	}
 
 	std::mutex group_lock_; /* of group_, and of starts */
@@ -271,10 +303,10 @@ private:
 	const std::vector<int64_t> ranks_;
 	const pid_t pid_ = getpid();
 	std::mutex thread_lock_;
-	std::thread thread_;
+	std::array<std::thread, LEVELS> threads_;
 	std::mutex ended_lock_; /* of what follows */
 	std::condition_variable changed_;
-	std::deque<c10::intrusive_ptr<Call>> ended_;
+	std::array<std::deque<c10::intrusive_ptr<Call>>, LEVELS> ended_; /* by level */
 	uint32_t flags_ = 0;
 	bool leaving_ = false;
 };

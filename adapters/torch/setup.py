@@ -12,8 +12,7 @@ build = os.environ.get("FPISA_BUILD")
 setup(
     packages=["fpisa.torch"],
     ext_modules=[CppExtension(
-        "fpisa.torch._backend", [os.path.join(HERE, "backend.cpp")],
-        depends=[os.path.join(HERE, "session.hpp")],
+        "fpisa.torch._backend", ["backend.cpp"], depends=["session.hpp", "views.hpp"],
         include_dirs=[os.path.join(HERE, "..", "..", "include")] if build else [],
         library_dirs=[build] if build else [], libraries=["fpisa"],
         extra_compile_args=["-O2", "-g0", "-fvisibility=hidden"])],

@@ -149,8 +149,8 @@ def spread(values, form):
 
 def heading(runs):
     last, minutes = runs[-1], statistics.median(r["seconds"] for r in runs) / 60
-    said = f"{len(runs)} runs of `make bench`, {minutes:.0f} minutes each" if len(runs) > 1 else \
-        f"one run of `make bench`, {minutes:.0f} minutes"
+    said = f"{len(runs)} runs of these parts of `make bench`, {minutes:.0f} minutes each" if len(runs) > 1 else \
+        f"one run of these parts of `make bench`, {minutes:.0f} minutes"
     others = max(r["busy"] for r in runs)
     idle = "with no other work" if others <= IDLE else f"beside other work, which had {others:.0%} of them"
     yield f"From {said}, on {last['date'][:10]}, by {last['cpus']} CPUs ({last['cpu']}, Linux {last['kernel']}) {idle}."

@@ -135,6 +135,7 @@ static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be1
 	struct fpisa_slot *slot;
 	struct fpisa_claim claim;
 	uint32_t rank = h->rank;
+	__u64 results;
 	float *sum;
 	int step;
 
@@ -149,13 +150,13 @@ static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be1
 	slot = &s->slot[h->slot];
 	sum = s->sum + (size_t)h->slot * s->job.elements;
 	claim = fpisa_claim_of(h, &s->job);
-	step = fpisa_admit(&s->session, slot, &claim, s->job.live);
+	step = fpisa_admit(&s->session, slot, &claim, s->job.live, &results);
 	if (step < 0) {
 		refuse(s, h, (enum fpisa_verdict) - step, rank, len, to);
 	} else if (step == FPISA_STEP_RESEND || step == FPISA_STEP_FINISH) {
 		slot->done = 1;
 		memcpy(h + 1, sum, payload);
-		fpisa_make_result(h, slot, &s->job, s->session.results, 0, step == FPISA_STEP_RESEND);
+		fpisa_make_result(h, slot, &s->job, results, 0, step == FPISA_STEP_RESEND);
 		reply(s, h, payload, len);
 		*to = step == FPISA_STEP_RESEND ? 1ull << rank : s->job.live;
 	} else if (step != FPISA_STEP_WAIT && take_values(s, h, slot, sum, step == FPISA_STEP_SET)) {

@@ -45,24 +45,44 @@ static AVX2 __m256i swap_bytes(__m256i v)
 	return _mm256_shuffle_epi8(v, order);
 }
 
-AVX2 void switchml_quantise(int32_t *out, const float *in, size_t n, float scale)
+static inline AVX2 void quantise(int32_t *out, const float *in, size_t n, float scale, int swap)
 {
 	const __m256 factor = _mm256_set1_ps(scale);
 
 	for (size_t i = 0; i < n; i += LANES) {
 		__m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(in + i), factor));
 
-		_mm256_storeu_si256((__m256i *)(out + i), swap_bytes(q));
+		_mm256_storeu_si256((__m256i *)(out + i), swap ? swap_bytes(q) : q);
 	}
 }
 
-AVX2 void switchml_dequantise(float *out, const int32_t *in, size_t n, float scale)
+static inline AVX2 void dequantise(float *out, const int32_t *in, size_t n, float scale, int swap)
 {
 	const __m256 factor = _mm256_set1_ps(1 / scale);
 
 	for (size_t i = 0; i < n; i += LANES) {
-		__m256i q = swap_bytes(_mm256_loadu_si256((const __m256i *)(in + i)));
+		__m256i q = _mm256_loadu_si256((const __m256i *)(in + i));
 
-		_mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_cvtepi32_ps(q), factor));
+		_mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_cvtepi32_ps(swap ? swap_bytes(q) : q), factor));
 	}
+}
+
+AVX2 void switchml_quantise(int32_t *out, const float *in, size_t n, float scale)
+{
+	quantise(out, in, n, scale, 1);
+}
+
+AVX2 void switchml_dequantise(float *out, const int32_t *in, size_t n, float scale)
+{
+	dequantise(out, in, n, scale, 1);
+}
+
+AVX2 void switchml_quantise_host(int32_t *out, const float *in, size_t n, float scale)
+{
+	quantise(out, in, n, scale, 0);
+}
+
+AVX2 void switchml_dequantise_host(float *out, const int32_t *in, size_t n, float scale)
+{
+	dequantise(out, in, n, scale, 0);
 }

@@ -2,7 +2,8 @@
 /*
  * What a SwitchML worker does to floats before and after the network
  * (Sapio et al., NSDI 2021): a maximum exponent for each chunk, floats scaled
- * by a power of two to int32 in network byte order, and back. AVX2.
+ * by a power of two to int32 in network byte order, or in this machine's
+ * (`_host`), and back. AVX2.
  */
 #ifndef BENCH_SWITCHML_H
 #define BENCH_SWITCHML_H
@@ -18,5 +19,7 @@ float switchml_scale(int32_t exponent, unsigned int workers);
 
 void switchml_quantise(int32_t *out, const float *in, size_t n, float scale);
 void switchml_dequantise(float *out, const int32_t *in, size_t n, float scale);
+void switchml_quantise_host(int32_t *out, const float *in, size_t n, float scale);
+void switchml_dequantise_host(float *out, const int32_t *in, size_t n, float scale);
 
 #endif

@@ -38,6 +38,7 @@ import fpisa.torch  # noqa: E402
 import fpisa.torch_hook  # noqa: E402
 
 BUCKET_MB, CHUNK = 1, 256
+HOST_ORDER = 1  # groups' jobs are little-endian
 RATE = 0.01
 
 
@@ -84,7 +85,7 @@ class OpenMpi:
         self.workers, self.algorithm, self.thread = plan["world"], 0, InOrder()
 
     def sum(self, values):
-        self.mpi.allreduce(self.workers, values, self.algorithm)
+        self.mpi.run("allreduce", self.workers, values, self.algorithm)
 
     def hook(self, _, bucket):
         future, tensor = torch.futures.Future(), bucket.buffer()
@@ -107,10 +108,10 @@ class SwitchMl:
         self.sums = fpisa.Group(None, "sums", plan["rank"], self.workers, **options)
         self.scaling, self.waiting = InOrder(), InOrder()
 
-    def call(self, function, to, *arrays, workers=True):
-        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (to, *arrays)]
-        sizes = [ctypes.c_size_t(arrays[0].size), ctypes.c_size_t(CHUNK)]
-        getattr(self.lib, function)(*pointers, *sizes, *([ctypes.c_uint(self.workers)] if workers else []))
+    def scaled(self, function, *arrays_and_numbers):
+        """A function of vector.h."""
+        getattr(self.lib, function)(*(ctypes.c_void_p(a.ctypes.data) if isinstance(a, numpy.ndarray) else ctypes.c_size_t(a)
+                                      for a in arrays_and_numbers))
 
     def hook(self, _, bucket):
         future, tensor = torch.futures.Future(), bucket.buffer()
@@ -118,17 +119,17 @@ class SwitchMl:
         values = numpy.zeros(chunks * CHUNK, numpy.float32)
         values[:tensor.numel()] = tensor.numpy()
         exponents, words = numpy.empty(chunks, numpy.int32), numpy.empty(values.size, numpy.int32)
-        self.call("quantise_exponents", exponents, values, workers=False)
+        self.scaled("quantise_exponents", exponents, values, chunks, CHUNK)
         largest = self.exponents.start(exponents, "max", exponents)
 
         def scale():
             largest.wait()
-            self.call("quantise", words, values, exponents)
+            self.scaled("quantise_vector", words, values, exponents, chunks, CHUNK, self.workers, HOST_ORDER)
             self.waiting.submit(future, average, self.sums.start(words, "sum", words))
 
         def average(request):
             request.wait()
-            self.call("dequantise", values, words, exponents)
+            self.scaled("dequantise_vector", values, words, exponents, chunks, CHUNK, self.workers, HOST_ORDER, self.workers)
             tensor.copy_(torch.from_numpy(values[:tensor.numel()]))
             future.set_result(tensor)
 

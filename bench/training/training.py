@@ -5,7 +5,7 @@
     training.py [--rates 50,200,1000] [--models mlp,cnn] [--formats fp32,fp16] [--rounds R] [--steps K] [--only NAME,...]
 
 The network is that of ../collective: each rank in a namespace, all links in a bridge, shaped both ways but for the
-aggregator's. Contenders are in the same processes, each with a copy of the model, and train by turns:
+aggregator's; results are put together where they enter the bridge (`udp_gro`). Contenders are in the same processes, each with a copy of the model, and train by turns:
 
 fpisa       the process group of adapters/torch
 fpisa-hook  the communication hook of adapters/python
@@ -61,6 +61,7 @@ class Stage:
     def __init__(self, args, names, folder):
         self.args, self.names, self.folder = args, names, folder
         self.net = Network(args.workers, args.mtu)
+        self.udp_gro = self.net.put_together("on")
         self.ranks = []
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(os.path.join(folder, "control"))
@@ -175,6 +176,8 @@ def measure(stage, args, mbit, model, format, algorithm):
                 "cpu_ms": round(1e3 * statistics.median(r[n][1] for r in rounds), 3)}
         if n == "openmpi":
             line["algorithm"] = algorithm
+        if n.startswith("fpisa"):
+            line["udp_gro"] = stage.udp_gro
         if n == "fpisa" and "gloo" in names:
             faster = [r["gloo"][0] / r[n][0] for r in rounds]
             line.update(gloo=round(statistics.median(faster), 3), gloo_quartiles=[round(q, 3) for q in quartiles(faster)])

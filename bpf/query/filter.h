@@ -41,13 +41,16 @@ static __always_inline int take_state(const struct fpisa_query_config *q, struct
 
 /* -- rows -------------------------------------------------------------------- */
 
-/* enum fpisa_filter_answer of row `i`. */
-GLOBAL_FN int ask_row(struct xdp_md *ctx, __u32 i, __u32 epoch, __u32 state)
+/* enum fpisa_filter_answer of row `i`, if it is `asked` for. */
+GLOBAL_FN int ask_row(struct xdp_md *ctx, __u32 i, __u32 asked, __u32 epoch, __u32 state)
 {
 	const struct fpisa_query_config *q = config();
-	void *p = row_at(ctx, q, i);
+	void *p;
 	struct fpisa_row r;
 
+	if (!asked)
+		return FPISA_FILTER_MAYBE;
+	p = row_at(ctx, q, i);
 	if (!p)
 		return FPISA_FILTER_MAYBE;
 	r = fpisa_row_load(p, q->key_bytes);
@@ -58,14 +61,21 @@ GLOBAL_FN int ask_row(struct xdp_md *ctx, __u32 i, __u32 epoch, __u32 state)
 /* Those of `kept`, among 64 rows from 64 x `half` on, whose key may be in the join. */
 GLOBAL_FN __u64 ask_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 epoch, __u32 state)
 {
+	__u64 in = 0;
+
 	if (half > 1)
 		return 0;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < 64; i++) {
-		if ((kept >> i & 1) && ask_row(ctx, half * 64 + i, epoch, state) == FPISA_FILTER_NO)
-			kept &= ~(1ull << i);
+		__u64 may;
+
+		if (!(kept >> i))
+			break;
+		may = ask_row(ctx, half * 64 + i, kept >> i & 1, epoch, state) & FPISA_FILTER_MAYBE;
+		fpisa_opaque(may);
+		in |= may << i;
 	}
-	return kept;
+	return kept & in;
 }
 
 /*

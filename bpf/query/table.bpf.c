@@ -150,25 +150,37 @@ GLOBAL_FN int rows(struct xdp_md *ctx)
 	return answer(ctx, low, high, last);
 }
 
-/* Of the workers those that lack frames up to the number that SEAL says, or have sent beyond it. The lock is the caller's. */
+/* Nonzero if worker `r` lacks frames up to the number that SEAL says, or has sent beyond it. The lock is the caller's. */
+GLOBAL_FN int lacks(struct xdp_md *ctx, __u32 r)
+{
+	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
+	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
+
+	if (!s || r >= FPISA_MAX_WORKERS)
+		return 1;
+	p += r * sizeof(__le64);
+	if (p + sizeof(__le64) > (void *)(long)ctx->data_end)
+		return 1;
+	return !fpisa_query_window_full(&s->window[r], *(__u64 *)p, FPISA_QUERY_WINDOW);
+}
+
+/* The workers that do. */
 GLOBAL_FN __u64 find_missing(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
-	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
 	__u64 missing = 0;
 
-	if (!s)
+	if (!ctx)
 		return ~0ull;
 #pragma clang loop unroll(disable)
 	for (__u32 r = 0; r < FPISA_MAX_WORKERS; r++) {
-		void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET + r * sizeof(__le64);
+		__u64 bit;
 
 		if (r >= q->master)
 			break;
-		if (p + sizeof(__le64) > (void *)(long)ctx->data_end)
-			return ~0ull;
-		if (!fpisa_query_window_full(&s->window[r], *(__u64 *)p, FPISA_QUERY_WINDOW))
-			missing |= 1ull << r;
+		bit = lacks(ctx, r) & 1;
+		fpisa_opaque(bit);
+		missing |= bit << r;
 	}
 	return missing;
 }

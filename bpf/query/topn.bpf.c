@@ -119,7 +119,7 @@ GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
 		return 1;
 	key = fpisa_topn_key(q, *(__u32 *)(row + q->key_bytes));
 	if (q->flags & FPISA_QUERY_FILTER &&
-	    ask_row(ctx, i, s->epoch, fpisa_filter_state(s->filter, s->epoch)) != FPISA_FILTER_YES)
+	    ask_row(ctx, i, 1, s->epoch, fpisa_filter_state(s->filter, s->epoch)) != FPISA_FILTER_YES)
 		counts = 0;
 	return fpisa_topn_row(s, q, NULL, key, counts);
 }
@@ -127,14 +127,19 @@ GLOBAL_FN int count_row(struct xdp_md *ctx, __u32 i, __u32 counts)
 /* Those of `kept`, among 64 rows from 64 x `half` on, that still are to be kept. The lock is the caller's. */
 GLOBAL_FN __u64 count_rows(struct xdp_md *ctx, __u32 half, __u64 kept, __u32 counts)
 {
+	__u64 left = 0;
+
 	if (half > 1)
 		return 0;
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < 64; i++) {
-		if ((kept >> i & 1) && !count_row(ctx, half * 64 + i, counts))
-			kept &= ~(1ull << i);
+	for (__u32 n = 0; n < 64 && kept; n++, kept &= kept - 1) {
+		__u32 i = lowest_row(kept);
+		__u64 bit = count_row(ctx, half * 64 + i, counts) & 1;
+
+		fpisa_opaque(bit);
+		left |= bit << i;
 	}
-	return kept;
+	return left;
 }
 
 /*

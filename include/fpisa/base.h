@@ -59,6 +59,19 @@ static __always_inline const void *fpisa_offset(const void *base, __u64 offset)
 #endif
 }
 
+/* The lower 32 bits; in BPF by one instruction, where clang shifts to the left and back. */
+static __always_inline __u64 fpisa_low(__u64 x)
+{
+#ifdef __bpf__
+	__u32 low;
+
+	asm volatile("%0 = %1" : "=w"(low) : "w"((__u32)x));
+	return low;
+#else
+	return (__u32)x;
+#endif
+}
+
 /* All ones when x is negative, else zero. */
 static __always_inline __s64 fpisa_negative(__s64 x)
 {

@@ -124,13 +124,29 @@ static __always_inline __u64 fpisa_sum32(__u32 *reg, __s64 m, __u32 stored, __u3
 	return fpisa_any((__u32)sum);
 }
 
-/* The same on R = 64: what a shift lost is what is missing when it is taken back. */
+/*
+ * The same on R = 64. What a shift lost is missing when it is taken back; one of the two lost nothing, so the
+ * difference is negative or 0.
+ */
 static __always_inline __u64 fpisa_sum64(__s64 *reg, __s64 m, __u32 stored, __u32 incoming)
 {
-	__s64 old = *reg, a = old >> stored, b = m >> incoming;
+	__u64 both = (__u64)*reg, sum;
+	__s64 a = *reg;
 
-	*reg = (__s64)((__u64)a + (__u64)b);
-	return fpisa_any((((__u64)a << stored) ^ (__u64)old) | (((__u64)b << incoming) ^ (__u64)m));
+	fpisa_add_to(both, m);
+	a >>= stored;
+	m >>= incoming;
+	fpisa_opaque(a);
+	fpisa_opaque(m);
+	sum = (__u64)a;
+	fpisa_add_to(sum, m);
+	*reg = (__s64)sum;
+	sum = (__u64)a << stored;
+	m = (__s64)((__u64)m << incoming);
+	fpisa_add_to(sum, m);
+	sum -= both;
+	fpisa_opaque(sum);
+	return sum >> 63;
 }
 
 /* Mode fpisa over a block; exponents of at most eight bits. Returns its events. */

@@ -88,7 +88,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 		fpisa_opaque(m);
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
-			__u64 word = words[k], old, low = 0;
+			__u64 word = words[k], old;
 			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
 			const struct fpisa_match32 *move;
 			__u64 at = head->at, reg;
@@ -103,14 +103,10 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 			exps[k] = (__u16)(reg + move->move[0].raise);
 			word *= (__u64)move->move[0].factor;
 			old = (__u64)((__s64)((__u64)m[k] << 32) >> move->move[0].stored);
-			if (counted) {
-				low = word;
-				fpisa_opaque(low);
-				low = (__u32)low + (__u32)old;
-			}
 			fpisa_add_to(word, old);
+			/* One of the two shifts is 0: the lower half is what the other lost. */
 			if (counted)
-				fpisa_add_to(rounded, fpisa_any(low));
+				fpisa_add_to(rounded, fpisa_any(fpisa_low(word)));
 			else
 				fpisa_or_to(lost, word);
 			m[k] = (__u32)(word >> 32);
@@ -126,25 +122,35 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 
 /* -- first contributions, and the modes beside fpisa -------------------------- */
 
-/* The magnitude of a finite word, of which *head is; its sign is applied. */
-static __always_inline __s64 fpisa_signed32(__u64 word, const struct fpisa_head *head)
-{
-	__s64 sign = (__s64)(word << 32);
+/* As fpisa_head, the sign a factor and the exponent alone. */
+struct fpisa_signed {
+	__s64 sign;
+	__u32 word;
+	__u16 e; /* or FPISA_HEAD_SPECIAL */
+	__u16 pad;
+};
 
-	fpisa_opaque(sign);
-	sign >>= 63;
-	word -= head->word;
-	return (__s64)((word ^ (__u64)sign) - (__u64)sign);
-}
+#define FPISA_SIGNED(i)                                                           \
+	{                                                                         \
+		.sign = (i) >> 8 ? -1 : 1,                                        \
+		.word = FPISA_HEAD_WORD(i),                                       \
+		.e = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) + 1, \
+	}
+
+struct fpisa_signs {
+	struct fpisa_signed of[512];
+};
+
+#define FPISA_SIGNS { { FPISA_TABLE512(FPISA_SIGNED) } }
 
 /* As fpisa_block_set(), for registers of 32 or 64 bits. */
 static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
-					     const struct fpisa_head *heads)
+					     const struct fpisa_signs *t)
 {
 	const __u32 *words = in;
 	__u16 *exps = e->e;
 
-	fpisa_opaque(heads);
+	fpisa_opaque(t);
 	FPISA_ROLLED
 	for (int i = 0; i < FPISA_BLOCK; i += 8) {
 		fpisa_opaque(words);
@@ -153,17 +159,19 @@ static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_bl
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
 			__u64 word = words[k];
-			const struct fpisa_head *head = fpisa_offset(heads, (word >> 23) * sizeof(*head));
-			__u64 at = head->at;
+			const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+			__u64 exp = head->e;
 
-			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+			if (fpisa_unlikely(exp == FPISA_HEAD_SPECIAL)) {
 				exps[k] = 1;
 				fpisa_stick(&exps[k], (__u32)word);
 				fpisa_put_man(m, k, f, 0);
 				continue;
 			}
-			exps[k] = (__u16)(at & (FPISA_SIGN - 1));
-			fpisa_put_man(m, k, f, (__s64)((__u64)fpisa_signed32(word, head) << f.guard));
+			exps[k] = (__u16)exp;
+			word -= head->word;
+			word *= (__u64)head->sign;
+			fpisa_put_man(m, k, f, (__s64)(word << f.guard));
 		}
 		words += 8;
 		exps += 8;
@@ -177,11 +185,44 @@ static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_bl
  */
 struct fpisa_move_a {
 	__s64 factor;
-	__u32 keep;  /* of the stored mantissa: all or nothing */
-	__u8 raise;  /* of the stored exponent */
-	__u8 left;   /* 1: the incoming magnitude moves left */
-	__u8 pad[2];
+	__u32 gone;  /* of the stored mantissa: all or nothing */
+	__u32 count; /* raise of the stored exponent; FPISA_A_LEFT if the incoming magnitude moves left */
 };
+
+/*
+ * What a block's adds count in one register: raises, 32 of at most 254, from bit 0, which are not asked for; above
+ * them the events, 32 at most of each. -x of x below 2^32 has 32 ones on top unless x is 0, so n ones of it count one
+ * 2^n less one: what is missing stands against the raises.
+ */
+#define FPISA_A_LEFT 16
+#define FPISA_A_ROUNDED 24
+#define FPISA_A_OVERWRITTEN 30
+#define FPISA_A_OVERFLOWED 40
+#define FPISA_A_BIAS 64 /* more than is missing of two events */
+
+#define fpisa_ones(minus, at) ((minus) >> (64 - (at)))
+
+static __always_inline __u64 fpisa_events_a(__u64 counts)
+{
+	counts += FPISA_A_BIAS;
+	return (counts >> FPISA_A_ROUNDED & 63) << FPISA_EV_ROUNDED |
+	       (counts >> FPISA_A_OVERWRITTEN & 63) << FPISA_EV_OVERWRITTEN |
+	       (counts >> FPISA_A_LEFT & 63) << FPISA_EV_LEFT_SHIFTED |
+	       (counts >> FPISA_A_OVERFLOWED) << FPISA_EV_OVERFLOWED;
+}
+
+/* The lower 32 bits plus 2^31, modulo 2^32; in BPF of that width, whose constant is in the instruction. */
+static __always_inline __u64 fpisa_flip(__u64 x)
+{
+#ifdef __bpf__
+	__u32 low;
+
+	asm volatile("%0 ^= -2147483648" : "=w"(low) : "0"((__u32)x));
+	return low;
+#else
+	return (__u32)x ^ 0x80000000u;
+#endif
+}
 
 #define FPISA_HEADROOM32 7 /* 31 bits less the 24 of a magnitude */
 #define FPISA_MOVE_A_OVER(i) (FPISA_MOVE_UP(i) > FPISA_HEADROOM32)
@@ -190,9 +231,8 @@ struct fpisa_move_a {
 #define FPISA_MOVE_A(i)                                                                                      \
 	{                                                                                                    \
 		.factor = ((i) >> 8 & 1) == ((i) >> 9) ? FPISA_MOVE_A_FACTOR(i) : -FPISA_MOVE_A_FACTOR(i),   \
-		.keep = FPISA_MOVE_A_OVER(i) ? 0 : ~0u,                                                      \
-		.raise = FPISA_MOVE_A_OVER(i) ? FPISA_MOVE_UP(i) : 0,                                        \
-		.left = FPISA_MOVE_UP(i) && !FPISA_MOVE_A_OVER(i),                                           \
+		.gone = FPISA_MOVE_A_OVER(i) ? ~0u : 0,                                                      \
+		.count = FPISA_MOVE_A_OVER(i) ? FPISA_MOVE_UP(i) : FPISA_MOVE_UP(i) ? 1u << FPISA_A_LEFT : 0, \
 	}
 
 struct fpisa_match32_a {
@@ -208,7 +248,7 @@ static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp
 {
 	const __u32 *words = in;
 	__u16 *exps = e->e;
-	__u64 events = 0;
+	__u64 counts = 0;
 
 	fpisa_opaque(t);
 	FPISA_ROLLED
@@ -218,7 +258,7 @@ static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp
 		fpisa_opaque(m);
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
-			__u64 word = words[k], low, kept, gone, sum;
+			__u64 word = words[k], lost, gone, count, sum;
 			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
 			const struct fpisa_match32_a *move;
 			__u64 at = head->at, reg;
@@ -230,38 +270,44 @@ static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp
 			word -= head->word;
 			reg = exps[k];
 			move = fpisa_offset(t, ((at - reg) & 1023) * sizeof(struct fpisa_move_a));
-			exps[k] = (__u16)(reg + move->move[0].raise);
-			fpisa_add_to(events, (__u64)move->move[0].left << FPISA_EV_LEFT_SHIFTED);
+			count = move->move[0].count;
+			fpisa_add_to(reg, count);
+			exps[k] = (__u16)reg;
+			fpisa_add_to(counts, count);
 			word *= (__u64)move->move[0].factor;
-			low = word;
-			fpisa_opaque(low);
-			fpisa_add_to(events, fpisa_any((__u32)low) << FPISA_EV_ROUNDED);
-			gone = m[k];
-			kept = gone & move->move[0].keep;
-			gone -= kept;
-			fpisa_add_to(events, fpisa_any(gone) << FPISA_EV_OVERWRITTEN);
-			kept <<= 32;
-			sum = kept + word;
-			if (fpisa_unlikely((__s64)((kept ^ sum) & (word ^ sum)) < 0)) {
-				events += 1ull << FPISA_EV_OVERFLOWED;
-				sum = (__u64)((__s64)kept >> 63) ^ 0x7fffffffffffffffull;
+			lost = 0 - fpisa_low(word);
+			fpisa_opaque(lost);
+			fpisa_add_to(counts, fpisa_ones(lost, FPISA_A_ROUNDED));
+			sum = m[k];
+			gone = move->move[0].gone;
+			gone = 0 - (gone & sum);
+			fpisa_opaque(gone);
+			fpisa_add_to(sum, gone);
+			fpisa_add_to(counts, fpisa_ones(gone, FPISA_A_OVERWRITTEN));
+			/* The sum, 2^31 up: it saturates unless that is within 32 bits. */
+			sum = fpisa_flip(sum);
+			word = (__u64)((__s64)word >> 32);
+			fpisa_add_to(sum, word);
+			if (fpisa_unlikely(sum >> 32)) {
+				counts += 1ull << FPISA_A_OVERFLOWED;
+				sum = (__u64)~((__s64)sum >> 63);
 			}
-			m[k] = (__u32)(sum >> 32);
+			m[k] = (__u32)sum ^ 0x80000000u;
 		}
 		words += 8;
 		exps += 8;
 		m += 8;
 	}
-	return events;
+	return fpisa_events_a(counts);
 }
 
 struct fpisa_match32_64 {
-	struct fpisa_head head[512];
+	struct fpisa_signs head;
 	struct fpisa_narrow move;
 };
 
 #define FPISA_MOVE64(table) __builtin_offsetof(struct fpisa_match32_64, move.table)
-#define FPISA_MATCH32_64 { .head = { FPISA_TABLE512(FPISA_HEAD) }, .move = FPISA_NARROW_64 }
+#define FPISA_MATCH32_64 { .head = FPISA_SIGNS, .move = FPISA_NARROW_64 }
 
 /* As fpisa_look_add() of R = 64. */
 static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_exp_block *e, __s64 *m,
@@ -280,9 +326,9 @@ static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_ex
 		FPISA_UNROLLED
 		for (int k = 0; k < 8; k++) {
 			__u64 word = words[k];
-			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+			const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
 			const __u8 *move; /* the entry of each of its tables */
-			__u64 at = head->at, reg;
+			__u64 at = head->e, reg;
 
 			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
 				fpisa_stick(&exps[k], (__u32)word);
@@ -291,8 +337,11 @@ static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_ex
 			reg = exps[k];
 			move = fpisa_offset(t, (at - reg) & (FPISA_NARROW - 1));
 			exps[k] = (__u16)(reg + move[FPISA_MOVE64(raise)]);
-			fpisa_add_to(rounded, fpisa_sum64(&m[k], (__s64)((__u64)fpisa_signed32(word, head) << f.guard),
-							  move[FPISA_MOVE64(stored)], move[FPISA_MOVE64(incoming)]));
+			word -= head->word;
+			word *= (__u64)head->sign;
+			word <<= f.guard;
+			fpisa_add_to(rounded, fpisa_sum64(&m[k], (__s64)word, move[FPISA_MOVE64(stored)],
+							  move[FPISA_MOVE64(incoming)]));
 		}
 		words += 8;
 		exps += 8;

@@ -47,7 +47,7 @@ static __always_inline __u32 fpisa_slot_of(__u64 chunk, __u32 window)
 }
 
 /*
- * Rules 1 to 5 in the generation that the slot's owner has found to be the
+ * Rules 1 to 5 (doc/protocol.md, section 1) in the generation that the slot's owner has found to be the
  * claim's. Starts the round in *s if the contribution is its first; sets no
  * other state: fpisa_slot_commit() follows once the registers hold the
  * contribution. `broken`: not 0 if the generation is, and why (a verdict); kept
@@ -103,16 +103,24 @@ static __always_inline int fpisa_slot_admit(struct fpisa_slot *s, const struct f
 /*
  * The generation, if it is the one that runs, adds nothing more, and its ranks are told `why`: not the round alone, for a
  * worker that waits sends only its oldest chunk again, and that may wait for ranks that have given up. One word, so
- * that nobody sees half of it. A CPU that is late must not take the mark of a generation that
- * began meanwhile: it replaces the one that it read before it saw that its own still runs.
+ * that nobody sees half of it; the first mark of a generation stays.
+ *
+ * A CPU that is late must not take the mark of a generation that began meanwhile: it replaces the one that it read
+ * before it saw that its own still ran. What such a CPU may do is to put its own in the place of an older one,
+ * under the hands of another that marks the new generation and has to try again. It cannot happen twice: to replace
+ * that mark, a second one would have to have read it before the new generation began.
  */
+#define FPISA_BREAK_ATTEMPTS 2
+
 static __always_inline void fpisa_break(struct fpisa_session *session, __u32 generation, enum fpisa_verdict why)
 {
-	__u64 seen = __sync_fetch_and_add(&session->broken, 0);
+	for (int i = 0; i < FPISA_BREAK_ATTEMPTS; i++) {
+		__u64 seen = __sync_fetch_and_add(&session->broken, 0);
 
-	/* If that fails, another CPU has broken this generation, or a later one. */
-	if (fpisa_read_once(&session->generation) == generation)
-		__sync_val_compare_and_swap(&session->broken, seen, (__u64)why << 32 | generation);
+		if ((__u32)seen == generation || fpisa_read_once(&session->generation) != generation ||
+		    __sync_val_compare_and_swap(&session->broken, seen, (__u64)why << 32 | generation) == seen)
+			return;
+	}
 }
 
 /* Why, or 0. */
@@ -128,13 +136,15 @@ static __always_inline enum fpisa_verdict fpisa_broken(const struct fpisa_sessio
  * of the generation that runs, and what is to be done with it? The caller owns the
  * slot's lock, for a generation that began meanwhile may own the slot already.
  * A mismatch breaks the generation. Returns an enum fpisa_step, or the verdict
- * of a drop, negated.
+ * of a drop, negated. *results becomes the secret of the generation's results; it is read first, for the next
+ * generation's is not for a rank that may have been taken out before that began.
  */
 static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpisa_slot *s,
-				       const struct fpisa_claim *c, __u64 live)
+				       const struct fpisa_claim *c, __u64 live, __u64 *results)
 {
 	int step;
 
+	*results = fpisa_read_once(&session->results);
 	if (!c->generation || c->generation != fpisa_read_once(&session->generation))
 		return -FPISA_V_generation;
 	step = fpisa_slot_admit(s, c, live, fpisa_broken(session, c->generation));

@@ -5,7 +5,7 @@
  * `fpisa stats` prints: all from this one list.
  *
  * Columns: name, class, sentence. Classes:
- *	PASS	not ours; goes on untouched
+ *	PASS	passed to the kernel: not ours, or a HELLO for which it has to ask
  *	TAKEN	ours, consumed as it should be; nothing leaves
  *	REPLY	ours, an answer leaves
  *	DROP	ours but bad, or not now; the sentence says why
@@ -113,7 +113,7 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
  * unaddressed		unicast copies at a port where each live rank had its own already
  * rounded..overflowed	element-adds, format.h (paper, section 5.2.1)
  * results_*		results that carried INEXACT, OVERFLOW, OVERWRITE, NAN, INF
- * v_*			frames by verdict
+ * v_*			frames by verdict; a probe that is answered by two, for its contribution and for the answer
  */
 #define FPISA_COUNTERS(X)                                                     \
 	X(packets, "frames of the protocol")                                  \
@@ -140,7 +140,7 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
 	X(mau8, "stage runs: round and assemble")                             \
 	X(fused, "contributions added in one program")                        \
 	X(fused_reads, "results read in one program")                         \
-	X(missed_tail_calls, "stages whose program was missing, run by another") \
+	X(missed_tail_calls, "stages whose program was missing: run by another, or v_pipeline") \
 	X(unaddressed, "unicast copies of results that were for no live rank")
 
 struct fpisa_counters {

@@ -137,7 +137,7 @@ def png_size(data):
     return struct.unpack(">II", data[16:24])
 
 
-needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make deps")
+needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make test installs it")
 
 
 @needs_gnuplot

@@ -9,12 +9,12 @@ import random
 import re
 import struct
 import subprocess
-import time
 from collections import Counter
 
 import pytest
 
 from lab import FPISA
+from seeds import draw_seed
 
 PAGES, VISITS = 20000, 100000
 SIGMAS = 6  # a true distribution is beyond once in 10^8 cases or less
@@ -37,8 +37,7 @@ def made(directory, *argv):
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     """Of a random seed: lists of rows, each a dictionary."""
-    seed = int(os.environ.get("FPISA_SEED") or time.time_ns())
-    print(f"FPISA_SEED={seed}")
+    seed = draw_seed()
     directory = tmp_path_factory.mktemp("data")
     made(directory, "--pages", PAGES, "--visits", VISITS, "--workers", 1, "--seed", seed)
     rows = {}

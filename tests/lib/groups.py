@@ -6,7 +6,7 @@ import select
 import signal
 import sys
 
-from lab import ADDRESS, COMMAND_S, FPISA, HERE, LIBRARY, PIN, SLOW, children, end, wait_until
+from lab import ADDRESS, COMMAND_S, FPISA, HERE, LIBRARY, PIN, PORT, SLOW, children, end, wait_until
 
 MEMBER = os.path.join(HERE, "member.py")
 JOIN_MS = int(20000 * SLOW)
@@ -96,7 +96,15 @@ class Groups:
 
     def empty(self):
         """Nothing is left of any group."""
-        wait_until("the end of all jobs", lambda: not self.jobs())
+        wait_until("the end of all jobs", lambda: not self.jobs(), 15)
+
+    def settle(self):
+        """Nothing is left of any group, nor a connection of any rank; what is held then."""
+        self.empty()
+        wait_until("the end of all groups", lambda: not self.net.json("group", "list"), 15)
+        wait_until("the end of all connections", lambda: not self.net.agg.run(
+            "ss", "-Htn", "state", "established", "state", "close-wait", "sport", "=", f":{PORT}"), 15)
+        return self.holds()
 
     def close(self):
         for rank in self.ranks:

@@ -7,6 +7,7 @@ TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "
 PAGE = os.path.join(TOP, "doc", "guide.md")
 EXAMPLE = os.path.join(TOP, "doc", "example", "allreduce.c")
 GROUP = os.path.join(TOP, "doc", "example", "group.c")
+PYTHON = [os.path.join(TOP, "adapters", *path) for path in (("python", "examples", "regression.py"), ("torch", "examples", "ddp.py"))]
 PLACES = ("the machine that builds", "the aggregator", "each worker")
 
 

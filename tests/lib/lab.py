@@ -20,6 +20,7 @@ import sys
 import time
 
 import worker
+from seeds import draw_seed  # noqa: F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
@@ -356,13 +357,6 @@ def alive(pid):
             return f.read() != ""
     except OSError:
         return False
-
-
-def draw_seed():
-    """FPISA_SEED if it is set; said, so that a run can be repeated."""
-    seed = int(os.environ.get("FPISA_SEED") or time.time_ns() % 10**9)
-    print(f"FPISA_SEED={seed}")
-    return seed
 
 
 def wait_until(what, condition, timeout_s=10):

@@ -14,6 +14,8 @@ one line of JSON on stdout; the first line is the answer of the join:
     {"told": N}			 N sums of one "float32", one after the other by on_done, without requests; "calls" says how
 				 many went well, "rc" is that of the last
     {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}	 N sums of random length, also of "float16" and "bfloat16"; "wrong" says how many are
+    {"broadcast": [BYTES, ...], "times": N, "seed": S}	 broadcasts of random bytes and of words that arithmetic would change, from each rank in turn,
+				 or from "root"; "wrong" says how many differ, or wrote beyond their end
     {"barrier": true}		 a barrier
     {"sleep": SECONDS}		 do nothing, no answer
     {"fork": true}		 leave a child behind that does nothing, no answer
@@ -24,6 +26,7 @@ It stops at the first error, and holds the group until it is killed if the plan 
 import ctypes
 import json
 import os
+import random
 import signal
 import struct
 import sys
@@ -33,6 +36,9 @@ import time
 TYPES = {"float32": (1, ctypes.c_float), "float64": (4, ctypes.c_double), "int32": (7, ctypes.c_int32)}
 HALVES = {"float16": (2, lambda x: struct.unpack("<H", struct.pack("<e", x))[0]),
           "bfloat16": (3, lambda x: struct.unpack("<HH", struct.pack("<f", x))[1])}  # as 16 bits, which C has no name for
+# NaN that signal, -0, subnormals, the extremes: as words of float32, and of float64 by two
+SPECIALS = struct.pack("<12I", 1 << 31, 0x7f800001, 0xffbfffff, 1, 0x807fffff, 0x7fffffff, 2**32 - 1, 0, 1 << 31, 1, 0x7ff00000, 0xfff7ffff)
+GUARD = b"guarded!"
 SUM = 1
 PR_SET_PDEATHSIG = 1
 
@@ -62,6 +68,8 @@ class Member:
                                          ctypes.c_uint32, ctypes.c_void_p]
         lib.fpisa_group_allreduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
                                               ctypes.c_int, ctypes.c_int, ctypes.c_double, ctypes.c_void_p]
+        lib.fpisa_group_broadcast.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32]
+        lib.fpisa_group_broadcast_start.argtypes = [*lib.fpisa_group_broadcast.argtypes, ctypes.c_void_p]
         self.group = ctypes.c_void_p()
 
     def answer(self, rc, began, **more):
@@ -145,11 +153,32 @@ class Member:
             time.sleep(step.get("pause", 0))
         return self.answer(0, began, calls=calls, wrong=wrong)
 
+    def broadcast(self, step):
+        began, calls, wrong, request = time.monotonic(), 0, 0, ctypes.c_void_p()
+        for i, size in enumerate(step["broadcast"] * step.get("times", 1)):
+            root, rng = step.get("root", i % self.size), random.Random(step.get("seed", 0) + i)
+            right = (SPECIALS + rng.randbytes(size))[:size] if i % 2 else rng.randbytes(size)
+            # At any address, in what is rank root's right from the start.
+            at = i % 8
+            data = ctypes.create_string_buffer(bytes(at) + (right if root == self.rank else os.urandom(size)) + GUARD)
+            place = ctypes.addressof(data) + at if size else None
+            if i % 3:
+                rc = self.lib.fpisa_group_broadcast(self.group, place, size, root)
+            else:
+                rc = self.lib.fpisa_group_broadcast_start(self.group, place, size, root, ctypes.byref(request))
+                rc = rc or self.lib.fpisa_wait(ctypes.byref(request), None)
+            if rc:
+                return self.answer(rc, began, calls=calls, wrong=wrong)
+            calls, wrong = calls + 1, wrong + (data.raw[at:-1] != right + GUARD)
+        return self.answer(0, began, calls=calls, wrong=wrong)
+
     def step(self, step):
         if "check" in step:
             return self.check(step)
         if "sum" in step:
             return self.sum(step)
+        if "broadcast" in step:
+            return self.broadcast(step)
         if "told" in step:
             return self.told(step["told"])
         if "barrier" in step:

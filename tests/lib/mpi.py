@@ -23,7 +23,7 @@ def lacking(mpi, fortran=False):
     """Why its programs cannot be run here, or None."""
     for tool in (f"mpicc.{mpi}", f"mpirun.{mpi}", *([f"mpifort.{mpi}", "gfortran"] if fortran else [])):
         if not shutil.which(tool):
-            return f"{tool} is not installed; make deps"
+            return f"{tool} is not installed; make test installs it"
     if not os.path.exists(adapter(mpi)):
         return f"the adapter is not built for {mpi}; make mpi"
     return None

@@ -38,9 +38,9 @@ def where(name):
 def lacking():
     """Why no server can run here, or None."""
     if not os.path.exists(PG_CONFIG) or not all(os.path.exists(os.path.join(where("bindir"), p)) for p in PROGRAMS):
-        return "postgresql-15 is not installed; make deps"
+        return "postgresql-15 is not installed; make test installs it"
     if not os.path.exists(os.path.join(BUILD, "postgres", "fpisa.so")):
-        return "the extension is not built: postgresql-server-dev-15 is not installed; make deps"
+        return "the extension is not built: postgresql-server-dev-15 is not installed; make test installs it"
     try:
         user()
     except KeyError:

@@ -7,6 +7,7 @@ doc/torch.md. A rank of three; test_torch.py starts them, RANK and WORLD_SIZE as
 
 Expected values are reckoned from what all ranks contribute, which each rank can draw, in float64 or integers.
 """
+import atexit
 import datetime
 import os
 import sys
@@ -16,6 +17,7 @@ import traceback
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 import fpisa
 import fpisa.torch
@@ -144,6 +146,43 @@ def futures():
     future = dist.all_reduce(t, async_op=True).get_future().then(again)
     assert (future.wait() == sum(range(SIZE)) + 1).all()
 
+    def deeper(depth):
+        def callback(future):
+            value = future.value()[0]
+            if depth:
+                later = dist.all_reduce(value, async_op=True).get_future()
+                return later.then(deeper(depth - 1)).wait() if depth % 2 else later.wait()[0]
+            return value
+        return callback
+
+    for depth in range(4):
+        future = dist.all_reduce(torch.ones(1000), async_op=True).get_future().then(deeper(depth))
+        assert (future.wait() == SIZE ** (depth + 1 if depth < 2 else 2 if depth == 2 else 3)).all(), depth
+
+
+@check
+def communication_hooks():
+    """PyTorch's own, which start calls in callbacks: PowerSGD has the weights that it has over Gloo, and float16 nearly."""
+    weights = {}
+    for group in None, dist.new_group(backend="gloo"):
+        for name, hook, state in (("half", default_hooks.fp16_compress_hook, group),
+                                  ("power", powerSGD_hook.powerSGD_hook,
+                                   powerSGD_hook.PowerSGDState(group, 1, start_powerSGD_iter=2, random_seed=5))):
+            torch.manual_seed(1)
+            net = torch.nn.Sequential(torch.nn.Linear(30, 50), torch.nn.Tanh(), torch.nn.Linear(50, 3))
+            model = torch.nn.parallel.DistributedDataParallel(net, process_group=group)
+            model.register_comm_hook(state, hook)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step in range(5):
+                optimizer.zero_grad()
+                model(draw(step, (8, 30), torch.float32, RANK)).pow(2).mean().backward()
+                optimizer.step()
+            weights[group, name] = torch.cat([p.detach().view(-1) for p in net.parameters()])
+            same_everywhere(weights[group, name])
+    for name in "half", "power":
+        ours, theirs = (w for (_, n), w in weights.items() if n == name)
+        assert (ours - theirs).abs().max() < 1e-3, name
+
 
 @check
 def gradients():
@@ -162,6 +201,46 @@ def complex_numbers():
     dist.all_reduce(t)
     assert (t == complex(SIZE, sum(range(SIZE)))).all()
     raises(RuntimeError, "", dist.all_reduce, t, dist.ReduceOp.MAX)
+
+
+@check
+def negated_and_conjugated():
+    """Views whose memory has other values than they have, on one rank alone or on all."""
+    everywhere, here = range(SIZE), [r for r in range(SIZE) if r == 1]
+    for seed, negated in enumerate((everywhere, here)):
+        for dtype in TYPES:
+            t = torch._neg_view(-draw(seed, (500,), dtype, RANK)) if RANK in negated else draw(seed, (500,), dtype, RANK)
+            for op in OPS:
+                dist.all_reduce(t, op)
+                if op == dist.ReduceOp.SUM:
+                    close(t.resolve_neg(), expected(seed, (500,), dtype), dtype)
+            assert t.is_neg() == (RANK in negated)
+            same_everywhere(t.resolve_neg())
+    for imag in lambda z: z.conj().imag, lambda z: z.conj().imag[:1], lambda z: z.conj().imag.view(2, 2).t():
+        z = torch.full((4,), complex(RANK, 1 + RANK))
+        dist.all_reduce(imag(z))
+        assert (imag(z) == -sum(range(SIZE + 1))).all() and (z.real == RANK).all()
+    view = torch.full((4,), complex(1, RANK)).conj()
+    raises(RuntimeError, "conj", dist.all_reduce, view)
+    # As reducers of DistributedDataParallel call it.
+    dist.distributed_c10d._get_default_group().allreduce([view]).wait()
+    assert (view == complex(SIZE, -sum(range(SIZE)))).all()
+    integers = torch._neg_view(torch.ones(3, dtype=torch.int32))
+    raises(RuntimeError, "resolve_neg()", dist.all_reduce, integers)
+
+
+@check
+def layouts():
+    """Sparse tensors are Gloo's; of others it is said that there is no sum."""
+    t = torch.tensor([0.0, 1.0 + RANK, 0.0]).to_sparse()
+    dist.all_reduce(t)
+    assert t.to_dense().tolist() == [0, sum(range(SIZE + 1)), 0]
+    for t in (torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.quint8), torch.ones(3).to_mkldnn(),
+              torch.eye(3).to_sparse_csr(), torch._efficientzerotensor(3)):
+        raises(RuntimeError, "", dist.all_reduce, t)
+    t = torch.ones(10).as_strided((8, 3), (1, 1))  # each value three times
+    dist.all_reduce(t)
+    assert (t == SIZE).all()
 
 
 @check
@@ -273,6 +352,70 @@ def calls_that_differ():
     raises(RuntimeError, "fpisa: ", dist.all_reduce, torch.ones(100 + RANK), group=group)
     dist.all_reduce(t)
     assert (t == SIZE * SIZE).all()
+    group = dist.new_group()
+    said = raises(RuntimeError, "asks for another job", dist.all_reduce, torch.ones(10, dtype=(torch.float32, torch.float64)[RANK == 0]),
+                  group=group)
+    assert said.count("group ") == 1, said
+
+
+@check
+def timeouts():
+    """Of a call, by its group; of a wait, after which the call goes on."""
+    group, hasty = dist.new_group(), dist.new_group(timeout=datetime.timedelta(seconds=1))
+    for g in group, hasty:
+        dist.all_reduce(torch.ones(10), group=g)
+    t = torch.ones(10)
+    if RANK:
+        work = dist.all_reduce(t, group=group, async_op=True)
+        raises(RuntimeError, "", work.wait, datetime.timedelta(milliseconds=50))
+        assert not work.is_completed()
+        raises(RuntimeError, "rank 0 sent nothing", dist.all_reduce, torch.ones(10), group=hasty)
+    dist.barrier()
+    if RANK:
+        work.wait()
+    else:
+        dist.all_reduce(t, group=group)
+    assert (t == SIZE).all()
+
+
+@check
+def destroyed_while_under_way():
+    """Calls that others will never make: their Works and futures end with an error."""
+    group, works = dist.new_group(), []
+    dist.all_reduce(torch.ones(10), group=group)
+    if RANK:
+        works = [dist.all_reduce(torch.ones(100000), group=group, async_op=True) for _ in range(3)]
+    dist.barrier()
+    dist.destroy_process_group(group)
+    del group
+    for work in works:
+        raises(RuntimeError, "fpisa: ", work.wait)
+        raises(RuntimeError, "fpisa: ", work.get_future().wait)
+
+
+class Images(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return torch.full((4,), float(i))
+
+
+@check
+def forks():
+    """A child has no process group, and its end changes nothing; so a DataLoader may have workers."""
+    child = os.fork()
+    if not child:
+        try:
+            raises(RuntimeError, "this is a child", dist.all_reduce, torch.ones(5))
+            atexit._run_exitfuncs()
+        finally:
+            os._exit(sys.exc_info()[0] is not None)
+    assert os.waitpid(child, 0)[1] == 0
+    for batch in torch.utils.data.DataLoader(Images(), batch_size=4, num_workers=1):
+        t = batch.sum().view(1)
+        dist.all_reduce(t)
+        assert t.item() == SIZE * batch.sum().item()
 
 
 @check

@@ -76,6 +76,7 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 	struct fpisa_claim claim;
 	enum fpisa_verdict v;
 	struct fpisa_slot s;
+	__u64 results;
 	int step;
 
 	for (__u32 i = 0; i < workers; i++)
@@ -88,7 +89,7 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 		fpisa_break(&session, current, (enum fpisa_verdict)broken);
 	unpack(&s, r);
 	claim = fpisa_claim_of(&h, &job);
-	step = fpisa_admit(&session, &s, &claim, live);
+	step = fpisa_admit(&session, &s, &claim, live, &results);
 	if (step < 0)
 		return session.broken && !broken ? step - BREAKS : step;
 	if (lost && step != FPISA_STEP_WAIT) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * All-reduces in place until one fails, which the error handler returns: `until call FILE`, or `until request FILE` by
- * MPI_Iallreduce. Each rank prints its process once they have begun. FILE.RANK has when, by the clock that all processes
+ * MPI_Iallreduce; `until late FILE`: rank 1 does not come to the second, the first of its datatype. Each rank prints its process once they have begun. FILE.RANK has when, by the clock that all processes
  * have, and with what error it ended: a launcher that has lost a rank may pass no more on.
  */
 #include <mpi.h>
@@ -26,7 +26,7 @@ static int count_ends(const char *path)
 
 int main(int argc, char **argv)
 {
-	int rank, ranks, n, rc = 0, by_request = argc > 2 && !strcmp(argv[1], "request");
+	int rank, ranks, n, rc = 0, by_request = argc > 2 && !strcmp(argv[1], "request"), late = argc > 2 && !strcmp(argv[1], "late");
 	char text[MPI_MAX_ERROR_STRING];
 	struct timespec t;
 	char path[4096], whole[4096];
@@ -36,14 +36,18 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	/* MPICH's launcher may be gone, with the other end of stderr, before this rank has said why it ends. */
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGUSR1, SIG_IGN); /* by which it tells of a death */
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	for (int calls = 0; !rc; calls++) {
 		float one = 1;
+		double two = 2;
 
-		if (by_request) {
+		if (late && calls) {
+			if (rank == 1)
+				pause();
+			rc = MPI_Allreduce(MPI_IN_PLACE, &two, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+		} else if (by_request) {
 			rc = MPI_Iallreduce(MPI_IN_PLACE, &one, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r);
 			rc = rc ? rc : MPI_Wait(&r, MPI_STATUS_IGNORE);
 		} else {

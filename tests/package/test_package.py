@@ -129,7 +129,7 @@ def debs(tmp_path_factory):
     """The first version by `make deb`, the other made from it; the root is made meanwhile."""
     for tool in ("dpkg-buildpackage", "dh", "mmdebstrap", "lintian"):
         if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed; make deps")
+            pytest.skip(f"{tool} is not installed; make test installs it")
     address, release = mirror()
     shutil.rmtree(PLACE, ignore_errors=True)
     os.makedirs(PLACE)
@@ -175,7 +175,7 @@ def test_lintian(debs):
 def test_postgres(debs, tmp_path):
     """The extension as its package has it, in a server of its own."""
     package = os.path.join(debs, f"postgresql-15-fpisa_{OLD}_amd64.deb")
-    why = postgres.lacking() if os.path.exists(package) else "no such package: postgresql-server-dev-15 is not installed; make deps"
+    why = postgres.lacking() if os.path.exists(package) else "no such package: postgresql-server-dev-15 is not installed; make test installs it"
     if why:
         pytest.skip(why)
     assert "postgresql-15" in sh("dpkg-deb", "-f", package, "Depends")
@@ -225,7 +225,7 @@ def places(root):
 def test_mpi(debs, tmp_path, lab, mpi):
     """The library of the package serves its own example."""
     package = os.path.join(debs, f"libfpisa-mpi-{mpi}_{OLD}_amd64.deb")
-    why = mpis.lacking(mpi) if os.path.exists(package) else "no such package: libopenmpi-dev or libmpich-dev is not installed; make deps"
+    why = mpis.lacking(mpi) if os.path.exists(package) else "no such package: libopenmpi-dev or libmpich-dev is not installed; make test installs it"
     if why:
         pytest.skip(why)
     assert {"openmpi": "libopenmpi3", "mpich": "libmpich12"}[mpi] in sh("dpkg-deb", "-f", package, "Depends")
@@ -254,7 +254,7 @@ def test_guide_s_build():
     """The fixture `debs` runs the last of them; the first does nothing where nothing is missing."""
     assert "".join(pages_commands(1, "the machine that builds")) == "make deps\nmake deb\n"
     if 'missing=""' not in sh("make", "-n", "deps", cwd=TOP):
-        pytest.skip("packages are missing here; make deps")
+        pytest.skip("packages are missing here; make test installs it")
     sh("make", "deps", cwd=TOP)
 
 

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """One server for all tests of a run, with the extension in the database `postgres`."""
 import os
-import random
 import sys
-import time
 
 import pytest
 
@@ -12,6 +10,7 @@ TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, os.path.join(TESTS, "lib"))
 
 import postgres  # noqa: E402
+from seeds import rng  # noqa: E402, F401
 
 # The plan of a query in one line of JSON.
 PLAN_OF = """CREATE FUNCTION plan_of(query text, options text DEFAULT '') RETURNS text LANGUAGE plpgsql AS $$
@@ -37,10 +36,3 @@ def server():
         yield s
     finally:
         s.close()
-
-
-@pytest.fixture
-def rng():
-    seed = int(os.environ.get("FPISA_SEED") or time.time_ns())
-    print(f"FPISA_SEED={seed}")
-    return random.Random(seed)

@@ -118,7 +118,7 @@ def test_hostile_bytes(server, rng):
 @pytest.mark.long
 def test_under_valgrind(rng):
     """No invalid access in what the extension does with such bytes; the server's own are not ours to judge."""
-    why = postgres.lacking() or (None if shutil.which("valgrind") else "valgrind is not installed; make deps")
+    why = postgres.lacking() or (None if shutil.which("valgrind") else "valgrind is not installed; make test installs it")
     if why:
         pytest.skip(why)
     s = postgres.Server()

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Each reason of a drop, reached in the kernel and counted, with no state changed; ranks whose calls differ. */
+#include <stdlib.h>
+#include <unistd.h>
 #include "protocol.h"
 
 struct bad {
@@ -169,11 +171,130 @@ static void calls_that_differ(void **state)
 	}
 }
 
+/* -- what a datapath that `fpisa` keeps does not come to, but one that others write may -- */
+
+static void put_ports(const struct bpf_devmap_val *to, uint32_t at)
+{
+	int ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "ports", sizeof(at), sizeof(*to), FPISA_MAX_WORKERS, NULL);
+	uint32_t id = JOB;
+
+	assert_true(ports >= 0);
+	if (to)
+		assert_int_equal(bpf_map_update_elem(ports, &at, to, BPF_ANY), 0);
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_fanout), &id, &ports, BPF_ANY), 0);
+	close(ports);
+}
+
+/* A job without ports, and one whose devices are all gone: the result is kept, and whoever asks has it. */
+static void no_port(void **state)
+{
+	const struct bpf_devmap_val lo = { .ifindex = 1 };
+
+	(void)state;
+	NEED_BPF();
+	for (int left = 0; left < 4; left++) {
+		struct fpisa_job j = make(FPISA_PIPELINE_FUSED, 2);
+		uint64_t lost = harness_verdict(harness, JOB, FPISA_V_fanout);
+		uint64_t results = harness_verdict(harness, JOB, FPISA_V_result);
+		uint32_t id = JOB;
+		struct frame f;
+
+		if (left == 0)
+			assert_int_equal(bpf_map_delete_elem(bpf_map__fd(harness->skel->maps.fpisa_fanout), &id), 0);
+		else
+			put_ports(left > 1 ? &lo : NULL, left == 2 ? 0 : FPISA_MAX_WORKERS - 1);
+		send_add(&j, &f, 0, 0, 1, 0);
+		assert_int_equal(send_add(&j, &f, 1, 0, 2, 0), left > 1 ? XDP_REDIRECT : XDP_DROP);
+		assert_int_equal(harness_verdict(harness, JOB, FPISA_V_fanout), lost + (left < 2));
+		assert_int_equal(harness_verdict(harness, JOB, FPISA_V_result), results + (left > 1));
+		assert_int_equal(send_add(&j, &f, 0, 0, 1, 0), XDP_REDIRECT);
+		assert_int_equal(harness_hdr(&f)->flags, FPISA_F_RESENT);
+		assert_true(first_value(&f) == 3.0f);
+	}
+	put_ports(&lo, 0);
+}
+
+/* An exact job by hand, where its family has no registers: no sum is made of none, and its slot is as it was. */
+static void no_registers(void **state)
+{
+	struct fpisa_job j = { .workers = 2, .elements = N, .mode = FPISA_MODE_EXACT, .slot_base = FPISA_MAX_EXACT_SLOTS };
+	struct fpisa_slot before, after;
+
+	(void)state;
+	NEED_BPF();
+	for (j.pipeline = FPISA_PIPELINE_STAGED; j.pipeline <= FPISA_PIPELINE_FUSED; j.pipeline++) {
+		uint64_t count;
+		struct frame f;
+
+		harness_job(harness, JOB, &j);
+		assert_true(fpisa_family_limbs(j.family));
+		count = harness_verdict(harness, JOB, FPISA_V_internal);
+		harness_slot(harness, j.slot_base, &before, NULL, NULL);
+		for (uint32_t rank = 0; rank < 2; rank++)
+			assert_int_equal(send_add(&j, &f, rank, 0, 1, 0), XDP_DROP);
+		assert_int_equal(harness_verdict(harness, JOB, FPISA_V_internal), count + 2);
+		harness_slot(harness, j.slot_base, &after, NULL, NULL);
+		assert_memory_equal(&before, &after, sizeof(before));
+	}
+}
+
+/* A unit whose PHV names a job that there is not: the frame is dropped, and nobody waits for its slot. */
+static void no_job_halfway(void **state)
+{
+	struct bpf_map *m = harness ? harness->skel->maps.fpisa_phv : NULL;
+	const uint32_t key = 16, zero = 0;
+	size_t size = m ? bpf_map__value_size(m) : 0;
+	struct fpisa_slot slot = { .lock = 1 };
+	uint32_t *phv;
+
+	(void)state;
+	NEED_BPF();
+	size = (size + 7) / 8 * 8;
+	phv = calloc((size_t)harness->cpus, size);
+	assert_non_null(phv);
+	for (int cpu = 0; cpu < harness->cpus; cpu++) {
+		phv[(size_t)cpu * size / 4 + 1] = FPISA_MAX_JOBS; /* job */
+		phv[(size_t)cpu * size / 4 + 2] = key;
+	}
+	for (int k = 3; k <= 8; k++) {
+		char name[16];
+		struct fpisa_job j = make(FPISA_PIPELINE_STAGED, 2);
+		uint64_t count = harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_internal);
+		uint8_t out[HARNESS_FRAME];
+		struct frame f;
+		LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f.data, .data_out = out, .data_size_out = sizeof(out),
+			    .repeat = 1);
+
+		if (k > 4 && k < 8)
+			continue;
+		/* After MAU3 the next is missing too, and what stands in for it. */
+		harness_hole(harness, 0, 4);
+		harness_hole(harness, 0, FPISA_ADMISSION);
+		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
+		o.data_size_in = f.len;
+		assert_int_equal(bpf_map_update_elem(bpf_map__fd(m), &zero, phv, BPF_ANY), 0);
+		assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_slots), &key, &slot, BPF_ANY), 0);
+		snprintf(name, sizeof(name), "fpisa_mau%d", k);
+		assert_int_equal(bpf_prog_test_run_opts(bpf_program__fd(bpf_object__find_program_by_name(
+							harness->skel->obj, name)), &o), 0);
+		assert_int_equal(o.retval, XDP_DROP);
+		assert_int_equal(harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_internal), count + 1);
+		harness_slot(harness, key, &slot, NULL, NULL);
+		assert_int_equal(slot.lock, 0);
+		slot.lock = 1;
+		harness_stages(harness, HARNESS_PROGRAMS);
+	}
+	free(phv);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_drop),
 		cmocka_unit_test(calls_that_differ),
+		cmocka_unit_test(no_port),
+		cmocka_unit_test(no_registers),
+		cmocka_unit_test(no_job_halfway),
 	};
 
 	return cmocka_run_group_tests_name("prog/drops", tests, harness_setup, harness_teardown);

@@ -19,7 +19,7 @@ SOURCE = os.path.join(TOP, "adapters", "python")
 def test_wheel(tmp_path):
     for module in "pip", "setuptools", "wheel":
         if not importlib.util.find_spec(module):
-            pytest.skip(f"python3-{module} is not installed; make deps")
+            pytest.skip(f"python3-{module} is not installed; make test installs it")
     tree = tmp_path / "python"  # a build writes beside its sources
     shutil.copytree(SOURCE, tree, ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "-q"]

@@ -69,3 +69,29 @@ def test_an_error(gloo):
 
     with fpisa.Mem(2) as mem:
         mem.run(rank_of, timeout=1)
+
+
+def test_views(gloo):
+    """What a bucket is not, through the hook itself: a right average, or an error that says why."""
+    base = torch.tensor([1 + 2j, 3 - 4j])
+    wrong = [(torch._neg_view(torch.ones(4)), ValueError), (base.conj(), ValueError), (base.conj().imag[:1], ValueError),
+             (torch._neg_view(torch.ones(4, dtype=torch.bfloat16)), ValueError), (torch.ones(4, 4).t(), ValueError),
+             (torch.ones(4).expand(2, 4), ValueError), (torch.ones(4).to_sparse(), TypeError),
+             (torch.ones(4, dtype=torch.int32), TypeError), (torch.ones(4, device="meta"), TypeError),
+             (torch.quantize_per_tensor(torch.ones(4), 1.0, 0, torch.quint8), TypeError)]
+
+    def rank_of(handle):
+        hook = torch_hook.Hook(handle)
+        for tensor, error in wrong:
+            with pytest.raises(error, match="the gradients are"):
+                hook.start(tensor, 1)
+        assert hook.start(torch.empty(0, 3), 1).wait().shape == (0, 3)
+        t = torch.tensor([complex(1, handle.rank), complex(handle.rank, -2)])
+        assert hook.start(t, 1).wait() is t and t.tolist() == [1 + 0.5j, 0.5 - 2j]
+        t = torch.full((2, 3), float(handle.rank), requires_grad=True)
+        assert hook.start(t.t().contiguous(), 1).wait().tolist() == [[0.5, 0.5]] * 3
+        with pytest.raises(TypeError, match="as_type"):
+            torch_hook.Hook(handle, torch.int8)
+
+    with fpisa.Mem(2) as mem:
+        mem.run(rank_of)

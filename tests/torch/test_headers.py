@@ -20,7 +20,7 @@ PLATFORM = ["--platform", "macosx_14_0_arm64", "--platform", "macosx_11_0_arm64"
 def headers(tmp_path_factory):
     """torch/include of the newest wheel."""
     if not importlib.util.find_spec("pip"):
-        pytest.skip("python3-pip is not installed; make deps")
+        pytest.skip("python3-pip is not installed; make test installs it")
     folder = tmp_path_factory.mktemp("wheel")
     p = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "download", "-q", "--no-deps",
                         "--only-binary=:all:", *PLATFORM, "-d", folder, "torch"], text=True, capture_output=True)

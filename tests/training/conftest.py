@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The room training/ over the library that was built, on noise: nothing is downloaded."""
 import os
-import random
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -14,12 +12,7 @@ BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")
 os.environ["FPISA_LIBRARY"] = os.path.join(BUILD, "libfpisa.so")
 sys.path[:0] = [os.path.join(TOP, part) for part in ("training", "adapters/python", "tests/lib")]
 
-
-@pytest.fixture
-def rng():
-    seed = int(os.environ.get("FPISA_SEED") or time.time_ns())
-    print(f"FPISA_SEED={seed}")
-    return random.Random(seed)
+from seeds import rng  # noqa: E402, F401
 
 
 @pytest.fixture
@@ -28,7 +21,7 @@ def sweep():
     def run(records, *options, status=0):
         p = subprocess.run([sys.executable, "-B", os.path.join(TOP, "training", "sweep.py"), BUILD, "--records", records,
                             "--data", "noise:320", "--epochs", "1", "--models", "vgg", "--formats", "fp32", "--processes", "1", *options],
-                           text=True, capture_output=True)
+                           text=True, capture_output=True, timeout=300)
         assert p.returncode == status, p.stdout + p.stderr
         return p.stdout + p.stderr
 

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Runs: the same bits a second time, arms that are what they say, a sweep that goes on where it stopped."""
+import argparse
+import contextlib
 import json
 import math
+import multiprocessing
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ import data  # noqa: E402
 import errors  # noqa: E402
 import plan  # noqa: E402
 import rationals  # noqa: E402
+import sweep as sweep_module  # noqa: E402
 import train  # noqa: E402
 from conftest import BUILD  # noqa: E402
 
@@ -120,6 +125,36 @@ def test_sweep_goes_on(sweep, tmp_path):
     assert "2 runs, 2 of them are in" in said and "2 of 2 runs ended with the bits" in said
     with open(second) as f:
         assert len(f.readlines()) == 2
+
+
+def test_sweep_ends_where_a_process_comes_late(tmp_path, monkeypatch):
+    """The second process is ready when the first has done all there is to do: none is started in its place."""
+    ended, started = threading.Event(), []
+
+    def start(args, pipes):
+        ours, theirs = multiprocessing.Pipe()
+        late = bool(started)
+
+        def process():
+            if late:
+                ended.wait()
+            theirs.send(None)
+            with contextlib.suppress(EOFError):
+                while True:
+                    settings = plan.Settings(*theirs.recv())
+                    theirs.send({"experiment": plan.EXPERIMENT, **settings._asdict(), "accuracy": [0.0], "seconds": 0.0})
+            ended.set()
+
+        assert len(started) < 2
+        started.append(threading.Thread(target=process, daemon=True))
+        pipes[ours] = started[-1]
+        started[-1].start()
+
+    monkeypatch.setattr(sweep_module, "start", start)
+    todo = [plan.Settings("noise", "vgg", "fp32", arm, 1, 1) for arm in ("default", "exact")]
+    assert sweep_module.sweep(argparse.Namespace(minutes=None, processes=2), todo,
+                              sweep_module.Records(str(tmp_path / "r")))
+    assert len(started) == 2
 
 
 def test_sweep_refuses(sweep, tmp_path):

@@ -16,7 +16,7 @@ from lab import FPISA, TOP
 
 PICTURES = os.path.join(TOP, "doc", "pictures")
 
-needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make deps")
+needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make test installs it")
 
 
 def page():
@@ -132,7 +132,7 @@ def test_take(place):
             assert f"| {median}; " in row and f"| {low} to 20; " in row, row
         else:
             assert f"| {'; '.join([median] * len(keys))} | {'; '.join([low + ' to 40'] * len(keys))} |" in row, row
-    assert f"3 runs of `make bench`, {80 * len(run.PARTS) / 60:.0f} minutes each, on 2030-01-02, by 2 CPUs (X, Linux 9.9) with no other work" in text
+    assert f"3 runs of these parts of `make bench`, {80 * len(run.PARTS) / 60:.0f} minutes each, on 2030-01-02, by 2 CPUs (X, Linux 9.9) with no other work" in text
     # The others took twice as long as ours.
     assert readme.load()["figures"]["allreduce.1000.gloo"] == [0.75, 0.625, 20]
     assert "1.5" in words(readme.PICTURE) and "0.75" in words(readme.PICTURE)

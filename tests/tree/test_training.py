@@ -13,7 +13,7 @@ import report
 import sweep
 from lab import TOP
 
-needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make deps")
+needs_gnuplot = pytest.mark.skipif(not shutil.which("gnuplot"), reason="gnuplot is not installed; make test installs it")
 
 
 def page():

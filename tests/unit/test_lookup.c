@@ -14,6 +14,7 @@
 
 static const struct fpisa_match32 by_word = FPISA_MATCH32;
 static const struct fpisa_match32_a by_word_a = FPISA_MATCH32_A;
+static const struct fpisa_signs by_sign = FPISA_SIGNS;
 static const struct fpisa_match32_64 by_word_64 = FPISA_MATCH32_64;
 
 /* Of either width. */
@@ -40,7 +41,7 @@ static void one_round(struct vectors_rng *rng, enum fpisa_mode mode, uint32_t wo
 
 	vectors_fill(vectors_next(rng), vectors_below(rng, 4 * VECTORS_KINDS), (int)workers, FPISA_BLOCK, &in[0][0]);
 	fpisa_block_set(in[0], &units.e, units.m, f);
-	fpisa_look_set32(in[0], &looked.e, looked.m, f, f.rbits == 32 ? by_word.head : by_word_64.head);
+	fpisa_look_set32(in[0], &looked.e, looked.m, f, f.rbits == 32 ? &by_sign : &by_word_64.head);
 	assert_memory_equal(&units, &looked, sizeof(units));
 	for (uint32_t i = 1; i < workers; i++) {
 		uint64_t events = fpisa_block_add(in[i], &units.e, units.m, f, mode);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The rules of a slot's rounds (slot.h), one by one. Sessions are in
- * test_session.c; tests/model explores how the rules act together.
+ * test_session.c, CPUs that run the rules at once in test_break.c; tests/model explores how the rules act together.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -156,39 +156,45 @@ static void test_broken(void **state)
 /* Whose generation it is comes first; a mismatch breaks the one that runs, once and for all its ranks. */
 static void test_admit(void **state)
 {
-	struct fpisa_session session = {.generation = 9};
+	struct fpisa_session session = {.generation = 9, .results = 77};
 	struct fpisa_slot s = an_open_round(), before = s;
 	struct fpisa_claim c = a_claim(6, 1);
+	__u64 results;
 
 	(void)state;
 	session.generation = 10;
-	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_generation);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_generation);
 	c.generation = session.generation = 0;
-	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_generation);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_generation);
 	assert_memory_equal(&s, &before, sizeof(s));
 	c.generation = session.generation = 9;
-	assert_int_equal(fpisa_admit(&session, &s, &c, 7), FPISA_STEP_ADD);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), FPISA_STEP_ADD);
+	assert_int_equal(results, 77);
 	c.digest++;
-	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_mismatch);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_mismatch);
 	assert_int_equal(fpisa_broken(&session, 9), FPISA_V_mismatch);
 	assert_int_equal(fpisa_broken(&session, 10), 0);
 	c = a_claim(6, 2);
-	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_mismatch);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_mismatch);
 	assert_memory_equal(&s, &before, sizeof(s));
-	/* Whatever broke it, its ranks are told. */
+	/* What broke it first is what all its ranks are told. */
 	fpisa_break(&session, 9, FPISA_V_pipeline);
-	assert_int_equal(fpisa_admit(&session, &s, &c, 7), -FPISA_V_pipeline);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_mismatch);
 	c = a_claim(6, 0);
-	assert_int_equal(fpisa_admit(&session, &s, &c, 5), -FPISA_V_pipeline);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 5, &results), -FPISA_V_mismatch);
 	assert_memory_equal(&s, &before, sizeof(s));
 	/* The next one is whole. */
 	session.generation = c.generation = 10;
 	c.chunk = 2;
-	assert_int_equal(fpisa_admit(&session, &s, &c, 7), FPISA_STEP_SET);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), FPISA_STEP_SET);
 	/* A CPU that comes late with the one before takes no mark away. */
 	fpisa_break(&session, 10, FPISA_V_mismatch);
 	fpisa_break(&session, 9, FPISA_V_pipeline);
 	assert_int_equal(fpisa_broken(&session, 10), FPISA_V_mismatch);
+	/* Whatever breaks one, its ranks are told. */
+	session.generation = c.generation = 11;
+	fpisa_break(&session, 11, FPISA_V_pipeline);
+	assert_int_equal(fpisa_admit(&session, &s, &c, 7, &results), -FPISA_V_pipeline);
 }
 
 /* Rules 4 and 5. */

@@ -16,4 +16,10 @@ int fpisa_join_job(struct fpisa *f, uint32_t job, uint64_t token);
 int fpisa_mem_open_handle(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
 			  struct fpisa_engine *engine);
 
+/*
+ * `bytes` of data, any number of them, from rank `root` to all, by a handle of FPISA_INT32: a sum to which the others give
+ * zeros. Root's own data is not written. All ranks say the same bytes and root, else -EPROTO.
+ */
+int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, struct fpisa_request **request);
+
 #endif

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include "api.h"
 #include "fpisa/op.h"
 #include "background.h"
 #include "handle.h"
@@ -12,6 +13,7 @@
 #include "send.h"
 
 #define MAX_COUNT (1ull << 40)
+#define BROADCAST_TAG 0x7473616364616f72ull
 
 _Static_assert(FPISA_FLOAT32 == (int)FPISA_FORMAT_FP32 && FPISA_FLOAT16 == (int)FPISA_FORMAT_FP16 &&
 		       FPISA_BFLOAT16 == (int)FPISA_FORMAT_BF16 && FPISA_FLOAT64 == (int)FPISA_FORMAT_FP64 &&
@@ -75,47 +77,37 @@ static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_
 	return 0;
 }
 
-/* A request that may not be done when this returns; a blocking call begins and waits in one go. */
-static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, struct fpisa_request **request)
+static int may_start(const struct fpisa *f)
 {
-	struct fpisa_request *r;
-	uint64_t operand = 0;
+	int rc = fpisa_joining(f);
+
+	return rc ? rc : f->error ? fpisa_poisoned(f) : 0;
+}
+
+/* A request like `what`, which has its arrays, their size and the operation. It may not be done when this returns. */
+static int begin(struct fpisa *f, const struct fpisa_request *what, uint64_t tag, struct fpisa_request **request)
+{
+	struct fpisa_request *r = malloc(sizeof(*r));
 	int rc;
 
-	rc = fpisa_joining(f);
-	if (rc)
-		return rc;
-	if (f->error)
-		return fpisa_poisoned(f);
-	rc = check_call(f, c, &operand);
-	if (rc)
-		return rc;
-	r = calloc(1, sizeof(*r));
 	if (!r)
 		return fpisa_fail(-ENOMEM, "no memory for a request");
+	*r = *what;
 	/* By place, so that what no result overwrites costs address space alone. */
-	if (f->restore && c->send == c->recv) {
-		r->kept = malloc(array_size(f, c->count));
+	if (f->restore && r->send && r->send == r->recv) {
+		r->kept = malloc(array_size(f, r->count));
 		if (!r->kept) {
 			free(r);
-			return fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", c->count);
+			return fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", (size_t)what->count);
 		}
 	}
 	r->f = f;
-	r->blocking = blocking;
-	r->on_done = c->on_done;
-	r->arg = c->arg;
-	r->send = c->send;
-	r->recv = c->recv;
-	r->count = c->count;
 	r->first = f->end;
-	r->chunks = (c->count + f->hello.elements - 1) / f->hello.elements;
+	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
 	r->left = r->chunks;
 	r->call = f->calls++;
-	r->op = (uint8_t)c->op;
 	r->mode = f->hello.mode;
-	r->operand = operand;
-	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, operand, c->count, c->tag);
+	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, r->operand, r->count, tag);
 	f->digest = r->digest;
 	f->end += r->chunks;
 	TAILQ_INSERT_TAIL(&f->requests, r, link);
@@ -132,10 +124,50 @@ static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, stru
 		fpisa_request_free(r);
 		return rc;
 	}
-	if (f->shared.engine && (!blocking || f->shared.driven))
+	if (f->shared.engine && (!r->blocking || f->shared.driven))
 		fpisa_background_resume(f);
 	*request = r;
 	return 0;
+}
+
+/* A blocking call begins and waits in one go. */
+static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, struct fpisa_request **request)
+{
+	struct fpisa_request what = {.send = c->send,
+				     .recv = c->recv,
+				     .count = c->count,
+				     .bytes = c->count * f->format.bytes,
+				     .op = (uint8_t)c->op,
+				     .root = -1,
+				     .blocking = blocking,
+				     .on_done = c->on_done,
+				     .arg = c->arg};
+	int rc = may_start(f);
+
+	if (!rc)
+		rc = check_call(f, c, &what.operand);
+	return rc ? rc : begin(f, &what, c->tag, request);
+}
+
+int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, struct fpisa_request **request)
+{
+	const int here = root == f->hello.rank;
+	struct fpisa_request what = {.send = here && bytes ? data : NULL,
+				     .recv = !here && bytes ? data : NULL,
+				     .count = bytes ? (bytes + 3) / 4 : 1,
+				     .bytes = bytes ? bytes : 4,
+				     .op = FPISA_SUM,
+				     .root = (int)root};
+	int rc = fpisa_enter(f);
+
+	if (rc)
+		return rc;
+	rc = may_start(f);
+	/* What equal numbers of words do not tell apart the tag does. */
+	if (!rc)
+		rc = begin(f, &what, fpisa_digest_word(fpisa_digest_word(BROADCAST_TAG, bytes), root), request);
+	fpisa_leave(f);
+	return rc;
 }
 
 int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request)

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * The public functions of fpisa.h on groups. A group has a connection
- * (link.c), and a handle for each format that its calls have used: a job
- * that the manager makes when all ranks make their first such call.
- */
+/* The public functions of fpisa.h on groups, but for calls, which are group_call.c's; how a group gets its jobs. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,19 +10,9 @@
 #include "base/clock.h"
 #include "base/engine.h"
 #include "fpisa/format.h"
-#include "handle.h"
-#include "link.h"
+#include "group.h"
 
 #define DEFAULT_JOIN_MS 10000
-#define BARRIER_TAG 0x7265697272616270ull
-
-struct fpisa_group {
-	struct fpisa_link link;
-	struct fpisa_group_options options;
-	struct fpisa_engine *engine; /* of all its handles */
-	uint64_t join_ns;
-	int busy;
-};
 
 /* -- joining --------------------------------------------------------------------- */
 
@@ -222,8 +207,7 @@ static int join_job(struct fpisa_group *g, uint32_t index, struct fpisa *f)
 	return rc;
 }
 
-/* The handle for values of a type; made at the first use. */
-static int handle_of(struct fpisa_group *g, uint32_t type, struct fpisa **out)
+int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 {
 	struct fpisa_manager_spec spec = spec_of(g, type);
 	struct fpisa_link_job *j = g->link.job;
@@ -255,107 +239,7 @@ static int handle_of(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 	return rc;
 }
 
-/* -- calls ---------------------------------------------------------------------------- */
-
-static int enter(struct fpisa_group *g)
-{
-	int rc = fpisa_given(g, "the group");
-
-	if (rc)
-		return rc;
-	if (g->link.inherited)
-		return fpisa_fail(-ECHILD, "%s: it belongs to the process that joined it, and this is a child", g->link.peer);
-	if (g->busy)
-		return fpisa_fail(-EBUSY, "%s: it is in a call of another thread", g->link.peer);
-	rc = fpisa_link_error(&g->link);
-	if (!rc)
-		g->busy = 1;
-	return rc;
-}
-
-static int start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
-{
-	struct fpisa *f = NULL;
-	/* Before it waits for ranks that may have left: the job, too, is of this call. */
-	int rc = fpisa_link_call(&g->link);
-
-	if (!rc)
-		rc = handle_of(g, call->type, &f);
-	if (!rc)
-		rc = fpisa_start(f, call, request);
-	if (rc)
-		fpisa_link_call_failed(&g->link);
-	return rc;
-}
-
-int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
-{
-	struct fpisa_call c;
-	int rc;
-
-	if (request)
-		*request = NULL;
-	rc = fpisa_copy_sized(&c, sizeof(c), call, offsetof(struct fpisa_call, tag), "call");
-	if (!rc && !c.on_done)
-		rc = fpisa_given(request, "the place of the request");
-	if (!rc)
-		rc = enter(g);
-	if (rc)
-		return rc;
-	c.size = sizeof(c);
-	rc = start(g, &c, request);
-	g->busy = 0;
-	return rc;
-}
-
-int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,
-			  enum fpisa_operation op, double factor, uint32_t *flags)
-{
-	const struct fpisa_call c = {
-		.size = sizeof(c), .send = send, .recv = recv, .count = count, .type = type, .op = op, .factor = factor};
-	struct fpisa_request *r = NULL;
-	int rc = fpisa_group_start(g, &c, &r);
-
-	return rc ? rc : fpisa_wait(&r, flags);
-}
-
-int fpisa_group_barrier(struct fpisa_group *g)
-{
-	uint64_t word[FPISA_BLOCK] = {0};
-	struct fpisa_call c = {.size = sizeof(c),
-			       .send = word,
-			       .recv = word,
-			       .count = FPISA_BLOCK,
-			       .type = FPISA_FLOAT32,
-			       .op = FPISA_SUM,
-			       .tag = BARRIER_TAG};
-	struct fpisa_request *r = NULL;
-	int rc = fpisa_given(g, "the group");
-
-	/* By a job that there is already, of whatever type. */
-	for (int k = 0; !rc && k < FPISA_MANAGER_JOBS; k++)
-		if (g->link.job[k].handle) {
-			c.type = g->link.job[k].asked.format;
-			break;
-		}
-	if (!rc)
-		rc = fpisa_group_start(g, &c, &r);
-	return rc ? rc : fpisa_wait(&r, NULL);
-}
-
-uint64_t fpisa_group_missing(struct fpisa_group *g)
-{
-	uint64_t missing;
-
-	if (!g || g->link.inherited)
-		return 0;
-	pthread_mutex_lock(&g->link.lock);
-	missing = g->link.missing;
-	pthread_mutex_unlock(&g->link.lock);
-	for (int k = 0; !missing && k < FPISA_MANAGER_JOBS; k++)
-		missing = g->link.job[k].handle ? fpisa_missing(g->link.job[k].handle) : 0;
-	return missing;
-}
+/* -- leaving ----------------------------------------------------------------------------- */
 
 /* Those that have all of their results, whoever has asked for them. */
 static uint64_t completed(const struct fpisa_group *g)

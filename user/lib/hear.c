@@ -53,12 +53,21 @@ static void take_left(struct fpisa_link *l, const struct fpisa_manager_leave *m)
 	fpisa_link_fail(l, -ECONNRESET, 1ull << m->rank, sentence);
 }
 
+/* The manager's sentences begin with the group's name, as ours do. */
+static const char *without_name(const struct fpisa_link *l, const char *text)
+{
+	const char *name = strstr(l->peer, ": group ");
+	size_t n = name ? strlen(name + 2) : 0;
+
+	return n && !strncmp(text, name + 2, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+}
+
 static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusal *r)
 {
 	char sentence[FPISA_MESSAGE_SIZE];
 	int error = fpisa_manager_error(r->reason);
 
-	snprintf(sentence, sizeof(sentence), "%s: %s", l->peer, r->text);
+	snprintf(sentence, sizeof(sentence), "%s: %s", l->peer, without_name(l, r->text));
 	if (r->index == FPISA_MANAGER_NO_JOB) {
 		fpisa_link_fail(l, error, r->ranks, sentence);
 		return;

@@ -4,6 +4,7 @@
  * with it, then RESULT, STATUS and ERROR. WELCOME is join.c's.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/checksum.h"
 #include "fpisa/slot.h"
@@ -118,7 +119,8 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 	if (f->format.shared)
 		memcpy(r->recv + r->count + offset / FPISA_BLOCK, values, n / FPISA_BLOCK);
 	values += fpisa_payload_bytes(f->format, 0);
-	memcpy(r->recv + offset * f->format.bytes, values, n * f->format.bytes);
+	if (r->recv)
+		memcpy(r->recv + offset * f->format.bytes, values, fpisa_request_bytes(r, offset));
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0);
 	r->ranks = h->bitmap;
 	measure(f, slot, h, now - slot->sent_ns);
@@ -165,9 +167,19 @@ static int take_status(struct fpisa_window_slot *slot, const struct fpisa_hdr *h
 	return 0;
 }
 
+/* Which call of ours it is, for who made another. */
+static void name_call(const struct fpisa_request *r, char *text, size_t size)
+{
+	if (r->root < 0)
+		snprintf(text, size, "%llu elements", (unsigned long long)r->count);
+	else
+		snprintf(text, size, "a broadcast of %llu bytes by rank %d", r->send || r->recv ? (unsigned long long)r->bytes : 0, r->root);
+}
+
 static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
 {
 	unsigned long long chunk = slot->chunk - slot->req->first;
+	char call[64];
 	int error = -EPROTO;
 
 	switch (h->reason) {
@@ -191,10 +203,11 @@ static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, con
 				   f->peer, f->job, f->hello.rank);
 		break;
 	case FPISA_V_mismatch:
+		name_call(slot->req, call, sizeof(call));
 		fpisa_fail(error,
-			   "%s: job %u: the ranks made different calls (seen at chunk %llu of our call %u, %llu "
-			   "elements); all must make the same ones in the same order, then rejoin",
-			   f->peer, f->job, chunk, slot->req->call, (unsigned long long)slot->req->count);
+			   "%s: job %u: the ranks made different calls (seen at chunk %llu of our call %u, %s); all must "
+			   "make the same ones in the same order, then rejoin",
+			   f->peer, f->job, chunk, slot->req->call, call);
 		break;
 	default:
 		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin",

@@ -29,6 +29,13 @@ uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset)
 	return left < r->f->hello.elements ? (uint32_t)left : r->f->hello.elements;
 }
 
+uint32_t fpisa_request_bytes(const struct fpisa_request *r, uint64_t offset)
+{
+	uint64_t at = offset * r->f->format.bytes, most = fpisa_request_elements(r, offset) * r->f->format.bytes;
+
+	return (uint32_t)(r->bytes - at < most ? r->bytes - at : most);
+}
+
 /* The elements, and scales, of the chunk at `offset` from one array to another. */
 static void copy_chunk(const struct fpisa_request *r, char *to, const char *from, uint64_t offset)
 {

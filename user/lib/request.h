@@ -15,10 +15,11 @@ struct fpisa;
 struct fpisa_request {
 	TAILQ_ENTRY(fpisa_request) link;
 	struct fpisa *f;
-	const char *send;
-	char *recv;
+	const char *send; /* NULL: zeros */
+	char *recv;	  /* NULL: results are not kept */
 	char *kept; /* what results have overwritten, by place; NULL: nothing is kept */
 	uint64_t count; /* elements of each array */
+	uint64_t bytes; /* of them without scales; of a broadcast up to 3 fewer: the last element is cut */
 	uint64_t first; /* chunk: it has first .. first + chunks - 1 */
 	uint64_t chunks;
 	uint64_t left;	      /* chunks without a result */
@@ -31,6 +32,7 @@ struct fpisa_request {
 	uint32_t call;	  /* its number since the handle joined */
 	uint32_t flags;	  /* FPISA_RESULT_* so far */
 	uint8_t op, mode; /* enum fpisa_operation, enum fpisa_mode */
+	int root;	  /* of a broadcast; -1: it is an all-reduce */
 	int done;	  /* its results and those of all before it are here */
 	int given_up;	  /* by a rejoin: it stands in that list */
 	int error;	  /* why it has not all of its results then: -errno */
@@ -47,6 +49,9 @@ void fpisa_requests_free(struct fpisa_requests *list);
 
 /* Elements of the chunk that begins at element `offset` of the call. */
 uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset);
+
+/* Their bytes in an array, without scales. */
+uint32_t fpisa_request_bytes(const struct fpisa_request *r, uint64_t offset);
 
 /* It is done or has failed: whoever waits for it, or asked to be told, is told, once. */
 void fpisa_request_tell(struct fpisa_request *r);

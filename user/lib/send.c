@@ -31,12 +31,12 @@ static void add_part(struct fpisa_out *out, const void *p, uint32_t size)
 /* The slot's next transmission, straight from the caller's array. */
 static void compose(struct fpisa *f, struct fpisa_window_slot *slot, struct fpisa_out *out)
 {
-	static const char zeros[MAX_BLOCK_SIZE];
+	static const char zeros[FPISA_MAX_PAYLOAD];
 	const struct fpisa_request *r = slot->req;
 	uint64_t offset = (slot->chunk - r->first) * f->hello.elements;
 	uint32_t bytes = f->format.bytes, block = FPISA_BLOCK * bytes;
-	const char *values = r->send + offset * bytes;
-	uint32_t n = fpisa_request_elements(r, offset), size = n * bytes;
+	const char *values = r->send ? r->send + offset * bytes : zeros;
+	uint32_t n = fpisa_request_elements(r, offset), size = fpisa_request_bytes(r, offset);
 	struct fpisa_sum sum = {};
 
 	slot->hdr = (struct fpisa_hdr){

@@ -80,24 +80,34 @@ static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cau
 	free(c);
 }
 
+static bool is_waiting(const struct conn *c)
+{
+	return c->caller.place < 0 && !c->closing;
+}
+
 /*
  * Over what is no message there is nothing more to say than that. A socket that is closed over unread bytes would take
  * even this back, so these are read for a moment.
  */
 static void refuse_bad(struct conns_of *s, struct conn *c, enum fpisa_manager_reason reason, const char *text)
 {
-	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
-
 	s->manager->count.refused[reason]++;
-	m.refusal = (struct fpisa_manager_refusal){ .reason = reason, .index = FPISA_MANAGER_NO_JOB };
-	snprintf(m.refusal.text, sizeof(m.refusal.text), "%.*s", FPISA_MANAGER_TEXT - 1, text);
-	if (fpisa_channel_open(c->channel) && !fpisa_channel_send(c->channel, &m))
-		fpisa_channel_flush(c->channel);
+	fpisa_channel_refuse(c->channel, reason, text);
 	s->waiting -= c->caller.place < 0 && !c->closing;
 	manager_lost(s->manager, &c->caller, FPISA_MANAGER_BROKE);
 	c->broken = c->closing = true;
 	c->until_ms = s->manager->now_ms + LAST_WORD_MS;
 	shutdown(fpisa_channel_fd(c->channel), SHUT_WR);
+}
+
+static void refuse_silent(struct conns_of *s, struct conn *c)
+{
+	char text[FPISA_MANAGER_TEXT];
+
+	snprintf(text, sizeof(text), "%s within %d s; a rank says JOIN or RETURN first",
+		 fpisa_channel_half(c->channel) ? "half a message came" : "nothing came that asks for a group",
+		 FPISA_MANAGER_GREETING_MS / 1000);
+	refuse_bad(s, c, FPISA_MANAGER_R_order, text);
 }
 
 /* False: the other side has closed it. */
@@ -180,7 +190,13 @@ void conn_work(struct conns_of *s, struct conn *c)
 	if (rc > 0)
 		mark(s, c);
 	if ((rc == -EPROTO || rc == -EACCES) && !c->closing) {
-		refuse_bad(s, c, rc == -EACCES ? FPISA_MANAGER_R_key : FPISA_MANAGER_R_malformed, fpisa_error());
+		refuse_bad(s, c, rc == -EACCES ? FPISA_MANAGER_R_key :
+				 fpisa_channel_other_version(c->channel) ? FPISA_MANAGER_R_version : FPISA_MANAGER_R_malformed,
+			   fpisa_error());
+		return;
+	}
+	if (rc == -ECONNRESET && is_waiting(c) && fpisa_channel_half(c->channel)) {
+		refuse_bad(s, c, FPISA_MANAGER_R_malformed, "what came is half a message");
 		return;
 	}
 	if (rc < 0) {
@@ -212,17 +228,14 @@ void conns_tick(struct conns_of *s)
 
 	for (c = TAILQ_FIRST(&s->all); c; c = next) {
 		next = TAILQ_NEXT(c, link);
-		if (c->deaf || ((c->closing || c->caller.place < 0) && s->manager->now_ms >= c->until_ms))
+		if (!c->deaf && is_waiting(c) && s->manager->now_ms >= c->until_ms)
+			refuse_silent(s, c);
+		else if (c->deaf || (c->closing && s->manager->now_ms >= c->until_ms))
 			end(s, c, FPISA_MANAGER_SILENT);
 	}
 }
 
 /* -- new ones ------------------------------------------------------------------ */
-
-static bool is_waiting(const struct conn *c)
-{
-	return c->caller.place < 0 && !c->closing;
-}
 
 /* Hosts that open many and say nothing take their own places. */
 static void make_room(struct conns_of *s)

@@ -46,9 +46,12 @@ static void take_errors(struct helper_state *w, char text[FPISA_MANAGER_TEXT])
 
 /* -- the process -------------------------------------------------------------- */
 
+/* A manager that was killed hears nothing, but what it has asked for before is done: the records are the next one's. */
 static int answer(const struct helper_state *w, const struct helper_answer *a)
 {
-	return send(w->fd, a, sizeof(*a), MSG_NOSIGNAL) == sizeof(*a) ? 0 : -errno;
+	if (send(w->fd, a, sizeof(*a), MSG_NOSIGNAL) == sizeof(*a) || errno == EPIPE || errno == ECONNRESET)
+		return 0;
+	return -errno;
 }
 
 static int tell_found(struct helper_state *w)

@@ -16,39 +16,50 @@ void rank_say(struct worker *w, const char *what)
 		snprintf(w->out->message, sizeof(w->out->message), "job %u rank %u: %s", w->job, w->rank, what);
 }
 
+#define EXPONENTS 6
+#define FEW_BITS 4 /* of a mantissa: no register loses one of them, over all exponents or one */
+
 /* -- data ---------------------------------------------------------------- */
 
 uint64_t rank_random(const struct worker *w)
 {
-	uint64_t state = w->s->o.seed ^ (uint64_t)w->info.generation << 32 ^ w->job << 24 ^ w->calls;
+	uint64_t state = w->s->o.seed ^ w->session ^ (uint64_t)w->info.generation << 32 ^ w->job << 24 ^ w->calls;
 
 	return splitmix64(&state);
 }
 
-/* Exponents near each other, so that sums round and cancel; some zeros and specials. */
-static uint64_t float_of(struct fpisa_format f, uint64_t state)
+/* Exponents near each other, so that sums round and cancel; some zeros and specials. A few bits round at read-out alone. */
+static uint64_t float_of(struct fpisa_format f, uint64_t state, bool few_bits)
 {
 	uint64_t z = splitmix64(&state);
-	uint64_t e = (1ull << (f.ebits - 1)) - 4 + (z >> 56) % 6, frac = z & ((1ull << f.mbits) - 1);
+	uint64_t e = (1ull << (f.ebits - 1)) - 4 + (z >> 56) % EXPONENTS, frac = z & ((1ull << f.mbits) - 1);
 	uint64_t sign = (z >> 55 & 1) << (f.ebits + f.mbits);
 
+	if (few_bits && f.mbits > FEW_BITS + EXPONENTS)
+		frac = frac >> (f.mbits - FEW_BITS) << (f.mbits - FEW_BITS);
+	else if (few_bits)
+		e = (1ull << (f.ebits - 1)) - 1;
 	z = splitmix64(&state);
 	if (z % 32 == 0)
 		return sign;
-	if (z % 4093 == 0)
+	if (z % 4093 == 0) {
 		e = (1ull << f.ebits) - 1;
+		/* NaN, not the largest numbers. */
+		if (few_bits && f.finite)
+			frac = (1ull << f.mbits) - 1;
+	}
 	return sign | e << f.mbits | frac;
 }
 
-/* Element i of a rank. Of integers, some sums saturate. */
-static uint64_t word_of(struct fpisa_format f, uint64_t call, uint32_t rank, uint64_t i)
+/* Element i of a rank. Of integers, some sums saturate, but not in a group. */
+static uint64_t word_of(const struct worker *w, struct fpisa_format f, uint64_t call, uint32_t rank, uint64_t i)
 {
 	uint64_t state = call + ((uint64_t)rank << 32 | i), z;
 
 	if (!f.integer)
-		return float_of(f, state);
+		return float_of(f, state, w->g != NULL);
 	z = splitmix64(&state);
-	return (uint32_t)((int32_t)z >> (z >> 32) % 16);
+	return (uint32_t)((int32_t)z >> ((w->g ? 4 : 0) + (z >> 32) % 16));
 }
 
 /* Block b of a rank: scales near each other; some blocks of zeros, some NaN. */
@@ -79,7 +90,7 @@ void rank_fill(struct worker *w, uint64_t call)
 		w->send[w->count + b] = block.scale;
 	}
 	for (uint64_t i = 0; !f.shared && i < w->count; i++)
-		fpisa_put_word(w->send, i, f, in_order(w, f, word_of(f, call, w->rank, i)));
+		fpisa_put_word(w->send, i, f, in_order(w, f, word_of(w, f, call, w->rank, i)));
 }
 
 struct oracle_call rank_operation(const struct worker *w)
@@ -118,7 +129,7 @@ static uint64_t wrong_values(const struct worker *w, const struct fpisa_chunk *c
 		uint64_t words[SOAK_RANKS];
 
 		for (uint32_t k = 0; k < n; k++)
-			words[k] = word_of(call.f, random, rank_at[k], i);
+			words[k] = word_of(w, call.f, random, rank_at[k], i);
 		wrong += oracle_result(&call, n, words, NULL, flags) !=
 			 in_order(w, call.f, fpisa_get_word(w->recv, i, call.f));
 	}

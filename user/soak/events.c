@@ -15,10 +15,10 @@
 #define MS 1000000ull
 #define GROUP 0xef465100u /* 239.70.81.JOB */
 
-enum event { KILL, LINK, JOB, SHRINK, LOADER, EVENTS };
+enum event { KILL, LINK, JOB, SHRINK, LOADER, MANAGER, EVENTS };
 
 /* Mean time between two of a kind. */
-static const uint64_t every_ns[EVENTS] = {1500 * MS, 4000 * MS, 5000 * MS, 9000 * MS, 5000 * MS};
+static const uint64_t every_ns[EVENTS] = {1500 * MS, 4000 * MS, 5000 * MS, 9000 * MS, 5000 * MS, 6000 * MS};
 
 /* Formats and modes that jobs take in turn, from a random one on. */
 static const struct {
@@ -35,6 +35,13 @@ static const struct {
 
 /* -- processes ------------------------------------------------------------- */
 
+void soak_kill_rank(struct soak *s, uint32_t job, uint32_t rank)
+{
+	if (soak_in_groups(s, job))
+		soak_disturb(s, job);
+	process_kill(&s->job[job].process[rank]);
+}
+
 int soak_start_rank(struct soak *s, uint32_t job, uint32_t rank)
 {
 	struct soak_job *j = &s->job[job];
@@ -42,8 +49,8 @@ int soak_start_rank(struct soak *s, uint32_t job, uint32_t rank)
 	j->start_ns[rank] = 0;
 	s->shared->rank[job][rank].in_call_ns = 0;
 	splitmix64(&s->random);
-	return process_spawn(&j->process[rank], s->host_fd[j->host[rank]], soak_work,
-			     &(struct soak_place){s, job, rank});
+	return process_spawn(&j->process[rank], s->host_fd[j->host[rank]],
+			     soak_in_groups(s, job) ? soak_member : soak_work, &(struct soak_place){s, job, rank});
 }
 
 /* -- jobs ------------------------------------------------------------------ */
@@ -212,7 +219,7 @@ static int inject(struct soak *s, enum event e, uint64_t now)
 	case KILL:
 		if (!j->process[rank].pid)
 			return 0;
-		process_kill(&j->process[rank]);
+		soak_kill_rank(s, job, rank);
 		s->count.kills++;
 		j->start_ns[rank] = now + random_below(&s->random, 500 * MS);
 		return 0;
@@ -223,6 +230,8 @@ static int inject(struct soak *s, enum event e, uint64_t now)
 		s->count.links_down++;
 		return soak_link_set(host, false);
 	case JOB:
+		if (soak_in_groups(s, job))
+			return soak_group_end(s, job, random_below(&s->random, 2));
 		if (!j->present || j->add_ns)
 			return 0;
 		j->add_ns = now + random_below(&s->random, 500 * MS);
@@ -245,6 +254,8 @@ static int inject(struct soak *s, enum event e, uint64_t now)
 		s->loader = (struct soak_loader){.upgrade = random_below(&s->random, 3) > 0, .host = host};
 		s->loader.kill_ns = now + random_below(&s->random, s->loader.upgrade ? 8000 * MS : 30 * MS);
 		return start_loader(s);
+	case MANAGER:
+		return s->manager_ns ? 0 : soak_manager_kill(s, now + random_below(&s->random, 500 * MS));
 	default:
 		return 0;
 	}
@@ -260,6 +271,8 @@ static int restore_due(struct soak *s, uint64_t now)
 			s->up_ns[h] = 0;
 			err = soak_link_set(h, true);
 		}
+	if (!err && s->manager_ns && now >= s->manager_ns)
+		err = soak_manager_start(s);
 	for (uint32_t job = 0; !err && job < s->o.jobs; job++) {
 		struct soak_job *j = &s->job[job];
 
@@ -304,10 +317,12 @@ int soak_events_end(struct soak *s, uint64_t now, bool *done)
 		for (uint32_t r = 0; r < j->ranks; r++)
 			j->start_ns[r] = j->start_ns[r] ? now : 0;
 	}
+	s->manager_ns = s->manager_ns ? now : 0;
 	err = restore_due(s, now);
-	*done = !s->loader.process.pid;
+	*done = !s->loader.process.pid && s->manager.pid;
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
-			*done &= s->job[job].present && !s->job[job].add_ns && s->job[job].process[r].pid;
+			*done &= (s->job[job].present || soak_in_groups(s, job)) && !s->job[job].add_ns &&
+				 s->job[job].process[r].pid;
 	return err;
 }

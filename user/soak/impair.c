@@ -31,6 +31,9 @@
 #define FRAME_MAX 4096
 #define PROTO_AT (ETH_HLEN + 9)
 #define UDP 17
+#define TCP 6
+#define IP_LEN 20
+#define TCP_CHECKSUM 16
 
 /* One end of a link: what comes in there leaves at its other end. */
 struct end {
@@ -79,6 +82,28 @@ static bool is_hello(const unsigned char *frame, ssize_t n)
 	       frame[FPISA_OFFSET + 1] == 'P' && frame[FPISA_OFFSET + 3] == FPISA_TYPE_HELLO;
 }
 
+/* What a veth passes on has a checksum that a card would complete. */
+static void complete_tcp(unsigned char *frame, size_t n)
+{
+	unsigned char *ip = frame + ETH_HLEN, *tcp = ip + IP_LEN;
+	size_t length = (size_t)(ip[2] << 8 | ip[3]);
+	uint32_t sum = TCP;
+
+	if (ip[0] != 0x45 || length < IP_LEN + TCP_CHECKSUM + 2 || n < ETH_HLEN + length)
+		return;
+	length -= IP_LEN;
+	tcp[TCP_CHECKSUM] = tcp[TCP_CHECKSUM + 1] = 0;
+	sum += (uint32_t)length;
+	for (size_t i = 0; i < length; i++)
+		sum += (uint32_t)tcp[i] << (i % 2 ? 0 : 8);
+	for (size_t i = 12; i < IP_LEN; i++)
+		sum += (uint32_t)ip[i] << (i % 2 ? 0 : 8);
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	tcp[TCP_CHECKSUM] = (unsigned char)(~sum >> 8);
+	tcp[TCP_CHECKSUM + 1] = (unsigned char)~sum;
+}
+
 /* `other`: the aggregator's side of another host's link; NULL where frames go to workers. */
 static void take_in(struct end *e, const struct end *other, struct soak_shared *shared)
 {
@@ -92,6 +117,8 @@ static void take_in(struct end *e, const struct end *other, struct soak_shared *
 		shared->impair_frames++;
 		if (other && ip && is_hello(frame, n))
 			forge_hello(frame, (size_t)n, other, shared);
+		if (ip && frame[PROTO_AT] == TCP)
+			complete_tcp(frame, (size_t)n);
 		if (ip && frame[PROTO_AT] == UDP)
 			fpisa_faults_put(&e->faults, &part, 1, 0, fpisa_now());
 		else

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "lib/base/clock.h"
@@ -39,35 +40,39 @@ static void on_chunk(void *arg, const struct fpisa_chunk *c)
 		w->chunk[w->chunks++] = *c;
 }
 
-static void begin(struct worker *w)
+void rank_call_begins(struct worker *w)
 {
 	__atomic_store_n(&w->out->in_call_ns, fpisa_now(), __ATOMIC_RELAXED);
 }
 
-static void end(struct worker *w, int err)
+void rank_call_ends(struct worker *w, int err, bool expected)
 {
 	uint64_t took = fpisa_now() - w->out->in_call_ns;
 
 	__atomic_store_n(&w->out->in_call_ns, 0, __ATOMIC_RELAXED);
 	if (took > w->out->longest_ns)
 		w->out->longest_ns = took;
-	switch (err) {
-	case 0:
+	if (!err)
 		return;
+	w->out->errors += expected;
+	w->out->unexpected += !expected;
+	if (!expected)
+		rank_say(w, fpisa_error());
+}
+
+static bool may_end_with(const struct worker *w, int err)
+{
+	switch (err) {
 	case -ETIMEDOUT: /* somebody was killed, a link or the job was down */
 	case -ESTALE:	 /* the job was made anew, the rank was taken out */
 	case -EACCES:
-		w->out->errors++;
-		return;
+		return true;
 	case -EBUSY: /* the kernel has not yet taken the queue from the process that was killed */
 	case -EAGAIN: /* the next hop does not answer */
-		if (!soak_uses_xsk(w->job, w->rank))
-			break;
-		w->out->errors++;
-		return;
+		return soak_uses_xsk(w->job, w->rank);
+	default:
+		return false;
 	}
-	w->out->unexpected++;
-	rank_say(w, fpisa_error());
 }
 
 static void account(struct worker *w)
@@ -120,9 +125,9 @@ static int join(struct worker *w)
 	if (w->f && random_below(&w->random, 2))
 		leave(w);
 	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(SOAK_ADDRESS));
-	begin(w);
+	rank_call_begins(w);
 	err = w->f ? fpisa_rejoin(w->f) : fpisa_connect(&w->f, address, w->job, &options);
-	end(w, err);
+	rank_call_ends(w, err, may_end_with(w, err));
 	account(w);
 	if (err)
 		return err;
@@ -136,12 +141,28 @@ static int join(struct worker *w)
 }
 
 /* Most computing is shorter than a round, some of it longer than many. */
-static void compute(struct worker *w)
+void rank_compute(struct worker *w)
 {
 	uint64_t z = splitmix64(&w->random);
 
 	usleep((useconds_t)(z >> 32) % (z % 64 ? 20000 : 500000));
 	w->out->computed++;
+}
+
+int rank_complete(struct worker *w, enum soak_completion completion, struct fpisa_request **r, uint32_t *flags)
+{
+	int err = 0, done = 0;
+
+	if (random_below(&w->random, 2))
+		rank_compute(w);
+	if (completion != SOAK_POLLING)
+		return fpisa_wait(r, flags);
+	while (!err && !done) {
+		err = fpisa_test(r, &done, flags);
+		if (!err && !done)
+			usleep((useconds_t)random_below(&w->random, 1000));
+	}
+	return err;
 }
 
 /* One call, completed as the dice say. */
@@ -151,25 +172,15 @@ static int call(struct worker *w, const struct oracle_call *c, enum soak_complet
 	const enum fpisa_dtype type = (enum fpisa_dtype)w->info.format;
 	const enum fpisa_operation op = (enum fpisa_operation)c->op;
 	struct fpisa_request *r;
-	int err, done = 0;
+	int err;
 
 	if (completion == SOAK_BLOCKING)
 		return fpisa_allreduce_op(w->f, send, w->recv, w->count, type, op, c->factor, flags);
 	err = fpisa_allreduce_op_start(w->f, send, w->recv, w->count, type, op, c->factor, &r);
-	if (!err && random_below(&w->random, 2))
-		compute(w);
-	if (err || completion == SOAK_WAITING)
-		return err ?: fpisa_wait(&r, flags);
-	while (!err && !done) {
-		err = fpisa_test(&r, &done, flags);
-		if (!err && !done)
-			usleep((useconds_t)random_below(&w->random, 1000));
-	}
-	return err;
+	return err ?: rank_complete(w, completion, &r, flags);
 }
 
-/* A call in place that failed: its array is as it was. */
-static void check_restored(struct worker *w)
+void rank_check_restored(struct worker *w)
 {
 	if (memcmp(w->recv, w->send, sizeof(w->recv))) {
 		w->out->mismatches++;
@@ -178,18 +189,12 @@ static void check_restored(struct worker *w)
 	w->out->restored++;
 }
 
-static int reduce(struct worker *w)
+bool rank_prepare(struct worker *w, uint64_t random)
 {
-	const uint64_t *out = &w->s->shared->taken_out[w->job];
-	uint64_t random = rank_random(w), absent = __atomic_load_n(out, __ATOMIC_ACQUIRE);
-	const enum soak_completion completion = (enum soak_completion)random_below(&w->random, SOAK_COMPLETIONS);
 	const bool in_place = random_below(&w->random, 2);
-	const struct oracle_call c = rank_operation(w);
-	uint32_t flags = 0;
-	int err;
 
 	w->count = 1 + random % MAX_COUNT;
-	if (c.f.shared)
+	if (fpisa_format_of(w->info.format).shared)
 		w->count += -w->count % FPISA_BLOCK;
 	w->chunks = 0;
 	rank_fill(w, random);
@@ -197,13 +202,36 @@ static int reduce(struct worker *w)
 		memcpy(w->recv, w->send, sizeof(w->recv));
 	else
 		memset(w->recv, 0xa5, sizeof(w->recv));
-	begin(w);
+	return in_place;
+}
+
+void rank_count_call(struct worker *w, const struct oracle_call *c, enum soak_completion completion, bool in_place)
+{
+	w->calls++;
+	w->out->rounds++;
+	w->out->by_completion[completion]++;
+	w->out->in_place += in_place;
+	w->out->by_op[c->op]++;
+	w->out->by_format[w->info.format]++;
+}
+
+static int reduce(struct worker *w)
+{
+	const uint64_t *out = &w->s->shared->taken_out[w->job];
+	uint64_t random = rank_random(w), absent = __atomic_load_n(out, __ATOMIC_ACQUIRE);
+	const enum soak_completion completion = (enum soak_completion)random_below(&w->random, SOAK_COMPLETIONS);
+	const bool in_place = rank_prepare(w, random);
+	const struct oracle_call c = rank_operation(w);
+	uint32_t flags = 0;
+	int err;
+
+	rank_call_begins(w);
 	err = call(w, &c, completion, in_place ? w->recv : w->send, &flags);
-	end(w, err);
+	rank_call_ends(w, err, may_end_with(w, err));
 	absent |= __atomic_load_n(out, __ATOMIC_ACQUIRE);
 	account(w);
 	if (err && in_place) {
-		check_restored(w);
+		rank_check_restored(w);
 		return err;
 	}
 	for (uint32_t i = 0; i < w->chunks; i++)
@@ -211,30 +239,43 @@ static int reduce(struct worker *w)
 	if (err)
 		return err;
 	rank_check_call(w, flags);
-	w->calls++;
-	w->out->rounds++;
-	w->out->by_completion[completion]++;
-	w->out->in_place += in_place;
+	rank_count_call(w, &c, completion, in_place);
 	w->out->xsk += soak_uses_xsk(w->job, w->rank);
-	w->out->by_op[c.op]++;
-	w->out->by_format[w->info.format]++;
 	return 0;
 }
 
-void soak_work(void *arg, int control)
+struct worker *rank_begin(void *arg, int control, bool privileged)
 {
 	const struct soak_place *p = arg;
 	struct worker *w = calloc(1, sizeof(*w));
-	int err, fds;
+	int key = -1;
 
 	process_close_fds(control);
-	if (!w || (!soak_uses_xsk(p->job, p->rank) && process_drop_privileges(p->s->parent)))
-		return;
+	if (soak_in_groups(p->s, p->job))
+		key = soak_key_open(p->s, PROCESS_NOBODY);
+	if (!w || (!privileged && process_drop_privileges(p->s->parent)))
+		return NULL;
+	if (key >= 0) {
+		/* Who has become another user owns no files in /proc/self otherwise. */
+		prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+		snprintf(w->key_file, sizeof(w->key_file), "/proc/self/fd/%d", key);
+	}
 	w->s = p->s;
 	w->out = &p->s->shared->rank[p->job][p->rank];
 	w->job = p->job;
 	w->rank = p->rank;
 	w->random = p->s->random;
+	return w;
+}
+
+void soak_work(void *arg, int control)
+{
+	const struct soak_place *p = arg;
+	struct worker *w = rank_begin(arg, control, soak_uses_xsk(p->job, p->rank));
+	int err, fds;
+
+	if (!w)
+		return;
 	fds = soak_open_fds();
 	err = -ENOTCONN;
 	while (!__atomic_load_n(&w->out->stop, __ATOMIC_ACQUIRE)) {

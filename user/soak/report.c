@@ -10,7 +10,8 @@
 #include "cli/report.h"
 #include "soak.h"
 
-static struct soak_rank sum_of(const struct soak *s, const char **message)
+/* Of all ranks; of *in_groups, rounds and joins of those in groups. */
+static struct soak_rank sum_of(const struct soak *s, struct soak_rank *in_groups, const char **message)
 {
 	struct soak_rank sum = {0};
 
@@ -37,6 +38,12 @@ static struct soak_rank sum_of(const struct soak *s, const char **message)
 			sum.unexpected += w->unexpected;
 			sum.mismatches += w->mismatches;
 			sum.joins += w->joins;
+			sum.broadcasts += w->broadcasts;
+			sum.barriers += w->barriers;
+			if (soak_in_groups(s, job)) {
+				in_groups->rounds += w->rounds;
+				in_groups->joins += w->joins;
+			}
 			if (w->longest_ns > sum.longest_ns)
 				sum.longest_ns = w->longest_ns;
 			if (*w->message && !*message)
@@ -83,19 +90,19 @@ static void print_table(struct json_object *o, const char *prefix)
 int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds)
 {
 	static const char *const faults[] = {"drop", "duplicate", "reorder", "delay", "corrupt"};
-	static const char *const left[] = {"processes", "namespaces", "pins", "map_entries", "fds", "objects"};
+	static const char *const left[] = {"processes", "namespaces", "pins", "map_entries", "fds", "objects", "groups"};
 	static const struct name completions[] = {
 		{SOAK_BLOCKING, "blocking"}, {SOAK_WAITING, "waiting"}, {SOAK_POLLING, "polling"}, {0}};
 	const struct fpisa_fault_rates *r = &s->o.rates;
 	const double rates[] = {r->drop, r->duplicate, r->reorder, r->delay, r->corrupt};
 	const double leaked[] = {(double)l->processes,	 (double)l->namespaces, (double)l->pins,
-				 (double)l->map_entries, (double)l->fds,	(double)l->objects};
-	const uint64_t leaks = l->processes + l->namespaces + l->pins + l->map_entries + l->fds + l->objects;
+				 (double)l->map_entries, (double)l->fds,	(double)l->objects, (double)l->groups};
+	const uint64_t leaks = l->processes + l->namespaces + l->pins + l->map_entries + l->fds + l->objects + l->groups;
 	const struct soak_counts *c = &s->count;
 	struct json_object *o = json_object_new_object();
 	double counted[5];
 	const char *message = NULL;
-	struct soak_rank sum = sum_of(s, &message);
+	struct soak_rank in_groups = {0}, sum = sum_of(s, &in_groups, &message);
 	uint64_t workers = 0;
 	bool passed;
 	int err = 0;
@@ -126,6 +133,10 @@ int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds
 	json_add_number(o, "forged", s->shared->forged);
 	json_add_number(o, "bad_frames", sum.bad);
 	json_add_number(o, "joins", sum.joins);
+	json_add_number(o, "group_joins", in_groups.joins);
+	json_add_number(o, "group_rounds", in_groups.rounds);
+	json_add_number(o, "broadcasts", sum.broadcasts);
+	json_add_number(o, "barriers", sum.barriers);
 	json_add_number(o, "errors", sum.errors);
 	json_add_double(o, "longest_call_s", (double)sum.longest_ns / 1e9);
 	json_add_number(o, "kills", c->kills);
@@ -137,11 +148,13 @@ int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds
 	json_add_number(o, "links_down", c->links_down);
 	json_add_number(o, "jobs_deleted", c->jobs_deleted);
 	json_add_number(o, "shrinks", c->shrinks);
+	json_add_number(o, "groups_ended", c->groups_ended);
+	json_add_number(o, "manager_kills", c->manager_kills);
 	json_add_number(o, "unexpected", sum.unexpected);
 	json_add_number(o, "mismatches", sum.mismatches);
 	json_add_number(o, "hangs", c->hangs);
 	json_add_number(o, "leaks", leaks);
-	add_object(o, "leaked", left, leaked, 6);
+	add_object(o, "leaked", left, leaked, 7);
 	json_object_object_add(o, "passed", json_object_new_boolean(passed));
 	if (message)
 		refuse(0, "soak: %s", message);

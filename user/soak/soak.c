@@ -5,14 +5,12 @@
  * nothing is left. soak.h has the overview.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/options.h"
@@ -23,13 +21,13 @@
 #include "values/random.h"
 
 #define S_NS 1000000000ull
-#define TICK_US 3000
 #define LAST_ROUND_S 90 /* for every rank to sum once more when nothing breaks any longer */
 
 const char soak_help[] =
 	"  --seconds N        how long; default 60\n"
 	"  --seed S           of everything random; default from the clock, printed\n"
-	"  --jobs N           2 to 8 jobs at once, of 2 to 6 workers; default 4\n"
+	"  --jobs N           2 to 8 jobs at once, of 2 to 6 workers; default 4. Half of them are groups, whose\n"
+	"                     jobs come from a manager\n"
 	"  --drop P, --duplicate P, --reorder P, --delay P, --corrupt P\n"
 	"                     shares of frames between workers and aggregator, each way;\n"
 	"                     default 0.01, 0.02, 0.02, 0.01, 0.01\n"
@@ -39,7 +37,7 @@ const char soak_help[] =
 	"  --json             one object; see below\n"
 	"Makes six worker hosts, a middlebox that does faults to frames, and an aggregator, each\n"
 	"in a network namespace. Kills workers, takes links down, deletes and adds jobs, takes\n"
-	"ranks out, upgrades the datapath, kills its loaders. mismatches counts elements,\n"
+	"ranks out, ends groups, kills their manager, upgrades the datapath, kills its loaders. mismatches counts elements,\n"
 	"flags and members of results that differ from the recomputation; hangs, calls and\n"
 	"ends that did not come in time; leaks, what is left at the end; unexpected, calls\n"
 	"that ended with an error that nothing explains. All four must be 0. Needs root.\n";
@@ -139,6 +137,7 @@ static void end_children(struct soak *s)
 		for (uint32_t r = 0; r < SOAK_RANKS; r++)
 			process_kill(&s->job[job].process[r]);
 	process_kill(&s->loader.process);
+	process_kill(&s->manager);
 	process_kill(&s->middlebox);
 }
 
@@ -219,8 +218,10 @@ static int prepare(struct soak *s)
 	if (!err)
 		err = datapath_open(&s->dp, DATAPATH_PIN);
 	draw_jobs(s);
-	for (uint32_t job = 0; !err && job < s->o.jobs; job++)
+	for (uint32_t job = 0; !err && job < s->o.jobs && !soak_in_groups(s, job); job++)
 		err = soak_add_job(s, job);
+	if (!err)
+		err = soak_manager_start(s);
 	for (uint32_t job = 0; !err && job < s->o.jobs; job++)
 		for (uint32_t r = 0; !err && r < s->job[job].ranks; r++)
 			err = soak_start_rank(s, job, r);
@@ -247,12 +248,14 @@ static int watch(struct soak *s, uint64_t now)
 			if (!j->process[r].pid || !since || now < since + SOAK_HANG_NS)
 				continue;
 			s->count.hangs++;
-			process_kill(&j->process[r]);
+			soak_kill_rank(s, job, r);
 			j->start_ns[r] = now;
 		}
 	}
 	if (process_ended(&s->middlebox, &status))
 		return refuse(-ECHILD, "soak: the middlebox's process ended, status %d", status);
+	if (process_ended(&s->manager, &status))
+		return refuse(-ECHILD, "soak: the manager ended by itself, status %d", status);
 	return 0;
 }
 
@@ -265,7 +268,7 @@ static int run_events(struct soak *s)
 		err = soak_events(s, now);
 		if (!err)
 			err = watch(s, now);
-		usleep(TICK_US);
+		usleep(SOAK_TICK_US);
 	}
 	return err;
 }
@@ -290,7 +293,7 @@ static int await_recovery(struct soak *s)
 		err = soak_events_end(s, now, &done);
 		if (!err)
 			err = watch(s, now);
-		usleep(TICK_US);
+		usleep(SOAK_TICK_US);
 	}
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
@@ -298,79 +301,11 @@ static int await_recovery(struct soak *s)
 	end = now + LAST_ROUND_S * S_NS;
 	for (; !err && !all_summed(s, rounds) && now < end; now = fpisa_now()) {
 		err = watch(s, now);
-		usleep(TICK_US);
+		usleep(SOAK_TICK_US);
 	}
 	if (!err && !all_summed(s, rounds))
 		s->count.hangs++;
 	return err;
-}
-
-/* -- ending ---------------------------------------------------------------- */
-
-/* Every worker ends by itself, in time. */
-static void stop_ranks(struct soak *s)
-{
-	uint64_t end = fpisa_now() + SOAK_HANG_NS;
-
-	for (uint32_t job = 0; job < s->o.jobs; job++)
-		for (uint32_t r = 0; r < s->job[job].ranks; r++)
-			__atomic_store_n(&s->shared->rank[job][r].stop, true, __ATOMIC_RELEASE);
-	for (uint32_t job = 0; job < s->o.jobs; job++)
-		for (uint32_t r = 0; r < s->job[job].ranks; r++) {
-			struct process *p = &s->job[job].process[r];
-			int status;
-
-			while (p->pid && !process_ended(p, &status) && fpisa_now() < end)
-				usleep(TICK_US);
-			s->count.hangs += p->pid != 0;
-			process_kill(p);
-		}
-}
-
-/* A BPF filesystem has two files of its own, maps.debug and progs.debug. */
-static uint64_t count_pins(void)
-{
-	DIR *d = opendir(LAB_BPFFS);
-	const struct dirent *e;
-	uint64_t n = 0;
-
-	while (d && (e = readdir(d)))
-		n += e->d_name[0] != '.' && !strstr(e->d_name, ".debug");
-	if (d)
-		closedir(d);
-	return n;
-}
-
-/* Takes everything down in the order in which its user would, and counts what stays. */
-static int take_down(struct soak *s, int fds, struct soak_leaks *l)
-{
-	__u32 jobs_id = s->dp.jobs_id;
-	struct datapath_unloaded u;
-	int err = 0;
-
-	stop_ranks(s);
-	for (uint32_t job = 0; job < s->o.jobs; job++)
-		for (uint32_t r = 0; r < s->job[job].ranks; r++)
-			l->fds += s->shared->rank[job][r].leaked_fds;
-	for (uint32_t job = 0; !err && job < s->o.jobs; job++)
-		err = datapath_job_del(&s->dp, job);
-	if (!err)
-		err = datapath_leftovers(&s->dp, &l->map_entries);
-	if (!err)
-		err = datapath_unload(DATAPATH_PIN, NULL, 0, &u);
-	datapath_close(&s->dp);
-	if (err)
-		return err;
-	l->pins = count_pins();
-	l->namespaces = (uint64_t)soak_net_close_hosts(s);
-	process_kill(&s->middlebox);
-	l->namespaces += (uint64_t)soak_net_close_middlebox(s);
-	for (int i = 0; i < 100 && datapath_remains(jobs_id); i++)
-		usleep(50000);
-	l->objects = datapath_remains(jobs_id);
-	l->processes = waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD;
-	l->fds += (uint64_t)abs(soak_open_fds() - fds);
-	return 0;
 }
 
 int verb_soak(int argc, char **argv)
@@ -396,7 +331,7 @@ int verb_soak(int argc, char **argv)
 	if (!err)
 		err = await_recovery(&s);
 	if (!err)
-		err = take_down(&s, fds, &leaks);
+		err = soak_take_down(&s, fds, &leaks);
 	end_children(&s);
 	if (!err)
 		err = soak_report(&s, &leaks, (double)(fpisa_now() - start) / 1e9);

@@ -6,16 +6,20 @@
  *	net.c     namespaces and links: worker hosts, the middlebox, the aggregator
  *	impair.c  the process in the middlebox, which does faults to frames
  *	rank.c    one rank's process: sums without end
+ *	member.c  the same in a group
  *	check.c   what it contributes, and each result recomputed
  *	events.c  kills, links that go down, jobs made anew, loaders
- *	report.c  what is left behind, table, JSON
+ *	manager.c the manager of groups
+ *	end.c     taking everything down
+ *	report.c  what is left, table, JSON
  *
  *	worker host h    middlebox         aggregator
  *	eth0 ----------- a<h> b<h> ----------- w<h>
  *
  * A host is a network namespace that outlives the processes in it: a rank of
  * several jobs runs there, each a process of its own, which may be killed
- * and started again. Parent and children share one struct in memory.
+ * and started again. Parent and children share one struct in memory. The second half of
+ * the jobs are groups, each with jobs from the manager for the types of its calls.
  *
  * Functions return 0, or -errno after they have reported the error.
  */
@@ -24,6 +28,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "datapath/datapath.h"
@@ -38,7 +43,10 @@
 #define SOAK_ADDRESS 0x0a4eff01u /* 10.78.255.1, the aggregator's */
 #define SOAK_NETWORK 0x0a4e0000u /* 10.78.HOST.1 and .2 are the ends of a host's link */
 #define SOAK_PORT "w"		 /* the aggregator's interface towards a host, before its number */
-#define SOAK_TIMEOUT_MS 2000	 /* a worker's deadline */
+#define SOAK_TIMEOUT_MS 2000	 /* a worker's deadline; in a group calls have none */
+#define SOAK_JOIN_MS 4000	 /* of a group */
+#define SOAK_GROUP_LEN 16
+#define SOAK_TICK_US 3000
 #define SOAK_HANG_NS 20000000000ull /* in a call for so long: it hangs */
 
 int verb_soak(int argc, char **argv);
@@ -72,6 +80,7 @@ struct soak_rank {
 	uint64_t unexpected; /* with another one */
 	uint64_t mismatches; /* elements, or flags or members of a chunk, that are wrong */
 	uint64_t joins;
+	uint64_t broadcasts, barriers; /* calls too, in groups */
 	uint64_t leaked_fds;
 	char message[256]; /* of the first mismatch or unexpected error */
 };
@@ -81,6 +90,8 @@ struct soak_shared {
 	uint64_t taken_out[SOAK_JOBS]; /* ranks, by shrink */
 	uint64_t impair_faults[5];	       /* as in struct fpisa_faults: dropped .. corrupted */
 	uint64_t impair_frames;
+	uint64_t disturbed_ns[SOAK_JOBS]; /* when a rank of a group was killed last, or the group ended */
+	uint64_t manager_killed_ns;
 	uint64_t forged; /* HELLOs that the middlebox made itself */
 };
 
@@ -96,7 +107,7 @@ struct soak_job {
 
 struct soak_counts {
 	uint64_t kills, restarts, loader_kills, loader_restarts, upgrades, reloads, links_down, jobs_deleted,
-		shrinks, hangs;
+		shrinks, manager_kills, groups_ended, hangs;
 };
 
 /* A loader that runs, and is killed at a random moment or runs to its end. */
@@ -114,7 +125,9 @@ struct soak {
 	uint64_t kinds_taken; /* formats and modes of jobs, in turn from a random one on */
 	pid_t parent;
 	int home_fd, middlebox_fd, host_fd[SOAK_HOSTS]; /* network namespaces */
-	struct process middlebox;
+	struct process middlebox, manager;
+	uint64_t manager_ns; /* when it is started again, 0: it is not due */
+	bool keyed;	     /* it and its ranks have a key */
 	struct soak_shared *shared;
 	struct soak_job job[SOAK_JOBS];
 	struct soak_loader loader;
@@ -149,9 +162,14 @@ struct soak_place {
 	uint32_t job, rank;
 };
 
-/* The process of a rank, in its host's namespace; arg is a struct soak_place. */
+/* The process of a rank of a static job, in its host's namespace; arg is a struct soak_place. */
 void soak_work(void *arg, int control);
 int soak_open_fds(void);
+
+/* -- member.c ----------------------------------------------------------- */
+
+/* The same of a rank of a group. */
+void soak_member(void *arg, int control);
 
 /* -- events.c ----------------------------------------------------------- */
 
@@ -169,14 +187,48 @@ static inline bool soak_uses_xsk(uint32_t job, uint32_t rank)
 	return job == 0 && rank % 2 == 0;
 }
 
+/* Ends its process at once, as kill -9 does. */
+void soak_kill_rank(struct soak *s, uint32_t job, uint32_t rank);
 int soak_start_rank(struct soak *s, uint32_t job, uint32_t rank);
 int soak_add_job(struct soak *s, uint32_t job);
 
-/* -- report.c ----------------------------------------------------------- */
+/* -- manager.c ---------------------------------------------------------- */
+
+/* Is it a group? */
+static inline bool soak_in_groups(const struct soak *s, uint32_t job)
+{
+	return 2 * job >= s->o.jobs;
+}
+
+static inline void soak_group_name(char name[SOAK_GROUP_LEN], uint32_t job)
+{
+	snprintf(name, SOAK_GROUP_LEN, "soak-%u", job);
+}
+
+/* A file with the soak's key that `owner` may read, as a descriptor; -1: there is no key. */
+int soak_key_open(const struct soak *s, uid_t owner);
+
+int soak_manager_start(struct soak *s);
+int soak_manager_kill(struct soak *s, uint64_t back_ns);
+
+/* From now on the calls of this job's group may fail. */
+void soak_disturb(struct soak *s, uint32_t job);
+
+/* As `fpisa group kill`, or by taking a job of it away. */
+int soak_group_end(struct soak *s, uint32_t job, bool by_job);
+
+/* When all ranks have left: how many groups and jobs are there after a while. Then it ends. */
+uint64_t soak_manager_end(struct soak *s);
+
+/* -- end.c -------------------------------------------------------------- */
 
 struct soak_leaks {
-	uint64_t processes, namespaces, pins, map_entries, fds, objects;
+	uint64_t processes, namespaces, pins, map_entries, fds, objects, groups;
 };
+
+int soak_take_down(struct soak *s, int fds, struct soak_leaks *l);
+
+/* -- report.c ----------------------------------------------------------- */
 
 /* Prints; -EBADMSG, not reported, if anything is wrong. */
 int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds);

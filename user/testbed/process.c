@@ -14,8 +14,6 @@
 #include "cli/report.h"
 #include "process.h"
 
-#define NOBODY 65534
-
 int process_kill_with_parent(pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
@@ -26,7 +24,7 @@ int process_kill_with_parent(pid_t parent)
 /* A change of user takes back that one dies with the parent. */
 int process_drop_privileges(pid_t parent)
 {
-	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY) ||
+	if (setgroups(0, NULL) || setresgid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) || setresuid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -errno;
 	return process_kill_with_parent(parent);

@@ -40,6 +40,8 @@ void process_kill(struct process *p);
 /* Be killed when `parent` ends; -ESRCH if it has. Does not report, as the next. */
 int process_kill_with_parent(pid_t parent);
 
+#define PROCESS_NOBODY 65534
+
 /* Become nobody, for good, and still die with the parent. */
 int process_drop_privileges(pid_t parent);
 

@@ -74,6 +74,18 @@ def check_array(array: Array, what: str, big_endian: bool) -> None:
         raise ValueError(f"{what} is not aligned; pass a copy of it")
 
 
+def check_memory(array: Array, write: bool) -> None:
+    """Is it one whose bytes mean the same elsewhere, and all lie in one place?"""
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"array is of {type(array).__name__}; it must be a numpy.ndarray without a mask")
+    if array.dtype.hasobject:
+        raise TypeError("array holds Python's objects, which are only where they were made")
+    if not array.flags.c_contiguous:
+        raise ValueError("array is not C-contiguous; pass numpy.ascontiguousarray() of it")
+    if write and not array.flags.writeable:
+        raise ValueError("array is read-only, and root's values are to come into it")
+
+
 def prepare(array: Array, out: Optional[Array], given: Optional[str], big_endian: bool) -> Tuple[Array, int]:
     """The array for the results, and the type of the values."""
     check_array(array, "array", big_endian)

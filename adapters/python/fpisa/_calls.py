@@ -121,11 +121,14 @@ class Caller:
         call = Call(op=number_of(OPERATIONS, op, "op"), factor=factor, tag=in_range(tag, 64, "tag"))
         out, call.type = prepare(array, out, type, self._big_endian())
         call.send, call.recv, call.count = array.ctypes.data, out.ctypes.data, array.size
+        return self._begin(array, out, lambda request: self._start(call, request))
+
+    def _begin(self, array: Array, out: Array, start: Callable[[ctypes.c_void_p], int]) -> Request:
         request = Request(self, out)
         with self._entered():
             self._arrays[request._key] = array, out  # first, lest a signal comes between
             try:
-                self._check(self._start(call, request._pointer))
+                self._check(start(request._pointer))
             except Error:
                 del self._arrays[request._key]
                 raise

@@ -6,6 +6,7 @@ import ctypes
 import os
 from typing import Optional, Union
 
+from ._arrays import Array, check_memory
 from ._calls import Caller
 from ._library import (MODES, OVERFLOWS, PIPELINES, TRANSPORTS, Call, GroupOptions, check, in_range, library,
                        milliseconds, number_of)
@@ -66,6 +67,17 @@ class Group(Caller):
         """Returns when all ranks have called it."""
         with self._entered():
             self._check(library().fpisa_group_barrier(self._pointer))
+
+    def broadcast(self, array: Array, root: int = 0) -> Array:
+        """Brings rank `root`'s `array` into that of all, bit for bit, and returns it. All say the same root and bytes.
+
+        array  a C-contiguous numpy array of any type and shape without objects; that of root is only read
+        """
+        in_range(root, 32, "root")
+        check_memory(array, root != self.rank)
+        self._begin(array, array, lambda request: library().fpisa_group_broadcast_start(
+            self._pointer, array.ctypes.data, array.nbytes, root, ctypes.byref(request))).wait()
+        return array
 
     def _start(self, call: Call, request: ctypes.c_void_p) -> int:
         return library().fpisa_group_start(self._pointer, ctypes.byref(call), ctypes.byref(request))

@@ -25,6 +25,21 @@ from ._handle import Handle
 BITS = {torch.bfloat16: ("bfloat16", torch.int16, "uint16")}  # as numpy may have them
 
 
+TYPES = (torch.float32, torch.float16, torch.float64, torch.bfloat16, torch.complex64, torch.complex128)
+
+
+def check(tensor: torch.Tensor) -> None:
+    """Is it one whose memory is its values? Buckets are; whoever calls the hook by other ways hears why not."""
+    if tensor.device.type != "cpu":
+        raise TypeError(f"the gradients are on {tensor.device}; the hook takes those of a CPU")
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.dtype not in TYPES:
+        raise TypeError(f"the gradients are {tensor.layout} of {tensor.dtype}; the hook takes dense ones of "
+                        + ", ".join(str(t)[6:] for t in TYPES))
+    if tensor.is_neg() or tensor.is_conj() or not tensor.is_contiguous():
+        raise ValueError("the gradients are a view whose memory is not its values; pass "
+                         "tensor.resolve_conj().resolve_neg().contiguous()")
+
+
 class Hook:
     """The state of average(): the group, which the hook has for itself while training lasts.
 
@@ -36,29 +51,34 @@ class Hook:
     """
 
     def __init__(self, group: Union[Group, Handle], as_type: Optional[torch.dtype] = None) -> None:
+        if as_type not in (None, *TYPES[:4]):
+            raise TypeError(f"as_type is {as_type!r}; it must be one of " + ", ".join(str(t) for t in TYPES[:4]))
         self.group, self.as_type = group, as_type
         self.flags = Flags(0)
         self.error: Optional[BaseException] = None
         self._waits = concurrent.futures.ThreadPoolExecutor(1, "fpisa-hook")
 
     def start(self, tensor: torch.Tensor, tag: int) -> torch.futures.Future[torch.Tensor]:
-        """The average of a flat tensor on the CPU, in its place, and a future of it."""
+        """The average of a tensor on the CPU, in its place, and a future of it."""
         future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
-        if tensor.device.type != "cpu":
-            raise TypeError(f"the gradients are on {tensor.device}; the hook takes those of a CPU")
-        sent = tensor if self.as_type in (None, tensor.dtype) else tensor.to(self.as_type)
+        check(tensor)
+        if not tensor.numel():
+            future.set_result(tensor)
+            return future
+        real = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
+        sent = real if self.as_type in (None, real.dtype) else real.to(self.as_type)
         name, bits, words = BITS.get(sent.dtype, (None, None, None))
-        array = sent.detach().numpy() if bits is None else sent.detach().view(bits).numpy().view(words)
+        array = sent.numpy() if bits is None else sent.view(bits).numpy().view(words)
         request = self.group.start(array, op="avg", out=array, tag=tag, type=name)
-        self._waits.submit(self._finish, request, sent, tensor, future)
+        self._waits.submit(self._finish, request, sent, real, tensor, future)
         return future
 
-    def _finish(self, request: Request, sent: torch.Tensor, tensor: torch.Tensor,
+    def _finish(self, request: Request, sent: torch.Tensor, real: torch.Tensor, tensor: torch.Tensor,
                 future: torch.futures.Future[torch.Tensor]) -> None:
         try:
             self.flags |= request.wait().flags
-            if sent is not tensor:
-                tensor.copy_(sent)
+            if sent is not real:
+                real.copy_(sent)
             future.set_result(tensor)
         except BaseException as e:  # whatever it is, training must not wait for ever
             self.error = e

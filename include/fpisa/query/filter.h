@@ -23,11 +23,11 @@
 
 #include "hash.h"
 
-/* Is a row's key in the join? */
+/* Is a row's key in the join? Bit 0: it may be. */
 enum fpisa_filter_answer {
-	FPISA_FILTER_NO,
-	FPISA_FILTER_MAYBE,
-	FPISA_FILTER_YES,
+	FPISA_FILTER_NO = 0,
+	FPISA_FILTER_MAYBE = 1,
+	FPISA_FILTER_YES = 3,
 };
 
 /* Of a row's key its join key, with zeros behind. */

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from groups import Groups
-from lab import SLOW, draw_seed, wait_until
+from lab import SLOW, draw_seed
 
 HOSTS = 3
 ECONNRESET = 104
@@ -66,8 +66,7 @@ def test_in_turn(lab, tmp_path, groups, lives_s):
             ranks = g.group("first", range(2), *steps, {"leave": True}, mode=mode, window=8)
             assert all(rank.line()["rc"] == 0 for rank in ranks for _ in range(len(steps) + 1))
             g.empty()
-        wait_until("no group", lambda: not net.json("group", "list"))
-        before, calls, live, most = g.holds(), 0, [], 0
+        before, calls, live, most = g.settle(), 0, [], 0
         for n in range(groups):
             if len(live) == AT_ONCE:
                 calls += live.pop(rng.randrange(AT_ONCE)).check()
@@ -75,9 +74,7 @@ def test_in_turn(lab, tmp_path, groups, lives_s):
             most = max(most, len(net.json("group", "list")))
         for group in live:
             calls += group.check()
-        g.empty()
-        wait_until("no group", lambda: not net.json("group", "list"))
-        assert g.holds() == before
+        assert g.settle() == before
         print(f"{groups} groups, {calls} sums, most complete groups at once: {most}")
         assert calls > 5 * groups and most > min(groups, AT_ONCE) / 4
     finally:

@@ -20,6 +20,17 @@ with fpisa.Group(sys.argv[1], "types", int(sys.argv[2]), 3) as g:
         assert out.dtype == t and (out == 6).all() and flags == 0, (out, flags)
     requests = [g.start(numpy.full(1000, i + g.rank, "float32"), tag=i) for i in range(20)]
     assert all((r.wait().array == 3 * i + 3).all() for i, r in enumerate(requests))
+    words = numpy.array([1 << 31, 0x7f800001, 1], "uint32").repeat(1000)
+    words.flags.writeable = g.rank != 1
+    for root, a in (1, words if g.rank == 1 else words * 0), (2, numpy.full((3, 5), g.rank == 2)), (0, numpy.empty(0)):
+        assert g.broadcast(a, root) is a
+        assert (a == words).all() if root == 1 else a.all()
+    for wrong in [1], numpy.ones((4, 4)).T[1:], numpy.array([g]):
+        try:
+            g.broadcast(wrong)
+        except (TypeError, ValueError):
+            continue
+        raise AssertionError(wrong)
     g.barrier()
     print("right", flush=True)
     try:

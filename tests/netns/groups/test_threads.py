@@ -56,7 +56,7 @@ def test_calls_of_every_kind(groups, tmp_path):
     """Blocking, told, computing meanwhile, of several types; a barrier; a child; a leave."""
     steps = ({"sum": "float32", "times": 50}, {"sum": "float64", "times": 20}, {"told": 30},
              {"sum": "float32", "count": 100000, "compute": 0.2}, {"barrier": True}, {"fork": True}, {"sum": "int32", "times": 20},
-             {"leave": True})
+             {"broadcast": [1, 4000, 0, 100001]}, {"leave": True})
     ranks = groups.group("train", range(3), *steps)
     for rank in ranks:
         for _ in range(len(steps) - 1):

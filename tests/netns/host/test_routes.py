@@ -14,7 +14,7 @@ def neighbours(net):
     return {line.split()[0]: line for line in net.agg.run("ip", "neigh").splitlines()}
 
 
-@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 def test_firewall_that_drops(lab):
     """What is passed to the stack ends there: neighbours are found all the same, by whoever asks for none himself."""
     net = lab(workers=2)

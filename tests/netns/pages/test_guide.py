@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
 
 AGGREGATOR, WORKERS = "10.0.0.1", ("10.0.0.11", "10.0.0.12")
 NOBODY = 65534
+HAS_TORCH = os.path.exists(os.path.join(BUILD, "torch", "built"))
 WAIT_MS = 2000	# of a worker that is to fail
 # As Debian's /etc/nftables.conf, but closed. What goes out is free.
 FIREWALL = """flush ruleset
@@ -80,7 +81,8 @@ def installed(mounts):
     top, over = tempfile.mkdtemp(), []
     try:
         os.chmod(top, 0o755)
-        subprocess.run(["make", "install", f"B={BUILD}", f"DESTDIR={top}", "PREFIX=/usr"], cwd=guide.TOP, check=True,
+        parts = ["install", "install-python", *(["install-torch"] if HAS_TORCH else [])]
+        subprocess.run(["make", *parts, f"B={BUILD}", f"DESTDIR={top}", "PREFIX=/usr"], cwd=guide.TOP, check=True,
                        stdout=subprocess.DEVNULL)
         os.makedirs(top + "/usr/bin", exist_ok=True)
         with open(top + "/usr/bin/systemctl", "w") as f:
@@ -135,7 +137,7 @@ class Site(labs.Lab):
             os.close(read)
 
     def start_text(self, ns, text, **options):
-        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": ns.home, "LC_ALL": "C.UTF-8"}
+        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": ns.home, "TMPDIR": ns.home, "LC_ALL": "C.UTF-8"}
         if ns in self.worker:
             env["RANK"] = str(self.worker.index(ns))
         return ns.spawn("bash", "-ec", text, cwd=ns.home, stderr=subprocess.STDOUT, env={**env, **options.pop("env", {})},
@@ -214,22 +216,26 @@ def test_every_block_has_its_place():
 def follow(site, block):
     if block.kind == "c":
         for w in site.worker:
-            for example in guide.EXAMPLE, guide.GROUP:
+            for example in guide.EXAMPLE, guide.GROUP, *guide.PYTHON:
                 shutil.copy(example, w.home)
     elif block.kind == "ini":
         with open("/etc/fpisa/fpisa.conf", "w") as f:
             f.write(block.text)
-    elif "apt " not in block.text:
+    elif "apt " not in block.text and (HAS_TORCH or "torchrun" not in block.text):
+        digests = set()
         for out in site.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)
+            if "--mode exact" in block.text:
+                digests.update(re.findall(r", weights (\w+), ", out))
             if "fpisa stats 7\n" in block.text:
                 assert "result 3907" in " ".join(out.split()) and "\n7 v_result 3907\n" in out, out
+        assert len(digests) == ("--mode exact" in block.text), digests
         if "fpisa key new" in block.text:
             site.hand_out("/etc/fpisa/keys")
 
 
-@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
-@pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed; make deps")
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
+@pytest.mark.skipif(not shutil.which("ethtool"), reason="ethtool is not installed; make test installs it")
 def test_page(site):
     """From nothing to an all-reduce, and back to nothing."""
     for block in guide.blocks():
@@ -365,7 +371,7 @@ def test_table_is_provoked():
     assert len(guide.faults()) == len(PROVOKED)
 
 
-@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make deps")
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.parametrize("row", range(len(PROVOKED)), ids=[p.__name__ for p, _ in PROVOKED])
 def test_fault(site, row):
     """What the table says is seen, and its command fixes it."""

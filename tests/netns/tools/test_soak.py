@@ -30,6 +30,7 @@ def test_short(lab):
     assert sum(n > 0 for n in out["operations"].values()) > 2
     assert sum(out["completions"].values()) == out["rounds"] and all(n > 0 for n in out["completions"].values())
     assert out["computed"] > 0 and 0 < out["in_place"] < out["rounds"] and 0 < out["xsk"] < out["rounds"]
+    assert 0 < out["group_joins"] < out["joins"] and 0 < out["group_rounds"] < out["rounds"] and out["broadcasts"] > 0
     assert all(n > 0 for n in out["faults"].values()) and out["bad_frames"] > 0
     assert out["kills"] + out["links_down"] + out["jobs_deleted"] + out["shrinks"] > 0
     assert net.agg.run("ip", "-o", "link") == links and os.listdir(BPFFS) == pins

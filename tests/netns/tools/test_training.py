@@ -40,7 +40,7 @@ def test_program(tmp_path):
 
 def test_cost(tmp_path):
     """Every contender under a quota that stops it; what is recorded is what is printed."""
-    library, record = os.path.join(BUILD, "training", "libquantise.so"), tmp_path / "cost.jsonl"
+    library, record = os.path.join(BUILD, "bench", "libquantise.so"), tmp_path / "cost.jsonl"
     if not os.path.exists(library):
         pytest.skip(f"{library} is not there; make test-build")
     p = subprocess.run(["unshare", "--mount", "--propagation", "private", sys.executable, "-B",

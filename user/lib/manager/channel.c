@@ -14,7 +14,9 @@
 #define TLS_RECORD 0x16	/* first byte of a handshake */
 #define PLAIN_RECORD ((unsigned char)FPISA_MANAGER_MAGIC)
 
-enum state { GREETING, HANDSHAKE, OPEN };
+#define NO_MESSAGE "what came is no message of this protocol"
+
+enum state { GREETING, HANDSHAKE, OPEN, REFUSED };
 
 struct fpisa_channel {
 	int fd;
@@ -24,6 +26,7 @@ struct fpisa_channel {
 	int error;		      /* errno of the socket, under TLS */
 	int heard;		      /* of a rank's handshake: something has come */
 	int refused_in_clear;	      /* it answered our handshake by a message */
+	int other_version;	      /* of the protocol, is the other side's */
 	fpisa_channel_check *check;
 	const struct fpisa_psks *keys; /* of a manager */
 	const struct fpisa_psk *psk;   /* of a rank */
@@ -196,10 +199,39 @@ static int shake_hands(struct fpisa_channel *c)
 
 /* -- bytes ------------------------------------------------------------------ */
 
+static struct fpisa_manager_message refusal(enum fpisa_manager_reason reason, const char *text)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+
+	m.refusal = (struct fpisa_manager_refusal){.reason = reason, .index = FPISA_MANAGER_NO_JOB};
+	snprintf(m.refusal.text, sizeof(m.refusal.text), "%s", text);
+	return m;
+}
+
+/* In clear, of who has not come to talk. */
+static void refuse_in_clear(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *why)
+{
+	const struct fpisa_manager_message m = refusal(reason, why);
+
+	send(c->fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
+	/* A socket that is closed over unread bytes says so to the other side, which then may not read our answer. */
+	recv(c->fd, c->queue, sizeof(c->queue), MSG_DONTWAIT);
+	c->state = REFUSED;
+}
+
+void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *text)
+{
+	const struct fpisa_manager_message m = refusal(reason, text);
+
+	if (c->state == GREETING)
+		refuse_in_clear(c, reason, text);
+	else if (c->state == OPEN && !fpisa_channel_send(c, &m))
+		fpisa_channel_flush(c);
+}
+
 /* What a manager does with a connection its first byte says: with a key or without, and else why not. */
 static int greet(struct fpisa_channel *c)
 {
-	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_REFUSED);
 	unsigned char first;
 	ssize_t n = recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
 	const char *why;
@@ -214,15 +246,13 @@ static int greet(struct fpisa_channel *c)
 		c->state = OPEN;
 		return 0;
 	}
-	if (first != TLS_RECORD && first != PLAIN_RECORD)
-		return fpisa_fail(-EPROTO, "what came is no message of this protocol");
+	if (first != TLS_RECORD && first != PLAIN_RECORD) {
+		refuse_in_clear(c, FPISA_MANAGER_R_malformed, NO_MESSAGE);
+		return fpisa_fail(-EPROTO, NO_MESSAGE);
+	}
 	why = c->keys ? "a key is needed here; set FPISA_KEY or options.key_file to the file that has one" :
 			"the manager has no keys; leave FPISA_KEY and options.key_file out";
-	m.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_key, .index = FPISA_MANAGER_NO_JOB};
-	snprintf(m.refusal.text, sizeof(m.refusal.text), "%s", why);
-	send(c->fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
-	/* A socket that is closed over unread bytes says so to the other side, which then may not read our answer. */
-	recv(c->fd, c->queue, sizeof(c->queue), MSG_DONTWAIT);
+	refuse_in_clear(c, FPISA_MANAGER_R_key, why);
 	return fpisa_fail(-EACCES, "%s", why);
 }
 
@@ -325,6 +355,16 @@ int fpisa_channel_open(const struct fpisa_channel *c)
 	return c->state == OPEN;
 }
 
+int fpisa_channel_half(const struct fpisa_channel *c)
+{
+	return c->state == OPEN && c->in;
+}
+
+int fpisa_channel_other_version(const struct fpisa_channel *c)
+{
+	return c->other_version;
+}
+
 const char *fpisa_channel_name(const struct fpisa_channel *c)
 {
 	return c->session ? c->name : "";
@@ -369,12 +409,13 @@ int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
 		return rc;
 	c->in = 0;
 	reason = c->check(&c->taken.message, other);
+	c->other_version = reason == FPISA_MANAGER_R_version;
 	/* In clear a manager may say that it has no keys, no more. */
 	if (reason || (c->refused_in_clear && c->taken.message.type != FPISA_MANAGER_REFUSED))
 		return fpisa_fail(-EPROTO, reason == FPISA_MANAGER_R_version ?
 						   "what came is of another version of the protocol; install one release "
 						   "on the aggregator and the workers" :
-						   "what came is no message of this protocol");
+						   NO_MESSAGE);
 	*m = c->taken.message;
 	return 1;
 }

@@ -33,6 +33,15 @@ short fpisa_channel_events(const struct fpisa_channel *c); /* of poll() */
 /* Can messages be sent, or is the handshake under way still? */
 int fpisa_channel_open(const struct fpisa_channel *c);
 
+/* Of a message that has come in part. */
+int fpisa_channel_half(const struct fpisa_channel *c);
+
+/* Is -EPROTO of fpisa_channel_work() for this? */
+int fpisa_channel_other_version(const struct fpisa_channel *c);
+
+/* A manager's last word to who is to be closed upon, if it can hear one: not within a handshake. Once. */
+void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *text);
+
 /* The name of the key by which the other side showed who it is, without its id; "": by none. Of an open one. */
 const char *fpisa_channel_name(const struct fpisa_channel *c);
 

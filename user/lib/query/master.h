@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The master of a query, in parts: query.c, the functions of fpisa.h; workers.c, what goes over TCP; frames.c, rows,
- * acknowledgements and the aggregator's table; answer.c, the rows of the answer.
+ * The master of a query, in parts: query.c, the functions of fpisa.h; options.c, what it is asked; workers.c, what goes
+ * over TCP; frames.c, rows, acknowledgements and the aggregator's table; answer.c, the rows of the answer.
  */
 #ifndef FPISA_QUERY_MASTER_H
 #define FPISA_QUERY_MASTER_H
@@ -101,6 +101,9 @@ static inline int fpisa_query_is_direct(const struct fpisa_query *q)
 {
 	return q->options.pruning != FPISA_PRUNING_NETWORK;
 }
+
+/* -- options.c --------------------------------------------------------------------- */
+int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_options *options);
 
 /* -- workers.c: each 0 or -errno, the message set -------------------------------- */
 int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w);

@@ -21,6 +21,7 @@ struct packet {
 	size_t *len;
 	uint64_t *to;
 	uint32_t blocks;
+	__u64 results; /* the secret of the generation's results */
 };
 
 static int exists(const struct fpisa_job *j)
@@ -222,7 +223,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 			count(stage, 1);
 	else
 		count(&c->fused_reads, 1);
-	fpisa_make_result(p->h, slot, &s->job, fpisa_read_once(&s->session.results), flags, resend);
+	fpisa_make_result(p->h, slot, &s->job, p->results, flags, resend);
 	slot->done = 1;
 	lock_release(&slot->lock);
 	if (!resend) {
@@ -258,7 +259,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	slot = &s->slot[p->h->slot];
 	claim = fpisa_claim_of(p->h, &s->job);
 	lock_take(&slot->lock);
-	step = fpisa_admit(&s->session, slot, &claim, live_of(s));
+	step = fpisa_admit(&s->session, slot, &claim, live_of(s), &p->results);
 	if (step < 0) {
 		lock_release(&slot->lock);
 		return refuse(p, p->h->rank, (enum fpisa_verdict) - step);

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * All-reduce of a negated or conjugated view, as of x.conj().imag. Torch's
+ * dispatcher gives a collective a copy of it, whose sum nobody sees. Here the
+ * view itself goes on to a process group that takes it; others get what they
+ * got.
+ */
+#ifndef FPISA_TORCH_VIEWS_HPP
+#define FPISA_TORCH_VIEWS_HPP
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+
+namespace fpisa_torch
+{
+
+/* Of an argument: a process group whose tensors on a CPU a `Backend` reduces? */
+template <class Backend> bool is_of(const c10::IValue &value)
+{
+	if (!value.isCustomClass() ||
+	    *value.type() != *c10::getCustomClassType<c10::intrusive_ptr<c10d::ProcessGroup>>())
+		return false;
+	auto group = value.toCustomClass<c10d::ProcessGroup>();
+#if TORCH_VERSION_MAJOR >= 2
+	try {
+		return dynamic_cast<Backend *>(group->getBackend(c10::DeviceType::CPU).get());
+	} catch (const c10::Error &) {
+		return false; /* it has none for CPUs */
+	}
+#else
+	return dynamic_cast<Backend *>(group.get());
+#endif
+}
+
+/* A kernel for `key`, which calls the next one. */
+template <class Backend, c10::DispatchKey key>
+void pass_view(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack)
+{
+	auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+	bool taken = false;
+
+	for (const auto &value : arguments)
+		taken |= is_of<Backend>(value);
+	for (const auto &value : arguments) {
+		if (taken || !value.isTensorList())
+			continue;
+		auto tensors = value.toTensorList();
+		for (size_t i = 0; i < tensors.size(); i++)
+			tensors.set(i, tensors.get(i).resolve_conj().resolve_neg());
+	}
+	op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key), stack);
+}
+
+template <class Backend, c10::DispatchKey key> void pass_views(torch::Library &library)
+{
+	library.impl("allreduce_", torch::CppFunction::makeFromBoxedFunction<&pass_view<Backend, key>>());
+#if TORCH_VERSION_MAJOR >= 2
+	library.impl("allreduce_coalesced_", torch::CppFunction::makeFromBoxedFunction<&pass_view<Backend, key>>());
+#endif
+}
+
+} // namespace fpisa_torch
+
+#endif

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Whoever asks what cannot be, or does not ask at all, hears why; a group that sums meanwhile does not notice."""
+import random
+import socket
+import struct
+import time
+
+from groups import Groups
+from lab import ADDRESS, PORT, SLOW, draw_seed
+
+JOIN, RETURN, ASK, BOUND, LEAVE, PING, JOB = 1, 2, 3, 4, 5, 6, 20
+JOINED = 18
+NONE = b"what came is no message of this protocol"
+
+
+def message(kind, body=b"", version=1, number=0):
+    return (struct.pack("<IHHQ", 0x47504d46, version, kind, number) + body).ljust(256, b"\0")
+
+
+def join(name, size=1, rank=0, group=0, secret=0):
+    return message(JOIN, struct.pack("<64sIIQQ", name, size, rank, group, secret))
+
+
+def ask(index=0, format=1, mode=0, rounding=0, elements=0, zero=0, window=0):
+    return message(ASK, struct.pack("<IIBBBBHHI", index, 0, format, mode, rounding, 0, elements, zero, window))
+
+
+def bound(index, port, taken=0):
+    return message(BOUND, struct.pack("<IHH", index, port, taken))
+
+
+# What is said, and what is heard at the end.
+AT_ONCE = [
+    (b"GET / HTTP/1.0\r\n\r\n", NONE), (bytes(10**6), NONE), (b"F" + bytes(10**6), NONE),
+    (b"\x16" + bytes(1000), b"the manager has no keys"),
+    (message(JOIN, version=9), b"of another version of the protocol"),
+    *((message(kind), NONE) for kind in (0, 7, JOINED, JOB, 65535)),
+    (message(JOIN, join(b"a")[16:], number=1), NONE), (join(b""), NONE), (join(b"a b"), NONE), (join(b"a\0b"), NONE),
+    (join(b"x" * 64), NONE), (join(b"a", 0), NONE), (join(b"a", 65), NONE), (join(b"a", 2, 2), NONE),
+    (join(b"a", group=1), NONE), (join(b"a")[:-1] + b"\1", NONE),
+    (ask(), b"out of its turn"), (bound(0, 18100), b"out of its turn"), (message(LEAVE), b"out of its turn"),
+    (message(RETURN, struct.pack("<64sIIQQ", b"train", 3, 0, 5, 6)), b"no such group lives here any more"),
+    (join(b"train", 3), b"one of that name lives, of 3 ranks"),
+    (join(b"a", 2) + join(b"a", 2, 1), b"in a group already"),
+    *((join(b"a") + wrong, NONE) for wrong in (ask(8), ask(format=99), ask(mode=9), ask(window=7), ask(elements=33), ask(zero=1),
+                                              ask(rounding=9), bound(9, 18100), bound(0, 18100, 2))),
+    (join(b"a") + ask() + b"".join(bound(0, 18100 + i, 1) for i in range(40)), b"no UDP port"),
+]
+LATER = [(b"", b"nothing came that asks for a group within 5 s"), (message(PING), b"nothing came that asks for a group within 5 s"),
+         (join(b"a")[:100], b"half a message came within 5 s")]
+
+
+def connect(g, host=0):
+    with g.net.worker[host].entered():
+        return socket.create_connection((ADDRESS, PORT), 10 * SLOW)
+
+
+def send(s, data):
+    try:
+        s.sendall(data)
+    except OSError:
+        pass  # it has heard enough
+    return s
+
+
+def last(s):
+    """The last refusal before the end."""
+    text = b""
+    with s:
+        while True:
+            m = s.recv(256, socket.MSG_WAITALL)
+            if not m:
+                return text
+            assert len(m) == 256 and m[:4] == b"FMPG"
+            if struct.unpack_from("<H", m, 6)[0] == 23:
+                text = m[32:].rstrip(b"\0")
+            if b"no UDP port" in text:
+                return text  # of a job: who has asked stays
+
+
+def test_all_of_it(lab, tmp_path):
+    net, rng = lab(workers=3), random.Random(draw_seed())
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes", "key-groups = 3")
+    try:
+        g.serve()
+        ranks = g.group("train", range(3), {"sum": "float32", "times": int(150 * SLOW), "pause": 0.05}, {"leave": True})
+        later = [(send(connect(g), said), heard) for said, heard in LATER]
+        silent = [connect(g, 1) for _ in range(300)]
+        for said, heard in rng.sample(AT_ONCE, len(AT_ONCE)):
+            found = last(send(connect(g), said))
+            assert heard in found, (said[:300], heard, found)
+        with send(connect(g), join(b"a")[:100]) as half:
+            half.shutdown(socket.SHUT_WR)
+            assert last(half) == b"what came is half a message"
+        # Quotas, ranks and sizes, of a group that gathers.
+        with send(connect(g, 2), join(b"q", 3, 0)), send(connect(g, 2), join(b"r", 2, 0)):
+            time.sleep(0.3 * SLOW)
+            for said, heard in ((join(b"s"), b"as many as it may (key-groups)"), (join(b"q", 3, 0), b"another process has joined as rank 0"),
+                                (join(b"q", 2, 1), b"rank 1 says that it has 2 ranks, others said 3")):
+                found = last(send(connect(g), said))
+                assert heard in found, (heard, found)
+        for s, heard in later:
+            assert heard in last(s), heard
+        for s in silent:
+            s.close()
+        for rank in ranks:
+            assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
+        g.empty()
+        assert g.manager.poll() is None
+    finally:
+        g.close()

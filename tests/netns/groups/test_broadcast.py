@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A rank's bytes at all ranks, bit for bit; ranks that do not agree on what comes from whom."""
+import random
+
+import pytest
+
+from groups import Groups
+from lab import draw_seed
+
+EINVAL, EPROTO, EACCES, ECONNRESET = 22, 71, 13, 104
+RANKS = 3
+FOR_EVER = 10**6
+
+
+@pytest.fixture
+def groups(lab, tmp_path):
+    """groups(*config) makes a Lab with a datapath and a manager."""
+    made = []
+
+    def make(*config):
+        net = lab(workers=RANKS)
+        net.load()
+        made.append(Groups(net, str(tmp_path), "without-key = yes", *config))
+        made[-1].serve()
+        return made[-1]
+
+    yield make
+    for g in made:
+        g.close()
+
+
+def test_bits_of_any_size(groups):
+    """From each rank, of any length, by the call and by its start: what the root has, NaN, -0 and subnormals as they are."""
+    rng = random.Random(draw_seed())
+    sizes = [0, 1, 2, 3, 4, 5, 31, 127, 128, 129, 3327, 3328, 3329, *(rng.randrange(20000) for _ in range(20)), 1000001, 0]
+    g = groups("formats = fp32,int32")
+    # Modes of floats are none of a broadcast's.
+    for options in {}, {"mode": 2, "elements": 64, "window": 8, "restore": 1}:
+        steps = {"sum": "float32"}, {"broadcast": sizes, "seed": rng.randrange(1000)}, {"sum": "int32"}, {"leave": True}
+        for rank in g.group("train", range(RANKS), *steps, **options):
+            answers = [rank.line() for _ in steps]
+            assert all(a["rc"] == 0 for a in answers), answers
+            assert answers[1]["calls"] == len(sizes) and answers[1]["wrong"] == 0, answers
+            assert answers[2]["first"] == 6
+        g.empty()
+
+
+@pytest.mark.parametrize("one, others, says", [
+    ({"broadcast": [9], "root": 1}, {"broadcast": [9], "root": 2}, "a broadcast of 9 bytes by rank "),
+    ({"broadcast": [10], "root": 1}, {"broadcast": [9], "root": 1}, " bytes by rank 1"),
+    ({"broadcast": [0], "root": 0}, {"broadcast": [1], "root": 0}, " bytes by rank 0"),
+    ({"broadcast": [40000], "root": 0}, {"broadcast": [70000], "root": 0}, " bytes by rank 0"),
+    ({"sum": "int32", "count": 2}, {"broadcast": [8], "root": 0}, "the ranks made different calls"),
+])
+def test_ranks_that_do_not_agree(groups, one, others, says):
+    """All of them hear it."""
+    g = groups()
+    ranks = [g.start(r, "train", r, RANKS, {"sum": "int32"}, others if r else one, hold=True) for r in range(RANKS)]
+    for rank in ranks:
+        assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
+        answer = rank.line()
+        assert answer["rc"] == -EPROTO and "the ranks made different calls" in answer["error"], answer
+    assert says in answer["error"]
+
+
+def test_what_is_refused(groups):
+    g = groups("formats = fp32")
+    for rank in g.group("train", range(RANKS), {"broadcast": [5], "root": RANKS}, hold=True):
+        answer = rank.line()
+        assert answer["rc"] == -EINVAL and "root is 3; it must be one of its 3 ranks" in answer["error"]
+        rank.kill()
+    g.empty()
+    for rank in g.group("train", range(RANKS), {"broadcast": [5]}, hold=True):
+        answer = rank.line()
+        assert answer["rc"] == -EACCES and "format int32 is not given away here" in answer["error"]
+
+
+def test_a_root_that_dies(groups):
+    g = groups()
+    ranks = g.group("train", range(RANKS), {"broadcast": [100]}, {"broadcast": [30000], "times": FOR_EVER, "root": 1}, hold=True)
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    ranks[1].kill()
+    for r in 0, 2:
+        answer = ranks[r].line()
+        assert answer["rc"] == -ECONNRESET and answer["missing"] == 2, answer
+        ranks[r].kill()
+    g.empty()

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What a master is asked: its options, checked and copied. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "lib/address.h"
+#include "lib/base/error.h"
+#include "master.h"
+
+#define DEFAULT_TIMEOUT_MS 10000
+
+static int bad(const char *why)
+{
+	return fpisa_fail(-EINVAL, "%s", why);
+}
+
+static int check_options(const struct fpisa_query_options *o)
+{
+	const double faults[] = {o->loss, o->duplicate, o->reorder, o->delay, o->corrupt};
+
+	if (!o->table || !*o->table || !o->workers || !*o->workers)
+		return bad("options.table and options.workers must be given");
+	if (o->limit > FPISA_MAX_LIMIT_TOPN)
+		return bad("options.limit is more than 65536");
+	if (o->limit && (o->by || !o->value))
+		return bad("the first N rows take options.value, and no options.by");
+	if (!o->limit && !o->by && o->value)
+		return bad("options.value takes options.limit or options.by");
+	if (o->by && o->columns)
+		return bad("groups have the columns of options.by; leave options.columns out");
+	if (!o->by && o->preaggregate)
+		return bad("options.preaggregate takes options.by");
+	if (!o->limit && (o->ascending || o->nulls_first))
+		return bad("options.ascending and options.nulls_first take options.limit");
+	if (o->pruning > FPISA_PRUNING_WORKERS)
+		return bad("options.pruning is none of those in fpisa.h");
+	if ((o->by || o->limit) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
+		return bad("options.aggregator must be given, or another options.pruning");
+	for (int i = 0; i < 5; i++)
+		if (!(faults[i] >= 0 && faults[i] <= FPISA_FAULT_MOST))
+			return bad("shares of faults are 0 to 0.9");
+	return 0;
+}
+
+static int copy_text(char **to, const char *from)
+{
+	*to = from ? strdup(from) : NULL;
+	return from && !*to ? fpisa_fail(-ENOMEM, "no memory for a query") : 0;
+}
+
+/* "ADDR[:PORT],...", with the port of workers' control. */
+static int take_workers(struct fpisa_query *q, const char *list)
+{
+	for (const char *at = list, *end; at; at = *end ? end + 1 : NULL) {
+		struct fpisa_query_worker *w = &q->worker[q->n_workers];
+		char text[32] = "", address[INET_ADDRSTRLEN];
+		uint16_t port = 0;
+		int rc;
+
+		end = strchrnul(at, ',');
+		if (q->n_workers == FPISA_QUERY_WORKERS)
+			return fpisa_fail(-EINVAL, "more than %d workers", FPISA_QUERY_WORKERS);
+		if ((size_t)(end - at) < sizeof(text))
+			memcpy(text, at, (size_t)(end - at));
+		w->fd = -1;
+		w->at.sin_family = AF_INET;
+		rc = fpisa_parse_address(text, &w->at.sin_addr, &port);
+		if (rc)
+			return rc;
+		w->at.sin_port = htons(strchr(text, ':') ? port : FPISA_CONTROL_PORT);
+		inet_ntop(AF_INET, &w->at.sin_addr, address, sizeof(address));
+		snprintf(w->name, sizeof(w->name), "%.15s:%u", address, ntohs(w->at.sin_port));
+		q->n_workers++;
+	}
+	return 0;
+}
+
+static int take_key(struct fpisa_query *q, const char *file)
+{
+	file = file ? file : getenv("FPISA_KEY");
+	if (!file || !*file)
+		return bad("workers take a key: set FPISA_KEY or options.key_file to the file that has it");
+	return fpisa_psk_last(&q->psk, file);
+}
+
+int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_options *options)
+{
+	struct fpisa_query_options *o = &q->options;
+	int rc = fpisa_copy_sized(o, sizeof(*o), options, sizeof(o->size), "query_options");
+
+	if (!rc)
+		rc = check_options(o);
+	if (!rc)
+		rc = take_workers(q, o->workers);
+	if (!rc && o->aggregator)
+		rc = fpisa_parse_address(o->aggregator, &q->aggregator, &q->aggregator_port);
+	if (!rc)
+		rc = take_key(q, o->key_file);
+	if (!rc)
+		rc = copy_text(&q->table, o->table);
+	if (!rc)
+		rc = copy_text(&q->value, o->value);
+	if (!rc)
+		rc = copy_text(&q->by, o->by);
+	if (!rc)
+		rc = copy_text(&q->columns, o->columns);
+	if (!rc)
+		rc = copy_text(&q->where, o->where);
+	if (rc)
+		return rc;
+	q->kind = o->by ? FPISA_QUERY_TABLE : o->limit ? FPISA_QUERY_TOPN : FPISA_QUERY_SCAN;
+	o->local_port = o->local_port ? o->local_port : FPISA_PORT;
+	o->worker_port = o->worker_port ? o->worker_port : FPISA_PORT;
+	o->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
+	return 0;
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What a worker and one master say to each other (lib/query/control.h has the messages). */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "lib/base/error.h"
+#include "serving.h"
+
+#define LAST_WORD_MS 2000 /* for what was said last to leave */
+
+static int malformed(void)
+{
+	return fpisa_fail(-EPROTO, "what came is no message of this protocol");
+}
+
+/* -- what the master says ------------------------------------------------------- */
+
+static int check_open(const struct fpisa_query_open *w)
+{
+	if ((w->kind != FPISA_QUERY_SCAN && w->kind != FPISA_QUERY_TOPN && w->kind != FPISA_QUERY_TABLE) ||
+	    w->pruning > FPISA_PRUNING_WORKERS || w->limit > FPISA_MAX_LIMIT_TOPN || (w->kind == FPISA_QUERY_TOPN) != (w->limit > 0) ||
+	    w->query >= FPISA_MAX_JOBS)
+		return malformed();
+	return 0;
+}
+
+static int open_socket(struct session *s)
+{
+	bool direct = s->want.pruning != FPISA_PRUNING_NETWORK;
+	uint32_t to = direct ? s->from.sin_addr.s_addr : s->want.aggregator;
+	const double unit = 4294967296.0;
+	const struct fpisa_fault_rates faults = { s->want.faults[0] / unit, s->want.faults[1] / unit, s->want.faults[2] / unit,
+						  s->want.faults[3] / unit, s->want.faults[4] / unit };
+	uint32_t mtu = fpisa_member_mtu(to);
+	int err;
+
+	if (s->want.kind == FPISA_QUERY_SCAN)
+		return 0;
+	s->mtu = !mtu ? s->want.mtu : s->want.mtu && s->want.mtu < mtu ? s->want.mtu : mtu;
+	err = fpisa_member_open(&s->member, to, direct ? s->want.master_port : s->want.aggregator_port,
+				direct ? 0 : s->want.local_port);
+	if (err)
+		return err;
+	s->port = fpisa_member_port(&s->member);
+	return fpisa_member_prepare(&s->member, &faults, s->want.seed);
+}
+
+/* The columns, so that the master knows what keys and rows are. */
+static int say_ready(struct session *s)
+{
+	const struct source *src = &s->source;
+	struct fpisa_query_ready ready = { .keys = (__u32)src->n_keys, .columns = (__u32)src->n_columns, .port = s->port };
+	char content[sizeof(ready) + 2 * FPISA_COLUMNS_MOST * sizeof(struct fpisa_column)], *to = content + sizeof(ready);
+
+	ready.value_may_be_null = src->value >= 0 && !src->table.schema.column[src->value].not_null;
+	memcpy(content, &ready, sizeof(ready));
+	for (int i = 0; i < src->n_keys; i++, to += sizeof(struct fpisa_column))
+		memcpy(to, &src->table.schema.column[src->key[i]], sizeof(struct fpisa_column));
+	for (int i = 0; i < src->n_columns; i++, to += sizeof(struct fpisa_column))
+		memcpy(to, &src->table.schema.column[src->column[i]], sizeof(struct fpisa_column));
+	s->state = OPENED;
+	return fpisa_control_send(&s->control, FPISA_CONTROL_READY, content, (size_t)(to - content));
+}
+
+static int take_open(struct session *s, const __u8 *content, size_t n)
+{
+	const char *strings[FPISA_QUERY_STRINGS], *at = (const char *)content + sizeof(s->want), *end = (const char *)content + n;
+	int err;
+
+	if (s->state != GREETING || n < sizeof(s->want))
+		return malformed();
+	memcpy(&s->want, content, sizeof(s->want));
+	for (int i = 0; i < FPISA_QUERY_STRINGS; i++) {
+		strings[i] = at;
+		at = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
+		if (!at++)
+			return malformed();
+	}
+	err = check_open(&s->want) ?: source_open(&s->source, s->directory, &s->want, strings);
+	return err ?: open_socket(s) ?: say_ready(s);
+}
+
+static int take_start(struct session *s, const __u8 *content, size_t n)
+{
+	if (s->state == GREETING || n != sizeof(s->start))
+		return malformed();
+	memcpy(&s->start, content, sizeof(s->start));
+	if (!fpisa_key_bytes_valid(s->start.key_bytes) && s->want.pruning != FPISA_PRUNING_NETWORK)
+		return malformed();
+	progress(s);
+	if (s->want.kind == FPISA_QUERY_SCAN) {
+		s->state = SCANNING;
+		return source_begin(&s->source, s->start.key_bytes);
+	}
+	s->state = JOINING;
+	if (s->want.pruning == FPISA_PRUNING_NETWORK)
+		return fpisa_member_join(&s->member, s->want.query, s->want.token);
+	fpisa_member_direct(&s->member, s->start.attempt, s->start.rank, s->start.key_bytes, s->start.cookie);
+	return 0;
+}
+
+static int take_fetch(struct session *s, const __u8 *content, size_t n)
+{
+	if (s->state != IDLE || n % 8)
+		return malformed();
+	free(s->places);
+	s->places = malloc(n + 1);
+	if (!s->places)
+		return fpisa_fail(-ENOMEM, "no memory for rows");
+	memcpy(s->places, content, n);
+	s->n_places = n / 8;
+	s->next_place = 0;
+	s->state = FETCHING;
+	progress(s);
+	return 0;
+}
+
+int session_listen(struct session *s)
+{
+	const __u8 *content;
+	__u16 type;
+	size_t n;
+	int rc;
+
+	while ((rc = fpisa_control_work(&s->control, &type, &content, &n)) > 0) {
+		rc = type == FPISA_CONTROL_OPEN	 ? take_open(s, content, n) :
+		     type == FPISA_CONTROL_START ? take_start(s, content, n) :
+						   take_fetch(s, content, n);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+/* -- what it is told ------------------------------------------------------------ */
+
+int session_say_done(struct session *s)
+{
+	const struct source *src = &s->source;
+	size_t nulls = src->n_null_rows * sizeof(*src->null_rows);
+	struct fpisa_query_done done = {
+		.attempt = s->start.attempt,
+		.rank = s->want.kind == FPISA_QUERY_SCAN ? s->start.rank : s->member.rank,
+		.rows = src->read,
+		.nulls = src->nulls,
+		.sent = s->want.kind == FPISA_QUERY_SCAN ? src->given : s->sender.sent,
+		.weight = s->sender.weight,
+		.frames = s->sender.last,
+		.repeated = s->sender.repeated,
+	};
+	char *content = malloc(sizeof(done) + nulls);
+	int err;
+
+	if (!content)
+		return fpisa_fail(-ENOMEM, "no memory for a message");
+	memcpy(content, &done, sizeof(done));
+	if (nulls)
+		memcpy(content + sizeof(done), src->null_rows, nulls);
+	err = fpisa_control_send(&s->control, FPISA_CONTROL_DONE, content, sizeof(done) + nulls);
+	free(content);
+	s->state = IDLE;
+	return err;
+}
+
+/* Its epoch is over: the master begins another attempt, of all workers. */
+int session_say_lost(struct session *s)
+{
+	s->state = OPENED;
+	return fpisa_control_send(&s->control, FPISA_CONTROL_LOST, &s->start.attempt, sizeof(s->start.attempt));
+}
+
+/* In one sentence; then it is read no more. */
+void session_say_failed(struct session *s, int error)
+{
+	struct pollfd p = { .fd = fpisa_channel_fd(s->control.channel), .events = POLLOUT };
+	char content[4 + FPISA_MESSAGE_SIZE], bytes[4096];
+	uint64_t until = fpisa_now() + LAST_WORD_MS * MS;
+	int32_t number = error;
+	const __u8 *ignored;
+	__u16 type;
+	size_t n;
+
+	memcpy(content, &number, sizeof(number));
+	n = sizeof(number) + (size_t)snprintf(content + sizeof(number), sizeof(content) - sizeof(number), "%s", fpisa_error()) + 1;
+	if (!fpisa_channel_open(s->control.channel) || fpisa_control_send(&s->control, FPISA_CONTROL_FAILED, content, n))
+		return;
+	while (fpisa_now() < until && fpisa_control_work(&s->control, &type, &ignored, &n) >= 0 &&
+	       (fpisa_control_waiting(&s->control) || !fpisa_channel_flushed(s->control.channel)))
+		poll(&p, 1, 10);
+	/* A socket that is closed over unread bytes would take it back. */
+	shutdown(p.fd, SHUT_WR);
+	p.events = POLLIN;
+	while (fpisa_now() < until && poll(&p, 1, 100) >= 0 && recv(p.fd, bytes, sizeof(bytes), MSG_DONTWAIT) != 0)
+		;
+}
