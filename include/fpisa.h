@@ -421,6 +421,7 @@ struct fpisa_query_options {
 	uint32_t timeout_ms;  /* how long nothing may go on before it is an error; 0: 10000 */
 	double loss, duplicate, reorder, delay, corrupt; /* fault injection, for tests: as struct fpisa_options */
 	uint64_t seed;
+	const char *where; /* which rows: "price>=1.5,day<1999-01-01,name='a, b',shop not null", all of which hold; NULL: all */
 };
 
 /* A column of the answer. */

@@ -128,6 +128,7 @@ static const struct verb verbs[] = {
 	  "  --having COND      of groups, as 'sum>=100': count, sum, min, max or avg, then <, <=, =, >=\n"
 	  "                     or >, then a number\n"
 	  "  --columns LIST     of rows; default all\n"
+	  "  --where LIST       COLUMN OP VALUE,... that all hold, with <, <=, =, <>, >=, >; COLUMN null; COLUMN not null\n"
 	  "  --prune WHO        network (default): rows pass the aggregator; none: all come here;\n"
 	  "                     workers: each prunes its own, and what is left comes here\n"
 	  "  --preaggregate     each worker adds its rows up by key first, exactly\n"
@@ -139,6 +140,18 @@ static const struct verb verbs[] = {
 	  "  --debug-faults F   faults to frames at all members, as of job add\n"
 	  "The answer is CSV on stdout; where its rows went is said on stderr: sent = pruned + absorbed +\n"
 	  "received. An answer that is not exact and whole is an error.\n", .unpinned = true },
+	{ "query demo", verb_query_demo, "[--rows N] [--workers 2|4] [--loss P] [OPTION...] [--json]",
+	  "the paper's five queries in PostgreSQL, over a network made for it",
+	  "  --rows N           of the Big Data benchmark's uservisits, over all workers; default 300000\n"
+	  "  --scale S          of TPC-H, by tpchgen-cli from PyPI; default 0.01; 0: without it\n"
+	  "  --workers N        2 (default) or 4\n"
+	  "  --loss P           share of frames that workers and master drop; default 0\n"
+	  "  --mbit N           rate of every link; default as fast as it goes\n"
+	  "  --runs N           of each query: medians; default 1\n"
+	  "  --seed S           of uservisits; default 1\n"
+	  "  --plot FILE.svg    the seconds as bars, by gnuplot\n"
+	  "For the source tree, as root, where make postgres works. Each query runs with the network pruning, with nobody, with\n"
+	  "each worker for itself, and by PostgreSQL alone over the same rows; answers are compared.\n", .unpinned = true },
 	{ "config check", verb_config_check, "[FILE]", "every error of a configuration file, with its line",
 	  config_more },
 	{ "config apply", verb_config_apply, "[FILE]", "load and make what a configuration file says and is missing",

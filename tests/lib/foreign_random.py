@@ -15,6 +15,7 @@ KEYS = {
 }
 BYTES = {"int32": 4, "date": 4, "real": 4, "int64": 8, "double": 8, "text": 5}
 NULL = "~"
+SUMMABLE = [v for v in HARD if not 1e38 < abs(v) < math.inf]  # what lies beyond the range has a test of its own
 AGGREGATES = "fpisa_sum", "fpisa_avg", "min", "max", "count"
 
 
@@ -40,7 +41,7 @@ class Table:
         self.columns = [(f"k{i}", kind, rng.random() < 0.5) for i, kind in enumerate(kinds)]
         self.columns += [("x", "real", rng.random() < 0.5), ("y", "real", rng.random() < 0.5)]
         few = rng.random() < 0.5
-        values = {"x": rng.choice([HARD, [1e30, 1.0, -1e30], None]), "y": None}
+        values = {"x": rng.choice([SUMMABLE, [1e30, 1.0, -1e30], None]), "y": None}
 
         def value(name, kind, not_null):
             if not not_null and rng.random() < 0.2:
@@ -73,16 +74,28 @@ class Table:
 
     # Each is (statement with room for a table's name, check of its answer, of that over the near table, and of all rows).
 
+    def where(self):
+        """What workers take, and some that they do not."""
+        rng, terms = self.rng, []
+        for name, kind, _ in rng.sample(self.columns, rng.choice([0, 0, 1, 1, 2])):
+            values = KEYS[kind] + ([0.5, -1e30, 1.0] if kind in ("real", "double") else [])
+            value, is_a = literal(rng.choice(values)), TYPES[kind]
+            is_a = {"real": rng.choice(["real", "double precision"]), "date": rng.choice(["date", "date", "timestamp"]),
+                    "int32": rng.choice(["integer", "bigint"])}.get(kind, is_a)
+            operator = rng.choice(["<", "<=", "=", "<>", ">=", ">"])
+            terms.append(rng.choice([f"{name} {operator} {value}::{is_a}", f"{name} {operator} {value}::{is_a}",
+                                     f"{value}::{is_a} {operator} {name}", f"{name} IS NULL", f"{name} IS NOT NULL",
+                                     f"({name} > {value}::{is_a} OR {name} IS NULL)"]))
+        return " WHERE " + " AND ".join(terms) if terms else ""
+
     def rows_query(self):
         names = self.rng.sample([c[0] for c in self.columns], self.rng.randint(1, len(self.columns)))
-        where = self.rng.choice(["", "WHERE x > 0 ", "WHERE x IS NULL ", "WHERE k0 IS NOT NULL AND y < 1e3 "])
-        return f"SELECT {', '.join(names)} FROM {{}} {where}", lambda far, near, _: sorted(far) == sorted(near)
+        return f"SELECT {', '.join(names)} FROM {{}}{self.where()}", lambda far, near, _: sorted(far) == sorted(near)
 
     def first_query(self):
         name = self.rng.choice("xy")
         limit, offset = self.rng.choice([1, 3, 20, 1000]), self.rng.choice([0, 0, 1, 5])
-        where = self.rng.choice(["", "", "", " WHERE x < 1", " WHERE k0 IS NULL"])
-        text = f"SELECT {name}, * FROM {{}}{where} ORDER BY {name}{self.rng.choice(['', ' DESC'])}" \
+        text = f"SELECT {name}, * FROM {{}}{self.where()} ORDER BY {name}{self.rng.choice(['', ' DESC'])}" \
                f"{self.rng.choice(['', ' NULLS FIRST', ' NULLS LAST'])} LIMIT {limit} OFFSET {offset}"
 
         def check(far, near, rows):
@@ -103,12 +116,13 @@ class Table:
         aggregates = rng.sample([f"{a}({value})" for a in AGGREGATES] + ["count(*)"], rng.randint(1, 4))
         having = rng.choice(["", "", f" HAVING max({value}) > 0.5", f" HAVING count({value}) >= 2", f" HAVING fpisa_sum({value}) <= 1",
                              " HAVING count(*) > 1"])
-        text = f"SELECT {', '.join(keys + aggregates)} FROM {{}} GROUP BY {', '.join(keys)}{having}"
+        where = self.where()
+        text = f"SELECT {', '.join(keys + aggregates)} FROM {{}}{where} GROUP BY {', '.join(keys)}{having}"
 
         def check(far, near, _):
             if sorted(far) != sorted(near):
                 return False
-            if having or f"fpisa_sum({value})" not in aggregates:
+            if having or where or f"fpisa_sum({value})" not in aggregates:
                 return True
             at = len(keys) + aggregates.index(f"fpisa_sum({value})")
             found = groups_of([(tuple(self.normal(self.text_of(self.value_of(r, k))) for k in keys), self.value_of(r, value))

@@ -204,6 +204,7 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
     assert 'column "shop" is of type bigint, and of type integer at the workers' in fails(
         server, "SELECT shop, max(price) FROM wide GROUP BY shop", "far")
     assert far("SELECT shop, sum(price) FROM text GROUP BY shop ORDER BY shop") == [("1", "9.49"), ("2", "1.0")]
+    assert "t.csv: column shop is int32, not int64".replace("t.csv", "sales.csv") in fails(server, "SELECT * FROM wide WHERE shop = 1", "far")
     workers.table("sales", ("shop int32 not null", "day date", "price real"), [*SALES, (3, "2024-05-01", None)])
     assert 'column "price" is NOT NULL, and has 1 NULLs at the workers' in fails(
         server, "SELECT day, count(*), max(price) FROM strict GROUP BY day", "far")

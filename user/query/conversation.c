@@ -68,13 +68,13 @@ static int say_ready(struct session *s)
 
 static int take_open(struct session *s, const __u8 *content, size_t n)
 {
-	const char *strings[4], *at = (const char *)content + sizeof(s->want), *end = (const char *)content + n;
+	const char *strings[FPISA_QUERY_STRINGS], *at = (const char *)content + sizeof(s->want), *end = (const char *)content + n;
 	int err;
 
 	if (s->state != GREETING || n < sizeof(s->want))
 		return malformed();
 	memcpy(&s->want, content, sizeof(s->want));
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < FPISA_QUERY_STRINGS; i++) {
 		strings[i] = at;
 		at = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
 		if (!at++)
@@ -147,7 +147,7 @@ int session_say_done(struct session *s)
 		.rank = s->want.kind == FPISA_QUERY_SCAN ? s->start.rank : s->member.rank,
 		.rows = src->read,
 		.nulls = src->nulls,
-		.sent = s->want.kind == FPISA_QUERY_SCAN ? src->read : s->sender.sent,
+		.sent = s->want.kind == FPISA_QUERY_SCAN ? src->given : s->sender.sent,
 		.weight = s->sender.weight,
 		.frames = s->sender.last,
 		.repeated = s->sender.repeated,

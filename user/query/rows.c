@@ -90,6 +90,10 @@ int session_scan(struct session *s)
 	while (!err && rc > 0 && fpisa_control_waiting(&s->control) < AHEAD) {
 		rc = source_record(&s->source, &s->records, &s->n_records, &s->room);
 		err = rc < 0 ? rc : send_records(s, !rc);
+		if (rc == SOURCE_LATER) {
+			progress(s);
+			break;
+		}
 	}
 	return err ?: rc ? err : session_say_done(s);
 }

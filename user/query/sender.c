@@ -48,13 +48,17 @@ static void store_row(char *p, uint32_t key_bytes, const struct fpisa_row *r)
 static int take_rows(struct sender *s, char *payload)
 {
 	struct fpisa_row r;
-	uint32_t n = 0;
+	uint32_t n = s->taken;
 	int rc = 1;
 
-	while (n < s->a_frame && (rc = s->rows.next(s->rows.arg, &r)) > 0) {
+	s->taken = 0;
+	while (n < s->a_frame && (rc = s->rows.next(s->rows.arg, &r)) == 1) {
 		store_row(payload + n++ * s->row_bytes, s->member->key_bytes, &r);
 		s->weight += s->member->key_bytes > 4 ? r.count & FPISA_ROW_COUNT : 1;
 	}
+	s->later = rc == SENDER_LATER;
+	if (s->later)
+		s->taken = n;
 	return rc < 0 ? rc : (int)n;
 }
 
@@ -68,8 +72,8 @@ static int make_frame(struct sender *s)
 
 	if (!s->over) {
 		n = take_rows(s, payload);
-		if (n < 0)
-			return n;
+		if (n < 0 || s->later)
+			return n < 0 ? n : 0;
 		s->over = (uint32_t)n < s->a_frame;
 	}
 	/* The last one has none, and leaves when all others are acknowledged. */
@@ -119,6 +123,7 @@ int sender_turn(struct sender *s, uint64_t now)
 	struct fpisa_member_frame batch[FPISA_BATCH];
 	int n = 0, rc = 0;
 
+	s->later = 0;
 	for (uint64_t i = s->low; !rc && i < s->next; i++) {
 		struct sender_frame *f = frame_of(s, i);
 
@@ -164,7 +169,7 @@ bool sender_acked(struct sender *s, uint64_t sequence, uint64_t now)
 
 uint64_t sender_due(const struct sender *s)
 {
-	uint64_t due = UINT64_MAX;
+	uint64_t due = s->later ? 0 : UINT64_MAX;
 
 	for (uint64_t i = s->low; i < s->next; i++) {
 		const struct sender_frame *f = &s->frame[i % FPISA_QUERY_WINDOW];

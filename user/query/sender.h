@@ -11,7 +11,9 @@
 #include "lib/query/member.h"
 #include "lib/rto.h"
 
-/* Where rows come from. 1: *row is the next, 0: there is none, or -errno with the message set. */
+#define SENDER_LATER 2
+
+/* Where rows come from. 1: *row is the next, 0: there is none, SENDER_LATER: ask again in another turn, or -errno with the message set. */
 struct sender_rows {
 	int (*next)(void *arg, struct fpisa_row *row);
 	void *arg;
@@ -25,6 +27,8 @@ struct sender {
 	uint64_t next;	  /* the next that is sent for the first time */
 	uint64_t last;	  /* 0: not known yet */
 	int over;	  /* there are no more rows */
+	int later;	  /* its rows wait for another turn: */
+	uint32_t taken;	  /* so many are in the next frame */
 	uint32_t window;  /* frames that may be in flight now */
 	uint32_t credit;  /* acknowledgements since it was widened */
 	uint64_t narrowed_ns;

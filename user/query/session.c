@@ -72,7 +72,7 @@ static int check_time(struct session *s, uint64_t now)
 	s->waiting = waiting;
 	if (patience(s) && now > s->progress_ns + patience(s))
 		return late(s);
-	if (s->state < REDUCING || s->state > SENDING || now < s->told_ns + WORKING_NS || s->progress_ns < s->told_ns)
+	if (s->state < REDUCING || s->state > SCANNING || now < s->told_ns + WORKING_NS || s->progress_ns < s->told_ns)
 		return 0;
 	s->told_ns = now;
 	return fpisa_control_send(&s->control, FPISA_CONTROL_WORKING, NULL, 0);
@@ -122,6 +122,8 @@ static int turn(struct session *s)
 		err = session_reduce(s);
 	if (!err && s->state == SENDING)
 		err = sender_turn(&s->sender, fpisa_now());
+	if (s->sender.later)
+		progress(s);
 	if (!err && s->state == SENDING && sender_done(&s->sender))
 		err = session_say_done(s);
 	if (!err && s->state == SCANNING)

@@ -10,7 +10,8 @@
 #include "lib/base/error.h"
 #include "source.h"
 
-#define SLICE 4096 /* rows, before the network has its turn */
+#define SLICE 4096   /* rows, before the network has its turn */
+#define UNFIT 16384 /* rows in sequence that the query is not about, the same */
 
 /* -- columns ----------------------------------------------------------------- */
 
@@ -51,7 +52,7 @@ static int find_value(struct source *s, const char *name)
 	return 0;
 }
 
-static int find_all(struct source *s, const char *const strings[4])
+static int find_all(struct source *s, const char *const strings[FPISA_QUERY_STRINGS])
 {
 	int err = find_value(s, strings[1]);
 
@@ -59,6 +60,8 @@ static int find_all(struct source *s, const char *const strings[4])
 		err = find_columns(s, strings[2], s->key, &s->n_keys);
 	if (!err)
 		err = find_columns(s, strings[3], s->column, &s->n_columns);
+	if (!err)
+		err = where_parse(&s->where, &s->table.schema, strings[4], s->table.file);
 	if (err || s->n_columns || s->want.kind == FPISA_QUERY_TABLE)
 		return err;
 	for (int i = 0; i < s->table.schema.n; i++)
@@ -66,7 +69,7 @@ static int find_all(struct source *s, const char *const strings[4])
 	return 0;
 }
 
-int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[4])
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS])
 {
 	int err;
 
@@ -82,6 +85,7 @@ void source_close(struct source *s)
 		partition_close(&s->table);
 	fpisa_groups_free(&s->groups);
 	fpisa_top_free(&s->top);
+	where_free(&s->where);
 	free(s->null_rows);
 	s->null_rows = NULL;
 }
@@ -96,7 +100,7 @@ int source_begin(struct source *s, uint32_t key_bytes)
 	int err = partition_rewind(&s->table);
 
 	s->key_bytes = key_bytes;
-	s->read = s->nulls = s->next = 0;
+	s->read = s->nulls = s->given = s->next = 0;
 	s->n_null_rows = 0;
 	s->n_terms = s->next_term = 0;
 	s->sum.acc.rows = s->count_left = 0;
@@ -148,7 +152,24 @@ static int make_key(struct source *s, const struct fpisa_field *field, struct fp
 	return 0;
 }
 
-/* The next row that counts: 1, 0 at the end, or -errno. */
+/* The next row that the query is about: 1, 0 at the end, SOURCE_LATER, or -errno. */
+static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOST], uint64_t *place)
+{
+	int unfit = 0, rc;
+
+	while ((rc = text_row(&s->table.text, field, place)) > 0) {
+		s->read++;
+		rc = where_holds(&s->where, &s->table.text, field);
+		if (rc)
+			return rc;
+		if (++unfit == UNFIT)
+			return SOURCE_LATER;
+	}
+	s->over = !rc;
+	return rc ?: partition_unchanged(&s->table);
+}
+
+/* The next of them that counts. */
 static int next_of_table(struct source *s, struct fpisa_row *r)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
@@ -156,9 +177,8 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 	uint64_t place;
 	int rc;
 
-	while ((rc = text_row(&s->table.text, field, &place)) > 0) {
+	while ((rc = next_row(s, field, &place)) == 1) {
 		*r = (struct fpisa_row){ .count = 1 };
-		s->read++;
 		v = s->value >= 0 ? &field[s->value] : NULL;
 		if (v && v->null) {
 			rc = keep_null(s, place);
@@ -179,8 +199,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 		}
 		return make_key(s, field, r) ?: 1;
 	}
-	s->over = !rc;
-	return rc ?: partition_unchanged(&s->table);
+	return rc;
 }
 
 /* -- reduced by the worker itself ---------------------------------------------------- */
@@ -196,7 +215,7 @@ int source_reduce(struct source *s)
 		struct fpisa_top_row top;
 
 		rc = next_of_table(s, &r);
-		if (rc <= 0)
+		if (rc <= 0 || rc == SOURCE_LATER)
 			break;
 		if (s->want.kind == FPISA_QUERY_TABLE) {
 			rc = fpisa_groups_add(&s->groups, &r) ?: 1;
@@ -305,17 +324,8 @@ static int put(char **to, size_t *used, size_t *room, const void *from, size_t n
 	return 0;
 }
 
-int source_record(struct source *s, char **to, size_t *used, size_t *room)
+static int put_record(struct source *s, const struct fpisa_field *field, char **to, size_t *used, size_t *room)
 {
-	struct fpisa_field field[FPISA_COLUMNS_MOST];
-	uint64_t place;
-	int rc = text_row(&s->table.text, field, &place);
-
-	if (rc <= 0) {
-		s->over = !rc;
-		return rc ?: partition_unchanged(&s->table);
-	}
-	s->read++;
 	for (int i = 0; i < s->n_columns; i++) {
 		const struct fpisa_field *f = &field[s->column[i]];
 		uint32_t len = f->null ? FPISA_QUERY_NULL : (uint32_t)f->len;
@@ -330,8 +340,22 @@ int source_record(struct source *s, char **to, size_t *used, size_t *room)
 	return 1;
 }
 
+int source_record(struct source *s, char **to, size_t *used, size_t *room)
+{
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	uint64_t place;
+	int rc = next_row(s, field, &place);
+
+	if (rc != 1)
+		return rc;
+	s->given++;
+	return put_record(s, field, to, used, room);
+}
+
 int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room)
 {
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	uint64_t found;
 	int err = partition_unchanged(&s->table);
 
 	if (err)
@@ -339,5 +363,6 @@ int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, 
 	if (place >= (uint64_t)s->table.as_opened.st_size)
 		return fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file, (unsigned long long)place);
 	text_seek(&s->table.text, place);
-	return source_record(s, to, used, room);
+	err = text_row(&s->table.text, field, &found);
+	return err <= 0 ? err : put_record(s, field, to, used, room);
 }

@@ -12,6 +12,8 @@
 #include "lib/query/groups.h"
 #include "lib/query/top.h"
 #include "partition.h"
+#include "sender.h"
+#include "where.h"
 
 struct source {
 	struct partition table;
@@ -20,7 +22,10 @@ struct source {
 	int n_keys, n_columns;
 	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST];
 	uint32_t key_bytes; /* of the query */
-	uint64_t read, nulls; /* rows, and those of them whose value is NULL */
+	struct where where;
+	uint64_t read;	/* rows of the table */
+	uint64_t nulls; /* of those that the query is about: whose value is NULL */
+	uint64_t given; /* of those: as records, one after the other */
 	bool over;		/* the table is read to its end */
 	uint64_t *null_rows; /* places of the first of them, up to the limit */
 	size_t n_null_rows, room;
@@ -39,7 +44,7 @@ struct source {
  * Opens the table of a checked OPEN, whose strings are `strings`, and finds its columns. 0, or -errno with the message set:
  * there is none, or it has no such columns, or of other types.
  */
-int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[4]);
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS]);
 void source_close(struct source *s); /* also of one that is all 0 */
 
 /* From the first row on, with keys of so many bytes. 0, or -errno with the message set. */
@@ -48,10 +53,13 @@ int source_begin(struct source *s, uint32_t key_bytes);
 /* Reads some rows of one that reduces by itself: 1 as long as there are more; else 0, or -errno with the message set. */
 int source_reduce(struct source *s);
 
+/* What source_next() and source_record() return when they have read much, and found no row that the query is about. */
+#define SOURCE_LATER SENDER_LATER
+
 /* Of struct sender_rows, with the source as its arg. */
 int source_next(void *arg, struct fpisa_row *row);
 
-/* Appends the record of the row at that place, or of the next one (control.h, RECORDS): 1, 0: there is none, or -errno. */
+/* Appends the record of the row at that place, or of the next one (control.h, RECORDS): 1, 0: there is none, SOURCE_LATER, or -errno. */
 int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room);
 int source_record(struct source *s, char **to, size_t *used, size_t *room);
 

@@ -31,6 +31,7 @@ enum {
 	OPT_ASCENDING,
 	OPT_NULLS_FIRST,
 	OPT_COLUMNS,
+	OPT_WHERE,
 	OPT_HAVING,
 	OPT_PREAGGREGATE,
 	OPT_TIMEOUT,
@@ -54,6 +55,7 @@ static const struct option options[] = {
 	{ "ascending", no_argument, NULL, OPT_ASCENDING },
 	{ "nulls-first", no_argument, NULL, OPT_NULLS_FIRST },
 	{ "columns", required_argument, NULL, OPT_COLUMNS },
+	{ "where", required_argument, NULL, OPT_WHERE },
 	{ "having", required_argument, NULL, OPT_HAVING },
 	{ "preaggregate", no_argument, NULL, OPT_PREAGGREGATE },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
@@ -164,6 +166,9 @@ static int take(struct asked *a, int opt, char *arg)
 		break;
 	case OPT_COLUMNS:
 		o->columns = arg;
+		break;
+	case OPT_WHERE:
+		o->where = arg;
 		break;
 	case OPT_HAVING:
 		err = parse_having(arg, &a->having);

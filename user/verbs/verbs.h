@@ -20,6 +20,7 @@ int verb_query_show(int argc, char **argv);
 int verb_query_del(int argc, char **argv);
 int verb_query_data(int argc, char **argv);
 int verb_query_run(int argc, char **argv);
+int verb_query_demo(int argc, char **argv);
 int verb_config_check(int argc, char **argv);
 int verb_config_apply(int argc, char **argv);
 int verb_stats(int argc, char **argv);

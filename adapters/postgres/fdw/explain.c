@@ -31,7 +31,7 @@ static char *aggregate_list(const struct fdw_scan *s)
 	return list.data;
 }
 
-static const char *asked(const struct fdw_scan *s)
+static const char *what(const struct fdw_scan *s)
 {
 	const struct fdw_shape *shape = &s->shape;
 	const char *aggregates;
@@ -48,6 +48,11 @@ static const char *asked(const struct fdw_scan *s)
 		break;
 	}
 	return "all rows";
+}
+
+static const char *asked(const struct fdw_scan *s)
+{
+	return *s->shape.where ? psprintf("%s, where %s", what(s), s->shape.where) : what(s);
 }
 
 static const char *who_prunes(const struct fdw_scan *s, const struct fdw_choice *c)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The foreign data wrapper (doc/fdw.md), in parts: options.c, what servers, mappings and tables say; plan.c, scans and the
- * first N rows; upper.c, groups; choose.c, which query at the aggregator is free; scan.c, rows; explain.c; import.c.
+ * first N rows; where.c, which rows; upper.c, groups; choose.c, which query at the aggregator is free; scan.c, rows; explain.c; import.c.
  */
 #ifndef FPISA_POSTGRES_FDW_H
 #define FPISA_POSTGRES_FDW_H
@@ -75,6 +75,7 @@ struct fdw_shape {
 	bool no_nulls;	  /* the answer is right only if the value is never NULL */
 	List *by;	  /* columns of the key */
 	uint32 key_bytes; /* that the key takes */
+	const char *where; /* which rows, as workers read it; "": all */
 	List *outputs;	  /* of groups, for each column of the scan: place in `by`, or FDW_COUNT ... */
 };
 
@@ -84,8 +85,8 @@ enum fdw_output { FDW_COUNT = -1, FDW_SUM = -2, FDW_MIN = -3, FDW_MAX = -4, FDW_
 struct fdw_rel {
 	Oid server, table;
 	struct fdw_shape shape;
+	List *pushed, *local; /* conditions of WHERE that workers look at, and those that they do not: of RestrictInfo */
 	const char *why_not; /* what the query could have been, and why it is not; NULL */
-	struct fdw_shape *groups; /* of upper.c */
 };
 
 List *fdw_shape_list(const struct fdw_shape *shape, const char *why_not);
@@ -94,6 +95,11 @@ void fdw_shape_read(List *list, struct fdw_shape *shape, const char **why_not);
 void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table);
 void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table);
 ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses, Plan *outer);
+
+/* -- where.c ----------------------------------------------------------------------- */
+
+/* Parts r's table's conditions into r->pushed and r->local; r->shape.where is set. */
+void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r);
 
 /* -- upper.c ----------------------------------------------------------------------- */
 

@@ -38,6 +38,7 @@ List *fdw_shape_list(const struct fdw_shape *s, const char *why_not)
 	l = number(l, s->value);
 	l = number(l, s->no_nulls);
 	l = number(l, s->key_bytes);
+	l = lappend(l, makeString(pstrdup(s->where)));
 	l = lappend(l, s->by);
 	l = lappend(l, s->outputs);
 	return lappend(l, makeString(pstrdup(why_not ? why_not : "")));
@@ -53,10 +54,11 @@ void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
 		.value = (AttrNumber)intVal(list_nth(list, 4)),
 		.no_nulls = intVal(list_nth(list, 5)),
 		.key_bytes = (uint32)intVal(list_nth(list, 6)),
-		.by = list_nth(list, 7),
-		.outputs = list_nth(list, 8),
+		.where = strVal(list_nth(list, 7)),
+		.by = list_nth(list, 8),
+		.outputs = list_nth(list, 9),
 	};
-	*why_not = strVal(list_nth(list, 9));
+	*why_not = strVal(list_nth(list, 10));
 	if (!**why_not)
 		*why_not = NULL;
 }
@@ -83,14 +85,14 @@ static uint64 rows_wanted(const Query *q)
 }
 
 /* Rows that the query drops, adds up or joins before it sorts and counts them are needed, all of them. */
-static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel)
+static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel, const struct fdw_rel *r)
 {
 	const Query *q = root->parse;
 
 	if (bms_membership(root->all_baserels) != BMS_SINGLETON || rel->reloptkind != RELOPT_BASEREL)
 		return "the rows of several tables are sorted";
-	if (rel->baserestrictinfo)
-		return "workers know nothing of WHERE";
+	if (r->local)
+		return "workers do not know all of WHERE";
 	if (q->hasAggs || q->groupClause || q->groupingSets || q->havingQual || q->distinctClause || q->setOperations)
 		return "it is not rows of the table that are sorted";
 	if (q->hasWindowFuncs || q->hasTargetSRFs)
@@ -101,7 +103,7 @@ static const char *other_rows(PlannerInfo *root, const RelOptInfo *rel)
 }
 
 /* Is it the first rows by a column? Else the reason, or NULL if nobody would think so. */
-static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, struct fdw_shape *s)
+static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const struct fdw_rel *r, struct fdw_shape *s)
 {
 	const Query *q = root->parse;
 	const SortGroupClause *by;
@@ -113,7 +115,7 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, struct f
 		return NULL;
 	if (!fdw_pushdown)
 		return "fpisa.pushdown is off";
-	why = other_rows(root, rel);
+	why = other_rows(root, rel, r);
 	if (why)
 		return why;
 	if (q->limitOption == LIMIT_OPTION_WITH_TIES)
@@ -144,7 +146,8 @@ void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
 
 	r->server = rel->serverid;
 	r->table = table;
-	r->why_not = first_rows(root, rel, &r->shape);
+	fdw_part_where(rel, r);
+	r->why_not = first_rows(root, rel, r, &r->shape);
 	rel->fdw_private = r;
 	if (rel->tuples <= 0)
 		rel->tuples = ROWS;
@@ -157,7 +160,7 @@ void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table pg_attribute_unused
 {
 	const struct fdw_rel *r = rel->fdw_private;
 	bool first = r->shape.kind == FDW_TOPN;
-	double come = first ? rel->rows : rel->tuples;
+	double come = first || !r->local ? rel->rows : rel->tuples;
 	Cost startup = STARTUP + rel->baserestrictcost.startup + (first ? ROW_AT_WORKER * rel->tuples : 0);
 	Cost total = startup + (first ? 0 : ROW_AT_WORKER * rel->tuples) +
 		     come * (ROW_FROM_WORKER + rel->baserestrictcost.per_tuple);
@@ -200,7 +203,7 @@ ForeignScan *fdw_plan(PlannerInfo *root pg_attribute_unused(), RelOptInfo *rel, 
 		return make_foreignscan(targets, list_nth(path->fdw_private, 2), 0, NIL, linitial(path->fdw_private), scan_targets, NIL,
 					outer);
 	}
-	clauses = extract_actual_clauses(clauses, false);
+	clauses = extract_actual_clauses(list_difference_ptr(clauses, r->pushed), false);
 	shape = r->shape;
 	shape.outputs = columns_used(rel, table, clauses);
 	return make_foreignscan(targets, clauses, rel->relid, NIL, fdw_shape_list(&shape, r->why_not), NIL, NIL, outer);

@@ -189,6 +189,7 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 		.timeout_ms = s->server->timeout_ms,
 		.pruning = (uint8_t)s->choice.pruning,
 		.limit = shape->limit,
+		.where = *shape->where ? shape->where : NULL,
 		.ascending = shape->ascending,
 		.nulls_first = shape->nulls_first,
 		.loss = fdw_loss,

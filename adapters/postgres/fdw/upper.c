@@ -31,6 +31,7 @@
 struct groups {
 	PlannerInfo *root;
 	RelOptInfo *table;
+	const struct fdw_rel *rel;
 	Oid relation;
 	TupleDesc columns;
 	struct fdw_shape shape;
@@ -216,8 +217,9 @@ static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 
 	if (!fdw_pushdown)
 		return refuse(g, "fpisa.pushdown is off");
-	if (g->table->baserestrictinfo)
-		return refuse(g, "workers know nothing of WHERE");
+	if (g->rel->local)
+		return refuse(g, "workers do not know all of WHERE");
+	g->shape.where = g->rel->shape.where;
 	if (q->groupingSets)
 		return refuse(g, "there are grouping sets");
 	if (!q->groupClause)
@@ -264,7 +266,7 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 {
 	struct fdw_rel *r = in->fdw_private;
 	Relation relation;
-	struct groups g = {.root = root, .table = in};
+	struct groups g = {.root = root, .table = in, .rel = in->fdw_private};
 	Node *having;
 
 	if (stage != UPPERREL_GROUP_AGG || in->reloptkind != RELOPT_BASEREL || !r || out->fdw_private)

@@ -50,6 +50,17 @@ EXPLAIN (COSTS OFF) SELECT * FROM t ORDER BY x LIMIT 10;
 EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t GROUP BY i;
 RESET fpisa.pushdown;
 
+-- Which rows.
+EXPLAIN (COSTS OFF) SELECT i FROM t WHERE 3 < i AND l <= 5 AND s = 'a''b, c' AND s <> u AND d >= timestamp '1994-01-01' ORDER BY x LIMIT 3;
+EXPLAIN (COSTS OFF) SELECT i FROM t WHERE 3 < i AND l <= 5 AND s = 'a''b, c' AND d >= date '1994-01-01'
+    AND d < date '1994-01-01' + interval '1 year' AND y IS NOT NULL AND z IS NULL AND x BETWEEN 0.1 AND real '0.1' ORDER BY x LIMIT 3;
+EXPLAIN (COSTS OFF) SELECT i FROM t WHERE i = 1 OR x > 1;
+EXPLAIN (COSTS OFF) SELECT i FROM t WHERE d > timestamp '1994-01-01 12:00' AND d < 'infinity' AND s < 'a' AND i + 1 > 2 AND x > 'NaN' AND z = 'Infinity';
+EXPLAIN (COSTS OFF) SELECT u, max(x) FROM t WHERE i > 1 GROUP BY u;
+EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t WHERE i > 1 AND random() < 2 GROUP BY i;
+EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t WHERE current_date > date '1994-01-01' GROUP BY i;
+EXPLAIN (COSTS OFF) SELECT i, max(x) FROM t WHERE d < date '1994-01-01' GROUP BY i;
+
 -- Groups.
 EXPLAIN (COSTS OFF) SELECT i, max(x), min(x), count(x), fpisa_sum(x), fpisa_avg(x) FROM t GROUP BY i;
 EXPLAIN (COSTS OFF) SELECT i, count(*), max(y) - min(y) FROM t GROUP BY i;

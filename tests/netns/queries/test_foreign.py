@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Foreign tables of a PostgreSQL on the master's host, pruned and added up by the aggregator."""
+import json
+import os
 import random
+import re
 import socket
 import subprocess
 import threading
@@ -10,7 +13,7 @@ import pytest
 import foreign_random
 import postgres
 import queries
-from lab import ADDRESS, SLOW, draw_seed
+from lab import ADDRESS, FPISA, SLOW, TOP, draw_seed
 from queries import Queries
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
@@ -19,12 +22,25 @@ QUERIES = "topn 1 limit 500, topn 2 limit 500 ascending, table 3 limit 100 key-b
     "local-port 18002 worker-port 18003"
 
 
-@pytest.fixture
-def far(lab, tmp_path):
-    """A network of two workers, with queries of both kinds, and a server at the master."""
+def server_of(q):
+    """A PostgreSQL on the master's host, and the workers' key."""
+    with q.master.entered():
+        q.server = postgres.Server()
+    q.sql = q.server.sql
+    with open(q.key) as f:
+        return [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def possible():
     why = postgres.lacking()
     if why:
         pytest.skip(why)
+
+
+@pytest.fixture
+def far(lab, tmp_path):
+    """A network of two workers, with queries of both kinds, and a server at the master."""
     net = lab(workers=3)
     net.load()
     q = Queries(net, str(tmp_path))
@@ -34,17 +50,13 @@ def far(lab, tmp_path):
     q.add("table", 100, "--key-bytes", 32, number=3)
     net.fpisa("query", "add", 4, "--kind", "table", "--limit", 50, "--key-bytes", 4, "--address", ADDRESS, "--workers",
               ",".join(a + ":18003" for a in net.addresses[:-1]), "--master", net.addresses[-1] + ":18002")
-    with q.master.entered():
-        server = postgres.Server()
-    with open(q.key) as f:
-        key = [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
-    server.sql(f"""CREATE EXTENSION fpisa;
+    key = server_of(q)
+    q.sql(f"""CREATE EXTENSION fpisa;
 CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(net.addresses[:-1])}', aggregator '{ADDRESS}', queries '{QUERIES}',
     timeout '{int(20 * SLOW)}');
 CREATE USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (key '{key}')""")
-    q.server, q.sql = server, server.sql
     yield q
-    server.close()
+    q.server.close()
     q.close()
 
 
@@ -144,3 +156,47 @@ def test_no_aggregator(far):
     with pytest.raises(postgres.Failed, match=f"query 9: the aggregator at {ADDRESS} does not answer in 1000 ms"):
         far.sql("SELECT x FROM t ORDER BY x DESC LIMIT 1")
     assert far.sql("SET fpisa.pruning = none; SELECT x FROM t ORDER BY x DESC LIMIT 1") == [("1",)]
+
+
+def test_page(lab, tmp_path):
+    """doc/fdw.md, section 1, on the machines of doc/query.md's."""
+    with open(os.path.join(TOP, "doc", "fdw.md")) as f:
+        blocks = re.findall(r"^```(\w+)\n(.*?)^```$", f.read(), re.M | re.S)
+    net = lab(workers=3)
+    net.load()
+    q = Queries(net, str(tmp_path))
+    try:
+        for rank in range(2):
+            q.table(rank, [(1, "2024-05-01", 9.99), (2, "2024-05-01", 1e30), (1, "2024-05-02", -0.5), (2, None, -1e30), (2, "2024-05-03", 1.0)],
+                    ("shop int32 not null", "day date", "price real"), "sales")
+        q.serve()
+        q.add("table", 100000, "--key-bytes", 8, number=5)
+        q.add("topn", 1000, "--key-bytes", 8, number=6)
+        key = server_of(q)
+        for (kind, text), shown in zip(blocks, blocks[1:] + [("", "")]):
+            for old, new in (("10.0.0.11", net.addresses[0]), ("10.0.0.12", net.addresses[1]), ("10.0.0.13", net.addresses[2]),
+                             ("'10.0.0.1'", f"'{ADDRESS}'"), ("KEY", key), ("--kind", f"--address {ADDRESS} --kind")):
+                text = text.replace(old, new)
+            if kind == "sh":
+                for command in text.splitlines():
+                    net.fpisa(*command.split()[1:])
+            elif kind == "sql":
+                rows = ["|".join(r) for r in q.sql(text)]
+                assert shown[0] != "text" or rows == shown[1].splitlines(), rows
+    finally:
+        if hasattr(q, "server"):
+            q.server.close()
+        q.close()
+
+
+def test_demo():
+    """Five queries' shapes but TPC-H's, for which PyPI is needed; with frames that are lost."""
+    p = subprocess.run([FPISA, "query", "demo", "--rows", "20000", "--scale", "0", "--loss", "0.02", "--json"], capture_output=True, text=True)
+    assert p.returncode == 0, p.stderr
+    results = {r["name"]: r for r in json.loads(p.stdout)}
+    assert list(results) == ["top_n", "group_by_having", "group_by_sum"]
+    for r in results.values():
+        assert r["answers_equal"] and r["rows"] == 20000 == r["forwarded"] + r["pruned"] + r["absorbed"], r
+    assert results["top_n"]["pruned"] > 10000 and results["group_by_sum"]["absorbed"] == 20000
+    p = subprocess.run([FPISA, "query", "demo", "--workers", "3"], capture_output=True, text=True)
+    assert p.returncode == 2 and "invalid choice" in p.stderr

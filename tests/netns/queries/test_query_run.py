@@ -103,6 +103,14 @@ def test_types(asked):
     assert {tuple(r[:3]): r[3] for r in counted} == {k: v[0] for k, v in want.items()}
     for pruning in ("--preaggregate",), ("--prune", "workers"):
         assert sorted(q.run("--by", "d,s,i", *pruning)[0], key=repr) == sorted(counted, key=repr)
+    # Some rows.
+    for where, holds in (("d=1999-12-31", lambda r: r[0] == "1999-12-31"), ("s not null, s<>'a b'", lambda r: r[1] not in (None, "a b")),
+                         ("x>=50.5,x<1e2,i int64 < 0", lambda r: r[3] >= 50.5 and r[2] < 0), ("d null", lambda r: r[0] is None)):
+        want = queries.groups_of([(r[:3], r[3]) for r in rows if holds(r)])
+        for options in PRUNING.values():
+            got, _ = q.run("--by", "d,s,i", "--value", "x", "--where", where, *options)
+            assert {tuple(r[:3]): (r[3], r[4]) for r in got} == {k: v[:2] for k, v in want.items()}, where
+        assert len(q.run("--where", where, network=False)[0]) == sum(map(holds, rows))
     # All of it, over TCP.
     scanned, counts = q.run(network=False)
     assert sorted(map(repr, map(tuple, scanned))) == sorted(map(repr, rows)) and counts["received"] == len(rows)
@@ -250,6 +258,11 @@ def test_refusals(asked, tmp_path):
             (groups, {"table": "../t"}, "'../t' is no name of a table"),
             (groups, {"table": "/etc/passwd"}, "'/etc/passwd' is no name of a table"),
             (("--by", "z"), {}, "t.csv: the schema has no column 'z'"),
+            (("--where", "z=1"), {}, "t.csv: the schema has no column 'z'"),
+            (("--where", "k"), {}, "t.csv: 'k' is no list of conditions COLUMN OP VALUE"),
+            (("--where", "k=1,v='2"), {}, "t.csv: 'v='2' is no list of conditions"),
+            (("--where", "k=1.5"), {}, "t.csv: column k is int32: '1.5' is no value of it"),
+            (("--where", "v real=1,k real=1"), {}, "t.csv: column k is int32, not real"),
             (("--by", "v", "--value", "k"), {}, "t.csv: column k is int32; values of queries are real"),
             (groups, {"number": 6}, "query 6 at the aggregator is "),
             (groups, {"number": 9}, "query 9: the aggregator at 10.99.0.1 does not answer"),

@@ -6,7 +6,7 @@
 #include "control.h"
 #include "lib/base/error.h"
 
-#define VERSION 1
+#define VERSION 2
 
 static enum fpisa_manager_reason check(const struct fpisa_manager_message *m, enum fpisa_manager_side from)
 {

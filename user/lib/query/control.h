@@ -3,7 +3,8 @@
  * What the master of a query and a worker say to each other beside the rows,
  * over TCP in TLS, with keys and in messages as of the manager (channel.h):
  *
- *	OPEN	master	what is wanted: struct fpisa_query_open, then strings, each with its 0: table, value, by, columns
+ *	OPEN	master	what is wanted: struct fpisa_query_open, then strings, each with its 0: table, value, by, columns,
+ *			where
  *	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key and of the rows
  *	START	master	struct fpisa_query_start: from the first row on, in another attempt than before
  *	WORKING	worker	nothing: there is progress
@@ -25,6 +26,7 @@
 #define FPISA_CONTROL_PORT 18001	/* TCP, of workers */
 #define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
 #define FPISA_CONTROL_MOST (64u << 20) /* bytes of a content */
+#define FPISA_QUERY_STRINGS 5
 #define FPISA_QUERY_NULL 0xffffffffu
 #define FPISA_QUERY_SCAN 0 /* beside FPISA_QUERY_TOPN and FPISA_QUERY_TABLE */
 

@@ -107,6 +107,8 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 		rc = copy_text(&q->by, o->by);
 	if (!rc)
 		rc = copy_text(&q->columns, o->columns);
+	if (!rc)
+		rc = copy_text(&q->where, o->where);
 	if (rc)
 		return rc;
 	q->kind = o->by ? FPISA_QUERY_TABLE : o->limit ? FPISA_QUERY_TOPN : FPISA_QUERY_SCAN;

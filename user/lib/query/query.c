@@ -317,6 +317,7 @@ void fpisa_query_close(struct fpisa_query *q)
 	free(q->value);
 	free(q->by);
 	free(q->columns);
+	free(q->where);
 	free(q->out);
 	free(q->text);
 	free(q->space);

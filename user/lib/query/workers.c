@@ -68,19 +68,20 @@ static int send_open(struct fpisa_query *q, struct fpisa_query_worker *w)
 		.seed = o->seed + (uint64_t)(w - q->worker + 1) * 0x9e3779b97f4a7c15ull,
 		.faults = {share(o->loss), share(o->duplicate), share(o->reorder), share(o->delay), share(o->corrupt)},
 	};
-	const char *strings[] = {q->table, q->value ? q->value : "", q->by ? q->by : "", q->columns ? q->columns : ""};
+	const char *strings[FPISA_QUERY_STRINGS] = {q->table, q->value ? q->value : "", q->by ? q->by : "",
+						    q->columns ? q->columns : "", q->where ? q->where : ""};
 	size_t n = sizeof(open);
 	char *content;
 	int rc;
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < FPISA_QUERY_STRINGS; i++)
 		n += strlen(strings[i]) + 1;
 	content = malloc(n);
 	if (!content)
 		return fpisa_fail(-ENOMEM, "no memory for a message");
 	memcpy(content, &open, sizeof(open));
 	n = sizeof(open);
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < FPISA_QUERY_STRINGS; i++)
 		n += (size_t)(stpcpy(content + n, strings[i]) - (content + n)) + 1;
 	rc = fpisa_control_send(&w->control, FPISA_CONTROL_OPEN, content, n);
 	free(content);

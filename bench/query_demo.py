@@ -1,0 +1,266 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""The paper's five queries in PostgreSQL, over workers whose rows pass an aggregator.
+
+A network of namespaces: workers, an aggregator with the datapath, and a master with a PostgreSQL of its own, whose foreign
+tables (doc/fdw.md) are the workers' rows of the Big Data benchmark and of TPC-H. Each query runs with the network pruning, with nobody pruning,
+with each worker pruning for itself, and by PostgreSQL alone over the same rows, which it loads itself; all four answers are compared.
+All of it is gone when it ends. It needs root.
+"""
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+
+import common  # noqa: E402
+
+import lab  # noqa: E402
+import postgres  # noqa: E402
+from queries import Queries  # noqa: E402
+
+VISITS_OF_A_PAGE = 5 / 3
+NOW = "SELECT extract(epoch FROM clock_timestamp())"
+WAYS = {"on": "SET fpisa.pruning = network;", "off": "SET fpisa.pruning = none;", "workers": "SET fpisa.pruning = workers;"}
+TPCH = "customer", "orders", "lineitem", "part", "partsupp", "supplier", "nation"
+# Texts in keys, and the most bytes that they have.
+TEXTS = {"uservisits": {"useragent": 31, "languagecode": 31}}
+
+Q20 = """SELECT s_name, s_address FROM {0}.supplier, {0}.nation WHERE s_suppkey IN (
+    SELECT ps_suppkey FROM {0}.partsupp, {0}.part,
+        (SELECT l_partkey, l_suppkey, fpisa_sum({1}) AS total FROM {0}.lineitem
+         WHERE l_shipdate >= date '1994-01-01' AND l_shipdate < date '1994-01-01' + interval '1 year' GROUP BY l_partkey, l_suppkey) sent
+    WHERE ps_partkey = p_partkey AND p_name LIKE 'forest%' AND l_partkey = ps_partkey AND l_suppkey = ps_suppkey
+        AND ps_availqty > {2} * total)
+AND s_nationkey = n_nationkey AND n_name = 'CANADA' ORDER BY s_name"""
+# name: (what it is, statement; its answer is compared as it stands, or sorted)
+QUERIES = {
+    "top_n": ("the first 250 visits by revenue", "SELECT adrevenue FROM {0}.uservisits ORDER BY adrevenue DESC LIMIT 250"),
+    "group_by_having": ("agents by their greatest and least revenue",
+                        "SELECT useragent, max(adrevenue), min(adrevenue) FROM {0}.uservisits GROUP BY useragent "
+                        "HAVING max(adrevenue) > 0.5"),
+    "group_by_sum": ("revenue of each language", "SELECT languagecode, fpisa_sum(adrevenue) FROM {0}.uservisits GROUP BY languagecode"),
+    "tpch_q3": ("TPC-H 3, unshipped orders", """SELECT l_orderkey, fpisa_sum(l_extendedprice * (1 - l_discount)) AS revenue, o_orderdate, o_shippriority
+    FROM {0}.customer, {0}.orders, {0}.lineitem
+    WHERE c_mktsegment = 'BUILDING' AND c_custkey = o_custkey AND l_orderkey = o_orderkey AND o_orderdate < date '1995-03-15'
+        AND l_shipdate > date '1995-03-15'
+    GROUP BY l_orderkey, o_orderdate, o_shippriority ORDER BY revenue DESC, o_orderdate LIMIT 10"""),
+    "tpch_q20": ("TPC-H 20, suppliers with much in stock: by l_quantity", Q20.replace("{1}", "l_quantity").replace("{2}", "0.5")),
+    "tpch_q20_price": ("the same by l_extendedprice, which the paper converts",
+                       Q20.replace("{1}", "l_extendedprice").replace("{2}", "0.0005")),
+}
+
+
+# -- data ------------------------------------------------------------------------
+
+def make_data(args, folder):
+    """Directories 0, 1, ... of workers in `folder`. Which tables."""
+    def must(*argv):
+        subprocess.run([str(a) for a in argv], check=True, stdout=subprocess.DEVNULL)
+
+    must(lab.FPISA, "query", "data", folder, "--pages", max(100, int(args.rows / VISITS_OF_A_PAGE)), "--visits", args.rows,
+         "--workers", args.workers, "--seed", args.seed)
+    if not args.scale:
+        return ["uservisits"]
+    must("/usr/bin/python3", os.path.join(postgres.TOP, "data", "tpch.py"), folder, "--scale", args.scale, "--workers", args.workers)
+    return ["uservisits", *TPCH]
+
+
+def load(server, tables, folder, workers):
+    """Foreign tables in the schema `far`; their rows in the schema `near`, from the workers' files."""
+    server.sql("CREATE SCHEMA far; CREATE SCHEMA near; IMPORT FOREIGN SCHEMA tables LIMIT TO (" + ", ".join(tables) +
+               ") FROM SERVER workers INTO far")
+    for table in tables:
+        for column, most in TEXTS.get(table, {}).items():
+            server.sql(f"ALTER FOREIGN TABLE far.{table} ALTER {column} OPTIONS (ADD bytes '{most}')")
+        server.sql(f"CREATE UNLOGGED TABLE near.{table} (LIKE far.{table})")
+        for rank in range(workers):
+            csv = os.path.join(folder, str(rank), table + ".csv")
+            if os.path.exists(csv):
+                server.sql(f"COPY near.{table} FROM '{csv}' (FORMAT csv, HEADER)")
+            else:
+                server.sql(f"COPY near.{table} FROM PROGRAM 'sed ''s/|$//'' {csv[:-4]}.tbl' (DELIMITER '|')")
+    server.sql("ANALYZE")
+
+
+# -- a query -----------------------------------------------------------------------
+
+def foreign_scans(plan):
+    if plan["Node Type"] == "Foreign Scan":
+        yield plan
+    for below in plan.get("Plans", ()):
+        yield from foreign_scans(below)
+
+
+def counts_of(server, settings, statement):
+    """What became of the rows that workers sent, over all of the plan's foreign scans."""
+    rows = server.sql(f"{settings} EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement}")
+    scans = list(foreign_scans(json.loads("".join("|".join(r) for r in rows))[0]["Plan"]))
+    return {name: sum(s["Rows " + what] for s in scans)
+            for name, what in (("rows", "Sent"), ("forwarded", "Received"), ("pruned", "Pruned"), ("absorbed", "Absorbed"))}
+
+
+def timed(server, settings, statement, runs):
+    """(answer, seconds: the median)."""
+    seconds = []
+    for _ in range(runs):
+        # The connection is not counted.
+        rows = server.sql(f"{settings} {NOW}; {statement}; {NOW};")
+        seconds.append(float(rows[-1][0]) - float(rows[0][0]))
+    return rows[1:-1], statistics.median(seconds)
+
+
+def measure(server, args, name):
+    what, statement = QUERIES[name]
+    loss = f"SET fpisa.debug_loss = {args.loss}; " if args.loss else ""
+    far, near = statement.replace("{0}", "far"), statement.replace("{0}", "near")
+    answers, seconds = {}, {}
+    for way, settings in WAYS.items():
+        answers[way], seconds[way] = timed(server, loss + settings, far, args.runs)
+    answers["alone"], seconds["alone"] = timed(server, "", near, args.runs)
+    counts = counts_of(server, loss + WAYS["on"], far)
+    assert counts["rows"] == counts["forwarded"] + counts["pruned"] + counts["absorbed"], counts
+    ordered = [a if "ORDER BY" in statement else sorted(a) for a in answers.values()]
+    equal = all(a == ordered[-1] for a in ordered)
+    if name == "top_n":
+        # Of visits with the same revenue any may be the last: the others are those of the table.
+        whole = "SELECT * FROM {0}.uservisits ORDER BY adrevenue DESC LIMIT 250"
+        equal &= server.sql(f"SELECT count(*) FROM (({whole.format('far')}) EXCEPT ALL SELECT * FROM near.uservisits) s") == [("0",)]
+    return {"name": name, **counts, **{"seconds_" + way: round(seconds[way], 4) for way in seconds},
+            "speedup": round(seconds["off"] / seconds["on"], 3), "answer_rows": len(answers["on"]), "answers_equal": equal}
+
+
+# -- the network ---------------------------------------------------------------------
+
+def make_network(args, folder):
+    net = lab.Lab(workers=args.workers + 1)
+    net.load()
+    q = Queries(net, folder)
+    q.directory = lambda rank: os.path.join(folder, str(rank))
+    if args.mbit:
+        net.slow(args.mbit)
+        for port in net.ports:
+            net.agg.run("tc", "qdisc", "add", "dev", port, "root", "tbf", "rate", f"{args.mbit}mbit", "burst", "64kb", "latency", "1s")
+    q.serve()
+    q.add("topn", 1000, "--key-bytes", 8, number=1)
+    q.add("table", 4096, "--key-bytes", 32, number=2)
+    q.add("table", 262144, "--key-bytes", 8, number=3)
+    return net, q
+
+
+def make_server(net, q):
+    with q.master.entered():
+        server = postgres.Server(shared_buffers="512MB", work_mem="256MB", timezone="UTC", jit="off")
+    with open(q.key) as f:
+        key = [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
+    server.sql(f"""CREATE EXTENSION fpisa;
+CREATE SERVER workers FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(net.addresses[:-1])}', aggregator '{lab.ADDRESS}',
+    queries 'topn 1 limit 1000, table 2 limit 4096 key-bytes 32, table 3 limit 262144 key-bytes 8', timeout '60');
+CREATE USER MAPPING FOR CURRENT_USER SERVER workers OPTIONS (key '{key}')""")
+    return server
+
+
+# -- what it says ----------------------------------------------------------------------
+
+HEAD = f"{'query':<16} {'rows':>9} {'forwarded':>9} {'pruned':>9} {'absorbed':>9} {'on s':>8} {'off s':>8} {'workers s':>9} " \
+    f"{'alone s':>8} {'off:on':>7}  equal"
+
+
+def print_line(r):
+    print(f"{r['name']:<16} {r['rows']:>9} {r['forwarded']:>9} {r['pruned']:>9} {r['absorbed']:>9} {r['seconds_on']:>8.3f} "
+          f"{r['seconds_off']:>8.3f} {r['seconds_workers']:>9.3f} {r['seconds_alone']:>8.3f} {r['speedup']:>7.2f}  "
+          f"{'yes' if r['answers_equal'] else 'NO'}", flush=True)
+
+
+def plot(results, path):
+    """Bars of seconds, as SVG."""
+    rows = "\n".join(f"{r['name']} {r['seconds_on']} {r['seconds_off']} {r['seconds_workers']} {r['seconds_alone']}" for r in results)
+    script = f"""set terminal svg noenhanced size 900,420 background 'white'; set output '{path}'
+$data << EOD
+{rows}
+EOD
+set style data histograms; set style fill solid 0.8; set yrange [0:*]; set ylabel 'seconds'; set grid ytics; set key top left
+plot $data using 2:xtic(1) title 'the network prunes', '' using 3 title 'nobody prunes', '' using 4 title 'workers prune', \\
+    '' using 5 title 'PostgreSQL alone, rows loaded before'
+"""
+    subprocess.run(["gnuplot"], input=script, text=True, check=True)
+
+
+def parse():
+    p = argparse.ArgumentParser(prog="fpisa query demo", description=__doc__.splitlines()[0])
+    p.add_argument("--rows", type=int, default=300000, help="of uservisits, over all workers; default 300000")
+    p.add_argument("--scale", default="0.01", help="of TPC-H; 0: without it, as where PyPI cannot be reached; default 0.01")
+    p.add_argument("--workers", type=int, choices=(2, 4), default=2)
+    p.add_argument("--loss", type=float, default=0, help="share of frames that members drop, to 0.9")
+    p.add_argument("--mbit", type=int, default=0, help="rate of every link, Mbit/s; default as fast as it goes")
+    p.add_argument("--runs", type=int, default=1, help="of each query and way: medians")
+    p.add_argument("--seed", type=int, default=1, help="of uservisits")
+    p.add_argument("--plot", metavar="FILE.svg", help="the seconds as bars, by gnuplot")
+    p.add_argument("--json", action="store_true", help="an array, an object a query")
+    args = p.parse_args()
+    args.scale = None if float(args.scale) == 0 else args.scale
+    if args.rows < 1 or not 0 <= args.loss <= 0.9 or args.runs < 1:
+        p.error("--rows and --runs are at least 1, --loss is 0 to 0.9")
+    if os.geteuid():
+        p.exit(1, "fpisa: query demo: it makes network namespaces: run it as root\n")
+    why = postgres.lacking()
+    if why:
+        p.exit(1, f"fpisa: query demo: {why}; make postgres\n")
+    return args
+
+
+def run(args, folder):
+    os.chmod(folder, 0o755)  # the server reads the files, too
+    tables = make_data(args, folder)
+    common.own_mounts()
+    net = q = server = None
+    try:
+        net, q = make_network(args, folder)
+        server = make_server(net, q)
+        load(server, tables, folder, args.workers)
+        results = []
+        if not args.json:
+            print(HEAD)
+        for name in QUERIES:
+            if name.startswith("tpch") and not args.scale:
+                continue
+            results.append(measure(server, args, name))
+            if not args.json:
+                print_line(results[-1])
+    finally:
+        if server:
+            server.close()
+        if q:
+            q.close()
+        if net:
+            net.close()
+    return results
+
+
+def main():
+    args = parse()
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    folder = tempfile.mkdtemp(prefix="fpisa-query-demo-")
+    try:
+        results = run(args, folder)
+    except (AssertionError, postgres.Failed, subprocess.CalledProcessError) as e:
+        sys.exit(f"fpisa: query demo: {e}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if args.json:
+        print(json.dumps(results, indent=2))
+    if args.plot:
+        plot(results, args.plot)
+    if not all(r["answers_equal"] for r in results):
+        sys.exit("fpisa: query demo: answers differ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which rows of a table a query is about: "COLUMN OP VALUE,...", all of which hold, with the operators <, <=, =, <>, >=, > and a value
+ * as it stands in files, in single quotes ('' for one) where it has a comma, blanks or quotes; or "COLUMN null", "COLUMN not null". A type
+ * may stand behind the column, which it then has to have. As in SQL a comparison of NULL holds for none, NaN is above all else, reals are compared as doubles; texts with = and <> alone.
+ */
+#ifndef FPISA_QUERY_WHERE_H
+#define FPISA_QUERY_WHERE_H
+
+#include <stdint.h>
+
+#include "text.h"
+
+#define WHERE_TERMS 16
+
+enum where_operator { WHERE_LESS, WHERE_LESS_EQUAL, WHERE_EQUAL, WHERE_OTHER, WHERE_GREATER_EQUAL, WHERE_GREATER, WHERE_NULL, WHERE_NOT_NULL };
+
+struct where_term {
+	int column;
+	enum where_operator is;
+	int64_t integer; /* the value, of int32, int64, date */
+	double real;	 /* of real, double */
+	const char *text;
+	size_t len;
+};
+
+struct where {
+	int n;
+	struct where_term term[WHERE_TERMS];
+	char *texts;
+};
+
+/* 0, or -errno with the message set, which names `file`. */
+int where_parse(struct where *w, const struct schema *schema, const char *text, const char *file);
+void where_free(struct where *w);
+
+/* Does the row that `t` has given hold all? 1, 0, or -errno with the message set: a field is no value of its column. */
+int where_holds(const struct where *w, const struct text *t, const struct fpisa_field *field);
+
+#endif
