@@ -260,6 +260,7 @@ FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard 
 	user/lib/manager/protocol.c
 FUZZ_partial :=
 FUZZ_partition := user/query/schema.c user/query/text.c user/lib/query/column.c user/lib/base/error.c
+FUZZ_control := $(filter-out user/lib/manager/channel.c,$(LIB_SRC)) $(filter-out user/query/worker.c,$(wildcard user/query/*.c)) $(PARSERS)
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
 FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
 FUZZ_manager := $(PARSERS) $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
@@ -267,7 +268,7 @@ FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 $(B)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)
-	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -O2 $(FUZZ_SAN) -fsanitize=fuzzer-no-link $(DEP) -c $< -o $@
+	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -Wno-gnu-variable-sized-type-not-at-end -O2 $(FUZZ_SAN) -fsanitize=fuzzer-no-link $(DEP) -c $< -o $@
 
 fuzz_objects = $(addprefix $(B)/fuzz/,$(FUZZ_$(1):.c=.o))
 .SECONDEXPANSION:
@@ -310,7 +311,7 @@ $(B)/bench/query: $(B)/chk/bench/query.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
-BENCH ?= arith query wire steer worker collective mpi training sum
+BENCH ?= arith query pruning wire steer worker collective mpi training sum
 # What a part is built of, beside the programs of build/.
 BENCH_query := $(B)/bench/query
 BENCH_wire := $(B)/bench/wire
