@@ -20,11 +20,15 @@ static __always_inline void count_flags(struct fpisa_counters *c, __u32 flags)
 	c->results_inf += !!(flags & FPISA_INF);
 }
 
-/* The kernel takes a device that is gone out of the map, and a broadcast to none at all for a success. */
-static __always_inline int has_port(void *ports)
+/* Has job `id` a port behind its first? */
+GLOBAL_FN int has_further_port(__u32 id)
 {
+	void *ports = lookup(&fpisa_fanout, id);
+
+	if (!ports)
+		return 0;
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < FPISA_MAX_WORKERS; i++)
+	for (__u32 i = 1; i < FPISA_MAX_WORKERS; i++)
 		if (lookup(ports, i))
 			return 1;
 	return 0;
@@ -40,7 +44,8 @@ static __always_inline int fan_out(struct packet *p, __u32 payload, __s64 sums)
 	struct ethhdr *eth = p->h.eth;
 	const __u8 *group = (const __u8 *)&p->job->group;
 
-	if (!ports || !has_port(ports))
+	/* The kernel takes a device that is gone out of the map, and a broadcast to none at all for a success. */
+	if (!ports || (!lookup(ports, 0) && !has_further_port(p->id)))
 		return count_verdict(p->id, FPISA_V_fanout, XDP_DROP);
 	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
 	/* RFC 1112: the group's low 23 bits. */
