@@ -8,7 +8,8 @@ PAGE = os.path.join(TOP, "doc", "guide.md")
 EXAMPLE = os.path.join(TOP, "doc", "example", "allreduce.c")
 GROUP = os.path.join(TOP, "doc", "example", "group.c")
 PYTHON = [os.path.join(TOP, "adapters", *path) for path in (("python", "examples", "regression.py"), ("torch", "examples", "ddp.py"))]
-PLACES = ("the machine that builds", "the aggregator", "each worker")
+NORM = os.path.join(TOP, "adapters", "mpi", "examples", "norm.c")
+PLACES = ("the machine that builds", "the aggregator", "each worker", "the first worker")
 
 
 class Block:

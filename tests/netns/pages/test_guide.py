@@ -7,13 +7,16 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 
 import pytest
 
 import guide
 import lab as labs
+import mpi as mpis
 from lab import BPFFS, BUILD, MS_BIND, end, libc, mount, read_all, unmount, wait_until
 
 pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
@@ -28,6 +31,7 @@ table inet filter {
 	chain input {
 		type filter hook input priority filter; policy drop;
 		meta l4proto igmp accept
+		iifname lo accept
 	}
 }
 """
@@ -73,6 +77,18 @@ if starts:
 if verb == "reload":
     run("ExecReload")
 """
+# No sshd runs there either: what has this for ssh hands its command and files to the test, which runs it on that machine.
+SSH = r"""#!/usr/bin/python3
+import os, socket, sys
+argv = sys.argv[1:]
+while argv[0].startswith("-"):
+    del argv[0]
+s = socket.socket(socket.AF_UNIX)
+s.connect(os.path.expanduser("~/../ssh"))
+socket.send_fds(s, ["\n".join((argv[0], " ".join(argv[1:]))).encode()], [0, 1, 2])
+sys.exit(int(s.recv(16) or 255))
+"""
+MPI_LIBRARY = "/usr/lib/x86_64-linux-gnu"
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +100,14 @@ def installed(mounts):
         parts = ["install", "install-python", *(["install-torch"] if HAS_TORCH else [])]
         subprocess.run(["make", *parts, f"B={BUILD}", f"DESTDIR={top}", "PREFIX=/usr"], cwd=guide.TOP, check=True,
                        stdout=subprocess.DEVNULL)
+        if not mpis.lacking("openmpi"):
+            subprocess.run(["make", "install-mpi", "MPIS=openmpi", f"B={BUILD}", f"DESTDIR={top}", f"LIBDIR={MPI_LIBRARY}"],
+                           cwd=guide.TOP, check=True, stdout=subprocess.DEVNULL)
         os.makedirs(top + "/usr/bin", exist_ok=True)
-        with open(top + "/usr/bin/systemctl", "w") as f:
-            f.write(SYSTEMCTL)
-        os.chmod(f.name, 0o755)
+        for name, program in ("systemctl", SYSTEMCTL), ("ssh", SSH):
+            with open(f"{top}/usr/bin/{name}", "w") as f:
+                f.write(program)
+            os.chmod(f.name, 0o755)
         for target in ("/usr", "/etc"):
             if libc.mount(b"overlay", target.encode(), b"overlay", 1, f"lowerdir={top}{target}:{target}".encode()):
                 pytest.skip("this kernel has no overlay filesystem over " + target)
@@ -108,7 +128,7 @@ class Site(labs.Lab):
         self.spaces, self.ports, self.addresses, self.home = [], ["eth0"], list(WORKERS), home
         self.agg, self.switch = self.netns(), self.netns()
         self.worker = [self.netns() for _ in WORKERS]
-        self.places = {"the aggregator": [self.agg], "each worker": self.worker}
+        self.places = {"the aggregator": [self.agg], "each worker": self.worker, "the first worker": self.worker[:1]}
         # The switch floods groups, as one without IGMP snooping.
         self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
         for n, (ns, address) in enumerate(zip([self.agg, *self.worker], [AGGREGATOR, *WORKERS])):
@@ -124,6 +144,29 @@ class Site(labs.Lab):
                 self.nft(ns)
         # What doctor sees of the switch, it sees by a process there.
         self.switch.spawn("sleep", "600")
+        self.sshd = socket.socket(socket.AF_UNIX)
+        self.sshd.bind(os.path.join(home, "ssh"))
+        os.chmod(os.path.join(home, "ssh"), 0o666)
+        self.sshd.listen()
+        threading.Thread(target=self.serve_ssh, daemon=True).start()
+
+    def serve_ssh(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self.ssh, args=[self.sshd.accept()[0]], daemon=True).start()
+
+    def ssh(self, client):
+        """A command for one of the machines, by the user of the workers: it has a name of its own."""
+        text, files, _, _ = socket.recv_fds(client, 1 << 16, 3)
+        address, command = text.decode().split("\n", 1)
+        ns = self.worker[WORKERS.index(address)]
+        user = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "sh", "-c", command)
+        p = ns.spawn("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', "worker" + address[-2:], *user, cwd=ns.home,
+                     env={"PATH": "/usr/bin:/bin", "HOME": ns.home}, **dict(zip(("stdin", "stdout", "stderr"), files)))
+        for f in files:
+            os.close(f)
+        client.sendall(str(p.wait()).encode())
+        client.close()
 
     @staticmethod
     def nft(ns):
@@ -167,6 +210,8 @@ class Site(labs.Lab):
             with open(f"/proc/{pid}/cmdline") as command:
                 if "serve" in command.read():
                     os.kill(pid, signal.SIGKILL)
+        self.sshd.shutdown(socket.SHUT_RDWR)
+        self.sshd.close()
         super().close()
 
     def at(self, place, text, **options):
@@ -216,15 +261,20 @@ def test_every_block_has_its_place():
 def follow(site, block):
     if block.kind == "c":
         for w in site.worker:
-            for example in guide.EXAMPLE, guide.GROUP, *guide.PYTHON:
+            for example in guide.EXAMPLE, guide.GROUP, guide.NORM, *guide.PYTHON:
                 shutil.copy(example, w.home)
     elif block.kind == "ini":
         with open("/etc/fpisa/fpisa.conf", "w") as f:
             f.write(block.text)
+    elif "mpirun" in block.text and mpis.lacking("openmpi"):
+        print(f"not run, {mpis.lacking('openmpi')}: {block.text}")
     elif "apt " not in block.text and (HAS_TORCH or "torchrun" not in block.text):
-        digests = set()
+        digests, of_mpi = set(), "mpirun" in block.text
+        before = counts(site) if of_mpi else {}
         for out in site.at(block.place, block.text, uid=NOBODY if block.user else 0):
             assert guide.missing(block.prints, out) == [], (block.text, out)
+            # It was served, by a job that has the number and the counters of the one before.
+            assert not of_mpi or ("fpisa: " not in out and counts(site)["result"] != before["result"]), out
             if "--mode exact" in block.text:
                 digests.update(re.findall(r", weights (\w+), ", out))
             if "fpisa stats 7\n" in block.text:
