@@ -36,7 +36,7 @@ class Cluster:
     def run(self, ranks, source, *argv, **env):
         """A program of this folder, to its end: (stdout, stderr)."""
         return mpis.run(self.host, self.mpi, ranks, self.folder, self.compiled(source), *argv,
-                        **{"FPISA_MANAGER": ADDRESS, "hosts": self.hosts, **env})
+                        **{"FPISA_MANAGER": ADDRESS, "FPISA_MIN_BYTES": 0, "hosts": self.hosts, **env})
 
     def sent(self):
         """Frames that the host has sent to the aggregator, whatever they are."""
@@ -44,7 +44,7 @@ class Cluster:
 
     def start(self, ranks, source, *argv, **more):
         argv, env = mpis.command(self.mpi, ranks, self.folder, self.compiled(source), *argv, FPISA_MANAGER=ADDRESS,
-                                 hosts=self.hosts, **more)
+                                 FPISA_MIN_BYTES=0, hosts=self.hosts, **more)
         return self.host.spawn(*argv, env=env)
 
     def compiled(self, source):

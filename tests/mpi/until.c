@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * All-reduces in place until one fails, which the error handler returns: `until call FILE`, or `until request FILE` by
- * MPI_Iallreduce; `until late FILE`: rank 1 does not come to the second, the first of its datatype. Each rank prints its process once they have begun. FILE.RANK has when, by the clock that all processes
- * have, and with what error it ended: a launcher that has lost a rank may pass no more on.
+ * MPI_Iallreduce; `until late FILE`: rank 1 does not come to the second, the first of its datatype. Each rank prints its
+ * process once they have begun. FILE.RANK has when, by the clock that all processes have, and with what error it ended: a
+ * launcher that has lost a rank may pass no more on.
  */
 #include <mpi.h>
 #include <signal.h>
