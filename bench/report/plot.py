@@ -54,7 +54,7 @@ def bars(ylabel, title, groups, series, value, names=None, least=None):
             f"2:({width * 0.92}) with boxes fs solid 0.85 lc rgb '{color}'"
         plots += [f"$s{i} using 1:{shape} {title_of}",
                   f"$s{i} using 1:3:(0):($4-$3) with vectors nohead lw 2 lc rgb 'black' notitle",
-                  f"$s{i} using 1:4:(sprintf('%.3g', $2)) with labels offset 0,0.7 font ',10' notitle"]
+                  f"$s{i} using 1:4:(sprintf($2 < 1000 ? '%.3g' : '%.0f', $2)) with labels offset 0,0.7 font ',10' notitle"]
     scale = f"set logscale y\nset yrange [{least}:{top * 1.8}]" if least else f"set yrange [0:{top * 1.18 or 1}]"
     tics = ", ".join(f"{lines_of(g)} {i}" for i, g in enumerate(groups))
     return (900, 480), "\n".join([
