@@ -135,17 +135,19 @@ class Queries:
         write_table(self.directory(rank), name, schema, rows, form)
         return rows
 
-    def serve(self, ranks=None):
+    def serve(self, ranks=None, **options):
         for rank in range(len(self.net.worker) - 1) if ranks is None else ranks:
             os.makedirs(self.directory(rank), exist_ok=True)
-            p = self.net.worker[rank].spawn(FPISA, "query", "worker", self.directory(rank), "--key", self.key)
+            p = self.net.worker[rank].spawn(FPISA, "query", "worker", self.directory(rank), "--key", self.key, **options)
             said = p.stdout.readline()
             assert said.startswith("serving "), said + p.stderr.read()
             self.workers.append(p)
 
-    def add(self, kind, limit, *options, number=5):
-        self.net.fpisa("query", "add", number, "--kind", kind, "--limit", limit, "--workers", ",".join(self.net.addresses[:-1]),
-                       "--master", self.net.addresses[-1], "--address", ADDRESS, *options)
+    def add(self, kind, limit, *options, number=5, port=None):
+        """port: UDP, of all members."""
+        at = [f"{a}:{port}" if port else a for a in self.net.addresses]
+        self.net.fpisa("query", "add", number, "--kind", kind, "--limit", limit, "--workers", ",".join(at[:-1]), "--master", at[-1],
+                       "--address", ADDRESS, *options)
 
     def remove(self, number=5):
         self.net.fpisa("query", "del", number)

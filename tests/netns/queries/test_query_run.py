@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Queries by `fpisa query run` over tables of `fpisa query worker`: every answer is the exact one, or an error."""
+import concurrent.futures
+import glob
 import importlib.util
 import json
 import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 
 import pytest
@@ -18,7 +21,8 @@ pytestmark = pytest.mark.cold  # the program array has more than a load leaves t
 
 PRUNING = {"network": (), "none": ("--prune", "none"), "workers": ("--prune", "workers"), "preaggregate": ("--preaggregate",)}
 ASKING = os.path.join(HERE, "asking.py")
-CHAOS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
+LANES = 8
+CHAOS = tuple(f"drop={loss},duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05" for loss in (0.2, 0.3, 0.4))
 
 
 @pytest.fixture
@@ -128,50 +132,101 @@ def test_parquet(asked, tmp_path):
         f.write(b"PAR1")
     q.serve()
     # pyarrow is nobody's dependency; where it is the file is none.
-    there = importlib.util.find_spec("pyarrow")
     says = q.fails("--by", "k", "--value", "v", "--prune", "none", network=False)
-    assert ("t.parquet" in says) if there else ("t.parquet: no pyarrow in python3: pip install pyarrow, or give the table as CSV" in says)
-    if not there:
-        pytest.skip("no pyarrow in python3, which reads Parquet")
-    import pyarrow
-    import pyarrow.parquet
-    table = pyarrow.table({"k": pyarrow.array([r[0] for r in rows], pyarrow.int32()),
-                           "v": pyarrow.array([r[1] for r in rows], pyarrow.float32())})
-    pyarrow.parquet.write_table(table, os.path.join(directory, "t.parquet"))
+    assert "t.parquet: no pyarrow in python3: pip install pyarrow, or give the table as CSV" in says or \
+        (importlib.util.find_spec("pyarrow") and "t.parquet: " in says)
+    # A worker without any python3.
+    q.close()
+    q.serve(env={**os.environ, "PATH": str(tmp_path)})
+    assert "t.parquet: there is no python3" in q.fails("--by", "k", "--value", "v", "--prune", "none", network=False)
+    # CSV goes on.
+    os.unlink(os.path.join(directory, "t.parquet"))
+    q.table(0, rows)
     q.check_groups(rows, "--prune", "none", network=False)
+
+
+WRITE_PARQUET = """
+import json, sys
+import pyarrow as pa, pyarrow.parquet as parquet
+rows = [[None if v is None else float(v) if i == 1 else v for i, v in enumerate(r)] for r in json.load(sys.stdin)]
+columns = list(zip(*rows))
+parquet.write_table(pa.table({"k": pa.array(columns[0], pa.int32()), "v": pa.array(columns[1], pa.float32()),
+                              "d": pa.array(columns[2], pa.string()).cast(pa.date32()),
+                              "s": pa.array(columns[3], pa.string())}), sys.argv[1], row_group_size=100)
+"""
+
+
+@pytest.mark.long
+def test_parquet_by_pyarrow(asked, tmp_path):
+    """pyarrow from PyPI, in an environment of its own: every type and special comes as it does from CSV."""
+    venv = tmp_path / "venv"
+    python = str(venv / "bin" / "python3")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    p = subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "install", "-q", "--target",
+                        *glob.glob(str(venv / "lib" / "python3*" / "site-packages")), "pyarrow"], capture_output=True, text=True)
+    if p.returncode:
+        pytest.skip("pip could not fetch pyarrow: " + (p.stderr.strip().splitlines() or [""])[-1])
+    rng = random.Random(draw_seed())
+    q = asked(1)
+    schema = ("k int32 not null", "v real", "d date", "s text")
+    rows = [(rng.randrange(9), rng.choice([*queries.HARD, None, 0.1, -7.25]), rng.choice(["1998-12-31", "2024-02-29", None]),
+             rng.choice(["", "a \"b\"", "é,", None])) for _ in range(1000)]
+    for name in "t", "bad":
+        q.table(0, rows, schema, name=name)
+        os.unlink(os.path.join(q.directory(0), name + ".csv"))
+        path = os.path.join(q.directory(0), name + ".parquet")
+        subprocess.run([python, "-c", WRITE_PARQUET, path], check=True, text=True,
+                       input=json.dumps([[r[0], None if r[1] is None else repr(r[1]), *r[2:]] for r in rows]))
+    with open(path, "r+b") as f:
+        f.truncate(os.path.getsize(path) - 9)
+    q.serve(env={**os.environ, "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"})
+    q.add("table", 5, "--key-bytes", 8)
+    for options in ((), ("--preaggregate",)):
+        q.check_groups([r[:2] for r in rows], *options)
+    got, _ = q.run("--columns", "k,d,s", network=False)
+    assert [tuple(r) for r in got] == [(r[0], *r[2:]) for r in rows]
+    says = q.fails("--by", "k", "--value", "v", table="bad")
+    assert "bad.parquet: " in says and says.count("\n") == 1, says
+    q.check_groups([r[:2] for r in rows])
 
 
 # -- faults -----------------------------------------------------------------------
 
-def chaos(q, rng, rounds):
-    """Frames are lost, doubled, late, in another order and damaged, at every member."""
+def chaos(q, lane, rounds, rng):
+    """Frames are lost, doubled, late, in another order and damaged, at every member: two runs a round."""
+    repeated, port, table = 0, 18100 + lane, f"t{lane}"
+    groups, first = {"number": 2 * lane, "table": table}, {"number": 2 * lane + 1, "table": table}
+    ports = "--worker-port", port, "--local-port", port
     for i in range(rounds):
         seed = rng.randrange(1 << 30)
-        print("round", i, "seed", seed)
-        rows = [r for w in range(2) for r in q.table(w, queries.adversarial(rng, rng.choice(("random", "hard", "nulls")), 1500, 60))]
-        faults = "--debug-faults", f"{CHAOS},seed={seed}"
-        q.add("table", rng.choice([1, 20, 100]), "--key-bytes", 8)
-        counts = q.check_groups(rows, *faults, *(rng.choice([(), ("--preaggregate",), ("--prune", "none")])))
-        assert counts["repeated"] > 0
-        q.remove()
-        q.add("topn", 100, "--key-bytes", 8)
-        q.check_top(rows, rng.choice([1, 100]), *faults)
-        q.remove()
+        print("lane", lane, "round", i, "seed", seed)
+        values = rng.choice(("random", "hard", "nulls"))
+        rows = [r for w in range(2) for r in q.table(w, queries.adversarial(rng, values, 500, 60), name=table)]
+        faults = "--debug-faults", f"{rng.choice(CHAOS)},seed={seed}"
+        if i % 8 == 0:
+            for query in (groups, first) if i else ():
+                q.remove(query["number"])
+            q.add("table", rng.choice([1, 20, 100]), "--key-bytes", 8, number=groups["number"], port=port)
+            q.add("topn", 100, "--key-bytes", 8, number=first["number"], port=port)
+        way = rng.choice([(), ("--preaggregate",), ("--prune", "none")])
+        repeated += q.check_groups(rows, *ports, *faults, *way, **groups)["repeated"]
+        repeated += q.check_top(rows, rng.choice([1, 100]), *ports, *faults, **first)["repeated"]
+    assert repeated > rounds
 
 
-def test_chaos(asked):
-    q = asked(2)
-    q.table(0, [])
+@pytest.mark.parametrize("runs", [6, pytest.param(2000, marks=pytest.mark.long)])
+def test_chaos(asked, runs):
+    """Several masters at once; most of the time all wait for what was lost."""
+    lanes = min(LANES, runs // 2)
+    q = asked(2, mtu=640)
+    for lane in range(lanes):
+        for w in range(2):
+            q.table(w, [], name=f"t{lane}")
     q.serve()
-    chaos(q, random.Random(draw_seed()), 3)
-
-
-@pytest.mark.long
-def test_chaos_at_length(asked):
-    q = asked(2)
-    q.table(0, [])
-    q.serve()
-    chaos(q, random.Random(draw_seed()), 100)
+    rngs = [random.Random(f"{draw_seed()} {lane}") for lane in range(lanes)]
+    with concurrent.futures.ThreadPoolExecutor(lanes) as pool:
+        for done in [pool.submit(chaos, q, lane, runs // 2 // lanes, rng) for lane, rng in enumerate(rngs)]:
+            done.result()
 
 
 def started(q, *options):
