@@ -74,7 +74,7 @@ TORCH_PACKAGES := python3-torch libtorch-dev pybind11-dev python3-dev
 # What the MPI adapter is built and tested with (adapters/mpi/rules.mk).
 MPI_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran
 # Programs that others wrote, which use it in mpi-long.
-MPI_PROGRAMS := lammps
+MPI_PROGRAMS := lammps quantum-espresso quantum-espresso-data python3-mpi4py
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -234,12 +234,15 @@ lint: $(CLI_OBJ) $(LIB_OBJ)
 	$(Q)tests/lint/rooms.py $(B) && tests/lint/run $(B)
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
-PACKETS_OWN := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/mutate.c tests/fuzz/targets.c tests/prog/harness.c \
-	user/datapath/families.c user/tables/kernel.c
+PACKETS_OWN := tests/fuzz/mutate.c tests/fuzz/headers.c tests/prog/harness.c user/datapath/families.c user/tables/kernel.c
 PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/tables/fill.c $(LIB_SRC)
-$(PACKETS_OWN:%.c=$(B)/san/%.o): | $(SKEL)
-FUZZ := $(B)/tests/fuzz/packets
-$(B)/tests/fuzz/packets: $(PACKETS_SRC:%.c=$(B)/san/%.o)
+PACKETS_packets := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/targets.c
+PACKETS_queries := tests/fuzz/queries.c tests/prog/queries.c user/datapath/queries.c
+FUZZ := $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries
+$(patsubst %.c,$(B)/san/%.o,$(PACKETS_OWN) $(PACKETS_packets) $(PACKETS_queries)): | $(SKEL)
+$(B)/tests/fuzz/packets: $(PACKETS_packets:%.c=$(B)/san/%.o)
+$(B)/tests/fuzz/queries: $(PACKETS_queries:%.c=$(B)/san/%.o)
+$(B)/tests/fuzz/packets $(B)/tests/fuzz/queries: $(PACKETS_SRC:%.c=$(B)/san/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SAN) $(filter %.o,$^) -lbpf -lpthread -lm -o $@
@@ -257,6 +260,7 @@ FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard 
 	user/lib/manager/protocol.c
 FUZZ_partial :=
 FUZZ_partition := user/query/schema.c user/query/text.c user/query/where.c user/lib/query/column.c user/lib/base/error.c
+FUZZ_control := $(filter-out user/lib/manager/channel.c,$(LIB_SRC)) $(filter-out user/query/worker.c,$(wildcard user/query/*.c)) $(PARSERS)
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
 FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
 FUZZ_manager := $(PARSERS) $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
@@ -264,7 +268,7 @@ FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 $(B)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)
-	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -O2 $(FUZZ_SAN) -fsanitize=fuzzer-no-link $(DEP) -c $< -o $@
+	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -Wno-gnu-variable-sized-type-not-at-end -O2 $(FUZZ_SAN) -fsanitize=fuzzer-no-link $(DEP) -c $< -o $@
 
 fuzz_objects = $(addprefix $(B)/fuzz/,$(FUZZ_$(1):.c=.o))
 .SECONDEXPANSION:
@@ -276,8 +280,8 @@ $(B)/tests/fuzz/user_%: $(B)/fuzz/tests/fuzz/user_%.o $$(call fuzz_objects,$$*)
 .PHONY: fuzz fuzz-user
 CASES ?= 10000000
 SECONDS ?= 600
-fuzz: $(B)/tests/fuzz/packets
-	$(Q)$(B)/tests/fuzz/packets --cases $(CASES) $(if $(SEED),--seed $(SEED))
+fuzz: $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries
+	$(Q)for f in $^; do $$f --cases $(CASES) $(if $(SEED),--seed $(SEED)) || exit 1; done
 fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 	$(Q)for t in $(FUZZ_USER); do tests/fuzz/run $(B) $$t $(SECONDS) $(SEED) || exit 1; done
 
@@ -307,7 +311,7 @@ $(B)/bench/query: $(B)/chk/bench/query.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
-BENCH ?= arith query wire steer worker collective mpi training sum merge
+BENCH ?= arith query pruning wire steer worker collective mpi training sum merge
 # What a part is built of, beside the programs of build/.
 BENCH_query := $(B)/bench/query
 BENCH_wire := $(B)/bench/wire

@@ -41,6 +41,9 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	size_t bytes = 0;
 	enum fpisa_dtype type = op && count > 0 && c != MPI_COMM_NULL ? dtype_of(t, &bytes) : 0;
 
+	/* Which arrays are none is MPI's to say. */
+	if (!send || !recv || recv == MPI_IN_PLACE)
+		return NULL;
 	m = type ? comm_of(c) : NULL;
 	if (!m || !agree_serves(m, c, type, bytes * (size_t)count))
 		return NULL;

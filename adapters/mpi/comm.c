@@ -73,11 +73,17 @@ static int end(MPI_Comm c, int key, void *value, void *extra)
 
 static int make_keys(void)
 {
-	int code, rc = 0;
+	int code, begun = 0, rc = 0;
 
 	pthread_mutex_lock(&once);
 	if (record_key != MPI_KEYVAL_INVALID)
 		goto out;
+	/* A program that has sessions alone has no MPI_COMM_SELF to tell of the end. */
+	PMPI_Initialized(&begun);
+	if (!begun) {
+		rc = -EINVAL;
+		goto out;
+	}
 	if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end, &end_key, NULL) ||
 	    PMPI_Comm_set_attr(MPI_COMM_SELF, end_key, &comms) ||
 	    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &record_key, NULL))

@@ -3,7 +3,7 @@
  * What the files of the MPI adapter (doc/mpi.md) share: calls.c has the entries, fortran.c those that Fortran
  * programs reach past them; comm.c keeps a record of each communicator, agree.c finds out with its ranks whether it is
  * served, levels.c sums within hosts first; service.c is a group or static jobs, offer.c what the environment says;
- * request.c is MPI_Iallreduce(), wait.c waits.
+ * request.c is MPI_Iallreduce(), wait.c waits; other.c refuses programs of the other MPI.
  */
 #ifndef FPISA_MPI_SHIM_H
 #define FPISA_MPI_SHIM_H

@@ -15,8 +15,8 @@ bridge they are put together, as a worker's card would let its kernel do
 live through the whole run and take turns, round by round, over the same
 links; a sum that is wrong ends it.
 
-One JSON line a point and contender: median, quartiles and the share of CPU
-time that was busy. `limit_s` is S/rate, what an aggregator could reach with
+One JSON line a point and contender: median, quartiles, the share of CPU time
+that was busy, and CPU seconds of all parties a GB that the workers contribute. `limit_s` is S/rate, what an aggregator could reach with
 no headers, `ring_limit_s` is 2(N-1)/N x S/rate. `share` is what the link
 needs for FPISA's frames over the time that was measured; `faster` is the
 fastest other's time over FPISA's, in the same round.
@@ -121,7 +121,8 @@ class Contender:
         return answers
 
     def run(self, operation, workers, count, algorithm):
-        """One sum: seconds from the first rank's start to the last one's end, CPU, and the ranks' figures."""
+        """One sum: seconds from the first rank's start to the last one's end, the CPUs' busy share, the ranks' figures, and
+        the CPUs' seconds."""
         self.order(workers, do="prepare", operation=operation, count=count)
         before = cpu_times()
         answers = self.order(workers, do="run", operation=operation, count=count, algorithm=algorithm,
@@ -130,7 +131,8 @@ class Contender:
         if not all(a["right"] for a in answers):
             raise Failure(f"{self.name}: {workers} workers, {count} values: wrong sum")
         seconds = (max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)) / 1e9
-        return seconds, busy[0] / max(1, sum(busy)), sum(a.get("retransmits", 0) for a in answers)
+        return (seconds, busy[0] / max(1, sum(busy)), sum(a.get("retransmits", 0) for a in answers),
+                busy[0] / os.sysconf("SC_CLK_TCK"))
 
 
 def cpu_times():
@@ -143,6 +145,8 @@ def cpu_times():
 
 class Stage:
     """Everybody on it: the network, the aggregator, the contenders' ranks."""
+
+    transport = labs.worker.UDP  # of FPISA's workers
 
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
@@ -169,7 +173,7 @@ class Stage:
         """Start the ranks and wait until each has called."""
         plan = {"world": self.world, "workers": self.args.workers, "jobs": self.jobs, "port": labs.PORT,
                 "library": labs.LIBRARY, "address": labs.ADDRESS,
-                "meeting": f"tcp://{self.net.addresses[0]}:29500", "algorithms": list(ALGORITHMS)}
+                "meeting": f"tcp://{self.net.addresses[0]}:29500", "algorithms": list(ALGORITHMS), "transport": self.transport}
         command = [sys.executable, "-B", RANK, name, self.listener.getsockname()]
         log = open(os.path.join(self.folder, name), "w+")
         files = {"stdout": log, "stderr": log}
@@ -292,7 +296,9 @@ class Bench:
                 "bytes": size, "rounds": len(rounds), "seconds": round(median, 7),
                 "seconds_quartiles": [round(low, 7), round(high, 7)], "limit_s": size * 8 / rate,
                 "ring_limit_s": 2 * (workers - 1) / workers * size * 8 / rate,
-                "cpu_busy": round(statistics.median(r[contender][1] for r in rounds), 3), "mtu": self.args.mtu}
+                "cpu_busy": round(statistics.median(r[contender][1] for r in rounds), 3),
+                "cpu_s_per_gb": round(statistics.median(r[contender][3] for r in rounds) / (size * workers) * 1e9, 3),
+                "mtu": self.args.mtu}
         if contender.name == "openmpi":
             line["algorithm"] = ALGORITHMS[algorithm]
         if contender.name == "fpisa":

@@ -34,7 +34,7 @@ TIMEOUT_MS = 60000
 
 
 class Fpisa:
-    """libfpisa, transport udp; a job for each number of workers."""
+    """libfpisa; a job for each number of workers."""
 
     def __init__(self, plan):
         self.rank = plan["rank"]
@@ -43,7 +43,7 @@ class Fpisa:
             if self.rank < int(n):
                 side = self.sides[int(n)] = worker.Worker(plan["library"])
                 options = worker.Options(size=ctypes.sizeof(worker.Options), local_port=plan["port"] + job,
-                                         timeout_ms=TIMEOUT_MS)
+                                         timeout_ms=TIMEOUT_MS, transport=plan.get("transport", worker.UDP))
                 rc = side.lib.fpisa_connect(ctypes.byref(side.handle), plan["address"].encode(), job,
                                             ctypes.byref(options))
                 self.check(side, rc)

@@ -10,7 +10,7 @@ wire, worker	CPU seconds a gigabyte, a bar for each contender
 collective	time of an all-reduce over its size, with the limits as lines
 relative	the same in units of what the link needs for the values
 mpi		time of MPI_Allreduce over its size, and what is left of MPI_Iallreduce beside computing
-training-mlp, training-cnn  ms a training step, a bar for each contender
+training-mlp, training-cnn  ms a training step, a point for each contender
 sum		ns a row of PostgreSQL's aggregates and ours
 """
 import json

@@ -88,6 +88,16 @@ def forwarded(program, limit):
     return measured
 
 
+def pruned(question):
+    """Time of a query, without pruning to with, as a share of what there is to win."""
+    def measured(results):
+        for line in results:
+            if line["bench"] == "pruning" and line["question"] == question:
+                yield (f"{line['workers']} workers, {line['mbit']} Mbit/s: {line['speedup']} of {line['bound']}", line["share"],
+                       line["share_quartiles"])
+    return measured
+
+
 def sums(aggregate, groups):
     """Time of a query, the aggregate's to sum(float8)'s."""
     def measured(results):
@@ -118,6 +128,8 @@ TARGETS = [
     ("Top-250, percent of rows that go on", 0.1, "most", forwarded("topn", 250)),
     ("table of 521 groups, percent of rows that go on", 0.02, "most", forwarded("table", 521)),
     ("table of 100,000 groups, percent of rows that go on", 4, "most", forwarded("table", 100000)),
+    ("Top-250 pruned on its way, share of the possible", 0.9, "least", pruned("topn")),
+    ("521 groups added on their way, share of the possible", 0.9, "least", pruned("groups")),
     ("aggregator CPU, ours : UDP with AVX2", 0.5, "most", wire("udp-avx2")),
     ("aggregator CPU, ours : AF_XDP with AVX2", 1.5, "most", wire("xdp-avx2")),
     ("worker CPU, ours by udp : SwitchML-style", 0.5, "most", worker("udp")),

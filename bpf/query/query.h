@@ -53,7 +53,9 @@ GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 
 	if (!job || !session || !control || !find_headers(ctx, &h))
 		return FPISA_V_internal;
-	v = fpisa_check_member(h.fpisa, job, session, h.ip->saddr, h.udp->source);
+	/* Else it has no checksum by frame_sum(), and could be told nothing. */
+	v = payload % FPISA_QUERY_PAD ? FPISA_V_length :
+					fpisa_check_member(h.fpisa, job, session, h.ip->saddr, h.udp->source);
 	if (v == FPISA_V_ok)
 		v = fpisa_check_query(h.fpisa, payload, job, q);
 	if (v == FPISA_V_ok && port_index(control, &h))
@@ -251,7 +253,6 @@ static __always_inline int query(struct xdp_md *ctx)
 	/* What a member is told needs a frame that is whole: the checksum first. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return count_verdict(q->job, v, XDP_DROP);
-	/* It is a multiple of what frame_sum() takes, or it was refused. */
 	if (!is_checksum(frame_sum(ctx, payload), h.fpisa->checksum))
 		return count_verdict(q->job, FPISA_V_checksum, XDP_DROP);
 	if (v != FPISA_V_ok)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The oracle of the packet fuzzer; checker.h has the contracts. */
 #include <linux/bpf.h>
-#include <linux/if_ether.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "checker.h"
+#include "headers.h"
 
 #define MAX_REPORTS 5
 
@@ -52,21 +52,6 @@ static struct target *target_of(uint32_t id)
 	return NULL;
 }
 
-static uint32_t be16(uint32_t at)
-{
-	return (uint32_t)a.in.data[at] << 8 | a.in.data[at + 1];
-}
-
-/* RFC 1071: the sum of all 16-bit words, carries added back, is all ones. */
-static bool ip_intact(const uint8_t *p)
-{
-	uint32_t s = 0;
-
-	for (int i = 0; i < 20; i += 2)
-		s += (uint32_t)p[i] << 8 | p[i + 1];
-	return (s >> 16) + (s & 0xffff) == 0xffff;
-}
-
 static bool goes_to(const struct target *t)
 {
 	return !memcmp(a.in.data + 30, &t->job.address, 4);
@@ -82,27 +67,6 @@ static bool for_us(void)
 		if (goes_to(&target[i]))
 			return true;
 	return false;
-}
-
-/* doc/wire.md, section 2. *payload is set to the bytes after the FPISA header. */
-static enum fpisa_verdict below_fpisa(uint32_t *payload)
-{
-	const uint8_t *p = a.in.data;
-
-	if (a.in.len < FPISA_OFFSET + 2 || be16(12) != ETH_P_IP || p[14] != 0x45 || p[23] != 17 ||
-	    be16(20) & 0x1fff || be16(36) < FPISA_PORT ||
-	    be16(36) > FPISA_PORT + TARGETS_MORE_PORTS || p[42] != 'F' || p[43] != 'P')
-		return FPISA_V_not_ours;
-	if (!for_us())
-		return FPISA_V_wrong_destination;
-	if (be16(20) & 0x2000)
-		return FPISA_V_fragment;
-	if (!ip_intact(p + 14))
-		return FPISA_V_ip_checksum;
-	if (be16(16) != be16(38) + 20 || be16(38) < 8 + 76 || be16(16) + 14 > a.in.len)
-		return FPISA_V_truncated;
-	*payload = be16(38) - 8 - 76;
-	return FPISA_V_ok;
 }
 
 /* Would the aggregator get as far as the slot's lock? */
@@ -128,7 +92,7 @@ static void expect_of_job(uint32_t payload)
 		a.key = (int)a.reply.hdr.slot;
 	op = a.reply.hdr.op;
 	a.t->soft.next_generation = targets_control->next_generation;
-	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, be16(36) - FPISA_PORT,
+	a.verdict = fpisa_soft_frame(&a.t->soft, from.addr, from.port, headers_be16(&a.in, 36) - FPISA_PORT,
 				     a.reply.bytes, &a.reply_len, &a.to);
 	/* Each such add has one magnitude discarded; squares are left out. */
 	if (a.t->job.flags & FPISA_JOB_HISTOGRAM && op != FPISA_OP_NORM)
@@ -157,7 +121,7 @@ void checker_expect(void)
 	uint32_t payload = 0;
 
 	a.action = XDP_DROP;
-	a.verdict = below_fpisa(&payload);
+	a.verdict = headers_verdict(&a.in, for_us(), TARGETS_MORE_PORTS, &payload);
 	if (a.verdict == FPISA_V_not_ours || a.verdict == FPISA_V_wrong_destination)
 		a.action = XDP_PASS;
 	if (a.verdict == FPISA_V_ok && !a.t)
@@ -202,7 +166,7 @@ static void check_reply(void)
 	want[39] = (uint8_t)(len - 34);
 	memcpy(want + 40, a.out.data + 40, 2);
 	memcpy(want + FPISA_OFFSET, a.reply.bytes, a.reply_len);
-	if (a.out.len < len || memcmp(want, a.out.data, len) || !ip_intact(a.out.data + 14) ||
+	if (a.out.len < len || memcmp(want, a.out.data, len) || !headers_ip_intact(a.out.data + 14) ||
 	    !harness_udp_checksum_right(&a.out))
 		complain(&sum->wrong_reply, "the reply is not the one expected");
 	else if (a.reply_len == FPISA_HDR_LEN && a.out.len != len)

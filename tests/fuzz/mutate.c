@@ -219,7 +219,7 @@ static void other_rank(struct vectors_rng *rng, struct frame *f)
 static void other_type(struct vectors_rng *rng, struct frame *f)
 {
 	if (f->len >= FPISA_PAYLOAD_OFFSET)
-		harness_hdr(f)->type = (uint8_t)vectors_below(rng, 8);
+		harness_hdr(f)->type = (uint8_t)(vectors_below(rng, 8) + 16 * vectors_below(rng, 2)); /* of queries too */
 }
 
 static void other_job(struct vectors_rng *rng, struct frame *f)

@@ -272,7 +272,7 @@ static int fuzz(uint64_t cases, uint64_t check_all)
 
 /*
  * `internal` cannot be provoked, nor can what the kernel's routes say, which ranks with a given port do without. No target
- * is a query: tests/prog/test_query_chaos is for these.
+ * is a query: queries.c has those.
  */
 static bool provocable(unsigned int v)
 {

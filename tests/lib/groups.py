@@ -69,10 +69,10 @@ class Groups:
         self.manager.wait()
         end(self.manager)
 
-    def start(self, host, name, rank, size, *steps, hold=False, address=ADDRESS, **options):
+    def start(self, host, name, rank, size, *steps, hold=False, again=0, address=ADDRESS, **options):
         """A rank on worker `host`."""
         options = {"key_file": self.key, "join_timeout_ms": JOIN_MS, **options}
-        plan = json.dumps({"options": options, "steps": steps, "hold": hold})
+        plan = json.dumps({"options": options, "steps": steps, "hold": hold, "again": again})
         self.ranks.append(Rank(self.net.worker[host].spawn(*self.member, address, name, rank, size, plan, env=self.env)))
         return self.ranks[-1]
 

@@ -11,6 +11,7 @@ one line of JSON on stdout; the first line is the answer of the join:
     {"times": N, "pause": SECONDS, ...}	 N such sums, and pauses between; "calls" says how many went well
     {"compute": SECONDS, ...}	 one that is started, then a CPU is kept busy for so long, then it is waited for: "waited", in seconds
     {"late": SECONDS, ...}	 one that begins so late
+    {"poll": true, "times": N, ...}	 N such sums, in place, each started and asked for until it is done
     {"told": N}			 N sums of one "float32", one after the other by on_done, without requests; "calls" says how
 				 many went well, "rc" is that of the last
     {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}	 N sums of random length, also of "float16" and "bfloat16"; "wrong" says how many are
@@ -21,9 +22,11 @@ one line of JSON on stdout; the first line is the answer of the join:
     {"fork": true}		 leave a child behind that does nothing, no answer
     {"leave": true}		 leave the group
 
-It stops at the first error, and holds the group until it is killed if the plan says "hold".
+It stops at the first error, and holds the group until it is killed if the plan says "hold". With "again", a number, it leaves,
+joins and begins anew so many times before.
 """
 import ctypes
+import functools
 import json
 import os
 import random
@@ -89,11 +92,22 @@ class Member:
                                        size, ctypes.byref(o))
         return self.answer(rc, began, pid=os.getpid())
 
+    @functools.lru_cache(maxsize=None)
+    def kept(self, kind, count):
+        return (kind * count)(*([self.rank + 1] * count)), (kind * count)()
+
+    def arrays(self, kind, count):
+        """Made once: a large one takes Python as long as its sum, and a rank is not to be late for that."""
+        values, out = self.kept(kind, count)
+        out[0] = out[count - 1] = 0
+        return values, out
+
     def sum(self, step):
         number, kind = TYPES[step["sum"]]
         count = step.get("count", 1000)
-        values = (kind * count)(*([self.rank + 1] * count))
-        out = (kind * count)()
+        if "poll" in step:
+            return self.poll(step, kind, count, number)
+        values, out = self.arrays(kind, count)
         if "compute" in step:
             return self.overlap(step["compute"], values, out, count, number)
         time.sleep(step.get("late", 0))
@@ -115,6 +129,18 @@ class Member:
         computed = time.monotonic()
         rc = rc or self.lib.fpisa_wait(ctypes.byref(request), None)
         return self.answer(rc, began, waited=time.monotonic() - computed, first=out[0], last=out[count - 1])
+
+    def poll(self, step, kind, count, number):
+        began, calls, rc = time.monotonic(), 0, 0
+        while not rc and calls < step.get("times", 1):
+            out, done, request = (kind * count)(*([self.rank + 1] * count)), ctypes.c_int(), ctypes.c_void_p()
+            call = Call(size=ctypes.sizeof(Call), send=ctypes.addressof(out), recv=ctypes.addressof(out), count=count, type=number,
+                        op=SUM)
+            rc = self.lib.fpisa_group_start(self.group, ctypes.byref(call), ctypes.byref(request))
+            while not rc and not done:
+                rc = self.lib.fpisa_test(ctypes.byref(request), ctypes.byref(done), None)
+            calls += not rc
+        return self.answer(rc, began, calls=calls, first=out[0], last=out[count - 1])
 
     def told(self, n):
         values, out, ends, done = (ctypes.c_float * 1)(self.rank + 1), (ctypes.c_float * 1)(), [], threading.Event()
@@ -191,26 +217,34 @@ class Member:
             os.closerange(0, 3)
             signal.pause()
         if "leave" in step:
-            self.lib.fpisa_group_leave(self.group)
-            self.group = ctypes.c_void_p()
+            self.leave()
             return self.answer(0, time.monotonic())
         return 0
+
+    def leave(self):
+        self.lib.fpisa_group_leave(self.group)
+        self.group = ctypes.c_void_p()
+
+    def run(self, host, name, rank, size, plan):
+        """Did it all go well?"""
+        return not self.join(host, name, int(rank), int(size), plan.get("options", {})) and \
+            not any(self.step(step) for step in plan.get("steps", []))
 
 
 def main():
     library, host, name, rank, size = sys.argv[1:6]
     plan = json.loads(sys.argv[6]) if len(sys.argv) > 6 else {}
     m = Member(library)
-    if m.join(host, name, int(rank), int(size), plan.get("options", {})):
-        return 1
-    for step in plan.get("steps", []):
-        if m.step(step):
-            if plan.get("hold"):
-                signal.pause()
-            return 1
-    if plan.get("hold"):
+    well = m.run(host, name, rank, size, plan)
+    for _ in range(plan.get("again", 0)):
+        if well:
+            break
+        m.leave()
+        time.sleep(0.05)
+        well = m.run(host, name, rank, size, plan)
+    if plan.get("hold") and (well or m.group):
         signal.pause()
-    return 0
+    return not well
 
 
 if __name__ == "__main__":

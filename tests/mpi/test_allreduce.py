@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import mpi as mpis
 from lab import ADDRESS, COMMAND_S, SLOW, TOP, draw_seed, wait_until
 
 RANKS = 4
@@ -123,6 +124,52 @@ def test_exact(cluster):
     assert len(lines) == 4 and all("all reductions of double are MPI's: mode exact has no 64-bit floats" in x for x in lines)
     out, _ = c.run(RANKS, "sweep.c", "orders", FPISA_MODE="exact", FPISA_MIN_BYTES=1000)
     assert json.loads(out)["right"] == 24
+
+
+def test_misuse(cluster):
+    """What is MPI's to refuse it refuses, and the next calls are right; nothing is left of what was not freed."""
+    c = cluster()
+    before = c.sent()
+    out, err = c.run(RANKS, "misuse.c")
+    assert json.loads(out)["right"] == 13 and said(err) == [], err
+    assert c.sent() - before > 7 * RANKS
+    c.groups.empty()
+
+
+def test_two_programs(cluster):
+    """Of one host, at the same time: groups and ports of their own."""
+    c = cluster()
+    c.compiled("requests.c")
+    both = [c.start(RANKS, "requests.c", "single") for _ in range(2)]
+    for p in both:
+        out, err = p.communicate(timeout=COMMAND_S)
+        answer = json.loads(out)
+        assert p.returncode == 0 and answer["right"] == answer["of"] and said(err) == [], err
+    c.groups.empty()
+
+
+def test_manager_killed(cluster):
+    """One that comes back finds the groups, and no call fails."""
+    c = cluster()
+    p, _ = begin(c, "call")
+    for _ in range(2):
+        c.groups.kill()
+        c.groups.serve()
+    group, = c.net.json("group", "list")
+    assert not any(os.path.exists(os.path.join(c.folder, f"end.{r}")) for r in range(RANKS))
+    c.net.fpisa("group", "kill", group["name"])
+    answers, _ = ends(c, p, range(RANKS))
+    assert all("ended at the aggregator" in a["error"] for a in answers), answers
+
+
+def test_other_mpi(cluster):
+    c = cluster()
+    other, = {*mpis.MPIS} - {c.mpi}
+    if mpis.lacking(other):
+        pytest.skip(mpis.lacking(other))
+    argv, env = mpis.command(c.mpi, 1, c.folder, c.compiled("until.c"), preload=mpis.adapter(other))
+    status, _, err = c.host.try_run(*argv, env=env)
+    assert status != 0 and f"preload that of {c.mpi}/ instead of {other}/" in err, err
 
 
 def test_exact_however_cut(cluster):

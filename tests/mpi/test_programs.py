@@ -3,11 +3,14 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
+import tarfile
 
 import pytest
 
 import mpi as mpis
-from lab import ADDRESS, SLOW, end
+from lab import ADDRESS, BUILD, SLOW, end
 
 pytestmark = pytest.mark.long
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -15,9 +18,9 @@ RANKS = 4
 LONGEST_S = 1200 * SLOW
 
 
-def run(c, *program, preload=True, env=(), **more):
+def run(c, *program, preload=True, env=(), ranks=RANKS, **more):
     """On all ranks: stdout, stderr, frames that the host sent."""
-    argv, own = mpis.command(c.mpi, RANKS, c.folder, *program, preload=preload, FPISA_MANAGER=ADDRESS, FPISA_MIN_BYTES=0,
+    argv, own = mpis.command(c.mpi, ranks, c.folder, *program, preload=preload, FPISA_MANAGER=ADDRESS, FPISA_MIN_BYTES=0,
                              **dict(env))
     before = c.sent()
     p = c.host.spawn(*argv, env=own, cwd=c.folder, **more)
@@ -62,3 +65,68 @@ def test_lammps(openmpi):
     print(f"lammps: {many} frames, {few} without; {differ} of 21 rows differ, by {worst:.1e} at most")
     assert worst < 1e-12
     assert many - few > 100 * RANKS
+
+
+# -- Quantum ESPRESSO ---------------------------------------------------------------
+
+PSEUDO = "/usr/share/espresso/pseudo"
+ENERGIES = re.compile(r"^(!? +total energy|.* contribution|.* energy|.*accuracy) +[=<] +([-+.E\d]+) Ry$", re.M)
+
+
+def test_pw(openmpi):
+    pw = program("pw.x", "quantum-espresso")
+    if not os.path.exists(os.path.join(PSEUDO, "Si.pz-vbc.UPF")):
+        pytest.skip("no pseudopotential of silicon: the package quantum-espresso-data; make test-long installs it")
+    source = os.path.join(openmpi.folder, "silicon.pw")
+    with open(os.path.join(HERE, "silicon.pw")) as f, open(source, "w") as to:
+        to.write(f.read().replace("PSEUDO'", PSEUDO + "'"))
+    runs = []
+    for preload in (False, True):
+        out, _, sent = run(openmpi, pw, "-in", source, preload=preload, env={"OMP_NUM_THREADS": 1})
+        assert "JOB DONE." in out, out
+        runs.append((ENERGIES.findall(out), re.findall(r"bands \(ev\):\n\n([-.\d\s]+)\n", out), sent))
+    (plain, bands, few), (ours, our_bands, many) = runs
+    assert len(plain) > 10 and len(bands) >= 2 and [name for name, _ in plain] == [name for name, _ in ours], (plain, ours)
+    differ = [(name.strip(), p, o) for (name, p), (_, o) in zip(plain, ours) if p != o]
+    print(f"pw.x: {many} frames, {few} without; {len(differ)} of {len(plain)} energies differ: {differ}; bands "
+          f"{'equal' if bands == our_bands else 'not equal'}")
+    # Ry, of 8 digits; the estimate of the accuracy is what is left when nearly all cancels.
+    assert all(abs(float(p) - float(o)) <= 2e-8 for name, p, o in differ)
+    assert max(abs(a - b) for p, o in zip(numbers(bands), numbers(our_bands)) for a, b in zip(p, o)) <= 1e-4
+    assert many - few > 200 * RANKS
+
+
+# -- mpi4py's own tests -------------------------------------------------------------
+
+RANKS_OF_TESTS = 3	# they make communicators of each size to that
+# Programs that start others, which Open MPI 4.1 does not always end, with the library or without.
+WITHOUT = "--exclude", "test_spawn", "--exclude", "test_dynproc"
+
+
+def source_of_mpi4py():
+    """Its source package's folder, of which the tests are run against Debian's module."""
+    place = os.path.join(BUILD, "mpi4py")
+    argv = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
+            "--no-build-isolation", "--require-hashes", "-r", os.path.join(HERE, "mpi4py.txt"), "-d", place]
+    p = subprocess.run(argv, text=True, capture_output=True)
+    if p.returncode:
+        pytest.skip(f"mpi4py's source package is not to be had from PyPI: {p.stderr.strip().splitlines()[-1]}")
+    archive, = (x for x in os.listdir(place) if x.endswith(".tar.gz"))
+    with tarfile.open(os.path.join(place, archive)) as t:
+        t.extractall(place)
+    return os.path.join(place, archive.removesuffix(".tar.gz"))
+
+
+def test_mpi4py(openmpi):
+    program("mpirun.openmpi", "openmpi-bin")
+    if subprocess.run([sys.executable, "-c", "import mpi4py"], capture_output=True).returncode:
+        pytest.skip("mpi4py is not installed: the package python3-mpi4py; make test-long installs it")
+    tests = os.path.join(source_of_mpi4py(), "test", "runtests.py")
+    frames = []
+    for preload in (False, True):
+        out, err, sent = run(openmpi, sys.executable, tests, "--no-builddir", *WITHOUT, preload=preload, ranks=RANKS_OF_TESTS)
+        ran = re.findall(r"^Ran (\d+) tests", out + err, re.M)
+        assert len(ran) == len(re.findall(r"^OK\b", out + err, re.M)) == RANKS_OF_TESTS, err
+        frames.append(sent)
+    print(f"mpi4py: {ran[0]} tests, {frames[1]} frames, {frames[0]} without")
+    assert frames[1] - frames[0] > 300 * RANKS_OF_TESTS

@@ -298,23 +298,29 @@ static void carries(void **state)
 	query_close(&q);
 }
 
-/* What goes on to the master of three million random rows. */
+/*
+ * What comes to the master of three million random rows: rows, and the groups that it reads. Seeds of hashes are given, so that
+ * no draw fills a bucket of 521 groups, which one in some 1000 does.
+ */
 static void shares(void **state)
 {
 	static const struct {
 		unsigned int kind;
 		uint32_t limit, groups;
 		double most;
-		/* Of tables what finds its bucket full: of 521 groups one in some 1000 runs, of 100,000 two or three a run. */
 	} cases[] = {{FPISA_QUERY_TOPN, 250, 1, 0.001},
-		     {FPISA_QUERY_TABLE, 521, 521, 0.005},
-		     {FPISA_QUERY_TABLE, 100000, 100000, 0.0002}};
+		     {FPISA_QUERY_TABLE, 521, 521, 0.0002},
+		     {FPISA_QUERY_TABLE, 100000, 100000, 0.04}};
 	const uint32_t frames = 3000000 / FPISA_QUERY_ROWS;
 
 	(void)state;
 	NEED_BPF();
+	if (getenv("FPISA_ROUNDS") && atoi(getenv("FPISA_ROUNDS")) < 60) {
+		print_message("skip: nine million rows are for machines that are not emulated\n");
+		skip();
+	}
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct query q = {.config = {.job = JOB, .key_bytes = 4, .limit = cases[i].limit, .seed = vectors_next(&rng)}};
+		struct query q = {.config = {.job = JOB, .key_bytes = 4, .limit = cases[i].limit, .seed = 21}};
 		uint8_t packed[FPISA_QUERY_ROWS * ROW_MAX], *to;
 		uint64_t on = 0;
 		double share;
@@ -333,9 +339,11 @@ static void shares(void **state)
 			harness_run(harness, &f);
 			on += harness_hdr(&f)->type == FPISA_TYPE_ROWS ? harness_hdr(&f)->count : 0;
 		}
+		if (cases[i].kind == FPISA_QUERY_TABLE)
+			on += query_state(&q).used;
 		share = (double)on / ((double)frames * FPISA_QUERY_ROWS);
-		print_message("%s, %u: %.4f%% go on\n", cases[i].kind == FPISA_QUERY_TOPN ? "topn" : "table", cases[i].limit,
-			      100 * share);
+		print_message("%s, %u: %.4f%% of rows come to the master\n", cases[i].kind == FPISA_QUERY_TOPN ? "topn" : "table",
+			      cases[i].limit, 100 * share);
 		assert_true(share <= cases[i].most);
 		query_close(&q);
 	}

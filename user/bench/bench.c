@@ -41,6 +41,11 @@ const char bench_arith_help[] =
 	"  readout_CLZ_ns     what the last contribution of a round takes beyond an add, by\n"
 	"                     the leading-zero count: lpm32 is the paper's trie,\n"
 	"                     lpm one of a byte's entries and a table, where there is that\n"
+	"  frame_ns           ns a frame: known, one that was taken before, so all but the\n"
+	"                     add; known_live, the same as a driver hands it over, in a page\n"
+	"                     that is there, by the kernel's way in and out; add_live_estimate,\n"
+	"                     what an add would take so: known_live and what fpisa_add_ns has\n"
+	"                     beyond known. A veth's copy is in none of them\n"
 	"  configurations     of each, by format, mode, pipeline, leading-zero count and\n"
 	"                     workers: first contribution, add, last one, read-out, and a\n"
 	"                     whole round: all contributions of all workers and the read-out\n"
@@ -132,10 +137,17 @@ static int measure(struct bench_arith *a)
 {
 	int err = 0;
 
+	for (int i = 0; i < 2; i++) {
+		a->known[i] = calloc(a->o.rounds, sizeof(double));
+		if (!a->known[i])
+			return fail(-ENOMEM, NULL, "bench");
+	}
 	for (uint64_t round = 0; !err && round < a->o.rounds; round++) {
 		err = bench_reference_round(&a->reference, &a->random, round);
 		if (!err)
 			err = bench_datapath_round(a, round);
+		if (!err)
+			err = bench_known_round(a, round);
 		if (!err && a->o.cpus == 2)
 			err = bench_cpus_round(a, round);
 	}
@@ -169,6 +181,8 @@ static void release(struct bench_arith *a)
 	gradients_close(&a->file);
 	for (int i = 0; i < BENCH_SCALINGS; i++)
 		free(a->scaling[i]);
+	free(a->known[0]);
+	free(a->known[1]);
 }
 
 int verb_bench_arith(int argc, char **argv)

@@ -95,6 +95,13 @@ void bench_checksum(struct bench_frame *f);
 /* Runs a program once on the frame, which stays as it is. *action is its XDP action. */
 int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *action);
 
+/*
+ * The same as frames that a driver would have handed over, some thousand of them, each in a page of its own
+ * that was there already: what a run takes with the kernel's way to it and from it. For programs that drop
+ * them. *ns is one frame's, 0 where the kernel has no such frames (5.18 has).
+ */
+int bench_run_live(int prog_fd, const struct bench_frame *f, uint32_t *ns);
+
 /* -- reference.c -------------------------------------------------------- */
 
 #define BENCH_MAX_PROGRAMS 64
@@ -176,6 +183,7 @@ struct bench_arith {
 	struct bench_config window;  /* of both: many slots */
 	int cpu[2];
 	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL: one CPU */
+	double *known[2]; /* [rounds]: ns of a frame that was taken before, run alone and live */
 };
 
 /* Loads the datapath and makes the jobs. */
@@ -190,6 +198,9 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 		     uint32_t rank, uint32_t *ns);
 
 int bench_datapath_round(struct bench_arith *a, uint64_t round);
+
+/* ns of a frame that does all but the add, alone and as a driver hands it over. */
+int bench_known_round(struct bench_arith *a, uint64_t round);
 
 /* The configuration of fp32 with that job, and with statistics; NULL: none. */
 const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline,

@@ -22,3 +22,17 @@ int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *
 	*action = o.retval;
 	return 0;
 }
+
+#define LIVE_FRAMES 4096
+
+int bench_run_live(int prog_fd, const struct bench_frame *f, uint32_t *ns)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, o, .data_in = f->data, .data_size_in = f->len, .repeat = LIVE_FRAMES,
+		    .flags = BPF_F_TEST_XDP_LIVE_FRAMES);
+
+	*ns = 0;
+	if (bpf_prog_test_run_opts(prog_fd, &o))
+		return errno == EINVAL ? 0 : fail(-errno, NULL, "bench: run a program on live frames");
+	*ns = o.duration;
+	return 0;
+}

@@ -26,7 +26,7 @@ const char bench_wire_help[] =
 	"  --workers N|LIST   without DEV 2 to 16 processes, default 4; with DEV the\n"
 	"                     addresses, ADDR[@DEV],..., as of job add\n"
 	"  --address ADDR     of this machine, as of job add; with DEV alone\n"
-	"  --elements LIST    values a frame: multiples of 32 up to 832; default 256,512,832\n"
+	"  --elements LIST    values a frame: multiples of 32 up to 832; default 256,320,832\n"
 	"  --window LIST      frames under way: powers of two up to 128; default 16,64,128\n"
 	"  --pipeline LIST    fused, staged or both; default fused\n"
 	"  --threads LIST     jobs at once, a thread of each worker for each, 1 to 4;\n"
@@ -258,7 +258,7 @@ static struct bench_wire wire = {
 	.workers = 4,
 	.rounds = 3,
 	.vector = 1 << 20,
-	.elements = {3, {256, 512, FPISA_MAX_ELEMENTS}},
+	.elements = {3, {256, 320, FPISA_MAX_ELEMENTS}},
 	.window = {3, {16, 64, 128}},
 	.threads = {2, {1, 2}},
 	.pipeline = {1, {FPISA_PIPELINE_FUSED}},

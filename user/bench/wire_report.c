@@ -20,22 +20,40 @@ static double cpu(const struct bench_wire *w, const struct bench_setting *s)
 	return median(w, s->aggregator) + median(w, s->worker);
 }
 
-void bench_wire_choose(struct bench_wire *w)
+/* Ethernet's, and what a veth can have with XDP. */
+static const uint32_t mtus[] = {1500, 3506};
+
+static bool fits(const struct bench_setting *s, uint32_t mtu)
 {
+	return star_mtu(s->elements * sizeof(float)) <= mtu;
+}
+
+/* The index of the best among the settings that fit; w->settings if none does. */
+static uint32_t choose(const struct bench_wire *w, uint32_t mtu)
+{
+	uint32_t best = w->settings;
 	double most = 0;
 
 	for (uint32_t i = 0; i < w->settings; i++) {
 		double goodput = median(w, w->setting[i].goodput);
 
-		if (goodput > most) {
+		if (fits(&w->setting[i], mtu) && goodput > most) {
 			most = goodput;
-			w->best = i;
+			best = i;
 		}
 	}
 	for (uint32_t i = 0; i < w->settings; i++)
-		if (median(w, w->setting[i].goodput) >= NEAR_BEST * most &&
-		    cpu(w, &w->setting[i]) < cpu(w, &w->setting[w->best]))
-			w->best = i;
+		if (fits(&w->setting[i], mtu) && median(w, w->setting[i].goodput) >= NEAR_BEST * most &&
+		    cpu(w, &w->setting[i]) < cpu(w, &w->setting[best]))
+			best = i;
+	return best;
+}
+
+void bench_wire_choose(struct bench_wire *w)
+{
+	w->best = choose(w, UINT32_MAX);
+	if (w->best == w->settings)
+		w->best = 0;
 }
 
 /* As `job add` takes it. */
@@ -79,7 +97,8 @@ static struct json_object *setting_json(const struct bench_wire *w, const struct
 
 struct json_object *bench_wire_json(const struct bench_wire *w)
 {
-	struct json_object *top = json_object_new_object(), *list = json_object_new_array();
+	struct json_object *top = json_object_new_object(), *list = json_object_new_array(),
+			   *by_mtu = json_object_new_array();
 	const struct bench_setting *best = &w->setting[w->best];
 
 	json_add_number(top, "workers", w->workers);
@@ -90,6 +109,15 @@ struct json_object *bench_wire_json(const struct bench_wire *w)
 	json_object_object_add(top, "settings", list);
 	json_object_object_add(top, "best", setting_json(w, best));
 	json_add_string(top, "best_options", options(best));
+	for (size_t i = 0; i < sizeof(mtus) / sizeof(mtus[0]); i++) {
+		uint32_t k = choose(w, mtus[i]);
+		struct json_object *o = json_object_new_object();
+
+		json_add_number(o, "mtu", mtus[i]);
+		json_add_string(o, "options", k < w->settings ? options(&w->setting[k]) : NULL);
+		json_object_array_add(by_mtu, o);
+	}
+	json_object_object_add(top, "best_by_mtu", by_mtu);
 	return top;
 }
 
@@ -120,6 +148,12 @@ void bench_wire_text(const struct bench_wire *w)
 		       name_of(pipeline_names, (int)s->pipeline), s->threads, median(w, s->goodput),
 		       known(text[0], aggregator > 0, aggregator), known(text[1], worker > 0, worker),
 		       known(text[2], s->frames > 0, again));
+	}
+	for (size_t i = 0; i < sizeof(mtus) / sizeof(mtus[0]); i++) {
+		uint32_t k = choose(w, mtus[i]);
+
+		if (k < w->settings && k != w->best)
+			printf("best for an MTU of %u: %s\n", mtus[i], options(&w->setting[k]));
 	}
 	printf("best: %s\n", options(best));
 	if (best->threads > 1)

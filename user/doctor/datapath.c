@@ -145,10 +145,20 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 	}
 }
 
-/* Jumbo frames may be switched off under a job. */
+/* Elements of a frame that just fits the MTU, 0 if none does. */
+static __u32 elements_for(struct fpisa_job j, unsigned int mtu)
+{
+	j.elements = (__u16)fpisa_max_elements(fpisa_format_of(j.format));
+	while (j.elements && job_frame_bytes(&j) > mtu)
+		j.elements -= FPISA_BLOCK;
+	return j.elements;
+}
+
+/* Jumbo frames may be switched off under a job; or there is room for more values in a frame. */
 static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
-	unsigned int bytes = job_frame_bytes(j);
+	unsigned int bytes = job_frame_bytes(j), least = 0;
+	__u32 most;
 	char fix[64 * 64], text[64 * 64] = "";
 	struct text m = { fix, fix + sizeof(fix) }, t = { text, text + sizeof(text) };
 	__u32 seen[FPISA_MAX_WORKERS] = { 0 };
@@ -163,13 +173,27 @@ static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, co
 		while (k < r && seen[k] != p.ifindex)
 			k++;
 		seen[r] = p.ifindex;
-		if (k < r || link_get(p.ifindex, &l) || l.mtu >= bytes)
+		if (k < r || link_get(p.ifindex, &l))
+			continue;
+		if (!least || l.mtu < least)
+			least = l.mtu;
+		if (l.mtu >= bytes)
 			continue;
 		add(&m, "%sip link set dev %s mtu %u", *text ? " && " : "", l.name, bytes);
 		add(&t, "%s%s has %u", *text ? ", " : "", l.name, l.mtu);
 	}
 	if (*text)
 		finding(d, LEVEL_FAULT, subject, "mtu", fix, "frames of %u bytes do not fit the MTU: %s", bytes, text);
+	if (*text || !least)
+		return;
+	most = elements_for(*j, least);
+	if (most > j->elements)
+		finding(d, LEVEL_OK, subject, "mtu", NULL,
+			"frames of %u values; the MTU, %u, holds %u: with --elements %u as many values take %u%% fewer frames",
+			j->elements, least, most, most, (most - j->elements) * 100 / most);
+	else
+		finding(d, LEVEL_OK, subject, "mtu", NULL, "frames of %u values, as many as the MTU, %u, holds", j->elements,
+			least);
 }
 
 static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)

@@ -136,13 +136,29 @@ static int send_queue(struct fpisa_link *l, struct fpisa_channel *c)
 	return rc;
 }
 
-/* Neither the manager nor the aggregator answers who waits. */
+/* A job is waited for, which the manager alone can give. */
+static int waits_for_job(const struct fpisa_link *l)
+{
+	int waits = 0;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		waits |= l->job[k].state >= FPISA_LINK_JOB_ASKED && l->job[k].state <= FPISA_LINK_JOB_BOUND;
+	return waits;
+}
+
+/* Neither the manager nor the aggregator answers who waits; or the manager alone, for longer than it takes to start it again. */
 static void check_silence(struct fpisa_link *l)
 {
 	uint64_t now = fpisa_now(), limit = FPISA_MANAGER_SILENCE_MS * MS;
 	char sentence[FPISA_MESSAGE_SIZE];
 
 	pthread_mutex_lock(&l->lock);
+	if (l->joined && waits_for_job(l) && now - l->heard_ns > FPISA_MANAGER_RETURN_MS * MS) {
+		snprintf(sentence, sizeof(sentence),
+			 "%s: the manager has not answered for %d s, and a call waits for its job; is `fpisa serve` running there?",
+			 l->peer, FPISA_MANAGER_RETURN_MS / 1000);
+		fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
+	}
 	for (int k = 0; k < FPISA_MANAGER_JOBS && now - l->heard_ns > limit; k++) {
 		struct fpisa *f = l->job[k].handle;
 		uint64_t waiting = f ? __atomic_load_n(&f->waiting_ns, __ATOMIC_RELAXED) : 0;

@@ -77,8 +77,9 @@ static int take_open(struct session *s, const __u8 *content, size_t n)
 	for (int i = 0; i < FPISA_QUERY_STRINGS; i++) {
 		strings[i] = at;
 		at = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
-		if (!at++)
+		if (!at)
 			return malformed();
+		at++;
 	}
 	err = check_open(&s->want) ?: source_open(&s->source, s->directory, &s->want, strings);
 	return err ?: open_socket(s) ?: say_ready(s);

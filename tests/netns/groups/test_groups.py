@@ -387,6 +387,7 @@ def test_who_does_not_come_back(groups):
     assert "did not come back after the manager had been restarted" in answer["error"]
 
 
+@pytest.mark.long
 def test_one_manager_a_datapath(groups, tmp_path):
     """A second one waits for the first, in vain, and says whom for."""
     g = groups(1)
@@ -479,6 +480,7 @@ def test_without_its_helper(groups):
     """The manager ends with an error, and the next one finds the group."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32", "times": 40, "pause": 0.1 * SLOW}, {"leave": True})
+    wait_until("its record", lambda: g.net.json("group", "list"))
     os.kill(children(g.manager.pid)[0], signal.SIGKILL)
     assert g.manager.wait(10 * SLOW) == 1 and "the process that makes jobs is gone" in g.manager.stderr.read()
     end(g.manager)

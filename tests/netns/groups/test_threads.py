@@ -54,10 +54,10 @@ def test_it_sees_a_race(groups, tmp_path):
 
 def test_calls_of_every_kind(groups, tmp_path):
     """Blocking, told, computing meanwhile, of several types; a barrier; a child; a leave."""
-    steps = ({"sum": "float32", "times": 50}, {"sum": "float64", "times": 20}, {"told": 30},
+    steps = ({"sum": "float32", "times": 50}, {"sum": "float64", "poll": True, "times": 20}, {"sum": "float64", "times": 20}, {"told": 30},
              {"sum": "float32", "count": 100000, "compute": 0.2}, {"barrier": True}, {"fork": True}, {"sum": "int32", "times": 20},
              {"broadcast": [1, 4000, 0, 100001]}, {"leave": True})
-    ranks = groups.group("train", range(3), *steps)
+    ranks = groups.group("train", range(3), *steps, restore=1)
     for rank in ranks:
         for _ in range(len(steps) - 1):
             answer = rank.line()
@@ -88,5 +88,19 @@ def test_errors_of_every_kind(groups, tmp_path):
     for rank in groups.ranks:
         rank.kill(15)
     wait_until("their end", lambda: all(rank.process.poll() is not None for rank in groups.ranks))
+    found = reports(tmp_path)
+    assert not re.search("WARNING: ThreadSanitizer", found), found
+
+
+def test_again_after_an_error(groups, tmp_path):
+    """As ranks of the soak do: who hears that one is dead leaves, with a call in place under way, and joins again with the next."""
+    steps = {"sum": "float32", "count": 3000, "poll": True, "times": 150}, {"broadcast": [5, 3000]}, {"leave": True}
+    ranks = groups.group("train", range(3), *steps, again=20, restore=1)
+    for _ in range(2):
+        time.sleep(0.2)
+        ranks[1].kill()
+        ranks[1] = groups.start(1, "train", 1, 3, *steps, again=20, restore=1)
+    for rank in ranks:
+        assert rank.process.wait(60 * SLOW) == 0, reports(tmp_path)
     found = reports(tmp_path)
     assert not re.search("WARNING: ThreadSanitizer", found), found

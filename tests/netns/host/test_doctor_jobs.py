@@ -23,6 +23,17 @@ def test_job_and_mtu(lab):
     assert fixes(net.agg, [], "job 1", "mtu") == "ip link set dev p0 mtu 1128"
 
 
+@pytest.mark.parametrize("mtu, elements, says", [
+    (1500, 256, "frames of 256 values; the MTU, 1500, holds 320: with --elements 320 as many values take 20% fewer frames"),
+    (1512, 352, "frames of 352 values, as many as the MTU, 1512, holds")])
+def test_values_that_the_mtu_holds(lab, mtu, elements, says):
+    net = inhabited(lab(mtu=mtu))
+    net.load()
+    net.add_job(1, "--elements", elements)
+    f = examine(net.agg)["job 1", "mtu"]
+    assert (f["level"], f["text"]) == ("ok", says)
+
+
 def test_job_and_mtu_of_a_shared_port(lab):
     """It is named once, whoever is behind it."""
     net = lab(bridge=True)

@@ -48,6 +48,15 @@ def test_figures(report):
 
 
 @pytest.mark.alone
+def test_frame(report):
+    """All but the add, which the estimate has too."""
+    ns = report["frame_ns"]
+    for key in ("known", "known_live", "add_live_estimate"):
+        in_order(ns, key)
+    assert ns["known"] < 256 * report["fpisa_add_ns"] and ns["known_live"] < ns["add_live_estimate"]
+
+
+@pytest.mark.alone
 def test_programs(report):
     """The fastest of each kind is what is reported; two compilers where there are two."""
     for kind, key in (("touch", "touch_ns"), ("int32_add", "int32_add_ns")):
@@ -136,6 +145,14 @@ def good(wire, rounds):
     assert cpu(wire["best"]) == min(map(cpu, near)) and wire["best"] in near
     best = wire["best"]
     assert wire["best_options"] == f"--elements {best['elements']} --window {best['window']} --pipeline fused"
+    assert wire["best_by_mtu"] == [{"mtu": mtu, "options": wire["best_options"]} for mtu in (1500, 3506)]
+
+
+def test_wire_by_mtu(mounts):
+    """352 values are 1512 bytes: of those that were measured none fits an MTU of 1500."""
+    wire = json.loads(bench("wire", "--json", "--rounds", "1", "--workers", "2", "--vector", "20000", "--elements", "352",
+                            "--window", "16", "--threads", "1").stdout)
+    assert [best["options"] for best in wire["best_by_mtu"]] == [None, wire["best_options"]]
 
 
 def test_wire(lab):

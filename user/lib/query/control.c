@@ -84,11 +84,12 @@ int fpisa_control_send(struct fpisa_control_channel *c, __u16 type, const void *
 		piece = n < FPISA_CONTROL_BODY ? n : FPISA_CONTROL_BODY;
 		m.number = n;
 		memset(m.body, 0, sizeof(m.body));
-		if (piece)
+		if (piece) {
 			memcpy(m.body, from, piece);
+			from += piece;
+		}
 		memcpy(c->out + c->out_n, &m, sizeof(m));
 		c->out_n += sizeof(m);
-		from += piece;
 		n -= piece;
 	}
 	return rc;

@@ -273,7 +273,8 @@ static int take_stream(struct fpisa_query *q, const uint8_t *content, size_t n)
 	if (q->held)
 		*q->held = q->kept;
 	q->held = NULL;
-	memmove(q->stream, q->stream + q->stream_at, q->stream_n - q->stream_at);
+	if (q->stream_at)
+		memmove(q->stream, q->stream + q->stream_at, q->stream_n - q->stream_at);
 	q->stream_n -= q->stream_at;
 	q->stream_at = 0;
 	while (room < q->stream_n + n + 1)
@@ -323,6 +324,9 @@ static int take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t ty
 {
 	uint32_t attempt;
 
+	/* Nothing of an attempt before one has begun. */
+	if (q->phase == FPISA_PHASE_OPEN && type != FPISA_CONTROL_READY && type != FPISA_CONTROL_FAILED)
+		return malformed();
 	switch (type) {
 	case FPISA_CONTROL_READY:
 		return take_ready(q, w, content, n);

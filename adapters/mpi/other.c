@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * A program of the other MPI, for which this library is not built: what it hands to MPI_Allreduce() means nothing here, so
+ * it does not get there.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "shim.h"
+
+#ifdef OPEN_MPI
+#define OURS "Open MPI", "openmpi"
+#define OTHER "MPICH", "mpich"
+#define OF_OTHER "MPIX_Grequest_start" /* of its library alone */
+#else
+#define OURS "MPICH", "mpich"
+#define OTHER "Open MPI", "openmpi"
+#define OF_OTHER "ompi_mpi_comm_world"
+#endif
+
+__attribute__((constructor)) static void refuse(void)
+{
+	static const char *const ours[] = {OURS}, *const other[] = {OTHER};
+
+	if (!dlsym(RTLD_DEFAULT, OF_OTHER))
+		return;
+	fprintf(stderr, "fpisa: this libfpisa-mpi.so is %s's and the program %s's; preload that of %s/ instead of %s/\n", ours[0],
+		other[0], other[1], ours[1]);
+	_exit(1);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* headers.h has the contracts. */
+#include <linux/if_ether.h>
+#include "headers.h"
+
+uint32_t headers_be16(const struct frame *f, uint32_t at)
+{
+	return (uint32_t)f->data[at] << 8 | f->data[at + 1];
+}
+
+bool headers_ip_intact(const uint8_t *ip)
+{
+	uint32_t s = 0;
+
+	for (int i = 0; i < 20; i += 2)
+		s += (uint32_t)ip[i] << 8 | ip[i + 1];
+	return (s >> 16) + (s & 0xffff) == 0xffff;
+}
+
+enum fpisa_verdict headers_verdict(const struct frame *f, bool for_us, uint32_t ports, uint32_t *payload)
+{
+	const uint8_t *p = f->data;
+
+	if (f->len < FPISA_OFFSET + 2 || headers_be16(f, 12) != ETH_P_IP || p[14] != 0x45 || p[23] != 17 ||
+	    headers_be16(f, 20) & 0x1fff || headers_be16(f, 36) < FPISA_PORT ||
+	    headers_be16(f, 36) > FPISA_PORT + ports || p[42] != 'F' || p[43] != 'P')
+		return FPISA_V_not_ours;
+	if (!for_us)
+		return FPISA_V_wrong_destination;
+	if (headers_be16(f, 20) & 0x2000)
+		return FPISA_V_fragment;
+	if (!headers_ip_intact(p + 14))
+		return FPISA_V_ip_checksum;
+	if (headers_be16(f, 16) != headers_be16(f, 38) + 20 || headers_be16(f, 38) < 8 + 76 ||
+	    headers_be16(f, 16) + 14 > f->len)
+		return FPISA_V_truncated;
+	*payload = headers_be16(f, 38) - 8 - 76;
+	return FPISA_V_ok;
+}
