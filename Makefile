@@ -259,7 +259,7 @@ FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard 
 	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c group_view.c prometheus.c upgrade.c) \
 	user/lib/manager/protocol.c
 FUZZ_partial :=
-FUZZ_partition := user/query/schema.c user/query/text.c user/lib/query/column.c user/lib/base/error.c
+FUZZ_partition := user/query/schema.c user/query/text.c user/query/where.c user/lib/query/column.c user/lib/base/error.c
 FUZZ_control := $(filter-out user/lib/manager/channel.c,$(LIB_SRC)) $(filter-out user/query/worker.c,$(wildcard user/query/*.c)) $(PARSERS)
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
 FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
@@ -311,7 +311,7 @@ $(B)/bench/query: $(B)/chk/bench/query.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
-BENCH ?= arith query pruning wire steer worker collective mpi training sum
+BENCH ?= arith query pruning wire steer worker collective mpi training sum merge
 # What a part is built of, beside the programs of build/.
 BENCH_query := $(B)/bench/query
 BENCH_wire := $(B)/bench/wire
@@ -319,7 +319,8 @@ BENCH_worker := $(B)/bench/worker
 BENCH_mpi := mpi
 BENCH_training := torch $(B)/bench/libquantise.so
 BENCH_sum := postgres
-bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training,$(BENCH)),$(TORCH_PACKAGES)) \
+BENCH_merge := postgres
+bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training,$(BENCH)),$(TORCH_PACKAGES)) \
 	$(if $(filter mpi,$(BENCH)),$(MPI_PACKAGES))
 bench: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(foreach part,$(BENCH),$(BENCH_$(part)))

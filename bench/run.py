@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every measurement, one after the other: JSON lines, plots, and the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|query|pruning|wire|steer|worker|collective|mpi|training|sum...]
+    run.py [--quick] [--out DIR] BUILD [arith|query|pruning|wire|steer|worker|collective|mpi|training|sum|merge...]
 
 Writes results.jsonl, whose first line tells the machine and which says after
 each part how long it took and how busy others were before, pictures
@@ -48,6 +48,7 @@ PARTS = {
     "training": (f"{sys.executable} -B {HERE}/training/training.py",
                  "--rounds 1 --steps 1 --workers 2 --rates 1000 --models mlp --formats fp32"),
     "sum": (f"{sys.executable} -B {HERE}/sum.py", "--rounds 1 --rows 100000"),
+    "merge": (f"{sys.executable} -B {HERE}/merge.py", "--rounds 1 --cases 2:1000"),
 }
 
 

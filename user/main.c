@@ -149,6 +149,7 @@ static const struct verb verbs[] = {
 	  "  --mbit N           rate of every link; default as fast as it goes\n"
 	  "  --runs N           of each query: medians; default 1\n"
 	  "  --seed S           of uservisits; default 1\n"
+	  "  --duckdb           ask DuckDB, from PyPI, too: a third opinion, by sums that it rounds\n"
 	  "  --plot FILE.svg    the seconds as bars, by gnuplot\n"
 	  "For the source tree, as root, where make postgres works. Each query runs with the network pruning, with nobody, with\n"
 	  "each worker for itself, and by PostgreSQL alone over the same rows; answers are compared.\n", .unpinned = true },

@@ -107,6 +107,15 @@ def sums(aggregate, groups):
     return measured
 
 
+def merged(workers, groups):
+    """CPU time of the master that the aggregator spares, ours to postgres_fdw's."""
+    def measured(results):
+        for line in results:
+            if line["bench"] == "merge" and line["contender"] == "fpisa" and (line["workers"], line["groups"]) == (workers, groups):
+                yield f"{workers} workers", line["ratio"], line["ratio_quartiles"]
+    return measured
+
+
 # What, the bound, whether it is the least or the most, where the figure comes from.
 TARGETS = [
     ("fused fpisa fp32 add : integer add", 5.0, "most", arith("fpisa_add_ns")),
@@ -133,6 +142,7 @@ TARGETS = [
     ("training step, Gloo : ours, 1000 Mbit/s", 0.95, "least", training(1000)),
     ("fpisa_sum(real) : sum(float8), whole table", 1.5, "most", sums("fpisa_sum(real)", 1)),
     ("fpisa_sum(real) : sum(float8), 1000 groups", 1.5, "most", sums("fpisa_sum(real)", 1000)),
+    ("100,000 groups merged, master CPU, ours : postgres_fdw", 0.2, "most", merged(32, 100000)),
     ("2 CPUs : 1 CPU, over a register spin", 0.95, "least", cpus),
 ]
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * libFuzzer: files of a worker of queries (user/query/schema.c, text.c) and values in keys (user/lib/query/column.c).
- * The first byte chooses the format; up to the first byte 0 follows a schema, then the rows. What is
- * in a key comes out of it again.
+ * The first byte chooses the format; up to the first byte 0 follows a schema, then the rows, which are read as conditions
+ * (where.c), too. What is in a key comes out of it again.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "query/text.h"
+#include "query/where.h"
 
 #define CHECK(x)                                                                                             \
 	do {                                                                                                 \
@@ -43,22 +43,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	const uint8_t *rows = size > 1 ? memchr(data + 1, 0, size - 1) : NULL;
+	struct where where;
 	struct schema s;
 	struct text t;
 	uint64_t at;
-	int fd;
+	int fd, conditions;
 
 	if (!rows || schema_parse(&s, strdupa((const char *)data + 1), "t.schema"))
 		return 0;
 	rows++;
+	conditions = where_parse(&where, &s, strndupa((const char *)rows, size - (size_t)(rows - data)), "t");
 	fd = memfd_create("rows", MFD_CLOEXEC);
 	CHECK(fd >= 0 && write(fd, rows, size - (size_t)(rows - data)) == (ssize_t)(size - (size_t)(rows - data)));
 	CHECK(!text_open(&t, fd, data[0] & 1 ? TEXT_TBL : TEXT_CSV, "t", &s));
 	if (t.format == TEXT_TBL || !text_header(&t))
 		while (text_row(&t, field, &at) > 0) {
 			CHECK(at < t.offset);
+			CHECK(conditions || where_holds(&where, &t, field) <= 1);
 			take(&s, field);
 		}
+	where_free(&where);
 	text_close(&t);
 	close(fd);
 	return 0;

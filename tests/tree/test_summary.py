@@ -65,6 +65,15 @@ def test_sums():
     assert [f[1:] for f in found] == [("1.50", "met", "no parallel workers"), ("1.60", "missed", "2 parallel workers")]
 
 
+def test_merge():
+    """Of the aggregator's, for 32 workers and 100,000 groups."""
+    def line(contender, workers, groups, ratio):
+        return {"bench": "merge", "contender": contender, "workers": workers, "groups": groups, "ratio": ratio, "ratio_quartiles": [ratio] * 2}
+
+    found = verdicts([line("user", 32, 100000, 0.1), line("fpisa", 8, 100000, 0.1), line("fpisa", 32, 100000, 0.21), line("fpisa", 32, 100000, 0.19)])
+    assert [f[1:] for f in found] == [("0.21", "missed", "32 workers"), ("0.19", "met", "32 workers")]
+
+
 def test_nothing_measured():
     rows = list(summary.rows([]))
     assert len(rows) == len(summary.TARGETS) and all(r[4] == "not measured" for r in rows)

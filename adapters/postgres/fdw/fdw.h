@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The foreign data wrapper (doc/fdw.md), in parts: options.c, what servers, mappings and tables say; plan.c, scans and the
- * first N rows; where.c, which rows; upper.c, groups; choose.c, which query at the aggregator is free; scan.c, rows; explain.c; import.c.
+ * first N rows; where.c, which rows; upper.c, groups; choose.c, which query at the aggregator is free; ask.c,
+ * a query of libfpisa; scan.c, from its first row to its end; values.c, its texts; explain.c; import.c.
  */
 #ifndef FPISA_POSTGRES_FDW_H
 #define FPISA_POSTGRES_FDW_H
@@ -147,8 +148,28 @@ TupleTableSlot *fdw_iterate(ForeignScanState *node);
 void fdw_rescan(ForeignScanState *node);
 void fdw_end(ForeignScanState *node);
 
-/* Asks workers, and waits until there are rows or an answer; an error of it is an error here. 2: there is no more. */
-struct fpisa_query *fdw_ask(const struct fpisa_query_options *options, const struct fdw_secrets *secrets);
+/* -- values.c ------------------------------------------------------------------------ */
+
+/* The answer's columns, and where each stands in the slot. */
+void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s);
+
+/* Workers compare keys by their types, so these have to be those of the table here: else an error. */
+void fdw_check_keys(const struct fdw_scan *s);
+
+/* A row of the answer into the slot. A sum beyond the range is an error, as it is of fpisa_sum(). */
+void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableSlot *slot);
+
+/* -- ask.c ----------------------------------------------------------------------------- */
+
+/* The library's last error, as one of the statement. */
+void fdw_fail(int error) pg_attribute_noreturn();
+
+/* -EADDRINUSE comes back in *error, and NULL: a port is taken. Other errors do not come back. */
+struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, const struct fdw_secrets *secrets, int *error);
+struct fpisa_query *fdw_ask(const struct fpisa_query_options *options, const struct fdw_secrets *secrets); /* no error does */
+
+/* As fpisa_query_work() with no end, but that it ends with the statement; fdw_wait(): its errors do not come back. */
+int fdw_wait_for(struct fpisa_query *query);
 int fdw_wait(struct fpisa_query *query);
 
 /* -- explain.c, import.c ---------------------------------------------------------- */

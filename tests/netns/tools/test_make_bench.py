@@ -37,6 +37,15 @@ def test_mpi(tmp_path):
 
 
 @pytest.mark.long
+def test_merge(tmp_path):
+    status, out, err = bench("--quick", "--out", tmp_path, BUILD, "merge")
+    assert status == 0, out + err
+    lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    found = {r["contender"]: r for r in lines if "contender" in r}
+    assert {"fpisa", "user", "postgres_fdw"} <= set(found) and all(r["groups"] == 1000 and r["workers"] == 2 for r in found.values())
+
+
+@pytest.mark.long
 def test_all_parts(tmp_path):
     """All but mpi, and those that are not built here."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")

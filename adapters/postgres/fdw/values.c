@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Texts of an answer as datums of a slot. */
+#include "fdw.h"
+#include <math.h>
+#include "catalog/pg_type_d.h"
+#include "executor/tuptable.h"
+#include "mb/pg_wchar.h"
+#include "nodes/execnodes.h"
+#include "nodes/pg_list.h"
+#include "utils/builtins.h"
+#include "utils/float.h"
+#include "utils/lsyscache.h"
+
+/* -- columns --------------------------------------------------------------------------- */
+
+static Oid type_at_workers(const struct fpisa_query_column *c)
+{
+	static const Oid types[] = {
+		[FPISA_COLUMN_REAL] = FLOAT4OID, [FPISA_COLUMN_DOUBLE] = FLOAT8OID, [FPISA_COLUMN_INT32] = INT4OID,
+		[FPISA_COLUMN_INT64] = INT8OID,	 [FPISA_COLUMN_TEXT] = TEXTOID,	    [FPISA_COLUMN_DATE] = DATEOID,
+	};
+
+	return c->type < lengthof(types) ? types[c->type] : InvalidOid;
+}
+
+void fdw_check_keys(const struct fdw_scan *s)
+{
+	const struct fpisa_query_column *c;
+	uint32 n = fpisa_query_columns(s->query, &c);
+	ListCell *cell;
+	uint32 i = 0;
+
+	foreach (cell, s->shape.by) {
+		Oid here = get_atttype(s->table, (AttrNumber)lfirst_int(cell));
+
+		if (i >= n || type_at_workers(&c[i]) != here)
+			ereport(ERROR, errcode(ERRCODE_FDW_INVALID_DATA_TYPE),
+				errmsg("column \"%s\" is of type %s, and of type %s at the workers",
+				       get_attname(s->table, (AttrNumber)lfirst_int(cell), false), format_type_be(here),
+				       i < n ? format_type_be(type_at_workers(&c[i])) : "?"),
+				errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... TYPE, or IMPORT FOREIGN SCHEMA."));
+		i++;
+	}
+}
+
+void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
+{
+	TupleDesc d = node->ss.ss_ScanTupleSlot->tts_tupleDescriptor;
+	ListCell *cell;
+	int i = 0, keys = list_length(s->shape.by);
+
+	s->n_attributes = d->natts;
+	s->n_columns = list_length(s->shape.outputs);
+	s->place = palloc0(sizeof(*s->place) * (s->n_columns + 1));
+	s->input = palloc0(sizeof(*s->input) * (d->natts + 1));
+	s->io_param = palloc0(sizeof(*s->io_param) * (d->natts + 1));
+	foreach (cell, s->shape.outputs) {
+		int output = lfirst_int(cell);
+
+		/* Of rows the columns come as they were asked for; of groups keys, then count, sum, min, max, avg. */
+		s->place[i++] = (AttrNumber)(s->shape.kind != FDW_TABLE ? output - 1 : output >= 0 ? output : keys - 1 - output);
+	}
+	for (i = 0; i < d->natts; i++) {
+		Form_pg_attribute a = TupleDescAttr(d, i);
+		Oid function;
+
+		if (a->attisdropped)
+			continue;
+		getTypeInputInfo(a->atttypid, &function, &s->io_param[i]);
+		fmgr_info(function, &s->input[i]);
+	}
+}
+
+/* A decimal number as workers take it, which may be nearer to 0 than any but 0. */
+static bool parse_real(const char *text, float *x)
+{
+	char *end;
+
+	*x = strtof(text, &end);
+	return *text && !*end && !strpbrk(text, " \t\n\v\f\rxXpP(") && !(isinf(*x) && !strchr("iI", text[*text == '-' || *text == '+']));
+}
+
+static bool parse_double(const char *text, double *x)
+{
+	char *end;
+
+	*x = strtod(text, &end);
+	return *text && !*end && !strpbrk(text, " \t\n\v\f\rxXpP(") && !(isinf(*x) && !strchr("iI", text[*text == '-' || *text == '+']));
+}
+
+static Datum value_of(const struct fdw_scan *s, const char *text, Form_pg_attribute a, int i)
+{
+	float real;
+	double wide;
+
+	switch (a->atttypid) {
+	case FLOAT4OID:
+		if (parse_real(text, &real))
+			return Float4GetDatum(real);
+		break;
+	case FLOAT8OID:
+		if (parse_double(text, &wide))
+			return Float8GetDatum(wide);
+		break;
+	case INT4OID:
+	case INT8OID:
+	case DATEOID:
+		break;
+	default:
+		text = pg_any_to_server(text, (int)strlen(text), PG_UTF8);
+	}
+	return InputFunctionCall(&s->input[i], (char *)text, s->io_param[i], a->atttypmod);
+}
+
+/* -- rows --------------------------------------------------------------------------------- */
+
+/* A sum beyond the range is an error, as it is of fpisa_sum(). */
+static void check_sum(const struct fdw_scan *s, const char *const *row)
+{
+	const char *const *aggregates = row + list_length(s->shape.by);
+	float sum, least, most;
+
+	if (!s->shape.value || !aggregates[1] || !list_member_int(s->shape.outputs, FDW_SUM))
+		return;
+	if (parse_real(aggregates[1], &sum) && isinf(sum) && parse_real(aggregates[2], &least) && parse_real(aggregates[3], &most) &&
+	    isfinite(least) && isfinite(most))
+		float_overflow_error();
+}
+
+void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableSlot *slot)
+{
+	TupleDesc d = slot->tts_tupleDescriptor;
+	bool groups = s->shape.kind == FDW_TABLE;
+	int n = list_length(s->shape.outputs);
+
+	memset(slot->tts_isnull, true, sizeof(bool) * d->natts);
+	if (groups)
+		check_sum(s, row);
+	for (int i = 0; i < n; i++) {
+		const char *text = row[groups ? s->place[i] : i];
+		int to = groups ? i : s->place[i];
+
+		if (!text)
+			continue;
+		slot->tts_values[to] = value_of(s, text, TupleDescAttr(d, to), to);
+		slot->tts_isnull[to] = false;
+	}
+	ExecStoreVirtualTuple(slot);
+}
