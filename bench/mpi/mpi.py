@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """MPI_Allreduce of an unchanged program: preloaded, beside the best algorithm of Open MPI and of MPICH.
 
-    mpi.py [--workers N] [--rate MBIT] [--sizes BYTES,...] [--rounds R] [--seconds S]
+    mpi.py [--mpi NAME,...] [--workers N] [--rate MBIT] [--sizes BYTES,...] [--rounds R] [--seconds S]
 
 Each rank is a network namespace on a bridge, its link shaped both ways as in
 collective/. Every round runs allreduce.c under each MPI: preloaded, and once
@@ -23,8 +23,10 @@ import json
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -37,7 +39,8 @@ from collective import Network, burst_bytes  # noqa: E402
 from groups import Groups  # noqa: E402
 
 SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20]
-LONGEST_S = 900
+LONGEST_S = 300
+END_S = 5
 ALGORITHMS = {
     "openmpi": {name: {"OMPI_MCA_coll_tuned_use_dynamic_rules": 1, "OMPI_MCA_coll_tuned_allreduce_algorithm": n}
                 for n, name in ((0, "its own choice"), (3, "recursive doubling"), (4, "ring"), (5, "segmented ring"),
@@ -64,26 +67,33 @@ class Bench:
         self.groups.serve()
         stack.callback(self.groups.close)
         self.hosts = mpis.Hosts(self.net, folder)
-        self.programs = {m: mpis.compiled(m, os.path.join(HERE, "allreduce.c"), folder) for m in mpis.MPIS}
+        self.programs = {m: mpis.compiled(m, os.path.join(HERE, "allreduce.c"), folder) for m in args.mpi}
 
     def run(self, mpi, algorithm):
         """One mpirun: {bytes: (seconds, exposed)}."""
         env = {"FPISA_MANAGER": labs.ADDRESS, "FPISA_MIN_BYTES": 0} if algorithm == OURS else ALGORITHMS[mpi][algorithm]
-        print(f"mpi: {mpi}, {algorithm}", file=sys.stderr, flush=True)
         argv, own = mpis.command(mpi, self.args.workers, self.folder, self.programs[mpi], self.args.seconds,
                                  *self.args.sizes, preload=algorithm == OURS, hosts=self.hosts, **env)
         p = self.hosts.space.spawn(*argv, env=own)
+        latest, lines, err, status = threading.Timer(LONGEST_S, p.terminate), [], "", 0
+        latest.start()
         try:
-            out, err = p.communicate(timeout=LONGEST_S)
+            while len(lines) < len(self.args.sizes) and (line := p.stdout.readline()):
+                lines += [json.loads(line)] if line.startswith("{") else []
+            _, err = p.communicate(timeout=END_S)
+            status = p.returncode
+        except subprocess.TimeoutExpired:
+            pass  # MPICH's MPI_Finalize over TCP does not always return, preloaded or not
         finally:
+            latest.cancel()
             labs.end(p)
-        if p.returncode or "fpisa: " in err:
-            raise Failure(f"{mpi}, {algorithm}: status {p.returncode}\n{out}{err}")
-        lines = [json.loads(x) for x in out.splitlines() if x.startswith("{")]
+        if status or "fpisa: " in err or len(lines) < len(self.args.sizes):
+            raise Failure(f"{mpi}, {algorithm}: status {status}, {len(lines)} sizes\n{err}")
+        print(f"mpi: {mpi}, {algorithm}: {lines}", file=sys.stderr, flush=True)
         return {x["bytes"]: (x["seconds"], x["exposed_s"]) for x in lines}
 
     def all(self):
-        rounds, order = [], [(m, a) for m in mpis.MPIS for a in (OURS, *ALGORITHMS[m])]
+        rounds, order = [], [(m, a) for m in self.args.mpi for a in (OURS, *ALGORITHMS[m])]
         for n in range(self.args.rounds):
             rounds.append({who: self.run(*who) for who in (order[::-1] if n % 2 else order)})
             order = order if n else [who for who in order if worth_it(rounds[0], *who)]
@@ -102,12 +112,12 @@ def figures(rounds, who, size, k):
 
 
 def report(args, rounds):
-    slower = {m: 0 for m in mpis.MPIS}	# the largest size at which ours is
+    slower = {m: 0 for m in args.mpi}	# the largest size at which ours is
     for size in args.sizes:
         best = {m: min((a for who, a in rounds[0] if who == m and a != OURS),
                        key=lambda a: statistics.median(figures(rounds, (m, a), size, 0)))
-                for m in mpis.MPIS}
-        for mpi in mpis.MPIS:
+                for m in args.mpi}
+        for mpi in args.mpi:
             for algorithm in (OURS, best[mpi]):
                 ours = algorithm == OURS
                 line = {"bench": "mpi", "contender": ("fpisa-" if ours else "") + mpi, "workers": args.workers,
@@ -119,18 +129,19 @@ def report(args, rounds):
                     line[name] = round(statistics.median(values), 7)
                     line[name + "_quartiles"] = [round(q, 7) for q in quartiles(values)]
                 if ours:
-                    faster = [min(r[m, best[m]][size][0] for m in mpis.MPIS) / r[mpi, OURS][size][0] for r in rounds]
+                    faster = [min(r[m, best[m]][size][0] for m in args.mpi) / r[mpi, OURS][size][0] for r in rounds]
                     line["faster"] = round(statistics.median(faster), 3)
                     line["faster_quartiles"] = [round(q, 3) for q in quartiles(faster)]
                     if line["faster"] < 1:
                         slower[mpi] = size
                 print(json.dumps(line), flush=True)
-    after = {m: next((s for s in args.sizes if s > slower[m]), None) for m in mpis.MPIS}
+    after = {m: next((s for s in args.sizes if s > slower[m]), None) for m in args.mpi}
     print(json.dumps({"bench": "mpi", "crossover_bytes": after, "workers": args.workers, "rate_mbps": args.rate}))
 
 
 def main():
     p = argparse.ArgumentParser(prog="mpi", description=__doc__.splitlines()[0])
+    p.add_argument("--mpi", type=lambda text: text.split(","), default=mpis.MPIS, help="openmpi, mpich or both")
     p.add_argument("--workers", type=int, default=4)
     p.add_argument("--rate", type=int, default=200, help="Mbit/s")
     p.add_argument("--sizes", type=numbers, default=SIZES, help="bytes")
@@ -140,7 +151,7 @@ def main():
     args = p.parse_args()
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
-    for m in mpis.MPIS:
+    for m in args.mpi:
         why = mpis.lacking(m)
         if why:
             sys.exit(f"mpi: {why}")
