@@ -169,10 +169,10 @@ def test_parquet_by_pyarrow(asked, tmp_path):
     rng = random.Random(draw_seed())
     q = asked(1)
     schema = ("k int32 not null", "v real", "d date", "s text")
-    rows = [(rng.randrange(9), rng.choice([*queries.HARD, None, 0.1, -7.25]), rng.choice(["1998-12-31", "2024-02-29", None]),
+    rows = [(rng.randrange(400), rng.choice([*queries.HARD, None, 0.1, -7.25]), rng.choice(["1998-12-31", "2024-02-29", None]),
              rng.choice(["", "a \"b\"", "é,", None])) for _ in range(1000)]
     for name in "t", "bad":
-        q.table(0, rows, schema, name=name)
+        rows = q.table(0, rows, schema, name=name)
         os.unlink(os.path.join(q.directory(0), name + ".csv"))
         path = os.path.join(q.directory(0), name + ".parquet")
         subprocess.run([python, "-c", WRITE_PARQUET, path], check=True, text=True,
