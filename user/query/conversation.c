@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "lib/base/error.h"
 #include "serving.h"
 
 #define LAST_WORD_MS 2000 /* for what was said last to leave */
+#define PORT_NS (2000 * MS)
 
 static int malformed(void)
 {
@@ -28,6 +30,21 @@ static int check_open(const struct fpisa_query_open *w)
 	return 0;
 }
 
+/* The process that served the master before may have the port still, for as long as it takes to end. */
+static int open_member(struct session *s, uint32_t to, uint16_t to_port, uint16_t port)
+{
+	const struct timespec pause = { .tv_nsec = 10 * MS };
+	uint64_t until = fpisa_now() + PORT_NS;
+	int err;
+
+	while ((err = fpisa_member_open(&s->member, to, to_port, port)) == -EADDRINUSE && fpisa_now() < until)
+		nanosleep(&pause, NULL);
+	if (err != -EADDRINUSE)
+		return err;
+	return fpisa_fail(err, "UDP port %u has another query, or another program; two queries at once take two ports (--worker-port)",
+			  port);
+}
+
 static int open_socket(struct session *s)
 {
 	bool direct = s->want.pruning != FPISA_PRUNING_NETWORK;
@@ -41,8 +58,7 @@ static int open_socket(struct session *s)
 	if (s->want.kind == FPISA_QUERY_SCAN)
 		return 0;
 	s->mtu = !mtu ? s->want.mtu : s->want.mtu && s->want.mtu < mtu ? s->want.mtu : mtu;
-	err = fpisa_member_open(&s->member, to, direct ? s->want.master_port : s->want.aggregator_port,
-				direct ? 0 : s->want.local_port);
+	err = open_member(s, to, direct ? s->want.master_port : s->want.aggregator_port, direct ? 0 : s->want.local_port);
 	if (err)
 		return err;
 	s->port = fpisa_member_port(&s->member);

@@ -170,6 +170,10 @@ void session_run(int fd, const struct sockaddr_in *from, const struct fpisa_psks
 
 		snprintf(why, sizeof(why), "%s", fpisa_error());
 		session_say_failed(s, err);
+		/* A master's words may be in it, and it is one line of a log. */
+		for (char *at = why; *at; at++)
+			if ((unsigned char)*at < ' ' || *at == 127)
+				*at = '?';
 		refuse(err, "query worker: master at %s: %s", a, why);
 	}
 	fpisa_control_close(&s->control);

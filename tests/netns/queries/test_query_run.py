@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -320,6 +321,9 @@ def test_refusals(asked, tmp_path):
             (("--where", "v real=1,k real=1"), {}, "t.csv: column k is int32, not real"),
             (("--by", "v", "--value", "k"), {}, "t.csv: column k is int32; values of queries are real"),
             (groups, {"number": 6}, "query 6 at the aggregator is "),
+            (groups, {"workers": q.net.addresses[0] + "," + q.net.addresses[0]}, f"worker {q.net.addresses[0]}:18001 is given twice"),
+            ((*groups, "--local-port", 18055), {"taken": 18000}, "UDP port 18000 has another query, or another program; two queries "
+                                                                 "at once take two ports (--worker-port)"),
             (groups, {"number": 9}, "query 9: the aggregator at 10.99.0.1 does not answer"),
             (groups, {"workers": q.net.addresses[0]}, "query 5: rank 1 of the aggregator's list did not join in 2000 ms"),
             (("--value", "v", "--limit", 5), {"number": 6}, "query 6 has keys of 4 bytes; places of rows take --key-bytes 8"),
@@ -327,12 +331,26 @@ def test_refusals(asked, tmp_path):
             (("--by", "k,v", "--value", "v"), {"number": 7}, "t.csv:2: column v: '1.0' has no room in the query's keys"),
     ):
         options = (*options, *(("--timeout", 2) if where.get("number") == 9 or "workers" in where else ()))
-        err = q.fails(*options, **where)
+        taken = where.pop("taken", None)
+        with q.net.worker[0].socket() as s:
+            s.bind(("", taken or 0))
+            err = q.fails(*options, **where)
         assert err.startswith("fpisa: query run: ") and says in err and err.count("\n") == 1, err
 
     q.table(1, [(1, 1.0)], ("k int64 not null", "v real"), name="other")
     q.table(0, [(1, 1.0)], name="other")
     assert "have other schemas of table other: k int32 not null, and k int64 not null" in q.fails(*groups, table="other")
+    # A master's words are one line in the worker's log.
+    assert "'t?y'" not in q.fails(*groups, table="t\ny")
+    assert any("'t?y' is no name of a table" in q.workers[0].stderr.readline() for _ in range(100))
+    # A port that another query is just leaving.
+    with q.net.worker[0].socket() as s:
+        s.bind(("", 18000))
+        p = q.master.spawn(*q.argv("--json", *groups, number=7))
+        time.sleep(0.5)
+        s.close()
+    _, status, err = read_whole(p)
+    assert status == 0, err
     # A link out of the directory.
     q.table(0, [(1, 1.0)], name="link")
     q.table(1, [(1, 1.0)], name="link")

@@ -73,6 +73,9 @@ static int take_workers(struct fpisa_query *q, const char *list)
 		w->at.sin_port = htons(strchr(text, ':') ? port : FPISA_CONTROL_PORT);
 		inet_ntop(AF_INET, &w->at.sin_addr, address, sizeof(address));
 		snprintf(w->name, sizeof(w->name), "%.15s:%u", address, ntohs(w->at.sin_port));
+		for (uint32_t i = 0; i < q->n_workers; i++)
+			if (!strcmp(q->worker[i].name, w->name))
+				return fpisa_fail(-EINVAL, "worker %s is given twice", w->name);
 		q->n_workers++;
 	}
 	return 0;
