@@ -14,6 +14,7 @@ import foreign
 import foreign_random
 import postgres
 from foreign import fails
+from lab import children
 
 SALES = [(1, "2024-05-01", 9.99), (2, "2024-05-01", 1e30), (1, "2024-05-02", -0.5), (2, None, -1e30), (2, "2024-05-03", 1.0)]
 WAYS = "SET fpisa.pruning = none;", "SET fpisa.pruning = workers;", "SET fpisa.pruning = none; SET fpisa.preaggregate = on;", \
@@ -180,9 +181,8 @@ def test_dead_worker(far, server, workers):
         server, "BEGIN; DECLARE a CURSOR FOR SELECT * FROM wide; MOVE 1 IN a; SELECT pg_sleep(2); MOVE ALL IN a", "far")))
     other.start()
     time.sleep(1)
-    children = subprocess.run(["pgrep", "-P", str(workers.processes[1].pid)], capture_output=True, text=True).stdout.split()
-    for pid in children:
-        os.kill(int(pid), 9)
+    for pid in children(workers.processes[1].pid):
+        os.kill(pid, 9)
     other.join()
     assert f"worker {name}: " in said[0], said
     assert far("SELECT count(*) FROM sales") == [("5",)]
