@@ -400,6 +400,14 @@ enum fpisa_pruning {
 	FPISA_PRUNING_WORKERS = 2, /* each worker its own; what is left comes straight to here */
 };
 
+/* What is reckoned of a group beside its count. */
+enum fpisa_aggregate {
+	FPISA_AGGREGATE_SUM = 1,
+	FPISA_AGGREGATE_MIN = 2,
+	FPISA_AGGREGATE_MAX = 4,
+	FPISA_AGGREGATE_AVG = 8,
+};
+
 struct fpisa_query_options {
 	size_t size;	       /* sizeof(struct fpisa_query_options), so that it may grow */
 	const char *workers;   /* ADDR[:PORT],... of their TCP port, which is 18001 by default */
@@ -422,6 +430,7 @@ struct fpisa_query_options {
 	double loss, duplicate, reorder, delay, corrupt; /* fault injection, for tests: as struct fpisa_options */
 	uint64_t seed;
 	const char *where; /* which rows: "price>=1.5,day<1999-01-01,name='a, b',shop not null", all of which hold; NULL: all */
+	uint32_t aggregates; /* of groups: bits of enum fpisa_aggregate; others may be left NULL, which takes less time. 0: all */
 };
 
 /* A column of the answer. */

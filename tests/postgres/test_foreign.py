@@ -14,6 +14,7 @@ import foreign
 import foreign_random
 import postgres
 from foreign import fails
+from lab import children
 
 SALES = [(1, "2024-05-01", 9.99), (2, "2024-05-01", 1e30), (1, "2024-05-02", -0.5), (2, None, -1e30), (2, "2024-05-03", 1.0)]
 WAYS = "SET fpisa.pruning = none;", "SET fpisa.pruning = workers;", "SET fpisa.pruning = none; SET fpisa.preaggregate = on;", \
@@ -139,10 +140,20 @@ def test_early_end(far, workers):
                "SELECT count(*) FROM many; COMMIT") == [("paused",), ("30000",)]
 
 
+def test_infinities(far, workers):
+    workers.table("endless", ("k int32 not null", "x real"), [(1, float("inf")), (1, 1.0), (2, None), (3, float("-inf")), (3, float("inf"))])
+    far("IMPORT FOREIGN SCHEMA x LIMIT TO (endless) FROM SERVER far INTO public")
+    for more, also in (("", [(), (), ()]), (", max(x), count(x)", [("Infinity", "2"), ("", "0"), ("Infinity", "2")])):
+        assert sorted(far(f"SELECT k, fpisa_sum(x){more} FROM endless GROUP BY k")) == [
+            (k, total, *rest) for k, total, rest in zip("123", ("Infinity", "", "NaN"), also)]
+    assert sorted(far("SELECT k, count(x) FROM endless GROUP BY k")) == [("1", "2"), ("2", "0"), ("3", "2")]
+
+
 def test_sums_beyond_the_range(far, workers):
     workers.table("huge", ("k int32 not null", "x real not null"), [(1, 3e38)] * 4 + [(2, 1.0)])
     far("IMPORT FOREIGN SCHEMA x LIMIT TO (huge) FROM SERVER far INTO public")
-    for query in "SELECT k, fpisa_sum(x) FROM huge GROUP BY k", "SELECT fpisa_sum(x) FROM huge":
+    for query in ("SELECT k, fpisa_sum(x) FROM huge GROUP BY k", "SELECT k, max(x), fpisa_sum(x) FROM huge GROUP BY k",
+                  "SELECT fpisa_sum(x) FROM huge"):
         with pytest.raises(postgres.Failed, match="value out of range: overflow"):
             far(query)
     assert sorted(far("SELECT k, fpisa_avg(x) FROM huge GROUP BY k")) == [("1", "3.0000000054977558e+38"), ("2", "1")]
@@ -170,9 +181,8 @@ def test_dead_worker(far, server, workers):
         server, "BEGIN; DECLARE a CURSOR FOR SELECT * FROM wide; MOVE 1 IN a; SELECT pg_sleep(2); MOVE ALL IN a", "far")))
     other.start()
     time.sleep(1)
-    children = subprocess.run(["pgrep", "-P", str(workers.processes[1].pid)], capture_output=True, text=True).stdout.split()
-    for pid in children:
-        os.kill(int(pid), 9)
+    for pid in children(workers.processes[1].pid):
+        os.kill(pid, 9)
     other.join()
     assert f"worker {name}: " in said[0], said
     assert far("SELECT count(*) FROM sales") == [("5",)]

@@ -82,6 +82,11 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 	if (shape->kind == FDW_TABLE) {
 		o.by = name_list(s->table, shape->by);
 		o.preaggregate = fdw_preaggregate;
+		for (int i = FDW_SUM; i >= FDW_AVG; i--)
+			if (list_member_int(shape->outputs, i))
+				o.aggregates |= 1u << (FDW_SUM - i);
+		/* 0 would be all of them. */
+		o.aggregates |= o.aggregates ? 0 : FPISA_AGGREGATE_MIN;
 	} else {
 		o.columns = name_list(s->table, shape->outputs);
 	}

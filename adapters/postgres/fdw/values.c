@@ -120,7 +120,7 @@ static void check_sum(const struct fdw_scan *s, const char *const *row)
 	const char *const *aggregates = row + list_length(s->shape.by);
 	float sum, least, most;
 
-	if (!s->shape.value || !aggregates[1] || !list_member_int(s->shape.outputs, FDW_SUM))
+	if (!s->shape.value || !list_member_int(s->shape.outputs, FDW_SUM) || !aggregates[1] || !aggregates[2] || !aggregates[3])
 		return;
 	if (parse_real(aggregates[1], &sum) && isinf(sum) && parse_real(aggregates[2], &least) && parse_real(aggregates[3], &most) &&
 	    isfinite(least) && isfinite(most))

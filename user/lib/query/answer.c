@@ -254,23 +254,45 @@ static char *cell(struct fpisa_query *q, uint32_t i)
 	return q->space + i * CELL;
 }
 
+/* Is the aggregate looked at? Of a sum beyond the range the least and the greatest value tell whether it is one of values. */
+static int wanted(const struct fpisa_query *q, uint32_t aggregate, int overflow)
+{
+	uint32_t some = q->options.aggregates;
+
+	return !some || some & aggregate || (overflow && aggregate != FPISA_AGGREGATE_AVG);
+}
+
 static void aggregate_texts(struct fpisa_query *q, const struct fpisa_group *g, uint32_t i)
 {
 	const struct fpisa_format real = fpisa_superacc_format(FPISA_FORMAT_FP32), wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
 	union fpisa_superacc_full sum;
-	uint32_t flags = 0;
+	uint32_t flags = 0, bits = 0;
+	int overflow;
 
 	for (uint32_t k = i; k < q->n_out; k++)
 		q->text[k] = NULL;
 	if (!g->count || g->min > g->max)
 		return;
-	fpisa_group_sum(g, &sum);
-	fpisa_real_text((uint32_t)fpisa_superacc_read(&sum.acc, real, real, 0, &flags), cell(q, i));
-	fpisa_real_text(fpisa_order_value(g->min), cell(q, i + 1));
-	fpisa_real_text(fpisa_order_value(g->max), cell(q, i + 2));
-	fpisa_double_text(fpisa_superacc_read(&sum.acc, real, wide, 1, &flags), cell(q, i + 3));
-	for (uint32_t k = i; k < q->n_out; k++)
-		q->text[k] = cell(q, k);
+	if (wanted(q, FPISA_AGGREGATE_SUM | FPISA_AGGREGATE_AVG, 0))
+		fpisa_group_sum(g, &sum);
+	if (wanted(q, FPISA_AGGREGATE_SUM, 0)) {
+		bits = (uint32_t)fpisa_superacc_read(&sum.acc, real, real, 0, &flags);
+		fpisa_real_text(bits, cell(q, i));
+		q->text[i] = cell(q, i);
+	}
+	overflow = !!(flags & FPISA_OVERFLOW);
+	if (wanted(q, FPISA_AGGREGATE_MIN, overflow)) {
+		fpisa_real_text(fpisa_order_value(g->min), cell(q, i + 1));
+		q->text[i + 1] = cell(q, i + 1);
+	}
+	if (wanted(q, FPISA_AGGREGATE_MAX, overflow)) {
+		fpisa_real_text(fpisa_order_value(g->max), cell(q, i + 2));
+		q->text[i + 2] = cell(q, i + 2);
+	}
+	if (wanted(q, FPISA_AGGREGATE_AVG, 0)) {
+		fpisa_double_text(fpisa_superacc_read(&sum.acc, real, wide, 1, &flags), cell(q, i + 3));
+		q->text[i + 3] = cell(q, i + 3);
+	}
 }
 
 static int next_of_groups(struct fpisa_query *q)
