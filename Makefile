@@ -237,7 +237,7 @@ lint: $(CLI_OBJ) $(LIB_OBJ)
 PACKETS_OWN := tests/fuzz/mutate.c tests/fuzz/headers.c tests/prog/harness.c user/datapath/families.c user/tables/kernel.c
 PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/tables/fill.c $(LIB_SRC)
 PACKETS_packets := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/targets.c
-PACKETS_queries := tests/fuzz/queries.c tests/prog/queries.c user/datapath/queries.c
+PACKETS_queries := tests/fuzz/queries.c tests/fuzz/query_checker.c tests/prog/queries.c user/datapath/queries.c
 FUZZ := $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries
 $(patsubst %.c,$(B)/san/%.o,$(PACKETS_OWN) $(PACKETS_packets) $(PACKETS_queries)): | $(SKEL)
 $(B)/tests/fuzz/packets: $(PACKETS_packets:%.c=$(B)/san/%.o)

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What must become of a frame of a query, and whether it did; the query in user space has seen the frames that count. */
+#ifndef QUERY_CHECKER_H
+#define QUERY_CHECKER_H
+
+#include "lib/soft/query.h"
+#include "mutate.h"
+#include "queries.h"
+
+#define WORKERS 3
+#define SENDER 1000 /* the receiver of a reply that is no member's rank */
+
+struct target {
+	const char *name;
+	unsigned int kind;
+	struct fpisa_query_config config;
+	struct query q;
+	struct fpisa_soft_query soft;
+	uint64_t next[WORKERS]; /* sequences that rows begin from */
+};
+
+extern struct target target[];
+extern const int targets;
+extern uint64_t seed, cases, wrong, reached[FPISA_VERDICT_COUNT];
+
+/* One case: what went in, and what must come out. */
+struct attempt {
+	struct frame in, out;
+	char mutations[MUTATE_NAMES];
+	struct target *t; /* NULL: of no query */
+	enum fpisa_verdict verdict;
+	int action;
+	uint32_t to, payload; /* of the reply: its receiver's rank, or SENDER; bytes behind the header */
+	struct {
+		struct fpisa_hdr hdr;
+		uint8_t payload[HARNESS_FRAME];
+	} reply;
+};
+
+extern struct attempt a;
+
+const char *verdict_name(unsigned int v);
+
+/* Fills in what has to become of a.in. False: a HELLO, which packets.c has. */
+bool checker_expect(void);
+
+/* Runs a.in, of which a.t, a.verdict and a.action say what is expected: counter, action, reply and state. */
+void checker_run(void);
+
+/* Tables, heaps and filters of all queries are those of user space. */
+void checker_maps(void);
+
+#endif
