@@ -153,10 +153,10 @@ static void check_silence(struct fpisa_link *l)
 	char sentence[FPISA_MESSAGE_SIZE];
 
 	pthread_mutex_lock(&l->lock);
-	if (l->joined && waits_for_job(l) && now - l->heard_ns > FPISA_MANAGER_RETURN_MS * MS) {
+	if (l->joined && waits_for_job(l) && now - l->heard_ns > FPISA_MANAGER_ABSENT_MS * MS) {
 		snprintf(sentence, sizeof(sentence),
 			 "%s: the manager has not answered for %d s, and a call waits for its job; is `fpisa serve` running there?",
-			 l->peer, FPISA_MANAGER_RETURN_MS / 1000);
+			 l->peer, FPISA_MANAGER_ABSENT_MS / 1000);
 		fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
 	}
 	for (int k = 0; k < FPISA_MANAGER_JOBS && now - l->heard_ns > limit; k++) {

@@ -15,7 +15,7 @@
 /* Every worker ends by itself, in time. */
 static void stop_ranks(struct soak *s)
 {
-	uint64_t end = fpisa_now() + SOAK_HANG_NS;
+	uint64_t end = fpisa_now() + SOAK_GROUP_HANG_NS;
 
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)

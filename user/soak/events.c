@@ -291,7 +291,12 @@ static int restore_due(struct soak *s, uint64_t now)
 int soak_events(struct soak *s, uint64_t now)
 {
 	int err = restore_due(s, now);
+	bool down = s->loader.process.pid;
 
+	for (uint32_t h = 0; h < SOAK_HOSTS; h++)
+		down |= s->up_ns[h] != 0;
+	if (down)
+		__atomic_store_n(&s->shared->no_job_ns, now, __ATOMIC_RELEASE);
 	for (int e = 0; !err && e < EVENTS; e++) {
 		if (now < s->next_ns[e])
 			continue;

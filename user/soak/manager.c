@@ -17,7 +17,7 @@
 #include "soak.h"
 #include "values/random.h"
 
-#define END_NS 25000000000ull /* for the last group to be gone, if its ranks did not come back, and for the manager to end */
+#define END_NS 60000000000ull /* for the last group to be gone, if its ranks did not come back, and for the manager to end */
 
 int soak_key_open(const struct soak *s, uid_t owner)
 {
@@ -142,6 +142,19 @@ static uint64_t count_groups(struct soak *s)
 	return n;
 }
 
+/* It ends after what it has begun. */
+static bool helper_runs(struct soak *s)
+{
+	struct datapath_groups g;
+	pid_t pid = 0;
+
+	if (datapath_groups_open(&s->dp, false, &g))
+		return false;
+	datapath_groups_manager(&g, &pid);
+	datapath_groups_close(&g);
+	return pid != 0;
+}
+
 uint64_t soak_manager_end(struct soak *s)
 {
 	uint64_t left, end = fpisa_now() + END_NS;
@@ -154,7 +167,9 @@ uint64_t soak_manager_end(struct soak *s)
 	end = fpisa_now() + END_NS;
 	while (s->manager.pid && !process_ended(&s->manager, &status) && fpisa_now() < end)
 		usleep(SOAK_TICK_US);
-	s->count.hangs += s->manager.pid != 0;
+	while (helper_runs(s) && fpisa_now() < end)
+		usleep(SOAK_TICK_US);
+	s->count.hangs += s->manager.pid || helper_runs(s);
 	process_kill(&s->manager);
 	return left;
 }

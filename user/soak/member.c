@@ -30,8 +30,18 @@ static bool disturbed(const struct worker *w)
 
 static bool may_end_with(const struct worker *w, int err)
 {
-	/* -ESTALE: it was ended while its manager was away. */
-	return (err == -ECONNRESET || err == -ESTALE) && disturbed(w);
+	const uint64_t no_job = __atomic_load_n(&w->s->shared->no_job_ns, __ATOMIC_ACQUIRE), now = fpisa_now();
+
+	switch (err) {
+	case -ECONNRESET:
+	case -ESTALE: /* it was ended while its manager was away */
+		return disturbed(w);
+	case -EINVAL:
+	case -EIO: /* a job for a host whose link is down, or without our programs */
+		return no_job + GRACE_NS > now;
+	default:
+		return false;
+	}
 }
 
 static bool join_may_end_with(const struct worker *w, int err)
@@ -39,13 +49,12 @@ static bool join_may_end_with(const struct worker *w, int err)
 	const uint64_t killed = __atomic_load_n(&w->s->shared->manager_killed_ns, __ATOMIC_ACQUIRE);
 
 	switch (err) {
-	case -ETIMEDOUT: /* the others are not there yet */
-	case -EEXIST:	 /* nor gone */
+	case -ETIMEDOUT:    /* the others are not there yet */
+	case -EEXIST:	    /* nor gone */
+	case -ECONNREFUSED: /* the manager is killed, or waits for an upgrade */
 		return true;
-	case -ECONNRESET:
+	case -ECONNRESET: /* of before all have joined there is no record */
 		return disturbed(w) || killed + GRACE_NS > w->joined_ns;
-	case -ECONNREFUSED: /* of before all have joined there is no record */
-		return !killed || killed + GRACE_NS > w->joined_ns;
 	default:
 		return false;
 	}
@@ -99,7 +108,7 @@ static int join(struct worker *w)
 		return err;
 	w->out->joins++;
 	w->info.workers = j->ranks;
-	w->info.mode = options.mode;
+	w->mode = options.mode;
 	return agree(w);
 }
 
@@ -112,7 +121,8 @@ static void choose_type(struct worker *w, uint64_t random)
 	do {
 		w->info.format = formats[type++ % sizeof(formats)];
 		f = fpisa_format_of(w->info.format);
-	} while (!f.integer && !fpisa_mode_offered(f, w->info.mode));
+	} while (!f.integer && !fpisa_mode_offered(f, w->mode));
+	w->info.mode = f.integer ? FPISA_MODE_FPISA : w->mode;
 	w->info.rounding = f.integer ? FPISA_ROUND_DOWN : (uint8_t)fpisa_default_rounding(w->info.mode);
 }
 

@@ -22,6 +22,7 @@ struct worker {
 	struct fpisa_group *g; /* in the place of f */
 	uint64_t session;      /* of the group: its ranks have agreed on it */
 	uint64_t joined_ns;    /* the group, or tried to */
+	uint8_t mode;	       /* that the group asks for; integers have none */
 	char key_file[32];
 	struct fpisa_info info;
 	uint64_t retransmits, bad; /* of the handle, in *out already */

@@ -245,7 +245,8 @@ static int watch(struct soak *s, uint64_t now)
 			if (process_ended(&j->process[r], &status))
 				return refuse(-ECHILD, "soak: job %u rank %u: its process ended by itself, status %d",
 					      job, r, status);
-			if (!j->process[r].pid || !since || now < since + SOAK_HANG_NS)
+			if (!j->process[r].pid || !since ||
+			    now < since + (soak_in_groups(s, job) ? SOAK_GROUP_HANG_NS : SOAK_HANG_NS))
 				continue;
 			s->count.hangs++;
 			soak_kill_rank(s, job, r);

@@ -48,6 +48,7 @@
 #define SOAK_GROUP_LEN 16
 #define SOAK_TICK_US 3000
 #define SOAK_HANG_NS 20000000000ull /* in a call for so long: it hangs */
+#define SOAK_GROUP_HANG_NS 60000000000ull /* in a group, where a job may wait for a manager, and that for an upgrade */
 
 int verb_soak(int argc, char **argv);
 extern const char soak_help[];
@@ -92,6 +93,7 @@ struct soak_shared {
 	uint64_t impair_frames;
 	uint64_t disturbed_ns[SOAK_JOBS]; /* when a rank of a group was killed last, or the group ended */
 	uint64_t manager_killed_ns;
+	uint64_t no_job_ns; /* the last time that a job could not be made: of a link, or a loader */
 	uint64_t forged; /* HELLOs that the middlebox made itself */
 };
 
