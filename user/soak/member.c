@@ -60,8 +60,11 @@ static bool join_may_end_with(const struct worker *w, int err)
 	}
 }
 
+/* That the others' calls end then is for what has ended ours. */
 static void leave(struct worker *w)
 {
+	if (w->g)
+		__atomic_store_n(&w->s->shared->disturbed_ns[w->job], fpisa_now(), __ATOMIC_RELEASE);
 	fpisa_group_leave(w->g);
 	w->g = NULL;
 }

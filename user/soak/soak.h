@@ -91,7 +91,7 @@ struct soak_shared {
 	uint64_t taken_out[SOAK_JOBS]; /* ranks, by shrink */
 	uint64_t impair_faults[5];	       /* as in struct fpisa_faults: dropped .. corrupted */
 	uint64_t impair_frames;
-	uint64_t disturbed_ns[SOAK_JOBS]; /* when a rank of a group was killed last, or the group ended */
+	uint64_t disturbed_ns[SOAK_JOBS]; /* when a rank of a group was killed or left last, or the group ended */
 	uint64_t manager_killed_ns;
 	uint64_t no_job_ns; /* the last time that a job could not be made: of a link, or a loader */
 	uint64_t forged; /* HELLOs that the middlebox made itself */
