@@ -92,7 +92,7 @@ static int join(struct worker *w)
 		.key_file = w->key_file,
 		.join_timeout_ms = SOAK_JOIN_MS,
 		.window = 8u << dice % 3,
-		.elements = (uint16_t)(dice >> 8 & 1 ? 0 : FPISA_BLOCK * (1 + (dice >> 16) % 8)),
+		.elements = (uint16_t)(dice >> 8 & 1 ? 0 : FPISA_BLOCK * (1 + (dice >> 16) % 5)), /* of any type, in 1500 bytes */
 		.mode = modes[(dice >> 24) % sizeof(modes)],
 		.overflow = FPISA_OVERFLOW_FLAG,
 		.restore = 1,
