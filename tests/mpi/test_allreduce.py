@@ -187,6 +187,17 @@ def test_min_bytes(cluster):
     assert few < 500 and lines == []
 
 
+def test_default_min_bytes(cluster):
+    """Without the variable a number alone is MPI's."""
+    c = cluster()
+    frames = []
+    for least in "", "4":
+        before = c.sent()
+        c.run(RANKS, "sweep.c", "orders", FPISA_MIN_BYTES=least)
+        frames.append(c.sent() - before)
+    assert frames[1] - frames[0] > 20 * RANKS, frames
+
+
 @pytest.mark.parametrize("env, why", [
     ({"FPISA_MANAGER": ""}, "FPISA_MANAGER, the aggregator's host, is not set"),
     ({"FPISA_MODE": "fast"}, "FPISA_MODE is 'fast'; it must be fpisa, fpisa-a, fpisa64 or exact"),
