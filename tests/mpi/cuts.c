@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define VALUES 20000
-#define CUTS 12
+#define CUTS 8
 #define PIECES 40
 
 static uint64_t state; /* the same on all ranks */
