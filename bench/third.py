@@ -21,7 +21,7 @@ sys.path.insert(0, sys.argv[1])
 import duckdb
 asked = json.load(sys.stdin)
 db = duckdb.connect(config={"threads": 2})
-db.execute("CREATE SCHEMA near; CREATE MACRO fpisa_sum(x) AS sum(x)")
+db.execute("SET enable_progress_bar = false; CREATE SCHEMA near; CREATE MACRO fpisa_sum(x) AS sum(x)")
 for statement in asked["tables"]:
     db.execute(statement)
 print(json.dumps([[None if v is None else str(v) for v in row] for row in db.execute(asked["query"]).fetchall()]))
@@ -59,7 +59,7 @@ def agrees(folder, workers, tables, query, rows, ordered):
     p = subprocess.run([PYTHON, "-c", ASKING, PLACE], input=json.dumps(asked), capture_output=True, text=True)
     if p.returncode:
         raise postgres.Failed(f"duckdb: {p.stderr.strip().splitlines()[-1]}")
-    theirs = [tuple("" if v is None else v for v in row) for row in json.loads(p.stdout)]
+    theirs = [tuple("" if v is None else v for v in row) for row in json.loads(p.stdout.splitlines()[-1])]
     if not ordered:
         rows, theirs = sorted(rows), sorted(theirs)
     return len(rows) == len(theirs) and all(len(a) == len(b) and all(map(near, a, b)) for a, b in zip(rows, theirs))
