@@ -2,6 +2,7 @@
 /* The process beside the manager that makes and removes jobs; helper.h has the contract. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -132,6 +133,14 @@ static int take(struct helper_state *w, const struct helper_request *q)
 	}
 }
 
+/* One that is killed before it has begun leaves nothing to finish. */
+static bool manager_is_gone(const struct helper_state *w)
+{
+	struct pollfd p = { .fd = w->fd };
+
+	return poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+}
+
 static int open_datapath(struct helper_state *w, const char *pin)
 {
 	struct timespec pause = { .tv_nsec = 20000000 };
@@ -143,7 +152,7 @@ static int open_datapath(struct helper_state *w, const char *pin)
 	err = privilege_check(PRIVILEGE_LOAD, "serve") ?: datapath_groups_open(&w->dp, true, &w->groups);
 	for (int i = 0; !err && i < CLAIM_S * 50; i++) {
 		err = datapath_groups_claim(&w->dp, &w->groups, &pid);
-		if (err != -EBUSY)
+		if (err != -EBUSY || manager_is_gone(w))
 			break;
 		nanosleep(&pause, NULL);
 		err = i + 1 < CLAIM_S * 50 ? 0 :

@@ -16,6 +16,7 @@
 #include "values/random.h"
 
 #define GRACE_NS 4000000000ull /* until the manager has heard of a death over links that are down */
+#define UPGRADE_NS 90000000000ull /* takes at most, on a machine that has much to do */
 #define TYPES 3		       /* of a group's calls */
 
 static const uint8_t modes[] = {FPISA_MODE_FPISA, FPISA_MODE_FPISA64, FPISA_MODE_EXACT};
@@ -36,6 +37,8 @@ static bool may_end_with(const struct worker *w, int err)
 	case -ECONNRESET:
 	case -ESTALE: /* it was ended while its manager was away */
 		return disturbed(w);
+	case -ETIMEDOUT: /* the manager, for a job, while it waits for an upgrade */
+		return __atomic_load_n(&w->s->shared->manager_killed_ns, __ATOMIC_ACQUIRE) + UPGRADE_NS > now;
 	case -EINVAL:
 	case -EIO: /* a job for a host whose link is down, or without our programs */
 		return no_job + GRACE_NS > now;
