@@ -134,7 +134,7 @@ static void check_mark(__u64 before, __u32 generation)
 /* Every schedule, in lexical order; `check` looks at each at its end. Returns how many there are. */
 static long every_order(__u32 last, void (*check)(void))
 {
-	int schedule[MAX_STEPS] = {0}, n;
+	int schedule[MAX_STEPS + 1] = {0}, n;
 	long orders = 0;
 
 	for (;;) {

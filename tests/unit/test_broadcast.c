@@ -32,7 +32,7 @@ static int broadcast(struct member *t, struct fpisa *f, int call)
 {
 	const uint32_t root = (uint32_t)call % RANKS;
 	const size_t n = size_of(call);
-	unsigned char *block = malloc(n + 1), *data = n ? block + 1 : NULL;
+	unsigned char *block = calloc(1, n + 1), *data = n ? block + 1 : NULL;
 	struct fpisa_request *r = NULL;
 
 	for (size_t i = 0; i < n; i++)
