@@ -11,7 +11,7 @@
 
 #include "lib/base/error.h"
 #include "listing.h"
-#include "partition.h"
+#include "schema.h"
 
 #define SUFFIX ".schema"
 
@@ -26,7 +26,7 @@ static int write_names(DIR *d, int to)
 		if (n <= strlen(SUFFIX) || strcmp(e->d_name + of_table, SUFFIX))
 			continue;
 		e->d_name[of_table] = 0;
-		if (partition_name_valid(e->d_name) && dprintf(to, "%s\n", e->d_name) < 0)
+		if (table_name_valid(e->d_name) && dprintf(to, "%s\n", e->d_name) < 0)
 			return fpisa_fail(-errno, "a list of the tables: %s", strerror(errno));
 	}
 	return errno ? fpisa_fail(-errno, "the worker's directory: %s", strerror(errno)) : 0;

@@ -31,14 +31,6 @@ static int open_file(int directory, const char *name)
 	return err ?: fd;
 }
 
-int partition_name_valid(const char *table)
-{
-	size_t n = strlen(table);
-
-	return n && n < TABLE_NAME && *table != '.' &&
-	       strspn(table, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") == n;
-}
-
 static const char *why(int err)
 {
 	return err == -EXDEV || err == -ELOOP ? "leads out of the worker's directory" :
@@ -129,7 +121,7 @@ int partition_open(struct partition *p, int directory, const char *table)
 	int kind = 0, err, csv;
 
 	*p = (struct partition){ .fd = -1 };
-	if (!partition_name_valid(table))
+	if (!table_name_valid(table))
 		return fpisa_fail(-EINVAL, "'%.64s' is no name of a table: letters, digits, '_', '.' and '-'", table);
 	err = open_table(p, directory, table, &kind);
 	if (!err && kind == 2) {

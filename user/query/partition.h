@@ -10,8 +10,6 @@
 
 #include "text.h"
 
-#define TABLE_NAME 64 /* with the 0 behind it */
-
 struct partition {
 	int fd;
 	char file[TABLE_NAME + 16]; /* its name, for messages */
@@ -19,9 +17,6 @@ struct partition {
 	struct text text;
 	struct stat as_opened;
 };
-
-/* So that no name means another place. */
-int partition_name_valid(const char *table);
 
 /*
  * Opens the table and stands before its first row; a Parquet file is made CSV first, in a temporary file. 0, or -errno

@@ -63,3 +63,11 @@ int schema_parse(struct schema *s, char *text, const char *name)
 		rc = fpisa_fail(-EINVAL, "%s: names no column; a line of it is NAME TYPE [not null]", name);
 	return rc;
 }
+
+int table_name_valid(const char *table)
+{
+	size_t n = strlen(table);
+
+	return n && n < TABLE_NAME && *table != '.' &&
+	       strspn(table, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") == n;
+}

@@ -20,4 +20,9 @@ int schema_parse(struct schema *s, char *text, const char *name);
 /* The number of the column, or -1. */
 int schema_find(const struct schema *s, const char *column);
 
+#define TABLE_NAME 64 /* with the 0 behind it */
+
+/* Is it a table's name? None means another place than the directory. */
+int table_name_valid(const char *table);
+
 #endif
