@@ -19,7 +19,7 @@ def test_healthy(lab):
     assert bad(found) == {}
     expect = {("kernel", c) for c in ("privilege", "features", "jit", "memlock", "verifier", "bpffs")}
     expect |= {("tools", "iproute2"), ("tools", "ethtool"), ("datapath", "build"), ("job 1", "address"),
-               ("job 1", "routes"), ("job 1", "egress"), ("job 1", "members")}
+               ("job 1", "routes"), ("job 1", "egress"), ("job 1", "mtu"), ("job 1", "members")}
     expect |= {(p, c) for p in net.ports for c in ("link", "xdp", "gro", "queues", "lro", "vlan")}
     assert found.keys() == expect
     out = net.fpisa("doctor")

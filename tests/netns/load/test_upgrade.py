@@ -149,7 +149,7 @@ def other_version(top, edit):
     header = top / "include/fpisa/job.h"
     header.write_text(edit(header.read_text()))
     (top / "other.c").write_text(PROGRAM)
-    clang = ["clang-19", "-g", "-O2", "-target", "bpf", f"-I{top}/include", f"-I{top}/bpf", f"-I{top}",
+    clang = ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", f"-I{top}/include", f"-I{top}/bpf", f"-I{top}",
              "-I/usr/include/x86_64-linux-gnu"]
     subprocess.run([*clang, "-c", top / "bpf/abi.bpf.c", "-o", top / "abi.o"], check=True)
     dump = subprocess.run(["bpftool", "-j", "btf", "dump", "file", top / "abi.o"], check=True, stdout=subprocess.PIPE)
