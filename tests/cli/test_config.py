@@ -138,3 +138,18 @@ def test_unreadable(tmp_path):
     assert p.returncode == 1 and "No such file or directory" in p.stderr
     p = subprocess.run([FPISA, "config", "check", "a", "b"], text=True, capture_output=True)
     assert p.returncode == 2
+
+
+def test_keys_as_serve_wants_them(tmp_path):
+    keys, text = tmp_path / "keys", f"[manager]\nkey-file = {tmp_path / 'keys'}\n"
+    status, out, lines = check(tmp_path, text)
+    assert status == 0 and "no errors" in out and not lines  # a warning: they may come
+    subprocess.run([FPISA, "key", "new", "train", keys], check=True, capture_output=True)
+    assert check(tmp_path, text)[0] == 0
+    keys.chmod(0o644)
+    status, out, lines = check(tmp_path, text)
+    assert status == 1 and not out and re.search("f.conf:1: .*keys: others than its owner may use it", lines[0])
+    keys.chmod(0o600)
+    keys.write_text("nonsense\n")
+    status, _, lines = check(tmp_path, text)
+    assert status == 1 and "f.conf:1: " in lines[0]

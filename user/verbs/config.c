@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* fpisa config check, config apply: [FILE] */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "config/config.h"
+#include "fpisa.h"
+#include "lib/manager/psk.h"
 #include "verbs.h"
 
 /* The one operand, or the default. */
@@ -18,6 +24,25 @@ static int parse_file(int argc, char **argv, struct common *c, const char **file
 	return 0;
 }
 
+/* As `fpisa serve` will, whose user alone may read them; those of another machine are not here. */
+static int look_at_keys(const struct config *c)
+{
+	char place[CONFIG_PLACE_LEN];
+	struct fpisa_psks keys = { 0 };
+	int err = 0;
+
+	if (!c->manager_line || !c->manager.key_file)
+		return 0;
+	config_at(c, c->manager_line, place);
+	if (access(c->manager.key_file, F_OK))
+		warning("%s: no such file of keys here now; fpisa key new makes one", c->manager.key_file);
+	else if (!access(c->manager.key_file, R_OK) && fpisa_psks_read(&keys, c->manager.key_file))
+		err = refuse(-EINVAL, "%s", fpisa_error());
+	explicit_bzero(&keys, sizeof(keys));
+	report_at(NULL);
+	return err;
+}
+
 int verb_config_check(int argc, char **argv)
 {
 	struct common common = COMMON_INIT;
@@ -30,6 +55,8 @@ int verb_config_check(int argc, char **argv)
 		err = config_read(&c, file);
 	if (!err)
 		err = config_look(c, true);
+	if (!err)
+		err = look_at_keys(c);
 	if (!err)
 		printf("%s: no errors; interfaces: %d, jobs: %d\n", file, c->interfaces, c->jobs);
 	config_free(c);
