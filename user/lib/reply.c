@@ -206,7 +206,7 @@ static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, con
 		name_call(slot->req, call, sizeof(call));
 		fpisa_fail(error,
 			   "%s: job %u: the ranks made different calls (seen at chunk %llu of our call %u, %s); all must "
-			   "make the same ones in the same order, then rejoin",
+			   "make the same ones in the same order, after they have joined again",
 			   f->peer, f->job, chunk, slot->req->call, call);
 		break;
 	default:

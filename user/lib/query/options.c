@@ -85,7 +85,7 @@ static int take_key(struct fpisa_query *q, const char *file)
 {
 	file = file ? file : getenv("FPISA_KEY");
 	if (!file || !*file)
-		return bad("workers take a key: set FPISA_KEY or options.key_file to the file that has it");
+		return bad("workers take a key: set FPISA_KEY, --key or options.key_file to the file that has it");
 	return fpisa_psk_last(&q->psk, file);
 }
 
