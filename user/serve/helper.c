@@ -18,6 +18,7 @@
 #include "helper_jobs.h"
 #include "host/privilege.h"
 
+#define CLAIMS_A_SECOND 50
 #define CLAIM_S 20 /* the helper of a manager that was killed first ends what it does */
 
 /* -- what was reported, for who asked ---------------------------------------- */
@@ -143,19 +144,21 @@ static bool manager_is_gone(const struct helper_state *w)
 
 static int open_datapath(struct helper_state *w, const char *pin)
 {
-	struct timespec pause = { .tv_nsec = 20000000 };
+	struct timespec pause = { .tv_nsec = 1000000000 / CLAIMS_A_SECOND };
 	int err = datapath_open(&w->dp, pin);
 	pid_t pid;
 
 	if (err)
 		return err;
 	err = privilege_check(PRIVILEGE_LOAD, "serve") ?: datapath_groups_open(&w->dp, true, &w->groups);
-	for (int i = 0; !err && i < CLAIM_S * 50; i++) {
+	for (int i = 0; !err && i < CLAIM_S * CLAIMS_A_SECOND; i++) {
 		err = datapath_groups_claim(&w->dp, &w->groups, &pid);
 		if (err != -EBUSY || manager_is_gone(w))
 			break;
+		if (i == CLAIMS_A_SECOND)
+			warning("%s: process %d serves this datapath; up to %d s are left to it to end", w->dp.pin, pid, CLAIM_S - 1);
 		nanosleep(&pause, NULL);
-		err = i + 1 < CLAIM_S * 50 ? 0 :
+		err = i + 1 < CLAIM_S * CLAIMS_A_SECOND ? 0 :
 			      refuse(-EBUSY, "%s: another manager serves this datapath, process %d", w->dp.pin, pid);
 	}
 	/* Pins of a datapath that has a group are given to it. */
