@@ -199,4 +199,4 @@ def test_demo():
         assert r["answers_equal"] and r["rows"] == 20000 == r["forwarded"] + r["pruned"] + r["absorbed"], r
     assert results["top_n"]["pruned"] > 10000 and results["group_by_sum"]["absorbed"] == 20000
     p = subprocess.run([FPISA, "query", "demo", "--workers", "3"], capture_output=True, text=True)
-    assert p.returncode == 2 and "invalid choice" in p.stderr
+    assert p.returncode == 2 and "--workers: 2 or 4" in p.stderr
