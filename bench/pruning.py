@@ -15,8 +15,7 @@ up. All answers of a question must be the same. One JSON line a question, second
     unshaped     as none, without shaping
     speedup      none over network, in the same round; bound: the least of N and none over unshaped; share: of the bound
 
-speedup_by_workers is none over by_workers; received, rows that came to the master in the last round; repeated, frames that
-were sent again then, of those that were sent.
+speedup_by_workers is none over by_workers.
 """
 import argparse
 import json
@@ -100,18 +99,17 @@ class Stage:
 
 def compare(stage, question):
     args, found = stage.args, {way: [] for way in WAYS}
-    answers, received, repeated = [], {}, {}
+    answers, received = [], {}
     for i in range(args.rounds):
         for way in list(WAYS)[:: -1 if i % 2 else 1]:
             took, counts, answer = stage.ask(question, way)
             found[way].append(took)
             received[way] = counts["received"]
-            repeated[way] = round(counts["repeated"] / max(1, counts["frames"]), 3)
             answers.append(answer)
     if any(a != answers[0] for a in answers):
         sys.exit(f"pruning: {question}: answers differ")
     line = {"bench": "pruning", "question": question, "workers": args.workers, "mbit": args.mbit, "rows": args.rows * args.workers,
-            "rounds": args.rounds, "received": received, "repeated": repeated}
+            "rounds": args.rounds, "received": received}
     n = range(args.rounds)
     found["speedup"] = [found["none"][i] / found["network"][i] for i in n]
     found["speedup_by_workers"] = [found["none"][i] / found["by_workers"][i] for i in n]

@@ -113,7 +113,6 @@ static int send_batch(struct sender *s, struct fpisa_member_frame *batch, int *n
 
 static void stamp(struct sender *s, struct sender_frame *f, uint64_t now)
 {
-	f->first_ns = f->tries ? f->first_ns : now;
 	f->sent_ns = now;
 	f->due_ns = now + fpisa_rto_after(&s->rto, f->tries < BACKOFFS ? f->tries : BACKOFFS);
 	f->tries++;
@@ -155,12 +154,8 @@ bool sender_acked(struct sender *s, uint64_t sequence, uint64_t now)
 	if (sequence < s->low || sequence >= s->next || f->acked)
 		return false;
 	f->acked = 1;
-	/*
-	 * Sooner after the second copy than any answer comes, it is the first one's: the timeout was too short, and samples of
-	 * frames that came in time alone would keep it so.
-	 */
-	if (f->tries == 1 || (f->tries == 2 && now - f->sent_ns < s->rto.srtt_ns / 2))
-		fpisa_rto_sample(&s->rto, now - f->first_ns);
+	if (f->tries == 1)
+		fpisa_rto_sample(&s->rto, now - f->sent_ns);
 	else
 		fpisa_rto_ambiguous(&s->rto, FPISA_QUERY_WINDOW);
 	while (s->low < s->next && frame_of(s, s->low)->acked)

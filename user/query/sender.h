@@ -35,7 +35,7 @@ struct sender {
 	struct fpisa_rto rto;
 	struct sender_frame {
 		struct fpisa_member_frame f;
-		uint64_t first_ns, sent_ns, due_ns;
+		uint64_t sent_ns, due_ns;
 		uint32_t tries;
 		int acked;
 	} frame[FPISA_QUERY_WINDOW];
