@@ -2,7 +2,6 @@
 /* The thread that keeps a rank's connection; link.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include "base/clock.h"
 #include "handle.h"
 #include "link.h"
+#include "manager/watch.h"
 
 #define MS 1000000ull
 #define TURN_MS 200	   /* between two looks at the clock */
@@ -20,21 +20,6 @@
 #define LAST_WORD_MS 1000  /* for LEAVE to leave */
 
 /* -- connecting ----------------------------------------------------------------- */
-
-static void watch(int fd)
-{
-	const int options[][3] = {
-		{SOL_SOCKET, SO_KEEPALIVE, 1},
-		{IPPROTO_TCP, TCP_KEEPIDLE, 1},
-		{IPPROTO_TCP, TCP_KEEPINTVL, 1},
-		{IPPROTO_TCP, TCP_KEEPCNT, 4},
-		{IPPROTO_TCP, TCP_USER_TIMEOUT, FPISA_MANAGER_SILENCE_MS - 1500},
-		{IPPROTO_TCP, TCP_NODELAY, 1},
-	};
-
-	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
-}
 
 static int is_stopping(struct fpisa_link *l)
 {
@@ -54,7 +39,7 @@ static int open_socket(struct fpisa_link *l)
 	fpisa_fork_hold();
 	l->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (l->fd >= 0)
-		watch(l->fd);
+		fpisa_watch(l->fd);
 	if (l->fd < 0 || (connect(l->fd, (struct sockaddr *)&l->to, sizeof(l->to)) && errno != EINPROGRESS))
 		rc = -errno;
 	fpisa_fork_release();

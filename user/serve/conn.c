@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,33 +15,13 @@
 #include "cli/report.h"
 #include "conn.h"
 #include "fpisa.h"
+#include "lib/manager/watch.h"
 
 #define LAST_WORD_MS 2000 /* for what was said last to leave */
 #define BACKLOG 1024
 #define TURN 64 /* messages, or reads of what is thrown away, before others have theirs */
 
 /* -- sockets ---------------------------------------------------------------- */
-
-/*
- * A host that is gone is found by probes each second, and by data that it does not acknowledge: within
- * FPISA_MANAGER_SILENCE_MS, of which the ranks that are told need their share.
- */
-static void watch(int fd)
-{
-	static const struct {
-		int level, name, value;
-	} options[] = {
-		{ SOL_SOCKET, SO_KEEPALIVE, 1 },
-		{ IPPROTO_TCP, TCP_KEEPIDLE, 1 },
-		{ IPPROTO_TCP, TCP_KEEPINTVL, 1 },
-		{ IPPROTO_TCP, TCP_KEEPCNT, 4 },
-		{ IPPROTO_TCP, TCP_USER_TIMEOUT, FPISA_MANAGER_SILENCE_MS - 1500 },
-		{ IPPROTO_TCP, TCP_NODELAY, 1 },
-	};
-
-	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(options[i].value));
-}
 
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port)
 {
@@ -301,7 +280,7 @@ void conns_accept(struct conns_of *s)
 			close(fd);
 			continue;
 		}
-		watch(fd);
+		fpisa_watch(fd);
 		if (s->waiting >= MANAGER_WAITING || s->n >= MANAGER_CONNECTIONS)
 			make_room(s);
 		add(s, fd, from.sin_addr.s_addr, to.sin_addr.s_addr);

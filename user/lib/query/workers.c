@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
+#include "lib/manager/watch.h"
 #include "master.h"
 
 /* The message so far, after whose it is. */
@@ -23,22 +23,6 @@ static int of_worker(const struct fpisa_query_worker *w, int rc)
 
 	snprintf(why, sizeof(why), "%s", fpisa_error());
 	return fpisa_fail(rc, "worker %s: %s", w->name, why);
-}
-
-/* A host that is gone is found by probes, and by data that it does not acknowledge. */
-static void watch(int fd)
-{
-	static const int options[][3] = {
-		{SOL_SOCKET, SO_KEEPALIVE, 1},
-		{IPPROTO_TCP, TCP_KEEPIDLE, 1},
-		{IPPROTO_TCP, TCP_KEEPINTVL, 1},
-		{IPPROTO_TCP, TCP_KEEPCNT, 4},
-		{IPPROTO_TCP, TCP_USER_TIMEOUT, FPISA_MANAGER_SILENCE_MS - 1500},
-		{IPPROTO_TCP, TCP_NODELAY, 1},
-	};
-
-	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
 }
 
 /* -- what workers are told --------------------------------------------------------- */
@@ -95,7 +79,7 @@ int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w)
 	w->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (w->fd < 0)
 		return fpisa_fail(-errno, "%s", strerror(errno));
-	watch(w->fd);
+	fpisa_watch(w->fd);
 	if (connect(w->fd, (struct sockaddr *)&w->at, sizeof(w->at)) && errno != EINPROGRESS)
 		return fpisa_fail(-errno, "worker %s: %s", w->name, strerror(errno));
 	return epoll_ctl(q->poll, EPOLL_CTL_ADD, w->fd, &e) ? fpisa_fail(-errno, "%s", strerror(errno)) : 0;
