@@ -37,7 +37,7 @@ static int late(const struct session *s)
 		return fpisa_fail(-ETIMEDOUT, "the master does not read its rows");
 	if (s->state == JOINING)
 		return fpisa_fail(-ETIMEDOUT, "query %u: %s %s in %u ms", s->want.query,
-				  s->member.heard ? "not all members joined at the aggregator" : "no answer of the aggregator",
+				  s->member.heard_ns ? "not all members joined at the aggregator" : "no answer of the aggregator",
 				  a, s->want.timeout_ms);
 	return fpisa_fail(-ETIMEDOUT,
 			  "query %u: frame %llu of %u rows was not acknowledged in %u ms by %s%s; is an MTU on the way below %u?",

@@ -232,8 +232,12 @@ def test_chaos(asked, runs):
 
 def started(q, *options):
     """A query of which some rows have come to the aggregator, and others cannot be acknowledged: its process, stopped."""
+    def rows():
+        return q.net.json("query", "show", 5)["rows"]["rows"]
+
+    before = rows()
     p = q.master.spawn(*q.argv("--json", "--by", "k", "--value", "v", "--debug-faults", "drop=0.3,seed=1", *options))
-    wait_until("rows", lambda: p.poll() is not None or q.net.json("query", "show", 5)["rows"]["rows"] > 500, 30)
+    wait_until("rows", lambda: p.poll() is not None or rows() > before + 500, 30)
     p.send_signal(signal.SIGSTOP)
     assert p.poll() is None, p.communicate()
     return p

@@ -88,7 +88,8 @@ int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
 	m->query = query;
 	m->token = token;
 	m->joining = 1;
-	m->joined = m->heard = 0;
+	m->joined = 0;
+	m->heard_ns = 0;
 	m->missing = 0;
 	m->epoch = 0;
 	m->hello_ns = 0;
@@ -166,7 +167,7 @@ static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const
 {
 	if (!m->joining || h->chunk != m->nonce || h->aux < m->incarnation)
 		return 0;
-	m->heard = 1;
+	m->heard_ns = fpisa_now();
 	if (h->flags & FPISA_F_CHALLENGE) {
 		if (m->cookie != h->secret)
 			m->hello_ns = 0;

@@ -19,7 +19,7 @@ struct fpisa_member {
 	uint32_t query;
 	uint64_t token;
 	int joining, joined;
-	int heard;	   /* an answer to a HELLO has come */
+	uint64_t heard_ns; /* when an answer to a HELLO came last; 0: none has */
 	uint64_t missing; /* members that had not joined then */
 	uint64_t incarnation, nonce, cookie;
 	uint32_t epoch;

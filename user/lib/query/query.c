@@ -113,7 +113,8 @@ static int not_joined(const struct fpisa_query *q)
 {
 	char names[256];
 
-	if (!q->member.heard)
+	/* One that went away under way had answered, too. */
+	if (q->member.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
 		return fpisa_fail(-ETIMEDOUT, "query %u: the aggregator at %s does not answer in %u ms; `fpisa stats` there says why if "
 					      "it hears us: check the way there, the token, and that the query lists this host with "
 					      "UDP port %u as its master",
