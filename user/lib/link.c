@@ -244,6 +244,8 @@ static void connection_ended(struct fpisa_link *l, int rc)
 	if (rc == -EACCES && l->has_psk)
 		key_refused(l);
 	pthread_mutex_lock(&l->lock);
+	if (rc == -ECONNRESET && !l->heard)
+		fpisa_fail(rc, "the connection ended before anything was said; is it `fpisa serve` that listens there?");
 	if (!l->joined || rc == -EACCES || rc == -EPROTO || rc == -ENOENT)
 		fpisa_link_fail_so(l, rc);
 	pthread_mutex_unlock(&l->lock);

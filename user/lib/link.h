@@ -62,7 +62,8 @@ struct fpisa_link {
 	uint64_t left; /* ranks */
 	uint64_t calls_of[64]; /* that those had completed */
 	uint64_t calls;	       /* that have been started here */
-	uint64_t heard_ns;     /* the manager, the last time */
+	int heard;	       /* the manager, ever */
+	uint64_t heard_ns;     /* the last time, or when the thread began */
 	int unsent;	       /* messages of the queue */
 	struct fpisa_manager_message queue[2 * FPISA_MANAGER_JOBS + 2];
 	struct fpisa_link_job job[FPISA_MANAGER_JOBS];

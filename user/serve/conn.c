@@ -237,6 +237,8 @@ static void make_room(struct conns_of *s)
 	if (!victim)
 		return;
 	s->manager->count.refused[FPISA_MANAGER_R_busy]++;
+	fpisa_channel_refuse(victim->channel, FPISA_MANAGER_R_busy,
+			     "too many connections that have not asked for a group; try again");
 	end(s, victim, FPISA_MANAGER_SILENT);
 }
 
@@ -261,7 +263,16 @@ static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 		end(s, c, FPISA_MANAGER_CLOSED);
 }
 
-/* Who may not ask is told nothing that tells him more. */
+/* Who may not ask hears that, for what a message costs: no byte of his is looked at, and nothing is kept. */
+static void turn_away(struct conns_of *s, int fd, __be32 address)
+{
+	char text[FPISA_MANAGER_TEXT], a[ADDRESS_LEN];
+
+	s->manager->count.refused[FPISA_MANAGER_R_network]++;
+	snprintf(text, sizeof(text), "%s is in none of the networks that may ask (networks)", address_text(address, a));
+	fpisa_channel_turn_away(fd, FPISA_MANAGER_R_network, text);
+}
+
 void conns_accept(struct conns_of *s)
 {
 	for (;;) {
@@ -272,8 +283,7 @@ void conns_accept(struct conns_of *s)
 		if (fd < 0)
 			return;
 		if (!manager_network_allowed(s->manager->policy, from.sin_addr.s_addr)) {
-			s->manager->count.refused[FPISA_MANAGER_R_network]++;
-			close(fd);
+			turn_away(s, fd, from.sin_addr.s_addr);
 			continue;
 		}
 		if (getsockname(fd, (struct sockaddr *)&to, &m)) {

@@ -111,6 +111,40 @@ def test_who_may_not_join(groups, tmp_path):
     refused(ETIMEDOUT, "rank 2 did not join", "train", 1, 3, join_timeout_ms=500)
 
 
+@pytest.mark.parametrize("key", ["key", "without-key = yes"])
+def test_outside_of_the_networks(groups, key):
+    """The host hears which limit it is, whether it would have had a key or not, each time; and who is not a rank may say what it likes."""
+    g = groups(2, "networks = 10.99.1.0/24", *[key] * (key != "key"))
+    with g.net.worker[1].entered():
+        others = [socket.create_connection((ADDRESS, PORT), 10 * SLOW) for _ in range(20)]
+    for i, s in enumerate(others):
+        with s:
+            try:
+                s.sendall(b"\x16F\0G"[i % 4:][:1] * 1000)
+            except OSError:
+                continue  # it has heard enough
+            assert b"10.99.2.3 is in none of the networks that may ask (networks)" in s.recv(256)
+    ranks = [g.start(1, "train", 0, 2) for _ in range(10)]
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EACCES, answer
+        assert answer["error"].endswith("group train: 10.99.2.3 is in none of the networks that may ask (networks)"), answer
+    wait_until("the counter", lambda: g.net.json("status")["manager"]["refusals"]["network"] >= 30)
+    check_sums(g.group("train", [0, 0], {"sum": "float32"}, hold=True), 2, "float32")
+
+
+def test_no_manager_at_that_port(groups):
+    """What listens there ends connections without a word."""
+    g = groups(1)
+    with g.net.agg.entered():
+        other = socket.create_server((ADDRESS, PORT + 1))
+    with other:
+        rank = g.start(0, "train", 0, 1, address=f"{ADDRESS}:{PORT + 1}")
+        other.accept()[0].close()
+        answer = rank.line()
+    assert answer["rc"] == -ECONNRESET and "before anything was said; is it `fpisa serve` that listens there?" in answer["error"], answer
+
+
 def test_formats_that_are_not_given(groups):
     g = groups(2, "formats = fp32", sections="[key train]\njobs = 1\nslots = 32\n")
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, hold=True)

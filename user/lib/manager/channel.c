@@ -208,15 +208,27 @@ static struct fpisa_manager_message refusal(enum fpisa_manager_reason reason, co
 	return m;
 }
 
-/* In clear, of who has not come to talk. */
-static void refuse_in_clear(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *why)
+static void say_in_clear(int fd, enum fpisa_manager_reason reason, const char *why)
 {
 	const struct fpisa_manager_message m = refusal(reason, why);
+	unsigned char unread[4096];
 
-	send(c->fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
+	send(fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
 	/* A socket that is closed over unread bytes says so to the other side, which then may not read our answer. */
-	recv(c->fd, c->queue, sizeof(c->queue), MSG_DONTWAIT);
+	recv(fd, unread, sizeof(unread), MSG_DONTWAIT);
+}
+
+/* Of who has not come to talk. */
+static void refuse_in_clear(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *why)
+{
+	say_in_clear(c->fd, reason, why);
 	c->state = REFUSED;
+}
+
+void fpisa_channel_turn_away(int fd, enum fpisa_manager_reason reason, const char *text)
+{
+	say_in_clear(fd, reason, text);
+	close(fd);
 }
 
 void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *text)
