@@ -107,6 +107,9 @@ void manager_kill(struct manager *m, __u32 place, __u64 id);
 /* Time has passed. */
 void manager_tick(struct manager *m);
 
+/* Records of groups that gather, for who looks: not at each change, lest ranks that come and go make work for the helper. */
+void manager_record_gathering(struct manager *m);
+
 /* Slots and jobs that groups have, of a key or with NULL of all. */
 struct manager_quota manager_used(const struct manager *m, const char *owner);
 

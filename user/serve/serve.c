@@ -173,6 +173,7 @@ static void time_passes(struct serve *s)
 	if (s->manager.now_ms >= s->look_ms) {
 		s->look_ms = s->manager.now_ms + LOOK_MS;
 		give_counts(s);
+		manager_record_gathering(&s->manager);
 		ask(s, &(struct helper_request){ .what = HELPER_LOOK });
 	}
 }

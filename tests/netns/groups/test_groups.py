@@ -455,6 +455,40 @@ def test_verbs(groups):
         assert answer["rc"] == -ECONNRESET and answer["missing"] == 3 and "ended at the aggregator" in answer["error"]
 
 
+def test_a_group_that_gathers(groups):
+    """Who is there and who is missing, until all are, or nobody, or the manager is gone with whom they waited."""
+    g = groups(3)
+
+    def shown(here, missing):
+        rows = g.net.json("group", "list")
+        return [(r["name"], r["here"], r["missing"], r["jobs"]) for r in rows] == [("train", here, missing, [])]
+
+    first = g.start(1, "train", 1, 3, hold=True)
+    wait_until("the first rank", lambda: shown([1], [0, 2]))
+    assert g.net.fpisa("group", "list").splitlines()[1].endswith(", waits for 0,2")
+    shows = g.net.fpisa("group", "show", "train")
+    assert "gathers     " in shows and "   2  -                has not joined" in shows and f"   1  {g.net.addresses[1]:15}  here" in shows
+    assert g.net.json("group", "show", "train")[0]["members"] == [None, g.net.addresses[1], None]
+    status = g.net.fpisa("status")
+    assert "; groups: 0, ranks: 0, jobs: 0" in status and " train, key train: ranks 1 of 3, waits for 0,2\n" in status
+    second = g.start(2, "train", 2, 3, hold=True)
+    wait_until("the second", lambda: shown([1, 2], [0]))
+    first.kill()
+    wait_until("its end", lambda: shown([2], [0, 1]))
+    g.net.fpisa("group", "kill", "train")
+    assert g.net.json("group", "list") == [] and "ended at the aggregator" in second.line()["error"]
+    third = g.start(0, "train", 0, 2)
+    wait_until("the next of that name", lambda: shown([0], [1]))
+    g.kill()
+    assert third.line()["rc"] == -ECONNRESET
+    wait_until("nobody", lambda: g.net.json("group", "list") == [])
+    assert "groups found: 0" in g.serve() and g.net.json("group", "list") == []
+    ranks = g.group("train", range(3), hold=True)
+    wait_until("all", lambda: shown([0, 1, 2], []))
+    for rank in ranks:
+        rank.kill()
+
+
 def test_status_and_metrics(groups):
     """Who has what, and what has happened: also of managers that were killed, and when none runs."""
     g = groups(2, "key-groups = 1", "formats = fp32")
