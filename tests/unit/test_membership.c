@@ -66,6 +66,12 @@ static void hang_up(void *arg, struct manager_caller *who)
 	told(who)->hung_up = 1;
 }
 
+static void note_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text)
+{
+	(void)arg;
+	assert_true(told((struct manager_caller *)who)->connected && reason && *text);
+}
+
 static void make_it(void *arg, const struct manager_make *m)
 {
 	struct world *w = arg;
@@ -96,7 +102,7 @@ static __u64 random_it(void *arg)
 }
 
 static const struct manager_ops ops = {
-	.send = send_it, .hang_up = hang_up, .make = make_it, .remove = remove_it, .record = record_it,
+	.send = send_it, .hang_up = hang_up, .refused = note_refused, .make = make_it, .remove = remove_it, .record = record_it,
 	.random = random_it};
 
 static struct world *new_world(void)

@@ -23,6 +23,7 @@ static void refuse_caller(struct manager *m, struct manager_caller *c, enum fpis
 	va_start(ap, format);
 	vsnprintf(msg.refusal.text, sizeof(msg.refusal.text), format, ap);
 	va_end(ap);
+	m->ops->refused(m->arg, c, reason, msg.refusal.text);
 	m->ops->send(m->arg, c, &msg);
 	manager_lost(m, c, FPISA_MANAGER_BROKE);
 	m->ops->hang_up(m->arg, c);

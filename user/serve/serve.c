@@ -94,6 +94,7 @@ static __u64 random_word(void *arg)
 static const struct manager_ops ops = {
 	.send = conn_send,
 	.hang_up = conn_hang_up,
+	.refused = conn_refused,
 	.make = make,
 	.remove = remove_job,
 	.record = record,

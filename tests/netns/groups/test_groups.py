@@ -133,6 +133,44 @@ def test_outside_of_the_networks(groups, key):
     check_sums(g.group("train", [0, 0], {"sum": "float32"}, hold=True), 2, "float32")
 
 
+def test_refusals_are_logged(groups, tmp_path):
+    """A line each: host, key, group, reason. Of a flood a few, and how many are left out; a log that nobody reads stops nobody."""
+    g = groups(2, "formats = fp32", "key-groups = 1")
+
+    def logged(*words):
+        line = g.manager.stdout.readline()
+        assert line.startswith("refused ") and all(w in line for w in words), (line, words)
+
+    ranks = g.group("train", range(2), {"sum": "float64"}, hold=True)
+    assert [rank.line()["rc"] for rank in ranks] == [-EACCES] * 2
+    logged("refused 10.99.", ", key train (format): group train: format fp64 is not given away here (formats)")
+    assert g.start(1, "other", 0, 2).line()["rc"] == -EDQUOT
+    logged("refused 10.99.2.3, key train (quota): group other: key 'train' has 1 groups")
+    assert g.start(1, "other", 0, 2, key_file="").line()["rc"] == -EACCES
+    logged("refused 10.99.2.3, without a key (key): a key is needed here")
+    g.net.fpisa("key", "new", "stranger", str(tmp_path / "wrong"))
+    with open(tmp_path / "wrong") as f:
+        identity = f.read().rsplit(":", 1)[0]
+    assert g.start(1, "other", 0, 2, key_file=str(tmp_path / "wrong")).line()["rc"] == -EACCES
+    logged(f"refused 10.99.2.3, key {identity} (key): ")
+    flood = 2000
+    with g.net.worker[0].entered():
+        for _ in range(flood):
+            with socket.create_connection((ADDRESS, PORT), 10 * SLOW) as s:
+                s.sendall(b"G")
+                s.shutdown(socket.SHUT_WR)
+                s.recv(1)
+    wait_until("all counts", lambda: g.net.json("status")["manager"]["refusals"]["malformed"] == flood)
+    time.sleep(3.5)
+    assert g.start(1, "other", 0, 2).line()["rc"] == -EDQUOT
+    lines = [g.manager.stdout.readline()]
+    while "(quota)" not in lines[-1]:
+        lines.append(g.manager.stdout.readline())
+    assert len(lines) < 60 and any(re.match(r"refused [0-9]+ times besides; fpisa status", line) for line in lines), lines
+    counted = [int(line.split()[1]) for line in lines if "times besides" in line]
+    assert sum(counted) + sum("(malformed)" in line for line in lines) == flood, lines
+
+
 def test_no_manager_at_that_port(groups):
     """What listens there ends connections without a word."""
     g = groups(1)
@@ -389,7 +427,7 @@ def test_configuration_is_read_again(groups):
     ranks = g.group("train", range(2), {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
     assert g.start(0, "other", 0, 2).line()["rc"] == -EDQUOT
     becomes(text.replace("groups = 1", "groups = 2").replace("[manager]", "[manager]\nformats = fp64"))
-    assert g.manager.stdout.readline() == "configuration read again; keys: 1\n"
+    assert g.said() == "configuration read again; keys: 1\n"
     others = g.group("other", range(2), {"sum": "float64"}, {"sum": "float32"}, hold=True)
     check_sums(others, 2, "float64")
     for rank in others:
@@ -402,7 +440,7 @@ def test_configuration_is_read_again(groups):
         assert any(says in line and g.config in line for line in said), said
     assert g.start(0, "third", 0, 2).line()["rc"] == -EDQUOT
     becomes(text.replace("[manager]", "[manager]\nnetworks = 10.77.0.0/16"))
-    assert g.manager.stdout.readline() == "configuration read again; keys: 1\n"
+    assert g.said() == "configuration read again; keys: 1\n"
     assert g.start(0, "fourth", 0, 2).line()["rc"] < 0
     for rank in [*ranks, *others]:
         assert rank.process.poll() is None

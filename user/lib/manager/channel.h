@@ -48,6 +48,9 @@ void fpisa_channel_turn_away(int fd, enum fpisa_manager_reason reason, const cha
 /* The name of the key by which the other side showed who it is, without its id; "": by none. Of an open one. */
 const char *fpisa_channel_name(const struct fpisa_channel *c);
 
+/* The identity by which the other side began a handshake, whether there is such a key and it has it or not; "": none, or no possible one. */
+const char *fpisa_channel_identity(const struct fpisa_channel *c);
+
 /* Takes a message to leave as soon as it can. -ENOBUFS: the other side does not read. */
 int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_message *m);
 
