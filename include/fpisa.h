@@ -343,7 +343,8 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
  * -ECONNRESET	ranks are dead, or have left before they completed this call: the error and fpisa_group_missing() name
  *		them. So it is for every call then; leave, and join again
  * -EPROTO	ranks have used types in another order
- * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s; or the manager for 30 s, at the first call of a type
+ * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s; or the manager alone, at the first call of a
+ *		type: for 6 s, but 30 s where the group has a job and the aggregator does answer
  */
 int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request);
 int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,

@@ -165,9 +165,12 @@ static const struct verb verbs[] = {
 	{ "key new", verb_key_new, "NAME FILE", "draw a key for groups, and append it to a file",
 	  "The file, for its owner alone, is made if it is not there. A line is NAME:ID:SECRET; two keys of a\n"
 	  "name are valid at once, so that workers get the new one before the old one goes.\n" },
-	{ "group list", verb_group_list, "[--json]", "the groups that have jobs by fpisa serve", NULL },
+	{ "group list", verb_group_list, "[--json]", "the groups of fpisa serve",
+	  "Those that gather, too: which ranks are here, and with a second's delay for which they wait. In JSON\n"
+	  "they are the ones whose \"missing\" is not empty.\n" },
 	{ "group show", verb_group_show, "NAME [--json]", "a group's ranks and jobs",
-	  "In JSON an array: groups of several keys may have one name.\n" },
+	  "In JSON an array: groups of several keys may have one name. \"members\" are addresses, null of a rank that has not\n"
+	  "joined.\n" },
 	{ "group kill", verb_group_kill, "NAME", "end a group: its ranks get an error, its jobs go", NULL },
 	{ "stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json | --prometheus[=FILE]]",
 	  "counters and rates, of a job or of all",

@@ -62,7 +62,13 @@ class Groups:
     def read_again(self):
         """Its answer to SIGHUP."""
         self.manager.send_signal(signal.SIGHUP)
-        return self.manager.stdout.readline()
+        return self.said()
+
+    def said(self):
+        """The manager's next line that is not about who was refused."""
+        while (line := self.manager.stdout.readline()).startswith("refused "):
+            pass
+        return line
 
     def kill(self, how=signal.SIGKILL):
         self.manager.send_signal(how)

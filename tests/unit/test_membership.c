@@ -66,6 +66,12 @@ static void hang_up(void *arg, struct manager_caller *who)
 	told(who)->hung_up = 1;
 }
 
+static void note_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text)
+{
+	(void)arg;
+	assert_true(told((struct manager_caller *)who)->connected && reason && *text);
+}
+
 static void make_it(void *arg, const struct manager_make *m)
 {
 	struct world *w = arg;
@@ -96,7 +102,7 @@ static __u64 random_it(void *arg)
 }
 
 static const struct manager_ops ops = {
-	.send = send_it, .hang_up = hang_up, .make = make_it, .remove = remove_it, .record = record_it,
+	.send = send_it, .hang_up = hang_up, .refused = note_refused, .make = make_it, .remove = remove_it, .record = record_it,
 	.random = random_it};
 
 static struct world *new_world(void)
@@ -119,6 +125,8 @@ static void restart(struct world *w)
 	/* What was asked of the datapath it did; of jobs that no record calls made nothing stays. */
 	w->making = 0;
 	for (int i = 0; i < GROUPS; i++) {
+		if (group_gathers(&w->record[i]))
+			memset(&w->record[i], 0, sizeof(w->record[i]));
 		if (w->record[i].id)
 			manager_restore(&w->m, (__u32)i, &w->record[i]);
 	}
@@ -671,6 +679,40 @@ static void killed_by_the_administrator(void **state)
 	assert_int_equal(w->m.count.gone, 2);
 }
 
+/* Who is there of a group that gathers is recorded, and forgotten when nobody is, or the group is complete. */
+static void gathering_is_recorded(void **state)
+{
+	struct world *w = new_world();
+	const struct group_record *r = &w->record[0];
+
+	(void)state;
+	w->m.wall_s = 100;
+	join(w, call(w, 1, 1, "key"), "train", 1, 3);
+	assert_int_equal(records_of(w), 0);
+	manager_record_gathering(&w->m);
+	assert_true(r->id && group_gathers(r) && r->joined == 2 && r->since == 100 && !r->secret);
+	join(w, call(w, 2, 2, "key"), "train", 2, 3);
+	lose(w, &w->of[1]);
+	manager_record_gathering(&w->m);
+	assert_true(group_gathers(r) && r->joined == 4);
+	join(w, call(w, 1, 1, "key"), "train", 1, 3);
+	w->m.wall_s = 200;
+	join(w, call(w, 0, 3, "key"), "train", 0, 3);
+	assert_true(!group_gathers(r) && r->joined == 7 && r->since == 200 && r->secret);
+	for (int i = 0; i < 3; i++)
+		leave(w, &w->of[i], 0);
+	join(w, call(w, 4, 1, "key"), "other", 0, 2);
+	manager_record_gathering(&w->m);
+	assert_int_equal(records_of(w), 1);
+	manager_kill(&w->m, 0, r->id);
+	assert_last(&w->of[4], FPISA_MANAGER_GONE);
+	assert_int_equal(records_of(w), 0);
+	join(w, call(w, 5, 1, "key"), "other", 0, 2);
+	manager_record_gathering(&w->m);
+	lose(w, &w->of[5]);
+	assert_int_equal(records_of(w), 0);
+}
+
 /* -- random orders ---------------------------------------------------------- */
 
 /* But for jobs that are asked for. */
@@ -715,8 +757,8 @@ static void check(struct world *w)
 		/* What is recorded is what a restart has to find. */
 		if (g->whole)
 			assert_recorded(g, &w->record[i]);
-		else
-			assert_int_equal(w->record[i].id, 0);
+		else if (w->record[i].id)
+			assert_true(w->record[i].id == g->record.id && group_gathers(&w->record[i]));
 	}
 	assert_int_equal(making, w->making);
 	assert_int_equal(known, jobs_of(w));
@@ -768,6 +810,7 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 		manager_tick(&w->m);
 		return;
 	case 8:
+		manager_record_gathering(&w->m);
 		if (!vectors_below(rng, 40))
 			manager_kill(&w->m, vectors_below(rng, 3), w->m.group[0].record.id);
 		return;
@@ -843,7 +886,7 @@ int main(void)
 		cmocka_unit_test(a_second_connection),
 		cmocka_unit_test(it_dies_while_its_job_is_made),
 		cmocka_unit_test(who_left_is_not_waited_for),
-		cmocka_unit_test(killed_by_the_administrator),
+		cmocka_unit_test(killed_by_the_administrator), cmocka_unit_test(gathering_is_recorded),
 		cmocka_unit_test(random_orders),
 	};
 

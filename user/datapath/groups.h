@@ -34,7 +34,8 @@ struct group_job {
 struct group_record {
 	__u64 id;     /* 0: no group */
 	__u64 secret; /* what shows that one who returns was in it */
-	__u64 since;  /* seconds since 1970 */
+	__u64 since;  /* seconds since 1970; of one that gathers, when the first rank came */
+	__u64 joined; /* ranks; fewer than all: it gathers, which a second manager knows nothing of */
 	__u64 left, gone; /* ranks */
 	__u32 cause;	  /* how the last of the gone ones was found to be */
 	__u32 size;
@@ -54,6 +55,11 @@ struct manager_counts {
 	__u64 gone;   /* ranks that ended without leaving, or did not come back */
 	__u64 refused[FPISA_MANAGER_R_END];
 };
+
+static inline bool group_gathers(const struct group_record *r)
+{
+	return r->joined != fpisa_manager_all(r->size);
+}
 
 struct datapath_groups {
 	int groups_fd, words_fd;

@@ -66,7 +66,7 @@ static void report(struct doctor *d, const char *host, int rc, const struct fpis
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: takes connections and says nothing in %d ms", host, ANSWER_MS);
 	else if (rc == -ECONNRESET)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL,
-			"%s: closes the connection without a word: this host is not among `networks` of its [manager]", host);
+			"%s: closes the connection without a word: no `fpisa serve` listens at this port, or it has no room", host);
 	else if (rc)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: %s", host, fpisa_error());
 	else if (m->type != FPISA_MANAGER_PONG)

@@ -158,6 +158,7 @@ static int ask(struct fpisa_group *g, uint32_t index, const struct fpisa_manager
 	int rc = 0;
 
 	j->asked = *spec;
+	j->asked_ns = fpisa_now();
 	j->state = FPISA_LINK_JOB_ASKED;
 	m.ask.index = index;
 	m.ask.spec = *spec;

@@ -87,6 +87,7 @@ static void take_joined(struct fpisa_link *l, const struct fpisa_manager_members
 void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m)
 {
 	pthread_mutex_lock(&l->lock);
+	l->heard = 1;
 	l->heard_ns = fpisa_now();
 	switch ((enum fpisa_manager_type)m->type) {
 	case FPISA_MANAGER_PENDING:

@@ -18,6 +18,7 @@
 #define TURN_MS 200	   /* between two looks at the clock */
 #define CONNECT_MS 500	   /* for one try */
 #define LAST_WORD_MS 1000  /* for LEAVE to leave */
+#define STOPPED_MS 2000	   /* between two turns: this process was stopped, and silence in it says nothing */
 
 /* -- connecting ----------------------------------------------------------------- */
 
@@ -96,6 +97,8 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 		rc = -ETIMEDOUT;
 	if (!rc && (getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &n) || error))
 		rc = -(error ? error : errno);
+	if (rc == -ECONNREFUSED)
+		l->there_ns = fpisa_now();
 	if (rc) {
 		drop(l, c);
 		return fpisa_fail(rc, "no connection: %s; is `fpisa serve` running there?", strerror(-rc));
@@ -121,29 +124,63 @@ static int send_queue(struct fpisa_link *l, struct fpisa_channel *c)
 	return rc;
 }
 
-/* A job is waited for, which the manager alone can give. */
-static int waits_for_job(const struct fpisa_link *l)
+/* Since when a job is waited for that was asked for first, which the manager alone can give; 0: none is. */
+static uint64_t waits_for_job(const struct fpisa_link *l)
 {
-	int waits = 0;
+	uint64_t since = 0;
 
-	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		waits |= l->job[k].state >= FPISA_LINK_JOB_ASKED && l->job[k].state <= FPISA_LINK_JOB_BOUND;
-	return waits;
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		const struct fpisa_link_job *j = &l->job[k];
+
+		if (j->state >= FPISA_LINK_JOB_ASKED && j->state <= FPISA_LINK_JOB_BOUND && (!since || j->asked_ns < since))
+			since = j->asked_ns;
+	}
+	return since;
 }
 
-/* Neither the manager nor the aggregator answers who waits; or the manager alone, for longer than it takes to start it again. */
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* When an aggregator was heard last that has a job of ours: its datapath, or its host, which refuses connections. 0: it has none. */
+static uint64_t heard_host(const struct fpisa_link *l)
+{
+	uint64_t heard = 0;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (l->job[k].handle)
+			heard = later(later(heard, l->there_ns), __atomic_load_n(&l->job[k].handle->heard_ns, __ATOMIC_RELAXED));
+	return heard;
+}
+
+/* Of who waits to join, or for a job. */
+static void check_manager(struct fpisa_link *l, uint64_t now)
+{
+	const uint64_t asked = l->joined ? waits_for_job(l) : l->heard_ns,
+		       heard = later(later(l->heard_ns, heard_host(l)), asked);
+	const int absent = now - l->heard_ns > FPISA_MANAGER_ABSENT_MS * MS;
+	char sentence[FPISA_MESSAGE_SIZE];
+
+	if (!asked || (!absent && now - heard <= FPISA_MANAGER_SILENCE_MS * MS))
+		return;
+	snprintf(sentence, sizeof(sentence), "%s: the manager has not answered for %d s%s; is `fpisa serve` running there?",
+		 l->peer, (absent ? FPISA_MANAGER_ABSENT_MS : FPISA_MANAGER_SILENCE_MS) / 1000,
+		 l->joined ? ", and a call waits for its job" : "");
+	fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
+}
+
+/* Neither the manager nor the aggregator answers who waits. */
 static void check_silence(struct fpisa_link *l)
 {
 	uint64_t now = fpisa_now(), limit = FPISA_MANAGER_SILENCE_MS * MS;
 	char sentence[FPISA_MESSAGE_SIZE];
 
 	pthread_mutex_lock(&l->lock);
-	if (l->joined && waits_for_job(l) && now - l->heard_ns > FPISA_MANAGER_ABSENT_MS * MS) {
-		snprintf(sentence, sizeof(sentence),
-			 "%s: the manager has not answered for %d s, and a call waits for its job; is `fpisa serve` running there?",
-			 l->peer, FPISA_MANAGER_ABSENT_MS / 1000);
-		fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
-	}
+	if (now - l->looked_ns > STOPPED_MS * MS)
+		l->heard_ns = now;
+	l->looked_ns = now;
+	check_manager(l, now);
 	for (int k = 0; k < FPISA_MANAGER_JOBS && now - l->heard_ns > limit; k++) {
 		struct fpisa *f = l->job[k].handle;
 		uint64_t waiting = f ? __atomic_load_n(&f->waiting_ns, __ATOMIC_RELAXED) : 0;
@@ -207,6 +244,8 @@ static void connection_ended(struct fpisa_link *l, int rc)
 	if (rc == -EACCES && l->has_psk)
 		key_refused(l);
 	pthread_mutex_lock(&l->lock);
+	if (rc == -ECONNRESET && !l->heard)
+		fpisa_fail(rc, "the connection ended before anything was said; is it `fpisa serve` that listens there?");
 	if (!l->joined || rc == -EACCES || rc == -EPROTO || rc == -ENOENT)
 		fpisa_link_fail_so(l, rc);
 	pthread_mutex_unlock(&l->lock);
@@ -286,7 +325,7 @@ int fpisa_link_start(struct fpisa_link *l)
 	pthread_cond_init(&l->changed, &a);
 	pthread_condattr_destroy(&a);
 	l->fd = -1;
-	l->heard_ns = fpisa_now();
+	l->heard_ns = l->looked_ns = fpisa_now();
 	fpisa_fork_hold();
 	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	fpisa_fork_release();

@@ -29,6 +29,7 @@ enum fpisa_link_job_state {
 struct fpisa_link_job {
 	enum fpisa_link_job_state state;
 	struct fpisa_manager_spec asked;
+	uint64_t asked_ns; /* when */
 	struct fpisa_manager_bind bind;
 	struct fpisa_manager_job job;
 	struct fpisa *handle; /* to be failed with the group; NULL: none yet */
@@ -48,6 +49,8 @@ struct fpisa_link {
 	pthread_t thread;
 	int fd;	  /* of the connection, -1: none */
 	int wake; /* eventfd: there is something to send, or the end has come */
+	/* Of the thread alone: when its host has said that no manager listens there, when it looked who is silent. */
+	uint64_t there_ns, looked_ns;
 
 	pthread_mutex_t lock; /* of all that follows */
 	pthread_cond_t changed;
@@ -59,7 +62,8 @@ struct fpisa_link {
 	uint64_t left; /* ranks */
 	uint64_t calls_of[64]; /* that those had completed */
 	uint64_t calls;	       /* that have been started here */
-	uint64_t heard_ns;     /* the manager, the last time */
+	int heard;	       /* the manager, ever */
+	uint64_t heard_ns;     /* the last time, or when the thread began */
 	int unsent;	       /* messages of the queue */
 	struct fpisa_manager_message queue[2 * FPISA_MANAGER_JOBS + 2];
 	struct fpisa_link_job job[FPISA_MANAGER_JOBS];

@@ -23,6 +23,7 @@ static void refuse_caller(struct manager *m, struct manager_caller *c, enum fpis
 	va_start(ap, format);
 	vsnprintf(msg.refusal.text, sizeof(msg.refusal.text), format, ap);
 	va_end(ap);
+	m->ops->refused(m->arg, c, reason, msg.refusal.text);
 	m->ops->send(m->arg, c, &msg);
 	manager_lost(m, c, FPISA_MANAGER_BROKE);
 	m->ops->hang_up(m->arg, c);
@@ -85,6 +86,7 @@ static void tell_gathering(struct manager *m, struct manager_group *g)
 		return;
 	}
 	g->whole = true;
+	g->record.joined = msg.members.ranks;
 	m->count.groups++;
 	g->record.secret = m->ops->random(m->arg);
 	g->record.since = m->wall_s;
@@ -121,6 +123,7 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 	}
 	g->record.id = m->ops->random(m->arg);
 	g->record.size = j->size;
+	g->record.since = m->wall_s;
 	memcpy(g->record.name, j->name, sizeof(g->record.name));
 	memcpy(g->record.owner, c->owner, sizeof(g->record.owner));
 	return g;
@@ -347,6 +350,19 @@ void manager_tick(struct manager *m)
 
 		if (away && m->now_ms >= g->away_ms)
 			give_up(m, g, away, FPISA_MANAGER_AWAY);
+	}
+}
+
+void manager_record_gathering(struct manager *m)
+{
+	for (int i = 0; i < GROUPS; i++) {
+		struct manager_group *g = &m->group[i];
+		__u64 here = manager_in(g, RANK_HERE);
+
+		if (!g->record.id || g->whole || g->record.joined == here)
+			continue;
+		g->record.joined = here;
+		manager_record(m, g);
 	}
 }
 

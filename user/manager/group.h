@@ -49,6 +49,8 @@ struct manager_ops {
 	void (*send)(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m);
 	/* The connection ends when what was sent has left; it is in no group any more. */
 	void (*hang_up)(void *arg, struct manager_caller *who);
+	/* It was refused this, for a log; of a job that all ranks are, one of them. */
+	void (*refused)(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text);
 	/* These are done in their order, and later than this call. */
 	void (*make)(void *arg, const struct manager_make *m);
 	void (*remove)(void *arg, __u32 number, __u64 token);
@@ -106,6 +108,9 @@ void manager_kill(struct manager *m, __u32 place, __u64 id);
 
 /* Time has passed. */
 void manager_tick(struct manager *m);
+
+/* Records of groups that gather, for who looks: not at each change, lest ranks that come and go make work for the helper. */
+void manager_record_gathering(struct manager *m);
 
 /* Slots and jobs that groups have, of a key or with NULL of all. */
 struct manager_quota manager_used(const struct manager *m, const char *owner);

@@ -34,6 +34,17 @@ static void tell_refusal(struct manager *m, struct manager_group *g, __u32 index
 	manager_tell(m, g, ranks, &msg);
 }
 
+/* The first of these ranks whose connection is there stands for all. */
+static void say_refused(struct manager *m, const struct manager_group *g, __u64 ranks, enum fpisa_manager_reason reason,
+			const char *text)
+{
+	for (__u32 r = 0; r < g->record.size; r++)
+		if (ranks >> r & 1 && g->caller[r]) {
+			m->ops->refused(m->arg, g->caller[r], reason, text);
+			return;
+		}
+}
+
 /* A rank that has its job, or is about to, asks for another one of that index: the job stays, the others hear nothing. */
 static void tell_refusal_of_another(struct manager *m, struct manager_group *g, __u32 index, __u64 rank)
 {
@@ -42,6 +53,7 @@ static void tell_refusal_of_another(struct manager *m, struct manager_group *g, 
 	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs, .index = index, .ranks = rank};
 	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
 		 "group %s: job %u is another one than this rank asks for; it asked for that one before", g->record.name, index);
+	say_refused(m, g, rank, FPISA_MANAGER_R_differs, msg.refusal.text);
 	manager_tell(m, g, rank, &msg);
 }
 
@@ -65,6 +77,7 @@ refuse_job(struct manager *m, struct manager_group *g, __u32 index, enum fpisa_m
 	memset(record, 0, sizeof(*record));
 	if (recorded)
 		manager_record(m, g);
+	say_refused(m, g, ranks & j->asked ?: j->asked, reason, j->text);
 	tell_refusal(m, g, index, j->asked);
 }
 

@@ -42,7 +42,7 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (g->job[k].state == JOB_MADE)
 			m->ops->remove(m->arg, g->record.job[k].number, g->record.job[k].token);
-	if (g->whole)
+	if (g->record.joined)
 		m->ops->record(m->arg, manager_place(m, g), &none);
 	memset(g, 0, sizeof(*g));
 }

@@ -45,6 +45,31 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 	return 0;
 }
 
+/* -- refusals ----------------------------------------------------------------- */
+
+/* Counted, and said to who reads the log. */
+static void note_refusal(struct conns_of *s, struct conn *c, enum fpisa_manager_reason reason, const char *text)
+{
+	const char *name = c->caller.place >= 0 ? s->manager->group[c->caller.place].record.name : NULL;
+
+	s->manager->count.refused[reason]++;
+	refusals_say(&s->refusals, s->manager->now_ms,
+		     &(struct refusal){ .address = c->caller.address,
+					.key = *c->caller.owner ? c->caller.owner : fpisa_channel_identity(c->channel),
+					.group = name,
+					.reason = reason,
+					.text = text });
+}
+
+/* What the group has counted itself, in its own words. */
+void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text)
+{
+	struct conns_of *s = arg;
+
+	refusals_say(&s->refusals, s->manager->now_ms,
+		     &(struct refusal){ .address = who->address, .key = who->owner, .reason = reason, .text = text });
+}
+
 /* -- the end of one ---------------------------------------------------------- */
 
 static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cause)
@@ -70,7 +95,7 @@ static bool is_waiting(const struct conn *c)
  */
 static void refuse_bad(struct conns_of *s, struct conn *c, enum fpisa_manager_reason reason, const char *text)
 {
-	s->manager->count.refused[reason]++;
+	note_refusal(s, c, reason, text);
 	fpisa_channel_refuse(c->channel, reason, text);
 	s->waiting -= c->caller.place < 0 && !c->closing;
 	manager_lost(s->manager, &c->caller, FPISA_MANAGER_BROKE);
@@ -219,6 +244,7 @@ void conns_tick(struct conns_of *s)
 /* Hosts that open many and say nothing take their own places. */
 static void make_room(struct conns_of *s)
 {
+	static const char text[] = "too many connections that have not asked for a group; try again";
 	struct conn *c, *k, *victim = NULL;
 	int most = 0;
 
@@ -236,7 +262,8 @@ static void make_room(struct conns_of *s)
 	}
 	if (!victim)
 		return;
-	s->manager->count.refused[FPISA_MANAGER_R_busy]++;
+	note_refusal(s, victim, FPISA_MANAGER_R_busy, text);
+	fpisa_channel_refuse(victim->channel, FPISA_MANAGER_R_busy, text);
 	end(s, victim, FPISA_MANAGER_SILENT);
 }
 
@@ -261,7 +288,17 @@ static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 		end(s, c, FPISA_MANAGER_CLOSED);
 }
 
-/* Who may not ask is told nothing that tells him more. */
+/* Who may not ask hears that, for what a message costs: no byte of his is looked at, and nothing is kept. */
+static void turn_away(struct conns_of *s, int fd, __be32 address)
+{
+	char text[FPISA_MANAGER_TEXT], a[ADDRESS_LEN];
+
+	s->manager->count.refused[FPISA_MANAGER_R_network]++;
+	snprintf(text, sizeof(text), "%s is in none of the networks that may ask (networks)", address_text(address, a));
+	conn_refused(s, &(struct manager_caller){ .address = address }, FPISA_MANAGER_R_network, text);
+	fpisa_channel_turn_away(fd, FPISA_MANAGER_R_network, text);
+}
+
 void conns_accept(struct conns_of *s)
 {
 	for (;;) {
@@ -272,8 +309,7 @@ void conns_accept(struct conns_of *s)
 		if (fd < 0)
 			return;
 		if (!manager_network_allowed(s->manager->policy, from.sin_addr.s_addr)) {
-			s->manager->count.refused[FPISA_MANAGER_R_network]++;
-			close(fd);
+			turn_away(s, fd, from.sin_addr.s_addr);
 			continue;
 		}
 		if (getsockname(fd, (struct sockaddr *)&to, &m)) {

@@ -7,6 +7,7 @@
 
 #include "lib/manager/channel.h"
 #include "manager/group.h"
+#include "refusals.h"
 
 struct conn {
 	struct manager_caller caller; /* first */
@@ -28,6 +29,7 @@ struct conns_of {
 	int n, waiting;
 	struct conns all;   /* the oldest first */
 	struct conns dirty; /* have something to send */
+	struct refusals refusals;
 };
 
 /* Listens on the policy's address and port; 0 or -errno, reported. epoll's data of the listener is NULL. */
@@ -41,5 +43,6 @@ void conns_tick(struct conns_of *s);		     /* those whose time is over */
 /* Of struct manager_ops, with the conns_of as their arg's first member. */
 void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m);
 void conn_hang_up(void *arg, struct manager_caller *who);
+void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text);
 
 #endif

@@ -186,7 +186,7 @@ int helper_look(const struct helper_state *w, __u64 kill[GROUPS])
 
 int helper_clean(struct helper_state *w, __u32 place, struct group_record *r)
 {
-	bool changed = false, whole = is_whole(w, r);
+	bool changed = false, whole = !group_gathers(r) && is_whole(w, r);
 	int err = 0;
 
 	for (int k = 0; !err && k < FPISA_MANAGER_JOBS; k++) {

@@ -24,7 +24,7 @@ int helper_remove_job(struct helper_state *w, __u32 number, __u64 token);
 /* The ids of the groups that are to end, by place, 0: none; somebody has said so, or deleted one of its jobs. */
 int helper_look(const struct helper_state *w, __u64 kill[GROUPS]);
 
-/* At the beginning: of a job whose making was interrupted nobody has heard. */
+/* At the beginning: of a job whose making was interrupted nobody has heard, and the ranks of a group that gathered join again. */
 int helper_clean(struct helper_state *w, __u32 place, struct group_record *r);
 
 #endif

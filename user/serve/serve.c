@@ -94,6 +94,7 @@ static __u64 random_word(void *arg)
 static const struct manager_ops ops = {
 	.send = conn_send,
 	.hang_up = conn_hang_up,
+	.refused = conn_refused,
 	.make = make,
 	.remove = remove_job,
 	.record = record,
@@ -173,6 +174,7 @@ static void time_passes(struct serve *s)
 	if (s->manager.now_ms >= s->look_ms) {
 		s->look_ms = s->manager.now_ms + LOOK_MS;
 		give_counts(s);
+		manager_record_gathering(&s->manager);
 		ask(s, &(struct helper_request){ .what = HELPER_LOOK });
 	}
 }

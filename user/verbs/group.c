@@ -50,11 +50,22 @@ static int jobs_of(const struct group_record *r)
 
 static void print_row(const struct group_record *r)
 {
-	char since[AGE_LEN];
+	char since[AGE_LEN], ranks[RANKS_LEN];
 
 	job_age_text(group_age(r), since);
-	printf("%-24s %-16s %5u %5d %5d  %s\n", r->name, *r->owner ? r->owner : "-", r->size,
+	printf("%-24s %-16s %5u %5d %5d  %s", r->name, *r->owner ? r->owner : "-", r->size,
 	       __builtin_popcountll(group_here(r)), jobs_of(r), since);
+	if (group_gathers(r))
+		printf(", waits for %s", ranks_text(group_missing(r), ranks));
+	putchar('\n');
+}
+
+static const char *state_text(const struct group_record *r, __u32 rank)
+{
+	return !(r->joined >> rank & 1) ? "has not joined" :
+	       r->gone >> rank & 1	? fpisa_manager_cause_text(r->cause) :
+	       r->left >> rank & 1	? "left" :
+					  "here";
 }
 
 static void print_group(const struct group_record *r)
@@ -62,8 +73,12 @@ static void print_group(const struct group_record *r)
 	char a[ADDRESS_LEN], ranks[RANKS_LEN], since[AGE_LEN];
 
 	job_age_text(group_age(r), since);
-	printf("group       %s\nkey         %s\nranks       %u, here %s\nlives       %s\naddress     %s\n", r->name,
-	       *r->owner ? r->owner : "none", r->size, ranks_text(group_here(r), ranks), since, address_text(r->local, a));
+	printf("group       %s\nkey         %s\nranks       %u, here %s\n", r->name, *r->owner ? r->owner : "none", r->size,
+	       ranks_text(group_here(r), ranks));
+	if (group_gathers(r))
+		printf("gathers     %s, waits for %s\n", since, ranks_text(group_missing(r), ranks));
+	else
+		printf("lives       %s\naddress     %s\n", since, address_text(r->local, a));
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct fpisa_manager_spec *s = &r->job[k].made;
 
@@ -74,8 +89,8 @@ static void print_group(const struct group_record *r)
 	}
 	printf("\n%4s  %-15s  %s\n", "rank", "address", "state");
 	for (__u32 i = 0; i < r->size; i++)
-		printf("%4u  %-15s  %s\n", i, address_text(r->address[i], a),
-		       r->gone >> i & 1 ? fpisa_manager_cause_text(r->cause) : r->left >> i & 1 ? "left" : "here");
+		printf("%4u  %-15s  %s\n", i, r->joined >> i & 1 ? address_text(r->address[i], a) : "-",
+		       state_text(r, i));
 }
 
 /* -- verbs ------------------------------------------------------------------ */

@@ -18,7 +18,7 @@ __u32 manager_view_next(const struct manager_view *v, __u32 place, const char *n
 		*err = datapath_group_get(&v->groups, place, r);
 		if (*err)
 			return GROUPS;
-		if (r->id && (!name || !strcmp(r->name, name)))
+		if (r->id && (!name || !strcmp(r->name, name)) && (v->pid || !group_gathers(r)))
 			return place;
 	}
 	return GROUPS;
@@ -26,7 +26,12 @@ __u32 manager_view_next(const struct manager_view *v, __u32 place, const char *n
 
 __u64 group_here(const struct group_record *r)
 {
-	return fpisa_manager_all(r->size) & ~r->left & ~r->gone;
+	return r->joined & ~r->left & ~r->gone;
+}
+
+__u64 group_missing(const struct group_record *r)
+{
+	return fpisa_manager_all(r->size) & ~r->joined;
 }
 
 double group_age(const struct group_record *r)
@@ -42,6 +47,8 @@ static int add_up(struct manager_view *v)
 	int err;
 
 	for (__u32 i = 0; (i = manager_view_next(v, i, NULL, &r, &err)) < GROUPS; i++) {
+		if (group_gathers(&r))
+			continue;
 		v->now_groups++;
 		v->now_ranks += (__u32)__builtin_popcountll(group_here(&r));
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
@@ -95,6 +102,7 @@ struct json_object *group_json(const struct group_record *r, bool whole)
 	json_add_number(o, "size", r->size);
 	json_add_double(o, "lives_s", group_age(r));
 	json_object_object_add(o, "here", ranks_json(group_here(r)));
+	json_object_object_add(o, "missing", ranks_json(group_missing(r)));
 	json_object_object_add(o, "left", ranks_json(r->left));
 	json_object_object_add(o, "gone", ranks_json(r->gone));
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
@@ -105,7 +113,8 @@ struct json_object *group_json(const struct group_record *r, bool whole)
 		return o;
 	members = json_object_new_array();
 	for (__u32 i = 0; i < r->size; i++)
-		json_object_array_add(members, json_object_new_string(address_text(r->address[i], a)));
+		json_object_array_add(members, r->joined >> i & 1 ?
+						       json_object_new_string(address_text(r->address[i], a)) : NULL);
 	json_object_object_add(o, "members", members);
 	return o;
 }

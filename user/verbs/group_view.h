@@ -12,17 +12,21 @@ struct manager_view {
 	bool any;  /* one has run since the datapath was loaded; else the rest is 0 */
 	pid_t pid; /* the one that runs; 0: none does */
 	struct manager_counts counts;
-	__u32 now_groups, now_ranks, now_jobs; /* given away at the moment; ranks that are here */
+	__u32 now_groups, now_ranks, now_jobs; /* at the moment, of groups that are complete; ranks that are here */
 };
 
 /* Of an open datapath. 0 or -errno, reported. */
 int manager_view_open(struct datapath *dp, struct manager_view *v);
 void manager_view_close(struct manager_view *v);
 
-/* The next group from `place` on, of that name where one is given: its place, or GROUPS, then with *err 0 or -errno. */
+/*
+ * The next group from `place` on, of that name where one is given: its place, or GROUPS, then with *err 0 or -errno. One that
+ * gathers counts while its manager runs: its ranks have nothing else.
+ */
 __u32 manager_view_next(const struct manager_view *v, __u32 place, const char *name, struct group_record *r, int *err);
 
-__u64 group_here(const struct group_record *r); /* ranks, as a bitmap */
+__u64 group_here(const struct group_record *r);	   /* ranks, as a bitmap */
+__u64 group_missing(const struct group_record *r); /* that have not joined yet */
 double group_age(const struct group_record *r); /* seconds */
 struct json_object *group_json(const struct group_record *r, bool whole);
 

@@ -54,6 +54,8 @@ static void print_holder(const struct group_record *r)
 			printf("%s%u", first ? ", jobs " : ",", r->job[k].number);
 			first = false;
 		}
+	if (group_gathers(r))
+		printf(", waits for %s", ranks_text(group_missing(r), ranks));
 	putchar('\n');
 }
 

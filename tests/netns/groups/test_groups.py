@@ -111,6 +111,78 @@ def test_who_may_not_join(groups, tmp_path):
     refused(ETIMEDOUT, "rank 2 did not join", "train", 1, 3, join_timeout_ms=500)
 
 
+@pytest.mark.parametrize("key", ["key", "without-key = yes"])
+def test_outside_of_the_networks(groups, key):
+    """The host hears which limit it is, whether it would have had a key or not, each time; and who is not a rank may say what it likes."""
+    g = groups(2, "networks = 10.99.1.0/24", *[key] * (key != "key"))
+    with g.net.worker[1].entered():
+        others = [socket.create_connection((ADDRESS, PORT), 10 * SLOW) for _ in range(20)]
+    for i, s in enumerate(others):
+        with s:
+            try:
+                s.sendall(b"\x16F\0G"[i % 4:][:1] * 1000)
+            except OSError:
+                continue  # it has heard enough
+            assert b"10.99.2.3 is in none of the networks that may ask (networks)" in s.recv(256)
+    ranks = [g.start(1, "train", 0, 2) for _ in range(10)]
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EACCES, answer
+        assert answer["error"].endswith("group train: 10.99.2.3 is in none of the networks that may ask (networks)"), answer
+    wait_until("the counter", lambda: g.net.json("status")["manager"]["refusals"]["network"] >= 30)
+    check_sums(g.group("train", [0, 0], {"sum": "float32"}, hold=True), 2, "float32")
+
+
+def test_refusals_are_logged(groups, tmp_path):
+    """A line each: host, key, group, reason. Of a flood a few, and how many are left out; a log that nobody reads stops nobody."""
+    g = groups(2, "formats = fp32", "key-groups = 1")
+
+    def logged(*words):
+        line = g.manager.stdout.readline()
+        assert line.startswith("refused ") and all(w in line for w in words), (line, words)
+
+    ranks = g.group("train", range(2), {"sum": "float64"}, hold=True)
+    assert [rank.line()["rc"] for rank in ranks] == [-EACCES] * 2
+    logged("refused 10.99.", ", key train (format): group train: format fp64 is not given away here (formats)")
+    assert g.start(1, "other", 0, 2).line()["rc"] == -EDQUOT
+    logged("refused 10.99.2.3, key train (quota): group other: key 'train' has 1 groups")
+    assert g.start(1, "other", 0, 2, key_file="").line()["rc"] == -EACCES
+    logged("refused 10.99.2.3, without a key (key): a key is needed here")
+    g.net.fpisa("key", "new", "stranger", str(tmp_path / "wrong"))
+    with open(tmp_path / "wrong") as f:
+        identity = f.read().rsplit(":", 1)[0]
+    assert g.start(1, "other", 0, 2, key_file=str(tmp_path / "wrong")).line()["rc"] == -EACCES
+    logged(f"refused 10.99.2.3, key {identity} (key): ")
+    flood = 2000
+    with g.net.worker[0].entered():
+        for _ in range(flood):
+            with socket.create_connection((ADDRESS, PORT), 10 * SLOW) as s:
+                s.sendall(b"G")
+                s.shutdown(socket.SHUT_WR)
+                s.recv(1)
+    wait_until("all counts", lambda: g.net.json("status")["manager"]["refusals"]["malformed"] == flood)
+    time.sleep(3.5)
+    assert g.start(1, "other", 0, 2).line()["rc"] == -EDQUOT
+    lines = [g.manager.stdout.readline()]
+    while "(quota)" not in lines[-1]:
+        lines.append(g.manager.stdout.readline())
+    assert len(lines) < 60 and any(re.match(r"refused [0-9]+ times besides; fpisa status", line) for line in lines), lines
+    counted = [int(line.split()[1]) for line in lines if "times besides" in line]
+    assert sum(counted) + sum("(malformed)" in line for line in lines) == flood, lines
+
+
+def test_no_manager_at_that_port(groups):
+    """What listens there ends connections without a word."""
+    g = groups(1)
+    with g.net.agg.entered():
+        other = socket.create_server((ADDRESS, PORT + 1))
+    with other:
+        rank = g.start(0, "train", 0, 1, address=f"{ADDRESS}:{PORT + 1}")
+        other.accept()[0].close()
+        answer = rank.line()
+    assert answer["rc"] == -ECONNRESET and "before anything was said; is it `fpisa serve` that listens there?" in answer["error"], answer
+
+
 def test_formats_that_are_not_given(groups):
     g = groups(2, "formats = fp32", sections="[key train]\njobs = 1\nslots = 32\n")
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, hold=True)
@@ -355,7 +427,7 @@ def test_configuration_is_read_again(groups):
     ranks = g.group("train", range(2), {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
     assert g.start(0, "other", 0, 2).line()["rc"] == -EDQUOT
     becomes(text.replace("groups = 1", "groups = 2").replace("[manager]", "[manager]\nformats = fp64"))
-    assert g.manager.stdout.readline() == "configuration read again; keys: 1\n"
+    assert g.said() == "configuration read again; keys: 1\n"
     others = g.group("other", range(2), {"sum": "float64"}, {"sum": "float32"}, hold=True)
     check_sums(others, 2, "float64")
     for rank in others:
@@ -368,7 +440,7 @@ def test_configuration_is_read_again(groups):
         assert any(says in line and g.config in line for line in said), said
     assert g.start(0, "third", 0, 2).line()["rc"] == -EDQUOT
     becomes(text.replace("[manager]", "[manager]\nnetworks = 10.77.0.0/16"))
-    assert g.manager.stdout.readline() == "configuration read again; keys: 1\n"
+    assert g.said() == "configuration read again; keys: 1\n"
     assert g.start(0, "fourth", 0, 2).line()["rc"] < 0
     for rank in [*ranks, *others]:
         assert rank.process.poll() is None
@@ -419,6 +491,40 @@ def test_verbs(groups):
     for rank in ranks:
         answer = rank.line()
         assert answer["rc"] == -ECONNRESET and answer["missing"] == 3 and "ended at the aggregator" in answer["error"]
+
+
+def test_a_group_that_gathers(groups):
+    """Who is there and who is missing, until all are, or nobody, or the manager is gone with whom they waited."""
+    g = groups(3)
+
+    def shown(here, missing):
+        rows = g.net.json("group", "list")
+        return [(r["name"], r["here"], r["missing"], r["jobs"]) for r in rows] == [("train", here, missing, [])]
+
+    first = g.start(1, "train", 1, 3, hold=True)
+    wait_until("the first rank", lambda: shown([1], [0, 2]))
+    assert g.net.fpisa("group", "list").splitlines()[1].endswith(", waits for 0,2")
+    shows = g.net.fpisa("group", "show", "train")
+    assert "gathers     " in shows and "   2  -                has not joined" in shows and f"   1  {g.net.addresses[1]:15}  here" in shows
+    assert g.net.json("group", "show", "train")[0]["members"] == [None, g.net.addresses[1], None]
+    status = g.net.fpisa("status")
+    assert "; groups: 0, ranks: 0, jobs: 0" in status and " train, key train: ranks 1 of 3, waits for 0,2\n" in status
+    second = g.start(2, "train", 2, 3, hold=True)
+    wait_until("the second", lambda: shown([1, 2], [0]))
+    first.kill()
+    wait_until("its end", lambda: shown([2], [0, 1]))
+    g.net.fpisa("group", "kill", "train")
+    assert g.net.json("group", "list") == [] and "ended at the aggregator" in second.line()["error"]
+    third = g.start(0, "train", 0, 2)
+    wait_until("the next of that name", lambda: shown([0], [1]))
+    g.kill()
+    assert third.line()["rc"] == -ECONNRESET
+    wait_until("nobody", lambda: g.net.json("group", "list") == [])
+    assert "groups found: 0" in g.serve() and g.net.json("group", "list") == []
+    ranks = g.group("train", range(3), hold=True)
+    wait_until("all", lambda: shown([0, 1, 2], []))
+    for rank in ranks:
+        rank.kill()
 
 
 def test_status_and_metrics(groups):

@@ -54,3 +54,63 @@ def test_a_manager_that_does_not_come_back(lab, tmp_path):
             assert f"{ADDRESS}: group train: the manager has not answered for 30 s" in answer["error"], answer
     finally:
         g.close()
+
+
+@pytest.fixture
+def served(lab, tmp_path):
+    """The groups of a manager that serves two workers, without keys."""
+    net = lab(workers=2)
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    g.serve()
+    yield g
+    g.close()
+
+
+def named(answer, since):
+    """The error of who has waited for a manager in vain, within what faults.md promises."""
+    assert answer["rc"] == -ETIMEDOUT, answer
+    assert f"{ADDRESS}: group train: the manager has not answered for 6 s" in answer["error"], answer
+    assert answer["ended"] - since < 8 * SLOW, answer
+
+
+def test_a_manager_that_is_gone_at_the_first_job(served):
+    ranks = served.group("train", range(2), {"sleep": 1}, {"sum": "float32"}, hold=True)
+    killed = time.monotonic()
+    served.kill()
+    for rank in ranks:
+        named(rank.line(), killed + 1)
+
+
+def test_a_manager_that_never_answers(served):
+    """It is stopped, so connections are made and nothing comes."""
+    served.manager.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line(), began)
+    served.manager.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.long
+def test_a_host_that_is_gone_at_a_later_job(served):
+    """It has had a job; neither the manager nor the datapath answers."""
+    ranks = served.group("train", range(2), {"sum": "float32"}, {"sleep": 1}, {"sum": "int32"}, hold=True)
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    cut = time.monotonic()
+    served.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; policy drop; }; "
+                             "chain out { type filter hook output priority 0; policy drop; }; }")
+    named(ranks[0].line(), cut + 1)
+
+
+@pytest.mark.long
+def test_a_rank_that_was_stopped(served):
+    """What it did not listen to is no silence: it goes on waiting for its first job."""
+    ranks = [served.start(h, "train", h, 2, *steps, {"sum": "float32"}) for h, steps in enumerate(((), ({"sleep": 9},)))]
+    assert [rank.line()["rc"] for rank in ranks] == [0, 0]
+    time.sleep(0.3)
+    ranks[0].kill(signal.SIGSTOP)
+    time.sleep(7)
+    ranks[0].kill(signal.SIGCONT)
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0, answer

@@ -132,7 +132,7 @@ def test_worker_s_key(groups, tmp_path):
 
 def test_worker_without_a_manager(groups):
     g = groups("networks = 10.77.0.0/16")
-    assert "this host is not among `networks`" in of_worker(g)["manager"]["text"]
+    assert "is in none of the networks that may ask (networks)" in of_worker(g)["manager"]["text"]
     assert "is `fpisa serve` running there?" in of_worker(g, f"{ADDRESS}:{PORT + 1}")["manager"]["text"]
     assert "no host that is known here" in of_worker(g, "no.such.host.invalid")["manager"]["text"]
     g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; tcp dport {PORT} drop; }}; }}")

@@ -31,6 +31,7 @@ struct fpisa_channel {
 	const struct fpisa_psks *keys; /* of a manager */
 	const struct fpisa_psk *psk;   /* of a rank */
 	char name[FPISA_PSK_NAME];     /* of a manager: of the key that the other side has shown */
+	char identity[FPISA_PSK_IDENTITY]; /* or says that it has */
 	const struct fpisa_tls *tls;
 	gnutls_session_t session; /* NULL: without TLS */
 	gnutls_psk_client_credentials_t client;
@@ -96,6 +97,8 @@ static int find_key(gnutls_session_t session, const char *identity, gnutls_datum
 	struct fpisa_channel *c = fpisa_tls()->gnutls_session_get_ptr(session);
 	const struct fpisa_psk *psk = fpisa_psk_find(c->keys, identity);
 
+	if (fpisa_psk_identity_valid(identity))
+		strcpy(c->identity, identity);
 	key->data = psk ? (*c->tls->gnutls_malloc)(sizeof(psk->secret)) : NULL;
 	if (!key->data)
 		return -1;
@@ -208,15 +211,27 @@ static struct fpisa_manager_message refusal(enum fpisa_manager_reason reason, co
 	return m;
 }
 
-/* In clear, of who has not come to talk. */
-static void refuse_in_clear(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *why)
+static void say_in_clear(int fd, enum fpisa_manager_reason reason, const char *why)
 {
 	const struct fpisa_manager_message m = refusal(reason, why);
+	unsigned char unread[4096];
 
-	send(c->fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
+	send(fd, &m, sizeof(m), MSG_NOSIGNAL | MSG_DONTWAIT);
 	/* A socket that is closed over unread bytes says so to the other side, which then may not read our answer. */
-	recv(c->fd, c->queue, sizeof(c->queue), MSG_DONTWAIT);
+	recv(fd, unread, sizeof(unread), MSG_DONTWAIT);
+}
+
+/* Of who has not come to talk. */
+static void refuse_in_clear(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *why)
+{
+	say_in_clear(c->fd, reason, why);
 	c->state = REFUSED;
+}
+
+void fpisa_channel_turn_away(int fd, enum fpisa_manager_reason reason, const char *text)
+{
+	say_in_clear(fd, reason, text);
+	close(fd);
 }
 
 void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *text)
@@ -368,6 +383,11 @@ int fpisa_channel_other_version(const struct fpisa_channel *c)
 const char *fpisa_channel_name(const struct fpisa_channel *c)
 {
 	return c->session ? c->name : "";
+}
+
+const char *fpisa_channel_identity(const struct fpisa_channel *c)
+{
+	return c->identity;
 }
 
 int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_message *m)

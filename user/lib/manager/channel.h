@@ -42,8 +42,14 @@ int fpisa_channel_other_version(const struct fpisa_channel *c);
 /* A manager's last word to who is to be closed upon, if it can hear one: not within a handshake. Once. */
 void fpisa_channel_refuse(struct fpisa_channel *c, enum fpisa_manager_reason reason, const char *text);
 
+/* The same of a socket that gets no channel, in clear, without a look at what it has sent. It is closed. */
+void fpisa_channel_turn_away(int fd, enum fpisa_manager_reason reason, const char *text);
+
 /* The name of the key by which the other side showed who it is, without its id; "": by none. Of an open one. */
 const char *fpisa_channel_name(const struct fpisa_channel *c);
+
+/* The identity by which the other side began a handshake, whether there is such a key and it has it or not; "": none, or no possible one. */
+const char *fpisa_channel_identity(const struct fpisa_channel *c);
 
 /* Takes a message to leave as soon as it can. -ENOBUFS: the other side does not read. */
 int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_message *m);

@@ -23,7 +23,7 @@
 #define FPISA_MANAGER_PING_MS 1000    /* a rank asks whether the manager is there */
 #define FPISA_MANAGER_SILENCE_MS 6000 /* then it is not; nor is a host that acknowledges nothing */
 #define FPISA_MANAGER_RETURN_MS 10000 /* after a restart of the manager a rank comes back */
-#define FPISA_MANAGER_ABSENT_MS 30000 /* it is not started again: that waits for an upgrade of the datapath, no longer */
+#define FPISA_MANAGER_ABSENT_MS 30000 /* nor if its host does answer: its start waits for an upgrade of the datapath, no longer */
 #define FPISA_MANAGER_GREETING_MS 5000 /* from connect to JOIN or RETURN */
 
 enum fpisa_manager_type {

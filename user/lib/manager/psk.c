@@ -52,6 +52,18 @@ int fpisa_psk_parse(const char *line, struct fpisa_psk *psk)
 	return 0;
 }
 
+int fpisa_psk_identity_valid(const char *identity)
+{
+	const char *id = strchr(identity, ':');
+	char name[FPISA_PSK_NAME] = "";
+
+	if (!id || id - identity >= FPISA_PSK_NAME)
+		return 0;
+	memcpy(name, identity, (size_t)(id - identity));
+	return fpisa_psk_name_valid(name) && strlen(id + 1) == FPISA_PSK_ID - 1 &&
+	       strspn(id + 1, DIGITS) == FPISA_PSK_ID - 1;
+}
+
 void fpisa_psk_identity(const struct fpisa_psk *psk, char identity[FPISA_PSK_IDENTITY])
 {
 	snprintf(identity, FPISA_PSK_IDENTITY, "%s:%s", psk->name, psk->id);

@@ -46,6 +46,9 @@ int fpisa_psk_last(struct fpisa_psk *psk, const char *file);
 /* The key of an identity, "NAME:ID"; NULL: there is none. */
 const struct fpisa_psk *fpisa_psk_find(const struct fpisa_psks *keys, const char *identity);
 
+/* Could a key have it: NAME:ID? */
+int fpisa_psk_identity_valid(const char *identity);
+
 void fpisa_psk_identity(const struct fpisa_psk *psk, char identity[FPISA_PSK_IDENTITY]);
 
 /*
