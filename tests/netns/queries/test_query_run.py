@@ -341,9 +341,17 @@ def test_refusals(asked, tmp_path):
             err = q.fails(*options, **where)
         assert err.startswith("fpisa: query run: ") and says in err and err.count("\n") == 1, err
 
-    q.table(1, [(1, 1.0)], ("k int64 not null", "v real"), name="other")
+    first, second = (f"worker {a}:18001" for a in q.net.addresses[:2])
     q.table(0, [(1, 1.0)], name="other")
-    assert "have other schemas of table other: k int32 not null, and k int64 not null" in q.fails(*groups, table="other")
+    for schema, options, has, where in (
+            (("k int64 not null", "v real"), groups, "'k int64 not null'", "'k int32 not null'"),
+            (("k int32 not null", "v real not null"), groups, "'v real not null'", "'v real'"),
+            (("k int32 not null", "w real"), (), "'w real'", "'v real'"),
+            (("k int32 not null",), (), "no column more", "'v real'"),
+            (("k int32 not null", "v real", "w date"), (), "'w date'", "no column more")):
+        q.table(1, [(1,) * len(schema)], schema, name="other")
+        assert f"table other has not the schema of {first} everywhere: {second} has {has} where that has {where}\n" in \
+            q.fails(*options, table="other", network=bool(options))
     # A master's words are one line in the worker's log.
     assert "'t?y'" not in q.fails(*groups, table="t\ny")
     assert any("'t?y' is no name of a table" in q.workers[0].stderr.readline() for _ in range(100))
