@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import time
 import pytest
 
 import queries
-from lab import ADDRESS, HERE, LIBRARY, MTU, SLOW, draw_seed, end, wait_until
+from lab import ADDRESS, FPISA, HERE, LIBRARY, MTU, SLOW, draw_seed, end, wait_until
 from queries import Queries
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
@@ -300,6 +301,11 @@ def read_whole(p):
     return json.loads(out) if out and not p.returncode else None, p.returncode, err
 
 
+def write_private(path, text):
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+        f.write(text)
+
+
 def test_refusals(asked, tmp_path):
     """What cannot be is said in one sentence, by whom and why; what was asked before and after is answered."""
     q = asked(2)
@@ -373,9 +379,17 @@ def test_refusals(asked, tmp_path):
     # Keys.
     other = str(tmp_path / "other-keys")
     q.net.fpisa("key", "new", "queries", other)
-    assert "no key in common" in q.fails(*groups, key=other)
-    os.chmod(other, 0o644)
-    assert "others than its owner may use it" in q.fails(*groups, key=other)
+    says = q.fails(*groups, key=other)
+    assert f"{first}: refuses key queries:" in says and f", the last of the master's file {other}: its own file of keys has to " in says
+    assert "no key in common" in says
+    assert any(f"its key is none of those in the worker's file {q.key}; " in q.workers[0].stderr.readline() for _ in range(100))
+    for make, why in (
+            (lambda: os.chmod(other, 0o644), "others than its owner may use it"), (lambda: os.unlink(other), "No such file or directory"),
+            (lambda: write_private(other, "queries:0123456789abcdef:0123\n"), "is no key NAME:ID:SECRET")):
+        make()
+        assert re.search(f"run: the master's file of keys: {other}(:1)?: {why}", q.fails(*groups, key=other))
+        status, _, err = q.master.try_run(FPISA, "query", "worker", q.directory(0), "--key", other)
+        assert status == 1 and re.search(f"worker: the worker's file of keys: {other}(:1)?: {why}", err), err
     # What is no master: in the clear, and noise.
     for noise in b"FPQC" + bytes(252), os.urandom(300).replace(b"F", b"G").replace(b"\x16", b"G"):
         with q.master.entered(), socket.create_connection((q.net.addresses[0], 18001), timeout=10) as s:
