@@ -318,6 +318,8 @@ def test_refusals(asked, tmp_path):
 
     q.table(0, [(1, 1.0)], name="bad")
     q.table(1, [(1, 1.0), (2, 2.0), ("x", 3.0)], name="bad")
+    for w in range(2):
+        q.table(w, [(1, 2, None, "a"), (1, 2, None, "a" * 29)], ("k int32 not null", "l int32 not null", "d date", "s text"), name="wide")
     for options, where, says in (
             (groups, {"table": "bad", "number": 7}, "bad.csv:4: column k: 'x' is no int32"),
             (groups, {"table": "none"}, "no table none here: there is no file none.schema"),
@@ -329,7 +331,8 @@ def test_refusals(asked, tmp_path):
             (("--where", "k=1,v='2"), {}, "t.csv: 'v='2' is no list of conditions"),
             (("--where", "k=1.5"), {}, "t.csv: column k is int32: '1.5' is no value of it"),
             (("--where", "v real=1,k real=1"), {}, "t.csv: column k is int32, not real"),
-            (("--by", "v", "--value", "k"), {}, "t.csv: column k is int32; values of queries are real"),
+            (("--by", "v", "--value", "k"), {}, "t.csv: column k is int32; --value takes real alone: as real in the schema a number "
+                                                "is rounded to that when it is read"),
             (groups, {"number": 6}, "query 6 at the aggregator is "),
             (groups, {"workers": q.net.addresses[0] + "," + q.net.addresses[0]}, f"worker {q.net.addresses[0]}:18001 is given twice"),
             ((*groups, "--local-port", 18055), {"taken": 18000}, "UDP port 18000 has another query, or another program; two queries "
@@ -338,7 +341,13 @@ def test_refusals(asked, tmp_path):
             (groups, {"workers": q.net.addresses[0]}, "query 5: rank 1 of the aggregator's list did not join in 2000 ms"),
             (("--value", "v", "--limit", 5), {"number": 6}, "query 6 has keys of 4 bytes; places of rows take --key-bytes 8"),
             (groups, {}, "rows with keys of 4 bytes have no count, which a column that may be NULL takes; the query needs --key-bytes 8"),
-            (("--by", "k,v", "--value", "v"), {"number": 7}, "t.csv:2: column v: '1.0' has no room in the query's keys"),
+            (("--by", "k,v", "--value", "v"), {"number": 7}, "t.csv:2: the key needs 9 bytes (k 4, v 5), and the query's keys have 8: it has to be "
+                                                                  "added with more --key-bytes"),
+            (("--by", "s,d"), {"table": "wide", "number": 7}, "wide.csv:3: the key needs 36 bytes (s 31, d 5), and the query's keys have 8: "
+                                                              "no query takes more than 32; take fewer or shorter columns"),
+            (("--by", "k,l"), {"table": "wide"}, "wide.csv:2: the key needs 8 bytes (k 4, l 4), and the query's keys have 4: "),
+            (("--value", "d", "--limit", 3), {"table": "wide", "number": 7}, "wide.csv: column d is date; --value takes real alone\n"),
+            (("--by", "k", "--value", "s"), {"table": "wide", "number": 7}, "wide.csv: column s is text; --value takes real alone\n"),
     ):
         options = (*options, *(("--timeout", 2) if where.get("number") == 9 or "workers" in where else ()))
         taken = where.pop("taken", None)
