@@ -78,6 +78,7 @@ struct fpisa_hdr {
  *	ADD	operation scale: the factor, bits of an IEEE binary64; else 0
  *	RESULT	up to 16 workers: 4 bits a rank, its position in the order of arrival
  *	STATUS	the ranks that the job still counts on
+ *	ROWS, ACK	which copy of the rows, as their worker numbers them (doc/query-wire.md)
  */
 
 /*

@@ -148,7 +148,7 @@ class Member(Worker):
 
     def work(self, mine):
         frames = [mine[i:i + FRAME_ROWS] for i in range(0, len(mine), FRAME_ROWS)] + [[]]
-        acked, due, pause = set(), {}, {}
+        acked, due, pause, copies = set(), {}, {}, {}
         low = 1
         while len(acked) < len(frames):
             now = time.monotonic()
@@ -157,11 +157,13 @@ class Member(Worker):
                     continue
                 pause[s] = min(2 * pause.get(s, 0.025), 4)
                 due[s] = now + pause[s]
-                self.say(ROWS, b"".join(struct.pack("<II", *r) for r in frames[s - 1]), chunk=s, count=len(frames[s - 1]),
+                copies[s] = copies.get(s, 0) + 1
+                self.say(ROWS, b"".join(struct.pack("<II", *r) for r in frames[s - 1]), chunk=s, count=len(frames[s - 1]), aux=copies[s],
                          flags=LAST if s == len(frames) else 0)
             self.doing = "%d of %d frames are acknowledged, the first without is %d" % (len(acked), len(frames), low)
             frame = self.until()
             if frame and frame[0].type == ACK:
+                assert 0 < frame[0].aux <= copies[frame[0].chunk]
                 acked.add(frame[0].chunk)
             while low in acked:
                 low += 1
@@ -177,7 +179,7 @@ class Member(Worker):
             had[h.rank, h.chunk] = [struct.unpack_from("<II", payload, 8 * i) for i in range(h.count)]
         if h.flags & LAST:
             last[h.rank] = h.chunk
-        self.say(ACK, chunk=h.chunk, slot=h.rank)
+        self.say(ACK, chunk=h.chunk, slot=h.rank, aux=h.aux)
 
     def ask(self, kind, answer, payload, had, last, **fields):
         """Asks until it is answered; workers may repeat themselves meanwhile."""

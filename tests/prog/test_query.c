@@ -159,6 +159,40 @@ static void a_table(void **state)
 	query_close(&q);
 }
 
+/* What ROWS carry in aux is in what the master gets, and in the ACK, whoever sends it. */
+static void echoes(void **state)
+{
+	const uint64_t echo = 0xfedcba9876543210;
+	const uint32_t kinds[] = {FPISA_QUERY_TABLE, FPISA_QUERY_TOPN};
+	uint32_t rows[2] = {1, 0};
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	for (int i = 0; i < 2; i++) {
+		open_query(kinds[i], 1);
+		send_rows(&f, 0, 1, 0, 1, 9, false);
+		for (uint32_t key = 0; key < 2; key++) {
+			/* A table has room for the first key; of a Top-N 1 is pruned. */
+			rows[0] = key;
+			rows[1] = i == 1 && key ? 0x41200000 : 0x3f800000;
+			query_rows(&f, &q, 0, 2 + key, 1, rows, false);
+			harness_hdr(&f)->aux = echo + key;
+			harness_set_checksums(&f);
+			harness_run(harness, &f);
+			expect(&f, key ? FPISA_TYPE_ROWS : FPISA_TYPE_ACK, key);
+			assert_true(harness_hdr(&f)->aux == echo + key);
+		}
+		query_frame(&f, &q, FPISA_TYPE_ACK, MASTER, 3, 0, 0, NULL);
+		harness_hdr(&f)->aux = echo;
+		harness_set_checksums(&f);
+		harness_run(harness, &f);
+		expect(&f, FPISA_TYPE_ACK, 0);
+		assert_true(harness_hdr(&f)->aux == echo);
+		query_close(&q);
+	}
+}
+
 static void an_epoch(void **state)
 {
 	struct frame f, old;
@@ -447,6 +481,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_table),
+		cmocka_unit_test(echoes),
 		cmocka_unit_test(an_epoch),
 		cmocka_unit_test(refused),
 		cmocka_unit_test(two_cpus),

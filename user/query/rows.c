@@ -13,7 +13,7 @@ static int take_frame(struct session *s, const struct fpisa_hdr *h, uint64_t now
 {
 	if (s->state != SENDING)
 		return 0;
-	if (h->type == FPISA_TYPE_ACK && sender_acked(&s->sender, h->chunk, now))
+	if (h->type == FPISA_TYPE_ACK && sender_acked(&s->sender, h->chunk, h->aux, now))
 		progress(s);
 	if (h->type != FPISA_TYPE_ERROR || h->reason == FPISA_V_port)
 		return 0;

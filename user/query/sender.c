@@ -111,11 +111,27 @@ static int send_batch(struct sender *s, struct fpisa_member_frame *batch, int *n
 	return rc;
 }
 
+/* An acknowledgement echoes aux, so it says when the copy that it answers was sent. */
 static void stamp(struct sender *s, struct sender_frame *f, uint64_t now)
 {
+	if (!s->begun_ns)
+		s->begun_ns = now;
+	f->first_ns = f->tries ? f->first_ns : now;
 	f->sent_ns = now;
-	f->due_ns = now + fpisa_rto_after(&s->rto, f->tries < BACKOFFS ? f->tries : BACKOFFS);
+	f->f.header.aux = 1 + now - s->begun_ns;
 	f->tries++;
+}
+
+/*
+ * When a frame is sent again. What was sent no sooner than its last copy has been answered: then it was lost, and the
+ * timeout is not too short.
+ */
+static uint64_t due_of(const struct sender *s, const struct sender_frame *f)
+{
+	uint32_t backoff = f->sent_ns <= s->answered_ns ? 0 : f->tries - 1 < BACKOFFS ? f->tries - 1 : BACKOFFS;
+	uint64_t after = fpisa_rto_after(&s->rto, backoff), least = s->rto.srtt_ns * 3 / 2;
+
+	return f->sent_ns + (after > least ? after : least);
 }
 
 int sender_turn(struct sender *s, uint64_t now)
@@ -127,7 +143,7 @@ int sender_turn(struct sender *s, uint64_t now)
 	for (uint64_t i = s->low; !rc && i < s->next; i++) {
 		struct sender_frame *f = frame_of(s, i);
 
-		if (f->acked || now < f->due_ns)
+		if (f->acked || now < due_of(s, f))
 			continue;
 		narrow(s, now);
 		s->repeated++;
@@ -136,28 +152,44 @@ int sender_turn(struct sender *s, uint64_t now)
 		if (n == FPISA_BATCH)
 			rc = send_batch(s, batch, &n);
 	}
-	while (!rc && !s->last && s->next < s->low + s->window) {
+	while (!rc && !s->last && s->flying < s->window && s->next < s->low + FPISA_QUERY_WINDOW) {
 		rc = make_frame(s);
 		if (rc <= 0)
 			break;
 		stamp(s, frame_of(s, s->next - 1), now);
+		s->flying++;
 		batch[n++] = frame_of(s, s->next - 1)->f;
 		rc = n == FPISA_BATCH ? send_batch(s, batch, &n) : 0;
 	}
 	return rc ?: send_batch(s, batch, &n);
 }
 
-bool sender_acked(struct sender *s, uint64_t sequence, uint64_t now)
+/* When the copy that is answered was sent; 0: nobody knows (Karn). */
+static uint64_t sent_at(const struct sender *s, const struct sender_frame *f, uint64_t echo)
+{
+	uint64_t at = s->begun_ns + echo - 1;
+
+	if (echo && at >= f->first_ns && at <= f->sent_ns)
+		return at;
+	return f->tries == 1 ? f->sent_ns : 0;
+}
+
+bool sender_acked(struct sender *s, uint64_t sequence, uint64_t echo, uint64_t now)
 {
 	struct sender_frame *f = frame_of(s, sequence);
+	uint64_t sent;
 
 	if (sequence < s->low || sequence >= s->next || f->acked)
 		return false;
 	f->acked = 1;
-	if (f->tries == 1)
-		fpisa_rto_sample(&s->rto, now - f->sent_ns);
+	s->flying--;
+	sent = sent_at(s, f, echo);
+	if (sent)
+		fpisa_rto_sample(&s->rto, now - sent);
 	else
 		fpisa_rto_ambiguous(&s->rto, FPISA_QUERY_WINDOW);
+	if (sent > s->answered_ns)
+		s->answered_ns = sent;
 	while (s->low < s->next && frame_of(s, s->low)->acked)
 		s->low++;
 	if (++s->credit >= s->window && s->window < FPISA_QUERY_WINDOW) {
@@ -174,8 +206,8 @@ uint64_t sender_due(const struct sender *s)
 	for (uint64_t i = s->low; i < s->next; i++) {
 		const struct sender_frame *f = &s->frame[i % FPISA_QUERY_WINDOW];
 
-		if (!f->acked && f->due_ns < due)
-			due = f->due_ns;
+		if (!f->acked && due_of(s, f) < due)
+			due = due_of(s, f);
 	}
 	return due;
 }

@@ -31,11 +31,14 @@ struct sender {
 	uint32_t taken;	  /* so many are in the next frame */
 	uint32_t window;  /* frames that may be in flight now */
 	uint32_t credit;  /* acknowledgements since it was widened */
+	uint32_t flying;  /* frames without acknowledgement */
 	uint64_t narrowed_ns;
+	uint64_t begun_ns; /* the first frame */
+	uint64_t answered_ns; /* the newest copy that was answered */
 	struct fpisa_rto rto;
 	struct sender_frame {
 		struct fpisa_member_frame f;
-		uint64_t sent_ns, due_ns;
+		uint64_t first_ns, sent_ns; /* its copies: the first one, the last one */
 		uint32_t tries;
 		int acked;
 	} frame[FPISA_QUERY_WINDOW];
@@ -50,8 +53,8 @@ void sender_end(struct sender *s); /* also of one that is all 0 */
 /* Sends what may be sent and what is due again. 0, or -errno with the message set. */
 int sender_turn(struct sender *s, uint64_t now);
 
-/* The frame of that sequence is acknowledged. Is it progress? */
-bool sender_acked(struct sender *s, uint64_t sequence, uint64_t now);
+/* The frame of that sequence is acknowledged; `echo` is the ACK's aux. Is it progress? */
+bool sender_acked(struct sender *s, uint64_t sequence, uint64_t echo, uint64_t now);
 
 /* When the next frame is due again; UINT64_MAX: none is. */
 uint64_t sender_due(const struct sender *s);

@@ -145,7 +145,8 @@ static void watch(int fd)
 		setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
 }
 
-void session_run(int fd, const struct sockaddr_in *from, const struct fpisa_psks *keys, int directory)
+void session_run(int fd, const struct sockaddr_in *from, const struct fpisa_psks *keys, const char *key_file,
+		 int directory)
 {
 	struct session *s = calloc(1, sizeof(*s));
 	char a[INET_ADDRSTRLEN];
@@ -167,8 +168,11 @@ void session_run(int fd, const struct sockaddr_in *from, const struct fpisa_psks
 	/* A master may go whenever it has what it wants, or wants no more. */
 	if (err != -ECONNRESET) {
 		char why[FPISA_MESSAGE_SIZE];
+		bool key = err == -EACCES && !fpisa_channel_open(s->control.channel);
 
-		snprintf(why, sizeof(why), "%s", fpisa_error());
+		snprintf(why, sizeof(why), "%s%s%s", key ? "its key is none of those in the worker's file " : "", key ? key_file : "",
+			 key ? "; " : "");
+		snprintf(why + strlen(why), sizeof(why) - strlen(why), "%s", fpisa_error());
 		session_say_failed(s, err);
 		/* A master's words may be in it, and it is one line of a log. */
 		for (char *at = why; *at; at++)

@@ -2,6 +2,7 @@
 /* Rows for a query; source.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,9 +47,11 @@ static int find_value(struct source *s, const char *name)
 		return fpisa_fail(-EINVAL, "%s: the schema has no column '%.64s'", s->table.file, name);
 	c = &s->table.schema.column[s->value];
 	if (c->type != FPISA_COLUMN_REAL)
-		return fpisa_fail(-EINVAL, "%s: column %s is %s; values of queries are real. As real in the schema it is rounded "
-					   "to that when it is read",
-				  s->table.file, name, fpisa_column_type_name(c->type));
+		return fpisa_fail(-EINVAL, "%s: column %s is %s; --value takes real alone%s", s->table.file, name,
+				  fpisa_column_type_name(c->type),
+				  c->type == FPISA_COLUMN_DATE || c->type == FPISA_COLUMN_TEXT ?
+					  "" :
+					  ": as real in the schema a number is rounded to that when it is read");
 	return 0;
 }
 
@@ -136,6 +139,24 @@ static int keep_null(struct source *s, uint64_t place)
 	return 0;
 }
 
+/* The row's key is longer than those of the query: how long it is. */
+static int no_room(const struct source *s, const struct fpisa_field *field)
+{
+	char columns[256] = "";
+	size_t need = 0, used = 0;
+
+	for (int i = 0; i < s->n_keys; i++) {
+		const struct fpisa_column *c = &s->table.schema.column[s->key[i]];
+		const struct fpisa_field *f = &field[s->key[i]];
+		size_t n = fpisa_key_least(c) + (c->type == FPISA_COLUMN_TEXT && !f->null ? f->len : 0);
+
+		need += n;
+		if (used < sizeof(columns))
+			used += (size_t)snprintf(columns + used, sizeof(columns) - used, "%s%s %zu", i ? ", " : "", c->name, n);
+	}
+	return text_no_room(&s->table.text, need, s->key_bytes, columns);
+}
+
 static int make_key(struct source *s, const struct fpisa_field *field, struct fpisa_row *r)
 {
 	uint8_t key[FPISA_QUERY_KEY_BYTES] = { 0 };
@@ -144,9 +165,13 @@ static int make_key(struct source *s, const struct fpisa_field *field, struct fp
 	for (int i = 0; i < s->n_keys; i++) {
 		int k = s->key[i];
 
-		used = fpisa_key_put(key, (size_t)used, s->key_bytes, &s->table.schema.column[k], &field[k]);
-		if (used < 0)
-			return text_bad_value(&s->table.text, k, &field[k], used);
+		int rc = fpisa_key_put(key, (size_t)used, s->key_bytes, &s->table.schema.column[k], &field[k]);
+
+		if (rc == -ENOSPC)
+			return no_room(s, field);
+		if (rc < 0)
+			return text_bad_value(&s->table.text, k, &field[k], rc);
+		used = rc;
 	}
 	memcpy(r->key, key, sizeof(key));
 	return 0;

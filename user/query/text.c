@@ -56,12 +56,17 @@ int text_bad_value(const struct text *t, int i, const struct fpisa_field *f, int
 	const struct fpisa_column *c = &t->schema->column[i];
 	char at[PLACE_LEN];
 
-	if (err == -ENOSPC)
-		return fpisa_fail(err, "%s: column %s: '%.40s' has no room in the query's keys; it needs more --key-bytes, or is too "
-				       "long for any",
-				  place(t, at), c->name, f->text);
 	return fpisa_fail(err, "%s: column %s: '%.40s' is %s %s", place(t, at), c->name, f->text,
 			  err == -ERANGE ? "out of range for" : "no", fpisa_column_type_name(c->type));
+}
+
+int text_no_room(const struct text *t, size_t need, uint32_t given, const char *columns)
+{
+	char at[PLACE_LEN];
+
+	return fpisa_fail(-ENOSPC, "%s: the key needs %zu bytes (%s), and the query's keys have %u: %s", place(t, at), need, columns, given,
+			  need > FPISA_QUERY_KEY_BYTES ? "no query takes more than 32; take fewer or shorter columns" :
+							 "it has to be added with more --key-bytes");
 }
 
 /* -- lines ------------------------------------------------------------------- */

@@ -45,7 +45,10 @@ int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint6
 /* CSV: the first row must be the schema's names. 0, or -errno with the message set. */
 int text_header(struct text *t);
 
-/* Sets the message: what is wrong (-EINVAL, -ERANGE, -ENOSPC) with the row's value of column `i`. Returns err. */
+/* Sets the message: the row's key needs so many bytes, by column as `columns` says, and so many are given. Returns -ENOSPC. */
+int text_no_room(const struct text *t, size_t need, uint32_t given, const char *columns);
+
+/* Sets the message: what is wrong (-EINVAL, -ERANGE) with the row's value of column `i`. Returns err. */
 int text_bad_value(const struct text *t, int i, const struct fpisa_field *f, int err);
 
 #endif

@@ -75,7 +75,7 @@ static int start(struct worker *w)
 	int one = 1;
 
 	if (fpisa_psks_read(&w->keys, w->key))
-		return refuse(-EINVAL, "query worker: %s", fpisa_error());
+		return refuse(-EINVAL, "query worker: the worker's file of keys: %s", fpisa_error());
 	/* Its memory has the keys. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return fail(-errno, NULL, "query worker");
@@ -113,7 +113,7 @@ static void serve(struct worker *w, int fd, const struct sockaddr_in *from)
 	if (getppid() != parent)
 		_exit(1);
 	close(w->listener);
-	session_run(fd, from, &w->keys, w->fd);
+	session_run(fd, from, &w->keys, w->key, w->fd);
 	explicit_bzero(&w->keys, sizeof(w->keys));
 	_exit(0);
 }

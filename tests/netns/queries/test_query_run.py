@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import time
 import pytest
 
 import queries
-from lab import ADDRESS, HERE, LIBRARY, MTU, SLOW, draw_seed, end, wait_until
+from lab import ADDRESS, FPISA, HERE, LIBRARY, MTU, SLOW, draw_seed, end, wait_until
 from queries import Queries
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
@@ -300,6 +301,11 @@ def read_whole(p):
     return json.loads(out) if out and not p.returncode else None, p.returncode, err
 
 
+def write_private(path, text):
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+        f.write(text)
+
+
 def test_refusals(asked, tmp_path):
     """What cannot be is said in one sentence, by whom and why; what was asked before and after is answered."""
     q = asked(2)
@@ -312,6 +318,8 @@ def test_refusals(asked, tmp_path):
 
     q.table(0, [(1, 1.0)], name="bad")
     q.table(1, [(1, 1.0), (2, 2.0), ("x", 3.0)], name="bad")
+    for w in range(2):
+        q.table(w, [(1, 2, None, "a"), (1, 2, None, "a" * 29)], ("k int32 not null", "l int32 not null", "d date", "s text"), name="wide")
     for options, where, says in (
             (groups, {"table": "bad", "number": 7}, "bad.csv:4: column k: 'x' is no int32"),
             (groups, {"table": "none"}, "no table none here: there is no file none.schema"),
@@ -323,7 +331,8 @@ def test_refusals(asked, tmp_path):
             (("--where", "k=1,v='2"), {}, "t.csv: 'v='2' is no list of conditions"),
             (("--where", "k=1.5"), {}, "t.csv: column k is int32: '1.5' is no value of it"),
             (("--where", "v real=1,k real=1"), {}, "t.csv: column k is int32, not real"),
-            (("--by", "v", "--value", "k"), {}, "t.csv: column k is int32; values of queries are real"),
+            (("--by", "v", "--value", "k"), {}, "t.csv: column k is int32; --value takes real alone: as real in the schema a number "
+                                                "is rounded to that when it is read"),
             (groups, {"number": 6}, "query 6 at the aggregator is "),
             (groups, {"workers": q.net.addresses[0] + "," + q.net.addresses[0]}, f"worker {q.net.addresses[0]}:18001 is given twice"),
             ((*groups, "--local-port", 18055), {"taken": 18000}, "UDP port 18000 has another query, or another program; two queries "
@@ -332,7 +341,13 @@ def test_refusals(asked, tmp_path):
             (groups, {"workers": q.net.addresses[0]}, "query 5: rank 1 of the aggregator's list did not join in 2000 ms"),
             (("--value", "v", "--limit", 5), {"number": 6}, "query 6 has keys of 4 bytes; places of rows take --key-bytes 8"),
             (groups, {}, "rows with keys of 4 bytes have no count, which a column that may be NULL takes; the query needs --key-bytes 8"),
-            (("--by", "k,v", "--value", "v"), {"number": 7}, "t.csv:2: column v: '1.0' has no room in the query's keys"),
+            (("--by", "k,v", "--value", "v"), {"number": 7}, "t.csv:2: the key needs 9 bytes (k 4, v 5), and the query's keys have 8: it has to be "
+                                                                  "added with more --key-bytes"),
+            (("--by", "s,d"), {"table": "wide", "number": 7}, "wide.csv:3: the key needs 36 bytes (s 31, d 5), and the query's keys have 8: "
+                                                              "no query takes more than 32; take fewer or shorter columns"),
+            (("--by", "k,l"), {"table": "wide"}, "wide.csv:2: the key needs 8 bytes (k 4, l 4), and the query's keys have 4: "),
+            (("--value", "d", "--limit", 3), {"table": "wide", "number": 7}, "wide.csv: column d is date; --value takes real alone\n"),
+            (("--by", "k", "--value", "s"), {"table": "wide", "number": 7}, "wide.csv: column s is text; --value takes real alone\n"),
     ):
         options = (*options, *(("--timeout", 2) if where.get("number") == 9 or "workers" in where else ()))
         taken = where.pop("taken", None)
@@ -341,9 +356,17 @@ def test_refusals(asked, tmp_path):
             err = q.fails(*options, **where)
         assert err.startswith("fpisa: query run: ") and says in err and err.count("\n") == 1, err
 
-    q.table(1, [(1, 1.0)], ("k int64 not null", "v real"), name="other")
+    first, second = (f"worker {a}:18001" for a in q.net.addresses[:2])
     q.table(0, [(1, 1.0)], name="other")
-    assert "have other schemas of table other: k int32 not null, and k int64 not null" in q.fails(*groups, table="other")
+    for schema, options, has, where in (
+            (("k int64 not null", "v real"), groups, "'k int64 not null'", "'k int32 not null'"),
+            (("k int32 not null", "v real not null"), groups, "'v real not null'", "'v real'"),
+            (("k int32 not null", "w real"), (), "'w real'", "'v real'"),
+            (("k int32 not null",), (), "no column more", "'v real'"),
+            (("k int32 not null", "v real", "w date"), (), "'w date'", "no column more")):
+        q.table(1, [(1,) * len(schema)], schema, name="other")
+        assert f"table other has not the schema of {first} everywhere: {second} has {has} where that has {where}\n" in \
+            q.fails(*options, table="other", network=bool(options))
     # A master's words are one line in the worker's log.
     assert "'t?y'" not in q.fails(*groups, table="t\ny")
     assert any("'t?y' is no name of a table" in q.workers[0].stderr.readline() for _ in range(100))
@@ -365,9 +388,17 @@ def test_refusals(asked, tmp_path):
     # Keys.
     other = str(tmp_path / "other-keys")
     q.net.fpisa("key", "new", "queries", other)
-    assert "no key in common" in q.fails(*groups, key=other)
-    os.chmod(other, 0o644)
-    assert "others than its owner may use it" in q.fails(*groups, key=other)
+    says = q.fails(*groups, key=other)
+    assert f"{first}: refuses key queries:" in says and f", the last of the master's file {other}: its own file of keys has to " in says
+    assert "no key in common" in says
+    assert any(f"its key is none of those in the worker's file {q.key}; " in q.workers[0].stderr.readline() for _ in range(100))
+    for make, why in (
+            (lambda: os.chmod(other, 0o644), "others than its owner may use it"), (lambda: os.unlink(other), "No such file or directory"),
+            (lambda: write_private(other, "queries:0123456789abcdef:0123\n"), "is no key NAME:ID:SECRET")):
+        make()
+        assert re.search(f"run: the master's file of keys: {other}(:1)?: {why}", q.fails(*groups, key=other))
+        status, _, err = q.master.try_run(FPISA, "query", "worker", q.directory(0), "--key", other)
+        assert status == 1 and re.search(f"worker: the worker's file of keys: {other}(:1)?: {why}", err), err
     # What is no master: in the clear, and noise.
     for noise in b"FPQC" + bytes(252), os.urandom(300).replace(b"F", b"G").replace(b"\x16", b"G"):
         with q.master.entered(), socket.create_connection((q.net.addresses[0], 18001), timeout=10) as s:

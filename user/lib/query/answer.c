@@ -14,33 +14,70 @@ static const struct fpisa_query_column aggregates[] = {
 };
 
 #define AGGREGATES (sizeof(aggregates) / sizeof(aggregates[0]))
+#define COLUMN_TEXT (FPISA_COLUMN_NAME + 32)
 #define CELL (FPISA_COLUMN_TEXT_MOST + FPISA_QUERY_KEY_BYTES) /* of a group */
 
 /* -- columns ------------------------------------------------------------------------- */
 
-/* All workers have the same columns. */
+static void describe_column(const struct fpisa_column *c, char text[COLUMN_TEXT])
+{
+	snprintf(text, COLUMN_TEXT, "'%s %s%s'", c->name, fpisa_column_type_name(c->type), c->not_null ? " not null" : "");
+}
+
+/* Of worker `w`: its column `k`, or its value behind them all, or that there is none. */
+static void describe_at(const struct fpisa_query *q, const struct fpisa_query_worker *w, uint32_t k, char text[COLUMN_TEXT])
+{
+	struct fpisa_column value = {.type = FPISA_COLUMN_REAL, .not_null = !w->is.value_may_be_null};
+
+	if (k < w->is.keys + w->is.columns)
+		describe_column(&w->columns[k], text);
+	else if (q->value && w->is.keys + w->is.columns == q->worker[0].is.keys + q->worker[0].is.columns) {
+		snprintf(value.name, sizeof(value.name), "%.63s", q->value);
+		describe_column(&value, text);
+	} else {
+		strcpy(text, "no column more");
+	}
+}
+
+/* How worker `b`'s columns differ from those of worker `a`: 1, or 0, they do not. */
+static int compare_columns(const struct fpisa_query *q, const struct fpisa_query_worker *a, const struct fpisa_query_worker *b,
+			   char has[COLUMN_TEXT], char wants[COLUMN_TEXT])
+{
+	uint32_t n = a->is.keys + a->is.columns, m = b->is.keys + b->is.columns, k = 0;
+
+	while (k < n && k < m && a->columns[k].type == b->columns[k].type && a->columns[k].not_null == b->columns[k].not_null &&
+	       !strcmp(a->columns[k].name, b->columns[k].name))
+		k++;
+	if (k == n && k == m && a->is.value_may_be_null == b->is.value_may_be_null)
+		return 0;
+	describe_at(q, b, k, has);
+	describe_at(q, a, k, wants);
+	return 1;
+}
+
+/* All workers have the same columns; those that have others than the first are named, as far as a message goes. */
 static int check_columns(const struct fpisa_query *q)
 {
-	const struct fpisa_query_worker *a = &q->worker[0];
+	char list[FPISA_MESSAGE_SIZE - 128] = "", entry[2 * COLUMN_TEXT + 64], has[COLUMN_TEXT], wants[COLUMN_TEXT];
+	size_t used = 0;
+	uint32_t more = 0;
 
 	for (uint32_t i = 1; i < q->n_workers; i++) {
-		const struct fpisa_query_worker *b = &q->worker[i];
-		uint32_t n = a->is.keys + a->is.columns;
+		int n;
 
-		if (a->is.keys != b->is.keys || a->is.columns != b->is.columns)
-			return fpisa_fail(-EINVAL, "workers %s and %s have other schemas of table %s: %u columns, and %u", a->name,
-					  b->name, q->table, n, b->is.keys + b->is.columns);
-		for (uint32_t k = 0; k < n; k++)
-			if (strcmp(a->columns[k].name, b->columns[k].name) || a->columns[k].type != b->columns[k].type ||
-			    a->columns[k].not_null != b->columns[k].not_null)
-				return fpisa_fail(-EINVAL, "workers %s and %s have other schemas of table %s: %s %s%s, and %s %s%s",
-						  a->name, b->name, q->table, a->columns[k].name,
-						  fpisa_column_type_name(a->columns[k].type),
-						  a->columns[k].not_null ? " not null" : "", b->columns[k].name,
-						  fpisa_column_type_name(b->columns[k].type),
-						  b->columns[k].not_null ? " not null" : "");
+		if (!compare_columns(q, &q->worker[0], &q->worker[i], has, wants))
+			continue;
+		n = snprintf(entry, sizeof(entry), "%s worker %s has %s where that has %s", used ? ";" : "", q->worker[i].name, has,
+			     wants);
+		if (more || used + (size_t)n + sizeof("; and 62 more") > sizeof(list))
+			more++;
+		else
+			used += (size_t)(stpcpy(list + used, entry) - (list + used));
 	}
-	return 0;
+	if (more)
+		snprintf(list + used, sizeof(list) - used, "; and %u more", more);
+	return !used ? 0 :
+		       fpisa_fail(-EINVAL, "table %s has not the schema of worker %s everywhere:%s", q->table, q->worker[0].name, list);
 }
 
 /* Where nobody has said how long keys are: as short as they can be; with a count, if rows need one. */

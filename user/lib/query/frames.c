@@ -150,7 +150,7 @@ static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t fro
 			rc = take_row(q, from, &r);
 		}
 	}
-	ack->header = (struct fpisa_hdr){.type = FPISA_TYPE_ACK, .chunk = h->chunk};
+	ack->header = (struct fpisa_hdr){.type = FPISA_TYPE_ACK, .chunk = h->chunk, .aux = h->aux};
 	ack->header.slot = m == &q->member ? from : 0;
 	ack->header.rank = (uint16_t)(m == &q->member ? m->rank : from);
 	ack->bytes = 0;

@@ -49,7 +49,7 @@ struct fpisa_query_worker {
 
 struct fpisa_query {
 	struct fpisa_query_options options;
-	char *table, *value, *by, *columns, *where;
+	char *table, *value, *by, *columns, *where, *key_file;
 	struct fpisa_psk psk;
 	uint8_t kind; /* FPISA_QUERY_SCAN, FPISA_QUERY_TOPN, FPISA_QUERY_TABLE */
 	struct in_addr aggregator;

@@ -83,10 +83,18 @@ static int take_workers(struct fpisa_query *q, const char *list)
 
 static int take_key(struct fpisa_query *q, const char *file)
 {
+	char why[FPISA_MESSAGE_SIZE - 64];
+	int rc;
+
 	file = file ? file : getenv("FPISA_KEY");
 	if (!file || !*file)
 		return bad("workers take a key: set FPISA_KEY, --key or options.key_file to the file that has it");
-	return fpisa_psk_last(&q->psk, file);
+	rc = copy_text(&q->key_file, file);
+	if (!rc && (rc = fpisa_psk_last(&q->psk, file))) {
+		snprintf(why, sizeof(why), "%s", fpisa_error());
+		fpisa_fail(rc, "the master's file of keys: %s", why);
+	}
+	return rc;
 }
 
 int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_options *options)

@@ -319,6 +319,7 @@ void fpisa_query_close(struct fpisa_query *q)
 	free(q->by);
 	free(q->columns);
 	free(q->where);
+	free(q->key_file);
 	free(q->out);
 	free(q->text);
 	free(q->space);

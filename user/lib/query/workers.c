@@ -25,6 +25,20 @@ static int of_worker(const struct fpisa_query_worker *w, int rc)
 	return fpisa_fail(rc, "worker %s: %s", w->name, why);
 }
 
+/* Its handshake failed, or what it says. */
+static int connection_failed(const struct fpisa_query *q, const struct fpisa_query_worker *w, int rc)
+{
+	char identity[FPISA_PSK_IDENTITY], why[FPISA_MESSAGE_SIZE / 2];
+
+	if (rc != -EACCES || fpisa_channel_open(w->control.channel))
+		return of_worker(w, rc);
+	fpisa_psk_identity(&q->psk, identity);
+	snprintf(why, sizeof(why), "%s", fpisa_error());
+	return fpisa_fail(rc, "worker %s: refuses key %s, the last of the master's file %.150s: its own file of keys has to have that line "
+			      "when it starts; %s",
+			  w->name, identity, q->key_file, why);
+}
+
 /* -- what workers are told --------------------------------------------------------- */
 
 static uint32_t share(double rate)
@@ -355,7 +369,7 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 			break;
 	}
 	if (rc < 0)
-		return of_worker(w, rc);
+		return connection_failed(q, w, rc);
 	if (q->stream_n - q->stream_at < FPISA_QUERY_AHEAD)
 		e.events = EPOLLIN;
 	else
