@@ -432,6 +432,14 @@ struct fpisa_query_options {
 	uint64_t seed;
 	const char *where; /* which rows: "price>=1.5,day<1999-01-01,name='a, b',shop not null", all of which hold; NULL: all */
 	uint32_t aggregates; /* of groups: bits of enum fpisa_aggregate; others may be left NULL, which takes less time. 0: all */
+	/*
+	 * A join that the answer is for: the aggregator drops rows that are in none with that table's rows. Some others
+	 * may come all the same: the answer is not less than the join's rows, or groups, and the join itself is the caller's.
+	 * FPISA_PRUNING_NETWORK; no `limit`, no `preaggregate`.
+	 */
+	const char *join;	/* another table at the same workers; NULL: none */
+	const char *on;		/* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
+	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
 };
 
 /* A column of the answer. */
@@ -449,7 +457,11 @@ struct fpisa_query_counts {
 	uint64_t pruned;   /* that the aggregator dropped */
 	uint64_t absorbed; /* that it added to its table */
 	uint64_t received; /* that came to here */
-	uint64_t values_sent, values_absorbed, values_received; /* of groups: values, or rows, that these stand for */
+	/*
+	 * Of groups: values, or rows, that these stand for. Of a join `pruned` are those that were sent and are neither absorbed nor
+	 * received, each a row; rows without a value are absorbed or received.
+	 */
+	uint64_t values_sent, values_absorbed, values_received;
 	uint64_t frames, repeated; /* of workers, with rows; of them those that were sent again */
 	uint32_t restarts; /* because the aggregator's state was lost */
 	uint32_t certified; /* the aggregator's certificate of the first N was checked */
@@ -469,7 +481,7 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
 /*
  * Goes on for up to timeout_ms, -1: for as long as it takes. 1: rows can be taken, 2: and they are all that
  * there are; 0: not yet. An error is the query's last, and the same at each call. Rows of an answer that is not whole come only of
- * a query for all rows.
+ * a query for all rows, or for those of a join.
  *
  * -EINVAL	a worker has no such table or column, or the aggregator's query is another one; -ENOENT: no such table
  * -EACCES	a worker does not know the key
@@ -489,6 +501,12 @@ uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_que
 int fpisa_query_next(struct fpisa_query *q, const char *const **row);
 
 void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *counts);
+
+/*
+ * Of a join, when all rows are in: how many keys of the other table workers have sent. *filtered: were all of them in the filter before the
+ * first row? If not, or if there is no join, it dropped nothing.
+ */
+uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered);
 
 /* Ends it, also one that is under way: workers stop. NULL is fine. */
 void fpisa_query_close(struct fpisa_query *q);

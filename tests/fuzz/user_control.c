@@ -192,7 +192,7 @@ static void worker(void)
 	const struct sockaddr_in master = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
 	from = FPISA_MANAGER_RANK;
-	session_run(ended_socket(), &master, NULL, directory);
+	session_run(ended_socket(), &master, NULL, "", directory);
 }
 
 static void master(unsigned int question)

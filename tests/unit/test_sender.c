@@ -87,7 +87,7 @@ static void begin(uint64_t frames)
 
 		*w = (struct worker){ .transport.ops = &ops, .member.key_bytes = 8 };
 		w->member.t = &w->transport;
-		assert_int_equal(sender_begin(&w->sender, &w->member, (struct sender_rows){ next_row, w }, 1500), 0);
+		assert_int_equal(sender_begin(&w->sender, &w->member, FPISA_TYPE_ROWS, (struct sender_rows){ next_row, w }, 1500), 0);
 		w->rows_left = frames * w->sender.a_frame;
 	}
 }

@@ -23,7 +23,7 @@ static int malformed(void)
 
 static int check_open(const struct fpisa_query_open *w)
 {
-	if ((w->kind != FPISA_QUERY_SCAN && w->kind != FPISA_QUERY_TOPN && w->kind != FPISA_QUERY_TABLE) ||
+	if ((w->kind != FPISA_QUERY_SCAN && (w->kind < FPISA_QUERY_TOPN || w->kind > FPISA_QUERY_JOIN)) ||
 	    w->pruning > FPISA_PRUNING_WORKERS || w->limit > FPISA_MAX_LIMIT_TOPN || (w->kind == FPISA_QUERY_TOPN) != (w->limit > 0) ||
 	    w->query >= FPISA_MAX_JOBS)
 		return malformed();
@@ -85,6 +85,7 @@ static int say_ready(struct session *s)
 static int take_open(struct session *s, const __u8 *content, size_t n)
 {
 	const char *strings[FPISA_QUERY_STRINGS], *at = (const char *)content + sizeof(s->want), *end = (const char *)content + n;
+	bool join;
 	int err;
 
 	if (s->state != GREETING || n < sizeof(s->want))
@@ -97,7 +98,12 @@ static int take_open(struct session *s, const __u8 *content, size_t n)
 			return malformed();
 		at++;
 	}
+	join = *strings[FPISA_STRING_JOIN];
+	if (join ? s->want.pruning != FPISA_PRUNING_NETWORK || s->want.preaggregate : s->want.kind == FPISA_QUERY_JOIN)
+		return malformed();
 	err = check_open(&s->want) ?: source_open(&s->source, s->directory, &s->want, strings);
+	if (!err && join)
+		err = source_open_other(&s->other, &s->source, s->directory, strings);
 	return err ?: open_socket(s) ?: say_ready(s);
 }
 
@@ -111,7 +117,7 @@ static int take_start(struct session *s, const __u8 *content, size_t n)
 	progress(s);
 	if (s->want.kind == FPISA_QUERY_SCAN) {
 		s->state = SCANNING;
-		return source_begin(&s->source, s->start.key_bytes);
+		return source_begin(&s->source, s->start.key_bytes, 0);
 	}
 	s->state = JOINING;
 	if (s->want.pruning == FPISA_PRUNING_NETWORK)
@@ -168,6 +174,8 @@ int session_say_done(struct session *s)
 		.weight = s->sender.weight,
 		.frames = s->sender.last,
 		.repeated = s->sender.repeated,
+		.keys = s->keys,
+		.filter = s->filter,
 	};
 	char *content = malloc(sizeof(done) + nulls);
 	int err;

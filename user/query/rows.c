@@ -8,13 +8,18 @@
 #include "serving.h"
 
 #define RECORDS 32768 /* bytes of rows in a message */
+#define ASK_AGAIN_NS (10 * MS) /* whether all workers' keys are in */
 
 static int take_frame(struct session *s, const struct fpisa_hdr *h, uint64_t now)
 {
-	if (s->state != SENDING)
+	if (s->state != SENDING && s->state != KEYING)
 		return 0;
-	if (h->type == FPISA_TYPE_ACK && sender_acked(&s->sender, h->chunk, h->aux, now))
+	if (h->type == (s->state == KEYING ? FPISA_TYPE_KEYS_ACK : FPISA_TYPE_ACK) &&
+	    sender_acked(&s->sender, h->chunk, s->state == KEYING ? 0 : h->aux, now)) {
 		progress(s);
+		s->missing = s->state == KEYING ? h->bitmap : 0;
+		s->filter = s->state == KEYING ? (uint32_t)h->aux : s->filter;
+	}
 	if (h->type != FPISA_TYPE_ERROR || h->reason == FPISA_V_port)
 		return 0;
 	if (h->reason == FPISA_V_generation || h->reason == FPISA_V_secret)
@@ -57,8 +62,30 @@ int session_begin_rows(struct session *s)
 	int err = s->want.pruning == FPISA_PRUNING_NETWORK ? check_role(s) : 0;
 
 	progress(s);
-	s->state = REDUCING;
-	return err ?: source_begin(&s->source, s->member.key_bytes);
+	if (err || !s->other.n_on) {
+		s->state = REDUCING;
+		return err ?: source_begin(&s->source, s->member.key_bytes, 0);
+	}
+	if (!s->member.filter_bytes)
+		return fpisa_fail(-EINVAL, "query %u has no filter of join keys at the aggregator", s->want.query);
+	s->state = KEYING;
+	s->waits = false;
+	s->filter = FPISA_FILTER_BUILDING;
+	err = source_begin(&s->source, s->member.key_bytes, s->member.filter_bytes) ?:
+		      source_begin(&s->other, s->member.filter_bytes, s->member.filter_bytes);
+	return err ?: sender_begin(&s->sender, &s->member, FPISA_TYPE_KEYS, (struct sender_rows){ source_next, &s->other }, s->mtu);
+}
+
+/* This worker's keys are in: rows follow when all workers' are, or when they no longer matter. */
+int session_end_keys(struct session *s)
+{
+	s->keys = s->sender.sent;
+	s->waits = s->missing && s->filter == FPISA_FILTER_BUILDING;
+	if (s->waits)
+		sender_repeat_last(&s->sender, fpisa_now() + ASK_AGAIN_NS);
+	else
+		s->state = REDUCING;
+	return 0;
 }
 
 int session_reduce(struct session *s)
@@ -69,7 +96,7 @@ int session_reduce(struct session *s)
 	if (rc)
 		return rc < 0 ? rc : 0;
 	s->state = SENDING;
-	return sender_begin(&s->sender, &s->member, (struct sender_rows){ source_next, &s->source }, s->mtu);
+	return sender_begin(&s->sender, &s->member, FPISA_TYPE_ROWS, (struct sender_rows){ source_next, &s->source }, s->mtu);
 }
 
 static int send_records(struct session *s, bool all)

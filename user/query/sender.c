@@ -17,15 +17,15 @@ static struct sender_frame *frame_of(struct sender *s, uint64_t sequence)
 	return &s->frame[sequence % FPISA_QUERY_WINDOW];
 }
 
-int sender_begin(struct sender *s, struct fpisa_member *m, struct sender_rows rows, uint32_t mtu)
+int sender_begin(struct sender *s, struct fpisa_member *m, uint8_t type, struct sender_rows rows, uint32_t mtu)
 {
 	char *payloads = s->payloads ?: malloc((size_t)FPISA_QUERY_WINDOW * FPISA_MAX_PAYLOAD);
 
-	*s = (struct sender){ .member = m, .rows = rows, .low = 1, .next = 1, .window = FIRST, .payloads = payloads };
+	*s = (struct sender){ .member = m, .type = type, .rows = rows, .low = 1, .next = 1, .window = FIRST, .payloads = payloads };
 	if (!payloads)
 		return fpisa_fail(-ENOMEM, "no memory for frames");
 	fpisa_rto_init(&s->rto);
-	s->row_bytes = fpisa_row_bytes(m->key_bytes);
+	s->row_bytes = type == FPISA_TYPE_KEYS ? m->filter_bytes : fpisa_row_bytes(m->key_bytes);
 	s->a_frame = fpisa_member_fit(mtu, s->row_bytes, FPISA_QUERY_ROWS);
 	return s->a_frame ? 0 : fpisa_fail(-EMSGSIZE, "an MTU of %u takes no rows", mtu);
 }
@@ -36,8 +36,14 @@ void sender_end(struct sender *s)
 	s->payloads = NULL;
 }
 
-static void store_row(char *p, uint32_t key_bytes, const struct fpisa_row *r)
+static void store_row(const struct sender *s, char *p, const struct fpisa_row *r)
 {
+	uint32_t key_bytes = s->member->key_bytes;
+
+	if (s->type == FPISA_TYPE_KEYS) {
+		memcpy(p, r->key, s->row_bytes);
+		return;
+	}
 	memcpy(p, r->key, key_bytes);
 	memcpy(p + key_bytes, &r->value, sizeof(r->value));
 	if (key_bytes > 4)
@@ -53,7 +59,7 @@ static int take_rows(struct sender *s, char *payload)
 
 	s->taken = 0;
 	while (n < s->a_frame && (rc = s->rows.next(s->rows.arg, &r)) == 1) {
-		store_row(payload + n++ * s->row_bytes, s->member->key_bytes, &r);
+		store_row(s, payload + n++ * s->row_bytes, &r);
 		s->weight += s->member->key_bytes > 4 ? r.count & FPISA_ROW_COUNT : 1;
 	}
 	s->later = rc == SENDER_LATER;
@@ -82,7 +88,7 @@ static int make_frame(struct sender *s)
 	bytes = fpisa_query_payload((uint32_t)n, s->row_bytes);
 	memset(payload + (uint32_t)n * s->row_bytes, 0, bytes - (uint32_t)n * s->row_bytes);
 	*f = (struct sender_frame){ .f = { .payload = payload, .bytes = bytes } };
-	f->f.header = (struct fpisa_hdr){ .type = FPISA_TYPE_ROWS,
+	f->f.header = (struct fpisa_hdr){ .type = s->type,
 					  .flags = n ? 0 : FPISA_F_LAST,
 					  .rank = (__u16)s->member->rank,
 					  .count = (__u16)n,
@@ -111,14 +117,15 @@ static int send_batch(struct sender *s, struct fpisa_member_frame *batch, int *n
 	return rc;
 }
 
-/* An acknowledgement echoes aux, so it says when the copy that it answers was sent. */
+/* An ACK echoes aux, so it says when the copy that it answers was sent; a KEYS_ACK has another use for it. */
 static void stamp(struct sender *s, struct sender_frame *f, uint64_t now)
 {
 	if (!s->begun_ns)
 		s->begun_ns = now;
 	f->first_ns = f->tries ? f->first_ns : now;
 	f->sent_ns = now;
-	f->f.header.aux = 1 + now - s->begun_ns;
+	if (s->type == FPISA_TYPE_ROWS)
+		f->f.header.aux = 1 + now - s->begun_ns;
 	f->tries++;
 }
 
@@ -131,7 +138,7 @@ static uint64_t due_of(const struct sender *s, const struct sender_frame *f)
 	uint32_t backoff = f->sent_ns <= s->answered_ns ? 0 : f->tries - 1 < BACKOFFS ? f->tries - 1 : BACKOFFS;
 	uint64_t after = fpisa_rto_after(&s->rto, backoff), least = s->rto.srtt_ns * 3 / 2;
 
-	return f->sent_ns + (after > least ? after : least);
+	return f->tries ? f->sent_ns + (after > least ? after : least) : f->again_ns;
 }
 
 int sender_turn(struct sender *s, uint64_t now)
@@ -210,6 +217,16 @@ uint64_t sender_due(const struct sender *s)
 			due = due_of(s, f);
 	}
 	return due;
+}
+
+void sender_repeat_last(struct sender *s, uint64_t due_ns)
+{
+	struct sender_frame *f = frame_of(s, s->last);
+
+	f->acked = f->tries = 0;
+	f->again_ns = due_ns;
+	s->flying++;
+	s->low = s->last;
 }
 
 bool sender_done(const struct sender *s)

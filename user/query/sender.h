@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A worker's frames (doc/query-wire.md, section 5): rows become frames, each is sent until it is
+ * A worker's frames (doc/query-wire.md, sections 5 and 11): rows, or before them join keys, become frames, each is sent until it is
  * acknowledged. The window of 64 frames narrows when one is lost, and widens again.
  */
 #ifndef FPISA_QUERY_SENDER_H
@@ -22,6 +22,7 @@ struct sender_rows {
 struct sender {
 	struct fpisa_member *member;
 	struct sender_rows rows;
+	uint8_t type; /* FPISA_TYPE_ROWS, or FPISA_TYPE_KEYS: of each row its join key alone */
 	uint32_t row_bytes, a_frame; /* rows */
 	uint64_t low;	  /* the lowest sequence without acknowledgement */
 	uint64_t next;	  /* the next that is sent for the first time */
@@ -39,6 +40,7 @@ struct sender {
 	struct sender_frame {
 		struct fpisa_member_frame f;
 		uint64_t first_ns, sent_ns; /* its copies: the first one, the last one */
+		uint64_t again_ns; /* of an acknowledged one that is asked again: when */
 		uint32_t tries;
 		int acked;
 	} frame[FPISA_QUERY_WINDOW];
@@ -46,8 +48,8 @@ struct sender {
 	uint64_t sent, weight, repeated; /* rows, the sum of their counts, frames */
 };
 
-/* After fpisa_member has joined; a frame takes what `mtu` bytes do. 0, or -errno with the message set. */
-int sender_begin(struct sender *s, struct fpisa_member *m, struct sender_rows rows, uint32_t mtu);
+/* After fpisa_member has joined; a frame of `type` takes what `mtu` bytes do. 0, or -errno with the message set. */
+int sender_begin(struct sender *s, struct fpisa_member *m, uint8_t type, struct sender_rows rows, uint32_t mtu);
 void sender_end(struct sender *s); /* also of one that is all 0 */
 
 /* Sends what may be sent and what is due again. 0, or -errno with the message set. */
@@ -61,5 +63,8 @@ uint64_t sender_due(const struct sender *s);
 
 /* Are all rows acknowledged, and the last frame? */
 bool sender_done(const struct sender *s);
+
+/* The last frame, which is acknowledged, is sent again at `due_ns`. */
+void sender_repeat_last(struct sender *s, uint64_t due_ns);
 
 #endif

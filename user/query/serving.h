@@ -13,7 +13,8 @@
 #define MS 1000000ull
 #define AHEAD (1 << 20) /* bytes of messages that wait to leave */
 
-enum state { GREETING, OPENED, JOINING, REDUCING, SENDING, SCANNING, FETCHING, IDLE };
+/* KEYING: the join's keys are sent, or others' are waited for. */
+enum state { GREETING, OPENED, JOINING, KEYING, REDUCING, SENDING, SCANNING, FETCHING, IDLE };
 
 struct session {
 	struct fpisa_control_channel control;
@@ -22,7 +23,10 @@ struct session {
 	enum state state;
 	struct fpisa_query_open want;
 	struct fpisa_query_start start;
-	struct source source;
+	struct source source, other; /* `other`: of a join, else all 0 */
+	uint64_t keys, missing; /* `missing`: workers of whose keys some are not in, as the aggregator said last */
+	uint32_t filter; /* enum fpisa_filter_state */
+	bool waits;	 /* all keys are sent, and other workers' are missing */
 	struct fpisa_member member;
 	struct sender sender;
 	uint32_t mtu;
@@ -51,6 +55,7 @@ void session_say_failed(struct session *s, int error); /* in one sentence, fpisa
 /* -- rows.c: what a state does in a turn */
 int session_receive(struct session *s);
 int session_begin_rows(struct session *s);
+int session_end_keys(struct session *s);
 int session_reduce(struct session *s);
 int session_scan(struct session *s);
 int session_fetch(struct session *s);

@@ -39,6 +39,9 @@ static int late(const struct session *s)
 		return fpisa_fail(-ETIMEDOUT, "query %u: %s %s in %u ms", s->want.query,
 				  s->member.heard_ns ? "not all members joined at the aggregator" : "no answer of the aggregator",
 				  a, s->want.timeout_ms);
+	if (s->state == KEYING)
+		return fpisa_fail(-ETIMEDOUT, "query %u: the join's keys were not acknowledged in %u ms by %s; is an MTU on the way below %u?",
+				  s->want.query, s->want.timeout_ms, a, s->mtu);
 	return fpisa_fail(-ETIMEDOUT,
 			  "query %u: frame %llu of %u rows was not acknowledged in %u ms by %s%s; is an MTU on the way below %u?",
 			  s->want.query, (unsigned long long)s->sender.low, s->sender.a_frame, s->want.timeout_ms, a,
@@ -53,6 +56,7 @@ static uint64_t patience(const struct session *s)
 		return FPISA_MANAGER_GREETING_MS * MS;
 	case JOINING:
 		return s->want.timeout_ms * MS + JOIN_GRACE_NS;
+	case KEYING:
 	case SENDING:
 		return s->want.timeout_ms * MS;
 	case SCANNING:
@@ -72,7 +76,7 @@ static int check_time(struct session *s, uint64_t now)
 	s->waiting = waiting;
 	if (patience(s) && now > s->progress_ns + patience(s))
 		return late(s);
-	if (s->state < REDUCING || s->state > SCANNING || now < s->told_ns + WORKING_NS || s->progress_ns < s->told_ns)
+	if (s->state < KEYING || s->state > SCANNING || s->waits || now < s->told_ns + WORKING_NS || s->progress_ns < s->told_ns)
 		return 0;
 	s->told_ns = now;
 	return fpisa_control_send(&s->control, FPISA_CONTROL_WORKING, NULL, 0);
@@ -87,7 +91,7 @@ static int timeout_ms(const struct session *s, uint64_t now)
 	if (s->member.t)
 		at = fpisa_member_due(&s->member);
 	due = at < due ? at : due;
-	if (s->state == SENDING)
+	if (s->state == SENDING || s->state == KEYING)
 		at = sender_due(&s->sender);
 	due = at < due ? at : due;
 	return due <= now ? 0 : (int)((due - now + MS - 1) / MS);
@@ -120,10 +124,12 @@ static int turn(struct session *s)
 		err = session_begin_rows(s);
 	if (!err && s->state == REDUCING)
 		err = session_reduce(s);
-	if (!err && s->state == SENDING)
+	if (!err && (s->state == SENDING || s->state == KEYING))
 		err = sender_turn(&s->sender, fpisa_now());
 	if (s->sender.later)
 		progress(s);
+	if (!err && s->state == KEYING && sender_done(&s->sender))
+		err = session_end_keys(s);
 	if (!err && s->state == SENDING && sender_done(&s->sender))
 		err = session_say_done(s);
 	if (!err && s->state == SCANNING)
@@ -184,6 +190,7 @@ void session_run(int fd, const struct sockaddr_in *from, const struct fpisa_psks
 	fpisa_member_close(&s->member);
 	sender_end(&s->sender);
 	source_close(&s->source);
+	source_close(&s->other);
 	free(s->places);
 	free(s->records);
 	free(s);

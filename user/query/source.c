@@ -55,16 +55,43 @@ static int find_value(struct source *s, const char *name)
 	return 0;
 }
 
+static const struct fpisa_column *column_on(const struct source *s, int i)
+{
+	return &s->table.schema.column[s->on[i]];
+}
+
+/* Groups of a join have its key as the first bytes of theirs. */
+static int check_on(const struct source *s)
+{
+	for (int i = 0; i < s->n_on; i++) {
+		const struct fpisa_column *c = column_on(s, i);
+
+		if (c->type == FPISA_COLUMN_TEXT)
+			return fpisa_fail(-EINVAL, "%s: column %s is text; join keys are numbers and dates", s->table.file, c->name);
+		if (s->want.kind == FPISA_QUERY_TABLE && (i >= s->n_keys || s->key[i] != s->on[i]))
+			return fpisa_fail(-EINVAL, "%s: column %s is in the join's key: the key of groups has to begin with it",
+					  s->table.file, c->name);
+		if (s->want.kind == FPISA_QUERY_TABLE && !c->not_null)
+			return fpisa_fail(-EINVAL, "%s: column %s may be NULL; groups of a join are by columns that are not", s->table.file,
+					  c->name);
+	}
+	return 0;
+}
+
 static int find_all(struct source *s, const char *const strings[FPISA_QUERY_STRINGS])
 {
-	int err = find_value(s, strings[1]);
+	int err = find_value(s, strings[FPISA_STRING_VALUE]);
 
 	if (!err)
-		err = find_columns(s, strings[2], s->key, &s->n_keys);
+		err = find_columns(s, strings[FPISA_STRING_BY], s->key, &s->n_keys);
 	if (!err)
-		err = find_columns(s, strings[3], s->column, &s->n_columns);
+		err = find_columns(s, strings[FPISA_STRING_COLUMNS], s->column, &s->n_columns);
 	if (!err)
-		err = where_parse(&s->where, &s->table.schema, strings[4], s->table.file);
+		err = where_parse(&s->where, &s->table.schema, strings[FPISA_STRING_WHERE], s->table.file);
+	if (!err)
+		err = find_columns(s, strings[FPISA_STRING_ON], s->on, &s->n_on);
+	if (!err)
+		err = check_on(s);
 	if (err || s->n_columns || s->want.kind == FPISA_QUERY_TABLE)
 		return err;
 	for (int i = 0; i < s->table.schema.n; i++)
@@ -77,8 +104,31 @@ int source_open(struct source *s, int directory, const struct fpisa_query_open *
 	int err;
 
 	*s = (struct source){ .want = *want };
-	err = partition_open(&s->table, directory, strings[0]) ?: find_all(s, strings);
+	err = partition_open(&s->table, directory, strings[FPISA_STRING_TABLE]) ?: find_all(s, strings);
 	s->reduces = want->kind != FPISA_QUERY_SCAN && (want->pruning == FPISA_PRUNING_WORKERS || want->preaggregate);
+	return err;
+}
+
+int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS])
+{
+	const struct fpisa_query_open want = { .kind = FPISA_QUERY_JOIN };
+	const char *const of_it[FPISA_QUERY_STRINGS] = {
+		[FPISA_STRING_TABLE] = strings[FPISA_STRING_JOIN], [FPISA_STRING_VALUE] = "", [FPISA_STRING_BY] = "",
+		[FPISA_STRING_COLUMNS] = "", [FPISA_STRING_WHERE] = strings[FPISA_STRING_JOIN_WHERE], [FPISA_STRING_JOIN] = "",
+		[FPISA_STRING_ON] = strings[FPISA_STRING_THERE], [FPISA_STRING_THERE] = "", [FPISA_STRING_JOIN_WHERE] = "",
+	};
+	int err = source_open(other, directory, &want, of_it);
+
+	if (!err && (!s->n_on || other->n_on != s->n_on))
+		err = fpisa_fail(-EINVAL, "a join is of columns of both tables, as many of each");
+	for (int i = 0; !err && i < s->n_on; i++) {
+		const struct fpisa_column *a = column_on(s, i), *b = column_on(other, i);
+
+		if (a->type != b->type)
+			err = fpisa_fail(-EINVAL, "%s: column %s is %s, and %s: %s is %s; columns of a join are of one type", s->table.file,
+					 a->name, fpisa_column_type_name(a->type), other->table.file, b->name,
+					 fpisa_column_type_name(b->type));
+	}
 	return err;
 }
 
@@ -98,11 +148,27 @@ static bool value_may_be_null(const struct source *s)
 	return s->value >= 0 && !s->table.schema.column[s->value].not_null;
 }
 
-int source_begin(struct source *s, uint32_t key_bytes)
+/* Do join keys fit into those of the query's filter? */
+static int check_filter(const struct source *s)
+{
+	uint32_t bytes = 0;
+
+	for (int i = 0; i < s->n_on; i++)
+		bytes += (uint32_t)fpisa_key_least(column_on(s, i)) - !column_on(s, i)->not_null;
+	if (!s->n_on || bytes == s->filter_bytes || (bytes < s->filter_bytes && s->want.kind == FPISA_QUERY_JOIN))
+		return 0;
+	return fpisa_fail(-EINVAL, "%s: the join's key takes %u bytes, and the query's filter has --filter-bytes %u", s->table.file, bytes,
+			  s->filter_bytes);
+}
+
+int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes)
 {
 	int err = partition_rewind(&s->table);
 
 	s->key_bytes = key_bytes;
+	s->filter_bytes = filter_bytes;
+	if (!err)
+		err = check_filter(s);
 	s->read = s->nulls = s->given = s->next = 0;
 	s->n_null_rows = 0;
 	s->n_terms = s->next_term = 0;
@@ -177,6 +243,29 @@ static int make_key(struct source *s, const struct fpisa_field *field, struct fp
 	return 0;
 }
 
+/* The join key, and where the row stands. 1, 0: it has a NULL, which is in no join, or -errno. */
+static int make_join_key(struct source *s, const struct fpisa_field *field, uint64_t place, struct fpisa_row *r)
+{
+	uint8_t key[FPISA_QUERY_KEY_BYTES] = { 0 };
+	int used = 0;
+
+	for (int i = 0; i < s->n_on; i++) {
+		struct fpisa_column c = *column_on(s, i);
+		const struct fpisa_field *f = &field[s->on[i]];
+
+		if (f->null)
+			return 0;
+		c.not_null = 1;
+		used = fpisa_key_put(key, (size_t)used, s->filter_bytes, &c, f);
+		if (used < 0)
+			return text_bad_value(&s->table.text, s->on[i], f, used);
+	}
+	if (s->key_bytes > s->filter_bytes)
+		memcpy(key + s->filter_bytes, &place, sizeof(place));
+	memcpy(r->key, key, sizeof(key));
+	return 1;
+}
+
 /* The next row that the query is about: 1, 0 at the end, SOURCE_LATER, or -errno. */
 static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOST], uint64_t *place)
 {
@@ -221,6 +310,12 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 		if (s->want.kind == FPISA_QUERY_TOPN) {
 			r->key[0] = place;
 			return 1;
+		}
+		if (s->want.kind == FPISA_QUERY_JOIN) {
+			rc = make_join_key(s, field, place, r);
+			if (rc)
+				return rc;
+			continue;
 		}
 		return make_key(s, field, r) ?: 1;
 	}

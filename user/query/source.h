@@ -21,7 +21,8 @@ struct source {
 	int value;		/* column, or -1 */
 	int n_keys, n_columns;
 	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST];
-	uint32_t key_bytes; /* of the query */
+	int n_on, on[FPISA_COLUMNS_MOST]; /* columns of the join key */
+	uint32_t key_bytes, filter_bytes; /* of the query */
 	struct where where;
 	uint64_t read;	/* rows of the table */
 	uint64_t nulls; /* of those that the query is about: whose value is NULL */
@@ -47,8 +48,14 @@ struct source {
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS]);
 void source_close(struct source *s); /* also of one that is all 0 */
 
-/* From the first row on, with keys of so many bytes. 0, or -errno with the message set. */
-int source_begin(struct source *s, uint32_t key_bytes);
+/* The other table of a join of checked strings, for its join keys; `s` is the one that is asked for. 0, or -errno as above. */
+int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS]);
+
+/*
+ * From the first row on, with keys of so many bytes, and join keys, 0: none. Of a join of rows the place of each stands behind its join
+ * key, if there is room. 0, or -errno with the message set.
+ */
+int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes);
 
 /* Reads some rows of one that reduces by itself: 1 as long as there are more; else 0, or -errno with the message set. */
 int source_reduce(struct source *s);

@@ -32,6 +32,9 @@ enum {
 	OPT_NULLS_FIRST,
 	OPT_COLUMNS,
 	OPT_WHERE,
+	OPT_JOIN,
+	OPT_ON,
+	OPT_JOIN_WHERE,
 	OPT_HAVING,
 	OPT_PREAGGREGATE,
 	OPT_TIMEOUT,
@@ -56,6 +59,9 @@ static const struct option options[] = {
 	{ "nulls-first", no_argument, NULL, OPT_NULLS_FIRST },
 	{ "columns", required_argument, NULL, OPT_COLUMNS },
 	{ "where", required_argument, NULL, OPT_WHERE },
+	{ "join", required_argument, NULL, OPT_JOIN },
+	{ "on", required_argument, NULL, OPT_ON },
+	{ "join-where", required_argument, NULL, OPT_JOIN_WHERE },
 	{ "having", required_argument, NULL, OPT_HAVING },
 	{ "preaggregate", no_argument, NULL, OPT_PREAGGREGATE },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
@@ -170,6 +176,15 @@ static int take(struct asked *a, int opt, char *arg)
 	case OPT_WHERE:
 		o->where = arg;
 		break;
+	case OPT_JOIN:
+		o->join = arg;
+		break;
+	case OPT_ON:
+		o->on = arg;
+		break;
+	case OPT_JOIN_WHERE:
+		o->join_where = arg;
+		break;
 	case OPT_HAVING:
 		err = parse_having(arg, &a->having);
 		break;
@@ -205,8 +220,12 @@ static int check(const struct asked *a)
 		return refuse(BAD_USAGE, "query run: --having and --preaggregate take --by");
 	if (!o->value && *a->having.comparison && strcmp(a->having.column, "count"))
 		return refuse(BAD_USAGE, "query run: --having %s takes --value", a->having.column);
-	if ((o->by || o->limit) && o->pruning == FPISA_PRUNING_NETWORK && (!o->aggregator || !a->numbered))
-		return refuse(BAD_USAGE, "query run: give --aggregator and --query, or --prune none or workers");
+	if (!o->join != !o->on || (o->join_where && !o->join))
+		return refuse(BAD_USAGE, "query run: --join, a table, and --on, columns A=B, go together; --join-where takes both");
+	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
+		return refuse(BAD_USAGE, "query run: --join takes --prune network, no --limit and no --preaggregate");
+	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && (!o->aggregator || !a->numbered))
+		return refuse(BAD_USAGE, "query run: give --aggregator and --query%s", o->join ? "" : ", or --prune none or workers");
 	return 0;
 }
 
@@ -307,14 +326,26 @@ static void print_head(const struct fpisa_query_column *c, uint32_t n, bool json
 
 /* -- where rows went --------------------------------------------------------------- */
 
-static void print_counts(const struct fpisa_query_counts *c, double seconds)
+static uint64_t values_pruned(const struct fpisa_query_counts *c)
 {
+	return c->values_sent - c->values_absorbed - c->values_received;
+}
+
+static void print_counts(const struct fpisa_query *q, const struct fpisa_query_counts *c, bool joined, double seconds)
+{
+	int filtered;
+	uint64_t keys = fpisa_query_keys(q, &filtered);
+
 	fprintf(stderr, "rows: %llu in the table, sent %llu = pruned %llu + absorbed %llu + received %llu\n",
 		(unsigned long long)c->rows, (unsigned long long)c->sent, (unsigned long long)c->pruned,
 		(unsigned long long)c->absorbed, (unsigned long long)c->received);
 	if (c->values_sent)
-		fprintf(stderr, "values: sent %llu = absorbed %llu + received %llu\n", (unsigned long long)c->values_sent,
-			(unsigned long long)c->values_absorbed, (unsigned long long)c->values_received);
+		fprintf(stderr, "values: sent %llu = pruned %llu + absorbed %llu + received %llu\n", (unsigned long long)c->values_sent,
+			(unsigned long long)values_pruned(c), (unsigned long long)c->values_absorbed,
+			(unsigned long long)c->values_received);
+	if (joined)
+		fprintf(stderr, "join keys: %llu%s\n", (unsigned long long)keys,
+			filtered ? "" : "; not all were in the filter when rows came, so all rows passed");
 	if (c->frames)
 		fprintf(stderr, "frames: %llu, sent again %llu%s\n", (unsigned long long)c->frames, (unsigned long long)c->repeated,
 			c->certified ? "; the first rows are certified" : "");
@@ -323,9 +354,11 @@ static void print_counts(const struct fpisa_query_counts *c, double seconds)
 	fprintf(stderr, "%.3f s\n", seconds);
 }
 
-static int print_json_counts(const struct fpisa_query_counts *c, double seconds)
+static int print_json_counts(const struct fpisa_query *q, const struct fpisa_query_counts *c, double seconds)
 {
 	struct json_object *o = json_object_new_object();
+	int filtered;
+	uint64_t keys = fpisa_query_keys(q, &filtered);
 
 	json_add_number(o, "table", c->rows);
 	json_add_number(o, "nulls", c->nulls);
@@ -334,8 +367,11 @@ static int print_json_counts(const struct fpisa_query_counts *c, double seconds)
 	json_add_number(o, "absorbed", c->absorbed);
 	json_add_number(o, "received", c->received);
 	json_add_number(o, "values_sent", c->values_sent);
+	json_add_number(o, "values_pruned", values_pruned(c));
 	json_add_number(o, "values_absorbed", c->values_absorbed);
 	json_add_number(o, "values_received", c->values_received);
+	json_add_number(o, "keys", keys);
+	json_object_object_add(o, "filtered", json_object_new_boolean(filtered));
 	json_add_number(o, "frames", c->frames);
 	json_add_number(o, "repeated", c->repeated);
 	json_add_number(o, "restarts", c->restarts);
@@ -380,11 +416,11 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 	} while (state != 2 && !ferror(stdout));
 	fpisa_query_counts(q, &counts);
 	if (json)
-		print_json_counts(&counts, (double)(fpisa_now() - begun) / 1e9);
+		print_json_counts(q, &counts, (double)(fpisa_now() - begun) / 1e9);
 	if (fflush(stdout))
 		return fail(-errno, NULL, "query run: stdout");
 	if (!json)
-		print_counts(&counts, (double)(fpisa_now() - begun) / 1e9);
+		print_counts(q, &counts, a->options.join, (double)(fpisa_now() - begun) / 1e9);
 	return 0;
 }
 

@@ -133,7 +133,8 @@ int fpisa_query_check(struct fpisa_query *q)
 	if (q->received > sent || (q->received != sent && (fpisa_query_is_direct(q) || q->kind == FPISA_QUERY_SCAN)))
 		return fpisa_fail(-EILSEQ, "workers have sent %llu rows, and %llu have come: something is broken",
 				  (unsigned long long)sent, (unsigned long long)q->received);
-	if (q->kind == FPISA_QUERY_TABLE && weight != q->absorbed + q->weight)
+	/* Of a join the filter dropped what is missing. */
+	if (q->kind == FPISA_QUERY_TABLE && (q->join ? weight < q->absorbed + q->weight : weight != q->absorbed + q->weight))
 		return fpisa_fail(-EILSEQ, "workers have sent %llu values; %llu are in the aggregator's table, and %llu have come: "
 					   "something is broken",
 				  (unsigned long long)weight, (unsigned long long)q->absorbed, (unsigned long long)q->weight);
@@ -142,7 +143,7 @@ int fpisa_query_check(struct fpisa_query *q)
 
 void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *c)
 {
-	uint64_t left;
+	uint64_t left, values;
 
 	*c = (struct fpisa_query_counts){
 		.received = q->received,
@@ -162,8 +163,23 @@ void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *
 		c->repeated += d->repeated;
 	}
 	left = c->sent > c->received ? c->sent - c->received : 0;
-	c->absorbed = q->kind == FPISA_QUERY_TABLE ? left : 0;
-	c->pruned = q->kind == FPISA_QUERY_TOPN ? left : 0;
+	values = c->values_absorbed + c->values_received;
+	c->pruned = left;
+	if (q->kind == FPISA_QUERY_TABLE)
+		c->pruned = q->join && c->values_sent > values ? c->values_sent - values : 0;
+	c->absorbed = left - c->pruned;
+}
+
+uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered)
+{
+	uint64_t keys = 0;
+
+	*filtered = q->join != NULL && q->phase >= FPISA_PHASE_SEAL;
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		keys += q->worker[i].said.keys;
+		*filtered &= q->worker[i].said.filter != FPISA_FILTER_OPEN;
+	}
+	return keys;
 }
 
 /* -- the first N ------------------------------------------------------------------------ */
@@ -219,10 +235,34 @@ static int settle_top(struct fpisa_query *q)
 	return fpisa_query_fetch(q);
 }
 
+static int by_place(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Each worker is asked for its rows in the order of its file. */
+static int settle_join(struct fpisa_query *q)
+{
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		struct fpisa_query_worker *w = &q->worker[q->of_rank[i]];
+
+		w->rows = q->places[i].place;
+		w->n_rows = q->places[i].n;
+		if (w->n_rows)
+			qsort(w->rows, w->n_rows, sizeof(*w->rows), by_place);
+		q->places[i] = (struct fpisa_query_places){0};
+	}
+	return fpisa_query_fetch(q);
+}
+
 int fpisa_query_settle(struct fpisa_query *q)
 {
 	if (q->kind == FPISA_QUERY_TOPN)
 		return settle_top(q);
+	if (q->kind == FPISA_QUERY_JOIN)
+		return settle_join(q);
 	q->total = q->groups.state.used;
 	return 0;
 }
@@ -359,7 +399,7 @@ static int next_of_groups(struct fpisa_query *q)
 
 int fpisa_query_row(struct fpisa_query *q)
 {
-	return q->kind == FPISA_QUERY_SCAN ? next_of_stream(q) :
+	return fpisa_query_streams(q)	   ? next_of_stream(q) :
 	       q->kind == FPISA_QUERY_TOPN ? next_of_top(q) :
 					     next_of_groups(q);
 }

@@ -6,7 +6,7 @@
 #include "control.h"
 #include "lib/base/error.h"
 
-#define VERSION 2
+#define VERSION 3
 
 static enum fpisa_manager_reason check(const struct fpisa_manager_message *m, enum fpisa_manager_side from)
 {

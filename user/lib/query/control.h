@@ -3,8 +3,7 @@
  * What the master of a query and a worker say to each other beside the rows,
  * over TCP in TLS, with keys and in messages as of the manager (channel.h):
  *
- *	OPEN	master	what is wanted: struct fpisa_query_open, then strings, each with its 0: table, value, by, columns,
- *			where
+ *	OPEN	master	what is wanted: struct fpisa_query_open, then strings, each with its 0: enum fpisa_query_string
  *	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key and of the rows
  *	START	master	struct fpisa_query_start: from the first row on, in another attempt than before
  *	WORKING	worker	nothing: there is progress
@@ -26,9 +25,22 @@
 #define FPISA_CONTROL_PORT 18001	/* TCP, of workers */
 #define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
 #define FPISA_CONTROL_MOST (64u << 20) /* bytes of a content */
-#define FPISA_QUERY_STRINGS 5
 #define FPISA_QUERY_NULL 0xffffffffu
-#define FPISA_QUERY_SCAN 0 /* beside FPISA_QUERY_TOPN and FPISA_QUERY_TABLE */
+#define FPISA_QUERY_SCAN 0 /* beside enum fpisa_query_kind */
+
+/* Of OPEN, in their order; "": it is not given. */
+enum fpisa_query_string {
+	FPISA_STRING_TABLE,
+	FPISA_STRING_VALUE,
+	FPISA_STRING_BY,
+	FPISA_STRING_COLUMNS,
+	FPISA_STRING_WHERE,
+	FPISA_STRING_JOIN,  /* a table */
+	FPISA_STRING_ON,    /* columns that are equal to */
+	FPISA_STRING_THERE, /* those of the join's table */
+	FPISA_STRING_JOIN_WHERE,
+	FPISA_QUERY_STRINGS,
+};
 
 enum fpisa_control_type {
 	FPISA_CONTROL_OPEN = 1,
@@ -84,6 +96,9 @@ struct fpisa_query_done {
 	__u64 weight; /* the sum of their counts */
 	__u64 frames;
 	__u64 repeated; /* frames that were sent again */
+	__u64 keys;	/* of a join, in frames */
+	__u32 filter;	/* of a join: enum fpisa_filter_state, as the aggregator said it */
+	__u32 zero;
 };
 
 struct fpisa_control_channel {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The master's frames (doc/query-wire.md, section 6); master.h has what is what. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include "fpisa/query/order.h"
@@ -50,10 +51,19 @@ int fpisa_query_open_sockets(struct fpisa_query *q)
 
 /* -- rows --------------------------------------------------------------------------- */
 
+void fpisa_query_forget_places(struct fpisa_query *q)
+{
+	for (uint32_t i = 0; i < q->n_workers; i++) {
+		free(q->places[i].place);
+		q->places[i] = (struct fpisa_query_places){0};
+	}
+}
+
 int fpisa_query_reset(struct fpisa_query *q)
 {
 	fpisa_groups_free(&q->groups);
 	fpisa_top_free(&q->top);
+	fpisa_query_forget_places(q);
 	q->received = q->weight = q->absorbed = 0;
 	q->table_groups = q->read_next = q->read_left = 0;
 	for (int i = 0; i < FPISA_QUERY_READS; i++)
@@ -73,7 +83,14 @@ static int prepare(struct fpisa_query *q, uint32_t key_bytes, uint32_t limit)
 {
 	if (q->kind == FPISA_QUERY_TABLE)
 		return q->groups.group ? 0 : fpisa_groups_init(&q->groups, key_bytes);
+	if (q->kind == FPISA_QUERY_JOIN)
+		return 0;
 	return q->top.rows ? 0 : fpisa_top_init(&q->top, limit);
+}
+
+static const char *kind_name(uint8_t kind)
+{
+	return kind == FPISA_QUERY_TOPN ? "topn" : kind == FPISA_QUERY_TABLE ? "table" : "join";
 }
 
 int fpisa_query_check_parameters(struct fpisa_query *q)
@@ -83,13 +100,20 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 
 	if (m->kind != q->kind)
 		return fpisa_fail(-EINVAL, "query %u at the aggregator is a %s; this takes one of --kind %s", o->query,
-				  m->kind == FPISA_QUERY_TOPN ? "topn" : "table", q->kind == FPISA_QUERY_TOPN ? "topn" : "table");
+				  kind_name(m->kind), kind_name(q->kind));
 	if (m->rank != m->members - 1)
 		return fpisa_fail(-EINVAL, "query %u lists this host and port as a worker, not as its master", o->query);
 	if (m->members - 1 != q->n_workers)
 		return fpisa_fail(-EINVAL, "query %u has %u workers at the aggregator, and %u are given", o->query, m->members - 1,
 				  q->n_workers);
-	if (q->kind == FPISA_QUERY_TABLE)
+	if (q->join && !m->filter_bytes)
+		return fpisa_fail(-EINVAL, "query %u has no filter of join keys at the aggregator, which --filter of fpisa query add "
+					   "gives it",
+				  o->query);
+	if (q->kind == FPISA_QUERY_JOIN && m->key_bytes < m->filter_bytes + 8)
+		return fpisa_fail(-EINVAL, "query %u has keys of %u bytes; join keys of %u with places of rows take --key-bytes %u",
+				  o->query, m->key_bytes, m->filter_bytes, m->filter_bytes > 8 ? 32 : 16);
+	if (q->kind != FPISA_QUERY_TOPN)
 		return 0;
 	if (!!(m->order & FPISA_QUERY_ASCENDING) != !!o->ascending)
 		return fpisa_fail(-EINVAL, "query %u is %sascending at the aggregator", o->query, o->ascending ? "not " : "");
@@ -102,6 +126,20 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	return 0;
 }
 
+/* A row that may be in the join: its place stands behind the join key. */
+static int keep_place(struct fpisa_query *q, struct fpisa_query_places *k, const struct fpisa_row *r)
+{
+	size_t room = k->room ? 2 * k->room : 1024;
+	uint64_t *more = k->n < k->room ? k->place : realloc(k->place, room * sizeof(*more));
+
+	if (!more)
+		return fpisa_fail(-ENOMEM, "no memory for rows");
+	k->room = k->n < k->room ? k->room : room;
+	k->place = more;
+	memcpy(&k->place[k->n++], (const char *)r->key + q->member.filter_bytes, sizeof(*more));
+	return 0;
+}
+
 static int take_row(struct fpisa_query *q, uint32_t worker, const struct fpisa_row *r)
 {
 	struct fpisa_top_row top = {.place = fpisa_order_key(r->value), .worker = worker, .row = r->key[0]};
@@ -110,6 +148,8 @@ static int take_row(struct fpisa_query *q, uint32_t worker, const struct fpisa_r
 		q->weight += r->count & FPISA_ROW_COUNT;
 		return fpisa_groups_add(&q->groups, r);
 	}
+	if (q->kind == FPISA_QUERY_JOIN)
+		return keep_place(q, &q->places[worker], r);
 	if (q->options.ascending)
 		top.place = ~top.place;
 	fpisa_top_add(&q->top, &top);
@@ -203,8 +243,8 @@ static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 	if (q->phase != FPISA_PHASE_SEAL)
 		return 0;
 	q->progress_ns = fpisa_now();
-	if (q->kind == FPISA_QUERY_TOPN) {
-		rc = check_certificate(q, h->aux);
+	if (q->kind != FPISA_QUERY_TABLE) {
+		rc = q->kind == FPISA_QUERY_TOPN ? check_certificate(q, h->aux) : 0;
 		q->phase = FPISA_PHASE_FETCH;
 		return rc;
 	}

@@ -41,17 +41,24 @@ struct fpisa_query_worker {
 	uint64_t *nulls;
 	size_t n_nulls;
 	uint64_t *rows; /* places to fetch */
-	size_t n_rows, fetched;
+	size_t n_rows, asked, fetched;
 	uint8_t *records;
 	size_t n_records;
 	size_t record_at; /* of the next row that is taken */
 };
 
+/* Rows of one rank that are in the join, or may be. */
+struct fpisa_query_places {
+	uint64_t *place;
+	size_t n, room;
+};
+
 struct fpisa_query {
 	struct fpisa_query_options options;
 	char *table, *value, *by, *columns, *where, *key_file;
+	char *join, *on, *there, *join_where;
 	struct fpisa_psk psk;
-	uint8_t kind; /* FPISA_QUERY_SCAN, FPISA_QUERY_TOPN, FPISA_QUERY_TABLE */
+	uint8_t kind; /* FPISA_QUERY_SCAN, or enum fpisa_query_kind */
 	struct in_addr aggregator;
 	uint16_t aggregator_port;
 	int poll, timer;
@@ -72,6 +79,7 @@ struct fpisa_query {
 	struct fpisa_groups groups;
 	uint32_t read_from;	/* groups that the aggregator's table has given */
 	struct fpisa_top top;
+	struct fpisa_query_places places[FPISA_QUERY_WORKERS];
 	uint64_t received, weight; /* rows, and what they stand for */
 	uint64_t absorbed;	   /* values in the aggregator's table */
 	uint32_t table_groups;	   /* its groups */
@@ -88,7 +96,7 @@ struct fpisa_query {
 	size_t total;
 	const char **text; /* of the row that was taken last */
 	char *space;
-	uint8_t *stream; /* records of a query for all rows */
+	uint8_t *stream; /* records of a query for all rows, or for those of a join */
 	size_t stream_at, stream_n, stream_room;
 	int paused; /* more is there, and is left with the workers */
 	uint8_t *held, kept; /* the byte behind the last text, where a 0 stands now */
@@ -100,6 +108,12 @@ int fpisa_query_fail(struct fpisa_query *q, int error);
 static inline int fpisa_query_is_direct(const struct fpisa_query *q)
 {
 	return q->options.pruning != FPISA_PRUNING_NETWORK;
+}
+
+/* Does the answer come in records as it is taken? */
+static inline int fpisa_query_streams(const struct fpisa_query *q)
+{
+	return q->kind == FPISA_QUERY_SCAN || q->kind == FPISA_QUERY_JOIN;
 }
 
 /* -- options.c --------------------------------------------------------------------- */
@@ -118,6 +132,7 @@ int fpisa_query_open_sockets(struct fpisa_query *q);
 int fpisa_query_frames(struct fpisa_query *q, uint64_t now); /* takes what came, sends what is due */
 uint64_t fpisa_query_due(const struct fpisa_query *q);
 int fpisa_query_reset(struct fpisa_query *q); /* nothing has come */
+void fpisa_query_forget_places(struct fpisa_query *q);
 int fpisa_query_check_parameters(struct fpisa_query *q);
 
 /* -- answer.c ---------------------------------------------------------------------- */

@@ -148,12 +148,13 @@ uint64_t fpisa_member_due(const struct fpisa_member *m)
 /* What a query's WELCOME says is doc/query-wire.md, section 1. */
 static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
-	if (p->elements || (p->mode != FPISA_QUERY_TOPN && p->mode != FPISA_QUERY_TABLE) ||
-	    !fpisa_key_bytes_valid(p->rounding) || p->format != FPISA_FORMAT_FP32 || p->workers < 2 || p->rank >= p->workers)
+	if (p->elements || p->mode < FPISA_QUERY_TOPN || p->mode > FPISA_QUERY_JOIN || !fpisa_key_bytes_valid(p->rounding) ||
+	    (p->clz & FPISA_QUERY_FILTER && (!fpisa_key_bytes_valid(p->pipeline) || p->pipeline > p->rounding)) || p->format != FPISA_FORMAT_FP32 || p->workers < 2 || p->rank >= p->workers)
 		return fpisa_fail(-EINVAL, "number %u is no query at the aggregator; see fpisa query list there", m->query);
 	m->kind = p->mode;
 	m->key_bytes = p->rounding;
 	m->order = p->clz;
+	m->filter_bytes = p->clz & FPISA_QUERY_FILTER ? p->pipeline : 0;
 	m->limit = p->group;
 	m->rank = p->rank;
 	m->members = p->workers;

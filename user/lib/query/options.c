@@ -37,7 +37,11 @@ static int check_options(const struct fpisa_query_options *o)
 		return bad("options.ascending and options.nulls_first take options.limit");
 	if (o->pruning > FPISA_PRUNING_WORKERS)
 		return bad("options.pruning is none of those in fpisa.h");
-	if ((o->by || o->limit) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
+	if (!o->join != !o->on || (o->join_where && !o->join))
+		return bad("options.join, the table, and options.on, \"a=b\", go together; options.join_where takes both");
+	if (o->join && (o->pruning != FPISA_PRUNING_NETWORK || o->limit || o->preaggregate))
+		return bad("options.join takes pruning in the network, no options.limit and no options.preaggregate");
+	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
 		return bad("options.aggregator must be given, or another options.pruning");
 	for (int i = 0; i < 5; i++)
 		if (!(faults[i] >= 0 && faults[i] <= FPISA_FAULT_MOST))
@@ -49,6 +53,27 @@ static int copy_text(char **to, const char *from)
 {
 	*to = from ? strdup(from) : NULL;
 	return from && !*to ? fpisa_fail(-ENOMEM, "no memory for a query") : 0;
+}
+
+/* "a=b,c=d": "a,c" and "b,d". */
+static int take_on(struct fpisa_query *q, const char *on)
+{
+	size_t n = on ? strlen(on) : 0;
+	char *here = q->on = calloc(1, n + 1), *there = q->there = calloc(1, n + 1);
+
+	if (!here || !there)
+		return fpisa_fail(-ENOMEM, "no memory for a query");
+	for (const char *at = on, *end, *is; at; at = *end ? end + 1 : NULL) {
+		end = strchrnul(at, ',');
+		is = memchr(at, '=', (size_t)(end - at));
+		if (!is || is == at || is + 1 == end)
+			return fpisa_fail(-EINVAL, "'%.100s' is no \"a=b,c=d\", with columns of the two tables", on);
+		here = mempcpy(here, at, (size_t)(is - at));
+		there = mempcpy(there, is + 1, (size_t)(end - is - 1));
+		if (*end)
+			*here++ = *there++ = ',';
+	}
+	return 0;
 }
 
 /* "ADDR[:PORT],...", with the port of workers' control. */
@@ -120,9 +145,15 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 		rc = copy_text(&q->columns, o->columns);
 	if (!rc)
 		rc = copy_text(&q->where, o->where);
+	if (!rc)
+		rc = copy_text(&q->join, o->join);
+	if (!rc)
+		rc = copy_text(&q->join_where, o->join_where);
+	if (!rc)
+		rc = take_on(q, o->on);
 	if (rc)
 		return rc;
-	q->kind = o->by ? FPISA_QUERY_TABLE : o->limit ? FPISA_QUERY_TOPN : FPISA_QUERY_SCAN;
+	q->kind = o->by ? FPISA_QUERY_TABLE : o->limit ? FPISA_QUERY_TOPN : o->join ? FPISA_QUERY_JOIN : FPISA_QUERY_SCAN;
 	o->local_port = o->local_port ? o->local_port : FPISA_PORT;
 	o->worker_port = o->worker_port ? o->worker_port : FPISA_PORT;
 	o->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;

@@ -237,7 +237,7 @@ static int turn(struct fpisa_query *q, int timeout_ms)
 	/* What that had to say leaves now. */
 	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
 		if (q->worker[i].control.channel &&
-		    (fpisa_control_waiting(&q->worker[i].control) || q->kind == FPISA_QUERY_SCAN))
+		    (fpisa_control_waiting(&q->worker[i].control) || fpisa_query_streams(q)))
 			rc = fpisa_query_worker_turn(q, &q->worker[i]);
 	if (!rc)
 		rc = advance(q);
@@ -309,6 +309,7 @@ void fpisa_query_close(struct fpisa_query *q)
 	fpisa_member_close(&q->member);
 	fpisa_groups_free(&q->groups);
 	fpisa_top_free(&q->top);
+	fpisa_query_forget_places(q);
 	if (q->poll >= 0)
 		close(q->poll);
 	if (q->timer >= 0)
@@ -320,6 +321,10 @@ void fpisa_query_close(struct fpisa_query *q)
 	free(q->columns);
 	free(q->where);
 	free(q->key_file);
+	free(q->join);
+	free(q->on);
+	free(q->there);
+	free(q->join_where);
 	free(q->out);
 	free(q->text);
 	free(q->space);

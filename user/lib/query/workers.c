@@ -16,6 +16,8 @@
 #include "lib/manager/watch.h"
 #include "master.h"
 
+#define FETCH_MOST 65536 /* rows that a worker is asked for at once */
+
 /* The message so far, after whose it is. */
 static int of_worker(const struct fpisa_query_worker *w, int rc)
 {
@@ -66,14 +68,20 @@ static int send_open(struct fpisa_query *q, struct fpisa_query_worker *w)
 		.seed = o->seed + (uint64_t)(w - q->worker + 1) * 0x9e3779b97f4a7c15ull,
 		.faults = {share(o->loss), share(o->duplicate), share(o->reorder), share(o->delay), share(o->corrupt)},
 	};
-	const char *strings[FPISA_QUERY_STRINGS] = {q->table, q->value ? q->value : "", q->by ? q->by : "",
-						    q->columns ? q->columns : "", q->where ? q->where : ""};
+	const char *strings[FPISA_QUERY_STRINGS] = {
+		[FPISA_STRING_TABLE] = q->table,	[FPISA_STRING_VALUE] = q->value, [FPISA_STRING_BY] = q->by,
+		[FPISA_STRING_COLUMNS] = q->columns,	[FPISA_STRING_WHERE] = q->where, [FPISA_STRING_JOIN] = q->join,
+		[FPISA_STRING_ON] = q->on,		[FPISA_STRING_THERE] = q->there,
+		[FPISA_STRING_JOIN_WHERE] = q->join_where,
+	};
 	size_t n = sizeof(open);
 	char *content;
 	int rc;
 
-	for (int i = 0; i < FPISA_QUERY_STRINGS; i++)
+	for (int i = 0; i < FPISA_QUERY_STRINGS; i++) {
+		strings[i] = strings[i] ? strings[i] : "";
 		n += strlen(strings[i]) + 1;
+	}
 	content = malloc(n);
 	if (!content)
 		return fpisa_fail(-ENOMEM, "no memory for a message");
@@ -157,17 +165,22 @@ int fpisa_query_restart(struct fpisa_query *q)
 	return fpisa_query_start(q);
 }
 
+/* The next rows of a worker, if there are more. */
+static int fetch_more(struct fpisa_query_worker *w)
+{
+	size_t n = w->n_rows - w->asked < FETCH_MOST ? w->n_rows - w->asked : FETCH_MOST, from = w->asked;
+
+	w->fetching = n > 0;
+	w->asked += n;
+	return n ? fpisa_control_send(&w->control, FPISA_CONTROL_FETCH, w->rows + from, n * sizeof(*w->rows)) : 0;
+}
+
 int fpisa_query_fetch(struct fpisa_query *q)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; !rc && i < q->n_workers; i++) {
-		struct fpisa_query_worker *w = &q->worker[i];
-
-		w->fetching = w->n_rows > 0;
-		if (w->fetching)
-			rc = fpisa_control_send(&w->control, FPISA_CONTROL_FETCH, w->rows, w->n_rows * sizeof(*w->rows));
-	}
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
+		rc = fetch_more(&q->worker[i]);
 	return rc;
 }
 
@@ -298,12 +311,12 @@ static int take_records(struct fpisa_query *q, struct fpisa_query_worker *w, con
 		q->received += rows;
 		return take_stream(q, content, n);
 	}
-	if (!w->fetching || w->fetched + rows > w->n_rows)
+	if (!w->fetching || w->fetched + rows > w->asked)
 		return malformed();
-	rc = append(&w->records, &w->n_records, content, n);
+	rc = fpisa_query_streams(q) ? take_stream(q, content, n) : append(&w->records, &w->n_records, content, n);
 	w->fetched += rows;
-	if (w->fetched == w->n_rows)
-		w->fetching = 0;
+	if (!rc && w->fetched == w->asked)
+		rc = fetch_more(w);
 	return rc;
 }
 

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Queries over a join: no row of it is missing, and what comes besides is what the filter may let pass."""
+import json
+import random
+import signal
+
+import pytest
+
+import queries
+from lab import ADDRESS, draw_seed, wait_until
+from queries import Queries
+from test_query_run import read_whole
+
+pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+
+KEYS = 1000
+FAULTS = "drop=0.2,duplicate=0.1,reorder=0.1,delay=0.05,corrupt=0.05"
+BIG = "k int64", "d date not null", "v real not null", "s text not null"
+SMALL = "key int64 not null", "size int32"
+
+
+@pytest.fixture
+def asked(lab, tmp_path):
+    net = lab(workers=3, mtu=640)
+    net.load()
+    q = Queries(net, str(tmp_path))
+    yield q
+    q.close()
+
+
+def add(q, kind, number, *options):
+    limit = ("--limit", 40) if kind == "table" else ()
+    q.net.fpisa("query", "add", number, "--kind", kind, *limit, "--workers", ",".join(q.net.addresses[:-1]), "--master",
+                q.net.addresses[-1], "--address", ADDRESS, *options)
+
+
+def spread(q, name, schema, rows):
+    return [r for w in range(2) for r in q.table(w, rows[w::2], schema, name=name)]
+
+
+def big_rows(rng, n, keys):
+    return [(rng.choice([rng.randrange(keys), None]) if rng.random() < 0.1 else rng.randrange(keys),
+             rng.choice(["1970-01-01", "2024-02-29"]), rng.uniform(-9, 9), rng.choice(["", "a b", "c"])) for _ in range(n)]
+
+
+def test_random_joins(asked):
+    """Rows and groups by bitmaps and Bloom filters, with frames that are lost: all of the join, and of others what may be."""
+    rng = random.Random(draw_seed())
+    q = asked
+    spread(q, "big", BIG, [])
+    spread(q, "small", SMALL, [])
+    q.serve()
+    add(q, "join", 1, "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", KEYS, "--filter-bytes", 8)
+    add(q, "join", 2, "--key-bytes", 32, "--filter", "bloom", "--filter-keys", KEYS, "--filter-bytes", 16)
+    # 8 keys at most: other keys lie beyond the bitmap, and rows of these pass.
+    add(q, "join", 3, "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", 1, "--filter-bytes", 8)
+    pruned = 0
+    for i in range(8):
+        rows = spread(q, "big", BIG, big_rows(rng, rng.choice([0, 300, 2000]), KEYS + 200))
+        other = spread(q, "small", SMALL, [(rng.randrange(-5, KEYS + 9), rng.choice([1, 2, None])) for _ in range(rng.choice([0, 5, 400]))])
+        number, size = rng.choice([1, 2, 3]), rng.choice([None, 1])
+        keys = {k for k, s in other if size is None or s == size}
+        more = ("--where", "s<>''") if rng.random() < 0.5 else ()
+        print("round", i, "query", number, "rows", len(rows), "keys", len(keys), more)
+        got, counts = q.run("--join", "small", "--on", "k=key", *(("--join-where", f"size={size}") if size else ()), *more,
+                            *(("--debug-faults", f"{FAULTS},seed={i + 1}") if i % 2 else ()), table="big", number=number)
+        about = [r for r in rows if not more or r[3]]
+        want = sorted(repr(r) for r in about if r[0] in keys)
+        came = sorted(repr((r[0], r[1], queries.real(r[2]), r[3])) for r in got)
+        left = sorted(map(repr, about))
+        for r in came:
+            left.remove(r)
+        for r in want:
+            came.remove(r)
+        assert counts["filtered"] and counts["restarts"] == 0
+        assert counts["sent"] == sum(r[0] is not None for r in about) and counts["received"] == len(got)
+        if number == 1 and all(0 <= k < 1024 for k in keys):
+            assert not came
+        elif number == 2:
+            assert len(came) <= 20 + len(about) / 50, len(came)
+        pruned += counts["pruned"]
+    assert pruned > 100
+
+
+def test_groups(asked):
+    """Rows of other keys are dropped before they make groups; all is counted."""
+    rng = random.Random(draw_seed())
+    q = asked
+    schema = "k int32 not null", "j int32 not null", "v real"
+    rows = spread(q, "big", schema, [(rng.randrange(500), rng.randrange(3), rng.choice([None, 1e30, -1e30, 1.0, 0.5])) for _ in range(6000)])
+    keys = set(rng.sample(range(500), 60))
+    spread(q, "small", ("key int32 not null",), [(k,) for k in keys])
+    q.serve()
+    add(q, "table", 5, "--key-bytes", 8, "--filter", "bitmap", "--filter-keys", 500, "--filter-bytes", 4)
+    join = "--join", "small", "--on", "k=key", "--by", "k,j", "--value", "v"
+    for faults in (), ("--debug-faults", FAULTS + ",seed=7"):
+        _, _, err = q.master.try_run(*q.argv(*join, *faults, table="big"))
+        said = json.loads(q.master.run(*q.argv("--json", *join, *faults, table="big")))
+        counts = said["counts"]
+        want = queries.groups_of([((k, j), v) for k, j, v in rows if k in keys])
+        got = {(r[0], r[1]): (r[2], *map(queries.number, r[3:6]), queries.number(r[6], double=True)) for r in said["rows"]}
+        assert got.keys() == want.keys() and all(all(map(queries.same, got[k], want[k])) for k in want)
+        assert counts["sent"] == counts["pruned"] + counts["absorbed"] + counts["received"] == 6000
+        assert counts["values_sent"] == counts["values_pruned"] + counts["values_absorbed"] + counts["values_received"]
+        assert counts["values_pruned"] == sum(v is not None and k not in keys for k, _, v in rows) == counts["pruned"]
+        assert counts["keys"] == 60 and "join keys: 60\n" in err
+    # The same query without a join: no keys come, and all rows pass the filter.
+    _, counts = q.run("--by", "k,j", "--value", "v", table="big")
+    assert counts["values_pruned"] == 0 and not counts["filtered"]
+
+
+def test_lost_state(asked):
+    """The query is made anew while keys, or rows, are on their way: all begins again, with the keys."""
+    rng = random.Random(draw_seed())
+    q = asked
+    rows = spread(q, "big", BIG, big_rows(rng, 20000, KEYS))
+    keys = set(rng.sample(range(KEYS), 100))
+    spread(q, "small", SMALL, [(k, 1) for k in list(keys) * 40])
+    q.serve()
+    options = "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", KEYS, "--filter-bytes", 8
+    for counter, least in ("keys", 500), ("rows", 2000):
+        add(q, "join", 5, *options)
+        p = q.master.spawn(*q.argv("--json", "--join", "small", "--on", "k=key", "--debug-faults", "drop=0.3,seed=1", table="big"))
+        wait_until(counter, lambda: p.poll() is not None or q.net.json("query", "show", 5)["rows"][counter] > least, 30)
+        p.send_signal(signal.SIGSTOP)
+        q.remove()
+        add(q, "join", 5, *options)
+        p.send_signal(signal.SIGCONT)
+        answer, status, err = read_whole(p)
+        assert status == 0, err
+        assert sorted(r[0] for r in answer["rows"]) == sorted(r[0] for r in rows if r[0] in keys)
+        assert answer["counts"]["restarts"] > 0 and answer["counts"]["filtered"] and answer["counts"]["pruned"] > 10000
+        q.remove()
+
+
+def test_refusals(asked):
+    q = asked
+    for w in range(2):
+        q.table(w, [(1, "2024-02-29", 1.0, "x")], BIG, name="big")
+        q.table(w, [(1, 1)], SMALL, name="small")
+        q.table(w, [("2024-02-29",)], ("day date",), name="days")
+    q.serve()
+    add(q, "join", 1, "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", 9, "--filter-bytes", 4)
+    add(q, "join", 2, "--key-bytes", 8, "--filter", "bitmap", "--filter-keys", 9)
+    add(q, "table", 3, "--key-bytes", 32, "--filter", "bloom", "--filter-keys", 9, "--filter-bytes", 8)
+    add(q, "table", 4, "--key-bytes", 32)
+    on, groups = ("--join", "small", "--on"), ("--by", "k,d", "--value", "v")
+    for options, number, says in (
+            ((*on, "k=key"), 1, "big.csv: the join's key takes 8 bytes, and the query's filter has --filter-bytes 4"),
+            ((*on, "k=key"), 2, "query 2 has keys of 8 bytes; join keys of 8 with places of rows take --key-bytes 16"),
+            ((*on, "k=key"), 3, "query 3 at the aggregator is "),
+            (("--join", "days", "--on", "d=day", "--by", "d", "--value", "v"), 4, "query 4 has no filter of join keys at the aggregator"),
+            ((*on, "k=key", *groups), 3, "big.csv: column k may be NULL; groups of a join are by columns that are not"),
+            ((*on, "d=key", *groups), 3, "big.csv: column d is in the join's key: the key of groups has to begin with it"),
+            ((*on, "k=size"), 1, "big.csv: column k is int64, and small.csv: size is int32; columns of a join are of one type"),
+            ((*on, "s=key"), 1, "big.csv: column s is text; join keys are numbers and dates"),
+            ((*on, "k=none"), 1, "small.csv: the schema has no column 'none'"),
+            (("--join", "none", "--on", "k=key"), 1, "no table none here"),
+            ((*on, "k"), 1, "'k' is no \"a=b,c=d\"")):
+        said = q.fails(*options, table="big", number=number)
+        assert says in said and said.count("\n") == 1, said
