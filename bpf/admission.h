@@ -10,7 +10,7 @@
 #include "lock.h"
 #include "pipeline.h"
 
-/* The payload, for the steps that add it: in host order, its discards observed if the job wants that. */
+/* The payload, for the steps that add it: in host order, its discards observed if the job wants that (units.h, family.h). */
 static __always_inline void prepare_payload(struct xdp_md *ctx, struct fpisa_phv *phv, const struct packet *p)
 {
 	if (SWAPPED(phv))

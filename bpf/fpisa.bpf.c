@@ -18,7 +18,7 @@
  * Whoever is refused on that way, or asked where the round stands, is answered by reply.h; lpm.h fills the tries that
  * MAU6 asks, before the first round that will (clz_ready()).
  *
- * receive() and contribution() below are the first three in C, admission() the rest. A
+ * receive() and contribution() below are the first three in C, admission() the rest, chain() a stage that is missing (staged.h). A
  * HELLO leaves the list for hello.h, a frame of a query for the query's program (query/).
  *
  * A step returns an XDP action, which ends the packet, or GO_ON (finish.h); a check
@@ -42,9 +42,9 @@
 int fpisa(struct xdp_md *ctx);
 
 /* Family 0's banks: FPISA_STAGES programs each, and what stands in for them. */
-#define BANK(n) [(n) * FPISA_BANK_SIZE ...(n) * FPISA_BANK_SIZE + FPISA_ADMISSION] = (void *)&fpisa
+#define BANK(n) [(n) * FPISA_BANK_SIZE ...(n) * FPISA_BANK_SIZE + FPISA_STAND_IN] = (void *)&fpisa
 
-/* Programs; index: fpisa_bank_of() + number of the unit, or FPISA_ADMISSION. */
+/* Programs; index: fpisa_bank_of() + number of the unit, or FPISA_ADMISSION; FPISA_QUERY_PROGRAM + a query's number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, FPISA_PROGRAMS);

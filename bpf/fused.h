@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The pipeline in one program: a half of it is one body, over all blocks of the frame. Where no body does a
- * format or an operation, its units run one after the other, each over all blocks.
+ * format or an operation, its units run one after the other, each over all blocks. The body: blocks.h, by the table in
+ * forms.h one of fpisa/lookup32.h (FP32), lookup.h, lookup_read.h, block.h.
  */
 #ifndef FPISA_BPF_FUSED_H
 #define FPISA_BPF_FUSED_H

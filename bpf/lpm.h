@@ -16,7 +16,7 @@
 /* A look-up visits a node for each leading zero: the four that a sum of few values has in its headroom are skipped. */
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
-	__u32 skip = 4 & (__u32)(fpisa_any(x >> 28) - 1);
+	__u32 skip = 4 & (__u32)(fpisa_nonzero(x >> 28) - 1);
 	struct fpisa_lpm_key key = { .prefixlen = 32, .addr = bpf_htonl(x << skip) };
 	__u32 *lz = bpf_map_lookup_elem(&fpisa_lpm, &key);
 
@@ -36,7 +36,7 @@ static __always_inline __u32 clz32_bytes(__u32 x)
 
 /* -- filled, before a round that will ask -------------------------------- */
 
-/* One entry a bit; `zeros` is a copy, for the loop's bound must stay in a register. */
+/* One entry a bit; 0, or -1 if one found no memory. `zeros` is a copy, for the loop's bound must stay in a register. */
 GLOBAL_FN int fill_trie(void)
 {
 #pragma clang loop unroll(disable)
@@ -44,21 +44,24 @@ GLOBAL_FN int fill_trie(void)
 		struct fpisa_lpm_key key = { .prefixlen = lz + 1, .addr = bpf_htonl(0x80000000u >> lz) };
 		__u32 zeros = lz;
 
-		bpf_map_update_elem(&fpisa_lpm, &key, &zeros, BPF_ANY);
+		if (bpf_map_update_elem(&fpisa_lpm, &key, &zeros, BPF_ANY))
+			return -1;
 	}
 	return 0;
 }
 
-/* The trie of bits: 0 while another CPU fills it. */
+/* The trie of bits: 0 while another CPU fills it, and if it could not be filled, which the next frame tries again. */
 static __always_inline int trie_ready(struct fpisa_control *control)
 {
+	int full;
+
 	if (fpisa_likely(fpisa_read_once(&control->trie_state) == 2))
 		return 1;
 	if (__sync_val_compare_and_swap(&control->trie_state, 0, 1))
 		return 0;
-	fill_trie();
-	__sync_lock_test_and_set(&control->trie_state, 2);
-	return 1;
+	full = !fill_trie();
+	__sync_lock_test_and_set(&control->trie_state, full ? 2 : 0);
+	return full;
 }
 
 /* Does the trie of bytes have its longest prefix? It comes last, so the others are there too. */

@@ -2,7 +2,7 @@
 /*
  * Under all steps: a frame in a program's hands, where its headers lie, and the
  * map entries that it is about. A program looks each of them up once and hands
- * them on. No pointer outlives a tail call, and `h` not even one that missed; what does is in
+ * them on; a global function (what ends a round: finish.h) finds them again. No pointer outlives a tail call, and `h` not even one that missed; what does is in
  * the PHV (phv.h), by which the next program finds them again.
  */
 #ifndef FPISA_BPF_PACKET_H

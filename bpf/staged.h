@@ -10,7 +10,7 @@
 #include "finish.h"
 #include "units.h"
 
-/* The array of stage programs; fpisa.bpf.c defines and fills it. */
+/* By fpisa_stages, which each object has: fpisa.bpf.c, family.bpf.c. */
 static __always_inline void tail_call(struct xdp_md *ctx, __u32 index);
 
 /* commit() of a packet that came by tail calls. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Headers in and out: every check that needs no state, and the replies. Shared by
+ * Headers in and out: every check that needs no slot, and the replies. Shared by
  * the datapath, which works in the frame, and the in-process transport.
  *
  * Order of the checks: what is cheap first; nothing of a slot is read or

@@ -33,7 +33,7 @@ struct fpisa_rank {
  * (the map is mappable), so the datapath sees the old or the new set.
  */
 struct fpisa_job {
-	__u32 active;	 /* 0: the number is free, frames are dropped as no_job */
+	__u32 active;	 /* 0: the number is free; frames are dropped as no_job, or passed where no job has their address */
 	__u32 workers;	 /* 1..FPISA_MAX_WORKERS */
 	__u64 live;	 /* ranks that a round waits for */
 	__u64 token;	 /* secret that a HELLO must carry */
@@ -61,7 +61,7 @@ struct fpisa_job {
 
 /*
  * Who has joined, key: job number. The datapath alone writes it, under
- * `lock`; user space sets it once, before the job becomes active.
+ * `lock`, but for `broken` (fpisa_break()); user space sets it once, before the job becomes active.
  */
 struct fpisa_session {
 	__u64 lock;

@@ -104,14 +104,6 @@ static __always_inline struct fpisa_value fpisa_decode(__u64 word, __u16 *reg, s
 	return v;
 }
 
-/* 1 if x is not zero; x at most 2^63. */
-static __always_inline __u64 fpisa_any(__u64 x)
-{
-	x = 0 - x;
-	fpisa_opaque(x);
-	return x >> 63;
-}
-
 /*
  * MAU3 and MAU4 of mode fpisa on R = 32: both mantissas stand in the high
  * word, one of the shifts is 0.
@@ -121,7 +113,7 @@ static __always_inline __u64 fpisa_sum32(__u32 *reg, __s64 m, __u32 stored, __u3
 	__u64 sum = (__u64)((__s64)((__u64)*reg << 32) >> stored) + (__u64)(m >> incoming);
 
 	*reg = (__u32)(sum >> 32);
-	return fpisa_any((__u32)sum);
+	return fpisa_nonzero((__u32)sum);
 }
 
 /*
@@ -209,8 +201,8 @@ static __always_inline __u64 fpisa_look_add_a(const void *in, struct fpisa_exp_b
 		e->e[i] = (__u16)(reg + (raise & over));
 		old ^= gone;
 		sum = old + (__u64)add;
-		events += fpisa_any((__u32)sum) + (fpisa_any(gone >> 32) << FPISA_EV_OVERWRITTEN) +
-			  (fpisa_any(left) << FPISA_EV_LEFT_SHIFTED);
+		events += fpisa_nonzero((__u32)sum) + (fpisa_nonzero(gone >> 32) << FPISA_EV_OVERWRITTEN) +
+			  (fpisa_nonzero(left) << FPISA_EV_LEFT_SHIFTED);
 		if (fpisa_unlikely((__s64)((old ^ sum) & ((__u64)add ^ sum)) < 0)) {
 			events += 1ull << FPISA_EV_OVERFLOWED;
 			sum = (__u64)((__s64)old >> 63) ^ 0x7fffffffffffffffull;

@@ -46,7 +46,7 @@ struct fpisa_head {
 		.at = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) + 1 + ((i) >> 8) * FPISA_SIGN,   \
 	}
 
-/* By `at` less the stored exponent, modulo 1024: its difference d in the lower nine bits, then the sign. */
+/* By `at` less the stored exponent, modulo 1024: its difference d in the lower nine bits, then the sign, inverted where d < 0. */
 struct fpisa_move {
 	__s64 factor; /* of the incoming magnitude: its place in a register's high word */
 	__u8 stored;  /* right shift of the stored mantissa */
@@ -106,7 +106,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 			fpisa_add_to(word, old);
 			/* One of the two shifts is 0: the lower half is what the other lost. */
 			if (counted)
-				fpisa_add_to(rounded, fpisa_any(fpisa_low(word)));
+				fpisa_add_to(rounded, fpisa_nonzero(fpisa_low(word)));
 			else
 				fpisa_or_to(lost, word);
 			m[k] = (__u32)(word >> 32);
@@ -116,7 +116,7 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 		m += 8;
 	}
 	if (!counted)
-		rounded = fpisa_any((__u32)lost);
+		rounded = fpisa_nonzero((__u32)lost);
 	return rounded << FPISA_EV_ROUNDED;
 }
 

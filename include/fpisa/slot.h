@@ -132,7 +132,7 @@ static __always_inline enum fpisa_verdict fpisa_broken(const struct fpisa_sessio
 }
 
 /*
- * The rules for a contribution that has passed every check without state: is it
+ * The rules for a contribution that has passed every check of its frame: is it
  * of the generation that runs, and what is to be done with it? The caller owns the
  * slot's lock, for a generation that began meanwhile may own the slot already.
  * A mismatch breaks the generation. Returns an enum fpisa_step, or the verdict

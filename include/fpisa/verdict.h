@@ -44,7 +44,7 @@
 	X(stale, DROP, "chunk of an earlier round")                                                    \
 	X(ahead, DROP, "chunk ahead of its round")                                                     \
 	X(mismatch, DROP, "ranks made different calls in this generation; all have to join again")     \
-	X(busy, DROP, "slot, session or trie held by another CPU beyond the bounded wait")             \
+	X(busy, DROP, "slot or session held by another CPU beyond the bounded wait, or a trie not filled yet")             \
 	X(fanout, DROP, "result complete but no port to send it to; see fpisa job show")               \
 	X(family, DROP, "the programs of the job's format are not loaded; delete the job and add it again") \
 	X(internal, DROP, "a map look-up that cannot fail failed")                                           \
@@ -106,7 +106,7 @@ static __always_inline int fpisa_is_drop(__u32 verdict)
  * packets, bytes	whole frames for the job, whatever became of them; of no job, none
  * elements		element-adds: elements of accepted contributions
  * retransmissions	contributions marked RETRANSMIT that passed all checks, whatever the rules said then
- * mau0..mau8		stages run, by tail call or in place of a missed one
+ * mau0..mau8		stages run, by tail call or in place of a missed one; where MAU0 or MAU5 missed, `fused` and `fused_reads` count
  * fused		contributions added in one program, by the fused body or unit by unit
  * fused_reads		results read in one program, kept ones too
  * missed_tail_calls	stages whose slot of the program array was empty; another program ran them, or v_pipeline counts

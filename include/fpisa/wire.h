@@ -4,7 +4,7 @@
  * bytes, a payload. doc/wire.md describes every byte for writers of clients; this
  * file is what the datapath and the library compile.
  *
- * Every field is little-endian. A reply reuses the frame that caused it, so
+ * Every field is little-endian, but for WELCOME's addresses. A reply reuses the frame that caused it, so
  * requests and replies share one header.
  */
 #ifndef FPISA_WIRE_H
@@ -52,7 +52,7 @@ struct fpisa_hdr {
 	__le64 chunk;	     /* 24 number of this chunk since the generation began; HELLO: a nonce */
 	__le64 digest;	     /* 32 of all calls of the generation up to this one: fpisa_digest() */
 	__le32 call;	     /* 40 number of the call since the generation began */
-	__le16 contributors; /* 44 RESULT: how many ranks are in the sum */
+	__le16 contributors; /* 44 RESULT: how many ranks are in the sum; STATUS: so far */
 	__le16 reason;	     /* 46 ERROR: enum fpisa_verdict */
 	__le64 secret;	     /* 48 see below */
 	__le64 bitmap;	     /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: those that wait */

@@ -287,6 +287,48 @@ static void no_job_halfway(void **state)
 	free(phv);
 }
 
+/* Other prefixes have taken the trie's room: no round is added up that could not be read out; with room again it is. */
+static void full_trie(void **state)
+{
+	struct fpisa_job j = { .workers = 2, .elements = N, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM };
+	int trie, control;
+	struct fpisa_control c;
+	uint32_t zero = 0;
+	uint64_t busy;
+	struct frame f;
+
+	(void)state;
+	NEED_BPF();
+	trie = bpf_map__fd(harness->skel->maps.fpisa_lpm);
+	control = bpf_map__fd(harness->skel->maps.fpisa_control);
+	for (uint32_t lz = 0; lz < 32; lz++) {
+		const uint32_t key[] = { lz + 1, htonl(0x80000000u >> lz) };
+
+		bpf_map_delete_elem(trie, key);
+	}
+	for (uint32_t i = 0; i < bpf_map__max_entries(harness->skel->maps.fpisa_lpm); i++) {
+		const uint32_t key[] = { 32, htonl(i + 2) };
+
+		assert_int_equal(bpf_map_update_elem(trie, key, &zero, BPF_ANY), 0);
+	}
+	assert_int_equal(bpf_map_lookup_elem(control, &zero, &c), 0);
+	c.trie_state = 0;
+	assert_int_equal(bpf_map_update_elem(control, &zero, &c, BPF_ANY), 0);
+	harness_job(harness, JOB, &j);
+	busy = harness_verdict(harness, JOB, FPISA_V_busy);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		assert_int_equal(send_add(&j, &f, rank, 0, 1, 0), XDP_DROP);
+	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_busy), busy + 2);
+	for (uint32_t i = 0; i < bpf_map__max_entries(harness->skel->maps.fpisa_lpm); i++) {
+		const uint32_t key[] = { 32, htonl(i + 2) };
+
+		assert_int_equal(bpf_map_delete_elem(trie, key), 0);
+	}
+	send_add(&j, &f, 0, 0, 1, 0);
+	assert_int_equal(send_add(&j, &f, 1, 0, 1, 0), XDP_REDIRECT);
+	assert_true(first_value(&f) == 2.0f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +337,7 @@ int main(void)
 		cmocka_unit_test(no_port),
 		cmocka_unit_test(no_registers),
 		cmocka_unit_test(no_job_halfway),
+		cmocka_unit_test(full_trie),
 	};
 
 	return cmocka_run_group_tests_name("prog/drops", tests, harness_setup, harness_teardown);
