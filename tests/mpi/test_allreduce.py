@@ -82,7 +82,8 @@ def test_static_jobs(cluster):
 
 
 @pytest.mark.parametrize("env, why", [
-    ({"FPISA_JOBS": "7,x"}, "FPISA_JOBS is '7,x'; it must be up to 4 of JOB or JOB:PORT, with commas between"),
+    *[({"FPISA_JOBS": jobs}, f"FPISA_JOBS is '{jobs}'; it must be up to 4 of JOB or JOB:PORT, with commas between; PORT is the UDP port "
+       "of the first rank of each host, 18000 without one") for jobs in ("7,x", "7:", "7:0", "7:65536", "7;8", "7,7,7,7,7")],
     ({"FPISA_JOBS": "7", "FPISA_AGGREGATOR": ""}, "FPISA_JOBS is set, but not FPISA_AGGREGATOR, its jobs' host"),
     ({"FPISA_JOBS": "7"}, "job 7 is of 3 ranks; 4 are to use it"),
     ({"FPISA_JOBS": "8"}, "all reductions of float are MPI's: no job of FPISA_JOBS has this format"),
