@@ -9,6 +9,7 @@
 
 #define DEFAULT_PORT 18000
 #define DEFAULT_TIMEOUT_MS 60000
+#define VARIABLE (32 + MPI_MAX_OBJECT_NAME) /* the longest name of one */
 #define DEFAULT_MIN_BYTES 256 /* bench/README.md, mpi: from there on ours was faster */
 
 static const char *const mode_names[] = {"", "fpisa", "fpisa-a", "fpisa64", "exact"};
@@ -66,27 +67,26 @@ static int parse_jobs(struct offer *o, const char *text)
 }
 
 /* Those of MPI_COMM_WORLD, or of a communicator that the program has given a name. */
-static const char *jobs_of(const char *name)
+static void jobs_variable(char variable[VARIABLE], const char *name)
 {
-	char variable[32 + MPI_MAX_OBJECT_NAME];
+	int world = !strcmp(name, "MPI_COMM_WORLD");
 
-	if (!strcmp(name, "MPI_COMM_WORLD"))
-		return getenv("FPISA_JOBS");
-	snprintf(variable, sizeof(variable), "FPISA_JOBS_%s", name);
-	return getenv(variable);
+	snprintf(variable, VARIABLE, "FPISA_JOBS%s%s", world ? "" : "_", world ? "" : name);
 }
 
-static void read_jobs(struct offer *o, const char *jobs)
+static void read_jobs(struct offer *o, const char *variable, const char *jobs)
 {
 	const char *aggregator = getenv("FPISA_AGGREGATOR");
 
 	if (parse_jobs(o, jobs)) {
 		snprintf(o->why_not, sizeof(o->why_not),
-			 "FPISA_JOBS is '%.40s'; it must be up to %d of JOB or JOB:PORT, with commas between", jobs, MAX_JOBS);
+			 "%s is '%.40s'; it must be up to %d of JOB or JOB:PORT, with commas between; PORT is the UDP port of the "
+			 "first rank of each host, %d without one",
+			 variable, jobs, MAX_JOBS, DEFAULT_PORT);
 		return;
 	}
 	if (!aggregator || !*aggregator || strlen(aggregator) >= sizeof(o->host)) {
-		snprintf(o->why_not, sizeof(o->why_not), "FPISA_JOBS is set, but not FPISA_AGGREGATOR, its jobs' host");
+		snprintf(o->why_not, sizeof(o->why_not), "%s is set, but not FPISA_AGGREGATOR, its jobs' host", variable);
 		return;
 	}
 	strcpy(o->host, aggregator);
@@ -123,11 +123,14 @@ static void read_manager(struct offer *o)
 
 void offer_make(struct offer *o, const char *name)
 {
-	const char *jobs = jobs_of(name);
+	char variable[VARIABLE];
+	const char *jobs;
 
+	jobs_variable(variable, name);
+	jobs = getenv(variable);
 	*o = (struct offer){0};
 	if (jobs && *jobs)
-		read_jobs(o, jobs);
+		read_jobs(o, variable, jobs);
 	else
 		read_manager(o);
 	o->min_bytes = read_number(o, "FPISA_MIN_BYTES", "a number of bytes", 10, DEFAULT_MIN_BYTES);

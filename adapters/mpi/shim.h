@@ -35,7 +35,7 @@ struct offer {
 	uint8_t jobs; /* static ones; 0: a group */
 	uint8_t mode;
 	uint8_t two_levels;
-	char why_not[192]; /* no service, and why; else empty */
+	char why_not[TEXT]; /* no service, and why; else empty */
 };
 
 /* This process's environment as an offer to the communicator of that name, with a name of a group that no other has. */

@@ -82,7 +82,8 @@ def test_static_jobs(cluster):
 
 
 @pytest.mark.parametrize("env, why", [
-    ({"FPISA_JOBS": "7,x"}, "FPISA_JOBS is '7,x'; it must be up to 4 of JOB or JOB:PORT, with commas between"),
+    *[({"FPISA_JOBS": jobs}, f"FPISA_JOBS is '{jobs}'; it must be up to 4 of JOB or JOB:PORT, with commas between; PORT is the UDP port "
+       "of the first rank of each host, 18000 without one") for jobs in ("7,x", "7:", "7:0", "7:65536", "7;8", "7,7,7,7,7")],
     ({"FPISA_JOBS": "7", "FPISA_AGGREGATOR": ""}, "FPISA_JOBS is set, but not FPISA_AGGREGATOR, its jobs' host"),
     ({"FPISA_JOBS": "7"}, "job 7 is of 3 ranks; 4 are to use it"),
     ({"FPISA_JOBS": "8"}, "all reductions of float are MPI's: no job of FPISA_JOBS has this format"),
@@ -109,6 +110,20 @@ def test_two_levels(cluster):
     out, err = c.run(RANKS, "sweep.c", "orders", FPISA_TWO_LEVELS=1, FPISA_MODE="exact")
     line, = said(err)
     assert json.loads(out)["right"] == 24 and "FPISA_TWO_LEVELS is not used: mode exact rounds once" in line
+
+
+def test_two_levels_of_static_jobs(cluster):
+    """A rank of each host is in the job. Whether that is exact the aggregator says: then all of it is MPI's, and it says so."""
+    c = cluster(hosts=2, ranks_each=2)
+    c.groups.kill()
+    jobs = {"FPISA_MANAGER": "", "FPISA_AGGREGATOR": ADDRESS, "FPISA_JOBS": "0", "FPISA_TWO_LEVELS": 1}
+    lines = ["fpisa: MPI_COMM_WORLD of 4 ranks: all reductions of float are MPI's: mode exact rounds once, and with FPISA_TWO_LEVELS "
+             "hosts would before it"]
+    for mode, results, says in ("fpisa", 25, []), ("exact", 1, lines):  # of 24 calls, and one by which it is agreed
+        c.net.add_job(0, "--mode", mode, workers=[f"{a}:18000" for a in c.net.addresses])
+        _, err = c.run(RANKS, "sweep.c", "orders", **jobs)
+        assert said(err) == says and c.net.json("stats", 0)["v_result"] == results, (mode, err)
+        c.net.fpisa("job", "del", 0)
 
 
 def test_without_the_adapter(cluster):

@@ -399,6 +399,7 @@ static void different_jobs(void **state)
 	ask(w, &w->of[1], 0, 4, 0);
 	for (int i = 0; i < 2; i++)
 		assert_refused(&w->of[i], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
+	assert_refused(&w->of[2], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
 	ask(w, &w->of[2], 0, 1, 0);
 	assert_refused(&w->of[2], FPISA_MANAGER_R_differs, "rank 1 asks for another job");
 	/* The group goes on: the next job is another try. */
@@ -597,6 +598,29 @@ static void a_manager_is_restarted(void **state)
 	restart(w);
 	come_back(w, &w->of[2], 3, &joined, 2, 3, "train");
 	assert_refused(&w->of[2], FPISA_MANAGER_R_unknown, "no such group");
+}
+
+/* The first to ask is refused, and leaves; who has not asked knows why, though it was away for a moment. */
+static void refused_before_it_asks(void **state)
+{
+	struct world *w = new_world();
+	struct fpisa_manager_message joined;
+	const struct fpisa_manager_message *m;
+
+	(void)state;
+	w->policy.formats = 1u << 1;
+	gather(w, 0, 3, "train", "key");
+	joined = *last(&w->of[1]);
+	ask(w, &w->of[0], 0, 4, 0);
+	for (int i = 0; i < 3; i++)
+		assert_refused(&w->of[i], FPISA_MANAGER_R_format, "fp64");
+	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_format], 1);
+	leave(w, &w->of[0], 0);
+	come_back(w, &w->of[5], 2, &joined, 1, 3, "train");
+	assert_int_equal(w->of[5].n, 3);
+	m = w->of[5].inbox;
+	assert_true(m[0].type == FPISA_MANAGER_JOINED && m[1].type == FPISA_MANAGER_REFUSED && m[2].type == FPISA_MANAGER_LEFT);
+	assert_true(m[1].refusal.index == 0 && m[1].refusal.reason == FPISA_MANAGER_R_format);
 }
 
 /* One that comes back before its old connection is known to be over takes its place. */
@@ -878,6 +902,7 @@ int main(void)
 		cmocka_unit_test(who_may_not_join),
 		cmocka_unit_test(a_message_out_of_its_turn),
 		cmocka_unit_test(different_jobs),
+		cmocka_unit_test(refused_before_it_asks),
 		cmocka_unit_test(another_job_of_the_same_index),
 		cmocka_unit_test(limits),
 		cmocka_unit_test(the_datapath_is_full),

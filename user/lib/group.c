@@ -208,27 +208,44 @@ static int join_job(struct fpisa_group *g, uint32_t index, struct fpisa *f)
 	return rc;
 }
 
+/* Under the lock: which job is of this type, or is to be asked for. */
+static uint32_t find_job(const struct fpisa_group *g, uint32_t type)
+{
+	const struct fpisa_link_job *j = g->link.job;
+	uint32_t k = 0;
+
+	while (k < FPISA_MANAGER_JOBS && j[k].state != FPISA_LINK_JOB_NONE && !(j[k].handle && j[k].asked.format == type))
+		k++;
+	return k;
+}
+
 int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 {
 	struct fpisa_manager_spec spec = spec_of(g, type);
-	struct fpisa_link_job *j = g->link.job;
+	struct fpisa_link *l = &g->link;
 	struct fpisa *f = NULL;
-	uint32_t k = 0;
+	uint32_t k;
 	int rc = 0;
 
 	if (!type || type >= FPISA_FORMAT_END)
 		return fpisa_fail(-EINVAL, "%s: type is %u; it must be an enum fpisa_dtype", g->link.peer, type);
 	*out = NULL;
-	pthread_mutex_lock(&g->link.lock);
-	for (; !*out && k < FPISA_MANAGER_JOBS && j[k].state != FPISA_LINK_JOB_NONE; k++)
-		if (j[k].handle && j[k].asked.format == type)
-			*out = j[k].handle;
-	if (!*out && k == FPISA_MANAGER_JOBS)
-		rc = fpisa_fail(-ENOSPC, "%s: it has had its %d jobs, those included that were refused", g->link.peer,
+	pthread_mutex_lock(&l->lock);
+	k = find_job(g, type);
+	if (k < FPISA_MANAGER_JOBS && l->job[k].state == FPISA_LINK_JOB_NONE && l->job[k].error) {
+		/* Before all else: who has heard it may have left or died of it. */
+		l->job[k].state = FPISA_LINK_JOB_REFUSED;
+		rc = fpisa_fail(l->job[k].error, "%s", l->job[k].sentence);
+	} else if (l->error) {
+		rc = fpisa_fail(l->error, "%s", l->sentence);
+	} else if (k == FPISA_MANAGER_JOBS) {
+		rc = fpisa_fail(-ENOSPC, "%s: it has had its %d jobs, those included that were refused", l->peer,
 				FPISA_MANAGER_JOBS);
-	else if (!*out)
-		rc = ask(g, k, &spec, &f);
-	pthread_mutex_unlock(&g->link.lock);
+	} else {
+		*out = l->job[k].handle;
+		rc = *out ? 0 : ask(g, k, &spec, &f);
+	}
+	pthread_mutex_unlock(&l->lock);
 	if (*out)
 		return 0;
 	if (!rc)

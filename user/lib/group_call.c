@@ -18,19 +18,16 @@ static int enter(struct fpisa_group *g)
 		return fpisa_fail(-ECHILD, "%s: it belongs to the process that joined it, and this is a child", g->link.peer);
 	if (g->busy)
 		return fpisa_fail(-EBUSY, "%s: it is in a call of another thread", g->link.peer);
-	rc = fpisa_link_error(&g->link);
-	if (!rc)
-		g->busy = 1;
-	return rc;
+	g->busy = 1;
+	return 0;
 }
 
 /* A call of this type begins: its handle. Whatever this returns, leave() follows. */
 static int begin(struct fpisa_group *g, uint32_t type, struct fpisa **f)
 {
 	/* Before it waits for ranks that may have left: the job, too, is of this call. */
-	int rc = fpisa_link_call(&g->link);
-
-	return rc ? rc : fpisa_group_handle(g, type, f);
+	fpisa_link_call(&g->link);
+	return fpisa_group_handle(g, type, f);
 }
 
 /* It has been started, or not. */

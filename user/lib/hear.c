@@ -72,7 +72,8 @@ static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusa
 		fpisa_link_fail(l, error, r->ranks, sentence);
 		return;
 	}
-	l->job[r->index].state = FPISA_LINK_JOB_REFUSED;
+	if (l->job[r->index].state != FPISA_LINK_JOB_NONE)
+		l->job[r->index].state = FPISA_LINK_JOB_REFUSED;
 	l->job[r->index].error = error;
 	snprintf(l->job[r->index].sentence, sizeof(sentence), "%s", sentence);
 }
@@ -130,10 +131,8 @@ int fpisa_link_error(struct fpisa_link *l)
 	return rc;
 }
 
-int fpisa_link_call(struct fpisa_link *l)
+void fpisa_link_call(struct fpisa_link *l)
 {
-	int rc;
-
 	pthread_mutex_lock(&l->lock);
 	l->calls++;
 	for (uint32_t r = 0; r < l->join.size; r++)
@@ -142,9 +141,7 @@ int fpisa_link_call(struct fpisa_link *l)
 
 			take_left(l, &again);
 		}
-	rc = l->error ? fpisa_fail(l->error, "%s", l->sentence) : 0;
 	pthread_mutex_unlock(&l->lock);
-	return rc;
 }
 
 void fpisa_link_call_failed(struct fpisa_link *l)

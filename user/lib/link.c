@@ -238,7 +238,10 @@ static void key_refused(struct fpisa_link *l)
 	fpisa_fail(-EACCES, "the manager does not take key %s of %s", identity, l->key_file);
 }
 
-/* Before all have joined every end of the connection is the end; later only what the manager itself refuses. */
+/*
+ * Before all have joined every end of the connection is the end, but not that there is none yet: packets are lost, and
+ * check_manager() has the deadline. Later only what the manager itself refuses is.
+ */
 static void connection_ended(struct fpisa_link *l, int rc)
 {
 	if (rc == -EACCES && l->has_psk)
@@ -246,7 +249,7 @@ static void connection_ended(struct fpisa_link *l, int rc)
 	pthread_mutex_lock(&l->lock);
 	if (rc == -ECONNRESET && !l->heard)
 		fpisa_fail(rc, "the connection ended before anything was said; is it `fpisa serve` that listens there?");
-	if (!l->joined || rc == -EACCES || rc == -EPROTO || rc == -ENOENT)
+	if ((!l->joined && (l->heard || rc != -ETIMEDOUT)) || rc == -EACCES || rc == -EPROTO || rc == -ENOENT)
 		fpisa_link_fail_so(l, rc);
 	pthread_mutex_unlock(&l->lock);
 }

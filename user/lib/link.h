@@ -33,7 +33,7 @@ struct fpisa_link_job {
 	struct fpisa_manager_bind bind;
 	struct fpisa_manager_job job;
 	struct fpisa *handle; /* to be failed with the group; NULL: none yet */
-	int error;
+	int error;	      /* of a refusal, which may be heard before this rank asks */
 	char sentence[FPISA_MESSAGE_SIZE];
 };
 
@@ -96,11 +96,8 @@ void fpisa_link_fail_so(struct fpisa_link *l, int error);
 /* The group's error with its message, 0 if there is none. Not under the lock. */
 int fpisa_link_error(struct fpisa_link *l);
 
-/*
- * A call begins, of which `calls` were before: 0, or why it cannot end, as a rank has left. Whether it can or not, one
- * that comes to nothing has not been.
- */
-int fpisa_link_call(struct fpisa_link *l);
+/* A call begins, of which `calls` were before; if it cannot end, as a rank has left, the group fails. One that comes to nothing has not been. */
+void fpisa_link_call(struct fpisa_link *l);
 void fpisa_link_call_failed(struct fpisa_link *l);
 
 #endif

@@ -225,6 +225,7 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 	put_in(m, g, c, j->rank);
 	msg = joined_message(g);
 	m->ops->send(m->arg, c, &msg);
+	manager_tell_refusals(m, g, j->rank);
 	for (__u32 r = 0; r < g->record.size; r++)
 		if (g->record.left >> r & 1) {
 			msg = left_message(g, r);

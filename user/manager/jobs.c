@@ -57,7 +57,7 @@ static void tell_refusal_of_another(struct manager *m, struct manager_group *g, 
 	manager_tell(m, g, rank, &msg);
 }
 
-/* All ranks get it: those that have asked now, the others when they do. */
+/* All ranks get it now, those too that have not asked: by the time they do, who has may have left or died of it. */
 __attribute__((format(printf, 6, 7))) static void
 refuse_job(struct manager *m, struct manager_group *g, __u32 index, enum fpisa_manager_reason reason, __u64 ranks,
 	   const char *format, ...)
@@ -78,7 +78,7 @@ refuse_job(struct manager *m, struct manager_group *g, __u32 index, enum fpisa_m
 	if (recorded)
 		manager_record(m, g);
 	say_refused(m, g, ranks & j->asked ?: j->asked, reason, j->text);
-	tell_refusal(m, g, index, j->asked);
+	tell_refusal(m, g, index, fpisa_manager_all(g->record.size));
 }
 
 /* -- ports ------------------------------------------------------------------ */
@@ -373,6 +373,13 @@ void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank)
 		if (g->job[k].state == JOB_ASKED || g->job[k].state == JOB_BINDING)
 			refuse_job(m, g, k, FPISA_MANAGER_R_gone, 1ull << rank, "group %s: rank %u has left the group",
 				   g->record.name, rank);
+}
+
+void manager_tell_refusals(struct manager *m, struct manager_group *g, __u32 rank)
+{
+	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (g->job[k].state == JOB_REFUSED)
+			tell_refusal(m, g, k, 1ull << rank);
 }
 
 void manager_restore_jobs(struct manager_group *g)

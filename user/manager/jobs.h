@@ -14,6 +14,9 @@ void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const
 /* It has left: what waits for it never comes. */
 void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank);
 
+/* It is back, and hears of those that were refused. */
+void manager_tell_refusals(struct manager *m, struct manager_group *g, __u32 rank);
+
 /* As the record has them. */
 void manager_restore_jobs(struct manager_group *g);
 

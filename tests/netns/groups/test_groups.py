@@ -13,7 +13,7 @@ import time
 import pytest
 
 from groups import Groups
-from lab import ADDRESS, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, wait_until
+from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, wait_until
 
 EACCES, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO = 13, 17, 22, 104, 111, 110, 122, 71
 FOR_EVER = 10**6
@@ -195,6 +195,22 @@ def test_formats_that_are_not_given(groups):
     for rank in ranks:
         assert rank.line()["rc"] == 0
         assert rank.line()["rc"] in (-EPROTO, -EACCES)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_who_is_late_hears_why_too(groups, leaves):
+    """The others have heard why they got no job, and have left or died of it, before it asks. Of another call it hears who is gone."""
+    g = groups(3, "formats = fp32,int32")
+    refused = {"sum": "float32"}, {"sum": "float64", "anyway": True}, *[{"leave": True}] * leaves
+    ranks = [g.start(h, "train", h, 3, *refused) for h in range(2)]
+    late = g.start(2, "train", 2, 3, {"sum": "float32"}, {"sleep": 2 * SLOW}, *[{"sum": "float64", "anyway": True}] * 2)
+    for rank in ranks:
+        assert [rank.line()["rc"] for _ in range(3)] == [0, 0, -EACCES]
+        rank.process.wait(COMMAND_S)
+    answers = [late.line() for _ in range(4)]
+    assert [a["rc"] for a in answers] == [0, 0, -EACCES, -ECONNRESET], answers
+    assert answers[2]["error"].endswith("group train: format fp64 is not given away here (formats)"), answers
+    assert ("has left the group after 1 calls" if leaves else "gone: ") in answers[3]["error"], answers
 
 
 def test_a_killed_rank_is_named(groups):

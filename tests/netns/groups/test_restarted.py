@@ -90,6 +90,20 @@ def test_a_manager_that_never_answers(served):
     served.manager.send_signal(signal.SIGCONT)
 
 
+def test_first_packets_that_are_lost(served):
+    """Who joins tries again, for as long as it would wait for an answer."""
+    wall = "table ip cut { chain out { type filter hook output priority 0; tcp dport 18000 drop; }; }"
+    worker = served.net.worker
+    worker[0].run("nft", wall)
+    ranks = [served.start(h, "train", h, 2, {"sum": "float32"}) for h in range(2)]
+    time.sleep(2)
+    worker[0].run("nft", "delete table ip cut")
+    assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
+    worker[0].run("nft", wall)
+    began = time.monotonic()
+    named(served.start(0, "train", 0, 2, join_timeout_ms=60000).line(), began)
+
+
 @pytest.mark.long
 def test_a_host_that_is_gone_at_a_later_job(served):
     """It has had a job; neither the manager nor the datapath answers."""
