@@ -51,7 +51,7 @@ static void dump(char *out, size_t size)
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	struct partition p;
 	uint64_t at;
-	int rc = partition_open(&p, directory, "t");
+	int rc = partition_open(&p, directory, "t", NULL);
 	size_t n = 0;
 
 	*out = 0;
@@ -162,7 +162,7 @@ static void random_rows(void **state)
 		}
 	}
 	put("t.csv", file, (size_t)(to - file));
-	assert_int_equal(partition_open(&p, directory, "t"), 0);
+	assert_int_equal(partition_open(&p, directory, "t", NULL), 0);
 	for (int r = 0; r < ROWS; r++) {
 		assert_int_equal(text_row(&p.text, field, &place[r]), 1);
 		assert_string_equal(field[0].text, row[r][0]);
@@ -201,33 +201,33 @@ static void escapes(void **state)
 	(void)state;
 	remove_all();
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		assert_int_equal(partition_open(&p, directory, names[i]), -EINVAL);
+		assert_int_equal(partition_open(&p, directory, names[i], NULL), -EINVAL);
 		assert_non_null(strstr(fpisa_error(), "is no name of a table"));
 	}
 	put_text("t.schema", "a text\n");
 	snprintf(outside, sizeof(outside), "%s.csv", folder);
 	symlinkat("t.schema", directory, "inside.schema");
 	symlinkat("/etc/passwd", directory, "t.csv");
-	assert_int_equal(partition_open(&p, directory, "t"), -EXDEV);
+	assert_int_equal(partition_open(&p, directory, "t", NULL), -EXDEV);
 	assert_string_equal(fpisa_error(), "t.csv: leads out of the worker's directory");
 	unlinkat(directory, "t.csv", 0);
 	snprintf(link, sizeof(link), "..%s", strrchr(outside, '/'));
 	symlinkat(link, directory, "t.csv");
-	assert_int_equal(partition_open(&p, directory, "t"), -EXDEV);
+	assert_int_equal(partition_open(&p, directory, "t", NULL), -EXDEV);
 	unlinkat(directory, "t.csv", 0);
 	symlinkat("/proc/self/fd/0", directory, "t.csv");
-	assert_true(partition_open(&p, directory, "t") < 0);
+	assert_true(partition_open(&p, directory, "t", NULL) < 0);
 	unlinkat(directory, "t.csv", 0);
 	/* A pipe would wait for its writer. */
 	mkfifoat(directory, "t.csv", 0600);
-	assert_int_equal(partition_open(&p, directory, "t"), -ENOTSUP);
+	assert_int_equal(partition_open(&p, directory, "t", NULL), -ENOTSUP);
 	unlinkat(directory, "t.csv", 0);
 	mkdirat(directory, "t.csv", 0700);
-	assert_int_equal(partition_open(&p, directory, "t"), -ENOTSUP);
+	assert_int_equal(partition_open(&p, directory, "t", NULL), -ENOTSUP);
 	unlinkat(directory, "t.csv", AT_REMOVEDIR);
 	/* A link that stays inside is one. */
 	put_text("inside.csv", "a\nx\n");
-	assert_int_equal(partition_open(&p, directory, "inside"), 0);
+	assert_int_equal(partition_open(&p, directory, "inside", NULL), 0);
 	partition_close(&p);
 	unlinkat(directory, "inside.csv", 0);
 	unlinkat(directory, "inside.schema", 0);

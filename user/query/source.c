@@ -99,17 +99,19 @@ static int find_all(struct source *s, const char *const strings[FPISA_QUERY_STRI
 	return 0;
 }
 
-int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS])
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS],
+		const struct parquet_wait *wait)
 {
 	int err;
 
 	*s = (struct source){ .want = *want };
-	err = partition_open(&s->table, directory, strings[FPISA_STRING_TABLE]) ?: find_all(s, strings);
+	err = partition_open(&s->table, directory, strings[FPISA_STRING_TABLE], wait) ?: find_all(s, strings);
 	s->reduces = want->kind != FPISA_QUERY_SCAN && (want->pruning == FPISA_PRUNING_WORKERS || want->preaggregate);
 	return err;
 }
 
-int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS])
+int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS],
+		      const struct parquet_wait *wait)
 {
 	const struct fpisa_query_open want = { .kind = FPISA_QUERY_JOIN };
 	const char *const of_it[FPISA_QUERY_STRINGS] = {
@@ -117,7 +119,7 @@ int source_open_other(struct source *other, const struct source *s, int director
 		[FPISA_STRING_COLUMNS] = "", [FPISA_STRING_WHERE] = strings[FPISA_STRING_JOIN_WHERE], [FPISA_STRING_JOIN] = "",
 		[FPISA_STRING_ON] = strings[FPISA_STRING_THERE], [FPISA_STRING_THERE] = "", [FPISA_STRING_JOIN_WHERE] = "",
 	};
-	int err = source_open(other, directory, &want, of_it);
+	int err = source_open(other, directory, &want, of_it, wait);
 
 	if (!err && (!s->n_on || other->n_on != s->n_on))
 		err = fpisa_fail(-EINVAL, "a join is of columns of both tables, as many of each");

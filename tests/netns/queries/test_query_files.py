@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A worker's files while a query reads them: written, replaced, cut; and the process that reads Parquet, which may be slow, hang or die."""
+import os
+import signal
+import time
+
+import pytest
+
+from lab import alive, children, end, wait_until
+from queries import Queries
+
+GROUPS = "--by", "k", "--value", "v", "--prune", "none"
+
+
+@pytest.fixture
+def asked(lab, tmp_path):
+    q = Queries(lab(workers=2), str(tmp_path))
+    yield q
+    q.close()
+
+
+# -- Parquet ----------------------------------------------------------------------
+
+def read_parquet_by(q, tmp_path, script):
+    """Serves table t, whose Parquet a shell script in the place of Python makes CSV. Where it writes its number."""
+    directory, bin_ = q.directory(0), tmp_path / "bin"
+    pid = tmp_path / "pid"
+    q.close()
+    q.workers.clear()
+    if os.path.exists(pid):
+        os.unlink(pid)
+    q.table(0, [])
+    os.replace(os.path.join(directory, "t.csv"), os.path.join(directory, "t.parquet"))
+    bin_.mkdir(exist_ok=True)
+    with open(bin_ / "python3", "w") as f:
+        f.write(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}\n{script}\n")
+    os.chmod(bin_ / "python3", 0o755)
+    q.serve(env={**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}"})
+    return pid
+
+
+def helper_of(pid):
+    wait_until("a process that reads Parquet", lambda: os.path.exists(pid))
+    with open(pid) as f:
+        return int(f.read())
+
+
+def test_parquet_takes_long(asked, tmp_path):
+    """A query waits for as long as rows come, whatever its timeout; and no longer."""
+    q = asked
+    read_parquet_by(q, tmp_path, "echo k,v; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; echo $i,1; done")
+    rows, counts = q.run(*GROUPS, "--timeout", 2, network=False)
+    assert len(rows) == counts["table"] == 10
+    pid = read_parquet_by(q, tmp_path, "echo k,v; exec sleep 1000")
+    says = q.fails(*GROUPS, "--timeout", 2, network=False)
+    assert f"worker {q.net.addresses[0]}:18001: t.parquet: the process that reads Parquet has written nothing in 2000 ms" in says
+    wait_until("its end", lambda: not alive(helper_of(pid)))
+
+
+def test_parquet_process_ends_with_its_query(asked, tmp_path):
+    q = asked
+    pid = read_parquet_by(q, tmp_path, "echo k,v; while sleep 0.2; do echo 1,1; done")
+    p = q.master.spawn(*q.argv(*GROUPS, network=False))
+    helper = helper_of(pid)
+    end(p)
+    wait_until("its end with the master", lambda: not alive(helper) and not children(q.workers[0].pid))
+    pid = read_parquet_by(q, tmp_path, "echo k,v; while sleep 0.2; do echo 1,1; done")
+    p = q.master.spawn(*q.argv(*GROUPS, network=False))
+    helper = helper_of(pid)
+    q.workers[0].send_signal(signal.SIGKILL)
+    wait_until("its end with the worker", lambda: not alive(helper))
+    assert p.wait(30) == 1 and "the connection ended" in p.stderr.read()
+    read_parquet_by(q, tmp_path, "echo k,v; kill -9 $$")
+    assert "t.parquet: the process that reads Parquet was killed" in q.fails(*GROUPS, network=False)
+
+
+def test_parquet_written_while_it_is_read(asked, tmp_path):
+    q = asked
+    path = os.path.join(q.directory(0), "t.parquet")
+    read_parquet_by(q, tmp_path, f"echo k,v; echo 1,1; echo >> {path}")
+    assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
