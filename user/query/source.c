@@ -163,9 +163,17 @@ static int check_filter(const struct source *s)
 			  s->filter_bytes);
 }
 
+/* What is wrong with a row may be that somebody writes the file: then that is what is said. */
+static int checked(const struct source *s, int rc)
+{
+	int err = rc < 0 ? partition_unchanged(&s->table) : 0;
+
+	return err ?: rc;
+}
+
 int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes)
 {
-	int err = partition_rewind(&s->table);
+	int err = checked(s, partition_rewind(&s->table));
 
 	s->key_bytes = key_bytes;
 	s->filter_bytes = filter_bytes;
@@ -326,7 +334,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 
 /* -- reduced by the worker itself ---------------------------------------------------- */
 
-int source_reduce(struct source *s)
+static int reduce(struct source *s)
 {
 	struct fpisa_row r;
 	int rc = 1;
@@ -351,6 +359,11 @@ int source_reduce(struct source *s)
 	if (!rc && s->want.kind == FPISA_QUERY_TOPN)
 		fpisa_top_settle(&s->top);
 	return rc;
+}
+
+int source_reduce(struct source *s)
+{
+	return checked(s, reduce(s));
 }
 
 static int next_of_top(struct source *s, struct fpisa_row *r)
@@ -424,7 +437,7 @@ int source_next(void *arg, struct fpisa_row *row)
 	struct source *s = arg;
 
 	if (!s->reduces)
-		return next_of_table(s, row);
+		return checked(s, next_of_table(s, row));
 	return s->want.kind == FPISA_QUERY_TOPN ? next_of_top(s, row) : next_of_groups(s, row);
 }
 
@@ -468,23 +481,26 @@ int source_record(struct source *s, char **to, size_t *used, size_t *room)
 	uint64_t place;
 	int rc = next_row(s, field, &place);
 
-	if (rc != 1)
-		return rc;
-	s->given++;
-	return put_record(s, field, to, used, room);
+	if (rc == 1) {
+		s->given++;
+		rc = put_record(s, field, to, used, room);
+	}
+	return checked(s, rc);
 }
 
 int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	uint64_t found;
-	int err = partition_unchanged(&s->table);
+	int err, rc;
 
-	if (err)
-		return err;
 	if (place >= (uint64_t)s->table.as_opened.st_size)
 		return fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file, (unsigned long long)place);
 	text_seek(&s->table.text, place);
-	err = text_row(&s->table.text, field, &found);
-	return err <= 0 ? err : put_record(s, field, to, used, room);
+	rc = text_row(&s->table.text, field, &found);
+	/* Behind the read: what was written before is known. */
+	err = partition_unchanged(&s->table);
+	if (err || rc <= 0)
+		return err ?: rc;
+	return put_record(s, field, to, used, room);
 }

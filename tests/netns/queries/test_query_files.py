@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A worker's files while a query reads them: written, replaced, cut; and the process that reads Parquet, which may be slow, hang or die."""
 import os
+import select
 import signal
 import time
 
@@ -8,6 +9,7 @@ import pytest
 
 from lab import alive, children, end, wait_until
 from queries import Queries
+from test_query_run import read_whole
 
 GROUPS = "--by", "k", "--value", "v", "--prune", "none"
 
@@ -79,3 +81,45 @@ def test_parquet_written_while_it_is_read(asked, tmp_path):
     path = os.path.join(q.directory(0), "t.parquet")
     read_parquet_by(q, tmp_path, f"echo k,v; echo 1,1; echo >> {path}")
     assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
+
+
+# -- rows -------------------------------------------------------------------------
+
+LONG = "k int32 not null", "s text not null"
+
+
+def stopped_scan(q, rows):
+    """A query for all rows, of which the worker has read a part, for nobody takes what the master prints: its process, stopped."""
+    q.table(0, rows, LONG)
+    p = q.master.spawn(*q.argv("--json", network=False))
+    assert select.select([p.stdout], [], [], 30)[0]
+    time.sleep(0.5)
+    p.send_signal(signal.SIGSTOP)
+    assert p.poll() is None
+    return p
+
+
+def test_files_change(asked):
+    """Of a file that is written while it is read there is no answer, and the error says why; of one that is replaced, the old one's."""
+    q = asked
+    rows = [(i, "x" * 1000) for i in range(60000)]
+    path = os.path.join(q.directory(0), "t.csv")
+    os.makedirs(q.directory(0))
+    q.serve()
+    for change in "cut", "overwritten", "replaced":
+        p = stopped_scan(q, rows)
+        if change == "replaced":
+            with open(path + ".new", "w") as f:
+                f.write("k,s\n1,y\n")
+            os.replace(path + ".new", path)
+        else:
+            size = os.path.getsize(path)
+            with open(path, "r+") as f:
+                f.truncate(size - 100 if change == "cut" else 0)
+                f.write("" if change == "cut" else "z" * size)
+        p.send_signal(signal.SIGCONT)
+        answer, status, err = read_whole(p)
+        if change == "replaced":
+            assert status == 0 and [tuple(r) for r in answer["rows"]] == rows, err
+        else:
+            assert status == 1 and "t.csv: was written while the query read it; ask again" in err, err
