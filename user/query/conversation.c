@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What a worker and one master say to each other (lib/query/control.h has the messages). */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -82,8 +83,30 @@ static int say_ready(struct session *s)
 	return fpisa_control_send(&s->control, FPISA_CONTROL_READY, content, (size_t)(to - content));
 }
 
+/*
+ * A process reads Parquet, and the master hears that it does. What that says meanwhile is left where it is: the strings of OPEN
+ * are in the channel's memory.
+ */
+static int wait_for(void *arg, int fd)
+{
+	struct session *s = arg;
+	struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = fpisa_channel_fd(s->control.channel), .events = POLLRDHUP } };
+	int err = 0;
+
+	if (poll(p, 2, WORKING_MS) < 0 && errno != EINTR)
+		return fpisa_fail(-errno, "poll: %s", strerror(errno));
+	if (p[1].revents)
+		return fpisa_fail(-ECONNRESET, "the connection ended");
+	if (p[0].revents)
+		return 1;
+	if (!fpisa_control_waiting(&s->control))
+		err = fpisa_control_send(&s->control, FPISA_CONTROL_WORKING, NULL, 0);
+	return err ?: fpisa_control_flush(&s->control);
+}
+
 static int take_open(struct session *s, const __u8 *content, size_t n)
 {
+	struct parquet_wait wait = { .turn = wait_for, .arg = s };
 	const char *strings[FPISA_QUERY_STRINGS], *at = (const char *)content + sizeof(s->want), *end = (const char *)content + n;
 	bool join;
 	int err;
@@ -98,12 +121,13 @@ static int take_open(struct session *s, const __u8 *content, size_t n)
 			return malformed();
 		at++;
 	}
+	wait.timeout_ms = s->want.timeout_ms;
 	join = *strings[FPISA_STRING_JOIN];
 	if (join ? s->want.pruning != FPISA_PRUNING_NETWORK || s->want.preaggregate : s->want.kind == FPISA_QUERY_JOIN)
 		return malformed();
-	err = check_open(&s->want) ?: source_open(&s->source, s->directory, &s->want, strings);
+	err = check_open(&s->want) ?: source_open(&s->source, s->directory, &s->want, strings, &wait);
 	if (!err && join)
-		err = source_open_other(&s->other, &s->source, s->directory, strings);
+		err = source_open_other(&s->other, &s->source, s->directory, strings, &wait);
 	return err ?: open_socket(s) ?: say_ready(s);
 }
 

@@ -12,9 +12,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "parquet.h"
 
@@ -45,9 +47,11 @@ static int temporary(void)
 	return fd >= 0 ? fd : memfd_create("fpisa-parquet", MFD_CLOEXEC);
 }
 
-static void child(int in, int out, int errors)
+static void child(pid_t parent, int in, int out, int errors)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(126);
 	signal(SIGPIPE, SIG_DFL);
 	/* They may stand in each other's places. */
 	in = fcntl(in, F_DUPFD, 3);
@@ -60,14 +64,35 @@ static void child(int in, int out, int errors)
 	_exit(127);
 }
 
-/* What it says before it ends, the last WHY bytes of it. */
-static void hear(int fd, char why[WHY + 1])
+/* Until there is more to hear of the process, which writes `out`. 0, or -errno with the message set. */
+static int wait_for_more(const struct parquet_wait *wait, const char *name, int fd, int out)
+{
+	uint64_t heard = fpisa_now();
+	struct stat now;
+	off_t size = -1;
+	int rc;
+
+	while (!(rc = wait->turn(wait->arg, fd))) {
+		if (!fstat(out, &now) && now.st_size != size) {
+			size = now.st_size;
+			heard = fpisa_now();
+		}
+		if (wait->timeout_ms && fpisa_now() > heard + wait->timeout_ms * 1000000ull)
+			return fpisa_fail(-ETIMEDOUT, "%s: the process that reads Parquet has written nothing in %u ms", name,
+					  wait->timeout_ms);
+	}
+	return rc < 0 ? rc : 0;
+}
+
+/* What it says before it ends, the last WHY bytes of it. 0, or -errno with the message set: nobody waits for its end. */
+static int hear(const struct parquet_wait *wait, const char *name, int fd, int out, char why[WHY + 1])
 {
 	char more[WHY];
 	size_t n = 0;
 	ssize_t got;
+	int err;
 
-	while ((got = read(fd, more, sizeof(more))) > 0) {
+	while (!(err = wait_for_more(wait, name, fd, out)) && (got = read(fd, more, sizeof(more))) > 0) {
 		size_t drop = n + (size_t)got > WHY ? n + (size_t)got - WHY : 0;
 
 		memmove(why, why + drop, n - drop);
@@ -81,13 +106,14 @@ static void hear(int fd, char why[WHY + 1])
 	for (size_t i = 0; i < n; i++)
 		if (why[i] < ' ' || why[i] > '~')
 			why[i] = ' ';
+	return err;
 }
 
-int parquet_to_csv(int fd, const char *name)
+int parquet_to_csv(int fd, const char *name, const struct parquet_wait *wait)
 {
 	char why[WHY + 1] = "";
-	int out = temporary(), end[2], status = 0;
-	pid_t pid;
+	int out = temporary(), end[2], status = 0, err = 0;
+	pid_t parent = getpid(), pid;
 
 	if (out < 0)
 		return fpisa_fail(-errno, "%s: temporary file: %s; set TMPDIR", name, strerror(errno));
@@ -97,17 +123,21 @@ int parquet_to_csv(int fd, const char *name)
 	}
 	pid = fork();
 	if (!pid)
-		child(fd, out, end[1]);
+		child(parent, fd, out, end[1]);
 	close(end[1]);
 	if (pid > 0) {
-		hear(end[0], why);
+		err = hear(wait, name, end[0], out, why);
+		if (err)
+			kill(pid, SIGKILL);
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
 	}
 	close(end[0]);
-	if (pid > 0 && WIFEXITED(status) && !WEXITSTATUS(status))
+	if (pid > 0 && !err && WIFEXITED(status) && !WEXITSTATUS(status))
 		return out;
 	close(out);
+	if (err)
+		return err;
 	if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return fpisa_fail(-ENOENT, "%s: there is no python3, which reads Parquet; install it with pyarrow, or give the "
 					   "table as CSV", name);

@@ -2,7 +2,20 @@
 #ifndef FPISA_QUERY_PARQUET_H
 #define FPISA_QUERY_PARQUET_H
 
-/* A new temporary file with the rows of the Parquet file `fd` as CSV; it has no name. Or -errno with the message set. */
-int parquet_to_csv(int fd, const char *name);
+#include <stdint.h>
+
+/* What somebody does who waits for another process. */
+struct parquet_wait {
+	/* Waits up to a second until `fd` is readable: 1, 0: not yet, or -errno with the message set: it waits no more. */
+	int (*turn)(void *arg, int fd);
+	void *arg;
+	uint32_t timeout_ms; /* without a byte of rows; 0: for ever */
+};
+
+/*
+ * A new temporary file with the rows of the Parquet file `fd` as CSV; it has no name. Or -errno with the message set. The process that
+ * writes it is gone when this returns.
+ */
+int parquet_to_csv(int fd, const char *name, const struct parquet_wait *wait);
 
 #endif

@@ -110,30 +110,46 @@ static int open_table(struct partition *p, int directory, const char *table, int
 	return p->fd < 0 ? p->fd : schema_parse(&p->schema, schema, table);
 }
 
+/* The file is, from now on, as it is now. */
+static int note(struct partition *p)
+{
+	return fstat(p->fd, &p->as_opened) ? fpisa_fail(-errno, "%s: %s", p->file, strerror(errno)) : 0;
+}
+
 int partition_rewind(struct partition *p)
 {
 	text_seek(&p->text, 0);
 	return p->text.format == TEXT_CSV ? text_header(&p->text) : 0;
 }
 
-int partition_open(struct partition *p, int directory, const char *table)
+/* A Parquet file's rows take its place. */
+static int read_parquet(struct partition *p, const struct parquet_wait *wait)
 {
-	int kind = 0, err, csv;
+	int err = note(p), csv;
+
+	if (err)
+		return err;
+	csv = parquet_to_csv(p->fd, p->file, wait);
+	if (csv < 0)
+		return csv;
+	err = partition_unchanged(p);
+	close(p->fd);
+	p->fd = csv;
+	return err;
+}
+
+int partition_open(struct partition *p, int directory, const char *table, const struct parquet_wait *wait)
+{
+	int kind = 0, err;
 
 	*p = (struct partition){ .fd = -1 };
 	if (!table_name_valid(table))
 		return fpisa_fail(-EINVAL, "'%.64s' is no name of a table: letters, digits, '_', '.' and '-'", table);
 	err = open_table(p, directory, table, &kind);
-	if (!err && kind == 2) {
-		csv = parquet_to_csv(p->fd, p->file);
-		err = csv < 0 ? csv : 0;
-		if (!err) {
-			close(p->fd);
-			p->fd = csv;
-		}
-	}
-	if (!err && fstat(p->fd, &p->as_opened))
-		err = fpisa_fail(-errno, "%s: %s", p->file, strerror(errno));
+	if (!err && kind == 2)
+		err = read_parquet(p, wait);
+	if (!err)
+		err = note(p);
 	if (!err)
 		err = text_open(&p->text, p->fd, kind == 1 ? TEXT_TBL : TEXT_CSV, p->file, &p->schema);
 	if (!err)

@@ -8,6 +8,7 @@
 
 #include <sys/stat.h>
 
+#include "parquet.h"
 #include "text.h"
 
 struct partition {
@@ -19,11 +20,11 @@ struct partition {
 };
 
 /*
- * Opens the table and stands before its first row; a Parquet file is made CSV first, in a temporary file. 0, or -errno
- * with the message set: -EINVAL of a name that is none, or of files that are not as they must be; -ENOENT: no such table, or
+ * Opens the table and stands before its first row; a Parquet file is made CSV first, in a temporary file, for which `wait` waits. 0, or
+ * -errno with the message set: -EINVAL of a name that is none, or of files that are not as they must be; -ENOENT: no such table, or
  * no pyarrow for Parquet.
  */
-int partition_open(struct partition *p, int directory, const char *table);
+int partition_open(struct partition *p, int directory, const char *table, const struct parquet_wait *wait);
 void partition_close(struct partition *p); /* also of one that is all 0, or was not opened */
 
 /* Before the first row again. 0 or -errno as of text_header(). */

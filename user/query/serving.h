@@ -11,6 +11,7 @@
 #include "source.h"
 
 #define MS 1000000ull
+#define WORKING_MS 1000 /* between two messages that there is progress */
 #define AHEAD (1 << 20) /* bytes of messages that wait to leave */
 
 /* KEYING: the join's keys are sent, or others' are waited for. */

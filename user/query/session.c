@@ -19,7 +19,7 @@
 #include "serving.h"
 #include "session.h"
 
-#define WORKING_NS (1000 * MS)
+#define WORKING_NS (WORKING_MS * MS)
 #define JOIN_GRACE_NS (2000 * MS) /* the master, who knows who is missing, is first to say so */
 #define UNREAD_NS (600000 * MS)	  /* rows that go over TCP: a program may look at them for long */
 

@@ -99,17 +99,19 @@ static int find_all(struct source *s, const char *const strings[FPISA_QUERY_STRI
 	return 0;
 }
 
-int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS])
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS],
+		const struct parquet_wait *wait)
 {
 	int err;
 
 	*s = (struct source){ .want = *want };
-	err = partition_open(&s->table, directory, strings[FPISA_STRING_TABLE]) ?: find_all(s, strings);
+	err = partition_open(&s->table, directory, strings[FPISA_STRING_TABLE], wait) ?: find_all(s, strings);
 	s->reduces = want->kind != FPISA_QUERY_SCAN && (want->pruning == FPISA_PRUNING_WORKERS || want->preaggregate);
 	return err;
 }
 
-int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS])
+int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS],
+		      const struct parquet_wait *wait)
 {
 	const struct fpisa_query_open want = { .kind = FPISA_QUERY_JOIN };
 	const char *const of_it[FPISA_QUERY_STRINGS] = {
@@ -117,7 +119,7 @@ int source_open_other(struct source *other, const struct source *s, int director
 		[FPISA_STRING_COLUMNS] = "", [FPISA_STRING_WHERE] = strings[FPISA_STRING_JOIN_WHERE], [FPISA_STRING_JOIN] = "",
 		[FPISA_STRING_ON] = strings[FPISA_STRING_THERE], [FPISA_STRING_THERE] = "", [FPISA_STRING_JOIN_WHERE] = "",
 	};
-	int err = source_open(other, directory, &want, of_it);
+	int err = source_open(other, directory, &want, of_it, wait);
 
 	if (!err && (!s->n_on || other->n_on != s->n_on))
 		err = fpisa_fail(-EINVAL, "a join is of columns of both tables, as many of each");
@@ -161,9 +163,17 @@ static int check_filter(const struct source *s)
 			  s->filter_bytes);
 }
 
+/* What is wrong with a row may be that somebody writes the file: then that is what is said. */
+static int checked(const struct source *s, int rc)
+{
+	int err = rc < 0 ? partition_unchanged(&s->table) : 0;
+
+	return err ?: rc;
+}
+
 int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes)
 {
-	int err = partition_rewind(&s->table);
+	int err = checked(s, partition_rewind(&s->table));
 
 	s->key_bytes = key_bytes;
 	s->filter_bytes = filter_bytes;
@@ -324,7 +334,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 
 /* -- reduced by the worker itself ---------------------------------------------------- */
 
-int source_reduce(struct source *s)
+static int reduce(struct source *s)
 {
 	struct fpisa_row r;
 	int rc = 1;
@@ -349,6 +359,11 @@ int source_reduce(struct source *s)
 	if (!rc && s->want.kind == FPISA_QUERY_TOPN)
 		fpisa_top_settle(&s->top);
 	return rc;
+}
+
+int source_reduce(struct source *s)
+{
+	return checked(s, reduce(s));
 }
 
 static int next_of_top(struct source *s, struct fpisa_row *r)
@@ -422,7 +437,7 @@ int source_next(void *arg, struct fpisa_row *row)
 	struct source *s = arg;
 
 	if (!s->reduces)
-		return next_of_table(s, row);
+		return checked(s, next_of_table(s, row));
 	return s->want.kind == FPISA_QUERY_TOPN ? next_of_top(s, row) : next_of_groups(s, row);
 }
 
@@ -466,23 +481,26 @@ int source_record(struct source *s, char **to, size_t *used, size_t *room)
 	uint64_t place;
 	int rc = next_row(s, field, &place);
 
-	if (rc != 1)
-		return rc;
-	s->given++;
-	return put_record(s, field, to, used, room);
+	if (rc == 1) {
+		s->given++;
+		rc = put_record(s, field, to, used, room);
+	}
+	return checked(s, rc);
 }
 
 int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	uint64_t found;
-	int err = partition_unchanged(&s->table);
+	int err, rc;
 
-	if (err)
-		return err;
 	if (place >= (uint64_t)s->table.as_opened.st_size)
 		return fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file, (unsigned long long)place);
 	text_seek(&s->table.text, place);
-	err = text_row(&s->table.text, field, &found);
-	return err <= 0 ? err : put_record(s, field, to, used, room);
+	rc = text_row(&s->table.text, field, &found);
+	/* Behind the read: what was written before is known. */
+	err = partition_unchanged(&s->table);
+	if (err || rc <= 0)
+		return err ?: rc;
+	return put_record(s, field, to, used, room);
 }

@@ -42,14 +42,16 @@ struct source {
 };
 
 /*
- * Opens the table of a checked OPEN, whose strings are `strings`, and finds its columns. 0, or -errno with the message set:
+ * Opens the table of a checked OPEN, whose strings are `strings`, and finds its columns; `wait` as of partition_open(). 0, or -errno with the message set:
  * there is none, or it has no such columns, or of other types.
  */
-int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS]);
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS],
+		const struct parquet_wait *wait);
 void source_close(struct source *s); /* also of one that is all 0 */
 
 /* The other table of a join of checked strings, for its join keys; `s` is the one that is asked for. 0, or -errno as above. */
-int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS]);
+int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS],
+		      const struct parquet_wait *wait);
 
 /*
  * From the first row on, with keys of so many bytes, and join keys, 0: none. Of a join of rows the place of each stands behind its join

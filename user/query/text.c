@@ -11,10 +11,11 @@
 #include "text.h"
 
 #define PLACE_LEN 320
+#define READ_FIRST 4096 /* bytes, where a row is looked for; doubles as long as rows follow each other */
 
 int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema)
 {
-	*t = (struct text){ .fd = fd, .format = format, .name = name, .schema = schema, .line = 1 };
+	*t = (struct text){ .fd = fd, .format = format, .name = name, .schema = schema, .line = 1, .ahead = READ_FIRST };
 	t->buffer = malloc(TEXT_ROW + 1);
 	return t->buffer ? 0 : fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
 }
@@ -27,7 +28,15 @@ void text_close(struct text *t)
 
 void text_seek(struct text *t, uint64_t offset)
 {
-	t->begin = t->end = 0;
+	uint64_t ahead = offset - t->offset;
+
+	/* What is before the next row in the buffer has been split. */
+	if (offset > t->offset && ahead < t->end - t->begin) {
+		t->begin += (uint32_t)ahead;
+	} else {
+		t->begin = t->end = 0;
+		t->ahead = READ_FIRST;
+	}
 	t->offset = offset;
 	t->line = offset ? 0 : 1;
 	t->next_line = 0;
@@ -81,9 +90,11 @@ static int fill(struct text *t)
 	t->begin = 0;
 	if (t->end == TEXT_ROW)
 		return bad(t, "a row of more than 1 MB, or a quote that is not closed");
-	n = pread(t->fd, t->buffer + t->end, TEXT_ROW - t->end, (off_t)(t->offset + t->end));
+	n = pread(t->fd, t->buffer + t->end, t->ahead < TEXT_ROW - t->end ? t->ahead : TEXT_ROW - t->end,
+		  (off_t)(t->offset + t->end));
 	if (n < 0)
 		return fpisa_fail(-errno, "%s: read: %s", t->name, strerror(errno));
+	t->ahead = t->ahead < TEXT_ROW ? 2 * t->ahead : TEXT_ROW;
 	t->end += (uint32_t)n;
 	t->over = !n;
 	return 0;

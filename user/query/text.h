@@ -21,6 +21,7 @@ struct text {
 	const struct schema *schema;
 	char *buffer; /* TEXT_ROW + 1 bytes */
 	uint32_t begin, end;
+	uint32_t ahead; /* bytes that are read next */
 	uint64_t offset; /* in the file, of `begin` */
 	uint64_t line;	 /* of the row that was taken last, from 1; 0: unknown */
 	uint64_t next_line;

@@ -336,7 +336,7 @@ static int take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t ty
 	uint32_t attempt;
 
 	/* Nothing of an attempt before one has begun. */
-	if (q->phase == FPISA_PHASE_OPEN && type != FPISA_CONTROL_READY && type != FPISA_CONTROL_FAILED)
+	if (q->phase == FPISA_PHASE_OPEN && type != FPISA_CONTROL_READY && type != FPISA_CONTROL_WORKING && type != FPISA_CONTROL_FAILED)
 		return malformed();
 	switch (type) {
 	case FPISA_CONTROL_READY:

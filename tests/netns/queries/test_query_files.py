@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A worker's files while a query reads them: written, replaced, cut; and the process that reads Parquet, which may be slow, hang or die."""
+import os
+import select
+import signal
+import time
+
+import pytest
+
+from lab import alive, children, end, wait_until
+from queries import Queries
+from test_query_run import read_whole
+
+GROUPS = "--by", "k", "--value", "v", "--prune", "none"
+
+
+@pytest.fixture
+def asked(lab, tmp_path):
+    q = Queries(lab(workers=2), str(tmp_path))
+    yield q
+    q.close()
+
+
+# -- Parquet ----------------------------------------------------------------------
+
+def read_parquet_by(q, tmp_path, script):
+    """Serves table t, whose Parquet a shell script in the place of Python makes CSV. Where it writes its number."""
+    directory, bin_ = q.directory(0), tmp_path / "bin"
+    pid = tmp_path / "pid"
+    q.close()
+    q.workers.clear()
+    if os.path.exists(pid):
+        os.unlink(pid)
+    q.table(0, [])
+    os.replace(os.path.join(directory, "t.csv"), os.path.join(directory, "t.parquet"))
+    bin_.mkdir(exist_ok=True)
+    with open(bin_ / "python3", "w") as f:
+        f.write(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}\n{script}\n")
+    os.chmod(bin_ / "python3", 0o755)
+    q.serve(env={**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}"})
+    return pid
+
+
+def helper_of(pid):
+    wait_until("a process that reads Parquet", lambda: os.path.exists(pid))
+    with open(pid) as f:
+        return int(f.read())
+
+
+def test_parquet_takes_long(asked, tmp_path):
+    """A query waits for as long as rows come, whatever its timeout; and no longer."""
+    q = asked
+    read_parquet_by(q, tmp_path, "echo k,v; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; echo $i,1; done")
+    rows, counts = q.run(*GROUPS, "--timeout", 2, network=False)
+    assert len(rows) == counts["table"] == 10
+    pid = read_parquet_by(q, tmp_path, "echo k,v; exec sleep 1000")
+    says = q.fails(*GROUPS, "--timeout", 2, network=False)
+    assert f"worker {q.net.addresses[0]}:18001: t.parquet: the process that reads Parquet has written nothing in 2000 ms" in says
+    wait_until("its end", lambda: not alive(helper_of(pid)))
+
+
+def test_parquet_process_ends_with_its_query(asked, tmp_path):
+    q = asked
+    pid = read_parquet_by(q, tmp_path, "echo k,v; while sleep 0.2; do echo 1,1; done")
+    p = q.master.spawn(*q.argv(*GROUPS, network=False))
+    helper = helper_of(pid)
+    end(p)
+    wait_until("its end with the master", lambda: not alive(helper) and not children(q.workers[0].pid))
+    pid = read_parquet_by(q, tmp_path, "echo k,v; while sleep 0.2; do echo 1,1; done")
+    p = q.master.spawn(*q.argv(*GROUPS, network=False))
+    helper = helper_of(pid)
+    q.workers[0].send_signal(signal.SIGKILL)
+    wait_until("its end with the worker", lambda: not alive(helper))
+    assert p.wait(30) == 1 and "the connection ended" in p.stderr.read()
+    read_parquet_by(q, tmp_path, "echo k,v; kill -9 $$")
+    assert "t.parquet: the process that reads Parquet was killed" in q.fails(*GROUPS, network=False)
+
+
+def test_parquet_written_while_it_is_read(asked, tmp_path):
+    q = asked
+    path = os.path.join(q.directory(0), "t.parquet")
+    read_parquet_by(q, tmp_path, f"echo k,v; echo 1,1; echo >> {path}")
+    assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
+
+
+# -- rows -------------------------------------------------------------------------
+
+LONG = "k int32 not null", "s text not null"
+
+
+def stopped_scan(q, rows):
+    """A query for all rows, of which the worker has read a part, for nobody takes what the master prints: its process, stopped."""
+    q.table(0, rows, LONG)
+    p = q.master.spawn(*q.argv("--json", network=False))
+    assert select.select([p.stdout], [], [], 30)[0]
+    time.sleep(0.5)
+    p.send_signal(signal.SIGSTOP)
+    assert p.poll() is None
+    return p
+
+
+def test_files_change(asked):
+    """Of a file that is written while it is read there is no answer, and the error says why; of one that is replaced, the old one's."""
+    q = asked
+    rows = [(i, "x" * 1000) for i in range(60000)]
+    path = os.path.join(q.directory(0), "t.csv")
+    os.makedirs(q.directory(0))
+    q.serve()
+    for change in "cut", "overwritten", "replaced":
+        p = stopped_scan(q, rows)
+        if change == "replaced":
+            with open(path + ".new", "w") as f:
+                f.write("k,s\n1,y\n")
+            os.replace(path + ".new", path)
+        else:
+            size = os.path.getsize(path)
+            with open(path, "r+") as f:
+                f.truncate(size - 100 if change == "cut" else 0)
+                f.write("" if change == "cut" else "z" * size)
+        p.send_signal(signal.SIGCONT)
+        answer, status, err = read_whole(p)
+        if change == "replaced":
+            assert status == 0 and [tuple(r) for r in answer["rows"]] == rows, err
+        else:
+            assert status == 1 and "t.csv: was written while the query read it; ask again" in err, err
