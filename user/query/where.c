@@ -103,9 +103,7 @@ static int take_constant(struct where_term *t, const struct schema *schema, char
 	t->text = text;
 	t->len = f.len;
 	if (type == FPISA_COLUMN_TEXT)
-		return t->is == WHERE_EQUAL || t->is == WHERE_OTHER ?
-			       0 :
-			       fpisa_fail(-EINVAL, "%s: texts as of column %s are compared with = and <> alone", file, c->name);
+		return 0;
 	if (take_value(type, &f, &t->integer, &t->real))
 		return fpisa_fail(-EINVAL, "%s: column %s is %s: '%.64s' is no value of it", file, c->name,
 				  fpisa_column_type_name(c->type), text);
@@ -199,7 +197,8 @@ static int compare(const struct where_term *t, unsigned int type, const struct f
 	int rc;
 
 	if (type == FPISA_COLUMN_TEXT) {
-		*order = f->len != t->len || memcmp(f->text, t->text, t->len);
+		*order = memcmp(f->text, t->text, f->len < t->len ? f->len : t->len);
+		*order = *order ? *order : (f->len > t->len) - (f->len < t->len);
 		return 0;
 	}
 	rc = take_value(type, f, &integer, &real);

@@ -2,7 +2,8 @@
 /*
  * Which rows of a table a query is about: "COLUMN OP VALUE,...", all of which hold, with the operators <, <=, =, <>, >=, > and a value
  * as it stands in files, in single quotes ('' for one) where it has a comma, blanks or quotes; or "COLUMN null", "COLUMN not null". A type
- * may stand behind the column, which it then has to have. As in SQL a comparison of NULL holds for none, NaN is above all else, reals are compared as doubles; texts with = and <> alone.
+ * may stand behind the column, which it then has to have. As in SQL a comparison of NULL holds for none, NaN is above all else, reals are compared as doubles, texts by
+ * their bytes.
  */
 #ifndef FPISA_QUERY_WHERE_H
 #define FPISA_QUERY_WHERE_H

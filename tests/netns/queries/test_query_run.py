@@ -111,7 +111,9 @@ def test_types(asked):
         assert sorted(q.run("--by", "d,s,i", *pruning)[0], key=repr) == sorted(counted, key=repr)
     # Some rows.
     for where, holds in (("d=1999-12-31", lambda r: r[0] == "1999-12-31"), ("s not null, s<>'a b'", lambda r: r[1] not in (None, "a b")),
-                         ("x>=50.5,x<1e2,i int64 < 0", lambda r: r[3] >= 50.5 and r[2] < 0), ("d null", lambda r: r[0] is None)):
+                         ("x>=50.5,x<1e2,i int64 < 0", lambda r: r[3] >= 50.5 and r[2] < 0), ("d null", lambda r: r[0] is None),
+                         ("s<'b', s>''", lambda r: r[1] is not None and b"" < r[1].encode() < b"b"),
+                         ("s text >= 'é'", lambda r: r[1] is not None and r[1].encode() >= "é".encode())):
         want = queries.groups_of([(r[:3], r[3]) for r in rows if holds(r)])
         for options in PRUNING.values():
             got, _ = q.run("--by", "d,s,i", "--value", "x", "--where", where, *options)
