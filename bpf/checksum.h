@@ -59,8 +59,8 @@ static __always_inline int is_checksum(__s64 sums, __u32 checksum)
 
 /*
  * checksums_of() the frame: header and `payload` bytes, a multiple of 32; negative
- * if the frame ends before. Global, that its loops are verified once, so it finds
- * the frame's headers for itself.
+ * if the frame ends before. Global, that its loops are verified once; so it finds the frame's headers for itself, for
+ * no kernel lets a global function be given a pointer into the packet.
  */
 GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
 {

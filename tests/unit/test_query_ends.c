@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What worker and master of a query are made of: groups that grow, exact terms, the first rows, contents over TLS. */
+/*
+ * What worker and master of a query are made of: groups that grow, exact terms, the first rows, contents over TLS; answers of which
+ * something is missing.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +17,7 @@
 #include "fpisa/query/order.h"
 #include "lib/query/control.h"
 #include "lib/query/groups.h"
+#include "lib/query/master.h"
 #include "lib/query/top.h"
 #include "vectors.h"
 
@@ -155,6 +159,75 @@ static void first_rows(void **state)
 	}
 }
 
+/* What workers sent is what was absorbed and what came: one more is an error, and one less, but for rows that are pruned. */
+static void counts_agree(void **state)
+{
+	static const struct {
+		uint8_t kind, pruning;
+	} way[] = {
+		{FPISA_QUERY_SCAN, FPISA_PRUNING_NONE},
+		{FPISA_QUERY_TOPN, FPISA_PRUNING_WORKERS},
+		{FPISA_QUERY_TABLE, FPISA_PRUNING_NONE},
+		{FPISA_QUERY_TABLE, FPISA_PRUNING_NETWORK},
+		{FPISA_QUERY_TOPN, FPISA_PRUNING_NETWORK},
+	};
+
+	(void)state;
+	for (int i = 0; i < 4000; i++) {
+		struct fpisa_query *q = calloc(1, sizeof(*q));
+		int kind = i % 5, off = (int)vectors_below(&rng, 3) - 1;
+
+		assert_non_null(q);
+		q->kind = way[kind].kind;
+		q->options.pruning = way[kind].pruning;
+		q->n_workers = 1 + vectors_below(&rng, 5);
+		for (uint32_t w = 0; w < q->n_workers; w++) {
+			struct fpisa_query_done *said = &q->worker[w].said;
+
+			said->sent = 1 + vectors_below(&rng, 1000);
+			said->weight = said->sent * (1 + vectors_below(&rng, 3));
+			q->received += said->sent;
+			q->weight += said->weight;
+		}
+		if (kind == 3) {
+			q->absorbed = vectors_below(&rng, (uint32_t)q->weight);
+			q->weight -= q->absorbed;
+			q->received = vectors_below(&rng, (uint32_t)q->received + 1);
+		}
+		*(q->kind == FPISA_QUERY_TABLE ? &q->weight : &q->received) += (uint64_t)off;
+		assert_int_equal(fpisa_query_check(q), off > 0 || (off && kind != 4) ? -EILSEQ : 0);
+		free(q);
+	}
+}
+
+/* The aggregator's Nth row is among ours, or rows are missing. */
+static void certificate(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 300; i++) {
+		struct fpisa_query *q = calloc(1, sizeof(*q));
+		uint32_t limit = 1 + vectors_below(&rng, 50), n = vectors_below(&rng, 100), equal = i % 3 == 0;
+		uint64_t bar;
+
+		assert_non_null(q);
+		q->member.limit = limit;
+		assert_int_equal(fpisa_top_init(&q->top, limit), 0);
+		for (uint32_t row = 0; row < n; row++) {
+			const struct fpisa_top_row r = {.place = equal ? vectors_below(&rng, 3) : (uint32_t)vectors_next(&rng), .row = row};
+
+			fpisa_top_add(&q->top, &r);
+		}
+		fpisa_top_settle(&q->top);
+		bar = n < limit ? 1 + vectors_below(&rng, 10) : (uint64_t)q->top.rows[limit - 1].place + 2;
+		assert_int_equal(fpisa_query_certify(q, bar), -EILSEQ);
+		assert_int_equal(q->certified, 0);
+		assert_int_equal(fpisa_query_certify(q, n < limit ? 0 : bar - 1), 0);
+		assert_int_equal(q->certified, 1);
+		fpisa_top_free(&q->top);
+		free(q);
+	}
+}
+
 static int pair(struct fpisa_control_channel *worker, struct fpisa_control_channel *master, const struct fpisa_psks *keys,
 		const struct fpisa_psk *psk)
 {
@@ -229,6 +302,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(groups),
 		cmocka_unit_test(first_rows),
+		cmocka_unit_test(counts_agree),
+		cmocka_unit_test(certificate),
 		cmocka_unit_test(contents),
 	};
 

@@ -45,7 +45,7 @@ def test_json_of_every_reader(lab):
     assert before <= everything["v_not_ours"] <= net.counters(64, PIN)["v_not_ours"]
     assert net.json("slots") == [] == net.json("slots", 5)
     # It loads every object, which takes longest of all verbs.
-    assert {"fpisa", "fpisa_mau0", "fpisa_mau8"} <= {p["name"] for p in net.json("resources")["programs"]}
+    assert {"fpisa", "fpisa_mau0", "fpisa_mau8", "fpisa_topn", "fpisa_table", "fpisa_join"} <= {p["name"] for p in net.json("resources")["programs"]}
 
 
 def test_text_of_every_reader(lab):

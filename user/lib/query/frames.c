@@ -220,22 +220,6 @@ static int seal(struct fpisa_query *q, uint64_t now)
 	return fpisa_member_send(&q->member, &f, 1);
 }
 
-/* The place of the last of N rows that the aggregator has counted, plus 1; the last of ours is not below it. */
-static int check_certificate(struct fpisa_query *q, uint64_t bar)
-{
-	int rc = prepare(q, q->member.key_bytes, q->member.limit);
-
-	if (rc)
-		return rc;
-	fpisa_top_settle(&q->top);
-	if (bar && (q->top.n < q->member.limit || (uint64_t)q->top.rows[q->top.n - 1].place + 1 < bar))
-		return fpisa_fail(-EILSEQ, "query %u: the aggregator has counted %u rows from place %llu on, of which not all came "
-					   "to here: something is broken",
-				  q->options.query, q->member.limit, (unsigned long long)bar - 1);
-	q->certified = 1;
-	return 0;
-}
-
 static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 {
 	int rc;
@@ -244,9 +228,11 @@ static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 		return 0;
 	q->progress_ns = fpisa_now();
 	if (q->kind != FPISA_QUERY_TABLE) {
-		rc = q->kind == FPISA_QUERY_TOPN ? check_certificate(q, h->aux) : 0;
 		q->phase = FPISA_PHASE_FETCH;
-		return rc;
+		if (q->kind != FPISA_QUERY_TOPN)
+			return 0;
+		rc = prepare(q, q->member.key_bytes, q->member.limit);
+		return rc ? rc : fpisa_query_certify(q, h->aux);
 	}
 	if (h->bitmap)
 		return 0;
