@@ -142,6 +142,45 @@ def communication_hooks():
         assert (ours - theirs).abs().max() < 1e-3, name
 
 
+class Halt(torch.autograd.Function):
+    """Its backward() waits for the sums that have been asked for so far."""
+
+    asked, ended = [], []
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        deadline = time.monotonic() + 60
+        while not all(future.done() for future in Halt.asked):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        Halt.ended.append(len(Halt.asked))
+        return gradient
+
+
+@check
+def overlap():
+    """DistributedDataParallel's buckets are summed while backward() goes on: there it waits until those so far are."""
+    def ask(_, bucket):
+        Halt.asked.append(dist.all_reduce(bucket.buffer().div_(SIZE), async_op=True).get_future())
+        return Halt.asked[-1].then(lambda future: future.value()[0])
+
+    last, first = torch.nn.Linear(600, 600, bias=False), torch.nn.Linear(600, 600, bias=False)
+    net = torch.nn.ModuleList([first, last])
+    net.forward = lambda x: last(Halt.apply(first(x)))
+    model = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=1)
+    model.register_comm_hook(None, ask)
+    for step in range(3):
+        Halt.asked.clear()
+        model(draw(step, (4, 600), torch.float32, RANK)).sum().backward()
+        # The first step finds out in which order gradients come, and has one bucket.
+        assert (len(Halt.asked), Halt.ended[-1]) == ((2, 1) if step else (1, 0))
+        same_everywhere(first.weight.grad)
+
+
 @check
 def gradients():
     """A leaf that requires a gradient."""
