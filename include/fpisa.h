@@ -283,7 +283,10 @@ int fpisa_eventfd(struct fpisa *f);
  */
 int fpisa_rejoin(struct fpisa *f);
 
-/* Ranks, as a bitmap, that the last -ETIMEDOUT of this handle was waiting for. */
+/*
+ * Ranks, as a bitmap, that the last -ETIMEDOUT of this handle was waiting for; of NULL, that this thread's last
+ * fpisa_connect(), fpisa_mem_connect() or fpisa_group_join() was, if it failed.
+ */
 uint64_t fpisa_missing(const struct fpisa *f);
 
 int fpisa_get_info(const struct fpisa *f, struct fpisa_info *info);
@@ -366,7 +369,7 @@ int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint3
 int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
 				struct fpisa_request **request);
 
-/* Ranks, as a bitmap, that the group's last error names. */
+/* Ranks, as a bitmap, that the group's last error names; of NULL, that of this thread's last fpisa_group_join(). */
 uint64_t fpisa_group_missing(struct fpisa_group *g);
 
 /* The group is gone; requests of it are released. Others go on with calls that this rank has completed. NULL is fine. */

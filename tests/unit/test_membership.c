@@ -623,6 +623,31 @@ static void refused_before_it_asks(void **state)
 	assert_true(m[1].refusal.index == 0 && m[1].refusal.reason == FPISA_MANAGER_R_format);
 }
 
+/* Half of each of its groups leaves, the other half stays: all places are not one key's. */
+static void groups_that_do_not_end(void **state)
+{
+	struct world *w = new_world();
+	int made = 0;
+
+	(void)state;
+	w->policy.quota.groups = 2;
+	for (int i = 0; i + 2 <= CALLERS - 2; i += 2) {
+		join(w, call(w, i, 1, "key"), "train", 0, 2);
+		if (w->of[i].hung_up) {
+			assert_refused(&w->of[i], FPISA_MANAGER_R_quota, "4 groups that ranks have left or died in");
+			continue;
+		}
+		made++;
+		join(w, call(w, i + 1, 2, "key"), "train", 1, 2);
+		leave(w, &w->of[i], 0);
+	}
+	assert_int_equal(made, 4);
+	gather(w, CALLERS - 2, 2, "train", "other");
+	/* One has ended, so the next may be. */
+	leave(w, &w->of[1], 0);
+	gather(w, 8, 2, "train", "key");
+}
+
 /* One that comes back before its old connection is known to be over takes its place. */
 static void a_second_connection(void **state)
 {
@@ -903,6 +928,7 @@ int main(void)
 		cmocka_unit_test(a_message_out_of_its_turn),
 		cmocka_unit_test(different_jobs),
 		cmocka_unit_test(refused_before_it_asks),
+		cmocka_unit_test(groups_that_do_not_end),
 		cmocka_unit_test(another_job_of_the_same_index),
 		cmocka_unit_test(limits),
 		cmocka_unit_test(the_datapath_is_full),

@@ -142,6 +142,7 @@ static int finish_connect(struct fpisa **f, uint64_t spent_ns)
 		fpisa_leave(*f);
 	}
 	if (rc) {
+		fpisa_missing_at_join = fpisa_missing(*f);
 		fpisa_close(*f);
 		*f = NULL;
 	}
@@ -151,15 +152,19 @@ static int finish_connect(struct fpisa **f, uint64_t spent_ns)
 int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options)
 {
 	uint64_t spent_ns = 0;
-	int rc = open_handle(f, address, job, options, NULL, &spent_ns);
+	int rc;
 
+	fpisa_missing_at_join = 0;
+	rc = open_handle(f, address, job, options, NULL, &spent_ns);
 	return rc ? rc : finish_connect(f, spent_ns);
 }
 
 int fpisa_mem_connect(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options)
 {
-	int rc = fpisa_mem_open_handle(f, m, rank, options, NULL);
+	int rc;
 
+	fpisa_missing_at_join = 0;
+	rc = fpisa_mem_open_handle(f, m, rank, options, NULL);
 	return rc ? rc : finish_connect(f, 0);
 }
 
@@ -216,7 +221,9 @@ uint64_t fpisa_missing(const struct fpisa *handle)
 	uint64_t missing;
 	int locked;
 
-	if (!f || f->inherited)
+	if (!f)
+		return fpisa_missing_at_join;
+	if (f->inherited)
 		return 0;
 	locked = fpisa_look(f);
 	missing = f->missing;

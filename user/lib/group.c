@@ -76,6 +76,7 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 	struct fpisa_group *g;
 	int rc = fpisa_given(out, "the place of the group");
 
+	fpisa_missing_at_join = 0;
 	if (rc)
 		return rc;
 	*out = NULL;
@@ -100,6 +101,7 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 		return 0;
 	}
 	fpisa_link_stop(&g->link, 0);
+	fpisa_missing_at_join = g->link.missing;
 	fpisa_engine_stop(g->engine);
 	free(g);
 	return rc;

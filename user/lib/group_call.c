@@ -131,7 +131,9 @@ uint64_t fpisa_group_missing(struct fpisa_group *g)
 {
 	uint64_t missing;
 
-	if (!g || g->link.inherited)
+	if (!g)
+		return fpisa_missing_at_join;
+	if (g->link.inherited)
 		return 0;
 	pthread_mutex_lock(&g->link.lock);
 	missing = g->link.missing;

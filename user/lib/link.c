@@ -363,7 +363,7 @@ int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns)
 		rc = pthread_cond_timedwait(&l->changed, &l->lock, &until);
 	rc = 0;
 	if (!l->joined && !l->error) {
-		l->missing = fpisa_manager_all(l->join.size) & ~l->pending;
+		l->missing = l->pending ? fpisa_manager_all(l->join.size) & ~l->pending : 0;
 		rc = l->pending ? fpisa_fail(-ETIMEDOUT, "%s: %s did not join in %llu ms", l->peer,
 					     fpisa_rank_names(names, sizeof(names), l->missing),
 					     (unsigned long long)(timeout_ns / MS)) :

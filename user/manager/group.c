@@ -101,6 +101,7 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 {
 	struct manager_quota quota = manager_quota_of(m->policy, c->owner), used = manager_used(m, c->owner);
 	struct manager_group *g = NULL;
+	__u32 ending = manager_ending(m, c->owner);
 
 	if (j->size > m->policy->size) {
 		refuse_caller(m, c, FPISA_MANAGER_R_size, 0, "group %s: %u ranks; the manager allows %u (size)",
@@ -111,6 +112,12 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
 			      "group %s: key '%s' has %u groups, as many as it may (key-groups)", j->name, c->owner,
 			      used.groups);
+		return NULL;
+	}
+	if (used.groups + ending >= 2 * quota.groups) {
+		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
+			      "group %s: key '%s' has %u groups that ranks have left or died in, and others have not (key-groups)",
+			      j->name, c->owner, ending);
 		return NULL;
 	}
 	for (int i = GROUPS; i--;)

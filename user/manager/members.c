@@ -56,7 +56,7 @@ struct manager_quota manager_used(const struct manager *m, const char *owner)
 
 		if (!g->record.id || (owner && strcmp(g->record.owner, owner)))
 			continue;
-		/* One that somebody has left is about to end, and the next one of its ranks may be here already. */
+		/* One that somebody has left should end soon, and the next one of its ranks may be here already. */
 		used.groups += !g->record.left && !g->record.gone;
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 			if (g->job[k].state >= JOB_BINDING && g->job[k].state <= JOB_MADE) {
@@ -65,4 +65,16 @@ struct manager_quota manager_used(const struct manager *m, const char *owner)
 			}
 	}
 	return used;
+}
+
+__u32 manager_ending(const struct manager *m, const char *owner)
+{
+	__u32 n = 0;
+
+	for (int i = 0; i < GROUPS; i++) {
+		const struct group_record *r = &m->group[i].record;
+
+		n += r->id && (r->left || r->gone) && !strcmp(r->owner, owner);
+	}
+	return n;
 }

@@ -13,6 +13,9 @@ __u64 manager_in(const struct manager_group *g, enum manager_rank state);
 void manager_tell(struct manager *m, struct manager_group *g, __u64 ranks, const struct fpisa_manager_message *msg);
 void manager_record(struct manager *m, struct manager_group *g);
 
+/* Groups of a key that some have left or died in, and others not yet. */
+__u32 manager_ending(const struct manager *m, const char *owner);
+
 /* Its jobs go when nobody is in it, or comes back. A job that is being made is waited for: it could not be found. */
 void manager_end_if_empty(struct manager *m, struct manager_group *g);
 

@@ -25,7 +25,7 @@ class InvalidCall(Error, ValueError):
 
 
 class TimedOut(Error, TimeoutError):
-    """A deadline passed (ETIMEDOUT); `ranks` are those that are missing; of a join the sentence alone says who."""
+    """A deadline passed (ETIMEDOUT); `ranks` are those that are missing."""
 
 
 class RankLost(Error, ConnectionResetError):

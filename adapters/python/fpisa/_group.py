@@ -8,7 +8,7 @@ from typing import Optional, Union
 
 from ._arrays import Array, check_memory
 from ._calls import Caller
-from ._library import (MODES, OVERFLOWS, PIPELINES, TRANSPORTS, Call, GroupOptions, check, in_range, library,
+from ._library import (MODES, OVERFLOWS, PIPELINES, TRANSPORTS, Call, GroupOptions, check_join, in_range, library,
                        milliseconds, number_of)
 
 
@@ -29,8 +29,8 @@ def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_t
 def join(host: Optional[str], name: str, rank: int, size: int, options: GroupOptions) -> ctypes.c_void_p:
     """The library's group, when all ranks have joined."""
     pointer = ctypes.c_void_p()
-    check(library().fpisa_group_join(ctypes.byref(pointer), None if host is None else host.encode(), name.encode(),
-                                     in_range(rank, 32, "rank"), in_range(size, 32, "size"), ctypes.byref(options)))
+    check_join(library().fpisa_group_join(ctypes.byref(pointer), None if host is None else host.encode(), name.encode(),
+                                          in_range(rank, 32, "rank"), in_range(size, 32, "size"), ctypes.byref(options)))
     return pointer
 
 

@@ -10,7 +10,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, TypeVar
 
 from ._calls import Caller
 from ._library import (FOREVER, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, TYPES, Call, InfoStruct,
-                       MemOptions, Options, check, in_range, library, milliseconds, name_of, number_of)
+                       MemOptions, Options, check, check_join, in_range, library, milliseconds, name_of, number_of)
 
 T = TypeVar("T")
 
@@ -56,8 +56,8 @@ class Handle(Caller):
         options.token = in_range(token, 64, "token")
         options.transport = number_of(TRANSPORTS, transport, "transport")
         pointer = ctypes.c_void_p()
-        check(library().fpisa_connect(ctypes.byref(pointer), address.encode(), in_range(job, 32, "job"),
-                                      ctypes.byref(options)))
+        check_join(library().fpisa_connect(ctypes.byref(pointer), address.encode(), in_range(job, 32, "job"),
+                                           ctypes.byref(options)))
         self._open(pointer, _close)
         self._learn()
 
@@ -176,8 +176,8 @@ class Mem:
         handle, pointer = Handle.__new__(Handle), ctypes.c_void_p()
         self._aggregator.connected()
         try:
-            check(library().fpisa_mem_connect(ctypes.byref(pointer), self._aggregator.pointer,
-                                              in_range(rank, 32, "rank"), ctypes.byref(options)))
+            check_join(library().fpisa_mem_connect(ctypes.byref(pointer), self._aggregator.pointer,
+                                                   in_range(rank, 32, "rank"), ctypes.byref(options)))
         except BaseException:
             self._aggregator.disconnected()
             raise

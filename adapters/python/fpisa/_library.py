@@ -103,6 +103,12 @@ def check(rc: int) -> None:
         raise error_of(rc, library().fpisa_error().decode(errors="replace"), 0)
 
 
+def check_join(rc: int) -> None:
+    """The same of one that joins, with the ranks that it was waiting for."""
+    if rc:
+        raise error_of(rc, library().fpisa_error().decode(errors="replace"), library().fpisa_missing(None))
+
+
 def number_of(names: Dict[str, int], name: str, what: str) -> int:
     """ValueError for a name that is none."""
     try:

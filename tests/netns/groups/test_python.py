@@ -48,6 +48,15 @@ with fpisa.Handle(sys.argv[1], int(sys.argv[2])) as h:
 """
 
 
+WAITS = """
+import sys, fpisa
+try:
+    fpisa.Group(sys.argv[1], "waits", int(sys.argv[2]), 4, join_timeout=float(sys.argv[3]))
+except fpisa.TimedOut as e:
+    print(e.ranks, e)
+"""
+
+
 @pytest.fixture
 def net(lab):
     """net(workers) has a datapath."""
@@ -87,6 +96,19 @@ def test_types_and_a_rank_that_dies(net, tmp_path):
     for r in 0, 2:
         out, err = ranks[r].communicate(timeout=60 * SLOW)
         assert out.startswith("(1,) ") and "rank 1 is gone: its process ended" in out, out + err
+
+
+def test_ranks_that_do_not_join(net, tmp_path):
+    """The exception names them; one that joins no manager names none."""
+    g = Groups(net(3), str(tmp_path), "without-key = yes")
+    g.serve()
+    python(g.net.worker[2], "-c", WAITS, ADDRESS, 2, 60 * SLOW)
+    out, err = python(g.net.worker[0], "-c", WAITS, ADDRESS, 0, 4 * SLOW).communicate(timeout=60 * SLOW)
+    assert out.startswith("(1, 3) ") and "rank 1, rank 3 did not join in" in out, out + err
+    g.manager.send_signal(signal.SIGSTOP)
+    out, err = python(g.net.worker[0], "-c", WAITS, ADDRESS, 0, 0.5).communicate(timeout=60 * SLOW)
+    g.manager.send_signal(signal.SIGCONT)
+    assert out.startswith("() ") and "the manager did not answer" in out, out + err
 
 
 def test_static_job(net):

@@ -10,6 +10,7 @@
 #include "fpisa/wire.h"
 
 static __thread char message[FPISA_MESSAGE_SIZE];
+__thread uint64_t fpisa_missing_at_join;
 
 const char *fpisa_error(void)
 {

@@ -11,6 +11,9 @@
 /* Sets this thread's message; returns `error`. */
 int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Ranks that this thread's last try to join was waiting for, when there is nobody any more to ask. */
+extern __thread uint64_t fpisa_missing_at_join;
+
 /* -EINVAL if it is NULL. */
 int fpisa_given(const void *pointer, const char *name);
 
