@@ -76,10 +76,10 @@ static int check_time(struct session *s, uint64_t now)
 	s->waiting = waiting;
 	if (patience(s) && now > s->progress_ns + patience(s))
 		return late(s);
-	if (s->state < KEYING || s->state > SCANNING || s->waits || now < s->told_ns + WORKING_NS || s->progress_ns < s->told_ns)
+	if (s->state < KEYING || s->state > SCANNING || now < s->told_ns + WORKING_NS || s->progress_ns < s->told_ns)
 		return 0;
 	s->told_ns = now;
-	return fpisa_control_send(&s->control, FPISA_CONTROL_WORKING, NULL, 0);
+	return fpisa_control_send(&s->control, FPISA_CONTROL_WORKING, &s->missing, s->waits ? sizeof(s->missing) : 0);
 }
 
 static int timeout_ms(const struct session *s, uint64_t now)
@@ -126,7 +126,7 @@ static int turn(struct session *s)
 		err = session_reduce(s);
 	if (!err && (s->state == SENDING || s->state == KEYING))
 		err = sender_turn(&s->sender, fpisa_now());
-	if (s->sender.later)
+	if (s->sender.later && (s->state == SENDING || s->state == KEYING))
 		progress(s);
 	if (!err && s->state == KEYING && sender_done(&s->sender))
 		err = session_end_keys(s);

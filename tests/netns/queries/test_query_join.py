@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Queries over a join: no row of it is missing, and what comes besides is what the filter may let pass."""
 import json
+import os
 import random
 import signal
 
 import pytest
 
 import queries
-from lab import ADDRESS, draw_seed, wait_until
+from lab import ADDRESS, children, draw_seed, wait_until
 from queries import Queries
 from test_query_run import read_whole
 
@@ -130,6 +131,73 @@ def test_lost_state(asked):
         assert status == 0, err
         assert sorted(r[0] for r in answer["rows"]) == sorted(r[0] for r in rows if r[0] in keys)
         assert answer["counts"]["restarts"] > 0 and answer["counts"]["filtered"] and answer["counts"]["pruned"] > 10000
+        q.remove()
+
+
+def keying(q, slow, *options):
+    """A join whose keys are on their way, `slow` being the worker that has most of them: its process."""
+    for w in range(2):
+        q.table(w, [(k, "2024-02-29", 1.0, "x") for k in range(100)], BIG, name="big")
+        q.table(w, [(k % KEYS, 1) for k in range(200000 if w == slow else 10)], SMALL, name="small")
+    before = q.net.json("query", "show", 5)["rows"]["keys"]
+    p = q.master.spawn(*q.argv("--json", "--join", "small", "--on", "k=key", "--debug-faults", "drop=0.2,seed=1", *options, table="big"))
+    wait_until("keys", lambda: p.poll() is not None or q.net.json("query", "show", 5)["rows"]["keys"] > before + 1000, 30)
+    assert p.poll() is None, p.communicate()
+    return p
+
+
+@pytest.mark.parametrize("slow", range(2))
+def test_worker_goes_while_keys_come(asked, slow):
+    """A worker that stops, or dies, with others waiting for its keys, is named; the one after it has the answer."""
+    q = asked
+    q.serve()
+    filter_ = "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", KEYS, "--filter-bytes", 8
+    add(q, "join", 5, *filter_)
+    name = f"worker {q.net.addresses[slow]}:18001: "
+    p = keying(q, slow, "--timeout", 2)
+    session, = children(q.workers[slow].pid)
+    os.kill(session, signal.SIGSTOP)
+    _, status, err = read_whole(p)
+    os.kill(session, signal.SIGKILL)
+    assert status == 1 and name + "no answer in 2000 ms" in err, err
+    p = keying(q, slow)
+    os.kill(*children(q.workers[slow].pid), signal.SIGKILL)
+    _, status, err = read_whole(p)
+    assert status == 1 and name + "the connection ended" in err, err
+    # All keys come, and then again into another filter, in which most lie beyond the end.
+    p = keying(q, slow)
+    p.send_signal(signal.SIGSTOP)
+    q.remove()
+    add(q, "join", 5, *filter_[:5], 1, *filter_[6:])
+    p.send_signal(signal.SIGCONT)
+    answer, status, err = read_whole(p)
+    assert status == 0 and answer["counts"]["restarts"] > 0, err
+    assert sorted(r[0] for r in answer["rows"]) == sorted(2 * list(range(100)))
+    # Gone for good.
+    p = keying(q, slow, "--timeout", 2)
+    q.remove()
+    _, status, err = read_whole(p)
+    assert status == 1 and "query 5: " in err and ADDRESS in err, err
+
+
+def test_keys_at_borders(asked):
+    """Of a bitmap: its ends, and those of its words and blocks; negative numbers; NULL, and no keys at all."""
+    q = asked
+    at = [0, 1, 31, 32, 255, 256, KEYS, 1023, 1024, -1, -2, 2 ** 31 - 1, -2 ** 31, None]
+    for kind, size in ("int32", 4), ("int64", 8):
+        big = [(k, 1.0) for k in at]
+        add(q, "join", 5, "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", 1024, "--filter-bytes", size)
+        for keys in [[]] + [[k] for k in at] + [[255, None, -1]]:
+            for w in range(2):
+                q.table(w, big, (f"k {kind}", "v real"), name="big")
+                q.table(w, [(k,) for k in keys] if w else [], (f"key {kind}",), name="small")
+            if not q.workers:
+                q.serve()
+            got, counts = q.run("--join", "small", "--on", "k=key", table="big")
+            there = {k for k in keys if k is not None}
+            beyond = {k for k in at if k is not None and not 0 <= k < 1024}
+            want = there | (beyond if there & beyond else set())
+            assert sorted(r[0] for r in got) == sorted(2 * list(want)) and counts["filtered"], keys
         q.remove()
 
 

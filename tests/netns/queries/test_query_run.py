@@ -373,6 +373,9 @@ def test_refusals(asked, tmp_path):
     # A master's words are one line in the worker's log.
     assert "'t?y'" not in q.fails(*groups, table="t\ny")
     assert any("'t?y' is no name of a table" in q.workers[0].stderr.readline() for _ in range(100))
+    with q.net.worker[-1].socket() as s:
+        s.bind(("", 18000))
+        assert "run: UDP port 18000 has another query, or another program; two queries at once take two ports (--local-port, " in q.fails(*groups)
     # A port that another query is just leaving.
     with q.net.worker[0].socket() as s:
         s.bind(("", 18000))
@@ -391,7 +394,7 @@ def test_refusals(asked, tmp_path):
     # Keys.
     other = str(tmp_path / "other-keys")
     q.net.fpisa("key", "new", "queries", other)
-    says = q.fails(*groups, key=other)
+    says = q.fails(*groups, key=other, workers=q.net.addresses[0])
     assert f"{first}: refuses key queries:" in says and f", the last of the master's file {other}: its own file of keys has to " in says
     assert "no key in common" in says
     assert any(f"its key is none of those in the worker's file {q.key}; " in q.workers[0].stderr.readline() for _ in range(100))

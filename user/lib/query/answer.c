@@ -125,16 +125,19 @@ int fpisa_query_describe(struct fpisa_query *q)
 int fpisa_query_check(struct fpisa_query *q)
 {
 	uint64_t sent = 0, weight = 0;
+	int filtered;
 
 	for (uint32_t i = 0; i < q->n_workers; i++) {
 		sent += q->worker[i].said.sent;
 		weight += q->worker[i].said.weight;
 	}
-	if (q->received > sent || (q->received != sent && (fpisa_query_is_direct(q) || q->kind == FPISA_QUERY_SCAN)))
+	(void)fpisa_query_keys(q, &filtered);
+	if (q->received > sent ||
+	    (q->received != sent && (fpisa_query_is_direct(q) || q->kind == FPISA_QUERY_SCAN || (q->kind == FPISA_QUERY_JOIN && !filtered))))
 		return fpisa_fail(-EILSEQ, "workers have sent %llu rows, and %llu have come: something is broken",
 				  (unsigned long long)sent, (unsigned long long)q->received);
-	/* Of a join the filter dropped what is missing. */
-	if (q->kind == FPISA_QUERY_TABLE && (q->join ? weight < q->absorbed + q->weight : weight != q->absorbed + q->weight))
+	/* Of a join the filter, if it was in use, dropped what is missing. */
+	if (q->kind == FPISA_QUERY_TABLE && (filtered ? weight < q->absorbed + q->weight : weight != q->absorbed + q->weight))
 		return fpisa_fail(-EILSEQ, "workers have sent %llu values; %llu are in the aggregator's table, and %llu have come: "
 					   "something is broken",
 				  (unsigned long long)weight, (unsigned long long)q->absorbed, (unsigned long long)q->weight);

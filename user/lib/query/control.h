@@ -6,7 +6,8 @@
  *	OPEN	master	what is wanted: struct fpisa_query_open, then strings, each with its 0: enum fpisa_query_string
  *	READY	worker	struct fpisa_query_ready, then a struct fpisa_column for each column of the key and of the rows
  *	START	master	struct fpisa_query_start: from the first row on, in another attempt than before
- *	WORKING	worker	nothing: there is progress; before READY, a process reads Parquet
+ *	WORKING	worker	nothing: there is progress; before READY, a process reads Parquet. Or the ranks, a bit each, for whose
+ *			join keys it waits: then there is none
  *	LOST	worker	the attempt, 4 bytes: its epoch is over
  *	DONE	worker	struct fpisa_query_done, then places of rows that are NULL: all rows are acknowledged
  *	FETCH	master	places of rows, 8 bytes each

@@ -36,6 +36,10 @@ int fpisa_query_open_sockets(struct fpisa_query *q)
 		return 0;
 	if (!fpisa_query_is_direct(q)) {
 		rc = fpisa_member_open(&q->member, q->aggregator.s_addr, q->aggregator_port, q->options.local_port);
+		if (rc == -EADDRINUSE)
+			return fpisa_fail(rc, "UDP port %u has another query, or another program; two queries at once take two ports "
+					      "(--local-port, which fpisa query add --master has to say, too)",
+					  q->options.local_port);
 		return rc ? rc : watch(q, &q->member);
 	}
 	/* To a port that the worker will tell. */
@@ -71,6 +75,7 @@ int fpisa_query_reset(struct fpisa_query *q)
 	q->ask_ns = 0;
 	q->ask_pause_ns = ASK_FIRST_NS;
 	q->certified = q->lost = 0;
+	q->unsealed = 0;
 	for (uint32_t i = 0; i < q->n_workers; i++) {
 		q->window[i] = fpisa_query_window_empty(FPISA_QUERY_WINDOW);
 		q->of_rank[i] = NOTHING;
@@ -226,7 +231,6 @@ static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 
 	if (q->phase != FPISA_PHASE_SEAL)
 		return 0;
-	q->progress_ns = fpisa_now();
 	if (q->kind != FPISA_QUERY_TABLE) {
 		q->phase = FPISA_PHASE_FETCH;
 		if (q->kind != FPISA_QUERY_TOPN)
@@ -234,8 +238,10 @@ static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 		rc = prepare(q, q->member.key_bytes, q->member.limit);
 		return rc ? rc : fpisa_query_certify(q, h->aux);
 	}
+	q->unsealed = h->bitmap;
 	if (h->bitmap)
 		return 0;
+	q->progress_ns = fpisa_now();
 	rc = prepare(q, q->member.key_bytes, 0);
 	q->table_groups = q->read_left = (uint32_t)h->aux;
 	q->phase = FPISA_PHASE_READ;
@@ -248,11 +254,11 @@ static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 static int read_more(struct fpisa_query *q, uint64_t now)
 {
 	static char space[FPISA_MAX_PAYLOAD];
-	uint32_t batch = fpisa_member_fit(fpisa_member_mtu(q->aggregator.s_addr), sizeof(struct fpisa_group), 26);
 	struct fpisa_member_frame f[FPISA_QUERY_READS];
 	int n = 0;
 
-	q->read_batch = q->read_batch ? q->read_batch : batch;
+	if (!q->read_batch)
+		q->read_batch = fpisa_member_fit(fpisa_member_mtu(q->aggregator.s_addr), sizeof(struct fpisa_group), 26);
 	if (!q->read_batch)
 		return fpisa_fail(-EMSGSIZE, "the MTU towards the aggregator is too small for groups, of 128 bytes");
 	for (int i = 0; i < FPISA_QUERY_READS; i++) {

@@ -89,6 +89,7 @@ struct fpisa_query {
 	uint64_t ask_ns, ask_pause_ns;
 	uint32_t restarts, certified;
 	int lost; /* the aggregator has another epoch */
+	uint64_t unsealed; /* workers of which it lacks frames, as it said last */
 
 	struct fpisa_query_column *out;
 	uint32_t n_out;

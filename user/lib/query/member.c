@@ -146,10 +146,23 @@ uint64_t fpisa_member_due(const struct fpisa_member *m)
 }
 
 /* What a query's WELCOME says is doc/query-wire.md, section 1. */
+static int is_query(const struct fpisa_hello *p)
+{
+	const uint32_t least = p->mode == FPISA_QUERY_JOIN ? 0 : 1;
+	const uint32_t most = p->mode == FPISA_QUERY_TOPN ? FPISA_MAX_LIMIT_TOPN : p->mode == FPISA_QUERY_TABLE ? FPISA_MAX_LIMIT_TABLE : 0;
+
+	if (p->elements || p->mode < FPISA_QUERY_TOPN || p->mode > FPISA_QUERY_JOIN || p->format != FPISA_FORMAT_FP32)
+		return 0;
+	if (!fpisa_key_bytes_valid(p->rounding) || p->group < least || p->group > most)
+		return 0;
+	if (p->clz & FPISA_QUERY_FILTER && (!fpisa_key_bytes_valid(p->pipeline) || p->pipeline > p->rounding))
+		return 0;
+	return p->workers >= 2 && p->workers <= FPISA_MAX_WORKERS && p->rank < p->workers;
+}
+
 static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
-	if (p->elements || p->mode < FPISA_QUERY_TOPN || p->mode > FPISA_QUERY_JOIN || !fpisa_key_bytes_valid(p->rounding) ||
-	    (p->clz & FPISA_QUERY_FILTER && (!fpisa_key_bytes_valid(p->pipeline) || p->pipeline > p->rounding)) || p->format != FPISA_FORMAT_FP32 || p->workers < 2 || p->rank >= p->workers)
+	if (!is_query(p))
 		return fpisa_fail(-EINVAL, "number %u is no query at the aggregator; see fpisa query list there", m->query);
 	m->kind = p->mode;
 	m->key_bytes = p->rounding;

@@ -97,15 +97,19 @@ static int advance(struct fpisa_query *q)
 
 /* -- time ----------------------------------------------------------------------------- */
 
+/* Of those that are not through with it, whoever has said nothing for longest. */
 static const char *who_is_late(const struct fpisa_query *q)
 {
+	const struct fpisa_query_worker *late = NULL;
+
 	for (uint32_t i = 0; i < q->n_workers; i++) {
 		const struct fpisa_query_worker *w = &q->worker[i];
 
-		if (q->phase == FPISA_PHASE_OPEN ? !w->ready : q->phase == FPISA_PHASE_FETCH ? w->fetching : !w->done)
-			return w->name;
+		if ((q->phase == FPISA_PHASE_OPEN ? !w->ready : q->phase == FPISA_PHASE_FETCH ? w->fetching : !w->done) &&
+		    (!late || w->heard_ns < late->heard_ns))
+			late = w;
 	}
-	return "?";
+	return late ? late->name : "?";
 }
 
 /* Which members have not joined. */
@@ -127,6 +131,7 @@ static int not_joined(const struct fpisa_query *q)
 static int check_time(struct fpisa_query *q, uint64_t now)
 {
 	uint64_t limit = (uint64_t)q->options.timeout_ms * 1000000;
+	char names[256];
 
 	if (q->phase == FPISA_PHASE_DONE || now < q->progress_ns + limit)
 		return 0;
@@ -137,6 +142,9 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 	}
 	if (q->phase == FPISA_PHASE_ROWS && q->member.t && !q->member.joined)
 		return not_joined(q);
+	if (q->phase == FPISA_PHASE_SEAL && q->unsealed)
+		return fpisa_fail(-EILSEQ, "query %u: the aggregator has not the frames of %s as that has sent them: something is broken",
+				  q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
 	if (q->phase == FPISA_PHASE_SEAL || q->phase == FPISA_PHASE_READ)
 		return fpisa_fail(-ETIMEDOUT, "query %u: the aggregator at %s does not answer in %u ms, with all rows sent; see fpisa "
 					      "query show %u there",

@@ -376,7 +376,9 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 		rc = fpisa_control_work(&w->control, &type, &content, &n);
 		if (rc <= 0)
 			break;
-		w->heard_ns = q->progress_ns = fpisa_now();
+		w->heard_ns = fpisa_now();
+		/* Who waits for others says so. */
+		q->progress_ns = type == FPISA_CONTROL_WORKING && n ? q->progress_ns : w->heard_ns;
 		rc = take(q, w, type, content, n);
 		if (rc)
 			break;
