@@ -323,6 +323,7 @@ struct fpisa_group_options {
  * NULL: what FPISA_MANAGER says. Returns when all ranks have joined.
  *
  * -EINVAL	no such host; a name that is none; another size than other ranks said
+ * -EAGAIN	the host's name cannot be looked up for now
  * -EACCES	the manager does not take this key, or none, or this host; others can read the file of the key
  * -EEXIST	a group of that name lives, or another process has the rank
  * -EDQUOT, -ENOSPC	the manager gives no more, and says which limit
