@@ -5,7 +5,7 @@
     member.py LIBRARY HOST NAME RANK SIZE [PLAN]
 
 PLAN, JSON, has "options" of the group and "steps", each of which answers with
-one line of JSON on stdout; the first line is the answer of the join:
+one line of JSON on stdout; the first line is the answer of the join, with "gnutls", was that loaded before and after:
 
     {"sum": TYPE, "count": N}	 all-reduce N values rank + 1 of "float32", "float64" or "int32"; answers with the first
     {"times": N, "pause": SECONDS, ...}	 N such sums, and pauses between; "calls" says how many went well
@@ -60,6 +60,11 @@ class Call(ctypes.Structure):
                 ("on_done", ON_DONE), ("arg", ctypes.c_void_p)]
 
 
+def has_gnutls():
+    with open("/proc/self/maps") as f:
+        return "libgnutls" in f.read()
+
+
 class Member:
     def __init__(self, library):
         self.lib = lib = ctypes.CDLL(library)
@@ -87,10 +92,10 @@ class Member:
         began = time.monotonic()
         options = {k: v.encode() if isinstance(v, str) else v for k, v in options.items()}
         o = Options(size=ctypes.sizeof(Options), **options)
-        self.rank, self.size = rank, size
+        self.rank, self.size, before = rank, size, has_gnutls()
         rc = self.lib.fpisa_group_join(ctypes.byref(self.group), host.encode() if host else None, name.encode(), rank,
                                        size, ctypes.byref(o))
-        return self.answer(rc, began, pid=os.getpid())
+        return self.answer(rc, began, pid=os.getpid(), gnutls=[before, has_gnutls()])
 
     @functools.lru_cache(maxsize=None)
     def kept(self, kind, count):
