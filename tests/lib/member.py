@@ -17,6 +17,7 @@ one line of JSON on stdout; the first line is the answer of the join, with "gnut
     {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}	 N sums of random length, also of "float16" and "bfloat16"; "wrong" says how many are
     {"broadcast": [BYTES, ...], "times": N, "seed": S}	 broadcasts of random bytes and of words that arithmetic would change, from each rank in turn,
 				 or from "root"; "wrong" says how many differ, or wrote beyond their end
+    {"words": HEX, "type": NUMBER, "op": NUMBER, "count": N, "factor": X}	 all-reduce these bytes of any type by any operation; "result" is HEX
     {"barrier": true}		 a barrier
     {"sleep": SECONDS}		 do nothing, no answer
     {"fork": true}		 leave a child behind that does nothing, no answer
@@ -203,6 +204,13 @@ class Member:
             calls, wrong = calls + 1, wrong + (data.raw[at:-1] != right + GUARD)
         return self.answer(0, began, calls=calls, wrong=wrong)
 
+    def words(self, step):
+        began, flags = time.monotonic(), ctypes.c_uint32()
+        data = ctypes.create_string_buffer(bytes.fromhex(step["words"]), len(step["words"]) // 2)
+        rc = self.lib.fpisa_group_allreduce(self.group, data, data, step["count"], step["type"], step["op"], step.get("factor", 1.0),
+                                            ctypes.byref(flags))
+        return self.answer(rc, began, result=data.raw.hex(), flags=flags.value)
+
     def step(self, step):
         if "check" in step:
             return self.check(step)
@@ -212,6 +220,8 @@ class Member:
             return self.broadcast(step)
         if "told" in step:
             return self.told(step["told"])
+        if "words" in step:
+            return self.words(step)
         if "barrier" in step:
             return self.answer(self.lib.fpisa_group_barrier(self.group), time.monotonic())
         if "sleep" in step:
