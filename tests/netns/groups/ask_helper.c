@@ -79,7 +79,6 @@ static struct helper_request job(__be32 local)
 	return q;
 }
 
-/* The last answer has come when the one to a look has: what is asked is done in its order. */
 static void make(const char *name, struct helper_request q)
 {
 	struct helper_answer a;
@@ -137,6 +136,7 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 	q.remove.number = ~0u;
 	q.remove.token = 100;
 	say(&q, sizeof(q));
+	/* Requests are done in their order: with this one the last are. */
 	say(&look, sizeof(look));
 	hear(HELPER_LOOK, &a);
 	puts("done");
