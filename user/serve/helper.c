@@ -108,7 +108,7 @@ static int take(struct helper_state *w, const struct helper_request *q)
 		return refuse(-EPROTO, "fpisa serve: a request for place %u", q->place);
 	switch ((enum helper_what)q->what) {
 	case HELPER_RECORD:
-		return datapath_group_put(&w->groups, q->place, &q->record);
+		return helper_record(w, q->place, &q->record);
 	case HELPER_REMOVE:
 		return helper_remove_job(w, q->remove.number, q->remove.token);
 	case HELPER_COUNT:
@@ -179,11 +179,11 @@ static int run(struct helper_state *w, const char *pin)
 		return fail(-errno, NULL, "serve");
 	err = tell_found(w);
 	while (!err) {
-		ssize_t n = recv(w->fd, &q, sizeof(q), 0);
+		ssize_t n = recv(w->fd, &q, sizeof(q), MSG_TRUNC);
 
-		if (n != sizeof(q))
+		if (n <= 0)
 			break;
-		err = take(w, &q);
+		err = n == sizeof(q) ? take(w, &q) : refuse(-EPROTO, "fpisa serve: a request of %zd bytes", n);
 		if (lseek(w->errors, 0, SEEK_CUR))
 			take_errors(w, text);
 	}

@@ -23,7 +23,17 @@ static bool is_ours(const struct helper_state *w, __u32 number, __u64 token)
 	return number < FPISA_MAX_JOBS && token && w->dp.jobs[number].active && w->dp.jobs[number].token == token;
 }
 
-/* Slots of the jobs that records say are the manager's. */
+/* The number of the job that has the token; FPISA_MAX_JOBS: none has. */
+static __u32 job_of(const struct helper_state *w, __u64 token)
+{
+	__u32 number = 0;
+
+	while (number < FPISA_MAX_JOBS && !is_ours(w, number, token))
+		number++;
+	return number;
+}
+
+/* Slots of the jobs that records say are the manager's, by token: it may record a job as not made that has been made since. */
 static int slots_given(const struct helper_state *w, __u32 *slots)
 {
 	struct group_record r;
@@ -32,9 +42,12 @@ static int slots_given(const struct helper_state *w, __u32 *slots)
 	*slots = 0;
 	for (__u32 i = 0; !err && i < GROUPS; i++) {
 		err = datapath_group_get(&w->groups, i, &r);
-		for (int k = 0; !err && r.id && k < FPISA_MANAGER_JOBS; k++)
-			if (r.job[k].state == GROUP_JOB_MADE && is_ours(w, r.job[k].number, r.job[k].token))
-				*slots += w->dp.jobs[r.job[k].number].window;
+		for (int k = 0; !err && r.id && k < FPISA_MANAGER_JOBS; k++) {
+			__u32 number = job_of(w, r.job[k].token);
+
+			if (number < FPISA_MAX_JOBS)
+				*slots += w->dp.jobs[number].window;
+		}
 	}
 	return err;
 }
@@ -159,6 +172,44 @@ int helper_remove_job(struct helper_state *w, __u32 number, __u64 token)
 }
 
 /* -- records ------------------------------------------------------------------ */
+
+/* Root's verbs and the next manager take records as they are. */
+static bool is_record(const struct group_record *r)
+{
+	__u64 ranks = r->joined | r->left | r->gone;
+
+	if (!r->size || r->size > FPISA_MAX_WORKERS || ranks & ~fpisa_manager_all(r->size) ||
+	    !fpisa_manager_name_valid(r->name) || !memchr(r->owner, 0, sizeof(r->owner)) ||
+	    (*r->owner && !fpisa_psk_name_valid(r->owner)))
+		return false;
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (r->job[k].state > GROUP_JOB_MADE || r->job[k].number >= FPISA_MAX_JOBS)
+			return false;
+	return true;
+}
+
+static bool has_token(const struct group_record *r, __u64 token)
+{
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (r->id && r->job[k].token == token)
+			return true;
+	return false;
+}
+
+int helper_record(struct helper_state *w, __u32 place, const struct group_record *r)
+{
+	struct group_record old;
+	int err;
+
+	if (r->id && !is_record(r))
+		return refuse(-EPROTO, "fpisa serve: a record that is none, for place %u", place);
+	err = datapath_group_get(&w->groups, place, &old);
+	for (int k = 0; !err && old.id && k < FPISA_MANAGER_JOBS; k++)
+		if (job_of(w, old.job[k].token) < FPISA_MAX_JOBS && !has_token(r, old.job[k].token))
+			err = refuse(-EPROTO, "fpisa serve: a record without job %u, which is there",
+				     job_of(w, old.job[k].token));
+	return err ?: datapath_group_put(&w->groups, place, r);
+}
 
 /* Does the group have all the jobs that its record says? Somebody may have deleted one. */
 static bool is_whole(const struct helper_state *w, const struct group_record *r)

@@ -21,6 +21,9 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 /* Of a record; any other is left alone. 0 or -errno, reported, as of the next. */
 int helper_remove_job(struct helper_state *w, __u32 number, __u64 token);
 
+/* -EPROTO: it is no record, or does without a job of the manager's, which would be nobody's then. */
+int helper_record(struct helper_state *w, __u32 place, const struct group_record *r);
+
 /* The ids of the groups that are to end, by place, 0: none; somebody has said so, or deleted one of its jobs. */
 int helper_look(const struct helper_state *w, __u64 kill[GROUPS]);
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The process of `fpisa serve` that has privileges, asked by the one that talks to the network as if that were somebody else's by
+now (ask_helper.c): it gives what the policy allows and no more, takes nothing from anybody, and ends at what is no request."""
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from groups import Groups
+from lab import ADDRESS, COMMAND_S, TOP, end
+
+SOURCE = os.path.join(os.path.dirname(__file__), "ask_helper.c")
+TOKEN = "1234567890abcdef"
+OURS = 5
+FORBIDDEN, UNANNOUNCED = "-13 a job that the manager may not ask for", "-13 a job that no record announces"
+NETWORK = "-13 a job for hosts that the manager may not serve"
+NO_SLOTS = "-28 the manager has given 64 of its 100 slots (slots)"
+JOBS = [FORBIDDEN, UNANNOUNCED, FORBIDDEN, *[UNANNOUNCED] * 5, *[FORBIDDEN] * 9, "-22 ", NETWORK, NETWORK,
+        *["-2 no number of a job is free on the aggregator"] * 2, "0 ", UNANNOUNCED, NO_SLOTS, NO_SLOTS]
+WRONG = {"place": "a request for place 64", "kind": "a request of kind 99", "answer": "a request of kind 6", "byte": "a request of 1 bytes",
+         "short": "a request of [0-9]+ bytes", "long": "a request of [0-9]+ bytes", "double": "a request of [0-9]+ bytes",
+         **dict.fromkeys(("size 0", "size 65", "ranks", "name", "owner", "escape", "state", "number"), "a record that is none, for place 40"),
+         "forgets": "a record without job 9, which is there"}
+
+
+@pytest.fixture
+def groups(lab, tmp_path):
+    net = lab(workers=2)
+    net.load()
+    net.add_job(OURS, "--token", TOKEN)
+    g = Groups(net, str(tmp_path), "slots = 100", "size = 3", "jobs = 8-15", "formats = fp32", "modes = fpisa", "networks = 10.99.1.0/24")
+    g.asker = tmp_path / "ask_helper"
+    subprocess.run(["gcc", "-Wall", "-Werror", "-O1", *(f"-I{TOP}/{d}" for d in ("include", "user")), "-o", g.asker, SOURCE],
+                   check=True)
+    yield g
+    g.close()
+
+
+def ask(g, case):
+    """What it says, while the manager stands still."""
+    g.manager.send_signal(signal.SIGSTOP)
+    try:
+        return g.net.agg.run(g.asker, g.manager.pid, case, g.net.addresses[0], ADDRESS, OURS, "0x" + TOKEN).splitlines()
+    finally:
+        g.manager.send_signal(signal.SIGCONT)
+
+
+def test_jobs_it_may_not_have(groups):
+    groups.serve()
+    said = ask(groups, "jobs")
+    assert said.pop() == "done", said
+    assert len(said) == len(JOBS), said
+    for line, right in zip(said, JOBS):
+        assert " " + right in line, (line, right)
+    assert [j["job"] for j in groups.jobs()] == [OURS, 8]
+
+
+def test_what_is_no_request(groups):
+    """The manager ends with it; the next one finds what was there, a group that sums meanwhile among it."""
+    forever = {"sum": "float32", "times": 10**6, "pause": 0.01, "count": 8}
+    groups.serve()
+    ranks = groups.group("train", [0, 0], {"sum": "float32"}, forever, window=8, hold=True)
+    assert [rank.line()["rc"] for rank in ranks] == [0, 0]
+    for case, says in WRONG.items():
+        said = ask(groups, case)
+        assert said[-1] == "ended", (case, said)
+        assert groups.manager.wait(COMMAND_S) == 1
+        assert re.search(f"^fpisa: fpisa serve: {says}$", groups.manager.stderr.read(), re.M), case
+        end(groups.manager)
+        held = [j["job"] for j in groups.jobs()], [r["name"] for r in groups.net.json("group", "list")]
+        assert held == (([OURS, 8, 9], ["train", "forged"]) if case == "forgets" else ([OURS, 8], ["train"])), (case, held)
+        groups.serve()
+    assert [rank.process.poll() for rank in ranks] == [None, None]

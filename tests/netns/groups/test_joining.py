@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How a group is joined: by a host's name, in TLS 1.3 by a key that both have, with secrets that are fresh, within the manager's
+limits."""
+import select
+import socket
+import struct
+import sys
+import threading
+
+import pytest
+
+from groups import MEMBER, Groups
+from lab import ADDRESS, LIBRARY, PORT, SLOW, wait_until
+
+EAGAIN, EACCES, EINVAL, ENOSPC = 11, 13, 22, 28
+CLIENT_HELLO, SERVER_HELLO = 1, 2
+PRE_SHARED_KEY, SUPPORTED_VERSIONS, PSK_MODES, KEY_SHARE = 41, 43, 45, 51
+PSK_DHE, X25519, SECP256R1 = 1, 29, 23
+
+
+@pytest.fixture
+def groups(lab, tmp_path):
+    """groups(*config) serves two workers."""
+    made = []
+
+    def make(*config):
+        net = lab(workers=2)
+        net.load()
+        made.append(Groups(net, str(tmp_path), *config))
+        made[-1].serve()
+        return made[-1]
+
+    yield make
+    for g in made:
+        g.close()
+
+
+def right(ranks):
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer.get("wrong", 0) == 0, answer
+
+
+def sees(tmp_path, **files):
+    """The command before one that has these files in /etc."""
+    binds = []
+    for name, text in files.items():
+        path = tmp_path / name
+        path.write_text(text)
+        binds.append(f"mount --bind {path} /etc/{name.replace('_', '.')}")
+    return ["unshare", "-m", "sh", "-c", " && ".join([*binds, 'exec "$@"']), "sh", sys.executable, "-B", MEMBER, LIBRARY]
+
+
+def test_by_name(groups, tmp_path):
+    """With the port and without; a name that is none, one that nobody can look up just now, and what is no name."""
+    g = groups()
+    g.member = sees(tmp_path, hosts=f"127.0.0.1 localhost\n{ADDRESS} aggregator.example aggregator\n", nsswitch_conf="hosts: files\n")
+    ranks = [g.start(0, "names", 0, 2, {"sum": "float32"}, {"leave": True}, address="aggregator"),
+             g.start(1, "names", 1, 2, {"sum": "float32"}, {"leave": True}, address=f"aggregator.example:{PORT}")]
+    for _ in range(3):
+        right(ranks)
+
+    def refused(rc, text, address):
+        answer = g.start(0, "names", 0, 1, address=address).line()
+        assert answer["rc"] == -rc and text in answer["error"], answer
+
+    refused(EINVAL, "'aggregatr' is no host that is known here: ", "aggregatr")
+    refused(EINVAL, "'aggregatr' is no host that is known here: ", f"aggregatr:{PORT}")
+    for wrong in ":18000", "aggregator:", "aggregator:0", "aggregator:65536", "aggregator:18000x", "a" * 300:
+        refused(EINVAL, "is no host with an optional port, as aggregator:18000", wrong)
+    g.member = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf="nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+    refused(EAGAIN, "'aggregator' is no host that is known here: ", "aggregator")
+
+
+class Relay(threading.Thread):
+    """Listens on a worker, goes on to the manager from there, and keeps what each side has said."""
+
+    def __init__(self, worker):
+        super().__init__(daemon=True)
+        self.said = b"", b""
+        with worker.entered():
+            self.listener = socket.create_server(("127.0.0.1", PORT))
+            self.on = socket.create_connection((ADDRESS, PORT), 10 * SLOW)
+        self.start()
+
+    def run(self):
+        client, _ = self.listener.accept()
+        ends, said = (client, self.on), [b"", b""]
+        while True:
+            for s in select.select(ends, [], [])[0]:
+                i = ends.index(s)
+                data = s.recv(65536)
+                said[i] += data
+                self.said = tuple(said)
+                if not data:
+                    for end in ends:
+                        end.close()
+                    return
+                ends[1 - i].sendall(data)
+
+
+def hello(said, kind):
+    """The extensions of the first handshake message, by number."""
+    record, message = struct.unpack_from(">BHH", said), said[5:]
+    assert record[0] == 22 and message[0] == kind
+    at = 4 + 2 + 32
+    at += 1 + message[at]
+    at += 3 if kind == SERVER_HELLO else 2 + struct.unpack_from(">H", message, at)[0]
+    at += 0 if kind == SERVER_HELLO else 1 + message[at]
+    end = at + 2 + struct.unpack_from(">H", message, at)[0]
+    at, found = at + 2, {}
+    while at < end:
+        number, n = struct.unpack_from(">HH", message, at)
+        found[number] = message[at + 4:at + 4 + n]
+        at += 4 + n
+    return found
+
+
+def test_connection(groups):
+    """TLS 1.3 by the key that both have and a fresh exchange, whose library is there when it is needed; nothing is said in clear."""
+    g = groups()
+    relay = Relay(g.net.worker[0])
+    ranks = [g.start(0, "secrecy", 0, 2, {"sum": "float32"}, hold=True, address="127.0.0.1"),
+             g.start(1, "secrecy", 1, 2, {"sum": "float32"}, hold=True)]
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == 0 and answer["gnutls"] == [False, True], answer
+    right(ranks)
+    asked, answered = hello(relay.said[0], CLIENT_HELLO), hello(relay.said[1], SERVER_HELLO)
+    assert asked[SUPPORTED_VERSIONS] == b"\x02\x03\x04" and asked[PSK_MODES] == bytes([1, PSK_DHE])
+    assert answered[SUPPORTED_VERSIONS] == b"\x03\x04" and answered[PRE_SHARED_KEY] == b"\0\0"
+    assert struct.unpack_from(">H", answered[KEY_SHARE])[0] in (X25519, SECP256R1)
+    token = bytes.fromhex(g.net.json("job", "show", g.jobs()[0]["job"])["token"])[::-1]
+    for said in relay.said:
+        assert len(said) > 1000 and b"secrecy" not in said and token not in said and b"FMPG" not in said
+
+
+def test_no_library_without_a_key(groups):
+    g = groups("without-key = yes")
+    answers = [rank.line() for rank in [g.start(h, "plain", h, 2, hold=True) for h in range(2)]]
+    assert [(a["rc"], a["gnutls"]) for a in answers] == [(0, [False, False])] * 2, answers
+
+
+def test_secrets_are_fresh(groups):
+    """Each job has another, also of the same name the next time."""
+    g, seen = groups(), set()
+    for _ in range(3):
+        ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, {"sum": "int32"}, hold=True)
+        for _ in range(3):
+            right(ranks)
+        tokens = [g.net.json("job", "show", j["job"])["token"] for j in g.jobs()]
+        assert len(tokens) == 3 and all(len(t) == 16 and int(t, 16) for t in tokens), tokens
+        seen.update(tokens)
+        for rank in ranks:
+            rank.kill()
+        g.empty()
+    assert len(seen) == 9, seen
+
+
+def test_limits(groups):
+    """A mode and a format that are not given; windows shrink down to 8 first, and then the limit has a name."""
+    g = groups("formats = fp32,fp16,bf16,int32", "modes = fpisa,exact", "slots = 120")
+
+    def refused(rc, text, step, **options):
+        ranks = g.group("wrong", range(2), step, hold=True, **options)
+        for rank in ranks:
+            answer = rank.line()
+            assert answer["rc"] == -rc and text in answer["error"], answer
+            rank.kill()
+        wait_until("its end", lambda: "wrong" not in [r["name"] for r in g.net.json("group", "list")])
+
+    refused(EACCES, "group wrong: format fp64 is not given away here (formats)", {"sum": "float64"})
+    refused(EACCES, "group wrong: mode fpisa64 is not given away here (modes)", {"sum": "float32"}, mode=3)
+    assert g.jobs() == []
+    checks = [{"check": t, "times": 1, "seed": 0} for t in ("float16", "bfloat16")]
+    ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "int32"}, *checks, hold=True)
+    for _ in range(4):
+        right(ranks)
+    assert [j["window"] for j in g.jobs()] == [64, 32, 16, 8]
+    refused(ENOSPC, "group wrong: the manager has given 120 of its 120 slots, too few are left for a window of 8 (slots)", {"sum": "float32"})
+    for rank in ranks:
+        assert rank.process.poll() is None
+        rank.kill()
+    g.empty()
