@@ -35,6 +35,37 @@ static bool lock(struct fdw_choice *c)
 	return false;
 }
 
+/* How many of the join's columns are the key of the query's filter; 0: it cannot be used. */
+static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
+{
+	uint32 bytes = 0;
+	int n = 0;
+	ListCell *cell;
+
+	foreach (cell, s->on_bytes) {
+		bytes += (uint32)lfirst_int(cell);
+		/* A bitmap's keys are numbers: several columns would lie beyond its end. */
+		if (!q->filter || bytes > q->filter_bytes || (n && !strcmp(q->filter, "bitmap")))
+			break;
+		n++;
+		if (s->kind == FDW_TABLE && bytes == q->filter_bytes)
+			return n;
+	}
+	return s->kind == FDW_TABLE ? 0 : n;
+}
+
+/* What keeps a query of the kind from dropping what is in no join; NULL: nothing. */
+static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shape *s)
+{
+	if (!q->filter)
+		return "without a filter";
+	if (s->kind == FDW_TABLE && fdw_preaggregate)
+		return "not to be filtered with fpisa.preaggregate";
+	if (!pairs_of(q, s))
+		return psprintf("of join keys of %u bytes, and these take %d", q->filter_bytes, linitial_int(s->on_bytes));
+	return NULL;
+}
+
 /* What of a query at the aggregator keeps it from this shape; NULL: it fits. */
 static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 {
@@ -46,34 +77,36 @@ static const char *unfit(const struct fdw_query *q, const struct fdw_shape *s)
 		return q->ascending ? "ascending" : "not ascending";
 	if (s->kind == FDW_TOPN && q->key_bytes < 8)
 		return "of keys of 4 bytes";
-	if (q->key_bytes < s->key_bytes)
+	if (s->kind == FDW_TABLE && q->key_bytes < s->key_bytes)
 		return psprintf("of keys of %u bytes, and these take %u", q->key_bytes, s->key_bytes);
 	if (s->kind == FDW_TABLE && q->key_bytes == 4 && (fdw_preaggregate || (s->value && !s->no_nulls)))
 		return "of keys of 4 bytes, and values that may be NULL or are added up before take 8";
 	return NULL;
 }
 
-static int by_key_bytes(const void *a, const void *b)
+/* Short keys are the fastest, and filters are left to those who have use for them. */
+static int by_bytes(const void *a, const void *b)
 {
-	return (int)((const struct fdw_query *)a)->key_bytes - (int)((const struct fdw_query *)b)->key_bytes;
+	const struct fdw_query *x = a, *y = b;
+	int order = (int)x->key_bytes - (int)y->key_bytes;
+
+	order = order ? order : (int)x->filter_bytes - (int)y->filter_bytes;
+	return order ? order : (int)x->number - (int)y->number;
 }
 
-/* Short keys are the fastest: of those that fit they come first. */
-void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, struct fdw_choice *c)
+/* The first that fits, with its filter or without. NULL, or why there is none. */
+static const char *take(const struct fdw_query *query, const struct fdw_server *server, const struct fdw_shape *shape, bool filtered,
+			struct fdw_choice *c)
 {
-	struct fdw_query query[FDW_QUERIES_MOST];
+	static const char *const names[] = {[FDW_TOPN] = "topn", [FDW_TABLE] = "table", [FDW_JOIN] = "join"};
 	const char *why = NULL;
 
-	*c = (struct fdw_choice){.pruning = (enum fpisa_pruning)fdw_pruning, .not = c->not, .why_not = c->why_not};
-	if (shape->kind == FDW_SCAN)
-		c->pruning = FPISA_PRUNING_NONE;
-	if (c->pruning != FPISA_PRUNING_NETWORK)
-		return;
-	memcpy(query, server->query, sizeof(query));
-	qsort(query, (size_t)server->n, sizeof(*query), by_key_bytes);
 	for (int i = 0; i < server->n; i++) {
 		const struct fdw_query *q = &query[i];
 		const char *but = unfit(q, shape);
+
+		if (!but && filtered)
+			but = unfit_filter(q, shape);
 
 		c->query = *q;
 		c->lock = lock_of(server, q);
@@ -81,15 +114,45 @@ void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, 
 			but = c->why_not;
 		if (!but && lock(c)) {
 			c->locked = true;
-			return;
+			c->pairs = filtered ? pairs_of(q, shape) : 0;
+			return NULL;
 		}
 		if (!but)
 			but = "in use by another scan";
 		if (q->kind == shape->kind)
 			why = psprintf("%s%squery %u is %s", why ? why : "", why ? "; " : "", q->number, but);
 	}
+	return why ? why : psprintf("the server has no query of kind %s", names[shape->kind]);
+}
+
+void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, struct fdw_choice *c)
+{
+	struct fdw_query query[FDW_QUERIES_MOST];
+	bool joined = OidIsValid(shape->joined);
+	const char *why;
+
+	*c = (struct fdw_choice){.pruning = (enum fpisa_pruning)fdw_pruning, .not = c->not, .why_not = c->why_not};
+	if (shape->kind == FDW_SCAN || (shape->kind == FDW_JOIN && c->pruning != FPISA_PRUNING_NETWORK))
+		c->pruning = FPISA_PRUNING_NONE;
+	if (c->pruning != FPISA_PRUNING_NETWORK)
+		return;
+	memcpy(query, server->query, sizeof(query));
+	qsort(query, (size_t)server->n, sizeof(*query), by_bytes);
+	why = take(query, server, shape, joined, c);
+	if (!why)
+		return;
+	/* Groups are added up all the same. */
+	if (joined && shape->kind == FDW_TABLE) {
+		const char *why_no_filter = why;
+
+		why = take(query, server, shape, false, c);
+		if (!why) {
+			c->why_not = why_no_filter;
+			return;
+		}
+	}
 	c->pruning = FPISA_PRUNING_NONE;
-	c->why_not = why ? why : psprintf("the server has no query of kind %s", shape->kind == FDW_TOPN ? "topn" : "table");
+	c->why_not = why;
 }
 
 void fdw_free(struct fdw_choice *c)

@@ -45,6 +45,7 @@ static const char *what(const struct fdw_scan *s)
 		aggregates = aggregate_list(s);
 		return psprintf("groups by %s%s%s", column_list(s, shape->by), *aggregates ? ": " : "", aggregates);
 	case FDW_SCAN:
+	case FDW_JOIN:
 		break;
 	}
 	return "all rows";
@@ -55,12 +56,38 @@ static const char *asked(const struct fdw_scan *s)
 	return *s->shape.where ? psprintf("%s, where %s", what(s), s->shape.where) : what(s);
 }
 
+static const char *joined(const struct fdw_scan *s)
+{
+	const struct fdw_shape *shape = &s->shape;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "%s on ", get_rel_name(shape->joined));
+	for (int i = 0; i < list_length(shape->on); i++)
+		appendStringInfo(&text, "%s%s = %s", i ? ", " : "", get_attname(s->table, (AttrNumber)list_nth_int(shape->on, i), false),
+				 get_attname(shape->joined, (AttrNumber)list_nth_int(shape->there, i), false));
+	if (*shape->joined_where)
+		appendStringInfo(&text, ", where %s", shape->joined_where);
+	return text.data;
+}
+
+/* Of a table that is joined, what of it prunes. */
+static const char *by_filter(const struct fdw_scan *s, const struct fdw_choice *c)
+{
+	if (!OidIsValid(s->shape.joined))
+		return "";
+	if (!c->pairs)
+		return psprintf(", without a filter of join keys: %s", c->why_not);
+	return psprintf(", by its %s of join keys%s", strcmp(c->query.filter, "bloom") ? c->query.filter : "Bloom filter",
+			c->pairs == list_length(s->shape.on) ? "" : psprintf(", the first %d of these columns", c->pairs));
+}
+
 static const char *who_prunes(const struct fdw_scan *s, const struct fdw_choice *c)
 {
 	if (c->pruning == FPISA_PRUNING_WORKERS)
 		return "workers";
 	if (c->pruning == FPISA_PRUNING_NETWORK)
-		return psprintf("network: query %u at %s", c->query.number, s->server->aggregator);
+		return psprintf("network: query %u at %s%s", c->query.number, s->server->aggregator, by_filter(s, c));
 	return c->why_not ? psprintf("nobody: %s", c->why_not) : "nobody";
 }
 
@@ -82,6 +109,16 @@ static void explain_counts(const struct fdw_scan *s, ExplainState *es)
 		ExplainPropertyInteger("Frames", NULL, (int64)c.frames, es);
 		ExplainPropertyInteger("Frames Repeated", NULL, (int64)c.repeated, es);
 	}
+	if (s->choice.pairs && s->runs) {
+		uint64 keys = s->keys;
+		int filtered = s->filtered;
+
+		if (s->query)
+			keys = fpisa_query_keys(s->query, &filtered);
+		ExplainPropertyInteger("Join Keys", NULL, (int64)keys, es);
+		if (!filtered)
+			ExplainPropertyText("Join Filter", "not used: rows came before all keys were in it", es);
+	}
 	if (c.restarts)
 		ExplainPropertyInteger("Restarts", NULL, c.restarts, es);
 }
@@ -92,6 +129,8 @@ void fdw_explain(ForeignScanState *node, ExplainState *es)
 	struct fdw_choice choice = s->choice;
 
 	ExplainPropertyText("Remote Query", asked(s), es);
+	if (OidIsValid(s->shape.joined))
+		ExplainPropertyText("Joined With", joined(s), es);
 	if (s->why_not)
 		ExplainPropertyText("Not Pushed Down", s->why_not, es);
 	if (s->shape.kind != FDW_SCAN) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The foreign data wrapper (doc/fdw.md), in parts: options.c, what servers, mappings and tables say; plan.c, scans and the
- * first N rows; where.c, which rows; upper.c, groups; choose.c, which query at the aggregator is free; ask.c,
- * a query of libfpisa; scan.c, from its first row to its end; values.c, its texts; explain.c; import.c.
+ * first N rows; where.c, which rows; join.c, those of a join; upper.c, groups; choose.c, which query at the aggregator is
+ * free; ask.c, a query of libfpisa; scan.c, from its first row to its end; values.c, its texts; explain.c; import.c.
  */
 #ifndef FPISA_POSTGRES_FDW_H
 #define FPISA_POSTGRES_FDW_H
@@ -21,7 +21,7 @@
 #define FDW_QUERIES_MOST 64
 #define FDW_KEY_MOST 32 /* bytes of a key */
 
-enum fdw_kind { FDW_SCAN, FDW_TOPN, FDW_TABLE };
+enum fdw_kind { FDW_SCAN, FDW_TOPN, FDW_TABLE, FDW_JOIN };
 
 /* -- settings of a session ------------------------------------------------------ */
 
@@ -37,6 +37,8 @@ struct fdw_query {
 	uint32 number;
 	uint64 limit;
 	uint32 key_bytes;
+	const char *filter; /* of join keys: bitmap, bloom; NULL: none */
+	uint32 filter_bytes;
 	bool ascending;
 	uint16 local_port, worker_port;
 };
@@ -62,6 +64,9 @@ struct fdw_secrets fdw_secrets_of(Oid user, Oid server);
 char *fdw_table_of(Oid table);
 char *fdw_column_of(Oid table, AttrNumber column);
 
+/* About how many rows the table has, as its option says; 0: nobody has said it. */
+double fdw_rows_of(Oid table);
+
 /* Of a text column: the most bytes of a value as option `bytes` says; -1: nobody has said it. */
 int fdw_column_bytes(Oid table, AttrNumber column);
 
@@ -78,6 +83,11 @@ struct fdw_shape {
 	uint32 key_bytes; /* that the key takes */
 	const char *where; /* which rows, as workers read it; "": all */
 	List *outputs;	  /* of groups, for each column of the scan: place in `by`, or FDW_COUNT ... */
+	/* A table that the statement joins with, so that rows and groups which are in no join may be left out. */
+	Oid joined;		  /* InvalidOid: none */
+	List *on, *there;	  /* columns that are equal: of this one, the first of `by`; of that one */
+	List *on_bytes;		  /* that each takes in keys */
+	const char *joined_where; /* which rows of that one, as `where` */
 };
 
 enum fdw_output { FDW_COUNT = -1, FDW_SUM = -2, FDW_MIN = -3, FDW_MAX = -4, FDW_AVG = -5 };
@@ -85,6 +95,7 @@ enum fdw_output { FDW_COUNT = -1, FDW_SUM = -2, FDW_MIN = -3, FDW_MAX = -4, FDW_
 /* Of a table while it is planned. */
 struct fdw_rel {
 	Oid server, table;
+	const RelOptInfo *rel;
 	struct fdw_shape shape;
 	List *pushed, *local; /* conditions of WHERE that workers look at, and those that they do not: of RestrictInfo */
 	const char *why_not; /* what the query could have been, and why it is not; NULL */
@@ -102,6 +113,11 @@ ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath
 /* Parts r's table's conditions into r->pushed and r->local; r->shape.where is set. */
 void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r);
 
+/* -- join.c ------------------------------------------------------------------------ */
+
+/* When all is known of the statement: a table that r's is joined with goes into *shape, of rows or groups, if there is one. */
+void fdw_find_join(const PlannerInfo *root, const struct fdw_rel *r, struct fdw_shape *shape);
+
 /* -- upper.c ----------------------------------------------------------------------- */
 
 void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in, RelOptInfo *out, void *extra);
@@ -112,10 +128,11 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 struct fdw_choice {
 	enum fpisa_pruning pruning;
 	struct fdw_query query; /* of FPISA_PRUNING_NETWORK */
+	int pairs;		/* the first columns of shape->on are the key of its filter; 0: that is not used */
 	bool locked;
 	LOCKTAG lock;
 	uint64 not; /* numbers that turned out not to be free, as why_not says of the last */
-	const char *why_not; /* why not the network, where the session would have it; NULL */
+	const char *why_not; /* why not the network, or not its filter, where the session would have it; NULL */
 };
 
 /* The first query that fits and that no session of this cluster has; it is locked, until fdw_free(). choice->not is read. */
@@ -135,6 +152,8 @@ struct fdw_scan {
 	bool over, descriptors;	   /* descriptors are counted by the server */
 	MemoryContextCallback at_end;
 	struct fpisa_query_counts counts; /* of all that are over */
+	uint64 keys;			  /* of the join, in the last */
+	bool filtered;
 	uint32 runs;
 	int n_columns;	   /* of the answer */
 	int n_attributes;  /* of the slot */

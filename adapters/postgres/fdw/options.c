@@ -23,8 +23,8 @@ static const struct option {
 } known[] = {
 	{ForeignServerRelationId, "workers"},	  {ForeignServerRelationId, "aggregator"}, {ForeignServerRelationId, "queries"},
 	{ForeignServerRelationId, "timeout"},	  {UserMappingRelationId, "key"},	   {UserMappingRelationId, "key_file"},
-	{UserMappingRelationId, "token"},	  {ForeignTableRelationId, "table_name"},  {AttributeRelationId, "column_name"},
-	{AttributeRelationId, "bytes"},
+	{UserMappingRelationId, "token"},	  {ForeignTableRelationId, "table_name"},  {ForeignTableRelationId, "rows"},
+	{AttributeRelationId, "column_name"},	  {AttributeRelationId, "bytes"},
 };
 
 /* -- values -------------------------------------------------------------------- */
@@ -78,17 +78,49 @@ static const char *word(char **rest)
 	return w;
 }
 
-#define QUERIES "It is, separated by commas, for each query: topn or table, its number, and what \"fpisa query add\" was told of " \
-		"limit N, key-bytes B, ascending; local-port P and worker-port P where they are not 18000."
+#define QUERIES "It is, separated by commas, for each query: topn, table or join, its number, and what \"fpisa query add\" was told of " \
+		"limit N, key-bytes B, ascending, filter F, filter-keys N, filter-bytes B; local-port P and worker-port P where they " \
+		"are not 18000."
+
+static enum fdw_kind kind_of(const char *name, const char *whole)
+{
+	static const char *const names[] = {[FDW_TOPN] = "topn", [FDW_TABLE] = "table", [FDW_JOIN] = "join"};
+
+	for (int i = FDW_TOPN; name && i <= FDW_JOIN; i++)
+		if (!strcmp(name, names[i]))
+			return (enum fdw_kind)i;
+	bad_value("queries", whole, QUERIES);
+}
+
+static const char *filter_of(const char *name, const char *whole)
+{
+	if (strcmp(name, "bitmap") && strcmp(name, "bloom"))
+		bad_value("queries", whole, "A filter is a bitmap or bloom.");
+	return *name == 'b' && name[1] == 'i' ? "bitmap" : "bloom";
+}
+
+static void check_query(const struct fdw_query *q, const char *whole)
+{
+	if (!q->limit && q->kind != FDW_JOIN)
+		bad_value("queries", whole, "A query has a limit, as \"fpisa query add\" was told.");
+	if (q->key_bytes & (q->key_bytes - 1) || q->filter_bytes & (q->filter_bytes - 1))
+		bad_value("queries", whole, "Keys have 4, 8, 16 or 32 bytes.");
+	if (q->filter_bytes && !q->filter)
+		bad_value("queries", whole, "filter-bytes take a filter.");
+	if (q->filter_bytes > q->key_bytes)
+		bad_value("queries", whole, "A join key is the first bytes of a key.");
+	if (q->kind == FDW_JOIN && (!q->filter || q->key_bytes < q->filter_bytes + 8))
+		bad_value("queries", whole, "A query of kind join has a filter, and key-bytes for 8 more than filter-bytes.");
+}
 
 static struct fdw_query query_of(char *text, const char *whole)
 {
 	struct fdw_query q = {.local_port = UDP_PORT, .worker_port = UDP_PORT};
 	const char *kind = word(&text), *which = word(&text), *name;
 
-	if (!kind || (strcmp(kind, "topn") && strcmp(kind, "table")) || !which)
+	q.kind = kind_of(kind, whole);
+	if (!which)
 		bad_value("queries", whole, QUERIES);
-	q.kind = *kind == 't' && kind[1] == 'o' ? FDW_TOPN : FDW_TABLE;
 	q.key_bytes = q.kind == FDW_TOPN ? KEY_BYTES_TOPN : KEY_BYTES_TABLE;
 	q.number = number("queries", which, 0, 63);
 	while ((name = word(&text))) {
@@ -105,6 +137,12 @@ static struct fdw_query query_of(char *text, const char *whole)
 			q.limit = number("queries", value, 1, 1 << 24);
 		else if (!strcmp(name, "key-bytes"))
 			q.key_bytes = number("queries", value, 4, FDW_KEY_MOST);
+		else if (!strcmp(name, "filter"))
+			q.filter = filter_of(value, whole);
+		else if (!strcmp(name, "filter-keys"))
+			number("queries", value, 1, 1 << 28);
+		else if (!strcmp(name, "filter-bytes"))
+			q.filter_bytes = number("queries", value, 4, FDW_KEY_MOST);
 		else if (!strcmp(name, "local-port"))
 			q.local_port = number("queries", value, 1, 65535);
 		else if (!strcmp(name, "worker-port"))
@@ -112,8 +150,9 @@ static struct fdw_query query_of(char *text, const char *whole)
 		else
 			bad_value("queries", whole, QUERIES);
 	}
-	if (!q.limit || (q.key_bytes & (q.key_bytes - 1)))
-		bad_value("queries", whole, q.limit ? "Keys have 4, 8, 16 or 32 bytes." : "A query has a limit, as \"fpisa query add\" was told.");
+	if (q.filter && !q.filter_bytes)
+		q.filter_bytes = q.key_bytes;
+	check_query(&q, whole);
 	return q;
 }
 
@@ -159,6 +198,8 @@ static void check_option(const DefElem *d)
 		check_key(value);
 	else if (!strcmp(d->defname, "bytes"))
 		number("bytes", value, 1, FDW_KEY_MOST - 1);
+	else if (!strcmp(d->defname, "rows"))
+		number("rows", value, 1, UINT64CONST(1) << 48);
 	else if (!*value)
 		bad_value(d->defname, value, "It is empty.");
 	else if (!strcmp(d->defname, "column_name") && strchr(value, ','))
@@ -187,7 +228,7 @@ PGDLLEXPORT Datum fpisa_fdw_validator(PG_FUNCTION_ARGS)
 		if (!is_known(catalog, d->defname))
 			ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("invalid option \"%s\"", d->defname),
 				errhint("Servers have workers, aggregator, queries, timeout; user mappings key, key_file, token; "
-					"tables table_name; columns column_name, bytes."));
+					"tables table_name, rows; columns column_name, bytes."));
 		check_privilege(catalog, d);
 		check_option(d);
 		has[0] |= !strcmp(d->defname, "workers");
@@ -250,6 +291,13 @@ char *fdw_table_of(Oid table)
 	char *name = option(GetForeignTable(table)->options, "table_name");
 
 	return name ? name : get_rel_name(table);
+}
+
+double fdw_rows_of(Oid table)
+{
+	const char *rows = option(GetForeignTable(table)->options, "rows");
+
+	return rows ? (double)number("rows", rows, 1, UINT64CONST(1) << 48) : 0;
 }
 
 char *fdw_column_of(Oid table, AttrNumber column)

@@ -41,6 +41,11 @@ List *fdw_shape_list(const struct fdw_shape *s, const char *why_not)
 	l = lappend(l, makeString(pstrdup(s->where)));
 	l = lappend(l, s->by);
 	l = lappend(l, s->outputs);
+	l = number(l, s->joined);
+	l = lappend(l, s->on);
+	l = lappend(l, s->there);
+	l = lappend(l, s->on_bytes);
+	l = lappend(l, makeString(pstrdup(s->joined_where ? s->joined_where : "")));
 	return lappend(l, makeString(pstrdup(why_not ? why_not : "")));
 }
 
@@ -57,8 +62,13 @@ void fdw_shape_read(List *list, struct fdw_shape *s, const char **why_not)
 		.where = strVal(list_nth(list, 7)),
 		.by = list_nth(list, 8),
 		.outputs = list_nth(list, 9),
+		.joined = (Oid)intVal(list_nth(list, 10)),
+		.on = list_nth(list, 11),
+		.there = list_nth(list, 12),
+		.on_bytes = list_nth(list, 13),
+		.joined_where = strVal(list_nth(list, 14)),
 	};
-	*why_not = strVal(list_nth(list, 10));
+	*why_not = strVal(list_nth(list, 15));
 	if (!**why_not)
 		*why_not = NULL;
 }
@@ -146,9 +156,11 @@ void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
 
 	r->server = rel->serverid;
 	r->table = table;
+	r->rel = rel;
 	fdw_part_where(rel, r);
 	r->why_not = first_rows(root, rel, r, &r->shape);
 	rel->fdw_private = r;
+	rel->tuples = fdw_rows_of(table);
 	if (rel->tuples <= 0)
 		rel->tuples = ROWS;
 	set_baserel_size_estimates(root, rel);
@@ -191,20 +203,24 @@ static List *columns_used(RelOptInfo *rel, Oid table, List *clauses)
 	return columns ? columns : list_make1_int(first);
 }
 
-ForeignScan *fdw_plan(PlannerInfo *root pg_attribute_unused(), RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses, Plan *outer)
+ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses, Plan *outer)
 {
 	const struct fdw_rel *r = rel->fdw_private;
 	struct fdw_shape shape;
+	const char *why_not;
 
 	if (IS_UPPER_REL(rel)) {
 		/* The path has its targets in fdw_private, and what HAVING says. */
 		List *scan_targets = list_nth(path->fdw_private, 1);
 
-		return make_foreignscan(targets, list_nth(path->fdw_private, 2), 0, NIL, linitial(path->fdw_private), scan_targets, NIL,
+		fdw_shape_read(linitial(path->fdw_private), &shape, &why_not);
+		fdw_find_join(root, r, &shape);
+		return make_foreignscan(targets, list_nth(path->fdw_private, 2), 0, NIL, fdw_shape_list(&shape, why_not), scan_targets, NIL,
 					outer);
 	}
 	clauses = extract_actual_clauses(list_difference_ptr(clauses, r->pushed), false);
 	shape = r->shape;
 	shape.outputs = columns_used(rel, table, clauses);
+	fdw_find_join(root, r, &shape);
 	return make_foreignscan(targets, clauses, rel->relid, NIL, fdw_shape_list(&shape, r->why_not), NIL, NIL, outer);
 }

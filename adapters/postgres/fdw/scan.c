@@ -33,9 +33,13 @@ static void close_query(void *arg)
 	struct fdw_scan *s = arg;
 	struct fpisa_query_counts c;
 
+	int filtered;
+
 	if (s->query) {
 		fpisa_query_counts(s->query, &c);
 		add_up(&s->counts, &c);
+		s->keys = fpisa_query_keys(s->query, &filtered);
+		s->filtered = filtered;
 		fpisa_query_close(s->query);
 		s->query = NULL;
 	}
@@ -59,6 +63,18 @@ static char *name_list(Oid table, List *columns)
 	foreach (cell, columns)
 		appendStringInfo(&names, "%s%s", names.len ? "," : "", fdw_column_of(table, (AttrNumber)lfirst_int(cell)));
 	return names.data;
+}
+
+/* The first columns of the join that the filter has room for: "a=b,c=d". */
+static char *pair_list(const struct fdw_scan *s)
+{
+	StringInfoData pairs;
+
+	initStringInfo(&pairs);
+	for (int i = 0; i < s->choice.pairs; i++)
+		appendStringInfo(&pairs, "%s%s=%s", i ? "," : "", fdw_column_of(s->table, (AttrNumber)list_nth_int(s->shape.on, i)),
+				 fdw_column_of(s->shape.joined, (AttrNumber)list_nth_int(s->shape.there, i)));
+	return pairs.data;
 }
 
 static struct fpisa_query_options options_of(const struct fdw_scan *s)
@@ -89,6 +105,11 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 		o.aggregates |= o.aggregates ? 0 : FPISA_AGGREGATE_MIN;
 	} else {
 		o.columns = name_list(s->table, shape->outputs);
+	}
+	if (s->choice.pairs) {
+		o.join = fdw_table_of(shape->joined);
+		o.on = pair_list(s);
+		o.join_where = *shape->joined_where ? shape->joined_where : NULL;
 	}
 	if (s->choice.pruning == FPISA_PRUNING_NETWORK) {
 		o.aggregator = s->server->aggregator;

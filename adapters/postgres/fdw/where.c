@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Conditions of WHERE that workers look at: a column beside a constant, by PostgreSQL's own operators, where
- * both compare alike. They say their column's type, so that a worker refuses another one.
+ * both compare alike; how a text begins. They say their column's type, so that a worker refuses another one.
  */
 #include "fdw.h"
 #include <math.h>
 #include "access/transam.h"
+#include "catalog/pg_operator_d.h"
 #include "catalog/pg_type_d.h"
 #include "datatype/timestamp.h"
 #include "lib/stringinfo.h"
@@ -90,14 +91,10 @@ static const char *date_text(const Const *c)
 }
 
 /* In quotes, as UTF-8. */
-static const char *quoted_text(const Const *c)
+static char *quoted(char *from)
 {
 	StringInfoData out;
-	char *from;
 
-	if (c->consttype != TEXTOID)
-		return NULL;
-	from = TextDatumGetCString(c->constvalue);
 	from = pg_server_to_any(from, (int)strlen(from), PG_UTF8);
 	initStringInfo(&out);
 	appendStringInfoChar(&out, '\'');
@@ -108,6 +105,11 @@ static const char *quoted_text(const Const *c)
 	}
 	appendStringInfoChar(&out, '\'');
 	return out.data;
+}
+
+static const char *quoted_text(const Const *c)
+{
+	return c->consttype == TEXTOID ? quoted(TextDatumGetCString(c->constvalue)) : NULL;
 }
 
 static const char *constant_text(const Const *c, Oid column)
@@ -158,6 +160,28 @@ static char *comparison(const RelOptInfo *rel, Oid table, const OpExpr *e)
 	return NULL;
 }
 
+/* LIKE 'begin%', as a range of bytes: up to the same text with a greater last byte. */
+static char *prefix(const RelOptInfo *rel, Oid table, const OpExpr *e)
+{
+	const Var *v = linitial(e->args);
+	const Const *c = lsecond(e->args);
+	char *begin, *least, *column;
+	size_t n;
+
+	if (!is_column(rel, (const Node *)v) || v->vartype != TEXTOID || !IsA(c, Const) || c->constisnull || c->consttype != TEXTOID ||
+	    !get_collation_isdeterministic(e->inputcollid))
+		return NULL;
+	begin = TextDatumGetCString(c->constvalue);
+	n = strcspn(begin, "%_\\");
+	if (!n || strcmp(begin + n, "%") || (unsigned char)begin[n - 1] >= 0x7f)
+		return NULL;
+	begin[n] = 0;
+	least = quoted(begin);
+	begin[n - 1]++;
+	column = fdw_column_of(table, v->varattno);
+	return psprintf("%s text >= %s, %s text < %s", column, least, column, quoted(begin));
+}
+
 static char *null_test(const RelOptInfo *rel, Oid table, const NullTest *e)
 {
 	if (e->argisrow || !is_column(rel, (const Node *)e->arg))
@@ -170,14 +194,17 @@ void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 {
 	StringInfoData where;
 	ListCell *cell;
+	int terms = 0;
 
 	initStringInfo(&where);
 	foreach (cell, rel->baserestrictinfo) {
 		RestrictInfo *info = lfirst_node(RestrictInfo, cell);
 		char *text = NULL;
 
-		if (fdw_pushdown && !info->pseudoconstant && list_length(r->pushed) < TERMS) {
-			if (IsA(info->clause, OpExpr))
+		if (fdw_pushdown && !info->pseudoconstant && terms < TERMS) {
+			if (IsA(info->clause, OpExpr) && ((OpExpr *)info->clause)->opno == OID_TEXT_LIKE_OP && terms + 1 < TERMS)
+				text = prefix(rel, r->table, (OpExpr *)info->clause);
+			else if (IsA(info->clause, OpExpr))
 				text = comparison(rel, r->table, (OpExpr *)info->clause);
 			else if (IsA(info->clause, NullTest))
 				text = null_test(rel, r->table, (NullTest *)info->clause);
@@ -186,6 +213,7 @@ void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 			r->local = lappend(r->local, info);
 			continue;
 		}
+		terms += IsA(info->clause, OpExpr) && ((OpExpr *)info->clause)->opno == OID_TEXT_LIKE_OP ? 2 : 1;
 		r->pushed = lappend(r->pushed, info);
 		appendStringInfo(&where, "%s%s", where.len ? ", " : "", text);
 	}
