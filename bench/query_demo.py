@@ -32,6 +32,10 @@ WAYS = {"on": "SET fpisa.pruning = network;", "off": "SET fpisa.pruning = none;"
 TPCH = "customer", "orders", "lineitem", "part", "partsupp", "supplier", "nation"
 # Texts in keys, and the most bytes that they have.
 TEXTS = {"uservisits": {"useragent": 31, "languagecode": 31}}
+# One more than the greatest number at TPC-H's scale 1, for bitmaps of join keys: of orders for Q3's lines, of customers for its orders,
+# of parts for Q20's groups.
+ORDERS, CUSTOMERS, PARTS = 6000001, 150001, 200001
+SECOND_PORT = 18001  # of Q3's second join, which is under way at the same time
 
 Q20 = """SELECT s_name, s_address FROM {0}.supplier, {0}.nation WHERE s_suppkey IN (
     SELECT ps_suppkey FROM {0}.partsupp, {0}.part,
@@ -87,6 +91,8 @@ def load(server, tables, folder, workers):
                 server.sql(f"COPY near.{table} FROM '{csv}' (FORMAT csv, HEADER)")
             else:
                 server.sql(f"COPY near.{table} FROM PROGRAM 'sed ''s/|$//'' {csv[:-4]}.tbl' (DELIMITER '|')")
+        (rows,), = server.sql(f"SELECT greatest(1, count(*)) FROM near.{table}")
+        server.sql(f"ALTER FOREIGN TABLE far.{table} OPTIONS (ADD rows '{rows}')")
     server.sql("ANALYZE")
 
 
@@ -142,6 +148,27 @@ def measure(server, args, name):
 
 # -- the network ---------------------------------------------------------------------
 
+def queries_of(args):
+    """(kind, number, options, port) of queries at the aggregator."""
+    scale = float(args.scale or 0)
+
+    def bitmap(keys, key_bytes):
+        return {"filter": "bitmap", "filter-keys": min(int(keys * scale) + 1, 1 << 28), "filter-bytes": key_bytes}
+
+    return [("topn", 1, {"limit": 1000, "key-bytes": 8}, None),
+            ("table", 2, {"limit": 4096, "key-bytes": 32}, None),
+            ("table", 3, {"limit": 262144, "key-bytes": 8, **bitmap(PARTS, 4)}, None),
+            ("join", 4, {"key-bytes": 16, **bitmap(ORDERS, 8)}, None),
+            ("join", 5, {"key-bytes": 16, **bitmap(CUSTOMERS, 4)}, SECOND_PORT)]
+
+
+def queries_option(args):
+    """The same, as the server's option has them."""
+    return ", ".join(" ".join(map(str, [kind, number, *(v for o in options.items() for v in o),
+                                        *(("local-port", port, "worker-port", port) if port else ())]))
+                     for kind, number, options, port in queries_of(args))
+
+
 def make_network(args, folder):
     net = lab.Lab(workers=args.workers + 1)
     net.load()
@@ -152,20 +179,20 @@ def make_network(args, folder):
         for port in net.ports:
             net.agg.run("tc", "qdisc", "add", "dev", port, "root", "tbf", "rate", f"{args.mbit}mbit", "burst", "64kb", "latency", "1s")
     q.serve()
-    q.add("topn", 1000, "--key-bytes", 8, number=1)
-    q.add("table", 4096, "--key-bytes", 32, number=2)
-    q.add("table", 262144, "--key-bytes", 8, number=3)
+    for kind, number, options, port in queries_of(args):
+        q.add(kind, options.pop("limit", None), *(v for name, value in options.items() for v in ("--" + name, value)), number=number,
+              port=port)
     return net, q
 
 
-def make_server(net, q):
+def make_server(args, net, q):
     with q.master.entered():
         server = postgres.Server(shared_buffers="512MB", work_mem="256MB", timezone="UTC", jit="off")
     with open(q.key) as f:
         key = [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
     server.sql(f"""CREATE EXTENSION fpisa;
 CREATE SERVER workers FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(net.addresses[:-1])}', aggregator '{lab.ADDRESS}',
-    queries 'topn 1 limit 1000, table 2 limit 4096 key-bytes 32, table 3 limit 262144 key-bytes 8', timeout '60');
+    queries '{queries_option(args)}', timeout '60');
 CREATE USER MAPPING FOR CURRENT_USER SERVER workers OPTIONS (key '{key}')""")
     return server
 
@@ -228,7 +255,7 @@ def run(args, folder):
     net = q = server = None
     try:
         net, q = make_network(args, folder)
-        server = make_server(net, q)
+        server = make_server(args, net, q)
         load(server, args.tables, folder, args.workers)
         results = []
         if not args.json:

@@ -144,9 +144,10 @@ class Queries:
             self.workers.append(p)
 
     def add(self, kind, limit, *options, number=5, port=None):
-        """port: UDP, of all members."""
+        """port: UDP, of all members. limit: None of a join."""
         at = [f"{a}:{port}" if port else a for a in self.net.addresses]
-        self.net.fpisa("query", "add", number, "--kind", kind, "--limit", limit, "--workers", ",".join(at[:-1]), "--master", at[-1],
+        options = (*options, *(("--limit", limit) if limit is not None else ()))
+        self.net.fpisa("query", "add", number, "--kind", kind, "--workers", ",".join(at[:-1]), "--master", at[-1],
                        "--address", ADDRESS, *options)
 
     def remove(self, number=5):

@@ -200,3 +200,15 @@ def test_demo():
     assert results["top_n"]["pruned"] > 10000 and results["group_by_sum"]["absorbed"] == 20000
     p = subprocess.run([FPISA, "query", "demo", "--workers", "3"], capture_output=True, text=True)
     assert p.returncode == 2 and "--workers: 2 or 4" in p.stderr
+
+
+@pytest.mark.long
+def test_demo_tpch():
+    """TPC-H's 3 and 20, whose rows and groups filters prune, with frames that are lost."""
+    p = subprocess.run([FPISA, "query", "demo", "--rows", "1000", "--scale", "0.01", "--loss", "0.02", "--json"], capture_output=True, text=True)
+    if "from PyPI" in p.stderr:
+        pytest.skip(p.stderr.strip())
+    assert p.returncode == 0, p.stderr
+    for r in json.loads(p.stdout)[3:]:
+        assert r["name"].startswith("tpch") and r["answers_equal"] and r["rows"] == r["forwarded"] + r["pruned"] + r["absorbed"], r
+        assert r["pruned"] > r["rows"] * 0.8 and r["answer_rows"], r

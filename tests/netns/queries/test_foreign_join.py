@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Joins of foreign tables, whose rows and groups the aggregator's filters prune: the answers of PostgreSQL alone."""
+import json
+import random
+
+import pytest
+
+import foreign_joins
+from lab import ADDRESS, SLOW, draw_seed
+from queries import Queries
+from test_foreign import possible, server_of, spread  # noqa: F401
+
+pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
+
+# kind, number, options but ports of `fpisa query add` and of the server
+AT_AGGREGATOR = [("join", 1, {"key-bytes": 16, "filter": "bitmap", "filter-keys": 40, "filter-bytes": 4}),
+                 ("join", 2, {"key-bytes": 32, "filter": "bloom", "filter-keys": 300, "filter-bytes": 16}),
+                 ("join", 3, {"key-bytes": 16, "filter": "bloom", "filter-keys": 300, "filter-bytes": 8}),
+                 ("table", 4, {"limit": 30, "key-bytes": 32, "filter": "bloom", "filter-keys": 300, "filter-bytes": 4}),
+                 ("table", 5, {"limit": 100, "key-bytes": 32, "filter": "bitmap", "filter-keys": 40, "filter-bytes": 8}),
+                 ("table", 6, {"limit": 100, "key-bytes": 32})]
+
+
+@pytest.fixture
+def far(lab, tmp_path):
+    """Two workers, queries with filters, each with ports of its own, and a server at the master."""
+    net = lab(workers=3)
+    net.load()
+    q = Queries(net, str(tmp_path))
+    q.serve()
+    listed = []
+    for kind, number, options in AT_AGGREGATOR:
+        at = [f"{a}:{18000 + number}" for a in net.addresses]
+        net.fpisa("query", "add", number, "--kind", kind, "--address", ADDRESS, "--workers", ",".join(at[:-1]), "--master", at[-1],
+                  *(v for name, value in options.items() for v in ("--" + name, value)))
+        listed.append(" ".join(map(str, [kind, number, *(v for o in options.items() for v in o)])) +
+                      f" local-port {18000 + number} worker-port {18000 + number}")
+    key = server_of(q)
+    q.sql(f"""CREATE EXTENSION fpisa;
+CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(net.addresses[:-1])}', aggregator '{ADDRESS}',
+    queries '{", ".join(listed)}', timeout '{int(20 * SLOW)}');
+CREATE USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (key '{key}')""")
+    yield q
+    q.server.close()
+    q.close()
+
+
+def scans_of(plan):
+    if plan["Node Type"] == "Foreign Scan":
+        yield plan
+    for below in plan.get("Plans", ()):
+        yield from scans_of(below)
+
+
+def explained(q, query, settings=""):
+    """The foreign scans of the statement, which ran."""
+    rows = q.sql(f"{settings} EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query}")
+    scans = list(scans_of(json.loads("".join("|".join(r) for r in rows))[0]["Plan"]))
+    for s in scans:
+        # One that was read again, or not to its end, does not know what has not come.
+        if s["Actual Loops"] == 1 and s["Rows Sent"]:
+            assert s["Rows Sent"] == s["Rows Pruned"] + s["Rows Absorbed"] + s["Rows Received"], s
+    return scans
+
+
+def random_joins(far, rounds, least_rows, least_groups):
+    """Joins of every kind over small tables: with and without what a filter may prune by, frames that are lost among them."""
+    rng = random.Random(draw_seed())
+    pruned = {"rows": 0, "groups": 0}
+    for i in range(rounds):
+        tables = foreign_joins.Tables(rng)
+        for name, rows in tables.rows.items():
+            spread(far, name, tables.schema, rows)
+        far.sql(tables.sql("far"))
+        settings = rng.choice(["", "", "SET fpisa.debug_loss = 0.1;", "SET enable_hashjoin = off;", "SET enable_mergejoin = off;"])
+        for query in tables.queries(8):
+            near, got = (sorted(far.sql(f"SET search_path = {schema}, public; {also} {query}"))
+                         for schema, also in (("near", ""), ("far", settings)))
+            scans = explained(far, query, settings + "SET search_path = far, public;")
+            assert got == near, (i, settings, query, scans)
+            for s in scans:
+                pruned["groups" if s["Remote Query"].startswith("groups") else "rows"] += s["Rows Pruned"]
+    assert pruned["rows"] > least_rows and pruned["groups"] > least_groups, pruned
+
+
+def test_random_joins(far):
+    random_joins(far, 6, 200, -1)
+
+
+@pytest.mark.long
+def test_random_joins_long(far):
+    random_joins(far, 60, 5000, 100)
+
+
+def test_counts(far):
+    """What a filter keeps from the master; two of a statement at once; none is free."""
+    rows = [(k, k * 3, "2024-01-01", "a", k % 5, 1.0) for k in range(1, 31)] * 20
+    few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
+    tables = foreign_joins.Tables(random.Random(1), {"big": rows, "small": few, "third": few}, not_null=True)
+    for name, there in tables.rows.items():
+        spread(far, name, tables.schema, there)
+    far.sql(tables.sql("far"))
+    path = "SET search_path = far, public;"
+    big, small = explained(far, "SELECT * FROM big JOIN small USING (k) WHERE small.n = 0", path)
+    assert big["Joined With"] == "small on k = k, where n int32 = 0"
+    assert big["Pruned By"] == f"network: query 1 at {ADDRESS}, by its bitmap of join keys"
+    assert (big["Rows Sent"], big["Rows Pruned"], big["Rows Received"], big["Join Keys"]) == (600, 480, 120, 6) and "Join Filter" not in big
+    assert small["Rows Received"] == 6 and "Pruned By" not in small
+    groups, _ = explained(far, "SELECT * FROM (SELECT k, fpisa_sum(x), count(*) FROM big GROUP BY k) g JOIN small USING (k) WHERE small.n = 0", path)
+    assert groups["Pruned By"] == f"network: query 4 at {ADDRESS}, by its Bloom filter of join keys"
+    assert groups["Rows Sent"] == 600 and groups["Rows Absorbed"] + groups["Rows Received"] in range(120, 181) and groups["Actual Rows"] in range(6, 10)
+    # Each of two scans has a filter of its own.
+    held = "BEGIN; DECLARE c CURSOR FOR SELECT big.x FROM big JOIN small USING (k) WHERE small.n = 0; FETCH 1 FROM c;"
+    again = far.sql(f"{path} {held} EXPLAIN SELECT * FROM big JOIN small USING (k) WHERE small.n = 0")
+    assert any("Pruned By: network: query 3" in r[0] for r in again), again
+    far.sql("ALTER SERVER far OPTIONS (SET queries 'join 1 key-bytes 16 filter bitmap filter-bytes 4 local-port 18001 worker-port 18001')")
+    again = far.sql(f"{path} {held} EXPLAIN SELECT * FROM big JOIN small USING (k) WHERE small.n = 0;"
+                    "SELECT count(*) FROM big JOIN small USING (k) WHERE small.n = 0")
+    assert any("Pruned By: nobody: query 1 is in use by another scan" in r[0] for r in again) and again[-1] == ("120",), again
+    for way in "none", "workers":
+        scans = explained(far, "SELECT * FROM big JOIN small USING (k) WHERE small.n = 0", f"{path} SET fpisa.pruning = {way};")
+        assert [(s["Rows Pruned"], s["Actual Rows"]) for s in scans] == [(0, 600), (0, 6)] and scans[0]["Pruned By"] == "nobody"
