@@ -296,10 +296,11 @@ void fpisa_close(struct fpisa *f);
  * manager (`fpisa serve`), which gives it a job for each type that its calls
  * use. Ranks need no privilege, no job number, no port. A rank may compute as
  * long as it likes: calls of the others end when it dies, not when it is slow.
- * A group belongs to one thread at a time, and as handles do to the process
- * that joined it. It has two threads of its own: one keeps the connection to
- * the manager, one moves requests while the caller computes, as that of
- * options.progress. All ranks make the same calls in the same order, on types too.
+ * A group belongs to the process that joined it, as handles do, and any thread
+ * may use it, as a handle with options.progress. It has two threads of its own:
+ * one keeps the connection to the manager, one moves requests while the caller
+ * computes. All ranks make the same calls of a type in the same order, and the
+ * first calls of their types; among threads that is the caller's to see to.
  */
 struct fpisa_group;
 
@@ -339,11 +340,13 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
  * As fpisa_start() and fpisa_allreduce_op() of a handle; fpisa_test() and
  * fpisa_wait() take the request. The first call of a type returns when all
  * ranks have made it. call.on_done needs no option: a group has its thread;
- * then `request` may be NULL. Errors beside theirs and those of fpisa_group_join():
+ * then `request` may be NULL, and within it calls are started of types that the
+ * group has used. Errors beside theirs and those of fpisa_group_join():
  *
  * -ECONNRESET	ranks are dead, or have left before they completed this call: the error and fpisa_group_missing() name
  *		them. So it is for every call then; leave, and join again
  * -EPROTO	ranks have used types in another order
+ * -EBUSY	within on_done: a call that waits, as the first of a type does
  * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s; or the manager alone, at the first call of a
  *		type: for 6 s, but 30 s where the group has a job and the aggregator does answer
  */
@@ -367,10 +370,19 @@ int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint3
 int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
 				struct fpisa_request **request);
 
+/*
+ * As fpisa_eventfd() of a handle, for all requests of the group: of fpisa_group_start() without on_done, and of
+ * fpisa_group_broadcast_start(). fpisa_group_leave() closes it.
+ */
+int fpisa_group_eventfd(struct fpisa_group *g);
+
 /* Ranks, as a bitmap, that the group's last error names. */
 uint64_t fpisa_group_missing(struct fpisa_group *g);
 
-/* The group is gone; requests of it are released. Others go on with calls that this rank has completed. NULL is fine. */
+/*
+ * The group is gone; requests of it are released. Others go on with calls that this rank has completed. NULL is fine. Not while
+ * another thread is in a function of the group; within on_done it does nothing.
+ */
 void fpisa_group_leave(struct fpisa_group *g);
 
 /*

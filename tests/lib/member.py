@@ -17,6 +17,9 @@ one line of JSON on stdout; the first line is the answer of the join, with "gnut
     {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}	 N sums of random length, also of "float16" and "bfloat16"; "wrong" says how many are
     {"broadcast": [BYTES, ...], "times": N, "seed": S}	 broadcasts of random bytes and of words that arithmetic would change, from each rank in turn,
 				 or from "root"; "wrong" says how many differ, or wrote beyond their end
+    {"threads": [TYPE, ...], "times": N}	 a thread a type, whose first call comes after that of the one before; then N each, whose ends an
+				 eventfd tells: "told", as it says, "done", by fpisa_test() then, "wrong"
+    {"within": TYPE}		 what on_done of a "float32" may start: "rcs" of such a one, of TYPE, of one that waits
     {"words": HEX, "type": NUMBER, "op": NUMBER, "count": N, "factor": X}	 all-reduce these bytes of any type by any operation; "result" is HEX
     {"barrier": true}		 a barrier
     {"sleep": SECONDS}		 do nothing, no answer
@@ -31,6 +34,7 @@ import functools
 import json
 import os
 import random
+import select
 import signal
 import struct
 import sys
@@ -204,6 +208,63 @@ class Member:
             calls, wrong = calls + 1, wrong + (data.raw[at:-1] != right + GUARD)
         return self.answer(0, began, calls=calls, wrong=wrong)
 
+    def start(self, kind, number, values, out, request=None, on_done=None):
+        call = Call(size=ctypes.sizeof(Call), send=ctypes.addressof(values), recv=ctypes.addressof(out), count=len(values), type=number,
+                    op=SUM, **({"on_done": on_done} if on_done else {}))
+        return self.lib.fpisa_group_start(self.group, ctypes.byref(call), ctypes.byref(request) if request is not None else None)
+
+    def threads(self, step):
+        began, types, times = time.monotonic(), step["threads"], step["times"]
+        turns, rcs, started = [threading.Event() for _ in types], [], []
+
+        def work(i):
+            number, kind = TYPES[types[i]]
+            values = (kind * 1000)(*([self.rank + 1] * 1000))
+            if i:
+                turns[i - 1].wait()
+            out = (kind * 1000)()
+            rcs.append(self.lib.fpisa_group_allreduce(self.group, values, out, 1000, number, SUM, 1.0, None))
+            turns[i].set()
+            for _ in range(times):
+                request, out = ctypes.c_void_p(), (kind * 1000)()
+                rcs.append(self.start(kind, number, values, out, request))
+                started.append((request, out, values))
+
+        fd, told = self.lib.fpisa_group_eventfd(self.group), 0
+        workers = [threading.Thread(target=work, args=(i,)) for i in range(len(types))]
+        for w in workers:
+            w.start()
+        while told < len(types) * times and select.select([fd], [], [], 60)[0]:
+            told += struct.unpack("Q", os.read(fd, 8))[0]
+        for w in workers:
+            w.join()
+        done, all_done, right = ctypes.c_int(), 0, self.size * (self.size + 1) // 2
+        for request, out, _ in started:
+            rcs.append(self.lib.fpisa_test(ctypes.byref(request), ctypes.byref(done), None))
+            all_done += done.value
+        wrong = sum(list(out) != [right] * 1000 for _, out, _ in started)
+        same = fd == self.lib.fpisa_group_eventfd(self.group)
+        return self.answer(min(rcs), began, told=told, done=all_done, wrong=wrong, same=same)
+
+    def within(self, step):
+        began, ends, rcs = time.monotonic(), threading.Event(), []
+        values, out = (ctypes.c_float * 1)(self.rank + 1), [(ctypes.c_float * 1)() for _ in range(3)]
+        number, kind = TYPES[step["within"]]
+        other = (kind * 1)(), (kind * 1)(), ctypes.c_void_p()
+        last = Call.ON_DONE(lambda *_: ends.set())
+
+        def on_done(*_):
+            rcs.append(self.start(kind, number, other[0], other[1], other[2]))
+            rcs.append(self.lib.fpisa_group_allreduce(self.group, values, out[2], 1, 1, SUM, 1.0, None))
+            rcs.append(self.lib.fpisa_group_barrier(self.group))
+            self.lib.fpisa_group_leave(self.group)
+            rcs.append(self.start(ctypes.c_float, 1, values, out[1], on_done=last))
+
+        first = Call.ON_DONE(on_done)
+        rc = self.start(ctypes.c_float, 1, values, out[0], on_done=first)
+        ends.wait(60)
+        return self.answer(rc, began, rcs=rcs, first=out[0][0], last=out[1][0])
+
     def words(self, step):
         began, flags = time.monotonic(), ctypes.c_uint32()
         data = ctypes.create_string_buffer(bytes.fromhex(step["words"]), len(step["words"]) // 2)
@@ -220,6 +281,10 @@ class Member:
             return self.broadcast(step)
         if "told" in step:
             return self.told(step["told"])
+        if "threads" in step:
+            return self.threads(step)
+        if "within" in step:
+            return self.within(step)
         if "words" in step:
             return self.words(step)
         if "barrier" in step:

@@ -149,7 +149,8 @@ static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, stru
 	return rc ? rc : begin(f, &what, c->tag, request);
 }
 
-int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, struct fpisa_request **request)
+int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, int to_wait,
+			  struct fpisa_request **request)
 {
 	const int here = root == f->hello.rank;
 	struct fpisa_request what = {.send = here && bytes ? data : NULL,
@@ -157,8 +158,9 @@ int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t 
 				     .count = bytes ? (bytes + 3) / 4 : 1,
 				     .bytes = bytes ? bytes : 4,
 				     .op = FPISA_SUM,
-				     .root = (int)root};
-	int rc = fpisa_enter(f);
+				     .root = (int)root,
+				     .blocking = to_wait};
+	int rc = to_wait ? fpisa_enter_to_block(f) : fpisa_enter(f);
 
 	if (rc)
 		return rc;
@@ -192,6 +194,17 @@ int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_req
 	fpisa_leave(f);
 	if (!rc && !c.on_done)
 		*request = r;
+	return rc;
+}
+
+int fpisa_start_to_wait(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request)
+{
+	int rc = fpisa_enter_to_block(f);
+
+	if (rc)
+		return rc;
+	rc = start(f, call, 1, request);
+	fpisa_leave(f);
 	return rc;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include "address.h"
 #include "api.h"
 #include "base/clock.h"
@@ -82,7 +83,7 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return fpisa_fail(-ENOMEM, "no memory for a group");
-	g->link.wake = -1;
+	g->link.wake = g->link.events = -1;
 	rc = copy_options(&g->options, options);
 	if (!rc)
 		rc = prepare(g, host, name, rank, size);
@@ -192,12 +193,13 @@ static int join_job(struct fpisa_group *g, uint32_t index, struct fpisa *f)
 
 	pthread_mutex_lock(&g->link.lock);
 	j->handle = f;
-	rc = g->link.error;
-	if (rc)
-		fpisa_handle_fail(f, rc, g->link.missing, g->link.sentence);
+	if (g->link.error)
+		fpisa_handle_fail(f, g->link.error, g->link.missing, g->link.sentence);
+	rc = g->link.events >= 0 ? fpisa_shared_events_with(f, g->link.events) : 0;
 	pthread_mutex_unlock(&g->link.lock);
 	/* Others may compute before they make this call; a deadline of their death is the manager's to keep. */
-	rc = fpisa_join_job(f, j->job.job, j->job.token);
+	if (!rc)
+		rc = fpisa_join_job(f, j->job.job, j->job.token);
 	if (!rc && g->options.timeout_ms)
 		f->timeout_ns = g->options.timeout_ms * 1000000ull;
 	if (rc) {
@@ -208,11 +210,84 @@ static int join_job(struct fpisa_group *g, uint32_t index, struct fpisa *f)
 	return rc;
 }
 
+/* Under the lock, free while others are waited for. */
+static int make_job(struct fpisa_group *g, uint32_t index, const struct fpisa_manager_spec *spec, struct fpisa **out)
+{
+	struct fpisa_link *l = &g->link;
+	struct fpisa *f = NULL;
+	int rc;
+
+	g->making = &l->job[index];
+	rc = ask(g, index, spec, &f);
+	pthread_mutex_unlock(&l->lock);
+	if (!rc)
+		rc = join_job(g, index, f);
+	if (rc)
+		fpisa_close(f);
+	else
+		*out = f;
+	pthread_mutex_lock(&l->lock);
+	g->making = NULL;
+	pthread_cond_broadcast(&l->changed);
+	return rc;
+}
+
+/* Under the lock, as the next: the first job of a type, 0: of any, that has its handle; NULL: none has. */
+static const struct fpisa_link_job *job_of(const struct fpisa_group *g, uint32_t type)
+{
+	const struct fpisa_link_job *j = g->link.job;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (j[k].handle && &j[k] != g->making && (!type || j[k].asked.format == type))
+			return &j[k];
+	return NULL;
+}
+
+/* Until no other thread makes a job. */
+static void wait_for_others(struct fpisa_group *g)
+{
+	while (g->making)
+		pthread_cond_wait(&g->link.changed, &g->link.lock);
+}
+
+/* What waits for other ranks would keep callbacks from moving the requests that these wait for. */
+static int refuse_inside(const struct fpisa_group *g)
+{
+	if (!fpisa_engine_inside(g->engine))
+		return 0;
+	return fpisa_fail(-EBUSY,
+			  "%s: callbacks run on the thread that moves requests, and may not wait for other ranks, as the "
+			  "first call of a type does; make it in another thread",
+			  g->link.peer);
+}
+
+int fpisa_group_refuse_inherited(const struct fpisa_group *g)
+{
+	if (!g->link.inherited)
+		return 0;
+	return fpisa_fail(-ECHILD, "%s: it belongs to the process that joined it, and this is a child", g->link.peer);
+}
+
+int fpisa_group_first_type(struct fpisa_group *g, uint32_t *type)
+{
+	const struct fpisa_link_job *j;
+	int rc = refuse_inside(g);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&g->link.lock);
+	wait_for_others(g);
+	j = job_of(g, 0);
+	*type = j ? j->asked.format : FPISA_FLOAT32;
+	pthread_mutex_unlock(&g->link.lock);
+	return 0;
+}
+
 int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 {
 	struct fpisa_manager_spec spec = spec_of(g, type);
-	struct fpisa_link_job *j = g->link.job;
-	struct fpisa *f = NULL;
+	const struct fpisa_link_job *there;
+	const struct fpisa_link_job *j = g->link.job;
 	uint32_t k = 0;
 	int rc = 0;
 
@@ -220,24 +295,50 @@ int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 		return fpisa_fail(-EINVAL, "%s: type is %u; it must be an enum fpisa_dtype", g->link.peer, type);
 	*out = NULL;
 	pthread_mutex_lock(&g->link.lock);
-	for (; !*out && k < FPISA_MANAGER_JOBS && j[k].state != FPISA_LINK_JOB_NONE; k++)
-		if (j[k].handle && j[k].asked.format == type)
-			*out = j[k].handle;
-	if (!*out && k == FPISA_MANAGER_JOBS)
+	there = job_of(g, type);
+	if (!there)
+		rc = refuse_inside(g);
+	if (!there && !rc) {
+		wait_for_others(g);
+		there = job_of(g, type);
+	}
+	while (!there && k < FPISA_MANAGER_JOBS && j[k].state != FPISA_LINK_JOB_NONE)
+		k++;
+	if (there)
+		*out = there->handle;
+	else if (!rc && k == FPISA_MANAGER_JOBS)
 		rc = fpisa_fail(-ENOSPC, "%s: it has had its %d jobs, those included that were refused", g->link.peer,
 				FPISA_MANAGER_JOBS);
-	else if (!*out)
-		rc = ask(g, k, &spec, &f);
+	else if (!rc)
+		rc = make_job(g, k, &spec, out);
 	pthread_mutex_unlock(&g->link.lock);
-	if (*out)
-		return 0;
-	if (!rc)
-		rc = join_job(g, k, f);
-	if (rc)
-		fpisa_close(f);
-	else
-		*out = f;
 	return rc;
+}
+
+int fpisa_group_eventfd(struct fpisa_group *g)
+{
+	struct fpisa_link *l;
+	int fd, rc = fpisa_given(g, "the group");
+
+	if (!rc)
+		rc = fpisa_group_refuse_inherited(g);
+	if (rc)
+		return rc;
+	l = &g->link;
+	pthread_mutex_lock(&l->lock);
+	if (l->events < 0) {
+		fpisa_fork_hold();
+		l->events = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		fpisa_fork_release();
+		if (l->events < 0)
+			rc = fpisa_fail(-errno, "%s: an eventfd for requests: %s", l->peer, strerror(errno));
+	}
+	for (int k = 0; !rc && k < FPISA_MANAGER_JOBS; k++)
+		if (l->job[k].handle && l->job[k].handle->shared.events < 0)
+			rc = fpisa_shared_events_with(l->job[k].handle, l->events);
+	fd = rc ? rc : l->events;
+	pthread_mutex_unlock(&l->lock);
+	return fd;
 }
 
 /* -- leaving ----------------------------------------------------------------------------- */
@@ -266,7 +367,7 @@ void fpisa_group_leave(struct fpisa_group *g)
 {
 	struct fpisa *f[FPISA_MANAGER_JOBS];
 
-	if (!g || (g->busy && !g->link.inherited))
+	if (!g || (!g->link.inherited && fpisa_engine_inside(g->engine)))
 		return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		f[k] = g->link.job[k].handle;

@@ -12,16 +12,9 @@ static int enter(struct fpisa_group *g)
 {
 	int rc = fpisa_given(g, "the group");
 
-	if (rc)
-		return rc;
-	if (g->link.inherited)
-		return fpisa_fail(-ECHILD, "%s: it belongs to the process that joined it, and this is a child", g->link.peer);
-	if (g->busy)
-		return fpisa_fail(-EBUSY, "%s: it is in a call of another thread", g->link.peer);
-	rc = fpisa_link_error(&g->link);
 	if (!rc)
-		g->busy = 1;
-	return rc;
+		rc = fpisa_group_refuse_inherited(g);
+	return rc ? rc : fpisa_link_error(&g->link);
 }
 
 /* A call of this type begins: its handle. Whatever this returns, leave() follows. */
@@ -38,8 +31,21 @@ static int leave(struct fpisa_group *g, int rc)
 {
 	if (rc)
 		fpisa_link_call_failed(&g->link);
-	g->busy = 0;
 	return rc;
+}
+
+/* One that waits for its end. */
+static int run(struct fpisa_group *g, const struct fpisa_call *c, uint32_t *flags)
+{
+	struct fpisa_request *r = NULL;
+	struct fpisa *f = NULL;
+	int rc = enter(g);
+
+	if (rc)
+		return rc;
+	rc = begin(g, c->type, &f);
+	rc = leave(g, rc ? rc : fpisa_start_to_wait(f, c, &r));
+	return rc ? rc : fpisa_wait(&r, flags);
 }
 
 int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
@@ -67,10 +73,8 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 {
 	const struct fpisa_call c = {
 		.size = sizeof(c), .send = send, .recv = recv, .count = count, .type = type, .op = op, .factor = factor};
-	struct fpisa_request *r = NULL;
-	int rc = fpisa_group_start(g, &c, &r);
 
-	return rc ? rc : fpisa_wait(&r, flags);
+	return run(g, &c, flags);
 }
 
 int fpisa_group_barrier(struct fpisa_group *g)
@@ -83,30 +87,20 @@ int fpisa_group_barrier(struct fpisa_group *g)
 			       .type = FPISA_FLOAT32,
 			       .op = FPISA_SUM,
 			       .tag = BARRIER_TAG};
-	struct fpisa_request *r = NULL;
-	int rc = fpisa_given(g, "the group");
+	int rc = enter(g);
 
 	/* By a job that there is already, of whatever type. */
-	for (int k = 0; !rc && k < FPISA_MANAGER_JOBS; k++)
-		if (g->link.job[k].handle) {
-			c.type = g->link.job[k].asked.format;
-			break;
-		}
 	if (!rc)
-		rc = fpisa_group_start(g, &c, &r);
-	return rc ? rc : fpisa_wait(&r, NULL);
+		rc = fpisa_group_first_type(g, &c.type);
+	return rc ? rc : run(g, &c, NULL);
 }
 
-int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
-				struct fpisa_request **request)
+static int broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root, int to_wait,
+		     struct fpisa_request **request)
 {
 	struct fpisa *f = NULL;
-	int rc = fpisa_given(request, "the place of the request");
+	int rc = fpisa_given(g, "the group");
 
-	if (rc)
-		return rc;
-	*request = NULL;
-	rc = fpisa_given(g, "the group");
 	if (!rc && bytes)
 		rc = fpisa_given(data, "the data");
 	if (!rc && root >= g->link.join.size)
@@ -119,13 +113,24 @@ int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes,
 	if (rc)
 		return rc;
 	rc = begin(g, FPISA_INT32, &f);
-	return leave(g, rc ? rc : fpisa_broadcast_start(f, data, bytes, root, request));
+	return leave(g, rc ? rc : fpisa_broadcast_start(f, data, bytes, root, to_wait, request));
+}
+
+int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,
+				struct fpisa_request **request)
+{
+	int rc = fpisa_given(request, "the place of the request");
+
+	if (rc)
+		return rc;
+	*request = NULL;
+	return broadcast(g, data, bytes, root, 0, request);
 }
 
 int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root)
 {
 	struct fpisa_request *r = NULL;
-	int rc = fpisa_group_broadcast_start(g, data, bytes, root, &r);
+	int rc = broadcast(g, data, bytes, root, 1, &r);
 
 	return rc ? rc : fpisa_wait(&r, NULL);
 }
@@ -138,8 +143,8 @@ uint64_t fpisa_group_missing(struct fpisa_group *g)
 		return 0;
 	pthread_mutex_lock(&g->link.lock);
 	missing = g->link.missing;
-	pthread_mutex_unlock(&g->link.lock);
 	for (int k = 0; !missing && k < FPISA_MANAGER_JOBS; k++)
 		missing = g->link.job[k].handle ? fpisa_missing(g->link.job[k].handle) : 0;
+	pthread_mutex_unlock(&g->link.lock);
 	return missing;
 }

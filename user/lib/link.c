@@ -310,7 +310,9 @@ static void in_child(struct fpisa_fork_hook *h)
 	if (l->fd >= 0)
 		close(l->fd);
 	close(l->wake);
-	l->fd = l->wake = -1;
+	if (l->events >= 0)
+		close(l->events);
+	l->fd = l->wake = l->events = -1;
 }
 
 int fpisa_link_start(struct fpisa_link *l)
@@ -403,6 +405,8 @@ void fpisa_link_stop(struct fpisa_link *l, uint64_t calls)
 		fpisa_fork_remove(&l->fork);
 	if (l->wake >= 0)
 		close(l->wake);
+	if (l->events >= 0)
+		close(l->events);
 	fpisa_fork_release();
 	explicit_bzero(&l->psk, sizeof(l->psk));
 }

@@ -49,6 +49,7 @@ struct fpisa_link {
 	pthread_t thread;
 	int fd;	  /* of the connection, -1: none */
 	int wake; /* eventfd: there is something to send, or the end has come */
+	int events; /* fpisa_group_eventfd()'s, -1: nobody has asked for it */
 	/* Of the thread alone: when its host has said that no manager listens there, when it looked who is silent. */
 	uint64_t there_ns, looked_ns;
 

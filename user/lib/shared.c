@@ -2,6 +2,7 @@
 /* A handle that threads share; shared.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -101,6 +102,22 @@ int fpisa_shared_events(struct fpisa *f)
 		fpisa_fork_release();
 	}
 	return s->events >= 0 ? s->events : fpisa_fail(-errno, "an eventfd for requests: %s", strerror(errno));
+}
+
+int fpisa_shared_events_with(struct fpisa *f, int fd)
+{
+	struct fpisa_shared *s = &f->shared;
+	unsigned int before;
+
+	fpisa_lock(&s->lock);
+	before = told(&f->requests) + told(&f->given_up);
+	fpisa_fork_hold();
+	s->events = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	fpisa_fork_release();
+	if (s->events >= 0 && before)
+		eventfd_write(s->events, before);
+	fpisa_unlock(&s->lock);
+	return s->events >= 0 ? 0 : fpisa_fail(-errno, "an eventfd for requests: %s", strerror(errno));
 }
 
 void fpisa_shared_wake(struct fpisa_shared *s)

@@ -60,6 +60,9 @@ void fpisa_shared_unwatch(struct fpisa_shared *s);
 /* fpisa_eventfd()'s; -errno with the message set. */
 int fpisa_shared_events(struct fpisa *f);
 
+/* Its requests signal this eventfd, too, which others have besides, and those that have ended before at once; the same. */
+int fpisa_shared_events_with(struct fpisa *f, int fd);
+
 /* The caller does, as soon as no other one does; the engine no longer. */
 void fpisa_shared_drive(struct fpisa_shared *s);
 void fpisa_shared_stop_driving(struct fpisa_shared *s);

@@ -15,7 +15,7 @@ import pytest
 from groups import Groups
 from lab import ADDRESS, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, wait_until
 
-EACCES, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO = 13, 17, 22, 104, 111, 110, 122, 71
+EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO = 13, 16, 17, 22, 104, 111, 110, 122, 71
 FOR_EVER = 10**6
 
 
@@ -292,6 +292,29 @@ def test_calls_without_requests(groups):
     assert others["rc"] == -ECONNRESET and "its host does not answer" in others["error"] and others["calls"] > 0, others
     assert own["rc"] == -ETIMEDOUT and "neither the manager nor the aggregator has answered for 6 s" in own["error"], own
     assert own["ended"] - cut < 8 * SLOW
+
+
+def test_threads_and_an_eventfd(groups):
+    """Calls are started by any thread, of a type each; one descriptor tells of all their ends, of jobs before and after it."""
+    g = groups(2)
+    ranks = g.group("train", range(2), {"sum": "float32"}, {"threads": ["float32", "float64", "int32"], "times": 40}, {"sum": "float64"}, hold=True)
+    check_sums(ranks, 2, "float32")
+    for rank in ranks:
+        answer = rank.line()
+        assert (answer["rc"], answer["told"], answer["done"], answer["wrong"], answer["same"]) == (0, 120, 120, 0, True), answer
+    check_sums(ranks, 2, "float64")
+
+
+def test_calls_within_a_callback(groups):
+    """Those that do not wait for ranks: what another thread's callback must not hold up."""
+    g = groups(2)
+    ranks = g.group("train", range(2), {"sum": "float32"}, {"within": "float64"}, {"sum": "float64"}, hold=True)
+    check_sums(ranks, 2, "float32")
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rcs"] == [-EBUSY, -EBUSY, -EBUSY, 0] and answer["first"] == answer["last"] == 3, answer
+    check_sums(ranks, 2, "float64")
+    assert [j["format"] for j in g.jobs()] == ["fp32", "fp64"]
 
 
 def test_slow_is_not_dead(groups):

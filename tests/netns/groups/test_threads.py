@@ -56,13 +56,15 @@ def test_calls_of_every_kind(groups, tmp_path):
     """Blocking, told, computing meanwhile, of several types; a barrier; a child; a leave."""
     steps = ({"sum": "float32", "times": 50}, {"sum": "float64", "poll": True, "times": 20}, {"sum": "float64", "times": 20}, {"told": 30},
              {"sum": "float32", "count": 100000, "compute": 0.2}, {"barrier": True}, {"fork": True}, {"sum": "int32", "times": 20},
-             {"broadcast": [1, 4000, 0, 100001]}, {"leave": True})
+             {"threads": ["float32", "float64", "int32"], "times": 20}, {"within": "float32"}, {"broadcast": [1, 4000, 0, 100001]},
+             {"leave": True})
     ranks = groups.group("train", range(3), *steps, restore=1)
+    early = groups.group("early", range(3), {"sum": "float32"}, {"threads": ["float32", "float64", "int32"], "times": 20}, {"leave": True})
     for rank in ranks:
         for _ in range(len(steps) - 1):
             answer = rank.line()
             assert answer["rc"] == 0, answer
-    for rank in ranks:
+    for rank in [*ranks, *early]:
         assert rank.process.wait(30 * SLOW) == 0, reports(tmp_path)
     assert reports(tmp_path) == ""
 
