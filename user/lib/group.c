@@ -263,6 +263,13 @@ static int refuse_inside(const struct fpisa_group *g)
 			  g->link.peer);
 }
 
+int fpisa_group_refuse_inherited(const struct fpisa_group *g)
+{
+	if (!g->link.inherited)
+		return 0;
+	return fpisa_fail(-ECHILD, "%s: it belongs to the process that joined it, and this is a child", g->link.peer);
+}
+
 int fpisa_group_first_type(struct fpisa_group *g, uint32_t *type)
 {
 	const struct fpisa_link_job *j;

@@ -8,13 +8,6 @@
 #define BARRIER_TAG 0x7265697272616270ull
 #define MAX_BYTES (1ull << 42)
 
-int fpisa_group_refuse_inherited(const struct fpisa_group *g)
-{
-	if (!g->link.inherited)
-		return 0;
-	return fpisa_fail(-ECHILD, "%s: it belongs to the process that joined it, and this is a child", g->link.peer);
-}
-
 static int enter(struct fpisa_group *g)
 {
 	int rc = fpisa_given(g, "the group");

@@ -107,15 +107,16 @@ int fpisa_shared_events(struct fpisa *f)
 int fpisa_shared_events_with(struct fpisa *f, int fd)
 {
 	struct fpisa_shared *s = &f->shared;
-	int locked = fpisa_look(f);
-	unsigned int before = told(&f->requests) + told(&f->given_up);
+	unsigned int before;
 
+	fpisa_lock(&s->lock);
+	before = told(&f->requests) + told(&f->given_up);
 	fpisa_fork_hold();
 	s->events = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	fpisa_fork_release();
 	if (s->events >= 0 && before)
 		eventfd_write(s->events, before);
-	fpisa_look_away(f, locked);
+	fpisa_unlock(&s->lock);
 	return s->events >= 0 ? 0 : fpisa_fail(-errno, "an eventfd for requests: %s", strerror(errno));
 }
 

@@ -330,6 +330,7 @@ def test_calls_within_a_callback(groups):
         answer = rank.line()
         assert answer["rcs"] == [-EBUSY, -EBUSY, -EBUSY, 0] and answer["first"] == answer["last"] == 3, answer
     check_sums(ranks, 2, "float64")
+    assert [j["format"] for j in g.jobs()] == ["fp32", "fp64"]
 
 
 def test_slow_is_not_dead(groups):

@@ -144,17 +144,6 @@ int fpisa_query_check(struct fpisa_query *q)
 	return 0;
 }
 
-int fpisa_query_certify(struct fpisa_query *q, uint64_t bar)
-{
-	fpisa_top_settle(&q->top);
-	if (bar && (q->top.n < q->member.limit || (uint64_t)q->top.rows[q->top.n - 1].place + 1 < bar))
-		return fpisa_fail(-EILSEQ, "query %u: the aggregator has counted %u rows from place %llu on, of which not all came "
-					   "to here: something is broken",
-				  q->options.query, q->member.limit, (unsigned long long)bar - 1);
-	q->certified = 1;
-	return 0;
-}
-
 void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *c)
 {
 	uint64_t left, values;

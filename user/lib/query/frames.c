@@ -225,6 +225,17 @@ static int seal(struct fpisa_query *q, uint64_t now)
 	return fpisa_member_send(&q->member, &f, 1);
 }
 
+int fpisa_query_certify(struct fpisa_query *q, uint64_t bar)
+{
+	fpisa_top_settle(&q->top);
+	if (bar && (q->top.n < q->member.limit || (uint64_t)q->top.rows[q->top.n - 1].place + 1 < bar))
+		return fpisa_fail(-EILSEQ, "query %u: the aggregator has counted %u rows from place %llu on, of which not all came "
+					   "to here: something is broken",
+				  q->options.query, q->member.limit, (unsigned long long)bar - 1);
+	q->certified = 1;
+	return 0;
+}
+
 static int take_status(struct fpisa_query *q, const struct fpisa_hdr *h)
 {
 	int rc;

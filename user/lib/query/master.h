@@ -135,12 +135,12 @@ uint64_t fpisa_query_due(const struct fpisa_query *q);
 int fpisa_query_reset(struct fpisa_query *q); /* nothing has come */
 void fpisa_query_forget_places(struct fpisa_query *q);
 int fpisa_query_check_parameters(struct fpisa_query *q);
+/* Has all come of the first N that the aggregator counted? `bar` is the place of the last of these, plus 1; 0: they were fewer. */
+int fpisa_query_certify(struct fpisa_query *q, uint64_t bar);
 
 /* -- answer.c ---------------------------------------------------------------------- */
 int fpisa_query_describe(struct fpisa_query *q); /* the answer's columns */
 int fpisa_query_check(struct fpisa_query *q);	 /* do the counts agree? */
-/* Has all come of the first N that the aggregator counted? `bar` is the place of the last of these, plus 1; 0: they were fewer. */
-int fpisa_query_certify(struct fpisa_query *q, uint64_t bar);
 int fpisa_query_settle(struct fpisa_query *q);	 /* which rows the answer has */
 int fpisa_query_row(struct fpisa_query *q);	 /* the next into q->text; 1, or 0 */
 
