@@ -49,10 +49,11 @@ def announced(paragraph):
     return next((p for p in PLACES if last.endswith(":") and p in last), None), bool(re.search("ordinary user|same user", last))
 
 
-def faults():
-    """(what is seen, what fixes it: (place, command)) of each row; code without its marks."""
+def faults(heading):
+    """(what is seen, what fixes it: (place, command)) of each row of the table with this heading; code without its marks."""
     with open(PAGE) as f:
-        rows = re.findall(r"^\| (.*) \| .* \| (.*) \|$", f.read().split("| what is seen |")[1], re.M)
+        table = f.read().split(f"| {heading} |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| (.*) \| .* \| (.*) \|$", table, re.M)
     found = []
     for seen, fix in rows:
         m = re.fullmatch(r"(?:.* )?on (the aggregator|each worker): `(.*)`", fix)

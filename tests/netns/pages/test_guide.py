@@ -3,12 +3,14 @@
 `make install` installs, every command of the page in its order, every row of its table of faults made on
 purpose and mended. Its section 1, packages, is tests/package/test_package.py's."""
 import contextlib
+import json
 import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 
@@ -17,7 +19,8 @@ import pytest
 import guide
 import lab as labs
 import mpi as mpis
-from lab import BPFFS, BUILD, MS_BIND, end, libc, mount, read_all, unmount, wait_until
+from groups import MEMBER, Rank
+from lab import BPFFS, BUILD, LIBRARY, MS_BIND, SLOW, end, libc, mount, read_all, unmount, wait_until
 
 pytestmark = [pytest.mark.together, pytest.mark.early]  # what is installed
 
@@ -88,6 +91,7 @@ s.connect(os.path.expanduser("~/../ssh"))
 socket.send_fds(s, ["\n".join((argv[0], " ".join(argv[1:]))).encode()], [0, 1, 2])
 sys.exit(int(s.recv(16) or 255))
 """
+CONFIG = "/etc/fpisa/fpisa.conf"
 MPI_LIBRARY = "/usr/lib/x86_64-linux-gnu"
 
 
@@ -264,7 +268,7 @@ def follow(site, block):
             for example in guide.EXAMPLE, guide.GROUP, guide.NORM, *guide.PYTHON:
                 shutil.copy(example, w.home)
     elif block.kind == "ini":
-        with open("/etc/fpisa/fpisa.conf", "w") as f:
+        with open(CONFIG, "w") as f:
             f.write(block.text)
     elif "mpirun" in block.text and mpis.lacking("openmpi"):
         print(f"not run, {mpis.lacking('openmpi')}: {block.text}")
@@ -301,6 +305,7 @@ def test_page(site):
 # -- the table of faults ----------------------------------------------------
 # Each makes the row's fault and returns what is seen of it.
 
+FAULTS, GROUP_FAULTS = "what is seen", "what a group's program says"
 ADD = f"fpisa job add 7 --workers {','.join(WORKERS)} --address {AGGREGATOR}"
 
 
@@ -417,15 +422,15 @@ def counts(site):
     return {name: int(n) for name, n in re.findall(r"^(\w+) +(\d+)\b", site.tell("fpisa stats"), re.M)}
 
 
-def test_table_is_provoked():
-    assert len(guide.faults()) == len(PROVOKED)
+def test_tables_are_provoked():
+    assert len(guide.faults(FAULTS)) == len(PROVOKED) and len(guide.faults(GROUP_FAULTS)) == len(PROVOKED_IN_GROUPS)
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
 @pytest.mark.parametrize("row", range(len(PROVOKED)), ids=[p.__name__ for p, _ in PROVOKED])
 def test_fault(site, row):
     """What the table says is seen, and its command fixes it."""
-    (seen, (place, fix)), (provoke, works) = guide.faults()[row], PROVOKED[row]
+    (seen, (place, fix)), (provoke, works) = guide.faults(FAULTS)[row], PROVOKED[row]
     for b in guide.blocks():
         if b.section in (3, 4) and provoke is not no_native_xdp:
             follow(site, b)
@@ -439,3 +444,160 @@ def test_fault(site, row):
         assert after["resent"] >= after["result"]
     site.at(place, fix)
     (works or (lambda s: s.check_sum(7)))(site)
+
+
+# -- the table of groups' faults ---------------------------------------------
+# Each returns what the members of a group say of it.
+
+SUM = {"sum": "float32"}
+ENDLESS = {**SUM, "times": 10**6}
+
+def member(site, rank, *steps, name="sums", size=2, key=True, **options):
+    """A rank of a group on the worker of that number, for which nobody waits long."""
+    options = {"join_timeout_ms": int(5 * WAIT_MS * SLOW), "key_file": "/etc/fpisa/keys" if key else "", **options}
+    plan = json.dumps({"options": options, "steps": steps, "hold": True})
+    return Rank(site.worker[rank].spawn(sys.executable, "-B", MEMBER, LIBRARY, AGGREGATOR, name, rank, size, plan))
+
+
+def members(site, *steps, name="sums"):
+    """Both ranks, joined, that do these steps."""
+    found = [member(site, r, *steps, name=name) for r in range(2)]
+    assert [m.line()["rc"] for m in found] == [0, 0]
+    return found
+
+
+def said(*ranks):
+    """The errors that they end with."""
+    found = []
+    for rank in ranks:
+        while not (answer := rank.line())["rc"]:
+            pass
+        found.append(answer["error"])
+        rank.end()
+    return "\n".join(found)
+
+
+def configured(site, line):
+    """It is another one in the manager's part of the configuration, which is read again."""
+    key = line.split(" ")[0]
+    with open(CONFIG) as f:
+        text = re.sub(rf"^{key} = .*\n", "", f.read(), flags=re.M).replace("[manager]\n", f"[manager]\n{line}\n")
+    with open(CONFIG, "w") as f:
+        f.write(text)
+    log = os.path.join(site.agg.home, "fpisa-manager.log")
+    before = os.path.getsize(log)
+    site.tell("systemctl reload fpisa-manager")
+    wait_until("its word on it", lambda: os.path.getsize(log) > before)
+
+
+def joins(site):
+    return said(member(site, 0))
+
+
+def sums(site):
+    """Of both ranks' first sum."""
+    return said(*members(site, SUM))
+
+
+def no_manager(site):
+    site.tell("systemctl stop fpisa-manager")
+    return joins(site)
+
+
+def no_way_in(site):
+    site.nft(site.agg)
+    return joins(site)
+
+
+def other_networks(site):
+    configured(site, "networks = 10.0.0.11/32")
+    return said(member(site, 1))
+
+
+def without_a_key(site):
+    return said(member(site, 0, key=False))
+
+
+def not_told_of_a_key(site):
+    site.tell("fpisa key new train /etc/fpisa/keys")
+    site.hand_out("/etc/fpisa/keys")
+    return joins(site)
+
+
+def of_an_earlier_run(site):
+    first = member(site, 0)
+    wait_until("its join", lambda: site.json("group", "list"))
+    texts = [said(member(site, 0)), said(member(site, 0, size=3))]
+    second = member(site, 1)
+    assert [first.line()["rc"], second.line()["rc"]] == [0, 0]
+    return "\n".join([*texts, joins(site)])
+
+
+def one_joins(site):
+    return said(member(site, 0))
+
+
+def other_formats(site):
+    configured(site, "formats = fp64")
+    return sums(site)
+
+
+def one_job(site):
+    configured(site, "jobs = 32")
+    other = members(site, SUM, name="other")
+    assert [m.line()["rc"] for m in other] == [0, 0]
+    return sums(site)
+
+
+def one_group(site):
+    configured(site, "key-groups = 1")
+    members(site, name="other")
+    return joins(site)
+
+
+def a_rank_dies(site):
+    texts = []
+    for kill in lambda m: m.kill(), lambda m: site.switch.ip("link set port2 down"):
+        ranks = members(site, ENDLESS)
+        kill(ranks[1])
+        texts.append(said(ranks[0]))
+    site.switch.ip("link set port2 up")
+    return "\n".join(texts)
+
+
+def fewer_calls(site):
+    one, other = [member(site, r, SUM, last) for r, last in enumerate(({"leave": True}, SUM))]
+    assert [one.line()["rc"] for _ in range(3)] == [0, 0, 0]
+    return said(other)
+
+
+def aggregator_down(site):
+    ranks = members(site, SUM, ENDLESS)
+    assert [r.line()["rc"] for r in ranks] == [0, 0]
+    site.agg.ip("link set eth0 down")
+    return said(*ranks)
+
+
+PROVOKED_IN_GROUPS = [no_manager, no_way_in, other_networks, without_a_key, not_told_of_a_key, of_an_earlier_run, one_joins, other_formats,
+                      one_job, one_group, a_rank_dies, fewer_calls, aggregator_down]
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
+@pytest.mark.parametrize("row", range(len(PROVOKED_IN_GROUPS)), ids=[p.__name__ for p in PROVOKED_IN_GROUPS])
+def test_group_fault(site, row):
+    """The same of groups, and the page's program gets its sum then."""
+    seen, (place, fix) = guide.faults(GROUP_FAULTS)[row]
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink("/etc/fpisa/keys")
+    for b in guide.blocks():
+        if b.section in (3, 4, 8) or b.kind == "c":
+            follow(site, b)
+        if "./group sums" in b.text:
+            run = b
+            break
+    text = PROVOKED_IN_GROUPS[row](site)
+    assert guide.missing(seen, text) == [], text
+    wait_until("the end of those that have failed", lambda: "sums" not in str(site.json("group", "list")) or "kill" in fix, 15)
+    site.at(place, fix, uid=NOBODY if place == "each worker" else 0)
+    wait_until("the end of the group before", lambda: "sums" not in str(site.json("group", "list")), 15)
+    follow(site, run)
