@@ -138,7 +138,8 @@ static void random_rows(void **state)
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	char *row[ROWS][2], *file = malloc(2ul * ROWS * 2 * LONG + 16), *to = file;
 	uint64_t place[ROWS], at;
-	uint32_t r;
+	uint32_t r, line = 1;
+	char want[64];
 	struct partition p;
 
 	(void)state;
@@ -179,6 +180,15 @@ static void random_rows(void **state)
 		assert_true(at == place[r]);
 		assert_string_equal(field[1].text, row[r][1]);
 	}
+	/* A message about a row that was sought has its line, too: of those before it each ends one, and has some. */
+	r = vectors_below(&rng, ROWS);
+	text_seek(&p.text, place[r]);
+	assert_int_equal(text_row(&p.text, field, &at), 1);
+	for (char *c = file; c < file + place[r]; c++)
+		line += *c == '\n';
+	(void)text_bad_value(&p.text, 1, &field[1], -EINVAL);
+	snprintf(want, sizeof(want), "t.csv:%u: column b: ", line);
+	assert_memory_equal(fpisa_error(), want, strlen(want));
 	assert_int_equal(partition_unchanged(&p), 0);
 	assert_int_equal(partition_rewind(&p), 0);
 	assert_int_equal(text_row(&p.text, field, &at), 1);

@@ -91,9 +91,10 @@ static int wait_for(void *arg, int fd)
 {
 	struct session *s = arg;
 	struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = fpisa_channel_fd(s->control.channel), .events = POLLRDHUP } };
+	uint32_t often = s->want.timeout_ms / 4; /* enough for the master's own */
 	int err = 0;
 
-	if (poll(p, 2, WORKING_MS) < 0 && errno != EINTR)
+	if (poll(p, 2, often && often < WORKING_MS ? (int)often : WORKING_MS) < 0 && errno != EINTR)
 		return fpisa_fail(-errno, "poll: %s", strerror(errno));
 	if (p[1].revents)
 		return fpisa_fail(-ECONNRESET, "the connection ended");

@@ -43,13 +43,28 @@ void text_seek(struct text *t, uint64_t offset)
 	t->over = 0;
 }
 
-/* "FILE:LINE", or "FILE, byte N" */
+/* Of a row that was sought: what is before it is counted. */
+static uint64_t line_of(const struct text *t)
+{
+	uint64_t line = 1, at = 0;
+	char bytes[16384];
+	ssize_t n = 1;
+
+	while (at < t->row && n > 0) {
+		uint64_t left = t->row - at;
+
+		n = pread(t->fd, bytes, left < sizeof(bytes) ? left : sizeof(bytes), (off_t)at);
+		for (ssize_t i = 0; i < n; i++)
+			line += bytes[i] == '\n';
+		at += n > 0 ? (uint64_t)n : 0;
+	}
+	return line;
+}
+
+/* "FILE:LINE" */
 static const char *place(const struct text *t, char text[PLACE_LEN])
 {
-	if (t->line)
-		snprintf(text, PLACE_LEN, "%s:%llu", t->name, (unsigned long long)t->line);
-	else
-		snprintf(text, PLACE_LEN, "%s, byte %llu", t->name, (unsigned long long)t->row);
+	snprintf(text, PLACE_LEN, "%s:%llu", t->name, (unsigned long long)(t->line ? t->line : line_of(t)));
 	return text;
 }
 

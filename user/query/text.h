@@ -23,7 +23,7 @@ struct text {
 	uint32_t begin, end;
 	uint32_t ahead; /* bytes that are read next */
 	uint64_t offset; /* in the file, of `begin` */
-	uint64_t line;	 /* of the row that was taken last, from 1; 0: unknown */
+	uint64_t line;	 /* of the row that was taken last, from 1; 0: not counted */
 	uint64_t next_line;
 	uint64_t row;	 /* in the file, of that row */
 	int over;	 /* the file is read to its end */
@@ -33,7 +33,7 @@ struct text {
 int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema);
 void text_close(struct text *t);
 
-/* The next row is that at byte `offset`, of which no line number is known unless it is 0. */
+/* The next row is that at byte `offset`. */
 void text_seek(struct text *t, uint64_t offset);
 
 /*

@@ -146,7 +146,7 @@ def keying(q, slow, *options):
     return p
 
 
-@pytest.mark.parametrize("slow", range(2))
+@pytest.mark.parametrize("slow", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_worker_goes_while_keys_come(asked, slow):
     """A worker that stops, or dies, with others waiting for its keys, is named; the one after it has the answer."""
     q = asked

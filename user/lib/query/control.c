@@ -6,15 +6,13 @@
 #include "control.h"
 #include "lib/base/error.h"
 
-#define VERSION 3
-
 static enum fpisa_manager_reason check(const struct fpisa_manager_message *m, enum fpisa_manager_side from)
 {
 	int of_worker = m->type >= FPISA_CONTROL_READY;
 
 	if (m->magic != FPISA_CONTROL_MAGIC)
 		return FPISA_MANAGER_R_malformed;
-	if (m->version != VERSION)
+	if (m->version != FPISA_CONTROL_VERSION)
 		return FPISA_MANAGER_R_version;
 	if (!m->type || m->type > FPISA_CONTROL_FAILED || (!of_worker && m->type > FPISA_CONTROL_FETCH) ||
 	    of_worker != (from == FPISA_MANAGER_MANAGER) || m->number > FPISA_CONTROL_MOST)
@@ -72,7 +70,7 @@ static int make_room(__u8 **bytes, size_t *room, size_t used, size_t n)
 
 int fpisa_control_send(struct fpisa_control_channel *c, __u16 type, const void *content, size_t n)
 {
-	struct fpisa_manager_message m = {.magic = FPISA_CONTROL_MAGIC, .version = VERSION, .type = type};
+	struct fpisa_manager_message m = {.magic = FPISA_CONTROL_MAGIC, .version = FPISA_CONTROL_VERSION, .type = type};
 	size_t messages = n / FPISA_CONTROL_BODY + (n % FPISA_CONTROL_BODY || !n), piece;
 	const __u8 *from = content;
 	int rc;

@@ -23,6 +23,7 @@
 #include "lib/manager/channel.h"
 
 #define FPISA_CONTROL_MAGIC 0x43515046u /* "FPQC" as bytes; begins as the manager's does */
+#define FPISA_CONTROL_VERSION 3
 #define FPISA_CONTROL_PORT 18001	/* TCP, of workers */
 #define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
 #define FPISA_CONTROL_MOST (64u << 20) /* bytes of a content */
