@@ -139,7 +139,9 @@ void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_
 	struct conns_of *s = arg;
 	struct conn *c = (struct conn *)to;
 
-	if (!c->closing && fpisa_channel_send(c->channel, m))
+	/* One event may make more messages than wait in a channel: of ranks that have left, for one that comes back. */
+	if (!c->closing && fpisa_channel_send(c->channel, m) &&
+	    (fpisa_channel_flush(c->channel) || fpisa_channel_send(c->channel, m)))
 		c->deaf = true;
 	mark(s, c);
 }

@@ -353,12 +353,17 @@ def test_who_leaves_early_is_named(groups):
 
 class Stub:
     """A rank by doc/manager.md alone, without a key and without a sum."""
-    JOIN, ASK, BOUND, LEAVE, JOINED, BIND, JOB = 1, 3, 4, 5, 18, 19, 20
+    JOIN, RETURN, ASK, BOUND, LEAVE, PING, JOINED, BIND, JOB, LEFT, PONG = 1, 2, 3, 4, 5, 6, 18, 19, 20, 22, 24
 
     def __init__(self, g, name, rank, size):
-        with g.net.worker[rank].entered():
+        self.net, self.place = g.net, (name.encode(), size, rank)
+        self.begin(self.JOIN, 0, 0)
+
+    def begin(self, kind, group, secret):
+        worker = self.net.worker
+        with worker[self.place[2] % len(worker)].entered():
             self.socket = socket.create_connection((ADDRESS, PORT), 10 * SLOW)
-        self.say(self.JOIN, struct.pack("<64sIIQQ", name.encode(), size, rank, 0, 0))
+        self.say(kind, struct.pack("<64sIIQQ", *self.place, group, secret))
 
     def say(self, kind, body):
         self.socket.sendall((struct.pack("<IHHQ", 0x47504d46, 1, kind, 0) + body).ljust(256, b"\0"))
@@ -366,8 +371,11 @@ class Stub:
     def hear(self, kind):
         """The body of the next message of that kind; others are skipped."""
         while True:
-            m = self.socket.recv(256, socket.MSG_WAITALL)
-            assert len(m) == 256
+            m = b""
+            while len(m) < 256:
+                more = self.socket.recv(256 - len(m))
+                assert more, "the manager has closed it"
+                m += more
             if struct.unpack_from("<H", m, 6)[0] == kind:
                 return m[16:]
 
@@ -388,6 +396,28 @@ def test_who_leaves_instead_of_joining_a_job(groups):
     answer = other.line()
     assert answer["rc"] == -ECONNRESET and "rank 0 has left the group after 0 calls" in answer["error"]
     one.socket.close()
+
+
+def test_much_to_hear_at_its_return(groups):
+    """Of 64 ranks 60 have left when the manager is started again: who comes back hears of each, and stays."""
+    g = groups(1, "without-key = yes")
+    ranks = [Stub(g, "train", r, 64) for r in range(64)]
+    joined = [struct.unpack_from("<QQ", s.hear(s.JOINED), 8) for s in ranks]
+    for s in ranks[4:]:
+        s.say(s.LEAVE, struct.pack("<QQ", s.place[2], 0))
+    wait_until("60 to have left", lambda: [len(x["left"]) for x in g.net.json("group", "list")] == [60])
+    g.kill()
+    g.serve()
+    for s, names in zip(ranks[:4], joined):
+        s.socket.close()
+        s.begin(s.RETURN, *names)
+        left = [struct.unpack_from("<QI", s.hear(s.LEFT)) for _ in range(60)]
+        assert left == [(r, r) for r in range(4, 64)]
+    time.sleep(1)
+    for s in ranks[:4]:
+        s.say(s.PING, b"")
+        s.hear(s.PONG)
+        s.socket.close()
 
 
 @pytest.mark.early
