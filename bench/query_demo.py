@@ -35,7 +35,7 @@ TEXTS = {"uservisits": {"useragent": 31, "languagecode": 31}}
 # One more than the greatest number at TPC-H's scale 1, for bitmaps of join keys: of orders for Q3's lines, of customers for its orders,
 # of parts for Q20's groups.
 ORDERS, CUSTOMERS, PARTS = 6000001, 150001, 200001
-SECOND_PORT = 18001  # of Q3's second join, which is under way at the same time
+PORT = 18000  # UDP, and the number: several are under way at once in a statement
 
 Q20 = """SELECT s_name, s_address FROM {0}.supplier, {0}.nation WHERE s_suppkey IN (
     SELECT ps_suppkey FROM {0}.partsupp, {0}.part,
@@ -149,24 +149,23 @@ def measure(server, args, name):
 # -- the network ---------------------------------------------------------------------
 
 def queries_of(args):
-    """(kind, number, options, port) of queries at the aggregator."""
+    """(kind, number, options) of queries at the aggregator."""
     scale = float(args.scale or 0)
 
     def bitmap(keys, key_bytes):
         return {"filter": "bitmap", "filter-keys": min(int(keys * scale) + 1, 1 << 28), "filter-bytes": key_bytes}
 
-    return [("topn", 1, {"limit": 1000, "key-bytes": 8}, None),
-            ("table", 2, {"limit": 4096, "key-bytes": 32}, None),
-            ("table", 3, {"limit": 262144, "key-bytes": 8, **bitmap(PARTS, 4)}, None),
-            ("join", 4, {"key-bytes": 16, **bitmap(ORDERS, 8)}, None),
-            ("join", 5, {"key-bytes": 16, **bitmap(CUSTOMERS, 4)}, SECOND_PORT)]
+    return [("topn", 1, {"limit": 1000, "key-bytes": 8}),
+            ("table", 2, {"limit": 4096, "key-bytes": 32}),
+            ("table", 3, {"limit": 262144, "key-bytes": 8, **bitmap(PARTS, 4)}),
+            ("join", 4, {"key-bytes": 16, **bitmap(ORDERS, 8)}),
+            ("join", 5, {"key-bytes": 16, **bitmap(CUSTOMERS, 4)})]
 
 
 def queries_option(args):
     """The same, as the server's option has them."""
-    return ", ".join(" ".join(map(str, [kind, number, *(v for o in options.items() for v in o),
-                                        *(("local-port", port, "worker-port", port) if port else ())]))
-                     for kind, number, options, port in queries_of(args))
+    return ", ".join(" ".join(map(str, [kind, number, *(v for o in options.items() for v in o), "local-port", PORT + number,
+                                        "worker-port", PORT + number])) for kind, number, options in queries_of(args))
 
 
 def make_network(args, folder):
@@ -179,9 +178,9 @@ def make_network(args, folder):
         for port in net.ports:
             net.agg.run("tc", "qdisc", "add", "dev", port, "root", "tbf", "rate", f"{args.mbit}mbit", "burst", "64kb", "latency", "1s")
     q.serve()
-    for kind, number, options, port in queries_of(args):
+    for kind, number, options in queries_of(args):
         q.add(kind, options.pop("limit", None), *(v for name, value in options.items() for v in ("--" + name, value)), number=number,
-              port=port)
+              port=PORT + number)
     return net, q
 
 
