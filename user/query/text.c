@@ -27,7 +27,11 @@ void text_close(struct text *t)
 
 void text_seek(struct text *t, uint64_t offset)
 {
-	t->begin = t->end = 0;
+	/* Rows of an answer are asked for in the file's order: many are in the buffer, where no row ahead was looked at. */
+	if (offset > t->offset && offset - t->offset < t->end - t->begin)
+		t->begin += (uint32_t)(offset - t->offset);
+	else
+		t->begin = t->end = 0;
 	t->offset = offset;
 	t->line = offset ? 0 : 1;
 	t->next_line = 0;
