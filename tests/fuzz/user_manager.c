@@ -36,6 +36,12 @@ static void hang_up(void *arg, struct manager_caller *who)
 	hung_up[who - caller] = 1;
 }
 
+static void refused(void *arg, const struct manager_caller *who, enum fpisa_manager_reason reason, const char *text)
+{
+	(void)arg;
+	CHECK(who >= caller && who < caller + CALLERS && reason && *text && strlen(text) < FPISA_MANAGER_TEXT);
+}
+
 static void make_it(void *arg, const struct manager_make *o)
 {
 	(void)arg;
@@ -106,7 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct manager_ops ops = {.send = send_it,	    .hang_up = hang_up,	  .make = make_it,
+	static const struct manager_ops ops = {.send = send_it, .hang_up = hang_up, .refused = refused, .make = make_it,
 					       .remove = remove_it, .record = record_it, .random = random_it};
 	static const char name[] = "g";
 	struct manager_policy policy;
