@@ -154,15 +154,21 @@ static uint64_t heard_host(const struct fpisa_link *l)
 	return heard;
 }
 
+/* Is it longer ago than that? Other threads may have been there since `now`. */
+static int over(uint64_t now, uint64_t since, uint64_t limit)
+{
+	return now > since + limit;
+}
+
 /* Of who waits to join, or for a job. */
 static void check_manager(struct fpisa_link *l, uint64_t now)
 {
 	const uint64_t asked = l->joined ? waits_for_job(l) : l->heard_ns,
 		       heard = later(later(l->heard_ns, heard_host(l)), asked);
-	const int absent = now - l->heard_ns > FPISA_MANAGER_ABSENT_MS * MS;
+	const int absent = over(now, l->heard_ns, FPISA_MANAGER_ABSENT_MS * MS);
 	char sentence[FPISA_MESSAGE_SIZE];
 
-	if (!asked || (!absent && now - heard <= FPISA_MANAGER_SILENCE_MS * MS))
+	if (!asked || (!absent && !over(now, heard, FPISA_MANAGER_SILENCE_MS * MS)))
 		return;
 	snprintf(sentence, sizeof(sentence), "%s: the manager has not answered for %d s%s; is `fpisa serve` running there?",
 		 l->peer, (absent ? FPISA_MANAGER_ABSENT_MS : FPISA_MANAGER_SILENCE_MS) / 1000,
@@ -173,20 +179,21 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 /* Neither the manager nor the aggregator answers who waits. */
 static void check_silence(struct fpisa_link *l)
 {
-	uint64_t now = fpisa_now(), limit = FPISA_MANAGER_SILENCE_MS * MS;
+	uint64_t now, limit = FPISA_MANAGER_SILENCE_MS * MS;
 	char sentence[FPISA_MESSAGE_SIZE];
 
 	pthread_mutex_lock(&l->lock);
-	if (now - l->looked_ns > STOPPED_MS * MS)
+	now = fpisa_now();
+	if (over(now, l->looked_ns, STOPPED_MS * MS))
 		l->heard_ns = now;
 	l->looked_ns = now;
 	check_manager(l, now);
-	for (int k = 0; k < FPISA_MANAGER_JOBS && now - l->heard_ns > limit; k++) {
+	for (int k = 0; k < FPISA_MANAGER_JOBS && over(now, l->heard_ns, limit); k++) {
 		struct fpisa *f = l->job[k].handle;
 		uint64_t waiting = f ? __atomic_load_n(&f->waiting_ns, __ATOMIC_RELAXED) : 0;
 
-		if (!waiting || now - waiting < limit ||
-		    now - __atomic_load_n(&f->heard_ns, __ATOMIC_RELAXED) < limit)
+		if (!waiting || !over(now, waiting, limit) ||
+		    !over(now, __atomic_load_n(&f->heard_ns, __ATOMIC_RELAXED), limit))
 			continue;
 		snprintf(sentence, sizeof(sentence),
 			 "%s: neither the manager nor the aggregator has answered for %d s; is that host up?", l->peer,
