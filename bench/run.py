@@ -12,6 +12,7 @@ shows that everything works: its figures are worth nothing. A part that fails
 makes the exit status 1, the others still run.
 """
 import argparse
+import contextlib
 import ctypes
 import datetime
 import glob
@@ -33,6 +34,7 @@ import plot  # noqa: E402
 import summary  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
+END_S = 20  # what a part takes to clean up
 
 # Command, what --quick adds.
 PARTS = {
@@ -73,6 +75,14 @@ def busy(seconds):
     return round(1 - (now_idle - idle) / max(1, now_total - total), 3)
 
 
+def end(p):
+    """By SIGTERM, once more where that was lost: what a handler raises within a destructor comes to nothing."""
+    while p.poll() is None:
+        p.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            p.wait(END_S)
+
+
 def measure(name, command, build, keep, look_s):
     """Run one part; keep() takes its results, and what others did before. Whether it succeeded."""
     others = busy(look_s)
@@ -87,13 +97,13 @@ def measure(name, command, build, keep, look_s):
     try:
         for line in p.stdout:
             keep({"bench": name, **json.loads(line)})
-    finally:
-        if p.poll() is None:
-            p.terminate()
         status = p.wait()
-    end = "" if status == 0 else f", status {status}"
+    except BaseException:
+        end(p)
+        raise
+    how = "" if status == 0 else f", status {status}"
     keep({"bench": "part", "part": name, "seconds": round(time.monotonic() - began, 1), "busy": others})
-    print(f"bench: {name}: {time.monotonic() - began:.0f} s{end}", file=sys.stderr, flush=True)
+    print(f"bench: {name}: {time.monotonic() - began:.0f} s{how}", file=sys.stderr, flush=True)
     return status == 0
 
 
