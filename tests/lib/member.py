@@ -273,20 +273,12 @@ class Member:
         return self.answer(rc, began, result=data.raw.hex(), flags=flags.value)
 
     def step(self, step):
-        if "check" in step:
-            return self.check(step)
-        if "sum" in step:
-            return self.sum(step)
-        if "broadcast" in step:
-            return self.broadcast(step)
+        for name, does in (("check", self.check), ("sum", self.sum), ("broadcast", self.broadcast), ("threads", self.threads),
+                           ("within", self.within), ("words", self.words)):
+            if name in step:
+                return does(step)
         if "told" in step:
             return self.told(step["told"])
-        if "threads" in step:
-            return self.threads(step)
-        if "within" in step:
-            return self.within(step)
-        if "words" in step:
-            return self.words(step)
         if "barrier" in step:
             return self.answer(self.lib.fpisa_group_barrier(self.group), time.monotonic())
         if "sleep" in step:

@@ -32,7 +32,6 @@ static void close_query(void *arg)
 {
 	struct fdw_scan *s = arg;
 	struct fpisa_query_counts c;
-
 	int filtered;
 
 	if (s->query) {

@@ -182,6 +182,11 @@ static char *prefix(const RelOptInfo *rel, Oid table, const OpExpr *e)
 	return psprintf("%s text >= %s, %s text < %s", column, least, column, quoted(begin));
 }
 
+static bool is_like(const RestrictInfo *info)
+{
+	return IsA(info->clause, OpExpr) && ((const OpExpr *)info->clause)->opno == OID_TEXT_LIKE_OP;
+}
+
 static char *null_test(const RelOptInfo *rel, Oid table, const NullTest *e)
 {
 	if (e->argisrow || !is_column(rel, (const Node *)e->arg))
@@ -199,10 +204,11 @@ void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 	initStringInfo(&where);
 	foreach (cell, rel->baserestrictinfo) {
 		RestrictInfo *info = lfirst_node(RestrictInfo, cell);
+		const int takes = is_like(info) ? 2 : 1;
 		char *text = NULL;
 
 		if (fdw_pushdown && !info->pseudoconstant && terms < TERMS) {
-			if (IsA(info->clause, OpExpr) && ((OpExpr *)info->clause)->opno == OID_TEXT_LIKE_OP && terms + 1 < TERMS)
+			if (is_like(info) && terms + takes <= TERMS)
 				text = prefix(rel, r->table, (OpExpr *)info->clause);
 			else if (IsA(info->clause, OpExpr))
 				text = comparison(rel, r->table, (OpExpr *)info->clause);
@@ -213,7 +219,7 @@ void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 			r->local = lappend(r->local, info);
 			continue;
 		}
-		terms += IsA(info->clause, OpExpr) && ((OpExpr *)info->clause)->opno == OID_TEXT_LIKE_OP ? 2 : 1;
+		terms += takes;
 		r->pushed = lappend(r->pushed, info);
 		appendStringInfo(&where, "%s%s", where.len ? ", " : "", text);
 	}

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from groups import Groups
 from lab import draw_seed
 
 EINVAL, EPROTO, EACCES, ECONNRESET = 22, 71, 13, 104
@@ -12,28 +11,11 @@ RANKS = 3
 FOR_EVER = 10**6
 
 
-@pytest.fixture
-def groups(lab, tmp_path):
-    """groups(*config) makes a Lab with a datapath and a manager."""
-    made = []
-
-    def make(*config):
-        net = lab(workers=RANKS)
-        net.load()
-        made.append(Groups(net, str(tmp_path), "without-key = yes", *config))
-        made[-1].serve()
-        return made[-1]
-
-    yield make
-    for g in made:
-        g.close()
-
-
 def test_bits_of_any_size(groups):
     """From each rank, of any length, by the call and by its start: what the root has, NaN, -0 and subnormals as they are."""
     rng = random.Random(draw_seed())
     sizes = [0, 1, 2, 3, 4, 5, 31, 127, 128, 129, 3327, 3328, 3329, *(rng.randrange(20000) for _ in range(20)), 1000001, 0]
-    g = groups("formats = fp32,int32")
+    g = groups(RANKS, "without-key = yes", "formats = fp32,int32")
     # Modes of floats are none of a broadcast's.
     for options in {}, {"mode": 2, "elements": 64, "window": 8, "restore": 1}:
         steps = {"sum": "float32"}, {"broadcast": sizes, "seed": rng.randrange(1000)}, {"sum": "int32"}, {"leave": True}
@@ -54,7 +36,7 @@ def test_bits_of_any_size(groups):
 ])
 def test_ranks_that_do_not_agree(groups, one, others, says):
     """All of them hear it."""
-    g = groups()
+    g = groups(RANKS, "without-key = yes")
     ranks = [g.start(r, "train", r, RANKS, {"sum": "int32"}, others if r else one, hold=True) for r in range(RANKS)]
     for rank in ranks:
         assert [rank.line()["rc"] for _ in range(2)] == [0, 0]
@@ -64,7 +46,7 @@ def test_ranks_that_do_not_agree(groups, one, others, says):
 
 
 def test_what_is_refused(groups):
-    g = groups("formats = fp32")
+    g = groups(RANKS, "without-key = yes", "formats = fp32")
     for rank in g.group("train", range(RANKS), {"broadcast": [5], "root": RANKS}, hold=True):
         answer = rank.line()
         assert answer["rc"] == -EINVAL and "root is 3; it must be one of its 3 ranks" in answer["error"]
@@ -76,7 +58,7 @@ def test_what_is_refused(groups):
 
 
 def test_a_root_that_dies(groups):
-    g = groups()
+    g = groups(RANKS, "without-key = yes")
     ranks = g.group("train", range(RANKS), {"broadcast": [100]}, {"broadcast": [30000], "times": FOR_EVER, "root": 1}, hold=True)
     for rank in ranks:
         assert rank.line()["rc"] == 0

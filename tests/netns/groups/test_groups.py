@@ -12,29 +12,10 @@ import time
 
 import pytest
 
-from groups import Groups
 from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, wait_until
 
 EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO = 13, 16, 17, 22, 104, 111, 110, 122, 71
 FOR_EVER = 10**6
-
-
-@pytest.fixture
-def groups(lab, tmp_path):
-    """groups(workers, *config) makes a Lab with a datapath and a manager."""
-    made = []
-
-    def make(workers, *config, sections="", serve=True, load=()):
-        net = lab(workers=workers)
-        net.load(*load)
-        made.append(Groups(net, str(tmp_path), *config, sections=sections))
-        if serve:
-            made[-1].serve()
-        return made[-1]
-
-    yield make
-    for g in made:
-        g.close()
 
 
 def confined(caps):

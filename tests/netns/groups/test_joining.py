@@ -7,32 +7,13 @@ import struct
 import sys
 import threading
 
-import pytest
-
-from groups import MEMBER, Groups
+from groups import MEMBER
 from lab import ADDRESS, LIBRARY, PORT, SLOW, wait_until
 
 EAGAIN, EACCES, EINVAL, ENOSPC = 11, 13, 22, 28
 CLIENT_HELLO, SERVER_HELLO = 1, 2
 PRE_SHARED_KEY, SUPPORTED_VERSIONS, PSK_MODES, KEY_SHARE = 41, 43, 45, 51
 PSK_DHE, X25519, SECP256R1 = 1, 29, 23
-
-
-@pytest.fixture
-def groups(lab, tmp_path):
-    """groups(*config) serves two workers."""
-    made = []
-
-    def make(*config):
-        net = lab(workers=2)
-        net.load()
-        made.append(Groups(net, str(tmp_path), *config))
-        made[-1].serve()
-        return made[-1]
-
-    yield make
-    for g in made:
-        g.close()
 
 
 def right(ranks):
@@ -53,7 +34,7 @@ def sees(tmp_path, **files):
 
 def test_by_name(groups, tmp_path):
     """With the port and without; a name that is none, one that nobody can look up just now, and what is no name."""
-    g = groups()
+    g = groups(2)
     g.member = sees(tmp_path, hosts=f"127.0.0.1 localhost\n{ADDRESS} aggregator.example aggregator\n", nsswitch_conf="hosts: files\n")
     ranks = [g.start(0, "names", 0, 2, {"sum": "float32"}, {"leave": True}, address="aggregator"),
              g.start(1, "names", 1, 2, {"sum": "float32"}, {"leave": True}, address=f"aggregator.example:{PORT}")]
@@ -118,7 +99,7 @@ def hello(said, kind):
 
 def test_connection(groups):
     """TLS 1.3 by the key that both have and a fresh exchange, whose library is there when it is needed; nothing is said in clear."""
-    g = groups()
+    g = groups(2)
     relay = Relay(g.net.worker[0])
     ranks = [g.start(0, "secrecy", 0, 2, {"sum": "float32"}, hold=True, address="127.0.0.1"),
              g.start(1, "secrecy", 1, 2, {"sum": "float32"}, hold=True)]
@@ -136,14 +117,14 @@ def test_connection(groups):
 
 
 def test_no_library_without_a_key(groups):
-    g = groups("without-key = yes")
+    g = groups(2, "without-key = yes")
     answers = [rank.line() for rank in [g.start(h, "plain", h, 2, hold=True) for h in range(2)]]
     assert [(a["rc"], a["gnutls"]) for a in answers] == [(0, [False, False])] * 2, answers
 
 
 def test_secrets_are_fresh(groups):
     """Each job has another, also of the same name the next time."""
-    g, seen = groups(), set()
+    g, seen = groups(2), set()
     for _ in range(3):
         ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float64"}, {"sum": "int32"}, hold=True)
         for _ in range(3):
@@ -159,7 +140,7 @@ def test_secrets_are_fresh(groups):
 
 def test_limits(groups):
     """A mode and a format that are not given; windows shrink down to 8 first, and then the limit has a name."""
-    g = groups("formats = fp32,fp16,bf16,int32", "modes = fpisa,exact", "slots = 120")
+    g = groups(2, "formats = fp32,fp16,bf16,int32", "modes = fpisa,exact", "slots = 120")
 
     def refused(rc, text, step, **options):
         ranks = g.group("wrong", range(2), step, hold=True, **options)
