@@ -159,7 +159,7 @@ def test_no_aggregator(far):
 
 
 def test_page(lab, tmp_path):
-    """doc/fdw.md, section 1, on the machines of doc/query.md's."""
+    """doc/fdw.md, its statements and commands in their order, on the machines of doc/query.md's."""
     with open(os.path.join(TOP, "doc", "fdw.md")) as f:
         blocks = re.findall(r"^```(\w+)\n(.*?)^```$", f.read(), re.M | re.S)
     net = lab(workers=3)
@@ -177,12 +177,17 @@ def test_page(lab, tmp_path):
             for old, new in (("10.0.0.11", net.addresses[0]), ("10.0.0.12", net.addresses[1]), ("10.0.0.13", net.addresses[2]),
                              ("'10.0.0.1'", f"'{ADDRESS}'"), ("KEY", key), ("--kind", f"--address {ADDRESS} --kind")):
                 text = text.replace(old, new)
-            if kind == "sh":
+            if kind == "sh" and "/srv/tables" in text:
+                for rank, row in enumerate(("1,Delft", "2,Gouda")):
+                    net.worker[rank].run("sh", "-ec", text.replace("1,Delft", row).replace("/srv/tables", q.directory(rank)))
+            elif kind == "sh":
                 for command in text.splitlines():
                     net.fpisa(*command.split()[1:])
             elif kind == "sql":
-                rows = ["|".join(r) for r in q.sql(text)]
+                rows, asked = ["|".join(r).replace(ADDRESS, "10.0.0.1") for r in q.sql(text)], text
                 assert shown[0] != "text" or rows == shown[1].splitlines(), rows
+        plan = [r[0].strip().replace(ADDRESS, "10.0.0.1") for r in q.sql("EXPLAIN (COSTS OFF) " + asked[asked.rindex("SELECT"):])]
+        assert len(text.splitlines()) == 4 and all(line.strip() in plan for line in text.splitlines()), plan
     finally:
         if hasattr(q, "server"):
             q.server.close()
