@@ -109,7 +109,7 @@ def counts_of(server, settings, statement):
     """What became of the rows that workers sent, over all of the plan's foreign scans."""
     rows = server.sql(f"{settings} EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {statement}")
     scans = list(foreign_scans(json.loads("".join("|".join(r) for r in rows))[0]["Plan"]))
-    return {name: sum(s["Rows " + what] for s in scans)
+    return {name: sum(s.get("Rows " + what, 0) for s in scans)
             for name, what in (("rows", "Sent"), ("forwarded", "Received"), ("pruned", "Pruned"), ("absorbed", "Absorbed"))}
 
 
@@ -243,6 +243,10 @@ def parse():
     why = postgres.lacking()
     if why:
         p.exit(1, f"fpisa: query demo: {why}; make postgres\n")
+    if args.plot and not os.access(os.path.dirname(os.path.abspath(args.plot)), os.W_OK):
+        p.error(f"--plot {args.plot}: its directory is not there, or may not be written")
+    if args.plot and not shutil.which("gnuplot"):
+        p.exit(1, "fpisa: query demo: --plot draws by gnuplot, which is not installed: apt install gnuplot-nox\n")
     return args
 
 

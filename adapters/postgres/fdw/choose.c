@@ -132,6 +132,10 @@ void fdw_choose(const struct fdw_server *server, const struct fdw_shape *shape, 
 	const char *why;
 
 	*c = (struct fdw_choice){.pruning = (enum fpisa_pruning)fdw_pruning, .not = c->not, .why_not = c->why_not};
+	if (shape->kind == FDW_JOIN && c->pruning == FPISA_PRUNING_WORKERS)
+		c->why_not = "fpisa.pruning is workers, which know no other worker's keys";
+	else if (c->pruning == FPISA_PRUNING_NONE)
+		c->why_not = "fpisa.pruning is none";
 	if (shape->kind == FDW_SCAN || (shape->kind == FDW_JOIN && c->pruning != FPISA_PRUNING_NETWORK))
 		c->pruning = FPISA_PRUNING_NONE;
 	if (c->pruning != FPISA_PRUNING_NETWORK)

@@ -95,16 +95,17 @@ static void explain_counts(const struct fdw_scan *s, ExplainState *es)
 {
 	struct fpisa_query_counts c = s->counts, now;
 
-	/* One that is read no further does not know what workers have sent. */
 	if (s->query) {
 		fpisa_query_counts(s->query, &now);
 		c.received += now.received;
+		ExplainPropertyText("Counts", "of rows received alone: no more were wanted before all had come", es);
+	} else {
+		ExplainPropertyInteger("Rows Sent", NULL, (int64)c.sent, es);
+		ExplainPropertyInteger("Rows Pruned", NULL, (int64)c.pruned, es);
+		ExplainPropertyInteger("Rows Absorbed", NULL, (int64)c.absorbed, es);
 	}
-	ExplainPropertyInteger("Rows Sent", NULL, (int64)c.sent, es);
-	ExplainPropertyInteger("Rows Pruned", NULL, (int64)c.pruned, es);
-	ExplainPropertyInteger("Rows Absorbed", NULL, (int64)c.absorbed, es);
 	ExplainPropertyInteger("Rows Received", NULL, (int64)c.received, es);
-	if (es->verbose) {
+	if (es->verbose && !s->query) {
 		ExplainPropertyInteger("Rows At Workers", NULL, (int64)c.rows, es);
 		ExplainPropertyInteger("Frames", NULL, (int64)c.frames, es);
 		ExplainPropertyInteger("Frames Repeated", NULL, (int64)c.repeated, es);

@@ -180,7 +180,8 @@ static int tls_failed(struct fpisa_channel *c, ssize_t rc)
 	}
 	if (rc == GNUTLS_E_PULL_ERROR || rc == GNUTLS_E_PUSH_ERROR)
 		return lost(c->error);
-	if (rc == GNUTLS_E_PREMATURE_TERMINATION)
+	/* The second is an end in the middle of a record. */
+	if (rc == GNUTLS_E_PREMATURE_TERMINATION || rc == GNUTLS_E_UNEXPECTED_PACKET_LENGTH)
 		return fpisa_fail(-ECONNRESET, "the connection ended");
 	return fpisa_fail(-EPROTO, "TLS: %s", c->tls->gnutls_strerror((int)rc));
 }

@@ -160,6 +160,8 @@ int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
 	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), rc;
 
 	keys->n = 0;
+	if (fd < 0 && errno == EACCES)
+		return fpisa_fail(-EACCES, "%s: %s: its owner alone may read it, and we are user %u", file, strerror(EACCES), geteuid());
 	if (fd < 0)
 		return fpisa_fail(-errno, "%s: %s; `fpisa key new` makes a file of keys", file, strerror(errno));
 	rc = check_owner(fd, file);

@@ -121,7 +121,8 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	if (q->kind != FPISA_QUERY_TOPN)
 		return 0;
 	if (!!(m->order & FPISA_QUERY_ASCENDING) != !!o->ascending)
-		return fpisa_fail(-EINVAL, "query %u is %sascending at the aggregator", o->query, o->ascending ? "not " : "");
+		return fpisa_fail(-EINVAL, "query %u is %sascending at the aggregator: give one that is%s (fpisa query list there)", o->query,
+				  o->ascending ? "not " : "", o->ascending ? "" : " not");
 	if (m->limit < o->limit)
 		return fpisa_fail(-EINVAL, "query %u keeps the first %u rows; %llu are asked for", o->query, m->limit,
 				  (unsigned long long)o->limit);

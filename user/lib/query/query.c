@@ -120,8 +120,8 @@ static int not_joined(const struct fpisa_query *q)
 	/* One that went away under way had answered, too. */
 	if (q->member.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
 		return fpisa_fail(-ETIMEDOUT, "query %u: the aggregator at %s does not answer in %u ms; `fpisa stats` there says why if "
-					      "it hears us: check the way there, the token, and that the query lists this host with "
-					      "UDP port %u as its master",
+					      "it hears us: check the way there, the token, and by `fpisa query list` there that the "
+					      "query exists, and has this host with UDP port %u as its master",
 				  q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.local_port);
 	return fpisa_fail(-ETIMEDOUT, "query %u: %s of the aggregator's list did not join in %u ms; is each of them given, with its "
 				      "address and port?",
