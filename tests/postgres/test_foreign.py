@@ -220,6 +220,24 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
         server, "SELECT day, count(*), max(price) FROM strict GROUP BY day", "far")
 
 
+def test_encodings(far, server, workers):
+    """Conditions of a database that is not in UTF-8, and errors that quote what is no text at all."""
+    workers.table("words", ("i int32 not null", "t text"), [(1, "é"), (2, "a"), (3, "éa")])
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    try:
+        server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)} IMPORT FOREIGN SCHEMA x LIMIT TO (words) FROM SERVER far INTO public",
+                   "latin")
+        rows = server.sql("SET client_encoding = 'UTF8'; EXPLAIN (COSTS OFF) SELECT i FROM words WHERE t = 'é'; "
+                          "SELECT i FROM words WHERE t = 'é'; SELECT t FROM words WHERE t <> 'é' ORDER BY i", "latin")
+        assert rows[1:] == [("  Remote Query: all rows, where t text = 'é'",), ("1",), ("a",), ("éa",)]
+    finally:
+        server.sql("DROP DATABASE latin WITH (FORCE)")
+    far("IMPORT FOREIGN SCHEMA x LIMIT TO (words) FROM SERVER far INTO public")
+    for rank in range(3):
+        (pathlib.Path(workers.directory(rank)) / "words.csv").write_bytes(b"i,t\n\xff,a\n")
+    assert "words.csv:2: column i: '?' is no int32" in fails(server, "SET client_encoding = 'LATIN1'; SELECT * FROM words", "far")
+
+
 def test_keys(far, server, workers):
     """A user without a mapping, with another key, with a file; what a user that is no superuser may say."""
     other = pathlib.Path(server.home) / "other-keys"

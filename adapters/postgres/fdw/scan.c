@@ -3,6 +3,7 @@
 #include "fdw.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "parser/parsetree.h"
@@ -76,6 +77,12 @@ static char *pair_list(const struct fdw_scan *s)
 	return pairs.data;
 }
 
+/* Workers' texts are UTF-8. */
+static const char *conditions(const char *where)
+{
+	return *where ? pg_server_to_any(where, (int)strlen(where), PG_UTF8) : NULL;
+}
+
 static struct fpisa_query_options options_of(const struct fdw_scan *s)
 {
 	const struct fdw_shape *shape = &s->shape;
@@ -85,7 +92,7 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 		.timeout_ms = s->server->timeout_ms,
 		.pruning = (uint8_t)s->choice.pruning,
 		.limit = shape->limit,
-		.where = *shape->where ? shape->where : NULL,
+		.where = conditions(shape->where),
 		.ascending = shape->ascending,
 		.nulls_first = shape->nulls_first,
 		.loss = fdw_loss,
@@ -108,7 +115,7 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 	if (s->choice.pairs) {
 		o.join = fdw_table_of(shape->joined);
 		o.on = pair_list(s);
-		o.join_where = *shape->joined_where ? shape->joined_where : NULL;
+		o.join_where = conditions(shape->joined_where);
 	}
 	if (s->choice.pruning == FPISA_PRUNING_NETWORK) {
 		o.aggregator = s->server->aggregator;
