@@ -131,6 +131,15 @@ FETCH BACKWARD 1 FROM c; SELECT count(*) FROM many; FETCH 1 FROM a; FETCH ALL FR
     assert far("SELECT (SELECT max(x) FROM (SELECT x FROM many ORDER BY x LIMIT 7) s), count(*) FROM sales") == [("0", "5")]
 
 
+def test_memory_of_rescans(far):
+    """The inner side of a loop takes no more memory at its end than at its beginning."""
+    far("CREATE FUNCTION used(int) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT sum(used_bytes) FROM "
+        "pg_get_backend_memory_contexts() WHERE name IN ('ExecutorState', 'fpisa query')); END $$")
+    for query in ("SELECT count(*) FROM sales WHERE shop = g % 3", "SELECT count(*) FROM (SELECT shop, max(price) FROM sales GROUP BY shop OFFSET g % 2) s"):
+        rows = far(f"SET enable_material = off; SELECT used(g), ({query}) FROM generate_series(1, 30) g")
+        assert int(rows[-1][0]) - int(rows[4][0]) < 1000, rows
+
+
 def test_early_end(far, workers):
     """Who reads no further leaves workers that serve the next one; a pause is no fault."""
     for _ in range(3):

@@ -9,6 +9,7 @@
 #include "parser/parsetree.h"
 #include "storage/fd.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 #define PORT_TRIES 20
 #define PORT_PAUSE_US 50000L
@@ -167,6 +168,7 @@ static void start(struct fdw_scan *s)
 		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("no file descriptors left for a query of workers"));
 	s->descriptors = true;
 	s->choice.not = 0;
+	s->choice.why_not = NULL;
 	do {
 		fdw_choose(s->server, &s->shape, &s->choice);
 		error = try_for_a_while(s);
@@ -211,8 +213,9 @@ TupleTableSlot *fdw_iterate(ForeignScanState *node)
 	if (s->over)
 		return slot;
 	if (!s->query) {
-		MemoryContext row_memory = MemoryContextSwitchTo(GetMemoryChunkContext(s));
+		MemoryContext row_memory = MemoryContextSwitchTo(s->memory);
 
+		MemoryContextReset(s->memory);
 		start(s);
 		MemoryContextSwitchTo(row_memory);
 		if (s->shape.kind == FDW_TABLE)
@@ -257,6 +260,7 @@ void fdw_begin(ForeignScanState *node, int flags)
 		return;
 	s->secrets = fdw_secrets_of(user, plan->fs_server);
 	fdw_prepare_columns(node, s);
+	s->memory = AllocSetContextCreate(estate->es_query_cxt, "fpisa query", ALLOCSET_SMALL_SIZES);
 	s->at_end = (MemoryContextCallback){.func = close_query, .arg = s};
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &s->at_end);
 }
