@@ -133,6 +133,15 @@ FETCH BACKWARD 1 FROM c; SELECT count(*) FROM many; FETCH 1 FROM a; FETCH ALL FR
     assert far("SELECT (SELECT max(x) FROM (SELECT x FROM many ORDER BY x LIMIT 7) s), count(*) FROM sales") == [("0", "5")]
 
 
+def test_memory_of_rescans(far):
+    """The inner side of a loop takes no more memory at its end than at its beginning."""
+    far("CREATE FUNCTION used(int) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT sum(used_bytes) FROM "
+        "pg_get_backend_memory_contexts() WHERE name IN ('ExecutorState', 'fpisa query')); END $$")
+    for query in ("SELECT count(*) FROM sales WHERE shop = g % 3", "SELECT count(*) FROM (SELECT shop, max(price) FROM sales GROUP BY shop OFFSET g % 2) s"):
+        rows = far(f"SET enable_material = off; SELECT used(g), ({query}) FROM generate_series(1, 30) g")
+        assert int(rows[-1][0]) - int(rows[4][0]) < 1000, rows
+
+
 def test_early_end(far, workers):
     """Who reads no further leaves workers that serve the next one; a pause is no fault."""
     for _ in range(3):
@@ -220,6 +229,24 @@ CREATE FOREIGN TABLE text (shop text OPTIONS (bytes '5') NOT NULL, price numeric
     workers.table("sales", ("shop int32 not null", "day date", "price real"), [*SALES, (3, "2024-05-01", None)])
     assert 'column "price" is NOT NULL, and has 1 NULLs at the workers' in fails(
         server, "SELECT day, count(*), max(price) FROM strict GROUP BY day", "far")
+
+
+def test_encodings(far, server, workers):
+    """Conditions of a database that is not in UTF-8, and errors that quote what is no text at all."""
+    workers.table("words", ("i int32 not null", "t text"), [(1, "é"), (2, "a"), (3, "éa")])
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+    try:
+        server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)} IMPORT FOREIGN SCHEMA x LIMIT TO (words) FROM SERVER far INTO public",
+                   "latin")
+        rows = server.sql("SET client_encoding = 'UTF8'; EXPLAIN (COSTS OFF) SELECT i FROM words WHERE t = 'é'; "
+                          "SELECT i FROM words WHERE t = 'é'; SELECT t FROM words WHERE t <> 'é' ORDER BY i", "latin")
+        assert rows[1:] == [("  Remote Query: all rows, where t text = 'é'",), ("1",), ("a",), ("éa",)]
+    finally:
+        server.sql("DROP DATABASE latin WITH (FORCE)")
+    far("IMPORT FOREIGN SCHEMA x LIMIT TO (words) FROM SERVER far INTO public")
+    for rank in range(3):
+        (pathlib.Path(workers.directory(rank)) / "words.csv").write_bytes(b"i,t\n\xff,a\n")
+    assert "words.csv:2: column i: '?' is no int32" in fails(server, "SET client_encoding = 'LATIN1'; SELECT * FROM words", "far")
 
 
 def test_keys(far, server, workers):

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
@@ -35,7 +36,13 @@ static int sqlstate(int error)
 
 void fdw_fail(int error)
 {
-	ereport(ERROR, errcode(sqlstate(error)), errmsg("%s", fpisa_error()));
+	char *text = pstrdup(fpisa_error());
+
+	/* A worker quotes its file, whatever that has; a client takes no bytes that are no characters. */
+	if (!pg_verifymbstr(text, (int)strlen(text), true))
+		for (char *p = text; *p; p++)
+			*p = IS_HIGHBIT_SET(*p) ? '?' : *p;
+	ereport(ERROR, errcode(sqlstate(error)), errmsg("%s", text));
 }
 
 /* The key as a file that nobody else has: the library reads files. Its descriptor. */

@@ -150,6 +150,7 @@ struct fdw_scan {
 	struct fdw_choice choice;
 	struct fpisa_query *query; /* NULL: not begun, or over */
 	bool over, descriptors;	   /* descriptors are counted by the server */
+	MemoryContext memory;	   /* of one run: the inner side of a loop has many */
 	MemoryContextCallback at_end;
 	struct fpisa_query_counts counts; /* of all that are over */
 	uint64 keys;			  /* of the join, in the last */

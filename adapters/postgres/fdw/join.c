@@ -83,7 +83,9 @@ static void take_pair(const struct side *s, const EquivalenceClass *ec, Index ot
 		const Var *v = column_of(lfirst(a));
 		AttrNumber column = v ? here(s, v) : 0;
 
-		if (!column || !is_usual(ec, v->vartype) || *bytes + bytes_of(v->vartype) > BYTES_MOST)
+		/* A subquery may give a column of its groups twice. */
+		if (!column || list_member_int(shape->on, column) || !is_usual(ec, v->vartype) ||
+		    *bytes + bytes_of(v->vartype) > BYTES_MOST)
 			continue;
 		foreach (b, ec->ec_members) {
 			const Var *w = column_of(lfirst(b));

@@ -3,11 +3,13 @@
 #include "fdw.h"
 #include "executor/executor.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "parser/parsetree.h"
 #include "storage/fd.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 #define PORT_TRIES 20
 #define PORT_PAUSE_US 50000L
@@ -76,6 +78,12 @@ static char *pair_list(const struct fdw_scan *s)
 	return pairs.data;
 }
 
+/* Workers' texts are UTF-8. */
+static const char *conditions(const char *where)
+{
+	return *where ? pg_server_to_any(where, (int)strlen(where), PG_UTF8) : NULL;
+}
+
 static struct fpisa_query_options options_of(const struct fdw_scan *s)
 {
 	const struct fdw_shape *shape = &s->shape;
@@ -85,7 +93,7 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 		.timeout_ms = s->server->timeout_ms,
 		.pruning = (uint8_t)s->choice.pruning,
 		.limit = shape->limit,
-		.where = *shape->where ? shape->where : NULL,
+		.where = conditions(shape->where),
 		.ascending = shape->ascending,
 		.nulls_first = shape->nulls_first,
 		.loss = fdw_loss,
@@ -108,7 +116,7 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 	if (s->choice.pairs) {
 		o.join = fdw_table_of(shape->joined);
 		o.on = pair_list(s);
-		o.join_where = *shape->joined_where ? shape->joined_where : NULL;
+		o.join_where = conditions(shape->joined_where);
 	}
 	if (s->choice.pruning == FPISA_PRUNING_NETWORK) {
 		o.aggregator = s->server->aggregator;
@@ -160,6 +168,7 @@ static void start(struct fdw_scan *s)
 		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("no file descriptors left for a query of workers"));
 	s->descriptors = true;
 	s->choice.not = 0;
+	s->choice.why_not = NULL;
 	do {
 		fdw_choose(s->server, &s->shape, &s->choice);
 		error = try_for_a_while(s);
@@ -204,8 +213,9 @@ TupleTableSlot *fdw_iterate(ForeignScanState *node)
 	if (s->over)
 		return slot;
 	if (!s->query) {
-		MemoryContext row_memory = MemoryContextSwitchTo(GetMemoryChunkContext(s));
+		MemoryContext row_memory = MemoryContextSwitchTo(s->memory);
 
+		MemoryContextReset(s->memory);
 		start(s);
 		MemoryContextSwitchTo(row_memory);
 		if (s->shape.kind == FDW_TABLE)
@@ -250,6 +260,7 @@ void fdw_begin(ForeignScanState *node, int flags)
 		return;
 	s->secrets = fdw_secrets_of(user, plan->fs_server);
 	fdw_prepare_columns(node, s);
+	s->memory = AllocSetContextCreate(estate->es_query_cxt, "fpisa query", ALLOCSET_SMALL_SIZES);
 	s->at_end = (MemoryContextCallback){.func = close_query, .arg = s};
 	MemoryContextRegisterResetCallback(estate->es_query_cxt, &s->at_end);
 }

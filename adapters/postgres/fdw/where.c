@@ -10,7 +10,6 @@
 #include "catalog/pg_type_d.h"
 #include "datatype/timestamp.h"
 #include "lib/stringinfo.h"
-#include "mb/pg_wchar.h"
 #include "nodes/pathnodes.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
@@ -90,12 +89,10 @@ static const char *date_text(const Const *c)
 	return year < 1 || year > 9999 ? NULL : psprintf("%04d-%02d-%02d", year, month, day);
 }
 
-/* In quotes, as UTF-8. */
-static char *quoted(char *from)
+static char *quoted(const char *from)
 {
 	StringInfoData out;
 
-	from = pg_server_to_any(from, (int)strlen(from), PG_UTF8);
 	initStringInfo(&out);
 	appendStringInfoChar(&out, '\'');
 	for (; *from; from++) {

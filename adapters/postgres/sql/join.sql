@@ -55,6 +55,7 @@ EXPLAIN (COSTS OFF) SELECT k FROM small WHERE s LIKE '%' AND s LIKE 'ab';
 -- Groups, of a subquery in the join.
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT d, k, fpisa_sum(x) FROM big GROUP BY d, k) g JOIN small USING (k) WHERE small.n = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT d, k, max(x) AS m FROM big GROUP BY d, k HAVING max(x) > 1) g WHERE k IN (SELECT k FROM small WHERE n = 1);
+EXPLAIN (COSTS OFF) SELECT * FROM (SELECT k, k AS again, max(x) FROM big GROUP BY 1, 2) g JOIN small ON g.k = small.k AND again = small.n WHERE small.n < 5;
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT l, k, max(x) FROM big GROUP BY l, k) g JOIN small USING (l) WHERE small.n = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT l, sum(x) FROM big GROUP BY l) g JOIN small USING (l) WHERE small.n = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT k, max(x) FROM big GROUP BY k ORDER BY 2 LIMIT 3) g JOIN small USING (k) WHERE small.n = 1;
