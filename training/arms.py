@@ -3,12 +3,14 @@
 import concurrent.futures
 
 import numpy as np
+import torch
 
 import fpisa
 
 from plan import PLAIN
 
-ELEMENTS, WINDOW = 256, 1024  # of a frame, and the most frames of a rank under way
+ELEMENTS, WINDOW = 832, 256  # of a frame, and the most frames of a rank under way
+TYPES = {"fp32": "float32", "fp16": "float16"}
 TIMEOUT_S = 300  # a busy machine is no error
 
 
@@ -19,11 +21,11 @@ class Plain:
         self.reverse = reverse
 
     def total(self, gradients):
-        order = list(reversed(gradients)) if self.reverse else gradients
-        total = order[0].copy()
-        for g in order[1:]:
+        first, *others = map(torch.from_numpy, reversed(gradients) if self.reverse else gradients)
+        total = first.clone()
+        for g in others:
             total += g
-        return total, fpisa.Flags(0)
+        return total.numpy(), fpisa.Flags(0)
 
     def close(self):
         pass
@@ -36,8 +38,8 @@ class Aggregated:
     the window are added in the order of the ranks, whatever threads do, and a second run has the same bits.
     """
 
-    def __init__(self, mode, dtype, workers):
-        self.mem = fpisa.Mem(workers, np.dtype(dtype).name, mode=mode, elements=ELEMENTS, window=WINDOW)
+    def __init__(self, mode, format, workers):
+        self.mem = fpisa.Mem(workers, TYPES[format], mode=mode, elements=ELEMENTS, window=WINDOW)
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:  # a rank joins when all have
             self.handles = list(pool.map(lambda r: self.mem.connect(r, timeout=TIMEOUT_S, overflow="flag"), range(workers)))
 
@@ -59,6 +61,6 @@ class Aggregated:
         self.mem.close()
 
 
-def make(arm, dtype, workers):
+def make(arm, format, workers):
     """Something with total(gradients), which returns their sum and its fpisa.Flags, and close()."""
-    return Plain(arm == "reversed") if arm in PLAIN else Aggregated(arm, dtype, workers)
+    return Plain(arm == "reversed") if arm in PLAIN else Aggregated(arm, format, workers)

@@ -15,6 +15,7 @@ import contextlib
 import datetime
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -24,6 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 sys.path[:0] = [os.path.join(TOP, part) for part in ("bench", "bench/report")]
 
+import data as images  # noqa: E402
 import replica  # noqa: E402
 from quota import Quota  # noqa: E402
 from sweep import machine  # noqa: E402
@@ -49,21 +51,23 @@ class Ranks:
 
     def answers(self):
         lines = [p.stdout.readline() for p in self.processes]
-        for p, line in zip(self.processes, lines):
-            if not line:
-                raise RuntimeError(f"a worker ended: {p.stderr.read().strip()}")
+        ended = [f"worker {r} ended: {p.stderr.read().strip()}" for r, (p, line) in enumerate(zip(self.processes, lines)) if not line]
+        if ended:
+            raise RuntimeError("\n".join(ended))
         return [json.loads(line) for line in lines]
 
     def order(self, **order):
         for p in self.processes:
-            p.stdin.write(json.dumps(order) + "\n")
-            p.stdin.flush()
+            with contextlib.suppress(BrokenPipeError):  # answers() says why
+                p.stdin.write(json.dumps(order) + "\n")
+                p.stdin.flush()
         return self.answers()
 
     def close(self):
         from lab import end
         for p in self.processes:
-            p.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                p.stdin.close()
             end(p)
 
 
@@ -105,8 +109,11 @@ def measure(net, model, args):
             for c in CONTENDERS:
                 line = {"model": model, "parameters": ranks.parameters, "workers": len(net.worker), "quota_percent": percent,
                         "contender": c, "rounds": args.rounds, "steps": args.steps}
-                for key in rounds[c][0]:
-                    values = [r[key] for r in rounds[c]]
+                figures = {key: [r[key] for r in rounds[c]] for key in rounds[c][0]}
+                if c == "fpisa":
+                    figures.update({name: [a[key] / b[key] for a, b in zip(rounds[c], rounds["switchml"])] for name, key in (
+                        ("sum_to_switchml", "sum_ns_per_value"), ("samples_to_switchml", "samples_per_s"))})
+                for key, values in figures.items():
                     line[key] = round(statistics.median(values), 4)
                     line[key + "_quartiles"] = [round(v, 4) for v in quartiles(values)]
                 yield line
@@ -132,7 +139,9 @@ def main():
     os.environ["FPISA_BUILD"] = args.build
     from common import labs, own_mounts
     from run import busy
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that groups of quotas are removed
     own_mounts()
+    images.load(args.data, os.path.join(args.build, "training"))  # where there is a route: namespaces have none
     lines = [{**machine(), "date": datetime.date.today().isoformat(), "busy": busy(2), "command": " ".join(sys.argv[2:])}]
     net = labs.Lab(args.workers)
     try:

@@ -91,13 +91,16 @@ class Arrays(pickle.Unpickler):
 
 
 def cifar_batch(path):
-    """(pixels, labels) of one file of either kind."""
-    if path.endswith(".bin"):
-        rows = np.fromfile(path, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
-        return rows[:, 1:], rows[:, 0]
-    with open(path, "rb") as f:
-        batch = Arrays(f, encoding="bytes").load()
-    return batch[b"data"], np.array(batch[b"labels"])
+    """(pixels, labels) of one file of either kind. RuntimeError if it is of neither."""
+    try:
+        if path.endswith(".bin"):
+            rows = np.fromfile(path, np.uint8).reshape(-1, 1 + 3 * 32 * 32)
+            return rows[:, 1:], rows[:, 0]
+        with open(path, "rb") as f:
+            batch = Arrays(f, encoding="bytes").load()
+        return batch[b"data"], np.array(batch[b"labels"])
+    except (EOFError, KeyError, TypeError, ValueError, pickle.UnpicklingError) as e:
+        raise RuntimeError(f"{path}: no file of CIFAR-10 ({type(e).__name__}: {e}); unpack the archive again") from e
 
 
 def cifar10(folder, count=IMAGES):

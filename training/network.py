@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A few steps of training over XDP: are the parameters those of the same run inside one process?
 
-    network.py BUILD [--steps 3] [--models vgg,...] [--arms exact,...] [--formats fp32,fp16] [--data mnist]
+    network.py BUILD [--steps 3] [--models vgg,...] [--arms exact,...] [--formats fp32,fp16] [--data mnist] [--record FILE]
 
 Eight workers, each a process with its own replica in a network namespace of its own, and an aggregator in XDP between
-them. JSON, a line a run. `exact` does not depend on the order of addition: its parameters must have the bits of
+them. JSON, a line for the machine and a line a run. `exact` does not depend on the order of addition: its parameters must have the bits of
 transport `mem`, or the exit status is 1. `fpisa` and `fpisa-a` do depend on it, and frames come in any order: for them it
 says what it finds. Needs root.
 """
 import argparse
+import datetime
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ TOP = os.path.dirname(HERE)
 sys.path[:0] = [os.path.join(TOP, part) for part in ("adapters/python", "bench", "tests/lib")]
 
 import plan  # noqa: E402
+from sweep import machine  # noqa: E402
 
 WORKERS = 8
 JOB = 1
@@ -40,9 +42,9 @@ def over_the_network(net, settings, steps, data, downloads):
         for p in ranks:
             end(p)
         net.fpisa("job", "del", JOB)
-    for p, _, err in said:
-        if p.returncode:
-            raise RuntimeError(f"a rank ended with status {p.returncode}: {err.strip()}")
+    failed = [f"rank {r} ended with status {p.returncode}: {err.strip()}" for r, (p, _, err) in enumerate(said) if p.returncode]
+    if failed:
+        raise RuntimeError("\n".join(failed))
     return [json.loads(out) for _, out, _ in said]
 
 
@@ -52,7 +54,7 @@ def in_the_process(settings, steps, data, downloads, workers):
     import data as images
     import replica
     r = replica.Replica(settings.model, images.load(data, downloads), settings.format, settings.seed, workers)
-    adder = arms.make(settings.arm, r.type, workers)
+    adder = arms.make(settings.arm, settings.format, workers)
     try:
         for step in range(steps):
             r.update(adder.total([r.gradient(b) for b in r.batches(step // r.steps)[step % r.steps]])[0])
@@ -83,25 +85,35 @@ def main():
     for name, known, default in (("models", tuple(plan.NETWORKS), list(plan.NETWORKS)), ("arms", plan.MODES, ["exact"]),
                                  ("formats", plan.FORMATS, list(plan.FORMATS))):
         p.add_argument(f"--{name}", type=words(known), default=default)
+    p.add_argument("--record", metavar="FILE", help="where the lines go too, in place of what was there")
     args = p.parse_args()
     if os.geteuid():
         p.error("network namespaces and XDP need root")
     os.environ["FPISA_BUILD"] = args.build
     os.environ["FPISA_LIBRARY"] = os.path.join(args.build, "libfpisa.so")
+    import data as images
     from common import labs, own_mounts
     own_mounts()
-    net, good = labs.Lab(WORKERS), True
+    downloads = os.path.join(args.build, "training")
+    images.load(args.data, downloads)  # where there is a route: namespaces have none
+    lines, good = [{**machine(), "date": datetime.date.today().isoformat()}], True
+    print(json.dumps(lines[0]), flush=True)
+    net = labs.Lab(WORKERS)
     try:
         net.load()
         for model in args.models:
             for format in args.formats:
                 for arm in args.arms:
                     settings = plan.Settings(args.data.partition(":")[0], model, format, arm, plan.SEEDS[0], plan.EPOCHS)
-                    found = compare(net, settings, args.steps, args.data, os.path.join(args.build, "training"))
+                    found = compare(net, settings, args.steps, args.data, downloads)
+                    lines.append(found)
                     print(json.dumps(found), flush=True)
                     good &= found["ranks_agree"] and (found["same_bits_as_mem"] or arm != "exact")
     finally:
         net.close()
+    if args.record:
+        with open(args.record, "w") as f:
+            f.writelines(json.dumps(line) + "\n" for line in lines)
     return 0 if good else 1
 
 

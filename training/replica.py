@@ -7,7 +7,6 @@ batches in their order.
 """
 import hashlib
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -16,7 +15,7 @@ import models
 WORKERS, BATCH = 8, 16
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4  # the paper's
 EVALUATED = 100  # images at once, which stay in a cache
-TYPES = {"fp32": np.float32, "fp16": np.float16}
+TYPES = {"fp32": torch.float32, "fp16": torch.float16}
 
 
 class Replica:
@@ -42,15 +41,14 @@ class Replica:
 
     def gradient(self, batch):
         """Of the mean loss over one worker's batch, flat."""
-        self.net.train()
         for p in self.parameters:
             p.grad = None
         F.cross_entropy(self.net(self.data.images[batch]), self.data.labels[batch]).backward()
-        return torch.cat([p.grad.reshape(-1) for p in self.parameters]).numpy().astype(self.type)
+        return torch.cat([p.grad.reshape(-1) for p in self.parameters]).to(self.type).numpy()
 
     def update(self, total):
         """Takes a step by the sum of all workers' gradients."""
-        mean = torch.from_numpy(total.astype(np.float32) / self.workers)
+        mean = torch.from_numpy(total).float() / self.workers
         at = 0
         for p in self.parameters:
             p.grad = mean[at:at + p.numel()].view_as(p)
@@ -59,7 +57,7 @@ class Replica:
         self.round()
 
     def round(self):
-        if self.type == np.float16:
+        if self.type == torch.float16:
             with torch.no_grad():
                 for p in self.parameters:
                     p.copy_(p.half().float())
@@ -70,6 +68,7 @@ class Replica:
         with torch.no_grad():
             out = torch.cat([self.net(part) for part in self.data.test_images.split(EVALUATED)])
             right = (out.argmax(1) == self.data.test_labels).float().mean().item()
+            self.net.train()
             return round(100 * right, 4), round(F.cross_entropy(out, self.data.test_labels).item(), 4)
 
     def digest(self):

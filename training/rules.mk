@@ -26,7 +26,7 @@ training-page:
 # A few steps over XDP, beside the same over `mem`.
 training-network: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
-	$(Q)$(PYTHON) -B training/network.py $(B) --arms exact,fpisa
+	$(Q)$(PYTHON) -B training/network.py $(B) --arms exact,fpisa --record training/records/network.jsonl
 
 # What a sum costs a worker, beside a SwitchML-style one.
 training-cost: deps

@@ -10,7 +10,9 @@ in pairs. After --minutes no run is begun that would not end in time; the exit s
 runs that are there from another file first; --compare FILE says afterwards how many ended with the same bits there.
 """
 import argparse
+import contextlib
 import ctypes
+import fcntl
 import importlib.util
 import json
 import multiprocessing
@@ -54,10 +56,11 @@ def process(pipe, build, data, folder):
         loaded, here = images.load(data, folder), machine()
         pipe.send(None)
         while True:
-            settings = Settings(*pipe.recv())
+            try:
+                settings = Settings(*pipe.recv())
+            except EOFError:
+                return
             pipe.send({**train.run(settings, loaded, os.path.join(build, "fpisa"), pipe.send), "machine": here})
-    except EOFError:
-        pass
     except Exception as e:
         pipe.send(str(e) if isinstance(e, RuntimeError) else f"{type(e).__name__}: {e}")
 
@@ -65,11 +68,16 @@ def process(pipe, build, data, folder):
 # -- records ------------------------------------------------------------------
 
 def read(path):
-    """Of a file of records; none if it is not there. A last line that was cut off is none."""
-    if not os.path.exists(path):
-        return []
-    with open(path) as f:
-        return [json.loads(line) for line in f if line.endswith("\n")]
+    """Of a file of records; none if it is not there. A last line that was cut off is none. SystemExit for another that is broken."""
+    records = []
+    if os.path.exists(path):
+        with open(path) as f:
+            for n, line in enumerate(f, 1):
+                try:
+                    records += [json.loads(line)] if line.endswith("\n") else []
+                except ValueError as e:
+                    sys.exit(f"{path}:{n}: {e}; remove the line, and its run is done again")
+    return records
 
 
 def key(record):
@@ -77,21 +85,24 @@ def key(record):
 
 
 class Records:
+    """A file of records that is this sweep's alone while it runs."""
+
     def __init__(self, path):
-        self.path = path
-        self.all = {key(r): r for r in read(path)}
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        if os.path.exists(path):
-            with open(path, "rb+") as f:
-                whole = f.read().rfind(b"\n") + 1
-                f.truncate(whole)
+        self.file = open(path, "ab+")
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"training: another sweep writes {path}; wait for its end, or stop it")
+        self.all = {key(r): r for r in read(path)}
+        self.file.seek(0)
+        self.file.truncate(self.file.read().rfind(b"\n") + 1)
 
     def add(self, record):
         self.all[key(record)] = record
-        with open(self.path, "a") as f:
-            f.write(json.dumps(record, separators=(",", ":")) + "\n")
-            f.flush()
-            os.fsync(f.fileno())
+        self.file.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+        self.file.flush()
+        os.fsync(self.file.fileno())
 
 
 # -- the sweep -----------------------------------------------------------------
@@ -140,7 +151,7 @@ class Clock:
 
 
 def start(args, pipes):
-    """One more process."""
+    """One more process, which says None when it has the images."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     pipes[ours] = context.Process(target=process, args=(theirs, args.build, args.data, args.downloads), daemon=True)
@@ -182,7 +193,9 @@ def sweep(args, todo, records):
                 start(args, pipes)
             if todo and clock.allows(todo[0].model):
                 clock.begin(pipe, todo[0])
-                pipe.send(todo.pop(0))
+                with contextlib.suppress(BrokenPipeError):  # one that has died: the next recv() says so
+                    pipe.send(todo[0])
+                todo.pop(0)
             else:
                 pipe.close()
                 pipes.pop(pipe).join()
@@ -193,11 +206,11 @@ def sweep(args, todo, records):
 
 def compare(records, path):
     others = {key(r): r for r in read(path)}
-    shared = [k for k in records.all if k in others]
+    shared = [k for k, r in records.all.items() if others.get(k, r) != r]  # what was taken from there is no second run
     same = sum(records.all[k]["weights"] == others[k]["weights"] for k in shared)
     if shared:
         cpus = ", ".join(sorted({others[k]["machine"]["cpu"] for k in shared}))
-        print(f"training: {same} of {len(shared)} runs ended with the bits that {path} has of them ({cpus})")
+        print(f"training: of {len(shared)} runs that {path} has too {same} ended with the same bits (there by {cpus})")
 
 
 def span(text):

@@ -20,7 +20,7 @@ def run(settings, data, program, after_epoch=lambda done: None):
     """The record of a run. program: the path of `fpisa`; after_epoch(how many are done) is called after each."""
     began, cpu = time.monotonic(), time.process_time()
     r = replica.Replica(settings.model, data, settings.format, settings.seed)
-    adder = arms.make(settings.arm, r.type, r.workers)
+    adder = arms.make(settings.arm, settings.format, r.workers)
     accuracy, loss, samples, flags, steps = [], [], [], {f.name: 0 for f in fpisa.Flags}, 0
     try:
         for epoch in range(settings.epochs):
@@ -43,5 +43,6 @@ def run(settings, data, program, after_epoch=lambda done: None):
         adder.close()
     return {"experiment": EXPERIMENT, **settings._asdict(), "parameters": r.size, "steps": steps, "accuracy": accuracy,
             "loss": loss, "flags": {k: n for k, n in flags.items() if n}, "samples": samples, "weights": r.digest(),
-            "date": datetime.date.today().isoformat(), "seconds": round(time.monotonic() - began, 1),
+            "date": datetime.date.today().isoformat(),
+            "seconds": round(time.monotonic() - began, 6),  # fine enough that no two runs have the same record
             "cpu_s": round(time.process_time() - cpu, 1)}

@@ -42,7 +42,7 @@ ROWS = [
     ("", "the same: times faster", ["collective.1000.faster"], "{:.2f}"),
     ("", "1 KB, 8 workers, 100 Mbit/s, ms: ours; Open MPI; Gloo",
      ["small.fpisa", "small.openmpi", "small.gloo"], "{:.1f}"),
-    ("worker", "CPU time at a worker : a SwitchML-style worker's, by `udp`: 256; 832 values a frame",
+    ("worker", "CPU time at a worker : a SwitchML-style worker's, two frames a chunk, by `udp`: 256; 832 values a frame",
      ["worker.udp.256", "worker.udp.832"], "{:.2f}"),
     ("", "the same by `xsk`", ["worker.xsk.256", "worker.xsk.832"], "{:.2f}"),
     ("wire", "CPU time at the aggregator : a UDP server's with AVX2: 256; 832 values",

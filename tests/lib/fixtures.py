@@ -6,6 +6,7 @@ import pytest
 
 import lab as labs
 import shared as shares
+from groups import Groups
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -45,3 +46,22 @@ def lab(bpffs, shared, request):
     for m in made:
         if m:
             m.close()
+
+
+@pytest.fixture
+def groups(lab, tmp_path):
+    """groups(workers, *config) makes a Lab with a datapath, loaded with the options `load` unless that is None, and a manager."""
+    made = []
+
+    def make(workers, *config, sections="", serve=True, load=()):
+        net = lab(workers=workers)
+        if load is not None:
+            net.load(*load)
+        made.append(Groups(net, str(tmp_path), *config, sections=sections))
+        if serve:
+            made[-1].serve()
+        return made[-1]
+
+    yield make
+    for g in made:
+        g.close()

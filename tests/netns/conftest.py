@@ -7,7 +7,7 @@ sys.dont_write_bytecode = True
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path[:0] = [os.path.join(TESTS, part) for part in ("lib", "interop")]
 
-from fixtures import bpffs, lab, mounts, shared  # noqa: E402, F401
+from fixtures import bpffs, groups, lab, mounts, shared  # noqa: E402, F401
 
 MARKS = ("cold: each load is a real one (shared.py)",
          "alone: measures time or takes all CPUs, so nothing runs beside it",

@@ -46,7 +46,7 @@ def test_cifar10_makes_arrays_alone(tmp_path):
 
     with open(tmp_path / "data_batch_1", "wb") as f:
         pickle.dump({b"data": Evil()}, f)
-    with pytest.raises(pickle.UnpicklingError, match="mkdir"):
+    with pytest.raises(RuntimeError, match="mkdir"):
         data.cifar10(str(tmp_path))
     assert not (tmp_path / "made").exists()
 

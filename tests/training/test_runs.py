@@ -59,10 +59,12 @@ def test_arms_differ(noise):
 
 @pytest.mark.parametrize("dtype, words, format", [
     (np.float32, np.uint32, rationals.FP32), (np.float16, np.uint16, rationals.Format("fp16", 5, 10, 32))])
-def test_totals(rng, dtype, words, format):
-    """Each arm's sums of random gradients, by Python alone: additions one by one; the exact sum rounded once; the numbers
-    contract, in the order of the ranks, and its counts."""
-    values = np.array([[rng.gauss(0, 1) * 2.0 ** -rng.randrange(20) for _ in range(300)] for _ in range(8)], dtype)
+def test_totals(rng, monkeypatch, dtype, words, format):
+    """Each arm's sums of random gradients, in parts of some frames, by Python alone: additions one by one; the exact sum
+    rounded once; the numbers contract, in the order of the ranks, and its counts."""
+    monkeypatch.setattr(arms, "ELEMENTS", 256)
+    monkeypatch.setattr(arms, "WINDOW", 2)
+    values = np.array([[rng.gauss(0, 1) * 2.0 ** -rng.randrange(20) for _ in range(1000)] for _ in range(8)], dtype)
 
     def one_by_one(column):
         total = column[0]
@@ -80,7 +82,7 @@ def test_totals(rng, dtype, words, format):
         assert [counts[k] for k in EVENTS] == [sum(f[2 + i] for f in found) for i in range(len(EVENTS))]
         assert counts["overwritten"] or (mode, dtype) != ("fpisa-a", np.float32)
     for arm, sums in expected.items():
-        adder = arms.make(arm, dtype, 8)
+        adder = arms.make(arm, format.name, 8)
         total, _ = adder.total(list(values))
         adder.close()
         assert total.dtype == dtype and (total == np.array(sums, dtype)).all(), arm
@@ -122,9 +124,55 @@ def test_sweep_goes_on(sweep, tmp_path):
         again = [json.loads(line) for line in f]
     assert sorted(r["weights"] for r in again) == sorted(json.loads(line)["weights"] for line in whole.splitlines())
     said = sweep(second, "--arms", "default,exact", "--also", first, "--compare", first)
-    assert "2 runs, 2 of them are in" in said and "2 of 2 runs ended with the bits" in said
+    assert "2 runs, 2 of them are in" in said and "the same bits" not in said  # these are those
     with open(second) as f:
         assert len(f.readlines()) == 2
+    said = sweep(str(tmp_path / "c.jsonl"), "--arms", "default", "--compare", first)
+    assert f"of 1 runs that {first} has too 1 ended with the same bits" in said
+
+
+def test_records_are_one_sweep_s(tmp_path):
+    """A second sweep is told of the first; a line that is broken is named."""
+    path = tmp_path / "r.jsonl"
+    one = sweep_module.Records(str(path))
+    with pytest.raises(SystemExit, match="another sweep writes .*r.jsonl; wait"):
+        sweep_module.Records(str(path))
+    del one
+    path.write_text("{}\n{\n{}\n")
+    with pytest.raises(SystemExit, match=r"r\.jsonl:2: .*remove the line"):
+        sweep_module.read(str(path))
+
+
+def test_a_process_dies(tmp_path, monkeypatch, capsys):
+    """Before it has its order: the other goes on, and what is left is said."""
+    started = []
+
+    def start(args, pipes):
+        ours, theirs = multiprocessing.Pipe()
+        dies = not started
+
+        def process():
+            theirs.send(None)
+            with contextlib.suppress(EOFError):
+                while not dies:
+                    settings = plan.Settings(*theirs.recv())
+                    theirs.send({"experiment": plan.EXPERIMENT, **settings._asdict(), "accuracy": [0.0], "seconds": 0.0})
+            theirs.close()
+
+        started.append(threading.Thread(target=process, daemon=True))
+        started[-1].exitcode = -9
+        pipes[ours] = started[-1]
+        started[-1].start()
+        if dies:
+            started[-1].join()
+
+    monkeypatch.setattr(sweep_module, "start", start)
+    todo = [plan.Settings("noise", "vgg", "fp32", arm, 1, 1) for arm in ("default", "exact", "fpisa")]
+    records = sweep_module.Records(str(tmp_path / "r"))
+    assert not sweep_module.sweep(argparse.Namespace(minutes=None, processes=2), todo, records)
+    said = capsys.readouterr()
+    assert "a process ended with status -9" in said.err and "2 runs in" in said.out and "1 left" in said.out
+    assert len(records.all) == 2
 
 
 def test_sweep_ends_where_a_process_comes_late(tmp_path, monkeypatch):
@@ -159,4 +207,6 @@ def test_sweep_ends_where_a_process_comes_late(tmp_path, monkeypatch):
 
 def test_sweep_refuses(sweep, tmp_path):
     assert "there is no data_batch_1" in sweep(str(tmp_path / "r"), "--data", f"cifar10:{tmp_path}", status=1)
+    (tmp_path / "data_batch_1").write_bytes(b"")
+    assert "data_batch_1: no file of CIFAR-10 (EOFError" in sweep(str(tmp_path / "r"), "--data", f"cifar10:{tmp_path}", status=1)
     assert "gloo: there are default, reversed" in sweep(str(tmp_path / "r"), "--arms", "gloo", status=2)

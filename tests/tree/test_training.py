@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+import pictures
 import plan
 import report
 import sweep
@@ -26,7 +27,7 @@ def record(model="vgg", format="fp32", arm="default", seed=1, last=97.0, **more)
     relative = {"none": 10, "-10": 60, "-6": 20, "-3": 10}
     adds = {"adds": 1000, "rounded": 100, "overwritten": 5, "left_shifted": 300, "overflowed": 2} if arm in plan.MODES else {}
     return {"experiment": plan.EXPERIMENT, "data": "mnist", "model": model, "format": format, "arm": arm, "seed": seed,
-            "epochs": plan.EPOCHS, "steps": 100, "accuracy": [90.0] * (plan.EPOCHS - 1) + [last], "loss": [],
+            "epochs": plan.EPOCHS, "steps": 100, "accuracy": [90.0] * (plan.EPOCHS - 1) + [last], "loss": [0.1] * (plan.EPOCHS - 1) + [last / 100],
             "flags": {"OVERFLOW": 25} if arm in plan.MODES else {}, "date": "2030-01-02", "seconds": 20.0, "cpu_s": 20.0,
             "samples": [{"epoch": 1, "elements": 100, "absolute": absolute, "relative": relative, **adds}],
             "machine": {"cpu": "X", "cpus": 2, "kernel": "9.9", "torch": "1.13"}, "weights": "0", **more}
@@ -42,7 +43,7 @@ def rows(text, first):
 
 def test_page():
     """What stands between its marks is what `make training-page` writes."""
-    assert report.shown(page()) == report.text(sweep.read(report.RECORDS), sweep.read(report.COST))
+    assert report.shown(page()) == report.text(*map(sweep.read, (report.RECORDS, report.COST, report.NETWORK)))
 
 
 def test_records():
@@ -50,7 +51,7 @@ def test_records():
     records = sweep.read(report.RECORDS)
     assert len({sweep.key(r) for r in records}) == len(records)
     for r in records:
-        assert r["experiment"] == plan.EXPERIMENT and r["epochs"] == plan.EPOCHS == len(r["accuracy"]), r
+        assert r["experiment"] == plan.EXPERIMENT and r["data"] == "mnist" and r["epochs"] == plan.EPOCHS == len(r["accuracy"]), r
         assert r["model"] in plan.NETWORKS and r["format"] in plan.FORMATS and r["arm"] in plan.ARMS, r
         assert r["seed"] in plan.SEEDS and re.fullmatch(r"[0-9a-f]{64}", r["weights"]), r
 
@@ -90,11 +91,54 @@ def test_intervals():
     table = next(t for t in text.split("\n## ") if t.startswith("Differences"))
     found = {tuple(r[:3]): r[3:] for r in rows(table, "network")}
     half = 4.303 * statistics.stdev([0.2, 0.4, 0.9]) / 3 ** 0.5
-    assert found["VGG", "fp32", "`exact`"] == ["3", f"+0.50 ± {half:.2f}", f"+0.10 ± {half / 5:.2f}"]
-    assert found["VGG", "fp32", "reversed"] == ["0", "not run yet", "not run yet"]
+    assert found["VGG", "fp32", "`exact`"] == ["3", f"+0.50 ± {half:.2f}", f"+0.10 ± {half / 5:.2f}",
+                                                f"+0.0010 ± {half / 500:.4f}"]
+    assert found["VGG", "fp32", "reversed"] == ["0"] + ["not run yet"] * 3
     accuracy = {tuple(r[:3]): r[3:] for r in rows(next(t for t in text.split("\n## ") if t.startswith("Acc")), "network")}
     assert accuracy["VGG", "fp32", "default"][0] == "3" and accuracy["VGG", "fp32", "default"][-1] == "100.00 ± 2.48"
     assert "The other 393 runs are not run yet" in text
+
+
+def test_all_networks():
+    """A seed's difference over all networks is one value; a seed that lacks a network is none."""
+    by_seed = {1: (0.1, 0.2, 0.3, 0.4), 2: (0.5, 0.5, 0.5, 0.7), 3: (9.0, 9.0, 9.0)}
+    records = [record(m, seed=s) for m in plan.NETWORKS for s in by_seed]
+    records += [record(m, arm="fpisa", seed=s, last=97.0 + d) for s, of in by_seed.items() for m, d in zip(plan.NETWORKS, of)]
+    table = next(t for t in report.text(records, []).split("\n## ") if t.startswith("Differences"))
+    found = {tuple(r[:3]): r[3:] for r in rows(table, "network")}
+    half = 12.71 * statistics.stdev([0.25, 0.55]) / 2 ** 0.5
+    assert found["all four", "fp32", "`fpisa`"] == ["2", f"+0.40 ± {half:.2f}", f"+0.08 ± {half / 5:.2f}",
+                                                  f"+0.0008 ± {half / 500:.4f}"]
+    answer = {tuple(r[:2]): r[2:] for r in rows(report.text(records, []), "format")}
+    assert answer["fp32", "`fpisa`"] == [f"+0.08 ± {half / 5:.2f}", "not run yet", "not settled: 0.1 is in the interval"]
+    assert found["all four", "fp16", "`fpisa`"] == ["0"] + ["not run yet"] * 3
+
+
+def test_verdicts():
+    """By the interval's both ends: 12.71 / 2 times the distance of two values is its half."""
+    assert report.verdict([0.02, 0.03]) == "below 0.1" and report.verdict([-0.02, -0.03]) == "below 0.1"
+    assert report.verdict([0.2, 0.21]) == "above 0.1" and report.verdict([-0.2, -0.21]) == "above 0.1"
+    assert report.verdict([0.09, 0.1]).startswith("not settled")
+    assert (report.verdict([]), report.verdict([0.5])) == ("not run yet", "one pair has no interval")
+    assert report.with_interval([-0.004, 0.001], "+") == "+0.00 ± 0.03"
+
+
+def test_index():
+    """Another experiment's records are none of this one's; other images are refused."""
+    assert report.index([record(experiment=0), record(seed=11), record(epochs=3)]) == {}
+    with pytest.raises(ValueError, match="records of cifar10 and mnist in one file"):
+        report.index([record(), record(data="cifar10")])
+
+
+def test_page_is_left(monkeypatch, tmp_path):
+    """What cannot be written leaves the page that there was."""
+    kept = tmp_path / "training.md"
+    kept.write_text(page())
+    monkeypatch.setattr(report, "PAGE", str(kept))
+    monkeypatch.setattr(report, "read", lambda path: [record(), record(data="cifar10")])
+    with pytest.raises(ValueError):
+        report.write()
+    assert kept.read_text() == page()
 
 
 def test_shares():
@@ -103,8 +147,11 @@ def test_shares():
     assert found["fp32", "`fpisa-a`"] == ["10%", "0.5%", "0.2%", "0%", "25%", "30%", "10%"]
     assert found["fp32", "default"] == ["-"] * 5 + ["30%", "10%"]
     claims = text.split("## Beside the paper")[1]
-    assert "| 60% of the sums; 10% have none, 30% more |" in claims and "OVERFLOW in 25% of the steps" in claims
-    assert "Of one seed there is no interval" in text
+    assert "| VGG 60%; others 60%. Of default addition: VGG 60%; others 60% |" in claims and "OVERFLOW in 25% of the steps" in claims
+    assert "1e-8 and more: Epoch 1: VGG 30%; others 30%" in claims
+    assert rows(text, "network")[0][0] == "VGG" and ["VGG", "1", "0.5%", "0.2%", "60%", "30%", "60%", "30%"] in [
+        r for part in text.split("\nOf `fpisa-a`")[1:] for r in rows(part, "network")]
+    assert "Of one seed there is no interval" in text and "medians: VGG 20, ResNet 20." in text
 
 
 def test_cost():
@@ -112,13 +159,27 @@ def test_cost():
     line = {"model": "mlp", "parameters": 1000, "workers": 2, "quota_percent": 25, "contender": "fpisa", "rounds": 5, "steps": 9,
             "samples_per_s": 123.4, "samples_per_s_quartiles": [100.2, 150.1], "sum_ns_per_value": 9.44,
             "cpu_ms_per_sample": 2.5, "throttled": 0.5}
-    found = report.cost([{"date": "2030-01-02", "cpus": 2, "cpu": "X", "kernel": "9.9", "busy": 0.25}, line,
+    ratios = {"sum_to_switchml": 0.5, "sum_to_switchml_quartiles": [0.4, 0.6], "samples_to_switchml": 1.5,
+              "samples_to_switchml_quartiles": [1.25, 1.75]}
+    found = report.cost([{"date": "2030-01-02", "cpus": 2, "cpu": "X", "kernel": "9.9", "busy": 0.25}, {**line, **ratios},
                          {**line, "contender": "none", "quota_percent": 0, "throttled": 0.0}])
     assert "of which others had 25% before it began; 2 workers, 5 rounds of 9 steps" in found
+    assert "the largest here is 1.50" in found
     assert rows(found, "network, parameters") == [
-        ["mlp, 1000", "25% of a CPU", "`fpisa`", "123 (100 to 150)", "9.4", "2.500", "50%"],
-        ["mlp, 1000", "none", "none", "123 (100 to 150)", "-", "2.500", "0%"]]
+        ["mlp, 1000", "25% of a CPU", "`fpisa`", "9.4", "0.50 (0.40 to 0.60)", "123 (100 to 150)", "1.50 (1.25 to 1.75)", "2.500",
+         "50%"],
+        ["mlp, 1000", "none", "none", "-", "-", "123 (100 to 150)", "-", "2.500", "0%"]]
     assert "not run yet" in report.cost([])
+
+
+def test_network():
+    run = {"model": "vgg", "format": "fp16", "arm": "exact", "workers": 8, "steps": 3, "ranks_agree": True, "same_bits_as_mem": True}
+    found = report.network([{"date": "2030-01-02", "cpus": 2, "cpu": "X", "kernel": "9.9"}, run,
+                            {**run, "arm": "fpisa", "same_bits_as_mem": False}])
+    assert "On 2030-01-02, by 2 CPUs (X, Linux 9.9)." in found
+    assert rows(found, "network") == [["VGG", "fp16", "`exact`", "8", "3", "yes", "yes"],
+                                      ["VGG", "fp16", "`fpisa`", "8", "3", "yes", "no"]]
+    assert "not run yet" in report.network([])
 
 
 def test_time_left(monkeypatch):
@@ -142,8 +203,8 @@ def test_time_left(monkeypatch):
 @needs_gnuplot
 def test_draws(tmp_path, monkeypatch):
     """All pictures, of all arms and of one alone."""
-    monkeypatch.setattr(report, "PICTURES", str(tmp_path))
+    monkeypatch.setattr(pictures, "PICTURES", str(tmp_path))
     for records in ([record()], [record(m, f, a, s, 96 + s / 7) for m in plan.NETWORKS for f in plan.FORMATS
                                  for a in plan.ARMS for s in (1, 2)]):
-        assert report.draw(records)
+        assert pictures.draw(records)
     assert len(list(tmp_path.iterdir())) == 4

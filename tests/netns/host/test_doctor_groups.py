@@ -3,32 +3,10 @@
 import os
 import signal
 
-import pytest
-
 from doctor import ENV, bad, examine, fixes, needs_ethtool
-from groups import Groups
 from lab import ADDRESS, FPISA, PORT, children, wait_until
 
 pytestmark = needs_ethtool
-
-
-@pytest.fixture
-def groups(lab, tmp_path):
-    """groups(*config) makes a Lab with a manager."""
-    made = []
-
-    def make(*config, sections="", serve=True, load=True):
-        net = lab(workers=1)
-        if load:
-            net.load()
-        made.append(Groups(net, str(tmp_path), *config, sections=sections))
-        if serve:
-            made[-1].serve()
-        return made[-1]
-
-    yield make
-    for g in made:
-        g.close()
 
 
 def of_manager(g, *argv):
@@ -36,7 +14,7 @@ def of_manager(g, *argv):
 
 
 def test_manager_in_order(groups):
-    g = groups("jobs = 8-15", "slots = 256")
+    g = groups(1, "jobs = 8-15", "slots = 256")
     found = of_manager(g)
     assert {c: f["level"] for c, f in found.items()} == dict.fromkeys(
         ("keys", "user", "process", "descriptors", "port", "pool"), "ok")
@@ -47,7 +25,7 @@ def test_manager_in_order(groups):
 
 def test_manager_that_does_not_run(groups):
     """One that has never run, and one that was killed."""
-    g = groups(serve=False)
+    g = groups(1, serve=False)
     f = of_manager(g)["process"]
     assert f["level"] == "fault" and f["fix"] == "systemctl enable --now fpisa-manager"
     g.serve()
@@ -57,7 +35,7 @@ def test_manager_that_does_not_run(groups):
 
 
 def test_manager_s_keys(groups):
-    g = groups(sections="[key other]\ngroups = 1\n", serve=False)
+    g = groups(1, sections="[key other]\ngroups = 1\n", serve=False)
     os.chmod(g.key, 0o644)
     f = of_manager(g)["keys"]
     assert f["level"] == "fault" and "others than its owner may use it" in f["text"] and f["fix"] == f"chmod 600 {g.key}"
@@ -74,7 +52,7 @@ def test_manager_s_keys(groups):
 
 def test_manager_s_limits(groups):
     """Few descriptors, a pool that others have used up, anybody let in; and a file that has changed since it was started."""
-    g = groups("without-key = yes", "jobs = 3", serve=False)
+    g = groups(1, "without-key = yes", "jobs = 3", serve=False)
     g.serve("prlimit", "--nofile=100:100", "setpriv", "--bounding-set=-sys_resource")
     g.net.add_job(3)
     with open(g.config, "a") as f:
@@ -89,7 +67,7 @@ def test_manager_s_limits(groups):
 
 
 def test_configuration(groups, tmp_path):
-    g = groups(serve=False, load=False)
+    g = groups(1, serve=False, load=None)
     assert set(of_manager(g)) == {"keys", "user"}  # no datapath is loaded: that is said elsewhere
     for text, says in ("[datapath]\n", "has no section [manager]"), ("[manager]\nfrob = 1\n", "has errors"):
         with open(g.config, "w") as f:
@@ -107,7 +85,7 @@ def of_worker(g, manager=ADDRESS, key=None, **options):
 
 
 def test_worker_in_order(groups):
-    g = groups()
+    g = groups(1)
     found = of_worker(g)
     assert {c: f["level"] for c, f in found.items()} == {"key": "ok", "manager": "ok"}
     assert found["manager"]["text"].startswith(f"{ADDRESS} answers in ")
@@ -118,7 +96,7 @@ def test_worker_in_order(groups):
 
 
 def test_worker_s_key(groups, tmp_path):
-    g = groups()
+    g = groups(1)
     env = {**ENV, "FPISA_MANAGER": ADDRESS, "FPISA_KEY": str(tmp_path / "mine")}
     assert "No such file" in of_worker(g, key=env["FPISA_KEY"])["key"]["text"]
     g.net.fpisa("key", "new", "train", env["FPISA_KEY"])
@@ -131,7 +109,7 @@ def test_worker_s_key(groups, tmp_path):
 
 
 def test_worker_without_a_manager(groups):
-    g = groups("networks = 10.77.0.0/16")
+    g = groups(1, "networks = 10.77.0.0/16")
     assert "is in none of the networks that may ask (networks)" in of_worker(g)["manager"]["text"]
     assert "is `fpisa serve` running there?" in of_worker(g, f"{ADDRESS}:{PORT + 1}")["manager"]["text"]
     assert "no host that is known here" in of_worker(g, "no.such.host.invalid")["manager"]["text"]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lab import BUILD, LIBRARY, TOP
+from lab import BUILD, LIBRARY, TOP, children, wait_until
 
 torch = pytest.importorskip("torch", reason="python3-torch is not installed; `make training` installs it")
 
@@ -16,6 +16,7 @@ sys.path[:0] = [os.path.join(TOP, part) for part in ("training", "adapters/pytho
 
 import network  # noqa: E402
 import plan  # noqa: E402
+from quota import V1, V2  # noqa: E402
 
 STEPS, DATA = 2, "noise:320"
 
@@ -30,22 +31,33 @@ def test_exact_has_the_bits_of_mem(lab, tmp_path):
 
 
 def test_program(tmp_path):
-    """As its user runs it: a line a run."""
+    """As its user runs it: a line for the machine and a line a run; what is recorded is what is printed."""
+    record = tmp_path / "network.jsonl"
     out = subprocess.run(["unshare", "--mount", "--propagation", "private", sys.executable, "-B",
                           os.path.join(TOP, "training", "network.py"), BUILD, "--steps", "1", "--models", "mobilenetv2",
-                          "--formats", "fp16", "--data", DATA], check=True, capture_output=True, text=True).stdout
-    line = json.loads(out)
+                          "--formats", "fp16", "--data", DATA, "--record", record], check=True, capture_output=True,
+                         text=True).stdout
+    assert record.read_text() == out
+    machine, line = map(json.loads, out.splitlines())
+    assert machine["cpus"] and machine["date"]
     assert line["same_bits_as_mem"] and (line["model"], line["arm"], line["steps"]) == ("mobilenetv2", "exact", 1)
 
 
-def test_cost(tmp_path):
-    """Every contender under a quota that stops it; what is recorded is what is printed."""
-    library, record = os.path.join(BUILD, "bench", "libquantise.so"), tmp_path / "cost.jsonl"
+COST = ["unshare", "--mount", "--propagation", "private", sys.executable, "-B", os.path.join(TOP, "training", "cost.py"), BUILD,
+        "--models", "vgg", "--quotas", "0,10", "--steps", "3", "--data", DATA]
+
+
+@pytest.fixture
+def quantise():
+    library = os.path.join(BUILD, "bench", "libquantise.so")
     if not os.path.exists(library):
         pytest.skip(f"{library} is not there; make test-build")
-    p = subprocess.run(["unshare", "--mount", "--propagation", "private", sys.executable, "-B",
-                        os.path.join(TOP, "training", "cost.py"), BUILD, "--models", "vgg", "--quotas", "0,10", "--rounds", "1",
-                        "--steps", "3", "--data", DATA, "--record", record], capture_output=True, text=True)
+
+
+def test_cost(quantise, tmp_path):
+    """Every contender under a quota that stops it; what is recorded is what is printed."""
+    record = tmp_path / "cost.jsonl"
+    p = subprocess.run([*COST, "--rounds", "1", "--record", record], capture_output=True, text=True)
     if "cgroup" in p.stderr:
         pytest.skip(f"no group for a quota can be made: {p.stderr.strip().splitlines()[-1]}")
     assert p.returncode == 0, p.stderr
@@ -55,3 +67,21 @@ def test_cost(tmp_path):
     assert [(x["quota_percent"], x["contender"]) for x in lines] == expected
     assert all(x["throttled"] == 0 for x in lines[:3]) and any(x["throttled"] > 0 for x in lines[3:])
     assert all(x["sum_ns_per_value"] > 1 and x["samples_per_s"] > 0 for x in lines if x["contender"] != "none")
+    assert all(x["sum_to_switchml"] > 0 and x["samples_to_switchml"] > 0 for x in lines if x["contender"] == "fpisa")
+
+
+def test_cost_is_stopped(quantise):
+    """Its groups for quotas go with it."""
+    with subprocess.Popen([*COST, "--rounds", "1000"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as p:
+        def groups():
+            return [g for pid in children(p.pid) for v in (V1, V2) for g in [os.path.join(v, f"fpisa-training-{pid}")]
+                    if os.path.exists(g)]
+
+        try:
+            made = wait_until("groups", lambda: groups() if len(groups()) == 2 else p.poll(), 60)
+        finally:
+            p.terminate()
+        said = p.stderr.read()
+    if "cgroup" in said:
+        pytest.skip(f"no group for a quota can be made: {said.strip().splitlines()[-1]}")
+    assert len(made) == 2 and not any(map(os.path.exists, made))

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figures of records: intervals of 95%, by Student's t over seeds; differences of pairs, which are one seed, one network, one
+format, and another arm than the one it is held against; shares of elements and of adds.
+"""
+import statistics
+
+from plan import EPOCHS, EXPERIMENT, NETWORKS, SEEDS
+
+LAST = 5  # epochs of which a mean is less restless than one
+T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # 0.975, by number of values
+
+
+def index(records):
+    """Of this experiment, by network, format and arm: records by seed. ValueError if they are not of the same images."""
+    found, data = {}, {r["data"] for r in records}
+    if len(data) > 1:
+        raise ValueError(f"records of {' and '.join(sorted(data))} in one file: keep them apart")
+    for r in records:
+        if r["experiment"] == EXPERIMENT and r["epochs"] == EPOCHS and r["seed"] in SEEDS:
+            found.setdefault((r["model"], r["format"], r["arm"]), {})[r["seed"]] = r
+    return found
+
+
+# -- accuracy --------------------------------------------------------------------
+
+def final(record):
+    return record["accuracy"][-1]
+
+
+def last(record):
+    return statistics.fmean(record["accuracy"][-LAST:])
+
+
+def last_loss(record):
+    return statistics.fmean(record["loss"][-LAST:])
+
+
+def interval(values):
+    """(mean, half of the interval), the latter None of a single value."""
+    if len(values) < 2:
+        return values[0], None
+    return statistics.fmean(values), T[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+
+
+def paired(found, model, format, arm, of, base="default"):
+    """Of each seed that has both: this arm's figure less the base's."""
+    ours, others = found.get((model, format, arm), {}), found.get((model, format, base), {})
+    return [of(ours[s]) - of(others[s]) for s in sorted(ours) if s in others]
+
+
+def paired_all(found, format, arm, of, base="default"):
+    """Of each seed that has all networks in both arms: the mean of their differences. One value a seed, for networks of a
+    seed see the same batches."""
+    seeds = set.intersection(*(set(found.get((m, format, a), {})) for m in NETWORKS for a in (arm, base)))
+    return [statistics.fmean(of(found[m, format, arm][s]) - of(found[m, format, base][s]) for m in NETWORKS)
+            for s in sorted(seeds)]
+
+
+# -- errors of sums ---------------------------------------------------------------
+
+def samples(found, format, arm, model, epoch=None):
+    return [s for r in found.get((model, format, arm), {}).values() for s in r["samples"] if epoch in (None, s["epoch"])]
+
+
+def share(samples_, of):
+    """Per cent of the elements, or adds, of samples."""
+    part, whole = map(sum, zip(*map(of, samples_)))
+    return 100 * part / whole if whole else 0.0
+
+
+def within(kind, low, high=None):
+    """For share(): errors of decades low..high-1, of elements; without `high` those that are not finite too."""
+    def of(s):
+        counts = s[kind]
+        return (sum(n for d, n in counts.items() if (high is None if d == "special" else d != "none" and low <= int(d) and
+                                                     (high is None or int(d) < high))), sum(counts.values()))
+
+    return of
+
+
+def of_adds(name):
+    return lambda s: (s[name], s["adds"])
