@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -75,6 +76,34 @@ def test_test_and_timeouts():
 
     with fpisa.Mem(2) as mem:
         assert all((out == 2).all() for out in mem.run(rank_of))
+
+
+def test_descriptor():
+    """Readable when a request has ended, not before; it counts them."""
+    def rank_of(handle):
+        with selectors.DefaultSelector() as selector:
+            selector.register(handle, selectors.EVENT_READ)
+            if handle.rank == 1:
+                late.wait(10)
+            requests = [handle.start(ones()) for _ in range(3)]
+            if handle.rank == 0:
+                assert not selector.select(0.1) and not requests[0].test()
+                late.set()
+            ended = 0
+            while ended < 3:
+                assert selector.select(10)
+                ended += int.from_bytes(os.read(handle.fileno(), 8), sys.byteorder)
+            assert ended == 3 and all(r.test() for r in requests) and not selector.select(0)
+
+    late = threading.Event()
+    with fpisa.Mem(2) as mem:
+        mem.run(rank_of)
+    with fpisa.Mem(1) as mem:
+        handle = mem.connect(0)
+        assert handle.fileno() == handle.fileno()
+        handle.close()
+        with pytest.raises(fpisa.Canceled):
+            handle.fileno()
 
 
 def test_progress_while_python_computes():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The wheel, built and installed without a network; what doc/python.md shows."""
+import asyncio
 import importlib.util
 import os
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 
+import numpy as np
 import pytest
 
 import fpisa
@@ -54,7 +56,12 @@ def test_page():
     assert len(programs) >= 3
     for program in programs:
         compile(program, "doc/python.md", "exec")
-        if "fpisa.Mem" in program:
-            exec(program, {})
+        names = {}
+        if "fpisa.Mem" in program or "asyncio" in program:
+            exec(program, names)
+        if "asyncio" in program:
+            with fpisa.Mem(2) as mem:
+                for sums, _ in mem.run(lambda handle: asyncio.run(names["allreduce"](handle, np.ones(10, "f4")))):
+                    assert (sums == 2).all()
     for name in fpisa.__all__:
         assert re.search(rf"(`|fpisa\.){name}\b", text), name

@@ -84,6 +84,9 @@ class Caller:
     def _start(self, call: Call, request: ctypes.c_void_p) -> int:
         raise NotImplementedError
 
+    def _eventfd(self) -> int:
+        raise NotImplementedError
+
     def _missing(self) -> int:
         raise NotImplementedError
 
@@ -149,6 +152,18 @@ class Caller:
         sent, and fpisa.Error. After an error other than Overflow `out` has some results only.
         """
         return self.start(array, op, out, factor=factor, tag=tag, type=type).wait()
+
+    def fileno(self) -> int:
+        """An eventfd(2) that is readable when requests have ended: for select, selectors, and a loop of asyncio.
+
+        Each request that ends adds 1, that of an allreduce() too; os.read(fd, 8) takes their number, in the machine's
+        order of bytes, and clears it; test() of a request does not. It is the same at each call, non-blocking, and gone with
+        close(): selectors and loops let go of it before.
+        """
+        with self._entered():
+            fd = self._eventfd()
+            self._check(min(fd, 0))
+            return fd
 
     def close(self) -> None:
         """Requests under way are given up. It may be called again."""

@@ -82,6 +82,9 @@ class Group(Caller):
     def _start(self, call: Call, request: ctypes.c_void_p) -> int:
         return library().fpisa_group_start(self._pointer, ctypes.byref(call), ctypes.byref(request))
 
+    def _eventfd(self) -> int:
+        return library().fpisa_group_eventfd(self._pointer)
+
     def _missing(self) -> int:
         return library().fpisa_group_missing(self._pointer)
 

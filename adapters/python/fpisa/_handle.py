@@ -85,6 +85,9 @@ class Handle(Caller):
     def _start(self, call: Call, request: ctypes.c_void_p) -> int:
         return library().fpisa_start(self._pointer, ctypes.byref(call), ctypes.byref(request))
 
+    def _eventfd(self) -> int:
+        return library().fpisa_eventfd(self._pointer)
+
     def _missing(self) -> int:
         return library().fpisa_missing(self._pointer)
 

@@ -13,13 +13,15 @@ from lab import ADDRESS, LIBRARY, SLOW, TOP
 
 PACKAGE = os.path.join(TOP, "adapters", "python")
 SUMS = """
-import sys, numpy, fpisa
+import select, sys, numpy, fpisa
 with fpisa.Group(sys.argv[1], "types", int(sys.argv[2]), 3) as g:
     for t in "float32", "float64", "int32":
         out, flags = g.allreduce(numpy.full(5000, g.rank + 1, t))
         assert out.dtype == t and (out == 6).all() and flags == 0, (out, flags)
     requests = [g.start(numpy.full(1000, i + g.rank, "float32"), tag=i) for i in range(20)]
     assert all((r.wait().array == 3 * i + 3).all() for i, r in enumerate(requests))
+    request = g.start(numpy.ones(5000, "float32"))
+    assert select.select([g], [], [], 30)[0] and (request.wait().array == 3).all()
     words = numpy.array([1 << 31, 0x7f800001, 1], "uint32").repeat(1000)
     words.flags.writeable = g.rank != 1
     for root, a in (1, words if g.rank == 1 else words * 0), (2, numpy.full((3, 5), g.rank == 2)), (0, numpy.empty(0)):
