@@ -46,6 +46,13 @@ def named(arm):
     return f"`{arm}`" if arm in MODES else arm
 
 
+def spelled(numbers):
+    """Sorted ones: 1 to 4, or 1, 3, 4."""
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers))
+
+
 def heading(found):
     runs = [r for by_seed in found.values() for r in by_seed.values()]
     wanted = len(NETWORKS) * len(FORMATS) * len(ARMS) * len(SEEDS)
@@ -57,7 +64,7 @@ def heading(found):
     cpu = {name: [r["cpu_s"] for r in runs if r["model"] == m] for m, name in NETWORKS.items()}
     took = ", ".join(f"{name} {statistics.median(s):.0f}" for name, s in cpu.items() if s)
     text = (f"From {len(runs)} runs of {EPOCHS} epochs, of the {wanted} that `make training-long` does, "
-            f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}, on "
+            f"seed{'s' if len(seeds) > 1 else ''} {spelled(seeds)}, on "
             f"{' to '.join(sorted({dates[0], dates[-1]}))}, by {'; '.join(machines)}.\n"
             f"Seconds of CPU time a run, two at once, medians: {took}.\n")
     missing = wanted - len(runs)
@@ -76,6 +83,12 @@ def verdict(values):
     return f"above {CLAIM}" if abs(mean) - half > CLAIM else "not settled: 0.1 is in the interval"
 
 
+def farthest(found, arms):
+    """How far from default the ends of these arms' intervals reach, in points; None of no interval."""
+    of_arms = [interval(v) for f in FORMATS for a in arms for v in [paired_all(found, f, a, last)] if len(v) > 1]
+    return max((abs(mean) + half for mean, half in of_arms), default=None)
+
+
 def answer(found):
     """What the whole says of the question at the page's top."""
     rows = [[format, named(arm), *(with_interval(paired_all(found, format, arm, last, base), "+") if arm != base else "-"
@@ -83,11 +96,14 @@ def answer(found):
             for format in FORMATS for arm in ARMS[1:]]
     of_networks = [interval(v) for f in FORMATS for m in NETWORKS for a in ARMS[1:] for v in [paired(found, m, f, a, last)]
                    if len(v) > 1]
+    modes, null = farthest(found, MODES), farthest(found, ["reversed"])
     without = sum(abs(mean) > half for mean, half in of_networks)
     right = statistics.fmean(last(r) for by_seed in found.values() for r in by_seed.values()) / 100
     return table(["format", "arm", "less default", "less reversed", f"the difference to default beside the paper's {CLAIM}"],
                  rows) + (
         f"\nPoints of accuracy, mean of the last {LAST} epochs, mean of the four networks; a pair is a seed.\n\n"
+        + (f"- No end of a mode's interval is farther from default than {modes:.2f} points, and none of the null arm's than "
+           f"{null:.2f}.\n" if modes and null else "") +
         "- An interval that has 0 does not show that two arms are alike, only that these runs cannot tell them apart. All arms are "
         "held against the\n  same runs of default, so their differences to it go together; those to reversed, the null arm, do the same.\n"
         f"- {without} of the {len(of_networks)} intervals of single networks further down leave 0 out; chance alone does that to one in twenty.\n"

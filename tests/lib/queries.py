@@ -4,7 +4,6 @@ import fractions
 import json
 import math
 import os
-import random
 import struct
 
 from lab import ADDRESS, FPISA, SLOW, end
@@ -111,6 +110,15 @@ def adversarial(rng, kind, rows, keys):
     if kind == "nulls":
         return [(rng.randrange(keys), None if rng.random() < 0.5 else rng.uniform(-9, 9)) for _ in range(rows)]
     return [(rng.randrange(keys), rng.uniform(-1e6, 1e6)) for _ in range(rows)]
+
+
+def read_whole(p):
+    """Of `fpisa query run --json` that was started: (answer or None, status, errors)."""
+    try:
+        out, err = p.communicate(timeout=150 * SLOW)
+    finally:
+        end(p)
+    return json.loads(out) if out and not p.returncode else None, p.returncode, err
 
 
 class Queries:

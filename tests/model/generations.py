@@ -53,7 +53,7 @@ class Generations:
                    for k in range(self.n) if live >> k & 1)
 
     def steps(self, s):
-        workers, live, left = s[0], s[4], s[7]
+        live, left = s[4], s[7]
         out = []
         for m in sorted(s[6]):
             for label in [m + (k,) for k in range(self.n)] if m[0] == "result" else [m]:

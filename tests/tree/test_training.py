@@ -112,6 +112,13 @@ def test_all_networks():
     answer = {tuple(r[:2]): r[2:] for r in rows(report.text(records, []), "format")}
     assert answer["fp32", "`fpisa`"] == [f"+0.08 ± {half / 5:.2f}", "not run yet", "not settled: 0.1 is in the interval"]
     assert found["all four", "fp16", "`fpisa`"] == ["0"] + ["not run yet"] * 3
+    assert "No end of a mode's" not in report.text(records, [])
+    records += [record(m, arm="reversed", seed=s, last=96.5) for m in plan.NETWORKS for s in by_seed]
+    assert f"than {0.08 + half / 5:.2f} points, and none of the null arm's than 0.10.\n" in report.text(records, [])
+
+
+def test_spelled():
+    assert [report.spelled(n) for n in ([1], [1, 2], [1, 2, 3], [1, 3, 4])] == ["1", "1, 2", "1 to 3", "1, 3, 4"]
 
 
 def test_verdicts():

@@ -68,7 +68,7 @@ def test_unload_while_another_namespace_runs_it(lab):
     keeper.wait()
     other.run(FPISA, "load", "e0")
     out = other.run(FPISA, "unload", "e0")
-    assert re.search(rf"run on p0 of another; nsenter --net=/proc/\d+/fd/\d+ fpisa unload", out), out
+    assert re.search(r"run on p0 of another; nsenter --net=/proc/\d+/fd/\d+ fpisa unload", out), out
     net.fpisa("unload")
     assert not os.path.exists(PIN)
 

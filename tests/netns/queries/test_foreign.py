@@ -13,8 +13,7 @@ import pytest
 import foreign_random
 import postgres
 import queries
-from lab import ADDRESS, FPISA, SLOW, TOP, draw_seed
-from queries import Queries
+from lab import ADDRESS, FPISA, TOP, draw_seed
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
 
@@ -22,48 +21,18 @@ QUERIES = "topn 1 limit 500, topn 2 limit 500 ascending, table 3 limit 100 key-b
     "local-port 18002 worker-port 18003"
 
 
-def server_of(q):
-    """A PostgreSQL on the master's host, and the workers' key."""
-    with q.master.entered():
-        q.server = postgres.Server()
-    q.sql = q.server.sql
-    with open(q.key) as f:
-        return [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def possible():
-    why = postgres.lacking()
-    if why:
-        pytest.skip(why)
-
-
 @pytest.fixture
-def far(lab, tmp_path):
-    """A network of two workers, with queries of both kinds, and a server at the master."""
-    net = lab(workers=3)
-    net.load()
-    q = Queries(net, str(tmp_path))
-    q.serve()
-    q.add("topn", 500, "--key-bytes", 8, number=1)
-    q.add("topn", 500, "--key-bytes", 8, "--ascending", number=2)
-    q.add("table", 100, "--key-bytes", 32, number=3)
-    net.fpisa("query", "add", 4, "--kind", "table", "--limit", 50, "--key-bytes", 4, "--address", ADDRESS, "--workers",
-              ",".join(a + ":18003" for a in net.addresses[:-1]), "--master", net.addresses[-1] + ":18002")
-    key = server_of(q)
-    q.sql(f"""CREATE EXTENSION fpisa;
-CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(net.addresses[:-1])}', aggregator '{ADDRESS}', queries '{QUERIES}',
-    timeout '{int(20 * SLOW)}');
-CREATE USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (key '{key}')""")
-    yield q
-    q.server.close()
-    q.close()
-
-
-def spread(q, name, schema, rows):
-    """Rows are dealt out by turns."""
-    for rank in range(2):
-        queries.write_table(q.directory(rank), name, schema, rows[rank::2])
+def far(master):
+    """A server with queries of both kinds."""
+    master.serve()
+    master.add("topn", 500, "--key-bytes", 8, number=1)
+    master.add("topn", 500, "--key-bytes", 8, "--ascending", number=2)
+    master.add("table", 100, "--key-bytes", 32, number=3)
+    addresses = master.net.addresses
+    master.net.fpisa("query", "add", 4, "--kind", "table", "--limit", 50, "--key-bytes", 4, "--address", ADDRESS, "--workers",
+                     ",".join(a + ":18003" for a in addresses[:-1]), "--master", addresses[-1] + ":18002")
+    master.create_server(QUERIES)
+    return master
 
 
 def explained(q, query, settings=""):
@@ -76,7 +45,7 @@ def test_pruned_by_the_network(far):
     """First rows and groups, over frames that are lost too: the answers, and that rows were pruned and absorbed."""
     rng = random.Random(draw_seed())
     rows = [(i % 40, float(rng.randrange(10 ** 6))) for i in range(20000)]
-    spread(far, "t", ("k int32 not null", "x real not null"), rows)
+    far.deal("t", ("k int32 not null", "x real not null"), rows)
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public")
     want = queries.groups_of(rows)
     top = sorted((x for _, x in rows), reverse=True)
@@ -96,7 +65,7 @@ def test_random_tables(far):
     rng = random.Random(draw_seed())
     for i in range(15):
         table = foreign_random.Table(rng)
-        spread(far, "random", table.schema, table.rows)
+        far.deal("random", table.schema, table.rows)
         ways = "", "SET fpisa.preaggregate = on;", "SET fpisa.debug_loss = 0.1;"
         wrong = foreign_random.ask(far, table, "near", "far", "far", "random", rng.choice(ways), 4)
         assert not wrong, wrong[0]
@@ -104,12 +73,12 @@ def test_random_tables(far):
 
 def test_queries_are_taken(far):
     """A query at the aggregator has one master: another scan does without it, of another session, of the same, and of another program."""
-    spread(far, "t", ("k int32 not null", "x real not null"), [(i % 7, float(i)) for i in range(1000)])
+    far.deal("t", ("k int32 not null", "x real not null"), [(i % 7, float(i)) for i in range(1000)])
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public")
     top = "SELECT x FROM t ORDER BY x DESC LIMIT 2"
     first = subprocess.Popen([postgres.where("bindir") + "/psql", "-XqAt"], env=far.server.env(), stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, text=True)
-    first.stdin.write(f"BEGIN; DECLARE a CURSOR FOR SELECT k, max(x) FROM t GROUP BY k; FETCH 1 FROM a; SELECT 'held';\n")
+    first.stdin.write("BEGIN; DECLARE a CURSOR FOR SELECT k, max(x) FROM t GROUP BY k; FETCH 1 FROM a; SELECT 'held';\n")
     first.stdin.flush()
     while first.stdout.readline() != "held\n":
         pass
@@ -151,50 +120,42 @@ def test_queries_are_taken(far):
 
 def test_no_aggregator(far):
     """A query that is not there is an error that says what to do."""
-    spread(far, "t", ("k int32 not null", "x real not null"), [(1, 1.0)])
+    far.deal("t", ("k int32 not null", "x real not null"), [(1, 1.0)])
     far.sql("IMPORT FOREIGN SCHEMA x FROM SERVER far INTO public; ALTER SERVER far OPTIONS (SET queries 'topn 9 limit 10', SET timeout '1')")
     with pytest.raises(postgres.Failed, match=f"query 9: the aggregator at {ADDRESS} does not answer in 1000 ms"):
         far.sql("SELECT x FROM t ORDER BY x DESC LIMIT 1")
     assert far.sql("SET fpisa.pruning = none; SELECT x FROM t ORDER BY x DESC LIMIT 1") == [("1",)]
 
 
-def test_page(lab, tmp_path):
+def test_page(master):
     """doc/fdw.md, its statements and commands in their order, on the machines of doc/query.md's."""
     with open(os.path.join(TOP, "doc", "fdw.md")) as f:
         blocks = re.findall(r"^```(\w+)\n(.*?)^```$", f.read(), re.M | re.S)
-    net = lab(workers=3)
-    net.load()
-    q = Queries(net, str(tmp_path))
-    try:
-        for rank in range(2):
-            q.table(rank, [(1, "2024-05-01", 9.99), (2, "2024-05-01", 1e30), (1, "2024-05-02", -0.5), (2, None, -1e30), (2, "2024-05-03", 1.0)],
-                    ("shop int32 not null", "day date", "price real"), "sales")
-        q.serve()
-        q.add("table", 100000, "--key-bytes", 8, number=5)
-        q.add("topn", 1000, "--key-bytes", 8, number=6)
-        key = server_of(q)
-        for (kind, text), shown in zip(blocks, blocks[1:] + [("", "")]):
-            for old, new in (("10.0.0.11", net.addresses[0]), ("10.0.0.12", net.addresses[1]), ("10.0.0.13", net.addresses[2]),
-                             ("'10.0.0.1'", f"'{ADDRESS}'"), ("KEY", key), ("--kind", f"--address {ADDRESS} --kind")):
-                text = text.replace(old, new)
-            if kind == "sh" and "/srv/tables" in text:
-                for rank, row in enumerate(("1,Delft", "2,Gouda")):
-                    net.worker[rank].run("sh", "-ec", text.replace("1,Delft", row).replace("/srv/tables", q.directory(rank)))
-            elif kind == "sh":
-                for command in text.splitlines():
-                    net.fpisa(*command.split()[1:])
-            elif kind == "sql":
-                rows, asked = ["|".join(r).replace(ADDRESS, "10.0.0.1") for r in q.sql(text)], text
-                assert shown[0] != "text" or rows == shown[1].splitlines(), rows
-        plan = [r[0].strip().replace(ADDRESS, "10.0.0.1") for r in q.sql("EXPLAIN (COSTS OFF) " + asked[asked.rindex("SELECT"):])]
-        assert len(text.splitlines()) == 4 and all(line.strip() in plan for line in text.splitlines()), plan
-    finally:
-        if hasattr(q, "server"):
-            q.server.close()
-        q.close()
+    q, net = master, master.net
+    for rank in range(2):
+        q.table(rank, [(1, "2024-05-01", 9.99), (2, "2024-05-01", 1e30), (1, "2024-05-02", -0.5), (2, None, -1e30), (2, "2024-05-03", 1.0)],
+                ("shop int32 not null", "day date", "price real"), "sales")
+    q.serve()
+    q.add("table", 100000, "--key-bytes", 8, number=5)
+    q.add("topn", 1000, "--key-bytes", 8, number=6)
+    for (kind, text), shown in zip(blocks, blocks[1:] + [("", "")]):
+        for old, new in (("10.0.0.11", net.addresses[0]), ("10.0.0.12", net.addresses[1]), ("10.0.0.13", net.addresses[2]),
+                         ("'10.0.0.1'", f"'{ADDRESS}'"), ("KEY", q.secret), ("--kind", f"--address {ADDRESS} --kind")):
+            text = text.replace(old, new)
+        if kind == "sh" and "/srv/tables" in text:
+            for rank, row in enumerate(("1,Delft", "2,Gouda")):
+                net.worker[rank].run("sh", "-ec", text.replace("1,Delft", row).replace("/srv/tables", q.directory(rank)))
+        elif kind == "sh":
+            for command in text.splitlines():
+                net.fpisa(*command.split()[1:])
+        elif kind == "sql":
+            rows, asked = ["|".join(r).replace(ADDRESS, "10.0.0.1") for r in q.sql(text)], text
+            assert shown[0] != "text" or rows == shown[1].splitlines(), rows
+    plan = [r[0].strip().replace(ADDRESS, "10.0.0.1") for r in q.sql("EXPLAIN (COSTS OFF) " + asked[asked.rindex("SELECT"):])]
+    assert len(text.splitlines()) == 4 and all(line.strip() in plan for line in text.splitlines()), plan
 
 
-def test_demo():
+def test_demo(possible):
     """Five queries' shapes but TPC-H's, for which PyPI is needed; with frames that are lost."""
     p = subprocess.run([FPISA, "query", "demo", "--rows", "20000", "--scale", "0", "--loss", "0.02", "--json"], capture_output=True, text=True)
     assert p.returncode == 0, p.stderr
@@ -208,7 +169,7 @@ def test_demo():
 
 
 @pytest.mark.long
-def test_demo_tpch():
+def test_demo_tpch(possible):
     """TPC-H's 3 and 20, whose rows and groups filters prune, with frames that are lost."""
     p = subprocess.run([FPISA, "query", "demo", "--rows", "1000", "--scale", "0.01", "--loss", "0.02", "--json"], capture_output=True, text=True)
     if "from PyPI" in p.stderr:

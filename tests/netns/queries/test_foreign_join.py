@@ -6,9 +6,7 @@ import random
 import pytest
 
 import foreign_joins
-from lab import ADDRESS, SLOW, draw_seed
-from queries import Queries
-from test_foreign import possible, server_of, spread  # noqa: F401
+from lab import ADDRESS, draw_seed
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
 
@@ -22,27 +20,18 @@ AT_AGGREGATOR = [("join", 1, {"key-bytes": 16, "filter": "bitmap", "filter-keys"
 
 
 @pytest.fixture
-def far(lab, tmp_path):
-    """Two workers, queries with filters, each with ports of its own, and a server at the master."""
-    net = lab(workers=3)
-    net.load()
-    q = Queries(net, str(tmp_path))
-    q.serve()
-    listed = []
+def far(master):
+    """A server with queries with filters, each with ports of its own."""
+    master.serve()
+    listed, addresses = [], master.net.addresses
     for kind, number, options in AT_AGGREGATOR:
-        at = [f"{a}:{18000 + number}" for a in net.addresses]
-        net.fpisa("query", "add", number, "--kind", kind, "--address", ADDRESS, "--workers", ",".join(at[:-1]), "--master", at[-1],
-                  *(v for name, value in options.items() for v in ("--" + name, value)))
+        at = [f"{a}:{18000 + number}" for a in addresses]
+        master.net.fpisa("query", "add", number, "--kind", kind, "--address", ADDRESS, "--workers", ",".join(at[:-1]),
+                         "--master", at[-1], *(v for name, value in options.items() for v in ("--" + name, value)))
         listed.append(" ".join(map(str, [kind, number, *(v for o in options.items() for v in o)])) +
                       f" local-port {18000 + number} worker-port {18000 + number}")
-    key = server_of(q)
-    q.sql(f"""CREATE EXTENSION fpisa;
-CREATE SERVER far FOREIGN DATA WRAPPER fpisa OPTIONS (workers '{",".join(net.addresses[:-1])}', aggregator '{ADDRESS}',
-    queries '{", ".join(listed)}', timeout '{int(20 * SLOW)}');
-CREATE USER MAPPING FOR CURRENT_USER SERVER far OPTIONS (key '{key}')""")
-    yield q
-    q.server.close()
-    q.close()
+    master.create_server(", ".join(listed))
+    return master
 
 
 def scans_of(plan):
@@ -70,7 +59,7 @@ def random_joins(far, rounds):
     for i in range(rounds):
         tables = foreign_joins.Tables(rng)
         for name, rows in tables.rows.items():
-            spread(far, name, tables.schema, rows)
+            far.deal(name, tables.schema, rows)
         far.sql(tables.sql("far"))
         settings = rng.choice(["", "", "SET fpisa.debug_loss = 0.1;", "SET enable_hashjoin = off;", "SET enable_mergejoin = off;"])
         for query in tables.queries(8):
@@ -99,7 +88,7 @@ def test_counts(far):
     few = [(k, k * 3, "2024-01-01", "b", k % 5, 2.0) for k in range(1, 31)]
     tables = foreign_joins.Tables(random.Random(1), {"big": rows, "small": few, "third": few}, not_null=True)
     for name, there in tables.rows.items():
-        spread(far, name, tables.schema, there)
+        far.deal(name, tables.schema, there)
     far.sql(tables.sql("far"))
     path = "SET search_path = far, public;"
     big, small = explained(far, "SELECT * FROM big JOIN small USING (k) WHERE small.n = 0", path)

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from lab import alive, children, end, wait_until
-from queries import Queries
-from test_query_run import read_whole
+from queries import Queries, read_whole
 
 GROUPS = "--by", "k", "--value", "v", "--prune", "none"
 

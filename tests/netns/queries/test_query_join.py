@@ -9,8 +9,7 @@ import pytest
 
 import queries
 from lab import ADDRESS, children, draw_seed, wait_until
-from queries import Queries
-from test_query_run import read_whole
+from queries import Queries, read_whole
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
 

@@ -16,8 +16,8 @@ import time
 import pytest
 
 import queries
-from lab import ADDRESS, FPISA, HERE, LIBRARY, MTU, SLOW, draw_seed, end, wait_until
-from queries import Queries
+from lab import ADDRESS, FPISA, HERE, LIBRARY, MTU, draw_seed, end, wait_until
+from queries import Queries, read_whole
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
 
@@ -294,14 +294,6 @@ def test_interrupted(asked):
     assert status == 1 and f"worker {q.net.addresses[1]}:18001: the connection ended" in err, err
     says = q.fails("--by", "k", "--value", "v")
     assert f"worker {q.net.addresses[1]}:18001: no connection: Connection refused; is `fpisa query worker` running there?" in says
-
-
-def read_whole(p):
-    try:
-        out, err = p.communicate(timeout=150 * SLOW)
-    finally:
-        end(p)
-    return json.loads(out) if out and not p.returncode else None, p.returncode, err
 
 
 def write_private(path, text):

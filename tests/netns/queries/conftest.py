@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A PostgreSQL at the master, where one can run."""
+import pytest
+
+import postgres
+from far import Far
+
+
+@pytest.fixture
+def possible():
+    why = postgres.lacking()
+    if why:
+        pytest.skip(why)
+
+
+@pytest.fixture
+def master(possible, lab, tmp_path):
+    """Of two workers, which serve nothing yet."""
+    net = lab(workers=3)
+    net.load()
+    q = Far(net, str(tmp_path))
+    yield q
+    q.close()
