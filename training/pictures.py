@@ -67,12 +67,11 @@ def draw_differences(found):
         return "\n".join([*data, f"set title {plot.quoted(FORMATS[j])}", f"set xtics ({tics})", "set grid ytics",
                           f"set xrange [-0.6:{len(NETWORKS) - 0.4}]", "set ylabel 'points'",
                           "set key below", f"set yrange [{-top}:{top}]",
-                          "set arrow 1 from graph 0,first 0 to graph 1,first 0 nohead lc rgb 'black'",
-                          "set arrow 2 from graph 0,first 0.1 to graph 1,first 0.1 nohead dt 3",
-                          "set arrow 3 from graph 0,first -0.1 to graph 1,first -0.1 nohead dt 3",
-                          "plot " + ", ".join(plots or [EMPTY])])
+                          "plot 0 with lines lc rgb 'black' notitle, " +
+                          "".join(f"{at} with lines lc rgb 'black' dt 2 notitle, " for at in (0.1, -0.1)) +
+                          ", ".join(plots or [EMPTY])])
 
-    title = f"Accuracy less default's, mean of the last {LAST} epochs (dotted: the paper's 0.1)"
+    title = f"Accuracy less default's, mean of the last {LAST} epochs (dashed: the paper's 0.1)"
     return (1100, 420), panels(title, 2, 1, panel)
 
 
