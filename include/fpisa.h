@@ -456,6 +456,7 @@ struct fpisa_query_options {
 	const char *join;	/* another table at the same workers; NULL: none */
 	const char *on;		/* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
 	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
+	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file; NULL: by key_file */
 };
 
 /* A column of the answer. */

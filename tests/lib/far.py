@@ -2,7 +2,7 @@
 """Foreign tables over workers of a Lab, whose aggregator prunes and adds up: a PostgreSQL on the master's host."""
 import postgres
 from lab import ADDRESS, SLOW
-from queries import Queries, write_table
+from queries import Queries, last_key, write_table
 
 
 class Far(Queries):
@@ -10,8 +10,7 @@ class Far(Queries):
 
     def __init__(self, net, folder):
         super().__init__(net, folder)
-        with open(self.key) as f:
-            self.secret = [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
+        self.secret = last_key(self.key)
         with self.master.entered():
             self.server = postgres.Server()
         self.sql = self.server.sql

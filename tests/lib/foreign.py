@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 from postgres import BUILD, Failed
-from queries import write_table
+from queries import last_key, write_table
 
 FPISA = os.path.join(BUILD, "fpisa")
 
@@ -27,8 +27,7 @@ class Workers:
         self.processes, self.ports = [None] * n, [free_port() for _ in range(n)]
         try:
             subprocess.run([FPISA, "key", "new", "queries", self.key_file], check=True, stdout=subprocess.DEVNULL)
-            with open(self.key_file) as f:
-                self.key = [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
+            self.key = last_key(self.key_file)
             for rank in range(n):
                 os.mkdir(self.directory(rank))
                 self.serve(rank)

@@ -80,6 +80,11 @@ def number(x, double=False):
     return None if x is None else float(x) if double or not math.isfinite(float(x)) else real(float(x))
 
 
+def last_key(file):
+    with open(file) as f:
+        return [line for line in f.read().splitlines() if line and line[0] != "#"][-1]
+
+
 def write_table(folder, name, schema, rows, form="csv"):
     """rows: tuples; None is NULL."""
     os.makedirs(folder, exist_ok=True)

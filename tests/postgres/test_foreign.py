@@ -15,6 +15,7 @@ import foreign_random
 import postgres
 from foreign import fails
 from lab import children
+from queries import last_key
 
 SALES = [(1, "2024-05-01", 9.99), (2, "2024-05-01", 1e30), (1, "2024-05-02", -0.5), (2, None, -1e30), (2, "2024-05-03", 1.0)]
 WAYS = "SET fpisa.pruning = none;", "SET fpisa.pruning = workers;", "SET fpisa.pruning = none; SET fpisa.preaggregate = on;", \
@@ -253,7 +254,7 @@ def test_keys(far, server, workers):
     """A user without a mapping, with another key, with a file; what a user that is no superuser may say."""
     other = pathlib.Path(server.home) / "other-keys"
     subprocess.run([foreign.FPISA, "key", "new", "queries", str(other)], check=True, stdout=subprocess.DEVNULL)
-    key = [line for line in other.read_text().splitlines() if line and line[0] != "#"][-1]
+    key = last_key(other)
     os.chown(other, *([postgres.user()["user"], postgres.user()["group"]] if not os.geteuid() else (-1, -1)))
     far("CREATE ROLE somebody; GRANT USAGE ON FOREIGN SERVER far TO somebody; GRANT SELECT ON sales TO somebody; "
         "GRANT USAGE ON FOREIGN DATA WRAPPER fpisa TO somebody; GRANT CREATE ON DATABASE far TO somebody")
@@ -261,7 +262,8 @@ def test_keys(far, server, workers):
         be = "SET ROLE somebody; "
         assert "user mapping not found" in fails(server, be + "SELECT * FROM sales", "far")
         far(be + f"CREATE USER MAPPING FOR somebody SERVER far OPTIONS (key '{key}')")
-        assert "no key in common" in fails(server, be + "SELECT * FROM sales", "far")
+        said = fails(server, be + "SELECT * FROM sales", "far")
+        assert f"refuses key {key.rsplit(':', 1)[0]}: its file of keys has to have that line" in said and "no key in common" in said
         far(be + f"ALTER USER MAPPING FOR somebody SERVER far OPTIONS (SET key '{workers.key}')")
         assert far(be + "SELECT count(*) FROM sales") == [("5",)]
         assert far(be + "SELECT umoptions FROM pg_user_mappings WHERE usename = 'postgres'") == [("",)]

@@ -2,9 +2,6 @@
 /* A query of libfpisa in a session: its key, its errors, and that the statement may end meanwhile. */
 #define _GNU_SOURCE
 #include "fdw.h"
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -45,40 +42,19 @@ void fdw_fail(int error)
 	ereport(ERROR, errcode(sqlstate(error)), errmsg("%s", text));
 }
 
-/* The key as a file that nobody else has: the library reads files. Its descriptor. */
-static int key_as_file(const char *key)
-{
-	int fd = memfd_create("fpisa-key", MFD_CLOEXEC);
-
-	if (fd < 0 || fchmod(fd, 0600) || write(fd, key, strlen(key)) != (ssize_t)strlen(key)) {
-		if (fd >= 0)
-			close(fd);
-		ereport(ERROR, errcode_for_file_access(), errmsg("a file for the key: %m"));
-	}
-	return fd;
-}
-
 struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, const struct fdw_secrets *secrets, int *error)
 {
 	struct fpisa_query_options o = *wanted;
 	struct fpisa_query *q = NULL;
-	char name[32];
-	int fd = -1;
 
 	o.size = sizeof(o);
+	o.key = secrets->key;
 	o.key_file = secrets->key_file;
 	o.token = secrets->token;
 	if (!secrets->key && !secrets->key_file)
 		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("the user mapping has no key"),
 			errhint("ALTER USER MAPPING ... OPTIONS (ADD key '...')."));
-	if (secrets->key) {
-		fd = key_as_file(secrets->key);
-		snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-		o.key_file = name;
-	}
 	*error = fpisa_query_open(&q, &o);
-	if (fd >= 0)
-		close(fd);
 	if (*error && *error != -EADDRINUSE)
 		fdw_fail(*error);
 	return q;

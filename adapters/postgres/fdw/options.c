@@ -58,13 +58,14 @@ static uint64 token_of(const char *text)
 	return n;
 }
 
-/* NAME:ID:SECRET, the line of a file of keys. */
+/* NAME:ID:SECRET, the line of a file of keys: 31 characters at most, 8 digits, 64 digits. */
 static void check_key(const char *text)
 {
-	const char *id = strchr(text, ':'), *secret = id ? strchr(id + 1, ':') : NULL;
+	static const char digits[] = "0123456789abcdef";
+	size_t name = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 
-	if (!secret || id == text || strlen(secret + 1) != 64 || strspn(id + 1, "0123456789abcdef") != (size_t)(secret - id - 1) ||
-	    strspn(secret + 1, "0123456789abcdef") != 64)
+	if (!name || name > 31 || strlen(text) != name + 74 || text[name] != ':' || strspn(text + name + 1, digits) != 8 ||
+	    text[name + 9] != ':' || strspn(text + name + 10, digits) != 64)
 		bad_value("key", "...", "It is a line NAME:ID:SECRET of a file that \"fpisa key new\" wrote.");
 }
 

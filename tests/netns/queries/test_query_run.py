@@ -429,3 +429,23 @@ def test_library(asked, table_rows):
             assert [(int(r[0]), float(r[1])) for r in said["rows"]] == rows
         assert said["counts"]["rows"] == table_rows
         assert said["turns"] < 500 + table_rows / 100, said["turns"]
+
+
+def test_key_itself(asked, tmp_path):
+    """As a file's line, in place of the file."""
+    q, other = asked(1), str(tmp_path / "other-keys")
+    q.net.fpisa("key", "new", "queries", other)
+    q.table(0, [(1, 2.0)])
+    q.serve()
+
+    def ask(**options):
+        return read_whole(q.master.spawn(sys.executable, "-B", ASKING, LIBRARY,
+                                         json.dumps({"workers": q.net.addresses[0], "table": "t", **options})))
+
+    assert ask(key=queries.last_key(q.key))[0]["rows"] == [["1", "2.0"]]
+    key = queries.last_key(other)
+    _, status, err = ask(key=key)
+    assert status == 1 and f"refuses key {key.rsplit(':', 1)[0]}: its file of keys has to have that line" in err and key not in err, err
+    for wrong in "", "queries", key + "0", key + "\n", key.upper():
+        assert ask(key=wrong)[1:] == (1, "-22: options.key is no key NAME:ID:SECRET; `fpisa key new` writes one\n")
+    assert ask(key=key, key_file=other)[2] == "-22: options.key and options.key_file: give one of them\n"

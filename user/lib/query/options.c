@@ -106,12 +106,16 @@ static int take_workers(struct fpisa_query *q, const char *list)
 	return 0;
 }
 
-static int take_key(struct fpisa_query *q, const char *file)
+static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 {
+	const char *file = o->key_file ? o->key_file : getenv("FPISA_KEY");
 	char why[FPISA_MESSAGE_SIZE - 64];
 	int rc;
 
-	file = file ? file : getenv("FPISA_KEY");
+	if (o->key && o->key_file)
+		return bad("options.key and options.key_file: give one of them");
+	if (o->key)
+		return fpisa_psk_parse(o->key, &q->psk) ? bad("options.key is no key NAME:ID:SECRET; `fpisa key new` writes one") : 0;
 	if (!file || !*file)
 		return bad("workers take a key: set FPISA_KEY, --key or options.key_file to the file that has it");
 	rc = copy_text(&q->key_file, file);
@@ -134,7 +138,7 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 	if (!rc && o->aggregator)
 		rc = fpisa_parse_address(o->aggregator, &q->aggregator, &q->aggregator_port);
 	if (!rc)
-		rc = take_key(q, o->key_file);
+		rc = take_key(q, o);
 	if (!rc)
 		rc = copy_text(&q->table, o->table);
 	if (!rc)

@@ -36,6 +36,9 @@ static int connection_failed(const struct fpisa_query *q, const struct fpisa_que
 		return of_worker(w, rc);
 	fpisa_psk_identity(&q->psk, identity);
 	snprintf(why, sizeof(why), "%s", fpisa_error());
+	if (!q->key_file)
+		return fpisa_fail(rc, "worker %s: refuses key %s: its file of keys has to have that line when it starts; %s", w->name,
+				  identity, why);
 	return fpisa_fail(rc, "worker %s: refuses key %s, the last of the master's file %.150s: its own file of keys has to have that line "
 			      "when it starts; %s",
 			  w->name, identity, q->key_file, why);
