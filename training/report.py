@@ -261,11 +261,10 @@ def network(lines):
         ["network", "format", "arm", "ranks", "steps", "all ranks have the same bits", "those of `mem`"], rows))
 
 
-def text(records, cost_lines, network_lines=()):
+def of_runs(records):
     found = index(records)
-    others = ["## Over XDP and over `mem`\n", network(network_lines), "## What a sum costs a worker\n", cost(cost_lines)]
     if not found:
-        return "\n".join(["", heading(found), *others, ""])
+        return "\n" + heading(found)
     return "\n".join([
         "", heading(found),
         "## The answer\n", answer(found),
@@ -280,7 +279,12 @@ def text(records, cost_lines, network_lines=()):
         "steps are all. Relative errors are of sums that are not zero.\n",
         "![Relative errors of the gradients' sums](pictures/training-errors.svg)\n", errors(found),
         "Of `fpisa-a` in FP32 by network and epoch, absolute errors of all sums:\n", phases(found),
-        "## Beside the paper\n", claims(found), *others]) + "\n"
+        "## Beside the paper\n", claims(found)])
+
+
+def text(records, cost_lines, network_lines=()):
+    return "\n".join([of_runs(records), "## Over XDP and over `mem`\n", network(network_lines),
+                      "## What a sum costs a worker\n", cost(cost_lines), ""])
 
 
 # -- the page ----------------------------------------------------------------------------
@@ -305,7 +309,7 @@ def main():
         if sys.argv[1:] == ["write"]:
             return write()
         if sys.argv[1:2] == ["show"] and len(sys.argv) == 3:
-            print(text(read(sys.argv[2]), []))
+            print(of_runs(read(sys.argv[2])))
             return 0
     except ValueError as e:
         sys.exit(f"report.py: {e}")
