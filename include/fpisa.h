@@ -428,7 +428,7 @@ enum fpisa_aggregate {
 struct fpisa_query_options {
 	size_t size;	       /* sizeof(struct fpisa_query_options), so that it may grow */
 	const char *workers;   /* ADDR[:PORT],... of their TCP port, which is 18001 by default */
-	const char *key_file;  /* the file whose last key is used; NULL: what FPISA_KEY names */
+	const char *key_file;  /* the file whose last key is used; NULL: what FPISA_KEY names, if there is no `key` */
 	const char *table;
 	const char *value;     /* a column of type real: of the order, or of the aggregates; NULL: groups are counted alone */
 	const char *by;	       /* columns of the key, "a,b"; NULL: no groups */
@@ -456,7 +456,7 @@ struct fpisa_query_options {
 	const char *join;	/* another table at the same workers; NULL: none */
 	const char *on;		/* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
 	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
-	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file; NULL: by key_file */
+	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
 };
 
 /* A column of the answer. */

@@ -27,8 +27,9 @@ sys.path[:0] = [os.path.join(TOP, part) for part in ("bench", "bench/report")]
 
 import data as images  # noqa: E402
 import replica  # noqa: E402
+from plan import NETWORKS  # noqa: E402
 from quota import Quota  # noqa: E402
-from sweep import machine  # noqa: E402
+from sweep import machine, words  # noqa: E402
 
 CONTENDERS = "none", "fpisa", "switchml"
 CHUNK = 256  # values of a frame; of one exponent
@@ -126,7 +127,7 @@ def numbers(text):
 def main():
     p = argparse.ArgumentParser(prog="training/cost.py", description=__doc__.splitlines()[0])
     p.add_argument("build", metavar="BUILD", type=os.path.abspath)
-    p.add_argument("--models", type=lambda text: text.split(","), default=["mlp", "vgg"])
+    p.add_argument("--models", type=words(("mlp", *NETWORKS)), default=["mlp", "vgg"])
     p.add_argument("--workers", type=int, default=2)
     p.add_argument("--quotas", type=numbers, default=[0, 50, 25])
     p.add_argument("--rounds", type=int, default=5)

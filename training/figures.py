@@ -4,7 +4,7 @@ format, and another arm than the one it is held against; shares of elements and 
 """
 import statistics
 
-from plan import EPOCHS, EXPERIMENT, NETWORKS, SEEDS
+from plan import EPOCHS, EXPERIMENT, FORMATS, NETWORKS, SEEDS
 
 LAST = 5  # epochs of which a mean is less restless than one
 T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # 0.975, by number of values
@@ -56,6 +56,13 @@ def paired_all(found, format, arm, of, base="default"):
             for s in sorted(seeds)]
 
 
+def formats_differ(found, of):
+    """FP16 less FP32 in default addition, of each seed that has all networks in both: the mean of the networks."""
+    seeds = set.intersection(*(set(found.get((m, f, "default"), {})) for m in NETWORKS for f in FORMATS))
+    return [statistics.fmean(of(found[m, "fp16", "default"][s]) - of(found[m, "fp32", "default"][s]) for m in NETWORKS)
+            for s in sorted(seeds)]
+
+
 # -- errors of sums ---------------------------------------------------------------
 
 def samples(found, format, arm, model, epoch=None):
@@ -70,12 +77,12 @@ def share(samples_, of):
 
 def within(kind, low, high=None):
     """For share(): errors of decades low..high-1, of elements; without `high` those that are not finite too."""
-    def of(s):
-        counts = s[kind]
-        return (sum(n for d, n in counts.items() if (high is None if d == "special" else d != "none" and low <= int(d) and
-                                                     (high is None or int(d) < high))), sum(counts.values()))
+    def inside(decade):
+        if decade == "special":
+            return high is None
+        return decade != "none" and low <= int(decade) and (high is None or int(decade) < high)
 
-    return of
+    return lambda s: (sum(n for decade, n in s[kind].items() if inside(decade)), sum(s[kind].values()))
 
 
 def of_adds(name):

@@ -21,9 +21,8 @@ TOP = os.path.dirname(HERE)
 sys.path[:0] = [os.path.join(TOP, part) for part in ("adapters/python", "bench", "tests/lib")]
 
 import plan  # noqa: E402
-from sweep import machine  # noqa: E402
+from sweep import machine, words  # noqa: E402
 
-WORKERS = 8
 JOB = 1
 WAIT_S = 300  # eight processes load torch
 
@@ -73,10 +72,6 @@ def compare(net, settings, steps, data, downloads):
             "flags": sorted({f for r in ranks for f in r["flags"]}), "retransmits": sum(r["retransmits"] for r in ranks)}
 
 
-def words(known):
-    return lambda text: [w for w in text.split(",") if w in known or sys.exit(f"network.py: {w}: there are {', '.join(known)}")]
-
-
 def main():
     p = argparse.ArgumentParser(prog="training/network.py", description=__doc__.splitlines()[0])
     p.add_argument("build", metavar="BUILD", type=os.path.abspath)
@@ -98,7 +93,7 @@ def main():
     images.load(args.data, downloads)  # where there is a route: namespaces have none
     lines, good = [{**machine(), "date": datetime.date.today().isoformat()}], True
     print(json.dumps(lines[0]), flush=True)
-    net = labs.Lab(WORKERS)
+    net = labs.Lab(plan.WORKERS)
     try:
         net.load()
         for model in args.models:

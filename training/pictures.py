@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(TOP, "bench", "report"))
 
 import plot  # noqa: E402
 from figures import LAST, index, interval, last, paired, samples  # noqa: E402
-from plan import ARMS, EPOCHS, FORMATS, NETWORKS  # noqa: E402
+from plan import ARMS, CLAIM, EPOCHS, FORMATS, NETWORKS  # noqa: E402
 
 PICTURES = os.path.join(TOP, "doc", "pictures")
 NOT_RUN = "not run yet"
@@ -68,10 +68,10 @@ def draw_differences(found):
                           f"set xrange [-0.6:{len(NETWORKS) - 0.4}]", "set ylabel 'points'",
                           "set key below", f"set yrange [{-top}:{top}]",
                           "plot 0 with lines lc rgb 'black' notitle, " +
-                          "".join(f"{at} with lines lc rgb 'black' dt 2 notitle, " for at in (0.1, -0.1)) +
+                          "".join(f"{at} with lines lc rgb 'black' dt 2 notitle, " for at in (CLAIM, -CLAIM)) +
                           ", ".join(plots or [EMPTY])])
 
-    title = f"Accuracy less default's, mean of the last {LAST} epochs (dashed: the paper's 0.1)"
+    title = f"Accuracy less default's, mean of the last {LAST} epochs (dashed: the paper's {CLAIM})"
     return (1100, 420), panels(title, 2, 1, panel)
 
 

@@ -4,8 +4,8 @@
 
     rank.py ADDRESS JOB RANK PLAN
 
-PLAN is JSON: settings (plan.py; the arm is the job's mode), workers, steps, downloads. Writes JSON: the bits of all
-parameters after the steps, which flags were raised, and the handle's counts of frames.
+PLAN is JSON: settings (plan.py; the arm is the job's mode), workers, steps, data, downloads. Writes JSON: the bits of all
+parameters after the steps, which flags were raised, and how many frames were sent again.
 """
 import json
 import os
@@ -35,9 +35,8 @@ def main():
             total, raised = handle.allreduce(r.gradient(r.batches(step // r.steps)[step % r.steps][rank]))
             flags |= raised
             r.update(total)
-        info = handle.info
-    print(json.dumps({"rank": rank, "weights": r.digest(), "flags": [f.name for f in fpisa.Flags if f & flags],
-                      "mode": info.mode, "sent": info.sent, "retransmits": info.retransmits}))
+        retransmits = handle.info.retransmits
+    print(json.dumps({"weights": r.digest(), "flags": [f.name for f in fpisa.Flags if f & flags], "retransmits": retransmits}))
 
 
 if __name__ == "__main__":

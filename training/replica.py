@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 
 import models
+from plan import WORKERS
 
-WORKERS, BATCH = 8, 16
+BATCH = 16
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4  # the paper's
 EVALUATED = 100  # images at once, which stay in a cache
 TYPES = {"fp32": torch.float32, "fp16": torch.float16}

@@ -5,8 +5,9 @@
     report.py write		into the page, between its marks, and its pictures: `make training-page`
     report.py show FILE	the tables of other records, to stdout
 
-Nobody writes a figure of a run by hand (tests/tree/test_training.py). figures.py has what they are.
+Nobody writes a figure of the page by hand (tests/tree/test_training.py). figures.py has what they are.
 """
+import math
 import os
 import statistics
 import sys
@@ -14,10 +15,10 @@ import sys
 sys.dont_write_bytecode = True
 
 import pictures  # noqa: E402
-from figures import (LAST, final, index, interval, last, last_loss, of_adds, paired, paired_all, samples, share,  # noqa: E402
-                     within)
+from figures import (LAST, final, formats_differ, index, interval, last, last_loss, of_adds, paired, paired_all,  # noqa: E402
+                     samples, share, within)
 from pictures import NOT_RUN  # noqa: E402
-from plan import ARMS, EPOCHS, FORMATS, MODES, NETWORKS, SEEDS  # noqa: E402
+from plan import ARMS, CLAIM, EPOCHS, FORMATS, MODES, NETWORKS, PLAIN, SEEDS  # noqa: E402
 from sweep import read  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,7 +26,6 @@ RECORDS, COST, NETWORK = (os.path.join(HERE, "records", name + ".jsonl") for nam
 PAGE = os.path.join(HERE, "..", "doc", "training.md")
 BEGIN, END = "<!-- make training-page -->\n", "<!-- end of records -->\n"
 COST_NAMES = {"none": "none", "fpisa": "`fpisa`", "switchml": "SwitchML-style"}
-CLAIM = 0.1  # points: the paper's
 
 
 # -- tables -----------------------------------------------------------------------
@@ -80,37 +80,60 @@ def verdict(values):
     mean, half = interval(values)
     if abs(mean) + half < CLAIM:
         return f"below {CLAIM}"
-    return f"above {CLAIM}" if abs(mean) - half > CLAIM else "not settled: 0.1 is in the interval"
+    return f"above {CLAIM}" if abs(mean) - half > CLAIM else "not settled"
 
 
-def farthest(found, arms):
-    """How far from default the ends of these arms' intervals reach, in points; None of no interval."""
-    of_arms = [interval(v) for f in FORMATS for a in arms for v in [paired_all(found, f, a, last)] if len(v) > 1]
-    return max((abs(mean) + half for mean, half in of_arms), default=None)
+def caveats(found):
+    """What the answer's table does not say by itself; nothing where there is no interval."""
+    pooled = {(f, a): v for f in FORMATS for a in ARMS[1:] for v in [paired_all(found, f, a, last)] if len(v) > 1}
+    single = {(f, a, m): v for f in FORMATS for a in ARMS[1:] for m in NETWORKS for v in [paired(found, m, f, a, last)]
+              if len(v) > 1}
+    if not pooled:
+        return ""
+
+    def settled(of):
+        return f"{sum(verdict(v) != 'not settled' for v in of.values())} of {len(of)}"
+
+    def without_0(of):
+        return [f"{key[0]} {named(key[1])}" for key, (mean, half) in ((k, interval(v)) for k, v in of.items()) if abs(mean) > half]
+
+    def farthest(of, null):
+        ends = [abs(mean) + half for key, (mean, half) in ((k, interval(v)) for k, v in of.items()) if (key[1] == "reversed") == null]
+        return f"{math.ceil(round(100 * max(ends), 6)) / 100:.2f}" if ends else NOT_RUN
+
+    out = without_0(pooled)
+    return (
+        f"- Whether a difference to default is below the paper's {CLAIM}, these runs settle in {settled(pooled)} means of the four "
+        f"networks, and in\n  {settled(single)} of single ones.\n"
+        f"- The ends of the intervals less default are within {farthest(pooled, False)} points of 0 for the modes, and within "
+        f"{farthest(pooled, True)} for the null arm; of single\n  networks within {farthest(single, False)} and {farthest(single, True)}.\n"
+        f"- Of these {len(pooled)} intervals {len(out)} {'leaves' if len(out) == 1 else 'leave'} 0 out{' (' + ', '.join(out) + ')' if out else ''}, "
+        f"of those of single networks (mean of the last {LAST}) {len(without_0(single))} of {len(single)}.\n  Chance alone does that to "
+        "one in twenty" + ("; of reversed, the null arm, it is chance, for its additions are no worse and no better.\n"
+                           if any(name.endswith("reversed") for name in out) else ".\n") +
+        "- An interval that has 0 does not show that two arms are alike, only that these runs cannot tell them apart. All arms are held "
+        "against the\n  same runs of default, so their differences to it go together; those to reversed, the null arm, do the same.\n")
 
 
 def answer(found):
     """What the whole says of the question at the page's top."""
-    rows = [[format, named(arm), *(with_interval(paired_all(found, format, arm, last, base), "+") if arm != base else "-"
-                                   for base in ("default", "reversed")), verdict(paired_all(found, format, arm, last))]
-            for format in FORMATS for arm in ARMS[1:]]
-    of_networks = [interval(v) for f in FORMATS for m in NETWORKS for a in ARMS[1:] for v in [paired(found, m, f, a, last)]
-                   if len(v) > 1]
-    modes, null = farthest(found, MODES), farthest(found, ["reversed"])
-    without = sum(abs(mean) > half for mean, half in of_networks)
-    right = statistics.fmean(last(r) for by_seed in found.values() for r in by_seed.values()) / 100
-    return table(["format", "arm", "less default", "less reversed", f"the difference to default beside the paper's {CLAIM}"],
-                 rows) + (
-        f"\nPoints of accuracy, mean of the last {LAST} epochs, mean of the four networks; a pair is a seed.\n\n"
-        + (f"- No end of a mode's interval is farther from default than {modes:.2f} points, and none of the null arm's than "
-           f"{null:.2f}.\n" if modes and null else "") +
-        "- An interval that has 0 does not show that two arms are alike, only that these runs cannot tell them apart. All arms are "
-        "held against the\n  same runs of default, so their differences to it go together; those to reversed, the null arm, do the same.\n"
-        f"- {without} of the {len(of_networks)} intervals of single networks further down leave 0 out; chance alone does that to one in twenty.\n"
+    rows = []
+    for format in FORMATS:
+        for arm in ARMS[1:]:
+            row = [format, named(arm)]
+            for base in PLAIN:
+                values = paired_all(found, format, arm, last, base)
+                row += [with_interval(values, "+"), verdict(values)] if arm != base else ["-", "-"]
+            rows.append(row)
+    runs = [r for by_seed in found.values() for r in by_seed.values()]
+    right = statistics.fmean(map(last, runs)) / 100
+    return table(["format", "arm", "less default", f"beside {CLAIM}", "less reversed", f"beside {CLAIM}"], rows) + (
+        f"\nPoints of accuracy, mean of the last {LAST} epochs, mean of the four networks; a pair is a seed. Below {CLAIM}: all of the "
+        f"interval is;\nnot settled: {CLAIM} or -{CLAIM} is in it.\n\n{caveats(found)}"
         "- Intervals are over seeds. The images held out are the same 1,000 in all runs: others would move an accuracy of "
         f"{100 * right:.1f}% by\n  {100 * (right * (1 - right) / 1000) ** 0.5:.2f} points (standard deviation), all arms alike or "
-        "nearly so.\n- MNIST is near its ceiling here: a weak test of harm. The loss held out, further down, is finer than "
-        "counted images.\n")
+        "nearly so.\n" + ("- MNIST is near its ceiling here: a weak test of harm. The loss held out, further down, is finer than "
+                          "counted images.\n" if runs[0]["data"] == "mnist" else ""))
 
 
 def epochs_shown():
@@ -170,54 +193,58 @@ BAND = within("absolute", -10, -8)
 BEYOND = within("absolute", -8)
 
 
+def of_sample(values):
+    """Of shares a run: the median, and from the lowest to the highest."""
+    if not values:
+        return NOT_RUN
+    return f"{statistics.median(values):.3g}" + (f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else "")
+
+
 def phases(found):
     """What `fpisa-a` lost by network and epoch; default addition's errors beside it."""
     rows = []
     for model, name in NETWORKS.items():
         for epoch in sorted({s["epoch"] for a in ARMS for s in samples(found, "fp32", a, model)}):
             ours, theirs = (samples(found, "fp32", a, model, epoch) for a in ("fpisa-a", "default"))
-            rows.append([name, str(epoch), *(f"{share(ours, of):.3g}%" if ours else NOT_RUN for of in (
+            rows.append([name, str(epoch), *(of_sample([share([s], of) for s in ours]) for of in (
                 of_adds("overwritten"), of_adds("overflowed"), BAND, BEYOND)), *(
-                    f"{share(theirs, of):.3g}%" if theirs else NOT_RUN for of in (BAND, BEYOND))])
+                    of_sample([share([s], of) for s in theirs]) for of in (BAND, BEYOND))])
     return table(["network", "epoch", "overwrote", "saturated", "errors in 1e-10 .. 1e-8", "larger", "default: in 1e-10 .. 1e-8",
                   "larger"], rows)
 
 
-def formats_differ(found, of):
-    """FP16 less FP32 in default addition: from the lowest to the highest network's mean over seeds; None of nothing."""
-    means = []
-    for m in NETWORKS:
-        half, single = (found.get((m, f, "default"), {}) for f in ("fp16", "fp32"))
-        pairs = [of(r) - of(single[s]) for s, r in half.items() if s in single]
-        means += [statistics.fmean(pairs)] if pairs else []
-    return f"{min(means):+.2f} to {max(means):+.2f}" if means else None
-
-
 def claims(found):
     """The paper's sentences beside what is here."""
-    def of_a(of, arm="fpisa-a", epoch=None):
-        values = {m: share(s, of) for m in NETWORKS for s in [samples(found, "fp32", arm, m, epoch)] if s}
+    def of_a(of, arm="fpisa-a", epoch=None, middle=lambda s, of: share(s, of)):
+        values = {m: middle(s, of) for m in NETWORKS for s in [samples(found, "fp32", arm, m, epoch)] if s}
         vgg, others = ([v for m, v in values.items() if (m == "vgg") == is_vgg] for is_vgg in (True, False))
         return "; ".join(f"{name} {percents(v)}" for name, v in (("VGG", vgg), ("others", others)) if v) or NOT_RUN
+
+    def median(samples_, of):
+        return statistics.median(share([s], of) for s in samples_)
+
+    def more_than(limit, of):
+        steps = [share([s], of) for m in NETWORKS for s in samples(found, "fp32", "fpisa-a", m)]
+        return f"; more in {sum(v > limit for v in steps)} of the {len(steps)} steps looked at, at most {max(steps):.3g}%" if steps else ""
 
     a = [r for m in NETWORKS for r in found.get((m, "fp32", "fpisa-a"), {}).values()]
     overflow = f"OVERFLOW in {100 * sum(r['flags'].get('OVERFLOW', 0) for r in a) / sum(r['steps'] for r in a):.3g}% of the steps" \
         if a else NOT_RUN
     of_a_all = "; ".join(f"{f} {with_interval(paired_all(found, f, 'fpisa-a', last), '+')}" for f in FORMATS)
     epochs = [(f"epoch {e}", lambda r, e=e: r["accuracy"][e - 1]) for e in (1, 5)] + [(f"the last {LAST}", last)]
-    slower = [f"{name} {points}" for name, of in epochs for points in [formats_differ(found, of)] if points]
+    slower = "; ".join(f"{name} {with_interval(formats_differ(found, of), '+')}" for name, of in epochs)
     looked_at = sorted({s["epoch"] for m in NETWORKS for s in samples(found, "fp32", "fpisa-a", m)})
+    overwritten, saturated = of_adds("overwritten"), of_adds("overflowed")
     return table(["the paper", "here"], [
         ["\"the accuracy differs by less that 0.1%\" after 40 epochs, `fpisa-a`", f"{of_a_all} points, all networks: \"The answer\""],
-        ["slower convergence of FP16, and a lower final accuracy",
-         "FP16 less FP32, default, points by network: " + "; ".join(slower) if slower else NOT_RUN],
+        ["slower convergence of FP16, and a lower final accuracy", f"FP16 less FP32, default, points, all networks: {slower}"],
         ["more than 95% of the errors of `fpisa-a` are in 1e-10 .. 1e-8 (VGG19)",
          f"{of_a(BAND)}. Of default addition: {of_a(BAND, 'default')}"],
-        ["overwrites are less than 0.9% of the adds", of_a(of_adds("overwritten"))],
-        ["errors of left shifts are less than 0.1% of the adds", f"saturated: {of_a(of_adds('overflowed'))}"],
+        ["overwrites are less than 0.9% of the adds", of_a(overwritten) + more_than(0.9, overwritten)],
+        ["errors of left shifts are less than 0.1% of the adds", f"saturated: {of_a(saturated)}{more_than(0.1, saturated)}"],
         ["\"no overflow occurs\"", overflow],
-        ["errors are distributed alike in early, middle and final epochs", "1e-8 and more: " + ". ".join(
-            f"Epoch {e}: {of_a(BEYOND, epoch=e)}" for e in looked_at) if looked_at else NOT_RUN]]) + (
+        ["errors are distributed alike in early, middle and final epochs", "1e-8 and more, medians of runs: " + ". ".join(
+            f"Epoch {e}: {of_a(BEYOND, epoch=e, middle=median)}" for e in looked_at) if looked_at else NOT_RUN]]) + (
         "\nThe paper's errors are against additions in the format, these against the sum in binary64: default addition has some too, "
         "and how many of\nthem are in that band is above all a matter of how large gradients are. A left shift discards nothing here, but "
         "may fill the register:\nthe paper counts on seven spare bits for 128 adds; a value that was shifted by seven leaves none, and the "
@@ -244,7 +271,7 @@ def cost(lines):
             "quartiles of what depends on the others. Ratios are of the same round.\n")
     best = max((line["samples_to_switchml"] for line in lines if "samples_to_switchml" in line), default=None)
     if best is not None:
-        text += f"The paper's \"up to 85.9%\" is a ratio of samples a second of 1.859; the largest here is {best:.2f}.\n"
+        text += f"The paper's \"up to 85.9%\" is a ratio of samples a second of 1.859; the largest median here is {best:.2f}.\n"
     return text + "\n" + table(["network, parameters", "quota a worker", "sums", "ns of CPU time a value", ": SwitchML-style",
                                 "samples a second", ": SwitchML-style", "ms of CPU time a sample",
                                 "periods in which the quota stopped it"], rows)
@@ -261,29 +288,30 @@ def network(lines):
         ["network", "format", "arm", "ranks", "steps", "all ranks have the same bits", "those of `mem`"], rows))
 
 
-def of_runs(records):
+def of_runs(records, picture=lambda text, name: ""):
     found = index(records)
     if not found:
         return "\n" + heading(found)
     return "\n".join([
         "", heading(found),
         "## The answer\n", answer(found),
-        "## Accuracy by epoch\n", f"Per cent of the 1,000 images held out. The pictures begin at {pictures.LOWEST}%.\n",
-        "![Accuracy by epoch, FP32](pictures/training-fp32.svg)\n",
-        "![Accuracy by epoch, FP16](pictures/training-fp16.svg)\n",
+        "## Accuracy by epoch\n", "Per cent of the 1,000 images held out.\n",
+        picture(f"Accuracy by epoch, FP32, from {pictures.LOWEST}%", "fp32") + picture(f"Accuracy by epoch, FP16, from {pictures.LOWEST}%", "fp16") +
         accuracy(found),
         "## Differences to default addition\n", "Points of accuracy, in pairs; an image is 0.1. The loss is the mean cross entropy of the images held out.\n",
-        "![Differences to default addition](pictures/training-differences.svg)\n", differences(found),
+        picture("Differences to default addition", "differences") + differences(found),
         "## What the sums lost\n",
-        "Of the step in the middle of the first, the middle and the last epoch, from the lowest to the highest network; "
-        "steps are all. Relative errors are of sums that are not zero.\n",
-        "![Relative errors of the gradients' sums](pictures/training-errors.svg)\n", errors(found),
-        "Of `fpisa-a` in FP32 by network and epoch, absolute errors of all sums:\n", phases(found),
+        "Of the step in the middle of the first, the middle and the last epoch, all runs together, from the lowest to the highest "
+        "network; steps are all.\nRelative errors are of sums that are not zero.\n",
+        picture("Relative errors of the gradients' sums", "errors") + errors(found),
+        "Of `fpisa-a` in FP32 by network and epoch, absolute errors of all sums; per cent, the median run, and from the lowest to the highest:\n",
+        phases(found),
         "## Beside the paper\n", claims(found)])
 
 
 def text(records, cost_lines, network_lines=()):
-    return "\n".join([of_runs(records), "## Over XDP and over `mem`\n", network(network_lines),
+    return "\n".join([of_runs(records, lambda text, name: f"![{text}](pictures/training-{name}.svg)\n\n"),
+                      "## Over XDP and over `mem`\n", network(network_lines),
                       "## What a sum costs a worker\n", cost(cost_lines), ""])
 
 

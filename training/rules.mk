@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Training by every way to add gradients (doc/training.md). CIFAR10=DIR has the user's files of CIFAR-10 in place of MNIST.
+# Training by five ways to add gradients (doc/training.md). CIFAR10=DIR has the user's files of CIFAR-10 in place of MNIST.
 
 .PHONY: training training-long training-page training-network training-cost
 TRAINING_PACKAGES := python3-torch

@@ -48,6 +48,15 @@ def test_version():
     assert f'version = "{version}"' in text and f'"fpisa == {version}"' in text
 
 
+async def many(reducer, handle):
+    """Calls that are under way together."""
+    r = reducer(handle)
+    try:
+        return await asyncio.wait_for(asyncio.gather(*(r.allreduce(np.full(1000 * i + 1, i, "f4")) for i in range(9))), 60)
+    finally:
+        r.close()
+
+
 def test_page():
     """Its programs compile, those over mem run, and it has every name."""
     with open(os.path.join(TOP, "doc", "python.md")) as f:
@@ -61,7 +70,7 @@ def test_page():
             exec(program, names)
         if "asyncio" in program:
             with fpisa.Mem(2) as mem:
-                for sums, _ in mem.run(lambda handle: asyncio.run(names["allreduce"](handle, np.ones(10, "f4")))):
-                    assert (sums == 2).all()
+                for results in mem.run(lambda handle: asyncio.run(many(names["Reducer"], handle))):
+                    assert all((sums == 2 * i).all() for i, (sums, _) in enumerate(results))
     for name in fpisa.__all__:
         assert re.search(rf"(`|fpisa\.){name}\b", text), name

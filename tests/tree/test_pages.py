@@ -48,6 +48,17 @@ def test_tables_are_whole(page):
         assert re.fullmatch(r"\|[-:|]+\|", rows.splitlines()[1]) and len(set(cells)) == 1, rows
 
 
+def test_map():
+    """DEVELOPING.md names no program that is not there, and each of the rooms whose files it lists."""
+    there = {f for path, _, files in os.walk(TOP) if not {".git", "build"} & set(path.split(os.sep)) for f in files}
+    named = set(re.findall(r"[\w-][\w.-]*\.(?:py|sh|c|h|hpp|cpp|mk)\b", read("DEVELOPING.md")))
+    assert named - there <= {"fpisa_abi.h"}, named - there  # that one is made
+    for room in "tests/lib", "training", "adapters/python/fpisa":
+        files = {f for f in os.listdir(os.path.join(TOP, room)) if re.fullmatch(r"[^_]\w*\.\w+|_[^_]\w*\.py", f)} - {"py.typed"}
+        unnamed = {f for f in files if not re.search(rf"(?<![\w.]){re.escape(f)}", read("DEVELOPING.md"))}
+        assert not unnamed, room
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_make_targets(page):
     makefile = read("Makefile")

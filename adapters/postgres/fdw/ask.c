@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* A query of libfpisa in a session: its key, its errors, and that the statement may end meanwhile. */
-#define _GNU_SOURCE
 #include "fdw.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"

@@ -117,7 +117,7 @@ static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 	if (o->key)
 		return fpisa_psk_parse(o->key, &q->psk) ? bad("options.key is no key NAME:ID:SECRET; `fpisa key new` writes one") : 0;
 	if (!file || !*file)
-		return bad("workers take a key: set FPISA_KEY, --key or options.key_file to the file that has it");
+		return bad("workers take a key: set FPISA_KEY, --key or options.key_file to the file that has it, or options.key to it");
 	rc = copy_text(&q->key_file, file);
 	if (!rc && (rc = fpisa_psk_last(&q->psk, file))) {
 		snprintf(why, sizeof(why), "%s", fpisa_error());
