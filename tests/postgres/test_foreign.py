@@ -173,6 +173,25 @@ def test_sums_beyond_the_range(far, workers):
 
 # -- errors -------------------------------------------------------------------------
 
+def test_import_of_a_bad_table(far, server, workers):
+    """The error names it, and says how the others are imported; one of a worker that does not run does not."""
+    workers.table("bad", ("i int32 not null",), [(1,)])
+    with open(os.path.join(workers.directory(1), "bad.schema"), "w") as f:
+        f.write("i int32 perhaps\n")
+    far("CREATE SCHEMA s")
+    said = fails(server, "IMPORT FOREIGN SCHEMA x FROM SERVER far INTO s", "far")
+    assert "bad" in said.split("HINT:")[0] and "HINT:  EXCEPT (bad) imports the others." in said, said
+    assert "HINT" not in fails(server, "IMPORT FOREIGN SCHEMA x LIMIT TO (bad) FROM SERVER far INTO s", "far")
+    workers.kill(1)
+    try:
+        said = fails(server, "IMPORT FOREIGN SCHEMA x FROM SERVER far INTO s", "far")
+        assert "Connection refused" in said and "HINT" not in said
+    finally:
+        workers.serve(1)
+    far("IMPORT FOREIGN SCHEMA x EXCEPT (bad) FROM SERVER far INTO s")
+    assert far("SELECT count(*) FROM s.sales") == [("5",)]
+
+
 def test_dead_worker(far, server, workers):
     """One that does not run is named, and so is one that ends in the middle; then all is as before."""
     name = f"127.0.0.1:{workers.ports[1]}"

@@ -116,10 +116,18 @@ static char *statement_of(const struct fdw_server *server, const struct fdw_secr
 	return sql.data;
 }
 
+/* To an error that is a table's, where all are imported. */
+static void say_except(void *table)
+{
+	if (geterrcode() == ERRCODE_FDW_ERROR || geterrcode() == ERRCODE_FDW_TABLE_NOT_FOUND)
+		errhint("EXCEPT (%s) imports the others.", quote_identifier(table));
+}
+
 List *fdw_import(ImportForeignSchemaStmt *statement, Oid server_oid)
 {
 	struct fdw_server *server = fdw_server_of(server_oid);
 	struct fdw_secrets secrets = fdw_secrets_of(GetUserId(), server_oid);
+	ErrorContextCallback context = {.callback = say_except, .previous = error_context_stack};
 	List *names = NIL, *statements = NIL;
 	ListCell *cell;
 
@@ -137,9 +145,13 @@ List *fdw_import(ImportForeignSchemaStmt *statement, Oid server_oid)
 		if (statement->list_type == FDW_IMPORT_SCHEMA_EXCEPT)
 			foreach (other, statement->table_list)
 				wanted &= strcmp(((RangeVar *)lfirst(other))->relname, lfirst(cell)) != 0;
-		if (wanted)
-			statements = lappend(statements, statement_of(server, &secrets, lfirst(cell), statement->local_schema,
-								      statement->server_name));
+		if (!wanted)
+			continue;
+		context.arg = lfirst(cell);
+		error_context_stack = statement->list_type == FDW_IMPORT_SCHEMA_LIMIT_TO ? context.previous : &context;
+		statements = lappend(statements, statement_of(server, &secrets, lfirst(cell), statement->local_schema,
+							      statement->server_name));
+		error_context_stack = context.previous;
 	}
 	return statements;
 }
