@@ -3,7 +3,7 @@
 # make demo	install what is needed, build, sum real gradients over real XDP
 # make test	install what is needed, build, run every test this machine can run
 # make check	run the tests without installing anything; SUITES="unit model prog" picks of those of tests/run
-# make test-long	what is too long for that, an hour, before an issue is resolved: bits, combinations, kernels
+# make test-long	what is too long for that, two hours, before an issue is resolved: bits, combinations, kernels
 # make lint	the rooms of user/, which know only those below them; cppcheck over user space, library and tests
 # make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant, or of VARIANT=staged
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
