@@ -107,6 +107,8 @@ def cifar10(folder, count=IMAGES):
     """The first `count` images of the files data_batch_1 .. 5, or these with .bin, which the user has in `folder`."""
     paths = sorted(p for p in glob.glob(os.path.join(glob.escape(folder), "data_batch_?*"))
                    if re.search(r"data_batch_\d(\.bin)?$", p))
+    if not os.path.isdir(folder):
+        raise RuntimeError(f"{folder}: no such directory")
     if not paths:
         raise RuntimeError(f"{folder}: there is no data_batch_1 or data_batch_1.bin; it must be the unpacked "
                            "cifar-10-batches-py or cifar-10-batches-bin")
@@ -116,6 +118,8 @@ def cifar10(folder, count=IMAGES):
             p, l = cifar_batch(path)
             pixels.append(p)
             labels.append(l)
+    if sum(map(len, labels)) < count:
+        raise RuntimeError(f"{folder}: {sum(map(len, labels))} images in its files, and {count} are needed; unpack the archive again")
     return split("cifar10", np.concatenate(pixels)[:count].reshape(-1, *CIFAR_SHAPE), np.concatenate(labels)[:count])
 
 

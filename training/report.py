@@ -128,8 +128,8 @@ def answer(found):
     runs = [r for by_seed in found.values() for r in by_seed.values()]
     right = statistics.fmean(map(last, runs)) / 100
     return table(["format", "arm", "less default", f"beside {CLAIM}", "less reversed", f"beside {CLAIM}"], rows) + (
-        f"\nPoints of accuracy, mean of the last {LAST} epochs, mean of the four networks; a pair is a seed. Below {CLAIM}: all of the "
-        f"interval is;\nnot settled: {CLAIM} or -{CLAIM} is in it.\n\n{caveats(found)}"
+        f"\nPoints of accuracy, mean of the last {LAST} epochs, mean of the four networks; a pair is a seed. ± on this page is\nhalf of an interval of 95% over seeds. Below {CLAIM}: all of the "
+        f"interval is; not settled: {CLAIM} or -{CLAIM} is in it.\n\n{caveats(found)}"
         "- Intervals are over seeds. The images held out are the same 1,000 in all runs: others would move an accuracy of "
         f"{100 * right:.1f}% by\n  {100 * (right * (1 - right) / 1000) ** 0.5:.2f} points (standard deviation), all arms alike or "
         "nearly so.\n" + ("- MNIST is near its ceiling here: a weak test of harm. The loss held out, further down, is finer than "
@@ -329,7 +329,9 @@ def write():
     with open(PAGE + ".new", "w") as f:
         f.write(page)
     os.replace(PAGE + ".new", PAGE)
-    return 0 if pictures.draw(records) else 1
+    drawn = pictures.draw(records)
+    print(f"wrote {os.path.relpath(PAGE)}" + (" and its pictures" if drawn else ""))
+    return 0 if drawn else 1
 
 
 def main():

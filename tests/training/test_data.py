@@ -38,6 +38,13 @@ def test_cifar10(cifar):
     assert of_images[where] == labels[0]
 
 
+def test_cifar10_lacks_images(cifar, tmp_path):
+    with pytest.raises(RuntimeError, match="py: 30 images in its files, and 31 are needed"):
+        data.cifar10(str(cifar[0]), 31)
+    with pytest.raises(RuntimeError, match="none: no such directory"):
+        data.cifar10(str(tmp_path / "none"))
+
+
 def test_cifar10_makes_arrays_alone(tmp_path):
     """A pickle may call anything: these are read without that."""
     class Evil:
