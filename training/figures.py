@@ -4,7 +4,7 @@ format, and another arm than the one it is held against; shares of elements and 
 """
 import statistics
 
-from plan import EPOCHS, EXPERIMENT, FORMATS, NETWORKS, SEEDS
+from plan import EPOCHS, EXPERIMENT, NETWORKS, SEEDS
 
 LAST = 5  # epochs of which a mean is less restless than one
 T = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # 0.975, by number of values
@@ -48,19 +48,12 @@ def paired(found, model, format, arm, of, base="default"):
     return [of(ours[s]) - of(others[s]) for s in sorted(ours) if s in others]
 
 
-def paired_all(found, format, arm, of, base="default"):
-    """Of each seed that has all networks in both arms: the mean of their differences. One value a seed, for networks of a
+def paired_all(found, format, arm, of, base="default", base_format=None):
+    """Of each seed that has all networks on both sides: the mean of their differences. One value a seed, for networks of a
     seed see the same batches."""
-    seeds = set.intersection(*(set(found.get((m, format, a), {})) for m in NETWORKS for a in (arm, base)))
-    return [statistics.fmean(of(found[m, format, arm][s]) - of(found[m, format, base][s]) for m in NETWORKS)
-            for s in sorted(seeds)]
-
-
-def formats_differ(found, of):
-    """FP16 less FP32 in default addition, of each seed that has all networks in both: the mean of the networks."""
-    seeds = set.intersection(*(set(found.get((m, f, "default"), {})) for m in NETWORKS for f in FORMATS))
-    return [statistics.fmean(of(found[m, "fp16", "default"][s]) - of(found[m, "fp32", "default"][s]) for m in NETWORKS)
-            for s in sorted(seeds)]
+    ours, others = ([found.get((m, *side), {}) for m in NETWORKS] for side in ((format, arm), (base_format or format, base)))
+    seeds = set.intersection(*map(set, ours + others))
+    return [statistics.fmean(of(a[s]) - of(b[s]) for a, b in zip(ours, others)) for s in sorted(seeds)]
 
 
 # -- errors of sums ---------------------------------------------------------------
@@ -87,3 +80,8 @@ def within(kind, low, high=None):
 
 def of_adds(name):
     return lambda s: (s[name], s["adds"])
+
+
+def steps_with(runs, flag):
+    """Per cent of the steps of runs, in which a sum raised it."""
+    return 100 * sum(r["flags"].get(flag, 0) for r in runs) / sum(r["steps"] for r in runs)

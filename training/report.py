@@ -15,8 +15,8 @@ import sys
 sys.dont_write_bytecode = True
 
 import pictures  # noqa: E402
-from figures import (LAST, final, formats_differ, index, interval, last, last_loss, of_adds, paired, paired_all,  # noqa: E402
-                     samples, share, within)
+from figures import (LAST, final, index, interval, last, last_loss, of_adds, paired, paired_all, samples,  # noqa: E402
+                     share, steps_with, within)
 from pictures import NOT_RUN  # noqa: E402
 from plan import ARMS, CLAIM, EPOCHS, FORMATS, MODES, NETWORKS, PLAIN, SEEDS  # noqa: E402
 from sweep import read  # noqa: E402
@@ -180,9 +180,7 @@ def errors(found):
             if runs:
                 cells = [percents([share(s, of_adds(n)) for s in of_models]) if arm in MODES else "-"
                          for n in ("rounded", "overwritten", "overflowed")]
-                steps = sum(r["steps"] for r in runs)
-                cells += [f"{100 * sum(r['flags'].get(n, 0) for r in runs) / steps:.3g}%" if arm in MODES else "-"
-                          for n in ("OVERWRITE", "OVERFLOW")]
+                cells += [f"{steps_with(runs, n):.3g}%" if arm in MODES else "-" for n in ("OVERWRITE", "OVERFLOW")]
                 cells += [percents([share(s, within("relative", low)) for s in of_models]) for low in (-6, -3)]
             rows.append([format, named(arm), *cells])
     return table(["format", "arm", "adds that rounded", "overwrote", "saturated", "steps with OVERWRITE", "with OVERFLOW",
@@ -228,11 +226,10 @@ def claims(found):
         return f"; more in {sum(v > limit for v in steps)} of the {len(steps)} steps looked at, at most {max(steps):.3g}%" if steps else ""
 
     a = [r for m in NETWORKS for r in found.get((m, "fp32", "fpisa-a"), {}).values()]
-    overflow = f"OVERFLOW in {100 * sum(r['flags'].get('OVERFLOW', 0) for r in a) / sum(r['steps'] for r in a):.3g}% of the steps" \
-        if a else NOT_RUN
+    overflow = f"OVERFLOW in {steps_with(a, 'OVERFLOW'):.3g}% of the steps" if a else NOT_RUN
     of_a_all = "; ".join(f"{f} {with_interval(paired_all(found, f, 'fpisa-a', last), '+')}" for f in FORMATS)
     epochs = [(f"epoch {e}", lambda r, e=e: r["accuracy"][e - 1]) for e in (1, 5)] + [(f"the last {LAST}", last)]
-    slower = "; ".join(f"{name} {with_interval(formats_differ(found, of), '+')}" for name, of in epochs)
+    slower = "; ".join(f"{name} {with_interval(paired_all(found, 'fp16', 'default', of, base_format='fp32'), '+')}" for name, of in epochs)
     looked_at = sorted({s["epoch"] for m in NETWORKS for s in samples(found, "fp32", "fpisa-a", m)})
     overwritten, saturated = of_adds("overwritten"), of_adds("overflowed")
     return table(["the paper", "here"], [

@@ -125,7 +125,7 @@ def test_formats_differ():
     """Seed 2 has but one of the formats of a network."""
     records = [record(m, f, seed=s, last=97.0 + (f == "fp16") * (s / 2 + i)) for i, m in enumerate(plan.NETWORKS)
                for f in plan.FORMATS for s in (1, 2, 3) if (m, f, s) != ("vgg", "fp16", 2)]
-    found = figures.formats_differ(figures.index(records), figures.final)
+    found = figures.paired_all(figures.index(records), "fp16", "default", figures.final, base_format="fp32")
     assert found == [2.0, 3.0]
 
 
