@@ -29,7 +29,7 @@ import data as images  # noqa: E402
 import replica  # noqa: E402
 from plan import NETWORKS  # noqa: E402
 from quota import Quota  # noqa: E402
-from sweep import machine, words  # noqa: E402
+from sweep import machine, words, write  # noqa: E402
 
 CONTENDERS = "none", "fpisa", "switchml"
 CHUNK = 256  # values of a frame; of one exponent
@@ -158,8 +158,7 @@ def main():
     finally:
         net.close()
     if args.record:
-        with open(args.record, "w") as f:
-            f.writelines(json.dumps(line) + "\n" for line in lines)
+        write(args.record, lines)
     return 0
 
 

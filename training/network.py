@@ -21,7 +21,7 @@ TOP = os.path.dirname(HERE)
 sys.path[:0] = [os.path.join(TOP, part) for part in ("adapters/python", "bench", "tests/lib")]
 
 import plan  # noqa: E402
-from sweep import machine, words  # noqa: E402
+from sweep import machine, words, write  # noqa: E402
 
 JOB = 1
 WAIT_S = 300  # eight processes load torch
@@ -107,8 +107,7 @@ def main():
     finally:
         net.close()
     if args.record:
-        with open(args.record, "w") as f:
-            f.writelines(json.dumps(line) + "\n" for line in lines)
+        write(args.record, lines)
     return 0 if good else 1
 
 

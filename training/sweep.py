@@ -80,6 +80,12 @@ def read(path):
     return records
 
 
+def write(path, records):
+    """In place of what was there."""
+    with open(path, "w") as f:
+        f.writelines(json.dumps(r) + "\n" for r in records)
+
+
 def key(record):
     return tuple(record[k] for k in ("experiment", "data", "model", "format", "arm", "seed", "epochs"))
 
