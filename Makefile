@@ -11,7 +11,7 @@
 # make bench	speed beside what else there is, into build/bench: results, plots, targets; BENCH="arith wire" picks
 # make bench-figures	README's figures: three runs of their parts on an idle machine, 22 minutes; make pictures draws them
 # make training	neural networks by five ways to add gradients, one seed, 25 minutes at most; make training-long does ten, in parts
-# make training-page	doc/training.md's tables and plots, from training/records; make training-network: a few steps over XDP; make training-cost
+# make training-page	doc/training.md's tables and plots, from training/records; make training-again, -network and -cost make the records
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make hw	the pipeline as RTL against include/fpisa/mau.h, and proofs; HW_MUTATE=1 plants faults
 # make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them

@@ -4,6 +4,7 @@
 
     report.py write		into the page, between its marks, and its pictures: `make training-page`
     report.py show FILE	the tables of other records, to stdout
+    report.py again FILE	records that these were second runs: `make training-again`
 
 Nobody writes a figure of the page by hand (tests/tree/test_training.py). figures.py has what they are.
 """
@@ -19,10 +20,10 @@ from figures import (LAST, final, index, interval, last, last_loss, of_adds, pai
                      share, steps_with, within)
 from pictures import NOT_RUN  # noqa: E402
 from plan import ARMS, CLAIM, EPOCHS, FORMATS, MODES, NETWORKS, PLAIN, SEEDS  # noqa: E402
-from sweep import read  # noqa: E402
+from sweep import key, read, twice, write as write_records  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RECORDS, COST, NETWORK = (os.path.join(HERE, "records", name + ".jsonl") for name in ("mnist", "cost", "network"))
+RECORDS, AGAIN, COST, NETWORK = (os.path.join(HERE, "records", name + ".jsonl") for name in ("mnist", "again", "cost", "network"))
 PAGE = os.path.join(HERE, "..", "doc", "training.md")
 BEGIN, END = "<!-- make training-page -->\n", "<!-- end of records -->\n"
 COST_NAMES = {"none": "none", "fpisa": "`fpisa`", "switchml": "SwitchML-style"}
@@ -285,6 +286,24 @@ def network(lines):
         ["network", "format", "arm", "ranks", "steps", "all ranks have the same bits", "those of `mem`"], rows))
 
 
+def by_cpu(pairs):
+    found = {}
+    for second, first in pairs:
+        found.setdefault((first["machine"]["cpu"], second["machine"]["cpu"]), []).append((second, first))
+    return sorted(found.items())
+
+
+def again(lines, records):
+    """What `make training-again` recorded."""
+    pairs = twice(lines, records)
+    if not pairs:
+        return f"It is {NOT_RUN}: `make training`, then `make training-again`.\n"
+    rows = [[*cpus, spelled(sorted({r["seed"] for r, _ in of})), max(r["date"] for r, _ in of), str(len(of)),
+             str(sum(second["weights"] == first["weights"] for second, first in of))] for cpus, of in by_cpu(pairs)]
+    return ("Runs of those above that were done a second time, and of how many the parameters have the same SHA-256.\n\n" +
+            table(["first by", "again by", "seeds", "on", "runs", "the same bits"], rows))
+
+
 def of_runs(records, picture=lambda text, name: ""):
     found = index(records)
     if not found:
@@ -306,8 +325,9 @@ def of_runs(records, picture=lambda text, name: ""):
         "## Beside the paper\n", claims(found)])
 
 
-def text(records, cost_lines, network_lines=()):
+def text(records, cost_lines, network_lines=(), again_lines=()):
     return "\n".join([of_runs(records, lambda text, name: f"![{text}](pictures/training-{name}.svg)\n\n"),
+                      "## The same runs again\n", again(again_lines, records),
                       "## Over XDP and over `mem`\n", network(network_lines),
                       "## What a sum costs a worker\n", cost(cost_lines), ""])
 
@@ -322,7 +342,7 @@ def write():
     records = read(RECORDS)
     with open(PAGE) as f:
         page = f.read()
-    page = BEGIN.join([page.split(BEGIN)[0], text(records, read(COST), read(NETWORK)) + END + page.split(END)[1]])
+    page = BEGIN.join([page.split(BEGIN)[0], text(records, *map(read, (COST, NETWORK, AGAIN))) + END + page.split(END)[1]])
     with open(PAGE + ".new", "w") as f:
         f.write(page)
     os.replace(PAGE + ".new", PAGE)
@@ -331,10 +351,24 @@ def write():
     return 0 if drawn else 1
 
 
+def record_again(path):
+    """Those of a CPU take the place of earlier ones by the same CPU."""
+    fields = "experiment", "data", "model", "format", "arm", "seed", "epochs", "weights", "date", "machine"
+    new = [{f: r[f] for f in fields} for r, _ in twice(read(path), read(RECORDS))]
+    if not new:
+        sys.exit(f"report.py: {path} has no second run of any in {os.path.relpath(RECORDS)}: `make training` does 40")
+    done = {(key(r), r["machine"]["cpu"]) for r in new}
+    write_records(AGAIN, [r for r in read(AGAIN) if (key(r), r["machine"]["cpu"]) not in done] + new)
+    print(f"wrote {os.path.relpath(AGAIN)}: {len(new)} runs")
+    return 0
+
+
 def main():
     try:
         if sys.argv[1:] == ["write"]:
             return write()
+        if sys.argv[1:2] == ["again"] and len(sys.argv) == 3:
+            return record_again(sys.argv[2])
         if sys.argv[1:2] == ["show"] and len(sys.argv) == 3:
             print(of_runs(read(sys.argv[2])))
             return 0

@@ -210,13 +210,18 @@ def sweep(args, todo, records):
     return good
 
 
+def twice(ours, theirs):
+    """Pairs of ours and theirs that are two runs of the same settings; what was copied is no second run."""
+    theirs = {key(r): r for r in theirs}
+    return [(r, theirs[key(r)]) for r in ours if theirs.get(key(r), r) != r]
+
+
 def compare(records, path):
-    others = {key(r): r for r in read(path)}
-    shared = [k for k, r in records.all.items() if others.get(k, r) != r]  # what was taken from there is no second run
-    same = sum(records.all[k]["weights"] == others[k]["weights"] for k in shared)
-    if shared:
-        cpus = ", ".join(sorted({others[k]["machine"]["cpu"] for k in shared}))
-        print(f"training: of {len(shared)} runs that {path} has too {same} ended with the same bits (there by {cpus})")
+    pairs = twice(records.all.values(), read(path))
+    same = sum(ours["weights"] == theirs["weights"] for ours, theirs in pairs)
+    if pairs:
+        cpus = ", ".join(sorted({theirs["machine"]["cpu"] for _, theirs in pairs}))
+        print(f"training: of {len(pairs)} runs that {path} has too {same} ended with the same bits (there by {cpus})")
 
 
 def span(text):

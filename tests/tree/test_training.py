@@ -45,7 +45,7 @@ def rows(text, first):
 
 def test_page():
     """What stands between its marks is what `make training-page` writes."""
-    assert report.shown(page()) == report.text(*map(sweep.read, (report.RECORDS, report.COST, report.NETWORK)))
+    assert report.shown(page()) == report.text(*map(sweep.read, (report.RECORDS, report.COST, report.NETWORK, report.AGAIN)))
 
 
 def test_records():
@@ -209,6 +209,29 @@ def test_network():
     assert rows(found, "network") == [["VGG", "fp16", "`exact`", "8", "3", "yes", "yes"],
                                       ["VGG", "fp16", "`fpisa`", "8", "3", "yes", "no"]]
     assert "not run yet" in report.network([])
+
+
+def test_again(monkeypatch, tmp_path):
+    """Runs that were done twice, by the CPUs that did them; one by a CPU that did it before takes the earlier one's place."""
+    first = [record(seed=s, weights=w, machine={"cpu": "X"}) for s, w in ((1, "a"), (2, "b"), (3, "c"))]
+    paths = {name: tmp_path / name for name in ("RECORDS", "AGAIN")}
+    for name, path in paths.items():
+        monkeypatch.setattr(report, name, str(path))
+    sweep.write(paths["RECORDS"], first)
+
+    def does(*runs):
+        sweep.write(tmp_path / "short", runs)
+        report.record_again(str(tmp_path / "short"))
+        return rows(report.again(sweep.read(paths["AGAIN"]), first), "first by")
+
+    with pytest.raises(SystemExit, match="short has no second run of any in .*RECORDS"):
+        does(first[0], record(seed=4))  # a copy, and one that was done once
+    by_y = [record(seed=s, weights=w, machine={"cpu": "Y"}, date="2030-01-03") for s, w in ((1, "a"), (2, "z"))]
+    assert does(first[2], *by_y) == [["X", "Y", "1, 2", "2030-01-03", "2", "1"]]
+    by_x = record(seed=1, weights="a", machine={"cpu": "X"}, date="2030-01-04")
+    assert does(by_x, {**by_y[1], "weights": "b"}) == [
+        ["X", "X", "1", "2030-01-04", "1", "1"], ["X", "Y", "1, 2", "2030-01-03", "2", "2"]]
+    assert "not run yet" in report.again([], first)
 
 
 def test_time_left(monkeypatch):
