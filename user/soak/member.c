@@ -81,6 +81,7 @@ static int agree(struct worker *w)
 	rank_call_begins(w);
 	err = fpisa_group_broadcast(w->g, &w->session, sizeof(w->session), 0);
 	rank_call_ends(w, err, may_end_with(w, err));
+	w->out->broadcasts += !err;
 	w->calls = 0;
 	return err;
 }
