@@ -12,7 +12,7 @@ CHANGED_BY_JOBS = ("fpisa_jobs", "fpisa_sessions", "fpisa_stages", "fpisa_contro
 def state(net):
     """All that a command could leave: pins, links, and the programs and maps behind the pins."""
     pins = sorted(os.path.join(d, f) for d, dirs, files in os.walk(BPFFS) for f in files + dirs)
-    links = re.sub(r"(state|qdisc) \w+", "", net.agg.run("ip", "-o", "link"))
+    links = re.sub(r"(state|qdisc) \w+|NO-CARRIER,", "", net.agg.run("ip", "-o", "link"))
     maps = [p for p in pins if p.rsplit("/", 1)[1] in CHANGED_BY_JOBS]
     contents = [net.agg.run("bpftool", "map", "dump", "pinned", p) for p in maps]
     return pins, links, contents

@@ -101,8 +101,8 @@ def test_no_member(lab, fanout, bridge):
     net.add_job(1, "--fanout", fanout, workers=victims)
     count = 100000
     net.slow(40)
-    procs = [net.start(r, 1, {"count": count, "kind": "integers"}, {"count": count, "kind": "integers"},
-                       timeout_ms=20000) for r in range(2)]
+    step = {"count": count, "kind": "integers"}
+    procs = [net.start(r, 1, {"sleep": 0.5}, step, step, timeout_ms=20000) for r in range(2)]  # the attack is there before
     generation = wait_until("a generation", lambda: net.json("job", "show", 1)["generation"])
     adversary = Adversary(net.worker[2], net.agg.mac("p0" if bridge else "p2"))
     adversary.frames = [f for v in victims for f in hellos(adversary, v, 1, rng)]

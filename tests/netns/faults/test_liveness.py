@@ -67,7 +67,7 @@ def test_since_when_a_rank_is_silent(lab):
         return [m["silent_s"] for m in net.json("job", "show", 1)["members"]]
     assert silence() == [None] * 3
     assert re.search(r"missing +never$", net.fpisa("job", "show", 1), re.M)
-    net.slow(20)
+    net.slow(5)
     step = {"count": 1_000_000, "kind": "integers"}
     procs = [net.start(r, 1, step, timeout_ms=60000, token=0x5a) for r in range(3)]
     wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > 400, LIMIT_S)
@@ -76,7 +76,7 @@ def test_since_when_a_rank_is_silent(lab):
     end(procs[1])
     killed = time.monotonic()
     wait_until("rounds without rank 1", lambda: slots_and_show(net, 1)[2] == [1])
-    other = net.start(1, 1, timeout_ms=1500, token=0x5b)
+    other = net.start(1, 1, timeout_ms=3000, token=0x5b)
     other.wait(timeout=COMMAND_S)
     since = time.monotonic() - killed
     now = silence()
@@ -100,7 +100,7 @@ def test_shrink_in_a_call(lab):
     net = lab(workers=3)
     net.load()
     net.add_job(1)
-    net.slow(20)
+    net.slow(10)
     chunks = -(-count // 256)
     step = {"count": count, "kind": "integers"}
     more = {"count": 5000, "kind": "integers"}

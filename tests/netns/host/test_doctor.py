@@ -4,6 +4,7 @@ import os
 
 from doctor import bad, examine, fixes, inhabited, needs_ethtool
 from lab import ADDRESS, BPFFS, FPISA, MNT_DETACH, PIN, libc
+from refusals import state
 
 pytestmark = needs_ethtool
 
@@ -31,10 +32,9 @@ def test_healthy(lab):
 
 def test_trial_leaves_nothing(lab):
     net = lab()
-    before = net.agg.run("ip", "-o", "link")
+    before = state(net)
     examine(net.agg, "p0", "p1")
-    after = net.agg.run("ip", "-o", "link")
-    assert after == before and [f for f in os.listdir(BPFFS) if "fpisa" in f] == []
+    assert state(net) == before and [f for f in os.listdir(BPFFS) if "fpisa" in f] == []
 
 
 def test_pin_that_is_no_bpf_filesystem(lab, tmp_path):

@@ -29,6 +29,7 @@ def test_gro_of_the_peer(lab, loaded):
     assert sums(net, 1, 20000)
 
 
+@pytest.mark.alone  # another test's fpisa is for a moment in every namespace, which then can be seen
 def test_gro_warned_of(lab):
     """Who loads, or makes a job, is told of a peer to which results vanish, with the command; not in mode skb, whose
     results arrive. One whose namespace cannot be seen is told of where the kernel tells of it."""
@@ -100,6 +101,7 @@ def test_gro_of_a_peer_in_a_named_namespace(lab):
         net.agg.run("ip", "netns", "del", "doctor0")
 
 
+@pytest.mark.alone  # likewise
 def test_gro_of_a_peer_that_cannot_be_seen(lab):
     net = lab(workers=1)
     ethtool_gro(net.worker[0], "eth0", "off")

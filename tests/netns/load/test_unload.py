@@ -35,6 +35,7 @@ def another(net):
     return ns, ns.spawn("sleep", "600")
 
 
+@pytest.mark.alone  # another test's fpisa looks into every namespace, and is a process in it meanwhile
 def test_unload_while_another_namespace_runs_it(lab):
     """Pins are the BPF filesystem's, interfaces their namespace's: who unloads in one leaves what runs in another, and is
     told how to get there."""

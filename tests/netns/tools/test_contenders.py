@@ -4,6 +4,7 @@ contender sums right, every figure is there, and nothing is left when they are c
 matter of a test. `fpisa bench wire` is test_bench.py's."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -89,7 +90,7 @@ def threads_of(pid):
                 comm = f.read()
         except (OSError, UnicodeDecodeError):
             continue
-        if task.isdigit() and comm.startswith("napi/") and str(pid) in comm:
+        if re.match(rf"napi/[bw]{pid}[aw]", comm):
             found.append(comm)
     return found
 

@@ -49,7 +49,7 @@ def test_options(lab, options):
 @pytest.mark.parametrize("options", ["", "--fanout unicast --window 256", "--elements 832", "--drop 0.02"])
 def test_xsk(lab, options):
     """Workers over AF_XDP: the same bits; what is lost goes again by UDP."""
-    out = demo(lab(workers=0), "--workers", 3, "--vector", 100_000, "--transport", "xsk", *options.split())
+    out = demo(lab(workers=0), "--workers", 3, "--vector", 300_000, "--transport", "xsk", *options.split())
     assert out["transport"] == "xsk" and out["mismatches"] == 0 and out["passed"]
     assert (out["retransmits"] > 0) == ("--drop" in options) or out["retransmits"] < out["results"] / 10
 
@@ -112,7 +112,7 @@ def test_interrupted(lab, sig):
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
     p = net.agg.spawn(FPISA, "demo", "--workers", 8, "--vector", 6_000_000, "--loss", 0.05)
     # Each worker has a network namespace of its own; one that only asks the kernel something is in the aggregator's.
-    wait_until("workers", lambda: len(children(p.pid)) == 8 and len(namespaces(children(p.pid)) - namespaces([p.pid])) == 8)
+    wait_until("workers", lambda: len(children(p.pid)) == 8 and len(namespaces(children(p.pid)) - namespaces([p.pid])) == 8, 60)
     workers = children(p.pid)
     with contextlib.ExitStack() as held:
         # The kernel gives the number of a namespace that is gone to the next one, which may be another test's.
@@ -144,7 +144,7 @@ def test_worker_killed_in_setup(lab, links):
                 found += "/32 host LOCAL" in f.read()
         return found >= links
     wait_until("links", linked)
-    os.kill(sorted(children(p.pid))[2], signal.SIGKILL)
+    os.kill(children(p.pid)[2], signal.SIGKILL)
     out, err = p.communicate(timeout=60)
     assert p.returncode == 1 and out == "" and err == "fpisa: demo: rank 2: its process ended before it was done\n", err
 

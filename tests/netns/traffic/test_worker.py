@@ -180,7 +180,7 @@ def test_job_made_anew_with_another_list(lab):
     for workers, ends in (([b, a], [-ETIMEDOUT, -ETIMEDOUT]), ([a], [-ESTALE, -ETIMEDOUT])):
         net.add_job(1)
         step = {"count": 1000, "kind": "integers"}
-        procs = [net.start(r, 1, step, {"sleep": 1}, step, timeout_ms=3000) for r in (0, 1)]
+        procs = [net.start(r, 1, step, {"sleep": 3}, step, timeout_ms=3000) for r in (0, 1)]
         for p in procs:
             assert json.loads(p.stdout.readline())["rc"] == json.loads(p.stdout.readline())["rc"] == 0
         net.fpisa("job", "del", 1)

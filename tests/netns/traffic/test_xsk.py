@@ -53,7 +53,7 @@ def echoes(net, ns, address):
     with ns.socket() as there, net.agg.socket() as here:
         there.bind((address, PORT))
         here.bind((ADDRESS, PORT))
-        there.settimeout(1)
+        there.settimeout(10)
         here.sendto(b"not ours", (address, PORT))
         try:
             return there.recv(100) == b"not ours"
