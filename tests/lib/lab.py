@@ -368,3 +368,13 @@ def wait_until(what, condition, timeout_s=10):
             return value
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s"
         time.sleep(0.02)
+
+
+def once_within(limit_s, act):
+    """act(), which says in how many seconds, once of three times: for other work on the machine may hold it up that long."""
+    took = []
+    for _ in range(3):
+        took.append(act())
+        if took[-1] < limit_s * SLOW:
+            return
+    raise AssertionError(f"not within {limit_s} s: {took}")
