@@ -84,9 +84,9 @@ def test_who_may_not_join(groups, tmp_path):
     refused(ECONNREFUSED, "is `fpisa serve` running there?", "other", 0, 2, address=f"{ADDRESS}:{PORT + 1}")
     for rank in ranks:
         rank.kill()
-    g.empty()
+    wait_until("its end", lambda: not g.net.json("group", "list"))
     g.start(0, "train", 0, 3)
-    time.sleep(0.5 * SLOW)
+    wait_until("rank 0", lambda: [r["here"] for r in g.net.json("group", "list")] == [[0]])
     refused(EEXIST, "another process has joined as rank 0", "train", 0, 3)
     refused(EINVAL, "others said 3", "train", 1, 2)
     refused(ETIMEDOUT, "rank 2 did not join", "train", 1, 3, join_timeout_ms=500)
@@ -339,7 +339,7 @@ def test_calls_within_a_callback(groups):
 
 def test_slow_is_not_dead(groups):
     g = groups(2)
-    slow = g.start(0, "train", 0, 2, {"sleep": 8}, {"sum": "float32"})
+    slow = g.start(0, "train", 0, 2, {"sleep": 10}, {"sum": "float32"})
     fast = g.start(1, "train", 1, 2, {"sum": "float32"})
     answers = [[r.line(), r.line()] for r in (slow, fast)]
     assert all(a["rc"] == 0 for pair in answers for a in pair) and answers[1][1]["s"] > 7
@@ -663,7 +663,7 @@ def test_a_job_that_is_deleted(groups):
     check_sums(ranks, 2, "float32")
     g.net.fpisa("job", "del", g.jobs()[0]["job"])
     assert [rank.line()["rc"] for rank in ranks] == [-ECONNRESET] * 2
-    assert g.net.json("group", "list") == []
+    wait_until("its end", lambda: not g.net.json("group", "list"))
 
 
 def test_without_its_helper(groups):

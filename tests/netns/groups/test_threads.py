@@ -96,7 +96,7 @@ def test_errors_of_every_kind(groups, tmp_path):
 
 def test_again_after_an_error(groups, tmp_path):
     """As ranks of the soak do: who hears that one is dead leaves, with a call in place under way, and joins again with the next."""
-    steps = {"sum": "float32", "count": 3000, "poll": True, "times": 150}, {"broadcast": [5, 3000]}, {"leave": True}
+    steps = {"sum": "float32", "count": 3000, "poll": True, "times": 600}, {"broadcast": [5, 3000]}, {"leave": True}
     ranks = groups.group("train", range(3), *steps, again=20, restore=1)
     for _ in range(2):
         time.sleep(0.2)
