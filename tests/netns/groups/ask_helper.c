@@ -151,6 +151,8 @@ static void ask_wrong(const char *name, __be32 local)
 	char bytes[2 * sizeof(q)] = { 0 };
 	size_t n = sizeof(q);
 
+	/* Refused; what the manager had asked before it was stopped is answered first, and its answer is not to be taken for ours. */
+	make("before", (struct helper_request){ .what = HELPER_MAKE, .place = PLACE });
 	if (!strcmp(name, "forgets")) {
 		say(&q, sizeof(q));
 		make("right", job(local));
