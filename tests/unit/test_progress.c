@@ -300,6 +300,19 @@ static void fail_now(struct fpisa *f)
 	assert_int_equal(fpisa_handle_fail(f, FAILURE, 1 << 1, "rank 1 is dead"), 0);
 }
 
+/* Until so many threads are within a function of the handle that waits. */
+static void await_callers(struct fpisa *f, int n)
+{
+	for (int callers = -1, tries = 0; callers != n; tries++) {
+		if (tries == PATIENCE_MS)
+			fail_msg("%d threads wait, not %d", callers, n);
+		pause_ms(1);
+		fpisa_lock(&f->shared.lock);
+		callers = f->shared.callers;
+		fpisa_unlock(&f->shared.lock);
+	}
+}
+
 /* Ended by fail_now() at `since`, soon. */
 static void assert_failed(struct waiter *w, uint64_t since)
 {
@@ -332,7 +345,7 @@ static void failed_from_outside(void **state)
 	assert_int_equal(start_next(&c), 0);
 	begin(&w[0], j[0].f, wait_for_request);
 	begin(&w[1], j[0].f, wait_for_request);
-	pause_ms(50);
+	await_callers(j[0].f, 2);
 	since = now_ms(CLOCK_MONOTONIC);
 	fail_now(j[0].f);
 	assert_failed(&w[0], since);
@@ -370,7 +383,7 @@ static void join_fails_from_outside(void **state)
 		uint64_t since;
 
 		begin(&w, f, join_again);
-		pause_ms(50);
+		await_callers(f, 1);
 		/* Nobody else comes in meanwhile. */
 		assert_int_equal(fpisa_allreduce(f, &v, &v, 1, FPISA_FLOAT32, NULL), -EBUSY);
 		since = now_ms(CLOCK_MONOTONIC);
@@ -394,7 +407,7 @@ static void rejoin_beside_a_wait(void **state)
 	two(j, &m, &with_thread);
 	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, COUNT, FPISA_FLOAT32, &w.r), 0);
 	begin(&w, j[0].f, wait_for_request);
-	pause_ms(20);
+	await_callers(j[0].f, 1);
 	begin(&other, j[1].f, join_again);
 	assert_int_equal(fpisa_rejoin(j[0].f), 0);
 	pthread_join(w.thread, NULL);
@@ -420,7 +433,7 @@ static void closed_beside_a_wait(void **state)
 	c.f = j[0].f;
 	assert_int_equal(start_next(&c), 0);
 	begin(&w, j[0].f, wait_for_request);
-	pause_ms(20);
+	await_callers(j[0].f, 1);
 	fpisa_close(j[0].f);
 	assert_int_equal(eventfd_read(c.fd, &called), 0);
 	assert_int_equal(c.rc, -ECANCELED);
