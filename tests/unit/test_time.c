@@ -6,6 +6,7 @@
  */
 #include <signal.h>
 #include <sys/wait.h>
+#include "lib/handle.h"
 #include "udp_server.h"
 
 #define MS 1000000
@@ -13,7 +14,7 @@
 /* More results of one window than a turn takes in. */
 #define WINDOW 128
 #define ELEMENTS 32
-#define COUNT (2 * WINDOW * ELEMENTS)
+#define COUNT ((WINDOW + 4) * ELEMENTS) /* a round trip of the first results is not averaged away by the others' */
 
 static const struct plan one_worker = {.workers = 1, .elements = ELEMENTS, .window = WINDOW};
 static float values[COUNT];
@@ -46,14 +47,17 @@ static int connect_one(struct server *s, uint32_t timeout_ms, struct fpisa **f)
 	return fpisa_connect(f, address, JOB, &o);
 }
 
+/* The timeout is that of calls: a join waits for the server's thread, which other work on the machine may hold up. */
 static struct fpisa *joined(struct server *s, uint32_t timeout_ms)
 {
 	struct fpisa *f = NULL;
 
 	start_server(s, &one_worker);
 	run_server(s);
-	if (connect_one(s, timeout_ms, &f))
+	if (connect_one(s, 10000, &f))
 		fail_msg("%s", fpisa_error());
+	f->timeout_ns = timeout_ms * (uint64_t)MS;
+	fpisa_clock_init(&f->clock, f->timeout_ns, fpisa_now());
 	return f;
 }
 
@@ -72,7 +76,7 @@ static struct fpisa_request *started(struct fpisa *f)
 static void computing_before_wait(void **state)
 {
 	struct server s = {0};
-	struct fpisa *f = joined(&s, 100);
+	struct fpisa *f = joined(&s, 500);
 	struct fpisa_request *r = started(f);
 	struct fpisa_info info = {.size = sizeof(info)};
 	int done = 0, rc;
@@ -80,13 +84,13 @@ static void computing_before_wait(void **state)
 	(void)state;
 	assert_int_equal(fpisa_test(&r, &done, NULL), 0);
 	assert_false(done);
-	pause_ms(200);
+	pause_ms(1000);
 	rc = fpisa_wait(&r, NULL);
 	if (rc)
 		fail_msg("%d: %s", rc, fpisa_error());
 	/* A result that lay unread meanwhile says nothing of the round trip. */
 	fpisa_get_info(f, &info);
-	assert_in_range(info.rtt_ns, 0, 100 * MS);
+	assert_in_range(info.rtt_ns, 0, 300 * MS);
 	fpisa_close(f);
 	stop_server(&s);
 }

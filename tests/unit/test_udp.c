@@ -301,7 +301,7 @@ static void gso_swallowed_later(void **state)
 
 static int try_connect(const struct server *s, uint64_t token, uint16_t port, uint32_t job)
 {
-	struct fpisa_options o = {.size = sizeof(o), .token = token, .local_port = port, .timeout_ms = 150};
+	struct fpisa_options o = {.size = sizeof(o), .token = token, .local_port = port, .timeout_ms = 500};
 	struct fpisa *f;
 	char address[32];
 	int rc;
@@ -370,7 +370,7 @@ static void silent_aggregator(void **state)
 {
 	struct plan p = {.workers = 1, .elements = 32, .window = 4};
 	struct server s = {0};
-	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 200};
+	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 1000};
 	struct fpisa *f = NULL;
 	float v = 1;
 
