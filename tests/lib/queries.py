@@ -4,9 +4,12 @@ import fractions
 import json
 import math
 import os
+import re
+import select
 import struct
+import time
 
-from lab import ADDRESS, FPISA, SLOW, end
+from lab import ADDRESS, COMMAND_S, FPISA, SLOW, end
 
 HARD = [0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, 3.4028235e38, -3.4028235e38, 1e30, -1e30, 1.0, math.inf, -math.inf, math.nan]
 TIMEOUT_S = int(20 * SLOW)
@@ -124,6 +127,16 @@ def read_whole(p):
     finally:
         end(p)
     return json.loads(out) if out and not p.returncode else None, p.returncode, err
+
+
+def hear(p, pattern):
+    """Until this process has said so on stderr."""
+    said, until = "", time.monotonic() + COMMAND_S
+    while not re.search(pattern, said):
+        ready = select.select([p.stderr], [], [], max(0, until - time.monotonic()))[0]
+        more = os.read(p.stderr.fileno(), 65536) if ready else b""
+        assert more, f"no {pattern!r} in {said!r}"
+        said += more.decode(errors="replace")
 
 
 class Queries:

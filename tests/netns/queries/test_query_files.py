@@ -52,8 +52,8 @@ def test_parquet_takes_long(asked, tmp_path):
     read_parquet_by(q, tmp_path, "echo k,v; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; echo $i,1; done")
     rows, counts = q.run(*GROUPS, "--timeout", 2, network=False)
     assert len(rows) == counts["table"] == 10
-    read_parquet_by(q, tmp_path, "echo k,v; for i in 1 2 3 4; do sleep 0.5; echo $i,1; done")
-    assert len(q.run(*GROUPS, "--timeout", 1, network=False)[0]) == 4
+    read_parquet_by(q, tmp_path, "echo k,v; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; echo $i,1; done")
+    assert len(q.run(*GROUPS, "--timeout", 1, network=False)[0]) == 10
     pid = read_parquet_by(q, tmp_path, "echo k,v; exec sleep 1000")
     says = q.fails(*GROUPS, "--timeout", 2, network=False)
     assert f"worker {q.net.addresses[0]}:18001: t.parquet: the process that reads Parquet has written nothing in 2000 ms" in says

@@ -56,9 +56,12 @@ def test_random_joins(asked):
     add(q, "join", 3, "--key-bytes", 16, "--filter", "bitmap", "--filter-keys", 1, "--filter-bytes", 8)
     pruned = 0
     for i in range(8):
-        rows = spread(q, "big", BIG, big_rows(rng, rng.choice([0, 300, 2000]), KEYS + 200))
-        other = spread(q, "small", SMALL, [(rng.randrange(-5, KEYS + 9), rng.choice([1, 2, None])) for _ in range(rng.choice([0, 5, 400]))])
+        many, few, of = rng.choice([0, 300, 2000]), rng.choice([0, 5, 400]), range(-5, KEYS + 9)
         number, size = rng.choice([1, 2, 3]), rng.choice([None, 1])
+        if i == 0:  # most rows are pruned, whatever the seed
+            many, few, of, number, size = 2000, 5, range(KEYS), 1, None
+        rows = spread(q, "big", BIG, big_rows(rng, many, KEYS + 200))
+        other = spread(q, "small", SMALL, [(rng.choice(of), rng.choice([1, 2, None])) for _ in range(few)])
         keys = {k for k, s in other if size is None or s == size}
         more = ("--where", "s<>''") if rng.random() < 0.5 else ()
         print("round", i, "query", number, "rows", len(rows), "keys", len(keys), more)
