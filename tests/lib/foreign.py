@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Workers of queries on the loopback of this network namespace, and a PostgreSQL's foreign tables over them."""
+import contextlib
 import os
 import shutil
 import socket
@@ -12,10 +13,13 @@ from queries import last_key, write_table
 FPISA = os.path.join(BUILD, "fpisa")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def free_ports(n):
+    """No two are the same: all are held until all are known."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(n)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
 
 
 class Workers:
@@ -24,7 +28,7 @@ class Workers:
     def __init__(self, n):
         self.folder = tempfile.mkdtemp(prefix="fpisa-workers-")
         self.key_file = os.path.join(self.folder, "keys")
-        self.processes, self.ports = [None] * n, [free_port() for _ in range(n)]
+        self.processes, self.ports = [None] * n, free_ports(n)
         try:
             subprocess.run([FPISA, "key", "new", "queries", self.key_file], check=True, stdout=subprocess.DEVNULL)
             self.key = last_key(self.key_file)

@@ -92,8 +92,9 @@ SELECT encode({send}(fpisa_sum(x) OVER f), 'hex'), encode(float8send(fpisa_avg(x
 def test_windows_take_back(server):
     """A frame over half of the rows: what leaves is taken back, for to sum each anew would be 10^8 adds."""
     def seconds(frame):
-        plan = server.sql(f"SELECT plan_of('SELECT fpisa_sum(x) OVER (ORDER BY i ROWS {frame} PRECEDING) FROM w', ', ANALYZE')")
-        return json.loads("|".join(plan[0]))[0]["Execution Time"] / 1e3
+        plans = [server.sql(f"SELECT plan_of('SELECT fpisa_sum(x) OVER (ORDER BY i ROWS {frame} PRECEDING) FROM w', ', ANALYZE')")
+                 for _ in range(3)]
+        return min(json.loads("|".join(plan[0]))[0]["Execution Time"] / 1e3 for plan in plans)
 
     server.sql("CREATE TABLE w AS SELECT i, random()::real x FROM generate_series(1, 20000) i")
     try:

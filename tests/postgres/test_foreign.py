@@ -207,15 +207,15 @@ def test_dead_worker(far, server, workers):
     wide = [(i, "x" * 1000) for i in range(60000)]
     workers.table("wide", ("i int32 not null", "t text not null"), wide)
     far("IMPORT FOREIGN SCHEMA x LIMIT TO (wide) FROM SERVER far INTO public")
-    said = []
-    other = threading.Thread(target=lambda: said.append(fails(
-        server, "BEGIN; DECLARE a CURSOR FOR SELECT * FROM wide; MOVE 1 IN a; SELECT pg_sleep(2); MOVE ALL IN a", "far")))
-    other.start()
-    time.sleep(1)
+    psql = subprocess.Popen([postgres.where("bindir") + "/psql", "-XqAt", "-d", "far"], env=server.env(), stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    psql.stdin.write("BEGIN; DECLARE a CURSOR FOR SELECT * FROM wide; MOVE 1 IN a; SELECT 'begun';\n")
+    psql.stdin.flush()
+    assert psql.stdout.readline() == "begun\n"
     for pid in children(workers.processes[1].pid):
         os.kill(pid, 9)
-    other.join()
-    assert f"worker {name}: " in said[0] and "TLS" not in said[0], said
+    said = psql.communicate("MOVE ALL IN a;\n")[1]
+    assert f"worker {name}: " in said and "TLS" not in said, said
     assert far("SELECT count(*) FROM sales") == [("5",)]
 
 

@@ -13,7 +13,7 @@ import pytest
 import foreign_random
 import postgres
 import queries
-from lab import ADDRESS, FPISA, TOP, draw_seed
+from lab import ADDRESS, FPISA, TOP, draw_seed, wait_until
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
 
@@ -90,6 +90,8 @@ def test_queries_are_taken(far):
     assert explained(far, top)["Pruned By"] == f"network: query 1 at {ADDRESS}"
     first.stdin.close()
     first.wait()
+    alone = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    wait_until("the end of its session", lambda: far.sql(alone) == [("1",)])
     assert explained(far, groups)["Pruned By"] == f"network: query 4 at {ADDRESS}"
     with far.master.entered():
         taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
