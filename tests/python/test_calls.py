@@ -161,7 +161,7 @@ def test_missing_ranks_are_named():
         assert e.value.ranks == (2,) and isinstance(e.value, TimeoutError) and e.value.errno == 110, e.value
 
     with fpisa.Mem(3) as mem:
-        mem.run(rank_of, timeout=0.5)
+        mem.run(rank_of, timeout=2)
 
 
 def test_calls_that_differ_and_rejoin():
