@@ -9,10 +9,10 @@ LONG_RECORDS := training/records/$(TRAINING_DATA).jsonl
 training_sweep = $(PYTHON) -B training/sweep.py $(B) --data $(if $(CIFAR10),"cifar10:$(CIFAR10)",mnist)
 training training-long training-network training-cost: PACKAGES += $(TRAINING_PACKAGES)
 
-# One seed; the same command goes on where it was stopped.
+# One seed, or SEEDS=9-10; the same command goes on where it was stopped.
 training: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
-	$(Q)$(training_sweep) --records $(SHORT_RECORDS) --minutes 24 --compare $(LONG_RECORDS)
+	$(Q)$(training_sweep) --records $(SHORT_RECORDS) $(if $(SEEDS),--seeds $(SEEDS)) --minutes 24 --compare $(LONG_RECORDS)
 	$(Q)$(PYTHON) -B training/report.py show $(SHORT_RECORDS)
 
 # Ten seeds, two and a half hours at a time, from what is committed; with what `make training` did.
