@@ -226,7 +226,10 @@ def compare(records, path):
 
 def span(text):
     first, _, last = text.partition("-")
-    return list(range(int(first), int(last or first) + 1))
+    chosen = list(range(int(first), int(last or first) + 1))
+    if not chosen or set(chosen) - set(SEEDS):
+        raise argparse.ArgumentTypeError(f"{text}: there are {SEEDS[0]} to {SEEDS[-1]}")
+    return chosen
 
 
 def words(known):
