@@ -165,11 +165,11 @@ def start(args, pipes):
     theirs.close()
 
 
-def sweep(args, todo, records):
-    """Whether no run failed."""
-    clock, pipes, total, good = Clock(args.minutes), {}, len(todo), True
+def sweep(args, todo, records, there=0):
+    """Whether no run failed. there: how many were done before."""
+    clock, pipes, total, good = Clock(args.minutes), {}, there + len(todo), True
     start(args, pipes)
-    done = 0
+    done = there
     while pipes:
         for pipe in multiprocessing.connection.wait(list(pipes)):
             try:
@@ -205,7 +205,7 @@ def sweep(args, todo, records):
             else:
                 pipe.close()
                 pipes.pop(pipe).join()
-    print(f"training: {done} runs in {clock.elapsed() / 60:.1f} min, {total - done} left"
+    print(f"training: {done - there} runs in {clock.elapsed() / 60:.1f} min, {total - done} left"
           + ("; the same command goes on with them" if total > done else ""), flush=True)
     return good
 
@@ -275,7 +275,7 @@ def main():
             records.add(r)
     todo = [w for k, w in wanted.items() if k not in records.all]
     print(f"training: {len(wanted)} runs, {len(wanted) - len(todo)} of them are in {args.records}", flush=True)
-    good = not todo or sweep(args, todo, records)
+    good = not todo or sweep(args, todo, records, len(wanted) - len(todo))
     if args.compare:
         compare(records, args.compare)
     return 0 if good else 1

@@ -119,7 +119,8 @@ def test_sweep_goes_on(sweep, tmp_path):
     with open(first, "w") as f:
         f.write(whole.splitlines(True)[0] + whole.splitlines()[1][:50])
     assert "2 runs, 1 of them are in" in sweep(first, "--arms", "default,exact", "--minutes", "0.0001")
-    assert "1 runs in" in sweep(first, "--arms", "default,exact", "--processes", "2")
+    said = sweep(first, "--arms", "default,exact", "--processes", "2")
+    assert "training: 2/2 vgg" in said and "1 runs in" in said
     with open(first) as f:
         again = [json.loads(line) for line in f]
     assert sorted(r["weights"] for r in again) == sorted(json.loads(line)["weights"] for line in whole.splitlines())
