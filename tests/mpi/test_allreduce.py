@@ -181,14 +181,14 @@ def test_two_programs(cluster):
 def test_manager_killed(cluster):
     """One that comes back finds the groups, and no call fails."""
     c = cluster()
-    p, _ = begin(c, "call")
+    p, _, folder = begin(c, "call")
     for _ in range(2):
         c.groups.kill()
         c.groups.serve()
     group, = c.net.json("group", "list")
-    assert not any(os.path.exists(os.path.join(c.folder, f"end.{r}")) for r in range(RANKS))
+    assert not any(os.path.exists(os.path.join(folder, f"end.{r}")) for r in range(RANKS))
     c.net.fpisa("group", "kill", group["name"])
-    answers, _ = ends(c, p, range(RANKS))
+    answers, _ = ends(folder, p, range(RANKS))
     # A rank that has yet to come back to the manager finds no group.
     assert all(re.search("ended at the aggregator|no such group lives here any more", a["error"]) for a in answers), answers
 
