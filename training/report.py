@@ -20,7 +20,7 @@ from figures import (LAST, final, index, interval, last, last_loss, of_adds, pai
                      share, steps_with, within)
 from pictures import NOT_RUN  # noqa: E402
 from plan import ARMS, CLAIM, EPOCHS, FORMATS, MODES, NETWORKS, PLAIN, SEEDS  # noqa: E402
-from sweep import key, read, twice, write as write_records  # noqa: E402
+from sweep import KEY, key, read, twice, write as write_records  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORDS, AGAIN, COST, NETWORK = (os.path.join(HERE, "records", name + ".jsonl") for name in ("mnist", "again", "cost", "network"))
@@ -353,8 +353,7 @@ def write():
 
 def record_again(path):
     """Those of a CPU take the place of earlier ones by the same CPU."""
-    fields = "experiment", "data", "model", "format", "arm", "seed", "epochs", "weights", "date", "machine"
-    new = [{f: r[f] for f in fields} for r, _ in twice(read(path), read(RECORDS))]
+    new = [{f: r[f] for f in (*KEY, "weights", "date", "machine")} for r, _ in twice(read(path), read(RECORDS))]
     if not new:
         sys.exit(f"report.py: {path} has no second run of any in {os.path.relpath(RECORDS)}: `make training` does 40")
     done = {(key(r), r["machine"]["cpu"]) for r in new}

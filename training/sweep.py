@@ -86,8 +86,11 @@ def write(path, records):
         f.writelines(json.dumps(r) + "\n" for r in records)
 
 
+KEY = "experiment", "data", "model", "format", "arm", "seed", "epochs"  # what makes a run the same as another
+
+
 def key(record):
-    return tuple(record[k] for k in ("experiment", "data", "model", "format", "arm", "seed", "epochs"))
+    return tuple(record[k] for k in KEY)
 
 
 class Records:
