@@ -34,7 +34,7 @@ B ?= build
 # One name for it: dependencies are by name, and make knows this directory by none.
 override B := $(patsubst $(CURDIR)/%,%,$(B))
 
-VERSION := 0.2.0
+VERSION := 0.3.0
 SOVERSION := 0
 
 WARN := -Wall -Wextra -Werror=implicit-function-declaration -Wshadow -Wstrict-prototypes -Wno-missing-field-initializers
