@@ -102,18 +102,20 @@ static void try_manager(struct doctor *d, const char *host, const struct fpisa_p
 {
 	struct fpisa_manager_message m = { 0 };
 	struct fpisa_channel *c = NULL;
-	struct sockaddr_in to;
+	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
+	int n = fpisa_find_host(host, to), rc = n, at = 0;
 	uint64_t began;
-	int rc;
 
-	if (fpisa_find_host(host, &to)) {
+	if (n < 0) {
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s", fpisa_error());
 		return;
 	}
-	rc = open_connection(&to);
+	do
+		rc = open_connection(&to[at]);
+	while (rc < 0 && ++at < n);
 	if (rc < 0) {
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: no connection to TCP port %u: %s; %s", host,
-			ntohs(to.sin_port), strerror(-rc),
+			ntohs(to->sin_port), strerror(-rc),
 			rc == -ECONNREFUSED ? "is `fpisa serve` running there?" : "a firewall there or here may drop it");
 		return;
 	}

@@ -35,12 +35,14 @@ int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *por
 	return 0;
 }
 
-int fpisa_find_host(const char *text, struct sockaddr_in *to)
+int fpisa_find_host(const char *text, struct sockaddr_in to[FPISA_HOST_ADDRESSES])
 {
-	const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
+	/* Of both families, so that a name with IPv6 addresses alone can be told from one that is not known. */
+	const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	const char *colon = strchr(text, ':');
 	size_t n = colon ? (size_t)(colon - text) : strlen(text);
 	struct addrinfo *found;
+	int addresses = 0;
 	unsigned int port = FPISA_PORT;
 	char host[256], end;
 	int rc;
@@ -48,15 +50,19 @@ int fpisa_find_host(const char *text, struct sockaddr_in *to)
 	if (!n || n >= sizeof(host) ||
 	    (colon && (sscanf(colon + 1, "%5u%c", &port, &end) != 1 || !port || port > 65535 || colon[1] == '+' ||
 		       colon[1] == '-' || colon[1] == ' ')))
-		return fpisa_fail(-EINVAL, "'%s' is no host with an optional port, as aggregator:18000", text);
+		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 host with an optional port, as aggregator:18000", text);
 	memcpy(host, text, n);
 	host[n] = 0;
 	rc = getaddrinfo(host, NULL, &hints, &found);
 	if (rc)
-		return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is no host that is known here: %s", host,
+		return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is not a host that is known here: %s", host,
 				  gai_strerror(rc));
-	memcpy(to, found->ai_addr, sizeof(*to));
-	to->sin_port = htons((uint16_t)port);
+	for (const struct addrinfo *a = found; a && addresses < FPISA_HOST_ADDRESSES; a = a->ai_next) {
+		if (a->ai_family != AF_INET)
+			continue;
+		memcpy(&to[addresses], a->ai_addr, sizeof(*to));
+		to[addresses++].sin_port = htons((uint16_t)port);
+	}
 	freeaddrinfo(found);
-	return 0;
+	return addresses ? addresses : fpisa_fail(-EINVAL, "'%s' has no IPv4 address, and IPv6 is not supported", host);
 }

@@ -67,8 +67,8 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 	l->join.rank = rank;
 	l->join.size = size;
 	snprintf(l->peer, sizeof(l->peer), "%.24s: group %.63s", host, name);
-	rc = fpisa_find_host(host, &l->to);
-	return rc ? rc : take_key(l, key);
+	l->addresses = fpisa_find_host(host, l->to);
+	return l->addresses < 0 ? l->addresses : take_key(l, key);
 }
 
 int fpisa_group_join(struct fpisa_group **out, const char *host, const char *name, uint32_t rank, uint32_t size,

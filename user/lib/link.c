@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The thread that keeps a rank's connection; link.h has the contracts. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -41,7 +42,7 @@ static int open_socket(struct fpisa_link *l)
 	l->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (l->fd >= 0)
 		fpisa_watch(l->fd);
-	if (l->fd < 0 || (connect(l->fd, (struct sockaddr *)&l->to, sizeof(l->to)) && errno != EINPROGRESS))
+	if (l->fd < 0 || (connect(l->fd, (struct sockaddr *)&l->to[l->at], sizeof(*l->to)) && errno != EINPROGRESS))
 		rc = -errno;
 	fpisa_fork_release();
 	return rc;
@@ -101,7 +102,8 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 		l->there_ns = fpisa_now();
 	if (rc) {
 		drop(l, c);
-		return fpisa_fail(rc, "no connection: %s; is `fpisa serve` running there?", strerror(-rc));
+		return fpisa_fail(rc, "no connection%s%s: %s; is `fpisa serve` running there?", l->addresses > 1 ? " to " : "",
+				  l->addresses > 1 ? inet_ntoa(l->to[l->at].sin_addr) : "", strerror(-rc));
 	}
 	/* The socket is the channel's now, in any case. */
 	rc = fpisa_channel_call(c, l->fd, l->has_psk ? &l->psk : NULL);
@@ -246,9 +248,24 @@ static void key_refused(struct fpisa_link *l)
 }
 
 /*
- * Before all have joined every end of the connection is the end, but not that there is none yet: packets are lost, and
- * check_manager() has the deadline. Later only what the manager itself refuses is.
+ * Until a manager has answered, go on with the host's next address. Returns whether there is anything left to try: another
+ * address, or one that was silent, for packets may be lost and check_manager() has the deadline.
  */
+static int try_next(struct fpisa_link *l, int rc)
+{
+	int again;
+
+	if (l->heard)
+		return 0;
+	l->silent |= rc == -ETIMEDOUT;
+	l->at = (l->at + 1) % l->addresses;
+	again = l->at || l->silent;
+	if (!l->at)
+		l->silent = 0;
+	return again;
+}
+
+/* Before all have joined, the group fails when its connection ends. Later it fails only if the manager itself refuses it. */
 static void connection_ended(struct fpisa_link *l, int rc)
 {
 	if (rc == -EACCES && l->has_psk)
@@ -256,7 +273,7 @@ static void connection_ended(struct fpisa_link *l, int rc)
 	pthread_mutex_lock(&l->lock);
 	if (rc == -ECONNRESET && !l->heard)
 		fpisa_fail(rc, "the connection ended before anything was said; is it `fpisa serve` that listens there?");
-	if ((!l->joined && (l->heard || rc != -ETIMEDOUT)) || rc == -EACCES || rc == -EPROTO || rc == -ENOENT)
+	if (!try_next(l, rc) && (!l->joined || rc == -EACCES || rc == -EPROTO || rc == -ENOENT))
 		fpisa_link_fail_so(l, rc);
 	pthread_mutex_unlock(&l->lock);
 }

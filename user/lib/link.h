@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdint.h>
+#include "address.h"
 #include "base/error.h"
 #include "base/fork.h"
 #include "manager/channel.h"
@@ -40,7 +41,8 @@ struct fpisa_link_job {
 struct fpisa_link {
 	struct fpisa_fork_hook fork; /* first */
 	int inherited;
-	struct sockaddr_in to;
+	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
+	int addresses; /* in `to` */
 	char peer[96]; /* "HOST: group NAME", before what is said */
 	struct fpisa_manager_join join;
 	struct fpisa_psk psk;
@@ -52,6 +54,8 @@ struct fpisa_link {
 	int events; /* fpisa_group_eventfd()'s, -1: nobody has asked for it */
 	/* Of the thread alone: when its host has said that no manager listens there, when it looked who is silent. */
 	uint64_t there_ns, looked_ns;
+	int at;	    /* which of `to` is tried now, or has answered */
+	int silent; /* one of those tried before it has not answered */
 
 	pthread_mutex_t lock; /* of all that follows */
 	pthread_cond_t changed;
@@ -70,7 +74,7 @@ struct fpisa_link {
 	struct fpisa_link_job job[FPISA_MANAGER_JOBS];
 };
 
-/* Zeroed, with to, peer, join, psk and has_psk set. 0, or -errno with the message set. */
+/* Zeroed, with to, addresses, peer, join, psk and has_psk set. 0, or -errno with the message set. */
 int fpisa_link_start(struct fpisa_link *l);
 
 /* Waits until all ranks have joined, timeout_ns at most. 0, or -errno with the message set. */

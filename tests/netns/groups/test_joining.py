@@ -8,9 +8,9 @@ import sys
 import threading
 
 from groups import MEMBER
-from lab import ADDRESS, LIBRARY, PORT, SLOW, wait_until
+from lab import ADDRESS, FPISA, LIBRARY, PORT, SLOW, wait_until
 
-EAGAIN, EACCES, EINVAL, ENOSPC = 11, 13, 22, 28
+EAGAIN, EACCES, EINVAL, ENOSPC, ECONNREFUSED = 11, 13, 22, 28, 111
 CLIENT_HELLO, SERVER_HELLO = 1, 2
 PRE_SHARED_KEY, SUPPORTED_VERSIONS, PSK_MODES, KEY_SHARE = 41, 43, 45, 51
 PSK_DHE, X25519, SECP256R1 = 1, 29, 23
@@ -45,12 +45,40 @@ def test_by_name(groups, tmp_path):
         answer = g.start(0, "names", 0, 1, address=address).line()
         assert answer["rc"] == -rc and text in answer["error"], answer
 
-    refused(EINVAL, "'aggregatr' is no host that is known here: ", "aggregatr")
-    refused(EINVAL, "'aggregatr' is no host that is known here: ", f"aggregatr:{PORT}")
+    refused(EINVAL, "'aggregatr' is not a host that is known here: ", "aggregatr")
+    refused(EINVAL, "'aggregatr' is not a host that is known here: ", f"aggregatr:{PORT}")
     for wrong in ":18000", "aggregator:", "aggregator:0", "aggregator:65536", "aggregator:18000x", "a" * 300:
-        refused(EINVAL, "is no host with an optional port, as aggregator:18000", wrong)
+        refused(EINVAL, "is not an IPv4 host with an optional port, as aggregator:18000", wrong)
     g.member = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf="nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
-    refused(EAGAIN, "'aggregator' is no host that is known here: ", "aggregator")
+    refused(EAGAIN, "'aggregator' is not a host that is known here: ", "aggregator")
+
+
+def test_name_with_several_addresses(groups, tmp_path):
+    """Each address is tried: one that refuses, one that drops, then the manager's. If all refuse, the join fails at once."""
+    g = groups(2)
+    dead, silent = "10.99.0.2", "10.99.0.3"
+    g.net.agg.ip(f"addr add {dead}/32 dev lo", f"addr add {silent}/32 dev lo")
+    g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; ip daddr {silent} drop; }}; }}")
+    for w, address in zip(g.net.worker, g.net.addresses):
+        w.ip(f"route add 10.99.0.0/24 via {address.rsplit('.', 1)[0]}.1")
+    g.kill()
+    with open(g.config, "a") as f:
+        f.write(f"listen = {ADDRESS}\n")
+    g.serve()
+    g.member = sees(tmp_path, nsswitch_conf="hosts: files\n", hosts="".join(
+        f"{address} {name}\n" for address, name in (
+            (dead, "two"), (ADDRESS, "two"), (silent, "three"), (dead, "three"), (ADDRESS, "three"), (dead, "none"),
+            ("127.0.0.1", "none"), ("fd00::1", "six"))))
+    for name in "two", "three":
+        ranks = [g.start(h, name, h, 2, {"sum": "float32"}, {"leave": True}, address=name) for h in range(2)]
+        for _ in range(3):
+            right(ranks)
+        said = g.net.worker[0].try_run(*g.member[:-4], FPISA, "doctor", "--worker", ADDRESS, env={**g.env, "FPISA_MANAGER": name, "FPISA_KEY": g.key})
+        assert f"ok     groups: manager: {name} answers in" in said[1], said
+    answer = g.start(0, "none", 0, 2, address="none").line()
+    assert answer["rc"] == -ECONNREFUSED and "no connection to 1" in answer["error"], answer
+    answer = g.start(0, "six", 0, 2, address="six").line()
+    assert answer["rc"] == -EINVAL and answer["error"].endswith("'six' has no IPv4 address, and IPv6 is not supported"), answer
 
 
 class Relay(threading.Thread):

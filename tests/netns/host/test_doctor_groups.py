@@ -112,7 +112,7 @@ def test_worker_without_a_manager(groups):
     g = groups(1, "networks = 10.77.0.0/16")
     assert "is in none of the networks that may ask (networks)" in of_worker(g)["manager"]["text"]
     assert "is `fpisa serve` running there?" in of_worker(g, f"{ADDRESS}:{PORT + 1}")["manager"]["text"]
-    assert "no host that is known here" in of_worker(g, "no.such.host.invalid")["manager"]["text"]
+    assert "not a host that is known here" in of_worker(g, "no.such.host.invalid")["manager"]["text"]
     g.net.agg.run("nft", f"table ip cut {{ chain in {{ type filter hook input priority 0; tcp dport {PORT} drop; }}; }}")
     f = of_worker(g)["manager"]
     assert f["level"] == "fault" and "a firewall there or here may drop it" in f["text"]
