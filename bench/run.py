@@ -44,7 +44,7 @@ PARTS = {
     "wire": ("{build}/bench/wire", "--runs 1 --workers 2 --vector 100000"),
     "steer": (f"{sys.executable} -B {HERE}/steer.py", "--rounds 1 --elements 64 --values 20000"),
     "worker": ("{build}/bench/worker", "--runs 1 --vector 100000"),
-    "collective": (f"{sys.executable} -B {HERE}/collective/collective.py",
+    "collective": (f"{sys.executable} -B {HERE}/collective/collective.py --topologies switch,one-port",
                    "--rounds 1 --workers 2 --rates 100 --sizes 1024,65536"),
     "mpi": (f"{sys.executable} -B {HERE}/mpi/mpi.py", "--rounds 1 --workers 2 --sizes 8,65536 --seconds 0.1"),
     "training": (f"{sys.executable} -B {HERE}/training/training.py",

@@ -3,12 +3,19 @@
 """Time of an all-reduce over shaped links: FPISA, Open MPI, Gloo, side by side.
 
     collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
+                  [--topologies switch,one-port] [--queue BYTES]
                   [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--udp-gro off]
 
 Each worker is a network namespace. All links meet in a bridge, and both
 directions of a worker's link are shaped to the same rate, by tbf at its eth0
-and at the bridge's port towards it. The aggregator's link is not shaped: the
-switch that would do its work has no link to itself. Where the results enter the
+and at the bridge's port towards it. A topology says where the aggregator is:
+
+    switch	in the switch: its link is not shaped
+    one-port	a host behind one port of the switch. That port is shaped to the
+	workers' rate, and N vectors come in by it, so N S/rate is the bound. What
+	leaves is not shaped: by multicast it is one vector.
+
+Each port of the bridge holds --queue bytes. Where the results enter the
 bridge they are put together, as a worker's card would let its kernel do
 (`rx-udp-gro-forwarding`; of TCP the kernel does that by itself); with
 `--udp-gro off` they are not. The contenders' processes
@@ -16,8 +23,8 @@ live through the whole run and take turns, round by round, over the same
 links; a sum that is wrong ends it.
 
 One JSON line a point and contender: median, quartiles, the share of CPU time
-that was busy, and CPU seconds of all parties a GB that the workers contribute. `limit_s` is S/rate, what an aggregator could reach with
-no headers, `ring_limit_s` is 2(N-1)/N x S/rate. `share` is what the link
+that was busy, and CPU seconds of all parties a GB that the workers contribute. `limit_s` is what an aggregator could reach with
+no headers (S/rate, or the bound above), `ring_limit_s` is 2(N-1)/N x S/rate. `share` is what the narrowest link
 needs for FPISA's frames over the time that was measured; `faster` is the
 fastest other's time over FPISA's, in the same round.
 
@@ -27,6 +34,7 @@ together, headers included, as multiples of S.
 """
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -36,6 +44,7 @@ import statistics
 import sys
 import tempfile
 import time
+import typing
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,12 +54,15 @@ from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
+TOPOLOGIES = "switch", "one-port"
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
 QUALIFY_S = 0.15  # of the link's time: a longer sum takes the algorithm that won at a quarter of its size
 START_S = 0.003	 # from an order to the common start
 ANSWER_S = 120
 SIZES = [1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20, 64 << 20]
-LONGEST_S = 1.5	 # S/rate of the sums that are measured by default
+LONGEST_S = 3  # limit_s of the sums that are measured by default
+QUEUE = 1 << 20	 # bytes at a port of the switch
+HOST_QUEUE = 16 << 20  # and at a worker's end of its link
 
 
 class Failure(Exception):
@@ -68,11 +80,18 @@ class Network(labs.Lab):
             with open("/proc/sys/net/bridge/bridge-nf-call-iptables", "w") as f:
                 f.write("0")  # a switch has no firewall
 
-    def shape(self, mbit, burst):
+    def shape(self, mbit, topology="switch", queue=QUEUE):
+        def tbf(space, dev, limit):
+            space.run("tc", "qdisc", "replace", "dev", dev, "root", "tbf", "rate", f"{mbit}mbit",
+                      "burst", burst_bytes(mbit), "limit", limit)
+
         for r, w in enumerate(self.worker):
-            for space, dev in (w, "eth0"), (self.switch, f"p{r}"):
-                space.run("tc", "qdisc", "replace", "dev", dev, "root", "tbf", "rate", f"{mbit}mbit",
-                          "burst", burst, "limit", 16 << 20)
+            tbf(w, "eth0", HOST_QUEUE)
+            tbf(self.switch, f"p{r}", queue)
+        if topology == "one-port":
+            tbf(self.switch, "uplink", queue)
+        else:
+            self.switch.try_run("tc", "qdisc", "delete", "dev", "uplink", "root")
 
     def carried(self, workers):
         """Bytes of these workers' links so far, all together: sent, received."""
@@ -97,6 +116,26 @@ class Network(labs.Lab):
         for r in range(len(self.worker)):
             self.switch.run("bridge", "link", "set", "dev", f"p{r}", "mcast_flood",
                             "on" if r < workers else "off")
+
+
+class Setting(typing.NamedTuple):
+    """What the links are while a size is measured."""
+    topology: str
+    workers: int
+    mbit: int
+
+    def inflow(self):
+        """Vectors that come in by the narrowest link."""
+        return self.workers if self.topology == "one-port" else 1
+
+    def limit_s(self, size):
+        return self.inflow() * size * 8 / (self.mbit * 1e6)
+
+    def ring_limit_s(self, size):
+        return 2 * (self.workers - 1) / self.workers * size * 8 / (self.mbit * 1e6)
+
+    def described(self):
+        return {"topology": self.topology, "workers": self.workers, "rate_mbps": self.mbit}
 
 
 class Contender:
@@ -239,48 +278,48 @@ def mpi_command(net, folder, agent, env=()):
 class Bench:
     def __init__(self, stage, contenders, args):
         self.stage, self.contenders, self.args = stage, contenders, args
-        self.best = {}	# (workers, rate, bytes) -> Open MPI's algorithm
+        self.best = {}	# (setting, bytes) -> Open MPI's algorithm
 
-    def algorithm(self, contender, workers, mbit, size):
+    def algorithm(self, contender, at, size):
         """Open MPI's fastest for this point, or for the largest smaller size that may be tried."""
         if contender.name != "openmpi":
             return 0
-        while size * 8 / (mbit * 1e6) > QUALIFY_S:
+        while size * 8 / (at.mbit * 1e6) > QUALIFY_S:
             size //= 4
-        key = workers, mbit, size
+        key = at, size
         if key not in self.best:
-            times = {a: min(contender.run("allreduce", workers, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
+            times = {a: min(contender.run("allreduce", at.workers, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
             self.best[key] = min(times, key=times.get)
         return self.best[key]
 
-    def point(self, workers, mbit, size):
+    def point(self, at, size):
         """All rounds of one point; a line a contender."""
-        chosen = {c: self.algorithm(c, workers, mbit, size) for c in self.contenders}
+        chosen = {c: self.algorithm(c, at, size) for c in self.contenders}
         rounds = []
         for i in range(self.args.rounds):
             turn = i % len(self.contenders)
-            rounds.append({c: c.run("allreduce", workers, size // 4, chosen[c])
+            rounds.append({c: c.run("allreduce", at.workers, size // 4, chosen[c])
                            for c in self.contenders[turn:] + self.contenders[:turn]})
         for c in self.contenders:
-            self.report(c, chosen[c], workers, mbit, size, rounds)
+            self.report(c, chosen[c], at, size, rounds)
 
-    def other_point(self, operation, workers, mbit, size):
+    def other_point(self, operation, at, size):
         """The same of another operation: Open MPI chooses its algorithm, and who does not have it is left out."""
         contenders = [c for c in self.contenders if (c.name, operation) != ("gloo", "reduce_scatter")]
-        count = size // 4 // workers * workers
+        count = size // 4 // at.workers * at.workers
         rounds = []
         for i in range(self.args.rounds):
             rounds.append({})
             for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
-                before = self.stage.net.carried(workers)
-                seconds = c.run(operation, workers, count, 0)[0]
-                rounds[-1][c] = seconds, [(b - a) / (4 * count) for a, b in zip(before, self.stage.net.carried(workers))]
+                before = self.stage.net.carried(at.workers)
+                seconds = c.run(operation, at.workers, count, 0)[0]
+                rounds[-1][c] = seconds, [(b - a) / (4 * count) for a, b in zip(before, self.stage.net.carried(at.workers))]
         for c in contenders:
             seconds = [r[c][0] for r in rounds]
-            line = {"bench": "collective", "operation": operation, "contender": c.name, "workers": workers, "rate_mbps": mbit,
+            line = {"bench": "collective", "operation": operation, "contender": c.name, **at.described(),
                     "bytes": 4 * count, "rounds": len(rounds), "seconds": round(statistics.median(seconds), 7),
                     "seconds_quartiles": [round(q, 7) for q in quartiles(seconds)],
-                    "limit_s": 4 * count * 8 / (mbit * 1e6), "mtu": self.args.mtu}
+                    "limit_s": at.limit_s(4 * count), "mtu": self.args.mtu}
             for way, name in enumerate(("sent", "received")):
                 line[name] = round(statistics.median(r[c][1][way] for r in rounds), 2)
             others = [o for o in contenders if o is not c]
@@ -288,30 +327,29 @@ class Bench:
                 line["faster"] = round(statistics.median(min(r[o][0] for o in others) / r[c][0] for r in rounds), 3)
             print(json.dumps(line), flush=True)
 
-    def report(self, contender, algorithm, workers, mbit, size, rounds):
-        rate = mbit * 1e6
+    def report(self, contender, algorithm, at, size, rounds):
         seconds = [r[contender][0] for r in rounds]
         median, (low, high) = statistics.median(seconds), quartiles(seconds)
-        line = {"bench": "collective", "contender": contender.name, "workers": workers, "rate_mbps": mbit,
-                "bytes": size, "rounds": len(rounds), "seconds": round(median, 7),
-                "seconds_quartiles": [round(low, 7), round(high, 7)], "limit_s": size * 8 / rate,
-                "ring_limit_s": 2 * (workers - 1) / workers * size * 8 / rate,
+        line = {"bench": "collective", "contender": contender.name, **at.described(),
+                "queue_bytes": self.args.queue, "bytes": size, "rounds": len(rounds), "seconds": round(median, 7),
+                "seconds_quartiles": [round(low, 7), round(high, 7)], "limit_s": at.limit_s(size),
+                "ring_limit_s": at.ring_limit_s(size),
                 "cpu_busy": round(statistics.median(r[contender][1] for r in rounds), 3),
-                "cpu_s_per_gb": round(statistics.median(r[contender][3] for r in rounds) / (size * workers) * 1e9, 3),
+                "cpu_s_per_gb": round(statistics.median(r[contender][3] for r in rounds) / (size * at.workers) * 1e9, 3),
                 "mtu": self.args.mtu}
         if contender.name == "openmpi":
             line["algorithm"] = ALGORITHMS[algorithm]
         if contender.name == "fpisa":
-            line.update(self.ours(contender, workers, size, rate, rounds))
+            line.update(self.ours(contender, at, size, rounds))
         print(json.dumps(line), flush=True)
 
-    def ours(self, contender, workers, size, rate, rounds):
+    def ours(self, contender, at, size, rounds):
         """What only FPISA's line has."""
-        elements, burst = self.stage.elements, burst_bytes(rate / 1e6)
+        elements = self.stage.elements
         frames = -(-size // 4 // elements)
-        needed = max(0, size + frames * HEADERS - burst) * 8 / rate
+        needed = at.limit_s(max(0, size + frames * HEADERS - burst_bytes(at.mbit) / at.inflow()))
         shares = [needed / r[contender][0] for r in rounds]
-        again = statistics.median(r[contender][2] for r in rounds) / max(1, frames * workers)
+        again = statistics.median(r[contender][2] for r in rounds) / max(1, frames * at.workers)
         out = {"share": round(statistics.median(shares), 4),
                "share_quartiles": [round(q, 4) for q in quartiles(shares)],
                "elements_a_frame": elements, "window": self.args.window, "udp_gro": self.stage.udp_gro,
@@ -345,7 +383,9 @@ def main():
     p = argparse.ArgumentParser(prog="collective", description=__doc__.splitlines()[0])
     p.add_argument("--workers", type=numbers, default=[2, 4, 8])
     p.add_argument("--rates", type=numbers, default=[100, 1000], help="Mbit/s")
-    p.add_argument("--sizes", type=numbers, help="bytes; by default what the link carries in 1.5 s")
+    p.add_argument("--sizes", type=numbers, help="bytes; by default those that need at most 3 s")
+    p.add_argument("--topologies", default="switch", help=", ".join(TOPOLOGIES))
+    p.add_argument("--queue", type=int, default=QUEUE, help="bytes that a port of the switch holds")
     p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--only", default="fpisa,openmpi,gloo")
     p.add_argument("--operations", default="allreduce")
@@ -353,10 +393,10 @@ def main():
     p.add_argument("--window", type=int, default=64)
     p.add_argument("--udp-gro", choices=["on", "off"], default="on", help="put results together at the bridge")
     args = p.parse_args()
-    operations = args.operations.split(",")
-    unknown = set(operations) - set(OPERATIONS)
-    if unknown:
-        p.error(f"--operations: {unknown.pop()} is none of {', '.join(OPERATIONS)}")
+    operations, topologies = args.operations.split(","), args.topologies.split(",")
+    for option, given, known in ("operations", operations, OPERATIONS), ("topologies", topologies, TOPOLOGIES):
+        if set(given) - set(known):
+            p.error(f"--{option}: '{(set(given) - set(known)).pop()}' is not one of {', '.join(known)}")
     names = []
     for name in args.only.split(","):
         lacks = missing(name)
@@ -372,18 +412,15 @@ def main():
         stack.callback(stage.close)
         try:
             bench = Bench(stage, stage.open(names), args)
-            for n in args.workers:
-                stage.net.flood(n)
-                for mbit in args.rates:
-                    stage.net.shape(mbit, burst_bytes(mbit))
-                    for size in args.sizes or SIZES:
-                        if not args.sizes and size * 8 / (mbit * 1e6) >= LONGEST_S:
-                            continue
-                        for operation in operations:
-                            if operation == "allreduce":
-                                bench.point(n, mbit, size)
-                            else:
-                                bench.other_point(operation, n, mbit, size)
+            for at in itertools.starmap(Setting, itertools.product(topologies, args.workers, args.rates)):
+                stage.net.flood(at.workers)
+                stage.net.shape(at.mbit, at.topology, args.queue)
+                for size in args.sizes or [s for s in SIZES if at.limit_s(s) < LONGEST_S]:
+                    for operation in operations:
+                        if operation == "allreduce":
+                            bench.point(at, size)
+                        else:
+                            bench.other_point(operation, at, size)
         except Failure as e:
             print(f"collective: {e}", file=sys.stderr)
             return 1

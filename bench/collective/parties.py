@@ -36,7 +36,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from collective import Stage, burst_bytes, labs, numbers, own_mounts  # noqa: E402
+from collective import Stage, labs, numbers, own_mounts  # noqa: E402
 
 HZ = 997
 # By a function of its stack, the nearest first; fan_out is asked before veth, whose ends call it.
@@ -91,7 +91,7 @@ def measure(args, mtu, transport, folder):
     try:
         ours, = stage.open(["fpisa"])
         stage.net.flood(args.ranks)
-        stage.net.shape(args.rate, burst_bytes(args.rate))
+        stage.net.shape(args.rate)
         count = args.bytes // 4
         ours.run("allreduce", args.ranks, count, 0)
         before, sums, taken = stage.net.counters(0, labs.PIN)["packets"], 0, 0

@@ -35,7 +35,7 @@ sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "collective")
 from common import labs, numbers, own_mounts, quartiles  # noqa: E402
 
 import mpi as mpis  # noqa: E402
-from collective import Network, burst_bytes  # noqa: E402
+from collective import Network  # noqa: E402
 from groups import Groups  # noqa: E402
 
 SIZES = [8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20]
@@ -62,7 +62,7 @@ class Bench:
         self.net = Network(args.workers, args.mtu)
         stack.callback(self.net.close)
         self.net.load()
-        self.net.shape(args.rate, burst_bytes(args.rate))
+        self.net.shape(args.rate)
         self.groups = Groups(self.net, folder, "without-key = yes")
         self.groups.serve()
         stack.callback(self.groups.close)

@@ -128,9 +128,9 @@ def cpu(results, part, title):
 NAMES = {"fpisa": "FPISA", "openmpi": "Open MPI", "gloo": "Gloo"}
 
 
-def collective(results, relative):
+def collective(results, topology, relative):
     """A panel for each rate and number of workers."""
-    lines = [x for x in results if x["bench"] == "collective"]
+    lines = [x for x in results if x["bench"] == "collective" and x["topology"] == topology]
     if not lines:
         return None
     workers = sorted({x["workers"] for x in lines})
@@ -155,7 +155,7 @@ def collective(results, relative):
                 style = f"pt {5 + 2 * i} ps 0.8 lc rgb '{COLORS[i]}'"
                 plots += [f"$c{i} using 1:2 with linespoints lw 2 {style} title {quoted(NAMES[c])}",
                           f"$c{i} using 1:3:(0):($4-$3) with vectors nohead lc rgb '{COLORS[i]}' notitle"]
-            plots += ["$limit using 1:2 with lines dt 3 lw 2 lc rgb 'black' title 'limit, S/rate'",
+            plots += ["$limit using 1:2 with lines dt 3 lw 2 lc rgb 'black' title 'limit of an aggregator'",
                       "$limit using 1:3 with lines dt 2 lw 1.5 lc rgb '#707070' title 'limit of a ring'"]
             times = [row["seconds_quartiles"][1] / (row["limit_s"] if relative else 1) for row in panel]
             out += [f"set title 'N = {n}, {rate} Mbit/s'",
@@ -221,12 +221,13 @@ def pictures(results):
     yield "round", rounds(results)
     yield "wire", cpu(results, "wire", "CPU time at the aggregator")
     yield "worker", cpu(results, "worker", "CPU time at a worker")
-    yield "collective", collective(results, False)
+    yield "collective", collective(results, "switch", False)
+    yield "collective-one-port", collective(results, "one-port", False)
     yield "mpi", mpi(results)
     yield "training-mlp", training(results, "mlp", "A training step that waits for the network: 1.1 million parameters, 4 ranks")
     yield "training-cnn", training(results, "cnn", "A training step that computes: 56 thousand parameters, 4 ranks")
     yield "sum", sums(results)
-    yield "relative", collective([x for x in results if x.get("bytes", 0) >= 1 << 16], True)
+    yield "relative", collective([x for x in results if x.get("bytes", 0) >= 1 << 16], "switch", True)
 
 
 def there():

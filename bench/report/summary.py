@@ -53,7 +53,7 @@ def worker(contender):
 def collective(key, workers=None, mbit=None):
     def measured(results):
         for line in results:
-            if (line["bench"] == "collective" and key in line and line["bytes"] >= LARGE
+            if (line["bench"] == "collective" and line["topology"] == "switch" and key in line and line["bytes"] >= LARGE
                     and workers in (None, line["workers"]) and mbit in (None, line["rate_mbps"])):
                 yield (f"N = {line['workers']}, {line['rate_mbps']} Mbit/s, {line['bytes'] >> 20} MB, CPU "
                        f"{line['cpu_busy']:.0%} busy", line[key], line.get(key + "_quartiles"))

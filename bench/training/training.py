@@ -33,7 +33,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "collective")]
 
-from collective import ALGORITHMS, Failure, Network, burst_bytes, mpi_agent, mpi_command  # noqa: E402
+from collective import ALGORITHMS, Failure, Network, mpi_agent, mpi_command  # noqa: E402
 from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
@@ -218,7 +218,7 @@ def main():
         try:
             stage.open()
             for mbit in args.rates:
-                stage.net.shape(mbit, burst_bytes(mbit))
+                stage.net.shape(mbit)
                 for model in args.models:
                     algorithm = stage.choose(model) if "openmpi" in stage.names else None
                     for format in args.formats:

@@ -85,7 +85,7 @@ def results(factor, busy=0.01, quick=False):
     """What a run of all parts writes, every figure `factor`."""
     def line(contender, rate, size):
         ours = {"share": factor, "faster": factor} if contender == "fpisa" else {}
-        return {"bench": "collective", "contender": contender, "workers": 8, "rate_mbps": rate, "bytes": size,
+        return {"bench": "collective", "contender": contender, "topology": "switch", "workers": 8, "rate_mbps": rate, "bytes": size,
                 "seconds": factor / (2 if contender == "fpisa" else 1) / 1000, **ours}
 
     arith = {k: factor for k in ("fpisa_add_ns", "fpisa_add_no_statistics_ns", "exact_add_ns", "readout_bits_ns",

@@ -34,7 +34,7 @@ def test_contenders():
 def test_all_reduce():
     """From 16 MB on; against the others at N = 8 alone."""
     def line(workers, size, mbit=100):
-        return {"bench": "collective", "contender": "fpisa", "workers": workers, "rate_mbps": mbit, "bytes": size,
+        return {"bench": "collective", "contender": "fpisa", "topology": "switch", "workers": workers, "rate_mbps": mbit, "bytes": size,
                 "cpu_busy": 0.5, "share": 0.96, "faster": 1.5}
 
     found = verdicts([line(2, 16 << 20), line(8, 16 << 20), line(8, 4 << 20), line(8, 16 << 20, 1000)])
