@@ -24,6 +24,7 @@ enum {
 	OPT_NETWORKS,
 	OPT_FORMATS,
 	OPT_MODES,
+	OPT_FANOUT,
 	OPT_KEY_GROUPS,
 	OPT_KEY_JOBS,
 	OPT_KEY_SLOTS,
@@ -41,6 +42,7 @@ const struct option manager_options[] = { { "key-file", required_argument, NULL,
 					  { "networks", required_argument, NULL, OPT_NETWORKS },
 					  { "formats", required_argument, NULL, OPT_FORMATS },
 					  { "modes", required_argument, NULL, OPT_MODES },
+					  { "fanout", required_argument, NULL, OPT_FANOUT },
 					  { "key-groups", required_argument, NULL, OPT_KEY_GROUPS },
 					  { "key-jobs", required_argument, NULL, OPT_KEY_JOBS },
 					  { "key-slots", required_argument, NULL, OPT_KEY_SLOTS },
@@ -209,7 +211,7 @@ int manager_key_option(struct manager_quota *q, int opt, const char *arg)
 int manager_option(struct manager_policy *p, int opt, const char *arg)
 {
 	__u32 number = 0;
-	int err;
+	int id = 0, err;
 
 	switch (opt) {
 	case OPT_KEY_FILE:
@@ -243,6 +245,10 @@ int manager_option(struct manager_policy *p, int opt, const char *arg)
 	case OPT_MODES:
 		p->modes = 0;
 		return each(arg, take_mode, p);
+	case OPT_FANOUT:
+		err = parse_name("--fanout", arg, fanout_names, &id);
+		p->unicast = id == FPISA_FANOUT_UNICAST;
+		return err;
 	}
 	return manager_key_option(&p->quota, opt, arg);
 }

@@ -36,6 +36,7 @@ struct manager_policy {
 	__u16 port;	 /* TCP; 0: the number of the datapath's UDP port */
 	__u16 udp_first, udp_last; /* ports of ranks */
 	__u32 formats, modes; /* bitmaps by number */
+	bool unicast;	 /* jobs fan out by unicast, also where multicast is possible */
 	__be32 listen;	 /* address; 0: all */
 	bool without_key;
 	const char *key_file; /* NULL: none */

@@ -78,7 +78,7 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	return err;
 }
 
-static void fill_spec(const struct manager_make *o, struct job_spec *s)
+static void fill_spec(const struct manager_make *o, const struct manager_policy *policy, struct job_spec *s)
 {
 	*s = (struct job_spec){ .workers = NULL };
 	s->job.workers = o->workers;
@@ -90,6 +90,7 @@ static void fill_spec(const struct manager_make *o, struct job_spec *s)
 	s->job.pipeline = o->spec.pipeline;
 	s->job.elements = o->spec.elements;
 	s->job.window = o->spec.window;
+	s->job.fanout = policy->unicast ? FPISA_FANOUT_UNICAST : 0;
 	for (__u32 r = 0; r < o->workers; r++) {
 		s->job.rank[r].addr = o->address[r];
 		s->job.rank[r].port = htons(o->port[r]);
@@ -122,7 +123,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 			made->number++;
 		if (made->number == FPISA_MAX_JOBS)
 			return refuse(-ENOENT, "no number of a job is free on the aggregator");
-		fill_spec(o, &s);
+		fill_spec(o, w->policy, &s);
 		err = job_complete(&s.job, made->number);
 		if (!err)
 			err = datapath_job_check(made->number, &s.job);

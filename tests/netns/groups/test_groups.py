@@ -55,6 +55,14 @@ def test_ranks_of_one_host(groups):
     g.empty()
 
 
+def test_unicast(groups):
+    """[manager] keeps all results off multicast, where each rank has an address of its own too."""
+    g = groups(2, "fanout = unicast")
+    ranks = g.group("train", range(2), {"sum": "float32", "count": 5000}, hold=True)
+    check_sums(ranks, 2, "float32")
+    assert [j["fanout"] for j in g.jobs()] == ["unicast"]
+
+
 def test_port_that_is_taken(groups):
     g = groups(2, "udp-ports = 20000-20100")
     with g.net.worker[1].socket() as s:
