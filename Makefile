@@ -190,12 +190,13 @@ $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%
 	$(Q)$(CC) $(SAN) $^ -lcmocka -lgmp -lpthread -lm -o $@
 
 $(B)/tests/unit/test_privilege: $(B)/san/user/host/privilege.o
-$(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names user/cli/report)
-$(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) $(addprefix user/cli/,names.c options.c report.c))
+$(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names user/cli/progress user/cli/report)
+$(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) $(addprefix user/cli/,names.c options.c progress.c report.c))
+$(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)
 $(B)/tests/unit/test_partition: $(patsubst %,$(B)/san/user/query/%.o,schema text partition parquet listing)
 $(B)/tests/unit/test_sender: $(B)/san/user/query/sender.o
 
-PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/report.c $(ORACLE_SRC) \
+PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/progress.c user/cli/report.c $(ORACLE_SRC) \
 	user/datapath/families.c user/datapath/queries.c user/tables/fill.c user/tables/kernel.c user/lib/soft/blocks.c \
 	user/lib/soft/query.c tests/prog/queries.c tests/prog/query_oracle.c
 $(PROG): $(B)/tests/prog/%: $(B)/chk/tests/prog/%.o $(PROG_COMMON:%.c=$(B)/chk/%.o)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "progress.h"
 #include "report.h"
 
 bool verbose;
@@ -40,6 +41,7 @@ static bool report_other(void)
 {
 	const char *cause = reported_cause ? reported_cause() : NULL;
 
+	progress_end();
 	if (cause)
 		fprintf(stderr, "fpisa: %s\n", cause);
 	return cause;
@@ -81,5 +83,6 @@ void warning(const char *fmt, ...)
 	va_start(ap, fmt);
 	format_message(text, fmt, ap);
 	va_end(ap);
+	progress_end();
 	fprintf(stderr, "fpisa: warning: %s\n", text);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "demo.h"
 #include "lib/base/clock.h"
@@ -94,7 +95,7 @@ static int prepare(struct demo *d)
 				.network = DEMO_NETWORK,
 				.mtu = star_mtu(d->job.elements * d->f.bytes),
 				.port = DEMO_PORT};
-	demo_step("making network namespaces");
+	progress_step("making network namespaces");
 	err = lab_enter("demo");
 	if (!err)
 		err = demo_spawn(d);
@@ -108,7 +109,7 @@ static int prepare(struct demo *d)
 		err = demo_await(d, DEMO_LINKED, NULL);
 	if (err)
 		return err;
-	demo_step("loading the datapath");
+	progress_step("loading the datapath");
 	err = load(&d->o, &d->star);
 	if (!err)
 		err = datapath_open(&d->dp, DATAPATH_PIN);
@@ -121,7 +122,7 @@ static int sum(struct demo *d)
 {
 	int err;
 
-	demo_step("joining");
+	progress_step("joining");
 	err = demo_release(d);
 	if (!err)
 		err = demo_await(d, DEMO_JOINED, NULL);
@@ -161,12 +162,12 @@ int verb_demo(int argc, char **argv)
 	if (!err && d.job.flags & FPISA_JOB_HISTOGRAM)
 		err = datapath_histogram(&d.dp, DEMO_JOB, &d.histogram);
 	if (!err) {
-		demo_step("checking");
+		progress_step("checking");
 		verdict = demo_check(&d, &counters, &k);
-		demo_progress_end();
+		progress_end();
 		err = demo_report(&d, &counters, &k) ?: verdict;
 	}
-	demo_progress_end();
+	progress_end();
 	demo_kill(&d);
 	datapath_close(&d.dp);
 	report_cause(NULL);

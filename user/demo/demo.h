@@ -181,10 +181,8 @@ bool demo_counts_agree(const struct fpisa_counters *c, const struct demo_check *
 
 /* -- report.c ----------------------------------------------------------- */
 
-/* A step of the preparation, and the sum's progress, in place on a terminal; nothing elsewhere. */
-void demo_step(const char *what);
+/* How far the sum is, as progress.h shows it. */
 void demo_progress(const struct demo *d);
-void demo_progress_end(void);
 
 int demo_report(const struct demo *d, const struct fpisa_counters *c, const struct demo_check *k);
 

@@ -51,7 +51,6 @@ const char *demo_lost(const struct demo *d)
 
 		if (n && (n < 0 || byte != DEMO_FAILED))
 			continue;
-		demo_progress_end();
 		snprintf(text, sizeof(text), "demo: rank %u: %s", r,
 			 n ? d->result[r].message : "its process ended before it was done");
 		return text;
@@ -65,14 +64,11 @@ static int hear(struct demo *d, uint32_t r)
 	const char *message = d->result[r].message;
 	char byte;
 
-	if (recv(d->process[r].control, &byte, 1, 0) != 1) {
-		demo_progress_end();
+	if (recv(d->process[r].control, &byte, 1, 0) != 1)
 		return refuse(-ECHILD, "demo: rank %u: its process ended before it was done", r);
-	}
 	d->state[r] = (enum demo_state)byte;
 	if (d->state[r] != DEMO_FAILED)
 		return 0;
-	demo_progress_end();
 	return refuse(-EREMOTEIO, "demo: rank %u: %s", r, *message ? message : "failed");
 }
 

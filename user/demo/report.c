@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include "cli/names.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "demo.h"
 #include "job/job.h"
 #include "values/pack.h"
@@ -19,25 +19,6 @@
 #define BARS 16 /* workers that the progress line has room for */
 
 /* -- progress, on stderr ------------------------------------------------- */
-
-static bool shown;
-
-/* The cursor stays at the line's start, so an error message overwrites it. */
-void demo_step(const char *what)
-{
-	if (!isatty(STDERR_FILENO))
-		return;
-	fprintf(stderr, "\r\033[K%s\r", what);
-	fflush(stderr);
-	shown = true;
-}
-
-void demo_progress_end(void)
-{
-	if (shown)
-		fputs("\r\033[K", stderr);
-	shown = false;
-}
 
 static unsigned percent(const struct demo *d, uint32_t rank)
 {
@@ -59,7 +40,7 @@ void demo_progress(const struct demo *d)
 	}
 	if (d->o.workers > BARS)
 		snprintf(text + n, sizeof(text) - n, " %u, the slowest of %u workers", least, d->o.workers);
-	demo_step(text);
+	progress_step("%s", text);
 }
 
 /* -- figures ------------------------------------------------------------- */

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Lines that wait for no reader; log.h has the contracts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "log.h"
+
+#define LINE 1024	 /* bytes; with the line before it less than a pipe takes whole */
+#define BEFORE 256
+
+/*
+ * O_NONBLOCK belongs to whoever shares the open file, the user's shell for one. A pipe or a terminal is therefore opened once
+ * more, for us alone; a socket can be asked at each write. A file never blocks, and opened again would have another offset.
+ */
+void log_open(struct log *l, int fd)
+{
+	char path[32];
+	struct stat st;
+	int own;
+
+	*l = (struct log){ .fd = fd };
+	signal(SIGPIPE, SIG_IGN);
+	if (fstat(fd, &st))
+		return;
+	l->by_send = S_ISSOCK(st.st_mode);
+	if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
+		return;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	l->must_poll = own < 0;
+	l->fd = own < 0 ? fd : own;
+}
+
+static bool may_say(struct log *l, uint64_t now_ms)
+{
+	uint64_t pauses = (now_ms - l->paid_ms) / LOG_PAUSE_MS;
+
+	l->paid_ms += pauses * LOG_PAUSE_MS;
+	l->said = pauses < (uint64_t)l->said ? l->said - (int)pauses : 0;
+	return l->said < LOG_AT_ONCE;
+}
+
+/* Whole, or not: of a line that was taken in part the next one begins on a line of its own. */
+static bool put(struct log *l, const char *text, size_t n)
+{
+	struct pollfd p = { .fd = l->fd, .events = POLLOUT };
+	ssize_t got;
+
+	if (l->must_poll && (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT)))
+		return false;
+	got = l->by_send ? send(l->fd, text, n, MSG_DONTWAIT | MSG_NOSIGNAL) : write(l->fd, text, n);
+	l->cut = got > 0 ? (size_t)got < n : l->cut;
+	return got == (ssize_t)n;
+}
+
+static void clean(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ' || *text == 127)
+			*text = '?';
+}
+
+/* What is said before `line`, and it; "": nothing but that. */
+static bool say(struct log *l, const char *line)
+{
+	char text[BEFORE + LINE + 2];
+	size_t n = 0;
+
+	if (l->cut)
+		text[n++] = '\n';
+	if (l->left_out)
+		n += (size_t)snprintf(text + n, BEFORE, "%llu line%s left out%s%s\n", (unsigned long long)l->left_out,
+				      l->left_out == 1 ? "" : "s", l->hint ? "; " : "", l->hint ? l->hint : "");
+	if (*line)
+		n += (size_t)sprintf(text + n, "%s\n", line);
+	if (!put(l, text, n))
+		return false;
+	l->said++;
+	l->left_out = 0;
+	return true;
+}
+
+void log_line(struct log *l, uint64_t now_ms, const char *fmt, ...)
+{
+	char line[LINE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	clean(line);
+	if (!may_say(l, now_ms) || !say(l, line))
+		l->left_out++;
+}
+
+void log_turn(struct log *l, uint64_t now_ms)
+{
+	if (l->left_out && may_say(l, now_ms))
+		say(l, "");
+}

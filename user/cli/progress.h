@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a verb is doing, on stderr if that is a terminal: each text takes the place of the one before. Elsewhere nothing is
+ * printed. fail(), refuse() and warning() take it away first; whoever prints to stdout calls progress_end() before.
+ */
+#ifndef FPISA_CLI_PROGRESS_H
+#define FPISA_CLI_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Show this text now. */
+__attribute__((format(printf, 1, 2))) void progress_step(const char *fmt, ...);
+
+/* Is there a terminal, and was the last text shown some tenths of a second ago? For loops. */
+bool progress_due(void);
+
+/* "WHAT: 34%", if progress_due(). */
+void progress_share(const char *what, uint64_t done, uint64_t of);
+
+/* Take it away. */
+void progress_end(void);
+
+#endif
