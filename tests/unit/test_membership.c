@@ -179,6 +179,24 @@ static void bound(struct world *w, struct told *t, uint32_t index, uint16_t port
 	say(w, t, &msg);
 }
 
+static void cannot(struct world *w, struct told *t, uint32_t index, const char *text)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_FAILED);
+
+	msg.refusal.reason = FPISA_MANAGER_R_failed;
+	msg.refusal.index = index;
+	strcpy(msg.refusal.text, text);
+	say(w, t, &msg);
+}
+
+static void waits(struct world *w, struct told *t, uint64_t call, uint64_t digest)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_WAITS);
+
+	msg.waits = (struct fpisa_manager_waits){call, digest};
+	say(w, t, &msg);
+}
+
 static void leave(struct world *w, struct told *t, uint64_t calls)
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_LEAVE);
@@ -706,6 +724,94 @@ static void who_left_is_not_waited_for(void **state)
 	assert_int_equal(w->m.count.gone, 0);
 }
 
+/* Before its job, while it is made, when it is there: all ranks hear why, each once, and again when they ask. */
+static void a_rank_cannot_go_on(void **state)
+{
+	struct world *w = new_world();
+	struct fpisa_manager_message joined;
+
+	(void)state;
+	gather(w, 0, 3, "train", "key");
+	joined = *last(&w->of[2]);
+	ask(w, &w->of[0], 0, 1, 0);
+	cannot(w, &w->of[1], 0, "no descriptor");
+	for (int r = 0; r < 3; r++) {
+		assert_refused(&w->of[r], FPISA_MANAGER_R_failed, "rank 1 cannot go on: no descriptor");
+		assert_int_equal(last(&w->of[r])->refusal.ranks, 2);
+	}
+	for (int r = 0; r < 3; r++)
+		ask(w, &w->of[r], 1, 1, 0);
+	for (int r = 0; r < 3; r++)
+		bound(w, &w->of[r], 1, last(&w->of[r])->bind.port, 0);
+	assert_int_equal(w->making, 1);
+	cannot(w, &w->of[2], 1, "its deadline has passed");
+	cannot(w, &w->of[0], 1, "its deadline has passed, too");
+	assert_refused(&w->of[0], FPISA_MANAGER_R_failed, "rank 2 cannot go on");
+	assert_int_equal(last(&w->of[0])->refusal.index, 1);
+	datapath_turn(w);
+	assert_refused(&w->of[0], FPISA_MANAGER_R_failed, "rank 2 cannot go on");
+	assert_int_equal(jobs_of(w), 1);
+	get_job(w, 0, 3, 2, 1, 0);
+	cannot(w, &w->of[0], 2, "the interface is gone");
+	for (int r = 0; r < 3; r++)
+		assert_refused(&w->of[r], FPISA_MANAGER_R_failed, "rank 0 cannot go on: the interface is gone");
+	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_failed], 3);
+	/* It hears of all three when it comes back. */
+	come_back(w, &w->of[5], 3, &joined, 2, 3, "train");
+	assert_int_equal(w->of[5].n, 4);
+	for (int r = 0; r < 2; r++)
+		leave(w, &w->of[r], 0);
+	leave(w, &w->of[5], 0);
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+}
+
+/* The helper is stuck: no rank waits for ever. What it makes all the same is deleted with the group. */
+static void a_job_that_is_not_made(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	gather(w, 0, 2, "train", "key");
+	for (int r = 0; r < 2; r++)
+		ask(w, &w->of[r], 0, 1, 0);
+	for (int r = 0; r < 2; r++)
+		bound(w, &w->of[r], 0, last(&w->of[r])->bind.port, 0);
+	w->m.now_ms += FPISA_MANAGER_MAKING_MS - 1;
+	manager_tick(&w->m);
+	assert_last(&w->of[0], FPISA_MANAGER_BIND);
+	w->m.now_ms++;
+	manager_tick(&w->m);
+	for (int r = 0; r < 2; r++)
+		assert_refused(&w->of[r], FPISA_MANAGER_R_datapath, "has not made the job in 30 s");
+	manager_tick(&w->m);
+	assert_int_equal(w->m.count.refused[FPISA_MANAGER_R_datapath], 1);
+	for (int r = 0; r < 2; r++)
+		lose(w, &w->of[r]);
+	datapath_turn(w);
+	assert_int_equal(jobs_of(w), 0);
+	assert_int_equal(records_of(w), 0);
+}
+
+/* Ranks that wait for each other, each in a call that the others have not made. */
+static void ranks_make_different_calls(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	gather(w, 0, 3, "train", "key");
+	waits(w, &w->of[0], 4, 1000);
+	waits(w, &w->of[1], 3, 999);
+	waits(w, &w->of[1], 4, 1000);
+	assert_last(&w->of[0], FPISA_MANAGER_JOINED);
+	waits(w, &w->of[2], 4, 1001);
+	for (int r = 0; r < 3; r++) {
+		assert_refused(&w->of[r], FPISA_MANAGER_R_differs, "call 4 of rank 2 is not that of rank 0");
+		assert_int_equal(last(&w->of[r])->refusal.index, FPISA_MANAGER_NO_JOB);
+		assert_int_equal(last(&w->of[r])->refusal.ranks, 5);
+	}
+}
+
 static void killed_by_the_administrator(void **state)
 {
 	struct world *w = new_world();
@@ -835,7 +941,7 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 		join(w, t, names[vectors_below(rng, 3)], vectors_below(rng, 3), 3);
 		return;
 	}
-	switch (vectors_below(rng, 12)) {
+	switch (vectors_below(rng, 13)) {
 	case 0:
 		lose(w, t);
 		return;
@@ -853,6 +959,14 @@ static void random_event(struct world *w, struct vectors_rng *rng)
 	case 6:
 		if (w->making)
 			datapath_turn(w);
+		return;
+	case 12:
+		if (t->caller.place < 0 || !w->m.group[t->caller.place].whole || vectors_below(rng, 4))
+			return;
+		if (vectors_below(rng, 2))
+			cannot(w, t, index, "no descriptor");
+		else
+			waits(w, t, 1 + index, 1);
 		return;
 	case 7:
 		w->m.now_ms += vectors_below(rng, 3000);
@@ -937,6 +1051,9 @@ int main(void)
 		cmocka_unit_test(a_second_connection),
 		cmocka_unit_test(it_dies_while_its_job_is_made),
 		cmocka_unit_test(who_left_is_not_waited_for),
+		cmocka_unit_test(a_rank_cannot_go_on),
+		cmocka_unit_test(a_job_that_is_not_made),
+		cmocka_unit_test(ranks_make_different_calls),
 		cmocka_unit_test(killed_by_the_administrator), cmocka_unit_test(gathering_is_recorded),
 		cmocka_unit_test(random_orders),
 	};

@@ -358,6 +358,8 @@ void manager_tick(struct manager *m)
 
 		if (away && m->now_ms >= g->away_ms)
 			give_up(m, g, away, FPISA_MANAGER_AWAY);
+		if (g->record.id)
+			manager_job_tick(m, g);
 	}
 }
 
@@ -375,6 +377,53 @@ void manager_record_gathering(struct manager *m)
 }
 
 /* -- what a rank says ------------------------------------------------------- */
+
+/*
+ * Ranks whose calls have one number and another digest have made different calls. Each waits for the others, in another
+ * job perhaps, and the oldest call that a rank waits for is never later than the first that differs.
+ */
+static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_waits *w)
+{
+	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_REFUSED);
+	__u32 other = 0;
+
+	g->waits[rank] = *w;
+	while (other < g->record.size && (g->waits[other].call != w->call || g->waits[other].digest == w->digest))
+		other++;
+	if (other == g->record.size)
+		return;
+	m->count.refused[FPISA_MANAGER_R_differs]++;
+	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs,
+						     .index = FPISA_MANAGER_NO_JOB,
+						     .ranks = 1ull << rank | 1ull << other};
+	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
+		 "group %s: call %llu of rank %u is not that of rank %u; all ranks make the same calls in the same order, "
+		 "whatever their types",
+		 g->record.name, (unsigned long long)w->call, rank, other);
+	m->ops->refused(m->arg, g->caller[rank], FPISA_MANAGER_R_differs, msg.refusal.text);
+	manager_tell(m, g, manager_in(g, RANK_HERE), &msg);
+}
+
+/* A message that only a rank of a complete group may send. */
+static bool of_a_member(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_message *msg)
+{
+	switch ((enum fpisa_manager_type)msg->type) {
+	case FPISA_MANAGER_ASK:
+		manager_ask(m, g, rank, &msg->ask);
+		return true;
+	case FPISA_MANAGER_BOUND:
+		manager_bound(m, g, rank, &msg->bind);
+		return true;
+	case FPISA_MANAGER_FAILED:
+		manager_failed(m, g, rank, &msg->refusal);
+		return true;
+	case FPISA_MANAGER_WAITS:
+		compare_waits(m, g, rank, &msg->waits);
+		return true;
+	default:
+		return false;
+	}
+}
 
 void manager_message(struct manager *m, struct manager_caller *from, const struct fpisa_manager_message *msg)
 {
@@ -397,19 +446,10 @@ void manager_message(struct manager *m, struct manager_caller *from, const struc
 			return;
 		}
 		break;
-	case FPISA_MANAGER_ASK:
-	case FPISA_MANAGER_BOUND:
-		if (from->place >= 0 && m->group[from->place].whole) {
-			struct manager_group *g = &m->group[from->place];
-
-			if (msg->type == FPISA_MANAGER_ASK)
-				manager_ask(m, g, from->rank, &msg->ask);
-			else
-				manager_bound(m, g, from->rank, &msg->bind);
-			return;
-		}
-		break;
 	default:
+		if (from->place >= 0 && m->group[from->place].whole &&
+		    of_a_member(m, &m->group[from->place], from->rank, msg))
+			return;
 		break;
 	}
 	refuse_caller(m, from, FPISA_MANAGER_R_order, 0, "a message out of its turn: JOIN or RETURN come first");

@@ -67,7 +67,8 @@ struct manager_group_job {
 	__u32 window;	    /* that is tried */
 	int tries;	    /* of ports */
 	__u16 next_port;    /* for the next try */
-	enum fpisa_manager_reason reason; /* of a refusal, which all ranks get */
+	__u64 making_ms;    /* since when it is being made */
+	enum fpisa_manager_reason reason; /* why no rank gets it, or may use it any more, which all are told; 0 */
 	__u64 ranks;
 	char text[FPISA_MANAGER_TEXT];
 };
@@ -78,6 +79,7 @@ struct manager_group {
 	__u64 away_ms;		    /* until when those are waited for that are away */
 	enum manager_rank state[FPISA_MAX_WORKERS];
 	struct manager_caller *caller[FPISA_MAX_WORKERS];
+	struct fpisa_manager_waits waits[FPISA_MAX_WORKERS]; /* the call that each has said last that it waits for */
 	struct manager_group_job job[FPISA_MANAGER_JOBS];
 };
 

@@ -57,26 +57,36 @@ static void tell_refusal_of_another(struct manager *m, struct manager_group *g, 
 	manager_tell(m, g, rank, &msg);
 }
 
-/* All ranks get it now, those too that have not asked: by the time they do, who has may have left or died of it. */
+/* A job that the datapath has, or is about to have, stays until the group ends; any other is nothing from here on. */
+static void drop(struct manager *m, struct manager_group *g, __u32 index)
+{
+	struct group_job *record;
+	struct manager_group_job *j = job_of(g, index, &record);
+	int recorded = record->state != GROUP_JOB_NONE;
+
+	j->state = JOB_REFUSED;
+	memset(record, 0, sizeof(*record));
+	if (recorded)
+		manager_record(m, g);
+}
+
+/* Tell all ranks now, also those that have not asked: when they ask, the others may have left or died of it. */
 __attribute__((format(printf, 6, 7))) static void
 refuse_job(struct manager *m, struct manager_group *g, __u32 index, enum fpisa_manager_reason reason, __u64 ranks,
 	   const char *format, ...)
 {
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
-	int recorded = record->state != GROUP_JOB_NONE;
 	va_list ap;
 
 	va_start(ap, format);
 	vsnprintf(j->text, sizeof(j->text), format, ap);
 	va_end(ap);
 	m->count.refused[reason]++;
-	j->state = JOB_REFUSED;
 	j->reason = reason;
 	j->ranks = ranks;
-	memset(record, 0, sizeof(*record));
-	if (recorded)
-		manager_record(m, g);
+	if (j->state != JOB_MAKING && j->state != JOB_MADE)
+		drop(m, g, index);
 	say_refused(m, g, ranks & j->asked ?: j->asked, reason, j->text);
 	tell_refusal(m, g, index, fpisa_manager_all(g->record.size));
 }
@@ -257,6 +267,7 @@ static void make(struct manager *m, struct manager_group *g, __u32 index)
 	memcpy(o.address, g->record.address, sizeof(o.address));
 	memcpy(o.port, record->port, sizeof(o.port));
 	j->state = JOB_MAKING;
+	j->making_ms = m->now_ms;
 	manager_record(m, g);
 	m->ops->make(m->arg, &o);
 }
@@ -287,11 +298,15 @@ void manager_made(struct manager *m, const struct manager_made *made)
 		j->state = JOB_MADE;
 		m->count.jobs++;
 		manager_record(m, g);
-		tell_job(m, g, made->index, j->bound);
+		if (!j->reason)
+			tell_job(m, g, made->index, j->bound);
+	} else if (j->reason) {
+		drop(m, g, made->index);
 	} else if (made->err == -ENOSPC && j->window >= 2 * least && !g->record.gone && !g->record.left) {
 		j->window /= 2;
 		make(m, g, made->index);
 	} else {
+		drop(m, g, made->index);
 		refuse_job(m, g, made->index,
 			   made->err == -ENOSPC ? FPISA_MANAGER_R_pool :
 			   made->err == -EINVAL ? FPISA_MANAGER_R_job : FPISA_MANAGER_R_datapath, 0, "group %s: %.*s",
@@ -315,7 +330,7 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 		j->state = JOB_ASKED;
 	}
 	j->asked |= mine;
-	if (j->state == JOB_REFUSED) {
+	if (j->reason) {
 		tell_refusal(m, g, ask->index, mine);
 		return;
 	}
@@ -352,7 +367,7 @@ void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const
 	__u64 mine = 1ull << rank;
 
 	/* Of an earlier try, or of a job that was refused meanwhile. */
-	if (j->state < JOB_BINDING || j->state > JOB_MADE || b->port != record->port[rank])
+	if (j->reason || j->state < JOB_BINDING || j->state > JOB_MADE || b->port != record->port[rank])
 		return;
 	if (b->taken && j->state == JOB_BINDING) {
 		bind_ports(m, g, b->index);
@@ -367,6 +382,25 @@ void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const
 		make(m, g, b->index);
 }
 
+void manager_failed(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_refusal *r)
+{
+	if (!g->job[r->index].reason)
+		refuse_job(m, g, r->index, FPISA_MANAGER_R_failed, 1ull << rank, "group %s: rank %u cannot go on: %s",
+			   g->record.name, rank, r->text);
+}
+
+void manager_job_tick(struct manager *m, struct manager_group *g)
+{
+	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		const struct manager_group_job *j = &g->job[k];
+
+		if (j->state == JOB_MAKING && !j->reason && m->now_ms >= j->making_ms + FPISA_MANAGER_MAKING_MS)
+			refuse_job(m, g, k, FPISA_MANAGER_R_datapath, 0,
+				   "group %s: the aggregator has not made the job in %d s; see the log of `fpisa serve`",
+				   g->record.name, FPISA_MANAGER_MAKING_MS / 1000);
+	}
+}
+
 void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank)
 {
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
@@ -378,7 +412,7 @@ void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank)
 void manager_tell_refusals(struct manager *m, struct manager_group *g, __u32 rank)
 {
 	for (__u32 k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (g->job[k].state == JOB_REFUSED)
+		if (g->job[k].reason)
 			tell_refusal(m, g, k, 1ull << rank);
 }
 

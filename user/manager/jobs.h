@@ -11,6 +11,12 @@ void manager_ask(struct manager *m, struct manager_group *g, __u32 rank, const s
 /* It has, or could not have, the UDP port. */
 void manager_bound(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_bind *b);
 
+/* It cannot go on with a job: then nobody can. */
+void manager_failed(struct manager *m, struct manager_group *g, __u32 rank, const struct fpisa_manager_refusal *r);
+
+/* Jobs that the datapath has not made in time are refused. */
+void manager_job_tick(struct manager *m, struct manager_group *g);
+
 /* It has left: what waits for it never comes. */
 void manager_job_without(struct manager *m, struct manager_group *g, __u32 rank);
 

@@ -41,7 +41,10 @@ static size_t used(enum fpisa_manager_type type)
 	case FPISA_MANAGER_LEFT:
 		return sizeof(struct fpisa_manager_leave);
 	case FPISA_MANAGER_REFUSED:
+	case FPISA_MANAGER_FAILED:
 		return sizeof(struct fpisa_manager_refusal);
+	case FPISA_MANAGER_WAITS:
+		return sizeof(struct fpisa_manager_waits);
 	case FPISA_MANAGER_PING:
 	case FPISA_MANAGER_PONG:
 		return 0;
@@ -51,7 +54,7 @@ static size_t used(enum fpisa_manager_type type)
 
 static int is_type(__u16 type, enum fpisa_manager_side from)
 {
-	return from == FPISA_MANAGER_RANK ? type >= FPISA_MANAGER_JOIN && type <= FPISA_MANAGER_PING :
+	return from == FPISA_MANAGER_RANK ? type >= FPISA_MANAGER_JOIN && type <= FPISA_MANAGER_WAITS :
 					    type >= FPISA_MANAGER_PENDING && type <= FPISA_MANAGER_PONG;
 }
 
@@ -127,6 +130,11 @@ static int body_valid(const struct fpisa_manager_message *m)
 		return m->leave.rank < FPISA_MAX_WORKERS && !m->leave.zero;
 	case FPISA_MANAGER_REFUSED:
 		return refusal_valid(&m->refusal);
+	case FPISA_MANAGER_FAILED:
+		return refusal_valid(&m->refusal) && m->refusal.reason == FPISA_MANAGER_R_failed &&
+		       m->refusal.index != FPISA_MANAGER_NO_JOB && !m->refusal.ranks;
+	case FPISA_MANAGER_WAITS:
+		return m->waits.call != 0;
 	case FPISA_MANAGER_PING:
 	case FPISA_MANAGER_PONG:
 		return 1;

@@ -25,6 +25,7 @@
 #define FPISA_MANAGER_RETURN_MS 10000 /* after a restart of the manager a rank comes back */
 #define FPISA_MANAGER_ABSENT_MS 30000 /* nor if its host does answer: its start waits for an upgrade of the datapath, no longer */
 #define FPISA_MANAGER_GREETING_MS 5000 /* from connect to JOIN or RETURN */
+#define FPISA_MANAGER_MAKING_MS 30000 /* a job that the datapath does not have by then is refused */
 
 enum fpisa_manager_type {
 	/* of a rank */
@@ -34,6 +35,8 @@ enum fpisa_manager_type {
 	FPISA_MANAGER_BOUND = 4,
 	FPISA_MANAGER_LEAVE = 5,
 	FPISA_MANAGER_PING = 6,
+	FPISA_MANAGER_FAILED = 7,
+	FPISA_MANAGER_WAITS = 8,
 	/* of the manager */
 	FPISA_MANAGER_PENDING = 17,
 	FPISA_MANAGER_JOINED = 18,
@@ -65,7 +68,8 @@ enum fpisa_manager_type {
 	X(gone, 16, ESTALE)	    /* ranks are dead, or have left */ \
 	X(unknown, 17, ESTALE)	    /* no such group lives, or not with this rank in it */ \
 	X(busy, 18, EBUSY)	    /* too many connections */ \
-	X(datapath, 19, EIO)	    /* the aggregator could not make the job */
+	X(datapath, 19, EIO)	    /* the aggregator could not make the job */ \
+	X(failed, 20, EREMOTEIO)    /* a rank cannot go on with the job */
 
 enum fpisa_manager_reason {
 #define X(name, number, error) FPISA_MANAGER_R_##name = number,
@@ -133,9 +137,14 @@ struct fpisa_manager_leave { /* LEAVE, and LEFT */
 	__u32 zero;
 };
 
+struct fpisa_manager_waits { /* a rank has waited for the oldest of its calls for a second */
+	__u64 call;   /* its number in the group, from 1 */
+	__u64 digest; /* of the group's calls up to it */
+};
+
 #define FPISA_MANAGER_NO_JOB 0xffffffffu
 
-struct fpisa_manager_refusal {
+struct fpisa_manager_refusal { /* REFUSED; and FAILED, whose reason is `failed`, for the job `index` */
 	__u32 reason; /* enum fpisa_manager_reason */
 	__u32 index;  /* of the job, or FPISA_MANAGER_NO_JOB */
 	__u64 ranks;  /* whom it is about, or 0 */
@@ -154,7 +163,8 @@ struct fpisa_manager_message {
 		struct fpisa_manager_job job;
 		struct fpisa_manager_members members; /* PENDING, JOINED, GONE */
 		struct fpisa_manager_leave leave;     /* LEAVE, LEFT */
-		struct fpisa_manager_refusal refusal;
+		struct fpisa_manager_refusal refusal; /* REFUSED, FAILED */
+		struct fpisa_manager_waits waits;
 		__u8 body[FPISA_MANAGER_BYTES - 16];
 	};
 };
