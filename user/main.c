@@ -107,13 +107,14 @@ static const struct verb verbs[] = {
 	  "  --workers N        who have every N-th row each, to 1024; default 2\n"
 	  "  --seed S           default 1; the same seed and sizes make the same rows on any machine\n",
 	  .unpinned = true },
-	{ "query worker", verb_query_worker, "DIR --key FILE [--listen ADDR] [--port N]", "serve a directory of tables to masters of queries",
+	{ "query worker", verb_query_worker, "DIR --key FILE [--listen ADDR] [--port N] [--scans N]", "serve a directory of tables to masters of queries",
 	  "  DIR                of each table TABLE.schema, a line NAME TYPE [not null] a column (real,\n"
 	  "                     double, int32, int64, text, date), and its rows in TABLE.csv,\n"
 	  "                     TABLE.tbl (TPC-H) or TABLE.parquet (by pyarrow)\n"
 	  "  --key FILE         masters with one of its keys are served; default $FPISA_KEY\n"
 	  "  --listen ADDR      default all addresses\n"
 	  "  --port N           TCP, where masters ask; default 18001\n"
+	  "  --scans N          masters that are served at once, each by a process; default 64\n"
 	  "It stays until it is ended. What masters ask, and rows for --columns, is encrypted; rows in frames\n"
 	  "cross the network in the clear.\n", .unpinned = true },
 	{ "query run", verb_query_run, "TABLE --workers LIST [OPTION...] [--json]",

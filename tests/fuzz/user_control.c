@@ -37,7 +37,7 @@ static size_t at, n; /* of a content that is on its way */
 static uint16_t type;
 static fpisa_channel_check *check;
 static enum fpisa_manager_side from;
-static int pause_next, directory;
+static int pause_next, directory, null;
 
 /* -- the channel -------------------------------------------------------------------- */
 
@@ -191,8 +191,12 @@ static void worker(void)
 {
 	const struct sockaddr_in master = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
+	struct fpisa_control_channel control;
+
 	from = FPISA_MANAGER_RANK;
-	session_run(ended_socket(), &master, NULL, "", directory);
+	if (fpisa_control_serve(&control, ended_socket(), NULL))
+		abort();
+	session_run(&control, &master, directory, null);
 }
 
 /* As if rows of a join had come: their places. */
@@ -275,7 +279,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	snprintf(path, sizeof(path), "%s.tables", **argv);
 	mkdir(path, 0700);
 	directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (directory < 0)
+	null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (directory < 0 || null < 0)
 		abort();
 	write_file("t.schema", "k int32 not null\nv real\n");
 	write_file("t.csv", "k,v\n1,2.5\n2,\n1,-1e30\n3,nan\n");

@@ -25,7 +25,8 @@ def free_ports(n):
 class Workers:
     """So many processes, each with a directory of its own."""
 
-    def __init__(self, n):
+    def __init__(self, n, *options, stderr=subprocess.DEVNULL):
+        self.options, self.stderr = options, stderr
         self.folder = tempfile.mkdtemp(prefix="fpisa-workers-")
         self.key_file = os.path.join(self.folder, "keys")
         self.processes, self.ports = [None] * n, free_ports(n)
@@ -45,7 +46,7 @@ class Workers:
     def serve(self, rank):
         p = self.processes[rank] = subprocess.Popen(
             [FPISA, "query", "worker", self.directory(rank), "--key", self.key_file, "--listen", "127.0.0.1", "--port",
-             str(self.ports[rank])], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True)
+             str(self.ports[rank]), *self.options], stdout=subprocess.PIPE, stderr=self.stderr, stdin=subprocess.DEVNULL, text=True)
         said = p.stdout.readline()
         assert said.startswith("serving "), said
 
@@ -74,6 +75,8 @@ class Workers:
                 p.kill()
                 p.wait()
                 p.stdout.close()
+                if p.stderr:
+                    p.stderr.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -6,15 +6,12 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "cli/report.h"
 #include "lib/base/error.h"
 #include "serving.h"
 #include "session.h"
@@ -139,52 +136,35 @@ static int turn(struct session *s)
 	return err ?: check_time(s, fpisa_now()) ?: fpisa_control_flush(&s->control);
 }
 
-/* A host that is gone is found by probes. */
-static void watch(int fd)
+static void say_why(const struct session *s, int log)
 {
-	static const int options[][3] = {
-		{ SOL_SOCKET, SO_KEEPALIVE, 1 },   { IPPROTO_TCP, TCP_KEEPIDLE, 1 }, { IPPROTO_TCP, TCP_KEEPINTVL, 1 },
-		{ IPPROTO_TCP, TCP_KEEPCNT, 4 }, { IPPROTO_TCP, TCP_NODELAY, 1 },
-	};
+	char line[FPISA_MESSAGE_SIZE + 64], a[INET_ADDRSTRLEN];
+	int n;
 
-	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof(int));
+	inet_ntop(AF_INET, &s->from.sin_addr, a, sizeof(a));
+	n = snprintf(line, sizeof(line), "query worker: master at %s: %s", a, fpisa_error());
+	/* Whoever reads the log says it; without one nobody is told. */
+	if (write(log, line, (size_t)n) != n)
+		return;
 }
 
-void session_run(int fd, const struct sockaddr_in *from, const struct fpisa_psks *keys, const char *key_file,
-		 int directory)
+void session_run(const struct fpisa_control_channel *control, const struct sockaddr_in *from, int directory, int log)
 {
 	struct session *s = calloc(1, sizeof(*s));
-	char a[INET_ADDRSTRLEN];
-	int err;
+	int err = 0;
 
-	inet_ntop(AF_INET, &from->sin_addr, a, sizeof(a));
-	watch(fd);
-	if (!s || fpisa_control_serve(&s->control, fd, keys)) {
-		refuse(-ENOMEM, "query worker: master at %s: no memory", a);
-		free(s);
+	if (!s)
 		return;
-	}
+	s->control = *control;
 	s->from = *from;
 	s->directory = directory;
 	progress(s);
-	do
+	while (!err)
 		err = turn(s);
-	while (!err);
 	/* A master may go whenever it has what it wants, or wants no more. */
 	if (err != -ECONNRESET) {
-		char why[FPISA_MESSAGE_SIZE];
-		bool key = err == -EACCES && !fpisa_channel_open(s->control.channel);
-
-		snprintf(why, sizeof(why), "%s%s%s", key ? "its key is none of those in the worker's file " : "", key ? key_file : "",
-			 key ? "; " : "");
-		snprintf(why + strlen(why), sizeof(why) - strlen(why), "%s", fpisa_error());
+		say_why(s, log);
 		session_say_failed(s, err);
-		/* A master's words may be in it, and it is one line of a log. */
-		for (char *at = why; *at; at++)
-			if ((unsigned char)*at < ' ' || *at == 127)
-				*at = '?';
-		refuse(err, "query worker: master at %s: %s", a, why);
 	}
 	fpisa_control_close(&s->control);
 	fpisa_member_close(&s->member);

@@ -2,11 +2,14 @@
 #ifndef FPISA_QUERY_SESSION_H
 #define FPISA_QUERY_SESSION_H
 
-#include "lib/manager/psk.h"
-
 #include <netinet/in.h>
 
-/* Serves a master over its connection, which is closed in the end, until that ends; errors are reported. `key_file` had the keys. */
-void session_run(int fd, const struct sockaddr_in *from, const struct fpisa_psks *keys, const char *key_file, int directory);
+#include "lib/query/control.h"
+
+/*
+ * Serves a master that has shown its key over this connection, which is closed in the end, until that ends. What goes wrong is
+ * a line, without an end, in one write to the descriptor `log`.
+ */
+void session_run(const struct fpisa_control_channel *control, const struct sockaddr_in *from, int directory, int log);
 
 #endif

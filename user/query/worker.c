@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa query worker DIR: waits for masters, and gives each a process of its own. */
+/*
+ * fpisa query worker DIR: waits for masters, and gives each that has shown a key a process of its own. This process waits for
+ * nobody: not for a master (newcomers.h), and not for who reads its log (cli/log.h), which has what the others have to say, too.
+ */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <limits.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,35 +25,45 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "fpisa.h"
-#include "lib/query/control.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "newcomers.h"
 #include "query.h"
 #include "session.h"
 
-#define MASTERS 64 /* at once */
-#define BACKLOG 64
-#define REAP_MS 1000
+#define SCANS 64
+#define SCANS_MOST 1024
+#define BACKLOG 1024
+#define TURN 16 /* connections that are accepted before others have their turn */
+#define TICK_MS 250
+#define DESCRIPTORS 64 /* beside those of masters */
 
-enum { OPT_KEY = OPT_VERB, OPT_LISTEN, OPT_PORT };
+enum { OPT_KEY = OPT_VERB, OPT_LISTEN, OPT_PORT, OPT_SCANS };
 
 static const struct option options[] = {
 	{ "verbose", no_argument, NULL, OPT_VERBOSE },
 	{ "key", required_argument, NULL, OPT_KEY },
 	{ "listen", required_argument, NULL, OPT_LISTEN },
 	{ "port", required_argument, NULL, OPT_PORT },
+	{ "scans", required_argument, NULL, OPT_SCANS },
 	{ 0 },
 };
 
 struct worker {
 	const char *directory, *key;
 	struct sockaddr_in at;
-	int fd, listener, masters;
+	int fd, listener, children, ends[2]; /* `ends`: of a pipe of packets, each a line of the log */
+	bool paused;			     /* no connection can be accepted now */
+	int served;
+	struct newcomers newcomers;
+	struct log log;
 	struct fpisa_psks keys;
 };
 
 static int take_options(struct worker *w, int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
-	uint64_t port = FPISA_CONTROL_PORT;
+	uint64_t port = FPISA_CONTROL_PORT, scans = SCANS;
 	int opt, err = 0;
 
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
@@ -55,11 +73,14 @@ static int take_options(struct worker *w, int argc, char **argv)
 			err = parse_address("--listen", optarg, &w->at.sin_addr.s_addr);
 		else if (opt == OPT_PORT)
 			err = parse_number("--port", optarg, 1, 65535, &port);
+		else if (opt == OPT_SCANS)
+			err = parse_number("--scans", optarg, 1, SCANS_MOST, &scans);
 		else
 			err = common_option(&c, opt);
 	}
 	w->at.sin_family = AF_INET;
 	w->at.sin_port = htons((__u16)port);
+	w->newcomers.scans = (int)scans;
 	if (err)
 		return err;
 	if (argc - optind != 1)
@@ -69,10 +90,42 @@ static int take_options(struct worker *w, int argc, char **argv)
 	return w->key && *w->key ? 0 : refuse(BAD_USAGE, "query worker: --key is missing; fpisa key new makes a file of keys");
 }
 
+/* -- the beginning --------------------------------------------------------------- */
+
+static int watch(struct worker *w, int *fd)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.ptr = fd };
+
+	return epoll_ctl(w->newcomers.epoll, EPOLL_CTL_ADD, *fd, &e) ? fail(-errno, NULL, "query worker") : 0;
+}
+
+static int open_events(struct worker *w)
+{
+	struct rlimit files;
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	w->children = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	w->newcomers.epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (w->children < 0 || w->newcomers.epoll < 0 || pipe2(w->ends, O_CLOEXEC | O_DIRECT))
+		return fail(-errno, NULL, "query worker");
+	fcntl(w->ends[0], F_SETFL, O_NONBLOCK | O_DIRECT);
+	if (!getrlimit(RLIMIT_NOFILE, &files)) {
+		rlim_t want = NEWCOMERS_MOST + (rlim_t)w->newcomers.scans + DESCRIPTORS;
+
+		want = want < files.rlim_max ? want : files.rlim_max;
+		files.rlim_cur = want > files.rlim_cur ? want : files.rlim_cur;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
+	return watch(w, &w->children) ?: watch(w, &w->ends[0]) ?: watch(w, &w->listener);
+}
+
 static int start(struct worker *w)
 {
 	char a[ADDRESS_LEN];
-	int one = 1;
+	int one = 1, err;
 
 	if (fpisa_psks_read(&w->keys, w->key))
 		return refuse(-EINVAL, "query worker: the worker's file of keys: %s", fpisa_error());
@@ -89,51 +142,148 @@ static int start(struct worker *w)
 	if (bind(w->listener, (struct sockaddr *)&w->at, sizeof(w->at)) || listen(w->listener, BACKLOG))
 		return fail(-errno, "give another --port or --listen, or end what listens there", "query worker: %s:%u",
 			    address_text(w->at.sin_addr.s_addr, a), ntohs(w->at.sin_port));
+	TAILQ_INIT(&w->newcomers.all);
+	w->newcomers.keys = &w->keys;
+	w->newcomers.key_file = w->key;
+	w->newcomers.log = &w->log;
+	if (getrandom(&w->newcomers.spread, sizeof(w->newcomers.spread), 0) != sizeof(w->newcomers.spread))
+		return fail(-EIO, NULL, "query worker: random numbers");
+	w->newcomers.spread |= 1;
+	err = open_events(w);
+	if (err)
+		return err;
 	printf("serving %s at %s:%u\n", w->directory, address_text(w->at.sin_addr.s_addr, a), ntohs(w->at.sin_port));
-	return fflush(stdout) ? fail(-errno, NULL, "query worker: stdout") : 0;
+	if (fflush(stdout))
+		return fail(-errno, NULL, "query worker: stdout");
+	log_open(&w->log, STDERR_FILENO);
+	return 0;
 }
 
-static void serve(struct worker *w, int fd, const struct sockaddr_in *from)
-{
-	char a[ADDRESS_LEN];
-	pid_t parent = getpid(), pid;
+/* -- processes ------------------------------------------------------------------- */
 
-	if (w->masters == MASTERS) {
-		refuse(-EBUSY, "query worker: master at %s: %d are served already", address_text(from->sin_addr.s_addr, a), MASTERS);
-		close(fd);
-		return;
-	}
-	pid = fork();
-	if (pid) {
-		close(fd);
-		w->masters += pid > 0;
-		return;
-	}
+static void run_child(struct worker *w, struct newcomer *n, pid_t parent)
+{
+	sigset_t set;
+
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
-	close(w->listener);
-	session_run(fd, from, &w->keys, w->key, w->fd);
 	explicit_bzero(&w->keys, sizeof(w->keys));
+	sigemptyset(&set);
+	sigprocmask(SIG_SETMASK, &set, NULL);
+	newcomers_close_others(&w->newcomers, n);
+	close(w->listener);
+	close(w->children);
+	close(w->ends[0]);
+	close(w->newcomers.epoll);
+	session_run(&n->control, &n->from, w->fd, w->ends[1]);
 	_exit(0);
 }
 
-static int loop(struct worker *w)
+static void serve(struct worker *w, struct newcomer *n)
 {
-	struct pollfd p = { .fd = w->listener, .events = POLLIN };
+	pid_t parent = getpid(), pid = fork();
 
-	for (;;) {
+	if (!pid)
+		run_child(w, n, parent);
+	if (pid < 0) {
+		newcomer_refuse(&w->newcomers, n, fpisa_fail(-errno, "cannot start a process: %s", strerror(errno)));
+		return;
+	}
+	w->served++;
+	newcomer_forget(&w->newcomers, n);
+}
+
+static void reap(struct worker *w)
+{
+	struct signalfd_siginfo ignored;
+
+	while (read(w->children, &ignored, sizeof(ignored)) > 0)
+		;
+	while (w->served && waitpid(-1, NULL, WNOHANG) > 0)
+		w->served--;
+}
+
+static void take_lines(struct worker *w)
+{
+	char line[PIPE_BUF];
+	ssize_t n = read(w->ends[0], line, sizeof(line));
+
+	if (n > 0)
+		log_line(&w->log, fpisa_now() / 1000000, "fpisa: %.*s", (int)n, line);
+}
+
+/* -- the loop ---------------------------------------------------------------------- */
+
+/* While there are no descriptors a connection that waits would wake the process again and again. */
+static void pause_accepting(struct worker *w, bool pause)
+{
+	struct epoll_event e = { .events = pause ? 0 : EPOLLIN, .data.ptr = &w->listener };
+
+	if (w->paused != pause)
+		epoll_ctl(w->newcomers.epoll, EPOLL_CTL_MOD, w->listener, &e);
+	w->paused = pause;
+}
+
+/* A host that is gone is found by probes. A master that leaves its rows unread for long is not. */
+static void probe(int fd)
+{
+	static const int values[][3] = {
+		{ SOL_SOCKET, SO_KEEPALIVE, 1 },   { IPPROTO_TCP, TCP_KEEPIDLE, 1 }, { IPPROTO_TCP, TCP_KEEPINTVL, 1 },
+		{ IPPROTO_TCP, TCP_KEEPCNT, 4 }, { IPPROTO_TCP, TCP_NODELAY, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		setsockopt(fd, values[i][0], values[i][1], &values[i][2], sizeof(int));
+}
+
+static void accept_some(struct worker *w)
+{
+	for (int i = 0; i < TURN; i++) {
 		struct sockaddr_in from;
 		socklen_t n = sizeof(from);
-		int fd;
+		int fd = accept4(w->listener, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-		if (poll(&p, 1, REAP_MS) < 0 && errno != EINTR)
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+			log_line(&w->log, fpisa_now() / 1000000, "fpisa: query worker: accept: %s; raise its limit of open files",
+				 strerror(errno));
+			pause_accepting(w, true);
+		}
+		if (fd < 0)
+			return;
+		probe(fd);
+		newcomers_add(&w->newcomers, fd, &from);
+	}
+}
+
+/* An event of a connection may end others, of which events are left: those come again. */
+static int loop(struct worker *w)
+{
+	uint64_t tick_ns = 0;
+
+	for (;;) {
+		struct epoll_event e;
+		struct newcomer *next;
+		int n = epoll_wait(w->newcomers.epoll, &e, 1, TICK_MS);
+
+		if (n < 0 && errno != EINTR)
 			return fail(-errno, NULL, "query worker");
-		while (w->masters && waitpid(-1, NULL, WNOHANG) > 0)
-			w->masters--;
-		fd = accept4(w->listener, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd >= 0)
-			serve(w, fd, &from);
+		if (n > 0 && e.data.ptr == &w->listener)
+			accept_some(w);
+		else if (n > 0 && e.data.ptr == &w->children)
+			reap(w);
+		else if (n > 0 && e.data.ptr == &w->ends[0])
+			take_lines(w);
+		else if (n > 0)
+			newcomer_work(&w->newcomers, e.data.ptr);
+		while (w->served < w->newcomers.scans && (next = newcomers_next(&w->newcomers)))
+			serve(w, next);
+		if (fpisa_now() < tick_ns)
+			continue;
+		tick_ns = fpisa_now() + TICK_MS * 1000000ull;
+		newcomers_tick(&w->newcomers);
+		log_turn(&w->log, fpisa_now() / 1000000);
+		pause_accepting(w, false);
 	}
 }
 

@@ -400,7 +400,7 @@ int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_messa
 	return 0;
 }
 
-static int ready(struct fpisa_channel *c)
+int fpisa_channel_greet(struct fpisa_channel *c)
 {
 	if (c->state == GREETING) {
 		int rc = greet(c);
@@ -415,7 +415,7 @@ int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
 {
 	enum fpisa_manager_side other = c->side == FPISA_MANAGER_RANK ? FPISA_MANAGER_MANAGER : FPISA_MANAGER_RANK;
 	enum fpisa_manager_reason reason;
-	int rc = ready(c);
+	int rc = fpisa_channel_greet(c);
 
 	if (rc || c->state != OPEN)
 		return rc;
@@ -444,6 +444,11 @@ int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m)
 int fpisa_channel_flushed(const struct fpisa_channel *c)
 {
 	return !c->out;
+}
+
+void fpisa_channel_forget(struct fpisa_channel *c)
+{
+	c->state = REFUSED;
 }
 
 void fpisa_channel_close(struct fpisa_channel *c)

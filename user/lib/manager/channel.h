@@ -61,6 +61,12 @@ int fpisa_channel_send(struct fpisa_channel *c, const struct fpisa_manager_messa
  */
 int fpisa_channel_work(struct fpisa_channel *c, struct fpisa_manager_message *m);
 
+/* Goes on with the handshake and no further: no message is taken in. 0, or an error as above. */
+int fpisa_channel_greet(struct fpisa_channel *c);
+
+/* Another process, forked from this one, has the connection: fpisa_channel_close() says nothing to the other side. */
+void fpisa_channel_forget(struct fpisa_channel *c);
+
 /* Sends what can be sent now, and takes nothing in. 0, or an error as above. */
 int fpisa_channel_flush(struct fpisa_channel *c);
 

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""`fpisa query worker` serves masters that have a key, whatever others do, and says at which limit it stops."""
+import contextlib
+import fcntl
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from foreign import Workers
+from lab import FPISA, SLOW, children, wait_until
+
+HELD = 512  # connections without a key
+ROWS = 200_000  # more than sockets and queues take: a scan of them lasts until it is read
+
+
+@pytest.fixture
+def worker():
+    """worker(*options, stderr=...): a worker at the loopback with a table `t` of two rows and a table `long`."""
+    with contextlib.ExitStack() as stack:
+        def make(*options, stderr=subprocess.DEVNULL):
+            w = Workers(1, *options, stderr=stderr)
+            stack.callback(w.close)
+            w.table("t", ["k int32 not null", "v real"], [(1, 1.0), (2, 2.0)])
+            w.table("long", ["k int32 not null", "v real"], [(i, 1.0) for i in range(ROWS)])
+            return w
+        yield make
+
+
+def argv(w, table="t"):
+    return [FPISA, "query", "run", table, "--workers", w.addresses, "--key", w.key_file, "--prune", "none", "--timeout", str(int(20 * SLOW))]
+
+
+def ask(w):
+    """The worker answers."""
+    p = subprocess.run(argv(w), capture_output=True, text=True)
+    assert (p.returncode, p.stdout) == (0, "k,v\n1,1.0\n2,2.0\n"), p.stderr
+
+
+def connect(w, source="127.0.0.1"):
+    return socket.create_connection(("127.0.0.1", w.ports[0]), 20 * SLOW, (source, 0))
+
+
+def ended(s):
+    """Has the worker closed it?"""
+    s.settimeout(0)
+    try:
+        return not s.recv(1)
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def log(w, pattern, stop):
+    """A line of the log so far; the worker ends."""
+    end = w.processes[0]
+    stop.set()
+    end.kill()
+    said = end.stderr.read()
+    assert re.search(pattern, said), said[-2000:]
+    return said
+
+
+def test_silent_connections(worker):
+    """They share their places by hosts, and the oldest gives way; a master is served beside ever new ones. No process is begun for them."""
+    w = worker(stderr=subprocess.PIPE)
+    others = [connect(w, f"127.0.0.{i}") for i in range(2, 12)]
+    held = [connect(w) for _ in range(HELD + 40)]
+    wait_until("the oldest have given way", lambda: all(map(ended, held[:50])))
+    assert not any(map(ended, others)) and not any(map(ended, held[51:]))
+    assert not children(w.processes[0].pid)
+    ask(w)
+    stop = threading.Event()
+
+    def hold():
+        """As many as there were, a new one for each that ends."""
+        with selectors.DefaultSelector() as sel:
+            for s in held[51:]:
+                sel.register(s, selectors.EVENT_READ)
+            while not stop.is_set():
+                for key, _ in sel.select(0.1):
+                    sel.unregister(key.fileobj)
+                    key.fileobj.close()
+                    s = connect(w)
+                    held.append(s)
+                    sel.register(s, selectors.EVENT_READ)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        for _ in range(10):
+            ask(w)
+            time.sleep(0.2)
+    finally:
+        stop.set()
+        thread.join()
+    log(w, r"query worker: 512 connections have shown no key, and no more are held: the oldest of 127\.0\.0\.1, which has 50\d, is closed",
+        stop)
+    for s in held + others:
+        s.close()
+
+
+@pytest.mark.parametrize("said", [b"G", b"\x16\x03\x01\x02\x00", b""])
+def test_floods(worker, said):
+    """Connections as fast as a host makes them, of garbage, half a handshake or nothing: a master elsewhere is served; the log stays short."""
+    w = worker(stderr=subprocess.PIPE)
+    stop, made = threading.Event(), [0]
+
+    def flood():
+        kept = []
+        while not stop.is_set():
+            with contextlib.suppress(OSError):
+                s = connect(w, "127.0.0.2")
+                kept.append(s)
+                s.sendall(said)
+                made[0] += 1
+            if len(kept) > 700:
+                kept.pop(0).close()
+        for s in kept:
+            s.close()
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        wait_until("a flood", lambda: made[0] > 1000)
+        for _ in range(5):
+            ask(w)
+        wait_until("more of it", lambda: made[0] > 3000)
+    finally:
+        stop.set()
+        thread.join()
+    lines = log(w, "^fpisa: query worker: ", stop).splitlines()
+    assert len(lines) < 100, len(lines)
+
+
+def test_stderr_that_nobody_reads(worker):
+    """It stops neither the worker nor a scan; what is left out is counted."""
+    r, to = os.pipe()
+    w = worker(stderr=to)
+    fcntl.fcntl(to, fcntl.F_SETFL, os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(to, b"x" * 4096)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(to, b"x")
+    fcntl.fcntl(to, fcntl.F_SETFL, 0)
+    for _ in range(100):
+        with connect(w) as s:
+            s.sendall(b"G")
+            assert s.recv(1000)
+    p = subprocess.run(argv(w, "none"), capture_output=True, text=True)
+    assert p.returncode == 1 and "no table none here" in p.stderr
+    ask(w)
+    fcntl.fcntl(r, fcntl.F_SETFL, os.O_NONBLOCK)
+    text = b""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            text += os.read(r, 65536)
+    fcntl.fcntl(r, fcntl.F_SETFL, 0)
+    line = b""
+    while not line.endswith(b"\n"):
+        line += os.read(r, 1)
+    assert re.match(rb"\d+ lines left out\n", line) and int(line.split()[0]) >= 101, line
+    # A reader that goes ends nobody either.
+    os.close(r)
+    os.close(to)
+    with connect(w) as s:
+        s.sendall(b"G")
+        assert s.recv(1000)
+    ask(w)
+
+
+def test_scans(worker):
+    """One more than there may be hears which limit it is; one that has to wait for a scan's end alone is served."""
+    w = worker("--scans", "2")
+    running = [subprocess.Popen(argv(w, "long"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(2)]
+    try:
+        for p in running:
+            assert p.stdout.readline() == b"k,v\n"
+        p = subprocess.run(argv(w), capture_output=True, text=True)
+        assert p.returncode == 1 and re.fullmatch(
+            rf"fpisa: query run: worker 127\.0\.0\.1:{w.ports[0]}: serves 2 scans already; try again, or start it with --scans N\n", p.stderr), p.stderr
+        late = subprocess.Popen(argv(w), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        os.kill(running[0].pid, signal.SIGKILL)
+        out, err = late.communicate()
+        assert late.returncode == 0, err
+        assert out == "k,v\n1,1.0\n2,2.0\n"
+        assert len(children(w.processes[0].pid)) <= 2
+    finally:
+        for p in running:
+            p.kill()
+            p.wait()
+            p.stdout.close()
+    # One after the other, at once: no scan that has ended counts.
+    for _ in range(30):
+        ask(w)
