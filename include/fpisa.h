@@ -64,6 +64,7 @@ enum fpisa_operation {
 #define FPISA_RESULT_NAN 0x08u
 #define FPISA_RESULT_INF 0x10u
 #define FPISA_RESULT_MIXED_RANKS 0x100u /* of a call: a rank was taken out, and some chunks are without it */
+#define FPISA_RESULT_FEWER_RANKS 0x200u /* of a call: some chunks, or all, are without a rank of the job */
 
 /* What to do with a result that says OVERFLOW. */
 enum fpisa_overflow {
@@ -141,6 +142,12 @@ struct fpisa_options {
 	 * has begun nothing else may.
 	 */
 	uint64_t progress;
+	/*
+	 * Nonzero: every sum has all ranks of the job. A result without a rank, which `fpisa job shrink` has taken
+	 * out, is not delivered: the call fails with -ECONNRESET, and the error and fpisa_missing() name the rank. A
+	 * group does this always. 0: such a result is delivered with FPISA_RESULT_FEWER_RANKS.
+	 */
+	uint64_t all_ranks;
 };
 
 #define FPISA_FOREVER UINT32_MAX /* options.timeout_ms */
@@ -194,7 +201,8 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  *		every rank gets it, with its next frame, and none a sum of them
  * -ESTALE	the job was made anew, its ranks joined again, another process joined as this rank, or this rank was
  *		taken out of the job
- * After any of the last three the handle returns it again until fpisa_rejoin().
+ * -ECONNRESET	another rank was taken out of the job (options.all_ranks)
+ * After any of the last four the handle returns it again until fpisa_rejoin().
  *
  * Results go into recv as they arrive. So after a failure other than -ERANGE
  * recv has sums in some places, and in the others what it had before; send is
@@ -256,6 +264,7 @@ struct fpisa_call {
 	 */
 	void (*on_done)(void *arg, int rc, uint32_t flags);
 	void *arg;
+	uint64_t *ranks; /* where the ranks that are in every value of the result go, a bitmap, before the call ends well; or NULL */
 };
 
 int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request);
@@ -284,7 +293,7 @@ int fpisa_eventfd(struct fpisa *f);
 int fpisa_rejoin(struct fpisa *f);
 
 /*
- * Ranks, as a bitmap, that the last -ETIMEDOUT of this handle was waiting for; of NULL, that this thread's last
+ * Ranks, as a bitmap, that the last -ETIMEDOUT or -ECONNRESET of this handle names; of NULL, that this thread's last
  * fpisa_connect(), fpisa_mem_connect() or fpisa_group_join() was, if it failed.
  */
 uint64_t fpisa_missing(const struct fpisa *f);
@@ -347,7 +356,8 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
  * group has used. Errors beside theirs and those of fpisa_group_join():
  *
  * -ECONNRESET	ranks are dead, or have left before they completed this call: the error and fpisa_group_missing() name
- *		them. So it is for every call then; leave, and join again
+ *		them. So it is for every call then; leave, and join again. Or a result lacks a rank, as by options.all_ranks
+ *		of a handle: a group's sums have all of its ranks
  * -EPROTO	ranks have used types in another order
  * -EBUSY	within on_done: a call that waits, as the first of a type does
  * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s; or the manager alone, at the first call of a

@@ -75,7 +75,9 @@ static const struct verb verbs[] = {
 	  "so is one between its calls.\n" },
 	{ "job del", verb_job_del, "JOB", "remove a job", NULL },
 	{ "job shrink", verb_job_shrink, "JOB RANK...", "go on without some ranks",
-	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n" },
+	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n"
+	  "The other ranks hear of it: their results say FEWER_RANKS, or their calls fail where a\n"
+	  "sum must have all ranks. A job that the manager has made for a group is refused.\n" },
 	{ "query add", verb_query_add, "QUERY --kind topn|table|join --workers LIST --master M [--limit N] [OPTION...] [--json]",
 	  "make a query, of a number that no job has",
 	  "  --kind KIND        topn: rows that may be among the first N pass, others are pruned;\n"

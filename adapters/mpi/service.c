@@ -39,7 +39,8 @@ static int join_job(struct service *s, const struct offer *o, int k, uint32_t si
 					      .token = o->token,
 					      .timeout_ms = o->timeout_ms,
 					      .overflow = FPISA_OVERFLOW_FLAG,
-					      .progress = 1};
+					      .progress = 1,
+					      .all_ranks = 1};
 	struct fpisa_info info = {.size = sizeof(info)};
 	struct fpisa *f;
 	int rc = fpisa_connect(&f, o->host, o->job[k].job, &options);

@@ -38,7 +38,7 @@ NOBODY = 65534
 PERIOD = 4099  # prime: a chunk that lands elsewhere differs
 PR_SET_PDEATHSIG = 1
 FLOAT32 = 1  # enum fpisa_dtype
-MIXED_RANKS = 0x100  # FPISA_RESULT_*
+MIXED_RANKS, FEWER_RANKS = 0x100, 0x200  # FPISA_RESULT_*
 UDP, XSK = 0, 1  # enum fpisa_transport_name; XSK needs its user to be root
 
 

@@ -97,6 +97,19 @@ def test_static_jobs_that_are_none(cluster, env, why):
     assert len(said(err)) == 1 and why in said(err)[0]
 
 
+def test_a_rank_taken_out_of_a_static_job(cluster):
+    """A sum of MPI's is over all ranks: the others have an error that names the one."""
+    c = cluster()
+    c.net.add_job(0, workers=[f"{c.net.addresses[0]}:{19000 + r}" for r in range(RANKS)])
+    p, _, folder = begin(c, "call", FPISA_AGGREGATOR=ADDRESS, FPISA_JOBS="0:19000")
+    c.net.fpisa("job", "shrink", 0, 1)
+    answers, err = ends(folder, p, range(RANKS))
+    by_rank = {a["rank"]: a["error"] for a in answers}
+    assert "rank 1 was taken out of the job" in by_rank.pop(1), answers
+    assert all("is without rank 1, taken out of the job" in error for error in by_rank.values()), answers
+    assert len(said(err)) == RANKS
+
+
 def test_two_levels(cluster):
     """A rank of each host sends: half the frames. Exact refuses it, and has its bits."""
     c = cluster(hosts=2, ranks_each=2)
@@ -265,11 +278,11 @@ NO_CLEAN_UP = {"openmpi": ("--enable-recovery",), "mpich": ("-disable-auto-clean
 SHELL = "sh", "-c", 'trap "" USR1; "$0" "$@"; exit $?'
 
 
-def begin(c, how, *shell):
+def begin(c, how, *shell, **env):
     """until.c on all ranks, in a shell each or not: its process, theirs, and the folder for what they have to say at their end."""
     folder = tempfile.mkdtemp(dir=c.folder)
     argv = *shell, c.compiled("until.c"), how, os.path.join(folder, "end")
-    p = c.start(RANKS, *argv, options=NO_CLEAN_UP[c.mpi])
+    p = c.start(RANKS, *argv, options=NO_CLEAN_UP[c.mpi], **env)
     return p, {a["rank"]: a["pid"] for a in (json.loads(p.stdout.readline()) for _ in range(RANKS))}, folder
 
 

@@ -54,6 +54,23 @@ def test_average(gloo, dtype, type_, as_type, close):
         assert not torch.equal(a, x)
 
 
+def test_fewer_ranks(gloo):
+    """A job that a rank was taken out of: the average is said to be over the others."""
+    class Job:
+        ranks = 0, 2
+
+        def start(self, *_, **__):
+            return self
+
+        def wait(self):
+            return fpisa.Result(None, fpisa.Flags.FEWER_RANKS)
+
+    hook = torch_hook.Hook(Job())
+    with pytest.warns(RuntimeWarning, match="averages over ranks 0, 2 alone"):
+        hook.start(torch.ones(4), 1).wait()
+    assert hook.flags == fpisa.Flags.FEWER_RANKS
+
+
 def test_an_error(gloo):
     """A rank that is gone: backward() ends, and the hook has the exception."""
     model = torch.nn.parallel.DistributedDataParallel(make_net())

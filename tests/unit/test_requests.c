@@ -75,6 +75,17 @@ static void finished_out_of_order(void **state)
 
 /* -- what results say --------------------------------------------------------- */
 
+static struct fpisa_call call_of(float *v, size_t count, uint64_t *ranks)
+{
+	return (struct fpisa_call){.size = sizeof(struct fpisa_call),
+				   .send = v,
+				   .recv = v,
+				   .count = count,
+				   .type = FPISA_FLOAT32,
+				   .op = FPISA_SUM,
+				   .ranks = ranks};
+}
+
 /* Rank 1 contributes to the first chunk and is taken out: whoever waits learns that the sum is of two kinds. */
 static void shrink_inside_a_call(void **state)
 {
@@ -82,20 +93,58 @@ static void shrink_inside_a_call(void **state)
 	struct fpisa_mem *m = make_mem(2);
 	struct fpisa_soft *soft = (struct fpisa_soft *)m;
 	struct joiner j[2] = {0};
-	struct fpisa_request *r, *late;
 	static float v[COUNT], w[COUNT];
+	uint64_t ranks[3] = {0};
+	const struct fpisa_call c[2] = {call_of(v, COUNT, &ranks[0]), call_of(w, COUNT, &ranks[1])};
+	struct fpisa_request *r, *late;
 	uint32_t flags = 0;
 
 	(void)state;
 	join_all(j, 2, m, 5000);
-	assert_int_equal(fpisa_allreduce_start(j[1].f, w, w, COUNT, FPISA_FLOAT32, &late), 0);
-	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, COUNT, FPISA_FLOAT32, &r), 0);
+	assert_int_equal(fpisa_start(j[1].f, &c[1], &late), 0);
+	assert_int_equal(fpisa_start(j[0].f, &c[0], &r), 0);
 	__atomic_store_n(&soft->job.live, 1, __ATOMIC_RELAXED);
 	assert_int_equal(fpisa_wait(&r, &flags), 0);
-	assert_int_equal(flags, FPISA_RESULT_MIXED_RANKS);
+	assert_int_equal(flags, FPISA_RESULT_MIXED_RANKS | FPISA_RESULT_FEWER_RANKS);
+	assert_int_equal(ranks[0], 1);
 	/* All of the next is over the ranks that are left. */
 	assert_int_equal(fpisa_allreduce(j[0].f, v, v, COUNT, FPISA_FLOAT32, &flags), 0);
+	assert_int_equal(flags, FPISA_RESULT_FEWER_RANKS);
+	fpisa_close(j[0].f);
+	fpisa_close(j[1].f);
+	fpisa_mem_destroy(m);
+}
+
+/* With options.all_ranks a result without a rank is an error that names it; the array is not touched. */
+static void all_ranks_or_none(void **state)
+{
+	enum { COUNT = 3 * WINDOW * ELEMENTS };
+	const struct fpisa_options o = {.size = sizeof(o), .progress = 1, .all_ranks = 1};
+	struct fpisa_mem *m = make_mem(2);
+	struct fpisa_soft *soft = (struct fpisa_soft *)m;
+	struct joiner j[2] = {0};
+	struct fpisa_request *r[2];
+	static float v[COUNT], w[COUNT];
+	uint64_t ranks[2] = {0};
+	const struct fpisa_call c[2] = {call_of(v, COUNT, &ranks[0]), call_of(w, COUNT, &ranks[1])};
+	uint32_t flags;
+
+	(void)state;
+	join_all_with(j, 2, m, &o);
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(fpisa_start(j[k].f, &c[k], &r[k]), 0);
+	assert_int_equal(fpisa_wait(&r[0], &flags), 0);
 	assert_int_equal(flags, 0);
+	assert_int_equal(ranks[0], 3);
+	assert_int_equal(fpisa_wait(&r[1], &flags), 0);
+	__atomic_store_n(&soft->job.live, 1, __ATOMIC_RELAXED);
+	v[0] = 5;
+	assert_int_equal(fpisa_allreduce(j[0].f, v, w, COUNT, FPISA_FLOAT32, NULL), -ECONNRESET);
+	assert_non_null(strstr(fpisa_error(), "is without rank 1, taken out of the job"));
+	assert_int_equal(fpisa_missing(j[0].f), 2);
+	for (int i = 0; i < COUNT; i++)
+		assert_true(w[i] == 0);
+	assert_int_equal(fpisa_allreduce(j[0].f, v, v, COUNT, FPISA_FLOAT32, NULL), -ECONNRESET);
 	fpisa_close(j[0].f);
 	fpisa_close(j[1].f);
 	fpisa_mem_destroy(m);
@@ -270,6 +319,7 @@ int main(void)
 		cmocka_unit_test(finished_before_rejoin),
 		cmocka_unit_test(finished_out_of_order),
 		cmocka_unit_test(shrink_inside_a_call),
+		cmocka_unit_test(all_ranks_or_none),
 		cmocka_unit_test(calls_from_on_chunk),
 		cmocka_unit_test(other_handle_from_on_chunk),
 		cmocka_unit_test(chunk_names_its_call),

@@ -15,8 +15,8 @@
  *	routes.c    what lets the datapath find routes to a job's ranks
  *	open.c      open, read maps
  *	query.c     the program of a query; queries.c, the objects
- *	job.c       make, shrink and remove jobs, with their fan-out; job_check.c, what needs no kernel
  *	groups.c    records of the manager's groups, in maps beside the jobs
+ *	job.c       make, shrink and remove jobs, with their fan-out; job_check.c, what needs no kernel
  *	load.c      load, fill, pin; upgrade.c, new programs in the place of running ones; unload.c
  *	status.c, resources.c, trial.c  for the verbs status and resources, and for doctor
  *
@@ -190,7 +190,7 @@ int datapath_job_ports(__u32 port, __u32 job, const struct fpisa_job *j);
 int datapath_job_check(__u32 job, struct fpisa_job *j);
 int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job *j);
 
-/* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. */
+/* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. Refuses a job that the manager has made. */
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
 
 /* -- queries ---------------------------------------------------------------- */

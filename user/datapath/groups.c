@@ -119,6 +119,33 @@ int datapath_group_put(const struct datapath_groups *g, __u32 place, const struc
 	return put(g->groups_fd, place, r);
 }
 
+static bool has_job(const struct group_record *r, const struct fpisa_job *j)
+{
+	for (int k = 0; r->id && k < FPISA_MANAGER_JOBS; k++)
+		if (r->job[k].state != GROUP_JOB_NONE && r->job[k].token == j->token)
+			return true;
+	return false;
+}
+
+int datapath_group_of(struct datapath *dp, const struct fpisa_job *j, char name[FPISA_MANAGER_NAME])
+{
+	struct datapath_groups g;
+	struct group_record r;
+	int err;
+
+	name[0] = 0;
+	err = datapath_groups_open(dp, false, &g);
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	for (__u32 i = 0; !err && !name[0] && i < GROUPS; i++) {
+		err = datapath_group_get(&g, i, &r);
+		if (!err && has_job(&r, j))
+			snprintf(name, FPISA_MANAGER_NAME, "%s", r.name);
+	}
+	datapath_groups_close(&g);
+	return err;
+}
+
 int datapath_group_to_kill(const struct datapath_groups *g, __u32 place, __u64 *id)
 {
 	return get(g->words_fd, place, id);

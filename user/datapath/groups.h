@@ -72,6 +72,9 @@ void datapath_groups_close(struct datapath_groups *g);
 int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r);
 int datapath_group_put(const struct datapath_groups *g, __u32 place, const struct group_record *r);
 
+/* The name of the group whose job this is, "" if it is nobody's. */
+int datapath_group_of(struct datapath *dp, const struct fpisa_job *j, char name[FPISA_MANAGER_NAME]);
+
 /* The id of the group that is to end there; 0: none is. */
 int datapath_group_to_kill(const struct datapath_groups *g, __u32 place, __u64 *id);
 int datapath_group_kill(const struct datapath_groups *g, __u32 place, __u64 id);

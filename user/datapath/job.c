@@ -20,6 +20,7 @@
 #include "family.h"
 #include "fpisa/discard.h"
 #include "generation.h"
+#include "groups.h"
 #include "host/privilege.h"
 #include "kernel.h"
 #include "log.h"
@@ -283,6 +284,20 @@ out:
 		close(ports);
 }
 
+/* A group's sums are over all of its ranks, or there is none. */
+static int refuse_group(struct datapath *dp, __u32 job, const struct fpisa_job *j)
+{
+	char group[FPISA_MANAGER_NAME];
+	int err = datapath_group_of(dp, j, group);
+
+	if (err || !group[0])
+		return err;
+	return refuse(-EPERM,
+		      "job %u: it is of group %s, whose sums need all of its ranks; end the rank's process, and the others hear "
+		      "which rank is gone, or fpisa group kill %s",
+		      job, group, group);
+}
+
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
 {
 	char text[RANKS_LEN];
@@ -292,7 +307,7 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 	err = datapath_lock(dp);
 	if (err)
 		return err;
-	err = datapath_job(dp, job, &j);
+	err = datapath_job(dp, job, &j) ?: refuse_group(dp, job, &j);
 	if (err)
 		goto out;
 	if (ranks & ~j.live) {

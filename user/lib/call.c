@@ -141,7 +141,8 @@ static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, stru
 				     .root = -1,
 				     .blocking = blocking,
 				     .on_done = c->on_done,
-				     .arg = c->arg};
+				     .arg = c->arg,
+				     .ranks_to = c->ranks};
 	int rc = may_start(f);
 
 	if (!rc)

@@ -132,6 +132,7 @@ static int bind_port(struct fpisa_group *g, struct fpisa_link_job *j, struct fpi
 				  .transport = g->options.transport,
 				  .overflow = g->options.overflow,
 				  .restore = g->options.restore,
+				  .all_ranks = 1,
 				  .timeout_ms = FPISA_FOREVER};
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_BOUND);
 	char aggregator[32];

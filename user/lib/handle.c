@@ -73,6 +73,7 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	f->arg = o.arg;
 	f->overflow = (enum fpisa_overflow)o.overflow;
 	f->restore = o.restore != 0;
+	f->all_ranks = o.all_ranks != 0;
 	f->progress = o.progress != 0;
 	f->transport = (enum fpisa_transport_name)o.transport;
 	f->faults = (struct fpisa_fault_rates){o.loss, o.duplicate, o.reorder, o.delay, o.corrupt};

@@ -35,6 +35,7 @@ struct fpisa {
 	void *arg;
 	enum fpisa_overflow overflow;
 	int restore; /* the array of a call in place that fails */
+	int all_ranks; /* a result without one of the job's ranks is an error */
 	int progress; /* it has a progress thread of its own, unless it shares one */
 	enum fpisa_transport_name transport;
 	struct fpisa_fault_rates faults;

@@ -102,6 +102,24 @@ static void check_gso(struct fpisa *f, const struct fpisa_window_slot *slot)
 		f->t->gso = 0;
 }
 
+/* Which ranks of the job a result is without. */
+static uint64_t absent(const struct fpisa *f, const struct fpisa_hdr *h)
+{
+	return ~0ull >> (64 - f->hello.workers) & ~h->bitmap;
+}
+
+static int refuse_fewer(struct fpisa *f, const struct fpisa_request *r, uint64_t ranks)
+{
+	char names[256];
+
+	f->missing = ranks;
+	fpisa_fail(-ECONNRESET,
+		   "%s: job %u: a result of call %u is without %s, taken out of the job by fpisa job shrink; start all ranks "
+		   "again, with a job of those that are left",
+		   f->peer, f->job, r->call, fpisa_rank_names(names, sizeof(names), ranks));
+	return fpisa_poison(f, -ECONNRESET);
+}
+
 static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const struct fpisa_hdr *h, uint64_t now)
 {
 	struct fpisa_request *r = slot->req;
@@ -115,19 +133,23 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 		f->count.bad++;
 		return 0;
 	}
+	if (f->all_ranks && absent(f, h))
+		return refuse_fewer(f, r, absent(f, h));
 	fpisa_request_keep(r, offset);
 	if (f->format.shared)
 		memcpy(r->recv + r->count + offset / FPISA_BLOCK, values, n / FPISA_BLOCK);
 	values += fpisa_payload_bytes(f->format, 0);
 	if (r->recv)
 		memcpy(r->recv + offset * f->format.bytes, values, fpisa_request_bytes(r, offset));
-	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0);
-	r->ranks = h->bitmap;
+	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
+		    (absent(f, h) ? FPISA_RESULT_FEWER_RANKS : 0);
+	r->ranks = r->ranks ? r->ranks & h->bitmap : h->bitmap;
 	measure(f, slot, h, now - slot->sent_ns);
 	check_gso(f, slot);
 	fpisa_window_heard(&f->window, answers_last(f, slot, h) ? slot->sent_ns : 0, now);
 	fpisa_window_next(&f->window, slot);
-	r->left--;
+	if (!--r->left && r->ranks_to)
+		*r->ranks_to = r->ranks;
 	while (f->oldest && !f->oldest->left) {
 		struct fpisa_request *done = f->oldest;
 

@@ -27,7 +27,8 @@ struct fpisa_request {
 	uint64_t probe_ns;    /* the same; when to ask next who is missing */
 	uint32_t late;	      /* turns after the deadline */
 	uint64_t operand; /* fpisa_hdr.aux of its frames */
-	uint64_t ranks;	  /* in the last of its results, 0: none yet */
+	uint64_t ranks;	  /* in all of its results so far; 0: there is none yet */
+	uint64_t *ranks_to; /* where those go at its end, or NULL */
 	uint64_t digest;  /* fpisa_hdr.digest of its frames */
 	uint32_t call;	  /* its number since the handle joined */
 	uint32_t flags;	  /* FPISA_RESULT_* so far */

@@ -178,6 +178,8 @@ void rank_check_call(struct worker *w, uint32_t flags)
 		want |= w->chunk[i].flags;
 		if (w->chunk[i].ranks != w->chunk[0].ranks)
 			want |= FPISA_RESULT_MIXED_RANKS;
+		if (w->chunk[i].ranks != ~0ull >> (64 - w->info.workers))
+			want |= FPISA_RESULT_FEWER_RANKS;
 	}
 	if (sums != w->count) {
 		w->out->mismatches++;

@@ -26,6 +26,8 @@ class Flags(enum.IntFlag):
     INF = 0x10
     MIXED_RANKS = 0x100
     "A rank was taken out, and some values are without it."
+    FEWER_RANKS = 0x200
+    "Some values, or all, are without a rank of the job. `ranks` of the Request says which have all."
 
 
 class Result(NamedTuple):

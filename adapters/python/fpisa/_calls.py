@@ -16,7 +16,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple, TypeVar
 
 from ._arrays import Array, Flags, Result, prepare
-from ._errors import Canceled, Error, Overflow, error_of
+from ._errors import Canceled, Error, Overflow, error_of, ranks_of
 from ._library import OPERATIONS, Call, in_range, library, number_of
 
 SPIN_S = 100e-6      # a small call's time: no pause before
@@ -31,6 +31,7 @@ class Request:
 
     def __init__(self, caller: Caller, array: Array) -> None:
         self._caller, self._pointer, self._array = caller, ctypes.c_void_p(), array
+        self._ranks = ctypes.c_uint64()
         self._key = object()
         self._result: Optional[Result] = None
         self._error: Optional[Error] = None
@@ -56,6 +57,11 @@ class Request:
                 time.sleep(min(waited * PAUSE_SHARE, LONGEST_PAUSE_S))
         assert self._result is not None
         return self._result
+
+    @property
+    def ranks(self) -> Tuple[int, ...]:
+        """The ranks that are in every value of the result; () before the request has ended."""
+        return ranks_of(self._ranks.value)
 
     def _ended(self) -> bool:
         return self._result is not None or self._error is not None
@@ -95,7 +101,7 @@ class Caller:
 
     def _open(self, pointer: ctypes.c_void_p, close: Callable[..., None], *more: Any) -> None:
         self._pointer, self._pid, self._lock = pointer, os.getpid(), threading.RLock()
-        self._arrays: Dict[object, Tuple[Array, Array]] = {}  # of requests under way: they outlive these
+        self._arrays: Dict[object, Tuple[Any, ...]] = {}  # of requests under way: they outlive these
         self._finalizer = weakref.finalize(self, close, pointer, self._arrays, *more)
 
     @contextlib.contextmanager
@@ -124,14 +130,15 @@ class Caller:
         call = Call(op=number_of(OPERATIONS, op, "op"), factor=factor, tag=in_range(tag, 64, "tag"))
         out, call.type = prepare(array, out, type, self._big_endian())
         call.send, call.recv, call.count = array.ctypes.data, out.ctypes.data, array.size
-        return self._begin(array, out, lambda request: self._start(call, request))
-
-    def _begin(self, array: Array, out: Array, start: Callable[[ctypes.c_void_p], int]) -> Request:
         request = Request(self, out)
+        call.ranks = ctypes.addressof(request._ranks)
+        return self._begin(request, array, lambda: self._start(call, request._pointer))
+
+    def _begin(self, request: Request, array: Array, start: Callable[[], int]) -> Request:
         with self._entered():
-            self._arrays[request._key] = array, out  # first, lest a signal comes between
+            self._arrays[request._key] = array, request._array, request._ranks  # first, lest a signal comes between
             try:
-                self._check(start(request._pointer))
+                self._check(start())
             except Error:
                 del self._arrays[request._key]
                 raise

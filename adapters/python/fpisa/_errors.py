@@ -29,7 +29,7 @@ class TimedOut(Error, TimeoutError):
 
 
 class RankLost(Error, ConnectionResetError):
-    """Ranks of the group are dead or have left (ECONNRESET); `ranks` says which. Close the group and join again."""
+    """Ranks are dead, have left, or were taken out of the job (ECONNRESET); `ranks` says which. Close the group and join again."""
 
 
 class CallsDiffer(Error):
@@ -58,7 +58,11 @@ _CLASSES = {errno.EINVAL: InvalidCall, errno.ETIMEDOUT: TimedOut, errno.ECONNRES
             errno.EPROTO: CallsDiffer, errno.ESTALE: Stale, errno.ECANCELED: Canceled, errno.ERANGE: Overflow}
 
 
+def ranks_of(bitmap: int) -> Tuple[int, ...]:
+    return tuple(r for r in range(64) if bitmap >> r & 1)
+
+
 def error_of(rc: int, sentence: str, missing: int) -> Error:
     """The exception for what a function has returned; `missing` is a bitmap of ranks."""
     kind: Type[Error] = _CLASSES.get(-rc, Error)
-    return kind(-rc, sentence, tuple(r for r in range(64) if missing >> r & 1))
+    return kind(-rc, sentence, ranks_of(missing))

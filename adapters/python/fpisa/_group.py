@@ -7,7 +7,7 @@ import os
 from typing import Optional, Union
 
 from ._arrays import Array, check_memory
-from ._calls import Caller
+from ._calls import Caller, Request
 from ._library import (MODES, OVERFLOWS, PIPELINES, TRANSPORTS, Call, GroupOptions, check_join, in_range, library,
                        milliseconds, number_of)
 
@@ -75,8 +75,9 @@ class Group(Caller):
         """
         in_range(root, 32, "root")
         check_memory(array, root != self.rank)
-        self._begin(array, array, lambda request: library().fpisa_group_broadcast_start(
-            self._pointer, array.ctypes.data, array.nbytes, root, ctypes.byref(request))).wait()
+        request = Request(self, array)
+        self._begin(request, array, lambda: library().fpisa_group_broadcast_start(
+            self._pointer, array.ctypes.data, array.nbytes, root, ctypes.byref(request._pointer))).wait()
         return array
 
     def _start(self, call: Call, request: ctypes.c_void_p) -> int:

@@ -46,12 +46,16 @@ class Handle(Caller):
     token       the job's secret; 0 if it has none
     timeout     seconds that joining and each call may take; None: no end
     overflow, transport, restore   as of Group
+    all_ranks   a sum without a rank of the job, which `fpisa job shrink` has taken out, is RankLost; False: the sum of the others,
+                with the flag FEWER_RANKS
     loss, duplicate, reorder, delay, corrupt, seed   faults to frames, for tests: shares in 0..0.9
     """
 
     def __init__(self, address: str, job: int, *, local_port: int = 0, token: int = 0, timeout: Optional[float] = 10.0,
-                 overflow: str = "default", transport: str = "udp", restore: bool = False, **faults: float) -> None:
+                 overflow: str = "default", transport: str = "udp", restore: bool = False, all_ranks: bool = False,
+                 **faults: float) -> None:
         options = _options(timeout=timeout, overflow=overflow, restore=restore, faults=faults)
+        options.all_ranks = bool(all_ranks)
         options.local_port = in_range(local_port, 16, "local_port")
         options.token = in_range(token, 64, "token")
         options.transport = number_of(TRANSPORTS, transport, "transport")

@@ -33,7 +33,7 @@ class Options(Sized):
     _fields_ = [("size", c_size_t), ("local_port", c_uint16), ("token", c_uint64), ("timeout_ms", c_uint32),
                 ("loss", c_double), ("seed", c_uint64), ("on_chunk", c_void_p), ("arg", c_void_p),
                 ("overflow", c_uint32), ("duplicate", c_double), ("reorder", c_double), ("delay", c_double),
-                ("corrupt", c_double), ("transport", c_uint32), ("restore", c_uint64), ("progress", c_uint64)]
+                ("corrupt", c_double), ("transport", c_uint32), ("restore", c_uint64), ("progress", c_uint64), ("all_ranks", c_uint64)]
 
 
 class InfoStruct(Sized):
@@ -45,7 +45,8 @@ class InfoStruct(Sized):
 
 class Call(Sized):
     _fields_ = [("size", c_size_t), ("send", c_void_p), ("recv", c_void_p), ("count", c_size_t), ("type", c_uint32),
-                ("op", c_uint32), ("factor", c_double), ("tag", c_uint64), ("on_done", c_void_p), ("arg", c_void_p)]
+                ("op", c_uint32), ("factor", c_double), ("tag", c_uint64), ("on_done", c_void_p), ("arg", c_void_p),
+                ("ranks", c_void_p)]
 
 
 class GroupOptions(Sized):

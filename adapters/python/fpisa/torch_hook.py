@@ -12,6 +12,7 @@ The process group of torch (gloo, on CPUs) does all else: broadcasts, and its ba
 """
 # Annotations are values here: torch compares those of a hook.
 import concurrent.futures
+import warnings
 from typing import Optional, Union
 
 import torch
@@ -76,7 +77,11 @@ class Hook:
     def _finish(self, request: Request, sent: torch.Tensor, real: torch.Tensor, tensor: torch.Tensor,
                 future: torch.futures.Future[torch.Tensor]) -> None:
         try:
-            self.flags |= request.wait().flags
+            flags = request.wait().flags
+            self.flags |= flags
+            if Flags.FEWER_RANKS in flags:
+                warnings.warn(f"gradients are averages over ranks {', '.join(map(str, request.ranks))} alone: others were taken "
+                              "out of the job", RuntimeWarning)
             if sent is not real:
                 real.copy_(sent)
             future.set_result(tensor)

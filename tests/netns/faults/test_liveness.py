@@ -122,7 +122,7 @@ def test_shrink_in_a_call(lab):
         for i in range(offset, min(offset + 256, count), 7):
             assert got[i] == sum(parts[r][i] for r in range(3) if ranks >> r & 1)
     # A call after it is the two ranks' own, all of it.
-    assert [[step["flags"] for step in a[1:]] for a in answers] == [[worker.MIXED_RANKS, 0]] * 2
+    assert [[step["flags"] for step in a[1:]] for a in answers] == [[worker.MIXED_RANKS | worker.FEWER_RANKS, worker.FEWER_RANKS]] * 2
     assert {c[3] for c in answers[0][2]["chunks"]} == {0b101}
     expect = array.array("f", [worker.integer(0, i) + worker.integer(2, i) for i in range(worker.PERIOD)])
     expect = worker.repeat(expect.tobytes(), 5000)

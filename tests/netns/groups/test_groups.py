@@ -14,7 +14,7 @@ import pytest
 
 from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, once_within, wait_until
 
-EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO = 13, 16, 17, 22, 104, 111, 110, 122, 71
+EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO, ESTALE = 13, 16, 17, 22, 104, 111, 110, 122, 71, 116
 FOR_EVER = 10**6
 
 
@@ -672,6 +672,27 @@ def test_a_job_that_is_deleted(groups):
     g.net.fpisa("job", "del", g.jobs()[0]["job"])
     assert [rank.line()["rc"] for rank in ranks] == [-ECONNRESET] * 2
     wait_until("its end", lambda: not g.net.json("group", "list"))
+
+
+def test_a_job_that_is_shrunk(groups):
+    """`job shrink` refuses a group's job. Where another tool takes a rank out, no rank gets a sum of fewer."""
+    g = groups(3)
+    ranks = g.group("train", range(3), {"sum": "float32"}, {"sleep": 1 * SLOW}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01},
+                    hold=True)
+    check_sums(ranks, 3, "float32")
+    job = g.jobs()[0]["job"]
+    shrink = FPISA, "job", "shrink", job, 2
+    status, _, said = g.net.agg.try_run(*shrink)
+    assert status == 1 and f"job {job}: it is of group train" in said and "fpisa group kill train" in said, said
+    assert g.jobs()[0]["live"] == [0, 1, 2]
+    os.rename(f"{PIN}/fpisa_groups", f"{PIN}/aside")  # as an older program, which does not look for it
+    g.net.agg.run(*shrink)
+    os.rename(f"{PIN}/aside", f"{PIN}/fpisa_groups")
+    for rank in ranks[:2]:
+        answer = rank.line()
+        assert answer["rc"] == -ECONNRESET and answer["missing"] == 1 << 2 and answer["first"] in (0, 6), answer
+        assert "is without rank 2, taken out of the job" in answer["error"], answer
+    assert ranks[2].line()["rc"] == -ESTALE
 
 
 def test_without_its_helper(groups):

@@ -49,6 +49,24 @@ with fpisa.Handle(sys.argv[1], int(sys.argv[2])) as h:
     print("right")
 """
 
+TAKEN_OUT = """
+import sys, numpy, fpisa
+with fpisa.Handle(sys.argv[1], int(sys.argv[2]), all_ranks=sys.argv[3] == "1") as h:
+    def add():
+        request = h.start(numpy.ones(5000, "float32"))
+        return request.wait(), request.ranks
+    (out, flags), ranks = add()
+    assert (out == 3).all() and flags == 0 and ranks == (0, 1, 2), (out, flags, ranks)
+    print("all", flush=True)
+    try:
+        while not flags & fpisa.Flags.FEWER_RANKS or flags & fpisa.Flags.MIXED_RANKS:
+            (out, flags), ranks = add()
+        assert (out == 2).all() and flags == fpisa.Flags.FEWER_RANKS, (out, flags)
+        print("fewer", ranks)
+    except fpisa.RankLost as e:
+        print("lost", e.ranks)
+"""
+
 
 WAITS = """
 import sys, fpisa
@@ -111,6 +129,18 @@ def test_ranks_that_do_not_join(net, tmp_path):
     out, err = python(g.net.worker[0], "-c", WAITS, ADDRESS, 0, 0.5).communicate(timeout=60 * SLOW)
     g.manager.send_signal(signal.SIGCONT)
     assert out.startswith("() ") and "the manager did not answer" in out, out + err
+
+
+def test_ranks_taken_out(net):
+    """Of a static job: the flag and the ranks that are in the sum, or, where all are wanted, an error that names the others."""
+    n = net(3)
+    n.add_job(1)
+    ranks = [python(w, "-c", TAKEN_OUT, ADDRESS, 1, r) for r, w in enumerate(n.worker)]
+    for rank in ranks:
+        assert rank.stdout.readline() == "all\n", rank.stderr.read()
+    n.fpisa("job", "shrink", 1, 2)
+    said = [rank.communicate(timeout=60 * SLOW) for rank in ranks]
+    assert [out for out, _ in said] == ["fewer (0, 1)\n", "lost (2,)\n", ""] and "rank 2 was taken out" in said[2][1], said
 
 
 def test_static_job(net):
