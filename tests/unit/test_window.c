@@ -10,6 +10,7 @@
 #define ELEMENTS 32
 #define WINDOW 64
 #define CHUNKS 1000
+#define MS 1000000ull
 
 struct narrow {
 	struct fpisa_transport base;
@@ -136,6 +137,50 @@ static void losses_elsewhere(void **state)
 	assert_int_equal(limit, WINDOW);
 }
 
+/* Sends what the window allows; the number of frames. */
+static int send_all(struct fpisa_window *w, uint64_t now)
+{
+	struct fpisa_window_slot *slot;
+	int n = 0;
+
+	while ((slot = fpisa_window_next_to_send(w)))
+		fpisa_window_sent(w, slot, now + (uint64_t)n++);
+	return n;
+}
+
+/* A link slower than the timeout: results come one by one, so nothing is lost and nothing is sent again. */
+static void queue_is_not_loss(void **state)
+{
+	struct fpisa_request r = {.chunks = 4 * WINDOW, .left = 4 * WINDOW};
+	struct fpisa_window w = {};
+	struct fpisa_rto rto;
+	uint64_t now = 1000 * MS;
+
+	(void)state;
+	fpisa_rto_init(&rto);
+	rto.rto_ns = FPISA_RTO_MIN_NS;
+	assert_int_equal(fpisa_window_reset(&w, WINDOW, WINDOW, 0), 0);
+	fpisa_window_start(&w, &r);
+	assert_int_equal(send_all(&w, now), WINDOW);
+	for (uint64_t chunk = 0; chunk < 3 * WINDOW; chunk++) {
+		struct fpisa_window_slot *slot = fpisa_window_slot_of(&w, chunk);
+
+		now += FPISA_RTO_MIN_NS / 2;
+		fpisa_window_expire(&w, &rto, now);
+		assert_true(TAILQ_EMPTY(&w.ready));
+		fpisa_window_heard(&w, slot->sent_ns, now);
+		fpisa_window_next(&w, slot);
+		assert_int_equal(send_all(&w, now), 1);
+	}
+	/* No result comes any more: after one timeout the oldest chunk asks, alone. */
+	assert_true(fpisa_window_expiry(&w, &rto, UINT64_MAX) <= now + FPISA_RTO_MIN_NS);
+	now += FPISA_RTO_MIN_NS;
+	assert_true(fpisa_window_expire(&w, &rto, now));
+	assert_ptr_equal(TAILQ_FIRST(&w.ready), fpisa_window_oldest(&w));
+	assert_int_equal(send_all(&w, now), 1);
+	free(w.slot);
+}
+
 static int connect_narrow(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg)
 {
 	int rc = fpisa_mem_connect(f, arg, rank, o);
@@ -175,6 +220,7 @@ int main(void)
 		cmocka_unit_test(wide_receiver),
 		cmocka_unit_test(narrow_receiver),
 		cmocka_unit_test(losses_elsewhere),
+		cmocka_unit_test(queue_is_not_loss),
 		cmocka_unit_test(different_receivers),
 	};
 

@@ -13,7 +13,9 @@
  * as likely as not, and a window sent again would help nobody: then the
  * oldest chunk alone is sent again, and asks, while the others are held. All
  * ranks agree on which is the oldest that lacks a contribution, so it, and
- * then the rest, comes through.
+ * then the rest, comes through. While results come, the oldest chunk is in a
+ * queue and not lost: each result restarts its timeout, as each new
+ * acknowledgement does in TCP (RFC 6298, 5.3).
  *
  * A receiver that loses frames for want of room gets fewer: `limit` chunks are
  * in flight, half as many after such a loss, one more after some windows
@@ -69,6 +71,22 @@ void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r)
 		slot->req = r;
 		fpisa_window_move(slot, &w->fresh);
 	}
+}
+
+/* To where it belongs among the slots of the same timeout, in the order of since_ns. */
+static void rearm(struct fpisa_window_slot *slot, uint64_t since_ns)
+{
+	struct fpisa_window_queue *q = slot->queue;
+	struct fpisa_window_slot *before;
+
+	slot->since_ns = since_ns;
+	TAILQ_REMOVE(q, slot, link);
+	for (before = TAILQ_LAST(q, fpisa_window_queue); before && before->since_ns > since_ns;)
+		before = TAILQ_PREV(before, fpisa_window_queue, link);
+	if (before)
+		TAILQ_INSERT_AFTER(q, before, slot, link);
+	else
+		TAILQ_INSERT_HEAD(q, slot, link);
 }
 
 static void set_in_flight(struct fpisa_window *w, struct fpisa_window_slot *slot, int in_flight)
@@ -135,6 +153,7 @@ void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now)
 {
 	struct fpisa_window_slot *slot;
 
+	w->result_ns = now;
 	if (sent_ns > w->heard_ns)
 		w->heard_ns = sent_ns;
 	while ((slot = TAILQ_FIRST(&w->held))) {
@@ -146,6 +165,7 @@ void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now)
 int fpisa_window_expire(struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t now)
 {
 	const struct fpisa_window_slot *oldest = NULL;
+	uint64_t quiet_ns = w->result_ns + fpisa_rto_after(rto, 0); /* until then results come */
 
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		uint64_t after = fpisa_rto_after(rto, i);
@@ -154,9 +174,11 @@ int fpisa_window_expire(struct fpisa_window *w, const struct fpisa_rto *rto, uin
 		while ((slot = TAILQ_FIRST(&w->waiting[i])) && slot->since_ns + after <= now) {
 			if (!oldest)
 				oldest = fpisa_window_oldest(w);
-			if (slot->sent_ns < w->heard_ns || slot == oldest) {
+			if (slot->sent_ns < w->heard_ns || (slot == oldest && (slot->tries > 1 || quiet_ns <= now))) {
 				set_in_flight(w, slot, 0);
 				fpisa_window_move(slot, &w->ready);
+			} else if (slot == oldest) {
+				rearm(slot, quiet_ns - after);
 			} else {
 				fpisa_window_move(slot, &w->held);
 			}

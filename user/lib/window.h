@@ -42,6 +42,7 @@ struct fpisa_window {
 	struct fpisa_window_queue waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of since_ns */
 	struct fpisa_window_queue held;			   /* sent and overdue, until the next result */
 	uint64_t heard_ns;  /* the latest sent_ns whose result is here */
+	uint64_t result_ns; /* when the last result came */
 	uint32_t lost_gso;  /* results since the last to a chunk sent but once, in a GSO batch */
 	uint32_t in_flight; /* slots that are */
 	uint32_t limit;	    /* of them, 1 .. slots: fewer when the receiver overflows */
@@ -67,7 +68,7 @@ struct fpisa_window_slot *fpisa_window_next_to_send(struct fpisa_window *w);
 /* It leaves; `ns` is now, and larger than of any transmission before. */
 void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t ns);
 
-/* What left at sent_ns, 0 if nobody knows when, has its result: what is held gets its timeout once more. */
+/* What left at sent_ns, 0 if nobody knows when, has its result: what is held, and the oldest, get their timeout once more. */
 void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now);
 
 /* The slot's chunk has its result: go on with the chunk after it. */
