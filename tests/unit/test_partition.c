@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <linux/magic.h>
 #include <time.h>
 #include <unistd.h>
 #include "fpisa.h"
@@ -203,6 +206,127 @@ static void random_rows(void **state)
 	free(file);
 }
 
+/* -- files that are written -------------------------------------------------- */
+
+#define WRITTEN "a\n1\n2\n3\n"
+#define WRITTEN_BYTES (sizeof(WRITTEN) - 1)
+
+/* Changes t.csv, whose size stays as it is. */
+static void by_write(int fd)
+{
+	assert_int_equal(pwrite(fd, "7", 1, 2), 1);
+}
+
+static void by_mapping(int fd)
+{
+	char *at = mmap(NULL, WRITTEN_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	assert_true(at != MAP_FAILED);
+	at[2] = '7';
+	munmap(at, WRITTEN_BYTES);
+}
+
+static void by_fallocate(int fd)
+{
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+}
+
+static void by_cutting(int fd)
+{
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(pwrite(fd, WRITTEN, WRITTEN_BYTES, 0), WRITTEN_BYTES);
+}
+
+/* Before a query opens the table, or while it reads: whoever restores mtime is found, how soon after the open that may be. */
+static void written(void **state)
+{
+	static void (*const ways[])(int fd) = {by_write, by_fallocate, by_cutting, by_mapping};
+	size_t n_ways = sizeof(ways) / sizeof(ways[0]);
+	struct fpisa_field field[FPISA_COLUMNS_MOST];
+	struct timespec times[2];
+	struct partition p;
+	struct statfs fs;
+	struct stat st;
+	uint64_t at;
+	int fd;
+
+	(void)state;
+	remove_all();
+	put_text("t.schema", "a text\n");
+	assert_int_equal(fstatfs(directory, &fs), 0);
+	/* A write through a mapping of tmpfs has no stamp; doc/query.md says so. */
+	n_ways -= fs.f_type == TMPFS_MAGIC;
+	for (unsigned int i = 0; i < 40 * n_ways; i++) {
+		put_text("t.csv", WRITTEN);
+		fd = openat(directory, "t.csv", O_RDWR);
+		assert_int_equal(fstat(fd, &st), 0);
+		close(fd);
+		times[0] = st.st_atim;
+		times[1] = st.st_mtim;
+		assert_int_equal(partition_open(&p, directory, "t", NULL), 0);
+		assert_int_equal(text_row(&p.text, field, &at), 1);
+		fd = openat(directory, "t.csv", O_RDWR);
+		ways[i % n_ways](fd);
+		assert_int_equal(futimens(fd, times), 0);
+		close(fd);
+		assert_int_equal(fstat(p.fd, &st), 0);
+		assert_true(st.st_size == WRITTEN_BYTES && st.st_mtim.tv_nsec == times[1].tv_nsec);
+		assert_int_equal(partition_unchanged(&p), -ESTALE);
+		assert_string_equal(fpisa_error(), "t.csv: was written while the query read it; ask again");
+		partition_close(&p);
+	}
+}
+
+static void open_for_writing(void **state)
+{
+	static const char *const names[] = {"t.schema", "t.csv"};
+	struct partition p;
+	char want[128];
+	int fd;
+
+	(void)state;
+	remove_all();
+	put_text("t.schema", "a text\n");
+	put_text("t.csv", WRITTEN);
+	for (int i = 0; i < 2; i++) {
+		fd = openat(directory, names[i], O_WRONLY);
+		assert_int_equal(partition_open(&p, directory, "t", NULL), -ESTALE);
+		snprintf(want, sizeof(want), "%s: is open for writing; ask again when it is closed, or write another file and "
+					     "rename it to this name", names[i]);
+		assert_string_equal(fpisa_error(), want);
+		close(fd);
+	}
+	/* A mapping is written without the descriptor that it was made of, and without a stamp where the page is dirty already. */
+	fd = openat(directory, "t.csv", O_RDWR);
+	char *map = mmap(NULL, WRITTEN_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(map != MAP_FAILED);
+	close(fd);
+	assert_int_equal(partition_open(&p, directory, "t", NULL), -ESTALE);
+	munmap(map, WRITTEN_BYTES);
+	/* Readers are no writers; who opens it later is found in the end. */
+	int reader = openat(directory, "t.csv", O_RDONLY);
+	assert_int_equal(partition_open(&p, directory, "t", NULL), 0);
+	assert_int_equal(partition_whole(&p), 0);
+	fd = openat(directory, "t.csv", O_WRONLY | O_NONBLOCK);
+	assert_true(fd >= 0);
+	assert_int_equal(partition_unchanged(&p), 0);
+	assert_int_equal(partition_whole(&p), -ESTALE);
+	close(fd);
+	assert_int_equal(partition_whole(&p), 0);
+	/* One that takes its place is another file. */
+	put_text("inside.csv", "a\nx\n");
+	assert_int_equal(renameat(directory, "inside.csv", directory, "t.csv"), 0);
+	assert_int_equal(partition_whole(&p), 0);
+	/* Which may be written to its end. */
+	snprintf(want, sizeof(want), "/proc/self/fd/%d", reader);
+	fd = open(want, O_WRONLY);
+	assert_int_equal(write(fd, "b", 1), 1);
+	close(fd);
+	assert_int_equal(partition_whole(&p), -ESTALE);
+	partition_close(&p);
+	close(reader);
+}
+
 /* What is outside stays there. */
 static void escapes(void **state)
 {
@@ -336,7 +460,9 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files), cmocka_unit_test(random_rows), cmocka_unit_test(escapes), cmocka_unit_test(keys),
+		cmocka_unit_test(files), cmocka_unit_test(random_rows), cmocka_unit_test(written),
+		cmocka_unit_test(open_for_writing),
+		cmocka_unit_test(escapes), cmocka_unit_test(keys),
 	};
 
 	rng.state = vectors_seed();

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,8 +42,9 @@ static const char *why(int err)
 static int read_schema(struct partition *p, int directory, const char *table)
 {
 	char name[TABLE_NAME + 16], *text;
+	struct identity identity;
 	ssize_t n = 0, got;
-	int fd, err = 0;
+	int fd, err;
 
 	snprintf(name, sizeof(name), "%s.schema", table);
 	fd = open_file(directory, name);
@@ -51,7 +53,8 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	if (fd < 0)
 		return fpisa_fail(fd, "%s: %s", name, why(fd));
 	text = malloc(SCHEMA_BYTES + 1);
-	if (!text)
+	err = identity_note(&identity, fd, name) ?: identity_closed(fd, name);
+	if (!err && !text)
 		err = fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
 	while (!err && (got = read(fd, text + n, (size_t)(SCHEMA_BYTES - n))) != 0) {
 		if (got < 0)
@@ -59,6 +62,8 @@ static int read_schema(struct partition *p, int directory, const char *table)
 		else
 			n += got;
 	}
+	if (!err)
+		err = identity_unchanged(&identity, fd, name);
 	if (!err && (n == SCHEMA_BYTES || memchr(text, 0, (size_t)n)))
 		err = fpisa_fail(-EINVAL, "%s: is no schema: lines NAME TYPE [not null]", name);
 	if (!err) {
@@ -106,14 +111,14 @@ static int open_table(struct partition *p, int directory, const char *table, int
 		return read_schema(p, directory, table) ?: open_rows(p, directory, table, kind);
 	*kind = 0;
 	strcpy(p->file, table);
+	p->ours = true;
 	p->fd = listing_to_csv(directory);
 	return p->fd < 0 ? p->fd : schema_parse(&p->schema, schema, table);
 }
 
-/* The file is, from now on, as it is now. */
 static int note(struct partition *p)
 {
-	return fstat(p->fd, &p->as_opened) ? fpisa_fail(-errno, "%s: %s", p->file, strerror(errno)) : 0;
+	return identity_note(&p->identity, p->fd, p->file) ?: identity_closed(p->fd, p->file);
 }
 
 int partition_rewind(struct partition *p)
@@ -125,16 +130,14 @@ int partition_rewind(struct partition *p)
 /* A Parquet file's rows take its place. */
 static int read_parquet(struct partition *p, const struct parquet_wait *wait)
 {
-	int err = note(p), csv;
+	int csv = parquet_to_csv(p->fd, p->file, wait), err;
 
-	if (err)
-		return err;
-	csv = parquet_to_csv(p->fd, p->file, wait);
 	if (csv < 0)
 		return csv;
-	err = partition_unchanged(p);
+	err = partition_whole(p);
 	close(p->fd);
 	p->fd = csv;
+	p->ours = true;
 	return err;
 }
 
@@ -146,10 +149,10 @@ int partition_open(struct partition *p, int directory, const char *table, const 
 	if (!table_name_valid(table))
 		return fpisa_fail(-EINVAL, "'%.64s' is no name of a table: letters, digits, '_', '.' and '-'", table);
 	err = open_table(p, directory, table, &kind);
+	if (!err && !p->ours)
+		err = note(p);
 	if (!err && kind == 2)
 		err = read_parquet(p, wait);
-	if (!err)
-		err = note(p);
 	if (!err)
 		err = text_open(&p->text, p->fd, kind == 1 ? TEXT_TBL : TEXT_CSV, p->file, &p->schema);
 	if (!err)
@@ -167,14 +170,12 @@ void partition_close(struct partition *p)
 	p->fd = -1;
 }
 
-int partition_unchanged(const struct partition *p)
+int partition_unchanged(struct partition *p)
 {
-	struct stat now;
+	return p->ours ? 0 : identity_unchanged(&p->identity, p->fd, p->file);
+}
 
-	if (fstat(p->fd, &now))
-		return fpisa_fail(-errno, "%s: %s", p->file, strerror(errno));
-	if (now.st_size == p->as_opened.st_size && now.st_mtim.tv_sec == p->as_opened.st_mtim.tv_sec &&
-	    now.st_mtim.tv_nsec == p->as_opened.st_mtim.tv_nsec)
-		return 0;
-	return fpisa_fail(-ESTALE, "%s: was written while the query read it; ask again", p->file);
+int partition_whole(struct partition *p)
+{
+	return partition_unchanged(p) ?: p->ours ? 0 : identity_closed(p->fd, p->file);
 }

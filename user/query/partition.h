@@ -6,8 +6,9 @@
 #ifndef FPISA_QUERY_PARTITION_H
 #define FPISA_QUERY_PARTITION_H
 
-#include <sys/stat.h>
+#include <stdbool.h>
 
+#include "identity.h"
 #include "parquet.h"
 #include "text.h"
 
@@ -16,7 +17,8 @@ struct partition {
 	char file[TABLE_NAME + 16]; /* its name, for messages */
 	struct schema schema;
 	struct text text;
-	struct stat as_opened;
+	bool ours; /* `fd` is a temporary file that nobody else has */
+	struct identity identity;
 };
 
 /*
@@ -31,6 +33,9 @@ void partition_close(struct partition *p); /* also of one that is all 0, or was 
 int partition_rewind(struct partition *p);
 
 /* -ESTALE, with the message set, if somebody has written the file since it was opened. */
-int partition_unchanged(const struct partition *p);
+int partition_unchanged(struct partition *p);
+
+/* The same at the end of the rows, and also if somebody has the file open for writing. */
+int partition_whole(struct partition *p);
 
 #endif

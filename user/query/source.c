@@ -12,6 +12,7 @@
 #include "source.h"
 
 #define SLICE 4096   /* rows, before the network has its turn */
+#define CHECKED 4096 /* rows, before the file is looked at again */
 #define UNFIT 16384 /* rows in sequence that the query is not about, the same */
 
 /* -- columns ----------------------------------------------------------------- */
@@ -164,7 +165,7 @@ static int check_filter(const struct source *s)
 }
 
 /* What is wrong with a row may be that somebody writes the file: then that is what is said. */
-static int checked(const struct source *s, int rc)
+static int checked(struct source *s, int rc)
 {
 	int err = rc < 0 ? partition_unchanged(&s->table) : 0;
 
@@ -282,7 +283,11 @@ static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOS
 	int unfit = 0, rc;
 
 	while ((rc = text_row(&s->table.text, field, place)) > 0) {
-		s->read++;
+		if (++s->read % CHECKED == 0) {
+			rc = partition_unchanged(&s->table);
+			if (rc)
+				return rc;
+		}
 		rc = where_holds(&s->where, &s->table.text, field);
 		if (rc)
 			return rc;
@@ -290,7 +295,7 @@ static int next_row(struct source *s, struct fpisa_field field[FPISA_COLUMNS_MOS
 			return SOURCE_LATER;
 	}
 	s->over = !rc;
-	return rc ?: partition_unchanged(&s->table);
+	return rc ?: partition_whole(&s->table);
 }
 
 /* The next of them that counts. */
@@ -494,13 +499,13 @@ int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, 
 	uint64_t found;
 	int err, rc;
 
-	if (place >= (uint64_t)s->table.as_opened.st_size)
+	if (place > INT64_MAX)
 		return fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file, (unsigned long long)place);
 	text_seek(&s->table.text, place);
 	rc = text_row(&s->table.text, field, &found);
 	/* Behind the read: what was written before is known. */
 	err = partition_unchanged(&s->table);
 	if (err || rc <= 0)
-		return err ?: rc;
+		return err ?: rc ?: fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file, (unsigned long long)place);
 	return put_record(s, field, to, used, room);
 }

@@ -68,7 +68,7 @@ int source_reduce(struct source *s);
 /* Of struct sender_rows, with the source as its arg. */
 int source_next(void *arg, struct fpisa_row *row);
 
-/* Appends the record of the row at that place, or of the next one (control.h, RECORDS): 1, 0: there is none, SOURCE_LATER, or -errno. */
+/* Appends the record of the row at that place (control.h, RECORDS): 1, or -errno; of the next row: also 0, there is none, and SOURCE_LATER. */
 int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room);
 int source_record(struct source *s, char **to, size_t *used, size_t *room);
 

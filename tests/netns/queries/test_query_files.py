@@ -82,6 +82,10 @@ def test_parquet_written_while_it_is_read(asked, tmp_path):
     path = os.path.join(q.directory(0), "t.parquet")
     read_parquet_by(q, tmp_path, f"echo k,v; echo 1,1; echo >> {path}")
     assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
+    # In place, and its mtime is put back.
+    read_parquet_by(q, tmp_path, f"echo k,v; echo 1,1; echo z | dd of={path} conv=notrunc 2>/dev/null; touch -d @1000000 {path}")
+    os.utime(path, (1000000, 1000000))
+    assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
 
 
 # -- rows -------------------------------------------------------------------------

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What a file is, and whether it is still that; identity.h has the contracts. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include "identity.h"
+#include "lib/base/error.h"
+
+#define NS_PER_S 1000000000ll
+#define COARSE_NS (2 * NS_PER_S) /* FAT's seconds are two; other file systems without a fraction have one */
+#define SETTLE_NS (3 * NS_PER_S) /* longer than any of these */
+#define PAUSE_NS 1000000
+
+/* Over a network the server is asked, not what is remembered of it. */
+static int look(struct identity *id, int fd, const char *name)
+{
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_BASIC_STATS, &st))
+		return fpisa_fail(-errno, "%s: %s", name, strerror(errno));
+	memset(id, 0, sizeof(*id));
+	id->device = makedev(st.stx_dev_major, st.stx_dev_minor);
+	id->inode = st.stx_ino;
+	id->size = st.stx_size;
+	id->links = st.stx_nlink;
+	id->modified_s = st.stx_mtime.tv_sec;
+	id->modified_ns = st.stx_mtime.tv_nsec;
+	id->changed_s = st.stx_ctime.tv_sec;
+	id->changed_ns = st.stx_ctime.tv_nsec;
+	return 0;
+}
+
+static int64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return t.tv_sec * NS_PER_S + t.tv_nsec;
+}
+
+/*
+ * Would a change now have another stamp? Kernels before 6.13, and some file systems, stamp by the coarse clock. A stamp of the future, of a clock that was set
+ * back or of a server, is one that a change does not have.
+ */
+static bool settled(const struct identity *id)
+{
+	int64_t age = now_ns(CLOCK_REALTIME_COARSE) - (id->changed_s * NS_PER_S + id->changed_ns);
+
+	return age > (id->changed_ns ? 0 : COARSE_NS) || age < -SETTLE_NS;
+}
+
+int identity_note(struct identity *id, int fd, const char *name)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	int64_t until = now_ns(CLOCK_MONOTONIC) + SETTLE_NS;
+	int err;
+
+	while (!(err = look(id, fd, name)) && !settled(id) && now_ns(CLOCK_MONOTONIC) < until)
+		nanosleep(&pause, NULL);
+	return err || settled(id) ? err : fpisa_fail(-ESTALE, "%s: is being written; ask again", name);
+}
+
+int identity_unchanged(struct identity *id, int fd, const char *name)
+{
+	struct identity now, was = *id;
+	int err = look(&now, fd, name);
+
+	if (!err && now.links != was.links) {
+		was.links = now.links;
+		was.changed_s = now.changed_s;
+		was.changed_ns = now.changed_ns;
+	}
+	if (!err && memcmp(&was, &now, sizeof(now)))
+		err = fpisa_fail(-ESTALE, "%s: was written while the query read it; ask again", name);
+	*id = err ? *id : now;
+	return err;
+}
+
+/* Of these -EAGAIN says that the server has not delegated the file. */
+static bool is_remote(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) || fs.f_type == NFS_SUPER_MAGIC || fs.f_type == SMB_SUPER_MAGIC ||
+	       (uint32_t)fs.f_type == CIFS_SUPER_MAGIC || (uint32_t)fs.f_type == SMB2_SUPER_MAGIC;
+}
+
+/*
+ * The kernel gives a read lease only on a file that nobody has open for writing. It is given back at once; a program that opens
+ * the file in between waits that long, and the signal for us is one that is ignored by default.
+ */
+int identity_closed(int fd, const char *name)
+{
+	bool open_elsewhere;
+
+	if (is_remote(fd) || fcntl(fd, F_SETSIG, SIGURG))
+		return 0;
+	open_elsewhere = fcntl(fd, F_SETLEASE, F_RDLCK) && errno == EAGAIN;
+	fcntl(fd, F_SETLEASE, F_UNLCK);
+	return open_elsewhere ? fpisa_fail(-ESTALE, "%s: is open for writing; ask again when it is closed, or write another file "
+						    "and rename it to this name", name) : 0;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Was a file written while a query read it? The kernel stamps each change of a file's bytes with a time that no program can put
+ * back (ctime), as long as the clock goes forward. doc/query.md, section 6, has what follows for users.
+ */
+#ifndef FPISA_QUERY_IDENTITY_H
+#define FPISA_QUERY_IDENTITY_H
+
+#include <stdint.h>
+
+struct identity {
+	uint64_t device, inode, size, links;
+	int64_t modified_s, changed_s;
+	uint32_t modified_ns, changed_ns;
+};
+
+/*
+ * Note what the open file is. If it was changed just now, wait until the next change has another stamp: a tick of the kernel's
+ * clock, or 2 s where a file system has whole seconds. 0, or -errno with the message set: -ESTALE if it is being written.
+ */
+int identity_note(struct identity *id, int fd, const char *name);
+
+/*
+ * 0, or -ESTALE with the message set: somebody has changed the file since. A name that it got or lost, as when another file
+ * takes its place, is no change; the stamp of that is noted.
+ */
+int identity_unchanged(struct identity *id, int fd, const char *name);
+
+/*
+ * 0, or -ESTALE with the message set: somebody has the file open, or mapped, for writing. Known only if this process owns the
+ * file or has CAP_LEASE, and the file system is a local one; else 0.
+ */
+int identity_closed(int fd, const char *name);
+
+#endif
