@@ -69,7 +69,7 @@ static int switch_forwarding_on(__u32 job)
 		return 0;
 	fd = open(LO_FORWARDING, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "1", 1) != 1)
-		err = fail(-errno, "mount /proc/sys writable, or name the workers' ports: ADDR@DEV",
+		err = fail(-errno, "mount /proc/sys writable, or let job add name the workers' ports: ADDR@DEV",
 			   "job %u: " LO_FORWARDING, job);
 	if (fd >= 0)
 		close(fd);

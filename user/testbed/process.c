@@ -2,32 +2,46 @@
 /* Processes that die with their parent, and what is said between both; process.h has the contracts. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/report.h"
 #include "process.h"
 
-int process_kill_with_parent(pid_t parent)
+#define REAP_MS 2000
+
+static int lifeline = -1; /* in a child: its end of `life` */
+
+/*
+ * Be killed when the parent ends, or shuts the lifeline down. The kernel sends that signal in our own name, so that a root without
+ * CAP_KILL, as in a container, can end a process of nobody's too.
+ */
+static int die_with_parent(pid_t parent)
 {
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+	struct pollfd p = {.fd = lifeline};
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || fcntl(lifeline, F_SETOWN, getpid()) ||
+	    fcntl(lifeline, F_SETSIG, SIGKILL) || fcntl(lifeline, F_SETFL, O_ASYNC))
 		return -errno;
-	return getppid() == parent ? 0 : -ESRCH;
+	return getppid() != parent || poll(&p, 1, 0) ? -ESRCH : 0;
 }
 
-/* A change of user takes back that one dies with the parent. */
+/* A change of user takes back PR_SET_PDEATHSIG, and the owner of the lifeline is the user who said so. */
 int process_drop_privileges(pid_t parent)
 {
 	if (setgroups(0, NULL) || setresgid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) || setresuid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -errno;
-	return process_kill_with_parent(parent);
+	return die_with_parent(parent);
 }
 
 /* The terminal's interrupts are for the parent, which ends its processes: they are in a group of their own. */
@@ -38,44 +52,63 @@ static void become_child(pid_t parent, int netns, const sigset_t *mask)
 	signal(SIGHUP, SIG_DFL);
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	setpgid(0, 0);
-	if (process_kill_with_parent(parent) || (netns >= 0 && setns(netns, CLONE_NEWNET)))
+	if (die_with_parent(parent) || (netns >= 0 && setns(netns, CLONE_NEWNET)))
 		_exit(1);
+}
+
+static void forget(struct process *p)
+{
+	p->pid = 0;
+	close(p->control);
+	close(p->life);
 }
 
 int process_spawn(struct process *p, int netns, process_fn *work, void *arg)
 {
 	pid_t parent = getpid();
 	sigset_t all, before;
-	int pair[2], err = 0;
+	int pair[2], life[2], err = 0;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return fail(-errno, NULL, "control channel");
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, life)) {
+		err = fail(-errno, NULL, "control channel");
+		close(pair[0]);
+		close(pair[1]);
+		return err;
+	}
 	fflush(NULL);
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &before);
 	p->pid = fork();
 	if (!p->pid) {
+		lifeline = life[1];
 		become_child(parent, netns, &before);
 		close(pair[0]);
+		close(life[0]);
 		work(arg, pair[1]);
 		_exit(1);
 	}
 	p->control = pair[0];
+	p->life = life[0];
 	if (p->pid < 0) {
 		err = -errno;
-		p->pid = 0;
-		close(pair[0]);
+		forget(p);
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	close(pair[1]);
+	close(life[1]);
 	return err ? fail(err, NULL, "fork") : 0;
 }
 
 int process_close_fds(int control)
 {
-	if (control != 3 && dup2(control, 3) != 3)
+	const int life = fcntl(lifeline, F_DUPFD_CLOEXEC, 5);
+
+	if (life < 0 || (control != 3 && dup2(control, 3) != 3) || dup3(life, 4, O_CLOEXEC) != 4)
 		_exit(1);
-	close_range(4, ~0u, 0);
+	lifeline = 4;
+	close_range(5, ~0u, 0);
 	return 3;
 }
 
@@ -83,19 +116,25 @@ bool process_ended(struct process *p, int *status)
 {
 	if (!p->pid || waitpid(p->pid, status, WNOHANG) != p->pid)
 		return false;
-	p->pid = 0;
-	close(p->control);
+	forget(p);
 	return true;
 }
 
 void process_kill(struct process *p)
 {
+	struct pollfd end = {.events = POLLIN};
+
 	if (!p->pid)
 		return;
 	kill(p->pid, SIGKILL);
-	waitpid(p->pid, NULL, 0);
-	p->pid = 0;
-	close(p->control);
+	shutdown(p->life, SHUT_RDWR);
+	end.fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	while (poll(&end, 1, REAP_MS) < 0 && errno == EINTR)
+		;
+	waitpid(p->pid, NULL, WNOHANG);
+	if (end.fd >= 0)
+		close(end.fd);
+	forget(p);
 }
 
 /* -- orders and reports ------------------------------------------------------ */

@@ -17,6 +17,7 @@
 struct process {
 	pid_t pid;   /* 0: none */
 	int control; /* while there is one: our end of a SOCK_SEQPACKET pair */
+	int life;    /* and of another, whose end kills the process, also one that we have no right to send signals to */
 };
 
 /* What a process runs; control is its end. It ends with status 1 when this returns. */
@@ -28,21 +29,18 @@ typedef void process_fn(void *arg, int control);
  */
 int process_spawn(struct process *p, int netns, process_fn *work, void *arg);
 
-/* In a child: lets go of every descriptor that it inherited, but 0 to 2 and `control`, whose number is returned. */
+/* In a child: closes every descriptor that it inherited, but 0 to 2, the one by which it is killed, and `control`, whose new number it returns. */
 int process_close_fds(int control);
 
 /* Has it ended by itself? Then *status is that of waitpid(), and there is no process. */
 bool process_ended(struct process *p, int *status);
 
-/* Ends it, if there is one. A signal's handler may call it. */
+/* Kills it, if there is one, and waits for its end, 2 s at most. A signal's handler may call it. */
 void process_kill(struct process *p);
-
-/* Be killed when `parent` ends; -ESRCH if it has. Does not report, as the next. */
-int process_kill_with_parent(pid_t parent);
 
 #define PROCESS_NOBODY 65534
 
-/* Become nobody, for good, and still die with the parent. */
+/* Become nobody, for good, and still die with the parent. -errno, not reported. */
 int process_drop_privileges(pid_t parent);
 
 /* -- orders and reports ------------------------------------------------------ */

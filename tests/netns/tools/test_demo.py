@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from lab import BPFFS, FPISA, TOP, alive, children, wait_until
+from lab import BPFFS, FPISA, SLOW, TOP, alive, children, wait_until
 
 KEYS = """workers elements mode pipeline clz format mismatches max_ulp_error max_abs_error rounded overwritten
     left_shifted overflowed retransmits seconds goodput_gbps""".split()
@@ -105,12 +105,17 @@ def namespaces(pids):
     return found
 
 
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_interrupted(lab, sig):
-    """Midway: no process, no link, no pin of it is left, in whatever namespace."""
+WITHOUT_KILL = ["setpriv", "--bounding-set=-all,+net_admin,+sys_admin,+setuid,+setgid",
+                "--inh-caps=-all,+net_admin,+sys_admin,+setuid,+setgid"]
+
+
+@pytest.mark.parametrize("sig, before", [(signal.SIGINT, []), (signal.SIGTERM, []), (signal.SIGKILL, []),
+                                         (signal.SIGTERM, WITHOUT_KILL), (signal.SIGKILL, WITHOUT_KILL)])
+def test_interrupted(lab, sig, before):
+    """Midway: no process, no link, no pin of it is left, in whatever namespace, even if it may not send signals to its workers."""
     net = lab(workers=0)
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
-    p = net.agg.spawn(FPISA, "demo", "--workers", 8, "--vector", 6_000_000, "--loss", 0.05)
+    p = net.agg.spawn(*before, FPISA, "demo", "--workers", 8, "--vector", 6_000_000, "--loss", 0.05)
     # Each worker has a network namespace of its own; one that only asks the kernel something is in the aggregator's.
     wait_until("workers", lambda: len(children(p.pid)) == 8 and len(namespaces(children(p.pid)) - namespaces([p.pid])) == 8, 60)
     workers = children(p.pid)
@@ -162,3 +167,11 @@ def test_refusals(lab):
         assert status in (1, 2) and out == "" and says in err.splitlines()[0], err
     status, out, err = net.agg.try_run(FPISA, "demo", uid=65534)
     assert status == 1 and "run as root" in err and len(err.splitlines()) == 1
+
+
+def test_ends_without_cap_kill(lab):
+    """In a container a root without CAP_KILL may not end what runs as nobody: the demo fails in a sentence, and nothing stays."""
+    read_only = "mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec \"$@\""
+    p = lab(workers=0).agg.spawn("unshare", "-m", "sh", "-c", read_only, "sh", *WITHOUT_KILL, FPISA, "demo", "--vector", 1024)
+    out, err = p.communicate(timeout=30 * SLOW)
+    assert p.returncode == 1 and "Read-only file system; mount /proc/sys writable" in err, (out, err)
