@@ -194,6 +194,7 @@ $(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names
 $(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) $(addprefix user/cli/,names.c options.c progress.c report.c))
 $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)
 $(B)/tests/unit/test_partition: $(patsubst %,$(B)/san/user/query/%.o,schema text partition parquet listing identity)
+$(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/stack job/port)
 $(B)/tests/unit/test_sender: $(B)/san/user/query/sender.o
 
 PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/progress.c user/cli/report.c $(ORACLE_SRC) \

@@ -77,6 +77,9 @@ BAD = [
     (npy(FLOATS, shape=f"({2**63}, 4)"), "its shape is larger than any memory"),
     (npy(FLOATS, shape=f"({2**64}, 4)"), "its .npy header is garbled"),
     (npy(FLOATS, descr="'<i4'"), "its values are <i4, not f2, f4 or f8; save a.astype('<f4')"),
+    (npy(FLOATS, descr="'<u2'"), "its values are <u2, not f2, f4 or f8; if they are the bits of bf16, e4m3 or e5m2, save a.tofile(FILE) "
+     "and give --raw bf16, else save"),
+    (npy(FLOATS, descr="'|V2'"), "its values are |V2, not f2, f4 or f8; if they are the bits of bf16"),
     (npy(FLOATS, descr="[('a', '<f4')]"), "its values are a record"),
     (npy(FLOATS, descr="'=f4'"), "its values are =f4"),
     (npy(FLOATS, descr="'<f\n'"), "its .npy header is garbled"),

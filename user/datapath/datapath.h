@@ -273,9 +273,6 @@ int datapath_resources(struct datapath_resources *r);
 
 #define LACKS_LEN 1024
 
-/* Has this process the capabilities that loading takes? */
-bool datapath_privileged(void);
-
 /*
  * Names what the kernel lacks, of `needed` things. How many, or -EPERM if it
  * may not be asked.
@@ -305,6 +302,16 @@ int datapath_program_on(__u32 ifindex, struct datapath_interface *i);
 
 /* Does a program of this name belong on interfaces? Frames come in by no other. */
 bool datapath_is_entry(const char *name);
+
+/*
+ * The nearest interface above `ifindex` (`up`) or below it (host/stack.h) that runs a datapath: this one, or with dp NULL any. False: none
+ * does.
+ */
+bool datapath_stacked(const struct datapath *dp, __u32 ifindex, bool up, struct datapath_interface *i);
+
+/* The command that takes off what is attached, seen from `dir`. */
+#define OFF_LEN (PATH_MAX + 64)
+void datapath_off(const struct datapath_interface *i, const char *dir, char command[OFF_LEN]);
 
 /* The pin directory of the datapath that runs on an interface: `first`, one where verbs look, or any of a BPF filesystem. */
 bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX]);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/if_link.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "cli/report.h"
 #include "host/netns.h"
 #include "host/privilege.h"
+#include "host/stack.h"
 #include "info.h"
 #include "interface.h"
 #include "log.h"
@@ -50,6 +52,8 @@ int interface_attach(const char *dev, __u32 ifindex, int prog_fd, enum datapath_
 		return 0;
 	if (err == -EPERM)
 		hint = "; run as root";
+	else if (err == -EEXIST)
+		hint = "; take off the other program first, which may be in another network namespace";
 	else if (mode == DATAPATH_NATIVE)
 		hint = err == -EOPNOTSUPP ? "; try --mode skb" :
 					    "; try --mode skb, or a smaller MTU on both ends of the link";
@@ -108,6 +112,51 @@ int datapath_program_on(__u32 ifindex, struct datapath_interface *i)
 	int err = interface_attached(ifindex, 0, 0, i, NULL);
 
 	return err < 0 ? err : 0;
+}
+
+bool interface_stacked(__u32 ifindex, bool up, __u32 jobs_id, __u32 entry, bool any, struct datapath_interface *out)
+{
+	struct link at, *links = NULL;
+	int n = link_get(ifindex, &at) ? 0 : links_get(&links), *found = n > 0 ? calloc(n, sizeof(*found)) : NULL;
+	bool is = false;
+
+	n = found ? links_stack(links, n, &at, up, found) : 0;
+	for (int k = 0; !is && k < n; k++) {
+		const struct link *l = &links[found[k]];
+
+		*out = (struct datapath_interface){ .ifindex = 0 };
+		is = interface_attached(l->index, jobs_id, entry, out, NULL) > 0 ||
+		     (any && out->program.id && datapath_is_entry(out->program.name));
+		memcpy(out->name, l->name, sizeof(out->name));
+	}
+	free(found);
+	free(links);
+	return is;
+}
+
+bool datapath_stacked(const struct datapath *dp, __u32 ifindex, bool up, struct datapath_interface *i)
+{
+	return interface_stacked(ifindex, up, dp ? dp->jobs_id : 0, dp ? dp->control->entry : 0, !dp, i);
+}
+
+int interface_check_above(const char *dev, __u32 ifindex, const char *what, const char *dir)
+{
+	struct datapath_interface i = { .ifindex = 0 };
+	struct link at, *links = NULL;
+	int n = link_get(ifindex, &at) ? 0 : links_get(&links);
+	char off[OFF_LEN];
+
+	for (int k = 0; k < n && !i.program.id; k++)
+		if (link_above(&links[k], &at)) {
+			interface_attached(links[k].index, pin_jobs_id(dir), pin_entry(dir), &i, NULL);
+			memcpy(i.name, links[k].name, sizeof(i.name));
+		}
+	free(links);
+	if (!i.program.id)
+		return 0;
+	datapath_off(&i, dir, off);
+	return refuse(-EBUSY, "%s: %s XDP: not while %s, above it, has a program (%s, id %u); %s first", dev, what, i.name,
+		      i.program.name, i.program.id, off);
 }
 
 int interfaces_each(__u32 jobs_id, __u32 entry,
@@ -181,6 +230,17 @@ bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX])
 		if (is_home(pin_search[k], &h))
 			return true;
 	return pin_walk(is_home, &h);
+}
+
+void datapath_off(const struct datapath_interface *i, const char *dir, char command[OFF_LEN])
+{
+	char home[PATH_MAX];
+
+	if (!datapath_is_entry(i->program.name) || !datapath_home(i->ifindex, dir, home))
+		snprintf(command, OFF_LEN, "ip link set dev %s xdp%s off", i->name, i->mode == DATAPATH_SKB ? "generic" : "");
+	else
+		snprintf(command, OFF_LEN, "fpisa unload %s%s%s", i->name, strcmp(home, DATAPATH_PIN) ? " --pin " : "",
+			 strcmp(home, DATAPATH_PIN) ? home : "");
 }
 
 /* Its map of jobs, by name: where that is pinned nobody knows. */

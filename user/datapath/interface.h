@@ -24,6 +24,12 @@ int interface_attached(__u32 ifindex, __u32 jobs_id, __u32 entry, struct datapat
 int interfaces_each(__u32 jobs_id, __u32 entry,
 		    int (*visit)(const struct datapath_interface *i, int prog_fd, void *arg), void *arg);
 
+/* As datapath_stacked(), of a datapath by its ids; `any`: or of another one. */
+bool interface_stacked(__u32 ifindex, bool up, __u32 jobs_id, __u32 entry, bool any, struct datapath_interface *i);
+
+/* -EBUSY, reported, if an interface next above has a program: the kernel neither attaches nor detaches one below it. */
+int interface_check_above(const char *dev, __u32 ifindex, const char *what, const char *dir);
+
 /* Puts a program in the place of the datapath's on all interfaces of this network namespace. */
 int interfaces_replace(__u32 jobs_id, int prog_fd);
 

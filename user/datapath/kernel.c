@@ -240,11 +240,6 @@ int refuse_realtime(void)
 
 /* -- for doctor ---------------------------------------------------------- */
 
-bool datapath_privileged(void)
-{
-	return privilege_has(PRIVILEGE_PROBE);
-}
-
 const char *datapath_kernel_hint(void)
 {
 	return not_realtime(0) ? "boot a newer one, Linux 6.1 has all that is needed" :

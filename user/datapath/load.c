@@ -23,6 +23,7 @@
 #include "generation.h"
 #include "host/netns.h"
 #include "host/privilege.h"
+#include "host/stack.h"
 #include "info.h"
 #include "interface.h"
 #include "object.h"
@@ -54,6 +55,55 @@ static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char 
 		return refuse(-EEXIST, "%s: is loaded already, %s, pinned in %s; fpisa unload %s detaches it",
 			      dev, name_of(xdp_mode_names, i.mode), dir, dev);
 	return i.program.id ? datapath_refuse_program(dev, &i, dir) : 0;
+}
+
+static bool named_too(const struct link *l, const __u32 *ifindex, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (ifindex[i] == l->index)
+			return true;
+	return false;
+}
+
+/* Refuses interface k of those to load where no worker's frame could be summed: for what it is, or for what stands above or below it. */
+static int check_place(const char *dev, const __u32 *ifindex, int k, __u32 jobs_id, const char *dir)
+{
+	struct datapath_interface i = { .ifindex = 0 };
+	struct link at, *links = NULL;
+	int n, *found = NULL, err = link_get(ifindex[k], &at);
+	char off[OFF_LEN];
+
+	if (err)
+		return fail(err, NULL, "%s", dev);
+	if (!link_ethernet(&at))
+		return refuse(-EOPNOTSUPP,
+			      "%s: its frames have no Ethernet headers, which the datapath needs; load the interface that workers' "
+			      "frames arrive by with such headers",
+			      dev);
+	if (link_vrf(&at))
+		return refuse(-EOPNOTSUPP, "%s: is a VRF, which receives no frames itself; load its ports", dev);
+	n = links_get(&links);
+	found = n > 0 ? calloc(n, sizeof(*found)) : NULL;
+	n = found ? links_stack(links, n, &at, true, found) : 0;
+	for (int j = 0; !err && j < n; j++)
+		if (named_too(&links[found[j]], ifindex, DATAPATH_MAX_INTERFACES))
+			err = refuse(-EINVAL,
+				     "%s: is below %s: load one of the two, for the lower one would take the frames and answer by the other",
+				     dev, links[found[j]].name);
+	free(found);
+	free(links);
+	err = err ?: interface_check_above(dev, ifindex[k], "attach", dir);
+	if (!err && interface_stacked(ifindex[k], true, jobs_id, pin_entry(dir), true, &i)) {
+		datapath_off(&i, dir, off);
+		return refuse(-EBUSY, "%s: a datapath is on %s, above it: with both no worker joins; %s first", dev, i.name, off);
+	}
+	if (!err && interface_stacked(ifindex[k], false, jobs_id, pin_entry(dir), true, &i)) {
+		datapath_off(&i, dir, off);
+		return refuse(-EBUSY, "%s: a datapath is on %s, below it: with both no worker joins; %s%s%s%s first", dev, i.name,
+			      link_answered_below(&at) ? "name that for the workers, ADDR@" : "",
+			      link_answered_below(&at) ? i.name : "", link_answered_below(&at) ? ", or " : "", off);
+	}
+	return err;
 }
 
 /* -- the pin directory -------------------------------------------------- */
@@ -272,7 +322,7 @@ static int join_loaded(struct loading *l, __u32 port)
 int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 {
 	struct loading l = { .dir = o->pin ?: DATAPATH_PIN, .lock = -1, .entry_fd = -1 };
-	__u32 ifindex[DATAPATH_MAX_INTERFACES], jobs_id = 0;
+	__u32 ifindex[DATAPATH_MAX_INTERFACES] = { 0 }, jobs_id = 0;
 	int err, fd, done = 0;
 
 	err = find_interfaces(devs, n, ifindex);
@@ -297,7 +347,7 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 		close(fd);
 	}
 	for (int i = 0; !err && i < n; i++)
-		err = check_free(devs[i], ifindex[i], jobs_id, l.dir);
+		err = check_free(devs[i], ifindex[i], jobs_id, l.dir) ?: check_place(devs[i], ifindex, i, jobs_id, l.dir);
 	if (!err && o->group != DATAPATH_NO_GROUP && !l.made_dir && l.entry_fd < 0)
 		err = refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
 			     l.dir);

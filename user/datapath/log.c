@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* libbpf's messages: kept silent, the first line that is worth it repeated with the error; log.h has the contracts. */
 #include <bpf/libbpf.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,6 +42,13 @@ void log_start(void)
 	*said = 0;
 	said_by_kernel = false;
 	libbpf_set_print(log_line);
+}
+
+const char *load_hint(int err)
+{
+	return err == -EPERM || err == -EACCES ? "run as root, outside of a restricted container" :
+	       err == -EMFILE		       ? "raise the limit, ulimit -n 1024" :
+						 "--verbose shows more, or fpisa unload what is pinned";
 }
 
 const char *reason(int err)

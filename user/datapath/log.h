@@ -9,4 +9,7 @@ void log_start(void);
 /* strerror(-err), and in brackets what the kernel or libbpf said since log_start(). Static. */
 const char *reason(int err);
 
+/* What to try when programs could not be loaded. */
+const char *load_hint(int err);
+
 #endif

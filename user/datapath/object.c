@@ -23,9 +23,7 @@ static int explain(int err)
 	snprintf(said, sizeof(said), "%s", reason(err));
 	if (refuse_kernel())
 		return -EOPNOTSUPP;
-	return refuse(err, "load datapath: %s; %s", said,
-		      err == -EPERM || err == -EACCES ? "run as root, outside of a restricted container" :
-							"--verbose shows more, or fpisa unload what is pinned");
+	return refuse(err, "load datapath: %s; %s", said, load_hint(err));
 }
 
 /*

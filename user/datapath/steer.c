@@ -165,9 +165,7 @@ static int explain(int err)
 		return refuse(-EOPNOTSUPP, "this kernel (%s) lacks programs in CPU maps; load without --cpus",
 			      u.release);
 	}
-	return refuse(err, "load steering programs: %s; %s", said,
-		      err == -EPERM || err == -EACCES ? "run as root, outside of a restricted container" :
-							"--verbose shows more, or fpisa unload what is pinned");
+	return refuse(err, "load steering programs: %s; %s", said, load_hint(err));
 }
 
 int steer_load(const char *pin, struct fpisa_steer_bpf **out)

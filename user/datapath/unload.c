@@ -2,20 +2,33 @@
 /* Take the datapath off interfaces and, where none is left, its pins away. */
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/report.h"
 #include "datapath.h"
 #include "host/privilege.h"
+#include "host/stack.h"
 #include "interface.h"
 #include "pin.h"
 #include "routes.h"
 
-static int detach(const struct datapath_interface *i, int prog_fd, void *unused)
+struct found {
+	struct datapath_interface interface[DATAPATH_MAX_INTERFACES];
+	int n;
+};
+
+static int note(const struct datapath_interface *i, int prog_fd, void *arg)
 {
-	(void)unused;
-	return interface_detach(i->name, i->ifindex, i->mode, prog_fd);
+	struct found *f = arg;
+
+	(void)prog_fd;
+	if (f->n == DATAPATH_MAX_INTERFACES)
+		return refuse(-E2BIG, "more than %d interfaces", DATAPATH_MAX_INTERFACES);
+	f->interface[f->n++] = *i;
+	return 0;
 }
 
 static int count(const struct datapath_interface *i, int prog_fd, void *unused)
@@ -24,23 +37,60 @@ static int count(const struct datapath_interface *i, int prog_fd, void *unused)
 	return 0;
 }
 
-static int detach_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs_id, __u32 entry)
+static int find_named(char *const *devs, const __u32 *ifindex, int n, __u32 jobs_id, __u32 entry, struct found *f)
 {
-	struct datapath_interface found[DATAPATH_MAX_INTERFACES];
-	int prog_fd, err = 0;
+	for (f->n = 0; f->n < n; f->n++) {
+		struct datapath_interface *i = &f->interface[f->n];
 
-	for (int i = 0; i < n; i++)
-		if (interface_attached(ifindex[i], jobs_id, entry, &found[i], NULL) <= 0)
-			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status",
-				      devs[i]);
-	for (int i = 0; !err && i < n; i++) {
-		prog_fd = bpf_prog_get_fd_by_id(found[i].program.id);
-		if (prog_fd < 0 && errno != EPERM)
-			return fail(-errno, NULL, "%s: program %u", devs[i], found[i].program.id);
-		err = interface_detach(devs[i], ifindex[i], found[i].mode, prog_fd);
-		if (prog_fd >= 0)
-			close(prog_fd);
+		if (interface_attached(ifindex[f->n], jobs_id, entry, i, NULL) <= 0)
+			return refuse(-ENOENT, "%s: this datapath is not loaded on it; see fpisa status", devs[f->n]);
+		snprintf(i->name, sizeof(i->name), "%s", devs[f->n]);
 	}
+	return 0;
+}
+
+static int detach(const struct datapath_interface *i, const char *dir)
+{
+	int prog_fd = bpf_prog_get_fd_by_id(i->program.id), err;
+
+	if (prog_fd < 0 && errno != EPERM)
+		return fail(-errno, NULL, "%s: program %u", i->name, i->program.id);
+	err = interface_check_above(i->name, i->ifindex, "detach", dir) ?:
+		      interface_detach(i->name, i->ifindex, i->mode, prog_fd);
+	if (prog_fd >= 0)
+		close(prog_fd);
+	return err;
+}
+
+/* How many interfaces of `links` stand below this one. */
+static int depth(const struct link *links, int n, __u32 ifindex)
+{
+	int *found = calloc(n + 1, sizeof(*found)), below = 0;
+
+	for (int i = 0; found && i < n; i++)
+		if (links[i].index == ifindex)
+			below = links_stack(links, n, &links[i], false, found);
+	free(found);
+	return below;
+}
+
+/* The kernel takes no program off below an interface that has one: the upper ones come first. */
+static int detach_all(struct found *f, const char *dir)
+{
+	struct link *links = NULL;
+	int n = links_get(&links), err = 0;
+
+	n = n < 0 ? 0 : n;
+	for (int left = f->n; !err && left; left--) {
+		int top = 0;
+
+		for (int i = 1; i < left; i++)
+			if (depth(links, n, f->interface[i].ifindex) > depth(links, n, f->interface[top].ifindex))
+				top = i;
+		err = detach(&f->interface[top], dir);
+		f->interface[top] = f->interface[left - 1];
+	}
+	free(links);
 	return err;
 }
 
@@ -49,11 +99,13 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 		    struct datapath_unloaded *u)
 {
 	__u32 jobs_id = pin_jobs_id(dir), entry = pin_entry(dir);
-	int err = n ? detach_named(devs, ifindex, n, jobs_id, entry) :
-		      interfaces_each(jobs_id, entry, detach, NULL);
-	bool none = !n && !err;
-	int left = err < 0 || !n ? 0 : interfaces_each(jobs_id, entry, count, NULL);
+	struct found f = { .n = 0 };
+	int err = n ? find_named(devs, ifindex, n, jobs_id, entry, &f) : interfaces_each(jobs_id, entry, note, &f);
+	bool none = !f.n && !err;
+	int left;
 
+	err = err < 0 ? err : detach_all(&f, dir);
+	left = err < 0 || !n ? 0 : interfaces_each(jobs_id, entry, count, NULL);
 	if (err < 0 || left)
 		return err < 0 ? err : left < 0 ? left : 0;
 	err = interfaces_in_other_netns(jobs_id, entry, &u->elsewhere);

@@ -83,7 +83,7 @@ int datapath_upgrade(const char *pin)
 	struct datapath dp;
 	int err;
 
-	err = privilege_check(PRIVILEGE_PROBE, "upgrade");
+	err = privilege_check(PRIVILEGE_UPGRADE, "upgrade");
 	if (!err)
 		err = datapath_open(&dp, pin);
 	if (err)

@@ -29,13 +29,18 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 	t->at += n < t->end - t->at ? n : t->end - t->at;
 }
 
-/* The commands that make the job anew, for its ranks as routes lead to them now. */
-static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, char *out, size_t size)
+struct swap {
+	__u32 from;
+	const char *to; /* NULL: none is named */
+};
+
+/* The commands that make the job anew, for its ranks as routes lead to them now; `swap`: name another interface where one is. May be NULL. */
+static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, const struct swap *swap, char *out, size_t size)
 {
 	char a[ADDRESS_LEN];
 	struct text t = { out, out + size };
-	struct route way = { 0 };
 	const char *pin = pin_option(d);
+	__u32 vrf;
 
 	add(&t, "fpisa job del %u%s && fpisa job add %u%s --workers ", job, pin, job, pin);
 	for (__u32 r = 0; r < j->workers; r++) {
@@ -43,10 +48,14 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 		struct fpisa_peer peer;
 
 		add(&t, "%s%s:%u", r ? "," : "", address_text(j->rank[r].addr, a), ntohs(j->rank[r].port));
-		if (j->rank[r].given && !datapath_peer(d->dp, job, r, &peer) && if_indextoname(peer.ifindex, dev))
+		if (datapath_peer(d->dp, job, r, &peer) || !if_indextoname(peer.ifindex, dev))
+			continue;
+		if (swap && peer.ifindex == swap->from)
+			add(&t, "%s%s", swap->to ? "@" : "", swap->to ?: "");
+		else if (j->rank[r].given)
 			add(&t, "@%s", dev);
 	}
-	if (route_get(j->address, 0, 0, &way) || !way.local)
+	if (!address_here(j->address, &vrf))
 		add(&t, " --foreign-address");
 	job_options_text(j, t.at, t.end - t.at);
 }
@@ -55,10 +64,10 @@ static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j,
 static void check_address(struct doctor *d, const struct fpisa_job *j, const char *subject)
 {
 	char a[ADDRESS_LEN], fix[64];
-	struct route r = { 0 };
+	__u32 vrf;
 
 	address_text(j->address, a);
-	if (!route_get(j->address, 0, 0, &r) && r.local) {
+	if (address_here(j->address, &vrf)) {
 		finding(d, LEVEL_OK, subject, "address", NULL, "%s is this machine's", a);
 		return;
 	}
@@ -88,7 +97,7 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 		if (j->live >> r & 1 && !j->rank[r].given && leads_elsewhere(d, job, j, r))
 			other |= 1ull << r;
 	if (other) {
-		remake(d, job, j, fix, sizeof(fix));
+		remake(d, job, j, NULL, fix, sizeof(fix));
 		finding(d, LEVEL_FAULT, subject, "routes", fix,
 			"routes to ranks %s lead to other interfaces than when the job was made, so these cannot join",
 			ranks_text(other, text));
@@ -113,6 +122,36 @@ static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_j
 	return false;
 }
 
+/* On which the datapath is not. */
+static void check_port(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject, __u64 ranks, const char *dev, __u32 ifindex)
+{
+	char text[RANKS_LEN], which[RANKS_LEN + 8];
+	struct datapath_interface other;
+	struct job_port_text t;
+	enum job_port p = job_port_look(d->dp, ifindex, &other, &t);
+	char fix[FIX_LEN];
+
+	*fix = 0;
+	snprintf(which, sizeof(which), "%s %s", ranks_text(ranks, text), ranks & (ranks - 1) ? "are" : "is");
+	if (p == JOB_PORT_NAME || p == JOB_PORT_ABOVE)
+		remake(d, job, j, &(struct swap){ ifindex, p == JOB_PORT_NAME ? other.name : NULL }, fix, sizeof(fix));
+	else if (*t.fix)
+		snprintf(fix, sizeof(fix), "%s%s", t.fix, pin_option(d));
+	finding(d, LEVEL_FAULT, subject, "port", *fix ? fix : NULL, "%s %s behind %s: %s%s%s",
+		ranks & (ranks - 1) ? "ranks" : "rank", which, dev, t.why, *fix ? "" : "; ", *fix ? "" : t.advice);
+}
+
+static __u64 ranks_behind(const struct doctor *d, __u32 job, const struct fpisa_job *j, __u32 ifindex)
+{
+	struct fpisa_peer p;
+	__u64 behind = 0;
+
+	for (__u32 r = 0; r < j->workers; r++)
+		if (j->live >> r & 1 && !datapath_peer(d->dp, job, r, &p) && p.ifindex == ifindex)
+			behind |= 1ull << r;
+	return behind;
+}
+
 static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char fix[FIX_LEN], dev[IF_NAMESIZE], text[RANKS_LEN];
@@ -127,15 +166,16 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 		if (!if_indextoname(p.ifindex, dev)) {
 			gone |= 1ull << r;
 		} else if (datapath_attached(d->dp, p.ifindex, &i) <= 0) {
-			snprintf(fix, sizeof(fix), "fpisa load %s%s", dev, pin_option(d));
-			finding(d, LEVEL_FAULT, subject, "port", fix,
-				"rank %u is behind %s, where the datapath is not attached", r, dev);
-		} else if (!has_entry(d->dp, job, j, r, p.ifindex)) {
+			__u64 behind = ranks_behind(d, job, j, p.ifindex);
+
+			if (!(behind & ((1ull << r) - 1)))
+				check_port(d, job, j, subject, behind, dev, p.ifindex);
+		} else if (d->sees && !has_entry(d->dp, job, j, r, p.ifindex)) {
 			closed |= 1ull << r;
 		}
 	}
 	if (gone | closed) {
-		remake(d, job, j, fix, sizeof(fix));
+		remake(d, job, j, NULL, fix, sizeof(fix));
 		finding(d, LEVEL_FAULT, subject, "egress", fix, "results have no way to ranks %s: %s",
 			ranks_text(gone | closed, text),
 			gone ? "their interface is gone" : "no entry in fpisa_fanout");
@@ -332,7 +372,7 @@ static void check_build(struct doctor *d)
 
 	if (!d->verified || datapath_status(d->dp, &s))
 		return;
-	others = of_other_builds(d, &s);
+	others = d->sees ? of_other_builds(d, &s) : 0;
 	reload(d, fix, sizeof(fix));
 	snprintf(upgrade, sizeof(upgrade), "fpisa upgrade%s", pin_option(d));
 	if (!s.interfaces && datapath_in_other_netns(d->dp, &e))
@@ -351,8 +391,8 @@ static void check_build(struct doctor *d)
 			"programs of another build than this fpisa's run on %d of %d interfaces", others,
 			s.interfaces);
 	else
-		finding(d, LEVEL_OK, "datapath", "build", NULL,
-			"pinned in %s, on %d interfaces, of this build", d->dir, s.interfaces);
+		finding(d, LEVEL_OK, "datapath", "build", NULL, "pinned in %s, on %d interfaces%s", d->dir, s.interfaces,
+			d->sees ? ", of this build" : "");
 }
 
 void doctor_datapath(struct doctor *d)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include "cli/print.h"
 #include "doctor.h"
 #include "host/ethtool.h"
+#include "host/stack.h"
 #include "host/veth.h"
 
 /* One page less headroom, frame overhead and Ethernet header: the most that veth allows to a peer. */
@@ -133,6 +135,9 @@ static void check_xdp(struct doctor *d, struct device *v)
 		finding(d, LEVEL_FAULT, v->name, "xdp", fix,
 			"the wrong program is attached: %s, id %u; frames come in by fpisa", v->xdp.program.name,
 			v->xdp.program.id);
+	} else if (v->xdp.program.id && !v->ours && !d->sees) {
+		finding(d, LEVEL_OK, v->name, "xdp", NULL, "an XDP program is attached, id %u; whose it is takes CAP_SYS_ADMIN to see",
+			v->xdp.program.id);
 	} else if (v->xdp.program.id && !v->ours) {
 		finding(d, LEVEL_FAULT, v->name, "xdp", fix, "another XDP program is attached: %s, id %u",
 			v->xdp.program.name, v->xdp.program.id);
@@ -157,6 +162,18 @@ static void check_xdp(struct doctor *d, struct device *v)
 		finding(d, LEVEL_OK, v->name, "xdp", NULL,
 			"%s has no native XDP; load with --mode skb, which is slower", v->driver);
 	}
+}
+
+/* The lower one takes the frames, and its answers leave by the upper one, past it. */
+static void check_stack(struct doctor *d, const struct device *v)
+{
+	struct datapath_interface above;
+	char off[OFF_LEN];
+
+	if (!datapath_is_entry(v->xdp.program.name) || !datapath_stacked(NULL, v->link.index, true, &above))
+		return;
+	datapath_off(&above, *d->dir ? d->dir : DATAPATH_PIN, off);
+	finding(d, LEVEL_FAULT, v->name, "stack", off, "a datapath is on it and on %s, above it: with both no worker joins", above.name);
 }
 
 /* A veth takes redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
@@ -298,6 +315,20 @@ static void check_lro(struct doctor *d, const struct device *v)
 	}
 }
 
+/* The first VLAN device on top of `l`, if there is one. */
+static bool vlan_on(const struct link *l, char name[IF_NAMESIZE])
+{
+	struct link *links = NULL;
+	int n = links_get(&links), i = 0;
+
+	while (i < n && (strcmp(links[i].kind, "vlan") || !link_above(&links[i], l)))
+		i++;
+	if (i < n)
+		memcpy(name, links[i].name, IF_NAMESIZE);
+	free(links);
+	return i < n;
+}
+
 /*
  * Does XDP see VLAN tags? A card that has them off keeps them where XDP does
  * not look; a veth gets them so from its peer, unless that puts them on. Nearly
@@ -307,7 +338,7 @@ static void check_vlan(struct doctor *d, const struct device *v)
 {
 	bool veth = !strcmp(v->link.kind, "veth");
 	char vlan[IF_NAMESIZE], fix[NETNS_PREFIX_LEN + 64];
-	bool vlans = !link_vlan_on(v->link.index, vlan);
+	bool vlans = vlan_on(&v->link, vlan);
 
 	if (veth ? v->peer.tags : ethtool_vlan_rx(v->name) <= 0) {
 		finding(d, LEVEL_OK, v->name, "vlan", NULL, "tags stay on received frames, which pass");
@@ -345,10 +376,17 @@ void doctor_device(struct doctor *d, const char *dev, bool named)
 	v.know_features = !netdev_xdp_features(v.link.index, &v.features);
 	datapath_program_on(v.link.index, &v.xdp);
 	v.ours = d->dp && datapath_attached(d->dp, v.link.index, &v.xdp) > 0;
+	if (!link_ethernet(&v.link)) {
+		finding(d, named || v.xdp.program.id ? LEVEL_FAULT : LEVEL_OK, dev, "link", NULL,
+			"its frames have no Ethernet headers: a datapath on it would see no worker");
+		return;
+	}
 	veth_look(&v.link, &v.peer);
 	check_link(d, &v);
-	if (d->privileged)
+	if (d->privileged) {
 		check_xdp(d, &v);
+		check_stack(d, &v);
+	}
 	check_gro(d, &v);
 	check_udp_gro(d, &v);
 	check_redirect(d, &v);

@@ -35,6 +35,7 @@ struct doctor {
 	struct json_object *found; /* with --json, else NULL */
 	int count[LEVELS];
 	bool privileged; /* BPF may be used */
+	bool sees;	 /* programs of others, too */
 	bool verified;	 /* the tags are this build's */
 	__u8 tag[8];	 /* of the entry */
 	__u8 steer_tag[8]; /* of this build's fpisa_steer, if what is loaded steers */

@@ -6,11 +6,13 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "doctor.h"
+#include "host/privilege.h"
 
 /* Has the kernel all that is needed? Without, its verifier has nothing to say. */
 static bool check_features(struct doctor *d)
@@ -92,7 +94,8 @@ static bool is_empty(const char *dir)
 
 static void check_bpffs(struct doctor *d)
 {
-	char dir[PATH_MAX] = "/sys/fs/bpf", fix[PATH_MAX + 32], *slash;
+	char dir[PATH_MAX] = "/sys/fs/bpf", fix[PATH_MAX + 32], remount[PATH_MAX + 32], *slash;
+	struct statvfs mounted;
 	struct statfs fs;
 
 	if (d->pin) {
@@ -102,6 +105,7 @@ static void check_bpffs(struct doctor *d)
 			*slash = 0;
 	}
 	snprintf(fix, sizeof(fix), "mount -t bpf bpf %s", dir);
+	snprintf(remount, sizeof(remount), "mount -o remount,rw %s", dir);
 	if (d->pin && !statfs(dir, &fs) && fs.f_type != BPF_FS_MAGIC && !is_empty(dir))
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", "fpisa doctor --pin " DATAPATH_PIN,
 			"%s is no BPF filesystem, and not empty, so that a mount would hide what is there: name a "
@@ -112,6 +116,8 @@ static void check_bpffs(struct doctor *d)
 	else if (fs.f_type != BPF_FS_MAGIC)
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", fix,
 			"%s is no BPF filesystem: nothing can be pinned there", dir);
+	else if (!statvfs(dir, &mounted) && mounted.f_flag & ST_RDONLY)
+		finding(d, LEVEL_FAULT, "kernel", "bpffs", remount, "%s is read-only: nothing can be pinned there", dir);
 	else
 		finding(d, LEVEL_OK, "kernel", "bpffs", NULL, "%s is a BPF filesystem", dir);
 }
@@ -120,12 +126,15 @@ void doctor_kernel(struct doctor *d)
 {
 	bool complete;
 
-	if (!datapath_privileged()) {
+	if (!privilege_has(PRIVILEGE_LOAD)) {
 		finding(d, LEVEL_FAULT, "kernel", "privilege", "sudo fpisa doctor",
-			"without CAP_NET_ADMIN and CAP_SYS_ADMIN nothing can be loaded, and little be seen");
+			"without CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON nothing can be loaded, and little be seen");
 		return;
 	}
-	finding(d, LEVEL_OK, "kernel", "privilege", NULL, "CAP_NET_ADMIN and CAP_SYS_ADMIN");
+	d->sees = privilege_has(PRIVILEGE_LOOK);
+	finding(d, LEVEL_OK, "kernel", "privilege", NULL, "CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON%s",
+		d->sees ? ", and CAP_SYS_ADMIN" :
+			  " suffice; without CAP_SYS_ADMIN other datapaths, builds and network namespaces are not seen");
 	complete = check_features(d);
 	if (!d->privileged)
 		return;

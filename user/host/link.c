@@ -4,6 +4,7 @@
 #include <linux/genetlink.h>
 #include <linux/rtnetlink.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "link.h"
@@ -29,7 +30,8 @@ static int take_link(const struct nlmsghdr *m, void *arg)
 	struct link *l = arg;
 	const struct nlattr *a;
 
-	*l = (struct link){ .lower_netns = -1, .index = i->ifi_index, .flags = i->ifi_flags };
+	*l = (struct link){ .lower_netns = -1, .index = i->ifi_index, .flags = i->ifi_flags,
+			     .hardware = i->ifi_type };
 	mnl_attr_for_each(a, m, sizeof(*i)) {
 		switch (mnl_attr_get_type(a)) {
 		case IFLA_IFNAME:
@@ -70,36 +72,42 @@ int link_get(__u32 ifindex, struct link *l)
 	return netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETLINK, NLM_F_ACK, &i, sizeof(i)), take_link, l);
 }
 
-struct vlan_search {
-	__u32 below;
-	char name[IF_NAMESIZE];
+struct dump {
+	struct link *links;
+	int n, room;
 };
 
-static int take_vlan(const struct nlmsghdr *m, void *arg)
+static int take_links(const struct nlmsghdr *m, void *arg)
 {
-	struct vlan_search *s = arg;
-	struct link l;
+	struct dump *d = arg;
 
-	take_link(m, &l);
-	if (!*s->name && l.lower == s->below && l.lower_netns < 0 && !strcmp(l.kind, "vlan"))
-		strcpy(s->name, l.name);
-	return MNL_CB_OK;
+	if (d->n == d->room) {
+		struct link *more = reallocarray(d->links, d->room + 64, sizeof(*more));
+
+		if (!more)
+			return MNL_CB_ERROR;
+		d->links = more;
+		d->room += 64;
+	}
+	return take_link(m, &d->links[d->n++]);
 }
 
-int link_vlan_on(__u32 ifindex, char name[IF_NAMESIZE])
+int links_get(struct link **links)
 {
 	const struct ifinfomsg i = { 0 };
-	struct vlan_search s = { .below = ifindex };
+	struct dump d = { .links = NULL };
 	char buf[REQUEST_LEN];
 	int err;
 
 	/* EINTR: the list of links changed meanwhile. */
-	do
-		err = netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETLINK, NLM_F_DUMP, &i, sizeof(i)),
-				  take_vlan, &s);
-	while (err == -EINTR);
-	strcpy(name, s.name);
-	return err ?: *name ? 0 : -ENOENT;
+	do {
+		d.n = 0;
+		err = netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETLINK, NLM_F_DUMP, &i, sizeof(i)), take_links, &d);
+	} while (err == -EINTR);
+	*links = err ? NULL : d.links;
+	if (err)
+		free(d.links);
+	return err ?: d.n;
 }
 
 /* -- the netdev family --------------------------------------------------- */
@@ -143,4 +151,13 @@ int netdev_xdp_features(__u32 ifindex, __u64 *features)
 	m = netlink_start(buf, family, NLM_F_ACK, &get, sizeof(get));
 	mnl_attr_put_u32(m, NETDEV_A_DEV_IFINDEX, ifindex);
 	return netlink_ask(NETLINK_GENERIC, m, take_features, features);
+}
+
+bool link_native(const struct link *l)
+{
+	__u64 features;
+
+	if (!netdev_xdp_features(l->index, &features))
+		return features & NETDEV_XDP_BASIC && features & NETDEV_XDP_REDIRECT;
+	return !*l->kind || !strcmp(l->kind, "veth") || !strcmp(l->kind, "bond");
 }

@@ -11,16 +11,17 @@ struct link {
 	char name[IF_NAMESIZE];
 	char kind[16]; /* "veth", "bridge", ...; empty for hardware */
 	__u32 index, flags, mtu, num_tx;
+	__u16 hardware;	 /* ARPHRD_ */
 	__u32 lower;	 /* IFLA_LINK: the interface below, a veth's peer; 0: none */
 	int lower_netns; /* id of the namespace that it is in, -1: ours */
-	__u32 master;	 /* the bridge or bond whose port it is; 0: none */
+	__u32 master;	 /* the bridge, bond or VRF whose port it is; 0: none */
 	bool carrier;
 };
 
 int link_get(__u32 ifindex, struct link *l);
 
-/* Name of the first VLAN interface on top of `ifindex`; -ENOENT if there is none. */
-int link_vlan_on(__u32 ifindex, char name[IF_NAMESIZE]);
+/* All interfaces of this network namespace, which the caller frees. How many there are, or -errno. */
+int links_get(struct link **links);
 
 #define NETDEV_XDP_BASIC 1u
 #define NETDEV_XDP_REDIRECT 2u
@@ -28,5 +29,8 @@ int link_vlan_on(__u32 ifindex, char name[IF_NAMESIZE]);
 
 /* NETDEV_XDP_ flags of the interface; -EOPNOTSUPP if this kernel does not tell. */
 int netdev_xdp_features(__u32 ifindex, __u64 *features);
+
+/* Has its driver native XDP? Of a kernel that does not tell, hardware, veth and bonds have. */
+bool link_native(const struct link *l);
 
 #endif

@@ -14,7 +14,7 @@ enum privilege {
 	PRIVILEGE_ATTACH, /* attach and detach: unload */
 	PRIVILEGE_LOOK,	  /* at programs and maps of others, by their number: job shrink */
 	PRIVILEGE_TRACE,  /* see which namespace a process is in that has more capabilities */
-	PRIVILEGE_PROBE,  /* look, and attach: doctor, upgrade */
+	PRIVILEGE_UPGRADE, /* look, and attach */
 };
 
 bool privilege_has(enum privilege p);

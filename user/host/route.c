@@ -13,6 +13,7 @@
 
 #include "netlink.h"
 #include "route.h"
+#include "stack.h"
 
 /* Of entries that we have the kernel manage; nobody has it in rt_protos. */
 #define OUR_PROTOCOL 70
@@ -178,6 +179,46 @@ int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, vo
 			err = write_entry(&f.n[i], false);
 	free(f.n);
 	return err;
+}
+
+/* -- addresses ------------------------------------------------------------ */
+
+struct owner {
+	__be32 address;
+	__u32 ifindex; /* of the interface that has it, 0: none */
+};
+
+static int take_address(const struct nlmsghdr *m, void *arg)
+{
+	const struct ifaddrmsg *i = mnl_nlmsg_get_payload(m);
+	struct owner *o = arg;
+	const struct nlattr *a;
+
+	mnl_attr_for_each(a, m, sizeof(*i))
+		if (mnl_attr_get_type(a) == IFA_LOCAL && mnl_attr_get_u32(a) == o->address)
+			o->ifindex = i->ifa_index;
+	return MNL_CB_OK;
+}
+
+bool address_here(__be32 address, __u32 *vrf)
+{
+	const struct ifaddrmsg i = { .ifa_family = AF_INET };
+	struct owner o = { .address = address };
+	struct link l, master = { .kind = "" };
+	char buf[REQUEST_LEN];
+	struct route r = { 0 };
+
+	*vrf = 0;
+	if (!route_get(address, 0, 0, &r) && r.local)
+		return true;
+	/* Routes of a VRF are in a table of its own. */
+	if (netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETADDR, NLM_F_DUMP, &i, sizeof(i)), take_address, &o) ||
+	    !o.ifindex || link_get(o.ifindex, &l))
+		return false;
+	if (l.master)
+		link_get(l.master, &master);
+	*vrf = link_vrf(&l) ? l.index : link_vrf(&master) ? master.index : 0;
+	return *vrf;
 }
 
 int interface_mtu(const char *dev)

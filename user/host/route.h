@@ -35,6 +35,9 @@ int neighbour_manage(const struct neighbour *n);
 /* Ends that for all of ours on an interface but those that keep() wants. */
 int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, void *arg), void *arg);
 
+/* Is it an address of this machine's? If one of a VRF's, *vrf is its index, else 0. */
+bool address_here(__be32 address, __u32 *vrf);
+
 /* MTU of an interface, or -errno. */
 int interface_mtu(const char *dev);
 

@@ -7,6 +7,7 @@
 
 #include "datapath/datapath.h"
 #include "fpisa/discard.h"
+#include "port.h"
 
 struct json_object;
 
@@ -64,6 +65,9 @@ int job_spec_resolve(struct job_spec *s, __u32 job);
 
 /* Warns of ports without our program, which hear no worker, and of those behind which no worker hears results. */
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job);
+
+/* Of interface `ifindex`, on which dp's program is not: what to do about it; *other: the interface above or below that has it. */
+enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other, struct job_port_text *t);
 
 /* Bytes of a frame as the MTU counts them. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);

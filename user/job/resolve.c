@@ -41,11 +41,20 @@ __attribute__((format(printf, 3, 4))) static int lack(const struct job_spec *s, 
 /* Workers reach it here: by ARP on their own network, or by a router that knows where it is. */
 static int check_address(const struct job_spec *s, __u32 job)
 {
-	char a[ADDRESS_LEN];
-	struct route r = { 0 };
+	char a[ADDRESS_LEN], b[ADDRESS_LEN];
+	__u32 vrf;
 
-	if (!s->job.address || (!route_get(s->job.address, 0, 0, &r) && r.local))
+	if (!s->job.address)
 		return 0;
+	if (address_here(s->job.address, &vrf)) {
+		for (__u32 k = 0; vrf && k < s->job.workers; k++)
+			if (!s->dev[k])
+				return refuse(-EINVAL,
+					      "job %u: worker %s: name its interface, ADDR@DEV, a port of the VRF that %s is in: the "
+					      "datapath does not look for workers in a VRF",
+					      job, address_text(s->job.rank[k].addr, a), address_text(s->job.address, b));
+		return 0;
+	}
 	for (__u32 k = 0; s->foreign_address && k < s->job.workers; k++)
 		if (!s->dev[k])
 			return refuse(-EINVAL,
@@ -191,11 +200,26 @@ static void warn_of_master(const struct job_spec *s, __u32 query)
 	}
 }
 
+enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other, struct job_port_text *t)
+{
+	struct link at = { .name = "" };
+	enum job_port p;
+	bool above, below;
+
+	link_get(ifindex, &at);
+	above = datapath_stacked(dp, ifindex, true, other);
+	below = !above && datapath_stacked(dp, ifindex, false, other);
+	p = job_port(&at, below ? other->name : NULL, above ? other->name : NULL);
+	job_port_text(p, &at, other->name, link_native(&at), t);
+	return p;
+}
+
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job)
 {
 	warn_of_master(s, job);
 	for (__u32 r = 0; r < s->job.workers; r++) {
 		struct datapath_interface i;
+		struct job_port_text text;
 		struct veth_peer peer;
 		char dev[IF_NAMESIZE];
 		struct link l;
@@ -211,8 +235,9 @@ void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 jo
 			warning("%s: the wrong program is attached, %s, so job %u hears no worker there; ip link set dev %s xdp%s "
 				"off, then attach fpisa",
 				dev, i.program.name, job, dev, i.mode == DATAPATH_SKB ? "generic" : "");
-		else if (got <= 0)
-			warning("%s: this datapath is not loaded on it, so job %u hears no worker there; fpisa load %s",
-				dev, job, dev);
+		else if (got <= 0) {
+			job_port_look(dp, s->ifindex[r], &i, &text);
+			warning("%s: %s, so job %u hears no worker there; %s", dev, text.why, job, text.advice);
+		}
 	}
 }

@@ -86,6 +86,10 @@ static int take_descr(const char **at, const char *path, struct npy *h)
 	for (int i = 0; i < n; i++)
 		if (!isprint((unsigned char)s[i]))
 			return -EBADMSG;
+	/* numpy has no name for bf16, nor for formats of a byte. */
+	if ((n == 3 && (!strncmp(s + 1, "u2", 2) || !strncmp(s + 1, "V2", 2))) || !strncmp(s, "|u1", n) || !strncmp(s, "|V1", n))
+		return refuse(-EINVAL, "%s: its values are %.*s, not f2, f4 or f8; if they are the bits of bf16, e4m3 or e5m2, save "
+			      "a.tofile(FILE) and give --raw bf16, else save a.astype('<f4')", path, n, s);
 	return refuse(-EINVAL, "%s: its values are %.*s, not f2, f4 or f8; save a.astype('<f4')", path,
 		      n < DESCR_LEN ? n : DESCR_LEN, s);
 }

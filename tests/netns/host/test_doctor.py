@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """fpisa doctor as a whole: a machine in order, without its tools, without privilege, without a BPF filesystem."""
 import os
+import subprocess
 
 from doctor import bad, examine, fixes, inhabited, needs_ethtool
 from lab import ADDRESS, BPFFS, FPISA, MNT_DETACH, PIN, libc
@@ -77,6 +78,28 @@ def test_without_privilege(lab):
     net = lab(workers=1)
     found = examine(net.agg, uid=65534)
     assert list(bad(found)) == [("kernel", "privilege")] and "sudo" in found["kernel", "privilege"]["fix"]
+
+
+def test_privilege_that_suffices(lab):
+    """What load takes is no fault, and what it does not let see is not called wrong."""
+    net = lab(workers=1)
+    caps = ["setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--inh-caps=-all,+net_admin,+bpf,+perfmon", FPISA]
+    net.agg.run(*caps, "load", "p0")
+    net.agg.run(*caps, "job", "add", 1, "--workers", net.addresses[0], "--address", ADDRESS)
+    status, out, err = net.agg.try_run(*caps, "doctor", "p0")
+    assert status == 0 and "privilege: CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON suffice; without CAP_SYS_ADMIN" in out, (out, err)
+    assert "p0: xdp: the datapath is attached, native" in out and "verifier: accepts" in out
+    status, out, err = net.agg.try_run(*caps, "doctor", "p0", "--pin", BPFFS + "/other")
+    assert status == 0 and "whose it is takes CAP_SYS_ADMIN to see" in out, (out, err)
+
+
+def test_read_only_bpffs(lab):
+    net = lab(workers=1)
+    subprocess.run(["mount", "-o", "remount,ro", BPFFS], check=True)
+    try:
+        assert fixes(net.agg, [], "kernel", "bpffs", says=f"{BPFFS} is read-only") == f"mount -o remount,rw {BPFFS}"
+    finally:
+        subprocess.run(["mount", "-o", "remount,rw", BPFFS], check=True)
 
 
 def test_usage(lab):

@@ -3,7 +3,7 @@
 import pytest
 
 from doctor import bad, examine, fixes, inhabited, needs_ethtool, sums
-from lab import COMMAND_S, FPISA, MTU, PIN, read_answers, wait_until
+from lab import ADDRESS, COMMAND_S, FPISA, MTU, PIN, read_answers, wait_until
 
 pytestmark = needs_ethtool
 
@@ -51,6 +51,40 @@ def test_port_without_datapath(lab):
     net.fpisa("unload", "p1")
     assert not sums(net, 1)
     fixes(net.agg, [], "job 1", "port", says="rank 1 is behind p1")
+    assert sums(net, 1, 20000)
+
+
+def test_port_of_a_bridge(lab):
+    """The datapath is on the port, or on the bridge, and routes lead to the other; the same datapath on both."""
+    net = inhabited(lab(bridge=True))
+    net.agg.ip("link add br9 type bridge", "addr del 10.99.1.1/24 dev p0", "link set p0 master br9", "link set br9 up",
+               "addr add 10.99.1.1/24 dev br9")
+
+    def add(*workers):
+        status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", ",".join(workers), "--address", ADDRESS)
+        assert status == 0
+        return err
+
+    net.fpisa("load", "p0")
+    assert add(*net.addresses) == "fpisa: warning: br9: this datapath is on p0, below it, so job 1 hears no worker there; " \
+        "name that for each worker behind it, ADDR@p0\n"
+    fix = fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind br9: this datapath is on p0, below it")
+    assert f"{net.addresses[0]}:18000@p0,{net.addresses[1]}:18000@p0 " in fix
+    assert sums(net, 1, 20000)
+    net.agg.run("bpftool", "net", "attach", "xdpgeneric", "pinned", PIN + "/fpisa", "dev", "br9")
+    assert fixes(net.agg, [], "p0", "stack", says="a datapath is on it and on br9, above it: with both no worker joins") == "fpisa unload br9"
+    assert sums(net, 1, 20000)
+    net.fpisa("unload")
+    net.fpisa("load", "br9", "--mode", "skb")
+    assert "this datapath is on br9, above it, so job 1 hears no worker there; leave @p0 away" in add(*(a + "@p0" for a in net.addresses))
+    assert "@" not in fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind p0: this datapath is on br9, above it")
+    assert sums(net, 1, 20000)
+    net.fpisa("job", "del", 1)
+    net.fpisa("unload", "br9")
+    net.agg.ip("link add ve0 type veth peer name ve1", "link set ve0 up", "link set ve1 up")
+    net.fpisa("load", "ve0")
+    assert "this datapath is not loaded on it, so job 1 hears no worker there; fpisa load br9 --mode skb" in add(*net.addresses)
+    assert fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind br9: this datapath is not loaded on it") == "fpisa load br9 --mode skb"
     assert sums(net, 1, 20000)
 
 

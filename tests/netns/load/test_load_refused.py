@@ -8,6 +8,7 @@ import tempfile
 
 import pytest
 
+from doctor import examine
 from lab import BPFFS, FPISA, PIN
 from refusals import refused
 
@@ -24,6 +25,56 @@ def test_load_refusals(lab):
     assert not os.path.exists("/dev/shm/fpisa")
     refused(net, ["load", "p0", "--pin", BPFFS + "/no/such"], "/no: No such file or directory; make it with")
     refused(net, ["load", "p0"], "no privilege: run as root", uid=65534)
+
+
+def on_a_bridge(net):
+    """The aggregator's card becomes a port of a bridge, which has its address then."""
+    net.agg.ip("link add br9 type bridge", "addr del 10.99.1.1/24 dev p0", "link set p0 master br9", "link set br9 up",
+               "addr add 10.99.1.1/24 dev br9")
+    return net
+
+
+def test_load_above_and_below(lab):
+    """A bridge and its port: with a datapath on both no worker joins."""
+    net = on_a_bridge(lab(bridge=True))
+    refused(net, ["load", "p0", "br9", "--mode", "skb"], "p0: is below br9: load one of the two")
+    net.fpisa("load", "p0")
+    for mode in "native", "skb":
+        refused(net, ["load", "br9", "--mode", mode],
+                "br9: a datapath is on p0, below it: with both no worker joins; name that for the workers, ADDR@p0, or fpisa unload p0 first")
+    refused(net, ["load", "br9", "--mode", "skb", "--pin", BPFFS + "/other"], "br9: a datapath is on p0, below it")
+    net.fpisa("unload")
+    net.fpisa("load", "br9", "--mode", "skb")
+    refused(net, ["load", "p0"], r"p0: attach XDP: not while br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
+    net.add_job(1)
+    net.check_sum(1)
+    net.fpisa("unload")
+    net.agg.ip("link add ve0 type veth peer name ve1", "link set ve0 up", "link set ve1 up")
+    net.fpisa("load", "ve0")
+    net.agg.run("bpftool", "net", "attach", "xdpgeneric", "pinned", PIN + "/fpisa_mau0", "dev", "br9")
+    refused(net, ["load", "p0"], r"p0: attach XDP: not while br9, above it, has a program \(fpisa_mau0, id \d+\); ip link set dev br9 xdpgeneric off first")
+    net.agg.ip("link set dev br9 xdpgeneric off")
+    net.fpisa("load", "p0")
+
+
+def test_load_without_ethernet_headers(lab):
+    net = lab(workers=1)
+    net.agg.ip("tuntap add tun0 mode tun", "link set tun0 up", "addr add 10.77.0.1/24 dev tun0")
+    refused(net, ["load", "tun0", "--mode", "skb"], "tun0: its frames have no Ethernet headers, which the datapath needs")
+    assert not os.path.exists(PIN)
+    net.load()
+    _, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", "10.77.0.2")
+    assert "tun0: its frames have no Ethernet headers, so that no datapath can be loaded on it, so job 1 hears no worker there" in err
+    found = examine(net.agg, "tun0")
+    assert found["tun0", "link"]["level"] == found["job 1", "port"]["level"] == "fault"
+    assert "no Ethernet headers" in found["job 1", "port"]["text"] and found["job 1", "port"]["fix"] is None
+    assert examine(net.agg)["tun0", "link"]["level"] == "ok"  # nobody asked about it
+
+
+def test_load_without_descriptors(lab):
+    net = lab(workers=1)
+    status, _, err = net.agg.try_run("prlimit", "--nofile=24", FPISA, "load", "p0")
+    assert status == 1 and "Too many open files" in err and err.endswith("; raise the limit, ulimit -n 1024\n"), err
 
 
 def test_load_twice(lab):

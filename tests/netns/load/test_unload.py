@@ -181,3 +181,21 @@ def test_interface_vanishes(lab):
     net.check_sum(1, ranks=[0, 1])
     net.fpisa("unload")
     assert not os.path.exists(PIN)
+
+
+def test_unload_of_both_of_a_stack(lab):
+    """The kernel takes no program off below an interface that has one: unload begins at the top."""
+    net = lab(bridge=True)
+
+    def load_both():
+        net.fpisa("load", "p0")
+        net.agg.run("bpftool", "net", "attach", "xdpgeneric", "pinned", PIN + "/fpisa", "dev", "br9")
+
+    net.agg.ip("link add br9 type bridge", "link set p0 master br9")
+    load_both()
+    refused(net, ["unload", "p0"], r"p0: detach XDP: not while br9, above it, has a program \(fpisa, id \d+\); fpisa unload br9 first")
+    net.fpisa("unload", "p0", "br9")
+    assert not os.path.exists(PIN)
+    load_both()
+    net.fpisa("unload")
+    assert not os.path.exists(PIN) and "xdp" not in net.agg.run("ip", "-d", "link")
