@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	conditions = where_parse(&where, &s, strndupa((const char *)rows, size - (size_t)(rows - data)), "t");
 	fd = memfd_create("rows", MFD_CLOEXEC);
 	CHECK(fd >= 0 && write(fd, rows, size - (size_t)(rows - data)) == (ssize_t)(size - (size_t)(rows - data)));
-	CHECK(!text_open(&t, fd, data[0] & 1 ? TEXT_TBL : TEXT_CSV, "t", &s));
+	CHECK(!text_open(&t, fd, data[0] & 1 ? TEXT_TBL : TEXT_CSV, "t", &s, NULL));
 	if (t.format == TEXT_TBL || !text_header(&t))
 		while (text_row(&t, field, &at) > 0) {
 			CHECK(at < t.offset);

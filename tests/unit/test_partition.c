@@ -48,13 +48,18 @@ static void remove_all(void)
 			unlinkat(directory, names[i], AT_REMOVEDIR);
 }
 
+static int open_table(struct partition *p, const char *name)
+{
+	return partition_open(p, directory, name) ?: partition_begin(p, NULL, NULL);
+}
+
 /* The rows of table t as text, NULL as "-", a row a line; or the message. */
 static void dump(char *out, size_t size)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	struct partition p;
 	uint64_t at;
-	int rc = partition_open(&p, directory, "t", NULL);
+	int rc = open_table(&p, "t");
 	size_t n = 0;
 
 	*out = 0;
@@ -99,6 +104,11 @@ static const struct {
 	{"a int32\nb int32", NULL, "1|2|\n1|2\n", "t.tbl:2: the row does not end with |"},
 	{"a int32", NULL, "1|2|\n", "t.tbl:1: 2 fields, where the schema has 1 columns"},
 	{"a int32\nb int32", "b,a\n1,2\n", NULL, "t.csv:1: column 1 is 'b', in the schema a"},
+	/* As spreadsheets write it. */
+	{"\xef\xbb\xbf" "a int32\nb text\n", "\xef\xbb\xbf" "a,b\r\n1,x\r\n", NULL, "1;x\n"},
+	{"a int32\n", "\xef\xbb\xbf" "\"a\"\r\n1\r\n", NULL, "1\n"},
+	{"a int32\n", "\xef\xbb\xbf" "b\n", NULL, "t.csv:1: column 1 is 'b', in the schema a"},
+	{"a int32\n", "\xef\xbb\xbf", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
 	{"a int32", "", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
 	{"a int32", NULL, NULL, "table t has no rows here: none of t.csv, .tbl and .parquet is there"},
 	{"a int32", "a\n", "1|\n", "t.csv and t.tbl are both there; a table has one of them"},
@@ -167,7 +177,7 @@ static void random_rows(void **state)
 		}
 	}
 	put("t.csv", file, (size_t)(to - file));
-	assert_int_equal(partition_open(&p, directory, "t", NULL), 0);
+	assert_int_equal(open_table(&p, "t"), 0);
 	for (r = 0; r < ROWS; r++) {
 		assert_int_equal(text_row(&p.text, field, &place[r]), 1);
 		assert_string_equal(field[0].text, row[r][0]);
@@ -263,7 +273,7 @@ static void written(void **state)
 		close(fd);
 		times[0] = st.st_atim;
 		times[1] = st.st_mtim;
-		assert_int_equal(partition_open(&p, directory, "t", NULL), 0);
+		assert_int_equal(open_table(&p, "t"), 0);
 		assert_int_equal(text_row(&p.text, field, &at), 1);
 		fd = openat(directory, "t.csv", O_RDWR);
 		ways[i % n_ways](fd);
@@ -290,7 +300,7 @@ static void open_for_writing(void **state)
 	put_text("t.csv", WRITTEN);
 	for (int i = 0; i < 2; i++) {
 		fd = openat(directory, names[i], O_WRONLY);
-		assert_int_equal(partition_open(&p, directory, "t", NULL), -ESTALE);
+		assert_int_equal(open_table(&p, "t"), -ESTALE);
 		snprintf(want, sizeof(want), "%s: is open for writing; ask again when it is closed, or write another file and "
 					     "rename it to this name", names[i]);
 		assert_string_equal(fpisa_error(), want);
@@ -301,11 +311,11 @@ static void open_for_writing(void **state)
 	char *map = mmap(NULL, WRITTEN_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_true(map != MAP_FAILED);
 	close(fd);
-	assert_int_equal(partition_open(&p, directory, "t", NULL), -ESTALE);
+	assert_int_equal(open_table(&p, "t"), -ESTALE);
 	munmap(map, WRITTEN_BYTES);
 	/* Readers are no writers; who opens it later is found in the end. */
 	int reader = openat(directory, "t.csv", O_RDONLY);
-	assert_int_equal(partition_open(&p, directory, "t", NULL), 0);
+	assert_int_equal(open_table(&p, "t"), 0);
 	assert_int_equal(partition_whole(&p), 0);
 	fd = openat(directory, "t.csv", O_WRONLY | O_NONBLOCK);
 	assert_true(fd >= 0);
@@ -337,33 +347,33 @@ static void escapes(void **state)
 	(void)state;
 	remove_all();
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		assert_int_equal(partition_open(&p, directory, names[i], NULL), -EINVAL);
+		assert_int_equal(open_table(&p, names[i]), -EINVAL);
 		assert_non_null(strstr(fpisa_error(), "is no name of a table"));
 	}
 	put_text("t.schema", "a text\n");
 	snprintf(outside, sizeof(outside), "%s.csv", folder);
 	symlinkat("t.schema", directory, "inside.schema");
 	symlinkat("/etc/passwd", directory, "t.csv");
-	assert_int_equal(partition_open(&p, directory, "t", NULL), -EXDEV);
+	assert_int_equal(open_table(&p, "t"), -EXDEV);
 	assert_string_equal(fpisa_error(), "t.csv: leads out of the worker's directory");
 	unlinkat(directory, "t.csv", 0);
 	snprintf(link, sizeof(link), "..%s", strrchr(outside, '/'));
 	symlinkat(link, directory, "t.csv");
-	assert_int_equal(partition_open(&p, directory, "t", NULL), -EXDEV);
+	assert_int_equal(open_table(&p, "t"), -EXDEV);
 	unlinkat(directory, "t.csv", 0);
 	symlinkat("/proc/self/fd/0", directory, "t.csv");
-	assert_true(partition_open(&p, directory, "t", NULL) < 0);
+	assert_true(open_table(&p, "t") < 0);
 	unlinkat(directory, "t.csv", 0);
 	/* A pipe would wait for its writer. */
 	mkfifoat(directory, "t.csv", 0600);
-	assert_int_equal(partition_open(&p, directory, "t", NULL), -ENOTSUP);
+	assert_int_equal(open_table(&p, "t"), -ENOTSUP);
 	unlinkat(directory, "t.csv", 0);
 	mkdirat(directory, "t.csv", 0700);
-	assert_int_equal(partition_open(&p, directory, "t", NULL), -ENOTSUP);
+	assert_int_equal(open_table(&p, "t"), -ENOTSUP);
 	unlinkat(directory, "t.csv", AT_REMOVEDIR);
 	/* A link that stays inside is one. */
 	put_text("inside.csv", "a\nx\n");
-	assert_int_equal(partition_open(&p, directory, "inside", NULL), 0);
+	assert_int_equal(open_table(&p, "inside"), 0);
 	partition_close(&p);
 	unlinkat(directory, "inside.csv", 0);
 	unlinkat(directory, "inside.schema", 0);

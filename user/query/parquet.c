@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Parquet by pyarrow, which is there or not: a Python process reads the file and writes CSV. What it reads is
- * somebody's data, so it reads apart from us; it gets two descriptors, and no arguments.
+ * somebody's data, so it reads apart from us; it gets two descriptors, and names of columns.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,23 +18,47 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
+#include "lib/query/column.h"
 #include "parquet.h"
 
 #define WHY 200
 
-/* Batch by batch; NULL is nothing, text is in quotes. */
+/*
+ * The columns that are its arguments, batch by batch; NULL is nothing, text is in quotes. Where a row group cannot be read or
+ * written, the column that is the reason is looked for.
+ */
 static const char script[] =
 	"import sys\n"
+	"names = sys.argv[1:]\n"
 	"try:\n"
-	"    import pyarrow.csv as csv, pyarrow.parquet as parquet\n"
+	"    import pyarrow, pyarrow.csv as csv, pyarrow.parquet as parquet\n"
 	"except ImportError:\n"
 	"    sys.exit('no pyarrow in python3: pip install pyarrow, or give the table as CSV')\n"
+	"def write(out, names, groups):\n"
+	"    with csv.CSVWriter(out, pyarrow.schema([schema.field(n) for n in names])) as w:\n"
+	"        for group in groups:\n"
+	"            try:\n"
+	"                for batch in f.iter_batches(columns=names, row_groups=[group]):\n"
+	"                    w.write_batch(batch.select(names))\n"
+	"            except Exception as e:\n"
+	"                if len(names) > 1:\n"
+	"                    for n in names:\n"
+	"                        write(pyarrow.BufferOutputStream(), [n], [group])\n"
+	"                    raise\n"
+	"                sys.exit('column %s: %s' % (*names, ' '.join(str(e).split())))\n"
 	"try:\n"
-	"    f = parquet.ParquetFile(open(0, 'rb'))\n"
+	"    try:\n"
+	"        f = parquet.ParquetFile(open(0, 'rb'), page_checksum_verification=True)\n"
+	"    except TypeError:\n"
+	"        sys.exit('pyarrow %s does not check pages of Parquet: pip install a newer one' % pyarrow.__version__)\n"
+	"    schema = f.schema_arrow\n"
+	"    for n in names:\n"
+	"        if schema.names.count(n) != 1:\n"
+	"            sys.exit('column %s is not in the file, or there twice' % n)\n"
+	"        if pyarrow.types.is_nested(schema.field(n).type):\n"
+	"            sys.exit('column %s is %s, which no type of a schema takes' % (n, schema.field(n).type))\n"
 	"    out = open(1, 'wb')\n"
-	"    with csv.CSVWriter(out, f.schema_arrow) as w:\n"
-	"        for batch in f.iter_batches():\n"
-	"            w.write_batch(batch)\n"
+	"    write(out, names, range(f.num_row_groups))\n"
 	"    out.flush()\n"
 	"except Exception as e:\n"
 	"    sys.exit(' '.join(str(e).split()))\n";
@@ -47,8 +71,10 @@ static int temporary(void)
 	return fd >= 0 ? fd : memfd_create("fpisa-parquet", MFD_CLOEXEC);
 }
 
-static void child(pid_t parent, int in, int out, int errors)
+static void child(pid_t parent, int in, int out, int errors, const char *const *columns, int n)
 {
+	const char *argv[FPISA_COLUMNS_MOST + 6] = { "python3", "-I", "-B", "-c", script };
+
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(126);
@@ -60,7 +86,8 @@ static void child(pid_t parent, int in, int out, int errors)
 	if (in < 0 || out < 0 || errors < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(errors, 2) < 0)
 		_exit(126);
 	closefrom(3);
-	execlp("python3", "python3", "-I", "-B", "-c", script, (char *)NULL);
+	memcpy(argv + 5, columns, (size_t)n * sizeof(*columns));
+	execvp("python3", (char *const *)argv);
 	_exit(127);
 }
 
@@ -109,7 +136,7 @@ static int hear(const struct parquet_wait *wait, const char *name, int fd, int o
 	return err;
 }
 
-int parquet_to_csv(int fd, const char *name, const struct parquet_wait *wait)
+int parquet_to_csv(int fd, const char *name, const char *const *columns, int n, const struct parquet_wait *wait)
 {
 	char why[WHY + 1] = "";
 	int out = temporary(), end[2], status = 0, err = 0;
@@ -123,7 +150,7 @@ int parquet_to_csv(int fd, const char *name, const struct parquet_wait *wait)
 	}
 	pid = fork();
 	if (!pid)
-		child(parent, fd, out, end[1]);
+		child(parent, fd, out, end[1], columns, n);
 	close(end[1]);
 	if (pid > 0) {
 		err = hear(wait, name, end[0], out, why);

@@ -13,9 +13,9 @@ struct parquet_wait {
 };
 
 /*
- * A new temporary file with the rows of the Parquet file `fd` as CSV; it has no name. Or -errno with the message set. The process that
+ * A new temporary file with these `n` columns, 1 to FPISA_COLUMNS_MOST, of the Parquet file `fd` as CSV; it has no name. Or -errno with the message set. The process that
  * writes it is gone when this returns.
  */
-int parquet_to_csv(int fd, const char *name, const struct parquet_wait *wait);
+int parquet_to_csv(int fd, const char *name, const char *const *columns, int n, const struct parquet_wait *wait);
 
 #endif

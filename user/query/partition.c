@@ -68,17 +68,17 @@ static int read_schema(struct partition *p, int directory, const char *table)
 		err = fpisa_fail(-EINVAL, "%s: is no schema: lines NAME TYPE [not null]", name);
 	if (!err) {
 		text[n] = 0;
-		err = schema_parse(&p->schema, text, name);
+		err = schema_parse(&p->schema, text + text_mark(text, (size_t)n), name);
 	}
 	free(text);
 	close(fd);
 	return err;
 }
 
-/* The table's one file of rows; *kind is set to which it is. */
-static int open_rows(struct partition *p, int directory, const char *table, int *kind)
+/* The table's one file of rows. */
+static int open_rows(struct partition *p, int directory, const char *table)
 {
-	static const char *const ends[] = { "csv", "tbl", "parquet" };
+	static const char *const ends[] = { [ROWS_CSV] = "csv", [ROWS_TBL] = "tbl", [ROWS_PARQUET] = "parquet" };
 	char name[TABLE_NAME + 16];
 
 	for (int i = 0; i < 3; i++) {
@@ -96,20 +96,19 @@ static int open_rows(struct partition *p, int directory, const char *table, int 
 		}
 		p->fd = fd;
 		strcpy(p->file, name);
-		*kind = i;
+		p->kind = i;
 	}
 	return p->fd >= 0 ? 0 : fpisa_fail(-ENOENT, "table %s has no rows here: none of %s.csv, .tbl and .parquet is there", table,
 					   table);
 }
 
 /* Of tables that are files, and of that which lists them. */
-static int open_table(struct partition *p, int directory, const char *table, int *kind)
+static int open_table(struct partition *p, int directory, const char *table)
 {
 	char schema[] = LISTING_SCHEMA;
 
 	if (strcmp(table, LISTING))
-		return read_schema(p, directory, table) ?: open_rows(p, directory, table, kind);
-	*kind = 0;
+		return read_schema(p, directory, table) ?: open_rows(p, directory, table);
 	strcpy(p->file, table);
 	p->ours = true;
 	p->fd = listing_to_csv(directory);
@@ -128,10 +127,15 @@ int partition_rewind(struct partition *p)
 }
 
 /* A Parquet file's rows take its place. */
-static int read_parquet(struct partition *p, const struct parquet_wait *wait)
+static int read_parquet(struct partition *p, const bool used[FPISA_COLUMNS_MOST], const struct parquet_wait *wait)
 {
-	int csv = parquet_to_csv(p->fd, p->file, wait), err;
+	const char *name[FPISA_COLUMNS_MOST];
+	int n = 0, csv, err;
 
+	for (int i = 0; i < p->schema.n; i++)
+		if (used[i])
+			name[n++] = p->schema.column[i].name;
+	csv = parquet_to_csv(p->fd, p->file, name, n, wait);
 	if (csv < 0)
 		return csv;
 	err = partition_whole(p);
@@ -141,25 +145,29 @@ static int read_parquet(struct partition *p, const struct parquet_wait *wait)
 	return err;
 }
 
-int partition_open(struct partition *p, int directory, const char *table, const struct parquet_wait *wait)
+int partition_open(struct partition *p, int directory, const char *table)
 {
-	int kind = 0, err;
+	int err;
 
 	*p = (struct partition){ .fd = -1 };
 	if (!table_name_valid(table))
 		return fpisa_fail(-EINVAL, "'%.64s' is no name of a table: letters, digits, '_', '.' and '-'", table);
-	err = open_table(p, directory, table, &kind);
+	err = open_table(p, directory, table);
 	if (!err && !p->ours)
 		err = note(p);
-	if (!err && kind == 2)
-		err = read_parquet(p, wait);
-	if (!err)
-		err = text_open(&p->text, p->fd, kind == 1 ? TEXT_TBL : TEXT_CSV, p->file, &p->schema);
-	if (!err)
-		err = partition_rewind(p);
 	if (err)
 		partition_close(p);
 	return err;
+}
+
+int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST], const struct parquet_wait *wait)
+{
+	bool parquet = p->kind == ROWS_PARQUET;
+	int err = parquet ? read_parquet(p, used, wait) : 0;
+
+	if (!err)
+		err = text_open(&p->text, p->fd, p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV, p->file, &p->schema, parquet ? used : NULL);
+	return err ?: partition_rewind(p);
 }
 
 void partition_close(struct partition *p)

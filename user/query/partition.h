@@ -14,6 +14,7 @@
 
 struct partition {
 	int fd;
+	enum { ROWS_CSV, ROWS_TBL, ROWS_PARQUET } kind;
 	char file[TABLE_NAME + 16]; /* its name, for messages */
 	struct schema schema;
 	struct text text;
@@ -22,11 +23,17 @@ struct partition {
 };
 
 /*
- * Opens the table and stands before its first row; a Parquet file is made CSV first, in a temporary file, for which `wait` waits. 0, or
- * -errno with the message set: -EINVAL of a name that is none, or of files that are not as they must be; -ENOENT: no such table, or
- * no pyarrow for Parquet.
+ * Finds the table's files and reads its schema. 0, or -errno with the message set: -EINVAL of a name that is none, or of a schema that
+ * is not as it must be; -ENOENT: no such table.
  */
-int partition_open(struct partition *p, int directory, const char *table, const struct parquet_wait *wait);
+int partition_open(struct partition *p, int directory, const char *table);
+
+/*
+ * Stands before the first row. Of a Parquet file the columns that are `used`, by their numbers in the schema, are made CSV first, in a
+ * temporary file, for which `wait` waits; other columns have no values then. 0, or -errno with the message set: -EINVAL of a file that
+ * is not as it must be; -ENOENT: no pyarrow for Parquet.
+ */
+int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST], const struct parquet_wait *wait);
 void partition_close(struct partition *p); /* also of one that is all 0, or was not opened */
 
 /* Before the first row again. 0 or -errno as of text_header(). */

@@ -100,13 +100,33 @@ static int find_all(struct source *s, const char *const strings[FPISA_QUERY_STRI
 	return 0;
 }
 
+/* Which columns' values are looked at. */
+static void mark(const struct source *s, bool used[FPISA_COLUMNS_MOST])
+{
+	if (s->value >= 0)
+		used[s->value] = true;
+	for (int i = 0; i < s->n_keys; i++)
+		used[s->key[i]] = true;
+	for (int i = 0; i < s->n_columns; i++)
+		used[s->column[i]] = true;
+	for (int i = 0; i < s->n_on; i++)
+		used[s->on[i]] = true;
+	for (int i = 0; i < s->where.n; i++)
+		used[s->where.term[i].column] = true;
+}
+
 int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS],
 		const struct parquet_wait *wait)
 {
+	bool used[FPISA_COLUMNS_MOST] = { false };
 	int err;
 
 	*s = (struct source){ .want = *want };
-	err = partition_open(&s->table, directory, strings[FPISA_STRING_TABLE], wait) ?: find_all(s, strings);
+	err = partition_open(&s->table, directory, strings[FPISA_STRING_TABLE]) ?: find_all(s, strings);
+	if (!err)
+		mark(s, used);
+	if (!err)
+		err = partition_begin(&s->table, used, wait);
 	s->reduces = want->kind != FPISA_QUERY_SCAN && (want->pruning == FPISA_PRUNING_WORKERS || want->preaggregate);
 	return err;
 }
@@ -137,8 +157,7 @@ int source_open_other(struct source *other, const struct source *s, int director
 
 void source_close(struct source *s)
 {
-	if (s->table.text.buffer)
-		partition_close(&s->table);
+	partition_close(&s->table);
 	fpisa_groups_free(&s->groups);
 	fpisa_top_free(&s->top);
 	where_free(&s->where);

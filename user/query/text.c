@@ -13,9 +13,13 @@
 #define PLACE_LEN 320
 #define READ_FIRST 4096 /* bytes, where a row is looked for; doubles as long as rows follow each other */
 
-int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema)
+int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema,
+	      const bool there[FPISA_COLUMNS_MOST])
 {
 	*t = (struct text){ .fd = fd, .format = format, .name = name, .schema = schema, .line = 1, .ahead = READ_FIRST };
+	for (int i = 0; i < schema->n; i++)
+		if (!there || there[i])
+			t->column[t->n++] = i;
 	t->buffer = malloc(TEXT_ROW + 1);
 	return t->buffer ? 0 : fpisa_fail(-ENOMEM, "%s: no memory to read it", name);
 }
@@ -224,8 +228,8 @@ static int check_nulls(const struct text *t, struct fpisa_field *field)
 {
 	char at[PLACE_LEN];
 
-	for (int i = 0; i < t->schema->n; i++) {
-		const struct fpisa_column *c = &t->schema->column[i];
+	for (int i = 0; i < t->n; i++) {
+		const struct fpisa_column *c = &t->schema->column[t->column[i]];
 
 		if (!field[i].null || !c->not_null)
 			continue;
@@ -247,10 +251,9 @@ static int split(struct text *t, uint32_t length, struct fpisa_field *field)
 	if (length && end[-1] == '\r')
 		end--;
 	*end = 0;
-	n = t->format == TEXT_TBL ? split_tbl(t, row, end, field, t->schema->n) :
-				    split_csv(t, row, end, field, t->schema->n);
-	if (n >= 0 && n != t->schema->n)
-		return fpisa_fail(-EINVAL, "%s: %d fields, where the schema has %d columns", place(t, at), n, t->schema->n);
+	n = t->format == TEXT_TBL ? split_tbl(t, row, end, field, t->n) : split_csv(t, row, end, field, t->n);
+	if (n >= 0 && n != t->n)
+		return fpisa_fail(-EINVAL, "%s: %d fields, where the schema has %d columns", place(t, at), n, t->n);
 	return n < 0 ? n : 0;
 }
 
@@ -300,24 +303,40 @@ int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint6
 	rc = check_nulls(t, field);
 	if (rc)
 		return rc;
+	/* To where the schema has them, which is no lower. */
+	for (int i = t->n; i--;)
+		field[t->column[i]] = field[i];
 	t->next_line = line;
 	return 1;
+}
+
+size_t text_mark(const char *text, size_t n)
+{
+	return n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
 }
 
 int text_header(struct text *t)
 {
 	struct fpisa_field field[FPISA_COLUMNS_MOST];
 	uint64_t at, line;
-	int rc = take_row(t, field, &at, &line);
+	uint32_t length;
+	int rc = find_row(t, &length);
 
+	if (rc > 0) {
+		uint32_t mark = (uint32_t)text_mark(t->buffer + t->begin, length);
+
+		t->begin += mark;
+		t->offset += mark;
+		rc = take_row(t, field, &at, &line);
+	}
 	if (!rc)
 		return bad(t, "is empty; the first row of a CSV names the columns");
 	if (rc < 0)
 		return rc;
-	for (int i = 0; i < t->schema->n; i++)
-		if (strcmp(field[i].text, t->schema->column[i].name))
+	for (int i = 0; i < t->n; i++)
+		if (strcmp(field[i].text, t->schema->column[t->column[i]].name))
 			return fpisa_fail(-EINVAL, "%s:1: column %d is '%.64s', in the schema %s", t->name, i + 1, field[i].text,
-					  t->schema->column[i].name);
+					  t->schema->column[t->column[i]].name);
 	t->line = line;
 	return 0;
 }

@@ -6,6 +6,8 @@
 #ifndef FPISA_QUERY_TEXT_H
 #define FPISA_QUERY_TEXT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "schema.h"
@@ -19,6 +21,7 @@ struct text {
 	enum text_format format;
 	const char *name; /* of the file, for messages */
 	const struct schema *schema;
+	int n, column[FPISA_COLUMNS_MOST]; /* how many fields a row has, and of which column of the schema each is */
 	char *buffer; /* TEXT_ROW + 1 bytes */
 	uint32_t begin, end;
 	uint32_t ahead; /* bytes that are read next */
@@ -29,22 +32,29 @@ struct text {
 	int over;	 /* the file is read to its end */
 };
 
-/* Of a descriptor that can seek, which stays the caller's. 0 or -ENOMEM. */
-int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema);
+/*
+ * Of a descriptor that can seek, which stays the caller's. Its rows have the schema's columns that are in `there`, NULL: all, in the
+ * schema's order. 0 or -ENOMEM.
+ */
+int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema,
+	      const bool there[FPISA_COLUMNS_MOST]);
 void text_close(struct text *t);
 
 /* The next row is that at byte `offset`. */
 void text_seek(struct text *t, uint64_t offset);
 
 /*
- * The next row's fields, as many as the schema has columns; they are valid until the next call. NULL is a field
+ * The next row's fields, by the schema's columns, of those that are there; they are valid until the next call. NULL is a field
  * that is empty and not in quotes, unless it is text that cannot be NULL. *at is set to the
  * row's place in the file. 1, 0 at the end, or -errno with the message set, which names file and line.
  */
 int text_row(struct text *t, struct fpisa_field field[FPISA_COLUMNS_MOST], uint64_t *at);
 
-/* CSV: the first row must be the schema's names. 0, or -errno with the message set. */
+/* CSV: the first row must be the schema's names, a byte order mark before them or not. 0, or -errno with the message set. */
 int text_header(struct text *t);
+
+/* Bytes of the UTF-8 byte order mark that a text begins with, as spreadsheets write it; 0: it has none. */
+size_t text_mark(const char *text, size_t n);
 
 /* Sets the message: the row's key needs so many bytes, by column as `columns` says, and so many are given. Returns -ENOSPC. */
 int text_no_room(const struct text *t, size_t need, uint32_t given, const char *columns);

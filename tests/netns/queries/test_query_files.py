@@ -88,6 +88,28 @@ def test_parquet_written_while_it_is_read(asked, tmp_path):
     assert "t.parquet: was written while the query read it; ask again" in q.fails(*GROUPS, network=False)
 
 
+def test_parquet_columns(asked, tmp_path):
+    """The process is asked for the columns that the query looks at, in the schema's order, and no others."""
+    q = asked
+    schema = "x int32 not null", "k int32 not null", "y text not null", "v real", "z date"
+    asked_for = tmp_path / "columns"
+
+    def columns(*options):
+        os.unlink(os.path.join(q.directory(0), "t.schema"))
+        with open(os.path.join(q.directory(0), "t.schema"), "w") as f:
+            f.write("\n".join(schema))
+        rows = q.run(*options, "--prune", "none", network=False)[0]
+        return asked_for.read_text().split(), rows
+
+    # -I -B -c SCRIPT are before them; each column's value is its place.
+    read_parquet_by(q, tmp_path, f'shift 4; echo "$@" > {asked_for}; echo "$@" | tr " " ","; n=0; '
+                                 'for i; do n=$((n + 1)); printf "%s%s" "${c}" "$n"; c=,; done; echo')
+    assert columns("--by", "k", "--value", "v") == (["k", "v"], [[1, 1, 2, 2, 2, 2]])
+    assert columns("--by", "k", "--value", "v", "--where", "x=1,y not null") == (["x", "k", "y", "v"], [[2, 1, 4, 4, 4, 4]])
+    assert columns("--columns", "y,x") == (["x", "y"], [["2", 1]])
+    assert columns("--columns", "y", "--where", "z null") == (["y", "z"], [])
+
+
 # -- rows -------------------------------------------------------------------------
 
 LONG = "k int32 not null", "s text not null"

@@ -149,14 +149,25 @@ def test_parquet(asked, tmp_path):
     q.check_groups(rows, "--prune", "none", network=False)
 
 
+# Beside what a schema can have: a list, bytes that are no text, a name that is there twice, a page that does not match its checksum.
 WRITE_PARQUET = """
 import json, sys
 import pyarrow as pa, pyarrow.parquet as parquet
 rows = [[None if v is None else float(v) if i == 1 else v for i, v in enumerate(r)] for r in json.load(sys.stdin)]
 columns = list(zip(*rows))
-parquet.write_table(pa.table({"k": pa.array(columns[0], pa.int32()), "v": pa.array(columns[1], pa.float32()),
+parquet.write_table(pa.table({"tags": pa.array([["a"]] * len(rows)), "k": pa.array(columns[0], pa.int32()),
+                              "v": pa.array(columns[1], pa.float32()), "bytes": pa.array([b"\\xff"] * len(rows), pa.binary()),
                               "d": pa.array(columns[2], pa.string()).cast(pa.date32()),
                               "s": pa.array(columns[3], pa.string())}), sys.argv[1], row_group_size=100)
+wide = [pa.array([1, 2], pa.int32()), pa.array([[1], []]), pa.array([b"\\xff", b"a"], pa.binary()), pa.array([1, 2]), pa.array([3, 4])]
+parquet.write_table(pa.Table.from_arrays(wide, ["k", "tags", "bytes", "twice", "twice"]), sys.argv[2])
+k, v = pa.array([1, 2], pa.int32()), pa.array([1.5, 2.5], pa.float32())
+parquet.write_table(pa.table({"k": k, "v": v}), sys.argv[3], compression="none", use_dictionary=False, write_page_checksum=True)
+with open(sys.argv[3], "r+b") as f:
+    b = f.read()
+    at = b.index(bytes.fromhex("0000c03f00002040")) + 2
+    f.seek(at)
+    f.write(bytes([b[at] ^ 0x40]))
 """
 
 
@@ -179,7 +190,8 @@ def test_parquet_by_pyarrow(asked, tmp_path):
         rows = q.table(0, rows, schema, name=name)
         os.unlink(os.path.join(q.directory(0), name + ".csv"))
         path = os.path.join(q.directory(0), name + ".parquet")
-        subprocess.run([python, "-c", WRITE_PARQUET, path], check=True, text=True,
+        others = [os.path.join(q.directory(0), f"{other}.parquet") for other in ("wide", "sum")]
+        subprocess.run([python, "-c", WRITE_PARQUET, path, *others], check=True, text=True,
                        input=json.dumps([[r[0], None if r[1] is None else repr(r[1]), *r[2:]] for r in rows]))
     with open(path, "r+b") as f:
         f.truncate(os.path.getsize(path) - 9)
@@ -192,6 +204,16 @@ def test_parquet_by_pyarrow(asked, tmp_path):
     says = q.fails("--by", "k", "--value", "v", table="bad")
     assert "bad.parquet: " in says and says.count("\n") == 1, says
     q.check_groups([r[:2] for r in rows])
+    # A damaged page is an error; where it is not read, none.
+    for name, schema in (("sum", "k int32\nv real\n"), ("wide", "k int32\ntags text\nbytes text\ntwice int64\nnone int32\n")):
+        with open(os.path.join(q.directory(0), name + ".schema"), "w") as f:
+            f.write(schema)
+        assert q.run("--columns", "k", "--prune", "none", network=False, table=name)[0] == [[1], [2]]
+    for table, column, says in (("sum", "v", "CRC checksum verification failed"), ("wide", "bytes", "UTF8"),
+                                ("wide", "tags", "is list<element: int64>, which no type of a schema takes"),
+                                ("wide", "twice", "is not in the file, or there twice"), ("wide", "none", "is not in the file, or there twice")):
+        err = q.fails("--columns", f"k,{column}", "--prune", "none", network=False, table=table)
+        assert re.search(rf"{table}\.parquet: column {column}:? .*{re.escape(says)}", err), err
 
 
 # -- faults -----------------------------------------------------------------------
