@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Text and JSON; print.h has the contracts. */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "print.h"
@@ -100,6 +102,66 @@ struct json_object *json_double(double x)
 void json_add_double(struct json_object *o, const char *key, double x)
 {
 	json_object_object_add(o, key, json_double(x));
+}
+
+static const char *digits(const char *text)
+{
+	return text + strspn(text, "0123456789");
+}
+
+struct json_object *json_decimal(const char *text)
+{
+	const bool minus = *text == '-';
+	const char *whole = text + (minus || *text == '+'), *point = digits(whole);
+	const char *part = point + (*point == '.'), *exponent = digits(part), *end = exponent;
+	double x = strtod(text, NULL);
+	struct json_object *o;
+	char *out;
+
+	if (isnan(x) || isinf(x))
+		return json_object_new_string(isnan(x) ? "NaN" : x < 0 ? "-Infinity" : "Infinity");
+	if (*end == 'e' || *end == 'E')
+		end = digits(end + 1 + (end[1] == '+' || end[1] == '-'));
+	if (*end || (point == whole && exponent == part) || (end > exponent && (end[-1] < '0' || end[-1] > '9')))
+		return json_object_new_string(text);
+	while (whole + 1 < point && *whole == '0')
+		whole++;
+	if (asprintf(&out, "%s%.*s%s%.*s%s", minus ? "-" : "", point > whole ? (int)(point - whole) : 1, point > whole ? whole : "0",
+		     exponent > part ? "." : "", (int)(exponent - part), part, exponent) < 0)
+		return NULL;
+	o = json_object_new_double_s(x, out);
+	free(out);
+	return o;
+}
+
+/* No surrogates, nothing above U+10FFFF, nothing in more bytes than it takes. */
+bool is_utf8(const char *text)
+{
+	static const struct {
+		unsigned char first, last, second, second_last, more;
+	} forms[] = {
+		{ 0x01, 0x7f, 0, 0, 0 },	 { 0xc2, 0xdf, 0x80, 0xbf, 0 }, { 0xe0, 0xe0, 0xa0, 0xbf, 1 },
+		{ 0xe1, 0xec, 0x80, 0xbf, 1 }, { 0xed, 0xed, 0x80, 0x9f, 1 }, { 0xee, 0xef, 0x80, 0xbf, 1 },
+		{ 0xf0, 0xf0, 0x90, 0xbf, 2 }, { 0xf1, 0xf3, 0x80, 0xbf, 2 }, { 0xf4, 0xf4, 0x80, 0x8f, 2 },
+	};
+	const unsigned char *at = (const unsigned char *)text;
+
+	while (*at) {
+		size_t i = 0;
+
+		while (i < sizeof(forms) / sizeof(*forms) && (*at < forms[i].first || *at > forms[i].last))
+			i++;
+		if (i == sizeof(forms) / sizeof(*forms))
+			return false;
+		at++;
+		if (forms[i].second && (*at < forms[i].second || *at > forms[i].second_last))
+			return false;
+		at += forms[i].second > 0;
+		for (int more = forms[i].more; more; more--, at++)
+			if ((*at & 0xc0) != 0x80)
+				return false;
+	}
+	return true;
 }
 
 struct json_object *ranks_json(uint64_t ranks)

@@ -35,6 +35,15 @@ void json_add_number(struct json_object *o, const char *key, uint64_t value);
 struct json_object *json_double(double x);
 void json_add_double(struct json_object *o, const char *key, double x);
 
+/*
+ * A decimal number with all of its digits, from .5, 1., +1 or 007 too, as C and SQL write it; NaN, Infinity and -Infinity are
+ * strings, however they were spelled, and so is what is not a number.
+ */
+struct json_object *json_decimal(const char *text);
+
+/* Is it UTF-8, as JSON has to be? */
+bool is_utf8(const char *text);
+
 /* JSON array of the ranks in a bitmap. */
 struct json_object *ranks_json(uint64_t ranks);
 

@@ -276,31 +276,31 @@ static void print_row(const char *const *row, uint32_t n)
 	}
 }
 
-/* What JSON has no number for is text. */
-static struct json_object *value_json(const struct fpisa_query_column *c, const char *text)
+static int value_json(const struct fpisa_query_column *c, const char *text, struct json_object **out)
 {
-	double x;
+	bool whole = c->type == FPISA_COLUMN_INT32 || c->type == FPISA_COLUMN_INT64;
 
-	switch (c->type) {
-	case FPISA_COLUMN_INT32:
-	case FPISA_COLUMN_INT64:
-		return json_object_new_int64(strtoll(text, NULL, 10));
-	case FPISA_COLUMN_REAL:
-	case FPISA_COLUMN_DOUBLE:
-		x = strtod(text, NULL);
-		return isfinite(x) ? json_object_new_double_s(x, text) : json_object_new_string(text);
-	}
-	return json_object_new_string(text);
+	if (text && !is_utf8(text))
+		return refuse(-EILSEQ, "query run: column %s: a text is not UTF-8, which JSON has to be; leave --json out", c->name);
+	*out = !text ? NULL : whole ? json_object_new_int64(strtoll(text, NULL, 10)) :
+	       c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE ? json_decimal(text) : json_object_new_string(text);
+	return 0;
 }
 
-static void print_json_row(const struct fpisa_query_column *c, const char *const *row, uint32_t n, bool first)
+static int print_json_row(const struct fpisa_query_column *c, const char *const *row, uint32_t n, bool first)
 {
-	struct json_object *a = json_object_new_array();
+	struct json_object *a = json_object_new_array(), *value = NULL;
+	int err = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		json_object_array_add(a, row[i] ? value_json(&c[i], row[i]) : NULL);
-	printf("%s    %s", first ? "\n" : ",\n", json_object_to_json_string_ext(a, JSON_C_TO_STRING_NOSLASHESCAPE));
+	for (uint32_t i = 0; !err && i < n; i++) {
+		err = value_json(&c[i], row[i], &value);
+		if (!err)
+			json_object_array_add(a, value);
+	}
+	if (!err)
+		printf("%s    %s", first ? "\n" : ",\n", json_object_to_json_string_ext(a, JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(a);
+	return err;
 }
 
 static const char *type_name(uint32_t type)
@@ -405,10 +405,10 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 		while ((rc = fpisa_query_next(q, &row)) > 0) {
 			if (!stays(&a->having, c, n, row))
 				continue;
-			if (json)
-				print_json_row(c, row, n, first);
-			else
+			if (!json)
 				print_row(row, n);
+			else if (print_json_row(c, row, n, first))
+				return -EILSEQ;
 			first = false;
 		}
 		if (rc < 0)
