@@ -7,13 +7,14 @@ import itertools
 import os
 import random
 import re
+import signal
 import struct
 import subprocess
 from collections import Counter
 
 import pytest
 
-from lab import FPISA
+from lab import FPISA, SLOW, wait_until
 from seeds import draw_seed
 
 PAGES, VISITS = 20000, 100000
@@ -192,4 +193,21 @@ def test_full_disk(tmp_path):
     p = subprocess.run(["sh", "-c", 'ulimit -f 100; trap "" XFSZ; exec "$@"', "sh", FPISA, "query", "data", tmp_path, "--workers", "1",
                         "--pages", "10", "--visits", "10000"], capture_output=True, text=True)
     assert p.returncode == 1 and "0/uservisits.csv: File too large" in p.stderr, p.stderr
+    assert sorted(f.name for f in (tmp_path / "0").iterdir()) == ["rankings.csv", "rankings.schema"]
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted(tmp_path, sig):
+    """The file that was being written goes; those that were whole stay, and the signal is what ends the program."""
+    p = subprocess.Popen([FPISA, "query", "data", tmp_path, "--workers", "1", "--pages", "100", "--visits", str(10 ** 9)],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until("a file in the making", lambda: (tmp_path / "0" / "uservisits.csv.part").exists())
+        p.send_signal(sig)
+        out, err = p.communicate(timeout=60 * SLOW)
+    finally:
+        p.kill()
+        p.wait()
+    assert p.returncode == -sig and out == ""
+    assert "0/uservisits.csv: interrupted; the file is not there\n" in err, err
     assert sorted(f.name for f in (tmp_path / "0").iterdir()) == ["rankings.csv", "rankings.schema"]

@@ -2,6 +2,7 @@
 /* fpisa query data DIR: the Big Data tables as files of workers (doc/query-data.md) */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -9,16 +10,37 @@
 
 #include "bigdata.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "verbs.h"
 
 #define WORKERS_MOST 1024
 #define BUFFER (1 << 20)
+#define LOOK 1024 /* rows, before the terminal is looked at */
 
 struct options {
 	const char *directory;
 	uint64_t workers;
 	struct bigdata data;
+	uint64_t written; /* rows, in all files */
 };
+
+/* The signal that asks this program to end: it first takes away the file that it writes. 0: none. */
+static volatile sig_atomic_t asked;
+
+static void on_signal(int sig)
+{
+	asked = sig;
+}
+
+static void take_signals(void (*handler)(int))
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction is, take = { .sa_handler = handler, .sa_flags = SA_RESTART };
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		if (!sigaction(signals[i], NULL, &is) && is.sa_handler != SIG_IGN)
+			sigaction(signals[i], &take, NULL);
+}
 
 static int parse(struct options *o, int argc, char **argv)
 {
@@ -58,8 +80,9 @@ static int make_directory(const char *path)
 }
 
 /* Rows first, first + step, ... of the table; or its schema, of no step. */
-static int write_rows(FILE *f, const struct bigdata *d, const struct bigdata_table *t, uint64_t first, uint64_t step)
+static int write_rows(FILE *f, struct options *o, const struct bigdata_table *t, uint64_t first, uint64_t step)
 {
+	const struct bigdata *d = &o->data;
 	const uint64_t rows = t->rows(d);
 	char row[BIGDATA_ROW];
 
@@ -67,14 +90,19 @@ static int write_rows(FILE *f, const struct bigdata *d, const struct bigdata_tab
 		return fputs(t->schema, f) < 0 ? -EIO : 0;
 	if (fputs(t->header, f) < 0)
 		return -EIO;
-	for (uint64_t i = first; i < rows; i += step)
+	for (uint64_t i = first; i < rows; i += step) {
 		if (fwrite(row, t->row(d, i, row), 1, f) != 1)
 			return -EIO;
+		if (asked)
+			return -EINTR;
+		if (++o->written % LOOK == 0)
+			progress_share("writing rows", o->written, d->pages + d->visits);
+	}
 	return 0;
 }
 
 /* The file is there whole or not at all. */
-static int write_file(const struct options *o, const struct bigdata_table *t, uint64_t worker, uint64_t step)
+static int write_file(struct options *o, const struct bigdata_table *t, uint64_t worker, uint64_t step)
 {
 	char *path = NULL, *part = NULL;
 	FILE *f = NULL;
@@ -90,10 +118,10 @@ static int write_file(const struct options *o, const struct bigdata_table *t, ui
 	}
 	setvbuf(f, NULL, _IOFBF, BUFFER);
 	errno = 0;
-	err = write_rows(f, &o->data, t, worker, step);
+	err = write_rows(f, o, t, worker, step);
 	if (fclose(f) && !err)
 		err = -EIO;
-	if (err && errno)
+	if (err == -EIO && errno)
 		err = -errno;
 	if (!err && link(part, path))
 		err = -errno;
@@ -101,6 +129,8 @@ static int write_file(const struct options *o, const struct bigdata_table *t, ui
 out:
 	if (err == -EEXIST)
 		fail(err, "remove it, or name another directory", "%s", access(path, F_OK) ? part : path);
+	else if (err == -EINTR)
+		refuse(err, "%s: interrupted; the file is not there", path);
 	else if (err)
 		fail(err, NULL, "%s", path ?: o->directory);
 	free(path);
@@ -108,7 +138,7 @@ out:
 	return err;
 }
 
-static int write_worker(const struct options *o, uint64_t worker)
+static int write_worker(struct options *o, uint64_t worker)
 {
 	char *path;
 	int err;
@@ -135,11 +165,17 @@ int verb_query_data(int argc, char **argv)
 	err = make_directory(o.directory);
 	if (err)
 		return err;
+	progress_step("drawing the links between %llu pages", (unsigned long long)o.data.pages);
 	err = bigdata_open(&o.data);
 	if (err)
 		return fail(err, "take fewer --pages", "%llu pages", (unsigned long long)o.data.pages);
+	take_signals(on_signal);
 	for (uint64_t worker = 0; !err && worker < o.workers; worker++)
 		err = write_worker(&o, worker);
+	progress_end();
+	take_signals(SIG_DFL);
+	if (asked)
+		raise(asked);
 	if (!err)
 		printf("%s: rankings of %llu rows, uservisits of %llu, over %llu workers, seed %llu\n", o.directory,
 		       (unsigned long long)o.data.pages, (unsigned long long)o.data.visits, (unsigned long long)o.workers,

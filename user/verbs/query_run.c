@@ -6,15 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "fpisa.h"
 #include "fpisa/query/query.h"
 #include "job/job.h"
 #include "lib/base/clock.h"
 #include "verbs.h"
+
+#define LOOK_MS 250 /* then the terminal is looked at */
 
 enum {
 	OPT_WORKERS = OPT_VERB,
@@ -384,6 +388,18 @@ static int print_json_counts(const struct fpisa_query *q, const struct fpisa_que
 
 /* -- the verb -------------------------------------------------------------------- */
 
+/* Not between rows that go to the same terminal. */
+static void show_progress(const struct fpisa_query *q, bool begun, uint64_t begun_ns)
+{
+	struct fpisa_query_counts counts;
+
+	if ((begun && isatty(STDOUT_FILENO)) || !progress_due())
+		return;
+	fpisa_query_counts(q, &counts);
+	progress_step("%s: %llu s, rows received: %llu", begun ? "printing rows" : "waiting for rows",
+		      (unsigned long long)((fpisa_now() - begun_ns) / 1000000000), (unsigned long long)counts.received);
+}
+
 static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 {
 	uint64_t begun = fpisa_now();
@@ -395,10 +411,12 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 	uint32_t n = 0;
 
 	do {
-		state = fpisa_query_work(q, -1);
+		state = fpisa_query_work(q, LOOK_MS);
 		if (state < 0)
 			return refuse(state, "query run: %s", fpisa_error());
-		if (!c) {
+		show_progress(q, c, begun);
+		if (state && !c) {
+			progress_end();
 			n = fpisa_query_columns(q, &c);
 			print_head(c, n, json);
 		}
@@ -414,6 +432,7 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 		if (rc < 0)
 			return refuse(rc, "query run: %s", fpisa_error());
 	} while (state != 2 && !ferror(stdout));
+	progress_end();
 	fpisa_query_counts(q, &counts);
 	if (json)
 		print_json_counts(q, &counts, (double)(fpisa_now() - begun) / 1e9);

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Verbs that take long say on a terminal how far they are, and leave nothing of it there."""
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from foreign import Workers
+from lab import FPISA, SLOW, wait_until
+from terminal import OnTerminal
+
+
+def test_query_data(tmp_path):
+    p = OnTerminal([FPISA, "query", "data", tmp_path, "--pages", 300_000, "--visits", 1_200_000])
+    wait_until("a share of the rows", lambda: re.search(r"\r\033\[Kwriting rows: \d+%\r", p.said) or p.process.poll() is not None)
+    status, out = p.wait(200 * SLOW)
+    assert (status, out.count("\n")) == (0, 1)
+    assert "\r\033[Kdrawing the links between 300000 pages\r" in p.said and p.screen() == ""
+    shares = [int(x) for x in re.findall(r"writing rows: (\d+)%", p.said)]
+    assert shares == sorted(shares) and shares[-1] <= 100
+
+
+@pytest.fixture
+def worker():
+    w = Workers(1)
+    yield w
+    w.close()
+
+
+@pytest.mark.parametrize("on_terminal", [False, True])
+def test_query_run(worker, on_terminal):
+    """While a worker is stopped; rows that go to the same terminal have no progress between them."""
+    worker.table("t", ["k int32 not null"], [(i,) for i in range(5000)])
+    os.kill(worker.processes[0].pid, signal.SIGSTOP)
+    p = OnTerminal([FPISA, "query", "run", "t", "--workers", worker.addresses, "--key", worker.key_file, "--prune", "none", "--timeout", "60"],
+                   stdout=None if on_terminal else subprocess.PIPE)
+    try:
+        wait_until("progress", lambda: "\r\033[Kwaiting for rows: 1 s, rows received: 0\r" in p.said)
+    finally:
+        os.kill(worker.processes[0].pid, signal.SIGCONT)
+    status, out = p.wait()
+    rows = "k\n" + "".join(f"{i}\n" for i in range(5000))
+    assert status == 0
+    assert (p.screen() if on_terminal else out).startswith(rows)
+    assert re.fullmatch(r"rows: 5000 in the table, .*\n\d+\.\d+ s\n", p.screen()[len(rows) if on_terminal else 0:])
+    assert not on_terminal or "\033" not in p.said.split("k\r\n0\r\n", 1)[1].split("4999\r\n")[0]

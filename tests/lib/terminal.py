@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A command whose stderr is a terminal, and maybe its stdout."""
+import contextlib
+import os
+import pty
+import subprocess
+import threading
+
+
+class OnTerminal:
+    """It runs; `said` is what has come to the terminal so far."""
+
+    def __init__(self, argv, stdout=subprocess.PIPE, **options):
+        self.said = ""
+        master, slave = pty.openpty()
+        self.process = subprocess.Popen(list(map(str, argv)), stdin=subprocess.DEVNULL, stdout=slave if stdout is None else stdout,
+                                        stderr=slave, text=True, **options)
+        os.close(slave)
+        self.reader = threading.Thread(target=self.read, args=(master,))
+        self.reader.start()
+
+    def read(self, fd):
+        with contextlib.suppress(OSError):  # EIO: the process has ended
+            while True:
+                self.said += os.read(fd, 65536).decode()
+        os.close(fd)
+
+    def wait(self, timeout=60):
+        """Exit status and stdout; `said` is whole then."""
+        try:
+            out, _ = self.process.communicate(timeout=timeout)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.reader.join()
+        return self.process.returncode, out
+
+    def screen(self):
+        """What a reader of the terminal sees in the end: lines that were written over are gone."""
+        lines = [line.rsplit("\033[K", 1)[-1] for line in self.said.replace("\r\n", "\n").split("\n")]
+        return "\n".join(line.strip("\r") for line in lines)
