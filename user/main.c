@@ -50,7 +50,7 @@ static const char config_more[] =
 	"all of it is applied or nothing. config check warns of what is not there now.\n";
 
 static const struct verb verbs[] = {
-	{ "load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G] [--cpus LIST [--cpu-queue N]]",
+	{ "load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G] [--cpus LIST [--cpu-queue N]] [--json]",
 	  "attach the datapath to interfaces",
 	  "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
 	  "  --port N           UDP port of the aggregator; default 18000\n"
@@ -60,10 +60,10 @@ static const struct verb verbs[] = {
 	  "                     queue and native XDP; by default a frame is summed where it comes in\n"
 	  "  --cpu-queue N      frames that may wait at each of them, to 16384; default 4096\n"
 	  "Interfaces of one --pin directory share one datapath; further ones may follow.\n" },
-	{ "unload", verb_unload, "[DEV...]", "detach it, and remove it with its last interface",
+	{ "unload", verb_unload, "[DEV...] [--json]", "detach it, and remove it with its last interface",
 	  "Without DEV: every interface of this network namespace. The pins stay if it runs in\n"
 	  "another one that can be seen, or may run where this process may not look.\n" },
-	{ "upgrade", verb_upgrade, "", "put this build's programs in the place of running ones",
+	{ "upgrade", verb_upgrade, "[--json]", "put this build's programs in the place of running ones",
 	  "Under traffic; jobs, sums under way and counters go on; in every network namespace.\n"
 	  "Refused if the layout of the maps has changed: then unload and load.\n" },
 	{ "status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL },
@@ -73,8 +73,8 @@ static const struct verb verbs[] = {
 	  "\"last heard\" is since the last frame of a rank that passed all checks, to some ms;\n"
 	  "in JSON silent_s, null: never. A worker that was killed stays joined, and is silent;\n"
 	  "so is one between its calls.\n" },
-	{ "job del", verb_job_del, "JOB", "remove a job", NULL },
-	{ "job shrink", verb_job_shrink, "JOB RANK...", "go on without some ranks",
+	{ "job del", verb_job_del, "JOB [--json]", "remove a job", NULL },
+	{ "job shrink", verb_job_shrink, "JOB RANK... [--json]", "go on without some ranks",
 	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n"
 	  "The other ranks hear of it: their results say FEWER_RANKS, or their calls fail where a\n"
 	  "sum must have all ranks. A job that the manager has made for a group is refused.\n" },
@@ -98,7 +98,7 @@ static const struct verb verbs[] = {
 	  query_add_help },
 	{ "query list", verb_query_list, "[--json]", "the queries", NULL },
 	{ "query show", verb_query_show, "QUERY [--json]", "a query's parameters, members, state and rows", NULL },
-	{ "query del", verb_query_del, "QUERY", "remove a query", NULL },
+	{ "query del", verb_query_del, "QUERY [--json]", "remove a query", NULL },
 	{ "query data", verb_query_data, "DIR [--pages N] [--visits N] [--workers N] [--seed S]",
 	  "make tables to query, those of the Big Data benchmark",
 	  "  DIR                made if it is not there, with a directory 0, 1, ... for each worker, and\n"
@@ -160,16 +160,16 @@ static const struct verb verbs[] = {
 	  "  --plot FILE.svg    the seconds as bars, by gnuplot\n"
 	  "For the source tree, as root, where make postgres works. Each query runs with the network pruning, with nobody, with\n"
 	  "each worker for itself, and by PostgreSQL alone over the same rows; answers are compared.\n", .unpinned = true },
-	{ "config check", verb_config_check, "[FILE]", "every error of a configuration file, with its line",
+	{ "config check", verb_config_check, "[FILE] [--json]", "every error of a configuration file, with its line",
 	  config_more },
-	{ "config apply", verb_config_apply, "[FILE]", "load and make what a configuration file says and is missing",
+	{ "config apply", verb_config_apply, "[FILE] [--json]", "load and make what a configuration file says and is missing",
 	  config_more },
 	{ "serve", verb_serve, "[FILE]", "the manager: give jobs to groups of workers that ask for them",
 	  "  FILE               default " CONFIG_FILE "; its section [manager] says what may be given away\n"
 	  "It stays until SIGTERM or SIGINT. Groups live on: a manager that is started again goes on with\n"
 	  "them. SIGHUP: it reads FILE and the keys again, all but listen, port and user; a file with an error\n"
 	  "changes nothing. Who is connected stays, whatever becomes of his key. Making jobs takes what job add takes; the process that talks to the network has none of it.\n" },
-	{ "key new", verb_key_new, "NAME FILE", "draw a key for groups, and append it to a file",
+	{ "key new", verb_key_new, "NAME FILE [--json]", "draw a key for groups, and append it to a file",
 	  "The file, for its owner alone, is made if it is not there. A line is NAME:ID:SECRET; two keys of a\n"
 	  "name are valid at once, so that workers get the new one before the old one goes.\n" },
 	{ "group list", verb_group_list, "[--json]", "the groups of fpisa serve",
@@ -178,7 +178,7 @@ static const struct verb verbs[] = {
 	{ "group show", verb_group_show, "NAME [--json]", "a group's ranks and jobs",
 	  "In JSON an array: groups of several keys may have one name. \"members\" are addresses, null of a rank that has not\n"
 	  "joined.\n" },
-	{ "group kill", verb_group_kill, "NAME", "end a group: its ranks get an error, its jobs go", NULL },
+	{ "group kill", verb_group_kill, "NAME [--json]", "end a group: its ranks get an error, its jobs go", NULL },
 	{ "stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json | --prometheus[=FILE]]",
 	  "counters and rates, of a job or of all",
 	  "  --watch [SECONDS]  again and again, with rates; every second by default; on a\n"
@@ -297,7 +297,11 @@ static int help_verb(int argc, char **argv)
 		      "  --pin DIR   where its maps are pinned, but of demo, soak, query worker and query\n"
 		      "              run; else $FPISA_PIN, /sys/fs/bpf/fpisa, and for verbs that find it\n"
 		      "              loaded, where ip link pins\n"
-		      "  --verbose   show what libbpf and the verifier say\n",
+		      "  --verbose   show what libbpf and the verifier say\n"
+		      "  -h, --help  say what fpisa help VERB says\n"
+		      "  -V, --version  say which version this is\n"
+		      "A verb that changes something prints with --json one object, {\"done\": VERB, ...}, with what it\n"
+		      "was given and has made; one that fails prints no object.\n",
 		      stdout);
 		return 0;
 	}
@@ -326,22 +330,23 @@ static int run(int argc, char **argv)
 		help(stderr, NULL);
 		return BAD_USAGE;
 	}
-	if (!strcmp(argv[0], "--version")) {
-		puts("fpisa " FPISA_VERSION_STRING);
-		return 0;
-	}
-	if (!strcmp(argv[0], "help") || !strcmp(argv[0], "--help"))
+	if (!strcmp(argv[0], "help"))
 		return help_verb(argc - 1, argv + 1);
 	v = find(argc, argv, &words);
-	if (!v && (argc > 1 || !has_group(argv[0])))
+	if (!v)
+		words = has_group(argv[0]);
+	for (int i = words; (v || i == words) && i < argc && strcmp(argv[i], "--"); i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return help_verb(words, argv);
+		if (!strcmp(argv[i], "--version") || !strcmp(argv[i], "-V"))
+			return puts("fpisa " FPISA_VERSION_STRING) < 0;
+	}
+	if (!v && (argc > 1 || !words))
 		return refuse_verb(argc, argv);
 	if (!v) {
 		help(stderr, argv[0]);
 		return BAD_USAGE;
 	}
-	for (int i = words; i < argc; i++)
-		if (!strcmp(argv[i], "--help"))
-			return help_verb(words, argv);
 	/* getopt_long() names argv[0] in its complaints. */
 	argv[words - 1] = "fpisa";
 	err = v->run(argc - words + 1, argv + words - 1);

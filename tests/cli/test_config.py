@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`fpisa config check`: every error with its line, and nothing else; what job add takes, it takes."""
+import json
 import re
 import subprocess
 
@@ -153,3 +154,19 @@ def test_keys_as_serve_wants_them(tmp_path):
     keys.write_text("nonsense\n")
     status, _, lines = check(tmp_path, text)
     assert status == 1 and "f.conf:1: " in lines[0]
+
+
+def test_json(tmp_path):
+    """What was done, in one object; an error prints none."""
+    def told(*argv, status=0):
+        p = subprocess.run([FPISA, *map(str, argv), "--json"], text=True, capture_output=True)
+        assert p.returncode == status, p
+        return json.loads(p.stdout) if p.stdout else None
+
+    (tmp_path / "c").write_text(JOB)
+    (tmp_path / "bad").write_text("nonsense\n")
+    assert told("config", "check", tmp_path / "c") == {"done": "config check", "file": str(tmp_path / "c"), "interfaces": 0, "jobs": 1}
+    assert told("config", "check", tmp_path / "bad", status=1) is None
+    key = told("key", "new", "train", tmp_path / "keys")
+    assert key == {"done": "key new", "key": (tmp_path / "keys").read_text().rsplit(":", 1)[0], "file": str(tmp_path / "keys")}
+    assert told("key", "new", "train", tmp_path, status=1) is None

@@ -220,3 +220,14 @@ def test_usage():
     for verb in "load, unload, status, job add, job list, job show, job del, stats, slots, demo".split(", "):
         assert re.search(rf"^  {verb} +\w", text, re.M)
         assert f"usage: fpisa {verb}" in told("help", *verb.split())
+
+
+def test_short_options(verbs):
+    """-h and -V are --help and --version of fpisa, of a group of verbs and of every verb, whatever stands before them."""
+    version = told("--version")
+    for words in ([], *([w] for w in sorted({v.split()[0] for v in verbs if " " in v and v.split()[0] not in verbs})), *map(str.split, verbs)):
+        assert told(*words, "-h") == told(*words, "--help") == told("help", *words), words
+        assert told(*words, "-V") == told(*words, "--version") == version, words
+    assert told("load", "p0", "--frob", "-h") == told("help", "load")
+    p = subprocess.run([FPISA, "key", "new", "--", "-h"], text=True, capture_output=True)
+    assert p.returncode == 2 and "key new: give a name and a file" in p.stderr

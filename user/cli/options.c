@@ -79,6 +79,11 @@ int bare_options(struct common *c, int argc, char **argv)
 	return all_options(c, argc, argv, options);
 }
 
+int no_operands(const char *verb, int argc, char **argv)
+{
+	return optind < argc ? refuse(BAD_USAGE, "%s: what is '%s'?", verb, argv[optind]) : 0;
+}
+
 int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out)
 {
 	char *end;

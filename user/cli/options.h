@@ -42,6 +42,9 @@ int common_options(struct common *c, int argc, char **argv);
 /* The same of one that does not take --json either. */
 int bare_options(struct common *c, int argc, char **argv);
 
+/* After the options of a verb that takes nothing else. 0 or BAD_USAGE. */
+int no_operands(const char *verb, int argc, char **argv);
+
 /* Whole string, decimal, min..max; else says so of `what` and returns BAD_USAGE. */
 int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, uint64_t *out);
 

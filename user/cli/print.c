@@ -81,6 +81,14 @@ int print_json(struct json_object *o, bool one_line)
 	return err;
 }
 
+struct json_object *json_done(const char *verb)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add_string(o, "done", verb);
+	return o;
+}
+
 void json_add_string(struct json_object *o, const char *key, const char *value)
 {
 	json_object_object_add(o, key, value ? json_object_new_string(value) : NULL);

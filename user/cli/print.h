@@ -27,6 +27,9 @@ void print_wrapped(int column, const char *text);
 struct json_object;
 int print_json(struct json_object *o, bool one_line);
 
+/* What a verb that changes something has done: {"done": VERB}, to which the caller adds on what, and prints it. */
+struct json_object *json_done(const char *verb);
+
 /* Members of a JSON object; a string may be NULL. */
 void json_add_string(struct json_object *o, const char *key, const char *value);
 void json_add_number(struct json_object *o, const char *key, uint64_t value);

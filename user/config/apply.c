@@ -6,6 +6,7 @@
  * made, and what fails then takes back what was made: all of the file or nothing.
  */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -296,7 +297,23 @@ static void report(const struct config *c, const struct datapath *dp)
 	}
 }
 
-static int apply(struct config *c, const char *pin)
+static int report_json(const struct config *c)
+{
+	struct json_object *o = json_done("config apply"), *interfaces = json_object_new_array(), *jobs = json_object_new_array();
+
+	for (int i = 0; i < c->interfaces; i++)
+		if (!c->interface[i].runs)
+			json_object_array_add(interfaces, json_object_new_string(c->interface[i].name));
+	for (int i = 0; i < c->jobs; i++)
+		if (!c->job[i].runs)
+			json_object_array_add(jobs, json_object_new_int((int)c->job[i].number));
+	json_add_string(o, "file", c->file);
+	json_object_object_add(o, "interfaces", interfaces);
+	json_object_object_add(o, "jobs", jobs);
+	return print_json(o, false);
+}
+
+static int apply(struct config *c, const char *pin, bool json)
 {
 	const char *where = c->interfaces ? pin ?: DATAPATH_PIN : pin;
 	char dir[PATH_MAX], place[CONFIG_PLACE_LEN];
@@ -306,7 +323,7 @@ static int apply(struct config *c, const char *pin)
 	int err;
 
 	if (!c->interfaces && !c->jobs)
-		return 0;
+		return json ? report_json(c) : 0;
 	err = config_look(c, false);
 	config_at(c, c->interfaces ? c->interface[0].line : c->job[0].line, place);
 	if (before || !c->interfaces) {
@@ -330,22 +347,24 @@ static int apply(struct config *c, const char *pin)
 	report_at(NULL);
 	if (!err)
 		err = datapath_interrupted("config apply");
-	if (!err)
-		report(c, &dp);
-	else
+	if (err)
 		take_back(c, &dp, where, before, &m);
+	else if (json)
+		err = report_json(c);
+	else
+		report(c, &dp);
 	if (open)
 		datapath_close(&dp);
 	return err;
 }
 
 /* Between two steps, too, a signal waits for what was made to be taken back. */
-int config_apply(struct config *c, const char *pin)
+int config_apply(struct config *c, const char *pin, bool json)
 {
 	int err;
 
 	datapath_hold_signals();
-	err = apply(c, pin);
+	err = apply(c, pin, json);
 	fflush(stdout);
 	datapath_release_signals();
 	return err;

@@ -68,8 +68,8 @@ void config_free(struct config *c);
  */
 int config_look(struct config *c, bool draft);
 
-/* Makes what is missing and says so on stdout: all of the file or nothing. `pin` may be NULL. 0 or -errno. */
-int config_apply(struct config *c, const char *pin);
+/* Makes what is missing and says so on stdout, as JSON if asked: all of the file or nothing. `pin` may be NULL. 0 or -errno. */
+int config_apply(struct config *c, const char *pin, bool json);
 
 /* -- load.c: the options of fpisa load, for the verb too --------------------- */
 

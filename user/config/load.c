@@ -35,6 +35,7 @@ const struct option load_options[] = { { "mode", required_argument, NULL, OPT_MO
 				       { "cpus", required_argument, NULL, OPT_CPUS },
 				       { "cpu-queue", required_argument, NULL, OPT_QUEUE },
 				       COMMON_OPTIONS,
+				       JSON_OPTION,
 				       { 0 } };
 
 int load_option(struct datapath_load *o, int opt, struct common *c)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/print.h"
 #include "config/config.h"
 #include "fpisa.h"
 #include "lib/manager/psk.h"
@@ -14,7 +15,7 @@
 /* The one operand, or the default. */
 static int parse_file(int argc, char **argv, struct common *c, const char **file)
 {
-	if (bare_options(c, argc, argv))
+	if (common_options(c, argc, argv))
 		return BAD_USAGE;
 	if (argc - optind > 1)
 		return refuse(BAD_USAGE, "config: give one file");
@@ -43,6 +44,16 @@ static int look_at_keys(const struct config *c)
 	return err;
 }
 
+static int print_counts(const struct config *c, const char *file)
+{
+	struct json_object *o = json_done("config check");
+
+	json_add_string(o, "file", file);
+	json_add_number(o, "interfaces", c->interfaces);
+	json_add_number(o, "jobs", c->jobs);
+	return print_json(o, false);
+}
+
 int verb_config_check(int argc, char **argv)
 {
 	struct common common = COMMON_INIT;
@@ -57,7 +68,9 @@ int verb_config_check(int argc, char **argv)
 		err = config_look(c, true);
 	if (!err)
 		err = look_at_keys(c);
-	if (!err)
+	if (!err && common.json)
+		err = print_counts(c, file);
+	else if (!err)
 		printf("%s: no errors; interfaces: %d, jobs: %d\n", file, c->interfaces, c->jobs);
 	config_free(c);
 	return err;
@@ -74,7 +87,7 @@ int verb_config_apply(int argc, char **argv)
 	if (!err)
 		err = config_read(&c, file);
 	if (!err)
-		err = config_apply(c, common.pin ?: c->common.pin);
+		err = config_apply(c, common.pin ?: c->common.pin, common.json);
 	config_free(c);
 	return err;
 }

@@ -103,10 +103,8 @@ int verb_group_list(int argc, char **argv)
 	struct view v;
 	int err;
 
-	if (common_options(&c, argc, argv))
+	if (common_options(&c, argc, argv) || no_operands("group list", argc, argv))
 		return BAD_USAGE;
-	if (optind < argc)
-		return refuse(BAD_USAGE, "group list: what is '%s'?", argv[optind]);
 	err = open_view(&v, c.pin);
 	if (err)
 		return err;
@@ -188,12 +186,13 @@ static int await_end(const struct view *v, __u32 place, const struct group_recor
 int verb_group_kill(int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
+	struct json_object *o;
 	struct group_record r;
 	const char *name = NULL;
 	int err, n = 0;
 	struct view v;
 
-	if (bare_options(&c, argc, argv) || parse_name_operand("group kill", argc, argv, &name))
+	if (common_options(&c, argc, argv) || parse_name_operand("group kill", argc, argv, &name))
 		return BAD_USAGE;
 	err = open_view(&v, c.pin);
 	if (err)
@@ -209,5 +208,10 @@ int verb_group_kill(int argc, char **argv)
 	if (!err && !n)
 		err = refuse(-ENOENT, "group %s: no such group; see fpisa group list", name);
 	close_view(&v);
-	return err;
+	if (err || !c.json)
+		return err;
+	o = json_done("group kill");
+	json_add_string(o, "group", name);
+	json_add_number(o, "groups", (uint64_t)n);
+	return print_json(o, false);
 }

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* fpisa job del JOB */
 #include "cli/options.h"
+#include "cli/print.h"
 #include "job/job.h"
 #include "verbs.h"
 
 int verb_job_del(int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
+	struct json_object *o;
 	struct datapath dp;
 	__u32 job;
 	int err;
 
-	if (bare_options(&c, argc, argv))
+	if (common_options(&c, argc, argv))
 		return BAD_USAGE;
 	err = job_operand("job del", argc, argv, &job);
 	if (!err)
@@ -20,5 +22,9 @@ int verb_job_del(int argc, char **argv)
 		return err;
 	err = datapath_job_del(&dp, job);
 	datapath_close(&dp);
-	return err;
+	if (err || !c.json)
+		return err;
+	o = json_done("job del");
+	json_add_number(o, "job", job);
+	return print_json(o, false);
 }

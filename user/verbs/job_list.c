@@ -65,10 +65,8 @@ int verb_job_list(int argc, char **argv)
 	struct datapath dp;
 	int err;
 
-	if (common_options(&c, argc, argv))
+	if (common_options(&c, argc, argv) || no_operands("job list", argc, argv))
 		return BAD_USAGE;
-	if (optind < argc)
-		return refuse(BAD_USAGE, "job list: what is '%s'?", argv[optind]);
 	err = datapath_open(&dp, c.pin);
 	if (err)
 		return err;

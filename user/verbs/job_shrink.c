@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* fpisa job shrink JOB RANK... */
+#include <json-c/json.h>
 #include <stdio.h>
 
 #include "cli/options.h"
@@ -10,6 +11,7 @@
 int verb_job_shrink(int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
+	struct json_object *o;
 	char text[RANKS_LEN];
 	struct datapath dp;
 	__u64 ranks = 0, live;
@@ -17,7 +19,7 @@ int verb_job_shrink(int argc, char **argv)
 	__u32 job;
 	int err;
 
-	if (bare_options(&c, argc, argv))
+	if (common_options(&c, argc, argv))
 		return BAD_USAGE;
 	if (argc - optind < 2 || argc - optind > FPISA_MAX_WORKERS + 1)
 		return refuse(BAD_USAGE, "job shrink: give a job number and ranks");
@@ -31,8 +33,15 @@ int verb_job_shrink(int argc, char **argv)
 	if (err)
 		return err;
 	err = datapath_job_shrink(&dp, job, ranks, &live);
-	if (!err)
-		printf("job %u goes on with ranks %s\n", job, ranks_text(live, text));
 	datapath_close(&dp);
-	return err;
+	if (err)
+		return err;
+	if (!c.json) {
+		printf("job %u goes on with ranks %s\n", job, ranks_text(live, text));
+		return 0;
+	}
+	o = json_done("job shrink");
+	json_add_number(o, "job", job);
+	json_object_object_add(o, "live", ranks_json(live));
+	return print_json(o, false);
 }

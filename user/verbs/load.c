@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* fpisa load DEV... */
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdlib.h>
 
+#include "cli/names.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "cli/report.h"
 #include "config/config.h"
 #include "host/veth.h"
@@ -28,6 +31,18 @@ static int load(const struct datapath_load *o, char *const *devs, int n)
 	return err;
 }
 
+static int print_loaded(const struct datapath_load *l, char *const *devs, int n)
+{
+	struct json_object *o = json_done("load"), *a = json_object_new_array();
+
+	for (int i = 0; i < n; i++)
+		json_object_array_add(a, json_object_new_string(devs[i]));
+	json_object_object_add(o, "interfaces", a);
+	json_add_string(o, "mode", name_of(xdp_mode_names, l->mode));
+	json_add_string(o, "pin", l->pin ?: DATAPATH_PIN);
+	return print_json(o, false);
+}
+
 int verb_load(int argc, char **argv)
 {
 	struct datapath_load o = { .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP, .drop = true };
@@ -43,5 +58,6 @@ int verb_load(int argc, char **argv)
 	if (o.steering.queue && !o.steering.cpus)
 		return refuse(BAD_USAGE, "load: --cpu-queue goes with --cpus");
 	o.pin = c.pin;
-	return load(&o, argv + optind, argc - optind);
+	err = load(&o, argv + optind, argc - optind);
+	return err || !c.json ? err : print_loaded(&o, argv + optind, argc - optind);
 }

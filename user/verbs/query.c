@@ -34,10 +34,8 @@ int verb_query_list(int argc, char **argv)
 	struct datapath dp;
 	int err;
 
-	if (common_options(&c, argc, argv))
+	if (common_options(&c, argc, argv) || no_operands("query list", argc, argv))
 		return BAD_USAGE;
-	if (optind < argc)
-		return refuse(BAD_USAGE, "query list: what is '%s'?", argv[optind]);
 	err = datapath_open(&dp, c.pin);
 	if (err)
 		return err;
@@ -85,16 +83,21 @@ int verb_query_show(int argc, char **argv)
 int verb_query_del(int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
+	struct json_object *o;
 	struct datapath dp;
 	__u32 query;
 	int err;
 
-	if (bare_options(&c, argc, argv))
+	if (common_options(&c, argc, argv))
 		return BAD_USAGE;
 	err = open_query(&c, "del", argc, argv, &dp, &query);
 	if (err)
 		return err;
 	err = datapath_query_del(&dp, query);
 	datapath_close(&dp);
-	return err;
+	if (err || !c.json)
+		return err;
+	o = json_done("query del");
+	json_add_number(o, "query", query);
+	return print_json(o, false);
 }

@@ -67,10 +67,8 @@ int verb_resources(int argc, char **argv)
 	struct datapath_resources r;
 	int err;
 
-	if (common_options(&c, argc, argv))
+	if (common_options(&c, argc, argv) || no_operands("resources", argc, argv))
 		return BAD_USAGE;
-	if (optind < argc)
-		return refuse(BAD_USAGE, "resources: what is '%s'?", argv[optind]);
 	err = datapath_resources(&r);
 	if (err)
 		return err;

@@ -220,10 +220,8 @@ int verb_status(int argc, char **argv)
 	struct datapath dp;
 	int err;
 
-	if (common_options(&c, argc, argv))
+	if (common_options(&c, argc, argv) || no_operands("status", argc, argv))
 		return BAD_USAGE;
-	if (optind < argc)
-		return refuse(BAD_USAGE, "status: what is '%s'?", argv[optind]);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return fail(-ENOMEM, NULL, "status");

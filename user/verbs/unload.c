@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* fpisa unload [DEV...] */
+#include <json-c/json.h>
 #include <stdio.h>
 
 #include "cli/options.h"
+#include "cli/print.h"
 #include "cli/report.h"
 #include "datapath/datapath.h"
 #include "verbs.h"
@@ -11,11 +13,18 @@ int verb_unload(int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
 	struct datapath_unloaded u;
+	struct json_object *o;
 	int err;
 
-	if (bare_options(&c, argc, argv))
+	if (common_options(&c, argc, argv))
 		return BAD_USAGE;
 	err = datapath_unload(c.pin, argv + optind, argc - optind, &u);
+	if (!err && c.json) {
+		o = json_done("unload");
+		json_object_object_add(o, "removed", json_object_new_boolean(u.removed));
+		json_add_string(o, "elsewhere", *u.elsewhere.dev ? u.elsewhere.dev : NULL);
+		return print_json(o, false);
+	}
 	if (!err && u.removed && optind < argc)
 		puts("last interface detached: datapath and its jobs removed");
 	if (!err && *u.elsewhere.dev)

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "cli/options.h"
+#include "cli/print.h"
 #include "cli/report.h"
 #include "datapath/datapath.h"
 #include "verbs.h"
@@ -10,10 +11,10 @@
 int verb_upgrade(int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
+	int err;
 
-	if (bare_options(&c, argc, argv))
+	if (common_options(&c, argc, argv) || no_operands("upgrade", argc, argv))
 		return BAD_USAGE;
-	if (optind < argc)
-		return refuse(BAD_USAGE, "upgrade: what is '%s'?", argv[optind]);
-	return datapath_upgrade(c.pin);
+	err = datapath_upgrade(c.pin);
+	return err || !c.json ? err : print_json(json_done("upgrade"), false);
 }

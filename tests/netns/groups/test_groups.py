@@ -603,7 +603,7 @@ def test_a_group_that_gathers(groups):
     wait_until("the second", lambda: shown([1, 2], [0]))
     first.kill()
     wait_until("its end", lambda: shown([2], [0, 1]))
-    g.net.fpisa("group", "kill", "train")
+    assert g.net.json("group", "kill", "train") == {"done": "group kill", "group": "train", "groups": 1}
     assert g.net.json("group", "list") == [] and "ended at the aggregator" in second.line()["error"]
     third = g.start(0, "train", 0, 2)
     wait_until("the next of that name", lambda: shown([0], [1]))

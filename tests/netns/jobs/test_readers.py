@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Verbs that read: JSON that parses, and agrees with the text, with bpftool and with the names of job add's options."""
+"""Verbs that read, and JSON of those that act: it parses, and agrees with the text, with bpftool and with the names of job add's options."""
 import re
 
 import pytest
 
-from lab import PIN, read_answers, wait_until
+from lab import ADDRESS, FPISA, PIN, read_answers, wait_until
 from refusals import refused
 
 
@@ -96,3 +96,24 @@ def test_slots_name_the_missing(lab):
     for p in early + [late]:
         read_answers(p)
     assert net.json("slots") == []
+
+
+def test_json_of_what_is_done(lab, tmp_path):
+    """Verbs that act say in one shape what they have done."""
+    net = lab(workers=2)
+    assert net.json("load", *net.ports) == {"done": "load", "interfaces": net.ports, "mode": "native", "pin": PIN}
+    net.add_job(5)
+    assert net.json("job", "shrink", 5, 1) == {"done": "job shrink", "job": 5, "live": [0]}
+    assert net.json("job", "del", 5) == {"done": "job del", "job": 5}
+    net.fpisa("query", "add", 6, "--kind", "topn", "--workers", net.addresses[0], "--master", net.addresses[1], "--limit", 3,
+              "--address", ADDRESS)
+    assert net.json("query", "del", 6) == {"done": "query del", "query": 6}
+    assert net.json("upgrade") == {"done": "upgrade"}
+    assert net.json("unload", "p0") == {"done": "unload", "removed": False, "elsewhere": None}
+    (tmp_path / "c").write_text(f"[interface p0]\n[interface p1]\n[job 7]\nworkers = {','.join(net.addresses)}\naddress = {ADDRESS}\n")
+    done = {"done": "config apply", "file": str(tmp_path / "c")}
+    assert net.json("config", "apply", tmp_path / "c") == {**done, "interfaces": ["p0"], "jobs": [7]}
+    assert net.json("config", "apply", tmp_path / "c") == {**done, "interfaces": [], "jobs": []}
+    assert net.json("unload") == {"done": "unload", "removed": True, "elsewhere": None}
+    status, out, _ = net.agg.try_run(FPISA, "unload", "--json")
+    assert status == 1 and out == ""
