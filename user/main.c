@@ -79,7 +79,7 @@ static const struct verb verbs[] = {
 	  "The other ranks hear of it: their results say FEWER_RANKS, or their calls fail where a\n"
 	  "sum must have all ranks. A job that the manager has made for a group is refused.\n" },
 	{ "query add", verb_query_add, "QUERY --kind topn|table|join --workers LIST --master M [--limit N] [OPTION...] [--json]",
-	  "make a query, of a number that no job has",
+	  "make a query, 0 to 63, of a number that no job has",
 	  "  --kind KIND        topn: rows that may be among the first N pass, others are pruned;\n"
 	  "                     table: sum, least, greatest and count of the values of each key;\n"
 	  "                     join: rows whose key is in the filter pass, others are pruned\n"

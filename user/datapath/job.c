@@ -147,6 +147,16 @@ static int draw_key(__u32 job, struct fpisa_job *j)
 	return 0;
 }
 
+static int refuse_taken(__u32 number, bool wants_query, bool is_query)
+{
+	const char *is = is_query ? "query" : "job";
+
+	if (wants_query == is_query)
+		return refuse(-EEXIST, "%s %u: exists already; fpisa %s del %u, or take another number", is, number, is, number);
+	return refuse(-EEXIST, "%s %u: a %s has this number, and jobs and queries share the numbers 0 to %d; take another number, or "
+			       "fpisa %s del %u", wants_query ? "query" : "job", number, is, FPISA_MAX_JOBS - 1, is, number);
+}
+
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
 {
 	int err;
@@ -163,8 +173,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	if (err)
 		return err;
 	if (dp->jobs[job].active) {
-		err = refuse(-EEXIST, "job %u: exists already; fpisa %s del %u, or take another number", job,
-			     fpisa_is_query(&dp->jobs[job]) ? "query" : "job", job);
+		err = refuse_taken(job, fpisa_is_query(j), fpisa_is_query(&dp->jobs[job]));
 		goto out;
 	}
 	j->active = 0;

@@ -209,9 +209,10 @@ void datapath_unlock(struct datapath *dp)
 
 int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out)
 {
-	if (query >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[query].active, __ATOMIC_ACQUIRE) ||
-	    !fpisa_is_query(&dp->jobs[query]))
+	if (query >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[query].active, __ATOMIC_ACQUIRE))
 		return refuse(-ENOENT, "query %u: no such query; see fpisa query list", query);
+	if (!fpisa_is_query(&dp->jobs[query]))
+		return refuse(-ENOENT, "query %u: is a job; see fpisa job show %u", query, query);
 	memcpy(out, &dp->jobs[query], sizeof(*out));
 	if (out->workers < 2 || out->workers > FPISA_MAX_WORKERS)
 		return refuse(-EPROTO, "query %u: its entry in fpisa_jobs is not valid; was it written by hand?", query);

@@ -146,8 +146,9 @@ def test_verbs(lab):
     assert re.search(r"^    5  table        10          4        2       0$", net.fpisa("query", "list"), re.M)
     for argv, says in ((("job", "show", 5), "job 5: is a query; see fpisa query show 5"),
                        (("job", "del", 5), "job 5: is a query"),
-                       (("query", "show", 1), "query 1: no such query; see fpisa query list"),
-                       (("query", "del", 1), "query 1: no such query")):
+                       (("query", "show", 1), "query 1: is a job; see fpisa job show 1"),
+                       (("query", "del", 1), "query 1: is a job"),
+                       (("query", "show", 2), "query 2: no such query; see fpisa query list")):
         status, out, err = net.agg.try_run(FPISA, *argv)
         assert status == 1 and not out and says in err, err
     for options, says in ((("--kind", "topn"), "--limit is missing"),
@@ -167,7 +168,13 @@ def test_verbs(lab):
         assert status and not out and says in err, err
     status, _, err = net.agg.try_run(FPISA, "query", "add", 1, "--workers", net.addresses[0], "--master", net.addresses[1],
                                      "--address", ADDRESS, "--kind", "topn", "--limit", 1)
-    assert status == 1 and "job 1: exists already; fpisa job del 1" in err
+    assert status == 1 and "query 1: a job has this number, and jobs and queries share the numbers 0 to 63; take another number, " \
+        "or fpisa job del 1" in err
+    for kind, number, says in (("job", 5, "job 5: a query has this number, and jobs and queries share the numbers 0 to 63"),
+                               ("query", 5, "query 5: exists already; fpisa query del 5, or take another number")):
+        options = ("--kind", "topn", "--limit", 1, "--master", net.addresses[1]) if kind == "query" else ()
+        status, _, err = net.agg.try_run(FPISA, kind, "add", number, "--workers", net.addresses[0], "--address", ADDRESS, *options)
+        assert status == 1 and says in err, err
     net.check_sum(1)
     net.fpisa("upgrade")
     assert net.json("query", "list")[0]["query"] == 5
