@@ -22,6 +22,17 @@ def test_query_data(tmp_path):
     assert shares == sorted(shares) and shares[-1] <= 100
 
 
+def test_analyze(tmp_path):
+    """Of each file in turn."""
+    for name in "one", "two":
+        (tmp_path / name).write_bytes(os.urandom(4 * 8 * 3000))
+    p = OnTerminal([FPISA, "analyze", "--workers", 8, "--orders", 500, tmp_path / "one", tmp_path / "two"])
+    status, out = p.wait(200 * SLOW)
+    assert status == 0 and "one" in out and p.screen() == ""
+    shares = [int(x) for x in re.findall(r"\r\033\[Kone: (\d+)%\r", p.said)]
+    assert shares and shares == sorted(shares) and re.search(r"\r\033\[Ktwo: \d+%\r", p.said)
+
+
 @pytest.fixture
 def worker():
     w = Workers(1)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analyze.h"
+#include "cli/progress.h"
 #include "lib/soft/blocks.h"
 #include "values/pack.h"
 #include "values/random.h"
@@ -233,6 +234,7 @@ void analyze_sum(const struct analyze_options *o, const struct analyze_input *in
 
 	prepare(o, in->workers, g);
 	for (uint64_t at = 0; at < in->elements; at += FPISA_BLOCK) {
+		progress_share(in->name, at, in->elements);
 		take_values(in, at, &b, g);
 		sum_exactly(&b, in->workers, g->f);
 		for (uint32_t i = 0; i < b.n; i++)
@@ -244,4 +246,5 @@ void analyze_sum(const struct analyze_options *o, const struct analyze_input *in
 		}
 		sum_in_orders(o, &b, result, g, &state);
 	}
+	progress_end();
 }

@@ -12,6 +12,7 @@
 #include "bench.h"
 #include "cli/options.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "testbed/lab.h"
 
@@ -143,6 +144,7 @@ static int measure(struct bench_arith *a)
 			return fail(-ENOMEM, NULL, "bench");
 	}
 	for (uint64_t round = 0; !err && round < a->o.rounds; round++) {
+		progress_share("bench arith", round, a->o.rounds);
 		err = bench_reference_round(&a->reference, &a->random, round);
 		if (!err)
 			err = bench_datapath_round(a, round);
@@ -151,6 +153,7 @@ static int measure(struct bench_arith *a)
 		if (!err && a->o.cpus == 2)
 			err = bench_cpus_round(a, round);
 	}
+	progress_end();
 	bench_reference_choose(&a->reference, a->o.rounds);
 	return err;
 }
@@ -169,6 +172,7 @@ static int run(struct bench_arith *a)
 		err = lab_enter("bench");
 	if (!err)
 		err = bench_reference_open(&a->reference, &a->random, a->o.rounds);
+	progress_step("bench arith: loading the datapath");
 	if (!err)
 		err = bench_datapath_open(a);
 	return err ?: measure(a);

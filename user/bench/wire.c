@@ -13,6 +13,7 @@
 #include "cli/names.h"
 #include "cli/options.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "wire.h"
 
@@ -242,9 +243,12 @@ static int sweep(struct bench_wire *w)
 	int err = w->devs ? bench_nic_open(w) : bench_wire_open(w);
 
 	for (uint64_t round = 0; !err && round < w->rounds; round++)
-		for (uint32_t i = 0; !err && i < w->settings; i++, w->run++)
+		for (uint32_t i = 0; !err && i < w->settings; i++, w->run++) {
+			progress_share("bench wire", w->run, w->rounds * w->settings);
 			err = w->devs ? bench_nic_round(w, &w->setting[i], round)
 				      : bench_wire_round(w, &w->setting[i], round);
+		}
+	progress_end();
 	if (w->devs)
 		bench_nic_close(w);
 	else

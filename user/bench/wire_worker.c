@@ -15,6 +15,7 @@
 
 #include "cli/names.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "fpisa.h"
 #include "lib/base/clock.h"
@@ -291,8 +292,11 @@ int bench_worker_sweep(struct bench_wire *w, const char *address)
 	int err = 0;
 
 	for (uint64_t round = 0; !err && round < w->rounds; round++)
-		for (uint32_t i = 0; !err && i < w->settings; i++, w->run++)
+		for (uint32_t i = 0; !err && i < w->settings; i++, w->run++) {
+			progress_share("bench worker", w->run, w->rounds * w->settings);
 			err = worker_round(&s, &w->setting[i], round);
+		}
+	progress_end();
 	w->workers = s.workers;
 	free(s.send);
 	free(s.recv);

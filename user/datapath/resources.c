@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "datapath.h"
 #include "families.h"
@@ -65,6 +66,7 @@ static int measure_over(struct bpf_object *base, struct bpf_object *o, const cha
 
 	if (err)
 		return err;
+	progress_step("measuring %s%s", what, name);
 	bpf_object__for_each_map(map, o) {
 		int fd = bpf_map__is_internal(map) ? -1 : find_map(base, bpf_map__name(map));
 
@@ -127,6 +129,7 @@ int datapath_resources(struct datapath_resources *r)
 
 	memset(r, 0, sizeof(*r));
 	err = privilege_check(PRIVILEGE_LOAD, "resources");
+	progress_step("measuring the datapath");
 	if (!err)
 		err = object_open(&skel, NULL, false);
 	if (!err)
@@ -148,6 +151,7 @@ int datapath_resources(struct datapath_resources *r)
 		err = measure_family(object_of(skel), family, r);
 	if (!err)
 		err = measure_queries(object_of(skel), r);
+	progress_end();
 	if (fd >= 0)
 		close(fd);
 	if (steer)

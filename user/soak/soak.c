@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "lib/base/clock.h"
 #include "soak.h"
@@ -204,6 +205,7 @@ static int prepare(struct soak *s)
 		s->shared = NULL;
 		return fail(-errno, NULL, "soak: memory");
 	}
+	progress_step("soak: making networks, loading the datapath");
 	err = lab_enter("soak");
 	if (!err)
 		err = soak_net(s);
@@ -260,12 +262,25 @@ static int watch(struct soak *s, uint64_t now)
 	return 0;
 }
 
+static void show_progress(const struct soak *s, const char *what, uint64_t left_ns)
+{
+	uint64_t sums = 0;
+
+	if (!progress_due())
+		return;
+	for (uint32_t job = 0; job < s->o.jobs; job++)
+		for (uint32_t r = 0; r < s->job[job].ranks; r++)
+			sums += __atomic_load_n(&s->shared->rank[job][r].rounds, __ATOMIC_RELAXED);
+	progress_step("soak: %s: %llu s left, %llu sums", what, (unsigned long long)(left_ns / S_NS), (unsigned long long)sums);
+}
+
 static int run_events(struct soak *s)
 {
 	uint64_t now = fpisa_now(), end = now + s->o.seconds * S_NS;
 	int err = soak_events_start(s, now);
 
 	for (; !err && now < end; now = fpisa_now()) {
+		show_progress(s, "faults at once", end - now);
 		err = soak_events(s, now);
 		if (!err)
 			err = watch(s, now);
@@ -291,6 +306,7 @@ static int await_recovery(struct soak *s)
 	int err = 0;
 
 	for (; !err && !done && now < end; now = fpisa_now()) {
+		show_progress(s, "the last faults end", end - now);
 		err = soak_events_end(s, now, &done);
 		if (!err)
 			err = watch(s, now);
@@ -301,6 +317,7 @@ static int await_recovery(struct soak *s)
 			rounds[job][r] = s->shared->rank[job][r].rounds;
 	end = now + LAST_ROUND_S * S_NS;
 	for (; !err && !all_summed(s, rounds) && now < end; now = fpisa_now()) {
+		show_progress(s, "every rank has to get on", end - now);
 		err = watch(s, now);
 		usleep(SOAK_TICK_US);
 	}
@@ -331,8 +348,11 @@ int verb_soak(int argc, char **argv)
 		err = run_events(&s);
 	if (!err)
 		err = await_recovery(&s);
-	if (!err)
+	if (!err) {
+		progress_step("soak: taking everything down");
 		err = soak_take_down(&s, fds, &leaks);
+	}
+	progress_end();
 	end_children(&s);
 	if (!err)
 		err = soak_report(&s, &leaks, (double)(fpisa_now() - start) / 1e9);

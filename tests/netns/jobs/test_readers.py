@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Verbs that read, and JSON of those that act: it parses, and agrees with the text, with bpftool and with the names of job add's options."""
+import json
 import re
 
 import pytest
 
-from lab import ADDRESS, FPISA, PIN, read_answers, wait_until
+from lab import ADDRESS, COMMAND_S, FPISA, PIN, read_answers, wait_until
 from refusals import refused
+from terminal import OnTerminal
 
 
 @pytest.mark.parametrize("verb", [["status"], ["job", "list"], ["stats"], ["slots"], ["job", "show", "1"]])
@@ -45,7 +47,10 @@ def test_json_of_every_reader(lab):
     assert before <= everything["v_not_ours"] <= net.counters(64, PIN)["v_not_ours"]
     assert net.json("slots") == [] == net.json("slots", 5)
     # It loads every object, which takes longest of all verbs.
-    assert {"fpisa", "fpisa_mau0", "fpisa_mau8", "fpisa_topn", "fpisa_table", "fpisa_join"} <= {p["name"] for p in net.json("resources")["programs"]}
+    p = OnTerminal([FPISA, "resources", "--json"])
+    status, out = p.wait(COMMAND_S)
+    assert status == 0 and "\r\033[Kmeasuring family w2c1\r" in p.said and p.screen() == "", p.said
+    assert {"fpisa", "fpisa_mau0", "fpisa_mau8", "fpisa_topn", "fpisa_table", "fpisa_join"} <= {p["name"] for p in json.loads(out)["programs"]}
 
 
 def test_text_of_every_reader(lab):

@@ -2,12 +2,14 @@
 """`fpisa bench`: its figures hang together, and nothing stays behind. How fast this machine is, no test says."""
 import json
 import os
+import re
 import signal
 import subprocess
 
 import pytest
 
 from lab import ADDRESS, BPFFS, FPISA, TOP, children, wait_until
+from terminal import OnTerminal
 
 GRADIENTS = os.path.join(TOP, "data", "gradients", "epoch20.f32")
 KEYS = """touch_ns int32_add_ns fpisa_add_ns fpisa_add_no_statistics_ns fpisa_a_add_ns fpisa64_add_ns exact_add_ns
@@ -22,9 +24,17 @@ def bench(*argv, status=0):
     return done
 
 
+def on_terminal(verb, *argv):
+    """Its stdout; it says on the terminal how far it is, and leaves nothing of that there."""
+    p = OnTerminal([FPISA, "bench", verb, *argv])
+    status, out = p.wait(600)
+    assert status == 0 and p.screen() == "" and re.search(rf"\r\033\[Kbench {verb}: \d+%\r", p.said), p.said
+    return out
+
+
 @pytest.fixture(scope="module")
 def report(mounts):
-    out = bench("arith", "--json", "--rounds", "9", "--seed", "5", "--gradients", GRADIENTS).stdout
+    out = on_terminal("arith", "--json", "--rounds", "9", "--seed", "5", "--gradients", GRADIENTS)
     assert len(out.splitlines()) == 1
     return json.loads(out)
 
@@ -157,7 +167,7 @@ def test_wire_by_mtu(mounts):
 
 
 def test_wire(lab):
-    wire = json.loads(bench("wire", "--json", "--rounds", "2", *SHORT).stdout)
+    wire = json.loads(on_terminal("wire", "--json", "--rounds", "2", *SHORT))
     good(wire, 2)
     net = lab(workers=2)
     net.load()

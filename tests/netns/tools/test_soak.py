@@ -2,12 +2,14 @@
 """`fpisa soak`, short: all faults at once, every result recomputed, nothing left."""
 import json
 import os
+import re
 import signal
 import time
 
 import pytest
 
 from lab import BPFFS, FPISA, alive, children, draw_seed
+from terminal import OnTerminal
 
 LIMIT_S = 400
 RATES = {"drop": 0.02, "duplicate": 0.03, "reorder": 0.05, "delay": 0.02, "corrupt": 0.02}
@@ -19,9 +21,10 @@ def test_short(lab):
     net = lab(workers=0)
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
     shares = [a for name, share in RATES.items() for a in ("--" + name, share)]
-    p = net.agg.spawn(FPISA, "soak", "--seconds", 12, "--seed", seed, "--jobs", 3, "--json", *shares)
-    stdout, stderr = p.communicate(timeout=LIMIT_S)
-    assert p.returncode == 0, stdout + stderr
+    p = OnTerminal(["nsenter", f"--net={net.agg.path}", FPISA, "soak", "--seconds", 12, "--seed", seed, "--jobs", 3, "--json", *shares])
+    status, stdout = p.wait(LIMIT_S)
+    assert status == 0 and p.screen() == f"soak: --seed {seed}\n", stdout + p.said
+    assert re.search(r"\r\033\[Ksoak: faults at once: \d+ s left, [1-9]\d* sums\r", p.said), p.said
     out = json.loads(stdout)
     assert out["seed"] == seed and out["rates"] == RATES and out["passed"]
     assert [out[k] for k in ("mismatches", "hangs", "leaks", "unexpected")] == [0] * 4
