@@ -201,14 +201,17 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  *		every rank gets it, with its next frame, and none a sum of them
  * -ESTALE	the job was made anew, its ranks joined again, another process joined as this rank, or this rank was
  *		taken out of the job
+ * -EUCLEAN	the array has sums of a call in place that failed, not input; nothing was sent
  * -ECONNRESET	another rank was taken out of the job (options.all_ranks)
- * After any of the last four the handle returns it again until fpisa_rejoin().
+ * After -ETIMEDOUT, -EPROTO, -ESTALE or -ECONNRESET the handle returns it again until fpisa_rejoin().
  *
  * Results go into recv as they arrive. So after a failure other than -ERANGE
  * recv has sums in some places, and in the others what it had before; send is
  * not written unless it is the same array. A call in place cannot be made
  * again from what is left of its array: set options.restore, or keep send
- * apart. Arrays of requests under way at the same time must not overlap.
+ * apart. Without either a later call that sends the array, or whole chunks of
+ * it, by whatever handle or group of the process, is refused with -EUCLEAN until
+ * the program has written those chunks again. Minima and maxima can be taken twice, and are not refused. Arrays of requests under way at the same time must not overlap.
  */
 int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 		    uint32_t *flags);

@@ -78,6 +78,21 @@ def test_test_and_timeouts():
         assert all((out == 2).all() for out in mem.run(rank_of))
 
 
+def test_an_array_that_is_left_half_summed():
+    """In place, without restore: refused until it is written again. By whatever loss some values have come, and not all."""
+    array = ones(10**7)
+    with fpisa.Mem(1, elements=32, window=4) as mem, mem.connect(0, loss=0.5, seed=1, timeout=1) as handle:
+        with pytest.raises(fpisa.TimedOut):
+            handle.allreduce(array, "scale", array, factor=2.0)
+    assert set(np.unique(array)) == {1, 2}
+    with fpisa.Mem(1) as mem, mem.connect(0) as handle:
+        for out in array, None:
+            with pytest.raises(fpisa.Unclean, match="write it again"):
+                handle.allreduce(array, out=out)
+        array[:] = 1
+        assert (handle.allreduce(array).array == 1).all()
+
+
 def test_descriptor():
     """Readable when a request has ended, not before; it counts them."""
     def rank_of(handle):

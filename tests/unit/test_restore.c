@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* options.restore over the transport `mem`: the arrays of calls in place that fail are as they were. */
+/* Over the transport `mem`: arrays of calls in place that fail are as they were with options.restore, else they are not summed again. */
 #include "lib/handle.h"
 #include "small_chunks.h"
 
@@ -152,6 +152,110 @@ static void restored_arrays(void **state)
 		restored_array(&random);
 }
 
+/* A call of one rank in place that fails when the first window has its results, without options.restore. */
+static void fail_in_place(void *v, size_t count, const struct fpisa_mem_options *mo, enum fpisa_operation op)
+{
+	const struct fpisa_options o = {.size = sizeof(o)};
+	struct fpisa_request *r;
+	struct fpisa_mem *m;
+	struct fpisa *f;
+	int done;
+
+	assert_int_equal(fpisa_mem_create(&m, mo), 0);
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, &o), 0);
+	assert_int_equal(fpisa_allreduce_op_start(f, v, v, count, (enum fpisa_dtype)mo->format, op, 3, &r), 0);
+	assert_int_equal(fpisa_test(&r, &done, NULL), 0);
+	assert_false(done);
+	fpisa_poison(f, fpisa_fail(-ETIMEDOUT, "as if the deadline had passed"));
+	assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
+	fpisa_close(f);
+	fpisa_mem_destroy(m);
+}
+
+/* Of another job, as after leaving and joining again. */
+static int sum_again(void *v, void *to, size_t count, const struct fpisa_mem_options *mo)
+{
+	struct fpisa_mem *m;
+	struct fpisa *f;
+	int rc;
+
+	assert_int_equal(fpisa_mem_create(&m, mo), 0);
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
+	rc = fpisa_allreduce(f, v, to, count, (enum fpisa_dtype)mo->format, NULL);
+	assert_true(!rc || (rc == -EUCLEAN && strstr(fpisa_error(), "has sums of a call in place that failed")));
+	fpisa_close(f);
+	fpisa_mem_destroy(m);
+	return rc;
+}
+
+/* What a failed call has left is refused as input, all of it or a part, until it is written again. */
+static void not_summed_twice(void **state)
+{
+	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64, FPISA_FORMAT_BF16,
+					  FPISA_FORMAT_E4M3, FPISA_FORMAT_MXINT8, FPISA_FORMAT_INT32};
+	uint64_t random = test_seed();
+
+	(void)state;
+	for (int round = 0; round < 200; round++) {
+		const uint8_t kind = formats[test_random(&random) % sizeof(formats)];
+		const enum fpisa_operation op = kind == FPISA_FORMAT_INT32 ? FPISA_SUM : FPISA_SCALE;
+		const struct fpisa_mem_options mo = {.size = sizeof(mo),
+						     .workers = 1,
+						     .elements = ELEMENTS * (1 + (uint32_t)(test_random(&random) % 3)),
+						     .window = WINDOW,
+						     .format = kind,
+						     .mode = FPISA_MODE_FPISA};
+		const struct fpisa_format format = fpisa_format_of(kind);
+		const size_t chunks = 2 * WINDOW + test_random(&random) % 9, count = mo.elements * chunks,
+			     size = count * format.bytes + (format.shared ? count / ELEMENTS : 0);
+		unsigned char *v = malloc(size), *w = malloc(size), *before = malloc(size);
+		size_t changed = 0, last = 0;
+
+		/* Numbers of every format; threes and fours, whose sum by one rank is itself. */
+		for (size_t i = 0; i < size; i++)
+			before[i] = v[i] = (unsigned char)(0x33 + (test_random(&random) & 1));
+		fail_in_place(v, count, &mo, op);
+		for (size_t i = 0; i < size; i++) {
+			changed += v[i] != before[i];
+			last = v[i] != before[i] ? i : last;
+		}
+		assert_int_equal(changed != 0, op == FPISA_SCALE);
+		assert_int_equal(sum_again(v, w, count, &mo), changed ? -EUCLEAN : 0);
+		assert_int_equal(sum_again(v, v, count, &mo), changed ? -EUCLEAN : 0);
+		if (changed && !format.shared) {
+			/* All but the last changed chunk. */
+			memcpy(v, before, last - last % (mo.elements * format.bytes));
+			assert_int_equal(sum_again(v, v, count, &mo), -EUCLEAN);
+		}
+		memcpy(v, before, size);
+		assert_int_equal(sum_again(v, v, count, &mo), 0);
+		memcpy(v, before, size);
+		assert_int_equal(sum_again(v, w, count, &mo), 0);
+		free(v);
+		free(w);
+		free(before);
+	}
+}
+
+/* A minimum may be taken twice, and so may what is not in place; memory that is given back is nobody's. */
+static void may_be_repeated(void **state)
+{
+	const struct fpisa_mem_options mo = {
+		.size = sizeof(mo), .workers = 1, .elements = ELEMENTS, .window = WINDOW, .format = FPISA_FORMAT_FP32};
+	float *v = malloc(LONG * sizeof(*v));
+
+	(void)state;
+	fill(v, LONG, 1);
+	fail_in_place(v, LONG, &mo, FPISA_MIN);
+	assert_int_equal(sum_again(v, v, LONG, &mo), 0);
+	fail_in_place(v, LONG, &mo, FPISA_SCALE);
+	assert_int_equal(sum_again(v, v, ELEMENTS, &mo), -EUCLEAN);
+	assert_int_equal(sum_again(v + LONG - ELEMENTS, v + LONG - ELEMENTS, ELEMENTS, &mo), 0);
+	memset(v, 0, LONG * sizeof(*v));
+	assert_int_equal(sum_again(v, v, LONG, &mo), 0);
+	free(v);
+}
+
 /* Nothing is kept of separate arrays; what overflowed is delivered; who knows no such option has none. */
 static void not_restored(void **state)
 {
@@ -184,6 +288,8 @@ int main(void)
 		cmocka_unit_test(retried_in_place),
 		cmocka_unit_test(restored_in_a_row),
 		cmocka_unit_test(restored_arrays),
+		cmocka_unit_test(not_summed_twice),
+		cmocka_unit_test(may_be_repeated),
 		cmocka_unit_test(not_restored),
 	};
 

@@ -11,6 +11,7 @@
 #include "outcome.h"
 #include "progress.h"
 #include "send.h"
+#include "unclean.h"
 
 #define MAX_COUNT (1ull << 40)
 #define BROADCAST_TAG 0x7473616364616f72ull
@@ -68,13 +69,12 @@ static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_
 	if (c->op >= FPISA_OP_END || !fpisa_op_offered(f->format, (enum fpisa_mode)f->hello.mode, (__u8)c->op))
 		return fpisa_fail(-EINVAL, "%s: job %u: operation %u is not offered for %s in the job's mode",
 				  f->peer, f->job, c->op, type_name(c->type));
-	if (c->op != FPISA_SCALE)
-		return 0;
-	memcpy(operand, &c->factor, sizeof(c->factor));
-	if (!fpisa_factor_valid(*operand, f->format))
+	if (c->op == FPISA_SCALE)
+		memcpy(operand, &c->factor, sizeof(c->factor));
+	if (c->op == FPISA_SCALE && !fpisa_factor_valid(*operand, f->format))
 		return fpisa_fail(-EINVAL, "factor %.17g; it must be finite, not zero%s", c->factor,
 				  f->format.bytes == 8 ? "" : ", and the value of a float");
-	return 0;
+	return fpisa_unclean_refuse(c->send, size);
 }
 
 static int may_start(const struct fpisa *f)
@@ -82,6 +82,22 @@ static int may_start(const struct fpisa *f)
 	int rc = fpisa_joining(f);
 
 	return rc ? rc : f->error ? fpisa_poisoned(f) : 0;
+}
+
+/* What a failure takes of an array in place. A call of one chunk fails before its result comes. */
+static int prepare_in_place(struct fpisa_request *r)
+{
+	const struct fpisa *f = r->f;
+
+	if (f->restore) {
+		/* By place, so that what no result overwrites costs address space alone. */
+		r->kept = malloc(array_size(f, r->count));
+		return !r->kept;
+	}
+	if (r->chunks == 1 || r->op == FPISA_MIN || r->op == FPISA_MAX)
+		return 0;
+	r->unclean = fpisa_unclean_new(r->send, r->count, f->hello.elements, f->format);
+	return !r->unclean;
 }
 
 /* A request like `what`, which has its arrays, their size and the operation. It may not be done when this returns. */
@@ -93,17 +109,14 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, uint64_t tag
 	if (!r)
 		return fpisa_fail(-ENOMEM, "no memory for a request");
 	*r = *what;
-	/* By place, so that what no result overwrites costs address space alone. */
-	if (f->restore && r->send && r->send == r->recv) {
-		r->kept = malloc(array_size(f, r->count));
-		if (!r->kept) {
-			free(r);
-			return fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", (size_t)what->count);
-		}
-	}
 	r->f = f;
 	r->first = f->end;
 	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
+	if (r->send && r->send == r->recv && prepare_in_place(r)) {
+		free(r);
+		return fpisa_fail(-ENOMEM, "no memory for a call in place of %zu elements%s", (size_t)what->count,
+				  f->restore ? " (options.restore)" : "");
+	}
 	r->left = r->chunks;
 	r->call = f->calls++;
 	r->mode = f->hello.mode;

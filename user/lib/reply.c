@@ -135,12 +135,7 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 	}
 	if (f->all_ranks && absent(f, h))
 		return refuse_fewer(f, r, absent(f, h));
-	fpisa_request_keep(r, offset);
-	if (f->format.shared)
-		memcpy(r->recv + r->count + offset / FPISA_BLOCK, values, n / FPISA_BLOCK);
-	values += fpisa_payload_bytes(f->format, 0);
-	if (r->recv)
-		memcpy(r->recv + offset * f->format.bytes, values, fpisa_request_bytes(r, offset));
+	fpisa_request_deliver(r, offset, values, values + fpisa_payload_bytes(f->format, 0));
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
 		    (absent(f, h) ? FPISA_RESULT_FEWER_RANKS : 0);
 	r->ranks = r->ranks ? r->ranks & h->bitmap : h->bitmap;

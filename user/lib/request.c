@@ -5,10 +5,12 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include "handle.h"
+#include "unclean.h"
 
 void fpisa_request_free(struct fpisa_request *r)
 {
 	free(r->kept);
+	fpisa_unclean_free(r->unclean);
 	free(r);
 }
 
@@ -48,10 +50,21 @@ static void copy_chunk(const struct fpisa_request *r, char *to, const char *from
 		memcpy(to + scales, from + scales, n / FPISA_BLOCK);
 }
 
-void fpisa_request_keep(struct fpisa_request *r, uint64_t offset)
+void fpisa_request_deliver(struct fpisa_request *r, uint64_t offset, const char *scales, const char *elements)
 {
+	const struct fpisa *f = r->f;
+	uint32_t bytes = fpisa_request_bytes(r, offset),
+		 blocks = f->format.shared ? fpisa_request_elements(r, offset) / FPISA_BLOCK : 0;
+	char *to = r->recv + offset * f->format.bytes, *to_scales = r->recv + r->count + offset / FPISA_BLOCK;
+
+	if (!r->recv)
+		return;
 	if (r->kept)
 		copy_chunk(r, r->kept, r->recv, offset);
+	if (r->unclean && (memcmp(to, elements, bytes) || memcmp(to_scales, scales, blocks)))
+		fpisa_unclean_mark(r->unclean, offset / f->hello.elements);
+	memcpy(to, elements, bytes);
+	memcpy(to_scales, scales, blocks);
 }
 
 static void restore(struct fpisa_request *r)
@@ -70,9 +83,14 @@ void fpisa_requests_restore(struct fpisa *f)
 {
 	struct fpisa_request *r;
 
-	TAILQ_FOREACH_REVERSE(r, &f->requests, fpisa_requests, link)
+	TAILQ_FOREACH_REVERSE(r, &f->requests, fpisa_requests, link) {
 		if (r->kept && r->left)
 			restore(r);
+		if (r->unclean && r->left) {
+			fpisa_unclean_remember(r->unclean);
+			r->unclean = NULL;
+		}
+	}
 }
 
 void fpisa_request_tell(struct fpisa_request *r)

@@ -18,6 +18,7 @@ struct fpisa_request {
 	const char *send; /* NULL: zeros */
 	char *recv;	  /* NULL: results are not kept */
 	char *kept; /* what results have overwritten, by place; NULL: nothing is kept */
+	struct fpisa_unclean *unclean; /* which chunks of an array in place results have changed; NULL: it does not matter */
 	uint64_t count; /* elements of each array */
 	uint64_t bytes; /* of them without scales; of a broadcast up to 3 fewer: the last element is cut */
 	uint64_t first; /* chunk: it has first .. first + chunks - 1 */
@@ -58,8 +59,11 @@ uint32_t fpisa_request_bytes(const struct fpisa_request *r, uint64_t offset);
 void fpisa_request_tell(struct fpisa_request *r);
 void fpisa_requests_tell(struct fpisa *f); /* all of the handle's: it has failed */
 
-void fpisa_request_keep(struct fpisa_request *r, uint64_t offset); /* a result is about to overwrite the chunk there */
-void fpisa_requests_restore(struct fpisa *f); /* arrays of unfinished ones, as far as they were kept */
+/* The result for the chunk at `offset` goes into the caller's array. */
+void fpisa_request_deliver(struct fpisa_request *r, uint64_t offset, const char *scales, const char *elements);
+
+/* The handle fails: arrays of unfinished ones in place are as they were, or known to be not. */
+void fpisa_requests_restore(struct fpisa *f);
 void fpisa_requests_give_up(struct fpisa *f); /* none goes on; their owners may still hold them */
 
 #endif

@@ -14,10 +14,10 @@ and names the ranks that it is about. doc/python.md has the whole.
 from ._arrays import Flags, Result
 from ._calls import Request
 from ._errors import (CallsDiffer, Canceled, Error, InvalidCall, LibraryMissing, Overflow, RankLost, Stale,
-                      TimedOut)
+                      TimedOut, Unclean)
 from ._group import Group
 from ._handle import Handle, Info, Mem
 
 __all__ = ["CallsDiffer", "Canceled", "Error", "Flags", "Group", "Handle", "Info", "InvalidCall", "LibraryMissing",
-           "Mem", "Overflow", "RankLost", "Request", "Result", "Stale", "TimedOut"]
+           "Mem", "Overflow", "RankLost", "Request", "Result", "Stale", "TimedOut", "Unclean"]
 __version__ = "0.2.0"

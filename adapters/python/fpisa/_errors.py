@@ -44,6 +44,10 @@ class Canceled(Error):
     """Handle.rejoin() or close() gave the request up (ECANCELED)."""
 
 
+class Unclean(Error, ValueError):
+    """The array has sums of a call in place that failed, not input (EUCLEAN). Write it again, or set restore."""
+
+
 class Overflow(Error, OverflowError):
     """Some sums overflowed (ERANGE). `result` has all of them, and their flags; the next call may be made."""
 
@@ -55,7 +59,8 @@ class LibraryMissing(ImportError):
 
 
 _CLASSES = {errno.EINVAL: InvalidCall, errno.ETIMEDOUT: TimedOut, errno.ECONNRESET: RankLost,
-            errno.EPROTO: CallsDiffer, errno.ESTALE: Stale, errno.ECANCELED: Canceled, errno.ERANGE: Overflow}
+            errno.EPROTO: CallsDiffer, errno.ESTALE: Stale, errno.ECANCELED: Canceled, errno.ERANGE: Overflow,
+            errno.EUCLEAN: Unclean}
 
 
 def ranks_of(bitmap: int) -> Tuple[int, ...]:
