@@ -314,8 +314,8 @@ void fpisa_close(struct fpisa *f);
  * A group belongs to the process that joined it, as handles do, and any thread
  * may use it, as a handle with options.progress. It has two threads of its own:
  * one keeps the connection to the manager, one moves requests while the caller
- * computes. All ranks make the same calls of a type in the same order, and the
- * first calls of their types; among threads that is the caller's to see to.
+ * computes. All ranks make the same calls in the same order, whatever their
+ * types; among threads that is the caller's to see to.
  */
 struct fpisa_group;
 
@@ -329,7 +329,7 @@ struct fpisa_group_options {
 	uint8_t mode;		  /* of its jobs, as in struct fpisa_info; 0: the default of `fpisa job add` */
 	uint8_t pipeline;	  /* the same */
 	uint32_t overflow;	  /* enum fpisa_overflow */
-	uint32_t transport;	  /* enum fpisa_transport_name */
+	uint32_t transport;	  /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
 	uint64_t restore;	  /* as options.restore of a handle */
 };
 
@@ -353,18 +353,24 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
 
 /*
  * As fpisa_start() and fpisa_allreduce_op() of a handle; fpisa_test() and
- * fpisa_wait() take the request. The first call of a type returns when all
- * ranks have made it. call.on_done needs no option: a group has its thread;
- * then `request` may be NULL, and within it calls are started of types that the
- * group has used. Errors beside theirs and those of fpisa_group_join():
+ * fpisa_wait() take the request. A start waits for nobody. The first call of a
+ * type gets its job when all ranks have made it; until then its request, and those
+ * started after it, wait, and options.timeout_ms holds for them. call.on_done needs
+ * no option: a group has its thread; then `request` may be NULL, and within it
+ * any call may be started. Errors beside theirs and those of fpisa_group_join():
  *
  * -ECONNRESET	ranks are dead, or have left before they completed this call: the error and fpisa_group_missing() name
  *		them. So it is for every call then; leave, and join again. Or a result lacks a rank, as by options.all_ranks
  *		of a handle: a group's sums have all of its ranks
- * -EPROTO	ranks have used types in another order
- * -EBUSY	within on_done: a call that waits, as the first of a type does
- * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s; or the manager alone, at the first call of a
- *		type: for 6 s, but 30 s where the group has a job and the aggregator does answer
+ * -EPROTO	ranks have made different calls, or the same ones in another order, whatever their types; also where each waits
+ *		in a call of another type. The group is of no more use
+ * -EREMOTEIO	another rank cannot go on with calls of this type: its deadline has passed, it has no descriptor, its interface
+ *		is gone. The error names the rank and its reason. Calls of this type fail from then on, those of other types go on
+ * -EBUSY	within on_done: a call that waits
+ * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s; or the manager alone, while the first call of a
+ *		type waits for its job: for 6 s, but 30 s where the group has a job and the aggregator does answer; or the manager
+ *		alone for 30 s, and a call has waited as long for a result: nobody would say that a rank has died
+ * A type whose job was refused, or that a rank cannot go on with, stays so in this group.
  */
 int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request);
 int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,

@@ -132,10 +132,7 @@ public:
 				session->leave();
 	}
 
-	/*
-	 * Throws what the library says at once. The first call of a type returns
-	 * when all ranks have made it; other threads wait here meanwhile.
-	 */
+	/* Throws what the library says at once. */
 	void start(const c10::intrusive_ptr<Call> &call, enum fpisa_dtype type, enum fpisa_operation op)
 	{
 		const size_t level = std::min(level_of_thread(), LEVELS - 1);

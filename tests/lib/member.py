@@ -17,8 +17,10 @@ one line of JSON on stdout; the first line is the answer of the join, with "gnut
     {"check": TYPE, "times": N, "seed": S, "pause": SECONDS}	 N sums of random length, also of "float16" and "bfloat16"; "wrong" says how many are
     {"broadcast": [BYTES, ...], "times": N, "seed": S}	 broadcasts of random bytes and of words that arithmetic would change, from each rank in turn,
 				 or from "root"; "wrong" says how many differ, or wrote beyond their end
-    {"threads": [TYPE, ...], "times": N}	 a thread a type, whose first call comes after that of the one before; then N each, whose ends an
+    {"threads": [TYPE, ...], "times": N}	 a thread a type, which start calls by turns: one that waits, then N each, whose ends an
 				 eventfd tells: "told", as it says, "done", by fpisa_test() then, "wrong"
+    {"queue": [TYPE, ...], ...}	 a sum of each, started one after the other, then waited for in that order: "started", the seconds that took, "rcs", "errors"
+    {"descriptors": N}		 no more than N may be opened from here on, no answer
     {"within": TYPE}		 what on_done of a "float32" may start: "rcs" of such a one, of TYPE, of one that waits
     {"words": HEX, "type": NUMBER, "op": NUMBER, "count": N, "factor": X}	 all-reduce these bytes of any type by any operation; "result" is HEX
     {"barrier": true}		 a barrier
@@ -34,6 +36,7 @@ import functools
 import json
 import os
 import random
+import resource
 import select
 import signal
 import struct
@@ -215,20 +218,23 @@ class Member:
 
     def threads(self, step):
         began, types, times = time.monotonic(), step["threads"], step["times"]
-        turns, rcs, started = [threading.Event() for _ in types], [], []
+        turn, rcs, started = threading.Condition(), [], []
+        at = [0]
 
         def work(i):
             number, kind = TYPES[types[i]]
             values = (kind * 1000)(*([self.rank + 1] * 1000))
-            if i:
-                turns[i - 1].wait()
-            out = (kind * 1000)()
-            rcs.append(self.lib.fpisa_group_allreduce(self.group, values, out, 1000, number, SUM, 1.0, None))
-            turns[i].set()
-            for _ in range(times):
+            for call in range(times + 1):
                 request, out = ctypes.c_void_p(), (kind * 1000)()
-                rcs.append(self.start(kind, number, values, out, request))
-                started.append((request, out, values))
+                with turn:
+                    turn.wait_for(lambda: at[0] == call * len(types) + i)
+                    if call:
+                        rcs.append(self.start(kind, number, values, out, request))
+                        started.append((request, out, values))
+                    else:
+                        rcs.append(self.lib.fpisa_group_allreduce(self.group, values, out, 1000, number, SUM, 1.0, None))
+                    at[0] += 1
+                    turn.notify_all()
 
         fd, told = self.lib.fpisa_group_eventfd(self.group), 0
         workers = [threading.Thread(target=work, args=(i,)) for i in range(len(types))]
@@ -263,7 +269,26 @@ class Member:
         first = Call.ON_DONE(on_done)
         rc = self.start(ctypes.c_float, 1, values, out[0], on_done=first)
         ends.wait(60)
+        rc = rc or self.lib.fpisa_wait(ctypes.byref(other[2]), None)
         return self.answer(rc, began, rcs=rcs, first=out[0][0], last=out[1][0])
+
+    def queue(self, step):
+        began, calls, rcs, errors, wrong = time.monotonic(), [], [], [], 0
+        count = step.get("count", 1000)
+        for name in step["queue"]:
+            number, kind = TYPES[name]
+            values, out, request = (kind * count)(*([self.rank + 1] * count)), (kind * count)(), ctypes.c_void_p()
+            rcs.append(self.start(kind, number, values, out, request))
+            errors.append(self.lib.fpisa_error().decode() if rcs[-1] else "")
+            calls.append((values, out, request))
+        started, right = time.monotonic() - began, self.size * (self.size + 1) // 2
+        for i, (_, out, request) in enumerate(calls):
+            if rcs[i]:
+                continue
+            rcs[i] = self.lib.fpisa_wait(ctypes.byref(request), None)
+            errors[i] = self.lib.fpisa_error().decode() if rcs[i] else ""
+            wrong += not rcs[i] and list(out) != [right] * count
+        return self.answer(min(rcs), began, started=started, rcs=rcs, errors=errors, wrong=wrong)
 
     def words(self, step):
         began, flags = time.monotonic(), ctypes.c_uint32()
@@ -274,7 +299,7 @@ class Member:
 
     def step(self, step):
         for name, does in (("check", self.check), ("sum", self.sum), ("broadcast", self.broadcast), ("threads", self.threads),
-                           ("within", self.within), ("words", self.words)):
+                           ("within", self.within), ("words", self.words), ("queue", self.queue)):
             if name in step:
                 return does(step)
         if "told" in step:
@@ -283,6 +308,9 @@ class Member:
             return self.answer(self.lib.fpisa_group_barrier(self.group), time.monotonic())
         if "sleep" in step:
             time.sleep(step["sleep"])
+        if "descriptors" in step:
+            open_now = len(os.listdir("/proc/self/fd")) - 1
+            resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + step["descriptors"],) * 2)
         if "fork" in step and os.fork() == 0:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 0)
             signal.alarm(120)

@@ -291,6 +291,31 @@ def subgroups():
 
 
 @check
+def first_calls():
+    """They wait for nobody: ranks use groups in another order, and a send stands between a call and its wait(). Their timeout holds."""
+    twenty = datetime.timedelta(seconds=20)
+    groups = [dist.new_group(timeout=twenty) for _ in range(3)]
+    values = [torch.full((4,), 10.0 ** i * (RANK + 1)) for i in range(3)]
+    for i in (0, 1) if RANK else (1, 0):
+        values[i] = values[i], dist.all_reduce(values[i], group=groups[i], async_op=True)
+    for i in 0, 1:
+        values[i][1].wait()
+        assert (values[i][0] == 10.0 ** i * SIZE * (SIZE + 1) / 2).all()
+    message = torch.ones(2)
+    if RANK == 1:
+        dist.recv(message, 0)
+    work = dist.all_reduce(values[2], group=groups[2], async_op=True)
+    if RANK == 0:
+        dist.send(message, 1)
+    work.wait()
+    assert (values[2] == 100.0 * SIZE * (SIZE + 1) / 2).all()
+    hasty = dist.new_group(timeout=datetime.timedelta(seconds=1))
+    if RANK:
+        raises(RuntimeError, "no job in 1000 ms", dist.all_reduce, torch.ones(10), group=hasty)
+    dist.barrier()
+
+
+@check
 def by_gloo():
     """All-reduces of other types and operations, and all that is no all-reduce."""
     for dtype in torch.int64, torch.int32, torch.uint8:

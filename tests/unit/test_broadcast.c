@@ -37,7 +37,7 @@ static int broadcast(struct member *t, struct fpisa *f, int call)
 
 	for (size_t i = 0; i < n; i++)
 		data[i] = root == t->rank ? byte_of(call, i) : 0xa5;
-	t->rc = fpisa_broadcast_start(f, data, n, root, 0, &r);
+	t->rc = fpisa_broadcast_start(f, data, n, root, fpisa_broadcast_tag(n, root), 0, 0, &r);
 	if (!t->rc)
 		t->rc = fpisa_wait(&r, NULL);
 	for (size_t i = 0; !t->rc && i < n; i++)

@@ -11,12 +11,12 @@
 #include "background.h"
 #include "fpisa/job.h"
 #include "handle.h"
+#include "hold.h"
 #include "join.h"
 
 #define PORT_PAUSE_US 1000
 
-/* *spent_ns: what it took of the deadline. */
-static int open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint64_t *spent_ns)
+int fpisa_open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint64_t *spent_ns)
 {
 	uint64_t began = fpisa_now();
 	int rc;
@@ -32,10 +32,9 @@ static int open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint
 	}
 }
 
-/* The handle has its transport, or rc says why not: wrap it, share it, hand it out. */
-static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc)
+int fpisa_finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc)
 {
-	if (!rc)
+	if (!rc && f->t)
 		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
 	f->shared.item.run = fpisa_background_run;
 	if (!rc && (f->progress || engine))
@@ -50,9 +49,9 @@ static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine 
 	return 0;
 }
 
-/* The same as fpisa_open(); *spent_ns of its deadline have gone by when it returns. */
+/* *spent_ns of its deadline have gone by when it returns. */
 static int open_handle(struct fpisa **out, const char *address, uint32_t job, const struct fpisa_options *options,
-		       struct fpisa_engine *engine, uint64_t *spent_ns)
+		       uint64_t *spent_ns)
 {
 	struct fpisa *f = NULL;
 	struct in_addr to;
@@ -73,16 +72,8 @@ static int open_handle(struct fpisa **out, const char *address, uint32_t job, co
 	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa(to));
 	if (port != FPISA_PORT)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
-	rc = open_transport(f, to.s_addr, port, spent_ns);
-	return finish_open(out, f, engine, rc);
-}
-
-int fpisa_open(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options,
-	       struct fpisa_engine *engine)
-{
-	uint64_t spent_ns;
-
-	return open_handle(f, address, job, options, engine, &spent_ns);
+	rc = fpisa_open_transport(f, to.s_addr, port, spent_ns);
+	return fpisa_finish_open(out, f, NULL, rc);
 }
 
 int fpisa_mem_open_handle(struct fpisa **out, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
@@ -102,7 +93,78 @@ int fpisa_mem_open_handle(struct fpisa **out, struct fpisa_mem *m, uint32_t rank
 	f->local_port = 0;
 	snprintf(f->peer, sizeof(f->peer), "mem");
 	rc = fpisa_mem_open(&f->t, m, rank, &f->job, &f->token);
-	return finish_open(out, f, engine, rc);
+	return fpisa_finish_open(out, f, engine, rc);
+}
+
+int fpisa_hold_open(struct fpisa **out, const char *peer, uint32_t rank, uint32_t type, uint32_t mode,
+		    const struct fpisa_options *options, struct fpisa_engine *engine)
+{
+	struct fpisa *f;
+	int rc = fpisa_new(&f, options);
+
+	if (rc)
+		return rc;
+	snprintf(f->peer, sizeof(f->peer), "%s", peer);
+	/* What calls are checked by, and a broadcast goes by; WELCOME has the same. */
+	f->hello.rank = (uint16_t)rank;
+	f->hello.format = (uint8_t)type;
+	f->hello.mode = (uint8_t)mode;
+	f->format = fpisa_format_of((uint8_t)type);
+	f->held = FPISA_HELD_JOB;
+	rc = fpisa_finish_open(out, f, engine, 0);
+	if (rc)
+		return rc;
+	f->error = 0;
+	/* Callers sleep until requests leave: the engine's thread is the only one that moves them. */
+	f->shared.driven = 1;
+	return 0;
+}
+
+static void close_transport(struct fpisa *f)
+{
+	fpisa_fork_hold();
+	if (f->t)
+		f->t->ops->close(f->t);
+	f->t = NULL;
+	fpisa_fork_release();
+}
+
+int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t local_port)
+{
+	uint64_t spent_ns;
+	int rc;
+
+	if (f->t && f->local_port == local_port)
+		return 0;
+	close_transport(f);
+	fpisa_lock(&f->shared.lock);
+	f->local_port = local_port;
+	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa((struct in_addr){address}));
+	if (port != FPISA_PORT)
+		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
+	fpisa_unlock(&f->shared.lock);
+	rc = fpisa_open_transport(f, address, port, &spent_ns);
+	return rc;
+}
+
+void fpisa_hold_join(struct fpisa *f, uint32_t job, uint64_t token)
+{
+	int rc;
+
+	fpisa_lock(&f->shared.lock);
+	if (!f->error) {
+		f->job = job;
+		f->token = token;
+		rc = fpisa_join_begin(f);
+		if (rc) {
+			fpisa_poison(f, rc);
+		} else {
+			f->held = FPISA_HELD_RANKS;
+			fpisa_shared_unwatch(&f->shared);
+			fpisa_background_resume(f);
+		}
+	}
+	fpisa_unlock(&f->shared.lock);
 }
 
 /* Of a handle that was entered. A shared one's other callers have left before, and meanwhile none comes in. */
@@ -155,7 +217,7 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
 	int rc;
 
 	fpisa_missing_at_join = 0;
-	rc = open_handle(f, address, job, options, NULL, &spent_ns);
+	rc = open_handle(f, address, job, options, &spent_ns);
 	return rc ? rc : finish_connect(f, spent_ns);
 }
 
@@ -179,19 +241,6 @@ int fpisa_rejoin(struct fpisa *f)
 		f->shared.failed = 0;
 		rc = join(f, 0);
 	}
-	fpisa_leave(f);
-	return rc;
-}
-
-int fpisa_join_job(struct fpisa *f, uint32_t job, uint64_t token)
-{
-	int rc = fpisa_enter_to_block(f);
-
-	if (rc)
-		return rc;
-	f->job = job;
-	f->token = token;
-	rc = f->shared.failed ? fpisa_poisoned(f) : join(f, 0);
 	fpisa_leave(f);
 	return rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Handles whose requests one progress engine moves, and fpisa_connect() in two parts: fpisa_rejoin() is the second, or
- * fpisa_join_job() of who learns job and token later, and until then all else returns -ENOTCONN. Arguments and errors are those of fpisa.h; without an engine the
- * handle has one of its own if options.progress is set, else none. The engine is stopped after its handles are closed.
+ * What groups and tests have beside fpisa.h, whose arguments and errors these are. A handle that is opened joins by fpisa_rejoin(), and
+ * until then all else returns -ENOTCONN; without an engine it has one of its own if options.progress is set, else none.
+ * The engine is stopped after its handles are closed.
  */
 #ifndef FPISA_API_H
 #define FPISA_API_H
@@ -10,21 +10,31 @@
 #include "base/engine.h"
 #include "fpisa.h"
 
-int fpisa_open(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options,
-	       struct fpisa_engine *engine);
-int fpisa_join_job(struct fpisa *f, uint32_t job, uint64_t token);
+/* *spent_ns: what it took of the deadline. */
+int fpisa_open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint64_t *spent_ns);
+
+/* A new handle has its transport, or none yet, or rc says why not: share it and hand it out, or close it. */
+int fpisa_finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc);
+
 int fpisa_mem_open_handle(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
 			  struct fpisa_engine *engine);
 
-/* As fpisa_start() of a call that fpisa_wait() follows at once: nobody else is to move it, or to be told of its end. */
-int fpisa_start_to_wait(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request);
+/*
+ * As fpisa_start(), of the group's call of this number, whose tag is the digest of its calls so far. to_wait: fpisa_wait() follows at
+ * once, so nobody else is to move it, or to be told of its end. *request is the caller's unless on_done is set.
+ */
+int fpisa_start_numbered(struct fpisa *f, const struct fpisa_call *call, uint64_t number, int to_wait,
+			 struct fpisa_request **request);
 
 /*
  * `bytes` of data, any number of them, from rank `root` to all, by a handle of FPISA_INT32: a sum to which the others give
- * zeros. Root's own data is not written. All ranks say the same bytes and root, else -EPROTO. to_wait: as
- * of fpisa_start_to_wait().
+ * zeros. Root's own data is not written. All ranks say the same bytes, root and tag, else -EPROTO: fpisa_broadcast_tag()
+ * tells broadcasts apart whose lengths round up to the same number of words. number, to_wait: as of
+ * fpisa_start_numbered().
  */
-int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, int to_wait,
-			  struct fpisa_request **request);
+int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, uint64_t tag, uint64_t number,
+			  int to_wait, struct fpisa_request **request);
+uint64_t fpisa_broadcast_tag(uint64_t bytes, uint32_t root);
+uint64_t fpisa_broadcast_words(uint64_t bytes); /* elements of that sum */
 
 #endif

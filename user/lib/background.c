@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include "background.h"
 #include "handle.h"
+#include "hold.h"
 #include "outcome.h"
 #include "progress.h"
 
@@ -22,16 +23,16 @@ void fpisa_background_resume(struct fpisa *f)
 
 	if (s->joining || f->error)
 		return;
-	if (s->driven) {
+	if (s->driven && !f->held) {
 		if (s->asleep && fpisa_next_turn(f) < s->until_ns)
 			fpisa_shared_wake(s);
 		return;
 	}
-	if (!f->oldest && !s->watched) {
+	if (!f->oldest && !s->watched && !f->held) {
 		s->until_ns = FPISA_NEVER;
 		return;
 	}
-	at = fpisa_transport_more(f->t, f->taken) || !TAILQ_EMPTY(&f->ended) ? 0 : fpisa_next_turn(f);
+	at = (!f->held && fpisa_transport_more(f->t, f->taken)) || !TAILQ_EMPTY(&f->ended) ? 0 : fpisa_next_turn(f);
 	rc = fpisa_shared_watch(s, at);
 	if (rc)
 		fpisa_poison(f, rc);
@@ -50,10 +51,12 @@ static void call_back(struct fpisa *f)
 		s->calling = 1;
 		fpisa_unlock(&s->lock);
 		r->on_done(r->arg, rc, r->flags);
-		fpisa_request_free(r);
-		if (f->inherited)
+		if (f->inherited) {
+			fpisa_request_free(r);
 			return;
+		}
 		fpisa_lock(&s->lock);
+		fpisa_request_free(r);
 		s->calling = 0;
 	}
 	pthread_cond_broadcast(&s->changed);
@@ -65,7 +68,9 @@ void fpisa_background_run(struct fpisa_engine_item *item)
 	struct fpisa_shared *s = &f->shared;
 
 	fpisa_lock(&s->lock);
-	for (int i = 0; i < TURNS && s->watched; i++) {
+	if (f->held && !f->error)
+		fpisa_hold_turn(f);
+	for (int i = 0; i < TURNS && s->watched && !f->held; i++) {
 		fpisa_advance(f, NULL, 0);
 		if (f->inherited || !fpisa_transport_more(f->t, f->taken))
 			break;

@@ -84,50 +84,38 @@ static int may_start(const struct fpisa *f)
 	return rc ? rc : f->error ? fpisa_poisoned(f) : 0;
 }
 
-/* What a failure takes of an array in place. A call of one chunk fails before its result comes. */
-static int prepare_in_place(struct fpisa_request *r)
-{
-	const struct fpisa *f = r->f;
-
-	if (f->restore) {
-		/* By place, so that what no result overwrites costs address space alone. */
-		r->kept = malloc(array_size(f, r->count));
-		return !r->kept;
-	}
-	if (r->chunks == 1 || r->op == FPISA_MIN || r->op == FPISA_MAX)
-		return 0;
-	r->unclean = fpisa_unclean_new(r->send, r->count, f->hello.elements, f->format);
-	return !r->unclean;
-}
-
 /* A request like `what`, which has its arrays, their size and the operation. It may not be done when this returns. */
-static int begin(struct fpisa *f, const struct fpisa_request *what, uint64_t tag, struct fpisa_request **request)
+static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa_request **request)
 {
 	struct fpisa_request *r = malloc(sizeof(*r));
-	int rc;
+	int rc = 0;
 
 	if (!r)
 		return fpisa_fail(-ENOMEM, "no memory for a request");
 	*r = *what;
 	r->f = f;
-	r->first = f->end;
-	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
-	if (r->send && r->send == r->recv && prepare_in_place(r)) {
-		free(r);
-		return fpisa_fail(-ENOMEM, "no memory for a call in place of %zu elements%s", (size_t)what->count,
-				  f->restore ? " (options.restore)" : "");
+	/* By place, so that what no result overwrites costs address space alone. */
+	if (f->restore && r->send && r->send == r->recv) {
+		r->kept = malloc(array_size(f, r->count));
+		rc = r->kept ? 0 : fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", (size_t)r->count);
 	}
-	r->left = r->chunks;
-	r->call = f->calls++;
-	r->mode = f->hello.mode;
-	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, r->operand, r->count, tag);
-	f->digest = r->digest;
-	f->end += r->chunks;
+	r->left = 1;
+	if (!rc && !f->held)
+		rc = fpisa_request_place(r);
+	if (rc) {
+		r->number = 0; /* the next call gets it */
+		fpisa_request_free(r);
+		return rc;
+	}
 	TAILQ_INSERT_TAIL(&f->requests, r, link);
 	if (!f->oldest)
 		fpisa_set_oldest(f, r);
-	fpisa_window_start(&f->window, r);
 	fpisa_tick(f, fpisa_now(), 0);
+	if (f->held) {
+		fpisa_background_resume(f);
+		*request = r;
+		return 0;
+	}
 	/* If it fails, its caller is told by this. */
 	r->told = 1;
 	rc = fpisa_send(f);
@@ -144,7 +132,8 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, uint64_t tag
 }
 
 /* A blocking call begins and waits in one go. */
-static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, struct fpisa_request **request)
+static int start(struct fpisa *f, const struct fpisa_call *c, uint64_t number, int blocking,
+		 struct fpisa_request **request)
 {
 	struct fpisa_request what = {.send = c->send,
 				     .recv = c->recv,
@@ -152,6 +141,8 @@ static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, stru
 				     .bytes = c->count * f->format.bytes,
 				     .op = (uint8_t)c->op,
 				     .root = -1,
+				     .tag = c->tag,
+				     .number = number,
 				     .blocking = blocking,
 				     .on_done = c->on_done,
 				     .arg = c->arg,
@@ -160,18 +151,30 @@ static int start(struct fpisa *f, const struct fpisa_call *c, int blocking, stru
 
 	if (!rc)
 		rc = check_call(f, c, &what.operand);
-	return rc ? rc : begin(f, &what, c->tag, request);
+	return rc ? rc : begin(f, &what, request);
 }
 
-int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, int to_wait,
-			  struct fpisa_request **request)
+uint64_t fpisa_broadcast_tag(uint64_t bytes, uint32_t root)
+{
+	return fpisa_digest_word(fpisa_digest_word(BROADCAST_TAG, bytes), root);
+}
+
+uint64_t fpisa_broadcast_words(uint64_t bytes)
+{
+	return bytes ? (bytes + 3) / 4 : 1;
+}
+
+int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t root, uint64_t tag, uint64_t number,
+			  int to_wait, struct fpisa_request **request)
 {
 	const int here = root == f->hello.rank;
 	struct fpisa_request what = {.send = here && bytes ? data : NULL,
 				     .recv = !here && bytes ? data : NULL,
-				     .count = bytes ? (bytes + 3) / 4 : 1,
+				     .count = fpisa_broadcast_words(bytes),
 				     .bytes = bytes ? bytes : 4,
 				     .op = FPISA_SUM,
+				     .tag = tag,
+				     .number = number,
 				     .root = (int)root,
 				     .blocking = to_wait};
 	int rc = to_wait ? fpisa_enter_to_block(f) : fpisa_enter(f);
@@ -179,9 +182,8 @@ int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t 
 	if (rc)
 		return rc;
 	rc = may_start(f);
-	/* What equal numbers of words do not tell apart the tag does. */
 	if (!rc)
-		rc = begin(f, &what, fpisa_digest_word(fpisa_digest_word(BROADCAST_TAG, bytes), root), request);
+		rc = begin(f, &what, request);
 	fpisa_leave(f);
 	return rc;
 }
@@ -204,20 +206,21 @@ int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_req
 	if (c.on_done && !f->shared.engine)
 		rc = fpisa_fail(-EINVAL, "call.on_done is set; it is called by the thread of options.progress alone");
 	if (!rc)
-		rc = start(f, &c, 0, &r);
+		rc = start(f, &c, 0, 0, &r);
 	fpisa_leave(f);
 	if (!rc && !c.on_done)
 		*request = r;
 	return rc;
 }
 
-int fpisa_start_to_wait(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request)
+int fpisa_start_numbered(struct fpisa *f, const struct fpisa_call *call, uint64_t number, int to_wait,
+			 struct fpisa_request **request)
 {
-	int rc = fpisa_enter_to_block(f);
+	int rc = to_wait ? fpisa_enter_to_block(f) : fpisa_enter(f);
 
 	if (rc)
 		return rc;
-	rc = start(f, call, 1, request);
+	rc = start(f, call, number, to_wait, request);
 	fpisa_leave(f);
 	return rc;
 }
@@ -341,7 +344,7 @@ int fpisa_allreduce_op(struct fpisa *f, const void *send, void *recv, size_t cou
 
 	if (rc)
 		return rc;
-	rc = start(f, &c, 1, &r);
+	rc = start(f, &c, 0, 1, &r);
 	if (!rc) {
 		wait_for(r);
 		rc = release(&r, flags);

@@ -12,6 +12,7 @@
 #include "base/engine.h"
 #include "fpisa/format.h"
 #include "group.h"
+#include "hold.h"
 
 #define DEFAULT_JOIN_MS 10000
 
@@ -101,7 +102,7 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 		*out = g;
 		return 0;
 	}
-	fpisa_link_stop(&g->link, 0);
+	fpisa_link_stop(&g->link);
 	fpisa_missing_at_join = g->link.missing;
 	fpisa_engine_stop(g->engine);
 	free(g);
@@ -122,146 +123,94 @@ static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t t
 	};
 }
 
-/* The manager names a port; one that another socket has it replaces by another. */
-static int bind_port(struct fpisa_group *g, struct fpisa_link_job *j, struct fpisa **f)
+/* AF_XDP takes an interface's first queue: one handle of the group has it, the others go by UDP beside it. */
+static uint32_t transport_of(const struct fpisa_group *g)
 {
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (g->link.job[k].handle)
+			return FPISA_TRANSPORT_UDP;
+	return g->options.transport;
+}
+
+/* Under the lock, as what follows. */
+static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
+{
+	const struct fpisa_options o = {.size = sizeof(o),
+					.transport = transport_of(g),
+					.overflow = g->options.overflow,
+					.restore = g->options.restore,
+					.all_ranks = 1,
+					.timeout_ms = g->options.timeout_ms ? g->options.timeout_ms : FPISA_FOREVER};
+	const char *peer = inet_ntoa(g->link.to[0].sin_addr);
+	/* The default of `fpisa job add`. */
+	uint32_t mode = j->asked.mode ? j->asked.mode : FPISA_MODE_FPISA;
+	struct fpisa *f;
+	int rc = fpisa_hold_open(&f, peer, g->link.join.rank, j->asked.format, mode, &o, g->engine);
+
+	if (!rc && g->link.events >= 0)
+		rc = fpisa_shared_events_with(f, g->link.events);
+	if (!rc)
+		j->handle = f;
+	return rc;
+}
+
+/* The first call of a type: the others are asked for a job, or told that there can be none. */
+static int ask(struct fpisa_group *g, struct fpisa_link_job *j, uint32_t type)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_ASK);
 	struct fpisa_link *l = &g->link;
-	const struct fpisa_manager_bind b = j->bind;
-	struct fpisa_options o = {.size = sizeof(o),
-				  .local_port = b.port,
-				  .transport = g->options.transport,
-				  .overflow = g->options.overflow,
-				  .restore = g->options.restore,
-				  .all_ranks = 1,
-				  .timeout_ms = FPISA_FOREVER};
-	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_BOUND);
-	char aggregator[32];
 	int rc;
 
-	j->state = FPISA_LINK_JOB_BOUND;
-	pthread_mutex_unlock(&l->lock);
-	if (*f && (*f)->local_port != b.port) {
-		fpisa_close(*f);
-		*f = NULL;
-	}
-	snprintf(aggregator, sizeof(aggregator), "%s:%u", inet_ntoa((struct in_addr){b.address}), b.aggregator);
-	rc = *f ? 0 : fpisa_open(f, aggregator, 0, &o, g->engine);
-	pthread_mutex_lock(&l->lock);
-	if (rc && rc != -EADDRINUSE)
+	j->asked = spec_of(g, type);
+	j->asked_ns = fpisa_now();
+	rc = make_handle(g, j);
+	if (rc) {
+		fpisa_link_job_failed(l, j, rc, fpisa_error());
 		return rc;
-	m.bind = (struct fpisa_manager_bind){.index = b.index, .port = b.port, .taken = rc != 0};
+	}
+	j->state = FPISA_LINK_JOB_ASKED;
+	m.ask.index = (uint32_t)(j - l->job);
+	m.ask.spec = j->asked;
 	fpisa_link_send(l, &m);
 	return 0;
 }
 
-/* Under the lock, which waits let go of. 0 with a handle that has its port: the job is given. */
-static int ask(struct fpisa_group *g, uint32_t index, const struct fpisa_manager_spec *spec, struct fpisa **f)
+/* The job of a type, or the next one that is free: there are as many as types. */
+static struct fpisa_link_job *job_of(struct fpisa_link *l, uint32_t type)
 {
-	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_ASK);
-	struct fpisa_link_job *j = &g->link.job[index];
-	int rc = 0;
+	struct fpisa_link_job *j = l->job;
 
-	j->asked = *spec;
-	j->asked_ns = fpisa_now();
-	j->state = FPISA_LINK_JOB_ASKED;
-	m.ask.index = index;
-	m.ask.spec = *spec;
-	fpisa_link_send(&g->link, &m);
-	while (!rc && !g->link.error) {
-		switch (j->state) {
-		case FPISA_LINK_JOB_BIND:
-			rc = bind_port(g, j, f);
-			break;
-		case FPISA_LINK_JOB_GIVEN:
-			return 0;
-		case FPISA_LINK_JOB_REFUSED:
-			return fpisa_fail(j->error, "%s", j->sentence);
-		default:
-			fpisa_link_wait_job(&g->link, j, j->state);
-		}
-	}
-	if (rc)
-		return rc;
-	/* Who has heard it before us may have left by now. */
-	if (j->state == FPISA_LINK_JOB_REFUSED)
-		return fpisa_fail(j->error, "%s", j->sentence);
-	return fpisa_fail(g->link.error, "%s", g->link.sentence);
+	_Static_assert(FPISA_FORMAT_END - 1 <= FPISA_MANAGER_JOBS, "a job a type");
+	while (j->asked.format && j->asked.format != type)
+		j++;
+	return j;
 }
 
-/* From here on the group's end is the handle's. */
-static int join_job(struct fpisa_group *g, uint32_t index, struct fpisa *f)
-{
-	struct fpisa_link_job *j = &g->link.job[index];
-	int rc;
-
-	pthread_mutex_lock(&g->link.lock);
-	j->handle = f;
-	if (g->link.error)
-		fpisa_handle_fail(f, g->link.error, g->link.missing, g->link.sentence);
-	rc = g->link.events >= 0 ? fpisa_shared_events_with(f, g->link.events) : 0;
-	pthread_mutex_unlock(&g->link.lock);
-	/* Others may compute before they make this call; a deadline of their death is the manager's to keep. */
-	if (!rc)
-		rc = fpisa_join_job(f, j->job.job, j->job.token);
-	if (!rc && g->options.timeout_ms)
-		f->timeout_ns = g->options.timeout_ms * 1000000ull;
-	if (rc) {
-		pthread_mutex_lock(&g->link.lock);
-		j->handle = NULL;
-		pthread_mutex_unlock(&g->link.lock);
-	}
-	return rc;
-}
-
-/* Under the lock, free while others are waited for. */
-static int make_job(struct fpisa_group *g, uint32_t index, const struct fpisa_manager_spec *spec, struct fpisa **out)
+int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 {
 	struct fpisa_link *l = &g->link;
-	struct fpisa *f = NULL;
-	int rc;
+	struct fpisa_link_job *j = job_of(l, type);
+	int untold = j->error && !j->told;
 
-	g->making = &l->job[index];
-	rc = ask(g, index, spec, &f);
-	pthread_mutex_unlock(&l->lock);
-	if (!rc)
-		rc = join_job(g, index, f);
-	if (rc)
-		fpisa_close(f);
-	else
-		*out = f;
-	pthread_mutex_lock(&l->lock);
-	g->making = NULL;
-	pthread_cond_broadcast(&l->changed);
-	return rc;
-}
+	*out = NULL;
+	if (untold) {
+		/* Before all else: ranks that have heard it may have left or died of it. */
+		j->asked = spec_of(g, type);
+		j->state = FPISA_LINK_JOB_REFUSED;
+		j->told = 1;
+	} else if (l->error) {
+		return fpisa_fail(l->error, "%s", l->sentence);
+	}
+	if (j->error)
+		return fpisa_fail(j->error, "%s", j->sentence);
+	if (j->state == FPISA_LINK_JOB_NONE) {
+		int rc = ask(g, j, type);
 
-/* Under the lock, as the next: the first job of a type, 0: of any, that has its handle; NULL: none has. */
-static const struct fpisa_link_job *job_of(const struct fpisa_group *g, uint32_t type)
-{
-	const struct fpisa_link_job *j = g->link.job;
-
-	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (j[k].handle && &j[k] != g->making && (!type || j[k].asked.format == type))
-			return &j[k];
-	return NULL;
-}
-
-/* Until no other thread makes a job. */
-static void wait_for_others(struct fpisa_group *g)
-{
-	while (g->making)
-		pthread_cond_wait(&g->link.changed, &g->link.lock);
-}
-
-/* What waits for other ranks would keep callbacks from moving the requests that these wait for. */
-static int refuse_inside(const struct fpisa_group *g)
-{
-	if (!fpisa_engine_inside(g->engine))
-		return 0;
-	return fpisa_fail(-EBUSY,
-			  "%s: callbacks run on the thread that moves requests, and may not wait for other ranks, as the "
-			  "first call of a type does; make it in another thread",
-			  g->link.peer);
+		if (rc)
+			return rc;
+	}
+	*out = j->handle;
+	return 0;
 }
 
 int fpisa_group_refuse_inherited(const struct fpisa_group *g)
@@ -271,57 +220,37 @@ int fpisa_group_refuse_inherited(const struct fpisa_group *g)
 	return fpisa_fail(-ECHILD, "%s: it belongs to the process that joined it, and this is a child", g->link.peer);
 }
 
-int fpisa_group_first_type(struct fpisa_group *g, uint32_t *type)
+int fpisa_group_refuse_inside(const struct fpisa_group *g)
 {
-	const struct fpisa_link_job *j;
-	int rc = refuse_inside(g);
-
-	if (rc)
-		return rc;
-	pthread_mutex_lock(&g->link.lock);
-	wait_for_others(g);
-	j = job_of(g, 0);
-	*type = j ? j->asked.format : FPISA_FLOAT32;
-	pthread_mutex_unlock(&g->link.lock);
-	return 0;
+	if (!fpisa_engine_inside(g->engine))
+		return 0;
+	return fpisa_fail(-EBUSY,
+			  "%s: callbacks run on the thread that moves requests, and may not wait for one; wait in another "
+			  "thread",
+			  g->link.peer);
 }
 
-int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
+int fpisa_group_first_type(struct fpisa_group *g, uint32_t *type)
 {
-	struct fpisa_manager_spec spec = spec_of(g, type);
 	struct fpisa_link *l = &g->link;
-	const struct fpisa_link_job *there;
-	uint32_t k = 0;
-	int rc = 0;
+	const uint64_t timeout_ns = g->options.timeout_ms * 1000000ull;
+	const struct timespec until = fpisa_link_at(fpisa_now() + timeout_ns);
+	int k = 0, rc = 0;
 
-	if (!type || type >= FPISA_FORMAT_END)
-		return fpisa_fail(-EINVAL, "%s: type is %u; it must be an enum fpisa_dtype", g->link.peer, type);
-	*out = NULL;
-	pthread_mutex_lock(&l->lock);
-	there = job_of(g, type);
-	if (!there)
-		rc = refuse_inside(g);
-	if (!there && !rc) {
-		wait_for_others(g);
-		there = job_of(g, type);
+	*type = FPISA_FLOAT32;
+	while (k < FPISA_MANAGER_JOBS && !rc && !l->error && l->job[k].asked.format) {
+		if (l->job[k].error) {
+			k++;
+		} else if (l->job[k].state == FPISA_LINK_JOB_GIVEN) {
+			*type = l->job[k].asked.format;
+			break;
+		} else if (!timeout_ns) {
+			pthread_cond_wait(&l->changed, &l->lock);
+		} else if (pthread_cond_timedwait(&l->changed, &l->lock, &until)) {
+			rc = fpisa_fail(-ETIMEDOUT, "%s: the group's first call got no job in %u ms, and the barrier goes by that",
+					l->peer, g->options.timeout_ms);
+		}
 	}
-	while (k < FPISA_MANAGER_JOBS && l->job[k].state != FPISA_LINK_JOB_NONE)
-		k++;
-	if (!rc && !there && k < FPISA_MANAGER_JOBS && l->job[k].error) {
-		/* Before all else: who has heard it may have left or died of it. */
-		l->job[k].state = FPISA_LINK_JOB_REFUSED;
-		rc = fpisa_fail(l->job[k].error, "%s", l->job[k].sentence);
-	} else if (!rc && l->error) {
-		rc = fpisa_fail(l->error, "%s", l->sentence);
-	} else if (there) {
-		*out = there->handle;
-	} else if (!rc && k == FPISA_MANAGER_JOBS) {
-		rc = fpisa_fail(-ENOSPC, "%s: it has had its %d jobs, those included that were refused", l->peer,
-				FPISA_MANAGER_JOBS);
-	} else if (!rc) {
-		rc = make_job(g, k, &spec, out);
-	}
-	pthread_mutex_unlock(&l->lock);
 	return rc;
 }
 
@@ -353,26 +282,6 @@ int fpisa_group_eventfd(struct fpisa_group *g)
 
 /* -- leaving ----------------------------------------------------------------------------- */
 
-/* Those that have all of their results, whoever has asked for them. */
-static uint64_t completed(const struct fpisa_group *g)
-{
-	uint64_t calls = g->link.calls;
-
-	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
-		struct fpisa *f = g->link.job[k].handle;
-		const struct fpisa_request *r;
-		int locked;
-
-		if (!f || f->inherited)
-			continue;
-		locked = fpisa_look(f);
-		TAILQ_FOREACH(r, &f->requests, link)
-			calls -= r->left != 0;
-		fpisa_look_away(f, locked);
-	}
-	return calls;
-}
-
 void fpisa_group_leave(struct fpisa_group *g)
 {
 	struct fpisa *f[FPISA_MANAGER_JOBS];
@@ -381,7 +290,7 @@ void fpisa_group_leave(struct fpisa_group *g)
 		return;
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		f[k] = g->link.job[k].handle;
-	fpisa_link_stop(&g->link, completed(g));
+	fpisa_link_stop(&g->link);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		fpisa_close(f[k]);
 	fpisa_engine_stop(g->engine);

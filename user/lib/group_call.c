@@ -2,7 +2,10 @@
 /* The public functions of fpisa.h on calls of groups. */
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include "api.h"
+#include "fpisa/format.h"
+#include "fpisa/slot.h"
 #include "group.h"
 
 #define BARRIER_TAG 0x7265697272616270ull
@@ -15,39 +18,83 @@ static int enter(struct fpisa_group *g)
 	return rc ? rc : fpisa_group_refuse_inherited(g);
 }
 
-/* A call of this type begins: its handle. Whatever this returns, leave() follows. */
-static int begin(struct fpisa_group *g, uint32_t type, struct fpisa **f)
+/* What a broadcast has beside the call, which is a sum of words. */
+struct broadcast {
+	void *data;
+	uint64_t bytes;
+	uint32_t root;
+};
+
+static uint64_t operand_of(const struct fpisa_call *c)
 {
-	/* Before it waits for ranks that may have left: the job, too, is of this call. */
-	fpisa_link_call(&g->link);
-	return fpisa_group_handle(g, type, f);
+	uint64_t operand = 0;
+
+	if (c->op == FPISA_SCALE)
+		memcpy(&operand, &c->factor, sizeof(operand));
+	return operand;
 }
 
-/* It has been started, or not. */
-static int leave(struct fpisa_group *g, int rc)
+/*
+ * Under the lock: the next call of the group. It gets a number if all ranks make it, that is, unless its arguments are wrong; one
+ * of a type that is refused gets one too, for other ranks may hear of that later.
+ */
+static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct broadcast *b, int to_wait,
+		      struct fpisa_request **request)
 {
+	struct fpisa_link *l = &g->link;
+	const uint64_t number = l->calls + 1,
+		       digest = fpisa_digest(l->digest, FPISA_CALL_ALLREDUCE, (uint8_t)c->type, (uint8_t)c->op, operand_of(c),
+					     c->count, c->tag);
+	struct fpisa_standing s = {.error = 1};
+	struct fpisa *f;
+	int rc;
+
+	fpisa_link_call(l);
+	rc = fpisa_group_handle(g, c->type, &f);
+	c->tag = digest;
+	if (!rc) {
+		rc = b ? fpisa_broadcast_start(f, b->data, b->bytes, b->root, digest, number, to_wait, request) :
+			 fpisa_start_numbered(f, c, number, to_wait, request);
+		if (rc)
+			fpisa_handle_standing(f, &s);
+	}
+	if (!rc || (!l->error && s.error)) {
+		l->calls = number;
+		l->digest = digest;
+	}
+	return rc;
+}
+
+/* The same, of a group that the caller has entered. */
+static int start(struct fpisa_group *g, struct fpisa_call *c, const struct broadcast *b, int to_wait,
+		 struct fpisa_request **request)
+{
+	int rc = 0;
+
+	if (!c->type || c->type >= FPISA_FORMAT_END)
+		return fpisa_fail(-EINVAL, "%s: type is %u; it must be an enum fpisa_dtype", g->link.peer, c->type);
+	if (to_wait)
+		rc = fpisa_group_refuse_inside(g);
 	if (rc)
-		fpisa_link_call_failed(&g->link);
+		return rc;
+	pthread_mutex_lock(&g->link.lock);
+	rc = start_next(g, c, b, to_wait, request);
+	pthread_mutex_unlock(&g->link.lock);
 	return rc;
 }
 
 /* One that waits for its end. */
-static int run(struct fpisa_group *g, const struct fpisa_call *c, uint32_t *flags)
+static int run(struct fpisa_group *g, struct fpisa_call *c, uint32_t *flags)
 {
 	struct fpisa_request *r = NULL;
-	struct fpisa *f = NULL;
-	int rc = enter(g);
+	int rc = start(g, c, NULL, 1, &r);
 
-	if (rc)
-		return rc;
-	rc = begin(g, c->type, &f);
-	rc = leave(g, rc ? rc : fpisa_start_to_wait(f, c, &r));
 	return rc ? rc : fpisa_wait(&r, flags);
 }
 
 int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request)
 {
-	struct fpisa *f = NULL;
+	struct fpisa_request *r = NULL;
 	struct fpisa_call c;
 	int rc;
 
@@ -58,20 +105,22 @@ int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, stru
 		rc = fpisa_given(request, "the place of the request");
 	if (!rc)
 		rc = enter(g);
-	if (rc)
-		return rc;
-	c.size = sizeof(c);
-	rc = begin(g, c.type, &f);
-	return leave(g, rc ? rc : fpisa_start(f, &c, request));
+	if (!rc)
+		rc = start(g, &c, NULL, 0, &r);
+	/* Of one with on_done the request is the library's, and may be gone by now. */
+	if (!rc && !c.on_done)
+		*request = r;
+	return rc;
 }
 
 int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  enum fpisa_operation op, double factor, uint32_t *flags)
 {
-	const struct fpisa_call c = {
+	struct fpisa_call c = {
 		.size = sizeof(c), .send = send, .recv = recv, .count = count, .type = type, .op = op, .factor = factor};
+	int rc = enter(g);
 
-	return run(g, &c, flags);
+	return rc ? rc : run(g, &c, flags);
 }
 
 int fpisa_group_barrier(struct fpisa_group *g)
@@ -86,16 +135,25 @@ int fpisa_group_barrier(struct fpisa_group *g)
 			       .tag = BARRIER_TAG};
 	int rc = enter(g);
 
-	/* By a job that there is already, of whatever type. */
 	if (!rc)
-		rc = fpisa_group_first_type(g, &c.type);
+		rc = fpisa_group_refuse_inside(g);
+	if (rc)
+		return rc;
+	/* By a job that there is already, of whatever type. */
+	pthread_mutex_lock(&g->link.lock);
+	rc = fpisa_group_first_type(g, &c.type);
+	pthread_mutex_unlock(&g->link.lock);
 	return rc ? rc : run(g, &c, NULL);
 }
 
 static int broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root, int to_wait,
 		     struct fpisa_request **request)
 {
-	struct fpisa *f = NULL;
+	const struct broadcast b = {.data = data, .bytes = bytes, .root = root};
+	struct fpisa_call c = {.type = FPISA_INT32,
+			       .op = FPISA_SUM,
+			       .count = fpisa_broadcast_words(bytes),
+			       .tag = fpisa_broadcast_tag(bytes, root)};
 	int rc = fpisa_given(g, "the group");
 
 	if (!rc && bytes)
@@ -107,10 +165,7 @@ static int broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t r
 		rc = fpisa_fail(-EINVAL, "%s: %zu bytes; a broadcast has at most 2^42", g->link.peer, bytes);
 	if (!rc)
 		rc = enter(g);
-	if (rc)
-		return rc;
-	rc = begin(g, FPISA_INT32, &f);
-	return leave(g, rc ? rc : fpisa_broadcast_start(f, data, bytes, root, to_wait, request));
+	return rc ? rc : start(g, &c, &b, to_wait, request);
 }
 
 int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes, uint32_t root,

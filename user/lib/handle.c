@@ -210,6 +210,34 @@ int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *
 	return 0;
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return !a || (b && b < a) ? b : a;
+}
+
+void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
+{
+	const struct fpisa_request *r;
+	const struct fpisa_window_slot *slot;
+	int locked = fpisa_look(f);
+
+	*s = (struct fpisa_standing){.error = f->error, .first_unfinished = f->unfinished};
+	snprintf(s->message, sizeof(s->message), "%s", f->message);
+	TAILQ_FOREACH(r, &f->requests, link)
+		s->first_unfinished = least(s->first_unfinished, r->left ? r->number : 0);
+	TAILQ_FOREACH(r, &f->ended, link)
+		s->first_unfinished = least(s->first_unfinished, r->left ? r->number : 0);
+	r = f->oldest;
+	if (r) {
+		s->number = r->number;
+		s->tag = r->tag;
+		s->stuck_ns = f->result_ns > f->waiting_ns ? f->result_ns : f->waiting_ns;
+		slot = f->held ? NULL : fpisa_window_oldest(&f->window);
+		s->missing = slot ? slot->live & ~slot->bitmap : f->joining.missing;
+	}
+	fpisa_look_away(f, locked);
+}
+
 /* What was in flight over a long gap is no measure of the round trip. */
 void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns)
 {

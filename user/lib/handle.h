@@ -22,6 +22,20 @@
 #include "transport/transport.h"
 #include "window.h"
 
+/* Requests of a handle are held back until it has joined; hold.h. */
+enum fpisa_held {
+	FPISA_HELD_NOT,
+	FPISA_HELD_JOB,	  /* its job is not there yet */
+	FPISA_HELD_RANKS, /* it joins */
+};
+
+/* How far a join has come. */
+struct fpisa_joining {
+	uint64_t next_ns, pause_ns; /* when the next HELLO leaves, and how long after that the one behind it */
+	uint64_t missing;	    /* ranks that have not joined, as far as is known */
+	int heard;		    /* an answer, whatever it was */
+};
+
 struct fpisa {
 	struct fpisa_fork_hook fork; /* first */
 	struct fpisa_transport *t;
@@ -36,6 +50,8 @@ struct fpisa {
 	enum fpisa_overflow overflow;
 	int restore; /* the array of a call in place that fails */
 	int all_ranks; /* a result without one of the job's ranks is an error */
+	enum fpisa_held held;
+	struct fpisa_joining joining;
 	int progress; /* it has a progress thread of its own, unless it shares one */
 	enum fpisa_transport_name transport;
 	struct fpisa_fault_rates faults;
@@ -63,6 +79,7 @@ struct fpisa {
 	int busy;			/* without one: one of its functions runs, or did in another thread at the fork */
 	int inherited;			/* it was made before this process was forked */
 	struct fpisa_requests given_up; /* of earlier joins, not released */
+	uint64_t unfinished; /* the least number in its group of a call that was released without all of its results; 0: of none */
 	int error;			/* of the handle until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
 	uint64_t missing;		/* what fpisa_missing() returns */
@@ -71,6 +88,7 @@ struct fpisa {
 	/* Atomic: other threads read them without its lock. */
 	uint64_t heard_ns;   /* the aggregator, the last time; 0: never */
 	uint64_t waiting_ns; /* since when calls or a join are under way; 0: none is */
+	uint64_t result_ns;  /* the last result */
 };
 
 /* A handle without transport, job and rank; fpisa_close() releases it. */
@@ -101,6 +119,18 @@ static inline void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r)
  * yet cannot any more. -EBUSY within its on_chunk.
  */
 int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *message);
+
+/* How a handle stands, for who looks from another thread. */
+struct fpisa_standing {
+	int error; /* with its message; 0: none */
+	char message[FPISA_MESSAGE_SIZE];
+	uint64_t number, tag; /* of its oldest request that has not all of its results; number 0: there is none, or it is no group's */
+	uint64_t first_unfinished; /* of all requests that had or have not all of their results, the least number; 0: there is none */
+	uint64_t stuck_ns; /* since when no result has come for that one; 0: there is none */
+	uint64_t missing;  /* ranks that it waits for, as far as is known */
+};
+
+void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s);
 
 /* The library works now, and has waited for up to waited_ns since the last tick. */
 void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns);

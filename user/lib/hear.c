@@ -3,9 +3,23 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include "base/clock.h"
 #include "handle.h"
+#include "hold.h"
 #include "link.h"
+
+/* The first reason counts. */
+static void fail_handle(struct fpisa_link_job *j, int error, uint64_t missing, const char *sentence)
+{
+	struct fpisa_standing s;
+
+	if (!j->handle)
+		return;
+	fpisa_handle_standing(j->handle, &s);
+	if (!s.error)
+		fpisa_handle_fail(j->handle, error, missing, sentence);
+}
 
 void fpisa_link_fail(struct fpisa_link *l, int error, uint64_t missing, const char *sentence)
 {
@@ -15,8 +29,7 @@ void fpisa_link_fail(struct fpisa_link *l, int error, uint64_t missing, const ch
 	l->missing = missing;
 	snprintf(l->sentence, sizeof(l->sentence), "%s", sentence);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (l->job[k].handle)
-			fpisa_handle_fail(l->job[k].handle, error, missing, sentence);
+		fail_handle(&l->job[k], error, missing, sentence);
 	pthread_cond_broadcast(&l->changed);
 }
 
@@ -39,14 +52,14 @@ static void take_gone(struct fpisa_link *l, const struct fpisa_manager_members *
 	fpisa_link_fail(l, -ECONNRESET, m->ranks, sentence);
 }
 
-/* Calls that it had not completed never end. */
-static void take_left(struct fpisa_link *l, const struct fpisa_manager_leave *m)
+/* Of `calls` that this rank has made, or is about to, those never end that the other one had not completed. */
+static void take_left(struct fpisa_link *l, const struct fpisa_manager_leave *m, uint64_t calls)
 {
 	char sentence[FPISA_MESSAGE_SIZE];
 
 	l->left |= 1ull << m->rank;
 	l->calls_of[m->rank] = m->calls;
-	if (l->calls <= m->calls)
+	if (calls <= m->calls)
 		return;
 	snprintf(sentence, sizeof(sentence), "%s: rank %u has left the group after %llu calls", l->peer, m->rank,
 		 (unsigned long long)m->calls);
@@ -66,16 +79,67 @@ static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusa
 {
 	char sentence[FPISA_MESSAGE_SIZE];
 	int error = fpisa_manager_error(r->reason);
+	struct fpisa_link_job *j;
 
 	snprintf(sentence, sizeof(sentence), "%s: %s", l->peer, without_name(l, r->text));
 	if (r->index == FPISA_MANAGER_NO_JOB) {
 		fpisa_link_fail(l, error, r->ranks, sentence);
 		return;
 	}
-	if (l->job[r->index].state != FPISA_LINK_JOB_NONE)
-		l->job[r->index].state = FPISA_LINK_JOB_REFUSED;
-	l->job[r->index].error = error;
-	snprintf(l->job[r->index].sentence, sizeof(sentence), "%s", sentence);
+	j = &l->job[r->index];
+	if (j->error)
+		return;
+	j->error = error;
+	snprintf(j->sentence, sizeof(sentence), "%s", sentence);
+	if (j->state == FPISA_LINK_JOB_NONE)
+		return;
+	j->state = FPISA_LINK_JOB_REFUSED;
+	j->told = 1;
+	fail_handle(j, error, r->ranks, sentence);
+}
+
+void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m)
+{
+	if (l->unsent < (int)(sizeof(l->queue) / sizeof(l->queue[0])))
+		l->queue[l->unsent++] = *m;
+	eventfd_write(l->wake, 1);
+}
+
+/* Off the lock: a socket takes time. */
+static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_BOUND);
+	struct fpisa_link_job *j = &l->job[b->index];
+	struct fpisa *f = NULL;
+	int rc;
+
+	pthread_mutex_lock(&l->lock);
+	if (j->state == FPISA_LINK_JOB_ASKED || j->state == FPISA_LINK_JOB_BOUND) {
+		j->state = FPISA_LINK_JOB_BOUND;
+		f = j->handle;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (!f)
+		return;
+	rc = fpisa_hold_bind(f, b->address, b->aggregator, b->port);
+	pthread_mutex_lock(&l->lock);
+	if (rc && rc != -EADDRINUSE) {
+		fail_handle(j, rc, 0, fpisa_error());
+	} else {
+		m.bind = (struct fpisa_manager_bind){.index = b->index, .port = b->port, .taken = rc != 0};
+		fpisa_link_send(l, &m);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
+{
+	struct fpisa_link_job *j = &l->job[m->index];
+
+	if (j->state != FPISA_LINK_JOB_BOUND)
+		return;
+	j->state = FPISA_LINK_JOB_GIVEN;
+	fpisa_hold_join(j->handle, m->job, m->token);
 }
 
 static void take_joined(struct fpisa_link *l, const struct fpisa_manager_members *m)
@@ -97,19 +161,14 @@ void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m
 	case FPISA_MANAGER_JOINED:
 		take_joined(l, &m->members);
 		break;
-	case FPISA_MANAGER_BIND:
-		l->job[m->bind.index].bind = m->bind;
-		l->job[m->bind.index].state = FPISA_LINK_JOB_BIND;
-		break;
 	case FPISA_MANAGER_JOB:
-		l->job[m->job.index].job = m->job;
-		l->job[m->job.index].state = FPISA_LINK_JOB_GIVEN;
+		take_job(l, &m->job);
 		break;
 	case FPISA_MANAGER_GONE:
 		take_gone(l, &m->members);
 		break;
 	case FPISA_MANAGER_LEFT:
-		take_left(l, &m->leave);
+		take_left(l, &m->leave, l->calls);
 		break;
 	case FPISA_MANAGER_REFUSED:
 		take_refusal(l, &m->refusal);
@@ -119,6 +178,8 @@ void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m
 	}
 	pthread_cond_broadcast(&l->changed);
 	pthread_mutex_unlock(&l->lock);
+	if (m->type == FPISA_MANAGER_BIND)
+		take_bind(l, &m->bind);
 }
 
 int fpisa_link_error(struct fpisa_link *l)
@@ -133,20 +194,35 @@ int fpisa_link_error(struct fpisa_link *l)
 
 void fpisa_link_call(struct fpisa_link *l)
 {
-	pthread_mutex_lock(&l->lock);
-	l->calls++;
 	for (uint32_t r = 0; r < l->join.size; r++)
 		if (l->left >> r & 1) {
 			struct fpisa_manager_leave again = {.rank = r, .calls = l->calls_of[r]};
 
-			take_left(l, &again);
+			take_left(l, &again, l->calls + 1);
 		}
-	pthread_mutex_unlock(&l->lock);
 }
 
-void fpisa_link_call_failed(struct fpisa_link *l)
+/* What it says of itself is for the others' terminals. */
+struct fpisa_manager_message fpisa_link_failed(const struct fpisa_link *l, const struct fpisa_link_job *j)
 {
-	pthread_mutex_lock(&l->lock);
-	l->calls--;
-	pthread_mutex_unlock(&l->lock);
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_FAILED);
+
+	m.refusal.reason = FPISA_MANAGER_R_failed;
+	m.refusal.index = (uint32_t)(j - l->job);
+	for (size_t i = 0; i + 1 < sizeof(m.refusal.text) && j->sentence[i]; i++)
+		m.refusal.text[i] = j->sentence[i] < ' ' || j->sentence[i] > '~' ? '?' : j->sentence[i];
+	return m;
+}
+
+void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int error, const char *sentence)
+{
+	struct fpisa_manager_message m;
+
+	j->state = FPISA_LINK_JOB_REFUSED;
+	j->error = error;
+	j->own = j->told = 1;
+	snprintf(j->sentence, sizeof(j->sentence), "%s", sentence);
+	m = fpisa_link_failed(l, j);
+	fpisa_link_send(l, &m);
+	pthread_cond_broadcast(&l->changed);
 }

@@ -117,8 +117,9 @@ static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint
 	return JOINED;
 }
 
-static int no_answer(struct fpisa *f, int heard, uint64_t missing)
+static int no_answer(struct fpisa *f)
 {
+	const uint64_t missing = f->joining.missing;
 	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
 	char names[256], cause[96] = "";
 
@@ -129,7 +130,7 @@ static int no_answer(struct fpisa *f, int heard, uint64_t missing)
 				  fpisa_rank_names(names, sizeof(names), missing), ms,
 				  f->local_port ? "; start what does not run, and see `fpisa stats` on the "
 						  "aggregator for what it refuses" : "");
-	if (heard)
+	if (f->joining.heard)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again",
 				  f->peer, f->job, ms);
 	if (f->t->send_error)
@@ -171,40 +172,47 @@ static int hear(struct fpisa *f, uint64_t timeout_ns, enum answer *answer, uint6
 	return 0;
 }
 
+int fpisa_join_turn(struct fpisa *f, uint64_t wait_ns)
+{
+	struct fpisa_joining *j = &f->joining;
+	uint64_t now = fpisa_now();
+	enum answer answer;
+	int rc;
+
+	if (now >= j->next_ns) {
+		rc = say_hello(f);
+		if (rc)
+			return fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
+		j->next_ns = now + j->pause_ns;
+		j->pause_ns = 2 * j->pause_ns < HELLO_MAX_NS ? 2 * j->pause_ns : HELLO_MAX_NS;
+	}
+	if (j->next_ns < now + wait_ns)
+		wait_ns = j->next_ns - now;
+	rc = hear(f, wait_ns, &answer, &j->missing);
+	if (rc)
+		return rc;
+	if (answer != NOTHING)
+		__atomic_store_n(&f->heard_ns, fpisa_now(), __ATOMIC_RELAXED);
+	if (answer == JOINED)
+		return 1;
+	j->heard |= answer != NOTHING;
+	now = fpisa_now();
+	fpisa_tick(f, now, wait_ns);
+	if (answer == AGAIN)
+		j->next_ns = now;
+	return 0;
+}
+
 static int wait_for_all(struct fpisa *f, uint64_t spent_ns)
 {
-	uint64_t now = fpisa_now(), next = now, pause = HELLO_FIRST_NS, missing = 0, deadline;
-	int heard = 0, rc;
+	uint64_t deadline;
+	int rc = 0;
 
-	fpisa_tick(f, now, 0);
+	fpisa_tick(f, fpisa_now(), 0);
 	deadline = f->clock.ns + (f->timeout_ns > spent_ns ? f->timeout_ns - spent_ns : 0);
-	while (f->clock.ns < deadline) {
-		uint64_t wait = deadline - f->clock.ns;
-		enum answer answer;
-
-		if (now >= next) {
-			rc = say_hello(f);
-			if (rc)
-				return fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
-			next = now + pause;
-			pause = 2 * pause < HELLO_MAX_NS ? 2 * pause : HELLO_MAX_NS;
-		}
-		if (next < now + wait)
-			wait = next - now;
-		rc = hear(f, wait, &answer, &missing);
-		if (rc)
-			return rc;
-		if (answer != NOTHING)
-			__atomic_store_n(&f->heard_ns, fpisa_now(), __ATOMIC_RELAXED);
-		if (answer == JOINED)
-			return 0;
-		heard |= answer != NOTHING;
-		now = fpisa_now();
-		fpisa_tick(f, now, wait);
-		if (answer == AGAIN)
-			next = now;
-	}
-	return no_answer(f, heard, missing);
+	while (!rc && f->clock.ns < deadline)
+		rc = fpisa_join_turn(f, deadline - f->clock.ns);
+	return rc > 0 ? 0 : rc ? rc : no_answer(f);
 }
 
 /* What the transport says, after whose handle and job it is. */
@@ -216,15 +224,11 @@ static int transport_refused(const struct fpisa *f, int rc)
 	return fpisa_fail(rc, "%s: job %u: %s", f->peer, f->job, why);
 }
 
-int fpisa_join(struct fpisa *f, uint64_t spent_ns)
+int fpisa_join_begin(struct fpisa *f)
 {
 	uint64_t now = fpisa_clock_ns(CLOCK_REALTIME);
-	struct fpisa_fault_rates rates;
-	uint32_t capacity;
-	int rc;
+	int rc = fpisa_shared_descriptors(f);
 
-	fpisa_requests_give_up(f);
-	rc = fpisa_shared_descriptors(f);
 	if (rc)
 		return rc;
 	f->end = 0;
@@ -233,18 +237,19 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 	f->t->send_error = 0;
 	f->t->gso = 0;
 	f->digest = 0;
+	f->joining = (struct fpisa_joining){.next_ns = fpisa_now(), .pause_ns = HELLO_FIRST_NS};
 	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
 		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
-
 	rc = fpisa_transport_may_join(f->t);
-	if (rc)
-		return transport_refused(f, rc);
-	__atomic_store_n(&f->waiting_ns, fpisa_now(), __ATOMIC_RELAXED);
-	rc = wait_for_all(f, spent_ns);
-	__atomic_store_n(&f->waiting_ns, 0, __ATOMIC_RELAXED);
-	if (rc)
-		return rc;
-	rates = fpisa_faults_of_job(&f->faults, &f->hello.faults);
+	return rc ? transport_refused(f, rc) : 0;
+}
+
+int fpisa_join_end(struct fpisa *f)
+{
+	const struct fpisa_fault_rates rates = fpisa_faults_of_job(&f->faults, &f->hello.faults);
+	uint32_t capacity;
+	int rc;
+
 	rc = fpisa_faults_wrap(&f->t, &rates, f->hello.faults.seed + ((uint64_t)f->hello.rank << 32));
 	if (rc)
 		return rc;
@@ -260,4 +265,18 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->hello.window);
 	fpisa_rto_init(&f->rto);
 	return 0;
+}
+
+int fpisa_join(struct fpisa *f, uint64_t spent_ns)
+{
+	int rc;
+
+	fpisa_requests_give_up(f);
+	rc = fpisa_join_begin(f);
+	if (rc)
+		return rc;
+	__atomic_store_n(&f->waiting_ns, fpisa_now(), __ATOMIC_RELAXED);
+	rc = wait_for_all(f, spent_ns);
+	__atomic_store_n(&f->waiting_ns, 0, __ATOMIC_RELAXED);
+	return rc ? rc : fpisa_join_end(f);
 }

@@ -13,4 +13,12 @@ struct fpisa;
  */
 int fpisa_join(struct fpisa *f, uint64_t spent_ns);
 
+/*
+ * The same in parts, without requests to give up: begin; turns, each of which waits for wait_ns at most, until one returns 1: all ranks
+ * have joined; end. 0, or -errno with the message set.
+ */
+int fpisa_join_begin(struct fpisa *f);
+int fpisa_join_turn(struct fpisa *f, uint64_t wait_ns);
+int fpisa_join_end(struct fpisa *f);
+
 #endif

@@ -19,6 +19,7 @@
 #define TURN_MS 200	   /* between two looks at the clock */
 #define CONNECT_MS 500	   /* for one try */
 #define LAST_WORD_MS 1000  /* for LEAVE to leave */
+#define WAITS_MS 1000	   /* a call that takes longer the manager hears of */
 #define STOPPED_MS 2000	   /* between two turns: this process was stopped, and silence in it says nothing */
 
 /* -- connecting ----------------------------------------------------------------- */
@@ -60,7 +61,7 @@ static void drop(struct fpisa_link *l, struct fpisa_channel **c)
 	fpisa_fork_release();
 }
 
-/* What a rank says first; to a manager that was restarted, who it is, and what it still waits for. */
+/* What a rank says first; to a manager that was restarted, who it is, what it cannot go on with and what it still waits for. */
 static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 {
 	struct fpisa_manager_message m;
@@ -74,6 +75,10 @@ static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 	for (uint32_t k = 0; !rc && l->joined && k < FPISA_MANAGER_JOBS; k++) {
 		struct fpisa_link_job *j = &l->job[k];
 
+		if (j->own) {
+			m = fpisa_link_failed(l, j);
+			rc = fpisa_channel_send(c, &m);
+		}
 		if (j->state < FPISA_LINK_JOB_ASKED || j->state > FPISA_LINK_JOB_BOUND)
 			continue;
 		j->state = FPISA_LINK_JOB_ASKED;
@@ -82,6 +87,7 @@ static int greet(struct fpisa_link *l, struct fpisa_channel *c)
 		m.ask.spec = j->asked;
 		rc = fpisa_channel_send(c, &m);
 	}
+	l->waits_told = 0;
 	pthread_mutex_unlock(&l->lock);
 	return rc;
 }
@@ -151,7 +157,7 @@ static uint64_t heard_host(const struct fpisa_link *l)
 	uint64_t heard = 0;
 
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-		if (l->job[k].handle)
+		if (l->job[k].state == FPISA_LINK_JOB_GIVEN)
 			heard = later(later(heard, l->there_ns), __atomic_load_n(&l->job[k].handle->heard_ns, __ATOMIC_RELAXED));
 	return heard;
 }
@@ -178,6 +184,31 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 	fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
 }
 
+/*
+ * The manager is gone for long, so nobody would say that a rank has died; and a call has waited as long for a result. Ranks that
+ * compute are not told from dead ones then.
+ */
+static void check_abandoned(struct fpisa_link *l, uint64_t now)
+{
+	const uint64_t limit = FPISA_MANAGER_ABSENT_MS * MS;
+	char names[160], sentence[FPISA_MESSAGE_SIZE];
+	struct fpisa_standing s;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS && over(now, l->heard_ns, limit); k++) {
+		if (!l->job[k].handle)
+			continue;
+		fpisa_handle_standing(l->job[k].handle, &s);
+		if (s.error || !s.stuck_ns || !over(now, s.stuck_ns, limit))
+			continue;
+		snprintf(sentence, sizeof(sentence),
+			 "%s: the manager has not answered for %d s, so nobody would say that a rank has died, and a call has waited "
+			 "as long for %s; is `fpisa serve` running there?",
+			 l->peer, FPISA_MANAGER_ABSENT_MS / 1000,
+			 s.missing ? fpisa_rank_names(names, sizeof(names), s.missing) : "the aggregator");
+		fpisa_link_fail(l, -ETIMEDOUT, s.missing, sentence);
+	}
+}
+
 /* Neither the manager nor the aggregator answers who waits. */
 static void check_silence(struct fpisa_link *l)
 {
@@ -190,8 +221,9 @@ static void check_silence(struct fpisa_link *l)
 		l->heard_ns = now;
 	l->looked_ns = now;
 	check_manager(l, now);
+	check_abandoned(l, now);
 	for (int k = 0; k < FPISA_MANAGER_JOBS && over(now, l->heard_ns, limit); k++) {
-		struct fpisa *f = l->job[k].handle;
+		struct fpisa *f = l->job[k].state == FPISA_LINK_JOB_GIVEN ? l->job[k].handle : NULL;
 		uint64_t waiting = f ? __atomic_load_n(&f->waiting_ns, __ATOMIC_RELAXED) : 0;
 
 		if (!waiting || !over(now, waiting, limit) ||
@@ -201,6 +233,56 @@ static void check_silence(struct fpisa_link *l)
 			 "%s: neither the manager nor the aggregator has answered for %d s; is that host up?", l->peer,
 			 FPISA_MANAGER_SILENCE_MS / 1000);
 		fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
+	}
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* Under the lock: the others would wait for this rank. */
+static void tell_failures(struct fpisa_link *l)
+{
+	struct fpisa_standing s;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS && !l->error; k++) {
+		struct fpisa_link_job *j = &l->job[k];
+
+		if (!j->handle || j->error)
+			continue;
+		fpisa_handle_standing(j->handle, &s);
+		if (s.error)
+			fpisa_link_job_failed(l, j, s.error, s.message);
+	}
+}
+
+/* Under the lock: the oldest call of this rank takes long, so the manager compares it with the others'. */
+static void tell_waits(struct fpisa_link *l)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_WAITS);
+	const uint64_t now = fpisa_now();
+	struct fpisa_standing s;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		if (!l->job[k].handle)
+			continue;
+		fpisa_handle_standing(l->job[k].handle, &s);
+		if (s.number && (!m.waits.call || s.number < m.waits.call))
+			m.waits = (struct fpisa_manager_waits){s.number, s.tag};
+	}
+	if (m.waits.call != l->waits.call) {
+		l->waits = m.waits;
+		l->waits_ns = now;
+		l->waits_told = 0;
+	} else if (m.waits.call && !l->waits_told && over(now, l->waits_ns, WAITS_MS * MS)) {
+		fpisa_link_send(l, &m);
+		l->waits_told = 1;
+	}
+}
+
+static void tell(struct fpisa_link *l)
+{
+	pthread_mutex_lock(&l->lock);
+	if (l->joined && !l->error) {
+		tell_failures(l);
+		tell_waits(l);
 	}
 	pthread_mutex_unlock(&l->lock);
 }
@@ -224,6 +306,7 @@ static int turn(struct fpisa_link *l, struct fpisa_channel *c, uint64_t *ping_ns
 	int rc;
 
 	ping(c, ping_ns);
+	tell(l);
 	rc = send_queue(l, c);
 	while (!rc && (rc = fpisa_channel_work(c, &m)) > 0) {
 		fpisa_link_hear(l, &m);
@@ -373,14 +456,14 @@ int fpisa_link_start(struct fpisa_link *l)
 	return rc ? fpisa_fail(-rc, "%s: no thread: %s", l->peer, strerror(rc)) : 0;
 }
 
-static struct timespec at(uint64_t ns)
+struct timespec fpisa_link_at(uint64_t ns)
 {
 	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 }
 
 int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns)
 {
-	struct timespec until = at(fpisa_now() + timeout_ns);
+	struct timespec until = fpisa_link_at(fpisa_now() + timeout_ns);
 	char names[160];
 	int rc = 0;
 
@@ -400,26 +483,30 @@ int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns)
 	return rc ? rc : fpisa_link_error(l);
 }
 
-void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m)
+/* Calls of which all before have ended with all of their results, or by an error that all ranks hear of. */
+static uint64_t completed(const struct fpisa_link *l)
 {
-	if (l->unsent < (int)(sizeof(l->queue) / sizeof(l->queue[0])))
-		l->queue[l->unsent++] = *m;
-	eventfd_write(l->wake, 1);
+	uint64_t first = l->calls + 1;
+	struct fpisa_standing s;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		if (!l->job[k].handle || l->job[k].error)
+			continue;
+		fpisa_handle_standing(l->job[k].handle, &s);
+		if (s.first_unfinished && s.first_unfinished < first)
+			first = s.first_unfinished;
+	}
+	return first - 1;
 }
 
-void fpisa_link_wait_job(struct fpisa_link *l, const struct fpisa_link_job *j, enum fpisa_link_job_state state)
-{
-	while (j->state == state && !l->error)
-		pthread_cond_wait(&l->changed, &l->lock);
-}
-
-void fpisa_link_stop(struct fpisa_link *l, uint64_t calls)
+void fpisa_link_stop(struct fpisa_link *l)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_LEAVE);
 
 	if (l->started && !l->inherited) {
-		m.leave.calls = calls;
 		pthread_mutex_lock(&l->lock);
+		tell_failures(l);
+		m.leave.calls = completed(l);
 		if (!l->error || l->joined)
 			fpisa_link_send(l, &m);
 		l->stopping = 1;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * A rank's connection to the manager: a thread that keeps it, hears what
- * happens to the others, comes back to a manager that was restarted, and ends
- * the group's handles when they cannot go on. Who uses the group waits for what
- * it has heard. doc/manager.md has the rules.
+ * happens to the others, comes back to a manager that was restarted, gets the
+ * group's handles their ports and jobs, and ends them when they cannot go on.
+ * It tells the manager which of them have failed here, and which call this
+ * rank waits for, so that no other rank waits for ever. doc/manager.md has the rules.
  */
 #ifndef FPISA_LINK_H
 #define FPISA_LINK_H
@@ -11,6 +12,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <time.h>
 #include "address.h"
 #include "base/error.h"
 #include "base/fork.h"
@@ -21,8 +23,7 @@ struct fpisa;
 enum fpisa_link_job_state {
 	FPISA_LINK_JOB_NONE,
 	FPISA_LINK_JOB_ASKED,
-	FPISA_LINK_JOB_BIND,	/* bind is to be answered */
-	FPISA_LINK_JOB_BOUND,	/* it has been */
+	FPISA_LINK_JOB_BOUND,	/* BIND has been heard */
 	FPISA_LINK_JOB_GIVEN,	/* job */
 	FPISA_LINK_JOB_REFUSED, /* error and sentence */
 };
@@ -31,10 +32,10 @@ struct fpisa_link_job {
 	enum fpisa_link_job_state state;
 	struct fpisa_manager_spec asked;
 	uint64_t asked_ns; /* when */
-	struct fpisa_manager_bind bind;
-	struct fpisa_manager_job job;
 	struct fpisa *handle; /* to be failed with the group; NULL: none yet */
-	int error;	      /* of a refusal, which may be heard before this rank asks */
+	int error;	      /* no rank has the job, or uses it any more: by a refusal, which may be heard before this rank asks, or... */
+	int own;	      /* ...because this rank could not go on with it, which the manager is told */
+	int told;	      /* a call has ended with that error */
 	char sentence[FPISA_MESSAGE_SIZE];
 };
 
@@ -54,6 +55,10 @@ struct fpisa_link {
 	int events; /* fpisa_group_eventfd()'s, -1: nobody has asked for it */
 	/* Of the thread alone: when its host has said that no manager listens there, when it looked who is silent. */
 	uint64_t there_ns, looked_ns;
+	/* The same: the oldest call that has not ended, since when it is that, whether the manager knows it. */
+	struct fpisa_manager_waits waits;
+	uint64_t waits_ns;
+	int waits_told;
 	int at;	    /* which of `to` is tried now, or has answered */
 	int silent; /* one of those tried before it has not answered */
 
@@ -67,10 +72,11 @@ struct fpisa_link {
 	uint64_t left; /* ranks */
 	uint64_t calls_of[64]; /* that those had completed */
 	uint64_t calls;	       /* that have been started here */
+	uint64_t digest;       /* of them */
 	int heard;	       /* the manager, ever */
 	uint64_t heard_ns;     /* the last time, or when the thread began */
 	int unsent;	       /* messages of the queue */
-	struct fpisa_manager_message queue[2 * FPISA_MANAGER_JOBS + 2];
+	struct fpisa_manager_message queue[3 * FPISA_MANAGER_JOBS + 2]; /* ASK, BOUND, FAILED of each; WAITS, LEAVE */
 	struct fpisa_link_job job[FPISA_MANAGER_JOBS];
 };
 
@@ -80,14 +86,11 @@ int fpisa_link_start(struct fpisa_link *l);
 /* Waits until all ranks have joined, timeout_ns at most. 0, or -errno with the message set. */
 int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns);
 
-/* Sends; under the lock, as the next. */
-void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m);
-
-/* Waits until a job is in another state than this, or the group has failed. */
-void fpisa_link_wait_job(struct fpisa_link *l, const struct fpisa_link_job *j, enum fpisa_link_job_state state);
+/* A deadline of what waits on `changed`. */
+struct timespec fpisa_link_at(uint64_t ns);
 
 /* Says how many calls were completed, if the group is complete, and ends the thread. In a child nothing but memory. */
-void fpisa_link_stop(struct fpisa_link *l, uint64_t calls);
+void fpisa_link_stop(struct fpisa_link *l);
 
 /* -- hear.c ---------------------------------------------------------------------- */
 
@@ -101,8 +104,16 @@ void fpisa_link_fail_so(struct fpisa_link *l, int error);
 /* The group's error with its message, 0 if there is none. Not under the lock. */
 int fpisa_link_error(struct fpisa_link *l);
 
-/* A call begins, of which `calls` were before; if it cannot end, as a rank has left, the group fails. One that comes to nothing has not been. */
+/* Under the lock: another call is about to begin. If it cannot end, as a rank has left, the group fails. */
 void fpisa_link_call(struct fpisa_link *l);
-void fpisa_link_call_failed(struct fpisa_link *l);
+
+/* Sends; under the lock, as what follows. */
+void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m);
+
+/* This rank cannot go on with that job: the manager tells the others. */
+void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int error, const char *sentence);
+
+/* What the manager is told of that. */
+struct fpisa_manager_message fpisa_link_failed(const struct fpisa_link *l, const struct fpisa_link_job *j);
 
 #endif

@@ -108,8 +108,7 @@ static uint64_t final_ns(const struct fpisa *f)
 	return ns < FPISA_FINAL_PROBE_NS ? ns : FPISA_FINAL_PROBE_NS;
 }
 
-/* In how many ns the request's deadline wants something to be done. */
-static uint64_t time_left(struct fpisa_request *r)
+uint64_t fpisa_time_left(struct fpisa_request *r)
 {
 	const struct fpisa *f = r->f;
 	uint64_t until;
@@ -118,7 +117,7 @@ static uint64_t time_left(struct fpisa_request *r)
 		r->deadline_ns = f->clock.ns + f->timeout_ns;
 		r->probe_ns = r->deadline_ns - final_ns(f);
 	}
-	until = r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns;
+	until = !f->held && r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns;
 	return until > f->clock.ns ? until - f->clock.ns : 0;
 }
 
@@ -142,9 +141,9 @@ int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block)
 	do {
 		/* With a thread the time of each begins when it is the first in line. */
 		due = f->shared.engine ? f->oldest : r;
-		if (due && !time_left(due) && f->clock.ns >= due->probe_ns)
+		if (due && !fpisa_time_left(due) && f->clock.ns >= due->probe_ns)
 			ask_who_is_missing(due);
-		rc = progress(f, block && due ? time_left(due) : 0);
+		rc = progress(f, block && due ? fpisa_time_left(due) : 0);
 		if (rc || (r && (r->done || r->given_up)))
 			return rc;
 		/* It may have ended meanwhile. */
@@ -159,10 +158,13 @@ int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block)
 
 uint64_t fpisa_next_turn(struct fpisa *f)
 {
-	uint64_t now = fpisa_now(), due = fpisa_transport_due(f->t), at = FPISA_NEVER;
+	uint64_t now = fpisa_now(), due = f->joining.next_ns, at = FPISA_NEVER;
 
 	if (f->oldest)
-		at = now + time_left(f->oldest);
+		at = now + fpisa_time_left(f->oldest);
+	if (f->held)
+		return f->held == FPISA_HELD_RANKS && due < at ? due : at;
+	due = fpisa_transport_due(f->t);
 	at = fpisa_window_expiry(&f->window, &f->rto, at);
 	return due < at ? due : at;
 }

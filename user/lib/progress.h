@@ -15,6 +15,9 @@ struct fpisa_request;
  */
 int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block);
 
+/* In how many ns the request's deadline wants something to be done; its time counts from the first call of this. */
+uint64_t fpisa_time_left(struct fpisa_request *r);
+
 /* When the handle wants its next turn though nothing comes; FPISA_NEVER. */
 uint64_t fpisa_next_turn(struct fpisa *f);
 

@@ -135,6 +135,7 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 	}
 	if (f->all_ranks && absent(f, h))
 		return refuse_fewer(f, r, absent(f, h));
+	f->result_ns = now;
 	fpisa_request_deliver(r, offset, values, values + fpisa_payload_bytes(f->format, 0));
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
 		    (absent(f, h) ? FPISA_RESULT_FEWER_RANKS : 0);

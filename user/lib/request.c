@@ -4,11 +4,43 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include "fpisa/slot.h"
 #include "handle.h"
 #include "unclean.h"
 
+/* Does a failure leave its array half summed? A call of one chunk fails before its result comes. */
+static int may_be_unclean(const struct fpisa_request *r)
+{
+	return r->send && r->send == r->recv && !r->kept && r->chunks > 1 && r->op != FPISA_MIN && r->op != FPISA_MAX;
+}
+
+int fpisa_request_place(struct fpisa_request *r)
+{
+	struct fpisa *f = r->f;
+
+	r->first = f->end;
+	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
+	if (may_be_unclean(r)) {
+		r->unclean = fpisa_unclean_new(r->send, r->count, f->hello.elements, f->format);
+		if (!r->unclean)
+			return fpisa_fail(-ENOMEM, "no memory for a call in place of %zu elements", (size_t)r->count);
+	}
+	r->left = r->chunks;
+	r->call = f->calls++;
+	r->mode = f->hello.mode;
+	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, r->operand, r->count, r->tag);
+	f->digest = r->digest;
+	f->end += r->chunks;
+	fpisa_window_start(&f->window, r);
+	return 0;
+}
+
 void fpisa_request_free(struct fpisa_request *r)
 {
+	struct fpisa *f = r->f;
+
+	if (r->left && r->number && (!f->unfinished || r->number < f->unfinished))
+		f->unfinished = r->number;
 	free(r->kept);
 	fpisa_unclean_free(r->unclean);
 	free(r);

@@ -23,13 +23,15 @@ struct fpisa_request {
 	uint64_t bytes; /* of them without scales; of a broadcast up to 3 fewer: the last element is cut */
 	uint64_t first; /* chunk: it has first .. first + chunks - 1 */
 	uint64_t chunks;
-	uint64_t left;	      /* chunks without a result */
+	uint64_t left;	      /* chunks without a result; 1 until it is placed */
 	uint64_t deadline_ns; /* by the handle's clock; 0: nobody has waited yet */
 	uint64_t probe_ns;    /* the same; when to ask next who is missing */
 	uint32_t late;	      /* turns after the deadline */
 	uint64_t operand; /* fpisa_hdr.aux of its frames */
 	uint64_t ranks;	  /* in all of its results so far; 0: there is none yet */
 	uint64_t *ranks_to; /* where those go at its end, or NULL */
+	uint64_t tag;	  /* that goes into the digest; in a group it is the digest of all of its calls so far */
+	uint64_t number;  /* of the call in its group, from 1; 0: it is in none */
 	uint64_t digest;  /* fpisa_hdr.digest of its frames */
 	uint32_t call;	  /* its number since the handle joined */
 	uint32_t flags;	  /* FPISA_RESULT_* so far */
@@ -48,6 +50,9 @@ TAILQ_HEAD(fpisa_requests, fpisa_request);
 
 void fpisa_request_free(struct fpisa_request *r);
 void fpisa_requests_free(struct fpisa_requests *list);
+
+/* It gets its chunks, call number and digest: the next of the generation. 0, or -errno with the message set. */
+int fpisa_request_place(struct fpisa_request *r);
 
 /* Elements of the chunk that begins at element `offset` of the call. */
 uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset);

@@ -72,7 +72,7 @@ int fpisa_shared_descriptors(struct fpisa *f)
 {
 	int n;
 
-	if (!f->shared.engine)
+	if (!f->shared.engine || !f->t)
 		return 0;
 	n = f->t->ops->fds(f->t, f->shared.fd);
 	if (n < 0)

@@ -14,7 +14,7 @@ import pytest
 
 from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, once_within, wait_until
 
-EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO, ESTALE = 13, 16, 17, 22, 104, 111, 110, 122, 71, 116
+EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO, ESTALE, EREMOTEIO = 13, 16, 17, 22, 104, 111, 110, 122, 71, 116, 121
 FOR_EVER = 10**6
 
 
@@ -199,7 +199,7 @@ def test_who_is_late_hears_why_too(groups, leaves):
     answers = [late.line() for _ in range(4)]
     assert [a["rc"] for a in answers] == [0, 0, -EACCES, -ECONNRESET], answers
     assert answers[2]["error"].endswith("group train: format fp64 is not given away here (formats)"), answers
-    assert ("has left the group after 1 calls" if leaves else "gone: ") in answers[3]["error"], answers
+    assert ("has left the group after 2 calls" if leaves else "gone: ") in answers[3]["error"], answers
 
 
 def test_a_killed_rank_is_named(groups):
@@ -287,7 +287,8 @@ def test_a_host_that_vanishes(groups):
     g = groups(2)
 
     def cut_off():
-        ranks = g.group("train", range(2), {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
+        ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
+        check_sums(ranks, 2, "float32")
         time.sleep(0.5)
         cut = time.monotonic()
         g.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; policy drop; }; "
@@ -334,13 +335,13 @@ def test_threads_and_an_eventfd(groups):
 
 
 def test_calls_within_a_callback(groups):
-    """Those that do not wait for ranks: what another thread's callback must not hold up."""
+    """Those that do not wait, the first of a type among them."""
     g = groups(2)
     ranks = g.group("train", range(2), {"sum": "float32"}, {"within": "float64"}, {"sum": "float64"}, hold=True)
     check_sums(ranks, 2, "float32")
     for rank in ranks:
         answer = rank.line()
-        assert answer["rcs"] == [-EBUSY, -EBUSY, -EBUSY, 0] and answer["first"] == answer["last"] == 3, answer
+        assert answer["rcs"] == [0, -EBUSY, -EBUSY, 0] and answer["first"] == answer["last"] == 3, answer
     check_sums(ranks, 2, "float64")
     assert [j["format"] for j in g.jobs()] == ["fp32", "fp64"]
 
@@ -690,9 +691,9 @@ def test_a_job_that_is_shrunk(groups):
     os.rename(f"{PIN}/aside", f"{PIN}/fpisa_groups")
     for rank in ranks[:2]:
         answer = rank.line()
-        assert answer["rc"] == -ECONNRESET and answer["missing"] == 1 << 2 and answer["first"] in (0, 6), answer
-        assert "is without rank 2, taken out of the job" in answer["error"], answer
-    assert ranks[2].line()["rc"] == -ESTALE
+        assert answer["rc"] in (-ECONNRESET, -EREMOTEIO) and answer["missing"] == 1 << 2 and answer["first"] in (0, 6), answer
+        assert "rank 2" in answer["error"] and "taken out of the job" in answer["error"], answer
+    assert ranks[2].line()["rc"] in (-ESTALE, -EREMOTEIO)
 
 
 def test_without_its_helper(groups):

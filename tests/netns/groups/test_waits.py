@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""No call waits without an end, and none waits for others before it is waited for: doc/faults.md, "What ends each wait"."""
+import time
+
+import pytest
+
+from groups import Groups
+from lab import SLOW
+
+EMFILE, EBUSY, EPROTO, ECONNRESET, ETIMEDOUT, EREMOTEIO = 24, 16, 71, 104, 110, 121
+FOR_EVER = 10**6
+
+
+@pytest.fixture
+def served(lab, tmp_path):
+    """The groups of a manager that serves two workers, without keys."""
+    net = lab(workers=2)
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    g.serve()
+    yield g
+    g.close()
+
+
+def start(g, *steps, name="train", **options):
+    """Two ranks with steps of their own, which have joined."""
+    ranks = [g.start(r, name, r, 2, *steps[r], **{k: v[r] for k, v in options.items()}) for r in range(2)]
+    for rank in ranks:
+        assert rank.line()["rc"] == 0
+    return ranks
+
+
+def test_a_call_that_has_failed_is_told(served):
+    """Deadlines are each rank's own: one has passed, its rank stays or leaves, and the others do not wait for it."""
+    small, large = {"sum": "float32"}, {"sum": "float32", "count": 300000, "anyway": True}
+    for leaves in (False, True):
+        ranks = start(served, [small, large, *[{"leave": True}] * leaves, {"sleep": 60}], [small, {"sleep": 2.5}, large, small],
+                      name=f"leaves{leaves}", timeout_ms=(1000, 0))
+        assert [rank.line()["rc"] for rank in ranks] == [0, 0]
+        answer = ranks[0].line()
+        assert answer["rc"] == -ETIMEDOUT and "rank 1 sent nothing" in answer["error"], answer
+        for _ in range(2):
+            answer = ranks[1].line()
+            if answer["rc"] == -ECONNRESET:
+                assert leaves and "rank 0 has left" in answer["error"], answer
+            else:
+                assert answer["rc"] == -EREMOTEIO and "rank 0 cannot go on: " in answer["error"], answer
+                assert "rank 1 sent nothing for chunk 0" in answer["error"] and answer["missing"] == 1, answer
+            assert answer["s"] < 1 * SLOW, answer
+        for rank in ranks:
+            rank.kill()
+
+
+def test_types_in_another_order(served):
+    """Each waits in a job of its own, and the manager sees it; both have used both types before."""
+    both = {"sum": "float32"}, {"sum": "int32"}
+    ranks = start(served, [*both, {"sum": "float32", "anyway": True}, {"sleep": 60}], [*both, {"sum": "int32", "anyway": True}, {"sleep": 60}])
+    for rank in ranks:
+        assert [rank.line()["rc"] for _ in both] == [0, 0]
+    for rank in ranks:
+        answer = rank.line()
+        assert answer["rc"] == -EPROTO and answer["missing"] == 3 and answer["s"] < 4 * SLOW, answer
+        assert "call 3 of rank " in answer["error"] and "whatever their types" in answer["error"], answer
+
+
+def test_types_in_another_order_at_once(served):
+    """Calls that meet, though not as the same ones: -EPROTO, whoever waits for which."""
+    both = {"sum": "float32"}, {"sum": "int32"}
+    ranks = start(served, *[[*both, {"queue": types, "anyway": True}, {"sleep": 60}] for types in (["float32", "int32"], ["int32", "float32"])])
+    for rank in ranks:
+        assert [rank.line()["rc"] for _ in both] == [0, 0]
+    for rank in ranks:
+        answer = rank.line()
+        assert set(answer["rcs"]) <= {-EPROTO, -EREMOTEIO} and -EPROTO in answer["rcs"], answer
+
+
+def test_a_rank_without_descriptors(served):
+    """It cannot make its end of a job: it says so, and the others hear why. The group goes on with what it has."""
+    steps = {"sum": "float32"}, {"sum": "int32", "anyway": True}, {"sum": "float32"}
+    for free in range(3):
+        ranks = start(served, [steps[0], {"descriptors": free}, *steps[1:]], steps, name=f"few{free}")
+        answers = [[rank.line() for _ in steps] for rank in ranks]
+        rcs = [[a["rc"] for a in answer] for answer in answers]
+        if free < 2:
+            assert rcs == [[0, -EMFILE, 0], [0, -EREMOTEIO, 0]], answers
+            assert "rank 0 cannot go on: " in answers[1][1]["error"] and "Too many open files" in answers[1][1]["error"], answers
+        for rank in ranks:
+            rank.kill()
+
+
+def test_types_over_af_xdp(served):
+    """The first type of a group has the interface's queue, the others go beside it by UDP."""
+    steps = {"sum": "float32"}, {"sum": "int32"}, {"broadcast": [1000]}, {"sum": "float64"}, {"sum": "float32"}
+    for rank in start(served, steps, steps, transport=(1, 1)):
+        for _ in steps:
+            answer = rank.line()
+            assert answer["rc"] == 0 and answer.get("wrong", 0) == 0 and answer.get("first", 3) == 3, answer
+
+
+def test_a_queue_that_another_has(served):
+    """AF_XDP cannot be had on one rank: all hear which and why, and go on with another type."""
+    other = served.start(0, "other", 0, 1, {"sum": "float32"}, hold=True, transport=1)
+    assert [other.line()["rc"] for _ in range(2)] == [0, 0]
+    steps = {"sum": "float32", "anyway": True}, {"sum": "int32"}
+    answers = [[rank.line() for _ in steps] for rank in start(served, steps, steps, transport=(1, 0))]
+    assert [[a["rc"] for a in answer] for answer in answers] == [[-EBUSY, 0], [-EREMOTEIO, 0]], answers
+    assert "rank 0 cannot go on: " in answers[1][0]["error"] and "AF_XDP" in answers[1][0]["error"], answers
+
+
+def test_a_first_call_returns_at_once(served):
+    """Those of three types wait for the other rank in their requests, and leave in their order when it comes."""
+    types = ["float32", "float64", "int32", "float32", "int32"]
+    ranks = start(served, [{"queue": types}, {"barrier": True}], [{"sleep": 2}, {"queue": types}, {"barrier": True}])
+    answers = [rank.line() for rank in ranks]
+    for answer in answers:
+        assert answer["rcs"] == [0] * 5 and answer["wrong"] == 0 and answer["started"] < 1, answer
+    assert answers[0]["s"] > 1.5
+    assert [rank.line()["rc"] for rank in ranks] == [0, 0]
+
+
+def test_the_deadline_of_a_first_call(served):
+    """The other rank never makes it; a later call of another type has its own deadline."""
+    ranks = start(served, [{"queue": ["float32", "float32"]}], [{"sleep": 3}, {"sum": "float32"}], timeout_ms=(1000, 0))
+    answer = ranks[0].line()
+    assert answer["rcs"] == [-ETIMEDOUT] * 2 and "no job in 1000 ms" in answer["errors"][0], answer
+    assert answer["started"] < 0.5 * SLOW and 0.9 < answer["s"] < 2 * SLOW, answer
+    answer = ranks[1].line()
+    assert answer["rc"] in (-EREMOTEIO, -ECONNRESET), answer
+
+
+def test_who_dies_or_leaves_while_a_first_call_waits(served):
+    for how, says in (({"leave": True}, "rank 1 has left"), (None, "rank 1 is gone")):
+        ranks = start(served, [{"queue": ["float32"]}], [{"sleep": 1}, *[how] * (how is not None)], name=f"w{how is None}")
+        answer = ranks[0].line()
+        assert answer["rcs"] == [-ECONNRESET] and says in answer["errors"][0] and answer["s"] < 3 * SLOW, answer
+
+
+def test_the_manager_is_gone_then_a_rank(served):
+    """Sums go on without the manager; nobody tells of a death then, and a call that gets no result for 30 s ends."""
+    ranks = served.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01})
+    assert [rank.line()["rc"] for rank in ranks] == [0, 0]
+    served.kill()
+    time.sleep(1)
+    killed = time.monotonic()
+    ranks[1].kill()
+    answer = ranks[0].line()
+    assert answer["rc"] == -ETIMEDOUT and answer["missing"] == 2 and 20 < answer["ended"] - killed < 35 * SLOW, answer
+    assert "the manager has not answered for 30 s" in answer["error"] and "rank 1" in answer["error"], answer

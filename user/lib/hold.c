@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The engine's turns with a handle whose job is not there yet; hold.h has the contracts, api.c the rest. */
+#include <errno.h>
+#include "handle.h"
+#include "hold.h"
+#include "join.h"
+#include "progress.h"
+#include "send.h"
+
+/* All ranks have joined: what was held leaves. */
+static int release(struct fpisa *f)
+{
+	struct fpisa_request *r;
+	int rc = fpisa_join_end(f);
+
+	if (rc)
+		return rc;
+	f->held = FPISA_HELD_NOT;
+	TAILQ_FOREACH(r, &f->requests, link) {
+		rc = fpisa_request_place(r);
+		if (rc)
+			return rc;
+	}
+	/* The descriptors may be others now. */
+	fpisa_shared_unwatch(&f->shared);
+	fpisa_shared_stop_driving(&f->shared);
+	return fpisa_send(f);
+}
+
+static int late(struct fpisa *f)
+{
+	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
+	char names[256];
+
+	f->missing = f->held == FPISA_HELD_RANKS ? f->joining.missing : 0;
+	if (f->missing)
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms", f->peer, f->job,
+				  fpisa_rank_names(names, sizeof(names), f->missing), ms);
+	return fpisa_fail(-ETIMEDOUT,
+			  "%s: the group's first call of this type got no job in %u ms: it is made when all ranks have made "
+			  "that call, and some have not",
+			  f->peer, ms);
+}
+
+void fpisa_hold_turn(struct fpisa *f)
+{
+	int rc = 0;
+
+	fpisa_tick(f, fpisa_now(), 0);
+	if (f->held == FPISA_HELD_RANKS)
+		rc = fpisa_join_turn(f, 0);
+	if (rc > 0)
+		rc = release(f);
+	else if (!rc && f->oldest && !fpisa_time_left(f->oldest))
+		rc = late(f);
+	if (rc)
+		fpisa_poison(f, rc);
+}
