@@ -64,7 +64,7 @@ PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
 	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libmnl-dev libcmocka-dev libelf-dev zlib1g-dev \
 	python3 python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel python3-prometheus-client \
-	pkg-config binutils ethtool gnuplot-nox cppcheck man-db debhelper dh-python dpkg-dev lintian mmdebstrap nftables libgnutls28-dev
+	pkg-config binutils ethtool locales gnuplot-nox cppcheck man-db debhelper dh-python dpkg-dev lintian mmdebstrap nftables libgnutls28-dev
 # What guests of other kernels need besides (vm/README.md).
 VM_PACKAGES := qemu-system-x86 busybox-static cpio kmod xz-utils zstd
 # What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).

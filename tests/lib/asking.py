@@ -4,10 +4,12 @@
 A program with queries, by libfpisa's functions through ctypes: asking.py LIBRARY OPTIONS
 
 OPTIONS is JSON, members of struct fpisa_query_options. Opens three queries: one is closed when rows can be taken, one at once, one
-is polled to its end beside nothing else. Prints a line of JSON: columns, rows, counts of the third, and how the poll went.
+is polled to its end beside nothing else. Prints a line of JSON: columns, rows, counts of the third, and how the poll went. Its
+numbers are those of the environment's locale.
 """
 import ctypes
 import json
+import locale
 import select
 import sys
 
@@ -65,6 +67,7 @@ class Query:
 
 
 def main():
+    locale.setlocale(locale.LC_ALL, "")
     lib = ctypes.CDLL(sys.argv[1])
     lib.fpisa_error.restype = text
     for f in ("fd", "next", "columns", "counts", "close", "work"):

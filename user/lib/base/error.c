@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The errors that all of the library reports through; error.h has the contracts. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include "fpisa.h"
 #include "fpisa/verdict.h"
 #include "fpisa/wire.h"
+#include "locale.h"
 
 static __thread char message[FPISA_MESSAGE_SIZE];
 __thread uint64_t fpisa_missing_at_join;
@@ -19,11 +21,13 @@ const char *fpisa_error(void)
 
 int fpisa_fail(int error, const char *format, ...)
 {
+	locale_t before = fpisa_locale_enter();
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
+	fpisa_locale_leave(before);
 	return error;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Values of columns as text and in keys; column.h has the contracts. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include "column.h"
 #include "fpisa.h"
 #include "fpisa/query/order.h"
+#include "lib/base/locale.h"
 
 static const char *const names[] = {
 	[FPISA_COLUMN_REAL] = "real",	[FPISA_COLUMN_DOUBLE] = "double", [FPISA_COLUMN_INT32] = "int32",
@@ -39,21 +41,63 @@ int fpisa_column_name_valid(const char *name)
 
 /* -- text ------------------------------------------------------------------- */
 
-/* What strtod() takes besides: blanks, hexadecimal digits, NaNs of a certain kind. */
-static int is_decimal(const char *text)
+static size_t count_digits(const char *at, const char *end)
 {
-	return *text && !strpbrk(text, " \t\n\v\f\rxXpP(");
+	const char *p = at;
+
+	while (p < end && *p >= '0' && *p <= '9')
+		p++;
+	return (size_t)(p - at);
+}
+
+static const char *skip_sign(const char *at, const char *end)
+{
+	return at < end && (*at == '-' || *at == '+') ? at + 1 : at;
+}
+
+/* In ASCII, whatever the locale. */
+static int is_word(const char *at, size_t len, const char *word)
+{
+	if (len != strlen(word))
+		return 0;
+	for (size_t i = 0; i < len; i++)
+		if ((at[i] | 0x20) != word[i])
+			return 0;
+	return 1;
+}
+
+/* A decimal number, "inf", "infinity" or "nan": what strtod() takes, but for blanks, hexadecimal digits and the bits of a NaN. */
+static int is_decimal(const char *text, size_t len)
+{
+	const char *end = text + len, *at = skip_sign(text, end);
+	size_t digits = count_digits(at, end), more = 0;
+
+	if (!digits && (is_word(at, (size_t)(end - at), "nan") || is_word(at, (size_t)(end - at), "inf") ||
+			is_word(at, (size_t)(end - at), "infinity")))
+		return 1;
+	at += digits;
+	if (at < end && *at == '.')
+		at += 1 + (more = count_digits(at + 1, end));
+	if (!digits && !more)
+		return 0;
+	if (at < end && (*at == 'e' || *at == 'E')) {
+		at = skip_sign(at + 1, end);
+		digits = count_digits(at, end);
+		at += digits;
+		if (!digits)
+			return 0;
+	}
+	return at == end;
 }
 
 int fpisa_parse_real(const char *text, uint32_t *bits)
 {
 	float x;
-	char *end;
 
-	errno = 0;
-	x = strtof(text, &end);
-	if (!is_decimal(text) || *end)
+	if (!is_decimal(text, strlen(text)))
 		return -EINVAL;
+	errno = 0;
+	x = strtof_l(text, NULL, FPISA_LOCALE);
 	if (errno == ERANGE && isinf(x))
 		return -ERANGE;
 	memcpy(bits, &x, sizeof(x));
@@ -63,12 +107,11 @@ int fpisa_parse_real(const char *text, uint32_t *bits)
 static int parse_double(const char *text, uint64_t *bits)
 {
 	double x;
-	char *end;
 
-	errno = 0;
-	x = strtod(text, &end);
-	if (!is_decimal(text) || *end)
+	if (!is_decimal(text, strlen(text)))
 		return -EINVAL;
+	errno = 0;
+	x = strtod_l(text, NULL, FPISA_LOCALE);
 	if (errno == ERANGE && isinf(x))
 		return -ERANGE;
 	x = isnan(x) ? (double)NAN : x + 0.0; /* -0 becomes 0 */
@@ -76,18 +119,21 @@ static int parse_double(const char *text, uint64_t *bits)
 	return 0;
 }
 
-static int parse_integer(const char *text, int64_t least, int64_t most, int64_t *out)
+static int parse_integer(const char *text, size_t len, int64_t least, int64_t most, int64_t *out)
 {
-	const char *digits = text + (*text == '-' || *text == '+');
-	long long x;
+	const char *end = text + len, *at = skip_sign(text, end);
+	uint64_t x = 0, limit = *text == '-' ? -(uint64_t)least : (uint64_t)most;
 
-	if (!*digits || strspn(digits, "0123456789") != strlen(digits))
+	if (at == end || count_digits(at, end) != (size_t)(end - at))
 		return -EINVAL;
-	errno = 0;
-	x = strtoll(text, NULL, 10);
-	if (errno || x < least || x > most)
-		return -ERANGE;
-	*out = x;
+	for (; at < end; at++) {
+		unsigned int digit = (unsigned int)(*at - '0');
+
+		if (x > (limit - digit) / 10)
+			return -ERANGE;
+		x = 10 * x + digit;
+	}
+	*out = (int64_t)(*text == '-' ? -x : x);
 	return 0;
 }
 
@@ -117,15 +163,31 @@ static void date_of(int32_t days, int *year, unsigned int *month, unsigned int *
 	*year = (int)in_era + era * 400 + (*month <= 2);
 }
 
-/* YYYY-MM-DD of the years 1 to 9999. */
-static int parse_date(const char *text, int32_t *days)
-{
-	unsigned int year, month, day, m, d;
-	int y, n = 0;
+#define DATE_LEAST (-719162) /* 0001-01-01 */
+#define DATE_MOST 2932896    /* 9999-12-31 */
 
-	if (strlen(text) != 10 || strspn(text, "0123456789-") != 10 || text[4] != '-' || text[7] != '-' ||
-	    sscanf(text, "%4u-%2u-%2u%n", &year, &month, &day, &n) != 3 || n != 10)
+static unsigned int number_at(const char *text, int digits)
+{
+	unsigned int x = 0;
+
+	while (digits--)
+		x = 10 * x + (unsigned int)(*text++ - '0');
+	return x;
+}
+
+/* YYYY-MM-DD of the years 1 to 9999. */
+static int parse_date(const char *text, size_t len, int32_t *days)
+{
+	const char *end = text + len;
+	unsigned int year, month, day, m, d;
+	int y;
+
+	if (len != 10 || text[4] != '-' || text[7] != '-' || count_digits(text, end) != 4 || count_digits(text + 5, end) != 2 ||
+	    count_digits(text + 8, end) != 2)
 		return -EINVAL;
+	year = number_at(text, 4);
+	month = number_at(text + 5, 2);
+	day = number_at(text + 8, 2);
 	if (!year || !month || month > 12 || !day || day > 31)
 		return -ERANGE;
 	*days = days_of((int)year, month, day);
@@ -134,15 +196,25 @@ static int parse_date(const char *text, int32_t *days)
 	return d == day ? 0 : -ERANGE;
 }
 
+static void number_text(const char *format, double x, char text[FPISA_COLUMN_TEXT_MOST])
+{
+	locale_t before;
+
+	if (isnan(x) || isinf(x)) {
+		strcpy(text, isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
+		return;
+	}
+	before = fpisa_locale_enter();
+	snprintf(text, FPISA_COLUMN_TEXT_MOST, format, x);
+	fpisa_locale_leave(before);
+}
+
 void fpisa_real_text(uint32_t bits, char text[FPISA_COLUMN_TEXT_MOST])
 {
 	float x;
 
 	memcpy(&x, &bits, sizeof(x));
-	if (isnan(x) || isinf(x))
-		strcpy(text, isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
-	else
-		snprintf(text, FPISA_COLUMN_TEXT_MOST, "%.9g", (double)x);
+	number_text("%.9g", (double)x, text);
 }
 
 void fpisa_double_text(uint64_t bits, char text[FPISA_COLUMN_TEXT_MOST])
@@ -150,10 +222,7 @@ void fpisa_double_text(uint64_t bits, char text[FPISA_COLUMN_TEXT_MOST])
 	double x;
 
 	memcpy(&x, &bits, sizeof(x));
-	if (isnan(x) || isinf(x))
-		strcpy(text, isnan(x) ? "NaN" : x > 0 ? "Infinity" : "-Infinity");
-	else
-		snprintf(text, FPISA_COLUMN_TEXT_MOST, "%.17g", x);
+	number_text("%.17g", x, text);
 }
 
 /* -- keys -------------------------------------------------------------------- */
@@ -204,15 +273,15 @@ static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f
 		rc = parse_double(f->text, &wide);
 		break;
 	case FPISA_COLUMN_INT32:
-		rc = parse_integer(f->text, INT32_MIN, INT32_MAX, &number);
+		rc = parse_integer(f->text, f->len, INT32_MIN, INT32_MAX, &number);
 		wide = (uint64_t)number;
 		break;
 	case FPISA_COLUMN_INT64:
-		rc = parse_integer(f->text, INT64_MIN, INT64_MAX, &number);
+		rc = parse_integer(f->text, f->len, INT64_MIN, INT64_MAX, &number);
 		wide = (uint64_t)number;
 		break;
 	case FPISA_COLUMN_DATE:
-		rc = parse_date(f->text, &days);
+		rc = parse_date(f->text, f->len, &days);
 		wide = (uint64_t)(int64_t)days;
 		break;
 	case FPISA_COLUMN_TEXT:
@@ -225,6 +294,27 @@ static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f
 	}
 	memcpy(out, &wide, *n);
 	return rc;
+}
+
+int fpisa_text_valid(const struct fpisa_column *c, const char *text, size_t len)
+{
+	int64_t number;
+	int32_t days;
+
+	switch (c->type) {
+	case FPISA_COLUMN_REAL:
+	case FPISA_COLUMN_DOUBLE:
+		return is_decimal(text, len);
+	case FPISA_COLUMN_INT32:
+		return !parse_integer(text, len, INT32_MIN, INT32_MAX, &number);
+	case FPISA_COLUMN_INT64:
+		return !parse_integer(text, len, INT64_MIN, INT64_MAX, &number);
+	case FPISA_COLUMN_DATE:
+		return !parse_date(text, len, &days);
+	case FPISA_COLUMN_TEXT:
+		return !memchr(text, 0, len);
+	}
+	return 0;
 }
 
 int fpisa_field_check(const struct fpisa_column *c, const struct fpisa_field *f)
@@ -266,9 +356,11 @@ int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t m
 		return -EINVAL;
 	if (!c->not_null)
 		*null = key[at++];
+	if (*null > 1)
+		return -EINVAL;
 	if (c->type == FPISA_COLUMN_TEXT) {
 		n = (size_t)key[at++];
-		if (at + n > most || n >= size)
+		if (at + n > most || n >= size || (*null && n) || memchr(key + at, 0, n))
 			return -EINVAL;
 		memcpy(text, key + at, n);
 		text[n] = 0;
@@ -277,7 +369,7 @@ int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t m
 	memcpy(&wide, key + at, n);
 	at += n;
 	if (*null)
-		return (int)at;
+		return wide ? -EINVAL : (int)at;
 	switch (c->type) {
 	case FPISA_COLUMN_REAL:
 		fpisa_real_text(fpisa_order_value((uint32_t)wide), text);
@@ -292,6 +384,8 @@ int fpisa_key_take(const uint8_t key[FPISA_QUERY_KEY_BYTES], size_t at, size_t m
 		snprintf(text, size, "%lld", (long long)wide);
 		break;
 	case FPISA_COLUMN_DATE:
+		if ((int32_t)wide < DATE_LEAST || (int32_t)wide > DATE_MOST)
+			return -EINVAL;
 		date_of((int32_t)wide, &year, &month, &day);
 		snprintf(text, size, "%04d-%02u-%02u", year, month, day);
 		break;

@@ -47,6 +47,9 @@ int fpisa_column_name_valid(const char *name);
 /* The bits of a decimal number, NaN or infinity, rounded once. 0, -EINVAL: it is none, -ERANGE: it has no finite value. */
 int fpisa_parse_real(const char *text, uint32_t *bits);
 
+/* Has it the form of a value of the column's type? Numbers may be out of a real's or double's range; texts have no 0. 1 or 0. */
+int fpisa_text_valid(const struct fpisa_column *c, const char *text, size_t len);
+
 /* Is it a value of the column's type? 0, -EINVAL or -ERANGE. NULL is one. */
 int fpisa_field_check(const struct fpisa_column *c, const struct fpisa_field *f);
 
