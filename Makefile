@@ -263,7 +263,9 @@ FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard 
 	user/lib/manager/protocol.c
 FUZZ_partial :=
 FUZZ_partition := user/query/schema.c user/query/text.c user/query/where.c user/lib/query/column.c user/lib/base/error.c
-FUZZ_control := $(filter-out user/lib/manager/channel.c,$(LIB_SRC)) $(filter-out $(addprefix user/query/,worker.c newcomers.c),$(wildcard user/query/*.c)) $(PARSERS)
+FUZZ_CHANNEL := tests/fuzz/channel.c $(filter-out user/lib/manager/channel.c,$(LIB_SRC))
+FUZZ_control := $(FUZZ_CHANNEL) $(filter-out $(addprefix user/query/,worker.c newcomers.c),$(wildcard user/query/*.c)) $(PARSERS)
+FUZZ_master := $(filter-out user/lib/transport/udp.c,$(FUZZ_CHANNEL))
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
 FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
 FUZZ_manager := $(PARSERS) $(wildcard user/manager/*.c) $(FUZZ_MANAGER)

@@ -524,6 +524,7 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
  * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
  * -ETIMEDOUT	a worker or the aggregator does not answer
  * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
+ * -EPROTO	a worker has said what it was not asked for: other columns, NULL in a column that is not null, a text that is not a value
  */
 int fpisa_query_work(struct fpisa_query *q, int timeout_ms);
 

@@ -2,6 +2,7 @@
 /* IMPORT FOREIGN SCHEMA: the tables that workers have. */
 #include "fdw.h"
 #include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
@@ -37,6 +38,16 @@ static struct asking *ask(const struct fdw_server *server, const struct fdw_secr
 	return a;
 }
 
+/* A worker says what it likes: is it a table of names? */
+static void check_names(struct fpisa_query *query)
+{
+	const struct fpisa_query_column *c;
+
+	if (fpisa_query_columns(query, &c) != 1 || c->type != FPISA_COLUMN_TEXT || !c->not_null)
+		ereport(ERROR, errcode(ERRCODE_FDW_INCONSISTENT_DESCRIPTOR_INFORMATION),
+			errmsg("table %s at the workers has not the one column \"name text not null\"", TABLES));
+}
+
 /* Names of tables, each once: every worker says its own. */
 static List *all_tables(const struct fdw_server *server, const struct fdw_secrets *secrets)
 {
@@ -48,13 +59,19 @@ static List *all_tables(const struct fdw_server *server, const struct fdw_secret
 	do {
 		state = fdw_wait(a->query);
 		while (fpisa_query_next(a->query, &row) > 0) {
-			ListCell *cell;
 			bool there = false;
+			const char *name;
+			ListCell *cell;
 
+			CHECK_FOR_INTERRUPTS();
+			check_names(a->query);
+			if (!row[0])
+				ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION), errmsg("a worker has a table without a name"));
+			name = pg_any_to_server(row[0], (int)strlen(row[0]), PG_UTF8);
 			foreach (cell, names)
-				there |= !strcmp(lfirst(cell), row[0]);
+				there |= !strcmp(lfirst(cell), name);
 			if (!there)
-				names = lappend(names, pstrdup(row[0]));
+				names = lappend(names, pstrdup(name));
 		}
 	} while (state != 2);
 	end_asking(a);

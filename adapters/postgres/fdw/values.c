@@ -23,10 +23,29 @@ static Oid type_at_workers(const struct fpisa_query_column *c)
 	return c->type < lengthof(types) ? types[c->type] : InvalidOid;
 }
 
+/* Of groups keys, then count, and with a value sum, min, max, avg. */
+static uint32 columns_wanted(const struct fdw_scan *s)
+{
+	if (s->shape.kind != FDW_TABLE)
+		return (uint32)list_length(s->shape.outputs);
+	return (uint32)list_length(s->shape.by) + (s->shape.value ? 5 : 1);
+}
+
+/* The answer has the columns that were asked for: a row of fewer would be read beyond its end. */
+static uint32 check_columns(const struct fdw_scan *s, const struct fpisa_query_column **c)
+{
+	uint32 n = fpisa_query_columns(s->query, c), wanted = columns_wanted(s);
+
+	if (n != wanted)
+		ereport(ERROR, errcode(ERRCODE_FDW_INCONSISTENT_DESCRIPTOR_INFORMATION),
+			errmsg("workers have answered with %u columns, and were asked for %u", n, wanted));
+	return n;
+}
+
 void fdw_check_keys(const struct fdw_scan *s)
 {
 	const struct fpisa_query_column *c;
-	uint32 n = fpisa_query_columns(s->query, &c);
+	uint32 n = check_columns(s, &c);
 	ListCell *cell;
 	uint32 i = 0;
 
@@ -132,7 +151,9 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 	TupleDesc d = slot->tts_tupleDescriptor;
 	bool groups = s->shape.kind == FDW_TABLE;
 	int n = list_length(s->shape.outputs);
+	const struct fpisa_query_column *c;
 
+	check_columns(s, &c);
 	memset(slot->tts_isnull, true, sizeof(bool) * d->natts);
 	if (groups)
 		check_sum(s, row);
@@ -140,6 +161,9 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 		const char *text = row[groups ? s->place[i] : i];
 		int to = groups ? i : s->place[i];
 
+		if (!text && c[groups ? s->place[i] : i].not_null)
+			ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
+				errmsg("column \"%s\" is not null at the workers, and has NULL", c[groups ? s->place[i] : i].name));
 		if (!text)
 			continue;
 		slot->tts_values[to] = value_of(s, text, TupleDescAttr(d, to), to);

@@ -179,15 +179,19 @@ static int is_new(struct fpisa_query_window *w, uint64_t sequence)
 	return 1;
 }
 
-/* `from`: whose it is. An acknowledgement goes to *ack. */
+/*
+ * `from`: whose it is. An acknowledgement goes to *ack. A rank that has said DONE, which is behind all acknowledgements, sends
+ * nothing new: rows that are settled do not change.
+ */
 static int take_rows(struct fpisa_query *q, struct fpisa_member *m, uint32_t from, const struct fpisa_hdr *h,
 		     struct fpisa_member_frame *ack)
 {
+	int done = q->of_rank[from] != NOTHING;
 	uint32_t row_bytes = fpisa_row_bytes(m->key_bytes);
 	const char *p = (const char *)(h + 1);
 	int rc = prepare(q, m->key_bytes, m == &q->member ? m->limit : (uint32_t)q->options.limit);
 
-	if (!rc && h->chunk && is_new(&q->window[from], h->chunk)) {
+	if (!rc && !done && h->chunk && is_new(&q->window[from], h->chunk)) {
 		q->progress_ns = fpisa_now();
 		q->received += h->count;
 		for (uint32_t i = 0; !rc && i < h->count; i++) {
@@ -292,6 +296,15 @@ static int read_more(struct fpisa_query *q, uint64_t now)
 	return n ? fpisa_member_send(&q->member, f, n) : 0;
 }
 
+/* Limbs that the rules of fpisa/query/table.h leave: others would overflow when they are added up. */
+static int is_group(const struct fpisa_group *g)
+{
+	for (int i = 0; i < FPISA_GROUP_LIMBS; i++)
+		if (g->limb[i] < -(1ll << 62) || g->limb[i] >= 1ll << 62)
+			return 0;
+	return !(g->specials & ~(uint32_t)(FPISA_GROUP_NAN | FPISA_GROUP_PINF | FPISA_GROUP_NINF));
+}
+
 static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 {
 	const char *p = (const char *)(h + 1);
@@ -308,6 +321,9 @@ static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 	q->progress_ns = fpisa_now();
 	for (uint32_t i = 0; !rc && i < h->count; i++) {
 		memcpy(&g, p + i * sizeof(g), sizeof(g));
+		if (!is_group(&g))
+			return fpisa_fail(-EILSEQ, "query %u: the aggregator's table has a group that is none: something is broken",
+					  q->options.query);
 		q->absorbed += g.count;
 		rc = fpisa_groups_put(&q->groups, &g);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The master of a query, in parts: query.c, the functions of fpisa.h; options.c, what it is asked; workers.c, what goes
- * over TCP; frames.c, rows, acknowledgements and the aggregator's table; answer.c, the rows of the answer.
+ * The master of a query, in parts: query.c, the functions of fpisa.h; options.c, what it is asked; workers.c, connections to
+ * workers; messages.c, what those say; frames.c, rows, acknowledgements and the aggregator's table; answer.c, the rows of the answer.
  */
 #ifndef FPISA_QUERY_MASTER_H
 #define FPISA_QUERY_MASTER_H
@@ -88,7 +88,7 @@ struct fpisa_query {
 	uint32_t read_next, read_left, read_batch;
 	uint64_t ask_ns, ask_pause_ns;
 	uint32_t restarts, certified;
-	int lost; /* the aggregator has another epoch */
+	int lost; /* the aggregator has another epoch: another attempt begins */
 	uint64_t unsealed; /* workers of which it lacks frames, as it said last */
 
 	struct fpisa_query_column *out;
@@ -127,6 +127,9 @@ int fpisa_query_start(struct fpisa_query *q);	/* an attempt */
 int fpisa_query_restart(struct fpisa_query *q); /* the next one, if there have not been too many */
 int fpisa_query_fetch(struct fpisa_query *q);
 void fpisa_query_worker_close(struct fpisa_query_worker *w);
+
+/* -- messages.c: 0 or -errno, the message set ---------------------------------------- */
+int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content, size_t n);
 
 /* -- frames.c ---------------------------------------------------------------------- */
 int fpisa_query_open_sockets(struct fpisa_query *q);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A stand-in for user/lib/manager/channel.c: the other side's messages come from the target, which takes them from libFuzzer's input.
+ * Each message is checked as a channel does it, in both directions.
+ */
+#ifndef FUZZ_CHANNEL_H
+#define FUZZ_CHANNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/manager/channel.h"
+#include "lib/query/control.h"
+
+/* -- the input --------------------------------------------------------------------- */
+
+struct input {
+	const uint8_t *at;
+	size_t left;
+};
+
+static inline uint8_t input_byte(struct input *in)
+{
+	if (!in->left)
+		return 0;
+	in->left--;
+	return *in->at++;
+}
+
+/* Up to `most` bytes; how many. The rest of *to is as it was. */
+size_t input_take(struct input *in, void *to, size_t most);
+
+/* -- the channel ------------------------------------------------------------------- */
+
+struct fpisa_channel {
+	int fd; /* -1: none */
+	fpisa_channel_check *check;
+	enum fpisa_manager_side from; /* who the other side is */
+	/* A content of user/lib/query/control.c that is on its way, in pieces. */
+	uint8_t *content;
+	uint16_t type;
+	size_t at, n;
+};
+
+/* The target's: the next message of the other side, or a content by channel_content(). 1, 0: nothing now, or -errno with the message set. */
+int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m);
+
+/* The other side says this; its pieces come one after the other. The first of them goes into *m; 1. */
+int channel_content(struct fpisa_channel *c, struct fpisa_manager_message *m, uint16_t type, const void *content, size_t n);
+
+#endif

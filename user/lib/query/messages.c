@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What a worker says (control.h), checked against what it was asked; master.h has what is what. A worker has a key and may lie all the
+ * same: it can give wrong rows, and none that are not rows of the columns that were asked for.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "lib/base/error.h"
+#include "master.h"
+
+static int malformed(void)
+{
+	return fpisa_fail(-EPROTO, "what came is no message of this protocol");
+}
+
+/* -- READY ------------------------------------------------------------------------------ */
+
+/* The next name of "a,b" in *at; its length, or 0: the list is over. */
+static size_t next_name(const char **at, const char **name)
+{
+	size_t n = strcspn(*at, ",");
+
+	*name = *at;
+	*at += n + ((*at)[n] == ',');
+	return n;
+}
+
+/* Are the columns those of the list "a,b"? */
+static int are_named(const struct fpisa_column *column, uint32_t n, const char *list)
+{
+	const char *name;
+	size_t len;
+
+	for (uint32_t i = 0; i < n; i++) {
+		len = next_name(&list, &name);
+		if (!len || strlen(column[i].name) != len || memcmp(column[i].name, name, len))
+			return 0;
+	}
+	return !*list;
+}
+
+/* Names of a table's columns differ. */
+static int differ(const struct fpisa_column *column, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < i; k++)
+			if (!strcmp(column[i].name, column[k].name))
+				return 0;
+	return 1;
+}
+
+static int is_column(struct fpisa_column *c)
+{
+	c->name[FPISA_COLUMN_NAME - 1] = 0;
+	return fpisa_column_type_name(c->type) && fpisa_column_name_valid(c->name) && c->not_null <= 1 && !c->zero;
+}
+
+static int check_columns(const struct fpisa_query *q, const struct fpisa_query_worker *w)
+{
+	const struct fpisa_column *rows = w->columns + w->is.keys;
+	int groups = q->kind == FPISA_QUERY_TABLE;
+
+	if (groups ? !w->is.keys || w->is.columns : w->is.keys || !w->is.columns)
+		return 0;
+	if (!are_named(w->columns, w->is.keys, groups ? q->by : ""))
+		return 0;
+	if (!groups && (q->columns && *q->columns ? !are_named(rows, w->is.columns, q->columns) : !differ(rows, w->is.columns)))
+		return 0;
+	for (uint32_t i = 0; i < w->is.columns; i++)
+		if (q->value && !strcmp(rows[i].name, q->value) &&
+		    (rows[i].type != FPISA_COLUMN_REAL || rows[i].not_null == w->is.value_may_be_null))
+			return 0;
+	return w->is.value_may_be_null <= (q->value != NULL);
+}
+
+static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *content, size_t n)
+{
+	size_t columns;
+
+	if (n < sizeof(w->is) || w->ready || q->phase != FPISA_PHASE_OPEN)
+		return malformed();
+	memcpy(&w->is, content, sizeof(w->is));
+	columns = (size_t)w->is.keys + w->is.columns;
+	if (w->is.keys > FPISA_COLUMNS_MOST || w->is.columns > FPISA_COLUMNS_MOST || n != sizeof(w->is) + columns * sizeof(*w->columns))
+		return malformed();
+	w->columns = calloc(columns + 1, sizeof(*w->columns));
+	if (!w->columns)
+		return fpisa_fail(-ENOMEM, "no memory for columns");
+	memcpy(w->columns, content + sizeof(w->is), columns * sizeof(*w->columns));
+	for (size_t i = 0; i < columns; i++)
+		if (!is_column(&w->columns[i]))
+			return malformed();
+	if (!check_columns(q, w))
+		return fpisa_fail(-EPROTO, "its columns are not those that were asked for");
+	if (w->direct.t) {
+		if (!w->is.port)
+			return malformed();
+		fpisa_udp_redirect(w->direct.t, w->is.port);
+	}
+	w->ready = 1;
+	return 0;
+}
+
+/* -- DONE ------------------------------------------------------------------------------- */
+
+/* Has the rank that it was told, or one of those of the aggregator's list; and numbers that go with the query. */
+static int is_done(const struct fpisa_query *q, const struct fpisa_query_worker *w, const struct fpisa_query_done *said)
+{
+	int assigned = q->kind == FPISA_QUERY_SCAN || fpisa_query_is_direct(q);
+
+	if (assigned ? said->rank != (uint32_t)(w - q->worker) : said->rank >= q->n_workers)
+		return 0;
+	if (said->filter > FPISA_FILTER_BEYOND || (!q->join && (said->filter || said->keys)))
+		return 0;
+	if (said->nulls > said->rows || (said->nulls && !w->is.value_may_be_null))
+		return 0;
+	return w->n_nulls <= q->options.limit && w->n_nulls <= said->nulls;
+}
+
+static int take_done(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *content, size_t n)
+{
+	struct fpisa_query_done said;
+
+	if (n < sizeof(said) || (n - sizeof(said)) % 8)
+		return malformed();
+	memcpy(&said, content, sizeof(said));
+	if (said.attempt != q->attempt || w->done)
+		return 0;
+	w->said = said;
+	free(w->nulls);
+	w->n_nulls = (n - sizeof(said)) / 8;
+	w->nulls = malloc(n - sizeof(said) + 1);
+	if (!w->nulls)
+		return fpisa_fail(-ENOMEM, "no memory for rows");
+	memcpy(w->nulls, content + sizeof(said), n - sizeof(said));
+	if (!is_done(q, w, &said))
+		return malformed();
+	if (q->kind == FPISA_QUERY_SCAN && said.sent != w->fetched)
+		return fpisa_fail(-EILSEQ, "has sent %llu rows, and says %llu: something is broken", (unsigned long long)w->fetched,
+				  (unsigned long long)said.sent);
+	if (q->of_rank[said.rank] != UINT32_MAX)
+		return fpisa_fail(-EINVAL, "has the rank of worker %s, too; is it given twice?", q->worker[q->of_rank[said.rank]].name);
+	q->of_rank[said.rank] = (uint32_t)(w - q->worker);
+	w->done = 1;
+	return 0;
+}
+
+/* -- RECORDS ------------------------------------------------------------------------------ */
+
+static int is_value(const struct fpisa_column *c, const uint8_t *text, uint32_t len)
+{
+	return len == FPISA_QUERY_NULL ? !c->not_null : fpisa_text_valid(c, (const char *)text, len);
+}
+
+/* Are they whole rows of the columns? How many. */
+static int count_records(const struct fpisa_query_worker *w, const uint8_t *content, size_t n, size_t *rows)
+{
+	size_t at = 0;
+	uint32_t len, field = 0;
+
+	*rows = 0;
+	while (at < n) {
+		const struct fpisa_column *c = &w->columns[w->is.keys + field];
+
+		if (n - at < sizeof(len))
+			return malformed();
+		memcpy(&len, content + at, sizeof(len));
+		at += sizeof(len);
+		if (len != FPISA_QUERY_NULL && len > n - at)
+			return malformed();
+		if (!is_value(c, content + at, len))
+			return fpisa_fail(-EPROTO, "a row has %s in column '%s %s%s'", len == FPISA_QUERY_NULL ? "NULL" : "another value",
+					  c->name, fpisa_column_type_name(c->type), c->not_null ? " not null" : "");
+		at += len != FPISA_QUERY_NULL ? len : 0;
+		if (++field == w->is.columns) {
+			field = 0;
+			++*rows;
+		}
+	}
+	return field ? malformed() : 0;
+}
+
+static int append(uint8_t **to, size_t *used, const uint8_t *from, size_t n)
+{
+	uint8_t *more = realloc(*to, *used + n + 1);
+
+	if (!more)
+		return fpisa_fail(-ENOMEM, "no memory for rows");
+	memcpy(more + *used, from, n);
+	*used += n;
+	*to = more;
+	return 0;
+}
+
+static int take_stream(struct fpisa_query *q, const uint8_t *content, size_t n)
+{
+	size_t room = q->stream_room ? q->stream_room : 65536;
+	uint8_t *more;
+
+	if (q->held)
+		*q->held = q->kept;
+	q->held = NULL;
+	if (q->stream_at)
+		memmove(q->stream, q->stream + q->stream_at, q->stream_n - q->stream_at);
+	q->stream_n -= q->stream_at;
+	q->stream_at = 0;
+	while (room < q->stream_n + n + 1)
+		room *= 2;
+	more = room == q->stream_room ? q->stream : realloc(q->stream, room);
+	if (!more)
+		return fpisa_fail(-ENOMEM, "no memory for rows");
+	q->stream = more;
+	q->stream_room = room;
+	memcpy(q->stream + q->stream_n, content, n);
+	q->stream_n += n;
+	return 0;
+}
+
+static int take_records(struct fpisa_query *q, struct fpisa_query_worker *w, const uint8_t *content, size_t n)
+{
+	size_t rows;
+	int rc, scan = q->kind == FPISA_QUERY_SCAN;
+
+	if (scan ? w->done : !w->fetching)
+		return malformed();
+	rc = count_records(w, content, n, &rows);
+	if (rc)
+		return rc;
+	if (scan) {
+		q->received += rows;
+		w->fetched += rows;
+		return take_stream(q, content, n);
+	}
+	if (w->fetched + rows > w->asked)
+		return malformed();
+	rc = fpisa_query_streams(q) ? take_stream(q, content, n) : append(&w->records, &w->n_records, content, n);
+	w->fetched += rows;
+	return rc;
+}
+
+/* -- the others ----------------------------------------------------------------------------- */
+
+/* Why it gave up: its errno, if that is one, and its sentence, which is one line here whatever it was there. */
+static int take_failed(const uint8_t *content, size_t n)
+{
+	int32_t error;
+	char why[400];
+
+	if (n < sizeof(error) + 1)
+		return malformed();
+	memcpy(&error, content, sizeof(error));
+	snprintf(why, sizeof(why), "%.*s", (int)(n - sizeof(error) < sizeof(why) ? n - sizeof(error) : sizeof(why)),
+		 (const char *)content + sizeof(error));
+	for (char *at = why; *at; at++)
+		if ((unsigned char)*at < ' ' || *at == 127)
+			*at = '?';
+	return fpisa_fail(error < 0 && error > -4096 ? error : -EPROTO, "%s", why);
+}
+
+/* Ranks are lost at an aggregator alone. */
+static int take_lost(struct fpisa_query *q, const uint8_t *content, size_t n)
+{
+	uint32_t attempt;
+
+	if (n != sizeof(attempt) || q->kind == FPISA_QUERY_SCAN || fpisa_query_is_direct(q))
+		return malformed();
+	memcpy(&attempt, content, sizeof(attempt));
+	q->lost |= attempt == q->attempt;
+	return 0;
+}
+
+int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content, size_t n)
+{
+	/* Nothing of an attempt before one has begun. */
+	if (q->phase == FPISA_PHASE_OPEN && type != FPISA_CONTROL_READY && type != FPISA_CONTROL_WORKING && type != FPISA_CONTROL_FAILED)
+		return malformed();
+	switch (type) {
+	case FPISA_CONTROL_READY:
+		return take_ready(q, w, content, n);
+	case FPISA_CONTROL_WORKING:
+		return n && n != sizeof(uint64_t) ? malformed() : 0;
+	case FPISA_CONTROL_LOST:
+		return take_lost(q, content, n);
+	case FPISA_CONTROL_DONE:
+		return take_done(q, w, content, n);
+	case FPISA_CONTROL_RECORDS:
+		return take_records(q, w, content, n);
+	case FPISA_CONTROL_FAILED:
+		return take_failed(content, n);
+	}
+	return malformed();
+}
