@@ -10,6 +10,7 @@
 #include "demo/demo.h"
 #include "testbed/lab.h"
 #include "host/route.h"
+#include "host/stack.h"
 #include "host/veth.h"
 #include "stand_ins.h"
 
@@ -128,6 +129,12 @@ NOTHING_AT_ALL(star_port, char name[IF_NAMESIZE], const struct star *s, uint32_t
 NOTHING(int, demo_spawn, struct demo *d)
 NOTHING(int, demo_await, struct demo *d, enum demo_state state, void (*progress)(const struct demo *d))
 NOTHING(int, link_get, __u32 ifindex, struct link *l)
+NOTHING(bool, link_native, const struct link *l)
+NOTHING(bool, link_ethernet, const struct link *l)
+NOTHING(bool, link_vrf, const struct link *l)
+NOTHING(bool, link_answered_below, const struct link *l)
+NOTHING(bool, address_here, __be32 address, __u32 *vrf)
+NOTHING(bool, datapath_stacked, const struct datapath *dp, __u32 ifindex, bool up, struct datapath_interface *i)
 NOTHING_AT_ALL(veth_look, const struct link *l, struct veth_peer *p)
 NOTHING_AT_ALL(veth_warn, const struct link *l, const struct veth_peer *p)
 NOTHING(int, demo_release, struct demo *d)
