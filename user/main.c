@@ -59,9 +59,10 @@ static const struct verb verbs[] = {
 	  "                     CPU that receives hands frames on. For a device with one receive\n"
 	  "                     queue and native XDP; by default a frame is summed where it comes in\n"
 	  "  --cpu-queue N      frames that may wait at each of them, to 16384; default 4096\n"
-	  "Interfaces of one --pin directory share one datapath; further ones may follow.\n" },
+	  "Interfaces of one --pin directory share one datapath; further ones may follow. Of interfaces that stand\n"
+	  "on each other, such as a bridge and its ports, load one: doc/guide.md, section 3.\n" },
 	{ "unload", verb_unload, "[DEV...] [--json]", "detach it, and remove it with its last interface",
-	  "Without DEV: every interface of this network namespace. The pins stay if it runs in\n"
+	  "Without DEV: every interface of this network namespace, the upper ones of a stack first. The pins stay if it runs in\n"
 	  "another one that can be seen, or may run where this process may not look.\n" },
 	{ "upgrade", verb_upgrade, "[--json]", "put this build's programs in the place of running ones",
 	  "Under traffic; jobs, sums under way and counters go on; in every network namespace.\n"

@@ -118,7 +118,7 @@ static int work(struct worker *w)
 		return err;
 	err = w->d->o.transport == FPISA_TRANSPORT_UDP ? process_drop_privileges(w->d->parent) : 0;
 	if (err) {
-		snprintf(message, size, "become nobody: %s", strerror(-err));
+		snprintf(message, size, "become nobody: %s; that takes CAP_SETUID and CAP_SETGID", strerror(-err));
 		return err;
 	}
 	report_and_wait(w, DEMO_LINKED);

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The aggregator's card below a VLAN device, a bond, a macvlan, or in a VRF, where this kernel has them: what job add and doctor advise, and
+that sums come of it. A bridge is in test_doctor_jobs.py, the facts alone in tests/unit/test_stack.c."""
+import pytest
+
+from doctor import ENV, bad, examine, fixes, inhabited
+from lab import ADDRESS, FPISA
+from refusals import refused
+
+MAKES = {"vlan": "link add link p0 name up0 type vlan id 5", "bond": "link add up0 type bond mode active-backup",
+         "macvlan": "link add link p0 name up0 type macvlan mode bridge", "vrf": "link add up0 type vrf table 10"}
+
+
+@pytest.fixture
+def made(lab):
+    """Two workers behind p0, on which `up0` of that kind stands."""
+    def make(kind):
+        net = inhabited(lab(bridge=True))
+        status, _, err = net.agg.try_run("ip", *MAKES[kind].split())
+        if status:
+            pytest.skip(f"this kernel has no {kind} devices: {err.strip()}")
+        if kind in ("bond", "vrf"):
+            net.agg.ip("link set p0 down", "link set p0 master up0", "link set p0 up")
+        net.agg.ip("link set up0 up")
+        if kind != "vrf":
+            net.agg.ip("addr del 10.99.1.1/24 dev p0", "addr add 10.99.1.1/24 dev up0")
+        return net
+    return make
+
+
+def add(net, *workers, address=ADDRESS):
+    status, _, err = net.agg.try_run(FPISA, "job", "add", 1, "--workers", ",".join(workers), "--address", address)
+    assert status == 0, err
+    return err
+
+
+def moves(net, fix):
+    """The datapath has to go from p0 to up0, and the job with it."""
+    net.fpisa("load", "p0")
+    assert add(net, *net.addresses) == f"fpisa: warning: up0: this datapath is on p0, below it, so job 1 hears no worker there; {fix}\n"
+    refused(net, ["load", "up0", "--mode", "skb"], "up0: a datapath is on p0, below it: with both no worker joins; fpisa unload p0 first")
+    f = examine(net.agg)["job 1", "port"]
+    assert f["fix"] == fix and "ranks 0,1 are behind up0: this datapath is on p0, below it" in f["text"]
+    net.agg.run("sh", "-ec", fix, env=ENV)
+    assert add(net, *net.addresses) == ""
+    refused(net, ["load", "p0"], "p0: attach XDP: not while up0, above it, has a program")
+    net.check_sum(1)
+    assert not [key for key in bad(examine(net.agg)) if key[1] in ("port", "stack", "xdp")]
+
+
+def test_vlan(made):
+    net = made("vlan")
+    for w, address in zip(net.worker, net.addresses):
+        w.ip("link add link eth0 name tagged type vlan id 5", f"addr del {address}/24 dev eth0", f"addr add {address}/24 dev tagged",
+             "link set tagged up", f"route add {ADDRESS} via 10.99.1.1")
+    moves(net, "fpisa unload p0 && fpisa load up0 --mode skb")
+
+
+def test_bond(made):
+    moves(made("bond"), "fpisa unload p0 && fpisa load up0")
+
+
+def test_macvlan(made):
+    net = made("macvlan")
+    net.fpisa("load", "p0")
+    assert "up0: this datapath is on p0, below it, so job 1 hears no worker there; name that for each worker behind it, ADDR@p0" in \
+        add(net, *net.addresses)
+    assert "@p0" in fixes(net.agg, [], "job 1", "port", says="ranks 0,1 are behind up0: this datapath is on p0, below it")
+    net.check_sum(1)
+
+
+def test_vrf(made):
+    """Its address is this machine's, and workers' ports are named."""
+    net = made("vrf")
+    refused(net, ["load", "up0", "--mode", "skb"], "up0: is a VRF, which receives no frames itself; load its ports")
+    net.fpisa("load", "p0")
+    refused(net, ["job", "add", 1, "--workers", net.addresses[0], "--address", "10.99.1.1"],
+            "job 1: worker 10.99.1.2: name its interface, ADDR@DEV, a port of the VRF that 10.99.1.1 is in: the datapath does not look")
+    assert add(net, *(a + "@p0" for a in net.addresses), address="10.99.1.1") == ""
+    net.check_sum(1, address="10.99.1.1")
+    assert not [key for key in bad(examine(net.agg)) if key[0] == "job 1"]
