@@ -100,7 +100,7 @@ static const struct verb verbs[] = {
 	{ "query list", verb_query_list, "[--json]", "the queries", NULL },
 	{ "query show", verb_query_show, "QUERY [--json]", "a query's parameters, members, state and rows", NULL },
 	{ "query del", verb_query_del, "QUERY [--json]", "remove a query", NULL },
-	{ "query data", verb_query_data, "DIR [--pages N] [--visits N] [--workers N] [--seed S]",
+	{ "query data", verb_query_data, "DIR [--pages N] [--visits N] [--workers N] [--seed S] [--json]",
 	  "make tables to query, those of the Big Data benchmark",
 	  "  DIR                made if it is not there, with a directory 0, 1, ... for each worker, and\n"
 	  "                     in it rankings.csv and uservisits.csv, each with its .schema\n"

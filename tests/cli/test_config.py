@@ -170,3 +170,5 @@ def test_json(tmp_path):
     key = told("key", "new", "train", tmp_path / "keys")
     assert key == {"done": "key new", "key": (tmp_path / "keys").read_text().rsplit(":", 1)[0], "file": str(tmp_path / "keys")}
     assert told("key", "new", "train", tmp_path, status=1) is None
+    assert told("query", "data", tmp_path / "tables", "--pages", 10, "--visits", 5, "--seed", 3) == {
+        "done": "query data", "directory": str(tmp_path / "tables"), "pages": 10, "visits": 5, "workers": 2, "seed": 3}

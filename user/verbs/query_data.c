@@ -10,6 +10,7 @@
 
 #include "bigdata.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "cli/progress.h"
 #include "verbs.h"
 
@@ -22,6 +23,7 @@ struct options {
 	uint64_t workers;
 	struct bigdata data;
 	uint64_t written; /* rows, in all files */
+	bool json;
 };
 
 /* The signal that asks this program to end: it first takes away the file that it writes. 0: none. */
@@ -46,6 +48,7 @@ static int parse(struct options *o, int argc, char **argv)
 {
 	enum { OPT_PAGES = OPT_VERB, OPT_VISITS, OPT_WORKERS, OPT_SEED };
 	static const struct option options[] = { COMMON_OPTIONS,
+						 JSON_OPTION,
 						 { "pages", required_argument, NULL, OPT_PAGES },
 						 { "visits", required_argument, NULL, OPT_VISITS },
 						 { "workers", required_argument, NULL, OPT_WORKERS },
@@ -71,6 +74,7 @@ static int parse(struct options *o, int argc, char **argv)
 		err = refuse(BAD_USAGE, "query data: give one directory");
 	if (!err)
 		o->directory = argv[optind];
+	o->json = c.json;
 	return err;
 }
 
@@ -155,6 +159,18 @@ static int write_worker(struct options *o, uint64_t worker)
 	return err;
 }
 
+static int print_made(const struct options *o)
+{
+	struct json_object *j = json_done("query data");
+
+	json_add_string(j, "directory", o->directory);
+	json_add_number(j, "pages", o->data.pages);
+	json_add_number(j, "visits", o->data.visits);
+	json_add_number(j, "workers", o->workers);
+	json_add_number(j, "seed", o->data.seed);
+	return print_json(j, false);
+}
+
 int verb_query_data(int argc, char **argv)
 {
 	struct options o;
@@ -176,7 +192,9 @@ int verb_query_data(int argc, char **argv)
 	take_signals(SIG_DFL);
 	if (asked)
 		raise(asked);
-	if (!err)
+	if (!err && o.json)
+		err = print_made(&o);
+	else if (!err)
 		printf("%s: rankings of %llu rows, uservisits of %llu, over %llu workers, seed %llu\n", o.directory,
 		       (unsigned long long)o.data.pages, (unsigned long long)o.data.visits, (unsigned long long)o.workers,
 		       (unsigned long long)o.data.seed);
