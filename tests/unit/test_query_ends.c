@@ -12,9 +12,14 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 #include "fpisa.h"
 #include "fpisa/query/order.h"
+#include "lib/base/clock.h"
 #include "lib/query/control.h"
 #include "lib/query/groups.h"
 #include "lib/query/master.h"
@@ -238,6 +243,67 @@ static int pair(struct fpisa_control_channel *worker, struct fpisa_control_chann
 	return fpisa_control_call(master, fd[1], psk);
 }
 
+/* What a turn has to say to workers leaves at once, or wakes the next one: none of it waits for a timer. */
+static void nothing_waits_unsent(void **state)
+{
+	enum { WORKERS = 40 }; /* more than a turn takes events of, so that it hears some late */
+	static struct fpisa_psks keys = {.n = 1, .psk = {{.name = "n", .id = "00000001", .secret = "s"}}};
+	static struct fpisa_control_channel end[WORKERS];
+	struct fpisa_query_ready ready = {.columns = 1};
+	struct fpisa_column column = {.type = FPISA_COLUMN_INT32, .name = "k"};
+	char content[sizeof(ready) + sizeof(column)];
+	struct fpisa_query *q = calloc(1, sizeof(*q));
+	int started = 0;
+
+	(void)state;
+	memcpy(content, &ready, sizeof(ready));
+	memcpy(content + sizeof(ready), &column, sizeof(column));
+	q->kind = FPISA_QUERY_SCAN;
+	q->table = strdup("t");
+	q->options = (struct fpisa_query_options){.pruning = FPISA_PRUNING_NONE, .timeout_ms = 100000};
+	q->poll = epoll_create1(EPOLL_CLOEXEC);
+	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	q->progress_ns = fpisa_now();
+	q->n_workers = WORKERS;
+	for (int i = 0; i < WORKERS; i++) {
+		struct fpisa_query_worker *w = &q->worker[i];
+		struct epoll_event e = {.events = EPOLLIN, .data.ptr = w};
+
+		w->fd = -1;
+		if (pair(&end[i], &w->control, &keys, &keys.psk[0]))
+			skip(); /* no GnuTLS */
+		assert_int_equal(epoll_ctl(q->poll, EPOLL_CTL_ADD, fpisa_channel_fd(w->control.channel), &e), 0);
+	}
+	for (int turn = 0, said = 0; started < WORKERS; turn++) {
+		struct pollfd p = {.fd = q->poll, .events = POLLIN};
+		int waits = 0, open = 0;
+
+		assert_true(turn < 1000);
+		assert_int_equal(fpisa_query_work(q, 0), 0);
+		for (int i = 0; i < WORKERS; i++)
+			waits += fpisa_channel_open(q->worker[i].control.channel) && fpisa_control_waiting(&q->worker[i].control);
+		if (waits)
+			assert_int_equal(poll(&p, 1, 0), 1);
+		for (int i = 0; i < WORKERS; i++) {
+			const __u8 *got;
+			__u16 type;
+			size_t n;
+			int rc = fpisa_control_work(&end[i], &type, &got, &n);
+
+			assert_true(rc >= 0);
+			started += rc && type == FPISA_CONTROL_START;
+			open += fpisa_channel_open(end[i].channel);
+		}
+		for (int i = 0; !said && open == WORKERS && i < WORKERS; i++)
+			assert_int_equal(fpisa_control_send(&end[i], FPISA_CONTROL_READY, content, sizeof(content)) ?:
+						 fpisa_control_flush(&end[i]), 0);
+		said = open == WORKERS;
+	}
+	fpisa_query_close(q);
+	for (int i = 0; i < WORKERS; i++)
+		fpisa_control_close(&end[i]);
+}
+
 /* Contents of any length, both ways at once, whole and in order. */
 static void contents(void **state)
 {
@@ -305,6 +371,7 @@ int main(void)
 		cmocka_unit_test(counts_agree),
 		cmocka_unit_test(certificate),
 		cmocka_unit_test(contents),
+		cmocka_unit_test(nothing_waits_unsent),
 	};
 
 	rng.state = vectors_seed();

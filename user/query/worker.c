@@ -33,7 +33,7 @@
 
 #define SCANS 64
 #define SCANS_MOST 1024
-#define BACKLOG 1024
+#define BACKLOG SOMAXCONN /* a flood may fill it while this process has no CPU; a master would wait a second then */
 #define TURN 16 /* connections that are accepted before others have their turn */
 #define TICK_MS 250
 #define DESCRIPTORS 64 /* beside those of masters */

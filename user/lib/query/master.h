@@ -123,6 +123,7 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 /* -- workers.c: each 0 or -errno, the message set -------------------------------- */
 int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w);
 int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w);
+void fpisa_query_worker_watch(struct fpisa_query *q, struct fpisa_query_worker *w); /* for what is to come, and to be said */
 int fpisa_query_start(struct fpisa_query *q);	/* an attempt */
 int fpisa_query_restart(struct fpisa_query *q); /* the next one, if there have not been too many */
 int fpisa_query_fetch(struct fpisa_query *q);

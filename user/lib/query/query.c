@@ -249,6 +249,10 @@ static int turn(struct fpisa_query *q, int timeout_ms)
 			rc = fpisa_query_worker_turn(q, &q->worker[i]);
 	if (!rc)
 		rc = advance(q);
+	/* What this has to say leaves when the socket takes it, which wakes the next turn. */
+	for (uint32_t i = 0; !rc && i < q->n_workers; i++)
+		if (q->worker[i].control.channel && fpisa_control_waiting(&q->worker[i].control))
+			fpisa_query_worker_watch(q, &q->worker[i]);
 	if (!rc)
 		rc = check_time(q, fpisa_now());
 	set_timer(q);

@@ -189,9 +189,22 @@ int fpisa_query_fetch(struct fpisa_query *q)
 
 /* -- turns -------------------------------------------------------------------------- */
 
-int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
+void fpisa_query_worker_watch(struct fpisa_query *q, struct fpisa_query_worker *w)
 {
 	struct epoll_event e = {.events = 0, .data.ptr = w};
+
+	if (q->stream_n - q->stream_at < FPISA_QUERY_AHEAD)
+		e.events = EPOLLIN;
+	else
+		q->paused = 1;
+	if (fpisa_channel_events(w->control.channel) & POLLOUT ||
+	    (fpisa_channel_open(w->control.channel) && fpisa_control_waiting(&w->control)))
+		e.events |= EPOLLOUT;
+	epoll_ctl(q->poll, EPOLL_CTL_MOD, fpisa_channel_fd(w->control.channel), &e);
+}
+
+int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
+{
 	const uint8_t *content;
 	uint16_t type;
 	size_t n;
@@ -218,13 +231,7 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 	}
 	if (rc < 0)
 		return connection_failed(q, w, rc);
-	if (q->stream_n - q->stream_at < FPISA_QUERY_AHEAD)
-		e.events = EPOLLIN;
-	else
-		q->paused = 1;
-	if (fpisa_channel_events(w->control.channel) & POLLOUT)
-		e.events |= EPOLLOUT;
-	epoll_ctl(q->poll, EPOLL_CTL_MOD, fpisa_channel_fd(w->control.channel), &e);
+	fpisa_query_worker_watch(q, w);
 	return 0;
 }
 
