@@ -110,9 +110,14 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 	p = hello_of(ctx, &h);
 	if (!p)
 		return FPISA_V_truncated;
-	mark_seen(id, rank);
 	if (!lock_take(&session->lock))
 		return FPISA_V_busy;
+	/* The job may have gone since the cookie was looked at, and another have its number. */
+	if (!__sync_fetch_and_add(&job->active, 0) || fpisa_cookie(&job->key, rank, h.fpisa->aux) != h.fpisa->secret) {
+		lock_release(&session->lock);
+		return FPISA_V_no_job;
+	}
+	mark_seen(id, rank);
 	newest = fpisa_welcome(h.fpisa, p, job, session, rank, fpisa_read_once(&job->live), &control->next_generation);
 	if (newest) {
 		__builtin_memcpy(peer->mac, hop->mac, ETH_ALEN);

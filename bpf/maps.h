@@ -71,10 +71,11 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_mantissas SEC(".maps");
 
-/* Protocol state of a slot version, same keys; ownership rule in job.h. */
+/* Protocol state of a slot version, same keys; ownership rule in job.h. Mappable: user space takes its lock too. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_SLOTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct fpisa_slot);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -90,10 +91,11 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_jobs SEC(".maps");
 
-/* Who has joined, key: job number. */
+/* Who has joined, key: job number. Mappable, as slots are. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FPISA_MAX_JOBS);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct fpisa_session);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -227,7 +229,7 @@ struct {
 /*
  * Ports of a job's results, key: job number; the inner map has one entry a
  * port (multicast) or one a worker (unicast), with the egress program, which
- * addresses unicast copies.
+ * addresses unicast copies. A number's map stays when its job goes, without entries.
  */
 struct fpisa_ports {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);

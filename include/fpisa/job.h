@@ -60,8 +60,8 @@ struct fpisa_job {
 };
 
 /*
- * Who has joined, key: job number. The datapath alone writes it, under
- * `lock`, but for `broken` (fpisa_break()); user space sets it once, before the job becomes active.
+ * Who has joined, key: job number. It is written under `lock`, but for `broken` (fpisa_break()): by the datapath, and by user
+ * space, which clears it before a job becomes active and after it was.
  */
 struct fpisa_session {
 	__u64 lock;
@@ -106,7 +106,7 @@ struct fpisa_last_seen {
  * the entry and its registers until it swaps 0 back, on every way out, also
  * across tail calls. Nothing here is read or written without it. Whoever
  * finds it taken retries FPISA_LOCK_SPINS times, then drops the frame as
- * `busy`, counted; the worker sends it again.
+ * `busy`, counted; the worker sends it again. User space takes it as well, to clear the entry for a new job.
  *
  * There is no second copy of a finished result: the registers are the kept
  * result, and a late reader runs MAU5..8 on them again. They are overwritten

@@ -6,7 +6,8 @@ million instructions. So the first plain `fpisa load` of a session is a real
 one, after which its programs and maps are pinned a second time, in a BPF
 filesystem of this session. Later tests find those pins in their own BPF
 filesystem, with every map as the load had left it, and `fpisa load` attaches
-what is there. Families that a test needed besides stay for those after it.
+what is there. Families that a test needed besides stay for those after it, and so do the maps of job numbers' ports: the kernel
+takes the ports out of them as their interfaces go.
 
 A datapath that a test has upgraded, or whose program array it has changed,
 is given up; the next load is a real one again.
@@ -16,9 +17,9 @@ import os
 import struct
 
 STORE = "/run/fpisa-shared"
-JOBS, STAGES, FANOUT = "fpisa_jobs", "fpisa_stages", "fpisa_fanout"
+JOBS, STAGES = "fpisa_jobs", "fpisa_stages"
 MANAGER = {"fpisa_groups", "fpisa_manager"}  # which `fpisa serve` makes, and no load
-LOOKUP, UPDATE, DELETE, PIN, GET, INFO = 1, 2, 3, 6, 7, 15	# commands of bpf(2)
+LOOKUP, UPDATE, PIN, GET, INFO = 1, 2, 6, 7, 15  # commands of bpf(2)
 SYS_BPF = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
 ARRAY, PROG_ARRAY, PERCPU_ARRAY = 2, 3, 6
 RESTORED = 1 << 20  # of larger maps, registers and peers, a new job resets what is its own
@@ -153,10 +154,6 @@ class Datapath:
                     for key, value in enumerate(values):
                         if m.get(key) != value:
                             m.put(key, value)
-        with opened(f"{self.store}/{FANOUT}") as m:
-            for key in range(m.entries):
-                if m.get(key) is not None:
-                    m.entry(DELETE, key, None)
 
     def give_up(self):
         for name in os.listdir(self.store):

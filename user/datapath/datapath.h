@@ -15,8 +15,9 @@
  *	routes.c    what lets the datapath find routes to a job's ranks
  *	open.c      open, read maps
  *	query.c     the program of a query; queries.c, the objects
+ *	fanout.c    the ports of jobs' results
  *	groups.c    records of the manager's groups, in maps beside the jobs
- *	job.c       make, shrink and remove jobs, with their fan-out; job_check.c, what needs no kernel
+ *	job.c       make, shrink and remove jobs; job_check.c, what needs no kernel
  *	load.c      load, fill, pin; upgrade.c, new programs in the place of running ones; unload.c
  *	status.c, resources.c, trial.c  for the verbs status and resources, and for doctor
  *
@@ -112,6 +113,9 @@ struct datapath {
 	int cpus;		       /* possible ones */
 	struct fpisa_job *jobs;	       /* FPISA_MAX_JOBS, mapped, or a copy where read_only */
 	struct fpisa_control *control; /* mapped */
+	struct fpisa_session *sessions; /* FPISA_MAX_JOBS, and FPISA_MAX_SLOTS: mapped by datapath_map_state() */
+	struct fpisa_slot *slots;
+	int ports_fd[FPISA_MAX_JOBS]; /* maps of fpisa_fanout that were opened, 0: none; a process may open them by id no more */
 };
 
 /*
@@ -121,6 +125,9 @@ struct datapath {
 int datapath_open(struct datapath *dp, const char *pin);
 void datapath_refresh(struct datapath *dp); /* the copies of one that is read_only */
 void datapath_close(struct datapath *dp); /* of one zeroed or opened, unlocks too */
+
+/* The sessions and slots of one that may be written. */
+int datapath_map_state(struct datapath *dp);
 
 /* One writer at a time; signals that would end the process wait meanwhile. */
 int datapath_lock(struct datapath *dp);
@@ -170,6 +177,15 @@ int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histog
  */
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex);
 int datapath_job_del(struct datapath *dp, __u32 job);
+
+/*
+ * Lets jobs of these numbers, a bitmap, be made later without a wait for a grace period, up to
+ * datapath_job_room() workers each: half of them have room for 8, a quarter for 16, the others for all.
+ */
+int datapath_jobs_prepare(struct datapath *dp, __u64 jobs);
+
+/* As many workers may a job of this number have without such a wait. Reports nothing. */
+__u32 datapath_job_room(struct datapath *dp, __u32 job);
 
 /* For a job that runs: once more what lets the datapath find its ranks, should somebody have taken it away. */
 int datapath_job_reassert(const struct datapath *dp, __u32 job);

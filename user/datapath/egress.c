@@ -134,6 +134,18 @@ static int open_or_make(const char *dir, int *ports)
 	return pin_fd(dir, name, *ports);
 }
 
+/* The kernel waits for a grace period where it is another one than before. */
+static int put(const struct datapath *dp, __u32 job, int ports)
+{
+	__u32 id;
+
+	if (!bpf_map_lookup_elem(dp->replies_fd, &job, &id) && id == map_id(ports))
+		return 0;
+	if (bpf_map_update_elem(dp->replies_fd, &job, &ports, BPF_ANY))
+		return fail(-errno, NULL, "job %u: put a map of ports into fpisa_replies", job);
+	return 0;
+}
+
 int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd)
 {
 	int ports = -1, err = open_or_make(dp->pin, &ports);
@@ -147,8 +159,26 @@ int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex,
 	}
 	for (int i = 0; !err && i < n; i++)
 		err = add(ports, ifindex[i], prog_fd);
-	if (!err && bpf_map_update_elem(dp->replies_fd, &job, &ports, BPF_ANY))
-		err = fail(-errno, NULL, "job %u: put a map of ports into fpisa_replies", job);
+	if (!err)
+		err = put(dp, job, ports);
+	if (ports >= 0)
+		close(ports);
+	return err;
+}
+
+int reply_ports_open(const struct datapath *dp)
+{
+	int ports = -1, err = open_or_make(dp->pin, &ports);
+
+	if (ports >= 0)
+		close(ports);
+	return err;
+}
+
+int reply_ports_put(const struct datapath *dp, __u32 job)
+{
+	int ports = -1, err = open_or_make(dp->pin, &ports) ?: put(dp, job, ports);
+
 	if (ports >= 0)
 		close(ports);
 	return err;

@@ -14,6 +14,10 @@ int reply_ports_add(const char *dir, const __u32 *ifindex, int n);
 /* Gives such entries to a job: of all interfaces that the datapath is attached to, and of these. */
 int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex, int n, int prog_fd);
 
+/* Make the map of this network namespace, if there is none; and let a job have it. */
+int reply_ports_open(const struct datapath *dp);
+int reply_ports_put(const struct datapath *dp, __u32 job);
+
 /* Is it a job of this network namespace, whose ports its replies leave by? Reports nothing. */
 bool reply_ports_here(const char *dir, __u32 job);
 

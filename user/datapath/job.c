@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Make, shrink and remove jobs. The datapath may run all the while: a job's
- * entry is written while it is not active, and replacing an inner map of
- * fpisa_fanout makes the kernel wait for programs that are running, so
- * whatever an earlier job of the same number still had under way is over
- * before its state is reset.
+ * Make, shrink and remove jobs. The datapath may run all the while, and nobody waits for programs that still have a frame
+ * of an earlier job in hand, whose number or slots a new one gets. A job's entry is written while it is not active. What such
+ * a frame may change stands under a lock, which user space takes too (own()), and is checked again under it: a contribution's
+ * generation, which a deleted job's session has no more, and a HELLO's job (join_session() in bpf/hello.h). So a program that
+ * had the lock first is done before the state is reset, and one that gets it later changes nothing. Its results may still
+ * leave by the new job's ports; ranks know them by their secret.
  */
 #include <bpf/bpf.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/print.h"
 #include "cli/report.h"
 #include "datapath.h"
-#include "egress.h"
 #include "family.h"
+#include "fanout.h"
 #include "fpisa/discard.h"
 #include "generation.h"
 #include "groups.h"
@@ -28,70 +31,6 @@
 #include "query.h"
 #include "routes.h"
 
-/* -- fan-out ------------------------------------------------------------ */
-
-static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
-{
-	struct bpf_devmap_val val = { .ifindex = ifindex, .bpf_prog.fd = prog_fd };
-
-	if (bpf_map_update_elem(ports, &key, &val, BPF_ANY))
-		return fail(-errno, "was it made in this network namespace?", "job %u: interface %u as port",
-			    job, ifindex);
-	return 0;
-}
-
-/* Multicast: an entry a port, at the first rank that uses it. Unicast: an entry a rank. */
-static int fill_ports(__u32 job, const struct fpisa_job *j, const __u32 *ifindex, int ports, int prog_fd)
-{
-	bool unicast = j->fanout == FPISA_FANOUT_UNICAST;
-	int err = 0;
-
-	for (__u32 r = 0; !err && r < j->workers; r++) {
-		__u32 k = 0;
-
-		while (k < r && ifindex[k] != ifindex[r])
-			k++;
-		if (unicast || k == r)
-			err = set_port(job, ports, r, ifindex[r], prog_fd);
-	}
-	return err;
-}
-
-static int make_fanout(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
-{
-	int ports, egress = -1, err;
-
-	/* A broadcast looks at every entry, also the empty ones. */
-	ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_ports", sizeof(__u32),
-			       sizeof(struct bpf_devmap_val), j->workers, NULL);
-	if (ports < 0)
-		return fail(-errno, NULL, "job %u: make device map", job);
-	err = egress_open(dp->pin, &egress);
-	if (!err)
-		err = fill_ports(job, j, ifindex, ports, egress);
-	if (!err)
-		err = reply_ports_give(dp, job, ifindex, j->workers, egress);
-	if (!err)
-		err = pin_share(dp->pin);
-	if (!err && bpf_map_update_elem(dp->fanout_fd, &job, &ports, BPF_ANY))
-		err = fail(-errno, NULL, "job %u: put device map into fpisa_fanout", job);
-	if (egress >= 0)
-		close(egress);
-	close(ports);
-	return err;
-}
-
-static int remove_fanout(struct datapath *dp, __u32 job)
-{
-	int err = 0;
-
-	if (bpf_map_delete_elem(dp->fanout_fd, &job) && errno != ENOENT)
-		err = fail(-errno, NULL, "job %u: remove device map", job);
-	if (bpf_map_delete_elem(dp->replies_fd, &job) && errno != ENOENT)
-		err = fail(-errno, NULL, "job %u: remove its ports for replies", job);
-	return err;
-}
-
 /* -- state ------------------------------------------------------------- */
 
 static int put(int fd, const char *what, __u32 key, const void *value)
@@ -101,24 +40,65 @@ static int put(int fd, const char *what, __u32 key, const void *value)
 	return 0;
 }
 
+#define OWN_ATTEMPTS 64
+#define OWN_PAUSE_NS 20000
+
+/*
+ * A program has a lock for microseconds, unless its CPU stands still. When all that run now are done, a lock that is taken
+ * is nobody's.
+ */
+static int own(struct datapath *dp, __u32 job, __u64 *lock)
+{
+	const struct timespec pause = { .tv_nsec = OWN_PAUSE_NS };
+	int err;
+
+	for (int i = 0; i < OWN_ATTEMPTS; i++) {
+		__u64 free = 0;
+
+		if (__atomic_compare_exchange_n(lock, &free, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+			return 0;
+		nanosleep(&pause, NULL);
+	}
+	err = fanout_wait(dp, job);
+	if (!err)
+		__atomic_store_n(lock, 1, __ATOMIC_SEQ_CST);
+	return err;
+}
+
+/* All of it but the lock, which comes first and is given back. */
+static int clear(struct datapath *dp, __u32 job, __u64 *lock, size_t size)
+{
+	int err = own(dp, job, lock);
+
+	if (err)
+		return err;
+	memset(lock + 1, 0, size - sizeof(*lock));
+	__atomic_store_n(lock, 0, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+_Static_assert(!offsetof(struct fpisa_session, lock) && !offsetof(struct fpisa_slot, lock), "clear()");
+
+/* No contribution, and no result, is of a generation of it any more. */
+static int end_session(struct datapath *dp, __u32 job)
+{
+	return clear(dp, job, &dp->sessions[job].lock, sizeof(dp->sessions[job]));
+}
+
 /* Nothing of an earlier job stays, in any map. */
 static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
 {
 	static const struct fpisa_histogram histogram;
-	const struct fpisa_session session = { 0 };
 	const struct fpisa_last_seen never = { 0 };
-	const struct fpisa_slot slot = { 0 };
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
-	int err = counters ? 0 : fail(-ENOMEM, NULL, "counters");
+	int err = counters ? end_session(dp, job) : fail(-ENOMEM, NULL, "counters");
 
+	for (__u32 i = 0; !err && i < 2 * j->window; i++)
+		err = clear(dp, job, &dp->slots[j->slot_base + i].lock, sizeof(*dp->slots));
 	if (!err)
 		err = put(dp->counters_fd, "counters of job", job, counters);
 	if (!err)
-		err = put(dp->sessions_fd, "session of job", job, &session);
-	if (!err)
 		err = put(dp->histogram_fd, "histogram of job", job, &histogram);
-	for (__u32 i = 0; !err && i < 2 * j->window; i++)
-		err = put(dp->slots_fd, "slot", j->slot_base + i, &slot);
 	/* The worker's own HELLO replaces this; until then it tells the port. */
 	for (__u32 r = 0; !err && r < FPISA_MAX_WORKERS; r++) {
 		const struct fpisa_peer peer = { .ifindex = r < j->workers ? ifindex[r] : 0 };
@@ -169,7 +149,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	if (!err)
 		err = refuse_realtime();
 	if (!err)
-		err = datapath_lock(dp);
+		err = datapath_map_state(dp) ?: datapath_lock(dp);
 	if (err)
 		return err;
 	if (dp->jobs[job].active) {
@@ -186,14 +166,14 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 					  datapath_job_place(dp->jobs, job, j) ?: family_load(dp, j->family);
 	if (err)
 		goto out;
-	err = make_fanout(dp, job, j, ifindex);
+	err = fanout_fill(dp, job, j, ifindex);
 	if (!err)
 		err = reset(dp, job, j, ifindex);
 	/* The last that may be refused: nothing takes it back. */
 	if (!err)
 		err = routes_assert(job, j);
 	if (err) {
-		remove_fanout(dp, job);
+		fanout_empty(dp, job);
 		if (fpisa_is_query(j))
 			query_unload(dp, job);
 		goto out;
@@ -218,7 +198,7 @@ static int take_away(struct datapath *dp, __u32 job)
 	routes_release(dp, job);
 	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
 	listen_on(dp, 1);
-	return remove_fanout(dp, job);
+	return end_session(dp, job) ?: fanout_empty(dp, job);
 }
 
 int datapath_job_del(struct datapath *dp, __u32 job)
@@ -226,7 +206,7 @@ int datapath_job_del(struct datapath *dp, __u32 job)
 	struct fpisa_job j;
 	int err;
 
-	err = datapath_lock(dp);
+	err = datapath_map_state(dp) ?: datapath_lock(dp);
 	if (err)
 		return err;
 	err = datapath_job(dp, job, &j);
@@ -241,57 +221,21 @@ int datapath_query_del(struct datapath *dp, __u32 query)
 	struct fpisa_job j;
 	int err;
 
-	err = datapath_lock(dp);
+	err = datapath_map_state(dp) ?: datapath_lock(dp);
 	if (err)
 		return err;
 	err = datapath_query(dp, query, &j);
 	if (!err)
 		err = take_away(dp, query);
+	/* Its program has locks and maps of its own. */
+	if (!err)
+		err = fanout_remove(dp, query);
 	query_unload(dp, query);
 	datapath_unlock(dp);
 	return err;
 }
 
 /* -- shrink ------------------------------------------------------------ */
-
-/* Ports that no live rank needs get no more copies. */
-static void shrink_fanout(struct datapath *dp, __u32 job, const struct fpisa_job *j, __u64 ranks, __u64 live)
-{
-	struct fpisa_peer peer[FPISA_MAX_WORKERS] = { 0 };
-	__u32 inner = 0;
-	int ports;
-
-	if (bpf_map_lookup_elem(dp->fanout_fd, &job, &inner))
-		return;
-	ports = bpf_map_get_fd_by_id(inner);
-	for (__u32 r = 0; r < j->workers; r++)
-		if (datapath_peer(dp, job, r, &peer[r]))
-			goto out;
-	for (__u32 r = 0; r < j->workers; r++) {
-		struct bpf_devmap_val val;
-		bool needed = false;
-
-		if (bpf_map_lookup_elem(ports, &r, &val))
-			continue;
-		if (j->fanout == FPISA_FANOUT_UNICAST) {
-			needed = !(ranks >> r & 1);
-		} else {
-			bool left = false;
-
-			for (__u32 k = 0; k < j->workers; k++)
-				if (peer[k].ifindex == val.ifindex) {
-					needed |= live >> k & 1;
-					left |= ranks >> k & 1;
-				}
-			needed |= !left;
-		}
-		if (!needed)
-			bpf_map_delete_elem(ports, &r);
-	}
-out:
-	if (ports >= 0)
-		close(ports);
-}
 
 /* A group's sums are over all of its ranks, or there is none. */
 static int refuse_group(struct datapath *dp, __u32 job, const struct fpisa_job *j)
@@ -334,7 +278,7 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 	if (err)
 		goto out;
 	__atomic_store_n(&dp->jobs[job].live, *live, __ATOMIC_SEQ_CST);
-	shrink_fanout(dp, job, &j, ranks, *live);
+	fanout_shrink(dp, job, &j, ranks, *live);
 out:
 	datapath_unlock(dp);
 	return err;
@@ -346,13 +290,10 @@ int datapath_leftovers(const struct datapath *dp, uint64_t *n)
 {
 	struct fpisa_session session;
 	struct fpisa_slot slot;
-	__u32 inner;
 	int err = 0;
 
 	for (__u32 job = 0; !err && job < FPISA_MAX_JOBS; job++) {
-		*n += dp->jobs[job].active != 0;
-		*n += !bpf_map_lookup_elem(dp->fanout_fd, &job, &inner);
-		*n += !bpf_map_lookup_elem(dp->replies_fd, &job, &inner);
+		*n += dp->jobs[job].active || fanout_any(dp, job);
 		err = datapath_session(dp, job, &session);
 		*n += !err && session.lock;
 	}

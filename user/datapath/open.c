@@ -149,6 +149,21 @@ int datapath_open(struct datapath *dp, const char *pin)
 	return err;
 }
 
+int datapath_map_state(struct datapath *dp)
+{
+	int err = 0;
+
+	if (dp->read_only)
+		return 0; /* datapath_lock() refuses */
+	if (!dp->sessions)
+		err = map_memory(dp, dp->sessions_fd, "fpisa_sessions", sizeof(*dp->sessions) * FPISA_MAX_JOBS,
+				 (void **)&dp->sessions);
+	if (!err && !dp->slots)
+		err = map_memory(dp, dp->slots_fd, "fpisa_slots", sizeof(*dp->slots) * FPISA_MAX_SLOTS,
+				 (void **)&dp->slots);
+	return err;
+}
+
 static void close_fd(int *fd)
 {
 	if (*fd > 0)
@@ -162,8 +177,14 @@ void datapath_close(struct datapath *dp)
 		munmap(dp->jobs, sizeof(*dp->jobs) * FPISA_MAX_JOBS);
 	if (dp->control)
 		munmap(dp->control, sizeof(*dp->control));
+	if (dp->sessions)
+		munmap(dp->sessions, sizeof(*dp->sessions) * FPISA_MAX_JOBS);
+	if (dp->slots)
+		munmap(dp->slots, sizeof(*dp->slots) * FPISA_MAX_SLOTS);
 	dp->jobs = NULL;
 	dp->control = NULL;
+	dp->sessions = NULL;
+	dp->slots = NULL;
 	close_fd(&dp->jobs_fd);
 	close_fd(&dp->sessions_fd);
 	close_fd(&dp->peers_fd);
@@ -176,6 +197,9 @@ void datapath_close(struct datapath *dp)
 	close_fd(&dp->replies_fd);
 	close_fd(&dp->histogram_fd);
 	close_fd(&dp->steered_fd);
+	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++)
+		if (dp->ports_fd[i] > 0)
+			close_fd(&dp->ports_fd[i]);
 	if (dp->lock > 0)
 		pin_unlock(&dp->lock);
 }

@@ -95,7 +95,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 	config_free(w->config);
 	w->config = c;
 	w->policy = &c->manager;
-	return 0;
+	return datapath_jobs_prepare(&w->dp, w->policy->jobs);
 }
 
 static int take(struct helper_state *w, const struct helper_request *q)
@@ -162,7 +162,7 @@ static int open_datapath(struct helper_state *w, const char *pin)
 			      refuse(-EBUSY, "%s: another manager serves this datapath, process %d", w->dp.pin, pid);
 	}
 	/* Pins of a datapath that has a group are given to it. */
-	return err ?: privilege_keep_load(true);
+	return err ?: datapath_jobs_prepare(&w->dp, w->policy->jobs) ?: privilege_keep_load(true);
 }
 
 static int run(struct helper_state *w, const char *pin)

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/report.h"
@@ -110,17 +111,50 @@ static int resolve(struct helper_state *w, const struct manager_make *o, struct 
 	return err;
 }
 
+#define WARN_S 10
+
+/* What is wrong with the ranks' ports is looked for in all network namespaces, which is long: not again for each job of a group. */
+static void warn(struct helper_state *w, const struct job_spec *s, __u32 number)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (now.tv_sec < w->warn_s && !memcmp(w->warned, s->ifindex, sizeof(w->warned)))
+		return;
+	w->warn_s = now.tv_sec + WARN_S;
+	memcpy(w->warned, s->ifindex, sizeof(w->warned));
+	job_spec_warn(s, &w->dp, number);
+}
+
+/* A free number: the first of those with the least room that is enough, or else, at the price of a wait, the first. */
+static __u32 choose_number(struct helper_state *w, const struct manager_make *o)
+{
+	__u32 best = FPISA_MAX_JOBS, best_room = FPISA_MAX_WORKERS + 1;
+
+	for (__u32 n = 0; n < FPISA_MAX_JOBS; n++) {
+		__u32 room;
+
+		if (w->dp.jobs[n].active || !(w->policy->jobs & o->pool & 1ull << n))
+			continue;
+		room = datapath_job_room(&w->dp, n);
+		if (room >= o->workers && room < best_room) {
+			best = n;
+			best_room = room;
+		} else if (best == FPISA_MAX_JOBS) {
+			best = n;
+		}
+	}
+	return best;
+}
+
 int helper_make_job(struct helper_state *w, const struct manager_make *o, struct manager_made *made)
 {
 	struct group_record r;
 	struct job_spec s;
 	int err = check_make(w, o, &r);
 
-	made->number = 0;
 	while (!err) {
-		while (made->number < FPISA_MAX_JOBS &&
-		       (w->dp.jobs[made->number].active || !(w->policy->jobs & o->pool & 1ull << made->number)))
-			made->number++;
+		made->number = choose_number(w, o);
 		if (made->number == FPISA_MAX_JOBS)
 			return refuse(-ENOENT, "no number of a job is free on the aggregator");
 		fill_spec(o, w->policy, &s);
@@ -131,7 +165,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 			err = resolve(w, o, &s, made->number);
 		if (err)
 			return err > 0 ? -EINVAL : err;
-		job_spec_warn(&s, &w->dp, made->number);
+		warn(w, &s, made->number);
 		err = datapath_job_add(&w->dp, made->number, &s.job, s.ifindex);
 		/* Somebody was faster: the next number. */
 		if (err != -EEXIST)

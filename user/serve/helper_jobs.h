@@ -12,6 +12,8 @@ struct helper_state {
 	const struct manager_policy *policy; /* of it */
 	struct datapath dp;
 	struct datapath_groups groups;
+	time_t warn_s; /* until when ports towards these interfaces are not looked at again */
+	__u32 warned[FPISA_MAX_WORKERS];
 	int errors, stderr_fd; /* what is reported goes to the first, and from there to the second */
 };
 

@@ -2,8 +2,9 @@
 """`fpisa job add`: what it refuses, with nothing made; addresses, flags, and how many jobs there is room for."""
 import json
 
-from lab import ADDRESS, FPISA
+from lab import ADDRESS, FPISA, PIN
 from refusals import add, refused
+from shared import opened
 
 BAD_JOBS = [
     (["--elements", "33"], "--elements: 33 is not a multiple of 32", 2),
@@ -154,3 +155,25 @@ def test_slot_space(lab):
     net.add_job(9, "--window", 256)
     net.check_sum(9, 5000)
     net.check_sum(3, 5000)
+
+
+def test_what_a_deleted_job_leaves(lab):
+    """No generation that a late contribution could be of, no port; and a lock that nobody will give back keeps no later job out."""
+    net = lab()
+    net.load()
+    net.add_job(1)
+    net.check_sum(1, 5000)
+    base = net.json("job", "show", 1)["slot_base"]
+    with opened(PIN + "/fpisa_sessions") as sessions, opened(PIN + "/fpisa_slots") as slots, opened(PIN + "/fpisa_fanout") as fanout:
+        assert any(sessions.get(1))
+        net.fpisa("job", "del", 1)
+        assert not any(sessions.get(1))
+        ports = fanout.get(1)
+        rows = net.bpftool("map", "dump", "id", int.from_bytes(ports[:4], "little"))
+        assert all("error" in row["value"] for row in rows)
+        sessions.put(1, (1).to_bytes(8, "little") + bytes(sessions.value_bytes - 8))
+        slots.put(base, (1).to_bytes(8, "little") + bytes(range(1, slots.value_bytes - 7)))
+        net.add_job(1)
+        assert net.json("job", "show", 1)["slot_base"] == base
+        assert not any(slots.get(base)) and fanout.get(1) == ports
+    net.check_sum(1, 5000)

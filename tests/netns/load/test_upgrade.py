@@ -112,7 +112,8 @@ def egress_programs(net, job):
     for name in ("fpisa_fanout", "fpisa_replies"):
         inner = net.bpftool("map", "lookup", "pinned", f"{PIN}/{name}", "key", *job.to_bytes(4, "little"))
         rows = net.bpftool("map", "dump", "id", int(inner.get("inner_map_id", 0)) or word(inner["value"], 0))
-        found |= {word(row["value"], 4) for row in rows if word(row["value"], 0)}
+        values = [row["value"] for row in rows if "error" not in row["value"]]
+        found |= {word(value, 4) for value in values if word(value, 0)}
     return found
 
 
