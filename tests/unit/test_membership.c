@@ -463,13 +463,14 @@ static void limits(void **state)
 		assert_refused(&w->of[r], FPISA_MANAGER_R_format, "fp64");
 	}
 	get_job(w, 0, 2, 1, 1, 0);
-	assert_int_equal(last(&w->of[0])->job.spec.window, 64);
+	assert_int_equal(last(&w->of[0])->job.spec.window, 16); /* a quarter of 100 */
+	w->policy.slots = 28;
 	get_job(w, 0, 2, 2, 1, 0);
-	assert_int_equal(last(&w->of[0])->job.spec.window, 32); /* of 36 that are left */
+	assert_int_equal(last(&w->of[0])->job.spec.window, 8); /* of 12 that are left */
 	for (int r = 0; r < 2; r++)
 		ask(w, &w->of[r], 3, 1, 0);
 	for (int r = 0; r < 2; r++)
-		assert_refused(&w->of[r], FPISA_MANAGER_R_pool, "96 of its 100 slots");
+		assert_refused(&w->of[r], FPISA_MANAGER_R_pool, "24 of its 28 slots");
 	get_job(w, 0, 2, 4, 1, 4); /* who asks for less gets it */
 	leave(w, &w->of[0], 0);
 	leave(w, &w->of[1], 0);
@@ -489,6 +490,36 @@ static void limits(void **state)
 	for (int r = 8; r < 10; r++)
 		ask(w, &w->of[r], 0, 1, 0);
 	assert_refused(&w->of[9], FPISA_MANAGER_R_pool, "its 2 jobs");
+}
+
+/* As groups come, all numbers of jobs can be used, the first by full windows. */
+static void shares(void **state)
+{
+	uint32_t given = 0, full = 0;
+
+	(void)state;
+	for (uint32_t job = 0; job < FPISA_MAX_JOBS; job++) {
+		uint32_t window = manager_window(64, MANAGER_SLOTS - given, FPISA_MAX_JOBS - 1 - job);
+
+		assert_true(window >= FPISA_MANAGER_LEAST_WINDOW);
+		full += window == 64;
+		given += window;
+	}
+	assert_true(full >= 9 && given <= MANAGER_SLOTS);
+	/* Powers of two, at most a quarter, and what is wanted. */
+	for (uint32_t free = 0; free <= MANAGER_SLOTS; free++)
+		for (uint32_t others = 0; others < FPISA_MAX_JOBS; others++)
+			for (uint32_t wanted = 1; wanted <= 1024; wanted *= 2) {
+				uint32_t window = manager_window(wanted, free, others);
+				uint32_t least = wanted < FPISA_MANAGER_LEAST_WINDOW ? wanted : FPISA_MANAGER_LEAST_WINDOW;
+
+				assert_true(window <= wanted && window <= free && !(window & (window - 1)));
+				assert_true(window >= least || (!window && free < least));
+				assert_true(!others || window <= free / 4 || window == least);
+				assert_true(window <= least || window + others * FPISA_MANAGER_LEAST_WINDOW <= free ||
+					    least + others * FPISA_MANAGER_LEAST_WINDOW > free);
+			}
+	assert_int_equal(manager_window(64, 40, 0), 32);
 }
 
 /* What static jobs have the datapath knows, not the manager. */
@@ -1045,6 +1076,7 @@ int main(void)
 		cmocka_unit_test(groups_that_do_not_end),
 		cmocka_unit_test(another_job_of_the_same_index),
 		cmocka_unit_test(limits),
+		cmocka_unit_test(shares),
 		cmocka_unit_test(the_datapath_is_full),
 		cmocka_unit_test(ports),
 		cmocka_unit_test(a_manager_is_restarted),

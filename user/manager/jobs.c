@@ -193,6 +193,11 @@ static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
 
 /* -- what there is to give -------------------------------------------------- */
 
+static __u32 left(__u32 most, __u32 used)
+{
+	return most > used ? most - used : 0;
+}
+
 /* Windows shrink before a limit refuses. */
 static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 {
@@ -200,6 +205,7 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 	struct manager_quota quota = manager_quota_of(m->policy, g->record.owner);
 	struct manager_quota own = manager_used(m, g->record.owner), all = manager_used(m, NULL);
 	__u32 least = j->window < FPISA_MANAGER_LEAST_WINDOW ? j->window : FPISA_MANAGER_LEAST_WINDOW;
+	__u32 jobs = (__u32)__builtin_popcountll(m->policy->jobs), of_key, of_all;
 
 	if (own.jobs >= quota.jobs) {
 		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
@@ -207,15 +213,17 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 			   g->record.owner, own.jobs);
 		return false;
 	}
-	if (all.jobs >= (__u32)__builtin_popcountll(m->policy->jobs)) {
+	if (all.jobs >= jobs) {
 		refuse_job(m, g, index, FPISA_MANAGER_R_pool, 0,
 			   "group %s: the manager has given all of its %u jobs (jobs)", g->record.name, all.jobs);
 		return false;
 	}
-	for (; j->window >= least && j->window; j->window /= 2)
-		if (own.slots + j->window <= quota.slots && all.slots + j->window <= m->policy->slots)
-			return true;
-	if (own.slots + least > quota.slots)
+	of_key = manager_window(j->window, left(quota.slots, own.slots), quota.jobs - own.jobs - 1);
+	of_all = manager_window(j->window, left(m->policy->slots, all.slots), jobs - all.jobs - 1);
+	j->window = of_key < of_all ? of_key : of_all;
+	if (j->window)
+		return true;
+	if (!of_key)
 		refuse_job(m, g, index, FPISA_MANAGER_R_quota, 0,
 			   "group %s: key '%s' has %u of the %u slots that it may have, too few are left for a window "
 			   "of %u (key-slots)",

@@ -83,6 +83,18 @@ struct manager_quota manager_quota_of(const struct manager_policy *p, const char
 	return q;
 }
 
+__u32 manager_window(__u32 wanted, __u32 free, __u32 others)
+{
+	__u32 least = wanted < FPISA_MANAGER_LEAST_WINDOW ? wanted : FPISA_MANAGER_LEAST_WINDOW;
+	__u32 kept = others * FPISA_MANAGER_LEAST_WINDOW, most = others ? free / 4 : free;
+
+	if (least + kept <= free && most > free - kept)
+		most = free - kept;
+	while (wanted > least && wanted > most)
+		wanted /= 2;
+	return wanted <= free ? wanted : 0;
+}
+
 bool manager_network_allowed(const struct manager_policy *p, __be32 address)
 {
 	for (int i = 0; i < p->networks; i++)

@@ -56,6 +56,13 @@ void manager_policy_init(struct manager_policy *p);
 /* What the key of that name may have; "": who has none. */
 struct manager_quota manager_quota_of(const struct manager_policy *p, const char *name);
 
+/*
+ * The window of a new job that wants `wanted` slots, a power of two, where `free` are left and `others` more jobs may follow: at
+ * most a quarter of what is free, unless it is the last one, and no more than leaves each of the others the least
+ * window, if there is enough for that. It gets the least window rather than nothing, and 0 if not even that is free.
+ */
+__u32 manager_window(__u32 wanted, __u32 free, __u32 others);
+
 /* May a host of this address ask? */
 bool manager_network_allowed(const struct manager_policy *p, __be32 address);
 
