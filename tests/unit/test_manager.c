@@ -435,6 +435,35 @@ static void without_a_common_key(void **state)
 	}
 }
 
+/* Byte for byte the same answer, and the same reason: whether the identity is one of a key, or its secret is wrong. */
+static void which_keys_there_are(void **state)
+{
+	struct fpisa_psks keys = {.n = 2};
+	struct fpisa_psk wrong[] = {psk("train", "00000000", 9), psk("train", "00000009", 1), psk("nobody", "00000000", 1)};
+	char said[COUNT(wrong)][FPISA_MANAGER_TEXT];
+	struct fpisa_manager_message m;
+	char answer[COUNT(wrong)][512];
+	ssize_t n[COUNT(wrong)];
+	struct ends e;
+
+	(void)state;
+	keys.psk[0] = psk("train", "00000000", 1);
+	keys.psk[1] = psk("other", "00000000", 2);
+	for (size_t i = 0; i < COUNT(wrong); i++) {
+		connect_ends(&e, &keys, 0, &wrong[i]);
+		assert_int_equal(fpisa_channel_work(e.rank, &m), 0);
+		while (!(e.manager_rc = fpisa_channel_work(e.manager, &m)))
+			;
+		assert_int_equal(e.manager_rc, -EACCES);
+		snprintf(said[i], sizeof(said[i]), "%s", fpisa_error());
+		n[i] = recv(fpisa_channel_fd(e.rank), answer[i], sizeof(answer[i]), MSG_DONTWAIT);
+		assert_int_equal(n[i], 7); /* a record of one alert */
+		assert_memory_equal(answer[i], answer[0], 7);
+		assert_string_equal(said[i], said[0]);
+		close_ends(&e);
+	}
+}
+
 /* In clear it is told why, whichever side it is that has none. */
 static void one_side_has_a_key(void **state)
 {
@@ -549,6 +578,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(new_keys, make_file, remove_file),
 		cmocka_unit_test(by_a_key),
 		cmocka_unit_test(without_a_common_key),
+		cmocka_unit_test(which_keys_there_are),
 		cmocka_unit_test(one_side_has_a_key),
 		cmocka_unit_test(nothing_in_clear_but_a_refusal),
 		cmocka_unit_test(pieces),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "channel.h"
@@ -91,7 +92,18 @@ static ssize_t pull(gnutls_transport_ptr_t p, void *data, size_t size)
 	return n;
 }
 
-/* GnuTLS frees it. */
+/* The key of an identity that has none: nobody knows it. NULL: there are no random numbers. */
+static const struct fpisa_psk *key_of_nobody(void)
+{
+	static struct fpisa_psk nobody;
+	static int drawn;
+
+	if (!drawn)
+		drawn = getrandom(nobody.secret, sizeof(nobody.secret), 0) == sizeof(nobody.secret);
+	return drawn ? &nobody : NULL;
+}
+
+/* GnuTLS frees it. A handshake fails alike, whether an identity has no key or another secret: nobody learns which there are. */
 static int find_key(gnutls_session_t session, const char *identity, gnutls_datum_t *key)
 {
 	struct fpisa_channel *c = fpisa_tls()->gnutls_session_get_ptr(session);
@@ -99,6 +111,8 @@ static int find_key(gnutls_session_t session, const char *identity, gnutls_datum
 
 	if (fpisa_psk_identity_valid(identity))
 		strcpy(c->identity, identity);
+	if (!psk)
+		psk = key_of_nobody();
 	key->data = psk ? (*c->tls->gnutls_malloc)(sizeof(psk->secret)) : NULL;
 	if (!key->data)
 		return -1;

@@ -71,14 +71,16 @@ void fpisa_psk_identity(const struct fpisa_psk *psk, char identity[FPISA_PSK_IDE
 
 const struct fpisa_psk *fpisa_psk_find(const struct fpisa_psks *keys, const char *identity)
 {
+	const struct fpisa_psk *found = NULL;
 	char name[FPISA_PSK_IDENTITY];
 
+	/* All of them, whether one is found or not: the time tells nothing. */
 	for (size_t i = 0; i < keys->n; i++) {
 		fpisa_psk_identity(&keys->psk[i], name);
 		if (!strcmp(name, identity))
-			return &keys->psk[i];
+			found = &keys->psk[i];
 	}
-	return NULL;
+	return found;
 }
 
 static size_t of_name(const struct fpisa_psks *keys, const char *name)
