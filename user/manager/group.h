@@ -11,8 +11,8 @@
 #include "datapath/groups.h"
 #include "policy.h"
 
-/* Connections at a time, and what a process has open besides. */
-#define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + MANAGER_WAITING)
+/* Connections at a time: of ranks, in no group yet, and refused; and what a process has open besides. */
+#define MANAGER_CONNECTIONS (GROUPS * FPISA_MAX_WORKERS + 2 * MANAGER_WAITING)
 #define MANAGER_DESCRIPTORS (MANAGER_CONNECTIONS + 64)
 
 /* Who asks: a connection, which belongs to whoever calls, and stays until manager_lost() of it. */

@@ -20,6 +20,8 @@
 #define LAST_WORD_MS 2000 /* for what was said last to leave */
 #define BACKLOG 1024
 #define TURN 64 /* messages, or reads of what is thrown away, before others have theirs */
+#define STRANGERS 8 /* events of who is in no group, between those of ranks in groups */
+#define ACCEPTS 16  /* of these, new connections at an event */
 
 /* -- sockets ---------------------------------------------------------------- */
 
@@ -31,16 +33,19 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 	int one = 1;
 
 	TAILQ_INIT(&s->all);
+	TAILQ_INIT(&s->wait);
+	TAILQ_INIT(&s->wrong);
 	TAILQ_INIT(&s->dirty);
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);
+	s->strangers = epoll_create1(EPOLL_CLOEXEC);
 	s->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (s->epoll < 0 || s->listener < 0)
+	if (s->epoll < 0 || s->strangers < 0 || s->listener < 0)
 		return fail(-errno, NULL, "serve");
 	setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(s->listener, (struct sockaddr *)&at, sizeof(at)) || listen(s->listener, BACKLOG))
 		return fail(-errno, "give another port or address in [manager], or end what listens there", "serve: %s:%u",
 			    address_text(policy->listen, a), port);
-	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->listener, &e))
+	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) || epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))
 		return fail(-errno, NULL, "serve");
 	return 0;
 }
@@ -70,23 +75,54 @@ void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manage
 		     &(struct refusal){ .address = who->address, .key = who->owner, .reason = reason, .text = text });
 }
 
+/* -- who is in no group ------------------------------------------------------ */
+
+static void start_waiting(struct conns_of *s, struct conn *c)
+{
+	struct conn_host *free = NULL, *own = NULL;
+
+	for (int i = 0; i <= MANAGER_WAITING; i++) {
+		struct conn_host *h = &s->host[i];
+
+		if (h->n && h->address == c->caller.address)
+			own = h;
+		else if (!h->n)
+			free = h;
+	}
+	c->host = own ?: free; /* one is free: conns_accept() has made room */
+	c->host->address = c->caller.address;
+	c->host->n++;
+	s->waiting++;
+	TAILQ_INSERT_TAIL(&s->wait, c, stranger_link);
+}
+
+/* It is in a group now, has left it, or was refused. */
+static void stop_waiting(struct conns_of *s, struct conn *c)
+{
+	if (!c->host)
+		return;
+	c->host->n--;
+	c->host = NULL;
+	s->waiting--;
+	TAILQ_REMOVE(&s->wait, c, stranger_link);
+}
+
 /* -- the end of one ---------------------------------------------------------- */
 
 static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cause)
 {
-	s->waiting -= c->caller.place < 0 && !c->closing;
+	stop_waiting(s, c);
 	manager_lost(s->manager, &c->caller, cause);
+	if (c->broken) {
+		TAILQ_REMOVE(&s->wrong, c, stranger_link);
+		s->broken--;
+	}
 	if (c->dirty)
 		TAILQ_REMOVE(&s->dirty, c, dirty_link);
 	TAILQ_REMOVE(&s->all, c, link);
 	s->n--;
 	fpisa_channel_close(c->channel);
 	free(c);
-}
-
-static bool is_waiting(const struct conn *c)
-{
-	return c->caller.place < 0 && !c->closing;
 }
 
 /*
@@ -97,11 +133,14 @@ static void refuse_bad(struct conns_of *s, struct conn *c, enum fpisa_manager_re
 {
 	note_refusal(s, c, reason, text);
 	fpisa_channel_refuse(c->channel, reason, text);
-	s->waiting -= c->caller.place < 0 && !c->closing;
+	stop_waiting(s, c);
 	manager_lost(s->manager, &c->caller, FPISA_MANAGER_BROKE);
 	c->broken = c->closing = true;
 	c->until_ms = s->manager->now_ms + LAST_WORD_MS;
 	shutdown(fpisa_channel_fd(c->channel), SHUT_WR);
+	TAILQ_INSERT_TAIL(&s->wrong, c, stranger_link);
+	if (s->broken++ == MANAGER_WAITING)
+		end(s, TAILQ_FIRST(&s->wrong), FPISA_MANAGER_BROKE);
 }
 
 static void refuse_silent(struct conns_of *s, struct conn *c)
@@ -162,19 +201,29 @@ static void want(struct conns_of *s, struct conn *c)
 
 	if (fpisa_channel_events(c->channel) & POLLOUT)
 		e.events |= EPOLLOUT;
-	epoll_ctl(s->epoll, EPOLL_CTL_MOD, fpisa_channel_fd(c->channel), &e);
+	epoll_ctl(c->member ? s->epoll : s->strangers, EPOLL_CTL_MOD, fpisa_channel_fd(c->channel), &e);
+}
+
+/* Its rank is in a group: it has its own events from now on. */
+static void become_member(struct conns_of *s, struct conn *c)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
+
+	epoll_ctl(s->strangers, EPOLL_CTL_DEL, fpisa_channel_fd(c->channel), NULL);
+	c->member = true;
+	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fpisa_channel_fd(c->channel), &e))
+		c->deaf = true; /* conns_tick() ends it */
 }
 
 static void take(struct conns_of *s, struct conn *c, const struct fpisa_manager_message *m)
 {
-	bool waited = c->caller.place < 0;
-
 	if (!*c->caller.owner)
 		snprintf(c->caller.owner, sizeof(c->caller.owner), "%s", fpisa_channel_name(c->channel));
 	manager_message(s->manager, &c->caller, m);
-	/* It is in a group now, has left it, or was refused. */
-	if (waited && (c->caller.place >= 0 || c->closing))
-		s->waiting--;
+	if (c->caller.place >= 0 && !c->member)
+		become_member(s, c);
+	if (c->caller.place >= 0 || c->closing)
+		stop_waiting(s, c);
 }
 
 void conn_work(struct conns_of *s, struct conn *c)
@@ -201,7 +250,7 @@ void conn_work(struct conns_of *s, struct conn *c)
 			   fpisa_error());
 		return;
 	}
-	if (rc == -ECONNRESET && is_waiting(c) && fpisa_channel_half(c->channel)) {
+	if (rc == -ECONNRESET && c->host && fpisa_channel_half(c->channel)) {
 		refuse_bad(s, c, FPISA_MANAGER_R_malformed, "what came is half a message");
 		return;
 	}
@@ -233,35 +282,25 @@ void conns_tick(struct conns_of *s)
 	struct conn *c, *next;
 
 	for (c = TAILQ_FIRST(&s->all); c; c = next) {
+		if (!c->deaf && c->host && s->manager->now_ms >= c->until_ms)
+			refuse_silent(s, c); /* which may end another */
 		next = TAILQ_NEXT(c, link);
-		if (!c->deaf && is_waiting(c) && s->manager->now_ms >= c->until_ms)
-			refuse_silent(s, c);
-		else if (c->deaf || (c->closing && s->manager->now_ms >= c->until_ms))
+		if (c->deaf || (c->closing && s->manager->now_ms >= c->until_ms))
 			end(s, c, FPISA_MANAGER_SILENT);
 	}
 }
 
 /* -- new ones ------------------------------------------------------------------ */
 
-/* Hosts that open many and say nothing take their own places. */
+/* Hosts that open many and say nothing take their own places: the oldest connection of the host with the most goes. */
 static void make_room(struct conns_of *s)
 {
 	static const char text[] = "too many connections that have not asked for a group; try again";
-	struct conn *c, *k, *victim = NULL;
-	int most = 0;
+	struct conn *c, *victim = TAILQ_FIRST(&s->wait);
 
-	TAILQ_FOREACH(c, &s->all, link) {
-		int n = 0;
-
-		if (!is_waiting(c) || (victim && victim->caller.address == c->caller.address))
-			continue;
-		TAILQ_FOREACH(k, &s->all, link)
-			n += is_waiting(k) && k->caller.address == c->caller.address;
-		if (n > most) {
-			most = n;
+	TAILQ_FOREACH(c, &s->wait, stranger_link)
+		if (c->host->n > victim->host->n)
 			victim = c;
-		}
-	}
 	if (!victim)
 		return;
 	note_refusal(s, victim, FPISA_MANAGER_R_busy, text);
@@ -285,8 +324,8 @@ static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 	e.data.ptr = c;
 	TAILQ_INSERT_TAIL(&s->all, c, link);
 	s->n++;
-	s->waiting++;
-	if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e))
+	start_waiting(s, c);
+	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, fd, &e))
 		end(s, c, FPISA_MANAGER_CLOSED);
 }
 
@@ -301,9 +340,9 @@ static void turn_away(struct conns_of *s, int fd, __be32 address)
 	fpisa_channel_turn_away(fd, FPISA_MANAGER_R_network, text);
 }
 
-void conns_accept(struct conns_of *s)
+static void conns_accept(struct conns_of *s)
 {
-	for (;;) {
+	for (int i = 0; i < ACCEPTS; i++) {
 		struct sockaddr_in from, to;
 		socklen_t n = sizeof(from), m = sizeof(to);
 		int fd = accept4(s->listener, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -322,5 +361,18 @@ void conns_accept(struct conns_of *s)
 		if (s->waiting >= MANAGER_WAITING || s->n >= MANAGER_CONNECTIONS)
 			make_room(s);
 		add(s, fd, from.sin_addr.s_addr, to.sin_addr.s_addr);
+	}
+}
+
+void conns_strangers(struct conns_of *s)
+{
+	struct epoll_event e;
+
+	/* An event may end others of which events are left. */
+	for (int i = 0; i < STRANGERS && epoll_wait(s->strangers, &e, 1, 0) > 0; i++) {
+		if (e.data.ptr)
+			conn_work(s, e.data.ptr);
+		else
+			conns_accept(s);
 	}
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Connections of the manager: accept, limits, messages in and out, the end of each. */
+/*
+ * Connections of the manager: accept, limits, messages in and out, the end of each. Those of ranks in groups have events of
+ * their own in the loop. All others, and the listener, share one, by which a little is done at a time: however many
+ * there are, no rank in a group waits for more than that.
+ */
 #ifndef FPISA_SERVE_CONN_H
 #define FPISA_SERVE_CONN_H
 
@@ -9,13 +13,21 @@
 #include "manager/group.h"
 #include "refusals.h"
 
+/* One that connections come from that are in no group yet. */
+struct conn_host {
+	__be32 address;
+	int n; /* of them; 0: a free entry */
+};
+
 struct conn {
 	struct manager_caller caller; /* first */
-	TAILQ_ENTRY(conn) link, dirty_link;
+	TAILQ_ENTRY(conn) link, dirty_link, stranger_link;
+	struct conn_host *host; /* it is in no group yet; NULL: it has been in one, or was refused */
 	struct fpisa_channel *channel;
 	bool closing; /* what was said last leaves, then it ends */
 	bool dirty;
 	bool deaf; /* it does not take what it is sent */
+	bool member; /* in a group, or was: its events are the loop's */
 	bool broken; /* it hears why; what it sends is thrown away */
 	__u64 until_ms; /* by when it must have joined, or have ended */
 };
@@ -26,16 +38,20 @@ struct conns_of {
 	struct manager *manager;
 	const struct fpisa_psks *keys; /* NULL: none */
 	int epoll, listener;
-	int n, waiting;
-	struct conns all;   /* the oldest first */
+	int strangers; /* an epoll in that one: the listener, and whoever is in no group */
+	int n, waiting, broken;
+	struct conns all;   /* the oldest first, as in the others */
+	struct conns wait;  /* are in no group yet */
+	struct conns wrong; /* broken */
 	struct conns dirty; /* have something to send */
+	struct conn_host host[MANAGER_WAITING + 1];
 	struct refusals refusals;
 };
 
-/* Listens on the policy's address and port; 0 or -errno, reported. epoll's data of the listener is NULL. */
+/* Listens on the policy's address and port; 0 or -errno, reported. epoll's data of who is in no group is NULL. */
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port);
 
-void conns_accept(struct conns_of *s);
+void conns_strangers(struct conns_of *s);		     /* a little for who is in no group, new ones among them */
 void conn_work(struct conns_of *s, struct conn *c); /* it can be read or written */
 void conns_flush(struct conns_of *s);		     /* what the last events gave to send */
 void conns_tick(struct conns_of *s);		     /* those whose time is over */

@@ -198,7 +198,7 @@ static int loop(struct serve *s)
 		} else if (n > 0 && e.data.ptr == &s->helper)
 			take_answers(s);
 		else if (n > 0 && !e.data.ptr)
-			conns_accept(&s->conns);
+			conns_strangers(&s->conns);
 		else if (n > 0)
 			conn_work(&s->conns, e.data.ptr);
 		time_passes(s);

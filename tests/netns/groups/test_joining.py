@@ -168,7 +168,7 @@ def test_secrets_are_fresh(groups):
 
 def test_limits(groups):
     """A mode and a format that are not given; windows shrink down to 8 first, and then the limit has a name."""
-    g = groups(2, "formats = fp32,fp16,bf16,int32", "modes = fpisa,exact", "slots = 120")
+    g = groups(2, "formats = fp32,fp16,bf16,int32", "modes = fpisa,exact", "slots = 36")
 
     def refused(rc, text, step, **options):
         ranks = g.group("wrong", range(2), step, hold=True, **options)
@@ -185,8 +185,8 @@ def test_limits(groups):
     ranks = g.group("train", range(2), {"sum": "float32"}, {"sum": "int32"}, *checks, hold=True)
     for _ in range(4):
         right(ranks)
-    assert [j["window"] for j in g.jobs()] == [64, 32, 16, 8]
-    refused(ENOSPC, "group wrong: the manager has given 120 of its 120 slots, too few are left for a window of 8 (slots)", {"sum": "float32"})
+    assert [j["window"] for j in g.jobs()] == [8] * 4
+    refused(ENOSPC, "group wrong: the manager has given 32 of its 36 slots, too few are left for a window of 8 (slots)", {"sum": "float32"})
     for rank in ranks:
         assert rank.process.poll() is None
         rank.kill()

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* flood ADDRESS PORT TEXT: connections that say TEXT, which may be empty, as fast as they come, the last 1400 of them open; until it is killed. */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define KEPT 1400
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET };
+	struct rlimit files = { KEPT + 64, KEPT + 64 };
+	struct timeval patience = { .tv_usec = 200000 };
+	int fd[KEPT];
+
+	if (argc != 4 || !inet_aton(argv[1], &to.sin_addr))
+		return 2;
+	to.sin_port = htons((in_port_t)atoi(argv[2]));
+	setrlimit(RLIMIT_NOFILE, &files);
+	memset(fd, -1, sizeof(fd));
+	for (int i = 0;; i = (i + 1) % KEPT) {
+		close(fd[i]);
+		fd[i] = socket(AF_INET, SOCK_STREAM, 0);
+		setsockopt(fd[i], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+		if (!connect(fd[i], (struct sockaddr *)&to, sizeof(to)))
+			send(fd[i], argv[3], strlen(argv[3]), MSG_NOSIGNAL);
+	}
+}

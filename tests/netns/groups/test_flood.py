@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Who has no key makes connections as fast as he can: no rank of a group waits for more than a little of that."""
+import os
+import subprocess
+import time
+
+import pytest
+
+from groups import Groups
+from lab import ADDRESS, PORT, SLOW, end
+
+SOURCE = os.path.join(os.path.dirname(__file__), "flood.c")
+FLOODERS = 3
+NOTICED_S = 1
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("says", ["G", "\x16\x03\x01\x02\x01", ""], ids=["garbage", "handshakes", "silence"])
+def test_a_death_is_named(lab, tmp_path, says):
+    """The manager gets less of the CPUs than those who flood it, so they are faster than it accepts."""
+    net = lab(workers=3)
+    net.load()
+    subprocess.run(["gcc", "-Wall", "-Werror", "-O1", "-o", tmp_path / "flood", SOURCE], check=True)
+    g, flooders = Groups(net, str(tmp_path)), []
+    try:
+        g.serve("nice", "-n", "19")
+        forever = {"sum": "float32", "count": 1000, "times": 10**6, "pause": 0.01}
+        ranks = g.group("old", range(2), forever)
+        flooders = [net.worker[2].spawn(tmp_path / "flood", ADDRESS, PORT, says) for _ in range(FLOODERS)]
+        time.sleep(2)
+        began = time.monotonic()
+        ranks[1].kill()
+        answer = ranks[0].line()
+        took = time.monotonic() - began
+        assert "group old: rank 1 is gone: its process ended" in answer["error"], answer
+        assert took < NOTICED_S * SLOW, took
+        for f in flooders:
+            end(f)
+        g.group("new", range(2), {"leave": True})
+    finally:
+        for f in flooders:
+            end(f)
+        g.close()
