@@ -8,14 +8,17 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "fpisa.h"
@@ -317,6 +320,63 @@ static void new_keys(void **state)
 	assert_int_equal(keys.n, 2);
 }
 
+/* A file system that is full: what was there can still be read, and gets keys when there is room. */
+static void a_key_that_does_not_fit(void **state)
+{
+	struct rlimit before, small;
+	static struct fpisa_psks keys;
+	struct fpisa_psk a, b;
+	struct stat was, is;
+
+	(void)state;
+	unlink(file);
+	assert_int_equal(fpisa_psk_new("train", file, &a), 0);
+	assert_int_equal(stat(file, &was), 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	for (rlim_t more = 0; more < 20; more++) {
+		small = (struct rlimit){(rlim_t)was.st_size + more, before.rlim_max};
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+		assert_in_range(-fpisa_psk_new("other", file, &b), 1, 133);
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+		assert_int_equal(stat(file, &is), 0);
+		assert_int_equal(is.st_size, was.st_size);
+	}
+	assert_int_equal(fpisa_psk_new("other", file, &b), 0);
+	assert_int_equal(fpisa_psks_read(&keys, file), 0);
+	assert_int_equal(keys.n, 2);
+}
+
+/* Of many that add a key of one name at once two can. */
+static void keys_at_once(void **state)
+{
+	static struct fpisa_psks keys;
+	int status, made = 0, start[2];
+	struct fpisa_psk k;
+
+	(void)state;
+	for (int round = 0; round < 20; round++) {
+		unlink(file);
+		assert_int_equal(pipe(start), 0);
+		made = 0;
+		for (int i = 0; i < 8; i++)
+			if (!fork()) {
+				char c;
+
+				close(start[1]);
+				c = (char)read(start[0], &c, 1);
+				_exit(fpisa_psk_new("train", file, &k) ? 1 : 0);
+			}
+		close(start[0]);
+		close(start[1]);
+		while (wait(&status) > 0)
+			made += WIFEXITED(status) && !WEXITSTATUS(status);
+		assert_int_equal(made, 2);
+		assert_int_equal(fpisa_psks_read(&keys, file), 0);
+		assert_int_equal(keys.n, 2);
+	}
+}
+
 /* -- connections ------------------------------------------------------------ */
 
 static struct fpisa_psk psk(const char *name, const char *id, unsigned char first)
@@ -576,6 +636,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(keys_are_read, make_file, remove_file),
 		cmocka_unit_test_setup_teardown(refused_keys, make_file, remove_file),
 		cmocka_unit_test_setup_teardown(new_keys, make_file, remove_file),
+		cmocka_unit_test(a_key_that_does_not_fit),
+		cmocka_unit_test(keys_at_once),
 		cmocka_unit_test(by_a_key),
 		cmocka_unit_test(without_a_common_key),
 		cmocka_unit_test(which_keys_there_are),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -165,7 +166,8 @@ int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
 	if (fd < 0 && errno == EACCES)
 		return fpisa_fail(-EACCES, "%s: %s: its owner alone may read it, and we are user %u", file, strerror(EACCES), geteuid());
 	if (fd < 0)
-		return fpisa_fail(-errno, "%s: %s; `fpisa key new` makes a file of keys", file, strerror(errno));
+		return fpisa_fail(-errno, "%s: %s%s", file, strerror(errno),
+				  errno == ENOENT ? "; `fpisa key new` makes a file of keys" : "");
 	rc = check_owner(fd, file);
 	if (!rc)
 		rc = read_keys(keys, fd, file);
@@ -194,14 +196,15 @@ int fpisa_psk_last(struct fpisa_psk *psk, const char *file)
 
 /* -- a new one -------------------------------------------------------------- */
 
-/* A blank line before it where the last one has no end. */
+/* A new line before it where the last one has no end. If it does not fit, the file is as it was: half a key would spoil all. */
 static int append(int fd, const char *file, const struct fpisa_psk *psk)
 {
 	char line[FPISA_PSK_IDENTITY + 2 * FPISA_PSK_BYTES + 4], identity[FPISA_PSK_IDENTITY];
-	int n, rc = 0;
+	off_t size = lseek(fd, 0, SEEK_END);
 	char last = '\n';
+	int n, rc = 0;
 
-	if (lseek(fd, -1, SEEK_END) >= 0 && read(fd, &last, 1) != 1)
+	if (size < 0 || (size && pread(fd, &last, 1, size - 1) != 1))
 		return fpisa_fail(-EIO, "%s: read", file);
 	fpisa_psk_identity(psk, identity);
 	n = snprintf(line, sizeof(line), "%s%s:", last == '\n' ? "" : "\n", identity);
@@ -209,8 +212,11 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", psk->secret[i]);
 	line[n++] = '\n';
 	errno = ENOSPC; /* of a write that is short */
-	if (write(fd, line, (size_t)n) != n || fsync(fd))
+	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
 		rc = fpisa_fail(-errno, "%s: write: %s", file, strerror(errno));
+		if (ftruncate(fd, size))
+			rc = fpisa_fail(rc, "%s: write: %s; half a line is left at its end: take it out", file, strerror(-rc));
+	}
 	explicit_bzero(line, sizeof(line));
 	return rc;
 }
@@ -228,6 +234,10 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	if (fd < 0)
 		return fpisa_fail(-errno, "%s: %s", file, strerror(errno));
 	rc = check_owner(fd, file);
+	/* Until it is closed; what two add at once is counted by both. */
+	while (!rc && flock(fd, LOCK_EX))
+		if (errno != EINTR)
+			rc = fpisa_fail(-errno, "%s: lock: %s", file, strerror(errno));
 	if (!rc)
 		rc = read_keys(&keys, fd, file);
 	if (!rc && of_name(&keys, name) == FPISA_PSK_OF_A_NAME)
