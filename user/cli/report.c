@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/error.h"
 #include "progress.h"
 #include "report.h"
 
@@ -57,7 +58,8 @@ int fail(int err, const char *hint, const char *fmt, ...)
 	va_start(ap, fmt);
 	format_message(text, fmt, ap);
 	va_end(ap);
-	fprintf(stderr, "fpisa: %s: %s%s%s\n", text, strerror(-err), hint ? "; " : "", hint ? hint : "");
+	hint = hint ? fpisa_hint(err, hint) : "";
+	fprintf(stderr, "fpisa: %s: %s%s%s\n", text, strerror(-err), *hint ? "; " : "", hint);
 	return err;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "egress.h"
 #include "fanout.h"
+#include "host/privilege.h"
 #include "info.h"
 #include "pin.h"
 
@@ -148,9 +149,10 @@ int fanout_empty(struct datapath *dp, __u32 job)
 	__u32 room = 0;
 	int ports = open_map(dp, job, &room), err = 0;
 
-	/* Another process made it, and this one may not open it. */
+	/* Another process made it, and this one may not open it, or not even make another. */
 	if (ports == -EPERM)
-		return make_and_put(dp, job, room_for(dp->jobs[job].workers));
+		return privilege_has(PRIVILEGE_LOAD) ? make_and_put(dp, job, room_for(dp->jobs[job].workers)) :
+						       fanout_remove(dp, job);
 	if (ports < 0)
 		return ports == -ENOENT ? 0 : fail(ports, NULL, "job %u: its device map", job);
 	for (__u32 r = 0; !err && r < room; r++)

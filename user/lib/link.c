@@ -108,8 +108,9 @@ static int call_manager(struct fpisa_link *l, struct fpisa_channel **c)
 		l->there_ns = fpisa_now();
 	if (rc) {
 		drop(l, c);
-		return fpisa_fail(rc, "no connection%s%s: %s; is `fpisa serve` running there?", l->addresses > 1 ? " to " : "",
-				  l->addresses > 1 ? inet_ntoa(l->to[l->at].sin_addr) : "", strerror(-rc));
+		return fpisa_fail(rc, "no connection%s%s: %s%s", l->addresses > 1 ? " to " : "",
+				  l->addresses > 1 ? inet_ntoa(l->to[l->at].sin_addr) : "", strerror(-rc),
+				  fpisa_hint(rc, "; is `fpisa serve` running there?"));
 	}
 	/* The socket is the channel's now, in any case. */
 	rc = fpisa_channel_call(c, l->fd, l->has_psk ? &l->psk : NULL);

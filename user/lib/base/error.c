@@ -31,6 +31,11 @@ int fpisa_fail(int error, const char *format, ...)
 	return error;
 }
 
+const char *fpisa_hint(int error, const char *hint)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOBUFS ? "" : hint;
+}
+
 int fpisa_given(const void *pointer, const char *name)
 {
 	return pointer ? 0 : fpisa_fail(-EINVAL, "%s is NULL; it must be given", name);

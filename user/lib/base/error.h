@@ -14,6 +14,9 @@ int fpisa_fail(int error, const char *format, ...) __attribute__((format(printf,
 /* Ranks that this thread's last try to join was waiting for, when there is nobody any more to ask. */
 extern __thread uint64_t fpisa_missing_at_join;
 
+/* `hint` of an error, a negative errno; "" where this process or host has no more of something: it would blame another. */
+const char *fpisa_hint(int error, const char *hint);
+
 /* -EINVAL if it is NULL. */
 int fpisa_given(const void *pointer, const char *name);
 

@@ -150,9 +150,10 @@ static int start_tls(struct fpisa_channel *c)
 	unsigned int flags = c->side == FPISA_MANAGER_MANAGER ? GNUTLS_SERVER : GNUTLS_CLIENT;
 	int rc;
 
+	rc = fpisa_tls_load();
+	if (rc)
+		return rc;
 	c->tls = fpisa_tls();
-	if (!c->tls)
-		return -ENOENT;
 	rc = c->tls->gnutls_init(&c->session, flags | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS);
 	if (!rc)
 		rc = c->tls->gnutls_priority_set_direct(c->session, FPISA_TLS_PRIORITY, NULL);

@@ -167,7 +167,7 @@ int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
 		return fpisa_fail(-EACCES, "%s: %s: its owner alone may read it, and we are user %u", file, strerror(EACCES), geteuid());
 	if (fd < 0)
 		return fpisa_fail(-errno, "%s: %s%s", file, strerror(errno),
-				  errno == ENOENT ? "; `fpisa key new` makes a file of keys" : "");
+				  fpisa_hint(-errno, "; `fpisa key new` makes a file of keys"));
 	rc = check_owner(fd, file);
 	if (!rc)
 		rc = read_keys(keys, fd, file);

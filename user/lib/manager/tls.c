@@ -3,38 +3,56 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include "lib/base/error.h"
 #include "tls.h"
 
-#define INSTALL "apt install libgnutls30, or its like"
+#define LIBRARY "libgnutls.so.30"
+#define INSTALL "; apt install libgnutls30, or its like"
 
 static struct fpisa_tls functions;
-static char why[256];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int loaded;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Kept for the life of the process. */
-static void load(void)
+/* Why it cannot be opened dlopen() has only in words: a library that is there, by a process that can open no more files, is not missing. */
+static int not_opened(const char *why)
 {
-	void *handle = dlopen("libgnutls.so.30", RTLD_NOW | RTLD_LOCAL);
+	int rc = strstr(why, strerror(EMFILE)) ? -EMFILE : strstr(why, strerror(ENFILE)) ? -ENFILE : -ENOENT;
 
-	if (!handle) {
-		strncpy(why, dlerror(), sizeof(why) - 1);
-		return;
-	}
+	return fpisa_fail(rc, "groups with a key: %s%s", why, fpisa_hint(rc, INSTALL));
+}
+
+/* Kept for the life of the process. What failed may be there the next time. */
+static int load(void)
+{
+	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!handle)
+		return not_opened(dlerror());
 #define X(name)                                                                                              \
 	functions.name = (__typeof__(functions.name))dlsym(handle, #name);                                   \
-	if (!functions.name)                                                                                 \
-		strcpy(why, "no " #name "() in libgnutls");
+	if (!functions.name) {                                                                               \
+		dlclose(handle);                                                                             \
+		return fpisa_fail(-ENOENT, "groups with a key: no " #name "() in " LIBRARY INSTALL);         \
+	}
 	FPISA_TLS_FUNCTIONS(X)
 #undef X
+	loaded = 1;
+	return 0;
+}
+
+int fpisa_tls_load(void)
+{
+	int rc;
+
+	pthread_mutex_lock(&lock);
+	rc = loaded ? 0 : load();
+	pthread_mutex_unlock(&lock);
+	return rc;
 }
 
 const struct fpisa_tls *fpisa_tls(void)
 {
-	pthread_once(&once, load);
-	if (!*why)
-		return &functions;
-	fpisa_fail(-ENOENT, "groups with a key: %s; " INSTALL, why);
-	return NULL;
+	return fpisa_tls_load() ? NULL : &functions;
 }

@@ -38,8 +38,9 @@ struct fpisa_tls {
 #undef X
 };
 
-/* The functions, once for the process; NULL with the message set: GnuTLS is not installed. */
+/* The functions, once for the process; NULL with the message set: GnuTLS is not installed, or cannot be opened. */
 const struct fpisa_tls *fpisa_tls(void);
+int fpisa_tls_load(void); /* 0, or -errno with the message set */
 
 /* TLS 1.3 and nothing else, by a shared key and a fresh Diffie-Hellman exchange; suites whose hash is the key's. */
 #define FPISA_TLS_PRIORITY \

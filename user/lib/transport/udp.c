@@ -227,29 +227,34 @@ static int udp_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t 
 	return n > 0 ? fpisa_udp_take(t, in, FPISA_BATCH) : n;
 }
 
-/* Our address on the way to the aggregator; INADDR_ANY if there is no way yet. */
-static struct in_addr local_address(const struct sockaddr_in *to)
+/* Our address on the way to the aggregator; INADDR_ANY if there is no way yet. 0 or -errno. */
+static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 {
 	struct sockaddr_in local = {.sin_family = AF_INET};
 	socklen_t len = sizeof(local);
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
-		return local.sin_addr;
+		return -errno;
 	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) ||
 	    getsockname(fd, (struct sockaddr *)&local, &len))
 		local.sin_addr.s_addr = htonl(INADDR_ANY);
 	close(fd);
-	return local.sin_addr;
+	*address = local.sin_addr;
+	return 0;
 }
 
 /* Join the group on the interface that leads to the aggregator, or else where the kernel thinks best. */
 static int join_group(struct udp *u, struct in_addr group)
 {
-	struct ip_mreqn m = {.imr_multiaddr = group, .imr_address = local_address(&u->to)};
+	struct ip_mreqn m = {.imr_multiaddr = group};
+	int rc;
 
 	if (group.s_addr == u->group.s_addr)
 		return 0;
+	rc = local_address(&u->to, &m.imr_address);
+	if (rc)
+		return rc;
 	if (setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m))) {
 		m.imr_address.s_addr = htonl(INADDR_ANY);
 		if (setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m)))
@@ -270,8 +275,8 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 	if (hello->group) {
 		rc = join_group(u, (struct in_addr){hello->group});
 		if (rc)
-			return fpisa_fail(rc, "joining the group of the results: %s; check the route to the aggregator",
-					  strerror(-rc));
+			return fpisa_fail(rc, "join the multicast address of the results: %s%s", strerror(-rc),
+					  fpisa_hint(rc, "; check the route to the aggregator"));
 	}
 	/* The kernel doubles what it is told and counts that by truesize. */
 	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
