@@ -461,6 +461,33 @@ static void talk(const struct fpisa_psks *keys, int plain, const struct fpisa_ps
 	close_ends(&e);
 }
 
+/* Comes before others load GnuTLS: a process that can open no more files is told that, and nothing is lost by it. */
+static void no_more_files(void **state)
+{
+	struct fpisa_psk own = psk("train", "00000000", 1);
+	struct fpisa_channel *c = NULL;
+	static struct fpisa_psks keys;
+	struct rlimit before, none = {0};
+	int pair[2], rc;
+
+	(void)state;
+	write_file("train:00000000:" SECRET "\n");
+	chmod(file, 0600);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none.rlim_max = before.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	rc = fpisa_psks_read(&keys, file);
+	assert_string_equal(strrchr(fpisa_error(), ':'), ": Too many open files");
+	assert_int_equal(rc, -EMFILE);
+	rc = fpisa_channel_call(&c, pair[0], &own);
+	assert_int_equal(rc, -EMFILE);
+	assert_string_equal(strrchr(fpisa_error(), ':'), ": Too many open files");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	close(pair[1]);
+	assert_int_equal(fpisa_psks_read(&keys, file), 0);
+}
+
 static void by_a_key(void **state)
 {
 	struct fpisa_psks keys = {.n = 3};
@@ -638,6 +665,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(new_keys, make_file, remove_file),
 		cmocka_unit_test(a_key_that_does_not_fit),
 		cmocka_unit_test(keys_at_once),
+		cmocka_unit_test(no_more_files),
 		cmocka_unit_test(by_a_key),
 		cmocka_unit_test(without_a_common_key),
 		cmocka_unit_test(which_keys_there_are),
