@@ -443,7 +443,9 @@ deb:
 		"$$(sed -n 's/^Maintainer: //p' debian/control)" "$$(date -Rud @$(DAY))" > $(DEB_TREE)/debian/changelog
 	$(Q)cd $(DEB_TREE) && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u B -u VERSION -u DESTDIR -u PREFIX \
 		DEB_BUILD_PROFILES="$(strip $(DEB_BUILD_PROFILES) $(DEB_WITHOUT))" \
-		dpkg-buildpackage -us -uc -b -j$$(nproc) > ../build.log 2>&1 || { tail -n 40 ../build.log; exit 1; }
+		sh -c 'dpkg-buildpackage -us -uc -b -j$$(nproc) && touch built' 2>&1 | tee ../build.log | \
+		sed -nu 's/^   \(debian.rules override_\)*dh_/  DEB     /p'; \
+		test -e built || { tail -n 40 ../build.log; exit 1; }
 	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb
 
 .PHONY: man install uninstall clean help
