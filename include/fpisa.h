@@ -331,6 +331,7 @@ struct fpisa_group_options {
 	uint32_t overflow;	  /* enum fpisa_overflow */
 	uint32_t transport;	  /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
 	uint64_t restore;	  /* as options.restore of a handle */
+	uint8_t rounding;	  /* as mode; 0: down, but nearest for modes fpisa64 and exact */
 };
 
 /*

@@ -40,8 +40,9 @@ static int copy_options(struct fpisa_group_options *to, const struct fpisa_group
 	if (from)
 		rc = fpisa_copy_sized(to, sizeof(*to), from, sizeof(from->size), "group_options");
 	if (!rc && (to->mode >= FPISA_MODE_END || to->pipeline > FPISA_PIPELINE_FUSED ||
+		    to->rounding > FPISA_ROUND_NEAREST ||
 		    to->transport > FPISA_TRANSPORT_XSK || to->overflow > FPISA_OVERFLOW_FLAG))
-		rc = fpisa_fail(-EINVAL, "options.mode, pipeline, transport or overflow is none of those in fpisa.h");
+		rc = fpisa_fail(-EINVAL, "options.mode, rounding, pipeline, transport or overflow is none of those in fpisa.h");
 	return rc;
 }
 
@@ -115,8 +116,9 @@ static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t t
 {
 	return (struct fpisa_manager_spec){
 		.format = (uint8_t)type,
-		/* Integers have no modes. */
+		/* Integers have no modes, and are not rounded. */
 		.mode = type == FPISA_INT32 ? 0 : g->options.mode,
+		.rounding = type == FPISA_INT32 ? 0 : g->options.rounding,
 		.pipeline = g->options.pipeline,
 		.elements = g->options.elements,
 		.window = g->options.window,

@@ -49,14 +49,15 @@ def unpack(f, size, data):
     return [int.from_bytes(data[i:i + size], "little") for i in range(0, size * COUNT, size)]
 
 
-@pytest.mark.parametrize("mode", [FPISA, EXACT])
-def test_results(groups, mode):
+@pytest.mark.parametrize("mode, rounding", [(FPISA, DOWN), (FPISA, NEAREST), (EXACT, NEAREST)])
+def test_results(groups, mode, rounding):
     rng = random.Random(draw_seed())
     calls = [(number, f, size, op, rng.choice(FACTORS) if op == SCALE else 1.0, [draw(rng, f) for _ in range(RANKS)])
              for number, f, size in TYPES for op in (SUM, SCALE, NORM) if op != NORM or not (f.shared or mode == EXACT)]
     steps = [[{"words": pack(f, size, inputs[r]).hex(), "type": number, "op": op, "count": COUNT, "factor": factor}
               for number, f, size, op, factor, inputs in calls] for r in range(RANKS)]
-    ranks = [groups.start(r, "formats", r, RANKS, *steps[r], {"leave": True}, mode=mode, overflow=FLAG) for r in range(RANKS)]
+    ranks = [groups.start(r, "formats", r, RANKS, *steps[r], {"leave": True}, mode=mode, overflow=FLAG,
+                          rounding=rounding if mode == FPISA else 0) for r in range(RANKS)]
     assert [rank.line()["rc"] for rank in ranks] == [0] * RANKS
     for number, f, size, op, factor, inputs in calls:
         answers = [rank.line() for rank in ranks]
@@ -65,7 +66,7 @@ def test_results(groups, mode):
         run = block if f.shared else element
         for i, got in enumerate(unpack(f, size, bytes.fromhex(answers[0]["result"]))):
             words = [inputs[r][i] for r in range(RANKS)]
-            right = [run(Case(f, mode, NEAREST if mode == EXACT else DOWN, order, op, factor))[0] for order in itertools.permutations(words)]
+            right = [run(Case(f, mode, rounding, order, op, factor))[0] for order in itertools.permutations(words)]
             assert got in right, (f.name, op, factor, i, words, got, right)
     assert [rank.line()["rc"] for rank in ranks] == [0] * RANKS
     groups.empty()
