@@ -13,6 +13,7 @@
 #define DEFAULT_MIN_BYTES 8192 /* bench/README.md, mpi: from there on ours was faster */
 
 static const char *const mode_names[] = {"", "fpisa", "fpisa-a", "fpisa64", "exact"};
+#define DEFAULT_MODE 3 /* of all types the one whose sums are as good as MPI's, or better */
 
 static void read_mode(struct offer *o)
 {
@@ -20,7 +21,7 @@ static void read_mode(struct offer *o)
 
 	for (size_t k = 0; k < sizeof(mode_names) / sizeof(*mode_names); k++)
 		if (!text || !strcmp(text, mode_names[k])) {
-			o->mode = (uint8_t)k;
+			o->mode = k ? (uint8_t)k : DEFAULT_MODE;
 			return;
 		}
 	snprintf(o->why_not, sizeof(o->why_not), "FPISA_MODE is '%.40s'; it must be fpisa, fpisa-a, fpisa64 or exact", text);

@@ -9,6 +9,7 @@ Expected values are reckoned from what all ranks contribute, which each rank can
 """
 import atexit
 import datetime
+import math
 import os
 import sys
 import threading
@@ -43,6 +44,16 @@ def large():
     dist.all_reduce(t)
     close(t, expected(1, (300000,), torch.float32), torch.float32)
     same_everywhere(t)
+
+
+@check
+def correctly_rounded():
+    for dtype in TYPES:
+        values = [torch.randn(2000, generator=torch.Generator().manual_seed(r), dtype=torch.float64).to(dtype) for r in range(SIZE)]
+        t = values[RANK].clone()
+        dist.all_reduce(t)
+        right = torch.tensor([math.fsum(x) for x in zip(*(v.tolist() for v in values))], dtype=torch.float64).to(dtype)
+        assert (t != right).sum() <= (5 if dtype == torch.float64 else 0), dtype
 
 
 @check

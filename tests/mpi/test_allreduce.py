@@ -139,6 +139,15 @@ def test_two_levels_of_static_jobs(cluster):
         c.net.fpisa("job", "del", 0)
 
 
+def test_specials(cluster):
+    """Without FPISA_MODE two ranks' sums are those of IEEE 754, but for doubles a hair from a tie; mode fpisa rounds down."""
+    c = cluster()
+    differ = {mode: json.loads(c.run(2, "specials.c", FPISA_MODE=mode)[0]) for mode in ("", "exact", "fpisa")}
+    assert (differ[""]["floats"], differ["exact"]["floats"], differ["exact"]["doubles"]) == (0, 0, 0), differ
+    assert differ[""]["doubles"] <= 4, differ
+    assert differ["fpisa"]["doubles"] > 100 and differ["fpisa"]["floats"] > 100, differ
+
+
 def test_without_the_adapter(cluster):
     c = cluster()
     took, lines = sweep(c, preload=False)

@@ -27,22 +27,23 @@ from . import _backend  # noqa: E402
 
 __all__ = ["configure", "flags"]
 
-_settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflow": "flag"}}
+_settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflow": "flag", "mode": "fpisa64"}}
 
 
 def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Union[str, "os.PathLike[str]", None] = None,
-              mode: str = "default", pipeline: str = "default", window: int = 0, elements: int = 0,
+              mode: str = "fpisa64", rounding: str = "default", pipeline: str = "default", window: int = 0, elements: int = 0,
               overflow: str = "flag", transport: str = "udp") -> None:
     """For process groups that are made from here on, the same on all ranks.
 
     host      the aggregator's, with a port if it is not 18000; None: what FPISA_MANAGER says
     name      what names of groups at the manager begin with; a random number follows
+    mode      fpisa64, whose averages of gradients are correctly rounded; "exact" promises that of all values, and takes longer
     overflow  what a sum beyond the type's range is: "flag", the result is infinite or saturated as doc/numbers.md has it,
               or "error"
 
     The others are as of fpisa.Group.
     """
-    options = {"key_file": key_file, "mode": mode, "pipeline": pipeline, "window": window, "elements": elements,
+    options = {"key_file": key_file, "mode": mode, "rounding": rounding, "pipeline": pipeline, "window": window, "elements": elements,
                "overflow": overflow, "transport": transport}
     group_options(**options)  # raises for those that none can have
     _settings.update(host=host, name=name, options=options)
