@@ -254,7 +254,7 @@ $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries: $(PACKETS_SRC:%.c=$(B)/san/%.o)
 FUZZ_CC ?= clang-14
 FUZZ_USER := $(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c))
 FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
-PARSERS := $(wildcard user/cli/*.c)
+PARSERS := $(wildcard user/cli/*.c) user/lib/base/error.c
 FUZZ_worker := $(LIB_SRC)
 FUZZ_address := user/lib/address.c user/lib/base/error.c
 FUZZ_gradients := $(PARSERS) user/values/gradients.c user/values/npy.c
