@@ -132,6 +132,27 @@ static int see_off(struct newcomer *n)
 	return rc;
 }
 
+static void refuse_busy(struct newcomers *s, struct newcomer *n)
+{
+	newcomer_refuse(s, n, fpisa_fail(-EBUSY, "serves %d scans already; try again, or start it with --scans N", s->scans));
+}
+
+/* It has shown a key. As many as are served may wait to be, and others hear of the limit at once. */
+static void admit(struct newcomers *s, struct newcomer *n)
+{
+	bool busy = s->known >= s->scans;
+
+	if (s->known >= s->scans + NEWCOMERS_MOST) {
+		end(s, n);
+		return;
+	}
+	become(s, n, NEWCOMER_ADMITTED, QUEUE_MS);
+	if (busy)
+		refuse_busy(s, n);
+	else
+		want(s, n);
+}
+
 void newcomer_work(struct newcomers *s, struct newcomer *n)
 {
 	int rc = n->state == NEWCOMER_UNKNOWN ? fpisa_channel_greet(n->control.channel) :
@@ -140,14 +161,12 @@ void newcomer_work(struct newcomers *s, struct newcomer *n)
 
 	if (rc && n->state == NEWCOMER_UNKNOWN && rc != -ECONNRESET)
 		say_why(s, n, rc);
-	/* As many as are served may wait to be. */
-	if (rc || (n->state == NEWCOMER_UNKNOWN && fpisa_channel_open(n->control.channel) && s->known >= s->scans)) {
+	if (rc)
 		end(s, n);
-		return;
-	}
-	if (n->state == NEWCOMER_UNKNOWN && fpisa_channel_open(n->control.channel))
-		become(s, n, NEWCOMER_ADMITTED, QUEUE_MS);
-	want(s, n);
+	else if (n->state == NEWCOMER_UNKNOWN && fpisa_channel_open(n->control.channel))
+		admit(s, n);
+	else
+		want(s, n);
 }
 
 void newcomer_refuse(struct newcomers *s, struct newcomer *n, int err)
@@ -178,7 +197,7 @@ void newcomers_tick(struct newcomers *s)
 		if (now < n->until_ns)
 			continue;
 		if (n->state == NEWCOMER_ADMITTED) {
-			newcomer_refuse(s, n, fpisa_fail(-EBUSY, "serves %d scans already; try again, or start it with --scans N", s->scans));
+			refuse_busy(s, n);
 			continue;
 		}
 		if (n->state == NEWCOMER_UNKNOWN)

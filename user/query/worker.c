@@ -113,7 +113,7 @@ static int open_events(struct worker *w)
 		return fail(-errno, NULL, "query worker");
 	fcntl(w->ends[0], F_SETFL, O_NONBLOCK | O_DIRECT);
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
-		rlim_t want = NEWCOMERS_MOST + (rlim_t)w->newcomers.scans + DESCRIPTORS;
+		rlim_t want = 2 * NEWCOMERS_MOST + (rlim_t)w->newcomers.scans + DESCRIPTORS;
 
 		want = want < files.rlim_max ? want : files.rlim_max;
 		files.rlim_cur = want > files.rlim_cur ? want : files.rlim_cur;
