@@ -16,7 +16,8 @@
 
 #define PORT_PAUSE_US 1000
 
-int fpisa_open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint64_t *spent_ns)
+/* *spent_ns: what it took of the deadline. */
+static int open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint64_t *spent_ns)
 {
 	uint64_t began = fpisa_now();
 	int rc;
@@ -32,7 +33,8 @@ int fpisa_open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint6
 	}
 }
 
-int fpisa_finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc)
+/* A new handle has its transport, or none yet, or rc says why not: share it and hand it out, or close it. */
+static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc)
 {
 	if (!rc && f->t)
 		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
@@ -72,8 +74,8 @@ static int open_handle(struct fpisa **out, const char *address, uint32_t job, co
 	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa(to));
 	if (port != FPISA_PORT)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
-	rc = fpisa_open_transport(f, to.s_addr, port, spent_ns);
-	return fpisa_finish_open(out, f, NULL, rc);
+	rc = open_transport(f, to.s_addr, port, spent_ns);
+	return finish_open(out, f, NULL, rc);
 }
 
 int fpisa_mem_open_handle(struct fpisa **out, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
@@ -93,7 +95,7 @@ int fpisa_mem_open_handle(struct fpisa **out, struct fpisa_mem *m, uint32_t rank
 	f->local_port = 0;
 	snprintf(f->peer, sizeof(f->peer), "mem");
 	rc = fpisa_mem_open(&f->t, m, rank, &f->job, &f->token);
-	return fpisa_finish_open(out, f, engine, rc);
+	return finish_open(out, f, engine, rc);
 }
 
 int fpisa_hold_open(struct fpisa **out, const char *peer, uint32_t rank, uint32_t type, uint32_t mode,
@@ -111,7 +113,7 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, uint32_t rank, uint32_
 	f->hello.mode = (uint8_t)mode;
 	f->format = fpisa_format_of((uint8_t)type);
 	f->held = FPISA_HELD_JOB;
-	rc = fpisa_finish_open(out, f, engine, 0);
+	rc = finish_open(out, f, engine, 0);
 	if (rc)
 		return rc;
 	f->error = 0;
@@ -131,7 +133,6 @@ static void close_transport(struct fpisa *f)
 
 int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t local_port)
 {
-	uint64_t spent_ns;
 	int rc;
 
 	if (f->t && f->local_port == local_port)
@@ -143,7 +144,10 @@ int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t l
 	if (port != FPISA_PORT)
 		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
 	fpisa_unlock(&f->shared.lock);
-	rc = fpisa_open_transport(f, address, port, &spent_ns);
+	/* A port that a child has yet to let go of is one that is taken. */
+	fpisa_fork_hold();
+	rc = fpisa_transport_open(&f->t, f->transport, address, port, local_port);
+	fpisa_fork_release();
 	return rc;
 }
 

@@ -10,12 +10,6 @@
 #include "base/engine.h"
 #include "fpisa.h"
 
-/* *spent_ns: what it took of the deadline. */
-int fpisa_open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint64_t *spent_ns);
-
-/* A new handle has its transport, or none yet, or rc says why not: share it and hand it out, or close it. */
-int fpisa_finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc);
-
 int fpisa_mem_open_handle(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
 			  struct fpisa_engine *engine);
 

@@ -149,11 +149,10 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 	struct fpisa *f;
 	int rc = fpisa_hold_open(&f, peer, g->link.join.rank, j->asked.format, mode, &o, g->engine);
 
-	if (!rc && g->link.events >= 0)
-		rc = fpisa_shared_events_with(f, g->link.events);
-	if (!rc)
-		j->handle = f;
-	return rc;
+	if (rc)
+		return rc;
+	j->handle = f;
+	return g->link.events >= 0 ? fpisa_shared_events_with(f, g->link.events) : 0;
 }
 
 /* The first call of a type: the others are asked for a job, or told that there can be none. */
@@ -195,6 +194,8 @@ int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 	int untold = j->error && !j->told;
 
 	*out = NULL;
+	if (l->stopping)
+		return fpisa_fail(-ECANCELED, "%s: it is being left", l->peer);
 	if (untold) {
 		/* Before all else: ranks that have heard it may have left or died of it. */
 		j->asked = spec_of(g, type);
@@ -290,9 +291,10 @@ void fpisa_group_leave(struct fpisa_group *g)
 
 	if (!g || (!g->link.inherited && fpisa_engine_inside(g->engine)))
 		return;
+	/* From here on callbacks start nothing, so there are no more handles than these. */
+	fpisa_link_stop(&g->link);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		f[k] = g->link.job[k].handle;
-	fpisa_link_stop(&g->link);
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		fpisa_close(f[k]);
 	fpisa_engine_stop(g->engine);
