@@ -184,10 +184,32 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 	return all_well(c, &a, what);
 }
 
-int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes)
+/* Mode exact promises bits, so a call that is MPI's for want of an agreement does not go by in silence: rank 0 says it once a type. */
+static void say_if_exact(struct comm *m, MPI_Comm c, enum fpisa_dtype type)
+{
+	struct offer o = {0};
+	char what[128];
+	int inter = 0;
+
+	PMPI_Comm_test_inter(c, &inter);
+	if (inter || m->size == 1 || m->rank || m->said[type])
+		return;
+	m->said[type] = 1;
+	offer_make(&o, m->name);
+	if (o.why_not[0] || o.mode != MODE_EXACT || type == FPISA_FLOAT64)
+		return;
+	snprintf(what, sizeof(what), "MPI_Iallreduce of %s is MPI's until an MPI_Allreduce of it", type_names[type]);
+	say(m, what, "a request does not wait for the other ranks to agree on mode exact");
+}
+
+int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes, int waits)
 {
 	int small = bytes < m->offer.min_bytes;
 
+	if (!waits && (m->state == SERVICE_UNKNOWN || (m->state == SERVICE_FPISA && m->type[type] == SERVICE_UNKNOWN))) {
+		say_if_exact(m, c, type);
+		return 0;
+	}
 	if (m->state != SERVICE_FPISA)
 		return 0;
 	/* Only of a static job is it known no earlier than here that it is exact, where size decides nothing. */

@@ -32,9 +32,9 @@ static enum fpisa_operation operation_of(MPI_Op op)
 	return op == MPI_SUM ? FPISA_SUM : op == MPI_MIN ? FPISA_MIN : op == MPI_MAX ? FPISA_MAX : 0;
 }
 
-/* The call as the datapath has it, and the record of its communicator; NULL: it is MPI's. */
+/* The call as the datapath has it, and the record of its communicator; NULL: it is MPI's. `waits`: it may wait for the other ranks. */
 static struct comm *served(struct fpisa_call *call, const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o,
-			   MPI_Comm c)
+			   MPI_Comm c, int waits)
 {
 	enum fpisa_operation op = operation_of(o);
 	struct comm *m;
@@ -44,8 +44,8 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 	/* Which arrays are none is MPI's to say. */
 	if (!send || !recv || recv == MPI_IN_PLACE)
 		return NULL;
-	m = type ? comm_of(c) : NULL;
-	if (!m || !agree_serves(m, c, type, bytes * (size_t)count))
+	m = type ? comm_of(c, waits) : NULL;
+	if (!m || !agree_serves(m, c, type, bytes * (size_t)count, waits))
 		return NULL;
 	*call = (struct fpisa_call){.size = sizeof(*call),
 				    .send = send == MPI_IN_PLACE ? recv : send,
@@ -60,7 +60,7 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c)
 {
 	struct fpisa_call call;
-	struct comm *m = served(&call, send, recv, count, t, o, c);
+	struct comm *m = served(&call, send, recv, count, t, o, c, 1);
 
 	if (!m)
 		return PMPI_Allreduce(send, recv, count, t, o, c);
@@ -70,7 +70,7 @@ ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t,
 ENTRY int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request *r)
 {
 	struct fpisa_call call;
-	struct comm *m = served(&call, send, recv, count, t, o, c);
+	struct comm *m = served(&call, send, recv, count, t, o, c, 0);
 	/* A second level would be another call, and nobody makes it before the program waits. */
 	int rc = !m || m->offer.two_levels ? REQUEST_NOT_HERE : request_start(m, c, &call, r);
 

@@ -131,11 +131,11 @@ static struct comm *record_of(MPI_Comm c)
 	return found ? m : make(c);
 }
 
-struct comm *comm_of(MPI_Comm c)
+struct comm *comm_of(MPI_Comm c, int waits)
 {
 	struct comm *m = record_of(c);
 
-	if (m && m->state == SERVICE_UNKNOWN)
+	if (m && m->state == SERVICE_UNKNOWN && waits)
 		m->state = agree(m, c);
 	return m;
 }

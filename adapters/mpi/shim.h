@@ -80,6 +80,7 @@ struct comm {
 	int users; /* the communicator, and each request */
 	struct service *service;
 	enum service_state state, type[TYPES];
+	int said[TYPES]; /* that requests are MPI's for now */
 	struct offer offer;
 	struct levels levels; /* offer.two_levels */
 	MPI_Request mover;
@@ -87,8 +88,8 @@ struct comm {
 	char name[MPI_MAX_OBJECT_NAME + 1];
 };
 
-/* Its record, NULL if there can be none; the first call is all ranks' to make, and agrees whether it is served. */
-struct comm *comm_of(MPI_Comm c);
+/* Its record, NULL if there can be none; the first call that waits is all ranks' to make, and agrees whether it is served. */
+struct comm *comm_of(MPI_Comm c, int waits);
 
 void comm_get(struct comm *m);
 void comm_put(struct comm *m);
@@ -110,9 +111,9 @@ enum service_state agree(struct comm *m, MPI_Comm c);
 
 /*
  * Does the datapath take calls of this type and size? The same on all ranks of c, which all ask alike: the first to
- * ask for a type makes its job, and they agree on whether that went well.
+ * ask for a type makes its job, and they agree on whether that went well. Without `waits` nobody is waited for: what is not agreed is MPI's.
  */
-int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes);
+int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes, int waits);
 
 /* -- request.c: a request of MPI's for a call of the datapath ----------------------------------- */
 

@@ -65,6 +65,24 @@ def test_requests(cluster, level):
     c.groups.empty()
 
 
+def test_a_cycle_of_requests(cluster):
+    """Requests on communicators that overlap, started in a cycle: MPI allows it, and nobody waits for ever. Those of a communicator that has
+    agreed are the datapath's."""
+    c = cluster()
+    frames = []
+    for agreed in (), ("agreed",):
+        before = c.sent()
+        out, err = c.run(3, "cycle.c", *agreed)
+        answer = json.loads(out)
+        assert answer["right"] == answer["of"] and said(err) == [], (out, err)
+        frames.append(c.sent() - before)
+    line, = said(c.run(RANKS, "sweep.c", "short", FPISA_MODE="exact")[1])[:1]
+    assert "MPI_Iallreduce of float is MPI's until an MPI_Allreduce of it" in line
+    # Five calls of 2000 doubles in each of two ranks of three communicators.
+    assert frames[1] > 5 * 6 * 2000 * 8 / 3500, frames
+    c.groups.empty()
+
+
 def test_static_jobs(cluster):
     """Without a manager: MPI_COMM_WORLD's jobs, a type each, and those of a communicator by its name."""
     c = cluster()
@@ -159,7 +177,8 @@ def test_exact(cluster):
     c = cluster()
     took, lines = sweep(c, FPISA_MODE="exact")
     assert took > 1000
-    assert len(lines) == 4 and all("all reductions of double are MPI's: mode exact has no 64-bit floats" in x for x in lines)
+    assert len(lines) == 8 and sum("all reductions of double are MPI's: mode exact has no 64-bit floats" in x for x in lines) == 4
+    assert sum("MPI_Iallreduce of float is MPI's until an MPI_Allreduce of it: " in x for x in lines) == 4
     out, _ = c.run(RANKS, "sweep.c", "orders", FPISA_MODE="exact", FPISA_MIN_BYTES=1000)
     assert json.loads(out)["right"] == 24
 

@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 			if (rank == 1)
 				pause();
 			rc = MPI_Allreduce(MPI_IN_PLACE, &two, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-		} else if (by_request) {
+		} else if (by_request && calls) {
 			rc = MPI_Iallreduce(MPI_IN_PLACE, &one, 1, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &r);
 			rc = rc ? rc : MPI_Wait(&r, MPI_STATUS_IGNORE);
 		} else {
