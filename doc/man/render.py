@@ -169,7 +169,7 @@ def one_table(cells, least):
     for row in cells:
         wrapped = []
         for i, c in enumerate(row):
-            wrapped.append(f"T{{\n.nh\n{inline(c)}\nT}}" if len(c) > width[i] else inline(c))
+            wrapped.append(f"T{{\n.nh\n.na\n{inline(c)}\nT}}" if len(c) > width[i] else inline(c))
         out.append("\t".join(wrapped))
     return out + [".TE"]
 

@@ -49,4 +49,4 @@ def verbs(fpisa):
     """All of them, in the order of `fpisa help`, which also says what holds for every one: (verbs, lines)."""
     lines = ask(fpisa, "help").splitlines()[1:]
     end = lines.index("Options of every verb:")
-    return [Verb(fpisa, re.split(r"\s{2,}", line.strip(), 1)[0]) for line in lines[:end]], lines[end + 1:]
+    return [Verb(fpisa, re.split(r"\s{2,}", line.strip(), maxsplit=1)[0]) for line in lines[:end]], lines[end + 1:]
