@@ -232,9 +232,10 @@ static void checksums_of_copies(void **state)
 	NEED_BPF();
 	for (int i = 0; i < 60; i++) {
 		struct fpisa_job j = make(&f);
+		uint32_t *payload = harness_payload(&f);
 
 		for (uint32_t k = 0; k < N; k++)
-			harness_payload(&f)[k] = (uint32_t)vectors_next(&rng);
+			payload[k] = (uint32_t)vectors_next(&rng);
 		if (i % 3 == 1)
 			aim(&f, &j);
 		set_udp_checksum(&f);

@@ -282,7 +282,7 @@ static void refused(void **state)
 		}
 		harness_set_checksums(&f);
 		if (i == 1)
-			harness_payload(&f)[3] ^= 4;
+			*(harness_payload(&f) + 3) ^= 4;
 		if (i == 7) {
 			harness_port(&f, 1);
 			harness_set_checksums(&f);
