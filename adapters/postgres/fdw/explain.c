@@ -2,6 +2,10 @@
 /* What EXPLAIN says of a scan: what workers are asked for, who prunes, where rows went. */
 #include "fdw.h"
 #include "commands/explain.h"
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "utils/lsyscache.h"

@@ -17,6 +17,19 @@
 
 #include "fpisa.h"
 
+/* Arguments of create_foreignscan_path() and create_foreign_upper_path(): rows, since 18 with the count of disabled
+ * nodes; what is private to us, since 17 after the clauses that a join or an aggregate above was given. */
+#if PG_VERSION_NUM >= 180000
+#define FDW_ROWS(rows) (rows), 0
+#else
+#define FDW_ROWS(rows) (rows)
+#endif
+#if PG_VERSION_NUM >= 170000
+#define FDW_PRIVATE(list) NIL, (list)
+#else
+#define FDW_PRIVATE(list) (list)
+#endif
+
 #define FDW_LIMIT_MOST 65536
 #define FDW_QUERIES_MOST 64
 #define FDW_KEY_MOST 32 /* bytes of a key */
@@ -182,7 +195,7 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 /* -- ask.c ----------------------------------------------------------------------------- */
 
 /* The library's last error, as one of the statement. */
-void fdw_fail(int error) pg_attribute_noreturn();
+_Noreturn void fdw_fail(int error);
 
 /* -EADDRINUSE comes back in *error, and NULL: a port is taken. Other errors do not come back. */
 struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, const struct fdw_secrets *secrets, int *error);

@@ -29,7 +29,7 @@ static const struct option {
 
 /* -- values -------------------------------------------------------------------- */
 
-static pg_attribute_noreturn() void bad_value(const char *option, const char *value, const char *wanted)
+static _Noreturn void bad_value(const char *option, const char *value, const char *wanted)
 {
 	ereport(ERROR, errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
 		errmsg("invalid value for option \"%s\": \"%s\"", option, value), errhint("%s", wanted));

@@ -177,7 +177,8 @@ void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table pg_attribute_unused
 	Cost total = startup + (first ? 0 : ROW_AT_WORKER * rel->tuples) +
 		     come * (ROW_FROM_WORKER + rel->baserestrictcost.per_tuple);
 
-	add_path(rel, (Path *)create_foreignscan_path(root, rel, NULL, rel->rows, startup, total, NIL, rel->lateral_relids, NULL, NIL));
+	add_path(rel, (Path *)create_foreignscan_path(root, rel, NULL, FDW_ROWS(rel->rows), startup, total, NIL,
+						      rel->lateral_relids, NULL, FDW_PRIVATE(NIL)));
 }
 
 /* Columns of the table that the plan has use for, from the first on; of none the first that there is. */

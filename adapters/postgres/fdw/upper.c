@@ -19,7 +19,6 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/pg_locale.h"
 #include "utils/rel.h"
 #include "utils/selfuncs.h"
 
@@ -258,8 +257,8 @@ static void add_groups(const struct groups *g, RelOptInfo *out, Node *having)
 	Cost startup = STARTUP + ROW_AT_WORKER * g->table->tuples;
 	List *private = list_make3(fdw_shape_list(&g->shape, NULL), g->targets, having);
 
-	add_path(out, (Path *)create_foreign_upper_path(g->root, out, g->root->upper_targets[UPPERREL_GROUP_AGG], groups, startup,
-							startup + GROUP_FROM_WORKER * groups, NIL, NULL, private));
+	add_path(out, (Path *)create_foreign_upper_path(g->root, out, g->root->upper_targets[UPPERREL_GROUP_AGG], FDW_ROWS(groups),
+							startup, startup + GROUP_FROM_WORKER * groups, NIL, NULL, FDW_PRIVATE(private)));
 }
 
 void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in, RelOptInfo *out, void *extra)

@@ -15,7 +15,6 @@
 #include "utils/date.h"
 #include "utils/datetime.h"
 #include "utils/lsyscache.h"
-#include "utils/pg_locale.h"
 #include "utils/timestamp.h"
 
 #define TERMS 16 /* that workers take */
