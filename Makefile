@@ -17,7 +17,7 @@
 # make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make interfaces	what others build on, by version, into doc/interfaces.txt; NEWS.md comes first
-# make postgres	fpisa_sum() for PostgreSQL 15 (doc/postgres.md); make install-postgres puts it where pg_config says
+# make postgres	fpisa_sum() for PostgreSQL 15 to 18 (doc/postgres.md); make install-postgres puts it where pg_config says
 # make torch	the backend "fpisa" of torch.distributed in build/torch (doc/torch.md); make install-torch, make install-python
 # make mpi	what MPI programs preload (doc/mpi.md), for Open MPI and MPICH, whichever is installed; make install-mpi
 # make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
@@ -25,8 +25,19 @@
 # make deb	Debian packages in build/deb; of PostgreSQL, PyTorch and MPI where make postgres, make torch and make mpi work
 # make clean	remove build/
 
-BPF_CLANG ?= clang-19
-BPFTOOL ?= bpftool
+# Versions, in the order in which they are taken. clang-19 comes first: every kernel of vm/kernels verifies its programs.
+CLANGS := 19 20 21 22 18 17 16 15 14
+OLD_CLANGS := 14 15 16 17 18 19 20 21 22
+POSTGRESQLS := 18 17 16 15
+installed_clang = $(shell for v in $(1); do command -v clang-$$v && break; done)
+BPF_CLANG ?= $(or $(notdir $(call installed_clang,$(CLANGS))),clang)
+# The datapath is built and tested by this one too, and libFuzzer is its.
+OLD_CLANG ?= $(notdir $(call installed_clang,$(OLD_CLANGS)))
+# A PostgreSQL that is here, with the headers of its server or without.
+pg_here = $(foreach v,$(POSTGRESQLS),$(if $(wildcard /usr/$(subst N,$v,$(1))),$v))
+PG_VERSION ?= $(firstword $(call pg_here,include/postgresql/N/server/postgres.h) $(call pg_here,lib/postgresql/N/bin/postgres))
+# Where a package has it for another kernel than this one, bpftool is not in the path.
+BPFTOOL ?= $(or $(shell bpftool version > /dev/null 2>&1 && echo bpftool),$(lastword $(sort $(wildcard /usr/lib/linux-tools*/*/bpftool))),bpftool)
 CC ?= gcc
 PYTHON ?= /usr/bin/python3
 PREFIX ?= /usr/local
@@ -60,21 +71,26 @@ CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
 UNIT := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 
-# What a fresh Debian 12 lacks; `make deps` installs what is missing and nothing else.
-PACKAGES := gcc libc6-dev linux-libc-dev clang-19 clang-14 libclang-rt-14-dev bpftool libbpf-dev libxdp-dev \
-	xdp-tools iproute2 util-linux libjson-c-dev libgmp-dev libmnl-dev libcmocka-dev libelf-dev zlib1g-dev \
-	python3 python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel python3-prometheus-client \
-	pkg-config binutils ethtool locales gnuplot-nox cppcheck man-db debhelper dh-python dpkg-dev lintian mmdebstrap nftables libgnutls28-dev
+# What a fresh Debian lacks, in the words of debian/deps: `make deps` installs what is missing and nothing else.
+comma := ,
+among = $(1)@$(subst $(subst ,, ),$(comma),$(2))
+# `make` and `make demo` need these;
+BUILD_PACKAGES := gcc libc6-dev linux-libc-dev $(call among,clang-N,$(CLANGS)) bpftool|linux-tools-generic libbpf-dev libxdp-dev \
+	iproute2 util-linux libjson-c-dev libgmp-dev libmnl-dev libelf-dev zlib1g-dev libgnutls28-dev python3
+# the tests and `make deb` these too.
+PACKAGES := $(BUILD_PACKAGES) build-essential ?$(call among,clang-N+libclang-rt-N-dev,$(OLD_CLANGS)) ?xdp-tools libcmocka-dev \
+	python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel ?python3-prometheus-client pkg-config binutils \
+	ethtool locales ?gnuplot-nox ?cppcheck man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables
 # What guests of other kernels need besides (vm/README.md).
-VM_PACKAGES := qemu-system-x86 busybox-static cpio kmod xz-utils zstd
+VM_PACKAGES := ?qemu-system-x86 ?busybox-static cpio kmod xz-utils zstd
 # What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).
-PG_PACKAGES := postgresql-15 postgresql-server-dev-15 valgrind
+PG_PACKAGES := ?$(call among,postgresql-N+postgresql-server-dev-N,$(or $(PG_VERSION),$(POSTGRESQLS))) ?valgrind
 # What the backend for PyTorch is (adapters/torch/rules.mk).
-TORCH_PACKAGES := python3-torch libtorch-dev pybind11-dev python3-dev
+TORCH_PACKAGES := ?python3-torch+libtorch-dev+pybind11-dev+python3-dev
 # What the MPI adapter is built and tested with (adapters/mpi/rules.mk).
-MPI_PACKAGES := openmpi-bin libopenmpi-dev mpich libmpich-dev gfortran
+MPI_PACKAGES := ?openmpi-bin+libopenmpi-dev ?mpich+libmpich-dev ?gfortran
 # Programs that others wrote, which use it in mpi-long.
-MPI_PROGRAMS := lammps quantum-espresso quantum-espresso-data python3-mpi4py
+MPI_PROGRAMS := ?lammps ?quantum-espresso+quantum-espresso-data ?python3-mpi4py
 
 .PHONY: all
 all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
@@ -114,7 +130,7 @@ $(QUERY_OBJ): $(B)/fpisa_%.o: bpf/query/%.bpf.c $(B)/fpisa_abi.h
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
 
 # What `fpisa bench` holds the datapath against, by an older compiler too where there is one.
-BENCH_CLANG ?= $(or $(shell command -v clang-14),$(BPF_CLANG))
+BENCH_CLANG ?= $(or $(OLD_CLANG),$(BPF_CLANG))
 $(B)/fpisa_bench_old.o: bpf/fpisa_bench.bpf.c $(B)/fpisa_abi.h
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
@@ -251,8 +267,10 @@ $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries: $(PACKETS_SRC:%.c=$(B)/san/%.o)
 	$(Q)$(CC) $(SAN) $(filter %.o,$^) -lbpf -lpthread -lm -o $@
 
 # libFuzzer targets for what user space parses, with their corpora in tests/fuzz/corpus.
-FUZZ_CC ?= clang-14
-FUZZ_USER := $(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c))
+FUZZ_CC ?= $(OLD_CLANG)
+# Empty where it has no libFuzzer.
+LIBFUZZER := $(wildcard $(shell $(or $(FUZZ_CC),:) -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a)
+FUZZ_USER := $(if $(LIBFUZZER),$(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c)))
 FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 PARSERS := $(wildcard user/cli/*.c) user/lib/base/error.c
 FUZZ_worker := $(LIB_SRC)
@@ -344,12 +362,13 @@ pictures: $(B)/fpisa
 
 include training/rules.mk
 
-# The same datapath by the older compiler; its BPF tests run beside the others.
-OLD := $(B)/clang-14
+# The same datapath by the oldest compiler that is here; its BPF tests run beside the others.
+OLD := $(B)/old-clang
 .PHONY: old-compiler prog-tests
 prog-tests: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROG)
 old-compiler: | all
-	$(Q)$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=clang-14 prog-tests
+	$(Q)$(if $(filter-out $(BPF_CLANG),$(OLD_CLANG)),$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=$(OLD_CLANG) prog-tests, \
+		rm -rf $(OLD))
 
 include adapters/postgres/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
 
@@ -365,17 +384,10 @@ check: test-build
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
 test-long: PACKAGES += $(VM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS)
 test-long: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long prog-long netns-long mpi-long vm-long)"
-
-# Missing packages, one line; empty when all is there.
-MISSING = $(shell for p in $(PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | \
-	grep -q 'ok installed' || echo $$p; done)
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long prog-long netns-long mpi-long distros vm-long)"
 
 deps:
-	$(Q)set -e; missing="$(MISSING)"; if [ -n "$$missing" ]; then \
-		if [ "$$(id -u)" != 0 ]; then echo "make deps: run as root to install: $$missing" >&2; exit 1; fi; \
-		export DEBIAN_FRONTEND=noninteractive; \
-		apt-get -q update && apt-get -q install -y --no-install-recommends $$missing; fi
+	$(Q)debian/deps $(if $(filter deps,$(MAKECMDGOALS)),--table) $(foreach p,$(PACKAGES),'$p')
 
 # A second make, so that what deps installed is seen by this file's shell calls.
 test: PACKAGES += $(if $(filter vm,$(or $(SUITES),vm)),$(VM_PACKAGES)) \
@@ -385,6 +397,7 @@ test: PACKAGES += $(if $(filter vm,$(or $(SUITES),vm)),$(VM_PACKAGES)) \
 test: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(SUITES)"
 
+demo: PACKAGES := $(BUILD_PACKAGES)
 demo: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
 	$(Q)$(B)/fpisa demo $(DEMO_ARGS)
@@ -431,7 +444,7 @@ DEB_TREE := $(DEB)/fpisa-$(VERSION)
 # The day of the last commit, or of this file where there is no repository.
 DAY = $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y Makefile))
 
-# What cannot be built here.
+# Profiles of what cannot be built here.
 DEB_WITHOUT = $(if $(PG_HEADERS),,pkg.fpisa.nopostgres) $(if $(TORCH_HEADERS),,pkg.fpisa.notorch) \
 	$(if $(filter 2,$(words $(MPIS))),,pkg.fpisa.nompi)
 
@@ -441,12 +454,18 @@ deb:
 	$(Q)tar -c --exclude-vcs --exclude='./build*' --exclude=__pycache__ . | tar -x -C $(DEB_TREE)
 	$(Q)printf 'fpisa ($(VERSION)) unstable; urgency=medium\n\n  * Version $(VERSION).\n\n -- %s  %s\n' \
 		"$$(sed -n 's/^Maintainer: //p' debian/control)" "$$(date -Rud @$(DAY))" > $(DEB_TREE)/debian/changelog
+	$(Q)cd $(DEB_TREE)/debian && sed -i 's/PGVERSION/$(or $(PG_VERSION),15)/g' control *PGVERSION* && \
+		for f in *PGVERSION*; do mv $$f $$(echo $$f | sed 's/PGVERSION/$(or $(PG_VERSION),15)/'); done
 	$(Q)cd $(DEB_TREE) && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u B -u VERSION -u DESTDIR -u PREFIX \
 		DEB_BUILD_PROFILES="$(strip $(DEB_BUILD_PROFILES) $(DEB_WITHOUT))" \
 		sh -c 'dpkg-buildpackage -us -uc -b -j$$(nproc) && touch built' 2>&1 | tee ../build.log | \
 		sed -nu 's/^   \(debian.rules override_\)*dh_/  DEB     /p'; \
 		test -e built || { tail -n 40 ../build.log; exit 1; }
 	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb
+
+# A variable of this file, for tests: make -s print-BPF_CLANG.
+print-%:
+	@echo '$($*)'
 
 .PHONY: man install uninstall clean help
 UNITS = fpisa.service fpisa-manager.service

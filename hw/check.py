@@ -38,7 +38,7 @@ PROOFS = {"round_trip": ["ROUNDING"], "commute": [], "neutral": ["MODE"], "cance
 NAMES = {"MODE": {1: "fpisa", 2: "fpisa-a"}, "ROUNDING": {1: "down", 2: "nearest"}}
 
 # The compiler of the datapath takes C++ too; g++ would be a package more.
-CXX = os.environ.get("CXX") or next((c for c in ("clang++-19", "clang++", "g++") if shutil.which(c)), None)
+CXX = os.environ.get("CXX") or next((c for c in ("clang++", "g++") if shutil.which(c)), None)
 
 VERILATOR = ["--cc", "-O3", "-Wall", "-Wno-WIDTH", "-Wno-UNUSEDSIGNAL", "-Wno-DECLFILENAME", "--x-assign", "fast",
              "--x-initial", "fast", "--noassert"]
@@ -253,7 +253,7 @@ def main():
     parser.add_argument("--mutate", action="store_true")
     args = parser.parse_args()
     if not CXX:
-        print("skip: hw: no C++ compiler; `make deps` installs clang-19, which is one")
+        print("skip: hw: no C++ compiler; `make deps` installs one")
         return SKIP
     tools = Tools(args.build)
     try:

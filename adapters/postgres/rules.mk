@@ -2,7 +2,7 @@
 # The extension for PostgreSQL (doc/postgres.md), as bench/ and hw/ by targets of its own: neither `make all` nor `make
 # install` needs PostgreSQL. What `make test` builds has it where the server's headers are. PG_CONFIG= of another version.
 
-PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
+PG_CONFIG ?= /usr/lib/postgresql/$(PG_VERSION)/bin/pg_config
 pg_dir = $(shell $(PG_CONFIG) --$(1) 2>/dev/null)
 # Empty where it cannot be built.
 PG_HEADERS = $(wildcard $(call pg_dir,includedir-server)/postgres.h)
@@ -17,10 +17,11 @@ PG_CFLAGS = -std=gnu11 $(WARN) $(CFLAGS) -fno-strict-aliasing -fwrapv -fPIC -fvi
 
 .PHONY: postgres install-postgres uninstall-postgres
 postgres: $(B)/postgres/fpisa.so $(B)/postgres/fpisa_fdw.so
+	$(Q)ln -sfn "$(shell command -v $(PG_CONFIG))" $(B)/postgres/pg_config  # tests/lib/postgres.py runs its server
 
 $(PG_OBJ) $(PG_FDW_OBJ): $(B)/postgres/%.o: $(PG_DIR)/%.c $(PG_DIR)/rules.mk
 	$(Q)test -n "$(PG_HEADERS)" || { echo "make postgres: no headers of a PostgreSQL server by $(PG_CONFIG); install" \
-		"postgresql-server-dev-15 or name another PG_CONFIG=" >&2; exit 1; }
+		"postgresql-server-dev-N, of 15 to 18, or name another PG_CONFIG=" >&2; exit 1; }
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(PG_CFLAGS) $(DEP) -c $< -o $@

@@ -17,7 +17,7 @@ torch: $(B)/torch/built $(TORCH_PACKAGE)
 
 $(B)/torch/built: $(TORCH_DIR)/backend.cpp $(TORCH_DIR)/session.hpp $(TORCH_DIR)/views.hpp $(TORCH_DIR)/setup.py $(TORCH_DIR)/rules.mk \
 		include/fpisa.h | $(B)/libfpisa.so
-	$(Q)test -n "$(TORCH_HEADERS)" || { echo "make torch: no headers of PyTorch; install $(TORCH_PACKAGES)" >&2; exit 1; }
+	$(Q)test -n "$(TORCH_HEADERS)" || { echo "make torch: no headers of PyTorch; install python3-torch libtorch-dev pybind11-dev python3-dev" >&2; exit 1; }
 	$(call say,TORCH,$(B)/torch)
 	$(Q)rm -rf $(B)/torch/fpisa/torch/_backend* && mkdir -p $(@D)
 	$(Q)cd $(TORCH_DIR) && FPISA_BUILD=$(abspath $(B)) CFLAGS="$(CFLAGS)" LDFLAGS="$(LDFLAGS)" $(PYTHON) -B setup.py -q \

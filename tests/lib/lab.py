@@ -71,6 +71,11 @@ def mount_tree(source, target):
     mount(None, target, None, MS_REC | MS_SLAVE)
 
 
+def setting(name):
+    """A variable of the Makefile."""
+    return subprocess.run(["make", "-s", "--no-print-directory", "print-" + name], cwd=TOP, check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+
+
 class Netns:
     """A network namespace without a name; gone once closed and empty."""
 

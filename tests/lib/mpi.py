@@ -9,9 +9,10 @@ from lab import BUILD
 MPIS = "openmpi", "mpich"
 # A program of mpif.h gives one routine arrays of several types.
 COMPILER = {".c": ("mpicc",), ".f90": ("mpifort", "-fallow-argument-mismatch")}
-# Ranks may be more than CPUs; root may run them. A large message is its sender's to move, as it is between hosts.
+# Ranks may be more than CPUs (by Open MPI 4, and by PRRTE, which starts those of 5); root may run them. A large message is its sender's to move, as it is between hosts.
 OPENMPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
-           "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
+           "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+           "OMPI_MCA_hwloc_base_binding_policy": "none", "PRTE_MCA_hwloc_default_binding_policy": "none",
            "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
 

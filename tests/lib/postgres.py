@@ -17,7 +17,8 @@ import time
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
-PG_CONFIG = os.environ.get("PG_CONFIG", "/usr/lib/postgresql/15/bin/pg_config")
+# That of the server which `make postgres` built the extension for.
+PG_CONFIG = os.environ.get("PG_CONFIG") or os.path.realpath(os.path.join(BUILD, "postgres", "pg_config"))
 PROGRAMS = ("postgres", "initdb")
 START_S = 120
 PR_SET_PDEATHSIG = 1
@@ -37,10 +38,10 @@ def where(name):
 
 def lacking():
     """Why no server can run here, or None."""
-    if not os.path.exists(PG_CONFIG) or not all(os.path.exists(os.path.join(where("bindir"), p)) for p in PROGRAMS):
-        return "postgresql-15 is not installed; make test installs it"
-    if not os.path.exists(os.path.join(BUILD, "postgres", "fpisa.so")):
-        return "the extension is not built: postgresql-server-dev-15 is not installed; make test installs it"
+    if not os.path.exists(PG_CONFIG):
+        return "the extension is not built: no postgresql-server-dev-N is installed; make test installs one, where apt offers it"
+    if not all(os.path.exists(os.path.join(where("bindir"), p)) for p in PROGRAMS):
+        return f"the server of {PG_CONFIG} is not installed; make test installs postgresql-N, where apt offers it"
     try:
         user()
     except KeyError:

@@ -76,7 +76,7 @@ def test_symbols():
 
 
 def test_packages_have_the_news():
-    for name in ("fpisa", "libfpisa0", "libfpisa-dev", "postgresql-15-fpisa", "libfpisa-mpi-openmpi", "libfpisa-mpi-mpich"):
+    for name in ("fpisa", "libfpisa0", "libfpisa-dev", "postgresql-PGVERSION-fpisa", "libfpisa-mpi-openmpi", "libfpisa-mpi-mpich"):
         assert "NEWS.md" in read("debian", name + ".docs").split()
     assert "](NEWS.md)" in read("README.md")
 

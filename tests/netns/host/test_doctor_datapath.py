@@ -142,7 +142,7 @@ def test_another_version(lab):
 
 
 def test_another_build(lab):
-    old = os.path.join(BUILD, "clang-14", "fpisa.o")
+    old = os.path.join(BUILD, "old-clang", "fpisa.o")
     if not os.path.exists(old):
         pytest.skip("fpisa.o of another compiler is not built")
     net = inhabited(lab())

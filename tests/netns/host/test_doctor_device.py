@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """fpisa doctor of a device, alone or with its peer: link, MTU, GRO, XDP mode, queues, offloads, VLAN tags. Every fault is
 made on purpose, found, and gone once the printed command has run. Of a card with more queues: test_doctor_card.py."""
+import os
 import re
 import subprocess
 
 import pytest
 
 from doctor import bad, ethtool_gro, examine, fixes, inhabited, needs_ethtool, sums
-from lab import ADDRESS, FPISA, PIN, PORT, wait_until
+from lab import ADDRESS, FPISA, PIN, PORT, setting, wait_until
 
 pytestmark = needs_ethtool
 
@@ -193,7 +194,7 @@ def test_tags_taken_off(lab, tmp_path):
     net.load()
     net.add_job(1)
     (tmp_path / "tag.c").write_text(TAG)
-    subprocess.run(["clang-19", "-O2", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu", "-c", tmp_path / "tag.c",
+    subprocess.run([setting("BPF_CLANG"), "-O2", "-target", "bpf", f"-I/usr/include/{os.uname().machine}-linux-gnu", "-c", tmp_path / "tag.c",
                     "-o", tmp_path / "tag.o"], check=True)
     w = net.worker[0]
     w.run("tc", "qdisc", "add", "dev", "eth0", "clsact")

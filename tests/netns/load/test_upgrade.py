@@ -11,7 +11,7 @@ import time
 import pytest
 
 import worker
-from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, PIN, TOP, draw_seed, end, read_answers, wait_until
+from lab import ADDRESS, BPFFS, BUILD, FPISA, IP_PIN, PIN, TOP, draw_seed, end, read_answers, setting, wait_until
 
 pytestmark = pytest.mark.cold
 
@@ -150,7 +150,7 @@ def other_version(top, edit):
     header = top / "include/fpisa/job.h"
     header.write_text(edit(header.read_text()))
     (top / "other.c").write_text(PROGRAM)
-    clang = ["clang-19", "-g", "-O2", "-target", "bpf", "-mcpu=v3", f"-I{top}/include", f"-I{top}/bpf", f"-I{top}",
+    clang = [setting("BPF_CLANG"), "-g", "-O2", "-target", "bpf", "-mcpu=v3", f"-I{top}/include", f"-I{top}/bpf", f"-I{top}",
              "-I/usr/include/x86_64-linux-gnu"]
     subprocess.run([*clang, "-c", top / "bpf/abi.bpf.c", "-o", top / "abi.o"], check=True)
     dump = subprocess.run(["bpftool", "-j", "btf", "dump", "file", top / "abi.o"], check=True, stdout=subprocess.PIPE)

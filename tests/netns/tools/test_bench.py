@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from lab import ADDRESS, BPFFS, FPISA, TOP, children, wait_until
+from lab import ADDRESS, BPFFS, FPISA, TOP, children, setting, wait_until
 from terminal import OnTerminal
 
 GRADIENTS = os.path.join(TOP, "data", "gradients", "epoch20.f32")
@@ -73,8 +73,8 @@ def test_programs(report):
         programs = {p["name"]: p["ns"] for p in report["programs"] if p["does"] == kind}
         assert len(programs) >= 6
         assert min(programs.values()) == report[key] == programs[report[kind + "_program"]]
-        if os.path.exists("/usr/bin/clang-14") and os.path.exists("/usr/bin/clang-19"):
-            assert {name.split()[-1] for name in programs} == {"clang-14", "clang-19"}
+        compilers = {setting("BPF_CLANG"), setting("BENCH_CLANG")}
+        assert {name.split()[-1] for name in programs} == compilers
 
 
 @pytest.mark.alone

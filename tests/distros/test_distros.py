@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""README's commands on fresh releases of Debian: a root directory for each, with nothing in it but git and make.
+
+Each step goes on from the one before it: the demo, the packages, then suites of `make test`, netns in short."""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+import root as roots
+from lab import BUILD, TOP
+
+RELEASES = os.environ.get("FPISA_RELEASES", "oldstable stable testing").split()
+# Each way to load and to fan out, an upgrade, what else is installed here that these use.
+NETNS = "test_load[ or test_bpftool or test_upgrade_to or test_fanout[native or test_healthy or test_load_refusals or test_tags"
+STEPS = {
+    "demo": "make demo",
+    "deb": "make deps && make deb",
+    **{suite: f"make test SUITES={suite}" for suite in ("unit", "prog", "postgres", "mpi", "python", "package")},
+    "netns": f"PYTEST_ADDOPTS='-k \"{NETNS}\"' make test SUITES=netns",
+}
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request):
+    """A root of that release, with a clone of this tree; the folder is gone afterwards."""
+    if not shutil.which("mmdebstrap"):
+        pytest.skip("mmdebstrap is not installed; make test installs it")
+    place = tempfile.mkdtemp(dir=BUILD, prefix="root-")
+    path = os.path.join(place, request.param)
+    with roots.making(path, request.param, "minbase", ["ca-certificates", "git", "make"]):
+        pass
+    subprocess.run(["git", "clone", "-q", TOP, path + "/srv/fpisa"], check=True)
+    yield path
+    shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_release(release, step):
+    status, out = roots.inside(release, "sh", "-c", "cd /srv/fpisa && " + STEPS[step])
+    assert status == 0, out[-4000:]
+    assert not re.findall(r"^.*\bwarning: .*", out, re.M)
+    if step == "demo":
+        assert "PASS: " in out

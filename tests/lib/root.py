@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Root directories with Debian in them: for tests/package and tests/distros."""
+import contextlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from lab import end
+
+LIMIT_S = 900
+NO_NETWORK = r"Temporary failure resolving|Could not connect|Could not resolve|Failed to fetch"
+# In mounts of its own: the root, with the kernel's filesystems, a BPF filesystem and a /run of its own.
+ENTER = r"""set -e; root=$1; shift
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount --rbind /sys "$root/sys"
+mount -t bpf -o mode=0755 bpf "$root/sys/fs/bpf"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/run"
+! [ -e /etc/resolv.conf ] || cat /etc/resolv.conf > "$root/etc/resolv.conf"
+cd "$root"; mkdir -p .old; pivot_root . .old; umount -l /.old; rmdir /.old
+exec env -i HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
+"""
+
+
+def mirror():
+    """Where this machine has its Debian from: (address, release)."""
+    targets = subprocess.run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages",
+                              "Origin: Debian", "Label: Debian"], text=True, capture_output=True).stdout.split("\n")
+    found = [t.split() for t in targets if re.fullmatch(r"\S+ \w+", t)]
+    if not found:
+        pytest.skip("no Debian archive among apt's sources")
+    return found[0]
+
+
+@contextlib.contextmanager
+def making(path, release, variant, include):
+    """mmdebstrap, which fetches as this machine's apt does, beside the body; the root is there when the body has ended."""
+    settings = subprocess.run(["apt-config", "dump", "Acquire"], text=True, capture_output=True, check=True).stdout
+    with open(path + ".apt.conf", "w") as f:
+        f.writelines(line + "\n" for line in settings.splitlines() if "IndexTargets" not in line)
+    with open(path + ".log", "w+") as log:
+        p = subprocess.Popen(["mmdebstrap", "--variant=" + variant, "--mode=root", f"--aptopt={path}.apt.conf",
+                              "--include=" + ",".join(include), release, path, mirror()[0]], stdout=log, stderr=log)
+        try:
+            yield
+            status = p.wait(timeout=LIMIT_S)
+        finally:
+            end(p)
+        log.seek(0)
+        said = log.read()
+    if status and re.search(NO_NETWORK, said):
+        pytest.skip("no network: mmdebstrap could not fetch Debian")
+    assert not status, said[-4000:]
+
+
+def inside(path, *argv):
+    """A command in the root, as (status, output). Its processes end with it."""
+    p = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", ENTER, "sh",
+                        path, *argv], text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    print(p.stdout[-20000:], file=sys.stderr)
+    return p.returncode, p.stdout
