@@ -477,6 +477,7 @@ struct fpisa_query_options {
 	const char *on;		/* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
 	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
 	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
+	uint64_t memory; /* bytes that groups may take here: about 200 each; 0: any number */
 };
 
 /* A column of the answer. */
@@ -525,6 +526,7 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
  * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
  * -ETIMEDOUT	a worker or the aggregator does not answer
  * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
+ * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24
  * -EPROTO	a worker has said what it was not asked for: other columns, NULL in a column that is not null, a text that is not a value
  */
 int fpisa_query_work(struct fpisa_query *q, int timeout_ms);

@@ -21,7 +21,7 @@ class Options(ctypes.Structure):
                 ("columns", text), ("limit", u64), ("ascending", u8), ("nulls_first", u8), ("pruning", u8), ("preaggregate", u8),
                 ("query", u32), ("aggregator", text), ("token", u64), ("local_port", u16), ("worker_port", u16),
                 ("timeout_ms", u32), ("loss", f64), ("duplicate", f64), ("reorder", f64), ("delay", f64), ("corrupt", f64),
-                ("seed", u64), ("where", text), ("aggregates", u32), ("join", text), ("on", text), ("join_where", text), ("key", text)]
+                ("seed", u64), ("where", text), ("aggregates", u32), ("join", text), ("on", text), ("join_where", text), ("key", text), ("memory", u64)]
 
 
 class Column(ctypes.Structure):

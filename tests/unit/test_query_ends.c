@@ -96,8 +96,8 @@ static void groups(void **state)
 
 	(void)state;
 	assert_non_null(x);
-	assert_int_equal(fpisa_groups_init(&g, 16), 0);
-	assert_int_equal(fpisa_groups_init(&merged, 16), 0);
+	assert_int_equal(fpisa_groups_init(&g, 16, 0), 0);
+	assert_int_equal(fpisa_groups_init(&merged, 16, 0), 0);
 	for (uint32_t k = 0; k < KEYS; k++) {
 		fpisa_superacc_init(&x[k].sum.acc, sizeof(x[k].sum));
 		x[k].sum.acc.limbs = (uint16_t)fpisa_superacc_most(f);
@@ -123,7 +123,7 @@ static void groups(void **state)
 	/* A key that is there is not put in again. */
 	assert_int_equal(fpisa_groups_put(&merged, &g.group[0]), -EEXIST);
 	fpisa_groups_free(&merged);
-	assert_int_equal(fpisa_groups_init(&merged, 16), 0);
+	assert_int_equal(fpisa_groups_init(&merged, 16, 0), 0);
 	for (uint32_t i = 0; i < g.state.used; i++)
 		assert_int_equal(fpisa_groups_put(&merged, &g.group[i]), 0);
 	for (uint32_t i = 0; i < merged.state.used; i++)
@@ -131,6 +131,32 @@ static void groups(void **state)
 	fpisa_groups_free(&merged);
 	fpisa_groups_free(&g);
 	free(x);
+}
+
+/* They take what they may and no more, and what is there stays. */
+static void memory_of_groups(void **state)
+{
+	(void)state;
+	for (uint64_t most = 1 << 12; most <= 1 << 23; most *= 2) {
+		struct fpisa_groups g;
+		uint64_t n = 0, bytes;
+		int rc = 0;
+
+		assert_int_equal(fpisa_groups_init(&g, 8, most), 0);
+		while (!rc) {
+			struct fpisa_row r = {.key = {n}, .count = 1};
+
+			rc = fpisa_groups_add(&g, &r);
+			n += !rc;
+		}
+		assert_int_equal(rc, -ENOMEM);
+		assert_non_null(strstr(fpisa_error(), "groups, which take the "));
+		assert_int_equal(n, g.state.used);
+		bytes = g.config.limit * sizeof(*g.group) + (g.config.bucket_mask + 1ull) * sizeof(*g.buckets);
+		/* The first 256 there are always; beyond them no more than 200 bytes are a group's. */
+		assert_true(n == FPISA_GROUPS_FIRST ? most < 1 << 17 : bytes <= most && n * 400 > most);
+		fpisa_groups_free(&g);
+	}
 }
 
 static int compare(const void *a, const void *b)
@@ -366,7 +392,7 @@ static void contents(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(groups),
+		cmocka_unit_test(groups), cmocka_unit_test(memory_of_groups),
 		cmocka_unit_test(first_rows),
 		cmocka_unit_test(counts_agree),
 		cmocka_unit_test(certificate),

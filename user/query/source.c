@@ -210,7 +210,7 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes)
 		err = fpisa_fail(-EINVAL, "rows with keys of 4 bytes have no count, which %s takes; the query needs --key-bytes 8",
 				 s->reduces ? "adding up by key before" : "a column that may be NULL");
 	if (!err && s->reduces)
-		err = s->want.kind == FPISA_QUERY_TABLE ? fpisa_groups_init(&s->groups, key_bytes) :
+		err = s->want.kind == FPISA_QUERY_TABLE ? fpisa_groups_init(&s->groups, key_bytes, 0) :
 							  fpisa_top_init(&s->top, s->want.limit);
 	return err;
 }

@@ -105,6 +105,7 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 	if (shape->kind == FDW_TABLE) {
 		o.by = name_list(s->table, shape->by);
 		o.preaggregate = fdw_preaggregate;
+		o.memory = get_hash_memory_limit();
 		for (int i = FDW_SUM; i >= FDW_AVG; i--)
 			if (list_member_int(shape->outputs, i))
 				o.aggregates |= 1u << (FDW_SUM - i);
@@ -138,6 +139,10 @@ static int try(struct fdw_scan *s)
 		error = fdw_wait_for(s->query);
 		error = error > 0 ? 0 : error;
 	}
+	if (error == -ENOMEM && s->shape.kind == FDW_TABLE)
+		ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED), errmsg("%s", fpisa_error()),
+			errdetail("Groups of workers stay in memory, and may take work_mem * hash_mem_multiplier."),
+			errhint("SET work_mem to more, or SET fpisa.pushdown = off: PostgreSQL then groups the rows itself, and spills to disk."));
 	if (error && error != -EADDRINUSE)
 		fdw_fail(error);
 	if (error && s->query) {

@@ -11,6 +11,7 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type_d.h"
 #include "commands/extension.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -26,6 +27,8 @@
 #define STARTUP 100.0
 #define ROW_AT_WORKER 0.001
 #define GROUP_FROM_WORKER 0.05
+#define GROUP_BYTES 200 /* in memory here (user/lib/query/groups.c) */
+#define GROUPS_MOST (1 << 24)
 
 struct groups {
 	PlannerInfo *root;
@@ -251,9 +254,26 @@ static double number_of_groups(const struct groups *g)
 	return estimate_num_groups(g->root, get_sortgrouplist_exprs(q->groupClause, q->targetList), g->table->rows, NULL, NULL);
 }
 
-static void add_groups(const struct groups *g, RelOptInfo *out, Node *having)
+/*
+ * They stay in memory, and there is an end to how many there may be: others are PostgreSQL's to spill. Without the option `rows`
+ * the estimate is a guess, and the limit at run time is what counts.
+ */
+static bool fits(struct groups *g, double groups)
 {
-	double groups = number_of_groups(g);
+	size_t most = get_hash_memory_limit();
+
+	if (fdw_rows_of(g->rel->table) <= 0)
+		return true;
+	if (groups > GROUPS_MOST)
+		return refuse(g, psprintf("about %.0f groups are expected, and %d are the most", groups, GROUPS_MOST));
+	if (groups * GROUP_BYTES > (double)most)
+		return refuse(g, psprintf("about %.0f groups take %.0f kB, more than work_mem * hash_mem_multiplier, %zu kB", groups,
+					  groups * GROUP_BYTES / 1024, most / 1024));
+	return true;
+}
+
+static void add_groups(const struct groups *g, RelOptInfo *out, Node *having, double groups)
+{
 	Cost startup = STARTUP + ROW_AT_WORKER * g->table->tuples;
 	List *private = list_make3(fdw_shape_list(&g->shape, NULL), g->targets, having);
 
@@ -266,6 +286,7 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 	struct fdw_rel *r = in->fdw_private;
 	Relation relation;
 	struct groups g = {.root = root, .table = in, .rel = in->fdw_private};
+	double groups = 0;
 	Node *having;
 
 	if (stage != UPPERREL_GROUP_AGG || in->reloptkind != RELOPT_BASEREL || !r || out->fdw_private)
@@ -274,9 +295,9 @@ void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in,
 	g.relation = r->table;
 	relation = table_open(r->table, NoLock);
 	g.columns = RelationGetDescr(relation);
-	if (is_groups(&g, out, having)) {
+	if (is_groups(&g, out, having) && fits(&g, groups = number_of_groups(&g))) {
 		out->fdw_private = r;
-		add_groups(&g, out, having);
+		add_groups(&g, out, having, groups);
 	} else {
 		/* The scan below says so: it is planned when all paths are there. */
 		r->why_not = g.why;

@@ -87,7 +87,7 @@ int fpisa_query_reset(struct fpisa_query *q)
 static int prepare(struct fpisa_query *q, uint32_t key_bytes, uint32_t limit)
 {
 	if (q->kind == FPISA_QUERY_TABLE)
-		return q->groups.group ? 0 : fpisa_groups_init(&q->groups, key_bytes);
+		return q->groups.group ? 0 : fpisa_groups_init(&q->groups, key_bytes, q->options.memory);
 	if (q->kind == FPISA_QUERY_JOIN)
 		return 0;
 	return q->top.rows ? 0 : fpisa_top_init(&q->top, limit);

@@ -36,7 +36,7 @@ static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
 
 #include "fpisa/query/table.h"
 
-#define FIRST 256 /* groups; there are as many buckets, of eight */
+#define FIRST FPISA_GROUPS_FIRST /* there are as many buckets, of eight groups */
 #define EPOCH 1
 
 static int no_memory(const struct fpisa_groups *g)
@@ -61,24 +61,50 @@ static int fill(struct fpisa_groups *g, struct fpisa_bucket *buckets, uint32_t m
 	return 0;
 }
 
-static int grow(struct fpisa_groups *g)
+static int too_many(const struct fpisa_groups *g)
 {
-	uint32_t limit = g->config.limit, n = g->config.bucket_mask + 1;
-	struct fpisa_bucket *buckets;
+	return fpisa_fail(-ENOMEM, "more than %u groups, which take the %llu bytes that they may", g->state.used, (unsigned long long)g->most);
+}
+
+/* Bytes of so many buckets and groups are too many. */
+static int is_over(const struct fpisa_groups *g, uint64_t buckets, uint64_t groups)
+{
+	return buckets * sizeof(*g->buckets) + groups * sizeof(*g->group) > g->most;
+}
+
+/* Twice as many groups, or as many as there is room for. */
+static int more_groups(struct fpisa_groups *g)
+{
+	uint64_t limit = 2ull * g->config.limit, taken = (g->config.bucket_mask + 1ull) * sizeof(*g->buckets);
 	struct fpisa_group *group;
+
+	if (g->config.limit >= FPISA_MAX_LIMIT_TABLE)
+		return fpisa_fail(-ENOMEM, "more than %u groups", g->config.limit);
+	if (limit > FPISA_MAX_LIMIT_TABLE)
+		limit = FPISA_MAX_LIMIT_TABLE;
+	if (is_over(g, g->config.bucket_mask + 1ull, limit))
+		limit = g->most > taken ? (g->most - taken) / sizeof(*group) : 0;
+	if (limit <= g->config.limit)
+		return too_many(g);
+	group = realloc(g->group, limit * sizeof(*group));
+	if (!group)
+		return no_memory(g);
+	g->group = group;
+	g->config.limit = (uint32_t)limit;
+	return 0;
+}
+
+/* Twice as many buckets, until none is full. */
+static int more_buckets(struct fpisa_groups *g)
+{
+	uint32_t n = g->config.bucket_mask + 1;
+	struct fpisa_bucket *buckets;
 	int rc;
 
-	if (g->state.used == limit) {
-		if (limit >= FPISA_MAX_LIMIT_TABLE)
-			return fpisa_fail(-ENOMEM, "more than %u groups", limit);
-		group = realloc(g->group, 2ul * limit * sizeof(*group));
-		if (!group)
-			return no_memory(g);
-		g->group = group;
-		g->config.limit = 2 * limit;
-	}
 	do {
 		n *= 2;
+		if (is_over(g, n, g->config.limit))
+			return too_many(g);
 		buckets = calloc(n, sizeof(*buckets));
 		if (!buckets)
 			return no_memory(g);
@@ -92,9 +118,9 @@ static int grow(struct fpisa_groups *g)
 	return 0;
 }
 
-int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes)
+int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most)
 {
-	*g = (struct fpisa_groups){.config = {.key_bytes = key_bytes, .limit = FIRST, .bucket_mask = FIRST - 1}};
+	*g = (struct fpisa_groups){.config = {.key_bytes = key_bytes, .limit = FIRST, .bucket_mask = FIRST - 1}, .most = most ? most : ~0ull};
 	g->state.epoch = EPOCH;
 	g->buckets = calloc(FIRST, sizeof(*g->buckets));
 	g->group = malloc(FIRST * sizeof(*g->group));
@@ -119,7 +145,7 @@ int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
 	int rc;
 
 	while (!(at = fpisa_table_find(&g->state, &g->config, g, r))) {
-		rc = grow(g);
+		rc = g->state.used == g->config.limit ? more_groups(g) : more_buckets(g);
 		if (rc)
 			return rc;
 	}

@@ -17,10 +17,13 @@ struct fpisa_groups {
 	struct fpisa_query_state state; /* state.used: groups that there are */
 	struct fpisa_bucket *buckets;
 	struct fpisa_group *group;
+	uint64_t most; /* bytes that it may take beyond the first FPISA_GROUPS_FIRST groups */
 };
 
-/* Of keys of so many bytes: 4, 8, 16, 32. 0, or -ENOMEM with the message set. */
-int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes);
+#define FPISA_GROUPS_FIRST 256
+
+/* Of keys of so many bytes: 4, 8, 16, 32; `most` as above, 0: any number. 0, or -ENOMEM with the message set. */
+int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most);
 void fpisa_groups_free(struct fpisa_groups *g);
 
 /* Adds a row. 0, or -ENOMEM with the message set. */
