@@ -155,7 +155,8 @@ static void merged_results(void **state)
 
 			start_server(&s, &plans[i]);
 			assert_int_equal(sum_and_check(&s, plans[i], NULL), 0);
-			assert_true(s.longest > (plans[i].elements > 64 ? 8 : FPISA_BATCH));
+			/* Losses leave few in flight. */
+			assert_true(s.longest > (loss ? 1 : plans[i].elements > 64 ? 8 : FPISA_BATCH));
 		}
 	}
 }

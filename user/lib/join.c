@@ -247,7 +247,7 @@ int fpisa_join_begin(struct fpisa *f)
 int fpisa_join_end(struct fpisa *f)
 {
 	const struct fpisa_fault_rates rates = fpisa_faults_of_job(&f->faults, &f->hello.faults);
-	uint32_t capacity;
+	uint32_t capacity, frame_bytes;
 	int rc;
 
 	rc = fpisa_faults_wrap(&f->t, &rates, f->hello.faults.seed + ((uint64_t)f->hello.rank << 32));
@@ -260,7 +260,8 @@ int fpisa_join_end(struct fpisa *f)
 	rc = fpisa_shared_descriptors(f);
 	if (rc)
 		return rc;
-	rc = fpisa_window_reset(&f->window, f->hello.window, capacity, fpisa_transport_drops(f->t));
+	frame_bytes = (uint32_t)(sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements));
+	rc = fpisa_window_reset(&f->window, f->hello.window, frame_bytes, capacity, fpisa_transport_drops(f->t));
 	if (rc)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->hello.window);
 	fpisa_rto_init(&f->rto);

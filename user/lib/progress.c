@@ -18,7 +18,7 @@
 static void expire(struct fpisa *f, uint64_t now)
 {
 	if (fpisa_window_expire(&f->window, &f->rto, now))
-		fpisa_window_dropped(&f->window, fpisa_transport_drops(f->t));
+		fpisa_window_dropped(&f->window, fpisa_transport_drops(f->t), now);
 }
 
 /*

@@ -64,6 +64,12 @@ static int completed(const struct fpisa *f, const struct fpisa_hdr *h)
 	return f->hello.workers <= FPISA_ORDER_WORKERS && (h->aux >> (4 * f->hello.rank) & 15) + 1 == h->contributors;
 }
 
+/* The chunk was sent again: was it our contribution that was lost, or our result? All may have been above 16 workers. */
+static int was_lost(const struct fpisa *f, const struct fpisa_hdr *h)
+{
+	return (h->flags & FPISA_F_RESENT) || completed(f, h) || f->hello.workers > FPISA_ORDER_WORKERS;
+}
+
 /*
  * Does a result answer the last transmission of its chunk, so that what left before it and has none
  * may be taken for lost? One that other ranks completed after we sent again may answer the first.
@@ -73,20 +79,22 @@ static int answers_last(const struct fpisa *f, const struct fpisa_window_slot *s
 	return slot->tries == 1 || (h->flags & FPISA_F_RESENT) || completed(f, h);
 }
 
-static void measure(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h, uint64_t rtt_ns)
+/* The chunk's round trip, 0 if nobody knows it: the result may have lain unread, or answer an earlier transmission. */
+static uint64_t measure(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h, uint64_t rtt_ns)
 {
 	int ordered = f->hello.workers <= FPISA_ORDER_WORKERS;
 
-	/* It may have lain unread. */
 	if (slot->sent_ns < f->resumed_ns)
-		return;
-
-	if (slot->tries > 1)
+		return 0;
+	if (slot->tries > 1) {
 		fpisa_rto_ambiguous(&f->rto, f->window.slots);
-	else if (completed(f, h))
+		return 0;
+	}
+	if (completed(f, h))
 		fpisa_rto_sample(&f->rto, rtt_ns);
 	else
 		fpisa_rto_bound(&f->rto, rtt_ns, !ordered);
+	return rtt_ns;
 }
 
 /*
@@ -126,6 +134,7 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 	uint64_t offset = (slot->chunk - r->first) * f->hello.elements;
 	uint32_t n = fpisa_request_elements(r, offset);
 	const char *values = (const char *)(h + 1);
+	uint64_t rtt_ns;
 
 	/* Our own contribution is in every result that answers it. */
 	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest || h->call != r->call ||
@@ -140,10 +149,12 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
 		    (absent(f, h) ? FPISA_RESULT_FEWER_RANKS : 0);
 	r->ranks = r->ranks ? r->ranks & h->bitmap : h->bitmap;
-	measure(f, slot, h, now - slot->sent_ns);
+	rtt_ns = measure(f, slot, h, now - slot->sent_ns);
+	if (slot->tries > 1 && was_lost(f, h))
+		fpisa_congestion_lost(&f->window.congestion, slot->sent_ns, now);
 	check_gso(f, slot);
 	fpisa_window_heard(&f->window, answers_last(f, slot, h) ? slot->sent_ns : 0, now);
-	fpisa_window_next(&f->window, slot);
+	fpisa_window_next(&f->window, slot, rtt_ns);
 	if (!--r->left && r->ranks_to)
 		*r->ranks_to = r->ranks;
 	while (f->oldest && !f->oldest->left) {

@@ -14,6 +14,7 @@
 #define FPISA_RTO_FIRST_NS 20000000ull /* before any sample */
 #define FPISA_RTO_MIN_NS 5000000ull    /* above the jitter of a loaded scheduler */
 #define FPISA_RTO_MAX_NS 250000000ull
+#define FPISA_RTO_REORDER_NS 500000ull
 #define FPISA_BACKOFF_MAX_NS 1000000000ull
 #define FPISA_BACKOFFS 9 /* RTO_MIN << 8 is beyond BACKOFF_MAX */
 
@@ -75,6 +76,17 @@ static inline void fpisa_rto_ambiguous(struct fpisa_rto *r, uint32_t window)
 		return;
 	r->unsampled = 0;
 	r->rto_ns = 2 * r->rto_ns < FPISA_RTO_MAX_NS ? 2 * r->rto_ns : FPISA_RTO_MAX_NS;
+}
+
+/*
+ * How long to wait for a chunk when a later one has its result. Every rank sends its chunks in order, so on a path
+ * that keeps the order it is lost already; the margin is for paths and CPUs that do not (RACK, RFC 8985, has it too).
+ */
+static inline uint64_t fpisa_rto_overtaken(const struct fpisa_rto *r)
+{
+	uint64_t ns = r->srtt_ns + r->srtt_ns / 4 + FPISA_RTO_REORDER_NS;
+
+	return r->srtt_ns && ns < r->rto_ns ? ns : r->rto_ns;
 }
 
 /* How long to wait after the transmission number `backoff`, from 0. */

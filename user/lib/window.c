@@ -17,20 +17,15 @@
  * queue and not lost: each result restarts its timeout, as each new
  * acknowledgement does in TCP (RFC 6298, 5.3).
  *
- * A receiver that loses frames for want of room gets fewer: `limit` chunks are
- * in flight, half as many after such a loss, one more after some windows
- * without. The oldest chunk is in any case. Else two ranks that lost different
- * results could each wait for a chunk that the other has no room to send.
- * Losses on the way change nothing: fewer in flight would not help.
+ * congestion.h says how many chunks may be in flight. The oldest chunk is in
+ * any case. Else two ranks that lost different results could each wait for a
+ * chunk that the other has no room to send.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include "window.h"
 
-/* Results, in windows, after which one more chunk may be in flight: a try that fails costs a timeout. */
-#define GROWTH 16
-
-int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t capacity, uint64_t drops)
+int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t frame_bytes, uint32_t capacity, uint64_t drops)
 {
 	struct fpisa_window_slot *slot;
 
@@ -40,7 +35,8 @@ int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t capacity,
 	if (!slot)
 		return -ENOMEM;
 	free(w->slot);
-	*w = (struct fpisa_window){.slots = size, .slot = slot, .limit = size, .drops = drops};
+	*w = (struct fpisa_window){.slots = size, .slot = slot, .drops = drops};
+	fpisa_congestion_init(&w->congestion, size, frame_bytes);
 	for (uint32_t i = 0; i < size; i++)
 		slot[i].chunk = i;
 	TAILQ_INIT(&w->fresh);
@@ -95,7 +91,7 @@ static void set_in_flight(struct fpisa_window *w, struct fpisa_window_slot *slot
 	slot->in_flight = in_flight;
 }
 
-void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot)
+void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t rtt_ns)
 {
 	struct fpisa_request *r = slot->req;
 
@@ -103,10 +99,7 @@ void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot)
 	slot->tries = 0;
 	slot->gso = 0;
 	set_in_flight(w, slot, 0);
-	if (++w->since_change >= GROWTH * w->limit && w->limit < w->slots) {
-		w->limit++;
-		w->since_change = 0;
-	}
+	fpisa_congestion_result(&w->congestion, rtt_ns);
 	slot->backoff = 0;
 	slot->live = 0;
 	while (r && slot->chunk >= r->first + r->chunks)
@@ -132,7 +125,7 @@ struct fpisa_window_slot *fpisa_window_next_to_send(struct fpisa_window *w)
 {
 	struct fpisa_window_slot *slot = TAILQ_FIRST(&w->ready) ?: TAILQ_FIRST(&w->fresh);
 
-	if (!slot || w->in_flight < w->limit)
+	if (!slot || w->in_flight < w->congestion.limit)
 		return slot;
 	slot = fpisa_window_oldest(w);
 	return slot->queue == &w->fresh || slot->queue == &w->ready ? slot : NULL;
@@ -162,23 +155,30 @@ void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now)
 	}
 }
 
+/* When the timeout of a slot passes that stands in waiting[i]. */
+static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_rto *rto, uint32_t i)
+{
+	int overtaken = slot->sent_ns < w->heard_ns;
+
+	return slot->since_ns + (overtaken ? fpisa_rto_overtaken(rto) : fpisa_rto_after(rto, i));
+}
+
 int fpisa_window_expire(struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t now)
 {
 	const struct fpisa_window_slot *oldest = NULL;
 	uint64_t quiet_ns = w->result_ns + fpisa_rto_after(rto, 0); /* until then results come */
 
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
-		uint64_t after = fpisa_rto_after(rto, i);
 		struct fpisa_window_slot *slot;
 
-		while ((slot = TAILQ_FIRST(&w->waiting[i])) && slot->since_ns + after <= now) {
+		while ((slot = TAILQ_FIRST(&w->waiting[i])) && due_ns(w, slot, rto, i) <= now) {
 			if (!oldest)
 				oldest = fpisa_window_oldest(w);
 			if (slot->sent_ns < w->heard_ns || (slot == oldest && (slot->tries > 1 || quiet_ns <= now))) {
 				set_in_flight(w, slot, 0);
 				fpisa_window_move(slot, &w->ready);
 			} else if (slot == oldest) {
-				rearm(slot, quiet_ns - after);
+				rearm(slot, quiet_ns - fpisa_rto_after(rto, i));
 			} else {
 				fpisa_window_move(slot, &w->held);
 			}
@@ -191,7 +191,7 @@ uint64_t fpisa_window_expiry(const struct fpisa_window *w, const struct fpisa_rt
 {
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		struct fpisa_window_slot *slot = TAILQ_FIRST(&w->waiting[i]);
-		uint64_t ns = slot ? slot->since_ns + fpisa_rto_after(rto, i) : at;
+		uint64_t ns = slot ? due_ns(w, slot, rto, i) : at;
 
 		if (ns < at)
 			at = ns;
@@ -199,11 +199,9 @@ uint64_t fpisa_window_expiry(const struct fpisa_window *w, const struct fpisa_rt
 	return at;
 }
 
-void fpisa_window_dropped(struct fpisa_window *w, uint64_t drops)
+void fpisa_window_dropped(struct fpisa_window *w, uint64_t drops, uint64_t now)
 {
-	if (drops > w->drops) {
-		w->limit = w->limit > 1 ? w->limit / 2 : 1;
-		w->since_change = 0;
-	}
+	if (drops > w->drops)
+		fpisa_congestion_halve(&w->congestion, now, now);
 	w->drops = drops;
 }

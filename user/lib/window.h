@@ -13,6 +13,7 @@
 
 #include <stdint.h>
 #include <sys/queue.h>
+#include "congestion.h"
 #include "fpisa/wire.h"
 #include "request.h"
 #include "rto.h"
@@ -45,13 +46,15 @@ struct fpisa_window {
 	uint64_t result_ns; /* when the last result came */
 	uint32_t lost_gso;  /* results since the last to a chunk sent but once, in a GSO batch */
 	uint32_t in_flight; /* slots that are */
-	uint32_t limit;	    /* of them, 1 .. slots: fewer when the receiver overflows */
-	uint32_t since_change; /* results since the limit changed */
+	struct fpisa_congestion congestion; /* how many of them may be */
 	uint64_t drops;	    /* of the transport, when last asked */
 };
 
-/* Begins a generation with `size` slots, or as many as the receiver can hold results for. -ENOMEM: it is as it was. */
-int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t capacity, uint64_t drops);
+/*
+ * Begins a generation with `size` slots for frames of `frame_bytes`, or as many as the receiver can hold results for.
+ * -ENOMEM: it is as it was.
+ */
+int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t frame_bytes, uint32_t capacity, uint64_t drops);
 
 /* A request was appended: idle slots whose chunk is in it have something to carry. */
 void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r);
@@ -71,8 +74,8 @@ void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, u
 /* What left at sent_ns, 0 if nobody knows when, has its result: what is held, and the oldest, get their timeout once more. */
 void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now);
 
-/* The slot's chunk has its result: go on with the chunk after it. */
-void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot);
+/* The slot's chunk has its result, rtt_ns after it was sent (0: unknown): go on with the chunk after it. */
+void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t rtt_ns);
 
 /* Slots whose timeout has passed become ready, or are held. Was there any? */
 int fpisa_window_expire(struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t now);
@@ -81,7 +84,7 @@ int fpisa_window_expire(struct fpisa_window *w, const struct fpisa_rto *rto, uin
 uint64_t fpisa_window_expiry(const struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t at);
 
 /* Something is overdue, and the receiver has dropped so many so far: was it that? */
-void fpisa_window_dropped(struct fpisa_window *w, uint64_t drops);
+void fpisa_window_dropped(struct fpisa_window *w, uint64_t drops, uint64_t now);
 
 static inline struct fpisa_window_slot *fpisa_window_slot_of(const struct fpisa_window *w, uint64_t chunk)
 {

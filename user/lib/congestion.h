@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * How many chunks may be in flight: as many as the path carries and few more.
+ *
+ * Any part of the path may be the narrow one: this host's link, the one port
+ * behind which an aggregator stands and where all ranks' frames meet, or the
+ * socket's receive buffer. What is in flight beyond rate times round trip
+ * stands in a queue there, delays other traffic, and in the end overflows it.
+ *
+ * The limit starts at what TCP starts with (RFC 6928), doubles each round trip
+ * until a queue shows, and then follows the queueing delay: the round trip
+ * less the shortest that was seen. The delay is the least of a whole round, so
+ * that a scheduler's delays and waits for other ranks, which not every chunk
+ * has, do not count (Vegas, 1995; LEDBAT, RFC 6817).
+ *
+ *	delay below LOW		one more
+ *	between			as it is
+ *	above HIGH		an eighth less
+ *	a loss while a queue stands, or by the receiver	half, once a round
+ *
+ * A queue stands if most results of a round took a quarter longer than the
+ * shortest. A loss without one is not congestion: fewer in flight would not help.
+ *
+ * A queue that others fill does not shrink when we send less. Then giving way
+ * would go on until nothing is left, so when half of the limit has not taken a
+ * quarter off the round trip the delay is ignored for a while and losses alone
+ * count, as for the TCP beside us (Copa, NSDI 2018, has this rule too).
+ */
+#ifndef FPISA_CONGESTION_H
+#define FPISA_CONGESTION_H
+
+#include <stdint.h>
+
+#define FPISA_CONGESTION_FIRST_BYTES 14600 /* RFC 6928 */
+#define FPISA_CONGESTION_LEAST 2	   /* chunks in flight that delay alone leaves */
+#define FPISA_CONGESTION_LOW_NS 4000000ull
+#define FPISA_CONGESTION_HIGH_NS 8000000ull
+#define FPISA_CONGESTION_TRY 16	/* rounds after which more is tried where a frame was lost before */
+#define FPISA_CONGESTION_IGNORE 64	/* rounds for which delay does not count */
+#define FPISA_CONGESTION_BASE_ROUNDS 4096 /* after which the shortest round trip is looked for anew */
+
+struct fpisa_congestion {
+	uint32_t limit, most;	/* chunks in flight: now, and at most */
+	uint32_t results;	/* of this round, which ends after `limit` of them */
+	uint32_t starting;	/* no queue has shown yet */
+	uint32_t ceiling;	/* where a frame was lost last */
+	uint32_t tried;		/* rounds since the limit grew, above three quarters of that */
+	uint32_t ignored;	/* rounds for which delay still does not count */
+	uint32_t rounds;	/* since base_ns began */
+	uint32_t high_limit;	/* the limit when the delay began to be high; 0: it is not */
+	uint64_t high_ns;	/* and the round trip then */
+	uint64_t base_ns, next_base_ns; /* the shortest round trip, and of the rounds since; UINT64_MAX: none */
+	uint64_t least_ns;	/* the shortest of this round; UINT64_MAX: none */
+	uint32_t slow[2], samples[2]; /* results that were in a queue, of all: this round's, the last one's */
+	uint64_t reduced_ns;	/* losses of what left before this do not count again */
+};
+
+/* For `most` chunks of `frame_bytes` each. */
+static inline void fpisa_congestion_init(struct fpisa_congestion *c, uint32_t most, uint32_t frame_bytes)
+{
+	uint32_t first = FPISA_CONGESTION_FIRST_BYTES / frame_bytes;
+
+	if (first < FPISA_CONGESTION_LEAST)
+		first = FPISA_CONGESTION_LEAST;
+	*c = (struct fpisa_congestion){.limit = first < most ? first : most,
+				       .most = most,
+				       .starting = 1,
+				       .base_ns = UINT64_MAX,
+				       .next_base_ns = UINT64_MAX,
+				       .least_ns = UINT64_MAX};
+}
+
+static inline void fpisa_congestion_set(struct fpisa_congestion *c, uint32_t limit)
+{
+	c->limit = limit < c->most ? limit : c->most;
+	if (!c->limit)
+		c->limit = 1;
+}
+
+/* Above the high mark: does sending less help? */
+static inline void fpisa_congestion_high(struct fpisa_congestion *c)
+{
+	if (!c->high_limit) {
+		c->high_limit = c->limit;
+		c->high_ns = c->least_ns;
+	}
+	if ((2 * c->limit <= c->high_limit || c->limit <= FPISA_CONGESTION_LEAST) && 4 * c->least_ns > 3 * c->high_ns) {
+		fpisa_congestion_set(c, c->high_limit);
+		c->high_limit = 0;
+		c->ignored = FPISA_CONGESTION_IGNORE;
+	} else if (c->limit > FPISA_CONGESTION_LEAST) {
+		uint32_t less = c->limit - (c->limit + 7) / 8;
+
+		fpisa_congestion_set(c, less > FPISA_CONGESTION_LEAST ? less : FPISA_CONGESTION_LEAST);
+	}
+}
+
+static inline void fpisa_congestion_grow(struct fpisa_congestion *c)
+{
+	if (c->starting)
+		fpisa_congestion_set(c, 2 * c->limit);
+	else if (4 * (c->limit + 1) <= 3 * c->ceiling || ++c->tried >= FPISA_CONGESTION_TRY) {
+		fpisa_congestion_set(c, c->limit + 1);
+		c->tried = 0;
+	}
+}
+
+static inline void fpisa_congestion_round(struct fpisa_congestion *c)
+{
+	uint64_t low = FPISA_CONGESTION_LOW_NS, high = FPISA_CONGESTION_HIGH_NS, queue_ns;
+
+	c->results = 0;
+	c->slow[1] = c->slow[0];
+	c->samples[1] = c->samples[0];
+	c->slow[0] = c->samples[0] = 0;
+	if (c->least_ns == UINT64_MAX)
+		return;
+	if (c->least_ns < c->base_ns)
+		c->base_ns = c->least_ns;
+	if (c->least_ns < c->next_base_ns)
+		c->next_base_ns = c->least_ns;
+	if (++c->rounds >= FPISA_CONGESTION_BASE_ROUNDS) {
+		c->base_ns = c->next_base_ns;
+		c->next_base_ns = UINT64_MAX;
+		c->rounds = 0;
+	}
+	/* A queue of one round trip costs no throughput where that is longer. */
+	if (low < c->base_ns) {
+		low = c->base_ns;
+		high = 2 * low;
+	}
+	queue_ns = c->least_ns - c->base_ns;
+	if (queue_ns >= low)
+		c->starting = 0;
+	if (c->ignored)
+		c->ignored--;
+	if (queue_ns < high || c->ignored) {
+		c->high_limit = 0;
+		if (queue_ns < low || c->ignored)
+			fpisa_congestion_grow(c);
+	} else {
+		fpisa_congestion_high(c);
+	}
+	c->least_ns = UINT64_MAX;
+}
+
+/* A chunk has its result, rtt_ns after it was sent; 0: nobody knows. */
+static inline void fpisa_congestion_result(struct fpisa_congestion *c, uint64_t rtt_ns)
+{
+	if (rtt_ns) {
+		if (rtt_ns < c->least_ns)
+			c->least_ns = rtt_ns;
+		c->samples[0]++;
+		c->slow[0] += c->base_ns != UINT64_MAX && rtt_ns > c->base_ns + c->base_ns / 4;
+	}
+	if (++c->results >= c->limit)
+		fpisa_congestion_round(c);
+}
+
+/* Half, for something that left at sent_ns, unless that is answered already. */
+static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
+{
+	if (sent_ns < c->reduced_ns)
+		return;
+	c->reduced_ns = now;
+	c->starting = 0;
+	c->ceiling = c->limit;
+	c->tried = 0;
+	fpisa_congestion_set(c, c->limit / 2);
+}
+
+/* A frame of this rank was lost, and sent again at sent_ns. */
+static inline void fpisa_congestion_lost(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
+{
+	if (2 * c->slow[0] >= c->samples[0] || 2 * c->slow[1] >= c->samples[1])
+		fpisa_congestion_halve(c, sent_ns, now);
+}
+
+#endif
