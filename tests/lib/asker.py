@@ -53,11 +53,11 @@ class Group:
         for rank in self.ranks:
             rank.hear(JOINED)
 
-    def job(self, window):
-        """The next job: its number, its window and the seconds from the last rank's ASK to the last one's JOB."""
+    def job(self, window, form=0, mode=0):
+        """The next job, of that format and mode: its number, its window and the seconds from the last rank's ASK to the last one's JOB."""
         index, self.jobs = self.jobs, self.jobs + 1
         for rank in self.ranks:
-            rank.say(ASK, struct.pack("<II8xI", index, 0, window))
+            rank.say(ASK, struct.pack("<IIBB6xI", index, 0, form, mode, window))
         began = time.monotonic()
         for rank in self.ranks:
             rank.say(BOUND, struct.pack("<IH", index, struct.unpack_from("<H", rank.hear(BIND), 4)[0]).ljust(16, b"\0"))

@@ -66,7 +66,7 @@ class Groups:
 
     def said(self):
         """The manager's next line that is not about who was refused."""
-        while (line := self.manager.stdout.readline()).startswith("refused "):
+        while (line := self.manager.stdout.readline()).startswith("refused ") or "left out" in line:
             pass
         return line
 

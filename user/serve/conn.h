@@ -45,7 +45,7 @@ struct conns_of {
 	struct conns wrong; /* broken */
 	struct conns dirty; /* have something to send */
 	struct conn_host host[MANAGER_WAITING + 1];
-	struct refusals refusals;
+	struct log refusals;
 };
 
 /* Listens on the policy's address and port; 0 or -errno, reported. epoll's data of who is in no group is NULL. */

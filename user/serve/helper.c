@@ -2,6 +2,7 @@
 /* The process beside the manager that makes and removes jobs; helper.h has the contract. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,27 +24,33 @@
 
 /* -- what was reported, for who asked ---------------------------------------- */
 
-/* The first message, without "fpisa: "; all of it goes where it would have gone. */
+static __u64 now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (__u64)t.tv_sec * 1000 + (__u64)t.tv_nsec / 1000000;
+}
+
+/* The first message that is no warning, without "fpisa: "; all of it goes to the log. */
 static void take_errors(struct helper_state *w, char text[FPISA_MANAGER_TEXT])
 {
-	char all[2048], *line = all, *end;
+	char all[2048], *rest = all, *line, *first = NULL;
 	ssize_t n = pread(w->errors, all, sizeof(all) - 1, 0);
 
 	if (ftruncate(w->errors, 0) || n < 0)
 		n = 0;
 	lseek(w->errors, 0, SEEK_SET);
 	all[n] = 0;
-	if (n && write(w->stderr_fd, all, (size_t)n) != n)
-		n = 0;
-	while (!strncmp(line, "fpisa: warning", 14) && (end = strchr(line, '\n')))
-		line = end + 1;
-	if (!strncmp(line, "fpisa: ", 7))
-		line += 7;
-	line[strcspn(line, "\n")] = 0;
-	for (char *c = line; *c; c++)
+	while ((line = strsep(&rest, "\n")) && *line) {
+		log_line(&w->log, now_ms(), "%s", line);
+		if (!first && strncmp(line, "fpisa: warning", 14))
+			first = line + (strncmp(line, "fpisa: ", 7) ? 0 : 7);
+	}
+	for (char *c = first; c && *c; c++)
 		if (*c < ' ' || *c > '~')
 			*c = '?';
-	snprintf(text, FPISA_MANAGER_TEXT, "%.*s", FPISA_MANAGER_TEXT - 1, *line ? line : "of an unknown cause");
+	snprintf(text, FPISA_MANAGER_TEXT, "%.*s", FPISA_MANAGER_TEXT - 1, first ?: "of an unknown cause");
 }
 
 /* -- the process -------------------------------------------------------------- */
@@ -114,6 +121,7 @@ static int take(struct helper_state *w, const struct helper_request *q)
 	case HELPER_COUNT:
 		return datapath_groups_count(&w->groups, &q->counts);
 	case HELPER_LOOK:
+		log_turn(&w->log, now_ms());
 		return helper_look(w, a.kill) ?: answer(w, &a);
 	case HELPER_READ:
 		a.news.err = read_again(w, &a.news);
@@ -169,13 +177,14 @@ static int run(struct helper_state *w, const char *pin)
 {
 	char text[FPISA_MANAGER_TEXT];
 	struct helper_request q;
-	int err = open_datapath(w, pin);
+	int err = open_datapath(w, pin), own = -1;
 
 	if (err)
 		return err;
 	w->errors = memfd_create("fpisa-errors", MFD_CLOEXEC);
-	w->stderr_fd = dup(STDERR_FILENO);
-	if (w->errors < 0 || w->stderr_fd < 0 || dup2(w->errors, STDERR_FILENO) < 0)
+	own = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+	log_open(&w->log, own);
+	if (w->errors < 0 || own < 0 || dup2(w->errors, STDERR_FILENO) < 0)
 		return fail(-errno, NULL, "serve");
 	err = tell_found(w);
 	while (!err) {
@@ -187,6 +196,7 @@ static int run(struct helper_state *w, const char *pin)
 		if (lseek(w->errors, 0, SEEK_CUR))
 			take_errors(w, text);
 	}
+	w->log.said = 0; /* why it ends is said in any case */
 	take_errors(w, text);
 	return err;
 }

@@ -3,6 +3,7 @@
 #ifndef FPISA_SERVE_HELPER_JOBS_H
 #define FPISA_SERVE_HELPER_JOBS_H
 
+#include "cli/log.h"
 #include "config/config.h"
 #include "manager/group.h"
 
@@ -14,7 +15,8 @@ struct helper_state {
 	struct datapath_groups groups;
 	time_t warn_s; /* until when ports towards these interfaces are not looked at again */
 	__u32 warned[FPISA_MAX_WORKERS];
-	int errors, stderr_fd; /* what is reported goes to the first, and from there to the second */
+	int errors;	/* what is reported goes to this file, and from there to the log, on stderr */
+	struct log log;
 };
 
 /* 0 with the job's number and spec in *made, or -errno, reported. */

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/log.h"
 #include "cli/options.h"
 #include "cli/print.h"
 #include "config/config.h"
@@ -40,6 +41,7 @@ struct serve {
 	struct helper helper;
 	struct fpisa_psks keys;
 	struct manager_policy policy;
+	struct log news, errors; /* on stdout and stderr */
 	int signals;
 	int failed; /* why it cannot go on */
 	int found; /* groups */
@@ -123,14 +125,13 @@ static __u64 now_ms(void)
 static void take_news(struct serve *s, const struct helper_news *news)
 {
 	if (news->err) {
-		fprintf(stderr, "fpisa: serve: goes on by what the configuration said before\n");
+		log_line(&s->errors, s->manager.now_ms, "fpisa: serve: goes on by what the configuration said before");
 		return;
 	}
 	s->policy = news->policy;
 	s->keys = news->keys;
 	s->conns.keys = news->keyed ? &s->keys : NULL;
-	printf("configuration read again; keys: %zu\n", news->keyed ? s->keys.n : 0);
-	fflush(stdout);
+	log_line(&s->news, s->manager.now_ms, "configuration read again; keys: %zu", news->keyed ? s->keys.n : 0);
 }
 
 static void take_answers(struct serve *s)
@@ -173,6 +174,9 @@ static void time_passes(struct serve *s)
 	}
 	if (s->manager.now_ms >= s->look_ms) {
 		s->look_ms = s->manager.now_ms + LOOK_MS;
+		log_turn(&s->conns.refusals, s->manager.now_ms);
+		log_turn(&s->news, s->manager.now_ms);
+		log_turn(&s->errors, s->manager.now_ms);
 		give_counts(s);
 		manager_record_gathering(&s->manager);
 		ask(s, &(struct helper_request){ .what = HELPER_LOOK });
@@ -265,6 +269,17 @@ static void tell_systemd(void)
 	close(fd);
 }
 
+/* No line, of whatever part of this process, waits for its reader. */
+static void open_logs(struct serve *s)
+{
+	log_open(&s->conns.refusals, STDOUT_FILENO);
+	s->conns.refusals.hint = "fpisa status counts refusals by reason";
+	log_open(&s->news, STDOUT_FILENO);
+	log_open(&s->errors, STDERR_FILENO);
+	if (s->errors.fd != STDERR_FILENO)
+		dup2(s->errors.fd, STDERR_FILENO);
+}
+
 static int start(struct serve *s, struct config *c, const char *pin)
 {
 	const struct manager_policy *p = &s->policy;
@@ -273,6 +288,7 @@ static int start(struct serve *s, struct config *c, const char *pin)
 	__u16 port;
 	int err;
 
+	open_logs(s);
 	s->policy = c->manager;
 	s->manager = (struct manager){ .policy = p, .ops = &ops, .arg = s, .now_ms = now_ms() };
 	s->conns.manager = &s->manager;

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the manager and its helper say goes to pipes that nobody reads, or fills them: they go on all the same."""
+import fcntl
+import signal
+import time
+
+import pytest
+
+import asker
+from groups import Groups
+from lab import COMMAND_S, SLOW
+
+F_SETPIPE_SZ, SMALL = 1031, 4096
+FP64, EXACT = 4, 4  # which the datapath cannot do together
+
+
+def test_nobody_reads(lab, tmp_path):
+    net = lab(workers=2)
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    try:
+        g.serve()
+        for pipe in g.manager.stdout, g.manager.stderr:
+            fcntl.fcntl(pipe, F_SETPIPE_SZ, SMALL)
+        # A line on stderr for each job that cannot be made, one on stdout for who was refused.
+        for n in range(16):
+            group = asker.Group(net.worker[:1], f"wrong-{n}")
+            for _ in range(asker.MOST):
+                with pytest.raises(AssertionError, match="job"):
+                    group.job(8, FP64, EXACT)
+            group.leave()
+        # And one for each of these, which nothing limits; two that come at once are one signal.
+        for _ in range(200):
+            g.manager.send_signal(signal.SIGHUP)
+            time.sleep(0.01 * SLOW)
+        group = asker.Group(net.worker, "right")
+        assert group.job(8)[1] == 8
+        group.leave()
+        g.empty()
+        g.manager.terminate()
+        assert g.manager.wait(COMMAND_S) == 0
+        said = g.manager.stderr.read()
+        assert "float64" in said or "fp64" in said, said
+    finally:
+        g.close()
