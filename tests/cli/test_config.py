@@ -172,3 +172,10 @@ def test_json(tmp_path):
     assert told("key", "new", "train", tmp_path, status=1) is None
     assert told("query", "data", tmp_path / "tables", "--pages", 10, "--visits", 5, "--seed", 3) == {
         "done": "query data", "directory": str(tmp_path / "tables"), "pages": 10, "visits": 5, "workers": 2, "seed": 3}
+
+
+def test_user_as_serve_wants_one(tmp_path):
+    for user, why in ("nosuchuser", "does not exist"), ("root", "is root"):
+        status, out, lines = check(tmp_path, f"[manager]\nwithout-key = yes\nuser = {user}\n")
+        assert status == 1 and not out and f"user '{user}' {why}; name another" in lines[0], lines
+    assert check(tmp_path, "[manager]\nwithout-key = yes\nuser = daemon\n")[0] == 0

@@ -53,12 +53,15 @@ static int make_map(struct datapath *dp, int i)
 	return err;
 }
 
-static int open_map(struct datapath *dp, bool make, int i)
+static int open_map(struct datapath *dp, bool make, int i, bool *made)
 {
 	int fd = pin_open(dp->pin, maps[i].name), err;
 
-	if (fd == -ENOENT)
-		return make ? make_map(dp, i) : fd;
+	if (fd == -ENOENT) {
+		fd = make ? make_map(dp, i) : fd;
+		*made |= fd >= 0;
+		return fd;
+	}
 	if (fd < 0)
 		return fail(fd, NULL, "%s/%s", dp->pin, maps[i].name);
 	err = check_size(dp, fd, i);
@@ -72,12 +75,12 @@ int datapath_groups_open(struct datapath *dp, bool make, struct datapath_groups 
 {
 	int err = make ? datapath_lock(dp) : 0;
 
-	*g = (struct datapath_groups){ -1, -1 };
+	*g = (struct datapath_groups){ .groups_fd = -1, .words_fd = -1 };
 	if (err)
 		return err;
 	log_start();
-	g->groups_fd = open_map(dp, make, 0);
-	g->words_fd = g->groups_fd < 0 ? g->groups_fd : open_map(dp, make, 1);
+	g->groups_fd = open_map(dp, make, 0, &g->made);
+	g->words_fd = g->groups_fd < 0 ? g->groups_fd : open_map(dp, make, 1, &g->made);
 	err = g->words_fd < 0 ? g->words_fd : 0;
 	if (make)
 		datapath_unlock(dp);
@@ -92,7 +95,16 @@ void datapath_groups_close(struct datapath_groups *g)
 		close(g->groups_fd);
 	if (g->words_fd >= 0)
 		close(g->words_fd);
-	*g = (struct datapath_groups){ -1, -1 };
+	g->groups_fd = g->words_fd = -1;
+}
+
+void datapath_groups_unmake(struct datapath *dp, const struct datapath_groups *g)
+{
+	char path[PATH_MAX];
+
+	for (int i = 0; g->made && i < 2; i++)
+		if (!pin_path(path, dp->pin, maps[i].name))
+			unlink(path);
 }
 
 static int get(int fd, __u32 place, void *value)

@@ -63,11 +63,15 @@ static inline bool group_gathers(const struct group_record *r)
 
 struct datapath_groups {
 	int groups_fd, words_fd;
+	bool made; /* by opening them */
 };
 
 /* Those of an open datapath; `make`: made where they are not there. -ENOENT, not reported: no manager has run. */
 int datapath_groups_open(struct datapath *dp, bool make, struct datapath_groups *g);
 void datapath_groups_close(struct datapath_groups *g);
+
+/* Takes the pins away if they were made by opening them. */
+void datapath_groups_unmake(struct datapath *dp, const struct datapath_groups *g);
 
 int datapath_group_get(const struct datapath_groups *g, __u32 place, struct group_record *r);
 int datapath_group_put(const struct datapath_groups *g, __u32 place, const struct group_record *r);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The manager's part of the configuration file; policy.h has the contracts. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -284,4 +285,16 @@ int manager_policy_check(const struct manager_policy *p)
 	if (!p->key_file && !p->without_key)
 		return refuse(BAD_USAGE, "key-file is missing; fpisa key new makes one, without-key = yes serves anybody");
 	return 0;
+}
+
+const struct passwd *manager_user(const struct manager_policy *p)
+{
+	const char *user = p->user ?: "nobody";
+	const struct passwd *account = getpwnam(user);
+
+	if (!account)
+		refuse(-ENOENT, "user '%s' does not exist; name another in [manager], user = NAME", user);
+	else if (!account->pw_uid)
+		refuse(-EINVAL, "user '%s' is root; name another in [manager], user = NAME", user);
+	return account && account->pw_uid ? account : NULL;
 }

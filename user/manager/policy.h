@@ -8,6 +8,7 @@
 #define FPISA_MANAGER_POLICY_H
 
 #include <getopt.h>
+#include <pwd.h>
 #include <stdbool.h>
 
 #include "fpisa/job.h"
@@ -80,5 +81,8 @@ int manager_key_add(struct manager_policy *p, const char *name, struct manager_q
 
 /* What takes the whole section to say. 0 or BAD_USAGE. */
 int manager_policy_check(const struct manager_policy *p);
+
+/* Who talks to the network, an account of this machine that is not root; NULL, reported. */
+const struct passwd *manager_user(const struct manager_policy *p);
 
 #endif

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -169,11 +170,17 @@ static int open_datapath(struct helper_state *w, const char *pin)
 		err = i + 1 < CLAIM_S * CLAIMS_A_SECOND ? 0 :
 			      refuse(-EBUSY, "%s: another manager serves this datapath, process %d", w->dp.pin, pid);
 	}
-	/* Pins of a datapath that has a group are given to it. */
-	return err ?: datapath_jobs_prepare(&w->dp, w->policy->jobs) ?: privilege_keep_load(true);
+	return err;
 }
 
-static int run(struct helper_state *w, const char *pin)
+/* There is something to do: the manager serves. Pins of a datapath that has a group are given to it. */
+static int begin(struct helper_state *w)
+{
+	w->asked = true;
+	return datapath_jobs_prepare(&w->dp, w->policy->jobs) ?: privilege_keep_load(true);
+}
+
+static int serve(struct helper_state *w, const char *pin)
 {
 	char text[FPISA_MANAGER_TEXT];
 	struct helper_request q;
@@ -192,12 +199,25 @@ static int run(struct helper_state *w, const char *pin)
 
 		if (n <= 0)
 			break;
+		if (!w->asked)
+			err = begin(w);
+		if (err)
+			break;
 		err = n == sizeof(q) ? take(w, &q) : refuse(-EPROTO, "fpisa serve: a request of %zd bytes", n);
 		if (lseek(w->errors, 0, SEEK_CUR))
 			take_errors(w, text);
 	}
 	w->log.said = 0; /* why it ends is said in any case */
 	take_errors(w, text);
+	return err;
+}
+
+static int run(struct helper_state *w, const char *pin)
+{
+	int err = serve(w, pin);
+
+	if (!w->asked)
+		datapath_groups_unmake(&w->dp, &w->groups);
 	return err;
 }
 
@@ -226,8 +246,8 @@ int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *por
 		prctl(PR_SET_NAME, "fpisa-helper");
 		_exit(run(&w, pin) ? 1 : 0);
 	}
-	close(pair[1]);
 	h->fd = pair[0];
+	close(pair[1]);
 	while ((n = recv(h->fd, &a, sizeof(a), 0)) == sizeof(a) && a.what == HELPER_FOUND)
 		found(arg, a.place, &a.record);
 	/* Else it has said why. */
@@ -235,6 +255,14 @@ int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *por
 		return -ECHILD;
 	*port = a.port;
 	return 0;
+}
+
+void helper_end(struct helper *h)
+{
+	if (h->pid <= 0)
+		return;
+	close(h->fd);
+	waitpid(h->pid, NULL, 0);
 }
 
 int helper_ask(const struct helper *h, const struct helper_request *q)

@@ -66,6 +66,9 @@ struct helper {
 int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *port,
 		 void (*found)(void *arg, __u32 place, const struct group_record *r), void *arg);
 
+/* One that was started and has been asked for nothing: it ends, and leaves nothing that it has made. */
+void helper_end(struct helper *h);
+
 /* -EPIPE, reported: it is gone. */
 int helper_ask(const struct helper *h, const struct helper_request *q);
 

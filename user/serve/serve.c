@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <grp.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,21 +212,20 @@ static int loop(struct serve *s)
 /* -- the beginning ----------------------------------------------------------------- */
 
 /* Nobody, or who the configuration says: who talks to the network owns no pin. */
-static int become(const char *user)
+static int become(const struct manager_policy *policy)
 {
-	const struct passwd *p = getpwnam(user ?: "nobody");
+	const struct passwd *p;
 	int dies = 0; /* by this signal with its parent, which a change of user would take back */
 
 	prctl(PR_GET_PDEATHSIG, &dies);
 	if (geteuid())
 		return privilege_drop();
+	p = manager_user(policy);
 	if (!p)
-		return refuse(-ENOENT, "serve: no user '%s'; name another in [manager], user = NAME", user ?: "nobody");
-	if (!p->pw_uid)
-		return refuse(-EINVAL, "serve: user '%s' is root; name another in [manager], user = NAME", user ?: "nobody");
+		return -EINVAL;
 	if (setgroups(0, NULL) || setresgid(p->pw_gid, p->pw_gid, p->pw_gid) ||
 	    setresuid(p->pw_uid, p->pw_uid, p->pw_uid))
-		return fail(-errno, NULL, "serve: become user '%s'", user ?: "nobody");
+		return fail(-errno, NULL, "serve: become user '%s'", p->pw_name);
 	if (dies && prctl(PR_SET_PDEATHSIG, dies))
 		return fail(-errno, NULL, "serve");
 	return privilege_drop();
@@ -300,7 +298,7 @@ static int start(struct serve *s, struct config *c, const char *pin)
 	s->conns.keys = p->key_file ? &s->keys : NULL;
 	setrlimit(RLIMIT_NOFILE, &files);
 	port = p->port ?: s->manager.aggregator_port;
-	err = conns_open(&s->conns, p, port) ?: watch_events(s) ?: become(p->user);
+	err = conns_open(&s->conns, p, port) ?: watch_events(s) ?: become(p);
 	/* Its memory has the keys. */
 	if (!err && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		err = fail(-errno, NULL, "serve");
@@ -329,8 +327,13 @@ int verb_serve(int argc, char **argv)
 	err = s ? config_read(&c, file) : fail(-ENOMEM, NULL, "serve");
 	if (!err && !c->manager_line)
 		err = refuse(-EINVAL, "%s: has no section [manager], which says what may be given away; see fpisa(8)", file);
-	if (!err)
-		err = start(s, c, common.pin ?: c->common.pin) ?: loop(s);
+	if (!err) {
+		err = start(s, c, common.pin ?: c->common.pin);
+		if (err)
+			helper_end(&s->helper);
+		else
+			err = loop(s);
+	}
 	if (s)
 		explicit_bzero(&s->keys, sizeof(s->keys));
 	free(s);

@@ -44,6 +44,20 @@ static int look_at_keys(const struct config *c)
 	return err;
 }
 
+static int look_at_user(const struct config *c)
+{
+	char place[CONFIG_PLACE_LEN];
+	int err = 0;
+
+	if (!c->manager_line)
+		return 0;
+	config_at(c, c->manager_line, place);
+	if (!manager_user(&c->manager))
+		err = -EINVAL;
+	report_at(NULL);
+	return err;
+}
+
 static int print_counts(const struct config *c, const char *file)
 {
 	struct json_object *o = json_done("config check");
@@ -67,7 +81,7 @@ int verb_config_check(int argc, char **argv)
 	if (!err)
 		err = config_look(c, true);
 	if (!err)
-		err = look_at_keys(c);
+		err = look_at_keys(c) ?: look_at_user(c);
 	if (!err && common.json)
 		err = print_counts(c, file);
 	else if (!err)

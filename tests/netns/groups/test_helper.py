@@ -4,12 +4,14 @@ now (ask_helper.c): it gives what the policy allows and no more, takes nothing f
 import os
 import re
 import signal
+import socket
 import subprocess
 
 import pytest
 
+import asker
 from groups import Groups
-from lab import ADDRESS, COMMAND_S, TOP, end
+from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, TOP, end
 
 SOURCE = os.path.join(os.path.dirname(__file__), "ask_helper.c")
 TOKEN = "1234567890abcdef"
@@ -73,3 +75,25 @@ def test_what_is_no_request(groups):
         assert held == (([OURS, 8, 9], ["train", "forged"]) if case == "forgets" else ([OURS, 8], ["train"])), (case, held)
         groups.serve()
     assert [rank.process.poll() for rank in ranks] == [None, None]
+
+
+@pytest.mark.parametrize("says, config", [("No such file or directory", "key-file = /nonexistent"),
+                                          ("does not exist", "without-key = yes\nuser = nosuchuser"),
+                                          ("Address already in use", "without-key = yes")])
+def test_refused_start(lab, tmp_path, says, config):
+    """A manager that is refused at its start leaves no pin that was not there; one that has served leaves its records."""
+    net = lab(workers=1)
+    net.load()
+    before = sorted(os.listdir(PIN))
+    (tmp_path / "conf").write_text(f"[manager]\n{config}\n")
+    with net.agg.entered():
+        other = socket.create_server((ADDRESS, PORT if says.startswith("Address") else 0))
+    status, _, err = net.agg.try_run(FPISA, "serve", tmp_path / "conf")
+    assert status == 1 and says in err, err
+    assert sorted(os.listdir(PIN)) == before
+    other.close()
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    g.serve()
+    asker.Group(net.worker, "one").leave()
+    g.kill(signal.SIGTERM)
+    assert set(os.listdir(PIN)) - set(before) >= {"fpisa_groups", "fpisa_manager"}
