@@ -67,7 +67,7 @@ def test_read_only_sysctl(lab):
                  "exec \"$@\"", "sh", FPISA, "job", "add", "--workers", net.addresses[0], "--address", ADDRESS]
     net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.forwarding=0")
     status, _, err = net.agg.try_run(*read_only, 1)
-    assert status == 1 and "lo/forwarding: Read-only file system; mount /proc/sys writable, or name" in err
+    assert status == 1 and "lo/forwarding: Read-only file system; mount /proc/sys writable, or let job add name" in err
     net.agg.run("sysctl", "-qw", "net.ipv4.conf.lo.forwarding=1")
     net.agg.run(*read_only, 1)
     net.check_sum(1, 1000)
