@@ -192,7 +192,7 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  * recv[i] = sum over ranks of send[i], i = 0..count-1, in the job's mode. Both
  * are arrays of `type`, which must be the job's format, little-endian unless
  * the job is big-endian; they may be the same array, else must not overlap. count may be anything
- * from 1 to 2^40. *flags, if not NULL, is the union of FPISA_RESULT_*.
+ * from 0 to 2^40; a call of 0 elements waits for no other rank, and all ranks make it. *flags, if not NULL, is the union of FPISA_RESULT_*.
  *
  * -EINVAL	another type than the job's, or bad arguments; nothing was sent
  * -ERANGE	the sum is in recv, and some of it overflowed (options.overflow); the handle goes on

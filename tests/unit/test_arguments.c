@@ -116,7 +116,7 @@ static void arguments(void **state)
 
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
 	assert_int_equal(fpisa_mem_connect(&g, m, 0, NULL), -EBUSY);
-	assert_int_equal(fpisa_allreduce(f, v, v, 0, FPISA_FLOAT32, NULL), -EINVAL);
+	assert_int_equal(fpisa_allreduce(f, v, NULL, 1, FPISA_FLOAT32, NULL), -EINVAL);
 	assert_int_equal(fpisa_allreduce(f, v, v + 1, 3, FPISA_FLOAT32, NULL), -EINVAL);
 	assert_int_equal(fpisa_allreduce(f, NULL, v, 3, FPISA_FLOAT32, NULL), -EINVAL);
 	assert_int_equal(fpisa_wait(&none, NULL), -EINVAL);

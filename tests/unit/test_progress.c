@@ -128,6 +128,33 @@ static void ends_unattended(void **state)
 	close_both(j, m);
 }
 
+static void note_end(void *arg, int rc, uint32_t flags)
+{
+	eventfd_write(*(int *)arg, rc || flags ? 100 : 1);
+}
+
+/* Calls of no elements are told of, by the thread and by the descriptor. */
+static void no_elements_are_told(void **state)
+{
+	int fd = eventfd(0, EFD_NONBLOCK);
+	const struct fpisa_call c = {
+		.size = sizeof(c), .type = FPISA_FLOAT32, .op = FPISA_SUM, .on_done = note_end, .arg = &fd};
+	struct fpisa_request *r;
+	struct fpisa_mem *m;
+	struct joiner j[2];
+
+	(void)state;
+	two(j, &m, &with_thread);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(fpisa_start(j[0].f, &c, NULL), 0);
+	await(fd, 2);
+	assert_int_equal(fpisa_allreduce_start(j[0].f, NULL, NULL, 0, FPISA_FLOAT32, &r), 0);
+	await(fpisa_eventfd(j[0].f), 1);
+	assert_int_equal(fpisa_wait(&r, NULL), 0);
+	close(fd);
+	close_both(j, m);
+}
+
 /* What had ended before counts when it is asked for; a blocking call never does. */
 static void counts_from_before(void **state)
 {
@@ -566,6 +593,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ends_unattended),
 		cmocka_unit_test(counts_from_before),
+		cmocka_unit_test(no_elements_are_told),
 		cmocka_unit_test(callbacks_chain),
 		cmocka_unit_test(callback_is_told),
 		cmocka_unit_test(failed_from_outside),

@@ -73,8 +73,6 @@ static void finished_out_of_order(void **state)
 	assert_true(met[0] && met[1]);
 }
 
-/* -- what results say --------------------------------------------------------- */
-
 static struct fpisa_call call_of(float *v, size_t count, uint64_t *ranks)
 {
 	return (struct fpisa_call){.size = sizeof(struct fpisa_call),
@@ -85,6 +83,42 @@ static struct fpisa_call call_of(float *v, size_t count, uint64_t *ranks)
 				   .op = FPISA_SUM,
 				   .ranks = ranks};
 }
+
+/* A call of no elements ends when those before it have, waits for no rank, and is one of the calls that ranks make alike. */
+static void no_elements(void **state)
+{
+	struct fpisa_mem *m = make_mem(2);
+	struct joiner j[2] = {0};
+	struct fpisa_request *r, *none;
+	static float v[ELEMENTS], w[ELEMENTS];
+	uint64_t ranks = 0;
+	const struct fpisa_call c = call_of(NULL, 0, &ranks);
+	uint32_t flags = 1;
+	int done;
+
+	(void)state;
+	join_all(j, 2, m, 1000);
+	assert_int_equal(fpisa_start(j[0].f, &c, &none), 0);
+	assert_int_equal(fpisa_test(&none, &done, &flags), 0);
+	assert_true(done && !flags && ranks == 3);
+	assert_int_equal(fpisa_allreduce(j[1].f, NULL, NULL, 0, FPISA_FLOAT32, NULL), 0);
+	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, ELEMENTS, FPISA_FLOAT32, &r), 0);
+	assert_int_equal(fpisa_start(j[0].f, &c, &none), 0);
+	assert_int_equal(fpisa_test(&none, &done, NULL), 0);
+	assert_false(done);
+	assert_int_equal(fpisa_allreduce(j[1].f, w, w, ELEMENTS, FPISA_FLOAT32, NULL), 0);
+	assert_int_equal(fpisa_wait(&none, NULL), 0);
+	assert_int_equal(fpisa_wait(&r, NULL), 0);
+	/* Rank 1 has not made the last one of none. */
+	assert_int_equal(fpisa_allreduce_start(j[0].f, v, v, ELEMENTS, FPISA_FLOAT32, &r), 0);
+	assert_int_equal(fpisa_allreduce(j[1].f, w, w, ELEMENTS, FPISA_FLOAT32, NULL), -EPROTO);
+	assert_int_equal(fpisa_wait(&r, NULL), -EPROTO);
+	fpisa_close(j[0].f);
+	fpisa_close(j[1].f);
+	fpisa_mem_destroy(m);
+}
+
+/* -- what results say --------------------------------------------------------- */
 
 /* Rank 1 contributes to the first chunk and is taken out: whoever waits learns that the sum is of two kinds. */
 static void shrink_inside_a_call(void **state)
@@ -318,6 +352,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(finished_before_rejoin),
 		cmocka_unit_test(finished_out_of_order),
+		cmocka_unit_test(no_elements),
 		cmocka_unit_test(shrink_inside_a_call),
 		cmocka_unit_test(all_ranks_or_none),
 		cmocka_unit_test(calls_from_on_chunk),

@@ -55,8 +55,8 @@ static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_
 	uintptr_t from = (uintptr_t)c->send, to = (uintptr_t)c->recv;
 	size_t size = array_size(f, c->count);
 
-	if (!c->send || !c->recv || !c->count || c->count > MAX_COUNT)
-		return fpisa_fail(-EINVAL, "count is %zu; it must be in 1..2^40 and both arrays given",
+	if (c->count > MAX_COUNT || (c->count && (!c->send || !c->recv)))
+		return fpisa_fail(-EINVAL, "count is %zu; it must be in 0..2^40, and both arrays given unless it is 0",
 				  c->count);
 	if (c->type != f->hello.format)
 		return fpisa_fail(-EINVAL, "%s: job %u: the values are %s, the job's are %s", f->peer, f->job,
@@ -95,7 +95,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	*r = *what;
 	r->f = f;
 	/* By place, so that what no result overwrites costs address space alone. */
-	if (f->restore && r->send && r->send == r->recv) {
+	if (f->restore && r->count && r->send && r->send == r->recv) {
 		r->kept = malloc(array_size(f, r->count));
 		rc = r->kept ? 0 : fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", (size_t)r->count);
 	}
@@ -125,6 +125,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 		fpisa_request_free(r);
 		return rc;
 	}
+	fpisa_requests_complete(f);
 	if (f->shared.engine && (!r->blocking || f->shared.driven))
 		fpisa_background_resume(f);
 	*request = r;

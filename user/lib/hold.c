@@ -24,7 +24,10 @@ static int release(struct fpisa *f)
 	/* The descriptors may be others now. */
 	fpisa_shared_unwatch(&f->shared);
 	fpisa_shared_stop_driving(&f->shared);
-	return fpisa_send(f);
+	rc = fpisa_send(f);
+	if (!rc)
+		fpisa_requests_complete(f);
+	return rc;
 }
 
 static int late(struct fpisa *f)

@@ -157,13 +157,7 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 	fpisa_window_next(&f->window, slot, rtt_ns);
 	if (!--r->left && r->ranks_to)
 		*r->ranks_to = r->ranks;
-	while (f->oldest && !f->oldest->left) {
-		struct fpisa_request *done = f->oldest;
-
-		fpisa_set_oldest(f, TAILQ_NEXT(done, link));
-		done->done = 1;
-		fpisa_request_tell(done);
-	}
+	fpisa_requests_complete(f);
 	if (f->on_chunk) {
 		struct fpisa_chunk c = {
 			.offset = offset,

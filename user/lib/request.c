@@ -26,6 +26,8 @@ int fpisa_request_place(struct fpisa_request *r)
 			return fpisa_fail(-ENOMEM, "no memory for a call in place of %zu elements", (size_t)r->count);
 	}
 	r->left = r->chunks;
+	if (!r->left && r->ranks_to)
+		*r->ranks_to = ~0ull >> (64 - f->hello.workers);
 	r->call = f->calls++;
 	r->mode = f->hello.mode;
 	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, r->operand, r->count, r->tag);
@@ -122,6 +124,17 @@ void fpisa_requests_restore(struct fpisa *f)
 			fpisa_unclean_remember(r->unclean);
 			r->unclean = NULL;
 		}
+	}
+}
+
+void fpisa_requests_complete(struct fpisa *f)
+{
+	struct fpisa_request *r;
+
+	while ((r = f->oldest) && !r->left) {
+		fpisa_set_oldest(f, TAILQ_NEXT(r, link));
+		r->done = 1;
+		fpisa_request_tell(r);
 	}
 }
 

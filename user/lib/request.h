@@ -60,6 +60,9 @@ uint32_t fpisa_request_elements(const struct fpisa_request *r, uint64_t offset);
 /* Their bytes in an array, without scales. */
 uint32_t fpisa_request_bytes(const struct fpisa_request *r, uint64_t offset);
 
+/* Those at the front that have all of their results are done; one of no elements has them as soon as it is placed. */
+void fpisa_requests_complete(struct fpisa *f);
+
 /* It is done or has failed: whoever waits for it, or asked to be told, is told, once. */
 void fpisa_request_tell(struct fpisa_request *r);
 void fpisa_requests_tell(struct fpisa *f); /* all of the handle's: it has failed */

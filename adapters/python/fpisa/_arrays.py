@@ -63,8 +63,6 @@ def check_array(array: Array, what: str, big_endian: bool) -> None:
         raise TypeError(f"{what} is of {type(array).__name__}; it must be a numpy.ndarray")
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{what} is masked, and a sum has no mask; pass its filled()")
-    if not array.size:
-        raise ValueError(f"{what} is empty; there must be at least one value")
     if not array.flags.c_contiguous:
         raise ValueError(f"{what} is not C-contiguous; pass numpy.ascontiguousarray() of it")
     order = array.dtype.byteorder

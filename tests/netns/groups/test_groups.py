@@ -47,6 +47,17 @@ def test_sums_of_every_type(groups):
     g.empty()
 
 
+def test_no_elements(groups):
+    """The first call of a type as well as a later one; a sum after them is right."""
+    g = groups(2)
+    none = {"words": "", "count": 0, "type": 1, "op": 1}
+    ranks = g.group("train", range(2), none, {"sum": "float32"}, none, {"sum": "float32"}, {"leave": True})
+    for first in True, False:
+        assert [rank.line()["rc"] for rank in ranks] == [0, 0], first
+        check_sums(ranks, 2, "float32")
+    g.empty()
+
+
 def test_ranks_of_one_host(groups):
     g = groups(2, "without-key = yes")
     ranks = g.group("train", [0, 0, 1], {"sum": "float32"}, {"leave": True})
