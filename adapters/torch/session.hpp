@@ -270,7 +270,7 @@ private:
 	 */
 	std::string sentence(int rc, const std::string &said)
 	{
-		uint64_t missing = rc == -ECONNRESET ? fpisa_group_missing(named_) : 0;
+		uint64_t missing = rc == -ECONNRESET || rc == -EREMOTEIO ? fpisa_group_missing(named_) : 0;
 		std::string world;
 
 		for (size_t r = 0; r < ranks_.size(); r++)

@@ -89,10 +89,12 @@ void fpisa_request_deliver(struct fpisa_request *r, uint64_t offset, const char 
 	const struct fpisa *f = r->f;
 	uint32_t bytes = fpisa_request_bytes(r, offset),
 		 blocks = f->format.shared ? fpisa_request_elements(r, offset) / FPISA_BLOCK : 0;
-	char *to = r->recv + offset * f->format.bytes, *to_scales = r->recv + r->count + offset / FPISA_BLOCK;
+	char *to, *to_scales;
 
 	if (!r->recv)
 		return;
+	to = r->recv + offset * f->format.bytes;
+	to_scales = r->recv + r->count + offset / FPISA_BLOCK;
 	if (r->kept)
 		copy_chunk(r, r->kept, r->recv, offset);
 	if (r->unclean && (memcmp(to, elements, bytes) || memcmp(to_scales, scales, blocks)))
