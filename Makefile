@@ -213,7 +213,7 @@ $(B)/tests/unit/test_partition: $(patsubst %,$(B)/san/user/query/%.o,schema text
 $(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/stack job/port)
 $(B)/tests/unit/test_sender: $(B)/san/user/query/sender.o
 
-PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/progress.c user/cli/report.c $(ORACLE_SRC) \
+PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/progress.c user/cli/report.c user/lib/base/error.c $(ORACLE_SRC) \
 	user/datapath/families.c user/datapath/queries.c user/tables/fill.c user/tables/kernel.c user/lib/soft/blocks.c \
 	user/lib/soft/query.c tests/prog/queries.c tests/prog/query_oracle.c
 $(PROG): $(B)/tests/prog/%: $(B)/chk/tests/prog/%.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
