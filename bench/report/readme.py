@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""README.md's figures of speed: the medians of several runs of run.py, with their spread.
+"""The figures of speed: the medians of several runs of run.py, with their spread.
 
     readme.py run BUILD [--runs N] [--busy]	N runs, 3 unless said, then as `take`
     readme.py take [--busy] DIR...		of runs that are there: what run.py wrote into each DIR
-    readme.py write				README's table and the picture from bench/report/figures.json
+    readme.py write				the tables and the picture from bench/report/figures.json
 
 `make bench-figures` is the first of them: three times the parts that the table has. The figures go to
-bench/report/figures.json, from which the table is written, and the picture doc/pictures/allreduce.svg; nobody
-writes a figure by hand (tests/tree/test_figures.py). A run beside other work is refused: --busy takes it
-all the same, and README then says so.
+bench/report/figures.json, from which the table in bench/README.md, its first rows in README.md and the picture
+doc/pictures/allreduce.svg are written; nobody writes a figure by hand (tests/tree/test_figures.py). A run beside
+other work is refused: --busy takes it all the same, and the tables then say so.
 """
 import argparse
 import json
@@ -27,6 +27,8 @@ BENCH = os.path.dirname(HERE)
 TOP = os.path.dirname(BENCH)
 RECORD = os.path.join(HERE, "figures.json")
 README = os.path.join(TOP, "README.md")
+PAGE = os.path.join(BENCH, "README.md")
+FIRST = 4  # rows of the table that README has
 PICTURE = os.path.join(TOP, "doc", "pictures", "allreduce.svg")
 BEGIN, END = "<!-- make bench-figures -->\n", "<!-- end of figures -->\n"
 IDLE = 0.05  # share of CPU time that others may have
@@ -34,28 +36,27 @@ LARGE, SMALL, WORKERS = 16 << 20, 1 << 10, 8
 
 # make bench BENCH=..., what, its figures in bench/report/figures.json, how each is written.
 ROWS = [
-    ("collective", "all-reduce of 16 MB, 8 workers, links of 100 Mbit/s: share of what the link carries",
+    ("collective", "all-reduce of 16 MB, 8 workers, 100 Mbit/s: share of what a worker's link carries",
      ["collective.100.share"], "{:.2f}"),
-    ("", "the same: times faster than the best of Open MPI and Gloo", ["collective.100.faster"], "{:.2f}"),
-    ("", "at 1 Gbit/s, share: 8 workers, the switch and the aggregator share this machine's CPUs, which bound it",
-     ["collective.1000.share"], "{:.2f}"),
-    ("", "the same: times faster", ["collective.1000.faster"], "{:.2f}"),
-    ("", "1 KB, 8 workers, 100 Mbit/s, ms: ours; Open MPI; Gloo",
+    ("collective", "the same: how many times faster than the best of Open MPI and Gloo", ["collective.100.faster"], "{:.2f}"),
+    ("collective", "all-reduce of 1 KB, 8 workers, 100 Mbit/s, in ms: FPISA; Open MPI; Gloo",
      ["small.fpisa", "small.openmpi", "small.gloo"], "{:.1f}"),
-    ("worker", "CPU time at a worker : a SwitchML-style worker's, two frames a chunk, by `udp`: 256; 832 values a frame",
+    ("worker", "CPU time of a worker, relative to a SwitchML-style worker: 256; 832 values a frame",
      ["worker.udp.256", "worker.udp.832"], "{:.2f}"),
-    ("", "the same by `xsk`", ["worker.xsk.256", "worker.xsk.832"], "{:.2f}"),
-    ("wire", "CPU time at the aggregator : a UDP server's with AVX2: 256; 832 values",
+    ("worker", "the same by AF_XDP", ["worker.xsk.256", "worker.xsk.832"], "{:.2f}"),
+    ("collective", "all-reduce of 16 MB, 8 workers, 1 Gbit/s: share of what a worker's link carries", ["collective.1000.share"], "{:.2f}"),
+    ("collective", "the same: how many times faster than the best of Open MPI and Gloo", ["collective.1000.faster"], "{:.2f}"),
+    ("wire", "CPU time of the aggregator, relative to a UDP server with AVX2: 256; 832 values a frame",
      ["wire.udp-avx2.256", "wire.udp-avx2.832"], "{:.1f}"),
-    ("", "the same : an AF_XDP server's with AVX2", ["wire.xdp-avx2.256", "wire.xdp-avx2.832"], "{:.1f}"),
-    ("steer", "what the one queue of a card can take, `--cpus 0,1` : plain: 256; 832 values",
+    ("wire", "the same, relative to an AF_XDP server with AVX2", ["wire.xdp-avx2.256", "wire.xdp-avx2.832"], "{:.1f}"),
+    ("steer", "what one queue of a card can take with `--cpus 0,1`, relative to without: 256; 832 values a frame",
      ["steer.256", "steer.832"], "{:.1f}"),
-    ("arith", "add : 32-bit integer add: `fpisa`; the same without statistics; `exact`",
+    ("arith", "time of an add, relative to a 32-bit integer add: `fpisa`; `fpisa` without statistics; `exact`",
      ["arith.fpisa_add_ns", "arith.fpisa_add_no_statistics_ns", "arith.exact_add_ns"], "{:.1f}"),
-    ("", "read-out : 32-bit integer add: in registers; by the paper's trie",
+    ("arith", "time of a read-out, relative to a 32-bit integer add: in registers; by the paper's trie",
      ["arith.readout_bits_ns", "arith.readout_lpm32_ns"], "{:.1f}"),
-    ("", "staged add : fused add", ["arith.staged"], "{:.1f}"),
-    ("", "two CPUs : one, over what a register spin scales by", ["arith.cpus"], "{:.2f}"),
+    ("arith", "time of a staged add, relative to a fused add", ["arith.staged"], "{:.1f}"),
+    ("arith", "rate of two CPUs, relative to one, over what a register loop scales by", ["arith.cpus"], "{:.2f}"),
 ]
 CONTENDERS = {"fpisa": "FPISA", "openmpi": "Open MPI", "gloo": "Gloo"}
 
@@ -136,7 +137,7 @@ def load():
         return json.load(f)
 
 
-# -- README ----------------------------------------------------------------------------
+# -- the tables ------------------------------------------------------------------------
 
 def written(value, form):
     return f"{value:.0f}" if value >= 10 else form.format(value)
@@ -149,30 +150,32 @@ def spread(values, form):
 
 def heading(runs):
     last, minutes = runs[-1], statistics.median(r["seconds"] for r in runs) / 60
-    said = f"{len(runs)} runs of these parts of `make bench`, {minutes:.0f} minutes each" if len(runs) > 1 else \
-        f"one run of these parts of `make bench`, {minutes:.0f} minutes"
+    count = f"{len(runs)} runs" if len(runs) > 1 else "one run"
     others = max(r["busy"] for r in runs)
-    idle = "with no other work" if others <= IDLE else f"beside other work, which had {others:.0%} of them"
-    yield f"From {said}, on {last['date'][:10]}, by {last['cpus']} CPUs ({last['cpu']}, Linux {last['kernel']}) {idle}."
-    if len(runs) > 1:
-        yield "The medians of the runs, and their spread, from the lowest to the highest."
-    yield "Ratios are of the same round."
+    idle = "without other work" if others <= IDLE else f"beside other work, which took {others:.0%} of them"
+    yield f"Medians of {count} of `make bench-figures` on {last['date'][:10]}, {minutes:.0f} minutes each, on {last['cpus']} CPUs ({last['cpu']},"
+    yield f"Linux {last['kernel']}) {idle}. The spread is the lowest and the highest run. Relative figures are of one round."
 
 
-def table(record):
-    """README's text between the marks."""
+def table(record, rows):
+    """The text between the marks: the first so many rows."""
     runs, figures = record["runs"], record["figures"]
-    lines = ["", *heading(runs), "", "| `make bench BENCH=...` | | median | spread |", "|---|---|---|---|"]
-    for part, what, keys, form in ROWS:
+    lines = ["", *heading(runs), "", "| `make bench BENCH=...` | figure | median | spread |", "|---|---|---|---|"]
+    for part, what, keys, form in ROWS[:rows]:
         medians = "; ".join(written(statistics.median(figures[k]), form) for k in keys)
         spreads = "; ".join(spread(figures[k], form) for k in keys) if len(runs) > 1 else "-"
-        lines.append(f"| {f'`{part}`' if part else ''} | {what} | {medians} | {spreads} |".replace("|  |", "| |"))
+        lines.append(f"| `{part}` | {what} | {medians} | {spreads} |")
     return "\n".join(lines) + "\n\n"
 
 
-def shown(readme):
+def shown(page):
     """What stands between the marks."""
-    return readme.split(BEGIN)[1].split(END)[0]
+    return page.split(BEGIN)[1].split(END)[0]
+
+
+def tables(record):
+    """Each page that has a table, and its text."""
+    return (README, table(record, FIRST)), (PAGE, table(record, len(ROWS)))
 
 
 def draw(record, path):
@@ -191,10 +194,11 @@ def draw(record, path):
 
 def write():
     record = load()
-    with open(README) as f:
-        text = f.read()
-    with open(README, "w") as f:
-        f.write(BEGIN.join([text.split(BEGIN)[0], table(record) + END + text.split(END)[1]]))
+    for page, rows in tables(record):
+        with open(page) as f:
+            text = f.read()
+        with open(page, "w") as f:
+            f.write(BEGIN.join([text.split(BEGIN)[0], rows + END + text.split(END)[1]]))
     os.makedirs(os.path.dirname(PICTURE), exist_ok=True)
     if not draw(record, PICTURE):
         sys.exit(1)
@@ -218,7 +222,7 @@ def main():
         args.folders = [os.path.join(args.build, "bench", f"run{i + 1}") for i in range(args.runs)]
         for folder in args.folders:
             subprocess.run([sys.executable, "-B", os.path.join(BENCH, "run.py"), "--out", folder, args.build,
-                            *(part for part, *_ in ROWS if part)], check=True)
+                            *dict.fromkeys(part for part, *_ in ROWS)], check=True)
     return take(args.folders, args.busy)
 
 
