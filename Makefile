@@ -285,6 +285,7 @@ FUZZ_CHANNEL := tests/fuzz/channel.c $(filter-out user/lib/manager/channel.c,$(L
 FUZZ_control := $(FUZZ_CHANNEL) $(filter-out $(addprefix user/query/,worker.c newcomers.c),$(wildcard user/query/*.c)) $(PARSERS)
 FUZZ_master := $(filter-out user/lib/transport/udp.c,$(FUZZ_CHANNEL))
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
+FUZZ_link := user/lib/hear.c user/lib/manager/protocol.c user/lib/base/error.c
 FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
 FUZZ_manager := $(PARSERS) $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all

@@ -115,7 +115,7 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 
 	pthread_mutex_lock(&l->lock);
 	if (j->state == FPISA_LINK_JOB_ASKED || j->state == FPISA_LINK_JOB_BOUND) {
-		j->state = FPISA_LINK_JOB_BOUND;
+		j->state = FPISA_LINK_JOB_ASKED;
 		f = j->handle;
 	}
 	pthread_mutex_unlock(&l->lock);
@@ -126,6 +126,9 @@ static void take_bind(struct fpisa_link *l, const struct fpisa_manager_bind *b)
 	if (rc && rc != -EADDRINUSE) {
 		fail_handle(j, rc, 0, fpisa_error());
 	} else {
+		/* Without a port there is nothing that could join: JOB is not heard. */
+		if (!rc && j->state == FPISA_LINK_JOB_ASKED)
+			j->state = FPISA_LINK_JOB_BOUND;
 		m.bind = (struct fpisa_manager_bind){.index = b->index, .port = b->port, .taken = rc != 0};
 		fpisa_link_send(l, &m);
 	}

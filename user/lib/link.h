@@ -23,7 +23,7 @@ struct fpisa;
 enum fpisa_link_job_state {
 	FPISA_LINK_JOB_NONE,
 	FPISA_LINK_JOB_ASKED,
-	FPISA_LINK_JOB_BOUND,	/* BIND has been heard */
+	FPISA_LINK_JOB_BOUND,	/* BIND has been heard, and the handle has that port */
 	FPISA_LINK_JOB_GIVEN,	/* job */
 	FPISA_LINK_JOB_REFUSED, /* error and sentence */
 };

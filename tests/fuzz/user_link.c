@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * libFuzzer: what the manager says to a rank (user/lib/hear.c), in any order, while the rank asks for jobs and begins calls. The input
+ * is a list of steps: a byte of what happens, and bytes of a message's body. Jobs' handles are stand-ins. Whatever the manager
+ * says, a handle is bound before it joins, joins once, and fails once; what the rank says back has the form of its protocol; sentences are
+ * one line.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include "fpisa/job.h"
+#include "lib/handle.h"
+#include "lib/hold.h"
+#include "lib/link.h"
+
+#define CHECK(x)                                                                                             \
+	do {                                                                                                 \
+		if (!(x))                                                                                    \
+			abort();                                                                             \
+	} while (0)
+#define RANKS 5
+
+static struct fpisa handle[FPISA_MANAGER_JOBS];
+static struct {
+	int error, bound, joined;
+} is[FPISA_MANAGER_JOBS];
+static int bind_error;
+
+static size_t number_of(const struct fpisa *f)
+{
+	CHECK(f >= handle && f < handle + FPISA_MANAGER_JOBS);
+	return (size_t)(f - handle);
+}
+
+int eventfd_write(int fd, eventfd_t n)
+{
+	(void)fd;
+	(void)n;
+	return 0;
+}
+
+int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *sentence)
+{
+	(void)missing;
+	CHECK(error < 0 && *sentence && !is[number_of(f)].error);
+	is[number_of(f)].error = error;
+	return error;
+}
+
+void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->error = is[number_of(f)].error;
+}
+
+int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t local_port)
+{
+	CHECK(address && port && local_port && !is[number_of(f)].joined);
+	is[number_of(f)].bound = !bind_error;
+	return bind_error ? fpisa_fail(bind_error, "no socket") : 0;
+}
+
+void fpisa_hold_join(struct fpisa *f, uint32_t job, uint64_t token)
+{
+	CHECK(job < FPISA_MAX_JOBS && token && !is[number_of(f)].joined);
+	is[number_of(f)].joined = 1;
+}
+
+static void check_line(const char *sentence, size_t size)
+{
+	size_t n = strnlen(sentence, size);
+
+	CHECK(n < size);
+	for (size_t i = 0; i < n; i++)
+		CHECK(sentence[i] >= ' ' && sentence[i] <= '~');
+}
+
+/* What it has said, which the thread would have sent. */
+static void take_queue(struct fpisa_link *l)
+{
+	CHECK(l->unsent >= 0 && l->unsent <= (int)(sizeof(l->queue) / sizeof(l->queue[0])));
+	for (int i = 0; i < l->unsent; i++)
+		CHECK(!fpisa_manager_check(&l->queue[i], FPISA_MANAGER_RANK));
+	l->unsent = 0;
+}
+
+static void ask(struct fpisa_link *l, uint8_t which)
+{
+	struct fpisa_link_job *j = &l->job[which % FPISA_MANAGER_JOBS];
+
+	if (j->state != FPISA_LINK_JOB_NONE || j->error || l->error)
+		return;
+	j->state = FPISA_LINK_JOB_ASKED;
+	j->handle = &handle[which % FPISA_MANAGER_JOBS];
+}
+
+static void give_up(struct fpisa_link *l, uint8_t which)
+{
+	struct fpisa_link_job *j = &l->job[which % FPISA_MANAGER_JOBS];
+
+	if (j->state != FPISA_LINK_JOB_NONE && !j->error)
+		fpisa_link_job_failed(l, j, -EMFILE, "\033no descriptor\n");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct fpisa_link l;
+
+	memset(&l, 0, sizeof(l));
+	memset(is, 0, sizeof(is));
+	pthread_mutex_init(&l.lock, NULL);
+	pthread_cond_init(&l.changed, NULL);
+	l.fd = l.wake = l.events = -1;
+	l.join.size = RANKS;
+	strcpy(l.peer, "10.0.0.1: group g");
+	bind_error = 0;
+	while (size >= 2) {
+		struct fpisa_manager_message m = {.magic = FPISA_MANAGER_MAGIC, .version = FPISA_MANAGER_VERSION};
+		uint8_t what = *data++;
+		size_t n = *data & 15;
+		uint8_t which = *data++ >> 4;
+
+		size -= 2;
+		if (what >= 0x80) {
+			/* Short bodies cost little input: up to 30 bytes, and a refusal's text. */
+			m.type = (uint16_t)(FPISA_MANAGER_PENDING + what % 8);
+			n = 2 * n < size ? 2 * n : size;
+			memcpy(m.body, data, n);
+			data += n;
+			size -= n;
+			if (m.type == FPISA_MANAGER_REFUSED)
+				strcpy(m.refusal.text, which & 1 ? "group g: no job" : "no");
+			if (!fpisa_manager_check(&m, FPISA_MANAGER_MANAGER))
+				fpisa_link_hear(&l, &m);
+		} else if (what & 1) {
+			ask(&l, which);
+		} else if (what & 2) {
+			pthread_mutex_lock(&l.lock);
+			fpisa_link_call(&l);
+			l.calls += !l.error;
+			pthread_mutex_unlock(&l.lock);
+		} else if (what & 4) {
+			give_up(&l, which);
+		} else {
+			bind_error = which & 1 ? -EADDRINUSE : which & 2 ? -EMFILE : 0;
+		}
+		take_queue(&l);
+		check_line(l.sentence, sizeof(l.sentence));
+		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+			CHECK(!is[k].joined || is[k].bound);
+	}
+	pthread_mutex_destroy(&l.lock);
+	pthread_cond_destroy(&l.changed);
+	return 0;
+}
