@@ -76,7 +76,7 @@ int object_open(struct fpisa_bpf **out, const char *pin, bool steered)
 	log_start();
 	err = open_skeleton(&skel, &opts);
 	if (err)
-		return refuse(err, "open datapath object: %s", reason(err));
+		return refuse(err, "open datapath object: %s; %s", reason(err), load_hint(err));
 	/* libbpf knows neither of the sections "prog" and "stage". */
 	bpf_object__for_each_program(prog, skel->obj) {
 		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
