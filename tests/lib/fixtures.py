@@ -14,6 +14,7 @@ def mounts():
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     labs.own_mounts()
+    labs.open_to_others(labs.TOP)
     labs.mount(b"tmpfs", "/run", b"tmpfs")  # where xdp-loader has its lock
 
 

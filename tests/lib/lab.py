@@ -65,6 +65,22 @@ def own_mounts():
     mount(None, "/", None, MS_REC | MS_PRIVATE)
 
 
+def open_to_others(tree):
+    """Let other users reach `tree` below a directory that is closed to them, as root's home is: in our mounts that
+    directory has nothing in it but the tree."""
+    above = tree
+    while os.path.dirname(above) != above:
+        above = os.path.dirname(above)
+        if not os.stat(above).st_mode & 0o001:
+            kept = os.open(tree, os.O_PATH)
+            mount(b"tmpfs", above, b"tmpfs", data=b"mode=0755")
+            os.makedirs(tree)
+            mount(f"/proc/self/fd/{kept}".encode(), tree, None, MS_BIND | MS_REC)
+            os.close(kept)
+            os.chdir(tree)
+            return
+
+
 def mount_tree(source, target):
     """What is at `source` at `target` too, as the mounts there are; they go with our mount namespace."""
     mount(source.encode(), target, None, MS_BIND | MS_REC)
