@@ -173,7 +173,6 @@ static void time_passes(struct serve *s)
 	}
 	if (s->manager.now_ms >= s->look_ms) {
 		s->look_ms = s->manager.now_ms + LOOK_MS;
-		log_turn(&s->conns.refusals, s->manager.now_ms);
 		log_turn(&s->news, s->manager.now_ms);
 		log_turn(&s->errors, s->manager.now_ms);
 		give_counts(s);
