@@ -15,7 +15,7 @@ WRONG = [
     ("foo", "no verb 'foo'; fpisa help lists them", 2),
     ("foo bar", "no verb 'foo bar'; fpisa help lists them", 2),
     ("{}", "no verb ''; fpisa help lists them", 2),
-    ("-h", "no verb '-h'; fpisa help lists them", 2),
+    ("-x", "no verb '-x'; fpisa help lists them", 2),
     ("help foo", "no verb 'foo'; fpisa help lists them", 2),
     ("help load foo", "no verb 'load foo'; fpisa help lists them", 2),
     ("help job foo", "no verb 'job foo'; there are job add, job list, job show, job del and job shrink", 2),
