@@ -9,6 +9,44 @@
 
 #include "checksum.h"
 
+/* The tag of an ADD by the cookie in it, which is not the rank's present one. */
+GLOBAL_FN __u64 stale_tag(struct xdp_md *ctx, __u32 id, __u32 rank, __u32 payload)
+{
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct fpisa_key key;
+	struct headers h;
+
+	if (!job || !find_headers(ctx, &h))
+		return 0;
+	key = fpisa_rank_key(job, rank, h.fpisa->bitmap);
+	return frame_tag(ctx, &key, id, payload);
+}
+
+/*
+ * Has an ADD its checksum, or in jobs with a token its tag? That is by the key of its rank's present incarnation; one that
+ * shows another cookie (`v`: secret), and will be told so, by the key that follows from that. One function for
+ * both: the entry makes one call, and its verifier has one state behind it.
+ */
+GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
+{
+	struct fpisa_session *session = lookup(&fpisa_sessions, id);
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct headers h;
+	__u64 tag;
+	__u32 rank;
+
+	if (!session || !job || !find_headers(ctx, &h))
+		return 0;
+	if (!job->keyed)
+		return is_checksum(sum_frame(ctx, payload), h.fpisa->checksum);
+	tag = h.fpisa->secret;
+	rank = h.fpisa->rank & (FPISA_MAX_WORKERS - 1);
+	if (h.fpisa->checksum || !tag)
+		return 0;
+	return tag == (v == FPISA_V_secret ? stale_tag(ctx, id, rank, payload) :
+					     tag_frame(ctx, &session->key[rank], id, payload));
+}
+
 /* ok, or the verdict with which to refuse the ADD. */
 static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct packet *p)
 {
@@ -21,7 +59,9 @@ static __always_inline enum fpisa_verdict check(struct xdp_md *ctx, const struct
 	/* What a member is told needs a frame that is whole. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return v;
-	return is_checksum(frame_sum(ctx, p->payload), h->fpisa->checksum) ? v : FPISA_V_checksum;
+	if (is_sealed(ctx, p->id, p->payload, v))
+		return v;
+	return p->job->keyed ? FPISA_V_tag : FPISA_V_checksum;
 }
 
 /* Rank `rank` of job `id` is alive. The tick is a load where programs are compiled, the clock a call. */

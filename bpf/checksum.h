@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * The checksums of a frame: IPv4's, our own over FPISA header and payload
- * (fpisa/wire.h), and UDP's, which costs a reply nothing more: the same sums give it.
+ * (fpisa/wire.h), and UDP's, which costs a reply nothing more: the same sums give it. In jobs with a token
+ * a tag is in our own one's place (fpisa/tag.h).
  */
 #ifndef FPISA_BPF_CHECKSUM_H
 #define FPISA_BPF_CHECKSUM_H
@@ -57,12 +58,8 @@ static __always_inline int is_checksum(__s64 sums, __u32 checksum)
 	return sums >= 0 && (__u32)sums == checksum;
 }
 
-/*
- * checksums_of() the frame: header and `payload` bytes, a multiple of 32; negative
- * if the frame ends before. Global, that its loops are verified once; so it finds the frame's headers for itself, for
- * no kernel lets a global function be given a pointer into the packet.
- */
-GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
+/* checksums_of() the frame: header and `payload` bytes, a multiple of 32; negative if the frame ends before. */
+static __always_inline __s64 sum_frame(struct xdp_md *ctx, __u32 payload)
 {
 	__u32 large = payload / SUM_LARGE, small = payload % SUM_LARGE / SUM_SMALL;
 	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
@@ -87,6 +84,58 @@ GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
 		p += SUM_SMALL;
 	}
 	return checksums_of(&sum);
+}
+
+/*
+ * The same as a global function, that its loops are verified once; so it finds the frame's headers for itself, for
+ * no kernel lets a global function be given a pointer into the packet.
+ */
+GLOBAL_FN __s64 frame_sum(struct xdp_md *ctx, __u32 payload)
+{
+	return sum_frame(ctx, payload);
+}
+
+/* The tag of the frame: header and `payload` bytes, a multiple of 32, with job `id`'s key of NH. 0 if the frame ends before. */
+static __always_inline __u64 tag_frame(struct xdp_md *ctx, const struct fpisa_key *key, __u32 id, __u32 payload)
+{
+	__u32 large = payload / SUM_LARGE, small = payload % SUM_LARGE / SUM_SMALL;
+	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
+	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
+	struct fpisa_nh s = {};
+	struct headers h;
+	const __u64 *k;
+
+	if (!key || !nh || !find_headers(ctx, &h))
+		return 0;
+	fpisa_nh_header(&s, h.fpisa, nh->w);
+	k = nh->w + FPISA_TAG_HDR_WORDS;
+	for (__u32 i = 0; i < FPISA_MAX_PAYLOAD / SUM_LARGE && i < large; i++) {
+		if (p + SUM_LARGE > (void *)(long)ctx->data_end)
+			return 0;
+		fpisa_nh_words(&s, p, k, SUM_LARGE / 8);
+		p += SUM_LARGE;
+		k += SUM_LARGE / 8;
+	}
+	fpisa_opaque(small);
+	for (__u32 i = 0; i < 7 && i < small; i++) {
+		if (p + SUM_SMALL > (void *)(long)ctx->data_end)
+			return 0;
+		fpisa_nh_words(&s, p, k, SUM_SMALL / 8);
+		p += SUM_SMALL;
+		k += SUM_SMALL / 8;
+	}
+	return fpisa_tag(key, h.fpisa, &s);
+}
+
+GLOBAL_FN __u64 frame_tag(struct xdp_md *ctx, const struct fpisa_key *key, __u32 id, __u32 payload)
+{
+	return tag_frame(ctx, key, id, payload);
+}
+
+/* Of checksums_of(), for a frame that has a tag: no checksum of ours. */
+static __always_inline __s64 without_checksum(__s64 sums)
+{
+	return sums >> 32 << 32;
 }
 
 /* Into a frame that is complete but for them: ours and UDP's. `sums`: checksums_of() it. */

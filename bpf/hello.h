@@ -22,7 +22,7 @@ static __always_inline struct fpisa_hello *hello_of(struct xdp_md *ctx, const st
 	return (void *)(p + 1) <= (void *)(long)ctx->data_end ? p : NULL;
 }
 
-/* Every check of a HELLO to job `id` but the cookie; the sender's rank, or a negative verdict. */
+/* Every check of a HELLO to job `id` but proof and cookie; the sender's rank, or a negative verdict. */
 GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
 	struct fpisa_job *job = bpf_map_lookup_elem(&fpisa_jobs, &id);
@@ -38,6 +38,20 @@ GLOBAL_FN int check_hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 		return -FPISA_V_length;
 	v = fpisa_check_hello(h.fpisa, p, payload, job, h.ip->saddr, h.udp->source, &rank);
 	return v == FPISA_V_ok ? (int)rank : -v;
+}
+
+/* Does its sender know the job's token? */
+GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
+{
+	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct fpisa_hello *p;
+	struct headers h;
+
+	if (!job || !nh || !find_headers(ctx, &h))
+		return 0;
+	p = hello_of(ctx, &h);
+	return p && fpisa_proof(job, nh->w, h.fpisa, p) == p->proof;
 }
 
 /*
@@ -128,6 +142,22 @@ GLOBAL_FN int join_session(struct xdp_md *ctx, __u32 id, __u32 rank)
 	return FPISA_V_welcome;
 }
 
+/* The proof of a WELCOME that is complete otherwise. */
+GLOBAL_FN int prove_welcome(struct xdp_md *ctx, __u32 id)
+{
+	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct fpisa_hello *p;
+	struct headers h;
+
+	if (!nh || !job || !find_headers(ctx, &h))
+		return 0;
+	p = hello_of(ctx, &h);
+	if (p)
+		p->proof = fpisa_proof(job, nh->w, h.fpisa, p);
+	return 0;
+}
+
 /* HELLO to job `id`, which exists; `payload` bytes follow the header. */
 GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 {
@@ -138,10 +168,12 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 	int v, rank = check_hello(ctx, id, payload);
 	__u64 cookie;
 
-	if (rank == -FPISA_V_not_live)
-		return refuse(ctx, id, FPISA_V_not_live);
-	if (rank < 0)
+	if (rank < 0 && rank != -FPISA_V_not_live)
 		return count_verdict(id, -rank, XDP_DROP);
+	if (!is_proved(ctx, id))
+		return count_verdict(id, FPISA_V_token, XDP_DROP);
+	if (rank < 0)
+		return refuse(ctx, id, FPISA_V_not_live);
 	v = find_nexthop(ctx, id, rank);
 	if (v != FPISA_V_ok)
 		return count_verdict(id, v, v == FPISA_V_unresolved ? XDP_PASS : XDP_DROP);
@@ -156,6 +188,7 @@ GLOBAL_FN int hello(struct xdp_md *ctx, __u32 id, __u32 payload)
 		v = join_session(ctx, id, rank);
 	if (v != FPISA_V_welcome && v != FPISA_V_challenge)
 		return count_verdict(id, v, XDP_DROP);
+	prove_welcome(ctx, id);
 	sum = fpisa_hello_sums(h.fpisa, p);
 	__builtin_memcpy(h.eth->h_dest, hop->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, hop->local_mac, ETH_ALEN);

@@ -101,6 +101,15 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_sessions SEC(".maps");
 
+/* Of jobs with a token the key of NH (fpisa/tag.h), key: job number; written by user space before the job becomes active. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FPISA_MAX_JOBS);
+	__type(key, __u32);
+	__type(value, struct fpisa_nh_key);
+	__uint(pinning, LIBBPF_PIN_BY_NAME);
+} fpisa_nh_keys SEC(".maps");
+
 /* Where each worker is, key: job * FPISA_MAX_WORKERS + rank. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -54,17 +54,39 @@ static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u3
 	return through(job, ctx->ingress_ifindex);
 }
 
+/* The tag of a STATUS or an ERROR. */
+GLOBAL_FN int tag_bare(struct xdp_md *ctx, __u32 id)
+{
+	struct fpisa_session *session = lookup(&fpisa_sessions, id);
+	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct fpisa_key key;
+	struct headers h;
+
+	if (!job || !session || !find_headers(ctx, &h))
+		return 0;
+	key = fpisa_reply_key(job, session, h.fpisa);
+	h.fpisa->checksum = 0;
+	h.fpisa->secret = frame_tag(ctx, &key, id, 0);
+	return 0;
+}
+
 /* A reply of the bare header: STATUS and ERROR. Cuts the payload off. */
 GLOBAL_FN int bare_to_sender(struct xdp_md *ctx, __u32 job, __u32 v)
 {
+	struct fpisa_job *j = lookup(&fpisa_jobs, job);
 	struct headers h;
 	struct fpisa_sum sum = {};
-	int action, extra;
+	int action, extra, keyed;
 
+	if (!j)
+		return count_verdict(job, FPISA_V_internal, XDP_DROP);
+	keyed = j->keyed;
+	if (keyed)
+		tag_bare(ctx, job);
 	if (!find_headers(ctx, &h))
 		return count_verdict(job, FPISA_V_internal, XDP_DROP);
 	sum_header(h.fpisa, &sum);
-	action = to_sender(ctx, &h, job, 0, checksums_of(&sum));
+	action = to_sender(ctx, &h, job, 0, keyed ? without_checksum(checksums_of(&sum)) : checksums_of(&sum));
 	extra = (int)(ctx->data_end - ctx->data) - FPISA_PAYLOAD_OFFSET;
 	if (extra > 0)
 		bpf_xdp_adjust_tail(ctx, -extra);

@@ -98,7 +98,7 @@ struct fpisa_chunk {
 struct fpisa_options {
 	size_t size;	      /* sizeof(struct fpisa_options), so that it may grow */
 	uint16_t local_port;  /* UDP source port that the job lists; 0: 18000 */
-	uint64_t token;	      /* the job's secret; 0 if it has none */
+	uint64_t token;	      /* the job's secret, from which its frames have tags; 0 if it has none */
 	/*
 	 * Deadline of connect and of each operation; 0: 10000. Only time in which the library could
 	 * work counts: of a longer gap between two looks at the network, in which the caller computed

@@ -44,12 +44,14 @@ static __always_inline enum fpisa_verdict fpisa_check_member(const struct fpisa_
 							     __be16 sport)
 {
 	__u32 rank = h->rank;
+	__u64 cookie;
 
 	if (rank >= FPISA_MAX_WORKERS || rank >= job->workers)
 		return FPISA_V_rank;
 	if (job->rank[rank].addr != saddr || job->rank[rank].port != sport)
 		return fpisa_rank_at(job, saddr, sport) < FPISA_MAX_WORKERS ? FPISA_V_rank : FPISA_V_unknown_peer;
-	if (!h->secret || h->secret != fpisa_read_once(&session->secret[rank]))
+	cookie = job->keyed ? h->bitmap : h->secret;
+	if (!cookie || cookie != fpisa_read_once(&session->secret[rank]))
 		return FPISA_V_secret;
 	return FPISA_V_ok;
 }
@@ -106,10 +108,22 @@ static __always_inline __u32 fpisa_hello_sum(const struct fpisa_hdr *h, const st
 	return fpisa_sum_fold(&sum);
 }
 
+/* What stands in `proof` of a HELLO to the job, or a WELCOME of it, that is complete otherwise. `k`: the job's key of NH. */
+static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u64 *k, const struct fpisa_hdr *h,
+					 const struct fpisa_hello *p)
+{
+	struct fpisa_key token = fpisa_token_of(job), key;
+
+	if (!job->token)
+		return 0;
+	key = fpisa_key_of(&token, FPISA_KEY_HELLO, 0, 0);
+	return fpisa_hello_tag(&key, k, h, p);
+}
+
 /*
- * Does a HELLO of `payload` bytes, *p, name a member's address, by one who knows the token?
- * That it comes from there, only the cookie says. *rank is set to the rank that is listed
- * there if the HELLO passes, or is refused as not_live, which its sender is told.
+ * Does a HELLO of `payload` bytes, *p, name a member's address? That it comes from there, only the cookie says.
+ * *rank is set to the rank that is listed there if the HELLO passes, or is refused as not_live, which its sender is
+ * told if it knows the token: fpisa_proof() follows.
  */
 static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, const struct fpisa_hello *p,
 							    __u32 payload, const struct fpisa_job *job,
@@ -124,7 +138,8 @@ static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_h
 	i = fpisa_rank_at(job, saddr, sport);
 	if (i >= FPISA_MAX_WORKERS)
 		return FPISA_V_unknown_peer;
-	if (p->token != job->token)
+	/* A wrong proof takes some 20 SipHash to see, a missing one none. */
+	if (!p->proof != !job->token)
 		return FPISA_V_token;
 	if (fpisa_hello_sum(h, p) != h->checksum)
 		return FPISA_V_checksum;
@@ -184,6 +199,30 @@ static __always_inline void fpisa_make_error(struct fpisa_hdr *h, enum fpisa_ver
 	h->reason = (__u16)why;
 }
 
+/* The key of the tags between the aggregator and a rank that has this cookie. */
+static __always_inline struct fpisa_key fpisa_rank_key(const struct fpisa_job *job, __u32 rank, __u64 cookie)
+{
+	struct fpisa_key token = fpisa_token_of(job);
+
+	return fpisa_key_of(&token, FPISA_KEY_RANK, rank, cookie);
+}
+
+/*
+ * Of the tag of a STATUS, or of an ERROR: by the cookie that its ADD carried, for that may be an old one; what answers a HELLO,
+ * of generation 0, has the key of HELLOs.
+ */
+static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *job, const struct fpisa_session *session,
+							const struct fpisa_hdr *h)
+{
+	__u32 rank = h->rank & (FPISA_MAX_WORKERS - 1);
+	struct fpisa_key token = fpisa_token_of(job);
+	__u64 cookie = h->type == FPISA_TYPE_ERROR ? h->bitmap : session->secret[rank];
+
+	if (!h->generation)
+		return fpisa_key_of(&token, FPISA_KEY_HELLO, 0, 0);
+	return fpisa_key_of(&token, FPISA_KEY_RANK, rank, cookie);
+}
+
 /*
  * The session's part of a HELLO whose cookie is right; the caller owns its
  * lock. Returns as fpisa_session_join() does.
@@ -191,11 +230,18 @@ static __always_inline void fpisa_make_error(struct fpisa_hdr *h, enum fpisa_ver
 static __always_inline int fpisa_session_hello(struct fpisa_session *s, const struct fpisa_job *job,
 				      const struct fpisa_hdr *h, __u32 rank, __u64 live, __u32 *next)
 {
+	__u64 known = s->incarnation[rank & (FPISA_MAX_WORKERS - 1)];
+	struct fpisa_key token = fpisa_token_of(job);
 	__u32 before = s->generation;
 	int joined = fpisa_session_join(s, rank, h->aux, h->secret, live, next);
 
-	if (s->generation != before)
+	if (job->keyed && h->aux > known)
+		s->key[rank & (FPISA_MAX_WORKERS - 1)] = fpisa_rank_key(job, rank, h->secret);
+	if (s->generation != before) {
 		fpisa_write_once(&s->results, fpisa_result_secret(&job->key, s->generation));
+		if (job->keyed)
+			s->results_key = fpisa_key_of(&token, FPISA_KEY_RESULTS, 0, s->results);
+	}
 	return joined;
 }
 
@@ -235,7 +281,7 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 	p->group = job->group;
 	p->address = job->address;
 	p->live = job->live;
-	p->token = 0;
+	p->proof = 0;
 	p->results = joined ? s->results : 0;
 }
 

@@ -7,8 +7,7 @@
 #ifndef FPISA_JOB_H
 #define FPISA_JOB_H
 
-#include "secret.h"
-#include "wire.h"
+#include "tag.h"
 
 #define FPISA_MAX_JOBS 64 /* job numbers are 0..63 */
 #define FPISA_DEFAULT_WINDOW 64
@@ -36,7 +35,8 @@ struct fpisa_job {
 	__u32 active;	 /* 0: the number is free; frames are dropped as no_job, or passed where no job has their address */
 	__u32 workers;	 /* 1..FPISA_MAX_WORKERS */
 	__u64 live;	 /* ranks that a round waits for */
-	__u64 token;	 /* secret that a HELLO must carry */
+	__u64 token;	 /* secret from which keys of tags follow; 0: none, its frames have open checksums */
+	__u64 token_high; /* its upper half: of a job that the manager made */
 	__be32 address;	 /* where workers send to and replies come from */
 	__be32 group;	 /* IPv4 group of the results; 0 for unicast */
 	__be16 group_port; /* UDP port of the group: the workers' common one */
@@ -53,7 +53,8 @@ struct fpisa_job {
 	__u8 family;	 /* which programs: fpisa_family() */
 	__u8 flags;	 /* FPISA_JOB_* */
 	__u8 ports;	 /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
-	__u8 pad[2];
+	__u8 keyed;	 /* 1: its ADDs and what answers them carry tags: fpisa_wants_tags() */
+	__u8 pad;
 	struct fpisa_job_faults faults; /* workers are told them, the datapath has no part in them */
 	struct fpisa_key key; /* random; cookies and the results' secrets come from it */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
@@ -73,6 +74,8 @@ struct fpisa_session {
 	__u64 results;	  /* the secret of its results */
 	__u64 incarnation[FPISA_MAX_WORKERS]; /* of each rank, as its HELLO said */
 	__u64 secret[FPISA_MAX_WORKERS]; /* the cookie for it, which its contributions carry */
+	struct fpisa_key key[FPISA_MAX_WORKERS]; /* of its contributions' tags; of jobs with a token, as the next */
+	struct fpisa_key results_key; /* of the results' */
 };
 
 /*
@@ -215,6 +218,18 @@ static __always_inline int fpisa_family_limbs(__u8 family)
 
 /* Entries of the map of superaccumulators: jobs in those families lie below it. */
 #define FPISA_MAX_EXACT_SLOTS 512
+
+/* The token as the key that it is. */
+static __always_inline struct fpisa_key fpisa_token_of(const struct fpisa_job *j)
+{
+	return (struct fpisa_key){ j->token, j->token_high };
+}
+
+/* What `keyed` is to be. Frames of queries, whose chunks have no elements, carry cookies. */
+static __always_inline __u8 fpisa_wants_tags(const struct fpisa_job *j)
+{
+	return j->token && j->elements;
+}
 
 /* The format of a job, as its programs see it. */
 static __always_inline struct fpisa_format fpisa_job_format(const struct fpisa_job *j)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Secrets that the aggregator derives instead of keeping: the cookie that
- * only a rank's listed address receives, and what results carry. Both are
- * SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) under a random key of
- * the job, so whoever has seen any number of them knows no other.
- * doc/protocol.md, section 6, says whom they keep out.
+ * Secrets, and the keys of a job with a token. All are SipHash-2-4 (Aumasson
+ * and Bernstein, INDOCRYPT 2012).
+ *
+ * The aggregator derives cookies and the secrets of results from a random key
+ * of the job. Both sides derive keys of tags from the token (tag.h). The token
+ * and these keys are never sent. doc/protocol.md, section 6, says whom they keep out.
  */
 #ifndef FPISA_SECRET_H
 #define FPISA_SECRET_H
@@ -42,21 +43,47 @@ static __always_inline void fpisa_sip_word(__u64 v[4], __u64 m)
 	v[0] ^= m;
 }
 
-/* SipHash-2-4 of the 16 bytes of a and b, little-endian. */
-static __always_inline __u64 fpisa_siphash(const struct fpisa_key *key, __u64 a, __u64 b)
+static __always_inline void fpisa_sip_begin(__u64 v[4], const struct fpisa_key *key)
 {
-	__u64 v[4] = { key->k0 ^ 0x736f6d6570736575ull, key->k1 ^ 0x646f72616e646f6dull,
-		       key->k0 ^ 0x6c7967656e657261ull, key->k1 ^ 0x7465646279746573ull };
+	v[0] = key->k0 ^ 0x736f6d6570736575ull;
+	v[1] = key->k1 ^ 0x646f72616e646f6dull;
+	v[2] = key->k0 ^ 0x6c7967656e657261ull;
+	v[3] = key->k1 ^ 0x7465646279746573ull;
+}
 
-	fpisa_sip_word(v, a);
-	fpisa_sip_word(v, b);
-	fpisa_sip_word(v, 16ull << 56);
+/* After `words` words. */
+static __always_inline __u64 fpisa_sip_end(__u64 v[4], __u64 words)
+{
+	fpisa_sip_word(v, words << 59);
 	v[2] ^= 0xff;
 	fpisa_sip_round(v);
 	fpisa_sip_round(v);
 	fpisa_sip_round(v);
 	fpisa_sip_round(v);
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* SipHash-2-4 of the 16 bytes of a and b, little-endian. */
+static __always_inline __u64 fpisa_siphash(const struct fpisa_key *key, __u64 a, __u64 b)
+{
+	__u64 v[4];
+
+	fpisa_sip_begin(v, key);
+	fpisa_sip_word(v, a);
+	fpisa_sip_word(v, b);
+	return fpisa_sip_end(v, 2);
+}
+
+/* The same of the 24 bytes of a, b and c. */
+static __always_inline __u64 fpisa_siphash3(const struct fpisa_key *key, __u64 a, __u64 b, __u64 c)
+{
+	__u64 v[4];
+
+	fpisa_sip_begin(v, key);
+	fpisa_sip_word(v, a);
+	fpisa_sip_word(v, b);
+	fpisa_sip_word(v, c);
+	return fpisa_sip_end(v, 3);
 }
 
 /*
@@ -72,6 +99,27 @@ static __always_inline __u64 fpisa_cookie(const struct fpisa_key *key, __u32 ran
 static __always_inline __u64 fpisa_result_secret(const struct fpisa_key *key, __u32 generation)
 {
 	return fpisa_siphash(key, generation, 1ull << 32) ?: 1;
+}
+
+/* -- keys that both sides derive from the token, which is a key itself ------ */
+
+enum fpisa_key_use {
+	FPISA_KEY_HELLO = 1,   /* HELLO, WELCOME, and ERROR that answers a HELLO */
+	FPISA_KEY_RANK = 2,    /* a rank's contributions, and STATUS and ERROR to it; of its cookie */
+	FPISA_KEY_RESULTS = 3, /* results of a generation; of its secret */
+	FPISA_KEY_NH = 4,      /* of NH: a word, by its number */
+};
+
+static __always_inline __u64 fpisa_derive(const struct fpisa_key *token, enum fpisa_key_use use, __u32 rank, __u32 half,
+					  __u64 of)
+{
+	return fpisa_siphash(token, of, (__u64)use << 32 | rank << 1 | half);
+}
+
+static __always_inline struct fpisa_key fpisa_key_of(const struct fpisa_key *token, enum fpisa_key_use use, __u32 rank,
+						     __u64 of)
+{
+	return (struct fpisa_key){ fpisa_derive(token, use, rank, 0, of), fpisa_derive(token, use, rank, 1, of) };
 }
 
 #endif

@@ -32,7 +32,7 @@
 	X(type, DROP, "frame type that no worker sends")                                               \
 	X(no_job, DROP, "no such job; see fpisa job list")                                             \
 	X(length, DROP, "payload length is not that of the job's chunks")                              \
-	X(token, DROP, "job token wrong")                                                              \
+	X(token, DROP, "HELLO without a proof of the job's token")                                      \
 	X(unknown_peer, DROP, "source address and port are not in the job")                            \
 	X(rank, DROP, "source address and port belong to another rank")                                \
 	X(checksum, DROP, "FPISA checksum wrong")                                                      \
@@ -64,7 +64,8 @@
 	X(sealed, DROP, "rows for a query's table that is sealed")                                     \
 	X(unsealed, DROP, "a query's table read before it was sealed")                                 \
 	X(keys_taken, REPLY, "keys for a query's filter taken, acknowledged")                          \
-	X(keys_late, DROP, "keys that a query's filter, which is in use, does not have")
+	X(keys_late, DROP, "keys that a query's filter, which is in use, does not have")               \
+	X(tag, DROP, "tag wrong: not made with the rank's key, or changed on its way")
 
 enum fpisa_verdict {
 #define X(name, class, text) FPISA_V_##name,

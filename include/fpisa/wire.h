@@ -13,7 +13,7 @@
 #include "block.h"
 
 #define FPISA_MAGIC 0x5046 /* the bytes 'F' 'P' */
-#define FPISA_VERSION 2 /* 1 had neither cookies nor a digest of calls; it is refused */
+#define FPISA_VERSION 3 /* 2 sent the token in HELLO and had no tags; others are refused */
 #define FPISA_PORT 18000 /* 0x4650; default UDP port of aggregator and workers */
 
 #define FPISA_MAX_WORKERS 64 /* ranks of a job: one bit each in a 64-bit map */
@@ -55,9 +55,9 @@ struct fpisa_hdr {
 	__le16 contributors; /* 44 RESULT: how many ranks are in the sum; STATUS: so far */
 	__le16 reason;	     /* 46 ERROR: enum fpisa_verdict */
 	__le64 secret;	     /* 48 see below */
-	__le64 bitmap;	     /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: those that wait */
+	__le64 bitmap;	     /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: those that wait; see below */
 	__le64 aux;	     /* 64 see below */
-	__le32 checksum;     /* 72 over all before it and the payload */
+	__le32 checksum;     /* 72 over all before it and the payload; 0 in frames with a tag */
 } __attribute__((packed, aligned(4)));
 
 /*
@@ -71,6 +71,10 @@ struct fpisa_hdr {
  *	ADD	the cookie
  *	RESULT	the generation's, as the WELCOME's payload said
  *	STATUS, ERROR	the ADD's
+ *	In jobs with a token ADD, RESULT, STATUS and ERROR have their tag there (tag.h).
+ *
+ * fpisa_hdr.bitmap
+ *	ADD, ERROR	in jobs with a token the cookie; else 0
  *
  * fpisa_hdr.aux
  *	HELLO	the sender's incarnation, increasing over its restarts (ns since 1970), below 2^63
@@ -102,7 +106,7 @@ struct fpisa_job_faults {
 	__le16 reserved; /* zero */
 } __attribute__((packed, aligned(4)));
 
-/* The payload of HELLO (zero but for the token) and WELCOME: the job's parameters. */
+/* The payload of HELLO (zero but for the proof) and WELCOME: the job's parameters. */
 struct fpisa_hello {
 	__le32 window;	 /*  0 slots, a power of two */
 	__le16 elements; /*  4 elements a chunk */
@@ -122,8 +126,8 @@ struct fpisa_hello {
 	__u8 reserved[2]; /* 34 zero */
 	struct fpisa_job_faults faults; /* 36 for trying things out */
 	__u8 zero[12];	 /* 52 zero */
-	__le64 token;	 /* 64 HELLO: the secret that the administrator gave the job; WELCOME: 0 */
-	__le64 results;	 /* 72 what stands in the results' `secret` */
+	__le64 proof;	 /* 64 that the sender knows the job's token (tag.h); 0 if the job has none */
+	__le64 results;	 /* 72 what stands in the results' `secret`, or gives the key of their tags */
 } __attribute__((packed, aligned(4)));
 
 #define FPISA_ETH_LEN 14

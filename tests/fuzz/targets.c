@@ -216,7 +216,8 @@ int targets_open(struct harness *h)
 		/* The first and the last number too; an unused slot pair between two jobs. */
 		t->id = i ? FPISA_MAX_JOBS - (uint32_t)i : 0;
 		t->job.slot_base = base;
-		t->job.token = i ? 0x1122334455667788ull * (uint32_t)i : 0;
+		/* Tags in every other one, so in fused and in staged ones. */
+		t->job.token = i % 2 ? 0x1122334455667788ull * (uint32_t)i : 0;
 		t->job.rounding = i & 1 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;
 		base += 2 * t->job.window + 2;
 		harness_job(h, t->id, &t->job);

@@ -29,7 +29,7 @@ import time
 import independent_numbers as sums
 
 HEADER = struct.Struct("<HBBBBBBIIIHHQQIHHQQQI")  # section 3
-MAGIC, VERSION = 0x5046, 2
+MAGIC, VERSION = 0x5046, 3
 HELLO, WELCOME, ADD, RESULT, STATUS, ERROR = range(1, 7)
 RETRANSMIT, PROBE, PENDING, CHALLENGE = 1, 2, 4, 16
 FP32 = 1
@@ -58,6 +58,58 @@ def checksum(header72, payload):
     return (x * 0xff51afd7ed558ccd & M64) >> 32
 
 
+def siphash(key, words):
+    """SipHash-2-4 of 64-bit words under a key of two: section 4.1."""
+    a, b = key[0] ^ 0x736f6d6570736575, key[1] ^ 0x646f72616e646f6d
+    c, d = key[0] ^ 0x6c7967656e657261, key[1] ^ 0x7465646279746573
+    for m in (*words, len(words) << 59 & M64, None):
+        if m is None:
+            c ^= 0xff
+        else:
+            d ^= m
+        for _ in range(4 if m is None else 2):
+            a = a + b & M64
+            b = (b << 13 | b >> 51) & M64 ^ a
+            c = c + d & M64
+            d = (d << 16 | d >> 48) & M64 ^ c
+            a = (a << 32 | a >> 32) & M64
+            c = c + b & M64
+            b = (b << 17 | b >> 47) & M64 ^ c
+            c = (c << 32 | c >> 32) & M64
+            a = a + d & M64
+            d = (d << 21 | d >> 43) & M64 ^ a
+        if m is not None:
+            a ^= m
+    return a ^ b ^ c ^ d
+
+
+class Tags:
+    """Section 4.1: the keys of a job with a token, and tags of its frames."""
+
+    HELLO, RANK, RESULTS, NH = range(1, 5)
+
+    def __init__(self, token):
+        self.token = (token & M64, token >> 64)
+        self.nh_key = [siphash(self.token, (i, self.NH << 32)) for i in range(8 + 3328 // 8 + 1)]
+        self.halves = [(k & 0xffffffff, k >> 32) for k in self.nh_key]
+
+    def key(self, use, rank=0, of=0):
+        return tuple(siphash(self.token, (of, use << 32 | 2 * rank + half)) for half in (0, 1))
+
+    def tag(self, key, first, data):
+        words = list(struct.iter_unpack("<II", data))
+        sums = (sum((x + k & 0xffffffff) * (y + m & 0xffffffff) for (x, y), (k, m) in zip(words, self.halves[shift:])) & M64
+                for shift in (0, 1))
+        return siphash(key, (first, *sums))
+
+    def of_frame(self, key, first, datagram):
+        return self.tag(key, first, datagram[:48] + datagram[56:72] + datagram[76:])
+
+    def proof(self, datagram):
+        first, = struct.unpack_from("<Q", datagram, 48)
+        return self.tag(self.key(self.HELLO), first, datagram[:48] + datagram[56:72] + datagram[76:140] + datagram[148:])
+
+
 class Header:
     NAMES = ("magic version type flags result_flags format op job generation slot rank count chunk digest call "
              "contributors reason secret bitmap aux checksum").split()
@@ -67,9 +119,10 @@ class Header:
         self.__dict__.update(zip(self.NAMES, values))
         self.__dict__.update(fields)
 
-    def datagram(self, payload):
+    def datagram(self, payload, checked=True):
+        """checked: with the checksum of section 4; else it is 0."""
         head = HEADER.pack(*(getattr(self, n) for n in self.NAMES))[:72]
-        return head + struct.pack("<I", checksum(head, payload)) + payload
+        return head + struct.pack("<I", checksum(head, payload) if checked else 0) + payload
 
 
 def digest(before, op, fmt, factor, elements, tag):
@@ -87,7 +140,7 @@ def ranks(bitmap):
 class Worker:
     def __init__(self, address, port, job, token, local_port, timeout):
         self.server = (socket.gethostbyname(address), port)
-        self.job, self.token = job, token
+        self.job, self.tags = job, Tags(token) if token else None
         self.deadline = time.monotonic() + timeout
         self.retransmits = 0
         self.numbers = None  # WELCOME tells
@@ -96,9 +149,9 @@ class Worker:
         self.sock.setsockopt(socket.IPPROTO_IP, IP_MULTICAST_ALL, 0)
         self.sock.bind(("", local_port))
 
-    def send(self, header, payload, port=0):
+    def send(self, header, payload, port=0, checked=True):
         try:
-            self.sock.sendto(header.datagram(payload), (self.server[0], self.server[1] + port))
+            self.sock.sendto(header.datagram(payload, checked), (self.server[0], self.server[1] + port))
         except (ConnectionRefusedError, BlockingIOError):
             pass  # as good as lost
 
@@ -120,16 +173,33 @@ class Worker:
             if h.type == RESULT and not self.numbers:
                 continue
             size = 80 if h.type == WELCOME else self.numbers.size(h.count) if h.type == RESULT else 0
-            if len(payload) != size or len(payload) % 8 or checksum(data[:72], payload) != h.checksum:
+            if len(payload) != size or len(payload) % 8 or not self.sealed(h, data):
                 continue
             if h.type == WELCOME or h.type == ERROR and not h.generation:
                 genuine = h.chunk == self.nonce
             else:
-                genuine = h.secret == (self.results if h.type == RESULT else self.cookie)
+                genuine = self.tags or h.secret == (self.results if h.type == RESULT else self.cookie)
             if genuine:
                 return h, payload
 
+    def sealed(self, h, data):
+        """Sections 4 and 4.1: are checksum, proof and tag right?"""
+        if h.type == WELCOME or not self.tags:
+            proof = self.tags.proof(data) if self.tags else 0
+            return checksum(data[:72], data[76:]) == h.checksum and (
+                h.type != WELCOME or struct.unpack_from("<Q", data, 140)[0] == proof)
+        if h.type == RESULT:
+            key = self.results_key
+        else:
+            key = self.rank_key if h.generation else self.tags.key(Tags.HELLO)
+        return not h.checksum and h.secret == self.tags.of_frame(key, h.chunk, data)
+
     # -- section 5
+
+    def hello(self, incarnation):
+        h = Header(type=HELLO, job=self.job, rank=NO_RANK, chunk=self.nonce, secret=self.cookie, aux=incarnation)
+        proof = self.tags.proof(h.datagram(bytes(80))) if self.tags else 0
+        self.send(h, bytes(64) + struct.pack("<QQ", proof, 0))
 
     def join(self):
         incarnation, pause, missing = time.time_ns(), 0.002, None
@@ -140,8 +210,7 @@ class Worker:
             if now >= self.deadline:
                 raise Failure("ranks %s did not join" % ranks(missing) if missing else "no answer to HELLO")
             if now >= send_at:
-                self.send(Header(type=HELLO, job=self.job, rank=NO_RANK, chunk=self.nonce, secret=self.cookie,
-                                 aux=incarnation), bytes(64) + struct.pack("<QQ", self.token, 0))
+                self.hello(incarnation)
                 send_at, pause = now + pause, min(2 * pause, 0.05)
             frame = self.receive(min(send_at, self.deadline))
             if not frame:
@@ -166,6 +235,9 @@ class Worker:
         self.generation = h.generation
         self.window, self.elements, self.workers, self.rank = struct.unpack_from("<IHHH", payload)
         self.results, = struct.unpack_from("<Q", payload, 72)
+        if self.tags:
+            self.rank_key = self.tags.key(Tags.RANK, self.rank, self.cookie)
+            self.results_key = self.tags.key(Tags.RESULTS, 0, self.results)
         self.numbers = sums.Numbers(payload)
         group, self.ports = payload[16:20], payload[33] or 1
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.window * 8192)
@@ -192,10 +264,13 @@ class Worker:
             state = waiting.setdefault(c, [0, 0.02, 0])
             run = min(8, self.window // self.ports)
             flags = (RETRANSMIT if state[2] else 0) | (PROBE if state[2] > 1 else 0)
-            self.send(Header(type=ADD, flags=flags, format=form, op=op, job=self.job, generation=self.generation,
-                             slot=2 * (c % self.window) + c // self.window % 2, rank=self.rank,
-                             count=counts[c - first], chunk=c, digest=self.digest, call=call, secret=self.cookie, aux=aux),
-                      payloads[c - first], c % self.window // run % self.ports)
+            h = Header(type=ADD, flags=flags, format=form, op=op, job=self.job, generation=self.generation,
+                       slot=2 * (c % self.window) + c // self.window % 2, rank=self.rank,
+                       count=counts[c - first], chunk=c, digest=self.digest, call=call, secret=self.cookie, aux=aux)
+            if self.tags:
+                h.bitmap, h.secret, h.checksum = self.cookie, 0, 0
+                h.secret = self.tags.of_frame(self.rank_key, c, h.datagram(payloads[c - first]))
+            self.send(h, payloads[c - first], c % self.window // run % self.ports, checked=not self.tags)
             self.retransmits += state[2] > 0
             state[0] = time.monotonic() + state[1]
             state[1] = min(2 * state[1], 1.0)

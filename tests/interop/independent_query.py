@@ -97,7 +97,7 @@ class Member(Worker):
             h, payload = Header(data), data[HEADER.size:]
             if (h.magic, h.version, h.job) != (MAGIC, VERSION, self.job) or len(payload) % 8:
                 continue
-            if checksum(data[:72], payload) != h.checksum:
+            if checksum(data[:72], payload) != h.checksum or h.type == WELCOME and not self.sealed(h, data):
                 continue
             if h.type == WELCOME:
                 if h.chunk != self.nonce or len(payload) != 80:

@@ -42,7 +42,7 @@ def example(checksum, calls):
     payload = struct.pack("<32f", *[0.5 * (i + 1) for i in range(20)], *[0.0] * 12)
     chunk, window = 70, 64
     slot = 2 * (chunk % window) + chunk // window % 2
-    h = struct.pack("<HBBBBBBIIIHHQQIHHQQQ", 0x5046, 2, 3, 0, 0, 1, 1, 7, 5, slot, 1, 32, chunk, calls, 0, 0, 0,
+    h = struct.pack("<HBBBBBBIIIHHQQIHHQQQ", 0x5046, 3, 3, 0, 0, 1, 1, 7, 5, slot, 1, 32, chunk, calls, 0, 0, 0,
                     0x1122334455667788, 0, 0)
     datagram = h + struct.pack("<I", checksum(h + bytes(4) + payload)) + payload
     udp = struct.pack(">HHHH", 18000, 18000, 8 + len(datagram), 0)
@@ -116,6 +116,22 @@ def check_round(rng, page, lib, row, mode, op):
         " ".join(p[at:at + size].hex() for p in payloads), got[at:at + size].hex(), out.raw[at:at + size].hex())
 
 
+def check_tags(rng, page, lib):
+    """Tags under keys of every use, of random words."""
+    bad = []
+    for _ in range(40):
+        token = [rng.getrandbits(64) for _ in range(2)]
+        use, rank, of, first = rng.randint(1, 3), rng.randrange(64), rng.getrandbits(64), rng.getrandbits(64)
+        data = rng.randbytes(8 * rng.randint(1, 40))
+        words = len(data) // 8
+        mine = page["tag"](page["derive"](token, use, rank, of), page["nh_key"](token, words + 1), first, data)
+        theirs = lib.wire_tag(ctypes.c_uint64(token[0]), ctypes.c_uint64(token[1]), use, rank, ctypes.c_uint64(of),
+                              ctypes.c_uint64(first), data, words)
+        if mine != theirs:
+            bad.append("tag of %d words: page %x, code %x" % (words, mine, theirs))
+    return bad
+
+
 def check_digests(rng, page, lib):
     """Random histories of calls, by the page and by the code."""
     bad = []
@@ -152,7 +168,7 @@ def main():
     rng = random.Random(seed)
     lib = rules.build("wire.c")
     lib.wire_checksum.restype = ctypes.c_uint32
-    lib.wire_digest.restype = ctypes.c_uint64
+    lib.wire_digest.restype = lib.wire_tag.restype = ctypes.c_uint64
     formats = [tuple(int(x) if x.isdigit() else x for x in row) for row in FORMAT.findall(text)]
     chosen = [(row, mode, op) for row in formats for mode in range(1, 5) for op in range(1, 7)
               if lib.wire_offered(row[0], mode, op)]
@@ -168,7 +184,7 @@ def main():
     value = page["checksum"](frame[42:])
     if struct.unpack_from("<I", frame, 114)[0] != value or "0x%08x" % value not in text:
         bad.append("the example's checksum is 0x%08x" % value)
-    bad += check_digests(rng, page, lib) + check_reasons(text)
+    bad += check_tags(rng, page, lib) + check_digests(rng, page, lib) + check_reasons(text)
     bad += filter(None, (check_round(rng, page, lib, *c) for c in chosen for _ in range(ROUNDS)))
     for line in bad[:10]:
         print("check_wire: " + line, file=sys.stderr)

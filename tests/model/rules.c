@@ -113,7 +113,7 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 }
 
 /*
- * One HELLO of `rank` in `incarnation`, with token and cookie; session as four numbers
+ * One HELLO of `rank` in `incarnation`, with a proof and its cookie; session as four numbers
  * and the incarnations of the first `workers` ranks, updated. Returns 1 if joined.
  */
 int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, __u64 *incarnations, __u32 workers,
@@ -122,7 +122,7 @@ int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, _
 	struct fpisa_session s = { .joining = *joining, .members = *members, .generation = *generation };
 	struct fpisa_job job = { .workers = workers, .live = live, .token = TOKEN, .key = { 1, 2 } };
 	struct fpisa_hdr h = { .type = FPISA_TYPE_HELLO, .aux = incarnation };
-	struct fpisa_hello p = { .token = TOKEN };
+	struct fpisa_hello p = { .proof = TOKEN };
 	__u32 listed;
 
 	for (__u32 i = 0; i < workers; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The checksum, and a round of payloads through MAU0..8, for tests/model/check_wire.py. */
+/* The checksum, tags, and a round of payloads through MAU0..8, for tests/model/check_wire.py. */
 #include "lib/soft/blocks.c"
 
 __u32 wire_checksum(const void *datagram, int payload_words)
@@ -9,6 +9,18 @@ __u32 wire_checksum(const void *datagram, int payload_words)
 	fpisa_sum_words(&sum, datagram, FPISA_SUM_HDR_WORDS);
 	fpisa_sum_words(&sum, (const char *)datagram + FPISA_HDR_LEN, payload_words);
 	return fpisa_sum_fold(&sum);
+}
+
+/* The tag of words by derive(token, use, rank, of), the token being of two words. */
+__u64 wire_tag(__u64 token, __u64 token_high, __u32 use, __u32 rank, __u64 of, __u64 first, const void *data, int words)
+{
+	struct fpisa_key t = { token, token_high }, key = fpisa_key_of(&t, (enum fpisa_key_use)use, rank, of);
+	struct fpisa_nh s = {};
+	__u64 k[FPISA_NH_WORDS];
+
+	fpisa_nh_fill(k, words + 1, &t);
+	fpisa_nh_words(&s, data, k, words);
+	return fpisa_siphash3(&key, first, s.a, s.b);
 }
 
 __u64 wire_digest(__u64 before, __u64 op, __u64 format, __u64 operand, __u64 elements, __u64 tag)

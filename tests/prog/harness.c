@@ -11,6 +11,8 @@
 #include "harness.h"
 #include "testbed/frame.h"
 
+static struct fpisa_job jobs[FPISA_MAX_JOBS + 1]; /* as the datapath has them */
+
 static void must(int bad, const char *what)
 {
 	if (bad) {
@@ -175,6 +177,20 @@ static void fan_out(struct harness *h, uint32_t id)
 	h->fanned_out[id] = true;
 }
 
+/* What `job add` and HELLOs do for a job with a token. */
+static void key_job(struct harness *h, uint32_t id, const struct fpisa_job *j, struct fpisa_session *s)
+{
+	struct fpisa_key token = fpisa_token_of(j);
+	struct fpisa_nh_key nh;
+
+	fpisa_nh_fill(nh.w, FPISA_NH_WORDS, &token);
+	for (uint32_t r = 0; j->keyed && r < j->workers; r++)
+		s->key[r] = fpisa_rank_key(j, r, s->secret[r]);
+	if (j->keyed)
+		s->results_key = fpisa_key_of(&token, FPISA_KEY_RESULTS, 0, s->results);
+	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_nh_keys), &id, &nh, BPF_ANY), "key of NH");
+}
+
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 {
 	struct fpisa_session s = { .generation = ++h->generation };
@@ -211,6 +227,9 @@ void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 		h->incarnation[r] = s.incarnation[r] = HARNESS_INCARNATION;
 		s.secret[r] = fpisa_cookie(&j->key, r, HARNESS_INCARNATION);
 	}
+	j->keyed = fpisa_wants_tags(j);
+	key_job(h, id, j, &s);
+	jobs[id] = *j;
 	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_control), &zero, &c, BPF_ANY), "control");
 	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_sessions), &id, &s, BPF_ANY), "session");
 	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_jobs), &id, j, BPF_ANY), "job");
@@ -228,11 +247,12 @@ uint32_t *harness_payload(struct frame *f)
 	return (uint32_t *)(f->data + FPISA_PAYLOAD_OFFSET);
 }
 
-static uint32_t checksum(const struct frame *f)
+/* The job that a frame names; one without a token if there is none. */
+static const struct fpisa_job *job_of(const struct frame *f)
 {
-	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(f->data + FPISA_OFFSET);
+	uint32_t id = ((const struct fpisa_hdr *)(f->data + FPISA_OFFSET))->job;
 
-	return frame_checksum(h, h + 1, f->len - FPISA_PAYLOAD_OFFSET);
+	return &jobs[id < FPISA_MAX_JOBS ? id : FPISA_MAX_JOBS];
 }
 
 void harness_set_checksums(struct frame *f)
@@ -244,13 +264,18 @@ void harness_set_checksums(struct frame *f)
 	sum = frame_ip_checksum(ip);
 	memcpy(ip + 10, &sum, sizeof(sum));
 	if (f->len >= FPISA_PAYLOAD_OFFSET)
-		harness_hdr(f)->checksum = checksum(f);
+		frame_seal(job_of(f), harness_hdr(f), harness_payload(f), f->len - FPISA_PAYLOAD_OFFSET);
 }
 
 bool harness_checksums_right(const struct frame *f)
 {
+	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(f->data + FPISA_OFFSET);
+	const struct fpisa_job *j = job_of(f);
+
+	/* An error says which cookie it was about. */
 	return f->len >= FPISA_PAYLOAD_OFFSET && !frame_ip_checksum(f->data + FPISA_ETH_LEN) &&
-	       ((const struct fpisa_hdr *)(f->data + FPISA_OFFSET))->checksum == checksum(f);
+	       frame_sealed(j, h, h + 1, f->len - FPISA_PAYLOAD_OFFSET,
+			    h->type == FPISA_TYPE_ERROR ? h->bitmap : fpisa_cookie(&j->key, h->rank, HARNESS_INCARNATION));
 }
 
 /* As the RFCs have it: bytes in network order, over the pseudo header and the datagram, to its last byte. */
@@ -313,7 +338,6 @@ void harness_hello(struct frame *f, const struct fpisa_job *j, uint32_t id, uint
 {
 	outer(f, j, rank, sizeof(struct fpisa_hello));
 	*harness_hdr(f) = frame_hello(j, id, rank, incarnation);
-	((struct fpisa_hello *)harness_payload(f))->token = j->token;
 	harness_set_checksums(f);
 }
 

@@ -18,13 +18,18 @@
 #define JOB 5
 #define N 64
 
-static inline struct fpisa_job make(uint8_t pipeline, uint32_t workers)
+static inline struct fpisa_job make_with(uint8_t pipeline, uint32_t workers, uint64_t token)
 {
 	struct fpisa_job j = { .workers = workers, .elements = N, .window = 4, .pipeline = pipeline,
-			       .token = 0x1122334455667788ull, .slot_base = 16 };
+			       .token = token, .slot_base = 16 };
 
 	harness_job(harness, JOB, &j);
 	return j;
+}
+
+static inline struct fpisa_job make(uint8_t pipeline, uint32_t workers)
+{
+	return make_with(pipeline, workers, 0);
 }
 
 static inline void values(uint32_t *w, float v)

@@ -4,11 +4,14 @@
 #include <unistd.h>
 #include "protocol.h"
 
+#define TOKEN 0x1122334455667788ull
+
 struct bad {
 	enum fpisa_verdict verdict;
 	void (*mutate)(struct frame *f);
 	uint32_t key; /* of the counters */
 	int keep_checksums; /* leave the checksums as they are */
+	uint64_t token;
 };
 
 static void mutate_ip(struct frame *f) { f->data[24] ^= 1; }
@@ -30,6 +33,9 @@ static void mutate_generation_zero(struct frame *f) { harness_hdr(f)->generation
 static void mutate_slot(struct frame *f) { harness_hdr(f)->slot ^= 2; }
 static void mutate_slot_range(struct frame *f) { harness_hdr(f)->slot = 0x7fffffff; }
 static void mutate_ahead(struct frame *f) { harness_hdr(f)->chunk += 8; }
+static void mutate_chunk_and_slot(struct frame *f) { harness_hdr(f)->chunk++, harness_hdr(f)->slot += 2; }
+static void mutate_checksum(struct frame *f) { harness_hdr(f)->checksum = 1; }
+static void mutate_cookie(struct frame *f) { harness_hdr(f)->bitmap ^= 1; }
 static void mutate_digest(struct frame *f) { harness_hdr(f)->digest++; }
 static void mutate_call(struct frame *f) { harness_hdr(f)->call++; }
 static void mutate_op_other(struct frame *f) { harness_hdr(f)->op = FPISA_OP_MAX; }
@@ -52,6 +58,12 @@ static const struct bad bad[] = {
 	{ FPISA_V_rank, mutate_rank_range, JOB, 0 },
 	{ FPISA_V_checksum, mutate_payload, JOB, 1 },
 	{ FPISA_V_checksum, mutate_digest, JOB, 1 },
+	{ FPISA_V_tag, mutate_payload, JOB, 1, TOKEN },
+	{ FPISA_V_tag, mutate_chunk_and_slot, JOB, 1, TOKEN },
+	{ FPISA_V_tag, mutate_secret, JOB, 1, TOKEN },
+	{ FPISA_V_tag, mutate_checksum, JOB, 1, TOKEN },
+	{ FPISA_V_secret, mutate_cookie, JOB, 0, TOKEN },
+	{ FPISA_V_generation, mutate_generation, JOB, 0, TOKEN },
 	{ FPISA_V_format, mutate_format, JOB, 0 },
 	{ FPISA_V_op, mutate_op, JOB, 0 },
 	{ FPISA_V_generation, mutate_generation, JOB, 0 },
@@ -87,7 +99,7 @@ static void every_drop(void **state)
 	(void)state;
 	NEED_BPF();
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct fpisa_job j = make(i & 1 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED, 2);
+		struct fpisa_job j = make_with(i & 1 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED, 2, bad[i].token);
 		uint64_t count = harness_verdict(harness, bad[i].key, bad[i].verdict);
 		uint32_t w[N];
 		struct frame f;
@@ -108,6 +120,7 @@ static void every_drop(void **state)
 			check_reply(&f, &j, 0);
 			assert_int_equal(harness_hdr(&f)->type, FPISA_TYPE_ERROR);
 			assert_int_equal(harness_hdr(&f)->reason, bad[i].verdict);
+			assert_true(harness_checksums_right(&f));
 		} else {
 			assert_int_equal(f.action, XDP_DROP);
 		}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Joining in the kernel, frame by frame: generations, and who may speak for a rank. */
 #include "protocol.h"
+#include "testbed/frame.h"
 
 static void join_begins_generations(void **state)
 {
@@ -173,8 +174,8 @@ static void late_hello(void **state)
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_incarnation), refused + 3);
 	refused = harness_verdict(harness, JOB, FPISA_V_token);
 	harness_hello(&f, &j, JOB, 0, 51);
-	((struct fpisa_hello *)harness_payload(&f))->token ^= 1;
-	harness_set_checksums(&f);
+	((struct fpisa_hello *)harness_payload(&f))->proof ^= 1;
+	harness_hdr(&f)->checksum = frame_checksum(harness_hdr(&f), harness_payload(&f), sizeof(struct fpisa_hello));
 	harness_run(harness, &f);
 	assert_int_equal(f.action, XDP_DROP);
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_token), refused + 1);

@@ -100,6 +100,7 @@ static void vectors_all_compositions(void **state)
 			jobs[k] = (struct fpisa_job){ .workers = CONTRIBUTIONS, .mode = mode, .rounding = rounding,
 						      .pipeline = compositions[k].pipeline,
 						      .clz = compositions[k].clz, .flags = compositions[k].flags,
+						      .token = (uint64_t)config * k, /* tags in most of them */
 						      .slot_base = (uint32_t)k * 8 };
 			harness_job(harness, (uint32_t)k, &jobs[k]);
 			generation[k] = harness->generation;

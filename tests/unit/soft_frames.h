@@ -18,17 +18,19 @@ struct frame {
 	uint64_t to;
 };
 
+static const struct fpisa_job *frames_job; /* whose frames are made */
+
 static inline void set_checksum(struct frame *f)
 {
-	f->h.checksum = frame_checksum(&f->h, f->w, f->len - sizeof(f->h));
+	frame_seal(frames_job, &f->h, f->w, f->len - sizeof(f->h));
 }
 
+/* Incarnations are those of join(). */
 static inline int intact(const struct frame *f)
 {
-	struct frame copy = *f;
+	uint64_t cookie = f->h.type == FPISA_TYPE_ERROR ? f->h.bitmap : fpisa_cookie(&frames_job->key, f->h.rank, 100ull + f->h.rank);
 
-	set_checksum(&copy);
-	return copy.h.checksum == f->h.checksum;
+	return frame_sealed(frames_job, &f->h, f->w, f->len - sizeof(f->h), cookie);
 }
 
 static inline enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uint32_t from)
@@ -51,9 +53,9 @@ static inline void list_ranks(struct fpisa_soft *s)
 static inline void hello(const struct fpisa_soft *s, struct frame *f, uint32_t rank, uint64_t incarnation)
 {
 	*f = (struct frame){.len = sizeof(f->h) + sizeof(struct fpisa_hello)};
+	frames_job = &s->job;
 	f->h = frame_hello(&s->job, SOFT_JOB, rank, incarnation);
 	f->h.chunk = ~incarnation;
-	((struct fpisa_hello *)f->w)->token = SOFT_TOKEN;
 	set_checksum(f);
 }
 
@@ -61,6 +63,7 @@ static inline void add(struct frame *f, const struct fpisa_soft *s, uint32_t ran
 {
 	uint16_t count = s->job.elements;
 
+	frames_job = &s->job;
 	f->h = frame_add(&s->job, SOFT_JOB, s->session.generation, rank, chunk, count, s->session.secret[rank]);
 	f->h.digest = 100000;
 	f->len = sizeof(f->h) + (size_t)count * fpisa_format_of(s->job.format).bytes;

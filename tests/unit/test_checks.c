@@ -137,7 +137,7 @@ static void test_check_add_last_rank(void **state)
 	do {                                                                                                 \
 		struct fpisa_job job = a_job();                                                              \
 		struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 1, .rank = 0xffff};                   \
-		struct fpisa_hello p = {.token = job.token = 77};                                            \
+		struct fpisa_hello p = {.proof = job.token};                                                 \
 		__u32 payload = sizeof(p), rank = 99;                                                        \
 		__be32 from = addr[1];                                                                       \
 		__be16 sport = port;                                                                         \
@@ -172,8 +172,9 @@ static void test_check_hello(void **state)
 	HELLO_SUMMED(incarnation, h.aux = ~0ull);
 	HELLO_SUMMED(ok, h.aux = (1ull << 63) - 1);
 	/* Nobody is told anything without the token, or of a frame that was damaged. */
-	HELLO_SUMMED(token, p.token = 78);
-	HELLO_SUMMED(token, p.token = 0, job.live = 5);
+	HELLO_SUMMED(token, p.proof = 0);
+	HELLO_SUMMED(token, p.proof = 0, job.live = 5);
+	HELLO_SUMMED(token, job.token = 0);
 	HELLO(checksum, h.aux++);
 	HELLO(checksum, p.window++, job.live = 5);
 }

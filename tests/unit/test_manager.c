@@ -146,7 +146,7 @@ static void bounds(void **state)
 
 	(void)state;
 	WRONG(JOIN, magic, FPISA_MANAGER_MAGIC + 1);
-	m.version = 2;
+	m.version = FPISA_MANAGER_VERSION + 1;
 	assert_int_equal(check(&m), FPISA_MANAGER_R_version);
 	WRONG(JOIN, type, 0);
 	WRONG(PING, type, 7);

@@ -125,7 +125,7 @@ static void test_make_welcome(void **state)
 				      .group = 0x010000ef};
 	const struct fpisa_session s = {.generation = 9, .joining = 3, .incarnation = {0, 100}, .results = RESULTS};
 	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .secret = 42, .aux = 200};
-	struct fpisa_hello p = {.token = 42};
+	struct fpisa_hello p = {.proof = 42};
 
 	(void)state;
 	fpisa_make_welcome(&h, &p, &job, &s, 1, 0);
@@ -151,7 +151,7 @@ static void test_make_welcome(void **state)
 	assert_int_equal(p.group, 0x010000ef);
 	assert_int_equal(p.address, 0xfe00000a);
 	assert_int_equal(p.live, 7);
-	assert_int_equal(p.token, 0);
+	assert_int_equal(p.proof, 0);
 	assert_int_equal(p.results, RESULTS);
 	assert_int_equal(h.secret, 42);
 	/* Who is not in is not told what results carry. */
@@ -164,7 +164,7 @@ static void test_make_challenge(void **state)
 {
 	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 200, .chunk = 3};
 	const struct fpisa_hello nothing = {0};
-	struct fpisa_hello p = {.token = 42, .window = 4};
+	struct fpisa_hello p = {.proof = 42, .window = 4};
 
 	(void)state;
 	fpisa_make_challenge(&h, &p, 77);
@@ -208,7 +208,7 @@ static void test_welcome(void **state)
 	const struct fpisa_job job = {.workers = 1, .live = 1, .key = {1, 2}};
 	const struct fpisa_hdr hello = {.type = FPISA_TYPE_HELLO, .aux = 200, .secret = 78};
 	struct fpisa_session s = {0}, before;
-	struct fpisa_hello p = {.token = 42};
+	struct fpisa_hello p = {.proof = 42};
 	struct fpisa_hdr h = hello;
 	__u32 next = 5;
 

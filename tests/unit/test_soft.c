@@ -20,7 +20,6 @@ static void init(struct fpisa_soft *s, uint8_t mode, uint8_t rounding, uint8_t p
 				.active = 1,
 				.workers = RANKS,
 				.live = (1ull << RANKS) - 1,
-				.token = SOFT_TOKEN,
 				.elements = ELEMENTS,
 				.window = WINDOW,
 				.format = FPISA_FORMAT_FP32,

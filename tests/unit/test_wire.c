@@ -78,7 +78,7 @@ static void test_hello_layout(void **state)
 	AT(fpisa_hello, faults.share[FPISA_FAULT_DELAY], 46, 2);
 	AT(fpisa_hello, faults.share[FPISA_FAULT_CORRUPT], 48, 2);
 	AT(fpisa_hello, zero, 52, 12);
-	AT(fpisa_hello, token, 64, 8);
+	AT(fpisa_hello, proof, 64, 8);
 	AT(fpisa_hello, results, 72, 8);
 	assert_int_equal(sizeof(struct fpisa_hello), 80);
 }
@@ -92,7 +92,7 @@ static void test_wire_numbers(void **state)
 				    .job = 0x01020304,
 				    .chunk = 0x1112131415161718};
 	const uint8_t *bytes = (const uint8_t *)&h;
-	const uint8_t first[] = {'F', 'P', 2, 3}, job[] = {4, 3, 2, 1};
+	const uint8_t first[] = {'F', 'P', 3, 3}, job[] = {4, 3, 2, 1};
 	const uint8_t chunk[] = {0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11};
 
 	(void)state;

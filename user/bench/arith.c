@@ -16,6 +16,7 @@
 #include "bench.h"
 #include "cli/names.h"
 #include "cli/report.h"
+#include "testbed/frame.h"
 #include "datapath/pin.h"
 #include "fpisa/slot.h"
 
@@ -24,6 +25,7 @@
 #define CONTRIBUTIONS 64    /* of each configuration, a round */
 #define MAX_CHUNKS (CONTRIBUTIONS / 2)
 #define BENCH_INCARNATION 1 /* of all ranks */
+#define BENCH_TOKEN 0x5eadbeefcafe0001ull
 #define KNOWN_RUNS 32
 #define LOOPBACK 1 /* ifindex: nothing is sent, but a job has a port */
 
@@ -132,7 +134,7 @@ static int join(const struct bench_arith *a, struct bench_config *c)
 		f.len = frame_outer(f.data, &c->job, i % c->workers, sizeof(struct fpisa_hello));
 		*frame_hdr(f.data) = frame_hello(&c->job, c->id, i % c->workers, BENCH_INCARNATION);
 		memset(frame_payload(f.data), 0, sizeof(struct fpisa_hello));
-		bench_checksum(&f);
+		bench_seal(&c->job, &f);
 		err = bench_run(a->entry_fd, &f, &ns, &action);
 	}
 	if (!err)
@@ -155,6 +157,7 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 				.group_port = htons(FPISA_PORT),
 				.elements = BENCH_ELEMENTS,
 				.window = c->window ?: 1,
+				.token = c->token,
 				.format = c->format,
 				.mode = c->mode,
 				.rounding = fpisa_default_rounding(c->mode),
@@ -195,15 +198,16 @@ int bench_datapath_open(struct bench_arith *a)
 	}
 	for (uint32_t i = 0; !err && i < a->configs; i++)
 		err = make_config(a, &a->config[i]);
-	for (uint32_t i = 0; !err && i < 3; i++) {
-		struct bench_config *c = i < 2 ? &a->pair[i] : &a->window;
+	for (uint32_t i = 0; !err && i < 4; i++) {
+		struct bench_config *c = i < 2 ? &a->pair[i] : i < 3 ? &a->window : &a->tagged;
 
 		*c = (struct bench_config){.format = FPISA_FORMAT_FP32,
 					   .mode = FPISA_MODE_FPISA,
 					   .pipeline = FPISA_PIPELINE_FUSED,
 					   .clz = FPISA_CLZ_BITS,
 					   .workers = BENCH_WORKERS,
-					   .window = i < 2 ? 1 : BENCH_WINDOW,
+					   .window = i == 2 ? BENCH_WINDOW : 1,
+					   .token = i == 3 ? BENCH_TOKEN : 0,
 					   .id = a->configs + i};
 		err = make_job(a, c);
 	}
@@ -230,7 +234,7 @@ void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint3
 	*frame_hdr(frame->data) = frame_add(&c->job, c->id, c->generation, rank, c->chunk, BENCH_ELEMENTS,
 					    fpisa_cookie(&c->job.key, rank, BENCH_INCARNATION));
 	bench_fill(s, f, rank, frame_payload(frame->data));
-	bench_checksum(frame);
+	bench_seal(&c->job, frame);
 }
 
 int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s,
@@ -298,9 +302,9 @@ int bench_datapath_round(struct bench_arith *a, uint64_t round)
 	return err;
 }
 
-int bench_known_round(struct bench_arith *a, uint64_t round)
+/* Alone, and live if `live` is not NULL. */
+static int known_round(struct bench_arith *a, struct bench_config *c, double *known, double *live)
 {
-	struct bench_config *c = &a->pair[0];
 	struct bench_frame frame;
 	double alone[KNOWN_RUNS];
 	uint32_t ns, action;
@@ -314,14 +318,22 @@ int bench_known_round(struct bench_arith *a, uint64_t round)
 			err = refuse(-EPROTO, "bench: a frame sent twice: XDP action %u", action);
 		alone[i] = ns;
 	}
-	if (!err)
+	if (!err && live) {
 		err = bench_run_live(a->entry_fd, &frame, &ns);
+		*live = ns;
+	}
 	if (err)
 		return err;
-	a->known[0][round] = bench_spread(alone, KNOWN_RUNS).median;
-	a->known[1][round] = ns;
+	*known = bench_spread(alone, KNOWN_RUNS).median;
 	for (uint32_t r = 1; !err && r < c->workers; r++)
 		err = bench_contribute(a, c, &a->random, r, &ns);
 	c->chunk++;
 	return err;
+}
+
+int bench_known_round(struct bench_arith *a, uint64_t round)
+{
+	int err = known_round(a, &a->pair[0], &a->known[BENCH_ALONE][round], &a->known[BENCH_LIVE][round]);
+
+	return err ?: known_round(a, &a->tagged, &a->known[BENCH_TAGGED][round], NULL);
 }

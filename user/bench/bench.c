@@ -43,7 +43,8 @@ const char bench_arith_help[] =
 	"                     the leading-zero count: lpm32 is the paper's trie,\n"
 	"                     lpm one of a byte's entries and a table, where there is that\n"
 	"  frame_ns           ns a frame: known, one that was taken before, so all but the\n"
-	"                     add; known_live, the same as a driver hands it over, in a page\n"
+	"                     add; known_tagged, the same of a job with a token;\n"
+	"                     known_live, as a driver hands the first over, in a page\n"
 	"                     that is there, by the kernel's way in and out; add_live_estimate,\n"
 	"                     what an add would take so: known_live and what fpisa_add_ns has\n"
 	"                     beyond known. A veth's copy is in none of them\n"
@@ -138,7 +139,7 @@ static int measure(struct bench_arith *a)
 {
 	int err = 0;
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < BENCH_KNOWN; i++) {
 		a->known[i] = calloc(a->o.rounds, sizeof(double));
 		if (!a->known[i])
 			return fail(-ENOMEM, NULL, "bench");
@@ -185,8 +186,8 @@ static void release(struct bench_arith *a)
 	gradients_close(&a->file);
 	for (int i = 0; i < BENCH_SCALINGS; i++)
 		free(a->scaling[i]);
-	free(a->known[0]);
-	free(a->known[1]);
+	for (int i = 0; i < BENCH_KNOWN; i++)
+		free(a->known[i]);
 }
 
 int verb_bench_arith(int argc, char **argv)

@@ -27,7 +27,7 @@
 
 #include "cli/options.h"
 #include "datapath/datapath.h"
-#include "testbed/frame.h"
+#include "fpisa/job.h"
 #include "values/gradients.h"
 
 struct bpf_object;
@@ -90,7 +90,7 @@ struct bench_frame {
 };
 
 /* Sets the checksum, when header and payload stand. */
-void bench_checksum(struct bench_frame *f);
+void bench_seal(const struct fpisa_job *j, struct bench_frame *f);
 
 /* Runs a program once on the frame, which stays as it is. *action is its XDP action. */
 int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *action);
@@ -150,6 +150,7 @@ struct bench_config {
 	uint8_t format, mode, pipeline, clz;
 	uint32_t workers;
 	uint32_t window; /* 0: 1 */
+	uint64_t token;  /* 0: none */
 	bool file;	 /* values from the file */
 	bool uncounted;	 /* a job without statistics */
 	uint32_t id; /* of its job */
@@ -170,6 +171,9 @@ enum bench_scaling {
 	BENCH_SCALINGS,
 };
 
+/* A frame that was taken before: run alone, as a driver hands it over, and alone, of a job with a token. */
+enum bench_known { BENCH_ALONE, BENCH_LIVE, BENCH_TAGGED, BENCH_KNOWN };
+
 struct bench_arith {
 	struct bench_options o;
 	struct gradients file;
@@ -183,7 +187,9 @@ struct bench_arith {
 	struct bench_config window;  /* of both: many slots */
 	int cpu[2];
 	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL: one CPU */
-	double *known[2]; /* [rounds]: ns of a frame that was taken before, run alone and live */
+	struct bench_config tagged;  /* a job with a token */
+
+	double *known[BENCH_KNOWN]; /* [rounds]: ns of a frame that was taken before, by enum bench_known */
 };
 
 /* Loads the datapath and makes the jobs. */

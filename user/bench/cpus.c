@@ -18,6 +18,7 @@
 #include "bench.h"
 #include "cli/report.h"
 #include "lib/base/clock.h"
+#include "testbed/frame.h"
 
 #define SLICE_NS 5000000
 #define CHUNKS (2 * BENCH_WINDOW) /* of the common job, a slice */

@@ -5,11 +5,11 @@
 
 #include "bench.h"
 #include "cli/report.h"
+#include "testbed/frame.h"
 
-void bench_checksum(struct bench_frame *f)
+void bench_seal(const struct fpisa_job *j, struct bench_frame *f)
 {
-	frame_hdr(f->data)->checksum =
-		frame_checksum(frame_hdr(f->data), frame_payload(f->data), f->len - FPISA_PAYLOAD_OFFSET);
+	frame_seal(j, frame_hdr(f->data), frame_payload(f->data), f->len - FPISA_PAYLOAD_OFFSET);
 }
 
 int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *action)

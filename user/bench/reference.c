@@ -15,6 +15,7 @@
 
 #include "bench.h"
 #include "cli/report.h"
+#include "testbed/frame.h"
 #include "datapath/log.h"
 #include "fpisa_bench.skel.h"
 #include "fpisa_bench_old.skel.h"
@@ -71,7 +72,7 @@ static void make_frame(struct bench_frame *f, struct bench_source *s)
 	*frame_hdr(f->data) = frame_add(&job, 0, 0, 0, 0, BENCH_ELEMENTS, 0);
 	frame_hdr(f->data)->slot = ROW;
 	bench_fill(s, FPISA_FP32, 0, frame_payload(f->data));
-	bench_checksum(f);
+	bench_seal(&job, f);
 }
 
 static int run(const struct bench_program *p, const struct bench_frame *f, uint32_t *ns)

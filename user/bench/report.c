@@ -133,23 +133,24 @@ static struct bench_spread live_estimate(const struct bench_arith *a)
 	static double estimate[BENCH_MAX_ROUNDS];
 
 	for (uint64_t i = 0; i < a->o.rounds; i++)
-		estimate[i] = a->known[1][i] + BENCH_ELEMENTS * ns[i] - a->known[0][i];
+		estimate[i] = a->known[BENCH_LIVE][i] + BENCH_ELEMENTS * ns[i] - a->known[BENCH_ALONE][i];
 	return over_rounds(a, estimate);
 }
 
 /* Has the kernel live frames? */
 static bool has_live(const struct bench_arith *a)
 {
-	return over_rounds(a, a->known[1]).median > 0;
+	return over_rounds(a, a->known[BENCH_LIVE]).median > 0;
 }
 
 static struct json_object *frame_json(const struct bench_arith *a)
 {
 	struct json_object *o = json_object_new_object();
 
-	add_spread(o, "known", over_rounds(a, a->known[0]));
+	add_spread(o, "known", over_rounds(a, a->known[BENCH_ALONE]));
+	add_spread(o, "known_tagged", over_rounds(a, a->known[BENCH_TAGGED]));
 	if (has_live(a)) {
-		add_spread(o, "known_live", over_rounds(a, a->known[1]));
+		add_spread(o, "known_live", over_rounds(a, a->known[BENCH_LIVE]));
 		add_spread(o, "add_live_estimate", live_estimate(a));
 	}
 	return o;
@@ -245,8 +246,9 @@ static void print_figures(const struct bench_arith *a)
 		       ratio(a, f[i].ns, reference(a, BENCH_ADD)).median);
 	}
 	if (has_live(a))
-		printf("a frame: known %.0f ns, live %.0f; an add live, an estimate: %.0f\n",
-		       over_rounds(a, a->known[0]).median, over_rounds(a, a->known[1]).median, live_estimate(a).median);
+		printf("a frame: known %.0f ns, of a job with a token %.0f, live %.0f; an add live, an estimate: %.0f\n",
+		       over_rounds(a, a->known[BENCH_ALONE]).median, over_rounds(a, a->known[BENCH_TAGGED]).median,
+		       over_rounds(a, a->known[BENCH_LIVE]).median, live_estimate(a).median);
 	printf("int32_add: %s; touch: %s\n", bench_best(&a->reference, BENCH_ADD)->name,
 	       bench_best(&a->reference, BENCH_TOUCH)->name);
 }

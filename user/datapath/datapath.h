@@ -106,7 +106,7 @@ struct datapath {
 	bool read_only; /* the pins may be read, no more */
 	int lock; /* fd of the pin directory, -1 while not locked */
 	int jobs_fd, sessions_fd, peers_fd, last_seen_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
-		replies_fd, histogram_fd;
+		replies_fd, histogram_fd, nh_keys_fd;
 	struct fpisa_steering steering; /* cpus 0: frames are summed where they come in */
 	int steered_fd;		       /* counters of that, -1 without */
 	__u32 jobs_id;		       /* of the map fpisa_jobs: a program that uses it is ours */

@@ -27,6 +27,7 @@ struct group_job {
 	__u32 state;  /* enum group_job_state */
 	__u32 number; /* once made */
 	__u64 token;  /* by which it is known before */
+	__u64 token_high;
 	struct fpisa_manager_spec asked, made;
 	__u16 port[FPISA_MAX_WORKERS]; /* UDP, of each rank */
 };

@@ -90,11 +90,17 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 {
 	static const struct fpisa_histogram histogram;
 	const struct fpisa_last_seen never = { 0 };
+	struct fpisa_key token = fpisa_token_of(j);
+	struct fpisa_nh_key nh = { 0 };
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
 	int err = counters ? end_session(dp, job) : fail(-ENOMEM, NULL, "counters");
 
+	if (j->token)
+		fpisa_nh_fill(nh.w, FPISA_NH_WORDS, &token);
 	for (__u32 i = 0; !err && i < 2 * j->window; i++)
 		err = clear(dp, job, &dp->slots[j->slot_base + i].lock, sizeof(*dp->slots));
+	if (!err)
+		err = put(dp->nh_keys_fd, "key of NH of job", job, &nh);
 	if (!err)
 		err = put(dp->counters_fd, "counters of job", job, counters);
 	if (!err)
@@ -157,6 +163,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 		goto out;
 	}
 	j->active = 0;
+	j->keyed = fpisa_wants_tags(j);
 	j->live = j->workers == 64 ? ~0ull : (1ull << j->workers) - 1;
 	err = datapath_job_ports(dp->control->port ?: FPISA_PORT, job, j);
 	if (!err)

@@ -77,7 +77,7 @@ static const struct parameter {
 	  "multicast group of the results, not in 224.0.0.0/24; default\n"
 	  "239.70.80.JOB",
 	  GROUP },
-	{ "token", "HEX", "secret that a worker must know to join", TOKEN, JOB_IN_QUERY },
+	{ "token", "HEX", "secret that a worker must know; keys follow from it, and it is never sent", TOKEN, JOB_IN_QUERY },
 	{ "big-endian", NULL, "payloads are; the datapath swaps them in and out",
 	  FLAG, JOB_IN_DEMO, .flag = FPISA_JOB_BIG_ENDIAN, .text = "big-endian" },
 	{ "reciprocal", NULL, "averages multiply by 1/n, as the paper does, instead of dividing",

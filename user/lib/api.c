@@ -151,14 +151,14 @@ int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t l
 	return rc;
 }
 
-void fpisa_hold_join(struct fpisa *f, uint32_t job, uint64_t token)
+void fpisa_hold_join(struct fpisa *f, uint32_t job, const struct fpisa_key *token)
 {
 	int rc;
 
 	fpisa_lock(&f->shared.lock);
 	if (!f->error) {
 		f->job = job;
-		f->token = token;
+		f->token = *token;
 		rc = fpisa_join_begin(f);
 		if (rc) {
 			fpisa_poison(f, rc);

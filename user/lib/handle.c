@@ -64,7 +64,7 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	TAILQ_INIT(&f->given_up);
 	TAILQ_INIT(&f->ended);
 	f->local_port = o.local_port ? o.local_port : FPISA_PORT;
-	f->token = o.token;
+	f->token.k0 = o.token;
 	f->timeout_ns = (o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS) * 1000000ull;
 	if (o.timeout_ms == FPISA_FOREVER)
 		f->timeout_ns = FOREVER_NS;

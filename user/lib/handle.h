@@ -14,7 +14,7 @@
 #include "base/fork.h"
 #include "fpisa.h"
 #include "fpisa/format.h"
-#include "fpisa/wire.h"
+#include "fpisa/tag.h"
 #include "request.h"
 #include "rto.h"
 #include "shared.h"
@@ -42,7 +42,8 @@ struct fpisa {
 	char peer[32];	     /* the aggregator, for messages */
 	uint16_t local_port; /* 0 without sockets */
 	uint32_t job;
-	uint64_t token;
+	struct fpisa_key token; /* 0: the job has none */
+	struct fpisa_nh_key nh;
 	uint64_t timeout_ns;
 	struct fpisa_clock clock; /* that deadlines go by */
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
@@ -61,6 +62,7 @@ struct fpisa {
 	uint64_t incarnation; /* larger at each join */
 	uint64_t nonce;	      /* of its HELLOs */
 	uint64_t secret;      /* its cookie, 0 until the aggregator has told it */
+	struct fpisa_key rank_key, results_key; /* of tags, where the job has a token */
 	uint64_t digest;      /* of all calls */
 	uint32_t generation;
 	struct fpisa_hello hello; /* of its WELCOME */
@@ -90,6 +92,12 @@ struct fpisa {
 	uint64_t waiting_ns; /* since when calls or a join are under way; 0: none is */
 	uint64_t result_ns;  /* the last result */
 };
+
+/* The key of NH of jobs whose frames have tags; NULL: they have checksums. */
+static inline const __u64 *fpisa_nh_of(const struct fpisa *f)
+{
+	return f->token.k0 ? f->nh.w : NULL;
+}
 
 /* A handle without transport, job and rank; fpisa_close() releases it. */
 int fpisa_new(struct fpisa **f, const struct fpisa_options *options);

@@ -142,7 +142,7 @@ static void take_job(struct fpisa_link *l, const struct fpisa_manager_job *m)
 	if (j->state != FPISA_LINK_JOB_BOUND)
 		return;
 	j->state = FPISA_LINK_JOB_GIVEN;
-	fpisa_hold_join(j->handle, m->job, m->token);
+	fpisa_hold_join(j->handle, m->job, &(struct fpisa_key){m->token, m->token_high});
 }
 
 static void take_joined(struct fpisa_link *l, const struct fpisa_manager_members *m)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include "base/engine.h"
 #include "fpisa.h"
+#include "fpisa/secret.h"
 
 /*
  * A handle without a transport, for rank `rank` of a job of this type and mode at the aggregator `peer`. 0, or -errno with the
@@ -25,7 +26,7 @@ int fpisa_hold_open(struct fpisa **f, const char *peer, uint32_t rank, uint32_t 
 int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t local_port);
 
 /* Its job is there: the engine joins it. If that fails the handle has failed. */
-void fpisa_hold_join(struct fpisa *f, uint32_t job, uint64_t token);
+void fpisa_hold_join(struct fpisa *f, uint32_t job, const struct fpisa_key *token);
 
 /* The engine's turn, locked. */
 void fpisa_hold_turn(struct fpisa *f);

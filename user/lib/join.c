@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include "base/clock.h"
+#include "base/tag.h"
 #include "fpisa/format.h"
 #include "fpisa/job.h"
 #include "fpisa/verdict.h"
@@ -29,10 +30,12 @@ static int take_incarnation(struct fpisa *f, uint64_t incarnation)
 	return getrandom(&f->nonce, sizeof(f->nonce), 0) == sizeof(f->nonce) ? 0 : -EIO;
 }
 
-static void checksum_hello(struct fpisa_hdr *h, const struct fpisa_hello *payload)
+/* Its proof and its checksum. */
+static void seal_hello(const struct fpisa *f, struct fpisa_hdr *h, struct fpisa_hello *payload)
 {
 	struct fpisa_sum sum = {};
 
+	payload->proof = fpisa_token_proof(&f->token, h, payload);
 	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
 	fpisa_sum_words(&sum, payload, sizeof(*payload) / 8);
 	h->checksum = fpisa_sum_fold(&sum);
@@ -46,7 +49,7 @@ static void checksum_hello(struct fpisa_hdr *h, const struct fpisa_hello *payloa
 
 static int say_hello(struct fpisa *f)
 {
-	const struct fpisa_hello payload = {.token = f->token};
+	struct fpisa_hello payload = {0}, trial_payload = {0};
 	struct fpisa_hdr h = {
 		.magic = FPISA_MAGIC,
 		.version = FPISA_VERSION,
@@ -59,14 +62,15 @@ static int say_hello(struct fpisa *f)
 	};
 	struct fpisa_hdr trial = h;
 	struct fpisa_out out[2],
-		plain = {.part = {{&h, sizeof(h)}, {(void *)&payload, sizeof(payload)}}, .parts = 2, .no_gso = 1};
+		plain = {.part = {{&h, sizeof(h)}, {&payload, sizeof(payload)}}, .parts = 2, .no_gso = 1};
 	int tried = f->t->gso, rc;
 
-	checksum_hello(&h, &payload);
+	seal_hello(f, &h, &payload);
 	trial.call = GSO_TRIAL;
-	checksum_hello(&trial, &payload);
+	seal_hello(f, &trial, &trial_payload);
 	out[0] = plain;
 	out[0].part[0].iov_base = &trial;
+	out[0].part[1].iov_base = &trial_payload;
 	out[0].no_gso = 0;
 	out[1] = out[0];
 	f->t->gso = 1;
@@ -114,6 +118,8 @@ static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint
 	f->generation = h->generation;
 	f->hello = *p;
 	f->format = fpisa_format_of(p->format);
+	f->rank_key = fpisa_key_of(&f->token, FPISA_KEY_RANK, p->rank, f->secret);
+	f->results_key = fpisa_key_of(&f->token, FPISA_KEY_RESULTS, 0, p->results);
 	return JOINED;
 }
 
@@ -238,6 +244,7 @@ int fpisa_join_begin(struct fpisa *f)
 	f->t->gso = 0;
 	f->digest = 0;
 	f->joining = (struct fpisa_joining){.next_ns = fpisa_now(), .pause_ns = HELLO_FIRST_NS};
+	fpisa_nh_fill(f->nh.w, FPISA_NH_WORDS, &f->token);
 	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
 		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
 	rc = fpisa_transport_may_join(f->t);

@@ -6,32 +6,45 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/checksum.h"
+#include "base/tag.h"
 #include "fpisa/slot.h"
 #include "handle.h"
 #include "reply.h"
 
 /*
- * Can only the aggregator have sent it? It answers a number that it alone was told; a result says what
- * it told us. Results to a group are seen by others: doc/protocol.md, section 6.
+ * Can only the aggregator have sent it? Where the job has a token its tag says so, or its proof. Where it has none the frame answers a
+ * number that the aggregator alone was told; a result says what it told us. Results to a group are seen by others: doc/protocol.md, section 6.
  */
 static int authentic(const struct fpisa *f, const struct fpisa_hdr *h)
 {
-	switch (h->type) {
-	case FPISA_TYPE_WELCOME:
+	if (h->type == FPISA_TYPE_WELCOME || (h->type == FPISA_TYPE_ERROR && !h->generation))
 		return h->chunk == f->nonce;
+	if (fpisa_nh_of(f))
+		return 1;
+	switch (h->type) {
 	case FPISA_TYPE_RESULT:
 		return h->secret == f->hello.results;
-	case FPISA_TYPE_ERROR:
-		return h->generation ? h->secret == f->secret : h->chunk == f->nonce;
 	}
 	return h->secret == f->secret;
+}
+
+/* Has it the checksum, tag and proof that it must have? */
+static int is_whole(const struct fpisa *f, const struct fpisa_hdr *h, size_t payload)
+{
+	const struct fpisa_hello *hello = (const void *)(h + 1);
+	int welcome = h->type == FPISA_TYPE_WELCOME;
+	struct fpisa_seal seal = fpisa_seal_begin(h, welcome ? NULL : fpisa_nh_of(f));
+	struct fpisa_key key = h->type == FPISA_TYPE_RESULT ? f->results_key : f->rank_key;
+
+	fpisa_seal_words(&seal, h + 1, payload / 8);
+	if (seal.k && !h->generation)
+		key = fpisa_key_of(&f->token, FPISA_KEY_HELLO, 0, 0);
+	return fpisa_seal_right(&seal, h, &key) && (!welcome || hello->proof == fpisa_token_proof(&f->token, h, hello));
 }
 
 const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in)
 {
 	const struct fpisa_hdr *h = in->data;
-	struct fpisa_sum sum = {};
 	size_t payload;
 
 	f->count.received++;
@@ -44,11 +57,7 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 		goto bad;
 	if (h->job != f->job)
 		goto bad;
-	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-	fpisa_checksum_many(&sum, h + 1, payload / 8);
-	if (fpisa_sum_fold(&sum) != h->checksum)
-		goto bad;
-	if (authentic(f, h))
+	if (is_whole(f, h, payload) && authentic(f, h))
 		return h;
 	/* What answers an earlier incarnation of ours is late, not forged. */
 	if (h->type == FPISA_TYPE_WELCOME || h->generation != f->generation)

@@ -2,7 +2,7 @@
 /* What leaves: the frames of the slots that window.c names, straight from the callers' arrays. */
 #include <errno.h>
 #include <string.h>
-#include "base/checksum.h"
+#include "base/tag.h"
 #include "fpisa/slot.h"
 #include "handle.h"
 #include "send.h"
@@ -10,15 +10,15 @@
 #define MAX_BLOCK_SIZE (FPISA_BLOCK * 8)
 
 /* `size` bytes and the zeros that make them a multiple of `block`. */
-static void sum_padded(struct fpisa_sum *sum, const char *values, uint32_t size, uint32_t block)
+static void seal_padded(struct fpisa_seal *seal, const char *values, uint32_t size, uint32_t block)
 {
 	uint32_t whole = size - size % block;
 	char tail[MAX_BLOCK_SIZE] = {0};
 
-	fpisa_checksum_many(sum, values, whole / 8);
+	fpisa_seal_words(seal, values, whole / 8);
 	if (size > whole) {
 		memcpy(tail, values + whole, size - whole);
-		fpisa_checksum_many(sum, tail, block / 8);
+		fpisa_seal_words(seal, tail, block / 8);
 	}
 }
 
@@ -37,7 +37,8 @@ static void compose(struct fpisa *f, struct fpisa_window_slot *slot, struct fpis
 	uint32_t bytes = f->format.bytes, block = FPISA_BLOCK * bytes;
 	const char *values = r->send ? r->send + offset * bytes : zeros;
 	uint32_t n = fpisa_request_elements(r, offset), size = fpisa_request_bytes(r, offset);
-	struct fpisa_sum sum = {};
+	const __u64 *k = fpisa_nh_of(f);
+	struct fpisa_seal seal;
 
 	slot->hdr = (struct fpisa_hdr){
 		.magic = FPISA_MAGIC,
@@ -54,23 +55,24 @@ static void compose(struct fpisa *f, struct fpisa_window_slot *slot, struct fpis
 		.chunk = slot->chunk,
 		.digest = r->digest,
 		.call = r->call,
-		.secret = f->secret,
+		.secret = k ? 0 : f->secret,
+		.bitmap = k ? f->secret : 0,
 		.aux = r->operand,
 	};
-	fpisa_sum_words(&sum, &slot->hdr, FPISA_SUM_HDR_WORDS);
+	seal = fpisa_seal_begin(&slot->hdr, k);
 	out->parts = 0;
 	add_part(out, &slot->hdr, sizeof(slot->hdr));
 	if (f->format.shared) {
 		const char *scales = r->send + r->count + offset / FPISA_BLOCK;
 
-		sum_padded(&sum, scales, n / FPISA_BLOCK, FPISA_SCALES);
+		seal_padded(&seal, scales, n / FPISA_BLOCK, FPISA_SCALES);
 		add_part(out, scales, n / FPISA_BLOCK);
 		add_part(out, zeros, FPISA_SCALES - n / FPISA_BLOCK);
 	}
-	sum_padded(&sum, values, size, block);
+	seal_padded(&seal, values, size, block);
 	add_part(out, values, size);
 	add_part(out, zeros, -size % block);
-	slot->hdr.checksum = fpisa_sum_fold(&sum);
+	fpisa_seal_end(&seal, &slot->hdr, &f->rank_key);
 	out->port = (uint16_t)fpisa_port_index(slot->hdr.slot >> 1, f->hello.window, f->hello.ports);
 }
 

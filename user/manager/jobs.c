@@ -270,6 +270,7 @@ static void make(struct manager *m, struct manager_group *g, __u32 index)
 
 	record->state = GROUP_JOB_MAKING;
 	record->token = record->token ?: m->ops->random(m->arg);
+	record->token_high = record->token_high ?: m->ops->random(m->arg);
 	o.token = record->token;
 	o.spec.window = j->window;
 	memcpy(o.address, g->record.address, sizeof(o.address));
@@ -286,7 +287,7 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOB);
 
 	msg.job = (struct fpisa_manager_job){
-		.index = index, .job = record->number, .token = record->token, .spec = record->made};
+		.index = index, .job = record->number, .token = record->token, .token_high = record->token_high, .spec = record->made};
 	manager_tell(m, g, ranks, &msg);
 }
 

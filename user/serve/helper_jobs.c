@@ -79,11 +79,13 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	return err;
 }
 
-static void fill_spec(const struct manager_make *o, const struct manager_policy *policy, struct job_spec *s)
+static void fill_spec(const struct manager_make *o, const struct group_job *record,
+		      const struct manager_policy *policy, struct job_spec *s)
 {
 	*s = (struct job_spec){ .workers = NULL };
 	s->job.workers = o->workers;
 	s->job.token = o->token;
+	s->job.token_high = record->token_high;
 	s->job.address = o->local;
 	s->job.format = o->spec.format;
 	s->job.mode = o->spec.mode;
@@ -157,7 +159,7 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 		made->number = choose_number(w, o);
 		if (made->number == FPISA_MAX_JOBS)
 			return refuse(-ENOENT, "no number of a job is free on the aggregator");
-		fill_spec(o, w->policy, &s);
+		fill_spec(o, &r.job[o->index], w->policy, &s);
 		err = job_complete(&s.job, made->number);
 		if (!err)
 			err = datapath_job_check(made->number, &s.job);

@@ -13,9 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "fpisa/job.h"
-#include "fpisa/secret.h"
-#include "fpisa/slot.h"
+#include "fpisa/frame.h"
 #include "fpisa/wire.h"
 
 #define FRAME_NO_RANK 0xffff /* of a HELLO */
@@ -38,6 +36,69 @@ static inline uint32_t frame_checksum(const struct fpisa_hdr *h, const void *pay
 	fpisa_sum_words(&s, h, FPISA_SUM_HDR_WORDS);
 	fpisa_sum_words(&s, payload, (int)(bytes / 8));
 	return fpisa_sum_fold(&s);
+}
+
+/* The tag of an ADD, or of what answers one, to or from a job with a token; `key`: whose. */
+static inline uint64_t frame_tag(const struct fpisa_job *j, const struct fpisa_key *key, const struct fpisa_hdr *h,
+				 const void *payload, size_t bytes)
+{
+	struct fpisa_key token = fpisa_token_of(j);
+	__u64 k[FPISA_NH_WORDS];
+	struct fpisa_nh s = {0};
+	int words = (int)(bytes / 8);
+
+	if (FPISA_TAG_HDR_WORDS + words >= FPISA_NH_WORDS)
+		return 0;
+	fpisa_nh_fill(k, FPISA_TAG_HDR_WORDS + words + 1, &token);
+	fpisa_nh_header(&s, h, k);
+	fpisa_nh_words(&s, payload, k + FPISA_TAG_HDR_WORDS, words);
+	return fpisa_tag(key, h, &s);
+}
+
+/* The proof of a HELLO or a WELCOME of the job. */
+static inline uint64_t frame_proof(const struct fpisa_job *j, const struct fpisa_hdr *h, const struct fpisa_hello *p)
+{
+	struct fpisa_key token = fpisa_token_of(j);
+	__u64 k[FPISA_HELLO_WORDS + 1];
+
+	fpisa_nh_fill(k, FPISA_HELLO_WORDS + 1, &token);
+	return fpisa_proof(j, k, h, p);
+}
+
+/*
+ * Seals a frame of the job that is complete otherwise: checksum, proof, tag, as the job and the type want it. An ADD gets
+ * the tag of whatever cookie it carries.
+ */
+static inline void frame_seal(const struct fpisa_job *j, struct fpisa_hdr *h, void *payload, size_t bytes)
+{
+	struct fpisa_key key;
+
+	if (h->type == FPISA_TYPE_HELLO && bytes == sizeof(struct fpisa_hello))
+		((struct fpisa_hello *)payload)->proof = frame_proof(j, h, (const struct fpisa_hello *)payload);
+	h->checksum = j->keyed && h->type == FPISA_TYPE_ADD ? 0 : frame_checksum(h, payload, bytes);
+	if (!j->keyed || h->type != FPISA_TYPE_ADD)
+		return;
+	key = fpisa_rank_key(j, h->rank, h->bitmap);
+	h->secret = frame_tag(j, &key, h, payload, bytes);
+}
+
+/* Is the aggregator's answer sealed as it must be? `cookie`: of the rank that it is for. */
+static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr *h, const void *payload, size_t bytes,
+			       uint64_t cookie)
+{
+	struct fpisa_key token = fpisa_token_of(j), key;
+
+	if (h->type == FPISA_TYPE_WELCOME || !j->keyed)
+		return frame_checksum(h, payload, bytes) == h->checksum &&
+		       (h->type != FPISA_TYPE_WELCOME ||
+			frame_proof(j, h, (const struct fpisa_hello *)payload) == ((const struct fpisa_hello *)payload)->proof);
+	if (h->type == FPISA_TYPE_RESULT)
+		key = fpisa_key_of(&token, FPISA_KEY_RESULTS, 0, fpisa_result_secret(&j->key, h->generation));
+	else if (!h->generation)
+		key = fpisa_key_of(&token, FPISA_KEY_HELLO, 0, 0);
+	else
+		key = fpisa_rank_key(j, h->rank, cookie);
+	return !h->checksum && h->secret == frame_tag(j, &key, h, payload, bytes);
 }
 
 /* Of an IPv4 header without options, as it stands there; 0 of one whose checksum is right. */
@@ -90,7 +151,7 @@ static inline struct fpisa_hdr frame_hello(const struct fpisa_job *j, uint32_t i
 }
 
 static inline struct fpisa_hdr frame_add(const struct fpisa_job *j, uint32_t id, uint32_t generation, uint32_t rank,
-					 uint64_t chunk, uint32_t count, uint64_t secret)
+					 uint64_t chunk, uint32_t count, uint64_t cookie)
 {
 	return (struct fpisa_hdr){.magic = FPISA_MAGIC,
 				  .version = FPISA_VERSION,
@@ -103,7 +164,8 @@ static inline struct fpisa_hdr frame_add(const struct fpisa_job *j, uint32_t id,
 				  .rank = (uint16_t)rank,
 				  .count = (uint16_t)count,
 				  .chunk = chunk,
-				  .secret = secret};
+				  .secret = j->keyed ? 0 : cookie,
+				  .bitmap = j->keyed ? cookie : 0};
 }
 
 #endif

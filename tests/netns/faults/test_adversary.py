@@ -12,12 +12,14 @@ import time
 
 import pytest
 
-from independent_client import ADD, ERROR, FP32, HELLO, NO_RANK, RESULT, Header
+from groups import Groups
+from independent_client import ADD, ERROR, FP32, HELLO, NO_RANK, RESULT, WELCOME, Header, digest
 from lab import ADDRESS, COMMAND_S, INDEPENDENT_CLIENT, PIN, PORT, draw_seed, wait_until
 
 ETH_P_IP = 0x0800
-SECRET = 32  # the reason
+MISMATCH, SECRET = 26, 32  # reasons
 SUM = 1
+COUNT, CHUNK = 4096, 256  # of a call that is attacked
 
 
 def inet_sum(data):
@@ -44,9 +46,9 @@ class Adversary(threading.Thread):
                              socket.inet_aton(source), socket.inet_aton(destination))
         return header[:10] + struct.pack(">H", inet_sum(header)) + header[12:] + payload
 
-    def frame(self, source, header, payload):
+    def frame(self, source, header, payload, checked=True):
         """One whose source address is `source`, which is not ours."""
-        datagram = header.datagram(payload)
+        datagram = header.datagram(payload, checked)
         udp = struct.pack(">HHHH", PORT, PORT, 8 + len(datagram), 0)
         return (self.gateway_mac + self.mac + struct.pack(">H", ETH_P_IP) +
                 self.ip(source, ADDRESS, socket.IPPROTO_UDP, udp + datagram))
@@ -128,7 +130,7 @@ def test_no_member(lab, fanout, bridge):
 
 
 def test_tokens_are_not_told(lab):
-    """Neither token nor cookie is in what a group hears."""
+    """Neither token nor cookies are in what a group hears, and no two frames have one tag."""
     net = lab(workers=3, bridge=True)
     net.load()
     net.add_job(1, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
@@ -138,7 +140,148 @@ def test_tokens_are_not_told(lab):
     wait_until("results", lambda: adversary.heard)
     adversary.stop()
     assert all(bytes.fromhex("5eadbeefcafe0001")[::-1] not in f for f in adversary.heard)
-    assert len({f[42 + 48:42 + 56] for f in adversary.heard}) == 1
+    results = {f[42 + 24:42 + 32]: f[42 + 48:42 + 56] for f in adversary.heard if f[45] == RESULT}
+    assert len(set(results.values())) == len(results) > 100
+
+
+class Ears(threading.Thread):
+    """On a worker's own eth0: all that it sends and hears, as whoever taps its cable has it."""
+
+    def __init__(self, host):
+        super().__init__(daemon=True)
+        with host.entered():
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
+            self.socket.bind(("eth0", 0))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 26)
+        self.socket.settimeout(0.1)
+        self.heard, self.done = [], threading.Event()
+
+    def run(self):
+        while not self.done.is_set():
+            try:
+                f = self.socket.recv(65536)
+            except TimeoutError:
+                continue
+            # A host's own tap shows what its card would cut (GSO), and what it has put together (GRO).
+            outer, data = f[:42], f[42:]
+            while data[:2] == b"FP":
+                n = 76 + {HELLO: 80, WELCOME: 80, ADD: 4 * CHUNK, RESULT: 4 * CHUNK}.get(data[3], 0)
+                self.heard.append(outer + data[:n])
+                data = data[n:]
+
+    def stop(self):
+        self.done.set()
+        self.join()
+        self.socket.close()
+
+
+def forged(frame, **fields):
+    """What was heard, with other fields and a payload of 666; its tag as it was."""
+    h, payload = Header(frame[42:]), frame[42 + 76:]
+    h.__dict__.update(fields)
+    size = len(payload) // 4 if h.type in (ADD, RESULT) else 0
+    return h, array.array("f", [666.0] * size).tobytes() if size else payload
+
+
+def to_worker(adversary, address, mac, port, header, payload, checked):
+    """A frame that says that it comes from the aggregator."""
+    datagram = header.datagram(payload, checked)
+    udp = struct.pack(">HHHH", PORT, port, 8 + len(datagram), 0)
+    return mac + adversary.mac + struct.pack(">H", ETH_P_IP) + adversary.ip(ADDRESS, address, socket.IPPROTO_UDP, udp + datagram)
+
+
+def next_chunks(f, ahead):
+    """What was heard in the last chunks of a call, made anew for the first chunks of the next."""
+    h = Header(f[42:])
+    d = digest(h.digest, SUM, FP32, 0, COUNT, 0)
+    for chunk in range(COUNT // CHUNK, COUNT // CHUNK + ahead):
+        yield forged(f, chunk=chunk, slot=2 * (chunk % 64) + chunk // 64 % 2, call=1, digest=d)
+
+
+def forgeries(adversary, heard, victims, ahead=3):
+    """Of a first call's frames: themselves once more, and others for the next call, made of them."""
+    def to_victims(h, payload, checked):
+        return [to_worker(adversary, *v, h, payload, checked) for v in victims]
+
+    for f in heard:
+        h, kind = Header(f[42:]), f[45]
+        if kind == WELCOME:
+            yield from to_victims(h, f[42 + 76:], True)
+        if kind in (ADD, HELLO):
+            yield adversary.frame(socket.inet_ntoa(f[26:30]), h, f[42 + 76:], checked=kind == HELLO)
+        if h.chunk < COUNT // CHUNK - 2 or kind not in (ADD, RESULT):
+            continue
+        for g, payload in next_chunks(f, ahead):
+            if kind == ADD:
+                yield adversary.frame(socket.inet_ntoa(f[26:30]), g, payload, checked=False)
+                continue
+            yield from to_victims(g, payload, False)
+            yield from to_victims(g, payload, True)
+            yield from to_victims(Header(type=ERROR, job=h.job, generation=h.generation, chunk=g.chunk, slot=g.slot,
+                                         reason=MISMATCH, secret=h.secret), b"", False)
+
+
+class Attack:
+    """The third host, which hears the segment, or every cable. begin(): all ranks have had the first call, and rank 1 computes."""
+
+    def __init__(self, net, everything):
+        self.net, self.adversary = net, Adversary(net.worker[2], net.agg.mac("p0"))
+        self.ears = [Ears(net.worker[r]) for r in (range(3) if everything else [2])]
+        for e in self.ears:
+            e.start()
+
+    def begin(self):
+        def heard():
+            return [f for e in self.ears for f in e.heard]
+
+        wait_until("results", lambda: len({f[66:74] for f in heard() if f[45] == RESULT}) == COUNT // CHUNK)
+        time.sleep(0.3)
+        ports = {int.from_bytes(f[36:38], "big") for f in heard() if f[45] == RESULT}
+        victims = [(self.net.addresses[r], self.net.worker[r].mac("eth0"), port) for r in range(2) for port in ports]
+        self.adversary.frames = list(forgeries(self.adversary, heard(), victims))
+        assert len(self.adversary.frames) > 30
+        self.adversary.start()
+
+    def end(self):
+        for thread in (self.adversary, *self.ears):
+            thread.stop()
+
+
+def test_forged_results_of_a_group(lab, tmp_path):
+    """A host of the segment that is in no group and has no key hears the results of one, and forges those of its next call."""
+    net = lab(workers=3, bridge=True)
+    net.load()
+    g = Groups(net, str(tmp_path))
+    g.serve()
+    attack = Attack(net, False)
+    one = {"sum": "float32", "count": COUNT}
+    ranks = [g.start(0, "t", 0, 2, one, one, hold=True), g.start(1, "t", 1, 2, one, {**one, "late": 3}, hold=True)]
+    try:
+        attack.begin()
+        answers = [rank.line() for rank in ranks for _ in range(3)]
+        assert all(a["rc"] == 0 for a in answers), answers
+        assert all(a["first"] == a["last"] == 3.0 for a in answers if "first" in a), answers
+    finally:
+        attack.end()
+        g.close()
+
+
+@pytest.mark.parametrize("fanout", ["unicast", "multicast"])
+def test_who_hears_everything(lab, fanout):
+    """All cables are tapped, but the token is not known: nothing is added, believed or ended."""
+    net = lab(workers=3, bridge=True)
+    net.load()
+    net.add_job(1, "--fanout", fanout, "--token", "5eadbeefcafe0001", workers=net.addresses[:2])
+    attack = Attack(net, True)
+    step, token = {"count": COUNT, "kind": "integers"}, 0x5eadbeefcafe0001
+    procs = [net.start(0, 1, step, step, token=token, timeout_ms=20000),
+             net.start(1, 1, step, {"sleep": 3}, step, token=token, timeout_ms=20000)]
+    attack.begin()
+    net.check_answers(procs, 2, COUNT)
+    attack.end()
+    counters = net.counters(1, PIN)
+    assert counters["v_tag"] > 10 and counters["v_mismatch"] == 0
+    net.check_sum(1, 1000, ranks=[0, 1], token=token)  # nobody is locked out
 
 
 def too_large(adversary, victim):

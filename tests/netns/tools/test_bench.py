@@ -61,7 +61,7 @@ def test_figures(report):
 def test_frame(report):
     """All but the add, which the estimate has too."""
     ns = report["frame_ns"]
-    for key in ("known", "known_live", "add_live_estimate"):
+    for key in ("known", "known_tagged", "known_live", "add_live_estimate"):
         in_order(ns, key)
     assert ns["known"] < 256 * report["fpisa_add_ns"] and ns["known_live"] < ns["add_live_estimate"]
 

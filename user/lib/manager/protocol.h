@@ -12,7 +12,7 @@
 #include "fpisa/wire.h"
 
 #define FPISA_MANAGER_MAGIC 0x47504d46u /* "FMPG" as bytes; TLS begins with 0x16 */
-#define FPISA_MANAGER_VERSION 1
+#define FPISA_MANAGER_VERSION 2
 #define FPISA_MANAGER_BYTES 256 /* of every message */
 #define FPISA_MANAGER_NAME 64	/* of a group, with the 0 behind it */
 #define FPISA_MANAGER_TEXT 224	/* of a refusal, the same */
@@ -120,7 +120,7 @@ struct fpisa_manager_bind { /* BIND, and BOUND, which has address and aggregator
 struct fpisa_manager_job {
 	__u32 index;
 	__u32 job; /* its number in frames */
-	__u64 token;
+	__u64 token, token_high; /* a key of 128 bits */
 	struct fpisa_manager_spec spec; /* as it is */
 };
 

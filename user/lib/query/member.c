@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "fpisa/verdict.h"
-#include "lib/base/checksum.h"
+#include "lib/base/tag.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "member.h"
@@ -86,7 +86,7 @@ int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
 	uint64_t now = fpisa_clock_ns(CLOCK_REALTIME);
 
 	m->query = query;
-	m->token = token;
+	m->token = (struct fpisa_key){token, 0};
 	m->joining = 1;
 	m->joined = 0;
 	m->heard_ns = 0;
@@ -112,7 +112,7 @@ void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, 
 
 int fpisa_member_turn(struct fpisa_member *m, uint64_t now)
 {
-	struct fpisa_hello payload = {.token = m->token};
+	struct fpisa_hello payload = {0};
 	struct fpisa_hdr h = {
 		.magic = FPISA_MAGIC,
 		.version = FPISA_VERSION,
@@ -129,6 +129,7 @@ int fpisa_member_turn(struct fpisa_member *m, uint64_t now)
 
 	if (!m->joining || now < m->hello_ns)
 		return 0;
+	payload.proof = fpisa_token_proof(&m->token, &h, &payload);
 	fpisa_sum_words(&sum, &h, FPISA_SUM_HDR_WORDS);
 	fpisa_sum_words(&sum, &payload, sizeof(payload) / 8);
 	h.checksum = fpisa_sum_fold(&sum);
@@ -179,7 +180,8 @@ static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, co
 
 static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
-	if (!m->joining || h->chunk != m->nonce || h->aux < m->incarnation)
+	if (!m->joining || h->chunk != m->nonce || h->aux < m->incarnation ||
+	    p->proof != fpisa_token_proof(&m->token, h, p))
 		return 0;
 	m->heard_ns = fpisa_now();
 	if (h->flags & FPISA_F_CHALLENGE) {

@@ -17,7 +17,7 @@
 struct fpisa_member {
 	struct fpisa_transport *t;
 	uint32_t query;
-	uint64_t token;
+	struct fpisa_key token;
 	int joining, joined;
 	uint64_t heard_ns; /* when an answer to a HELLO came last; 0: none has */
 	uint64_t missing; /* members that had not joined then */

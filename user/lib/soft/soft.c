@@ -11,7 +11,7 @@
 #include <sys/random.h>
 #include "blocks.h"
 #include "lib/base/error.h"
-#include "lib/base/checksum.h"
+#include "lib/base/tag.h"
 #include "soft.h"
 
 /* A frame on its way, and what is known of it. */
@@ -36,6 +36,7 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	struct fpisa_job *j = &s->job;
 	struct fpisa_format f = fpisa_register(j->format, (enum fpisa_mode)j->mode, j->workers);
 	size_t blocks = 2ul * j->window * (j->elements / FPISA_BLOCK);
+	struct fpisa_key token;
 
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
 		return fpisa_fail(-EINVAL, "%u workers; a job has 1 to %d", j->workers, FPISA_MAX_WORKERS);
@@ -61,6 +62,9 @@ int fpisa_soft_init(struct fpisa_soft *s)
 			return fpisa_fail(-EIO, "no random numbers for the job's key");
 		j->key = key;
 	}
+	j->keyed = fpisa_wants_tags(j);
+	token = fpisa_token_of(j);
+	fpisa_nh_fill(s->nh.w, FPISA_NH_WORDS, &token);
 	j->guard = f.guard;
 	j->family = fpisa_family(f, (enum fpisa_mode)j->mode);
 	s->block_size = fpisa_soft_block_size(j);
@@ -124,21 +128,49 @@ static uint32_t checksum(const struct packet *p, size_t payload)
 	return fpisa_sum_fold(&sum);
 }
 
-static enum fpisa_verdict reply(struct packet *p, size_t payload, uint64_t to, enum fpisa_verdict v)
+/* The tag, with the job's key of NH. */
+static uint64_t tag(const struct fpisa_soft *s, const struct packet *p, const struct fpisa_key *key, size_t payload)
 {
-	p->h->checksum = checksum(p, payload);
+	return fpisa_tag_many(key, s->nh.w, p->h, p->payload, payload / 8);
+}
+
+/* Has an ADD its tag? As is_tag_right() in bpf/check.h. */
+static int is_tag_right(const struct fpisa_soft *s, const struct packet *p, size_t payload, enum fpisa_verdict v)
+{
+	struct fpisa_key key = s->session.key[p->h->rank % FPISA_MAX_WORKERS];
+
+	if (v == FPISA_V_secret)
+		key = fpisa_rank_key(&s->job, p->h->rank, p->h->bitmap);
+	return !p->h->checksum && p->h->secret && tag(s, p, &key, payload) == p->h->secret;
+}
+
+static enum fpisa_verdict reply(const struct fpisa_soft *s, struct packet *p, size_t payload, uint64_t to,
+				enum fpisa_verdict v)
+{
+	struct fpisa_key key = s->session.results_key;
+
+	if (p->h->type == FPISA_TYPE_WELCOME)
+		((struct fpisa_hello *)p->payload)->proof = fpisa_proof(&s->job, s->nh.w, p->h, p->payload);
+	if (!s->job.keyed || p->h->type == FPISA_TYPE_WELCOME) {
+		p->h->checksum = checksum(p, payload);
+	} else {
+		if (p->h->type != FPISA_TYPE_RESULT)
+			key = fpisa_reply_key(&s->job, &s->session, p->h);
+		p->h->checksum = 0;
+		p->h->secret = tag(s, p, &key, payload);
+	}
 	*p->len = sizeof(*p->h) + payload;
 	*p->to = to;
 	return v;
 }
 
 /* Drop a member's frame; tell it why where that helps it. */
-static enum fpisa_verdict refuse(struct packet *p, uint32_t rank, enum fpisa_verdict v)
+static enum fpisa_verdict refuse(const struct fpisa_soft *s, struct packet *p, uint32_t rank, enum fpisa_verdict v)
 {
 	if (!fpisa_reported(v))
 		return v;
 	fpisa_make_error(p->h, v);
-	return reply(p, 0, 1ull << rank, v);
+	return reply(s, p, 0, 1ull << rank, v);
 }
 
 static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
@@ -148,8 +180,11 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 	uint32_t rank = 0;
 
 	v = fpisa_check_hello(p->h, p->payload, payload, &s->job, saddr, sport, &rank);
+	if ((v == FPISA_V_ok || v == FPISA_V_not_live) &&
+	    fpisa_proof(&s->job, s->nh.w, p->h, p->payload) != ((const struct fpisa_hello *)p->payload)->proof)
+		return FPISA_V_token;
 	if (v == FPISA_V_not_live)
-		return refuse(p, rank, v);
+		return refuse(s, p, rank, v);
 	if (v != FPISA_V_ok)
 		return v;
 	v = fpisa_challenge(p->h, p->payload, fpisa_cookie(&s->job.key, rank, p->h->aux));
@@ -159,7 +194,7 @@ static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 s
 		lock_release(&s->session.lock);
 		v = FPISA_V_welcome;
 	}
-	return reply(p, sizeof(struct fpisa_hello), 1ull << rank, v);
+	return reply(s, p, sizeof(struct fpisa_hello), 1ull << rank, v);
 }
 
 /* The round is not complete: give the slot back, answer a probe. */
@@ -174,7 +209,7 @@ static enum fpisa_verdict not_complete(struct fpisa_soft *s, struct packet *p, s
 	if (!probe)
 		return v;
 	count(&(&s->counters.v_not_ours)[v], 1);
-	return reply(p, 0, 1ull << p->h->rank, FPISA_V_status);
+	return reply(s, p, 0, 1ull << p->h->rank, FPISA_V_status);
 }
 
 static struct fpisa_soft_registers registers_of(const struct fpisa_soft *s, const struct fpisa_slot *slot)
@@ -233,7 +268,7 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 		count(&c->results_nan, !!(flags & FPISA_NAN));
 		count(&c->results_inf, !!(flags & FPISA_INF));
 	}
-	return reply(p, size, to, resend ? FPISA_V_resent : FPISA_V_result);
+	return reply(s, p, size, to, resend ? FPISA_V_resent : FPISA_V_result);
 }
 
 static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
@@ -249,10 +284,10 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 		v = fpisa_check_port(p->h, &s->job, port);
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return v;
-	if (checksum(p, payload) != p->h->checksum)
-		return FPISA_V_checksum;
+	if (s->job.keyed ? !is_tag_right(s, p, payload, v) : checksum(p, payload) != p->h->checksum)
+		return s->job.keyed ? FPISA_V_tag : FPISA_V_checksum;
 	if (v != FPISA_V_ok)
-		return refuse(p, p->h->rank, v);
+		return refuse(s, p, p->h->rank, v);
 	p->blocks = p->h->count / FPISA_BLOCK;
 	count(&s->counters.retransmissions, p->h->flags & FPISA_F_RETRANSMIT);
 
@@ -262,7 +297,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	step = fpisa_admit(&s->session, slot, &claim, live_of(s), &p->results);
 	if (step < 0) {
 		lock_release(&slot->lock);
-		return refuse(p, p->h->rank, (enum fpisa_verdict) - step);
+		return refuse(s, p, p->h->rank, (enum fpisa_verdict) - step);
 	}
 	if (step == FPISA_STEP_WAIT)
 		return not_complete(s, p, slot, FPISA_V_duplicate);

@@ -294,7 +294,7 @@ void fpisa_mem_destroy(struct fpisa_mem *m)
 	free(m);
 }
 
-int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job, uint64_t *token)
+int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job, struct fpisa_key *token)
 {
 	struct mem_port *p;
 	struct queue *q;
@@ -323,6 +323,6 @@ int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t ran
 	p->rank = rank;
 	*t = &p->base;
 	*job = m->soft.number;
-	*token = m->soft.job.token;
+	*token = fpisa_token_of(&m->soft.job);
 	return 0;
 }

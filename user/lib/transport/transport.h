@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
-#include "fpisa/wire.h"
+#include "fpisa/tag.h"
 
 #define FPISA_BATCH 32 /* frames a call */
 #define FPISA_TRANSPORT_FDS 2
@@ -121,7 +121,7 @@ static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
 struct fpisa_mem;
 int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
 int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
-int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job, uint64_t *token);
+int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job, struct fpisa_key *token);
 
 /* One of the first two, by its enum fpisa_transport_name; whether `name` is one. */
 int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port,

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Checksums and tags of fpisa/tag.h over frames in several pieces, as fast as the machine can. */
+#ifndef FPISA_BASE_TAG_H
+#define FPISA_BASE_TAG_H
+
+#include <stddef.h>
+#include "checksum.h"
+#include "fpisa/tag.h"
+
+/* As fpisa_nh_words(). */
+void fpisa_nh_many(struct fpisa_nh *s, const void *p, const __u64 *k, size_t words);
+
+/* The tag of a header with `words` words of payload behind it. */
+__u64 fpisa_tag_many(const struct fpisa_key *key, const __u64 *k, const struct fpisa_hdr *h, const void *payload,
+		     size_t words);
+
+/* The proof of a HELLO or a WELCOME by a token; 0 for no token. For who says HELLO now and then: derives all that it needs. */
+__u64 fpisa_token_proof(const struct fpisa_key *token, const struct fpisa_hdr *h, const struct fpisa_hello *p);
+
+/* A frame's checksum, or its tag where there is a key. */
+struct fpisa_seal {
+	struct fpisa_sum sum;
+	struct fpisa_nh nh;
+	const __u64 *k; /* of NH, for the next word; NULL: it has a checksum */
+};
+
+/* A header that is complete but for checksum and tag. `k`: the job's key of NH, or NULL. */
+static inline struct fpisa_seal fpisa_seal_begin(const struct fpisa_hdr *h, const __u64 *k)
+{
+	struct fpisa_seal s = {.k = k};
+
+	if (k) {
+		fpisa_nh_header(&s.nh, h, k);
+		s.k += FPISA_TAG_HDR_WORDS;
+	} else {
+		fpisa_sum_words(&s.sum, h, FPISA_SUM_HDR_WORDS);
+	}
+	return s;
+}
+
+/* The next words of its payload. */
+static inline void fpisa_seal_words(struct fpisa_seal *s, const void *p, size_t words)
+{
+	if (!s->k) {
+		fpisa_checksum_many(&s->sum, p, words);
+		return;
+	}
+	fpisa_nh_many(&s->nh, p, s->k, words);
+	s->k += words;
+}
+
+/* Into the header. */
+static inline void fpisa_seal_end(const struct fpisa_seal *s, struct fpisa_hdr *h, const struct fpisa_key *key)
+{
+	if (s->k)
+		h->secret = fpisa_tag(key, h, &s->nh);
+	h->checksum = s->k ? 0 : fpisa_sum_fold(&s->sum);
+}
+
+/* Does the header have it? */
+static inline int fpisa_seal_right(const struct fpisa_seal *s, const struct fpisa_hdr *h, const struct fpisa_key *key)
+{
+	if (s->k)
+		return !h->checksum && h->secret == fpisa_tag(key, h, &s->nh);
+	return h->checksum == fpisa_sum_fold(&s->sum);
+}
+
+#endif
