@@ -24,11 +24,12 @@ def test_manager_in_order(groups):
 
 
 def test_manager_that_does_not_run(groups):
-    """One that has never run, and one that was killed."""
+    """One that has never run, and one that was killed once it had given a job; its records stay then."""
     g = groups(1, serve=False)
     f = of_manager(g)["process"]
     assert f["level"] == "fault" and f["fix"] == "systemctl enable --now fpisa-manager"
     g.serve()
+    g.group("train", [0], {"sum": "float32"})[0].line()
     g.kill(signal.SIGKILL)
     wait_until("the end of the helper", lambda: g.net.json("status")["manager"]["pid"] is None)
     assert of_manager(g)["process"]["level"] == "fault"
