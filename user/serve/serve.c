@@ -303,6 +303,8 @@ static int start(struct serve *s, struct config *c, const char *pin)
 		err = fail(-errno, NULL, "serve");
 	if (err)
 		return err;
+	/* Nothing is refused any more: what the helper has made stays, however soon this process ends. */
+	ask(s, &(struct helper_request){ .what = HELPER_LOOK });
 	printf("serving groups at %s:%u; groups found: %d\n", address_text(p->listen, a), port, s->found);
 	fflush(stdout);
 	tell_systemd();
