@@ -90,13 +90,6 @@ static void set_checksum(struct fake *t)
 	seal = fpisa_seal_begin(h, h->type == FPISA_TYPE_WELCOME || words > FPISA_MAX_PAYLOAD / 8 ? NULL : fpisa_nh_of(f));
 	fpisa_seal_words(&seal, t->frame.payload, words);
 	fpisa_seal_end(&seal, h, &key);
-};
-
-	if (t->len < FPISA_HDR_LEN)
-		return;
-	fpisa_sum_words(&s, &t->frame.h, FPISA_SUM_HDR_WORDS);
-	fpisa_sum_words(&s, t->frame.payload, (int)((t->len - FPISA_HDR_LEN) / 8));
-	t->frame.h.checksum = fpisa_sum_fold(&s);
 }
 
 /* The slot's request, unless that has ended. */
