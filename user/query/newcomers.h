@@ -34,7 +34,7 @@ struct newcomer {
 };
 
 struct newcomers {
-	TAILQ_HEAD(, newcomer) all; /* the oldest first */
+	TAILQ_HEAD(newcomer_list, newcomer) all; /* the oldest first */
 	const struct fpisa_psks *keys;
 	const char *key_file;
 	struct log *log;
