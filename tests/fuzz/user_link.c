@@ -62,7 +62,7 @@ int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t l
 	return bind_error ? fpisa_fail(bind_error, "no socket") : 0;
 }
 
-void fpisa_hold_join(struct fpisa *f, uint32_t job, uint64_t token)
+void fpisa_hold_join(struct fpisa *f, uint32_t job, const struct fpisa_key *token)
 {
 	CHECK(job < FPISA_MAX_JOBS && token && !is[number_of(f)].joined);
 	is[number_of(f)].joined = 1;
