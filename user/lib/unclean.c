@@ -20,6 +20,7 @@ struct fpisa_unclean {
 
 /* Under the lock of fork.h: a child has the parent's arrays, and what is known of them. */
 static LIST_HEAD(uncleans, fpisa_unclean) all = LIST_HEAD_INITIALIZER(all);
+static uint32_t arrays; /* its length, read without the lock */
 
 struct fpisa_unclean *fpisa_unclean_new(const void *array, uint64_t count, uint32_t elements, struct fpisa_format format)
 {
@@ -94,6 +95,7 @@ void fpisa_unclean_remember(struct fpisa_unclean *u)
 			u->hash[i] = hash_chunk(u, i);
 	fpisa_fork_hold();
 	LIST_INSERT_HEAD(&all, u, link);
+	__atomic_fetch_add(&arrays, 1, __ATOMIC_RELAXED);
 	fpisa_fork_release();
 }
 
@@ -131,7 +133,7 @@ int fpisa_unclean_refuse(const void *array, size_t size)
 	struct fpisa_unclean *u, *next;
 	uint64_t n = 0;
 
-	if (!__atomic_load_n(&all.lh_first, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&arrays, __ATOMIC_RELAXED))
 		return 0;
 	fpisa_fork_hold();
 	for (u = LIST_FIRST(&all); u; u = next) {
@@ -139,6 +141,7 @@ int fpisa_unclean_refuse(const void *array, size_t size)
 		n += still(u, array, size);
 		if (!u->left) {
 			LIST_REMOVE(u, link);
+			__atomic_fetch_sub(&arrays, 1, __ATOMIC_RELAXED);
 			free(u);
 		}
 	}
