@@ -37,8 +37,10 @@ PROOFS = {"round_trip": ["ROUNDING"], "commute": [], "neutral": ["MODE"], "cance
           "one_event": ["MODE"]}
 NAMES = {"MODE": {1: "fpisa", 2: "fpisa-a"}, "ROUNDING": {1: "down", 2: "nearest"}}
 
-# The compiler of the datapath takes C++ too; g++ would be a package more.
-CXX = os.environ.get("CXX") or next((c for c in ("clang++", "g++") if shutil.which(c)), None)
+# The compiler of the datapath takes C++ too; g++ would be a package more. An unversioned clang++ may be too old for the
+# release's C++ library.
+CXX = os.environ.get("CXX") or next(
+    (c for c in (*(f"clang++-{v}" for v in (19, 20, 21, 22, 18, 17, 16)), "g++", "clang++") if shutil.which(c)), None)
 
 VERILATOR = ["--cc", "-O3", "-Wall", "-Wno-WIDTH", "-Wno-UNUSEDSIGNAL", "-Wno-DECLFILENAME", "--x-assign", "fast",
              "--x-initial", "fast", "--noassert"]

@@ -63,6 +63,7 @@ static struct narrow *make_narrow(struct fpisa *f, int room, int tells)
 
 	*x = (struct narrow){.base = {.ops = &narrow_ops}, .t = f->t, .room = room, .tells = tells};
 	f->t = &x->base;
+	fpisa_congestion_init(&f->window.congestion, f->window.slots, sizeof(struct fpisa_hdr) + ELEMENTS * 4);
 	return x;
 }
 

@@ -42,6 +42,7 @@
 struct fpisa_congestion {
 	uint32_t limit, most;	/* chunks in flight: now, and at most */
 	uint32_t results;	/* of this round, which ends after `limit` of them */
+	uint32_t fixed;		/* the limit stays */
 	uint32_t starting;	/* no queue has shown yet */
 	uint32_t ceiling;	/* where a frame was lost last */
 	uint32_t tried;		/* rounds since the limit grew, above three quarters of that */
@@ -55,15 +56,16 @@ struct fpisa_congestion {
 	uint64_t reduced_ns;	/* losses of what left before this do not count again */
 };
 
-/* For `most` chunks of `frame_bytes` each. */
+/* For `most` chunks of `frame_bytes` each; 0: there is no path between, and the limit is `most` for good. */
 static inline void fpisa_congestion_init(struct fpisa_congestion *c, uint32_t most, uint32_t frame_bytes)
 {
-	uint32_t first = FPISA_CONGESTION_FIRST_BYTES / frame_bytes;
+	uint32_t first = frame_bytes ? FPISA_CONGESTION_FIRST_BYTES / frame_bytes : most;
 
 	if (first < FPISA_CONGESTION_LEAST)
 		first = FPISA_CONGESTION_LEAST;
 	*c = (struct fpisa_congestion){.limit = first < most ? first : most,
 				       .most = most,
+				       .fixed = !frame_bytes,
 				       .starting = 1,
 				       .base_ns = UINT64_MAX,
 				       .next_base_ns = UINT64_MAX,
@@ -153,14 +155,14 @@ static inline void fpisa_congestion_result(struct fpisa_congestion *c, uint64_t 
 		c->samples[0]++;
 		c->slow[0] += c->base_ns != UINT64_MAX && rtt_ns > c->base_ns + c->base_ns / 4;
 	}
-	if (++c->results >= c->limit)
+	if (++c->results >= c->limit && !c->fixed)
 		fpisa_congestion_round(c);
 }
 
 /* Half, for something that left at sent_ns, unless that is answered already. */
 static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
 {
-	if (sent_ns < c->reduced_ns)
+	if (c->fixed || sent_ns < c->reduced_ns)
 		return;
 	c->reduced_ns = now;
 	c->starting = 0;

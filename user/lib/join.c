@@ -267,7 +267,7 @@ int fpisa_join_end(struct fpisa *f)
 	rc = fpisa_shared_descriptors(f);
 	if (rc)
 		return rc;
-	frame_bytes = (uint32_t)(sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements));
+	frame_bytes = f->t->in_process ? 0 : (uint32_t)(sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements));
 	rc = fpisa_window_reset(&f->window, f->hello.window, frame_bytes, capacity, fpisa_transport_drops(f->t));
 	if (rc)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->hello.window);

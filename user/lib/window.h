@@ -51,7 +51,8 @@ struct fpisa_window {
 };
 
 /*
- * Begins a generation with `size` slots for frames of `frame_bytes`, or as many as the receiver can hold results for.
+ * Begins a generation with `size` slots for frames of `frame_bytes` (0: as congestion.h has it), or as many as the
+ * receiver can hold results for.
  * -ENOMEM: it is as it was.
  */
 int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t frame_bytes, uint32_t capacity, uint64_t drops);

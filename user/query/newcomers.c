@@ -62,6 +62,8 @@ static void make_room(struct newcomers *s)
 	TAILQ_FOREACH(n, &s->all, link)
 		if (n->state == NEWCOMER_UNKNOWN && (!victim || *share_of(s, n) > *share_of(s, victim)))
 			victim = n;
+	if (!victim)
+		return;
 	log_line(s->log, fpisa_now() / NS_PER_MS,
 		 "fpisa: query worker: %d connections have shown no key, and no more are held: the oldest of %s, which has %d, is closed",
 		 s->unknown, address_text(victim->from.sin_addr.s_addr, a), *share_of(s, victim));

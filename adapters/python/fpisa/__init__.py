@@ -20,4 +20,4 @@ from ._handle import Handle, Info, Mem
 
 __all__ = ["CallsDiffer", "Canceled", "Error", "Flags", "Group", "Handle", "Info", "InvalidCall", "LibraryMissing",
            "Mem", "Overflow", "RankLost", "Request", "Result", "Stale", "TimedOut", "Unclean"]
-__version__ = "0.2.0"
+__version__ = "0.3.0"

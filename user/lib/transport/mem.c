@@ -319,6 +319,7 @@ int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t ran
 		return fpisa_fail(-EBUSY, "rank %u has a handle already; close it first", rank);
 	}
 	p->base.ops = &mem_ops;
+	p->base.in_process = 1;
 	p->m = m;
 	p->rank = rank;
 	*t = &p->base;

@@ -88,6 +88,7 @@ struct fpisa_transport {
 	int send_error; /* the last errno that lost a frame, 0 if none did */
 	int more;	/* the last receive() may have left frames, though it handed up fewer than FPISA_BATCH */
 	int gso;	/* frames of a call may leave as a GSO batch, cut on the way; whether they are, join.c tries */
+	int in_process; /* no path, so no queue, is between: the order in which ranks are heard is theirs alone */
 	unsigned int quiet; /* bits of fds() in which the caller knows nothing to be: receive() may leave them alone */
 };
 
