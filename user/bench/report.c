@@ -246,7 +246,7 @@ static void print_figures(const struct bench_arith *a)
 		       ratio(a, f[i].ns, reference(a, BENCH_ADD)).median);
 	}
 	if (has_live(a))
-		printf("a frame: known %.0f ns, of a job with a token %.0f, live %.0f; an add live, an estimate: %.0f\n",
+		printf("a frame, ns: known %.0f, tagged %.0f, live %.0f; add live (estimate): %.0f\n",
 		       over_rounds(a, a->known[BENCH_ALONE]).median, over_rounds(a, a->known[BENCH_TAGGED]).median,
 		       over_rounds(a, a->known[BENCH_LIVE]).median, live_estimate(a).median);
 	printf("int32_add: %s; touch: %s\n", bench_best(&a->reference, BENCH_ADD)->name,

@@ -382,8 +382,8 @@ def test_refusals(asked, tmp_path):
         q.table(1, [(1,) * len(schema)], schema, name="other")
         assert f"table other has not the schema of {first} everywhere: {second} has {has} where that has {where}\n" in \
             q.fails(*options, table="other", network=bool(options))
-    # A master's words are one line in the worker's log; of two workers one may hear no more than that the master has gone.
-    assert "'t?y'" not in q.fails(*groups, table="t\ny", workers=q.net.addresses[0])
+    # A master's words are one line in the worker's log, and a worker's words one line at the master.
+    assert "'t?y'" in q.fails(*groups, table="t\ny", workers=q.net.addresses[0])
     hear(q.workers[0], r"'t\?y' is no name of a table")
     with q.net.worker[-1].socket() as s:
         s.bind(("", 18000))

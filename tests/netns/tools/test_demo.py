@@ -116,9 +116,15 @@ def test_interrupted(lab, sig, before):
     net = lab(workers=0)
     links, pins = net.agg.run("ip", "-o", "link"), os.listdir(BPFFS)
     p = net.agg.spawn(*before, FPISA, "demo", "--workers", 8, "--vector", 6_000_000, "--loss", 0.05)
-    # Each worker has a network namespace of its own; one that only asks the kernel something is in the aggregator's.
-    wait_until("workers", lambda: len(children(p.pid)) == 8 and len(namespaces(children(p.pid)) - namespaces([p.pid])) == 8, 60)
-    workers = children(p.pid)
+    workers = []
+
+    def stay():
+        """Each worker has a network namespace of its own. A child that only asks the kernel something does not stay."""
+        workers[:] = children(p.pid)
+        time.sleep(0.3)
+        return len(workers) == 8 and len(namespaces(workers) - namespaces([p.pid])) == 8 and all(map(alive, workers))
+
+    wait_until("workers", stay, 60)
     with contextlib.ExitStack() as held:
         # The kernel gives the number of a namespace that is gone to the next one, which may be another test's.
         for w in (p.pid, *workers):
