@@ -136,13 +136,14 @@ PIPELINE_STAGED, FUSED, LPM, BITS, MULTICAST = 1, 2, 1, 2, 1
 GROUP = "239.1.2.3"
 
 
-def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16, token=0):
+def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16):
     """struct fpisa_job of include/fpisa/job.h."""
     n = len(addresses)
-    head = struct.pack("<IIQQ", 1, n, (1 << n) - 1, token)
+    head = struct.pack("<IIQQQ", 1, n, (1 << n) - 1, 0, 0)  # no token
     head += socket.inet_aton(ADDRESS) + socket.inet_aton(GROUP)
     head += struct.pack(">H", PORT) + struct.pack("<HII", elements, window, 0)
-    head += bytes([FP32, mode, rounding, pipeline, clz, MULTICAST, 0, 0]) + bytes(4 + 16)  # flags and padding, faults
+    head += bytes([FP32, mode, rounding, pipeline, clz, MULTICAST, 0, 0])
+    head += bytes(4 + 16)  # flags, ports, keyed and padding; faults
     head += os.urandom(16)  # the key of its cookies
     ranks = b"".join(socket.inet_aton(a) + struct.pack(">H", PORT) + struct.pack("<H", 1) for a in addresses)
     return head + ranks
