@@ -18,10 +18,16 @@ LIMIT_S = 300
 
 
 def slots_and_show(net, job):
-    """Missing ranks of the open rounds, of the oldest of them, and as `job show` has it."""
-    rounds = net.json("slots", job)
-    oldest = min(rounds, key=lambda r: r["chunk"])["missing"] if rounds else []
-    return [r["missing"] for r in rounds], oldest, net.json("job", "show", job)["missing"]
+    """Missing ranks of the open rounds, the oldest first, and as `job show` has it."""
+    rounds = sorted(net.json("slots", job), key=lambda r: r["chunk"])
+    return [r["missing"] for r in rounds], net.json("job", "show", job)["missing"]
+
+
+def all_wait_for(net, job, rank):
+    """Every open round lacks `rank`, and the oldest lacks nobody else. Who has fewer chunks in flight than others is
+    missing from theirs beyond its own, too: from one such round on, in all."""
+    missing, shown = slots_and_show(net, job)
+    return missing and missing[0] == shown == [rank] and all({*a} <= {*b} for a, b in zip(missing, missing[1:]))
 
 
 @pytest.mark.early
@@ -36,9 +42,7 @@ def test_killed_in_ten_million(lab):
     procs = [net.start(r, 1, step, timeout_ms=DEADLINE_MS) for r in range(8)]
     wait_until("the middle", lambda: net.counters(1, PIN)["v_result"] > chunks // 8, LIMIT_S)
     procs[5].kill()
-    wait_until("rounds without rank 5", lambda: {*map(tuple, slots_and_show(net, 1)[0])} == {(5,)})
-    missing, oldest, shown = slots_and_show(net, 1)
-    assert missing and all(m == [5] for m in missing) and oldest == shown == [5]
+    wait_until("rounds without rank 5", lambda: all_wait_for(net, 1, 5))
     assert net.counters(1, PIN)["v_result"] < chunks
     text = net.fpisa("job", "show", 1)
     assert "waiting     for ranks 5 in chunk " in text
@@ -53,7 +57,7 @@ def test_killed_in_ten_million(lab):
     net.add_job(2)
     net.check_sum(2, 123457, timeout_ms=60000)
     net.check_sum(1, 123457, timeout_ms=60000)
-    assert slots_and_show(net, 1) == ([], [], [])
+    assert slots_and_show(net, 1) == ([], [])
 
 
 def test_since_when_a_rank_is_silent(lab):
@@ -75,14 +79,16 @@ def test_since_when_a_rank_is_silent(lab):
     procs[1].kill()
     end(procs[1])
     killed = time.monotonic()
-    wait_until("rounds without rank 1", lambda: slots_and_show(net, 1)[2] == [1])
+    wait_until("rounds without rank 1", lambda: all_wait_for(net, 1, 1))
     other = net.start(1, 1, timeout_ms=3000, token=0x5b)
     other.wait(timeout=COMMAND_S)
     since = time.monotonic() - killed
     now = silence()
     assert since - 0.5 < now[1] < since + 2 * SLOW and now[0] < since - 0.5 and now[2] < since - 0.5, (since, now)
     rounds = net.json("slots", 1)
-    assert rounds and all(r["missing"] == [1] and r["silent_s"][0] >= now[1] for r in rounds)
+    silent = [dict(zip(r["missing"], r["silent_s"])) for r in rounds]
+    assert all_wait_for(net, 1, 1) and all(r.pop(1) >= now[1] for r in silent)
+    assert all(s < since - 0.5 for r in silent for s in r.values()), (since, silent)
     assert re.search(r"  1; rank 1 silent for \d+\.\d s$", net.fpisa("slots", 1), re.M)
     text = net.fpisa("job", "show", 1)
     assert re.search(r"^waiting     for ranks 1 in chunk \d+; rank 1 silent for \d+\.\d s$", text, re.M)
@@ -109,7 +115,7 @@ def test_shrink_in_a_call(lab):
     procs += [net.start(r, 1, step, more, timeout_ms=60000) for r in (1, 2)]
     wait_until("frames", lambda: net.counters(1, PIN)["v_result"] > chunks // 8, LIMIT_S)
     procs[1].kill()
-    wait_until("rounds without rank 1", lambda: slots_and_show(net, 1)[2] == [1])
+    wait_until("rounds without rank 1", lambda: slots_and_show(net, 1)[1] == [1])
     assert net.fpisa("job", "shrink", 1, 1) == "job 1 goes on with ranks 0,2\n"
     answers = [read_answers(procs[r], LIMIT_S) for r in (0, 2)]
     end(procs[1])
