@@ -7,13 +7,13 @@ import time
 
 from lab import ADDRESS, COMMAND_S, PORT
 
-BYTES, MAGIC, VERSION = 256, 0x47504d46, 1
+BYTES, MAGIC, VERSION = 256, 0x47504d46, 2
 JOIN, ASK, BOUND, LEAVE, JOINED, BIND, JOB, REFUSED = 1, 3, 4, 5, 18, 19, 20, 23
 MOST = 8  # jobs of a group
 
 
-def message(kind, body=b""):
-    return (struct.pack("<IHHQ", MAGIC, VERSION, kind, 0) + body).ljust(BYTES, b"\0")
+def message(kind, body=b"", version=VERSION, number=0):
+    return (struct.pack("<IHHQ", MAGIC, version, kind, number) + body).ljust(BYTES, b"\0")
 
 
 class Rank:
@@ -63,7 +63,7 @@ class Group:
             rank.say(BOUND, struct.pack("<IH", index, struct.unpack_from("<H", rank.hear(BIND), 4)[0]).ljust(16, b"\0"))
         bodies = [rank.hear(JOB) for rank in self.ranks]
         number, = struct.unpack_from("<I", bodies[0], 4)
-        window, = struct.unpack_from("<I", bodies[0], 24)
+        window, = struct.unpack_from("<I", bodies[0], 32)
         return number, window, time.monotonic() - began
 
     def leave(self):

@@ -5,16 +5,13 @@ import socket
 import struct
 import time
 
+from asker import message
 from groups import Groups
 from lab import ADDRESS, PORT, SLOW, draw_seed
 
-JOIN, RETURN, ASK, BOUND, LEAVE, PING, JOB = 1, 2, 3, 4, 5, 6, 20
+JOIN, RETURN, ASK, BOUND, LEAVE, PING, FAILED, WAITS, JOB = 1, 2, 3, 4, 5, 6, 7, 8, 20
 JOINED = 18
 NONE = b"what came is no message of this protocol"
-
-
-def message(kind, body=b"", version=1, number=0):
-    return (struct.pack("<IHHQ", 0x47504d46, version, kind, number) + body).ljust(256, b"\0")
 
 
 def join(name, size=1, rank=0, group=0, secret=0):
@@ -29,21 +26,31 @@ def bound(index, port, taken=0):
     return message(BOUND, struct.pack("<IHH", index, port, taken))
 
 
+def failed(index, reason=20, ranks=0, text=b"why"):
+    return message(FAILED, struct.pack("<IIQ224s", reason, index, ranks, text))
+
+
+def waits(call):
+    return message(WAITS, struct.pack("<QQ", call, 0))
+
+
 # What is said, and what is heard at the end.
 AT_ONCE = [
     (b"GET / HTTP/1.0\r\n\r\n", NONE), (bytes(10**6), NONE), (b"F" + bytes(10**6), NONE),
     (b"\x16" + bytes(1000), b"the manager has no keys"),
-    (message(JOIN, version=9), b"of another version of the protocol"),
-    *((message(kind), NONE) for kind in (0, 7, JOINED, JOB, 65535)),
+    *((message(JOIN, version=v), b"of another version of the protocol") for v in (1, 9)),
+    *((message(kind), NONE) for kind in (0, FAILED, WAITS, 9, JOINED, JOB, 65535)),
     (message(JOIN, join(b"a")[16:], number=1), NONE), (join(b""), NONE), (join(b"a b"), NONE), (join(b"a\0b"), NONE),
     (join(b"x" * 64), NONE), (join(b"a", 0), NONE), (join(b"a", 65), NONE), (join(b"a", 2, 2), NONE),
     (join(b"a", group=1), NONE), (join(b"a")[:-1] + b"\1", NONE),
     (ask(), b"out of its turn"), (bound(0, 18100), b"out of its turn"), (message(LEAVE), b"out of its turn"),
+    (failed(0), b"out of its turn"), (waits(1), b"out of its turn"),
     (message(RETURN, struct.pack("<64sIIQQ", b"train", 3, 0, 5, 6)), b"no such group lives here any more"),
     (join(b"train", 3), b"one of that name lives, of 3 ranks"),
     (join(b"a", 2) + join(b"a", 2, 1), b"in a group already"),
     *((join(b"a") + wrong, NONE) for wrong in (ask(8), ask(format=99), ask(mode=9), ask(window=7), ask(elements=33), ask(zero=1),
-                                              ask(rounding=9), bound(9, 18100), bound(0, 18100, 2))),
+                                              ask(rounding=9), bound(9, 18100), bound(0, 18100, 2), failed(9), failed(0, 19), failed(0, ranks=1),
+                                              failed(0, text=b""), failed(0, text=b"\x1b[m"), waits(0))),
     (join(b"a") + ask() + b"".join(bound(0, 18100 + i, 1) for i in range(40)), b"no UDP port"),
 ]
 LATER = [(b"", b"nothing came that asks for a group within 5 s"), (message(PING), b"nothing came that asks for a group within 5 s"),

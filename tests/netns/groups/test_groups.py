@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+import asker
 from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, once_within, wait_until
 
 EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO, ESTALE, EREMOTEIO = 13, 16, 17, 22, 104, 111, 110, 122, 71, 116, 121
@@ -390,7 +391,7 @@ class Stub:
         self.say(kind, struct.pack("<64sIIQQ", *self.place, group, secret))
 
     def say(self, kind, body):
-        self.socket.sendall((struct.pack("<IHHQ", 0x47504d46, 1, kind, 0) + body).ljust(256, b"\0"))
+        self.socket.sendall(asker.message(kind, body))
 
     def hear(self, kind):
         """The body of the next message of that kind; others are skipped."""
