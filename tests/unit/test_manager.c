@@ -623,6 +623,7 @@ static void garbage(void **state)
 {
 	struct fpisa_psks keys = {.n = 1};
 	struct vectors_rng rng = {vectors_seed()};
+	struct fpisa_manager_message ours = fpisa_manager_message(FPISA_MANAGER_JOIN);
 	int least = 0;
 
 	(void)state;
@@ -639,7 +640,7 @@ static void garbage(void **state)
 		if (i % 3 == 0)
 			bytes[0] = 0x16;
 		if (i % 3 == 1)
-			memcpy(bytes, "FMPG\1\0", 6);
+			memcpy(bytes, &ours, offsetof(struct fpisa_manager_message, type));
 		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
 		assert_int_equal(fpisa_channel_serve(&c, fd[0], &keys, 1), 0);
 		assert_int_equal(write(fd[1], bytes, sizeof(bytes)), sizeof(bytes));

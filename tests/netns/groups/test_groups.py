@@ -763,17 +763,17 @@ def test_hostile_connections(groups):
     ranks = g.group("train", range(2), {"sum": "float32", "times": 50, "pause": 0.05}, {"leave": True})
     with g.net.worker[0].entered():
         silent = [socket.create_connection((ADDRESS, PORT)) for _ in range(100)]
-        for first in b"\x16", b"FMPG\x01\x00\x01\x00", b"\x00":
+        for first in b"\x16", asker.message(asker.JOIN)[:8], b"\x00":
             with socket.create_connection((ADDRESS, PORT)) as s:
                 try:
                     s.sendall(first + os.urandom(1000000))
                 except OSError:
                     pass
         with socket.create_connection((ADDRESS, PORT)) as s:
-            s.sendall(b"FMPG\x01\x00\x01\x00" + bytes(5000))
+            s.sendall(asker.message(asker.JOIN) + bytes(5000))
             assert b"a key is needed here" in s.recv(256, socket.MSG_WAITALL)
         with socket.create_connection((ADDRESS, PORT)) as half:
-            half.sendall(b"FMPG\x01\x00")
+            half.sendall(asker.message(asker.JOIN)[:6])
     more = g.group("second", range(2), {"sum": "float32"})
     check_sums(more, 2, "float32")
     assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
