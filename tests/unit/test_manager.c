@@ -80,6 +80,14 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 		m.refusal.index = FPISA_MANAGER_NO_JOB;
 		strcpy(m.refusal.text, "no");
 		break;
+	case FPISA_MANAGER_FAILED:
+		m.refusal.reason = FPISA_MANAGER_R_failed;
+		m.refusal.index = 7;
+		strcpy(m.refusal.text, "no");
+		break;
+	case FPISA_MANAGER_WAITS:
+		m.waits = (struct fpisa_manager_waits){.call = 1, .digest = 2};
+		break;
 	case FPISA_MANAGER_PING:
 	case FPISA_MANAGER_PONG:
 		m.number = 5;
@@ -89,7 +97,8 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 }
 
 static const enum fpisa_manager_type of_rank[] = {FPISA_MANAGER_JOIN,  FPISA_MANAGER_RETURN, FPISA_MANAGER_ASK,
-						  FPISA_MANAGER_BOUND, FPISA_MANAGER_LEAVE,  FPISA_MANAGER_PING},
+						  FPISA_MANAGER_BOUND, FPISA_MANAGER_LEAVE,  FPISA_MANAGER_FAILED,
+						  FPISA_MANAGER_WAITS, FPISA_MANAGER_PING},
 				     of_manager[] = {FPISA_MANAGER_PENDING, FPISA_MANAGER_JOINED,
 						     FPISA_MANAGER_BIND,    FPISA_MANAGER_JOB,
 						     FPISA_MANAGER_GONE,    FPISA_MANAGER_LEFT,
