@@ -18,6 +18,10 @@
  *	above HIGH		an eighth less
  *	a loss while a queue stands, or by the receiver	half, once a round
  *
+ * Where a frame was lost, a try that fails costs a timeout: above three quarters
+ * of that limit one more is tried every TRY rounds only (CUBIC, RFC 9438, slows
+ * down there too).
+ *
  * A queue stands if most results of a round took a quarter longer than the
  * shortest. A loss without one is not congestion: fewer in flight would not help.
  *
