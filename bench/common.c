@@ -20,8 +20,8 @@ int end_of_options(int argc, char **argv, uint32_t window, const char *usage)
 
 void print_quartiles(const char *name, double *v, uint32_t n)
 {
-	printf(", \"%s\": {\"median\": %.4f, \"q1\": %.4f, \"q3\": %.4f}", name, quartile(v, n, 2),
-	       quartile(v, n, 1), quartile(v, n, 3));
+	printf(", \"%s\": {\"median\": %.4f, \"q1\": %.4f, \"q3\": %.4f}", name, quartile(v, n, 2), quartile(v, n, 1),
+	       quartile(v, n, 3));
 }
 
 void fpisa_path(char *path, size_t size, const char *program)

@@ -10,12 +10,12 @@
 #include "fpisa/wire.h"
 
 /* What jobs have by default, and the largest frame. */
-#define DEFAULT_SIZES                                                                                        \
-	{                                                                                                    \
-		2,                                                                                           \
-		{                                                                                            \
-			256, FPISA_MAX_ELEMENTS                                                              \
-		}                                                                                            \
+#define DEFAULT_SIZES                           \
+	{                                       \
+		2,                              \
+		{                               \
+			256, FPISA_MAX_ELEMENTS \
+		}                               \
 	}
 
 /* After the last option: nothing else stands there, and `window` is a power of two. 0, or -1 after it has reported. */

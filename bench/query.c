@@ -153,7 +153,8 @@ static void c_rows(struct in_c *c, const struct query_case *k, uint64_t sequence
 }
 
 /* So many frames in C, up to number `last`: how long they take. */
-static uint64_t c_batch(struct in_c *c, const struct query_case *k, uint32_t last, uint32_t n, struct row row[BATCH][ROWS])
+static uint64_t c_batch(struct in_c *c, const struct query_case *k, uint32_t last, uint32_t n,
+			struct row row[BATCH][ROWS])
 {
 	uint64_t before = cpu_ns();
 
@@ -249,7 +250,8 @@ static void print_quartiles(const char *name, double *v, uint32_t n)
 
 static uint32_t filter_mask(const struct query_case *k)
 {
-	uint32_t blocks = 1, of_block = k->filter & FPISA_QUERY_BITMAP ? FPISA_FILTER_BLOCK_KEYS : FPISA_FILTER_BLOOM_KEYS;
+	uint32_t blocks = 1,
+		 of_block = k->filter & FPISA_QUERY_BITMAP ? FPISA_FILTER_BLOCK_KEYS : FPISA_FILTER_BLOOM_KEYS;
 	uint32_t keys = k->filter & FPISA_QUERY_BITMAP ? k->keys : k->keys / 10;
 
 	while (k->filter && blocks * of_block < keys)
@@ -278,8 +280,11 @@ static int measure(const struct query_case *k, uint32_t rounds, uint32_t frames)
 		return err;
 	printf("{\"bench\": \"query\", \"program\": \"%s\", \"filter\": %s, \"limit\": %u, \"keys\": %u, \"values\": \"%s\", "
 	       "\"rows\": %u, \"rounds\": %u, \"forwarded\": %.6f",
-	       k->program, !k->filter ? "null" : k->filter == FPISA_QUERY_BITMAP ? "\"bitmap\"" : "\"bloom\"", k->limit, k->keys,
-	       k->values == ASCENDING ? "ascending" : "random", frames * ROWS, rounds, g.forwarded);
+	       k->program,
+	       !k->filter		       ? "null" :
+	       k->filter == FPISA_QUERY_BITMAP ? "\"bitmap\"" :
+						 "\"bloom\"",
+	       k->limit, k->keys, k->values == ASCENDING ? "ascending" : "random", frames * ROWS, rounds, g.forwarded);
 	print_quartiles("ns_per_row", g.ns, rounds);
 	print_quartiles("c_ns_per_row", g.c_ns, rounds);
 	print_quartiles("ratio", g.ratio, rounds);
@@ -306,7 +311,8 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	if (optind < argc || rows < ROWS || !rounds || rounds > MAX_ROUNDS) {
-		fprintf(stderr, "usage: query [--rows N] [--rounds R]: %d rows and more, 1 to %d rounds\n", ROWS, MAX_ROUNDS);
+		fprintf(stderr, "usage: query [--rows N] [--rounds R]: %d rows and more, 1 to %d rounds\n", ROWS,
+			MAX_ROUNDS);
 		return 2;
 	}
 	rng.state = vectors_seed();

@@ -47,8 +47,7 @@ FUSED_SET_FN int fused_set_block(const struct words *in, struct fpisa_exp_block 
 /* Has the family a body of its own for adds whose events are not counted? */
 #define FUSED_UNCOUNTED (FAMILY_BYTES == 4 && FAMILY_RBITS == 32)
 
-FUSED_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt,
-			       __u32 counted)
+FUSED_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt, __u32 counted)
 {
 	asm volatile("" : : "r"(counted));
 	if (!in || !e || !m)
@@ -150,8 +149,7 @@ GLOBAL_FN __u64 mau4_a_block(phv_block *p, man_block *m, __u32 fmt)
 	return stage4_a(FPISA_PHV(p), m, FORMAT(fmt));
 }
 
-GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt,
-			 __u64 factor)
+GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt, __u64 factor)
 {
 	asm volatile("" : : "r"(factor));
 	if (!e || !m || !p)
@@ -239,7 +237,7 @@ GLOBAL_FN int final_block(phv_block *p, const struct fpisa_final *fin, __u32 fmt
 	if (!p || !fin)
 		return 0;
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p->e[i], .m = fpisa_get_magnitude(p->m, i, f), .sign = p->d[i] >> 15 };
+		struct fpisa_lane l = {.e = p->e[i], .m = fpisa_get_magnitude(p->m, i, f), .sign = p->d[i] >> 15};
 
 		final_lane(&l, fin, fmt);
 		p->e[i] = (__u16)l.e;
@@ -350,8 +348,7 @@ GLOBAL_FN int discard_block(const phv_block *p, const struct fpisa_exp_block *e,
 	if (!p || !e || !m || !h)
 		return 0;
 	FPISA_EACH(i) {
-		__u32 at = fpisa_discarded(p->e[i], fpisa_get_man(p->m, i, f), e->e[i], fpisa_get_man(m, i, f), f,
-					   mode);
+		__u32 at = fpisa_discarded(p->e[i], fpisa_get_man(p->m, i, f), e->e[i], fpisa_get_man(m, i, f), f, mode);
 
 		/* Else clang makes one test of both, of a copy of `at` less one: 6.1 then knows no bound of `at`. */
 		if (!at)

@@ -142,9 +142,9 @@ static __always_inline __s64 without_checksum(__s64 sums)
 static __always_inline void set_checksums(const struct headers *h, __s64 sums)
 {
 	h->fpisa->checksum = (__u32)sums;
-	h->udp->check = fold_udp_checksum(((__u64)sums >> 32) + (__u32)sums + h->ip->saddr + h->ip->daddr +
-					  h->udp->source + h->udp->dest + 2 * (__u32)h->udp->len +
-					  bpf_htons(IPPROTO_UDP));
+	h->udp->check =
+		fold_udp_checksum(((__u64)sums >> 32) + (__u32)sums + h->ip->saddr + h->ip->daddr + h->udp->source +
+				  h->udp->dest + 2 * (__u32)h->udp->len + bpf_htons(IPPROTO_UDP));
 }
 
 #endif

@@ -42,7 +42,7 @@
 int fpisa(struct xdp_md *ctx);
 
 /* Family 0's banks: FPISA_STAGES programs each, and what stands in for them. */
-#define BANK(n) [(n) * FPISA_BANK_SIZE ...(n) * FPISA_BANK_SIZE + FPISA_STAND_IN] = (void *)&fpisa
+#define BANK(n) [(n)*FPISA_BANK_SIZE...(n) * FPISA_BANK_SIZE + FPISA_STAND_IN] = (void *)&fpisa
 
 /* Programs; index: fpisa_bank_of() + number of the unit, or FPISA_ADMISSION; FPISA_QUERY_PROGRAM + a query's number. */
 struct {
@@ -51,7 +51,7 @@ struct {
 	__uint(key_size, sizeof(__u32));
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 	__array(values, int(void *));
-} fpisa_stages SEC(".maps") = { .values = { BANK(0), BANK(1) } };
+} fpisa_stages SEC(".maps") = {.values = {BANK(0), BANK(1)}};
 
 static __always_inline void tail_call(struct xdp_md *ctx, __u32 index)
 {

@@ -57,20 +57,19 @@ static __always_inline void *parse(struct xdp_md *ctx, struct row **row)
 }
 
 /* A program that does STEP for all i in steps, UNROLL of them between two tests of the loop. */
-#define PROGRAM(name, lane, unroll, STEP)                                                                    \
-	SEC("xdp") int name##_x##unroll(struct xdp_md *ctx)                                                  \
-	{                                                                                                    \
-		struct row *row;                                                                             \
-		lane *in = parse(ctx, &row), *out, x = 0;                                                    \
-                                                                                                             \
-		if (!in)                                                                                     \
-			return XDP_ABORTED;                                                                  \
-		out = (lane *)row->v;                                                                        \
-		_Pragma(TEXT(clang loop unroll_count(unroll)))                                               \
-		for (__u32 i = 0; i < ELEMENTS * 4 / sizeof(lane); i++)                                      \
-			STEP;                                                                                \
-		asm volatile("" : : "r"(x), "r"(out));                                                       \
-		return XDP_DROP;                                                                             \
+#define PROGRAM(name, lane, unroll, STEP)                                                                              \
+	SEC("xdp") int name##_x##unroll(struct xdp_md *ctx)                                                            \
+	{                                                                                                              \
+		struct row *row;                                                                                       \
+		lane *in = parse(ctx, &row), *out, x = 0;                                                              \
+                                                                                                                       \
+		if (!in)                                                                                               \
+			return XDP_ABORTED;                                                                            \
+		out = (lane *)row->v;                                                                                  \
+		_Pragma(TEXT(clang loop unroll_count(unroll))) for (__u32 i = 0; i < ELEMENTS * 4 / sizeof(lane); i++) \
+			STEP;                                                                                          \
+		asm volatile("" : : "r"(x), "r"(out));                                                                 \
+		return XDP_DROP;                                                                                       \
 	}
 
 PROGRAM(touch_u32, __u32, 8, x += in[i])

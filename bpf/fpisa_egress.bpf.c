@@ -75,8 +75,8 @@ static __always_inline void address_copy(struct headers *h, __be32 address, __be
 {
 	/* One without, of a datapath whose upgrade is under way, stays so. */
 	if (h->udp->check)
-		h->udp->check = fold_udp_checksum((__u16)~h->udp->check + (__u16)~h->udp->dest + (__u64)(__u32)~h->ip->daddr +
-						  port + address);
+		h->udp->check = fold_udp_checksum((__u16)~h->udp->check + (__u16)~h->udp->dest +
+						  (__u64)(__u32)~h->ip->daddr + port + address);
 	h->udp->dest = port;
 	h->ip->daddr = address;
 	h->ip->check = 0;

@@ -66,8 +66,7 @@ int fpisa_steer(struct xdp_md *ctx)
 	if (p.whole && p.h.fpisa->type == FPISA_TYPE_ADD && steering->cpus)
 		index = fpisa_slot_cpu(p.h.fpisa->slot, steering->cpus);
 	fpisa_opaque(index);
-	if (index >= FPISA_STEER_CPUS ||
-	    bpf_redirect_map(&fpisa_cpumap, steering->cpu[index], XDP_DROP) != XDP_REDIRECT)
+	if (index >= FPISA_STEER_CPUS || bpf_redirect_map(&fpisa_cpumap, steering->cpu[index], XDP_DROP) != XDP_REDIRECT)
 		return count_verdict(FPISA_MAX_JOBS, FPISA_V_internal, XDP_DROP);
 	count->sent[index]++;
 	return XDP_REDIRECT;

@@ -9,12 +9,12 @@
 #include <bpf/bpf_helpers.h>
 #include "fpisa/tables_run.h"
 
-#define TABLE(name, entries)                                                                                 \
-	struct {                                                                                             \
-		__uint(type, BPF_MAP_TYPE_ARRAY);                                                            \
-		__uint(max_entries, entries);                                                                \
-		__type(key, __u32);                                                                          \
-		__type(value, struct fpisa_entry);                                                           \
+#define TABLE(name, entries)                       \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);  \
+		__uint(max_entries, entries);      \
+		__type(key, __u32);                \
+		__type(value, struct fpisa_entry); \
 	} name SEC(".maps")
 
 TABLE(fpisa_products, FPISA_PRODUCTS);
@@ -47,8 +47,7 @@ static __always_inline struct fpisa_entry look(enum fpisa_table t, __u32 i)
 }
 
 /* A global function: verified once, for any operands (blocks.h). */
-__attribute__((noinline)) int apply_item(struct fpisa_run_item *item, __u32 function, __u32 format,
-					 __u32 rounding)
+__attribute__((noinline)) int apply_item(struct fpisa_run_item *item, __u32 function, __u32 format, __u32 rounding)
 {
 	if (item)
 		fpisa_run_one(item, function, format, rounding, look);

@@ -15,21 +15,22 @@
  */
 #define GROUP (FPISA_MAX_BLOCKS / 2)
 
-#define EACH_GROUP(from, phv)                           \
-	_Pragma("clang loop unroll(disable)")           \
-	for (__u32 from = 0; from < FPISA_MAX_BLOCKS && from < (phv)->blocks; from += GROUP)
+#define EACH_GROUP(from, phv)                                                                                       \
+	_Pragma("clang loop unroll(disable)") for (__u32 from = 0; from < FPISA_MAX_BLOCKS && from < (phv)->blocks; \
+						   from += GROUP)
 
 /*
  * for (b = from; b < from + GROUP && b < blocks of the frame; b++), with `words` at block b of the payload. The
  * verifier wants a count of its own, __i, and one index for all that a block has, hidden: else clang
  * makes pointers of it, which have no bound.
  */
-#define EACH_OF_GROUP(b, phv, from, words)                                           \
-	for (__u32 __i = 0, b; __i < GROUP && ({                                     \
-		     b = (from) + __i;                                               \
-		     fpisa_opaque(b);                                                \
-		     b < FPISA_MAX_BLOCKS && b < (phv)->blocks;                      \
-	     }) && ((words) = payload_of(ctx, b));                                   \
+#define EACH_OF_GROUP(b, phv, from, words)                                       \
+	for (__u32 __i = 0, b; __i < GROUP && ({                                 \
+				       b = (from) + __i;                         \
+				       fpisa_opaque(b);                          \
+				       b < FPISA_MAX_BLOCKS &&b < (phv)->blocks; \
+			       }) &&                                             \
+			       ((words) = payload_of(ctx, b));                   \
 	     __i++)
 
 GLOBAL_FN int run_fused_add(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 from)

@@ -61,7 +61,7 @@ GLOBAL_FN int is_proved(struct xdp_md *ctx, __u32 id)
  */
 GLOBAL_FN int find_nexthop(struct xdp_md *ctx, __u32 id, __u32 rank)
 {
-	struct bpf_fib_lookup fib = { .family = 2 /* AF_INET */, .l4_protocol = IPPROTO_UDP, .ifindex = 1 };
+	struct bpf_fib_lookup fib = {.family = 2 /* AF_INET */, .l4_protocol = IPPROTO_UDP, .ifindex = 1};
 	struct fpisa_nexthop *hop = lookup(&fpisa_nexthop, 0);
 	struct fpisa_peer *peer;
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);

@@ -51,7 +51,7 @@ static long lock_attempt(__u32 number, void *waiting)
 /* By the kernel's loop, which a verifier walks once; one of our own it walks FPISA_LOCK_SPINS times, an eighth of the entry. */
 GLOBAL_FN int lock_wait(__u64 *lock)
 {
-	struct waiting w = { .lock = lock };
+	struct waiting w = {.lock = lock};
 
 	if (!lock)
 		return 0;

@@ -17,7 +17,7 @@
 static __always_inline __u32 clz32_lpm(__u32 x)
 {
 	__u32 skip = 4 & (__u32)(fpisa_nonzero(x >> 28) - 1);
-	struct fpisa_lpm_key key = { .prefixlen = 32, .addr = bpf_htonl(x << skip) };
+	struct fpisa_lpm_key key = {.prefixlen = 32, .addr = bpf_htonl(x << skip)};
 	__u32 *lz = bpf_map_lookup_elem(&fpisa_lpm, &key);
 
 	return lz ? *lz + skip : 32;
@@ -28,7 +28,7 @@ static const __u8 clz_of_window[FPISA_WINDOWS] = FPISA_CLZ_OF_WINDOWS;
 /* Inline: on 6.1 a read-out by units has 512 bytes of stack, and each call takes 32 at least. */
 static __always_inline __u32 clz32_bytes(__u32 x)
 {
-	struct fpisa_lpm_key key = { .prefixlen = 32, .addr = bpf_htonl(x) };
+	struct fpisa_lpm_key key = {.prefixlen = 32, .addr = bpf_htonl(x)};
 	__u32 *skip = bpf_map_lookup_elem(&fpisa_lpm_byte, &key);
 
 	return fpisa_clz32_window(x, skip ? *skip : 0, clz_of_window);
@@ -41,7 +41,7 @@ GLOBAL_FN int fill_trie(void)
 {
 #pragma clang loop unroll(disable)
 	for (__u32 lz = 0; lz < 32; lz++) {
-		struct fpisa_lpm_key key = { .prefixlen = lz + 1, .addr = bpf_htonl(0x80000000u >> lz) };
+		struct fpisa_lpm_key key = {.prefixlen = lz + 1, .addr = bpf_htonl(0x80000000u >> lz)};
 		__u32 zeros = lz;
 
 		if (bpf_map_update_elem(&fpisa_lpm, &key, &zeros, BPF_ANY))
@@ -67,7 +67,7 @@ static __always_inline int trie_ready(struct fpisa_control *control)
 /* Does the trie of bytes have its longest prefix? It comes last, so the others are there too. */
 static __always_inline int byte_trie_full(void)
 {
-	struct fpisa_lpm_key zero = { .prefixlen = 32 };
+	struct fpisa_lpm_key zero = {.prefixlen = 32};
 	__u32 *skip = bpf_map_lookup_elem(&fpisa_lpm_byte, &zero);
 
 	return skip && *skip == fpisa_byte_skip(FPISA_BYTE_PREFIXES - 1);
@@ -80,7 +80,7 @@ GLOBAL_FN int byte_trie_ready(void)
 		return 1;
 #pragma clang loop unroll(disable)
 	for (__u32 i = 0; i < FPISA_BYTE_PREFIXES; i++) {
-		struct fpisa_lpm_key key = { .prefixlen = fpisa_byte_prefix(i) };
+		struct fpisa_lpm_key key = {.prefixlen = fpisa_byte_prefix(i)};
 		__u32 skip = fpisa_byte_skip(i);
 
 		if (bpf_map_update_elem(&fpisa_lpm_byte, &key, &skip, BPF_ANY))

@@ -113,7 +113,7 @@ struct {
 /* Where each worker is, key: job * FPISA_MAX_WORKERS + rank. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FPISA_MAX_JOBS * FPISA_MAX_WORKERS);
+	__uint(max_entries, FPISA_MAX_JOBS *FPISA_MAX_WORKERS);
 	__type(key, __u32);
 	__type(value, struct fpisa_peer);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -122,7 +122,7 @@ struct {
 /* When each was last seen, same keys. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FPISA_MAX_JOBS * FPISA_MAX_WORKERS);
+	__uint(max_entries, FPISA_MAX_JOBS *FPISA_MAX_WORKERS);
 	__type(key, __u32);
 	__type(value, struct fpisa_last_seen);
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
@@ -265,13 +265,13 @@ struct fpisa_reply_ports {
 PORTS_OF_JOBS(fpisa_replies, struct fpisa_reply_ports);
 
 /* The program array where it is shared with fpisa.o, which defines and fills it (fpisa.bpf.c). */
-#define SHARED_STAGES                                      \
-	struct {                                           \
-		__uint(type, BPF_MAP_TYPE_PROG_ARRAY);     \
-		__uint(max_entries, FPISA_PROGRAMS);       \
-		__uint(key_size, sizeof(__u32));           \
-		__uint(value_size, sizeof(__u32));         \
-		__uint(pinning, LIBBPF_PIN_BY_NAME);       \
+#define SHARED_STAGES                                  \
+	struct {                                       \
+		__uint(type, BPF_MAP_TYPE_PROG_ARRAY); \
+		__uint(max_entries, FPISA_PROGRAMS);   \
+		__uint(key_size, sizeof(__u32));       \
+		__uint(value_size, sizeof(__u32));     \
+		__uint(pinning, LIBBPF_PIN_BY_NAME);   \
 	} fpisa_stages SEC(".maps")
 
 #endif

@@ -22,8 +22,7 @@ static __always_inline __u16 port_index(const struct fpisa_control *control, con
 }
 
 /* Is the frame ours? Then it holds our magic. IPv6, VLAN tags, IP options and later fragments are not ours. */
-static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h,
-				   const struct fpisa_control *control)
+static __always_inline int is_ours(struct xdp_md *ctx, const struct headers *h, const struct fpisa_control *control)
 {
 	void *end = (void *)(long)ctx->data_end;
 

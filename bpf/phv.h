@@ -16,29 +16,29 @@
  * one may preempt another, are refused (user/datapath/kernel.c).
  */
 struct fpisa_phv {
-	__u32 stage;  /* 0: a new packet; k + 1: the next program is to run MAU k */
-	__u32 job;    /* job number */
-	__u32 key;    /* of the slot version that the contribution is for */
-	__u32 blocks; /* of 32 elements, in this frame */
-	__u32 bank;   /* index of the first program of the family and bank that this packet uses */
-	__u32 format; /* of the job, packed (family.h) */
-	__u32 flags;  /* result flags of the read-out */
-	__u64 events; /* of the add, format.h */
+	__u32 stage;   /* 0: a new packet; k + 1: the next program is to run MAU k */
+	__u32 job;     /* job number */
+	__u32 key;     /* of the slot version that the contribution is for */
+	__u32 blocks;  /* of 32 elements, in this frame */
+	__u32 bank;    /* index of the first program of the family and bank that this packet uses */
+	__u32 format;  /* of the job, packed (family.h) */
+	__u32 flags;   /* result flags of the read-out */
+	__u64 events;  /* of the add, format.h */
 	__u64 results; /* the secret of the generation's results */
-	__u16 rank;   /* of the sender */
-	__u8 first;   /* the registers take the values instead of adding them */
-	__u8 resend;  /* the result goes to the sender alone */
-	__u8 probe;   /* the sender wants a STATUS if the round is not complete */
+	__u16 rank;    /* of the sender */
+	__u8 first;    /* the registers take the values instead of adding them */
+	__u8 resend;   /* the result goes to the sender alone */
+	__u8 probe;    /* the sender wants a STATUS if the round is not complete */
 	__u8 mode;
 	__u8 rounding;
 	__u8 clz;
 	__u8 pipeline;
-	__u8 op;      /* of the round */
-	__u8 encoded; /* the mantissa registers hold order-preserving encodings or integers (fpisa/op.h) */
-	__u8 by_unit; /* no fused body does this format or operation: its units run one after the other */
-	__u8 swap;    /* the payload is big-endian */
-	__u8 shared;  /* the payload begins with its scales */
-	__u8 checked; /* the round has more adds than the headroom bounds: every sum is checked */
+	__u8 op;	/* of the round */
+	__u8 encoded;	/* the mantissa registers hold order-preserving encodings or integers (fpisa/op.h) */
+	__u8 by_unit;	/* no fused body does this format or operation: its units run one after the other */
+	__u8 swap;	/* the payload is big-endian */
+	__u8 shared;	/* the payload begins with its scales */
+	__u8 checked;	/* the round has more adds than the headroom bounds: every sum is checked */
 	__u8 uncounted; /* the adds' events matter to the result's flags alone */
 	__u8 pad[4];
 	struct fpisa_final final; /* what the read-out does besides rounding */
@@ -56,8 +56,8 @@ struct {
 /* A format in 32 bits; a family unpacks it (family.h). */
 static __always_inline __u32 pack_format(struct fpisa_format f)
 {
-	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24 |
-	       (__u32)f.integer << 25 | (__u32)f.shared << 26;
+	return f.ebits | (__u32)f.mbits << 8 | (__u32)f.guard << 16 | (__u32)f.finite << 24 | (__u32)f.integer << 25 |
+	       (__u32)f.shared << 26;
 }
 
 /* All but what only the slot's owner can know: first, checked, results and final; resend is 0 until a kept result is asked for (admission.h). */

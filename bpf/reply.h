@@ -11,8 +11,8 @@
 #include "counters.h"
 
 /* The outer headers, and all checksums, of a frame whose FPISA header and payload are complete; `sums`: of frame_sum(). */
-static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port,
-					  __u32 payload, __s64 sums)
+static __always_inline void address_reply(struct headers *h, __be32 from, __be32 to, __be16 to_port, __u32 payload,
+					  __s64 sums)
 {
 	h->udp->source = h->udp->dest;
 	h->udp->dest = to_port;

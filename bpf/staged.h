@@ -96,7 +96,7 @@ static __always_inline int chain(struct xdp_md *ctx, struct fpisa_phv *phv, __u3
 		if (k + 1 < FPISA_STAGES)            \
 			next_stage(ctx, phv, k + 1); \
 	}                                            \
-	/* fallthrough */
+		/* fallthrough */
 		STAGE(0)
 		STAGE(1)
 		STAGE(2)

@@ -41,10 +41,10 @@ enum fpisa_dtype {
 	FPISA_FLOAT16 = 2,  /* IEEE binary16 */
 	FPISA_BFLOAT16 = 3, /* the upper half of a float32 */
 	FPISA_FLOAT64 = 4,
-	FPISA_E4M3 = 5,	    /* OCP FP8 */
-	FPISA_E5M2 = 6,	    /* OCP FP8 */
+	FPISA_E4M3 = 5, /* OCP FP8 */
+	FPISA_E5M2 = 6, /* OCP FP8 */
 	FPISA_INT32 = 7,
-	FPISA_MXINT8 = 8,   /* OCP MX: count elements of a byte, then count/32 scales; count a multiple of 32 */
+	FPISA_MXINT8 = 8, /* OCP MX: count elements of a byte, then count/32 scales; count a multiple of 32 */
 };
 
 /* What an all-reduce computes, per element over the ranks; fpisa-wire(7) says how it is rounded. */
@@ -86,19 +86,19 @@ enum fpisa_transport_name {
 
 /* One chunk's result, as it arrived. */
 struct fpisa_chunk {
-	uint64_t offset;     /* of its first element in the call's vector */
-	uint32_t count;	     /* elements, without padding */
-	uint32_t flags;	     /* FPISA_RESULT_* */
-	uint64_t ranks;	     /* bitmap of the contributors */
-	uint64_t order;	     /* 4 bits a rank: its position in the order of arrival; 0 above 16 workers */
+	uint64_t offset;	       /* of its first element in the call's vector */
+	uint32_t count;		       /* elements, without padding */
+	uint32_t flags;		       /* FPISA_RESULT_* */
+	uint64_t ranks;		       /* bitmap of the contributors */
+	uint64_t order;		       /* 4 bits a rank: its position in the order of arrival; 0 above 16 workers */
 	struct fpisa_request *request; /* of its call, as fpisa_allreduce_start() gave it */
-	uint32_t call;	     /* its number since the handle joined, from 0, as errors have it */
+	uint32_t call;		       /* its number since the handle joined, from 0, as errors have it */
 };
 
 struct fpisa_options {
-	size_t size;	      /* sizeof(struct fpisa_options), so that it may grow */
-	uint16_t local_port;  /* UDP source port that the job lists; 0: 18000 */
-	uint64_t token;	      /* the job's secret, from which its frames have tags; 0 if it has none */
+	size_t size;	     /* sizeof(struct fpisa_options), so that it may grow */
+	uint16_t local_port; /* UDP source port that the job lists; 0: 18000 */
+	uint64_t token;	     /* the job's secret, from which its frames have tags; 0 if it has none */
 	/*
 	 * Deadline of connect and of each operation; 0: 10000. Only time in which the library could
 	 * work counts: of a longer gap between two looks at the network, in which the caller computed
@@ -106,8 +106,8 @@ struct fpisa_options {
 	 * arrived is taken in. FPISA_FOREVER: there is none.
 	 */
 	uint32_t timeout_ms;
-	double loss;	      /* fault injection, for tests: share of frames dropped, each way; 0..0.9 */
-	uint64_t seed;	      /* of all fault injection */
+	double loss;   /* fault injection, for tests: share of frames dropped, each way; 0..0.9 */
+	uint64_t seed; /* of all fault injection */
 	/*
 	 * Called for each chunk as its result arrives, from within the waiting call or by the progress
 	 * thread. It may use other handles; of its own it may only ask fpisa_get_info() and
@@ -166,12 +166,12 @@ struct fpisa_info {
 	size_t size; /* sizeof(struct fpisa_info), set by the caller */
 	uint32_t job, rank, workers, elements, window, generation;
 	uint8_t mode, rounding, format, pipeline, clz, fanout;
-	uint8_t big_endian;	     /* nonzero: the job's arrays are */
-	uint64_t sent, received;     /* frames */
-	uint64_t retransmits;	     /* contributions sent again */
-	uint64_t duplicates;	     /* results that were not awaited */
-	uint64_t bad;		     /* frames dropped: wrong source, checksum or header */
-	uint64_t rtt_ns;	     /* smoothed, of a chunk */
+	uint8_t big_endian;	 /* nonzero: the job's arrays are */
+	uint64_t sent, received; /* frames */
+	uint64_t retransmits;	 /* contributions sent again */
+	uint64_t duplicates;	 /* results that were not awaited */
+	uint64_t bad;		 /* frames dropped: wrong source, checksum or header */
+	uint64_t rtt_ns;	 /* smoothed, of a chunk */
 };
 
 /*
@@ -213,8 +213,7 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  * it, by whatever handle or group of the process, is refused with -EUCLEAN until
  * the program has written those chunks again. Minima and maxima can be taken twice, and are not refused. Arrays of requests under way at the same time must not overlap.
  */
-int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
-		    uint32_t *flags);
+int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type, uint32_t *flags);
 
 /*
  * The same for another operation; `factor` is that of FPISA_SCALE, finite and
@@ -320,8 +319,8 @@ void fpisa_close(struct fpisa *f);
 struct fpisa_group;
 
 struct fpisa_group_options {
-	size_t size;		  /* sizeof(struct fpisa_group_options), so that it may grow */
-	const char *key_file;	  /* the file whose last key is used; NULL: what FPISA_KEY names, if it is set; "": none */
+	size_t size;	      /* sizeof(struct fpisa_group_options), so that it may grow */
+	const char *key_file; /* the file whose last key is used; NULL: what FPISA_KEY names, if it is set; "": none */
 	uint32_t join_timeout_ms; /* until all ranks have joined; 0: 10000 */
 	uint32_t timeout_ms;	  /* deadline of each call, as options.timeout_ms of a handle; 0: none */
 	uint32_t window;	  /* of its jobs, at most: a power of two; 0: 64. The manager may give less */
@@ -329,9 +328,9 @@ struct fpisa_group_options {
 	uint8_t mode;		  /* of its jobs, as in struct fpisa_info; 0: the default of `fpisa job add` */
 	uint8_t pipeline;	  /* the same */
 	uint32_t overflow;	  /* enum fpisa_overflow */
-	uint32_t transport;	  /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
-	uint64_t restore;	  /* as options.restore of a handle */
-	uint8_t rounding;	  /* as mode; 0: down, but nearest for modes fpisa64 and exact */
+	uint32_t transport; /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
+	uint64_t restore;   /* as options.restore of a handle */
+	uint8_t rounding;   /* as mode; 0: down, but nearest for modes fpisa64 and exact */
 };
 
 /*
@@ -446,19 +445,19 @@ enum fpisa_aggregate {
 };
 
 struct fpisa_query_options {
-	size_t size;	       /* sizeof(struct fpisa_query_options), so that it may grow */
-	const char *workers;   /* ADDR[:PORT],... of their TCP port, which is 18001 by default */
-	const char *key_file;  /* the file whose last key is used; NULL: what FPISA_KEY names, if there is no `key` */
+	size_t size;	      /* sizeof(struct fpisa_query_options), so that it may grow */
+	const char *workers;  /* ADDR[:PORT],... of their TCP port, which is 18001 by default */
+	const char *key_file; /* the file whose last key is used; NULL: what FPISA_KEY names, if there is no `key` */
 	const char *table;
-	const char *value;     /* a column of type real: of the order, or of the aggregates; NULL: groups are counted alone */
-	const char *by;	       /* columns of the key, "a,b"; NULL: no groups */
-	const char *columns;   /* of the rows of the answer, "a,b"; NULL: all. Not with `by` */
-	uint64_t limit;	       /* the first N rows by `value`, up to 65536; 0: all rows, or groups */
-	uint8_t ascending;     /* the least values come first */
-	uint8_t nulls_first;   /* rows whose value is NULL come before the others, not behind them */
-	uint8_t pruning;       /* enum fpisa_pruning */
-	uint8_t preaggregate;  /* each worker adds up its rows by key first, and sends exact partial sums */
-	uint32_t query;	       /* its number at the aggregator; this, the next and the token not without pruning in the network */
+	const char *value; /* a column of type real: of the order, or of the aggregates; NULL: groups are counted alone */
+	const char *by;	   /* columns of the key, "a,b"; NULL: no groups */
+	const char *columns;  /* of the rows of the answer, "a,b"; NULL: all. Not with `by` */
+	uint64_t limit;	      /* the first N rows by `value`, up to 65536; 0: all rows, or groups */
+	uint8_t ascending;    /* the least values come first */
+	uint8_t nulls_first;  /* rows whose value is NULL come before the others, not behind them */
+	uint8_t pruning;      /* enum fpisa_pruning */
+	uint8_t preaggregate; /* each worker adds up its rows by key first, and sends exact partial sums */
+	uint32_t query; /* its number at the aggregator; this, the next and the token not without pruning in the network */
 	const char *aggregator; /* ADDR[:PORT] */
 	uint64_t token;
 	uint16_t local_port;  /* UDP, as the query lists it of its master; 0: 18000 */
@@ -473,11 +472,11 @@ struct fpisa_query_options {
 	 * may come all the same: the answer is not less than the join's rows, or groups, and the join itself is the caller's.
 	 * FPISA_PRUNING_NETWORK; no `limit`, no `preaggregate`.
 	 */
-	const char *join;	/* another table at the same workers; NULL: none */
-	const char *on;		/* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
+	const char *join; /* another table at the same workers; NULL: none */
+	const char *on; /* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
 	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
 	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
-	uint64_t memory; /* bytes that groups may take here: about 200 each; 0: any number */
+	uint64_t memory;	/* bytes that groups may take here: about 200 each; 0: any number */
 };
 
 /* A column of the answer. */
@@ -501,8 +500,8 @@ struct fpisa_query_counts {
 	 */
 	uint64_t values_sent, values_absorbed, values_received;
 	uint64_t frames, repeated; /* of workers, with rows; of them those that were sent again */
-	uint32_t restarts; /* because the aggregator's state was lost */
-	uint32_t certified; /* the aggregator's certificate of the first N was checked */
+	uint32_t restarts;	   /* because the aggregator's state was lost */
+	uint32_t certified;	   /* the aggregator's certificate of the first N was checked */
 };
 
 /*

@@ -39,7 +39,7 @@ bool cases_combination(uint8_t format, unsigned int index, struct cases_call *c)
 		for (uint8_t op = FPISA_OP_SUM; op <= FPISA_OP_NORM; op++) {
 			if (!offered(format, mode, op) || index--)
 				continue;
-			*c = (struct cases_call){ .format = format, .mode = mode, .op = op };
+			*c = (struct cases_call){.format = format, .mode = mode, .op = op};
 			return true;
 		}
 	}
@@ -136,8 +136,9 @@ static void int_column(struct vectors_rng *rng, uint32_t workers, uint64_t *out)
 	for (uint32_t r = 0; r < workers; r++) {
 		uint32_t bits = (uint32_t)vectors_next(rng);
 
-		out[r] = kind == 0 ? bits : kind == 1 ? (uint32_t)((int32_t)bits >> 16)
-						      : (bits & 1 ? 0x7fffff00u : 0x80000000u) + (bits >> 24);
+		out[r] = kind == 0 ? bits :
+			 kind == 1 ? (uint32_t)((int32_t)bits >> 16) :
+				     (bits & 1 ? 0x7fffff00u : 0x80000000u) + (bits >> 24);
 	}
 }
 
@@ -250,7 +251,7 @@ static uint64_t set_size(struct fpisa_format f)
 
 static uint64_t set_word(struct fpisa_format f, uint64_t i)
 {
-	const uint64_t fractions[FRACTIONS] = { 0, fpisa_frac_ones(f), (0x2aull << f.mbits >> 6) + 1 };
+	const uint64_t fractions[FRACTIONS] = {0, fpisa_frac_ones(f), (0x2aull << f.mbits >> 6) + 1};
 
 	return f.bytes == 1 ? i : i / FRACTIONS << f.mbits | fractions[i % FRACTIONS];
 }
@@ -270,7 +271,7 @@ void cases_pair_round(const struct cases_call *c, uint64_t first, uint32_t eleme
 	start(r, elements);
 	for (uint32_t i = 0; i < elements; i++) {
 		uint64_t pair = (first + i) % (n * n);
-		uint64_t words[CASES_WORKERS] = { set_word(f, pair / n), set_word(f, pair % n) };
+		uint64_t words[CASES_WORKERS] = {set_word(f, pair / n), set_word(f, pair % n)};
 
 		expect(c, r, i, words);
 	}

@@ -85,11 +85,9 @@ static uint32_t word_of(struct vectors_rng *rng, enum vectors_kind kind, uint64_
 	case VECTORS_SATURATE:
 		return fp32(r % 16 ? (uint32_t)(base >> 63) : sign, middle, 0x7fffff - (uint32_t)(r % 4));
 	case VECTORS_CANCEL:
-		return c & 1 ? (last ^ 0x80000000) + (uint32_t)(r % 3 == 0)
-			     : fp32(sign, middle - (int)(r % 5), bits);
+		return c & 1 ? (last ^ 0x80000000) + (uint32_t)(r % 3 == 0) : fp32(sign, middle - (int)(r % 5), bits);
 	case VECTORS_TOP:
-		return fp32(r % 8 ? (uint32_t)(base >> 63) : sign, 254 - (int)(r % 2),
-			    r & 0x100 ? bits : ~0u);
+		return fp32(r % 8 ? (uint32_t)(base >> 63) : sign, 254 - (int)(r % 2), r & 0x100 ? bits : ~0u);
 	case VECTORS_HEADROOM:
 		return fp32(sign, (int)(base % 60) + 5 * c % 180 + (int)(r % 10), bits);
 	case VECTORS_POWERS:

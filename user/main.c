@@ -24,9 +24,9 @@ struct verb {
 	int (*run)(int argc, char **argv);
 	const char *args;
 	const char *help;
-	const char *more; /* what `fpisa help VERB` adds; may be NULL */
+	const char *more;      /* what `fpisa help VERB` adds; may be NULL */
 	void (*options)(void); /* prints those that stand before that, from a table; may be NULL */
-	bool unpinned;	  /* in namespaces of its own: it takes no --pin */
+	bool unpinned;	       /* in namespaces of its own: it takes no --pin */
 };
 
 static const char doctor_more[] =
@@ -50,169 +50,176 @@ static const char config_more[] =
 	"all of it is applied or nothing. config check warns of what is not there now.\n";
 
 static const struct verb verbs[] = {
-	{ "load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G] [--cpus LIST [--cpu-queue N]] [--json]",
-	  "attach the datapath to interfaces",
-	  "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
-	  "  --port N           UDP port of the aggregator; default 18000\n"
-	  "  --group G          who may read it: status, stats, histogram, slots, job list, job show\n"
-	  "  --cpus LIST        CPUs such as 0,2-5, each of which owns every so many-th slot; the\n"
-	  "                     CPU that receives hands frames on. For a device with one receive\n"
-	  "                     queue and native XDP; by default a frame is summed where it comes in\n"
-	  "  --cpu-queue N      frames that may wait at each of them, to 16384; default 4096\n"
-	  "Interfaces of one --pin directory share one datapath; further ones may follow. Of interfaces that stand\n"
-	  "on each other, such as a bridge and its ports, load one: doc/guide.md, section 3.\n" },
-	{ "unload", verb_unload, "[DEV...] [--json]", "detach it, and remove it with its last interface",
-	  "Without DEV: every interface of this network namespace, the upper ones of a stack first. The pins stay if it runs in\n"
-	  "another one that can be seen, or may run where this process may not look.\n" },
-	{ "upgrade", verb_upgrade, "[--json]", "put this build's programs in the place of running ones",
-	  "Under traffic; jobs, sums under way and counters go on; in every network namespace.\n"
-	  "Refused if the layout of the maps has changed: then unload and load.\n" },
-	{ "status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL },
-	{ "job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "make a job, 0 to 63", .options = job_add_help },
-	{ "job list", verb_job_list, "[--json]", "the jobs", NULL },
-	{ "job show", verb_job_show, "JOB [--json]", "a job's parameters and members",
-	  "\"last heard\" is since the last frame of a rank that passed all checks, to some ms;\n"
-	  "in JSON silent_s, null: never. A worker that was killed stays joined, and is silent;\n"
-	  "so is one between its calls.\n" },
-	{ "job del", verb_job_del, "JOB [--json]", "remove a job", NULL },
-	{ "job shrink", verb_job_shrink, "JOB RANK... [--json]", "go on without some ranks",
-	  "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n"
-	  "The other ranks hear of it: their results say FEWER_RANKS, or their calls fail where a\n"
-	  "sum must have all ranks. A job that the manager has made for a group is refused.\n" },
-	{ "query add", verb_query_add, "QUERY --kind topn|table|join --workers LIST --master M [--limit N] [OPTION...] [--json]",
-	  "make a query, 0 to 63, of a number that no job has",
-	  "  --kind KIND        topn: rows that may be among the first N pass, others are pruned;\n"
-	  "                     table: sum, least, greatest and count of the values of each key;\n"
-	  "                     join: rows whose key is in the filter pass, others are pruned\n"
-	  "  --master M         ADDR[:PORT][@DEV], as a worker\n"
-	  "  --limit N          topn: N, to 65536; table: the most groups, to 16777216: 160 bytes\n"
-	  "                     of memory each or more; rows of further keys go to the master\n"
-	  "  --key-bytes B      4 (default), 8, 16 or 32\n"
-	  "  --ascending        topn: the least values come first\n"
-	  "  --ties             topn: what equals the last of the first N passes too\n"
-	  "  --filter F         before the rest, prune rows that are in no join: bitmap, of keys\n"
-	  "                     from 0 on, or bloom, of any; workers send the keys first\n"
-	  "  --filter-keys N    bitmap: one more than the greatest key, to 268435456; bloom: how\n"
-	  "                     many keys, to 16777216; 1/4 and 4 bytes of memory each or more\n"
-	  "  --filter-bytes B   the join key is the first B bytes of a row's key, 4, 8, 16 or 32;\n"
-	  "                     by default all of it\n",
-	  query_add_help },
-	{ "query list", verb_query_list, "[--json]", "the queries", NULL },
-	{ "query show", verb_query_show, "QUERY [--json]", "a query's parameters, members, state and rows", NULL },
-	{ "query del", verb_query_del, "QUERY [--json]", "remove a query", NULL },
-	{ "query data", verb_query_data, "DIR [--pages N] [--visits N] [--workers N] [--seed S] [--json]",
-	  "make tables to query, those of the Big Data benchmark",
-	  "  DIR                made if it is not there, with a directory 0, 1, ... for each worker, and\n"
-	  "                     in it rankings.csv and uservisits.csv, each with its .schema\n"
-	  "  --pages N          rows of rankings over all workers, to 268435456; default 1800000.\n"
-	  "                     4 bytes of memory each; the benchmark has 18000000\n"
-	  "  --visits N         rows of uservisits; default 3000000, of 136 bytes; it has 30000000\n"
-	  "  --workers N        who have every N-th row each, to 1024; default 2\n"
-	  "  --seed S           default 1; the same seed and sizes make the same rows on any machine\n",
-	  .unpinned = true },
-	{ "query worker", verb_query_worker, "DIR --key FILE [--listen ADDR] [--port N] [--scans N]", "serve a directory of tables to masters of queries",
-	  "  DIR                of each table TABLE.schema, a line NAME TYPE [not null] a column (real,\n"
-	  "                     double, int32, int64, text, date), and its rows in TABLE.csv,\n"
-	  "                     TABLE.tbl (TPC-H) or TABLE.parquet (by pyarrow)\n"
-	  "  --key FILE         masters with one of its keys are served; default $FPISA_KEY\n"
-	  "  --listen ADDR      default all addresses\n"
-	  "  --port N           TCP, where masters ask; default 18001\n"
-	  "  --scans N          masters that are served at once, each by a process; default 64\n"
-	  "It stays until it is ended. What masters ask, and rows for --columns, is encrypted; rows in frames\n"
-	  "cross the network in the clear.\n", .unpinned = true },
-	{ "query run", verb_query_run, "TABLE --workers LIST [OPTION...] [--json]",
-	  "ask a query of workers: the first rows, groups, or all rows",
-	  "  --workers LIST     ADDR[:PORT],... of fpisa query worker; default port 18001\n"
-	  "  --key FILE         the last key in it is used; default $FPISA_KEY\n"
-	  "  --value COLUMN     of type real: of the order, or of the aggregates\n"
-	  "  --limit N          the first N rows by --value, the greatest first\n"
-	  "  --ascending        the least first\n"
-	  "  --nulls-first      rows without a value come first, not last\n"
-	  "  --by LIST          columns: groups with count, and sum, min, max, avg of --value\n"
-	  "  --having COND      of groups, as 'sum>=100': count, sum, min, max or avg, then <, <=, =, >=\n"
-	  "                     or >, then a number\n"
-	  "  --columns LIST     of rows; default all\n"
-	  "  --where LIST       COLUMN OP VALUE,... that all hold, with <, <=, =, <>, >=, >; COLUMN null; COLUMN not null\n"
-	  "  --join TABLE       of the same workers: rows and groups that are in no join with it are dropped on their\n"
-	  "                     way, all or most of them; by a query with --filter\n"
-	  "  --on LIST          A=B,... columns that are equal, A of this table and B of the other; of groups the first of --by\n"
-	  "  --join-where LIST  which rows of the other table, in the same form\n"
-	  "  --prune WHO        network (default): rows pass the aggregator; none: all come here;\n"
-	  "                     workers: each prunes its own, and what is left comes here\n"
-	  "  --preaggregate     each worker adds its rows up by key first, exactly\n"
-	  "  --aggregator ADDR[:PORT], --query N, --token H\n"
-	  "                     as fpisa query add made it there\n"
-	  "  --local-port N     UDP, as the query lists it of its master; default 18000\n"
-	  "  --worker-port N    UDP, as it lists it of its workers; default 18000\n"
-	  "  --timeout S        how long nothing may go on before it is an error; default 10\n"
-	  "  --debug-faults F   faults to frames at all members, as of job add\n"
-	  "The answer is CSV on stdout; where its rows went is said on stderr: sent = pruned + absorbed +\n"
-	  "received. An answer that is not exact and whole is an error.\n", .unpinned = true },
-	{ "query demo", verb_query_demo, "[--rows N] [--workers 2|4] [--loss P] [OPTION...] [--json]",
-	  "the paper's five queries in PostgreSQL, over a network made for it",
-	  "  --rows N           of the Big Data benchmark's uservisits, over all workers; default 300000\n"
-	  "  --scale S          of TPC-H, by tpchgen-cli from PyPI; default 0.01; 0: without it\n"
-	  "  --workers N        2 (default) or 4\n"
-	  "  --loss P           share of frames that workers and master drop; default 0\n"
-	  "  --mbit N           rate of every link; default as fast as it goes\n"
-	  "  --runs N           of each query: medians; default 1\n"
-	  "  --seed S           of uservisits; default 1\n"
-	  "  --duckdb           ask DuckDB, from PyPI, too: a third opinion, by sums that it rounds\n"
-	  "  --plot FILE.svg    the seconds as bars, by gnuplot\n"
-	  "For the source tree, as root, where make postgres works. Each query runs with the network pruning, with nobody, with\n"
-	  "each worker for itself, and by PostgreSQL alone over the same rows; answers are compared.\n", .unpinned = true },
-	{ "config check", verb_config_check, "[FILE] [--json]", "every error of a configuration file, with its line",
-	  config_more },
-	{ "config apply", verb_config_apply, "[FILE] [--json]", "load and make what a configuration file says and is missing",
-	  config_more },
-	{ "serve", verb_serve, "[FILE]", "the manager: give jobs to groups of workers that ask for them",
-	  "  FILE               default " CONFIG_FILE "; its section [manager] says what may be given away\n"
-	  "It stays until SIGTERM or SIGINT. Groups live on: a manager that is started again goes on with\n"
-	  "them. SIGHUP: it reads FILE and the keys again, all but listen, port and user; a file with an error\n"
-	  "changes nothing. Who is connected stays, whatever becomes of his key. Making jobs takes what job add takes; the process that talks to the network has none of it.\n" },
-	{ "key new", verb_key_new, "NAME FILE [--json]", "draw a key for groups, and append it to a file",
-	  "The file, for its owner alone, is made if it is not there. A line is NAME:ID:SECRET; two keys of a\n"
-	  "name are valid at once, so that workers get the new one before the old one goes.\n" },
-	{ "group list", verb_group_list, "[--json]", "the groups of fpisa serve",
-	  "Those that gather, too: which ranks are here, and with a second's delay for which they wait. In JSON\n"
-	  "they are the ones whose \"missing\" is not empty.\n" },
-	{ "group show", verb_group_show, "NAME [--json]", "a group's ranks and jobs",
-	  "In JSON an array: groups of several keys may have one name. \"members\" are addresses, null of a rank that has not\n"
-	  "joined.\n" },
-	{ "group kill", verb_group_kill, "NAME [--json]", "end a group: its ranks get an error, its jobs go", NULL },
-	{ "stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json | --prometheus[=FILE]]",
-	  "counters and rates, of a job or of all",
-	  "  --watch [SECONDS]  again and again, with rates; every second by default; on a\n"
-	  "                     terminal as many rows as fit, those that are zero left out\n"
-	  "  --prometheus[=FILE]  Prometheus' text format, on stdout or into FILE, which is\n"
-	  "                     replaced as a whole; with --watch, again and again:\n"
-	  "                     a file *.prom in the directory that node_exporter's option\n"
-	  "                     --collector.textfile.directory names is scraped by it\n"
-	  "Rows of drop reasons that are zero are left out of the table, never of the JSON.\n" },
-	{ "histogram", verb_histogram, "JOB [--json]", "magnitudes that the adds of a job discarded",
-	  "Of a job made with --histogram: per binary exponent, how many adds of an element\n"
-	  "discarded a magnitude in [2^x, 2^(x+1)).\n" },
-	{ "slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss",
-	  "After the missing ranks the one that is silent the longest: since its last frame that\n"
-	  "passed all checks. In JSON silent_s of each missing rank, null: never heard.\n" },
-	{ "doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--json]",
-	  "what is wrong on this machine, and what fixes it", doctor_more },
-	{ "demo", verb_demo, "[OPTION...] [--json]",
-	  "sum real gradients over real packets, and check every bit", demo_help, demo_options_help, true },
-	{ "analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",
-	  "the error of sums of real values: its size, its sources, its dependence on order", analyze_help },
-	{ "soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help, .unpinned = true },
-	{ "bench arith", verb_bench_arith, "[OPTION...] [--json]", "ns an element of adds and read-outs, side by side",
-	  bench_arith_help },
-	{ "bench wire", verb_bench_wire, "[DEV...] [OPTION...] [--json]", "goodput and CPU time by settings, and the best of them",
-	  bench_wire_help },
-	{ "bench worker", verb_bench_worker, "ADDR [OPTION...] [--json]", "a worker of bench wire on another machine",
-	  bench_worker_help },
-	{ "bench", verb_bench, "[DEV...] [OPTION...] [--json]", "bench arith, then bench wire with its options", NULL },
-	{ "resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
-	  "Loads the objects without attaching or pinning anything.\n" },
-	{ "tables", verb_tables, "[--samples N] [--seed S] [--json]",
-	  "errors of multiply, reciprocal, log2 and square root", tables_help },
+	{"load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G] [--cpus LIST [--cpu-queue N]] [--json]",
+	 "attach the datapath to interfaces",
+	 "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
+	 "  --port N           UDP port of the aggregator; default 18000\n"
+	 "  --group G          who may read it: status, stats, histogram, slots, job list, job show\n"
+	 "  --cpus LIST        CPUs such as 0,2-5, each of which owns every so many-th slot; the\n"
+	 "                     CPU that receives hands frames on. For a device with one receive\n"
+	 "                     queue and native XDP; by default a frame is summed where it comes in\n"
+	 "  --cpu-queue N      frames that may wait at each of them, to 16384; default 4096\n"
+	 "Interfaces of one --pin directory share one datapath; further ones may follow. Of interfaces that stand\n"
+	 "on each other, such as a bridge and its ports, load one: doc/guide.md, section 3.\n"},
+	{"unload", verb_unload, "[DEV...] [--json]", "detach it, and remove it with its last interface",
+	 "Without DEV: every interface of this network namespace, the upper ones of a stack first. The pins stay if it runs in\n"
+	 "another one that can be seen, or may run where this process may not look.\n"},
+	{"upgrade", verb_upgrade, "[--json]", "put this build's programs in the place of running ones",
+	 "Under traffic; jobs, sums under way and counters go on; in every network namespace.\n"
+	 "Refused if the layout of the maps has changed: then unload and load.\n"},
+	{"status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL},
+	{"job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "make a job, 0 to 63",
+	 .options = job_add_help},
+	{"job list", verb_job_list, "[--json]", "the jobs", NULL},
+	{"job show", verb_job_show, "JOB [--json]", "a job's parameters and members",
+	 "\"last heard\" is since the last frame of a rank that passed all checks, to some ms;\n"
+	 "in JSON silent_s, null: never. A worker that was killed stays joined, and is silent;\n"
+	 "so is one between its calls.\n"},
+	{"job del", verb_job_del, "JOB [--json]", "remove a job", NULL},
+	{"job shrink", verb_job_shrink, "JOB RANK... [--json]", "go on without some ranks",
+	 "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n"
+	 "The other ranks hear of it: their results say FEWER_RANKS, or their calls fail where a\n"
+	 "sum must have all ranks. A job that the manager has made for a group is refused.\n"},
+	{"query add", verb_query_add,
+	 "QUERY --kind topn|table|join --workers LIST --master M [--limit N] [OPTION...] [--json]",
+	 "make a query, 0 to 63, of a number that no job has",
+	 "  --kind KIND        topn: rows that may be among the first N pass, others are pruned;\n"
+	 "                     table: sum, least, greatest and count of the values of each key;\n"
+	 "                     join: rows whose key is in the filter pass, others are pruned\n"
+	 "  --master M         ADDR[:PORT][@DEV], as a worker\n"
+	 "  --limit N          topn: N, to 65536; table: the most groups, to 16777216: 160 bytes\n"
+	 "                     of memory each or more; rows of further keys go to the master\n"
+	 "  --key-bytes B      4 (default), 8, 16 or 32\n"
+	 "  --ascending        topn: the least values come first\n"
+	 "  --ties             topn: what equals the last of the first N passes too\n"
+	 "  --filter F         before the rest, prune rows that are in no join: bitmap, of keys\n"
+	 "                     from 0 on, or bloom, of any; workers send the keys first\n"
+	 "  --filter-keys N    bitmap: one more than the greatest key, to 268435456; bloom: how\n"
+	 "                     many keys, to 16777216; 1/4 and 4 bytes of memory each or more\n"
+	 "  --filter-bytes B   the join key is the first B bytes of a row's key, 4, 8, 16 or 32;\n"
+	 "                     by default all of it\n",
+	 query_add_help},
+	{"query list", verb_query_list, "[--json]", "the queries", NULL},
+	{"query show", verb_query_show, "QUERY [--json]", "a query's parameters, members, state and rows", NULL},
+	{"query del", verb_query_del, "QUERY [--json]", "remove a query", NULL},
+	{"query data", verb_query_data, "DIR [--pages N] [--visits N] [--workers N] [--seed S] [--json]",
+	 "make tables to query, those of the Big Data benchmark",
+	 "  DIR                made if it is not there, with a directory 0, 1, ... for each worker, and\n"
+	 "                     in it rankings.csv and uservisits.csv, each with its .schema\n"
+	 "  --pages N          rows of rankings over all workers, to 268435456; default 1800000.\n"
+	 "                     4 bytes of memory each; the benchmark has 18000000\n"
+	 "  --visits N         rows of uservisits; default 3000000, of 136 bytes; it has 30000000\n"
+	 "  --workers N        who have every N-th row each, to 1024; default 2\n"
+	 "  --seed S           default 1; the same seed and sizes make the same rows on any machine\n",
+	 .unpinned = true},
+	{"query worker", verb_query_worker, "DIR --key FILE [--listen ADDR] [--port N] [--scans N]",
+	 "serve a directory of tables to masters of queries",
+	 "  DIR                of each table TABLE.schema, a line NAME TYPE [not null] a column (real,\n"
+	 "                     double, int32, int64, text, date), and its rows in TABLE.csv,\n"
+	 "                     TABLE.tbl (TPC-H) or TABLE.parquet (by pyarrow)\n"
+	 "  --key FILE         masters with one of its keys are served; default $FPISA_KEY\n"
+	 "  --listen ADDR      default all addresses\n"
+	 "  --port N           TCP, where masters ask; default 18001\n"
+	 "  --scans N          masters that are served at once, each by a process; default 64\n"
+	 "It stays until it is ended. What masters ask, and rows for --columns, is encrypted; rows in frames\n"
+	 "cross the network in the clear.\n",
+	 .unpinned = true},
+	{"query run", verb_query_run, "TABLE --workers LIST [OPTION...] [--json]",
+	 "ask a query of workers: the first rows, groups, or all rows",
+	 "  --workers LIST     ADDR[:PORT],... of fpisa query worker; default port 18001\n"
+	 "  --key FILE         the last key in it is used; default $FPISA_KEY\n"
+	 "  --value COLUMN     of type real: of the order, or of the aggregates\n"
+	 "  --limit N          the first N rows by --value, the greatest first\n"
+	 "  --ascending        the least first\n"
+	 "  --nulls-first      rows without a value come first, not last\n"
+	 "  --by LIST          columns: groups with count, and sum, min, max, avg of --value\n"
+	 "  --having COND      of groups, as 'sum>=100': count, sum, min, max or avg, then <, <=, =, >=\n"
+	 "                     or >, then a number\n"
+	 "  --columns LIST     of rows; default all\n"
+	 "  --where LIST       COLUMN OP VALUE,... that all hold, with <, <=, =, <>, >=, >; COLUMN null; COLUMN not null\n"
+	 "  --join TABLE       of the same workers: rows and groups that are in no join with it are dropped on their\n"
+	 "                     way, all or most of them; by a query with --filter\n"
+	 "  --on LIST          A=B,... columns that are equal, A of this table and B of the other; of groups the first of --by\n"
+	 "  --join-where LIST  which rows of the other table, in the same form\n"
+	 "  --prune WHO        network (default): rows pass the aggregator; none: all come here;\n"
+	 "                     workers: each prunes its own, and what is left comes here\n"
+	 "  --preaggregate     each worker adds its rows up by key first, exactly\n"
+	 "  --aggregator ADDR[:PORT], --query N, --token H\n"
+	 "                     as fpisa query add made it there\n"
+	 "  --local-port N     UDP, as the query lists it of its master; default 18000\n"
+	 "  --worker-port N    UDP, as it lists it of its workers; default 18000\n"
+	 "  --timeout S        how long nothing may go on before it is an error; default 10\n"
+	 "  --debug-faults F   faults to frames at all members, as of job add\n"
+	 "The answer is CSV on stdout; where its rows went is said on stderr: sent = pruned + absorbed +\n"
+	 "received. An answer that is not exact and whole is an error.\n",
+	 .unpinned = true},
+	{"query demo", verb_query_demo, "[--rows N] [--workers 2|4] [--loss P] [OPTION...] [--json]",
+	 "the paper's five queries in PostgreSQL, over a network made for it",
+	 "  --rows N           of the Big Data benchmark's uservisits, over all workers; default 300000\n"
+	 "  --scale S          of TPC-H, by tpchgen-cli from PyPI; default 0.01; 0: without it\n"
+	 "  --workers N        2 (default) or 4\n"
+	 "  --loss P           share of frames that workers and master drop; default 0\n"
+	 "  --mbit N           rate of every link; default as fast as it goes\n"
+	 "  --runs N           of each query: medians; default 1\n"
+	 "  --seed S           of uservisits; default 1\n"
+	 "  --duckdb           ask DuckDB, from PyPI, too: a third opinion, by sums that it rounds\n"
+	 "  --plot FILE.svg    the seconds as bars, by gnuplot\n"
+	 "For the source tree, as root, where make postgres works. Each query runs with the network pruning, with nobody, with\n"
+	 "each worker for itself, and by PostgreSQL alone over the same rows; answers are compared.\n",
+	 .unpinned = true},
+	{"config check", verb_config_check, "[FILE] [--json]", "every error of a configuration file, with its line",
+	 config_more},
+	{"config apply", verb_config_apply, "[FILE] [--json]",
+	 "load and make what a configuration file says and is missing", config_more},
+	{"serve", verb_serve, "[FILE]", "the manager: give jobs to groups of workers that ask for them",
+	 "  FILE               default " CONFIG_FILE "; its section [manager] says what may be given away\n"
+	 "It stays until SIGTERM or SIGINT. Groups live on: a manager that is started again goes on with\n"
+	 "them. SIGHUP: it reads FILE and the keys again, all but listen, port and user; a file with an error\n"
+	 "changes nothing. Who is connected stays, whatever becomes of his key. Making jobs takes what job add takes; the process that talks to the network has none of it.\n"},
+	{"key new", verb_key_new, "NAME FILE [--json]", "draw a key for groups, and append it to a file",
+	 "The file, for its owner alone, is made if it is not there. A line is NAME:ID:SECRET; two keys of a\n"
+	 "name are valid at once, so that workers get the new one before the old one goes.\n"},
+	{"group list", verb_group_list, "[--json]", "the groups of fpisa serve",
+	 "Those that gather, too: which ranks are here, and with a second's delay for which they wait. In JSON\n"
+	 "they are the ones whose \"missing\" is not empty.\n"},
+	{"group show", verb_group_show, "NAME [--json]", "a group's ranks and jobs",
+	 "In JSON an array: groups of several keys may have one name. \"members\" are addresses, null of a rank that has not\n"
+	 "joined.\n"},
+	{"group kill", verb_group_kill, "NAME [--json]", "end a group: its ranks get an error, its jobs go", NULL},
+	{"stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json | --prometheus[=FILE]]",
+	 "counters and rates, of a job or of all",
+	 "  --watch [SECONDS]  again and again, with rates; every second by default; on a\n"
+	 "                     terminal as many rows as fit, those that are zero left out\n"
+	 "  --prometheus[=FILE]  Prometheus' text format, on stdout or into FILE, which is\n"
+	 "                     replaced as a whole; with --watch, again and again:\n"
+	 "                     a file *.prom in the directory that node_exporter's option\n"
+	 "                     --collector.textfile.directory names is scraped by it\n"
+	 "Rows of drop reasons that are zero are left out of the table, never of the JSON.\n"},
+	{"histogram", verb_histogram, "JOB [--json]", "magnitudes that the adds of a job discarded",
+	 "Of a job made with --histogram: per binary exponent, how many adds of an element\n"
+	 "discarded a magnitude in [2^x, 2^(x+1)).\n"},
+	{"slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss",
+	 "After the missing ranks the one that is silent the longest: since its last frame that\n"
+	 "passed all checks. In JSON silent_s of each missing rank, null: never heard.\n"},
+	{"doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--json]",
+	 "what is wrong on this machine, and what fixes it", doctor_more},
+	{"demo", verb_demo, "[OPTION...] [--json]", "sum real gradients over real packets, and check every bit",
+	 demo_help, demo_options_help, true},
+	{"analyze", verb_analyze, "FILE... [--workers N] [OPTION...] [--json]",
+	 "the error of sums of real values: its size, its sources, its dependence on order", analyze_help},
+	{"soak", verb_soak, "[OPTION...] [--json]", "sums under every fault at once, all recomputed", soak_help,
+	 .unpinned = true},
+	{"bench arith", verb_bench_arith, "[OPTION...] [--json]", "ns an element of adds and read-outs, side by side",
+	 bench_arith_help},
+	{"bench wire", verb_bench_wire, "[DEV...] [OPTION...] [--json]",
+	 "goodput and CPU time by settings, and the best of them", bench_wire_help},
+	{"bench worker", verb_bench_worker, "ADDR [OPTION...] [--json]", "a worker of bench wire on another machine",
+	 bench_worker_help},
+	{"bench", verb_bench, "[DEV...] [OPTION...] [--json]", "bench arith, then bench wire with its options", NULL},
+	{"resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
+	 "Loads the objects without attaching or pinning anything.\n"},
+	{"tables", verb_tables, "[--samples N] [--seed S] [--json]",
+	 "errors of multiply, reciprocal, log2 and square root", tables_help},
 };
 
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
@@ -282,7 +289,9 @@ static int refuse_verb(int argc, char **argv)
 	for (size_t i = 0; i < VERBS; i++)
 		if (in_group(&verbs[i], argv[0]) && n < sizeof(known))
 			n += snprintf(known + n, sizeof(known) - n, "%s%s", verbs[i].name,
-				      !--left ? "" : left == 1 ? " and " : ", ");
+				      !--left	? "" :
+				      left == 1 ? " and " :
+						  ", ");
 	return refuse(BAD_USAGE, n ? "no verb '%s%s%s'; there are %s" : "no verb '%s%s%s'; fpisa help lists them",
 		      argv[0], argc > 1 ? " " : "", argc > 1 ? argv[1] : "", known);
 }

@@ -179,7 +179,8 @@ static enum service_state agree_type(struct comm *m, MPI_Comm c, enum fpisa_dtyp
 	/* The mode of a static job is the aggregator's to say. */
 	if (goes(m) && !a.rc && m->offer.two_levels && service_is_exact(m->service, type)) {
 		a.rc = -EINVAL;
-		snprintf(a.error, sizeof(a.error), "mode exact rounds once, and with FPISA_TWO_LEVELS hosts would before it");
+		snprintf(a.error, sizeof(a.error),
+			 "mode exact rounds once, and with FPISA_TWO_LEVELS hosts would before it");
 	}
 	return all_well(c, &a, what);
 }

@@ -31,7 +31,7 @@ static void *address(void *p)
 }
 
 #define ARGUMENTS void *send, void *recv, MPI_Fint *count, MPI_Fint *type, MPI_Fint *op, MPI_Fint *comm
-#define C_ARGUMENTS                                                                                                \
+#define C_ARGUMENTS \
 	address(send), address(recv), (int)*count, PMPI_Type_f2c(*type), PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)
 
 ENTRY void ompi_allreduce_f(ARGUMENTS, MPI_Fint *error)
@@ -59,7 +59,7 @@ ALSO(mpi_allreduce_);
 ALSO(mpi_allreduce__);
 ALSO(MPI_ALLREDUCE);
 #undef ALSO
-#define ALSO(name)                                                                                                 \
+#define ALSO(name) \
 	ENTRY void name(ARGUMENTS, MPI_Fint *request, MPI_Fint *error) __attribute__((alias("ompi_iallreduce_f")))
 ALSO(mpi_iallreduce);
 ALSO(mpi_iallreduce_);

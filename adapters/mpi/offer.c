@@ -10,7 +10,7 @@
 #define DEFAULT_PORT 18000
 #define DEFAULT_TIMEOUT_MS 60000
 #define VARIABLE (32 + MPI_MAX_OBJECT_NAME) /* the longest name of one */
-#define DEFAULT_MIN_BYTES 8192 /* bench/README.md, mpi: from there on ours was faster */
+#define DEFAULT_MIN_BYTES 8192		    /* bench/README.md, mpi: from there on ours was faster */
 
 static const char *const mode_names[] = {"", "fpisa", "fpisa-a", "fpisa64", "exact"};
 #define DEFAULT_MODE 3 /* of all types the one whose sums are as good as MPI's, or better */
@@ -24,7 +24,8 @@ static void read_mode(struct offer *o)
 			o->mode = k ? (uint8_t)k : DEFAULT_MODE;
 			return;
 		}
-	snprintf(o->why_not, sizeof(o->why_not), "FPISA_MODE is '%.40s'; it must be fpisa, fpisa-a, fpisa64 or exact", text);
+	snprintf(o->why_not, sizeof(o->why_not), "FPISA_MODE is '%.40s'; it must be fpisa, fpisa-a, fpisa64 or exact",
+		 text);
 }
 
 /* A number of `base` that the variable has, or `otherwise` if it is not set. */
@@ -53,7 +54,8 @@ static int parse_jobs(struct offer *o, const char *text)
 		int n = 0, m = 0;
 
 		if (*at < '0' || *at > '9' || sscanf(at, "%2u%n", &job, &n) != 1 ||
-		    (at[n] == ':' && (at[n + 1] < '0' || at[n + 1] > '9' || sscanf(at + n + 1, "%5u%n", &port, &m) != 1)) ||
+		    (at[n] == ':' &&
+		     (at[n + 1] < '0' || at[n + 1] > '9' || sscanf(at + n + 1, "%5u%n", &port, &m) != 1)) ||
 		    !port || port > 65535)
 			return -EINVAL;
 		o->job[o->jobs].job = (uint16_t)job;
@@ -87,7 +89,8 @@ static void read_jobs(struct offer *o, const char *variable, const char *jobs)
 		return;
 	}
 	if (!aggregator || !*aggregator || strlen(aggregator) >= sizeof(o->host)) {
-		snprintf(o->why_not, sizeof(o->why_not), "%s is set, but not FPISA_AGGREGATOR, its jobs' host", variable);
+		snprintf(o->why_not, sizeof(o->why_not), "%s is set, but not FPISA_AGGREGATOR, its jobs' host",
+			 variable);
 		return;
 	}
 	strcpy(o->host, aggregator);

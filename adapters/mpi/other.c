@@ -24,7 +24,7 @@ __attribute__((constructor)) static void refuse(void)
 
 	if (!dlsym(RTLD_DEFAULT, OF_OTHER))
 		return;
-	fprintf(stderr, "fpisa: this libfpisa-mpi.so is %s's and the program %s's; preload that of %s/ instead of %s/\n", ours[0],
-		other[0], other[1], ours[1]);
+	fprintf(stderr, "fpisa: this libfpisa-mpi.so is %s's and the program %s's; preload that of %s/ instead of %s/\n",
+		ours[0], other[0], other[1], ours[1]);
 	_exit(1);
 }

@@ -25,7 +25,7 @@ struct served {
 
 static LIST_HEAD(served_list, served) under_way = LIST_HEAD_INITIALIZER(under_way);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
-static atomic_uint ended; /* that are done, and still in it */
+static atomic_uint ended;				 /* that are done, and still in it */
 #ifndef OPEN_MPI
 static MPI_Request mover = MPI_REQUEST_NULL; /* of who waits within MPI, one thread at a time */
 #endif

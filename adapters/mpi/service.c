@@ -50,8 +50,8 @@ static int join_job(struct service *s, const struct offer *o, int k, uint32_t si
 	else
 		return rc;
 	if (!rc && info.workers != size) {
-		snprintf(own_error, sizeof(own_error), "job %u is of %u ranks; %u are to use it", o->job[k].job, info.workers,
-			 size);
+		snprintf(own_error, sizeof(own_error), "job %u is of %u ranks; %u are to use it", o->job[k].job,
+			 info.workers, size);
 		rc = -EINVAL;
 	} else if (!rc && (info.format >= TYPES || s->job[info.format])) {
 		snprintf(own_error, sizeof(own_error), "job %u has no format that is served, or that of another job",

@@ -54,8 +54,8 @@ int service_probe(struct service *s, enum fpisa_dtype type); /* a sum of zeros: 
 int service_start(struct service *s, const struct fpisa_call *call, struct fpisa_request **r);
 int service_is_exact(const struct service *s, enum fpisa_dtype type);
 int service_lost(const struct service *s); /* ranks of its group are dead: calls fail, and say which */
-void service_leave(struct service *s); /* NULL is fine */
-const char *service_error(void); /* the last one of this thread */
+void service_leave(struct service *s);	   /* NULL is fine */
+const char *service_error(void);	   /* the last one of this thread */
 
 /* -- levels.c: the ranks of a host by shared memory first ----------------------------------- */
 
@@ -66,7 +66,7 @@ struct levels {
 };
 
 int levels_make(struct levels *l, MPI_Comm c); /* collective; MPI_SUCCESS, or an error of MPI */
-void levels_free(struct levels *l); /* collective */
+void levels_free(struct levels *l);	       /* collective */
 
 /* The call over all ranks. 0, or an error of MPI; or 0, and in `error` what the datapath said, else "". */
 int levels_allreduce(struct comm *m, const struct fpisa_call *call, MPI_Datatype t, MPI_Op op, char error[TEXT]);
@@ -120,10 +120,10 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
 #define REQUEST_NOT_HERE (-1) /* this MPI lacks what it takes: the call is MPI's */
 
 int request_start(struct comm *m, MPI_Comm c, const struct fpisa_call *call, MPI_Request *r); /* or an error of MPI */
-int request_complete_ended(void); /* tells MPI of those that have ended: how many */
-int request_is_under_way(MPI_Request r); /* one of ours, not ended */
+int request_complete_ended(void);	   /* tells MPI of those that have ended: how many */
+int request_is_under_way(MPI_Request r);   /* one of ours, not ended */
 void request_forget(const struct comm *m); /* its communicator is freed */
-void request_end(void); /* MPI ends */
+void request_end(void);			   /* MPI ends */
 
 /* -- wait.c ------------------------------------------------------------------------------------- */
 

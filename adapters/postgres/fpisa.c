@@ -40,7 +40,8 @@ struct fpisa_superacc *state_merge(struct fpisa_superacc *a, const struct fpisa_
 	while ((rc = fpisa_superacc_merge(a, b)) == -ENOSPC)
 		a = state_enlarge(a, fpisa_superacc_cover(a, b, f));
 	if (rc)
-		ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("partials of more than 2^63 - 1 rows"));
+		ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			errmsg("partials of more than 2^63 - 1 rows"));
 	return a;
 }
 

@@ -25,7 +25,8 @@ void partial_read(const bytea *bytes, struct fpisa_format f, union fpisa_superac
 
 	if (rc)
 		ereport(ERROR,
-			errcode(rc == -ERANGE ? ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE : ERRCODE_INVALID_BINARY_REPRESENTATION),
+			errcode(rc == -ERANGE ? ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE :
+						ERRCODE_INVALID_BINARY_REPRESENTATION),
 			errmsg("invalid partial of fpisa: %s", why));
 }
 
@@ -88,10 +89,12 @@ static Datum merge_terms(FunctionCallInfo fcinfo, struct fpisa_format f)
 	if (f.bytes == 4)
 		deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), FLOAT4OID, 4, true, TYPALIGN_INT, &term, &null, &n);
 	else
-		deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), FLOAT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &term, &null, &n);
+		deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), FLOAT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &term,
+				  &null, &n);
 	for (int i = 0; i < n; i++) {
 		if (null[i])
-			ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("an expansion of fpisa has no NULL in it"));
+			ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				errmsg("an expansion of fpisa has no NULL in it"));
 		a = state_add(a, value_bits(term[i], f), f, 0);
 	}
 	PG_RETURN_POINTER(a);

@@ -11,8 +11,8 @@
 #include "contenders.h"
 #include "server.h"
 
-#define ADDRESS 0x0a4eff01u /* 10.78.255.1 and up, of the contenders' aggregators */
-#define NETWORK 0x0a4e0000u /* 10.78.0.0 and up */
+#define ADDRESS 0x0a4eff01u			  /* 10.78.255.1 and up, of the contenders' aggregators */
+#define NETWORK 0x0a4e0000u			  /* 10.78.0.0 and up */
 #define GROUP_OF(c) (0xef465000u + (uint32_t)(c)) /* 239.70.80.c, as `fpisa job add` has it */
 
 const char *const wire_contender[CONTENDERS] = {"fpisa", "udp-avx2", "xdp-avx2"};
@@ -87,10 +87,9 @@ static int start_fpisa(const struct wire *w)
 		n += (size_t)snprintf(workers + n, sizeof(workers) - n, "%s%u.%u.%u.%u:%d", r ? "," : "",
 				      DOTTED(star_worker_address(star, r)), FPISA_PORT + FPISA_XDP);
 	}
-	return run_fpisa(w->fpisa, "load%s", devs)
-		       ?: run_fpisa(w->fpisa,
-				    "job add %d --workers %s --address %u.%u.%u.%u --elements %u --window %u",
-				    FPISA_XDP, workers, DOTTED(star->address), p->packet, p->window);
+	return run_fpisa(w->fpisa, "load%s", devs) ?:
+		       run_fpisa(w->fpisa, "job add %d --workers %s --address %u.%u.%u.%u --elements %u --window %u",
+				 FPISA_XDP, workers, DOTTED(star->address), p->packet, p->window);
 }
 
 static int start_servers(struct wire *w)

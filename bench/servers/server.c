@@ -83,8 +83,8 @@ static void refuse(struct server *s, struct fpisa_hdr *h, enum fpisa_verdict v, 
 	*to = 1ull << rank;
 }
 
-static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload,
-		  size_t *len, uint64_t *to)
+static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload, size_t *len,
+		  uint64_t *to)
 {
 	struct fpisa_hello *p = (struct fpisa_hello *)(h + 1);
 	enum fpisa_verdict v;
@@ -102,8 +102,7 @@ static void hello(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sp
 }
 
 /* Adds; nonzero if that completes the round, the header then being the result's. */
-static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_slot *slot, float *sum,
-			    int first)
+static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_slot *slot, float *sum, int first)
 {
 	uint32_t bytes = h->count * sizeof(float);
 	float *x = (float *)(h + 1);
@@ -128,8 +127,8 @@ static AVX2 int take_values(struct server *s, struct fpisa_hdr *h, struct fpisa_
 	return 1;
 }
 
-static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload,
-		      size_t *len, uint64_t *to)
+static void add_frame(struct server *s, struct fpisa_hdr *h, __be32 saddr, __be16 sport, uint32_t payload, size_t *len,
+		      uint64_t *to)
 {
 	enum fpisa_verdict v = fpisa_check_add(h, payload, &s->job, &s->session, saddr, sport);
 	struct fpisa_slot *slot;
@@ -174,8 +173,7 @@ void server_frame(struct server *s, __be32 saddr, __be16 sport, void *frame, siz
 	uint32_t payload;
 
 	*to = 0;
-	if (*len < sizeof(*h) || h->magic != FPISA_MAGIC || h->job != s->number ||
-	    fpisa_check_type(h) != FPISA_V_ok)
+	if (*len < sizeof(*h) || h->magic != FPISA_MAGIC || h->job != s->number || fpisa_check_type(h) != FPISA_V_ok)
 		return;
 	payload = (uint32_t)(*len - sizeof(*h));
 	if (h->type == FPISA_TYPE_HELLO)

@@ -64,9 +64,8 @@ static int open_socket(struct udp *u)
 
 static void address_rank(const struct server *s, uint32_t r, struct sockaddr_in *a)
 {
-	*a = (struct sockaddr_in){.sin_family = AF_INET,
-				  .sin_port = s->job.rank[r].port,
-				  .sin_addr.s_addr = s->job.rank[r].addr};
+	*a = (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_port = s->job.rank[r].port, .sin_addr.s_addr = s->job.rank[r].addr};
 }
 
 /* A frame that cannot leave now is lost, as the protocol allows. */
@@ -80,20 +79,19 @@ static void send_batch(struct udp *u)
 	unsigned int n = 0, sent = 0;
 	int rc;
 
-	control.align = (struct cmsghdr){
-		.cmsg_level = SOL_UDP, .cmsg_type = UDP_SEGMENT, .cmsg_len = CMSG_LEN(sizeof(size))};
+	control.align =
+		(struct cmsghdr){.cmsg_level = SOL_UDP, .cmsg_type = UDP_SEGMENT, .cmsg_len = CMSG_LEN(sizeof(size))};
 	memcpy(CMSG_DATA(&control.align), &size, sizeof(size));
 	for (uint32_t r = 0; r < u->s->job.workers; r++) {
 		if (!(b->to >> r & 1))
 			continue;
 		address_rank(u->s, r, &to[n]);
-		msg[n].msg_hdr =
-			(struct msghdr){.msg_name = &to[n],
-					.msg_namelen = sizeof(to[n]),
-					.msg_iov = b->part,
-					.msg_iovlen = b->frames,
-					.msg_control = b->frames > 1 ? &control : NULL,
-					.msg_controllen = b->frames > 1 ? CMSG_SPACE(sizeof(size)) : 0};
+		msg[n].msg_hdr = (struct msghdr){.msg_name = &to[n],
+						 .msg_namelen = sizeof(to[n]),
+						 .msg_iov = b->part,
+						 .msg_iovlen = b->frames,
+						 .msg_control = b->frames > 1 ? &control : NULL,
+						 .msg_controllen = b->frames > 1 ? CMSG_SPACE(sizeof(size)) : 0};
 		n++;
 	}
 	while (sent < n) {
@@ -107,8 +105,7 @@ static void queue_reply(struct udp *u, void *frame, size_t size, uint64_t to)
 {
 	struct gso_batch *b = &u->batch;
 
-	if (b->frames && (b->frames == GSO_FRAMES || b->size != size || b->to != to ||
-			  (b->frames + 1) * size > GSO_SIZE))
+	if (b->frames && (b->frames == GSO_FRAMES || b->size != size || b->to != to || (b->frames + 1) * size > GSO_SIZE))
 		send_batch(u);
 	b->size = size;
 	b->to = to;

@@ -89,9 +89,8 @@ static void print_figures(const struct wire *w, enum data data, enum contender c
 	       "\"elements\": %u, "
 	       "\"window\": %u, \"gso\": %s, \"loss\": %g, \"vector\": %llu, \"runs\": %u, "
 	       "\"goodput_gbit\": %.4f",
-	       wire_contender[c], data_name[data], p->workers, p->packet, p->window,
-	       p->gso ? "true" : "false", p->loss, (unsigned long long)p->elements, p->runs,
-	       quartile(g->gbit, p->runs, 2));
+	       wire_contender[c], data_name[data], p->workers, p->packet, p->window, p->gso ? "true" : "false", p->loss,
+	       (unsigned long long)p->elements, p->runs, quartile(g->gbit, p->runs, 2));
 	print_quartiles("cpu_s_per_gb", g->cpu, p->runs);
 	print_quartiles("napi_s_per_gb", g->polled, p->runs);
 	print_quartiles("process_s_per_gb", g->served, p->runs);
@@ -159,14 +158,13 @@ static void measure_size(void *arg, int control)
 
 /* -- options -------------------------------------------------------------------------- */
 
-static const char usage[] =
-	"usage: wire [--workers 2..16] [--elements N,...] [--vector N] [--window W] [--runs N]\n"
-	"            [--data random,gradients] [--gradients DIRECTORY] [--seed N] [--gso]\n"
-	"            [--loss SHARE]\n"
-	"  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
-	"  --gso       leave whole what workers send by UDP_SEGMENT; no wire does\n"
-	"  --loss      workers lose, repeat and reorder as many of their frames, each way, 0..0.9\n"
-	"  --vector    elements that each worker contributes a run; default 4194304\n";
+static const char usage[] = "usage: wire [--workers 2..16] [--elements N,...] [--vector N] [--window W] [--runs N]\n"
+			    "            [--data random,gradients] [--gradients DIRECTORY] [--seed N] [--gso]\n"
+			    "            [--loss SHARE]\n"
+			    "  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
+			    "  --gso       leave whole what workers send by UDP_SEGMENT; no wire does\n"
+			    "  --loss      workers lose, repeat and reorder as many of their frames, each way, 0..0.9\n"
+			    "  --vector    elements that each worker contributes a run; default 4194304\n";
 
 struct options {
 	struct wire *w;
@@ -265,8 +263,8 @@ static int load_gradients(struct plan *p, const char *directory)
 
 	for (int i = 0; i < 3 && !rc; i++) {
 		snprintf(path, sizeof(path), "%s/%s", directory, file[i]);
-		rc = gradients_open(&g[i], path, fpisa_format_of(FPISA_FORMAT_FP32))
-			     ?: gradients_split(&g[i], GRADIENT_ROWS, "--gradients");
+		rc = gradients_open(&g[i], path, fpisa_format_of(FPISA_FORMAT_FP32)) ?:
+			     gradients_split(&g[i], GRADIENT_ROWS, "--gradients");
 		p->columns += g[i].elements;
 	}
 	if (!rc)
@@ -290,8 +288,8 @@ int main(int argc, char **argv)
 	int rc = 0;
 
 	/* build/bench/wire stands two directories below data/. */
-	snprintf(directory, sizeof(directory), "%.*s/../../data/gradients",
-		 slash ? (int)(slash - argv[0]) : 1, slash ? argv[0] : ".");
+	snprintf(directory, sizeof(directory), "%.*s/../../data/gradients", slash ? (int)(slash - argv[0]) : 1,
+		 slash ? argv[0] : ".");
 	o.gradients = directory;
 	w.plan.seed = fpisa_clock_ns(CLOCK_REALTIME);
 	if (parse(&o, argc, argv))

@@ -121,10 +121,9 @@ static int sum(struct side *s, enum contender c)
 	snprintf(address, sizeof(address), "%u.%u.%u.%u", DOTTED(s->p->star[c].address));
 	if (!s->f[c])
 		rc = fpisa_connect(&s->f[c], address, c, &o);
-	return rc
-		       ?: fpisa_allreduce(s->f[c], vector(s->p->send, s->p, s->rank),
-					  vector(s->p->recv, s->p, s->rank), s->p->elements, FPISA_FLOAT32,
-					  NULL);
+	return rc    ?:
+		       fpisa_allreduce(s->f[c], vector(s->p->send, s->p, s->rank), vector(s->p->recv, s->p, s->rank),
+				       s->p->elements, FPISA_FLOAT32, NULL);
 }
 
 static uint64_t retransmits(const struct side *s, enum contender c)
@@ -153,8 +152,7 @@ static uint32_t expected(const struct plan *p, enum contender c, const uint32_t 
 	for (uint32_t k = 0; k < p->workers; k++)
 		words[k] = word_of(vector(p->send, p, rank_at[k])[i]);
 	if (c == FPISA_XDP)
-		return (uint32_t)oracle_replay(f, FPISA_MODE_FPISA, FPISA_ROUND_DOWN, p->workers, words, NULL,
-					       NULL);
+		return (uint32_t)oracle_replay(f, FPISA_MODE_FPISA, FPISA_ROUND_DOWN, p->workers, words, NULL, NULL);
 	for (uint32_t k = 1; k < p->workers; k++)
 		v += vector(p->send, p, rank_at[k])[i];
 	return word_of(v);
@@ -184,8 +182,7 @@ static int check(const struct side *s, enum contender c, struct report *r)
 {
 	for (uint64_t chunk = s->rank; chunk < chunks(s->p); chunk += s->p->workers)
 		if (check_chunk(s->p, c, chunk)) {
-			snprintf(r->message, sizeof(r->message), "chunk %llu: wrong sum",
-				 (unsigned long long)chunk);
+			snprintf(r->message, sizeof(r->message), "chunk %llu: wrong sum", (unsigned long long)chunk);
 			return -EBADMSG;
 		}
 	return 0;

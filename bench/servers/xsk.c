@@ -106,8 +106,7 @@ static void kick(struct port *p)
 		return;
 	xsk_ring_prod__submit(&p->tx, p->queued);
 	p->queued = 0;
-	while (tries-- && sendto(xsk_socket__fd(p->socket), NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 &&
-	       errno == EAGAIN)
+	while (tries-- && sendto(xsk_socket__fd(p->socket), NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 && errno == EAGAIN)
 		;
 }
 
@@ -153,8 +152,7 @@ static void answer(const struct server *s, struct outer *h, size_t size, int eve
 	memcpy(h->from, here, sizeof(h->from));
 	if (everyone) {
 		uint32_t group = ntohl(job->group);
-		const uint8_t mac[6] = {0x01,	       0x00, 0x5e, group >> 16 & 0x7f, (uint8_t)(group >> 8),
-					(uint8_t)group};
+		const uint8_t mac[6] = {0x01, 0x00, 0x5e, group >> 16 & 0x7f, (uint8_t)(group >> 8), (uint8_t)group};
 
 		memcpy(h->to, mac, sizeof(h->to));
 		peer = job->group;
@@ -183,8 +181,7 @@ static size_t datagram(const struct fpisa_job *job, const struct outer *h, uint3
 	if (len < sizeof(*h) || h->destination != job->address || ip_sum(h))
 		return 0;
 	size = ntohs(h->udp_length);
-	if (size < FPISA_UDP_LEN || size + FPISA_ETH_LEN + FPISA_IP_LEN > len ||
-	    ntohs(h->length) != size + FPISA_IP_LEN)
+	if (size < FPISA_UDP_LEN || size + FPISA_ETH_LEN + FPISA_IP_LEN > len || ntohs(h->length) != size + FPISA_IP_LEN)
 		return 0;
 	return size - FPISA_UDP_LEN;
 }
@@ -260,8 +257,7 @@ static int make_umem(struct xsk *x)
 	x->frames = n * x->ring;
 	x->free = calloc(x->frames, sizeof(*x->free));
 	x->uses = calloc(x->frames, sizeof(*x->uses));
-	x->area = mmap(NULL, (size_t)x->frames * FRAME, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		       -1, 0);
+	x->area = mmap(NULL, (size_t)x->frames * FRAME, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (!x->free || !x->uses || x->area == MAP_FAILED)
 		return -ENOMEM;
 	for (uint32_t i = x->frames; i--;)
@@ -284,8 +280,7 @@ static int make_port(struct xsk *x, uint32_t r, const char *dev)
 	struct fpisa_xsk_program program;
 	int size = SOCKET_BUFFER, rc;
 
-	rc = xsk_socket__create_shared(&p->socket, dev, 0, x->umem, &p->rx, &p->tx, &p->fill, &p->completion,
-				       &config);
+	rc = xsk_socket__create_shared(&p->socket, dev, 0, x->umem, &p->rx, &p->tx, &p->fill, &p->completion, &config);
 	if (rc)
 		return rc;
 	if (setsockopt(xsk_socket__fd(p->socket), SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))

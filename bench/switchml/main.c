@@ -58,10 +58,11 @@ static int add_jobs(const struct bench *c)
 
 		for (uint32_t r = 0; r < c->plan.workers; r++)
 			used += (size_t)snprintf(workers + used, sizeof(workers) - used, "%s%u.%u.%u.%u:%d",
-						 r ? "," : "", DOTTED(star_worker_address(&c->plan.star, r)), FPISA_PORT + j);
+						 r ? "," : "", DOTTED(star_worker_address(&c->plan.star, r)),
+						 FPISA_PORT + j);
 		rc = run_fpisa(c->fpisa,
-			       "job add %d --workers %s --address %u.%u.%u.%u --elements %u --window %u --format %s",
-			       j, workers, DOTTED(ADDRESS), j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet,
+			       "job add %d --workers %s --address %u.%u.%u.%u --elements %u --window %u --format %s", j,
+			       workers, DOTTED(ADDRESS), j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet,
 			       c->plan.window, format[j]);
 	}
 	return rc;
@@ -75,8 +76,7 @@ static int set_up(struct bench *c)
 	size_t used = 0;
 	int rc;
 
-	*star = (struct star){
-		.address = ADDRESS, .network = NETWORK, .mtu = star_mtu(c->plan.packet * sizeof(float))};
+	*star = (struct star){.address = ADDRESS, .network = NETWORK, .mtu = star_mtu(c->plan.packet * sizeof(float))};
 	snprintf(star->port, sizeof(star->port), "b%da", getpid());
 	snprintf(star->peer, sizeof(star->peer), "b%dw", getpid());
 	rc = lab_enter("bench") ?: enter_sysfs();
@@ -86,8 +86,11 @@ static int set_up(struct bench *c)
 		star_port(dev, star, i);
 		used += (size_t)snprintf(devs + used, sizeof(devs) - used, " %s", dev);
 	}
-	rc = rc ?: star_make(star, c->workers.process, c->plan.workers)
-			   ?: order(c, 0, &r) ?: run_fpisa(c->fpisa, "load%s", devs) ?: add_jobs(c);
+	rc = rc								  ?:
+		     star_make(star, c->workers.process, c->plan.workers) ?:
+		     order(c, 0, &r)					  ?:
+		     run_fpisa(c->fpisa, "load%s", devs)		  ?:
+									    add_jobs(c);
 	for (uint32_t i = 0; i < c->plan.workers && !rc; i++) {
 		star_port(dev, star, i);
 		rc = napi_thread(dev) < 0 ? -1 : 0;
@@ -144,8 +147,7 @@ static int measure(struct bench *c)
 {
 	static struct figures figures[CONTENDERS];
 	const struct plan *p = &c->plan;
-	double bytes = (double)p->elements * sizeof(float),
-	       frames = (double)p->elements / p->packet * p->workers;
+	double bytes = (double)p->elements * sizeof(float), frames = (double)p->elements / p->packet * p->workers;
 	struct report r;
 
 	/* The first run opens handles and warms up. */

@@ -14,8 +14,8 @@ AVX2 int32_t switchml_exponent(const float *values, size_t n)
 	uint32_t lane[LANES], top = 0;
 
 	for (size_t i = 0; i < n; i += LANES)
-		most = _mm256_max_epu32(
-			most, _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(values + i)), magnitude));
+		most = _mm256_max_epu32(most,
+					_mm256_and_si256(_mm256_loadu_si256((const __m256i *)(values + i)), magnitude));
 	_mm256_storeu_si256((__m256i *)lane, most);
 	for (int i = 0; i < LANES; i++)
 		top = lane[i] > top ? lane[i] : top;
@@ -39,8 +39,8 @@ float switchml_scale(int32_t exponent, unsigned int workers)
 
 static AVX2 __m256i swap_bytes(__m256i v)
 {
-	const __m256i order = _mm256_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12, 3, 2, 1,
-					       0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12);
+	const __m256i order = _mm256_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12, 3, 2, 1, 0, 7, 6,
+					       5, 4, 11, 10, 9, 8, 15, 14, 13, 12);
 
 	return _mm256_shuffle_epi8(v, order);
 }

@@ -98,20 +98,20 @@ static int open_switchml_batch(struct side *s)
 }
 
 /* `stride` values of the exponents' job a chunk, the first of which is its exponent. */
-static int start_exponents(struct side *s, enum job job, size_t stride, int32_t *exponent,
-			   const float *values, struct fpisa_request **request)
+static int start_exponents(struct side *s, enum job job, size_t stride, int32_t *exponent, const float *values,
+			   struct fpisa_request **request)
 {
 	size_t packet = s->plan->packet;
 
 	memset(exponent, 0, BLOCK_CHUNKS * stride * sizeof(*exponent));
 	for (size_t c = 0; c < BLOCK_CHUNKS; c++)
 		exponent[c * stride] = switchml_exponent(values + c * packet, packet);
-	return fpisa_allreduce_op_start(s->f[job], exponent, exponent, BLOCK_CHUNKS * stride, FPISA_INT32,
-					FPISA_MAX, 0, request);
+	return fpisa_allreduce_op_start(s->f[job], exponent, exponent, BLOCK_CHUNKS * stride, FPISA_INT32, FPISA_MAX, 0,
+					request);
 }
 
-static int start_integers(struct side *s, const int32_t *exponent, size_t stride, const float *values,
-			  int32_t *out, struct fpisa_request **request)
+static int start_integers(struct side *s, const int32_t *exponent, size_t stride, const float *values, int32_t *out,
+			  struct fpisa_request **request)
 {
 	size_t packet = s->plan->packet;
 
@@ -121,8 +121,7 @@ static int start_integers(struct side *s, const int32_t *exponent, size_t stride
 	return fpisa_allreduce_start(s->f[JOB_INT], out, out, BLOCK_CHUNKS * packet, FPISA_INT32, request);
 }
 
-static void take_integers(const struct side *s, const int32_t *exponent, size_t stride, const int32_t *in,
-			  float *values)
+static void take_integers(const struct side *s, const int32_t *exponent, size_t stride, const int32_t *in, float *values)
 {
 	size_t packet = s->plan->packet;
 
@@ -147,13 +146,12 @@ static int sum_blocks(struct side *s, enum job job, size_t stride)
 		if (k && !rc)
 			rc = fpisa_wait(&sum, NULL);
 		if (k && !rc)
-			take_integers(s, before, stride, s->quantised + (~k & 1) * block,
-				      s->recv + (k - 1) * block);
+			take_integers(s, before, stride, s->quantised + (~k & 1) * block, s->recv + (k - 1) * block);
 		if (k < blocks && !rc)
 			rc = fpisa_wait(&maximum, NULL);
 		if (k < blocks && !rc)
-			rc = start_integers(s, exponent, stride, s->send + k * block,
-					    s->quantised + (k & 1) * block, &sum);
+			rc = start_integers(s, exponent, stride, s->send + k * block, s->quantised + (k & 1) * block,
+					    &sum);
 	}
 	return rc;
 }
@@ -168,8 +166,8 @@ static int sum_switchml_batch(struct side *s)
 	return sum_blocks(s, JOB_EXPONENTS, 1);
 }
 
-const char *const contender_name[CONTENDERS] = {"switchml", "switchml-batch", "udp", "xsk", "udp-progress",
-						      "xsk-progress"};
+const char *const contender_name[CONTENDERS] = {"switchml", "switchml-batch", "udp",
+						"xsk",	    "udp-progress",   "xsk-progress"};
 
 static const struct {
 	int (*open)(struct side *s);

@@ -12,8 +12,8 @@
 #include "testbed/process.h"
 #include "testbed/star.h"
 
-#define EXPONENT_FRAME 32 /* values of a frame that carries one exponent: no frame has fewer */
-#define BLOCK_CHUNKS 1024 /* that a SwitchML worker converts at a time: its data stay in the cache */
+#define EXPONENT_FRAME 32   /* values of a frame that carries one exponent: no frame has fewer */
+#define BLOCK_CHUNKS 1024   /* that a SwitchML worker converts at a time: its data stay in the cache */
 #define ADDRESS 0x0a4eff01u /* 10.78.255.1 */
 #define NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
 

@@ -24,8 +24,8 @@ static double seconds(void)
 
 int main(int argc, char **argv)
 {
-	struct fpisa_options options = { .size = sizeof(options), .timeout_ms = 30000, .restore = 1 };
-	struct fpisa_info info = { .size = sizeof(info) };
+	struct fpisa_options options = {.size = sizeof(options), .timeout_ms = 30000, .restore = 1};
+	struct fpisa_info info = {.size = sizeof(info)};
 	size_t count = argc > 3 ? strtoull(argv[3], NULL, 10) : 1000000, wrong = 0;
 	char *end = NULL;
 	unsigned long job = argc > 2 ? strtoul(argv[2], &end, 10) : 0;

@@ -13,9 +13,10 @@
 
 int main(int argc, char **argv)
 {
-	struct fpisa_group_options options = { .size = sizeof(options), .join_timeout_ms = 30000 };
+	struct fpisa_group_options options = {.size = sizeof(options), .join_timeout_ms = 30000};
 	size_t count = argc > 4 ? strtoull(argv[4], NULL, 10) : 1000000, wrong = 0;
-	unsigned int rank = argc > 3 ? (unsigned int)atoi(argv[2]) : 0, size = argc > 3 ? (unsigned int)atoi(argv[3]) : 0;
+	unsigned int rank = argc > 3 ? (unsigned int)atoi(argv[2]) : 0,
+		     size = argc > 3 ? (unsigned int)atoi(argv[3]) : 0;
 	struct fpisa_group *g = NULL;
 	uint32_t flags = 0;
 	float *v = NULL;

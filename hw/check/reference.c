@@ -46,9 +46,8 @@ static uint8_t event_bits(__u64 events)
 	return bits;
 }
 
-static __always_inline void add(struct reference *slot, int first, uint32_t word,
-				struct reference_result *out, struct fpisa_format f, enum fpisa_mode mode,
-				enum fpisa_rounding rounding)
+static __always_inline void add(struct reference *slot, int first, uint32_t word, struct reference_result *out,
+				struct fpisa_format f, enum fpisa_mode mode, enum fpisa_rounding rounding)
 {
 	struct fpisa_lane l = {.word = word};
 	__u32 lz;
@@ -76,9 +75,9 @@ static __always_inline void add(struct reference *slot, int first, uint32_t word
 	out->flags = (uint8_t)r.flags;
 }
 
-#define LANE(i)                                                                                              \
-	case i:                                                                                              \
-		add(slot, first, word, out, format_of(i), mode_of(i), rounding_of(i));                       \
+#define LANE(i)                                                                        \
+	case i:                                                                        \
+		add(slot, first, word, out, format_of(i), mode_of(i), rounding_of(i)); \
 		break
 
 void reference_add(int lane, struct reference *slot, int first, uint32_t word, struct reference_result *out)

@@ -69,7 +69,7 @@ struct fpisa_phv_ref {
 	void *m;
 };
 
-#define FPISA_PHV(p) ((struct fpisa_phv_ref){ (p)->e, (p)->d, (p)->m })
+#define FPISA_PHV(p) ((struct fpisa_phv_ref){(p)->e, (p)->d, (p)->m})
 
 #define FPISA_D_SIGN 0x8000u
 #define FPISA_D_LOW 0x00ffu
@@ -134,8 +134,10 @@ static __always_inline void fpisa_swap_block(void *words, struct fpisa_format f)
 	FPISA_EACH(i) {
 		__u64 w = fpisa_get_word(words, i, f);
 
-		fpisa_put_word(words, i, f, f.bytes == 2 ? __builtin_bswap16((__u16)w) :
-					    f.bytes == 4 ? __builtin_bswap32((__u32)w) : __builtin_bswap64(w));
+		fpisa_put_word(words, i, f,
+			       f.bytes == 2 ? __builtin_bswap16((__u16)w) :
+			       f.bytes == 4 ? __builtin_bswap32((__u32)w) :
+					      __builtin_bswap64(w));
 	}
 }
 
@@ -161,11 +163,10 @@ static __always_inline void fpisa_put_man(void *m, int i, struct fpisa_format f,
 /* -- fused ------------------------------------------------------------- */
 
 /* MAU0..4, first contribution: the registers take the decoded values. */
-static __always_inline void fpisa_block_set(const void *in, struct fpisa_exp_block *e, void *m,
-					    struct fpisa_format f)
+static __always_inline void fpisa_block_set(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .word = fpisa_get_word(in, i, f) };
+		struct fpisa_lane l = {.word = fpisa_get_word(in, i, f)};
 
 		fpisa_mau0_extract(&l, f);
 		fpisa_mau1_implied_one(&l, f);
@@ -175,13 +176,13 @@ static __always_inline void fpisa_block_set(const void *in, struct fpisa_exp_blo
 }
 
 /* MAU0..4, further contributions. Returns the events of this block. */
-static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_block *e, void *m,
-					     struct fpisa_format f, enum fpisa_mode mode)
+static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
+					     enum fpisa_mode mode)
 {
 	__u64 events = 0;
 
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .word = fpisa_get_word(in, i, f), .events = events };
+		struct fpisa_lane l = {.word = fpisa_get_word(in, i, f), .events = events};
 
 		fpisa_mau0_extract(&l, f);
 		fpisa_mau1_implied_one(&l, f);
@@ -198,22 +199,22 @@ static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_bl
  * the result flags of this block. A macro, for the match is a map look-up in
  * one program and arithmetic in the other.
  */
-#define fpisa_block_read(out, ereg, mreg, f, rounding, clz)                                \
-	({                                                                                 \
-		__u32 __flags = 0;                                                         \
-		FPISA_EACH(__i) {                                                          \
-			struct fpisa_lane __l = { .m = fpisa_get_man(mreg, __i, f),        \
-						  .e = (ereg)->e[__i], .flags = __flags }; \
-			__u32 __lz;                                                        \
-			fpisa_mau5_sign(&__l);                                             \
-			__lz = clz((__u64)__l.m);                                          \
-			fpisa_mau6_normalise(&__l, f, __lz);                               \
-			fpisa_mau7_exponent(&__l, f, __lz);                                \
-			fpisa_mau8_assemble(&__l, f, rounding);                            \
-			fpisa_put_word(out, __i, f, __l.word);                             \
-			__flags = __l.flags;                                               \
-		}                                                                          \
-		__flags;                                                                   \
+#define fpisa_block_read(out, ereg, mreg, f, rounding, clz)                                               \
+	({                                                                                                \
+		__u32 __flags = 0;                                                                        \
+		FPISA_EACH(__i) {                                                                         \
+			struct fpisa_lane __l = {                                                         \
+				.m = fpisa_get_man(mreg, __i, f), .e = (ereg)->e[__i], .flags = __flags}; \
+			__u32 __lz;                                                                       \
+			fpisa_mau5_sign(&__l);                                                            \
+			__lz = clz((__u64)__l.m);                                                         \
+			fpisa_mau6_normalise(&__l, f, __lz);                                              \
+			fpisa_mau7_exponent(&__l, f, __lz);                                               \
+			fpisa_mau8_assemble(&__l, f, rounding);                                           \
+			fpisa_put_word(out, __i, f, __l.word);                                            \
+			__flags = __l.flags;                                                              \
+		}                                                                                         \
+		__flags;                                                                                  \
 	})
 
 /* -- staged ------------------------------------------------------------ */
@@ -221,7 +222,7 @@ static __always_inline __u64 fpisa_block_add(const void *in, struct fpisa_exp_bl
 static __always_inline void fpisa_stage0(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .word = fpisa_get_word(in, i, f) };
+		struct fpisa_lane l = {.word = fpisa_get_word(in, i, f)};
 
 		fpisa_mau0_extract(&l, f);
 		p.e[i] = (__u16)l.e;
@@ -232,7 +233,7 @@ static __always_inline void fpisa_stage0(const void *in, struct fpisa_phv_ref p,
 static __always_inline void fpisa_stage1(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p.e[i], .m = fpisa_get_man(p.m, i, f) };
+		struct fpisa_lane l = {.e = p.e[i], .m = fpisa_get_man(p.m, i, f)};
 
 		fpisa_mau1_implied_one(&l, f);
 		p.e[i] = (__u16)l.e;
@@ -243,18 +244,18 @@ static __always_inline void fpisa_stage1(struct fpisa_phv_ref p, struct fpisa_fo
 static __always_inline void fpisa_stage2_first(struct fpisa_phv_ref p, struct fpisa_exp_block *e)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p.e[i] };
+		struct fpisa_lane l = {.e = p.e[i]};
 
 		e->e[i] = fpisa_mau2_first(&l);
 		p.d[i] = (__u16)(l.st << 8);
 	}
 }
 
-static __always_inline void fpisa_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e,
-					 struct fpisa_format f, enum fpisa_mode mode)
+static __always_inline void fpisa_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e, struct fpisa_format f,
+					 enum fpisa_mode mode)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p.e[i] };
+		struct fpisa_lane l = {.e = p.e[i]};
 
 		e->e[i] = fpisa_mau2_exponent(&l, e->e[i], f, mode);
 		p.d[i] = (__u16)((__u8)l.in | l.st << 8);
@@ -266,7 +267,7 @@ static __always_inline __u64 fpisa_stage3(struct fpisa_phv_ref p, struct fpisa_f
 	__u64 events = 0;
 
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = fpisa_get_man(p.m, i, f), .in = (__s8)p.d[i], .events = events };
+		struct fpisa_lane l = {.m = fpisa_get_man(p.m, i, f), .in = (__s8)p.d[i], .events = events};
 
 		fpisa_mau3_align(&l, f, mode);
 		fpisa_put_man(p.m, i, f, l.m);
@@ -281,13 +282,12 @@ static __always_inline void fpisa_stage4_first(struct fpisa_phv_ref p, void *m, 
 		fpisa_put_man(m, i, f, fpisa_get_man(p.m, i, f));
 }
 
-static __always_inline __u64 fpisa_stage4(struct fpisa_phv_ref p, void *m,
-					  struct fpisa_format f, enum fpisa_mode mode)
+static __always_inline __u64 fpisa_stage4(struct fpisa_phv_ref p, void *m, struct fpisa_format f, enum fpisa_mode mode)
 {
 	__u64 events = 0;
 
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = fpisa_get_man(p.m, i, f), .st = p.d[i] >> 8, .events = events };
+		struct fpisa_lane l = {.m = fpisa_get_man(p.m, i, f), .st = p.d[i] >> 8, .events = events};
 
 		fpisa_put_man(m, i, f, fpisa_mau4_add(&l, fpisa_get_man(m, i, f), f, mode));
 		events = l.events;
@@ -295,11 +295,11 @@ static __always_inline __u64 fpisa_stage4(struct fpisa_phv_ref p, void *m,
 	return events;
 }
 
-static __always_inline void fpisa_stage5(const struct fpisa_exp_block *e, const void *m,
-					 struct fpisa_phv_ref p, struct fpisa_format f)
+static __always_inline void fpisa_stage5(const struct fpisa_exp_block *e, const void *m, struct fpisa_phv_ref p,
+					 struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = fpisa_get_man(m, i, f) };
+		struct fpisa_lane l = {.m = fpisa_get_man(m, i, f)};
 
 		fpisa_mau5_sign(&l);
 		p.e[i] = e->e[i];
@@ -317,13 +317,13 @@ static __always_inline void fpisa_stage5(const struct fpisa_exp_block *e, const 
 			fpisa_mau6_normalise(&__l, f, __lz);                                 \
 			fpisa_put_man((p).m, __i, f, __l.m);                                 \
 			(p).d[__i] |= (__u16)__lz;                                           \
-		}                                                                            \
+	}                                                                                    \
 	})
 
 static __always_inline void fpisa_stage7(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p.e[i] };
+		struct fpisa_lane l = {.e = p.e[i]};
 
 		fpisa_mau7_exponent(&l, f, p.d[i] & FPISA_D_LOW);
 		p.e[i] = (__u16)l.e;
@@ -331,14 +331,17 @@ static __always_inline void fpisa_stage7(struct fpisa_phv_ref p, struct fpisa_fo
 	}
 }
 
-static __always_inline __u32 fpisa_stage8(struct fpisa_phv_ref p, void *out,
-					  struct fpisa_format f, enum fpisa_rounding rounding)
+static __always_inline __u32 fpisa_stage8(struct fpisa_phv_ref p, void *out, struct fpisa_format f,
+					  enum fpisa_rounding rounding)
 {
 	__u32 flags = 0;
 
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = fpisa_get_magnitude(p.m, i, f), .e = p.e[i], .sign = p.d[i] >> 15,
-					.dn = p.d[i] & FPISA_D_LOW, .flags = flags };
+		struct fpisa_lane l = {.m = fpisa_get_magnitude(p.m, i, f),
+				       .e = p.e[i],
+				       .sign = p.d[i] >> 15,
+				       .dn = p.d[i] & FPISA_D_LOW,
+				       .flags = flags};
 
 		fpisa_mau8_assemble(&l, f, rounding);
 		fpisa_put_word(out, i, f, l.word);

@@ -122,7 +122,7 @@ static __always_inline void fpisa_exact_set(const void *in, struct fpisa_exp_blo
 					    struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .word = fpisa_get_word(in, i, f) };
+		struct fpisa_lane l = {.word = fpisa_get_word(in, i, f)};
 
 		fpisa_mau0_extract(&l, f);
 		fpisa_mau1_implied_one(&l, f);
@@ -137,7 +137,7 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
 					    struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .word = fpisa_get_word(in, i, f) };
+		struct fpisa_lane l = {.word = fpisa_get_word(in, i, f)};
 
 		fpisa_mau0_extract(&l, f);
 		fpisa_mau1_implied_one(&l, f);
@@ -153,28 +153,28 @@ static __always_inline void fpisa_exact_add(const void *in, struct fpisa_exp_blo
  * As fpisa_block_read; collapse(lane, acc, n, factor) is fpisa_exact_mau5() or a call
  * of it, for its loops are more than a verifier takes 32 times over.
  */
-#define fpisa_exact_read(out, ereg, limbs, n, f, rounding, clz, collapse)                     \
-	({                                                                                    \
-		__u32 __flags = 0;                                                            \
-		FPISA_EACH(__i) {                                                             \
-			struct fpisa_lane __l = { .e = (ereg)->e[__i], .flags = __flags };    \
-			__u32 __lz;                                                           \
-			collapse(&__l, fpisa_limbs_of((void *)(limbs), __i, n), n, 1);        \
-			__lz = clz((__u64)__l.m);                                             \
-			fpisa_mau6_normalise(&__l, f, __lz);                                  \
-			fpisa_mau7_exponent(&__l, f, __lz);                                   \
-			fpisa_mau8_assemble(&__l, f, rounding);                               \
-			fpisa_put_word(out, __i, f, __l.word);                                \
-			__flags = __l.flags;                                                  \
-		}                                                                             \
-		__flags;                                                                      \
+#define fpisa_exact_read(out, ereg, limbs, n, f, rounding, clz, collapse)                \
+	({                                                                               \
+		__u32 __flags = 0;                                                       \
+		FPISA_EACH(__i) {                                                        \
+			struct fpisa_lane __l = {.e = (ereg)->e[__i], .flags = __flags}; \
+			__u32 __lz;                                                      \
+			collapse(&__l, fpisa_limbs_of((void *)(limbs), __i, n), n, 1);   \
+			__lz = clz((__u64)__l.m);                                        \
+			fpisa_mau6_normalise(&__l, f, __lz);                             \
+			fpisa_mau7_exponent(&__l, f, __lz);                              \
+			fpisa_mau8_assemble(&__l, f, rounding);                          \
+			fpisa_put_word(out, __i, f, __l.word);                           \
+			__flags = __l.flags;                                             \
+		}                                                                        \
+		__flags;                                                                 \
 	})
 
 /* Stages 0, 1 and 6 to 8 are block.h's. */
 static __always_inline void fpisa_exact_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e, int n, int first)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p.e[i] };
+		struct fpisa_lane l = {.e = p.e[i]};
 
 		fpisa_exact_mau2(&l, n);
 		e->e[i] = (__u16)((first ? 0 : e->e[i]) | (l.e & FPISA_EXP_SPECIAL));
@@ -185,7 +185,7 @@ static __always_inline void fpisa_exact_stage2(struct fpisa_phv_ref p, struct fp
 static __always_inline void fpisa_exact_stage3(struct fpisa_phv_ref p, struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = fpisa_get_man(p.m, i, f), .in = p.d[i] & FPISA_D_LOW };
+		struct fpisa_lane l = {.m = fpisa_get_man(p.m, i, f), .in = p.d[i] & FPISA_D_LOW};
 
 		fpisa_exact_mau3(&l);
 		fpisa_put_man(p.m, i, f, l.m);
@@ -196,7 +196,7 @@ static __always_inline void fpisa_exact_stage4(struct fpisa_phv_ref p, void *lim
 					       int first)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .m = fpisa_get_man(p.m, i, f), .st = p.d[i] >> 8 & (FPISA_LIMBS - 1) };
+		struct fpisa_lane l = {.m = fpisa_get_man(p.m, i, f), .st = p.d[i] >> 8 & (FPISA_LIMBS - 1)};
 
 		if (n == 1)
 			l.st = 0;
@@ -207,15 +207,15 @@ static __always_inline void fpisa_exact_stage4(struct fpisa_phv_ref p, void *lim
 	}
 }
 
-#define fpisa_exact_stage5(ereg, limbs, n, p, f, factor, collapse)                       \
+#define fpisa_exact_stage5(ereg, limbs, n, p, f, factor, collapse)                          \
 	({                                                                               \
 		FPISA_EACH(__i) {                                                        \
 			struct fpisa_lane __l = { .e = (ereg)->e[__i] };                 \
 			collapse(&__l, fpisa_limbs_of((void *)(limbs), __i, n), n, factor); \
 			(p).e[__i] = (__u16)__l.e;                                       \
 			fpisa_put_man((p).m, __i, f, __l.m);                             \
-			(p).d[__i] = (__u16)(__l.sign << 15);                            \
-		}                                                                        \
+			(p).d[__i] = (__u16)(__l.sign << 15);                               \
+	}                                                                                   \
 	})
 
 #endif

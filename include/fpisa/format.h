@@ -23,9 +23,9 @@ enum fpisa_format_id {
 	FPISA_FORMAT_FP16 = 2,
 	FPISA_FORMAT_BF16 = 3,
 	FPISA_FORMAT_FP64 = 4,
-	FPISA_FORMAT_E4M3 = 5, /* OCP FP8: no infinities, one NaN code a sign */
-	FPISA_FORMAT_E5M2 = 6, /* OCP FP8 */
-	FPISA_FORMAT_INT32 = 7, /* fixed point, what SwitchML adds */
+	FPISA_FORMAT_E4M3 = 5,	 /* OCP FP8: no infinities, one NaN code a sign */
+	FPISA_FORMAT_E5M2 = 6,	 /* OCP FP8 */
+	FPISA_FORMAT_INT32 = 7,	 /* fixed point, what SwitchML adds */
 	FPISA_FORMAT_MXINT8 = 8, /* OCP MX: 32 elements share a scale */
 	FPISA_FORMAT_END,
 };
@@ -60,8 +60,8 @@ enum fpisa_pipeline {
 };
 
 enum fpisa_clz {
-	FPISA_CLZ_LPM = 1,  /* the paper's trie of one entry a bit (figure 5) */
-	FPISA_CLZ_BITS = 2, /* in registers: binary search, fused for what a table does not see (lookup_read.h) */
+	FPISA_CLZ_LPM = 1,	/* the paper's trie of one entry a bit (figure 5) */
+	FPISA_CLZ_BITS = 2,	/* in registers: binary search, fused for what a table does not see (lookup_read.h) */
 	FPISA_CLZ_LPM_BYTE = 3, /* a table, and a trie of one entry a byte (clz.h) */
 };
 
@@ -71,17 +71,17 @@ enum fpisa_fanout {
 };
 
 struct fpisa_format {
-	__u8 ebits; /* E: 2..11; 0 of integers */
-	__u8 mbits; /* M: 1..52; 31 of integers */
-	__u8 rbits; /* R: 32 or 64, the mantissa register */
-	__u8 guard; /* G: 0..R - 2 - M */
-	__u8 bytes; /* of a packed value on the wire: 1, 2, 4 or 8 */
-	__u8 finite; /* 1: no infinities, only the code of all ones is NaN (e4m3) */
+	__u8 ebits;   /* E: 2..11; 0 of integers */
+	__u8 mbits;   /* M: 1..52; 31 of integers */
+	__u8 rbits;   /* R: 32 or 64, the mantissa register */
+	__u8 guard;   /* G: 0..R - 2 - M */
+	__u8 bytes;   /* of a packed value on the wire: 1, 2, 4 or 8 */
+	__u8 finite;  /* 1: no infinities, only the code of all ones is NaN (e4m3) */
 	__u8 integer; /* 1: two's complement, no exponent (int32) */
-	__u8 shared; /* 1: one exponent for a block of elements (mxint8) */
+	__u8 shared;  /* 1: one exponent for a block of elements (mxint8) */
 };
 
-#define FPISA_FP32 ((struct fpisa_format){ .ebits = 8, .mbits = 23, .rbits = 32, .guard = 0, .bytes = 4 })
+#define FPISA_FP32 ((struct fpisa_format){.ebits = 8, .mbits = 23, .rbits = 32, .guard = 0, .bytes = 4})
 
 /*
  * The exponent register holds the biased exponent and three sticky bits,
@@ -104,10 +104,10 @@ struct fpisa_format {
  * What happened to the elements of one contribution, four 16-bit counts in a
  * register; a frame carries fewer than 2^16 elements (wire.h asserts it).
  */
-#define FPISA_EV_ROUNDED 0	/* adds that lost a nonzero bit to a shift */
-#define FPISA_EV_OVERWRITTEN 16 /* adds that discarded a nonzero mantissa */
+#define FPISA_EV_ROUNDED 0	 /* adds that lost a nonzero bit to a shift */
+#define FPISA_EV_OVERWRITTEN 16	 /* adds that discarded a nonzero mantissa */
 #define FPISA_EV_LEFT_SHIFTED 32 /* adds whose incoming mantissa moved left */
-#define FPISA_EV_OVERFLOWED 48	/* adds that saturated */
+#define FPISA_EV_OVERFLOWED 48	 /* adds that saturated */
 
 static __always_inline __u32 fpisa_event_count(__u64 events, int which)
 {
@@ -166,21 +166,21 @@ static __always_inline struct fpisa_format fpisa_format_of(__u8 id)
 	case FPISA_FORMAT_FP32:
 		return FPISA_FP32;
 	case FPISA_FORMAT_FP16:
-		return (struct fpisa_format){ .ebits = 5, .mbits = 10, .rbits = 32, .bytes = 2 };
+		return (struct fpisa_format){.ebits = 5, .mbits = 10, .rbits = 32, .bytes = 2};
 	case FPISA_FORMAT_BF16:
-		return (struct fpisa_format){ .ebits = 8, .mbits = 7, .rbits = 32, .bytes = 2 };
+		return (struct fpisa_format){.ebits = 8, .mbits = 7, .rbits = 32, .bytes = 2};
 	case FPISA_FORMAT_FP64:
-		return (struct fpisa_format){ .ebits = 11, .mbits = 52, .rbits = 64, .bytes = 8 };
+		return (struct fpisa_format){.ebits = 11, .mbits = 52, .rbits = 64, .bytes = 8};
 	case FPISA_FORMAT_E4M3:
-		return (struct fpisa_format){ .ebits = 4, .mbits = 3, .rbits = 32, .bytes = 1, .finite = 1 };
+		return (struct fpisa_format){.ebits = 4, .mbits = 3, .rbits = 32, .bytes = 1, .finite = 1};
 	case FPISA_FORMAT_E5M2:
-		return (struct fpisa_format){ .ebits = 5, .mbits = 2, .rbits = 32, .bytes = 1 };
+		return (struct fpisa_format){.ebits = 5, .mbits = 2, .rbits = 32, .bytes = 1};
 	case FPISA_FORMAT_INT32:
-		return (struct fpisa_format){ .mbits = 31, .rbits = 32, .bytes = 4, .integer = 1 };
+		return (struct fpisa_format){.mbits = 31, .rbits = 32, .bytes = 4, .integer = 1};
 	case FPISA_FORMAT_MXINT8:
-		return (struct fpisa_format){ .ebits = 8, .mbits = 6, .rbits = 32, .bytes = 1, .shared = 1 };
+		return (struct fpisa_format){.ebits = 8, .mbits = 6, .rbits = 32, .bytes = 1, .shared = 1};
 	default:
-		return (struct fpisa_format){ 0 };
+		return (struct fpisa_format){0};
 	}
 }
 

@@ -126,8 +126,8 @@ static __always_inline __u64 fpisa_proof(const struct fpisa_job *job, const __u6
  * told if it knows the token: fpisa_proof() follows.
  */
 static __always_inline enum fpisa_verdict fpisa_check_hello(const struct fpisa_hdr *h, const struct fpisa_hello *p,
-							    __u32 payload, const struct fpisa_job *job,
-							    __be32 saddr, __be16 sport, __u32 *rank)
+							    __u32 payload, const struct fpisa_job *job, __be32 saddr,
+							    __be16 sport, __u32 *rank)
 {
 	__u32 i;
 
@@ -211,8 +211,8 @@ static __always_inline struct fpisa_key fpisa_rank_key(const struct fpisa_job *j
  * Of the tag of a STATUS, or of an ERROR: by the cookie that its ADD carried, for that may be an old one; what answers a HELLO,
  * of generation 0, has the key of HELLOs.
  */
-static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *job, const struct fpisa_session *session,
-							const struct fpisa_hdr *h)
+static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *job,
+							const struct fpisa_session *session, const struct fpisa_hdr *h)
 {
 	__u32 rank = h->rank & (FPISA_MAX_WORKERS - 1);
 	struct fpisa_key token = fpisa_token_of(job);
@@ -228,7 +228,7 @@ static __always_inline struct fpisa_key fpisa_reply_key(const struct fpisa_job *
  * lock. Returns as fpisa_session_join() does.
  */
 static __always_inline int fpisa_session_hello(struct fpisa_session *s, const struct fpisa_job *job,
-				      const struct fpisa_hdr *h, __u32 rank, __u64 live, __u32 *next)
+					       const struct fpisa_hdr *h, __u32 rank, __u64 live, __u32 *next)
 {
 	__u64 known = s->incarnation[rank & (FPISA_MAX_WORKERS - 1)];
 	struct fpisa_key token = fpisa_token_of(job);
@@ -254,9 +254,8 @@ static __always_inline void fpisa_make_challenge(struct fpisa_hdr *h, struct fpi
 	h->secret = cookie;
 }
 
-static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa_hello *p,
-					       const struct fpisa_job *job, const struct fpisa_session *s,
-					       __u32 rank, int joined)
+static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa_hello *p, const struct fpisa_job *job,
+					       const struct fpisa_session *s, __u32 rank, int joined)
 {
 	h->type = FPISA_TYPE_WELCOME;
 	h->flags = joined ? 0 : FPISA_F_PENDING;
@@ -316,8 +315,8 @@ static __always_inline int fpisa_welcome(struct fpisa_hdr *h, struct fpisa_hello
 static __always_inline int fpisa_reported(enum fpisa_verdict v)
 {
 	return v == FPISA_V_mismatch || v == FPISA_V_generation || v == FPISA_V_not_live || v == FPISA_V_format ||
-	       v == FPISA_V_op || v == FPISA_V_ahead || v == FPISA_V_port || v == FPISA_V_secret || v == FPISA_V_pipeline ||
-	       v == FPISA_V_sequence || v == FPISA_V_sealed || v == FPISA_V_unsealed ||
+	       v == FPISA_V_op || v == FPISA_V_ahead || v == FPISA_V_port || v == FPISA_V_secret ||
+	       v == FPISA_V_pipeline || v == FPISA_V_sequence || v == FPISA_V_sealed || v == FPISA_V_unsealed ||
 	       v == FPISA_V_keys_late;
 }
 

@@ -12,7 +12,7 @@
 #define FPISA_MAX_JOBS 64 /* job numbers are 0..63 */
 #define FPISA_DEFAULT_WINDOW 64
 #define FPISA_MAX_REPLY_PORTS 1024 /* interfaces of a network namespace that replies leave through */
-#define FPISA_MAX_SLOTS 2048 /* versions of slots, shared by all jobs: 1024 slots */
+#define FPISA_MAX_SLOTS 2048	   /* versions of slots, shared by all jobs: 1024 slots */
 
 struct fpisa_rank {
 	__be32 addr; /* IPv4 source address */
@@ -32,31 +32,31 @@ struct fpisa_rank {
  * (the map is mappable), so the datapath sees the old or the new set.
  */
 struct fpisa_job {
-	__u32 active;	 /* 0: the number is free; frames are dropped as no_job, or passed where no job has their address */
-	__u32 workers;	 /* 1..FPISA_MAX_WORKERS */
-	__u64 live;	 /* ranks that a round waits for */
-	__u64 token;	 /* secret from which keys of tags follow; 0: none, its frames have open checksums */
-	__u64 token_high; /* its upper half: of a job that the manager made */
-	__be32 address;	 /* where workers send to and replies come from */
-	__be32 group;	 /* IPv4 group of the results; 0 for unicast */
+	__u32 active; /* 0: the number is free; frames are dropped as no_job, or passed where no job has their address */
+	__u32 workers;	   /* 1..FPISA_MAX_WORKERS */
+	__u64 live;	   /* ranks that a round waits for */
+	__u64 token;	   /* secret from which keys of tags follow; 0: none, its frames have open checksums */
+	__u64 token_high;  /* its upper half: of a job that the manager made */
+	__be32 address;	   /* where workers send to and replies come from */
+	__be32 group;	   /* IPv4 group of the results; 0 for unicast */
 	__be16 group_port; /* UDP port of the group: the workers' common one */
-	__u16 elements;	 /* a chunk: a multiple of 32, at most FPISA_MAX_ELEMENTS */
-	__u32 window;	 /* W: slots, a power of two */
-	__u32 slot_base; /* first of its 2W entries of the slot maps */
-	__u8 format;	 /* enum fpisa_format_id */
-	__u8 mode;	 /* enum fpisa_mode */
-	__u8 rounding;	 /* enum fpisa_rounding */
-	__u8 pipeline;	 /* enum fpisa_pipeline */
-	__u8 clz;	 /* enum fpisa_clz */
-	__u8 fanout;	 /* enum fpisa_fanout */
-	__u8 guard;	 /* G: guard bits of the mantissa register */
-	__u8 family;	 /* which programs: fpisa_family() */
-	__u8 flags;	 /* FPISA_JOB_* */
-	__u8 ports;	 /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
-	__u8 keyed;	 /* 1: its ADDs and what answers them carry tags: fpisa_wants_tags() */
+	__u16 elements;	   /* a chunk: a multiple of 32, at most FPISA_MAX_ELEMENTS */
+	__u32 window;	   /* W: slots, a power of two */
+	__u32 slot_base;   /* first of its 2W entries of the slot maps */
+	__u8 format;	   /* enum fpisa_format_id */
+	__u8 mode;	   /* enum fpisa_mode */
+	__u8 rounding;	   /* enum fpisa_rounding */
+	__u8 pipeline;	   /* enum fpisa_pipeline */
+	__u8 clz;	   /* enum fpisa_clz */
+	__u8 fanout;	   /* enum fpisa_fanout */
+	__u8 guard;	   /* G: guard bits of the mantissa register */
+	__u8 family;	   /* which programs: fpisa_family() */
+	__u8 flags;	   /* FPISA_JOB_* */
+	__u8 ports;	   /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
+	__u8 keyed;	   /* 1: its ADDs and what answers them carry tags: fpisa_wants_tags() */
 	__u8 pad;
 	struct fpisa_job_faults faults; /* workers are told them, the datapath has no part in them */
-	struct fpisa_key key; /* random; cookies and the results' secrets come from it */
+	struct fpisa_key key;		/* random; cookies and the results' secrets come from it */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 
@@ -70,12 +70,12 @@ struct fpisa_session {
 	__u64 members;	  /* ranks whose incarnation is in the current generation */
 	__u32 generation; /* the one that contributions must carry; 0: none yet */
 	__u32 pad;
-	__u64 broken;	  /* the one that adds nothing more, with the verdict that says why: fpisa_break() */
-	__u64 results;	  /* the secret of its results */
-	__u64 incarnation[FPISA_MAX_WORKERS]; /* of each rank, as its HELLO said */
-	__u64 secret[FPISA_MAX_WORKERS]; /* the cookie for it, which its contributions carry */
+	__u64 broken;  /* the one that adds nothing more, with the verdict that says why: fpisa_break() */
+	__u64 results; /* the secret of its results */
+	__u64 incarnation[FPISA_MAX_WORKERS];	 /* of each rank, as its HELLO said */
+	__u64 secret[FPISA_MAX_WORKERS];	 /* the cookie for it, which its contributions carry */
 	struct fpisa_key key[FPISA_MAX_WORKERS]; /* of its contributions' tags; of jobs with a token, as the next */
-	struct fpisa_key results_key; /* of the results' */
+	struct fpisa_key results_key;		 /* of the results' */
 };
 
 /*
@@ -157,7 +157,7 @@ struct fpisa_control {
  * fills the idle one. Family 0, FP32 in 32 bits, is the entry's own, which is its admission too.
  */
 #define FPISA_STAGES 9
-#define FPISA_ADMISSION 9 /* index of admission, after MAU0..8 */
+#define FPISA_ADMISSION 9	       /* index of admission, after MAU0..8 */
 #define FPISA_STAND_IN FPISA_ADMISSION /* it has the whole chain, for stages that are missing */
 #define FPISA_BANK_SIZE 16
 #define FPISA_BANKS 2
@@ -177,16 +177,16 @@ static __always_inline __u32 fpisa_bank_of(__u32 family, __u32 bank)
  * the library's loops. Exact FP64 has none: it would take 66 limbs an element, 220 KB a slot version.
  */
 #define FPISA_FURTHER_FAMILIES(X) \
-	X(1, w2r32, 2, 32, 0) \
-	X(2, w1r32, 1, 32, 0) \
-	X(3, w8r64, 8, 64, 0) \
-	X(4, w4r64, 4, 64, 0) \
-	X(5, w2r64, 2, 64, 0) \
-	X(6, w1r64, 1, 64, 0) \
-	X(7, w4c8, 4, 64, 8) \
-	X(8, w2c8, 2, 64, 8) \
-	X(9, w2c1, 2, 64, 1) \
-	X(10, w1c1, 1, 64, 1) \
+	X(1, w2r32, 2, 32, 0)     \
+	X(2, w1r32, 1, 32, 0)     \
+	X(3, w8r64, 8, 64, 0)     \
+	X(4, w4r64, 4, 64, 0)     \
+	X(5, w2r64, 2, 64, 0)     \
+	X(6, w1r64, 1, 64, 0)     \
+	X(7, w4c8, 4, 64, 8)      \
+	X(8, w2c8, 2, 64, 8)      \
+	X(9, w2c1, 2, 64, 1)      \
+	X(10, w1c1, 1, 64, 1)     \
 	X(11, w1c8, 1, 64, 8)
 #define FPISA_EACH_FAMILY(X) X(0, w4r32, 4, 32, 0) FPISA_FURTHER_FAMILIES(X)
 
@@ -197,8 +197,8 @@ static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode 
 	/* One of 64 bits holds all that five bits of exponent reach; eight bits reach over 254. */
 	int of_limbs = !exact ? 0 : f.shared || f.ebits == 8 ? 8 : 1, of_bits = exact ? 64 : f.rbits;
 
-#define X(number, name, bytes_, bits, limbs)                                                                  \
-	if (f.bytes == bytes_ && of_bits == bits && of_limbs == limbs)                                       \
+#define X(number, name, bytes_, bits, limbs)                           \
+	if (f.bytes == bytes_ && of_bits == bits && of_limbs == limbs) \
 		return number;
 	FPISA_EACH_FAMILY(X)
 #undef X
@@ -208,8 +208,8 @@ static __always_inline __u8 fpisa_family(struct fpisa_format f, enum fpisa_mode 
 /* Do its registers stand in the map of superaccumulators? */
 static __always_inline int fpisa_family_limbs(__u8 family)
 {
-#define X(number, name, bytes, bits, limbs)                                                                   \
-	if (family == number)                                                                                \
+#define X(number, name, bytes, bits, limbs) \
+	if (family == number)               \
 		return limbs > 1;
 	FPISA_EACH_FAMILY(X)
 #undef X
@@ -222,7 +222,7 @@ static __always_inline int fpisa_family_limbs(__u8 family)
 /* The token as the key that it is. */
 static __always_inline struct fpisa_key fpisa_token_of(const struct fpisa_job *j)
 {
-	return (struct fpisa_key){ j->token, j->token_high };
+	return (struct fpisa_key){j->token, j->token_high};
 }
 
 /* What `keyed` is to be. Frames of queries, whose chunks have no elements, carry cookies. */

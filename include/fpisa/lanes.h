@@ -17,7 +17,7 @@
 #define FPISA_LANES 4 /* of 16 bits, in a register */
 
 /* x in every lane. */
-#define FPISA_EVERY(x) ((x) * 0x0001000100010001ull)
+#define FPISA_EVERY(x) ((x)*0x0001000100010001ull)
 
 /* Lane by lane of a block, two registers at a time: no masks here that would make a verifier's work of it (block.h). */
 #ifdef __clang__
@@ -48,11 +48,12 @@ static __always_inline __u64 fpisa_lanes_min(__u64 x, __u64 limit)
 /* MAU0. */
 static __always_inline void fpisa_lanes_stage0(const void *in, struct fpisa_phv_ref p, struct fpisa_format f)
 {
-	FPISA_BY_LANES(i) {
+	FPISA_BY_LANES(i)
+	{
 		__u64 e = 0;
 
 		FPISA_EACH_LANE(k) {
-			struct fpisa_lane l = { .word = fpisa_get_word(in, i + k, f) };
+			struct fpisa_lane l = {.word = fpisa_get_word(in, i + k, f)};
 
 			fpisa_mau0_extract(&l, f);
 			e |= (__u64)l.e << 16 * k;
@@ -72,10 +73,11 @@ static __always_inline int fpisa_lanes_stage1(struct fpisa_phv_ref p, struct fpi
 	__u64 next = 0;
 
 	FPISA_BY_LANES(i)
-		next |= fpisa_load64(p.e + i) + FPISA_EVERY(1);
+	next |= fpisa_load64(p.e + i) + FPISA_EVERY(1);
 	if (fpisa_unlikely(next & FPISA_EVERY(ones + 1)))
 		return 1;
-	FPISA_BY_LANES(i) {
+	FPISA_BY_LANES(i)
+	{
 		__u64 e = fpisa_load64(p.e + i);
 		__u64 normal = (e + FPISA_EVERY(ones)) >> f.ebits & FPISA_EVERY(1);
 
@@ -106,7 +108,8 @@ static __always_inline int fpisa_lanes_stage1(struct fpisa_phv_ref p, struct fpi
 /* MAU2 of mode fpisa. */
 static __always_inline void fpisa_lanes_stage2(struct fpisa_phv_ref p, struct fpisa_exp_block *e, struct fpisa_format f)
 {
-	FPISA_BY_LANES(i) {
+	FPISA_BY_LANES(i)
+	{
 		__u64 in = fpisa_load64(p.e + i), reg = fpisa_load64(e->e + i);
 		/* in - reg, 2^15 more */
 		__u64 d = (FPISA_LANE_TOP | (in & FPISA_EVERY(FPISA_EXP_MASK))) - (reg & FPISA_EVERY(FPISA_EXP_MASK));
@@ -123,11 +126,12 @@ static __always_inline __u64 fpisa_lanes_stage3(struct fpisa_phv_ref p, struct f
 {
 	__u64 events = 0;
 
-	FPISA_BY_LANES(i) {
+	FPISA_BY_LANES(i)
+	{
 		FPISA_EACH_LANE(k) {
-			struct fpisa_lane l = { .m = fpisa_get_man(p.m, i + k, f),
-						.in = ((const __u8 *)p.d)[2 * (i + k)],
-						.events = events };
+			struct fpisa_lane l = {.m = fpisa_get_man(p.m, i + k, f),
+					       .in = ((const __u8 *)p.d)[2 * (i + k)],
+					       .events = events};
 
 			fpisa_mau3_align(&l, f, FPISA_MODE_FPISA);
 			fpisa_put_man(p.m, i + k, f, l.m);
@@ -142,9 +146,10 @@ static __always_inline __u64 fpisa_lanes_stage4(struct fpisa_phv_ref p, void *m,
 {
 	__u64 events = 0;
 
-	FPISA_BY_LANES(i) {
+	FPISA_BY_LANES(i)
+	{
 		FPISA_EACH_LANE(k) {
-			struct fpisa_lane l = { .st = ((const __u8 *)p.d)[2 * (i + k) + 1], .events = events };
+			struct fpisa_lane l = {.st = ((const __u8 *)p.d)[2 * (i + k) + 1], .events = events};
 			__s64 reg = fpisa_mau4_align(&l, fpisa_get_man(m, i + k, f), f, FPISA_MODE_FPISA);
 
 			fpisa_put_man(m, i + k, f, reg + fpisa_get_man(p.m, i + k, f));

@@ -22,8 +22,8 @@
 #define FPISA_UP4(x) (x), (x) + 1, (x) + 2, (x) + 3
 #define FPISA_UP16(x) FPISA_UP4(x), FPISA_UP4((x) + 4), FPISA_UP4((x) + 8), FPISA_UP4((x) + 12)
 #define FPISA_UP64(x) FPISA_UP16(x), FPISA_UP16((x) + 16), FPISA_UP16((x) + 32), FPISA_UP16((x) + 48)
-#define FPISA_DOWN4(x) (x), (x) - 1, (x) - 2, (x) - 3
-#define FPISA_DOWN16(x) FPISA_DOWN4(x), FPISA_DOWN4((x) - 4), FPISA_DOWN4((x) - 8), FPISA_DOWN4((x) - 12)
+#define FPISA_DOWN4(x) (x), (x)-1, (x)-2, (x)-3
+#define FPISA_DOWN16(x) FPISA_DOWN4(x), FPISA_DOWN4((x)-4), FPISA_DOWN4((x)-8), FPISA_DOWN4((x)-12)
 
 /* Two elements at a time: no masks here that would make a verifier's work of it (block.h). */
 #ifdef __clang__
@@ -52,27 +52,48 @@ struct fpisa_wide {
 	__u8 incoming[FPISA_WIDE];
 };
 
-#define FPISA_NARROW_32                                                                          \
-	{                                                                                        \
-		.stored = { FPISA_UP16(0), FPISA_UP16(16), [32 ... 255] = 32 },                  \
-		.incoming = { [256 ... 480] = 32, FPISA_DOWN16(31), FPISA_DOWN4(15),             \
-			      FPISA_DOWN4(11), FPISA_DOWN4(7), 3, 2, 1 },                        \
-		.raise = { FPISA_UP64(0), FPISA_UP64(64), FPISA_UP64(128), FPISA_UP64(192) },    \
+#define FPISA_NARROW_32                                                                                        \
+	{                                                                                                      \
+		.stored = {FPISA_UP16(0), FPISA_UP16(16), [32 ... 255] = 32}, .incoming = {[256 ... 480] = 32, \
+											   FPISA_DOWN16(31),   \
+											   FPISA_DOWN4(15),    \
+											   FPISA_DOWN4(11),    \
+											   FPISA_DOWN4(7),     \
+											   3,                  \
+											   2,                  \
+											   1},                 \
+		.raise = {FPISA_UP64(0), FPISA_UP64(64), FPISA_UP64(128), FPISA_UP64(192)},                    \
 	}
 
-#define FPISA_NARROW_64                                                                          \
-	{                                                                                        \
-		.stored = { FPISA_UP64(0), [64 ... 255] = 63 },                                  \
-		.incoming = { [256 ... 448] = 63, FPISA_DOWN16(63), FPISA_DOWN16(47),            \
-			      FPISA_DOWN16(31), FPISA_DOWN4(15), FPISA_DOWN4(11), FPISA_DOWN4(7), 3, 2, 1 }, \
-		.raise = { FPISA_UP64(0), FPISA_UP64(64), FPISA_UP64(128), FPISA_UP64(192) },    \
+#define FPISA_NARROW_64                                                                     \
+	{                                                                                   \
+		.stored = {FPISA_UP64(0), [64 ... 255] = 63},                               \
+		.incoming = {[256 ... 448] = 63,                                            \
+			     FPISA_DOWN16(63),                                              \
+			     FPISA_DOWN16(47),                                              \
+			     FPISA_DOWN16(31),                                              \
+			     FPISA_DOWN4(15),                                               \
+			     FPISA_DOWN4(11),                                               \
+			     FPISA_DOWN4(7),                                                \
+			     3,                                                             \
+			     2,                                                             \
+			     1},                                                            \
+		.raise = {FPISA_UP64(0), FPISA_UP64(64), FPISA_UP64(128), FPISA_UP64(192)}, \
 	}
 
-#define FPISA_WIDE_64                                                                            \
-	{                                                                                        \
-		.stored = { FPISA_UP64(0), [64 ... 2047] = 63 },                                 \
-		.incoming = { [2048 ... 4032] = 63, FPISA_DOWN16(63), FPISA_DOWN16(47),          \
-			      FPISA_DOWN16(31), FPISA_DOWN4(15), FPISA_DOWN4(11), FPISA_DOWN4(7), 3, 2, 1 }, \
+#define FPISA_WIDE_64                                          \
+	{                                                      \
+		.stored = {FPISA_UP64(0), [64 ... 2047] = 63}, \
+		.incoming = {[2048 ... 4032] = 63,             \
+			     FPISA_DOWN16(63),                 \
+			     FPISA_DOWN16(47),                 \
+			     FPISA_DOWN16(31),                 \
+			     FPISA_DOWN4(15),                  \
+			     FPISA_DOWN4(11),                  \
+			     FPISA_DOWN4(7),                   \
+			     3,                                \
+			     2,                                \
+			     1},                               \
 	}
 
 /* A decoded value. */
@@ -147,7 +168,8 @@ static __always_inline __u64 fpisa_look_add(const void *in, struct fpisa_exp_blo
 {
 	__u64 rounded = 0;
 
-	FPISA_BY_TWO(i) {
+	FPISA_BY_TWO(i)
+	{
 		struct fpisa_value v = fpisa_decode(fpisa_get_word(in, i, f), &e->e[i], f, f.rbits == 32 ? 32 : f.guard);
 		__u16 reg = e->e[i];
 		__u32 d = (__u32)(v.e + 1 - reg) & (FPISA_NARROW - 1);
@@ -167,7 +189,8 @@ static __always_inline __u64 fpisa_look_add_wide(const void *in, struct fpisa_ex
 {
 	__u64 rounded = 0;
 
-	FPISA_BY_TWO(i) {
+	FPISA_BY_TWO(i)
+	{
 		struct fpisa_value v = fpisa_decode(fpisa_get_word(in, i, f), &e->e[i], f, f.guard);
 		__u16 reg = e->e[i];
 		__s64 up = (__s64)v.e + 1 - (reg & FPISA_EXP_MASK);
@@ -189,7 +212,8 @@ static __always_inline __u64 fpisa_look_add_a(const void *in, struct fpisa_exp_b
 {
 	__u64 events = 0;
 
-	FPISA_BY_TWO(i) {
+	FPISA_BY_TWO(i)
+	{
 		struct fpisa_value v = fpisa_decode(fpisa_get_word(in, i, f), &e->e[i], f, 32);
 		__u16 reg = e->e[i];
 		__s64 up = (__s64)v.e + 1 - (reg & FPISA_EXP_MASK);
@@ -216,7 +240,8 @@ static __always_inline __u64 fpisa_look_add_a(const void *in, struct fpisa_exp_b
 static __always_inline void fpisa_look_exact(const void *in, struct fpisa_exp_block *e, void *limbs, int n,
 					     struct fpisa_format f)
 {
-	FPISA_BY_TWO(i) {
+	FPISA_BY_TWO(i)
+	{
 		struct fpisa_value v = fpisa_decode(fpisa_get_word(in, i, f), &e->e[i], f, 0);
 		__s64 *acc = fpisa_limbs_of(limbs, i, n);
 

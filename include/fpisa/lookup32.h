@@ -21,7 +21,7 @@
 #define FPISA_TABLE1024(X) FPISA_TABLE512(X), FPISA_TABLE256(X, 512), FPISA_TABLE256(X, 768)
 
 /* Of index i, sign and exponent field: the exponent less one, and the word less fraction and implied one. */
-#define FPISA_HEAD_E(i) (((i) & 255) ? ((i) & 255) - 1 : 0)
+#define FPISA_HEAD_E(i) (((i)&255) ? ((i)&255) - 1 : 0)
 #define FPISA_HEAD_WORD(i) ((__u32)((i) >> 8) << 31 | (__u32)FPISA_HEAD_E(i) << 23)
 #define FPISA_HEAD_SPECIAL 0xffff
 
@@ -40,10 +40,10 @@ struct fpisa_head {
 };
 
 #define FPISA_SIGN 512
-#define FPISA_HEAD(i)                                                                                            \
-	{                                                                                                        \
-		.word = FPISA_HEAD_WORD(i),                                                                      \
-		.at = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) + 1 + ((i) >> 8) * FPISA_SIGN,   \
+#define FPISA_HEAD(i)                                                                                        \
+	{                                                                                                    \
+		.word = FPISA_HEAD_WORD(i),                                                                  \
+		.at = ((i)&255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) + 1 + ((i) >> 8) * FPISA_SIGN, \
 	}
 
 /* By `at` less the stored exponent, modulo 1024: its difference d in the lower nine bits, then the sign, inverted where d < 0. */
@@ -54,15 +54,13 @@ struct fpisa_move {
 	__u8 pad[6];
 };
 
-#define FPISA_MOVE_D(i) (((i) & 255) - ((i) & 256))
-#define FPISA_MOVE_UP(i) ((i) & 256 ? 0 : (i) & 255)
-#define FPISA_MOVE_FACTOR(i) \
-	((__s64)1 << (FPISA_MOVE_D(i) > 0 ? 32 : FPISA_MOVE_D(i) < -32 ? 0 : 32 + FPISA_MOVE_D(i)))
-#define FPISA_MOVE(i)                                                                                    \
-	{                                                                                                \
-		.factor = ((i) >> 8 & 1) == ((i) >> 9) ? FPISA_MOVE_FACTOR(i) : -FPISA_MOVE_FACTOR(i),   \
-		.stored = FPISA_MOVE_UP(i) > 32 ? 32 : FPISA_MOVE_UP(i),                                 \
-		.raise = FPISA_MOVE_UP(i),                                                               \
+#define FPISA_MOVE_D(i) (((i)&255) - ((i)&256))
+#define FPISA_MOVE_UP(i) ((i)&256 ? 0 : (i)&255)
+#define FPISA_MOVE_FACTOR(i) ((__s64)1 << (FPISA_MOVE_D(i) > 0 ? 32 : FPISA_MOVE_D(i) < -32 ? 0 : 32 + FPISA_MOVE_D(i)))
+#define FPISA_MOVE(i)                                                                                  \
+	{                                                                                              \
+		.factor = ((i) >> 8 & 1) == ((i) >> 9) ? FPISA_MOVE_FACTOR(i) : -FPISA_MOVE_FACTOR(i), \
+		.stored = FPISA_MOVE_UP(i) > 32 ? 32 : FPISA_MOVE_UP(i), .raise = FPISA_MOVE_UP(i),    \
 	}
 
 struct fpisa_match32 {
@@ -70,7 +68,10 @@ struct fpisa_match32 {
 	struct fpisa_move move[1024];
 };
 
-#define FPISA_MATCH32 { .head = { FPISA_TABLE512(FPISA_HEAD) }, .move = { FPISA_TABLE1024(FPISA_MOVE) } }
+#define FPISA_MATCH32                                                                         \
+	{                                                                                     \
+		.head = {FPISA_TABLE512(FPISA_HEAD)}, .move = { FPISA_TABLE1024(FPISA_MOVE) } \
+	}
 
 /* As fpisa_look_add(). Not `counted`: the events of this block are one or none. */
 static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_block *e, __u32 *m,
@@ -132,16 +133,20 @@ struct fpisa_signed {
 
 #define FPISA_SIGNED(i)                                                           \
 	{                                                                         \
-		.sign = (i) >> 8 ? -1 : 1,                                        \
-		.word = FPISA_HEAD_WORD(i),                                       \
-		.e = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) + 1, \
+		.sign = (i) >> 8 ? -1 : 1, .word = FPISA_HEAD_WORD(i),            \
+		.e = ((i)&255) == 255 ? FPISA_HEAD_SPECIAL : FPISA_HEAD_E(i) + 1, \
 	}
 
 struct fpisa_signs {
 	struct fpisa_signed of[512];
 };
 
-#define FPISA_SIGNS { { FPISA_TABLE512(FPISA_SIGNED) } }
+#define FPISA_SIGNS                                  \
+	{                                            \
+		{                                    \
+			FPISA_TABLE512(FPISA_SIGNED) \
+		}                                    \
+	}
 
 /* As fpisa_block_set(), for registers of 32 or 64 bits. */
 static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_block *e, void *m, struct fpisa_format f,
@@ -228,11 +233,13 @@ static __always_inline __u64 fpisa_flip(__u64 x)
 #define FPISA_MOVE_A_OVER(i) (FPISA_MOVE_UP(i) > FPISA_HEADROOM32)
 #define FPISA_MOVE_A_FACTOR(i) \
 	((__s64)1 << (FPISA_MOVE_A_OVER(i) ? 32 : FPISA_MOVE_D(i) < -32 ? 0 : 32 + FPISA_MOVE_D(i)))
-#define FPISA_MOVE_A(i)                                                                                      \
-	{                                                                                                    \
-		.factor = ((i) >> 8 & 1) == ((i) >> 9) ? FPISA_MOVE_A_FACTOR(i) : -FPISA_MOVE_A_FACTOR(i),   \
-		.gone = FPISA_MOVE_A_OVER(i) ? ~0u : 0,                                                      \
-		.count = FPISA_MOVE_A_OVER(i) ? FPISA_MOVE_UP(i) : FPISA_MOVE_UP(i) ? 1u << FPISA_A_LEFT : 0, \
+#define FPISA_MOVE_A(i)                                                                                    \
+	{                                                                                                  \
+		.factor = ((i) >> 8 & 1) == ((i) >> 9) ? FPISA_MOVE_A_FACTOR(i) : -FPISA_MOVE_A_FACTOR(i), \
+		.gone = FPISA_MOVE_A_OVER(i) ? ~0u : 0,                                                    \
+		.count = FPISA_MOVE_A_OVER(i) ? FPISA_MOVE_UP(i) :                                         \
+			 FPISA_MOVE_UP(i)     ? 1u << FPISA_A_LEFT :                                       \
+						0,                                                             \
 	}
 
 struct fpisa_match32_a {
@@ -240,7 +247,10 @@ struct fpisa_match32_a {
 	struct fpisa_move_a move[1024];
 };
 
-#define FPISA_MATCH32_A { .head = { FPISA_TABLE512(FPISA_HEAD) }, .move = { FPISA_TABLE1024(FPISA_MOVE_A) } }
+#define FPISA_MATCH32_A                                                                         \
+	{                                                                                       \
+		.head = {FPISA_TABLE512(FPISA_HEAD)}, .move = { FPISA_TABLE1024(FPISA_MOVE_A) } \
+	}
 
 /* As fpisa_look_add_a(). */
 static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp_block *e, __u32 *m,
@@ -290,7 +300,7 @@ static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp
 			fpisa_add_to(sum, word);
 			if (fpisa_unlikely(sum >> 32)) {
 				counts += 1ull << FPISA_A_OVERFLOWED;
-				sum = (__u64)~((__s64)sum >> 63);
+				sum = (__u64) ~((__s64)sum >> 63);
 			}
 			m[k] = (__u32)sum ^ 0x80000000u;
 		}
@@ -307,7 +317,10 @@ struct fpisa_match32_64 {
 };
 
 #define FPISA_MOVE64(table) __builtin_offsetof(struct fpisa_match32_64, move.table)
-#define FPISA_MATCH32_64 { .head = FPISA_SIGNS, .move = FPISA_NARROW_64 }
+#define FPISA_MATCH32_64                                     \
+	{                                                    \
+		.head = FPISA_SIGNS, .move = FPISA_NARROW_64 \
+	}
 
 /* As fpisa_look_add() of R = 64. */
 static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_exp_block *e, __s64 *m,
@@ -358,24 +371,28 @@ struct fpisa_place {
 	__u32 limb; /* its offset in a superaccumulator, in bytes; or FPISA_HEAD_SPECIAL */
 };
 
-#define FPISA_PLACE(i)                                                                             \
-	{                                                                                          \
-		.factor = ((i) >> 8 ? -1ll : 1ll) * (1ll << (FPISA_HEAD_E(i) & 31)),               \
-		.word = FPISA_HEAD_WORD(i),                                                        \
-		.limb = ((i) & 255) == 255 ? FPISA_HEAD_SPECIAL : (FPISA_HEAD_E(i) >> 5) * 8,      \
+#define FPISA_PLACE(i)                                                                                           \
+	{                                                                                                        \
+		.factor = ((i) >> 8 ? -1ll : 1ll) * (1ll << (FPISA_HEAD_E(i) & 31)), .word = FPISA_HEAD_WORD(i), \
+		.limb = ((i)&255) == 255 ? FPISA_HEAD_SPECIAL : (FPISA_HEAD_E(i) >> 5) * 8,                      \
 	}
 
 struct fpisa_places {
 	struct fpisa_place of[512];
 };
 
-#define FPISA_PLACES { { FPISA_TABLE512(FPISA_PLACE) } }
+#define FPISA_PLACES                                \
+	{                                           \
+		{                                   \
+			FPISA_TABLE512(FPISA_PLACE) \
+		}                                   \
+	}
 
 /* As fpisa_look_exact(), of FPISA_LIMBS. */
 static __always_inline void fpisa_look_exact32(const void *in, struct fpisa_exp_block *e,
 					       struct fpisa_limbs_block *limbs, const struct fpisa_places *t)
 {
-	__s64 (*acc)[FPISA_LIMBS] = limbs->limb;
+	__s64(*acc)[FPISA_LIMBS] = limbs->limb;
 	const __u32 *words = in;
 	__u16 *exps = e->e;
 

@@ -203,8 +203,7 @@ static __always_inline __s64 fpisa_mau4_align(struct fpisa_lane *l, __s64 reg, s
  * MAU4: align the stored mantissa and add, the paper's shift-and-add on one
  * register. Returns the register's new value.
  */
-static __always_inline __s64 fpisa_mau4_add(struct fpisa_lane *l, __s64 reg, struct fpisa_format f,
-					    enum fpisa_mode mode)
+static __always_inline __s64 fpisa_mau4_add(struct fpisa_lane *l, __s64 reg, struct fpisa_format f, enum fpisa_mode mode)
 {
 	return fpisa_saturating_add(fpisa_mau4_align(l, reg, f, mode), l->m, f, &l->events);
 }

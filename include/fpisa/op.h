@@ -46,7 +46,7 @@ static __always_inline int fpisa_factor_valid(__u64 bits, struct fpisa_format f)
 static __always_inline struct fpisa_final fpisa_final_of(struct fpisa_format f, __u32 op, __u64 operand, __u32 n,
 							 int reciprocal)
 {
-	struct fpisa_final fin = { .op = op, .divisor = n ? n : 1, .factor = 1 };
+	struct fpisa_final fin = {.op = op, .divisor = n ? n : 1, .factor = 1};
 	const int narrow = f.bytes != 8;
 
 	if (op == FPISA_OP_SCALE) {
@@ -285,7 +285,7 @@ static __always_inline __u64 fpisa_stage1_square(struct fpisa_phv_ref p, struct 
 	__u64 events = 0;
 
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p.e[i], .m = fpisa_get_man(p.m, i, f) };
+		struct fpisa_lane l = {.e = p.e[i], .m = fpisa_get_man(p.m, i, f)};
 		__u64 lost;
 
 		fpisa_mau1_implied_one(&l, f);
@@ -302,7 +302,7 @@ static __always_inline void fpisa_stage5_final(struct fpisa_phv_ref p, const str
 					       struct fpisa_format f)
 {
 	FPISA_EACH(i) {
-		struct fpisa_lane l = { .e = p.e[i], .m = fpisa_get_magnitude(p.m, i, f), .sign = p.d[i] >> 15 };
+		struct fpisa_lane l = {.e = p.e[i], .m = fpisa_get_magnitude(p.m, i, f), .sign = p.d[i] >> 15};
 
 		fpisa_finalise(&l, fin, multiplied, f);
 		p.e[i] = (__u16)l.e;

@@ -25,7 +25,7 @@ struct fpisa_partial {
 
 _Static_assert(sizeof(struct fpisa_partial) == 16, "no padding");
 
-#define FPISA_PARTIAL_COUNTS 24 /* bytes of the three */
+#define FPISA_PARTIAL_COUNTS 24	    /* bytes of the three */
 #define FPISA_PARTIAL_MAGNITUDE 272 /* bytes of it at most: 2161 bits */
 #define FPISA_PARTIAL_MOST (sizeof(struct fpisa_partial) + FPISA_PARTIAL_COUNTS + FPISA_PARTIAL_MAGNITUDE)
 
@@ -42,8 +42,8 @@ static inline __u8 fpisa_magnitude_byte(const struct fpisa_magnitude *x, int at)
 static inline __u32 fpisa_partial_write(const struct fpisa_superacc *a, struct fpisa_format f,
 					__u8 out[FPISA_PARTIAL_MOST])
 {
-	struct fpisa_partial head = { { 'F', 'S' }, FPISA_PARTIAL_VERSION, 0, 0, 0, a->rows };
-	const __u64 counts[3] = { a->nan, a->pinf, a->ninf };
+	struct fpisa_partial head = {{'F', 'S'}, FPISA_PARTIAL_VERSION, 0, 0, 0, a->rows};
+	const __u64 counts[3] = {a->nan, a->pinf, a->ninf};
 	__u32 size = sizeof(head);
 	struct fpisa_magnitude x;
 	int low = 0, bits;
@@ -114,7 +114,7 @@ static inline int fpisa_partial_read(const void *bytes, __u64 size, struct fpisa
 	const __u8 *in = bytes;
 	struct fpisa_superacc *a = &out->acc;
 	struct fpisa_partial head;
-	__u64 counts[3] = { 0 }, finite;
+	__u64 counts[3] = {0}, finite;
 
 	*why = "it is cut short";
 	if (size < sizeof(head))

@@ -119,7 +119,7 @@ static __always_inline __u64 fpisa_derive(const struct fpisa_key *token, enum fp
 static __always_inline struct fpisa_key fpisa_key_of(const struct fpisa_key *token, enum fpisa_key_use use, __u32 rank,
 						     __u64 of)
 {
-	return (struct fpisa_key){ fpisa_derive(token, use, rank, 0, of), fpisa_derive(token, use, rank, 1, of) };
+	return (struct fpisa_key){fpisa_derive(token, use, rank, 0, of), fpisa_derive(token, use, rank, 1, of)};
 }
 
 #endif

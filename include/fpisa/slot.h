@@ -139,8 +139,8 @@ static __always_inline enum fpisa_verdict fpisa_broken(const struct fpisa_sessio
  * of a drop, negated. *results becomes the secret of the generation's results; it is read first, for the next
  * generation's is not for a rank that may have been taken out before that began.
  */
-static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpisa_slot *s,
-				       const struct fpisa_claim *c, __u64 live, __u64 *results)
+static __always_inline int fpisa_admit(struct fpisa_session *session, struct fpisa_slot *s, const struct fpisa_claim *c,
+				       __u64 live, __u64 *results)
 {
 	int step;
 
@@ -180,8 +180,8 @@ static __always_inline int fpisa_slot_commit(struct fpisa_slot *s, __u16 rank, _
  * Returns 1 if the sender is in the current generation, 0 if it has to ask
  * again (others are missing, or its incarnation is older than the known one).
  */
-static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 cookie,
-					      __u64 live, __u32 *next)
+static __always_inline int fpisa_session_join(struct fpisa_session *s, __u32 rank, __u64 inc, __u64 cookie, __u64 live,
+					      __u32 *next)
 {
 	__u32 generation;
 	__u64 bit;

@@ -28,7 +28,7 @@ struct fpisa_steering {
 
 /* Counters, per CPU. What was sent to a CPU and not taken there waits in its queue, or was too much for it. */
 struct fpisa_steered {
-	__u64 taken; /* by this CPU */
+	__u64 taken;		      /* by this CPU */
 	__u64 sent[FPISA_STEER_CPUS]; /* by this CPU to fpisa_steering.cpu[] */
 };
 

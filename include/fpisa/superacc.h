@@ -29,20 +29,20 @@
 
 #include "exact.h"
 
-#define FPISA_SUPERACC_ADDS 128 /* between carry passes */
-#define FPISA_SUPERACC_LEAST 3	/* limbs that there is always room for */
-#define FPISA_SUPERACC_MOST 68	/* limbs of FP64 */
+#define FPISA_SUPERACC_ADDS 128	       /* between carry passes */
+#define FPISA_SUPERACC_LEAST 3	       /* limbs that there is always room for */
+#define FPISA_SUPERACC_MOST 68	       /* limbs of FP64 */
 #define FPISA_SUPERACC_TOP (1ll << 60) /* what a carry pass leaves in the uppermost limb is below this */
 
 /* Adds, on top of what a pass and a merge leave. */
-_Static_assert(FPISA_SUPERACC_ADDS * (1ull << 55) + 2 * FPISA_SUPERACC_TOP < 1ull << 63, "limbs do not overflow");
+_Static_assert(FPISA_SUPERACC_ADDS *(1ull << 55) + 2 * FPISA_SUPERACC_TOP < 1ull << 63, "limbs do not overflow");
 
 struct fpisa_superacc {
-	__u64 rows;		 /* values in it, of any kind; at most 2^63 - 1 */
-	__u64 nan, pinf, ninf;	 /* how many of them are */
-	__u16 first;		 /* the window's lowest limb */
-	__u16 limbs;		 /* in the window; 0 until a value is not zero */
-	__u32 waiting;		 /* adds since the last carry pass */
+	__u64 rows;	       /* values in it, of any kind; at most 2^63 - 1 */
+	__u64 nan, pinf, ninf; /* how many of them are */
+	__u16 first;	       /* the window's lowest limb */
+	__u16 limbs;	       /* in the window; 0 until a value is not zero */
+	__u32 waiting;	       /* adds since the last carry pass */
 	__s64 limb[];
 };
 
@@ -173,7 +173,7 @@ static inline void fpisa_superacc_count(struct fpisa_superacc *a, __u32 sticky, 
 static __always_inline int fpisa_superacc_add(struct fpisa_superacc *a, __u64 word, struct fpisa_format f, int back)
 {
 	const __u32 wide = fpisa_superacc_wide(f);
-	struct fpisa_lane l = { .word = word };
+	struct fpisa_lane l = {.word = word};
 
 	fpisa_mau0_extract(&l, f);
 	fpisa_mau1_implied_one(&l, f);
@@ -225,7 +225,7 @@ static inline struct fpisa_superacc_window fpisa_superacc_window(struct fpisa_su
 		width = most;
 	spare = (width - (hi - lo + 1)) / 2;
 	lo = lo > spare ? lo - spare : 0;
-	return (struct fpisa_superacc_window){ lo < most - width ? lo : most - width, width };
+	return (struct fpisa_superacc_window){lo < most - width ? lo : most - width, width};
 }
 
 /* For a value that is neither zero nor special. */

@@ -71,7 +71,7 @@ static inline void fpisa_magnitude_divide(struct fpisa_magnitude *x, __u64 by)
 static inline __u64 fpisa_magnitude_round(const struct fpisa_magnitude *x, struct fpisa_format from,
 					  struct fpisa_format to, __u32 *flags)
 {
-	struct fpisa_lane l = { .sign = x->negative, .flags = *flags };
+	struct fpisa_lane l = {.sign = x->negative, .flags = *flags};
 	int top = x->n - 1, e;
 	__u32 low, rest = 0, lz;
 
@@ -129,7 +129,7 @@ static inline __u64 fpisa_superacc_read(const struct fpisa_superacc *a, struct f
 static inline int fpisa_superacc_expand(const struct fpisa_superacc *a, struct fpisa_format f,
 					__u64 term[FPISA_EXPANSION_TERMS])
 {
-	union fpisa_superacc_full rest = { .space = { 0 } };
+	union fpisa_superacc_full rest = {.space = {0}};
 	__u32 sticky = fpisa_superacc_sticky(a), flags = 0;
 	struct fpisa_magnitude x;
 	int n = 0;
@@ -139,7 +139,7 @@ static inline int fpisa_superacc_expand(const struct fpisa_superacc *a, struct f
 		return 1;
 	}
 	memcpy(&rest, a, sizeof(*a) + a->limbs * sizeof(__s64));
-	fpisa_superacc_move(&rest.acc, (struct fpisa_superacc_window){ 0, fpisa_superacc_most(f) });
+	fpisa_superacc_move(&rest.acc, (struct fpisa_superacc_window){0, fpisa_superacc_most(f)});
 	for (;;) {
 		fpisa_superacc_magnitude(&rest.acc, &x);
 		if (!x.n && n)

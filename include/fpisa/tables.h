@@ -65,9 +65,7 @@ _Static_assert(FPISA_SQUARES < 2000, "the paper's bound on a table");
 
 static __always_inline __u32 fpisa_table_entries(enum fpisa_table t)
 {
-	return t == FPISA_TABLE_PRODUCT	 ? FPISA_PRODUCTS
-	       : t == FPISA_TABLE_SQUARE ? FPISA_SQUARES
-					 : FPISA_NODES;
+	return t == FPISA_TABLE_PRODUCT ? FPISA_PRODUCTS : t == FPISA_TABLE_SQUARE ? FPISA_SQUARES : FPISA_NODES;
 }
 
 /* Multiplication takes the table that fits the fraction, or FPISA_TABLES: the integer multiplier. */
@@ -81,9 +79,9 @@ static __always_inline enum fpisa_table fpisa_table_of(enum fpisa_function fn, s
 	case FPISA_SQRT:
 		return FPISA_TABLE_SQRT;
 	default:
-		return f.mbits <= 3		     ? FPISA_TABLE_PRODUCT
-		       : f.mbits <= FPISA_INDEX_BITS ? FPISA_TABLE_SQUARE
-						     : FPISA_TABLES;
+		return f.mbits <= 3		   ? FPISA_TABLE_PRODUCT :
+		       f.mbits <= FPISA_INDEX_BITS ? FPISA_TABLE_SQUARE :
+						     FPISA_TABLES;
 	}
 }
 
@@ -137,8 +135,7 @@ static __always_inline struct fpisa_format fpisa_result_format(struct fpisa_form
 }
 
 /* The result m x 2^lsb, 0 <= m < 2^63. */
-static __always_inline void fpisa_result(struct fpisa_lane *l, __u64 m, __s32 lsb, __u32 sign,
-					 struct fpisa_format f)
+static __always_inline void fpisa_result(struct fpisa_lane *l, __u64 m, __s32 lsb, __u32 sign, struct fpisa_format f)
 {
 	l->m = (__s64)m;
 	l->e = (__u32)(lsb + fpisa_bias(f) + f.mbits + FPISA_RESULT_GUARD);
@@ -146,8 +143,7 @@ static __always_inline void fpisa_result(struct fpisa_lane *l, __u64 m, __s32 ls
 }
 
 /* A zero (sticky 0) or a special result. A format without infinities has a NaN instead. */
-static __always_inline void fpisa_result_special(struct fpisa_lane *l, __u32 sticky, __u32 sign,
-						 struct fpisa_format f)
+static __always_inline void fpisa_result_special(struct fpisa_lane *l, __u32 sticky, __u32 sign, struct fpisa_format f)
 {
 	l->m = 0;
 	l->e = sticky && f.finite ? FPISA_EXP_NAN : sticky;
@@ -183,8 +179,7 @@ static __always_inline __u64 fpisa_between(struct fpisa_entry at, __u32 frac)
  * table of 1025 entries in place of 2^20 products. Beyond: the multiplier.
  * 0 x Inf is NaN; signs multiply.
  */
-static __always_inline void fpisa_multiply(struct fpisa_lane *l, __u64 other, struct fpisa_format f,
-					   fpisa_look look)
+static __always_inline void fpisa_multiply(struct fpisa_lane *l, __u64 other, struct fpisa_format f, fpisa_look look)
 {
 	struct fpisa_operand a = fpisa_operand_of(l->word, f), b = fpisa_operand_of(other, f);
 	__u32 sign = a.sign ^ b.sign, sticky;
@@ -206,8 +201,7 @@ static __always_inline void fpisa_multiply(struct fpisa_lane *l, __u64 other, st
 		scale = 2 * 3;
 		break;
 	case FPISA_TABLE_SQUARE: {
-		__s64 x = (__s64)(a.frac >> FPISA_REST_BITS) - 512,
-		      y = (__s64)(b.frac >> FPISA_REST_BITS) - 512;
+		__s64 x = (__s64)(a.frac >> FPISA_REST_BITS) - 512, y = (__s64)(b.frac >> FPISA_REST_BITS) - 512;
 		__u32 sum = fpisa_abs(x + y), difference = fpisa_abs(x - y);
 
 		m = 1536 * 1536 + (__u64)(1536 * (x + y)) + look(FPISA_TABLE_SQUARE, sum).value -
@@ -233,8 +227,8 @@ static __always_inline void fpisa_reciprocal(struct fpisa_lane *l, struct fpisa_
 		fpisa_result_special(l, a.sticky ? sticky : fpisa_infinity(a.sign), a.sign, f);
 		return;
 	}
-	fpisa_result(l, fpisa_between(look(FPISA_TABLE_RECIPROCAL, a.frac >> FPISA_REST_BITS), a.frac),
-		     -53 - a.exp, a.sign, f);
+	fpisa_result(l, fpisa_between(look(FPISA_TABLE_RECIPROCAL, a.frac >> FPISA_REST_BITS), a.frac), -53 - a.exp,
+		     a.sign, f);
 }
 
 /*
@@ -260,8 +254,7 @@ static __always_inline void fpisa_log2(struct fpisa_lane *l, struct fpisa_format
 	}
 	/* t and g by 2^32 and 2^31; a fraction has 31 bits at most, so the half of its last is 0. */
 	t = ((__s64)a.frac - ((__s64)half << 32)) >> half;
-	g = (__s64)(fpisa_between(look(FPISA_TABLE_LOG2, a.frac >> FPISA_REST_BITS), a.frac) >>
-		    FPISA_REST_BITS);
+	g = (__s64)(fpisa_between(look(FPISA_TABLE_LOG2, a.frac >> FPISA_REST_BITS), a.frac) >> FPISA_REST_BITS);
 	/* t g by 2^63; by 2^53 with e before it, at least 2^29 where e is 0. */
 	sum = (__s64)((__u64)e << 53) + (t * g >> 10);
 	sign = fpisa_negative(sum);
@@ -317,8 +310,7 @@ static __always_inline void fpisa_apply(struct fpisa_lane *l, enum fpisa_functio
  * The result in the lane to l->word and l->flags. A zero keeps its sign here, as in IEEE 754.
  * INEXACT speaks of this rounding, not of the table.
  */
-static __always_inline void fpisa_pack_result(struct fpisa_lane *l, struct fpisa_format f,
-					      enum fpisa_rounding rounding)
+static __always_inline void fpisa_pack_result(struct fpisa_lane *l, struct fpisa_format f, enum fpisa_rounding rounding)
 {
 	struct fpisa_format r = fpisa_result_format(f);
 	__u32 lz = fpisa_clz64_bits((__u64)l->m);

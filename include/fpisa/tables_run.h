@@ -24,8 +24,8 @@ struct fpisa_run {
 	struct fpisa_run_item item[FPISA_RUN_ITEMS];
 };
 
-static __always_inline void fpisa_run_one(struct fpisa_run_item *item, __u32 function, __u32 format,
-					  __u32 rounding, fpisa_look look)
+static __always_inline void fpisa_run_one(struct fpisa_run_item *item, __u32 function, __u32 format, __u32 rounding,
+					  fpisa_look look)
 {
 	struct fpisa_format f = fpisa_format_of((__u8)format);
 	struct fpisa_lane l = {.word = item->a};

@@ -13,12 +13,12 @@
 #include "block.h"
 
 #define FPISA_MAGIC 0x5046 /* the bytes 'F' 'P' */
-#define FPISA_VERSION 3 /* 2 sent the token in HELLO and had no tags; others are refused */
-#define FPISA_PORT 18000 /* 0x4650; default UDP port of aggregator and workers */
+#define FPISA_VERSION 3	   /* 2 sent the token in HELLO and had no tags; others are refused */
+#define FPISA_PORT 18000   /* 0x4650; default UDP port of aggregator and workers */
 
-#define FPISA_MAX_WORKERS 64 /* ranks of a job: one bit each in a 64-bit map */
+#define FPISA_MAX_WORKERS 64   /* ranks of a job: one bit each in a 64-bit map */
 #define FPISA_ORDER_WORKERS 16 /* up to here a result tells the arrival order */
-#define FPISA_MAX_PORTS 16 /* UDP ports of a job at the aggregator */
+#define FPISA_MAX_PORTS 16     /* UDP ports of a job at the aggregator */
 
 enum fpisa_type {
 	FPISA_TYPE_HELLO = 1,	/* worker: who am I, what are the parameters */
@@ -55,9 +55,9 @@ struct fpisa_hdr {
 	__le16 contributors; /* 44 RESULT: how many ranks are in the sum; STATUS: so far */
 	__le16 reason;	     /* 46 ERROR: enum fpisa_verdict */
 	__le64 secret;	     /* 48 see below */
-	__le64 bitmap;	     /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: those that wait; see below */
-	__le64 aux;	     /* 64 see below */
-	__le32 checksum;     /* 72 over all before it and the payload; 0 in frames with a tag */
+	__le64 bitmap; /* 56 RESULT, STATUS: ranks that contributed; WELCOME: live ranks; PENDING: those that wait; see below */
+	__le64 aux;	 /* 64 see below */
+	__le32 checksum; /* 72 over all before it and the payload; 0 in frames with a tag */
 } __attribute__((packed, aligned(4)));
 
 /*
@@ -108,26 +108,26 @@ struct fpisa_job_faults {
 
 /* The payload of HELLO (zero but for the proof) and WELCOME: the job's parameters. */
 struct fpisa_hello {
-	__le32 window;	 /*  0 slots, a power of two */
-	__le16 elements; /*  4 elements a chunk */
-	__le16 workers;	 /*  6 ranks of the job */
-	__le16 rank;	 /*  8 the receiver's */
-	__u8 mode;	 /* 10 enum fpisa_mode */
-	__u8 rounding;	 /* 11 enum fpisa_rounding */
-	__u8 format;	 /* 12 enum fpisa_format_id */
-	__u8 pipeline;	 /* 13 enum fpisa_pipeline */
-	__u8 clz;	 /* 14 enum fpisa_clz */
-	__u8 fanout;	 /* 15 enum fpisa_fanout */
-	__be32 group;	 /* 16 IPv4 group that results go to; 0 for unicast */
-	__be32 address;	 /* 20 IPv4 source of every reply */
-	__le64 live;	 /* 24 ranks that the job counts on */
-	__u8 flags;	 /* 32 FPISA_JOB_* of job.h */
-	__u8 ports;	 /* 33 K: the job's UDP ports at the aggregator, a power of two; 0: 1 */
-	__u8 reserved[2]; /* 34 zero */
+	__le32 window;			/*  0 slots, a power of two */
+	__le16 elements;		/*  4 elements a chunk */
+	__le16 workers;			/*  6 ranks of the job */
+	__le16 rank;			/*  8 the receiver's */
+	__u8 mode;			/* 10 enum fpisa_mode */
+	__u8 rounding;			/* 11 enum fpisa_rounding */
+	__u8 format;			/* 12 enum fpisa_format_id */
+	__u8 pipeline;			/* 13 enum fpisa_pipeline */
+	__u8 clz;			/* 14 enum fpisa_clz */
+	__u8 fanout;			/* 15 enum fpisa_fanout */
+	__be32 group;			/* 16 IPv4 group that results go to; 0 for unicast */
+	__be32 address;			/* 20 IPv4 source of every reply */
+	__le64 live;			/* 24 ranks that the job counts on */
+	__u8 flags;			/* 32 FPISA_JOB_* of job.h */
+	__u8 ports;			/* 33 K: the job's UDP ports at the aggregator, a power of two; 0: 1 */
+	__u8 reserved[2];		/* 34 zero */
 	struct fpisa_job_faults faults; /* 36 for trying things out */
-	__u8 zero[12];	 /* 52 zero */
-	__le64 proof;	 /* 64 that the sender knows the job's token (tag.h); 0 if the job has none */
-	__le64 results;	 /* 72 what stands in the results' `secret`, or gives the key of their tags */
+	__u8 zero[12];			/* 52 zero */
+	__le64 proof;			/* 64 that the sender knows the job's token (tag.h); 0 if the job has none */
+	__le64 results;			/* 72 what stands in the results' `secret`, or gives the key of their tags */
 } __attribute__((packed, aligned(4)));
 
 #define FPISA_ETH_LEN 14
@@ -237,8 +237,8 @@ static __always_inline void fpisa_sum_words(struct fpisa_sum *s, const void *p, 
 
 static __always_inline __u32 fpisa_sum_fold(const struct fpisa_sum *s)
 {
-	__u64 x = s->a_lo * 0x9e3779b97f4a7c15ull + s->a_hi * 0xc2b2ae3d27d4eb4full +
-		  s->b_lo * 0x165667b19e3779f9ull + s->b_hi * 0xd6e8feb86659fd93ull;
+	__u64 x = s->a_lo * 0x9e3779b97f4a7c15ull + s->a_hi * 0xc2b2ae3d27d4eb4full + s->b_lo * 0x165667b19e3779f9ull +
+		  s->b_hi * 0xd6e8feb86659fd93ull;
 
 	x ^= x >> 32;
 	x *= 0xff51afd7ed558ccdull;
@@ -272,8 +272,8 @@ static __always_inline __u64 fpisa_digest_word(__u64 digest, __u64 word)
 	return digest ^ digest >> 32;
 }
 
-static __always_inline __u64 fpisa_digest(__u64 before, enum fpisa_call_kind kind, __u8 format, __u8 op,
-					  __u64 operand, __u64 elements, __u64 tag)
+static __always_inline __u64 fpisa_digest(__u64 before, enum fpisa_call_kind kind, __u8 format, __u8 op, __u64 operand,
+					  __u64 elements, __u64 tag)
 {
 	before = fpisa_digest_word(before, (__u64)kind << 16 | (__u64)format << 8 | op);
 	before = fpisa_digest_word(before, operand);

@@ -120,7 +120,8 @@ static void piece(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	c->at += n;
 }
 
-int channel_content(struct fpisa_channel *c, struct fpisa_manager_message *m, uint16_t type, const void *content, size_t n)
+int channel_content(struct fpisa_channel *c, struct fpisa_manager_message *m, uint16_t type, const void *content,
+		    size_t n)
 {
 	free(c->content);
 	c->content = malloc(n + 1);

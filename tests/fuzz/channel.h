@@ -45,6 +45,7 @@ struct fpisa_channel {
 int channel_next(struct fpisa_channel *c, struct fpisa_manager_message *m);
 
 /* The other side says this; its pieces come one after the other. The first of them goes into *m; 1. */
-int channel_content(struct fpisa_channel *c, struct fpisa_manager_message *m, uint16_t type, const void *content, size_t n);
+int channel_content(struct fpisa_channel *c, struct fpisa_manager_message *m, uint16_t type, const void *content,
+		    size_t n);
 
 #endif

@@ -27,16 +27,14 @@ const char *verdict_name(unsigned int v)
 
 void complain(uint64_t *counter, const char *what)
 {
-	uint64_t before =
-		sum->changed + sum->wrong_verdict + sum->wrong_reply + sum->wrong_state + sum->not_identical;
+	uint64_t before = sum->changed + sum->wrong_verdict + sum->wrong_reply + sum->wrong_state + sum->not_identical;
 
 	++*counter;
 	if (before >= MAX_REPORTS)
 		return;
-	fprintf(stderr,
-		"packets: seed %llu case %llu: %s; job %s, mutations:%s, expected %s action %d, got action %d\n",
-		(unsigned long long)seed, (unsigned long long)sum->cases, what, a.t ? a.t->name : "none",
-		a.mutations, verdict_name(a.verdict), a.action, a.out.action);
+	fprintf(stderr, "packets: seed %llu case %llu: %s; job %s, mutations:%s, expected %s action %d, got action %d\n",
+		(unsigned long long)seed, (unsigned long long)sum->cases, what, a.t ? a.t->name : "none", a.mutations,
+		verdict_name(a.verdict), a.action, a.out.action);
 	for (uint32_t i = 0; i < a.in.len && i < FPISA_PAYLOAD_OFFSET + 16; i++)
 		fprintf(stderr, "%02x%s", a.in.data[i], i % 32 == 31 ? "\n" : " ");
 	fprintf(stderr, "... %u bytes\n", a.in.len);
@@ -72,9 +70,9 @@ static bool for_us(void)
 /* Would the aggregator get as far as the slot's lock? */
 static bool wants_slot(enum fpisa_verdict v)
 {
-	return v == FPISA_V_accepted || v == FPISA_V_duplicate || v == FPISA_V_status ||
-	       v == FPISA_V_result || v == FPISA_V_resent || v == FPISA_V_generation || v == FPISA_V_stale ||
-	       v == FPISA_V_ahead || v == FPISA_V_mismatch;
+	return v == FPISA_V_accepted || v == FPISA_V_duplicate || v == FPISA_V_status || v == FPISA_V_result ||
+	       v == FPISA_V_resent || v == FPISA_V_generation || v == FPISA_V_stale || v == FPISA_V_ahead ||
+	       v == FPISA_V_mismatch;
 }
 
 static void expect_of_job(uint32_t payload)

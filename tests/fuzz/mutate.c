@@ -26,9 +26,8 @@ static void put16(uint8_t *p, uint32_t v)
 
 static uint64_t any_number(struct vectors_rng *rng, uint64_t now)
 {
-	static const uint64_t some[] = {0,	    1,		2,	    31,	  32,	  63,
-					64,	    65,		0x7f,	    0xff, 0x7fff, 0xffff,
-					0x7fffffff, 0xffffffff, 1ull << 63, ~0ull};
+	static const uint64_t some[] = {0,    1,    2,	    31,	    32,		63,	    64,		65,
+					0x7f, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0xffffffff, 1ull << 63, ~0ull};
 
 	switch (vectors_below(rng, 5)) {
 	case 0:
@@ -81,8 +80,7 @@ static void agree(struct frame *f)
 
 static void ether_type(struct vectors_rng *rng, struct frame *f)
 {
-	static const uint16_t types[] = {ETH_P_IPV6,	ETH_P_ARP, ETH_P_8021Q, ETH_P_8021AD,
-					 ETH_P_MPLS_UC, 0,	   64};
+	static const uint16_t types[] = {ETH_P_IPV6, ETH_P_ARP, ETH_P_8021Q, ETH_P_8021AD, ETH_P_MPLS_UC, 0, 64};
 
 	put16(f->data + 12, types[vectors_below(rng, COUNT(types))]);
 }
@@ -191,17 +189,17 @@ static void destination(struct vectors_rng *rng, struct frame *f)
 
 static void field(struct vectors_rng *rng, struct frame *f)
 {
-#define FIELD(name)                                                                                          \
-	{                                                                                                    \
-		offsetof(struct fpisa_hdr, name), sizeof(((struct fpisa_hdr *)0)->name)                      \
+#define FIELD(name)                                                                     \
+	{                                                                               \
+		offsetof(struct fpisa_hdr, name), sizeof(((struct fpisa_hdr *)0)->name) \
 	}
 	static const struct {
 		uint32_t at, n;
 	} fields[] = {
-		FIELD(magic),	     FIELD(version), FIELD(type),  FIELD(flags),      FIELD(result_flags),
-		FIELD(format),	     FIELD(op),	     FIELD(job),   FIELD(generation), FIELD(slot),
-		FIELD(rank),	     FIELD(count),   FIELD(chunk), FIELD(digest),     FIELD(call),
-		FIELD(contributors), FIELD(reason),  FIELD(secret),FIELD(bitmap),     FIELD(aux),
+		FIELD(magic),	     FIELD(version), FIELD(type),   FIELD(flags),      FIELD(result_flags),
+		FIELD(format),	     FIELD(op),	     FIELD(job),    FIELD(generation), FIELD(slot),
+		FIELD(rank),	     FIELD(count),   FIELD(chunk),  FIELD(digest),     FIELD(call),
+		FIELD(contributors), FIELD(reason),  FIELD(secret), FIELD(bitmap),     FIELD(aux),
 		FIELD(checksum),
 	};
 #undef FIELD
@@ -219,7 +217,8 @@ static void other_rank(struct vectors_rng *rng, struct frame *f)
 static void other_type(struct vectors_rng *rng, struct frame *f)
 {
 	if (f->len >= FPISA_PAYLOAD_OFFSET)
-		harness_hdr(f)->type = (uint8_t)(vectors_below(rng, 8) + 16 * vectors_below(rng, 2)); /* of queries too */
+		harness_hdr(f)->type =
+			(uint8_t)(vectors_below(rng, 8) + 16 * vectors_below(rng, 2)); /* of queries too */
 }
 
 static void other_job(struct vectors_rng *rng, struct frame *f)

@@ -97,8 +97,8 @@ static void valid_add(struct target *t)
 	harness_hdr(&a.in)->call = start ? vectors_below(&rng, 3) : s->call;
 	harness_hdr(&a.in)->op = start ? op : s->op;
 	harness_hdr(&a.in)->aux = start ? operand : s->operand;
-	harness_hdr(&a.in)->flags = (vectors_below(&rng, 5) ? 0 : FPISA_F_RETRANSMIT) |
-				    (vectors_below(&rng, 8) ? 0 : FPISA_F_PROBE);
+	harness_hdr(&a.in)->flags =
+		(vectors_below(&rng, 5) ? 0 : FPISA_F_RETRANSMIT) | (vectors_below(&rng, 8) ? 0 : FPISA_F_PROBE);
 	harness_set_checksums(&a.in);
 }
 
@@ -141,8 +141,8 @@ static void case_busy(struct target *t)
 		harness_hdr(&a.in)->flags = 0;
 		harness_set_checksums(&a.in);
 		a.key = (int)harness_hdr(&a.in)->slot;
-		lock = t->job.clz == FPISA_CLZ_LPM && vectors_below(&rng, 2) ? &targets_control->trie_state
-									     : &t->slot[a.key].lock;
+		lock = t->job.clz == FPISA_CLZ_LPM && vectors_below(&rng, 2) ? &targets_control->trie_state :
+									       &t->slot[a.key].lock;
 	}
 	was = *lock;
 	*lock = 1;
@@ -222,18 +222,18 @@ static void check_counters(void)
 		}
 		if (t->unloaded)
 			continue;
-#define SAME(counter)                                                                                        \
-	if (k.counter != s.counter) {                                                                        \
-		fprintf(stderr, "packets: seed %llu: job %s: %s is %llu, expected %llu\n",                   \
-			(unsigned long long)seed, t->name, #counter, (unsigned long long)k.counter,          \
-			(unsigned long long)s.counter);                                                      \
-		sum->wrong_verdict++;                                                                        \
+#define SAME(counter)                                                                                                \
+	if (k.counter != s.counter) {                                                                                \
+		fprintf(stderr, "packets: seed %llu: job %s: %s is %llu, expected %llu\n", (unsigned long long)seed, \
+			t->name, #counter, (unsigned long long)k.counter, (unsigned long long)s.counter);            \
+		sum->wrong_verdict++;                                                                                \
 	}
 		SAME(packets)
 		SAME(bytes)
-		SAME(elements) SAME(rounded) SAME(overwritten) SAME(left_shifted) SAME(overflowed)
-			SAME(results_inexact) SAME(results_overflow) SAME(results_overwrite) SAME(results_nan)
-				SAME(results_inf) SAME(mau0) SAME(mau4) SAME(mau5) SAME(mau8)
+		SAME(elements)
+		SAME(rounded) SAME(overwritten) SAME(left_shifted) SAME(overflowed) SAME(results_inexact)
+			SAME(results_overflow) SAME(results_overwrite) SAME(results_nan) SAME(results_inf) SAME(mau0)
+				SAME(mau4) SAME(mau5) SAME(mau8)
 #undef SAME
 	}
 }
@@ -276,8 +276,8 @@ static int fuzz(uint64_t cases, uint64_t check_all)
  */
 static bool provocable(unsigned int v)
 {
-	return v < FPISA_V_rows_taken && v != FPISA_V_internal && v != FPISA_V_route && v != FPISA_V_unresolved && v != FPISA_V_forwarding &&
-	       v != FPISA_V_pipeline;
+	return v < FPISA_V_rows_taken && v != FPISA_V_internal && v != FPISA_V_route && v != FPISA_V_unresolved &&
+	       v != FPISA_V_forwarding && v != FPISA_V_pipeline;
 }
 
 /* Reasons that no frame has provoked. */
@@ -298,28 +298,27 @@ static int unreached(FILE *to)
 static int report(bool json, double seconds)
 {
 	int reasons = 0, missed = unreached(NULL);
-	uint64_t bad = sum->crashes + sum->changed + sum->wrong_verdict + sum->wrong_reply +
-		       sum->wrong_state + sum->not_identical;
+	uint64_t bad = sum->crashes + sum->changed + sum->wrong_verdict + sum->wrong_reply + sum->wrong_state +
+		       sum->not_identical;
 
 	for (unsigned int v = 0; v < FPISA_VERDICT_COUNT; v++)
 		reasons += provocable(v);
 
-#define EACH_NUMBER(X)                                                                                       \
-	X("cases", sum->cases)                                                                               \
-	X("mutated", sum->mutated)                                                                           \
-	X("repaired", sum->repaired) X("passed", sum->passed) X("refused", sum->refused)                     \
-		X("replies", sum->replies) X("rounds", sum->rounds) X("crashes", sum->crashes)               \
-			X("states changed by a refused packet", sum->changed)                                \
-				X("wrong verdicts", sum->wrong_verdict) X("wrong replies", sum->wrong_reply) \
-					X("wrong states", sum->wrong_state)                                  \
-						X("foreign frames changed", sum->not_identical)
+#define EACH_NUMBER(X)                                                                                          \
+	X("cases", sum->cases)                                                                                  \
+	X("mutated", sum->mutated)                                                                              \
+	X("repaired", sum->repaired)                                                                            \
+	X("passed", sum->passed) X("refused", sum->refused) X("replies", sum->replies) X("rounds", sum->rounds) \
+		X("crashes", sum->crashes) X("states changed by a refused packet", sum->changed)                \
+			X("wrong verdicts", sum->wrong_verdict) X("wrong replies", sum->wrong_reply)            \
+				X("wrong states", sum->wrong_state) X("foreign frames changed", sum->not_identical)
 #define TEXT(name, n) printf("%-36s %llu\n", name, (unsigned long long)(n));
 #define JSON(name, n) printf("\"%s\": %llu, ", name, (unsigned long long)(n));
 	if (json) {
 		printf("{\"seed\": %llu, ", (unsigned long long)seed);
 		EACH_NUMBER(JSON)
-		printf("\"verdicts\": %d, \"verdicts reached\": %d, \"seconds\": %.1f}\n", reasons,
-		       reasons - missed, seconds);
+		printf("\"verdicts\": %d, \"verdicts reached\": %d, \"seconds\": %.1f}\n", reasons, reasons - missed,
+		       seconds);
 	} else {
 		printf("%-36s %llu\n", "seed", (unsigned long long)seed);
 		EACH_NUMBER(TEXT)
@@ -381,8 +380,8 @@ int main(int argc, char **argv)
 	clock_gettime(CLOCK_MONOTONIC, &t1);
 	if (!sum->done) {
 		sum->crashes++;
-		fprintf(stderr, "packets: seed %llu: died at case %llu, status %#x\n",
-			(unsigned long long)seed, (unsigned long long)sum->cases, status);
+		fprintf(stderr, "packets: seed %llu: died at case %llu, status %#x\n", (unsigned long long)seed,
+			(unsigned long long)sum->cases, status);
 	}
 	return report(json, (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) / 1e9);
 }

@@ -25,7 +25,9 @@
 
 struct target target[] = {
 	{"topn", FPISA_QUERY_TOPN, {.key_bytes = 4, .limit = 10}},
-	{"topn, ties, of a join", FPISA_QUERY_TOPN, {.key_bytes = 8, .limit = 100, BITMAP(FPISA_QUERY_TIES | FPISA_QUERY_ASCENDING)}},
+	{"topn, ties, of a join",
+	 FPISA_QUERY_TOPN,
+	 {.key_bytes = 8, .limit = 100, BITMAP(FPISA_QUERY_TIES | FPISA_QUERY_ASCENDING)}},
 	{"table", FPISA_QUERY_TABLE, {.key_bytes = 4, .limit = 40}},
 	{"table of a join", FPISA_QUERY_TABLE, {.key_bytes = 32, .limit = 200, BLOOM(8)}},
 	{"join", FPISA_QUERY_JOIN, {.key_bytes = 16, BITMAP(0)}},
@@ -42,7 +44,8 @@ static struct vectors_rng rng;
 static void rows_of(const struct target *t, uint8_t *to, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		uint64_t key[FPISA_KEY_WORDS] = {vectors_below(&rng, 300) + (vectors_below(&rng, 40) ? 0 : 800)}, bits = vectors_next(&rng);
+		uint64_t key[FPISA_KEY_WORDS] = {vectors_below(&rng, 300) + (vectors_below(&rng, 40) ? 0 : 800)},
+			 bits = vectors_next(&rng);
 		float value = (float)(bits % 1000);
 
 		if (!vectors_below(&rng, 4))
@@ -85,7 +88,8 @@ static void valid_keys(struct target *t)
 		key[3] = key[0] & 1;
 		memcpy(packed + i * bytes, key, bytes);
 	}
-	query_keys(&a.in, &t->q, vectors_below(&rng, WORKERS), vectors_below(&rng, 9), count, packed, !vectors_below(&rng, 4));
+	query_keys(&a.in, &t->q, vectors_below(&rng, WORKERS), vectors_below(&rng, 9), count, packed,
+		   !vectors_below(&rng, 4));
 }
 
 static void valid_seal(struct target *t)
@@ -102,7 +106,8 @@ static void valid_frame(struct target *t)
 {
 	const struct fpisa_query_state *s = &t->soft.state;
 	uint32_t what = vectors_below(&rng, 32), master = t->q.config.master;
-	bool filter = t->q.config.flags & FPISA_QUERY_FILTER, building = filter && fpisa_filter_state(s->filter, t->q.epoch) == 0;
+	bool filter = t->q.config.flags & FPISA_QUERY_FILTER,
+	     building = filter && fpisa_filter_state(s->filter, t->q.epoch) == 0;
 
 	/* Mostly rows come when all keys are in, else no filter would be used. */
 	if (filter && (what < 8 || (building && vectors_below(&rng, 64)))) {
@@ -116,8 +121,8 @@ static void valid_frame(struct target *t)
 	} else if (what < 29) {
 		valid_seal(t);
 	} else {
-		query_frame(&a.in, &t->q, FPISA_TYPE_READ, master, vectors_below(&rng, t->q.config.limit + 5), vectors_below(&rng, 14),
-			    sizeof(struct fpisa_group), NULL);
+		query_frame(&a.in, &t->q, FPISA_TYPE_READ, master, vectors_below(&rng, t->q.config.limit + 5),
+			    vectors_below(&rng, 14), sizeof(struct fpisa_group), NULL);
 	}
 }
 
@@ -189,11 +194,19 @@ static int open_targets(void)
 
 /* What a frame to a query can come to. */
 static const enum fpisa_verdict provocable[] = {
-	FPISA_V_not_ours,    FPISA_V_wrong_destination, FPISA_V_fragment, FPISA_V_ip_checksum, FPISA_V_truncated, FPISA_V_no_job,
-	FPISA_V_version,     FPISA_V_type,		FPISA_V_rank,	  FPISA_V_unknown_peer, FPISA_V_secret,	 FPISA_V_length,
-	FPISA_V_format,	     FPISA_V_generation,	FPISA_V_checksum, FPISA_V_busy,	       FPISA_V_rows_taken, FPISA_V_rows_passed,
-	FPISA_V_ack_passed,  FPISA_V_status,		FPISA_V_groups,	  FPISA_V_sequence,    FPISA_V_sealed,	 FPISA_V_unsealed,
-	FPISA_V_keys_taken,  FPISA_V_keys_late,
+	FPISA_V_not_ours,   FPISA_V_wrong_destination,
+	FPISA_V_fragment,   FPISA_V_ip_checksum,
+	FPISA_V_truncated,  FPISA_V_no_job,
+	FPISA_V_version,    FPISA_V_type,
+	FPISA_V_rank,	    FPISA_V_unknown_peer,
+	FPISA_V_secret,	    FPISA_V_length,
+	FPISA_V_format,	    FPISA_V_generation,
+	FPISA_V_checksum,   FPISA_V_busy,
+	FPISA_V_rows_taken, FPISA_V_rows_passed,
+	FPISA_V_ack_passed, FPISA_V_status,
+	FPISA_V_groups,	    FPISA_V_sequence,
+	FPISA_V_sealed,	    FPISA_V_unsealed,
+	FPISA_V_keys_taken, FPISA_V_keys_late,
 };
 
 static int report(void)
@@ -206,8 +219,8 @@ static int report(void)
 		if (!reached[provocable[i]])
 			fprintf(stderr, "queries: not reached: %s\n", verdict_name(provocable[i]));
 	}
-	printf("seed %llu, cases %llu, wrong %llu, verdicts reached %zu of %zu\n", (unsigned long long)seed, (unsigned long long)cases,
-	       (unsigned long long)wrong, n, all);
+	printf("seed %llu, cases %llu, wrong %llu, verdicts reached %zu of %zu\n", (unsigned long long)seed,
+	       (unsigned long long)cases, (unsigned long long)wrong, n, all);
 	for (unsigned int v = 0; v < FPISA_VERDICT_COUNT; v++)
 		if (reached[v])
 			printf("  %-20s %llu\n", verdict_name(v), (unsigned long long)reached[v]);
@@ -216,7 +229,8 @@ static int report(void)
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"cases", required_argument, NULL, 'c'}, {"seed", required_argument, NULL, 's'}, {0}};
+	static const struct option options[] = {
+		{"cases", required_argument, NULL, 'c'}, {"seed", required_argument, NULL, 's'}, {0}};
 	uint64_t most = 100000;
 	const char *why;
 	int opt;

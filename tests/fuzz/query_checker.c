@@ -30,7 +30,8 @@ static void complain(const char *what)
 {
 	if (wrong++ >= MOST_REPORTS)
 		return;
-	fprintf(stderr, "queries: seed %llu case %llu: %s; query %s, mutations:%s, expected %s action %d, got action %d\n",
+	fprintf(stderr,
+		"queries: seed %llu case %llu: %s; query %s, mutations:%s, expected %s action %d, got action %d\n",
 		(unsigned long long)seed, (unsigned long long)cases, what, a.t ? a.t->name : "none", a.mutations,
 		verdict_name(a.verdict), a.action, a.out.action);
 	for (uint32_t i = 0; i < a.in.len && i < FPISA_PAYLOAD_OFFSET + 16; i++)
@@ -59,7 +60,8 @@ static enum fpisa_verdict expect_rows(struct target *t)
 	struct fpisa_hdr *r = &a.reply.hdr;
 	uint8_t keep[FPISA_QUERY_ROWS];
 	uint32_t bytes = t->q.config.row_bytes, kept = 0;
-	enum fpisa_verdict v = fpisa_soft_query_rows(&t->soft, t->q.epoch, r->rank, r->chunk, a.reply.payload, r->count, keep);
+	enum fpisa_verdict v =
+		fpisa_soft_query_rows(&t->soft, t->q.epoch, r->rank, r->chunk, a.reply.payload, r->count, keep);
 
 	if (fpisa_is_drop(v))
 		return v;
@@ -83,8 +85,8 @@ static enum fpisa_verdict expect_keys(struct target *t)
 	struct fpisa_hdr *r = &a.reply.hdr;
 	uint64_t missing;
 	uint32_t state;
-	enum fpisa_verdict v = fpisa_soft_query_keys(&t->soft, t->q.epoch, r->rank, a.reply.payload, r->count, r->flags & FPISA_F_LAST,
-						     (__u64 *)&missing, &state);
+	enum fpisa_verdict v = fpisa_soft_query_keys(&t->soft, t->q.epoch, r->rank, a.reply.payload, r->count,
+						     r->flags & FPISA_F_LAST, (__u64 *)&missing, &state);
 
 	if (v == FPISA_V_keys_taken)
 		fpisa_make_keys_ack(r, missing, state);
@@ -117,7 +119,8 @@ static enum fpisa_verdict expect_read(struct target *t)
 	if (s->epoch != t->q.epoch || !s->sealed)
 		return FPISA_V_unsealed;
 	for (; n < a.reply.hdr.count && first < s->used && first + n < s->used; n++)
-		memcpy(a.reply.payload + n * sizeof(struct fpisa_group), &t->soft.groups[first + n], sizeof(struct fpisa_group));
+		memcpy(a.reply.payload + n * sizeof(struct fpisa_group), &t->soft.groups[first + n],
+		       sizeof(struct fpisa_group));
 	fpisa_make_groups(&a.reply.hdr, n, s->used);
 	a.payload = n * (uint32_t)sizeof(struct fpisa_group);
 	return FPISA_V_groups;
@@ -227,10 +230,12 @@ static void check_reply(void)
 		port = (const uint8_t *)&a.t->q.job.rank[a.to].port;
 	}
 	a.reply.hdr.checksum = frame_checksum(&a.reply.hdr, a.reply.payload, a.payload);
-	if (a.out.len != FPISA_PAYLOAD_OFFSET + a.payload || memcmp(a.out.data, macs, sizeof(macs)) || memcmp(a.out.data + 26, from, 4) ||
-	    memcmp(a.out.data + 30, to, 4) || memcmp(a.out.data + 36, port, 2) || headers_be16(&a.out, 34) != FPISA_PORT ||
-	    memcmp(a.out.data + FPISA_OFFSET, &a.reply, FPISA_HDR_LEN + a.payload) || !headers_ip_intact(a.out.data + 14) ||
-	    !harness_udp_checksum_right(&a.out) || headers_be16(&a.out, 38) != 8 + FPISA_HDR_LEN + a.payload)
+	if (a.out.len != FPISA_PAYLOAD_OFFSET + a.payload || memcmp(a.out.data, macs, sizeof(macs)) ||
+	    memcmp(a.out.data + 26, from, 4) || memcmp(a.out.data + 30, to, 4) || memcmp(a.out.data + 36, port, 2) ||
+	    headers_be16(&a.out, 34) != FPISA_PORT ||
+	    memcmp(a.out.data + FPISA_OFFSET, &a.reply, FPISA_HDR_LEN + a.payload) ||
+	    !headers_ip_intact(a.out.data + 14) || !harness_udp_checksum_right(&a.out) ||
+	    headers_be16(&a.out, 38) != 8 + FPISA_HDR_LEN + a.payload)
 		complain("the reply is not the one expected");
 }
 

@@ -68,8 +68,7 @@ int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histog
 
 int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 {
-	CHECK(n > 0 && devs[n - 1] && o->port <= 65535 &&
-	      (o->mode == DATAPATH_NATIVE || o->mode == DATAPATH_SKB));
+	CHECK(n > 0 && devs[n - 1] && o->port <= 65535 && (o->mode == DATAPATH_NATIVE || o->mode == DATAPATH_SKB));
 	CHECK(o->steering.cpus <= FPISA_STEER_CPUS && o->steering.queue <= FPISA_STEER_MAX_QUEUE);
 	return -ENOENT;
 }
@@ -87,14 +86,14 @@ int interface_mtu(const char *dev)
 }
 
 /* Not reached by arguments alone. */
-#define NOTHING(type, name, ...)                                                                             \
-	type name(__VA_ARGS__)                                                                               \
-	{                                                                                                    \
-		return (type)-ENOENT;                                                                        \
+#define NOTHING(type, name, ...)      \
+	type name(__VA_ARGS__)        \
+	{                             \
+		return (type)-ENOENT; \
 	}
-#define NOTHING_AT_ALL(name, ...)                                                                            \
-	void name(__VA_ARGS__)                                                                               \
-	{                                                                                                    \
+#define NOTHING_AT_ALL(name, ...) \
+	void name(__VA_ARGS__)    \
+	{                         \
 	}
 #pragma clang diagnostic ignored "-Wunused-parameter"
 NOTHING(int, datapath_detach, const struct datapath *dp, const char *dev)

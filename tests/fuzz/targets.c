@@ -12,17 +12,17 @@
 #include "fpisa.h"
 #include "targets.h"
 
-#define JOB(f, m, p, c, w, e, n, ...)                                                                        \
-	{                                                                                                    \
-		.name = #f " " #m " " #p " " #__VA_ARGS__,                                                   \
-		.job = {.format = FPISA_FORMAT_##f,                                                          \
-			.mode = FPISA_MODE_##m,                                                              \
-			.pipeline = FPISA_PIPELINE_##p,                                                      \
-			.clz = FPISA_CLZ_##c,                                                                \
-			.window = (w),                                                                       \
-			.elements = (e),                                                                     \
-			.workers = (n)},                                                                     \
-		__VA_ARGS__                                                                                  \
+#define JOB(f, m, p, c, w, e, n, ...)                      \
+	{                                                  \
+		.name = #f " " #m " " #p " " #__VA_ARGS__, \
+		.job = {.format = FPISA_FORMAT_##f,        \
+			.mode = FPISA_MODE_##m,            \
+			.pipeline = FPISA_PIPELINE_##p,    \
+			.clz = FPISA_CLZ_##c,              \
+			.window = (w),                     \
+			.elements = (e),                   \
+			.workers = (n)},                   \
+		__VA_ARGS__                                \
 	}
 
 #define FLAGS(names) .job.flags = (names)
@@ -81,8 +81,8 @@ struct view {
 	size_t stride, size;
 };
 
-static struct view views[] = {{"fpisa_jobs"},	   {"fpisa_sessions"},	{"fpisa_peers"}, {"fpisa_slots"},
-			      {"fpisa_exponents"}, {"fpisa_mantissas"}, {"fpisa_man64"}, {"fpisa_limbs"},
+static struct view views[] = {{"fpisa_jobs"},	   {"fpisa_sessions"},	{"fpisa_peers"},    {"fpisa_slots"},
+			      {"fpisa_exponents"}, {"fpisa_mantissas"}, {"fpisa_man64"},    {"fpisa_limbs"},
 			      {"fpisa_control"},   {"fpisa_counters"},	{"fpisa_histogram"}};
 
 #define EACH_VIEW(v) for (struct view *v = views; v < views + sizeof(views) / sizeof(views[0]); v++)
@@ -90,8 +90,8 @@ static struct view views[] = {{"fpisa_jobs"},	   {"fpisa_sessions"},	{"fpisa_pee
 static struct view *view(const char *name)
 {
 	EACH_VIEW(v)
-	if (!strcmp(v->name, name))
-		return v;
+		if (!strcmp(v->name, name))
+			return v;
 	abort();
 }
 
@@ -107,8 +107,7 @@ void targets_prepare(struct bpf_object *o)
 {
 	struct bpf_map *m;
 
-	bpf_object__for_each_map(m, o)
-	{
+	bpf_object__for_each_map(m, o) {
 		if (!strcmp(bpf_map__name(m), "fpisa_counters"))
 			bpf_map__set_type(m, BPF_MAP_TYPE_ARRAY);
 		if (bpf_map__type(m) == BPF_MAP_TYPE_ARRAY && !bpf_map__is_internal(m))
@@ -223,7 +222,7 @@ int targets_open(struct harness *h)
 		harness_job(h, t->id, &t->job);
 	}
 	EACH_VIEW(v)
-	err = err ?: open_view(h, v);
+		err = err ?: open_view(h, v);
 	for (int i = 0; !err && i < targets; i++)
 		err = open_target(h, &target[i]);
 	if (err) {
@@ -239,7 +238,7 @@ int targets_open(struct harness *h)
 		return err;
 	}
 	EACH_VIEW(v)
-	memcpy(v->before, v->now, v->size);
+		memcpy(v->before, v->now, v->size);
 	return 0;
 }
 
@@ -247,8 +246,7 @@ void targets_close(void)
 {
 	for (int i = 0; i < targets; i++)
 		fpisa_soft_free(&target[i].soft);
-	EACH_VIEW(v)
-	{
+	EACH_VIEW(v) {
 		if (v->now && v->now != MAP_FAILED)
 			munmap(v->now, v->size);
 		free(v->before);
@@ -272,24 +270,24 @@ static void take(const char *name, const void *p, size_t n)
 }
 
 /* What a packet for the job could touch, one after the other. */
-#define EACH_PART(X)                                                                                         \
-	X("fpisa_jobs", t->live, sizeof(*t->live))                                                           \
-	X("fpisa_sessions", t->session, sizeof(*t->session))                                                 \
-	X("fpisa_peers", t->peer, t->job.workers * sizeof(*t->peer))                                         \
-	X("fpisa_slots", t->slot, 2 * t->job.window * sizeof(*t->slot))                                      \
-	X("fpisa_control", targets_control, sizeof(*targets_control))                                        \
+#define EACH_PART(X)                                                    \
+	X("fpisa_jobs", t->live, sizeof(*t->live))                      \
+	X("fpisa_sessions", t->session, sizeof(*t->session))            \
+	X("fpisa_peers", t->peer, t->job.workers * sizeof(*t->peer))    \
+	X("fpisa_slots", t->slot, 2 * t->job.window * sizeof(*t->slot)) \
+	X("fpisa_control", targets_control, sizeof(*targets_control))   \
 	X("fpisa_histogram", t->histogram, t->job.flags &HISTOGRAM ? sizeof(*t->histogram) : 0)
 
-#define EACH_REGISTER(X)                                                                                     \
-	X(p->exponents->name, entry(p->exponents, t->job.slot_base + (uint32_t)key), p->exponent_bytes)      \
+#define EACH_REGISTER(X)                                                                                \
+	X(p->exponents->name, entry(p->exponents, t->job.slot_base + (uint32_t)key), p->exponent_bytes) \
 	X(p->mantissas->name, entry(p->mantissas, t->job.slot_base + (uint32_t)key), p->mantissa_bytes)
 
 const char *targets_changed(const struct target *t, int key)
 {
 	const struct place *p = &places[t - target];
 
-#define X(name, what, n)                                                                                     \
-	if (!equal(name, what, n))                                                                           \
+#define X(name, what, n)           \
+	if (!equal(name, what, n)) \
 		return name;
 	EACH_PART(X)
 	if (key >= 0) {
@@ -314,8 +312,8 @@ void targets_accept(const struct target *t, int key)
 const char *targets_changed_anywhere(void)
 {
 	EACH_VIEW(v)
-	if (strcmp(v->name, "fpisa_counters") && memcmp(v->before, v->now, v->size))
-		return v->name;
+		if (strcmp(v->name, "fpisa_counters") && memcmp(v->before, v->now, v->size))
+			return v->name;
 	return NULL;
 }
 
@@ -334,8 +332,7 @@ const char *targets_differ(const struct target *t, int key)
 	if (memcmp(entry(p->exponents, k), (char *)t->soft.exponents + (size_t)key * p->exponent_bytes,
 		   p->exponent_bytes))
 		return "exponents";
-	if (memcmp(entry(p->mantissas, k), t->soft.mantissas + (size_t)key * p->mantissa_bytes,
-		   p->mantissa_bytes))
+	if (memcmp(entry(p->mantissas, k), t->soft.mantissas + (size_t)key * p->mantissa_bytes, p->mantissa_bytes))
 		return "mantissas";
 	return NULL;
 }

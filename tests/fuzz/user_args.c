@@ -15,7 +15,7 @@
 
 static int (*const verbs[])(int argc, char **argv) = {
 	verb_job_add, verb_load,  verb_unload, verb_status,	verb_job_list, verb_job_show,
-	verb_job_del, verb_stats, verb_slots,  verb_job_shrink, verb_demo, verb_upgrade,
+	verb_job_del, verb_stats, verb_slots,  verb_job_shrink, verb_demo,     verb_upgrade,
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

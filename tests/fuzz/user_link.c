@@ -15,10 +15,10 @@
 #include "lib/hold.h"
 #include "lib/link.h"
 
-#define CHECK(x)                                                                                             \
-	do {                                                                                                 \
-		if (!(x))                                                                                    \
-			abort();                                                                             \
+#define CHECK(x)                 \
+	do {                     \
+		if (!(x))        \
+			abort(); \
 	} while (0)
 #define RANKS 5
 

@@ -9,10 +9,10 @@
 #include <string.h>
 #include "manager/group.h"
 
-#define CHECK(x)                                                                                             \
-	do {                                                                                                 \
-		if (!(x))                                                                                    \
-			abort();                                                                             \
+#define CHECK(x)                 \
+	do {                     \
+		if (!(x))        \
+			abort(); \
 	} while (0)
 #define CALLERS 8
 
@@ -112,8 +112,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct manager_ops ops = {.send = send_it, .hang_up = hang_up, .refused = refused, .make = make_it,
-					       .remove = remove_it, .record = record_it, .random = random_it};
+	static const struct manager_ops ops = {.send = send_it,
+					       .hang_up = hang_up,
+					       .refused = refused,
+					       .make = make_it,
+					       .remove = remove_it,
+					       .record = record_it,
+					       .random = random_it};
 	static const char name[] = "g";
 	struct manager_policy policy;
 	__u64 randoms = 0;

@@ -23,15 +23,15 @@
 #include "lib/base/error.h"
 #include "lib/query/master.h"
 
-#define MOST 3 /* workers */
+#define MOST 3	   /* workers */
 #define TURNS 4000 /* more than inputs of the usual length have steps */
 #define QUERY 5
 #define CONTENT 8192
 
-#define CHECK(x)                                                                                                                           \
-	do {                                                                                                                               \
-		if (!(x))                                                                                                                  \
-			abort();                                                                                                           \
+#define CHECK(x)                 \
+	do {                     \
+		if (!(x))        \
+			abort(); \
 	} while (0)
 
 enum how { PAUSE, HONEST, CHANGED, ANY };
@@ -62,7 +62,8 @@ static const struct fpisa_column table[] = {
 	{"d", FPISA_COLUMN_DATE, 1, 0}, {"w", FPISA_COLUMN_DOUBLE, 0, 0}, {"l", FPISA_COLUMN_INT64, 0, 0},
 };
 static const char *const lists[] = {NULL, "v", "k", "t,k", "v,k,t,d,w,l", "d,d", "w,l", "k,v"};
-static const unsigned int list_columns[8][6] = {{0, 1, 2, 3, 4, 5}, {0}, {1}, {2, 1}, {0, 1, 2, 3, 4, 5}, {3, 3}, {4, 5}, {1, 0}};
+static const unsigned int list_columns[8][6] = {{0, 1, 2, 3, 4, 5}, {0},    {1},    {2, 1},
+						{0, 1, 2, 3, 4, 5}, {3, 3}, {4, 5}, {1, 0}};
 static const unsigned int list_n[] = {6, 1, 1, 2, 6, 2, 2, 2};
 static const char *const by_lists[] = {"k", "t", "k,d", "l,t", "w"};
 static const unsigned int by_columns[5][2] = {{1}, {2}, {1, 3}, {5, 2}, {4}};
@@ -175,9 +176,12 @@ static size_t put_text(uint8_t *to, const char *text)
 static const char *any_value(const struct fpisa_column *c)
 {
 	static const char *const values[][4] = {
-		[FPISA_COLUMN_REAL] = {"1.5", "-1e30", "nan", ".5"},	     [FPISA_COLUMN_DOUBLE] = {"2", "1e-310", "-inf", "+7."},
-		[FPISA_COLUMN_INT32] = {"1", "-2147483648", "007", "+9"},    [FPISA_COLUMN_INT64] = {"5", "9223372036854775807", "-1", "0"},
-		[FPISA_COLUMN_TEXT] = {"", "x", "a, b", "longer than a key of 32 bytes may be"}, [FPISA_COLUMN_DATE] = {"1998-12-31", "0001-01-01", "2024-02-29", "9999-12-31"},
+		[FPISA_COLUMN_REAL] = {"1.5", "-1e30", "nan", ".5"},
+		[FPISA_COLUMN_DOUBLE] = {"2", "1e-310", "-inf", "+7."},
+		[FPISA_COLUMN_INT32] = {"1", "-2147483648", "007", "+9"},
+		[FPISA_COLUMN_INT64] = {"5", "9223372036854775807", "-1", "0"},
+		[FPISA_COLUMN_TEXT] = {"", "x", "a, b", "longer than a key of 32 bytes may be"},
+		[FPISA_COLUMN_DATE] = {"1998-12-31", "0001-01-01", "2024-02-29", "9999-12-31"},
 	};
 	uint8_t which = input_byte(&in);
 
@@ -209,8 +213,14 @@ static size_t done(uint8_t *to, uint32_t worker)
 {
 	struct told *t = &told[worker];
 	uint64_t nulls = q->kind == FPISA_QUERY_TOPN ? input_byte(&in) % 3 : 0, place = 7;
-	struct fpisa_query_done d = {.attempt = q->attempt, .rank = worker, .rows = t->sent + nulls, .nulls = nulls, .sent = t->sent,
-				     .weight = t->weight, .frames = t->sequence, .filter = q->join ? FPISA_FILTER_OPEN : 0};
+	struct fpisa_query_done d = {.attempt = q->attempt,
+				     .rank = worker,
+				     .rows = t->sent + nulls,
+				     .nulls = nulls,
+				     .sent = t->sent,
+				     .weight = t->weight,
+				     .frames = t->sequence,
+				     .filter = q->join ? FPISA_FILTER_OPEN : 0};
 	size_t n = sizeof(d);
 
 	memcpy(to, &d, sizeof(d));
@@ -350,8 +360,12 @@ static size_t rows(struct fpisa_hdr *h, uint8_t *payload, uint32_t worker, uint3
 
 static size_t welcome(struct fpisa_hdr *h, uint8_t *payload)
 {
-	struct fpisa_hello p = {.workers = (uint16_t)(q->n_workers + 1), .rank = (uint16_t)q->n_workers, .mode = q->kind, .rounding = 16,
-				.format = FPISA_FORMAT_FP32, .group = q->kind == FPISA_QUERY_JOIN ? 0 : 100};
+	struct fpisa_hello p = {.workers = (uint16_t)(q->n_workers + 1),
+				.rank = (uint16_t)q->n_workers,
+				.mode = q->kind,
+				.rounding = 16,
+				.format = FPISA_FORMAT_FP32,
+				.group = q->kind == FPISA_QUERY_JOIN ? 0 : 100};
 
 	if (q->join) {
 		p.clz = FPISA_QUERY_FILTER;
@@ -384,7 +398,11 @@ static size_t frame(struct fake *t, struct fpisa_hdr *h, uint8_t *payload)
 	struct fpisa_member *m = t == &network ? &q->member : &q->worker[t->worker].direct;
 	uint8_t which = input_byte(&in);
 
-	*h = (struct fpisa_hdr){.magic = FPISA_MAGIC, .version = FPISA_VERSION, .job = m->query, .secret = m->cookie, .generation = m->epoch};
+	*h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				.version = FPISA_VERSION,
+				.job = m->query,
+				.secret = m->cookie,
+				.generation = m->epoch};
 	if (t != &network)
 		return rows(h, payload, t->worker, m->key_bytes);
 	if (!m->joined) {
@@ -488,8 +506,9 @@ static void choose(uint8_t question, uint8_t more)
 	by = (more & 7) % 5;
 	columns = grouped ? 0 : list_n[list];
 	keys = grouped ? by_n[by] : 0;
-	o->pruning = q->kind == FPISA_QUERY_SCAN ? FPISA_PRUNING_NONE : q->kind == FPISA_QUERY_JOIN || question & 4 ? FPISA_PRUNING_NETWORK :
-														      FPISA_PRUNING_NONE;
+	o->pruning = q->kind == FPISA_QUERY_SCAN		 ? FPISA_PRUNING_NONE :
+		     q->kind == FPISA_QUERY_JOIN || question & 4 ? FPISA_PRUNING_NETWORK :
+								   FPISA_PRUNING_NONE;
 	o->limit = q->kind == FPISA_QUERY_TOPN ? 1 + (more >> 3 & 7) : 0;
 	o->ascending = o->limit && question & 8;
 	o->nulls_first = o->limit && question & 16;

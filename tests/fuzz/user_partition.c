@@ -11,10 +11,10 @@
 #include <unistd.h>
 #include "query/where.h"
 
-#define CHECK(x)                                                                                             \
-	do {                                                                                                 \
-		if (!(x))                                                                                    \
-			abort();                                                                             \
+#define CHECK(x)                 \
+	do {                     \
+		if (!(x))        \
+			abort(); \
 	} while (0)
 
 static void take(const struct schema *s, const struct fpisa_field *field)
@@ -30,7 +30,8 @@ static void take(const struct schema *s, const struct fpisa_field *field)
 		CHECK(field[i].text[field[i].len] == 0);
 		if (used < 0)
 			continue;
-		CHECK(fpisa_key_take(key, 0, (size_t)used, c, text, sizeof(text), &null) == used && null == field[i].null);
+		CHECK(fpisa_key_take(key, 0, (size_t)used, c, text, sizeof(text), &null) == used &&
+		      null == field[i].null);
 		f.null = null;
 		f.len = strlen(text);
 		CHECK(fpisa_key_put(again, 0, sizeof(again), c, &f) == used && !memcmp(key, again, (size_t)used));

@@ -87,7 +87,8 @@ static void set_checksum(struct fake *t)
 	}
 	if (!h->generation)
 		key = fpisa_key_of(&f->token, FPISA_KEY_HELLO, 0, 0);
-	seal = fpisa_seal_begin(h, h->type == FPISA_TYPE_WELCOME || words > FPISA_MAX_PAYLOAD / 8 ? NULL : fpisa_nh_of(f));
+	seal = fpisa_seal_begin(h,
+				h->type == FPISA_TYPE_WELCOME || words > FPISA_MAX_PAYLOAD / 8 ? NULL : fpisa_nh_of(f));
 	fpisa_seal_words(&seal, t->frame.payload, words);
 	fpisa_seal_end(&seal, h, &key);
 }
@@ -98,8 +99,8 @@ static const struct fpisa_request *request_of(const struct fpisa *f, const struc
 	const struct fpisa_request *r;
 
 	TAILQ_FOREACH(r, &f->requests, link)
-	if (slot && slot->req == r)
-		return r;
+		if (slot && slot->req == r)
+			return r;
 	return NULL;
 }
 
@@ -239,8 +240,7 @@ static void call(struct fake *t, uint32_t count, uint8_t op)
 {
 	struct fpisa *f = t->f;
 	/* A block with a shared exponent has one byte more, after the values. */
-	size_t size = (size_t)count * f->format.bytes +
-		      (f->format.shared ? (count + FPISA_BLOCK - 1) / FPISA_BLOCK : 0);
+	size_t size = (size_t)count * f->format.bytes + (f->format.shared ? (count + FPISA_BLOCK - 1) / FPISA_BLOCK : 0);
 	char *recv = malloc(size), *send = calloc(1, size);
 	int rc;
 

@@ -28,7 +28,8 @@ int bpf_xdp_attach(int ifindex, int fd, unsigned int flags, const void *opts)
 	return err;
 }
 
-int bpf_map_create(int type, const char *name, unsigned int key, unsigned int value, unsigned int entries, const void *opts)
+int bpf_map_create(int type, const char *name, unsigned int key, unsigned int value, unsigned int entries,
+		   const void *opts)
 {
 	int (*create)(int, const char *, unsigned int, unsigned int, unsigned int, const void *) =
 		dlsym(RTLD_NEXT, "bpf_map_create");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* For cppcheck, which reads no system headers: macros that look like no C. */
-#define LIBBPF_OPTS(type, name, ...) struct type name = { 0, ##__VA_ARGS__ }
+#define LIBBPF_OPTS(type, name, ...) struct type name = {0, ##__VA_ARGS__}
 #define TAILQ_FOREACH(var, head, field) for ((var) = (head)->tqh_first; (var); (var) = (var)->field.tqe_next)
 #define bpf_object__for_each_program(pos, o) while (((pos) = bpf_object__next_program((o), (pos))))
 #define bpf_object__for_each_map(pos, o) while (((pos) = bpf_object__next_map((o), (pos))))

@@ -32,7 +32,7 @@ static void unpack(struct fpisa_soft_query *q, const struct packed *p)
 	block.word[0] = p->word;
 	q->filter = &block;
 	for (int w = 0; w < WORKERS; w++)
-		q->state.window[w] = (struct fpisa_query_window){ .high = p->high[w], .taken = p->taken[w] };
+		q->state.window[w] = (struct fpisa_query_window){.high = p->high[w], .taken = p->taken[w]};
 }
 
 static void pack(struct packed *p, const struct fpisa_soft_query *q)
@@ -64,28 +64,27 @@ static void pack_rows(__u8 *rows, const struct fpisa_query_config *c, const __u3
 static struct fpisa_query_config config(__u32 limit, __u32 flags)
 {
 	return (struct fpisa_query_config){
-		.master = WORKERS, .key_bytes = 4, .row_bytes = 8, .limit = limit, .flags = flags, .filter_bytes = 4
-	};
+		.master = WORKERS, .key_bytes = 4, .row_bytes = 8, .limit = limit, .flags = flags, .filter_bytes = 4};
 }
 
 /*
  * One frame of `n` rows. Fills keep[], of a table added[], how many rows each group got. Returns 0, or
  * the verdict of a drop, negated.
  */
-int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 width, __u32 epoch, __u32 rank, __u64 sequence,
-	       const __u32 *keys, const __u32 *values, __u32 n, __u8 *keep, __u32 *added)
+int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 width, __u32 epoch, __u32 rank,
+	       __u64 sequence, const __u32 *keys, const __u32 *values, __u32 n, __u8 *keep, __u32 *added)
 {
 	__u32 heap[GROUPS];
-	struct fpisa_bucket bucket = { { 0 } };
-	struct fpisa_group groups[GROUPS] = { 0 };
-	struct fpisa_soft_query q = { .kind = kind, .width = width, .heap = heap, .buckets = &bucket, .groups = groups };
+	struct fpisa_bucket bucket = {{0}};
+	struct fpisa_group groups[GROUPS] = {0};
+	struct fpisa_soft_query q = {.kind = kind, .width = width, .heap = heap, .buckets = &bucket, .groups = groups};
 	enum fpisa_verdict v;
 	__u8 rows[ROWS * 8];
 
 	q.config = config(limit, flags);
 	unpack(&q, p);
 	for (__u32 i = 0; i < p->used; i++) {
-		const __u64 key[FPISA_KEY_WORDS] = { p->held[i] };
+		const __u64 key[FPISA_KEY_WORDS] = {p->held[i]};
 
 		heap[i] = (__u32)p->held[i];
 		groups[i].key[0] = p->held[i];
@@ -102,10 +101,10 @@ int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 wid
 }
 
 /* One frame of `n` keys. Returns 0, or the verdict of a drop, negated; *state as in KEYS_ACK. */
-int query_keys(struct packed *p, __u32 kind, __u32 flags, __u32 width, __u32 epoch, __u32 rank, const __u32 *keys, __u32 n,
-	       int last, __u64 *missing, __u32 *state)
+int query_keys(struct packed *p, __u32 kind, __u32 flags, __u32 width, __u32 epoch, __u32 rank, const __u32 *keys,
+	       __u32 n, int last, __u64 *missing, __u32 *state)
 {
-	struct fpisa_soft_query q = { .kind = kind, .width = width, .config = config(0, flags) };
+	struct fpisa_soft_query q = {.kind = kind, .width = width, .config = config(0, flags)};
 	enum fpisa_verdict v;
 
 	unpack(&q, p);
@@ -120,8 +119,8 @@ int query_keys(struct packed *p, __u32 kind, __u32 flags, __u32 width, __u32 epo
 /* SEAL with one `last` of both workers: those that lack something, as bits. */
 __u64 query_seal(struct packed *p, __u32 width, __u32 epoch, __u64 last, __u32 workers)
 {
-	struct fpisa_soft_query q = { .kind = FPISA_QUERY_TABLE, .width = width, .config = { .master = workers } };
-	const __u64 lasts[WORKERS] = { last, last };
+	struct fpisa_soft_query q = {.kind = FPISA_QUERY_TABLE, .width = width, .config = {.master = workers}};
+	const __u64 lasts[WORKERS] = {last, last};
 	__u64 missing;
 
 	unpack(&q, p);
@@ -133,14 +132,14 @@ __u64 query_seal(struct packed *p, __u32 width, __u32 epoch, __u64 last, __u32 w
 /* What a program keeps that has read `bar` and, with it or after it, whether the frame is above all counted ones. */
 __u64 query_floor(__u64 bar, int counts)
 {
-	struct fpisa_query_config c = { 0 };
+	struct fpisa_query_config c = {0};
 
 	return fpisa_topn_floor(&c, bar, counts);
 }
 
 __u32 query_key(__u32 value)
 {
-	struct fpisa_query_config c = { 0 };
+	struct fpisa_query_config c = {0};
 	float f = (float)value;
 	__u32 bits;
 

@@ -64,15 +64,26 @@ __u32 rules_slot_of(__u64 chunk, __u32 window)
  * are missing. Returns the negative of a drop's verdict, plus BREAKS, or
  * enum fpisa_step, plus EMITS.
  */
-int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation,
-	      __u64 door, __u64 live, __u32 current, __u64 digest, __u32 broken, __u32 lost)
+int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u64 chunk, __u32 generation, __u64 door,
+	      __u64 live, __u32 current, __u64 digest, __u32 broken, __u32 lost)
 {
-	struct fpisa_job job = { .active = 1, .workers = workers, .live = door, .window = window,
-				 .elements = COUNT, .format = FPISA_FORMAT_FP32 };
-	struct fpisa_hdr h = { .format = FPISA_FORMAT_FP32, .op = FPISA_OP_SUM, .generation = generation,
-			       .slot = fpisa_slot_of(chunk, window), .rank = (__u16)rank, .count = COUNT,
-			       .chunk = chunk, .digest = digest, .secret = SECRET, .call = CALL };
-	struct fpisa_session session = { .generation = current };
+	struct fpisa_job job = {.active = 1,
+				.workers = workers,
+				.live = door,
+				.window = window,
+				.elements = COUNT,
+				.format = FPISA_FORMAT_FP32};
+	struct fpisa_hdr h = {.format = FPISA_FORMAT_FP32,
+			      .op = FPISA_OP_SUM,
+			      .generation = generation,
+			      .slot = fpisa_slot_of(chunk, window),
+			      .rank = (__u16)rank,
+			      .count = COUNT,
+			      .chunk = chunk,
+			      .digest = digest,
+			      .secret = SECRET,
+			      .call = CALL};
+	struct fpisa_session session = {.generation = current};
 	struct fpisa_claim claim;
 	enum fpisa_verdict v;
 	struct fpisa_slot s;
@@ -119,10 +130,10 @@ int rules_add(struct rules_slot *r, __u32 workers, __u32 window, __u32 rank, __u
 int rules_join(__u64 *joining, __u64 *members, __u32 *generation, __u32 *next, __u64 *incarnations, __u32 workers,
 	       __u32 rank, __u64 incarnation, __u64 live)
 {
-	struct fpisa_session s = { .joining = *joining, .members = *members, .generation = *generation };
-	struct fpisa_job job = { .workers = workers, .live = live, .token = TOKEN, .key = { 1, 2 } };
-	struct fpisa_hdr h = { .type = FPISA_TYPE_HELLO, .aux = incarnation };
-	struct fpisa_hello p = { .proof = TOKEN };
+	struct fpisa_session s = {.joining = *joining, .members = *members, .generation = *generation};
+	struct fpisa_job job = {.workers = workers, .live = live, .token = TOKEN, .key = {1, 2}};
+	struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = incarnation};
+	struct fpisa_hello p = {.proof = TOKEN};
 	__u32 listed;
 
 	for (__u32 i = 0; i < workers; i++) {

@@ -14,7 +14,7 @@ __u32 wire_checksum(const void *datagram, int payload_words)
 /* The tag of words by derive(token, use, rank, of), the token being of two words. */
 __u64 wire_tag(__u64 token, __u64 token_high, __u32 use, __u32 rank, __u64 of, __u64 first, const void *data, int words)
 {
-	struct fpisa_key t = { token, token_high }, key = fpisa_key_of(&t, (enum fpisa_key_use)use, rank, of);
+	struct fpisa_key t = {token, token_high}, key = fpisa_key_of(&t, (enum fpisa_key_use)use, rank, of);
 	struct fpisa_nh s = {};
 	__u64 k[FPISA_NH_WORDS];
 
@@ -48,7 +48,7 @@ void wire_round(char *payloads, int n, int blocks, int format, int mode, int rou
 {
 	static struct fpisa_exp_block exponents[FPISA_MAX_BLOCKS];
 	static struct fpisa_limbs_block mantissas[FPISA_MAX_BLOCKS];
-	const struct fpisa_soft_registers r = { exponents, mantissas };
+	const struct fpisa_soft_registers r = {exponents, mantissas};
 	const struct fpisa_job j = {
 		.workers = workers,
 		.format = (__u8)format,

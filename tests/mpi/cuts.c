@@ -60,7 +60,8 @@ static void sum(const float *x, float *out, MPI_Comm c)
 
 		n = n > VALUES - from ? VALUES - from : n;
 		if (how & 1)
-			MPI_Iallreduce(how & 2 ? MPI_IN_PLACE : x + from, out + from, n, MPI_FLOAT, MPI_SUM, c, &r[started++]);
+			MPI_Iallreduce(how & 2 ? MPI_IN_PLACE : x + from, out + from, n, MPI_FLOAT, MPI_SUM, c,
+				       &r[started++]);
 		else
 			MPI_Allreduce(how & 2 ? MPI_IN_PLACE : x + from, out + from, n, MPI_FLOAT, MPI_SUM, c);
 		from += n;
@@ -113,7 +114,7 @@ int main(int argc, char **argv)
 	MPI_Reduce((int[2]){other, inexact}, total, 2, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
 	MPI_Finalize();
 	if (!rank)
-		printf("{\"other\": %d, \"inexact\": %d, \"of\": %d, \"digest\": \"%016llx\"}\n", total[0], total[1], CUTS * ranks,
-		       (unsigned long long)digest);
+		printf("{\"other\": %d, \"inexact\": %d, \"of\": %d, \"digest\": \"%016llx\"}\n", total[0], total[1],
+		       CUTS * ranks, (unsigned long long)digest);
 	return 0;
 }

@@ -21,14 +21,14 @@ struct type {
 	int (*get)(const void *array, int i);
 };
 
-#define TYPE(ctype)                                                                                                \
-	static void put_##ctype(void *array, int i, int value)                                                     \
-	{                                                                                                          \
-		((ctype *)array)[i] = (ctype)value;                                                                \
-	}                                                                                                          \
-	static int get_##ctype(const void *array, int i)                                                           \
-	{                                                                                                          \
-		return (int)((const ctype *)array)[i];                                                             \
+#define TYPE(ctype)                                            \
+	static void put_##ctype(void *array, int i, int value) \
+	{                                                      \
+		((ctype *)array)[i] = (ctype)value;            \
+	}                                                      \
+	static int get_##ctype(const void *array, int i)       \
+	{                                                      \
+		return (int)((const ctype *)array)[i];         \
 	}
 TYPE(float)
 TYPE(double)

@@ -27,7 +27,8 @@ static int count_ends(const char *path)
 
 int main(int argc, char **argv)
 {
-	int rank, ranks, n, rc = 0, by_request = argc > 2 && !strcmp(argv[1], "request"), late = argc > 2 && !strcmp(argv[1], "late");
+	int rank, ranks, n, rc = 0, by_request = argc > 2 && !strcmp(argv[1], "request"),
+			    late = argc > 2 && !strcmp(argv[1], "late");
 	char text[MPI_MAX_ERROR_STRING];
 	struct timespec t;
 	char path[4096], whole[4096];
@@ -63,7 +64,8 @@ int main(int argc, char **argv)
 	MPI_Error_string(rc, text, &n);
 	snprintf(path, sizeof(path), "%s.%d.new", argv[argc - 1], rank);
 	f = fopen(path, "w");
-	fprintf(f, "{\"rank\": %d, \"at\": %.3f, \"error\": \"%s\"}\n", rank, (double)t.tv_sec + (double)t.tv_nsec / 1e9, text);
+	fprintf(f, "{\"rank\": %d, \"at\": %.3f, \"error\": \"%s\"}\n", rank,
+		(double)t.tv_sec + (double)t.tv_nsec / 1e9, text);
 	fclose(f);
 	memcpy(whole, path, sizeof(path));
 	*strrchr(whole, '.') = 0;

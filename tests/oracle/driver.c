@@ -107,9 +107,8 @@ int main(void)
 	struct oracle_call c;
 	int got;
 
-	while ((got = scanf("%u %u %u %u %u %u %u %u %u %d %la %u %u", &ebits, &mbits, &rbits, &guard,
-			    &finite, &integer, &shared, &mode, &rounding, &c.op, &c.factor, &reciprocal,
-			    &n)) == 13) {
+	while ((got = scanf("%u %u %u %u %u %u %u %u %u %d %la %u %u", &ebits, &mbits, &rbits, &guard, &finite,
+			    &integer, &shared, &mode, &rounding, &c.op, &c.factor, &reciprocal, &n)) == 13) {
 		c.f = (struct fpisa_format){.ebits = (__u8)ebits,
 					    .mbits = (__u8)mbits,
 					    .rbits = (__u8)rbits,

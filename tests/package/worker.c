@@ -13,8 +13,8 @@
 
 int main(int argc, char **argv)
 {
-	struct fpisa_options o = { .size = sizeof(o), .timeout_ms = 60000 };
-	struct fpisa_info info = { .size = sizeof(info) };
+	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 60000};
+	struct fpisa_info info = {.size = sizeof(info)};
 	unsigned long calls = 0, mismatches = 0;
 	static float v[COUNT + 1];
 	struct fpisa *f;

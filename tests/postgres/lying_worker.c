@@ -68,7 +68,11 @@ static void serve(int fd, const char *file)
 		poll(&p, 1, 1000);
 		rc = fpisa_control_work(&c, &type, &content, &n);
 		if (rc > 0)
-			say(&c, file, type == FPISA_CONTROL_OPEN ? "OPEN" : type == FPISA_CONTROL_START ? "START" : "FETCH", content);
+			say(&c, file,
+			    type == FPISA_CONTROL_OPEN	? "OPEN" :
+			    type == FPISA_CONTROL_START ? "START" :
+							  "FETCH",
+			    content);
 		if (rc >= 0)
 			rc = fpisa_control_flush(&c);
 	}
@@ -86,7 +90,8 @@ int main(int argc, char **argv)
 	if (n < 1 || n > MOST || fpisa_psks_read(&keys, argv[1]))
 		return 1;
 	for (int i = 0; i < n; i++) {
-		struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[3 + i])),
+		struct sockaddr_in at = {.sin_family = AF_INET,
+					 .sin_port = htons((uint16_t)atoi(argv[3 + i])),
 					 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 
 		listener[i] = (struct pollfd){.fd = socket(AF_INET, SOCK_STREAM, 0), .events = POLLIN};
@@ -99,7 +104,9 @@ int main(int argc, char **argv)
 	for (;;) {
 		poll(listener, (nfds_t)n, -1);
 		for (int i = 0; i < n; i++) {
-			int fd = listener[i].revents ? accept4(listener[i].fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+			int fd = listener[i].revents ?
+					 accept4(listener[i].fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) :
+					 -1;
 
 			if (fd >= 0 && !fork()) {
 				snprintf(file, sizeof(file), "%s/%s", argv[2], argv[3 + i]);

@@ -93,7 +93,8 @@ static void put(struct harness *h, uint8_t family, int k, int fd)
 	for (uint32_t bank = 0; bank < FPISA_BANKS; bank++) {
 		uint32_t index = fpisa_bank_of(family, bank) + (uint32_t)k;
 
-		must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index, &fd, BPF_ANY), "program array");
+		must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_stages), &index, &fd, BPF_ANY),
+		     "program array");
 	}
 }
 
@@ -167,7 +168,7 @@ static void load_family(struct harness *h, uint8_t family)
 /* Results of a job leave by lo. Once a job number: an update of an array of maps waits for all readers. */
 static void fan_out(struct harness *h, uint32_t id)
 {
-	struct bpf_devmap_val lo = { .ifindex = 1 };
+	struct bpf_devmap_val lo = {.ifindex = 1};
 	uint32_t zero = 0;
 	int ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "ports", sizeof(zero), sizeof(lo), FPISA_MAX_WORKERS, NULL);
 
@@ -193,9 +194,9 @@ static void key_job(struct harness *h, uint32_t id, const struct fpisa_job *j, s
 
 void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 {
-	struct fpisa_session s = { .generation = ++h->generation };
-	struct fpisa_control c = { .next_generation = h->generation + 1000,
-				   .more_ports = (__u16)(j->ports ? j->ports - 1 : 0) };
+	struct fpisa_session s = {.generation = ++h->generation};
+	struct fpisa_control c = {.next_generation = h->generation + 1000,
+				  .more_ports = (__u16)(j->ports ? j->ports - 1 : 0)};
 	uint32_t zero = 0;
 
 	j->active = 1;
@@ -221,7 +222,7 @@ void harness_job(struct harness *h, uint32_t id, struct fpisa_job *j)
 		j->rank[r].port = htons(FPISA_PORT);
 		j->rank[r].given = 1;
 	}
-	j->key = (struct fpisa_key){ 0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull };
+	j->key = (struct fpisa_key){0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull};
 	s.results = fpisa_result_secret(&j->key, s.generation);
 	for (uint32_t r = 0; r < j->workers; r++) {
 		h->incarnation[r] = s.incarnation[r] = HARNESS_INCARNATION;
@@ -275,7 +276,8 @@ bool harness_checksums_right(const struct frame *f)
 	/* An error says which cookie it was about. */
 	return f->len >= FPISA_PAYLOAD_OFFSET && !frame_ip_checksum(f->data + FPISA_ETH_LEN) &&
 	       frame_sealed(j, h, h + 1, f->len - FPISA_PAYLOAD_OFFSET,
-			    h->type == FPISA_TYPE_ERROR ? h->bitmap : fpisa_cookie(&j->key, h->rank, HARNESS_INCARNATION));
+			    h->type == FPISA_TYPE_ERROR ? h->bitmap :
+							  fpisa_cookie(&j->key, h->rank, HARNESS_INCARNATION));
 }
 
 /* As the RFCs have it: bytes in network order, over the pseudo header and the datagram, to its last byte. */
@@ -298,7 +300,8 @@ bool harness_udp_checksum_right(const struct frame *f)
 {
 	const uint8_t *udp = f->data + FPISA_ETH_LEN + FPISA_IP_LEN;
 
-	return f->len >= FPISA_PAYLOAD_OFFSET && f->len >= FPISA_ETH_LEN + FPISA_IP_LEN + ((uint32_t)udp[4] << 8 | udp[5]) &&
+	return f->len >= FPISA_PAYLOAD_OFFSET &&
+	       f->len >= FPISA_ETH_LEN + FPISA_IP_LEN + ((uint32_t)udp[4] << 8 | udp[5]) &&
 	       harness_udp_checksum(f) == ((uint32_t)udp[6] << 8 | udp[7]);
 }
 
@@ -362,7 +365,7 @@ uint32_t harness_run(struct harness *h, struct frame *f)
 struct fpisa_counters harness_counters(struct harness *h, uint32_t key)
 {
 	size_t words = sizeof(struct fpisa_counters) / 8;
-	struct fpisa_counters sum = { 0 }, *all = calloc((size_t)h->cpus, sizeof(*all));
+	struct fpisa_counters sum = {0}, *all = calloc((size_t)h->cpus, sizeof(*all));
 
 	must(!all || bpf_map_lookup_elem(bpf_map__fd(h->skel->maps.fpisa_counters), &key, all), "counters");
 	for (int cpu = 0; cpu < h->cpus; cpu++)

@@ -12,10 +12,10 @@
 #include "fpisa/frame.h"
 #include "fpisa.skel.h"
 
-#define HARNESS_AGGREGATOR 0x0a4d00feu /* 10.77.0.254 */
+#define HARNESS_AGGREGATOR 0x0a4d00feu	      /* 10.77.0.254 */
 #define HARNESS_WORKER(r) (0x0a4d0001u + (r)) /* 10.77.0.1 and up */
 #define HARNESS_FRAME 4096
-#define HARNESS_INCARNATION 1 /* of all ranks of a job, as made */
+#define HARNESS_INCARNATION 1		 /* of all ranks of a job, as made */
 #define HARNESS_DIGEST 0x646967657374ull /* of the calls before and with a contribution */
 
 /* Who stands in the program array. */
@@ -29,7 +29,7 @@ struct harness {
 	struct bpf_object *family[FPISA_FAMILIES]; /* loaded when a job needs them */
 	int prog, cpus;
 	uint32_t generation;
-	bool fanned_out[FPISA_MAX_JOBS]; /* job numbers with a map of ports */
+	bool fanned_out[FPISA_MAX_JOBS];	 /* job numbers with a map of ports */
 	uint64_t incarnation[FPISA_MAX_WORKERS]; /* of each rank, for the secret of its contributions */
 };
 

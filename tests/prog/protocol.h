@@ -20,8 +20,8 @@
 
 static inline struct fpisa_job make_with(uint8_t pipeline, uint32_t workers, uint64_t token)
 {
-	struct fpisa_job j = { .workers = workers, .elements = N, .window = 4, .pipeline = pipeline,
-			       .token = token, .slot_base = 16 };
+	struct fpisa_job j = {
+		.workers = workers, .elements = N, .window = 4, .pipeline = pipeline, .token = token, .slot_base = 16};
 
 	harness_job(harness, JOB, &j);
 	return j;
@@ -103,7 +103,10 @@ static inline void check_reply(struct frame *f, const struct fpisa_job *j, uint3
 }
 
 /* Wrong, whoever a frame is for. */
-static inline void mutate_fragment(struct frame *f) { f->data[20] = 0x20; }
+static inline void mutate_fragment(struct frame *f)
+{
+	f->data[20] = 0x20;
+}
 static inline void mutate_length_ip(struct frame *f)
 {
 	f->data[16] = 0x0f;
@@ -111,8 +114,17 @@ static inline void mutate_length_ip(struct frame *f)
 	f->data[39] = f->data[17] - 20;
 }
 
-static inline void mutate_version(struct frame *f) { harness_hdr(f)->version = 1; }
-static inline void mutate_job(struct frame *f) { harness_hdr(f)->job = 63; }
-static inline void mutate_job_number(struct frame *f) { harness_hdr(f)->job = 1u << 31; }
+static inline void mutate_version(struct frame *f)
+{
+	harness_hdr(f)->version = 1;
+}
+static inline void mutate_job(struct frame *f)
+{
+	harness_hdr(f)->job = 63;
+}
+static inline void mutate_job_number(struct frame *f)
+{
+	harness_hdr(f)->job = 1u << 31;
+}
 
 #endif

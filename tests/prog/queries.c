@@ -59,7 +59,8 @@ void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t 
 	q->job.fanout = FPISA_FANOUT_UNICAST;
 	must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_jobs), &id, &q->job, BPF_ANY), "job");
 	for (uint32_t r = 0; r <= workers; r++) {
-		const struct fpisa_peer peer = {.mac = {2, 0, 0, 0, 1, (uint8_t)r}, .local_mac = {2, 0, 0, 0, 0, 0xfe}, .ifindex = 1};
+		const struct fpisa_peer peer = {
+			.mac = {2, 0, 0, 0, 1, (uint8_t)r}, .local_mac = {2, 0, 0, 0, 0, 0xfe}, .ifindex = 1};
 		uint32_t key = id * FPISA_MAX_WORKERS + r;
 
 		must(bpf_map_update_elem(bpf_map__fd(h->skel->maps.fpisa_peers), &key, &peer, BPF_ANY), "peer");

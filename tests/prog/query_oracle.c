@@ -121,7 +121,8 @@ bool query_oracle_equal(const struct query_oracle *a, const struct query_oracle 
 
 float query_value(uint64_t r, uint32_t kind, uint32_t i)
 {
-	static const float hard[] = {0.0f, -0.0f, 1e30f, 1.0f, -1e30f, 3.4e38f, -3.4e38f, 1e-45f, -1e-45f, 1.17549435e-38f};
+	static const float hard[] = {0.0f,    -0.0f,	1e30f,	1.0f,	 -1e30f,
+				     3.4e38f, -3.4e38f, 1e-45f, -1e-45f, 1.17549435e-38f};
 	uint32_t bits = (uint32_t)(r >> 32);
 	float f;
 

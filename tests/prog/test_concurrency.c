@@ -34,7 +34,7 @@
 #define ELEMENTS 64
 #define WINDOW 2
 #define JOB 8
-#define LEAST_ROUNDS 1000 /* in fewer an emulated second CPU may not have begun */
+#define LEAST_ROUNDS 1000  /* in fewer an emulated second CPU may not have begun */
 #define AWAKE_SPINS 100000 /* spins that a thread waits for the other to leave the barrier too */
 
 enum disturbance { NONE, HOLES, LOCKS };
@@ -44,13 +44,13 @@ static const struct variant {
 	uint8_t mode, pipeline, clz;
 	enum disturbance by;
 } variants[] = {
-	{ "fused", FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, NONE },
-	{ "fused, fpisa-a", FPISA_MODE_FPISA_A, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, NONE },
-	{ "staged", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, NONE },
-	{ "staged, fpisa-a", FPISA_MODE_FPISA_A, FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, NONE },
-	{ "staged, tail calls missed", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, HOLES },
-	{ "fused, locks held", FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, LOCKS },
-	{ "staged, locks held", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, LOCKS },
+	{"fused", FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, NONE},
+	{"fused, fpisa-a", FPISA_MODE_FPISA_A, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, NONE},
+	{"staged", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, NONE},
+	{"staged, fpisa-a", FPISA_MODE_FPISA_A, FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, NONE},
+	{"staged, tail calls missed", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, HOLES},
+	{"fused, locks held", FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, LOCKS},
+	{"staged, locks held", FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, LOCKS},
 };
 
 struct shared {
@@ -73,7 +73,7 @@ struct thread {
 /* The result in `f` against the oracle; also, once a round, whether both threads' ranks came mixed. */
 static void check(struct shared *s, struct frame *f)
 {
-	uint32_t (*in)[ELEMENTS] = s->in[harness_hdr(f)->chunk % WINDOW];
+	uint32_t(*in)[ELEMENTS] = s->in[harness_hdr(f)->chunk % WINDOW];
 	uint64_t order = harness_hdr(f)->aux;
 	int rank_at[WORKERS], changes = 0;
 	uint32_t flags = 0;
@@ -159,8 +159,8 @@ static void *hold_locks(void *arg)
 {
 	size_t size = sizeof(struct fpisa_slot) * FPISA_MAX_SLOTS;
 	struct shared *s = arg;
-	struct fpisa_slot *slot = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
-				       bpf_map__fd(harness->skel->maps.fpisa_slots), 0);
+	struct fpisa_slot *slot =
+		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(harness->skel->maps.fpisa_slots), 0);
 
 	if (slot == MAP_FAILED)
 		return "map fpisa_slots";
@@ -187,7 +187,7 @@ static void mappable_slots(struct bpf_object *o)
 
 static void run(struct shared *s, const struct variant *v)
 {
-	static void *(*const disturb[])(void *) = { [HOLES] = make_holes, [LOCKS] = hold_locks };
+	static void *(*const disturb[])(void *) = {[HOLES] = make_holes, [LOCKS] = hold_locks};
 	void *trouble = NULL;
 	pthread_t third;
 	struct thread t[2];
@@ -196,7 +196,7 @@ static void run(struct shared *s, const struct variant *v)
 	if (v->by != NONE)
 		assert_int_equal(pthread_create(&third, NULL, disturb[v->by], s), 0);
 	for (int i = 0; i < 2; i++) {
-		t[i] = (struct thread){ .s = s, .number = i };
+		t[i] = (struct thread){.s = s, .number = i};
 		assert_int_equal(pthread_create(&t[i].id, NULL, worker, &t[i]), 0);
 	}
 	for (int i = 0; i < 2; i++)
@@ -216,12 +216,12 @@ static void check_variant(const struct variant *v, uint64_t rounds)
 	memset(&s, 0, sizeof(s));
 	s.rounds = rounds;
 	s.seed = vectors_seed();
-	s.job = (struct fpisa_job){ .workers = WORKERS,
-				    .elements = ELEMENTS,
-				    .window = WINDOW,
-				    .mode = v->mode,
-				    .pipeline = v->pipeline,
-				    .clz = v->clz };
+	s.job = (struct fpisa_job){.workers = WORKERS,
+				   .elements = ELEMENTS,
+				   .window = WINDOW,
+				   .mode = v->mode,
+				   .pipeline = v->pipeline,
+				   .clz = v->clz};
 	harness_job(harness, JOB, &s.job);
 	before = harness_counters(harness, JOB);
 	run(&s, v);
@@ -279,7 +279,7 @@ static int setup(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(two_cpus_one_slot) };
+	const struct CMUnitTest tests[] = {cmocka_unit_test(two_cpus_one_slot)};
 
 	return cmocka_run_group_tests_name("prog/concurrency", tests, setup, harness_teardown);
 }

@@ -9,69 +9,144 @@
 struct bad {
 	enum fpisa_verdict verdict;
 	void (*mutate)(struct frame *f);
-	uint32_t key; /* of the counters */
+	uint32_t key;	    /* of the counters */
 	int keep_checksums; /* leave the checksums as they are */
 	uint64_t token;
 };
 
-static void mutate_ip(struct frame *f) { f->data[24] ^= 1; }
-static void mutate_type(struct frame *f) { harness_hdr(f)->type = FPISA_TYPE_RESULT; }
-static void mutate_count(struct frame *f) { harness_hdr(f)->count = N - 32; }
-static void mutate_count_zero(struct frame *f) { harness_hdr(f)->count = 0; }
-static void mutate_secret(struct frame *f) { harness_hdr(f)->secret ^= 1ull << 63; }
-static void mutate_secret_zero(struct frame *f) { harness_hdr(f)->secret = 0; }
-static void mutate_source(struct frame *f) { f->data[29] = 200; }
-static void mutate_port(struct frame *f) { f->data[34] ^= 1; }
-static void mutate_rank(struct frame *f) { harness_hdr(f)->rank = 1; }
-static void mutate_rank_range(struct frame *f) { harness_hdr(f)->rank = 64; }
-static void mutate_payload(struct frame *f) { harness_payload(f)[17] ^= 1; }
-static void mutate_chunk(struct frame *f) { harness_hdr(f)->chunk ^= 4; }
-static void mutate_format(struct frame *f) { harness_hdr(f)->format = 99; }
-static void mutate_op(struct frame *f) { harness_hdr(f)->op = 99; }
-static void mutate_generation(struct frame *f) { harness_hdr(f)->generation++; }
-static void mutate_generation_zero(struct frame *f) { harness_hdr(f)->generation = 0; }
-static void mutate_slot(struct frame *f) { harness_hdr(f)->slot ^= 2; }
-static void mutate_slot_range(struct frame *f) { harness_hdr(f)->slot = 0x7fffffff; }
-static void mutate_ahead(struct frame *f) { harness_hdr(f)->chunk += 8; }
-static void mutate_chunk_and_slot(struct frame *f) { harness_hdr(f)->chunk++, harness_hdr(f)->slot += 2; }
-static void mutate_checksum(struct frame *f) { harness_hdr(f)->checksum = 1; }
-static void mutate_cookie(struct frame *f) { harness_hdr(f)->bitmap ^= 1; }
-static void mutate_digest(struct frame *f) { harness_hdr(f)->digest++; }
-static void mutate_call(struct frame *f) { harness_hdr(f)->call++; }
-static void mutate_op_other(struct frame *f) { harness_hdr(f)->op = FPISA_OP_MAX; }
+static void mutate_ip(struct frame *f)
+{
+	f->data[24] ^= 1;
+}
+static void mutate_type(struct frame *f)
+{
+	harness_hdr(f)->type = FPISA_TYPE_RESULT;
+}
+static void mutate_count(struct frame *f)
+{
+	harness_hdr(f)->count = N - 32;
+}
+static void mutate_count_zero(struct frame *f)
+{
+	harness_hdr(f)->count = 0;
+}
+static void mutate_secret(struct frame *f)
+{
+	harness_hdr(f)->secret ^= 1ull << 63;
+}
+static void mutate_secret_zero(struct frame *f)
+{
+	harness_hdr(f)->secret = 0;
+}
+static void mutate_source(struct frame *f)
+{
+	f->data[29] = 200;
+}
+static void mutate_port(struct frame *f)
+{
+	f->data[34] ^= 1;
+}
+static void mutate_rank(struct frame *f)
+{
+	harness_hdr(f)->rank = 1;
+}
+static void mutate_rank_range(struct frame *f)
+{
+	harness_hdr(f)->rank = 64;
+}
+static void mutate_payload(struct frame *f)
+{
+	harness_payload(f)[17] ^= 1;
+}
+static void mutate_chunk(struct frame *f)
+{
+	harness_hdr(f)->chunk ^= 4;
+}
+static void mutate_format(struct frame *f)
+{
+	harness_hdr(f)->format = 99;
+}
+static void mutate_op(struct frame *f)
+{
+	harness_hdr(f)->op = 99;
+}
+static void mutate_generation(struct frame *f)
+{
+	harness_hdr(f)->generation++;
+}
+static void mutate_generation_zero(struct frame *f)
+{
+	harness_hdr(f)->generation = 0;
+}
+static void mutate_slot(struct frame *f)
+{
+	harness_hdr(f)->slot ^= 2;
+}
+static void mutate_slot_range(struct frame *f)
+{
+	harness_hdr(f)->slot = 0x7fffffff;
+}
+static void mutate_ahead(struct frame *f)
+{
+	harness_hdr(f)->chunk += 8;
+}
+static void mutate_chunk_and_slot(struct frame *f)
+{
+	harness_hdr(f)->chunk++, harness_hdr(f)->slot += 2;
+}
+static void mutate_checksum(struct frame *f)
+{
+	harness_hdr(f)->checksum = 1;
+}
+static void mutate_cookie(struct frame *f)
+{
+	harness_hdr(f)->bitmap ^= 1;
+}
+static void mutate_digest(struct frame *f)
+{
+	harness_hdr(f)->digest++;
+}
+static void mutate_call(struct frame *f)
+{
+	harness_hdr(f)->call++;
+}
+static void mutate_op_other(struct frame *f)
+{
+	harness_hdr(f)->op = FPISA_OP_MAX;
+}
 
 static const struct bad bad[] = {
-	{ FPISA_V_fragment, mutate_fragment, FPISA_MAX_JOBS, 0 },
-	{ FPISA_V_ip_checksum, mutate_ip, FPISA_MAX_JOBS, 1 },
-	{ FPISA_V_truncated, mutate_length_ip, FPISA_MAX_JOBS, 0 },
-	{ FPISA_V_version, mutate_version, JOB, 0 },
-	{ FPISA_V_type, mutate_type, JOB, 0 },
-	{ FPISA_V_no_job, mutate_job, FPISA_MAX_JOBS, 0 },
-	{ FPISA_V_no_job, mutate_job_number, FPISA_MAX_JOBS, 0 },
-	{ FPISA_V_length, mutate_count, JOB, 0 },
-	{ FPISA_V_length, mutate_count_zero, JOB, 0 },
-	{ FPISA_V_secret, mutate_secret, JOB, 0 },
-	{ FPISA_V_secret, mutate_secret_zero, JOB, 0 },
-	{ FPISA_V_unknown_peer, mutate_source, JOB, 0 },
-	{ FPISA_V_unknown_peer, mutate_port, JOB, 0 },
-	{ FPISA_V_rank, mutate_rank, JOB, 0 },
-	{ FPISA_V_rank, mutate_rank_range, JOB, 0 },
-	{ FPISA_V_checksum, mutate_payload, JOB, 1 },
-	{ FPISA_V_checksum, mutate_digest, JOB, 1 },
-	{ FPISA_V_tag, mutate_payload, JOB, 1, TOKEN },
-	{ FPISA_V_tag, mutate_chunk_and_slot, JOB, 1, TOKEN },
-	{ FPISA_V_tag, mutate_secret, JOB, 1, TOKEN },
-	{ FPISA_V_tag, mutate_checksum, JOB, 1, TOKEN },
-	{ FPISA_V_secret, mutate_cookie, JOB, 0, TOKEN },
-	{ FPISA_V_generation, mutate_generation, JOB, 0, TOKEN },
-	{ FPISA_V_format, mutate_format, JOB, 0 },
-	{ FPISA_V_op, mutate_op, JOB, 0 },
-	{ FPISA_V_generation, mutate_generation, JOB, 0 },
-	{ FPISA_V_generation, mutate_generation_zero, JOB, 0 },
-	{ FPISA_V_slot, mutate_slot, JOB, 0 },
-	{ FPISA_V_slot, mutate_slot_range, JOB, 0 },
-	{ FPISA_V_slot, mutate_chunk, JOB, 0 },
-	{ FPISA_V_ahead, mutate_ahead, JOB, 0 },
+	{FPISA_V_fragment, mutate_fragment, FPISA_MAX_JOBS, 0},
+	{FPISA_V_ip_checksum, mutate_ip, FPISA_MAX_JOBS, 1},
+	{FPISA_V_truncated, mutate_length_ip, FPISA_MAX_JOBS, 0},
+	{FPISA_V_version, mutate_version, JOB, 0},
+	{FPISA_V_type, mutate_type, JOB, 0},
+	{FPISA_V_no_job, mutate_job, FPISA_MAX_JOBS, 0},
+	{FPISA_V_no_job, mutate_job_number, FPISA_MAX_JOBS, 0},
+	{FPISA_V_length, mutate_count, JOB, 0},
+	{FPISA_V_length, mutate_count_zero, JOB, 0},
+	{FPISA_V_secret, mutate_secret, JOB, 0},
+	{FPISA_V_secret, mutate_secret_zero, JOB, 0},
+	{FPISA_V_unknown_peer, mutate_source, JOB, 0},
+	{FPISA_V_unknown_peer, mutate_port, JOB, 0},
+	{FPISA_V_rank, mutate_rank, JOB, 0},
+	{FPISA_V_rank, mutate_rank_range, JOB, 0},
+	{FPISA_V_checksum, mutate_payload, JOB, 1},
+	{FPISA_V_checksum, mutate_digest, JOB, 1},
+	{FPISA_V_tag, mutate_payload, JOB, 1, TOKEN},
+	{FPISA_V_tag, mutate_chunk_and_slot, JOB, 1, TOKEN},
+	{FPISA_V_tag, mutate_secret, JOB, 1, TOKEN},
+	{FPISA_V_tag, mutate_checksum, JOB, 1, TOKEN},
+	{FPISA_V_secret, mutate_cookie, JOB, 0, TOKEN},
+	{FPISA_V_generation, mutate_generation, JOB, 0, TOKEN},
+	{FPISA_V_format, mutate_format, JOB, 0},
+	{FPISA_V_op, mutate_op, JOB, 0},
+	{FPISA_V_generation, mutate_generation, JOB, 0},
+	{FPISA_V_generation, mutate_generation_zero, JOB, 0},
+	{FPISA_V_slot, mutate_slot, JOB, 0},
+	{FPISA_V_slot, mutate_slot_range, JOB, 0},
+	{FPISA_V_slot, mutate_chunk, JOB, 0},
+	{FPISA_V_ahead, mutate_ahead, JOB, 0},
 };
 
 struct registers {
@@ -136,7 +211,7 @@ static void every_drop(void **state)
  */
 static void calls_that_differ(void **state)
 {
-	void (*const mutate[])(struct frame *) = { mutate_digest, mutate_call, mutate_op_other };
+	void (*const mutate[])(struct frame *) = {mutate_digest, mutate_call, mutate_op_other};
 	static struct registers before, after;
 
 	(void)state;
@@ -201,7 +276,7 @@ static void put_ports(const struct bpf_devmap_val *to, uint32_t at)
 /* A job without ports, and one whose devices are all gone: the result is kept, and whoever asks has it. */
 static void no_port(void **state)
 {
-	const struct bpf_devmap_val lo = { .ifindex = 1 };
+	const struct bpf_devmap_val lo = {.ifindex = 1};
 
 	(void)state;
 	NEED_BPF();
@@ -230,7 +305,7 @@ static void no_port(void **state)
 /* An exact job by hand, where its family has no registers: no sum is made of none, and its slot is as it was. */
 static void no_registers(void **state)
 {
-	struct fpisa_job j = { .workers = 2, .elements = N, .mode = FPISA_MODE_EXACT, .slot_base = FPISA_MAX_EXACT_SLOTS };
+	struct fpisa_job j = {.workers = 2, .elements = N, .mode = FPISA_MODE_EXACT, .slot_base = FPISA_MAX_EXACT_SLOTS};
 	struct fpisa_slot before, after;
 
 	(void)state;
@@ -257,7 +332,7 @@ static void no_job_halfway(void **state)
 	struct bpf_map *m = harness ? harness->skel->maps.fpisa_phv : NULL;
 	const uint32_t key = 16, zero = 0;
 	size_t size = m ? bpf_map__value_size(m) : 0;
-	struct fpisa_slot slot = { .lock = 1 };
+	struct fpisa_slot slot = {.lock = 1};
 	uint32_t *phv;
 
 	(void)state;
@@ -286,10 +361,12 @@ static void no_job_halfway(void **state)
 		harness_add(&f, harness, &j, JOB, 0, 0, N, NULL);
 		o.data_size_in = f.len;
 		assert_int_equal(bpf_map_update_elem(bpf_map__fd(m), &zero, phv, BPF_ANY), 0);
-		assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_slots), &key, &slot, BPF_ANY), 0);
+		assert_int_equal(
+			bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_slots), &key, &slot, BPF_ANY), 0);
 		snprintf(name, sizeof(name), "fpisa_mau%d", k);
-		assert_int_equal(bpf_prog_test_run_opts(bpf_program__fd(bpf_object__find_program_by_name(
-							harness->skel->obj, name)), &o), 0);
+		assert_int_equal(bpf_prog_test_run_opts(
+					 bpf_program__fd(bpf_object__find_program_by_name(harness->skel->obj, name)), &o),
+				 0);
 		assert_int_equal(o.retval, XDP_DROP);
 		assert_int_equal(harness_verdict(harness, FPISA_MAX_JOBS, FPISA_V_internal), count + 1);
 		harness_slot(harness, key, &slot, NULL, NULL);
@@ -303,7 +380,7 @@ static void no_job_halfway(void **state)
 /* Other prefixes have taken the trie's room: no round is added up that could not be read out; with room again it is. */
 static void full_trie(void **state)
 {
-	struct fpisa_job j = { .workers = 2, .elements = N, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM };
+	struct fpisa_job j = {.workers = 2, .elements = N, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM};
 	int trie, control;
 	struct fpisa_control c;
 	uint32_t zero = 0;
@@ -315,12 +392,12 @@ static void full_trie(void **state)
 	trie = bpf_map__fd(harness->skel->maps.fpisa_lpm);
 	control = bpf_map__fd(harness->skel->maps.fpisa_control);
 	for (uint32_t lz = 0; lz < 32; lz++) {
-		const uint32_t key[] = { lz + 1, htonl(0x80000000u >> lz) };
+		const uint32_t key[] = {lz + 1, htonl(0x80000000u >> lz)};
 
 		bpf_map_delete_elem(trie, key);
 	}
 	for (uint32_t i = 0; i < bpf_map__max_entries(harness->skel->maps.fpisa_lpm); i++) {
-		const uint32_t key[] = { 32, htonl(i + 2) };
+		const uint32_t key[] = {32, htonl(i + 2)};
 
 		assert_int_equal(bpf_map_update_elem(trie, key, &zero, BPF_ANY), 0);
 	}
@@ -333,7 +410,7 @@ static void full_trie(void **state)
 		assert_int_equal(send_add(&j, &f, rank, 0, 1, 0), XDP_DROP);
 	assert_int_equal(harness_verdict(harness, JOB, FPISA_V_busy), busy + 2);
 	for (uint32_t i = 0; i < bpf_map__max_entries(harness->skel->maps.fpisa_lpm); i++) {
-		const uint32_t key[] = { 32, htonl(i + 2) };
+		const uint32_t key[] = {32, htonl(i + 2)};
 
 		assert_int_equal(bpf_map_delete_elem(trie, key), 0);
 	}
@@ -345,12 +422,8 @@ static void full_trie(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_drop),
-		cmocka_unit_test(calls_that_differ),
-		cmocka_unit_test(no_port),
-		cmocka_unit_test(no_registers),
-		cmocka_unit_test(no_job_halfway),
-		cmocka_unit_test(full_trie),
+		cmocka_unit_test(every_drop),	cmocka_unit_test(calls_that_differ), cmocka_unit_test(no_port),
+		cmocka_unit_test(no_registers), cmocka_unit_test(no_job_halfway),    cmocka_unit_test(full_trie),
 	};
 
 	return cmocka_run_group_tests_name("prog/drops", tests, harness_setup, harness_teardown);

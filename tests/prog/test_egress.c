@@ -48,9 +48,9 @@ static int load(const struct bpf_insn *insns, size_t n)
 /* A veth: what is redirected to v0 comes out of v1, which polls because it has a program. */
 static void make_link(void)
 {
-	const struct bpf_insn pass[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS },
-					 { .code = BPF_JMP | BPF_EXIT } };
-	struct sockaddr_ll ll = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
+	const struct bpf_insn pass[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS},
+					{.code = BPF_JMP | BPF_EXIT}};
+	struct sockaddr_ll ll = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
 	int prog = load(pass, 2);
 
 	assert_int_equal(system("ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up"), 0);
@@ -64,7 +64,7 @@ static void make_link(void)
 
 static void load_egress(void)
 {
-	struct bpf_devmap_val val = { .ifindex = near_index };
+	struct bpf_devmap_val val = {.ifindex = near_index};
 	struct bpf_map *m;
 	uint32_t zero = 0;
 
@@ -86,12 +86,12 @@ static void load_egress(void)
 static int setup(void **state)
 {
 	struct bpf_insn insns[] = {
-		{ .code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = BPF_REG_1, .src_reg = BPF_PSEUDO_MAP_FD },
-		{ .code = 0 },
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_2 },
-		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3 },
-		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_redirect_map },
-		{ .code = BPF_JMP | BPF_EXIT },
+		{.code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = BPF_REG_1, .src_reg = BPF_PSEUDO_MAP_FD},
+		{.code = 0},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_2},
+		{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_3},
+		{.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_redirect_map},
+		{.code = BPF_JMP | BPF_EXIT},
 	};
 	cpu_set_t one;
 
@@ -130,7 +130,7 @@ static void send_out(const struct frame *f)
 /* The next frame that came out, IPv6's own aside; 0 if none did in time. */
 static uint32_t came_out(uint8_t *data, int wait_ms)
 {
-	struct pollfd p = { .fd = far, .events = POLLIN };
+	struct pollfd p = {.fd = far, .events = POLLIN};
 
 	while (poll(&p, 1, wait_ms) > 0) {
 		ssize_t n = recv(far, data, HARNESS_FRAME, 0);
@@ -160,7 +160,7 @@ static void set_udp_checksum(struct frame *f)
 /* A job of three unicast workers; ranks 0 and 2 are behind v0. */
 static struct fpisa_job make(struct frame *copy)
 {
-	struct fpisa_job j = { .workers = 3, .elements = N };
+	struct fpisa_job j = {.workers = 3, .elements = N};
 	uint32_t id = JOB, unaddressed = 0;
 
 	harness_job(harness, JOB, &j);
@@ -168,11 +168,13 @@ static struct fpisa_job make(struct frame *copy)
 	j.group = 0;
 	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_jobs), &id, &j, BPF_ANY), 0);
 	for (uint32_t r = 0; r < j.workers; r++) {
-		struct fpisa_peer peer = { .mac = { 2, 0, 0, 0, 7, (uint8_t)r }, .local_mac = { 2, 0, 0, 0, 0, 1 },
-					   .ifindex = r == 1 ? 1 : near_index };
+		struct fpisa_peer peer = {.mac = {2, 0, 0, 0, 7, (uint8_t)r},
+					  .local_mac = {2, 0, 0, 0, 0, 1},
+					  .ifindex = r == 1 ? 1 : near_index};
 		uint32_t key = JOB * FPISA_MAX_WORKERS + r;
 
-		assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_peers), &key, &peer, BPF_ANY), 0);
+		assert_int_equal(
+			bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_peers), &key, &peer, BPF_ANY), 0);
 	}
 	harness_add(copy, harness, &j, JOB, 0, 0, N, NULL);
 	harness_hdr(copy)->type = FPISA_TYPE_RESULT;
@@ -199,7 +201,7 @@ static void copies_are_addressed(void **state)
 		assert_true(harness_checksums_right(&got) && harness_udp_checksum_right(&got));
 		assert_memory_equal(got.data + 30, &j.rank[r].addr, 4);
 		assert_memory_equal(got.data + 36, &j.rank[r].port, 2);
-		assert_memory_equal(got.data, ((uint8_t[]){ 2, 0, 0, 0, 7, (uint8_t)r }), 6);
+		assert_memory_equal(got.data, ((uint8_t[]){2, 0, 0, 0, 7, (uint8_t)r}), 6);
 	}
 	/* One more than there are ranks at this port. */
 	send_out(&f);
@@ -225,7 +227,7 @@ static void aim(struct frame *f, const struct fpisa_job *j)
 
 static void checksums_of_copies(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
+	struct vectors_rng rng = {vectors_seed()};
 	static struct frame f, got;
 
 	(void)state;
@@ -255,7 +257,7 @@ static void checksums_of_copies(void **state)
 static void others_pass(void **state)
 {
 	static struct frame f;
-	struct vectors_rng rng = { 42 };
+	struct vectors_rng rng = {42};
 
 	(void)state;
 	NEED_BPF();

@@ -78,7 +78,8 @@ static void look(struct members *m)
 	for (uint32_t r = 0; r < 2; r++) {
 		uint32_t key = JOB * FPISA_MAX_WORKERS + r;
 
-		assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(harness->skel->maps.fpisa_peers), &key, &m->peer[r]), 0);
+		assert_int_equal(bpf_map_lookup_elem(bpf_map__fd(harness->skel->maps.fpisa_peers), &key, &m->peer[r]),
+				 0);
 	}
 }
 
@@ -98,8 +99,8 @@ static struct fpisa_job joined(void)
 /* A HELLO of whoever can write the source address and knows job and token, but has heard no answer. */
 static void hello_without_cookie(void **state)
 {
-	const uint64_t incarnations[] = { 1, 49, 50, 51, (1ull << 63) - 1 };
-	const uint64_t guesses[] = { 0, 1, ~0ull };
+	const uint64_t incarnations[] = {1, 49, 50, 51, (1ull << 63) - 1};
+	const uint64_t guesses[] = {0, 1, ~0ull};
 	struct members before, after;
 	struct fpisa_job j;
 	struct frame f;
@@ -167,7 +168,7 @@ static void late_hello(void **state)
 	assert_int_equal(harness_hdr(&f)->aux, 50);
 	refused = harness_verdict(harness, JOB, FPISA_V_incarnation);
 	for (int i = 0; i < 3; i++) {
-		harness_hello(&f, &j, JOB, 0, (uint64_t[]){ 0, 1ull << 63, ~0ull }[i]);
+		harness_hello(&f, &j, JOB, 0, (uint64_t[]){0, 1ull << 63, ~0ull}[i]);
 		harness_run(harness, &f);
 		assert_int_equal(f.action, XDP_DROP);
 	}

@@ -26,7 +26,7 @@
 
 enum executor { KERNEL_FUSED, KERNEL_STAGED, USER_FUSED, USER_STAGED, EXECUTORS };
 
-static const char *const executors[] = { "kernel, fused", "kernel, staged", "user space, fused", "user space, staged" };
+static const char *const executors[] = {"kernel, fused", "kernel, staged", "user space, fused", "user space, staged"};
 
 struct outcome {
 	uint8_t payload[FPISA_MAX_PAYLOAD + FPISA_SCALES];
@@ -110,19 +110,19 @@ static void in_kernel(struct run *run, enum executor x, const struct cases_round
 	if (swapped)
 		reverse(o->payload, r->elements, f.bytes);
 	o->flags = harness_hdr(&fr)->result_flags;
-	o->events = (struct oracle_events){ b.rounded - a.rounded, b.overwritten - a.overwritten,
-					    b.left_shifted - a.left_shifted, b.overflowed - a.overflowed };
+	o->events = (struct oracle_events){b.rounded - a.rounded, b.overwritten - a.overwritten,
+					   b.left_shifted - a.left_shifted, b.overflowed - a.overflowed};
 }
 
 static void in_user_space(struct run *run, enum executor x, const struct cases_round *r, struct outcome *o)
 {
 	static struct fpisa_exp_block exponents[FPISA_MAX_BLOCKS];
 	static struct fpisa_limbs_block mantissas[FPISA_MAX_BLOCKS];
-	const struct fpisa_soft_registers registers = { exponents, mantissas };
+	const struct fpisa_soft_registers registers = {exponents, mantissas};
 	const struct fpisa_job *j = &run->job[x];
 	struct fpisa_format f = fpisa_job_format(j);
-	struct fpisa_final fin = fpisa_final_of(f, run->call.op, operand_of(&run->call), j->workers,
-						j->flags & FPISA_JOB_RECIPROCAL);
+	struct fpisa_final fin =
+		fpisa_final_of(f, run->call.op, operand_of(&run->call), j->workers, j->flags & FPISA_JOB_RECIPROCAL);
 
 	memset(o, 0, sizeof(*o));
 	for (uint32_t k = 0; k < j->workers; k++) {
@@ -148,14 +148,14 @@ static void complain(const struct run *run, enum executor x, const struct cases_
 
 	while (at < size && o->payload[at] == r->want[at])
 		at++;
-	print_error("%s %s, %s: %u workers, rounding %u, factor %.17g%s: flags %x, oracle %x\n", cases_format(c->format),
-		    cases_name(c, name), executors[x], c->workers, c->rounding, c->factor,
+	print_error("%s %s, %s: %u workers, rounding %u, factor %.17g%s: flags %x, oracle %x\n",
+		    cases_format(c->format), cases_name(c, name), executors[x], c->workers, c->rounding, c->factor,
 		    c->reciprocal ? ", reciprocal" : "", o->flags, r->flags);
-	print_error("counts %llu %llu %llu %llu, oracle %llu %llu %llu %llu\n",
-		    (unsigned long long)o->events.rounded, (unsigned long long)o->events.overwritten,
-		    (unsigned long long)o->events.left_shifted, (unsigned long long)o->events.overflowed,
-		    (unsigned long long)r->events.rounded, (unsigned long long)r->events.overwritten,
-		    (unsigned long long)r->events.left_shifted, (unsigned long long)r->events.overflowed);
+	print_error("counts %llu %llu %llu %llu, oracle %llu %llu %llu %llu\n", (unsigned long long)o->events.rounded,
+		    (unsigned long long)o->events.overwritten, (unsigned long long)o->events.left_shifted,
+		    (unsigned long long)o->events.overflowed, (unsigned long long)r->events.rounded,
+		    (unsigned long long)r->events.overwritten, (unsigned long long)r->events.left_shifted,
+		    (unsigned long long)r->events.overflowed);
 	if (at < size) {
 		uint8_t bytes = fpisa_format_of(c->format).bytes;
 		uint64_t got = 0, want = 0;
@@ -178,7 +178,7 @@ static void check_round(struct run *run, const struct cases_round *r)
 	uint32_t size = fpisa_payload_bytes(fpisa_format_of(run->call.format), r->elements);
 
 	for (enum executor x = 0; x < EXECUTORS; x++) {
-		const struct oracle_events none = { 0 },
+		const struct oracle_events none = {0},
 					   *want = run->job[x].flags & FPISA_JOB_UNCOUNTED ? &none : &r->events;
 		struct outcome o;
 
@@ -186,8 +186,7 @@ static void check_round(struct run *run, const struct cases_round *r)
 			in_kernel(run, x, r, &o);
 		else
 			in_user_space(run, x, r, &o);
-		if (memcmp(o.payload, r->want, size) || o.flags != r->flags ||
-		    memcmp(&o.events, want, sizeof(o.events)))
+		if (memcmp(o.payload, r->want, size) || o.flags != r->flags || memcmp(&o.events, want, sizeof(o.events)))
 			complain(run, x, r, &o);
 	}
 	run->chunk++;
@@ -306,7 +305,7 @@ static void run_format(uint8_t format)
 	}
 }
 
-#define FORMAT_TEST(name, id)         \
+#define FORMAT_TEST(name, id)          \
 	static void name(void **state) \
 	{                              \
 		(void)state;           \

@@ -27,7 +27,7 @@ static uint32_t in[RANKS][ELEMENTS];
 /* Element 0 is the textbook's 1e8, 1, -1e8, 1; the others have exponents 60 apart at most. */
 static void fill(struct vectors_rng *rng)
 {
-	static const float mixed[4] = { 1e8f, 1, -1e8f, 1 };
+	static const float mixed[4] = {1e8f, 1, -1e8f, 1};
 
 	for (uint32_t r = 0; r < RANKS; r++) {
 		for (uint32_t i = 0; i < ELEMENTS; i++) {
@@ -66,8 +66,8 @@ struct spread {
 
 static struct spread run(uint8_t mode, struct vectors_rng rng)
 {
-	struct fpisa_job j = { .workers = RANKS, .elements = ELEMENTS, .mode = mode, .rounding = FPISA_ROUND_NEAREST };
-	struct spread s = { .least = INFINITY, .greatest = -INFINITY };
+	struct fpisa_job j = {.workers = RANKS, .elements = ELEMENTS, .mode = mode, .rounding = FPISA_ROUND_NEAREST};
+	struct spread s = {.least = INFINITY, .greatest = -INFINITY};
 	static uint32_t seen[ORDERS], want[ELEMENTS];
 
 	harness_job(harness, JOB, &j);
@@ -99,7 +99,7 @@ static struct spread run(uint8_t mode, struct vectors_rng rng)
 
 static void order_of_arrival(void **state)
 {
-	static const char *const modes[] = { "", "fpisa", "fpisa-a", "fpisa64", "exact" };
+	static const char *const modes[] = {"", "fpisa", "fpisa-a", "fpisa64", "exact"};
 	struct vectors_rng rng;
 
 	(void)state;

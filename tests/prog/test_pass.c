@@ -3,19 +3,51 @@
 #include "protocol.h"
 #include "vectors.h"
 
-static void foreign_port(struct frame *f) { f->data[37] ^= 1; }
-static void foreign_magic(struct frame *f) { harness_hdr(f)->magic = 0x1234; }
-static void foreign_tcp(struct frame *f) { f->data[23] = 6; }
-static void foreign_ipv6(struct frame *f) { f->data[12] = 0x86; f->data[13] = 0xdd; }
-static void foreign_vlan(struct frame *f) { f->data[12] = 0x81; f->data[13] = 0; }
-static void foreign_options(struct frame *f) { f->data[14] = 0x46; }
-static void foreign_fragment(struct frame *f) { f->data[21] = 9; }
-static void foreign_short(struct frame *f) { f->len = 36; }
-static void foreign_udp_only(struct frame *f) { f->len = 43; }
-static void foreign_address(struct frame *f) { f->data[33] ^= 7; }
+static void foreign_port(struct frame *f)
+{
+	f->data[37] ^= 1;
+}
+static void foreign_magic(struct frame *f)
+{
+	harness_hdr(f)->magic = 0x1234;
+}
+static void foreign_tcp(struct frame *f)
+{
+	f->data[23] = 6;
+}
+static void foreign_ipv6(struct frame *f)
+{
+	f->data[12] = 0x86;
+	f->data[13] = 0xdd;
+}
+static void foreign_vlan(struct frame *f)
+{
+	f->data[12] = 0x81;
+	f->data[13] = 0;
+}
+static void foreign_options(struct frame *f)
+{
+	f->data[14] = 0x46;
+}
+static void foreign_fragment(struct frame *f)
+{
+	f->data[21] = 9;
+}
+static void foreign_short(struct frame *f)
+{
+	f->len = 36;
+}
+static void foreign_udp_only(struct frame *f)
+{
+	f->len = 43;
+}
+static void foreign_address(struct frame *f)
+{
+	f->data[33] ^= 7;
+}
 static void foreign_random(struct frame *f)
 {
-	struct vectors_rng rng = { 42 };
+	struct vectors_rng rng = {42};
 
 	for (uint32_t i = 0; i < f->len; i++)
 		f->data[i] = (uint8_t)vectors_next(&rng);
@@ -35,7 +67,7 @@ static void passes_unchanged(struct frame *f)
 static void others_pass_untouched(void **state)
 {
 	void (*const change[])(struct frame *) = {
-		foreign_port, foreign_magic, foreign_tcp, foreign_ipv6, foreign_vlan, foreign_options,
+		foreign_port,	  foreign_magic, foreign_tcp,	   foreign_ipv6,    foreign_vlan,   foreign_options,
 		foreign_fragment, foreign_short, foreign_udp_only, foreign_address, foreign_random,
 	};
 	struct fpisa_job j;
@@ -58,16 +90,30 @@ static void others_pass_untouched(void **state)
 
 /* -- for somebody else ------------------------------------------------------- */
 
-static void no_change(struct frame *f) { (void)f; }
-static void text(struct frame *f) { f->len = 60; memset(f->data + 44, 'X', 16); }
-static void cut(struct frame *f) { f->len -= 64; }
-static void wrong_sum(struct frame *f) { f->data[24] ^= 1; }
+static void no_change(struct frame *f)
+{
+	(void)f;
+}
+static void text(struct frame *f)
+{
+	f->len = 60;
+	memset(f->data + 44, 'X', 16);
+}
+static void cut(struct frame *f)
+{
+	f->len -= 64;
+}
+static void wrong_sum(struct frame *f)
+{
+	f->data[24] ^= 1;
+}
 
 /* Another aggregator's, which this machine forwards, and what merely begins like ours: whatever is wrong with it. */
 static void other_addresses_pass(void **state)
 {
-	void (*const change[])(struct frame *) = { no_change, mutate_job, mutate_job_number, mutate_fragment, mutate_length_ip,
-						   mutate_version, text, cut, wrong_sum };
+	void (*const change[])(struct frame *) = {
+		no_change, mutate_job, mutate_job_number, mutate_fragment, mutate_length_ip, mutate_version,
+		text,	   cut,	       wrong_sum};
 	uint64_t counted, dropped;
 	struct fpisa_job j;
 	static struct frame f;
@@ -104,14 +150,14 @@ static void other_addresses_pass(void **state)
 /* The ports behind the first are others' too: what is not ours there, and all to ports that no job has, passes. */
 static void others_pass_at_all_ports(void **state)
 {
-	void (*const change[])(struct frame *) = { foreign_magic, foreign_tcp, foreign_options, foreign_fragment,
-						   foreign_udp_only, foreign_address };
+	void (*const change[])(struct frame *) = {foreign_magic,    foreign_tcp,      foreign_options,
+						  foreign_fragment, foreign_udp_only, foreign_address};
 	static struct frame f;
 
 	(void)state;
 	NEED_BPF();
 	for (uint8_t ports = 1; ports <= FPISA_MAX_PORTS; ports *= 2) {
-		struct fpisa_job j = { .workers = 2, .elements = N, .window = 16, .ports = ports };
+		struct fpisa_job j = {.workers = 2, .elements = N, .window = 16, .ports = ports};
 
 		harness_job(harness, JOB, &j);
 		for (uint32_t port = 0; port <= FPISA_MAX_PORTS; port++) {

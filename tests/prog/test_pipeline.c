@@ -29,21 +29,21 @@ struct composition {
 };
 
 static const struct composition compositions[] = {
-	{ "staged, entry in every slot, lpm", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, HARNESS_ENTRY },
-	{ "staged, stage programs, lpm", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, HARNESS_PROGRAMS },
-	{ "staged, stage programs, bits", FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, HARNESS_PROGRAMS },
-	{ "staged, stage programs, lpm-byte", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM_BYTE, HARNESS_PROGRAMS },
-	{ "fused, lpm-byte", FPISA_PIPELINE_FUSED, FPISA_CLZ_LPM_BYTE, HARNESS_PROGRAMS },
-	{ "fused, lpm", FPISA_PIPELINE_FUSED, FPISA_CLZ_LPM, HARNESS_PROGRAMS },
-	{ "fused, bits", FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, HARNESS_PROGRAMS },
-	{ "fused, bits, no statistics", FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, HARNESS_PROGRAMS, FPISA_JOB_UNCOUNTED },
+	{"staged, entry in every slot, lpm", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, HARNESS_ENTRY},
+	{"staged, stage programs, lpm", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, HARNESS_PROGRAMS},
+	{"staged, stage programs, bits", FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, HARNESS_PROGRAMS},
+	{"staged, stage programs, lpm-byte", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM_BYTE, HARNESS_PROGRAMS},
+	{"fused, lpm-byte", FPISA_PIPELINE_FUSED, FPISA_CLZ_LPM_BYTE, HARNESS_PROGRAMS},
+	{"fused, lpm", FPISA_PIPELINE_FUSED, FPISA_CLZ_LPM, HARNESS_PROGRAMS},
+	{"fused, bits", FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, HARNESS_PROGRAMS},
+	{"fused, bits, no statistics", FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, HARNESS_PROGRAMS, FPISA_JOB_UNCOUNTED},
 };
 
 #define N_COMPOSITIONS (sizeof(compositions) / sizeof(compositions[0]))
 
 /* One round: every contribution in rank order; *out is the result frame. */
-static void round_of(const struct fpisa_job *j, uint32_t id, uint64_t chunk, uint32_t count,
-		     const uint32_t *in, struct frame *out)
+static void round_of(const struct fpisa_job *j, uint32_t id, uint64_t chunk, uint32_t count, const uint32_t *in,
+		     struct frame *out)
 {
 	for (uint32_t r = 0; r < j->workers; r++) {
 		harness_add(out, harness, j, id, r, chunk, count, in + r * count);
@@ -71,7 +71,7 @@ static void expect(const uint32_t *in, uint32_t contributions, uint32_t count, u
 static void check_counted(const struct composition *c, const struct fpisa_counters *before, uint32_t id,
 			  const struct oracle_events *events)
 {
-	const struct oracle_events none = { 0 }, *want = c->flags & FPISA_JOB_UNCOUNTED ? &none : events;
+	const struct oracle_events none = {0}, *want = c->flags & FPISA_JOB_UNCOUNTED ? &none : events;
 	struct fpisa_counters after = harness_counters(harness, id);
 
 	assert_int_equal(after.rounded - before->rounded, want->rounded);
@@ -92,16 +92,19 @@ static void vectors_all_compositions(void **state)
 	for (int config = 0; config < 4; config++) {
 		uint8_t mode = config & 1 ? FPISA_MODE_FPISA_A : FPISA_MODE_FPISA;
 		uint8_t rounding = config & 2 ? FPISA_ROUND_NEAREST : FPISA_ROUND_DOWN;
-		struct fpisa_job jobs[N_COMPOSITIONS] = { 0 };
-		struct oracle_events events = { 0 };
+		struct fpisa_job jobs[N_COMPOSITIONS] = {0};
+		struct oracle_events events = {0};
 		uint32_t generation[N_COMPOSITIONS];
 
 		for (size_t k = 0; k < N_COMPOSITIONS; k++) {
-			jobs[k] = (struct fpisa_job){ .workers = CONTRIBUTIONS, .mode = mode, .rounding = rounding,
-						      .pipeline = compositions[k].pipeline,
-						      .clz = compositions[k].clz, .flags = compositions[k].flags,
-						      .token = (uint64_t)config * k, /* tags in most of them */
-						      .slot_base = (uint32_t)k * 8 };
+			jobs[k] = (struct fpisa_job){.workers = CONTRIBUTIONS,
+						     .mode = mode,
+						     .rounding = rounding,
+						     .pipeline = compositions[k].pipeline,
+						     .clz = compositions[k].clz,
+						     .flags = compositions[k].flags,
+						     .token = (uint64_t)config * k, /* tags in most of them */
+						     .slot_base = (uint32_t)k * 8};
 			harness_job(harness, (uint32_t)k, &jobs[k]);
 			generation[k] = harness->generation;
 		}
@@ -148,7 +151,7 @@ static void paper_example(void **state)
 	uint32_t three[32], one[32];
 	uint16_t e[FPISA_MAX_ELEMENTS];
 	int32_t m[FPISA_MAX_ELEMENTS];
-	struct fpisa_job j = { .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM, .elements = 32 };
+	struct fpisa_job j = {.pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM, .elements = 32};
 	struct frame f;
 
 	(void)state;
@@ -187,8 +190,9 @@ static void sizes(void **state)
 	harness_stages(harness, HARNESS_PROGRAMS);
 	for (uint32_t count = FPISA_BLOCK; count <= FPISA_MAX_ELEMENTS; count += FPISA_BLOCK) {
 		for (size_t k = 0; k < N_COMPOSITIONS; k++) {
-			struct fpisa_job j = { .elements = (uint16_t)count, .pipeline = compositions[k].pipeline,
-					       .clz = compositions[k].clz };
+			struct fpisa_job j = {.elements = (uint16_t)count,
+					      .pipeline = compositions[k].pipeline,
+					      .clz = compositions[k].clz};
 			uint32_t flags = 0;
 			struct frame f;
 
@@ -209,7 +213,7 @@ static void sizes(void **state)
 static void round_with_holes(uint64_t seed, enum harness_stages variant, int hole, int other)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS], want[ELEMENTS];
-	struct fpisa_job j = { .workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM };
+	struct fpisa_job j = {.workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM};
 	struct fpisa_counters a, b;
 	const bool fused = hole == 0, read_fused = fused && other == 5;
 	uint64_t missed = 0;
@@ -275,7 +279,7 @@ static void assert_lost(const struct fpisa_counters *before, struct frame *f)
 static void round_lost_at(uint64_t seed, int hole)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS], want[ELEMENTS];
-	struct fpisa_job j = { .workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM };
+	struct fpisa_job j = {.workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM};
 	const uint32_t lost = hole < 5 ? 1 : CONTRIBUTIONS - 1; /* whose contribution is */
 	struct fpisa_counters before;
 	struct fpisa_slot slot;
@@ -332,7 +336,7 @@ static void rounds_lost(void **state)
 static void holes_of_a_family(void **state)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS];
-	struct fpisa_job j = { .workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .mode = FPISA_MODE_FPISA64 };
+	struct fpisa_job j = {.workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .mode = FPISA_MODE_FPISA64};
 	struct frame whole, f;
 
 	(void)state;
@@ -371,7 +375,7 @@ static void holes_of_a_family(void **state)
 static void stage_counters(void **state)
 {
 	static uint32_t in[CONTRIBUTIONS * ELEMENTS];
-	struct fpisa_job j = { .workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM };
+	struct fpisa_job j = {.workers = CONTRIBUTIONS, .pipeline = FPISA_PIPELINE_STAGED, .clz = FPISA_CLZ_LPM};
 	struct fpisa_counters a, b;
 	struct frame f;
 

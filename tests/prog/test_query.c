@@ -36,7 +36,8 @@ static void open_query(unsigned int kind, uint32_t limit)
 }
 
 /* Keys first .. first + count - 1, each once, of that value. */
-static void send_rows(struct frame *f, uint32_t rank, uint64_t sequence, uint32_t first, uint32_t count, float value, bool last)
+static void send_rows(struct frame *f, uint32_t rank, uint64_t sequence, uint32_t first, uint32_t count, float value,
+		      bool last)
 {
 	uint8_t packed[FPISA_QUERY_ROWS * 8], *to = packed;
 
@@ -230,10 +231,10 @@ static void refused(void **state)
 	struct {
 		enum fpisa_verdict v;
 		bool told;
-	} cases[] = {{FPISA_V_secret, true},	 {FPISA_V_checksum, false}, {FPISA_V_unknown_peer, false},
-		     {FPISA_V_rank, false},	 {FPISA_V_type, false},	    {FPISA_V_length, false},
-		     {FPISA_V_format, true},	 {FPISA_V_port, true},	    {FPISA_V_generation, true},
-		     {FPISA_V_sequence, true},	 {FPISA_V_type, false},	    {FPISA_V_length, false}};
+	} cases[] = {{FPISA_V_secret, true},   {FPISA_V_checksum, false}, {FPISA_V_unknown_peer, false},
+		     {FPISA_V_rank, false},    {FPISA_V_type, false},	  {FPISA_V_length, false},
+		     {FPISA_V_format, true},   {FPISA_V_port, true},	  {FPISA_V_generation, true},
+		     {FPISA_V_sequence, true}, {FPISA_V_type, false},	  {FPISA_V_length, false}};
 	struct fpisa_query_state before, after;
 	struct frame f;
 
@@ -468,8 +469,8 @@ static void two_cpus_topn(void **state)
 		assert_true(passed >= want);
 		for (size_t i = 0; i < want; i++)
 			if (query_order(all[i], side[0].passed[i]))
-				fail_msg("limit %u: row %zu of the first is %a, the master has %a", limit, i, (double)all[i],
-					 (double)side[0].passed[i]);
+				fail_msg("limit %u: row %zu of the first is %a, the master has %a", limit, i,
+					 (double)all[i], (double)side[0].passed[i]);
 		query_close(&q);
 	}
 	for (int i = 0; i < WORKERS; i++)
@@ -480,12 +481,8 @@ static void two_cpus_topn(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_table),
-		cmocka_unit_test(echoes),
-		cmocka_unit_test(an_epoch),
-		cmocka_unit_test(refused),
-		cmocka_unit_test(two_cpus),
-		cmocka_unit_test(two_cpus_topn),
+		cmocka_unit_test(a_table), cmocka_unit_test(echoes),   cmocka_unit_test(an_epoch),
+		cmocka_unit_test(refused), cmocka_unit_test(two_cpus), cmocka_unit_test(two_cpus_topn),
 	};
 
 	rng.state = vectors_seed();

@@ -29,8 +29,8 @@
 #define ROW_BYTES 8
 #define MOST_ROWS 24
 #define NET 2048
-#define MUTANT_ROUNDS 60  /* fewer rounds leave broken rules out */
-#define MUTANT_MOST 800   /* runs until one is wrong: of the rarest about one in 20 is */
+#define MUTANT_ROUNDS 60 /* fewer rounds leave broken rules out */
+#define MUTANT_MOST 800	 /* runs until one is wrong: of the rarest about one in 20 is */
 
 enum broken {
 	NONE,
@@ -112,7 +112,8 @@ static int lowest_keys(int w)
 /* Keys, until all of the worker's are in and, if it is patient, all others' too: then its last again. Whether it did. */
 static bool send_keys(int w)
 {
-	int low = lowest_keys(w), f = low < KEY_FRAMES - 1 ? low + (int)vectors_below(&rng, KEY_FRAMES - low) : KEY_FRAMES - 1;
+	int low = lowest_keys(w),
+	    f = low < KEY_FRAMES - 1 ? low + (int)vectors_below(&rng, KEY_FRAMES - low) : KEY_FRAMES - 1;
 	struct copy c = {.w = w, .f = f, .keys = true, .epoch = q.epoch};
 
 	if (ready[w] || (low == KEY_FRAMES && !patient))
@@ -544,7 +545,8 @@ static int runs(unsigned int kind, uint32_t filter, enum broken how, int rounds)
 
 			loss = 0.2 + 0.2 * vectors_below(&rng, 2);
 			/* Broken rules about ties take ties. */
-			fill(how == TIES_OF_COPIES ? 1 : vectors_below(&rng, QUERY_VALUES), 1 + vectors_below(&rng, GROUPS));
+			fill(how == TIES_OF_COPIES ? 1 : vectors_below(&rng, QUERY_VALUES),
+			     1 + vectors_below(&rng, GROUPS));
 			run();
 			done++;
 			conserved(kind, &before);
@@ -614,14 +616,15 @@ static void broken_rules(void **state)
 		uint32_t filter;
 		enum broken how;
 		const char *what;
-	} all[] = {{FPISA_QUERY_TOPN, 0, COUNTS_EVERY_COPY, "topn: every copy counts"},
-		   {FPISA_QUERY_TOPN, 0, TIES_OF_COPIES, "topn: ties are pruned from every copy"},
-		   {FPISA_QUERY_TABLE, 0, NO_WINDOW, "table: no window"},
-		   {FPISA_QUERY_TABLE, 0, PLACE_LATER, "table: a key finds a place later"},
-		   {FPISA_QUERY_TABLE, 0, MASTER_TAKES_COPIES, "table: the master takes copies"},
-		   {FPISA_QUERY_TABLE, FPISA_QUERY_BITMAP, USED_EARLY, "filter: used before all keys are in"},
-		   {FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM, LAST_KEYS_EARLY, "filter: a worker's last keys before its others"},
-		   {FPISA_QUERY_TABLE, FPISA_QUERY_BITMAP, KEYS_NOT_TAKEN, "filter: keys acknowledged that are not in"}};
+	} all[] = {
+		{FPISA_QUERY_TOPN, 0, COUNTS_EVERY_COPY, "topn: every copy counts"},
+		{FPISA_QUERY_TOPN, 0, TIES_OF_COPIES, "topn: ties are pruned from every copy"},
+		{FPISA_QUERY_TABLE, 0, NO_WINDOW, "table: no window"},
+		{FPISA_QUERY_TABLE, 0, PLACE_LATER, "table: a key finds a place later"},
+		{FPISA_QUERY_TABLE, 0, MASTER_TAKES_COPIES, "table: the master takes copies"},
+		{FPISA_QUERY_TABLE, FPISA_QUERY_BITMAP, USED_EARLY, "filter: used before all keys are in"},
+		{FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM, LAST_KEYS_EARLY, "filter: a worker's last keys before its others"},
+		{FPISA_QUERY_TABLE, FPISA_QUERY_BITMAP, KEYS_NOT_TAKEN, "filter: keys acknowledged that are not in"}};
 
 	(void)state;
 	NEED_BPF();
@@ -640,12 +643,9 @@ static void broken_rules(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(topn),
-		cmocka_unit_test(table),
-		cmocka_unit_test(topn_of_a_join),
-		cmocka_unit_test(table_of_a_join),
-		cmocka_unit_test(join_alone),
-		cmocka_unit_test(broken_rules),
+		cmocka_unit_test(topn),		  cmocka_unit_test(table),
+		cmocka_unit_test(topn_of_a_join), cmocka_unit_test(table_of_a_join),
+		cmocka_unit_test(join_alone),	  cmocka_unit_test(broken_rules),
 	};
 
 	rng.state = vectors_seed();

@@ -89,8 +89,7 @@ static void make_parts(const struct fpisa_query_config *c, uint32_t kind, uint32
 static enum fpisa_verdict both(struct query *q, struct fpisa_soft_query *soft, int w, uint64_t sequence, uint8_t *keep)
 {
 	const struct part *p = &parts[w][sequence - 1];
-	enum fpisa_verdict v =
-		fpisa_soft_query_rows(soft, q->epoch, (uint32_t)w, sequence, p->packed, p->count, keep);
+	enum fpisa_verdict v = fpisa_soft_query_rows(soft, q->epoch, (uint32_t)w, sequence, p->packed, p->count, keep);
 	const uint8_t *out;
 	struct frame f;
 
@@ -116,7 +115,8 @@ static enum fpisa_verdict both(struct query *q, struct fpisa_soft_query *soft, i
 		if (!keep[r])
 			continue;
 		assert_true(n < harness_hdr(&f)->count);
-		assert_memory_equal(out + n * q->config.row_bytes, p->packed + r * q->config.row_bytes, q->config.row_bytes);
+		assert_memory_equal(out + n * q->config.row_bytes, p->packed + r * q->config.row_bytes,
+				    q->config.row_bytes);
 		if (++n == harness_hdr(&f)->count)
 			for (uint32_t k = r + 1; k < p->count; k++)
 				assert_false(keep[k]);
@@ -125,7 +125,8 @@ static enum fpisa_verdict both(struct query *q, struct fpisa_soft_query *soft, i
 }
 
 /* Each frame at least once, within its worker's window, in any order; some again. */
-static void shuffled(struct query *q, struct fpisa_soft_query *soft, void (*kept)(int w, uint64_t sequence, const uint8_t *keep))
+static void shuffled(struct query *q, struct fpisa_soft_query *soft,
+		     void (*kept)(int w, uint64_t sequence, const uint8_t *keep))
 {
 	bool done[WORKERS][FRAMES] = {{false}};
 	int left = WORKERS * FRAMES, low[WORKERS] = {0};
@@ -208,7 +209,8 @@ static void topn(void **state)
 	NEED_BPF();
 	for (uint32_t kind = 0; kind < QUERY_VALUES; kind++)
 		for (uint32_t flags = 0; flags < 4; flags++)
-			one_topn(kind, key_bytes[vectors_below(&rng, 4)], 1 + vectors_below(&rng, flags & 1 ? 4 : 3000), flags);
+			one_topn(kind, key_bytes[vectors_below(&rng, 4)], 1 + vectors_below(&rng, flags & 1 ? 4 : 3000),
+				 flags);
 }
 
 /* -- table --------------------------------------------------------------------------- */
@@ -342,8 +344,8 @@ static void shares(void **state)
 		if (cases[i].kind == FPISA_QUERY_TABLE)
 			on += query_state(&q).used;
 		share = (double)on / ((double)frames * FPISA_QUERY_ROWS);
-		print_message("%s, %u: %.4f%% of rows come to the master\n", cases[i].kind == FPISA_QUERY_TOPN ? "topn" : "table",
-			      cases[i].limit, 100 * share);
+		print_message("%s, %u: %.4f%% of rows come to the master\n",
+			      cases[i].kind == FPISA_QUERY_TOPN ? "topn" : "table", cases[i].limit, 100 * share);
 		assert_true(share <= cases[i].most);
 		query_close(&q);
 	}

@@ -225,7 +225,7 @@ static void padded_frame(void **state)
 /* Four ports for 16 slots: every contribution comes to each of them, and is taken by that of its slot alone. */
 static void slots_have_ports(void **state)
 {
-	struct fpisa_job j = { .workers = 2, .elements = N, .window = 16, .ports = 4, .slot_base = 16 };
+	struct fpisa_job j = {.workers = 2, .elements = N, .window = 16, .ports = 4, .slot_base = 16};
 	uint64_t wrong;
 	struct frame f;
 	uint32_t w[N];
@@ -267,7 +267,7 @@ static void slots_have_ports(void **state)
 /* HELLO belongs to the first port; a job of one port shares the datapath with one of four. */
 static void first_port(void **state)
 {
-	struct fpisa_job j = { .workers = 2, .ports = 4 }, one = { .workers = 2, .elements = N, .window = 16 };
+	struct fpisa_job j = {.workers = 2, .ports = 4}, one = {.workers = 2, .elements = N, .window = 16};
 	struct fpisa_control c;
 	uint32_t w[N], zero = 0;
 	uint64_t wrong;
@@ -287,7 +287,7 @@ static void first_port(void **state)
 	assert_int_equal(((struct fpisa_hello *)harness_payload(&f))->ports, 4);
 
 	harness_job(harness, JOB, &one);
-	c = (struct fpisa_control){ .more_ports = 3 };
+	c = (struct fpisa_control){.more_ports = 3};
 	assert_int_equal(bpf_map_update_elem(bpf_map__fd(harness->skel->maps.fpisa_control), &zero, &c, BPF_ANY), 0);
 	values(w, 1);
 	harness_add(&f, harness, &one, JOB, 0, 5, N, w);

@@ -27,15 +27,15 @@ static void strict(struct bpf_object *o)
 	struct bpf_program *p;
 	struct bpf_map *m;
 
-	bpf_object__for_each_program(p, o)
-	{
+	bpf_object__for_each_program(p, o) {
 		if (bpf_program__type(p) != BPF_PROG_TYPE_XDP) {
 			bpf_program__set_type(p, BPF_PROG_TYPE_XDP);
 			bpf_program__set_expected_attach_type(p, 0);
 		}
 		bpf_program__set_flags(p, bpf_program__flags(p) | BPF_F_STRICT_ALIGNMENT);
 	}
-	bpf_object__for_each_map(m, o) bpf_map__set_pin_path(m, NULL);
+	bpf_object__for_each_map(m, o)
+		bpf_map__set_pin_path(m, NULL);
 }
 
 /* What the verifier said last that is about alignment. */

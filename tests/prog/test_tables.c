@@ -42,12 +42,12 @@ static int teardown(void **state)
 	return 0;
 }
 
-#define NEED_KERNEL()                                                                                        \
-	do {                                                                                                 \
-		if (!kernel) {                                                                               \
-			print_message("skip: loading BPF programs is not permitted; run as root\n");         \
-			skip();                                                                              \
-		}                                                                                            \
+#define NEED_KERNEL()                                                                                \
+	do {                                                                                         \
+		if (!kernel) {                                                                       \
+			print_message("skip: loading BPF programs is not permitted; run as root\n"); \
+			skip();                                                                      \
+		}                                                                                    \
 	} while (0)
 
 static void compare(const struct fpisa_run *operands)
@@ -58,9 +58,9 @@ static void compare(const struct fpisa_run *operands)
 	assert_int_equal(tables_kernel_run(kernel, &k), 0);
 	for (uint32_t i = 0; i < k.count; i++)
 		if (memcmp(&k.item[i], &u.item[i], sizeof(u.item[i])))
-			fail_msg("function %u format %u rounding %u of %x, %x: kernel %x, user space %x",
-				 k.function, k.format, k.rounding, operands->item[i].a, operands->item[i].b,
-				 k.item[i].a, u.item[i].a);
+			fail_msg("function %u format %u rounding %u of %x, %x: kernel %x, user space %x", k.function,
+				 k.format, k.rounding, operands->item[i].a, operands->item[i].b, k.item[i].a,
+				 u.item[i].a);
 }
 
 static const __u32 formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3,

@@ -34,7 +34,7 @@ static void every_length(void **state)
 
 	(void)state;
 	NEED_BPF();
-	rng = (struct vectors_rng){ vectors_seed() };
+	rng = (struct vectors_rng){vectors_seed()};
 	for (uint16_t count = FPISA_BLOCK; count <= FPISA_MAX_ELEMENTS; count += FPISA_BLOCK) {
 		struct fpisa_job j = make(count / FPISA_BLOCK % 2 ? FPISA_PIPELINE_STAGED : FPISA_PIPELINE_FUSED, count);
 

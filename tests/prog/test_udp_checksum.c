@@ -20,8 +20,8 @@ static void run(struct frame *f, uint8_t type)
 	left[type]++;
 }
 
-static void contribute(struct frame *f, const struct fpisa_job *j, uint32_t rank, uint64_t chunk, uint8_t op, uint32_t count,
-		       const void *payload, uint8_t flags)
+static void contribute(struct frame *f, const struct fpisa_job *j, uint32_t rank, uint64_t chunk, uint8_t op,
+		       uint32_t count, const void *payload, uint8_t flags)
 {
 	harness_add(f, harness, j, JOB, rank, chunk, count, payload);
 	harness_hdr(f)->op = op;
@@ -58,8 +58,8 @@ static void every_reply(struct vectors_rng *rng, const struct fpisa_job *j, cons
 
 static void all_replies(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
-	struct cases_call call = { 0 };
+	struct vectors_rng rng = {vectors_seed()};
+	struct cases_call call = {0};
 	uint32_t combinations = 0;
 
 	(void)state;
@@ -67,12 +67,12 @@ static void all_replies(void **state)
 	for (uint8_t format = FPISA_FORMAT_FP32; format <= FPISA_FORMAT_MXINT8; format++) {
 		for (unsigned int i = 0; cases_combination(format, i, &call); i++, combinations++) {
 			for (int k = 0; k < ROUNDS; k++) {
-				struct fpisa_job j = { .format = format,
-						       .mode = call.mode,
-						       .elements = (uint16_t)fpisa_max_elements(fpisa_format_of(format)),
-						       .pipeline = k % 2 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
-						       .flags = k % 3 ? 0 : FPISA_JOB_BIG_ENDIAN,
-						       .rounding = call.rounding };
+				struct fpisa_job j = {.format = format,
+						      .mode = call.mode,
+						      .elements = (uint16_t)fpisa_max_elements(fpisa_format_of(format)),
+						      .pipeline = k % 2 ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
+						      .flags = k % 3 ? 0 : FPISA_JOB_BIG_ENDIAN,
+						      .rounding = call.rounding};
 
 				call.workers = 2;
 				if (call.op == FPISA_OP_SCALE)
@@ -84,7 +84,8 @@ static void all_replies(void **state)
 	}
 	assert_true(combinations > 30);
 	assert_true(left[FPISA_TYPE_STATUS] && left[FPISA_TYPE_RESULT] == 2 * left[FPISA_TYPE_STATUS]);
-	assert_true(left[FPISA_TYPE_ERROR] == left[FPISA_TYPE_STATUS] && left[FPISA_TYPE_WELCOME] == left[FPISA_TYPE_RESULT]);
+	assert_true(left[FPISA_TYPE_ERROR] == left[FPISA_TYPE_STATUS] &&
+		    left[FPISA_TYPE_WELCOME] == left[FPISA_TYPE_RESULT]);
 }
 
 /* Such a call number, which replies echo, that the reply *f would have UDP checksum 0. */

@@ -113,7 +113,7 @@ def output(build):
     for name in re.findall(r"\bX\((\w+), \"", counters):
         yield ("counter", name), ""
     parameters = {n.replace("-", "_"): row for n, row in re.findall(
-        r'^\t\{ "([a-z-]+)",(.*?)\},$', read("user", "job", "options.c"), re.M | re.S) if "FOREIGN" not in row}
+        r'^\t\{\s*"([a-z-]+)",(.*?)\},$', read("user", "job", "options.c"), re.M | re.S) if "FOREIGN" not in row}
     for path in sorted(glob.glob(os.path.join(TOP, "user", "*", "*.c"))):
         text, room = read(path), os.path.basename(os.path.dirname(path))
         name = re.split("[_.]", os.path.basename(path))[0] if room == "verbs" or "histogram" in path else room

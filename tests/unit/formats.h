@@ -76,8 +76,8 @@ static inline uint64_t random_word(struct vectors_rng *rng, struct fpisa_format 
 	return (bits >> 63) << (f.ebits + f.mbits) | (uint64_t)e << f.mbits | fraction;
 }
 
-static inline void assert_same(const char *what, int format, enum fpisa_mode mode, int n,
-			       const uint64_t *words, uint64_t got, uint64_t want)
+static inline void assert_same(const char *what, int format, enum fpisa_mode mode, int n, const uint64_t *words,
+			       uint64_t got, uint64_t want)
 {
 	if (got == want)
 		return;

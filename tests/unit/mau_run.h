@@ -81,33 +81,31 @@ static inline void expect_add(struct expected *x, const contribution w, int firs
 	x->total += x->events;
 }
 
-static inline void mismatch(const char *what, const char *who, enum fpisa_mode mode, int n,
-			    const contribution *w, int i, uint64_t got, uint64_t want)
+static inline void mismatch(const char *what, const char *who, enum fpisa_mode mode, int n, const contribution *w,
+			    int i, uint64_t got, uint64_t want)
 {
-	print_error("%s, %s, mode %d: element %d after %d contributions: got 0x%llx, oracle 0x%llx\n", what,
-		    who, (int)mode, i, n, (unsigned long long)got, (unsigned long long)want);
+	print_error("%s, %s, mode %d: element %d after %d contributions: got 0x%llx, oracle 0x%llx\n", what, who,
+		    (int)mode, i, n, (unsigned long long)got, (unsigned long long)want);
 	for (int c = 0; c < n; c++)
 		print_error(" %08x", w[c][i]);
 	print_error("\n");
 	fail();
 }
 
-#define COMPARE(who, member, got, want)                                                                      \
-	do {                                                                                                 \
-		if (memcmp(got, want, sizeof(*(got))))                                                       \
-			for (int __i = 0; __i < FPISA_BLOCK; __i++)                                          \
-				if ((got)->member[__i] != (want)->member[__i])                               \
-					mismatch(what, who " " #member, mode, n, w, __i,                     \
-						 (uint64_t)(got)->member[__i],                               \
-						 (uint64_t)(want)->member[__i]);                             \
+#define COMPARE(who, member, got, want)                                                                                \
+	do {                                                                                                           \
+		if (memcmp(got, want, sizeof(*(got))))                                                                 \
+			for (int __i = 0; __i < FPISA_BLOCK; __i++)                                                    \
+				if ((got)->member[__i] != (want)->member[__i])                                         \
+					mismatch(what, who " " #member, mode, n, w, __i, (uint64_t)(got)->member[__i], \
+						 (uint64_t)(want)->member[__i]);                                       \
 	} while (0)
 
 /* Modes reach the units as constants, as in the BPF programs. */
-#define WITH_MODE(mode, call)                                                                                \
-	((mode) == FPISA_MODE_FPISA_A ? call(FPISA_MODE_FPISA_A) : call(FPISA_MODE_FPISA))
+#define WITH_MODE(mode, call) ((mode) == FPISA_MODE_FPISA_A ? call(FPISA_MODE_FPISA_A) : call(FPISA_MODE_FPISA))
 
-static inline uint64_t lane_add(struct fpisa_exp_block *e, struct fpisa_man_block *m, int i, uint32_t word,
-				int first, enum fpisa_mode mode)
+static inline uint64_t lane_add(struct fpisa_exp_block *e, struct fpisa_man_block *m, int i, uint32_t word, int first,
+				enum fpisa_mode mode)
 {
 	struct fpisa_lane l = {.word = word};
 
@@ -177,47 +175,45 @@ static inline uint32_t lane_read(const struct fpisa_exp_block *e, const struct f
 	return l.flags;
 }
 
-#define STAGED_READ(out, e, m, rounding, clz)                                                                \
-	({                                                                                                   \
-		struct fpisa_phv_block __p;                                                                  \
-		memset(&__p, 0x5a, sizeof(__p));                                                             \
-		fpisa_stage5(e, m, FPISA_PHV(&__p), FPISA_FP32);                                                                    \
-		fpisa_stage6(FPISA_PHV(&__p), FPISA_FP32, clz);                                                         \
-		fpisa_stage7(FPISA_PHV(&__p), FPISA_FP32);                                                              \
-		fpisa_stage8(FPISA_PHV(&__p), out, FPISA_FP32, rounding);                                               \
+#define STAGED_READ(out, e, m, rounding, clz)                             \
+	({                                                                \
+		struct fpisa_phv_block __p;                               \
+		memset(&__p, 0x5a, sizeof(__p));                          \
+		fpisa_stage5(e, m, FPISA_PHV(&__p), FPISA_FP32);          \
+		fpisa_stage6(FPISA_PHV(&__p), FPISA_FP32, clz);           \
+		fpisa_stage7(FPISA_PHV(&__p), FPISA_FP32);                \
+		fpisa_stage8(FPISA_PHV(&__p), out, FPISA_FP32, rounding); \
 	})
 
 /* Read-out of agreeing registers in one rounding, a constant, by every composition and match. */
-#define CHECK_READ(x, rounding)                                                                              \
-	do {                                                                                                 \
-		struct fpisa_word_block want, got;                                                           \
-		uint32_t flags, all = 0;                                                                     \
-		for (int i = 0; i < FPISA_BLOCK; i++) {                                                      \
-			uint32_t word, raised = 0;                                                           \
-			want.w[i] = (uint32_t)oracle_read(&(x)->reg[i], FPISA_FP32, rounding, &raised);      \
-			flags = lane_read(&(x)->e, &(x)->m, i, rounding, &word);                             \
-			if (word != want.w[i])                                                               \
-				mismatch(what, "lanes result", mode, n, w, i, word, want.w[i]);              \
-			if (flags != raised)                                                                 \
-				mismatch(what, "lanes flags", mode, n, w, i, flags, raised);                 \
-			all |= raised;                                                                       \
-		}                                                                                            \
-		CHECK_BLOCK("fused, bits", fpisa_block_read(&got, &(x)->e, &(x)->m, FPISA_FP32, rounding,    \
-							    fpisa_clz32_bits));                              \
-		CHECK_BLOCK("fused, prefixes",                                                               \
-			    fpisa_block_read(&got, &(x)->e, &(x)->m, FPISA_FP32, rounding, clz_prefixes));   \
-		CHECK_BLOCK("staged, bits",                                                                  \
-			    STAGED_READ(&got, &(x)->e, &(x)->m, rounding, fpisa_clz32_bits));                \
-		CHECK_BLOCK("staged, prefixes",                                                              \
-			    STAGED_READ(&got, &(x)->e, &(x)->m, rounding, clz_prefixes));                    \
+#define CHECK_READ(x, rounding)                                                                                \
+	do {                                                                                                   \
+		struct fpisa_word_block want, got;                                                             \
+		uint32_t flags, all = 0;                                                                       \
+		for (int i = 0; i < FPISA_BLOCK; i++) {                                                        \
+			uint32_t word, raised = 0;                                                             \
+			want.w[i] = (uint32_t)oracle_read(&(x)->reg[i], FPISA_FP32, rounding, &raised);        \
+			flags = lane_read(&(x)->e, &(x)->m, i, rounding, &word);                               \
+			if (word != want.w[i])                                                                 \
+				mismatch(what, "lanes result", mode, n, w, i, word, want.w[i]);                \
+			if (flags != raised)                                                                   \
+				mismatch(what, "lanes flags", mode, n, w, i, flags, raised);                   \
+			all |= raised;                                                                         \
+		}                                                                                              \
+		CHECK_BLOCK("fused, bits",                                                                     \
+			    fpisa_block_read(&got, &(x)->e, &(x)->m, FPISA_FP32, rounding, fpisa_clz32_bits)); \
+		CHECK_BLOCK("fused, prefixes",                                                                 \
+			    fpisa_block_read(&got, &(x)->e, &(x)->m, FPISA_FP32, rounding, clz_prefixes));     \
+		CHECK_BLOCK("staged, bits", STAGED_READ(&got, &(x)->e, &(x)->m, rounding, fpisa_clz32_bits));  \
+		CHECK_BLOCK("staged, prefixes", STAGED_READ(&got, &(x)->e, &(x)->m, rounding, clz_prefixes));  \
 	} while (0)
 
-#define CHECK_BLOCK(who, call)                                                                               \
-	do {                                                                                                 \
-		flags = call;                                                                                \
-		COMPARE(who, w, &got, &want);                                                                \
-		if (flags != all)                                                                            \
-			mismatch(what, who " flags", mode, n, w, 0, flags, all);                             \
+#define CHECK_BLOCK(who, call)                                                   \
+	do {                                                                     \
+		flags = call;                                                    \
+		COMPARE(who, w, &got, &want);                                    \
+		if (flags != all)                                                \
+			mismatch(what, who " flags", mode, n, w, 0, flags, all); \
 	} while (0)
 
 /* Returns the oracle's view of the chain, for tests that know more about it. */

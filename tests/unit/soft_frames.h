@@ -28,16 +28,15 @@ static inline void set_checksum(struct frame *f)
 /* Incarnations are those of join(). */
 static inline int intact(const struct frame *f)
 {
-	uint64_t cookie = f->h.type == FPISA_TYPE_ERROR ? f->h.bitmap : fpisa_cookie(&frames_job->key, f->h.rank, 100ull + f->h.rank);
+	uint64_t cookie = f->h.type == FPISA_TYPE_ERROR ? f->h.bitmap :
+							  fpisa_cookie(&frames_job->key, f->h.rank, 100ull + f->h.rank);
 
 	return frame_sealed(frames_job, &f->h, f->w, f->len - sizeof(f->h), cookie);
 }
 
 static inline enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uint32_t from)
 {
-	uint32_t port = f->h.type == FPISA_TYPE_ADD
-				? fpisa_port_index(f->h.slot >> 1, s->job.window, s->job.ports)
-				: 0;
+	uint32_t port = f->h.type == FPISA_TYPE_ADD ? fpisa_port_index(f->h.slot >> 1, s->job.window, s->job.ports) : 0;
 
 	return fpisa_soft_frame(s, htonl(10), htons((uint16_t)(from + 1)), port, f, &f->len, &f->to);
 }

@@ -152,7 +152,8 @@ static inline uint64_t quotient(const struct oracle_exact *x, uint64_t n, struct
 }
 
 /* The oracle says what a read must. */
-static inline void check_read(const struct fpisa_superacc *a, const struct oracle_exact *x, uint64_t n, struct fpisa_format f)
+static inline void check_read(const struct fpisa_superacc *a, const struct oracle_exact *x, uint64_t n,
+			      struct fpisa_format f)
 {
 	uint32_t flags = 0, want_flags = 0;
 	uint64_t want = oracle_exact_round(x, FPISA_ROUND_NEAREST, &want_flags);
@@ -189,7 +190,8 @@ static inline struct fpisa_superacc *by_merges(const struct values *v, struct ve
 		const char *why;
 
 		b += b >= a;
-		assert_int_equal(fpisa_partial_read(bytes, fpisa_partial_write(part[b], v->f, bytes), v->f, &read, &why), 0);
+		assert_int_equal(
+			fpisa_partial_read(bytes, fpisa_partial_write(part[b], v->f, bytes), v->f, &read, &why), 0);
 		fpisa_superacc_narrow(&read.acc);
 		assert_int_equal(merge(&part[a], vectors_below(rng, 2) ? &read.acc : part[b], v->f), 0);
 		free(part[b]);

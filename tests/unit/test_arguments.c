@@ -71,30 +71,25 @@ static void arguments(void **state)
 	int done;
 
 	(void)state;
-	assert_int_equal(
-		fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options)}),
-		-EINVAL);
-	assert_int_equal(
-		fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
-								   .workers = 1,
-								   .elements = 33}),
-		-EINVAL);
-	assert_int_equal(
-		fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
-								   .workers = 1,
-								   .window = 3}),
-		-EINVAL);
-	assert_int_equal(
-		fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
-								   .workers = 1,
-								   .mode = 9}),
-		-EINVAL);
+	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options)}),
+			 -EINVAL);
+	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
+									    .workers = 1,
+									    .elements = 33}),
+			 -EINVAL);
+	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
+									    .workers = 1,
+									    .window = 3}),
+			 -EINVAL);
+	assert_int_equal(fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
+									    .workers = 1,
+									    .mode = 9}),
+			 -EINVAL);
 	for (size_t i = 0; i < sizeof(no_flags); i++)
 		assert_int_equal(
-			fpisa_mem_create(&bad,
-					 &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
-								     .workers = 1,
-								     .flags = no_flags[i]}),
+			fpisa_mem_create(&bad, &(struct fpisa_mem_options){.size = sizeof(struct fpisa_mem_options),
+									   .workers = 1,
+									   .flags = no_flags[i]}),
 			-EINVAL);
 	assert_null(bad);
 	assert_int_equal(fpisa_mem_connect(&f, m, 1, NULL), -EINVAL);

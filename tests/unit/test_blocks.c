@@ -83,10 +83,9 @@ static void check_block(int format, enum fpisa_mode mode, int staged, uint64_t (
 		for (int i = 0; i < FPISA_BLOCK; i++) {
 			int64_t m = f.rbits == 32 ? ((__s32 *)b.m.m)[i] : b.m.m[i];
 
-			assert_same("block exponent", format, mode, c + 1, words[i],
-				    b.e.e[i] & FPISA_EXP_MASK, (uint64_t)o[i].e);
-			assert_same("block mantissa", format, mode, c + 1, words[i], (uint64_t)m,
-				    (uint64_t)o[i].m);
+			assert_same("block exponent", format, mode, c + 1, words[i], b.e.e[i] & FPISA_EXP_MASK,
+				    (uint64_t)o[i].e);
+			assert_same("block mantissa", format, mode, c + 1, words[i], (uint64_t)m, (uint64_t)o[i].m);
 		}
 		assert_int_equal(fpisa_event_count(events, FPISA_EV_ROUNDED), v.rounded);
 		assert_int_equal(fpisa_event_count(events, FPISA_EV_OVERWRITTEN), v.overwritten);
@@ -98,8 +97,8 @@ static void check_block(int format, enum fpisa_mode mode, int staged, uint64_t (
 
 		for (int i = 0; i < FPISA_BLOCK; i++)
 			b.lanes[i] = canary;
-		flags = staged ? staged_read(&b, f, (enum fpisa_rounding)rounding)
-			       : fused_read(&b, f, (enum fpisa_rounding)rounding);
+		flags = staged ? staged_read(&b, f, (enum fpisa_rounding)rounding) :
+				 fused_read(&b, f, (enum fpisa_rounding)rounding);
 		for (int i = 0; i < FPISA_BLOCK; i++) {
 			uint64_t got = 0;
 

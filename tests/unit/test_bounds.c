@@ -20,8 +20,8 @@
 #define ROUNDS 3000
 #define SLACK (1 + 1e-9) /* the test's own arithmetic is in doubles */
 
-static const uint8_t formats[] = { FPISA_FORMAT_FP32, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
-				   FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2 };
+static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3,
+				  FPISA_FORMAT_E5M2};
 
 struct sums {
 	struct fpisa_format f;
@@ -56,7 +56,7 @@ static void run(struct sums *s, uint32_t op)
 {
 	static struct fpisa_exp_block e;
 	static struct fpisa_limbs_block m;
-	const struct fpisa_soft_registers at = { &e, &m };
+	const struct fpisa_soft_registers at = {&e, &m};
 	struct fpisa_final fin = fpisa_final_of(s->f, op, 0, s->k, s->job.flags & FPISA_JOB_RECIPROCAL);
 	uint64_t payload[FPISA_BLOCK];
 
@@ -73,13 +73,13 @@ static void run(struct sums *s, uint32_t op)
 
 static void choose(struct sums *s, struct vectors_rng *rng, uint8_t mode, uint8_t rounding)
 {
-	*s = (struct sums){ .k = 2 + vectors_below(rng, MOST - 1), .spread = vectors_below(rng, 60) };
-	s->job = (struct fpisa_job){ .workers = s->k,
-				     .format = formats[vectors_below(rng, sizeof(formats))],
-				     .mode = mode,
-				     .rounding = rounding,
-				     .pipeline = FPISA_PIPELINE_FUSED,
-				     .clz = FPISA_CLZ_BITS };
+	*s = (struct sums){.k = 2 + vectors_below(rng, MOST - 1), .spread = vectors_below(rng, 60)};
+	s->job = (struct fpisa_job){.workers = s->k,
+				    .format = formats[vectors_below(rng, sizeof(formats))],
+				    .mode = mode,
+				    .rounding = rounding,
+				    .pipeline = FPISA_PIPELINE_FUSED,
+				    .clz = FPISA_CLZ_BITS};
 	s->f = fpisa_register(s->job.format, (enum fpisa_mode)mode, s->k);
 	s->job.guard = s->f.guard;
 	fill(s, rng);
@@ -117,7 +117,7 @@ static double error_of(const struct sums *s, int i, struct oracle_exact *x, int 
 
 static void check_sums(uint8_t mode, uint8_t rounding)
 {
-	struct vectors_rng rng = { vectors_seed() };
+	struct vectors_rng rng = {vectors_seed()};
 	struct sums s;
 
 	for (int n = 0; n < ROUNDS; n++) {
@@ -173,7 +173,7 @@ static void exact_nearest(void **state)
 /* By reciprocal an average of an exact sum is off by 2^-24 of itself and one rounding. */
 static void reciprocal(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
+	struct vectors_rng rng = {vectors_seed()};
 	struct sums s;
 	int different = 0;
 
@@ -183,8 +183,8 @@ static void reciprocal(void **state)
 		s.job.flags = FPISA_JOB_RECIPROCAL;
 		run(&s, FPISA_OP_AVG);
 		for (int i = 0; i < FPISA_BLOCK; i++) {
-			struct oracle_call call = { .f = s.f, .mode = FPISA_MODE_EXACT, .op = FPISA_OP_AVG,
-						    .rounding = FPISA_ROUND_NEAREST };
+			struct oracle_call call = {
+				.f = s.f, .mode = FPISA_MODE_EXACT, .op = FPISA_OP_AVG, .rounding = FPISA_ROUND_NEAREST};
 			uint64_t words[MOST], want;
 			double got, true_average, off;
 
@@ -204,7 +204,7 @@ static void reciprocal(void **state)
 /* norm: low by less than (2k - 1) 2^(-M - G) of itself, and one rounding. */
 static void norm(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
+	struct vectors_rng rng = {vectors_seed()};
 	struct sums s;
 
 	(void)state;
@@ -232,9 +232,13 @@ static void norm(void **state)
 /* The page's example: the second add of fpisa-a saturates, and says so. */
 static void fpisa_a_saturates(void **state)
 {
-	struct sums s = { .f = FPISA_FP32, .k = 2,
-			  .job = { .workers = 2, .format = FPISA_FORMAT_FP32, .mode = FPISA_MODE_FPISA_A,
-				   .rounding = FPISA_ROUND_DOWN, .pipeline = FPISA_PIPELINE_FUSED } };
+	struct sums s = {.f = FPISA_FP32,
+			 .k = 2,
+			 .job = {.workers = 2,
+				 .format = FPISA_FORMAT_FP32,
+				 .mode = FPISA_MODE_FPISA_A,
+				 .rounding = FPISA_ROUND_DOWN,
+				 .pipeline = FPISA_PIPELINE_FUSED}};
 
 	(void)state;
 	s.word[0][0] = pack_value(s.f, 1.0);
@@ -247,9 +251,10 @@ static void fpisa_a_saturates(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(fpisa_down),	   cmocka_unit_test(fpisa_nearest), cmocka_unit_test(fpisa64_down),
-		cmocka_unit_test(fpisa64_nearest), cmocka_unit_test(exact_nearest), cmocka_unit_test(reciprocal),
-		cmocka_unit_test(norm),		   cmocka_unit_test(fpisa_a_saturates),
+		cmocka_unit_test(fpisa_down),	 cmocka_unit_test(fpisa_nearest),
+		cmocka_unit_test(fpisa64_down),	 cmocka_unit_test(fpisa64_nearest),
+		cmocka_unit_test(exact_nearest), cmocka_unit_test(reciprocal),
+		cmocka_unit_test(norm),		 cmocka_unit_test(fpisa_a_saturates),
 	};
 
 	return cmocka_run_group_tests_name("bounds", tests, NULL, NULL);

@@ -67,8 +67,13 @@ static void run_cpu(void)
 	if (c->why) {
 		fpisa_break(&session, c->generation, c->why);
 	} else {
-		struct fpisa_slot slot = {.generation = c->generation, .chunk = 6, .digest = 1000, .call = 2,
-					  .count = 64, .op = FPISA_OP_SUM, .done = 1};
+		struct fpisa_slot slot = {.generation = c->generation,
+					  .chunk = 6,
+					  .digest = 1000,
+					  .call = 2,
+					  .count = 64,
+					  .op = FPISA_OP_SUM,
+					  .done = 1};
 		struct fpisa_job job = a_job();
 		struct fpisa_hdr h = an_add();
 		struct fpisa_claim claim;

@@ -103,8 +103,8 @@ static void wrong(const struct member *w, size_t i, const char *what)
 	const struct cases_call *c = &w->trial->call;
 	char name[32];
 
-	fail_msg("%s %s, %u workers%s%s%s: rank %u element %zu: %s", cases_format(c->format),
-		 cases_name(c, name), c->workers, c->reciprocal ? ", reciprocal" : "", w->trial->big_endian ? ", big-endian" : "",
+	fail_msg("%s %s, %u workers%s%s%s: rank %u element %zu: %s", cases_format(c->format), cases_name(c, name),
+		 c->workers, c->reciprocal ? ", reciprocal" : "", w->trial->big_endian ? ", big-endian" : "",
 		 w->trial->in_place ? ", in place" : "", w->rank, i, what);
 }
 
@@ -247,8 +247,8 @@ static int call(struct fpisa *f, uint8_t format, int op, double factor)
 {
 	uint64_t values[FPISA_BLOCK * 2] = {0};
 
-	return fpisa_allreduce_op(f, values, values, FPISA_BLOCK, (enum fpisa_dtype)format,
-				  (enum fpisa_operation)op, factor, NULL);
+	return fpisa_allreduce_op(f, values, values, FPISA_BLOCK, (enum fpisa_dtype)format, (enum fpisa_operation)op,
+				  factor, NULL);
 }
 
 static void refused(struct fpisa *f, uint8_t format, int op, double factor, const char *says)
@@ -394,9 +394,8 @@ static void ranks_that_disagree(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_combinations),    cmocka_unit_test(operations_refused),
-		cmocka_unit_test(factors),	       cmocka_unit_test(arrays_of_blocks),
-		cmocka_unit_test(ranks_that_disagree),
+		cmocka_unit_test(all_combinations), cmocka_unit_test(operations_refused),  cmocka_unit_test(factors),
+		cmocka_unit_test(arrays_of_blocks), cmocka_unit_test(ranks_that_disagree),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

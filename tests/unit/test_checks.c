@@ -33,16 +33,16 @@ static void test_check_type(void **state)
 }
 
 /* One field of a good ADD is changed, and what the check then says. */
-#define ADD(verdict, ...)                                                                                    \
-	do {                                                                                                 \
-		struct fpisa_job job = a_job();                                                              \
-		struct fpisa_hdr h = an_add();                                                               \
-		struct fpisa_session session = {.secret = {41, 42, 43}};                                     \
-		__u32 payload = 64 * 4;                                                                      \
-		__be32 from = addr[1];                                                                       \
-		__be16 sport = port;                                                                         \
-		__VA_ARGS__;                                                                                 \
-		assert_int_equal(fpisa_check_add(&h, payload, &job, &session, from, sport), FPISA_V_##verdict);        \
+#define ADD(verdict, ...)                                                                                       \
+	do {                                                                                                    \
+		struct fpisa_job job = a_job();                                                                 \
+		struct fpisa_hdr h = an_add();                                                                  \
+		struct fpisa_session session = {.secret = {41, 42, 43}};                                        \
+		__u32 payload = 64 * 4;                                                                         \
+		__be32 from = addr[1];                                                                          \
+		__be16 sport = port;                                                                            \
+		__VA_ARGS__;                                                                                    \
+		assert_int_equal(fpisa_check_add(&h, payload, &job, &session, from, sport), FPISA_V_##verdict); \
 	} while (0)
 
 static void test_check_add(void **state)
@@ -72,8 +72,7 @@ static void test_check_add(void **state)
 	ADD(rank, h.rank = 2);
 	ADD(rank, from = addr[0]);
 	/* Beyond the ranks of the job the list is not read. */
-	ADD(rank, h.rank = WORKERS, from = elsewhere, job.rank[WORKERS].addr = from,
-	    job.rank[WORKERS].port = port);
+	ADD(rank, h.rank = WORKERS, from = elsewhere, job.rank[WORKERS].addr = from, job.rank[WORKERS].port = port);
 	ADD(unknown_peer, from = elsewhere);
 	ADD(unknown_peer, sport = port + 1);
 	ADD(unknown_peer, job.workers = 2, from = addr[2]);
@@ -133,23 +132,22 @@ static void test_check_add_last_rank(void **state)
 }
 
 /* One field of a good HELLO of rank 1 is changed, after its checksum is taken or before, and what the check then says. */
-#define HELLO_OF(verdict, before, after)                                                                     \
-	do {                                                                                                 \
-		struct fpisa_job job = a_job();                                                              \
-		struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 1, .rank = 0xffff};                   \
-		struct fpisa_hello p = {.proof = job.token};                                                 \
-		__u32 payload = sizeof(p), rank = 99;                                                        \
-		__be32 from = addr[1];                                                                       \
-		__be16 sport = port;                                                                         \
-		before;                                                                                      \
-		h.checksum = fpisa_hello_sum(&h, &p);                                                        \
-		after;                                                                                       \
-		assert_int_equal(fpisa_check_hello(&h, &p, payload, &job, from, sport, &rank),               \
-				 FPISA_V_##verdict);                                                         \
-		if (FPISA_V_##verdict == FPISA_V_ok || FPISA_V_##verdict == FPISA_V_not_live)                \
-			assert_int_equal(from, addr[rank]);                                                  \
-		else                                                                                         \
-			assert_int_equal(rank, 99);                                                          \
+#define HELLO_OF(verdict, before, after)                                                                           \
+	do {                                                                                                       \
+		struct fpisa_job job = a_job();                                                                    \
+		struct fpisa_hdr h = {.type = FPISA_TYPE_HELLO, .aux = 1, .rank = 0xffff};                         \
+		struct fpisa_hello p = {.proof = job.token};                                                       \
+		__u32 payload = sizeof(p), rank = 99;                                                              \
+		__be32 from = addr[1];                                                                             \
+		__be16 sport = port;                                                                               \
+		before;                                                                                            \
+		h.checksum = fpisa_hello_sum(&h, &p);                                                              \
+		after;                                                                                             \
+		assert_int_equal(fpisa_check_hello(&h, &p, payload, &job, from, sport, &rank), FPISA_V_##verdict); \
+		if (FPISA_V_##verdict == FPISA_V_ok || FPISA_V_##verdict == FPISA_V_not_live)                      \
+			assert_int_equal(from, addr[rank]);                                                        \
+		else                                                                                               \
+			assert_int_equal(rank, 99);                                                                \
 	} while (0)
 #define HELLO(verdict, ...) HELLO_OF(verdict, (void)0, (__VA_ARGS__))
 #define HELLO_SUMMED(verdict, ...) HELLO_OF(verdict, (__VA_ARGS__), (void)0)

@@ -212,14 +212,18 @@ static void one_port(void **state)
 	(void)state;
 	for (int ranks = 2; ranks <= MAX_RANKS; ranks *= 2)
 		for (int i = 0; i < 4; i++) {
-			struct port_plan p = {
-				.ranks = ranks, .frame_ns = frame_ns[i & 1], .room = rooms[i / 2], .delay = 2, .chunks = 600};
+			struct port_plan p = {.ranks = ranks,
+					      .frame_ns = frame_ns[i & 1],
+					      .room = rooms[i / 2],
+					      .delay = 2,
+					      .chunks = 600};
 			struct sim s;
 
 			run(&s, p);
-			print_message("%2d ranks, %4d us a frame, room for %3d: share %.3f, sent %.2f times, queue %.1f\n", ranks,
-				      (int)(p.frame_ns / 1000), p.room, share(&s), (double)s.sent / p.chunks / ranks,
-				      s.queued_sum / s.now);
+			print_message(
+				"%2d ranks, %4d us a frame, room for %3d: share %.3f, sent %.2f times, queue %.1f\n",
+				ranks, (int)(p.frame_ns / 1000), p.room, share(&s), (double)s.sent / p.chunks / ranks,
+				s.queued_sum / s.now);
 			/* Two chunks of each of 16 ranks are nearly what the small port holds. */
 			assert_true(share(&s) > (ranks < MAX_RANKS ? 0.75 : 0.4));
 			assert_true(s.sent < 1.6 * p.chunks * ranks);
@@ -243,7 +247,8 @@ static void beside_another_flow(void **state)
 {
 	(void)state;
 	for (int ranks = 2; ranks <= 8; ranks *= 2) {
-		struct port_plan p = {.ranks = ranks, .flows = 1, .frame_ns = 280000, .room = 300, .delay = 2, .chunks = 1500};
+		struct port_plan p = {
+			.ranks = ranks, .flows = 1, .frame_ns = 280000, .room = 300, .delay = 2, .chunks = 1500};
 		struct sim s;
 		double ours;
 

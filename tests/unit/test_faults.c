@@ -166,8 +166,7 @@ static void repeats(void **state)
 {
 	struct fpisa_fault_rates r = {0.1, 0.1, 0.1, 0.1, 0.1};
 	struct fpisa_faults f;
-	struct outcome *a = run(&f, &r, test_seed()), *b = run(&f, &r, test_seed()),
-		       *c = run(&f, &r, test_seed() + 1);
+	struct outcome *a = run(&f, &r, test_seed()), *b = run(&f, &r, test_seed()), *c = run(&f, &r, test_seed() + 1);
 
 	(void)state;
 	assert_memory_equal(a, b, sizeof(*a));

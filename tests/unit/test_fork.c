@@ -178,8 +178,7 @@ static void use_in_child(void **state)
 	assert_true(u.v != MAP_FAILED);
 	for (int i = 0; i < LONG; i++)
 		u.v[i] = 1;
-	assert_int_equal(
-		fpisa_allreduce_op_start(u.f, u.v, u.v, LONG, FPISA_FLOAT32, FPISA_SCALE, 2, &u.r), 0);
+	assert_int_equal(fpisa_allreduce_op_start(u.f, u.v, u.v, LONG, FPISA_FLOAT32, FPISA_SCALE, 2, &u.r), 0);
 	while (u.v[0] == 1 && !done)
 		assert_int_equal(fpisa_test(&u.r, &done, NULL), 0);
 	assert_false(done);
@@ -385,8 +384,7 @@ static int destroy(void *arg)
 {
 	struct both *b = arg;
 	struct fpisa *f = NULL;
-	int bad = close_it(&b->waits) | close_it(&b->idle) |
-		  !is_refused(fpisa_mem_connect(&f, b->m, 0, NULL));
+	int bad = close_it(&b->waits) | close_it(&b->idle) | !is_refused(fpisa_mem_connect(&f, b->m, 0, NULL));
 
 	fpisa_mem_destroy(b->m);
 	return bad;
@@ -427,9 +425,9 @@ static void mem_in_child(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(port_is_free),	      cmocka_unit_test(port_is_taken),
-		cmocka_unit_test(use_in_child),	      cmocka_unit_test(fork_from_on_chunk),
-		cmocka_unit_test(fork_beside_a_call), cmocka_unit_test(mem_in_child),
+		cmocka_unit_test(port_is_free),	       cmocka_unit_test(port_is_taken),
+		cmocka_unit_test(use_in_child),	       cmocka_unit_test(fork_from_on_chunk),
+		cmocka_unit_test(fork_beside_a_call),  cmocka_unit_test(mem_in_child),
 		cmocka_unit_test(thread_stays_behind), cmocka_unit_test(fork_from_on_done),
 	};
 

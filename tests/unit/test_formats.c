@@ -12,8 +12,7 @@ struct registers {
 };
 
 /* Returns the events of the add. */
-static uint64_t add(struct registers *r, struct fpisa_format f, enum fpisa_mode mode, uint64_t word,
-		    int first)
+static uint64_t add(struct registers *r, struct fpisa_format f, enum fpisa_mode mode, uint64_t word, int first)
 {
 	struct fpisa_lane l = {.word = word};
 
@@ -30,8 +29,7 @@ static uint64_t add(struct registers *r, struct fpisa_format f, enum fpisa_mode 
 	return l.events;
 }
 
-static uint64_t readout(const struct registers *r, struct fpisa_format f, enum fpisa_rounding rounding,
-			uint32_t *flags)
+static uint64_t readout(const struct registers *r, struct fpisa_format f, enum fpisa_rounding rounding, uint32_t *flags)
 {
 	struct fpisa_lane l = {.m = r->m, .e = r->e};
 	__u32 lz;
@@ -72,8 +70,8 @@ static uint32_t check_add(int format, enum fpisa_mode mode, int n, const uint64_
 }
 
 /* Read both in both roundings. Returns the flags that this raised. */
-static uint32_t check_readout(int format, enum fpisa_mode mode, int n, const uint64_t *words,
-			      const struct registers *r, const struct oracle_reg *o)
+static uint32_t check_readout(int format, enum fpisa_mode mode, int n, const uint64_t *words, const struct registers *r,
+			      const struct oracle_reg *o)
 {
 	const struct fpisa_format f = formats[format].f;
 	uint32_t all = 0;
@@ -119,8 +117,7 @@ static void test_random_chains(void **state)
 			all |= check(format, FPISA_MODE_FPISA, n, words);
 			all |= check(format, FPISA_MODE_FPISA_A, n, words);
 		}
-		assert_int_equal(all,
-				 FPISA_OVERFLOW | FPISA_INEXACT | FPISA_OVERWRITE | FPISA_NAN | FPISA_INF);
+		assert_int_equal(all, FPISA_OVERFLOW | FPISA_INEXACT | FPISA_OVERWRITE | FPISA_NAN | FPISA_INF);
 	}
 }
 
@@ -156,8 +153,7 @@ static void test_any_register(void **state)
 
 		for (int k = 0; k < CASES; k++) {
 			int near = 1 + (int)vectors_below(&rng, 2u * f.rbits);
-			int e = k % 2 && near < top ? near
-						    : 1 + (int)vectors_below(&rng, (unsigned int)top - 1);
+			int e = k % 2 && near < top ? near : 1 + (int)vectors_below(&rng, (unsigned int)top - 1);
 			struct oracle_reg o = {.e = e, .m = random_mantissa(&rng, f)};
 			struct registers r = {.e = (__u16)e, .m = o.m};
 			enum fpisa_mode mode = k & 4 ? FPISA_MODE_FPISA : FPISA_MODE_FPISA_A;

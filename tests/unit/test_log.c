@@ -251,12 +251,9 @@ static void progress_is_for_terminals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_flood_is_short),
-		cmocka_unit_test(readers_that_do_not_read),
-		cmocka_unit_test(readers_that_go),
-		cmocka_unit_test(many_writers),
-		cmocka_unit_test(a_file_is_shared),
-		cmocka_unit_test(progress_is_for_terminals),
+		cmocka_unit_test(a_flood_is_short), cmocka_unit_test(readers_that_do_not_read),
+		cmocka_unit_test(readers_that_go),  cmocka_unit_test(many_writers),
+		cmocka_unit_test(a_file_is_shared), cmocka_unit_test(progress_is_for_terminals),
 	};
 
 	return cmocka_run_group_tests_name("unit/log", tests, NULL, NULL);

@@ -99,9 +99,8 @@ static struct fpisa_manager_message good(enum fpisa_manager_type type)
 static const enum fpisa_manager_type of_rank[] = {FPISA_MANAGER_JOIN,  FPISA_MANAGER_RETURN, FPISA_MANAGER_ASK,
 						  FPISA_MANAGER_BOUND, FPISA_MANAGER_LEAVE,  FPISA_MANAGER_FAILED,
 						  FPISA_MANAGER_WAITS, FPISA_MANAGER_PING},
-				     of_manager[] = {FPISA_MANAGER_PENDING, FPISA_MANAGER_JOINED,
-						     FPISA_MANAGER_BIND,    FPISA_MANAGER_JOB,
-						     FPISA_MANAGER_GONE,    FPISA_MANAGER_LEFT,
+				     of_manager[] = {FPISA_MANAGER_PENDING, FPISA_MANAGER_JOINED, FPISA_MANAGER_BIND,
+						     FPISA_MANAGER_JOB,	    FPISA_MANAGER_GONE,	  FPISA_MANAGER_LEFT,
 						     FPISA_MANAGER_REFUSED, FPISA_MANAGER_PONG};
 
 #define COUNT(a) (sizeof(a) / sizeof(a[0]))
@@ -141,12 +140,12 @@ static void nothing_stands_behind_what_is_used(void **state)
 		}
 }
 
-#define WRONG(of, member, value)                                                                             \
-	do {                                                                                                 \
-		struct fpisa_manager_message m_ = good(FPISA_MANAGER_##of);                                  \
-                                                                                                             \
-		m_.member = (value);                                                                         \
-		assert_int_equal(check(&m_), FPISA_MANAGER_R_malformed);                                     \
+#define WRONG(of, member, value)                                            \
+	do {                                                                \
+		struct fpisa_manager_message m_ = good(FPISA_MANAGER_##of); \
+                                                                            \
+		m_.member = (value);                                        \
+		assert_int_equal(check(&m_), FPISA_MANAGER_R_malformed);    \
 	} while (0)
 
 static void bounds(void **state)
@@ -535,7 +534,8 @@ static void without_a_common_key(void **state)
 static void which_keys_there_are(void **state)
 {
 	struct fpisa_psks keys = {.n = 2};
-	struct fpisa_psk wrong[] = {psk("train", "00000000", 9), psk("train", "00000009", 1), psk("nobody", "00000000", 1)};
+	struct fpisa_psk wrong[] = {psk("train", "00000000", 9), psk("train", "00000009", 1),
+				    psk("nobody", "00000000", 1)};
 	char said[COUNT(wrong)][FPISA_MANAGER_TEXT];
 	struct fpisa_manager_message m;
 	char answer[COUNT(wrong)][512];

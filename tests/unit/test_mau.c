@@ -175,8 +175,7 @@ static void test_known(void **state)
 		down_flags = nearest_flags = oracle_event_flags(&t->events);
 		assert_int_equal(down_flags, fpisa_event_flags(x.total));
 		assert_int_equal(oracle_read(&x.reg[0], FPISA_FP32, FPISA_ROUND_DOWN, &down_flags), t->down);
-		assert_int_equal(oracle_read(&x.reg[0], FPISA_FP32, FPISA_ROUND_NEAREST, &nearest_flags),
-				 t->nearest);
+		assert_int_equal(oracle_read(&x.reg[0], FPISA_FP32, FPISA_ROUND_NEAREST, &nearest_flags), t->nearest);
 		assert_int_equal(down_flags, t->down_flags);
 		assert_int_equal(nearest_flags, t->nearest_flags);
 	}
@@ -212,9 +211,8 @@ static void test_exponent_pairs(void **state)
 static void test_specials(void **state)
 {
 	static const uint32_t v[FPISA_BLOCK / 2] = {
-		0,	    1,		0x007fffff, 0x00800000, 0x3f800000, 0x7e800000,
-		0x7f7fffff, 0x7f800000, 0x7f800001, 0x7fbfffff, 0x7fc00000, 0x7fc12345,
-		0x7fffffff, 0x34000000, 0x4b7fffff, 0x7f000000,
+		0,	    1,		0x007fffff, 0x00800000, 0x3f800000, 0x7e800000, 0x7f7fffff, 0x7f800000,
+		0x7f800001, 0x7fbfffff, 0x7fc00000, 0x7fc12345, 0x7fffffff, 0x34000000, 0x4b7fffff, 0x7f000000,
 	};
 	contribution w[3];
 

@@ -45,8 +45,7 @@ static uint64_t sum_and_check(struct plan p)
 	if (p.outstanding > 1)
 		check_whole_numbers(fl);
 	else
-		check_replayed(fl, p.mode ? p.mode : FPISA_MODE_FPISA,
-			       p.rounding ? p.rounding : FPISA_ROUND_DOWN);
+		check_replayed(fl, p.mode ? p.mode : FPISA_MODE_FPISA, p.rounding ? p.rounding : FPISA_ROUND_DOWN);
 	for (uint32_t i = 0; i < p.workers; i++) {
 		assert_int_equal(fl->rank[i].r.info.rank, i);
 		bad += fl->rank[i].r.info.bad;
@@ -65,12 +64,8 @@ static void lengths(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-		sum_and_check((struct plan){.workers = 2,
-					    .elements = 64,
-					    .window = 4,
-					    .count = counts[i],
-					    .calls = 3,
-					    .in_place = i & 1});
+		sum_and_check((struct plan){
+			.workers = 2, .elements = 64, .window = 4, .count = counts[i], .calls = 3, .in_place = i & 1});
 }
 
 static void worker_counts(void **state)
@@ -92,8 +87,7 @@ static void modes(void **state)
 	(void)state;
 	for (uint8_t mode = FPISA_MODE_FPISA; mode <= FPISA_MODE_FPISA_A; mode++)
 		for (uint8_t rounding = FPISA_ROUND_DOWN; rounding <= FPISA_ROUND_NEAREST; rounding++)
-			for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED;
-			     pipeline++)
+			for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++)
 				sum_and_check((struct plan){.workers = 4,
 							    .elements = 832,
 							    .window = 2,
@@ -124,20 +118,14 @@ static void outstanding_requests(void **state)
 static void loss(void **state)
 {
 	(void)state;
-	assert_true(sum_and_check((struct plan){.workers = 3,
-						.elements = 32,
-						.window = 16,
-						.count = 3000,
-						.calls = 2,
-						.in_place = 1,
-						.loss = 0.2}) > 0);
-	assert_true(sum_and_check((struct plan){.workers = 3,
-						.elements = 32,
-						.window = 16,
-						.count = 3000,
-						.calls = 2,
-						.progress = 1,
-						.loss = 0.1}) > 0);
+	assert_true(
+		sum_and_check((struct plan){
+			.workers = 3, .elements = 32, .window = 16, .count = 3000, .calls = 2, .in_place = 1, .loss = 0.2}) >
+		0);
+	assert_true(
+		sum_and_check((struct plan){
+			.workers = 3, .elements = 32, .window = 16, .count = 3000, .calls = 2, .progress = 1, .loss = 0.1}) >
+		0);
 	assert_true(sum_and_check((struct plan){.workers = 4,
 						.elements = 64,
 						.window = 8,
@@ -213,8 +201,8 @@ static void sum_in_all(struct joiner *j, int n, size_t count)
 	for (size_t i = 0; i < (size_t)n * count; i++)
 		v[i] = (float)(i % count);
 	for (int i = 0; i < n; i++)
-		assert_int_equal(fpisa_allreduce_start(j[i].f, v + (size_t)i * count, v + (size_t)i * count,
-						       count, FPISA_FLOAT32, &r[i]),
+		assert_int_equal(fpisa_allreduce_start(j[i].f, v + (size_t)i * count, v + (size_t)i * count, count,
+						       FPISA_FLOAT32, &r[i]),
 				 0);
 	for (int left = n; left;) {
 		for (int i = 0; i < n; i++) {

@@ -101,9 +101,13 @@ static __u64 random_it(void *arg)
 	return ++((struct world *)arg)->next_random;
 }
 
-static const struct manager_ops ops = {
-	.send = send_it, .hang_up = hang_up, .refused = note_refused, .make = make_it, .remove = remove_it, .record = record_it,
-	.random = random_it};
+static const struct manager_ops ops = {.send = send_it,
+				       .hang_up = hang_up,
+				       .refused = note_refused,
+				       .make = make_it,
+				       .remove = remove_it,
+				       .record = record_it,
+				       .random = random_it};
 
 static struct world *new_world(void)
 {
@@ -511,7 +515,8 @@ static void shares(void **state)
 		for (uint32_t others = 0; others < FPISA_MAX_JOBS; others++)
 			for (uint32_t wanted = 1; wanted <= 1024; wanted *= 2) {
 				uint32_t window = manager_window(wanted, free, others);
-				uint32_t least = wanted < FPISA_MANAGER_LEAST_WINDOW ? wanted : FPISA_MANAGER_LEAST_WINDOW;
+				uint32_t least =
+					wanted < FPISA_MANAGER_LEAST_WINDOW ? wanted : FPISA_MANAGER_LEAST_WINDOW;
 
 				assert_true(window <= wanted && window <= free && !(window & (window - 1)));
 				assert_true(window >= least || (!window && free < least));
@@ -668,7 +673,8 @@ static void refused_before_it_asks(void **state)
 	come_back(w, &w->of[5], 2, &joined, 1, 3, "train");
 	assert_int_equal(w->of[5].n, 3);
 	m = w->of[5].inbox;
-	assert_true(m[0].type == FPISA_MANAGER_JOINED && m[1].type == FPISA_MANAGER_REFUSED && m[2].type == FPISA_MANAGER_LEFT);
+	assert_true(m[0].type == FPISA_MANAGER_JOINED && m[1].type == FPISA_MANAGER_REFUSED &&
+		    m[2].type == FPISA_MANAGER_LEFT);
 	assert_true(m[1].refusal.index == 0 && m[1].refusal.reason == FPISA_MANAGER_R_format);
 }
 
@@ -1086,7 +1092,8 @@ int main(void)
 		cmocka_unit_test(a_rank_cannot_go_on),
 		cmocka_unit_test(a_job_that_is_not_made),
 		cmocka_unit_test(ranks_make_different_calls),
-		cmocka_unit_test(killed_by_the_administrator), cmocka_unit_test(gathering_is_recorded),
+		cmocka_unit_test(killed_by_the_administrator),
+		cmocka_unit_test(gathering_is_recorded),
 		cmocka_unit_test(random_orders),
 	};
 

@@ -125,8 +125,7 @@ static void check(const struct schedule *s, const struct rank *ranks, int number
 
 static void every_order(void **state)
 {
-	const struct fpisa_mem_options o = {
-		.size = sizeof(o), .workers = RANKS, .elements = ELEMENTS, .window = WINDOW};
+	const struct fpisa_mem_options o = {.size = sizeof(o), .workers = RANKS, .elements = ELEMENTS, .window = WINDOW};
 	static struct rank ranks[RANKS];
 	struct joiner j[RANKS] = {0};
 	uint64_t random = test_seed();
@@ -174,7 +173,8 @@ static void sizes(void **state)
 	(void)state;
 	assert_int_equal(fpisa_mem_create(&m, &o), 0);
 	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
-	newer.c = (struct fpisa_call){.size = sizeof(newer), .send = &v, .recv = &v, .count = 1, .type = FPISA_FLOAT32, .op = FPISA_SUM};
+	newer.c = (struct fpisa_call){
+		.size = sizeof(newer), .send = &v, .recv = &v, .count = 1, .type = FPISA_FLOAT32, .op = FPISA_SUM};
 	assert_int_equal(fpisa_start(f, &newer.c, &r), -EINVAL);
 	newer.more = 0;
 	assert_int_equal(fpisa_start(f, &newer.c, &r), 0);

@@ -67,10 +67,10 @@ static long double plain(int op, double factor, size_t n, const float *v)
 
 	for (size_t i = 0; i < n; i++)
 		sum += op == FPISA_OP_NORM ? (long double)v[i] * v[i] : (long double)v[i];
-	return op == FPISA_OP_NORM    ? sqrtl(sum)
-	       : op == FPISA_OP_AVG   ? sum / n
-	       : op == FPISA_OP_SCALE ? sum * factor
-				      : sum;
+	return op == FPISA_OP_NORM  ? sqrtl(sum) :
+	       op == FPISA_OP_AVG   ? sum / n :
+	       op == FPISA_OP_SCALE ? sum * factor :
+				      sum;
 }
 
 static void random_cases(void **state)
@@ -88,8 +88,7 @@ static void random_cases(void **state)
 		long double x;
 
 		for (size_t i = 0; i < n; i++)
-			v[i] = ldexpf(1 + (float)vectors_below(&rng, 1 << 24),
-				      -20 - (int)vectors_below(&rng, 4));
+			v[i] = ldexpf(1 + (float)vectors_below(&rng, 1 << 24), -20 - (int)vectors_below(&rng, 4));
 		x = plain(op, factor, n, v);
 		result = (float)x;
 		frexp((double)result, &e);

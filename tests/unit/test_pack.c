@@ -25,8 +25,7 @@ static void assert_packs(struct fpisa_format f, double v, uint64_t want)
 /* Every value, and between it and the next: the middle, and what is just not the middle. */
 static void test_every_place(void **state)
 {
-	static const uint8_t ids[] = {FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3,
-				      FPISA_FORMAT_E5M2};
+	static const uint8_t ids[] = {FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(ids); i++) {
@@ -41,9 +40,7 @@ static void test_every_place(void **state)
 			half = v + step / 2;
 			if (w)
 				assert_true(v == unpack_value(f, w - 1) +
-							 (w & fpisa_frac_ones(f) || w >> f.mbits == 1
-								  ? step
-								  : step / 2));
+							 (w & fpisa_frac_ones(f) || w >> f.mbits == 1 ? step : step / 2));
 			assert_packs(f, v, w);
 			assert_packs(f, half, w + (w & 1));
 			assert_packs(f, nextafter(half, 0), w);

@@ -45,7 +45,7 @@ static void check_bytes(const struct fpisa_superacc *a, const struct oracle_exac
 
 static void orders(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
+	struct vectors_rng rng = {vectors_seed()};
 	static struct values v;
 
 	(void)state;
@@ -105,8 +105,8 @@ static void as_many_as_there_may_be(void **state)
 /* Anything at all: an error, or a partial that is written again and read the same. */
 static void hostile(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
-	uint32_t taken = 0, refused[3] = { 0 };
+	struct vectors_rng rng = {vectors_seed()};
+	uint32_t taken = 0, refused[3] = {0};
 
 	(void)state;
 	for (int round = 0; round < HOSTILE; round++) {
@@ -158,12 +158,13 @@ static void hostile(void **state)
 static void counts(void **state)
 {
 	const uint64_t most = INT64_MAX;
-	const uint64_t of_each[][4] = { { most, most, most, most }, { most, 1, most, 0 }, { 2, 1, 1, 1 }, { 2, UINT64_MAX, 1, 1 },
-					{ most, most, 0, 0 },	    { 3, 1, 1, 1 },	  { 2, 1, 0, 1 } };
+	const uint64_t of_each[][4] = {
+		{most, most, most, most}, {most, 1, most, 0}, {2, 1, 1, 1}, {2, UINT64_MAX, 1, 1},
+		{most, most, 0, 0},	  {3, 1, 1, 1},	      {2, 1, 0, 1}};
 
 	(void)state;
 	for (uint32_t i = 0; i < sizeof(of_each) / sizeof(*of_each); i++) {
-		uint8_t bytes[40] = { 'F', 'S', 1, 2 };
+		uint8_t bytes[40] = {'F', 'S', 1, 2};
 		union fpisa_superacc_full read;
 		const char *why;
 
@@ -175,12 +176,12 @@ static void counts(void **state)
 /* Bytes as doc/partial.md shows them. */
 static void known(void **state)
 {
-	static const uint8_t bytes[] = { 'F', 'S', 1, 1, 0xff, 0xff, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3 };
+	static const uint8_t bytes[] = {'F', 'S', 1, 1, 0xff, 0xff, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3};
 	static const struct {
 		uint8_t at, byte;
 		int rc;
-	} bad[] = { { 0, 'f', -EINVAL }, { 2, 2, -EPROTONOSUPPORT }, { 3, 4, -EINVAL }, { 6, 1, -EINVAL },
-		    { 15, 0x80, -ERANGE }, { 5, 0x10, -ERANGE }, { 5, 0xf0, -ERANGE }, { 8, 0, -ERANGE } };
+	} bad[] = {{0, 'f', -EINVAL},	{2, 2, -EPROTONOSUPPORT}, {3, 4, -EINVAL},    {6, 1, -EINVAL},
+		   {15, 0x80, -ERANGE}, {5, 0x10, -ERANGE},	  {5, 0xf0, -ERANGE}, {8, 0, -ERANGE}};
 	uint8_t out[FPISA_PARTIAL_MOST];
 	union fpisa_superacc_full read;
 	struct fpisa_superacc *a = fresh();
@@ -204,10 +205,8 @@ static void known(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known),
-		cmocka_unit_test(counts),
-		cmocka_unit_test(orders),
-		cmocka_unit_test(as_many_as_there_may_be),
+		cmocka_unit_test(known),   cmocka_unit_test(counts),
+		cmocka_unit_test(orders),  cmocka_unit_test(as_many_as_there_may_be),
 		cmocka_unit_test(hostile),
 	};
 

@@ -105,16 +105,27 @@ static const struct {
 	{"a int32", NULL, "1|2|\n", "t.tbl:1: 2 fields, where the schema has 1 columns"},
 	{"a int32\nb int32", "b,a\n1,2\n", NULL, "t.csv:1: column 1 is 'b', in the schema a"},
 	/* As spreadsheets write it. */
-	{"\xef\xbb\xbf" "a int32\nb text\n", "\xef\xbb\xbf" "a,b\r\n1,x\r\n", NULL, "1;x\n"},
-	{"a int32\n", "\xef\xbb\xbf" "\"a\"\r\n1\r\n", NULL, "1\n"},
-	{"a int32\n", "\xef\xbb\xbf" "b\n", NULL, "t.csv:1: column 1 is 'b', in the schema a"},
+	{"\xef\xbb\xbf"
+	 "a int32\nb text\n",
+	 "\xef\xbb\xbf"
+	 "a,b\r\n1,x\r\n",
+	 NULL, "1;x\n"},
+	{"a int32\n",
+	 "\xef\xbb\xbf"
+	 "\"a\"\r\n1\r\n",
+	 NULL, "1\n"},
+	{"a int32\n",
+	 "\xef\xbb\xbf"
+	 "b\n",
+	 NULL, "t.csv:1: column 1 is 'b', in the schema a"},
 	{"a int32\n", "\xef\xbb\xbf", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
 	{"a int32", "", NULL, "t.csv:1: is empty; the first row of a CSV names the columns"},
 	{"a int32", NULL, NULL, "table t has no rows here: none of t.csv, .tbl and .parquet is there"},
 	{"a int32", "a\n", "1|\n", "t.csv and t.tbl are both there; a table has one of them"},
 	{NULL, "a\n", NULL, "no table t here: there is no file t.schema"},
 	{"# nothing\n\n", "a\n", NULL, "t.schema: names no column; a line of it is NAME TYPE [not null]"},
-	{"a int32\nb int8", "a\n", NULL, "t.schema:2: column b: 'int8' is no type; there are real, double, int32, int64, text, date"},
+	{"a int32\nb int8", "a\n", NULL,
+	 "t.schema:2: column b: 'int8' is no type; there are real, double, int32, int64, text, date"},
 	{"a int32\na int32", "a\n", NULL, "t.schema:2: column a is there twice"},
 	{"1a int32", "a\n", NULL, "t.schema:1: '1a' is no name of a column: letters, digits and _, no digit first"},
 	{"a int32 not nul", "a\n", NULL, "t.schema:1: column a: after the type 'not null' or nothing is possible"},
@@ -301,8 +312,10 @@ static void open_for_writing(void **state)
 	for (int i = 0; i < 2; i++) {
 		fd = openat(directory, names[i], O_WRONLY);
 		assert_int_equal(open_table(&p, "t"), -ESTALE);
-		snprintf(want, sizeof(want), "%s: is open for writing; ask again when it is closed, or write another file and "
-					     "rename it to this name", names[i]);
+		snprintf(want, sizeof(want),
+			 "%s: is open for writing; ask again when it is closed, or write another file and "
+			 "rename it to this name",
+			 names[i]);
 		assert_string_equal(fpisa_error(), want);
 		close(fd);
 	}
@@ -388,7 +401,8 @@ static void keys(void **state)
 
 	(void)state;
 	for (int i = 0; i < 200000; i++) {
-		struct fpisa_column c = {.type = (uint8_t)(1 + vectors_below(&rng, 6)), .not_null = (uint8_t)vectors_below(&rng, 2)};
+		struct fpisa_column c = {.type = (uint8_t)(1 + vectors_below(&rng, 6)),
+					 .not_null = (uint8_t)vectors_below(&rng, 2)};
 		struct fpisa_field f = {.text = want, .null = !c.not_null && !vectors_below(&rng, 8)};
 		uint64_t bits = vectors_next(&rng);
 		time_t day = (time_t)((int32_t)(bits % 2932896) - 719162) * 86400;
@@ -470,8 +484,8 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(files), cmocka_unit_test(random_rows), cmocka_unit_test(written),
-		cmocka_unit_test(open_for_writing),
+		cmocka_unit_test(files),   cmocka_unit_test(random_rows),
+		cmocka_unit_test(written), cmocka_unit_test(open_for_writing),
 		cmocka_unit_test(escapes), cmocka_unit_test(keys),
 	};
 

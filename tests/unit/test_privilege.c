@@ -55,9 +55,9 @@ static uint64_t status(const char *key, int base)
 }
 
 /* Exits with the line of the first expectation that is not met, 0 if all are. */
-#define EXPECT(what)                \
-	do {                        \
-		if (!(what))        \
+#define EXPECT(what)                            \
+	do {                                    \
+		if (!(what))                    \
 			_exit(__LINE__ & 0xff); \
 	} while (0)
 
@@ -101,7 +101,7 @@ static void loader_gives_up(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(loader_gives_up) };
+	const struct CMUnitTest tests[] = {cmocka_unit_test(loader_gives_up)};
 
 	return cmocka_run_group_tests_name("unit/privilege", tests, NULL, NULL);
 }

@@ -30,8 +30,7 @@ static struct fpisa_mem *make_mem(uint32_t workers)
 	return m;
 }
 
-static const struct fpisa_options with_thread = {
-	.size = sizeof(with_thread), .timeout_ms = FPISA_FOREVER, .progress = 1};
+static const struct fpisa_options with_thread = {.size = sizeof(with_thread), .timeout_ms = FPISA_FOREVER, .progress = 1};
 
 static struct fpisa *alone(struct fpisa_mem **m, const struct fpisa_options *o)
 {
@@ -110,9 +109,8 @@ static void ends_unattended(void **state)
 	for (int c = 0; c < CALLS; c++) {
 		for (int i = 0; i < 2; i++) {
 			v[i][c][COUNT - 1] = (float)(i + c);
-			assert_int_equal(fpisa_allreduce_start(j[i].f, v[i][c], v[i][c], COUNT, FPISA_FLOAT32,
-							       &r[i][c]),
-					 0);
+			assert_int_equal(
+				fpisa_allreduce_start(j[i].f, v[i][c], v[i][c], COUNT, FPISA_FLOAT32, &r[i][c]), 0);
 		}
 	}
 	for (int i = 0; i < 2; i++) {

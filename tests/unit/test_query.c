@@ -42,7 +42,8 @@ static void windows(void **state)
 		uint64_t high = 0, low = 1;
 
 		for (int i = 0; i < 600; i++) {
-			uint64_t s = low + vectors_below(&rng, width + 4) - (vectors_below(&rng, 4) ? 0 : vectors_below(&rng, low + 1));
+			uint64_t s = low + vectors_below(&rng, width + 4) -
+				     (vectors_below(&rng, 4) ? 0 : vectors_below(&rng, low + 1));
 			int want;
 
 			if (s >= SEQUENCES)
@@ -83,7 +84,7 @@ static void order(void **state)
 
 		for (int k = 0; k < 2; k++) {
 			bits[k] = vectors_below(&rng, 4) ? (uint32_t)vectors_next(&rng) :
-							  ends[vectors_below(&rng, 8)] | vectors_below(&rng, 2) << 31;
+							   ends[vectors_below(&rng, 8)] | vectors_below(&rng, 2) << 31;
 			memcpy(&f[k], &bits[k], sizeof(f[k]));
 			key[k] = fpisa_order_key(bits[k]);
 			back = fpisa_order_value(key[k]);
@@ -98,7 +99,8 @@ static void order(void **state)
 /* Who may send what, and how long it is. */
 static void frames(void **state)
 {
-	struct fpisa_job j = {.workers = 3, .format = FPISA_FORMAT_FP32, .mode = FPISA_QUERY_TABLE, .rounding = 4, .group = 9};
+	struct fpisa_job j = {
+		.workers = 3, .format = FPISA_FORMAT_FP32, .mode = FPISA_QUERY_TABLE, .rounding = 4, .group = 9};
 	struct fpisa_query_config q;
 	const struct {
 		__u8 type, rank, mode;
@@ -152,8 +154,9 @@ static void frames(void **state)
 	}
 	/* Without a filter nobody has keys for it. */
 	q.flags = 0;
-	assert_int_equal(fpisa_check_query(&(struct fpisa_hdr){.type = FPISA_TYPE_KEYS, .format = FPISA_FORMAT_FP32}, 0, &j, &q),
-			 FPISA_V_type);
+	assert_int_equal(
+		fpisa_check_query(&(struct fpisa_hdr){.type = FPISA_TYPE_KEYS, .format = FPISA_FORMAT_FP32}, 0, &j, &q),
+		FPISA_V_type);
 }
 
 /* A full Bloom filter misses none of its keys, in sequence or not, and takes few for them. */
@@ -203,8 +206,9 @@ static void heap(void **state)
 {
 	(void)state;
 	for (int round = 0; round < 300; round++) {
-		struct fpisa_soft_query q = {.kind = FPISA_QUERY_TOPN,
-					     .config = {.key_bytes = 4, .row_bytes = 8, .limit = 1 + vectors_below(&rng, 60)}};
+		struct fpisa_soft_query q = {
+			.kind = FPISA_QUERY_TOPN,
+			.config = {.key_bytes = 4, .row_bytes = 8, .limit = 1 + vectors_below(&rng, 60)}};
 		uint32_t best[64], n = 0;
 
 		assert_int_equal(fpisa_soft_query_init(&q), 0);
@@ -263,12 +267,8 @@ static void spread(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(windows),
-		cmocka_unit_test(order),
-		cmocka_unit_test(frames),
-		cmocka_unit_test(heap),
-		cmocka_unit_test(spread),
-		cmocka_unit_test(bloom),
+		cmocka_unit_test(windows), cmocka_unit_test(order),  cmocka_unit_test(frames),
+		cmocka_unit_test(heap),	   cmocka_unit_test(spread), cmocka_unit_test(bloom),
 	};
 
 	rng.state = vectors_seed();

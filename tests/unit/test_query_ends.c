@@ -47,7 +47,8 @@ struct expected {
 
 static void check_group(const struct fpisa_group *g, const struct expected *x)
 {
-	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32), wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
+	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32),
+				  wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
 	union fpisa_superacc_full sum;
 	uint32_t flags = 0;
 
@@ -56,7 +57,8 @@ static void check_group(const struct fpisa_group *g, const struct expected *x)
 	assert_int_equal(g->min, x->min);
 	assert_int_equal(g->max, x->max);
 	assert_true(fpisa_superacc_read(&sum.acc, f, f, 0, &flags) == fpisa_superacc_read(&x->sum.acc, f, f, 0, &flags));
-	assert_true(fpisa_superacc_read(&sum.acc, f, wide, 1, &flags) == fpisa_superacc_read(&x->sum.acc, f, wide, 1, &flags));
+	assert_true(fpisa_superacc_read(&sum.acc, f, wide, 1, &flags) ==
+		    fpisa_superacc_read(&x->sum.acc, f, wide, 1, &flags));
 }
 
 /* As a worker sends a group that it has added up. */
@@ -163,7 +165,8 @@ static int compare(const void *a, const void *b)
 {
 	const struct fpisa_top_row *x = a, *y = b;
 
-	return x->place != y->place ? (x->place < y->place) - (x->place > y->place) : (x->row > y->row) - (x->row < y->row);
+	return x->place != y->place ? (x->place < y->place) - (x->place > y->place) :
+				      (x->row > y->row) - (x->row < y->row);
 }
 
 static void first_rows(void **state)
@@ -177,7 +180,8 @@ static void first_rows(void **state)
 		assert_non_null(all);
 		assert_int_equal(fpisa_top_init(&t, limit), 0);
 		for (uint32_t i = 0; i < n; i++) {
-			all[i] = (struct fpisa_top_row){.place = round % 3 ? (uint32_t)vectors_next(&rng) : vectors_below(&rng, 5), .row = i};
+			all[i] = (struct fpisa_top_row){
+				.place = round % 3 ? (uint32_t)vectors_next(&rng) : vectors_below(&rng, 5), .row = i};
 			fpisa_top_add(&t, &all[i]);
 		}
 		fpisa_top_settle(&t);
@@ -196,10 +200,8 @@ static void counts_agree(void **state)
 	static const struct {
 		uint8_t kind, pruning;
 	} way[] = {
-		{FPISA_QUERY_SCAN, FPISA_PRUNING_NONE},
-		{FPISA_QUERY_TOPN, FPISA_PRUNING_WORKERS},
-		{FPISA_QUERY_TABLE, FPISA_PRUNING_NONE},
-		{FPISA_QUERY_TABLE, FPISA_PRUNING_NETWORK},
+		{FPISA_QUERY_SCAN, FPISA_PRUNING_NONE},	   {FPISA_QUERY_TOPN, FPISA_PRUNING_WORKERS},
+		{FPISA_QUERY_TABLE, FPISA_PRUNING_NONE},   {FPISA_QUERY_TABLE, FPISA_PRUNING_NETWORK},
 		{FPISA_QUERY_TOPN, FPISA_PRUNING_NETWORK},
 	};
 
@@ -244,7 +246,8 @@ static void certificate(void **state)
 		q->member.limit = limit;
 		assert_int_equal(fpisa_top_init(&q->top, limit), 0);
 		for (uint32_t row = 0; row < n; row++) {
-			const struct fpisa_top_row r = {.place = equal ? vectors_below(&rng, 3) : (uint32_t)vectors_next(&rng), .row = row};
+			const struct fpisa_top_row r = {
+				.place = equal ? vectors_below(&rng, 3) : (uint32_t)vectors_next(&rng), .row = row};
 
 			fpisa_top_add(&q->top, &r);
 		}
@@ -259,8 +262,8 @@ static void certificate(void **state)
 	}
 }
 
-static int pair(struct fpisa_control_channel *worker, struct fpisa_control_channel *master, const struct fpisa_psks *keys,
-		const struct fpisa_psk *psk)
+static int pair(struct fpisa_control_channel *worker, struct fpisa_control_channel *master,
+		const struct fpisa_psks *keys, const struct fpisa_psk *psk)
 {
 	int fd[2];
 
@@ -307,7 +310,8 @@ static void nothing_waits_unsent(void **state)
 		assert_true(turn < 1000);
 		assert_int_equal(fpisa_query_work(q, 0), 0);
 		for (int i = 0; i < WORKERS; i++)
-			waits += fpisa_channel_open(q->worker[i].control.channel) && fpisa_control_waiting(&q->worker[i].control);
+			waits += fpisa_channel_open(q->worker[i].control.channel) &&
+				 fpisa_control_waiting(&q->worker[i].control);
 		if (waits)
 			assert_int_equal(poll(&p, 1, 0), 1);
 		for (int i = 0; i < WORKERS; i++) {
@@ -322,7 +326,8 @@ static void nothing_waits_unsent(void **state)
 		}
 		for (int i = 0; !said && open == WORKERS && i < WORKERS; i++)
 			assert_int_equal(fpisa_control_send(&end[i], FPISA_CONTROL_READY, content, sizeof(content)) ?:
-						 fpisa_control_flush(&end[i]), 0);
+						 fpisa_control_flush(&end[i]),
+					 0);
 		said = open == WORKERS;
 	}
 	fpisa_query_close(q);
@@ -348,7 +353,8 @@ static void contents(void **state)
 	if (pair(&end[0], &end[1], &keys, &keys.psk[0]))
 		skip(); /* no GnuTLS */
 	for (int i = 0; i < CONTENTS; i++) {
-		size[i] = i % 3 ? vectors_below(&rng, i % 2 ? 500 : MOST) : (size_t)vectors_below(&rng, 3) * FPISA_CONTROL_BODY;
+		size[i] = i % 3 ? vectors_below(&rng, i % 2 ? 500 : MOST) :
+				  (size_t)vectors_below(&rng, 3) * FPISA_CONTROL_BODY;
 		for (size_t k = 0; k < size[i]; k++)
 			sent[i][k] = (unsigned char)vectors_next(&rng);
 		assert_int_equal(fpisa_control_send(&end[0], FPISA_CONTROL_RECORDS, sent[i], size[i]), 0);
@@ -392,7 +398,8 @@ static void contents(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(groups), cmocka_unit_test(memory_of_groups),
+		cmocka_unit_test(groups),
+		cmocka_unit_test(memory_of_groups),
 		cmocka_unit_test(first_rows),
 		cmocka_unit_test(counts_agree),
 		cmocka_unit_test(certificate),

@@ -34,7 +34,8 @@ static int open_aggregator(void **state)
 
 	(void)state;
 	aggregator = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (aggregator < 0 || bind(aggregator, (struct sockaddr *)&at, n) || getsockname(aggregator, (struct sockaddr *)&at, &n))
+	if (aggregator < 0 || bind(aggregator, (struct sockaddr *)&at, n) ||
+	    getsockname(aggregator, (struct sockaddr *)&at, &n))
 		return -1;
 	port = ntohs(at.sin_port);
 	return 0;
@@ -72,8 +73,9 @@ static void say(struct fpisa_hdr *h, const void *payload, size_t bytes)
 	memcpy(frame, h, sizeof(*h));
 	if (bytes)
 		memcpy(frame + sizeof(*h), payload, bytes);
-	assert_int_equal(sendto(aggregator, frame, sizeof(*h) + bytes, 0, (struct sockaddr *)&member_at, sizeof(member_at)),
-			 sizeof(*h) + bytes);
+	assert_int_equal(
+		sendto(aggregator, frame, sizeof(*h) + bytes, 0, (struct sockaddr *)&member_at, sizeof(member_at)),
+		sizeof(*h) + bytes);
 }
 
 /* -- WELCOME ------------------------------------------------------------------------ */
@@ -93,7 +95,11 @@ static int join(const struct fpisa_hello *welcome, struct fpisa_member *m)
 
 		assert_int_equal(fpisa_member_turn(m, fpisa_now()), 0);
 		while (hear(&hello)) {
-			h = (struct fpisa_hdr){.type = FPISA_TYPE_WELCOME, .job = QUERY, .generation = 1, .chunk = hello.chunk, .aux = hello.aux};
+			h = (struct fpisa_hdr){.type = FPISA_TYPE_WELCOME,
+					       .job = QUERY,
+					       .generation = 1,
+					       .chunk = hello.chunk,
+					       .aux = hello.aux};
 			say(&h, welcome, sizeof(*welcome));
 		}
 		n = m->t->ops->receive(m->t, in, 1000000);
@@ -106,7 +112,11 @@ static int join(const struct fpisa_hello *welcome, struct fpisa_member *m)
 
 static void welcomes(void **state)
 {
-	static const struct fpisa_hello good = {.workers = 3, .rank = 2, .mode = FPISA_QUERY_TOPN, .rounding = 8, .format = FPISA_FORMAT_FP32,
+	static const struct fpisa_hello good = {.workers = 3,
+						.rank = 2,
+						.mode = FPISA_QUERY_TOPN,
+						.rounding = 8,
+						.format = FPISA_FORMAT_FP32,
 						.group = 100};
 	struct fpisa_member m;
 
@@ -116,18 +126,23 @@ static void welcomes(void **state)
 	assert_int_equal(m.members, 3);
 	for (int i = 0; i < 3000; i++) {
 		static const uint32_t groups[] = {0, 1, 65536, 65537, 1u << 24, (1u << 24) + 1, UINT32_MAX};
-		struct fpisa_hello w = {.workers = (uint16_t)vectors_below(&rng, i % 3 ? 70 : 65536), .mode = (uint8_t)(15 + vectors_below(&rng, 5)),
-					.rounding = (uint8_t)(1 << vectors_below(&rng, 7)), .format = FPISA_FORMAT_FP32,
-					.clz = (uint8_t)vectors_below(&rng, 16), .pipeline = (uint8_t)(1 << vectors_below(&rng, 7)),
+		struct fpisa_hello w = {.workers = (uint16_t)vectors_below(&rng, i % 3 ? 70 : 65536),
+					.mode = (uint8_t)(15 + vectors_below(&rng, 5)),
+					.rounding = (uint8_t)(1 << vectors_below(&rng, 7)),
+					.format = FPISA_FORMAT_FP32,
+					.clz = (uint8_t)vectors_below(&rng, 16),
+					.pipeline = (uint8_t)(1 << vectors_below(&rng, 7)),
 					.group = groups[vectors_below(&rng, 7)]};
 
 		w.rank = (uint16_t)vectors_below(&rng, w.workers + 2u);
 		if (join(&w, &m)) {
-			assert_string_equal(fpisa_error(), "number 5 is no query at the aggregator; see fpisa query list there");
+			assert_string_equal(fpisa_error(),
+					    "number 5 is no query at the aggregator; see fpisa query list there");
 			continue;
 		}
 		assert_true(m.members >= 2 && m.members <= FPISA_MAX_WORKERS && m.rank < m.members);
-		assert_true(m.kind >= FPISA_QUERY_TOPN && m.kind <= FPISA_QUERY_JOIN && fpisa_key_bytes_valid(m.key_bytes));
+		assert_true(m.kind >= FPISA_QUERY_TOPN && m.kind <= FPISA_QUERY_JOIN &&
+			    fpisa_key_bytes_valid(m.key_bytes));
 		assert_true(m.limit <= (m.kind == FPISA_QUERY_TOPN ? FPISA_MAX_LIMIT_TOPN : FPISA_MAX_LIMIT_TABLE));
 		assert_true(m.kind == FPISA_QUERY_JOIN || m.limit);
 		assert_true(!m.filter_bytes || (fpisa_key_bytes_valid(m.filter_bytes) && m.filter_bytes <= m.key_bytes));
@@ -189,9 +204,9 @@ static void missing_rows(void **state)
 		uint32_t filter;
 		int may;
 	} cases[] = {
-		{FPISA_QUERY_JOIN, 1, FPISA_FILTER_WHOLE, 1},  {FPISA_QUERY_JOIN, 1, FPISA_FILTER_BUILDING, 1},
-		{FPISA_QUERY_JOIN, 1, FPISA_FILTER_OPEN, 0},   {FPISA_QUERY_TABLE, 1, FPISA_FILTER_BEYOND, 1},
-		{FPISA_QUERY_TABLE, 1, FPISA_FILTER_OPEN, 0},  {FPISA_QUERY_TABLE, 0, FPISA_FILTER_BUILDING, 0},
+		{FPISA_QUERY_JOIN, 1, FPISA_FILTER_WHOLE, 1},	 {FPISA_QUERY_JOIN, 1, FPISA_FILTER_BUILDING, 1},
+		{FPISA_QUERY_JOIN, 1, FPISA_FILTER_OPEN, 0},	 {FPISA_QUERY_TABLE, 1, FPISA_FILTER_BEYOND, 1},
+		{FPISA_QUERY_TABLE, 1, FPISA_FILTER_OPEN, 0},	 {FPISA_QUERY_TABLE, 0, FPISA_FILTER_BUILDING, 0},
 		{FPISA_QUERY_TOPN, 0, FPISA_FILTER_BUILDING, 1},
 	};
 
@@ -215,7 +230,9 @@ static void missing_rows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(welcomes), cmocka_unit_test(never_sealed), cmocka_unit_test(missing_rows),
+		cmocka_unit_test(welcomes),
+		cmocka_unit_test(never_sealed),
+		cmocka_unit_test(missing_rows),
 	};
 
 	rng.state = vectors_seed();

@@ -88,24 +88,78 @@ static void ready(void **state)
 		{FPISA_QUERY_SCAN, NULL, NULL, NULL, {{.columns = 2}, {{"x", INT, 1, 0}, {"y", REAL, 1, 0}}}, 2, NULL},
 		{FPISA_QUERY_SCAN, NULL, NULL, "a,b", {{.columns = 1}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
 		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 2}, {{"a", INT, 1, 0}, {"b", INT, 1, 0}}}, 2, COLUMNS_DIFFER},
-		{FPISA_QUERY_SCAN, NULL, NULL, "a,b", {{.columns = 2}, {{"b", INT, 1, 0}, {"a", INT, 1, 0}}}, 2, COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 "a,b",
+		 {{.columns = 2}, {{"b", INT, 1, 0}, {"a", INT, 1, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
 		{FPISA_QUERY_SCAN, NULL, NULL, "ab", {{.columns = 1}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
-		{FPISA_QUERY_SCAN, NULL, NULL, NULL, {{.columns = 2}, {{"x", INT, 1, 0}, {"x", REAL, 1, 0}}}, 2, COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 NULL,
+		 {{.columns = 2}, {{"x", INT, 1, 0}, {"x", REAL, 1, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
 		{FPISA_QUERY_SCAN, NULL, NULL, NULL, {{.columns = 0}, {{"x", INT, 1, 0}}}, 0, COLUMNS_DIFFER},
-		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.keys = 1, .columns = 1}, {{"a", INT, 1, 0}, {"a", INT, 1, 0}}}, 2, COLUMNS_DIFFER},
-		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 1, .value_may_be_null = 1}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 "a",
+		 {{.keys = 1, .columns = 1}, {{"a", INT, 1, 0}, {"a", INT, 1, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 "a",
+		 {{.columns = 1, .value_may_be_null = 1}, {{"a", INT, 1, 0}}},
+		 1,
+		 COLUMNS_DIFFER},
 		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 1}, {{"a", 7, 1, 0}}}, 1, NOBODY},
 		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 1}, {{"a", INT, 2, 0}}}, 1, NOBODY},
 		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 1}, {{"a", INT, 1, 0}}}, 2, NOBODY},
-		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 0x80000001u, .keys = 0x80000000u}, {{"a", INT, 1, 0}}}, 1, NOBODY},
-		{FPISA_QUERY_TOPN, "v", NULL, "a,v", {{.columns = 2, .value_may_be_null = 1}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}}, 2, NULL},
-		{FPISA_QUERY_TOPN, "v", NULL, "a,v", {{.columns = 2}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}}, 2, COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 "a",
+		 {{.columns = 0x80000001u, .keys = 0x80000000u}, {{"a", INT, 1, 0}}},
+		 1,
+		 NOBODY},
+		{FPISA_QUERY_TOPN,
+		 "v",
+		 NULL,
+		 "a,v",
+		 {{.columns = 2, .value_may_be_null = 1}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}},
+		 2,
+		 NULL},
+		{FPISA_QUERY_TOPN,
+		 "v",
+		 NULL,
+		 "a,v",
+		 {{.columns = 2}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
 		{FPISA_QUERY_TOPN, "v", NULL, "v", {{.columns = 1}, {{"v", TEXT, 1, 0}}}, 1, COLUMNS_DIFFER},
 		{FPISA_QUERY_TABLE, "v", "a,b", NULL, {{.keys = 2}, {{"a", INT, 1, 0}, {"b", TEXT, 0, 0}}}, 2, NULL},
 		{FPISA_QUERY_TABLE, "v", "a,b", NULL, {{.keys = 1}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
 		{FPISA_QUERY_TABLE, "v", "a", NULL, {{.keys = 0}, {{"a", INT, 1, 0}}}, 0, COLUMNS_DIFFER},
-		{FPISA_QUERY_TABLE, NULL, "a", NULL, {{.keys = 1, .columns = 1}, {{"a", INT, 1, 0}, {"b", INT, 1, 0}}}, 2, COLUMNS_DIFFER},
-		{FPISA_QUERY_TABLE, NULL, "a", NULL, {{.keys = 1, .value_may_be_null = 1}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE,
+		 NULL,
+		 "a",
+		 NULL,
+		 {{.keys = 1, .columns = 1}, {{"a", INT, 1, 0}, {"b", INT, 1, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE,
+		 NULL,
+		 "a",
+		 NULL,
+		 {{.keys = 1, .value_may_be_null = 1}, {{"a", INT, 1, 0}}},
+		 1,
+		 COLUMNS_DIFFER},
 	};
 
 	(void)state;
@@ -163,14 +217,20 @@ static void values(void **state)
 		uint8_t type;
 		const char *taken[12], *refused[16];
 	} cases[] = {
-		{FPISA_COLUMN_INT32, {"0", "-2147483648", "2147483647", "+7", "007"},
+		{FPISA_COLUMN_INT32,
+		 {"0", "-2147483648", "2147483647", "+7", "007"},
 		 {"2147483648", "-2147483649", "", "-", "1.0", "1e3", " 1", "1,\"x\":2", "99999999999999999999"}},
-		{FPISA_COLUMN_INT64, {"9223372036854775807", "-9223372036854775808"}, {"9223372036854775808", "-9223372036854775809", "0x10", "a"}},
-		{FPISA_COLUMN_REAL, {"1.5", "-.5", "1.", "1e400", "nan", "NaN", "-inf", "Infinity", "+2E-3"},
+		{FPISA_COLUMN_INT64,
+		 {"9223372036854775807", "-9223372036854775808"},
+		 {"9223372036854775808", "-9223372036854775809", "0x10", "a"}},
+		{FPISA_COLUMN_REAL,
+		 {"1.5", "-.5", "1.", "1e400", "nan", "NaN", "-inf", "Infinity", "+2E-3"},
 		 {"", ".", "e5", "1e", "1e+", "1,5", "0x1p3", "nan(1)", "infin", "1 ", "--1", "1.5]", "null"}},
 		{FPISA_COLUMN_DOUBLE, {"17", "1e-400"}, {"1;", "true"}},
-		{FPISA_COLUMN_DATE, {"1998-12-31", "2024-02-29", "0001-01-01", "9999-12-31"},
-		 {"2023-02-29", "0000-01-01", "1998-13-01", "1998-1-01", "1998-01-32", "1998/01/01", "98-01-01", "1998-01-011"}},
+		{FPISA_COLUMN_DATE,
+		 {"1998-12-31", "2024-02-29", "0001-01-01", "9999-12-31"},
+		 {"2023-02-29", "0000-01-01", "1998-13-01", "1998-1-01", "1998-01-32", "1998/01/01", "98-01-01",
+		  "1998-01-011"}},
 		{FPISA_COLUMN_TEXT, {"", "a, b", "\"'\\", "\xff"}, {NULL}},
 	};
 	uint8_t record[64];
@@ -303,8 +363,13 @@ static void give_row(struct fpisa_query *q, uint64_t sequence, uint64_t place)
 {
 	struct fpisa_sum sum = {0};
 
-	frame.h = (struct fpisa_hdr){.magic = FPISA_MAGIC, .version = FPISA_VERSION, .type = FPISA_TYPE_ROWS, .generation = 1, .secret = 77,
-				     .count = 1, .chunk = sequence};
+	frame.h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				     .version = FPISA_VERSION,
+				     .type = FPISA_TYPE_ROWS,
+				     .generation = 1,
+				     .secret = 77,
+				     .count = 1,
+				     .chunk = sequence};
 	memcpy(frame.row, &place, sizeof(place));
 	memcpy(frame.row + 8, &(uint64_t){1ull << 32 | 0x3f800000}, 8);
 	fpisa_sum_words(&sum, &frame.h, FPISA_SUM_HDR_WORDS);
@@ -359,7 +424,8 @@ static void lost(void **state)
 
 static void failed(void **state)
 {
-	static const char said[] = "\xea\xff\xff\xff" "t.csv:1:\n\033[2Jno\x7f value";
+	static const char said[] = "\xea\xff\xff\xff"
+				   "t.csv:1:\n\033[2Jno\x7f value";
 	struct fpisa_query *q = ask(FPISA_QUERY_SCAN, NULL, NULL, NULL);
 
 	(void)state;

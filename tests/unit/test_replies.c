@@ -196,7 +196,7 @@ static void test_verdict_order(void **state)
 	}
 	assert_int_equal(FPISA_V_truncated, 8);
 	assert_int_equal(FPISA_V_port, 31);
-	assert_true(fpisa_reported(FPISA_V_mismatch));	/* rule 3 */
+	assert_true(fpisa_reported(FPISA_V_mismatch));	    /* rule 3 */
 	assert_false(fpisa_reported(FPISA_V_unknown_peer)); /* nobody reflects frames to unknown peers */
 	assert_false(fpisa_reported(FPISA_V_token));
 	assert_false(fpisa_reported(FPISA_V_checksum));
@@ -235,12 +235,9 @@ static void test_welcome(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_make_result),
-		cmocka_unit_test(test_make_status_and_error),
-		cmocka_unit_test(test_make_welcome),
-		cmocka_unit_test(test_make_challenge),
-		cmocka_unit_test(test_welcome),
-		cmocka_unit_test(test_verdict_order),
+		cmocka_unit_test(test_make_result),  cmocka_unit_test(test_make_status_and_error),
+		cmocka_unit_test(test_make_welcome), cmocka_unit_test(test_make_challenge),
+		cmocka_unit_test(test_welcome),	     cmocka_unit_test(test_verdict_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

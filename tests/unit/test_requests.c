@@ -329,8 +329,7 @@ static void chunk_names_its_call(void **state)
 	for (uint32_t generation = 0; generation < 2; generation++) {
 		c.chunks = 0;
 		for (int i = 0; i < 2; i++) {
-			assert_int_equal(fpisa_allreduce_start(f, i ? w : v, i ? w : v, ELEMENTS, FPISA_FLOAT32,
-							       &r[i]),
+			assert_int_equal(fpisa_allreduce_start(f, i ? w : v, i ? w : v, ELEMENTS, FPISA_FLOAT32, &r[i]),
 					 0);
 			started[i] = r[i];
 		}

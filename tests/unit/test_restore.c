@@ -104,18 +104,22 @@ static void restored_in_a_row(void **state)
 /* Any format, any length, results in any order; the end is an error, a rejoin or a close. */
 static void restored_array(uint64_t *random)
 {
-	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64, FPISA_FORMAT_BF16,
-					  FPISA_FORMAT_E4M3, FPISA_FORMAT_MXINT8};
+	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64, FPISA_FORMAT_BF16, FPISA_FORMAT_E4M3,
+					  FPISA_FORMAT_MXINT8};
 	const struct fpisa_mem_options mo = {.size = sizeof(mo),
 					     .workers = 1,
 					     .elements = ELEMENTS * (1 + (uint32_t)(test_random(random) % 3)),
 					     .window = WINDOW,
 					     .format = formats[test_random(random) % sizeof(formats)],
 					     .mode = FPISA_MODE_FPISA};
-	const struct fpisa_options o = {
-		.size = sizeof(o), .restore = 1, .loss = 0.3, .seed = test_random(random), .overflow = FPISA_OVERFLOW_FLAG};
+	const struct fpisa_options o = {.size = sizeof(o),
+					.restore = 1,
+					.loss = 0.3,
+					.seed = test_random(random),
+					.overflow = FPISA_OVERFLOW_FLAG};
 	const struct fpisa_format format = fpisa_format_of(mo.format);
-	size_t count = ELEMENTS * (1 + test_random(random) % 40), size = count * format.bytes + (format.shared ? count / ELEMENTS : 0);
+	size_t count = ELEMENTS * (1 + test_random(random) % 40),
+	       size = count * format.bytes + (format.shared ? count / ELEMENTS : 0);
 	unsigned char *v = malloc(size), *before = malloc(size);
 	struct fpisa_request *r;
 	struct fpisa_mem *m;
@@ -191,7 +195,7 @@ static int sum_again(void *v, void *to, size_t count, const struct fpisa_mem_opt
 /* What a failed call has left is refused as input, all of it or a part, until it is written again. */
 static void not_summed_twice(void **state)
 {
-	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64, FPISA_FORMAT_BF16,
+	static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64,	  FPISA_FORMAT_BF16,
 					  FPISA_FORMAT_E4M3, FPISA_FORMAT_MXINT8, FPISA_FORMAT_INT32};
 	uint64_t random = test_seed();
 
@@ -285,12 +289,9 @@ static void not_restored(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(retried_in_place),
-		cmocka_unit_test(restored_in_a_row),
-		cmocka_unit_test(restored_arrays),
-		cmocka_unit_test(not_summed_twice),
-		cmocka_unit_test(may_be_repeated),
-		cmocka_unit_test(not_restored),
+		cmocka_unit_test(retried_in_place), cmocka_unit_test(restored_in_a_row),
+		cmocka_unit_test(restored_arrays),  cmocka_unit_test(not_summed_twice),
+		cmocka_unit_test(may_be_repeated),  cmocka_unit_test(not_restored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static struct fpisa_rto after_sample(uint64_t rtt_ns)
 /* Twice as long after each transmission, a second at most. */
 static void test_backoff(void **state)
 {
-	static const uint64_t ms[FPISA_BACKOFFS] = { 20, 40, 80, 160, 320, 640, 1000, 1000, 1000 };
+	static const uint64_t ms[FPISA_BACKOFFS] = {20, 40, 80, 160, 320, 640, 1000, 1000, 1000};
 	struct fpisa_rto r;
 
 	(void)state;
@@ -91,7 +91,7 @@ static void test_ambiguous(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_backoff), cmocka_unit_test(test_samples), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_backoff), cmocka_unit_test(test_samples),	  cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_bound),	cmocka_unit_test(test_ambiguous),
 	};
 

@@ -118,12 +118,12 @@ static void test_mismatch(void **state)
 	struct fpisa_claim c;
 
 	(void)state;
-#define DIFFER(field)                                                                                        \
-	do {                                                                                                 \
-		c = a_claim(6, 1);                                                                           \
-		c.field++;                                                                                   \
-		assert_int_equal(fpisa_slot_admit(&s, &c, 7, 0), -FPISA_V_mismatch);                            \
-		assert_memory_equal(&s, &before, sizeof(s));                                                 \
+#define DIFFER(field)                                                                \
+	do {                                                                         \
+		c = a_claim(6, 1);                                                   \
+		c.field++;                                                           \
+		assert_int_equal(fpisa_slot_admit(&s, &c, 7, 0), -FPISA_V_mismatch); \
+		assert_memory_equal(&s, &before, sizeof(s));                         \
 	} while (0)
 	DIFFER(count);
 	DIFFER(op);

@@ -215,7 +215,8 @@ static void run(struct world *w, uint64_t *random)
 	/* Callbacks may be to come. */
 	for (uint32_t i = 0; i < w->ranks; i++)
 		for (int n = 0; n < CALLS; n++)
-			for (int ms = 0; ms < 20000 && !__atomic_load_n(&w->rank[i].call[n].ended, __ATOMIC_ACQUIRE); ms++)
+			for (int ms = 0; ms < 20000 && !__atomic_load_n(&w->rank[i].call[n].ended, __ATOMIC_ACQUIRE);
+			     ms++)
 				usleep(1000);
 	check(w);
 }

@@ -18,10 +18,10 @@ static struct vectors_rng rng;
 
 /* What becomes of frames: lost, or acknowledged after a while. */
 struct network {
-	uint32_t lost_percent;		/* of frames, with their acknowledgements */
-	uint64_t trip_ns, jitter_ns;	/* a round trip, and as much more at most */
-	uint64_t frame_ns, free_ns;	/* one link for all: a frame's time on it, and when it is free */
-	int echoes;			/* acknowledgements say which copy they answer */
+	uint32_t lost_percent;	     /* of frames, with their acknowledgements */
+	uint64_t trip_ns, jitter_ns; /* a round trip, and as much more at most */
+	uint64_t frame_ns, free_ns;  /* one link for all: a frame's time on it, and when it is free */
+	int echoes;		     /* acknowledgements say which copy they answer */
 };
 
 struct worker {
@@ -62,18 +62,18 @@ static int carry(struct fpisa_transport *t, const struct fpisa_out *out, int n)
 		w->answered[h->chunk] = 1;
 		at += net.trip_ns + (net.jitter_ns ? vectors_next(&rng) % net.jitter_ns : 0);
 		assert_true(n_held < HELD);
-		held[n_held++] = (struct ack){ at, h->chunk, net.echoes ? h->aux : 0, w };
+		held[n_held++] = (struct ack){at, h->chunk, net.echoes ? h->aux : 0, w};
 	}
 	return 0;
 }
 
-static const struct fpisa_transport_ops ops = { .send = carry };
+static const struct fpisa_transport_ops ops = {.send = carry};
 
 static int next_row(void *arg, struct fpisa_row *row)
 {
 	struct worker *w = arg;
 
-	*row = (struct fpisa_row){ .count = 1 };
+	*row = (struct fpisa_row){.count = 1};
 	return w->rows_left ? (int)!!w->rows_left-- : 0;
 }
 
@@ -85,9 +85,11 @@ static void begin(uint64_t frames)
 	for (int i = 0; i < WORKERS; i++) {
 		struct worker *w = &worker[i];
 
-		*w = (struct worker){ .transport.ops = &ops, .member.key_bytes = 8 };
+		*w = (struct worker){.transport.ops = &ops, .member.key_bytes = 8};
 		w->member.t = &w->transport;
-		assert_int_equal(sender_begin(&w->sender, &w->member, FPISA_TYPE_ROWS, (struct sender_rows){ next_row, w }, 1500), 0);
+		assert_int_equal(
+			sender_begin(&w->sender, &w->member, FPISA_TYPE_ROWS, (struct sender_rows){next_row, w}, 1500),
+			0);
 		w->rows_left = frames * w->sender.a_frame;
 	}
 }
@@ -158,8 +160,8 @@ static double mean(struct network of, int workers, uint64_t frames, double *in_v
 		all += share / RUNS;
 	}
 	*in_vain = all;
-	print_message("%d worker(s), %u%% lost, %.1f to %.1f ms: %.0f ms, %.3f in vain\n", workers, of.lost_percent, of.trip_ns / 1e6,
-		      (of.trip_ns + of.jitter_ns) / 1e6, ms, all);
+	print_message("%d worker(s), %u%% lost, %.1f to %.1f ms: %.0f ms, %.3f in vain\n", workers, of.lost_percent,
+		      of.trip_ns / 1e6, (of.trip_ns + of.jitter_ns) / 1e6, ms, all);
 	return ms;
 }
 
@@ -169,19 +171,22 @@ static void test_losses(void **state)
 	double in_vain;
 
 	(void)state;
-	assert_true(mean((struct network){ .lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS, .echoes = 1 }, 1, 234, &in_vain) < 1200);
+	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS, .echoes = 1}, 1, 234,
+			 &in_vain) < 1200);
 	assert_true(in_vain < 0.02);
 	/* On a machine that has other things to do. */
-	assert_true(mean((struct network){ .lost_percent = 76, .trip_ns = 50 * MS, .jitter_ns = 50 * MS, .echoes = 1 }, 1, 234, &in_vain) < 25000);
+	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = 50 * MS, .jitter_ns = 50 * MS, .echoes = 1}, 1,
+			 234, &in_vain) < 25000);
 	assert_true(in_vain < 0.04);
 	/* By a master that echoes nothing. */
-	assert_true(mean((struct network){ .lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS }, 1, 234, &in_vain) < 1200);
+	assert_true(mean((struct network){.lost_percent = 76, .trip_ns = MS / 3, .jitter_ns = MS}, 1, 234, &in_vain) <
+		    1200);
 }
 
 /* Four workers fill a link of 100 Mbit/s: a round trip is as long as they make it, and what is late is not lost. */
 static void test_full_link(void **state)
 {
-	struct network of = { .trip_ns = MS, .frame_ns = 120000, .echoes = 1 };
+	struct network of = {.trip_ns = MS, .frame_ns = 120000, .echoes = 1};
 	double in_vain, idle = 4 * 2000 * 0.12;
 
 	(void)state;
@@ -190,7 +195,7 @@ static void test_full_link(void **state)
 	of.echoes = 0;
 	assert_true(mean(of, 4, 2000, &in_vain) < 1.10 * idle);
 	assert_true(in_vain < 0.06);
-	of = (struct network){ .lost_percent = 1, .trip_ns = MS, .jitter_ns = 5 * MS, .frame_ns = 120000, .echoes = 1 };
+	of = (struct network){.lost_percent = 1, .trip_ns = MS, .jitter_ns = 5 * MS, .frame_ns = 120000, .echoes = 1};
 	assert_true(mean(of, 4, 2000, &in_vain) < 1.10 * idle);
 	assert_true(in_vain < 0.05);
 }
@@ -203,7 +208,7 @@ static void test_samples(void **state)
 
 	(void)state;
 	for (int echo = 0; echo < 3; echo++) {
-		net = (struct network){ .lost_percent = 100 };
+		net = (struct network){.lost_percent = 100};
 		begin(100);
 		begun = now_ns;
 		assert_int_equal(sender_turn(s, now_ns), 0);

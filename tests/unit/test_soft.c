@@ -84,13 +84,13 @@ static void a_round(void **state)
 	fpisa_soft_free(&s);
 }
 
-#define REFUSED(name, reply, ...)                                                                            \
-	do {                                                                                                 \
-		add(&f, &s, 1, 0);                                                                           \
-		__VA_ARGS__;                                                                                 \
-		assert_int_equal(give(&s, &f, from), FPISA_V_##name);                                        \
-		assert_int_equal(f.to != 0, reply);                                                          \
-		from = 1;                                                                                    \
+#define REFUSED(name, reply, ...)                                     \
+	do {                                                          \
+		add(&f, &s, 1, 0);                                    \
+		__VA_ARGS__;                                          \
+		assert_int_equal(give(&s, &f, from), FPISA_V_##name); \
+		assert_int_equal(f.to != 0, reply);                   \
+		from = 1;                                             \
 	} while (0)
 
 static void refusals(void **state)

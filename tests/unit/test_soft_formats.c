@@ -17,11 +17,11 @@ struct pair {
 };
 
 static const struct pair pairs[] = {
-#define MODES(name, format)                                                                                  \
-	{name, "fpisa", format, FPISA_MODE_FPISA}, {name, "fpisa-a", format, FPISA_MODE_FPISA_A},            \
-		{name, "fpisa64", format, FPISA_MODE_FPISA64},                                               \
-	{                                                                                                    \
-		name, "exact", format, FPISA_MODE_EXACT                                                      \
+#define MODES(name, format)                                                                       \
+	{name, "fpisa", format, FPISA_MODE_FPISA}, {name, "fpisa-a", format, FPISA_MODE_FPISA_A}, \
+		{name, "fpisa64", format, FPISA_MODE_FPISA64},                                    \
+	{                                                                                         \
+		name, "exact", format, FPISA_MODE_EXACT                                           \
 	}
 	MODES("fp32", FPISA_FORMAT_FP32), MODES("fp16", FPISA_FORMAT_FP16), MODES("bf16", FPISA_FORMAT_BF16),
 	MODES("e4m3", FPISA_FORMAT_E4M3), MODES("e5m2", FPISA_FORMAT_E5M2), MODES("fp64", FPISA_FORMAT_FP64),
@@ -30,8 +30,7 @@ static const struct pair pairs[] = {
 /* The last is exact FP64, which there is not. */
 #define PAIRS ((int)(sizeof(pairs) / sizeof(pairs[0])) - 1)
 
-static int try_init(struct fpisa_soft *s, const struct pair *p, uint32_t workers, uint8_t rounding,
-		    uint8_t pipeline)
+static int try_init(struct fpisa_soft *s, const struct pair *p, uint32_t workers, uint8_t rounding, uint8_t pipeline)
 {
 	*s = (struct fpisa_soft){
 		.number = SOFT_JOB,
@@ -84,8 +83,7 @@ static void check_pair(const struct pair *p, uint8_t rounding, uint8_t pipeline,
 		uint32_t flags = 0;
 
 		for (int i = 0; i < ELEMENTS; i++) {
-			int middle = (int)vectors_below(rng, (1u << f.ebits) - 1),
-			    kind = vectors_below(rng, 8);
+			int middle = (int)vectors_below(rng, (1u << f.ebits) - 1), kind = vectors_below(rng, 8);
 
 			for (uint32_t r = 0; r < workers; r++)
 				words[r][i] = random_word(rng, f, kind, middle);
@@ -96,14 +94,13 @@ static void check_pair(const struct pair *p, uint8_t rounding, uint8_t pipeline,
 
 			for (uint32_t r = 0; r < workers; r++)
 				column[r] = words[r][i];
-			want = oracle_replay(f, (enum fpisa_mode)p->mode, (enum fpisa_rounding)rounding,
-					     workers, column, &events, &flags);
+			want = oracle_replay(f, (enum fpisa_mode)p->mode, (enum fpisa_rounding)rounding, workers,
+					     column, &events, &flags);
 			if (fpisa_get_word(frame.w, i, f) != want)
 				fail_msg("%s %s, rounding %d, pipeline %d, chunk %d element %d: %llx, oracle "
 					 "%llx",
 					 p->format_name, p->mode_name, rounding, pipeline, (int)chunk, i,
-					 (unsigned long long)fpisa_get_word(frame.w, i, f),
-					 (unsigned long long)want);
+					 (unsigned long long)fpisa_get_word(frame.w, i, f), (unsigned long long)want);
 		}
 		assert_int_equal(frame.h.result_flags, flags);
 	}
@@ -122,8 +119,7 @@ static void every_pair(void **state)
 	(void)state;
 	for (int i = 0; i < PAIRS; i++)
 		for (uint8_t rounding = FPISA_ROUND_DOWN; rounding <= FPISA_ROUND_NEAREST; rounding++)
-			for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED;
-			     pipeline++)
+			for (uint8_t pipeline = FPISA_PIPELINE_STAGED; pipeline <= FPISA_PIPELINE_FUSED; pipeline++)
 				check_pair(&pairs[i], rounding, pipeline, &rng);
 }
 
@@ -152,8 +148,7 @@ static int by_value(const void *a, const void *b)
 
 /* Each element of four chunks gets the 64 words in an order of its own. Returns how many results there are.
  */
-static int spread(const struct pair *p, uint8_t pipeline, const uint64_t *set, struct vectors_rng *rng,
-		  uint64_t *one)
+static int spread(const struct pair *p, uint8_t pipeline, const uint64_t *set, struct vectors_rng *rng, uint64_t *one)
 {
 	enum { PERMUTATIONS = 1000, CHUNKS = 4 };
 	static uint64_t words[MOST][ELEMENTS], got[CHUNKS * ELEMENTS];

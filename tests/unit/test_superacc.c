@@ -46,7 +46,7 @@ static void check_expansion(const struct fpisa_superacc *a, const struct oracle_
 
 static void sums(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
+	struct vectors_rng rng = {vectors_seed()};
 	static struct values v;
 
 	(void)state;
@@ -71,7 +71,7 @@ static void sums(void **state)
 /* A window of a table moves on: what leaves is taken back, in no matter which order. */
 static void windows(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
+	struct vectors_rng rng = {vectors_seed()};
 	static struct values v, in;
 
 	(void)state;
@@ -87,7 +87,7 @@ static void windows(void **state)
 				add(&a, v.word[to++], v.f, 0);
 			else
 				add(&a, v.word[from++], v.f, 1);
-			in = (struct values){ .f = v.f, .n = to - from };
+			in = (struct values){.f = v.f, .n = to - from};
 			memcpy(in.word, v.word + from, in.n * sizeof(*in.word));
 			oracle_of(&x, &in);
 			if (v.n < 20 || !vectors_below(&rng, 50) || from == v.n)
@@ -101,7 +101,7 @@ static void windows(void **state)
 /* Values within 30 powers of two of each other take the least, wherever the first one lies; taken back and merged too. */
 static void few_exponents(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
+	struct vectors_rng rng = {vectors_seed()};
 	static struct values v;
 
 	(void)state;
@@ -216,7 +216,7 @@ static void on_top(void **state)
 /* Merges alone, and never a value: what is on top is carried all the same. */
 static void doubled(void **state)
 {
-	struct vectors_rng rng = { vectors_seed() };
+	struct vectors_rng rng = {vectors_seed()};
 
 	(void)state;
 	for (int round = 0; round < 200; round++) {
@@ -245,7 +245,7 @@ static void doubled(void **state)
 /* 2^-149 over 2^62 - 512 is 2^-211 (1 + 2^-53 + 2^-106 + ...): not a tie, which only the remainder of the division tells. */
 static void nearly_a_tie(void **state)
 {
-	uint8_t bytes[17] = { 'F', 'S', 1, 0, 0x6b, 0xff, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 1 };
+	uint8_t bytes[17] = {'F', 'S', 1, 0, 0x6b, 0xff, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 1};
 	union fpisa_superacc_full read;
 	uint32_t flags = 0;
 	const char *why;
@@ -259,12 +259,8 @@ static void nearly_a_tie(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nearly_a_tie),
-		cmocka_unit_test(sums),
-		cmocka_unit_test(windows),
-		cmocka_unit_test(few_exponents),
-		cmocka_unit_test(many),
-		cmocka_unit_test(on_top),
+		cmocka_unit_test(nearly_a_tie),	 cmocka_unit_test(sums), cmocka_unit_test(windows),
+		cmocka_unit_test(few_exponents), cmocka_unit_test(many), cmocka_unit_test(on_top),
 		cmocka_unit_test(doubled),
 	};
 

@@ -55,9 +55,7 @@ static uint32_t sign_bit(const struct small *s)
 static long double value_of(const struct small *s, uint32_t word)
 {
 	uint32_t magnitude = word & (sign_bit(s) - 1);
-	long double v = magnitude <= s->largest	   ? value[magnitude]
-			: magnitude == s->infinity ? INFINITY
-						   : NAN;
+	long double v = magnitude <= s->largest ? value[magnitude] : magnitude == s->infinity ? INFINITY : NAN;
 
 	return word & sign_bit(s) ? -v : v;
 }
@@ -106,8 +104,8 @@ static long double exact_result(enum fpisa_function fn, long double a, long doub
 	}
 }
 
-static uint64_t apply(enum fpisa_function fn, enum fpisa_format_id id, enum fpisa_rounding rounding,
-		      uint64_t a, uint64_t b, uint32_t *flags)
+static uint64_t apply(enum fpisa_function fn, enum fpisa_format_id id, enum fpisa_rounding rounding, uint64_t a,
+		      uint64_t b, uint32_t *flags)
 {
 	const struct fpisa_format f = fpisa_format_of(id);
 	struct fpisa_lane l = {.word = a};
@@ -119,8 +117,7 @@ static uint64_t apply(enum fpisa_function fn, enum fpisa_format_id id, enum fpis
 	return l.word;
 }
 
-static void check(const struct small *s, enum fpisa_function fn, enum fpisa_rounding rounding, uint32_t a,
-		  uint32_t b)
+static void check(const struct small *s, enum fpisa_function fn, enum fpisa_rounding rounding, uint32_t a, uint32_t b)
 {
 	uint64_t got = apply(fn, s->id, rounding, a, b, NULL);
 	uint64_t want = reference(s, exact_result(fn, value_of(s, a), value_of(s, b)), rounding);
@@ -224,11 +221,9 @@ static void fp32_multiply(void **state)
 
 			/* Down to where the product is subnormal, and below. */
 			if (i % 4 == 0)
-				b = (b & 0x807fffff) | ((127 - (a >> 23 & 0xff) + (uint32_t)k % 40) & 0xff)
-							       << 23;
+				b = (b & 0x807fffff) | ((127 - (a >> 23 & 0xff) + (uint32_t)k % 40) & 0xff) << 23;
 			want = word_of(single(a) * single(b));
-			got = (uint32_t)apply(FPISA_MULTIPLY, FPISA_FORMAT_FP32, FPISA_ROUND_NEAREST, a, b,
-					      NULL);
+			got = (uint32_t)apply(FPISA_MULTIPLY, FPISA_FORMAT_FP32, FPISA_ROUND_NEAREST, a, b, NULL);
 			if (got != want)
 				fail_msg("%08x x %08x: got %08x, the machine's %08x", a, b, got, want);
 		}
@@ -258,16 +253,15 @@ static void fp32_errors(void **state)
 		long double exact;
 
 		if (fn == FPISA_LOG2 && bits >> 63)
-			a = 0x3f800000 +
-			    ((bits >> 62 & 1 ? 1 : -1) * (int32_t)((a & 0x7fffff) >> (bits >> 40) % 24));
+			a = 0x3f800000 + ((bits >> 62 & 1 ? 1 : -1) * (int32_t)((a & 0x7fffff) >> (bits >> 40) % 24));
 		exact = exact_result(fn, single(a), 0);
 		got = (uint32_t)apply(fn, FPISA_FORMAT_FP32, FPISA_ROUND_NEAREST, a, 0, NULL);
 		if (!isfinite(exact) || exact == 0 || fabsl(exact) > 0x1.fffffep127L) {
 			if (got != word_of((float)exact))
 				fail_msg("function %d of %08x: got %08x, exact %La", (int)fn, a, got, exact);
 		} else if (fabsl(single(got) - exact) > bound[fn] * fmaxl(fabsl(exact), 0x1p-126L)) {
-			fail_msg("function %d of %08x: got %08x, exact %La, error %Lg", (int)fn, a, got,
-				 exact, fabsl(single(got) / exact - 1));
+			fail_msg("function %d of %08x: got %08x, exact %La, error %Lg", (int)fn, a, got, exact,
+				 fabsl(single(got) / exact - 1));
 		}
 	}
 }
@@ -284,8 +278,7 @@ static void fp32_specials(void **state)
 		{FPISA_MULTIPLY, 0xff812345, 0x3f800000, 0x7fc00000, FPISA_NAN},
 		{FPISA_MULTIPLY, 0x80000000, 0x3f800000, 0x80000000, 0},
 		{FPISA_MULTIPLY, 0x80000001, 0x00000001, 0x80000000, FPISA_INEXACT},
-		{FPISA_MULTIPLY, 0x7f7fffff, 0x7f7fffff, 0x7f800000,
-		 FPISA_OVERFLOW | FPISA_INEXACT | FPISA_INF},
+		{FPISA_MULTIPLY, 0x7f7fffff, 0x7f7fffff, 0x7f800000, FPISA_OVERFLOW | FPISA_INEXACT | FPISA_INF},
 		{FPISA_MULTIPLY, 0x40000000, 0xc0400000, 0xc0c00000, 0},
 		{FPISA_RECIPROCAL, 0x00000000, 0, 0x7f800000, FPISA_INF},
 		{FPISA_RECIPROCAL, 0x80000000, 0, 0xff800000, FPISA_INF},
@@ -309,8 +302,8 @@ static void fp32_specials(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		uint32_t flags, got = (uint32_t)apply(cases[i].fn, FPISA_FORMAT_FP32, FPISA_ROUND_NEAREST,
-						      cases[i].a, cases[i].b, &flags);
+		uint32_t flags, got = (uint32_t)apply(cases[i].fn, FPISA_FORMAT_FP32, FPISA_ROUND_NEAREST, cases[i].a,
+						      cases[i].b, &flags);
 
 		if (got != cases[i].want || flags != cases[i].flags)
 			fail_msg("case %zu: got %08x, flags %x", i, got, flags);
@@ -327,8 +320,7 @@ static void entries_exact(void **state)
 		long double root = tables_entry[FPISA_TABLE_SQRT][i].value - 0x1p31L * sqrtl(x);
 
 		assert_true(fabsl(tables_entry[FPISA_TABLE_RECIPROCAL][i].value - 0x1p31L / x) <= 0.5L);
-		assert_true(fabsl(tables_entry[FPISA_TABLE_LOG2][i].value - 0x1p31L * log) <=
-			    0.5L + 0x1p-20L);
+		assert_true(fabsl(tables_entry[FPISA_TABLE_LOG2][i].value - 0x1p31L * log) <= 0.5L + 0x1p-20L);
 		assert_true(root >= 0 && root < 1);
 	}
 	for (int t = 0; t < FPISA_TABLES; t++)
@@ -345,10 +337,9 @@ static int setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(entries_exact),    cmocka_unit_test(unary_all),
-		cmocka_unit_test(sqrt_down),	    cmocka_unit_test(multiply_8_bits),
-		cmocka_unit_test(multiply_16_bits), cmocka_unit_test(fp32_multiply),
-		cmocka_unit_test(fp32_errors),	    cmocka_unit_test(fp32_specials),
+		cmocka_unit_test(entries_exact),   cmocka_unit_test(unary_all),	       cmocka_unit_test(sqrt_down),
+		cmocka_unit_test(multiply_8_bits), cmocka_unit_test(multiply_16_bits), cmocka_unit_test(fp32_multiply),
+		cmocka_unit_test(fp32_errors),	   cmocka_unit_test(fp32_specials),
 	};
 
 	return cmocka_run_group_tests_name("unit/tables", tests, setup, NULL);

@@ -237,8 +237,8 @@ static void test_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_siphash_vectors),	   cmocka_unit_test(test_nh),
-		cmocka_unit_test(test_every_bit),	   cmocka_unit_test(test_who_may_contribute),
+		cmocka_unit_test(test_siphash_vectors), cmocka_unit_test(test_nh),
+		cmocka_unit_test(test_every_bit),	cmocka_unit_test(test_who_may_contribute),
 		cmocka_unit_test(test_answers),
 	};
 

@@ -104,8 +104,8 @@ static void sums(void **state)
 			c.options.loss = 0.1;
 			run(&c, mode);
 			if (c.rc[0] || c.rc[1] || c.flags || c.again)
-				fail_msg("%s mode %d: %d %d, flags %x: %s", types[t].name, mode, c.rc[0],
-					 c.rc[1], c.flags, c.error);
+				fail_msg("%s mode %d: %d %d, flags %x: %s", types[t].name, mode, c.rc[0], c.rc[1],
+					 c.flags, c.error);
 			for (int i = 0; i < COUNT; i++)
 				if (unpack_value(f, fpisa_get_word(recv, i, f)) != 2 * (i % 7 - 3))
 					fail_msg("%s mode %d element %d", types[t].name, mode, i);
@@ -119,8 +119,7 @@ static void wrong_type(void **state)
 {
 	(void)state;
 	for (int t = 0; t < TYPES; t++) {
-		const struct fpisa_mem_options o = {
-			.size = sizeof(o), .workers = 1, .format = (uint8_t)types[t].type};
+		const struct fpisa_mem_options o = {.size = sizeof(o), .workers = 1, .format = (uint8_t)types[t].type};
 		struct fpisa_info info = {.size = sizeof(info)};
 		const size_t bytes = format_of(types[t].type).bytes;
 		uint64_t v[4] = {0};

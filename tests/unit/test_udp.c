@@ -68,13 +68,8 @@ static void sums(void **state)
 
 static void loss_both_ways(void **state)
 {
-	struct plan p = {.workers = 3,
-			 .elements = 64,
-			 .window = 32,
-			 .count = 6000,
-			 .calls = 2,
-			 .in_place = 1,
-			 .loss = 0.05};
+	struct plan p = {
+		.workers = 3, .elements = 64, .window = 32, .count = 6000, .calls = 2, .in_place = 1, .loss = 0.05};
 	struct server s = {.loss = 0.05};
 	uint64_t retransmits;
 
@@ -174,8 +169,8 @@ struct sent {
 	uint32_t frames;
 };
 
-static void send_numbered(struct sent *x, int fd, const struct sockaddr_in *to, uint32_t n, uint32_t size, uint32_t last,
-			  int good)
+static void send_numbered(struct sent *x, int fd, const struct sockaddr_in *to, uint32_t n, uint32_t size,
+			  uint32_t last, int good)
 {
 	static unsigned char data[GSO_SIZE];
 	size_t len = 0;
@@ -227,7 +222,8 @@ static void merged_datagrams(void **state)
 			/* No frames of ours are cut at odd places: one alone may be anything. */
 			if (what == 1)
 				last = ++size;
-			send_numbered(&x, what == 2 ? other : fd, &to, n, size, last, what != 2 && (what != 1 || n == 1));
+			send_numbered(&x, what == 2 ? other : fd, &to, n, size, last,
+				      what != 2 && (what != 1 || n == 1));
 		}
 		while (at < x.frames) {
 			int most = 1 + (int)(test_random(&random) % FPISA_BATCH), n = fpisa_udp_take(t, in, most);
@@ -344,8 +340,7 @@ static void not_a_member(void **state)
 	assert_int_equal(try_connect(&s, TOKEN, taken, JOB), -EADDRINUSE);
 	close(fd);
 	stop_server(&s);
-	assert_true(s.soft.counters.v_token > 0 && s.soft.counters.v_unknown_peer > 0 &&
-		    s.soft.counters.v_no_job > 0);
+	assert_true(s.soft.counters.v_token > 0 && s.soft.counters.v_unknown_peer > 0 && s.soft.counters.v_no_job > 0);
 	/* Nobody listens any more. */
 	assert_int_equal(try_connect(&s, TOKEN, known, JOB), -ETIMEDOUT);
 }

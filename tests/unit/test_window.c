@@ -135,7 +135,8 @@ static void narrow_path(void **state)
 	uint64_t retransmits = sum_alone(16, 0, &limit);
 
 	(void)state;
-	print_message("room for 16: limit %u, %llu of %d chunks sent again\n", limit, (unsigned long long)retransmits, CHUNKS);
+	print_message("room for 16: limit %u, %llu of %d chunks sent again\n", limit, (unsigned long long)retransmits,
+		      CHUNKS);
 	assert_true(limit <= 2 * 16 + 4);
 	assert_true(retransmits > 0 && retransmits < 300);
 }
@@ -220,10 +221,8 @@ static void different_receivers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wide_receiver),
-		cmocka_unit_test(narrow_receiver),
-		cmocka_unit_test(narrow_path),
-		cmocka_unit_test(queue_is_not_loss),
+		cmocka_unit_test(wide_receiver),       cmocka_unit_test(narrow_receiver),
+		cmocka_unit_test(narrow_path),	       cmocka_unit_test(queue_is_not_loss),
 		cmocka_unit_test(different_receivers),
 	};
 

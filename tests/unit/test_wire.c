@@ -15,10 +15,10 @@
 #include "lib/base/checksum.h"
 #include "vectors.h"
 
-#define AT(type, member, offset, size)                                                                       \
-	do {                                                                                                 \
-		assert_int_equal(offsetof(struct type, member), offset);                                     \
-		assert_int_equal(sizeof(((struct type *)0)->member), size);                                  \
+#define AT(type, member, offset, size)                                      \
+	do {                                                                \
+		assert_int_equal(offsetof(struct type, member), offset);    \
+		assert_int_equal(sizeof(((struct type *)0)->member), size); \
 	} while (0)
 
 static void test_header_layout(void **state)
@@ -287,8 +287,7 @@ static void test_checksum_swaps(void **state)
 	good = checksum(&c);
 	/* Neighbours, elements one 64-bit word apart, one block apart, anywhere. */
 	for (int distance = 1; distance < WORDS; distance++) {
-		for (int i = 0; i + distance < WORDS;
-		     i += distance <= 2 || distance == FPISA_BLOCK ? 1 : 97) {
+		for (int i = 0; i + distance < WORDS; i += distance <= 2 || distance == FPISA_BLOCK ? 1 : 97) {
 			if (c.w[i] == c.w[i + distance])
 				continue;
 			swap(&c.w[i], &c.w[i + distance]);
@@ -412,13 +411,18 @@ static void test_checksum_three_flips(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_header_layout),	  cmocka_unit_test(test_hello_layout),
-		cmocka_unit_test(test_wire_numbers),	  cmocka_unit_test(test_slot_of),
+		cmocka_unit_test(test_header_layout),
+		cmocka_unit_test(test_hello_layout),
+		cmocka_unit_test(test_wire_numbers),
+		cmocka_unit_test(test_slot_of),
 		cmocka_unit_test(test_port_index),
-		cmocka_unit_test(test_checksum_by_parts), cmocka_unit_test(test_checksum_many),
+		cmocka_unit_test(test_checksum_by_parts),
+		cmocka_unit_test(test_checksum_many),
 		cmocka_unit_test(test_checksum_16),
-		cmocka_unit_test(test_checksum_swaps),	  cmocka_unit_test(test_checksum_single_flips),
-		cmocka_unit_test(test_checksum_paired_flips), cmocka_unit_test(test_checksum_three_flips),
+		cmocka_unit_test(test_checksum_swaps),
+		cmocka_unit_test(test_checksum_single_flips),
+		cmocka_unit_test(test_checksum_paired_flips),
+		cmocka_unit_test(test_checksum_three_flips),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,14 +39,13 @@ struct server {
 	int corrupt; /* every third reply but WELCOME goes out damaged, then once more as it is */
 	int intrude; /* each RESULT goes out twice with a wrong sum first: from another port and address */
 	int other_port, other_address; /* sockets of the intruder */
-	unsigned char
-		*kept; /* the last RESULT by rank, slot and version, to be sent again too late; may be NULL */
+	unsigned char *kept; /* the last RESULT by rank, slot and version, to be sent again too late; may be NULL */
 	int replies;
-	int gso; /* results that answer what came at once leave as one datagram a rank */
-	double gso_loss; /* of those */
+	int gso;		 /* results that answer what came at once leave as one datagram a rank */
+	double gso_loss;	 /* of those */
 	struct gso_batch *batch; /* of each rank */
-	size_t longest; /* frames of one, so far */
-	int wrong_echo; /* WELCOMEs answer a HELLO that this worker did not send */
+	size_t longest;		 /* frames of one, so far */
+	int wrong_echo;		 /* WELCOMEs answer a HELLO that this worker did not send */
 	pthread_t thread;
 };
 
@@ -75,8 +74,7 @@ static inline void set_checksum(unsigned char *frame, size_t len)
 }
 
 /* The frame as an enemy would send it: plausible in all but its source. */
-static inline void forge(const struct server *s, unsigned char *frame, size_t len,
-			 const struct sockaddr_in *to)
+static inline void forge(const struct server *s, unsigned char *frame, size_t len, const struct sockaddr_in *to)
 {
 	frame[len - 1] ^= 0x40;
 	set_checksum(frame, len);
@@ -124,20 +122,19 @@ static inline void add_to_batch(struct server *s, struct gso_batch *b, const voi
 }
 
 /* The result that this rank got 2W chunks ago once more, after the one of now. */
-static inline void send_late(struct server *s, const unsigned char *frame, size_t len,
-			     const struct sockaddr_in *to, int rank)
+static inline void send_late(struct server *s, const unsigned char *frame, size_t len, const struct sockaddr_in *to,
+			     int rank)
 {
 	const struct fpisa_hdr *h = (const void *)frame;
-	unsigned char *kept =
-		s->kept + (size_t)(rank * 2 * (int)s->soft.job.window + (int)h->slot) * FPISA_SOFT_FRAME;
+	unsigned char *kept = s->kept + (size_t)(rank * 2 * (int)s->soft.job.window + (int)h->slot) * FPISA_SOFT_FRAME;
 
 	if (((struct fpisa_hdr *)kept)->magic)
 		sendto(s->fd, kept, len, 0, (const struct sockaddr *)to, sizeof(*to));
 	memcpy(kept, frame, len);
 }
 
-static inline void send_reply(struct server *s, const unsigned char *frame, size_t len,
-			      const struct sockaddr_in *to, int rank)
+static inline void send_reply(struct server *s, const unsigned char *frame, size_t len, const struct sockaddr_in *to,
+			      int rank)
 {
 	_Alignas(8) unsigned char copy[FPISA_SOFT_FRAME];
 	int type = ((const struct fpisa_hdr *)frame)->type;
@@ -259,8 +256,7 @@ static inline void start_server(struct server *s, const struct plan *p)
 		port = 0;
 		s->held[i] = bound_socket("0.0.0.0", &port);
 		assert_true(s->held[i] >= 0);
-		s->soft.job.rank[i] =
-			(struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK), .port = htons(port)};
+		s->soft.job.rank[i] = (struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK), .port = htons(port)};
 	}
 	assert_int_equal(fpisa_soft_init(&s->soft), 0);
 }

@@ -129,14 +129,14 @@ static inline int make_calls(struct rank_thread *t, struct fpisa *f)
 
 		t->r.call = i;
 		if (!p->outstanding) {
-			rc = fpisa_allreduce(f, (p->in_place ? t->r.recv : t->r.send) + at, t->r.recv + at,
-					     p->count, FPISA_FLOAT32, &t->r.flags[i]);
+			rc = fpisa_allreduce(f, (p->in_place ? t->r.recv : t->r.send) + at, t->r.recv + at, p->count,
+					     FPISA_FLOAT32, &t->r.flags[i]);
 			continue;
 		}
 		for (; started < p->calls && started < i + p->outstanding && !rc; started++) {
 			at = (size_t)started * p->count;
-			rc = fpisa_allreduce_start(f, (p->in_place ? t->r.recv : t->r.send) + at,
-						   t->r.recv + at, p->count, FPISA_FLOAT32, &request[started]);
+			rc = fpisa_allreduce_start(f, (p->in_place ? t->r.recv : t->r.send) + at, t->r.recv + at,
+						   p->count, FPISA_FLOAT32, &request[started]);
 		}
 		while (i % 2 && !rc && !done)
 			rc = fpisa_test(&request[i], &done, &t->r.flags[i]);
@@ -195,8 +195,8 @@ static inline void run_fleet(struct fleet *fl)
 		t->r.chunk = calloc((size_t)p->calls * plan_chunks(p), sizeof(*t->r.chunk));
 		t->r.flags = calloc((size_t)p->calls, sizeof(*t->r.flags));
 		for (size_t k = 0; k < n; k++)
-			t->r.send[k] = p->outstanding > 1 ? (float)(int)(test_random(&random) % 2001) - 1000
-							  : test_value(&random);
+			t->r.send[k] = p->outstanding > 1 ? (float)(int)(test_random(&random) % 2001) - 1000 :
+							    test_value(&random);
 	}
 	for (uint32_t i = 0; i < p->workers; i++)
 		assert_int_equal(pthread_create(&fl->rank[i].thread, NULL, run_rank, &fl->rank[i]), 0);
@@ -244,17 +244,16 @@ static inline void check_replayed(const struct fleet *fl, enum fpisa_mode mode, 
 			uint64_t words[MAX_RANKS] = {0};
 			uint32_t got, want;
 
-			arrival(&fl->rank[0].r.chunk[(size_t)call * plan_chunks(p) + i / p->elements],
-				p->workers, ranks);
+			arrival(&fl->rank[0].r.chunk[(size_t)call * plan_chunks(p) + i / p->elements], p->workers,
+				ranks);
 			for (uint32_t k = 0; k < p->workers; k++)
 				memcpy(&words[k], &fl->rank[ranks[k]].r.send[at], 4);
-			want = (uint32_t)oracle_replay(FPISA_FP32, mode, rounding, p->workers, words, NULL,
-						       &flags);
+			want = (uint32_t)oracle_replay(FPISA_FP32, mode, rounding, p->workers, words, NULL, &flags);
 			for (uint32_t k = 0; k < p->workers; k++) {
 				memcpy(&got, &fl->rank[k].r.recv[at], 4);
 				if (got != want)
-					fail_msg("rank %u call %d element %zu: %08x, oracle %08x", k, call, i,
-						 got, want);
+					fail_msg("rank %u call %d element %zu: %08x, oracle %08x", k, call, i, got,
+						 want);
 			}
 		}
 		for (uint32_t k = 0; k < p->workers; k++)
@@ -274,8 +273,8 @@ static inline void check_whole_numbers(const struct fleet *fl)
 			sum += fl->rank[k].r.send[at];
 		for (uint32_t k = 0; k < p->workers; k++)
 			if (fl->rank[k].r.recv[at] != sum)
-				fail_msg("rank %u element %zu: %g, sum %g", k, at,
-					 (double)fl->rank[k].r.recv[at], (double)sum);
+				fail_msg("rank %u element %zu: %g, sum %g", k, at, (double)fl->rank[k].r.recv[at],
+					 (double)sum);
 	}
 }
 

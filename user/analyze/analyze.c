@@ -15,33 +15,32 @@
 
 #define DEFAULT_ORDERS 100
 
-const char analyze_help[] =
-	"  FILE...            raw values, or .npy of f2, f4 or f8\n"
-	"  --workers N        each file holds N rows, one a worker, 1 to 64. Without it a\n"
-	"                     .npy of two dimensions, [workers, elements], says so itself,\n"
-	"                     and several files of one row are one worker each\n"
-	"  --raw F            format of raw files: fp32 (default), fp16, bf16, fp64, e4m3,\n"
-	"                     e5m2; little-endian\n"
-	"  --format F         of the sums; values are rounded to it, the nearest; default fp32\n"
-	"  --mode LIST        fpisa, fpisa-a, fpisa64, exact; default all that have the format\n"
-	"  --rounding R       down or nearest; default as a job's: nearest for fpisa64 and\n"
-	"                     exact, down for the others\n"
-	"  --orders R         random orders an element, to see whether its bits change;\n"
-	"                     default 100\n"
-	"  --seed S           of the orders; default 1\n"
-	"  --plot PREFIX      PREFIX-ratio, -error and -source as .svg and .png, by gnuplot\n"
-	"  --json             one object\n"
-	"Errors are against the exact sum, in ulps of the correctly rounded one (to nearest),\n"
-	"which is off by 0.5 at most itself; fpisa demo measures in the same. \"correct\" are\n"
-	"sums that are the correctly rounded one; \"by order\" are sums whose bits some order\n"
-	"changes. Of the adds, \"rounded\" lost bits to a right shift, \"overwritten\" discarded a\n"
-	"mantissa, \"left-shifted\" moved the incoming one left, \"overflowed\" saturated. The\n"
-	"error's sources, by magnitude: those right shifts (rounding); overwrites; saturation\n"
-	"(left shift: without one no register saturates); and the last rounding (read-out).\n"
-	"An element with an infinity or a NaN among its values has no error if the result\n"
-	"is the one that the exact sum has, else it counts as one that left or entered the\n"
-	"range, as does one that overflows.\n"
-	"max/min is of the workers' magnitudes of one element, where none is zero.\n";
+const char analyze_help[] = "  FILE...            raw values, or .npy of f2, f4 or f8\n"
+			    "  --workers N        each file holds N rows, one a worker, 1 to 64. Without it a\n"
+			    "                     .npy of two dimensions, [workers, elements], says so itself,\n"
+			    "                     and several files of one row are one worker each\n"
+			    "  --raw F            format of raw files: fp32 (default), fp16, bf16, fp64, e4m3,\n"
+			    "                     e5m2; little-endian\n"
+			    "  --format F         of the sums; values are rounded to it, the nearest; default fp32\n"
+			    "  --mode LIST        fpisa, fpisa-a, fpisa64, exact; default all that have the format\n"
+			    "  --rounding R       down or nearest; default as a job's: nearest for fpisa64 and\n"
+			    "                     exact, down for the others\n"
+			    "  --orders R         random orders an element, to see whether its bits change;\n"
+			    "                     default 100\n"
+			    "  --seed S           of the orders; default 1\n"
+			    "  --plot PREFIX      PREFIX-ratio, -error and -source as .svg and .png, by gnuplot\n"
+			    "  --json             one object\n"
+			    "Errors are against the exact sum, in ulps of the correctly rounded one (to nearest),\n"
+			    "which is off by 0.5 at most itself; fpisa demo measures in the same. \"correct\" are\n"
+			    "sums that are the correctly rounded one; \"by order\" are sums whose bits some order\n"
+			    "changes. Of the adds, \"rounded\" lost bits to a right shift, \"overwritten\" discarded a\n"
+			    "mantissa, \"left-shifted\" moved the incoming one left, \"overflowed\" saturated. The\n"
+			    "error's sources, by magnitude: those right shifts (rounding); overwrites; saturation\n"
+			    "(left shift: without one no register saturates); and the last rounding (read-out).\n"
+			    "An element with an infinity or a NaN among its values has no error if the result\n"
+			    "is the one that the exact sum has, else it counts as one that left or entered the\n"
+			    "range, as does one that overflows.\n"
+			    "max/min is of the workers' magnitudes of one element, where none is zero.\n";
 
 enum {
 	OPT_WORKERS = OPT_VERB,
@@ -96,8 +95,7 @@ static int parse_format(const char *what, int *format)
 		return err;
 	f = fpisa_format_of(*format);
 	if (f.integer || f.shared)
-		return refuse(BAD_USAGE, "%s: %s values have no exponent each; give a floating format", what,
-			      optarg);
+		return refuse(BAD_USAGE, "%s: %s values have no exponent each; give a floating format", what, optarg);
 	return 0;
 }
 
@@ -203,12 +201,10 @@ static void name_inputs(struct analyze_input *in, uint32_t n)
 static int join_files(struct gradients *files, uint32_t n, struct analyze_input *in)
 {
 	if (n == 1)
-		return refuse(-EINVAL,
-			      "%s: does not say how many rows it has; give --workers N, or a file a worker",
+		return refuse(-EINVAL, "%s: does not say how many rows it has; give --workers N, or a file a worker",
 			      files[0].path);
 	if (n > FPISA_MAX_WORKERS)
-		return refuse(-EINVAL,
-			      "%s: is one of %u workers, more than %u; give --workers N if each has N",
+		return refuse(-EINVAL, "%s: is one of %u workers, more than %u; give --workers N if each has N",
 			      files[0].path, n, FPISA_MAX_WORKERS);
 	*in = (struct analyze_input){.files = files, .file_count = n, .workers = n};
 	for (uint32_t i = 0; i < n; i++) {
@@ -217,8 +213,7 @@ static int join_files(struct gradients *files, uint32_t n, struct analyze_input 
 		if (err)
 			return err;
 		if (files[i].elements != files[0].elements)
-			return refuse(-EINVAL,
-				      "%s: holds %llu values, %s %llu; one worker each, they must be equal",
+			return refuse(-EINVAL, "%s: holds %llu values, %s %llu; one worker each, they must be equal",
 				      files[i].path, (unsigned long long)files[i].elements, files[0].path,
 				      (unsigned long long)files[0].elements);
 	}
@@ -227,26 +222,22 @@ static int join_files(struct gradients *files, uint32_t n, struct analyze_input 
 }
 
 /* An input for each file. */
-static int split_files(const struct analyze_options *o, struct gradients *files, uint32_t n,
-		       struct analyze_input *in)
+static int split_files(const struct analyze_options *o, struct gradients *files, uint32_t n, struct analyze_input *in)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct gradients *g = &files[i];
 		int err;
 
 		if (!o->workers && !g->rows)
-			return refuse(-EINVAL,
-				      "%s: does not say how many rows it has, as %s does; give --workers N",
+			return refuse(-EINVAL, "%s: does not say how many rows it has, as %s does; give --workers N",
 				      g->path, files[0].path);
 		err = gradients_split(g, o->workers ?: g->rows, "--workers");
 		if (err)
 			return err;
 		if (g->rows > FPISA_MAX_WORKERS)
-			return refuse(-EINVAL,
-				      "%s: has %u rows, more than %u workers; save it as [workers, elements]",
+			return refuse(-EINVAL, "%s: has %u rows, more than %u workers; save it as [workers, elements]",
 				      g->path, g->rows, FPISA_MAX_WORKERS);
-		in[i] = (struct analyze_input){
-			.files = g, .file_count = 1, .workers = g->rows, .elements = g->elements};
+		in[i] = (struct analyze_input){.files = g, .file_count = 1, .workers = g->rows, .elements = g->elements};
 	}
 	return 0;
 }

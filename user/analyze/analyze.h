@@ -69,15 +69,15 @@ extern const char *const analyze_source_names[ANALYZE_SOURCES];
 /* One mode's sums of one input; errors are against the exact sum, as oracle_exact_error() has them. */
 struct analyze_mode {
 	struct fpisa_job job;
-	uint64_t correct; /* results that are the correctly rounded sum */
-	uint64_t zero;	  /* results that are the exact sum; any two NaN are the same */
-	uint64_t special; /* results of which just one of result and sum is finite, or whose infinities differ
+	uint64_t correct;  /* results that are the correctly rounded sum */
+	uint64_t zero;	   /* results that are the exact sum; any two NaN are the same */
+	uint64_t special;  /* results of which just one of result and sum is finite, or whose infinities differ
 			   */
-	uint64_t by_order;		   /* elements whose bits another order changes */
+	uint64_t by_order; /* elements whose bits another order changes */
 	double max_ulp, sum_ulp, max_abs;  /* of results that are not `special`, in ulps of `correct` ones */
 	uint64_t decades[ANALYZE_DECADES]; /* [10^(k-324), 10^(k-323)) of the others' absolute errors */
 	struct oracle_events adds;	   /* what the adds of the order of the ranks count */
-	double source[ANALYZE_SOURCES]; /* sums of magnitudes, over elements with a finite result and sum */
+	double source[ANALYZE_SOURCES];	   /* sums of magnitudes, over elements with a finite result and sum */
 };
 
 struct analyze_figures {
@@ -110,15 +110,15 @@ void analyze_sources(const struct fpisa_job *j, const uint64_t *words, uint32_t 
 
 /* -- report.c, json.c, plot.c ------------------------------------------- */
 
-void analyze_report(const struct analyze_options *o, const struct analyze_input *in,
-		    const struct analyze_figures *g, uint32_t inputs);
+void analyze_report(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_figures *g,
+		    uint32_t inputs);
 
-int analyze_json(const struct analyze_options *o, const struct analyze_input *in,
-		 const struct analyze_figures *g, uint32_t inputs);
+int analyze_json(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_figures *g,
+		 uint32_t inputs);
 
 /* Whether the pictures could be made, before the work is done. */
 int analyze_plot_check(const struct analyze_options *o);
-int analyze_plot(const struct analyze_options *o, const struct analyze_input *in,
-		 const struct analyze_figures *g, uint32_t inputs);
+int analyze_plot(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_figures *g,
+		 uint32_t inputs);
 
 #endif

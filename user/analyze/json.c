@@ -78,8 +78,8 @@ static struct json_object *input_json(const struct analyze_options *o, const str
 	return j;
 }
 
-int analyze_json(const struct analyze_options *o, const struct analyze_input *in,
-		 const struct analyze_figures *g, uint32_t inputs)
+int analyze_json(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_figures *g,
+		 uint32_t inputs)
 {
 	struct json_object *j = json_object_new_object(), *a = json_object_new_array();
 

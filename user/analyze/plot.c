@@ -81,8 +81,8 @@ static double top_of(double top, const uint64_t *count, int n, uint64_t of)
 }
 
 /* A data block: the bucket, its share. */
-static void write_histogram(FILE *f, const char *name, int index, const uint64_t *count, struct span s,
-			    int offset, uint64_t of)
+static void write_histogram(FILE *f, const char *name, int index, const uint64_t *count, struct span s, int offset,
+			    uint64_t of)
 {
 	fprintf(f, "$%s%d <<EOD\n", name, index);
 	for (int k = s.first; k < s.end; k++)
@@ -110,8 +110,8 @@ static void draw_ratio(const struct plot *p, uint32_t i)
 		"set arrow 1 from %d, graph 0 to %d, graph 1 nohead front dashtype 2\n"
 		"plot $ratio0 using ($1+0.5):2:(1) with boxes title '%.1f%% below 2^%d'\n"
 		"unset arrow 1\n",
-		s.first, s.end, top_of(1, g->octaves, ANALYZE_OCTAVES, g->nonzero), ANALYZE_HEADROOM,
-		ANALYZE_HEADROOM, percent(analyze_below(g, ANALYZE_HEADROOM), g->nonzero), ANALYZE_HEADROOM);
+		s.first, s.end, top_of(1, g->octaves, ANALYZE_OCTAVES, g->nonzero), ANALYZE_HEADROOM, ANALYZE_HEADROOM,
+		percent(analyze_below(g, ANALYZE_HEADROOM), g->nonzero), ANALYZE_HEADROOM);
 }
 
 static void draw_error(const struct plot *p, uint32_t i)
@@ -128,11 +128,9 @@ static void draw_error(const struct plot *p, uint32_t i)
 	if (s.first >= s.end)
 		s = (struct span){-10 - ANALYZE_FIRST_DECADE, -8 - ANALYZE_FIRST_DECADE};
 	for (int m = 0; m < g->modes; m++)
-		write_histogram(p->script, "error", m, g->mode[m].decades, s, ANALYZE_FIRST_DECADE,
-				p->in[i].elements);
+		write_histogram(p->script, "error", m, g->mode[m].decades, s, ANALYZE_FIRST_DECADE, p->in[i].elements);
 	begin_panel(p, i, "|error| of a sum", "elements, %");
-	fprintf(p->script,
-		"set xrange [%d:%d]\nset yrange [0:%.3g]\nset xtics autofreq format '10^{%%g}'\nplot ",
+	fprintf(p->script, "set xrange [%d:%d]\nset yrange [0:%.3g]\nset xtics autofreq format '10^{%%g}'\nplot ",
 		s.first + ANALYZE_FIRST_DECADE, s.end + ANALYZE_FIRST_DECADE, top);
 	for (int m = 0; m < g->modes; m++)
 		fprintf(p->script, "%s$error%d using ($1+0.5):2 with linespoints title '%s, %.1f%% without'",
@@ -163,8 +161,8 @@ static void draw_source(const struct plot *p, uint32_t i)
 		"set style histogram rowstacked\nset boxwidth 0.6\nplot ",
 		g->modes);
 	for (int k = 0; k < ANALYZE_SOURCES; k++)
-		fprintf(p->script, "%s$source0 using %d:xtic(1) with histograms title '%s'", k ? ", " : "",
-			k + 2, analyze_source_names[k]);
+		fprintf(p->script, "%s$source0 using %d:xtic(1) with histograms title '%s'", k ? ", " : "", k + 2,
+			analyze_source_names[k]);
 	fprintf(p->script, "\n");
 }
 
@@ -239,8 +237,8 @@ int analyze_plot_check(const struct analyze_options *o)
 	return run_gnuplot(NULL);
 }
 
-int analyze_plot(const struct analyze_options *o, const struct analyze_input *in,
-		 const struct analyze_figures *g, uint32_t inputs)
+int analyze_plot(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_figures *g,
+		 uint32_t inputs)
 {
 	struct plot p = {.script = tmpfile(), .in = in, .g = g, .inputs = inputs};
 	char path[PATH_MAX];

@@ -53,12 +53,11 @@ static int name_width(const struct analyze_input *in, uint32_t inputs)
 	return width;
 }
 
-static void print_head(const struct analyze_options *o, const struct analyze_input *in,
-		       const struct analyze_figures *g, uint32_t inputs, int width)
+static void print_head(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_figures *g,
+		       uint32_t inputs, int width)
 {
 	for (uint32_t i = 0; i < inputs; i++) {
-		printf("%-*s  %u workers, %" PRIu64 " elements", width, in[i].name, in[i].workers,
-		       in[i].elements);
+		printf("%-*s  %u workers, %" PRIu64 " elements", width, in[i].name, in[i].workers, in[i].elements);
 		if (g[i].vanished)
 			printf(", %" PRIu64 " values too small for %s count as 0", g[i].vanished,
 			       name_of(format_names, o->format));
@@ -68,8 +67,8 @@ static void print_head(const struct analyze_options *o, const struct analyze_inp
 	       name_of(format_names, o->format), o->orders, o->seed);
 }
 
-static void print_errors(const struct analyze_options *o, const struct analyze_input *in,
-			 const struct analyze_mode *m, int width)
+static void print_errors(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_mode *m,
+			 int width)
 {
 	double finite = in->elements - m->special;
 
@@ -113,8 +112,7 @@ static void print_ratios(const struct analyze_input *in, const struct analyze_fi
 		printf("  %*" PRIu64, (int)fmax(12, strlen(in[i].name)), g[i].nonzero);
 	printf("\nbelow 2^%d               ", ANALYZE_HEADROOM);
 	for (uint32_t i = 0; i < inputs; i++)
-		print_share(fmax(12, strlen(in[i].name)), analyze_below(&g[i], ANALYZE_HEADROOM),
-			    g[i].nonzero);
+		print_share(fmax(12, strlen(in[i].name)), analyze_below(&g[i], ANALYZE_HEADROOM), g[i].nonzero);
 	for (int k = 0; k < ANALYZE_OCTAVES; k++)
 		for (uint32_t i = 0; i < inputs; i++)
 			last = g[i].octaves[k] ? k + 1 : last;
@@ -152,8 +150,8 @@ static void print_decades(const struct analyze_input *in, const struct analyze_f
 	putchar('\n');
 }
 
-void analyze_report(const struct analyze_options *o, const struct analyze_input *in,
-		    const struct analyze_figures *g, uint32_t inputs)
+void analyze_report(const struct analyze_options *o, const struct analyze_input *in, const struct analyze_figures *g,
+		    uint32_t inputs)
 {
 	int width = name_width(in, inputs);
 

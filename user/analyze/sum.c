@@ -40,8 +40,7 @@ static double value_of(const struct analyze_input *in, uint32_t rank, uint64_t i
 	return gradients_value(&in->files[each ? rank : 0], each ? 0 : rank, i);
 }
 
-static void take_values(const struct analyze_input *in, uint64_t at, struct block *b,
-			struct analyze_figures *g)
+static void take_values(const struct analyze_input *in, uint64_t at, struct block *b, struct analyze_figures *g)
 {
 	uint64_t left = in->elements - at;
 
@@ -105,8 +104,8 @@ uint64_t analyze_below(const struct analyze_figures *g, int k)
 /* -- a mode's sums -------------------------------------------------------- */
 
 /* Sums in the order that rank[k][lane] is the k-th to arrive; NULL for the order of the ranks. */
-static void sum_block(const struct analyze_mode *m, const struct block *b, uint8_t (*rank)[FPISA_BLOCK],
-		      lanes result, struct oracle_events *adds)
+static void sum_block(const struct analyze_mode *m, const struct block *b, uint8_t (*rank)[FPISA_BLOCK], lanes result,
+		      struct oracle_events *adds)
 {
 	const struct fpisa_format f = fpisa_job_format(&m->job);
 	const struct fpisa_final sum = fpisa_final_of(f, FPISA_OP_SUM, 0, 1, 0);

@@ -33,9 +33,8 @@ static const char *name(const struct bench_config *c)
 {
 	static char text[64];
 
-	snprintf(text, sizeof(text), "%s %s %s %s", name_of(format_names, c->format),
-		 name_of(mode_names, c->mode), name_of(pipeline_names, c->pipeline),
-		 name_of(clz_names, c->clz));
+	snprintf(text, sizeof(text), "%s %s %s %s", name_of(format_names, c->format), name_of(mode_names, c->mode),
+		 name_of(pipeline_names, c->pipeline), name_of(clz_names, c->clz));
 	return text;
 }
 
@@ -50,9 +49,8 @@ static void add_config(struct bench_arith *a, struct bench_config c)
 static void add_configs(struct bench_arith *a)
 {
 	static const uint32_t workers[] = {2, BENCH_WORKERS, 32};
-	static const uint8_t formats[] = {FPISA_FORMAT_FP16, FPISA_FORMAT_BF16, FPISA_FORMAT_FP64,
-					  FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2, FPISA_FORMAT_MXINT8,
-					  FPISA_FORMAT_INT32};
+	static const uint8_t formats[] = {FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,	  FPISA_FORMAT_FP64, FPISA_FORMAT_E4M3,
+					  FPISA_FORMAT_E5M2, FPISA_FORMAT_MXINT8, FPISA_FORMAT_INT32};
 	struct bench_config c = {.format = FPISA_FORMAT_FP32,
 				 .mode = FPISA_MODE_FPISA,
 				 .pipeline = FPISA_PIPELINE_FUSED,
@@ -72,8 +70,8 @@ static void add_configs(struct bench_arith *a)
 	c.workers = BENCH_WORKERS;
 	for (const struct name *clz = clz_names; clz->name; clz++) {
 		c.clz = clz->id;
-		for (const struct name *pipeline = pipeline_names;
-		     clz->id != FPISA_CLZ_BITS && pipeline->name; pipeline++) {
+		for (const struct name *pipeline = pipeline_names; clz->id != FPISA_CLZ_BITS && pipeline->name;
+		     pipeline++) {
 			c.pipeline = pipeline->id;
 			add_config(a, c);
 		}
@@ -99,14 +97,14 @@ static void add_configs(struct bench_arith *a)
 	}
 }
 
-const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline,
-				      uint8_t clz, uint32_t workers, bool file)
+const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
+				      uint32_t workers, bool file)
 {
 	for (uint32_t i = 0; i < a->configs; i++) {
 		const struct bench_config *c = &a->config[i];
 
-		if (c->format == FPISA_FORMAT_FP32 && c->mode == mode && c->pipeline == pipeline &&
-		    c->clz == clz && c->workers == workers && c->file == file && !c->uncounted)
+		if (c->format == FPISA_FORMAT_FP32 && c->mode == mode && c->pipeline == pipeline && c->clz == clz &&
+		    c->workers == workers && c->file == file && !c->uncounted)
 			return c;
 	}
 	return NULL;
@@ -185,8 +183,7 @@ static int make_config(struct bench_arith *a, struct bench_config *c)
 
 int bench_datapath_open(struct bench_arith *a)
 {
-	const struct datapath_load how = {
-		.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP};
+	const struct datapath_load how = {.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP};
 	int err = datapath_load(&how, NULL, 0);
 
 	add_configs(a);
@@ -237,8 +234,8 @@ void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint3
 	bench_seal(&c->job, frame);
 }
 
-int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s,
-		     uint32_t rank, uint32_t *ns)
+int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s, uint32_t rank,
+		     uint32_t *ns)
 {
 	struct bench_frame frame;
 	uint32_t action;
@@ -248,8 +245,7 @@ int bench_contribute(const struct bench_arith *a, const struct bench_config *c, 
 	err = bench_run(a->entry_fd, &frame, ns, &action);
 	/* The result leaves only if every contribution was taken. */
 	if (!err && action != (rank + 1 < c->workers ? XDP_DROP : XDP_REDIRECT))
-		err = refuse(-EPROTO, "bench: %s: rank %u of %u: XDP action %u", name(c), rank, c->workers,
-			     action);
+		err = refuse(-EPROTO, "bench: %s: rank %u of %u: XDP action %u", name(c), rank, c->workers, action);
 	return err;
 }
 

@@ -73,8 +73,7 @@ static int parse(struct bench_options *o, int argc, char **argv)
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		switch (opt) {
 		case OPT_ROUNDS:
-			err = parse_number("--rounds", optarg, BENCH_MIN_ROUNDS, BENCH_MAX_ROUNDS,
-					   &o->rounds);
+			err = parse_number("--rounds", optarg, BENCH_MIN_ROUNDS, BENCH_MAX_ROUNDS, &o->rounds);
 			break;
 		case OPT_CPUS:
 			err = parse_number("--cpus", optarg, 1, 2, &number);

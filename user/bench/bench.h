@@ -42,7 +42,7 @@ extern const char bench_arith_help[], bench_wire_help[], bench_worker_help[];
 #define BENCH_ELEMENTS FPISA_DEFAULT_ELEMENTS
 #define BENCH_MIN_ROUNDS 9
 #define BENCH_MAX_ROUNDS 10000
-#define BENCH_WORKERS 8 /* of every table but that of whole rounds */
+#define BENCH_WORKERS 8			  /* of every table but that of whole rounds */
 #define BENCH_WINDOW FPISA_DEFAULT_WINDOW /* of the job that two CPUs have in common */
 
 struct bench_options {
@@ -150,10 +150,10 @@ struct bench_config {
 	uint8_t format, mode, pipeline, clz;
 	uint32_t workers;
 	uint32_t window; /* 0: 1 */
-	uint64_t token;  /* 0: none */
+	uint64_t token;	 /* 0: none */
 	bool file;	 /* values from the file */
 	bool uncounted;	 /* a job without statistics */
-	uint32_t id; /* of its job */
+	uint32_t id;	 /* of its job */
 	uint32_t generation;
 	uint64_t chunk; /* the next */
 	struct fpisa_job job;
@@ -187,7 +187,7 @@ struct bench_arith {
 	struct bench_config window;  /* of both: many slots */
 	int cpu[2];
 	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL: one CPU */
-	struct bench_config tagged;  /* a job with a token */
+	struct bench_config tagged;	 /* a job with a token */
 
 	double *known[BENCH_KNOWN]; /* [rounds]: ns of a frame that was taken before, by enum bench_known */
 };
@@ -200,8 +200,8 @@ void bench_datapath_close(struct bench_arith *a);
 void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint32_t rank, struct bench_frame *frame);
 
 /* The same given to the datapath; ranks in their order. */
-int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s,
-		     uint32_t rank, uint32_t *ns);
+int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s, uint32_t rank,
+		     uint32_t *ns);
 
 int bench_datapath_round(struct bench_arith *a, uint64_t round);
 
@@ -209,8 +209,8 @@ int bench_datapath_round(struct bench_arith *a, uint64_t round);
 int bench_known_round(struct bench_arith *a, uint64_t round);
 
 /* The configuration of fp32 with that job, and with statistics; NULL: none. */
-const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline,
-				      uint8_t clz, uint32_t workers, bool file);
+const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
+				      uint32_t workers, bool file);
 
 /* That of fused fp32 in mode fpisa without statistics. */
 const struct bench_config *bench_uncounted(const struct bench_arith *a);

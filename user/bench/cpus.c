@@ -39,7 +39,7 @@ struct worker {
 	int which; /* of the two CPUs */
 	enum part part;
 	pthread_barrier_t *start;
-	bool *done; /* [CHUNKS]: results that left */
+	bool *done;		   /* [CHUNKS]: results that left */
 	struct bench_frame *frame; /* [CHUNKS][BENCH_WORKERS], of the common job */
 	struct bench_source source;
 	double rate; /* runs a second of program time */
@@ -102,8 +102,7 @@ static bool its_part(const struct worker *w, uint32_t at, uint32_t rank)
 {
 	if (w->part == ITS_RANKS)
 		return rank % 2 == (uint32_t)w->which;
-	return w->part == ALL_OF_WINDOW ||
-	       fpisa_port_index(at % BENCH_WINDOW, BENCH_WINDOW, 2) == (uint32_t)w->which;
+	return w->part == ALL_OF_WINDOW || fpisa_port_index(at % BENCH_WINDOW, BENCH_WINDOW, 2) == (uint32_t)w->which;
 }
 
 /* Frames are ready before the slice begins, for two CPUs that make frames seldom meet. */
@@ -181,10 +180,10 @@ static void *work(void *arg)
 	w->err = w->part >= ALL_OF_WINDOW ? make_frames(w) : 0;
 	pthread_barrier_wait(w->start);
 	end = fpisa_now() + SLICE_NS;
-	w->err = w->err			? w->err
-		 : w->part == OWN_JOB	? contribute(w, end, &runs, &sum)
-		 : w->part == REGISTERS ? spin(w, end, &runs, &sum)
-					: contribute_window(w, &runs, &sum);
+	w->err = w->err		      ? w->err :
+		 w->part == OWN_JOB   ? contribute(w, end, &runs, &sum) :
+		 w->part == REGISTERS ? spin(w, end, &runs, &sum) :
+					contribute_window(w, &runs, &sum);
 	w->rate = sum ? (double)runs / (double)sum : 0;
 	free(w->frame);
 	return NULL;

@@ -47,8 +47,7 @@ void bench_fill(struct bench_source *s, struct fpisa_format f, uint32_t rank, vo
 			uint64_t bits = splitmix64(&s->random);
 
 			/* Integers of 26 bits: no sum of 32 workers overflows. */
-			fpisa_put_word(out, i, f,
-				       f.integer ? (uint64_t)((int64_t)bits >> 38) : random_word(bits, f));
+			fpisa_put_word(out, i, f, f.integer ? (uint64_t)((int64_t)bits >> 38) : random_word(bits, f));
 		}
 	}
 }

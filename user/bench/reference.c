@@ -34,13 +34,13 @@ static const char *compiler_of(const struct bpf_object *o)
 	struct bpf_map *map;
 	size_t size;
 
-	bpf_object__for_each_map(map, o) if (bpf_map__is_internal(map)) return bpf_map__initial_value(map,
-												      &size);
+	bpf_object__for_each_map(map, o)
+		if (bpf_map__is_internal(map))
+			return bpf_map__initial_value(map, &size);
 	return "";
 }
 
-static int add_program(struct bench_reference *r, const struct bpf_program *prog, const char *compiler,
-		       uint64_t rounds)
+static int add_program(struct bench_reference *r, const struct bpf_program *prog, const char *compiler, uint64_t rounds)
 {
 	const char *name = bpf_program__name(prog);
 
@@ -107,8 +107,8 @@ static int check_add(const struct bench_program *p, int rows_fd, struct bench_so
 	return 0;
 }
 
-static int open_object(struct bench_reference *r, int which, const void *elf, size_t size,
-		       struct bench_source *s, uint64_t rounds)
+static int open_object(struct bench_reference *r, int which, const void *elf, size_t size, struct bench_source *s,
+		       uint64_t rounds)
 {
 	struct bpf_program *prog;
 	const char *compiler;
@@ -126,9 +126,9 @@ static int open_object(struct bench_reference *r, int which, const void *elf, si
 		return 0;
 	err = bpf_object__load(o);
 	if (err)
-		return refuse(err, "bench: load programs: %s; --verbose shows the verifier's log",
-			      reason(err));
-	bpf_object__for_each_program(prog, o) err = err ?: add_program(r, prog, compiler, rounds);
+		return refuse(err, "bench: load programs: %s; --verbose shows the verifier's log", reason(err));
+	bpf_object__for_each_program(prog, o)
+		err = err ?: add_program(r, prog, compiler, rounds);
 	for (int i = from; !err && i < r->programs; i++)
 		if (r->program[i].kind == BENCH_ADD)
 			err = check_add(&r->program[i], bpf_object__find_map_fd_by_name(o, "rows"), s);

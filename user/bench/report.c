@@ -104,8 +104,7 @@ static void add_spread(struct json_object *o, const char *key, struct bench_spre
 
 static struct json_object *config_json(const struct bench_arith *a, const struct bench_config *c)
 {
-	static const char *const keys[BENCH_STEPS] = {"set_ns", "add_ns", "last_ns", "readout_ns",
-						      "round_ns"};
+	static const char *const keys[BENCH_STEPS] = {"set_ns", "add_ns", "last_ns", "readout_ns", "round_ns"};
 	const double *integer = reference(a, BENCH_ADD);
 	struct json_object *o = json_object_new_object();
 
@@ -255,12 +254,11 @@ static void print_figures(const struct bench_arith *a)
 
 static void print_config(const struct bench_arith *a, const struct bench_config *c)
 {
-	double add = over_rounds(a, c->ns[BENCH_MORE]).median,
-	       read = over_rounds(a, c->ns[BENCH_READ]).median;
+	double add = over_rounds(a, c->ns[BENCH_MORE]).median, read = over_rounds(a, c->ns[BENCH_READ]).median;
 
-	printf("%-6s %-7s %-6s %-8s %3u %8.2f", name_of(format_names, c->format),
-	       name_of(mode_names, c->mode), c->uncounted ? "fused*" : name_of(pipeline_names, c->pipeline),
-	       name_of(clz_names, c->clz), c->workers, over_rounds(a, c->ns[BENCH_SET]).median);
+	printf("%-6s %-7s %-6s %-8s %3u %8.2f", name_of(format_names, c->format), name_of(mode_names, c->mode),
+	       c->uncounted ? "fused*" : name_of(pipeline_names, c->pipeline), name_of(clz_names, c->clz), c->workers,
+	       over_rounds(a, c->ns[BENCH_SET]).median);
 	if (c->workers > 2)
 		printf(" %8.2f %8.2f", add, read);
 	else
@@ -274,8 +272,8 @@ static void print_config(const struct bench_arith *a, const struct bench_config 
 
 static void print_configs(const struct bench_arith *a, bool file)
 {
-	printf("%-6s %-7s %-6s %-8s %3s %8s %8s %8s %9s %8s\n", "format", "mode", "", "clz", "N", "first",
-	       "add", "read-out", "round", "x int32");
+	printf("%-6s %-7s %-6s %-8s %3s %8s %8s %8s %9s %8s\n", "format", "mode", "", "clz", "N", "first", "add",
+	       "read-out", "round", "x int32");
 	for (uint32_t i = 0; i < a->configs; i++)
 		if (a->config[i].file == file)
 			print_config(a, &a->config[i]);
@@ -285,8 +283,8 @@ static void print_configs(const struct bench_arith *a, bool file)
 
 void bench_arith_text(const struct bench_arith *a)
 {
-	printf("%d elements a frame, %llu rounds, seed %llu\n\n", BENCH_ELEMENTS,
-	       (unsigned long long)a->o.rounds, (unsigned long long)a->o.seed);
+	printf("%d elements a frame, %llu rounds, seed %llu\n\n", BENCH_ELEMENTS, (unsigned long long)a->o.rounds,
+	       (unsigned long long)a->o.seed);
 	print_figures(a);
 	printf("\nrandom values\n");
 	print_configs(a, false);

@@ -21,33 +21,31 @@
 /* There are slots for the jobs of two runs at once. */
 #define MAX_WINDOW (FPISA_MAX_SLOTS / 2 / BENCH_WIRE_THREADS / 2)
 
-const char bench_wire_help[] =
-	"  DEV                interfaces of this machine, with workers on others, which run\n"
-	"                     fpisa bench worker; without, veth in namespaces of its own\n"
-	"  --workers N|LIST   without DEV 2 to 16 processes, default 4; with DEV the\n"
-	"                     addresses, ADDR[@DEV],..., as of job add\n"
-	"  --address ADDR     of this machine, as of job add; with DEV alone\n"
-	"  --elements LIST    values a frame: multiples of 32 up to 832; default 256,320,832\n"
-	"  --window LIST      frames under way: powers of two up to 128; default 16,64,128\n"
-	"  --pipeline LIST    fused, staged or both; default fused\n"
-	"  --threads LIST     jobs at once, a thread of each worker for each, 1 to 4;\n"
-	"                     default 1,2\n"
-	"  --vector N         values that each worker sums a round; default 1048576\n"
-	"  --rounds R         rounds, in each of which all settings take their turn;\n"
-	"                     1 to 1000, default 3\n"
-	"Sums by the datapath as fpisa load attaches it, all checked. CPU time, each a GB\n"
-	"contributed: over veth that of the kernel threads that poll the aggregator's ports,\n"
-	"and of a worker's process and the thread that polls its link; with DEV that of the\n"
-	"XDP programs alone, and at a worker of its process, which the worker prints.\n"
-	"The line \"best:\" has the settings with the most goodput, of those within 5% of\n"
-	"it the ones that take the least CPU time: options of fpisa job add. It needs root;\n"
-	"with DEV the datapath is loaded there meanwhile, else nothing is changed.\n";
+const char bench_wire_help[] = "  DEV                interfaces of this machine, with workers on others, which run\n"
+			       "                     fpisa bench worker; without, veth in namespaces of its own\n"
+			       "  --workers N|LIST   without DEV 2 to 16 processes, default 4; with DEV the\n"
+			       "                     addresses, ADDR[@DEV],..., as of job add\n"
+			       "  --address ADDR     of this machine, as of job add; with DEV alone\n"
+			       "  --elements LIST    values a frame: multiples of 32 up to 832; default 256,320,832\n"
+			       "  --window LIST      frames under way: powers of two up to 128; default 16,64,128\n"
+			       "  --pipeline LIST    fused, staged or both; default fused\n"
+			       "  --threads LIST     jobs at once, a thread of each worker for each, 1 to 4;\n"
+			       "                     default 1,2\n"
+			       "  --vector N         values that each worker sums a round; default 1048576\n"
+			       "  --rounds R         rounds, in each of which all settings take their turn;\n"
+			       "                     1 to 1000, default 3\n"
+			       "Sums by the datapath as fpisa load attaches it, all checked. CPU time, each a GB\n"
+			       "contributed: over veth that of the kernel threads that poll the aggregator's ports,\n"
+			       "and of a worker's process and the thread that polls its link; with DEV that of the\n"
+			       "XDP programs alone, and at a worker of its process, which the worker prints.\n"
+			       "The line \"best:\" has the settings with the most goodput, of those within 5% of\n"
+			       "it the ones that take the least CPU time: options of fpisa job add. It needs root;\n"
+			       "with DEV the datapath is loaded there meanwhile, else nothing is changed.\n";
 
-const char bench_worker_help[] =
-	"A worker of fpisa bench wire DEV --workers ... at ADDR: give it the same options,\n"
-	"all but DEV, --workers and --address. It waits a minute for each job.\n"
-	"  --elements LIST, --window LIST, --pipeline LIST, --threads LIST, --vector N,\n"
-	"  --rounds R         as of fpisa bench wire\n";
+const char bench_worker_help[] = "A worker of fpisa bench wire DEV --workers ... at ADDR: give it the same options,\n"
+				 "all but DEV, --workers and --address. It waits a minute for each job.\n"
+				 "  --elements LIST, --window LIST, --pipeline LIST, --threads LIST, --vector N,\n"
+				 "  --rounds R         as of fpisa bench wire\n";
 
 static int add_to(const char *what, const char *said, struct bench_list *l, uint32_t v)
 {
@@ -135,8 +133,7 @@ static int take_workers(struct bench_wire *w, char *text)
 			return refuse(BAD_USAGE, "--workers: more than %d", FPISA_MAX_WORKERS);
 		w->address[w->workers++] = at;
 	}
-	return w->workers ? 0
-			  : refuse(BAD_USAGE, "bench: with DEV, --workers ADDR[@DEV],... names the workers");
+	return w->workers ? 0 : refuse(BAD_USAGE, "bench: with DEV, --workers ADDR[@DEV],... names the workers");
 }
 
 /* Of `bench worker` the operand is an address and no workers are named. */
@@ -245,8 +242,8 @@ static int sweep(struct bench_wire *w)
 	for (uint64_t round = 0; !err && round < w->rounds; round++)
 		for (uint32_t i = 0; !err && i < w->settings; i++, w->run++) {
 			progress_share("bench wire", w->run, w->rounds * w->settings);
-			err = w->devs ? bench_nic_round(w, &w->setting[i], round)
-				      : bench_wire_round(w, &w->setting[i], round);
+			err = w->devs ? bench_nic_round(w, &w->setting[i], round) :
+					bench_wire_round(w, &w->setting[i], round);
 		}
 	progress_end();
 	if (w->devs)
@@ -349,8 +346,8 @@ int verb_bench_worker(int argc, char **argv)
 	wire.c = (struct common)COMMON_INIT;
 	err = prepare(argc, argv, true);
 	if (!err)
-		err = wire.devs == 1 ? parse_address("bench worker", wire.dev[0], &address)
-				     : refuse(BAD_USAGE, "bench worker: give the aggregator's address");
+		err = wire.devs == 1 ? parse_address("bench worker", wire.dev[0], &address) :
+				       refuse(BAD_USAGE, "bench worker: give the aggregator's address");
 	if (!err)
 		err = bench_worker_sweep(&wire, wire.dev[0]);
 	if (!err)

@@ -25,7 +25,7 @@
 
 #define BENCH_WIRE_ADDRESS 0x0a4eff01u /* 10.78.255.1, the aggregator's */
 #define BENCH_WIRE_NETWORK 0x0a4e0000u /* 10.78.RANK.1 and .2 are the ends of a worker's link */
-#define BENCH_WIRE_THREADS 4 /* of a worker, at most */
+#define BENCH_WIRE_THREADS 4	       /* of a worker, at most */
 #define BENCH_WIRE_SETTINGS 256
 
 /* Values of an option, each of which is measured. */
@@ -55,7 +55,7 @@ struct bench_wire {
 	/* Over veth. */
 	struct star star;
 	struct processes processes; /* of the workers */
-	pid_t napi[PROCESSES_MAX]; /* threads that poll our ends */
+	pid_t napi[PROCESSES_MAX];  /* threads that poll our ends */
 	/* On interfaces of this machine. */
 	char *const *dev;
 	int devs;     /* 0: veth */

@@ -34,8 +34,7 @@ static uint32_t largest(const struct bench_wire *w)
 
 static int load(struct bench_wire *w)
 {
-	const struct datapath_load how = {
-		.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP};
+	const struct datapath_load how = {.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP};
 	char name[PROCESSES_MAX][IF_NAMESIZE], *dev[PROCESSES_MAX];
 	int err;
 
@@ -152,8 +151,7 @@ static uint64_t polled_ns(const struct bench_wire *w)
 
 int bench_wire_round(struct bench_wire *w, struct bench_setting *s, uint64_t round)
 {
-	struct bench_wire_order o = {
-		.task = BENCH_JOIN, .threads = s->threads, .job = bench_wire_job(w->run)};
+	struct bench_wire_order o = {.task = BENCH_JOIN, .threads = s->threads, .job = bench_wire_job(w->run)};
 	double bytes = (double)w->workers * (double)w->vector * sizeof(float);
 	struct report sum = {0};
 	uint64_t wall, polled;

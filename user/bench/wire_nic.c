@@ -43,8 +43,8 @@ static int check_mtu(const struct bench_wire *w)
 		if (mtu < 0)
 			return fail(mtu, NULL, "%s: MTU", w->dev[i]);
 		for (uint32_t k = 0; k < w->elements.n; k++) {
-			int bytes = FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN +
-				    (int)(w->elements.elements[k] * sizeof(float));
+			int bytes =
+				FPISA_PAYLOAD_OFFSET - FPISA_ETH_LEN + (int)(w->elements.elements[k] * sizeof(float));
 
 			if (bytes > mtu)
 				return refuse(-EMSGSIZE,
@@ -58,15 +58,14 @@ static int check_mtu(const struct bench_wire *w)
 
 int bench_nic_open(struct bench_wire *w)
 {
-	const struct datapath_load how = {
-		.pin = pin_of(w), .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP};
+	const struct datapath_load how = {.pin = pin_of(w), .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP};
 	int err = check_mtu(w);
 
 	if (err)
 		return err;
 	if (!access(pin_of(w), F_OK))
-		return refuse(-EEXIST, "%s: is there already; fpisa unload --pin %s removes a datapath",
-			      pin_of(w), pin_of(w));
+		return refuse(-EEXIST, "%s: is there already; fpisa unload --pin %s removes a datapath", pin_of(w),
+			      pin_of(w));
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	signal(SIGHUP, on_signal);
@@ -84,8 +83,7 @@ int bench_nic_open(struct bench_wire *w)
 		err = w->stats_fd < 0 ? fail(-errno, NULL, "bench: count the run time of programs") : 0;
 	}
 	if (!err)
-		fprintf(stderr,
-			"on each worker: fpisa bench worker ADDRESS, with these options but for --workers\n");
+		fprintf(stderr, "on each worker: fpisa bench worker ADDRESS, with these options but for --workers\n");
 	return err;
 }
 

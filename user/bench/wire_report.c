@@ -132,8 +132,8 @@ void bench_wire_text(const struct bench_wire *w)
 {
 	const struct bench_setting *best = &w->setting[w->best];
 
-	printf("%u workers, %llu values each a round, %llu rounds\n", w->workers,
-	       (unsigned long long)w->vector, (unsigned long long)w->rounds);
+	printf("%u workers, %llu values each a round, %llu rounds\n", w->workers, (unsigned long long)w->vector,
+	       (unsigned long long)w->rounds);
 	printf("%8s %6s %8s %7s  %8s  %-19s %s\n", "", "", "", "", "goodput", "CPU s/GB", "sent again");
 	printf("%8s %6s %8s %7s  %8s  %10s %8s %11s\n", "elements", "window", "pipeline", "threads", "Gbit/s",
 	       "aggregator", "worker", "%");

@@ -37,7 +37,7 @@ struct thread {
 struct side {
 	const struct bench_wire *w;
 	const char *address;
-	struct bench_wire_order order; /* under way */
+	struct bench_wire_order order;	      /* under way */
 	uint32_t rank, workers, threads, job; /* the first thread's */
 	pid_t napi;			      /* 0: whoever polls the link is not counted */
 	float *send, *recv;
@@ -107,8 +107,7 @@ static void *warm_up(void *arg)
 	t->error = fpisa_get_info(t->f, &info);
 	count = bench_wire_warm(count, info.window, info.elements);
 	if (!t->error)
-		t->error = fpisa_allreduce(t->f, t->s->send + from, t->s->recv + from, count, FPISA_FLOAT32,
-					   NULL);
+		t->error = fpisa_allreduce(t->f, t->s->send + from, t->s->recv + from, count, FPISA_FLOAT32, NULL);
 	keep_error(t);
 	return NULL;
 }
@@ -161,8 +160,7 @@ static int check(const struct side *s, struct report *r)
 {
 	for (uint64_t i = 0; i < s->w->vector; i++) {
 		if (s->recv[i] != whole_sum(s->workers, i)) {
-			snprintf(r->message, sizeof(r->message), "element %llu: wrong sum",
-				 (unsigned long long)i);
+			snprintf(r->message, sizeof(r->message), "element %llu: wrong sum", (unsigned long long)i);
 			return -EBADMSG;
 		}
 	}
@@ -236,8 +234,7 @@ void bench_wire_work(void *arg, int control)
 {
 	const struct bench_wire_rank *rank = arg;
 	char address[ADDRESS_LEN];
-	struct side s = {
-		.w = rank->w, .rank = rank->rank, .address = address_text(htonl(BENCH_WIRE_ADDRESS), address)};
+	struct side s = {.w = rank->w, .rank = rank->rank, .address = address_text(htonl(BENCH_WIRE_ADDRESS), address)};
 
 	if (!enter_network())
 		process_serve(control, &s.order, sizeof(s.order), carry_out, &s);

@@ -13,7 +13,7 @@
 
 #include "log.h"
 
-#define LINE 1024	 /* bytes; with the line before it less than a pipe takes whole */
+#define LINE 1024 /* bytes; with the line before it less than a pipe takes whole */
 #define BEFORE 256
 
 /*
@@ -26,7 +26,7 @@ void log_open(struct log *l, int fd)
 	struct stat st;
 	int own;
 
-	*l = (struct log){ .fd = fd };
+	*l = (struct log){.fd = fd};
 	signal(SIGPIPE, SIG_IGN);
 	if (fstat(fd, &st))
 		return;
@@ -51,7 +51,7 @@ static bool may_say(struct log *l, uint64_t now_ms)
 /* Whole, or not: of a line that was taken in part the next one begins on a line of its own. */
 static bool put(struct log *l, const char *text, size_t n)
 {
-	struct pollfd p = { .fd = l->fd, .events = POLLOUT };
+	struct pollfd p = {.fd = l->fd, .events = POLLOUT};
 	ssize_t got;
 
 	if (l->must_poll && (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT)))

@@ -8,8 +8,8 @@ struct name {
 	const char *name;
 };
 
-extern const struct name mode_names[], rounding_names[], pipeline_names[], clz_names[], format_names[],
-	fanout_names[], op_names[], transport_names[];
+extern const struct name mode_names[], rounding_names[], pipeline_names[], clz_names[], format_names[], fanout_names[],
+	op_names[], transport_names[];
 
 const char *name_of(const struct name *names, int id);
 int parse_name(const char *what, const char *s, const struct name *names, int *id);

@@ -67,14 +67,14 @@ static int all_options(struct common *c, int argc, char **argv, const struct opt
 
 int common_options(struct common *c, int argc, char **argv)
 {
-	static const struct option options[] = { COMMON_OPTIONS, JSON_OPTION, { 0 } };
+	static const struct option options[] = {COMMON_OPTIONS, JSON_OPTION, {0}};
 
 	return all_options(c, argc, argv, options);
 }
 
 int bare_options(struct common *c, int argc, char **argv)
 {
-	static const struct option options[] = { COMMON_OPTIONS, { 0 } };
+	static const struct option options[] = {COMMON_OPTIONS, {0}};
 
 	return all_options(c, argc, argv, options);
 }
@@ -91,8 +91,8 @@ int parse_number(const char *what, const char *s, uint64_t min, uint64_t max, ui
 	errno = 0;
 	*out = strtoull(s, &end, 10);
 	if (*s < '0' || *s > '9' || *end || errno || *out < min || *out > max)
-		return refuse(BAD_USAGE, "%s: '%s' is not a number from %llu to %llu", what, s,
-			      (unsigned long long)min, (unsigned long long)max);
+		return refuse(BAD_USAGE, "%s: '%s' is not a number from %llu to %llu", what, s, (unsigned long long)min,
+			      (unsigned long long)max);
 	return 0;
 }
 

@@ -23,11 +23,20 @@ enum {
 	OPT_VERB, /* first of a verb's own options */
 };
 
-#define COMMON_OPTIONS                                                                         \
-	{ "pin", required_argument, NULL, OPT_PIN }, { "verbose", no_argument, NULL, OPT_VERBOSE }
-#define JSON_OPTION { "json", no_argument, NULL, OPT_JSON }
+#define COMMON_OPTIONS                                    \
+	{"pin", required_argument, NULL, OPT_PIN},        \
+	{                                                 \
+		"verbose", no_argument, NULL, OPT_VERBOSE \
+	}
+#define JSON_OPTION                                 \
+	{                                           \
+		"json", no_argument, NULL, OPT_JSON \
+	}
 
-#define COMMON_INIT { .pin = default_pin() }
+#define COMMON_INIT                  \
+	{                            \
+		.pin = default_pin() \
+	}
 const char *default_pin(void);
 
 /* getopt_long(), but '?', reported, for an option that is given twice or whose name is cut short. */

@@ -15,7 +15,7 @@
 
 const char *address_text(__be32 addr, char buf[ADDRESS_LEN])
 {
-	struct in_addr a = { .s_addr = addr };
+	struct in_addr a = {.s_addr = addr};
 
 	return inet_ntop(AF_INET, &a, buf, ADDRESS_LEN);
 }
@@ -70,8 +70,7 @@ void print_wrapped(int column, const char *text)
 
 int print_json(struct json_object *o, bool one_line)
 {
-	int flags = JSON_C_TO_STRING_NOSLASHESCAPE |
-		    (one_line ? 0 : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
+	int flags = JSON_C_TO_STRING_NOSLASHESCAPE | (one_line ? 0 : JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
 	const char *s = json_object_to_json_string_ext(o, flags);
 	int err = s ? 0 : -ENOMEM;
 
@@ -134,8 +133,8 @@ struct json_object *json_decimal(const char *text)
 		return json_object_new_string(text);
 	while (whole + 1 < point && *whole == '0')
 		whole++;
-	if (asprintf(&out, "%s%.*s%s%.*s%s", minus ? "-" : "", point > whole ? (int)(point - whole) : 1, point > whole ? whole : "0",
-		     exponent > part ? "." : "", (int)(exponent - part), part, exponent) < 0)
+	if (asprintf(&out, "%s%.*s%s%.*s%s", minus ? "-" : "", point > whole ? (int)(point - whole) : 1,
+		     point > whole ? whole : "0", exponent > part ? "." : "", (int)(exponent - part), part, exponent) < 0)
 		return NULL;
 	o = json_object_new_double_s(x, out);
 	free(out);
@@ -148,9 +147,9 @@ bool is_utf8(const char *text)
 	static const struct {
 		unsigned char first, last, second, second_last, more;
 	} forms[] = {
-		{ 0x01, 0x7f, 0, 0, 0 },	 { 0xc2, 0xdf, 0x80, 0xbf, 0 }, { 0xe0, 0xe0, 0xa0, 0xbf, 1 },
-		{ 0xe1, 0xec, 0x80, 0xbf, 1 }, { 0xed, 0xed, 0x80, 0x9f, 1 }, { 0xee, 0xef, 0x80, 0xbf, 1 },
-		{ 0xf0, 0xf0, 0x90, 0xbf, 2 }, { 0xf1, 0xf3, 0x80, 0xbf, 2 }, { 0xf4, 0xf4, 0x80, 0x8f, 2 },
+		{0x01, 0x7f, 0, 0, 0},	     {0xc2, 0xdf, 0x80, 0xbf, 0}, {0xe0, 0xe0, 0xa0, 0xbf, 1},
+		{0xe1, 0xec, 0x80, 0xbf, 1}, {0xed, 0xed, 0x80, 0x9f, 1}, {0xee, 0xef, 0x80, 0xbf, 1},
+		{0xf0, 0xf0, 0x90, 0xbf, 2}, {0xf1, 0xf3, 0x80, 0xbf, 2}, {0xf4, 0xf4, 0x80, 0x8f, 2},
 	};
 	const unsigned char *at = (const unsigned char *)text;
 

@@ -79,8 +79,8 @@ static int look_at_interface(const struct datapath *dp, const char *pin, struct 
 	if (got < 0)
 		return fail(got, NULL, "%s: query XDP", i->name);
 	if (got && now.mode != i->load.mode)
-		return refuse(-EEXIST, "%s: runs in mode %s; fpisa unload %s, then fpisa config apply",
-			      i->name, name_of(xdp_mode_names, now.mode), i->name);
+		return refuse(-EEXIST, "%s: runs in mode %s; fpisa unload %s, then fpisa config apply", i->name,
+			      name_of(xdp_mode_names, now.mode), i->name);
 	if (!got && now.program.id)
 		return datapath_refuse_program(i->name, &now, pin);
 	i->runs = got;
@@ -96,7 +96,7 @@ static bool same_parameters(const struct fpisa_job *now, const struct fpisa_job 
 	a.live = b.live = 0;
 	a.slot_base = b.slot_base = 0;
 	a.keyed = b.keyed = 0;
-	a.key = b.key = (struct fpisa_key){ 0 };
+	a.key = b.key = (struct fpisa_key){0};
 	return !memcmp(&a, &b, sizeof(a));
 }
 
@@ -145,9 +145,10 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 			continue;
 		all &= !!s->dev[r];
 		if (s->dev[r] && !has_port(dp, j->number, now, r, s->ifindex[r]))
-			return refuse(-EEXIST,
-				      "job %u: does not reach rank %u through %s; fpisa job del %u, then fpisa config apply",
-				      j->number, r, s->dev[r], j->number);
+			return refuse(
+				-EEXIST,
+				"job %u: does not reach rank %u through %s; fpisa job del %u, then fpisa config apply",
+				j->number, r, s->dev[r], j->number);
 	}
 	for (__u32 k = 0; all && k < now->workers; k++) {
 		bool named = now->fanout == FPISA_FANOUT_UNICAST || datapath_port(dp, j->number, k, &port, &egress);
@@ -155,10 +156,11 @@ static int check_devices(const struct datapath *dp, const struct config_job *j, 
 		for (__u32 r = 0; !named && r < now->workers; r++)
 			named = now->live >> r & 1 && s->ifindex[r] == port;
 		if (!named)
-			return refuse(-EEXIST,
-				      "job %u: sends results to an interface that no rank is behind; fpisa job del %u, then "
-				      "fpisa config apply",
-				      j->number, j->number);
+			return refuse(
+				-EEXIST,
+				"job %u: sends results to an interface that no rank is behind; fpisa job del %u, then "
+				"fpisa config apply",
+				j->number, j->number);
 	}
 	return 0;
 }
@@ -176,8 +178,10 @@ static int look_at_job(const struct datapath *dp, struct config_job *j, struct f
 		return err;
 	}
 	if (!datapath_job_here(dp, j->number))
-		return refuse(-EEXIST, "job %u: was made in another network namespace; run fpisa config apply there, or take "
-			      "another number", j->number);
+		return refuse(-EEXIST,
+			      "job %u: was made in another network namespace; run fpisa config apply there, or take "
+			      "another number",
+			      j->number);
 	j->runs = true;
 	if (!same_parameters(now, want))
 		return refuse(-EEXIST,
@@ -300,7 +304,8 @@ static void report(const struct config *c, const struct datapath *dp)
 
 static int report_json(const struct config *c)
 {
-	struct json_object *o = json_done("config apply"), *interfaces = json_object_new_array(), *jobs = json_object_new_array();
+	struct json_object *o = json_done("config apply"), *interfaces = json_object_new_array(),
+			   *jobs = json_object_new_array();
 
 	for (int i = 0; i < c->interfaces; i++)
 		if (!c->interface[i].runs)

@@ -29,14 +29,14 @@ static int parse_group(const char *s, gid_t *group)
 	return err;
 }
 
-const struct option load_options[] = { { "mode", required_argument, NULL, OPT_MODE },
-				       { "port", required_argument, NULL, OPT_PORT },
-				       { "group", required_argument, NULL, OPT_GROUP },
-				       { "cpus", required_argument, NULL, OPT_CPUS },
-				       { "cpu-queue", required_argument, NULL, OPT_QUEUE },
-				       COMMON_OPTIONS,
-				       JSON_OPTION,
-				       { 0 } };
+const struct option load_options[] = {{"mode", required_argument, NULL, OPT_MODE},
+				      {"port", required_argument, NULL, OPT_PORT},
+				      {"group", required_argument, NULL, OPT_GROUP},
+				      {"cpus", required_argument, NULL, OPT_CPUS},
+				      {"cpu-queue", required_argument, NULL, OPT_QUEUE},
+				      COMMON_OPTIONS,
+				      JSON_OPTION,
+				      {0}};
 
 int load_option(struct datapath_load *o, int opt, struct common *c)
 {

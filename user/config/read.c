@@ -120,9 +120,10 @@ static int read_key(struct reader *r, char *name, char *value)
 	if (r->section == SKIPPED)
 		return 0;
 	if (r->section == NOWHERE)
-		return refuse(-EINVAL,
-			      "'%s' stands in no section; [datapath], [interface DEV], [job N], [manager] or [key NAME] first",
-			      name);
+		return refuse(
+			-EINVAL,
+			"'%s' stands in no section; [datapath], [interface DEV], [job N], [manager] or [key NAME] first",
+			name);
 	o = find_key(r->section, name);
 	if (!o)
 		return refuse_key(r->section, name);
@@ -223,8 +224,7 @@ static int begin_job(struct reader *r, const char *name)
 		return err;
 	for (int i = 0; i < c->jobs; i++)
 		if (c->job[i].number == number)
-			return refuse(-EINVAL, "job %s is there twice, first in line %d", name,
-				      c->job[i].line);
+			return refuse(-EINVAL, "job %s is there twice, first in line %d", name, c->job[i].line);
 	memset(&c->job[c->jobs], 0, sizeof(c->job[0]));
 	c->job[c->jobs].line = r->line;
 	c->job[c->jobs++].number = number;
@@ -276,7 +276,8 @@ static int begin_section(struct reader *r, char *name)
 		return begin_manager(r, name);
 	if (!strcmp(kind, "key"))
 		return begin_key(r, name);
-	return refuse(-EINVAL, "no section [%s]; there are [datapath], [interface DEV], [job N], [manager] and [key NAME]", kind);
+	return refuse(-EINVAL,
+		      "no section [%s]; there are [datapath], [interface DEV], [job N], [manager] and [key NAME]", kind);
 }
 
 /* -- lines --------------------------------------------------------------- */

@@ -57,10 +57,10 @@ extern const struct name attach_mode_names[]; /* of those, what load offers */
 struct datapath_load {
 	const char *pin; /* directory, NULL: DATAPATH_PIN */
 	enum datapath_mode mode;
-	__u32 port; /* UDP, host order; 0: FPISA_PORT, or what is loaded already */
-	gid_t group; /* that may read the maps, or DATAPATH_NO_GROUP */
+	__u32 port;			/* UDP, host order; 0: FPISA_PORT, or what is loaded already */
+	gid_t group;			/* that may read the maps, or DATAPATH_NO_GROUP */
 	struct fpisa_steering steering; /* cpus 0: none, or what is loaded already; queue 0: the default */
-	bool drop;   /* give up capabilities as soon as they are not needed: for callers that do nothing else */
+	bool drop; /* give up capabilities as soon as they are not needed: for callers that do nothing else */
 };
 
 /*
@@ -77,7 +77,7 @@ struct datapath_other_netns {
 };
 
 struct datapath_unloaded {
-	bool removed; /* pins and all */
+	bool removed;			       /* pins and all */
 	struct datapath_other_netns elsewhere; /* why not */
 };
 
@@ -104,15 +104,15 @@ int datapath_upgrade(const char *pin);
 struct datapath {
 	char pin[PATH_MAX];
 	bool read_only; /* the pins may be read, no more */
-	int lock; /* fd of the pin directory, -1 while not locked */
+	int lock;	/* fd of the pin directory, -1 while not locked */
 	int jobs_fd, sessions_fd, peers_fd, last_seen_fd, slots_fd, counters_fd, control_fd, stages_fd, fanout_fd,
 		replies_fd, histogram_fd, nh_keys_fd;
 	struct fpisa_steering steering; /* cpus 0: frames are summed where they come in */
-	int steered_fd;		       /* counters of that, -1 without */
-	__u32 jobs_id;		       /* of the map fpisa_jobs: a program that uses it is ours */
-	int cpus;		       /* possible ones */
-	struct fpisa_job *jobs;	       /* FPISA_MAX_JOBS, mapped, or a copy where read_only */
-	struct fpisa_control *control; /* mapped */
+	int steered_fd;			/* counters of that, -1 without */
+	__u32 jobs_id;			/* of the map fpisa_jobs: a program that uses it is ours */
+	int cpus;			/* possible ones */
+	struct fpisa_job *jobs;		/* FPISA_MAX_JOBS, mapped, or a copy where read_only */
+	struct fpisa_control *control;	/* mapped */
 	struct fpisa_session *sessions; /* FPISA_MAX_JOBS, and FPISA_MAX_SLOTS: mapped by datapath_map_state() */
 	struct fpisa_slot *slots;
 	int ports_fd[FPISA_MAX_JOBS]; /* maps of fpisa_fanout that were opened, 0: none; a process may open them by id no more */
@@ -124,7 +124,7 @@ struct datapath {
  */
 int datapath_open(struct datapath *dp, const char *pin);
 void datapath_refresh(struct datapath *dp); /* the copies of one that is read_only */
-void datapath_close(struct datapath *dp); /* of one zeroed or opened, unlocks too */
+void datapath_close(struct datapath *dp);   /* of one zeroed or opened, unlocks too */
 
 /* The sessions and slots of one that may be written. */
 int datapath_map_state(struct datapath *dp);
@@ -232,7 +232,7 @@ bool datapath_remains(__u32 jobs_id);
 /* -- what is there ------------------------------------------------------ */
 
 struct datapath_program {
-	__u32 id; /* 0: none */
+	__u32 id;	/* 0: none */
 	char family[8]; /* of resources: which object; else empty */
 	char name[16];
 	__u32 xlated_bytes, jited_bytes, verified_insns;

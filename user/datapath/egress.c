@@ -79,7 +79,7 @@ bool datapath_job_here(const struct datapath *dp, __u32 job)
 
 static int add(int ports, __u32 ifindex, int prog_fd)
 {
-	struct bpf_devmap_val val = { .ifindex = ifindex, .bpf_prog.fd = prog_fd };
+	struct bpf_devmap_val val = {.ifindex = ifindex, .bpf_prog.fd = prog_fd};
 
 	if (bpf_map_update_elem(ports, &ifindex, &val, BPF_ANY))
 		return fail(-errno, NULL, "interface %u: as a port for replies", ifindex);
@@ -127,8 +127,8 @@ static int open_or_make(const char *dir, int *ports)
 	*ports = pin_open(dir, name);
 	if (*ports >= 0)
 		return 0;
-	*ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP_HASH, "fpisa_ports", sizeof(__u32),
-			       sizeof(struct bpf_devmap_val), FPISA_MAX_REPLY_PORTS, NULL);
+	*ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP_HASH, "fpisa_ports", sizeof(__u32), sizeof(struct bpf_devmap_val),
+				FPISA_MAX_REPLY_PORTS, NULL);
 	if (*ports < 0)
 		return fail(-errno, NULL, "make a map of ports");
 	return pin_fd(dir, name, *ports);
@@ -151,7 +151,7 @@ int reply_ports_give(const struct datapath *dp, __u32 job, const __u32 *ifindex,
 	int ports = -1, err = open_or_make(dp->pin, &ports);
 
 	if (!err) {
-		struct reply_ports w = { ports, prog_fd };
+		struct reply_ports w = {ports, prog_fd};
 
 		/* Those that frames come in by. */
 		err = interfaces_each(dp->jobs_id, dp->control->entry, add_attached, &w);

@@ -43,8 +43,7 @@ int family_fill(int stages_fd, const struct bpf_object *o, __u8 family, __u32 ba
 			return refuse(-ENOENT, "family %s: no program %s", family_name(family), name);
 		fd = bpf_program__fd(prog);
 		if (bpf_map_update_elem(stages_fd, &index, &fd, BPF_ANY))
-			return fail(-errno, NULL, "family %s: put %s into fpisa_stages", family_name(family),
-				    name);
+			return fail(-errno, NULL, "family %s: put %s into fpisa_stages", family_name(family), name);
 	}
 	return 0;
 }
@@ -80,8 +79,8 @@ static int load_into(const struct datapath *dp, __u8 family, __u32 banks)
 		return -EINVAL;
 	err = bpf_object__load(o);
 	if (err)
-		refuse(err, "family %s: load programs: %s; --verbose shows the verifier's log",
-		       family_name(family), reason(err));
+		refuse(err, "family %s: load programs: %s; --verbose shows the verifier's log", family_name(family),
+		       reason(err));
 	for (__u32 bank = 0; !err && bank < FPISA_BANKS; bank++)
 		if (banks >> bank & 1)
 			err = family_fill(dp->stages_fd, o, family, bank);

@@ -23,7 +23,8 @@ static __u32 room_for(__u32 workers)
 
 static int make_map(__u32 job, __u32 room)
 {
-	int ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_ports", sizeof(__u32), sizeof(struct bpf_devmap_val), room, NULL);
+	int ports = bpf_map_create(BPF_MAP_TYPE_DEVMAP, "fpisa_ports", sizeof(__u32), sizeof(struct bpf_devmap_val),
+				   room, NULL);
 
 	return ports < 0 ? fail(-errno, NULL, "job %u: make device map", job) : ports;
 }
@@ -38,7 +39,7 @@ static void keep_map(struct datapath *dp, __u32 job, int ports)
 /* The map of the number, which stays open, and its room; -ENOENT, or -EPERM without CAP_SYS_ADMIN. Reports nothing. */
 static int open_map(struct datapath *dp, __u32 job, __u32 *room)
 {
-	struct bpf_map_info info = { 0 };
+	struct bpf_map_info info = {0};
 	__u32 len = sizeof(info), id;
 	int ports;
 
@@ -85,11 +86,11 @@ __u32 datapath_job_room(struct datapath *dp, __u32 job)
 
 static int set_port(__u32 job, int ports, __u32 key, __u32 ifindex, int prog_fd)
 {
-	struct bpf_devmap_val val = { .ifindex = ifindex, .bpf_prog.fd = prog_fd };
+	struct bpf_devmap_val val = {.ifindex = ifindex, .bpf_prog.fd = prog_fd};
 
 	if (bpf_map_update_elem(ports, &key, &val, BPF_ANY))
-		return fail(-errno, "was it made in this network namespace?", "job %u: interface %u as port",
-			    job, ifindex);
+		return fail(-errno, "was it made in this network namespace?", "job %u: interface %u as port", job,
+			    ifindex);
 	return 0;
 }
 
@@ -188,7 +189,7 @@ bool fanout_any(const struct datapath *dp, __u32 job)
 
 void fanout_shrink(struct datapath *dp, __u32 job, const struct fpisa_job *j, __u64 ranks, __u64 live)
 {
-	struct fpisa_peer peer[FPISA_MAX_WORKERS] = { 0 };
+	struct fpisa_peer peer[FPISA_MAX_WORKERS] = {0};
 	__u32 room = 0;
 	int ports = open_map(dp, job, &room);
 
@@ -253,8 +254,11 @@ int datapath_jobs_prepare(struct datapath *dp, __u64 jobs)
 		if (!(jobs >> job & 1))
 			continue;
 		/* Most groups are small. */
-		p[n] = (struct preparation){ .dp = dp, .job = job, 
-					    .room = n < all / 2 ? room_for(1) : n < all / 4 * 3 ? room_for(16) : FPISA_MAX_WORKERS };
+		p[n] = (struct preparation){.dp = dp,
+					    .job = job,
+					    .room = n < all / 2	    ? room_for(1) :
+						    n < all / 4 * 3 ? room_for(16) :
+								      FPISA_MAX_WORKERS};
 		err = -pthread_create(&p[n].thread, NULL, prepare, &p[n]);
 		if (err)
 			fail(err, NULL, "job %u: thread that prepares it", job);

@@ -8,7 +8,7 @@
 void generations_seed(struct fpisa_control *control)
 {
 	__u32 old = __atomic_load_n(&control->next_generation, __ATOMIC_RELAXED), now;
-	struct timespec t = { 0 };
+	struct timespec t = {0};
 
 	clock_gettime(CLOCK_REALTIME, &t);
 	now = (__u32)t.tv_sec * FPISA_GENERATIONS_S + (__u32)t.tv_nsec / (1000000000 / FPISA_GENERATIONS_S);

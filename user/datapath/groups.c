@@ -17,8 +17,8 @@ static const struct {
 	const char *name;
 	__u32 bytes, entries;
 } maps[] = {
-	{ "fpisa_groups", sizeof(struct group_record), GROUPS },
-	{ "fpisa_manager", sizeof(__u64), GROUPS + 1 + COUNTS },
+	{"fpisa_groups", sizeof(struct group_record), GROUPS},
+	{"fpisa_manager", sizeof(__u64), GROUPS + 1 + COUNTS},
 };
 
 #define MANAGER GROUPS /* the word that says which process: its number, and in the upper bits when it began */
@@ -27,7 +27,7 @@ static const struct {
 /* Another version's hold other things, and their jobs are its own. */
 static int check_size(const struct datapath *dp, int fd, int i)
 {
-	struct bpf_map_info info = { 0 };
+	struct bpf_map_info info = {0};
 	__u32 len = sizeof(info);
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &len))
@@ -40,8 +40,7 @@ static int check_size(const struct datapath *dp, int fd, int i)
 
 static int make_map(struct datapath *dp, int i)
 {
-	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, maps[i].name, sizeof(__u32), maps[i].bytes, maps[i].entries,
-				NULL),
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, maps[i].name, sizeof(__u32), maps[i].bytes, maps[i].entries, NULL),
 	    err;
 
 	if (fd < 0)
@@ -75,7 +74,7 @@ int datapath_groups_open(struct datapath *dp, bool make, struct datapath_groups 
 {
 	int err = make ? datapath_lock(dp) : 0;
 
-	*g = (struct datapath_groups){ .groups_fd = -1, .words_fd = -1 };
+	*g = (struct datapath_groups){.groups_fd = -1, .words_fd = -1};
 	if (err)
 		return err;
 	log_start();

@@ -33,10 +33,10 @@ struct group_job {
 };
 
 struct group_record {
-	__u64 id;     /* 0: no group */
-	__u64 secret; /* what shows that one who returns was in it */
-	__u64 since;  /* seconds since 1970; of one that gathers, when the first rank came */
-	__u64 joined; /* ranks; fewer than all: it gathers, which a second manager knows nothing of */
+	__u64 id;	  /* 0: no group */
+	__u64 secret;	  /* what shows that one who returns was in it */
+	__u64 since;	  /* seconds since 1970; of one that gathers, when the first rank came */
+	__u64 joined;	  /* ranks; fewer than all: it gathers, which a second manager knows nothing of */
 	__u64 left, gone; /* ranks */
 	__u32 cause;	  /* how the last of the gone ones was found to be */
 	__u32 size;

@@ -10,7 +10,7 @@
 
 __u32 map_id(int fd)
 {
-	struct bpf_map_info info = { 0 };
+	struct bpf_map_info info = {0};
 	__u32 len = sizeof(info);
 
 	return bpf_obj_get_info_by_fd(fd, &info, &len) ? 0 : info.id;
@@ -31,8 +31,8 @@ bool is_map(int fd)
 
 int object_name(int fd, char name[BPF_OBJ_NAME_LEN])
 {
-	struct bpf_map_info map = { 0 };
-	struct bpf_prog_info prog = { 0 };
+	struct bpf_map_info map = {0};
+	struct bpf_prog_info prog = {0};
 	bool of_map = is_map(fd);
 	__u32 len = of_map ? sizeof(map) : sizeof(prog);
 
@@ -46,7 +46,7 @@ int object_name(int fd, char name[BPF_OBJ_NAME_LEN])
 
 int program_info(int fd, struct datapath_program *p)
 {
-	struct bpf_prog_info info = { 0 };
+	struct bpf_prog_info info = {0};
 	__u32 len = sizeof(info);
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &len))
@@ -63,7 +63,7 @@ int program_info(int fd, struct datapath_program *p)
 bool program_uses_map(int fd, __u32 id)
 {
 	__u32 ids[64];
-	struct bpf_prog_info info = { .nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids };
+	struct bpf_prog_info info = {.nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids};
 	__u32 len = sizeof(info);
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &len))
@@ -93,7 +93,7 @@ static __u64 memory_of(int fd)
 
 int map_info(int fd, const char *name, struct datapath_map *m)
 {
-	struct bpf_map_info info = { 0 };
+	struct bpf_map_info info = {0};
 	__u32 len = sizeof(info);
 
 	if (bpf_obj_get_info_by_fd(fd, &info, &len))

@@ -124,7 +124,7 @@ bool interface_stacked(__u32 ifindex, bool up, __u32 jobs_id, __u32 entry, bool 
 	for (int k = 0; !is && k < n; k++) {
 		const struct link *l = &links[found[k]];
 
-		*out = (struct datapath_interface){ .ifindex = 0 };
+		*out = (struct datapath_interface){.ifindex = 0};
 		is = interface_attached(l->index, jobs_id, entry, out, NULL) > 0 ||
 		     (any && out->program.id && datapath_is_entry(out->program.name));
 		memcpy(out->name, l->name, sizeof(out->name));
@@ -141,7 +141,7 @@ bool datapath_stacked(const struct datapath *dp, __u32 ifindex, bool up, struct 
 
 int interface_check_above(const char *dev, __u32 ifindex, const char *what, const char *dir)
 {
-	struct datapath_interface i = { .ifindex = 0 };
+	struct datapath_interface i = {.ifindex = 0};
 	struct link at, *links = NULL;
 	int n = link_get(ifindex, &at) ? 0 : links_get(&links);
 	char off[OFF_LEN];
@@ -155,8 +155,8 @@ int interface_check_above(const char *dev, __u32 ifindex, const char *what, cons
 	if (!i.program.id)
 		return 0;
 	datapath_off(&i, dir, off);
-	return refuse(-EBUSY, "%s: %s XDP: not while %s, above it, has a program (%s, id %u); %s first", dev, what, i.name,
-		      i.program.name, i.program.id, off);
+	return refuse(-EBUSY, "%s: %s XDP: not while %s, above it, has a program (%s, id %u); %s first", dev, what,
+		      i.name, i.program.name, i.program.id, off);
 }
 
 int interfaces_each(__u32 jobs_id, __u32 entry,
@@ -168,7 +168,7 @@ int interfaces_each(__u32 jobs_id, __u32 entry,
 	if (!all)
 		return fail(-errno, NULL, "list interfaces");
 	for (struct if_nameindex *i = all; !err && i->if_index; i++) {
-		struct datapath_interface found = { .name = "" };
+		struct datapath_interface found = {.name = ""};
 		int prog_fd = -1;
 
 		if (interface_attached(i->if_index, jobs_id, entry, &found, &prog_fd) > 0) {
@@ -210,7 +210,7 @@ struct home {
 
 static bool is_home(const char *dir, void *arg)
 {
-	struct datapath_interface i = { .name = "" };
+	struct datapath_interface i = {.name = ""};
 	const struct home *h = arg;
 	__u32 id = pin_jobs_id(dir);
 	bool is = id && strlen(dir) < PATH_MAX && interface_attached(h->ifindex, id, 0, &i, NULL) > 0;
@@ -222,7 +222,7 @@ static bool is_home(const char *dir, void *arg)
 
 bool datapath_home(__u32 ifindex, const char *first, char dir[PATH_MAX])
 {
-	struct home h = { ifindex, dir };
+	struct home h = {ifindex, dir};
 
 	if (is_home(first, &h))
 		return true;
@@ -237,7 +237,8 @@ void datapath_off(const struct datapath_interface *i, const char *dir, char comm
 	char home[PATH_MAX];
 
 	if (!datapath_is_entry(i->program.name) || !datapath_home(i->ifindex, dir, home))
-		snprintf(command, OFF_LEN, "ip link set dev %s xdp%s off", i->name, i->mode == DATAPATH_SKB ? "generic" : "");
+		snprintf(command, OFF_LEN, "ip link set dev %s xdp%s off", i->name,
+			 i->mode == DATAPATH_SKB ? "generic" : "");
 	else
 		snprintf(command, OFF_LEN, "fpisa unload %s%s%s", i->name, strcmp(home, DATAPATH_PIN) ? " --pin " : "",
 			 strcmp(home, DATAPATH_PIN) ? home : "");
@@ -247,14 +248,14 @@ void datapath_off(const struct datapath_interface *i, const char *dir, char comm
 static int jobs_of(int prog_fd)
 {
 	__u32 ids[64];
-	struct bpf_prog_info info = { .nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids };
+	struct bpf_prog_info info = {.nr_map_ids = 64, .map_ids = (__u64)(unsigned long)ids};
 	__u32 len = sizeof(info);
 	int jobs = -ENOENT;
 
 	if (bpf_obj_get_info_by_fd(prog_fd, &info, &len))
 		return -errno;
 	for (__u32 i = 0; jobs == -ENOENT && i < info.nr_map_ids && i < 64; i++) {
-		struct bpf_map_info map = { 0 };
+		struct bpf_map_info map = {0};
 		struct fpisa_job j;
 		int fd = bpf_map_get_fd_by_id(ids[i]);
 
@@ -286,8 +287,8 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 	int n;
 
 	if (!datapath_is_entry(i->program.name))
-		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off", dev,
-			      i->program.name, i->program.id, dev, generic);
+		return refuse(-EBUSY, "%s: another XDP program is attached (%s, id %u); ip link set dev %s xdp%s off",
+			      dev, i->program.name, i->program.id, dev, generic);
 	if (datapath_home(i->ifindex, dir, home))
 		return refuse(-EBUSY,
 			      "%s: runs the datapath that is pinned in %s: give --pin %s, or fpisa unload %s --pin %s "
@@ -295,7 +296,8 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 			      dev, home, home, dev, home);
 	n = datapath_jobs_on(i);
 	if (n)
-		snprintf(jobs, sizeof(jobs), n < 0 ? ", which ends its jobs if it has any" : ", which ends its jobs, %d", n);
+		snprintf(jobs, sizeof(jobs),
+			 n < 0 ? ", which ends its jobs if it has any" : ", which ends its jobs, %d", n);
 	return refuse(-EBUSY,
 		      "%s: another XDP program is attached (%s, id %u, not pinned in %s: --pin says "
 		      "where, or ip -n or ip netns exec lost its pins); ip link set dev %s xdp%s off%s",
@@ -304,7 +306,7 @@ int datapath_refuse_program(const char *dev, const struct datapath_interface *i,
 
 int datapath_detach(const struct datapath *dp, const char *dev)
 {
-	struct datapath_interface found = { .name = "" };
+	struct datapath_interface found = {.name = ""};
 	__u32 ifindex = if_nametoindex(dev);
 	int prog_fd = -1, err = 0;
 
@@ -341,10 +343,10 @@ static int look(const char *prefix, void *arg)
 
 int interfaces_in_other_netns(__u32 jobs_id, __u32 entry, struct datapath_other_netns *e)
 {
-	struct search s = { jobs_id, entry, e };
+	struct search s = {jobs_id, entry, e};
 	int n;
 
-	*e = (struct datapath_other_netns){ .dev = "" };
+	*e = (struct datapath_other_netns){.dev = ""};
 	n = netns_others(look, &s, &e->hidden);
 	/* Without the first it enters none anyway; who has both can do no more, as in a container. */
 	e->hidden &= privilege_has(PRIVILEGE_LOOK) && !privilege_has(PRIVILEGE_TRACE);

@@ -49,7 +49,7 @@ static int put(int fd, const char *what, __u32 key, const void *value)
  */
 static int own(struct datapath *dp, __u32 job, __u64 *lock)
 {
-	const struct timespec pause = { .tv_nsec = OWN_PAUSE_NS };
+	const struct timespec pause = {.tv_nsec = OWN_PAUSE_NS};
 	int err;
 
 	for (int i = 0; i < OWN_ATTEMPTS; i++) {
@@ -89,9 +89,9 @@ static int end_session(struct datapath *dp, __u32 job)
 static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, const __u32 *ifindex)
 {
 	static const struct fpisa_histogram histogram;
-	const struct fpisa_last_seen never = { 0 };
+	const struct fpisa_last_seen never = {0};
 	struct fpisa_key token = fpisa_token_of(j);
-	struct fpisa_nh_key nh = { 0 };
+	struct fpisa_nh_key nh = {0};
 	void *counters = calloc(dp->cpus, sizeof(struct fpisa_counters));
 	int err = counters ? end_session(dp, job) : fail(-ENOMEM, NULL, "counters");
 
@@ -107,7 +107,7 @@ static int reset(struct datapath *dp, __u32 job, const struct fpisa_job *j, cons
 		err = put(dp->histogram_fd, "histogram of job", job, &histogram);
 	/* The worker's own HELLO replaces this; until then it tells the port. */
 	for (__u32 r = 0; !err && r < FPISA_MAX_WORKERS; r++) {
-		const struct fpisa_peer peer = { .ifindex = r < j->workers ? ifindex[r] : 0 };
+		const struct fpisa_peer peer = {.ifindex = r < j->workers ? ifindex[r] : 0};
 
 		err = put(dp->peers_fd, "peer", job * FPISA_MAX_WORKERS + r, &peer) ?:
 			      put(dp->last_seen_fd, "peer", job * FPISA_MAX_WORKERS + r, &never);
@@ -138,9 +138,13 @@ static int refuse_taken(__u32 number, bool wants_query, bool is_query)
 	const char *is = is_query ? "query" : "job";
 
 	if (wants_query == is_query)
-		return refuse(-EEXIST, "%s %u: exists already; fpisa %s del %u, or take another number", is, number, is, number);
-	return refuse(-EEXIST, "%s %u: a %s has this number, and jobs and queries share the numbers 0 to %d; take another number, or "
-			       "fpisa %s del %u", wants_query ? "query" : "job", number, is, FPISA_MAX_JOBS - 1, is, number);
+		return refuse(-EEXIST, "%s %u: exists already; fpisa %s del %u, or take another number", is, number, is,
+			      number);
+	return refuse(
+		-EEXIST,
+		"%s %u: a %s has this number, and jobs and queries share the numbers 0 to %d; take another number, or "
+		"fpisa %s del %u",
+		wants_query ? "query" : "job", number, is, FPISA_MAX_JOBS - 1, is, number);
 }
 
 int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
@@ -169,8 +173,9 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	if (!err)
 		err = draw_key(job, j);
 	if (!err)
-		err = fpisa_is_query(j) ? query_load(dp, job, j) :
-					  datapath_job_place(dp->jobs, job, j) ?: family_load(dp, j->family);
+		err = fpisa_is_query(j)			   ? query_load(dp, job, j) :
+		      datapath_job_place(dp->jobs, job, j) ?:
+							     family_load(dp, j->family);
 	if (err)
 		goto out;
 	err = fanout_fill(dp, job, j, ifindex);
@@ -252,10 +257,11 @@ static int refuse_group(struct datapath *dp, __u32 job, const struct fpisa_job *
 
 	if (err || !group[0])
 		return err;
-	return refuse(-EPERM,
-		      "job %u: it is of group %s, whose sums need all of its ranks; end the rank's process, and the others hear "
-		      "which rank is gone, or fpisa group kill %s",
-		      job, group, group);
+	return refuse(
+		-EPERM,
+		"job %u: it is of group %s, whose sums need all of its ranks; end the rank's process, and the others hear "
+		"which rank is gone, or fpisa group kill %s",
+		job, group, group);
 }
 
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live)
@@ -277,8 +283,7 @@ int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live
 	}
 	*live = j.live & ~ranks;
 	if (!*live) {
-		err = refuse(-EINVAL, "job %u: no rank would be left; fpisa job del %u removes the job", job,
-			     job);
+		err = refuse(-EINVAL, "job %u: no rank would be left; fpisa job del %u removes the job", job, job);
 		goto out;
 	}
 	err = privilege_check(PRIVILEGE_LOOK, "job shrink");

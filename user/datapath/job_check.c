@@ -17,16 +17,13 @@ static int check_members(__u32 job, const struct fpisa_job *j)
 		address_text(j->rank[r].addr, a);
 		for (__u32 k = 0; k < r; k++)
 			if (j->rank[k].addr == j->rank[r].addr && j->rank[k].port == j->rank[r].port)
-				return refuse(
-					-EINVAL,
-					"job %u: ranks %u and %u are both %s:%u; give each its own port", job,
-					k, r, a, ntohs(j->rank[r].port));
+				return refuse(-EINVAL, "job %u: ranks %u and %u are both %s:%u; give each its own port",
+					      job, k, r, a, ntohs(j->rank[r].port));
 		if (j->fanout == FPISA_FANOUT_MULTICAST && j->rank[r].port != j->group_port)
-			return refuse(
-				-EINVAL,
-				"job %u: multicast needs one UDP port for all, rank %u has %u and rank 0 has %u; "
-				"try --fanout unicast",
-				job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
+			return refuse(-EINVAL,
+				      "job %u: multicast needs one UDP port for all, rank %u has %u and rank 0 has %u; "
+				      "try --fanout unicast",
+				      job, r, ntohs(j->rank[r].port), ntohs(j->group_port));
 		if (j->rank[r].addr == j->address)
 			return refuse(-EINVAL, "job %u: rank %u has the aggregator's address %s", job, r, a);
 	}
@@ -42,8 +39,7 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (job >= FPISA_MAX_JOBS)
 		return refuse(-EINVAL, "job %u: numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
-		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers,
-			      FPISA_MAX_WORKERS);
+		return refuse(-EINVAL, "job %u: %u workers; 1 to %d are possible", job, j->workers, FPISA_MAX_WORKERS);
 	if (f.integer && j->mode != FPISA_MODE_FPISA)
 		return refuse(-EINVAL, "job %u: integers have no modes; leave --mode out", job);
 	if (f.integer && j->rounding == FPISA_ROUND_NEAREST)
@@ -54,10 +50,11 @@ static int check(__u32 job, const struct fpisa_job *j)
 	if (f.bytes == 1 && j->flags & FPISA_JOB_BIG_ENDIAN)
 		return refuse(-EINVAL, "job %u: values of one byte have no byte order; leave --big-endian out", job);
 	if ((f.integer || j->mode == FPISA_MODE_EXACT) && j->flags & FPISA_JOB_HISTOGRAM)
-		return refuse(-EINVAL,
-			      "job %u: adds of int32 and of mode exact discard nothing; leave --histogram out", job);
+		return refuse(-EINVAL, "job %u: adds of int32 and of mode exact discard nothing; leave --histogram out",
+			      job);
 	if (j->flags & FPISA_JOB_UNCOUNTED && j->flags & FPISA_JOB_HISTOGRAM)
-		return refuse(-EINVAL, "job %u: a histogram is a statistic; leave --histogram or --no-statistics out", job);
+		return refuse(-EINVAL, "job %u: a histogram is a statistic; leave --histogram or --no-statistics out",
+			      job);
 	if (!fpisa_mode_offered(f, j->mode))
 		return refuse(-EINVAL,
 			      "job %u: exact sums of fp64 take 66 limbs an element, 220 KB a slot version, and are not "
@@ -68,11 +65,11 @@ static int check(__u32 job, const struct fpisa_job *j)
 		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %llu", job,
 			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
 	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
-		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %u is possible",
-			      job, j->elements, FPISA_BLOCK, fpisa_max_elements(f));
+		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %u is possible", job,
+			      j->elements, FPISA_BLOCK, fpisa_max_elements(f));
 	if (!j->window || j->window & (j->window - 1) || j->window > FPISA_MAX_SLOTS / 2)
-		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job,
-			      j->window, FPISA_MAX_SLOTS / 2);
+		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job, j->window,
+			      FPISA_MAX_SLOTS / 2);
 	if (j->ports & (j->ports - 1) || j->ports > FPISA_MAX_PORTS)
 		return refuse(-EINVAL, "job %u: %u ports; a power of two up to %d is possible", job, j->ports,
 			      FPISA_MAX_PORTS);
@@ -99,22 +96,29 @@ static int check_filter(__u32 job, const struct fpisa_job *j)
 	if (!filter && j->mode == FPISA_QUERY_JOIN)
 		return refuse(-EINVAL, "query %u: a join needs a filter; give --filter bitmap or --filter bloom", job);
 	if (!filter)
-		return j->pipeline || j->guard ? refuse(-EINVAL, "query %u: sizes of a filter that it does not have", job) : 0;
+		return j->pipeline || j->guard ?
+			       refuse(-EINVAL, "query %u: sizes of a filter that it does not have", job) :
+			       0;
 	if (filter == FPISA_QUERY_FILTER)
 		return refuse(-EINVAL, "query %u: one filter, bitmap or bloom, not both", job);
 	if (!fpisa_key_bytes_valid(j->pipeline) || j->pipeline > j->rounding)
-		return refuse(-EINVAL, "query %u: join keys of %u bytes; 4, 8, 16 and 32 are possible, up to the key's %u", job,
+		return refuse(-EINVAL,
+			      "query %u: join keys of %u bytes; 4, 8, 16 and 32 are possible, up to the key's %u", job,
 			      j->pipeline, j->rounding);
 	if (filter == FPISA_QUERY_BITMAP && j->pipeline > 8)
-		return refuse(-EINVAL, "query %u: a bitmap of keys of %u bytes; 4 and 8 are possible; try --filter bloom", job,
+		return refuse(-EINVAL,
+			      "query %u: a bitmap of keys of %u bytes; 4 and 8 are possible; try --filter bloom", job,
 			      j->pipeline);
 	/* T would never rise: of no row it is certain that it is in the join. */
 	if (filter == FPISA_QUERY_BLOOM && j->mode == FPISA_QUERY_TOPN)
-		return refuse(-EINVAL, "query %u: of a row that a Bloom filter lets pass it is not certain that it counts; "
-			      "try --filter bitmap, or --kind join", job);
+		return refuse(-EINVAL,
+			      "query %u: of a row that a Bloom filter lets pass it is not certain that it counts; "
+			      "try --filter bitmap, or --kind join",
+			      job);
 	if (j->guard > FPISA_MAX_FILTER_LOG)
 		return refuse(-EINVAL, "query %u: a filter of more than %u keys", job,
-			      (filter == FPISA_QUERY_BITMAP ? FPISA_FILTER_BLOCK_KEYS : FPISA_FILTER_BLOOM_KEYS) << FPISA_MAX_FILTER_LOG);
+			      (filter == FPISA_QUERY_BITMAP ? FPISA_FILTER_BLOCK_KEYS : FPISA_FILTER_BLOOM_KEYS)
+				      << FPISA_MAX_FILTER_LOG);
 	return 0;
 }
 
@@ -125,8 +129,8 @@ static int check_query(__u32 job, const struct fpisa_job *j)
 	if (job >= FPISA_MAX_JOBS)
 		return refuse(-EINVAL, "query %u: numbers are 0 to %d", job, FPISA_MAX_JOBS - 1);
 	if (j->workers < 2 || j->workers > FPISA_MAX_WORKERS)
-		return refuse(-EINVAL, "query %u: %u members; 1 to %d workers and a master are possible", job, j->workers,
-			      FPISA_MAX_WORKERS - 1);
+		return refuse(-EINVAL, "query %u: %u members; 1 to %d workers and a master are possible", job,
+			      j->workers, FPISA_MAX_WORKERS - 1);
 	if (!fpisa_key_bytes_valid(j->rounding))
 		return refuse(-EINVAL, "query %u: keys of %u bytes; 4, 8, 16 and 32 are possible", job, j->rounding);
 	if (j->mode == FPISA_QUERY_JOIN && j->group)
@@ -156,8 +160,7 @@ static __u32 first_fit(const struct fpisa_job *jobs, __u32 need, __u32 from)
 	for (__u32 i = 0; i < FPISA_MAX_JOBS; i++) {
 		const struct fpisa_job *other = &jobs[i];
 
-		if (!other->active || base >= other->slot_base + 2 * other->window ||
-		    other->slot_base >= base + need)
+		if (!other->active || base >= other->slot_base + 2 * other->window || other->slot_base >= base + need)
 			continue;
 		base = other->slot_base + 2 * other->window;
 		/* Earlier entries may overlap the new place. */

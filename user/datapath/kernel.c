@@ -21,9 +21,9 @@
 #include "kernel.h"
 #include "log.h"
 
-#define INSN(c, d, s, o, i)                                                                                  \
-	{                                                                                                    \
-		.code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i)                          \
+#define INSN(c, d, s, o, i)                                                         \
+	{                                                                           \
+		.code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i) \
 	}
 #define MOV_IMM(d, i) INSN(BPF_ALU64 | BPF_MOV | BPF_K, d, 0, 0, i)
 #define STORE_ZERO(off) INSN(BPF_ST | BPF_MEM | BPF_DW, BPF_REG_10, 0, off, 0)
@@ -56,7 +56,7 @@ static bool loads(const struct bpf_insn *insns, size_t n)
 
 int kernel_load_pass(void)
 {
-	static const struct bpf_insn pass[] = { MOV_IMM(BPF_REG_0, XDP_PASS), EXIT };
+	static const struct bpf_insn pass[] = {MOV_IMM(BPF_REG_0, XDP_PASS), EXIT};
 
 	return load(pass, LEN(pass));
 }
@@ -73,8 +73,8 @@ static bool helper(int id)
 
 static bool atomic_op(int op)
 {
-	const struct bpf_insn insns[] = { MOV_IMM(BPF_REG_0, 0), STORE_ZERO(-8), ATOMIC_OP(-8, op),
-					  MOV_IMM(BPF_REG_0, XDP_PASS), EXIT };
+	const struct bpf_insn insns[] = {MOV_IMM(BPF_REG_0, 0), STORE_ZERO(-8), ATOMIC_OP(-8, op),
+					 MOV_IMM(BPF_REG_0, XDP_PASS), EXIT};
 
 	return loads(insns, LEN(insns));
 }
@@ -108,7 +108,7 @@ static bool devmap_programs(int unused)
 /* The helper answers at run time whether it knows the flag; no frame is sent. */
 static bool broadcast(int unused)
 {
-	char frame[64] = { 0 };
+	char frame[64] = {0};
 	LIBBPF_OPTS(bpf_test_run_opts, run, .data_in = frame, .data_size_in = sizeof(frame), .repeat = 1);
 	int map = devmap(), prog = -1;
 	bool ok = false;
@@ -177,21 +177,21 @@ static const struct {
 	bool (*has)(int arg);
 	int arg;
 } needs[] = {
-	{ "array maps", map_type, BPF_MAP_TYPE_ARRAY },
-	{ "per-CPU array maps", map_type, BPF_MAP_TYPE_PERCPU_ARRAY },
-	{ "arrays of maps", map_type, BPF_MAP_TYPE_ARRAY_OF_MAPS },
-	{ "LPM trie maps", map_type, BPF_MAP_TYPE_LPM_TRIE },
-	{ "program arrays", map_type, BPF_MAP_TYPE_PROG_ARRAY },
-	{ "tail calls from XDP", helper, BPF_FUNC_tail_call },
-	{ "redirects from XDP", helper, BPF_FUNC_redirect_map },
-	{ "resizing of frames in XDP", helper, BPF_FUNC_xdp_adjust_tail },
-	{ "arrays that can be mapped", mappable_array, 0 },
-	{ "programs in device maps", devmap_programs, 0 },
-	{ "broadcast to device maps", broadcast, 0 },
-	{ "global BPF functions", global_functions, 0 },
-	{ "BPF atomic operations that return the old value", atomic_op, FETCH_ADD },
-	{ "BPF compare-and-swap", atomic_op, CMPXCHG },
-	{ "one frame at a time on a CPU (it is PREEMPT_RT)", not_realtime, 0 },
+	{"array maps", map_type, BPF_MAP_TYPE_ARRAY},
+	{"per-CPU array maps", map_type, BPF_MAP_TYPE_PERCPU_ARRAY},
+	{"arrays of maps", map_type, BPF_MAP_TYPE_ARRAY_OF_MAPS},
+	{"LPM trie maps", map_type, BPF_MAP_TYPE_LPM_TRIE},
+	{"program arrays", map_type, BPF_MAP_TYPE_PROG_ARRAY},
+	{"tail calls from XDP", helper, BPF_FUNC_tail_call},
+	{"redirects from XDP", helper, BPF_FUNC_redirect_map},
+	{"resizing of frames in XDP", helper, BPF_FUNC_xdp_adjust_tail},
+	{"arrays that can be mapped", mappable_array, 0},
+	{"programs in device maps", devmap_programs, 0},
+	{"broadcast to device maps", broadcast, 0},
+	{"global BPF functions", global_functions, 0},
+	{"BPF atomic operations that return the old value", atomic_op, FETCH_ADD},
+	{"BPF compare-and-swap", atomic_op, CMPXCHG},
+	{"one frame at a time on a CPU (it is PREEMPT_RT)", not_realtime, 0},
 };
 
 int datapath_kernel(char lacks[LACKS_LEN], int *needed)
@@ -248,7 +248,7 @@ const char *datapath_kernel_hint(void)
 
 int datapath_jit(void)
 {
-	struct datapath_program p = { 0 };
+	struct datapath_program p = {0};
 	int fd = kernel_load_pass(), err;
 
 	if (fd < 0)
@@ -260,7 +260,7 @@ int datapath_jit(void)
 
 bool datapath_memlock_limits(void)
 {
-	struct rlimit before, none = { 0 };
+	struct rlimit before, none = {0};
 	int fd;
 
 	if (getrlimit(RLIMIT_MEMLOCK, &before))

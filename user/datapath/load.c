@@ -46,14 +46,14 @@ struct loading {
 /* Refuses an interface that has a program; jobs_id 0: nothing of ours is loaded. */
 static int check_free(const char *dev, __u32 ifindex, __u32 jobs_id, const char *dir)
 {
-	struct datapath_interface i = { .name = "" };
+	struct datapath_interface i = {.name = ""};
 	int got = interface_attached(ifindex, jobs_id, pin_entry(dir), &i, NULL);
 
 	if (got < 0)
 		return fail(got, NULL, "%s: query XDP", dev);
 	if (got)
-		return refuse(-EEXIST, "%s: is loaded already, %s, pinned in %s; fpisa unload %s detaches it",
-			      dev, name_of(xdp_mode_names, i.mode), dir, dev);
+		return refuse(-EEXIST, "%s: is loaded already, %s, pinned in %s; fpisa unload %s detaches it", dev,
+			      name_of(xdp_mode_names, i.mode), dir, dev);
 	return i.program.id ? datapath_refuse_program(dev, &i, dir) : 0;
 }
 
@@ -68,7 +68,7 @@ static bool named_too(const struct link *l, const __u32 *ifindex, int n)
 /* Refuses interface k of those to load where no worker's frame could be summed: for what it is, or for what stands above or below it. */
 static int check_place(const char *dev, const __u32 *ifindex, int k, __u32 jobs_id, const char *dir)
 {
-	struct datapath_interface i = { .ifindex = 0 };
+	struct datapath_interface i = {.ifindex = 0};
 	struct link at, *links = NULL;
 	int n, *found = NULL, err = link_get(ifindex[k], &at);
 	char off[OFF_LEN];
@@ -76,10 +76,11 @@ static int check_place(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 	if (err)
 		return fail(err, NULL, "%s", dev);
 	if (!link_ethernet(&at))
-		return refuse(-EOPNOTSUPP,
-			      "%s: its frames have no Ethernet headers, which the datapath needs; load the interface that workers' "
-			      "frames arrive by with such headers",
-			      dev);
+		return refuse(
+			-EOPNOTSUPP,
+			"%s: its frames have no Ethernet headers, which the datapath needs; load the interface that workers' "
+			"frames arrive by with such headers",
+			dev);
 	if (link_vrf(&at))
 		return refuse(-EOPNOTSUPP, "%s: is a VRF, which receives no frames itself; load its ports", dev);
 	n = links_get(&links);
@@ -87,20 +88,22 @@ static int check_place(const char *dev, const __u32 *ifindex, int k, __u32 jobs_
 	n = found ? links_stack(links, n, &at, true, found) : 0;
 	for (int j = 0; !err && j < n; j++)
 		if (named_too(&links[found[j]], ifindex, DATAPATH_MAX_INTERFACES))
-			err = refuse(-EINVAL,
-				     "%s: is below %s: load one of the two, for the lower one would take the frames and answer by the other",
-				     dev, links[found[j]].name);
+			err = refuse(
+				-EINVAL,
+				"%s: is below %s: load one of the two, for the lower one would take the frames and answer by the other",
+				dev, links[found[j]].name);
 	free(found);
 	free(links);
 	err = err ?: interface_check_above(dev, ifindex[k], "attach", dir);
 	if (!err && interface_stacked(ifindex[k], true, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
-		return refuse(-EBUSY, "%s: a datapath is on %s, above it: with both no worker joins; %s first", dev, i.name, off);
+		return refuse(-EBUSY, "%s: a datapath is on %s, above it: with both no worker joins; %s first", dev,
+			      i.name, off);
 	}
 	if (!err && interface_stacked(ifindex[k], false, jobs_id, pin_entry(dir), true, &i)) {
 		datapath_off(&i, dir, off);
-		return refuse(-EBUSY, "%s: a datapath is on %s, below it: with both no worker joins; %s%s%s%s first", dev, i.name,
-			      link_answered_below(&at) ? "name that for the workers, ADDR@" : "",
+		return refuse(-EBUSY, "%s: a datapath is on %s, below it: with both no worker joins; %s%s%s%s first",
+			      dev, i.name, link_answered_below(&at) ? "name that for the workers, ADDR@" : "",
 			      link_answered_below(&at) ? i.name : "", link_answered_below(&at) ? ", or " : "", off);
 	}
 	return err;
@@ -136,10 +139,8 @@ static int check_bpffs(const char *dir, const char *where)
 	if (statfs(where, &fs))
 		return fail(-errno, "make it with mkdir on a BPF filesystem", "%s", where);
 	if (fs.f_type != BPF_FS_MAGIC)
-		return refuse(
-			-EINVAL,
-			"%s: not on a BPF filesystem; mount -t bpf bpf /sys/fs/bpf, or --pin DIR on one",
-			dir);
+		return refuse(-EINVAL, "%s: not on a BPF filesystem; mount -t bpf bpf /sys/fs/bpf, or --pin DIR on one",
+			      dir);
 	return 0;
 }
 
@@ -210,7 +211,7 @@ static int fill_trie(const struct loading *l)
 		struct {
 			__u32 prefixlen;
 			__be32 addr;
-		} key = { .prefixlen = zeros + 1, .addr = htonl(0x80000000u >> zeros) };
+		} key = {.prefixlen = zeros + 1, .addr = htonl(0x80000000u >> zeros)};
 
 		if (bpf_map_update_elem(fd, &key, &zeros, BPF_ANY))
 			return fail(-errno, NULL, "fill fpisa_lpm");
@@ -229,8 +230,7 @@ static int fill_stages(const struct loading *l)
 	__u32 idle = !l->control->bank;
 
 	if (!l->before_n)
-		return family_fill(stages, object_of(l->skel), 0, 0) ?:
-			       family_fill(stages, object_of(l->skel), 0, 1);
+		return family_fill(stages, object_of(l->skel), 0, 0) ?: family_fill(stages, object_of(l->skel), 0, 1);
 	err = family_fill(stages, object_of(l->skel), 0, idle);
 	if (!err)
 		__atomic_store_n(&l->control->bank, idle, __ATOMIC_RELEASE);
@@ -312,17 +312,15 @@ static int join_loaded(struct loading *l, __u32 port)
 	}
 	now = l->control->port ?: FPISA_PORT;
 	if (port && port != now)
-		return refuse(
-			-EEXIST,
-			"%s: a datapath with port %u is loaded; leave --port away, or fpisa unload first",
-			l->dir, now);
+		return refuse(-EEXIST, "%s: a datapath with port %u is loaded; leave --port away, or fpisa unload first",
+			      l->dir, now);
 	return 0;
 }
 
 int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 {
-	struct loading l = { .dir = o->pin ?: DATAPATH_PIN, .lock = -1, .entry_fd = -1 };
-	__u32 ifindex[DATAPATH_MAX_INTERFACES] = { 0 }, jobs_id = 0;
+	struct loading l = {.dir = o->pin ?: DATAPATH_PIN, .lock = -1, .entry_fd = -1};
+	__u32 ifindex[DATAPATH_MAX_INTERFACES] = {0}, jobs_id = 0;
 	int err, fd, done = 0;
 
 	err = find_interfaces(devs, n, ifindex);
@@ -347,7 +345,8 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 		close(fd);
 	}
 	for (int i = 0; !err && i < n; i++)
-		err = check_free(devs[i], ifindex[i], jobs_id, l.dir) ?: check_place(devs[i], ifindex, i, jobs_id, l.dir);
+		err = check_free(devs[i], ifindex[i], jobs_id, l.dir) ?:
+									check_place(devs[i], ifindex, i, jobs_id, l.dir);
 	if (!err && o->group != DATAPATH_NO_GROUP && !l.made_dir && l.entry_fd < 0)
 		err = refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
 			     l.dir);
@@ -364,8 +363,7 @@ int datapath_load(const struct datapath_load *o, char *const *devs, int n)
 		err = privilege_keep_load(o->group != DATAPATH_NO_GROUP);
 	if (!err)
 		err = l.entry_fd >= 0 ? join_loaded(&l, o->port) : load_objects(&l, o->port);
-	if (!err && o->group != DATAPATH_NO_GROUP &&
-	    (chown(l.dir, -1, o->group) || chmod(l.dir, 0750)))
+	if (!err && o->group != DATAPATH_NO_GROUP && (chown(l.dir, -1, o->group) || chmod(l.dir, 0750)))
 		err = fail(-errno, NULL, "%s: give to group %u", l.dir, o->group);
 	if (!err)
 		err = reply_ports_add(l.dir, ifindex, n);

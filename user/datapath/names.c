@@ -4,6 +4,5 @@
 #include "datapath.h"
 
 const struct name xdp_mode_names[] = {
-	{ DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { DATAPATH_OFFLOAD, "offload" }, { 0 }
-};
-const struct name attach_mode_names[] = { { DATAPATH_NATIVE, "native" }, { DATAPATH_SKB, "skb" }, { 0 } };
+	{DATAPATH_NATIVE, "native"}, {DATAPATH_SKB, "skb"}, {DATAPATH_OFFLOAD, "offload"}, {0}};
+const struct name attach_mode_names[] = {{DATAPATH_NATIVE, "native"}, {DATAPATH_SKB, "skb"}, {0}};

@@ -38,22 +38,22 @@ static int open_maps(struct datapath *dp)
 		const char *name;
 		int *fd;
 	} maps[] = {
-		{ "fpisa_jobs", &dp->jobs_fd },		{ "fpisa_sessions", &dp->sessions_fd },
-		{ "fpisa_peers", &dp->peers_fd },	{ "fpisa_last_seen", &dp->last_seen_fd },
-		{ "fpisa_slots", &dp->slots_fd },
-		{ "fpisa_counters", &dp->counters_fd }, { "fpisa_control", &dp->control_fd },
-		{ "fpisa_stages", &dp->stages_fd },	{ "fpisa_fanout", &dp->fanout_fd },
-		{ "fpisa_replies", &dp->replies_fd },	{ "fpisa_histogram", &dp->histogram_fd },
-		{ "fpisa_nh_keys", &dp->nh_keys_fd },
+		{"fpisa_jobs", &dp->jobs_fd},		{"fpisa_sessions", &dp->sessions_fd},
+		{"fpisa_peers", &dp->peers_fd},		{"fpisa_last_seen", &dp->last_seen_fd},
+		{"fpisa_slots", &dp->slots_fd},		{"fpisa_counters", &dp->counters_fd},
+		{"fpisa_control", &dp->control_fd},	{"fpisa_stages", &dp->stages_fd},
+		{"fpisa_fanout", &dp->fanout_fd},	{"fpisa_replies", &dp->replies_fd},
+		{"fpisa_histogram", &dp->histogram_fd}, {"fpisa_nh_keys", &dp->nh_keys_fd},
 	};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
 		*maps[i].fd = pin_open(dp->pin, maps[i].name);
 		if (*maps[i].fd == -EPERM || *maps[i].fd == -EACCES)
-			return fail(*maps[i].fd, "run as root, or as a member of its group (fpisa load --group)", "%s/%s", dp->pin, maps[i].name);
+			return fail(*maps[i].fd, "run as root, or as a member of its group (fpisa load --group)",
+				    "%s/%s", dp->pin, maps[i].name);
 		if (*maps[i].fd < 0)
-			return fail(*maps[i].fd, "fpisa unload removes what is left of a datapath", "%s/%s",
-				    dp->pin, maps[i].name);
+			return fail(*maps[i].fd, "fpisa unload removes what is left of a datapath", "%s/%s", dp->pin,
+				    maps[i].name);
 	}
 	return 0;
 }
@@ -65,28 +65,22 @@ static int check_layout(const struct datapath *dp)
 		int fd;
 		__u32 size;
 	} maps[] = {
-		{ dp->jobs_fd, sizeof(struct fpisa_job) },
-		{ dp->sessions_fd, sizeof(struct fpisa_session) },
-		{ dp->peers_fd, sizeof(struct fpisa_peer) },
-		{ dp->last_seen_fd, sizeof(struct fpisa_last_seen) },
-		{ dp->slots_fd, sizeof(struct fpisa_slot) },
-		{ dp->counters_fd, sizeof(struct fpisa_counters) },
-		{ dp->control_fd, sizeof(struct fpisa_control) },
-		{ dp->histogram_fd, sizeof(struct fpisa_histogram) },
-		{ dp->nh_keys_fd, sizeof(struct fpisa_nh_key) },
+		{dp->jobs_fd, sizeof(struct fpisa_job)},	{dp->sessions_fd, sizeof(struct fpisa_session)},
+		{dp->peers_fd, sizeof(struct fpisa_peer)},	{dp->last_seen_fd, sizeof(struct fpisa_last_seen)},
+		{dp->slots_fd, sizeof(struct fpisa_slot)},	{dp->counters_fd, sizeof(struct fpisa_counters)},
+		{dp->control_fd, sizeof(struct fpisa_control)}, {dp->histogram_fd, sizeof(struct fpisa_histogram)},
+		{dp->nh_keys_fd, sizeof(struct fpisa_nh_key)},
 	};
 
 	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) {
-		struct bpf_map_info info = { 0 };
+		struct bpf_map_info info = {0};
 		__u32 len = sizeof(info);
 
 		if (bpf_obj_get_info_by_fd(maps[i].fd, &info, &len))
 			return fail(-errno, NULL, "%s: map information", dp->pin);
 		if (info.value_size != maps[i].size)
-			return refuse(
-				-EPROTO,
-				"%s/%s: made by another version of fpisa; fpisa unload, then load again",
-				dp->pin, info.name);
+			return refuse(-EPROTO, "%s/%s: made by another version of fpisa; fpisa unload, then load again",
+				      dp->pin, info.name);
 	}
 	return 0;
 }
@@ -138,11 +132,9 @@ int datapath_open(struct datapath *dp, const char *pin)
 	if (!err)
 		err = open_steering(dp);
 	if (!err)
-		err = map_memory(dp, dp->jobs_fd, "fpisa_jobs", sizeof(*dp->jobs) * FPISA_MAX_JOBS,
-				 (void **)&dp->jobs);
+		err = map_memory(dp, dp->jobs_fd, "fpisa_jobs", sizeof(*dp->jobs) * FPISA_MAX_JOBS, (void **)&dp->jobs);
 	if (!err)
-		err = map_memory(dp, dp->control_fd, "fpisa_control", sizeof(*dp->control),
-				 (void **)&dp->control);
+		err = map_memory(dp, dp->control_fd, "fpisa_control", sizeof(*dp->control), (void **)&dp->control);
 	if (!err)
 		datapath_refresh(dp);
 	dp->jobs_id = err ? 0 : map_id(dp->jobs_fd);
@@ -310,7 +302,7 @@ int datapath_histogram(const struct datapath *dp, __u32 job, struct fpisa_histog
 
 int datapath_port(const struct datapath *dp, __u32 job, __u32 key, __u32 *ifindex, __u32 *egress)
 {
-	struct bpf_devmap_val val = { 0 };
+	struct bpf_devmap_val val = {0};
 	__u32 id;
 	int fd, err = 0;
 

@@ -15,8 +15,8 @@
 #include "info.h"
 #include "pin.h"
 
-const char *const pin_search[PIN_SEARCH] = { DATAPATH_PIN, "/sys/fs/bpf/xdp/globals", "/sys/fs/bpf/tc/globals",
-					     "/sys/fs/bpf" };
+const char *const pin_search[PIN_SEARCH] = {DATAPATH_PIN, "/sys/fs/bpf/xdp/globals", "/sys/fs/bpf/tc/globals",
+					    "/sys/fs/bpf"};
 
 int pin_path(char path[PATH_MAX], const char *dir, const char *name)
 {
@@ -207,7 +207,7 @@ int pin_share(const char *dir)
 /* The stamp of what is pinned; 0 if there is none. */
 static __u32 stamp(const char *dir)
 {
-	struct bpf_map_info info = { 0 };
+	struct bpf_map_info info = {0};
 	__u32 len = sizeof(info);
 	int fd = pin_open(dir, "fpisa_abi");
 
@@ -231,7 +231,8 @@ int pin_abi(const char *dir)
 		close(jobs);
 	if (stamp(dir) == FPISA_ABI)
 		return 0;
-	return refuse(-EPROTO, "%s: made by another version of fpisa, whose maps hold other things; fpisa unload, then load again",
+	return refuse(-EPROTO,
+		      "%s: made by another version of fpisa, whose maps hold other things; fpisa unload, then load again",
 		      dir);
 }
 
@@ -252,8 +253,8 @@ int pin_abi_make(const char *dir)
 
 __u32 pin_jobs_id(const char *dir)
 {
-	static const char *const used[] = { "fpisa_jobs", "fpisa_control", "fpisa_counters", "fpisa_sessions",
-					    "fpisa_peers", "fpisa_slots", "fpisa_stages" };
+	static const char *const used[] = {"fpisa_jobs",  "fpisa_control", "fpisa_counters", "fpisa_sessions",
+					   "fpisa_peers", "fpisa_slots",   "fpisa_stages"};
 	__u32 id = 0;
 
 	for (size_t i = 0; !id && i < sizeof(used) / sizeof(used[0]); i++) {
@@ -269,7 +270,7 @@ __u32 pin_jobs_id(const char *dir)
 
 __u32 pin_entry(const char *dir)
 {
-	struct fpisa_control control = { 0 };
+	struct fpisa_control control = {0};
 	__u32 zero = 0;
 	int fd;
 

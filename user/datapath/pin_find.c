@@ -39,8 +39,9 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 			return pin_trust(dir, quiet);
 		}
 		if (err == -EACCES || err == -EPERM)
-			return quiet ? err : fail(err, "run as root, or as a member of its group (fpisa load --group)",
-						  "%s", dirs[i]);
+			return quiet ? err :
+				       fail(err, "run as root, or as a member of its group (fpisa load --group)", "%s",
+					    dirs[i]);
 	}
 	/* Nobody's datapath, but a directory in which load would refuse to make one. */
 	if (!statfs(dirs[0], &fs) && fs.f_type == BPF_FS_MAGIC && pin_trust(dirs[0], true) == -EPERM) {
@@ -59,8 +60,8 @@ int pin_find(char dir[PATH_MAX], const char *pin, bool quiet)
 			      "no datapath is pinned in this /sys, which is ip netns exec's own; "
 			      "nsenter --net=/run/netns/%s fpisa ...",
 			      name);
-	return refuse(-ENOENT, "no datapath is loaded (none pinned in %s, %s or %s); fpisa load DEV",
-		      pin_search[0], pin_search[1], pin_search[3]);
+	return refuse(-ENOENT, "no datapath is loaded (none pinned in %s, %s or %s); fpisa load DEV", pin_search[0],
+		      pin_search[1], pin_search[3]);
 }
 
 int pin_find_remains(char dir[PATH_MAX], const char *pin)
@@ -99,7 +100,7 @@ static void unescape(char *s)
 
 static bool walk(char *top, bool (*is)(const char *dir, void *arg), void *arg)
 {
-	char *const tops[] = { top, NULL };
+	char *const tops[] = {top, NULL};
 	FTS *tree = fts_open(tops, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
 	bool found = false;
 	FTSENT *e;

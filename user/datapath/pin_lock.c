@@ -35,7 +35,7 @@ void datapath_release_signals(void)
 
 int datapath_interrupted(const char *what)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 	struct sigaction a;
 	sigset_t waiting;
 

@@ -27,8 +27,9 @@ static int check_owner(int fd, const struct stat *st, bool last, char why[WHY_LE
 	}
 	/* What others may write but not take away, as /tmp, will do on the way. A link's mode says nothing. */
 	if (!S_ISLNK(st->st_mode) && st->st_mode & (S_IWGRP | S_IWOTH) && (last || !(st->st_mode & S_ISVTX))) {
-		snprintf(why, WHY_LEN, "%s: others may write there (mode %04o) and replace what is pinned; chmod go-w %s",
-			 path, st->st_mode & 07777, path);
+		snprintf(why, WHY_LEN,
+			 "%s: others may write there (mode %04o) and replace what is pinned; chmod go-w %s", path,
+			 st->st_mode & 07777, path);
 		return -EPERM;
 	}
 	return 0;

@@ -18,7 +18,7 @@
 #include "queries.h"
 #include "query.h"
 
-static const char *const read_by_verbs[] = { "fpisa_query_state", "fpisa_query_rows" };
+static const char *const read_by_verbs[] = {"fpisa_query_state", "fpisa_query_rows"};
 
 #define READ_BY_VERBS (sizeof(read_by_verbs) / sizeof(read_by_verbs[0]))
 
@@ -86,8 +86,8 @@ int query_load(const struct datapath *dp, __u32 query, const struct fpisa_job *j
 		return -EINVAL;
 	err = bpf_object__load(o);
 	if (err)
-		refuse(err, "query %u: load its program, with %llu MB of maps: %s; try a smaller --limit, or --verbose", query,
-		       (unsigned long long)query_bytes(j) >> 20, reason(err));
+		refuse(err, "query %u: load its program, with %llu MB of maps: %s; try a smaller --limit, or --verbose",
+		       query, (unsigned long long)query_bytes(j) >> 20, reason(err));
 	if (!err)
 		err = pin_maps(dp, query, o);
 	if (!err) {
@@ -144,7 +144,7 @@ int datapath_query_counters(const struct datapath *dp, __u32 query, struct fpisa
 
 	if (!all)
 		return fail(-ENOMEM, NULL, "counters of query %u", query);
-	*sum = (struct fpisa_query_counters){ 0 };
+	*sum = (struct fpisa_query_counters){0};
 	err = read_entry(dp, query, "fpisa_query_rows", all);
 	for (size_t i = 0; !err && i < n * (size_t)dp->cpus; i++)
 		out[i % n] += all[i];

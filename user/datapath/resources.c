@@ -93,12 +93,12 @@ static const struct {
 	const char *name;
 	__u8 kind, filter;
 } queries[] = {
-	{ "topn", FPISA_QUERY_TOPN, 0 },
-	{ "bitmap", FPISA_QUERY_TOPN, FPISA_QUERY_BITMAP },
-	{ "table", FPISA_QUERY_TABLE, 0 },
-	{ "bloom", FPISA_QUERY_TABLE, FPISA_QUERY_BLOOM },
-	{ "bitmap", FPISA_QUERY_JOIN, FPISA_QUERY_BITMAP },
-	{ "bloom", FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM },
+	{"topn", FPISA_QUERY_TOPN, 0},
+	{"bitmap", FPISA_QUERY_TOPN, FPISA_QUERY_BITMAP},
+	{"table", FPISA_QUERY_TABLE, 0},
+	{"bloom", FPISA_QUERY_TABLE, FPISA_QUERY_BLOOM},
+	{"bitmap", FPISA_QUERY_JOIN, FPISA_QUERY_BITMAP},
+	{"bloom", FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM},
 };
 
 static int measure_queries(struct bpf_object *base, struct datapath_resources *r)

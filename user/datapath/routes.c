@@ -96,8 +96,7 @@ int routes_assert(__u32 job, const struct fpisa_job *j)
 	if (kept)
 		warning("job %u: the kernel does not keep the Ethernet addresses of %d ranks: %s%s; without them it looks for one "
 			"when a HELLO comes, if no firewall keeps that from it",
-			job, kept, strerror(-first),
-			first == -ENOBUFS ? ", see net.ipv4.neigh.default.gc_thresh3" : "");
+			job, kept, strerror(-first), first == -ENOBUFS ? ", see net.ipv4.neigh.default.gc_thresh3" : "");
 	return 0;
 }
 
@@ -156,8 +155,8 @@ static void release_job(struct release *r, __u32 job, const struct fpisa_job *j,
 
 	for (__u32 rank = 0; rank < j->workers; rank++) {
 		__u32 key = job * FPISA_MAX_WORKERS + rank;
-		struct fpisa_peer peer = { .ifindex = 0 };
-		struct neighbour next = { .ifindex = 0 };
+		struct fpisa_peer peer = {.ifindex = 0};
+		struct neighbour next = {.ifindex = 0};
 
 		if (j->rank[rank].given)
 			continue;
@@ -179,7 +178,7 @@ static void release_job(struct release *r, __u32 job, const struct fpisa_job *j,
 /* In the network namespace that this process is in. */
 static int release_here(const char *unused, void *arg)
 {
-	struct needed all = { .n = NULL };
+	struct needed all = {.n = NULL};
 	struct release *r = arg;
 	struct fpisa_job j;
 

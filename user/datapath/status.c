@@ -72,8 +72,7 @@ int datapath_status(const struct datapath *dp, struct datapath_status *s)
 			break;
 		}
 		if (!is_map(fd)) {
-			if (s->programs < DATAPATH_MAX_PROGRAMS &&
-			    !program_info(fd, &s->program[s->programs]))
+			if (s->programs < DATAPATH_MAX_PROGRAMS && !program_info(fd, &s->program[s->programs]))
 				s->programs++;
 		} else if (s->maps < DATAPATH_MAX_MAPS && !map_info(fd, names[i], &s->map[s->maps])) {
 			s->maps++;

@@ -68,7 +68,7 @@ static bool same(const struct fpisa_steering *a, const struct fpisa_steering *b)
 /* From the fd of fpisa_steering. -EPROTO if another version made it. */
 static int steering_read(int fd, struct fpisa_steering *s)
 {
-	struct bpf_map_info info = { 0 };
+	struct bpf_map_info info = {0};
 	__u32 len = sizeof(info), zero = 0;
 
 	memset(s, 0, sizeof(*s));
@@ -97,7 +97,7 @@ int datapath_steering(const char *dir, struct fpisa_steering *s)
 int steering_choose(const char *dir, const struct fpisa_steering *asked, struct fpisa_steering *s)
 {
 	int fd = pin_open(dir, "fpisa_steering"), stages, err;
-	struct fpisa_steering now = { 0 };
+	struct fpisa_steering now = {0};
 	char cpus[CPUS_LEN];
 
 	*s = *asked;
@@ -107,8 +107,10 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 		if (stages < 0)
 			return s->cpus ? check_online(s) : 0;
 		close(stages);
-		return refuse(-EEXIST, "%s: a datapath that does not steer is loaded; leave --cpus away, or fpisa "
-				       "unload first", dir);
+		return refuse(-EEXIST,
+			      "%s: a datapath that does not steer is loaded; leave --cpus away, or fpisa "
+			      "unload first",
+			      dir);
 	}
 	err = steering_read(fd, &now);
 	close(fd);
@@ -123,8 +125,10 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 	if (!asked->queue)
 		s->queue = now.queue;
 	if (s->cpus && !same(s, &now))
-		return refuse(-EEXIST, "%s: a datapath that steers to CPUs %s, queue %u, is loaded; leave --cpus away, "
-				       "or fpisa unload first", dir, cpus_text(now.cpu, now.cpus, cpus), now.queue);
+		return refuse(-EEXIST,
+			      "%s: a datapath that steers to CPUs %s, queue %u, is loaded; leave --cpus away, "
+			      "or fpisa unload first",
+			      dir, cpus_text(now.cpu, now.cpus, cpus), now.queue);
 	*s = now;
 	return 0;
 }
@@ -134,13 +138,12 @@ int steering_choose(const char *dir, const struct fpisa_steering *asked, struct 
 /* Programs in CPU maps are younger than what all else needs. */
 static bool kernel_steers(void)
 {
-	struct bpf_insn pass[] = { { .code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS },
-				   { .code = BPF_JMP | BPF_EXIT } };
+	struct bpf_insn pass[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS}, {.code = BPF_JMP | BPF_EXIT}};
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = BPF_XDP_CPUMAP);
 	int prog = bpf_prog_load(BPF_PROG_TYPE_XDP, "fpisa_probe", "GPL", pass, 2, &opts);
-	int map = bpf_map_create(BPF_MAP_TYPE_CPUMAP, "fpisa_probe", sizeof(__u32), sizeof(struct bpf_cpumap_val),
-				 1, NULL);
-	struct bpf_cpumap_val val = { .qsize = 1, .bpf_prog.fd = prog };
+	int map = bpf_map_create(BPF_MAP_TYPE_CPUMAP, "fpisa_probe", sizeof(__u32), sizeof(struct bpf_cpumap_val), 1,
+				 NULL);
+	struct bpf_cpumap_val val = {.qsize = 1, .bpf_prog.fd = prog};
 	__u32 zero = 0;
 	bool ok = prog >= 0 && map >= 0 && !bpf_map_update_elem(map, &zero, &val, BPF_ANY);
 
@@ -197,7 +200,7 @@ int steer_load(const char *pin, struct fpisa_steer_bpf **out)
 
 int steer_fill(const struct fpisa_steer_bpf *skel, const struct fpisa_steering *s)
 {
-	struct bpf_cpumap_val val = { .qsize = s->queue, .bpf_prog.fd = bpf_program__fd(skel->progs.fpisa_cpu) };
+	struct bpf_cpumap_val val = {.qsize = s->queue, .bpf_prog.fd = bpf_program__fd(skel->progs.fpisa_cpu)};
 	int map = bpf_map__fd(skel->maps.fpisa_cpumap);
 	__u32 zero = 0;
 
@@ -240,7 +243,7 @@ int datapath_steered(const struct datapath *dp, struct datapath_cpu *out)
 	if (!err && bpf_map_lookup_elem(dp->steered_fd, &zero, c))
 		err = fail(-errno, NULL, "fpisa_steered");
 	for (__u32 i = 0; !err && i < n; i++) {
-		out[i] = (struct datapath_cpu){ .cpu = dp->steering.cpu[i] };
+		out[i] = (struct datapath_cpu){.cpu = dp->steering.cpu[i]};
 		for (int cpu = 0; cpu < dp->cpus; cpu++)
 			out[i].sent += c[cpu].sent[i];
 	}

@@ -16,7 +16,7 @@
 
 int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, size_t size)
 {
-	struct datapath_program p = { 0 }, first = { 0 };
+	struct datapath_program p = {0}, first = {0};
 	struct fpisa_steer_bpf *steering = NULL;
 	struct fpisa_bpf *skel = NULL;
 	int err;
@@ -31,8 +31,7 @@ int datapath_trial_load(bool steer, __u8 tag[8], __u8 steer_tag[8], char *why, s
 	if (err)
 		snprintf(why, size, "%s", reason(err));
 	if (!err)
-		err = program_info(
-			bpf_program__fd(bpf_object__find_program_by_name(object_of(skel), "fpisa")), &p);
+		err = program_info(bpf_program__fd(bpf_object__find_program_by_name(object_of(skel), "fpisa")), &p);
 	memcpy(tag, p.tag, sizeof(p.tag));
 	memcpy(steer_tag, first.tag, sizeof(first.tag));
 	if (steering)

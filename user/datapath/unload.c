@@ -99,7 +99,7 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 		    struct datapath_unloaded *u)
 {
 	__u32 jobs_id = pin_jobs_id(dir), entry = pin_entry(dir);
-	struct found f = { .n = 0 };
+	struct found f = {.n = 0};
 	int err = n ? find_named(devs, ifindex, n, jobs_id, entry, &f) : interfaces_each(jobs_id, entry, note, &f);
 	bool none = !f.n && !err;
 	int left;
@@ -132,7 +132,7 @@ static int take_off(const char *dir, const char *pin, char *const *devs, const _
 /* Beside a datapath that is pinned elsewhere: where load pins, what a load or an unload left that was killed. */
 static int take_remains(struct datapath_unloaded *u)
 {
-	struct datapath_unloaded also = { .removed = false };
+	struct datapath_unloaded also = {.removed = false};
 	char dir[PATH_MAX];
 	int err = 0, lock = -1;
 
@@ -153,7 +153,7 @@ int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_u
 	char dir[PATH_MAX];
 	int err, lock = -1;
 
-	*u = (struct datapath_unloaded){ .removed = false };
+	*u = (struct datapath_unloaded){.removed = false};
 	err = find_interfaces(devs, n, ifindex);
 	if (!err)
 		err = privilege_check(PRIVILEGE_ATTACH, "unload");
@@ -172,11 +172,10 @@ int datapath_unload(const char *pin, char *const *devs, int n, struct datapath_u
 		err = -ENOENT;
 	}
 	if (err == -ENOENT)
-		err = refuse(
-			err,
-			"%s: nothing is loaded, nothing to unload; ip link set dev DEV xdp off detaches other "
-			"programs",
-			pin ?: DATAPATH_PIN);
+		err = refuse(err,
+			     "%s: nothing is loaded, nothing to unload; ip link set dev DEV xdp off detaches other "
+			     "programs",
+			     pin ?: DATAPATH_PIN);
 	else if (err)
 		err = fail(err, NULL, "%s", pin ?: DATAPATH_PIN);
 	else

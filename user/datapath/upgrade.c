@@ -35,7 +35,7 @@ static int renew(const char *unused, void *arg)
 
 static int renew_everywhere(const struct datapath *dp, int entry_fd)
 {
-	struct renewal r = { dp, entry_fd };
+	struct renewal r = {dp, entry_fd};
 	int err = renew(NULL, &r);
 	bool hidden = false;
 
@@ -51,8 +51,7 @@ static int renew_everywhere(const struct datapath *dp, int entry_fd)
 static int replace(struct datapath *dp, struct fpisa_bpf *skel, struct fpisa_steer_bpf *steer)
 {
 	const struct bpf_object *o = object_of(skel);
-	const struct bpf_program *entry =
-		steer ? steer_program(steer) : bpf_object__find_program_by_name(o, "fpisa");
+	const struct bpf_program *entry = steer ? steer_program(steer) : bpf_object__find_program_by_name(o, "fpisa");
 	__u32 idle = !dp->control->bank;
 	struct datapath_program info;
 	int err;

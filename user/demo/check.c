@@ -59,9 +59,8 @@ struct oracle_call demo_ideal(const struct demo *d)
 }
 
 /* Element `from` of all ranks as they arrived: element i of the chunk. */
-static void replay_element(const struct demo *d, const struct oracle_call *call, const uint32_t *rank_at,
-			   uint64_t from, uint64_t i, struct expected *expected, struct oracle_events *events,
-			   uint32_t *flags)
+static void replay_element(const struct demo *d, const struct oracle_call *call, const uint32_t *rank_at, uint64_t from,
+			   uint64_t i, struct expected *expected, struct oracle_events *events, uint32_t *flags)
 {
 	uint64_t words[FPISA_MAX_WORKERS];
 
@@ -70,9 +69,8 @@ static void replay_element(const struct demo *d, const struct oracle_call *call,
 	fpisa_put_word(expected->words, i, d->f, oracle_result(call, d->o.workers, words, events, flags));
 }
 
-static void replay_block(const struct demo *d, const struct oracle_call *call, const uint32_t *rank_at,
-			 uint64_t from, uint64_t i, struct expected *expected, struct oracle_events *events,
-			 uint32_t *flags)
+static void replay_block(const struct demo *d, const struct oracle_call *call, const uint32_t *rank_at, uint64_t from,
+			 uint64_t i, struct expected *expected, struct oracle_events *events, uint32_t *flags)
 {
 	struct oracle_mx blocks[FPISA_MAX_WORKERS], out;
 
@@ -86,8 +84,8 @@ static void replay_block(const struct demo *d, const struct oracle_call *call, c
 }
 
 /* The chunk's packed result and flags by the oracle; false if `order` is none. */
-static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, struct expected *expected,
-		   uint32_t *flags, struct oracle_events *events)
+static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, struct expected *expected, uint32_t *flags,
+		   struct oracle_events *events)
 {
 	struct oracle_call call = call_of(d);
 	uint64_t at = chunk * d->job.elements;
@@ -108,16 +106,14 @@ static bool replay(const struct demo *d, uint64_t chunk, uint64_t order, struct 
 }
 
 /* Elements of a chunk of rank r's results that differ from `expected`. */
-static uint64_t differences(const struct demo *d, uint32_t r, uint64_t at, uint64_t n,
-			    const struct expected *expected)
+static uint64_t differences(const struct demo *d, uint32_t r, uint64_t at, uint64_t n, const struct expected *expected)
 {
 	const void *out = demo_at(d, d->output, r, at);
 	uint64_t sum = 0;
 
 	for (uint64_t i = 0; i < n; i++)
 		sum += fpisa_get_word(out, i, d->f) != fpisa_get_word(expected->words, i, d->f) ||
-		       (d->f.shared &&
-			*demo_scale_at(d, d->output, r, at + i) != expected->scales[i / FPISA_BLOCK]);
+		       (d->f.shared && *demo_scale_at(d, d->output, r, at + i) != expected->scales[i / FPISA_BLOCK]);
 	return sum;
 }
 
@@ -175,8 +171,8 @@ static void measure_errors(struct share *s, uint64_t chunk)
 
 		for (uint32_t r = 0; r < d->o.workers; r++)
 			words[r] = demo_word(d, d->input, r, i);
-		ulp = oracle_result_error(&ideal, demo_word(d, d->output, 0, i), d->o.workers, words,
-					  &absolute, &correct);
+		ulp = oracle_result_error(&ideal, demo_word(d, d->output, 0, i), d->o.workers, words, &absolute,
+					  &correct);
 		if (ulp > s->k.max_ulp) {
 			s->k.max_ulp = ulp;
 			s->k.worst = i;
@@ -238,9 +234,8 @@ bool demo_histogram_agrees(const struct demo *d, const struct demo_check *k)
 
 bool demo_counts_agree(const struct fpisa_counters *c, const struct demo_check *k)
 {
-	return !k->replayed ||
-	       (c->rounded == k->events.rounded && c->overwritten == k->events.overwritten &&
-		c->left_shifted == k->events.left_shifted && c->overflowed == k->events.overflowed);
+	return !k->replayed || (c->rounded == k->events.rounded && c->overwritten == k->events.overwritten &&
+				c->left_shifted == k->events.left_shifted && c->overflowed == k->events.overflowed);
 }
 
 int demo_check(const struct demo *d, const struct fpisa_counters *c, struct demo_check *k)

@@ -56,7 +56,7 @@ static int share_all(struct demo *d)
  */
 struct taker {
 	struct demo *d;
-	double largest;				      /* magnitude, of int32 */
+	double largest;				     /* magnitude, of int32 */
 	double lane[FPISA_MAX_WORKERS][FPISA_BLOCK]; /* of mxint8: a block under way */
 };
 
@@ -136,8 +136,7 @@ static void take_lane(struct taker *t, uint32_t rank, uint64_t i, double v)
 }
 
 /* Puts all values that `each` calls take() with into the format. */
-static int take_all(struct demo *d, void (*each)(struct taker *t, take_fn *take, const void *source),
-		    const void *source)
+static int take_all(struct demo *d, void (*each)(struct taker *t, take_fn *take, const void *source), const void *source)
 {
 	static struct taker t;
 
@@ -148,8 +147,7 @@ static int take_all(struct demo *d, void (*each)(struct taker *t, take_fn *take,
 	}
 	each(&t, take_largest, source);
 	if (isinf(t.largest))
-		return refuse(-ERANGE,
-			      "%s: some value is not finite, which int32 has no number for; try --format fp32",
+		return refuse(-ERANGE, "%s: some value is not finite, which int32 has no number for; try --format fp32",
 			      d->source);
 	d->int_shift = choose_shift(&t);
 	each(&t, take_integer, source);
@@ -174,8 +172,7 @@ static int find_sample(char path[PATH_MAX])
 	strcpy(path, SAMPLE);
 	if (!access(path, R_OK))
 		return 0;
-	return refuse(-ENOENT,
-		      "demo: no " SAMPLE " beside this program or here; give --file F or --vector N");
+	return refuse(-ENOENT, "demo: no " SAMPLE " beside this program or here; give --file F or --vector N");
 }
 
 static int open_file(struct demo *d, struct gradients *g)
@@ -195,8 +192,7 @@ static int open_file(struct demo *d, struct gradients *g)
 	if (!err)
 		err = gradients_split(g, d->o.rows ?: g->rows ?: DEFAULT_ROWS, "--rows");
 	if (!err && d->o.workers > g->rows)
-		err = refuse(-EINVAL,
-			     "%s: has %u rows, one a worker, and %u workers are asked for; give --vector N",
+		err = refuse(-EINVAL, "%s: has %u rows, one a worker, and %u workers are asked for; give --vector N",
 			     d->source, g->rows, d->o.workers);
 	return err;
 }

@@ -61,10 +61,8 @@ static void catch_signals(struct demo *d)
 
 static int load(const struct demo_options *o, const struct star *star)
 {
-	const struct datapath_load how = {.pin = DATAPATH_PIN,
-					  .mode = o->xdp,
-					  .group = DATAPATH_NO_GROUP,
-					  .steering = o->steering};
+	const struct datapath_load how = {
+		.pin = DATAPATH_PIN, .mode = o->xdp, .group = DATAPATH_NO_GROUP, .steering = o->steering};
 	char names[FPISA_MAX_WORKERS][IF_NAMESIZE], *devs[FPISA_MAX_WORKERS];
 
 	for (uint32_t r = 0; r < o->workers; r++) {

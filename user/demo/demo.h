@@ -42,13 +42,13 @@ void demo_options_help(void);
 extern const char demo_help[]; /* what follows them */
 
 struct demo_options {
-	const char *file; /* NULL: random values */
+	const char *file;      /* NULL: random values */
 	uint64_t vector, seed; /* vector: random values a worker */
 	uint32_t workers, rows, timeout_s;
 	int op, transport;
 	double factor; /* of scale; 0: none */
 	enum datapath_mode xdp;
-	struct fpisa_steering steering; /* cpus 0: none */
+	struct fpisa_steering steering;			 /* cpus 0: none */
 	double drop, duplicate, reorder, delay, corrupt; /* shares of frames, each way, at each worker */
 	bool json;
 };
@@ -77,9 +77,9 @@ struct demo {
 	char source[PATH_MAX]; /* of the values, for people */
 	struct fpisa_format f;
 	uint64_t elements, chunks; /* of the vector that each worker sums */
-	size_t row;    /* bytes of a rank's values: all elements, then the scales of mxint8 */
-	int int_shift; /* of int32: 1 stands for 2^-int_shift */
-	uint64_t vanished; /* values of the source that are not zero and too small for the format */
+	size_t row;		   /* bytes of a rank's values: all elements, then the scales of mxint8 */
+	int int_shift;		   /* of int32: 1 stands for 2^-int_shift */
+	uint64_t vanished;	   /* values of the source that are not zero and too small for the format */
 	pid_t parent;
 	/* Shared with the workers; row r belongs to rank r. */
 	unsigned char *input;	   /* [workers][row], packed little-endian values of f.bytes each */
@@ -102,8 +102,7 @@ static inline unsigned char *demo_at(const struct demo *d, unsigned char *values
 }
 
 /* The scale of element i, of mxint8. */
-static inline unsigned char *demo_scale_at(const struct demo *d, unsigned char *values, uint32_t rank,
-					   uint64_t i)
+static inline unsigned char *demo_scale_at(const struct demo *d, unsigned char *values, uint32_t rank, uint64_t i)
 {
 	return values + rank * d->row + d->elements + i / FPISA_BLOCK;
 }
@@ -116,7 +115,7 @@ static inline uint64_t demo_word(const struct demo *d, unsigned char *values, ui
 struct demo_check {
 	/* False above 16 workers: no order is reported, and only mode exact, min and max do without. */
 	bool replayed;
-	bool measured; /* the errors: of floats, and not of min and max, which have none */
+	bool measured;			    /* the errors: of floats, and not of min and max, which have none */
 	uint64_t mismatches;		    /* elements of all results that differ from the replay */
 	uint64_t disagreements;		    /* elements of all results that differ from rank 0's */
 	uint64_t wrong_flags;		    /* chunks whose result flags differ from the replay's */

@@ -175,8 +175,7 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 		return refuse(BAD_USAGE, "--factor: goes with --op scale, not with %s", op);
 	if (j->flags & FPISA_JOB_RECIPROCAL && o->op != FPISA_OP_AVG)
 		return refuse(BAD_USAGE, "--reciprocal: goes with --op avg, not with %s", op);
-	if (j->flags & FPISA_JOB_HISTOGRAM &&
-	    (o->op == FPISA_OP_MIN || o->op == FPISA_OP_MAX || o->op == FPISA_OP_NORM))
+	if (j->flags & FPISA_JOB_HISTOGRAM && (o->op == FPISA_OP_MIN || o->op == FPISA_OP_MAX || o->op == FPISA_OP_NORM))
 		return refuse(BAD_USAGE, "--histogram: goes with sum, avg and scale, not with %s", op);
 	if (f.bytes < 8)
 		o->factor = (float)o->factor;
@@ -185,8 +184,8 @@ static int check_op(struct demo_options *o, const struct fpisa_job *j)
 		return refuse(BAD_USAGE, "--factor: is beyond the range of a float, as %s takes it",
 			      name_of(format_names, j->format));
 	if (!fpisa_op_offered(f, j->mode, o->op))
-		return refuse(-EINVAL, "--op: %s of %s in mode %s is not offered", op,
-			      name_of(format_names, j->format), name_of(mode_names, j->mode));
+		return refuse(-EINVAL, "--op: %s of %s in mode %s is not offered", op, name_of(format_names, j->format),
+			      name_of(mode_names, j->mode));
 	return 0;
 }
 

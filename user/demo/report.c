@@ -112,8 +112,7 @@ static void print_head(const struct demo *d)
 	const struct demo_options *o = &d->o;
 	char cpus[CPUS_LEN], arithmetic[ARITHMETIC_LEN];
 
-	printf("%u workers %s %" PRIu64 " values each: %s\n", o->workers, verbs[o->op], d->elements,
-	       d->source);
+	printf("%u workers %s %" PRIu64 " values each: %s\n", o->workers, verbs[o->op], d->elements, d->source);
 	if (o->op == FPISA_OP_SCALE)
 		printf("the factor is %.17g\n", o->factor);
 	if (d->f.integer)
@@ -145,9 +144,8 @@ static void print_workers(const struct demo *d, const struct demo_check *k)
 		char address[ADDRESS_LEN];
 
 		address_text(htonl(star_worker_address(&d->star, r)), address);
-		printf("%4u  %-14s %8" PRIu64 " %11" PRIu64 " %11" PRIu64 " %8.3f ms %9.4f %7.3f %7" PRIu64
-		       "\n",
-		       r, address, w->chunks, w->info.retransmits, w->info.duplicates, w->info.rtt_ns / 1e6,
+		printf("%4u  %-14s %8" PRIu64 " %11" PRIu64 " %11" PRIu64 " %8.3f ms %9.4f %7.3f %7" PRIu64 "\n", r,
+		       address, w->chunks, w->info.retransmits, w->info.duplicates, w->info.rtt_ns / 1e6,
 		       seconds_of(d, r), gbps(d, seconds_of(d, r)), k->worker[r]);
 	}
 	putchar('\n');
@@ -206,8 +204,7 @@ static void print_errors(const struct demo *d, const struct demo_check *k)
 	       k->max_ulp, k->max_abs, 100.0 * k->nearest / d->elements);
 	if (k->max_ulp > 0.5)
 		printf("  in ulp, of element %" PRIu64 ": %.*g instead of %.*g\n", k->worst, digits,
-		       unpack_value(d->f, demo_word(d, d->output, 0, k->worst)), digits,
-		       ideal_value(d, k->worst));
+		       unpack_value(d->f, demo_word(d, d->output, 0, k->worst)), digits, ideal_value(d, k->worst));
 }
 
 static void print_histogram(const struct demo *d)
@@ -226,11 +223,9 @@ static void print_verdict(const struct demo *d, const struct fpisa_counters *c, 
 	if (!demo_counts_agree(c, k))
 		printf("the replay counts otherwise: %" PRIu64 " rounded, %" PRIu64 " overwritten, %" PRIu64
 		       " left-shifted, %" PRIu64 " overflowed\n",
-		       k->events.rounded, k->events.overwritten, k->events.left_shifted,
-		       k->events.overflowed);
+		       k->events.rounded, k->events.overwritten, k->events.left_shifted, k->events.overflowed);
 	if (!demo_histogram_agrees(d, k))
-		printf("the histogram has %" PRIu64 " adds, the replay %" PRIu64
-		       " that rounded or overwrote\n",
+		printf("the histogram has %" PRIu64 " adds, the replay %" PRIu64 " that rounded or overwrote\n",
 		       demo_histogram_total(d), k->events.rounded + k->events.overwritten);
 	if (k->wrong_flags)
 		printf("result flags differ from the replay's in %" PRIu64 " chunks\n", k->wrong_flags);
@@ -240,12 +235,11 @@ static void print_verdict(const struct demo *d, const struct fpisa_counters *c, 
 		       all, k->mismatches, k->disagreements);
 	else if (k->replayed)
 		printf("PASS: %" PRIu64 " elements are, bit for bit, %s; %.4f s, %.3f Gbit/s a worker\n", all,
-		       d->job.mode == FPISA_MODE_EXACT ? "the oracle's exact results, rounded once"
-						     : "what the oracle gets in their order of arrival",
+		       d->job.mode == FPISA_MODE_EXACT ? "the oracle's exact results, rounded once" :
+							 "what the oracle gets in their order of arrival",
 		       seconds(d), gbps(d, seconds(d)));
 	else
-		printf("PASS: %" PRIu64
-		       " elements are the same at every worker; above %d workers no order is "
+		printf("PASS: %" PRIu64 " elements are the same at every worker; above %d workers no order is "
 		       "reported to recompute them; %.4f s, %.3f Gbit/s a worker\n",
 		       all, FPISA_ORDER_WORKERS, seconds(d), gbps(d, seconds(d)));
 }
@@ -289,16 +283,14 @@ static int print_object(const struct demo *d, const struct fpisa_counters *c, co
 	json_object_object_add(j, "mismatches", k->replayed ? json_object_new_int64(k->mismatches) : NULL);
 	add_int(j, "disagreements", k->disagreements);
 	add_int(j, "flag_mismatches", k->wrong_flags);
-	json_object_object_add(j, "counts_agree",
-			       k->replayed ? json_object_new_boolean(demo_counts_agree(c, k)) : NULL);
+	json_object_object_add(j, "counts_agree", k->replayed ? json_object_new_boolean(demo_counts_agree(c, k)) : NULL);
 	json_add_double(j, "max_ulp_error", k->measured ? k->max_ulp : NAN);
 	json_add_double(j, "max_abs_error", k->measured ? k->max_abs : NAN);
 	json_add_double(j, "correctly_rounded", k->measured ? (double)k->nearest / d->elements : NAN);
 	if (d->job.flags & FPISA_JOB_HISTOGRAM) {
 		json_object_object_add(j, "buckets", job_histogram_json(&d->histogram, &d->job));
-		json_object_object_add(
-			j, "histogram_agrees",
-			k->replayed ? json_object_new_boolean(demo_histogram_agrees(d, k)) : NULL);
+		json_object_object_add(j, "histogram_agrees",
+				       k->replayed ? json_object_new_boolean(demo_histogram_agrees(d, k)) : NULL);
 	}
 	add_int(j, "rounded", c->rounded);
 	add_int(j, "overwritten", c->overwritten);

@@ -35,10 +35,11 @@ struct swap {
 };
 
 /* The commands that make the job anew, for its ranks as routes lead to them now; `swap`: name another interface where one is. May be NULL. */
-static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, const struct swap *swap, char *out, size_t size)
+static void remake(const struct doctor *d, __u32 job, const struct fpisa_job *j, const struct swap *swap, char *out,
+		   size_t size)
 {
 	char a[ADDRESS_LEN];
-	struct text t = { out, out + size };
+	struct text t = {out, out + size};
 	const char *pin = pin_option(d);
 	__u32 vrf;
 
@@ -109,8 +110,7 @@ static void check_routes(struct doctor *d, __u32 job, const struct fpisa_job *j,
 }
 
 /* Has the rank's copy of a result a way out? Multicast has one entry a port, at the first rank behind it. */
-static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank,
-		      __u32 ifindex)
+static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, __u32 ifindex)
 {
 	__u32 port = 0, egress = 0;
 
@@ -123,7 +123,8 @@ static bool has_entry(const struct datapath *dp, __u32 job, const struct fpisa_j
 }
 
 /* On which the datapath is not. */
-static void check_port(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject, __u64 ranks, const char *dev, __u32 ifindex)
+static void check_port(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject, __u64 ranks,
+		       const char *dev, __u32 ifindex)
 {
 	char text[RANKS_LEN], which[RANKS_LEN + 8];
 	struct datapath_interface other;
@@ -134,7 +135,7 @@ static void check_port(struct doctor *d, __u32 job, const struct fpisa_job *j, c
 	*fix = 0;
 	snprintf(which, sizeof(which), "%s %s", ranks_text(ranks, text), ranks & (ranks - 1) ? "are" : "is");
 	if (p == JOB_PORT_NAME || p == JOB_PORT_ABOVE)
-		remake(d, job, j, &(struct swap){ ifindex, p == JOB_PORT_NAME ? other.name : NULL }, fix, sizeof(fix));
+		remake(d, job, j, &(struct swap){ifindex, p == JOB_PORT_NAME ? other.name : NULL}, fix, sizeof(fix));
 	else if (*t.fix)
 		snprintf(fix, sizeof(fix), "%s%s", t.fix, pin_option(d));
 	finding(d, LEVEL_FAULT, subject, "port", *fix ? fix : NULL, "%s %s behind %s: %s%s%s",
@@ -158,7 +159,7 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 	__u64 gone = 0, closed = 0;
 
 	for (__u32 r = 0; r < j->workers; r++) {
-		struct datapath_interface i = { .name = "" };
+		struct datapath_interface i = {.name = ""};
 		struct fpisa_peer p;
 
 		if (!(j->live >> r & 1) || datapath_peer(d->dp, job, r, &p))
@@ -177,8 +178,7 @@ static void check_ports(struct doctor *d, __u32 job, const struct fpisa_job *j, 
 	if (gone | closed) {
 		remake(d, job, j, NULL, fix, sizeof(fix));
 		finding(d, LEVEL_FAULT, subject, "egress", fix, "results have no way to ranks %s: %s",
-			ranks_text(gone | closed, text),
-			gone ? "their interface is gone" : "no entry in fpisa_fanout");
+			ranks_text(gone | closed, text), gone ? "their interface is gone" : "no entry in fpisa_fanout");
 	} else {
 		finding(d, LEVEL_OK, subject, "egress", NULL, "every live rank has a port, %s",
 			name_of(fanout_names, j->fanout));
@@ -200,8 +200,8 @@ static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, co
 	unsigned int bytes = job_frame_bytes(j), least = 0;
 	__u32 most;
 	char fix[64 * 64], text[64 * 64] = "";
-	struct text m = { fix, fix + sizeof(fix) }, t = { text, text + sizeof(text) };
-	__u32 seen[FPISA_MAX_WORKERS] = { 0 };
+	struct text m = {fix, fix + sizeof(fix)}, t = {text, text + sizeof(text)};
+	__u32 seen[FPISA_MAX_WORKERS] = {0};
 
 	for (__u32 r = 0; r < j->workers; r++) {
 		struct fpisa_peer p;
@@ -232,15 +232,15 @@ static void check_mtu(struct doctor *d, __u32 job, const struct fpisa_job *j, co
 			"frames of %u values; the MTU, %u, holds %u: with --elements %u as many values take %u%% fewer frames",
 			j->elements, least, most, most, (most - j->elements) * 100 / most);
 	else
-		finding(d, LEVEL_OK, subject, "mtu", NULL, "frames of %u values, as many as the MTU, %u, holds", j->elements,
-			least);
+		finding(d, LEVEL_OK, subject, "mtu", NULL, "frames of %u values, as many as the MTU, %u, holds",
+			j->elements, least);
 }
 
 static void check_members(struct doctor *d, __u32 job, const struct fpisa_job *j, const char *subject)
 {
 	char fix[PATH_MAX + 512], text[RANKS_LEN];
 	struct fpisa_session s;
-	struct text t = { fix, fix + sizeof(fix) };
+	struct text t = {fix, fix + sizeof(fix)};
 	__u64 joined, missing;
 
 	if (datapath_session(d->dp, job, &s))
@@ -281,11 +281,11 @@ static void reload(const struct doctor *d, char *out, size_t size)
 {
 	struct if_nameindex *all = if_nameindex();
 	char *native[DATAPATH_MAX_INTERFACES], *skb[DATAPATH_MAX_INTERFACES];
-	struct text t = { out, out + size };
+	struct text t = {out, out + size};
 	int n = 0, m = 0;
 
 	for (struct if_nameindex *i = all; i && i->if_index; i++) {
-		struct datapath_interface x = { .name = "" };
+		struct datapath_interface x = {.name = ""};
 		char home[PATH_MAX];
 
 		if (datapath_program_on(i->if_index, &x) || !datapath_is_entry(x.program.name) ||
@@ -317,7 +317,7 @@ static void reload(const struct doctor *d, char *out, size_t size)
 static bool load_again(const struct doctor *d, char *out, size_t size)
 {
 	struct if_nameindex *all = if_nameindex();
-	struct text t = { out, out + size };
+	struct text t = {out, out + size};
 	int n = 0;
 
 	for (struct if_nameindex *i = all; i && i->if_index; i++) {
@@ -388,11 +388,10 @@ static void check_build(struct doctor *d)
 			"pinned in %s, but on no interface of this network namespace", d->dir);
 	else if (others)
 		finding(d, LEVEL_WARN, "datapath", "build", upgrade,
-			"programs of another build than this fpisa's run on %d of %d interfaces", others,
-			s.interfaces);
+			"programs of another build than this fpisa's run on %d of %d interfaces", others, s.interfaces);
 	else
-		finding(d, LEVEL_OK, "datapath", "build", NULL, "pinned in %s, on %d interfaces%s", d->dir, s.interfaces,
-			d->sees ? ", of this build" : "");
+		finding(d, LEVEL_OK, "datapath", "build", NULL, "pinned in %s, on %d interfaces%s", d->dir,
+			s.interfaces, d->sees ? ", of this build" : "");
 }
 
 void doctor_datapath(struct doctor *d)

@@ -47,8 +47,7 @@ static void check_link(struct doctor *d, const struct device *v)
 		snprintf(fix, sizeof(fix), "%sip link set dev %s up", v->peer.enter, v->peer.link.name);
 		finding(d, LEVEL_FAULT, v->name, "link", fix, "its peer %s is down", v->peer.link.name);
 	} else if (!v->link.carrier) {
-		finding(d, LEVEL_FAULT, v->name, "link", NULL,
-			"no carrier; look at the cable and the other end");
+		finding(d, LEVEL_FAULT, v->name, "link", NULL, "no carrier; look at the cable and the other end");
 	} else {
 		finding(d, LEVEL_OK, v->name, "link", NULL, "up, driver %s, MTU %u", v->driver, v->link.mtu);
 	}
@@ -56,9 +55,7 @@ static void check_link(struct doctor *d, const struct device *v)
 
 static const char *generic_word(const struct device *v)
 {
-	return v->xdp.mode == DATAPATH_SKB	 ? "xdpgeneric"
-	       : v->xdp.mode == DATAPATH_OFFLOAD ? "xdpoffload"
-						 : "xdpdrv";
+	return v->xdp.mode == DATAPATH_SKB ? "xdpgeneric" : v->xdp.mode == DATAPATH_OFFLOAD ? "xdpoffload" : "xdpdrv";
 }
 
 static void mtu_finding(struct doctor *d, const struct device *v, const char *why)
@@ -68,8 +65,8 @@ static void mtu_finding(struct doctor *d, const struct device *v, const char *wh
 	int n = snprintf(fix, sizeof(fix), "ip link set dev %s mtu %u", v->name, mtu);
 
 	if (v->peer.seen && v->peer.link.mtu > mtu)
-		snprintf(fix + n, sizeof(fix) - n, " && %sip link set dev %s mtu %u", v->peer.enter,
-			 v->peer.link.name, mtu);
+		snprintf(fix + n, sizeof(fix) - n, " && %sip link set dev %s mtu %u", v->peer.enter, v->peer.link.name,
+			 mtu);
 	finding(d, LEVEL_FAULT, v->name, "mtu", fix, "%u is more than one XDP buffer holds%s%s", v->link.mtu,
 		*why ? ": " : "", why);
 }
@@ -101,8 +98,7 @@ static void try_native(struct doctor *d, struct device *v)
 	if (short_of_queues(v)) /* which is a finding of its own */
 		return;
 	snprintf(fix, sizeof(fix), "fpisa load %s --mode skb%s", v->name, pin_option(d));
-	finding(d, LEVEL_WARN, v->name, "xdp", fix, "no native XDP: %s; the stack's generic XDP is slower",
-		why);
+	finding(d, LEVEL_WARN, v->name, "xdp", fix, "no native XDP: %s; the stack's generic XDP is slower", why);
 }
 
 static void check_xdp(struct doctor *d, struct device *v)
@@ -127,23 +123,25 @@ static void check_xdp(struct doctor *d, struct device *v)
 				"unless its pins are lost",
 				v->xdp.program.name, v->xdp.program.id, dir);
 		else if (!strcmp(home, dir))
-			finding(d, LEVEL_OK, v->name, "xdp", NULL, "the datapath that is pinned in %s is attached", home);
+			finding(d, LEVEL_OK, v->name, "xdp", NULL, "the datapath that is pinned in %s is attached",
+				home);
 		else
 			finding(d, LEVEL_OK, v->name, "xdp", NULL,
-				"runs the datapath that is pinned in %s; fpisa doctor --pin %s looks at that", home, home);
+				"runs the datapath that is pinned in %s; fpisa doctor --pin %s looks at that", home,
+				home);
 	} else if (v->ours && !datapath_is_entry(v->xdp.program.name)) {
 		finding(d, LEVEL_FAULT, v->name, "xdp", fix,
 			"the wrong program is attached: %s, id %u; frames come in by fpisa", v->xdp.program.name,
 			v->xdp.program.id);
 	} else if (v->xdp.program.id && !v->ours && !d->sees) {
-		finding(d, LEVEL_OK, v->name, "xdp", NULL, "an XDP program is attached, id %u; whose it is takes CAP_SYS_ADMIN to see",
-			v->xdp.program.id);
+		finding(d, LEVEL_OK, v->name, "xdp", NULL,
+			"an XDP program is attached, id %u; whose it is takes CAP_SYS_ADMIN to see", v->xdp.program.id);
 	} else if (v->xdp.program.id && !v->ours) {
 		finding(d, LEVEL_FAULT, v->name, "xdp", fix, "another XDP program is attached: %s, id %u",
 			v->xdp.program.name, v->xdp.program.id);
 	} else if (v->ours && v->xdp.mode == DATAPATH_SKB && native) {
-		snprintf(fix, sizeof(fix), "ip link set dev %s xdpgeneric off && fpisa load %s%s", v->name,
-			 v->name, pin_option(d));
+		snprintf(fix, sizeof(fix), "ip link set dev %s xdpgeneric off && fpisa load %s%s", v->name, v->name,
+			 pin_option(d));
 		finding(d, LEVEL_WARN, v->name, "xdp", fix,
 			"the datapath is attached in the stack, but %s has native XDP", v->driver);
 	} else if (v->ours) {
@@ -173,7 +171,8 @@ static void check_stack(struct doctor *d, const struct device *v)
 	if (!datapath_is_entry(v->xdp.program.name) || !datapath_stacked(NULL, v->link.index, true, &above))
 		return;
 	datapath_off(&above, *d->dir ? d->dir : DATAPATH_PIN, off);
-	finding(d, LEVEL_FAULT, v->name, "stack", off, "a datapath is on it and on %s, above it: with both no worker joins", above.name);
+	finding(d, LEVEL_FAULT, v->name, "stack", off,
+		"a datapath is on it and on %s, above it: with both no worker joins", above.name);
 }
 
 /* A veth takes redirected frames only if its peer polls: with GRO on, or an XDP program of its own. */
@@ -228,8 +227,7 @@ static void check_redirect(struct doctor *d, const struct device *v)
 	if (strcmp(v->link.kind, "veth") && v->ours && v->know_features && v->xdp.mode == DATAPATH_NATIVE &&
 	    !(v->features & NETDEV_XDP_NDO_XMIT))
 		finding(d, LEVEL_FAULT, v->name, "redirect", NULL,
-			"%s does not send redirected frames: no result leaves here; load with --mode skb",
-			v->driver);
+			"%s does not send redirected frames: no result leaves here; load with --mode skb", v->driver);
 }
 
 /* What a card may choose a receive queue by. */
@@ -257,7 +255,7 @@ static void one_queue(struct doctor *d, const struct device *v, const struct cha
 static void check_queues(struct doctor *d, const struct device *v)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	struct channels c = { 0 };
+	struct channels c = {0};
 	__u64 hash = 0;
 	__u32 want;
 	char fix[512];
@@ -279,10 +277,9 @@ static void check_queues(struct doctor *d, const struct device *v)
 	want = c.max_rx < cpus ? c.max_rx : cpus;
 	/* What a veth receives on follows from what its peer sends on. */
 	if (c.rx < want && strcmp(v->link.kind, "veth")) {
-		snprintf(fix, sizeof(fix), "ethtool -L %s %s %u", v->name, c.combined ? "combined" : "rx",
-			 want);
-		finding(d, LEVEL_WARN, v->name, "queues", fix, "%u of %u receive queues for %ld CPUs", c.rx,
-			c.max_rx, cpus);
+		snprintf(fix, sizeof(fix), "ethtool -L %s %s %u", v->name, c.combined ? "combined" : "rx", want);
+		finding(d, LEVEL_WARN, v->name, "queues", fix, "%u of %u receive queues for %ld CPUs", c.rx, c.max_rx,
+			cpus);
 		return;
 	}
 	if (c.rx == 1) {
@@ -290,15 +287,15 @@ static void check_queues(struct doctor *d, const struct device *v)
 	} else if (ethtool_udp_hash(v->name, &hash)) {
 		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues", c.rx, c.max_rx);
 	} else if (hash & SPREAD) {
-		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues, UDP spread by %s",
-			c.rx, c.max_rx,
-			!(hash & SPREAD_PORTS)	  ? "addresses"
-			: hash & SPREAD_ADDRESSES ? "addresses and ports"
-						  : "ports");
+		finding(d, LEVEL_OK, v->name, "queues", NULL, "%u of %u receive queues, UDP spread by %s", c.rx,
+			c.max_rx,
+			!(hash & SPREAD_PORTS)	? "addresses" :
+			hash & SPREAD_ADDRESSES ? "addresses and ports" :
+						  "ports");
 	} else {
 		snprintf(fix, sizeof(fix), "ethtool -N %s rx-flow-hash udp4 sd", v->name);
-		finding(d, LEVEL_WARN, v->name, "queues", fix,
-			"%u receive queues, but all UDP comes to one of them", c.rx);
+		finding(d, LEVEL_WARN, v->name, "queues", fix, "%u receive queues, but all UDP comes to one of them",
+			c.rx);
 	}
 }
 
@@ -308,8 +305,7 @@ static void check_lro(struct doctor *d, const struct device *v)
 
 	if (ethtool_lro(v->name) > 0) {
 		snprintf(fix, sizeof(fix), "ethtool -K %s lro off", v->name);
-		finding(d, LEVEL_FAULT, v->name, "lro", fix,
-			"LRO joins received frames before XDP sees them");
+		finding(d, LEVEL_FAULT, v->name, "lro", fix, "LRO joins received frames before XDP sees them");
 	} else {
 		finding(d, LEVEL_OK, v->name, "lro", NULL, "off");
 	}
@@ -356,12 +352,13 @@ static void check_vlan(struct doctor *d, const struct device *v)
 	else
 		finding(d, LEVEL_OK, v->name, "vlan", NULL,
 			"XDP does not see tags: frames of every VLAN that arrives are taken as untagged; if any do, "
-			"%s", fix);
+			"%s",
+			fix);
 }
 
 void doctor_device(struct doctor *d, const char *dev, bool named)
 {
-	struct device v = { .name = dev, .named = named };
+	struct device v = {.name = dev, .named = named};
 	int err = link_get(if_nametoindex(dev), &v.link);
 
 	if (err) {

@@ -31,15 +31,13 @@ enum { OPT_WORKER = OPT_VERB, OPT_CONFIG };
 
 int verb_doctor(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "worker", required_argument, NULL, OPT_WORKER },
-		{ "config", required_argument, NULL, OPT_CONFIG },
-		COMMON_OPTIONS,
-		JSON_OPTION,
-		{ 0 }
-	};
+	static const struct option options[] = {{"worker", required_argument, NULL, OPT_WORKER},
+						{"config", required_argument, NULL, OPT_CONFIG},
+						COMMON_OPTIONS,
+						JSON_OPTION,
+						{0}};
 	struct common c = COMMON_INIT;
-	struct doctor d = { 0 };
+	struct doctor d = {0};
 	struct datapath dp;
 	__u32 ifindex[DATAPATH_MAX_INTERFACES];
 	const char *config = NULL, *worker = NULL;

@@ -34,14 +34,14 @@ struct doctor {
 	const char *pin;	   /* as given, may be NULL */
 	struct json_object *found; /* with --json, else NULL */
 	int count[LEVELS];
-	bool privileged; /* BPF may be used */
-	bool sees;	 /* programs of others, too */
-	bool verified;	 /* the tags are this build's */
-	__u8 tag[8];	 /* of the entry */
-	__u8 steer_tag[8]; /* of this build's fpisa_steer, if what is loaded steers */
-	struct datapath *dp;	   /* what is loaded, NULL if nothing is or it cannot be read */
-	char dir[PATH_MAX];	   /* where it is pinned */
-	int dp_err;		   /* of opening it; -ENOENT: there is none */
+	bool privileged;     /* BPF may be used */
+	bool sees;	     /* programs of others, too */
+	bool verified;	     /* the tags are this build's */
+	__u8 tag[8];	     /* of the entry */
+	__u8 steer_tag[8];   /* of this build's fpisa_steer, if what is loaded steers */
+	struct datapath *dp; /* what is loaded, NULL if nothing is or it cannot be read */
+	char dir[PATH_MAX];  /* where it is pinned */
+	int dp_err;	     /* of opening it; -ENOENT: there is none */
 };
 
 /* One finding about `subject`; `fix` is a shell command, or NULL if no command helps. */

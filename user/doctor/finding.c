@@ -7,7 +7,7 @@
 #include "cli/print.h"
 #include "doctor.h"
 
-static const char *const level_names[LEVELS] = { "ok", "warn", "fault" };
+static const char *const level_names[LEVELS] = {"ok", "warn", "fault"};
 
 void finding(struct doctor *d, enum level level, const char *subject, const char *check, const char *fix,
 	     const char *fmt, ...)
@@ -21,8 +21,8 @@ void finding(struct doctor *d, enum level level, const char *subject, const char
 	va_end(ap);
 	d->count[level]++;
 	if (!d->found) {
-		printf("%-5s  %s: %s: %s%s%s\n", level_names[level], subject, check, text,
-		       fix ? "; fix: " : "", fix ? fix : "");
+		printf("%-5s  %s: %s: %s%s%s\n", level_names[level], subject, check, text, fix ? "; fix: " : "",
+		       fix ? fix : "");
 		return;
 	}
 	o = json_object_new_object();

@@ -48,7 +48,7 @@ static int ask(struct fpisa_channel *c, struct fpisa_manager_message *m)
 	int rc = fpisa_channel_send(c, &ping);
 
 	while (!rc) {
-		struct pollfd p = { .fd = fpisa_channel_fd(c), .events = fpisa_channel_events(c) };
+		struct pollfd p = {.fd = fpisa_channel_fd(c), .events = fpisa_channel_events(c)};
 
 		rc = fpisa_channel_work(c, m);
 		if (rc)
@@ -63,25 +63,30 @@ static int ask(struct fpisa_channel *c, struct fpisa_manager_message *m)
 static void report(struct doctor *d, const char *host, int rc, const struct fpisa_manager_message *m, double ms)
 {
 	if (rc == -ETIMEDOUT)
-		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: takes connections and says nothing in %d ms", host, ANSWER_MS);
+		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: takes connections and says nothing in %d ms",
+			host, ANSWER_MS);
 	else if (rc == -ECONNRESET)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL,
-			"%s: closes the connection without a word: no `fpisa serve` listens at this port, or it has no room", host);
+			"%s: closes the connection without a word: no `fpisa serve` listens at this port, or it has no room",
+			host);
 	else if (rc)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: %s", host, fpisa_error());
 	else if (m->type != FPISA_MANAGER_PONG)
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: %s", host,
 			m->type == FPISA_MANAGER_REFUSED ? m->refusal.text : "answers something else");
 	else
-		finding(d, ms > LATE_MS ? LEVEL_WARN : LEVEL_OK, subject, "manager", NULL, "%s answers in %.1f ms%s", host, ms,
-			ms > LATE_MS ? ", which is long: a rank whose host acknowledges nothing for 4.5 s counts as gone" : "");
+		finding(d, ms > LATE_MS ? LEVEL_WARN : LEVEL_OK, subject, "manager", NULL, "%s answers in %.1f ms%s",
+			host, ms,
+			ms > LATE_MS ?
+				", which is long: a rank whose host acknowledges nothing for 4.5 s counts as gone" :
+				"");
 }
 
 /* A connected socket, or -errno. */
 static int open_connection(const struct sockaddr_in *to)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), error = 0;
-	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	socklen_t n = sizeof(error);
 
 	if (fd < 0)
@@ -100,7 +105,7 @@ static int open_connection(const struct sockaddr_in *to)
 
 static void try_manager(struct doctor *d, const char *host, const struct fpisa_psk *key)
 {
-	struct fpisa_manager_message m = { 0 };
+	struct fpisa_manager_message m = {0};
 	struct fpisa_channel *c = NULL;
 	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
 	int n = fpisa_find_host(host, to), rc = n, at = 0;
@@ -116,7 +121,8 @@ static void try_manager(struct doctor *d, const char *host, const struct fpisa_p
 	if (rc < 0) {
 		finding(d, LEVEL_FAULT, subject, "manager", NULL, "%s: no connection to TCP port %u: %s; %s", host,
 			ntohs(to->sin_port), strerror(-rc),
-			rc == -ECONNREFUSED ? "is `fpisa serve` running there?" : "a firewall there or here may drop it");
+			rc == -ECONNREFUSED ? "is `fpisa serve` running there?" :
+					      "a firewall there or here may drop it");
 		return;
 	}
 	began = fpisa_now();

@@ -25,14 +25,14 @@ static bool check_features(struct doctor *d)
 	n = datapath_kernel(lacks, &needed);
 	if (n < 0)
 		finding(d, LEVEL_FAULT, "kernel", "features", NULL,
-			"%s refuses BPF to this process (%s): leave the container, or start it with CAP_BPF",
-			u.release, strerror(-n));
+			"%s refuses BPF to this process (%s): leave the container, or start it with CAP_BPF", u.release,
+			strerror(-n));
 	else if (n)
-		finding(d, LEVEL_FAULT, "kernel", "features", NULL,
-			"%s lacks %s; %s", u.release, lacks, datapath_kernel_hint());
+		finding(d, LEVEL_FAULT, "kernel", "features", NULL, "%s lacks %s; %s", u.release, lacks,
+			datapath_kernel_hint());
 	else
-		finding(d, LEVEL_OK, "kernel", "features", NULL, "%s has all %d that the datapath needs",
-			u.release, needed);
+		finding(d, LEVEL_OK, "kernel", "features", NULL, "%s has all %d that the datapath needs", u.release,
+			needed);
 	d->privileged = n >= 0;
 	return !n;
 }
@@ -49,8 +49,8 @@ static void check_jit(struct doctor *d)
 	else
 		/* Network namespaces but the first do not have the file. */
 		finding(d, LEVEL_WARN, "kernel", "jit",
-			access(proc, F_OK) ? "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1"
-					   : "sysctl -w net.core.bpf_jit_enable=1",
+			access(proc, F_OK) ? "nsenter -t 1 -n sysctl -w net.core.bpf_jit_enable=1" :
+					     "sysctl -w net.core.bpf_jit_enable=1",
 			"BPF programs are interpreted, several times slower; what is loaded stays so until "
 			"it is "
 			"loaded again");
@@ -114,8 +114,8 @@ static void check_bpffs(struct doctor *d)
 	else if (statfs(dir, &fs))
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", NULL, "%s: %s", dir, strerror(errno));
 	else if (fs.f_type != BPF_FS_MAGIC)
-		finding(d, LEVEL_FAULT, "kernel", "bpffs", fix,
-			"%s is no BPF filesystem: nothing can be pinned there", dir);
+		finding(d, LEVEL_FAULT, "kernel", "bpffs", fix, "%s is no BPF filesystem: nothing can be pinned there",
+			dir);
 	else if (!statvfs(dir, &mounted) && mounted.f_flag & ST_RDONLY)
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", remount, "%s is read-only: nothing can be pinned there", dir);
 	else

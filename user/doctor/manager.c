@@ -42,14 +42,15 @@ static bool has_key(const struct fpisa_psks *keys, const char *name)
 
 static void check_keys(struct doctor *d, const struct manager_policy *p)
 {
-	struct fpisa_psks keys = { 0 };
+	struct fpisa_psks keys = {0};
 	char fix[PATH_MAX + 64];
 	int err;
 
 	if (!p->key_file) {
 		finding(d, p->networks ? LEVEL_OK : LEVEL_WARN, subject, "keys", NULL, "none: %s",
-			p->networks ? "it serves whom `networks` lets in" :
-				      "whoever reaches it gets jobs; key-file of [manager] names keys, networks who may ask");
+			p->networks ?
+				"it serves whom `networks` lets in" :
+				"whoever reaches it gets jobs; key-file of [manager] names keys, networks who may ask");
 		return;
 	}
 	err = fpisa_psks_read(&keys, p->key_file);
@@ -59,7 +60,8 @@ static void check_keys(struct doctor *d, const struct manager_policy *p)
 		snprintf(fix, sizeof(fix), "fpisa key new %s %s", p->keys ? p->key[0].name : "workers", p->key_file);
 		finding(d, LEVEL_FAULT, subject, "keys", fix, "%s", fpisa_error());
 	} else if (err)
-		finding(d, LEVEL_FAULT, subject, "keys", doctor_key_fix(p->key_file, fix, sizeof(fix)), "%s", fpisa_error());
+		finding(d, LEVEL_FAULT, subject, "keys", doctor_key_fix(p->key_file, fix, sizeof(fix)), "%s",
+			fpisa_error());
 	else
 		finding(d, LEVEL_OK, subject, "keys", NULL, "%zu in %s", keys.n, p->key_file);
 	for (int i = 0; !err && i < p->keys; i++) {
@@ -69,7 +71,8 @@ static void check_keys(struct doctor *d, const struct manager_policy *p)
 			continue;
 		snprintf(check, sizeof(check), "key %s", p->key[i].name);
 		snprintf(fix, sizeof(fix), "fpisa key new %s %s", p->key[i].name, p->key_file);
-		finding(d, LEVEL_WARN, subject, check, fix, "has limits in the configuration, and %s has no such key", p->key_file);
+		finding(d, LEVEL_WARN, subject, check, fix, "has limits in the configuration, and %s has no such key",
+			p->key_file);
 	}
 	explicit_bzero(&keys, sizeof(keys));
 }
@@ -84,7 +87,8 @@ static void check_user(struct doctor *d, const struct manager_policy *p)
 	if (!user)
 		finding(d, LEVEL_FAULT, subject, "user", fix, "no user %s, who is to talk to the network", name);
 	else if (!user->pw_uid)
-		finding(d, LEVEL_FAULT, subject, "user", NULL, "%s is root; name another in [manager], user = NAME", name);
+		finding(d, LEVEL_FAULT, subject, "user", NULL, "%s is root; name another in [manager], user = NAME",
+			name);
 	else
 		finding(d, LEVEL_OK, subject, "user", NULL, "%s talks to the network", name);
 }
@@ -167,8 +171,8 @@ static void check_port(struct doctor *d, const struct manager_policy *p)
 		finding(d, LEVEL_OK, subject, "port", NULL, "listens at TCP %s:%u", a, port);
 	else
 		finding(d, LEVEL_FAULT, subject, "port", "systemctl restart fpisa-manager",
-			"nobody listens at TCP %s:%u here: it was started by another file, or in another network namespace", a,
-			port);
+			"nobody listens at TCP %s:%u here: it was started by another file, or in another network namespace",
+			a, port);
 }
 
 static void check_pool(struct doctor *d, const struct manager_policy *p)
@@ -189,8 +193,8 @@ static void check_pool(struct doctor *d, const struct manager_policy *p)
 			"and `fpisa job list` say who has them",
 			numbers, free_slots);
 	else
-		finding(d, LEVEL_OK, subject, "pool", NULL, "free: %u of its %d numbers of jobs, %u of %u slots", numbers,
-			__builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
+		finding(d, LEVEL_OK, subject, "pool", NULL, "free: %u of its %d numbers of jobs, %u of %u slots",
+			numbers, __builtin_popcountll(p->jobs), free_slots < p->slots ? free_slots : p->slots, p->slots);
 }
 
 static void check_process(struct doctor *d, const struct manager_policy *p)
@@ -231,7 +235,8 @@ void doctor_manager(struct doctor *d, const char *file)
 		if (d->dp)
 			check_process(d, &c->manager);
 	} else if (file) {
-		finding(d, LEVEL_FAULT, subject, "configuration", NULL, "%s has no section [manager]; see fpisa(8)", name);
+		finding(d, LEVEL_FAULT, subject, "configuration", NULL, "%s has no section [manager]; see fpisa(8)",
+			name);
 	}
 	config_free(c);
 }

@@ -94,34 +94,36 @@ static void check_spread(struct doctor *d, const struct spread *s, __u32 job)
 
 	hashed = !ethtool_udp_hash(s->dev, &hash);
 	if (ruled && spread_by_rules(s, &missing)) {
-		finding(d, LEVEL_OK, s->dev, "ports", NULL, "each of %u ports of job %u has a queue by rule", s->ports, job);
-	} else if (hashed && hash == RXH_L4_B_2_3 && (!ruled || missing == s->ports)) {
-		finding(d, LEVEL_OK, s->dev, "ports", NULL, "UDP spread by destination port: each slot of job %u has a queue",
+		finding(d, LEVEL_OK, s->dev, "ports", NULL, "each of %u ports of job %u has a queue by rule", s->ports,
 			job);
+	} else if (hashed && hash == RXH_L4_B_2_3 && (!ruled || missing == s->ports)) {
+		finding(d, LEVEL_OK, s->dev, "ports", NULL,
+			"UDP spread by destination port: each slot of job %u has a queue", job);
 	} else if (ruled) {
 		write_rules(s, fix, sizeof(fix));
 		if (missing)
 			finding(d, LEVEL_WARN, s->dev, "ports", fix,
-				"%u of %u ports of job %u have no rule: a slot's frames come to several queues", missing,
-				s->ports, job);
+				"%u of %u ports of job %u have no rule: a slot's frames come to several queues",
+				missing, s->ports, job);
 		else
 			finding(d, LEVEL_WARN, s->dev, "ports", fix, "all %u ports of job %u have rules for one queue",
 				s->ports, job);
 	} else if (hashed) {
 		snprintf(fix, sizeof(fix), "ethtool -N %s rx-flow-hash udp4 n", s->dev);
 		finding(d, LEVEL_WARN, s->dev, "ports", fix,
-			"UDP is not spread by destination port alone: frames of a slot of job %u come to several queues", job);
+			"UDP is not spread by destination port alone: frames of a slot of job %u come to several queues",
+			job);
 	} else {
 		finding(d, LEVEL_OK, s->dev, "ports", NULL,
-			"the driver tells neither rules nor hash, so not whether job %u's %u ports have a queue each", job,
-			s->ports);
+			"the driver tells neither rules nor hash, so not whether job %u's %u ports have a queue each",
+			job, s->ports);
 	}
 }
 
 void doctor_ports(struct doctor *d, const char *dev, __u32 ifindex)
 {
-	struct spread s = { .dev = dev };
-	struct channels c = { 0 };
+	struct spread s = {.dev = dev};
+	struct channels c = {0};
 	__u32 job = 0;
 
 	if (!d->dp || ethtool_channels(dev, &c) || c.rx < 2)

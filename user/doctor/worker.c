@@ -37,14 +37,12 @@ static void check_filter(struct doctor *d, const char *dev, const char *way, con
 	char fix[128];
 
 	if (filter != 1 || !strcmp(dev, way)) {
-		finding(d, LEVEL_OK, dev, "rp_filter", NULL, "%d lets results from %s in",
-			filter < 0 ? 0 : filter, to);
+		finding(d, LEVEL_OK, dev, "rp_filter", NULL, "%d lets results from %s in", filter < 0 ? 0 : filter, to);
 		return;
 	}
 	snprintf(fix, sizeof(fix), "sysctl -w net.ipv4.conf.%s.rp_filter=2", dev);
 	finding(d, LEVEL_FAULT, dev, "rp_filter", fix,
-		"strict, and the route to %s goes through %s: results that come in here are dropped", to,
-		way);
+		"strict, and the route to %s goes through %s: results that come in here are dropped", to, way);
 }
 
 /*
@@ -79,7 +77,8 @@ static void check_worker_gro(struct doctor *d, const char *dev, const struct lin
 		finding(d, LEVEL_WARN, dev, "gro", fix, "is off: results come one by one, which takes more CPU time");
 	else if (peer.seen && peer.link.master)
 		finding(d, LEVEL_OK, dev, "gro", NULL,
-			"off, but its peer %s is the port of a bridge, which sends frames on by the stack", peer.link.name);
+			"off, but its peer %s is the port of a bridge, which sends frames on by the stack",
+			peer.link.name);
 	else if (peer.seen)
 		finding(d, LEVEL_FAULT, dev, "gro", fix, "is off on this veth: frames redirected to it vanish");
 	else
@@ -91,16 +90,15 @@ static void check_worker_gro(struct doctor *d, const char *dev, const struct lin
 void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 {
 	char to[ADDRESS_LEN], fix[256], name[IF_NAMESIZE], way[IF_NAMESIZE] = "";
-	struct route r = { 0 };
+	struct route r = {0};
 	struct link l;
 	int err = route_get(aggregator, 0, 0, &r);
 
 	address_text(aggregator, to);
 	if (err || !if_indextoname(r.ifindex, way)) {
 		snprintf(fix, sizeof(fix), "ip route add %s dev %s", to, dev ?: "DEV");
-		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? fix : NULL, "no route to %s: %s%s",
-			to, strerror(-err),
-			dev ? "" : "; name the interface towards it, for the command that adds one");
+		finding(d, LEVEL_FAULT, dev ?: "worker", "route", dev ? fix : NULL, "no route to %s: %s%s", to,
+			strerror(-err), dev ? "" : "; name the interface towards it, for the command that adds one");
 		return;
 	}
 	if (!dev) {
@@ -108,7 +106,9 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 		dev = name;
 	}
 	if (r.local)
-		finding(d, LEVEL_FAULT, dev, "route", NULL, "%s is an address of this machine: name the aggregator's, or leave --worker out where this is it", to);
+		finding(d, LEVEL_FAULT, dev, "route", NULL,
+			"%s is an address of this machine: name the aggregator's, or leave --worker out where this is it",
+			to);
 	else
 		finding(d, LEVEL_OK, dev, "route", NULL, "to %s through %s", to, way);
 	if (link_get(if_nametoindex(dev), &l))
@@ -124,8 +124,7 @@ void doctor_worker(struct doctor *d, const char *dev, __be32 aggregator)
 	if (l.flags & (IFF_MULTICAST | IFF_LOOPBACK))
 		finding(d, LEVEL_OK, dev, "multicast", NULL, "groups can be joined");
 	else
-		finding(d, LEVEL_FAULT, dev, "multicast", fix,
-			"is off: results sent to the job's group are not taken");
+		finding(d, LEVEL_FAULT, dev, "multicast", fix, "is off: results sent to the job's group are not taken");
 	check_filter(d, dev, way, to);
 	check_worker_gro(d, dev, &l);
 }

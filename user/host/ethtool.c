@@ -17,7 +17,7 @@
 /* `request` starts with the command. */
 static int ethtool(const char *dev, void *request)
 {
-	struct ifreq ifr = { .ifr_data = request };
+	struct ifreq ifr = {.ifr_data = request};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
 
 	if (fd < 0)
@@ -31,7 +31,7 @@ static int ethtool(const char *dev, void *request)
 
 int ethtool_driver(const char *dev, char name[32])
 {
-	struct ethtool_drvinfo info = { .cmd = ETHTOOL_GDRVINFO };
+	struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
 	int err = ethtool(dev, &info);
 
 	snprintf(name, 32, "%.31s", info.driver);
@@ -40,14 +40,14 @@ int ethtool_driver(const char *dev, char name[32])
 
 int ethtool_gro(const char *dev)
 {
-	struct ethtool_value v = { .cmd = ETHTOOL_GGRO };
+	struct ethtool_value v = {.cmd = ETHTOOL_GGRO};
 
 	return ethtool(dev, &v) ?: !!v.data;
 }
 
 int ethtool_tso(const char *dev)
 {
-	struct ethtool_value v = { .cmd = ETHTOOL_GTSO };
+	struct ethtool_value v = {.cmd = ETHTOOL_GTSO};
 
 	return ethtool(dev, &v) ?: !!v.data;
 }
@@ -58,7 +58,7 @@ static struct ethtool_gstrings *feature_names(const char *dev)
 	struct {
 		struct ethtool_sset_info info;
 		__u32 n;
-	} set = { .info = { .cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_FEATURES } };
+	} set = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_FEATURES}};
 	struct ethtool_gstrings *names;
 
 	if (ethtool(dev, &set) || !set.info.sset_mask)
@@ -85,7 +85,8 @@ int ethtool_feature(const char *dev, const char *name)
 
 	if (!names)
 		return value;
-	while (bit < names->len && strncmp((const char *)names->data + (size_t)bit * ETH_GSTRING_LEN, name, ETH_GSTRING_LEN))
+	while (bit < names->len &&
+	       strncmp((const char *)names->data + (size_t)bit * ETH_GSTRING_LEN, name, ETH_GSTRING_LEN))
 		bit++;
 	if (bit < names->len)
 		all = calloc(1, sizeof(*all) + (bit / 32 + 1) * sizeof(all->features[0]));
@@ -101,7 +102,7 @@ int ethtool_feature(const char *dev, const char *name)
 
 static int flag(const char *dev, __u32 bit)
 {
-	struct ethtool_value v = { .cmd = ETHTOOL_GFLAGS };
+	struct ethtool_value v = {.cmd = ETHTOOL_GFLAGS};
 
 	return ethtool(dev, &v) ?: !!(v.data & bit);
 }
@@ -137,7 +138,7 @@ static bool by_port_alone(const struct ethtool_rx_flow_spec *f)
 
 int ethtool_port_rules(const char *dev, struct port_rule *rule, int max)
 {
-	struct ethtool_rxnfc count = { .cmd = ETHTOOL_GRXCLSRLCNT }, *all;
+	struct ethtool_rxnfc count = {.cmd = ETHTOOL_GRXCLSRLCNT}, *all;
 	int err = ethtool(dev, &count), n = 0;
 
 	if (err)
@@ -150,13 +151,13 @@ int ethtool_port_rules(const char *dev, struct port_rule *rule, int max)
 	if (count.rule_cnt)
 		err = ethtool(dev, all);
 	for (__u32 i = 0; !err && i < all->rule_cnt && i < count.rule_cnt && n < max; i++) {
-		struct ethtool_rxnfc one = { .cmd = ETHTOOL_GRXCLSRULE, .fs.location = all->rule_locs[i] };
+		struct ethtool_rxnfc one = {.cmd = ETHTOOL_GRXCLSRULE, .fs.location = all->rule_locs[i]};
 
 		/* One that is gone by now is none. */
 		if (!ethtool(dev, &one) && by_port_alone(&one.fs))
-			rule[n++] = (struct port_rule){ .port = ntohs(one.fs.h_u.udp_ip4_spec.pdst),
-							.queue = one.fs.ring_cookie,
-							.location = one.fs.location };
+			rule[n++] = (struct port_rule){.port = ntohs(one.fs.h_u.udp_ip4_spec.pdst),
+						       .queue = one.fs.ring_cookie,
+						       .location = one.fs.location};
 	}
 	free(all);
 	return err ?: n;
@@ -164,7 +165,7 @@ int ethtool_port_rules(const char *dev, struct port_rule *rule, int max)
 
 int ethtool_channels(const char *dev, struct channels *c)
 {
-	struct ethtool_channels e = { .cmd = ETHTOOL_GCHANNELS };
+	struct ethtool_channels e = {.cmd = ETHTOOL_GCHANNELS};
 	int err = ethtool(dev, &e);
 
 	/* A driver counts its receive queues as combined with sending ones, or by themselves. */
@@ -177,7 +178,7 @@ int ethtool_channels(const char *dev, struct channels *c)
 
 int ethtool_udp_hash(const char *dev, __u64 *fields)
 {
-	struct ethtool_rxnfc n = { .cmd = ETHTOOL_GRXFH, .flow_type = UDP_V4_FLOW };
+	struct ethtool_rxnfc n = {.cmd = ETHTOOL_GRXFH, .flow_type = UDP_V4_FLOW};
 	int err = ethtool(dev, &n);
 
 	*fields = n.data;

@@ -30,8 +30,7 @@ static int take_link(const struct nlmsghdr *m, void *arg)
 	struct link *l = arg;
 	const struct nlattr *a;
 
-	*l = (struct link){ .lower_netns = -1, .index = i->ifi_index, .flags = i->ifi_flags,
-			     .hardware = i->ifi_type };
+	*l = (struct link){.lower_netns = -1, .index = i->ifi_index, .flags = i->ifi_flags, .hardware = i->ifi_type};
 	mnl_attr_for_each(a, m, sizeof(*i)) {
 		switch (mnl_attr_get_type(a)) {
 		case IFLA_IFNAME:
@@ -65,7 +64,7 @@ static int take_link(const struct nlmsghdr *m, void *arg)
 
 int link_get(__u32 ifindex, struct link *l)
 {
-	const struct ifinfomsg i = { .ifi_index = (int)ifindex };
+	const struct ifinfomsg i = {.ifi_index = (int)ifindex};
 	char buf[REQUEST_LEN];
 
 	memset(l, 0, sizeof(*l));
@@ -94,15 +93,16 @@ static int take_links(const struct nlmsghdr *m, void *arg)
 
 int links_get(struct link **links)
 {
-	const struct ifinfomsg i = { 0 };
-	struct dump d = { .links = NULL };
+	const struct ifinfomsg i = {0};
+	struct dump d = {.links = NULL};
 	char buf[REQUEST_LEN];
 	int err;
 
 	/* EINTR: the list of links changed meanwhile. */
 	do {
 		d.n = 0;
-		err = netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETLINK, NLM_F_DUMP, &i, sizeof(i)), take_links, &d);
+		err = netlink_ask(NETLINK_ROUTE, netlink_start(buf, RTM_GETLINK, NLM_F_DUMP, &i, sizeof(i)), take_links,
+				  &d);
 	} while (err == -EINTR);
 	*links = err ? NULL : d.links;
 	if (err)
@@ -138,8 +138,8 @@ static int take_features(const struct nlmsghdr *m, void *arg)
 
 int netdev_xdp_features(__u32 ifindex, __u64 *features)
 {
-	const struct genlmsghdr find = { .cmd = CTRL_CMD_GETFAMILY, .version = 1 };
-	const struct genlmsghdr get = { .cmd = NETDEV_CMD_DEV_GET, .version = 1 };
+	const struct genlmsghdr find = {.cmd = CTRL_CMD_GETFAMILY, .version = 1};
+	const struct genlmsghdr get = {.cmd = NETDEV_CMD_DEV_GET, .version = 1};
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m;
 	__u16 family = 0;

@@ -31,7 +31,7 @@ static int take_id(const struct nlmsghdr *m, void *arg)
 /* The id of a namespace as ours sees it; -1 if it has none. */
 static int netns_id(int fd)
 {
-	const struct rtgenmsg g = { .rtgen_family = AF_UNSPEC };
+	const struct rtgenmsg g = {.rtgen_family = AF_UNSPEC};
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETNSID, NLM_F_ACK, &g, sizeof(g));
 	int id = -1;
@@ -75,13 +75,13 @@ static int walk_dir(const char *dir, const char *tail, const char *prefix_format
 static int walk(visit_netns visit, void *arg, bool *hidden)
 {
 	return walk_dir("/run/netns", "", "nsenter --net=/run/netns/%s ", visit, arg, hidden) ?:
-	       walk_dir("/proc", "/ns/net", "nsenter -t %s -n ", visit, arg, hidden);
+		       walk_dir("/proc", "/ns/net", "nsenter -t %s -n ", visit, arg, hidden);
 }
 
 /* Namespaces that a descriptor alone keeps. Of other files not one is opened, which may do something. */
 static int walk_descriptors(visit_netns visit, void *arg)
 {
-	glob_t g = { 0 };
+	glob_t g = {0};
 	int got = 0;
 
 	glob("/proc/[0-9]*/fd/*", GLOB_NOSORT, NULL, &g);
@@ -120,7 +120,7 @@ static int is_wanted(int fd, const char *prefix, void *arg)
 
 int netns_find(int id, char prefix[NETNS_PREFIX_LEN], int *fd)
 {
-	struct wanted w = { .id = id, .fd = -1, .prefix = prefix };
+	struct wanted w = {.id = id, .fd = -1, .prefix = prefix};
 	bool hidden = false;
 
 	walk(is_wanted, &w, &hidden);
@@ -160,7 +160,7 @@ static int visit_once(int fd, const char *prefix, void *arg)
 
 int netns_others(int (*fn)(const char *prefix, void *arg), void *arg, bool *hidden)
 {
-	struct others o = { .fn = fn, .arg = arg };
+	struct others o = {.fn = fn, .arg = arg};
 	int got;
 
 	*hidden = false;

@@ -19,11 +19,9 @@ static const struct {
 	__u64 bit;
 	const char *name;
 } names[] = {
-	{ BIT(CAP_NET_ADMIN), "CAP_NET_ADMIN" },
-	{ BIT(CAP_BPF), "CAP_BPF" },
-	{ BIT(CAP_PERFMON), "CAP_PERFMON" },
-	{ BIT(CAP_SYS_ADMIN), "CAP_SYS_ADMIN" },
-	{ BIT(CAP_SYS_PTRACE), "CAP_SYS_PTRACE" },
+	{BIT(CAP_NET_ADMIN), "CAP_NET_ADMIN"},	 {BIT(CAP_BPF), "CAP_BPF"},
+	{BIT(CAP_PERFMON), "CAP_PERFMON"},	 {BIT(CAP_SYS_ADMIN), "CAP_SYS_ADMIN"},
+	{BIT(CAP_SYS_PTRACE), "CAP_SYS_PTRACE"},
 };
 
 /* CAP_PERFMON spares the programs the verifier's defences against speculation, and lets them keep pointers. */
@@ -37,8 +35,8 @@ static const __u64 needs[] = {
 
 static int get(__u64 *effective)
 {
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { 0 };
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {0};
 
 	if (syscall(SYS_capget, &header, data))
 		return fail(-errno, NULL, "capget");
@@ -48,8 +46,8 @@ static int get(__u64 *effective)
 
 static int keep(__u64 mask)
 {
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { 0 };
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {0};
 
 	if (syscall(SYS_capget, &header, data))
 		return fail(-errno, NULL, "capget");

@@ -10,10 +10,10 @@
 
 /* What takes capabilities. Reading a loaded datapath takes none, only the right to open its pins. */
 enum privilege {
-	PRIVILEGE_LOAD,	  /* programs and maps into the kernel, attach them: load, resources, job add */
-	PRIVILEGE_ATTACH, /* attach and detach: unload */
-	PRIVILEGE_LOOK,	  /* at programs and maps of others, by their number: job shrink */
-	PRIVILEGE_TRACE,  /* see which namespace a process is in that has more capabilities */
+	PRIVILEGE_LOAD,	   /* programs and maps into the kernel, attach them: load, resources, job add */
+	PRIVILEGE_ATTACH,  /* attach and detach: unload */
+	PRIVILEGE_LOOK,	   /* at programs and maps of others, by their number: job shrink */
+	PRIVILEGE_TRACE,   /* see which namespace a process is in that has more capabilities */
 	PRIVILEGE_UPGRADE, /* look, and attach */
 };
 

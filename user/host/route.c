@@ -46,13 +46,13 @@ static int take_route(const struct nlmsghdr *m, void *arg)
 
 int route_get(__be32 to, __be32 from, __u32 ifindex, struct route *r)
 {
-	const struct rtmsg rtm = { .rtm_family = AF_INET, .rtm_dst_len = 32, .rtm_src_len = from ? 32 : 0 };
+	const struct rtmsg rtm = {.rtm_family = AF_INET, .rtm_dst_len = 32, .rtm_src_len = from ? 32 : 0};
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETROUTE, NLM_F_ACK, &rtm, sizeof(rtm));
 	struct route own;
 	int err;
 
-	*r = (struct route){ .next.family = AF_INET };
+	*r = (struct route){.next.family = AF_INET};
 	memcpy(r->next.address, &to, sizeof(to));
 	mnl_attr_put_u32(m, RTA_DST, to);
 	if (from)
@@ -87,7 +87,7 @@ static int take_entry(const struct nlmsghdr *m, void *arg)
 	const struct nlattr *a;
 
 	*e = (struct entry){
-		.n = { .ifindex = (__u32)n->ndm_ifindex, .family = n->ndm_family },
+		.n = {.ifindex = (__u32)n->ndm_ifindex, .family = n->ndm_family},
 		.state = n->ndm_state,
 		.flags = n->ndm_flags,
 	};
@@ -111,8 +111,7 @@ static int write_entry(const struct neighbour *to, bool manage)
 		.ndm_flags = manage ? 0 : NTF_USE,
 	};
 	char buf[REQUEST_LEN];
-	struct nlmsghdr *m =
-		netlink_start(buf, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, &n, sizeof(n));
+	struct nlmsghdr *m = netlink_start(buf, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, &n, sizeof(n));
 	struct entry unused;
 
 	mnl_attr_put(m, NDA_DST, address_len(to->family), to->address);
@@ -125,10 +124,10 @@ static int write_entry(const struct neighbour *to, bool manage)
 
 int neighbour_manage(const struct neighbour *to)
 {
-	const struct ndmsg n = { .ndm_family = to->family, .ndm_ifindex = (int)to->ifindex };
+	const struct ndmsg n = {.ndm_family = to->family, .ndm_ifindex = (int)to->ifindex};
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETNEIGH, NLM_F_ACK, &n, sizeof(n));
-	struct entry e = { .state = 0 };
+	struct entry e = {.state = 0};
 	int err;
 
 	mnl_attr_put(m, NDA_DST, address_len(to->family), to->address);
@@ -166,8 +165,8 @@ static int take_ours(const struct nlmsghdr *m, void *arg)
 
 int neighbours_release(__u32 ifindex, bool (*keep)(const struct neighbour *n, void *arg), void *arg)
 {
-	const struct ndmsg n = { .ndm_ifindex = (int)ifindex };
-	struct found f = { .ifindex = ifindex };
+	const struct ndmsg n = {.ndm_ifindex = (int)ifindex};
+	struct found f = {.ifindex = ifindex};
 	char buf[REQUEST_LEN];
 	struct nlmsghdr *m = netlink_start(buf, RTM_GETNEIGH, NLM_F_DUMP, &n, sizeof(n));
 	int err;
@@ -202,11 +201,11 @@ static int take_address(const struct nlmsghdr *m, void *arg)
 
 bool address_here(__be32 address, __u32 *vrf)
 {
-	const struct ifaddrmsg i = { .ifa_family = AF_INET };
-	struct owner o = { .address = address };
-	struct link l, master = { .kind = "" };
+	const struct ifaddrmsg i = {.ifa_family = AF_INET};
+	struct owner o = {.address = address};
+	struct link l, master = {.kind = ""};
 	char buf[REQUEST_LEN];
-	struct route r = { 0 };
+	struct route r = {0};
 
 	*vrf = 0;
 	if (!route_get(address, 0, 0, &r) && r.local)
@@ -223,7 +222,7 @@ bool address_here(__be32 address, __u32 *vrf)
 
 int interface_mtu(const char *dev)
 {
-	struct ifreq ifr = { 0 };
+	struct ifreq ifr = {0};
 	int fd, err = 0;
 
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -8,16 +8,16 @@
 
 struct neighbour {
 	__u32 ifindex;
-	__u8 family; /* AF_INET or AF_INET6 */
+	__u8 family;	  /* AF_INET or AF_INET6 */
 	__u8 address[16]; /* network order; of IPv4, the first four bytes */
 };
 
 struct route {
 	__u32 ifindex;
 	struct neighbour next; /* whom frames go to first: a router, or the destination itself */
-	__be32 source; /* address that the kernel would send from if none was given; 0: none */
-	bool local;	/* the destination is this machine */
-	bool broadcast; /* it is all machines of a network */
+	__be32 source;	       /* address that the kernel would send from if none was given; 0: none */
+	bool local;	       /* the destination is this machine */
+	bool broadcast;	       /* it is all machines of a network */
 };
 
 /*

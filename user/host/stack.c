@@ -18,7 +18,7 @@ bool link_vrf(const struct link *l)
 /* IFLA_LINK of other kinds is a veth's peer, or what a tunnel's packets leave by. */
 static bool shares_frames(const struct link *l)
 {
-	static const char *const kinds[] = { "vlan", "macvlan", "macvtap", "ipvlan", "ipvtap" };
+	static const char *const kinds[] = {"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(l->kind, kinds[i]))

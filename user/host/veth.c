@@ -11,7 +11,7 @@
 
 void veth_look(const struct link *l, struct veth_peer *p)
 {
-	struct channels c = { 0 };
+	struct channels c = {0};
 	int fd = -1, home = -1;
 	__u32 program = 0;
 

@@ -13,9 +13,9 @@
 struct veth_peer {
 	bool seen; /* is it a veth whose peer can be looked at? Else nothing else is set */
 	struct link link;
-	bool gro, xdp, tags;  /* tags: it puts VLAN tags into frames itself */
+	bool gro, xdp, tags; /* tags: it puts VLAN tags into frames itself */
 	bool tso;
-	int udp_forwarding;   /* rx-udp-gro-forwarding: 0 or 1, or -errno */
+	int udp_forwarding;	      /* rx-udp-gro-forwarding: 0 or 1, or -errno */
 	__u32 tx;		      /* queues that it sends on */
 	char enter[NETNS_PREFIX_LEN]; /* before a command that concerns it */
 };

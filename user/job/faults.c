@@ -13,7 +13,7 @@
 #include "job.h"
 
 /* In the order of enum fpisa_fault; the seed is the last. */
-static char *const names[] = { "drop", "duplicate", "reorder", "delay", "corrupt", "seed", NULL };
+static char *const names[] = {"drop", "duplicate", "reorder", "delay", "corrupt", "seed", NULL};
 
 int job_parse_faults(char *s, struct fpisa_job_faults *f)
 {
@@ -26,8 +26,10 @@ int job_parse_faults(char *s, struct fpisa_job_faults *f)
 		int id = getsubopt(&s, names, &value), err;
 
 		if (id < 0)
-			return refuse(BAD_USAGE, "--debug-faults: '%s' is not drop=P, duplicate=P, reorder=P, delay=P, "
-						 "corrupt=P or seed=S", value);
+			return refuse(BAD_USAGE,
+				      "--debug-faults: '%s' is not drop=P, duplicate=P, reorder=P, delay=P, "
+				      "corrupt=P or seed=S",
+				      value);
 		if (!value || seen >> id & 1)
 			return refuse(BAD_USAGE, "--debug-faults: give %s= once, with a number", names[id]);
 		seen |= 1u << id;

@@ -24,8 +24,8 @@ struct job_spec {
 };
 
 /* Where a parameter stands besides job add, the configuration file and job show. */
-#define JOB_IN_LIST 1u /* job list */
-#define JOB_IN_DEMO 2u /* an option of demo, and in its JSON */
+#define JOB_IN_LIST 1u	/* job list */
+#define JOB_IN_DEMO 2u	/* an option of demo, and in its JSON */
 #define JOB_IN_QUERY 4u /* an option of query add */
 
 /*
@@ -67,7 +67,8 @@ int job_spec_resolve(struct job_spec *s, __u32 job);
 void job_spec_warn(const struct job_spec *s, const struct datapath *dp, __u32 job);
 
 /* Of interface `ifindex`, on which dp's program is not: what to do about it; *other: the interface above or below that has it. */
-enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other, struct job_port_text *t);
+enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other,
+			    struct job_port_text *t);
 
 /* Bytes of a frame as the MTU counts them. */
 unsigned int job_frame_bytes(const struct fpisa_job *j);

@@ -23,75 +23,76 @@ static const struct parameter {
 	const char *name, *metavar; /* NULL: the option takes no argument */
 	const char *help;	    /* its lines */
 	enum kind kind;
-	unsigned int in;	    /* JOB_IN_* */
-	size_t at, size;	    /* of a NUMBER or NAME */
-	const struct name *names;   /* of a NAME */
+	unsigned int in;	     /* JOB_IN_* */
+	size_t at, size;	     /* of a NUMBER or NAME */
+	const struct name *names;    /* of a NAME */
 	uint32_t min, max, multiple; /* of a NUMBER, which is a power of two if there is no `multiple` */
-	__u8 flag;		    /* of a FLAG */
-	const char *text;	    /* of a FLAG: what job show says of it */
+	__u8 flag;		     /* of a FLAG */
+	const char *text;	     /* of a FLAG: what job show says of it */
 } parameters[] = {
-	{ "workers", "LIST",
-	  "ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64, of a\n"
-	  "query to 63, whose master is one more;\n"
-	  "PORT is the worker's UDP source port, 18000 by default; DEV\n"
-	  "the interface towards it, by default that of the route",
-	  WORKERS, JOB_IN_LIST | JOB_IN_QUERY },
-	{ "address", "ADDR",
-	  "where workers send to and results come from, an address of this\n"
-	  "machine; by default the source address of the route to the\n"
-	  "first worker",
-	  ADDRESS, JOB_IN_QUERY },
-	{ "foreign-address", NULL,
-	  "--address need not be this machine's: a router, or an entry in\n"
-	  "the workers' neighbour tables, leads their frames here",
-	  FOREIGN_ADDRESS, JOB_IN_QUERY },
-	{ "elements", "N",
-	  "values a frame, a multiple of 32 up to 832; default 256;\n"
-	  "of fp64 up to 416, default 128",
-	  NUMBER, JOB_IN_LIST | JOB_IN_DEMO, AT(elements),
-	  .min = FPISA_BLOCK, .max = FPISA_MAX_ELEMENTS, .multiple = FPISA_BLOCK },
-	{ "window", "N", "frames a worker has under way, a power of two; default 64",
-	  NUMBER, JOB_IN_LIST | JOB_IN_DEMO, AT(window), .min = 1, .max = FPISA_MAX_SLOTS / 2 },
-	{ "ports", "N",
-	  "UDP ports to listen on, a power of two up to 16; default 1. Each\n"
-	  "slot has one, so that a network card which spreads by\n"
-	  "destination port gives a slot to one CPU; see fpisa doctor",
-	  NUMBER, 0, AT(ports), .min = 1, .max = FPISA_MAX_PORTS },
-	{ "mode", "MODE", "fpisa (default), fpisa-a, fpisa64 or exact",
-	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(mode), .names = mode_names },
-	{ "rounding", "R", "down (the paper's) or nearest (default of fpisa64 and exact)",
-	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(rounding), .names = rounding_names },
-	{ "pipeline", "P", "fused (default) or staged; same bits",
-	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(pipeline), .names = pipeline_names },
-	{ "clz", "C",
-	  "bits (default), lpm (the paper's trie) or lpm-byte (a table\n"
-	  "and a trie of bytes); same bits",
-	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(clz), .names = clz_names },
-	{ "format", "F", "fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32, mxint8",
-	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(format), .names = format_names },
-	{ "fanout", "F",
-	  "multicast or unicast; by default multicast if all workers\n"
-	  "have one port number and an address each",
-	  NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(fanout), .names = fanout_names },
-	{ "group", "ADDR",
-	  "multicast group of the results, not in 224.0.0.0/24; default\n"
-	  "239.70.80.JOB",
-	  GROUP },
-	{ "token", "HEX", "secret that a worker must know; keys follow from it, and it is never sent", TOKEN, JOB_IN_QUERY },
-	{ "big-endian", NULL, "payloads are; the datapath swaps them in and out",
-	  FLAG, JOB_IN_DEMO, .flag = FPISA_JOB_BIG_ENDIAN, .text = "big-endian" },
-	{ "reciprocal", NULL, "averages multiply by 1/n, as the paper does, instead of dividing",
-	  FLAG, JOB_IN_DEMO, .flag = FPISA_JOB_RECIPROCAL, .text = "averages by reciprocal" },
-	{ "histogram", NULL, "count what the adds discard, by magnitude; see fpisa histogram",
-	  FLAG, JOB_IN_DEMO, .flag = FPISA_JOB_HISTOGRAM, .text = "histogram" },
-	{ "no-statistics", NULL,
-	  "do not count what adds round, overwrite, shift left and saturate;\n"
-	  "fused sums of fp32 take less time",
-	  FLAG, .flag = FPISA_JOB_UNCOUNTED, .text = "no statistics" },
-	{ "debug-faults", "F",
-	  "drop=P,duplicate=P,reorder=P,delay=P,corrupt=P,seed=S, some of them:\n"
-	  "shares of frames, 0 to 0.9, with which workers try out a bad network",
-	  FAULTS },
+	{"workers", "LIST",
+	 "ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64, of a\n"
+	 "query to 63, whose master is one more;\n"
+	 "PORT is the worker's UDP source port, 18000 by default; DEV\n"
+	 "the interface towards it, by default that of the route",
+	 WORKERS, JOB_IN_LIST | JOB_IN_QUERY},
+	{"address", "ADDR",
+	 "where workers send to and results come from, an address of this\n"
+	 "machine; by default the source address of the route to the\n"
+	 "first worker",
+	 ADDRESS, JOB_IN_QUERY},
+	{"foreign-address", NULL,
+	 "--address need not be this machine's: a router, or an entry in\n"
+	 "the workers' neighbour tables, leads their frames here",
+	 FOREIGN_ADDRESS, JOB_IN_QUERY},
+	{"elements", "N",
+	 "values a frame, a multiple of 32 up to 832; default 256;\n"
+	 "of fp64 up to 416, default 128",
+	 NUMBER, JOB_IN_LIST | JOB_IN_DEMO, AT(elements), .min = FPISA_BLOCK, .max = FPISA_MAX_ELEMENTS,
+	 .multiple = FPISA_BLOCK},
+	{"window", "N", "frames a worker has under way, a power of two; default 64", NUMBER, JOB_IN_LIST | JOB_IN_DEMO,
+	 AT(window), .min = 1, .max = FPISA_MAX_SLOTS / 2},
+	{"ports", "N",
+	 "UDP ports to listen on, a power of two up to 16; default 1. Each\n"
+	 "slot has one, so that a network card which spreads by\n"
+	 "destination port gives a slot to one CPU; see fpisa doctor",
+	 NUMBER, 0, AT(ports), .min = 1, .max = FPISA_MAX_PORTS},
+	{"mode", "MODE", "fpisa (default), fpisa-a, fpisa64 or exact", NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(mode),
+	 .names = mode_names},
+	{"rounding", "R", "down (the paper's) or nearest (default of fpisa64 and exact)", NAME,
+	 JOB_IN_LIST | JOB_IN_DEMO, AT(rounding), .names = rounding_names},
+	{"pipeline", "P", "fused (default) or staged; same bits", NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(pipeline),
+	 .names = pipeline_names},
+	{"clz", "C",
+	 "bits (default), lpm (the paper's trie) or lpm-byte (a table\n"
+	 "and a trie of bytes); same bits",
+	 NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(clz), .names = clz_names},
+	{"format", "F", "fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32, mxint8", NAME, JOB_IN_LIST | JOB_IN_DEMO,
+	 AT(format), .names = format_names},
+	{"fanout", "F",
+	 "multicast or unicast; by default multicast if all workers\n"
+	 "have one port number and an address each",
+	 NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(fanout), .names = fanout_names},
+	{"group", "ADDR",
+	 "multicast group of the results, not in 224.0.0.0/24; default\n"
+	 "239.70.80.JOB",
+	 GROUP},
+	{"token", "HEX", "secret that a worker must know; keys follow from it, and it is never sent", TOKEN,
+	 JOB_IN_QUERY},
+	{"big-endian", NULL, "payloads are; the datapath swaps them in and out", FLAG, JOB_IN_DEMO,
+	 .flag = FPISA_JOB_BIG_ENDIAN, .text = "big-endian"},
+	{"reciprocal", NULL, "averages multiply by 1/n, as the paper does, instead of dividing", FLAG, JOB_IN_DEMO,
+	 .flag = FPISA_JOB_RECIPROCAL, .text = "averages by reciprocal"},
+	{"histogram", NULL, "count what the adds discard, by magnitude; see fpisa histogram", FLAG, JOB_IN_DEMO,
+	 .flag = FPISA_JOB_HISTOGRAM, .text = "histogram"},
+	{"no-statistics", NULL,
+	 "do not count what adds round, overwrite, shift left and saturate;\n"
+	 "fused sums of fp32 take less time",
+	 FLAG, .flag = FPISA_JOB_UNCOUNTED, .text = "no statistics"},
+	{"debug-faults", "F",
+	 "drop=P,duplicate=P,reorder=P,delay=P,corrupt=P,seed=S, some of them:\n"
+	 "shares of frames, 0 to 0.9, with which workers try out a bad network",
+	 FAULTS},
 };
 
 #define PARAMETERS (sizeof(parameters) / sizeof(parameters[0]))
@@ -113,9 +114,9 @@ static const struct parameter *next(const struct parameter *p, unsigned int in)
 struct option *job_options(struct option *to, unsigned int in)
 {
 	for (const struct parameter *p = NULL; (p = next(p, in));)
-		*to++ = (struct option){ p->name, p->metavar ? required_argument : no_argument, NULL,
-					 OPT_JOB + (int)(p - parameters) };
-	*to = (struct option){ 0 };
+		*to++ = (struct option){p->name, p->metavar ? required_argument : no_argument, NULL,
+					OPT_JOB + (int)(p - parameters)};
+	*to = (struct option){0};
 	return to;
 }
 
@@ -228,8 +229,9 @@ int job_option(struct job_spec *s, int opt, char *arg)
 static __u32 get(const struct parameter *p, const struct fpisa_job *j)
 {
 	const void *at = (const char *)j + p->at;
-	__u32 n = p->size == sizeof(__u8) ? *(const __u8 *)at :
-		  p->size == sizeof(__u16) ? *(const __u16 *)at : *(const __u32 *)at;
+	__u32 n = p->size == sizeof(__u8)  ? *(const __u8 *)at :
+		  p->size == sizeof(__u16) ? *(const __u16 *)at :
+					     *(const __u32 *)at;
 
 	return n ?: p->min;
 }

@@ -22,11 +22,12 @@ void job_port_text(enum job_port p, const struct link *at, const char *other, bo
 {
 	const char *mode = native ? "" : " --mode skb";
 
-	*t = (struct job_port_text){ .fix = "" };
+	*t = (struct job_port_text){.fix = ""};
 	snprintf(t->why, sizeof(t->why), "this datapath is not loaded on it");
 	switch (p) {
 	case JOB_PORT_NO_ETHERNET:
-		snprintf(t->why, sizeof(t->why), "its frames have no Ethernet headers, so that no datapath can be loaded on it");
+		snprintf(t->why, sizeof(t->why),
+			 "its frames have no Ethernet headers, so that no datapath can be loaded on it");
 		snprintf(t->advice, sizeof(t->advice), "let workers reach this machine by another interface");
 		return;
 	case JOB_PORT_VRF:

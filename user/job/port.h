@@ -10,8 +10,8 @@ enum job_port {
 	JOB_PORT_NO_ETHERNET, /* it can not be */
 	JOB_PORT_VRF,	      /* name the VRF's port */
 	JOB_PORT_NAME,	      /* it is on an interface below, as a bridge's port: name that */
-	JOB_PORT_MOVE,	      /* it is on one below by which results would leave wrongly, as a VLAN's parent: load it here instead */
-	JOB_PORT_ABOVE,	      /* it is on one above: do not name this one */
+	JOB_PORT_MOVE, /* it is on one below by which results would leave wrongly, as a VLAN's parent: load it here instead */
+	JOB_PORT_ABOVE, /* it is on one above: do not name this one */
 };
 
 /* `below` and `above`: the nearest interface there that has the datapath; NULL: none has. */

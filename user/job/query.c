@@ -11,16 +11,16 @@
 #include "job.h"
 
 const struct name query_kind_names[] = {
-	{ FPISA_QUERY_TOPN, "topn" },
-	{ FPISA_QUERY_TABLE, "table" },
-	{ FPISA_QUERY_JOIN, "join" },
-	{ 0 },
+	{FPISA_QUERY_TOPN, "topn"},
+	{FPISA_QUERY_TABLE, "table"},
+	{FPISA_QUERY_JOIN, "join"},
+	{0},
 };
 
 const struct name query_filter_names[] = {
-	{ FPISA_QUERY_BITMAP, "bitmap" },
-	{ FPISA_QUERY_BLOOM, "bloom" },
-	{ 0 },
+	{FPISA_QUERY_BITMAP, "bitmap"},
+	{FPISA_QUERY_BLOOM, "bloom"},
+	{0},
 };
 
 static bool joined(const struct fpisa_job *j, const struct fpisa_session *s, __u32 rank)
@@ -35,8 +35,8 @@ static const char *role(const struct fpisa_job *j, __u32 rank)
 
 void query_print_line(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s)
 {
-	printf("%5u  %-5s  %8u  %9u  %7u  %6d\n", query, name_of(query_kind_names, j->mode), j->group, j->rounding, j->workers - 1,
-	       __builtin_popcountll(job_joined(j, s)));
+	printf("%5u  %-5s  %8u  %9u  %7u  %6d\n", query, name_of(query_kind_names, j->mode), j->group, j->rounding,
+	       j->workers - 1, __builtin_popcountll(job_joined(j, s)));
 }
 
 struct json_object *query_json(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s)
@@ -49,9 +49,10 @@ struct json_object *query_json(__u32 query, const struct fpisa_job *j, const str
 	json_add_number(o, "key_bytes", j->rounding);
 	json_object_object_add(o, "ascending", json_object_new_boolean(j->clz & FPISA_QUERY_ASCENDING));
 	json_object_object_add(o, "ties", json_object_new_boolean(j->clz & FPISA_QUERY_TIES));
-	json_object_object_add(o, "filter", j->clz & FPISA_QUERY_FILTER ?
-						    json_object_new_string(name_of(query_filter_names, j->clz & FPISA_QUERY_FILTER)) :
-						    NULL);
+	json_object_object_add(o, "filter",
+			       j->clz & FPISA_QUERY_FILTER ?
+				       json_object_new_string(name_of(query_filter_names, j->clz & FPISA_QUERY_FILTER)) :
+				       NULL);
 	json_add_number(o, "workers", j->workers - 1);
 	json_object_object_add(o, "joined", ranks_json(job_joined(j, s)));
 	json_add_number(o, "epoch", s->generation);
@@ -68,8 +69,10 @@ struct shown {
 
 static int look(const struct datapath *dp, __u32 query, struct shown *s)
 {
-	return datapath_query(dp, query, &s->job) ?: datapath_session(dp, query, &s->session) ?:
-		       datapath_query_state(dp, query, &s->state) ?: datapath_query_counters(dp, query, &s->rows);
+	return datapath_query(dp, query, &s->job)		  ?:
+		       datapath_session(dp, query, &s->session)	  ?:
+		       datapath_query_state(dp, query, &s->state) ?:
+								    datapath_query_counters(dp, query, &s->rows);
 }
 
 /* The value of row N of those counted. */
@@ -79,7 +82,7 @@ static float threshold(const struct shown *s)
 	union {
 		__u32 bits;
 		float value;
-	} u = { .bits = fpisa_order_value(key ^ flip) };
+	} u = {.bits = fpisa_order_value(key ^ flip)};
 
 	return u.value;
 }
@@ -87,7 +90,8 @@ static float threshold(const struct shown *s)
 /* The keys that a filter is made for; of a bitmap, from 0 on. */
 static __u64 filter_keys(const struct fpisa_job *j)
 {
-	return (j->clz & FPISA_QUERY_BITMAP ? (__u64)FPISA_FILTER_BLOCK_KEYS : (__u64)FPISA_FILTER_BLOOM_KEYS) << (j->guard & 31);
+	return (j->clz & FPISA_QUERY_BITMAP ? (__u64)FPISA_FILTER_BLOCK_KEYS : (__u64)FPISA_FILTER_BLOOM_KEYS)
+	       << (j->guard & 31);
 }
 
 static const char *filter_state(const struct shown *s)
@@ -157,13 +161,14 @@ int query_print_text(const struct datapath *dp, __u32 query)
 	printf("query %u: %s", query, name_of(query_kind_names, s.job.mode));
 	if (s.job.mode != FPISA_QUERY_JOIN)
 		printf(", %s %u", s.job.mode == FPISA_QUERY_TABLE ? "at most" : "the first", s.job.group);
-	printf(", keys of %u bytes%s%s\n", s.job.rounding, s.job.clz & FPISA_QUERY_ASCENDING ? ", ascending" : "", s.job.clz & FPISA_QUERY_TIES ? ", with ties" : "");
+	printf(", keys of %u bytes%s%s\n", s.job.rounding, s.job.clz & FPISA_QUERY_ASCENDING ? ", ascending" : "",
+	       s.job.clz & FPISA_QUERY_TIES ? ", with ties" : "");
 	printf("  address %s, epoch %u\n", address_text(s.job.address, a), s.session.generation);
 	print_filter(&s);
 	print_state(&s);
 	printf("  rows: %llu came", (unsigned long long)s.rows.rows);
-#define X(name, text)                                                                                 \
-	if (s.rows.name && s.rows.name != s.rows.rows)                                                \
+#define X(name, text)                                  \
+	if (s.rows.name && s.rows.name != s.rows.rows) \
 		printf(", %llu " #name, (unsigned long long)s.rows.name);
 	FPISA_QUERY_COUNTERS(X)
 #undef X

@@ -49,25 +49,27 @@ static int check_address(const struct job_spec *s, __u32 job)
 	if (address_here(s->job.address, &vrf)) {
 		for (__u32 k = 0; vrf && k < s->job.workers; k++)
 			if (!s->dev[k])
-				return refuse(-EINVAL,
-					      "job %u: worker %s: name its interface, ADDR@DEV, a port of the VRF that %s is in: the "
-					      "datapath does not look for workers in a VRF",
-					      job, address_text(s->job.rank[k].addr, a), address_text(s->job.address, b));
+				return refuse(
+					-EINVAL,
+					"job %u: worker %s: name its interface, ADDR@DEV, a port of the VRF that %s is in: the "
+					"datapath does not look for workers in a VRF",
+					job, address_text(s->job.rank[k].addr, a), address_text(s->job.address, b));
 		return 0;
 	}
 	for (__u32 k = 0; s->foreign_address && k < s->job.workers; k++)
 		if (!s->dev[k])
-			return refuse(-EINVAL,
-				      "job %u: worker %s: with --foreign-address name its interface, ADDR@DEV: frames to an "
-				      "address that is not this machine's do not make it look for a worker",
-				      job, address_text(s->job.rank[k].addr, a));
+			return refuse(
+				-EINVAL,
+				"job %u: worker %s: with --foreign-address name its interface, ADDR@DEV: frames to an "
+				"address that is not this machine's do not make it look for a worker",
+				job, address_text(s->job.rank[k].addr, a));
 	if (s->foreign_address)
 		return 0;
 	address_text(s->job.address, a);
 	return lack(s, -EADDRNOTAVAIL,
-		      "job %u: %s is no address of this machine, so no worker reaches it here; ip address add %s/32 dev "
-		      "lo, or give --foreign-address if their frames come here all the same",
-		      job, a, a);
+		    "job %u: %s is no address of this machine, so no worker reaches it here; ip address add %s/32 dev "
+		    "lo, or give --foreign-address if their frames come here all the same",
+		    job, a, a);
 }
 
 /* Interfaces and the aggregator's address that the command line left to routing. */
@@ -99,8 +101,7 @@ static int resolve(struct job_spec *s, __u32 job)
 
 		address_text(s->job.rank[r].addr, a);
 		if (!err && route.local)
-			return refuse(-EINVAL,
-				      "worker %s: is an address of this machine; workers are other machines",
+			return refuse(-EINVAL, "worker %s: is an address of this machine; workers are other machines",
 				      a);
 		if (!err && route.broadcast)
 			return refuse(-EINVAL, "worker %s: is the broadcast address of a network; name each machine", a);
@@ -166,13 +167,14 @@ static int check_ports(const struct job_spec *s, __u32 job)
 		while (fit.elements > FPISA_BLOCK && (int)job_frame_bytes(&fit) > mtu)
 			fit.elements -= FPISA_BLOCK;
 		if ((int)job_frame_bytes(&fit) > mtu)
-			return refuse(-EMSGSIZE,
-				      "job %u: the MTU of %s is %d, too small for any job of this format: the fewest elements, %d, "
-				      "make a frame of %u bytes; raise it on both ends of the link",
-				      job, dev, mtu, FPISA_BLOCK, job_frame_bytes(&fit));
+			return refuse(
+				-EMSGSIZE,
+				"job %u: the MTU of %s is %d, too small for any job of this format: the fewest elements, %d, "
+				"make a frame of %u bytes; raise it on both ends of the link",
+				job, dev, mtu, FPISA_BLOCK, job_frame_bytes(&fit));
 		return refuse(-EMSGSIZE,
-			      "job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %u", job,
-			      s->job.elements, bytes, dev, mtu, fit.elements);
+			      "job %u: %u elements make a frame of %d bytes, the MTU of %s is %d; try --elements %u",
+			      job, s->job.elements, bytes, dev, mtu, fit.elements);
 	}
 	return 0;
 }
@@ -200,9 +202,10 @@ static void warn_of_master(const struct job_spec *s, __u32 query)
 	}
 }
 
-enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other, struct job_port_text *t)
+enum job_port job_port_look(const struct datapath *dp, __u32 ifindex, struct datapath_interface *other,
+			    struct job_port_text *t)
 {
-	struct link at = { .name = "" };
+	struct link at = {.name = ""};
 	enum job_port p;
 	bool above, below;
 

@@ -18,8 +18,7 @@ struct member {
 	bool seen; /* its HELLO came */
 };
 
-static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank,
-		      struct member *m)
+static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_job *j, __u32 rank, struct member *m)
 {
 	struct fpisa_peer p;
 	int err = datapath_peer(dp, job, rank, &p) ?: job_silence(dp, job, rank, &m->silence);
@@ -32,8 +31,8 @@ static int get_member(const struct datapath *dp, __u32 job, const struct fpisa_j
 		snprintf(m->dev, sizeof(m->dev), "if%u", p.ifindex);
 	else if (!if_indextoname(p.ifindex, m->dev))
 		snprintf(m->dev, sizeof(m->dev), "%s", "?");
-	snprintf(m->mac, sizeof(m->mac), "%02x:%02x:%02x:%02x:%02x:%02x", p.mac[0], p.mac[1], p.mac[2],
-		 p.mac[3], p.mac[4], p.mac[5]);
+	snprintf(m->mac, sizeof(m->mac), "%02x:%02x:%02x:%02x:%02x:%02x", p.mac[0], p.mac[1], p.mac[2], p.mac[3],
+		 p.mac[4], p.mac[5]);
 	m->seen = memcmp(p.mac, "\0\0\0\0\0", 6);
 	return 0;
 }
@@ -96,7 +95,8 @@ int job_print_text(const struct datapath *dp, __u32 job)
 		puts("network     another network namespace's, its interfaces by number");
 	job_print_faults(&st.job.faults);
 	if (st.session.generation)
-		printf("generation  %u%s\n", st.session.generation, st.session.joining ? ", a new one is gathering" : "");
+		printf("generation  %u%s\n", st.session.generation,
+		       st.session.joining ? ", a new one is gathering" : "");
 	else
 		printf("generation  none yet\n");
 	err = job_silence_text(dp, job, st.missing, silence);
@@ -105,8 +105,7 @@ int job_print_text(const struct datapath *dp, __u32 job)
 	if (st.missing)
 		printf("waiting     for ranks %s in chunk %llu%s\n", ranks_text(st.missing, ranks),
 		       (unsigned long long)st.chunk, silence);
-	printf("\n%4s  %-21s  %-16s  %-17s  %-9s  %s\n", "rank", "address", "interface", "mac", "state",
-	       "last heard");
+	printf("\n%4s  %-21s  %-16s  %-17s  %-9s  %s\n", "rank", "address", "interface", "mac", "state", "last heard");
 	for (__u32 r = 0; r < st.job.workers; r++) {
 		char where[ADDRESS_LEN + 8], dev[IF_NAMESIZE + 1], age[AGE_LEN];
 		struct member m;
@@ -150,7 +149,7 @@ int job_print_json(const struct datapath *dp, __u32 job)
 	json_object_object_add(o, "members", members);
 	for (__u32 r = 0; !err && r < st.job.workers; r++) {
 		struct json_object *e = json_object_new_object();
-		struct member m = { .seen = false };
+		struct member m = {.seen = false};
 
 		json_object_array_add(members, e);
 		err = get_member(dp, job, &st.job, r, &m);

@@ -37,7 +37,7 @@ int job_missing(const struct datapath *dp, __u32 job, __u64 *missing, __u64 *chu
 
 int job_silence(const struct datapath *dp, __u32 job, __u32 rank, double *seconds)
 {
-	struct fpisa_last_seen h = { 0 };
+	struct fpisa_last_seen h = {0};
 	int err = datapath_last_seen(dp, job, rank, &h);
 	__u64 now;
 

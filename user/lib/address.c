@@ -55,8 +55,8 @@ int fpisa_find_host(const char *text, struct sockaddr_in to[FPISA_HOST_ADDRESSES
 	host[n] = 0;
 	rc = getaddrinfo(host, NULL, &hints, &found);
 	if (rc)
-		return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is not a host that is known here: %s", host,
-				  gai_strerror(rc));
+		return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is not a host that is known here: %s",
+				  host, gai_strerror(rc));
 	for (const struct addrinfo *a = found; a && addresses < FPISA_HOST_ADDRESSES; a = a->ai_next) {
 		if (a->ai_family != AF_INET)
 			continue;

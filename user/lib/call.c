@@ -22,10 +22,9 @@ _Static_assert(FPISA_FLOAT32 == (int)FPISA_FORMAT_FP32 && FPISA_FLOAT16 == (int)
 		       FPISA_INT32 == (int)FPISA_FORMAT_INT32 && FPISA_MXINT8 == (int)FPISA_FORMAT_MXINT8 &&
 		       FPISA_MXINT8 + 1 == (int)FPISA_FORMAT_END,
 	       "a type is a format");
-_Static_assert(FPISA_SUM == (int)FPISA_OP_SUM && FPISA_MIN == (int)FPISA_OP_MIN &&
-		       FPISA_MAX == (int)FPISA_OP_MAX && FPISA_AVG == (int)FPISA_OP_AVG &&
-		       FPISA_SCALE == (int)FPISA_OP_SCALE && FPISA_NORM == (int)FPISA_OP_NORM &&
-		       FPISA_NORM + 1 == (int)FPISA_OP_END,
+_Static_assert(FPISA_SUM == (int)FPISA_OP_SUM && FPISA_MIN == (int)FPISA_OP_MIN && FPISA_MAX == (int)FPISA_OP_MAX &&
+		       FPISA_AVG == (int)FPISA_OP_AVG && FPISA_SCALE == (int)FPISA_OP_SCALE &&
+		       FPISA_NORM == (int)FPISA_OP_NORM && FPISA_NORM + 1 == (int)FPISA_OP_END,
 	       "operations go on the wire as they come");
 _Static_assert(FPISA_RESULT_OVERFLOW == FPISA_OVERFLOW && FPISA_RESULT_INEXACT == FPISA_INEXACT &&
 		       FPISA_RESULT_OVERWRITE == FPISA_OVERWRITE && FPISA_RESULT_NAN == FPISA_NAN &&
@@ -67,8 +66,8 @@ static int check_call(const struct fpisa *f, const struct fpisa_call *c, uint64_
 	if (from != to && from < to + size && to < from + size)
 		return fpisa_fail(-EINVAL, "send and recv overlap; they must be the same array or apart");
 	if (c->op >= FPISA_OP_END || !fpisa_op_offered(f->format, (enum fpisa_mode)f->hello.mode, (__u8)c->op))
-		return fpisa_fail(-EINVAL, "%s: job %u: operation %u is not offered for %s in the job's mode",
-				  f->peer, f->job, c->op, type_name(c->type));
+		return fpisa_fail(-EINVAL, "%s: job %u: operation %u is not offered for %s in the job's mode", f->peer,
+				  f->job, c->op, type_name(c->type));
 	if (c->op == FPISA_SCALE)
 		memcpy(operand, &c->factor, sizeof(c->factor));
 	if (c->op == FPISA_SCALE && !fpisa_factor_valid(*operand, f->format))
@@ -97,7 +96,8 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	/* By place, so that what no result overwrites costs address space alone. */
 	if (f->restore && r->count && r->send && r->send == r->recv) {
 		r->kept = malloc(array_size(f, r->count));
-		rc = r->kept ? 0 : fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", (size_t)r->count);
+		rc = r->kept ? 0 :
+			       fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", (size_t)r->count);
 	}
 	r->left = 1;
 	if (!rc && !f->held)
@@ -354,8 +354,7 @@ int fpisa_allreduce_op(struct fpisa *f, const void *send, void *recv, size_t cou
 	return rc;
 }
 
-int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type,
-		    uint32_t *flags)
+int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type, uint32_t *flags)
 {
 	return fpisa_allreduce_op(f, send, recv, count, type, FPISA_SUM, 1, flags);
 }

@@ -39,25 +39,25 @@
 #define FPISA_CONGESTION_LEAST 2	   /* chunks in flight that delay alone leaves */
 #define FPISA_CONGESTION_LOW_NS 4000000ull
 #define FPISA_CONGESTION_HIGH_NS 8000000ull
-#define FPISA_CONGESTION_TRY 16	/* rounds after which more is tried where a frame was lost before */
-#define FPISA_CONGESTION_IGNORE 64	/* rounds for which delay does not count */
+#define FPISA_CONGESTION_TRY 16		  /* rounds after which more is tried where a frame was lost before */
+#define FPISA_CONGESTION_IGNORE 64	  /* rounds for which delay does not count */
 #define FPISA_CONGESTION_BASE_ROUNDS 4096 /* after which the shortest round trip is looked for anew */
 
 struct fpisa_congestion {
-	uint32_t limit, most;	/* chunks in flight: now, and at most */
-	uint32_t results;	/* of this round, which ends after `limit` of them */
-	uint32_t fixed;		/* the limit stays */
-	uint32_t starting;	/* no queue has shown yet */
-	uint32_t ceiling;	/* where a frame was lost last */
-	uint32_t tried;		/* rounds since the limit grew, above three quarters of that */
-	uint32_t ignored;	/* rounds for which delay still does not count */
-	uint32_t rounds;	/* since base_ns began */
-	uint32_t high_limit;	/* the limit when the delay began to be high; 0: it is not */
-	uint64_t high_ns;	/* and the round trip then */
+	uint32_t limit, most;		/* chunks in flight: now, and at most */
+	uint32_t results;		/* of this round, which ends after `limit` of them */
+	uint32_t fixed;			/* the limit stays */
+	uint32_t starting;		/* no queue has shown yet */
+	uint32_t ceiling;		/* where a frame was lost last */
+	uint32_t tried;			/* rounds since the limit grew, above three quarters of that */
+	uint32_t ignored;		/* rounds for which delay still does not count */
+	uint32_t rounds;		/* since base_ns began */
+	uint32_t high_limit;		/* the limit when the delay began to be high; 0: it is not */
+	uint64_t high_ns;		/* and the round trip then */
 	uint64_t base_ns, next_base_ns; /* the shortest round trip, and of the rounds since; UINT64_MAX: none */
-	uint64_t least_ns;	/* the shortest of this round; UINT64_MAX: none */
-	uint32_t slow[2], samples[2]; /* results that were in a queue, of all: this round's, the last one's */
-	uint64_t reduced_ns;	/* losses of what left before this do not count again */
+	uint64_t least_ns;		/* the shortest of this round; UINT64_MAX: none */
+	uint32_t slow[2], samples[2];	/* results that were in a queue, of all: this round's, the last one's */
+	uint64_t reduced_ns;		/* losses of what left before this do not count again */
 };
 
 /* For `most` chunks of `frame_bytes` each; 0: there is no path between, and the limit is `most` for good. */

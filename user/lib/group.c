@@ -39,10 +39,11 @@ static int copy_options(struct fpisa_group_options *to, const struct fpisa_group
 	*to = (struct fpisa_group_options){0};
 	if (from)
 		rc = fpisa_copy_sized(to, sizeof(*to), from, sizeof(from->size), "group_options");
-	if (!rc && (to->mode >= FPISA_MODE_END || to->pipeline > FPISA_PIPELINE_FUSED ||
-		    to->rounding > FPISA_ROUND_NEAREST ||
-		    to->transport > FPISA_TRANSPORT_XSK || to->overflow > FPISA_OVERFLOW_FLAG))
-		rc = fpisa_fail(-EINVAL, "options.mode, rounding, pipeline, transport or overflow is none of those in fpisa.h");
+	if (!rc &&
+	    (to->mode >= FPISA_MODE_END || to->pipeline > FPISA_PIPELINE_FUSED || to->rounding > FPISA_ROUND_NEAREST ||
+	     to->transport > FPISA_TRANSPORT_XSK || to->overflow > FPISA_OVERFLOW_FLAG))
+		rc = fpisa_fail(-EINVAL,
+				"options.mode, rounding, pipeline, transport or overflow is none of those in fpisa.h");
 	return rc;
 }
 
@@ -64,8 +65,8 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 		return fpisa_fail(-EINVAL, "'%s' is no name of a group: 1 to %d of A-Z a-z 0-9 . _ : @ + -", name,
 				  FPISA_MANAGER_NAME - 1);
 	if (!size || size > FPISA_MAX_WORKERS || rank >= size)
-		return fpisa_fail(-EINVAL, "rank is %u and size %u; size must be in 1..%d and rank below it", rank, size,
-				  FPISA_MAX_WORKERS);
+		return fpisa_fail(-EINVAL, "rank is %u and size %u; size must be in 1..%d and rank below it", rank,
+				  size, FPISA_MAX_WORKERS);
 	l->join.rank = rank;
 	l->join.size = size;
 	snprintf(l->peer, sizeof(l->peer), "%.24s: group %.63s", host, name);
@@ -250,7 +251,8 @@ int fpisa_group_first_type(struct fpisa_group *g, uint32_t *type)
 		} else if (!timeout_ns) {
 			pthread_cond_wait(&l->changed, &l->lock);
 		} else if (pthread_cond_timedwait(&l->changed, &l->lock, &until)) {
-			rc = fpisa_fail(-ETIMEDOUT, "%s: the group's first call got no job in %u ms, and the barrier goes by that",
+			rc = fpisa_fail(-ETIMEDOUT,
+					"%s: the group's first call got no job in %u ms, and the barrier goes by that",
 					l->peer, g->options.timeout_ms);
 		}
 	}

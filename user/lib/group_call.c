@@ -42,9 +42,8 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 		      struct fpisa_request **request)
 {
 	struct fpisa_link *l = &g->link;
-	const uint64_t number = l->calls + 1,
-		       digest = fpisa_digest(l->digest, FPISA_CALL_ALLREDUCE, (uint8_t)c->type, (uint8_t)c->op, operand_of(c),
-					     c->count, c->tag);
+	const uint64_t number = l->calls + 1, digest = fpisa_digest(l->digest, FPISA_CALL_ALLREDUCE, (uint8_t)c->type,
+								    (uint8_t)c->op, operand_of(c), c->count, c->tag);
 	struct fpisa_standing s = {.error = 1};
 	struct fpisa *f;
 	int rc;

@@ -14,7 +14,7 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 		const char *name;
 		const double *value;
 	} shares[] = {
-		{"loss", &to->loss},	   {"duplicate", &to->duplicate}, {"reorder", &to->reorder},
+		{"loss", &to->loss},   {"duplicate", &to->duplicate}, {"reorder", &to->reorder},
 		{"delay", &to->delay}, {"corrupt", &to->corrupt},
 	};
 	int rc;
@@ -33,8 +33,7 @@ static int copy_options(struct fpisa_options *to, const struct fpisa_options *fr
 		return fpisa_fail(-EINVAL, "options.transport is %u; it must be an enum fpisa_transport_name",
 				  to->transport);
 	if (to->overflow > FPISA_OVERFLOW_FLAG)
-		return fpisa_fail(-EINVAL, "options.overflow is %u; it must be an enum fpisa_overflow",
-				  to->overflow);
+		return fpisa_fail(-EINVAL, "options.overflow is %u; it must be an enum fpisa_overflow", to->overflow);
 	return 0;
 }
 

@@ -49,7 +49,7 @@ struct fpisa {
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	enum fpisa_overflow overflow;
-	int restore; /* the array of a call in place that fails */
+	int restore;   /* the array of a call in place that fails */
 	int all_ranks; /* a result without one of the job's ranks is an error */
 	enum fpisa_held held;
 	struct fpisa_joining joining;
@@ -59,11 +59,11 @@ struct fpisa {
 	uint64_t seed; /* of the faults */
 
 	/* Since the last join. */
-	uint64_t incarnation; /* larger at each join */
-	uint64_t nonce;	      /* of its HELLOs */
-	uint64_t secret;      /* its cookie, 0 until the aggregator has told it */
+	uint64_t incarnation;			/* larger at each join */
+	uint64_t nonce;				/* of its HELLOs */
+	uint64_t secret;			/* its cookie, 0 until the aggregator has told it */
 	struct fpisa_key rank_key, results_key; /* of tags, where the job has a token */
-	uint64_t digest;      /* of all calls */
+	uint64_t digest;			/* of all calls */
 	uint32_t generation;
 	struct fpisa_hello hello; /* of its WELCOME */
 	struct fpisa_format format;
@@ -76,15 +76,15 @@ struct fpisa {
 	uint64_t resumed_ns; /* the last gap in our work, longer than a timeout, ended then */
 	int taken;	     /* frames in the last turn */
 
-	struct fpisa_shared shared;	/* with a progress thread */
-	struct fpisa_requests ended;	/* whose on_done is to be called */
-	int busy;			/* without one: one of its functions runs, or did in another thread at the fork */
-	int inherited;			/* it was made before this process was forked */
+	struct fpisa_shared shared;  /* with a progress thread */
+	struct fpisa_requests ended; /* whose on_done is to be called */
+	int busy;		     /* without one: one of its functions runs, or did in another thread at the fork */
+	int inherited;		     /* it was made before this process was forked */
 	struct fpisa_requests given_up; /* of earlier joins, not released */
 	uint64_t unfinished; /* the least number in its group of a call that was released without all of its results; 0: of none */
-	int error;			/* of the handle until it rejoins */
+	int error; /* of the handle until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
-	uint64_t missing;		/* what fpisa_missing() returns */
+	uint64_t missing;	 /* what fpisa_missing() returns */
 	struct fpisa_info count; /* its counters only */
 
 	/* Atomic: other threads read them without its lock. */
@@ -102,16 +102,16 @@ static inline const __u64 *fpisa_nh_of(const struct fpisa *f)
 /* A handle without transport, job and rank; fpisa_close() releases it. */
 int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
 
-int fpisa_enter(struct fpisa *f); /* a public function begins: 0, or why the handle cannot be used */
+int fpisa_enter(struct fpisa *f);	   /* a public function begins: 0, or why the handle cannot be used */
 int fpisa_enter_to_block(struct fpisa *f); /* the same, of one that waits */
 void fpisa_leave(struct fpisa *f);
 int fpisa_joining(const struct fpisa *f); /* -EBUSY: another thread joins; of those that begin something */
-int fpisa_look(struct fpisa *f);       /* one begins that only reads, as on_chunk may too; its end gets what this returns */
+int fpisa_look(struct fpisa *f); /* one begins that only reads, as on_chunk may too; its end gets what this returns */
 void fpisa_look_away(struct fpisa *f, int locked);
-int fpisa_refuse_inherited(const struct fpisa *f);     /* -ECHILD: it belongs to another process */
-int fpisa_poison(struct fpisa *f, int error); /* it returns this until it rejoins, with the thread's message */
+int fpisa_refuse_inherited(const struct fpisa *f); /* -ECHILD: it belongs to another process */
+int fpisa_poison(struct fpisa *f, int error);	   /* it returns this until it rejoins, with the thread's message */
 void fpisa_end_generation(struct fpisa *f, int error, const char *message); /* the same, with that message */
-int fpisa_poisoned(const struct fpisa *f);    /* the handle's error, its message again the thread's */
+int fpisa_poisoned(const struct fpisa *f); /* the handle's error, its message again the thread's */
 
 /* `r` is the first that has not all of its results; NULL: all have. */
 static inline void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r)
@@ -132,7 +132,8 @@ int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *
 struct fpisa_standing {
 	int error; /* with its message; 0: none */
 	char message[FPISA_MESSAGE_SIZE];
-	uint64_t number, tag; /* of its oldest request that has not all of its results; number 0: there is none, or it is no group's */
+	uint64_t number,
+		tag; /* of its oldest request that has not all of its results; number 0: there is none, or it is no group's */
 	uint64_t first_unfinished; /* of all requests that had or have not all of their results, the least number; 0: there is none */
 	uint64_t stuck_ns; /* since when no result has come for that one; 0: there is none */
 	uint64_t missing;  /* ranks that it waits for, as far as is known */

@@ -39,10 +39,11 @@ static int late(struct fpisa *f)
 	if (f->missing)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms", f->peer, f->job,
 				  fpisa_rank_names(names, sizeof(names), f->missing), ms);
-	return fpisa_fail(-ETIMEDOUT,
-			  "%s: the group's first call of this type got no job in %u ms: it is made when all ranks have made "
-			  "that call, and some have not",
-			  f->peer, ms);
+	return fpisa_fail(
+		-ETIMEDOUT,
+		"%s: the group's first call of this type got no job in %u ms: it is made when all ranks have made "
+		"that call, and some have not",
+		f->peer, ms);
 }
 
 void fpisa_hold_turn(struct fpisa *f)

@@ -83,11 +83,10 @@ static int say_hello(struct fpisa *f)
 /* Parameters that this library cannot work with would be a bug or another version: refuse them. */
 static int usable(const struct fpisa_hello *p)
 {
-	return p->window && !(p->window & (p->window - 1)) && p->window <= FPISA_MAX_SLOTS / 2 &&
-	       p->elements && p->elements % FPISA_BLOCK == 0 &&
-	       p->elements <= fpisa_max_elements(fpisa_format_of(p->format)) && p->workers &&
-	       p->workers <= FPISA_MAX_WORKERS && !(p->ports & (p->ports - 1)) && p->ports <= FPISA_MAX_PORTS &&
-	       p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
+	return p->window && !(p->window & (p->window - 1)) && p->window <= FPISA_MAX_SLOTS / 2 && p->elements &&
+	       p->elements % FPISA_BLOCK == 0 && p->elements <= fpisa_max_elements(fpisa_format_of(p->format)) &&
+	       p->workers && p->workers <= FPISA_MAX_WORKERS && !(p->ports & (p->ports - 1)) &&
+	       p->ports <= FPISA_MAX_PORTS && p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
 }
 
 /* What a frame means to a worker that has said HELLO; *missing is set by PENDING. */
@@ -131,14 +130,14 @@ static int no_answer(struct fpisa *f)
 
 	f->missing = missing;
 	if (missing)
-		return fpisa_fail(-ETIMEDOUT,
-				  "%s: job %u: %s did not join in %u ms%s", f->peer, f->job,
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", f->peer, f->job,
 				  fpisa_rank_names(names, sizeof(names), missing), ms,
 				  f->local_port ? "; start what does not run, and see `fpisa stats` on the "
-						  "aggregator for what it refuses" : "");
+						  "aggregator for what it refuses" :
+						  "");
 	if (f->joining.heard)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again",
-				  f->peer, f->job, ms);
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again", f->peer,
+				  f->job, ms);
 	if (f->t->send_error)
 		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(f->t->send_error));
 	return fpisa_fail(-ETIMEDOUT,
@@ -267,7 +266,9 @@ int fpisa_join_end(struct fpisa *f)
 	rc = fpisa_shared_descriptors(f);
 	if (rc)
 		return rc;
-	frame_bytes = f->t->in_process ? 0 : (uint32_t)(sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements));
+	frame_bytes = f->t->in_process ?
+			      0 :
+			      (uint32_t)(sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements));
 	rc = fpisa_window_reset(&f->window, f->hello.window, frame_bytes, capacity, fpisa_transport_drops(f->t));
 	if (rc)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->hello.window);

@@ -16,11 +16,11 @@
 #include "manager/watch.h"
 
 #define MS 1000000ull
-#define TURN_MS 200	   /* between two looks at the clock */
-#define CONNECT_MS 500	   /* for one try */
-#define LAST_WORD_MS 1000  /* for LEAVE to leave */
-#define WAITS_MS 1000	   /* a call that takes longer the manager hears of */
-#define STOPPED_MS 2000	   /* between two turns: this process was stopped, and silence in it says nothing */
+#define TURN_MS 200	  /* between two looks at the clock */
+#define CONNECT_MS 500	  /* for one try */
+#define LAST_WORD_MS 1000 /* for LEAVE to leave */
+#define WAITS_MS 1000	  /* a call that takes longer the manager hears of */
+#define STOPPED_MS 2000	  /* between two turns: this process was stopped, and silence in it says nothing */
 
 /* -- connecting ----------------------------------------------------------------- */
 
@@ -141,7 +141,8 @@ static uint64_t waits_for_job(const struct fpisa_link *l)
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
 		const struct fpisa_link_job *j = &l->job[k];
 
-		if (j->state >= FPISA_LINK_JOB_ASKED && j->state <= FPISA_LINK_JOB_BOUND && (!since || j->asked_ns < since))
+		if (j->state >= FPISA_LINK_JOB_ASKED && j->state <= FPISA_LINK_JOB_BOUND &&
+		    (!since || j->asked_ns < since))
 			since = j->asked_ns;
 	}
 	return since;
@@ -159,7 +160,8 @@ static uint64_t heard_host(const struct fpisa_link *l)
 
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
 		if (l->job[k].state == FPISA_LINK_JOB_GIVEN)
-			heard = later(later(heard, l->there_ns), __atomic_load_n(&l->job[k].handle->heard_ns, __ATOMIC_RELAXED));
+			heard = later(later(heard, l->there_ns),
+				      __atomic_load_n(&l->job[k].handle->heard_ns, __ATOMIC_RELAXED));
 	return heard;
 }
 
@@ -179,8 +181,9 @@ static void check_manager(struct fpisa_link *l, uint64_t now)
 
 	if (!asked || (!absent && !over(now, heard, FPISA_MANAGER_SILENCE_MS * MS)))
 		return;
-	snprintf(sentence, sizeof(sentence), "%s: the manager has not answered for %d s%s; is `fpisa serve` running there?",
-		 l->peer, (absent ? FPISA_MANAGER_ABSENT_MS : FPISA_MANAGER_SILENCE_MS) / 1000,
+	snprintf(sentence, sizeof(sentence),
+		 "%s: the manager has not answered for %d s%s; is `fpisa serve` running there?", l->peer,
+		 (absent ? FPISA_MANAGER_ABSENT_MS : FPISA_MANAGER_SILENCE_MS) / 1000,
 		 l->joined ? ", and a call waits for its job" : "");
 	fpisa_link_fail(l, -ETIMEDOUT, 0, sentence);
 }

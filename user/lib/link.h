@@ -31,11 +31,11 @@ enum fpisa_link_job_state {
 struct fpisa_link_job {
 	enum fpisa_link_job_state state;
 	struct fpisa_manager_spec asked;
-	uint64_t asked_ns; /* when */
+	uint64_t asked_ns;    /* when */
 	struct fpisa *handle; /* to be failed with the group; NULL: none yet */
-	int error;	      /* no rank has the job, or uses it any more: by a refusal, which may be heard before this rank asks, or... */
-	int own;	      /* ...because this rank could not go on with it, which the manager is told */
-	int told;	      /* a call has ended with that error */
+	int error; /* no rank has the job, or uses it any more: by a refusal, which may be heard before this rank asks, or... */
+	int own;  /* ...because this rank could not go on with it, which the manager is told */
+	int told; /* a call has ended with that error */
 	char sentence[FPISA_MESSAGE_SIZE];
 };
 
@@ -50,8 +50,8 @@ struct fpisa_link {
 	int has_psk;
 	char key_file[192];
 	pthread_t thread;
-	int fd;	  /* of the connection, -1: none */
-	int wake; /* eventfd: there is something to send, or the end has come */
+	int fd;	    /* of the connection, -1: none */
+	int wake;   /* eventfd: there is something to send, or the end has come */
 	int events; /* fpisa_group_eventfd()'s, -1: nobody has asked for it */
 	/* Of the thread alone: when its host has said that no manager listens there, when it looked who is silent. */
 	uint64_t there_ns, looked_ns;
@@ -69,13 +69,13 @@ struct fpisa_link {
 	int error;	  /* of the group */
 	uint64_t missing;
 	char sentence[FPISA_MESSAGE_SIZE];
-	uint64_t left; /* ranks */
-	uint64_t calls_of[64]; /* that those had completed */
-	uint64_t calls;	       /* that have been started here */
-	uint64_t digest;       /* of them */
-	int heard;	       /* the manager, ever */
-	uint64_t heard_ns;     /* the last time, or when the thread began */
-	int unsent;	       /* messages of the queue */
+	uint64_t left;							/* ranks */
+	uint64_t calls_of[64];						/* that those had completed */
+	uint64_t calls;							/* that have been started here */
+	uint64_t digest;						/* of them */
+	int heard;							/* the manager, ever */
+	uint64_t heard_ns;						/* the last time, or when the thread began */
+	int unsent;							/* messages of the queue */
 	struct fpisa_manager_message queue[3 * FPISA_MANAGER_JOBS + 2]; /* ASK, BOUND, FAILED of each; WAITS, LEAVE */
 	struct fpisa_link_job job[FPISA_MANAGER_JOBS];
 };

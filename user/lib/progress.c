@@ -75,8 +75,8 @@ static int timed_out(struct fpisa *f)
 
 	f->missing = slot->live & ~slot->bitmap;
 	if (f->missing)
-		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms",
-			   f->peer, f->job, fpisa_rank_names(names, sizeof(names), f->missing),
+		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms", f->peer,
+			   f->job, fpisa_rank_names(names, sizeof(names), f->missing),
 			   (unsigned long long)(slot->chunk - slot->req->first), slot->req->call, ms);
 	else {
 		if (f->t->send_error)

@@ -50,9 +50,9 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 	f->count.received++;
 	if (in->len < sizeof(*h) || h->magic != FPISA_MAGIC || h->version != FPISA_VERSION)
 		goto bad;
-	payload = h->type == FPISA_TYPE_WELCOME	 ? sizeof(struct fpisa_hello)
-		  : h->type == FPISA_TYPE_RESULT ? fpisa_payload_bytes(fpisa_format_of(h->format), h->count)
-						 : 0;
+	payload = h->type == FPISA_TYPE_WELCOME ? sizeof(struct fpisa_hello) :
+		  h->type == FPISA_TYPE_RESULT	? fpisa_payload_bytes(fpisa_format_of(h->format), h->count) :
+						  0;
 	if (in->len != sizeof(*h) + payload || payload % 8)
 		goto bad;
 	if (h->job != f->job)
@@ -89,7 +89,8 @@ static int answers_last(const struct fpisa *f, const struct fpisa_window_slot *s
 }
 
 /* The chunk's round trip, 0 if nobody knows it: the result may have lain unread, or answer an earlier transmission. */
-static uint64_t measure(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h, uint64_t rtt_ns)
+static uint64_t measure(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h,
+			uint64_t rtt_ns)
 {
 	int ordered = f->hello.workers <= FPISA_ORDER_WORKERS;
 
@@ -146,8 +147,8 @@ static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const st
 	uint64_t rtt_ns;
 
 	/* Our own contribution is in every result that answers it. */
-	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest || h->call != r->call ||
-	    h->op != r->op || h->format != f->hello.format || !(h->bitmap >> f->hello.rank & 1)) {
+	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest || h->call != r->call || h->op != r->op ||
+	    h->format != f->hello.format || !(h->bitmap >> f->hello.rank & 1)) {
 		f->count.bad++;
 		return 0;
 	}
@@ -205,7 +206,8 @@ static void name_call(const struct fpisa_request *r, char *text, size_t size)
 	if (r->root < 0)
 		snprintf(text, size, "%llu elements", (unsigned long long)r->count);
 	else
-		snprintf(text, size, "a broadcast of %llu bytes by rank %d", r->send || r->recv ? (unsigned long long)r->bytes : 0, r->root);
+		snprintf(text, size, "a broadcast of %llu bytes by rank %d",
+			 r->send || r->recv ? (unsigned long long)r->bytes : 0, r->root);
 }
 
 static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
@@ -226,13 +228,13 @@ static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, con
 		f->count.bad++;
 		return 0;
 	case FPISA_V_secret:
-		error = fpisa_fail(-ESTALE, "%s: job %u: the job was made anew, or another process joined as rank %u; rejoin",
+		error = fpisa_fail(-ESTALE,
+				   "%s: job %u: the job was made anew, or another process joined as rank %u; rejoin",
 				   f->peer, f->job, f->hello.rank);
 		break;
 	case FPISA_V_not_live:
-		error = fpisa_fail(-ESTALE,
-				   "%s: job %u: rank %u was taken out of the job; see fpisa job show",
-				   f->peer, f->job, f->hello.rank);
+		error = fpisa_fail(-ESTALE, "%s: job %u: rank %u was taken out of the job; see fpisa job show", f->peer,
+				   f->job, f->hello.rank);
 		break;
 	case FPISA_V_mismatch:
 		name_call(slot->req, call, sizeof(call));
@@ -242,8 +244,8 @@ static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, con
 			   f->peer, f->job, chunk, slot->req->call, call);
 		break;
 	default:
-		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin",
-			   f->peer, f->job, chunk, slot->req->call, fpisa_reason(h->reason));
+		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin", f->peer,
+			   f->job, chunk, slot->req->call, fpisa_reason(h->reason));
 	}
 	return fpisa_poison(f, error);
 }

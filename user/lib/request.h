@@ -15,11 +15,11 @@ struct fpisa;
 struct fpisa_request {
 	TAILQ_ENTRY(fpisa_request) link;
 	struct fpisa *f;
-	const char *send; /* NULL: zeros */
-	char *recv;	  /* NULL: results are not kept */
-	char *kept; /* what results have overwritten, by place; NULL: nothing is kept */
+	const char *send;	       /* NULL: zeros */
+	char *recv;		       /* NULL: results are not kept */
+	char *kept;		       /* what results have overwritten, by place; NULL: nothing is kept */
 	struct fpisa_unclean *unclean; /* which chunks of an array in place results have changed; NULL: it does not matter */
-	uint64_t count; /* elements of each array */
+	uint64_t count;		       /* elements of each array */
 	uint64_t bytes; /* of them without scales; of a broadcast up to 3 fewer: the last element is cut */
 	uint64_t first; /* chunk: it has first .. first + chunks - 1 */
 	uint64_t chunks;
@@ -27,21 +27,21 @@ struct fpisa_request {
 	uint64_t deadline_ns; /* by the handle's clock; 0: nobody has waited yet */
 	uint64_t probe_ns;    /* the same; when to ask next who is missing */
 	uint32_t late;	      /* turns after the deadline */
-	uint64_t operand; /* fpisa_hdr.aux of its frames */
-	uint64_t ranks;	  /* in all of its results so far; 0: there is none yet */
-	uint64_t *ranks_to; /* where those go at its end, or NULL */
-	uint64_t tag;	  /* that goes into the digest; in a group it is the digest of all of its calls so far */
-	uint64_t number;  /* of the call in its group, from 1; 0: it is in none */
-	uint64_t digest;  /* fpisa_hdr.digest of its frames */
-	uint32_t call;	  /* its number since the handle joined */
-	uint32_t flags;	  /* FPISA_RESULT_* so far */
-	uint8_t op, mode; /* enum fpisa_operation, enum fpisa_mode */
-	int root;	  /* of a broadcast; -1: it is an all-reduce */
-	int done;	  /* its results and those of all before it are here */
-	int given_up;	  /* by a rejoin: it stands in that list */
-	int error;	  /* why it has not all of its results then: -errno */
-	int blocking;	  /* its owner waits for it, and needs no event */
-	int told;	  /* that it is done or has failed */
+	uint64_t operand;     /* fpisa_hdr.aux of its frames */
+	uint64_t ranks;	      /* in all of its results so far; 0: there is none yet */
+	uint64_t *ranks_to;   /* where those go at its end, or NULL */
+	uint64_t tag;	      /* that goes into the digest; in a group it is the digest of all of its calls so far */
+	uint64_t number;      /* of the call in its group, from 1; 0: it is in none */
+	uint64_t digest;      /* fpisa_hdr.digest of its frames */
+	uint32_t call;	      /* its number since the handle joined */
+	uint32_t flags;	      /* FPISA_RESULT_* so far */
+	uint8_t op, mode;     /* enum fpisa_operation, enum fpisa_mode */
+	int root;	      /* of a broadcast; -1: it is an all-reduce */
+	int done;	      /* its results and those of all before it are here */
+	int given_up;	      /* by a rejoin: it stands in that list */
+	int error;	      /* why it has not all of its results then: -errno */
+	int blocking;	      /* its owner waits for it, and needs no event */
+	int told;	      /* that it is done or has failed */
 	void (*on_done)(void *arg, int rc, uint32_t flags); /* it is the library's then, in the list `ended` once told */
 	void *arg;
 };

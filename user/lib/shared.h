@@ -25,16 +25,16 @@ struct fpisa_shared {
 	int own;		     /* the engine is this handle's */
 	struct fpisa_engine_item item;
 	struct fpisa_lock lock;
-	pthread_cond_t changed; /* a request has ended, or nobody drives any more */
-	int wake;		/* an eventfd: who drives shall look again */
-	int events;		/* an eventfd, fpisa_eventfd()'s; -1: nobody has asked for it */
+	pthread_cond_t changed;		  /* a request has ended, or nobody drives any more */
+	int wake;			  /* an eventfd: who drives shall look again */
+	int events;			  /* an eventfd, fpisa_eventfd()'s; -1: nobody has asked for it */
 	int fd[FPISA_TRANSPORT_FDS], fds; /* of the transport */
 	int watched;			  /* by the engine */
 	int driven;			  /* a caller moves the requests */
 	int asleep;			  /* he has let go of the lock */
 	int callers;			  /* that wait or join */
 	int joining;
-	int failed; /* while joining, by another thread: it ends with the handle's error */
+	int failed;	   /* while joining, by another thread: it ends with the handle's error */
 	int calling;	   /* an on_done is being called */
 	uint64_t until_ns; /* who moves the requests sleeps until then */
 };

@@ -14,7 +14,7 @@ struct fpisa_unclean {
 	uint64_t count, chunks;
 	uint32_t elements; /* of a chunk; the last may have fewer */
 	struct fpisa_format format;
-	uint64_t left; /* marked chunks */
+	uint64_t left;	 /* marked chunks */
 	uint64_t hash[]; /* of each chunk; 0: it is not marked */
 };
 
@@ -148,8 +148,9 @@ int fpisa_unclean_refuse(const void *array, size_t size)
 	fpisa_fork_release();
 	if (!n)
 		return 0;
-	return fpisa_fail(-EUCLEAN,
-			  "the array has sums of a call in place that failed, in %llu of its chunks, and no input; write it again, "
-			  "or set options.restore, which puts the input back",
-			  (unsigned long long)n);
+	return fpisa_fail(
+		-EUCLEAN,
+		"the array has sums of a call in place that failed, in %llu of its chunks, and no input; write it again, "
+		"or set options.restore, which puts the input back",
+		(unsigned long long)n);
 }

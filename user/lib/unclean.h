@@ -17,7 +17,8 @@
 struct fpisa_unclean;
 
 /* Of an array of `count` elements, `elements` a chunk; NULL: no memory. */
-struct fpisa_unclean *fpisa_unclean_new(const void *array, uint64_t count, uint32_t elements, struct fpisa_format format);
+struct fpisa_unclean *fpisa_unclean_new(const void *array, uint64_t count, uint32_t elements,
+					struct fpisa_format format);
 void fpisa_unclean_free(struct fpisa_unclean *u);
 
 void fpisa_unclean_mark(struct fpisa_unclean *u, uint64_t chunk);

@@ -156,7 +156,8 @@ void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now)
 }
 
 /* When the timeout of a slot passes that stands in waiting[i]. */
-static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_rto *rto, uint32_t i)
+static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_rto *rto,
+		       uint32_t i)
 {
 	int overtaken = slot->sent_ns < w->heard_ns;
 

@@ -21,7 +21,7 @@
 struct fpisa_window_slot {
 	TAILQ_ENTRY(fpisa_window_slot) link;
 	struct fpisa_window_queue *queue; /* where it stands; NULL when it has nothing to carry */
-	struct fpisa_request *req;  /* of its chunk, NULL when that is not started yet */
+	struct fpisa_request *req;	  /* of its chunk, NULL when that is not started yet */
 	uint64_t chunk;
 	uint64_t sent_ns;      /* last transmission; no two are equal */
 	uint64_t since_ns;     /* its timeout counts from here */
@@ -42,12 +42,12 @@ struct fpisa_window {
 	struct fpisa_window_queue ready;		   /* to be sent again now */
 	struct fpisa_window_queue waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of since_ns */
 	struct fpisa_window_queue held;			   /* sent and overdue, until the next result */
-	uint64_t heard_ns;  /* the latest sent_ns whose result is here */
-	uint64_t result_ns; /* when the last result came */
-	uint32_t lost_gso;  /* results since the last to a chunk sent but once, in a GSO batch */
-	uint32_t in_flight; /* slots that are */
+	uint64_t heard_ns;				   /* the latest sent_ns whose result is here */
+	uint64_t result_ns;				   /* when the last result came */
+	uint32_t lost_gso;		    /* results since the last to a chunk sent but once, in a GSO batch */
+	uint32_t in_flight;		    /* slots that are */
 	struct fpisa_congestion congestion; /* how many of them may be */
-	uint64_t drops;	    /* of the transport, when last asked */
+	uint64_t drops;			    /* of the transport, when last asked */
 };
 
 /*

@@ -18,8 +18,7 @@ static void refuse_caller(struct manager *m, struct manager_caller *c, enum fpis
 	va_list ap;
 
 	m->count.refused[reason]++;
-	msg.refusal = (struct fpisa_manager_refusal){
-		.reason = reason, .index = FPISA_MANAGER_NO_JOB, .ranks = ranks};
+	msg.refusal = (struct fpisa_manager_refusal){.reason = reason, .index = FPISA_MANAGER_NO_JOB, .ranks = ranks};
 	va_start(ap, format);
 	vsnprintf(msg.refusal.text, sizeof(msg.refusal.text), format, ap);
 	va_end(ap);
@@ -68,10 +67,9 @@ static struct fpisa_manager_message joined_message(const struct manager_group *g
 {
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOINED);
 
-	msg.members = (struct fpisa_manager_members){
-		.ranks = manager_in(g, RANK_HERE) | manager_in(g, RANK_AWAY),
-		.group = g->record.id,
-		.secret = g->record.secret};
+	msg.members = (struct fpisa_manager_members){.ranks = manager_in(g, RANK_HERE) | manager_in(g, RANK_AWAY),
+						     .group = g->record.id,
+						     .secret = g->record.secret};
 	return msg;
 }
 
@@ -96,8 +94,7 @@ static void tell_gathering(struct manager *m, struct manager_group *g)
 	manager_tell(m, g, fpisa_manager_all(g->record.size), &msg);
 }
 
-static struct manager_group *make_group(struct manager *m, struct manager_caller *c,
-					const struct fpisa_manager_join *j)
+static struct manager_group *make_group(struct manager *m, struct manager_caller *c, const struct fpisa_manager_join *j)
 {
 	struct manager_quota quota = manager_quota_of(m->policy, c->owner), used = manager_used(m, c->owner);
 	struct manager_group *g = NULL;
@@ -115,9 +112,10 @@ static struct manager_group *make_group(struct manager *m, struct manager_caller
 		return NULL;
 	}
 	if (used.groups + ending >= 2 * quota.groups) {
-		refuse_caller(m, c, FPISA_MANAGER_R_quota, 0,
-			      "group %s: key '%s' has %u groups that ranks have left or died in, and others have not (key-groups)",
-			      j->name, c->owner, ending);
+		refuse_caller(
+			m, c, FPISA_MANAGER_R_quota, 0,
+			"group %s: key '%s' has %u groups that ranks have left or died in, and others have not (key-groups)",
+			j->name, c->owner, ending);
 		return NULL;
 	}
 	for (int i = GROUPS; i--;)
@@ -219,8 +217,8 @@ static void come_back(struct manager *m, struct manager_caller *c, const struct 
 	}
 	if (!g || (g->state[j->rank] != RANK_HERE && g->state[j->rank] != RANK_AWAY)) {
 		refuse_caller(m, c, FPISA_MANAGER_R_unknown, 0,
-			      "group %s: no such group lives here any more, or not with this process as rank %u", j->name,
-			      j->rank);
+			      "group %s: no such group lives here any more, or not with this process as rank %u",
+			      j->name, j->rank);
 		return;
 	}
 	if (g->caller[j->rank]) {
@@ -393,9 +391,8 @@ static void compare_waits(struct manager *m, struct manager_group *g, __u32 rank
 	if (other == g->record.size)
 		return;
 	m->count.refused[FPISA_MANAGER_R_differs]++;
-	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs,
-						     .index = FPISA_MANAGER_NO_JOB,
-						     .ranks = 1ull << rank | 1ull << other};
+	msg.refusal = (struct fpisa_manager_refusal){
+		.reason = FPISA_MANAGER_R_differs, .index = FPISA_MANAGER_NO_JOB, .ranks = 1ull << rank | 1ull << other};
 	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
 		 "group %s: call %llu of rank %u is not that of rank %u; all ranks make the same calls in the same order, "
 		 "whatever their types",

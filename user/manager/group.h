@@ -39,8 +39,8 @@ struct manager_make {
 struct manager_made {
 	__u32 place, index;
 	__u64 id;
-	int err;      /* 0; -ENOSPC: a smaller window may fit; or another -errno */
-	__u32 number; /* of the job */
+	int err;			/* 0; -ENOSPC: a smaller window may fit; or another -errno */
+	__u32 number;			/* of the job */
 	struct fpisa_manager_spec spec; /* complete */
 	char text[FPISA_MANAGER_TEXT];	/* of an error */
 };
@@ -55,7 +55,7 @@ struct manager_ops {
 	void (*make)(void *arg, const struct manager_make *m);
 	void (*remove)(void *arg, __u32 number, __u64 token);
 	void (*record)(void *arg, __u32 place, const struct group_record *r); /* id 0: forget it */
-	__u64 (*random)(void *arg); /* not 0, and not to be guessed */
+	__u64 (*random)(void *arg);					      /* not 0, and not to be guessed */
 };
 
 enum manager_rank { RANK_ABSENT, RANK_HERE, RANK_AWAY, RANK_LEFT, RANK_GONE };
@@ -63,11 +63,11 @@ enum manager_job { JOB_FREE, JOB_ASKED, JOB_BINDING, JOB_MAKING, JOB_MADE, JOB_R
 
 struct manager_group_job {
 	enum manager_job state;
-	__u64 asked, bound; /* ranks */
-	__u32 window;	    /* that is tried */
-	int tries;	    /* of ports */
-	__u16 next_port;    /* for the next try */
-	__u64 making_ms;    /* since when it is being made */
+	__u64 asked, bound;		  /* ranks */
+	__u32 window;			  /* that is tried */
+	int tries;			  /* of ports */
+	__u16 next_port;		  /* for the next try */
+	__u64 making_ms;		  /* since when it is being made */
 	enum fpisa_manager_reason reason; /* why no rank gets it, or may use it any more, which all are told; 0 */
 	__u64 ranks;
 	char text[FPISA_MANAGER_TEXT];
@@ -88,8 +88,8 @@ struct manager {
 	const struct manager_policy *policy;
 	const struct manager_ops *ops;
 	void *arg;
-	__u16 aggregator_port; /* UDP */
-	__u64 now_ms, wall_s;  /* set before each event: a clock that only goes on, seconds since 1970 */
+	__u16 aggregator_port;	     /* UDP */
+	__u64 now_ms, wall_s;	     /* set before each event: a clock that only goes on, seconds since 1970 */
 	struct manager_counts count; /* of what has happened; the caller may set it back to 0 */
 	struct manager_group group[GROUPS];
 };

@@ -52,7 +52,8 @@ static void tell_refusal_of_another(struct manager *m, struct manager_group *g, 
 
 	msg.refusal = (struct fpisa_manager_refusal){.reason = FPISA_MANAGER_R_differs, .index = index, .ranks = rank};
 	snprintf(msg.refusal.text, sizeof(msg.refusal.text),
-		 "group %s: job %u is another one than this rank asks for; it asked for that one before", g->record.name, index);
+		 "group %s: job %u is another one than this rank asks for; it asked for that one before",
+		 g->record.name, index);
 	say_refused(m, g, rank, FPISA_MANAGER_R_differs, msg.refusal.text);
 	manager_tell(m, g, rank, &msg);
 }
@@ -71,9 +72,9 @@ static void drop(struct manager *m, struct manager_group *g, __u32 index)
 }
 
 /* Tell all ranks now, also those that have not asked: when they ask, the others may have left or died of it. */
-__attribute__((format(printf, 6, 7))) static void
-refuse_job(struct manager *m, struct manager_group *g, __u32 index, enum fpisa_manager_reason reason, __u64 ranks,
-	   const char *format, ...)
+__attribute__((format(printf, 6, 7))) static void refuse_job(struct manager *m, struct manager_group *g, __u32 index,
+							     enum fpisa_manager_reason reason, __u64 ranks,
+							     const char *format, ...)
 {
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
@@ -172,7 +173,7 @@ static void bind_ports(struct manager *m, struct manager_group *g, __u32 index)
 {
 	struct group_job *record;
 	struct manager_group_job *j = job_of(g, index, &record);
-	__u16 port[FPISA_MAX_WORKERS] = { 0 };
+	__u16 port[FPISA_MAX_WORKERS] = {0};
 
 	j->state = JOB_ASKED; /* what it had before is free */
 	if (j->tries++ == MOST_TRIES ||
@@ -229,9 +230,10 @@ static bool window_fits(struct manager *m, struct manager_group *g, __u32 index)
 			   "of %u (key-slots)",
 			   g->record.name, g->record.owner, own.slots, quota.slots, least);
 	else
-		refuse_job(m, g, index, FPISA_MANAGER_R_pool, 0,
-			   "group %s: the manager has given %u of its %u slots, too few are left for a window of %u (slots)",
-			   g->record.name, all.slots, m->policy->slots, least);
+		refuse_job(
+			m, g, index, FPISA_MANAGER_R_pool, 0,
+			"group %s: the manager has given %u of its %u slots, too few are left for a window of %u (slots)",
+			g->record.name, all.slots, m->policy->slots, least);
 	return false;
 }
 
@@ -240,8 +242,9 @@ static bool allowed(struct manager *m, struct manager_group *g, __u32 index, con
 	__u8 format = s->format ?: FPISA_FORMAT_FP32, mode = s->mode ?: FPISA_MODE_FPISA;
 
 	if (!(m->policy->formats >> format & 1)) {
-		refuse_job(m, g, index, FPISA_MANAGER_R_format, 0, "group %s: format %s is not given away here (formats)",
-			   g->record.name, name_of(format_names, format));
+		refuse_job(m, g, index, FPISA_MANAGER_R_format, 0,
+			   "group %s: format %s is not given away here (formats)", g->record.name,
+			   name_of(format_names, format));
 		return false;
 	}
 	if (!(m->policy->modes >> mode & 1)) {
@@ -286,8 +289,11 @@ static void tell_job(struct manager *m, struct manager_group *g, __u32 index, __
 	const struct group_job *record = &g->record.job[index];
 	struct fpisa_manager_message msg = fpisa_manager_message(FPISA_MANAGER_JOB);
 
-	msg.job = (struct fpisa_manager_job){
-		.index = index, .job = record->number, .token = record->token, .token_high = record->token_high, .spec = record->made};
+	msg.job = (struct fpisa_manager_job){.index = index,
+					     .job = record->number,
+					     .token = record->token,
+					     .token_high = record->token_high,
+					     .spec = record->made};
 	manager_tell(m, g, ranks, &msg);
 }
 
@@ -318,8 +324,10 @@ void manager_made(struct manager *m, const struct manager_made *made)
 		drop(m, g, made->index);
 		refuse_job(m, g, made->index,
 			   made->err == -ENOSPC ? FPISA_MANAGER_R_pool :
-			   made->err == -EINVAL ? FPISA_MANAGER_R_job : FPISA_MANAGER_R_datapath, 0, "group %s: %.*s",
-			   g->record.name, FPISA_MANAGER_TEXT - FPISA_MANAGER_NAME - 16, made->text);
+			   made->err == -EINVAL ? FPISA_MANAGER_R_job :
+						  FPISA_MANAGER_R_datapath,
+			   0, "group %s: %.*s", g->record.name, FPISA_MANAGER_TEXT - FPISA_MANAGER_NAME - 16,
+			   made->text);
 	}
 	manager_end_if_empty(m, g);
 }

@@ -32,7 +32,7 @@ void manager_record(struct manager *m, struct manager_group *g)
 
 void manager_end_if_empty(struct manager *m, struct manager_group *g)
 {
-	const struct group_record none = { 0 };
+	const struct group_record none = {0};
 
 	if (manager_in(g, RANK_HERE) | manager_in(g, RANK_AWAY))
 		return;
@@ -49,7 +49,7 @@ void manager_end_if_empty(struct manager *m, struct manager_group *g)
 
 struct manager_quota manager_used(const struct manager *m, const char *owner)
 {
-	struct manager_quota used = { 0 };
+	struct manager_quota used = {0};
 
 	for (int i = 0; i < GROUPS; i++) {
 		const struct manager_group *g = &m->group[i];

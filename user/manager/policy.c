@@ -31,28 +31,28 @@ enum {
 	OPT_KEY_SLOTS,
 };
 
-const struct option manager_options[] = { { "key-file", required_argument, NULL, OPT_KEY_FILE },
-					  { "without-key", no_argument, NULL, OPT_WITHOUT_KEY },
-					  { "user", required_argument, NULL, OPT_USER },
-					  { "listen", required_argument, NULL, OPT_LISTEN },
-					  { "port", required_argument, NULL, OPT_PORT },
-					  { "jobs", required_argument, NULL, OPT_JOBS },
-					  { "slots", required_argument, NULL, OPT_SLOTS },
-					  { "size", required_argument, NULL, OPT_SIZE },
-					  { "udp-ports", required_argument, NULL, OPT_UDP_PORTS },
-					  { "networks", required_argument, NULL, OPT_NETWORKS },
-					  { "formats", required_argument, NULL, OPT_FORMATS },
-					  { "modes", required_argument, NULL, OPT_MODES },
-					  { "fanout", required_argument, NULL, OPT_FANOUT },
-					  { "key-groups", required_argument, NULL, OPT_KEY_GROUPS },
-					  { "key-jobs", required_argument, NULL, OPT_KEY_JOBS },
-					  { "key-slots", required_argument, NULL, OPT_KEY_SLOTS },
-					  { 0 } };
+const struct option manager_options[] = {{"key-file", required_argument, NULL, OPT_KEY_FILE},
+					 {"without-key", no_argument, NULL, OPT_WITHOUT_KEY},
+					 {"user", required_argument, NULL, OPT_USER},
+					 {"listen", required_argument, NULL, OPT_LISTEN},
+					 {"port", required_argument, NULL, OPT_PORT},
+					 {"jobs", required_argument, NULL, OPT_JOBS},
+					 {"slots", required_argument, NULL, OPT_SLOTS},
+					 {"size", required_argument, NULL, OPT_SIZE},
+					 {"udp-ports", required_argument, NULL, OPT_UDP_PORTS},
+					 {"networks", required_argument, NULL, OPT_NETWORKS},
+					 {"formats", required_argument, NULL, OPT_FORMATS},
+					 {"modes", required_argument, NULL, OPT_MODES},
+					 {"fanout", required_argument, NULL, OPT_FANOUT},
+					 {"key-groups", required_argument, NULL, OPT_KEY_GROUPS},
+					 {"key-jobs", required_argument, NULL, OPT_KEY_JOBS},
+					 {"key-slots", required_argument, NULL, OPT_KEY_SLOTS},
+					 {0}};
 
-const struct option manager_key_options[] = { { "groups", required_argument, NULL, OPT_KEY_GROUPS },
-					      { "jobs", required_argument, NULL, OPT_KEY_JOBS },
-					      { "slots", required_argument, NULL, OPT_KEY_SLOTS },
-					      { 0 } };
+const struct option manager_key_options[] = {{"groups", required_argument, NULL, OPT_KEY_GROUPS},
+					     {"jobs", required_argument, NULL, OPT_KEY_JOBS},
+					     {"slots", required_argument, NULL, OPT_KEY_SLOTS},
+					     {0}};
 
 void manager_policy_init(struct manager_policy *p)
 {
@@ -64,7 +64,7 @@ void manager_policy_init(struct manager_policy *p)
 		.udp_last = UDP_LAST,
 		.formats = UINT32_MAX,
 		.modes = UINT32_MAX,
-		.quota = { FPISA_MAX_JOBS, FPISA_MAX_JOBS, MANAGER_SLOTS },
+		.quota = {FPISA_MAX_JOBS, FPISA_MAX_JOBS, MANAGER_SLOTS},
 	};
 }
 
@@ -283,7 +283,8 @@ int manager_key_add(struct manager_policy *p, const char *name, struct manager_q
 int manager_policy_check(const struct manager_policy *p)
 {
 	if (!p->key_file && !p->without_key)
-		return refuse(BAD_USAGE, "key-file is missing; fpisa key new makes one, without-key = yes serves anybody");
+		return refuse(BAD_USAGE,
+			      "key-file is missing; fpisa key new makes one, without-key = yes serves anybody");
 	return 0;
 }
 

@@ -18,7 +18,8 @@
 #define MANAGER_NETWORKS 32
 #define MANAGER_KEYS 64
 #define MANAGER_SLOTS (FPISA_MAX_SLOTS / 2) /* of the datapath */
-#define MANAGER_WAITING 256 /* connections in no group yet; more, and the oldest of the host with the most of them goes */
+#define MANAGER_WAITING \
+	256 /* connections in no group yet; more, and the oldest of the host with the most of them goes */
 
 /* What the groups of a key may have at a time. */
 struct manager_quota {
@@ -31,14 +32,14 @@ struct manager_key {
 };
 
 struct manager_policy {
-	__u64 jobs;	 /* numbers of jobs, as a bitmap */
-	__u32 slots;	 /* for all groups */
-	__u32 size;	 /* ranks of a group, at most */
-	__u16 port;	 /* TCP; 0: the number of the datapath's UDP port */
+	__u64 jobs;		   /* numbers of jobs, as a bitmap */
+	__u32 slots;		   /* for all groups */
+	__u32 size;		   /* ranks of a group, at most */
+	__u16 port;		   /* TCP; 0: the number of the datapath's UDP port */
 	__u16 udp_first, udp_last; /* ports of ranks */
-	__u32 formats, modes; /* bitmaps by number */
-	bool unicast;	 /* jobs fan out by unicast, also where multicast is possible */
-	__be32 listen;	 /* address; 0: all */
+	__u32 formats, modes;	   /* bitmaps by number */
+	bool unicast;		   /* jobs fan out by unicast, also where multicast is possible */
+	__be32 listen;		   /* address; 0: all */
 	bool without_key;
 	const char *key_file; /* NULL: none */
 	const char *user;     /* who talks to the network; NULL: nobody */

@@ -132,8 +132,7 @@ double oracle_exact_error(const struct oracle_exact *x, uint64_t result, double 
 	return oracle_in_ulps(x->f, &s, fraction, exponent, absolute ? absolute : &error);
 }
 
-double oracle_ulp_error(struct fpisa_format f, uint64_t result, size_t n, const uint64_t *words,
-			double *absolute)
+double oracle_ulp_error(struct fpisa_format f, uint64_t result, size_t n, const uint64_t *words, double *absolute)
 {
 	struct oracle_exact x;
 

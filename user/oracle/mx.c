@@ -25,8 +25,7 @@ static struct oracle_entry enter(struct fpisa_format f, const struct oracle_mx *
 {
 	if (block->scale == SCALE_NAN)
 		return (struct oracle_entry){.nan = true, .e = 1};
-	return (struct oracle_entry){.e = exponent_of(block),
-				     .m = block->k[lane] * (int64_t)oracle_pow2(f.guard)};
+	return (struct oracle_entry){.e = exponent_of(block), .m = block->k[lane] * (int64_t)oracle_pow2(f.guard)};
 }
 
 void oracle_mx_set(struct oracle_reg reg[LANES], const struct oracle_call *c, const struct oracle_mx *block)
@@ -69,8 +68,8 @@ static bool round_at(const mpz_t sum[LANES], const mpz_t den, int scale, enum fp
 }
 
 /* The elements sum[i] / den, in units of 2^(-127 - 6), as a block. */
-static void pack_block(const mpz_t sum[LANES], const mpz_t den, enum fpisa_rounding rounding,
-		       struct oracle_mx *out, uint32_t *flags)
+static void pack_block(const mpz_t sum[LANES], const mpz_t den, enum fpisa_rounding rounding, struct oracle_mx *out,
+		       uint32_t *flags)
 {
 	size_t longest = 0;
 	bool exact;
@@ -116,8 +115,8 @@ static void pack_special(struct oracle_mx *out, uint32_t *flags)
 	*flags |= FPISA_NAN;
 }
 
-void oracle_mx_read(const struct oracle_reg reg[LANES], const struct oracle_call *c, size_t n,
-		    struct oracle_mx *out, uint32_t *flags)
+void oracle_mx_read(const struct oracle_reg reg[LANES], const struct oracle_call *c, size_t n, struct oracle_mx *out,
+		    uint32_t *flags)
 {
 	mpz_t sum[LANES];
 
@@ -135,8 +134,8 @@ void oracle_mx_read(const struct oracle_reg reg[LANES], const struct oracle_call
 		mpz_clear(sum[i]);
 }
 
-static void result_exact(const struct oracle_call *c, size_t n, const struct oracle_mx *blocks,
-			 struct oracle_mx *out, uint32_t *flags)
+static void result_exact(const struct oracle_call *c, size_t n, const struct oracle_mx *blocks, struct oracle_mx *out,
+			 uint32_t *flags)
 {
 	struct oracle_exact x[LANES];
 	mpz_t sum[LANES];
@@ -163,8 +162,8 @@ static void result_exact(const struct oracle_call *c, size_t n, const struct ora
 		mpz_clear(sum[i]);
 }
 
-void oracle_result_mx(const struct oracle_call *c, size_t n, const struct oracle_mx *blocks,
-		      struct oracle_mx *out, struct oracle_events *events, uint32_t *flags)
+void oracle_result_mx(const struct oracle_call *c, size_t n, const struct oracle_mx *blocks, struct oracle_mx *out,
+		      struct oracle_events *events, uint32_t *flags)
 {
 	struct oracle_reg reg[LANES];
 	struct oracle_events seen = {0};

@@ -48,8 +48,7 @@ static uint64_t extreme(const struct oracle_call *c, size_t n, const uint64_t *w
 }
 
 /* The special that c makes of a special sum: a negative factor swaps infinities. */
-static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf, uint64_t *word,
-		    uint32_t *flags)
+static bool special(const struct oracle_call *c, bool nan, bool pinf, bool ninf, uint64_t *word, uint32_t *flags)
 {
 	bool swap = c->op == FPISA_OP_SCALE && c->factor < 0;
 
@@ -125,8 +124,8 @@ static uint64_t result_register(const struct oracle_call *c, size_t n, const uin
 	return oracle_op_read(&reg, c, n, flags);
 }
 
-uint64_t oracle_result(const struct oracle_call *c, size_t n, const uint64_t *words,
-		       struct oracle_events *events, uint32_t *flags)
+uint64_t oracle_result(const struct oracle_call *c, size_t n, const uint64_t *words, struct oracle_events *events,
+		       uint32_t *flags)
 {
 	uint32_t unused = 0;
 

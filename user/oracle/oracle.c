@@ -73,8 +73,7 @@ void oracle_take(struct oracle_reg *reg, const struct oracle_entry *in)
 }
 
 /* reg->m + m, held to R bits. */
-static void add_saturated(struct oracle_reg *reg, struct fpisa_format f, int64_t m,
-			  struct oracle_events *events)
+static void add_saturated(struct oracle_reg *reg, struct fpisa_format f, int64_t m, struct oracle_events *events)
 {
 	wide limit = (wide)1 << (f.rbits - 1);
 	wide sum = (wide)reg->m + m;
@@ -141,8 +140,7 @@ void oracle_add_entry(struct oracle_reg *reg, struct fpisa_format f, enum fpisa_
 		add_fpisa(reg, f, in, events);
 }
 
-void oracle_op_set(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word,
-		   struct oracle_events *events)
+void oracle_op_set(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word, struct oracle_events *events)
 {
 	struct oracle_entry in = enter(c->f, c->op, word);
 
@@ -150,8 +148,7 @@ void oracle_op_set(struct oracle_reg *reg, const struct oracle_call *c, uint64_t
 	events->rounded += in.lost;
 }
 
-void oracle_op_add(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word,
-		   struct oracle_events *events)
+void oracle_op_add(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word, struct oracle_events *events)
 {
 	struct oracle_entry in = enter(c->f, c->op, word);
 
@@ -182,8 +179,7 @@ static int bit_length(uint64_t x)
 	return n;
 }
 
-uint64_t oracle_read(const struct oracle_reg *reg, struct fpisa_format f, enum fpisa_rounding rounding,
-		     uint32_t *flags)
+uint64_t oracle_read(const struct oracle_reg *reg, struct fpisa_format f, enum fpisa_rounding rounding, uint32_t *flags)
 {
 	bool negative = reg->m < 0, up = false;
 	uint64_t magnitude = negative ? -(uint64_t)reg->m : (uint64_t)reg->m;

@@ -46,8 +46,7 @@ void oracle_add(struct oracle_reg *reg, struct fpisa_format f, enum fpisa_mode m
 		struct oracle_events *events);
 
 /* Registers to a packed value; FPISA_OVERFLOW and the like are ORed into *flags. */
-uint64_t oracle_read(const struct oracle_reg *reg, struct fpisa_format f, enum fpisa_rounding rounding,
-		     uint32_t *flags);
+uint64_t oracle_read(const struct oracle_reg *reg, struct fpisa_format f, enum fpisa_rounding rounding, uint32_t *flags);
 
 /* The result flags that events stand for. */
 uint32_t oracle_event_flags(const struct oracle_events *events);
@@ -66,10 +65,8 @@ struct oracle_call {
  * The same steps for the operations on a sum: all but min and max, in the
  * modes with a register. Those of int32 hold the integer in m, and e is 0.
  */
-void oracle_op_set(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word,
-		   struct oracle_events *events);
-void oracle_op_add(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word,
-		   struct oracle_events *events);
+void oracle_op_set(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word, struct oracle_events *events);
+void oracle_op_add(struct oracle_reg *reg, const struct oracle_call *c, uint64_t word, struct oracle_events *events);
 uint64_t oracle_op_read(const struct oracle_reg *reg, const struct oracle_call *c, size_t n, uint32_t *flags);
 
 /*
@@ -77,8 +74,8 @@ uint64_t oracle_op_read(const struct oracle_reg *reg, const struct oracle_call *
  * Events are added to *events, flags (of adds and read-out) ORed into *flags;
  * both may be NULL.
  */
-uint64_t oracle_result(const struct oracle_call *c, size_t n, const uint64_t *words,
-		       struct oracle_events *events, uint32_t *flags);
+uint64_t oracle_result(const struct oracle_call *c, size_t n, const uint64_t *words, struct oracle_events *events,
+		       uint32_t *flags);
 
 /* The same for sums. */
 uint64_t oracle_replay(struct fpisa_format f, enum fpisa_mode mode, enum fpisa_rounding rounding, size_t n,
@@ -106,14 +103,13 @@ struct oracle_mx {
 };
 
 /* As oracle_result, of a block: sum, avg and scale. Events count each of its elements. */
-void oracle_result_mx(const struct oracle_call *c, size_t n, const struct oracle_mx *blocks,
-		      struct oracle_mx *out, struct oracle_events *events, uint32_t *flags);
+void oracle_result_mx(const struct oracle_call *c, size_t n, const struct oracle_mx *blocks, struct oracle_mx *out,
+		      struct oracle_events *events, uint32_t *flags);
 
 /* The registers of a block in the modes that have some, lane by lane. */
-void oracle_mx_set(struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c,
-		   const struct oracle_mx *block);
-void oracle_mx_add(struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c,
-		   const struct oracle_mx *block, struct oracle_events *events);
+void oracle_mx_set(struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c, const struct oracle_mx *block);
+void oracle_mx_add(struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c, const struct oracle_mx *block,
+		   struct oracle_events *events);
 void oracle_mx_read(const struct oracle_reg reg[ORACLE_MX_LANES], const struct oracle_call *c, size_t n,
 		    struct oracle_mx *out, uint32_t *flags);
 
@@ -155,7 +151,6 @@ uint64_t oracle_exact_read(const struct oracle_exact *x);
 double oracle_exact_error(const struct oracle_exact *x, uint64_t result, double *absolute);
 
 /* The same for n words at once. */
-double oracle_ulp_error(struct fpisa_format f, uint64_t result, size_t n, const uint64_t *words,
-			double *absolute);
+double oracle_ulp_error(struct fpisa_format f, uint64_t result, size_t n, const uint64_t *words, double *absolute);
 
 #endif

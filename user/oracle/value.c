@@ -39,12 +39,10 @@ uint64_t oracle_pack_infinity(struct fpisa_format f, bool negative)
 
 uint64_t oracle_pack_nan(struct fpisa_format f)
 {
-	return f.finite ? oracle_pack_infinity(f, false)
-			: oracle_pack_infinity(f, false) + oracle_pow2(f.mbits - 1);
+	return f.finite ? oracle_pack_infinity(f, false) : oracle_pack_infinity(f, false) + oracle_pow2(f.mbits - 1);
 }
 
-bool oracle_pack_special(struct fpisa_format f, bool nan, bool pinf, bool ninf, uint64_t *word,
-			 uint32_t *flags)
+bool oracle_pack_special(struct fpisa_format f, bool nan, bool pinf, bool ninf, uint64_t *word, uint32_t *flags)
 {
 	if (nan || (pinf && ninf)) {
 		*word = oracle_pack_nan(f);
@@ -143,8 +141,8 @@ static int floor_log2(const mpz_t num, const mpz_t den)
 	return less ? p - 1 : p;
 }
 
-uint64_t oracle_round_ratio(struct fpisa_format f, mpz_t num, mpz_t den, int degree,
-			    enum fpisa_rounding rounding, uint32_t *flags)
+uint64_t oracle_round_ratio(struct fpisa_format f, mpz_t num, mpz_t den, int degree, enum fpisa_rounding rounding,
+			    uint32_t *flags)
 {
 	bool negative = mpz_sgn(num) < 0, exact;
 	uint64_t word;
@@ -159,8 +157,7 @@ uint64_t oracle_round_ratio(struct fpisa_format f, mpz_t num, mpz_t den, int deg
 	q = p > f.mbits ? p - f.mbits : 0;
 	mpz_mul_2exp(den, den, degree * q);
 	mpz_init(k);
-	exact = degree == 2 ? round_root(k, num, den, rounding)
-			    : oracle_round_quotient(k, num, den, rounding);
+	exact = degree == 2 ? round_root(k, num, den, rounding) : oracle_round_quotient(k, num, den, rounding);
 	if (!exact)
 		*flags |= FPISA_INEXACT;
 	word = oracle_pack_finite(f, negative, mpz_get_ui(k), q, flags); /* the magnitude of k */

@@ -9,7 +9,6 @@
 
 #include "oracle.h"
 
-
 /* A packed value. Finite: a sign, and n x 2^(e - 1) quanta. */
 struct oracle_value {
 	bool nan, inf, negative;
@@ -37,8 +36,7 @@ uint64_t oracle_pack_infinity(struct fpisa_format f, bool negative);
 uint64_t oracle_pack_nan(struct fpisa_format f);
 
 /* The special that a result has become, if any; its flag is ORed into *flags. */
-bool oracle_pack_special(struct fpisa_format f, bool nan, bool pinf, bool ninf, uint64_t *word,
-			 uint32_t *flags);
+bool oracle_pack_special(struct fpisa_format f, bool nan, bool pinf, bool ninf, uint64_t *word, uint32_t *flags);
 
 /*
  * k x 2^q quanta, k <= 2^(M+1), and k >= 2^M unless q is 0; q < 2^(64 - M) - 2,
@@ -57,8 +55,8 @@ bool oracle_round_quotient(mpz_t k, const mpz_t num, const mpz_t den, enum fpisa
  * num / den quanta, den > 0, rounded once and packed. With degree 2 the value
  * is the root of num / den squared quanta, num >= 0. The arguments are used up.
  */
-uint64_t oracle_round_ratio(struct fpisa_format f, mpz_t num, mpz_t den, int degree,
-			    enum fpisa_rounding rounding, uint32_t *flags);
+uint64_t oracle_round_ratio(struct fpisa_format f, mpz_t num, mpz_t den, int degree, enum fpisa_rounding rounding,
+			    uint32_t *flags);
 
 /* Registers and what enters them; see oracle_set and oracle_add. */
 void oracle_take(struct oracle_reg *reg, const struct oracle_entry *in);

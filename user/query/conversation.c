@@ -25,8 +25,8 @@ static int malformed(void)
 static int check_open(const struct fpisa_query_open *w)
 {
 	if ((w->kind != FPISA_QUERY_SCAN && (w->kind < FPISA_QUERY_TOPN || w->kind > FPISA_QUERY_JOIN)) ||
-	    w->pruning > FPISA_PRUNING_WORKERS || w->limit > FPISA_MAX_LIMIT_TOPN || (w->kind == FPISA_QUERY_TOPN) != (w->limit > 0) ||
-	    w->query >= FPISA_MAX_JOBS)
+	    w->pruning > FPISA_PRUNING_WORKERS || w->limit > FPISA_MAX_LIMIT_TOPN ||
+	    (w->kind == FPISA_QUERY_TOPN) != (w->limit > 0) || w->query >= FPISA_MAX_JOBS)
 		return malformed();
 	return 0;
 }
@@ -34,7 +34,7 @@ static int check_open(const struct fpisa_query_open *w)
 /* The process that served the master before may have the port still, for as long as it takes to end. */
 static int open_member(struct session *s, uint32_t to, uint16_t to_port, uint16_t port)
 {
-	const struct timespec pause = { .tv_nsec = 10 * MS };
+	const struct timespec pause = {.tv_nsec = 10 * MS};
 	uint64_t until = fpisa_now() + PORT_NS;
 	int err;
 
@@ -42,8 +42,10 @@ static int open_member(struct session *s, uint32_t to, uint16_t to_port, uint16_
 		nanosleep(&pause, NULL);
 	if (err != -EADDRINUSE)
 		return err;
-	return fpisa_fail(err, "UDP port %u has another query, or another program; two queries at once take two ports (--worker-port)",
-			  port);
+	return fpisa_fail(
+		err,
+		"UDP port %u has another query, or another program; two queries at once take two ports (--worker-port)",
+		port);
 }
 
 static int open_socket(struct session *s)
@@ -51,15 +53,17 @@ static int open_socket(struct session *s)
 	bool direct = s->want.pruning != FPISA_PRUNING_NETWORK;
 	uint32_t to = direct ? s->from.sin_addr.s_addr : s->want.aggregator;
 	const double unit = 4294967296.0;
-	const struct fpisa_fault_rates faults = { s->want.faults[0] / unit, s->want.faults[1] / unit, s->want.faults[2] / unit,
-						  s->want.faults[3] / unit, s->want.faults[4] / unit };
+	const struct fpisa_fault_rates faults = {s->want.faults[0] / unit, s->want.faults[1] / unit,
+						 s->want.faults[2] / unit, s->want.faults[3] / unit,
+						 s->want.faults[4] / unit};
 	uint32_t mtu = fpisa_member_mtu(to);
 	int err;
 
 	if (s->want.kind == FPISA_QUERY_SCAN)
 		return 0;
 	s->mtu = !mtu ? s->want.mtu : s->want.mtu && s->want.mtu < mtu ? s->want.mtu : mtu;
-	err = open_member(s, to, direct ? s->want.master_port : s->want.aggregator_port, direct ? 0 : s->want.local_port);
+	err = open_member(s, to, direct ? s->want.master_port : s->want.aggregator_port,
+			  direct ? 0 : s->want.local_port);
 	if (err)
 		return err;
 	s->port = fpisa_member_port(&s->member);
@@ -70,8 +74,9 @@ static int open_socket(struct session *s)
 static int say_ready(struct session *s)
 {
 	const struct source *src = &s->source;
-	struct fpisa_query_ready ready = { .keys = (__u32)src->n_keys, .columns = (__u32)src->n_columns, .port = s->port };
-	char content[sizeof(ready) + 2 * FPISA_COLUMNS_MOST * sizeof(struct fpisa_column)], *to = content + sizeof(ready);
+	struct fpisa_query_ready ready = {.keys = (__u32)src->n_keys, .columns = (__u32)src->n_columns, .port = s->port};
+	char content[sizeof(ready) + 2 * FPISA_COLUMNS_MOST * sizeof(struct fpisa_column)],
+		*to = content + sizeof(ready);
 
 	ready.value_may_be_null = src->value >= 0 && !src->table.schema.column[src->value].not_null;
 	memcpy(content, &ready, sizeof(ready));
@@ -90,7 +95,8 @@ static int say_ready(struct session *s)
 static int wait_for(void *arg, int fd)
 {
 	struct session *s = arg;
-	struct pollfd p[] = { { .fd = fd, .events = POLLIN }, { .fd = fpisa_channel_fd(s->control.channel), .events = POLLRDHUP } };
+	struct pollfd p[] = {{.fd = fd, .events = POLLIN},
+			     {.fd = fpisa_channel_fd(s->control.channel), .events = POLLRDHUP}};
 	uint32_t often = s->want.timeout_ms / 4; /* enough for the master's own */
 	int err = 0;
 
@@ -107,8 +113,9 @@ static int wait_for(void *arg, int fd)
 
 static int take_open(struct session *s, const __u8 *content, size_t n)
 {
-	struct parquet_wait wait = { .turn = wait_for, .arg = s };
-	const char *strings[FPISA_QUERY_STRINGS], *at = (const char *)content + sizeof(s->want), *end = (const char *)content + n;
+	struct parquet_wait wait = {.turn = wait_for, .arg = s};
+	const char *strings[FPISA_QUERY_STRINGS], *at = (const char *)content + sizeof(s->want),
+						  *end = (const char *)content + n;
 	bool join;
 	int err;
 
@@ -226,7 +233,7 @@ int session_say_lost(struct session *s)
 /* In one sentence; then it is read no more. */
 void session_say_failed(struct session *s, int error)
 {
-	struct pollfd p = { .fd = fpisa_channel_fd(s->control.channel), .events = POLLOUT };
+	struct pollfd p = {.fd = fpisa_channel_fd(s->control.channel), .events = POLLOUT};
 	char content[4 + FPISA_MESSAGE_SIZE], bytes[4096];
 	uint64_t until = fpisa_now() + LAST_WORD_MS * MS;
 	int32_t number = error;
@@ -235,7 +242,8 @@ void session_say_failed(struct session *s, int error)
 	size_t n;
 
 	memcpy(content, &number, sizeof(number));
-	n = sizeof(number) + (size_t)snprintf(content + sizeof(number), sizeof(content) - sizeof(number), "%s", fpisa_error()) + 1;
+	n = sizeof(number) +
+	    (size_t)snprintf(content + sizeof(number), sizeof(content) - sizeof(number), "%s", fpisa_error()) + 1;
 	if (!fpisa_channel_open(s->control.channel) || fpisa_control_send(&s->control, FPISA_CONTROL_FAILED, content, n))
 		return;
 	while (fpisa_now() < until && fpisa_control_work(&s->control, &type, &ignored, &n) >= 0 &&

@@ -60,7 +60,7 @@ static bool settled(const struct identity *id)
 
 int identity_note(struct identity *id, int fd, const char *name)
 {
-	const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
 	int64_t until = now_ns(CLOCK_MONOTONIC) + SETTLE_NS;
 	int err;
 
@@ -106,6 +106,9 @@ int identity_closed(int fd, const char *name)
 		return 0;
 	open_elsewhere = fcntl(fd, F_SETLEASE, F_RDLCK) && errno == EAGAIN;
 	fcntl(fd, F_SETLEASE, F_UNLCK);
-	return open_elsewhere ? fpisa_fail(-ESTALE, "%s: is open for writing; ask again when it is closed, or write another file "
-						    "and rename it to this name", name) : 0;
+	return open_elsewhere ? fpisa_fail(-ESTALE,
+					   "%s: is open for writing; ask again when it is closed, or write another file "
+					   "and rename it to this name",
+					   name) :
+				0;
 }

@@ -84,7 +84,7 @@ static void say_why(struct newcomers *s, const struct newcomer *n, int err)
 
 static void want(struct newcomers *s, struct newcomer *n)
 {
-	struct epoll_event e = { .events = EPOLLIN, .data.ptr = n };
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = n};
 
 	if (fpisa_channel_events(n->control.channel) & POLLOUT)
 		e.events |= EPOLLOUT;
@@ -96,7 +96,7 @@ static void want(struct newcomers *s, struct newcomer *n)
 
 void newcomers_add(struct newcomers *s, int fd, const struct sockaddr_in *from)
 {
-	struct epoll_event e = { .events = EPOLLIN };
+	struct epoll_event e = {.events = EPOLLIN};
 	struct newcomer *n = calloc(1, sizeof(*n));
 
 	if (!n || fpisa_control_serve(&n->control, fd, s->keys)) {
@@ -136,7 +136,8 @@ static int see_off(struct newcomer *n)
 
 static void refuse_busy(struct newcomers *s, struct newcomer *n)
 {
-	newcomer_refuse(s, n, fpisa_fail(-EBUSY, "serves %d scans already; try again, or start it with --scans N", s->scans));
+	newcomer_refuse(s, n,
+			fpisa_fail(-EBUSY, "serves %d scans already; try again, or start it with --scans N", s->scans));
 }
 
 /* It has shown a key. As many as are served may wait to be, and others hear of the limit at once. */
@@ -203,7 +204,8 @@ void newcomers_tick(struct newcomers *s)
 			continue;
 		}
 		if (n->state == NEWCOMER_UNKNOWN)
-			say_why(s, n, fpisa_fail(-ETIMEDOUT, "it has shown no key in %d s", FPISA_MANAGER_GREETING_MS / 1000));
+			say_why(s, n,
+				fpisa_fail(-ETIMEDOUT, "it has shown no key in %d s", FPISA_MANAGER_GREETING_MS / 1000));
 		end(s, n);
 	}
 }

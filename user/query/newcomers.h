@@ -15,7 +15,7 @@
 #include "cli/log.h"
 #include "lib/query/control.h"
 
-#define NEWCOMERS_MOST 512 /* without a key, at once */
+#define NEWCOMERS_MOST 512  /* without a key, at once */
 #define NEWCOMER_SHARES 256 /* into which hosts are spread */
 
 enum newcomer_state {
@@ -39,9 +39,9 @@ struct newcomers {
 	const char *key_file;
 	struct log *log;
 	int epoll;
-	int scans;	    /* served at once */
-	int unknown, known; /* how many there are */
-	uint32_t spread;    /* odd and random */
+	int scans;		    /* served at once */
+	int unknown, known;	    /* how many there are */
+	uint32_t spread;	    /* odd and random */
 	int share[NEWCOMER_SHARES]; /* of the unknown ones */
 };
 

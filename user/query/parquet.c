@@ -73,7 +73,7 @@ static int temporary(void)
 
 static void child(pid_t parent, int in, int out, int errors, const char *const *columns, int n)
 {
-	const char *argv[FPISA_COLUMNS_MOST + 6] = { "python3", "-I", "-B", "-c", script };
+	const char *argv[FPISA_COLUMNS_MOST + 6] = {"python3", "-I", "-B", "-c", script};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -105,8 +105,8 @@ static int wait_for_more(const struct parquet_wait *wait, const char *name, int 
 			heard = fpisa_now();
 		}
 		if (wait->timeout_ms && fpisa_now() > heard + wait->timeout_ms * 1000000ull)
-			return fpisa_fail(-ETIMEDOUT, "%s: the process that reads Parquet has written nothing in %u ms", name,
-					  wait->timeout_ms);
+			return fpisa_fail(-ETIMEDOUT, "%s: the process that reads Parquet has written nothing in %u ms",
+					  name, wait->timeout_ms);
 	}
 	return rc < 0 ? rc : 0;
 }
@@ -166,7 +166,9 @@ int parquet_to_csv(int fd, const char *name, const char *const *columns, int n, 
 	if (err)
 		return err;
 	if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return fpisa_fail(-ENOENT, "%s: there is no python3, which reads Parquet; install it with pyarrow, or give the "
-					   "table as CSV", name);
+		return fpisa_fail(-ENOENT,
+				  "%s: there is no python3, which reads Parquet; install it with pyarrow, or give the "
+				  "table as CSV",
+				  name);
 	return fpisa_fail(-EINVAL, "%s: %s", name, *why ? why : "the process that reads Parquet was killed");
 }

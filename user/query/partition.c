@@ -19,8 +19,8 @@
 /* A regular file of the directory. -errno without a message. */
 static int open_file(int directory, const char *name)
 {
-	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
-				.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
+	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+			       .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
 	int fd = (int)syscall(SYS_openat2, directory, name, &how, sizeof(how)), err;
 	struct stat st;
 
@@ -78,7 +78,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 /* The table's one file of rows. */
 static int open_rows(struct partition *p, int directory, const char *table)
 {
-	static const char *const ends[] = { [ROWS_CSV] = "csv", [ROWS_TBL] = "tbl", [ROWS_PARQUET] = "parquet" };
+	static const char *const ends[] = {[ROWS_CSV] = "csv", [ROWS_TBL] = "tbl", [ROWS_PARQUET] = "parquet"};
 	char name[TABLE_NAME + 16];
 
 	for (int i = 0; i < 3; i++) {
@@ -98,8 +98,9 @@ static int open_rows(struct partition *p, int directory, const char *table)
 		strcpy(p->file, name);
 		p->kind = i;
 	}
-	return p->fd >= 0 ? 0 : fpisa_fail(-ENOENT, "table %s has no rows here: none of %s.csv, .tbl and .parquet is there", table,
-					   table);
+	return p->fd >= 0 ? 0 :
+			    fpisa_fail(-ENOENT, "table %s has no rows here: none of %s.csv, .tbl and .parquet is there",
+				       table, table);
 }
 
 /* Of tables that are files, and of that which lists them. */
@@ -149,7 +150,7 @@ int partition_open(struct partition *p, int directory, const char *table)
 {
 	int err;
 
-	*p = (struct partition){ .fd = -1 };
+	*p = (struct partition){.fd = -1};
 	if (!table_name_valid(table))
 		return fpisa_fail(-EINVAL, "'%.64s' is no name of a table: letters, digits, '_', '.' and '-'", table);
 	err = open_table(p, directory, table);
@@ -166,7 +167,8 @@ int partition_begin(struct partition *p, const bool used[FPISA_COLUMNS_MOST], co
 	int err = parquet ? read_parquet(p, used, wait) : 0;
 
 	if (!err)
-		err = text_open(&p->text, p->fd, p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV, p->file, &p->schema, parquet ? used : NULL);
+		err = text_open(&p->text, p->fd, p->kind == ROWS_TBL ? TEXT_TBL : TEXT_CSV, p->file, &p->schema,
+				parquet ? used : NULL);
 	return err ?: partition_rewind(p);
 }
 

@@ -7,7 +7,7 @@
 #include "lib/base/error.h"
 #include "serving.h"
 
-#define RECORDS 32768 /* bytes of rows in a message */
+#define RECORDS 32768	       /* bytes of rows in a message */
 #define ASK_AGAIN_NS (10 * MS) /* whether all workers' keys are in */
 
 static int take_frame(struct session *s, const struct fpisa_hdr *h, uint64_t now)
@@ -24,7 +24,8 @@ static int take_frame(struct session *s, const struct fpisa_hdr *h, uint64_t now
 		return 0;
 	if (h->reason == FPISA_V_generation || h->reason == FPISA_V_secret)
 		return session_say_lost(s);
-	return fpisa_fail(-EPROTO, "query %u: the aggregator refused a frame: %s", s->want.query, fpisa_reason(h->reason));
+	return fpisa_fail(-EPROTO, "query %u: the aggregator refused a frame: %s", s->want.query,
+			  fpisa_reason(h->reason));
 }
 
 int session_receive(struct session *s)
@@ -51,8 +52,10 @@ int session_receive(struct session *s)
 static int check_role(const struct session *s)
 {
 	if (s->member.kind != s->want.kind)
-		return fpisa_fail(-EINVAL, "query %u at the aggregator is of another kind than what is asked: give one that is (fpisa query list there)",
-				  s->want.query);
+		return fpisa_fail(
+			-EINVAL,
+			"query %u at the aggregator is of another kind than what is asked: give one that is (fpisa query list there)",
+			s->want.query);
 	if (s->member.rank == s->member.members - 1)
 		return fpisa_fail(-EINVAL, "query %u lists this host and port as its master", s->want.query);
 	return 0;
@@ -74,7 +77,9 @@ int session_begin_rows(struct session *s)
 	s->filter = FPISA_FILTER_BUILDING;
 	err = source_begin(&s->source, s->member.key_bytes, s->member.filter_bytes) ?:
 		      source_begin(&s->other, s->member.filter_bytes, s->member.filter_bytes);
-	return err ?: sender_begin(&s->sender, &s->member, FPISA_TYPE_KEYS, (struct sender_rows){ source_next, &s->other }, s->mtu);
+	return err   ?:
+		       sender_begin(&s->sender, &s->member, FPISA_TYPE_KEYS,
+				    (struct sender_rows){source_next, &s->other}, s->mtu);
 }
 
 /* This worker's keys are in: rows follow when all workers' are, or when they no longer matter. */
@@ -97,7 +102,8 @@ int session_reduce(struct session *s)
 	if (rc)
 		return rc < 0 ? rc : 0;
 	s->state = SENDING;
-	return sender_begin(&s->sender, &s->member, FPISA_TYPE_ROWS, (struct sender_rows){ source_next, &s->source }, s->mtu);
+	return sender_begin(&s->sender, &s->member, FPISA_TYPE_ROWS, (struct sender_rows){source_next, &s->source},
+			    s->mtu);
 }
 
 static int send_records(struct session *s, bool all)

@@ -21,7 +21,8 @@ int sender_begin(struct sender *s, struct fpisa_member *m, uint8_t type, struct 
 {
 	char *payloads = s->payloads ?: malloc((size_t)FPISA_QUERY_WINDOW * FPISA_MAX_PAYLOAD);
 
-	*s = (struct sender){ .member = m, .type = type, .rows = rows, .low = 1, .next = 1, .window = FIRST, .payloads = payloads };
+	*s = (struct sender){
+		.member = m, .type = type, .rows = rows, .low = 1, .next = 1, .window = FIRST, .payloads = payloads};
 	if (!payloads)
 		return fpisa_fail(-ENOMEM, "no memory for frames");
 	fpisa_rto_init(&s->rto);
@@ -87,12 +88,12 @@ static int make_frame(struct sender *s)
 		return 0;
 	bytes = fpisa_query_payload((uint32_t)n, s->row_bytes);
 	memset(payload + (uint32_t)n * s->row_bytes, 0, bytes - (uint32_t)n * s->row_bytes);
-	*f = (struct sender_frame){ .f = { .payload = payload, .bytes = bytes } };
-	f->f.header = (struct fpisa_hdr){ .type = s->type,
-					  .flags = n ? 0 : FPISA_F_LAST,
-					  .rank = (__u16)s->member->rank,
-					  .count = (__u16)n,
-					  .chunk = s->next };
+	*f = (struct sender_frame){.f = {.payload = payload, .bytes = bytes}};
+	f->f.header = (struct fpisa_hdr){.type = s->type,
+					 .flags = n ? 0 : FPISA_F_LAST,
+					 .rank = (__u16)s->member->rank,
+					 .count = (__u16)n,
+					 .chunk = s->next};
 	s->sent += (uint32_t)n;
 	s->last = n ? 0 : s->next;
 	s->next++;

@@ -22,25 +22,25 @@ struct sender_rows {
 struct sender {
 	struct fpisa_member *member;
 	struct sender_rows rows;
-	uint8_t type; /* FPISA_TYPE_ROWS, or FPISA_TYPE_KEYS: of each row its join key alone */
+	uint8_t type;		     /* FPISA_TYPE_ROWS, or FPISA_TYPE_KEYS: of each row its join key alone */
 	uint32_t row_bytes, a_frame; /* rows */
-	uint64_t low;	  /* the lowest sequence without acknowledgement */
-	uint64_t next;	  /* the next that is sent for the first time */
-	uint64_t last;	  /* 0: not known yet */
-	int over;	  /* there are no more rows */
-	int later;	  /* its rows wait for another turn: */
-	uint32_t taken;	  /* so many are in the next frame */
-	uint32_t window;  /* frames that may be in flight now */
-	uint32_t credit;  /* acknowledgements since it was widened */
-	uint32_t flying;  /* frames without acknowledgement */
+	uint64_t low;		     /* the lowest sequence without acknowledgement */
+	uint64_t next;		     /* the next that is sent for the first time */
+	uint64_t last;		     /* 0: not known yet */
+	int over;		     /* there are no more rows */
+	int later;		     /* its rows wait for another turn: */
+	uint32_t taken;		     /* so many are in the next frame */
+	uint32_t window;	     /* frames that may be in flight now */
+	uint32_t credit;	     /* acknowledgements since it was widened */
+	uint32_t flying;	     /* frames without acknowledgement */
 	uint64_t narrowed_ns;
-	uint64_t begun_ns; /* the first frame */
+	uint64_t begun_ns;    /* the first frame */
 	uint64_t answered_ns; /* the newest copy that was answered */
 	struct fpisa_rto rto;
 	struct sender_frame {
 		struct fpisa_member_frame f;
 		uint64_t first_ns, sent_ns; /* its copies: the first one, the last one */
-		uint64_t again_ns; /* of an acknowledged one that is asked again: when */
+		uint64_t again_ns;	    /* of an acknowledged one that is asked again: when */
 		uint32_t tries;
 		int acked;
 	} frame[FPISA_QUERY_WINDOW];

@@ -25,15 +25,15 @@ struct session {
 	struct fpisa_query_open want;
 	struct fpisa_query_start start;
 	struct source source, other; /* `other`: of a join, else all 0 */
-	uint64_t keys, missing; /* `missing`: workers of whose keys some are not in, as the aggregator said last */
-	uint32_t filter; /* enum fpisa_filter_state */
-	bool waits;	 /* all keys are sent, and other workers' are missing */
+	uint64_t keys, missing;	     /* `missing`: workers of whose keys some are not in, as the aggregator said last */
+	uint32_t filter;	     /* enum fpisa_filter_state */
+	bool waits;		     /* all keys are sent, and other workers' are missing */
 	struct fpisa_member member;
 	struct sender sender;
 	uint32_t mtu;
 	uint16_t port; /* UDP */
 	uint64_t progress_ns, told_ns;
-	size_t waiting; /* when progress was last looked for */
+	size_t waiting;	  /* when progress was last looked for */
 	uint64_t *places; /* to fetch */
 	size_t n_places, next_place;
 	char *records;

@@ -34,15 +34,19 @@ static int late(const struct session *s)
 		return fpisa_fail(-ETIMEDOUT, "the master does not read its rows");
 	if (s->state == JOINING)
 		return fpisa_fail(-ETIMEDOUT, "query %u: %s %s in %u ms", s->want.query,
-				  s->member.heard_ns ? "not all members joined at the aggregator" : "no answer of the aggregator",
+				  s->member.heard_ns ? "not all members joined at the aggregator" :
+						       "no answer of the aggregator",
 				  a, s->want.timeout_ms);
 	if (s->state == KEYING)
-		return fpisa_fail(-ETIMEDOUT, "query %u: the join's keys were not acknowledged in %u ms by %s; is an MTU on the way below %u?",
-				  s->want.query, s->want.timeout_ms, a, s->mtu);
-	return fpisa_fail(-ETIMEDOUT,
-			  "query %u: frame %llu of %u rows was not acknowledged in %u ms by %s%s; is an MTU on the way below %u?",
-			  s->want.query, (unsigned long long)s->sender.low, s->sender.a_frame, s->want.timeout_ms, a,
-			  s->want.pruning == FPISA_PRUNING_NETWORK ? ", or the master behind it" : "", s->mtu);
+		return fpisa_fail(
+			-ETIMEDOUT,
+			"query %u: the join's keys were not acknowledged in %u ms by %s; is an MTU on the way below %u?",
+			s->want.query, s->want.timeout_ms, a, s->mtu);
+	return fpisa_fail(
+		-ETIMEDOUT,
+		"query %u: frame %llu of %u rows was not acknowledged in %u ms by %s%s; is an MTU on the way below %u?",
+		s->want.query, (unsigned long long)s->sender.low, s->sender.a_frame, s->want.timeout_ms, a,
+		s->want.pruning == FPISA_PRUNING_NETWORK ? ", or the master behind it" : "", s->mtu);
 }
 
 /* How long the state may last without progress; 0: for ever, for the connection is there. */
@@ -83,7 +87,8 @@ static int timeout_ms(const struct session *s, uint64_t now)
 {
 	uint64_t due = now + 500 * MS, at = UINT64_MAX;
 
-	if (s->state == REDUCING || ((s->state == SCANNING || s->state == FETCHING) && fpisa_control_waiting(&s->control) < AHEAD))
+	if (s->state == REDUCING ||
+	    ((s->state == SCANNING || s->state == FETCHING) && fpisa_control_waiting(&s->control) < AHEAD))
 		return 0;
 	if (s->member.t)
 		at = fpisa_member_due(&s->member);
@@ -98,12 +103,12 @@ static int timeout_ms(const struct session *s, uint64_t now)
 
 static int wait_for_more(struct session *s)
 {
-	struct pollfd p[1 + FPISA_TRANSPORT_FDS] = { { .fd = fpisa_channel_fd(s->control.channel),
-						       .events = fpisa_channel_events(s->control.channel) } };
+	struct pollfd p[1 + FPISA_TRANSPORT_FDS] = {
+		{.fd = fpisa_channel_fd(s->control.channel), .events = fpisa_channel_events(s->control.channel)}};
 	int fds[FPISA_TRANSPORT_FDS], n = s->member.t ? s->member.t->ops->fds(s->member.t, fds) : 0;
 
 	for (int i = 0; i < n; i++)
-		p[1 + i] = (struct pollfd){ .fd = fds[i], .events = POLLIN };
+		p[1 + i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 	if (poll(p, (nfds_t)(1 + (n > 0 ? n : 0)), timeout_ms(s, fpisa_now())) < 0 && errno != EINTR)
 		return fpisa_fail(-errno, "poll: %s", strerror(errno));
 	return 0;

@@ -13,7 +13,7 @@
 
 #define SLICE 4096   /* rows, before the network has its turn */
 #define CHECKED 4096 /* rows, before the file is looked at again */
-#define UNFIT 16384 /* rows in sequence that the query is not about, the same */
+#define UNFIT 16384  /* rows in sequence that the query is not about, the same */
 
 /* -- columns ----------------------------------------------------------------- */
 
@@ -68,13 +68,16 @@ static int check_on(const struct source *s)
 		const struct fpisa_column *c = column_on(s, i);
 
 		if (c->type == FPISA_COLUMN_TEXT)
-			return fpisa_fail(-EINVAL, "%s: column %s is text; join keys are numbers and dates", s->table.file, c->name);
+			return fpisa_fail(-EINVAL, "%s: column %s is text; join keys are numbers and dates",
+					  s->table.file, c->name);
 		if (s->want.kind == FPISA_QUERY_TABLE && (i >= s->n_keys || s->key[i] != s->on[i]))
-			return fpisa_fail(-EINVAL, "%s: column %s is in the join's key: the key of groups has to begin with it",
+			return fpisa_fail(-EINVAL,
+					  "%s: column %s is in the join's key: the key of groups has to begin with it",
 					  s->table.file, c->name);
 		if (s->want.kind == FPISA_QUERY_TABLE && !c->not_null)
-			return fpisa_fail(-EINVAL, "%s: column %s may be NULL; groups of a join are by columns that are not", s->table.file,
-					  c->name);
+			return fpisa_fail(-EINVAL,
+					  "%s: column %s may be NULL; groups of a join are by columns that are not",
+					  s->table.file, c->name);
 	}
 	return 0;
 }
@@ -115,13 +118,13 @@ static void mark(const struct source *s, bool used[FPISA_COLUMNS_MOST])
 		used[s->where.term[i].column] = true;
 }
 
-int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS],
-		const struct parquet_wait *wait)
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
+		const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait)
 {
-	bool used[FPISA_COLUMNS_MOST] = { false };
+	bool used[FPISA_COLUMNS_MOST] = {false};
 	int err;
 
-	*s = (struct source){ .want = *want };
+	*s = (struct source){.want = *want};
 	err = partition_open(&s->table, directory, strings[FPISA_STRING_TABLE]) ?: find_all(s, strings);
 	if (!err)
 		mark(s, used);
@@ -131,14 +134,20 @@ int source_open(struct source *s, int directory, const struct fpisa_query_open *
 	return err;
 }
 
-int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS],
-		      const struct parquet_wait *wait)
+int source_open_other(struct source *other, const struct source *s, int directory,
+		      const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait)
 {
-	const struct fpisa_query_open want = { .kind = FPISA_QUERY_JOIN };
+	const struct fpisa_query_open want = {.kind = FPISA_QUERY_JOIN};
 	const char *const of_it[FPISA_QUERY_STRINGS] = {
-		[FPISA_STRING_TABLE] = strings[FPISA_STRING_JOIN], [FPISA_STRING_VALUE] = "", [FPISA_STRING_BY] = "",
-		[FPISA_STRING_COLUMNS] = "", [FPISA_STRING_WHERE] = strings[FPISA_STRING_JOIN_WHERE], [FPISA_STRING_JOIN] = "",
-		[FPISA_STRING_ON] = strings[FPISA_STRING_THERE], [FPISA_STRING_THERE] = "", [FPISA_STRING_JOIN_WHERE] = "",
+		[FPISA_STRING_TABLE] = strings[FPISA_STRING_JOIN],
+		[FPISA_STRING_VALUE] = "",
+		[FPISA_STRING_BY] = "",
+		[FPISA_STRING_COLUMNS] = "",
+		[FPISA_STRING_WHERE] = strings[FPISA_STRING_JOIN_WHERE],
+		[FPISA_STRING_JOIN] = "",
+		[FPISA_STRING_ON] = strings[FPISA_STRING_THERE],
+		[FPISA_STRING_THERE] = "",
+		[FPISA_STRING_JOIN_WHERE] = "",
 	};
 	int err = source_open(other, directory, &want, of_it, wait);
 
@@ -148,9 +157,10 @@ int source_open_other(struct source *other, const struct source *s, int director
 		const struct fpisa_column *a = column_on(s, i), *b = column_on(other, i);
 
 		if (a->type != b->type)
-			err = fpisa_fail(-EINVAL, "%s: column %s is %s, and %s: %s is %s; columns of a join are of one type", s->table.file,
-					 a->name, fpisa_column_type_name(a->type), other->table.file, b->name,
-					 fpisa_column_type_name(b->type));
+			err = fpisa_fail(-EINVAL,
+					 "%s: column %s is %s, and %s: %s is %s; columns of a join are of one type",
+					 s->table.file, a->name, fpisa_column_type_name(a->type), other->table.file,
+					 b->name, fpisa_column_type_name(b->type));
 	}
 	return err;
 }
@@ -179,8 +189,8 @@ static int check_filter(const struct source *s)
 		bytes += (uint32_t)fpisa_key_least(column_on(s, i)) - !column_on(s, i)->not_null;
 	if (!s->n_on || bytes == s->filter_bytes || (bytes < s->filter_bytes && s->want.kind == FPISA_QUERY_JOIN))
 		return 0;
-	return fpisa_fail(-EINVAL, "%s: the join's key takes %u bytes, and the query's filter has --filter-bytes %u", s->table.file, bytes,
-			  s->filter_bytes);
+	return fpisa_fail(-EINVAL, "%s: the join's key takes %u bytes, and the query's filter has --filter-bytes %u",
+			  s->table.file, bytes, s->filter_bytes);
 }
 
 /* What is wrong with a row may be that somebody writes the file: then that is what is said. */
@@ -207,7 +217,8 @@ int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes)
 	fpisa_groups_free(&s->groups);
 	fpisa_top_free(&s->top);
 	if (!err && key_bytes == 4 && s->want.kind == FPISA_QUERY_TABLE && (value_may_be_null(s) || s->reduces))
-		err = fpisa_fail(-EINVAL, "rows with keys of 4 bytes have no count, which %s takes; the query needs --key-bytes 8",
+		err = fpisa_fail(-EINVAL,
+				 "rows with keys of 4 bytes have no count, which %s takes; the query needs --key-bytes 8",
 				 s->reduces ? "adding up by key before" : "a column that may be NULL");
 	if (!err && s->reduces)
 		err = s->want.kind == FPISA_QUERY_TABLE ? fpisa_groups_init(&s->groups, key_bytes, 0) :
@@ -248,14 +259,15 @@ static int no_room(const struct source *s, const struct fpisa_field *field)
 
 		need += n;
 		if (used < sizeof(columns))
-			used += (size_t)snprintf(columns + used, sizeof(columns) - used, "%s%s %zu", i ? ", " : "", c->name, n);
+			used += (size_t)snprintf(columns + used, sizeof(columns) - used, "%s%s %zu", i ? ", " : "",
+						 c->name, n);
 	}
 	return text_no_room(&s->table.text, need, s->key_bytes, columns);
 }
 
 static int make_key(struct source *s, const struct fpisa_field *field, struct fpisa_row *r)
 {
-	uint8_t key[FPISA_QUERY_KEY_BYTES] = { 0 };
+	uint8_t key[FPISA_QUERY_KEY_BYTES] = {0};
 	int used = 0;
 
 	for (int i = 0; i < s->n_keys; i++) {
@@ -276,7 +288,7 @@ static int make_key(struct source *s, const struct fpisa_field *field, struct fp
 /* The join key, and where the row stands. 1, 0: it has a NULL, which is in no join, or -errno. */
 static int make_join_key(struct source *s, const struct fpisa_field *field, uint64_t place, struct fpisa_row *r)
 {
-	uint8_t key[FPISA_QUERY_KEY_BYTES] = { 0 };
+	uint8_t key[FPISA_QUERY_KEY_BYTES] = {0};
 	int used = 0;
 
 	for (int i = 0; i < s->n_on; i++) {
@@ -326,7 +338,7 @@ static int next_of_table(struct source *s, struct fpisa_row *r)
 	int rc;
 
 	while ((rc = next_row(s, field, &place)) == 1) {
-		*r = (struct fpisa_row){ .count = 1 };
+		*r = (struct fpisa_row){.count = 1};
 		v = s->value >= 0 ? &field[s->value] : NULL;
 		if (v && v->null) {
 			rc = keep_null(s, place);
@@ -375,7 +387,7 @@ static int reduce(struct source *s)
 			rc = fpisa_groups_add(&s->groups, &r) ?: 1;
 			continue;
 		}
-		top = (struct fpisa_top_row){ .place = fpisa_order_key(r.value), .row = r.key[0] };
+		top = (struct fpisa_top_row){.place = fpisa_order_key(r.value), .row = r.key[0]};
 		if (s->want.ascending)
 			top.place = ~top.place;
 		fpisa_top_add(&s->top, &top);
@@ -396,7 +408,7 @@ static int next_of_top(struct source *s, struct fpisa_row *r)
 
 	if (s->next == s->top.n)
 		return 0;
-	*r = (struct fpisa_row){ .count = 1 };
+	*r = (struct fpisa_row){.count = 1};
 	r->key[0] = top->row;
 	r->value = fpisa_order_value(s->want.ascending ? ~top->place : top->place);
 	s->next++;
@@ -447,7 +459,7 @@ static int next_of_groups(struct source *s, struct fpisa_row *r)
 		more_terms(s, g, true);
 	}
 	g = &s->groups.group[s->next - 1];
-	*r = (struct fpisa_row){ .value = s->term[s->next_term], .count = s->count[s->next_term] };
+	*r = (struct fpisa_row){.value = s->term[s->next_term], .count = s->count[s->next_term]};
 	memcpy(r->key, g->key, sizeof(r->key));
 	part = s->count_left < FPISA_ROW_COUNT ? (uint32_t)s->count_left : FPISA_ROW_COUNT;
 	r->count |= part;
@@ -525,6 +537,9 @@ int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, 
 	/* Behind the read: what was written before is known. */
 	err = partition_unchanged(&s->table);
 	if (err || rc <= 0)
-		return err ?: rc ?: fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file, (unsigned long long)place);
+		return err	  ?:
+			       rc ?:
+				    fpisa_fail(-EINVAL, "%s: has no row at byte %llu", s->table.file,
+					       (unsigned long long)place);
 	return put_record(s, field, to, used, room);
 }

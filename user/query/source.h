@@ -18,16 +18,16 @@
 struct source {
 	struct partition table;
 	struct fpisa_query_open want;
-	int value;		/* column, or -1 */
+	int value; /* column, or -1 */
 	int n_keys, n_columns;
 	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST];
 	int n_on, on[FPISA_COLUMNS_MOST]; /* columns of the join key */
 	uint32_t key_bytes, filter_bytes; /* of the query */
 	struct where where;
-	uint64_t read;	/* rows of the table */
-	uint64_t nulls; /* of those that the query is about: whose value is NULL */
-	uint64_t given; /* of those: as records, one after the other */
-	bool over;		/* the table is read to its end */
+	uint64_t read;	     /* rows of the table */
+	uint64_t nulls;	     /* of those that the query is about: whose value is NULL */
+	uint64_t given;	     /* of those: as records, one after the other */
+	bool over;	     /* the table is read to its end */
 	uint64_t *null_rows; /* places of the first of them, up to the limit */
 	size_t n_null_rows, room;
 	/* What the worker keeps when it reduces by itself. */
@@ -45,13 +45,13 @@ struct source {
  * Opens the table of a checked OPEN, whose strings are `strings`, and finds its columns; `wait` as of partition_open(). 0, or -errno with the message set:
  * there is none, or it has no such columns, or of other types.
  */
-int source_open(struct source *s, int directory, const struct fpisa_query_open *want, const char *const strings[FPISA_QUERY_STRINGS],
-		const struct parquet_wait *wait);
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
+		const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait);
 void source_close(struct source *s); /* also of one that is all 0 */
 
 /* The other table of a join of checked strings, for its join keys; `s` is the one that is asked for. 0, or -errno as above. */
-int source_open_other(struct source *other, const struct source *s, int directory, const char *const strings[FPISA_QUERY_STRINGS],
-		      const struct parquet_wait *wait);
+int source_open_other(struct source *other, const struct source *s, int directory,
+		      const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait);
 
 /*
  * From the first row on, with keys of so many bytes, and join keys, 0: none. Of a join of rows the place of each stands behind its join

@@ -16,7 +16,7 @@
 int text_open(struct text *t, int fd, enum text_format format, const char *name, const struct schema *schema,
 	      const bool there[FPISA_COLUMNS_MOST])
 {
-	*t = (struct text){ .fd = fd, .format = format, .name = name, .schema = schema, .line = 1, .ahead = READ_FIRST };
+	*t = (struct text){.fd = fd, .format = format, .name = name, .schema = schema, .line = 1, .ahead = READ_FIRST};
 	for (int i = 0; i < schema->n; i++)
 		if (!there || there[i])
 			t->column[t->n++] = i;
@@ -92,7 +92,8 @@ int text_no_room(const struct text *t, size_t need, uint32_t given, const char *
 {
 	char at[PLACE_LEN];
 
-	return fpisa_fail(-ENOSPC, "%s: the key needs %zu bytes (%s), and the query's keys have %u: %s", place(t, at), need, columns, given,
+	return fpisa_fail(-ENOSPC, "%s: the key needs %zu bytes (%s), and the query's keys have %u: %s", place(t, at),
+			  need, columns, given,
 			  need > FPISA_QUERY_KEY_BYTES ? "no query takes more than 32; take fewer or shorter columns" :
 							 "it has to be added with more --key-bytes");
 }
@@ -167,7 +168,7 @@ static int split_tbl(const struct text *t, char *row, char *end, struct fpisa_fi
 			return bad(t, "the row does not end with |");
 		*stop = 0;
 		if (n < most)
-			field[n] = (struct fpisa_field){ row, (size_t)(stop - row), stop == row };
+			field[n] = (struct fpisa_field){row, (size_t)(stop - row), stop == row};
 		n++;
 	}
 	return n;
@@ -178,7 +179,7 @@ static char *unquote(char *from, char *end, struct fpisa_field *f)
 {
 	char *to = from, *at;
 
-	*f = (struct fpisa_field){ .text = from };
+	*f = (struct fpisa_field){.text = from};
 	for (at = from; at < end; at++) {
 		if (*at == '"' && at + 1 < end && at[1] == '"')
 			at++;
@@ -198,7 +199,7 @@ static int split_csv(const struct text *t, char *row, char *end, struct fpisa_fi
 	int n = 0;
 
 	for (;; row++) {
-		struct fpisa_field f = { .text = row };
+		struct fpisa_field f = {.text = row};
 		char *stop;
 
 		if (row < end && *row == '"') {
@@ -234,7 +235,8 @@ static int check_nulls(const struct text *t, struct fpisa_field *field)
 		if (!field[i].null || !c->not_null)
 			continue;
 		if (c->type != FPISA_COLUMN_TEXT)
-			return fpisa_fail(-EINVAL, "%s: column %s is empty, and the schema says not null", place(t, at), c->name);
+			return fpisa_fail(-EINVAL, "%s: column %s is empty, and the schema says not null", place(t, at),
+					  c->name);
 		field[i].null = 0;
 	}
 	return 0;
@@ -335,8 +337,8 @@ int text_header(struct text *t)
 		return rc;
 	for (int i = 0; i < t->n; i++)
 		if (strcmp(field[i].text, t->schema->column[t->column[i]].name))
-			return fpisa_fail(-EINVAL, "%s:1: column %d is '%.64s', in the schema %s", t->name, i + 1, field[i].text,
-					  t->schema->column[t->column[i]].name);
+			return fpisa_fail(-EINVAL, "%s:1: column %d is '%.64s', in the schema %s", t->name, i + 1,
+					  field[i].text, t->schema->column[t->column[i]].name);
 	t->line = line;
 	return 0;
 }

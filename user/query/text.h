@@ -22,14 +22,14 @@ struct text {
 	const char *name; /* of the file, for messages */
 	const struct schema *schema;
 	int n, column[FPISA_COLUMNS_MOST]; /* how many fields a row has, and of which column of the schema each is */
-	char *buffer; /* TEXT_ROW + 1 bytes */
+	char *buffer;			   /* TEXT_ROW + 1 bytes */
 	uint32_t begin, end;
-	uint32_t ahead; /* bytes that are read next */
+	uint32_t ahead;	 /* bytes that are read next */
 	uint64_t offset; /* in the file, of `begin` */
 	uint64_t line;	 /* of the row that was taken last, from 1; 0: not counted */
 	uint64_t next_line;
-	uint64_t row;	 /* in the file, of that row */
-	int over;	 /* the file is read to its end */
+	uint64_t row; /* in the file, of that row */
+	int over;     /* the file is read to its end */
 };
 
 /*

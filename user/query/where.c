@@ -17,8 +17,8 @@
 /* A field's value as a type that its column's is compared as. */
 static int take_value(unsigned int type, const struct fpisa_field *f, int64_t *integer, double *real)
 {
-	const struct fpisa_column c = { .type = (uint8_t)type, .not_null = 1 };
-	uint8_t key[FPISA_QUERY_KEY_BYTES] = { 0 };
+	const struct fpisa_column c = {.type = (uint8_t)type, .not_null = 1};
+	uint8_t key[FPISA_QUERY_KEY_BYTES] = {0};
 	uint32_t bits;
 	int32_t narrow;
 	float x;
@@ -50,15 +50,18 @@ static int is_real(unsigned int type)
 
 static int bad(const char *file, const char *text)
 {
-	return fpisa_fail(-EINVAL, "%s: '%.100s' is no list of conditions COLUMN OP VALUE: the operators are <, <=, =, <>, >=, >, or it "
-				   "is COLUMN null, COLUMN not null", file, text);
+	return fpisa_fail(
+		-EINVAL,
+		"%s: '%.100s' is no list of conditions COLUMN OP VALUE: the operators are <, <=, =, <>, >=, >, or it "
+		"is COLUMN null, COLUMN not null",
+		file, text);
 }
 
 static int is_operator(const char **at, enum where_operator *is)
 {
-	static const char *const names[] = { "<=", "<>", ">=", "<", "=", ">" };
-	static const enum where_operator operators[] = { WHERE_LESS_EQUAL, WHERE_OTHER, WHERE_GREATER_EQUAL,
-							 WHERE_LESS,	   WHERE_EQUAL, WHERE_GREATER };
+	static const char *const names[] = {"<=", "<>", ">=", "<", "=", ">"};
+	static const enum where_operator operators[] = {WHERE_LESS_EQUAL, WHERE_OTHER, WHERE_GREATER_EQUAL,
+							WHERE_LESS,	  WHERE_EQUAL, WHERE_GREATER};
 
 	for (int i = 0; i < 6; i++) {
 		size_t n = strlen(names[i]);
@@ -97,8 +100,10 @@ static int take_text(const char **at, char **to)
 static int take_constant(struct where_term *t, const struct schema *schema, char *text, const char *file)
 {
 	const struct fpisa_column *c = &schema->column[t->column];
-	const struct fpisa_field f = { text, strlen(text), 0 };
-	unsigned int type = is_real(c->type) ? FPISA_COLUMN_DOUBLE : c->type == FPISA_COLUMN_INT32 ? FPISA_COLUMN_INT64 : c->type;
+	const struct fpisa_field f = {text, strlen(text), 0};
+	unsigned int type = is_real(c->type)		  ? FPISA_COLUMN_DOUBLE :
+			    c->type == FPISA_COLUMN_INT32 ? FPISA_COLUMN_INT64 :
+							    c->type;
 
 	t->text = text;
 	t->len = f.len;
@@ -160,7 +165,7 @@ int where_parse(struct where *w, const struct schema *schema, const char *text, 
 	char *to;
 	int err = 0;
 
-	*w = (struct where){ 0 };
+	*w = (struct where){0};
 	if (!*text)
 		return 0;
 	to = w->texts = malloc(2 * strlen(text) + 1);
@@ -177,7 +182,7 @@ int where_parse(struct where *w, const struct schema *schema, const char *text, 
 void where_free(struct where *w)
 {
 	free(w->texts);
-	*w = (struct where){ 0 };
+	*w = (struct where){0};
 }
 
 /* -- rows --------------------------------------------------------------------------- */

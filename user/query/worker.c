@@ -34,19 +34,16 @@
 #define SCANS 64
 #define SCANS_MOST 1024
 #define BACKLOG SOMAXCONN /* a flood may fill it while this process has no CPU; a master would wait a second then */
-#define TURN 16 /* connections that are accepted before others have their turn */
+#define TURN 16		  /* connections that are accepted before others have their turn */
 #define TICK_MS 250
 #define DESCRIPTORS 64 /* beside those of masters */
 
 enum { OPT_KEY = OPT_VERB, OPT_LISTEN, OPT_PORT, OPT_SCANS };
 
 static const struct option options[] = {
-	{ "verbose", no_argument, NULL, OPT_VERBOSE },
-	{ "key", required_argument, NULL, OPT_KEY },
-	{ "listen", required_argument, NULL, OPT_LISTEN },
-	{ "port", required_argument, NULL, OPT_PORT },
-	{ "scans", required_argument, NULL, OPT_SCANS },
-	{ 0 },
+	{"verbose", no_argument, NULL, OPT_VERBOSE},	 {"key", required_argument, NULL, OPT_KEY},
+	{"listen", required_argument, NULL, OPT_LISTEN}, {"port", required_argument, NULL, OPT_PORT},
+	{"scans", required_argument, NULL, OPT_SCANS},	 {0},
 };
 
 struct worker {
@@ -87,14 +84,16 @@ static int take_options(struct worker *w, int argc, char **argv)
 		return refuse(BAD_USAGE, "query worker: give one directory");
 	w->directory = argv[optind];
 	w->key = w->key ?: getenv("FPISA_KEY");
-	return w->key && *w->key ? 0 : refuse(BAD_USAGE, "query worker: --key is missing; fpisa key new makes a file of keys");
+	return w->key && *w->key ?
+		       0 :
+		       refuse(BAD_USAGE, "query worker: --key is missing; fpisa key new makes a file of keys");
 }
 
 /* -- the beginning --------------------------------------------------------------- */
 
 static int watch(struct worker *w, int *fd)
 {
-	struct epoll_event e = { .events = EPOLLIN, .data.ptr = fd };
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = fd};
 
 	return epoll_ctl(w->newcomers.epoll, EPOLL_CTL_ADD, *fd, &e) ? fail(-errno, NULL, "query worker") : 0;
 }
@@ -218,7 +217,7 @@ static void take_lines(struct worker *w)
 /* While there are no descriptors a connection that waits would wake the process again and again. */
 static void pause_accepting(struct worker *w, bool pause)
 {
-	struct epoll_event e = { .events = pause ? 0 : EPOLLIN, .data.ptr = &w->listener };
+	struct epoll_event e = {.events = pause ? 0 : EPOLLIN, .data.ptr = &w->listener};
 
 	if (w->paused != pause)
 		epoll_ctl(w->newcomers.epoll, EPOLL_CTL_MOD, w->listener, &e);
@@ -229,8 +228,8 @@ static void pause_accepting(struct worker *w, bool pause)
 static void probe(int fd)
 {
 	static const int values[][3] = {
-		{ SOL_SOCKET, SO_KEEPALIVE, 1 },   { IPPROTO_TCP, TCP_KEEPIDLE, 1 }, { IPPROTO_TCP, TCP_KEEPINTVL, 1 },
-		{ IPPROTO_TCP, TCP_KEEPCNT, 4 }, { IPPROTO_TCP, TCP_NODELAY, 1 },
+		{SOL_SOCKET, SO_KEEPALIVE, 1}, {IPPROTO_TCP, TCP_KEEPIDLE, 1}, {IPPROTO_TCP, TCP_KEEPINTVL, 1},
+		{IPPROTO_TCP, TCP_KEEPCNT, 4}, {IPPROTO_TCP, TCP_NODELAY, 1},
 	};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
@@ -245,8 +244,8 @@ static void accept_some(struct worker *w)
 		int fd = accept4(w->listener, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
-			log_line(&w->log, fpisa_now() / 1000000, "fpisa: query worker: accept: %s; raise its limit of open files",
-				 strerror(errno));
+			log_line(&w->log, fpisa_now() / 1000000,
+				 "fpisa: query worker: accept: %s; raise its limit of open files", strerror(errno));
 			pause_accepting(w, true);
 		}
 		if (fd < 0)

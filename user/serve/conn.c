@@ -19,7 +19,7 @@
 
 #define LAST_WORD_MS 2000 /* for what was said last to leave */
 #define BACKLOG 1024
-#define TURN 64 /* messages, or reads of what is thrown away, before others have theirs */
+#define TURN 64	    /* messages, or reads of what is thrown away, before others have theirs */
 #define STRANGERS 8 /* events of who is in no group, between those of ranks in groups */
 #define ACCEPTS 16  /* of these, new connections at an event */
 
@@ -27,8 +27,8 @@
 
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = policy->listen };
-	struct epoll_event e = { .events = EPOLLIN };
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = policy->listen};
+	struct epoll_event e = {.events = EPOLLIN};
 	char a[ADDRESS_LEN];
 	int one = 1;
 
@@ -43,9 +43,10 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 		return fail(-errno, NULL, "serve");
 	setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(s->listener, (struct sockaddr *)&at, sizeof(at)) || listen(s->listener, BACKLOG))
-		return fail(-errno, "give another port or address in [manager], or end what listens there", "serve: %s:%u",
-			    address_text(policy->listen, a), port);
-	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) || epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))
+		return fail(-errno, "give another port or address in [manager], or end what listens there",
+			    "serve: %s:%u", address_text(policy->listen, a), port);
+	if (epoll_ctl(s->strangers, EPOLL_CTL_ADD, s->listener, &e) ||
+	    epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->strangers, &e))
 		return fail(-errno, NULL, "serve");
 	return 0;
 }
@@ -59,11 +60,11 @@ static void note_refusal(struct conns_of *s, struct conn *c, enum fpisa_manager_
 
 	s->manager->count.refused[reason]++;
 	refusals_say(&s->refusals, s->manager->now_ms,
-		     &(struct refusal){ .address = c->caller.address,
-					.key = *c->caller.owner ? c->caller.owner : fpisa_channel_identity(c->channel),
-					.group = name,
-					.reason = reason,
-					.text = text });
+		     &(struct refusal){.address = c->caller.address,
+				       .key = *c->caller.owner ? c->caller.owner : fpisa_channel_identity(c->channel),
+				       .group = name,
+				       .reason = reason,
+				       .text = text});
 }
 
 /* What the group has counted itself, in its own words. */
@@ -72,7 +73,7 @@ void conn_refused(void *arg, const struct manager_caller *who, enum fpisa_manage
 	struct conns_of *s = arg;
 
 	refusals_say(&s->refusals, s->manager->now_ms,
-		     &(struct refusal){ .address = who->address, .key = who->owner, .reason = reason, .text = text });
+		     &(struct refusal){.address = who->address, .key = who->owner, .reason = reason, .text = text});
 }
 
 /* -- who is in no group ------------------------------------------------------ */
@@ -197,7 +198,7 @@ void conn_hang_up(void *arg, struct manager_caller *who)
 
 static void want(struct conns_of *s, struct conn *c)
 {
-	struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
 
 	if (fpisa_channel_events(c->channel) & POLLOUT)
 		e.events |= EPOLLOUT;
@@ -207,7 +208,7 @@ static void want(struct conns_of *s, struct conn *c)
 /* Its rank is in a group: it has its own events from now on. */
 static void become_member(struct conns_of *s, struct conn *c)
 {
-	struct epoll_event e = { .events = EPOLLIN, .data.ptr = c };
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
 
 	epoll_ctl(s->strangers, EPOLL_CTL_DEL, fpisa_channel_fd(c->channel), NULL);
 	c->member = true;
@@ -245,8 +246,10 @@ void conn_work(struct conns_of *s, struct conn *c)
 	if (rc > 0)
 		mark(s, c);
 	if ((rc == -EPROTO || rc == -EACCES) && !c->closing) {
-		refuse_bad(s, c, rc == -EACCES ? FPISA_MANAGER_R_key :
-				 fpisa_channel_other_version(c->channel) ? FPISA_MANAGER_R_version : FPISA_MANAGER_R_malformed,
+		refuse_bad(s, c,
+			   rc == -EACCES			   ? FPISA_MANAGER_R_key :
+			   fpisa_channel_other_version(c->channel) ? FPISA_MANAGER_R_version :
+								     FPISA_MANAGER_R_malformed,
 			   fpisa_error());
 		return;
 	}
@@ -310,7 +313,7 @@ static void make_room(struct conns_of *s)
 
 static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 {
-	struct epoll_event e = { .events = EPOLLIN };
+	struct epoll_event e = {.events = EPOLLIN};
 	struct conn *c = calloc(1, sizeof(*c));
 
 	if (!c || fpisa_channel_serve(&c->channel, fd, s->keys, s->manager->policy->without_key)) {
@@ -319,7 +322,7 @@ static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 		free(c);
 		return;
 	}
-	c->caller = (struct manager_caller){ .address = address, .local = local, .place = -1 };
+	c->caller = (struct manager_caller){.address = address, .local = local, .place = -1};
 	c->until_ms = s->manager->now_ms + FPISA_MANAGER_GREETING_MS;
 	e.data.ptr = c;
 	TAILQ_INSERT_TAIL(&s->all, c, link);
@@ -336,7 +339,7 @@ static void turn_away(struct conns_of *s, int fd, __be32 address)
 
 	s->manager->count.refused[FPISA_MANAGER_R_network]++;
 	snprintf(text, sizeof(text), "%s is in none of the networks that may ask (networks)", address_text(address, a));
-	conn_refused(s, &(struct manager_caller){ .address = address }, FPISA_MANAGER_R_network, text);
+	conn_refused(s, &(struct manager_caller){.address = address}, FPISA_MANAGER_R_network, text);
 	fpisa_channel_turn_away(fd, FPISA_MANAGER_R_network, text);
 }
 

@@ -26,9 +26,9 @@ struct conn {
 	struct fpisa_channel *channel;
 	bool closing; /* what was said last leaves, then it ends */
 	bool dirty;
-	bool deaf; /* it does not take what it is sent */
-	bool member; /* in a group, or was: its events are the loop's */
-	bool broken; /* it hears why; what it sends is thrown away */
+	bool deaf;	/* it does not take what it is sent */
+	bool member;	/* in a group, or was: its events are the loop's */
+	bool broken;	/* it hears why; what it sends is thrown away */
 	__u64 until_ms; /* by when it must have joined, or have ended */
 };
 
@@ -51,10 +51,10 @@ struct conns_of {
 /* Listens on the policy's address and port; 0 or -errno, reported. epoll's data of who is in no group is NULL. */
 int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 port);
 
-void conns_strangers(struct conns_of *s);		     /* a little for who is in no group, new ones among them */
+void conns_strangers(struct conns_of *s);	    /* a little for who is in no group, new ones among them */
 void conn_work(struct conns_of *s, struct conn *c); /* it can be read or written */
-void conns_flush(struct conns_of *s);		     /* what the last events gave to send */
-void conns_tick(struct conns_of *s);		     /* those whose time is over */
+void conns_flush(struct conns_of *s);		    /* what the last events gave to send */
+void conns_tick(struct conns_of *s);		    /* those whose time is over */
 
 /* Of struct manager_ops, with the conns_of as their arg's first member. */
 void conn_send(void *arg, struct manager_caller *to, const struct fpisa_manager_message *m);

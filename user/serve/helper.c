@@ -66,7 +66,7 @@ static int answer(const struct helper_state *w, const struct helper_answer *a)
 
 static int tell_found(struct helper_state *w)
 {
-	struct helper_answer a = { .what = HELPER_FOUND };
+	struct helper_answer a = {.what = HELPER_FOUND};
 	int err = 0;
 
 	for (a.place = 0; !err && a.place < GROUPS; a.place++) {
@@ -76,7 +76,7 @@ static int tell_found(struct helper_state *w)
 		if (!err && a.record.id)
 			err = answer(w, &a);
 	}
-	a = (struct helper_answer){ .what = HELPER_READY, .port = w->dp.control->port ?: FPISA_PORT };
+	a = (struct helper_answer){.what = HELPER_READY, .port = w->dp.control->port ?: FPISA_PORT};
 	return err ?: answer(w, &a);
 }
 
@@ -108,7 +108,7 @@ static int read_again(struct helper_state *w, struct helper_news *news)
 
 static int take(struct helper_state *w, const struct helper_request *q)
 {
-	struct helper_answer a = { .what = q->what, .place = q->place };
+	struct helper_answer a = {.what = q->what, .place = q->place};
 	char text[FPISA_MANAGER_TEXT];
 	int err;
 
@@ -131,7 +131,7 @@ static int take(struct helper_state *w, const struct helper_request *q)
 		explicit_bzero(&a, sizeof(a));
 		return err;
 	case HELPER_MAKE:
-		a.made = (struct manager_made){ .place = q->place, .index = q->make.index, .id = q->make.id };
+		a.made = (struct manager_made){.place = q->place, .index = q->make.index, .id = q->make.id};
 		a.made.err = helper_make_job(w, &q->make, &a.made);
 		take_errors(w, text);
 		if (a.made.err)
@@ -146,14 +146,14 @@ static int take(struct helper_state *w, const struct helper_request *q)
 /* One that is killed before it has begun leaves nothing to finish. */
 static bool manager_is_gone(const struct helper_state *w)
 {
-	struct pollfd p = { .fd = w->fd };
+	struct pollfd p = {.fd = w->fd};
 
 	return poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
 static int open_datapath(struct helper_state *w, const char *pin)
 {
-	struct timespec pause = { .tv_nsec = 1000000000 / CLAIMS_A_SECOND };
+	struct timespec pause = {.tv_nsec = 1000000000 / CLAIMS_A_SECOND};
 	int err = datapath_open(&w->dp, pin);
 	pid_t pid;
 
@@ -165,9 +165,11 @@ static int open_datapath(struct helper_state *w, const char *pin)
 		if (err != -EBUSY || manager_is_gone(w))
 			break;
 		if (i == CLAIMS_A_SECOND)
-			warning("%s: process %d serves this datapath; up to %d s are left to it to end", w->dp.pin, pid, CLAIM_S - 1);
+			warning("%s: process %d serves this datapath; up to %d s are left to it to end", w->dp.pin, pid,
+				CLAIM_S - 1);
 		nanosleep(&pause, NULL);
-		err = i + 1 < CLAIM_S * CLAIMS_A_SECOND ? 0 :
+		err = i + 1 < CLAIM_S * CLAIMS_A_SECOND ?
+			      0 :
 			      refuse(-EBUSY, "%s: another manager serves this datapath, process %d", w->dp.pin, pid);
 	}
 	return err;
@@ -236,7 +238,7 @@ int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *por
 	if (h->pid < 0)
 		return fail(-errno, NULL, "serve");
 	if (!h->pid) {
-		struct helper_state w = { .fd = pair[1], .config = c, .policy = &c->manager };
+		struct helper_state w = {.fd = pair[1], .config = c, .policy = &c->manager};
 
 		close(pair[0]);
 		/* It ends when the manager does, after what it has begun. */

@@ -37,8 +37,8 @@ struct helper_request {
 
 /* What the configuration says by now. */
 struct helper_news {
-	int err; /* nonzero: reported, and everything stays as it was */
-	bool keyed; /* by `keys` */
+	int err;		      /* nonzero: reported, and everything stays as it was */
+	bool keyed;		      /* by `keys` */
 	struct manager_policy policy; /* without key_file and user */
 	struct fpisa_psks keys;
 };

@@ -79,10 +79,10 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	return err;
 }
 
-static void fill_spec(const struct manager_make *o, const struct group_job *record,
-		      const struct manager_policy *policy, struct job_spec *s)
+static void fill_spec(const struct manager_make *o, const struct group_job *record, const struct manager_policy *policy,
+		      struct job_spec *s)
 {
-	*s = (struct job_spec){ .workers = NULL };
+	*s = (struct job_spec){.workers = NULL};
 	s->job.workers = o->workers;
 	s->job.token = o->token;
 	s->job.token_high = record->token_high;
@@ -177,12 +177,12 @@ int helper_make_job(struct helper_state *w, const struct manager_make *o, struct
 	}
 	if (err)
 		return err;
-	made->spec = (struct fpisa_manager_spec){ .format = s.job.format,
-						  .mode = s.job.mode,
-						  .rounding = s.job.rounding,
-						  .pipeline = s.job.pipeline,
-						  .elements = s.job.elements,
-						  .window = s.job.window };
+	made->spec = (struct fpisa_manager_spec){.format = s.job.format,
+						 .mode = s.job.mode,
+						 .rounding = s.job.rounding,
+						 .pipeline = s.job.pipeline,
+						 .elements = s.job.elements,
+						 .window = s.job.window};
 	r.job[o->index].state = GROUP_JOB_MADE;
 	r.job[o->index].number = made->number;
 	r.job[o->index].made = made->spec;

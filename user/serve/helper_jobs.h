@@ -13,10 +13,10 @@ struct helper_state {
 	const struct manager_policy *policy; /* of it */
 	struct datapath dp;
 	struct datapath_groups groups;
-	bool asked; /* for anything */
+	bool asked;    /* for anything */
 	time_t warn_s; /* until when ports towards these interfaces are not looked at again */
 	__u32 warned[FPISA_MAX_WORKERS];
-	int errors;	/* what is reported goes to this file, and from there to the log, on stderr */
+	int errors; /* what is reported goes to this file, and from there to the log, on stderr */
 	struct log log;
 };
 

@@ -42,8 +42,8 @@ struct serve {
 	struct manager_policy policy;
 	struct log news, errors; /* on stdout and stderr */
 	int signals;
-	int failed; /* why it cannot go on */
-	int found; /* groups */
+	int failed;		/* why it cannot go on */
+	int found;		/* groups */
 	__u64 tick_ms, look_ms; /* the next ones */
 };
 
@@ -57,27 +57,27 @@ static void ask(struct serve *s, const struct helper_request *q)
 
 static void make(void *arg, const struct manager_make *m)
 {
-	ask(arg, &(struct helper_request){ .what = HELPER_MAKE, .place = m->place, .make = *m });
+	ask(arg, &(struct helper_request){.what = HELPER_MAKE, .place = m->place, .make = *m});
 }
 
 static void remove_job(void *arg, __u32 number, __u64 token)
 {
-	ask(arg, &(struct helper_request){ .what = HELPER_REMOVE, .remove = { .number = number, .token = token } });
+	ask(arg, &(struct helper_request){.what = HELPER_REMOVE, .remove = {.number = number, .token = token}});
 }
 
 static void record(void *arg, __u32 place, const struct group_record *r)
 {
-	ask(arg, &(struct helper_request){ .what = HELPER_RECORD, .place = place, .record = *r });
+	ask(arg, &(struct helper_request){.what = HELPER_RECORD, .place = place, .record = *r});
 }
 
 /* What has been counted since the last time, beside the records. */
 static void give_counts(struct serve *s)
 {
-	const struct manager_counts none = { 0 };
+	const struct manager_counts none = {0};
 
 	if (!memcmp(&s->manager.count, &none, sizeof(none)))
 		return;
-	ask(s, &(struct helper_request){ .what = HELPER_COUNT, .counts = s->manager.count });
+	ask(s, &(struct helper_request){.what = HELPER_COUNT, .counts = s->manager.count});
 	s->manager.count = none;
 }
 
@@ -160,7 +160,7 @@ static bool take_signal(struct serve *s)
 		return false;
 	if (i.ssi_signo != SIGHUP)
 		return true;
-	ask(s, &(struct helper_request){ .what = HELPER_READ });
+	ask(s, &(struct helper_request){.what = HELPER_READ});
 	return false;
 }
 
@@ -177,7 +177,7 @@ static void time_passes(struct serve *s)
 		log_turn(&s->errors, s->manager.now_ms);
 		give_counts(s);
 		manager_record_gathering(&s->manager);
-		ask(s, &(struct helper_request){ .what = HELPER_LOOK });
+		ask(s, &(struct helper_request){.what = HELPER_LOOK});
 	}
 }
 
@@ -232,8 +232,8 @@ static int become(const struct manager_policy *policy)
 
 static int watch_events(struct serve *s)
 {
-	struct epoll_event helper = { .events = EPOLLIN, .data.ptr = &s->helper },
-			   signals = { .events = EPOLLIN, .data.ptr = &s->signals };
+	struct epoll_event helper = {.events = EPOLLIN, .data.ptr = &s->helper},
+			   signals = {.events = EPOLLIN, .data.ptr = &s->signals};
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -252,7 +252,7 @@ static int watch_events(struct serve *s)
 static void tell_systemd(void)
 {
 	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	int fd;
 
 	if (!path || strlen(path) >= sizeof(to.sun_path))
@@ -280,14 +280,14 @@ static void open_logs(struct serve *s)
 static int start(struct serve *s, struct config *c, const char *pin)
 {
 	const struct manager_policy *p = &s->policy;
-	struct rlimit files = { MANAGER_DESCRIPTORS, MANAGER_DESCRIPTORS };
+	struct rlimit files = {MANAGER_DESCRIPTORS, MANAGER_DESCRIPTORS};
 	char a[ADDRESS_LEN];
 	__u16 port;
 	int err;
 
 	open_logs(s);
 	s->policy = c->manager;
-	s->manager = (struct manager){ .policy = p, .ops = &ops, .arg = s, .now_ms = now_ms() };
+	s->manager = (struct manager){.policy = p, .ops = &ops, .arg = s, .now_ms = now_ms()};
 	s->conns.manager = &s->manager;
 	err = helper_start(&s->helper, pin, c, &s->manager.aggregator_port, found, s);
 	if (!err && p->key_file && fpisa_psks_read(&s->keys, p->key_file))
@@ -304,7 +304,7 @@ static int start(struct serve *s, struct config *c, const char *pin)
 	if (err)
 		return err;
 	/* Nothing is refused any more: what the helper has made stays, however soon this process ends. */
-	ask(s, &(struct helper_request){ .what = HELPER_LOOK });
+	ask(s, &(struct helper_request){.what = HELPER_LOOK});
 	printf("serving groups at %s:%u; groups found: %d\n", address_text(p->listen, a), port, s->found);
 	fflush(stdout);
 	tell_systemd();
@@ -327,7 +327,8 @@ int verb_serve(int argc, char **argv)
 	s = calloc(1, sizeof(*s));
 	err = s ? config_read(&c, file) : fail(-ENOMEM, NULL, "serve");
 	if (!err && !c->manager_line)
-		err = refuse(-EINVAL, "%s: has no section [manager], which says what may be given away; see fpisa(8)", file);
+		err = refuse(-EINVAL, "%s: has no section [manager], which says what may be given away; see fpisa(8)",
+			     file);
 	if (!err) {
 		err = start(s, c, common.pin ?: c->common.pin);
 		if (err)

@@ -24,11 +24,11 @@ static const uint64_t every_ns[EVENTS] = {1500 * MS, 4000 * MS, 5000 * MS, 9000 
 static const struct {
 	uint8_t format, mode;
 } kinds[] = {
-	{FPISA_FORMAT_FP32, FPISA_MODE_FPISA},	{FPISA_FORMAT_FP32, FPISA_MODE_FPISA_A},
+	{FPISA_FORMAT_FP32, FPISA_MODE_FPISA},	 {FPISA_FORMAT_FP32, FPISA_MODE_FPISA_A},
 	{FPISA_FORMAT_FP32, FPISA_MODE_FPISA64}, {FPISA_FORMAT_FP32, FPISA_MODE_EXACT},
-	{FPISA_FORMAT_BF16, FPISA_MODE_FPISA},	{FPISA_FORMAT_FP16, FPISA_MODE_EXACT},
-	{FPISA_FORMAT_FP64, FPISA_MODE_FPISA},	{FPISA_FORMAT_E4M3, FPISA_MODE_FPISA_A},
-	{FPISA_FORMAT_E5M2, FPISA_MODE_FPISA},	{FPISA_FORMAT_INT32, FPISA_MODE_FPISA},
+	{FPISA_FORMAT_BF16, FPISA_MODE_FPISA},	 {FPISA_FORMAT_FP16, FPISA_MODE_EXACT},
+	{FPISA_FORMAT_FP64, FPISA_MODE_FPISA},	 {FPISA_FORMAT_E4M3, FPISA_MODE_FPISA_A},
+	{FPISA_FORMAT_E5M2, FPISA_MODE_FPISA},	 {FPISA_FORMAT_INT32, FPISA_MODE_FPISA},
 	{FPISA_FORMAT_MXINT8, FPISA_MODE_FPISA}, {FPISA_FORMAT_MXINT8, FPISA_MODE_FPISA64},
 	{FPISA_FORMAT_MXINT8, FPISA_MODE_EXACT},
 };
@@ -70,8 +70,8 @@ int soak_add_job(struct soak *s, uint32_t job)
 		.pipeline = random_below(&s->random, 2) ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
 		.clz = (uint8_t)(FPISA_CLZ_LPM + random_below(&s->random, 3)),
 		/* Both at any time, through the same interfaces. */
-		.fanout = (job < 2 ? job == 0 : random_below(&s->random, 2)) ? FPISA_FANOUT_UNICAST
-								     : FPISA_FANOUT_MULTICAST,
+		.fanout = (job < 2 ? job == 0 : random_below(&s->random, 2)) ? FPISA_FANOUT_UNICAST :
+									       FPISA_FANOUT_MULTICAST,
 	};
 	const struct fpisa_format f = fpisa_format_of(config.format);
 	uint32_t most = fpisa_default_elements(f);

@@ -17,7 +17,8 @@
 #include "soak.h"
 #include "values/random.h"
 
-#define END_NS 60000000000ull /* for the last group to be gone, if its ranks did not come back, and for the manager to end */
+#define END_NS \
+	60000000000ull /* for the last group to be gone, if its ranks did not come back, and for the manager to end */
 
 int soak_key_open(const struct soak *s, uid_t owner)
 {

@@ -15,12 +15,12 @@
 #include "testbed/lab.h"
 #include "values/random.h"
 
-#define GRACE_NS 4000000000ull /* until the manager has heard of a death over links that are down */
+#define GRACE_NS 4000000000ull	  /* until the manager has heard of a death over links that are down */
 #define UPGRADE_NS 90000000000ull /* takes at most, on a machine that has much to do */
-#define TYPES 3		       /* of a group's calls */
+#define TYPES 3			  /* of a group's calls */
 
 static const uint8_t modes[] = {FPISA_MODE_FPISA, FPISA_MODE_FPISA64, FPISA_MODE_EXACT};
-static const uint8_t formats[] = {FPISA_FORMAT_FP32, FPISA_FORMAT_FP64, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
+static const uint8_t formats[] = {FPISA_FORMAT_FP32,  FPISA_FORMAT_FP64, FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,
 				  FPISA_FORMAT_INT32, FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2};
 
 /* Was a rank killed, or the group ended, since we have begun to join, or just before? */
@@ -96,7 +96,9 @@ static int join(struct worker *w)
 		.key_file = w->key_file,
 		.join_timeout_ms = SOAK_JOIN_MS,
 		.window = 8u << dice % 3,
-		.elements = (uint16_t)(dice >> 8 & 1 ? 0 : FPISA_BLOCK * (1 + (dice >> 16) % 5)), /* of any type, in 1500 bytes */
+		.elements = (uint16_t)(dice >> 8 & 1 ?
+					       0 :
+					       FPISA_BLOCK * (1 + (dice >> 16) % 5)), /* of any type, in 1500 bytes */
 		.mode = modes[(dice >> 24) % sizeof(modes)],
 		.overflow = FPISA_OVERFLOW_FLAG,
 		.restore = 1,
@@ -170,7 +172,8 @@ static int barrier(struct worker *w)
 /* Nobody says who arrived when, and it does not matter. */
 static void check(struct worker *w, uint32_t flags)
 {
-	w->chunk[0] = (struct fpisa_chunk){.count = (uint32_t)w->count, .flags = flags, .ranks = ~0ull >> (64 - w->info.workers)};
+	w->chunk[0] = (struct fpisa_chunk){
+		.count = (uint32_t)w->count, .flags = flags, .ranks = ~0ull >> (64 - w->info.workers)};
 	for (uint32_t r = 0; r < w->info.workers; r++)
 		w->chunk[0].order |= (uint64_t)r << (4 * r);
 	rank_check_chunk(w, &w->chunk[0], 0);

@@ -67,7 +67,7 @@ static bool may_end_with(const struct worker *w, int err)
 	case -ESTALE:	 /* the job was made anew, the rank was taken out */
 	case -EACCES:
 		return true;
-	case -EBUSY: /* the kernel has not yet taken the queue from the process that was killed */
+	case -EBUSY:  /* the kernel has not yet taken the queue from the process that was killed */
 	case -EAGAIN: /* the next hop does not answer */
 		return soak_uses_xsk(w->job, w->rank);
 	default:

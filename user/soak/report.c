@@ -52,8 +52,7 @@ static struct soak_rank sum_of(const struct soak *s, struct soak_rank *in_groups
 	return sum;
 }
 
-static void add_object(struct json_object *o, const char *key, const char *const *names, const double *values,
-		       int n)
+static void add_object(struct json_object *o, const char *key, const char *const *names, const double *values, int n)
 {
 	struct json_object *e = json_object_new_object();
 
@@ -90,13 +89,14 @@ static void print_table(struct json_object *o, const char *prefix)
 int soak_report(const struct soak *s, const struct soak_leaks *l, double seconds)
 {
 	static const char *const faults[] = {"drop", "duplicate", "reorder", "delay", "corrupt"};
-	static const char *const left[] = {"processes", "namespaces", "pins", "map_entries", "fds", "objects", "groups"};
+	static const char *const left[] = {"processes", "namespaces", "pins",  "map_entries",
+					   "fds",	"objects",    "groups"};
 	static const struct name completions[] = {
 		{SOAK_BLOCKING, "blocking"}, {SOAK_WAITING, "waiting"}, {SOAK_POLLING, "polling"}, {0}};
 	const struct fpisa_fault_rates *r = &s->o.rates;
 	const double rates[] = {r->drop, r->duplicate, r->reorder, r->delay, r->corrupt};
-	const double leaked[] = {(double)l->processes,	 (double)l->namespaces, (double)l->pins,
-				 (double)l->map_entries, (double)l->fds,	(double)l->objects, (double)l->groups};
+	const double leaked[] = {(double)l->processes, (double)l->namespaces, (double)l->pins,	(double)l->map_entries,
+				 (double)l->fds,       (double)l->objects,    (double)l->groups};
 	const uint64_t leaks = l->processes + l->namespaces + l->pins + l->map_entries + l->fds + l->objects + l->groups;
 	const struct soak_counts *c = &s->count;
 	struct json_object *o = json_object_new_object();

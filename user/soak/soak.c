@@ -196,8 +196,7 @@ static void draw_jobs(struct soak *s)
 
 static int prepare(struct soak *s)
 {
-	const struct datapath_load how = {
-		.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .steering = s->o.steering};
+	const struct datapath_load how = {.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .steering = s->o.steering};
 	char names[SOAK_HOSTS][IF_NAMESIZE], *devs[SOAK_HOSTS];
 	int err;
 
@@ -272,7 +271,8 @@ static void show_progress(const struct soak *s, const char *what, uint64_t left_
 	for (uint32_t job = 0; job < s->o.jobs; job++)
 		for (uint32_t r = 0; r < s->job[job].ranks; r++)
 			sums += __atomic_load_n(&s->shared->rank[job][r].rounds, __ATOMIC_RELAXED);
-	progress_step("soak: %s: %llu s left, %llu sums", what, (unsigned long long)(left_ns / S_NS), (unsigned long long)sums);
+	progress_step("soak: %s: %llu s left, %llu sums", what, (unsigned long long)(left_ns / S_NS),
+		      (unsigned long long)sums);
 }
 
 static int run_events(struct soak *s)

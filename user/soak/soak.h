@@ -47,7 +47,7 @@
 #define SOAK_JOIN_MS 4000	 /* of a group */
 #define SOAK_GROUP_LEN 16
 #define SOAK_TICK_US 3000
-#define SOAK_HANG_NS 20000000000ull /* in a call for so long: it hangs */
+#define SOAK_HANG_NS 20000000000ull	  /* in a call for so long: it hangs */
 #define SOAK_GROUP_HANG_NS 60000000000ull /* in a group, where a job may wait for a manager, and that for an upgrade */
 
 int verb_soak(int argc, char **argv);
@@ -56,7 +56,7 @@ extern const char soak_help[];
 struct soak_options {
 	uint64_t seconds, seed;
 	uint32_t jobs;
-	uint32_t ports; /* of each job at the aggregator; 0: any number */
+	uint32_t ports;			/* of each job at the aggregator; 0: any number */
 	struct fpisa_fault_rates rates; /* of the middlebox; every other job injects half of it itself too */
 	struct fpisa_steering steering; /* cpus 0: none */
 	bool json;
@@ -70,11 +70,11 @@ struct soak_rank {
 	bool stop;	     /* finish the call under way and end */
 	uint64_t in_call_ns; /* since when, 0: in none */
 	uint64_t longest_ns;
-	uint64_t rounds;     /* all-reduce calls that succeeded */
+	uint64_t rounds;					   /* all-reduce calls that succeeded */
 	uint64_t by_op[FPISA_OP_END], by_format[FPISA_FORMAT_END]; /* those */
-	uint64_t by_completion[SOAK_COMPLETIONS], in_place, xsk; /* those too */
-	uint64_t computed;   /* calls that computed between start and end */
-	uint64_t restored;   /* arrays of calls in place that failed, compared with what they were */
+	uint64_t by_completion[SOAK_COMPLETIONS], in_place, xsk;   /* those too */
+	uint64_t computed;					   /* calls that computed between start and end */
+	uint64_t restored;	   /* arrays of calls in place that failed, compared with what they were */
 	uint64_t chunks, elements; /* results recomputed, also of calls that then failed */
 	uint64_t retransmits, bad;
 	uint64_t errors;     /* calls and joins that ended with an error they may end with */
@@ -89,12 +89,12 @@ struct soak_rank {
 struct soak_shared {
 	struct soak_rank rank[SOAK_JOBS][SOAK_RANKS];
 	uint64_t taken_out[SOAK_JOBS]; /* ranks, by shrink */
-	uint64_t impair_faults[5];	       /* as in struct fpisa_faults: dropped .. corrupted */
+	uint64_t impair_faults[5];     /* as in struct fpisa_faults: dropped .. corrupted */
 	uint64_t impair_frames;
 	uint64_t disturbed_ns[SOAK_JOBS]; /* when a rank of a group was killed or left last, or the group ended */
 	uint64_t manager_killed_ns;
 	uint64_t no_job_ns; /* the last time that a job could not be made: of a link, or a loader */
-	uint64_t forged; /* HELLOs that the middlebox made itself */
+	uint64_t forged;    /* HELLOs that the middlebox made itself */
 };
 
 struct soak_job {
@@ -108,8 +108,8 @@ struct soak_job {
 };
 
 struct soak_counts {
-	uint64_t kills, restarts, loader_kills, loader_restarts, upgrades, reloads, links_down, jobs_deleted,
-		shrinks, manager_kills, groups_ended, hangs;
+	uint64_t kills, restarts, loader_kills, loader_restarts, upgrades, reloads, links_down, jobs_deleted, shrinks,
+		manager_kills, groups_ended, hangs;
 };
 
 /* A loader that runs, and is killed at a random moment or runs to its end. */
@@ -133,8 +133,8 @@ struct soak {
 	struct soak_shared *shared;
 	struct soak_job job[SOAK_JOBS];
 	struct soak_loader loader;
-	uint64_t up_ns[SOAK_HOSTS];   /* when the link is up again, 0: it is */
-	uint64_t next_ns[8];	      /* of each kind of event */
+	uint64_t up_ns[SOAK_HOSTS]; /* when the link is up again, 0: it is */
+	uint64_t next_ns[8];	    /* of each kind of event */
 	struct soak_counts count;
 	struct datapath dp;
 };

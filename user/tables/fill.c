@@ -75,8 +75,8 @@ static uint32_t log2_node(uint32_t i, int upper)
 	if (i % FPISA_NODES == 0)
 		return log2_limit();
 	if (upper)
-		return nearest_quotient((u128)((1ull << 62) - log2_fixed(i)) * 2 * FPISA_NODES,
-					(u128)(FPISA_NODES - i) << 31);
+		return nearest_quotient((u128)((1ull << 62) - log2_fixed(i)) * 2 * FPISA_NODES, (u128)(FPISA_NODES - i)
+													<< 31);
 	return nearest_quotient((u128)log2_fixed(i) * FPISA_NODES, (u128)i << 31);
 }
 

@@ -39,8 +39,8 @@ void tables_random(enum fpisa_function fn, struct fpisa_format f, uint64_t seed,
 }
 
 /* Operands number `index` of those that tables_measure() speaks of. */
-static void operands(enum fpisa_function fn, struct fpisa_format f, uint64_t seed, uint64_t index,
-		     uint32_t *a, uint32_t *b)
+static void operands(enum fpisa_function fn, struct fpisa_format f, uint64_t seed, uint64_t index, uint32_t *a,
+		     uint32_t *b)
 {
 	uint64_t fractions = 1ull << f.mbits, one = (uint64_t)format_bias(f) << f.mbits;
 
@@ -174,10 +174,10 @@ static void measure_fp32(struct share *s)
 {
 	uint32_t a, b;
 
-#define SWEEP(fn)                                                                                            \
-	for (uint64_t i = s->first; i < s->end; i++) {                                                       \
-		operands(fn, FPISA_FP32, s->seed, i, &a, &b);                                                \
-		measure_one(fn, FPISA_FP32, a, b, &s->e);                                                    \
+#define SWEEP(fn)                                             \
+	for (uint64_t i = s->first; i < s->end; i++) {        \
+		operands(fn, FPISA_FP32, s->seed, i, &a, &b); \
+		measure_one(fn, FPISA_FP32, a, b, &s->e);     \
 	}
 	switch (s->fn) {
 	case FPISA_MULTIPLY:

@@ -22,29 +22,25 @@
 #define LIMIT 0.01 /* the paper's: low error, < 1% */
 #define KERNEL_RUNS 40
 
-const char tables_help[] =
-	"  --samples N  random inputs of fp32 for each function; default 100000000\n"
-	"  --seed S     of the random inputs; by default the time\n"
-	"Formats of 8 and 16 bits: all inputs. Products: all pairs of 8 bits; of 16 bits\n"
-	"all pairs of significands, which decide the relative error of normal results,\n"
-	"and 2^20 random pairs of words.\n"
-	"  error        worst relative error of the value before it is packed: below 1%\n"
-	"  packed       worst relative error after rounding to the format, normal results\n"
-	"               only: subnormal ones have fewer bits, and no such bound. Below 1%,\n"
-	"               or half an ulp where the format's own rounding costs more\n"
-	"               (e4m3 1/17, e5m2 1/9)\n"
-	"  ulp          worst error of packed results in units of the last place,\n"
-	"               subnormal results too; 0.5 is the nearest\n"
-	"  nearest      share of results that are the nearest value to the exact one\n"
-	"  wrong        zeros, infinities, NaN where another was due, or of the wrong sign\n"
-	"As root, random results of the kernel are compared with user space's. The exit\n"
-	"status is 1 if a limit is missed, a result is wrong, or one differs.\n";
+const char tables_help[] = "  --samples N  random inputs of fp32 for each function; default 100000000\n"
+			   "  --seed S     of the random inputs; by default the time\n"
+			   "Formats of 8 and 16 bits: all inputs. Products: all pairs of 8 bits; of 16 bits\n"
+			   "all pairs of significands, which decide the relative error of normal results,\n"
+			   "and 2^20 random pairs of words.\n"
+			   "  error        worst relative error of the value before it is packed: below 1%\n"
+			   "  packed       worst relative error after rounding to the format, normal results\n"
+			   "               only: subnormal ones have fewer bits, and no such bound. Below 1%,\n"
+			   "               or half an ulp where the format's own rounding costs more\n"
+			   "               (e4m3 1/17, e5m2 1/9)\n"
+			   "  ulp          worst error of packed results in units of the last place,\n"
+			   "               subnormal results too; 0.5 is the nearest\n"
+			   "  nearest      share of results that are the nearest value to the exact one\n"
+			   "  wrong        zeros, infinities, NaN where another was due, or of the wrong sign\n"
+			   "As root, random results of the kernel are compared with user space's. The exit\n"
+			   "status is 1 if a limit is missed, a result is wrong, or one differs.\n";
 
-static const struct name function_names[] = {{FPISA_MULTIPLY, "multiply"},
-					     {FPISA_RECIPROCAL, "reciprocal"},
-					     {FPISA_LOG2, "log2"},
-					     {FPISA_SQRT, "sqrt"},
-					     {0}};
+static const struct name function_names[] = {
+	{FPISA_MULTIPLY, "multiply"}, {FPISA_RECIPROCAL, "reciprocal"}, {FPISA_LOG2, "log2"}, {FPISA_SQRT, "sqrt"}, {0}};
 
 static const enum fpisa_format_id formats[] = {FPISA_FORMAT_E4M3, FPISA_FORMAT_E5M2, FPISA_FORMAT_BF16,
 					       FPISA_FORMAT_FP16, FPISA_FORMAT_FP32};
@@ -88,8 +84,8 @@ static int parse(struct options *o, int argc, char **argv)
 
 /* -- the kernel ----------------------------------------------------------- */
 
-static int compare_run(const struct fpisa_tables_bpf *k, enum fpisa_function fn, enum fpisa_format_id id,
-		       uint64_t seed, uint64_t index, struct kernel_check *check)
+static int compare_run(const struct fpisa_tables_bpf *k, enum fpisa_function fn, enum fpisa_format_id id, uint64_t seed,
+		       uint64_t index, struct kernel_check *check)
 {
 	struct fpisa_run kernel = {.function = fn,
 				   .format = id,
@@ -163,8 +159,7 @@ static bool within(struct fpisa_format f, const struct tables_errors *e)
 	return e->value.error < LIMIT && e->packed.error < packed_limit(f) && !e->wrong;
 }
 
-static const char *where(char buf[32], enum fpisa_function fn, struct fpisa_format f,
-			 const struct tables_worst *w)
+static const char *where(char buf[32], enum fpisa_function fn, struct fpisa_format f, const struct tables_worst *w)
 {
 	int digits = 2 * f.bytes;
 
@@ -183,16 +178,14 @@ static void print_row(enum fpisa_function fn, enum fpisa_format_id id, const str
 	enum fpisa_table t = fpisa_table_of(fn, f);
 	char at[32];
 
-	printf("%-10s %-6s %-15s %7u %10llu  %-8.2e %-17s  %-8.2e %6.3f %8.4f%% %5llu\n",
-	       name_of(function_names, fn), name_of(format_names, id), table_name(t), entries(t),
-	       (unsigned long long)e->inputs, e->value.error, where(at, fn, f, &e->value), e->packed.error,
-	       e->ulps.error, e->finite ? 100.0 * (double)e->nearest / (double)e->finite : 100.0,
-	       (unsigned long long)e->wrong);
+	printf("%-10s %-6s %-15s %7u %10llu  %-8.2e %-17s  %-8.2e %6.3f %8.4f%% %5llu\n", name_of(function_names, fn),
+	       name_of(format_names, id), table_name(t), entries(t), (unsigned long long)e->inputs, e->value.error,
+	       where(at, fn, f, &e->value), e->packed.error, e->ulps.error,
+	       e->finite ? 100.0 * (double)e->nearest / (double)e->finite : 100.0, (unsigned long long)e->wrong);
 	fflush(stdout);
 }
 
-static struct json_object *worst_json(enum fpisa_function fn, struct fpisa_format f,
-				      const struct tables_worst *w)
+static struct json_object *worst_json(enum fpisa_function fn, struct fpisa_format f, const struct tables_worst *w)
 {
 	struct json_object *o = json_object_new_object();
 	char at[32];
@@ -202,8 +195,7 @@ static struct json_object *worst_json(enum fpisa_function fn, struct fpisa_forma
 	return o;
 }
 
-static struct json_object *row_json(enum fpisa_function fn, enum fpisa_format_id id,
-				    const struct tables_errors *e)
+static struct json_object *row_json(enum fpisa_function fn, enum fpisa_format_id id, const struct tables_errors *e)
 {
 	const struct fpisa_format f = fpisa_format_of(id);
 	enum fpisa_table t = fpisa_table_of(fn, f);
@@ -264,8 +256,8 @@ int verb_tables(int argc, char **argv)
 	if (o.c.json)
 		rows = json_object_new_array();
 	else
-		printf("%-10s %-6s %-15s %7s %10s  %-8s %-17s  %-8s %6s %9s %5s\n", "function", "format",
-		       "table", "entries", "inputs", "error", "at", "packed", "ulp", "nearest", "wrong");
+		printf("%-10s %-6s %-15s %7s %10s  %-8s %-17s  %-8s %6s %9s %5s\n", "function", "format", "table",
+		       "entries", "inputs", "error", "at", "packed", "ulp", "nearest", "wrong");
 	for (int fn = 0; fn < FPISA_FUNCTIONS; fn++)
 		for (size_t i = 0; i < FORMATS; i++) {
 			struct tables_errors e;
@@ -294,8 +286,6 @@ int verb_tables(int argc, char **argv)
 		print_end(worst, &o, &check);
 	}
 	if (!err && (!good || check.differ))
-		err = refuse(
-			-ERANGE,
-			"tables: an error is beyond its limit, or results are wrong or differ; see above");
+		err = refuse(-ERANGE, "tables: an error is beyond its limit, or results are wrong or differ; see above");
 	return err;
 }

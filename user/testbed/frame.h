@@ -90,8 +90,8 @@ static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr
 
 	if (h->type == FPISA_TYPE_WELCOME || !j->keyed)
 		return frame_checksum(h, payload, bytes) == h->checksum &&
-		       (h->type != FPISA_TYPE_WELCOME ||
-			frame_proof(j, h, (const struct fpisa_hello *)payload) == ((const struct fpisa_hello *)payload)->proof);
+		       (h->type != FPISA_TYPE_WELCOME || frame_proof(j, h, (const struct fpisa_hello *)payload) ==
+								 ((const struct fpisa_hello *)payload)->proof);
 	if (h->type == FPISA_TYPE_RESULT)
 		key = fpisa_key_of(&token, FPISA_KEY_RESULTS, 0, fpisa_result_secret(&j->key, h->generation));
 	else if (!h->generation)
@@ -110,7 +110,7 @@ static inline uint16_t frame_ip_checksum(const void *ip)
 	for (int i = 0; i < FPISA_IP_LEN; i += 2)
 		sum += (uint32_t)p[i] << 8 | p[i + 1];
 	sum = (sum & 0xffff) + (sum >> 16);
-	return htons((uint16_t)~(sum + (sum >> 16)));
+	return htons((uint16_t) ~(sum + (sum >> 16)));
 }
 
 /* Ethernet, IPv4 and UDP of a rank's frame to the aggregator; its whole length. */
@@ -118,9 +118,8 @@ static inline uint32_t frame_outer(uint8_t *frame, const struct fpisa_job *j, ui
 {
 	const uint16_t udp_len = (uint16_t)(FPISA_UDP_LEN + FPISA_HDR_LEN + payload);
 	const struct fpisa_rank *from = &j->rank[rank % FPISA_MAX_WORKERS];
-	const struct ethhdr eth = {.h_dest = {2, 0, 0, 0, 0, 0xfe},
-				   .h_source = {2, 0, 0, 0, 1, (uint8_t)rank},
-				   .h_proto = htons(ETH_P_IP)};
+	const struct ethhdr eth = {
+		.h_dest = {2, 0, 0, 0, 0, 0xfe}, .h_source = {2, 0, 0, 0, 1, (uint8_t)rank}, .h_proto = htons(ETH_P_IP)};
 	const __be16 udp[] = {from->port, htons(FPISA_PORT), htons(udp_len), 0};
 	struct iphdr ip = {.version = 4,
 			   .ihl = 5,
@@ -138,8 +137,7 @@ static inline uint32_t frame_outer(uint8_t *frame, const struct fpisa_job *j, ui
 }
 
 /* Headers of the job's frames, without checksum: of a rank's HELLO, and of its contribution to a chunk. */
-static inline struct fpisa_hdr frame_hello(const struct fpisa_job *j, uint32_t id, uint32_t rank,
-					   uint64_t incarnation)
+static inline struct fpisa_hdr frame_hello(const struct fpisa_job *j, uint32_t id, uint32_t rank, uint64_t incarnation)
 {
 	return (struct fpisa_hdr){.magic = FPISA_MAGIC,
 				  .version = FPISA_VERSION,

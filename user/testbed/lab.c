@@ -30,8 +30,8 @@ int lab_enter(const char *verb)
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		return fail(-errno, NULL, "%s: make mounts private", verb);
 	if (mount("bpf", LAB_BPFFS, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
-		return fail(-errno, "it needs sysfs and a kernel with BPF",
-			    "%s: mount a BPF filesystem on " LAB_BPFFS, verb);
+		return fail(-errno, "it needs sysfs and a kernel with BPF", "%s: mount a BPF filesystem on " LAB_BPFFS,
+			    verb);
 	return 0;
 }
 
@@ -91,8 +91,7 @@ int lab_batch_run(struct lab_batch *b, char *message, size_t size)
 	if (!err)
 		err = spawn_ip(&pid, b->fd, out);
 	if (err) {
-		snprintf(message, size, "ip: %s%s", strerror(-err),
-			 err == -ENOENT ? "; install iproute2" : "");
+		snprintf(message, size, "ip: %s%s", strerror(-err), err == -ENOENT ? "; install iproute2" : "");
 	} else if (waitpid(pid, &status, 0) != pid || status) {
 		err = -EIO;
 		n = pread(out, message, size - 1, 0);

@@ -38,8 +38,8 @@ static int die_with_parent(pid_t parent)
 /* A change of user takes back PR_SET_PDEATHSIG, and the owner of the lifeline is the user who said so. */
 int process_drop_privileges(pid_t parent)
 {
-	if (setgroups(0, NULL) || setresgid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) || setresuid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) ||
-	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+	if (setgroups(0, NULL) || setresgid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) ||
+	    setresuid(PROCESS_NOBODY, PROCESS_NOBODY, PROCESS_NOBODY) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -errno;
 	return die_with_parent(parent);
 }

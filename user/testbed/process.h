@@ -17,7 +17,7 @@
 struct process {
 	pid_t pid;   /* 0: none */
 	int control; /* while there is one: our end of a SOCK_SEQPACKET pair */
-	int life;    /* and of another, whose end kills the process, also one that we have no right to send signals to */
+	int life; /* and of another, whose end kills the process, also one that we have no right to send signals to */
 };
 
 /* What a process runs; control is its end. It ends with status 1 when this returns. */

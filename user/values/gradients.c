@@ -62,15 +62,13 @@ static int take_npy(struct gradients *g)
 	err = npy_header(&h, g->path, g->file, g->size);
 	if (err)
 		return err;
-	if (__builtin_mul_overflow(h.shape[0], h.shape[1], &count) ||
-	    __builtin_mul_overflow(count, h.f.bytes, &bytes))
-		return refuse(-EINVAL, "%s: its shape is larger than any memory; save the array again",
-			      g->path);
+	if (__builtin_mul_overflow(h.shape[0], h.shape[1], &count) || __builtin_mul_overflow(count, h.f.bytes, &bytes))
+		return refuse(-EINVAL, "%s: its shape is larger than any memory; save the array again", g->path);
 	if (!count)
 		return refuse(-EINVAL, "%s: holds no values; give an array that has some", g->path);
 	if (bytes != g->size - h.data)
-		return refuse(-EINVAL, "%s: %zu bytes of values follow its header, its shape needs %llu; %s",
-			      g->path, g->size - h.data, (unsigned long long)bytes,
+		return refuse(-EINVAL, "%s: %zu bytes of values follow its header, its shape needs %llu; %s", g->path,
+			      g->size - h.data, (unsigned long long)bytes,
 			      bytes > g->size - h.data ? "copy the whole file" : "save the array again");
 	if (h.dimensions == 2 && h.shape[0] > UINT32_MAX)
 		return refuse(-EINVAL, "%s: has %llu rows; save it as [workers, elements]", g->path,
@@ -99,14 +97,11 @@ int gradients_open(struct gradients *g, const char *path, struct fpisa_format ra
 	if (npy_begins(g->file, g->size))
 		return take_npy(g);
 	if (dot && !strcmp(dot, ".npy"))
-		return refuse(-EINVAL, "%s: does not begin as a .npy file does; save it with numpy.save()",
-			      path);
+		return refuse(-EINVAL, "%s: does not begin as a .npy file does; save it with numpy.save()", path);
 	if (g->size >= 4 && !memcmp(g->file, "PK\3\4", 4))
-		return refuse(-EINVAL, "%s: is a zip archive (.npz, .pt); save one array with numpy.save()",
-			      path);
+		return refuse(-EINVAL, "%s: is a zip archive (.npz, .pt); save one array with numpy.save()", path);
 	if (g->size % raw.bytes)
-		return refuse(-EINVAL,
-			      "%s: %zu bytes are not raw values of %u bytes; give raw values or .npy", path,
+		return refuse(-EINVAL, "%s: %zu bytes are not raw values of %u bytes; give raw values or .npy", path,
 			      g->size, raw.bytes);
 	g->data = g->file;
 	g->f = raw;
@@ -123,11 +118,9 @@ void gradients_close(struct gradients *g)
 int gradients_split(struct gradients *g, uint32_t rows, const char *option)
 {
 	if (g->rows && g->rows != rows)
-		return refuse(-EINVAL, "%s: has %u rows, not %u; give %s %u", g->path, g->rows, rows, option,
-			      g->rows);
+		return refuse(-EINVAL, "%s: has %u rows, not %u; give %s %u", g->path, g->rows, rows, option, g->rows);
 	if (g->count % rows)
-		return refuse(-EINVAL,
-			      "%s: %llu values of %u bytes are not %u rows of equal length; give %s N",
+		return refuse(-EINVAL, "%s: %llu values of %u bytes are not %u rows of equal length; give %s N",
 			      g->path, (unsigned long long)g->count, g->f.bytes, rows, option);
 	g->rows = rows;
 	g->elements = g->count / rows;

@@ -31,9 +31,9 @@ struct gradients {
 	bool by_columns;   /* Fortran's order: element 0 of all rows first */
 };
 
-#define GRADIENTS_INIT                                                                                       \
-	{                                                                                                    \
-		.path = NULL                                                                                 \
+#define GRADIENTS_INIT       \
+	{                    \
+		.path = NULL \
 	}
 
 /* A file and its values; those of a raw file have format `raw`. Release with gradients_close(), also after an

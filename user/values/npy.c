@@ -87,9 +87,13 @@ static int take_descr(const char **at, const char *path, struct npy *h)
 		if (!isprint((unsigned char)s[i]))
 			return -EBADMSG;
 	/* numpy has no name for bf16, nor for formats of a byte. */
-	if ((n == 3 && (!strncmp(s + 1, "u2", 2) || !strncmp(s + 1, "V2", 2))) || !strncmp(s, "|u1", n) || !strncmp(s, "|V1", n))
-		return refuse(-EINVAL, "%s: its values are %.*s, not f2, f4 or f8; if they are the bits of bf16, e4m3 or e5m2, save "
-			      "a.tofile(FILE) and give --raw bf16, else save a.astype('<f4')", path, n, s);
+	if ((n == 3 && (!strncmp(s + 1, "u2", 2) || !strncmp(s + 1, "V2", 2))) || !strncmp(s, "|u1", n) ||
+	    !strncmp(s, "|V1", n))
+		return refuse(
+			-EINVAL,
+			"%s: its values are %.*s, not f2, f4 or f8; if they are the bits of bf16, e4m3 or e5m2, save "
+			"a.tofile(FILE) and give --raw bf16, else save a.astype('<f4')",
+			path, n, s);
 	return refuse(-EINVAL, "%s: its values are %.*s, not f2, f4 or f8; save a.astype('<f4')", path,
 		      n < DESCR_LEN ? n : DESCR_LEN, s);
 }
@@ -136,8 +140,7 @@ int npy_header(struct npy *h, const char *path, const void *file, size_t size)
 	if (size < start)
 		return refuse(-EINVAL, "%s: its .npy header is cut off; copy the whole file", path);
 	if (p[MAGIC_LEN] < 1 || p[MAGIC_LEN] > 3)
-		return refuse(-EINVAL,
-			      "%s: is .npy of version %u.%u; save it with numpy.save() as version 1 to 3",
+		return refuse(-EINVAL, "%s: is .npy of version %u.%u; save it with numpy.save() as version 1 to 3",
 			      path, p[MAGIC_LEN], p[MAGIC_LEN + 1]);
 	length = p[8] | p[9] << 8;
 	if (start == 12)

@@ -11,27 +11,28 @@
 
 #define AGENTS 2000 /* of which a visit has one, all as likely */
 #define WORDS 1000
-#define NAME 32 /* of an agent or a word, with the 0 */
+#define NAME 32	   /* of an agent or a word, with the 0 */
 #define DAYS 15461 /* 1970-01-01 to 2012-04-30 */
 
 enum { LINKS, PAGES, URLS, VISITS };
 
 /* Agents that are there several times of the AGENTS; each further one is there once: 521 are different. */
-static const uint16_t known_agents[] = { 160, 60, 260, 180, 140, 140, 80, 30, 16, 120, 60, 80, 10, 10, 6, 16, 14,
-					 16,  12, 22,  15,  7,	 6,   7,  6,  4,  2,  10,  5,  5,  7,  2,  4 };
+static const uint16_t known_agents[] = {160, 60, 260, 180, 140, 140, 80, 30, 16, 120, 60, 80, 10, 10, 6, 16, 14,
+					16,  12, 22,  15,  7,	6,   7,	 6,  4,	 2,   10, 5,  5,  7,  2, 4};
 #define KNOWN (sizeof(known_agents) / sizeof(*known_agents))
 
 /* ISO 3166 and language; a visit's country is one of these, all as likely. */
 static const char locales[][7] = {
-	"ALB-SQ", "ARE-AR", "ARG-ES", "AUS-EN", "AUT-DE", "BEL-FR", "BEL-NL", "BGR-BG", "BHR-AR", "BIH-SR", "BLR-BE", "BOL-ES",
-	"BRA-PT", "CAN-EN", "CAN-FR", "CHE-DE", "CHE-FR", "CHE-IT", "CHL-ES", "CHN-ZH", "COL-ES", "CRI-ES", "CYP-EL", "CZE-CS",
-	"DEU-DE", "DNK-DA", "DOM-ES", "DZA-AR", "ECU-ES", "EGY-AR", "ESP-CA", "ESP-ES", "EST-ET", "FIN-FI", "FRA-FR", "GBR-EN",
-	"GRC-EL", "GTM-ES", "HKG-ZH", "HND-ES", "HRV-HR", "HUN-HU", "IDN-IN", "IND-EN", "IND-HI", "IRL-EN", "IRL-GA", "IRQ-AR",
-	"ISL-IS", "ISR-IW", "ITA-IT", "JOR-AR", "JPN-JA", "KOR-KO", "KWT-AR", "LBN-AR", "LBY-AR", "LTU-LT", "LUX-DE", "LUX-FR",
-	"LVA-LV", "MAR-AR", "MEX-ES", "MKD-MK", "MLT-EN", "MLT-MT", "MNE-SR", "MYS-MS", "NIC-ES", "NLD-NL", "NOR-NO", "NZL-EN",
-	"OMN-AR", "PAN-ES", "PER-ES", "PHL-EN", "POL-PL", "PRI-ES", "PRT-PT", "PRY-ES", "QAT-AR", "ROU-RO", "RUS-RU", "SAU-AR",
-	"SDN-AR", "SGP-EN", "SGP-ZH", "SLV-ES", "SRB-SR", "SVK-SK", "SVN-SL", "SWE-SV", "SYR-AR", "THA-TH", "TUN-AR", "TUR-TR",
-	"TWN-ZH", "UKR-UK", "URY-ES", "USA-EN", "USA-ES", "VEN-ES", "VNM-VI", "YEM-AR", "ZAF-EN",
+	"ALB-SQ", "ARE-AR", "ARG-ES", "AUS-EN", "AUT-DE", "BEL-FR", "BEL-NL", "BGR-BG", "BHR-AR", "BIH-SR", "BLR-BE",
+	"BOL-ES", "BRA-PT", "CAN-EN", "CAN-FR", "CHE-DE", "CHE-FR", "CHE-IT", "CHL-ES", "CHN-ZH", "COL-ES", "CRI-ES",
+	"CYP-EL", "CZE-CS", "DEU-DE", "DNK-DA", "DOM-ES", "DZA-AR", "ECU-ES", "EGY-AR", "ESP-CA", "ESP-ES", "EST-ET",
+	"FIN-FI", "FRA-FR", "GBR-EN", "GRC-EL", "GTM-ES", "HKG-ZH", "HND-ES", "HRV-HR", "HUN-HU", "IDN-IN", "IND-EN",
+	"IND-HI", "IRL-EN", "IRL-GA", "IRQ-AR", "ISL-IS", "ISR-IW", "ITA-IT", "JOR-AR", "JPN-JA", "KOR-KO", "KWT-AR",
+	"LBN-AR", "LBY-AR", "LTU-LT", "LUX-DE", "LUX-FR", "LVA-LV", "MAR-AR", "MEX-ES", "MKD-MK", "MLT-EN", "MLT-MT",
+	"MNE-SR", "MYS-MS", "NIC-ES", "NLD-NL", "NOR-NO", "NZL-EN", "OMN-AR", "PAN-ES", "PER-ES", "PHL-EN", "POL-PL",
+	"PRI-ES", "PRT-PT", "PRY-ES", "QAT-AR", "ROU-RO", "RUS-RU", "SAU-AR", "SDN-AR", "SGP-EN", "SGP-ZH", "SLV-ES",
+	"SRB-SR", "SVK-SK", "SVN-SL", "SWE-SV", "SYR-AR", "THA-TH", "TUN-AR", "TUR-TR", "TWN-ZH", "UKR-UK", "URY-ES",
+	"USA-EN", "USA-ES", "VEN-ES", "VNM-VI", "YEM-AR", "ZAF-EN",
 };
 #define LOCALES (sizeof(locales) / sizeof(*locales))
 
@@ -90,7 +91,7 @@ static char *put_number(char *out, uint64_t n, char behind)
 /* A day since 1970-01-01 before 2100, when a year that is divisible by 4 is no leap year. */
 static char *put_date(char *out, unsigned int day)
 {
-	static const unsigned char days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
+	static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
 	unsigned int year = 1970, month = 0, of;
 
 	while (day >= (of = 365 + (year % 4 == 0)))
@@ -230,20 +231,20 @@ static unsigned int visit(const struct bigdata *d, uint64_t row, char out[BIGDAT
 }
 
 const struct bigdata_table bigdata_tables[BIGDATA_TABLES] = {
-	{ "rankings",
-	  "pageURL text not null\n"
-	  "pageRank int32 not null\n"
-	  "avgDuration int32 not null\n",
-	  "pageURL,pageRank,avgDuration\n", pages, ranking },
-	{ "uservisits",
-	  "sourceIP text not null\n"
-	  "destURL text not null\n"
-	  "visitDate date not null\n"
-	  "adRevenue real not null\n"
-	  "userAgent text not null\n"
-	  "countryCode text not null\n"
-	  "languageCode text not null\n"
-	  "searchWord text not null\n"
-	  "duration int32 not null\n",
-	  "sourceIP,destURL,visitDate,adRevenue,userAgent,countryCode,languageCode,searchWord,duration\n", visits, visit },
+	{"rankings",
+	 "pageURL text not null\n"
+	 "pageRank int32 not null\n"
+	 "avgDuration int32 not null\n",
+	 "pageURL,pageRank,avgDuration\n", pages, ranking},
+	{"uservisits",
+	 "sourceIP text not null\n"
+	 "destURL text not null\n"
+	 "visitDate date not null\n"
+	 "adRevenue real not null\n"
+	 "userAgent text not null\n"
+	 "countryCode text not null\n"
+	 "languageCode text not null\n"
+	 "searchWord text not null\n"
+	 "duration int32 not null\n",
+	 "sourceIP,destURL,visitDate,adRevenue,userAgent,countryCode,languageCode,searchWord,duration\n", visits, visit},
 };

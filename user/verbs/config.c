@@ -29,7 +29,7 @@ static int parse_file(int argc, char **argv, struct common *c, const char **file
 static int look_at_keys(const struct config *c)
 {
 	char place[CONFIG_PLACE_LEN];
-	struct fpisa_psks keys = { 0 };
+	struct fpisa_psks keys = {0};
 	int err = 0;
 
 	if (!c->manager_line || !c->manager.key_file)

@@ -3,13 +3,13 @@
 #include "counters.h"
 
 const struct counter counters[] = {
-#define X(name, text) { #name, text },
+#define X(name, text) {#name, text},
 	FPISA_COUNTERS(X)
 #undef X
 };
 
 const struct counter verdicts[] = {
-#define X(name, class, text) { "v_" #name, text },
+#define X(name, class, text) {"v_" #name, text},
 	FPISA_VERDICTS(X)
 #undef X
 };

@@ -9,7 +9,7 @@ enum {
 #define X(name, text) COUNTER_##name,
 	FPISA_COUNTERS(X)
 #undef X
-	COUNTERS,
+		COUNTERS,
 	ALL_COUNTERS = COUNTERS + FPISA_VERDICT_COUNT,
 };
 

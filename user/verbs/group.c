@@ -73,8 +73,8 @@ static void print_group(const struct group_record *r)
 	char a[ADDRESS_LEN], ranks[RANKS_LEN], since[AGE_LEN];
 
 	job_age_text(group_age(r), since);
-	printf("group       %s\nkey         %s\nranks       %u, here %s\n", r->name, *r->owner ? r->owner : "none", r->size,
-	       ranks_text(group_here(r), ranks));
+	printf("group       %s\nkey         %s\nranks       %u, here %s\n", r->name, *r->owner ? r->owner : "none",
+	       r->size, ranks_text(group_here(r), ranks));
 	if (group_gathers(r))
 		printf("gathers     %s, waits for %s\n", since, ranks_text(group_missing(r), ranks));
 	else
@@ -170,7 +170,7 @@ int verb_group_show(int argc, char **argv)
 /* Until the manager has ended it. */
 static int await_end(const struct view *v, __u32 place, const struct group_record *r)
 {
-	const struct timespec pause = { .tv_nsec = 50000000 };
+	const struct timespec pause = {.tv_nsec = 50000000};
 	struct group_record now = *r;
 	int err = 0;
 

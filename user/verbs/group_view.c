@@ -61,12 +61,14 @@ int manager_view_open(struct datapath *dp, struct manager_view *v)
 {
 	int err;
 
-	*v = (struct manager_view){ .any = false };
+	*v = (struct manager_view){.any = false};
 	err = datapath_groups_open(dp, false, &v->groups);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	v->any = true;
-	err = datapath_groups_manager(&v->groups, &v->pid) ?: datapath_groups_counts(&v->groups, &v->counts) ?: add_up(v);
+	err = datapath_groups_manager(&v->groups, &v->pid)	     ?:
+		      datapath_groups_counts(&v->groups, &v->counts) ?:
+								       add_up(v);
 	if (err)
 		manager_view_close(v);
 	return err;
@@ -113,8 +115,8 @@ struct json_object *group_json(const struct group_record *r, bool whole)
 		return o;
 	members = json_object_new_array();
 	for (__u32 i = 0; i < r->size; i++)
-		json_object_array_add(members, r->joined >> i & 1 ?
-						       json_object_new_string(address_text(r->address[i], a)) : NULL);
+		json_object_array_add(
+			members, r->joined >> i & 1 ? json_object_new_string(address_text(r->address[i], a)) : NULL);
 	json_object_object_add(o, "members", members);
 	return o;
 }

@@ -27,7 +27,7 @@ __u32 manager_view_next(const struct manager_view *v, __u32 place, const char *n
 
 __u64 group_here(const struct group_record *r);	   /* ranks, as a bitmap */
 __u64 group_missing(const struct group_record *r); /* that have not joined yet */
-double group_age(const struct group_record *r); /* seconds */
+double group_age(const struct group_record *r);	   /* seconds */
 struct json_object *group_json(const struct group_record *r, bool whole);
 
 /* Of a reason of refusals, as its counter and its metric are called; NULL: there is none of that number. */

@@ -15,9 +15,9 @@ void job_add_help(void)
 
 int verb_job_add(int argc, char **argv)
 {
-	static const struct option common[] = { COMMON_OPTIONS, JSON_OPTION, { 0 } };
+	static const struct option common[] = {COMMON_OPTIONS, JSON_OPTION, {0}};
 	struct option options[JOB_OPTIONS_MAX + sizeof(common) / sizeof(common[0])];
-	struct job_spec s = { .workers = NULL };
+	struct job_spec s = {.workers = NULL};
 	struct common c = COMMON_INIT;
 	struct datapath dp;
 	__u32 job;

@@ -45,7 +45,7 @@ static int print_loaded(const struct datapath_load *l, char *const *devs, int n)
 
 int verb_load(int argc, char **argv)
 {
-	struct datapath_load o = { .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP, .drop = true };
+	struct datapath_load o = {.mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP, .drop = true};
 	struct common c = COMMON_INIT;
 	int opt, err = 0;
 

@@ -23,13 +23,15 @@
 
 static const struct {
 	const char *name, *text;
-} gauges[] = {
-	{ "fpisa_job_workers", "ranks of the job" },
-	{ "fpisa_job_live_workers", "ranks that a round waits for" },
-	{ "fpisa_job_joined_workers", "live ranks that have joined" },
-}, steered[] = {
-	{ "fpisa_steered_frames_total", "frames handed to the CPU that owns their slot" },
-	{ "fpisa_steered_taken_total", "of those, taken there; others wait, or were dropped by its full queue" },
+} gauges[] =
+	{
+		{"fpisa_job_workers", "ranks of the job"},
+		{"fpisa_job_live_workers", "ranks that a round waits for"},
+		{"fpisa_job_joined_workers", "live ranks that have joined"},
+},
+  steered[] = {
+	  {"fpisa_steered_frames_total", "frames handed to the CPU that owns their slot"},
+	  {"fpisa_steered_taken_total", "of those, taken there; others wait, or were dropped by its full queue"},
 };
 
 #define GAUGES (sizeof(gauges) / sizeof(gauges[0]))
@@ -93,8 +95,7 @@ static void head(FILE *f, const char *name, const char *type, const char *text)
 	fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, text, name, type);
 }
 
-static void sample(FILE *f, const char *name, const struct row *r, const char *label, const char *value,
-		   __u64 n)
+static void sample(FILE *f, const char *name, const struct row *r, const char *label, const char *value, __u64 n)
 {
 	fprintf(f, "%s{job=\"%s\"", name, r->job);
 	if (label)
@@ -117,13 +118,14 @@ static void frames(FILE *f, bool drops, const struct row *rows, int n)
 {
 	const char *name = drops ? "fpisa_drops_total" : "fpisa_frames_total";
 
-	head(f, name, "counter", drops ? "frames of the protocol that were dropped, by reason" :
-					 "frames that were not dropped, by what became of them");
+	head(f, name, "counter",
+	     drops ? "frames of the protocol that were dropped, by reason" :
+		     "frames that were not dropped, by what became of them");
 	for (int i = 0; i < n; i++)
 		for (__u32 v = 0; v < FPISA_VERDICT_COUNT; v++)
 			if (fpisa_is_drop(v) == drops)
-				sample(f, name, &rows[i], drops ? "reason" : "outcome",
-				       verdicts[v].name + strlen("v_"), counter_get(&rows[i].c, COUNTERS + v));
+				sample(f, name, &rows[i], drops ? "reason" : "outcome", verdicts[v].name + strlen("v_"),
+				       counter_get(&rows[i].c, COUNTERS + v));
 }
 
 static void print(FILE *f, const struct row *rows, int n)
@@ -152,14 +154,14 @@ static void managed(FILE *f, const struct manager_view *v)
 		const char *name, *type, *text;
 		__u64 value;
 	} rows[] = {
-		{ "fpisa_manager_up", "gauge", "1 while a manager of groups runs", v->pid != 0 },
-		{ "fpisa_manager_groups", "gauge", "groups whose ranks have all joined", v->now_groups },
-		{ "fpisa_manager_ranks", "gauge", "ranks of groups that are here", v->now_ranks },
-		{ "fpisa_manager_jobs", "gauge", "jobs that groups have", v->now_jobs },
-		{ "fpisa_manager_groups_made_total", "counter", "groups that became complete", v->counts.groups },
-		{ "fpisa_manager_jobs_made_total", "counter", "jobs made for groups", v->counts.jobs },
-		{ "fpisa_manager_ranks_gone_total", "counter", "ranks of groups that ended without leaving",
-		  v->counts.gone },
+		{"fpisa_manager_up", "gauge", "1 while a manager of groups runs", v->pid != 0},
+		{"fpisa_manager_groups", "gauge", "groups whose ranks have all joined", v->now_groups},
+		{"fpisa_manager_ranks", "gauge", "ranks of groups that are here", v->now_ranks},
+		{"fpisa_manager_jobs", "gauge", "jobs that groups have", v->now_jobs},
+		{"fpisa_manager_groups_made_total", "counter", "groups that became complete", v->counts.groups},
+		{"fpisa_manager_jobs_made_total", "counter", "jobs made for groups", v->counts.jobs},
+		{"fpisa_manager_ranks_gone_total", "counter", "ranks of groups that ended without leaving",
+		 v->counts.gone},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -214,7 +216,7 @@ int prometheus_write(struct datapath *dp, int job, const char *file)
 	__u32 cpus = job < 0 ? dp->steering.cpus : 0;
 	struct row *rows = calloc(FPISA_MAX_JOBS + 1, sizeof(*rows));
 	struct datapath_cpu cpu[FPISA_STEER_CPUS];
-	struct manager_view v = { .any = false };
+	struct manager_view v = {.any = false};
 	char *text = NULL;
 	size_t len = 0;
 	FILE *f = NULL;

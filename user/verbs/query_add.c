@@ -25,16 +25,16 @@ enum {
 static const struct option own[] = {
 	COMMON_OPTIONS,
 	JSON_OPTION,
-	{ "kind", required_argument, NULL, OPT_KIND },
-	{ "master", required_argument, NULL, OPT_MASTER },
-	{ "limit", required_argument, NULL, OPT_LIMIT },
-	{ "key-bytes", required_argument, NULL, OPT_KEY_BYTES },
-	{ "ascending", no_argument, NULL, OPT_ASCENDING },
-	{ "ties", no_argument, NULL, OPT_TIES },
-	{ "filter", required_argument, NULL, OPT_FILTER },
-	{ "filter-keys", required_argument, NULL, OPT_FILTER_KEYS },
-	{ "filter-bytes", required_argument, NULL, OPT_FILTER_BYTES },
-	{ 0 },
+	{"kind", required_argument, NULL, OPT_KIND},
+	{"master", required_argument, NULL, OPT_MASTER},
+	{"limit", required_argument, NULL, OPT_LIMIT},
+	{"key-bytes", required_argument, NULL, OPT_KEY_BYTES},
+	{"ascending", no_argument, NULL, OPT_ASCENDING},
+	{"ties", no_argument, NULL, OPT_TIES},
+	{"filter", required_argument, NULL, OPT_FILTER},
+	{"filter-keys", required_argument, NULL, OPT_FILTER_KEYS},
+	{"filter-bytes", required_argument, NULL, OPT_FILTER_BYTES},
+	{0},
 };
 
 #define OWN (sizeof(own) / sizeof(own[0]))
@@ -102,7 +102,8 @@ static int size_filter(struct fpisa_job *j, uint64_t keys)
 	if (!filter)
 		return 0;
 	if (!keys)
-		return refuse(BAD_USAGE, "query add: --filter-keys is missing: of a bitmap one more than the greatest key, of "
+		return refuse(BAD_USAGE,
+			      "query add: --filter-keys is missing: of a bitmap one more than the greatest key, of "
 			      "a Bloom filter how many there are");
 	if (!j->pipeline)
 		j->pipeline = j->rounding;
@@ -157,7 +158,7 @@ int verb_query_add(int argc, char **argv)
 {
 	struct option options[JOB_OPTIONS_MAX + OWN];
 	struct option *next = job_options(options, JOB_IN_QUERY);
-	struct wanted w = { 0 };
+	struct wanted w = {0};
 	struct common c = COMMON_INIT;
 	char *list = NULL;
 	int opt, err = 0;
@@ -166,9 +167,9 @@ int verb_query_add(int argc, char **argv)
 	for (size_t i = 0; i < OWN; i++)
 		next[i] = own[i];
 	while (!err && (opt = next_option(argc, argv, options)) != -1)
-		err = opt >= OPT_JOB	? job_option(&w.spec, opt, optarg) :
-		      opt >= OPT_VERB	? take(&w, opt, optarg) :
-					  common_option(&c, opt);
+		err = opt >= OPT_JOB  ? job_option(&w.spec, opt, optarg) :
+		      opt >= OPT_VERB ? take(&w, opt, optarg) :
+					common_option(&c, opt);
 	if (err)
 		return err;
 	if (argc - optind != 1)

@@ -36,8 +36,8 @@ static void on_signal(int sig)
 
 static void take_signals(void (*handler)(int))
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction is, take = { .sa_handler = handler, .sa_flags = SA_RESTART };
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction is, take = {.sa_handler = handler, .sa_flags = SA_RESTART};
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
 		if (!sigaction(signals[i], NULL, &is) && is.sa_handler != SIG_IGN)
@@ -47,17 +47,17 @@ static void take_signals(void (*handler)(int))
 static int parse(struct options *o, int argc, char **argv)
 {
 	enum { OPT_PAGES = OPT_VERB, OPT_VISITS, OPT_WORKERS, OPT_SEED };
-	static const struct option options[] = { COMMON_OPTIONS,
-						 JSON_OPTION,
-						 { "pages", required_argument, NULL, OPT_PAGES },
-						 { "visits", required_argument, NULL, OPT_VISITS },
-						 { "workers", required_argument, NULL, OPT_WORKERS },
-						 { "seed", required_argument, NULL, OPT_SEED },
-						 { 0 } };
+	static const struct option options[] = {COMMON_OPTIONS,
+						JSON_OPTION,
+						{"pages", required_argument, NULL, OPT_PAGES},
+						{"visits", required_argument, NULL, OPT_VISITS},
+						{"workers", required_argument, NULL, OPT_WORKERS},
+						{"seed", required_argument, NULL, OPT_SEED},
+						{0}};
 	struct common c = COMMON_INIT;
 	int opt, err = 0;
 
-	*o = (struct options){ .workers = 2, .data = { .seed = 1, .pages = 1800000, .visits = 3000000 } };
+	*o = (struct options){.workers = 2, .data = {.seed = 1, .pages = 1800000, .visits = 3000000}};
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		if (opt == OPT_PAGES)
 			err = parse_number("--pages", optarg, 1, BIGDATA_PAGES_MOST, &o->data.pages);
@@ -112,7 +112,8 @@ static int write_file(struct options *o, const struct bigdata_table *t, uint64_t
 	FILE *f = NULL;
 	int err = -ENOMEM;
 
-	if (asprintf(&path, "%s/%llu/%s.%s", o->directory, (unsigned long long)worker, t->name, step ? "csv" : "schema") < 0 ||
+	if (asprintf(&path, "%s/%llu/%s.%s", o->directory, (unsigned long long)worker, t->name,
+		     step ? "csv" : "schema") < 0 ||
 	    asprintf(&part, "%s.part", path) < 0)
 		goto out;
 	f = access(path, F_OK) ? fopen(part, "wx") : NULL;
@@ -196,8 +197,8 @@ int verb_query_data(int argc, char **argv)
 		err = print_made(&o);
 	else if (!err)
 		printf("%s: rankings of %llu rows, uservisits of %llu, over %llu workers, seed %llu\n", o.directory,
-		       (unsigned long long)o.data.pages, (unsigned long long)o.data.visits, (unsigned long long)o.workers,
-		       (unsigned long long)o.data.seed);
+		       (unsigned long long)o.data.pages, (unsigned long long)o.data.visits,
+		       (unsigned long long)o.workers, (unsigned long long)o.data.seed);
 	bigdata_close(&o.data);
 	return err;
 }

@@ -18,18 +18,18 @@
 
 enum { OPT_ROWS = OPT_VERB, OPT_SCALE, OPT_WORKERS, OPT_LOSS, OPT_MBIT, OPT_RUNS, OPT_SEED, OPT_DUCKDB, OPT_PLOT };
 
-static const struct option options[] = { COMMON_OPTIONS,
-					 JSON_OPTION,
-					 { "rows", required_argument, NULL, OPT_ROWS },
-					 { "scale", required_argument, NULL, OPT_SCALE },
-					 { "workers", required_argument, NULL, OPT_WORKERS },
-					 { "loss", required_argument, NULL, OPT_LOSS },
-					 { "mbit", required_argument, NULL, OPT_MBIT },
-					 { "runs", required_argument, NULL, OPT_RUNS },
-					 { "seed", required_argument, NULL, OPT_SEED },
-					 { "duckdb", no_argument, NULL, OPT_DUCKDB },
-					 { "plot", required_argument, NULL, OPT_PLOT },
-					 { 0 } };
+static const struct option options[] = {COMMON_OPTIONS,
+					JSON_OPTION,
+					{"rows", required_argument, NULL, OPT_ROWS},
+					{"scale", required_argument, NULL, OPT_SCALE},
+					{"workers", required_argument, NULL, OPT_WORKERS},
+					{"loss", required_argument, NULL, OPT_LOSS},
+					{"mbit", required_argument, NULL, OPT_MBIT},
+					{"runs", required_argument, NULL, OPT_RUNS},
+					{"seed", required_argument, NULL, OPT_SEED},
+					{"duckdb", no_argument, NULL, OPT_DUCKDB},
+					{"plot", required_argument, NULL, OPT_PLOT},
+					{0}};
 
 #define OPTIONS (sizeof(options) / sizeof(options[0]))
 
@@ -86,7 +86,8 @@ static char *passed_on(int opt)
 
 int verb_query_demo(int argc, char **argv)
 {
-	char here[PATH_MAX], script[PATH_MAX + sizeof(SCRIPT)], *all[3 + OPTIONS + 1] = { (char *)"python3", (char *)"-B", script };
+	char here[PATH_MAX], script[PATH_MAX + sizeof(SCRIPT)],
+		*all[3 + OPTIONS + 1] = {(char *)"python3", (char *)"-B", script};
 	struct common c = COMMON_INIT;
 	int opt, err = 0, n = 3;
 	ssize_t length;
@@ -106,7 +107,8 @@ int verb_query_demo(int argc, char **argv)
 		*strrchr(here, '/') = 0;
 		snprintf(script, sizeof(script), "%s" SCRIPT, here);
 		err = access(script, R_OK) ?
-			      refuse(1, "query demo needs the source tree, with its tests' networks: build/fpisa there, not an installed fpisa") :
+			      refuse(1,
+				     "query demo needs the source tree, with its tests' networks: build/fpisa there, not an installed fpisa") :
 			      0;
 	}
 	if (!err) {

@@ -46,36 +46,35 @@ enum {
 };
 
 static const struct option options[] = {
-	{ "verbose", no_argument, NULL, OPT_VERBOSE },
+	{"verbose", no_argument, NULL, OPT_VERBOSE},
 	JSON_OPTION,
-	{ "workers", required_argument, NULL, OPT_WORKERS },
-	{ "key", required_argument, NULL, OPT_KEY },
-	{ "aggregator", required_argument, NULL, OPT_AGGREGATOR },
-	{ "query", required_argument, NULL, OPT_QUERY },
-	{ "token", required_argument, NULL, OPT_TOKEN },
-	{ "local-port", required_argument, NULL, OPT_LOCAL_PORT },
-	{ "worker-port", required_argument, NULL, OPT_WORKER_PORT },
-	{ "prune", required_argument, NULL, OPT_PRUNE },
-	{ "value", required_argument, NULL, OPT_VALUE },
-	{ "by", required_argument, NULL, OPT_BY },
-	{ "limit", required_argument, NULL, OPT_LIMIT },
-	{ "ascending", no_argument, NULL, OPT_ASCENDING },
-	{ "nulls-first", no_argument, NULL, OPT_NULLS_FIRST },
-	{ "columns", required_argument, NULL, OPT_COLUMNS },
-	{ "where", required_argument, NULL, OPT_WHERE },
-	{ "join", required_argument, NULL, OPT_JOIN },
-	{ "on", required_argument, NULL, OPT_ON },
-	{ "join-where", required_argument, NULL, OPT_JOIN_WHERE },
-	{ "having", required_argument, NULL, OPT_HAVING },
-	{ "preaggregate", no_argument, NULL, OPT_PREAGGREGATE },
-	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
-	{ "debug-faults", required_argument, NULL, OPT_FAULTS },
-	{ 0 },
+	{"workers", required_argument, NULL, OPT_WORKERS},
+	{"key", required_argument, NULL, OPT_KEY},
+	{"aggregator", required_argument, NULL, OPT_AGGREGATOR},
+	{"query", required_argument, NULL, OPT_QUERY},
+	{"token", required_argument, NULL, OPT_TOKEN},
+	{"local-port", required_argument, NULL, OPT_LOCAL_PORT},
+	{"worker-port", required_argument, NULL, OPT_WORKER_PORT},
+	{"prune", required_argument, NULL, OPT_PRUNE},
+	{"value", required_argument, NULL, OPT_VALUE},
+	{"by", required_argument, NULL, OPT_BY},
+	{"limit", required_argument, NULL, OPT_LIMIT},
+	{"ascending", no_argument, NULL, OPT_ASCENDING},
+	{"nulls-first", no_argument, NULL, OPT_NULLS_FIRST},
+	{"columns", required_argument, NULL, OPT_COLUMNS},
+	{"where", required_argument, NULL, OPT_WHERE},
+	{"join", required_argument, NULL, OPT_JOIN},
+	{"on", required_argument, NULL, OPT_ON},
+	{"join-where", required_argument, NULL, OPT_JOIN_WHERE},
+	{"having", required_argument, NULL, OPT_HAVING},
+	{"preaggregate", no_argument, NULL, OPT_PREAGGREGATE},
+	{"timeout", required_argument, NULL, OPT_TIMEOUT},
+	{"debug-faults", required_argument, NULL, OPT_FAULTS},
+	{0},
 };
 
 static const struct name pruning_names[] = {
-	{ FPISA_PRUNING_NETWORK, "network" }, { FPISA_PRUNING_NONE, "none" }, { FPISA_PRUNING_WORKERS, "workers" }, { 0 }
-};
+	{FPISA_PRUNING_NETWORK, "network"}, {FPISA_PRUNING_NONE, "none"}, {FPISA_PRUNING_WORKERS, "workers"}, {0}};
 
 /* A row of the answer stays if the aggregate compares so. */
 struct having {
@@ -94,7 +93,7 @@ struct asked {
 
 static int parse_having(const char *text, struct having *h)
 {
-	static const char *const known[] = { "count", "sum", "min", "max", "avg" };
+	static const char *const known[] = {"count", "sum", "min", "max", "avg"};
 	size_t n = strcspn(text, "<>="), k = strspn(text + n, "<>=");
 	char *end;
 
@@ -103,9 +102,11 @@ static int parse_having(const char *text, struct having *h)
 			strcpy(h->column, known[i]);
 	h->number = strtod(text + n + k, &end);
 	if (!*h->column || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
-		return refuse(BAD_USAGE, "--having: '%s' is no count, sum, min, max or avg, then <, <=, =, >= or >, and a number", text);
+		return refuse(BAD_USAGE,
+			      "--having: '%s' is no count, sum, min, max or avg, then <, <=, =, >= or >, and a number",
+			      text);
 	memcpy(h->comparison, text + n, k);
-	for (const char *const *c = (const char *const[]){ "<", "<=", "=", ">=", ">", NULL }; *c; c++)
+	for (const char *const *c = (const char *const[]){"<", "<=", "=", ">=", ">", NULL}; *c; c++)
 		if (!strcmp(*c, h->comparison))
 			return 0;
 	return refuse(BAD_USAGE, "--having: '%s' is no comparison; there are <, <=, =, >= and >", h->comparison);
@@ -113,8 +114,8 @@ static int parse_having(const char *text, struct having *h)
 
 static int take_faults(struct fpisa_query_options *o, char *text)
 {
-	struct fpisa_job_faults f = { 0 };
-	double *const share[FPISA_FAULTS] = { &o->loss, &o->duplicate, &o->reorder, &o->delay, &o->corrupt };
+	struct fpisa_job_faults f = {0};
+	double *const share[FPISA_FAULTS] = {&o->loss, &o->duplicate, &o->reorder, &o->delay, &o->corrupt};
 	int err = job_parse_faults(text, &f);
 
 	for (int i = 0; i < FPISA_FAULTS; i++)
@@ -213,7 +214,8 @@ static int check(const struct asked *a)
 	if (!o->workers)
 		return refuse(BAD_USAGE, "query run: --workers is missing");
 	if (!o->limit && !o->by && o->value)
-		return refuse(BAD_USAGE, "query run: --value takes --limit, for the first rows by it, or --by, for groups");
+		return refuse(BAD_USAGE,
+			      "query run: --value takes --limit, for the first rows by it, or --by, for groups");
 	if (o->limit && (o->by || !o->value))
 		return refuse(BAD_USAGE, "query run: --limit takes --value, and no --by");
 	if (!o->limit && (o->ascending || o->nulls_first))
@@ -225,11 +227,13 @@ static int check(const struct asked *a)
 	if (!o->value && *a->having.comparison && strcmp(a->having.column, "count"))
 		return refuse(BAD_USAGE, "query run: --having %s takes --value", a->having.column);
 	if (!o->join != !o->on || (o->join_where && !o->join))
-		return refuse(BAD_USAGE, "query run: --join, a table, and --on, columns A=B, go together; --join-where takes both");
+		return refuse(BAD_USAGE,
+			      "query run: --join, a table, and --on, columns A=B, go together; --join-where takes both");
 	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
 		return refuse(BAD_USAGE, "query run: --join takes --prune network, no --limit and no --preaggregate");
 	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && (!o->aggregator || !a->numbered))
-		return refuse(BAD_USAGE, "query run: give --aggregator and --query%s", o->join ? "" : ", or --prune none or workers");
+		return refuse(BAD_USAGE, "query run: give --aggregator and --query%s",
+			      o->join ? "" : ", or --prune none or workers");
 	return 0;
 }
 
@@ -285,9 +289,13 @@ static int value_json(const struct fpisa_query_column *c, const char *text, stru
 	bool whole = c->type == FPISA_COLUMN_INT32 || c->type == FPISA_COLUMN_INT64;
 
 	if (text && !is_utf8(text))
-		return refuse(-EILSEQ, "query run: column %s: a text is not UTF-8, which JSON has to be; leave --json out", c->name);
-	*out = !text ? NULL : whole ? json_object_new_int64(strtoll(text, NULL, 10)) :
-	       c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE ? json_decimal(text) : json_object_new_string(text);
+		return refuse(-EILSEQ,
+			      "query run: column %s: a text is not UTF-8, which JSON has to be; leave --json out",
+			      c->name);
+	*out = !text ? NULL :
+	       whole ? json_object_new_int64(strtoll(text, NULL, 10)) :
+	       c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE ? json_decimal(text) :
+										json_object_new_string(text);
 	return 0;
 }
 
@@ -302,14 +310,15 @@ static int print_json_row(const struct fpisa_query_column *c, const char *const 
 			json_object_array_add(a, value);
 	}
 	if (!err)
-		printf("%s    %s", first ? "\n" : ",\n", json_object_to_json_string_ext(a, JSON_C_TO_STRING_NOSLASHESCAPE));
+		printf("%s    %s", first ? "\n" : ",\n",
+		       json_object_to_json_string_ext(a, JSON_C_TO_STRING_NOSLASHESCAPE));
 	json_object_put(a);
 	return err;
 }
 
 static const char *type_name(uint32_t type)
 {
-	static const char *const names[] = { "?", "real", "double", "int32", "int64", "text", "date" };
+	static const char *const names[] = {"?", "real", "double", "int32", "int64", "text", "date"};
 
 	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
 }
@@ -344,15 +353,15 @@ static void print_counts(const struct fpisa_query *q, const struct fpisa_query_c
 		(unsigned long long)c->rows, (unsigned long long)c->sent, (unsigned long long)c->pruned,
 		(unsigned long long)c->absorbed, (unsigned long long)c->received);
 	if (c->values_sent)
-		fprintf(stderr, "values: sent %llu = pruned %llu + absorbed %llu + received %llu\n", (unsigned long long)c->values_sent,
-			(unsigned long long)values_pruned(c), (unsigned long long)c->values_absorbed,
-			(unsigned long long)c->values_received);
+		fprintf(stderr, "values: sent %llu = pruned %llu + absorbed %llu + received %llu\n",
+			(unsigned long long)c->values_sent, (unsigned long long)values_pruned(c),
+			(unsigned long long)c->values_absorbed, (unsigned long long)c->values_received);
 	if (joined)
 		fprintf(stderr, "join keys: %llu%s\n", (unsigned long long)keys,
 			filtered ? "" : "; not all were in the filter when rows came, so all rows passed");
 	if (c->frames)
-		fprintf(stderr, "frames: %llu, sent again %llu%s\n", (unsigned long long)c->frames, (unsigned long long)c->repeated,
-			c->certified ? "; the first rows are certified" : "");
+		fprintf(stderr, "frames: %llu, sent again %llu%s\n", (unsigned long long)c->frames,
+			(unsigned long long)c->repeated, c->certified ? "; the first rows are certified" : "");
 	if (c->restarts)
 		fprintf(stderr, "begun again %u times: the aggregator had lost its state\n", c->restarts);
 	fprintf(stderr, "%.3f s\n", seconds);
@@ -445,7 +454,7 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 
 int verb_query_run(int argc, char **argv)
 {
-	struct asked a = { .options.size = sizeof(a.options) };
+	struct asked a = {.options.size = sizeof(a.options)};
 	struct common c = COMMON_INIT;
 	struct fpisa_query *q;
 	int opt, err = 0;

@@ -17,15 +17,14 @@ static void print_text(const struct datapath_resources *r)
 {
 	unsigned long long total = 0;
 
-	printf("%-8s %-16s %15s %15s %18s\n", "family", "program", "xlated bytes", "jited bytes",
-	       "verified insns");
+	printf("%-8s %-16s %15s %15s %18s\n", "family", "program", "xlated bytes", "jited bytes", "verified insns");
 	for (int i = 0; i < r->programs; i++)
 		printf("%-8s %-16s %15u %15u %18u\n", r->program[i].family, r->program[i].name,
 		       r->program[i].xlated_bytes, r->program[i].jited_bytes, r->program[i].verified_insns);
 	printf("\n%-16s %9s %11s %9s %15s\n", "map", "key size", "value size", "entries", "memory bytes");
 	for (int i = 0; i < r->maps; i++) {
-		printf("%-16s %9u %11u %9u %15llu\n", r->map[i].name, r->map[i].key_size,
-		       r->map[i].value_size, r->map[i].max_entries, (unsigned long long)r->map[i].bytes);
+		printf("%-16s %9u %11u %9u %15llu\n", r->map[i].name, r->map[i].key_size, r->map[i].value_size,
+		       r->map[i].max_entries, (unsigned long long)r->map[i].bytes);
 		total += r->map[i].bytes;
 	}
 	printf("%-16s %9s %11s %9s %15llu\n", "total", "", "", "", total);

@@ -38,9 +38,8 @@ static int print_row(const struct datapath *dp, __u32 job, const struct fpisa_jo
 		err = job_silence_text(dp, job, missing, silence);
 		if (err)
 			return err;
-		printf("%3u  %4u  %7u  %12llu  %4d of %-4d  ", job, i / 2, i % 2,
-		       (unsigned long long)s->chunk, __builtin_popcountll(s->bitmap & j->live),
-		       __builtin_popcountll(j->live));
+		printf("%3u  %4u  %7u  %12llu  %4d of %-4d  ", job, i / 2, i % 2, (unsigned long long)s->chunk,
+		       __builtin_popcountll(s->bitmap & j->live), __builtin_popcountll(j->live));
 		snprintf(text, sizeof(text), "%s%s", ranks_text(missing, ranks), silence);
 		print_wrapped(45, text);
 		return 0;

@@ -73,8 +73,8 @@ static __u64 drops(const struct sample *s)
 
 /* -- text -------------------------------------------------------------- */
 
-static void print_row(const char *name, const char *text, const struct sample *now,
-		      const struct sample *before, size_t i)
+static void print_row(const char *name, const char *text, const struct sample *now, const struct sample *before,
+		      size_t i)
 {
 	int column = printf("%-18s %15llu", name, (unsigned long long)now->value[i]);
 
@@ -97,7 +97,8 @@ static void print_steering(const struct sample *now, const struct sample *before
 		print_wrapped(column, steered_text);
 		if (c->left)
 			print_wrapped(printf("%-18s %15llu%s  ", "", (unsigned long long)c->left,
-					     before ? "             " : ""), left_text);
+					     before ? "             " : ""),
+				      left_text);
 	}
 }
 
@@ -134,11 +135,11 @@ struct screen {
 
 static struct screen screen_start(void)
 {
-	struct winsize w = { 0 };
+	struct winsize w = {0};
 
 	ioctl(STDOUT_FILENO, TIOCGWINSZ, &w);
 	fputs("\033[H", stdout);
-	return (struct screen){ .rows = w.ws_row ?: 24, .columns = w.ws_col ?: 80 };
+	return (struct screen){.rows = w.ws_row ?: 24, .columns = w.ws_col ?: 80};
 }
 
 /* One row of the screen, cut between words if it is too long. The last row is the note's. */
@@ -331,11 +332,11 @@ enum { OPT_WATCH = OPT_VERB, OPT_PROMETHEUS };
 
 static int parse_options(int argc, char **argv, struct common *c, struct request *r)
 {
-	static const struct option options[] = { { "watch", optional_argument, NULL, OPT_WATCH },
-						 { "prometheus", optional_argument, NULL, OPT_PROMETHEUS },
-						 COMMON_OPTIONS,
-						 JSON_OPTION,
-						 { 0 } };
+	static const struct option options[] = {{"watch", optional_argument, NULL, OPT_WATCH},
+						{"prometheus", optional_argument, NULL, OPT_PROMETHEUS},
+						COMMON_OPTIONS,
+						JSON_OPTION,
+						{0}};
 	__u32 job;
 	int opt, err = 0;
 
@@ -360,8 +361,7 @@ static int parse_options(int argc, char **argv, struct common *c, struct request
 	if (r->prometheus && r->json)
 		return refuse(BAD_USAGE, "stats: --json or --prometheus");
 	if (r->prometheus && r->seconds > 0 && !r->file)
-		return refuse(BAD_USAGE,
-			      "stats: --watch goes with --prometheus=FILE, which it writes again and again");
+		return refuse(BAD_USAGE, "stats: --watch goes with --prometheus=FILE, which it writes again and again");
 	if (r->file && !*r->file)
 		return refuse(BAD_USAGE, "--prometheus=: name a file");
 	if (argc - optind > 1)
@@ -376,7 +376,7 @@ static int parse_options(int argc, char **argv, struct common *c, struct request
 int verb_stats(int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
-	struct request r = { .job = -1 };
+	struct request r = {.job = -1};
 	struct datapath dp;
 	struct fpisa_job j;
 	int err;
@@ -389,9 +389,7 @@ int verb_stats(int argc, char **argv)
 	if (r.job >= 0)
 		err = datapath_job(&dp, r.job, &j);
 	if (!err)
-		err = r.seconds <= 0 ? print_once(&dp, &r)
-		      : r.prometheus ? watch_file(&dp, &r)
-				     : watch(&dp, &r);
+		err = r.seconds <= 0 ? print_once(&dp, &r) : r.prometheus ? watch_file(&dp, &r) : watch(&dp, &r);
 	datapath_close(&dp);
 	return err;
 }

@@ -21,7 +21,7 @@ struct bank {
 
 static struct bank count_bank(const struct datapath_program *stage)
 {
-	struct bank b = { .stages = true };
+	struct bank b = {.stages = true};
 
 	for (int k = 0; k < FPISA_STAGES; k++) {
 		b.filled += !!stage[k].id;
@@ -120,20 +120,19 @@ static int print_text(const struct datapath *dp, const struct datapath_status *s
 		printf("%-11s %-15s %-7s program %s, id %u%s\n", i ? "" : "interfaces", s->interface[i].name,
 		       name_of(xdp_mode_names, s->interface[i].mode), s->interface[i].program.name,
 		       s->interface[i].program.id,
-		       datapath_is_entry(s->interface[i].program.name) ? "" :
+		       datapath_is_entry(s->interface[i].program.name) ?
+			       "" :
 			       ": the wrong one, frames come in by fpisa; see fpisa doctor");
 	if (!s->programs)
 		puts("programs    none pinned");
 	for (int i = 0; i < s->programs; i++)
 		printf("%-11s %-15s id %-6u %7u bytes, %u instructions verified\n", i ? "" : "programs",
-		       s->program[i].name, s->program[i].id, s->program[i].xlated_bytes,
-		       s->program[i].verified_insns);
+		       s->program[i].name, s->program[i].id, s->program[i].xlated_bytes, s->program[i].verified_insns);
 	for (__u32 b = 0; b < FPISA_BANKS; b++) {
 		struct bank n = count_bank(s->stage[b]);
 
 		printf("%-11s bank %u: %d of %d filled%s%s\n", b ? "" : "stages", b, n.filled, FPISA_STAGES,
-		       n.filled && !n.stages ? ", by the entry program" : "",
-		       dp->control->bank == b ? ", in use" : "");
+		       n.filled && !n.stages ? ", by the entry program" : "", dp->control->bank == b ? ", in use" : "");
 	}
 	printf("trie        %d of 32 entries\n", s->trie_entries);
 	printf("jobs        %d of %d\n", s->jobs, FPISA_MAX_JOBS);
@@ -216,7 +215,7 @@ int verb_status(int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
 	struct datapath_status *s;
-	struct manager_view m = { .any = false };
+	struct manager_view m = {.any = false};
 	struct datapath dp;
 	int err;
 

@@ -6,7 +6,7 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 
-#define TURN_MS 10	   /* in the library, before somebody may cancel */
+#define TURN_MS 10 /* in the library, before somebody may cancel */
 #define WAIT_MS 1000
 
 static int sqlstate(int error)
@@ -41,7 +41,8 @@ void fdw_fail(int error)
 	ereport(ERROR, errcode(sqlstate(error)), errmsg("%s", text));
 }
 
-struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, const struct fdw_secrets *secrets, int *error)
+struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, const struct fdw_secrets *secrets,
+				   int *error)
 {
 	struct fpisa_query_options o = *wanted;
 	struct fpisa_query *q = NULL;

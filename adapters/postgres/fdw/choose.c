@@ -14,7 +14,8 @@ static LOCKTAG lock_of(const struct fdw_server *s, const struct fdw_query *q)
 	LOCKTAG tag;
 
 	/* All databases reach the same aggregator. */
-	SET_LOCKTAG_ADVISORY(tag, InvalidOid, hash_bytes((const unsigned char *)s->aggregator, (int)strlen(s->aggregator)), q->number,
+	SET_LOCKTAG_ADVISORY(tag, InvalidOid,
+			     hash_bytes((const unsigned char *)s->aggregator, (int)strlen(s->aggregator)), q->number,
 			     LOCK_CLASS);
 	return tag;
 }
@@ -42,7 +43,8 @@ static int pairs_of(const struct fdw_query *q, const struct fdw_shape *s)
 	int n = 0;
 	ListCell *cell;
 
-	foreach (cell, s->on_bytes) {
+	foreach(cell, s->on_bytes)
+	{
 		bytes += (uint32)lfirst_int(cell);
 		/* A bitmap's keys are numbers: several columns would lie beyond its end. */
 		if (!q->filter || bytes > q->filter_bytes || (n && !strcmp(q->filter, "bitmap")))
@@ -62,7 +64,8 @@ static const char *unfit_filter(const struct fdw_query *q, const struct fdw_shap
 	if (s->kind == FDW_TABLE && fdw_preaggregate)
 		return "not to be filtered with fpisa.preaggregate";
 	if (!pairs_of(q, s))
-		return psprintf("of join keys of %u bytes, and these take %d", q->filter_bytes, linitial_int(s->on_bytes));
+		return psprintf("of join keys of %u bytes, and these take %d", q->filter_bytes,
+				linitial_int(s->on_bytes));
 	return NULL;
 }
 
@@ -95,8 +98,8 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* The first that fits, with its filter or without. NULL, or why there is none. */
-static const char *take(const struct fdw_query *query, const struct fdw_server *server, const struct fdw_shape *shape, bool filtered,
-			struct fdw_choice *c)
+static const char *take(const struct fdw_query *query, const struct fdw_server *server, const struct fdw_shape *shape,
+			bool filtered, struct fdw_choice *c)
 {
 	static const char *const names[] = {[FDW_TOPN] = "topn", [FDW_TABLE] = "table", [FDW_JOIN] = "join"};
 	const char *why = NULL;
@@ -110,7 +113,7 @@ static const char *take(const struct fdw_query *query, const struct fdw_server *
 
 		c->query = *q;
 		c->lock = lock_of(server, q);
-		if (!but && c->not & UINT64CONST(1) << q->number)
+		if (!but && c->not &UINT64CONST(1) << q->number)
 			but = c->why_not;
 		if (!but && lock(c)) {
 			c->locked = true;

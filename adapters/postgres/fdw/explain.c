@@ -16,8 +16,8 @@ static char *column_list(const struct fdw_scan *s, List *columns)
 	ListCell *cell;
 
 	initStringInfo(&names);
-	foreach (cell, columns)
-		appendStringInfo(&names, "%s%s", names.len ? ", " : "", get_attname(s->table, (AttrNumber)lfirst_int(cell), false));
+	foreach(cell, columns) appendStringInfo(&names, "%s%s", names.len ? ", " : "",
+						get_attname(s->table, (AttrNumber)lfirst_int(cell), false));
 	return names.data;
 }
 
@@ -68,7 +68,8 @@ static const char *joined(const struct fdw_scan *s)
 	initStringInfo(&text);
 	appendStringInfo(&text, "%s on ", get_rel_name(shape->joined));
 	for (int i = 0; i < list_length(shape->on); i++)
-		appendStringInfo(&text, "%s%s = %s", i ? ", " : "", get_attname(s->table, (AttrNumber)list_nth_int(shape->on, i), false),
+		appendStringInfo(&text, "%s%s = %s", i ? ", " : "",
+				 get_attname(s->table, (AttrNumber)list_nth_int(shape->on, i), false),
 				 get_attname(shape->joined, (AttrNumber)list_nth_int(shape->there, i), false));
 	if (*shape->joined_where)
 		appendStringInfo(&text, ", where %s", shape->joined_where);
@@ -82,8 +83,9 @@ static const char *by_filter(const struct fdw_scan *s, const struct fdw_choice *
 		return "";
 	if (!c->pairs)
 		return psprintf(", without a filter of join keys: %s", c->why_not);
-	return psprintf(", by its %s of join keys%s", strcmp(c->query.filter, "bloom") ? c->query.filter : "Bloom filter",
-			c->pairs == list_length(s->shape.on) ? "" : psprintf(", the first %d of these columns", c->pairs));
+	return psprintf(
+		", by its %s of join keys%s", strcmp(c->query.filter, "bloom") ? c->query.filter : "Bloom filter",
+		c->pairs == list_length(s->shape.on) ? "" : psprintf(", the first %d of these columns", c->pairs));
 }
 
 static const char *who_prunes(const struct fdw_scan *s, const struct fdw_choice *c)

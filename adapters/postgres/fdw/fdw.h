@@ -90,12 +90,12 @@ struct fdw_shape {
 	enum fdw_kind kind;
 	uint64 limit;
 	bool ascending, nulls_first;
-	AttrNumber value; /* 0: none */
-	bool no_nulls;	  /* the answer is right only if the value is never NULL */
-	List *by;	  /* columns of the key */
-	uint32 key_bytes; /* that the key takes */
+	AttrNumber value;  /* 0: none */
+	bool no_nulls;	   /* the answer is right only if the value is never NULL */
+	List *by;	   /* columns of the key */
+	uint32 key_bytes;  /* that the key takes */
 	const char *where; /* which rows, as workers read it; "": all */
-	List *outputs;	  /* of groups, for each column of the scan: place in `by`, or FDW_COUNT ... */
+	List *outputs;	   /* of groups, for each column of the scan: place in `by`, or FDW_COUNT ... */
 	/* A table that the statement joins with, so that rows and groups which are in no join may be left out. */
 	Oid joined;		  /* InvalidOid: none */
 	List *on, *there;	  /* columns that are equal: of this one, the first of `by`; of that one */
@@ -111,7 +111,7 @@ struct fdw_rel {
 	const RelOptInfo *rel;
 	struct fdw_shape shape;
 	List *pushed, *local; /* conditions of WHERE that workers look at, and those that they do not: of RestrictInfo */
-	const char *why_not; /* what the query could have been, and why it is not; NULL */
+	const char *why_not;  /* what the query could have been, and why it is not; NULL */
 };
 
 List *fdw_shape_list(const struct fdw_shape *shape, const char *why_not);
@@ -119,7 +119,8 @@ void fdw_shape_read(List *list, struct fdw_shape *shape, const char **why_not);
 
 void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table);
 void fdw_paths(PlannerInfo *root, RelOptInfo *rel, Oid table);
-ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses, Plan *outer);
+ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses,
+		      Plan *outer);
 
 /* -- where.c ----------------------------------------------------------------------- */
 
@@ -144,7 +145,7 @@ struct fdw_choice {
 	int pairs;		/* the first columns of shape->on are the key of its filter; 0: that is not used */
 	bool locked;
 	LOCKTAG lock;
-	uint64 not; /* numbers that turned out not to be free, as why_not says of the last */
+	uint64 not ;	     /* numbers that turned out not to be free, as why_not says of the last */
 	const char *why_not; /* why not the network, or not its filter, where the session would have it; NULL */
 };
 
@@ -169,8 +170,8 @@ struct fdw_scan {
 	uint64 keys;			  /* of the join, in the last */
 	bool filtered;
 	uint32 runs;
-	int n_columns;	   /* of the answer */
-	int n_attributes;  /* of the slot */
+	int n_columns;	  /* of the answer */
+	int n_attributes; /* of the slot */
 	AttrNumber *place; /* of each column of the answer: where in the slot, from 1; groups: of the slot, which column */
 	FmgrInfo *input;
 	Oid *io_param;
@@ -198,8 +199,10 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 _Noreturn void fdw_fail(int error);
 
 /* -EADDRINUSE comes back in *error, and NULL: a port is taken. Other errors do not come back. */
-struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, const struct fdw_secrets *secrets, int *error);
-struct fpisa_query *fdw_ask(const struct fpisa_query_options *options, const struct fdw_secrets *secrets); /* no error does */
+struct fpisa_query *fdw_open_query(const struct fpisa_query_options *wanted, const struct fdw_secrets *secrets,
+				   int *error);
+struct fpisa_query *fdw_ask(const struct fpisa_query_options *options,
+			    const struct fdw_secrets *secrets); /* no error does */
 
 /* As fpisa_query_work() with no end, but that it ends with the statement; fdw_wait(): its errors do not come back. */
 int fdw_wait_for(struct fpisa_query *query);

@@ -66,10 +66,10 @@ static List *all_tables(const struct fdw_server *server, const struct fdw_secret
 			CHECK_FOR_INTERRUPTS();
 			check_names(a->query);
 			if (!row[0])
-				ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION), errmsg("a worker has a table without a name"));
+				ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
+					errmsg("a worker has a table without a name"));
 			name = pg_any_to_server(row[0], (int)strlen(row[0]), PG_UTF8);
-			foreach (cell, names)
-				there |= !strcmp(lfirst(cell), name);
+			foreach(cell, names) there |= !strcmp(lfirst(cell), name);
 			if (!there)
 				names = lappend(names, pstrdup(name));
 		}
@@ -81,8 +81,9 @@ static List *all_tables(const struct fdw_server *server, const struct fdw_secret
 /* -- a table --------------------------------------------------------------------- */
 
 static const char *const types[] = {
-	[FPISA_COLUMN_REAL] = "real",	 [FPISA_COLUMN_DOUBLE] = "double precision", [FPISA_COLUMN_INT32] = "integer",
-	[FPISA_COLUMN_INT64] = "bigint", [FPISA_COLUMN_TEXT] = "text",		     [FPISA_COLUMN_DATE] = "date",
+	[FPISA_COLUMN_REAL] = "real",	  [FPISA_COLUMN_DOUBLE] = "double precision",
+	[FPISA_COLUMN_INT32] = "integer", [FPISA_COLUMN_INT64] = "bigint",
+	[FPISA_COLUMN_TEXT] = "text",	  [FPISA_COLUMN_DATE] = "date",
 };
 
 static char *in_lower_case(const char *name)
@@ -128,7 +129,8 @@ static char *statement_of(const struct fdw_server *server, const struct fdw_secr
 		if (c[i].not_null)
 			appendStringInfoString(&sql, " NOT NULL");
 	}
-	appendStringInfo(&sql, ") SERVER %s OPTIONS (table_name %s)", quote_identifier(server_name), quote_literal_cstr(table));
+	appendStringInfo(&sql, ") SERVER %s OPTIONS (table_name %s)", quote_identifier(server_name),
+			 quote_literal_cstr(table));
 	end_asking(a);
 	return sql.data;
 }
@@ -149,19 +151,20 @@ List *fdw_import(ImportForeignSchemaStmt *statement, Oid server_oid)
 	ListCell *cell;
 
 	if (statement->options)
-		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("IMPORT FOREIGN SCHEMA takes no options of this server"));
+		ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
+			errmsg("IMPORT FOREIGN SCHEMA takes no options of this server"));
 	if (statement->list_type == FDW_IMPORT_SCHEMA_LIMIT_TO)
-		foreach (cell, statement->table_list)
-			names = lappend(names, ((RangeVar *)lfirst(cell))->relname);
+		foreach(cell, statement->table_list) names = lappend(names, ((RangeVar *)lfirst(cell))->relname);
 	else
 		names = all_tables(server, &secrets);
-	foreach (cell, names) {
+	foreach(cell, names)
+	{
 		bool wanted = true;
 		ListCell *other;
 
 		if (statement->list_type == FDW_IMPORT_SCHEMA_EXCEPT)
-			foreach (other, statement->table_list)
-				wanted &= strcmp(((RangeVar *)lfirst(other))->relname, lfirst(cell)) != 0;
+			foreach(other, statement->table_list) wanted &=
+				strcmp(((RangeVar *)lfirst(other))->relname, lfirst(cell)) != 0;
 		if (!wanted)
 			continue;
 		context.arg = lfirst(cell);

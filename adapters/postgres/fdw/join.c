@@ -79,7 +79,8 @@ static void take_pair(const struct side *s, const EquivalenceClass *ec, Index ot
 
 	if (!is_plain(ec))
 		return;
-	foreach (a, ec->ec_members) {
+	foreach(a, ec->ec_members)
+	{
 		const Var *v = column_of(lfirst(a));
 		AttrNumber column = v ? here(s, v) : 0;
 
@@ -87,7 +88,8 @@ static void take_pair(const struct side *s, const EquivalenceClass *ec, Index ot
 		if (!column || list_member_int(shape->on, column) || !is_usual(ec, v->vartype) ||
 		    *bytes + bytes_of(v->vartype) > BYTES_MOST)
 			continue;
-		foreach (b, ec->ec_members) {
+		foreach(b, ec->ec_members)
+		{
 			const Var *w = column_of(lfirst(b));
 
 			if (!w || w->varno != (int)other || w->vartype != v->vartype)
@@ -113,7 +115,8 @@ static const struct fdw_rel *other_table(const struct side *s, Index i)
 	const struct fdw_rel *r = rel ? rel->fdw_private : NULL;
 
 	if (!r || i == s->relid || rel->reloptkind != RELOPT_BASEREL || s->root->simple_rte_array[i]->inh ||
-	    !OidIsValid(rel->serverid) || rel->serverid != s->r->rel->serverid || rel->userid != s->r->rel->userid || !r->pushed)
+	    !OidIsValid(rel->serverid) || rel->serverid != s->r->rel->serverid || rel->userid != s->r->rel->userid ||
+	    !r->pushed)
 		return NULL;
 	return rel->rows < s->r->rel->rows || (rel->rows <= s->r->rel->rows && i < s->relid) ? r : NULL;
 }
@@ -131,8 +134,7 @@ static void take_best(const struct side *s, struct fdw_shape *shape)
 
 		if (!r || (OidIsValid(shape->joined) && r->rel->rows >= rows))
 			continue;
-		foreach (cell, s->root->eq_classes)
-			take_pair(s, lfirst(cell), (Index)i, &with, &bytes);
+		foreach(cell, s->root->eq_classes) take_pair(s, lfirst(cell), (Index)i, &with, &bytes);
 		if (!with.on)
 			continue;
 		rows = r->rel->rows;
@@ -151,8 +153,9 @@ static bool is_by_groups(const PlannerInfo *root)
 {
 	const Query *q = root->parse;
 
-	return q->groupClause && !q->groupingSets && !q->limitCount && !q->limitOffset && !q->hasWindowFuncs && !q->hasDistinctOn &&
-	       !q->hasTargetSRFs && !q->setOperations && bms_membership(root->all_baserels) == BMS_SINGLETON;
+	return q->groupClause && !q->groupingSets && !q->limitCount && !q->limitOffset && !q->hasWindowFuncs &&
+	       !q->hasDistinctOn && !q->hasTargetSRFs && !q->setOperations &&
+	       bms_membership(root->all_baserels) == BMS_SINGLETON;
 }
 
 /* The subquery's place in the statement around it; 0: there is none. */
@@ -175,15 +178,16 @@ static List *group_columns(const PlannerInfo *root, const struct fdw_rel *r)
 	List *columns = NIL;
 	ListCell *cell, *by;
 
-	foreach (cell, root->parse->targetList) {
+	foreach(cell, root->parse->targetList)
+	{
 		const TargetEntry *t = lfirst(cell);
 		const Var *v = (const Var *)t->expr;
 		int column = 0;
 
-		foreach (by, root->parse->groupClause)
-			if (IsA(v, Var) && v->varno == (int)r->rel->relid && v->varattno > 0 && !v->varlevelsup &&
-			    ((const SortGroupClause *)lfirst(by))->tleSortGroupRef == t->ressortgroupref)
-				column = v->varattno;
+		foreach(by, root->parse->groupClause) if (IsA(v, Var) && v->varno == (int)r->rel->relid &&
+							  v->varattno > 0 && !v->varlevelsup &&
+							  ((const SortGroupClause *)lfirst(by))->tleSortGroupRef ==
+								  t->ressortgroupref) column = v->varattno;
 		columns = lappend_int(columns, column);
 	}
 	return columns;
@@ -195,9 +199,9 @@ static void put_first(struct fdw_shape *shape)
 	List *by = list_copy(shape->on), *outputs = NIL;
 	ListCell *cell;
 
-	foreach (cell, shape->by)
-		by = list_append_unique_int(by, lfirst_int(cell));
-	foreach (cell, shape->outputs) {
+	foreach(cell, shape->by) by = list_append_unique_int(by, lfirst_int(cell));
+	foreach(cell, shape->outputs)
+	{
 		int output = lfirst_int(cell), at = 0;
 
 		if (output >= 0)
@@ -215,8 +219,10 @@ static List *sure_columns(const struct fdw_rel *r, List *by)
 	List *sure = NIL;
 	ListCell *cell;
 
-	foreach (cell, by) {
-		HeapTuple tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(r->table), Int16GetDatum((int16)lfirst_int(cell)));
+	foreach(cell, by)
+	{
+		HeapTuple tuple =
+			SearchSysCache2(ATTNUM, ObjectIdGetDatum(r->table), Int16GetDatum((int16)lfirst_int(cell)));
 
 		if (!HeapTupleIsValid(tuple))
 			continue;
@@ -231,7 +237,8 @@ void fdw_find_join(const PlannerInfo *root, const struct fdw_rel *r, struct fdw_
 {
 	struct side s = {.root = root, .relid = r->rel->relid, .r = r};
 
-	if (!fdw_pushdown || r->rel->reloptkind != RELOPT_BASEREL || (shape->kind != FDW_SCAN && shape->kind != FDW_TABLE))
+	if (!fdw_pushdown || r->rel->reloptkind != RELOPT_BASEREL ||
+	    (shape->kind != FDW_SCAN && shape->kind != FDW_TABLE))
 		return;
 	if (is_by_groups(root)) {
 		s.root = root->parent_root;

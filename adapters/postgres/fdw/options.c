@@ -21,10 +21,12 @@ static const struct option {
 	Oid catalog;
 	const char *name;
 } known[] = {
-	{ForeignServerRelationId, "workers"},	  {ForeignServerRelationId, "aggregator"}, {ForeignServerRelationId, "queries"},
-	{ForeignServerRelationId, "timeout"},	  {UserMappingRelationId, "key"},	   {UserMappingRelationId, "key_file"},
-	{UserMappingRelationId, "token"},	  {ForeignTableRelationId, "table_name"},  {ForeignTableRelationId, "rows"},
-	{AttributeRelationId, "column_name"},	  {AttributeRelationId, "bytes"},
+	{ForeignServerRelationId, "workers"}, {ForeignServerRelationId, "aggregator"},
+	{ForeignServerRelationId, "queries"}, {ForeignServerRelationId, "timeout"},
+	{UserMappingRelationId, "key"},	      {UserMappingRelationId, "key_file"},
+	{UserMappingRelationId, "token"},     {ForeignTableRelationId, "table_name"},
+	{ForeignTableRelationId, "rows"},     {AttributeRelationId, "column_name"},
+	{AttributeRelationId, "bytes"},
 };
 
 /* -- values -------------------------------------------------------------------- */
@@ -43,7 +45,9 @@ static uint64 number(const char *option, const char *text, uint64 least, uint64 
 	errno = 0;
 	n = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' || *end || errno || n < least || n > most)
-		bad_value(option, text, psprintf("It is a number from %llu to %llu.", (unsigned long long)least, (unsigned long long)most));
+		bad_value(option, text,
+			  psprintf("It is a number from %llu to %llu.", (unsigned long long)least,
+				   (unsigned long long)most));
 	return n;
 }
 
@@ -64,8 +68,8 @@ static void check_key(const char *text)
 	static const char digits[] = "0123456789abcdef";
 	size_t name = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 
-	if (!name || name > 31 || strlen(text) != name + 74 || text[name] != ':' || strspn(text + name + 1, digits) != 8 ||
-	    text[name + 9] != ':' || strspn(text + name + 10, digits) != 64)
+	if (!name || name > 31 || strlen(text) != name + 74 || text[name] != ':' ||
+	    strspn(text + name + 1, digits) != 8 || text[name + 9] != ':' || strspn(text + name + 10, digits) != 64)
 		bad_value("key", "...", "It is a line NAME:ID:SECRET of a file that \"fpisa key new\" wrote.");
 }
 
@@ -79,9 +83,10 @@ static const char *word(char **rest)
 	return w;
 }
 
-#define QUERIES "It is, separated by commas, for each query: topn, table or join, its number, and what \"fpisa query add\" was told of " \
-		"limit N, key-bytes B, ascending, filter F, filter-keys N, filter-bytes B; local-port P and worker-port P where they " \
-		"are not 18000."
+#define QUERIES                                                                                                                  \
+	"It is, separated by commas, for each query: topn, table or join, its number, and what \"fpisa query add\" was told of " \
+	"limit N, key-bytes B, ascending, filter F, filter-keys N, filter-bytes B; local-port P and worker-port P where they "   \
+	"are not 18000."
 
 static enum fdw_kind kind_of(const char *name, const char *whole)
 {
@@ -111,7 +116,8 @@ static void check_query(const struct fdw_query *q, const char *whole)
 	if (q->filter_bytes > q->key_bytes)
 		bad_value("queries", whole, "A join key is the first bytes of a key.");
 	if (q->kind == FDW_JOIN && (!q->filter || q->key_bytes < q->filter_bytes + 8))
-		bad_value("queries", whole, "A query of kind join has a filter, and key-bytes for 8 more than filter-bytes.");
+		bad_value("queries", whole,
+			  "A query of kind join has a filter, and key-bytes for 8 more than filter-bytes.");
 }
 
 static struct fdw_query query_of(char *text, const char *whole)
@@ -177,10 +183,12 @@ static void check_privilege(Oid catalog, const DefElem *d)
 	if (superuser())
 		return;
 	if (catalog == ForeignServerRelationId)
-		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to set option \"%s\"", d->defname),
+		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			errmsg("permission denied to set option \"%s\"", d->defname),
 			errdetail("Whom this server connects to is the superuser's to say."));
 	if (!strcmp(d->defname, "key_file"))
-		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to set option \"key_file\""),
+		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			errmsg("permission denied to set option \"key_file\""),
 			errdetail("The server reads that file. Give the key itself as option \"key\"."));
 }
 
@@ -223,11 +231,13 @@ PGDLLEXPORT Datum fpisa_fdw_validator(PG_FUNCTION_ARGS)
 	bool has[3] = {false};
 	ListCell *cell;
 
-	foreach (cell, options) {
+	foreach(cell, options)
+	{
 		const DefElem *d = lfirst(cell);
 
 		if (!is_known(catalog, d->defname))
-			ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("invalid option \"%s\"", d->defname),
+			ereport(ERROR, errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
+				errmsg("invalid option \"%s\"", d->defname),
 				errhint("Servers have workers, aggregator, queries, timeout; user mappings key, key_file, token; "
 					"tables table_name, rows; columns column_name, bytes."));
 		check_privilege(catalog, d);
@@ -240,10 +250,12 @@ PGDLLEXPORT Datum fpisa_fdw_validator(PG_FUNCTION_ARGS)
 		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("option \"workers\" is missing"),
 			errhint("It has the workers' addresses: 10.0.0.11,10.0.0.12."));
 	if (catalog == ForeignServerRelationId && has[1] != has[2])
-		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("option \"%s\" is missing", has[1] ? "aggregator" : "queries"),
+		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND),
+			errmsg("option \"%s\" is missing", has[1] ? "aggregator" : "queries"),
 			errhint("\"aggregator\" and \"queries\" go together."));
 	if (catalog == UserMappingRelationId && has[1] == has[2])
-		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("a user mapping has \"key\" or \"key_file\""));
+		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND),
+			errmsg("a user mapping has \"key\" or \"key_file\""));
 	PG_RETURN_VOID();
 }
 
@@ -253,9 +265,7 @@ static char *option(List *options, const char *name)
 {
 	ListCell *cell;
 
-	foreach (cell, options)
-		if (!strcmp(((DefElem *)lfirst(cell))->defname, name))
-			return defGetString(lfirst(cell));
+	foreach(cell, options) if (!strcmp(((DefElem *)lfirst(cell))->defname, name)) return defGetString(lfirst(cell));
 	return NULL;
 }
 
@@ -270,7 +280,8 @@ struct fdw_server *fdw_server_of(Oid server)
 	s->timeout_ms = timeout ? number("timeout", timeout, 1, 86400) * 1000 : 0;
 	s->n = queries ? queries_of(queries, s->query) : 0;
 	if (!s->workers)
-		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND), errmsg("server \"%s\" names no workers", f->servername),
+		ereport(ERROR, errcode(ERRCODE_FDW_OPTION_NAME_NOT_FOUND),
+			errmsg("server \"%s\" names no workers", f->servername),
 			errhint("ALTER SERVER ... OPTIONS (ADD workers '10.0.0.11,10.0.0.12')."));
 	return s;
 }

@@ -200,11 +200,13 @@ static List *columns_used(RelOptInfo *rel, Oid table, List *clauses)
 			columns = lappend_int(columns, i);
 	}
 	if (!first)
-		ereport(ERROR, errcode(ERRCODE_FDW_ERROR), errmsg("foreign table \"%s\" has no columns", get_rel_name(table)));
+		ereport(ERROR, errcode(ERRCODE_FDW_ERROR),
+			errmsg("foreign table \"%s\" has no columns", get_rel_name(table)));
 	return columns ? columns : list_make1_int(first);
 }
 
-ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses, Plan *outer)
+ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath *path, List *targets, List *clauses,
+		      Plan *outer)
 {
 	const struct fdw_rel *r = rel->fdw_private;
 	struct fdw_shape shape;
@@ -216,8 +218,8 @@ ForeignScan *fdw_plan(PlannerInfo *root, RelOptInfo *rel, Oid table, ForeignPath
 
 		fdw_shape_read(linitial(path->fdw_private), &shape, &why_not);
 		fdw_find_join(root, r, &shape);
-		return make_foreignscan(targets, list_nth(path->fdw_private, 2), 0, NIL, fdw_shape_list(&shape, why_not), scan_targets, NIL,
-					outer);
+		return make_foreignscan(targets, list_nth(path->fdw_private, 2), 0, NIL,
+					fdw_shape_list(&shape, why_not), scan_targets, NIL, outer);
 	}
 	clauses = extract_actual_clauses(list_difference_ptr(clauses, r->pushed), false);
 	shape = r->shape;

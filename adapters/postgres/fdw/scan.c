@@ -61,8 +61,8 @@ static char *name_list(Oid table, List *columns)
 	ListCell *cell;
 
 	initStringInfo(&names);
-	foreach (cell, columns)
-		appendStringInfo(&names, "%s%s", names.len ? "," : "", fdw_column_of(table, (AttrNumber)lfirst_int(cell)));
+	foreach(cell, columns) appendStringInfo(&names, "%s%s", names.len ? "," : "",
+						fdw_column_of(table, (AttrNumber)lfirst_int(cell)));
 	return names.data;
 }
 
@@ -73,7 +73,8 @@ static char *pair_list(const struct fdw_scan *s)
 
 	initStringInfo(&pairs);
 	for (int i = 0; i < s->choice.pairs; i++)
-		appendStringInfo(&pairs, "%s%s=%s", i ? "," : "", fdw_column_of(s->table, (AttrNumber)list_nth_int(s->shape.on, i)),
+		appendStringInfo(&pairs, "%s%s=%s", i ? "," : "",
+				 fdw_column_of(s->table, (AttrNumber)list_nth_int(s->shape.on, i)),
 				 fdw_column_of(s->shape.joined, (AttrNumber)list_nth_int(s->shape.there, i)));
 	return pairs.data;
 }
@@ -170,7 +171,8 @@ static void start(struct fdw_scan *s)
 	int error;
 
 	if (!AcquireExternalFD())
-		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("no file descriptors left for a query of workers"));
+		ereport(ERROR, errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+			errmsg("no file descriptors left for a query of workers"));
 	s->descriptors = true;
 	s->choice.not = 0;
 	s->choice.why_not = NULL;
@@ -202,8 +204,8 @@ static void check_answer(const struct fdw_scan *s)
 	fpisa_query_counts(s->query, &c);
 	if (c.nulls)
 		ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-			errmsg("column \"%s\" is NOT NULL, and has %llu NULLs at the workers", get_attname(s->table, s->shape.value, false),
-			       (unsigned long long)c.nulls),
+			errmsg("column \"%s\" is NOT NULL, and has %llu NULLs at the workers",
+			       get_attname(s->table, s->shape.value, false), (unsigned long long)c.nulls),
 			errhint("ALTER FOREIGN TABLE ... ALTER COLUMN ... DROP NOT NULL."));
 }
 

@@ -78,7 +78,8 @@ static int key_bytes(struct groups *g, const Var *v)
 	case TEXTOID:
 		bytes = fdw_column_bytes(g->relation, v->varattno);
 		if (bytes < 0)
-			g->why = psprintf("nobody has said how long values of column \"%s\" are: option \"bytes\"", name);
+			g->why = psprintf("nobody has said how long values of column \"%s\" are: option \"bytes\"",
+					  name);
 		else if (OidIsValid(v->varcollid) && !get_collation_isdeterministic(v->varcollid))
 			g->why = psprintf("texts of column \"%s\" may be equal and differ in their bytes", name);
 		else
@@ -93,9 +94,11 @@ static bool take_keys(struct groups *g, List *clauses)
 {
 	ListCell *cell;
 
-	foreach (cell, clauses) {
+	foreach(cell, clauses)
+	{
 		const SortGroupClause *by = lfirst(cell);
-		const Var *v = (const Var *)get_sortgroupclause_tle((SortGroupClause *)by, g->root->parse->targetList)->expr;
+		const Var *v =
+			(const Var *)get_sortgroupclause_tle((SortGroupClause *)by, g->root->parse->targetList)->expr;
 		int bytes;
 
 		if (!is_column(g, (const Expr *)v))
@@ -109,7 +112,8 @@ static bool take_keys(struct groups *g, List *clauses)
 		g->shape.key_bytes += bytes + !not_null(g, v->varattno);
 	}
 	if (g->shape.key_bytes > FDW_KEY_MOST)
-		return refuse(g, psprintf("the key takes %u bytes, and %d are the most", g->shape.key_bytes, FDW_KEY_MOST));
+		return refuse(
+			g, psprintf("the key takes %u bytes, and %d are the most", g->shape.key_bytes, FDW_KEY_MOST));
 	return true;
 }
 
@@ -144,7 +148,8 @@ static bool take_value(struct groups *g, const Var *v)
 {
 	if (v->vartype != FLOAT4OID)
 		return refuse(g, psprintf("column \"%s\" is of type %s, and values are real",
-					  NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname), format_type_be(v->vartype)));
+					  NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname),
+					  format_type_be(v->vartype)));
 	if (g->shape.value && g->shape.value != v->varattno)
 		return refuse(g, "there are aggregates of two columns");
 	g->shape.value = v->varattno;
@@ -184,7 +189,8 @@ static bool take_expression(struct groups *g, Node *e)
 {
 	ListCell *cell;
 
-	foreach (cell, pull_var_clause(e, PVC_INCLUDE_AGGREGATES | PVC_INCLUDE_PLACEHOLDERS)) {
+	foreach(cell, pull_var_clause(e, PVC_INCLUDE_AGGREGATES | PVC_INCLUDE_PLACEHOLDERS))
+	{
 		Expr *part = lfirst(cell);
 		int output = 0;
 
@@ -198,7 +204,8 @@ static bool take_expression(struct groups *g, Node *e)
 			int at = 0;
 
 			output = -100;
-			foreach (by, g->shape.by) {
+			foreach(by, g->shape.by)
+			{
 				if (is_column(g, part) && lfirst_int(by) == ((Var *)part)->varattno)
 					output = at;
 				at++;
@@ -206,7 +213,8 @@ static bool take_expression(struct groups *g, Node *e)
 			if (output == -100)
 				return refuse(g, "it has more than keys and aggregates");
 		}
-		g->targets = lappend(g->targets, makeTargetEntry(copyObject(part), list_length(g->targets) + 1, NULL, false));
+		g->targets = lappend(g->targets,
+				     makeTargetEntry(copyObject(part), list_length(g->targets) + 1, NULL, false));
 		g->shape.outputs = lappend_int(g->shape.outputs, output);
 	}
 	return true;
@@ -228,9 +236,7 @@ static bool is_groups(struct groups *g, const RelOptInfo *out, Node *having)
 		return refuse(g, "there is no GROUP BY");
 	if (!take_keys(g, q->groupClause))
 		return false;
-	foreach (cell, out->reltarget->exprs)
-		if (!take_expression(g, lfirst(cell)))
-			return false;
+	foreach(cell, out->reltarget->exprs) if (!take_expression(g, lfirst(cell))) return false;
 	if (having && !take_expression(g, having))
 		return false;
 	/* The count is that of the value, if there is one. */
@@ -251,7 +257,8 @@ static double number_of_groups(const struct groups *g)
 {
 	const Query *q = g->root->parse;
 
-	return estimate_num_groups(g->root, get_sortgrouplist_exprs(q->groupClause, q->targetList), g->table->rows, NULL, NULL);
+	return estimate_num_groups(g->root, get_sortgrouplist_exprs(q->groupClause, q->targetList), g->table->rows,
+				   NULL, NULL);
 }
 
 /*
@@ -267,8 +274,9 @@ static bool fits(struct groups *g, double groups)
 	if (groups > GROUPS_MOST)
 		return refuse(g, psprintf("about %.0f groups are expected, and %d are the most", groups, GROUPS_MOST));
 	if (groups * GROUP_BYTES > (double)most)
-		return refuse(g, psprintf("about %.0f groups take %.0f kB, more than work_mem * hash_mem_multiplier, %zu kB", groups,
-					  groups * GROUP_BYTES / 1024, most / 1024));
+		return refuse(
+			g, psprintf("about %.0f groups take %.0f kB, more than work_mem * hash_mem_multiplier, %zu kB",
+				    groups, groups * GROUP_BYTES / 1024, most / 1024));
 	return true;
 }
 
@@ -277,8 +285,9 @@ static void add_groups(const struct groups *g, RelOptInfo *out, Node *having, do
 	Cost startup = STARTUP + ROW_AT_WORKER * g->table->tuples;
 	List *private = list_make3(fdw_shape_list(&g->shape, NULL), g->targets, having);
 
-	add_path(out, (Path *)create_foreign_upper_path(g->root, out, g->root->upper_targets[UPPERREL_GROUP_AGG], FDW_ROWS(groups),
-							startup, startup + GROUP_FROM_WORKER * groups, NIL, NULL, FDW_PRIVATE(private)));
+	add_path(out, (Path *)create_foreign_upper_path(g->root, out, g->root->upper_targets[UPPERREL_GROUP_AGG],
+							FDW_ROWS(groups), startup, startup + GROUP_FROM_WORKER * groups,
+							NIL, NULL, FDW_PRIVATE(private)));
 }
 
 void fdw_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *in, RelOptInfo *out, void *extra)

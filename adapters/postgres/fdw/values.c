@@ -49,7 +49,8 @@ void fdw_check_keys(const struct fdw_scan *s)
 	ListCell *cell;
 	uint32 i = 0;
 
-	foreach (cell, s->shape.by) {
+	foreach(cell, s->shape.by)
+	{
 		Oid here = get_atttype(s->table, (AttrNumber)lfirst_int(cell));
 
 		if (i >= n || type_at_workers(&c[i]) != here)
@@ -73,11 +74,14 @@ void fdw_prepare_columns(ForeignScanState *node, struct fdw_scan *s)
 	s->place = palloc0(sizeof(*s->place) * (s->n_columns + 1));
 	s->input = palloc0(sizeof(*s->input) * (d->natts + 1));
 	s->io_param = palloc0(sizeof(*s->io_param) * (d->natts + 1));
-	foreach (cell, s->shape.outputs) {
+	foreach(cell, s->shape.outputs)
+	{
 		int output = lfirst_int(cell);
 
 		/* Of rows the columns come as they were asked for; of groups keys, then count, sum, min, max, avg. */
-		s->place[i++] = (AttrNumber)(s->shape.kind != FDW_TABLE ? output - 1 : output >= 0 ? output : keys - 1 - output);
+		s->place[i++] = (AttrNumber)(s->shape.kind != FDW_TABLE ? output - 1 :
+					     output >= 0		? output :
+									  keys - 1 - output);
 	}
 	for (i = 0; i < d->natts; i++) {
 		Form_pg_attribute a = TupleDescAttr(d, i);
@@ -96,7 +100,8 @@ static bool parse_real(const char *text, float *x)
 	char *end;
 
 	*x = strtof(text, &end);
-	return *text && !*end && !strpbrk(text, " \t\n\v\f\rxXpP(") && !(isinf(*x) && !strchr("iI", text[*text == '-' || *text == '+']));
+	return *text && !*end && !strpbrk(text, " \t\n\v\f\rxXpP(") &&
+	       !(isinf(*x) && !strchr("iI", text[*text == '-' || *text == '+']));
 }
 
 static bool parse_double(const char *text, double *x)
@@ -104,7 +109,8 @@ static bool parse_double(const char *text, double *x)
 	char *end;
 
 	*x = strtod(text, &end);
-	return *text && !*end && !strpbrk(text, " \t\n\v\f\rxXpP(") && !(isinf(*x) && !strchr("iI", text[*text == '-' || *text == '+']));
+	return *text && !*end && !strpbrk(text, " \t\n\v\f\rxXpP(") &&
+	       !(isinf(*x) && !strchr("iI", text[*text == '-' || *text == '+']));
 }
 
 static Datum value_of(const struct fdw_scan *s, const char *text, Form_pg_attribute a, int i)
@@ -139,10 +145,11 @@ static void check_sum(const struct fdw_scan *s, const char *const *row)
 	const char *const *aggregates = row + list_length(s->shape.by);
 	float sum, least, most;
 
-	if (!s->shape.value || !list_member_int(s->shape.outputs, FDW_SUM) || !aggregates[1] || !aggregates[2] || !aggregates[3])
+	if (!s->shape.value || !list_member_int(s->shape.outputs, FDW_SUM) || !aggregates[1] || !aggregates[2] ||
+	    !aggregates[3])
 		return;
-	if (parse_real(aggregates[1], &sum) && isinf(sum) && parse_real(aggregates[2], &least) && parse_real(aggregates[3], &most) &&
-	    isfinite(least) && isfinite(most))
+	if (parse_real(aggregates[1], &sum) && isinf(sum) && parse_real(aggregates[2], &least) &&
+	    parse_real(aggregates[3], &most) && isfinite(least) && isfinite(most))
 		float_overflow_error();
 }
 
@@ -163,7 +170,8 @@ void fdw_store_row(const struct fdw_scan *s, const char *const *row, TupleTableS
 
 		if (!text && c[groups ? s->place[i] : i].not_null)
 			ereport(ERROR, errcode(ERRCODE_NOT_NULL_VIOLATION),
-				errmsg("column \"%s\" is not null at the workers, and has NULL", c[groups ? s->place[i] : i].name));
+				errmsg("column \"%s\" is not null at the workers, and has NULL",
+				       c[groups ? s->place[i] : i].name));
 		if (!text)
 			continue;
 		slot->tts_values[to] = value_of(s, text, TupleDescAttr(d, to), to);

@@ -137,7 +137,8 @@ static bool is_column(const RelOptInfo *rel, const Node *e)
 
 static char *comparison(const RelOptInfo *rel, Oid table, const OpExpr *e)
 {
-	static const char *const names[] = {"<", "<=", "=", "<>", ">=", ">"}, *const turned[] = {">", ">=", "=", "<>", "<=", "<"};
+	static const char *const names[] = {"<", "<=", "=", "<>", ">=", ">"}, *const turned[] = {">",  ">=", "=",
+												 "<>", "<=", "<"};
 	const Node *left = linitial(e->args), *right = list_length(e->args) == 2 ? lsecond(e->args) : NULL;
 	bool turn = right && is_column(rel, right);
 	const Var *v = (const Var *)(turn ? right : left);
@@ -146,7 +147,8 @@ static char *comparison(const RelOptInfo *rel, Oid table, const OpExpr *e)
 
 	if (!right || !name || !is_column(rel, (const Node *)v) || !IsA(c, Const) || e->opno >= FirstUnpinnedObjectId)
 		return NULL;
-	if (v->vartype == TEXTOID && ((strcmp(name, "=") && strcmp(name, "<>")) || !get_collation_isdeterministic(e->inputcollid)))
+	if (v->vartype == TEXTOID &&
+	    ((strcmp(name, "=") && strcmp(name, "<>")) || !get_collation_isdeterministic(e->inputcollid)))
 		return NULL;
 	text = constant_text(c, v->vartype);
 	for (int i = 0; text && i < (int)lengthof(names); i++)
@@ -164,8 +166,8 @@ static char *prefix(const RelOptInfo *rel, Oid table, const OpExpr *e)
 	char *begin, *least, *column;
 	size_t n;
 
-	if (!is_column(rel, (const Node *)v) || v->vartype != TEXTOID || !IsA(c, Const) || c->constisnull || c->consttype != TEXTOID ||
-	    !get_collation_isdeterministic(e->inputcollid))
+	if (!is_column(rel, (const Node *)v) || v->vartype != TEXTOID || !IsA(c, Const) || c->constisnull ||
+	    c->consttype != TEXTOID || !get_collation_isdeterministic(e->inputcollid))
 		return NULL;
 	begin = TextDatumGetCString(c->constvalue);
 	n = strcspn(begin, "%_\\");
@@ -198,7 +200,8 @@ void fdw_part_where(const RelOptInfo *rel, struct fdw_rel *r)
 	int terms = 0;
 
 	initStringInfo(&where);
-	foreach (cell, rel->baserestrictinfo) {
+	foreach(cell, rel->baserestrictinfo)
+	{
 		RestrictInfo *info = lfirst_node(RestrictInfo, cell);
 		const int takes = is_like(info) ? 2 : 1;
 		char *text = NULL;

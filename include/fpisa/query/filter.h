@@ -119,8 +119,8 @@ static __always_inline int fpisa_filter_block_has(const struct fpisa_query_confi
  * A key for the filter. Nonzero: it is in it, or rows of it pass anyway; 0: the filter is in use without it.
  * The lock is the caller's.
  */
-static __always_inline int fpisa_filter_add(struct fpisa_query_state *s, const struct fpisa_query_config *q, void *filter,
-					    const __u64 key[FPISA_KEY_WORDS])
+static __always_inline int fpisa_filter_add(struct fpisa_query_state *s, const struct fpisa_query_config *q,
+					    void *filter, const __u64 key[FPISA_KEY_WORDS])
 {
 	__u32 state = fpisa_filter_state(s->filter, s->epoch);
 	struct fpisa_filter_block *b;
@@ -139,8 +139,9 @@ static __always_inline int fpisa_filter_add(struct fpisa_query_state *s, const s
 }
 
 /* Is a row's join key in it? `state` is that of the epoch, whose rows these are; no lock is needed. */
-static __always_inline enum fpisa_filter_answer fpisa_filter_ask(const struct fpisa_query_config *q, void *filter, __u32 epoch,
-								 __u32 state, const __u64 key[FPISA_KEY_WORDS])
+static __always_inline enum fpisa_filter_answer fpisa_filter_ask(const struct fpisa_query_config *q, void *filter,
+								 __u32 epoch, __u32 state,
+								 const __u64 key[FPISA_KEY_WORDS])
 {
 	struct fpisa_filter_block *b;
 	__u64 block, bits;

@@ -35,9 +35,9 @@ enum fpisa_query_type {
 /* ROWS: the worker's last frame; it goes to the master whatever is left in it. KEYS: its last frame of keys. */
 #define FPISA_F_LAST 0x20
 
-#define FPISA_QUERY_ROWS 128 /* most in a frame; keys too */
+#define FPISA_QUERY_ROWS 128  /* most in a frame; keys too */
 #define FPISA_QUERY_WINDOW 64 /* frames that a worker may have in flight */
-#define FPISA_QUERY_PAD 32 /* payloads are multiples of this, the rest zero: the checksum's block */
+#define FPISA_QUERY_PAD 32    /* payloads are multiples of this, the rest zero: the checksum's block */
 #define FPISA_KEY_WORDS 4
 #define FPISA_MAX_LIMIT_TOPN 65536
 #define FPISA_MAX_LIMIT_TABLE (1u << 24) /* numbers of groups have 24 bits in a bucket */
@@ -55,16 +55,16 @@ enum fpisa_query_type {
  */
 struct fpisa_query_config {
 	__u32 job;
-	__u32 master;	   /* its rank: the last */
-	__u32 key_bytes;   /* 4, 8, 16 or 32 */
+	__u32 master;	 /* its rank: the last */
+	__u32 key_bytes; /* 4, 8, 16 or 32 */
 	__u32 row_bytes;
-	__u32 limit;	   /* topn: N; table: most groups */
-	__u32 bucket_mask; /* table: buckets - 1, a power of two less one */
-	__u32 flags;	   /* FPISA_QUERY_* */
+	__u32 limit;	    /* topn: N; table: most groups */
+	__u32 bucket_mask;  /* table: buckets - 1, a power of two less one */
+	__u32 flags;	    /* FPISA_QUERY_* */
 	__u32 filter_bytes; /* of a row's key the first ones: its join key */
-	__u32 filter_mask; /* blocks of the filter - 1, a power of two less one */
+	__u32 filter_mask;  /* blocks of the filter - 1, a power of two less one */
 	__u32 pad;
-	__u64 seed;	   /* of the hash, random */
+	__u64 seed; /* of the hash, random */
 };
 
 /* -- rows -------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static __always_inline __u32 fpisa_query_payload(__u32 count, __u32 bytes)
 /* Row at *p, whose key has `key_bytes` bytes; so many and a value, and their word, are there. */
 static __always_inline struct fpisa_row fpisa_row_load(const void *p, __u32 key_bytes)
 {
-	struct fpisa_row r = { .count = 1 };
+	struct fpisa_row r = {.count = 1};
 
 	if (key_bytes == 4) {
 		r.key[0] = fpisa_load32(p);
@@ -149,14 +149,14 @@ struct fpisa_query_state {
 };
 
 /* Rows, on one CPU. */
-#define FPISA_QUERY_COUNTERS(X)                                                     \
-	X(rows, "rows that came, repeated ones too")                                \
-	X(repeated, "rows of frames of a table that were known")                    \
+#define FPISA_QUERY_COUNTERS(X)                                                       \
+	X(rows, "rows that came, repeated ones too")                                  \
+	X(repeated, "rows of frames of a table that were known")                      \
 	X(filtered, "rows whose join key is not in the filter; of a table each once") \
-	X(pruned, "rows that cannot be among the first")                            \
-	X(absorbed, "rows added to the table")                                      \
-	X(residue, "rows that found no place in the table, each once")              \
-	X(forwarded, "rows that went on to the master, repeated ones too")          \
+	X(pruned, "rows that cannot be among the first")                              \
+	X(absorbed, "rows added to the table")                                        \
+	X(residue, "rows that found no place in the table, each once")                \
+	X(forwarded, "rows that went on to the master, repeated ones too")            \
 	X(keys, "keys that came for the filter, repeated ones too")
 
 struct fpisa_query_counters {

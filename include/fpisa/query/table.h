@@ -70,7 +70,7 @@ static __always_inline struct fpisa_group *fpisa_table_find(struct fpisa_query_s
 	g = fpisa_group_at(table, s->used);
 	if (!g)
 		return NULL;
-	*g = (struct fpisa_group){ .min = ~0u };
+	*g = (struct fpisa_group){.min = ~0u};
 	g->key[0] = r->key[0];
 	g->key[1] = r->key[1];
 	g->key[2] = r->key[2];
@@ -90,7 +90,7 @@ static __always_inline int fpisa_limb_full(__s64 limb)
 static __always_inline void fpisa_group_add(struct fpisa_group *g, const struct fpisa_row *r)
 {
 	struct fpisa_format f = fpisa_format_of(FPISA_FORMAT_FP32);
-	struct fpisa_lane l = { .word = r->value };
+	struct fpisa_lane l = {.word = r->value};
 	__u32 key = fpisa_order_key(r->value);
 	__s64 sum;
 

@@ -22,7 +22,7 @@ static __always_inline __u64 fpisa_query_window_all(__u32 width)
 /* As if all numbers below 1 had been taken. */
 static __always_inline struct fpisa_query_window fpisa_query_window_empty(__u32 width)
 {
-	return (struct fpisa_query_window){ .taken = fpisa_query_window_all(width) };
+	return (struct fpisa_query_window){.taken = fpisa_query_window_all(width)};
 }
 
 /* 1: not taken yet, 0: taken before, or a negative verdict. */

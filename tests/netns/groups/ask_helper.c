@@ -57,10 +57,10 @@ static void hear(__u32 what, struct helper_answer *a)
 
 static struct helper_request record(void)
 {
-	struct helper_request q = { .what = HELPER_RECORD, .place = PLACE };
+	struct helper_request q = {.what = HELPER_RECORD, .place = PLACE};
 	struct group_record *r = &q.record;
 
-	*r = (struct group_record){ .id = ID, .secret = 1, .joined = 3, .size = 2, .name = "forged", .owner = "train" };
+	*r = (struct group_record){.id = ID, .secret = 1, .joined = 3, .size = 2, .name = "forged", .owner = "train"};
 	for (__u32 k = 0; k < 2; k++) {
 		r->address[k] = address;
 		r->job[k].state = GROUP_JOB_MAKING;
@@ -71,11 +71,17 @@ static struct helper_request record(void)
 
 static struct helper_request job(__be32 local)
 {
-	struct helper_request q = { .what = HELPER_MAKE, .place = PLACE };
+	struct helper_request q = {.what = HELPER_MAKE, .place = PLACE};
 
-	q.make = (struct manager_make){ .place = PLACE, .id = ID, .pool = ~0ull, .token = 100, .local = local, .workers = 2,
-					.spec = { .format = 1, .window = 64 }, .address = { address, address },
-					.port = { 18101, 18102 } };
+	q.make = (struct manager_make){.place = PLACE,
+				       .id = ID,
+				       .pool = ~0ull,
+				       .token = 100,
+				       .local = local,
+				       .workers = 2,
+				       .spec = {.format = 1, .window = 64},
+				       .address = {address, address},
+				       .port = {18101, 18102}};
 	return q;
 }
 
@@ -90,7 +96,7 @@ static void make(const char *name, struct helper_request q)
 
 static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 {
-	struct helper_request q = record(), look = { .what = HELPER_LOOK };
+	struct helper_request q = record(), look = {.what = HELPER_LOOK};
 	const struct helper_request right = job(local);
 	struct helper_answer a;
 
@@ -131,7 +137,7 @@ static void ask_for_jobs(__be32 local, __u32 other, __u64 token)
 	q.make.index = 1;
 	q.make.token = 101;
 	make("slots", q);
-	q = (struct helper_request){ .what = HELPER_REMOVE, .remove = { .number = other, .token = token } };
+	q = (struct helper_request){.what = HELPER_REMOVE, .remove = {.number = other, .token = token}};
 	say(&q, sizeof(q));
 	q.remove.number = ~0u;
 	q.remove.token = 100;
@@ -148,11 +154,11 @@ static void ask_wrong(const char *name, __be32 local)
 	struct helper_request q = record();
 	struct group_record *r = &q.record;
 	struct helper_answer a;
-	char bytes[2 * sizeof(q)] = { 0 };
+	char bytes[2 * sizeof(q)] = {0};
 	size_t n = sizeof(q);
 
 	/* Refused; what the manager had asked before it was stopped is answered first, and its answer is not to be taken for ours. */
-	make("before", (struct helper_request){ .what = HELPER_MAKE, .place = PLACE });
+	make("before", (struct helper_request){.what = HELPER_MAKE, .place = PLACE});
 	if (!strcmp(name, "forgets")) {
 		say(&q, sizeof(q));
 		make("right", job(local));

@@ -11,9 +11,9 @@
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET };
-	struct rlimit files = { KEPT + 64, KEPT + 64 };
-	struct timeval patience = { .tv_usec = 200000 };
+	struct sockaddr_in to = {.sin_family = AF_INET};
+	struct rlimit files = {KEPT + 64, KEPT + 64};
+	struct timeval patience = {.tv_usec = 200000};
 	int fd[KEPT];
 
 	if (argc != 4 || !inet_aton(argv[1], &to.sin_addr))

@@ -157,8 +157,7 @@ int socket(int domain, int type, int protocol)
 {
 	int (*next)(int, int, int) = dlsym(RTLD_NEXT, "socket");
 
-	if (domain == AF_NETLINK && protocol == NETLINK_GENERIC &&
-	    !strcmp(program_invocation_short_name, "ethtool")) {
+	if (domain == AF_NETLINK && protocol == NETLINK_GENERIC && !strcmp(program_invocation_short_name, "ethtool")) {
 		errno = EPROTONOSUPPORT;
 		return -1;
 	}

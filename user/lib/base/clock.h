@@ -41,8 +41,8 @@ static inline void fpisa_clock_init(struct fpisa_clock *c, uint64_t timeout_ns, 
 {
 	uint64_t step = timeout_ns / FPISA_CLOCK_STEPS;
 
-	*c = (struct fpisa_clock){
-		.last_ns = now, .step_ns = step < FPISA_CLOCK_STEP_MAX_NS ? step : FPISA_CLOCK_STEP_MAX_NS};
+	*c = (struct fpisa_clock){.last_ns = now,
+				  .step_ns = step < FPISA_CLOCK_STEP_MAX_NS ? step : FPISA_CLOCK_STEP_MAX_NS};
 }
 
 /* The library works now, and has waited for up to waited_ns since the last tick. Returns the gap beside that. */

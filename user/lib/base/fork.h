@@ -15,7 +15,7 @@ struct fpisa_fork_hook {
 void fpisa_fork_hold(void);
 void fpisa_fork_release(void);
 
-int fpisa_fork_add(struct fpisa_fork_hook *h); /* 0, or -errno with the message set */
+int fpisa_fork_add(struct fpisa_fork_hook *h);	   /* 0, or -errno with the message set */
 void fpisa_fork_remove(struct fpisa_fork_hook *h); /* held */
 
 int fpisa_fork_settling(void); /* may a child have not yet let go of what this process has closed? */

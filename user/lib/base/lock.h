@@ -15,10 +15,10 @@ struct fpisa_lock {
 	const void *owner; /* NULL: nobody's */
 };
 
-#define FPISA_LOCK_INIT                                                                                      \
-	(struct fpisa_lock)                                                                                  \
-	{                                                                                                    \
-		PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, NULL                                   \
+#define FPISA_LOCK_INIT                                                    \
+	(struct fpisa_lock)                                                \
+	{                                                                  \
+		PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, NULL \
 	}
 
 static inline const void *fpisa_lock_self(void)

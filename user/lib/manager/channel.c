@@ -12,7 +12,7 @@
 #include "lib/base/error.h"
 #include "tls.h"
 
-#define TLS_RECORD 0x16	/* first byte of a handshake */
+#define TLS_RECORD 0x16 /* first byte of a handshake */
 #define PLAIN_RECORD ((unsigned char)FPISA_MANAGER_MAGIC)
 
 #define NO_MESSAGE "what came is no message of this protocol"
@@ -29,9 +29,9 @@ struct fpisa_channel {
 	int refused_in_clear;	      /* it answered our handshake by a message */
 	int other_version;	      /* of the protocol, is the other side's */
 	fpisa_channel_check *check;
-	const struct fpisa_psks *keys; /* of a manager */
-	const struct fpisa_psk *psk;   /* of a rank */
-	char name[FPISA_PSK_NAME];     /* of a manager: of the key that the other side has shown */
+	const struct fpisa_psks *keys;	   /* of a manager */
+	const struct fpisa_psk *psk;	   /* of a rank */
+	char name[FPISA_PSK_NAME];	   /* of a manager: of the key that the other side has shown */
 	char identity[FPISA_PSK_IDENTITY]; /* or says that it has */
 	const struct fpisa_tls *tls;
 	gnutls_session_t session; /* NULL: without TLS */
@@ -51,7 +51,8 @@ static int lost(int error)
 	if (error == EAGAIN || error == EINTR)
 		return 0;
 	return fpisa_fail(error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ? -ETIMEDOUT :
-			  error == ECONNREFUSED ? -ECONNREFUSED : -ECONNRESET,
+			  error == ECONNREFUSED						      ? -ECONNREFUSED :
+												-ECONNRESET,
 			  "the connection ended: %s", strerror(error));
 }
 
@@ -81,8 +82,8 @@ static ssize_t pull(gnutls_transport_ptr_t p, void *data, size_t size)
 	unsigned char first;
 	ssize_t n;
 
-	if (c->side == FPISA_MANAGER_RANK && !c->heard &&
-	    recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first == PLAIN_RECORD) {
+	if (c->side == FPISA_MANAGER_RANK && !c->heard && recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 &&
+	    first == PLAIN_RECORD) {
 		c->refused_in_clear = 1;
 		c->tls->gnutls_transport_set_errno(c->session, EIO);
 		return -1;
@@ -309,9 +310,9 @@ int fpisa_channel_flush(struct fpisa_channel *c)
 
 static int take(struct fpisa_channel *c)
 {
-	ssize_t n = c->session ? c->tls->gnutls_record_recv(c->session, c->taken.bytes + c->in,
-							    FPISA_MANAGER_BYTES - c->in) :
-				 recv(c->fd, c->taken.bytes + c->in, FPISA_MANAGER_BYTES - c->in, MSG_DONTWAIT);
+	ssize_t n = c->session ?
+			    c->tls->gnutls_record_recv(c->session, c->taken.bytes + c->in, FPISA_MANAGER_BYTES - c->in) :
+			    recv(c->fd, c->taken.bytes + c->in, FPISA_MANAGER_BYTES - c->in, MSG_DONTWAIT);
 
 	if (!n)
 		return fpisa_fail(-ECONNRESET, "the connection ended");

@@ -24,7 +24,8 @@ int fpisa_channel_serve(struct fpisa_channel **c, int fd, const struct fpisa_psk
 int fpisa_channel_call(struct fpisa_channel **c, int fd, const struct fpisa_psk *psk);
 
 /* Messages of another protocol in the same envelope: what checks one that `from` has sent, in the place of fpisa_manager_check(). */
-typedef enum fpisa_manager_reason fpisa_channel_check(const struct fpisa_manager_message *m, enum fpisa_manager_side from);
+typedef enum fpisa_manager_reason fpisa_channel_check(const struct fpisa_manager_message *m,
+						      enum fpisa_manager_side from);
 void fpisa_channel_speak(struct fpisa_channel *c, fpisa_channel_check *check);
 
 int fpisa_channel_fd(const struct fpisa_channel *c);

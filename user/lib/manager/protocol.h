@@ -13,19 +13,20 @@
 
 #define FPISA_MANAGER_MAGIC 0x47504d46u /* "FMPG" as bytes; TLS begins with 0x16 */
 #define FPISA_MANAGER_VERSION 2
-#define FPISA_MANAGER_BYTES 256 /* of every message */
-#define FPISA_MANAGER_NAME 64	/* of a group, with the 0 behind it */
-#define FPISA_MANAGER_TEXT 224	/* of a refusal, the same */
-#define FPISA_MANAGER_JOBS 8	/* of a group */
+#define FPISA_MANAGER_BYTES 256	     /* of every message */
+#define FPISA_MANAGER_NAME 64	     /* of a group, with the 0 behind it */
+#define FPISA_MANAGER_TEXT 224	     /* of a refusal, the same */
+#define FPISA_MANAGER_JOBS 8	     /* of a group */
 #define FPISA_MANAGER_LEAST_WINDOW 8 /* no further does it shrink windows */
 
 /* How long who is silent may yet be alive; doc/manager.md, "Time". */
 #define FPISA_MANAGER_PING_MS 1000    /* a rank asks whether the manager is there */
 #define FPISA_MANAGER_SILENCE_MS 6000 /* then it is not; nor is a host that acknowledges nothing */
 #define FPISA_MANAGER_RETURN_MS 10000 /* after a restart of the manager a rank comes back */
-#define FPISA_MANAGER_ABSENT_MS 30000 /* nor if its host does answer: its start waits for an upgrade of the datapath, no longer */
+#define FPISA_MANAGER_ABSENT_MS \
+	30000 /* nor if its host does answer: its start waits for an upgrade of the datapath, no longer */
 #define FPISA_MANAGER_GREETING_MS 5000 /* from connect to JOIN or RETURN */
-#define FPISA_MANAGER_MAKING_MS 30000 /* a job that the datapath does not have by then is refused */
+#define FPISA_MANAGER_MAKING_MS 30000  /* a job that the datapath does not have by then is refused */
 
 enum fpisa_manager_type {
 	/* of a rank */
@@ -49,33 +50,33 @@ enum fpisa_manager_type {
 };
 
 /* Why the manager does not do what it was asked: its number, the errno that the library makes of it. */
-#define FPISA_MANAGER_REASONS(X) \
-	X(malformed, 1, EPROTO)	    /* no message of this protocol */ \
-	X(version, 2, EPROTO)	    /* of another version of it */ \
-	X(order, 3, EPROTO)	    /* out of its turn */ \
-	X(key, 4, EACCES)	    /* a key is needed, or none is known */ \
-	X(network, 5, EACCES)	    /* its address is in none of the networks that may ask */ \
-	X(name, 6, EEXIST)	    /* a complete group has that name */ \
-	X(rank, 7, EEXIST)	    /* another process has that rank */ \
-	X(size, 8, EINVAL)	    /* other ranks gave another size, or it is more than may be */ \
-	X(format, 9, EACCES)	    /* not given away here */ \
-	X(mode, 10, EACCES)	    /* the same */ \
-	X(job, 11, EINVAL)	    /* no datapath can do such a job */ \
-	X(differs, 12, EPROTO)	    /* ranks asked for different jobs */ \
-	X(quota, 13, EDQUOT)	    /* the key has what it may have */ \
-	X(pool, 14, ENOSPC)	    /* all is given away */ \
-	X(ports, 15, EADDRINUSE)    /* no UDP port that is free at all ranks */ \
-	X(gone, 16, ESTALE)	    /* ranks are dead, or have left */ \
-	X(unknown, 17, ESTALE)	    /* no such group lives, or not with this rank in it */ \
-	X(busy, 18, EBUSY)	    /* too many connections */ \
-	X(datapath, 19, EIO)	    /* the aggregator could not make the job */ \
-	X(failed, 20, EREMOTEIO)    /* a rank cannot go on with the job */
+#define FPISA_MANAGER_REASONS(X)                                                                \
+	X(malformed, 1, EPROTO)	 /* no message of this protocol */                              \
+	X(version, 2, EPROTO)	 /* of another version of it */                                 \
+	X(order, 3, EPROTO)	 /* out of its turn */                                          \
+	X(key, 4, EACCES)	 /* a key is needed, or none is known */                        \
+	X(network, 5, EACCES)	 /* its address is in none of the networks that may ask */      \
+	X(name, 6, EEXIST)	 /* a complete group has that name */                           \
+	X(rank, 7, EEXIST)	 /* another process has that rank */                            \
+	X(size, 8, EINVAL)	 /* other ranks gave another size, or it is more than may be */ \
+	X(format, 9, EACCES)	 /* not given away here */                                      \
+	X(mode, 10, EACCES)	 /* the same */                                                 \
+	X(job, 11, EINVAL)	 /* no datapath can do such a job */                            \
+	X(differs, 12, EPROTO)	 /* ranks asked for different jobs */                           \
+	X(quota, 13, EDQUOT)	 /* the key has what it may have */                             \
+	X(pool, 14, ENOSPC)	 /* all is given away */                                        \
+	X(ports, 15, EADDRINUSE) /* no UDP port that is free at all ranks */                    \
+	X(gone, 16, ESTALE)	 /* ranks are dead, or have left */                             \
+	X(unknown, 17, ESTALE)	 /* no such group lives, or not with this rank in it */         \
+	X(busy, 18, EBUSY)	 /* too many connections */                                     \
+	X(datapath, 19, EIO)	 /* the aggregator could not make the job */                    \
+	X(failed, 20, EREMOTEIO) /* a rank cannot go on with the job */
 
 enum fpisa_manager_reason {
 #define X(name, number, error) FPISA_MANAGER_R_##name = number,
 	FPISA_MANAGER_REASONS(X)
 #undef X
-	FPISA_MANAGER_R_END
+		FPISA_MANAGER_R_END
 };
 
 /* Of GONE: how it was found. */
@@ -110,17 +111,17 @@ struct fpisa_manager_ask {
 
 struct fpisa_manager_bind { /* BIND, and BOUND, which has address and aggregator 0 */
 	__u32 index;
-	__u16 port;  /* UDP, of this rank */
-	__u16 taken; /* of BOUND: 1 if another socket of the host has that port */
-	__be32 address; /* of the aggregator, for the job's frames */
+	__u16 port;	  /* UDP, of this rank */
+	__u16 taken;	  /* of BOUND: 1 if another socket of the host has that port */
+	__be32 address;	  /* of the aggregator, for the job's frames */
 	__u16 aggregator; /* its UDP port */
 	__u16 zero;
 };
 
 struct fpisa_manager_job {
 	__u32 index;
-	__u32 job; /* its number in frames */
-	__u64 token, token_high; /* a key of 128 bits */
+	__u32 job;			/* its number in frames */
+	__u64 token, token_high;	/* a key of 128 bits */
 	struct fpisa_manager_spec spec; /* as it is */
 };
 
@@ -132,22 +133,22 @@ struct fpisa_manager_members {
 };
 
 struct fpisa_manager_leave { /* LEAVE, and LEFT */
-	__u64 calls; /* that it has completed in this group */
-	__u32 rank;  /* of LEFT; 0 in LEAVE */
+	__u64 calls;	     /* that it has completed in this group */
+	__u32 rank;	     /* of LEFT; 0 in LEAVE */
 	__u32 zero;
 };
 
 struct fpisa_manager_waits { /* a rank has waited for the oldest of its calls for a second */
-	__u64 call;   /* its number in the group, from 1 */
-	__u64 digest; /* of the group's calls up to it */
+	__u64 call;	     /* its number in the group, from 1 */
+	__u64 digest;	     /* of the group's calls up to it */
 };
 
 #define FPISA_MANAGER_NO_JOB 0xffffffffu
 
 struct fpisa_manager_refusal { /* REFUSED; and FAILED, whose reason is `failed`, for the job `index` */
-	__u32 reason; /* enum fpisa_manager_reason */
-	__u32 index;  /* of the job, or FPISA_MANAGER_NO_JOB */
-	__u64 ranks;  /* whom it is about, or 0 */
+	__u32 reason;	       /* enum fpisa_manager_reason */
+	__u32 index;	       /* of the job, or FPISA_MANAGER_NO_JOB */
+	__u64 ranks;	       /* whom it is about, or 0 */
 	char text[FPISA_MANAGER_TEXT];
 };
 

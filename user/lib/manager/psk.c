@@ -164,7 +164,8 @@ int fpisa_psks_read(struct fpisa_psks *keys, const char *file)
 
 	keys->n = 0;
 	if (fd < 0 && errno == EACCES)
-		return fpisa_fail(-EACCES, "%s: %s: its owner alone may read it, and we are user %u", file, strerror(EACCES), geteuid());
+		return fpisa_fail(-EACCES, "%s: %s: its owner alone may read it, and we are user %u", file,
+				  strerror(EACCES), geteuid());
 	if (fd < 0)
 		return fpisa_fail(-errno, "%s: %s%s", file, strerror(errno),
 				  fpisa_hint(-errno, "; `fpisa key new` makes a file of keys"));
@@ -215,7 +216,8 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	if (write(fd, line, (size_t)n) != n || fsync(fd)) {
 		rc = fpisa_fail(-errno, "%s: write: %s", file, strerror(errno));
 		if (ftruncate(fd, size))
-			rc = fpisa_fail(rc, "%s: write: %s; half a line is left at its end: take it out", file, strerror(-rc));
+			rc = fpisa_fail(rc, "%s: write: %s; half a line is left at its end: take it out", file,
+					strerror(-rc));
 	}
 	explicit_bzero(line, sizeof(line));
 	return rc;

@@ -30,11 +30,11 @@ static int load(void)
 
 	if (!handle)
 		return not_opened(dlerror());
-#define X(name)                                                                                              \
-	functions.name = (__typeof__(functions.name))dlsym(handle, #name);                                   \
-	if (!functions.name) {                                                                               \
-		dlclose(handle);                                                                             \
-		return fpisa_fail(-ENOENT, "groups with a key: no " #name "() in " LIBRARY INSTALL);         \
+#define X(name)                                                                                      \
+	functions.name = (__typeof__(functions.name))dlsym(handle, #name);                           \
+	if (!functions.name) {                                                                       \
+		dlclose(handle);                                                                     \
+		return fpisa_fail(-ENOENT, "groups with a key: no " #name "() in " LIBRARY INSTALL); \
 	}
 	FPISA_TLS_FUNCTIONS(X)
 #undef X

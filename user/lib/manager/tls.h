@@ -5,31 +5,31 @@
 
 #include <gnutls/gnutls.h>
 
-#define FPISA_TLS_FUNCTIONS(X) \
-	X(gnutls_init) \
-	X(gnutls_deinit) \
-	X(gnutls_bye) \
-	X(gnutls_handshake) \
-	X(gnutls_alert_send_appropriate) \
-	X(gnutls_record_send) \
-	X(gnutls_record_recv) \
-	X(gnutls_priority_set_direct) \
-	X(gnutls_credentials_set) \
-	X(gnutls_session_set_ptr) \
-	X(gnutls_session_get_ptr) \
-	X(gnutls_transport_set_ptr) \
-	X(gnutls_transport_set_pull_function) \
-	X(gnutls_transport_set_push_function) \
-	X(gnutls_transport_set_errno) \
-	X(gnutls_psk_allocate_client_credentials) \
-	X(gnutls_psk_set_client_credentials) \
-	X(gnutls_psk_free_client_credentials) \
-	X(gnutls_psk_allocate_server_credentials) \
+#define FPISA_TLS_FUNCTIONS(X)                        \
+	X(gnutls_init)                                \
+	X(gnutls_deinit)                              \
+	X(gnutls_bye)                                 \
+	X(gnutls_handshake)                           \
+	X(gnutls_alert_send_appropriate)              \
+	X(gnutls_record_send)                         \
+	X(gnutls_record_recv)                         \
+	X(gnutls_priority_set_direct)                 \
+	X(gnutls_credentials_set)                     \
+	X(gnutls_session_set_ptr)                     \
+	X(gnutls_session_get_ptr)                     \
+	X(gnutls_transport_set_ptr)                   \
+	X(gnutls_transport_set_pull_function)         \
+	X(gnutls_transport_set_push_function)         \
+	X(gnutls_transport_set_errno)                 \
+	X(gnutls_psk_allocate_client_credentials)     \
+	X(gnutls_psk_set_client_credentials)          \
+	X(gnutls_psk_free_client_credentials)         \
+	X(gnutls_psk_allocate_server_credentials)     \
 	X(gnutls_psk_set_server_credentials_function) \
-	X(gnutls_psk_free_server_credentials) \
-	X(gnutls_psk_server_get_username) \
-	X(gnutls_error_is_fatal) \
-	X(gnutls_strerror) \
+	X(gnutls_psk_free_server_credentials)         \
+	X(gnutls_psk_server_get_username)             \
+	X(gnutls_error_is_fatal)                      \
+	X(gnutls_strerror)                            \
 	X(gnutls_malloc)
 
 struct fpisa_tls {
@@ -43,7 +43,7 @@ const struct fpisa_tls *fpisa_tls(void);
 int fpisa_tls_load(void); /* 0, or -errno with the message set */
 
 /* TLS 1.3 and nothing else, by a shared key and a fresh Diffie-Hellman exchange; suites whose hash is the key's. */
-#define FPISA_TLS_PRIORITY \
+#define FPISA_TLS_PRIORITY                                                                              \
 	"NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305:" \
 	"-GROUP-ALL:+GROUP-X25519:+GROUP-SECP256R1"
 

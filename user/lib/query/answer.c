@@ -21,11 +21,13 @@ static const struct fpisa_query_column aggregates[] = {
 
 static void describe_column(const struct fpisa_column *c, char text[COLUMN_TEXT])
 {
-	snprintf(text, COLUMN_TEXT, "'%s %s%s'", c->name, fpisa_column_type_name(c->type), c->not_null ? " not null" : "");
+	snprintf(text, COLUMN_TEXT, "'%s %s%s'", c->name, fpisa_column_type_name(c->type),
+		 c->not_null ? " not null" : "");
 }
 
 /* Of worker `w`: its column `k`, or its value behind them all, or that there is none. */
-static void describe_at(const struct fpisa_query *q, const struct fpisa_query_worker *w, uint32_t k, char text[COLUMN_TEXT])
+static void describe_at(const struct fpisa_query *q, const struct fpisa_query_worker *w, uint32_t k,
+			char text[COLUMN_TEXT])
 {
 	struct fpisa_column value = {.type = FPISA_COLUMN_REAL, .not_null = !w->is.value_may_be_null};
 
@@ -40,13 +42,13 @@ static void describe_at(const struct fpisa_query *q, const struct fpisa_query_wo
 }
 
 /* How worker `b`'s columns differ from those of worker `a`: 1, or 0, they do not. */
-static int compare_columns(const struct fpisa_query *q, const struct fpisa_query_worker *a, const struct fpisa_query_worker *b,
-			   char has[COLUMN_TEXT], char wants[COLUMN_TEXT])
+static int compare_columns(const struct fpisa_query *q, const struct fpisa_query_worker *a,
+			   const struct fpisa_query_worker *b, char has[COLUMN_TEXT], char wants[COLUMN_TEXT])
 {
 	uint32_t n = a->is.keys + a->is.columns, m = b->is.keys + b->is.columns, k = 0;
 
-	while (k < n && k < m && a->columns[k].type == b->columns[k].type && a->columns[k].not_null == b->columns[k].not_null &&
-	       !strcmp(a->columns[k].name, b->columns[k].name))
+	while (k < n && k < m && a->columns[k].type == b->columns[k].type &&
+	       a->columns[k].not_null == b->columns[k].not_null && !strcmp(a->columns[k].name, b->columns[k].name))
 		k++;
 	if (k == n && k == m && a->is.value_may_be_null == b->is.value_may_be_null)
 		return 0;
@@ -67,8 +69,8 @@ static int check_columns(const struct fpisa_query *q)
 
 		if (!compare_columns(q, &q->worker[0], &q->worker[i], has, wants))
 			continue;
-		n = snprintf(entry, sizeof(entry), "%s worker %s has %s where that has %s", used ? ";" : "", q->worker[i].name, has,
-			     wants);
+		n = snprintf(entry, sizeof(entry), "%s worker %s has %s where that has %s", used ? ";" : "",
+			     q->worker[i].name, has, wants);
 		if (more || used + (size_t)n + sizeof("; and 62 more") > sizeof(list))
 			more++;
 		else
@@ -77,7 +79,8 @@ static int check_columns(const struct fpisa_query *q)
 	if (more)
 		snprintf(list + used, sizeof(list) - used, "; and %u more", more);
 	return !used ? 0 :
-		       fpisa_fail(-EINVAL, "table %s has not the schema of worker %s everywhere:%s", q->table, q->worker[0].name, list);
+		       fpisa_fail(-EINVAL, "table %s has not the schema of worker %s everywhere:%s", q->table,
+				  q->worker[0].name, list);
 }
 
 /* Where nobody has said how long keys are: as short as they can be; with a count, if rows need one. */
@@ -132,15 +135,18 @@ int fpisa_query_check(struct fpisa_query *q)
 		weight += q->worker[i].said.weight;
 	}
 	(void)fpisa_query_keys(q, &filtered);
-	if (q->received > sent ||
-	    (q->received != sent && (fpisa_query_is_direct(q) || q->kind == FPISA_QUERY_SCAN || (q->kind == FPISA_QUERY_JOIN && !filtered))))
+	if (q->received > sent || (q->received != sent && (fpisa_query_is_direct(q) || q->kind == FPISA_QUERY_SCAN ||
+							   (q->kind == FPISA_QUERY_JOIN && !filtered))))
 		return fpisa_fail(-EILSEQ, "workers have sent %llu rows, and %llu have come: something is broken",
 				  (unsigned long long)sent, (unsigned long long)q->received);
 	/* Of a join the filter, if it was in use, dropped what is missing. */
-	if (q->kind == FPISA_QUERY_TABLE && (filtered ? weight < q->absorbed + q->weight : weight != q->absorbed + q->weight))
-		return fpisa_fail(-EILSEQ, "workers have sent %llu values; %llu are in the aggregator's table, and %llu have come: "
-					   "something is broken",
-				  (unsigned long long)weight, (unsigned long long)q->absorbed, (unsigned long long)q->weight);
+	if (q->kind == FPISA_QUERY_TABLE &&
+	    (filtered ? weight < q->absorbed + q->weight : weight != q->absorbed + q->weight))
+		return fpisa_fail(
+			-EILSEQ,
+			"workers have sent %llu values; %llu are in the aggregator's table, and %llu have come: "
+			"something is broken",
+			(unsigned long long)weight, (unsigned long long)q->absorbed, (unsigned long long)q->weight);
 	return 0;
 }
 
@@ -344,7 +350,8 @@ static int wanted(const struct fpisa_query *q, uint32_t aggregate, int overflow)
 
 static void aggregate_texts(struct fpisa_query *q, const struct fpisa_group *g, uint32_t i)
 {
-	const struct fpisa_format real = fpisa_superacc_format(FPISA_FORMAT_FP32), wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
+	const struct fpisa_format real = fpisa_superacc_format(FPISA_FORMAT_FP32),
+				  wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
 	union fpisa_superacc_full sum;
 	uint32_t flags = 0, bits = 0;
 	int overflow;
@@ -385,8 +392,8 @@ static int next_of_groups(struct fpisa_query *q)
 		return 0;
 	g = &q->groups.group[q->next++];
 	for (uint32_t i = 0; i < w->is.keys; i++) {
-		int null = 0, end = fpisa_key_take((const uint8_t *)g->key, at, q->groups.config.key_bytes, &w->columns[i],
-						   cell(q, i), CELL, &null);
+		int null = 0, end = fpisa_key_take((const uint8_t *)g->key, at, q->groups.config.key_bytes,
+						   &w->columns[i], cell(q, i), CELL, &null);
 
 		if (end < 0)
 			return fpisa_fail(-EILSEQ, "a group has a key that is none of the table's: something is broken");

@@ -182,8 +182,8 @@ static int parse_date(const char *text, size_t len, int32_t *days)
 	unsigned int year, month, day, m, d;
 	int y;
 
-	if (len != 10 || text[4] != '-' || text[7] != '-' || count_digits(text, end) != 4 || count_digits(text + 5, end) != 2 ||
-	    count_digits(text + 8, end) != 2)
+	if (len != 10 || text[4] != '-' || text[7] != '-' || count_digits(text, end) != 4 ||
+	    count_digits(text + 5, end) != 2 || count_digits(text + 8, end) != 2)
 		return -EINVAL;
 	year = number_at(text, 4);
 	month = number_at(text + 5, 2);
@@ -255,7 +255,8 @@ size_t fpisa_key_most(const struct fpisa_column *c)
 }
 
 /* The value as bytes of a key; *n is set to their number. */
-static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f, uint8_t out[FPISA_QUERY_KEY_BYTES], size_t *n)
+static int value_bytes(const struct fpisa_column *c, const struct fpisa_field *f, uint8_t out[FPISA_QUERY_KEY_BYTES],
+		       size_t *n)
 {
 	uint64_t wide = 0;
 	int64_t number = 0;

@@ -24,7 +24,7 @@
 
 #define FPISA_CONTROL_MAGIC 0x43515046u /* "FPQC" as bytes; begins as the manager's does */
 #define FPISA_CONTROL_VERSION 3
-#define FPISA_CONTROL_PORT 18001	/* TCP, of workers */
+#define FPISA_CONTROL_PORT 18001 /* TCP, of workers */
 #define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
 #define FPISA_CONTROL_MOST (64u << 20) /* bytes of a content */
 #define FPISA_QUERY_NULL 0xffffffffu
@@ -63,7 +63,7 @@ struct fpisa_query_open {
 	__u32 query;
 	__be32 aggregator;
 	__u16 aggregator_port;
-	__u16 local_port; /* UDP, of the worker; of rows straight to the master 0 */
+	__u16 local_port;  /* UDP, of the worker; of rows straight to the master 0 */
 	__u16 master_port; /* UDP, of rows straight to the master */
 	__u16 mtu;	   /* of the master */
 	__u32 timeout_ms;
@@ -76,14 +76,14 @@ struct fpisa_query_open {
 
 struct fpisa_query_ready {
 	__u32 keys, columns;
-	__u16 port;	       /* UDP, of rows straight to the master */
+	__u16 port; /* UDP, of rows straight to the master */
 	__u16 value_may_be_null;
 	__u32 zero;
 };
 
 struct fpisa_query_start {
 	__u32 attempt;
-	__u32 rank;	 /* of rows straight to the master, as these: */
+	__u32 rank; /* of rows straight to the master, as these: */
 	__u32 key_bytes;
 	__u32 zero;
 	__u64 cookie;

@@ -37,9 +37,11 @@ int fpisa_query_open_sockets(struct fpisa_query *q)
 	if (!fpisa_query_is_direct(q)) {
 		rc = fpisa_member_open(&q->member, q->aggregator.s_addr, q->aggregator_port, q->options.local_port);
 		if (rc == -EADDRINUSE)
-			return fpisa_fail(rc, "UDP port %u has another query, or another program; two queries at once take two ports "
-					      "(--local-port, which fpisa query add --master has to say, too)",
-					  q->options.local_port);
+			return fpisa_fail(
+				rc,
+				"UDP port %u has another query, or another program; two queries at once take two ports "
+				"(--local-port, which fpisa query add --master has to say, too)",
+				q->options.local_port);
 		return rc ? rc : watch(q, &q->member);
 	}
 	/* To a port that the worker will tell. */
@@ -109,20 +111,26 @@ int fpisa_query_check_parameters(struct fpisa_query *q)
 	if (m->rank != m->members - 1)
 		return fpisa_fail(-EINVAL, "query %u lists this host and port as a worker, not as its master", o->query);
 	if (m->members - 1 != q->n_workers)
-		return fpisa_fail(-EINVAL, "query %u has %u workers at the aggregator, and %u are given", o->query, m->members - 1,
-				  q->n_workers);
+		return fpisa_fail(-EINVAL, "query %u has %u workers at the aggregator, and %u are given", o->query,
+				  m->members - 1, q->n_workers);
 	if (q->join && !m->filter_bytes)
-		return fpisa_fail(-EINVAL, "query %u has no filter of join keys at the aggregator, which --filter of fpisa query add "
-					   "gives it",
-				  o->query);
+		return fpisa_fail(
+			-EINVAL,
+			"query %u has no filter of join keys at the aggregator, which --filter of fpisa query add "
+			"gives it",
+			o->query);
 	if (q->kind == FPISA_QUERY_JOIN && m->key_bytes < m->filter_bytes + 8)
-		return fpisa_fail(-EINVAL, "query %u has keys of %u bytes; join keys of %u with places of rows take --key-bytes %u",
-				  o->query, m->key_bytes, m->filter_bytes, m->filter_bytes > 8 ? 32 : 16);
+		return fpisa_fail(
+			-EINVAL,
+			"query %u has keys of %u bytes; join keys of %u with places of rows take --key-bytes %u",
+			o->query, m->key_bytes, m->filter_bytes, m->filter_bytes > 8 ? 32 : 16);
 	if (q->kind != FPISA_QUERY_TOPN)
 		return 0;
 	if (!!(m->order & FPISA_QUERY_ASCENDING) != !!o->ascending)
-		return fpisa_fail(-EINVAL, "query %u is %sascending at the aggregator: give one that is%s (fpisa query list there)", o->query,
-				  o->ascending ? "not " : "", o->ascending ? "" : " not");
+		return fpisa_fail(
+			-EINVAL,
+			"query %u is %sascending at the aggregator: give one that is%s (fpisa query list there)",
+			o->query, o->ascending ? "not " : "", o->ascending ? "" : " not");
 	if (m->limit < o->limit)
 		return fpisa_fail(-EINVAL, "query %u keeps the first %u rows; %llu are asked for", o->query, m->limit,
 				  (unsigned long long)o->limit);
@@ -226,7 +234,8 @@ static int seal(struct fpisa_query *q, uint64_t now)
 	ask_again(q, now);
 	for (uint32_t i = 0; i < q->n_workers; i++)
 		last[q->worker[i].said.rank] = q->worker[i].said.frames;
-	f.header = (struct fpisa_hdr){.type = FPISA_TYPE_SEAL, .rank = (uint16_t)q->member.rank, .count = (uint16_t)q->n_workers};
+	f.header = (struct fpisa_hdr){
+		.type = FPISA_TYPE_SEAL, .rank = (uint16_t)q->member.rank, .count = (uint16_t)q->n_workers};
 	return fpisa_member_send(&q->member, &f, 1);
 }
 
@@ -234,8 +243,9 @@ int fpisa_query_certify(struct fpisa_query *q, uint64_t bar)
 {
 	fpisa_top_settle(&q->top);
 	if (bar && (q->top.n < q->member.limit || (uint64_t)q->top.rows[q->top.n - 1].place + 1 < bar))
-		return fpisa_fail(-EILSEQ, "query %u: the aggregator has counted %u rows from place %llu on, of which not all came "
-					   "to here: something is broken",
+		return fpisa_fail(-EILSEQ,
+				  "query %u: the aggregator has counted %u rows from place %llu on, of which not all came "
+				  "to here: something is broken",
 				  q->options.query, q->member.limit, (unsigned long long)bar - 1);
 	q->certified = 1;
 	return 0;
@@ -322,8 +332,10 @@ static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 	for (uint32_t i = 0; !rc && i < h->count; i++) {
 		memcpy(&g, p + i * sizeof(g), sizeof(g));
 		if (!is_group(&g))
-			return fpisa_fail(-EILSEQ, "query %u: the aggregator's table has a group that is none: something is broken",
-					  q->options.query);
+			return fpisa_fail(
+				-EILSEQ,
+				"query %u: the aggregator's table has a group that is none: something is broken",
+				q->options.query);
 		q->absorbed += g.count;
 		rc = fpisa_groups_put(&q->groups, &g);
 	}
@@ -331,7 +343,8 @@ static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 		return fpisa_fail(-EILSEQ, "query %u: a key is in the aggregator's table and here: something is broken",
 				  q->options.query);
 	if (h->count > q->read_left || (!h->count && q->read_left))
-		return fpisa_fail(-EILSEQ, "query %u: the aggregator's table has other groups than it said", q->options.query);
+		return fpisa_fail(-EILSEQ, "query %u: the aggregator's table has other groups than it said",
+				  q->options.query);
 	q->read_left -= h->count;
 	if (!rc && !q->read_left)
 		q->phase = FPISA_PHASE_FETCH;
@@ -346,7 +359,8 @@ static int take_error(struct fpisa_query *q, const struct fpisa_hdr *h)
 		q->lost = 1;
 	if (q->lost || h->reason == FPISA_V_port)
 		return 0;
-	return fpisa_fail(-EPROTO, "query %u: the aggregator refused a frame: %s", q->options.query, fpisa_reason(h->reason));
+	return fpisa_fail(-EPROTO, "query %u: the aggregator refused a frame: %s", q->options.query,
+			  fpisa_reason(h->reason));
 }
 
 static int take(struct fpisa_query *q, struct fpisa_member *m, uint32_t from, const struct fpisa_hdr *h,

@@ -63,7 +63,8 @@ static int fill(struct fpisa_groups *g, struct fpisa_bucket *buckets, uint32_t m
 
 static int too_many(const struct fpisa_groups *g)
 {
-	return fpisa_fail(-ENOMEM, "more than %u groups, which take the %llu bytes that they may", g->state.used, (unsigned long long)g->most);
+	return fpisa_fail(-ENOMEM, "more than %u groups, which take the %llu bytes that they may", g->state.used,
+			  (unsigned long long)g->most);
 }
 
 /* Bytes of so many buckets and groups are too many. */
@@ -120,7 +121,8 @@ static int more_buckets(struct fpisa_groups *g)
 
 int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most)
 {
-	*g = (struct fpisa_groups){.config = {.key_bytes = key_bytes, .limit = FIRST, .bucket_mask = FIRST - 1}, .most = most ? most : ~0ull};
+	*g = (struct fpisa_groups){.config = {.key_bytes = key_bytes, .limit = FIRST, .bucket_mask = FIRST - 1},
+				   .most = most ? most : ~0ull};
 	g->state.epoch = EPOCH;
 	g->buckets = calloc(FIRST, sizeof(*g->buckets));
 	g->group = malloc(FIRST * sizeof(*g->group));

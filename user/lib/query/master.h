@@ -72,12 +72,12 @@ struct fpisa_query {
 	uint64_t progress_ns;
 	uint32_t n_workers;
 	struct fpisa_query_worker worker[FPISA_QUERY_WORKERS];
-	struct fpisa_member member; /* at the aggregator */
+	struct fpisa_member member;			       /* at the aggregator */
 	struct fpisa_query_window window[FPISA_QUERY_WORKERS]; /* of each rank: sequences that came */
 	uint32_t of_rank[FPISA_QUERY_WORKERS];		       /* which worker; known with its DONE */
 
 	struct fpisa_groups groups;
-	uint32_t read_from;	/* groups that the aggregator's table has given */
+	uint32_t read_from; /* groups that the aggregator's table has given */
 	struct fpisa_top top;
 	struct fpisa_query_places places[FPISA_QUERY_WORKERS];
 	uint64_t received, weight; /* rows, and what they stand for */
@@ -88,7 +88,7 @@ struct fpisa_query {
 	uint32_t read_next, read_left, read_batch;
 	uint64_t ask_ns, ask_pause_ns;
 	uint32_t restarts, certified;
-	int lost; /* the aggregator has another epoch: another attempt begins */
+	int lost;	   /* the aggregator has another epoch: another attempt begins */
 	uint64_t unsealed; /* workers of which it lacks frames, as it said last */
 
 	struct fpisa_query_column *out;
@@ -99,7 +99,7 @@ struct fpisa_query {
 	char *space;
 	uint8_t *stream; /* records of a query for all rows, or for those of a join */
 	size_t stream_at, stream_n, stream_room;
-	int paused; /* more is there, and is left with the workers */
+	int paused;	     /* more is there, and is left with the workers */
 	uint8_t *held, kept; /* the byte behind the last text, where a 0 stands now */
 };
 
@@ -123,14 +123,16 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 /* -- workers.c: each 0 or -errno, the message set -------------------------------- */
 int fpisa_query_call(struct fpisa_query *q, struct fpisa_query_worker *w);
 int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w);
-void fpisa_query_worker_watch(struct fpisa_query *q, struct fpisa_query_worker *w); /* for what is to come, and to be said */
-int fpisa_query_start(struct fpisa_query *q);	/* an attempt */
-int fpisa_query_restart(struct fpisa_query *q); /* the next one, if there have not been too many */
+void fpisa_query_worker_watch(struct fpisa_query *q,
+			      struct fpisa_query_worker *w); /* for what is to come, and to be said */
+int fpisa_query_start(struct fpisa_query *q);		     /* an attempt */
+int fpisa_query_restart(struct fpisa_query *q);		     /* the next one, if there have not been too many */
 int fpisa_query_fetch(struct fpisa_query *q);
 void fpisa_query_worker_close(struct fpisa_query_worker *w);
 
 /* -- messages.c: 0 or -errno, the message set ---------------------------------------- */
-int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content, size_t n);
+int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content,
+		     size_t n);
 
 /* -- frames.c ---------------------------------------------------------------------- */
 int fpisa_query_open_sockets(struct fpisa_query *q);

@@ -150,7 +150,9 @@ uint64_t fpisa_member_due(const struct fpisa_member *m)
 static int is_query(const struct fpisa_hello *p)
 {
 	const uint32_t least = p->mode == FPISA_QUERY_JOIN ? 0 : 1;
-	const uint32_t most = p->mode == FPISA_QUERY_TOPN ? FPISA_MAX_LIMIT_TOPN : p->mode == FPISA_QUERY_TABLE ? FPISA_MAX_LIMIT_TABLE : 0;
+	const uint32_t most = p->mode == FPISA_QUERY_TOPN  ? FPISA_MAX_LIMIT_TOPN :
+			      p->mode == FPISA_QUERY_TABLE ? FPISA_MAX_LIMIT_TABLE :
+							     0;
 
 	if (p->elements || p->mode < FPISA_QUERY_TOPN || p->mode > FPISA_QUERY_JOIN || p->format != FPISA_FORMAT_FP32)
 		return 0;
@@ -164,7 +166,8 @@ static int is_query(const struct fpisa_hello *p)
 static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
 	if (!is_query(p))
-		return fpisa_fail(-EINVAL, "number %u is no query at the aggregator; see fpisa query list there", m->query);
+		return fpisa_fail(-EINVAL, "number %u is no query at the aggregator; see fpisa query list there",
+				  m->query);
 	m->kind = p->mode;
 	m->key_bytes = p->rounding;
 	m->order = p->clz;
@@ -220,7 +223,8 @@ static int is_whole(const struct fpisa_member *m, const struct fpisa_hdr *h, siz
 			return 0;
 		break;
 	case FPISA_TYPE_ROWS:
-		if (h->count > FPISA_QUERY_ROWS || payload != fpisa_query_payload(h->count, fpisa_row_bytes(m->key_bytes)))
+		if (h->count > FPISA_QUERY_ROWS ||
+		    payload != fpisa_query_payload(h->count, fpisa_row_bytes(m->key_bytes)))
 			return 0;
 		break;
 	case FPISA_TYPE_GROUPS:

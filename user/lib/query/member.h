@@ -20,12 +20,12 @@ struct fpisa_member {
 	struct fpisa_key token;
 	int joining, joined;
 	uint64_t heard_ns; /* when an answer to a HELLO came last; 0: none has */
-	uint64_t missing; /* members that had not joined then */
+	uint64_t missing;  /* members that had not joined then */
 	uint64_t incarnation, nonce, cookie;
 	uint32_t epoch;
 	uint32_t rank, members;
 	uint8_t kind, key_bytes, order; /* enum fpisa_query_kind, FPISA_QUERY_ASCENDING and its like */
-	uint8_t filter_bytes; /* of a join key; 0: the query has no filter */
+	uint8_t filter_bytes;		/* of a join key; 0: the query has no filter */
 	uint32_t limit;
 	uint64_t hello_ns, pause_ns; /* when the next HELLO leaves */
 };

@@ -67,7 +67,8 @@ static int check_columns(const struct fpisa_query *q, const struct fpisa_query_w
 		return 0;
 	if (!are_named(w->columns, w->is.keys, groups ? q->by : ""))
 		return 0;
-	if (!groups && (q->columns && *q->columns ? !are_named(rows, w->is.columns, q->columns) : !differ(rows, w->is.columns)))
+	if (!groups &&
+	    (q->columns && *q->columns ? !are_named(rows, w->is.columns, q->columns) : !differ(rows, w->is.columns)))
 		return 0;
 	for (uint32_t i = 0; i < w->is.columns; i++)
 		if (q->value && !strcmp(rows[i].name, q->value) &&
@@ -84,7 +85,8 @@ static int take_ready(struct fpisa_query *q, struct fpisa_query_worker *w, const
 		return malformed();
 	memcpy(&w->is, content, sizeof(w->is));
 	columns = (size_t)w->is.keys + w->is.columns;
-	if (w->is.keys > FPISA_COLUMNS_MOST || w->is.columns > FPISA_COLUMNS_MOST || n != sizeof(w->is) + columns * sizeof(*w->columns))
+	if (w->is.keys > FPISA_COLUMNS_MOST || w->is.columns > FPISA_COLUMNS_MOST ||
+	    n != sizeof(w->is) + columns * sizeof(*w->columns))
 		return malformed();
 	w->columns = calloc(columns + 1, sizeof(*w->columns));
 	if (!w->columns)
@@ -139,10 +141,11 @@ static int take_done(struct fpisa_query *q, struct fpisa_query_worker *w, const 
 	if (!is_done(q, w, &said))
 		return malformed();
 	if (q->kind == FPISA_QUERY_SCAN && said.sent != w->fetched)
-		return fpisa_fail(-EILSEQ, "has sent %llu rows, and says %llu: something is broken", (unsigned long long)w->fetched,
-				  (unsigned long long)said.sent);
+		return fpisa_fail(-EILSEQ, "has sent %llu rows, and says %llu: something is broken",
+				  (unsigned long long)w->fetched, (unsigned long long)said.sent);
 	if (q->of_rank[said.rank] != UINT32_MAX)
-		return fpisa_fail(-EINVAL, "has the rank of worker %s, too; is it given twice?", q->worker[q->of_rank[said.rank]].name);
+		return fpisa_fail(-EINVAL, "has the rank of worker %s, too; is it given twice?",
+				  q->worker[q->of_rank[said.rank]].name);
 	q->of_rank[said.rank] = (uint32_t)(w - q->worker);
 	w->done = 1;
 	return 0;
@@ -172,8 +175,9 @@ static int count_records(const struct fpisa_query_worker *w, const uint8_t *cont
 		if (len != FPISA_QUERY_NULL && len > n - at)
 			return malformed();
 		if (!is_value(c, content + at, len))
-			return fpisa_fail(-EPROTO, "a row has %s in column '%s %s%s'", len == FPISA_QUERY_NULL ? "NULL" : "another value",
-					  c->name, fpisa_column_type_name(c->type), c->not_null ? " not null" : "");
+			return fpisa_fail(-EPROTO, "a row has %s in column '%s %s%s'",
+					  len == FPISA_QUERY_NULL ? "NULL" : "another value", c->name,
+					  fpisa_column_type_name(c->type), c->not_null ? " not null" : "");
 		at += len != FPISA_QUERY_NULL ? len : 0;
 		if (++field == w->is.columns) {
 			field = 0;
@@ -272,10 +276,12 @@ static int take_lost(struct fpisa_query *q, const uint8_t *content, size_t n)
 	return 0;
 }
 
-int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content, size_t n)
+int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16_t type, const uint8_t *content,
+		     size_t n)
 {
 	/* Nothing of an attempt before one has begun. */
-	if (q->phase == FPISA_PHASE_OPEN && type != FPISA_CONTROL_READY && type != FPISA_CONTROL_WORKING && type != FPISA_CONTROL_FAILED)
+	if (q->phase == FPISA_PHASE_OPEN && type != FPISA_CONTROL_READY && type != FPISA_CONTROL_WORKING &&
+	    type != FPISA_CONTROL_FAILED)
 		return malformed();
 	switch (type) {
 	case FPISA_CONTROL_READY:

@@ -38,7 +38,8 @@ static int check_options(const struct fpisa_query_options *o)
 	if (o->pruning > FPISA_PRUNING_WORKERS)
 		return bad("options.pruning is none of those in fpisa.h");
 	if (!o->join != !o->on || (o->join_where && !o->join))
-		return bad("options.join, the table, and options.on, \"a=b\", go together; options.join_where takes both");
+		return bad(
+			"options.join, the table, and options.on, \"a=b\", go together; options.join_where takes both");
 	if (o->join && (o->pruning != FPISA_PRUNING_NETWORK || o->limit || o->preaggregate))
 		return bad("options.join takes pruning in the network, no options.limit and no options.preaggregate");
 	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && !o->aggregator)
@@ -115,9 +116,12 @@ static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 	if (o->key && o->key_file)
 		return bad("options.key and options.key_file: give one of them");
 	if (o->key)
-		return fpisa_psk_parse(o->key, &q->psk) ? bad("options.key is no key NAME:ID:SECRET; `fpisa key new` writes one") : 0;
+		return fpisa_psk_parse(o->key, &q->psk) ?
+			       bad("options.key is no key NAME:ID:SECRET; `fpisa key new` writes one") :
+			       0;
 	if (!file || !*file)
-		return bad("workers take a key: set FPISA_KEY, --key or options.key_file to the file that has it, or options.key to it");
+		return bad(
+			"workers take a key: set FPISA_KEY, --key or options.key_file to the file that has it, or options.key to it");
 	rc = copy_text(&q->key_file, file);
 	if (!rc && (rc = fpisa_psk_last(&q->psk, file))) {
 		snprintf(why, sizeof(why), "%s", fpisa_error());
@@ -157,7 +161,10 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 		rc = take_on(q, o->on);
 	if (rc)
 		return rc;
-	q->kind = o->by ? FPISA_QUERY_TABLE : o->limit ? FPISA_QUERY_TOPN : o->join ? FPISA_QUERY_JOIN : FPISA_QUERY_SCAN;
+	q->kind = o->by	   ? FPISA_QUERY_TABLE :
+		  o->limit ? FPISA_QUERY_TOPN :
+		  o->join  ? FPISA_QUERY_JOIN :
+			     FPISA_QUERY_SCAN;
 	o->local_port = o->local_port ? o->local_port : FPISA_PORT;
 	o->worker_port = o->worker_port ? o->worker_port : FPISA_PORT;
 	o->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;

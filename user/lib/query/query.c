@@ -105,7 +105,9 @@ static const char *who_is_late(const struct fpisa_query *q)
 	for (uint32_t i = 0; i < q->n_workers; i++) {
 		const struct fpisa_query_worker *w = &q->worker[i];
 
-		if ((q->phase == FPISA_PHASE_OPEN ? !w->ready : q->phase == FPISA_PHASE_FETCH ? w->fetching : !w->done) &&
+		if ((q->phase == FPISA_PHASE_OPEN  ? !w->ready :
+		     q->phase == FPISA_PHASE_FETCH ? w->fetching :
+						     !w->done) &&
 		    (!late || w->heard_ns < late->heard_ns))
 			late = w;
 	}
@@ -119,13 +121,17 @@ static int not_joined(const struct fpisa_query *q)
 
 	/* One that went away under way had answered, too. */
 	if (q->member.heard_ns + (uint64_t)q->options.timeout_ms * 500000 < fpisa_now())
-		return fpisa_fail(-ETIMEDOUT, "query %u: the aggregator at %s does not answer in %u ms; `fpisa stats` there says why if "
-					      "it hears us: check the way there, the token, and by `fpisa query list` there that the "
-					      "query exists, and has this host with UDP port %u as its master",
-				  q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.local_port);
-	return fpisa_fail(-ETIMEDOUT, "query %u: %s of the aggregator's list did not join in %u ms; is each of them given, with its "
-				      "address and port?",
-			  q->options.query, fpisa_rank_names(names, sizeof(names), q->member.missing), q->options.timeout_ms);
+		return fpisa_fail(
+			-ETIMEDOUT,
+			"query %u: the aggregator at %s does not answer in %u ms; `fpisa stats` there says why if "
+			"it hears us: check the way there, the token, and by `fpisa query list` there that the "
+			"query exists, and has this host with UDP port %u as its master",
+			q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.local_port);
+	return fpisa_fail(-ETIMEDOUT,
+			  "query %u: %s of the aggregator's list did not join in %u ms; is each of them given, with its "
+			  "address and port?",
+			  q->options.query, fpisa_rank_names(names, sizeof(names), q->member.missing),
+			  q->options.timeout_ms);
 }
 
 static int check_time(struct fpisa_query *q, uint64_t now)
@@ -143,11 +149,14 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 	if (q->phase == FPISA_PHASE_ROWS && q->member.t && !q->member.joined)
 		return not_joined(q);
 	if (q->phase == FPISA_PHASE_SEAL && q->unsealed)
-		return fpisa_fail(-EILSEQ, "query %u: the aggregator has not the frames of %s as that has sent them: something is broken",
-				  q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
+		return fpisa_fail(
+			-EILSEQ,
+			"query %u: the aggregator has not the frames of %s as that has sent them: something is broken",
+			q->options.query, fpisa_rank_names(names, sizeof(names), q->unsealed));
 	if (q->phase == FPISA_PHASE_SEAL || q->phase == FPISA_PHASE_READ)
-		return fpisa_fail(-ETIMEDOUT, "query %u: the aggregator at %s does not answer in %u ms, with all rows sent; see fpisa "
-					      "query show %u there",
+		return fpisa_fail(-ETIMEDOUT,
+				  "query %u: the aggregator at %s does not answer in %u ms, with all rows sent; see fpisa "
+				  "query show %u there",
 				  q->options.query, inet_ntoa(q->aggregator), q->options.timeout_ms, q->options.query);
 	if (q->phase == FPISA_PHASE_ROWS && now < q->progress_ns + limit + WORKER_GRACE_NS)
 		return 0;

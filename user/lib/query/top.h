@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 struct fpisa_top_row {
-	uint32_t place;	 /* in the order of the query: the greatest is the first */
+	uint32_t place; /* in the order of the query: the greatest is the first */
 	uint32_t worker;
-	uint64_t row;	 /* its place at the worker */
+	uint64_t row; /* its place at the worker */
 };
 
 struct fpisa_top {

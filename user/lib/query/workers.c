@@ -37,11 +37,14 @@ static int connection_failed(const struct fpisa_query *q, const struct fpisa_que
 	fpisa_psk_identity(&q->psk, identity);
 	snprintf(why, sizeof(why), "%s", fpisa_error());
 	if (!q->key_file)
-		return fpisa_fail(rc, "worker %s: refuses key %s: its file of keys has to have that line when it starts; %s", w->name,
-				  identity, why);
-	return fpisa_fail(rc, "worker %s: refuses key %s, the last of the master's file %.150s: its own file of keys has to have that line "
-			      "when it starts; %s",
-			  w->name, identity, q->key_file, why);
+		return fpisa_fail(rc,
+				  "worker %s: refuses key %s: its file of keys has to have that line when it starts; %s",
+				  w->name, identity, why);
+	return fpisa_fail(
+		rc,
+		"worker %s: refuses key %s, the last of the master's file %.150s: its own file of keys has to have that line "
+		"when it starts; %s",
+		w->name, identity, q->key_file, why);
 }
 
 /* -- what workers are told --------------------------------------------------------- */
@@ -72,9 +75,14 @@ static int send_open(struct fpisa_query *q, struct fpisa_query_worker *w)
 		.faults = {share(o->loss), share(o->duplicate), share(o->reorder), share(o->delay), share(o->corrupt)},
 	};
 	const char *strings[FPISA_QUERY_STRINGS] = {
-		[FPISA_STRING_TABLE] = q->table,	[FPISA_STRING_VALUE] = q->value, [FPISA_STRING_BY] = q->by,
-		[FPISA_STRING_COLUMNS] = q->columns,	[FPISA_STRING_WHERE] = q->where, [FPISA_STRING_JOIN] = q->join,
-		[FPISA_STRING_ON] = q->on,		[FPISA_STRING_THERE] = q->there,
+		[FPISA_STRING_TABLE] = q->table,
+		[FPISA_STRING_VALUE] = q->value,
+		[FPISA_STRING_BY] = q->by,
+		[FPISA_STRING_COLUMNS] = q->columns,
+		[FPISA_STRING_WHERE] = q->where,
+		[FPISA_STRING_JOIN] = q->join,
+		[FPISA_STRING_ON] = q->on,
+		[FPISA_STRING_THERE] = q->there,
 		[FPISA_STRING_JOIN_WHERE] = q->join_where,
 	};
 	size_t n = sizeof(open);
@@ -118,8 +126,9 @@ static int connected(struct fpisa_query *q, struct fpisa_query_worker *w)
 	int error = 0, fd = w->fd, rc;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) || error)
-		return fpisa_fail(-(error ? error : errno), "worker %s: no connection: %s; is `fpisa query worker` running there?",
-				  w->name, strerror(error ? error : errno));
+		return fpisa_fail(-(error ? error : errno),
+				  "worker %s: no connection: %s; is `fpisa query worker` running there?", w->name,
+				  strerror(error ? error : errno));
 	if (getpeername(fd, (struct sockaddr *)&to, &m))
 		return 0;
 	w->fd = -1;
@@ -162,8 +171,9 @@ int fpisa_query_restart(struct fpisa_query *q)
 	if (q->phase > FPISA_PHASE_READ)
 		return 0;
 	if (++q->restarts > FPISA_QUERY_RESTARTS)
-		return fpisa_fail(-ESTALE, "the aggregator has lost the query's state %d times; see fpisa query show %u there, and "
-					   "whether another query has this number",
+		return fpisa_fail(-ESTALE,
+				  "the aggregator has lost the query's state %d times; see fpisa query show %u there, and "
+				  "whether another query has this number",
 				  FPISA_QUERY_RESTARTS, q->options.query);
 	return fpisa_query_start(q);
 }

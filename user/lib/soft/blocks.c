@@ -49,8 +49,7 @@ static __always_inline uint64_t add_fused(const void *in, struct fpisa_soft_regi
 {
 	uint64_t events = 0;
 
-	EACH_BLOCK
-	{
+	EACH_BLOCK {
 		if (s.limbs && first)
 			fpisa_exact_set(LANES(in), &r.e[b], MANTISSAS, s.limbs, s.f);
 		else if (s.limbs)
@@ -63,13 +62,12 @@ static __always_inline uint64_t add_fused(const void *in, struct fpisa_soft_regi
 	return events;
 }
 
-static __always_inline uint32_t read_fused(void *out, struct fpisa_soft_registers r, uint32_t blocks,
-					   struct shape s, enum fpisa_rounding rounding)
+static __always_inline uint32_t read_fused(void *out, struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
+					   enum fpisa_rounding rounding)
 {
 	uint32_t flags = 0;
 
-	EACH_BLOCK
-	{
+	EACH_BLOCK {
 		if (s.limbs)
 			flags |= fpisa_exact_read(LANES(out), &r.e[b], MANTISSAS, s.limbs, s.f, rounding, CLZ,
 						  fpisa_exact_mau5);
@@ -89,15 +87,14 @@ struct phv {
 #define PHV FPISA_PHV(&p.b[b])
 
 /* MAU0..4 of an add whose operation is `op`. */
-static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_registers r,
-					   uint32_t blocks, struct shape s, enum fpisa_mode mode, int first)
+static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
+			   enum fpisa_mode mode, int first)
 {
 	int encoded = fpisa_encoded(s.f, op);
 	uint64_t events = 0;
 	struct phv p;
 
-	EACH_BLOCK
-	{
+	EACH_BLOCK {
 		if (encoded)
 			fpisa_stage0_encode(LANES(in), PHV, s.f);
 		else if (s.f.shared)
@@ -127,8 +124,7 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 		else if (!first)
 			events += fpisa_stage3(PHV, s.f, mode);
 	}
-	EACH_BLOCK
-	{
+	EACH_BLOCK {
 		if (encoded && !first)
 			events += fpisa_stage4_combine(PHV, MANTISSAS, s.f, op);
 		else if (s.limbs && !encoded)
@@ -142,21 +138,18 @@ static uint64_t add_staged(uint32_t op, const void *in, struct fpisa_soft_regist
 }
 
 /* MAU5..8, whatever the operation left in the registers. */
-static uint32_t read_staged(const struct fpisa_final *fin, void *out,
-					    struct fpisa_soft_registers r, uint32_t blocks, struct shape s,
-					    enum fpisa_rounding rounding, enum fpisa_clz clz)
+static uint32_t read_staged(const struct fpisa_final *fin, void *out, struct fpisa_soft_registers r, uint32_t blocks,
+			    struct shape s, enum fpisa_rounding rounding, enum fpisa_clz clz)
 {
 	int encoded = fpisa_encoded(s.f, fin->op), multiplied = s.limbs == FPISA_LIMBS;
 	uint32_t flags = 0;
 	struct phv p;
 
-	EACH_BLOCK
-	{
+	EACH_BLOCK {
 		if (encoded)
 			fpisa_stage5_encoded(MANTISSAS, PHV, s.f);
 		else if (s.limbs)
-			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.limbs, PHV, s.f, fin->factor,
-					   fpisa_exact_mau5);
+			fpisa_exact_stage5(&r.e[b], MANTISSAS, s.limbs, PHV, s.f, fin->factor, fpisa_exact_mau5);
 		else
 			fpisa_stage5(&r.e[b], MANTISSAS, PHV, s.f);
 		if (fin->op != FPISA_OP_SUM && !encoded)
@@ -172,8 +165,7 @@ static uint32_t read_staged(const struct fpisa_final *fin, void *out,
 	}
 	if (s.f.shared)
 		memset((uint8_t *)out + blocks, 0, FPISA_SCALES - blocks);
-	EACH_BLOCK
-	{
+	EACH_BLOCK {
 		if (encoded)
 			flags |= fpisa_stage8_decode(PHV, LANES(out), s.f);
 		else if (s.f.shared)
@@ -222,9 +214,9 @@ static struct shape shape_of(const struct fpisa_job *j)
 	struct shape s = {.f = fpisa_job_format(j)};
 
 	switch (fpisa_family(s.f, (enum fpisa_mode)j->mode)) {
-#define X(family, name, bytes, rbits, n)                                                                     \
-	case family:                                                                                         \
-		s.limbs = n;                                                                                 \
+#define X(family, name, bytes, rbits, n) \
+	case family:                     \
+		s.limbs = n;             \
 		break;
 		FPISA_EACH_FAMILY(X)
 #undef X
@@ -258,8 +250,8 @@ uint64_t fpisa_soft_add(const struct fpisa_job *j, uint32_t op, void *in, struct
 	if (!has_fused_body(j, f, op))
 		return add_staged(op, in, r, blocks, shape_of(j), (enum fpisa_mode)j->mode, first);
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
-#define X(family, name, bytes, rbits, limbs)                                                                 \
-	case family:                                                                                         \
+#define X(family, name, bytes, rbits, limbs) \
+	case family:                         \
 		return add(j, in, r, blocks, first, SHAPE(CONSTANTS(f, family, bytes, rbits), limbs));
 		FPISA_EACH_FAMILY(X)
 #undef X
@@ -280,9 +272,9 @@ uint32_t fpisa_soft_read(const struct fpisa_job *j, const struct fpisa_final *fi
 		return flags;
 	}
 	switch (fpisa_family(f, (enum fpisa_mode)j->mode)) {
-#define X(family, name, bytes, rbits, limbs)                                                                 \
-	case family:                                                                                         \
-		flags = read_out(j, out, r, blocks, SHAPE(CONSTANTS(f, family, bytes, rbits), limbs));       \
+#define X(family, name, bytes, rbits, limbs)                                                           \
+	case family:                                                                                   \
+		flags = read_out(j, out, r, blocks, SHAPE(CONSTANTS(f, family, bytes, rbits), limbs)); \
 		break;
 		FPISA_EACH_FAMILY(X)
 #undef X

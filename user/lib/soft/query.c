@@ -69,7 +69,7 @@ int fpisa_soft_query_init(struct fpisa_soft_query *q)
 {
 	int err;
 
-	q->state = (struct fpisa_query_state){ 0 };
+	q->state = (struct fpisa_query_state){0};
 	q->heap = NULL;
 	q->buckets = NULL;
 	q->groups = NULL;
@@ -165,8 +165,8 @@ static int topn_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64 
 	return kept;
 }
 
-static int table_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64 sequence, const char *rows, __u32 count,
-		      __u8 *keep)
+static int table_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64 sequence, const char *rows,
+		      __u32 count, __u8 *keep)
 {
 	int fresh, kept = 0;
 	__u32 state;
@@ -218,19 +218,20 @@ enum fpisa_verdict fpisa_soft_query_rows(struct fpisa_soft_query *q, __u32 epoch
 						 table_rows(q, epoch, rank, sequence, p, count, keep);
 
 	if (kept < 0)
-		return (enum fpisa_verdict)-kept;
+		return (enum fpisa_verdict) - kept;
 	return kept ? FPISA_V_rows_passed : FPISA_V_rows_taken;
 }
 
-enum fpisa_verdict fpisa_soft_query_keys(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, const void *keys, __u32 count,
-					 int last, __u64 *missing, __u32 *state)
+enum fpisa_verdict fpisa_soft_query_keys(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, const void *keys,
+					 __u32 count, int last, __u64 *missing, __u32 *state)
 {
 	__u64 key[FPISA_KEY_WORDS];
 	int in = 1;
 
 	begin(q, epoch);
 	for (__u32 i = 0; in && i < count; i++) {
-		fpisa_join_key_load(key, (const char *)keys + (size_t)i * q->config.filter_bytes, q->config.filter_bytes);
+		fpisa_join_key_load(key, (const char *)keys + (size_t)i * q->config.filter_bytes,
+				    q->config.filter_bytes);
 		in = fpisa_filter_add(&q->state, &q->config, q, key);
 	}
 	if (in && last)

@@ -14,9 +14,9 @@ struct fpisa_soft_query {
 	unsigned int kind; /* enum fpisa_query_kind */
 	__u32 width;	   /* of a worker's window, up to FPISA_QUERY_WINDOW */
 	struct fpisa_query_state state;
-	__u32 *heap;		      /* topn: config.limit keys */
-	struct fpisa_bucket *buckets; /* table: config.bucket_mask + 1 */
-	struct fpisa_group *groups;   /* table: config.limit */
+	__u32 *heap;			   /* topn: config.limit keys */
+	struct fpisa_bucket *buckets;	   /* table: config.bucket_mask + 1 */
+	struct fpisa_group *groups;	   /* table: config.limit */
 	struct fpisa_filter_block *filter; /* with one: config.filter_mask + 1 */
 };
 
@@ -36,8 +36,8 @@ enum fpisa_verdict fpisa_soft_query_rows(struct fpisa_soft_query *q, __u32 epoch
  * The frame of keys of worker `rank`: `count` join keys as frames have them; `last`: its last. FPISA_V_keys_taken, or
  * the verdict of a drop. *missing is set to the workers whose keys are missing, *state to enum fpisa_filter_state.
  */
-enum fpisa_verdict fpisa_soft_query_keys(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, const void *keys, __u32 count,
-					 int last, __u64 *missing, __u32 *state);
+enum fpisa_verdict fpisa_soft_query_keys(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, const void *keys,
+					 __u32 count, int last, __u64 *missing, __u32 *state);
 
 /* Of the workers those that lack frames up to last[rank], or have sent beyond; 0: the table is sealed. */
 __u64 fpisa_soft_query_seal(struct fpisa_soft_query *q, __u32 epoch, const __u64 *last);

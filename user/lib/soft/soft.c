@@ -41,18 +41,17 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	if (!j->workers || j->workers > FPISA_MAX_WORKERS)
 		return fpisa_fail(-EINVAL, "%u workers; a job has 1 to %d", j->workers, FPISA_MAX_WORKERS);
 	if (!exists(j))
-		return fpisa_fail(-EINVAL,
-				  "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
+		return fpisa_fail(-EINVAL, "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
 				  j->mode, j->rounding, j->pipeline, j->format);
 	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
-		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %u",
-				  j->elements, FPISA_BLOCK, fpisa_max_elements(f));
+		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %u", j->elements,
+				  FPISA_BLOCK, fpisa_max_elements(f));
 	if (!j->window || (j->window & (j->window - 1)) || j->window > FPISA_MAX_SLOTS / 2)
 		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window,
 				  FPISA_MAX_SLOTS / 2);
 	if (!fpisa_mode_offered(f, (enum fpisa_mode)j->mode))
 		return fpisa_fail(-EINVAL, f.integer ? "integers have no modes; leave it out" :
-				  "exact sums of float64 are not offered; try mode fpisa64");
+						       "exact sums of float64 are not offered; try mode fpisa64");
 	if ((j->flags & FPISA_JOB_BIG_ENDIAN) && f.bytes == 1)
 		return fpisa_fail(-EINVAL, "values of one byte have no byte order");
 	if (!j->key.k0 && !j->key.k1) {
@@ -173,8 +172,7 @@ static enum fpisa_verdict refuse(const struct fpisa_soft *s, struct packet *p, u
 	return reply(s, p, 0, 1ull << rank, v);
 }
 
-static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
-				uint32_t payload)
+static enum fpisa_verdict hello(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t payload)
 {
 	enum fpisa_verdict v;
 	uint32_t rank = 0;
@@ -241,12 +239,11 @@ static int add_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_sl
 }
 
 /* The round is complete: read the registers out, give the slot back, send. */
-static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot,
-					 int resend)
+static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p, struct fpisa_slot *slot, int resend)
 {
 	const struct fpisa_format f = fpisa_job_format(&s->job);
-	struct fpisa_final fin = fpisa_final_of(f, slot->op, slot->operand, slot->arrivals,
-						s->job.flags & FPISA_JOB_RECIPROCAL);
+	struct fpisa_final fin =
+		fpisa_final_of(f, slot->op, slot->operand, slot->arrivals, s->job.flags & FPISA_JOB_RECIPROCAL);
 	size_t size = fpisa_payload_bytes(f, p->h->count);
 	struct fpisa_counters *c = &s->counters;
 	uint64_t to = resend ? 1ull << p->h->rank : live_of(s);
@@ -271,8 +268,8 @@ static enum fpisa_verdict read_registers(struct fpisa_soft *s, struct packet *p,
 	return reply(s, p, size, to, resend ? FPISA_V_resent : FPISA_V_result);
 }
 
-static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport,
-			      uint32_t port, uint32_t payload)
+static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 saddr, __be16 sport, uint32_t port,
+			      uint32_t payload)
 {
 	struct fpisa_slot *slot;
 	struct fpisa_claim claim;
@@ -301,8 +298,7 @@ static enum fpisa_verdict add(struct fpisa_soft *s, struct packet *p, __be32 sad
 	}
 	if (step == FPISA_STEP_WAIT)
 		return not_complete(s, p, slot, FPISA_V_duplicate);
-	if ((step == FPISA_STEP_SET || step == FPISA_STEP_ADD) &&
-	    !add_registers(s, p, slot, step == FPISA_STEP_SET))
+	if ((step == FPISA_STEP_SET || step == FPISA_STEP_ADD) && !add_registers(s, p, slot, step == FPISA_STEP_SET))
 		return not_complete(s, p, slot, FPISA_V_accepted);
 	return read_registers(s, p, slot, step == FPISA_STEP_RESEND);
 }
@@ -329,8 +325,8 @@ static enum fpisa_verdict take(struct fpisa_soft *s, struct packet *p, __be32 sa
 	return add(s, p, saddr, sport, port, payload);
 }
 
-enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port,
-				    void *frame, size_t *len, uint64_t *to)
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port, void *frame,
+				    size_t *len, uint64_t *to)
 {
 	struct packet p = {
 		.h = frame,

@@ -21,7 +21,7 @@ struct fpisa_soft {
 	struct fpisa_exp_block *exponents; /* of each version, one after the other, a chunk's blocks */
 	char *mantissas;		   /* the same, block_size bytes a block */
 	size_t block_size;
-	struct fpisa_nh_key nh; /* of the job's token */
+	struct fpisa_nh_key nh;		/* of the job's token */
 	struct fpisa_counters counters; /* mau0..mau8 and fused count frames, as in the datapath */
 };
 
@@ -38,7 +38,7 @@ void fpisa_soft_free(struct fpisa_soft *s);
  * The frame becomes its reply: *len its length, *to the ranks that get it
  * (none: there is no reply).
  */
-enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port,
-				    void *frame, size_t *len, uint64_t *to);
+enum fpisa_verdict fpisa_soft_frame(struct fpisa_soft *s, __be32 saddr, __be16 sport, uint32_t port, void *frame,
+				    size_t *len, uint64_t *to);
 
 #endif

@@ -23,10 +23,8 @@ int fpisa_datagrams_init(struct fpisa_datagrams *d)
 		return -ENOMEM;
 	for (int i = 0; i < FPISA_BATCH; i++) {
 		d->iov[i] = (struct iovec){d->buffer + (size_t)i * BUFFER_STRIDE, BUFFER_SIZE};
-		d->msg[i].msg_hdr = (struct msghdr){.msg_name = &d->from[i],
-						    .msg_iov = &d->iov[i],
-						    .msg_iovlen = 1,
-						    .msg_control = &d->control[i]};
+		d->msg[i].msg_hdr = (struct msghdr){
+			.msg_name = &d->from[i], .msg_iov = &d->iov[i], .msg_iovlen = 1, .msg_control = &d->control[i]};
 	}
 	return 0;
 }

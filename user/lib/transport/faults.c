@@ -22,8 +22,7 @@ static int happens(struct fpisa_faults *f, double share)
 	return share > 0 && (double)(next_random(&f->random) >> 11) < share * 0x1p53;
 }
 
-void fpisa_faults_init(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed,
-		       size_t intact)
+void fpisa_faults_init(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed, size_t intact)
 {
 	*f = (struct fpisa_faults){.rates = *rates, .random = seed, .intact = intact};
 	TAILQ_INIT(&f->frames);
@@ -41,8 +40,7 @@ void fpisa_faults_free(struct fpisa_faults *f)
 }
 
 /* A copy of the frame takes its place among those that are held; NULL if it is lost. */
-static struct fpisa_frame *hold(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port,
-				uint64_t due_ns)
+static struct fpisa_frame *hold(struct fpisa_faults *f, const struct iovec *parts, int n, uint16_t port, uint64_t due_ns)
 {
 	struct fpisa_frame *frame, *before;
 	size_t len = 0;
@@ -60,8 +58,8 @@ static struct fpisa_frame *hold(struct fpisa_faults *f, const struct iovec *part
 		frame->len += parts[i].iov_len;
 	}
 	TAILQ_FOREACH_REVERSE(before, &f->frames, fpisa_frames, link)
-	if (before->due_ns <= due_ns)
-		break;
+		if (before->due_ns <= due_ns)
+			break;
 	if (before)
 		TAILQ_INSERT_AFTER(&f->frames, before, frame, link);
 	else
@@ -90,8 +88,7 @@ static void put_copy(struct fpisa_faults *f, const struct iovec *parts, int n, u
 	struct fpisa_frame *frame;
 
 	if (happens(f, f->rates.delay)) {
-		uint64_t least = FPISA_FAULT_DELAY_NS
-				 << next_random(&f->random) % FPISA_FAULT_DELAY_DOUBLINGS;
+		uint64_t least = FPISA_FAULT_DELAY_NS << next_random(&f->random) % FPISA_FAULT_DELAY_DOUBLINGS;
 
 		due_ns += least + next_random(&f->random) % least;
 		f->delayed++;
@@ -312,8 +309,7 @@ int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates
 		x->out.rates = x->in.rates = *rates;
 		return 0;
 	}
-	if (rates->drop <= 0 && rates->duplicate <= 0 && rates->reorder <= 0 && rates->delay <= 0 &&
-	    rates->corrupt <= 0)
+	if (rates->drop <= 0 && rates->duplicate <= 0 && rates->reorder <= 0 && rates->delay <= 0 && rates->corrupt <= 0)
 		return 0;
 	x = calloc(1, sizeof(*x));
 	if (!x)

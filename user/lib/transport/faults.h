@@ -43,7 +43,7 @@ struct fpisa_frame {
 	TAILQ_ENTRY(fpisa_frame) link;
 	uint64_t due_ns;
 	size_t len;
-	uint16_t port; /* of fpisa_out */
+	uint16_t port;			  /* of fpisa_out */
 	_Alignas(8) unsigned char data[]; /* as fpisa_in wants it */
 };
 
@@ -59,8 +59,7 @@ struct fpisa_faults {
 	uint64_t dropped, duplicated, reordered, delayed, corrupted;
 };
 
-void fpisa_faults_init(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed,
-		       size_t intact);
+void fpisa_faults_init(struct fpisa_faults *f, const struct fpisa_fault_rates *rates, uint64_t seed, size_t intact);
 void fpisa_faults_free(struct fpisa_faults *f);
 
 /* A frame goes in; it is copied. Without memory for it, it is dropped. */
@@ -83,7 +82,6 @@ uint64_t fpisa_faults_due(const struct fpisa_faults *f);
 int fpisa_faults_wrap(struct fpisa_transport **t, const struct fpisa_fault_rates *rates, uint64_t seed);
 
 /* What a job asks of its workers (`fpisa job add --debug-faults`) on top of a worker's own. */
-struct fpisa_fault_rates fpisa_faults_of_job(const struct fpisa_fault_rates *own,
-					     const struct fpisa_job_faults *job);
+struct fpisa_fault_rates fpisa_faults_of_job(const struct fpisa_fault_rates *own, const struct fpisa_job_faults *job);
 
 #endif

@@ -205,13 +205,11 @@ static int queue_init(struct queue *q, uint32_t capacity, size_t stride)
 /* Zero members take the defaults of `fpisa job add`. */
 static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 {
-	uint8_t format = o->format ? o->format : FPISA_FORMAT_FP32,
-		mode = o->mode ? o->mode : FPISA_MODE_FPISA;
+	uint8_t format = o->format ? o->format : FPISA_FORMAT_FP32, mode = o->mode ? o->mode : FPISA_MODE_FPISA;
 	uint32_t elements = o->elements ? o->elements : fpisa_default_elements(fpisa_format_of(format));
 
 	if (o->size != sizeof(*o))
-		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_mem_options)",
-				  o->size);
+		return fpisa_fail(-EINVAL, "options.size is %zu; set it to sizeof(struct fpisa_mem_options)", o->size);
 	if (o->flags & ~FLAGS)
 		return fpisa_fail(-EINVAL, "flags are %#x; only %#x are known here", o->flags, FLAGS);
 	if (o->workers > FPISA_MAX_WORKERS || elements > FPISA_MAX_ELEMENTS)
@@ -232,8 +230,7 @@ static int job_of(struct fpisa_job *j, const struct fpisa_mem_options *o)
 		.flags = o->flags,
 	};
 	for (uint32_t i = 0; i < o->workers; i++)
-		j->rank[i] =
-			(struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK), .port = htons((uint16_t)(i + 1))};
+		j->rank[i] = (struct fpisa_rank){.addr = htonl(INADDR_LOOPBACK), .port = htons((uint16_t)(i + 1))};
 	return 0;
 }
 
@@ -258,8 +255,7 @@ int fpisa_mem_create(struct fpisa_mem **out, const struct fpisa_mem_options *opt
 		goto out;
 	m->owner = getpid();
 	m->capacity = QUEUE_FRAMES(m->soft.job.window);
-	m->stride = (FPISA_HDR_LEN +
-		     fpisa_payload_bytes(fpisa_format_of(m->soft.job.format), m->soft.job.elements) +
+	m->stride = (FPISA_HDR_LEN + fpisa_payload_bytes(fpisa_format_of(m->soft.job.format), m->soft.job.elements) +
 		     sizeof(struct fpisa_hello) + 63) /
 		    64 * 64;
 	for (uint32_t i = 0; i < m->soft.job.workers && !rc; i++)
@@ -294,18 +290,17 @@ void fpisa_mem_destroy(struct fpisa_mem *m)
 	free(m);
 }
 
-int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job, struct fpisa_key *token)
+int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job,
+		   struct fpisa_key *token)
 {
 	struct mem_port *p;
 	struct queue *q;
 	int taken;
 
 	if (m->owner != getpid())
-		return fpisa_fail(-ECHILD,
-				  "the aggregator belongs to the process that made it, and this is a child");
+		return fpisa_fail(-ECHILD, "the aggregator belongs to the process that made it, and this is a child");
 	if (rank >= m->soft.job.workers)
-		return fpisa_fail(-EINVAL, "rank %u; this aggregator has %u workers", rank,
-				  m->soft.job.workers);
+		return fpisa_fail(-EINVAL, "rank %u; this aggregator has %u workers", rank, m->soft.job.workers);
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return fpisa_fail(-ENOMEM, "no memory for a handle");

@@ -32,8 +32,7 @@ static int ask(int fd, struct query *q, uint16_t request, uint16_t type, union a
 {
 	ssize_t n;
 
-	q->nlh = (struct nlmsghdr){
-		.nlmsg_len = sizeof(*q), .nlmsg_type = request, .nlmsg_flags = NLM_F_REQUEST};
+	q->nlh = (struct nlmsghdr){.nlmsg_len = sizeof(*q), .nlmsg_type = request, .nlmsg_flags = NLM_F_REQUEST};
 	q->address = (struct rtattr){.rta_len = RTA_LENGTH(sizeof(q->value)), .rta_type = RTA_DST};
 	if (send(fd, q, sizeof(*q), 0) < 0)
 		return -errno;
@@ -82,8 +81,7 @@ static int find_route(int fd, struct fpisa_nexthop *h, uint32_t address, uint32_
 
 static int find_neighbour(int fd, struct fpisa_nexthop *h, uint32_t gateway)
 {
-	struct query q = {.body.neighbour = {.ndm_family = AF_INET, .ndm_ifindex = (int)h->ifindex},
-			  .value = gateway};
+	struct query q = {.body.neighbour = {.ndm_family = AF_INET, .ndm_ifindex = (int)h->ifindex}, .value = gateway};
 	union answer a;
 	int rc = ask(fd, &q, RTM_GETNEIGH, RTM_NEWNEIGH, &a);
 

@@ -13,8 +13,7 @@ int fpisa_transport_known(uint32_t name)
 	return name < sizeof(openers) / sizeof(openers[0]);
 }
 
-int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port,
-			 uint16_t local_port)
+int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port, uint16_t local_port)
 {
 	return openers[name](t, address, port, local_port);
 }

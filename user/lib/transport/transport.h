@@ -23,7 +23,7 @@
 struct fpisa_out {
 	struct iovec part[4];
 	int parts;
-	int no_gso; /* it leaves by itself, not within a GSO batch */
+	int no_gso;    /* it leaves by itself, not within a GSO batch */
 	uint16_t port; /* of the aggregator's, from 0: fpisa_port_index() */
 };
 
@@ -122,7 +122,8 @@ static inline uint64_t fpisa_transport_drops(struct fpisa_transport *t)
 struct fpisa_mem;
 int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
 int fpisa_xsk_open(struct fpisa_transport **t, uint32_t address, uint16_t port, uint16_t local_port);
-int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job, struct fpisa_key *token);
+int fpisa_mem_open(struct fpisa_transport **t, struct fpisa_mem *m, uint32_t rank, uint32_t *job,
+		   struct fpisa_key *token);
 
 /* One of the first two, by its enum fpisa_transport_name; whether `name` is one. */
 int fpisa_transport_open(struct fpisa_transport **t, uint32_t name, uint32_t address, uint16_t port,
@@ -131,7 +132,7 @@ int fpisa_transport_known(uint32_t name);
 
 /* Of udp: for xsk, which has one beneath, and for rows of a query between worker and master. */
 int fpisa_udp_fd(const struct fpisa_transport *t);
-void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port); /* from now on to, and from, that port */
+void fpisa_udp_redirect(struct fpisa_transport *t, uint16_t port);	      /* from now on to, and from, that port */
 int fpisa_udp_take(struct fpisa_transport *t, struct fpisa_in *in, int most); /* as receive(), without waiting */
 
 #endif

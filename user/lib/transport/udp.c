@@ -236,8 +236,7 @@ static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 
 	if (fd < 0)
 		return -errno;
-	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) ||
-	    getsockname(fd, (struct sockaddr *)&local, &len))
+	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) || getsockname(fd, (struct sockaddr *)&local, &len))
 		local.sin_addr.s_addr = htonl(INADDR_ANY);
 	close(fd);
 	*address = local.sin_addr;
@@ -392,8 +391,7 @@ int fpisa_udp_open(struct fpisa_transport **t, uint32_t address, uint16_t port, 
 		return fpisa_fail(rc, "no memory for a socket");
 	u->base.ops = &udp_ops;
 	u->fd = -1;
-	u->to = (struct sockaddr_in){
-		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = address};
+	u->to = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = address};
 	u->source.s_addr = address;
 	rc = fpisa_datagrams_init(&u->datagrams);
 	if (rc)

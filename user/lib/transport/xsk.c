@@ -41,8 +41,8 @@ struct xsk {
 	uint16_t port, local_port;
 	struct fpisa_xsk_program program; /* what it lets through, replies, is ours */
 	struct fpisa_nexthop hop;
-	struct outer outer; /* of every frame but for its lengths and the port */
-	uint32_t ip_sum;    /* of its IPv4 header without length */
+	struct outer outer;		/* of every frame but for its lengths and the port */
+	uint32_t ip_sum;		/* of its IPv4 header without length */
 	struct fpisa_xsk_socket socket; /* not open until joined */
 	int other_queues;		/* the last look at udp found results there */
 };
@@ -323,8 +323,7 @@ static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 		return rc;
 	rc = fpisa_nexthop(&hop, x->address);
 	if (rc)
-		return fpisa_fail(rc, "transport xsk: way to the aggregator: %s; transport udp may do",
-				  strerror(-rc));
+		return fpisa_fail(rc, "transport xsk: way to the aggregator: %s; transport udp may do", strerror(-rc));
 	stays = fpisa_xsk_socket_is_open(&x->socket) && hop.ifindex == x->hop.ifindex;
 	x->hop = hop;
 	fill_outer(x);

@@ -25,9 +25,9 @@ int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
 
 	if (!handle)
 		return fpisa_fail(-ENOENT, "transport xsk: %s; " INSTALL, dlerror());
-#define X(name)                                                                                              \
-	lib->name = (__typeof__(lib->name))dlsym(handle, #name);                                             \
-	if (!lib->name)                                                                                      \
+#define X(name)                                                  \
+	lib->name = (__typeof__(lib->name))dlsym(handle, #name); \
+	if (!lib->name)                                          \
 		return fpisa_fail(-ENOENT, "transport xsk: no " #name "() in libxdp and libbpf; " INSTALL);
 	FPISA_XSK_FUNCTIONS(X)
 #undef X
@@ -41,13 +41,11 @@ int fpisa_xsk_libraries(struct fpisa_xsk_lib *lib)
 #define AND(dst, value) ((struct bpf_insn){BPF_ALU64 | BPF_AND | BPF_K, dst, 0, 0, value})
 /* To `pass`, whose place is filled in at the end. */
 #define PASS_IF_ABOVE(dst, src) ((struct bpf_insn){BPF_JMP | BPF_JGT | BPF_X, dst, src, TO_PASS, 0})
-#define PASS_UNLESS(dst, value)                                                                              \
-	((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_K, dst, 0, TO_PASS, (__s32)(value)})
+#define PASS_UNLESS(dst, value) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_K, dst, 0, TO_PASS, (__s32)(value)})
 #define PASS_UNLESS_SAME(dst, src) ((struct bpf_insn){BPF_JMP32 | BPF_JNE | BPF_X, dst, src, TO_PASS, 0})
 #define SKIP_IF_SAME(dst, src, n) ((struct bpf_insn){BPF_JMP32 | BPF_JEQ | BPF_X, dst, src, n, 0})
 /* Two instructions. */
-#define MAP(dst, how, map)                                                                                   \
-	((struct bpf_insn){BPF_LD | BPF_DW | BPF_IMM, dst, how, 0, map}), ((struct bpf_insn){0})
+#define MAP(dst, how, map) ((struct bpf_insn){BPF_LD | BPF_DW | BPF_IMM, dst, how, 0, map}), ((struct bpf_insn){0})
 #define TO_PASS (-1)
 
 #define IP_AT FPISA_ETH_LEN
@@ -121,8 +119,7 @@ static int load_with(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *li
 int fpisa_xsk_program_load(struct fpisa_xsk_program *p, const struct fpisa_xsk_lib *lib)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
-	int filter = lib->bpf_map_create(BPF_MAP_TYPE_ARRAY, "fpisa_xsk_ours", sizeof(int), sizeof(*p->ours),
-					 1, &opts);
+	int filter = lib->bpf_map_create(BPF_MAP_TYPE_ARRAY, "fpisa_xsk_ours", sizeof(int), sizeof(*p->ours), 1, &opts);
 	int rc;
 
 	*p = FPISA_XSK_NO_PROGRAM;
