@@ -11,7 +11,7 @@
 # make bench	speed beside what else there is, into build/bench: results, plots, targets; BENCH="arith wire" picks
 # make bench-figures	README's figures: three runs of their parts on an idle machine, 22 minutes; make pictures draws them
 # make training	neural networks by five ways to add gradients, one seed, 25 minutes at most; make training-long does ten, in parts
-# make training-page	doc/training.md's tables and plots, from training/records; make training-again, -network and -cost make the records
+# make training-page	doc/training.md's tables and plots, from paper/training/records; make training-again, -network and -cost make the records
 # make check-vm	the tests under stock kernels in a VM, KERNEL="6.1 6.12" picks; make vm-deps installs for it
 # make hw	the pipeline as RTL against include/fpisa/mau.h, and proofs; HW_MUTATE=1 plants faults
 # make hw-area	what that RTL costs in standard cells: the tables of doc/hardware.md, UPDATE=1 writes them
@@ -333,10 +333,16 @@ $(B)/bench/query: $(B)/chk/bench/query.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $^ -lcmocka -lbpf -lgmp -lpthread -lm -o $@
 
+$(B)/bench/endian: paper/endian.c
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -std=gnu11 $(WARN) -O3 $< -o $@
+
 # All of it in one run, or BENCH="arith wire"; the other collectives are installed for it.
 BENCH_PACKAGES := openmpi-bin python3-mpi4py python3-torch
-BENCH ?= arith query pruning wire steer worker collective mpi training sum merge
+BENCH ?= arith endian query pruning wire steer worker collective mpi training sum merge
 # What a part is built of, beside the programs of build/.
+BENCH_endian := $(B)/bench/endian
 BENCH_query := $(B)/bench/query
 BENCH_wire := $(B)/bench/wire
 BENCH_worker := $(B)/bench/worker
@@ -361,7 +367,7 @@ pictures: $(B)/fpisa
 		> /dev/null && cp $(B)/pictures/gradients-error.svg doc/pictures/error.svg
 	$(Q)$(PYTHON) -B bench/report/readme.py write
 
-include training/rules.mk
+include paper/training/rules.mk
 
 # The same datapath by the oldest compiler that is here; its BPF tests run beside the others.
 OLD := $(B)/old-clang
@@ -375,7 +381,7 @@ include adapters/postgres/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
 
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
 .PHONY: test-build check test test-long demo deps
-test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
+test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/endian $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
 	$(if $(PG_HEADERS),postgres) $(if $(TORCH_HEADERS),torch) $(if $(MPIS),mpi)
 
 # Run the tests of what is built; SUITES="unit prog" picks some.
@@ -403,7 +409,7 @@ demo: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all
 	$(Q)$(B)/fpisa demo $(DEMO_ARGS)
 
-include hw/rules.mk
+include paper/hw/rules.mk
 
 # -- what review wants to see growing ---------------------------------------
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every measurement, one after the other: JSON lines, plots, and the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|query|pruning|wire|steer|worker|collective|mpi|training|sum|merge...]
+    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|mpi|training|sum|merge...]
 
 Writes results.jsonl, whose first line tells the machine and which says after
 each part how long it took and how busy others were before, pictures
@@ -39,6 +39,7 @@ END_S = 20  # what a part takes to clean up
 # Command, what --quick adds.
 PARTS = {
     "arith": ("{build}/fpisa bench arith --json", "--rounds 9 --cpus 1"),
+    "endian": ("{build}/bench/endian", "--rounds 1"),
     "query": ("{build}/bench/query", "--rounds 1 --rows 100000"),
     "pruning": (f"{sys.executable} -B {HERE}/pruning.py", "--workers 2 --rows 20000 --rounds 1"),
     "wire": ("{build}/bench/wire", "--runs 1 --workers 2 --vector 100000"),

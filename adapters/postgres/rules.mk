@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-# The extension for PostgreSQL (doc/postgres.md), as bench/ and hw/ by targets of its own: neither `make all` nor `make
+# The extension for PostgreSQL (doc/postgres.md), as bench/ and paper/hw/ by targets of its own: neither `make all` nor `make
 # install` needs PostgreSQL. What `make test` builds has it where the server's headers are. PG_CONFIG= of another version.
 
 PG_CONFIG ?= /usr/lib/postgresql/$(PG_VERSION)/bin/pg_config

@@ -10,16 +10,16 @@ sys.dont_write_bytecode = True
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
 os.environ["FPISA_LIBRARY"] = os.path.join(BUILD, "libfpisa.so")
-sys.path[:0] = [os.path.join(TOP, part) for part in ("training", "adapters/python", "tests/lib")]
+sys.path[:0] = [os.path.join(TOP, part) for part in ("paper/training", "adapters/python", "tests/lib")]
 
 from seeds import rng  # noqa: E402, F401
 
 
 @pytest.fixture
 def sweep():
-    """sweep(records, ...) runs training/sweep.py on noise, one step of VGG in fp32; what it says."""
+    """sweep(records, ...) runs paper/training/sweep.py on noise, one step of VGG in fp32; what it says."""
     def run(records, *options, status=0):
-        p = subprocess.run([sys.executable, "-B", os.path.join(TOP, "training", "sweep.py"), BUILD, "--records", records,
+        p = subprocess.run([sys.executable, "-B", os.path.join(TOP, "paper", "training", "sweep.py"), BUILD, "--records", records,
                             "--data", "noise:320", "--epochs", "1", "--models", "vgg", "--formats", "fp32", "--processes", "1", *options],
                            text=True, capture_output=True, timeout=300)
         assert p.returncode == status, p.stdout + p.stderr

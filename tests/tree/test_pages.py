@@ -53,7 +53,7 @@ def test_map():
     there = {f for path, _, files in os.walk(TOP) if not {".git", "build"} & set(path.split(os.sep)) for f in files}
     named = set(re.findall(r"[\w-][\w.-]*\.(?:py|sh|c|h|hpp|cpp|mk)\b", read("DEVELOPING.md")))
     assert named - there <= {"fpisa_abi.h"}, named - there  # that one is made
-    for room in "tests/lib", "training", "adapters/python/fpisa":
+    for room in "tests/lib", "paper/training", "adapters/python/fpisa":
         files = {f for f in os.listdir(os.path.join(TOP, room)) if re.fullmatch(r"[^_]\w*\.\w+|_[^_]\w*\.py", f)} - {"py.typed"}
         unnamed = {f for f in files if not re.search(rf"(?<![\w.]){re.escape(f)}", read("DEVELOPING.md"))}
         assert not unnamed, room

@@ -74,7 +74,7 @@ def test_pictures():
 def test_settings_of_the_page():
     text = re.sub(r"\s+", " ", page())
     assert f"{plan.EPOCHS} epochs" in text
-    with open(os.path.join(TOP, "training", "mnist.txt")) as f:
+    with open(os.path.join(TOP, "paper", "training", "mnist.txt")) as f:
         assert re.search(r"^(\S+)==(\S+) ", f.read(), re.M).expand(r"\1 \2") in text
 
 

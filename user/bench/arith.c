@@ -51,6 +51,7 @@ static void add_configs(struct bench_arith *a)
 	static const uint32_t workers[] = {2, BENCH_WORKERS, 32};
 	static const uint8_t formats[] = {FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,	  FPISA_FORMAT_FP64, FPISA_FORMAT_E4M3,
 					  FPISA_FORMAT_E5M2, FPISA_FORMAT_MXINT8, FPISA_FORMAT_INT32};
+	static const __u8 flags[] = {FPISA_JOB_UNCOUNTED, FPISA_JOB_BIG_ENDIAN};
 	struct bench_config c = {.format = FPISA_FORMAT_FP32,
 				 .mode = FPISA_MODE_FPISA,
 				 .pipeline = FPISA_PIPELINE_FUSED,
@@ -87,9 +88,11 @@ static void add_configs(struct bench_arith *a)
 	}
 	c.format = FPISA_FORMAT_FP32;
 	c.workers = BENCH_WORKERS;
-	c.uncounted = true;
-	add_config(a, c);
-	c.uncounted = false;
+	for (size_t i = 0; i < sizeof(flags); i++) {
+		c.flags = flags[i];
+		add_config(a, c);
+	}
+	c.flags = 0;
 	c.file = true;
 	for (const struct name *mode = mode_names; a->o.gradients && mode->name; mode++) {
 		c.mode = mode->id;
@@ -104,16 +107,16 @@ const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode,
 		const struct bench_config *c = &a->config[i];
 
 		if (c->format == FPISA_FORMAT_FP32 && c->mode == mode && c->pipeline == pipeline && c->clz == clz &&
-		    c->workers == workers && c->file == file && !c->uncounted)
+		    c->workers == workers && c->file == file && !c->flags)
 			return c;
 	}
 	return NULL;
 }
 
-const struct bench_config *bench_uncounted(const struct bench_arith *a)
+const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags)
 {
 	for (uint32_t i = 0; i < a->configs; i++)
-		if (a->config[i].uncounted)
+		if (a->config[i].flags == flags)
 			return &a->config[i];
 	return NULL;
 }
@@ -161,7 +164,7 @@ static int make_job(struct bench_arith *a, struct bench_config *c)
 				.rounding = fpisa_default_rounding(c->mode),
 				.pipeline = c->pipeline,
 				.clz = c->clz,
-				.flags = c->uncounted ? FPISA_JOB_UNCOUNTED : 0,
+				.flags = c->flags,
 				.fanout = FPISA_FANOUT_MULTICAST};
 	for (uint32_t r = 0; r < c->workers; r++) {
 		j->rank[r] = (struct fpisa_rank){.addr = htonl(WORKER + r), .port = htons(FPISA_PORT), .given = 1};
@@ -223,6 +226,15 @@ void bench_datapath_close(struct bench_arith *a)
 
 /* -- rounds --------------------------------------------------------------- */
 
+/* BENCH_ELEMENTS words of 32 bits, as a sender of the other byte order has them. */
+static void swap_words(void *payload)
+{
+	uint32_t *word = payload;
+
+	for (uint32_t i = 0; i < BENCH_ELEMENTS; i++)
+		word[i] = __builtin_bswap32(word[i]);
+}
+
 void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint32_t rank, struct bench_frame *frame)
 {
 	const struct fpisa_format f = fpisa_job_format(&c->job);
@@ -231,6 +243,8 @@ void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint3
 	*frame_hdr(frame->data) = frame_add(&c->job, c->id, c->generation, rank, c->chunk, BENCH_ELEMENTS,
 					    fpisa_cookie(&c->job.key, rank, BENCH_INCARNATION));
 	bench_fill(s, f, rank, frame_payload(frame->data));
+	if (c->flags & FPISA_JOB_BIG_ENDIAN)
+		swap_words(frame_payload(frame->data));
 	bench_seal(&c->job, frame);
 }
 

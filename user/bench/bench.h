@@ -152,7 +152,7 @@ struct bench_config {
 	uint32_t window; /* 0: 1 */
 	uint64_t token;	 /* 0: none */
 	bool file;	 /* values from the file */
-	bool uncounted;	 /* a job without statistics */
+	__u8 flags;	 /* of the job: FPISA_JOB_UNCOUNTED or FPISA_JOB_BIG_ENDIAN */
 	uint32_t id;	 /* of its job */
 	uint32_t generation;
 	uint64_t chunk; /* the next */
@@ -208,12 +208,12 @@ int bench_datapath_round(struct bench_arith *a, uint64_t round);
 /* ns of a frame that does all but the add, alone and as a driver hands it over. */
 int bench_known_round(struct bench_arith *a, uint64_t round);
 
-/* The configuration of fp32 with that job, and with statistics; NULL: none. */
+/* The configuration of fp32 with that job, and no flag; NULL: none. */
 const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
 				      uint32_t workers, bool file);
 
-/* That of fused fp32 in mode fpisa without statistics. */
-const struct bench_config *bench_uncounted(const struct bench_arith *a);
+/* That of fused fp32 in mode fpisa with these flags. */
+const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags);
 
 /* -- cpus.c ------------------------------------------------------------- */
 

@@ -50,7 +50,8 @@ static int list_figures(const struct bench_arith *a, struct figure f[MAX_FIGURES
 		{"touch_ns", reference(a, BENCH_TOUCH)},
 		{"int32_add_ns", reference(a, BENCH_ADD)},
 		{"fpisa_add_ns", add(a, FPISA_MODE_FPISA, FPISA_PIPELINE_FUSED)},
-		{"fpisa_add_no_statistics_ns", bench_uncounted(a)->ns[BENCH_MORE]},
+		{"fpisa_add_no_statistics_ns", bench_flagged(a, FPISA_JOB_UNCOUNTED)->ns[BENCH_MORE]},
+		{"fpisa_add_big_endian_ns", bench_flagged(a, FPISA_JOB_BIG_ENDIAN)->ns[BENCH_MORE]},
 		{"fpisa_a_add_ns", add(a, FPISA_MODE_FPISA_A, FPISA_PIPELINE_FUSED)},
 		{"fpisa64_add_ns", add(a, FPISA_MODE_FPISA64, FPISA_PIPELINE_FUSED)},
 		{"exact_add_ns", add(a, FPISA_MODE_EXACT, FPISA_PIPELINE_FUSED)},
@@ -114,7 +115,8 @@ static struct json_object *config_json(const struct bench_arith *a, const struct
 	json_add_string(o, "pipeline", name_of(pipeline_names, c->pipeline));
 	json_add_string(o, "clz", name_of(clz_names, c->clz));
 	json_add_number(o, "workers", c->workers);
-	json_object_object_add(o, "statistics", json_object_new_boolean(!c->uncounted));
+	json_object_object_add(o, "statistics", json_object_new_boolean(!(c->flags & FPISA_JOB_UNCOUNTED)));
+	json_object_object_add(o, "big_endian", json_object_new_boolean(c->flags & FPISA_JOB_BIG_ENDIAN));
 	for (int s = 0; s < BENCH_STEPS; s++)
 		if (c->workers > 2 || (s != BENCH_MORE && s != BENCH_READ))
 			add_spread(o, keys[s], over_rounds(a, c->ns[s]));
@@ -252,13 +254,19 @@ static void print_figures(const struct bench_arith *a)
 	       bench_best(&a->reference, BENCH_TOUCH)->name);
 }
 
+static const char *marked_pipeline(const struct bench_config *c)
+{
+	return c->flags & FPISA_JOB_UNCOUNTED  ? "fused*" :
+	       c->flags & FPISA_JOB_BIG_ENDIAN ? "fused+" :
+						 name_of(pipeline_names, c->pipeline);
+}
+
 static void print_config(const struct bench_arith *a, const struct bench_config *c)
 {
 	double add = over_rounds(a, c->ns[BENCH_MORE]).median, read = over_rounds(a, c->ns[BENCH_READ]).median;
 
 	printf("%-6s %-7s %-6s %-8s %3u %8.2f", name_of(format_names, c->format), name_of(mode_names, c->mode),
-	       c->uncounted ? "fused*" : name_of(pipeline_names, c->pipeline), name_of(clz_names, c->clz), c->workers,
-	       over_rounds(a, c->ns[BENCH_SET]).median);
+	       marked_pipeline(c), name_of(clz_names, c->clz), c->workers, over_rounds(a, c->ns[BENCH_SET]).median);
 	if (c->workers > 2)
 		printf(" %8.2f %8.2f", add, read);
 	else
@@ -278,7 +286,7 @@ static void print_configs(const struct bench_arith *a, bool file)
 		if (a->config[i].file == file)
 			print_config(a, &a->config[i]);
 	if (!file)
-		printf("* without statistics\n");
+		printf("* without statistics; + payloads are big-endian\n");
 }
 
 void bench_arith_text(const struct bench_arith *a)

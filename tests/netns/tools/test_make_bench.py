@@ -49,7 +49,7 @@ def test_merge(tmp_path):
 def test_all_parts(tmp_path):
     """All but mpi, and those that are not built here."""
     pytest.importorskip("numpy", reason="python3-numpy is not installed")
-    parts = ["arith", "query", "pruning", "wire", "steer", "worker", "collective", *(["training"] if TORCH else []),
+    parts = ["arith", "endian", "query", "pruning", "wire", "steer", "worker", "collective", *(["training"] if TORCH else []),
              *([] if postgres.lacking() else ["sum"])]
     status, out, err = bench("--quick", "--out", tmp_path, BUILD, *parts)
     assert status == 0, out + err

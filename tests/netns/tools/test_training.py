@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Training through XDP (training/network.py): eight processes, each with a replica, and the bits of transport `mem`."""
+"""Training through XDP (paper/training/network.py): eight processes, each with a replica, and the bits of transport `mem`."""
 import json
 import os
 import subprocess
@@ -12,7 +12,7 @@ from lab import BUILD, LIBRARY, TOP, children, wait_until
 torch = pytest.importorskip("torch", reason="python3-torch is not installed; `make training` installs it")
 
 os.environ["FPISA_LIBRARY"] = LIBRARY
-sys.path[:0] = [os.path.join(TOP, part) for part in ("training", "adapters/python", "bench")]
+sys.path[:0] = [os.path.join(TOP, part) for part in ("paper/training", "adapters/python", "bench")]
 
 import network  # noqa: E402
 import plan  # noqa: E402
@@ -34,7 +34,7 @@ def test_program(tmp_path):
     """As its user runs it: a line for the machine and a line a run; what is recorded is what is printed."""
     record = tmp_path / "network.jsonl"
     out = subprocess.run(["unshare", "--mount", "--propagation", "private", sys.executable, "-B",
-                          os.path.join(TOP, "training", "network.py"), BUILD, "--steps", "1", "--models", "mobilenetv2",
+                          os.path.join(TOP, "paper", "training", "network.py"), BUILD, "--steps", "1", "--models", "mobilenetv2",
                           "--formats", "fp16", "--data", DATA, "--record", record], check=True, capture_output=True,
                          text=True).stdout
     assert record.read_text() == out
@@ -43,7 +43,7 @@ def test_program(tmp_path):
     assert line["same_bits_as_mem"] and (line["model"], line["arm"], line["steps"]) == ("mobilenetv2", "exact", 1)
 
 
-COST = ["unshare", "--mount", "--propagation", "private", sys.executable, "-B", os.path.join(TOP, "training", "cost.py"), BUILD,
+COST = ["unshare", "--mount", "--propagation", "private", sys.executable, "-B", os.path.join(TOP, "paper", "training", "cost.py"), BUILD,
         "--models", "vgg", "--quotas", "0,10", "--steps", "3", "--data", DATA]
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TREE = os.path.dirname(HERE)
+TREE = os.path.dirname(os.path.dirname(HERE))
 SKIP = 77
 RTL = ["fpisa_pipeline.v", "banzai_alu.v", "banzai_raw.v", "fp32_add.v", "fp_mul.v"]
 

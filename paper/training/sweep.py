@@ -27,7 +27,7 @@ from plan import ARMS, EPOCHS, EXPERIMENT, FORMATS, NETWORKS, SEEDS, Settings
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-PACKAGE = os.path.join(HERE, "..", "adapters", "python")
+PACKAGE = os.path.join(HERE, "..", "..", "adapters", "python")
 PR_SET_PDEATHSIG = 1
 SILENCE_S = 30  # after which the end of an epoch is worth a line
 
@@ -247,7 +247,7 @@ def words(known):
 
 
 def arguments():
-    p = argparse.ArgumentParser(prog="training/sweep.py", description=__doc__.splitlines()[0])
+    p = argparse.ArgumentParser(prog="paper/training/sweep.py", description=__doc__.splitlines()[0])
     p.add_argument("build", metavar="BUILD", type=os.path.abspath)
     p.add_argument("--records", metavar="FILE", required=True)
     p.add_argument("--also", metavar="FILE")

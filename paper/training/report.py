@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables of doc/training.md, from training/records.
+"""Tables of doc/training.md, from paper/training/records.
 
     report.py write		into the page, between its marks, and its pictures: `make training-page`
     report.py show FILE	the tables of other records, to stdout
@@ -24,7 +24,7 @@ from sweep import KEY, key, read, twice, write as write_records  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORDS, AGAIN, COST, NETWORK = (os.path.join(HERE, "records", name + ".jsonl") for name in ("mnist", "again", "cost", "network"))
-PAGE = os.path.join(HERE, "..", "doc", "training.md")
+PAGE = os.path.join(HERE, "..", "..", "doc", "training.md")
 BEGIN, END = "<!-- make training-page -->\n", "<!-- end of records -->\n"
 COST_NAMES = {"none": "none", "fpisa": "`fpisa`", "switchml": "SwitchML-style"}
 

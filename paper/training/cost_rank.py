@@ -18,7 +18,7 @@ import time
 import numpy as np
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "adapters", "python"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "adapters", "python"))
 
 import data  # noqa: E402
 import fpisa  # noqa: E402

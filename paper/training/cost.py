@@ -22,7 +22,7 @@ import sys
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(HERE)
+TOP = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(TOP, part) for part in ("bench", "bench/report")]
 
 import data as images  # noqa: E402
@@ -125,7 +125,7 @@ def numbers(text):
 
 
 def main():
-    p = argparse.ArgumentParser(prog="training/cost.py", description=__doc__.splitlines()[0])
+    p = argparse.ArgumentParser(prog="paper/training/cost.py", description=__doc__.splitlines()[0])
     p.add_argument("build", metavar="BUILD", type=os.path.abspath)
     p.add_argument("--models", type=words(("mlp", *NETWORKS)), default=["mlp", "vgg"])
     p.add_argument("--workers", type=int, default=2)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""The RTL of hw/ against include/fpisa/mau.h, and what yosys proves of it.
+"""The RTL of paper/hw/ against include/fpisa/mau.h, and what yosys proves of it.
 
-    hw/check.py BUILD [--short] [--mutate]
+    paper/hw/check.py BUILD [--short] [--mutate]
 
 Verilator runs fpisa_pipeline.v in every format, mode and rounding on boundary
 values and on random chains (check/pipeline.cpp), and what its area is held
@@ -123,7 +123,7 @@ def programs(tools):
     """The two simulations, compiled if any of their sources is newer."""
     p = Programs(tools, HERE, os.path.join(tools.out, "check"))
     targets = [os.path.join(p.out, n) for n in ("pipeline", "units")]
-    source = newest("hw/*.v", "hw/check/*", "hw/*.py", "include/fpisa/*.h", "tests/vectors.*", "hw/tools")
+    source = newest("paper/hw/*.v", "paper/hw/check/*", "paper/hw/*.py", "include/fpisa/*.h", "tests/vectors.*", "paper/hw/tools")
     if not all(os.path.exists(t) and os.path.getmtime(t) > source for t in targets):
         everywhere(p.runtime())
         everywhere([(p.pipeline,), (p.units,)])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * hw/fpisa_pipeline.v, simulated by Verilator, against include/fpisa/mau.h:
+ * paper/hw/fpisa_pipeline.v, simulated by Verilator, against include/fpisa/mau.h:
  * every word, flag and event that the pipeline says for every contribution.
  *
  *	pipeline CHAINS [PART PARTS]

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What yosys proves of the units, for every input (prove() in hw/check.py): `bad` can
+ * What yosys proves of the units, for every input (prove() in paper/hw/check.py): `bad` can
  * never be 1. Ports connect the units, no reference reaches into one: yosys
  * 0.23 takes those for undriven wires without a word.
  */

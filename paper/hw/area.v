@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Shapes of the units that hw/area.py measures and nothing else needs. */
+/* Shapes of the units that paper/hw/area.py measures and nothing else needs. */
 `default_nettype none
 
 /* The pipeline as a switch has it: nobody behind it ever waits. */

@@ -17,7 +17,7 @@ import sys
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(HERE)
+TOP = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [os.path.join(TOP, part) for part in ("adapters/python", "bench", "tests/lib")]
 
 import plan  # noqa: E402
@@ -73,7 +73,7 @@ def compare(net, settings, steps, data, downloads):
 
 
 def main():
-    p = argparse.ArgumentParser(prog="training/network.py", description=__doc__.splitlines()[0])
+    p = argparse.ArgumentParser(prog="paper/training/network.py", description=__doc__.splitlines()[0])
     p.add_argument("build", metavar="BUILD", type=os.path.abspath)
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--data", default="mnist")

@@ -3,8 +3,8 @@
 
 .PHONY: hw hw-area
 hw:
-	$(Q)$(PYTHON) -B hw/check.py $(B) $(if $(HW_MUTATE),--mutate)
+	$(Q)$(PYTHON) -B paper/hw/check.py $(B) $(if $(HW_MUTATE),--mutate)
 
 # Prints the tables of doc/hardware.md and fails where the page says something else; UPDATE=1 writes them there.
 hw-area:
-	$(Q)$(PYTHON) -B hw/area.py $(B) $(if $(UPDATE),--update)
+	$(Q)$(PYTHON) -B paper/hw/area.py $(B) $(if $(UPDATE),--update)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the RTL of hw/ costs: the tables of doc/hardware.md.
+"""What the RTL of paper/hw/ costs: the tables of doc/hardware.md.
 
-    hw/area.py BUILD [--update | --page-only]
+    paper/hw/area.py BUILD [--update | --page-only]
 
 yosys and abc map every design to the standard cells of osu018 and osu050
 twice: for area, as the paper's 1 GHz leaves its units six times the time they
