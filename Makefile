@@ -60,11 +60,12 @@ ifneq ($(V),)
 say = @:
 endif
 
-LIB_SRC := $(wildcard user/lib/*.c user/lib/*/*.c)
-CLI_SRC := $(filter-out user/lib/%,$(wildcard user/*.c user/*/*.c))
-UNIT_SRC := $(wildcard tests/unit/test_*.c)
-PROG_SRC := $(wildcard tests/prog/test_*.c)
-ORACLE_SRC := $(wildcard user/oracle/*.c)
+QUERY_LIB_SRC := $(wildcard user/query/lib/*.c user/query/soft/*.c)
+LIB_SRC := $(wildcard user/lib/*.c user/lib/*/*.c) $(QUERY_LIB_SRC)
+CLI_SRC := $(filter-out $(LIB_SRC),$(wildcard user/*.c user/*/*.c user/*/*/*.c))
+UNIT_SRC := $(wildcard tests/unit/test_*.c tests/unit/*/test_*.c)
+PROG_SRC := $(wildcard tests/prog/test_*.c tests/prog/*/test_*.c)
+ORACLE_SRC := $(wildcard user/lab/oracle/*.c)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
@@ -122,16 +123,22 @@ $(FAMILY_OBJ): $(B)/fpisa_%.o: bpf/family.bpf.c $(B)/fpisa_abi.h
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(call family_flags,$*) $(DEP) -MT $@ -c $< -o $@
 
-# The programs of queries.
+# The programs of queries, and those of the laboratory.
 QUERY_OBJ := $(patsubst bpf/query/%.bpf.c,$(B)/fpisa_%.o,$(wildcard bpf/query/*.bpf.c))
+LAB_OBJ := $(patsubst bpf/lab/%.bpf.c,$(B)/fpisa_%.o,$(wildcard bpf/lab/*.bpf.c))
 $(QUERY_OBJ): $(B)/fpisa_%.o: bpf/query/%.bpf.c $(B)/fpisa_abi.h
+	@mkdir -p $(@D)
+	$(call say,BPF,$@)
+	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
+
+$(LAB_OBJ): $(B)/fpisa_%.o: bpf/lab/%.bpf.c $(B)/fpisa_abi.h
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(BPF_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
 
 # What `fpisa bench` holds the datapath against, by an older compiler too where there is one.
 BENCH_CLANG ?= $(or $(OLD_CLANG),$(BPF_CLANG))
-$(B)/fpisa_bench_old.o: bpf/fpisa_bench.bpf.c $(B)/fpisa_abi.h
+$(B)/fpisa_bench_old.o: bpf/lab/bench.bpf.c $(B)/fpisa_abi.h
 	@mkdir -p $(@D)
 	$(call say,BPF,$@)
 	$(Q)$(BENCH_CLANG) $(BPF_CFLAGS) $(DEP) -MT $@ -c $< -o $@
@@ -148,7 +155,7 @@ SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(B)/fpisa_steer.skel.h $(B)/
 
 # -- library --------------------------------------------------------------
 
-$(B)/obj/user/lib/%.o: user/lib/%.c
+$(LIB_OBJ): $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(DEP) -fPIC -fvisibility=hidden -c $< -o $@
@@ -199,7 +206,7 @@ $(B)/chk/%.o: %.c | $(SKEL)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -c $< -o $@
 
-UNIT_COMMON := tests/vectors.c $(ORACLE_SRC) user/tables/fill.c $(LIB_SRC)
+UNIT_COMMON := tests/vectors.c $(ORACLE_SRC) user/lab/tables/fill.c $(LIB_SRC)
 $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -209,13 +216,13 @@ $(B)/tests/unit/test_privilege: $(B)/san/user/host/privilege.o
 $(B)/tests/unit/test_calls: $(patsubst %,$(B)/san/%.o,tests/cases user/cli/names user/cli/progress user/cli/report)
 $(B)/tests/unit/test_membership: $(patsubst %.c,$(B)/san/%.o,$(wildcard user/manager/*.c) $(addprefix user/cli/,names.c options.c progress.c report.c))
 $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report)
-$(B)/tests/unit/test_partition: $(patsubst %,$(B)/san/user/query/%.o,schema text partition parquet listing identity)
+$(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition parquet listing identity)
 $(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/stack job/port)
-$(B)/tests/unit/test_sender: $(B)/san/user/query/sender.o
+$(B)/tests/unit/query/test_sender: $(B)/san/user/query/worker/sender.o
 
 PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/progress.c user/cli/report.c user/lib/base/error.c $(ORACLE_SRC) \
-	user/datapath/families.c user/datapath/queries.c user/tables/fill.c user/tables/kernel.c user/lib/soft/blocks.c \
-	user/lib/soft/query.c tests/prog/queries.c tests/prog/query_oracle.c
+	user/datapath/families.c user/query/datapath/queries.c user/lab/tables/fill.c user/lab/tables/kernel.c user/lib/soft/blocks.c \
+	user/query/soft/query.c tests/prog/query/queries.c tests/prog/query/query_oracle.c
 $(PROG): $(B)/tests/prog/%: $(B)/chk/tests/prog/%.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -253,10 +260,10 @@ lint: $(CLI_OBJ) $(LIB_OBJ)
 	$(Q)tests/lint/rooms.py $(B) && tests/lint/run $(B)
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
-PACKETS_OWN := tests/fuzz/mutate.c tests/fuzz/headers.c tests/prog/harness.c user/datapath/families.c user/tables/kernel.c
-PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/tables/fill.c $(LIB_SRC)
+PACKETS_OWN := tests/fuzz/mutate.c tests/fuzz/headers.c tests/prog/harness.c user/datapath/families.c user/lab/tables/kernel.c
+PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/lab/tables/fill.c $(LIB_SRC)
 PACKETS_packets := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/targets.c
-PACKETS_queries := tests/fuzz/queries.c tests/fuzz/query_checker.c tests/prog/queries.c user/datapath/queries.c
+PACKETS_queries := tests/fuzz/queries.c tests/fuzz/query_checker.c tests/prog/query/queries.c user/query/datapath/queries.c
 FUZZ := $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries
 $(patsubst %.c,$(B)/san/%.o,$(PACKETS_OWN) $(PACKETS_packets) $(PACKETS_queries)): | $(SKEL)
 $(B)/tests/fuzz/packets: $(PACKETS_packets:%.c=$(B)/san/%.o)
@@ -275,14 +282,14 @@ FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 PARSERS := $(wildcard user/cli/*.c) user/lib/base/error.c
 FUZZ_worker := $(LIB_SRC)
 FUZZ_address := user/lib/address.c user/lib/base/error.c
-FUZZ_gradients := $(PARSERS) user/values/gradients.c user/values/npy.c
-FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard user/job/*.c) user/config/load.c user/demo/demo.c user/demo/options.c \
+FUZZ_gradients := $(PARSERS) user/lab/values/gradients.c user/lab/values/npy.c
+FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard user/job/*.c) user/config/load.c user/lab/demo/demo.c user/lab/demo/options.c \
 	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c group_view.c prometheus.c upgrade.c) \
 	user/lib/manager/protocol.c
 FUZZ_partial :=
-FUZZ_partition := user/query/schema.c user/query/text.c user/query/where.c user/lib/query/column.c user/lib/base/error.c
+FUZZ_partition := user/query/worker/schema.c user/query/worker/text.c user/query/worker/where.c user/query/lib/column.c user/lib/base/error.c
 FUZZ_CHANNEL := tests/fuzz/channel.c $(filter-out user/lib/manager/channel.c,$(LIB_SRC))
-FUZZ_control := $(FUZZ_CHANNEL) $(filter-out $(addprefix user/query/,worker.c newcomers.c),$(wildcard user/query/*.c)) $(PARSERS)
+FUZZ_control := $(FUZZ_CHANNEL) $(filter-out $(addprefix user/query/worker/,worker.c newcomers.c),$(wildcard user/query/worker/*.c)) $(PARSERS)
 FUZZ_master := $(filter-out user/lib/transport/udp.c,$(FUZZ_CHANNEL))
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
 FUZZ_link := user/lib/hear.c user/lib/manager/protocol.c user/lib/base/error.c

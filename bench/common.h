@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the programs of bench/servers and bench/switchml share, beside user/bench/measure.h. */
+/* What the programs of bench/servers and bench/switchml share, beside user/lab/bench/measure.h. */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/measure.h"
+#include "lab/bench/measure.h"
 #include "fpisa/wire.h"
 
 /* What jobs have by default, and the largest frame. */

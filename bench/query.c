@@ -24,9 +24,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "datapath/queries.h"
-#include "lib/soft/query.h"
-#include "queries.h"
+#include "query/datapath/queries.h"
+#include "query/soft/query.h"
+#include "prog/query/queries.h"
 #include "vectors.h"
 
 #define JOB 5

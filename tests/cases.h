@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "fpisa/wire.h"
-#include "oracle/oracle.h"
+#include "lab/oracle/oracle.h"
 #include "vectors.h"
 
 #define CASES_WORKERS 9

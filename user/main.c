@@ -7,16 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analyze/analyze.h"
-#include "bench/bench.h"
+#include "lab/analyze/analyze.h"
+#include "lab/bench/bench.h"
 #include "cli/report.h"
 #include "config/config.h"
-#include "demo/demo.h"
+#include "lab/demo/demo.h"
 #include "doctor/doctor.h"
-#include "query/query.h"
+#include "query/worker/query.h"
 #include "serve/serve.h"
-#include "soak/soak.h"
-#include "tables/tables.h"
+#include "lab/soak/soak.h"
+#include "lab/tables/tables.h"
 #include "verbs/verbs.h"
 
 struct verb {

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "../common.h"
-#include "testbed/process.h"
-#include "testbed/star.h"
+#include "lab/testbed/process.h"
+#include "lab/testbed/star.h"
 
 enum contender { FPISA_XDP, UDP_AVX2, XDP_AVX2, CONTENDERS };
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "server.h"
-#include "testbed/process.h"
+#include "lab/testbed/process.h"
 
 #define MESSAGES 16
 #define MESSAGE_SIZE 65536

@@ -35,7 +35,7 @@
 #include "cli/report.h"
 #include "fpisa/wire.h"
 #include "lib/base/clock.h"
-#include "values/gradients.h"
+#include "lab/values/gradients.h"
 #include "contenders.h"
 
 #define MAX_RUNS 1000

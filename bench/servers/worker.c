@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "oracle/arrivals.h"
+#include "lab/oracle/arrivals.h"
 #include "fpisa.h"
 #include "fpisa/wire.h"
-#include "testbed/lab.h"
-#include "oracle/oracle.h"
+#include "lab/testbed/lab.h"
+#include "lab/oracle/oracle.h"
 #include "values/random.h"
 #include "contenders.h"
 

@@ -21,7 +21,7 @@
 #include "lib/transport/outer.h"
 #include "lib/transport/xsk.h"
 #include "server.h"
-#include "testbed/process.h"
+#include "lab/testbed/process.h"
 
 #define FRAME 4096
 #define HEADROOM 10 /* with the kernel's 256 and the headers before it the payload is aligned to 32 */

@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "../common.h"
-#include "testbed/process.h"
-#include "testbed/star.h"
+#include "lab/testbed/process.h"
+#include "lab/testbed/star.h"
 
 #define EXPONENT_FRAME 32   /* values of a frame that carries one exponent: no frame has fewer */
 #define BLOCK_CHUNKS 1024   /* that a SwitchML worker converts at a time: its data stay in the cache */

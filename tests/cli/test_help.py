@@ -32,9 +32,9 @@ def names_of_options(*path):
 def sources():
     """Per file of the CLI, with the file of options that it uses if there is one: its verbs, the names of its options,
     and those of them that it has from the table of a job's, whose help is printed from that table."""
-    for path in glob.glob(os.path.join(TOP, "user", "*", "*.c")):
+    for path in glob.glob(os.path.join(TOP, "user", "**", "*.c"), recursive=True):
         options, text = names_of_options(path)
-        room = os.path.basename(os.path.dirname(path))
+        room = os.path.relpath(os.path.dirname(path), os.path.join(TOP, "user"))
         for file in ("config/load.c" if "load_options" in text else "", f"{room}/options.c"):
             if os.path.isfile(os.path.join(TOP, "user", file)):
                 more, told = names_of_options(file)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "lib/manager/channel.h"
-#include "lib/query/control.h"
+#include "query/lib/control.h"
 
 /* -- the input --------------------------------------------------------------------- */
 
@@ -35,7 +35,7 @@ struct fpisa_channel {
 	int fd; /* -1: none */
 	fpisa_channel_check *check;
 	enum fpisa_manager_side from; /* who the other side is */
-	/* A content of user/lib/query/control.c that is on its way, in pieces. */
+	/* A content of user/query/lib/control.c that is on its way, in pieces. */
 	uint8_t *content;
 	uint16_t type;
 	size_t at, n;

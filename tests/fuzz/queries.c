@@ -5,7 +5,7 @@
  *	queries [--cases N] [--seed S]
  *
  * As packets.c for jobs: frames of each kind of query, with and without filters, valid or mutated. The model of
- * headers.h, the checks of fpisa/query/check.h and the query in user space (user/lib/soft/query.c) say what must become of
+ * headers.h, the checks of fpisa/query/check.h and the query in user space (user/query/soft/query.c) say what must become of
  * each: verdict, counter, every byte of the reply, and the query's state, which no other frame changes. Tables, heaps and
  * filters are compared now and then. Every reason that a frame of a query can provoke has to be reached.
  *

@@ -8,7 +8,7 @@
 #include "fpisa/query/check.h"
 #include "headers.h"
 #include "query_checker.h"
-#include "testbed/frame.h"
+#include "lab/testbed/frame.h"
 
 #define MOST_REPORTS 5
 

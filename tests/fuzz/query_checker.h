@@ -3,9 +3,9 @@
 #ifndef QUERY_CHECKER_H
 #define QUERY_CHECKER_H
 
-#include "lib/soft/query.h"
+#include "query/soft/query.h"
 #include "mutate.h"
-#include "queries.h"
+#include "prog/query/queries.h"
 
 #define WORKERS 3
 #define SENDER 1000 /* the receiver of a reply that is no member's rank */

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include "datapath/datapath.h"
 #include "datapath/groups.h"
-#include "demo/demo.h"
-#include "testbed/lab.h"
+#include "lab/demo/demo.h"
+#include "lab/testbed/lab.h"
 #include "host/route.h"
 #include "host/stack.h"
 #include "host/veth.h"

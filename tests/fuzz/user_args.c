@@ -7,7 +7,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include "demo/demo.h"
+#include "lab/demo/demo.h"
 #include "stand_ins.h"
 #include "verbs/verbs.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: what the master of a query says to a worker (user/lib/query/control.c), and what that makes of it: user/query. A
+ * libFuzzer: what the master of a query says to a worker (user/query/lib/control.c), and what that makes of it: user/query/worker. A
  * message is a type, the length of its content, 2 bytes, and that; of a type with the upper bit set the length is one of the content's,
  * 4 bytes, and 16 bytes of body follow, as they are. A worker opens nothing outside of its directory.
  */
@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include "channel.h"
 #include "lib/base/error.h"
-#include "query/session.h"
+#include "query/worker/session.h"
 
 static struct input in;
 static int pause_next, directory, null;

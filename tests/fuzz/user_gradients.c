@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: files of values, raw and .npy (user/values/gradients.c, npy.c). The
+ * libFuzzer: files of values, raw and .npy (user/lab/values/gradients.c, npy.c). The
  * first byte chooses the format of a raw file, the second the rows; the rest
  * is the file. Of one that is accepted every value is read.
  */
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "values/gradients.h"
+#include "lab/values/gradients.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: workers of a query, and its aggregator, that say anything to its master (user/lib/query). The input chooses a question, then
+ * libFuzzer: workers of a query, and its aggregator, that say anything to its master (user/query/lib). The input chooses a question, then
  * plays whole conversations of several workers: each step is what an honest one would say now, the same with bytes changed, or
  * any bytes; so are frames, whose checksums are right but where the input says otherwise.
  * Whatever comes, a row that the caller is given has the columns that were asked for, each a value of its type, and NULL only where
@@ -21,7 +21,7 @@
 #include "lib/base/checksum.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
-#include "lib/query/master.h"
+#include "query/lib/master.h"
 
 #define MOST 3	   /* workers */
 #define TURNS 4000 /* more than inputs of the usual length have steps */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * libFuzzer: files of a worker of queries (user/query/schema.c, text.c) and values in keys (user/lib/query/column.c).
+ * libFuzzer: files of a worker of queries (user/query/worker/schema.c, text.c) and values in keys (user/query/lib/column.c).
  * The first byte chooses the format; up to the first byte 0 follows a schema, then the rows, which are read as conditions
  * (where.c), too. What is in a key comes out of it again.
  */
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "query/where.h"
+#include "query/worker/where.h"
 
 #define CHECK(x)                 \
 	do {                     \

@@ -20,11 +20,11 @@ ROOMS = [
     ["lib/soft", "lib/manager"],
     ["lib/transport"],
     ["lib", "cli"],
-    ["values", "host", "oracle", "testbed", "lib/query"],
-    ["datapath"],
+    ["values", "host", "query/lib", "query/soft", "lab/oracle", "lab/testbed"],
+    ["lab/values", "datapath"],
     ["job", "manager"],
     ["config"],
-    ["verbs", "serve", "query", "demo", "soak", "doctor", "bench", "analyze", "tables"],
+    ["verbs", "serve", "doctor", "query/worker", "lab/demo", "lab/soak", "lab/bench", "lab/analyze", "lab/tables"],
     ["."],  # main.c
 ]
 LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}
@@ -33,6 +33,7 @@ LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}
 def room_of(path):
     """Of a file below user/: its directory where that is a room, else the first."""
     directory = os.path.dirname(path)
+    directory = {"query/datapath": "datapath", "query/verbs": "verbs"}.get(directory, directory)
     return directory if directory in LEVEL else path.split("/")[0] if directory else "."
 
 

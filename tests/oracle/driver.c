@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "oracle/value.h"
+#include "lab/oracle/value.h"
 
 #define MAX_WORDS 4096
 

@@ -113,7 +113,7 @@ def build_driver(folder):
     os.makedirs(os.path.dirname(driver), exist_ok=True)
     argv = [os.environ.get("CC", "gcc"), "-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined"]
     argv += ["-fno-sanitize-recover=all", "-Iinclude", "-Iuser", "tests/oracle/driver.c"]
-    argv += sorted(glob.glob("user/oracle/*.c", root_dir=top))
+    argv += sorted(glob.glob("user/lab/oracle/*.c", root_dir=top))
     subprocess.run(argv + ["-lgmp", "-lm", "-o", driver], cwd=top, check=True)
     return driver
 

@@ -101,7 +101,8 @@ def renumber(folder, work):
     program = os.path.join(work, "program")
     objects = os.path.join(BUILD, "obj", "user")
     sh("gcc", "-std=gnu11", "-O2", "-Iinclude", "-Iuser", f"-I{BUILD}", f'-DFPISA_VERSION_STRING="{NEW}"', "user/main.c",
-       *[os.path.join(objects, n[:-2] + ".o") for n in glob.glob("*/*.c", root_dir=os.path.join(TOP, "user")) if n[:4] != "lib/"],
+       *[os.path.join(objects, n[:-2] + ".o") for n in glob.glob("*/**/*.c", root_dir=os.path.join(TOP, "user"), recursive=True)
+         if not n.startswith(("lib/", "query/lib/", "query/soft/"))],
        os.path.join(BUILD, "libfpisa.a"), *"-lbpf -lmnl -ljson-c -lgmp -lpthread -lm".split(), "-o", program, cwd=TOP)
     for name in PACKAGES:
         top = os.path.join(work, name)

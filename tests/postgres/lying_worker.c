@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "fpisa.h"
-#include "lib/query/control.h"
+#include "query/lib/control.h"
 
 #define CONTENT 65536
 #define MOST 64 /* workers */

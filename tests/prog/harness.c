@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "datapath/families.h"
 #include "harness.h"
-#include "testbed/frame.h"
+#include "lab/testbed/frame.h"
 
 static struct fpisa_job jobs[FPISA_MAX_JOBS + 1]; /* as the datapath has them */
 

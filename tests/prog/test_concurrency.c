@@ -27,7 +27,7 @@
 #include <cmocka.h>
 #include <linux/bpf.h>
 #include "harness.h"
-#include "oracle/oracle.h"
+#include "lab/oracle/oracle.h"
 #include "vectors.h"
 
 #define WORKERS 8

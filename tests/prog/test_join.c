@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Joining in the kernel, frame by frame: generations, and who may speak for a rank. */
 #include "protocol.h"
-#include "testbed/frame.h"
+#include "lab/testbed/frame.h"
 
 static void join_begins_generations(void **state)
 {

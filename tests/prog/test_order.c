@@ -14,7 +14,7 @@
 #include <math.h>
 #include <linux/bpf.h>
 #include "harness.h"
-#include "oracle/oracle.h"
+#include "lab/oracle/oracle.h"
 #include "vectors.h"
 
 #define JOB 7

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 #include <linux/bpf.h>
 #include "harness.h"
-#include "oracle/oracle.h"
+#include "lab/oracle/oracle.h"
 #include "vectors.h"
 
 #define ELEMENTS 256

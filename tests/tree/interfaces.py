@@ -114,8 +114,9 @@ def output(build):
         yield ("counter", name), ""
     parameters = {n.replace("-", "_"): row for n, row in re.findall(
         r'^\t\{\s*"([a-z-]+)",(.*?)\},$', read("user", "job", "options.c"), re.M | re.S) if "FOREIGN" not in row}
-    for path in sorted(glob.glob(os.path.join(TOP, "user", "*", "*.c"))):
+    for path in sorted(glob.glob(os.path.join(TOP, "user", "**", "*.c"), recursive=True)):
         text, room = read(path), os.path.basename(os.path.dirname(path))
+        room = "query" if os.sep + "query" + os.sep in path else room
         name = re.split("[_.]", os.path.basename(path))[0] if room == "verbs" or "histogram" in path else room
         if "json" in text:
             for key in re.findall(r"\b\w*add\w*\(\s*[^,;()]+(?:\(\))?,\s*\"([a-z]\w*)\"", text):

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "fpisa/block.h"
-#include "oracle/oracle.h"
+#include "lab/oracle/oracle.h"
 #include "vectors.h"
 
 static const struct {

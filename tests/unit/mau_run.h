@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "fpisa/block.h"
-#include "oracle/oracle.h"
+#include "lab/oracle/oracle.h"
 
 typedef uint32_t contribution[FPISA_BLOCK];
 

@@ -5,7 +5,7 @@
 
 #include <time.h>
 #include "lib/soft/soft.h"
-#include "testbed/frame.h"
+#include "lab/testbed/frame.h"
 #include "workers.h"
 
 #define SOFT_JOB 3

@@ -9,8 +9,8 @@
 
 #include <stdlib.h>
 #include "fpisa/partial.h"
-#include "oracle/oracle.h"
-#include "oracle/value.h"
+#include "lab/oracle/oracle.h"
+#include "lab/oracle/value.h"
 #include "vectors.h"
 
 #define MOST 700

@@ -12,7 +12,7 @@
 #include <math.h>
 #include "fpisa/mx.h"
 #include "lib/soft/blocks.h"
-#include "oracle/oracle.h"
+#include "lab/oracle/oracle.h"
 #include "values/pack.h"
 #include "vectors.h"
 

@@ -6,7 +6,7 @@
  */
 #include <math.h>
 #include "workers.h"
-#include "oracle/arrivals.h"
+#include "lab/oracle/arrivals.h"
 #include "cases.h"
 
 #define ELEMENTS 64 /* a chunk */

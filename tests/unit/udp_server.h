@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "lib/soft/soft.h"
-#include "testbed/frame.h"
+#include "lab/testbed/frame.h"
 #include "workers.h"
 
 #define JOB 7

@@ -20,7 +20,7 @@
 
 #include "fpisa.h"
 #include "fpisa/frame.h"
-#include "oracle/oracle.h"
+#include "lab/oracle/oracle.h"
 
 #define MAX_RANKS 16
 

@@ -28,7 +28,7 @@
 #include "kernel.h"
 #include "log.h"
 #include "pin.h"
-#include "query.h"
+#include "query/datapath/query.h"
 #include "routes.h"
 
 /* -- state ------------------------------------------------------------- */

@@ -16,8 +16,8 @@
 #include "info.h"
 #include "log.h"
 #include "object.h"
-#include "queries.h"
-#include "query.h"
+#include "query/datapath/queries.h"
+#include "query/datapath/query.h"
 #include "steer.h"
 
 static int find_map(void *obj, const char *name)

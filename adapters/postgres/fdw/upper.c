@@ -27,7 +27,7 @@
 #define STARTUP 100.0
 #define ROW_AT_WORKER 0.001
 #define GROUP_FROM_WORKER 0.05
-#define GROUP_BYTES 200 /* in memory here (user/lib/query/groups.c) */
+#define GROUP_BYTES 200 /* in memory here (user/query/lib/groups.c) */
 #define GROUPS_MOST (1 << 24)
 
 struct groups {
@@ -61,7 +61,7 @@ static bool is_column(const struct groups *g, const Expr *e)
 
 /* -- keys ------------------------------------------------------------------------ */
 
-/* Bytes that a column takes in keys (user/lib/query/column.h), or -1. */
+/* Bytes that a column takes in keys (user/query/lib/column.h), or -1. */
 static int key_bytes(struct groups *g, const Var *v)
 {
 	const char *name = NameStr(TupleDescAttr(g->columns, v->varattno - 1)->attname);

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What `fpisa bench arith` holds the datapath against, for BPF_PROG_TEST_RUN:
+ * programs that read a payload (touch_*), that add one of 32-bit integers to
+ * a row (add_*: SwitchML's arithmetic), that do nothing, that stay in
+ * registers. Each does its work in several ways; user space
+ * (user/lab/bench/reference.c) finds them by their names and takes the fastest.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "fpisa/wire.h"
+
+#define TEXT(x) #x
+#define NUMBER(x) TEXT(x)
+
+/* The one variable of the object, which user space reads. */
+const char compiler[] = "clang-" NUMBER(__clang_major__);
+
+#define ELEMENTS FPISA_DEFAULT_ELEMENTS
+#define ROWS 64
+
+struct row {
+	__u32 v[ELEMENTS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ROWS);
+	__type(key, __u32);
+	__type(value, struct row);
+} rows SEC(".maps");
+
+/* The payload of a frame that is ours and holds ELEMENTS of four bytes, and its row; NULL for any other. */
+static __always_inline void *parse(struct xdp_md *ctx, struct row **row)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct fpisa_hdr *h = data + FPISA_OFFSET;
+	struct udphdr *udp = data + FPISA_ETH_LEN + FPISA_IP_LEN;
+	struct iphdr *ip = data + FPISA_ETH_LEN;
+	struct ethhdr *eth = data;
+	__u32 key;
+
+	if ((void *)(h + 1) > end || eth->h_proto != bpf_htons(ETH_P_IP) || *(__u8 *)ip != 0x45)
+		return NULL;
+	if (ip->protocol != IPPROTO_UDP || udp->dest != bpf_htons(FPISA_PORT) || h->magic != FPISA_MAGIC)
+		return NULL;
+	if (data + FPISA_PAYLOAD_OFFSET + ELEMENTS * 4 > end || h->count != ELEMENTS)
+		return NULL;
+	key = h->slot;
+	*row = bpf_map_lookup_elem(&rows, &key);
+	return *row ? data + FPISA_PAYLOAD_OFFSET : NULL;
+}
+
+/* A program that does STEP for all i in steps, UNROLL of them between two tests of the loop. */
+#define PROGRAM(name, lane, unroll, STEP)                                                                              \
+	SEC("xdp") int name##_x##unroll(struct xdp_md *ctx)                                                            \
+	{                                                                                                              \
+		struct row *row;                                                                                       \
+		lane *in = parse(ctx, &row), *out, x = 0;                                                              \
+                                                                                                                       \
+		if (!in)                                                                                               \
+			return XDP_ABORTED;                                                                            \
+		out = (lane *)row->v;                                                                                  \
+		_Pragma(TEXT(clang loop unroll_count(unroll))) for (__u32 i = 0; i < ELEMENTS * 4 / sizeof(lane); i++) \
+			STEP;                                                                                          \
+		asm volatile("" : : "r"(x), "r"(out));                                                                 \
+		return XDP_DROP;                                                                                       \
+	}
+
+PROGRAM(touch_u32, __u32, 8, x += in[i])
+PROGRAM(touch_u32, __u32, 32, x += in[i])
+PROGRAM(touch_u32, __u32, 256, x += in[i])
+PROGRAM(touch_u64, __u64, 8, x += in[i])
+PROGRAM(touch_u64, __u64, 32, x += in[i])
+PROGRAM(touch_u64, __u64, 128, x += in[i])
+
+PROGRAM(add_u32, __u32, 1, out[i] += in[i])
+PROGRAM(add_u32, __u32, 8, out[i] += in[i])
+PROGRAM(add_u32, __u32, 32, out[i] += in[i])
+PROGRAM(add_u32, __u32, 256, out[i] += in[i])
+
+/* Two lanes of a register: the upper sum without the lower lanes' carry, the lower sum from a 32-bit add. */
+static __always_inline __u64 add_halves(__u64 a, __u64 b)
+{
+	return ((a >> 32 << 32) + b) >> 32 << 32 | (__u32)((__u32)a + (__u32)b);
+}
+
+PROGRAM(add_halves, __u64, 8, out[i] = add_halves(out[i], in[i]))
+PROGRAM(add_halves, __u64, 32, out[i] = add_halves(out[i], in[i]))
+PROGRAM(add_halves, __u64, 128, out[i] = add_halves(out[i], in[i]))
+
+/* The same by masks: no carry crosses the top bits, which are added without one. */
+#define TOPS 0x8000000080000000ull
+
+static __always_inline __u64 add_masked(__u64 a, __u64 b)
+{
+	return ((a & ~TOPS) + (b & ~TOPS)) ^ ((a ^ b) & TOPS);
+}
+
+PROGRAM(add_masked, __u64, 8, out[i] = add_masked(out[i], in[i]))
+PROGRAM(add_masked, __u64, 32, out[i] = add_masked(out[i], in[i]))
+PROGRAM(add_masked, __u64, 128, out[i] = add_masked(out[i], in[i]))
+
+/* Loads of two lanes, sums and stores of one. */
+static __always_inline void add_split(__u32 *out, __u64 b)
+{
+	__u64 a = *(__u64 *)out;
+
+	out[0] = (__u32)a + (__u32)b;
+	out[1] = (__u32)(a >> 32) + (__u32)(b >> 32);
+}
+
+PROGRAM(add_split, __u64, 8, add_split((__u32 *)&out[i], in[i]))
+PROGRAM(add_split, __u64, 32, add_split((__u32 *)&out[i], in[i]))
+PROGRAM(add_split, __u64, 128, add_split((__u32 *)&out[i], in[i]))
+
+/* What every run of a program costs, whatever it does. */
+SEC("xdp")
+int empty(struct xdp_md *ctx)
+{
+	(void)ctx;
+	return XDP_DROP;
+}
+
+/* No memory: what the CPU alone gives when others are busy. */
+#define SPINS 1024
+
+SEC("xdp")
+int spin(struct xdp_md *ctx)
+{
+	__u64 x = ctx->ingress_ifindex;
+
+#pragma clang loop unroll(disable)
+	for (__u32 i = 0; i < SPINS; i++)
+		x = x * 0x9e3779b97f4a7c15ull + 1;
+	asm volatile("" : : "r"(x));
+	return XDP_DROP;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What worker and master of a query are made of: groups that grow, exact terms, the first rows, contents over TLS; answers of which
+ * something is missing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include "fpisa.h"
+#include "fpisa/query/order.h"
+#include "lib/base/clock.h"
+#include "query/lib/control.h"
+#include "query/lib/groups.h"
+#include "query/lib/master.h"
+#include "query/lib/top.h"
+#include "vectors.h"
+
+static struct vectors_rng rng;
+
+/* Ordinary, subnormal, the largest and, for some, special. */
+static uint32_t random_value(void)
+{
+	static const uint32_t ends[] = {0, 1, 0x007fffff, 0x7f7fffff, 0x7149f2ca, 0x3f800000, 0x7f800000, 0x7fc00001};
+	uint32_t kind = vectors_below(&rng, 64), sign = vectors_below(&rng, 2) << 31;
+
+	if (kind < 2)
+		return ends[6 + kind] | sign;
+	return sign | (kind < 30 ? ends[vectors_below(&rng, 6)] : (uint32_t)vectors_next(&rng) & 0x7effffff);
+}
+
+struct expected {
+	union fpisa_superacc_full sum;
+	uint32_t min, max;
+	uint64_t count;
+};
+
+static void check_group(const struct fpisa_group *g, const struct expected *x)
+{
+	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32),
+				  wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
+	union fpisa_superacc_full sum;
+	uint32_t flags = 0;
+
+	fpisa_group_sum(g, &sum);
+	assert_true(g->count == x->count);
+	assert_int_equal(g->min, x->min);
+	assert_int_equal(g->max, x->max);
+	assert_true(fpisa_superacc_read(&sum.acc, f, f, 0, &flags) == fpisa_superacc_read(&x->sum.acc, f, f, 0, &flags));
+	assert_true(fpisa_superacc_read(&sum.acc, f, wide, 1, &flags) ==
+		    fpisa_superacc_read(&x->sum.acc, f, wide, 1, &flags));
+}
+
+/* As a worker sends a group that it has added up. */
+static void send_terms(struct fpisa_groups *to, const struct fpisa_group *g)
+{
+	uint32_t term[FPISA_EXPANSION_TERMS];
+	struct fpisa_row r = {.count = FPISA_ROW_NO_SUM};
+	union fpisa_superacc_full sum;
+	uint64_t left = g->count;
+	int n, all = 0;
+
+	memcpy(r.key, g->key, sizeof(r.key));
+	r.value = fpisa_order_value(g->min);
+	assert_int_equal(fpisa_groups_add(to, &r), 0);
+	r.value = fpisa_order_value(g->max);
+	assert_int_equal(fpisa_groups_add(to, &r), 0);
+	fpisa_group_sum(g, &sum);
+	while ((n = fpisa_group_terms(&sum, term))) {
+		for (int i = 0; i < n; i++) {
+			r.value = term[i];
+			r.count = FPISA_ROW_NO_ORDER | (uint32_t)left;
+			left = 0;
+			assert_int_equal(fpisa_groups_add(to, &r), 0);
+		}
+		all += n;
+		/* Never more than there were rows, but for an expansion at the end. */
+		assert_true((uint64_t)all <= g->count + 13);
+	}
+}
+
+static void groups(void **state)
+{
+	enum { KEYS = 3000, ROWS = 60000 };
+	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32);
+	struct expected *x = calloc(KEYS, sizeof(*x));
+	struct fpisa_groups g, merged;
+
+	(void)state;
+	assert_non_null(x);
+	assert_int_equal(fpisa_groups_init(&g, 16, 0), 0);
+	assert_int_equal(fpisa_groups_init(&merged, 16, 0), 0);
+	for (uint32_t k = 0; k < KEYS; k++) {
+		fpisa_superacc_init(&x[k].sum.acc, sizeof(x[k].sum));
+		x[k].sum.acc.limbs = (uint16_t)fpisa_superacc_most(f);
+		x[k].min = ~0u;
+	}
+	for (int i = 0; i < ROWS; i++) {
+		uint32_t k = vectors_below(&rng, KEYS), value = random_value(), place = fpisa_order_key(value);
+		struct fpisa_row r = {.key = {k % 7, k}, .value = value, .count = 1};
+
+		assert_int_equal(fpisa_groups_add(&g, &r), 0);
+		assert_int_equal(fpisa_superacc_add(&x[k].sum.acc, value, f, 0), 0);
+		x[k].count++;
+		x[k].min = place < x[k].min ? place : x[k].min;
+		x[k].max = place > x[k].max ? place : x[k].max;
+	}
+	for (uint32_t i = 0; i < g.state.used; i++) {
+		check_group(&g.group[i], &x[g.group[i].key[1]]);
+		send_terms(&merged, &g.group[i]);
+	}
+	assert_int_equal(merged.state.used, g.state.used);
+	for (uint32_t i = 0; i < merged.state.used; i++)
+		check_group(&merged.group[i], &x[merged.group[i].key[1]]);
+	/* A key that is there is not put in again. */
+	assert_int_equal(fpisa_groups_put(&merged, &g.group[0]), -EEXIST);
+	fpisa_groups_free(&merged);
+	assert_int_equal(fpisa_groups_init(&merged, 16, 0), 0);
+	for (uint32_t i = 0; i < g.state.used; i++)
+		assert_int_equal(fpisa_groups_put(&merged, &g.group[i]), 0);
+	for (uint32_t i = 0; i < merged.state.used; i++)
+		check_group(&merged.group[i], &x[merged.group[i].key[1]]);
+	fpisa_groups_free(&merged);
+	fpisa_groups_free(&g);
+	free(x);
+}
+
+/* They take what they may and no more, and what is there stays. */
+static void memory_of_groups(void **state)
+{
+	(void)state;
+	for (uint64_t most = 1 << 12; most <= 1 << 23; most *= 2) {
+		struct fpisa_groups g;
+		uint64_t n = 0, bytes;
+		int rc = 0;
+
+		assert_int_equal(fpisa_groups_init(&g, 8, most), 0);
+		while (!rc) {
+			struct fpisa_row r = {.key = {n}, .count = 1};
+
+			rc = fpisa_groups_add(&g, &r);
+			n += !rc;
+		}
+		assert_int_equal(rc, -ENOMEM);
+		assert_non_null(strstr(fpisa_error(), "groups, which take the "));
+		assert_int_equal(n, g.state.used);
+		bytes = g.config.limit * sizeof(*g.group) + (g.config.bucket_mask + 1ull) * sizeof(*g.buckets);
+		/* The first 256 there are always; beyond them no more than 200 bytes are a group's. */
+		assert_true(n == FPISA_GROUPS_FIRST ? most < 1 << 17 : bytes <= most && n * 400 > most);
+		fpisa_groups_free(&g);
+	}
+}
+
+static int compare(const void *a, const void *b)
+{
+	const struct fpisa_top_row *x = a, *y = b;
+
+	return x->place != y->place ? (x->place < y->place) - (x->place > y->place) :
+				      (x->row > y->row) - (x->row < y->row);
+}
+
+static void first_rows(void **state)
+{
+	(void)state;
+	for (int round = 0; round < 30; round++) {
+		uint32_t n = vectors_below(&rng, 8000), limit = 1 + vectors_below(&rng, round % 2 ? 20 : 3000);
+		struct fpisa_top_row *all = malloc((n + 1) * sizeof(*all));
+		struct fpisa_top t;
+
+		assert_non_null(all);
+		assert_int_equal(fpisa_top_init(&t, limit), 0);
+		for (uint32_t i = 0; i < n; i++) {
+			all[i] = (struct fpisa_top_row){
+				.place = round % 3 ? (uint32_t)vectors_next(&rng) : vectors_below(&rng, 5), .row = i};
+			fpisa_top_add(&t, &all[i]);
+		}
+		fpisa_top_settle(&t);
+		qsort(all, n, sizeof(*all), compare);
+		assert_int_equal(t.n, n < limit ? n : limit);
+		for (uint32_t i = 0; i < t.n; i++)
+			assert_true(t.rows[i].place == all[i].place && t.rows[i].row == all[i].row);
+		fpisa_top_free(&t);
+		free(all);
+	}
+}
+
+/* What workers sent is what was absorbed and what came: one more is an error, and one less, but for rows that are pruned. */
+static void counts_agree(void **state)
+{
+	static const struct {
+		uint8_t kind, pruning;
+	} way[] = {
+		{FPISA_QUERY_SCAN, FPISA_PRUNING_NONE},	   {FPISA_QUERY_TOPN, FPISA_PRUNING_WORKERS},
+		{FPISA_QUERY_TABLE, FPISA_PRUNING_NONE},   {FPISA_QUERY_TABLE, FPISA_PRUNING_NETWORK},
+		{FPISA_QUERY_TOPN, FPISA_PRUNING_NETWORK},
+	};
+
+	(void)state;
+	for (int i = 0; i < 4000; i++) {
+		struct fpisa_query *q = calloc(1, sizeof(*q));
+		int kind = i % 5, off = (int)vectors_below(&rng, 3) - 1;
+
+		assert_non_null(q);
+		q->kind = way[kind].kind;
+		q->options.pruning = way[kind].pruning;
+		q->n_workers = 1 + vectors_below(&rng, 5);
+		for (uint32_t w = 0; w < q->n_workers; w++) {
+			struct fpisa_query_done *said = &q->worker[w].said;
+
+			said->sent = 1 + vectors_below(&rng, 1000);
+			said->weight = said->sent * (1 + vectors_below(&rng, 3));
+			q->received += said->sent;
+			q->weight += said->weight;
+		}
+		if (kind == 3) {
+			q->absorbed = vectors_below(&rng, (uint32_t)q->weight);
+			q->weight -= q->absorbed;
+			q->received = vectors_below(&rng, (uint32_t)q->received + 1);
+		}
+		*(q->kind == FPISA_QUERY_TABLE ? &q->weight : &q->received) += (uint64_t)off;
+		assert_int_equal(fpisa_query_check(q), off > 0 || (off && kind != 4) ? -EILSEQ : 0);
+		free(q);
+	}
+}
+
+/* The aggregator's Nth row is among ours, or rows are missing. */
+static void certificate(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 300; i++) {
+		struct fpisa_query *q = calloc(1, sizeof(*q));
+		uint32_t limit = 1 + vectors_below(&rng, 50), n = vectors_below(&rng, 100), equal = i % 3 == 0;
+		uint64_t bar;
+
+		assert_non_null(q);
+		q->member.limit = limit;
+		assert_int_equal(fpisa_top_init(&q->top, limit), 0);
+		for (uint32_t row = 0; row < n; row++) {
+			const struct fpisa_top_row r = {
+				.place = equal ? vectors_below(&rng, 3) : (uint32_t)vectors_next(&rng), .row = row};
+
+			fpisa_top_add(&q->top, &r);
+		}
+		fpisa_top_settle(&q->top);
+		bar = n < limit ? 1 + vectors_below(&rng, 10) : (uint64_t)q->top.rows[limit - 1].place + 2;
+		assert_int_equal(fpisa_query_certify(q, bar), -EILSEQ);
+		assert_int_equal(q->certified, 0);
+		assert_int_equal(fpisa_query_certify(q, n < limit ? 0 : bar - 1), 0);
+		assert_int_equal(q->certified, 1);
+		fpisa_top_free(&q->top);
+		free(q);
+	}
+}
+
+static int pair(struct fpisa_control_channel *worker, struct fpisa_control_channel *master,
+		const struct fpisa_psks *keys, const struct fpisa_psk *psk)
+{
+	int fd[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd), 0);
+	assert_int_equal(fpisa_control_serve(worker, fd[0], keys), 0);
+	return fpisa_control_call(master, fd[1], psk);
+}
+
+/* What a turn has to say to workers leaves at once, or wakes the next one: none of it waits for a timer. */
+static void nothing_waits_unsent(void **state)
+{
+	enum { WORKERS = 40 }; /* more than a turn takes events of, so that it hears some late */
+	static struct fpisa_psks keys = {.n = 1, .psk = {{.name = "n", .id = "00000001", .secret = "s"}}};
+	static struct fpisa_control_channel end[WORKERS];
+	struct fpisa_query_ready ready = {.columns = 1};
+	struct fpisa_column column = {.type = FPISA_COLUMN_INT32, .name = "k"};
+	char content[sizeof(ready) + sizeof(column)];
+	struct fpisa_query *q = calloc(1, sizeof(*q));
+	int started = 0;
+
+	(void)state;
+	memcpy(content, &ready, sizeof(ready));
+	memcpy(content + sizeof(ready), &column, sizeof(column));
+	q->kind = FPISA_QUERY_SCAN;
+	q->table = strdup("t");
+	q->options = (struct fpisa_query_options){.pruning = FPISA_PRUNING_NONE, .timeout_ms = 100000};
+	q->poll = epoll_create1(EPOLL_CLOEXEC);
+	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	q->progress_ns = fpisa_now();
+	q->n_workers = WORKERS;
+	for (int i = 0; i < WORKERS; i++) {
+		struct fpisa_query_worker *w = &q->worker[i];
+		struct epoll_event e = {.events = EPOLLIN, .data.ptr = w};
+
+		w->fd = -1;
+		if (pair(&end[i], &w->control, &keys, &keys.psk[0]))
+			skip(); /* no GnuTLS */
+		assert_int_equal(epoll_ctl(q->poll, EPOLL_CTL_ADD, fpisa_channel_fd(w->control.channel), &e), 0);
+	}
+	for (int turn = 0, said = 0; started < WORKERS; turn++) {
+		struct pollfd p = {.fd = q->poll, .events = POLLIN};
+		int waits = 0, open = 0;
+
+		assert_true(turn < 1000);
+		assert_int_equal(fpisa_query_work(q, 0), 0);
+		for (int i = 0; i < WORKERS; i++)
+			waits += fpisa_channel_open(q->worker[i].control.channel) &&
+				 fpisa_control_waiting(&q->worker[i].control);
+		if (waits)
+			assert_int_equal(poll(&p, 1, 0), 1);
+		for (int i = 0; i < WORKERS; i++) {
+			const __u8 *got;
+			__u16 type;
+			size_t n;
+			int rc = fpisa_control_work(&end[i], &type, &got, &n);
+
+			assert_true(rc >= 0);
+			started += rc && type == FPISA_CONTROL_START;
+			open += fpisa_channel_open(end[i].channel);
+		}
+		for (int i = 0; !said && open == WORKERS && i < WORKERS; i++)
+			assert_int_equal(fpisa_control_send(&end[i], FPISA_CONTROL_READY, content, sizeof(content)) ?:
+						 fpisa_control_flush(&end[i]),
+					 0);
+		said = open == WORKERS;
+	}
+	fpisa_query_close(q);
+	for (int i = 0; i < WORKERS; i++)
+		fpisa_control_close(&end[i]);
+}
+
+/* Contents of any length, both ways at once, whole and in order. */
+static void contents(void **state)
+{
+	enum { MOST = 100000, CONTENTS = 60 };
+	static struct fpisa_psks keys = {.n = 1, .psk = {{.name = "n", .id = "00000001", .secret = "s"}}};
+	struct fpisa_psk other = keys.psk[0];
+	struct fpisa_control_channel end[2];
+	static unsigned char sent[CONTENTS][MOST];
+	size_t size[CONTENTS];
+	int got[2] = {0}, rc = 0;
+	const __u8 *content;
+	__u16 type;
+	size_t n;
+
+	(void)state;
+	if (pair(&end[0], &end[1], &keys, &keys.psk[0]))
+		skip(); /* no GnuTLS */
+	for (int i = 0; i < CONTENTS; i++) {
+		size[i] = i % 3 ? vectors_below(&rng, i % 2 ? 500 : MOST) :
+				  (size_t)vectors_below(&rng, 3) * FPISA_CONTROL_BODY;
+		for (size_t k = 0; k < size[i]; k++)
+			sent[i][k] = (unsigned char)vectors_next(&rng);
+		assert_int_equal(fpisa_control_send(&end[0], FPISA_CONTROL_RECORDS, sent[i], size[i]), 0);
+		assert_int_equal(fpisa_control_send(&end[1], FPISA_CONTROL_FETCH, sent[i], size[i]), 0);
+	}
+	for (int turn = 0; got[0] + got[1] < 2 * CONTENTS; turn++) {
+		int i = turn % 2;
+
+		assert_true(turn < 1000000);
+		rc = fpisa_control_work(&end[i], &type, &content, &n);
+		assert_true(rc >= 0);
+		if (!rc)
+			continue;
+		assert_int_equal(type, i ? FPISA_CONTROL_RECORDS : FPISA_CONTROL_FETCH);
+		assert_int_equal(n, size[got[i]]);
+		assert_memory_equal(content, sent[got[i]], n);
+		got[i]++;
+	}
+	assert_int_equal(fpisa_control_waiting(&end[0]), 0);
+	/* A worker's word from a master. */
+	assert_int_equal(fpisa_control_send(&end[1], FPISA_CONTROL_DONE, sent[0], 8), 0);
+	while (!(rc = fpisa_control_work(&end[0], &type, &content, &n)))
+		assert_true(fpisa_control_work(&end[1], &type, &content, &n) >= 0);
+	assert_int_equal(rc, -EPROTO);
+	fpisa_control_close(&end[0]);
+	fpisa_control_close(&end[1]);
+
+	/* Another key. */
+	other.secret[0] ^= 1;
+	assert_int_equal(pair(&end[0], &end[1], &keys, &other), 0);
+	for (rc = 0; !rc;) {
+		rc = fpisa_control_work(&end[0], &type, &content, &n);
+		if (!rc)
+			rc = fpisa_control_work(&end[1], &type, &content, &n);
+	}
+	assert_int_equal(rc, -EACCES);
+	fpisa_control_close(&end[0]);
+	fpisa_control_close(&end[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(groups),
+		cmocka_unit_test(memory_of_groups),
+		cmocka_unit_test(first_rows),
+		cmocka_unit_test(counts_agree),
+		cmocka_unit_test(certificate),
+		cmocka_unit_test(contents),
+		cmocka_unit_test(nothing_waits_unsent),
+	};
+
+	rng.state = vectors_seed();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

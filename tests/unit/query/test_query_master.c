@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The master of a query beside an aggregator that says what it should not: no answer comes of it, and no wait without an end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+#include "fpisa.h"
+#include "lib/base/checksum.h"
+#include "lib/base/clock.h"
+#include "query/lib/master.h"
+#include "vectors.h"
+
+#define QUERY 5
+#define TIMEOUT_MS 300
+
+static struct vectors_rng rng;
+static int aggregator;
+static uint16_t port;
+static struct sockaddr_in member_at;
+
+static int open_aggregator(void **state)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t n = sizeof(at);
+
+	(void)state;
+	aggregator = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (aggregator < 0 || bind(aggregator, (struct sockaddr *)&at, n) ||
+	    getsockname(aggregator, (struct sockaddr *)&at, &n))
+		return -1;
+	port = ntohs(at.sin_port);
+	return 0;
+}
+
+static int close_aggregator(void **state)
+{
+	(void)state;
+	return close(aggregator);
+}
+
+/* The next frame that came, if there is one. */
+static int hear(struct fpisa_hdr *h)
+{
+	char frame[FPISA_HDR_LEN + FPISA_MAX_PAYLOAD];
+	socklen_t n = sizeof(member_at);
+	ssize_t got = recvfrom(aggregator, frame, sizeof(frame), MSG_DONTWAIT, (struct sockaddr *)&member_at, &n);
+
+	if (got < (ssize_t)sizeof(*h))
+		return 0;
+	memcpy(h, frame, sizeof(*h));
+	return 1;
+}
+
+static void say(struct fpisa_hdr *h, const void *payload, size_t bytes)
+{
+	char frame[FPISA_HDR_LEN + 256] __attribute__((aligned(8)));
+	struct fpisa_sum sum = {0};
+
+	h->magic = FPISA_MAGIC;
+	h->version = FPISA_VERSION;
+	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
+	fpisa_checksum_many(&sum, payload, bytes / 8);
+	h->checksum = fpisa_sum_fold(&sum);
+	memcpy(frame, h, sizeof(*h));
+	if (bytes)
+		memcpy(frame + sizeof(*h), payload, bytes);
+	assert_int_equal(
+		sendto(aggregator, frame, sizeof(*h) + bytes, 0, (struct sockaddr *)&member_at, sizeof(member_at)),
+		sizeof(*h) + bytes);
+}
+
+/* -- WELCOME ------------------------------------------------------------------------ */
+
+/* Joins by this WELCOME: 0, or the error. */
+static int join(const struct fpisa_hello *welcome, struct fpisa_member *m)
+{
+	struct fpisa_in in[FPISA_BATCH];
+	struct fpisa_hdr hello = {0}, h;
+	int rc = 0;
+
+	assert_int_equal(fpisa_member_open(m, htonl(INADDR_LOOPBACK), port, 0), 0);
+	assert_int_equal(fpisa_member_prepare(m, &(struct fpisa_fault_rates){0}, 0), 0);
+	assert_int_equal(fpisa_member_join(m, QUERY, 0), 0);
+	while (!m->joined && !rc) {
+		int n;
+
+		assert_int_equal(fpisa_member_turn(m, fpisa_now()), 0);
+		while (hear(&hello)) {
+			h = (struct fpisa_hdr){.type = FPISA_TYPE_WELCOME,
+					       .job = QUERY,
+					       .generation = 1,
+					       .chunk = hello.chunk,
+					       .aux = hello.aux};
+			say(&h, welcome, sizeof(*welcome));
+		}
+		n = m->t->ops->receive(m->t, in, 1000000);
+		for (int i = 0; !rc && i < n; i++)
+			assert_null(fpisa_member_take(m, &in[i], &rc));
+	}
+	fpisa_member_close(m);
+	return rc;
+}
+
+static void welcomes(void **state)
+{
+	static const struct fpisa_hello good = {.workers = 3,
+						.rank = 2,
+						.mode = FPISA_QUERY_TOPN,
+						.rounding = 8,
+						.format = FPISA_FORMAT_FP32,
+						.group = 100};
+	struct fpisa_member m;
+
+	(void)state;
+	assert_int_equal(join(&good, &m), 0);
+	assert_int_equal(m.limit, 100);
+	assert_int_equal(m.members, 3);
+	for (int i = 0; i < 3000; i++) {
+		static const uint32_t groups[] = {0, 1, 65536, 65537, 1u << 24, (1u << 24) + 1, UINT32_MAX};
+		struct fpisa_hello w = {.workers = (uint16_t)vectors_below(&rng, i % 3 ? 70 : 65536),
+					.mode = (uint8_t)(15 + vectors_below(&rng, 5)),
+					.rounding = (uint8_t)(1 << vectors_below(&rng, 7)),
+					.format = FPISA_FORMAT_FP32,
+					.clz = (uint8_t)vectors_below(&rng, 16),
+					.pipeline = (uint8_t)(1 << vectors_below(&rng, 7)),
+					.group = groups[vectors_below(&rng, 7)]};
+
+		w.rank = (uint16_t)vectors_below(&rng, w.workers + 2u);
+		if (join(&w, &m)) {
+			assert_string_equal(fpisa_error(),
+					    "number 5 is no query at the aggregator; see fpisa query list there");
+			continue;
+		}
+		assert_true(m.members >= 2 && m.members <= FPISA_MAX_WORKERS && m.rank < m.members);
+		assert_true(m.kind >= FPISA_QUERY_TOPN && m.kind <= FPISA_QUERY_JOIN &&
+			    fpisa_key_bytes_valid(m.key_bytes));
+		assert_true(m.limit <= (m.kind == FPISA_QUERY_TOPN ? FPISA_MAX_LIMIT_TOPN : FPISA_MAX_LIMIT_TABLE));
+		assert_true(m.kind == FPISA_QUERY_JOIN || m.limit);
+		assert_true(!m.filter_bytes || (fpisa_key_bytes_valid(m.filter_bytes) && m.filter_bytes <= m.key_bytes));
+	}
+}
+
+/* -- SEAL ----------------------------------------------------------------------------- */
+
+/* A master whose one worker has said that all of its rows are acknowledged. */
+static struct fpisa_query *master(uint8_t kind)
+{
+	struct fpisa_query *q = calloc(1, sizeof(*q));
+
+	q->kind = kind;
+	q->options = (struct fpisa_query_options){.query = QUERY, .timeout_ms = TIMEOUT_MS};
+	q->aggregator.s_addr = htonl(INADDR_LOOPBACK);
+	q->poll = epoll_create1(EPOLL_CLOEXEC);
+	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	q->n_workers = 1;
+	q->worker[0].fd = -1;
+	q->worker[0].done = 1;
+	assert_int_equal(fpisa_query_reset(q), 0);
+	q->progress_ns = fpisa_now();
+	return q;
+}
+
+static void never_sealed(void **state)
+{
+	struct fpisa_query *q = master(FPISA_QUERY_TABLE);
+	uint64_t begun = fpisa_now();
+	int rc = 0;
+
+	(void)state;
+	assert_int_equal(fpisa_member_open(&q->member, htonl(INADDR_LOOPBACK), port, 0), 0);
+	assert_int_equal(fpisa_member_prepare(&q->member, &(struct fpisa_fault_rates){0}, 0), 0);
+	fpisa_member_direct(&q->member, 1, 1, 8, 77);
+	q->phase = FPISA_PHASE_SEAL;
+	while (!rc && fpisa_now() < begun + 30000000000ull) {
+		struct fpisa_hdr h;
+
+		rc = fpisa_query_work(q, 5);
+		while (hear(&h)) {
+			h = (struct fpisa_hdr){.type = FPISA_TYPE_STATUS, .generation = 1, .secret = 77, .bitmap = 1};
+			say(&h, NULL, 0);
+		}
+	}
+	assert_int_equal(rc, -EILSEQ);
+	assert_non_null(strstr(fpisa_error(), "the aggregator has not the frames of rank 0 as that has sent them"));
+	fpisa_query_close(q);
+}
+
+/* -- counts --------------------------------------------------------------------------- */
+
+/* What a filter may have dropped is missing of a query that has one, and of no other. */
+static void missing_rows(void **state)
+{
+	static const struct {
+		uint8_t kind, join;
+		uint32_t filter;
+		int may;
+	} cases[] = {
+		{FPISA_QUERY_JOIN, 1, FPISA_FILTER_WHOLE, 1},	 {FPISA_QUERY_JOIN, 1, FPISA_FILTER_BUILDING, 1},
+		{FPISA_QUERY_JOIN, 1, FPISA_FILTER_OPEN, 0},	 {FPISA_QUERY_TABLE, 1, FPISA_FILTER_BEYOND, 1},
+		{FPISA_QUERY_TABLE, 1, FPISA_FILTER_OPEN, 0},	 {FPISA_QUERY_TABLE, 0, FPISA_FILTER_BUILDING, 0},
+		{FPISA_QUERY_TOPN, 0, FPISA_FILTER_BUILDING, 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct fpisa_query *q = master(cases[i].kind);
+
+		q->phase = FPISA_PHASE_FETCH;
+		q->join = cases[i].join ? strdup("t") : NULL;
+		q->worker[0].said = (struct fpisa_query_done){.sent = 10, .weight = 10, .filter = cases[i].filter};
+		q->received = q->weight = 10;
+		assert_int_equal(fpisa_query_check(q), 0);
+		q->received = q->weight = 9;
+		assert_int_equal(fpisa_query_check(q), cases[i].may ? 0 : -EILSEQ);
+		q->received = q->weight = 11;
+		assert_int_equal(fpisa_query_check(q), -EILSEQ);
+		fpisa_query_close(q);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(welcomes),
+		cmocka_unit_test(never_sealed),
+		cmocka_unit_test(missing_rows),
+	};
+
+	rng.state = vectors_seed();
+	return cmocka_run_group_tests(tests, open_aggregator, close_aggregator);
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What workers say is checked against what they were asked: each lie is refused with a sentence that says which, and the truth beside
+ * it is taken. In which states messages come is played by libFuzzer (tests/fuzz/user_master.c).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "fpisa.h"
+#include "lib/base/checksum.h"
+#include "lib/base/clock.h"
+#include "lib/base/error.h"
+#include "query/lib/master.h"
+
+#define NOBODY "what came is no message of this protocol"
+#define COLUMNS_DIFFER "its columns are not those that were asked for"
+
+/* -- a master without connections -------------------------------------------------------- */
+
+static struct fpisa_query *ask(uint8_t kind, const char *value, const char *by, const char *columns)
+{
+	struct fpisa_query *q = calloc(1, sizeof(*q));
+
+	assert_non_null(q);
+	q->kind = kind;
+	q->options.pruning = FPISA_PRUNING_NONE;
+	q->options.limit = kind == FPISA_QUERY_TOPN ? 4 : 0;
+	q->options.timeout_ms = 10000;
+	q->table = strdup("t");
+	q->value = value ? strdup(value) : NULL;
+	q->by = by ? strdup(by) : NULL;
+	q->columns = columns ? strdup(columns) : NULL;
+	q->poll = q->timer = -1;
+	q->n_workers = 2;
+	q->worker[0].fd = q->worker[1].fd = -1;
+	q->attempt = 1;
+	assert_int_equal(fpisa_query_reset(q), 0);
+	return q;
+}
+
+static int hear(struct fpisa_query *q, uint16_t type, const void *content, size_t n)
+{
+	/* Behind a content there is one byte, as control.c has it. */
+	uint8_t *copy = calloc(1, n + 1);
+	int rc;
+
+	assert_non_null(copy);
+	if (n)
+		memcpy(copy, content, n);
+	rc = fpisa_query_take(q, &q->worker[0], type, copy, n);
+	free(copy);
+	return rc;
+}
+
+/* -- READY ----------------------------------------------------------------------------------- */
+
+struct ready {
+	struct fpisa_query_ready is;
+	struct fpisa_column column[FPISA_COLUMNS_MOST + 2];
+};
+
+static int hear_ready(struct fpisa_query *q, const struct ready *r, size_t n_columns)
+{
+	return hear(q, FPISA_CONTROL_READY, r, sizeof(r->is) + n_columns * sizeof(r->column[0]));
+}
+
+#define REAL FPISA_COLUMN_REAL
+#define INT FPISA_COLUMN_INT32
+#define TEXT FPISA_COLUMN_TEXT
+
+static void ready(void **state)
+{
+	static const struct {
+		uint8_t kind;
+		const char *value, *by, *columns;
+		struct ready said;
+		size_t n;
+		const char *why; /* NULL: it is taken */
+	} cases[] = {
+		{FPISA_QUERY_SCAN, NULL, NULL, "a,b", {{.columns = 2}, {{"a", INT, 1, 0}, {"b", TEXT, 0, 0}}}, 2, NULL},
+		{FPISA_QUERY_SCAN, NULL, NULL, "a,a", {{.columns = 2}, {{"a", INT, 1, 0}, {"a", INT, 1, 0}}}, 2, NULL},
+		{FPISA_QUERY_SCAN, NULL, NULL, NULL, {{.columns = 2}, {{"x", INT, 1, 0}, {"y", REAL, 1, 0}}}, 2, NULL},
+		{FPISA_QUERY_SCAN, NULL, NULL, "a,b", {{.columns = 1}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 2}, {{"a", INT, 1, 0}, {"b", INT, 1, 0}}}, 2, COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 "a,b",
+		 {{.columns = 2}, {{"b", INT, 1, 0}, {"a", INT, 1, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN, NULL, NULL, "ab", {{.columns = 1}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 NULL,
+		 {{.columns = 2}, {{"x", INT, 1, 0}, {"x", REAL, 1, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN, NULL, NULL, NULL, {{.columns = 0}, {{"x", INT, 1, 0}}}, 0, COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 "a",
+		 {{.keys = 1, .columns = 1}, {{"a", INT, 1, 0}, {"a", INT, 1, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 "a",
+		 {{.columns = 1, .value_may_be_null = 1}, {{"a", INT, 1, 0}}},
+		 1,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 1}, {{"a", 7, 1, 0}}}, 1, NOBODY},
+		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 1}, {{"a", INT, 2, 0}}}, 1, NOBODY},
+		{FPISA_QUERY_SCAN, NULL, NULL, "a", {{.columns = 1}, {{"a", INT, 1, 0}}}, 2, NOBODY},
+		{FPISA_QUERY_SCAN,
+		 NULL,
+		 NULL,
+		 "a",
+		 {{.columns = 0x80000001u, .keys = 0x80000000u}, {{"a", INT, 1, 0}}},
+		 1,
+		 NOBODY},
+		{FPISA_QUERY_TOPN,
+		 "v",
+		 NULL,
+		 "a,v",
+		 {{.columns = 2, .value_may_be_null = 1}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}},
+		 2,
+		 NULL},
+		{FPISA_QUERY_TOPN,
+		 "v",
+		 NULL,
+		 "a,v",
+		 {{.columns = 2}, {{"a", INT, 1, 0}, {"v", REAL, 0, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_TOPN, "v", NULL, "v", {{.columns = 1}, {{"v", TEXT, 1, 0}}}, 1, COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE, "v", "a,b", NULL, {{.keys = 2}, {{"a", INT, 1, 0}, {"b", TEXT, 0, 0}}}, 2, NULL},
+		{FPISA_QUERY_TABLE, "v", "a,b", NULL, {{.keys = 1}, {{"a", INT, 1, 0}}}, 1, COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE, "v", "a", NULL, {{.keys = 0}, {{"a", INT, 1, 0}}}, 0, COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE,
+		 NULL,
+		 "a",
+		 NULL,
+		 {{.keys = 1, .columns = 1}, {{"a", INT, 1, 0}, {"b", INT, 1, 0}}},
+		 2,
+		 COLUMNS_DIFFER},
+		{FPISA_QUERY_TABLE,
+		 NULL,
+		 "a",
+		 NULL,
+		 {{.keys = 1, .value_may_be_null = 1}, {{"a", INT, 1, 0}}},
+		 1,
+		 COLUMNS_DIFFER},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct fpisa_query *q = ask(cases[i].kind, cases[i].value, cases[i].by, cases[i].columns);
+		int rc = hear_ready(q, &cases[i].said, cases[i].n);
+
+		if (rc != (cases[i].why ? -EPROTO : 0) || (cases[i].why && strcmp(fpisa_error(), cases[i].why)))
+			fail_msg("case %zu: %d, %s", i, rc, fpisa_error());
+		/* Once. */
+		if (!rc)
+			assert_int_equal(hear_ready(q, &cases[i].said, cases[i].n), -EPROTO);
+		fpisa_query_close(q);
+	}
+}
+
+/* -- RECORDS ------------------------------------------------------------------------------------ */
+
+/* Fields of up to three columns; "-" is NULL. */
+static size_t put_record(uint8_t *to, const char *const *text, size_t n)
+{
+	size_t at = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t len = strcmp(text[i], "-") ? (uint32_t)strlen(text[i]) : FPISA_QUERY_NULL;
+
+		memcpy(to + at, &len, sizeof(len));
+		at += sizeof(len);
+		if (len != FPISA_QUERY_NULL) {
+			memcpy(to + at, text[i], len);
+			at += len;
+		}
+	}
+	return at;
+}
+
+static struct fpisa_query *scan(const struct fpisa_column *c, uint32_t n)
+{
+	struct fpisa_query *q = ask(FPISA_QUERY_SCAN, NULL, NULL, NULL);
+	struct ready r = {{.columns = n}, {{{0}, 0, 0, 0}}};
+
+	memcpy(r.column, c, n * sizeof(*c));
+	assert_int_equal(hear_ready(q, &r, n), 0);
+	q->worker[1].columns = calloc(n, sizeof(*c));
+	memcpy(q->worker[1].columns, c, n * sizeof(*c));
+	q->worker[1].is = q->worker[0].is;
+	assert_int_equal(fpisa_query_describe(q), 0);
+	q->phase = FPISA_PHASE_ROWS;
+	return q;
+}
+
+static void values(void **state)
+{
+	static const struct {
+		uint8_t type;
+		const char *taken[12], *refused[16];
+	} cases[] = {
+		{FPISA_COLUMN_INT32,
+		 {"0", "-2147483648", "2147483647", "+7", "007"},
+		 {"2147483648", "-2147483649", "", "-", "1.0", "1e3", " 1", "1,\"x\":2", "99999999999999999999"}},
+		{FPISA_COLUMN_INT64,
+		 {"9223372036854775807", "-9223372036854775808"},
+		 {"9223372036854775808", "-9223372036854775809", "0x10", "a"}},
+		{FPISA_COLUMN_REAL,
+		 {"1.5", "-.5", "1.", "1e400", "nan", "NaN", "-inf", "Infinity", "+2E-3"},
+		 {"", ".", "e5", "1e", "1e+", "1,5", "0x1p3", "nan(1)", "infin", "1 ", "--1", "1.5]", "null"}},
+		{FPISA_COLUMN_DOUBLE, {"17", "1e-400"}, {"1;", "true"}},
+		{FPISA_COLUMN_DATE,
+		 {"1998-12-31", "2024-02-29", "0001-01-01", "9999-12-31"},
+		 {"2023-02-29", "0000-01-01", "1998-13-01", "1998-1-01", "1998-01-32", "1998/01/01", "98-01-01",
+		  "1998-01-011"}},
+		{FPISA_COLUMN_TEXT, {"", "a, b", "\"'\\", "\xff"}, {NULL}},
+	};
+	uint8_t record[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct fpisa_column c = {"x", cases[i].type, 1, 0};
+		struct fpisa_query *q = scan(&c, 1);
+		uint32_t len;
+
+		for (int k = 0; k < 12 && cases[i].taken[k]; k++)
+			if (hear(q, FPISA_CONTROL_RECORDS, record, put_record(record, &cases[i].taken[k], 1)))
+				fail_msg("type %u, '%s': %s", cases[i].type, cases[i].taken[k], fpisa_error());
+		for (int k = 0; k < 16 && cases[i].refused[k]; k++) {
+			/* Of a text "-" its bytes. */
+			len = (uint32_t)strlen(cases[i].refused[k]);
+			memcpy(record, &len, sizeof(len));
+			memcpy(record + sizeof(len), cases[i].refused[k], len);
+			if (hear(q, FPISA_CONTROL_RECORDS, record, sizeof(len) + len) != -EPROTO)
+				fail_msg("type %u takes '%s'", cases[i].type, cases[i].refused[k]);
+		}
+		/* NULL in what is not null, and a text with a 0. */
+		len = FPISA_QUERY_NULL;
+		assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, &len, sizeof(len)), -EPROTO);
+		assert_non_null(strstr(fpisa_error(), "a row has NULL in column 'x "));
+		len = 2;
+		memcpy(record, &len, sizeof(len));
+		memcpy(record + sizeof(len), "1", 2);
+		assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, record, sizeof(len) + len), -EPROTO);
+		fpisa_query_close(q);
+	}
+}
+
+static void records(void **state)
+{
+	static const struct fpisa_column c[] = {{"a", INT, 1, 0}, {"b", TEXT, 0, 0}};
+	static const char *const row[] = {"1", "-"}, *const other[] = {"-", "1"};
+	struct fpisa_query *q = scan(c, 2);
+	struct fpisa_query_done done = {.attempt = 1, .rows = 1, .sent = 1};
+	uint8_t bytes[64];
+	size_t n = put_record(bytes, row, 2);
+
+	(void)state;
+	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, n), 0);
+	/* Half a row, half a length, a length beyond the end. */
+	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, 5), -EPROTO);
+	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, n - 1), -EPROTO);
+	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, 4), -EPROTO);
+	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, put_record(bytes, other, 2)), -EPROTO);
+	/* Others than it has sent; then it has sent all. */
+	done.sent = 2;
+	assert_int_equal(hear(q, FPISA_CONTROL_DONE, &done, sizeof(done)), -EILSEQ);
+	done.sent = 1;
+	assert_int_equal(hear(q, FPISA_CONTROL_DONE, &done, sizeof(done)), 0);
+	assert_int_equal(hear(q, FPISA_CONTROL_RECORDS, bytes, put_record(bytes, row, 2)), -EPROTO);
+	fpisa_query_close(q);
+}
+
+/* -- the others --------------------------------------------------------------------------------- */
+
+static void done(void **state)
+{
+	static const struct {
+		const char *what;
+		struct fpisa_query_done said;
+		size_t places;
+	} lies[] = {
+		{"another's rank", {.attempt = 1, .rank = 1}, 0},
+		{"no rank", {.attempt = 1, .rank = 7}, 0},
+		{"a filter", {.attempt = 1, .filter = 1}, 0},
+		{"join keys", {.attempt = 1, .keys = 1}, 0},
+		{"more NULLs than rows", {.attempt = 1, .rows = 1, .nulls = 2}, 0},
+		{"places of more NULLs than there are", {.attempt = 1, .rows = 9, .nulls = 1}, 2},
+		{"places of more NULLs than were asked for", {.attempt = 1, .rows = 9, .nulls = 9}, 5},
+	};
+	struct {
+		struct fpisa_query_done said;
+		uint64_t place[8];
+	} content = {{0}, {0}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+		struct fpisa_query *q = ask(FPISA_QUERY_TOPN, "v", NULL, "a");
+
+		q->phase = FPISA_PHASE_ROWS;
+		q->worker[0].is.value_may_be_null = 1;
+		content.said = lies[i].said;
+		if (hear(q, FPISA_CONTROL_DONE, &content, sizeof(content.said) + 8 * lies[i].places) != -EPROTO)
+			fail_msg("it may say %s", lies[i].what);
+		content.said = (struct fpisa_query_done){.attempt = 1, .rows = 9, .nulls = 5};
+		assert_int_equal(hear(q, FPISA_CONTROL_DONE, &content, sizeof(content.said) + 8 * 4), 0);
+		fpisa_query_close(q);
+	}
+}
+
+/* Rows that are settled do not change: a worker that has said DONE sends nothing new, and what it repeats is acknowledged. */
+static int frames_given;
+static struct fpisa_hdr *given;
+static struct {
+	struct fpisa_hdr h;
+	uint8_t row[FPISA_QUERY_PAD]; /* not aligned to 8 */
+} frame;
+
+static int fake_send(struct fpisa_transport *t, const struct fpisa_out *out, int n)
+{
+	(void)t;
+	(void)out;
+	(void)n;
+	return 0;
+}
+
+static int fake_receive(struct fpisa_transport *t, struct fpisa_in *in, uint64_t timeout_ns)
+{
+	(void)t;
+	(void)timeout_ns;
+	if (!given)
+		return 0;
+	*in = (struct fpisa_in){given, sizeof(frame)};
+	given = NULL;
+	frames_given++;
+	return 1;
+}
+
+static void fake_close(struct fpisa_transport *t)
+{
+	(void)t;
+}
+
+static void give_row(struct fpisa_query *q, uint64_t sequence, uint64_t place)
+{
+	struct fpisa_sum sum = {0};
+
+	frame.h = (struct fpisa_hdr){.magic = FPISA_MAGIC,
+				     .version = FPISA_VERSION,
+				     .type = FPISA_TYPE_ROWS,
+				     .generation = 1,
+				     .secret = 77,
+				     .count = 1,
+				     .chunk = sequence};
+	memcpy(frame.row, &place, sizeof(place));
+	memcpy(frame.row + 8, &(uint64_t){1ull << 32 | 0x3f800000}, 8);
+	fpisa_sum_words(&sum, &frame.h, FPISA_SUM_HDR_WORDS);
+	fpisa_checksum_many(&sum, frame.row, FPISA_QUERY_PAD / 8);
+	frame.h.checksum = fpisa_sum_fold(&sum);
+	given = &frame.h;
+	assert_int_equal(fpisa_query_frames(q, fpisa_now()), 0);
+}
+
+static void settled(void **state)
+{
+	static const struct fpisa_transport_ops ops = {.send = fake_send, .receive = fake_receive, .close = fake_close};
+	struct fpisa_transport t = {.ops = &ops};
+	struct fpisa_query *q = ask(FPISA_QUERY_TOPN, "v", NULL, "a");
+	struct fpisa_query_done said = {.attempt = 1, .rows = 1, .sent = 1};
+
+	(void)state;
+	q->phase = FPISA_PHASE_ROWS;
+	q->n_workers = 1;
+	q->worker[0].direct.t = &t;
+	fpisa_member_direct(&q->worker[0].direct, 1, 0, 8, 77);
+	give_row(q, 1, 5);
+	give_row(q, 1, 5);
+	assert_int_equal(q->received, 1);
+	assert_int_equal(hear(q, FPISA_CONTROL_DONE, &said, sizeof(said)), 0);
+	for (uint64_t i = 2; i < 9; i++)
+		give_row(q, i, i);
+	assert_int_equal(frames_given, 9);
+	assert_int_equal(q->received, 1);
+	assert_int_equal(q->top.n, 1);
+	fpisa_query_close(q);
+}
+
+static void lost(void **state)
+{
+	static const uint32_t attempt = 1;
+	struct fpisa_query *q = ask(FPISA_QUERY_SCAN, NULL, NULL, NULL);
+
+	/* Rows that the caller has taken would come again. */
+	(void)state;
+	q->phase = FPISA_PHASE_ROWS;
+	assert_int_equal(hear(q, FPISA_CONTROL_LOST, &attempt, sizeof(attempt)), -EPROTO);
+	fpisa_query_close(q);
+	q = ask(FPISA_QUERY_TABLE, NULL, "a", NULL);
+	q->phase = FPISA_PHASE_ROWS;
+	assert_int_equal(hear(q, FPISA_CONTROL_LOST, &attempt, sizeof(attempt)), -EPROTO);
+	assert_int_equal(hear(q, FPISA_CONTROL_WORKING, "", 1), -EPROTO);
+	assert_int_equal(hear(q, FPISA_CONTROL_WORKING, NULL, 0), 0);
+	assert_int_equal(hear(q, FPISA_CONTROL_OPEN, NULL, 0), -EPROTO);
+	fpisa_query_close(q);
+}
+
+static void failed(void **state)
+{
+	static const char said[] = "\xea\xff\xff\xff"
+				   "t.csv:1:\n\033[2Jno\x7f value";
+	struct fpisa_query *q = ask(FPISA_QUERY_SCAN, NULL, NULL, NULL);
+
+	(void)state;
+	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, said, sizeof(said)), -22);
+	assert_string_equal(fpisa_error(), "t.csv:1:??[2Jno? value");
+	/* Without its 0, without a sentence, and no errno. */
+	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, said, 7), -22);
+	assert_string_equal(fpisa_error(), "t.c");
+	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, said, 4), -EPROTO);
+	assert_int_equal(hear(q, FPISA_CONTROL_FAILED, "\1\0\0\0x", 6), -EPROTO);
+	fpisa_query_close(q);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ready),   cmocka_unit_test(values), cmocka_unit_test(records), cmocka_unit_test(done),
+		cmocka_unit_test(settled), cmocka_unit_test(lost),   cmocka_unit_test(failed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The datapath's part of `fpisa bench arith`: a job a configuration, whose
+ * workers' contributions run through the entry by BPF_PROG_TEST_RUN, whole
+ * frames with parsing, checksum and protocol. Configurations take turns,
+ * round by round, so that drift of the machine hits all alike.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "cli/names.h"
+#include "cli/report.h"
+#include "lab/testbed/frame.h"
+#include "datapath/pin.h"
+#include "fpisa/slot.h"
+
+#define ADDRESS 0x0a4dff01u /* 10.77.255.1 */
+#define WORKER 0x0a4d0001u  /* 10.77.0.1 and up */
+#define CONTRIBUTIONS 64    /* of each configuration, a round */
+#define MAX_CHUNKS (CONTRIBUTIONS / 2)
+#define BENCH_INCARNATION 1 /* of all ranks */
+#define BENCH_TOKEN 0x5eadbeefcafe0001ull
+#define KNOWN_RUNS 32
+#define LOOPBACK 1 /* ifindex: nothing is sent, but a job has a port */
+
+static const char *name(const struct bench_config *c)
+{
+	static char text[64];
+
+	snprintf(text, sizeof(text), "%s %s %s %s", name_of(format_names, c->format), name_of(mode_names, c->mode),
+		 name_of(pipeline_names, c->pipeline), name_of(clz_names, c->clz));
+	return text;
+}
+
+/* -- configurations ------------------------------------------------------- */
+
+static void add_config(struct bench_arith *a, struct bench_config c)
+{
+	c.id = a->configs;
+	a->config[a->configs++] = c;
+}
+
+static void add_configs(struct bench_arith *a)
+{
+	static const uint32_t workers[] = {2, BENCH_WORKERS, 32};
+	static const uint8_t formats[] = {FPISA_FORMAT_FP16, FPISA_FORMAT_BF16,	  FPISA_FORMAT_FP64, FPISA_FORMAT_E4M3,
+					  FPISA_FORMAT_E5M2, FPISA_FORMAT_MXINT8, FPISA_FORMAT_INT32};
+	static const __u8 flags[] = {FPISA_JOB_UNCOUNTED, FPISA_JOB_BIG_ENDIAN};
+	struct bench_config c = {.format = FPISA_FORMAT_FP32,
+				 .mode = FPISA_MODE_FPISA,
+				 .pipeline = FPISA_PIPELINE_FUSED,
+				 .clz = FPISA_CLZ_BITS};
+
+	for (const struct name *pipeline = pipeline_names; pipeline->name; pipeline++) {
+		for (const struct name *mode = mode_names; mode->name; mode++) {
+			for (int n = 0; n < 3; n++) {
+				c.pipeline = pipeline->id;
+				c.mode = mode->id;
+				c.workers = workers[n];
+				add_config(a, c);
+			}
+		}
+	}
+	c.mode = FPISA_MODE_FPISA;
+	c.workers = BENCH_WORKERS;
+	for (const struct name *clz = clz_names; clz->name; clz++) {
+		c.clz = clz->id;
+		for (const struct name *pipeline = pipeline_names; clz->id != FPISA_CLZ_BITS && pipeline->name;
+		     pipeline++) {
+			c.pipeline = pipeline->id;
+			add_config(a, c);
+		}
+	}
+	c.pipeline = FPISA_PIPELINE_FUSED;
+	c.clz = FPISA_CLZ_BITS;
+	for (size_t i = 0; i < sizeof(formats); i++) {
+		for (int n = 0; n < 3; n++) {
+			c.format = formats[i];
+			c.workers = workers[n];
+			add_config(a, c);
+		}
+	}
+	c.format = FPISA_FORMAT_FP32;
+	c.workers = BENCH_WORKERS;
+	for (size_t i = 0; i < sizeof(flags); i++) {
+		c.flags = flags[i];
+		add_config(a, c);
+	}
+	c.flags = 0;
+	c.file = true;
+	for (const struct name *mode = mode_names; a->o.gradients && mode->name; mode++) {
+		c.mode = mode->id;
+		add_config(a, c);
+	}
+}
+
+const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
+				      uint32_t workers, bool file)
+{
+	for (uint32_t i = 0; i < a->configs; i++) {
+		const struct bench_config *c = &a->config[i];
+
+		if (c->format == FPISA_FORMAT_FP32 && c->mode == mode && c->pipeline == pipeline && c->clz == clz &&
+		    c->workers == workers && c->file == file && !c->flags)
+			return c;
+	}
+	return NULL;
+}
+
+const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags)
+{
+	for (uint32_t i = 0; i < a->configs; i++)
+		if (a->config[i].flags == flags)
+			return &a->config[i];
+	return NULL;
+}
+
+/* -- jobs ----------------------------------------------------------------- */
+
+/* Every worker says HELLO, and again once all are known: then a generation begins. */
+static int join(const struct bench_arith *a, struct bench_config *c)
+{
+	struct fpisa_session session = {0};
+	struct bench_frame f;
+	uint32_t ns, action;
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < 2 * c->workers; i++) {
+		f.len = frame_outer(f.data, &c->job, i % c->workers, sizeof(struct fpisa_hello));
+		*frame_hdr(f.data) = frame_hello(&c->job, c->id, i % c->workers, BENCH_INCARNATION);
+		memset(frame_payload(f.data), 0, sizeof(struct fpisa_hello));
+		bench_seal(&c->job, &f);
+		err = bench_run(a->entry_fd, &f, &ns, &action);
+	}
+	if (!err)
+		err = datapath_session(&a->dp, c->id, &session);
+	if (!err && !session.generation)
+		err = refuse(-EPROTO, "bench: %s: the workers have not joined", name(c));
+	c->generation = session.generation;
+	return err;
+}
+
+static int make_job(struct bench_arith *a, struct bench_config *c)
+{
+	struct fpisa_job *j = &c->job;
+	__u32 ifindex[FPISA_MAX_WORKERS];
+	int err;
+
+	*j = (struct fpisa_job){.workers = c->workers,
+				.address = htonl(ADDRESS),
+				.group = htonl(0xef465000u + c->id),
+				.group_port = htons(FPISA_PORT),
+				.elements = BENCH_ELEMENTS,
+				.window = c->window ?: 1,
+				.token = c->token,
+				.format = c->format,
+				.mode = c->mode,
+				.rounding = fpisa_default_rounding(c->mode),
+				.pipeline = c->pipeline,
+				.clz = c->clz,
+				.flags = c->flags,
+				.fanout = FPISA_FANOUT_MULTICAST};
+	for (uint32_t r = 0; r < c->workers; r++) {
+		j->rank[r] = (struct fpisa_rank){.addr = htonl(WORKER + r), .port = htons(FPISA_PORT), .given = 1};
+		ifindex[r] = LOOPBACK;
+	}
+	err = datapath_job_add(&a->dp, c->id, j, ifindex);
+	return err ?: join(a, c);
+}
+
+static int make_config(struct bench_arith *a, struct bench_config *c)
+{
+	for (int s = 0; s < BENCH_STEPS; s++) {
+		c->ns[s] = calloc(a->o.rounds, sizeof(*c->ns[s]));
+		if (!c->ns[s])
+			return fail(-ENOMEM, NULL, "bench");
+	}
+	return make_job(a, c);
+}
+
+int bench_datapath_open(struct bench_arith *a)
+{
+	const struct datapath_load how = {.pin = DATAPATH_PIN, .mode = DATAPATH_NATIVE, .group = DATAPATH_NO_GROUP};
+	int err = datapath_load(&how, NULL, 0);
+
+	add_configs(a);
+	if (!err)
+		err = datapath_open(&a->dp, DATAPATH_PIN);
+	if (!err) {
+		a->entry_fd = pin_open(DATAPATH_PIN, "fpisa");
+		err = a->entry_fd < 0 ? fail(a->entry_fd, NULL, DATAPATH_PIN "/fpisa") : 0;
+	}
+	for (uint32_t i = 0; !err && i < a->configs; i++)
+		err = make_config(a, &a->config[i]);
+	for (uint32_t i = 0; !err && i < 4; i++) {
+		struct bench_config *c = i < 2 ? &a->pair[i] : i < 3 ? &a->window : &a->tagged;
+
+		*c = (struct bench_config){.format = FPISA_FORMAT_FP32,
+					   .mode = FPISA_MODE_FPISA,
+					   .pipeline = FPISA_PIPELINE_FUSED,
+					   .clz = FPISA_CLZ_BITS,
+					   .workers = BENCH_WORKERS,
+					   .window = i == 2 ? BENCH_WINDOW : 1,
+					   .token = i == 3 ? BENCH_TOKEN : 0,
+					   .id = a->configs + i};
+		err = make_job(a, c);
+	}
+	return err;
+}
+
+void bench_datapath_close(struct bench_arith *a)
+{
+	for (uint32_t i = 0; i < a->configs; i++)
+		for (int s = 0; s < BENCH_STEPS; s++)
+			free(a->config[i].ns[s]);
+	if (a->entry_fd >= 0)
+		close(a->entry_fd);
+	datapath_close(&a->dp);
+}
+
+/* -- rounds --------------------------------------------------------------- */
+
+/* BENCH_ELEMENTS words of 32 bits, as a sender of the other byte order has them. */
+static void swap_words(void *payload)
+{
+	uint32_t *word = payload;
+
+	for (uint32_t i = 0; i < BENCH_ELEMENTS; i++)
+		word[i] = __builtin_bswap32(word[i]);
+}
+
+void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint32_t rank, struct bench_frame *frame)
+{
+	const struct fpisa_format f = fpisa_job_format(&c->job);
+
+	frame->len = frame_outer(frame->data, &c->job, rank, fpisa_payload_bytes(f, BENCH_ELEMENTS));
+	*frame_hdr(frame->data) = frame_add(&c->job, c->id, c->generation, rank, c->chunk, BENCH_ELEMENTS,
+					    fpisa_cookie(&c->job.key, rank, BENCH_INCARNATION));
+	bench_fill(s, f, rank, frame_payload(frame->data));
+	if (c->flags & FPISA_JOB_BIG_ENDIAN)
+		swap_words(frame_payload(frame->data));
+	bench_seal(&c->job, frame);
+}
+
+int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s, uint32_t rank,
+		     uint32_t *ns)
+{
+	struct bench_frame frame;
+	uint32_t action;
+	int err;
+
+	bench_add_frame(c, s, rank, &frame);
+	err = bench_run(a->entry_fd, &frame, ns, &action);
+	/* The result leaves only if every contribution was taken. */
+	if (!err && action != (rank + 1 < c->workers ? XDP_DROP : XDP_REDIRECT))
+		err = refuse(-EPROTO, "bench: %s: rank %u of %u: XDP action %u", name(c), rank, c->workers, action);
+	return err;
+}
+
+static double per_element(uint32_t ns)
+{
+	return (double)ns / BENCH_ELEMENTS;
+}
+
+static int measure(struct bench_arith *a, struct bench_config *c, uint64_t round)
+{
+	struct bench_source *s = c->file ? &a->stored : &a->random;
+	uint32_t chunks = CONTRIBUTIONS / c->workers, further = 0;
+	double set[MAX_CHUNKS], more[CONTRIBUTIONS] = {0}, last[MAX_CHUNKS], all[MAX_CHUNKS];
+
+	for (uint32_t k = 0; k < chunks; k++) {
+		all[k] = 0;
+		bench_next_chunk(s);
+		for (uint32_t r = 0; r < c->workers; r++) {
+			uint32_t ns;
+			int err = bench_contribute(a, c, s, r, &ns);
+
+			if (err)
+				return err;
+			all[k] += per_element(ns);
+			if (r == 0)
+				set[k] = per_element(ns);
+			else if (r + 1 < c->workers)
+				more[further++] = per_element(ns);
+			else
+				last[k] = per_element(ns);
+		}
+		c->chunk++;
+	}
+	c->ns[BENCH_SET][round] = bench_spread(set, chunks).median;
+	c->ns[BENCH_LAST][round] = bench_spread(last, chunks).median;
+	c->ns[BENCH_ROUND][round] = bench_spread(all, chunks).median;
+	if (further) {
+		c->ns[BENCH_MORE][round] = bench_spread(more, further).median;
+		c->ns[BENCH_READ][round] = c->ns[BENCH_LAST][round] - c->ns[BENCH_MORE][round];
+	}
+	return 0;
+}
+
+int bench_datapath_round(struct bench_arith *a, uint64_t round)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < a->configs; i++)
+		err = measure(a, &a->config[i], round);
+	return err;
+}
+
+/* Alone, and live if `live` is not NULL. */
+static int known_round(struct bench_arith *a, struct bench_config *c, double *known, double *live)
+{
+	struct bench_frame frame;
+	double alone[KNOWN_RUNS];
+	uint32_t ns, action;
+	int err;
+
+	bench_add_frame(c, &a->random, 0, &frame);
+	err = bench_run(a->entry_fd, &frame, &ns, &action);
+	for (int i = 0; !err && i < KNOWN_RUNS; i++) {
+		err = bench_run(a->entry_fd, &frame, &ns, &action);
+		if (!err && action != XDP_DROP)
+			err = refuse(-EPROTO, "bench: a frame sent twice: XDP action %u", action);
+		alone[i] = ns;
+	}
+	if (!err && live) {
+		err = bench_run_live(a->entry_fd, &frame, &ns);
+		*live = ns;
+	}
+	if (err)
+		return err;
+	*known = bench_spread(alone, KNOWN_RUNS).median;
+	for (uint32_t r = 1; !err && r < c->workers; r++)
+		err = bench_contribute(a, c, &a->random, r, &ns);
+	c->chunk++;
+	return err;
+}
+
+int bench_known_round(struct bench_arith *a, uint64_t round)
+{
+	int err = known_round(a, &a->pair[0], &a->known[BENCH_ALONE][round], &a->known[BENCH_LIVE][round]);
+
+	return err ?: known_round(a, &a->tagged, &a->known[BENCH_TAGGED][round], NULL);
+}

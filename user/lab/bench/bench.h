@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the files of the verb `bench` share.
+ *
+ *	bench.c        options of `bench arith`, the order of events
+ *	arith.c        the configurations of the datapath, their rounds
+ *	spread.c       medians, quartiles
+ *	data.c         payloads: random values, or a file's
+ *	frame.c        frames for BPF_PROG_TEST_RUN
+ *	reference.c    what the datapath is held against: bpf/fpisa_bench.bpf.c
+ *	cpus.c         one CPU and two, on different slots and on the same
+ *	report.c       table, JSON
+ *	wire*.c        `bench wire` and `bench`: wire.h has the overview
+ *
+ * The verb moves into namespaces of its own (lab.h) and loads the datapath
+ * there as `fpisa load` and `fpisa job add` do: a job a configuration. All of
+ * it is gone with the process.
+ *
+ * Functions return 0, or -errno after they have reported the error.
+ */
+#ifndef FPISA_BENCH_H
+#define FPISA_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/options.h"
+#include "datapath/datapath.h"
+#include "fpisa/job.h"
+#include "lab/values/gradients.h"
+
+struct bpf_object;
+struct json_object;
+
+int verb_bench(int argc, char **argv);
+int verb_bench_arith(int argc, char **argv);
+int verb_bench_wire(int argc, char **argv);
+int verb_bench_worker(int argc, char **argv);
+extern const char bench_arith_help[], bench_wire_help[], bench_worker_help[];
+
+#define BENCH_ELEMENTS FPISA_DEFAULT_ELEMENTS
+#define BENCH_MIN_ROUNDS 9
+#define BENCH_MAX_ROUNDS 10000
+#define BENCH_WORKERS 8			  /* of every table but that of whole rounds */
+#define BENCH_WINDOW FPISA_DEFAULT_WINDOW /* of the job that two CPUs have in common */
+
+struct bench_options {
+	struct common c;
+	uint64_t rounds, seed;
+	uint32_t cpus, rows;
+	const char *gradients; /* file, NULL: none */
+};
+
+/* -- bench.c ------------------------------------------------------------ */
+
+/* `bench arith` with its defaults and the fewest rounds: into a JSON object, or, NULL, as text. */
+int bench_arith_default(struct json_object *into);
+
+/* -- spread.c ---------------------------------------------------------- */
+
+/* Median and quartiles. */
+struct bench_spread {
+	double median, low, high;
+};
+
+/* Of n samples, 1 to BENCH_MAX_ROUNDS. Not for threads. */
+struct bench_spread bench_spread(const double *v, size_t n);
+
+/* -- data.c ------------------------------------------------------------- */
+
+/* What contributions consist of. */
+struct bench_source {
+	uint64_t random;	      /* state of splitmix64() */
+	const struct gradients *file; /* NULL: random values whose exponents differ by up to 40 */
+};
+
+/* BENCH_ELEMENTS packed values of `f`, as they stand in a frame, of that rank. */
+void bench_fill(struct bench_source *s, struct fpisa_format f, uint32_t rank, void *out);
+
+/* The next contributions come from another place of the file. */
+void bench_next_chunk(struct bench_source *s);
+
+/* -- frame.c ------------------------------------------------------------ */
+
+struct bench_frame {
+	_Alignas(8) uint8_t ip_align[2]; /* as NET_IP_ALIGN */
+	uint8_t data[FPISA_MAX_FRAME];
+	uint32_t len;
+};
+
+/* Sets the checksum, when header and payload stand. */
+void bench_seal(const struct fpisa_job *j, struct bench_frame *f);
+
+/* Runs a program once on the frame, which stays as it is. *action is its XDP action. */
+int bench_run(int prog_fd, const struct bench_frame *f, uint32_t *ns, uint32_t *action);
+
+/*
+ * The same as frames that a driver would have handed over, some thousand of them, each in a page of its own
+ * that was there already: what a run takes with the kernel's way to it and from it. For programs that drop
+ * them. *ns is one frame's, 0 where the kernel has no such frames (5.18 has).
+ */
+int bench_run_live(int prog_fd, const struct bench_frame *f, uint32_t *ns);
+
+/* -- reference.c -------------------------------------------------------- */
+
+#define BENCH_MAX_PROGRAMS 64
+
+/* Programs by their names, which begin with what they do. */
+enum bench_kind { BENCH_TOUCH, BENCH_ADD, BENCH_EMPTY, BENCH_SPIN, BENCH_KINDS };
+
+struct bench_program {
+	char name[48]; /* "u32_x8 clang-19" */
+	enum bench_kind kind;
+	int fd;
+	double *ns; /* [rounds], of an element */
+};
+
+struct bench_reference {
+	struct bpf_object *object[2];
+	struct bench_program program[BENCH_MAX_PROGRAMS];
+	int programs;
+	int best[BENCH_KINDS]; /* index of the fastest, after bench_reference_choose() */
+};
+
+/* Loads them and sees each adding program add. Close also after an error. */
+int bench_reference_open(struct bench_reference *r, struct bench_source *s, uint64_t rounds);
+void bench_reference_close(struct bench_reference *r);
+
+/* One round of all. */
+int bench_reference_round(struct bench_reference *r, struct bench_source *s, uint64_t round);
+void bench_reference_choose(struct bench_reference *r, uint64_t rounds);
+
+/* The fastest of a kind. */
+const struct bench_program *bench_best(const struct bench_reference *r, enum bench_kind kind);
+
+/* -- arith.c ------------------------------------------------------------ */
+
+/* What is measured of a round, in ns an element. */
+enum bench_step {
+	BENCH_SET,   /* the first contribution */
+	BENCH_MORE,  /* a further one */
+	BENCH_LAST,  /* the one that completes the round: add and read-out */
+	BENCH_READ,  /* the last without an add */
+	BENCH_ROUND, /* all of a round's */
+	BENCH_STEPS,
+};
+
+struct bench_config {
+	uint8_t format, mode, pipeline, clz;
+	uint32_t workers;
+	uint32_t window; /* 0: 1 */
+	uint64_t token;	 /* 0: none */
+	bool file;	 /* values from the file */
+	__u8 flags;	 /* of the job: FPISA_JOB_UNCOUNTED or FPISA_JOB_BIG_ENDIAN */
+	uint32_t id;	 /* of its job */
+	uint32_t generation;
+	uint64_t chunk; /* the next */
+	struct fpisa_job job;
+	double *ns[BENCH_STEPS]; /* [rounds] */
+};
+
+#define BENCH_MAX_CONFIGS FPISA_MAX_JOBS
+
+/* What two CPUs do, as a multiple of what one does. */
+enum bench_scaling {
+	BENCH_ADDS,   /* each a job of its own */
+	BENCH_SPINS,  /* nothing but registers */
+	BENCH_OWNED,  /* one job, each its own slots, of all ranks: as steered by port */
+	BENCH_SHARED, /* one job, each half of the ranks, of all slots: as spread by source */
+	BENCH_SCALINGS,
+};
+
+/* A frame that was taken before: run alone, as a driver hands it over, and alone, of a job with a token. */
+enum bench_known { BENCH_ALONE, BENCH_LIVE, BENCH_TAGGED, BENCH_KNOWN };
+
+struct bench_arith {
+	struct bench_options o;
+	struct gradients file;
+	struct bench_source random, stored;
+	struct bench_reference reference;
+	struct datapath dp;
+	int entry_fd; /* the program `fpisa` */
+	struct bench_config config[BENCH_MAX_CONFIGS];
+	uint32_t configs;
+	struct bench_config pair[2]; /* of the two CPUs */
+	struct bench_config window;  /* of both: many slots */
+	int cpu[2];
+	double *scaling[BENCH_SCALINGS]; /* [rounds]; NULL: one CPU */
+	struct bench_config tagged;	 /* a job with a token */
+
+	double *known[BENCH_KNOWN]; /* [rounds]: ns of a frame that was taken before, by enum bench_known */
+};
+
+/* Loads the datapath and makes the jobs. */
+int bench_datapath_open(struct bench_arith *a);
+void bench_datapath_close(struct bench_arith *a);
+
+/* The contribution of a rank to `c`'s next round. */
+void bench_add_frame(const struct bench_config *c, struct bench_source *s, uint32_t rank, struct bench_frame *frame);
+
+/* The same given to the datapath; ranks in their order. */
+int bench_contribute(const struct bench_arith *a, const struct bench_config *c, struct bench_source *s, uint32_t rank,
+		     uint32_t *ns);
+
+int bench_datapath_round(struct bench_arith *a, uint64_t round);
+
+/* ns of a frame that does all but the add, alone and as a driver hands it over. */
+int bench_known_round(struct bench_arith *a, uint64_t round);
+
+/* The configuration of fp32 with that job, and no flag; NULL: none. */
+const struct bench_config *bench_find(const struct bench_arith *a, uint8_t mode, uint8_t pipeline, uint8_t clz,
+				      uint32_t workers, bool file);
+
+/* That of fused fp32 in mode fpisa with these flags. */
+const struct bench_config *bench_flagged(const struct bench_arith *a, __u8 flags);
+
+/* -- cpus.c ------------------------------------------------------------- */
+
+/* The first two CPUs that this process may use; how many there are, at most 2. */
+int bench_cpus(int cpu[2]);
+
+int bench_cpus_round(struct bench_arith *a, uint64_t round);
+
+/* -- report.c ----------------------------------------------------------- */
+
+struct json_object *bench_arith_json(const struct bench_arith *a);
+void bench_arith_text(const struct bench_arith *a);
+
+#endif

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fpisa demo: a whole aggregator with its workers on one machine, on real
+ * packets, and every bit of the result checked. demo.h has the overview.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "demo.h"
+#include "lib/base/clock.h"
+#include "lab/testbed/lab.h"
+
+/* -- cleaning up -------------------------------------------------------- */
+
+static struct demo *running;
+
+/*
+ * An interrupt ends the workers and then this process, and with them their
+ * namespaces, links, pins and programs. Only what a handler may call is
+ * called, so it may come at any time. The shell's exit code of the signal.
+ */
+static void on_signal(int sig)
+{
+	static const char text[] = "\nfpisa: demo: interrupted, everything is removed\n";
+	ssize_t ignored;
+
+	demo_kill(running);
+	ignored = write(STDERR_FILENO, text, sizeof(text) - 1);
+	(void)ignored;
+	_exit(128 + sig);
+}
+
+static const char *lost(void)
+{
+	return demo_lost(running);
+}
+
+static void catch_signals(struct demo *d)
+{
+	struct sigaction sa = {.sa_handler = on_signal}, before;
+
+	running = d;
+	sigaddset(&sa.sa_mask, SIGINT);
+	sigaddset(&sa.sa_mask, SIGTERM);
+	sigaddset(&sa.sa_mask, SIGHUP);
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	/* Under nohup it is ignored, and stays so. */
+	if (!sigaction(SIGHUP, NULL, &before) && before.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &sa, NULL);
+}
+
+/* -- the demo ------------------------------------------------------------ */
+
+static int load(const struct demo_options *o, const struct star *star)
+{
+	const struct datapath_load how = {
+		.pin = DATAPATH_PIN, .mode = o->xdp, .group = DATAPATH_NO_GROUP, .steering = o->steering};
+	char names[FPISA_MAX_WORKERS][IF_NAMESIZE], *devs[FPISA_MAX_WORKERS];
+
+	for (uint32_t r = 0; r < o->workers; r++) {
+		star_port(names[r], star, r);
+		devs[r] = names[r];
+	}
+	return datapath_load(&how, devs, o->workers);
+}
+
+static int add_job(struct demo *d)
+{
+	__u32 ifindex[FPISA_MAX_WORKERS];
+
+	for (uint32_t r = 0; r < d->o.workers; r++) {
+		char name[IF_NAMESIZE];
+
+		star_port(name, &d->star, r);
+		ifindex[r] = if_nametoindex(name);
+	}
+	return datapath_job_add(&d->dp, DEMO_JOB, &d->job, ifindex);
+}
+
+static int prepare(struct demo *d)
+{
+	int err;
+
+	d->star = (struct star){.address = DEMO_ADDRESS,
+				.network = DEMO_NETWORK,
+				.mtu = star_mtu(d->job.elements * d->f.bytes),
+				.port = DEMO_PORT};
+	progress_step("making network namespaces");
+	err = lab_enter("demo");
+	if (!err)
+		err = demo_spawn(d);
+	if (!err)
+		err = demo_await(d, DEMO_READY, NULL);
+	if (!err)
+		err = star_make(&d->star, d->process, d->o.workers);
+	if (!err)
+		err = demo_release(d);
+	if (!err)
+		err = demo_await(d, DEMO_LINKED, NULL);
+	if (err)
+		return err;
+	progress_step("loading the datapath");
+	err = load(&d->o, &d->star);
+	if (!err)
+		err = datapath_open(&d->dp, DATAPATH_PIN);
+	if (!err)
+		err = add_job(d);
+	return err;
+}
+
+static int sum(struct demo *d)
+{
+	int err;
+
+	progress_step("joining");
+	err = demo_release(d);
+	if (!err)
+		err = demo_await(d, DEMO_JOINED, NULL);
+	if (err)
+		return err;
+	d->start_ns = fpisa_now();
+	err = demo_release(d);
+	if (!err)
+		err = demo_await(d, DEMO_DONE, demo_progress);
+	return err;
+}
+
+int verb_demo(int argc, char **argv)
+{
+	static struct demo d;
+	struct fpisa_counters counters;
+	struct demo_check k;
+	int err, verdict;
+
+	err = demo_parse(&d.o, &d.job, argc, argv);
+	/* Before anything else, so that what no datapath could run is refused at once. */
+	if (!err)
+		err = datapath_job_check(DEMO_JOB, &d.job);
+	if (err)
+		return err;
+	d.parent = getpid();
+	d.dp.lock = -1;
+	catch_signals(&d);
+	report_cause(lost);
+	err = demo_data(&d);
+	if (!err)
+		err = prepare(&d);
+	if (!err)
+		err = sum(&d);
+	if (!err)
+		err = datapath_counters(&d.dp, DEMO_JOB, &counters);
+	if (!err && d.job.flags & FPISA_JOB_HISTOGRAM)
+		err = datapath_histogram(&d.dp, DEMO_JOB, &d.histogram);
+	if (!err) {
+		progress_step("checking");
+		verdict = demo_check(&d, &counters, &k);
+		progress_end();
+		err = demo_report(&d, &counters, &k) ?: verdict;
+	}
+	progress_end();
+	demo_kill(&d);
+	datapath_close(&d.dp);
+	report_cause(NULL);
+	return err;
+}

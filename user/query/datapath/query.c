@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The program of a query: specialised, loaded over the maps that are pinned, and
+ * put into the program array under the query's number. What it counts is pinned beside
+ * the datapath's maps, for the verbs; the rest lives as long as the program.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+#include "datapath/log.h"
+#include "datapath/pin.h"
+#include "queries.h"
+#include "query.h"
+
+static const char *const read_by_verbs[] = {"fpisa_query_state", "fpisa_query_rows"};
+
+#define READ_BY_VERBS (sizeof(read_by_verbs) / sizeof(read_by_verbs[0]))
+
+/* "fpisa_query_state_5" */
+static void pin_of(char name[NAME_MAX + 1], const char *map, __u32 query)
+{
+	snprintf(name, NAME_MAX + 1, "%s_%u", map, query);
+}
+
+static int pin_maps(const struct datapath *dp, __u32 query, const struct bpf_object *o)
+{
+	char name[NAME_MAX + 1];
+	int err = 0;
+
+	for (size_t i = 0; !err && i < READ_BY_VERBS; i++) {
+		pin_of(name, read_by_verbs[i], query);
+		err = pin_fd(dp->pin, name, bpf_object__find_map_fd_by_name(o, read_by_verbs[i]));
+	}
+	return err ?: pin_share(dp->pin);
+}
+
+struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_job *j, bool steered)
+{
+	const char *kind = query_kind_name(j->mode);
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin, .object_name = kind);
+	struct fpisa_query_config q;
+	struct bpf_program *prog;
+	struct bpf_object *o;
+	size_t size = 0;
+	const void *bytes = query_object(j->mode, &size);
+	int err;
+
+	fpisa_query_of(j, query, &q);
+	log_start();
+	/* Whoever knows it could choose keys that fill one bucket. */
+	if (getrandom(&q.seed, sizeof(q.seed), 0) != sizeof(q.seed)) {
+		fail(-errno, NULL, "query %u: random number", query);
+		return NULL;
+	}
+	o = bpf_object__open_mem(bytes, size, &opts);
+	if (!o) {
+		refuse(-errno, "query %u: open object: %s", query, reason(-errno));
+		return NULL;
+	}
+	bpf_object__for_each_program(prog, o) {
+		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
+		bpf_program__set_expected_attach_type(prog, steered ? BPF_XDP_CPUMAP : 0);
+	}
+	err = query_specialise(o, j->mode, &q);
+	if (!err)
+		return o;
+	fail(err, NULL, "query %u: sizes of its maps", query);
+	bpf_object__close(o);
+	return NULL;
+}
+
+int query_load(const struct datapath *dp, __u32 query, const struct fpisa_job *j)
+{
+	__u32 index = FPISA_QUERY_PROGRAM + query;
+	struct bpf_object *o;
+	int err, fd;
+
+	o = query_open(dp->pin, query, j, dp->steering.cpus);
+	if (!o)
+		return -EINVAL;
+	err = bpf_object__load(o);
+	if (err)
+		refuse(err, "query %u: load its program, with %llu MB of maps: %s; try a smaller --limit, or --verbose",
+		       query, (unsigned long long)query_bytes(j) >> 20, reason(err));
+	if (!err)
+		err = pin_maps(dp, query, o);
+	if (!err) {
+		fd = bpf_program__fd(bpf_object__next_program(o, NULL));
+		if (bpf_map_update_elem(dp->stages_fd, &index, &fd, BPF_ANY))
+			err = fail(-errno, NULL, "query %u: put its program into fpisa_stages", query);
+	}
+	bpf_object__close(o);
+	if (err)
+		query_unload(dp, query);
+	return err;
+}
+
+void query_unload(const struct datapath *dp, __u32 query)
+{
+	__u32 index = FPISA_QUERY_PROGRAM + query;
+	char name[NAME_MAX + 1], path[PATH_MAX];
+
+	bpf_map_delete_elem(dp->stages_fd, &index);
+	for (size_t i = 0; i < READ_BY_VERBS; i++) {
+		pin_of(name, read_by_verbs[i], query);
+		if (snprintf(path, sizeof(path), "%s/%s", dp->pin, name) < (int)sizeof(path))
+			unlink(path);
+	}
+}
+
+/* The one entry of a map that is pinned for the verbs. */
+static int read_entry(const struct datapath *dp, __u32 query, const char *map, void *out)
+{
+	char name[NAME_MAX + 1];
+	__u32 zero = 0;
+	int fd, err = 0;
+
+	pin_of(name, map, query);
+	fd = pin_open(dp->pin, name);
+	if (fd < 0)
+		return fail(fd, NULL, "%s/%s", dp->pin, name);
+	if (bpf_map_lookup_elem(fd, &zero, out))
+		err = fail(-errno, NULL, "%s/%s: read", dp->pin, name);
+	close(fd);
+	return err;
+}
+
+int datapath_query_state(const struct datapath *dp, __u32 query, struct fpisa_query_state *out)
+{
+	return read_entry(dp, query, "fpisa_query_state", out);
+}
+
+int datapath_query_counters(const struct datapath *dp, __u32 query, struct fpisa_query_counters *sum)
+{
+	const size_t n = sizeof(*sum) / sizeof(__u64);
+	__u64 *all = calloc((size_t)dp->cpus, sizeof(*sum)), *out = (__u64 *)sum;
+	int err;
+
+	if (!all)
+		return fail(-ENOMEM, NULL, "counters of query %u", query);
+	*sum = (struct fpisa_query_counters){0};
+	err = read_entry(dp, query, "fpisa_query_rows", all);
+	for (size_t i = 0; !err && i < n * (size_t)dp->cpus; i++)
+		out[i % n] += all[i];
+	free(all);
+	return err;
+}

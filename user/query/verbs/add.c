@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa query add QUERY */
+#define _GNU_SOURCE /* asprintf() */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/names.h"
+#include "cli/options.h"
+#include "job/job.h"
+#include "verbs/verbs.h"
+
+enum {
+	OPT_KIND = OPT_VERB,
+	OPT_MASTER,
+	OPT_LIMIT,
+	OPT_KEY_BYTES,
+	OPT_ASCENDING,
+	OPT_TIES,
+	OPT_FILTER,
+	OPT_FILTER_KEYS,
+	OPT_FILTER_BYTES,
+};
+
+static const struct option own[] = {
+	COMMON_OPTIONS,
+	JSON_OPTION,
+	{"kind", required_argument, NULL, OPT_KIND},
+	{"master", required_argument, NULL, OPT_MASTER},
+	{"limit", required_argument, NULL, OPT_LIMIT},
+	{"key-bytes", required_argument, NULL, OPT_KEY_BYTES},
+	{"ascending", no_argument, NULL, OPT_ASCENDING},
+	{"ties", no_argument, NULL, OPT_TIES},
+	{"filter", required_argument, NULL, OPT_FILTER},
+	{"filter-keys", required_argument, NULL, OPT_FILTER_KEYS},
+	{"filter-bytes", required_argument, NULL, OPT_FILTER_BYTES},
+	{0},
+};
+
+#define OWN (sizeof(own) / sizeof(own[0]))
+
+void query_add_help(void)
+{
+	job_print_help(JOB_IN_QUERY);
+}
+
+struct wanted {
+	struct job_spec spec;
+	const char *master;
+	uint64_t filter_keys;
+};
+
+static int take(struct wanted *w, int opt, char *arg)
+{
+	struct fpisa_job *j = &w->spec.job;
+	uint64_t n = 0;
+	int err = 0, kind;
+
+	switch (opt) {
+	case OPT_KIND:
+		err = parse_name("--kind", arg, query_kind_names, &kind);
+		j->mode = err ? 0 : (__u8)kind;
+		break;
+	case OPT_MASTER:
+		w->master = arg;
+		break;
+	case OPT_LIMIT:
+		err = parse_number("--limit", arg, 1, FPISA_MAX_LIMIT_TABLE, &n);
+		j->group = (__be32)n;
+		break;
+	case OPT_KEY_BYTES:
+		err = parse_number("--key-bytes", arg, 4, 32, &n);
+		j->rounding = (__u8)n;
+		break;
+	case OPT_ASCENDING:
+		j->clz |= FPISA_QUERY_ASCENDING;
+		break;
+	case OPT_TIES:
+		j->clz |= FPISA_QUERY_TIES;
+		break;
+	case OPT_FILTER:
+		err = parse_name("--filter", arg, query_filter_names, &kind);
+		j->clz |= err ? 0 : (__u8)kind;
+		break;
+	case OPT_FILTER_KEYS:
+		err = parse_number("--filter-keys", arg, 1, 1ull << 32, &w->filter_keys);
+		break;
+	case OPT_FILTER_BYTES:
+		err = parse_number("--filter-bytes", arg, 4, 32, &n);
+		j->pipeline = (__u8)n;
+		break;
+	}
+	return err;
+}
+
+static int size_filter(struct fpisa_job *j, uint64_t keys)
+{
+	__u32 filter = j->clz & FPISA_QUERY_FILTER;
+
+	if (!filter && (keys || j->pipeline))
+		return refuse(BAD_USAGE, "query add: --filter is missing");
+	if (!filter)
+		return 0;
+	if (!keys)
+		return refuse(BAD_USAGE,
+			      "query add: --filter-keys is missing: of a bitmap one more than the greatest key, of "
+			      "a Bloom filter how many there are");
+	if (!j->pipeline)
+		j->pipeline = j->rounding;
+	j->guard = datapath_filter_log(filter, keys);
+	return 0;
+}
+
+/* Workers, then the master; the list stays as long as the spec. */
+static int list_members(struct wanted *w, char **list)
+{
+	if (!w->spec.job.mode)
+		return refuse(BAD_USAGE, "query add: --kind is missing");
+	if (!w->spec.workers)
+		return refuse(BAD_USAGE, "query add: --workers is missing");
+	if (!w->master)
+		return refuse(BAD_USAGE, "query add: --master is missing");
+	if (!w->spec.job.group && w->spec.job.mode != FPISA_QUERY_JOIN)
+		return refuse(BAD_USAGE, "query add: --limit is missing");
+	if (!w->spec.job.rounding)
+		w->spec.job.rounding = 4;
+	if (size_filter(&w->spec.job, w->filter_keys))
+		return BAD_USAGE;
+	if (asprintf(list, "%s,%s", w->spec.workers, w->master) < 0) {
+		*list = NULL;
+		return fail(-ENOMEM, NULL, "query add");
+	}
+	w->spec.workers = *list;
+	return job_spec_complete_query(&w->spec);
+}
+
+static int make(struct wanted *w, const struct common *c, __u32 query)
+{
+	struct datapath dp;
+	int err = datapath_open(&dp, c->pin);
+
+	if (err)
+		return err;
+	err = job_spec_resolve(&w->spec, query);
+	if (!err) {
+		job_spec_warn(&w->spec, &dp, query);
+		err = datapath_job_add(&dp, query, &w->spec.job, w->spec.ifindex);
+	}
+	if (!err && c->json)
+		err = query_print_json(&dp, query);
+	if (!err && fflush(stdout))
+		err = fail(-errno, NULL, "query %u is made; stdout", query);
+	datapath_close(&dp);
+	return err;
+}
+
+int verb_query_add(int argc, char **argv)
+{
+	struct option options[JOB_OPTIONS_MAX + OWN];
+	struct option *next = job_options(options, JOB_IN_QUERY);
+	struct wanted w = {0};
+	struct common c = COMMON_INIT;
+	char *list = NULL;
+	int opt, err = 0;
+	__u32 query;
+
+	for (size_t i = 0; i < OWN; i++)
+		next[i] = own[i];
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
+		err = opt >= OPT_JOB  ? job_option(&w.spec, opt, optarg) :
+		      opt >= OPT_VERB ? take(&w, opt, optarg) :
+					common_option(&c, opt);
+	if (err)
+		return err;
+	if (argc - optind != 1)
+		return refuse(BAD_USAGE, "query add: give one number");
+	err = job_parse_number(argv[optind], &query);
+	if (!err)
+		err = list_members(&w, &list);
+	if (!err)
+		err = datapath_job_check(query, &w.spec.job);
+	if (!err)
+		err = make(&w, &c, query);
+	free(list);
+	return err;
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa query demo: bench/query_demo.py of the tree that this program was built in, with options that have been checked. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/options.h"
+#include "verbs/verbs.h"
+
+#define SCRIPT "/../bench/query_demo.py"
+#define ROWS_MOST (1ull << 40)
+#define MBIT_MOST 1000000
+#define RUNS_MOST 1000
+
+enum { OPT_ROWS = OPT_VERB, OPT_SCALE, OPT_WORKERS, OPT_LOSS, OPT_MBIT, OPT_RUNS, OPT_SEED, OPT_DUCKDB, OPT_PLOT };
+
+static const struct option options[] = {COMMON_OPTIONS,
+					JSON_OPTION,
+					{"rows", required_argument, NULL, OPT_ROWS},
+					{"scale", required_argument, NULL, OPT_SCALE},
+					{"workers", required_argument, NULL, OPT_WORKERS},
+					{"loss", required_argument, NULL, OPT_LOSS},
+					{"mbit", required_argument, NULL, OPT_MBIT},
+					{"runs", required_argument, NULL, OPT_RUNS},
+					{"seed", required_argument, NULL, OPT_SEED},
+					{"duckdb", no_argument, NULL, OPT_DUCKDB},
+					{"plot", required_argument, NULL, OPT_PLOT},
+					{0}};
+
+#define OPTIONS (sizeof(options) / sizeof(options[0]))
+
+static int check_scale(const char *s)
+{
+	char *end;
+	double scale = strtod(s, &end);
+
+	if (end == s || *end || !(scale >= 0 && scale <= 1000))
+		return refuse(BAD_USAGE, "--scale: '%s' is not a number from 0 to 1000", s);
+	return 0;
+}
+
+static int check(struct common *c, int opt)
+{
+	uint64_t n;
+	double share;
+	int err;
+
+	switch (opt) {
+	case OPT_ROWS:
+		return parse_number("--rows", optarg, 1, ROWS_MOST, &n);
+	case OPT_SCALE:
+		return check_scale(optarg);
+	case OPT_WORKERS:
+		err = parse_number("--workers", optarg, 2, 4, &n);
+		return err ?: n == 3 ? refuse(BAD_USAGE, "--workers: 2 or 4") : 0;
+	case OPT_LOSS:
+		return parse_share("--loss", optarg, &share);
+	case OPT_MBIT:
+		return parse_number("--mbit", optarg, 0, MBIT_MOST, &n);
+	case OPT_RUNS:
+		return parse_number("--runs", optarg, 1, RUNS_MOST, &n);
+	case OPT_SEED:
+		return parse_number("--seed", optarg, 0, UINT64_MAX, &n);
+	case OPT_DUCKDB:
+	case OPT_PLOT:
+		return 0;
+	default:
+		return common_option(c, opt);
+	}
+}
+
+/* What the script is given of an option, which getopt has found; NULL: there is no memory. */
+static char *passed_on(int opt)
+{
+	const struct option *o = options;
+	char *text;
+
+	while (o->val != opt)
+		o++;
+	return asprintf(&text, "--%s%s%s", o->name, o->has_arg ? "=" : "", o->has_arg ? optarg : "") < 0 ? NULL : text;
+}
+
+int verb_query_demo(int argc, char **argv)
+{
+	char here[PATH_MAX], script[PATH_MAX + sizeof(SCRIPT)],
+		*all[3 + OPTIONS + 1] = {(char *)"python3", (char *)"-B", script};
+	struct common c = COMMON_INIT;
+	int opt, err = 0, n = 3;
+	ssize_t length;
+
+	while (!err && (opt = next_option(argc, argv, options)) != -1) {
+		err = check(&c, opt);
+		if (!err && (opt >= OPT_VERB || opt == OPT_JSON) && !(all[n++] = passed_on(opt)))
+			err = fail(-ENOMEM, NULL, "query demo");
+	}
+	if (!err && optind != argc)
+		err = refuse(BAD_USAGE, "query demo: '%s' is no option; there are no operands", argv[optind]);
+	length = err ? 0 : readlink("/proc/self/exe", here, sizeof(here) - 1);
+	if (!err && length < 0)
+		err = fail(-errno, NULL, "/proc/self/exe");
+	if (!err) {
+		here[length] = 0;
+		*strrchr(here, '/') = 0;
+		snprintf(script, sizeof(script), "%s" SCRIPT, here);
+		err = access(script, R_OK) ?
+			      refuse(1,
+				     "query demo needs the source tree, with its tests' networks: build/fpisa there, not an installed fpisa") :
+			      0;
+	}
+	if (!err) {
+		setenv("FPISA_BUILD", here, 1);
+		execv("/usr/bin/python3", all);
+		err = fail(-errno, NULL, "/usr/bin/python3");
+	}
+	while (n > 3)
+		free(all[--n]);
+	return err;
+}

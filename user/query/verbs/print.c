@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* A query for people and for programs; job.h has the contracts. */
+#include <arpa/inet.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/names.h"
+#include "cli/print.h"
+#include "fpisa/query/order.h"
+#include "job/job.h"
+
+const struct name query_kind_names[] = {
+	{FPISA_QUERY_TOPN, "topn"},
+	{FPISA_QUERY_TABLE, "table"},
+	{FPISA_QUERY_JOIN, "join"},
+	{0},
+};
+
+const struct name query_filter_names[] = {
+	{FPISA_QUERY_BITMAP, "bitmap"},
+	{FPISA_QUERY_BLOOM, "bloom"},
+	{0},
+};
+
+static bool joined(const struct fpisa_job *j, const struct fpisa_session *s, __u32 rank)
+{
+	return job_joined(j, s) >> rank & 1;
+}
+
+static const char *role(const struct fpisa_job *j, __u32 rank)
+{
+	return rank == j->workers - 1 ? "master" : "worker";
+}
+
+void query_print_line(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s)
+{
+	printf("%5u  %-5s  %8u  %9u  %7u  %6d\n", query, name_of(query_kind_names, j->mode), j->group, j->rounding,
+	       j->workers - 1, __builtin_popcountll(job_joined(j, s)));
+}
+
+struct json_object *query_json(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s)
+{
+	struct json_object *o = json_object_new_object();
+
+	json_add_number(o, "query", query);
+	json_add_string(o, "kind", name_of(query_kind_names, j->mode));
+	json_add_number(o, "limit", j->group);
+	json_add_number(o, "key_bytes", j->rounding);
+	json_object_object_add(o, "ascending", json_object_new_boolean(j->clz & FPISA_QUERY_ASCENDING));
+	json_object_object_add(o, "ties", json_object_new_boolean(j->clz & FPISA_QUERY_TIES));
+	json_object_object_add(o, "filter",
+			       j->clz & FPISA_QUERY_FILTER ?
+				       json_object_new_string(name_of(query_filter_names, j->clz & FPISA_QUERY_FILTER)) :
+				       NULL);
+	json_add_number(o, "workers", j->workers - 1);
+	json_object_object_add(o, "joined", ranks_json(job_joined(j, s)));
+	json_add_number(o, "epoch", s->generation);
+	return o;
+}
+
+/* All that show looks at. */
+struct shown {
+	struct fpisa_job job;
+	struct fpisa_session session;
+	struct fpisa_query_state state;
+	struct fpisa_query_counters rows;
+};
+
+static int look(const struct datapath *dp, __u32 query, struct shown *s)
+{
+	return datapath_query(dp, query, &s->job)		  ?:
+		       datapath_session(dp, query, &s->session)	  ?:
+		       datapath_query_state(dp, query, &s->state) ?:
+								    datapath_query_counters(dp, query, &s->rows);
+}
+
+/* The value of row N of those counted. */
+static float threshold(const struct shown *s)
+{
+	__u32 key = (__u32)(s->state.bar - 1), flip = s->job.clz & FPISA_QUERY_ASCENDING ? ~0u : 0;
+	union {
+		__u32 bits;
+		float value;
+	} u = {.bits = fpisa_order_value(key ^ flip)};
+
+	return u.value;
+}
+
+/* The keys that a filter is made for; of a bitmap, from 0 on. */
+static __u64 filter_keys(const struct fpisa_job *j)
+{
+	return (j->clz & FPISA_QUERY_BITMAP ? (__u64)FPISA_FILTER_BLOCK_KEYS : (__u64)FPISA_FILTER_BLOOM_KEYS)
+	       << (j->guard & 31);
+}
+
+static const char *filter_state(const struct shown *s)
+{
+	switch (fpisa_filter_state(s->state.filter, s->session.generation)) {
+	case FPISA_FILTER_WHOLE:
+		return "whole";
+	case FPISA_FILTER_BEYOND:
+		return "beyond";
+	case FPISA_FILTER_OPEN:
+		return "open";
+	default:
+		return "building";
+	}
+}
+
+/* The workers whose keys are not all in. */
+static __u64 filter_missing(const struct shown *s)
+{
+	struct fpisa_query_state state = s->state;
+	struct fpisa_query_config q;
+
+	if (state.epoch != s->session.generation)
+		fpisa_filter_begin(&state);
+	fpisa_query_of(&s->job, 0, &q);
+	return fpisa_filter_missing(&state, &q);
+}
+
+static void print_filter(const struct shown *s)
+{
+	const char *state = filter_state(s);
+
+	if (!(s->job.clz & FPISA_QUERY_FILTER))
+		return;
+	printf("  filter: %s of %llu keys of %u bytes, ", name_of(query_filter_names, s->job.clz & FPISA_QUERY_FILTER),
+	       (unsigned long long)filter_keys(&s->job), s->job.pipeline);
+	if (!strcmp(state, "building"))
+		printf("being built, keys of %d workers are missing\n", __builtin_popcountll(filter_missing(s)));
+	else if (!strcmp(state, "open"))
+		puts("not used: rows came before all keys were in");
+	else
+		puts(!strcmp(state, "whole") ? "in use" : "in use; keys beyond its end pass");
+}
+
+static void print_state(const struct shown *s)
+{
+	if (!s->state.epoch || s->state.epoch != s->session.generation)
+		puts("  state: no rows in this epoch");
+	else if (s->job.mode == FPISA_QUERY_JOIN)
+		puts("  state: of rows nothing is kept");
+	else if (s->job.mode == FPISA_QUERY_TABLE)
+		printf("  state: %u groups, %s\n", s->state.used, s->state.sealed ? "sealed" : "open");
+	else if (s->state.bar)
+		printf("  state: row %u of those counted is %.9g\n", s->job.group, (double)threshold(s));
+	else
+		printf("  state: %u rows counted\n", s->state.used);
+}
+
+int query_print_text(const struct datapath *dp, __u32 query)
+{
+	char a[ADDRESS_LEN];
+	struct shown s;
+	int err = look(dp, query, &s);
+
+	if (err)
+		return err;
+	printf("query %u: %s", query, name_of(query_kind_names, s.job.mode));
+	if (s.job.mode != FPISA_QUERY_JOIN)
+		printf(", %s %u", s.job.mode == FPISA_QUERY_TABLE ? "at most" : "the first", s.job.group);
+	printf(", keys of %u bytes%s%s\n", s.job.rounding, s.job.clz & FPISA_QUERY_ASCENDING ? ", ascending" : "",
+	       s.job.clz & FPISA_QUERY_TIES ? ", with ties" : "");
+	printf("  address %s, epoch %u\n", address_text(s.job.address, a), s.session.generation);
+	print_filter(&s);
+	print_state(&s);
+	printf("  rows: %llu came", (unsigned long long)s.rows.rows);
+#define X(name, text)                                  \
+	if (s.rows.name && s.rows.name != s.rows.rows) \
+		printf(", %llu " #name, (unsigned long long)s.rows.name);
+	FPISA_QUERY_COUNTERS(X)
+#undef X
+	putchar('\n');
+	for (__u32 r = 0; r < s.job.workers; r++)
+		printf("  rank %u: %s %s:%u, %s\n", r, role(&s.job, r), address_text(s.job.rank[r].addr, a),
+		       ntohs(s.job.rank[r].port), joined(&s.job, &s.session, r) ? "joined" : "not joined");
+	return 0;
+}
+
+int query_print_json(const struct datapath *dp, __u32 query)
+{
+	struct json_object *o, *members = json_object_new_array(), *rows = json_object_new_object();
+	char a[ADDRESS_LEN];
+	struct shown s;
+	int err = look(dp, query, &s);
+	bool runs;
+
+	if (err) {
+		json_object_put(members);
+		json_object_put(rows);
+		return err;
+	}
+	o = query_json(query, &s.job, &s.session);
+	runs = s.state.epoch && s.state.epoch == s.session.generation;
+	json_add_string(o, "address", address_text(s.job.address, a));
+	if (s.job.clz & FPISA_QUERY_FILTER) {
+		json_add_number(o, "filter_bytes", s.job.pipeline);
+		json_add_number(o, "filter_keys", filter_keys(&s.job));
+		json_add_string(o, "filter_state", filter_state(&s));
+		json_object_object_add(o, "filter_missing", ranks_json(filter_missing(&s)));
+	}
+	if (s.job.mode == FPISA_QUERY_TABLE) {
+		json_add_number(o, "groups", runs ? s.state.used : 0);
+		json_object_object_add(o, "sealed", json_object_new_boolean(runs && s.state.sealed));
+	} else if (s.job.mode == FPISA_QUERY_TOPN) {
+		json_object_object_add(o, "threshold", runs && s.state.bar ? json_double((double)threshold(&s)) : NULL);
+	}
+#define X(name, text) json_add_number(rows, #name, s.rows.name);
+	FPISA_QUERY_COUNTERS(X)
+#undef X
+	json_object_object_add(o, "rows", rows);
+	for (__u32 r = 0; r < s.job.workers; r++) {
+		struct json_object *m = json_object_new_object();
+
+		json_add_number(m, "rank", r);
+		json_add_string(m, "role", role(&s.job, r));
+		json_add_string(m, "address", address_text(s.job.rank[r].addr, a));
+		json_add_number(m, "port", ntohs(s.job.rank[r].port));
+		json_object_object_add(m, "joined", json_object_new_boolean(joined(&s.job, &s.session, r)));
+		json_object_array_add(members, m);
+	}
+	json_object_object_add(o, "members", members);
+	return print_json(o, false);
+}

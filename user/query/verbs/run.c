@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa query run TABLE: the master of a query, which prints the answer and where its rows went. */
+#include <errno.h>
+#include <json-c/json.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/names.h"
+#include "cli/options.h"
+#include "cli/print.h"
+#include "cli/progress.h"
+#include "fpisa.h"
+#include "fpisa/query/query.h"
+#include "job/job.h"
+#include "lib/base/clock.h"
+#include "verbs/verbs.h"
+
+#define LOOK_MS 250 /* then the terminal is looked at */
+
+enum {
+	OPT_WORKERS = OPT_VERB,
+	OPT_KEY,
+	OPT_AGGREGATOR,
+	OPT_QUERY,
+	OPT_TOKEN,
+	OPT_LOCAL_PORT,
+	OPT_WORKER_PORT,
+	OPT_PRUNE,
+	OPT_VALUE,
+	OPT_BY,
+	OPT_LIMIT,
+	OPT_ASCENDING,
+	OPT_NULLS_FIRST,
+	OPT_COLUMNS,
+	OPT_WHERE,
+	OPT_JOIN,
+	OPT_ON,
+	OPT_JOIN_WHERE,
+	OPT_HAVING,
+	OPT_PREAGGREGATE,
+	OPT_TIMEOUT,
+	OPT_FAULTS,
+};
+
+static const struct option options[] = {
+	{"verbose", no_argument, NULL, OPT_VERBOSE},
+	JSON_OPTION,
+	{"workers", required_argument, NULL, OPT_WORKERS},
+	{"key", required_argument, NULL, OPT_KEY},
+	{"aggregator", required_argument, NULL, OPT_AGGREGATOR},
+	{"query", required_argument, NULL, OPT_QUERY},
+	{"token", required_argument, NULL, OPT_TOKEN},
+	{"local-port", required_argument, NULL, OPT_LOCAL_PORT},
+	{"worker-port", required_argument, NULL, OPT_WORKER_PORT},
+	{"prune", required_argument, NULL, OPT_PRUNE},
+	{"value", required_argument, NULL, OPT_VALUE},
+	{"by", required_argument, NULL, OPT_BY},
+	{"limit", required_argument, NULL, OPT_LIMIT},
+	{"ascending", no_argument, NULL, OPT_ASCENDING},
+	{"nulls-first", no_argument, NULL, OPT_NULLS_FIRST},
+	{"columns", required_argument, NULL, OPT_COLUMNS},
+	{"where", required_argument, NULL, OPT_WHERE},
+	{"join", required_argument, NULL, OPT_JOIN},
+	{"on", required_argument, NULL, OPT_ON},
+	{"join-where", required_argument, NULL, OPT_JOIN_WHERE},
+	{"having", required_argument, NULL, OPT_HAVING},
+	{"preaggregate", no_argument, NULL, OPT_PREAGGREGATE},
+	{"timeout", required_argument, NULL, OPT_TIMEOUT},
+	{"debug-faults", required_argument, NULL, OPT_FAULTS},
+	{0},
+};
+
+static const struct name pruning_names[] = {
+	{FPISA_PRUNING_NETWORK, "network"}, {FPISA_PRUNING_NONE, "none"}, {FPISA_PRUNING_WORKERS, "workers"}, {0}};
+
+/* A row of the answer stays if the aggregate compares so. */
+struct having {
+	char column[8];
+	char comparison[3]; /* "": there is none */
+	double number;
+};
+
+struct asked {
+	struct fpisa_query_options options;
+	struct having having;
+	bool numbered; /* --query was given */
+};
+
+/* -- options ------------------------------------------------------------------- */
+
+static int parse_having(const char *text, struct having *h)
+{
+	static const char *const known[] = {"count", "sum", "min", "max", "avg"};
+	size_t n = strcspn(text, "<>="), k = strspn(text + n, "<>=");
+	char *end;
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strlen(known[i]) == n && !strncmp(known[i], text, n))
+			strcpy(h->column, known[i]);
+	h->number = strtod(text + n + k, &end);
+	if (!*h->column || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
+		return refuse(BAD_USAGE,
+			      "--having: '%s' is no count, sum, min, max or avg, then <, <=, =, >= or >, and a number",
+			      text);
+	memcpy(h->comparison, text + n, k);
+	for (const char *const *c = (const char *const[]){"<", "<=", "=", ">=", ">", NULL}; *c; c++)
+		if (!strcmp(*c, h->comparison))
+			return 0;
+	return refuse(BAD_USAGE, "--having: '%s' is no comparison; there are <, <=, =, >= and >", h->comparison);
+}
+
+static int take_faults(struct fpisa_query_options *o, char *text)
+{
+	struct fpisa_job_faults f = {0};
+	double *const share[FPISA_FAULTS] = {&o->loss, &o->duplicate, &o->reorder, &o->delay, &o->corrupt};
+	int err = job_parse_faults(text, &f);
+
+	for (int i = 0; i < FPISA_FAULTS; i++)
+		*share[i] = (double)f.share[i] / FPISA_FAULT_SCALE;
+	o->seed = f.seed;
+	return err;
+}
+
+static int take(struct asked *a, int opt, char *arg)
+{
+	struct fpisa_query_options *o = &a->options;
+	uint64_t n = 0;
+	int err = 0, pruning = 0;
+
+	switch (opt) {
+	case OPT_WORKERS:
+		o->workers = arg;
+		break;
+	case OPT_KEY:
+		o->key_file = arg;
+		break;
+	case OPT_AGGREGATOR:
+		o->aggregator = arg;
+		break;
+	case OPT_QUERY:
+		err = parse_number("--query", arg, 0, FPISA_MAX_JOBS - 1, &n);
+		o->query = (uint32_t)n;
+		a->numbered = true;
+		break;
+	case OPT_TOKEN:
+		err = parse_hex("--token", arg, &o->token);
+		break;
+	case OPT_LOCAL_PORT:
+		err = parse_number("--local-port", arg, 1, 65535, &n);
+		o->local_port = (uint16_t)n;
+		break;
+	case OPT_WORKER_PORT:
+		err = parse_number("--worker-port", arg, 1, 65535, &n);
+		o->worker_port = (uint16_t)n;
+		break;
+	case OPT_PRUNE:
+		err = parse_name("--prune", arg, pruning_names, &pruning);
+		o->pruning = (uint8_t)pruning;
+		break;
+	case OPT_VALUE:
+		o->value = arg;
+		break;
+	case OPT_BY:
+		o->by = arg;
+		break;
+	case OPT_LIMIT:
+		err = parse_number("--limit", arg, 1, FPISA_MAX_LIMIT_TOPN, &o->limit);
+		break;
+	case OPT_ASCENDING:
+		o->ascending = 1;
+		break;
+	case OPT_NULLS_FIRST:
+		o->nulls_first = 1;
+		break;
+	case OPT_COLUMNS:
+		o->columns = arg;
+		break;
+	case OPT_WHERE:
+		o->where = arg;
+		break;
+	case OPT_JOIN:
+		o->join = arg;
+		break;
+	case OPT_ON:
+		o->on = arg;
+		break;
+	case OPT_JOIN_WHERE:
+		o->join_where = arg;
+		break;
+	case OPT_HAVING:
+		err = parse_having(arg, &a->having);
+		break;
+	case OPT_PREAGGREGATE:
+		o->preaggregate = 1;
+		break;
+	case OPT_TIMEOUT:
+		err = parse_number("--timeout", arg, 1, 86400, &n);
+		o->timeout_ms = (uint32_t)n * 1000;
+		break;
+	case OPT_FAULTS:
+		err = take_faults(o, arg);
+		break;
+	}
+	return err;
+}
+
+static int check(const struct asked *a)
+{
+	const struct fpisa_query_options *o = &a->options;
+
+	if (!o->workers)
+		return refuse(BAD_USAGE, "query run: --workers is missing");
+	if (!o->limit && !o->by && o->value)
+		return refuse(BAD_USAGE,
+			      "query run: --value takes --limit, for the first rows by it, or --by, for groups");
+	if (o->limit && (o->by || !o->value))
+		return refuse(BAD_USAGE, "query run: --limit takes --value, and no --by");
+	if (!o->limit && (o->ascending || o->nulls_first))
+		return refuse(BAD_USAGE, "query run: --ascending and --nulls-first take --limit");
+	if (o->by && o->columns)
+		return refuse(BAD_USAGE, "query run: groups have the columns of --by; leave --columns out");
+	if (!o->by && (*a->having.comparison || o->preaggregate))
+		return refuse(BAD_USAGE, "query run: --having and --preaggregate take --by");
+	if (!o->value && *a->having.comparison && strcmp(a->having.column, "count"))
+		return refuse(BAD_USAGE, "query run: --having %s takes --value", a->having.column);
+	if (!o->join != !o->on || (o->join_where && !o->join))
+		return refuse(BAD_USAGE,
+			      "query run: --join, a table, and --on, columns A=B, go together; --join-where takes both");
+	if (o->join && (o->limit || o->preaggregate || o->pruning != FPISA_PRUNING_NETWORK))
+		return refuse(BAD_USAGE, "query run: --join takes --prune network, no --limit and no --preaggregate");
+	if ((o->by || o->limit || o->join) && o->pruning == FPISA_PRUNING_NETWORK && (!o->aggregator || !a->numbered))
+		return refuse(BAD_USAGE, "query run: give --aggregator and --query%s",
+			      o->join ? "" : ", or --prune none or workers");
+	return 0;
+}
+
+/* -- rows ------------------------------------------------------------------------ */
+
+static bool stays(const struct having *h, const struct fpisa_query_column *c, uint32_t n, const char *const *row)
+{
+	uint32_t i = n;
+	double x;
+
+	if (!*h->comparison)
+		return true;
+	/* Columns of the key may have such a name, too. */
+	while (strcmp(c[i - 1].name, h->column))
+		i--;
+	if (!row[i - 1])
+		return false;
+	x = strtod(row[i - 1], NULL);
+	/* NaN is above all else. */
+	if (isnan(x))
+		return *h->comparison == '>';
+	return (x < h->number && *h->comparison == '<') || (x > h->number && *h->comparison == '>') ||
+	       (x == h->number && strchr(h->comparison, '='));
+}
+
+static void print_field(const char *text)
+{
+	bool quotes = text && (!*text || strpbrk(text, ",\"\r\n"));
+
+	if (!quotes) {
+		fputs(text ? text : "", stdout);
+		return;
+	}
+	putchar('"');
+	for (; *text; text++) {
+		if (*text == '"')
+			putchar('"');
+		putchar(*text);
+	}
+	putchar('"');
+}
+
+static void print_row(const char *const *row, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		print_field(row[i]);
+		putchar(i + 1 < n ? ',' : '\n');
+	}
+}
+
+static int value_json(const struct fpisa_query_column *c, const char *text, struct json_object **out)
+{
+	bool whole = c->type == FPISA_COLUMN_INT32 || c->type == FPISA_COLUMN_INT64;
+
+	if (text && !is_utf8(text))
+		return refuse(-EILSEQ,
+			      "query run: column %s: a text is not UTF-8, which JSON has to be; leave --json out",
+			      c->name);
+	*out = !text ? NULL :
+	       whole ? json_object_new_int64(strtoll(text, NULL, 10)) :
+	       c->type == FPISA_COLUMN_REAL || c->type == FPISA_COLUMN_DOUBLE ? json_decimal(text) :
+										json_object_new_string(text);
+	return 0;
+}
+
+static int print_json_row(const struct fpisa_query_column *c, const char *const *row, uint32_t n, bool first)
+{
+	struct json_object *a = json_object_new_array(), *value = NULL;
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < n; i++) {
+		err = value_json(&c[i], row[i], &value);
+		if (!err)
+			json_object_array_add(a, value);
+	}
+	if (!err)
+		printf("%s    %s", first ? "\n" : ",\n",
+		       json_object_to_json_string_ext(a, JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(a);
+	return err;
+}
+
+static const char *type_name(uint32_t type)
+{
+	static const char *const names[] = {"?", "real", "double", "int32", "int64", "text", "date"};
+
+	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
+}
+
+/* The object is open when this returns: members follow. */
+static void print_head(const struct fpisa_query_column *c, uint32_t n, bool json)
+{
+	if (!json) {
+		for (uint32_t i = 0; i < n; i++)
+			printf("%s%c", c[i].name, i + 1 < n ? ',' : '\n');
+		return;
+	}
+	printf("{\n  \"columns\": [");
+	for (uint32_t i = 0; i < n; i++)
+		printf("%s{\"name\": \"%s\", \"type\": \"%s\"}", i ? ", " : "", c[i].name, type_name(c[i].type));
+	printf("],\n  \"rows\": [");
+}
+
+/* -- where rows went --------------------------------------------------------------- */
+
+static uint64_t values_pruned(const struct fpisa_query_counts *c)
+{
+	return c->values_sent - c->values_absorbed - c->values_received;
+}
+
+static void print_counts(const struct fpisa_query *q, const struct fpisa_query_counts *c, bool joined, double seconds)
+{
+	int filtered;
+	uint64_t keys = fpisa_query_keys(q, &filtered);
+
+	fprintf(stderr, "rows: %llu in the table, sent %llu = pruned %llu + absorbed %llu + received %llu\n",
+		(unsigned long long)c->rows, (unsigned long long)c->sent, (unsigned long long)c->pruned,
+		(unsigned long long)c->absorbed, (unsigned long long)c->received);
+	if (c->values_sent)
+		fprintf(stderr, "values: sent %llu = pruned %llu + absorbed %llu + received %llu\n",
+			(unsigned long long)c->values_sent, (unsigned long long)values_pruned(c),
+			(unsigned long long)c->values_absorbed, (unsigned long long)c->values_received);
+	if (joined)
+		fprintf(stderr, "join keys: %llu%s\n", (unsigned long long)keys,
+			filtered ? "" : "; not all were in the filter when rows came, so all rows passed");
+	if (c->frames)
+		fprintf(stderr, "frames: %llu, sent again %llu%s\n", (unsigned long long)c->frames,
+			(unsigned long long)c->repeated, c->certified ? "; the first rows are certified" : "");
+	if (c->restarts)
+		fprintf(stderr, "begun again %u times: the aggregator had lost its state\n", c->restarts);
+	fprintf(stderr, "%.3f s\n", seconds);
+}
+
+static int print_json_counts(const struct fpisa_query *q, const struct fpisa_query_counts *c, double seconds)
+{
+	struct json_object *o = json_object_new_object();
+	int filtered;
+	uint64_t keys = fpisa_query_keys(q, &filtered);
+
+	json_add_number(o, "table", c->rows);
+	json_add_number(o, "nulls", c->nulls);
+	json_add_number(o, "sent", c->sent);
+	json_add_number(o, "pruned", c->pruned);
+	json_add_number(o, "absorbed", c->absorbed);
+	json_add_number(o, "received", c->received);
+	json_add_number(o, "values_sent", c->values_sent);
+	json_add_number(o, "values_pruned", values_pruned(c));
+	json_add_number(o, "values_absorbed", c->values_absorbed);
+	json_add_number(o, "values_received", c->values_received);
+	json_add_number(o, "keys", keys);
+	json_object_object_add(o, "filtered", json_object_new_boolean(filtered));
+	json_add_number(o, "frames", c->frames);
+	json_add_number(o, "repeated", c->repeated);
+	json_add_number(o, "restarts", c->restarts);
+	json_object_object_add(o, "certified", json_object_new_boolean(c->certified));
+	json_add_double(o, "seconds", seconds);
+	printf("\n  ],\n  \"counts\": %s\n}\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_SPACED));
+	json_object_put(o);
+	return 0;
+}
+
+/* -- the verb -------------------------------------------------------------------- */
+
+/* Not between rows that go to the same terminal. */
+static void show_progress(const struct fpisa_query *q, bool begun, uint64_t begun_ns)
+{
+	struct fpisa_query_counts counts;
+
+	if ((begun && isatty(STDOUT_FILENO)) || !progress_due())
+		return;
+	fpisa_query_counts(q, &counts);
+	progress_step("%s: %llu s, rows received: %llu", begun ? "printing rows" : "waiting for rows",
+		      (unsigned long long)((fpisa_now() - begun_ns) / 1000000000), (unsigned long long)counts.received);
+}
+
+static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
+{
+	uint64_t begun = fpisa_now();
+	const struct fpisa_query_column *c = NULL;
+	struct fpisa_query_counts counts;
+	const char *const *row;
+	bool first = true;
+	int state, rc = 0;
+	uint32_t n = 0;
+
+	do {
+		state = fpisa_query_work(q, LOOK_MS);
+		if (state < 0)
+			return refuse(state, "query run: %s", fpisa_error());
+		show_progress(q, c, begun);
+		if (state && !c) {
+			progress_end();
+			n = fpisa_query_columns(q, &c);
+			print_head(c, n, json);
+		}
+		while ((rc = fpisa_query_next(q, &row)) > 0) {
+			if (!stays(&a->having, c, n, row))
+				continue;
+			if (!json)
+				print_row(row, n);
+			else if (print_json_row(c, row, n, first))
+				return -EILSEQ;
+			first = false;
+		}
+		if (rc < 0)
+			return refuse(rc, "query run: %s", fpisa_error());
+	} while (state != 2 && !ferror(stdout));
+	progress_end();
+	fpisa_query_counts(q, &counts);
+	if (json)
+		print_json_counts(q, &counts, (double)(fpisa_now() - begun) / 1e9);
+	if (fflush(stdout))
+		return fail(-errno, NULL, "query run: stdout");
+	if (!json)
+		print_counts(q, &counts, a->options.join, (double)(fpisa_now() - begun) / 1e9);
+	return 0;
+}
+
+int verb_query_run(int argc, char **argv)
+{
+	struct asked a = {.options.size = sizeof(a.options)};
+	struct common c = COMMON_INIT;
+	struct fpisa_query *q;
+	int opt, err = 0;
+
+	while (!err && (opt = next_option(argc, argv, options)) != -1)
+		err = opt >= OPT_VERB ? take(&a, opt, optarg) : common_option(&c, opt);
+	if (err)
+		return err;
+	if (argc - optind != 1)
+		return refuse(BAD_USAGE, "query run: give one table");
+	a.options.table = argv[optind];
+	err = check(&a);
+	if (err)
+		return err;
+	err = fpisa_query_open(&q, &a.options);
+	if (err)
+		return refuse(err, "query run: %s", fpisa_error());
+	err = print_answer(q, &a, c.json);
+	fpisa_query_close(q);
+	return err;
+}

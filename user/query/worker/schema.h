@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A table's columns: the file TABLE.schema, a line `NAME TYPE [not null]` each; # begins a comment.
+ */
+#ifndef FPISA_QUERY_SCHEMA_H
+#define FPISA_QUERY_SCHEMA_H
+
+#include "query/lib/column.h"
+
+#define SCHEMA_BYTES 65536 /* of the file, at most */
+
+struct schema {
+	int n;
+	struct fpisa_column column[FPISA_COLUMNS_MOST];
+};
+
+/* Of the file's bytes, which end with a 0 and are changed; `name` is for messages. 0, or -EINVAL with the message set. */
+int schema_parse(struct schema *s, char *text, const char *name);
+
+/* The number of the column, or -1. */
+int schema_find(const struct schema *s, const char *column);
+
+#define TABLE_NAME 64 /* with the 0 behind it */
+
+/* Is it a table's name? None means another place than the directory. */
+int table_name_valid(const char *table);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FPISA_QUERY_SESSION_H
+#define FPISA_QUERY_SESSION_H
+
+#include <netinet/in.h>
+
+#include "query/lib/control.h"
+
+/*
+ * Serves a master that has shown its key over this connection, which is closed in the end, until that ends. What goes wrong is
+ * a line, without an end, in one write to the descriptor `log`.
+ */
+void session_run(const struct fpisa_control_channel *control, const struct sockaddr_in *from, int directory, int log);
+
+#endif

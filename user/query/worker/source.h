@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The rows that a worker sends for a query: those of its table as they are, or what is left of
+ * them when it has pruned or added them up by itself.
+ */
+#ifndef FPISA_QUERY_SOURCE_H
+#define FPISA_QUERY_SOURCE_H
+
+#include <stdbool.h>
+
+#include "query/lib/control.h"
+#include "query/lib/groups.h"
+#include "query/lib/top.h"
+#include "partition.h"
+#include "sender.h"
+#include "where.h"
+
+struct source {
+	struct partition table;
+	struct fpisa_query_open want;
+	int value; /* column, or -1 */
+	int n_keys, n_columns;
+	int key[FPISA_COLUMNS_MOST], column[FPISA_COLUMNS_MOST];
+	int n_on, on[FPISA_COLUMNS_MOST]; /* columns of the join key */
+	uint32_t key_bytes, filter_bytes; /* of the query */
+	struct where where;
+	uint64_t read;	     /* rows of the table */
+	uint64_t nulls;	     /* of those that the query is about: whose value is NULL */
+	uint64_t given;	     /* of those: as records, one after the other */
+	bool over;	     /* the table is read to its end */
+	uint64_t *null_rows; /* places of the first of them, up to the limit */
+	size_t n_null_rows, room;
+	/* What the worker keeps when it reduces by itself. */
+	bool reduces;
+	struct fpisa_groups groups;
+	struct fpisa_top top;
+	uint64_t next;
+	union fpisa_superacc_full sum; /* of the group that is being sent */
+	uint32_t term[FPISA_EXPANSION_TERMS + 2], count[FPISA_EXPANSION_TERMS + 2];
+	int n_terms, next_term;
+	uint64_t count_left;
+};
+
+/*
+ * Opens the table of a checked OPEN, whose strings are `strings`, and finds its columns; `wait` as of partition_open(). 0, or -errno with the message set:
+ * there is none, or it has no such columns, or of other types.
+ */
+int source_open(struct source *s, int directory, const struct fpisa_query_open *want,
+		const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait);
+void source_close(struct source *s); /* also of one that is all 0 */
+
+/* The other table of a join of checked strings, for its join keys; `s` is the one that is asked for. 0, or -errno as above. */
+int source_open_other(struct source *other, const struct source *s, int directory,
+		      const char *const strings[FPISA_QUERY_STRINGS], const struct parquet_wait *wait);
+
+/*
+ * From the first row on, with keys of so many bytes, and join keys, 0: none. Of a join of rows the place of each stands behind its join
+ * key, if there is room. 0, or -errno with the message set.
+ */
+int source_begin(struct source *s, uint32_t key_bytes, uint32_t filter_bytes);
+
+/* Reads some rows of one that reduces by itself: 1 as long as there are more; else 0, or -errno with the message set. */
+int source_reduce(struct source *s);
+
+/* What source_next() and source_record() return when they have read much, and found no row that the query is about. */
+#define SOURCE_LATER SENDER_LATER
+
+/* Of struct sender_rows, with the source as its arg. */
+int source_next(void *arg, struct fpisa_row *row);
+
+/* Appends the record of the row at that place (control.h, RECORDS): 1, or -errno; of the next row: also 0, there is none, and SOURCE_LATER. */
+int source_record_at(struct source *s, uint64_t place, char **to, size_t *used, size_t *room);
+int source_record(struct source *s, char **to, size_t *used, size_t *room);
+
+#endif
