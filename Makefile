@@ -536,5 +536,3 @@ check-vm: all prog-tests old-compiler
 -include $(shell find $(B) \( -path $(B)/package -o -path $(B)/bench \) -prune -o -name '*.d' -type f -print 2>/dev/null)
 .DELETE_ON_ERROR:
 .SECONDARY:
-# A source that moved since: what depended on it is built again.
-%.c %.h: ;
