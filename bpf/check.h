@@ -9,19 +9,6 @@
 
 #include "checksum.h"
 
-/* The tag of an ADD by the cookie in it, which is not the rank's present one. */
-GLOBAL_FN __u64 stale_tag(struct xdp_md *ctx, __u32 id, __u32 rank, __u32 payload)
-{
-	struct fpisa_job *job = lookup(&fpisa_jobs, id);
-	struct fpisa_key key;
-	struct headers h;
-
-	if (!job || !find_headers(ctx, &h))
-		return 0;
-	key = fpisa_rank_key(job, rank, h.fpisa->bitmap);
-	return frame_tag(ctx, &key, id, payload);
-}
-
 /*
  * Has an ADD its checksum, or in jobs with a token its tag? That is by the key of its rank's present incarnation; one that
  * shows another cookie (`v`: secret), and will be told so, by the key that follows from that. One function for
@@ -31,6 +18,7 @@ GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 {
 	struct fpisa_session *session = lookup(&fpisa_sessions, id);
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct fpisa_key key;
 	struct headers h;
 	__u64 tag;
 	__u32 rank;
@@ -43,8 +31,8 @@ GLOBAL_FN int is_sealed(struct xdp_md *ctx, __u32 id, __u32 payload, __u32 v)
 	rank = h.fpisa->rank & (FPISA_MAX_WORKERS - 1);
 	if (h.fpisa->checksum || !tag)
 		return 0;
-	return tag == (v == FPISA_V_secret ? stale_tag(ctx, id, rank, payload) :
-					     tag_frame(ctx, &session->key[rank], id, payload));
+	key = v == FPISA_V_secret ? fpisa_rank_key(job, rank, h.fpisa->bitmap) : session->key[rank];
+	return tag == tag_frame(ctx, &key, id, payload);
 }
 
 /* ok, or the verdict with which to refuse the ADD. */

@@ -101,14 +101,14 @@ static __always_inline __u64 tag_frame(struct xdp_md *ctx, const struct fpisa_ke
 	__u32 large = payload / SUM_LARGE, small = payload % SUM_LARGE / SUM_SMALL;
 	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
 	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
-	struct fpisa_nh s = {};
+	struct fpisa_nh s;
 	struct headers h;
 	const __u64 *k;
 
 	if (!key || !nh || !find_headers(ctx, &h))
 		return 0;
-	fpisa_nh_header(&s, h.fpisa, nh->w);
-	k = nh->w + FPISA_TAG_HDR_WORDS;
+	s = fpisa_nh_header(h.fpisa, nh->w);
+	k = nh->w + FPISA_NH_PAYLOAD;
 	for (__u32 i = 0; i < FPISA_MAX_PAYLOAD / SUM_LARGE && i < large; i++) {
 		if (p + SUM_LARGE > (void *)(long)ctx->data_end)
 			return 0;
@@ -124,7 +124,7 @@ static __always_inline __u64 tag_frame(struct xdp_md *ctx, const struct fpisa_ke
 		p += SUM_SMALL;
 		k += SUM_SMALL / 8;
 	}
-	return fpisa_tag(key, h.fpisa, &s);
+	return fpisa_tag(key, h.fpisa->chunk, &s, k);
 }
 
 GLOBAL_FN __u64 frame_tag(struct xdp_md *ctx, const struct fpisa_key *key, __u32 id, __u32 payload)

@@ -54,19 +54,22 @@ static __always_inline int to_sender(struct xdp_md *ctx, struct headers *h, __u3
 	return through(job, ctx->ingress_ifindex);
 }
 
-/* The tag of a STATUS or an ERROR. */
+/* The tag of a STATUS or an ERROR: not by frame_tag(), which programs that send no result do without. */
 GLOBAL_FN int tag_bare(struct xdp_md *ctx, __u32 id)
 {
+	struct fpisa_nh_key *nh = lookup(&fpisa_nh_keys, id);
 	struct fpisa_session *session = lookup(&fpisa_sessions, id);
 	struct fpisa_job *job = lookup(&fpisa_jobs, id);
+	struct fpisa_nh s;
 	struct fpisa_key key;
 	struct headers h;
 
-	if (!job || !session || !find_headers(ctx, &h))
+	if (!nh || !job || !session || !find_headers(ctx, &h))
 		return 0;
 	key = fpisa_reply_key(job, session, h.fpisa);
 	h.fpisa->checksum = 0;
-	h.fpisa->secret = frame_tag(ctx, &key, id, 0);
+	s = fpisa_nh_header(h.fpisa, nh->w);
+	h.fpisa->secret = fpisa_tag(&key, h.fpisa->chunk, &s, nh->w + FPISA_NH_PAYLOAD);
 	return 0;
 }
 

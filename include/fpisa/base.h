@@ -19,6 +19,23 @@
 #define __always_inline inline __attribute__((always_inline))
 #endif
 
+/*
+ * Keeps clang from unrolling: an unrolled body of masks is what old
+ * verifiers call too large and what makes 6.18.44's crash.
+ */
+#ifdef __clang__
+#define FPISA_ROLLED _Pragma("clang loop unroll(disable)")
+#else
+#define FPISA_ROLLED
+#endif
+
+/* The contrary, for short bodies without masks; only where the compiler is clang. */
+#ifdef __bpf__
+#define FPISA_UNROLLED _Pragma("clang loop unroll(full)")
+#else
+#define FPISA_UNROLLED
+#endif
+
 #define fpisa_likely(x) __builtin_expect(!!(x), 1)
 #define fpisa_unlikely(x) __builtin_expect(!!(x), 0)
 

@@ -74,23 +74,6 @@ struct fpisa_phv_ref {
 #define FPISA_D_SIGN 0x8000u
 #define FPISA_D_LOW 0x00ffu
 
-/*
- * Keeps clang from unrolling: an unrolled body of masks is what old
- * verifiers call too large and what makes 6.18.44's crash.
- */
-#ifdef __clang__
-#define FPISA_ROLLED _Pragma("clang loop unroll(disable)")
-#else
-#define FPISA_ROLLED
-#endif
-
-/* The contrary, for short bodies without masks; only where the compiler is clang. */
-#ifdef __bpf__
-#define FPISA_UNROLLED _Pragma("clang loop unroll(full)")
-#else
-#define FPISA_UNROLLED
-#endif
-
 #define FPISA_EACH(i) FPISA_ROLLED for (int i = 0; i < FPISA_BLOCK; i++)
 
 /*

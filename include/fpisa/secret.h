@@ -35,55 +35,50 @@ static __always_inline void fpisa_sip_round(__u64 v[4])
 	v[2] = fpisa_rotate_left(v[2], 32);
 }
 
-static __always_inline void fpisa_sip_word(__u64 v[4], __u64 m)
-{
-	v[3] ^= m;
-	fpisa_sip_round(v);
-	fpisa_sip_round(v);
-	v[0] ^= m;
-}
+/* A program of BPF has the rounds once, as a global function that is called: inlined they took it 20 KB. */
+#ifdef __bpf__
+#define FPISA_SIP_FN __attribute__((noinline))
+#else
+#define FPISA_SIP_FN static __always_inline
+#endif
 
-static __always_inline void fpisa_sip_begin(__u64 v[4], const struct fpisa_key *key)
+/* SipHash-2-4 of the 8 * `words` bytes of the first 2 or 3 of the words, little-endian. */
+FPISA_SIP_FN __u64 fpisa_sip(const struct fpisa_key *key, __u64 a, __u64 b, __u64 c, __u32 words)
 {
+	__u64 v[4];
+
+	if (!key)
+		return 0;
 	v[0] = key->k0 ^ 0x736f6d6570736575ull;
 	v[1] = key->k1 ^ 0x646f72616e646f6dull;
 	v[2] = key->k0 ^ 0x6c7967656e657261ull;
 	v[3] = key->k1 ^ 0x7465646279746573ull;
-}
+	FPISA_ROLLED
+	for (__u32 i = 0; i <= 3 && i <= words; i++) {
+		__u64 m = i == words ? (__u64)words << 59 : a;
 
-/* After `words` words. */
-static __always_inline __u64 fpisa_sip_end(__u64 v[4], __u64 words)
-{
-	fpisa_sip_word(v, words << 59);
+		v[3] ^= m;
+		fpisa_sip_round(v);
+		fpisa_sip_round(v);
+		v[0] ^= m;
+		a = b;
+		b = c;
+	}
 	v[2] ^= 0xff;
-	fpisa_sip_round(v);
-	fpisa_sip_round(v);
-	fpisa_sip_round(v);
-	fpisa_sip_round(v);
+	FPISA_ROLLED
+	for (__u32 i = 0; i < 4; i++)
+		fpisa_sip_round(v);
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* SipHash-2-4 of the 16 bytes of a and b, little-endian. */
 static __always_inline __u64 fpisa_siphash(const struct fpisa_key *key, __u64 a, __u64 b)
 {
-	__u64 v[4];
-
-	fpisa_sip_begin(v, key);
-	fpisa_sip_word(v, a);
-	fpisa_sip_word(v, b);
-	return fpisa_sip_end(v, 2);
+	return fpisa_sip(key, a, b, 0, 2);
 }
 
-/* The same of the 24 bytes of a, b and c. */
 static __always_inline __u64 fpisa_siphash3(const struct fpisa_key *key, __u64 a, __u64 b, __u64 c)
 {
-	__u64 v[4];
-
-	fpisa_sip_begin(v, key);
-	fpisa_sip_word(v, a);
-	fpisa_sip_word(v, b);
-	fpisa_sip_word(v, c);
-	return fpisa_sip_end(v, 3);
+	return fpisa_sip(key, a, b, c, 3);
 }
 
 /*

@@ -4,11 +4,11 @@
  * make a frame nor change one. doc/wire.md, section 4.1, describes it for writers
  * of clients; doc/protocol.md, section 6, says what it keeps out.
  *
- * The tag is SipHash-2-4(K, chunk, NH1, NH2). NH is the universal hash of UMAC
- * (Black et al., CRYPTO 1999; RFC 4418) over words of 32 bits: one multiplication
- * for 8 bytes. Two passes, whose keys are shifted by one pair of words (Toeplitz), map two
- * different frames to equal values with a probability of at most 2^-64, whatever the frames are. The chunk stands in the PRF's
- * input beside them: values are compared only between frames of one key and chunk.
+ * The tag is SipHash-2-4(K, chunk, A, B). To each half z of 32 bits of the frame a half of the key is added. A is NH, the
+ * universal hash of UMAC (Black et al., CRYPTO 1999; RFC 4418): z0 z1 + z2 z3 + ... B has the other neighbours,
+ * z1 z2 + z3 z4 + ..., with a half of the key before the first and behind the last. So each half is in one product of each sum
+ * and takes one addition. Two different frames have equal A and B with a probability of at most 2^-64, whatever the frames
+ * are. The chunk stands in the PRF's input beside them: values are compared only between frames of one key and chunk.
  */
 #ifndef FPISA_TAG_H
 #define FPISA_TAG_H
@@ -19,20 +19,25 @@
 /* Words of 64 bits before the payload: the header without `secret`, which has the tag, and without `checksum`. */
 #define FPISA_TAG_HDR_WORDS 8
 
+/* Of the key, before that of the header and that of the payload: the upper half is B's before the first half of the frame. */
+#define FPISA_NH_START 1
+#define FPISA_NH_PAYLOAD (FPISA_NH_START + FPISA_TAG_HDR_WORDS)
+
 /*
- * The key of NH: a word for each word of the frame, and one more for the second pass. Beyond the largest
+ * The key of NH: a word for each word of the frame, one before and one behind. Beyond the largest
  * payload by what the datapath's loop over the end of a payload may read as far as a verifier knows.
  */
 #define FPISA_NH_WORDS 456
 
-_Static_assert(FPISA_NH_WORDS > FPISA_TAG_HDR_WORDS + FPISA_MAX_PAYLOAD / 8 + 28, "a key for each word");
+_Static_assert(FPISA_NH_WORDS > FPISA_NH_PAYLOAD + FPISA_MAX_PAYLOAD / 8 + 28, "a key for each word");
 
 struct fpisa_nh_key {
 	__u64 w[FPISA_NH_WORDS];
 };
 
 struct fpisa_nh {
-	__u64 a, b; /* by pass */
+	__u64 a, b;
+	__u64 last; /* half of 32 bits, with its key */
 };
 
 /* The first `words` of the key that follows from a token. */
@@ -52,40 +57,46 @@ static __always_inline void fpisa_nh_words(struct fpisa_nh *s, const void *p, co
 
 	FPISA_UNROLLED
 	for (int i = 0; i < words; i++) {
-		__u32 low = fpisa_load32((const char *)p + 8 * i), high = fpisa_load32((const char *)p + 8 * i + 4);
-		__u64 t = (__u64)(low + fpisa_load32(key + 8 * i)) * (high + fpisa_load32(key + 8 * i + 4));
+		__u32 low = fpisa_load32((const char *)p + 8 * i) + fpisa_load32(key + 8 * i);
+		__u32 high = fpisa_load32((const char *)p + 8 * i + 4) + fpisa_load32(key + 8 * i + 4);
+		__u64 t = s->last * low;
 
-		fpisa_add_to(s->a, t);
-		t = (__u64)(low + fpisa_load32(key + 8 * i + 8)) * (high + fpisa_load32(key + 8 * i + 12));
 		fpisa_add_to(s->b, t);
+		t = (__u64)low * high;
+		fpisa_add_to(s->a, t);
+		s->last = high;
 	}
 }
 
-/* The header's words, but for the tag and the checksum. */
-static __always_inline void fpisa_nh_header(struct fpisa_nh *s, const struct fpisa_hdr *h, const __u64 *k)
+/* The header's words, but for the tag and the checksum; the payload's follow, from k + FPISA_NH_PAYLOAD on. */
+static __always_inline struct fpisa_nh fpisa_nh_header(const struct fpisa_hdr *h, const __u64 *k)
 {
-	fpisa_nh_words(s, h, k, 6);
-	fpisa_nh_words(s, &h->bitmap, k + 6, 2);
+	struct fpisa_nh s = {.last = k[0] >> 32};
+
+	fpisa_nh_words(&s, h, k + FPISA_NH_START, 6);
+	fpisa_nh_words(&s, &h->bitmap, k + FPISA_NH_START + 6, 2);
+	return s;
 }
 
-static __always_inline __u64 fpisa_tag(const struct fpisa_key *key, const struct fpisa_hdr *h, const struct fpisa_nh *s)
+/* The tag of a frame of `chunk`, whose words are all in `s`; `k`: of the key, the word behind. */
+static __always_inline __u64 fpisa_tag(const struct fpisa_key *key, __u64 chunk, const struct fpisa_nh *s,
+				       const __u64 *k)
 {
-	return fpisa_siphash3(key, h->chunk, s->a, s->b);
+	return fpisa_siphash3(key, chunk, s->a, s->b + s->last * (__u32)k[0]);
 }
 
-/* Words of a HELLO or a WELCOME that are hashed; its key has one more. */
-#define FPISA_HELLO_WORDS (FPISA_TAG_HDR_WORDS + 9)
+/* Words of the key for a HELLO or a WELCOME. */
+#define FPISA_NH_HELLO_WORDS (FPISA_NH_PAYLOAD + 9 + 1)
 
 /* The proof of a HELLO, and of a WELCOME: a tag that covers `secret` too, in place of the chunk, and of the payload all but the proof. */
 static __always_inline __u64 fpisa_hello_tag(const struct fpisa_key *key, const __u64 *k, const struct fpisa_hdr *h,
 					     const struct fpisa_hello *p)
 {
-	struct fpisa_nh s = {};
+	struct fpisa_nh s = fpisa_nh_header(h, k);
 
-	fpisa_nh_header(&s, h, k);
-	fpisa_nh_words(&s, p, k + FPISA_TAG_HDR_WORDS, 8);
-	fpisa_nh_words(&s, &p->results, k + FPISA_TAG_HDR_WORDS + 8, 1);
-	return fpisa_siphash3(key, h->secret, s.a, s.b);
+	fpisa_nh_words(&s, p, k + FPISA_NH_PAYLOAD, 8);
+	fpisa_nh_words(&s, &p->results, k + FPISA_NH_PAYLOAD + 8, 1);
+	return fpisa_tag(key, h->secret, &s, k + FPISA_NH_PAYLOAD + 9);
 }
 
 #endif

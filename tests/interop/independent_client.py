@@ -90,17 +90,18 @@ class Tags:
 
     def __init__(self, token):
         self.token = (token & M64, token >> 64)
-        self.nh_key = [siphash(self.token, (i, self.NH << 32)) for i in range(8 + 3328 // 8 + 1)]
-        self.halves = [(k & 0xffffffff, k >> 32) for k in self.nh_key]
+        self.nh_key = [siphash(self.token, (i, self.NH << 32)) for i in range(8 + 3328 // 8 + 2)]
+        self.halves = [half for k in self.nh_key for half in (k & 0xffffffff, k >> 32)]
 
     def key(self, use, rank=0, of=0):
         return tuple(siphash(self.token, (of, use << 32 | 2 * rank + half)) for half in (0, 1))
 
     def tag(self, key, first, data):
-        words = list(struct.iter_unpack("<II", data))
-        sums = (sum((x + k & 0xffffffff) * (y + m & 0xffffffff) for (x, y), (k, m) in zip(words, self.halves[shift:])) & M64
-                for shift in (0, 1))
-        return siphash(key, (first, *sums))
+        k = self.halves
+        z = [m + k[n] & 0xffffffff for n, (m,) in enumerate(struct.iter_unpack("<I", data), 2)]
+        even, odd = z[::2], z[1::2]
+        return siphash(key, (first, sum(x * y for x, y in zip(even, odd)) & M64,
+                             sum(x * y for x, y in zip([k[1]] + odd, even + [k[len(z) + 2]])) & M64))
 
     def of_frame(self, key, first, datagram):
         return self.tag(key, first, datagram[:48] + datagram[56:72] + datagram[76:])

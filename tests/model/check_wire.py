@@ -124,7 +124,7 @@ def check_tags(rng, page, lib):
         use, rank, of, first = rng.randint(1, 3), rng.randrange(64), rng.getrandbits(64), rng.getrandbits(64)
         data = rng.randbytes(8 * rng.randint(1, 40))
         words = len(data) // 8
-        mine = page["tag"](page["derive"](token, use, rank, of), page["nh_key"](token, words + 1), first, data)
+        mine = page["tag"](page["derive"](token, use, rank, of), page["nh_key"](token, words + 2), first, data)
         theirs = lib.wire_tag(ctypes.c_uint64(token[0]), ctypes.c_uint64(token[1]), use, rank, ctypes.c_uint64(of),
                               ctypes.c_uint64(first), data, words)
         if mine != theirs:

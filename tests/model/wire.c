@@ -15,12 +15,13 @@ __u32 wire_checksum(const void *datagram, int payload_words)
 __u64 wire_tag(__u64 token, __u64 token_high, __u32 use, __u32 rank, __u64 of, __u64 first, const void *data, int words)
 {
 	struct fpisa_key t = {token, token_high}, key = fpisa_key_of(&t, (enum fpisa_key_use)use, rank, of);
-	struct fpisa_nh s = {};
 	__u64 k[FPISA_NH_WORDS];
+	struct fpisa_nh s;
 
-	fpisa_nh_fill(k, words + 1, &t);
-	fpisa_nh_words(&s, data, k, words);
-	return fpisa_siphash3(&key, first, s.a, s.b);
+	fpisa_nh_fill(k, words + 2, &t);
+	s = (struct fpisa_nh){.last = k[0] >> 32};
+	fpisa_nh_words(&s, data, k + FPISA_NH_START, words);
+	return fpisa_tag(&key, first, &s, k + FPISA_NH_START + words);
 }
 
 __u64 wire_digest(__u64 before, __u64 op, __u64 format, __u64 operand, __u64 elements, __u64 tag)

@@ -44,24 +44,24 @@ static inline uint64_t frame_tag(const struct fpisa_job *j, const struct fpisa_k
 {
 	struct fpisa_key token = fpisa_token_of(j);
 	__u64 k[FPISA_NH_WORDS];
-	struct fpisa_nh s = {0};
+	struct fpisa_nh s;
 	int words = (int)(bytes / 8);
 
-	if (FPISA_TAG_HDR_WORDS + words >= FPISA_NH_WORDS)
+	if (FPISA_NH_PAYLOAD + words >= FPISA_NH_WORDS)
 		return 0;
-	fpisa_nh_fill(k, FPISA_TAG_HDR_WORDS + words + 1, &token);
-	fpisa_nh_header(&s, h, k);
-	fpisa_nh_words(&s, payload, k + FPISA_TAG_HDR_WORDS, words);
-	return fpisa_tag(key, h, &s);
+	fpisa_nh_fill(k, FPISA_NH_PAYLOAD + words + 1, &token);
+	s = fpisa_nh_header(h, k);
+	fpisa_nh_words(&s, payload, k + FPISA_NH_PAYLOAD, words);
+	return fpisa_tag(key, h->chunk, &s, k + FPISA_NH_PAYLOAD + words);
 }
 
 /* The proof of a HELLO or a WELCOME of the job. */
 static inline uint64_t frame_proof(const struct fpisa_job *j, const struct fpisa_hdr *h, const struct fpisa_hello *p)
 {
 	struct fpisa_key token = fpisa_token_of(j);
-	__u64 k[FPISA_HELLO_WORDS + 1];
+	__u64 k[FPISA_NH_HELLO_WORDS];
 
-	fpisa_nh_fill(k, FPISA_HELLO_WORDS + 1, &token);
+	fpisa_nh_fill(k, FPISA_NH_HELLO_WORDS, &token);
 	return fpisa_proof(j, k, h, p);
 }
 

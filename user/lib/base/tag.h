@@ -30,8 +30,8 @@ static inline struct fpisa_seal fpisa_seal_begin(const struct fpisa_hdr *h, cons
 	struct fpisa_seal s = {.k = k};
 
 	if (k) {
-		fpisa_nh_header(&s.nh, h, k);
-		s.k += FPISA_TAG_HDR_WORDS;
+		s.nh = fpisa_nh_header(h, k);
+		s.k += FPISA_NH_PAYLOAD;
 	} else {
 		fpisa_sum_words(&s.sum, h, FPISA_SUM_HDR_WORDS);
 	}
@@ -53,7 +53,7 @@ static inline void fpisa_seal_words(struct fpisa_seal *s, const void *p, size_t 
 static inline void fpisa_seal_end(const struct fpisa_seal *s, struct fpisa_hdr *h, const struct fpisa_key *key)
 {
 	if (s->k)
-		h->secret = fpisa_tag(key, h, &s->nh);
+		h->secret = fpisa_tag(key, h->chunk, &s->nh, s->k);
 	h->checksum = s->k ? 0 : fpisa_sum_fold(&s->sum);
 }
 
@@ -61,7 +61,7 @@ static inline void fpisa_seal_end(const struct fpisa_seal *s, struct fpisa_hdr *
 static inline int fpisa_seal_right(const struct fpisa_seal *s, const struct fpisa_hdr *h, const struct fpisa_key *key)
 {
 	if (s->k)
-		return !h->checksum && h->secret == fpisa_tag(key, h, &s->nh);
+		return !h->checksum && h->secret == fpisa_tag(key, h->chunk, &s->nh, s->k);
 	return h->checksum == fpisa_sum_fold(&s->sum);
 }
 
