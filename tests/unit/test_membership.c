@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <errno.h>
 #include <cmocka.h>
 #include "manager/group.h"
@@ -590,6 +591,65 @@ static void ports(void **state)
 	assert_refused(&w->of[4], FPISA_MANAGER_R_ports, "20000 to 20003");
 }
 
+/* After the last number that there is no other follows. */
+static void the_last_port(void **state)
+{
+	struct world *w = new_world();
+
+	(void)state;
+	w->policy.udp_first = w->policy.udp_last = 65535;
+	gather(w, 0, 1, "last", "key");
+	ask(w, &w->of[0], 0, 1, 0);
+	assert_int_equal(last(&w->of[0])->bind.port, 65535);
+	bound(w, &w->of[0], 0, 65535, 1);
+	assert_refused(&w->of[0], FPISA_MANAGER_R_ports, "65535 to 65535");
+}
+
+#define MANY_GROUPS 7 /* each of 8 jobs of 64 ranks */
+#define MOST_MS 200   /* of CPU time, with sanitizers; to look for each port at each job took 900 ms without them */
+
+static double cpu_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* All of one host: the manager, which has others to hear, does not stand still to find the next ports. */
+static void many_ports(void **state)
+{
+	struct world *w = new_world();
+	uint16_t next = 1024;
+	double since;
+
+	(void)state;
+	w->policy.udp_first = next;
+	w->policy.udp_last = 65535;
+	for (int i = 1; i <= MANY_GROUPS; i++) {
+		struct manager_group *g = &w->m.group[i];
+
+		g->record.id = (__u64)i;
+		g->record.size = FPISA_MAX_WORKERS;
+		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+			g->job[k].state = JOB_MADE;
+		for (int r = 0; r < FPISA_MAX_WORKERS; r++) {
+			g->record.address[r] = htonl(0x0a000001);
+			for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+				g->record.job[k].port[r] = next++;
+		}
+	}
+	for (int r = 0; r < FPISA_MAX_WORKERS; r++)
+		join(w, call(w, r, 1, "key"), "many", (uint32_t)r, FPISA_MAX_WORKERS);
+	for (int r = 0; r < FPISA_MAX_WORKERS - 1; r++)
+		ask(w, &w->of[r], 0, 1, 0);
+	since = cpu_ms();
+	ask(w, &w->of[FPISA_MAX_WORKERS - 1], 0, 1, 0);
+	assert_true(cpu_ms() - since < MOST_MS);
+	for (int r = 0; r < FPISA_MAX_WORKERS; r++)
+		assert_int_equal(last(&w->of[r])->bind.port, next + r);
+}
+
 static void come_back(struct world *w, struct told *t, uint32_t host, const struct fpisa_manager_message *joined,
 		      uint32_t rank, uint32_t size, const char *name)
 {
@@ -1085,6 +1145,8 @@ int main(void)
 		cmocka_unit_test(shares),
 		cmocka_unit_test(the_datapath_is_full),
 		cmocka_unit_test(ports),
+		cmocka_unit_test(the_last_port),
+		cmocka_unit_test(many_ports),
 		cmocka_unit_test(a_manager_is_restarted),
 		cmocka_unit_test(a_second_connection),
 		cmocka_unit_test(it_dies_while_its_job_is_made),

@@ -66,7 +66,7 @@ struct manager_group_job {
 	__u64 asked, bound;		  /* ranks */
 	__u32 window;			  /* that is tried */
 	int tries;			  /* of ports */
-	__u16 next_port;		  /* for the next try */
+	__u32 next_port;		  /* for the next try; 65536: none is left */
 	__u64 making_ms;		  /* since when it is being made */
 	enum fpisa_manager_reason reason; /* why no rank gets it, or may use it any more, which all are told; 0 */
 	__u64 ranks;

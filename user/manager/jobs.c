@@ -94,61 +94,81 @@ __attribute__((format(printf, 6, 7))) static void refuse_job(struct manager *m, 
 
 /* -- ports ------------------------------------------------------------------ */
 
-static bool port_taken(const struct manager *m, __be32 address, __u16 port)
-{
-	for (int i = 0; i < GROUPS; i++)
-		for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
-			const struct manager_group *g = &m->group[i];
+#define PORT_WORDS (65536 / 64)
 
-			if (g->job[k].state < JOB_BINDING || g->job[k].state > JOB_MADE)
-				continue;
-			for (__u32 r = 0; r < g->record.size; r++)
-				if (g->record.job[k].port[r] == port && g->record.address[r] == address)
-					return true;
-		}
+static bool is_at(const struct manager_group *g, __u64 ranks, __be32 address)
+{
+	for (; ranks; ranks &= ranks - 1)
+		if (g->record.address[__builtin_ctzll(ranks)] == address)
+			return true;
 	return false;
 }
 
-static bool taken_before(const struct manager_group *g, const __u16 *port, __u32 rank, __u16 p)
+static void note_port(__u64 taken[PORT_WORDS], __u16 port)
 {
-	for (__u32 r = 0; r < rank; r++)
-		if (port[r] == p && g->record.address[r] == g->record.address[rank])
-			return true;
-	return false;
+	taken[port / 64] |= 1ull << port % 64;
+}
+
+/*
+ * The ports that jobs have at the addresses of these ranks, a bit each. To look for each port at each job would stop the
+ * manager for a second where there are many.
+ */
+static void note_ports(const struct manager *m, const struct manager_group *g, __u64 ranks, __u64 taken[PORT_WORDS])
+{
+	memset(taken, 0, PORT_WORDS * sizeof(*taken));
+	for (int i = 0; i < GROUPS; i++)
+		for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+			const struct manager_group *o = &m->group[i];
+
+			if (o->job[k].state < JOB_BINDING || o->job[k].state > JOB_MADE)
+				continue;
+			for (__u32 r = 0; r < o->record.size; r++)
+				if (is_at(g, ranks, o->record.address[r]))
+					note_port(taken, o->record.job[k].port[r]);
+		}
+}
+
+/* The first that is free, from this one on; 0: none is. */
+static __u16 free_port(const struct manager *m, const __u64 taken[PORT_WORDS], __u32 from)
+{
+	while (from <= m->policy->udp_last && taken[from / 64] >> from % 64 & 1)
+		from++;
+	return (__u16)(from <= m->policy->udp_last ? from : 0);
 }
 
 /* One number for all, which multicast takes, where each rank has an address of its own. */
 static bool common_port(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
 {
-	for (__u32 r = 0; r < g->record.size; r++)
-		for (__u32 k = 0; k < r; k++)
-			if (g->record.address[k] == g->record.address[r])
-				return false;
-	for (__u32 p = from; p <= m->policy->udp_last; p++) {
-		__u32 r = 0;
+	__u64 taken[PORT_WORDS];
 
-		while (r < g->record.size && !port_taken(m, g->record.address[r], p))
-			r++;
-		if (r < g->record.size)
-			continue;
-		for (r = 0; r < g->record.size; r++)
-			port[r] = p;
-		return true;
-	}
-	return false;
+	for (__u32 r = 1; r < g->record.size; r++)
+		if (is_at(g, fpisa_manager_all(r), g->record.address[r]))
+			return false;
+	note_ports(m, g, fpisa_manager_all(g->record.size), taken);
+	port[0] = free_port(m, taken, from);
+	for (__u32 r = 1; r < g->record.size; r++)
+		port[r] = port[0];
+	return port[0] != 0;
 }
 
+/* A port for each rank, host by host. */
 static bool own_ports(const struct manager *m, const struct manager_group *g, __u32 from, __u16 *port)
 {
-	for (__u32 r = 0; r < g->record.size; r++) {
-		__u32 p = from;
+	const __be32 *address = g->record.address;
+	__u64 taken[PORT_WORDS];
 
-		while (p <= m->policy->udp_last &&
-		       (port_taken(m, g->record.address[r], p) || taken_before(g, port, r, p)))
-			p++;
-		if (p > m->policy->udp_last)
-			return false;
-		port[r] = p;
+	for (__u32 r = 0; r < g->record.size; r++) {
+		if (is_at(g, fpisa_manager_all(r), address[r]))
+			continue;
+		note_ports(m, g, 1ull << r, taken);
+		for (__u32 k = r; k < g->record.size; k++) {
+			if (address[k] != address[r])
+				continue;
+			port[k] = free_port(m, taken, from);
+			if (!port[k])
+				return false;
+			note_port(taken, port[k]);
+		}
 	}
 	return true;
 }
