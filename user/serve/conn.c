@@ -34,7 +34,7 @@ int conns_open(struct conns_of *s, const struct manager_policy *policy, __u16 po
 
 	TAILQ_INIT(&s->all);
 	TAILQ_INIT(&s->wait);
-	TAILQ_INIT(&s->wrong);
+	TAILQ_INIT(&s->closing);
 	TAILQ_INIT(&s->dirty);
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);
 	s->strangers = epoll_create1(EPOLL_CLOEXEC);
@@ -114,9 +114,9 @@ static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cau
 {
 	stop_waiting(s, c);
 	manager_lost(s->manager, &c->caller, cause);
-	if (c->broken) {
-		TAILQ_REMOVE(&s->wrong, c, stranger_link);
-		s->broken--;
+	if (c->closing) {
+		TAILQ_REMOVE(&s->closing, c, stranger_link);
+		s->n_closing--;
 	}
 	if (c->dirty)
 		TAILQ_REMOVE(&s->dirty, c, dirty_link);
@@ -124,6 +124,21 @@ static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cau
 	s->n--;
 	fpisa_channel_close(c->channel);
 	free(c);
+}
+
+/* It has a moment to read what was said last. Where more have that than may, it is over for the oldest. */
+static void start_closing(struct conns_of *s, struct conn *c)
+{
+	struct conn *oldest = TAILQ_FIRST(&s->closing);
+
+	stop_waiting(s, c);
+	c->closing = true;
+	c->until_ms = s->manager->now_ms + LAST_WORD_MS;
+	TAILQ_INSERT_TAIL(&s->closing, c, stranger_link);
+	if (s->n_closing++ < MANAGER_WAITING)
+		return;
+	fpisa_channel_flush(oldest->channel);
+	end(s, oldest, FPISA_MANAGER_BROKE);
 }
 
 /*
@@ -134,14 +149,10 @@ static void refuse_bad(struct conns_of *s, struct conn *c, enum fpisa_manager_re
 {
 	note_refusal(s, c, reason, text);
 	fpisa_channel_refuse(c->channel, reason, text);
-	stop_waiting(s, c);
 	manager_lost(s->manager, &c->caller, FPISA_MANAGER_BROKE);
-	c->broken = c->closing = true;
-	c->until_ms = s->manager->now_ms + LAST_WORD_MS;
+	c->broken = true;
 	shutdown(fpisa_channel_fd(c->channel), SHUT_WR);
-	TAILQ_INSERT_TAIL(&s->wrong, c, stranger_link);
-	if (s->broken++ == MANAGER_WAITING)
-		end(s, TAILQ_FIRST(&s->wrong), FPISA_MANAGER_BROKE);
+	start_closing(s, c);
 }
 
 static void refuse_silent(struct conns_of *s, struct conn *c)
@@ -191,8 +202,7 @@ void conn_hang_up(void *arg, struct manager_caller *who)
 	struct conns_of *s = arg;
 	struct conn *c = (struct conn *)who;
 
-	c->closing = true;
-	c->until_ms = s->manager->now_ms + LAST_WORD_MS;
+	start_closing(s, c);
 	mark(s, c);
 }
 
@@ -223,7 +233,7 @@ static void take(struct conns_of *s, struct conn *c, const struct fpisa_manager_
 	manager_message(s->manager, &c->caller, m);
 	if (c->caller.place >= 0 && !c->member)
 		become_member(s, c);
-	if (c->caller.place >= 0 || c->closing)
+	if (c->caller.place >= 0)
 		stop_waiting(s, c);
 }
 

@@ -24,11 +24,11 @@ struct conn {
 	TAILQ_ENTRY(conn) link, dirty_link, stranger_link;
 	struct conn_host *host; /* it is in no group yet; NULL: it has been in one, or was refused */
 	struct fpisa_channel *channel;
-	bool closing; /* what was said last leaves, then it ends */
+	bool closing; /* in the list of those: what was said last leaves, then it ends */
 	bool dirty;
 	bool deaf;	/* it does not take what it is sent */
 	bool member;	/* in a group, or was: its events are the loop's */
-	bool broken;	/* it hears why; what it sends is thrown away */
+	bool broken;	/* what it sends is thrown away */
 	__u64 until_ms; /* by when it must have joined, or have ended */
 };
 
@@ -39,11 +39,11 @@ struct conns_of {
 	const struct fpisa_psks *keys; /* NULL: none */
 	int epoll, listener;
 	int strangers; /* an epoll in that one: the listener, and whoever is in no group */
-	int n, waiting, broken;
-	struct conns all;   /* the oldest first, as in the others */
-	struct conns wait;  /* are in no group yet */
-	struct conns wrong; /* broken */
-	struct conns dirty; /* have something to send */
+	int n, waiting, n_closing;
+	struct conns all;     /* the oldest first, as in the others */
+	struct conns wait;    /* are in no group yet */
+	struct conns closing; /* refused, or out of their group; no more than MANAGER_WAITING */
+	struct conns dirty;   /* have something to send */
 	struct conn_host host[MANAGER_WAITING + 1];
 	struct log refusals;
 };

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whoever asks what cannot be, or does not ask at all, hears why; a group that sums meanwhile does not notice."""
+import os
 import random
 import socket
 import struct
 import time
+
+import pytest
 
 from asker import message
 from groups import Groups
@@ -117,3 +120,22 @@ def test_all_of_it(lab, tmp_path):
         assert g.manager.poll() is None
     finally:
         g.close()
+
+
+MANY, STAY = 600, 256  # connections, and how many of them the manager keeps that are over
+
+
+@pytest.mark.parametrize("said, heard", [(join(b"a", 3), 23), (join(b"a") + message(LEAVE), JOINED)], ids=["refused", "left"])
+def test_who_does_not_close(groups, said, heard):
+    """Of those that were refused, or have left, and close nothing, so many keep a descriptor; each has heard what it is told."""
+    g = groups(1, "without-key = yes", "size = 2")
+    before, kept = len(os.listdir(f"/proc/{g.manager.pid}/fd")), []
+    try:
+        for _ in range(MANY):
+            kept.append(send(connect(g), said))
+            assert struct.unpack_from("<H", kept[-1].recv(256, socket.MSG_WAITALL), 6)[0] == heard
+        assert len(os.listdir(f"/proc/{g.manager.pid}/fd")) <= before + STAY + 8
+        g.group("right", [0], {"leave": True})
+    finally:
+        for s in kept:
+            s.close()
