@@ -277,7 +277,7 @@ $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries: $(PACKETS_SRC:%.c=$(B)/san/%.o)
 FUZZ_CC ?= $(OLD_CLANG)
 # Empty where it has no libFuzzer.
 LIBFUZZER := $(wildcard $(shell $(or $(FUZZ_CC),:) -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a)
-FUZZ_USER := $(if $(LIBFUZZER),$(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c)))
+FUZZ_USER := $(if $(LIBFUZZER),$(filter-out $(if $(call pg_here,include/postgresql/N/server/postgres.h),,fdw),$(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c))))
 FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 PARSERS := $(wildcard user/cli/*.c) user/lib/base/error.c
 FUZZ_worker := $(LIB_SRC)
@@ -288,18 +288,31 @@ FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard 
 	user/lib/manager/protocol.c
 FUZZ_partial :=
 FUZZ_partition := user/query/worker/schema.c user/query/worker/text.c user/query/worker/where.c user/query/lib/column.c user/lib/base/error.c
-FUZZ_CHANNEL := tests/fuzz/channel.c $(filter-out user/lib/manager/channel.c,$(LIB_SRC))
+FUZZ_CHANNEL := tests/fuzz/channel.c tests/fuzz/input.c $(filter-out user/lib/manager/channel.c,$(LIB_SRC))
 FUZZ_control := $(FUZZ_CHANNEL) $(filter-out $(addprefix user/query/worker/,worker.c newcomers.c),$(wildcard user/query/worker/*.c)) $(PARSERS)
 FUZZ_master := $(filter-out user/lib/transport/udp.c,$(FUZZ_CHANNEL))
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
+FUZZ_SOCKETS := tests/fuzz/sockets.c tests/fuzz/tls_fake.c tests/fuzz/message.c tests/fuzz/input.c user/lib/manager/channel.c $(FUZZ_MANAGER)
+FUZZ_channel := $(FUZZ_SOCKETS)
+FUZZ_conn := $(FUZZ_SOCKETS) user/serve/conn.c user/serve/refusals.c user/lib/manager/watch.c $(wildcard user/manager/*.c) $(filter-out user/cli/log.c $(FUZZ_SOCKETS),$(PARSERS))
+# Of the wrapper for PostgreSQL, where the server's headers are.
+FUZZ_fdw := tests/fuzz/input.c adapters/postgres/fdw/values.c adapters/postgres/fdw/ask.c
+$(patsubst %.c,$(B)/fuzz/%.o,tests/fuzz/user_fdw.c $(filter adapters/%,$(FUZZ_fdw))): FUZZ_CFLAGS = -fno-strict-aliasing -fwrapv \
+	-Iadapters/postgres -isystem $(call pg_dir,includedir-server)
+FUZZ_helper := tests/fuzz/input.c user/serve/helper_jobs.c user/job/spec.c user/datapath/job_check.c user/manager/policy.c user/datapath/names.c \
+	$(filter-out user/cli/log.c user/cli/report.c,$(PARSERS)) $(filter-out user/lib/base/error.c,$(FUZZ_MANAGER))
 FUZZ_link := user/lib/hear.c user/lib/manager/protocol.c user/lib/base/error.c
 FUZZ_config := $(FUZZ_args) user/config/read.c user/manager/policy.c $(filter-out $(FUZZ_args),$(FUZZ_MANAGER))
 FUZZ_manager := $(PARSERS) $(wildcard user/manager/*.c) $(FUZZ_MANAGER)
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all
+# Operands of comparisons are not traced, which takes half of the time: targets make well-formed messages themselves.
+FUZZ_COVER := -fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp
+# Stand-ins are not under test.
+$(addprefix $(B)/fuzz/tests/fuzz/,$(addsuffix .o,channel input message sockets tls_fake)): FUZZ_COVER :=
 $(B)/fuzz/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@)
-	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -Wno-gnu-variable-sized-type-not-at-end -O2 $(FUZZ_SAN) -fsanitize=fuzzer-no-link $(DEP) -c $< -o $@
+	$(Q)$(FUZZ_CC) $(TEST_CFLAGS) -Wno-gnu-variable-sized-type-not-at-end -O2 $(FUZZ_SAN) $(FUZZ_COVER) $(FUZZ_CFLAGS) $(DEP) -c $< -o $@
 
 fuzz_objects = $(addprefix $(B)/fuzz/,$(FUZZ_$(1):.c=.o))
 .SECONDEXPANSION:

@@ -7,24 +7,6 @@
 #include "channel.h"
 #include "lib/base/error.h"
 
-const char *__asan_default_options(void);
-
-/* What is free for a while is found out soon; more costs a page each. */
-const char *__asan_default_options(void)
-{
-	return "quarantine_size_mb=4";
-}
-
-size_t input_take(struct input *in, void *to, size_t most)
-{
-	most = most < in->left ? most : in->left;
-	if (most)
-		memcpy(to, in->at, most);
-	in->at += most;
-	in->left -= most;
-	return most;
-}
-
 static int open_channel(struct fpisa_channel **c, int fd, enum fpisa_manager_side from)
 {
 	*c = calloc(1, sizeof(**c));

@@ -6,28 +6,9 @@
 #ifndef FUZZ_CHANNEL_H
 #define FUZZ_CHANNEL_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "input.h"
 #include "lib/manager/channel.h"
 #include "query/lib/control.h"
-
-/* -- the input --------------------------------------------------------------------- */
-
-struct input {
-	const uint8_t *at;
-	size_t left;
-};
-
-static inline uint8_t input_byte(struct input *in)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->at++;
-}
-
-/* Up to `most` bytes; how many. The rest of *to is as it was. */
-size_t input_take(struct input *in, void *to, size_t most);
 
 /* -- the channel ------------------------------------------------------------------- */
 

@@ -67,9 +67,12 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 	err = datapath_group_get(&w->groups, o->place, r);
 	if (err)
 		return err;
-	if (r->id != o->id || r->job[o->index].state != GROUP_JOB_MAKING || r->job[o->index].token != o->token ||
-	    !o->token)
+	if (!o->id || r->id != o->id || r->job[o->index].state != GROUP_JOB_MAKING ||
+	    r->job[o->index].token != o->token || !o->token)
 		return refuse(-EACCES, "a job that no record announces");
+	/* A second one of the token would be counted nowhere. */
+	if (job_of(w, o->token) < FPISA_MAX_JOBS)
+		return refuse(-EACCES, "a job whose token job %u has", job_of(w, o->token));
 	for (__u32 k = 0; k < o->workers; k++)
 		if (!manager_network_allowed(w->policy, o->address[k]))
 			return refuse(-EACCES, "a job for hosts that the manager may not serve");

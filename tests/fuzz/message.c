@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Messages between rank and manager; message.h has the contract. */
+#include <string.h>
+#include "message.h"
+
+static void fill_rank(struct input *in, struct fpisa_manager_message *m)
+{
+	uint8_t a = input_byte(in), b = input_byte(in);
+
+	switch (m->type) {
+	case FPISA_MANAGER_JOIN:
+	case FPISA_MANAGER_RETURN:
+		m->join.name[0] = (char)('a' + (a & 1));
+		m->join.size = 1 + (a >> 1) % 4;
+		m->join.rank = b % m->join.size;
+		m->join.group = m->join.secret = m->type == FPISA_MANAGER_RETURN ? 1 + b / 4 : 0;
+		break;
+	case FPISA_MANAGER_ASK:
+		m->ask.index = a % 3;
+		m->ask.spec.format = b % 4;
+		m->ask.spec.window = b & 0x80 ? 64 : 0;
+		break;
+	case FPISA_MANAGER_BOUND:
+		m->bind.index = a % 3;
+		m->bind.port = (uint16_t)(1 + b);
+		m->bind.taken = a >> 7;
+		break;
+	case FPISA_MANAGER_LEAVE:
+		m->leave.calls = a;
+		break;
+	case FPISA_MANAGER_FAILED:
+		m->refusal.reason = FPISA_MANAGER_R_failed;
+		m->refusal.index = a % 3;
+		m->refusal.text[0] = 'x';
+		break;
+	case FPISA_MANAGER_WAITS:
+		m->waits.call = 1 + a;
+		m->waits.digest = b;
+		break;
+	default:
+		m->number = a;
+	}
+}
+
+static void fill_manager(struct input *in, struct fpisa_manager_message *m)
+{
+	uint8_t a = input_byte(in);
+
+	switch (m->type) {
+	case FPISA_MANAGER_PENDING:
+	case FPISA_MANAGER_JOINED:
+	case FPISA_MANAGER_GONE:
+		m->members.ranks = 1 + a;
+		m->members.group = m->members.secret = m->type == FPISA_MANAGER_JOINED;
+		m->members.cause = m->type == FPISA_MANAGER_GONE;
+		break;
+	case FPISA_MANAGER_REFUSED:
+		m->refusal.reason = 1 + a % (FPISA_MANAGER_R_END - 1);
+		m->refusal.index = FPISA_MANAGER_NO_JOB;
+		m->refusal.text[0] = 'x';
+		break;
+	default:
+		m->number = a;
+	}
+}
+
+struct fpisa_manager_message message_any(struct input *in, enum fpisa_manager_side from)
+{
+	uint8_t kind = input_byte(in);
+	enum fpisa_manager_type first = from == FPISA_MANAGER_RANK ? FPISA_MANAGER_JOIN : FPISA_MANAGER_PENDING;
+	struct fpisa_manager_message m = fpisa_manager_message(first + kind % 8);
+
+	if (from == FPISA_MANAGER_RANK)
+		fill_rank(in, &m);
+	else
+		fill_manager(in, &m);
+	for (int changes = kind >= 0xc0 ? 1 + kind % 3 : 0; changes; changes--)
+		((uint8_t *)&m)[input_byte(in)] = input_byte(in);
+	return m;
+}
