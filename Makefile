@@ -62,13 +62,19 @@ endif
 
 QUERY_LIB_SRC := $(wildcard user/query/lib/*.c user/query/soft/*.c)
 LIB_SRC := $(wildcard user/lib/*.c user/lib/*/*.c) $(QUERY_LIB_SRC)
-CLI_SRC := $(filter-out $(LIB_SRC),$(wildcard user/*.c user/*/*.c user/*/*/*.c))
+# Three programs: the core, which knows neither of the others, and two that stand on it.
+CORE_SRC := $(filter-out user/lib/%,$(wildcard user/*.c user/*/*.c))
+QUERY_SRC := $(filter-out $(QUERY_LIB_SRC),$(wildcard user/query/*.c user/query/*/*.c))
+LAB_SRC := $(wildcard user/lab/*.c user/lab/*/*.c)
+CORE_SRC := $(filter-out $(QUERY_SRC) $(LAB_SRC),$(CORE_SRC))
+CLI_SRC := $(CORE_SRC) $(QUERY_SRC) $(LAB_SRC)
 UNIT_SRC := $(wildcard tests/unit/test_*.c tests/unit/*/test_*.c)
 PROG_SRC := $(wildcard tests/prog/test_*.c tests/prog/*/test_*.c)
 ORACLE_SRC := $(wildcard user/lab/oracle/*.c)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
+PROGRAMS := $(B)/fpisa $(B)/fpisa-query $(B)/fpisa-lab
 UNIT := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 PROG := $(PROG_SRC:tests/%.c=$(B)/tests/%)
 
@@ -94,7 +100,7 @@ MPI_PACKAGES := ?openmpi-bin+libopenmpi-dev ?mpich+libmpich-dev ?gfortran
 MPI_PROGRAMS := ?lammps ?quantum-espresso+quantum-espresso-data ?python3-mpi4py
 
 .PHONY: all
-all: $(B)/fpisa.o $(B)/fpisa_egress.o $(B)/fpisa $(B)/libfpisa.so $(B)/libfpisa.a
+all: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROGRAMS) $(B)/libfpisa.so $(B)/libfpisa.a
 
 # -- datapath -------------------------------------------------------------
 
@@ -165,7 +171,7 @@ $(B)/libfpisa.a: $(LIB_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 # Its name, and what the CLI says, follow the VERSION above.
-$(B)/libfpisa.so $(B)/obj/user/main.o: Makefile
+$(B)/libfpisa.so $(B)/obj/user/cli/verb.o: Makefile
 $(B)/libfpisa.so: $(LIB_OBJ) user/lib/libfpisa.map
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libfpisa.so.$(SOVERSION) -Wl,-z,defs \
@@ -181,9 +187,16 @@ $(B)/obj/user/%.o: user/%.c | $(SKEL)
 	$(Q)$(CC) $(ALL_CFLAGS) $(DEP) -c $< -o $@
 
 CLI_LIBS := -lbpf -lmnl -ljson-c -lgmp -lpthread -lm
-$(B)/fpisa: $(CLI_OBJ) $(B)/libfpisa.a
+$(B)/obj/core.a: $(filter-out %/main.o,$(CORE_SRC:%.c=$(B)/obj/%.o))
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(B)/fpisa: $(B)/obj/user/main.o
+$(B)/fpisa-query: $(QUERY_SRC:%.c=$(B)/obj/%.o)
+$(B)/fpisa-lab: $(LAB_SRC:%.c=$(B)/obj/%.o)
+$(PROGRAMS): $(B)/obj/core.a $(B)/libfpisa.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $^ $(CLI_LIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(CLI_LIBS) -o $@
 
 # -- tests ----------------------------------------------------------------
 
@@ -279,7 +292,7 @@ FUZZ_CC ?= $(OLD_CLANG)
 LIBFUZZER := $(wildcard $(shell $(or $(FUZZ_CC),:) -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a)
 FUZZ_USER := $(if $(LIBFUZZER),$(filter-out $(if $(call pg_here,include/postgresql/N/server/postgres.h),,fdw),$(patsubst tests/fuzz/user_%.c,%,$(wildcard tests/fuzz/user_*.c))))
 FUZZ += $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
-PARSERS := $(wildcard user/cli/*.c) user/lib/base/error.c
+PARSERS := $(filter-out user/cli/verb.c,$(wildcard user/cli/*.c)) user/lib/base/error.c
 FUZZ_worker := $(LIB_SRC)
 FUZZ_address := user/lib/address.c user/lib/base/error.c
 FUZZ_gradients := $(PARSERS) user/lab/values/gradients.c user/lab/values/npy.c
@@ -336,7 +349,7 @@ fuzz-user: $(FUZZ_USER:%=$(B)/tests/fuzz/user_%)
 $(B)/chk/bench/%.o: TEST_CFLAGS += -O2
 $(B)/bench/wire: $(patsubst %.c,$(B)/chk/%.o,bench/common.c $(wildcard bench/servers/*.c))
 $(B)/bench/worker: $(patsubst %.c,$(B)/chk/%.o,bench/common.c $(filter-out %/vector.c,$(wildcard bench/switchml/*.c)))
-$(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(CLI_OBJ)) $(B)/libfpisa.a
+$(B)/bench/wire $(B)/bench/worker: $(filter-out %/main.o,$(LAB_SRC:%.c=$(B)/obj/%.o)) $(B)/obj/core.a $(B)/libfpisa.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(filter %.o,$^) $(filter %.a,$^) -lxdp $(CLI_LIBS) -o $@
@@ -382,7 +395,7 @@ bench-figures: PACKAGES += $(BENCH_PACKAGES)
 bench-figures: deps
 	$(Q)$(MAKE) -j$$(nproc) --no-print-directory all $(B)/bench/wire $(B)/bench/worker
 	$(Q)$(PYTHON) -B bench/report/readme.py run $(B)
-pictures: $(B)/fpisa
+pictures: $(PROGRAMS)
 	$(Q)mkdir -p $(B)/pictures && $(B)/fpisa analyze --workers 8 --plot $(B)/pictures/gradients data/gradients/*.f32 \
 		> /dev/null && cp $(B)/pictures/gradients-error.svg doc/pictures/error.svg
 	$(Q)$(PYTHON) -B bench/report/readme.py write
@@ -434,18 +447,20 @@ include paper/hw/rules.mk
 # -- what review wants to see growing ---------------------------------------
 
 .PHONY: resources
-resources: $(B)/fpisa
-	$(Q)$(B)/fpisa resources > doc/resources.txt && cat doc/resources.txt
+resources: $(PROGRAMS)
+	$(Q)for of in '' query; do $(B)/fpisa $$of resources || exit 1; done > doc/resources.txt && cat doc/resources.txt
 
 # API, wire and names in outputs, each with the version that changed it; refuses what NEWS.md does not say.
 .PHONY: interfaces
-interfaces: $(B)/fpisa $(B)/libfpisa.so
+interfaces: $(PROGRAMS) $(B)/libfpisa.so
 	$(Q)$(PYTHON) -B tests/tree/interfaces.py $(B) --write
 
 # -- install ------------------------------------------------------------------
 
 LIBDIR ?= $(PREFIX)/lib
 SBINDIR ?= $(PREFIX)/sbin
+# What fpisa runs for verbs that it has not itself; it looks there from its own place.
+LIBEXECDIR ?= $(abspath $(SBINDIR)/../libexec/fpisa)
 MANDIR ?= $(PREFIX)/share/man
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 UNITDIR ?= $(PREFIX)/lib/systemd/system
@@ -454,7 +469,7 @@ CONFDIR := /etc/fpisa
 # Manual pages and completion come from the CLI's own help, the header and doc/wire.md.
 render = $(call say,DOC,$@) && mkdir -p $(@D) && $(PYTHON) -B doc/man/render.py
 $(MAN) $(B)/man/functions $(B)/completion/fpisa: doc/man/render.py doc/man/table.py
-$(B)/man/fpisa.8: doc/man/fpisa.8.in $(B)/fpisa
+$(B)/man/fpisa.8: doc/man/fpisa.8.in $(PROGRAMS)
 	$(render) verbs $(B)/fpisa $< > $@
 $(B)/man/fpisa-wire.7: doc/wire.md
 	$(render) wire $< > $@
@@ -462,7 +477,7 @@ $(B)/man/libfpisa.3: doc/man/libfpisa.3.in include/fpisa.h
 	$(render) api include/fpisa.h $< > $@
 $(B)/man/functions: include/fpisa.h
 	$(render) names $< > $@
-$(B)/completion/fpisa: doc/man/completion.py $(B)/fpisa
+$(B)/completion/fpisa: doc/man/completion.py $(PROGRAMS)
 	$(call say,DOC,$@) && mkdir -p $(@D) && $(PYTHON) -B $< $(B)/fpisa > $@
 
 # Debian packages in $(B)/deb, from a copy of the tree: nothing is written beside it.
@@ -501,6 +516,8 @@ install: all man
 	install -d $(addprefix $(DESTDIR),$(SBINDIR) $(LIBDIR)/fpisa $(LIBDIR)/pkgconfig $(PREFIX)/include \
 		$(addprefix $(MANDIR)/man,3 7 8) $(COMPLETIONDIR) $(UNITDIR) $(CONFDIR))
 	install -m 755 $(B)/fpisa $(DESTDIR)$(SBINDIR)/fpisa
+	install -d $(DESTDIR)$(LIBEXECDIR)
+	install -m 755 $(B)/fpisa-query $(B)/fpisa-lab $(DESTDIR)$(LIBEXECDIR)/
 	install -m 644 $(B)/fpisa.o $(B)/fpisa_egress.o $(DESTDIR)$(LIBDIR)/fpisa/
 	install -m 755 $(B)/libfpisa.so.$(VERSION) $(DESTDIR)$(LIBDIR)/
 	ln -sf libfpisa.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libfpisa.so.$(SOVERSION)
@@ -525,7 +542,7 @@ uninstall: $(B)/man/functions
 		$(MANDIR)/man7/fpisa-wire.7 $(MANDIR)/man3/libfpisa.3 $(COMPLETIONDIR)/fpisa \
 		$(addprefix $(UNITDIR)/,$(UNITS)))
 	for f in $$(cat $(B)/man/functions); do rm -f $(DESTDIR)$(MANDIR)/man3/$$f.3; done
-	rm -rf $(DESTDIR)$(LIBDIR)/fpisa
+	rm -rf $(DESTDIR)$(LIBDIR)/fpisa $(DESTDIR)$(LIBEXECDIR)
 	! cmp -s user/system/fpisa.conf $(DESTDIR)$(CONFDIR)/fpisa.conf || rm $(DESTDIR)$(CONFDIR)/fpisa.conf
 	rmdir $(DESTDIR)$(CONFDIR) 2>/dev/null || true
 

@@ -60,6 +60,19 @@ struct fpisa_job {
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 
+/* fpisa_job.mode of a query */
+enum fpisa_query_kind {
+	FPISA_QUERY_TOPN = 16,	/* rows that may be among the N first pass, others are pruned */
+	FPISA_QUERY_TABLE = 17, /* sum, least, greatest and count of the values of each key */
+	FPISA_QUERY_JOIN = 18,	/* rows whose join key may be in the filter pass, others are pruned */
+};
+
+/* A query, not a sum? Its frames have no elements. */
+static __always_inline int fpisa_is_query(const struct fpisa_job *job)
+{
+	return job->mode >= FPISA_QUERY_TOPN && job->mode <= FPISA_QUERY_JOIN;
+}
+
 /*
  * Who has joined, key: job number. It is written under `lock`, but for `broken` (fpisa_break()): by the datapath, and by user
  * space, which clears it before a job becomes active and after it was.

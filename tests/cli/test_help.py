@@ -40,7 +40,7 @@ def sources():
                 more, told = names_of_options(file)
                 options, text = options | more, text + told
         names = re.findall(r"^int verb_(\w+)\(", text, re.M)
-        if re.search(r"\bJSON_OPTION\b|\bcommon_options\(", text):
+        if re.search(r"\bJSON_OPTION\b|\b(?:common_options|resources_verb)\(", text):
             options.add("json")
         if names:
             yield path, names, options, names_of_options("job", "options.c")[0] if "job_options(" in text else set()

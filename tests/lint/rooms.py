@@ -20,12 +20,15 @@ ROOMS = [
     ["lib/soft", "lib/manager"],
     ["lib/transport"],
     ["lib", "cli"],
-    ["values", "host", "query/lib", "query/soft", "lab/oracle", "lab/testbed"],
-    ["lab/values", "datapath"],
+    ["values", "host"],
+    ["datapath"],
     ["job", "manager"],
     ["config"],
-    ["verbs", "serve", "doctor", "query/worker", "lab/demo", "lab/soak", "lab/bench", "lab/analyze", "lab/tables"],
-    ["."],  # main.c
+    ["verbs", "serve", "doctor"],
+    ["query/lib", "query/soft", "lab/oracle", "lab/testbed", "lab/values"],
+    ["query/datapath", "lab/demo", "lab/soak", "lab/bench", "lab/analyze", "lab/tables"],
+    ["query/verbs", "query/worker"],
+    [".", "query", "lab"],  # main.c of each program
 ]
 LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}
 
@@ -33,12 +36,17 @@ LEVEL = {room: i for i, line in enumerate(ROOMS) for room in line}
 def room_of(path):
     """Of a file below user/: its directory where that is a room, else the first."""
     directory = os.path.dirname(path)
-    directory = {"query/datapath": "datapath", "query/verbs": "verbs"}.get(directory, directory)
     return directory if directory in LEVEL else path.split("/")[0] if directory else "."
 
 
+def part(room):
+    """The program that it is of: both others know the core, and nobody else knows them."""
+    first = room.split("/")[0]
+    return first if first in ("query", "lab") else "core"
+
+
 def allowed(a, b):
-    return a == b or LEVEL[b] < LEVEL[a]
+    return a == b or LEVEL[b] < LEVEL[a] and part(b) in ("core", part(a))
 
 
 def includes():

@@ -70,7 +70,15 @@ def main():
         wrong = [s for s in exported if not s.startswith("fpisa_") or "@@LIBFPISA_" not in s]
         if wrong or not exported:
             sys.exit(f"unversioned or foreign symbols: {wrong}")
-        run(f"{root}/usr/sbin/fpisa", "--version")
+        fpisa = f"{root}/usr/sbin/fpisa"
+        run(fpisa, "--version")
+        # The other programs are found from its own place; every verb that it names works, so none of the source tree is there.
+        listed = run(fpisa, "help")
+        if not all(f"\n  {verb} " in listed for verb in ("query run", "query worker", "demo", "bench arith")) or "query demo" in listed:
+            sys.exit(f"verbs: {listed}")
+        run(fpisa, "tables", "--samples", "1000")
+        if os.path.exists(f"{root}/usr/sbin/fpisa-lab"):
+            sys.exit("fpisa-lab is in the path")
         with open(f"{root}/etc/fpisa/fpisa.conf") as f:
             assert "[job 7]" in f.read()
         run(f"{root}/usr/sbin/fpisa", "config", "check", f"{root}/etc/fpisa/fpisa.conf")

@@ -28,7 +28,7 @@ PLACE = os.path.join(BUILD, "package")
 
 OLD = interfaces.setting("VERSION")
 NEW = OLD + "+upgrade1"
-PACKAGES = ("fpisa", "libfpisa0", "libfpisa-dev")
+PACKAGES = ("fpisa", "fpisa-query", "fpisa-lab", "libfpisa0", "libfpisa-dev")
 INCLUDED = ["apt", "bpftool", "ethtool", "gcc", "iproute2", "libc6-dev", "pkg-config"]
 CONFIG = """[interface p0]
 [interface p1]
@@ -100,9 +100,9 @@ def renumber(folder, work):
     One build of the tree is enough for both."""
     program = os.path.join(work, "program")
     objects = os.path.join(BUILD, "obj", "user")
-    sh("gcc", "-std=gnu11", "-O2", "-Iinclude", "-Iuser", f"-I{BUILD}", f'-DFPISA_VERSION_STRING="{NEW}"', "user/main.c",
+    sh("gcc", "-std=gnu11", "-O2", "-Iinclude", "-Iuser", f"-I{BUILD}", f'-DFPISA_VERSION_STRING="{NEW}"', "user/main.c", "user/cli/verb.c",
        *[os.path.join(objects, n[:-2] + ".o") for n in glob.glob("*/**/*.c", root_dir=os.path.join(TOP, "user"), recursive=True)
-         if not n.startswith(("lib/", "query/lib/", "query/soft/"))],
+         if not n.startswith(("lib/", "query/", "lab/")) and n != "cli/verb.c"],
        os.path.join(BUILD, "libfpisa.a"), *"-lbpf -lmnl -ljson-c -lgmp -lpthread -lm".split(), "-o", program, cwd=TOP)
     for name in PACKAGES:
         top = os.path.join(work, name)

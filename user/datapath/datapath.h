@@ -14,10 +14,9 @@
  *	egress.c    the egress program, and the ports that replies leave by
  *	routes.c    what lets the datapath find routes to a job's ranks
  *	open.c      open, read maps
- *	query.c     the program of a query; queries.c, the objects
  *	fanout.c    the ports of jobs' results
  *	groups.c    records of the manager's groups, in maps beside the jobs
- *	job.c       make, shrink and remove jobs; job_check.c, what needs no kernel
+ *	job.c       make, shrink and remove jobs; job_check.c, what needs no kernel; job.h, for queries too
  *	load.c      load, fill, pin; upgrade.c, new programs in the place of running ones; unload.c
  *	status.c, resources.c, trial.c  for the verbs status and resources, and for doctor
  *
@@ -35,7 +34,6 @@
 #include "cli/names.h"
 #include "fpisa/discard.h"
 #include "fpisa/job.h"
-#include "fpisa/query/query.h"
 #include "fpisa/steer.h"
 #include "fpisa/verdict.h"
 
@@ -208,20 +206,6 @@ int datapath_job_place(const struct fpisa_job *jobs, __u32 job, struct fpisa_job
 
 /* Take `ranks`, a bitmap, out of the job's live ranks; *live gets what is left. Refuses a job that the manager has made. */
 int datapath_job_shrink(struct datapath *dp, __u32 job, __u64 ranks, __u64 *live);
-
-/* -- queries ---------------------------------------------------------------- */
-
-/*
- * A query is made as a job whose mode is its kind, with datapath_job_add(), which
- * loads its program. These take its number, and refuse that of a job, as those of
- * jobs refuse a query's.
- */
-int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out);
-int datapath_query_del(struct datapath *dp, __u32 query);
-int datapath_query_state(const struct datapath *dp, __u32 query, struct fpisa_query_state *out);
-/* The logarithm of the blocks of a filter, FPISA_QUERY_*, for `keys`; above FPISA_MAX_FILTER_LOG: too many. */
-__u8 datapath_filter_log(__u32 filter, __u64 keys);
-int datapath_query_counters(const struct datapath *dp, __u32 query, struct fpisa_query_counters *sum);
 
 /* Entries that are left of jobs: jobs, their fan-outs, locks that nobody will release. No frame is under way. */
 int datapath_leftovers(const struct datapath *dp, uint64_t *n);

@@ -25,10 +25,10 @@
 #include "generation.h"
 #include "groups.h"
 #include "host/privilege.h"
+#include "job.h"
 #include "kernel.h"
 #include "log.h"
 #include "pin.h"
-#include "query/datapath/query.h"
 #include "routes.h"
 
 /* -- state ------------------------------------------------------------- */
@@ -147,12 +147,13 @@ static int refuse_taken(__u32 number, bool wants_query, bool is_query)
 		wants_query ? "query" : "job", number, is, FPISA_MAX_JOBS - 1, is, number);
 }
 
-int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
+int datapath_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex,
+		 const struct datapath_kind *kind)
 {
 	int err;
 
 	log_start();
-	err = datapath_job_check(job, j);
+	err = kind->check(job, j);
 	if (!err)
 		err = privilege_check(PRIVILEGE_LOAD, "job add");
 	/* Whatever else attached the programs did not look. */
@@ -173,9 +174,7 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 	if (!err)
 		err = draw_key(job, j);
 	if (!err)
-		err = fpisa_is_query(j)			   ? query_load(dp, job, j) :
-		      datapath_job_place(dp->jobs, job, j) ?:
-							     family_load(dp, j->family);
+		err = kind->load(dp, job, j);
 	if (err)
 		goto out;
 	err = fanout_fill(dp, job, j, ifindex);
@@ -186,8 +185,8 @@ int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const 
 		err = routes_assert(job, j);
 	if (err) {
 		fanout_empty(dp, job);
-		if (fpisa_is_query(j))
-			query_unload(dp, job);
+		if (kind->unload)
+			kind->unload(dp, job);
 		goto out;
 	}
 	generations_seed(dp->control);
@@ -200,12 +199,24 @@ out:
 	return err;
 }
 
+static int load_family(const struct datapath *dp, __u32 job, struct fpisa_job *j)
+{
+	return datapath_job_place(dp->jobs, job, j) ?: family_load(dp, j->family);
+}
+
+int datapath_job_add(struct datapath *dp, __u32 job, struct fpisa_job *j, const __u32 *ifindex)
+{
+	static const struct datapath_kind jobs = {.check = datapath_job_check, .load = load_family};
+
+	return datapath_add(dp, job, j, ifindex, &jobs);
+}
+
 int datapath_job_reassert(const struct datapath *dp, __u32 job)
 {
 	return routes_assert(job, &dp->jobs[job]);
 }
 
-static int take_away(struct datapath *dp, __u32 job)
+int datapath_take_away(struct datapath *dp, __u32 job)
 {
 	routes_release(dp, job);
 	__atomic_store_n(&dp->jobs[job].active, 0, __ATOMIC_SEQ_CST);
@@ -223,26 +234,7 @@ int datapath_job_del(struct datapath *dp, __u32 job)
 		return err;
 	err = datapath_job(dp, job, &j);
 	if (!err)
-		err = take_away(dp, job);
-	datapath_unlock(dp);
-	return err;
-}
-
-int datapath_query_del(struct datapath *dp, __u32 query)
-{
-	struct fpisa_job j;
-	int err;
-
-	err = datapath_map_state(dp) ?: datapath_lock(dp);
-	if (err)
-		return err;
-	err = datapath_query(dp, query, &j);
-	if (!err)
-		err = take_away(dp, query);
-	/* Its program has locks and maps of its own. */
-	if (!err)
-		err = fanout_remove(dp, query);
-	query_unload(dp, query);
+		err = datapath_take_away(dp, job);
 	datapath_unlock(dp);
 	return err;
 }

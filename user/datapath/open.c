@@ -10,7 +10,6 @@
 
 #include "cli/report.h"
 #include "datapath.h"
-#include "fpisa/query/query.h"
 #include "info.h"
 #include "log.h"
 #include "pin.h"
@@ -225,18 +224,6 @@ void datapath_unlock(struct datapath *dp)
 }
 
 /* -- read -------------------------------------------------------------- */
-
-int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out)
-{
-	if (query >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[query].active, __ATOMIC_ACQUIRE))
-		return refuse(-ENOENT, "query %u: no such query; see fpisa query list", query);
-	if (!fpisa_is_query(&dp->jobs[query]))
-		return refuse(-ENOENT, "query %u: is a job; see fpisa job show %u", query, query);
-	memcpy(out, &dp->jobs[query], sizeof(*out));
-	if (out->workers < 2 || out->workers > FPISA_MAX_WORKERS)
-		return refuse(-EPROTO, "query %u: its entry in fpisa_jobs is not valid; was it written by hand?", query);
-	return 0;
-}
 
 int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 {

@@ -16,8 +16,7 @@
 #include "info.h"
 #include "log.h"
 #include "object.h"
-#include "query/datapath/queries.h"
-#include "query/datapath/query.h"
+#include "resources.h"
 #include "steer.h"
 
 static int find_map(void *obj, const char *name)
@@ -40,7 +39,8 @@ static bool measured(const struct datapath_resources *r, const char *map)
 	return false;
 }
 
-static int measure(struct bpf_object *obj, const char *family, struct datapath_resources *r)
+/* Maps of `base`, which may be NULL, are left out: the object shares them. */
+static int measure(struct bpf_object *obj, struct bpf_object *base, const char *family, struct datapath_resources *r)
 {
 	struct bpf_program *prog;
 	struct bpf_map *map;
@@ -52,14 +52,14 @@ static int measure(struct bpf_object *obj, const char *family, struct datapath_r
 			snprintf(r->program[r->programs++].family, sizeof(r->program->family), "%s", family);
 		}
 	bpf_object__for_each_map(map, obj)
-		if (!err && r->maps < DATAPATH_MAX_MAPS && !measured(r, bpf_map__name(map)))
+		if (!err && r->maps < DATAPATH_MAX_MAPS && !measured(r, bpf_map__name(map)) &&
+		    (!base || find_map(base, bpf_map__name(map)) < 0))
 			err = map_info(bpf_map__fd(map), bpf_map__name(map), &r->map[r->maps++]);
 	return err ? fail(err, NULL, "measure the loaded objects") : 0;
 }
 
-/* An opened object, which it closes, over the maps of fpisa.o. */
-static int measure_over(struct bpf_object *base, struct bpf_object *o, const char *what, const char *name,
-			struct datapath_resources *r)
+int resources_measure(struct bpf_object *base, struct bpf_object *o, const char *what, const char *name,
+		      struct datapath_resources *r)
 {
 	struct bpf_map *map;
 	int err = o ? 0 : -EINVAL;
@@ -76,49 +76,14 @@ static int measure_over(struct bpf_object *base, struct bpf_object *o, const cha
 	}
 	if (!err)
 		err = bpf_object__load(o);
-	err = err ? refuse(err, "%s%s: load: %s", what, name, reason(err)) : measure(o, name, r);
+	err = err ? refuse(err, "%s%s: load: %s", what, name, reason(err)) : measure(o, base, name, r);
 	bpf_object__close(o);
 	return err;
 }
 
 static int measure_family(struct bpf_object *base, __u8 family, struct datapath_resources *r)
 {
-	return measure_over(base, family_open(family, NULL, false), "family ", family_name(family), r);
-}
-
-#define QUERY_LIMIT 1024 /* of the queries that are measured */
-
-/* Each kind, and those that have rules of their own behind a filter with one. */
-static const struct {
-	const char *name;
-	__u8 kind, filter;
-} queries[] = {
-	{"topn", FPISA_QUERY_TOPN, 0},
-	{"bitmap", FPISA_QUERY_TOPN, FPISA_QUERY_BITMAP},
-	{"table", FPISA_QUERY_TABLE, 0},
-	{"bloom", FPISA_QUERY_TABLE, FPISA_QUERY_BLOOM},
-	{"bitmap", FPISA_QUERY_JOIN, FPISA_QUERY_BITMAP},
-	{"bloom", FPISA_QUERY_JOIN, FPISA_QUERY_BLOOM},
-};
-
-static int measure_queries(struct bpf_object *base, struct datapath_resources *r)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < sizeof(queries) / sizeof(queries[0]); i++) {
-		struct fpisa_job j = {
-			.mode = queries[i].kind,
-			.workers = 2,
-			.rounding = 4,
-			.group = queries[i].kind == FPISA_QUERY_JOIN ? 0 : QUERY_LIMIT,
-			.clz = queries[i].filter,
-			.pipeline = queries[i].filter ? 4 : 0,
-			.guard = queries[i].filter ? datapath_filter_log(queries[i].filter, QUERY_LIMIT) : 0,
-		};
-
-		err = measure_over(base, query_open(NULL, 0, &j, false), "", queries[i].name, r);
-	}
-	return err;
+	return resources_measure(base, family_open(family, NULL, false), "family ", family_name(family), r);
 }
 
 int datapath_resources(struct datapath_resources *r)
@@ -135,7 +100,7 @@ int datapath_resources(struct datapath_resources *r)
 	if (!err)
 		err = object_load(skel);
 	if (!err)
-		err = measure(object_of(skel), family_name(0), r);
+		err = measure(object_of(skel), NULL, family_name(0), r);
 	if (!err)
 		err = egress_load(copy_map, object_of(skel), &fd);
 	if (!err && r->programs < DATAPATH_MAX_PROGRAMS) {
@@ -146,11 +111,9 @@ int datapath_resources(struct datapath_resources *r)
 	if (!err)
 		err = steer_load(NULL, &steer);
 	if (!err)
-		err = measure(steer_object(steer), "", r);
+		err = measure(steer_object(steer), NULL, "", r);
 	for (__u8 family = 1; !err && family_name(family); family++)
 		err = measure_family(object_of(skel), family, r);
-	if (!err)
-		err = measure_queries(object_of(skel), r);
 	progress_end();
 	if (fd >= 0)
 		close(fd);

@@ -111,20 +111,6 @@ int job_print_json(const struct datapath *dp, __u32 job);
 void job_print_histogram(const struct fpisa_histogram *h, const struct fpisa_job *j);
 struct json_object *job_histogram_json(const struct fpisa_histogram *h, const struct fpisa_job *j);
 
-/* -- query.c: a query for people and for programs ---------------------------- */
-
-/* Kinds by name, for --kind. */
-extern const struct name query_kind_names[];
-extern const struct name query_filter_names[];
-
-/* An active query's parameters, members and state, as `query show` has them. */
-int query_print_text(const struct datapath *dp, __u32 query);
-int query_print_json(const struct datapath *dp, __u32 query);
-
-/* What query list says of it: a line; an object. */
-void query_print_line(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s);
-struct json_object *query_json(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s);
-
 /* -- status.c: how it stands ------------------------------------------------ */
 
 /* Ranks that are in the job's current generation. */

@@ -7,7 +7,6 @@
 
 #include "cli/print.h"
 #include "cli/report.h"
-#include "fpisa/query/query.h"
 #include "host/route.h"
 #include "host/veth.h"
 #include "job.h"

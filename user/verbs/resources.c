@@ -10,7 +10,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/report.h"
-#include "datapath/datapath.h"
+#include "resources.h"
 #include "verbs.h"
 
 static void print_text(const struct datapath_resources *r)
@@ -60,19 +60,24 @@ static int print_resources_json(const struct datapath_resources *r)
 	return print_json(o, false);
 }
 
-int verb_resources(int argc, char **argv)
+int resources_verb(const char *verb, int (*measure)(struct datapath_resources *r), int argc, char **argv)
 {
 	struct common c = COMMON_INIT;
 	struct datapath_resources r;
 	int err;
 
-	if (common_options(&c, argc, argv) || no_operands("resources", argc, argv))
+	if (common_options(&c, argc, argv) || no_operands(verb, argc, argv))
 		return BAD_USAGE;
-	err = datapath_resources(&r);
+	err = measure(&r);
 	if (err)
 		return err;
 	if (c.json)
 		return print_resources_json(&r);
 	print_text(&r);
 	return 0;
+}
+
+int verb_resources(int argc, char **argv)
+{
+	return resources_verb("resources", datapath_resources, argc, argv);
 }

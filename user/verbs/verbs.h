@@ -13,14 +13,6 @@ int verb_job_list(int argc, char **argv);
 int verb_job_show(int argc, char **argv);
 int verb_job_del(int argc, char **argv);
 int verb_job_shrink(int argc, char **argv);
-int verb_query_add(int argc, char **argv);
-void query_add_help(void); /* its options */
-int verb_query_list(int argc, char **argv);
-int verb_query_show(int argc, char **argv);
-int verb_query_del(int argc, char **argv);
-int verb_query_data(int argc, char **argv);
-int verb_query_run(int argc, char **argv);
-int verb_query_demo(int argc, char **argv);
 int verb_config_check(int argc, char **argv);
 int verb_config_apply(int argc, char **argv);
 int verb_stats(int argc, char **argv);

@@ -14,13 +14,6 @@
 #include "../exact.h"
 #include "../job.h"
 
-/* fpisa_job.mode of a query */
-enum fpisa_query_kind {
-	FPISA_QUERY_TOPN = 16,	/* rows that may be among the N first pass, others are pruned */
-	FPISA_QUERY_TABLE = 17, /* sum, least, greatest and count of the values of each key */
-	FPISA_QUERY_JOIN = 18,	/* rows whose join key may be in the filter pass, others are pruned */
-};
-
 /* fpisa_hdr.type; far from those of jobs, which the entry handles itself. */
 enum fpisa_query_type {
 	FPISA_TYPE_ROWS = 16,	/* worker: some of its rows; to the master: those of them that it must have */
@@ -266,12 +259,6 @@ static __always_inline __u32 fpisa_filter_state(__u64 word, __u32 epoch)
 static __always_inline __u64 fpisa_filter_missing(const struct fpisa_query_state *s, const struct fpisa_query_config *q)
 {
 	return ((1ull << (q->master & 63)) - 1) & ~s->built;
-}
-
-/* A query, not a sum? Its frames have no elements. */
-static __always_inline int fpisa_is_query(const struct fpisa_job *job)
-{
-	return job->mode >= FPISA_QUERY_TOPN && job->mode <= FPISA_QUERY_JOIN;
 }
 
 #endif

@@ -50,7 +50,11 @@ def test_json_of_every_reader(lab):
     p = OnTerminal([FPISA, "resources", "--json"])
     status, out = p.wait(COMMAND_S)
     assert status == 0 and "\r\033[Kmeasuring family w2c1\r" in p.said and p.screen() == "", p.said
-    assert {"fpisa", "fpisa_mau0", "fpisa_mau8", "fpisa_topn", "fpisa_table", "fpisa_join"} <= {p["name"] for p in json.loads(out)["programs"]}
+    core = json.loads(out)
+    queries = net.json("query", "resources")
+    assert {"fpisa", "fpisa_mau0", "fpisa_mau8"} <= {p["name"] for p in core["programs"]}
+    assert {"fpisa_topn", "fpisa_table", "fpisa_join"} == {p["name"] for p in queries["programs"]}
+    assert not {m["name"] for m in core["maps"]} & {m["name"] for m in queries["maps"]}
 
 
 def test_text_of_every_reader(lab):

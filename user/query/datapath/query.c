@@ -9,10 +9,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 #include "cli/report.h"
+#include "datapath/fanout.h"
+#include "datapath/job.h"
 #include "datapath/log.h"
 #include "datapath/pin.h"
 #include "queries.h"
@@ -75,7 +78,20 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 	return NULL;
 }
 
-int query_load(const struct datapath *dp, __u32 query, const struct fpisa_job *j)
+static void unload(const struct datapath *dp, __u32 query)
+{
+	__u32 index = FPISA_QUERY_PROGRAM + query;
+	char name[NAME_MAX + 1], path[PATH_MAX];
+
+	bpf_map_delete_elem(dp->stages_fd, &index);
+	for (size_t i = 0; i < READ_BY_VERBS; i++) {
+		pin_of(name, read_by_verbs[i], query);
+		if (snprintf(path, sizeof(path), "%s/%s", dp->pin, name) < (int)sizeof(path))
+			unlink(path);
+	}
+}
+
+static int load(const struct datapath *dp, __u32 query, struct fpisa_job *j)
 {
 	__u32 index = FPISA_QUERY_PROGRAM + query;
 	struct bpf_object *o;
@@ -97,21 +113,46 @@ int query_load(const struct datapath *dp, __u32 query, const struct fpisa_job *j
 	}
 	bpf_object__close(o);
 	if (err)
-		query_unload(dp, query);
+		unload(dp, query);
 	return err;
 }
 
-void query_unload(const struct datapath *dp, __u32 query)
+int datapath_query_add(struct datapath *dp, __u32 query, struct fpisa_job *j, const __u32 *ifindex)
 {
-	__u32 index = FPISA_QUERY_PROGRAM + query;
-	char name[NAME_MAX + 1], path[PATH_MAX];
+	static const struct datapath_kind queries = {.check = query_check, .load = load, .unload = unload};
 
-	bpf_map_delete_elem(dp->stages_fd, &index);
-	for (size_t i = 0; i < READ_BY_VERBS; i++) {
-		pin_of(name, read_by_verbs[i], query);
-		if (snprintf(path, sizeof(path), "%s/%s", dp->pin, name) < (int)sizeof(path))
-			unlink(path);
-	}
+	return datapath_add(dp, query, j, ifindex, &queries);
+}
+
+int datapath_query_del(struct datapath *dp, __u32 query)
+{
+	struct fpisa_job j;
+	int err;
+
+	err = datapath_map_state(dp) ?: datapath_lock(dp);
+	if (err)
+		return err;
+	err = datapath_query(dp, query, &j);
+	if (!err)
+		err = datapath_take_away(dp, query);
+	/* Its program has locks and maps of its own. */
+	if (!err)
+		err = fanout_remove(dp, query);
+	unload(dp, query);
+	datapath_unlock(dp);
+	return err;
+}
+
+int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out)
+{
+	if (query >= FPISA_MAX_JOBS || !__atomic_load_n(&dp->jobs[query].active, __ATOMIC_ACQUIRE))
+		return refuse(-ENOENT, "query %u: no such query; see fpisa query list", query);
+	if (!fpisa_is_query(&dp->jobs[query]))
+		return refuse(-ENOENT, "query %u: is a job; see fpisa job show %u", query, query);
+	memcpy(out, &dp->jobs[query], sizeof(*out));
+	if (out->workers < 2 || out->workers > FPISA_MAX_WORKERS)
+		return refuse(-EPROTO, "query %u: its entry in fpisa_jobs is not valid; was it written by hand?", query);
+	return 0;
 }
 
 /* The one entry of a map that is pinned for the verbs. */

@@ -1,19 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The program of a query, loaded for it alone, and its maps. */
+/*
+ * Queries in the datapath: an entry of fpisa_jobs, whose mode is the kind of query, and a program that is loaded for it alone.
+ *
+ *	check.c      what a query may be
+ *	queries.c    the objects, and what makes one a certain query's
+ *	query.c      make one, remove it, read what it has counted
+ *	resources.c  what the programs cost
+ *
+ * All return 0 or -errno, reported, as datapath.h's functions do.
+ */
 #ifndef FPISA_DATAPATH_QUERY_H
 #define FPISA_DATAPATH_QUERY_H
 
 #include "datapath/datapath.h"
+#include "fpisa/query/query.h"
 
 struct bpf_object;
 
 /* The object of query *j, with its constants, pinning below `pin` (NULL: none); NULL, reported. `steered`: as of family_open(). */
 struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_job *j, bool steered);
 
-/* Loads the program of query *j into the datapath, under its number; pins what others read of it. */
-int query_load(const struct datapath *dp, __u32 query, const struct fpisa_job *j);
+/* Refuses what no datapath could run. */
+int query_check(__u32 query, struct fpisa_job *j);
 
-/* Takes it away, if there is one. Reports nothing. */
-void query_unload(const struct datapath *dp, __u32 query);
+/* The logarithm of the blocks of a filter, FPISA_QUERY_*, for `keys`; above FPISA_MAX_FILTER_LOG: too many. */
+__u8 query_filter_log(__u32 filter, __u64 keys);
+
+/* As those of jobs. They take a query's number, and refuse that of a job, as those of jobs refuse a query's. */
+int datapath_query_add(struct datapath *dp, __u32 query, struct fpisa_job *j, const __u32 *ifindex);
+int datapath_query_del(struct datapath *dp, __u32 query);
+int datapath_query(const struct datapath *dp, __u32 query, struct fpisa_job *out);
+int datapath_query_state(const struct datapath *dp, __u32 query, struct fpisa_query_state *out);
+int datapath_query_counters(const struct datapath *dp, __u32 query, struct fpisa_query_counters *sum);
+
+/* Loads the program of every kind without attaching or pinning, and measures it. */
+int datapath_query_resources(struct datapath_resources *r);
 
 #endif

@@ -8,7 +8,9 @@
 #include "cli/names.h"
 #include "cli/options.h"
 #include "job/job.h"
-#include "verbs/verbs.h"
+#include "print.h"
+#include "query/datapath/query.h"
+#include "verbs.h"
 
 enum {
 	OPT_KIND = OPT_VERB,
@@ -107,7 +109,7 @@ static int size_filter(struct fpisa_job *j, uint64_t keys)
 			      "a Bloom filter how many there are");
 	if (!j->pipeline)
 		j->pipeline = j->rounding;
-	j->guard = datapath_filter_log(filter, keys);
+	j->guard = query_filter_log(filter, keys);
 	return 0;
 }
 
@@ -144,7 +146,7 @@ static int make(struct wanted *w, const struct common *c, __u32 query)
 	err = job_spec_resolve(&w->spec, query);
 	if (!err) {
 		job_spec_warn(&w->spec, &dp, query);
-		err = datapath_job_add(&dp, query, &w->spec.job, w->spec.ifindex);
+		err = datapath_query_add(&dp, query, &w->spec.job, w->spec.ifindex);
 	}
 	if (!err && c->json)
 		err = query_print_json(&dp, query);
@@ -178,7 +180,7 @@ int verb_query_add(int argc, char **argv)
 	if (!err)
 		err = list_members(&w, &list);
 	if (!err)
-		err = datapath_job_check(query, &w.spec.job);
+		err = query_check(query, &w.spec.job);
 	if (!err)
 		err = make(&w, &c, query);
 	free(list);

@@ -12,7 +12,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/progress.h"
-#include "verbs/verbs.h"
+#include "verbs.h"
 
 #define WORKERS_MOST 1024
 #define BUFFER (1 << 20)

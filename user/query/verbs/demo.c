@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/options.h"
-#include "verbs/verbs.h"
+#include "verbs.h"
 
 #define SCRIPT "/../bench/query_demo.py"
 #define ROWS_MOST (1ull << 40)
@@ -84,13 +84,32 @@ static char *passed_on(int opt)
 	return asprintf(&text, "--%s%s%s", o->name, o->has_arg ? "=" : "", o->has_arg ? optarg : "") < 0 ? NULL : text;
 }
 
+/* Where the program is, and the script that its source tree has; false: it has none, for the program is installed. */
+static bool find_script(char here[PATH_MAX], char script[PATH_MAX + sizeof(SCRIPT)])
+{
+	ssize_t length = readlink("/proc/self/exe", here, PATH_MAX - 1);
+
+	if (length < 0)
+		return false;
+	here[length] = 0;
+	*strrchr(here, '/') = 0;
+	snprintf(script, PATH_MAX + sizeof(SCRIPT), "%s" SCRIPT, here);
+	return !access(script, R_OK);
+}
+
+bool query_demo_is_here(void)
+{
+	char here[PATH_MAX], script[PATH_MAX + sizeof(SCRIPT)];
+
+	return find_script(here, script);
+}
+
 int verb_query_demo(int argc, char **argv)
 {
 	char here[PATH_MAX], script[PATH_MAX + sizeof(SCRIPT)],
 		*all[3 + OPTIONS + 1] = {(char *)"python3", (char *)"-B", script};
 	struct common c = COMMON_INIT;
 	int opt, err = 0, n = 3;
-	ssize_t length;
 
 	while (!err && (opt = next_option(argc, argv, options)) != -1) {
 		err = check(&c, opt);
@@ -99,18 +118,8 @@ int verb_query_demo(int argc, char **argv)
 	}
 	if (!err && optind != argc)
 		err = refuse(BAD_USAGE, "query demo: '%s' is no option; there are no operands", argv[optind]);
-	length = err ? 0 : readlink("/proc/self/exe", here, sizeof(here) - 1);
-	if (!err && length < 0)
-		err = fail(-errno, NULL, "/proc/self/exe");
-	if (!err) {
-		here[length] = 0;
-		*strrchr(here, '/') = 0;
-		snprintf(script, sizeof(script), "%s" SCRIPT, here);
-		err = access(script, R_OK) ?
-			      refuse(1,
-				     "query demo needs the source tree, with its tests' networks: build/fpisa there, not an installed fpisa") :
-			      0;
-	}
+	if (!err && !find_script(here, script))
+		err = fail(-errno, NULL, "query demo");
 	if (!err) {
 		setenv("FPISA_BUILD", here, 1);
 		execv("/usr/bin/python3", all);

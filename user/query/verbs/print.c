@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A query for people and for programs; job.h has the contracts. */
+/* A query for people and for programs; print.h has the contracts. */
 #include <arpa/inet.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -9,6 +9,8 @@
 #include "cli/print.h"
 #include "fpisa/query/order.h"
 #include "job/job.h"
+#include "print.h"
+#include "query/datapath/query.h"
 
 const struct name query_kind_names[] = {
 	{FPISA_QUERY_TOPN, "topn"},

@@ -16,7 +16,7 @@
 #include "fpisa/query/query.h"
 #include "job/job.h"
 #include "lib/base/clock.h"
-#include "verbs/verbs.h"
+#include "verbs.h"
 
 #define LOOK_MS 250 /* then the terminal is looked at */
 

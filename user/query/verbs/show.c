@@ -6,7 +6,9 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "job/job.h"
-#include "verbs/verbs.h"
+#include "print.h"
+#include "query/datapath/query.h"
+#include "verbs.h"
 
 static int list(const struct datapath *dp, struct json_object *all)
 {

@@ -28,7 +28,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "newcomers.h"
-#include "query.h"
+#include "worker.h"
 #include "session.h"
 
 #define SCANS 64

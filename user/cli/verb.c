@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* cli/verb.h has the contracts. */
+#define _GNU_SOURCE /* environ */
+#include "verb.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "report.h"
+
+/* -- other programs -------------------------------------------------------- */
+
+#define PLACES 2
+
+/* Writes where a program may be; false: that is not known. */
+static bool places(const char *name, char path[PLACES][PATH_MAX])
+{
+	static const char *const below[PLACES] = {"", "../libexec/fpisa/"};
+	char here[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", here, sizeof(here) - 1);
+
+	if (n < 0)
+		return false;
+	here[n] = 0;
+	*(strrchr(here, '/') + 1) = 0;
+	for (int i = 0; i < PLACES; i++)
+		if (snprintf(path[i], PATH_MAX, "%s%s%s", here, below[i], name) >= PATH_MAX)
+			return false;
+	return true;
+}
+
+static const struct program *program_of(const struct verbs *v, const char *word)
+{
+	for (size_t i = 0; i < v->programs; i++)
+		if (!strcmp(v->program[i].word, word))
+			return &v->program[i];
+	return NULL;
+}
+
+/* Becomes that program, with the words after argv[0] for arguments. Returns only if it cannot. */
+static int become(const struct program *p, char **argv)
+{
+	char path[PLACES][PATH_MAX];
+
+	if (!places(p->name, path))
+		return fail(-errno, NULL, "%s", p->name);
+	argv[0] = (char *)p->name;
+	for (int i = 0; i < PLACES; i++) {
+		execv(path[i], argv);
+		if (errno != ENOENT)
+			return fail(-errno, NULL, "%s", path[i]);
+	}
+	return refuse(-ENOENT, "%s is a verb of the program %s, which is not installed; install the package %s",
+		      p->word, p->name, p->name);
+}
+
+/* One line a verb of that program, if it is there. */
+static void list_of(FILE *f, const char *name)
+{
+	char *argv[] = {(char *)name, (char *)"help", (char *)"--list", NULL};
+	posix_spawn_file_actions_t actions;
+	char path[PLACES][PATH_MAX];
+	bool found = false;
+	pid_t pid;
+
+	fflush(f);
+	if (!places(name, path) || posix_spawn_file_actions_init(&actions))
+		return;
+	posix_spawn_file_actions_adddup2(&actions, fileno(f), STDOUT_FILENO);
+	for (int i = 0; i < PLACES && !found; i++)
+		found = !posix_spawn(&pid, path[i], &actions, NULL, argv, environ);
+	if (found)
+		waitpid(pid, NULL, 0);
+	posix_spawn_file_actions_destroy(&actions);
+}
+
+/* -- the table --------------------------------------------------------------- */
+
+static bool is_here(const struct verb *v)
+{
+	return !v->is_here || v->is_here();
+}
+
+/* How many of argv's words are the verb's name; 0 if it is another. */
+static int match(const struct verb *v, int argc, char **argv)
+{
+	const char *space = strchr(v->name, ' ');
+	size_t first = space ? (size_t)(space - v->name) : strlen(v->name);
+
+	if (argc < 1 || strlen(argv[0]) != first || strncmp(argv[0], v->name, first))
+		return 0;
+	if (!space)
+		return 1;
+	return argc > 1 && !strcmp(argv[1], space + 1) ? 2 : 0;
+}
+
+/* Is `word` the first of the verb's two words? */
+static bool in_group(const struct verb *v, const char *word)
+{
+	size_t n = strlen(word);
+
+	return !strncmp(v->name, word, n) && v->name[n] == ' ' && is_here(v);
+}
+
+static bool has_group(const struct verbs *v, const char *word)
+{
+	for (size_t i = 0; i < v->n; i++)
+		if (in_group(&v->verb[i], word))
+			return true;
+	return false;
+}
+
+static const struct verb *find(const struct verbs *v, int argc, char **argv, int *words)
+{
+	for (size_t i = 0; i < v->n; i++) {
+		*words = match(&v->verb[i], argc, argv);
+		if (*words && is_here(&v->verb[i]))
+			return &v->verb[i];
+	}
+	*words = 0;
+	return NULL;
+}
+
+/* -- help -------------------------------------------------------------------- */
+
+static void usage(FILE *f, const struct verb *v)
+{
+	fprintf(f, "usage: fpisa %s%s%s%s [--verbose]\n", v->name, *v->args ? " " : "", v->args,
+		v->unpinned ? "" : " [--pin DIR]");
+}
+
+/* One line a verb; `group` is the first word of those to show, NULL for all. */
+static void list(FILE *f, const struct verbs *v, const char *group)
+{
+	for (size_t i = 0; i < v->n; i++)
+		if (is_here(&v->verb[i]) && (!group || !strncmp(v->verb[i].name, group, strlen(group))))
+			fprintf(f, "  %-12s  %s\n", v->verb[i].name, v->verb[i].help);
+}
+
+static void help(FILE *f, const struct verbs *v, const char *group)
+{
+	fprintf(f, "usage: fpisa VERB ...; fpisa help VERB; fpisa --version\n");
+	list(f, v, group);
+	for (size_t i = 0; !group && i < v->programs; i++)
+		if (!i || strcmp(v->program[i].name, v->program[i - 1].name))
+			list_of(f, v->program[i].name);
+}
+
+/* In one line; of a group it names the verbs. */
+static int refuse_verb(const struct verbs *v, int argc, char **argv)
+{
+	char known[256] = "";
+	size_t n = 0, left = 0;
+
+	for (size_t i = 0; i < v->n; i++)
+		left += in_group(&v->verb[i], argv[0]);
+	for (size_t i = 0; i < v->n; i++)
+		if (in_group(&v->verb[i], argv[0]) && n < sizeof(known))
+			n += snprintf(known + n, sizeof(known) - n, "%s%s", v->verb[i].name,
+				      !--left	? "" :
+				      left == 1 ? " and " :
+						  ", ");
+	return refuse(BAD_USAGE, n ? "no verb '%s%s%s'; there are %s" : "no verb '%s%s%s'; fpisa help lists them",
+		      argv[0], argc > 1 ? " " : "", argc > 1 ? argv[1] : "", known);
+}
+
+static int help_all(const struct verbs *v)
+{
+	help(stdout, v, NULL);
+	fputs("Options of every verb:\n"
+	      "  --pin DIR   where its maps are pinned, but of demo, soak, query worker and query\n"
+	      "              run; else $FPISA_PIN, /sys/fs/bpf/fpisa, and for verbs that find it\n"
+	      "              loaded, where ip link pins\n"
+	      "  --verbose   show what libbpf and the verifier say\n"
+	      "  -h, --help  say what fpisa help VERB says\n"
+	      "  -V, --version  say which version this is\n"
+	      "A verb that changes something prints with --json one object, {\"done\": VERB, ...}, with what it\n"
+	      "was given and has made; one that fails prints no object.\n",
+	      stdout);
+	return 0;
+}
+
+static int help_verb(const struct verbs *v, int argc, char **argv)
+{
+	const struct verb *verb;
+	int words;
+
+	verb = find(v, argc, argv, &words);
+	if (!verb && argc == 1 && has_group(v, argv[0])) {
+		help(stdout, v, argv[0]);
+		return 0;
+	}
+	if (!verb || argc > words)
+		return refuse_verb(v, argc, argv);
+	printf("%s: %s\n", verb->name, verb->help);
+	usage(stdout, verb);
+	if (verb->options)
+		verb->options();
+	if (verb->more)
+		fputs(verb->more, stdout);
+	return 0;
+}
+
+/* `fpisa help ...`; argv[-1] is "help", and another program's argv begins before that. */
+static int help_of(const struct verbs *v, int argc, char **argv)
+{
+	const struct program *p = argc ? program_of(v, argv[0]) : NULL;
+
+	if (p)
+		return become(p, argv - 2);
+	if (argc == 1 && !strcmp(argv[0], "--list")) {
+		list(stdout, v, NULL);
+		return 0;
+	}
+	return argc ? help_verb(v, argc, argv) : help_all(v);
+}
+
+/* -- dispatch ---------------------------------------------------------------- */
+
+/* `argv` are the words after the program's own. */
+static int run(const struct verbs *v, int argc, char **argv)
+{
+	const struct program *p = argc ? program_of(v, argv[0]) : NULL;
+	const struct verb *verb;
+	int words, err;
+
+	if (argc < 1) {
+		help(stderr, v, NULL);
+		return BAD_USAGE;
+	}
+	if (p)
+		return become(p, argv - 1);
+	if (!strcmp(argv[0], "help"))
+		return help_of(v, argc - 1, argv + 1);
+	verb = find(v, argc, argv, &words);
+	if (!verb)
+		words = has_group(v, argv[0]);
+	for (int i = words; (verb || i == words) && i < argc && strcmp(argv[i], "--"); i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return words ? help_verb(v, words, argv) : help_all(v);
+		if (!strcmp(argv[i], "--version") || !strcmp(argv[i], "-V"))
+			return puts("fpisa " FPISA_VERSION_STRING) < 0;
+	}
+	if (!verb && (argc > 1 || !words))
+		return refuse_verb(v, argc, argv);
+	if (!verb) {
+		help(stderr, v, argv[0]);
+		return BAD_USAGE;
+	}
+	/* getopt_long() names argv[0] in its complaints. */
+	argv[words - 1] = (char *)"fpisa";
+	err = verb->run(argc - words + 1, argv + words - 1);
+	if (err == BAD_USAGE)
+		usage(stderr, verb);
+	return err;
+}
+
+int verbs_main(const struct verbs *v, int argc, char **argv)
+{
+	int err = run(v, argc - 1, argv + 1);
+
+	if (fflush(stdout) && !err) {
+		perror("fpisa: stdout");
+		return 1;
+	}
+	return err == BAD_USAGE ? 2 : err ? 1 : 0;
+}

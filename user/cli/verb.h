@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A program's verbs: one table is dispatch and help at once; a verb of two words is one entry. cli/report.h says what a verb
+ * is given and returns.
+ *
+ * fpisa is three programs: the core, queries and the laboratory. Users type `fpisa VERB` for all of them. A program that has
+ * not the verb itself runs the one that has, as git does: the file of that name beside its own, else in ../libexec/fpisa.
+ */
+#ifndef FPISA_CLI_VERB_H
+#define FPISA_CLI_VERB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct verb {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *args;
+	const char *help;
+	const char *more;      /* what `fpisa help VERB` adds; may be NULL */
+	void (*options)(void); /* prints those that stand before that, from a table; may be NULL */
+	bool unpinned;	       /* in namespaces of its own: it takes no --pin */
+	bool (*is_here)(void); /* there is such a verb only where this is true; NULL: everywhere */
+};
+
+/* Who has the verbs whose first word this is. */
+struct program {
+	const char *word, *name;
+};
+
+struct verbs {
+	const struct verb *verb;
+	size_t n;
+	const struct program *program; /* those of one name stand together */
+	size_t programs;
+};
+
+#define VERBS(table) .verb = (table), .n = sizeof(table) / sizeof((table)[0])
+#define PROGRAMS(table) .program = (table), .programs = sizeof(table) / sizeof((table)[0])
+
+/* Runs the verb of main()'s arguments. The exit status: 0, 1 for an error that was reported, 2 for wrong usage. */
+int verbs_main(const struct verbs *v, int argc, char **argv);
+
+#endif

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* fpisa query resources: what `fpisa resources` says of the datapath, of the programs of queries */
+#include "query/datapath/query.h"
+#include "verbs.h"
+#include "verbs/resources.h"
+
+int verb_query_resources(int argc, char **argv)
+{
+	return resources_verb("query resources", datapath_query_resources, argc, argv);
+}

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A worker's tables, served to the masters of queries. */
+#ifndef FPISA_QUERY_WORKER_H
+#define FPISA_QUERY_WORKER_H
+
+int verb_query_worker(int argc, char **argv);
+
+#endif
