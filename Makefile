@@ -18,7 +18,8 @@
 # make resources	verifier instructions by program and memory by map, into doc/resources.txt
 # make interfaces	what others build on, by version, into doc/interfaces.txt; NEWS.md comes first
 # make postgres	fpisa_sum() for PostgreSQL 15 to 18 (doc/postgres.md); make install-postgres puts it where pg_config says
-# make torch	the backend "fpisa" of torch.distributed in build/torch (doc/torch.md); make install-torch, make install-python
+# make torch	the backend "fpisa" of torch.distributed in build/torch (doc/torch.md); make install-torch
+# make python	the exact sums of the package for Python (doc/sums.md); make wheel builds its wheel; make install-python
 # make mpi	what MPI programs preload (doc/mpi.md), for Open MPI and MPICH, whichever is installed; make install-mpi
 # make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
@@ -71,6 +72,7 @@ CLI_SRC := $(CORE_SRC) $(QUERY_SRC) $(LAB_SRC)
 UNIT_SRC := $(wildcard tests/unit/test_*.c tests/unit/*/test_*.c)
 PROG_SRC := $(wildcard tests/prog/test_*.c tests/prog/*/test_*.c)
 ORACLE_SRC := $(wildcard user/lab/oracle/*.c)
+SUMS_SRC := $(wildcard adapters/python/sums/*.c)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
@@ -232,6 +234,7 @@ $(B)/tests/unit/test_log: $(patsubst %,$(B)/san/user/cli/%.o,log progress report
 $(B)/tests/unit/query/test_partition: $(patsubst %,$(B)/san/user/query/worker/%.o,schema text partition parquet listing identity)
 $(B)/tests/unit/test_stack: $(patsubst %,$(B)/san/user/%.o,host/stack job/port)
 $(B)/tests/unit/query/test_sender: $(B)/san/user/query/worker/sender.o
+$(B)/tests/unit/test_sums: $(SUMS_SRC:%.c=$(B)/san/%.o)
 
 PROG_COMMON := tests/prog/harness.c tests/vectors.c tests/cases.c user/cli/names.c user/cli/progress.c user/cli/report.c user/lib/base/error.c $(ORACLE_SRC) \
 	user/datapath/families.c user/query/datapath/queries.c user/lab/tables/fill.c user/lab/tables/kernel.c user/lib/soft/blocks.c \
@@ -410,11 +413,11 @@ old-compiler: | all
 	$(Q)$(if $(filter-out $(BPF_CLANG),$(OLD_CLANG)),$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=$(OLD_CLANG) prog-tests, \
 		rm -rf $(OLD))
 
-include adapters/postgres/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
+include adapters/postgres/rules.mk adapters/python/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
 
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
 .PHONY: test-build check test test-long demo deps
-test-build: all man $(UNIT) $(PROG) $(FUZZ) $(B)/bench/endian $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
+test-build: all man python $(UNIT) $(PROG) $(FUZZ) $(B)/bench/endian $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
 	$(if $(PG_HEADERS),postgres) $(if $(TORCH_HEADERS),torch) $(if $(MPIS),mpi)
 
 # Run the tests of what is built; SUITES="unit prog" picks some.

@@ -8,7 +8,6 @@ TORCH_HEADERS = $(and $(wildcard $(TORCH_INCLUDE)),$(wildcard /usr/include/pybin
 	/usr/lib/python3/dist-packages/torch))
 
 TORCH_DIR := adapters/torch
-PY_DIR := adapters/python/fpisa
 TORCH_PACKAGE := $(patsubst $(PY_DIR)/%,$(B)/torch/fpisa/%,$(wildcard $(PY_DIR)/*.py) $(PY_DIR)/py.typed) \
 	$(B)/torch/fpisa/torch/__init__.py
 
@@ -31,13 +30,7 @@ $(B)/torch/fpisa/torch/__init__.py: $(TORCH_DIR)/fpisa/torch/__init__.py
 $(B)/torch/fpisa/%: $(PY_DIR)/%
 	$(Q)mkdir -p $(@D) && ln -sfn $(abspath $<) $@
 
-# The package `fpisa` (doc/python.md), and its part for PyTorch beside it.
-PY_DESTDIR ?= $(PREFIX)/lib/python3/dist-packages
-.PHONY: install-python install-torch
-install-python:
-	install -d $(DESTDIR)$(PY_DESTDIR)/fpisa
-	install -m 644 $(wildcard $(PY_DIR)/*.py) $(PY_DIR)/py.typed $(DESTDIR)$(PY_DESTDIR)/fpisa/
-
+.PHONY: install-torch
 install-torch: torch
 	install -d $(DESTDIR)$(PY_DESTDIR)/fpisa/torch
 	install -m 644 $(TORCH_DIR)/fpisa/torch/__init__.py $(B)/torch/fpisa/torch/_backend*.so $(DESTDIR)$(PY_DESTDIR)/fpisa/torch/

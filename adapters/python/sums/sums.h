@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Exact sums of arrays: what the Python package calls by ctypes (fpisa/_core.py).
+ *
+ * Every function is reentrant: it touches nothing but its arguments and the
+ * floating-point environment of its thread, which it sets to the default and
+ * restores. Functions that return int return 0 or -errno. The bits of a result
+ * depend on the values alone: which CPU, which path, which order or which
+ * number of calls does not matter, because every path adds exactly
+ * (include/fpisa/superacc.h) and rounding comes last.
+ */
+#ifndef SUMS_H
+#define SUMS_H
+
+#include "fpisa/partial.h"
+
+#define SUMS_API __attribute__((visibility("default")))
+
+/* The type of a value in memory; the numbers are part of the interface with Python. */
+enum sums_type {
+	SUMS_FLOAT64,
+	SUMS_FLOAT32,
+	SUMS_FLOAT16,
+	SUMS_BFLOAT16,
+	SUMS_INT8,
+	SUMS_UINT8,
+	SUMS_INT16,
+	SUMS_UINT16,
+	SUMS_INT32,
+	SUMS_UINT32,
+	SUMS_INT64,
+	SUMS_UINT64,
+	SUMS_TYPES,
+};
+
+/* An array in one dimension, aligned or not. */
+struct sums_array {
+	const char *data;
+	__s64 n;	    /* values, nulls included */
+	__s64 stride;	    /* bytes from a value to the next, of either sign */
+	const __u8 *valid;  /* Arrow's bitmap, bit 0 of byte 0 first: 0 says null; NULL: there are no nulls */
+	__s64 valid_offset; /* bits before the first value's */
+	__s32 type;	    /* enum sums_type */
+};
+
+/* Bytes of an accumulator, for whoever allocates it. */
+SUMS_API __u64 sums_size(void);
+SUMS_API void sums_init(union fpisa_superacc_full *a);
+
+/* Adds all values that are not null. -EINVAL: unknown type. -ERANGE: more than 2^63 - 1 values. -ENOMEM. */
+SUMS_API int sums_add(union fpisa_superacc_full *a, const struct sums_array *x);
+
+/* Adds b. -ERANGE: more than 2^63 - 1 values. */
+SUMS_API int sums_merge(union fpisa_superacc_full *a, const union fpisa_superacc_full *b);
+
+/* The bits of the sum, or of the average, in a FPISA_FORMAT_*, rounded once to nearest even. An average of nothing is NaN. */
+SUMS_API __u64 sums_read(const union fpisa_superacc_full *a, int format, int average);
+
+/* doc/partial.md. Returns the bytes written. */
+SUMS_API __u32 sums_write(const union fpisa_superacc_full *a, __u8 out[FPISA_PARTIAL_MOST]);
+SUMS_API int sums_parse(union fpisa_superacc_full *a, const void *bytes, __u64 size, const char **why);
+
+/*
+ * Adds the products x[i] * y[i] where neither is null. Products of doubles have
+ * exponents that a superaccumulator does not have: a[1] is in units of 2^-1200, a[2] of
+ * 2^1200, a[0] of 1. -EINVAL: x and y differ in length.
+ */
+#define SUMS_DOT_SCALE 1200
+SUMS_API int sums_dot(union fpisa_superacc_full a[3], const struct sums_array *x, const struct sums_array *y);
+
+/*
+ * Sums along some axes: out_n arrays that begin where `outer` says, each of inner dimensions `inner`.
+ * Result i goes to out + i * (bytes of the format). out_rows, if not NULL, takes how many values each has.
+ */
+struct sums_axes {
+	__s32 ndim;
+	const __s64 *shape, *stride; /* ndim each; strides in bytes */
+};
+SUMS_API int sums_axis(const char *data, int type, const struct sums_axes *outer, const struct sums_axes *inner,
+		       int format, int average, void *out);
+
+/* Sums by groups, numbered from 0; with `count` it is known how many values each has. NULL: no memory. */
+struct sums_groups;
+SUMS_API struct sums_groups *sums_groups_new(__s64 groups, int count);
+SUMS_API void sums_groups_free(struct sums_groups *g);
+/* code[i] is the group of x[i]; a negative one is of no group. -ERANGE: a code is not below `groups`. */
+SUMS_API int sums_groups_add(struct sums_groups *g, const struct sums_array *x, const __s64 *code);
+/* Results of all groups to `out`, as sums_axis() has them. -EINVAL: an average of groups that do not count. */
+SUMS_API int sums_groups_read(const struct sums_groups *g, int format, int average, void *out);
+/* Adds one group's sum to a. */
+SUMS_API int sums_groups_get(const struct sums_groups *g, __s64 group, union fpisa_superacc_full *a);
+
+/* Numbers 64-bit keys by their first appearance. Returns how many there are, or -ENOMEM; first[] takes where each began. */
+SUMS_API __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first);
+
+/* The vector unit in use: "avx512", "avx2" or "baseline". `limit`, if not NULL, keeps to it or less for tests. */
+SUMS_API const char *sums_vectors(const char *limit);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Which kernel this process uses: the widest that the CPU has, or what a test limits it to. */
+#include "inner.h"
+
+static int allowed(const struct sums_kernels *k)
+{
+#ifdef __x86_64__
+	if (k == &sums_avx512)
+		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+	if (k == &sums_avx2)
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
+	return k == &sums_baseline;
+}
+
+static const struct sums_kernels *const kernels[] = {
+#ifdef __x86_64__
+	&sums_avx512,
+	&sums_avx2,
+#endif
+	&sums_baseline,
+};
+
+#define KERNELS (sizeof(kernels) / sizeof(*kernels))
+
+/* The widest from `from` on. */
+static const struct sums_kernels *widest(size_t from)
+{
+	while (!allowed(kernels[from]))
+		from++;
+	return kernels[from];
+}
+
+/* Any thread may choose: all choose the same. */
+static const struct sums_kernels *chosen;
+
+const struct sums_kernels *sums_kernels(void)
+{
+	const struct sums_kernels *k = fpisa_read_once(&chosen);
+
+	if (!k) {
+		k = widest(0);
+		fpisa_write_once(&chosen, k);
+	}
+	return k;
+}
+
+const char *sums_vectors(const char *limit)
+{
+	for (size_t i = 0; limit && i < KERNELS; i++)
+		if (!strcmp(limit, kernels[i]->name))
+			fpisa_write_once(&chosen, widest(i));
+	return sums_kernels()->name;
+}

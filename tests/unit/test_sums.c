@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Exact sums of arrays (adapters/python/sums) against the oracle: any values, strides, nulls, addresses and splits, by
+ * each vector unit that this CPU has. Results must not depend on any of these.
+ */
+#include <fenv.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+#include "superaccs.h"
+#include "../../adapters/python/sums/sums.h"
+
+#define ROUNDS 400
+#define LONGEST 9000
+
+static const char *const units[] = {"avx512", "avx2", "baseline"};
+
+/* An array in memory that ends with it, and what the oracle says of it. */
+struct sample {
+	struct sums_array x;
+	char *memory;
+	__u8 *valid;
+	struct fpisa_format f;
+	uint64_t word[LONGEST];
+	struct oracle_exact sum;
+	uint64_t rows;
+};
+
+static int is_null(const struct sample *s, uint32_t i)
+{
+	uint64_t bit = (uint64_t)s->x.valid_offset + i;
+
+	return s->valid && !(s->valid[bit / 8] >> bit % 8 & 1);
+}
+
+/* Sometimes few exponents, sometimes all; sometimes they change on the way; sometimes there are nulls. */
+static void make(struct sample *s, struct vectors_rng *rng)
+{
+	uint32_t n = vectors_below(rng, vectors_below(rng, 3) ? LONGEST : 70), kind = vectors_below(rng, 7), bytes, gap;
+	uint64_t centre;
+
+	memset(s, 0, sizeof(*s));
+	s->f = of(vectors_below(rng, 2));
+	bytes = s->f.bytes;
+	gap = vectors_below(rng, 2) ? 0 : vectors_below(rng, 9);
+	s->x = (struct sums_array){.n = n, .stride = bytes + gap, .type = bytes == 8 ? SUMS_FLOAT64 : SUMS_FLOAT32};
+	s->memory = malloc(n ? (size_t)(n - 1) * (bytes + gap) + bytes : 1);
+	assert_non_null(s->memory);
+	if (!vectors_below(rng, 3)) {
+		s->x.valid_offset = vectors_below(rng, 20);
+		s->valid = malloc((n + 27) / 8);
+		assert_non_null(s->valid);
+		for (uint32_t i = 0; i < (n + 27) / 8; i++)
+			s->valid[i] = (__u8)vectors_next(rng);
+	}
+	s->x.valid = s->valid;
+	oracle_exact_init(&s->sum, s->f);
+	centre = 1 + vectors_next(rng) % (fpisa_exp_ones(s->f) - 1);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!vectors_below(rng, 2000))
+			centre = 1 + vectors_next(rng) % (fpisa_exp_ones(s->f) - 1);
+		s->word[i] = value(rng, s->f, vectors_below(rng, 40) ? kind : vectors_below(rng, 6), centre);
+		memcpy(s->memory + (size_t)i * (bytes + gap), &s->word[i], bytes);
+		if (is_null(s, i))
+			continue;
+		oracle_exact_add(&s->sum, s->word[i]);
+		s->rows++;
+	}
+	s->x.data = s->memory;
+	/* From the end: the same values. */
+	if (n && vectors_below(rng, 2) && !s->valid) {
+		s->x.data += (size_t)(n - 1) * (bytes + gap);
+		s->x.stride = -s->x.stride;
+	}
+}
+
+static void drop(struct sample *s)
+{
+	free(s->memory);
+	free(s->valid);
+}
+
+static void check(const struct sample *s, const union fpisa_superacc_full *a)
+{
+	for (uint32_t to = 0; to < 2; to++) {
+		int format = to ? FPISA_FORMAT_FP64 : FPISA_FORMAT_FP32;
+		uint32_t flags = 0;
+
+		assert_int_equal(sums_read(a, format, 0), quotient(&s->sum, 1, of(to), &flags));
+		if (s->rows)
+			assert_int_equal(sums_read(a, format, 1), quotient(&s->sum, s->rows, of(to), &flags));
+	}
+	assert_int_equal(a->acc.rows, s->rows);
+}
+
+/* In one call and in several, whose accumulators merge. */
+static void arrays(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	union fpisa_superacc_full a, b;
+	static struct sample s;
+
+	(void)state;
+	for (int round = 0; round < ROUNDS; round++) {
+		make(&s, &rng);
+		for (size_t u = 0; u < 3; u++) {
+			struct sums_array part = s.x;
+
+			sums_vectors(units[u]);
+			sums_init(&a);
+			assert_int_equal(sums_add(&a, &s.x), 0);
+			check(&s, &a);
+			sums_init(&a);
+			for (__s64 left = s.x.n; left; left -= part.n) {
+				part.n = 1 + vectors_below(&rng, (uint32_t)left);
+				sums_init(&b);
+				assert_int_equal(sums_add(&b, &part), 0);
+				assert_int_equal(sums_merge(&a, &b), 0);
+				part.data += part.n * part.stride;
+				part.valid_offset += part.n;
+			}
+			check(&s, &a);
+		}
+		drop(&s);
+	}
+}
+
+/* Each group has the bits that its values alone have. */
+static void groups(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	static __s64 code[LONGEST];
+	static struct sample s;
+
+	(void)state;
+	for (int round = 0; round < ROUNDS / 4; round++) {
+		int64_t n = 1 + vectors_below(&rng, vectors_below(&rng, 2) ? 4 : 500);
+		struct sums_groups *g = sums_groups_new(n, 1);
+		uint64_t *out = malloc((size_t)n * 8), *average = malloc((size_t)n * 8);
+
+		assert_true(g && out && average);
+		make(&s, &rng);
+		for (__s64 i = 0; i < s.x.n; i++)
+			code[i] = (__s64)vectors_below(&rng, (uint32_t)n + 1) - 1;
+		if (s.x.stride < 0) {
+			s.x.data = s.memory;
+			s.x.stride = -s.x.stride;
+		}
+		assert_int_equal(sums_groups_add(g, &s.x, code), 0);
+		assert_int_equal(sums_groups_read(g, FPISA_FORMAT_FP64, 0, out), 0);
+		assert_int_equal(sums_groups_read(g, FPISA_FORMAT_FP64, 1, average), 0);
+		for (int64_t k = 0; k < n; k++) {
+			union fpisa_superacc_full a;
+			uint64_t rows = 0;
+			uint32_t flags = 0;
+
+			oracle_exact_init(&s.sum, s.f);
+			for (uint32_t i = 0; i < s.x.n; i++) {
+				if (code[i] == k && !is_null(&s, i)) {
+					oracle_exact_add(&s.sum, s.word[i]);
+					rows++;
+				}
+			}
+			s.rows = rows;
+			assert_int_equal(out[k], quotient(&s.sum, 1, of(1), &flags));
+			if (rows)
+				assert_int_equal(average[k], quotient(&s.sum, rows, of(1), &flags));
+			sums_init(&a);
+			assert_int_equal(sums_groups_get(g, k, &a), 0);
+			check(&s, &a);
+		}
+		code[0] = n;
+		assert_int_equal(sums_groups_add(g, &s.x, code), s.x.n && !is_null(&s, 0) ? -ERANGE : 0);
+		sums_groups_free(g);
+		free(out);
+		free(average);
+		drop(&s);
+	}
+}
+
+/* A caller's rounding mode changes nothing, and stays. */
+static void environment(void **state)
+{
+	const double x[40] = {0x1p60, 1, 0x1p-60, -0x1p60, 0.1};
+	const struct sums_array array = {(const char *)x, 40, 8, NULL, 0, SUMS_FLOAT64};
+	union fpisa_superacc_full a, b;
+
+	(void)state;
+	sums_init(&a);
+	sums_init(&b);
+	assert_int_equal(sums_add(&a, &array), 0);
+	fesetround(FE_UPWARD);
+	assert_int_equal(sums_add(&b, &array), 0);
+	assert_int_equal(fegetround(), FE_UPWARD);
+	fesetround(FE_TONEAREST);
+	assert_int_equal(sums_read(&a, FPISA_FORMAT_FP64, 0), sums_read(&b, FPISA_FORMAT_FP64, 0));
+}
+
+static void refusals(void **state)
+{
+	union fpisa_superacc_full a, three[3];
+	struct sums_array x = {"", 0, 8, NULL, 0, SUMS_TYPES}, y = {"", 1, 8, NULL, 0, SUMS_FLOAT64};
+
+	(void)state;
+	sums_init(&a);
+	assert_int_equal(sums_add(&a, &x), -EINVAL);
+	x.type = SUMS_FLOAT64;
+	assert_int_equal(sums_dot(three, &x, &y), -EINVAL);
+	x.n = -1;
+	assert_int_equal(sums_add(&a, &x), -EINVAL);
+	a.acc.rows = ~0ull >> 1;
+	assert_int_equal(sums_add(&a, &y), -ERANGE);
+	assert_null(sums_groups_new(-1, 0));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(arrays),
+		cmocka_unit_test(groups),
+		cmocka_unit_test(environment),
+		cmocka_unit_test(refusals),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
