@@ -18,24 +18,41 @@ from conftest import TOP
 SOURCE = os.path.join(TOP, "adapters", "python")
 
 
+TWO = "assert fpisa.sum([1e100, 1, -1e100]) == 1 and fpisa.Accumulator([0.5]).merge(fpisa.Accumulator([1]).to_bytes()).value() == 1.5"
+
+
+def pip(*argv):
+    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "-q", *map(str, argv)], check=True)
+
+
 def test_wheel(tmp_path):
+    """Of a source distribution alone; in an environment that has nothing else, sums work, and groups ask for numpy."""
     for module in "pip", "setuptools", "wheel":
         if not importlib.util.find_spec(module):
             pytest.skip(f"python3-{module} is not installed; make test installs it")
-    tree = tmp_path / "python"  # a build writes beside its sources
-    shutil.copytree(SOURCE, tree, ignore=shutil.ignore_patterns("__pycache__"))
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "-q"]
-    subprocess.run([*pip, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "-w", tmp_path, tree], check=True)
+    tree = tmp_path / "tree"  # a build writes beside its sources
+    for part in "adapters/python", "include/fpisa":
+        shutil.copytree(os.path.join(TOP, part), tree / part, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run([sys.executable, "-B", "setup.py", "-q", "sdist", "-d", tmp_path], cwd=tree / "adapters/python", check=True)
+    source, = tmp_path.glob("*.tar.gz")
+    pip("wheel", "--no-index", "--no-deps", "--no-build-isolation", "-w", tmp_path, source)
     wheel, = tmp_path.glob("*.whl")
-    assert wheel.name == f"fpisa-{fpisa.__version__}-py3-none-any.whl"
+    assert wheel.name == f"fpisa-{fpisa.__version__}-py3-none-linux_x86_64.whl"
     with zipfile.ZipFile(wheel) as z:
         names = {n for n in z.namelist() if n.startswith("fpisa/")}
         z.extractall(tmp_path / "root")
-    assert names == {"fpisa/" + n for n in os.listdir(os.path.join(SOURCE, "fpisa")) if n != "__pycache__"}
+    assert names == {"fpisa/" + n for n in os.listdir(os.path.join(SOURCE, "fpisa")) if n != "__pycache__"} | {"fpisa/libsums.so"}
     program = "import fpisa; m = fpisa.Mem(1); m.connect(0).close(); m.close(); print(fpisa.__file__)"
-    out = subprocess.run([sys.executable, "-B", "-c", program], env={**os.environ, "PYTHONPATH": str(tmp_path / "root")},
+    env = {k: v for k, v in os.environ.items() if k != "FPISA_SUMS"}
+    out = subprocess.run([sys.executable, "-B", "-c", program], env={**env, "PYTHONPATH": str(tmp_path / "root")},
                          check=True, text=True, capture_output=True).stdout
     assert out.startswith(str(tmp_path / "root"))
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
+    python = tmp_path / "env" / "bin" / "python3"
+    pip("--python", python, "install", "--no-index", "--no-deps", wheel)
+    subprocess.run([python, "-c", f"import fpisa; {TWO}"], env=env, check=True)
+    p = subprocess.run([python, "-c", "import fpisa; fpisa.Group"], env=env, text=True, capture_output=True)
+    assert p.returncode == 1 and "numpy" in p.stderr
 
 
 def test_version():
@@ -58,9 +75,11 @@ async def many(reducer, handle):
 
 
 def test_page():
-    """Its programs compile, those over mem run, and it has every name."""
+    """Its programs compile, those over mem run, and it has every name that doc/sums.md has not."""
     with open(os.path.join(TOP, "doc", "python.md")) as f:
         text = f.read()
+    with open(os.path.join(TOP, "doc", "sums.md")) as f:
+        sums = f.read()
     programs = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     assert len(programs) >= 3
     for program in programs:
@@ -73,4 +92,4 @@ def test_page():
                 for results in mem.run(lambda handle: asyncio.run(many(names["Reducer"], handle))):
                     assert all((sums == 2 * i).all() for i, (sums, _) in enumerate(results))
     for name in fpisa.__all__:
-        assert re.search(rf"(`|fpisa\.){name}\b", text), name
+        assert re.search(rf"(`|fpisa\.){name}\b", text + sums), name

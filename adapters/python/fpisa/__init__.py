@@ -1,23 +1,43 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""All-reduce of numpy arrays through an FPISA aggregator: libfpisa from Python.
+"""Exact sums of arrays and columns, and all-reduce of numpy arrays through an FPISA aggregator.
 
     import fpisa
 
+    fpisa.sum(x), fpisa.mean(x, by=keys), fpisa.dot(x, y)      # the same bits in every order: doc/sums.md
+
     with fpisa.Group("aggregator", "train", rank, size) as group:
-        sums, flags = group.allreduce(gradient)
-        group.allreduce(gradient, op="avg", out=gradient)
+        sums, flags = group.allreduce(gradient)                # doc/python.md
 
-Group: ranks that find each other by a name, at the manager of the aggregator. Handle: a rank of a job made by `fpisa
-job add`. Mem: an aggregator inside this process, for tests. Errors are subclasses of fpisa.Error, which is an OSError
-and names the ranks that it is about. doc/python.md has the whole.
+Sums need neither numpy nor a network. Group: ranks that find each other by a name, at the manager of the aggregator.
+Handle: a rank of a job made by `fpisa job add`. Mem: an aggregator inside this process, for tests. These need numpy and
+libfpisa, which is looked for when the first of them is used. Errors are subclasses of fpisa.Error, which is an OSError
+and names the ranks that it is about.
 """
-from ._arrays import Flags, Result
-from ._calls import Request
-from ._errors import (CallsDiffer, Canceled, Error, InvalidCall, LibraryMissing, Overflow, RankLost, Stale,
-                      TimedOut, Unclean)
-from ._group import Group
-from ._handle import Handle, Info, Mem
+import importlib
+from typing import Any
 
-__all__ = ["CallsDiffer", "Canceled", "Error", "Flags", "Group", "Handle", "Info", "InvalidCall", "LibraryMissing",
-           "Mem", "Overflow", "RankLost", "Request", "Result", "Stale", "TimedOut", "Unclean"]
+_HOMES = {
+    "_sums": ["Accumulator", "dot", "mean", "norm2", "sum", "var"],
+    "_groups": ["Groups"],
+    "_core": ["vectors"],
+    "_arrays": ["Flags", "Result"],
+    "_calls": ["Request"],
+    "_errors": ["CallsDiffer", "Canceled", "Error", "InvalidCall", "LibraryMissing", "Overflow", "RankLost", "Stale", "TimedOut",
+                "Unclean"],
+    "_group": ["Group"],
+    "_handle": ["Handle", "Info", "Mem"],
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)
 __version__ = "0.3.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Sums work without numpy, the rest without the compiled sums: each is imported when it is used."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'fpisa' has no attribute {name!r}")
+    return getattr(importlib.import_module("." + _HOME[name], __name__), name)
+
+
+def __dir__() -> Any:
+    return __all__

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Arrays through the Arrow C data interface, without pyarrow: https://arrow.apache.org/docs/format/CDataInterface.html."""
+from __future__ import annotations
+
+import ctypes
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_void_p
+from typing import Any, Iterator, List, NamedTuple, Optional
+
+FORMATS = {b"g": "float64", b"f": "float32", b"e": "float16", b"c": "int8", b"C": "uint8", b"s": "int16", b"S": "uint16",
+           b"i": "int32", b"I": "uint32", b"l": "int64", b"L": "uint64"}
+
+
+class Schema(ctypes.Structure):
+    pass
+
+
+class ArrowArray(ctypes.Structure):
+    pass
+
+
+class Stream(ctypes.Structure):
+    pass
+
+
+Schema._fields_ = [("format", c_char_p), ("name", c_char_p), ("metadata", c_void_p), ("flags", c_int64),
+                   ("n_children", c_int64), ("children", c_void_p), ("dictionary", c_void_p),
+                   ("release", CFUNCTYPE(None, POINTER(Schema))), ("private_data", c_void_p)]
+ArrowArray._fields_ = [("length", c_int64), ("null_count", c_int64), ("offset", c_int64), ("n_buffers", c_int64),
+                       ("n_children", c_int64), ("buffers", POINTER(c_void_p)), ("children", c_void_p),
+                       ("dictionary", c_void_p), ("release", CFUNCTYPE(None, POINTER(ArrowArray))),
+                       ("private_data", c_void_p)]
+Stream._fields_ = [("get_schema", CFUNCTYPE(c_int, POINTER(Stream), POINTER(Schema))),
+                   ("get_next", CFUNCTYPE(c_int, POINTER(Stream), POINTER(ArrowArray))),
+                   ("get_last_error", CFUNCTYPE(c_char_p, POINTER(Stream))),
+                   ("release", CFUNCTYPE(None, POINTER(Stream))), ("private_data", c_void_p)]
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = c_void_p, [ctypes.py_object, c_char_p]
+
+
+class Piece(NamedTuple):
+    """One array of a column. `keep` holds its memory."""
+
+    format: bytes
+    length: int
+    offset: int
+    nulls: int  # -1: not counted
+    valid: Optional[int]
+    data: Optional[int]
+    keep: Any
+
+
+class Owner:
+    """Releases an array that a stream gave when nobody looks at it any more."""
+
+    def __init__(self, array: ArrowArray) -> None:
+        self.array = array
+
+    def __del__(self) -> None:
+        if self.array.release:
+            self.array.release(ctypes.byref(self.array))
+
+
+def piece(format_: bytes, array: ArrowArray, keep: Any) -> Piece:
+    buffers = [array.buffers[i] for i in range(array.n_buffers)]
+    valid, data = (buffers + [None, None])[:2]
+    return Piece(format_, array.length, array.offset, array.null_count, valid if array.null_count else None, data, keep)
+
+
+def of_stream(capsule: Any) -> Iterator[Piece]:
+    stream = Stream.from_address(_pointer(capsule, b"arrow_array_stream"))
+    schema = Schema()
+    if stream.get_schema(ctypes.byref(stream), ctypes.byref(schema)):
+        raise ValueError("the Arrow stream has no schema: " + (stream.get_last_error(ctypes.byref(stream)) or b"?").decode())
+    format_ = bytes(schema.format)
+    schema.release(ctypes.byref(schema))
+    while True:
+        array = ArrowArray()
+        if stream.get_next(ctypes.byref(stream), ctypes.byref(array)):
+            raise ValueError("the Arrow stream ends early: " + (stream.get_last_error(ctypes.byref(stream)) or b"?").decode())
+        if not array.release:
+            return
+        yield piece(format_, array, Owner(array))
+
+
+def pieces(x: Any) -> Optional[List[Piece]]:
+    """The pieces of a column, or None if x has no Arrow interface."""
+    if hasattr(x, "__arrow_c_stream__"):
+        capsule = x.__arrow_c_stream__()
+        return list(of_stream(capsule))
+    if hasattr(x, "__arrow_c_array__"):
+        schema, array = x.__arrow_c_array__()
+        format_ = bytes(Schema.from_address(_pointer(schema, b"arrow_schema")).format)
+        return [piece(format_, ArrowArray.from_address(_pointer(array, b"arrow_array")), (array, x))]
+    return None

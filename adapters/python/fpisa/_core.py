@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""The compiled part by ctypes: libsums.so beside this file, or the one that FPISA_SUMS names (adapters/python/sums/sums.h).
+
+ctypes in place of an extension module: one file serves every Python, it is built without Python's headers, and each
+call lets go of the interpreter's lock.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from typing import Any, NamedTuple, Optional
+
+# enum sums_type.
+TYPES = {"float64": 0, "float32": 1, "float16": 2, "bfloat16": 3, "int8": 4, "uint8": 5, "int16": 6, "uint16": 7,
+         "int32": 8, "uint32": 9, "int64": 10, "uint64": 11}
+SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2,
+         "int32": 4, "uint32": 4, "int64": 8, "uint64": 8}
+MOST_BYTES = 312  # of a partial
+DOT_SCALE = 1200
+
+
+class Array(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("n", c_int64), ("stride", c_int64), ("valid", c_void_p), ("valid_offset", c_int64),
+                ("type", c_int32)]
+
+
+class Axes(ctypes.Structure):
+    _fields_ = [("ndim", c_int32), ("shape", POINTER(c_int64)), ("stride", POINTER(c_int64))]
+
+
+def axes(shape: Any, strides: Any) -> Axes:
+    n = len(shape)
+    return Axes(n, (c_int64 * n)(*shape), (c_int64 * n)(*strides))
+
+
+lib = ctypes.CDLL(os.environ.get("FPISA_SUMS") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "libsums.so"))
+for _name, _result, *_arguments in (
+        ("sums_size", c_uint64),
+        ("sums_init", None, c_void_p),
+        ("sums_add", c_int, c_void_p, POINTER(Array)),
+        ("sums_merge", c_int, c_void_p, c_void_p),
+        ("sums_read", c_uint64, c_void_p, c_int, c_int),
+        ("sums_write", c_uint32, c_void_p, c_void_p),
+        ("sums_parse", c_int, c_void_p, c_void_p, c_uint64, POINTER(c_char_p)),
+        ("sums_dot", c_int, c_void_p, POINTER(Array), POINTER(Array)),
+        ("sums_axis", c_int, c_void_p, c_int, POINTER(Axes), POINTER(Axes), c_int, c_int, c_void_p),
+        ("sums_groups_new", c_void_p, c_int64, c_int),
+        ("sums_groups_free", None, c_void_p),
+        ("sums_groups_add", c_int, c_void_p, POINTER(Array), c_void_p),
+        ("sums_groups_read", c_int, c_void_p, c_int, c_int, c_void_p),
+        ("sums_groups_get", c_int, c_void_p, c_int64, c_void_p),
+        ("sums_number", c_int64, c_void_p, c_int64, c_void_p, c_void_p),
+        ("sums_vectors", c_char_p, c_char_p)):
+    _function = getattr(lib, _name)
+    _function.restype, _function.argtypes = _result, _arguments
+SIZE = lib.sums_size()
+
+
+class Exact(NamedTuple):
+    """A sum as it is: m * 2**e of the finite values, and the counts."""
+
+    m: int
+    e: int
+    rows: int
+    nan: int
+    pinf: int
+    ninf: int
+
+    def special(self) -> Optional[float]:
+        """NaN or an infinity if that is the sum."""
+        if self.nan or (self.pinf and self.ninf):
+            return float("nan")
+        return float("inf") if self.pinf else float("-inf") if self.ninf else None
+
+
+def check(rc: int) -> None:
+    if rc:
+        raise MemoryError(os.strerror(-rc)) if rc == -12 else OverflowError("there are more than 2^63 - 1 values") if rc == -34 \
+            else ValueError(os.strerror(-rc))
+
+
+class State:
+    """Accumulators in memory: one, or the three of a dot product."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.memory = ctypes.create_string_buffer(SIZE * count)
+        self.at = ctypes.addressof(self.memory)
+        for i in range(count):
+            lib.sums_init(self.at + SIZE * i)
+
+    def add(self, array: Array) -> None:
+        check(lib.sums_add(self.at, array))
+
+    def merge(self, other: "State") -> None:
+        check(lib.sums_merge(self.at, other.at))
+
+    def read(self, number: int, average: bool = False) -> int:
+        return lib.sums_read(self.at, number, average)
+
+    def write(self, which: int = 0) -> bytes:
+        out = ctypes.create_string_buffer(MOST_BYTES)
+        size = lib.sums_write(self.at + SIZE * which, out)
+        return out.raw[:size]
+
+    def parse(self, data: bytes) -> None:
+        why = c_char_p()
+        if lib.sums_parse(self.at, data, len(data), ctypes.byref(why)):
+            raise ValueError(f"not a partial sum: {why.value.decode()}; doc/partial.md has the format")
+
+    def exact(self, which: int = 0) -> Exact:
+        data = self.write(which)
+        counts, at = (0, 0, 0), 16
+        if data[3] & 2:
+            counts, at = tuple(int.from_bytes(data[i:i + 8], "little") for i in (16, 24, 32)), 40
+        m = int.from_bytes(data[at:], "little")
+        return Exact(-m if data[3] & 1 else m, int.from_bytes(data[4:6], "little", signed=True),
+                     int.from_bytes(data[8:16], "little"), *counts)
+
+
+def vectors(limit: Optional[str] = None) -> str:
+    """The vector unit in use: avx512, avx2 or baseline. `limit` keeps to it or less: for tests, bits are the same."""
+    return lib.sums_vectors(limit.encode() if limit else None).decode()

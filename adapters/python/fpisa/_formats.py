@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Types of results, and rounding a number that is not a sum: a quotient or a root, once, to nearest even."""
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, NamedTuple
+
+
+class Format(NamedTuple):
+    name: str
+    number: int  # FPISA_FORMAT_*
+    size: int
+    mantissa: int  # bits without the implied one
+    least: int  # exponent of the smallest subnormal
+    most: int  # values are below 2**most
+
+
+FORMATS = {f.name: f for f in (Format("float64", 4, 8, 52, -1074, 1024), Format("float32", 1, 4, 23, -149, 128),
+                               Format("float16", 2, 2, 10, -24, 16), Format("bfloat16", 3, 2, 7, -133, 128))}
+
+
+def format_of(dtype: Any) -> Format:
+    """By a name, a numpy dtype or a type."""
+    name = "float64" if dtype is None or dtype is float else getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or \
+        str(dtype)
+    name = {"f8": "float64", "f4": "float32", "f2": "float16", "double": "float64"}.get(name, name.replace("torch.", ""))
+    if name not in FORMATS:
+        raise TypeError(f"dtype is {dtype!r}; it must be one of {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+def number(bits: int, f: Format) -> float:
+    """The value of packed bits."""
+    if f.name == "bfloat16":
+        return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+    return struct.unpack({8: "<d", 4: "<f", 2: "<e"}[f.size], bits.to_bytes(f.size, "little"))[0]
+
+
+def round_scaled(q: int, e: int, sticky: bool, f: Format) -> float:
+    """q * 2**e, and with sticky a little more in size, which is less than one of q's units. q has 2 bits more than f, or is exact."""
+    sign, q = (-1, -q) if q < 0 else (1, q)
+    drop = max(q.bit_length() - 1 - f.mantissa, f.least - e)
+    if drop > 0:
+        kept, rest = q >> drop, (q & ((1 << drop) - 1)) << 1 | sticky
+        kept += rest > 1 << drop or (rest == 1 << drop and kept & 1)
+        q, e = kept, e + drop
+    if q and q.bit_length() + e > f.most:
+        return sign * math.inf
+    return sign * math.ldexp(q, e) if q else 0.0  # of either sign, as doc/numbers.md has it
+
+
+def round_ratio(numerator: int, denominator: int, e: int, f: Format) -> float:
+    """numerator / denominator * 2**e; the denominator is positive."""
+    sign, numerator = (-1, -numerator) if numerator < 0 else (1, numerator)
+    up = max(0, f.mantissa + 3 + denominator.bit_length() - numerator.bit_length())
+    q, rest = divmod(numerator << up, denominator)
+    return round_scaled(sign * q, e - up, rest != 0, f)
+
+
+def round_root(n: int, e: int, f: Format) -> float:
+    """The square root of n * 2**e."""
+    up = max(0, 2 * f.mantissa + 8 - n.bit_length())
+    up += (e - up) % 2
+    root = math.isqrt(n << up)
+    return round_scaled(root, (e - up) // 2, root * root != n << up, f)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Sums by keys, and results that are arrays: numpy's where numpy is, else memoryviews."""
+from __future__ import annotations
+
+import array
+import ctypes
+import sys
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+from ._core import SIZES, TYPES, Array, check, lib
+from ._formats import Format
+from ._values import Values
+
+
+class Groups(NamedTuple):
+    """The keys in ascending order, and the result of each."""
+
+    keys: Any
+    values: Any
+
+
+def address(data: Any) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(data))
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+        return numpy
+    except ImportError:
+        return None
+
+
+def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
+    """Packed results as an array of that shape; two halves are complex numbers."""
+    numpy = _numpy()
+    if numpy is None:
+        if len(halves) > 1 or f.name == "bfloat16":
+            raise TypeError("arrays of complex numbers and of bfloat16 need numpy")
+        return memoryview(halves[0]).cast({"float64": "d", "float32": "f", "float16": "e"}[f.name], shape) if shape and \
+            0 not in shape else memoryview(halves[0])
+    name = f.name
+    if name == "bfloat16":
+        try:
+            import ml_dtypes
+            name = ml_dtypes.bfloat16
+        except ImportError:
+            name = "uint16"  # the bits
+    real = numpy.frombuffer(halves[0], name).reshape(shape)
+    return real if len(halves) == 1 else real + 1j * numpy.frombuffer(halves[1], name).reshape(shape)
+
+
+# -- keys -----------------------------------------------------------------------
+
+
+def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
+    """Integers by the compiled table, others by numpy. A masked key is of no group."""
+    if keys.ndim != 1:
+        raise ValueError("by has one dimension")
+    if keys.dtype.kind in "iub" and keys.dtype.itemsize <= 8:
+        wide = numpy.ascontiguousarray(keys, "int64" if keys.dtype.kind != "u" or keys.dtype.itemsize < 8 else "uint64")
+        codes, first = numpy.empty(len(keys), "int64"), numpy.empty(len(keys), "int64")
+        n = lib.sums_number(wide.ctypes.data, len(keys), codes.ctypes.data, first.ctypes.data)
+        if n < 0:
+            raise MemoryError("no memory for the keys")
+        found = keys[first[:n]]
+        order = numpy.argsort(found, kind="stable")
+        rank = numpy.empty(n, "int64")
+        rank[order] = numpy.arange(n)
+        return found[order], rank[codes]
+    found, codes = numpy.unique(keys, return_inverse=True)
+    return found, numpy.ascontiguousarray(codes.reshape(-1), "int64")
+
+
+def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
+    """Any that can be hashed, sorted where they can be; None is of no group."""
+    found = list(dict.fromkeys(k for k in keys if k is not None))
+    try:
+        found.sort()
+    except TypeError:
+        pass  # in the order of their appearance
+    number = {k: i for i, k in enumerate(found)}
+    return found, array.array("q", (-1 if k is None else number[k] for k in keys))
+
+
+def numbered(by: Any) -> Tuple[Any, Any]:
+    """(keys, which of them each row has)."""
+    numpy = sys.modules.get("numpy")
+    pandas = sys.modules.get("pandas")
+    if pandas and isinstance(by, (pandas.Series, pandas.Index, pandas.Categorical)):
+        codes, keys = pandas.factorize(by, sort=True)
+        return keys, codes.astype("int64")
+    if numpy and isinstance(by, numpy.ndarray) and by.dtype.kind != "O":
+        return _by_numpy(numpy, by)
+    if hasattr(by, "to_pylist"):
+        return _by_arrow(by)
+    if hasattr(by, "to_arrow"):  # Polars
+        return _by_arrow(by.to_arrow())
+    return _by_table(list(by))
+
+
+def _by_arrow(by: Any) -> Tuple[Any, Any]:
+    numpy = _numpy()
+    pyarrow = sys.modules["pyarrow"]
+    if numpy and pyarrow.types.is_integer(by.type) and not by.null_count:
+        return _by_numpy(numpy, by.to_numpy())
+    return _by_table(by.to_pylist())
+
+
+# -- sums -------------------------------------------------------------------------
+
+
+def reduce(v: Values, by: Any, f: Format, average: bool) -> Groups:
+    if v.scale is not None:
+        raise TypeError("groups are not of decimals; cast them to float64")
+    keys, codes = numbered(by)
+    at = codes.ctypes.data if hasattr(codes, "ctypes") else codes.buffer_info()[0]
+    halves = []
+    for blocks in (v.blocks, v.imaginary) if v.imaginary else (v.blocks,):
+        runs = [run for block in blocks if 0 not in block.shape for run in block.runs()]
+        if any(len(b.shape) != 1 for b in blocks) or len(codes) != total(runs):
+            raise ValueError(f"by has {len(codes)} keys; the values must be as many, in one dimension")
+        halves.append(_sums(runs, at, len(keys), f, average))
+    return Groups(keys, shaped(halves, (len(keys),), f))
+
+
+def total(runs: List[Array]) -> int:
+    n = 0
+    for run in runs:
+        n += run.n
+    return n
+
+
+def _sums(runs: List[Array], codes: int, groups: int, f: Format, average: bool) -> bytearray:
+    state: Optional[int] = lib.sums_groups_new(groups, average)
+    if not state:
+        raise MemoryError(f"no memory for {groups} groups")
+    out = bytearray(max(1, groups) * f.size)
+    try:
+        for run in runs:
+            check(lib.sums_groups_add(state, run, codes))
+            codes += 8 * run.n
+        check(lib.sums_groups_read(state, f.number, average, address(out)))
+    finally:
+        lib.sums_groups_free(state)
+    return out[:groups * f.size]

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Exact sums of arrays and columns, rounded once: fpisa.sum, mean, dot, norm2, var and Accumulator (doc/sums.md)."""
+from __future__ import annotations
+
+import decimal
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterable, List, Optional, Tuple, Union
+
+from . import _groups
+from ._core import DOT_SCALE, SIZE, SIZES, Array, Exact, State, axes, check, lib
+from ._formats import Format, format_of, number, round_ratio, round_root, round_scaled
+from ._values import Block, Values, values
+
+SPLIT = 1 << 16  # values that are worth a thread
+
+
+def _parts(array: Array, threads: int) -> Iterable[Array]:
+    """The array in as many pieces as there are threads, at most."""
+    step = max(SPLIT, -(-array.n // threads))
+    for at in range(0, array.n, step):
+        yield Array(array.data + at * array.stride, min(step, array.n - at), array.stride, array.valid,
+                    array.valid_offset + at, array.type)
+
+
+def _alone(array: Array) -> State:
+    state = State()
+    state.add(array)
+    return state
+
+
+def _state(blocks: List[Block], threads: int = 1) -> State:
+    """The exact sum of all blocks."""
+    state = State()
+    runs = (run for block in blocks if 0 not in block.shape for run in block.runs())
+    if threads == 1:
+        for run in runs:
+            state.add(run)
+        return state
+    with ThreadPoolExecutor(threads) as pool:
+        for part in pool.map(_alone, (part for run in runs for part in _parts(run, threads))):
+            state.merge(part)
+    return state
+
+
+def _read(state: State, f: Format, average: bool = False) -> float:
+    return number(state.read(f.number, average), f)
+
+
+def _pair(v: Values, one: Any) -> Any:
+    """What `one` makes of the blocks: a number, or of complex values both halves' as one."""
+    return complex(one(v.blocks), one(v.imaginary)) if v.imaginary else one(v.blocks)
+
+
+def _integer(state: State) -> int:
+    x = state.exact()
+    return x.m << x.e
+
+
+def _decimal(v: Values, dtype: Any, average: bool) -> Any:
+    total, rows = v.whole
+    if dtype is None and not average:
+        return decimal.Decimal((total < 0, tuple(map(int, str(abs(total)))), -v.scale))  # type: ignore[operator]
+    by = rows if average else 1
+    return round_ratio(total, by * 10 ** v.scale, 0, format_of(dtype)) if by else float("nan")  # type: ignore[operator]
+
+
+def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool) -> Any:
+    if threads < 1:
+        raise ValueError(f"threads is {threads}; it must be 1 or more")
+    v = values(x)
+    if by is not None:
+        if axis is not None:
+            raise ValueError("by and axis exclude each other")
+        return _groups.reduce(v, by, format_of(dtype), average)
+    f = format_of(dtype)
+    if axis is not None:
+        return _along(v, axis, f, average)
+    if v.scale is not None:
+        return _decimal(v, dtype, average)
+    if v.integers and dtype is None and not average:
+        return _integer(_state(v.blocks, threads))
+    return _pair(v, lambda blocks: _read(_state(blocks, threads), f, average))
+
+
+def sum(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = 1) -> Any:
+    """The exact sum, rounded once to dtype (float64 by default). Of integers and decimals it is exact without dtype.
+
+    by: keys, as many as values; returns Groups(keys, values). axis: as numpy's. Nulls are left out, NaN is not.
+    """
+    return _reduce(x, by, axis, dtype, threads, False)
+
+
+def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = 1) -> Any:
+    """The exact sum over the number of values, rounded once. NaN of no values."""
+    return _reduce(x, by, axis, dtype, threads, True)
+
+
+# -- axes ----------------------------------------------------------------------
+
+
+def _along(v: Values, axis: Any, f: Format, average: bool) -> Any:
+    if len(v.blocks) != 1 or v.blocks[0].valid:
+        raise TypeError("axis is for arrays of one piece and without nulls")
+    ndim = len(v.blocks[0].shape)
+    gone = [a + ndim if a < 0 else a for a in ((axis,) if isinstance(axis, int) else axis)]
+    if any(not 0 <= a < ndim for a in gone) or len(set(gone)) != len(gone):
+        raise ValueError(f"axis is {axis!r}; the array has {ndim} dimensions")
+    stay = [a for a in range(ndim) if a not in gone]
+    shape = tuple(v.blocks[0].shape[a] for a in stay)
+    halves = [_along_block(b, stay, sorted(gone, key=lambda a: -abs(b.strides[a])), f, average) for b in v.blocks + v.imaginary]
+    return _groups.shaped(halves, shape, f)
+
+
+def _along_block(b: Block, stay: List[int], gone: List[int], f: Format, average: bool) -> bytearray:
+    def pick(which: List[int]) -> Any:
+        return axes([b.shape[a] for a in which], [b.strides[a] for a in which])
+
+    n = 1
+    for a in stay:
+        n *= b.shape[a]
+    out = bytearray(n * f.size)
+    if n:
+        check(lib.sums_axis(b.address, _groups.TYPES[b.type], pick(stay), pick(gone), f.number, average,
+                            _groups.address(out)))
+    return out
+
+
+# -- products ------------------------------------------------------------------
+
+
+def _times(x: List[Block], y: List[Block]) -> Exact:
+    """The exact dot product."""
+    state = State(3)
+    runs = [[run for block in side if 0 not in block.shape for run in block.runs()] for side in (x, y)]
+    if [b.shape for b in x] != [b.shape for b in y] and builtin_sum(r.n for r in runs[0]) != builtin_sum(r.n for r in runs[1]):
+        raise ValueError("x and y have different numbers of values")
+    for a, b in _aligned(*runs):
+        check(lib.sums_dot(state.at, a, b))
+    parts = [state.exact(i) for i in range(3)]
+    low = min(p.e - scale for p, scale in zip(parts, (0, DOT_SCALE, -DOT_SCALE)))
+    m = builtin_sum(p.m << p.e - scale - low for p, scale in zip(parts, (0, DOT_SCALE, -DOT_SCALE)))
+    return Exact(m, low, *parts[0][2:])
+
+
+builtin_sum = __builtins__["sum"] if isinstance(__builtins__, dict) else __builtins__.sum
+
+
+def _cut(a: Array, at: int, n: int) -> Array:
+    return Array(a.data + at * a.stride, n, a.stride, a.valid, a.valid_offset + at, a.type)
+
+
+def _aligned(x: List[Array], y: List[Array]) -> Iterable[Tuple[Array, Array]]:
+    """Pairs of runs of the same length: chunks of columns need not agree."""
+    i = j = at = beside = 0
+    while i < len(x) and j < len(y):
+        n = min(x[i].n - at, y[j].n - beside)
+        if n:
+            yield _cut(x[i], at, n), _cut(y[j], beside, n)
+        at, beside = at + n, beside + n
+        if at == x[i].n:
+            i, at = i + 1, 0
+        if beside == y[j].n:
+            j, beside = j + 1, 0
+
+
+def _combine(terms: List[Tuple[int, Exact]]) -> Exact:
+    low = min(t.e for _, t in terms)
+    counts = [builtin_sum(c) for c in zip(*(t[3:] if sign > 0 else (t.nan, t.ninf, t.pinf) for sign, t in terms))]
+    return Exact(builtin_sum(sign * t.m << t.e - low for sign, t in terms), low, terms[0][1].rows, *counts)
+
+
+def _round(x: Exact, f: Format) -> float:
+    special = x.special()
+    return round_scaled(x.m, x.e, False, f) if special is None else special
+
+
+def _flat(v: Values, what: str) -> None:
+    if v.scale is not None:
+        raise TypeError(f"{what} is not of decimals; cast them to float64")
+    if any(len(b.shape) > 1 for b in v.blocks):
+        raise ValueError(f"{what} is of one dimension; pass x.ravel()")
+
+
+def dot(x: Any, y: Any, *, dtype: Any = None) -> Any:
+    """The exact sum of the products, rounded once; of complex numbers without conjugation, as numpy.dot()."""
+    a, b, f = values(x), values(y), format_of(dtype)
+    _flat(a, "dot")
+    _flat(b, "dot")
+    if not a.imaginary and not b.imaginary:
+        return _round(_times(a.blocks, b.blocks), f)
+    terms = [(a.blocks, b.blocks, 1, 0), (a.imaginary, b.imaginary, -1, 0), (a.blocks, b.imaginary, 1, 1),
+             (a.imaginary, b.blocks, 1, 1)]
+    halves = [[(sign, _times(p, q)) for p, q, sign, half in terms if p and q and half == which] for which in (0, 1)]
+    return complex(*(_round(_combine(h), f) for h in halves))
+
+
+def _squares(v: Values) -> Exact:
+    return _combine([(1, _times(b, b)) for b in (v.blocks, v.imaginary) if b or b is v.blocks])
+
+
+def norm2(x: Any, *, dtype: Any = None) -> float:
+    """The root of the exact sum of squares, rounded once. It neither overflows nor underflows on the way."""
+    v = values(x)
+    _flat(v, "norm2")
+    squares = _squares(v)
+    special = squares.special()
+    return round_root(squares.m, squares.e, format_of(dtype)) if special is None else special
+
+
+def var(x: Any, *, ddof: int = 0, dtype: Any = None) -> float:
+    """The variance as a rational number, rounded once: (n sum(x^2) - sum(x)^2) / (n (n - ddof)). NaN if n <= ddof."""
+    v, f = values(x), format_of(dtype)
+    _flat(v, "var")
+    squares = _squares(v)
+    sums = [_state(b).exact() for b in (v.blocks, v.imaginary) if b or b is v.blocks]
+    n = sums[0].rows
+    if n <= ddof or any(s.special() is not None for s in sums):
+        return float("nan")
+    low = min(squares.e, *(2 * s.e for s in sums))
+    m = n * (squares.m << squares.e - low) - builtin_sum(s.m ** 2 << 2 * s.e - low for s in sums)
+    return round_ratio(m, n * (n - ddof), low, f)
+
+
+# -- accumulators ---------------------------------------------------------------
+
+
+class Accumulator:
+    """An exact sum that grows, merges and travels. Any thread may use it; adds of arrays run beside each other.
+
+    Equal sums of as many values are equal bytes, whatever the order was (doc/partial.md).
+    """
+
+    __slots__ = ("_state", "_lock")
+
+    def __init__(self, x: Any = None) -> None:
+        self._state, self._lock = State(), threading.Lock()
+        if x is not None:
+            self.add(x)
+
+    def add(self, x: Any) -> "Accumulator":
+        """Adds a number, an array or a column. Nulls are left out."""
+        v = values(x)
+        if v.imaginary or v.scale is not None:
+            raise TypeError("an accumulator takes real numbers; use two for complex ones, and float64 for decimals")
+        state = _state(v.blocks)
+        with self._lock:
+            self._state.merge(state)
+        return self
+
+    def merge(self, other: Union["Accumulator", bytes]) -> "Accumulator":
+        """Adds what another has; without rounding, so the order of merges does not matter."""
+        state = State()
+        state.parse(other if isinstance(other, (bytes, bytearray, memoryview)) else other.to_bytes())
+        with self._lock:
+            self._state.merge(state)
+        return self
+
+    def value(self, dtype: Any = None) -> float:
+        """The sum, rounded once."""
+        with self._lock:
+            return _read(self._state, format_of(dtype))
+
+    def mean(self, dtype: Any = None) -> float:
+        with self._lock:
+            return _read(self._state, format_of(dtype), True)
+
+    @property
+    def count(self) -> int:
+        """How many values, NaN and infinities too."""
+        return int.from_bytes(self.to_bytes()[8:16], "little")
+
+    def to_bytes(self) -> bytes:
+        with self._lock:
+            return self._state.write()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Accumulator":
+        """ValueError if it is none."""
+        made = cls()
+        made._state.parse(bytes(data))
+        return made
+
+    def __reduce__(self) -> Any:
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def __eq__(self, other: object) -> bool:
+        return self.to_bytes() == other.to_bytes() if isinstance(other, Accumulator) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<fpisa.Accumulator {self.value()!r} of {self.count} values>"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""The compiled sums: a shared object that fpisa/_core.py loads by ctypes, so it needs a C compiler, but none of Python's
+headers, and one wheel serves every Python."""
+import glob
+import os
+import re
+import shutil
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70.1
+    from wheel.bdist_wheel import bdist_wheel
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# A source distribution has the shared headers in it, the tree has them above.
+INCLUDE = "include" if os.path.isdir(os.path.join(HERE, "include")) else os.path.join("..", "..", "include")
+
+
+def shared_headers():
+    """Those that the sources use, and those that these use."""
+    todo, found = ["partial.h"], set()
+    while todo:
+        name = todo.pop()
+        found.add(name)
+        with open(os.path.join(HERE, INCLUDE, "fpisa", name)) as f:
+            todo += set(re.findall(r'^#include "(\w+\.h)"', f.read(), re.M)) - found
+    return sorted(found)
+
+
+class Library(build_ext):
+    """Named as what it is: no extension module of some Python."""
+
+    def get_ext_filename(self, fullname):
+        return os.path.join(*fullname.split(".")) + ".so"
+
+    def get_export_symbols(self, ext):
+        return []
+
+
+class Wheel(bdist_wheel):
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
+
+
+class Source(sdist):
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        folder = os.path.join(base_dir, "include", "fpisa")
+        os.makedirs(folder, exist_ok=True)
+        for name in shared_headers():
+            shutil.copy(os.path.join(HERE, INCLUDE, "fpisa", name), folder)
+
+
+setup(
+    ext_modules=[Extension("fpisa.libsums", sorted(glob.glob("sums/*.c")), include_dirs=[INCLUDE],
+                           depends=glob.glob("sums/*.h"), libraries=["m"],
+                           extra_compile_args=["-std=gnu11", "-O3", "-g0", "-ffp-contract=off", "-fno-fast-math", "-fvisibility=hidden"])],
+    cmdclass={"build_ext": Library, "bdist_wheel": Wheel, "sdist": Source},
+)

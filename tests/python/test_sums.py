@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Exact sums (doc/sums.md) against rational numbers: any type, shape, stride, chunk, null, order, thread and vector unit.
+
+The oracle is Python's fractions and its own rounding of a quotient; nothing of the package is in it.
+"""
+import array
+import ctypes
+import itertools
+import math
+import pickle
+import random
+import re
+import struct
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import fpisa
+from conftest import TOP
+from fpisa import _arrow, _formats
+
+FLOATS = {"float64": (52, -1074, 1024), "float32": (23, -149, 128), "float16": (10, -24, 16), "bfloat16": (7, -133, 128)}
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+UNITS = ["avx512", "avx2", "baseline"]
+
+
+def rounded(x, dtype="float64"):
+    """The nearest value to a Fraction, ties to even, by trying its neighbours."""
+    mantissa, least, most = FLOATS[dtype]
+    if not x:
+        return 0.0
+    e = max(math.floor(math.log2(abs(x.numerator)) - math.log2(x.denominator)) - mantissa - 2, least)
+    while abs(x) / Fraction(2) ** e >= 1 << (mantissa + 1):
+        e += 1
+    n, rest = divmod(x / Fraction(2) ** e, 1)
+    n += rest > Fraction(1, 2) or (rest == Fraction(1, 2) and n % 2)
+    return (math.inf if x > 0 else -math.inf) if abs(n) * Fraction(2) ** e >= Fraction(2) ** most else float(n * Fraction(2) ** e)
+
+
+def exact(values):
+    return sum(map(Fraction, values), Fraction(0))
+
+
+def wide(rng, n, dtype="float64"):
+    """Values of one of several kinds: alike, any exponent, cancelling, few with holes in their exponents."""
+    kind = rng.integers(5)
+    x = rng.standard_normal(n)
+    if kind == 1:
+        x *= 2.0 ** rng.integers(-60, 60, n)
+    if kind == 2:
+        x = np.ldexp(x, rng.integers(-1060, 1010, n))
+    if kind == 3 and n > 1:
+        x[n // 2:] = -x[:n - n // 2][::-1]
+        x[0] += 2.0 ** -40
+    if kind == 4:
+        x[rng.integers(0, n + 1, n) == 0] = 0
+        x[::97] *= 2.0 ** -200
+    with np.errstate(all="ignore"):
+        x = x.astype(dtype)
+        x[~np.isfinite(x)] = 1
+    return x
+
+
+@pytest.fixture
+def rng(rng):
+    return np.random.default_rng(rng.getrandbits(64))
+
+
+@pytest.fixture(params=UNITS)
+def unit(request):
+    before = fpisa.vectors()
+    fpisa.vectors(request.param)
+    yield request.param
+    fpisa.vectors(before)
+
+
+def test_sums(unit, rng):
+    for n in [0, 1, 2, 7, 31, 32, 33, 100, 1000, 2049, 5000] + [int(rng.integers(1, 9000)) for _ in range(8)]:
+        for dtype in "float64", "float32", "float16":
+            x = wide(rng, n, dtype)
+            total = exact(x.tolist())
+            for to in FLOATS:
+                assert fpisa.sum(x, dtype=to) == rounded(total, to), (n, dtype, to)
+            assert n == 0 or fpisa.mean(x) == rounded(total / n), (n, dtype)
+
+
+def test_integers(unit, rng):
+    for dtype in INTEGERS:
+        info = np.iinfo(dtype)
+        x = rng.integers(info.min, info.max, 3000, dtype=dtype, endpoint=True)
+        total = sum(x.tolist())
+        assert fpisa.sum(x) == total and type(fpisa.sum(x)) is int
+        assert fpisa.sum(x[::-3], dtype="float32") == rounded(Fraction(sum(x[::-3].tolist())), "float32")
+        assert fpisa.mean(x) == rounded(Fraction(total, 3000))
+    assert fpisa.sum(np.ones(9, bool)) == 9
+
+
+def test_every_half(rng):
+    """Each finite float16 and bfloat16 once, in any order, is what its bits say."""
+    bits = rng.permutation(1 << 16).astype("uint16")
+    for name, exponent in ("float16", 0x7c00), ("bfloat16", 0x7f80):
+        finite = bits[bits & exponent != exponent]
+        half = finite.astype("uint32") << 16
+        x = finite.view("float16").astype("float64") if name == "float16" else half.view("float32").astype("float64")
+        for low in range(0, len(x), 97):
+            part = finite[low:low + 97]
+            state = fpisa._core.State()
+            state.add(fpisa._core.Array(part.ctypes.data, len(part), 2, None, 0, fpisa._core.TYPES[name]))
+            assert _formats.number(state.read(4), _formats.FORMATS["float64"]) == rounded(exact(x[low:low + 97].tolist()))
+
+
+def test_orders_splits_and_threads(rng):
+    """The same bits, and the same bytes, whatever the way."""
+    for _ in range(12):
+        x = wide(rng, int(rng.integers(2, 200000)))
+        want = fpisa.Accumulator(x).to_bytes()
+        assert fpisa.Accumulator(rng.permutation(x)).to_bytes() == want
+        at = np.sort(rng.integers(0, len(x), 9))
+        parts = [fpisa.Accumulator(p) for p in np.split(x, at)]
+        random.Random(int(at[0])).shuffle(parts)
+        while len(parts) > 1:
+            parts.append(parts.pop().merge(parts.pop(0)))
+        assert parts[0].to_bytes() == want and parts[0] == fpisa.Accumulator.from_bytes(want)
+        assert len({struct.pack("d", fpisa.sum(x, threads=t)) for t in (1, 2, 5)}) == 1
+        shared = fpisa.Accumulator()
+        threads = [threading.Thread(target=shared.add, args=(p,)) for p in np.split(x, at)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert shared.to_bytes() == want
+    assert fpisa.Accumulator(x).value() == rounded(exact(x.tolist()))
+
+
+def test_shapes(rng):
+    """Views of any strides, and axes."""
+    x = np.asarray(rng.standard_normal((7, 6, 5, 8)) * 2.0 ** rng.integers(-90, 90, (7, 6, 5, 8)))
+    for view in x, x.T, x[::2, ::-1, 1:, ::3], x.transpose(2, 0, 3, 1), np.broadcast_to(x[0, 0, 0], (3, 8)), x[:0], x[2, 1, 1, 3:4]:
+        assert fpisa.sum(view) == rounded(exact(view.ravel().tolist()))
+        for n in range(view.ndim + 1):
+            for axis in itertools.combinations(range(view.ndim), n):
+                moved = np.moveaxis(view, axis, range(n)).reshape(
+                    (-1 if view.size else 0,) + tuple(s for i, s in enumerate(view.shape) if i not in axis))
+                want = np.empty(moved.shape[1:])
+                for at in np.ndindex(*want.shape):
+                    want[at] = rounded(exact(moved[(slice(None), *at)].tolist()))
+                got = fpisa.sum(view, axis=axis)
+                assert got.shape == want.shape and got.tobytes() == want.tobytes(), (view.shape, axis)
+    assert fpisa.mean(x, axis=-1, dtype="float32").dtype == np.float32
+    assert fpisa.sum(x[0, 0] + 1j * x[0, 1], axis=0)[3] == complex(*(rounded(exact(x[0, i, :, 3].tolist())) for i in (0, 1)))
+
+
+def test_products(unit, rng):
+    for n in [0, 1, 5, 600, 1500]:
+        x, y = wide(rng, n), wide(rng, n)
+        squares = exact(Fraction(a) ** 2 for a in x.tolist())
+        assert fpisa.dot(x, y) == rounded(exact(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist())))
+        root = fpisa.norm2(x)
+        below, above = math.nextafter(root, 0), math.nextafter(root, math.inf)
+        assert root == 0 == squares or (Fraction(root) + Fraction(below)) ** 2 / 4 <= squares and \
+            (above == math.inf or squares <= (Fraction(root) + Fraction(above)) ** 2 / 4)
+        if n > 1:
+            total = exact(x.tolist())
+            for ddof in 0, 1:
+                assert fpisa.var(x, ddof=ddof) == rounded((n * squares - total ** 2) / (n * (n - ddof)))
+    i = rng.integers(-1 << 63, 1 << 63, 40)
+    assert fpisa.dot(i, x[:40]) == rounded(exact(Fraction(a) * Fraction(b) for a, b in zip(i.tolist(), x[:40].tolist())))
+    assert fpisa.dot(i, i) == rounded(exact(a * a for a in i.tolist()))
+    z, w = (x[:500] + 1j * y[:500]), (y[:500] - 1j * x[500:1000])
+    pairs = [tuple(map(Fraction, (a.real, a.imag, b.real, b.imag))) for a, b in zip(z.tolist(), w.tolist())]
+    assert fpisa.dot(z, w) == complex(rounded(sum(a * c - b * d for a, b, c, d in pairs)), rounded(sum(a * d + b * c for a, b, c, d in pairs)))
+    assert math.isnan(fpisa.var([1.0])) is False and math.isnan(fpisa.var([])) and fpisa.norm2([3e-200, 4e-200]) == 5e-200
+    assert fpisa.dot([5e-324] * 3, [5e-324] * 3) == 0 and fpisa.dot([1e308, -1e308], [1e308, 1e308]) == 0
+
+
+def test_specials():
+    nan, inf = math.nan, math.inf
+    for x, want in ([nan, 1], nan), ([inf, 1], inf), ([-inf, 1e308], -inf), ([inf, -inf], nan), ([-0.0, -0.0], 0.0), ([1e308] * 2, inf):
+        for n in 1, 40:
+            got = [fpisa.sum(np.array(x * n)), fpisa.sum(np.array(x * n, "f4")) if abs(x[1]) < 1e38 else want, fpisa.dot(x, [1.0] * 2)]
+            assert all(g == want or (math.isnan(g) and math.isnan(want)) for g in got), (x, got)
+    assert math.isnan(fpisa.mean([])) and fpisa.sum([]) == 0 and math.copysign(1, fpisa.sum([-0.0])) == 1
+    assert math.isnan(fpisa.dot([inf], [0.0])) and fpisa.dot([inf], [-2.0]) == -inf
+
+
+def test_groups(unit, rng):
+    for n, groups in (0, 3), (1, 1), (5000, 7), (5000, 3000), (20000, 2):
+        for dtype in "float64", "float32":
+            x, by = wide(rng, n, dtype), rng.integers(-groups, groups, n) * 1000003
+            members = {k: x[by == k].tolist() for k in np.unique(by).tolist()}
+            got, means = fpisa.sum(x, by=by), fpisa.mean(x, by=by)
+            assert got.keys.tolist() == sorted(members) == means.keys.tolist()
+            assert got.values.tolist() == [rounded(exact(members[k])) for k in sorted(members)]
+            assert means.values.tolist() == [rounded(exact(m) / len(m)) for _, m in sorted(members.items())]
+    x, by = rng.integers(-1 << 63, 1 << 63, 900), rng.integers(0, 5, 900)
+    assert fpisa.sum(x, by=by).values.tolist() == [rounded(Fraction(sum(x[by == k].tolist()))) for k in range(5)]
+    assert fpisa.mean(x, by=by).values.tolist() == [rounded(Fraction(sum(x[by == k].tolist()), int((by == k).sum()))) for k in range(5)]
+    assert fpisa.sum([1.5, 2, 4], by=["b", None, "a"]) == fpisa._groups.Groups(["a", "b"], pytest.approx([4, 1.5]))
+    assert fpisa.sum(np.array([1, 2j, 3]), by=np.array([1, 0, 1])).values.tolist() == [2j, 4]
+
+
+class Column:
+    """An Arrow column as a program in any language would show it, in two chunks: nothing of pyarrow is asked."""
+
+    def __init__(self, x, valid, offset):
+        self.x, self.valid, self.offset, self.released = x, np.packbits(valid, bitorder="little"), offset, 0
+
+    def fill(self, stream, out, at=[0]):
+        half = len(self.x) // 2
+        low, high = (self.offset, half) if self.calls == 0 else (half, len(self.x))
+        out = out.contents
+        if self.calls < 2:
+            buffers = (ctypes.c_void_p * 2)(self.valid.ctypes.data, self.x.ctypes.data)
+            self.keep.append(buffers)
+            out.length, out.offset, out.null_count, out.n_buffers = high - low, low, -1, 2
+            out.buffers, out.release = ctypes.cast(buffers, ctypes.POINTER(ctypes.c_void_p)), self.free
+        self.calls += 1
+        return 0
+
+    def schema(self, stream, out):
+        out.contents.format, out.contents.release = b"g", type(out.contents.release)(lambda s: None)
+        self.keep.append(out.contents.release)
+        return 0
+
+    def release(self, p):
+        self.released += 1
+
+    def __arrow_c_stream__(self, requested=None):
+        self.calls, self.keep = 0, []
+        fields = dict(_arrow.Stream._fields_)
+        self.free = dict(_arrow.ArrowArray._fields_)["release"](self.release)
+        self.stream = _arrow.Stream(fields["get_schema"](self.schema), fields["get_next"](self.fill))
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.stream), b"arrow_array_stream", None)
+
+
+def test_arrow(rng):
+    """Chunks, offsets and nulls; each chunk is released once."""
+    for n in 1, 10, 3001:
+        x, valid, offset = wide(rng, n), rng.integers(0, 2, n).astype(bool), min(3, n // 2)
+        column, seen = Column(x, valid, offset), valid & (np.arange(n) >= offset)
+        assert fpisa.sum(column) == rounded(exact(x[seen].tolist()))
+        assert fpisa.Accumulator(column).count == seen.sum()
+        assert column.released == 4  # in two sums
+
+
+def test_other_inputs():
+    values = [1.5, -2.25, 1e100, -1e100]
+    for x in (values, tuple(values), iter(values), array.array("d", values), memoryview(array.array("d", values)),
+              memoryview(np.array(values).tobytes()).cast("d"), np.ma.array(values + [7], mask=[0, 0, 0, 0, 1])):
+        assert fpisa.sum(x) == -0.75
+    assert fpisa.sum(b"\x01\x02"[:0] and None or array.array("h", [-3, 5])) == 2
+    assert fpisa.sum([1, 2, 1 << 62]) == (1 << 62) + 3 and fpisa.sum([1, None, 2.5]) == 3.5
+    assert fpisa.sum([1 + 2j, 1]) == 2 + 2j
+
+
+@pytest.mark.parametrize("call, error", [
+    (lambda: fpisa.sum("abc"), TypeError), (lambda: fpisa.sum(3j, by=[1, 2]), ValueError), (lambda: fpisa.sum([1.0], dtype="int8"), TypeError),
+    (lambda: fpisa.sum(np.zeros(3), axis=1), ValueError), (lambda: fpisa.sum(np.zeros(3), axis=0, by=[1, 2, 3]), ValueError),
+    (lambda: fpisa.dot([1.0], [1.0, 2.0]), ValueError), (lambda: fpisa.sum([2.5, 2 ** 60 + 1]), OverflowError),
+    (lambda: fpisa.sum(np.zeros(3, ">f8")), TypeError), (lambda: fpisa.sum(np.zeros(3, "M8[s]")), TypeError),
+    (lambda: fpisa.sum([1.0], threads=0), ValueError), (lambda: fpisa.Accumulator.from_bytes(b"FS"), ValueError),
+    (lambda: fpisa.Accumulator([1j]), TypeError), (lambda: fpisa.sum(object()), TypeError)])
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_pickle_and_bytes():
+    a = fpisa.Accumulator([1, -2.5])
+    assert a.to_bytes().hex(" ") == "46 53 01 01 ff ff 00 00 02 00 00 00 00 00 00 00 03"  # of doc/partial.md
+    b = pickle.loads(pickle.dumps(a))
+    assert b == a and b.merge(a).value() == -3 and b.count == 4 and a.mean() == -0.75 and "-1.5" in repr(a)
+
+
+def test_without_numpy():
+    """Nothing of sums imports it; results that are arrays are memoryviews then."""
+    program = """if True:
+        import sys
+        sys.modules["numpy"] = None
+        import array, fpisa
+        assert fpisa.sum(array.array("d", [1e100, 1, -1e100])) == 1
+        x = memoryview(array.array("d", range(6))).cast("B").cast("d", (2, 3))
+        assert fpisa.sum(x, axis=0).tolist() == [3, 5, 7] and fpisa.sum([1.0, 2, 4], by=[7, 5, 7]).values.tolist() == [2, 5]
+        assert fpisa.norm2([3, 4]) == 5"""
+    subprocess.run([sys.executable, "-B", "-c", program], check=True, cwd=f"{TOP}/adapters/python")
+
+
+def test_lock_is_let_go(rng):
+    """Python goes on in another thread while a sum runs."""
+    x, ticks, done = np.ones(30_000_000), [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            ticks[0] += 1
+
+    t = threading.Thread(target=count)
+    t.start()
+    before = ticks[0]
+    lib = fpisa._core.lib
+    state = fpisa._core.State()
+    lib.sums_add(state.at, fpisa._core.Array(x.ctypes.data, len(x), 8, None, 0, 0))
+    after = ticks[0]
+    done.set()
+    t.join()
+    assert after - before > 100
+
+
+def test_page():
+    """The examples of doc/sums.md that need no other package run, and print what they say."""
+    with open(f"{TOP}/doc/sums.md") as f:
+        text = f.read()
+    for program in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
+        compile(program, "doc/sums.md", "exec")
+        if not re.search("pandas|polars|duckdb|pyarrow|datafusion|dask|pyspark|ray", program):
+            names = {}
+            for line in re.findall(r".*\n", program):
+                said = re.fullmatch(r"(\S.*?)  +# (.*)\n", line)
+                if said and not re.match(r"\w+ = |import|from", line):
+                    assert repr(eval(said[1], names)) == said[2], line
+                else:
+                    exec(line, names)
