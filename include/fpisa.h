@@ -97,7 +97,7 @@ struct fpisa_chunk {
 
 struct fpisa_options {
 	size_t size;	     /* sizeof(struct fpisa_options), so that it may grow */
-	uint16_t local_port; /* UDP source port that the job lists; 0: 18000 */
+	uint16_t local_port; /* UDP source port that the job lists; 0: 18000. Of several aggregators the first one's */
 	uint64_t token;	     /* the job's secret, from which its frames have tags; 0 if it has none */
 	/*
 	 * Deadline of connect and of each operation; 0: 10000. Only time in which the library could
@@ -164,14 +164,14 @@ struct fpisa_options {
  */
 struct fpisa_info {
 	size_t size; /* sizeof(struct fpisa_info), set by the caller */
-	uint32_t job, rank, workers, elements, window, generation;
+	uint32_t job, rank, workers, elements, window, generation; /* of several aggregators window and generation of the first */
 	uint8_t mode, rounding, format, pipeline, clz, fanout;
 	uint8_t big_endian;	 /* nonzero: the job's arrays are */
 	uint64_t sent, received; /* frames */
 	uint64_t retransmits;	 /* contributions sent again */
 	uint64_t duplicates;	 /* results that were not awaited */
 	uint64_t bad;		 /* frames dropped: wrong source, checksum or header */
-	uint64_t rtt_ns;	 /* smoothed, of a chunk */
+	uint64_t rtt_ns;	 /* smoothed, of a chunk; of several aggregators the longest */
 };
 
 /*
@@ -179,12 +179,18 @@ struct fpisa_info {
  * "10.0.0.1:18000", IPv4) over UDP. Returns when every rank of the job has
  * joined. options may be NULL.
  *
- * -EINVAL	bad address (it must be a host's), job number (they are 0..63) or options
+ * `address` may name up to 16 aggregators, "10.0.0.1*2,10.0.0.2": the chunks of each call are spread over them by their weights
+ * (1 to 100; without one 1). All ranks give the same list. Each aggregator has the job under the same number, made alike, with the
+ * same token and the workers in the same order; the one at place i of the list, from 0, lists them with UDP port
+ * options.local_port + i. An error of one aggregator is the handle's and names it. The result has the same bits as with one
+ * aggregator in mode exact; in others each chunk's follow from its order of arrival, as always.
+ *
+ * -EINVAL	bad address (it must be a host's), job number (they are 0..63) or options; or the job is not alike at all aggregators
  * -ETIMEDOUT	no answer: aggregator, route, or the aggregator knows no such job, address and port or token;
  *		or some ranks have not joined: the error names them
  * -EADDRINUSE	another socket of this host has the UDP port options.local_port
  * -EACCES	this rank was taken out of the job; or that port is below 1024, which takes privilege
- * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP, -ENOBUFS	transport xsk cannot be had, and why
+ * -EPERM, -EBUSY, -ENOENT, -EOPNOTSUPP, -ENOBUFS	transport xsk cannot be had, and why; it serves one aggregator
  */
 int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const struct fpisa_options *options);
 
@@ -197,8 +203,8 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  * -EINVAL	another type than the job's, or bad arguments; nothing was sent
  * -ERANGE	the sum is in recv, and some of it overflowed (options.overflow); the handle goes on
  * -ETIMEDOUT	the deadline passed; the error and fpisa_missing() name the ranks that are missing
- * -EPROTO	the ranks made different calls: another kind, length, type, operation, factor or tag, or in another order;
- *		every rank gets it, with its next frame, and none a sum of them
+ * -EPROTO	the ranks made different calls: another kind, length, type, operation, factor or tag, or in another order,
+ *		or have different lists of aggregators; every rank gets it, with its next frame, and none a sum of them
  * -ESTALE	the job was made anew, its ranks joined again, another process joined as this rank, or this rank was
  *		taken out of the job
  * -EUCLEAN	the array has sums of a call in place that failed, not input; nothing was sent

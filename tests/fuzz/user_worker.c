@@ -73,7 +73,7 @@ static void set_checksum(struct fake *t)
 	const struct fpisa *f = t->f;
 	struct fpisa_hdr *h = &t->frame.h;
 	size_t words = t->len < FPISA_HDR_LEN ? 0 : (t->len - FPISA_HDR_LEN) / 8;
-	struct fpisa_key key = h->type == FPISA_TYPE_RESULT ? f->results_key : f->rank_key;
+	struct fpisa_key key = h->type == FPISA_TYPE_RESULT ? f->shard->results_key : f->shard->rank_key;
 	struct fpisa_seal seal;
 
 	if (t->len < FPISA_HDR_LEN)
@@ -108,7 +108,7 @@ static const struct fpisa_request *request_of(const struct fpisa *f, const struc
 static void honest(struct fake *t, enum kind kind, uint8_t which)
 {
 	const struct fpisa *f = t->f;
-	const struct fpisa_window_slot *slot = f->window.slots ? &f->window.slot[which % f->window.slots] : NULL;
+	const struct fpisa_window_slot *slot = f->shard->window.slots ? &f->shard->window.slot[which % f->shard->window.slots] : NULL;
 	const struct fpisa_request *r = request_of(f, slot);
 	struct fpisa_hdr *h = &t->frame.h;
 
@@ -116,8 +116,8 @@ static void honest(struct fake *t, enum kind kind, uint8_t which)
 		.magic = FPISA_MAGIC,
 		.version = FPISA_VERSION,
 		.job = f->job,
-		.secret = f->secret,
-		.generation = f->generation ? f->generation : 7,
+		.secret = f->shard->secret,
+		.generation = f->shard->generation ? f->shard->generation : 7,
 		.rank = f->hello.rank,
 	};
 	t->len = FPISA_HDR_LEN;
@@ -261,17 +261,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fake t = {.base = {.ops = &ops}, .at = data, .left = size};
+	const uint32_t weight = 1;
 	struct fpisa_options o = {.size = sizeof(o), .token = size % 2 ? 99 : 0, .on_chunk = on_chunk, .arg = &t};
 	uint32_t count = 1 + (next(&t) | (uint32_t)next(&t) << 8) % MOST;
 	uint8_t op;
 
 	t.capacity = 1 + next(&t) % 64;
 	op = next(&t);
-	if (fpisa_new(&t.f, &o))
+	if (fpisa_new(&t.f, &o, 1, &weight))
 		abort();
-	strcpy(t.f->peer, "fuzz");
+	strcpy(t.f->shard->peer, "fuzz");
 	t.f->job = 3;
-	t.f->t = &t.base;
+	t.f->shard->t = &t.base;
 	if (!fpisa_join(t.f, 0)) {
 		call(&t, count, op);
 		call(&t, count, op / OPERATIONS);

@@ -61,9 +61,9 @@ static struct narrow *make_narrow(struct fpisa *f, int room, int tells)
 {
 	struct narrow *x = calloc(1, sizeof(*x));
 
-	*x = (struct narrow){.base = {.ops = &narrow_ops}, .t = f->t, .room = room, .tells = tells};
-	f->t = &x->base;
-	fpisa_congestion_init(&f->window.congestion, f->window.slots, sizeof(struct fpisa_hdr) + ELEMENTS * 4);
+	*x = (struct narrow){.base = {.ops = &narrow_ops}, .t = f->shard->t, .room = room, .tells = tells};
+	f->shard->t = &x->base;
+	fpisa_congestion_init(&f->shard->window.congestion, f->shard->window.slots, sizeof(struct fpisa_hdr) + ELEMENTS * 4);
 	return x;
 }
 
@@ -93,8 +93,8 @@ static uint64_t sum_alone(int room, int tells, uint32_t *limit)
 	assert_int_equal(fpisa_allreduce(f, v, v, CHUNKS * ELEMENTS, FPISA_FLOAT32, NULL), 0);
 	for (size_t i = 0; i < CHUNKS * ELEMENTS; i++)
 		assert_true(v[i] == (float)i);
-	assert_int_equal(f->window.in_flight, 0);
-	*limit = f->window.congestion.limit;
+	assert_int_equal(f->shard->window.in_flight, 0);
+	*limit = f->shard->window.congestion.limit;
 	fpisa_get_info(f, &info);
 	fpisa_close(f);
 	fpisa_mem_destroy(m);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "address.h"
+#include "aggregators.h"
 #include "api.h"
 #include "background.h"
 #include "fpisa/job.h"
@@ -16,28 +16,64 @@
 
 #define PORT_PAUSE_US 1000
 
-/* *spent_ns: what it took of the deadline. */
-static int open_transport(struct fpisa *f, uint32_t address, uint16_t port, uint64_t *spent_ns)
+static const uint32_t alone = 1; /* the weight of an aggregator that has no others beside it */
+
+static void set_peer(char *peer, size_t size, uint32_t address, uint16_t port)
 {
-	uint64_t began = fpisa_now();
+	int n = snprintf(peer, size, "%s", inet_ntoa((struct in_addr){address}));
+
+	if (port != FPISA_PORT)
+		snprintf(peer + n, size - (size_t)n, ":%u", port);
+}
+
+/* Of all aggregators, for messages that are on no one of them. */
+static void name_all(struct fpisa *f)
+{
+	uint32_t others = f->layout.shards - 1;
+
+	snprintf(f->peer, sizeof(f->peer), "%s", f->shard->peer);
+	if (others)
+		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), " and %u more", others);
+}
+
+/* spent_ns() since `began` is what it takes of the deadline. */
+static int open_transport(struct fpisa_shard *s, const struct fpisa_aggregator *a, uint64_t began)
+{
 	int rc;
 
+	set_peer(s->peer, sizeof(s->peer), a->address.s_addr, a->port);
 	for (;;) {
 		fpisa_fork_hold();
-		rc = fpisa_transport_open(&f->t, f->transport, address, port, f->local_port);
+		rc = fpisa_transport_open(&s->t, s->f->transport, a->address.s_addr, a->port, s->local_port);
 		fpisa_fork_release();
-		*spent_ns = fpisa_now() - began;
-		if (rc != -EADDRINUSE || !fpisa_fork_settling() || *spent_ns >= f->timeout_ns)
+		if (rc != -EADDRINUSE || !fpisa_fork_settling() || fpisa_now() - began >= s->f->timeout_ns)
 			return rc;
 		usleep(PORT_PAUSE_US);
 	}
 }
 
+/* *spent_ns: what it took of the deadline. */
+static int open_transports(struct fpisa *f, const struct fpisa_aggregator *a, uint64_t *spent_ns)
+{
+	uint64_t began = fpisa_now();
+	int rc = 0;
+
+	if (f->layout.shards > 1 && f->transport == FPISA_TRANSPORT_XSK)
+		return fpisa_fail(-EOPNOTSUPP,
+				  "transport xsk takes the interface's first queue for one aggregator; with several use udp");
+	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
+		rc = open_transport(&f->shard[i], &a[i], began);
+	*spent_ns = fpisa_now() - began;
+	return rc;
+}
+
 /* A new handle has its transport, or none yet, or rc says why not: share it and hand it out, or close it. */
 static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine *engine, int rc)
 {
-	if (!rc && f->t)
-		rc = fpisa_faults_wrap(&f->t, &f->faults, f->seed);
+	name_all(f);
+	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
+		if (f->shard[i].t)
+			rc = fpisa_faults_wrap(&f->shard[i].t, &f->faults, f->seed + i);
 	f->shared.item.run = fpisa_background_run;
 	if (!rc && (f->progress || engine))
 		rc = fpisa_shared_init(f, engine);
@@ -55,31 +91,31 @@ static int finish_open(struct fpisa **out, struct fpisa *f, struct fpisa_engine 
 static int open_handle(struct fpisa **out, const char *address, uint32_t job, const struct fpisa_options *options,
 		       uint64_t *spent_ns)
 {
+	struct fpisa_aggregator a[FPISA_MAX_SHARDS];
+	uint32_t weight[FPISA_MAX_SHARDS];
 	struct fpisa *f = NULL;
-	struct in_addr to;
-	uint16_t port = 0;
-	int rc = fpisa_given(out, "the place of the handle");
+	int rc = fpisa_given(out, "the place of the handle"), n;
 
 	if (rc)
 		return rc;
 	*out = NULL;
-	rc = fpisa_parse_address(address, &to, &port);
-	if (!rc && job >= FPISA_MAX_JOBS)
-		rc = fpisa_fail(-EINVAL, "job is %u; it must be in 0..%d", job, FPISA_MAX_JOBS - 1);
-	if (!rc)
-		rc = fpisa_new(&f, options);
+	n = fpisa_parse_aggregators(address, a);
+	if (n < 0)
+		return n;
+	if (job >= FPISA_MAX_JOBS)
+		return fpisa_fail(-EINVAL, "job is %u; it must be in 0..%d", job, FPISA_MAX_JOBS - 1);
+	for (int i = 0; i < n; i++)
+		weight[i] = a[i].weight;
+	rc = fpisa_new(&f, options, (uint32_t)n, weight);
 	if (rc)
 		return rc;
 	f->job = job;
-	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa(to));
-	if (port != FPISA_PORT)
-		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
-	rc = open_transport(f, to.s_addr, port, spent_ns);
+	rc = open_transports(f, a, spent_ns);
 	return finish_open(out, f, NULL, rc);
 }
 
-int fpisa_mem_open_handle(struct fpisa **out, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
-			  struct fpisa_engine *engine)
+int fpisa_mem_open_shards(struct fpisa **out, struct fpisa_mem *const *m, const uint32_t *weight, uint32_t shards,
+			  uint32_t rank, const struct fpisa_options *options, struct fpisa_engine *engine)
 {
 	struct fpisa *f = NULL;
 	int rc = fpisa_given(out, "the place of the handle");
@@ -87,26 +123,36 @@ int fpisa_mem_open_handle(struct fpisa **out, struct fpisa_mem *m, uint32_t rank
 	if (rc)
 		return rc;
 	*out = NULL;
-	rc = fpisa_given(m, "the aggregator");
+	rc = fpisa_given(*m, "the aggregator");
 	if (!rc)
-		rc = fpisa_new(&f, options);
+		rc = fpisa_new(&f, options, shards, weight);
 	if (rc)
 		return rc;
-	f->local_port = 0;
-	snprintf(f->peer, sizeof(f->peer), "mem");
-	rc = fpisa_mem_open(&f->t, m, rank, &f->job, &f->token);
+	for (uint32_t i = 0; i < shards && !rc; i++) {
+		struct fpisa_shard *s = &f->shard[i];
+
+		s->local_port = 0;
+		snprintf(s->peer, sizeof(s->peer), i ? "mem:%u" : "mem", i);
+		rc = fpisa_mem_open(&s->t, m[i], rank, &f->job, &f->token);
+	}
 	return finish_open(out, f, engine, rc);
+}
+
+int fpisa_mem_open_handle(struct fpisa **out, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
+			  struct fpisa_engine *engine)
+{
+	return fpisa_mem_open_shards(out, &m, &alone, 1, rank, options, engine);
 }
 
 int fpisa_hold_open(struct fpisa **out, const char *peer, uint32_t rank, uint32_t type, uint32_t mode,
 		    const struct fpisa_options *options, struct fpisa_engine *engine)
 {
 	struct fpisa *f;
-	int rc = fpisa_new(&f, options);
+	int rc = fpisa_new(&f, options, 1, &alone);
 
 	if (rc)
 		return rc;
-	snprintf(f->peer, sizeof(f->peer), "%s", peer);
+	snprintf(f->shard->peer, sizeof(f->shard->peer), "%s", peer);
 	/* What calls are checked by, and a broadcast goes by; WELCOME has the same. */
 	f->hello.rank = (uint16_t)rank;
 	f->hello.format = (uint8_t)type;
@@ -122,31 +168,34 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, uint32_t rank, uint32_
 	return 0;
 }
 
-static void close_transport(struct fpisa *f)
+/* With forks held. */
+static void close_transports(struct fpisa *f)
 {
-	fpisa_fork_hold();
-	if (f->t)
-		f->t->ops->close(f->t);
-	f->t = NULL;
-	fpisa_fork_release();
+	FPISA_EACH_SHARD(s, f) {
+		if (s->t)
+			s->t->ops->close(s->t);
+		s->t = NULL;
+	}
 }
 
 int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t local_port)
 {
+	struct fpisa_shard *s = f->shard;
 	int rc;
 
-	if (f->t && f->local_port == local_port)
+	if (s->t && s->local_port == local_port)
 		return 0;
-	close_transport(f);
+	fpisa_fork_hold();
+	close_transports(f);
+	fpisa_fork_release();
 	fpisa_lock(&f->shared.lock);
-	f->local_port = local_port;
-	snprintf(f->peer, sizeof(f->peer), "%s", inet_ntoa((struct in_addr){address}));
-	if (port != FPISA_PORT)
-		snprintf(f->peer + strlen(f->peer), sizeof(f->peer) - strlen(f->peer), ":%u", port);
+	s->local_port = local_port;
+	set_peer(s->peer, sizeof(s->peer), address, port);
+	name_all(f);
 	fpisa_unlock(&f->shared.lock);
 	/* A port that a child has yet to let go of is one that is taken. */
 	fpisa_fork_hold();
-	rc = fpisa_transport_open(&f->t, f->transport, address, port, local_port);
+	rc = fpisa_transport_open(&s->t, f->transport, address, port, local_port);
 	fpisa_fork_release();
 	return rc;
 }
@@ -234,6 +283,14 @@ int fpisa_mem_connect(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, cons
 	return rc ? rc : finish_connect(f, 0);
 }
 
+int fpisa_mem_connect_shards(struct fpisa **f, struct fpisa_mem *const *m, const uint32_t *weight, uint32_t shards,
+			     uint32_t rank, const struct fpisa_options *options)
+{
+	int rc = fpisa_mem_open_shards(f, m, weight, shards, rank, options, NULL);
+
+	return rc ? rc : finish_connect(f, 0);
+}
+
 int fpisa_rejoin(struct fpisa *f)
 {
 	int rc = fpisa_enter_to_block(f);
@@ -308,7 +365,7 @@ int fpisa_get_info(const struct fpisa *handle, struct fpisa_info *info)
 	i.workers = f->hello.workers;
 	i.elements = f->hello.elements;
 	i.window = f->hello.window;
-	i.generation = f->generation;
+	i.generation = f->shard->generation;
 	i.mode = f->hello.mode;
 	i.rounding = f->hello.rounding;
 	i.format = f->hello.format;
@@ -316,8 +373,11 @@ int fpisa_get_info(const struct fpisa *handle, struct fpisa_info *info)
 	i.clz = f->hello.clz;
 	i.fanout = f->hello.fanout;
 	i.big_endian = f->hello.flags & FPISA_JOB_BIG_ENDIAN;
-	i.bad += f->t->bad;
-	i.rtt_ns = f->rto.srtt_ns;
+	FPISA_EACH_SHARD(s, f) {
+		i.bad += s->t->bad;
+		if (s->rto.srtt_ns > i.rtt_ns)
+			i.rtt_ns = s->rto.srtt_ns;
+	}
 	fpisa_look_away(f, locked);
 	if (size > sizeof(i))
 		memset((char *)info + sizeof(i), 0, size - sizeof(i));
@@ -365,9 +425,11 @@ void fpisa_close(struct fpisa *f)
 	fpisa_requests_free(&f->ended);
 	fpisa_fork_hold();
 	fpisa_fork_remove(&f->fork);
-	if (f->t)
-		f->t->ops->close(f->t);
+	close_transports(f);
 	fpisa_fork_release();
-	free(f->window.slot);
+	FPISA_EACH_SHARD(s, f)
+		free(s->window.slot);
+	fpisa_layout_free(&f->layout);
+	free(f->shard);
 	free(f);
 }

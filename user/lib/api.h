@@ -13,6 +13,12 @@
 int fpisa_mem_open_handle(struct fpisa **f, struct fpisa_mem *m, uint32_t rank, const struct fpisa_options *options,
 			  struct fpisa_engine *engine);
 
+/* The same, and fpisa_mem_connect(), of a rank with several aggregators, which have as many weights. */
+int fpisa_mem_open_shards(struct fpisa **f, struct fpisa_mem *const *m, const uint32_t *weight, uint32_t shards,
+			  uint32_t rank, const struct fpisa_options *options, struct fpisa_engine *engine);
+int fpisa_mem_connect_shards(struct fpisa **f, struct fpisa_mem *const *m, const uint32_t *weight, uint32_t shards,
+			     uint32_t rank, const struct fpisa_options *options);
+
 /*
  * As fpisa_start(), of the group's call of this number, whose tag is the digest of its calls so far. to_wait: fpisa_wait() follows at
  * once, so nobody else is to move it, or to be told of its end. *request is the caller's unless on_done is set.

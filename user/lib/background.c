@@ -32,7 +32,7 @@ void fpisa_background_resume(struct fpisa *f)
 		s->until_ns = FPISA_NEVER;
 		return;
 	}
-	at = (!f->held && fpisa_transport_more(f->t, f->taken)) || !TAILQ_EMPTY(&f->ended) ? 0 : fpisa_next_turn(f);
+	at = (!f->held && fpisa_more(f)) || !TAILQ_EMPTY(&f->ended) ? 0 : fpisa_next_turn(f);
 	rc = fpisa_shared_watch(s, at);
 	if (rc)
 		fpisa_poison(f, rc);
@@ -72,7 +72,7 @@ void fpisa_background_run(struct fpisa_engine_item *item)
 		fpisa_hold_turn(f);
 	for (int i = 0; i < TURNS && s->watched && !f->held; i++) {
 		fpisa_advance(f, NULL, 0);
-		if (f->inherited || !fpisa_transport_more(f->t, f->taken))
+		if (f->inherited || !fpisa_more(f))
 			break;
 		fpisa_shared_yield(s);
 	}

@@ -44,12 +44,43 @@ static void in_child(struct fpisa_fork_hook *h)
 
 	f->inherited = 1;
 	fpisa_shared_disown(&f->shared);
-	if (f->t)
-		f->t->ops->disown(f->t);
+	FPISA_EACH_SHARD(s, f)
+		if (s->t)
+			s->t->ops->disown(s->t);
 }
 
-int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
+static int make_shards(struct fpisa *f, uint32_t shards, const uint32_t *weight, uint16_t local_port)
 {
+	f->shard = calloc(shards, sizeof(*f->shard));
+	if (!f->shard || fpisa_layout_init(&f->layout, shards, weight))
+		return fpisa_fail(-ENOMEM, "no memory for a handle");
+	for (uint32_t i = 0; i < shards; i++) {
+		f->shard[i].f = f;
+		f->shard[i].index = i;
+		f->shard[i].local_port = (uint16_t)(local_port + i);
+	}
+	return 0;
+}
+
+static void free_new(struct fpisa *f)
+{
+	fpisa_layout_free(&f->layout);
+	free(f->shard);
+	free(f);
+}
+
+/* A port a shard. */
+static int check_ports(uint32_t first, uint32_t shards)
+{
+	if (first + shards - 1 <= UINT16_MAX)
+		return 0;
+	return fpisa_fail(-EINVAL, "options.local_port is %u; %u aggregators take as many ports from there on", first,
+			  shards);
+}
+
+int fpisa_new(struct fpisa **out, const struct fpisa_options *options, uint32_t shards, const uint32_t *weight)
+{
+	uint16_t local_port;
 	struct fpisa_options o;
 	struct fpisa *f;
 	int rc = copy_options(&o, options);
@@ -62,7 +93,14 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	TAILQ_INIT(&f->requests);
 	TAILQ_INIT(&f->given_up);
 	TAILQ_INIT(&f->ended);
-	f->local_port = o.local_port ? o.local_port : FPISA_PORT;
+	local_port = o.local_port ? o.local_port : FPISA_PORT;
+	rc = check_ports(local_port, shards);
+	if (!rc)
+		rc = make_shards(f, shards, weight, local_port);
+	if (rc) {
+		free_new(f);
+		return rc;
+	}
 	f->token.k0 = o.token;
 	f->timeout_ns = (o.timeout_ms ? o.timeout_ms : DEFAULT_TIMEOUT_MS) * 1000000ull;
 	if (o.timeout_ms == FPISA_FOREVER)
@@ -80,7 +118,7 @@ int fpisa_new(struct fpisa **out, const struct fpisa_options *options)
 	f->fork.in_child = in_child;
 	rc = fpisa_fork_add(&f->fork);
 	if (rc)
-		free(f);
+		free_new(f);
 	else
 		*out = f;
 	return rc;
@@ -218,6 +256,7 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 {
 	const struct fpisa_request *r;
 	const struct fpisa_window_slot *slot;
+	struct fpisa_shard *shard;
 	int locked = fpisa_look(f);
 
 	*s = (struct fpisa_standing){.error = f->error, .first_unfinished = f->unfinished};
@@ -231,10 +270,44 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 		s->number = r->number;
 		s->tag = r->tag;
 		s->stuck_ns = f->result_ns > f->waiting_ns ? f->result_ns : f->waiting_ns;
-		slot = f->held ? NULL : fpisa_window_oldest(&f->window);
-		s->missing = slot ? slot->live & ~slot->bitmap : f->joining.missing;
+		slot = f->held ? NULL : fpisa_oldest_slot(f, &shard);
+		s->missing = slot ? slot->live & ~slot->bitmap : fpisa_not_joined(f);
 	}
 	fpisa_look_away(f, locked);
+}
+
+struct fpisa_window_slot *fpisa_oldest_slot(struct fpisa *f, struct fpisa_shard **oldest)
+{
+	struct fpisa_window_slot *first = NULL;
+
+	FPISA_EACH_SHARD(s, f) {
+		struct fpisa_window_slot *slot = fpisa_window_oldest(&s->window);
+
+		if (!slot || (first && fpisa_chunk_of(s, slot->chunk) > fpisa_chunk_of(*oldest, first->chunk)))
+			continue;
+		first = slot;
+		*oldest = s;
+	}
+	return first;
+}
+
+uint64_t fpisa_not_joined(const struct fpisa *f)
+{
+	uint64_t ranks = 0;
+
+	FPISA_EACH_SHARD(s, f)
+		ranks |= s->joining.missing;
+	return ranks;
+}
+
+static uint64_t longest_timeout(const struct fpisa *f)
+{
+	uint64_t ns = 0;
+
+	FPISA_EACH_SHARD(s, f)
+		if (s->rto.rto_ns > ns)
+			ns = s->rto.rto_ns;
+	return ns;
 }
 
 /* What was in flight over a long gap is no measure of the round trip. */
@@ -243,6 +316,6 @@ void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns)
 	/* Who moves the requests may be another thread, and asleep for good reason. */
 	if (f->shared.until_ns > f->clock.last_ns && f->shared.until_ns - f->clock.last_ns > waited_ns)
 		waited_ns = f->shared.until_ns - f->clock.last_ns;
-	if (fpisa_clock_tick(&f->clock, now, waited_ns) > f->rto.rto_ns)
+	if (fpisa_clock_tick(&f->clock, now, waited_ns) > longest_timeout(f))
 		f->resumed_ns = now;
 }

@@ -15,6 +15,7 @@
 #include "fpisa.h"
 #include "fpisa/format.h"
 #include "fpisa/tag.h"
+#include "layout.h"
 #include "request.h"
 #include "rto.h"
 #include "shared.h"
@@ -29,18 +30,44 @@ enum fpisa_held {
 	FPISA_HELD_RANKS, /* it joins */
 };
 
-/* How far a join has come. */
+/* How far a join has come at one aggregator. */
 struct fpisa_joining {
 	uint64_t next_ns, pause_ns; /* when the next HELLO leaves, and how long after that the one behind it */
 	uint64_t missing;	    /* ranks that have not joined, as far as is known */
 	int heard;		    /* an answer, whatever it was */
+	int joined;
+};
+
+/*
+ * What a handle has of one aggregator. A call's chunks are spread over all of them, and each is a path of its own: a way
+ * there, a generation, a window, a timeout. They hold to one rule, from which it follows that aggregators need not agree
+ * on anything: no contribution leaves before all have joined one incarnation, an error of one is the handle's, and
+ * a rejoin is with all.
+ */
+struct fpisa_shard {
+	struct fpisa *f;
+	uint32_t index; /* from 0, in the order of the list */
+	struct fpisa_transport *t;
+	char peer[32];	     /* the aggregator, for messages */
+	uint16_t local_port; /* 0 without sockets */
+	struct fpisa_joining joining;
+
+	/* Since the last join. */
+	uint64_t secret;			/* its cookie, 0 until the aggregator has told it */
+	struct fpisa_key rank_key, results_key; /* of tags, where the job has a token */
+	uint32_t generation;
+	struct fpisa_hello hello; /* of its WELCOME */
+	struct fpisa_window window;
+	struct fpisa_rto rto;
+	int taken; /* frames in the last turn */
+	int fds;   /* descriptors of its transport, after those of the shards before it in shared.fd */
 };
 
 struct fpisa {
 	struct fpisa_fork_hook fork; /* first */
-	struct fpisa_transport *t;
-	char peer[32];	     /* the aggregator, for messages */
-	uint16_t local_port; /* 0 without sockets */
+	struct fpisa_shard *shard;   /* layout.shards of them */
+	struct fpisa_layout layout;
+	char peer[64]; /* the aggregators, for messages on all of them */
 	uint32_t job;
 	struct fpisa_key token; /* 0: the job has none */
 	struct fpisa_nh_key nh;
@@ -52,29 +79,22 @@ struct fpisa {
 	int restore;   /* the array of a call in place that fails */
 	int all_ranks; /* a result without one of the job's ranks is an error */
 	enum fpisa_held held;
-	struct fpisa_joining joining;
 	int progress; /* it has a progress thread of its own, unless it shares one */
 	enum fpisa_transport_name transport;
 	struct fpisa_fault_rates faults;
 	uint64_t seed; /* of the faults */
 
 	/* Since the last join. */
-	uint64_t incarnation;			/* larger at each join */
-	uint64_t nonce;				/* of its HELLOs */
-	uint64_t secret;			/* its cookie, 0 until the aggregator has told it */
-	struct fpisa_key rank_key, results_key; /* of tags, where the job has a token */
-	uint64_t digest;			/* of all calls */
-	uint32_t generation;
-	struct fpisa_hello hello; /* of its WELCOME */
+	uint64_t incarnation;	  /* larger at each join, and the same at all aggregators */
+	uint64_t nonce;		  /* of its HELLOs */
+	uint64_t digest;	  /* of all calls */
+	struct fpisa_hello hello; /* of the first aggregator's WELCOME; the others agree in all that a call depends on */
 	struct fpisa_format format;
 	struct fpisa_requests requests; /* started and not released, in order */
 	struct fpisa_request *oldest;	/* first of them that is not done */
 	uint64_t end;			/* the first chunk of the next request */
 	uint32_t calls;			/* its number */
-	struct fpisa_window window;
-	struct fpisa_rto rto;
 	uint64_t resumed_ns; /* the last gap in our work, longer than a timeout, ended then */
-	int taken;	     /* frames in the last turn */
 
 	struct fpisa_shared shared;  /* with a progress thread */
 	struct fpisa_requests ended; /* whose on_done is to be called */
@@ -99,8 +119,38 @@ static inline const __u64 *fpisa_nh_of(const struct fpisa *f)
 	return f->token.k0 ? f->nh.w : NULL;
 }
 
-/* A handle without transport, job and rank; fpisa_close() releases it. */
-int fpisa_new(struct fpisa **f, const struct fpisa_options *options);
+#define FPISA_EACH_SHARD(s, f) for (struct fpisa_shard *s = (f)->shard; s < (f)->shard + (f)->layout.shards; s++)
+
+/* A handle without transport, job and rank, of so many aggregators with these weights; fpisa_close() releases it. */
+int fpisa_new(struct fpisa **f, const struct fpisa_options *options, uint32_t shards, const uint32_t *weight);
+
+/* The number of the shard's chunk `own` among all of the handle's. */
+static inline uint64_t fpisa_chunk_of(const struct fpisa_shard *s, uint64_t own)
+{
+	return fpisa_layout_chunk(&s->f->layout, s->index, own);
+}
+
+/* Has the chunk, of the handle's, its result? */
+static inline int fpisa_has_result(const struct fpisa *f, uint64_t chunk)
+{
+	uint32_t shard = fpisa_layout_owner(&f->layout, chunk);
+
+	return fpisa_window_passed(&f->shard[shard].window, fpisa_layout_own(&f->layout, shard, chunk));
+}
+
+/* The slot with the oldest chunk that is under way at any aggregator, *s; NULL: none is. */
+struct fpisa_window_slot *fpisa_oldest_slot(struct fpisa *f, struct fpisa_shard **s);
+
+uint64_t fpisa_not_joined(const struct fpisa *f); /* the ranks of which an aggregator says so */
+
+/* Frames that are here may not have been taken yet. */
+static inline int fpisa_more(const struct fpisa *f)
+{
+	FPISA_EACH_SHARD(s, f)
+		if (fpisa_transport_more(s->t, s->taken))
+			return 1;
+	return 0;
+}
 
 int fpisa_enter(struct fpisa *f);	   /* a public function begins: 0, or why the handle cannot be used */
 int fpisa_enter_to_block(struct fpisa *f); /* the same, of one that waits */

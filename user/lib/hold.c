@@ -35,7 +35,7 @@ static int late(struct fpisa *f)
 	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
 	char names[256];
 
-	f->missing = f->held == FPISA_HELD_RANKS ? f->joining.missing : 0;
+	f->missing = f->held == FPISA_HELD_RANKS ? fpisa_not_joined(f) : 0;
 	if (f->missing)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms", f->peer, f->job,
 				  fpisa_rank_names(names, sizeof(names), f->missing), ms);

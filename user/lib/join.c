@@ -22,11 +22,15 @@
 
 enum answer { NOTHING, PENDING, AGAIN, JOINED };
 
-/* Our next incarnation: a larger number than all before it, and a nonce that nobody can guess. */
+/* Our next incarnation, at all aggregators: a larger number than all before it, and a nonce that nobody can guess. */
 static int take_incarnation(struct fpisa *f, uint64_t incarnation)
 {
 	f->incarnation = incarnation;
-	f->secret = 0;
+	FPISA_EACH_SHARD(s, f) {
+		s->secret = 0;
+		s->joining.joined = 0;
+		s->joining.next_ns = 0;
+	}
 	return getrandom(&f->nonce, sizeof(f->nonce), 0) == sizeof(f->nonce) ? 0 : -EIO;
 }
 
@@ -47,8 +51,9 @@ static void seal_hello(const struct fpisa *f, struct fpisa_hdr *h, struct fpisa_
  */
 #define GSO_TRIAL 1
 
-static int say_hello(struct fpisa *f)
+static int say_hello(struct fpisa_shard *s)
 {
+	struct fpisa *f = s->f;
 	struct fpisa_hello payload = {0}, trial_payload = {0};
 	struct fpisa_hdr h = {
 		.magic = FPISA_MAGIC,
@@ -57,13 +62,13 @@ static int say_hello(struct fpisa *f)
 		.job = f->job,
 		.rank = 0xffff,
 		.chunk = f->nonce,
-		.secret = f->secret,
+		.secret = s->secret,
 		.aux = f->incarnation,
 	};
 	struct fpisa_hdr trial = h;
 	struct fpisa_out out[2],
 		plain = {.part = {{&h, sizeof(h)}, {&payload, sizeof(payload)}}, .parts = 2, .no_gso = 1};
-	int tried = f->t->gso, rc;
+	int tried = s->t->gso, rc;
 
 	seal_hello(f, &h, &payload);
 	trial.call = GSO_TRIAL;
@@ -73,11 +78,11 @@ static int say_hello(struct fpisa *f)
 	out[0].part[1].iov_base = &trial_payload;
 	out[0].no_gso = 0;
 	out[1] = out[0];
-	f->t->gso = 1;
-	rc = f->t->ops->send(f->t, out, 2);
-	f->t->gso = tried;
+	s->t->gso = 1;
+	rc = s->t->ops->send(s->t, out, 2);
+	s->t->gso = tried;
 	f->count.sent += 3;
-	return rc ? rc : f->t->ops->send(f->t, &plain, 1);
+	return rc ? rc : s->t->ops->send(s->t, &plain, 1);
 }
 
 /* Parameters that this library cannot work with would be a bug or another version: refuse them. */
@@ -89,19 +94,21 @@ static int usable(const struct fpisa_hello *p)
 	       p->ports <= FPISA_MAX_PORTS && p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
 }
 
-/* What a frame means to a worker that has said HELLO; *missing is set by PENDING. */
-static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint64_t *missing)
+/* What a frame means to a worker that has said HELLO; PENDING says who is missing. */
+static enum answer take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
+	struct fpisa *f = s->f;
 	const struct fpisa_hello *p = (const void *)(h + 1);
 
 	/* That its nonce is ours has been checked: it answers a HELLO of this incarnation. */
 	if (h->type != FPISA_TYPE_WELCOME || h->aux < f->incarnation)
 		return NOTHING;
-	f->t->gso |= h->call == GSO_TRIAL;
+	s->t->gso |= h->call == GSO_TRIAL;
 	if (h->flags & FPISA_F_CHALLENGE) {
-		if (f->secret == h->secret)
+		if (s->secret == h->secret)
 			return NOTHING;
-		f->secret = h->secret;
+		s->secret = h->secret;
+		s->joining.next_ns = 0;
 		return AGAIN;
 	}
 	if (h->aux > f->incarnation)
@@ -111,56 +118,66 @@ static enum answer take_welcome(struct fpisa *f, const struct fpisa_hdr *h, uint
 		return NOTHING;
 	}
 	if (h->flags & FPISA_F_PENDING) {
-		*missing = p->live & ~h->bitmap;
+		s->joining.missing = p->live & ~h->bitmap;
 		return PENDING;
 	}
-	f->generation = h->generation;
-	f->hello = *p;
-	f->format = fpisa_format_of(p->format);
-	f->rank_key = fpisa_key_of(&f->token, FPISA_KEY_RANK, p->rank, f->secret);
-	f->results_key = fpisa_key_of(&f->token, FPISA_KEY_RESULTS, 0, p->results);
+	s->generation = h->generation;
+	s->hello = *p;
+	s->rank_key = fpisa_key_of(&f->token, FPISA_KEY_RANK, p->rank, s->secret);
+	s->results_key = fpisa_key_of(&f->token, FPISA_KEY_RESULTS, 0, p->results);
+	s->joining.joined = 1;
+	s->joining.missing = 0;
 	return JOINED;
+}
+
+/* The first aggregator that has not let us in. */
+static struct fpisa_shard *not_joined(struct fpisa *f)
+{
+	FPISA_EACH_SHARD(s, f)
+		if (!s->joining.joined)
+			return s;
+	return NULL;
 }
 
 static int no_answer(struct fpisa *f)
 {
-	const uint64_t missing = f->joining.missing;
+	const struct fpisa_shard *s = not_joined(f);
+	const uint64_t missing = s->joining.missing;
 	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
 	char names[256], cause[96] = "";
 
 	f->missing = missing;
 	if (missing)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", f->peer, f->job,
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join in %u ms%s", s->peer, f->job,
 				  fpisa_rank_names(names, sizeof(names), missing), ms,
-				  f->local_port ? "; start what does not run, and see `fpisa stats` on the "
+				  s->local_port ? "; start what does not run, and see `fpisa stats` on the "
 						  "aggregator for what it refuses" :
 						  "");
-	if (f->joining.heard)
-		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again", f->peer,
+	if (s->joining.heard)
+		return fpisa_fail(-ETIMEDOUT, "%s: job %u: all ranks joined in the last of %u ms; try again", s->peer,
 				  f->job, ms);
-	if (f->t->send_error)
-		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(f->t->send_error));
+	if (s->t->send_error)
+		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
 	return fpisa_fail(-ETIMEDOUT,
 			  "%s: job %u: no answer in %u ms%s; `fpisa stats` on the aggregator says why if it hears "
 			  "us: check the way there, its release, the token, and that the job lists this host's "
 			  "address with UDP port %u",
-			  f->peer, f->job, ms, cause, f->local_port);
+			  s->peer, f->job, ms, cause, s->local_port);
 }
 
-/* Takes in what came; the last answer that means something counts. */
-static int hear(struct fpisa *f, uint64_t timeout_ns, enum answer *answer, uint64_t *missing)
+/* Takes in what came from one aggregator. */
+static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 {
+	struct fpisa *f = s->f;
 	struct fpisa_in in[FPISA_BATCH];
-	int n = fpisa_receive(f, in, timeout_ns);
+	int n = fpisa_receive(s, in, timeout_ns);
 
-	*answer = NOTHING;
 	if (f->shared.failed)
 		return fpisa_poisoned(f);
 	if (n < 0)
-		return fpisa_fail(n, "%s: job %u: receive: %s", f->peer, f->job, strerror(-n));
-	for (int i = 0; i < n && *answer != JOINED; i++) {
-		const struct fpisa_hdr *h = fpisa_reply_check(f, &in[i]);
-		enum answer a;
+		return fpisa_fail(n, "%s: job %u: receive: %s", s->peer, f->job, strerror(-n));
+	for (int i = 0; i < n && !s->joining.joined; i++) {
+		const struct fpisa_hdr *h = fpisa_reply_check(s, &in[i]);
 
 		if (!h)
 			continue;
@@ -169,42 +186,63 @@ static int hear(struct fpisa *f, uint64_t timeout_ns, enum answer *answer, uint6
 			return fpisa_fail(-EACCES,
 					  "%s: job %u: this rank was taken out of the job; see fpisa job "
 					  "show",
-					  f->peer, f->job);
-		a = take_welcome(f, h, missing);
-		if (a != NOTHING)
-			*answer = a;
+					  s->peer, f->job);
+		if (take_welcome(s, h) == NOTHING)
+			continue;
+		s->joining.heard = 1;
+		__atomic_store_n(&f->heard_ns, fpisa_now(), __ATOMIC_RELAXED);
 	}
 	return 0;
 }
 
-int fpisa_join_turn(struct fpisa *f, uint64_t wait_ns)
+static int greet(struct fpisa_shard *s, uint64_t now)
 {
-	struct fpisa_joining *j = &f->joining;
-	uint64_t now = fpisa_now();
-	enum answer answer;
+	struct fpisa_joining *j = &s->joining;
 	int rc;
 
-	if (now >= j->next_ns) {
-		rc = say_hello(f);
-		if (rc)
-			return fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
-		j->next_ns = now + j->pause_ns;
-		j->pause_ns = 2 * j->pause_ns < HELLO_MAX_NS ? 2 * j->pause_ns : HELLO_MAX_NS;
-	}
-	if (j->next_ns < now + wait_ns)
-		wait_ns = j->next_ns - now;
-	rc = hear(f, wait_ns, &answer, &j->missing);
+	if (j->joined || now < j->next_ns)
+		return 0;
+	rc = say_hello(s);
+	if (rc)
+		return fpisa_fail(rc, "%s: job %u: send: %s", s->peer, s->f->job, strerror(-rc));
+	j->next_ns = now + j->pause_ns;
+	j->pause_ns = 2 * j->pause_ns < HELLO_MAX_NS ? 2 * j->pause_ns : HELLO_MAX_NS;
+	return 0;
+}
+
+uint64_t fpisa_join_due(const struct fpisa *f)
+{
+	uint64_t at = UINT64_MAX;
+
+	FPISA_EACH_SHARD(s, f)
+		if (!s->joining.joined && s->joining.next_ns < at)
+			at = s->joining.next_ns;
+	return at;
+}
+
+int fpisa_join_turn(struct fpisa *f, uint64_t wait_ns)
+{
+	uint64_t now = fpisa_now(), due, each_ns;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
+		rc = greet(&f->shard[i], now);
 	if (rc)
 		return rc;
-	if (answer != NOTHING)
-		__atomic_store_n(&f->heard_ns, fpisa_now(), __ATOMIC_RELAXED);
-	if (answer == JOINED)
+	due = fpisa_join_due(f);
+	if (due < now + wait_ns)
+		wait_ns = due - now;
+	each_ns = fpisa_await(f, wait_ns);
+	if (f->layout.shards > 1)
+		fpisa_tick(f, fpisa_now(), wait_ns);
+	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
+		if (!fpisa_is_quiet(&f->shard[i]))
+			rc = hear(&f->shard[i], each_ns);
+	if (rc)
+		return rc;
+	if (!not_joined(f))
 		return 1;
-	j->heard |= answer != NOTHING;
-	now = fpisa_now();
-	fpisa_tick(f, now, wait_ns);
-	if (answer == AGAIN)
-		j->next_ns = now;
+	fpisa_tick(f, fpisa_now(), wait_ns);
 	return 0;
 }
 
@@ -221,12 +259,12 @@ static int wait_for_all(struct fpisa *f, uint64_t spent_ns)
 }
 
 /* What the transport says, after whose handle and job it is. */
-static int transport_refused(const struct fpisa *f, int rc)
+static int transport_refused(const struct fpisa_shard *s, int rc)
 {
 	char why[FPISA_MESSAGE_SIZE - 64];
 
 	snprintf(why, sizeof(why), "%s", fpisa_error());
-	return fpisa_fail(rc, "%s: job %u: %s", f->peer, f->job, why);
+	return fpisa_fail(rc, "%s: job %u: %s", s->peer, s->f->job, why);
 }
 
 int fpisa_join_begin(struct fpisa *f)
@@ -239,41 +277,90 @@ int fpisa_join_begin(struct fpisa *f)
 	f->end = 0;
 	f->calls = 0;
 	f->missing = 0;
-	f->t->send_error = 0;
-	f->t->gso = 0;
-	f->digest = 0;
-	f->joining = (struct fpisa_joining){.next_ns = fpisa_now(), .pause_ns = HELLO_FIRST_NS};
+	f->digest = f->layout.digest;
 	fpisa_nh_fill(f->nh.w, FPISA_NH_WORDS, &f->token);
+	FPISA_EACH_SHARD(s, f) {
+		s->t->send_error = 0;
+		s->t->gso = 0;
+		s->joining = (struct fpisa_joining){.pause_ns = HELLO_FIRST_NS};
+	}
 	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
 		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
-	rc = fpisa_transport_may_join(f->t);
-	return rc ? transport_refused(f, rc) : 0;
+	FPISA_EACH_SHARD(s, f) {
+		rc = fpisa_transport_may_join(s->t);
+		if (rc)
+			return transport_refused(s, rc);
+	}
+	return 0;
+}
+
+#define BITS_OF_FLAGS (FPISA_JOB_BIG_ENDIAN | FPISA_JOB_RECIPROCAL)
+
+/* A call's chunks are alike at all aggregators, and so is what is done to them. */
+static int check_alike(const struct fpisa_shard *s)
+{
+	const struct fpisa *f = s->f;
+	const struct fpisa_hello *a = &f->hello, *b = &s->hello;
+	const struct {
+		const char *name;
+		uint32_t first, here;
+	} facts[] = {
+		{"workers", a->workers, b->workers},
+		{"rank, which is this worker's place in the list of workers,", a->rank, b->rank},
+		{"elements", a->elements, b->elements},
+		{"format", a->format, b->format},
+		{"mode", a->mode, b->mode},
+		{"rounding", a->rounding, b->rounding},
+		{"byte order or average", a->flags & BITS_OF_FLAGS, b->flags & BITS_OF_FLAGS},
+	};
+
+	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
+		if (facts[i].first != facts[i].here)
+			return fpisa_fail(-EINVAL,
+					  "%s: job %u: %s: %u here, %u at %s; make the job alike at all aggregators",
+					  s->peer, f->job, facts[i].name, facts[i].here, facts[i].first,
+					  f->shard->peer);
+	return 0;
+}
+
+/* The window of one aggregator, for the job that all have joined. */
+static int open_window(struct fpisa_shard *s)
+{
+	struct fpisa *f = s->f;
+	const struct fpisa_fault_rates rates = fpisa_faults_of_job(&f->faults, &s->hello.faults);
+	uint32_t capacity, frame_bytes;
+	int rc;
+
+	rc = fpisa_faults_wrap(&s->t, &rates, s->hello.faults.seed + s->index + ((uint64_t)f->hello.rank << 32));
+	if (rc)
+		return rc;
+	rc = s->t->ops->joined(s->t, &s->hello);
+	if (rc < 0)
+		return transport_refused(s, rc);
+	capacity = (uint32_t)rc;
+	frame_bytes = s->t->in_process ?
+			      0 :
+			      (uint32_t)(sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements));
+	rc = fpisa_window_reset(&s->window, s->hello.window, frame_bytes, capacity, fpisa_transport_drops(s->t));
+	if (rc)
+		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", s->peer, f->job, s->hello.window);
+	s->window.layout = f->layout.shards > 1 ? &f->layout : NULL;
+	s->window.shard = s->index;
+	fpisa_rto_init(&s->rto);
+	return 0;
 }
 
 int fpisa_join_end(struct fpisa *f)
 {
-	const struct fpisa_fault_rates rates = fpisa_faults_of_job(&f->faults, &f->hello.faults);
-	uint32_t capacity, frame_bytes;
-	int rc;
+	int rc = 0;
 
-	rc = fpisa_faults_wrap(&f->t, &rates, f->hello.faults.seed + ((uint64_t)f->hello.rank << 32));
-	if (rc)
-		return rc;
-	rc = f->t->ops->joined(f->t, &f->hello);
-	if (rc < 0)
-		return transport_refused(f, rc);
-	capacity = (uint32_t)rc;
-	rc = fpisa_shared_descriptors(f);
-	if (rc)
-		return rc;
-	frame_bytes = f->t->in_process ?
-			      0 :
-			      (uint32_t)(sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements));
-	rc = fpisa_window_reset(&f->window, f->hello.window, frame_bytes, capacity, fpisa_transport_drops(f->t));
-	if (rc)
-		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", f->peer, f->job, f->hello.window);
-	fpisa_rto_init(&f->rto);
-	return 0;
+	f->hello = f->shard->hello;
+	f->format = fpisa_format_of(f->hello.format);
+	for (uint32_t i = 1; i < f->layout.shards && !rc; i++)
+		rc = check_alike(&f->shard[i]);
+	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
+		rc = open_window(&f->shard[i]);
+	return rc ? rc : fpisa_shared_descriptors(f);
 }
 
 int fpisa_join(struct fpisa *f, uint64_t spent_ns)

@@ -20,5 +20,6 @@ int fpisa_join(struct fpisa *f, uint64_t spent_ns);
 int fpisa_join_begin(struct fpisa *f);
 int fpisa_join_turn(struct fpisa *f, uint64_t wait_ns);
 int fpisa_join_end(struct fpisa *f);
+uint64_t fpisa_join_due(const struct fpisa *f); /* when the next HELLO leaves; UINT64_MAX: none does */
 
 #endif

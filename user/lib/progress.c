@@ -10,15 +10,60 @@
 #include <string.h>
 #include "base/error.h"
 #include "handle.h"
+#include "join.h"
 #include "progress.h"
 #include "reply.h"
 #include "send.h"
 
 /* Slots whose timeout has passed are sent again; if it was our receiver, with fewer in flight. */
-static void expire(struct fpisa *f, uint64_t now)
+static void expire(struct fpisa_shard *s, uint64_t now)
 {
-	if (fpisa_window_expire(&f->window, &f->rto, now))
-		fpisa_window_dropped(&f->window, fpisa_transport_drops(f->t), now);
+	if (fpisa_window_expire(&s->window, &s->rto, now))
+		fpisa_window_dropped(&s->window, fpisa_transport_drops(s->t), now);
+}
+
+/* When the next timeout passes, `at` at the latest. */
+static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
+{
+	FPISA_EACH_SHARD(s, f)
+		at = fpisa_window_expiry(&s->window, &s->rto, at);
+	return at;
+}
+
+/*
+ * Takes in what one aggregator has sent, and finds what is overdue there: by the time `looked`, until which all that had come has been
+ * taken in, unless nothing came. *ended: the handle is not to go on, though nothing failed here.
+ */
+static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int *ended)
+{
+	struct fpisa_in in[FPISA_BATCH];
+	struct fpisa *f = s->f;
+	int quiet = fpisa_is_quiet(s), n = quiet ? 0 : fpisa_receive(s, in, wait_ns), rc;
+	uint64_t after;
+
+	/* Meanwhile a shared handle may have failed, or be about to join again: then nothing is for its arrays. */
+	if (f->error)
+		return fpisa_poisoned(f);
+	*ended = f->shared.joining;
+	if (*ended)
+		return 0;
+	if (n < 0) {
+		fpisa_fail(n, "%s: job %u: receive: %s", s->peer, f->job, strerror(-n));
+		return fpisa_poison(f, n);
+	}
+	after = fpisa_now();
+	fpisa_tick(f, after, wait_ns);
+	s->taken = n;
+	if (n)
+		__atomic_store_n(&f->heard_ns, after, __ATOMIC_RELAXED);
+	for (int i = 0; i < n; i++) {
+		rc = fpisa_reply_take(s, &in[i], after);
+		if (rc)
+			return rc;
+	}
+	if (!fpisa_transport_more(s->t, n))
+		expire(s, n || quiet ? looked : after);
+	return 0;
 }
 
 /*
@@ -29,64 +74,61 @@ static void expire(struct fpisa *f, uint64_t now)
  */
 static int progress(struct fpisa *f, uint64_t wait_ns)
 {
-	struct fpisa_in in[FPISA_BATCH];
-	uint64_t looked = f->clock.last_ns, before, after, wait;
-	int n, rc;
+	uint64_t looked = f->clock.last_ns, before, wait, wait_each;
+	int ended = 0, rc;
 
 	rc = fpisa_send(f);
 	if (rc)
 		return rc;
 	before = fpisa_now();
 	fpisa_tick(f, before, 0);
-	wait = fpisa_window_expiry(&f->window, &f->rto, before + wait_ns);
-	wait = wait > before ? wait - before : 0;
-	n = fpisa_receive(f, in, wait);
-	/* Meanwhile a shared handle may have failed, or be about to join again: then nothing is for its arrays. */
-	if (f->error)
-		return fpisa_poisoned(f);
-	if (f->shared.joining)
-		return 0;
-	if (n < 0) {
-		fpisa_fail(n, "%s: job %u: receive: %s", f->peer, f->job, strerror(-n));
-		return fpisa_poison(f, n);
-	}
-	after = fpisa_now();
-	fpisa_tick(f, after, wait);
-	f->taken = n;
-	if (n)
-		__atomic_store_n(&f->heard_ns, after, __ATOMIC_RELAXED);
-	for (int i = 0; i < n; i++) {
-		rc = fpisa_reply_take(f, &in[i], after);
-		if (rc)
-			return rc;
-	}
+	wait = next_expiry(f, before + wait_ns);
+	wait_each = fpisa_await(f, wait > before ? wait - before : 0);
+	if (f->layout.shards > 1)
+		fpisa_tick(f, fpisa_now(), wait_ns);
 	/* The engine sleeps between its turns, not within. */
-	if (!fpisa_transport_more(f->t, n))
-		expire(f, !n ? after : f->shared.engine && !wait_ns ? looked : before);
-	return fpisa_send(f);
+	if (!f->shared.engine || wait_ns)
+		looked = f->clock.last_ns;
+	for (uint32_t i = 0; i < f->layout.shards && !rc && !ended; i++)
+		rc = take_in(&f->shard[i], wait_each, looked, &ended);
+	return rc || ended ? rc : fpisa_send(f);
 }
 
 /* The deadline has passed: who is missing, by the last STATUS of the oldest chunk. */
 static int timed_out(struct fpisa *f)
 {
-	const struct fpisa_window_slot *slot = fpisa_window_oldest(&f->window);
+	struct fpisa_shard *s;
+	const struct fpisa_window_slot *slot = fpisa_oldest_slot(f, &s);
 	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
 	char names[256], cause[96] = "";
 
 	f->missing = slot->live & ~slot->bitmap;
 	if (f->missing)
-		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms", f->peer,
+		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms", s->peer,
 			   f->job, fpisa_rank_names(names, sizeof(names), f->missing),
-			   (unsigned long long)(slot->chunk - slot->req->first), slot->req->call, ms);
+			   (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call, ms);
 	else {
-		if (f->t->send_error)
-			snprintf(cause, sizeof(cause), " (last send: %s)", strerror(f->t->send_error));
+		if (s->t->send_error)
+			snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
 		fpisa_fail(-ETIMEDOUT,
 			   "%s: job %u: the aggregator did not answer in %u ms%s; check the route to it "
 			   "and fpisa status there",
-			   f->peer, f->job, ms, cause);
+			   s->peer, f->job, ms, cause);
 	}
 	return fpisa_poison(f, -ETIMEDOUT);
+}
+
+/* In the last turn, from any aggregator; *slots of all windows. */
+static int frames_came(const struct fpisa *f, uint32_t *slots)
+{
+	int taken = 0;
+
+	*slots = 0;
+	FPISA_EACH_SHARD(s, f) {
+		taken |= s->taken;
+		*slots += s->window.slots;
+	}
+	return taken;
 }
 
 /*
@@ -96,8 +138,9 @@ static int timed_out(struct fpisa *f)
 static int is_late(struct fpisa_request *r)
 {
 	const struct fpisa *f = r->f;
+	uint32_t slots;
 
-	return f->clock.ns >= r->deadline_ns && (!f->taken || r->late++ > 2 * f->window.slots / FPISA_BATCH);
+	return f->clock.ns >= r->deadline_ns && (!frames_came(f, &slots) || r->late++ > 2 * slots / FPISA_BATCH);
 }
 
 /* So long before its deadline a request begins to ask who is missing. */
@@ -124,12 +167,17 @@ uint64_t fpisa_time_left(struct fpisa_request *r)
 static void ask_who_is_missing(struct fpisa_request *r)
 {
 	struct fpisa *f = r->f;
-	struct fpisa_window_slot *slot = fpisa_window_oldest(&f->window);
 
 	r->probe_ns = f->clock.ns + final_ns(f) / FPISA_FINAL_PROBES;
-	/* As one that was sent twice already: it asks for a STATUS, which says who is missing. */
-	slot->tries = slot->tries > 1 ? slot->tries : 2;
-	fpisa_window_move(slot, &f->window.ready);
+	FPISA_EACH_SHARD(s, f) {
+		struct fpisa_window_slot *slot = fpisa_window_oldest(&s->window);
+
+		if (!slot)
+			continue;
+		/* As one that was sent twice already: it asks for a STATUS, which says who is missing. */
+		slot->tries = slot->tries > 1 ? slot->tries : 2;
+		fpisa_window_move(slot, &s->window.ready);
+	}
 }
 
 int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block)
@@ -158,13 +206,15 @@ int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block)
 
 uint64_t fpisa_next_turn(struct fpisa *f)
 {
-	uint64_t now = fpisa_now(), due = f->joining.next_ns, at = FPISA_NEVER;
+	uint64_t now = fpisa_now(), due, at = FPISA_NEVER;
 
 	if (f->oldest)
 		at = now + fpisa_time_left(f->oldest);
-	if (f->held)
-		return f->held == FPISA_HELD_RANKS && due < at ? due : at;
-	due = fpisa_transport_due(f->t);
-	at = fpisa_window_expiry(&f->window, &f->rto, at);
+	if (f->held) {
+		due = f->held == FPISA_HELD_RANKS ? fpisa_join_due(f) : at;
+		return due < at ? due : at;
+	}
+	due = fpisa_frames_due(f);
+	at = next_expiry(f, at);
 	return due < at ? due : at;
 }

@@ -15,26 +15,27 @@
  * Can only the aggregator have sent it? Where the job has a token its tag says so, or its proof. Where it has none the frame answers a
  * number that the aggregator alone was told; a result says what it told us. Results to a group are seen by others: doc/protocol.md, section 6.
  */
-static int authentic(const struct fpisa *f, const struct fpisa_hdr *h)
+static int authentic(const struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
 	if (h->type == FPISA_TYPE_WELCOME || (h->type == FPISA_TYPE_ERROR && !h->generation))
-		return h->chunk == f->nonce;
-	if (fpisa_nh_of(f))
+		return h->chunk == s->f->nonce;
+	if (fpisa_nh_of(s->f))
 		return 1;
 	switch (h->type) {
 	case FPISA_TYPE_RESULT:
-		return h->secret == f->hello.results;
+		return h->secret == s->hello.results;
 	}
-	return h->secret == f->secret;
+	return h->secret == s->secret;
 }
 
 /* Has it the checksum, tag and proof that it must have? */
-static int is_whole(const struct fpisa *f, const struct fpisa_hdr *h, size_t payload)
+static int is_whole(const struct fpisa_shard *s, const struct fpisa_hdr *h, size_t payload)
 {
+	const struct fpisa *f = s->f;
 	const struct fpisa_hello *hello = (const void *)(h + 1);
 	int welcome = h->type == FPISA_TYPE_WELCOME;
 	struct fpisa_seal seal = fpisa_seal_begin(h, welcome ? NULL : fpisa_nh_of(f));
-	struct fpisa_key key = h->type == FPISA_TYPE_RESULT ? f->results_key : f->rank_key;
+	struct fpisa_key key = h->type == FPISA_TYPE_RESULT ? s->results_key : s->rank_key;
 
 	fpisa_seal_words(&seal, h + 1, payload / 8);
 	if (seal.k && !h->generation)
@@ -42,9 +43,10 @@ static int is_whole(const struct fpisa *f, const struct fpisa_hdr *h, size_t pay
 	return fpisa_seal_right(&seal, h, &key) && (!welcome || hello->proof == fpisa_token_proof(&f->token, h, hello));
 }
 
-const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in)
+const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fpisa_in *in)
 {
 	const struct fpisa_hdr *h = in->data;
+	struct fpisa *f = s->f;
 	size_t payload;
 
 	f->count.received++;
@@ -57,10 +59,10 @@ const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in
 		goto bad;
 	if (h->job != f->job)
 		goto bad;
-	if (is_whole(f, h, payload) && authentic(f, h))
+	if (is_whole(s, h, payload) && authentic(s, h))
 		return h;
 	/* What answers an earlier incarnation of ours is late, not forged. */
-	if (h->type == FPISA_TYPE_WELCOME || h->generation != f->generation)
+	if (h->type == FPISA_TYPE_WELCOME || h->generation != s->generation)
 		return NULL;
 bad:
 	f->count.bad++;
@@ -89,21 +91,22 @@ static int answers_last(const struct fpisa *f, const struct fpisa_window_slot *s
 }
 
 /* The chunk's round trip, 0 if nobody knows it: the result may have lain unread, or answer an earlier transmission. */
-static uint64_t measure(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h,
+static uint64_t measure(struct fpisa_shard *s, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h,
 			uint64_t rtt_ns)
 {
+	const struct fpisa *f = s->f;
 	int ordered = f->hello.workers <= FPISA_ORDER_WORKERS;
 
 	if (slot->sent_ns < f->resumed_ns)
 		return 0;
 	if (slot->tries > 1) {
-		fpisa_rto_ambiguous(&f->rto, f->window.slots);
+		fpisa_rto_ambiguous(&s->rto, s->window.slots);
 		return 0;
 	}
 	if (completed(f, h))
-		fpisa_rto_sample(&f->rto, rtt_ns);
+		fpisa_rto_sample(&s->rto, rtt_ns);
 	else
-		fpisa_rto_bound(&f->rto, rtt_ns, !ordered);
+		fpisa_rto_bound(&s->rto, rtt_ns, !ordered);
 	return rtt_ns;
 }
 
@@ -111,13 +114,13 @@ static uint64_t measure(struct fpisa *f, const struct fpisa_window_slot *slot, c
  * The way to the aggregator may come to swallow GSO batches after join.c tried one. They are over when
  * a window went by in which each chunk that left in one had to be sent again, by itself.
  */
-static void check_gso(struct fpisa *f, const struct fpisa_window_slot *slot)
+static void check_gso(struct fpisa_shard *s, const struct fpisa_window_slot *slot)
 {
 	if (!slot->gso)
 		return;
-	f->window.lost_gso = slot->tries > 1 ? f->window.lost_gso + 1 : 0;
-	if (f->window.lost_gso > 2 * f->window.slots)
-		f->t->gso = 0;
+	s->window.lost_gso = slot->tries > 1 ? s->window.lost_gso + 1 : 0;
+	if (s->window.lost_gso > 2 * s->window.slots)
+		s->t->gso = 0;
 }
 
 /* Which ranks of the job a result is without. */
@@ -126,45 +129,47 @@ static uint64_t absent(const struct fpisa *f, const struct fpisa_hdr *h)
 	return ~0ull >> (64 - f->hello.workers) & ~h->bitmap;
 }
 
-static int refuse_fewer(struct fpisa *f, const struct fpisa_request *r, uint64_t ranks)
+static int refuse_fewer(const struct fpisa_shard *s, const struct fpisa_request *r, uint64_t ranks)
 {
+	struct fpisa *f = s->f;
 	char names[256];
 
 	f->missing = ranks;
 	fpisa_fail(-ECONNRESET,
 		   "%s: job %u: a result of call %u is without %s, taken out of the job by fpisa job shrink; start all ranks "
 		   "again, with a job of those that are left",
-		   f->peer, f->job, r->call, fpisa_rank_names(names, sizeof(names), ranks));
+		   s->peer, f->job, r->call, fpisa_rank_names(names, sizeof(names), ranks));
 	return fpisa_poison(f, -ECONNRESET);
 }
 
-static int take_result(struct fpisa *f, struct fpisa_window_slot *slot, const struct fpisa_hdr *h, uint64_t now)
+static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, const struct fpisa_hdr *h, uint64_t now)
 {
+	struct fpisa *f = s->f;
 	struct fpisa_request *r = slot->req;
-	uint64_t offset = (slot->chunk - r->first) * f->hello.elements;
+	uint64_t offset = (fpisa_chunk_of(s, slot->chunk) - r->first) * f->hello.elements;
 	uint32_t n = fpisa_request_elements(r, offset);
 	const char *values = (const char *)(h + 1);
 	uint64_t rtt_ns;
 
 	/* Our own contribution is in every result that answers it. */
-	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest || h->call != r->call || h->op != r->op ||
+	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest + s->index || h->call != r->call || h->op != r->op ||
 	    h->format != f->hello.format || !(h->bitmap >> f->hello.rank & 1)) {
 		f->count.bad++;
 		return 0;
 	}
 	if (f->all_ranks && absent(f, h))
-		return refuse_fewer(f, r, absent(f, h));
+		return refuse_fewer(s, r, absent(f, h));
 	f->result_ns = now;
 	fpisa_request_deliver(r, offset, values, values + fpisa_payload_bytes(f->format, 0));
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
 		    (absent(f, h) ? FPISA_RESULT_FEWER_RANKS : 0);
 	r->ranks = r->ranks ? r->ranks & h->bitmap : h->bitmap;
-	rtt_ns = measure(f, slot, h, now - slot->sent_ns);
+	rtt_ns = measure(s, slot, h, now - slot->sent_ns);
 	if (slot->tries > 1 && was_lost(f, h))
-		fpisa_congestion_lost(&f->window.congestion, slot->sent_ns, now);
-	check_gso(f, slot);
-	fpisa_window_heard(&f->window, answers_last(f, slot, h) ? slot->sent_ns : 0, now);
-	fpisa_window_next(&f->window, slot, rtt_ns);
+		fpisa_congestion_lost(&s->window.congestion, slot->sent_ns, now);
+	check_gso(s, slot);
+	fpisa_window_heard(&s->window, answers_last(f, slot, h) ? slot->sent_ns : 0, now);
+	fpisa_window_next(&s->window, slot, rtt_ns);
 	if (!--r->left && r->ranks_to)
 		*r->ranks_to = r->ranks;
 	fpisa_requests_complete(f);
@@ -210,9 +215,10 @@ static void name_call(const struct fpisa_request *r, char *text, size_t size)
 			 r->send || r->recv ? (unsigned long long)r->bytes : 0, r->root);
 }
 
-static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
+static int take_error(const struct fpisa_shard *s, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
 {
-	unsigned long long chunk = slot->chunk - slot->req->first;
+	struct fpisa *f = s->f;
+	unsigned long long chunk = fpisa_chunk_of(s, slot->chunk) - slot->req->first;
 	char call[64];
 	int error = -EPROTO;
 
@@ -221,7 +227,7 @@ static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, con
 		error = fpisa_fail(-ESTALE,
 				   "%s: job %u: generation %u is over, the job was made anew or its ranks "
 				   "joined again; rejoin",
-				   f->peer, f->job, f->generation);
+				   s->peer, f->job, s->generation);
 		break;
 	case FPISA_V_port:
 		/* We know the slot's port from WELCOME: the frame's was damaged on its way, which no checksum covers. */
@@ -230,47 +236,48 @@ static int take_error(struct fpisa *f, const struct fpisa_window_slot *slot, con
 	case FPISA_V_secret:
 		error = fpisa_fail(-ESTALE,
 				   "%s: job %u: the job was made anew, or another process joined as rank %u; rejoin",
-				   f->peer, f->job, f->hello.rank);
+				   s->peer, f->job, s->hello.rank);
 		break;
 	case FPISA_V_not_live:
-		error = fpisa_fail(-ESTALE, "%s: job %u: rank %u was taken out of the job; see fpisa job show", f->peer,
-				   f->job, f->hello.rank);
+		error = fpisa_fail(-ESTALE, "%s: job %u: rank %u was taken out of the job; see fpisa job show", s->peer,
+				   f->job, s->hello.rank);
 		break;
 	case FPISA_V_mismatch:
 		name_call(slot->req, call, sizeof(call));
 		fpisa_fail(error,
 			   "%s: job %u: the ranks made different calls (seen at chunk %llu of our call %u, %s); all must "
-			   "make the same ones in the same order, after they have joined again",
-			   f->peer, f->job, chunk, slot->req->call, call);
+			   "make the same ones in the same order%s, after they have joined again",
+			   s->peer, f->job, chunk, slot->req->call, call,
+			   f->layout.shards > 1 ? ", and give one list of aggregators with the same weights" : "");
 		break;
 	default:
-		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin", f->peer,
+		fpisa_fail(error, "%s: job %u: the aggregator refused chunk %llu of call %u: %s; rejoin", s->peer,
 			   f->job, chunk, slot->req->call, fpisa_reason(h->reason));
 	}
 	return fpisa_poison(f, error);
 }
 
-int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now)
+int fpisa_reply_take(struct fpisa_shard *s, const struct fpisa_in *in, uint64_t now)
 {
 	const struct fpisa_hdr *h;
 	struct fpisa_window_slot *slot;
 
-	h = fpisa_reply_check(f, in);
+	h = fpisa_reply_check(s, in);
 	if (!h)
 		return 0;
-	slot = fpisa_window_slot_of(&f->window, h->chunk);
-	if (h->generation != f->generation || !slot->tries || slot->chunk != h->chunk ||
-	    h->slot != fpisa_slot_of(slot->chunk, f->hello.window)) {
-		f->count.duplicates += h->type == FPISA_TYPE_RESULT;
+	slot = fpisa_window_slot_of(&s->window, h->chunk);
+	if (h->generation != s->generation || !slot->tries || slot->chunk != h->chunk ||
+	    h->slot != fpisa_slot_of(slot->chunk, s->hello.window)) {
+		s->f->count.duplicates += h->type == FPISA_TYPE_RESULT;
 		return 0;
 	}
 	switch (h->type) {
 	case FPISA_TYPE_RESULT:
-		return take_result(f, slot, h, now);
+		return take_result(s, slot, h, now);
 	case FPISA_TYPE_STATUS:
-		return h->rank == f->hello.rank ? take_status(slot, h) : 0;
+		return h->rank == s->hello.rank ? take_status(slot, h) : 0;
 	case FPISA_TYPE_ERROR:
-		return h->rank == f->hello.rank ? take_error(f, slot, h) : 0;
+		return h->rank == s->hello.rank ? take_error(s, slot, h) : 0;
 	}
 	return 0;
 }

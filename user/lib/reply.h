@@ -6,16 +6,16 @@
 #include "fpisa/wire.h"
 #include "transport/transport.h"
 
-struct fpisa;
+struct fpisa_shard;
 
 /* The header of a whole, intact frame that is about our job; else NULL, counted as bad. */
-const struct fpisa_hdr *fpisa_reply_check(struct fpisa *f, const struct fpisa_in *in);
+const struct fpisa_hdr *fpisa_reply_check(struct fpisa_shard *s, const struct fpisa_in *in);
 
 /*
  * Takes one frame in. Whatever is not about a chunk in flight is counted and
  * forgotten. -errno when it is the end of this generation for us: the handle
  * is poisoned.
  */
-int fpisa_reply_take(struct fpisa *f, const struct fpisa_in *in, uint64_t now);
+int fpisa_reply_take(struct fpisa_shard *s, const struct fpisa_in *in, uint64_t now);
 
 #endif

@@ -33,7 +33,8 @@ int fpisa_request_place(struct fpisa_request *r)
 	r->digest = fpisa_digest(f->digest, FPISA_CALL_ALLREDUCE, f->hello.format, r->op, r->operand, r->count, r->tag);
 	f->digest = r->digest;
 	f->end += r->chunks;
-	fpisa_window_start(&f->window, r);
+	FPISA_EACH_SHARD(s, f)
+		fpisa_window_start(&s->window, r);
 	return 0;
 }
 
@@ -108,7 +109,7 @@ static void restore(struct fpisa_request *r)
 	const struct fpisa *f = r->f;
 
 	for (uint64_t i = 0; i < r->chunks; i++)
-		if (fpisa_window_passed(&f->window, r->first + i))
+		if (fpisa_has_result(f, r->first + i))
 			copy_chunk(r, r->recv, r->kept, i * f->hello.elements);
 	free(r->kept);
 	r->kept = NULL;

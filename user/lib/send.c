@@ -29,11 +29,12 @@ static void add_part(struct fpisa_out *out, const void *p, uint32_t size)
 }
 
 /* The slot's next transmission, straight from the caller's array. */
-static void compose(struct fpisa *f, struct fpisa_window_slot *slot, struct fpisa_out *out)
+static void compose(const struct fpisa_shard *s, struct fpisa_window_slot *slot, struct fpisa_out *out)
 {
 	static const char zeros[FPISA_MAX_PAYLOAD];
+	const struct fpisa *f = s->f;
 	const struct fpisa_request *r = slot->req;
-	uint64_t offset = (slot->chunk - r->first) * f->hello.elements;
+	uint64_t offset = (fpisa_chunk_of(s, slot->chunk) - r->first) * f->hello.elements;
 	uint32_t bytes = f->format.bytes, block = FPISA_BLOCK * bytes;
 	const char *values = r->send ? r->send + offset * bytes : zeros;
 	uint32_t n = fpisa_request_elements(r, offset), size = fpisa_request_bytes(r, offset);
@@ -48,15 +49,15 @@ static void compose(struct fpisa *f, struct fpisa_window_slot *slot, struct fpis
 		.format = f->hello.format,
 		.op = r->op,
 		.job = f->job,
-		.generation = f->generation,
-		.slot = fpisa_slot_of(slot->chunk, f->hello.window),
+		.generation = s->generation,
+		.slot = fpisa_slot_of(slot->chunk, s->hello.window),
 		.rank = f->hello.rank,
 		.count = (uint16_t)(n + -n % FPISA_BLOCK),
 		.chunk = slot->chunk,
-		.digest = r->digest,
+		.digest = r->digest + s->index,
 		.call = r->call,
-		.secret = k ? 0 : f->secret,
-		.bitmap = k ? f->secret : 0,
+		.secret = k ? 0 : s->secret,
+		.bitmap = k ? s->secret : 0,
 		.aux = r->operand,
 	};
 	seal = fpisa_seal_begin(&slot->hdr, k);
@@ -72,23 +73,39 @@ static void compose(struct fpisa *f, struct fpisa_window_slot *slot, struct fpis
 	seal_padded(&seal, values, size, block);
 	add_part(out, values, size);
 	add_part(out, zeros, -size % block);
-	fpisa_seal_end(&seal, &slot->hdr, &f->rank_key);
-	out->port = (uint16_t)fpisa_port_index(slot->hdr.slot >> 1, f->hello.window, f->hello.ports);
+	fpisa_seal_end(&seal, &slot->hdr, &s->rank_key);
+	out->port = (uint16_t)fpisa_port_index(slot->hdr.slot >> 1, s->hello.window, s->hello.ports);
 }
 
-int fpisa_send(struct fpisa *f)
+/* Why nothing more leaves: the handle fails. */
+static int send_failed(struct fpisa_shard *s, int rc)
+{
+	struct fpisa *f = s->f;
+
+	if (rc == -EMSGSIZE)
+		fpisa_fail(rc,
+			   "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
+			   "make the job with fewer elements or raise the MTU",
+			   s->peer, f->job, f->hello.elements);
+	else
+		fpisa_fail(rc, "%s: job %u: send: %s", s->peer, f->job, strerror(-rc));
+	return fpisa_poison(f, rc);
+}
+
+static int send_to(struct fpisa_shard *s)
 {
 	struct fpisa_out out[FPISA_BATCH];
+	struct fpisa *f = s->f;
 
 	for (;;) {
 		uint64_t now = fpisa_now();
 		struct fpisa_window_slot *slot, *fresh = NULL;
 		int n = 0, rc;
 
-		while (n < FPISA_BATCH && (slot = fpisa_window_next_to_send(&f->window))) {
-			compose(f, slot, &out[n]);
+		while (n < FPISA_BATCH && (slot = fpisa_window_next_to_send(&s->window))) {
+			compose(s, slot, &out[n]);
 			out[n].no_gso = slot->tries > 0;
-			if (!slot->tries && f->t->gso) {
+			if (!slot->tries && s->t->gso) {
 				slot->gso = fresh != NULL;
 				if (fresh)
 					fresh->gso = 1;
@@ -96,19 +113,21 @@ int fpisa_send(struct fpisa *f)
 			}
 			f->count.sent++;
 			f->count.retransmits += slot->tries > 0;
-			fpisa_window_sent(&f->window, slot, now + (uint64_t)n++);
+			fpisa_window_sent(&s->window, slot, now + (uint64_t)n++);
 		}
 		if (!n)
 			return 0;
-		rc = f->t->ops->send(f->t, out, n);
-		if (rc == -EMSGSIZE)
-			fpisa_fail(rc,
-				   "%s: job %u: a chunk of %u elements makes a packet larger than the MTU; "
-				   "make the job with fewer elements or raise the MTU",
-				   f->peer, f->job, f->hello.elements);
-		else if (rc)
-			fpisa_fail(rc, "%s: job %u: send: %s", f->peer, f->job, strerror(-rc));
+		rc = s->t->ops->send(s->t, out, n);
 		if (rc)
-			return fpisa_poison(f, rc);
+			return send_failed(s, rc);
 	}
+}
+
+int fpisa_send(struct fpisa *f)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
+		rc = send_to(&f->shard[i]);
+	return rc;
 }

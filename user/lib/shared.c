@@ -70,14 +70,18 @@ void fpisa_shared_free(struct fpisa *f)
 
 int fpisa_shared_descriptors(struct fpisa *f)
 {
-	int n;
+	struct fpisa_shared *shared = &f->shared;
 
-	if (!f->shared.engine || !f->t)
+	if (!shared->engine && f->layout.shards == 1)
 		return 0;
-	n = f->t->ops->fds(f->t, f->shared.fd);
-	if (n < 0)
-		return fpisa_fail(n, "%s: job %u: a descriptor to wait on: %s", f->peer, f->job, strerror(-n));
-	f->shared.fds = n;
+	shared->fds = 0;
+	FPISA_EACH_SHARD(s, f) {
+		s->fds = s->t ? s->t->ops->fds(s->t, shared->fd + shared->fds) : 0;
+		if (s->fds < 0)
+			return fpisa_fail(s->fds, "%s: job %u: a descriptor to wait on: %s", s->peer, f->job,
+					  strerror(-s->fds));
+		shared->fds += s->fds;
+	}
 	return 0;
 }
 
@@ -135,21 +139,37 @@ static int poll_for(struct pollfd *p, int fds, uint64_t ns)
 	return ppoll(p, (nfds_t)fds, &ts, NULL);
 }
 
+/* Says in the quiet of each transport where no frame is. */
+static void note_quiet(struct fpisa *f, const struct pollfd *p)
+{
+	FPISA_EACH_SHARD(s, f) {
+		s->t->quiet = 0;
+		for (int i = 0; i < s->fds; i++, p++)
+			if (!p->revents)
+				s->t->quiet |= 1u << i;
+	}
+}
+
 /*
- * Until a frame may be there, or somebody wakes us; says in t->quiet where no frame is. One more descriptor costs a
+ * Until a frame may be there, or somebody wakes us. One more descriptor costs a
  * call of one chunk 4% of its CPU time, so he who wakes us is not heard while frames are likely to come.
  */
 static void sleep_unlocked(struct fpisa *f, uint64_t ns)
 {
 	struct fpisa_shared *s = &f->shared;
 	uint64_t deaf = ns < DEAF_NS ? ns : DEAF_NS;
-	struct pollfd p[FPISA_TRANSPORT_FDS + 1];
+	struct pollfd p[FPISA_SHARED_FDS + 1];
 	eventfd_t times;
 	int fds = s->fds;
 
 	for (int i = 0; i < fds; i++)
 		p[i] = (struct pollfd){.fd = s->fd[i], .events = POLLIN};
 	p[fds] = (struct pollfd){.fd = s->wake, .events = POLLIN};
+	if (!s->engine || !ns) {
+		poll_for(p, fds, ns);
+		note_quiet(f, p);
+		return;
+	}
 	s->asleep = 1;
 	fpisa_unlock(&s->lock);
 	if (!poll_for(p, fds, deaf) && ns > deaf)
@@ -158,33 +178,64 @@ static void sleep_unlocked(struct fpisa *f, uint64_t ns)
 	s->asleep = 0;
 	if (p[fds].revents)
 		eventfd_read(s->wake, &times);
-	f->t->quiet = 0;
-	for (int i = 0; i < fds; i++)
-		if (!p[i].revents)
-			f->t->quiet |= 1u << i;
+	note_quiet(f, p);
 }
 
-int fpisa_receive(struct fpisa *f, struct fpisa_in *in, uint64_t timeout_ns)
+uint64_t fpisa_frames_due(const struct fpisa *f)
+{
+	uint64_t at = FPISA_NEVER, due;
+
+	FPISA_EACH_SHARD(s, f) {
+		due = fpisa_transport_due(s->t);
+		if (due < at)
+			at = due;
+	}
+	return at;
+}
+
+/* For so long, or until a transport has frames that no descriptor tells of. */
+static void sleep_for(struct fpisa *f, uint64_t ns)
 {
 	struct fpisa_shared *s = &f->shared;
-	uint64_t now, due;
+	uint64_t now = fpisa_now(), due = fpisa_frames_due(f);
+
+	s->until_ns = now + ns;
+	if (due < s->until_ns)
+		s->until_ns = due > now ? due : now;
+	sleep_unlocked(f, s->until_ns - now);
+}
+
+uint64_t fpisa_await(struct fpisa *f, uint64_t timeout_ns)
+{
+	if (f->layout.shards == 1)
+		return timeout_ns;
+	sleep_for(f, fpisa_more(f) ? 0 : timeout_ns);
+	return 0;
+}
+
+int fpisa_is_quiet(const struct fpisa_shard *s)
+{
+	const struct fpisa_transport *t = s->t;
+
+	return s->f->layout.shards > 1 && t->quiet == (1u << s->fds) - 1 && !fpisa_transport_more(t, s->taken) &&
+	       fpisa_transport_due(t) > fpisa_now();
+}
+
+int fpisa_receive(struct fpisa_shard *s, struct fpisa_in *in, uint64_t timeout_ns)
+{
+	struct fpisa *f = s->f;
 	int n;
 
-	if (!s->engine || !timeout_ns)
-		return f->t->ops->receive(f->t, in, timeout_ns);
+	if (!f->shared.engine || !timeout_ns)
+		return s->t->ops->receive(s->t, in, timeout_ns);
 	/* The sleep looks at all descriptors: until then the first is enough. */
-	f->t->quiet = ~1u;
-	n = f->t->ops->receive(f->t, in, 0);
+	s->t->quiet = ~1u;
+	n = s->t->ops->receive(s->t, in, 0);
 	if (!n) {
-		now = fpisa_now();
-		s->until_ns = now + timeout_ns;
-		due = fpisa_transport_due(f->t);
-		if (due < s->until_ns)
-			s->until_ns = due > now ? due : now;
-		sleep_unlocked(f, s->until_ns - now);
-		n = f->inherited ? 0 : f->t->ops->receive(f->t, in, 0);
+		sleep_for(f, timeout_ns);
+		n = f->inherited ? 0 : s->t->ops->receive(s->t, in, 0);
 	}
-	f->t->quiet = 0;
+	s->t->quiet = 0;
 	return n;
 }
 

@@ -16,9 +16,13 @@
 #include <stdint.h>
 #include "base/engine.h"
 #include "base/lock.h"
+#include "layout.h"
 #include "transport/transport.h"
 
 struct fpisa;
+struct fpisa_shard;
+
+#define FPISA_SHARED_FDS (FPISA_MAX_SHARDS * FPISA_TRANSPORT_FDS)
 
 struct fpisa_shared {
 	struct fpisa_engine *engine; /* NULL: one thread at a time uses the handle, and nothing below means anything */
@@ -28,7 +32,7 @@ struct fpisa_shared {
 	pthread_cond_t changed;		  /* a request has ended, or nobody drives any more */
 	int wake;			  /* an eventfd: who drives shall look again */
 	int events;			  /* an eventfd, fpisa_eventfd()'s; -1: nobody has asked for it */
-	int fd[FPISA_TRANSPORT_FDS], fds; /* of the transport */
+	int fd[FPISA_SHARED_FDS], fds;	  /* of the transports; there are none where nobody sleeps on them */
 	int watched;			  /* by the engine */
 	int driven;			  /* a caller moves the requests */
 	int asleep;			  /* he has let go of the lock */
@@ -44,11 +48,23 @@ int fpisa_shared_init(struct fpisa *f, struct fpisa_engine *e);
 void fpisa_shared_disown(struct fpisa_shared *s); /* in a child */
 void fpisa_shared_free(struct fpisa *f);
 
-/* Asks the transport anew: it has joined. */
+/* Asks the transports anew: they have joined. */
 int fpisa_shared_descriptors(struct fpisa *f);
 
 /* As the transport's receive(). The lock is free meanwhile, and a wake() ends it early, 10 ms later at the latest. */
-int fpisa_receive(struct fpisa *f, struct fpisa_in *in, uint64_t timeout_ns);
+int fpisa_receive(struct fpisa_shard *s, struct fpisa_in *in, uint64_t timeout_ns);
+
+/*
+ * Before fpisa_receive() of each shard, which is to wait for as long as this returns. Where there are several it is 0, for
+ * the sleep, on all of them, was here.
+ */
+uint64_t fpisa_await(struct fpisa *f, uint64_t timeout_ns);
+
+/* After that: there is nothing to receive. */
+int fpisa_is_quiet(const struct fpisa_shard *s);
+
+/* When frames come that no descriptor tells of; FPISA_NEVER. */
+uint64_t fpisa_frames_due(const struct fpisa *f);
 
 /* Whoever waits looks again: something has ended. */
 void fpisa_shared_wake(struct fpisa_shared *s);

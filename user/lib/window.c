@@ -56,13 +56,21 @@ void fpisa_window_move(struct fpisa_window_slot *slot, struct fpisa_window_queue
 		TAILQ_INSERT_TAIL(to, slot, link);
 }
 
+/* How many of the chunks before `chunk`, of all, are the window's own. */
+static uint64_t own(const struct fpisa_window *w, uint64_t chunk)
+{
+	return w->layout ? fpisa_layout_own(w->layout, w->shard, chunk) : chunk;
+}
+
 void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r)
 {
+	uint64_t first = own(w, r->first), end = own(w, r->first + r->chunks);
+
 	/* In the order of chunks: the slot of the request's first one leads. */
 	for (uint32_t i = 0; i < w->slots; i++) {
-		struct fpisa_window_slot *slot = &w->slot[(r->first + i) & (w->slots - 1)];
+		struct fpisa_window_slot *slot = &w->slot[(first + i) & (w->slots - 1)];
 
-		if (slot->req || slot->chunk >= r->first + r->chunks)
+		if (slot->req || slot->chunk >= end)
 			continue;
 		slot->req = r;
 		fpisa_window_move(slot, &w->fresh);
@@ -102,7 +110,7 @@ void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot, u
 	fpisa_congestion_result(&w->congestion, rtt_ns);
 	slot->backoff = 0;
 	slot->live = 0;
-	while (r && slot->chunk >= r->first + r->chunks)
+	while (r && slot->chunk >= own(w, r->first + r->chunks))
 		r = TAILQ_NEXT(r, link);
 	slot->req = r;
 	fpisa_window_move(slot, r ? &w->fresh : NULL);

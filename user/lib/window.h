@@ -15,6 +15,7 @@
 #include <sys/queue.h>
 #include "congestion.h"
 #include "fpisa/wire.h"
+#include "layout.h"
 #include "request.h"
 #include "rto.h"
 
@@ -37,6 +38,8 @@ TAILQ_HEAD(fpisa_window_queue, fpisa_window_slot);
 
 struct fpisa_window {
 	uint32_t slots; /* a power of two; 0 before the first join */
+	const struct fpisa_layout *layout; /* which chunks of a request are its own; NULL: all */
+	uint32_t shard;			   /* which it is there */
 	struct fpisa_window_slot *slot;
 	struct fpisa_window_queue fresh;		   /* not yet sent, by when they could be */
 	struct fpisa_window_queue ready;		   /* to be sent again now */

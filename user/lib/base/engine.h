@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#define FPISA_ENGINE_FDS 2
+#define FPISA_ENGINE_FDS 32
 #define FPISA_NEVER UINT64_MAX
 
 struct fpisa_engine;

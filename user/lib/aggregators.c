@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The aggregators of a job, in words; aggregators.h has the contract. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "address.h"
+#include "aggregators.h"
+#include "base/error.h"
+
+/* One of the list, `n` bytes long. */
+static int parse_one(const char *text, size_t n, struct fpisa_aggregator *a)
+{
+	char one[64] = "", *star, end;
+
+	if (n < sizeof(one))
+		memcpy(one, text, n);
+	a->weight = 1;
+	star = strchr(one, '*');
+	if (star && (star[1] < '0' || star[1] > '9' || sscanf(star + 1, "%3u%c", &a->weight, &end) != 1 ||
+		     !a->weight || a->weight > FPISA_MAX_WEIGHT))
+		return fpisa_fail(-EINVAL, "'%s': the weight of an aggregator is 1 to %d, as in 10.0.0.1*2", one,
+				  FPISA_MAX_WEIGHT);
+	if (star)
+		*star = 0;
+	return fpisa_parse_address(one, &a->address, &a->port);
+}
+
+static int is_twice(const struct fpisa_aggregator *a, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (a[i].address.s_addr == a[n].address.s_addr && a[i].port == a[n].port)
+			return 1;
+	return 0;
+}
+
+int fpisa_parse_aggregators(const char *text, struct fpisa_aggregator a[FPISA_MAX_SHARDS])
+{
+	int n = 0, rc;
+
+	if (!text || !strpbrk(text, ",*")) {
+		a->weight = 1;
+		rc = fpisa_parse_address(text, &a->address, &a->port);
+		return rc ? rc : 1;
+	}
+	for (;;) {
+		size_t len = strcspn(text, ",");
+
+		if (n == FPISA_MAX_SHARDS)
+			return fpisa_fail(-EINVAL, "more than %d aggregators; a job has at most so many",
+					  FPISA_MAX_SHARDS);
+		rc = parse_one(text, len, &a[n]);
+		if (rc)
+			return rc;
+		if (is_twice(a, n))
+			return fpisa_fail(-EINVAL, "'%.*s' is in the list of aggregators twice; name each once",
+					  (int)len, text);
+		n++;
+		if (!text[len])
+			return n;
+		text += len + 1;
+	}
+}

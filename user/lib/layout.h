@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Which aggregator a chunk goes to, where a job has several. Chunks are numbered through all calls of a generation; each aggregator
+ * numbers its own from 0, as the wire has them. An aggregator of weight w takes w chunks of each period, spread evenly over it.
+ */
+#ifndef FPISA_LAYOUT_H
+#define FPISA_LAYOUT_H
+
+#include <stdint.h>
+
+#define FPISA_MAX_SHARDS 16
+#define FPISA_MAX_WEIGHT 100
+
+struct fpisa_layout {
+	uint32_t shards;
+	uint32_t period;		   /* chunks; the sum of the weights */
+	uint32_t weight[FPISA_MAX_SHARDS]; /* without their common divisor */
+	uint64_t digest;		   /* differs where shares do; 0: there is one aggregator */
+	uint16_t *place;  /* where the chunks of a period lie, one aggregator's after the other's; NULL: there is one */
+	uint16_t *before; /* [shard][0..period]: how many of its chunks lie before that place */
+	uint8_t *owner;	  /* of each place */
+};
+
+/* For weights of 1 to FPISA_MAX_WEIGHT; -ENOMEM. fpisa_layout_free() follows, also then. */
+int fpisa_layout_init(struct fpisa_layout *l, uint32_t shards, const uint32_t *weight);
+void fpisa_layout_free(struct fpisa_layout *l);
+
+/* The number of the shard's chunk `own` among all chunks. */
+uint64_t fpisa_layout_chunk(const struct fpisa_layout *l, uint32_t shard, uint64_t own);
+
+/* How many of the chunks before `chunk` are the shard's: the number of the first that is not. */
+uint64_t fpisa_layout_own(const struct fpisa_layout *l, uint32_t shard, uint64_t chunk);
+
+uint32_t fpisa_layout_owner(const struct fpisa_layout *l, uint64_t chunk);
+
+#endif
