@@ -450,6 +450,18 @@ enum fpisa_aggregate {
 	FPISA_AGGREGATE_AVG = 8,
 };
 
+/*
+ * Where groups go that options.memory has no room for: a sort of the caller's, in a file for example. Records are of one size. A function
+ * may leave by longjmp(); then the query can only be closed.
+ */
+struct fpisa_query_spill {
+	/* Keeps a copy of the record. 0, or -errno, which is the query's error. */
+	int (*put)(void *arg, const void *record, size_t size);
+	/* The next record, in the order of their bytes as memcmp() has it: 1; 0: none is left; -errno. No put() comes after it. */
+	int (*take)(void *arg, void *record, size_t size);
+	void (*forget)(void *arg); /* all records: the query begins again */
+};
+
 struct fpisa_query_options {
 	size_t size;	      /* sizeof(struct fpisa_query_options), so that it may grow */
 	const char *workers;  /* ADDR[:PORT],... of their TCP port, which is 18001 by default */
@@ -482,7 +494,10 @@ struct fpisa_query_options {
 	const char *on; /* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
 	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
 	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
-	uint64_t memory;	/* bytes that groups may take here: about 200 each; 0: any number */
+	/* Bytes that groups may take here, about 200 each, or rows that have come and nobody has taken; 0: any number, and 8 MB of rows. */
+	uint64_t memory;
+	const struct fpisa_query_spill *spill; /* for groups beyond these, and beyond 2^24; NULL: such a query ends with -ENOMEM */
+	void *spill_arg;
 };
 
 /* A column of the answer. */
@@ -531,7 +546,7 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
  * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
  * -ETIMEDOUT	a worker or the aggregator does not answer
  * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
- * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24
+ * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and there is no options.spill
  * -EPROTO	a worker has said what it was not asked for: other columns, NULL in a column that is not null, a text that is not a value
  */
 int fpisa_query_work(struct fpisa_query *q, int timeout_ms);

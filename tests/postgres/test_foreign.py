@@ -143,24 +143,6 @@ def test_memory_of_rescans(far):
         assert int(rows[-1][0]) - int(rows[4][0]) < 1000, rows
 
 
-def test_memory_of_groups(far, server, workers):
-    """They take what a hash table may, in the plan and at run time: then an error says what to set."""
-    n = 30000
-    workers.table("keys", ("k int32 not null", "x real not null"), [(i, 1.0) for i in range(n)])
-    far("IMPORT FOREIGN SCHEMA x LIMIT TO (keys) FROM SERVER far INTO public")
-    query = "SELECT k, fpisa_sum(x), count(*) FROM keys GROUP BY k"
-    small = "SET fpisa.pruning = none; SET work_mem = '1MB'; SET hash_mem_multiplier = 1;"
-    # The planner expects 200 groups.
-    said = fails(server, f"{small} {query}", "far")
-    assert "groups, which take the 1048576 bytes that they may" in said and "SET work_mem to more, or SET fpisa.pushdown = off" in said
-    for setting in ("SET fpisa.pushdown = off", "SET work_mem = '16MB'"):
-        assert far(f"{small} {setting}; SELECT count(*), sum(count) FROM ({query}) s") == [(str(n), str(n))]
-    # Of two columns it expects 40,000, if there are as many rows.
-    far("ALTER FOREIGN TABLE keys OPTIONS (ADD rows '4000000')")
-    expected = plan(lambda text: far(small + text), "SELECT DISTINCT ON (k) k, x, max(x) FROM keys GROUP BY k, x")
-    assert "take" in expected.get("Not Pushed Down", "") and "work_mem * hash_mem_multiplier, 1024 kB" in expected["Not Pushed Down"]
-
-
 def test_early_end(far, workers):
     """Who reads no further leaves workers that serve the next one; a pause is no fault."""
     for _ in range(3):

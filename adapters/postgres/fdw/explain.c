@@ -126,6 +126,8 @@ static void explain_counts(const struct fdw_scan *s, ExplainState *es)
 		if (!filtered)
 			ExplainPropertyText("Join Filter", "not used: rows came before all keys were in it", es);
 	}
+	if (s->spill.records)
+		ExplainPropertyInteger("Groups Spilled", NULL, (int64)s->spill.records, es);
 	if (c.restarts)
 		ExplainPropertyInteger("Restarts", NULL, c.restarts, es);
 }

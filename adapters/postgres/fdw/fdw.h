@@ -2,7 +2,8 @@
 /*
  * The foreign data wrapper (doc/fdw.md), in parts: options.c, what servers, mappings and tables say; plan.c, scans and the
  * first N rows; where.c, which rows; join.c, those of a join; upper.c, groups; choose.c, which query at the aggregator is
- * free; ask.c, a query of libfpisa; scan.c, from its first row to its end; values.c, its texts; explain.c; import.c.
+ * free; ask.c, a query of libfpisa; scan.c, from its first row to its end; spill.c, groups beyond memory; values.c, its texts; explain.c;
+ * import.c.
  */
 #ifndef FPISA_POSTGRES_FDW_H
 #define FPISA_POSTGRES_FDW_H
@@ -170,6 +171,11 @@ struct fdw_scan {
 	uint64 keys;			  /* of the join, in the last */
 	bool filtered;
 	uint32 runs;
+	struct {
+		struct Tuplesortstate *sort; /* NULL: all groups are in memory */
+		bool sorted;
+		uint64 records; /* of all runs */
+	} spill;
 	int n_columns;	  /* of the answer */
 	int n_attributes; /* of the slot */
 	AttrNumber *place; /* of each column of the answer: where in the slot, from 1; groups: of the slot, which column */
@@ -181,6 +187,12 @@ void fdw_begin(ForeignScanState *node, int flags);
 TupleTableSlot *fdw_iterate(ForeignScanState *node);
 void fdw_rescan(ForeignScanState *node);
 void fdw_end(ForeignScanState *node);
+
+/* -- spill.c ------------------------------------------------------------------------- */
+
+extern const struct fpisa_query_spill fdw_spill; /* its arg is the scan */
+size_t fdw_spill_groups_most(void);		 /* bytes that groups may take before */
+void fdw_spill_forget(void *scan);		 /* its temporary files go */
 
 /* -- values.c ------------------------------------------------------------------------ */
 

@@ -5,6 +5,7 @@
  */
 #include "fdw.h"
 #include "catalog/pg_type_d.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
@@ -148,6 +149,24 @@ static const char *first_rows(PlannerInfo *root, const RelOptInfo *rel, const st
 	return NULL;
 }
 
+/* Of the first rows their places, two for each while there are more to come, and their texts are in memory. */
+#define ROW_BYTES 48
+
+static void count_first_rows(const RelOptInfo *rel, struct fdw_rel *r)
+{
+	size_t most = get_hash_memory_limit();
+	double bytes = (double)r->shape.limit * (ROW_BYTES + rel->reltarget->width);
+
+	if (r->shape.kind != FDW_TOPN)
+		return;
+	if (bytes > (double)most) {
+		r->shape = (struct fdw_shape){.kind = FDW_SCAN, .where = r->shape.where};
+		r->why_not =
+			psprintf("the first rows take about %.0f kB, more than work_mem * hash_mem_multiplier, %zu kB",
+				 bytes / 1024, most / 1024);
+	}
+}
+
 /* -- paths --------------------------------------------------------------------------- */
 
 void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
@@ -164,6 +183,7 @@ void fdw_rel_size(PlannerInfo *root, RelOptInfo *rel, Oid table)
 	if (rel->tuples <= 0)
 		rel->tuples = ROWS;
 	set_baserel_size_estimates(root, rel);
+	count_first_rows(rel, r);
 	if (r->shape.kind == FDW_TOPN && (double)r->shape.limit < rel->rows)
 		rel->rows = (double)r->shape.limit;
 }

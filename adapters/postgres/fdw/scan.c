@@ -52,6 +52,7 @@ static void close_query(void *arg)
 static void finish(struct fdw_scan *s)
 {
 	close_query(s);
+	fdw_spill_forget(s);
 	fdw_free(&s->choice);
 }
 
@@ -85,7 +86,7 @@ static const char *conditions(const char *where)
 	return *where ? pg_server_to_any(where, (int)strlen(where), PG_UTF8) : NULL;
 }
 
-static struct fpisa_query_options options_of(const struct fdw_scan *s)
+static struct fpisa_query_options options_of(struct fdw_scan *s)
 {
 	const struct fdw_shape *shape = &s->shape;
 	struct fpisa_query_options o = {
@@ -97,6 +98,7 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 		.where = conditions(shape->where),
 		.ascending = shape->ascending,
 		.nulls_first = shape->nulls_first,
+		.memory = fdw_spill_groups_most(),
 		.loss = fdw_loss,
 		.seed = (uint64_t)MyProcPid,
 	};
@@ -106,7 +108,8 @@ static struct fpisa_query_options options_of(const struct fdw_scan *s)
 	if (shape->kind == FDW_TABLE) {
 		o.by = name_list(s->table, shape->by);
 		o.preaggregate = fdw_preaggregate;
-		o.memory = get_hash_memory_limit();
+		o.spill = &fdw_spill;
+		o.spill_arg = s;
 		for (int i = FDW_SUM; i >= FDW_AVG; i--)
 			if (list_member_int(shape->outputs, i))
 				o.aggregates |= 1u << (FDW_SUM - i);
@@ -140,15 +143,12 @@ static int try(struct fdw_scan *s)
 		error = fdw_wait_for(s->query);
 		error = error > 0 ? 0 : error;
 	}
-	if (error == -ENOMEM && s->shape.kind == FDW_TABLE)
-		ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED), errmsg("%s", fpisa_error()),
-			errdetail("Groups of workers stay in memory, and may take work_mem * hash_mem_multiplier."),
-			errhint("SET work_mem to more, or SET fpisa.pushdown = off: PostgreSQL then groups the rows itself, and spills to disk."));
 	if (error && error != -EADDRINUSE)
 		fdw_fail(error);
 	if (error && s->query) {
 		fpisa_query_close(s->query);
 		s->query = NULL;
+		fdw_spill_forget(s);
 	}
 	return error;
 }

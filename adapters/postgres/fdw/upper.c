@@ -27,7 +27,6 @@
 #define STARTUP 100.0
 #define ROW_AT_WORKER 0.001
 #define GROUP_FROM_WORKER 0.05
-#define GROUP_BYTES 200 /* in memory here (user/query/lib/groups.c) */
 #define GROUPS_MOST (1 << 24)
 
 struct groups {
@@ -262,22 +261,14 @@ static double number_of_groups(const struct groups *g)
 }
 
 /*
- * They stay in memory, and there is an end to how many there may be: others are PostgreSQL's to spill. Without the option `rows`
- * the estimate is a guess, and the limit at run time is what counts.
+ * There is an end to how many a worker, or the aggregator's table, has. Without the option `rows` the estimate is a guess, and the limit at
+ * run time is what counts.
  */
 static bool fits(struct groups *g, double groups)
 {
-	size_t most = get_hash_memory_limit();
-
-	if (fdw_rows_of(g->rel->table) <= 0)
+	if (fdw_rows_of(g->rel->table) <= 0 || groups <= GROUPS_MOST)
 		return true;
-	if (groups > GROUPS_MOST)
-		return refuse(g, psprintf("about %.0f groups are expected, and %d are the most", groups, GROUPS_MOST));
-	if (groups * GROUP_BYTES > (double)most)
-		return refuse(
-			g, psprintf("about %.0f groups take %.0f kB, more than work_mem * hash_mem_multiplier, %zu kB",
-				    groups, groups * GROUP_BYTES / 1024, most / 1024));
-	return true;
+	return refuse(g, psprintf("about %.0f groups are expected, and %d are the most", groups, GROUPS_MOST));
 }
 
 static void add_groups(const struct groups *g, RelOptInfo *out, Node *having, double groups)

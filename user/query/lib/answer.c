@@ -272,8 +272,7 @@ int fpisa_query_settle(struct fpisa_query *q)
 		return settle_top(q);
 	if (q->kind == FPISA_QUERY_JOIN)
 		return settle_join(q);
-	q->total = q->groups.state.used;
-	return 0;
+	return fpisa_groups_settle(&q->groups);
 }
 
 /* -- rows ---------------------------------------------------------------------------------- */
@@ -387,10 +386,12 @@ static int next_of_groups(struct fpisa_query *q)
 	const struct fpisa_query_worker *w = &q->worker[0];
 	const struct fpisa_group *g;
 	size_t at = 0;
+	int rc = fpisa_groups_next(&q->groups, &g);
 
-	if (q->next == q->total)
-		return 0;
-	g = &q->groups.group[q->next++];
+	if (rc == -EEXIST)
+		return fpisa_query_key_twice(q);
+	if (rc <= 0)
+		return rc;
 	for (uint32_t i = 0; i < w->is.keys; i++) {
 		int null = 0, end = fpisa_key_take((const uint8_t *)g->key, at, q->groups.config.key_bytes,
 						   &w->columns[i], cell(q, i), CELL, &null);

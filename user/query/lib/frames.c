@@ -67,6 +67,8 @@ void fpisa_query_forget_places(struct fpisa_query *q)
 
 int fpisa_query_reset(struct fpisa_query *q)
 {
+	if (q->groups.spilled)
+		q->options.spill->forget(q->options.spill_arg);
 	fpisa_groups_free(&q->groups);
 	fpisa_top_free(&q->top);
 	fpisa_query_forget_places(q);
@@ -86,10 +88,19 @@ int fpisa_query_reset(struct fpisa_query *q)
 	return 0;
 }
 
+static int begin_groups(struct fpisa_query *q, uint32_t key_bytes)
+{
+	int rc = fpisa_groups_init(&q->groups, key_bytes, q->options.memory);
+
+	q->groups.spill = q->options.spill;
+	q->groups.spill_arg = q->options.spill_arg;
+	return rc;
+}
+
 static int prepare(struct fpisa_query *q, uint32_t key_bytes, uint32_t limit)
 {
 	if (q->kind == FPISA_QUERY_TABLE)
-		return q->groups.group ? 0 : fpisa_groups_init(&q->groups, key_bytes, q->options.memory);
+		return q->groups.group ? 0 : begin_groups(q, key_bytes);
 	if (q->kind == FPISA_QUERY_JOIN)
 		return 0;
 	return q->top.rows ? 0 : fpisa_top_init(&q->top, limit);
@@ -315,6 +326,12 @@ static int is_group(const struct fpisa_group *g)
 	return !(g->specials & ~(uint32_t)(FPISA_GROUP_NAN | FPISA_GROUP_PINF | FPISA_GROUP_NINF));
 }
 
+int fpisa_query_key_twice(const struct fpisa_query *q)
+{
+	return fpisa_fail(-EILSEQ, "query %u: a key is in the aggregator's table and here: something is broken",
+			  q->options.query);
+}
+
 static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 {
 	const char *p = (const char *)(h + 1);
@@ -340,8 +357,7 @@ static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 		rc = fpisa_groups_put(&q->groups, &g);
 	}
 	if (rc == -EEXIST)
-		return fpisa_fail(-EILSEQ, "query %u: a key is in the aggregator's table and here: something is broken",
-				  q->options.query);
+		return fpisa_query_key_twice(q);
 	if (h->count > q->read_left || (!h->count && q->read_left))
 		return fpisa_fail(-EILSEQ, "query %u: the aggregator's table has other groups than it said",
 				  q->options.query);

@@ -38,6 +38,7 @@ static inline struct fpisa_filter_block *fpisa_filter_at(void *filter, __u32 i)
 
 #define FIRST FPISA_GROUPS_FIRST /* there are as many buckets, of eight groups */
 #define EPOCH 1
+#define FROM_TABLE 1u /* fpisa_group.pad: the aggregator's table had it, and so all rows of its key */
 
 static int no_memory(const struct fpisa_groups *g)
 {
@@ -141,34 +142,131 @@ void fpisa_groups_free(struct fpisa_groups *g)
 	*g = (struct fpisa_groups){0};
 }
 
-int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
+/* Records begin with the key, which has zeros behind its bytes: those of one key come one after the other. */
+static int put_record(struct fpisa_groups *g, const struct fpisa_group *group)
 {
-	struct fpisa_group *at;
+	struct fpisa_group record = *group;
 	int rc;
 
+	memset((char *)record.key + g->config.key_bytes, 0, sizeof(record.key) - g->config.key_bytes);
+	rc = g->spill->put(g->spill_arg, &record, sizeof(record));
+	return rc ? fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc)) : 0;
+}
+
+static int spill(struct fpisa_groups *g)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < g->state.used; i++)
+		rc = put_record(g, &g->group[i]);
+	g->state.used = 0;
+	memset(g->buckets, 0, (g->config.bucket_mask + 1ull) * sizeof(*g->buckets));
+	g->spilled = 1;
+	return rc;
+}
+
+/* The group of the row's key, which is new where *is_new; NULL: *rc says why there is none. */
+static struct fpisa_group *find(struct fpisa_groups *g, const struct fpisa_row *r, int *is_new, int *rc)
+{
+	uint32_t before = g->state.used;
+	struct fpisa_group *at;
+
+	*rc = 0;
 	while (!(at = fpisa_table_find(&g->state, &g->config, g, r))) {
-		rc = g->state.used == g->config.limit ? more_groups(g) : more_buckets(g);
-		if (rc)
-			return rc;
+		*rc = g->state.used == g->config.limit ? more_groups(g) : more_buckets(g);
+		if (*rc == -ENOMEM && g->spill && g->state.used)
+			*rc = spill(g);
+		if (*rc)
+			return NULL;
+		before = g->state.used;
 	}
-	fpisa_group_add(at, r);
-	return 0;
+	*is_new = g->state.used != before;
+	return at;
+}
+
+int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
+{
+	int rc, is_new;
+	struct fpisa_group *at = find(g, r, &is_new, &rc);
+
+	if (at)
+		fpisa_group_add(at, r);
+	return rc;
 }
 
 int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_group *group)
 {
-	uint32_t before = g->state.used;
 	struct fpisa_row r = {.count = FPISA_ROW_NO_ORDER | FPISA_ROW_NO_SUM};
-	int rc;
+	struct fpisa_group *at;
+	int rc, is_new;
 
 	memcpy(r.key, group->key, sizeof(r.key));
-	rc = fpisa_groups_add(g, &r);
-	if (rc)
+	at = find(g, &r, &is_new, &rc);
+	if (!at)
 		return rc;
-	if (g->state.used == before)
+	if (!is_new)
 		return -EEXIST;
-	g->group[before] = *group;
+	*at = *group;
+	at->pad = FROM_TABLE;
 	return 0;
+}
+
+int fpisa_groups_settle(struct fpisa_groups *g)
+{
+	int rc = g->spilled ? spill(g) : 0;
+
+	if (!g->spilled || rc)
+		return rc;
+	free(g->buckets);
+	free(g->group);
+	g->buckets = NULL;
+	g->group = NULL;
+	rc = g->spill->take(g->spill_arg, &g->ahead, sizeof(g->ahead));
+	g->is_ahead = rc > 0;
+	return rc < 0 ? fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc)) : 0;
+}
+
+/* Carried, a limb has 32 bits: a sum of two has no more than 33. */
+static void merge(struct fpisa_group *to, struct fpisa_group *from)
+{
+	fpisa_carry(from, 0);
+	for (uint32_t i = 0; i < FPISA_GROUP_LIMBS; i++)
+		to->limb[i] += from->limb[i];
+	fpisa_carry(to, 0);
+	to->count += from->count;
+	to->min = from->min < to->min ? from->min : to->min;
+	to->max = from->max > to->max ? from->max : to->max;
+	to->specials |= from->specials;
+}
+
+static int next_record(struct fpisa_groups *g)
+{
+	int rc = 1;
+
+	if (!g->is_ahead)
+		return 0;
+	g->merged = g->ahead;
+	fpisa_carry(&g->merged, 0);
+	while ((rc = g->spill->take(g->spill_arg, &g->ahead, sizeof(g->ahead))) > 0 &&
+	       fpisa_key_equal(&g->config, g->merged.key, g->ahead.key)) {
+		if ((g->merged.pad | g->ahead.pad) & FROM_TABLE)
+			return -EEXIST;
+		merge(&g->merged, &g->ahead);
+	}
+	g->is_ahead = rc > 0;
+	return rc < 0 ? fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc)) : 1;
+}
+
+int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_group **group)
+{
+	if (g->spilled) {
+		*group = &g->merged;
+		return next_record(g);
+	}
+	if (g->next == g->state.used)
+		return 0;
+	*group = &g->group[g->next++];
+	return 1;
 }
 
 void fpisa_group_sum(const struct fpisa_group *g, union fpisa_superacc_full *sum)

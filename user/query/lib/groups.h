@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "fpisa.h"
 #include "fpisa/query/query.h"
 #include "fpisa/superacc_read.h"
 
@@ -18,6 +19,13 @@ struct fpisa_groups {
 	struct fpisa_bucket *buckets;
 	struct fpisa_group *group;
 	uint64_t most; /* bytes that it may take beyond the first FPISA_GROUPS_FIRST groups */
+	/* Where all groups go when there is no room for one more; NULL: nowhere. Set after fpisa_groups_init(). */
+	const struct fpisa_query_spill *spill;
+	void *spill_arg;
+	int spilled;   /* some are there: a key may have several records */
+	uint64_t next; /* group to be taken */
+	int is_ahead;
+	struct fpisa_group merged, ahead; /* what was taken last, and the record behind it */
 };
 
 #define FPISA_GROUPS_FIRST 256
@@ -26,11 +34,17 @@ struct fpisa_groups {
 int fpisa_groups_init(struct fpisa_groups *g, uint32_t key_bytes, uint64_t most);
 void fpisa_groups_free(struct fpisa_groups *g);
 
-/* Adds a row. 0, or -ENOMEM with the message set. */
+/* Adds a row. 0, -ENOMEM or what the spill's put() returned, with the message set. */
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r);
 
-/* Puts in a group that was read from a table. 0, -EEXIST: its key is there, or -ENOMEM with the message set. */
+/* Puts in a group that was read from a table. 0, -EEXIST: its key is there (if groups are spilled, the next function says so), or as above. */
 int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_group *group);
+
+/* All are in. 0 or an error as above. */
+int fpisa_groups_settle(struct fpisa_groups *g);
+
+/* The next group, each key once, valid until the next call: 1; 0: none is left; -EEXIST, or what the spill's take() returned. */
+int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_group **group);
 
 /* A group's sum, of count values. */
 void fpisa_group_sum(const struct fpisa_group *g, union fpisa_superacc_full *sum);

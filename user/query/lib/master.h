@@ -15,8 +15,8 @@
 
 #define FPISA_QUERY_WORKERS (FPISA_MAX_WORKERS - 1)
 #define FPISA_QUERY_RESTARTS 16
-#define FPISA_QUERY_AHEAD (8u << 20) /* bytes of rows that nobody has taken yet */
-#define FPISA_QUERY_READS 16	     /* READs in flight */
+#define FPISA_QUERY_AHEAD (8u << 20)
+#define FPISA_QUERY_READS 16 /* READs in flight */
 
 enum fpisa_query_phase {
 	FPISA_PHASE_OPEN, /* until all workers are ready */
@@ -117,6 +117,12 @@ static inline int fpisa_query_streams(const struct fpisa_query *q)
 	return q->kind == FPISA_QUERY_SCAN || q->kind == FPISA_QUERY_JOIN;
 }
 
+/* Bytes of rows that nobody has taken yet; more are left with the workers. */
+static inline size_t fpisa_query_ahead(const struct fpisa_query *q)
+{
+	return q->options.memory && q->options.memory < FPISA_QUERY_AHEAD ? q->options.memory : FPISA_QUERY_AHEAD;
+}
+
 /* -- options.c --------------------------------------------------------------------- */
 int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_options *options);
 
@@ -138,7 +144,8 @@ int fpisa_query_take(struct fpisa_query *q, struct fpisa_query_worker *w, uint16
 int fpisa_query_open_sockets(struct fpisa_query *q);
 int fpisa_query_frames(struct fpisa_query *q, uint64_t now); /* takes what came, sends what is due */
 uint64_t fpisa_query_due(const struct fpisa_query *q);
-int fpisa_query_reset(struct fpisa_query *q); /* nothing has come */
+int fpisa_query_reset(struct fpisa_query *q);		/* nothing has come */
+int fpisa_query_key_twice(const struct fpisa_query *q); /* -EILSEQ, the message set */
 void fpisa_query_forget_places(struct fpisa_query *q);
 int fpisa_query_check_parameters(struct fpisa_query *q);
 /* Has all come of the first N that the aggregator counted? `bar` is the place of the last of these, plus 1; 0: they were fewer. */

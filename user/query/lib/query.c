@@ -142,7 +142,7 @@ static int check_time(struct fpisa_query *q, uint64_t now)
 	if (q->phase == FPISA_PHASE_DONE || now < q->progress_ns + limit)
 		return 0;
 	/* Nobody has taken what has come: it is the caller's time. */
-	if (q->stream_n - q->stream_at >= FPISA_QUERY_AHEAD) {
+	if (q->stream_n - q->stream_at >= fpisa_query_ahead(q)) {
 		q->progress_ns = now;
 		return 0;
 	}

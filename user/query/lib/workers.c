@@ -203,7 +203,7 @@ void fpisa_query_worker_watch(struct fpisa_query *q, struct fpisa_query_worker *
 {
 	struct epoll_event e = {.events = 0, .data.ptr = w};
 
-	if (q->stream_n - q->stream_at < FPISA_QUERY_AHEAD)
+	if (q->stream_n - q->stream_at < fpisa_query_ahead(q))
 		e.events = EPOLLIN;
 	else
 		q->paused = 1;
@@ -226,7 +226,7 @@ int fpisa_query_worker_turn(struct fpisa_query *q, struct fpisa_query_worker *w)
 			return rc;
 	}
 	/* Whoever does not take rows leaves them with the workers. */
-	while (q->stream_n - q->stream_at < FPISA_QUERY_AHEAD) {
+	while (q->stream_n - q->stream_at < fpisa_query_ahead(q)) {
 		rc = fpisa_control_work(&w->control, &type, &content, &n);
 		if (rc <= 0)
 			break;
