@@ -462,6 +462,7 @@ struct fpisa_query_spill {
 	void (*forget)(void *arg); /* all records: the query begins again */
 };
 
+/* Texts that are not given are NULL; an empty one is -EINVAL. */
 struct fpisa_query_options {
 	size_t size;	      /* sizeof(struct fpisa_query_options), so that it may grow */
 	const char *workers;  /* ADDR[:PORT],... of their TCP port, which is 18001 by default */

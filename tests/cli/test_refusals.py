@@ -8,6 +8,7 @@ import pytest
 
 from lab import FPISA
 
+QUERY = "query add 7 --kind table --limit 10 --workers 10.0.0.11"
 ADD = "job add 7 --workers 10.0.0.11,10.0.0.12"
 
 # Words, what is said of them, the exit status. {} is an empty word, as an unset variable of the shell leaves it.
@@ -81,6 +82,11 @@ WRONG = [
     (ADD + " --ports 16 --window 8", "job 7: 16 ports for a window of 8 slots; at most --ports 8", 1),
     (ADD + ",10.0.0.11", "job 7: ranks 0 and 2 are both 10.0.0.11:18000", 1),
     (ADD + ",10.0.0.13:5 --fanout multicast", "job 7: multicast needs one UDP port for all", 1),
+    *((f"query run t --workers 10.0.0.11 --{option} {{}}", f"query run: --{option} is empty", 2)
+      for option in "key aggregator token value by columns where join on join-where having prune limit".split()),
+    (QUERY + " --master {}", "query add: --master: '' is not one master", 2),
+    (QUERY + " --master 10.0.0.12,10.0.0.13", "query add: --master: '10.0.0.12,10.0.0.13' is not one master", 2),
+    (QUERY + " --master 10.0.0.12,", "query add: --master: '10.0.0.12,' is not one master", 2),
     (ADD + ",127.0.0.1", "--workers: 127.0.0.1 is no machine's address", 2),
     (ADD + ",10.0.0.13@", "--workers: '' is not an interface's name, in ADDR\\[:PORT\\]\\[@DEV\\]", 2),
     (ADD + ",10.0.0.13@p0:18001", "--workers: 'p0:18001' is not an interface's name, in ADDR", 2),

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -227,12 +228,41 @@ static void missing_rows(void **state)
 	}
 }
 
+/* "" is no way to leave a text out: it was taken for a column that nobody had named. */
+static void empty_texts(void **state)
+{
+	static const struct {
+		const char *name;
+		size_t at;
+	} texts[] = {{"value", offsetof(struct fpisa_query_options, value)},
+		     {"by", offsetof(struct fpisa_query_options, by)},
+		     {"columns", offsetof(struct fpisa_query_options, columns)},
+		     {"where", offsetof(struct fpisa_query_options, where)},
+		     {"join", offsetof(struct fpisa_query_options, join)},
+		     {"on", offsetof(struct fpisa_query_options, on)},
+		     {"join_where", offsetof(struct fpisa_query_options, join_where)}};
+	const char *empty = "";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct fpisa_query_options o = {.size = sizeof(o), .workers = "127.0.0.1", .table = "t"};
+		struct fpisa_query *q = NULL;
+		char said[64];
+
+		memcpy((char *)&o + texts[i].at, &empty, sizeof(empty));
+		assert_int_equal(fpisa_query_open(&q, &o), -EINVAL);
+		snprintf(said, sizeof(said), "options.%s is empty", texts[i].name);
+		assert_non_null(strstr(fpisa_error(), said));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(welcomes),
 		cmocka_unit_test(never_sealed),
 		cmocka_unit_test(missing_rows),
+		cmocka_unit_test(empty_texts),
 	};
 
 	rng.state = vectors_seed();

@@ -17,6 +17,21 @@ static int bad(const char *why)
 	return fpisa_fail(-EINVAL, "%s", why);
 }
 
+/* A name that is empty is that of nothing, and would be taken for one that was not given. */
+static int check_texts(const struct fpisa_query_options *o)
+{
+	const struct {
+		const char *name, *text;
+	} given[] = {{"value", o->value}, {"by", o->by}, {"columns", o->columns},      {"where", o->where},
+		     {"join", o->join},	  {"on", o->on}, {"join_where", o->join_where}};
+
+	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
+		if (given[i].text && !*given[i].text)
+			return fpisa_fail(-EINVAL, "options.%s is empty; leave it NULL, or say what it is",
+					  given[i].name);
+	return 0;
+}
+
 static int check_options(const struct fpisa_query_options *o)
 {
 	const double faults[] = {o->loss, o->duplicate, o->reorder, o->delay, o->corrupt};
@@ -135,6 +150,8 @@ int fpisa_query_take_options(struct fpisa_query *q, const struct fpisa_query_opt
 	struct fpisa_query_options *o = &q->options;
 	int rc = fpisa_copy_sized(o, sizeof(*o), options, sizeof(o->size), "query_options");
 
+	if (!rc)
+		rc = check_texts(o);
 	if (!rc)
 		rc = check_options(o);
 	if (!rc)

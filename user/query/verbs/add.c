@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/names.h"
 #include "cli/options.h"
@@ -122,6 +123,9 @@ static int list_members(struct wanted *w, char **list)
 		return refuse(BAD_USAGE, "query add: --workers is missing");
 	if (!w->master)
 		return refuse(BAD_USAGE, "query add: --master is missing");
+	if (!*w->master || strchr(w->master, ','))
+		return refuse(BAD_USAGE, "query add: --master: '%s' is not one master; workers are a list, --workers",
+			      w->master);
 	if (!w->spec.job.group && w->spec.job.mode != FPISA_QUERY_JOIN)
 		return refuse(BAD_USAGE, "query add: --limit is missing");
 	if (!w->spec.job.rounding)

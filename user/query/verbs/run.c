@@ -124,12 +124,24 @@ static int take_faults(struct fpisa_query_options *o, char *text)
 	return err;
 }
 
+/* As an unset variable of the shell leaves it. */
+static int refuse_empty(int opt)
+{
+	const struct option *o = options;
+
+	while (o->val != opt)
+		o++;
+	return refuse(BAD_USAGE, "query run: --%s is empty", o->name);
+}
+
 static int take(struct asked *a, int opt, char *arg)
 {
 	struct fpisa_query_options *o = &a->options;
 	uint64_t n = 0;
 	int err = 0, pruning = 0;
 
+	if (arg && !*arg)
+		return refuse_empty(opt);
 	switch (opt) {
 	case OPT_WORKERS:
 		o->workers = arg;
