@@ -355,6 +355,38 @@ static void a_key_that_does_not_fit(void **state)
 	assert_int_equal(keys.n, 2);
 }
 
+/* A file takes so many keys, and so many bytes. The next key is refused, and the file can still be read. */
+static void a_file_that_is_full(void **state)
+{
+	static struct fpisa_psks keys;
+	static char long_line[32768];
+	struct fpisa_psk k;
+	char name[16];
+	struct stat st;
+
+	(void)state;
+	unlink(file);
+	for (int i = 0; i < FPISA_PSK_MOST; i++) {
+		snprintf(name, sizeof(name), "k%d", i);
+		assert_int_equal(fpisa_psk_new(name, file, &k), 0);
+	}
+	assert_int_equal(fpisa_psk_new("another", file, &k), -E2BIG);
+	assert_int_equal(fpisa_psks_read(&keys, file), 0);
+	assert_int_equal(keys.n, FPISA_PSK_MOST);
+	memset(long_line, '#', sizeof(long_line) - 1);
+	for (size_t room = 1; room < 400; room += 7) {
+		long_line[sizeof(long_line) - 1 - room] = 0;
+		write_file(long_line);
+		chmod(file, 0600);
+		if (!fpisa_psk_new("another", file, &k))
+			assert_int_equal(fpisa_psks_read(&keys, file), 0);
+		assert_int_equal(stat(file, &st), 0);
+		assert_true(st.st_size < (off_t)sizeof(long_line));
+		long_line[sizeof(long_line) - 1 - room] = '#';
+	}
+	assert_int_equal(keys.n, 1); /* the last of these had room */
+}
+
 /* Of many that add a key of one name at once two can. */
 static void keys_at_once(void **state)
 {
@@ -674,6 +706,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(refused_keys, make_file, remove_file),
 		cmocka_unit_test_setup_teardown(new_keys, make_file, remove_file),
 		cmocka_unit_test(a_key_that_does_not_fit),
+		cmocka_unit_test(a_file_that_is_full),
 		cmocka_unit_test(keys_at_once),
 		cmocka_unit_test(no_more_files),
 		cmocka_unit_test(by_a_key),

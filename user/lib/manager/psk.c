@@ -208,6 +208,10 @@ static int append(int fd, const char *file, const struct fpisa_psk *psk)
 	if (size < 0 || (size && pread(fd, &last, 1, size - 1) != 1))
 		return fpisa_fail(-EIO, "%s: read", file);
 	fpisa_psk_identity(psk, identity);
+	if (size + (off_t)sizeof(line) >= FILE_MOST)
+		return fpisa_fail(-EFBIG,
+				  "%s: has no room for a key, of %d bytes in all; take comments out, or old keys", file,
+				  FILE_MOST);
 	n = snprintf(line, sizeof(line), "%s%s:", last == '\n' ? "" : "\n", identity);
 	for (int i = 0; i < FPISA_PSK_BYTES; i++)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", psk->secret[i]);
@@ -244,6 +248,10 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 		rc = read_keys(&keys, fd, file);
 	if (!rc && of_name(&keys, name) == FPISA_PSK_OF_A_NAME)
 		rc = fpisa_fail(-EEXIST, "%s: has two keys of %s; take the older out when nobody uses it", file, name);
+	/* One that is too much would spoil all, as half a key would. */
+	if (!rc && keys.n == FPISA_PSK_MOST)
+		rc = fpisa_fail(-E2BIG, "%s: has %d keys, as many as a file may; take those out that nobody uses", file,
+				FPISA_PSK_MOST);
 	explicit_bzero(&keys, sizeof(keys));
 	*psk = (struct fpisa_psk){0};
 	snprintf(psk->name, sizeof(psk->name), "%s", name);
