@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """`fpisa config check`: every error with its line, and nothing else; what job add takes, it takes."""
 import json
+import os
 import re
 import subprocess
 
@@ -89,6 +90,22 @@ def test_what_takes_the_whole_file(tmp_path):
     assert len(lines) == 2
     assert lines[0].endswith("f.conf:4: mode: cpus of [datapath] take native XDP")
     assert lines[1].endswith("f.conf:1: job 7: 16 ports from 65521 on; 65535 is the last there is")
+
+
+@pytest.mark.parametrize("line", ["networks = 192.168.100.1000", "networks = 10.0.0.0/8,192.168.100.1000/24", "networks = 10.0.0.1" + "0" * 80,
+                                  "networks = 0.0.0.0/" + "0" * 60 + "33", "udp-ports = 00018100-18999", "udp-ports = 18100-" + "0" * 60 + "99999"])
+def test_what_is_too_long_is_not_cut(tmp_path, line):
+    """The beginning of each would be right: another network, or other ports, than the file says."""
+    status, out, lines = check(tmp_path, f"[manager]\nwithout-key = yes\n{line}\n")
+    assert status == 1 and not out and f"f.conf:3: {line.split()[0]}: '" in lines[0], (status, lines)
+
+
+def test_no_regular_file(tmp_path):
+    """Nobody waits for who writes a pipe."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in tmp_path / "pipe", tmp_path, "/dev/zero":
+        p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=20)
+        assert p.returncode == 1 and f"fpisa: {path}: is no regular file, as a configuration must be" in p.stderr, p
 
 
 def test_not_there_now(tmp_path):

@@ -6,9 +6,12 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/options.h"
 #include "cli/report.h"
@@ -322,21 +325,38 @@ static void read_line(struct reader *r, char *s)
 	r->errors += !!err;
 }
 
+/* Of a pipe nobody would know an end: fpisa serve, which reads it again while groups live, waits for nobody. */
+static int open_text(const char *file)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), err = 0;
+	struct stat st;
+
+	if (fd < 0)
+		return fail(-errno, "write one, see fpisa(8), or name another", "%s", file);
+	if (fstat(fd, &st))
+		err = fail(-errno, NULL, "%s", file);
+	else if (!S_ISREG(st.st_mode))
+		err = refuse(-EINVAL, "%s: is no regular file, as a configuration must be", file);
+	if (err)
+		close(fd);
+	return err ?: fd;
+}
+
 static int read_text(struct config *c)
 {
-	FILE *f = fopen(c->file, "re");
-	size_t n;
-	int err = 0;
+	int fd = open_text(c->file), err = 0;
+	size_t n = 0;
+	ssize_t got;
 
-	if (!f)
-		return fail(-errno, "write one, see fpisa(8), or name another", "%s", c->file);
-	errno = 0;
-	n = fread(c->text, 1, MAX_BYTES, f);
-	if (ferror(f))
-		err = fail(-(errno ?: EIO), NULL, "%s: read", c->file);
+	if (fd < 0)
+		return fd;
+	while ((got = read(fd, c->text + n, MAX_BYTES - n)) > 0)
+		n += (size_t)got;
+	if (got < 0)
+		err = fail(-errno, NULL, "%s: read", c->file);
 	else if (n == MAX_BYTES || memchr(c->text, 0, n))
 		err = refuse(-EINVAL, "%s: is no text file of less than %d bytes", c->file, MAX_BYTES);
-	fclose(f);
+	close(fd);
 	return err;
 }
 

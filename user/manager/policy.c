@@ -106,7 +106,17 @@ bool manager_network_allowed(const struct manager_policy *p, __be32 address)
 
 /* -- keys ------------------------------------------------------------------ */
 
-/* Each part of a list, "a,b,c", which is not cut. */
+/* The first `n` bytes of `text`. What is longer than any that is right stays whole: cut, it might be another that is. */
+static const char *first_of(const char *text, size_t n, char *out, size_t size)
+{
+	if (n >= size)
+		return text;
+	memcpy(out, text, n);
+	out[n] = 0;
+	return out;
+}
+
+/* Each part of a list, "a,b,c". */
 static int each(const char *list, int (*take)(struct manager_policy *p, const char *one), struct manager_policy *p)
 {
 	char one[64];
@@ -116,8 +126,7 @@ static int each(const char *list, int (*take)(struct manager_policy *p, const ch
 		int err;
 
 		n = strcspn(list, ",");
-		snprintf(one, sizeof(one), "%.*s", (int)(n < sizeof(one) ? n : sizeof(one)), list);
-		err = take(p, one);
+		err = take(p, first_of(list, n, one, sizeof(one)));
 		if (err || !list[n])
 			return err;
 	}
@@ -132,8 +141,7 @@ static int take_network(struct manager_policy *p, const char *s)
 	__be32 a, mask;
 	int err;
 
-	snprintf(address, sizeof(address), "%.*s", (int)(slash ? slash - s : (int)strlen(s)), s);
-	err = parse_address("--networks", address, &a);
+	err = parse_address("--networks", first_of(s, strcspn(s, "/"), address, sizeof(address)), &a);
 	if (!err && slash)
 		err = parse_number("--networks", slash + 1, 0, 32, &length);
 	if (err)
@@ -190,8 +198,7 @@ static int take_ports(struct manager_policy *p, const char *arg)
 
 	if (!dash)
 		return refuse(BAD_USAGE, "--udp-ports: '%s' is not FIRST-LAST", arg);
-	snprintf(text, sizeof(text), "%.*s", (int)(dash - arg), arg);
-	err = parse_number("--udp-ports", text, 1024, 65535, &first);
+	err = parse_number("--udp-ports", first_of(arg, (size_t)(dash - arg), text, sizeof(text)), 1024, 65535, &first);
 	if (!err)
 		err = parse_number("--udp-ports", dash + 1, first, 65535, &last);
 	p->udp_first = first;
