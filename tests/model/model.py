@@ -13,7 +13,7 @@ The aggregator's rules are not written again here: the transition function is
 the C code of include/fpisa/frame.h and slot.h, compiled from rules.c with $CC
 (cc) and called through ctypes, each distinct call once. Broken rules are
 wrappers around it (rules.py). Written in Python: the network, the workers, and
-what must hold (chunks.py, generations.py). doc/protocol.md explains the rules.
+what must hold (chunks.py, generations.py, shards.py). doc/protocol.md explains the rules.
 queries.py does the same for queries, whose rules are include/fpisa/query/topn.h and
 table.h, through query.c; doc/query-wire.md explains them.
 """
@@ -27,6 +27,7 @@ import chunks
 import generations
 import queries
 import rules
+import shards
 from explore import explore
 
 
@@ -41,6 +42,10 @@ def joins(workers, count, restarts, cls=rules.Rules, **options):
 
 def breaking(workers, window, count, cls=rules.Rules, **options):
     return lambda lib: (calls.Calls(cls(lib, workers, window), count, **options), calls.text)
+
+
+def spread(restarts, losses, deadlines, **options):
+    return lambda lib: (shards.Shards(rules.Rules(lib, 2, 1), 2, restarts, losses, deadlines, **options), shards.text)
 
 
 CONFIGURATIONS = {
@@ -65,6 +70,9 @@ CONFIGURATIONS = {
     "2 workers, window 2, 4 chunks, programs are missing once": breaking(2, 2, 4, missing=0),
     "3 workers, window 2, 2 chunks, programs are missing once": breaking(3, 2, 2, missing=0),
     "3 workers, window 1, 3 chunks, programs are missing once": breaking(3, 1, 3, missing=0),
+    "2 aggregators: 2 workers, 1 restart": spread(1, 0, 3),
+    "2 aggregators: 2 workers, an aggregator loses its state": spread(0, 1, 3),
+    "2 aggregators: 2 workers join, nobody restarts": spread(0, 0, 1, joined=False),
     **queries.CONFIGURATIONS,
 }
 
@@ -89,6 +97,8 @@ MUTATIONS = {
     "lost-round-goes-on": breaking(2, 1, 2, missing=0, broken_ignored=True),
     "welcome-of-any-incarnation": joins(2, 1, 1, welcome_any=True),
     "welcome-of-an-earlier-life": joins(1, 1, 2, back=True, echo_any=True),
+    "contributes-before-all-have-joined": spread(1, 0, 1, joined=False, early=True),
+    "rejoins-one-aggregator-alone": spread(0, 1, 3, alone=True),
     **queries.MUTATIONS,
 }
 

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+Several aggregators: one call whose chunks are spread over them, one chunk at each, window 1. Workers may restart, and an
+aggregator may lose all that it knew, at any time, a limited number of times in a run.
+
+As in generations.py the network forgets nothing. A worker is (life, incarnations, generations, taken), the last three with one entry an
+aggregator: generation 0 while it waits for a WELCOME there; what it took is None, or the contributions in that sum. Each attempt to
+join is another life, with the next higher incarnation at all aggregators. It contributes when all have let it in.
+
+What must hold: a call that a worker completes has of each rank the contribution of one life, whatever aggregator it came by; and
+from every state, when nothing is lost any more, all complete a call together.
+
+Two workers that give up in turns can go on so for ever: each time that one joins again the other's generation is over. So
+they do it a limited number of times before losses end.
+
+State: (workers, aggregators, next generation, net, restarts, losses of state, deadlines left); an aggregator is (session, slot
+versions, the incarnations of the ranks of its generation, how often it has lost its state: a HELLO carries a cookie that counts until
+then). Messages that can change nothing any more are left out of the state.
+"""
+
+from explore import Violation
+from rules import EMITS, EMPTY, REGS
+
+FIRST_GENERATION = 5
+NOBODY = ()
+
+
+class Shards:
+    def __init__(self, rules, aggregators, restarts, losses, deadlines, joined=True, early=False, alone=False):
+        """
+        joined: it begins when all have joined; else with their first HELLO. early: a worker contributes where it has joined, though not
+        everywhere. alone: it joins again only where it has to.
+        """
+        self.joined = joined
+        self.rules, self.k, self.left = rules, aggregators, (restarts, losses, deadlines)
+        self.early, self.alone = early, alone
+        self.n = rules.workers
+        self.live = (1 << self.n) - 1
+
+    def initial(self):
+        if not self.joined:
+            workers = ((1, (1,) * self.k, (0,) * self.k, (None,) * self.k),) * self.n
+            net = frozenset(("hello", r, a, 1, 0) for r in range(self.n) for a in range(self.k))
+            return (workers, (self.fresh(0),) * self.k, FIRST_GENERATION, net) + self.left
+        gens, incs = tuple(FIRST_GENERATION + a for a in range(self.k)), (1,) * self.n
+        aggregators = tuple(((0, gen, incs, self.live), (EMPTY,) * 2, incs, 0) for gen in gens)
+        net = frozenset(("add", r, a, 1, gens[a]) for r in range(self.n) for a in range(self.k))
+        workers = ((1, (1,) * self.k, gens, (None,) * self.k),) * self.n
+        return (workers, aggregators, FIRST_GENERATION + self.k, net) + self.left
+
+    def fresh(self, lost):
+        return ((0, 0, (0,) * self.n, 0), (EMPTY,) * 2, NOBODY, lost)
+
+    def finished(self, s):
+        return all(None not in w[3] and all(w[2][a] == s[1][a][0][1] for a in range(self.k)) for w in s[0])
+
+    def steps(self, s):
+        out = []
+        for m in sorted(s[3], key=repr):
+            for label in [m + (r,) for r in range(self.n)] if m[0] == "result" else [m]:
+                after = self.deliver(s, label)
+                if after != s:
+                    out.append((label, after))
+        for r in range(self.n):
+            if s[4]:
+                out.append((("restart", r), self.restart(s, r)[:4] + (s[4] - 1,) + s[5:]))
+            if s[6]:
+                out += [(("deadline", r), after[:6] + (s[6] - 1,)) for after in self.give_up(s, r)]
+        for a in range(self.k):
+            if s[5] and s[1][a][0][2] != (0,) * self.n:
+                out.append((("loses", a), self.lose(s, a)[:5] + (s[5] - 1, s[6])))
+        if not self.finished(s):
+            after = self.lossless(s)
+            out += [(("goes on",), after)] if after else []
+        return [(label, self.tidy(after)) for label, after in out]
+
+    def lose(self, s, a):
+        """Who waits there is challenged anew, and repeats its HELLO with another cookie."""
+        lost = s[1][a][3] + 1
+        hellos = {("hello", r, a, w[1][a], lost) for r, w in enumerate(s[0]) if not w[2][a]}
+        return (s[0], put(s[1], a, self.fresh(lost)), s[2], s[3] | hellos) + s[4:]
+
+    def tidy(self, s):
+        """Without the messages that can change nothing any more."""
+        welcomes = {m for m in s[3] if m[0] == "welcome" and s[0][m[1]][1][m[2]] == m[3] and not s[0][m[1]][2][m[2]]}
+        coming = {(m[2], m[4]) for m in welcomes}
+
+        def matters(m):
+            if m[0] == "hello":
+                (joining, _, known, members), lost = s[1][m[2]][0], s[1][m[2]][3]
+                waits = s[0][m[1]][1][m[2]] == m[3] and not s[0][m[1]][2][m[2]]
+                return m[4] == lost and m[3] >= known[m[1]] and (waits or m[3] > known[m[1]] or not members >> m[1] & 1)
+            if m[0] == "add":
+                return s[1][m[2]][0][1] == m[4]
+            if m[0] == "result":
+                a, gen = m[1:3]
+                return s[1][a][0][1] == gen or (a, gen) in coming or any(w[2][a] == gen and w[3][a] is None for w in s[0])
+            return m in welcomes
+
+        return s[:3] + (frozenset(m for m in s[3] if matters(m)),) + s[4:]
+
+    def fair(self, s):
+        after = self.lossless(s)
+        return after and self.tidy(after)
+
+    def lossless(self, s):
+        for r in range(self.n):
+            for a in range(self.k):
+                life, incs, gens, taken = s[0][r]
+                if not gens[a]:
+                    after, reply = self.aggregate(s, ("hello", r, a, incs[a], s[1][a][3]))
+                elif taken[a] is None and self.may_add(gens) and not self.outlived(s, r, a):
+                    after, reply = self.aggregate(s, ("add", r, a, life, gens[a]))
+                    reply = reply and reply + (r,)
+                else:
+                    continue
+                if reply:
+                    after = self.deliver(after, reply)
+                if after != s:
+                    return after
+        for r in range(self.n):
+            for after in self.give_up(s, r):
+                return after
+        return None
+
+    def may_add(self, gens):
+        return self.early or 0 not in gens
+
+    def outlived(self, s, r, a):
+        """Its contributions there carry a cookie that is not the known one any more."""
+        return s[1][a][0][2][r] != s[0][r][1][a]
+
+    def over(self, s, r, a):
+        """Worker r is in a generation there that has ended, or that another rank has left."""
+        session, _, members, _ = s[1][a]
+        gen = s[0][r][2][a]
+        return gen and (session[1] != gen or any(s[0][j][1][a] != members[j] or session[2][j] != members[j]
+                                                 for j in range(self.n)))
+
+    def restart(self, s, r, where=None):
+        life, incs, gens, taken = s[0][r]
+        where = range(self.k) if where is None else where
+        newest = max(incs) + 1
+        for a in where:
+            incs, gens, taken = put(incs, a, newest), put(gens, a, 0), put(taken, a, None)
+        worker = (life + (len(where) == self.k), incs, gens, taken)
+        return self.become(s, r, worker, {("hello", r, a, newest, s[1][a][3]) for a in where})
+
+    def give_up(self, s, r):
+        """The states after worker r has found its generation over: where it waits, if it joins again there alone."""
+        over = [a for a in range(self.k) if self.over(s, r, a)]
+        if self.alone:
+            return [self.restart(s, r, [a]) for a in over if s[0][r][3][a] is None]
+        return [self.restart(s, r)] if over else []
+
+    def become(self, s, r, worker, messages):
+        return (put(s[0], r, worker),) + s[1:3] + (s[3] | messages,) + s[4:]
+
+    def deliver(self, s, label):
+        if label[0] in ("hello", "add"):
+            return self.aggregate(s, label)[0]
+        return getattr(self, label[0])(s, label, *label[1:])
+
+    def aggregate(self, s, label):
+        """A frame reaches an aggregator. Returns the state after it and the answer, which is in net too."""
+        after, reply = getattr(self, label[0])(s, label, *label[1:])
+        return (after[:3] + (after[3] | {reply},) + after[4:] if reply else after), reply
+
+    def hello(self, s, label, r, a, inc, cookie):
+        session, slots, members, lost = s[1][a]
+        if cookie != lost:
+            return s, None
+        joined, after, nxt = self.rules.join(session, s[2], r, inc, self.live)
+        if after[1] != session[1]:
+            members = after[2]
+        reply = ("welcome", r, a, inc, after[1]) if joined and after[2][r] == inc else None
+        return (s[0], put(s[1], a, (after, slots, members, lost)), nxt) + s[3:], reply
+
+    def welcome(self, s, label, r, a, inc, gen):
+        life, incs, gens, taken = s[0][r]
+        if gens[a] or incs[a] != inc:
+            return s
+        before, gens = gens, put(gens, a, gen)
+        if not self.may_add(gens):
+            return self.become(s, r, (life, incs, gens, taken), frozenset())
+        adds = {("add", r, b, life, gens[b]) for b in range(self.k) if gens[b] and (b == a or not self.may_add(before))}
+        return self.become(s, r, (life, incs, gens, taken), adds)
+
+    def add(self, s, label, r, a, life, gen):
+        session, slots, members, lost = s[1][a]
+        code, i, after = self.rules.frame(slots, r, 0, gen, (r, life), self.live, self.live, session[1])
+        if code < 0:
+            return s, None
+        reply = ("result", a, gen, after[i][REGS]) if code & EMITS else None
+        return (s[0], put(s[1], a, (session, after, members, lost))) + s[2:], reply
+
+    def result(self, s, label, a, gen, regs, r):
+        life, incs, gens, taken = s[0][r]
+        if gens[a] != gen or taken[a] is not None:
+            return s
+        taken = put(taken, a, tuple(sorted(regs)))
+        if None not in taken and len(set(taken)) > 1:
+            raise Violation("worker %d completes a call of different lives: %s" % (r, "; ".join(map(sum_text, taken))), label)
+        return self.become(s, r, (life, incs, gens, taken), frozenset())
+
+
+def put(items, i, item):
+    return items[:i] + (item,) + items[i + 1:]
+
+
+def sum_text(regs):
+    return " + ".join("(rank %d, life %d)" % t for t in regs)
+
+
+def text(m):
+    if m[0] == "result":
+        return "RESULT of aggregator %d, generation %d, reaches worker %d: %s" % (m[1], m[2], m[4], sum_text(m[3]))
+    return {"hello": "HELLO of worker %d reaches aggregator %d, incarnation %d, which has lost its state %d times",
+            "welcome": "WELCOME reaches worker %d from aggregator %d: incarnation %d, generation %d",
+            "add": "ADD of worker %d reaches aggregator %d: life %d, generation %d",
+            "restart": "worker %d restarts",
+            "deadline": "worker %d gives up at its deadline",
+            "loses": "aggregator %d loses its state",
+            "goes on": "what comes next when nothing is lost"}[m[0]] % m[1:]
