@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A job over two aggregators, each in a namespace of its own behind a switch, over real XDP: sums, their shares, and what
+becomes of a call when one of the two goes, begins anew or loses a rank."""
+import os
+import random
+
+import lab
+import pytest
+from lab import FPISA, Lab, draw_seed, read_all, wait_until
+
+ETIMEDOUT, ESTALE, EPROTO = 110, 116, 71
+JOB, WORKERS, AGGREGATORS = 5, 3, 2
+COUNT = 1_000_000
+PINS = "/run/aggregators"  # a BPF filesystem for the tests of this file; the usual one is a test's
+pytestmark = pytest.mark.together
+
+
+class Several(Lab):
+    """Aggregators 10.98.0.1 and .2, workers from 10.98.0.11 on, all by eth0 at one bridge."""
+
+    def __init__(self):
+        self.spaces = []
+        self.switch = self.netns()
+        self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
+        self.aggregators = [self.host(f"10.98.0.{i + 1}", f"a{i}") for i in range(AGGREGATORS)]
+        self.agg = self.aggregators[0]
+        self.worker = [self.host(f"10.98.0.{r + 11}", f"w{r}") for r in range(WORKERS)]
+        for i in range(AGGREGATORS):
+            self.fpisa_at(i, "load", "eth0")
+
+    def host(self, address, port):
+        host = self.netns()
+        self.switch.ip(f"link add {port} type veth peer name eth0 netns {host.path}", f"link set {port} master br0 up")
+        host.ip(f"addr add {address}/24 dev eth0", "link set eth0 up")
+        host.gro_on("eth0")
+        self.switch.gro_on(port)
+        return host
+
+    def fpisa_at(self, i, *argv):
+        return self.aggregators[i].run(FPISA, *argv, "--pin", f"{PINS}/a{i}")
+
+    def job(self, i, *options):
+        workers = ",".join(f"10.98.0.{r + 11}:{18000 + i}" for r in range(WORKERS))
+        self.fpisa_at(i, "job", "add", JOB, "--workers", workers, "--address", f"10.98.0.{i + 1}", "--mode", "exact", *options)
+
+    def results(self, i):
+        return self.counters(JOB, f"{PINS}/a{i}")["v_result"]
+
+    def begin(self, count=COUNT, shares="10.98.0.1,10.98.0.2", **options):
+        step = {"count": count, "kind": "integers"}
+        return [self.start(r, JOB, step, address=shares, **options) for r in range(WORKERS)]
+
+    def under_way(self, **options):
+        """Workers in the middle of a long sum."""
+        before = [self.results(i) for i in range(AGGREGATORS)]
+        for w in self.worker:
+            w.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency", "1s")
+        procs = self.begin(**options)
+        wait_until("frames", lambda: all(self.results(i) > before[i] + 100 for i in range(AGGREGATORS)), 30)
+        return procs
+
+    def at_full_rate(self):
+        for w in self.worker:
+            w.run("tc", "qdisc", "del", "dev", "eth0", "root")
+
+
+@pytest.fixture(scope="module")
+def net(mounts):
+    os.mkdir(PINS)
+    lab.mount(b"bpf", PINS, b"bpf")
+    several = Several()
+    yield several
+    for i in range(AGGREGATORS):
+        several.fpisa_at(i, "unload")
+    several.close()
+    lab.unmount(PINS)
+    os.rmdir(PINS)
+
+
+@pytest.fixture
+def jobs(net):
+    for i in range(AGGREGATORS):
+        net.job(i)
+    yield net
+    for i in range(AGGREGATORS):
+        net.fpisa_at(i, "job", "del", JOB)
+
+
+@pytest.mark.parametrize("loss", (0, 0.02))
+def test_sum(jobs, loss):
+    """The bits of one sum, and of the chunks each aggregator has its share."""
+    rng = random.Random(draw_seed())
+    weights = [rng.randint(1, 9), rng.randint(1, 9)]
+    count = rng.randint(20000, 200000)
+    before = [jobs.results(i) for i in range(AGGREGATORS)]
+    procs = jobs.begin(count, f"10.98.0.1*{weights[0]},10.98.0.2*{weights[1]}", loss=loss)
+    jobs.check_answers(procs, WORKERS, count)
+    chunks = [jobs.results(i) - before[i] for i in range(AGGREGATORS)]
+    assert sum(chunks) == -(-count // 256)
+    for i in range(AGGREGATORS):
+        assert abs(chunks[i] - sum(chunks) * weights[i] / sum(weights)) < 2, (chunks, weights)
+
+
+def test_one_goes(jobs):
+    """In the middle of a sum: the call ends in time, everywhere, and names it; when it is back all go on."""
+    procs = jobs.under_way(timeout_ms=3000)
+    jobs.switch.ip("link set a1 down")
+    answers = [read_all(p)[0][-1] for p in procs]
+    jobs.switch.ip("link set a1 up")
+    jobs.at_full_rate()
+    assert [a["rc"] for a in answers] == [-ETIMEDOUT] * WORKERS
+    assert all(a["error"].startswith("10.98.0.2: job 5: the aggregator did not answer in 3000 ms") for a in answers)
+    assert all(a["seconds"] < 13 for a in answers)
+    jobs.check_answers(jobs.begin(50000), WORKERS, 50000)
+
+
+def test_one_begins_anew(jobs):
+    """Its job is made anew in the middle of a sum: no rank gets a sum of it, and after that all join again."""
+    procs = jobs.under_way(timeout_ms=3000)
+    jobs.fpisa_at(1, "job", "del", JOB)
+    jobs.job(1)
+    answers = [read_all(p)[0][-1] for p in procs]
+    jobs.at_full_rate()
+    assert all(a["rc"] in (-ESTALE, -ETIMEDOUT) and a["error"].startswith("10.98.0.2: job 5:") for a in answers), answers
+    jobs.check_answers(jobs.begin(50000), WORKERS, 50000)
+
+
+def test_one_shrinks(jobs):
+    """A rank that one of the two takes out is told so; the others learn who is missing."""
+    procs = jobs.under_way(timeout_ms=3000)
+    jobs.fpisa_at(0, "job", "shrink", JOB, 2)
+    answers = [read_all(p)[0][-1] for p in procs]
+    jobs.at_full_rate()
+    assert answers[2]["rc"] == -ESTALE and "10.98.0.1: job 5: rank 2 was taken out" in answers[2]["error"]
+    for a in answers[:2]:
+        assert a["rc"] == -ETIMEDOUT and "rank 2 sent nothing" in a["error"] and a["missing"] == 0b100
+
+
+def test_other_shares(jobs):
+    """A rank with other weights: all are told, and none gets a sum."""
+    step = {"count": 50000, "kind": "integers"}
+    lists = ["10.98.0.1,10.98.0.2"] * 2 + ["10.98.0.1*2,10.98.0.2"]
+    procs = [jobs.start(r, JOB, step, address=a) for r, a in enumerate(lists)]
+    for p in procs:
+        answer = read_all(p)[0][-1]
+        assert answer["rc"] == -EPROTO and "one list of aggregators with the same weights" in answer["error"]
