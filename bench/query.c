@@ -32,6 +32,7 @@
 #define JOB 5
 #define MAX_ROUNDS 100
 #define ROWS FPISA_QUERY_ROWS
+#define TOKEN 0x5eadbeefcafe0001ull
 #define BATCH 32 /* frames between two looks at the clock, which is CPU time's */
 
 enum values { RANDOM, ASCENDING };
@@ -42,10 +43,12 @@ static const struct query_case {
 	unsigned int kind;
 	uint32_t filter, limit, keys;
 	enum values values;
+	uint64_t token; /* frames have tags; 0: checksums */
 } cases[] = {
 	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, RANDOM},
 	{"topn", FPISA_QUERY_TOPN, 0, 250, 1000000, ASCENDING},
 	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM},
+	{"table", FPISA_QUERY_TABLE, 0, 521, 521, RANDOM, TOKEN},
 	{"table", FPISA_QUERY_TABLE, 0, 100000, 100000, RANDOM},
 	{"table", FPISA_QUERY_TABLE, 0, 1000000, 1000000, RANDOM},
 	{"join", FPISA_QUERY_JOIN, FPISA_QUERY_BITMAP, 0, 1000000, RANDOM},
@@ -265,7 +268,8 @@ static int measure(const struct query_case *k, uint32_t rounds, uint32_t frames)
 	int err = 0;
 
 	memset(&g, 0, sizeof(g));
-	q = (struct query){.config = {.job = JOB,
+	q = (struct query){.token = k->token,
+			   .config = {.job = JOB,
 				      .key_bytes = 4,
 				      .limit = k->limit,
 				      .flags = k->filter,
@@ -278,13 +282,14 @@ static int measure(const struct query_case *k, uint32_t rounds, uint32_t frames)
 	query_close(&q);
 	if (err)
 		return err;
-	printf("{\"bench\": \"query\", \"program\": \"%s\", \"filter\": %s, \"limit\": %u, \"keys\": %u, \"values\": \"%s\", "
+	printf("{\"bench\": \"query\", \"program\": \"%s\", \"filter\": %s, \"limit\": %u, \"keys\": %u, \"values\": \"%s\", \"tags\": %s, "
 	       "\"rows\": %u, \"rounds\": %u, \"forwarded\": %.6f",
 	       k->program,
 	       !k->filter		       ? "null" :
 	       k->filter == FPISA_QUERY_BITMAP ? "\"bitmap\"" :
 						 "\"bloom\"",
-	       k->limit, k->keys, k->values == ASCENDING ? "ascending" : "random", frames * ROWS, rounds, g.forwarded);
+	       k->limit, k->keys, k->values == ASCENDING ? "ascending" : "random", k->token ? "true" : "false",
+	       frames * ROWS, rounds, g.forwarded);
 	print_quartiles("ns_per_row", g.ns, rounds);
 	print_quartiles("c_ns_per_row", g.c_ns, rounds);
 	print_quartiles("ratio", g.ratio, rounds);

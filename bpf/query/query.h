@@ -8,6 +8,7 @@
 #ifndef FPISA_BPF_QUERY_H
 #define FPISA_BPF_QUERY_H
 
+#include "../check.h"
 #include "../lock.h"
 #include "../parse.h"
 #include "../reply.h"
@@ -41,7 +42,7 @@ struct {
 
 /* -- in ---------------------------------------------------------------------- */
 
-/* Every check without state but the checksum; a verdict. */
+/* Every check without state but the checksum, or the tag; a verdict. */
 GLOBAL_FN int check_query(struct xdp_md *ctx, __u32 payload)
 {
 	const struct fpisa_query_config *q = config();
@@ -177,6 +178,25 @@ static __always_inline void cut(struct xdp_md *ctx, __u32 payload)
 		bpf_xdp_adjust_tail(ctx, -(int)length);
 }
 
+/* A frame for member `rank` that is complete: its tag, if the query has a token. Returns checksums_of() it. */
+GLOBAL_FN __s64 seal_for(struct xdp_md *ctx, __u32 rank, __u32 payload)
+{
+	const struct fpisa_query_config *q = config();
+	struct fpisa_session *session = lookup(&fpisa_sessions, q->job);
+	struct fpisa_job *job = lookup(&fpisa_jobs, q->job);
+	struct headers h;
+
+	fpisa_opaque(rank);
+	if (!session || !job || rank >= FPISA_MAX_WORKERS || !find_headers(ctx, &h))
+		return -1;
+	if (!job->keyed)
+		return frame_sum(ctx, payload);
+	/* There is the cookie of its sender, which is nobody else's. */
+	h.fpisa->bitmap = 0;
+	h.fpisa->secret = frame_tag(ctx, &session->key[rank], q->job, payload);
+	return without_checksum(frame_sum(ctx, payload));
+}
+
 /* The frame, whose header says the rest, on to another member: `rank`. */
 GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 {
@@ -195,7 +215,7 @@ GLOBAL_FN int pass_on(struct xdp_md *ctx, __u32 rank, __u32 payload, __u32 v)
 	if (!peer)
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	fpisa_make_passed_on(h.fpisa, session->secret[rank]);
-	sums = frame_sum(ctx, payload);
+	sums = seal_for(ctx, rank, payload);
 	if (!find_headers(ctx, &h))
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
@@ -243,18 +263,19 @@ GLOBAL_FN int read_groups(struct xdp_md *ctx);
 static __always_inline int query(struct xdp_md *ctx)
 {
 	const struct fpisa_query_config *q = config();
+	struct fpisa_job *job = lookup(&fpisa_jobs, q->job);
 	struct headers h;
 	__u32 payload, v;
 
-	if (!find_headers(ctx, &h))
+	if (!job || !find_headers(ctx, &h))
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	payload = bpf_ntohs(h.udp->len) - FPISA_UDP_LEN - FPISA_HDR_LEN;
 	v = check_query(ctx, payload);
-	/* What a member is told needs a frame that is whole: the checksum first. */
+	/* What a member is told needs a frame that is whole: the checksum, or the tag, first. */
 	if (v != FPISA_V_ok && !fpisa_reported(v))
 		return count_verdict(q->job, v, XDP_DROP);
-	if (!is_checksum(frame_sum(ctx, payload), h.fpisa->checksum))
-		return count_verdict(q->job, FPISA_V_checksum, XDP_DROP);
+	if (!is_sealed(ctx, q->job, payload, v))
+		return count_verdict(q->job, job->keyed ? FPISA_V_tag : FPISA_V_checksum, XDP_DROP);
 	if (v != FPISA_V_ok)
 		return refuse(ctx, q->job, v);
 	if (h.fpisa->type == FPISA_TYPE_ROWS)

@@ -262,7 +262,7 @@ GLOBAL_FN int read_groups(struct xdp_md *ctx)
 	n &= 31;
 	payload = n * sizeof(struct fpisa_group);
 	fpisa_make_groups(h.fpisa, n, s->used);
-	sums = frame_sum(ctx, payload);
+	sums = seal_for(ctx, q->master, payload);
 	if (!find_headers(ctx, &h))
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	action = to_sender(ctx, &h, q->job, payload, sums);

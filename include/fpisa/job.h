@@ -53,7 +53,7 @@ struct fpisa_job {
 	__u8 family;	   /* which programs: fpisa_family() */
 	__u8 flags;	   /* FPISA_JOB_* */
 	__u8 ports;	   /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
-	__u8 keyed;	   /* 1: its ADDs and what answers them carry tags: fpisa_wants_tags() */
+	__u8 keyed;	   /* 1: its frames carry tags, but for HELLO and WELCOME: fpisa_wants_tags() */
 	__u8 pad;
 	struct fpisa_job_faults faults; /* workers are told them, the datapath has no part in them */
 	struct fpisa_key key;		/* random; cookies and the results' secrets come from it */
@@ -238,10 +238,10 @@ static __always_inline struct fpisa_key fpisa_token_of(const struct fpisa_job *j
 	return (struct fpisa_key){j->token, j->token_high};
 }
 
-/* What `keyed` is to be. Frames of queries, whose chunks have no elements, carry cookies. */
+/* What `keyed` is to be. */
 static __always_inline __u8 fpisa_wants_tags(const struct fpisa_job *j)
 {
-	return j->token && j->elements;
+	return !!j->token;
 }
 
 /* The format of a job, as its programs see it. */

@@ -19,7 +19,7 @@ import struct
 import sys
 import time
 
-from independent_client import ERROR, HEADER, MAGIC, STATUS, VERSION, WELCOME, Failure, Header, Worker, checksum
+from independent_client import ERROR, HEADER, MAGIC, STATUS, VERSION, WELCOME, Failure, Header, Tags, Worker
 
 ROWS, ACK, SEAL, READ, GROUPS, KEYS, KEYS_ACK = range(16, 23)
 LAST = 0x20
@@ -79,6 +79,8 @@ class Member(Worker):
         if self.filter and self.join_bytes != 4:
             raise Failure("join keys have %d bytes" % self.join_bytes)
         self.limit, = struct.unpack_from("<I", payload, 16)
+        if self.tags:
+            self.rank_key = self.tags.key(Tags.RANK, self.rank, self.cookie)
         if elements or form != FP32 or self.key_bytes != 4:
             raise Failure("this is no query with keys of 4 bytes")
         self.workers = members - 1
@@ -97,12 +99,12 @@ class Member(Worker):
             h, payload = Header(data), data[HEADER.size:]
             if (h.magic, h.version, h.job) != (MAGIC, VERSION, self.job) or len(payload) % 8:
                 continue
-            if checksum(data[:72], payload) != h.checksum or h.type == WELCOME and not self.sealed(h, data):
+            if h.type != WELCOME and self.epoch is None or not self.sealed(h, data):
                 continue
             if h.type == WELCOME:
                 if h.chunk != self.nonce or len(payload) != 80:
                     continue
-            elif h.secret != self.cookie or h.generation != self.epoch:
+            elif not self.tags and h.secret != self.cookie or h.generation != self.epoch:
                 continue
             if h.type == ERROR:
                 raise Failure("refused: reason %d" % h.reason)
@@ -112,8 +114,11 @@ class Member(Worker):
         if self.rng.random() < self.loss:
             return
         payload += bytes(-len(payload) % 32)
-        self.send(Header(type=kind, format=FP32, job=self.job, generation=self.epoch, rank=self.rank, secret=self.cookie,
-                         **fields), payload)
+        h = Header(type=kind, format=FP32, job=self.job, generation=self.epoch, rank=self.rank, secret=self.cookie, **fields)
+        if self.tags:
+            h.bitmap, h.secret = self.cookie, 0
+            h.secret = self.tags.of_frame(self.rank_key, h.chunk, h.datagram(payload))
+        self.send(h, payload, checked=not self.tags)
 
     def in_time(self):
         if time.monotonic() > self.deadline:

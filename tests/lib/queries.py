@@ -140,16 +140,17 @@ def hear(p, pattern):
 
 
 class Queries:
-    """A worker with a directory on each host but the last."""
+    """A worker with a directory on each host but the last, of the first `hosts`."""
 
-    def __init__(self, net, folder):
+    def __init__(self, net, folder, hosts=None):
         self.net, self.folder, self.workers = net, folder, []
+        self.hosts, self.addresses = net.worker[:hosts], net.addresses[:hosts]
         self.key = os.path.join(folder, "keys")
         net.fpisa("key", "new", "queries", self.key)
-        self.master = net.worker[-1]
+        self.master = self.hosts[-1]
         # Hosts reach each other through the aggregator's.
         net.agg.sysctl("ip_forward", 1)
-        for w, address in zip(net.worker, net.addresses):
+        for w, address in zip(self.hosts, self.addresses):
             w.ip(f"route add 10.99.0.0/16 via {address.rsplit('.', 1)[0]}.1")
 
     def directory(self, rank):
@@ -162,7 +163,7 @@ class Queries:
         return rows
 
     def serve(self, ranks=None, **options):
-        for rank in range(len(self.net.worker) - 1) if ranks is None else ranks:
+        for rank in range(len(self.hosts) - 1) if ranks is None else ranks:
             os.makedirs(self.directory(rank), exist_ok=True)
             p = self.net.worker[rank].spawn(FPISA, "query", "worker", self.directory(rank), "--key", self.key, **options)
             said = p.stdout.readline()
@@ -171,7 +172,7 @@ class Queries:
 
     def add(self, kind, limit, *options, number=5, port=None):
         """port: UDP, of all members. limit: None of a join."""
-        at = [f"{a}:{port}" if port else a for a in self.net.addresses]
+        at = [f"{a}:{port}" if port else a for a in self.addresses]
         options = (*options, *(("--limit", limit) if limit is not None else ()))
         self.net.fpisa("query", "add", number, "--kind", kind, "--workers", ",".join(at[:-1]), "--master", at[-1],
                        "--address", ADDRESS, *options)
@@ -181,7 +182,7 @@ class Queries:
 
     def argv(self, *options, table="t", key=None, number=5, workers=None, network=True):
         there = ("--aggregator", ADDRESS, "--query", number) if network else ()
-        return (FPISA, "query", "run", table, "--workers", workers or ",".join(self.net.addresses[:-1]), "--key", key or self.key,
+        return (FPISA, "query", "run", table, "--workers", workers or ",".join(self.addresses[:-1]), "--key", key or self.key,
                 *(() if "--timeout" in options else ("--timeout", TIMEOUT_S)), *there, *options)
 
     def run(self, *options, **where):

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "datapath/families.h"
+#include "fpisa/query/query.h"
 #include "harness.h"
 #include "lab/testbed/frame.h"
 
@@ -273,11 +274,12 @@ bool harness_checksums_right(const struct frame *f)
 	const struct fpisa_hdr *h = (const struct fpisa_hdr *)(f->data + FPISA_OFFSET);
 	const struct fpisa_job *j = job_of(f);
 
-	/* An error says which cookie it was about. */
+	/* What is left of ROWS goes to the master, the last member. An error says which cookie it was about. */
+	uint32_t rank = h->type == FPISA_TYPE_ROWS ? j->workers - 1 : h->rank;
+
 	return f->len >= FPISA_PAYLOAD_OFFSET && !frame_ip_checksum(f->data + FPISA_ETH_LEN) &&
-	       frame_sealed(j, h, h + 1, f->len - FPISA_PAYLOAD_OFFSET,
-			    h->type == FPISA_TYPE_ERROR ? h->bitmap :
-							  fpisa_cookie(&j->key, h->rank, HARNESS_INCARNATION));
+	       frame_sealed(j, h, h + 1, f->len - FPISA_PAYLOAD_OFFSET, rank,
+			    h->type == FPISA_TYPE_ERROR ? h->bitmap : fpisa_cookie(&j->key, rank, HARNESS_INCARNATION));
 }
 
 /* As the RFCs have it: bytes in network order, over the pseudo header and the datagram, to its last byte. */

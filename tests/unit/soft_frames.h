@@ -31,7 +31,7 @@ static inline int intact(const struct frame *f)
 	uint64_t cookie = f->h.type == FPISA_TYPE_ERROR ? f->h.bitmap :
 							  fpisa_cookie(&frames_job->key, f->h.rank, 100ull + f->h.rank);
 
-	return frame_sealed(frames_job, &f->h, f->w, f->len - sizeof(f->h), cookie);
+	return frame_sealed(frames_job, &f->h, f->w, f->len - sizeof(f->h), f->h.rank, cookie);
 }
 
 static inline enum fpisa_verdict give(struct fpisa_soft *s, struct frame *f, uint32_t from)

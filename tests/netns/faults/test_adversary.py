@@ -4,6 +4,7 @@ members and hears multicast, while two members sum. It reads no secret, ends no 
 no result and has nothing added."""
 import array
 import random
+import select
 import socket
 import struct
 import sys
@@ -12,9 +13,12 @@ import time
 
 import pytest
 
+import queries
 from groups import Groups
 from independent_client import ADD, ERROR, FP32, HELLO, NO_RANK, RESULT, WELCOME, Header, digest
+from independent_query import ACK, GROUPS, ROWS
 from lab import ADDRESS, COMMAND_S, INDEPENDENT_CLIENT, PIN, PORT, draw_seed, wait_until
+from queries import Queries
 
 ETH_P_IP = 0x0800
 MISMATCH, SECRET = 26, 32  # reasons
@@ -282,6 +286,68 @@ def test_who_hears_everything(lab, fanout):
     counters = net.counters(1, PIN)
     assert counters["v_tag"] > 10 and counters["v_mismatch"] == 0
     net.check_sum(1, 1000, ranks=[0, 1], token=token)  # nobody is locked out
+
+
+class Forger(threading.Thread):
+    """The last host, while a query runs of which it hears every cable: at once it sends what it hears with other rows, and for
+    the next numbers, to the aggregator as a worker, and to workers and master as the aggregator."""
+
+    def __init__(self, net):
+        super().__init__(daemon=True)
+        self.net, self.adversary = net, Adversary(net.worker[3], net.agg.mac("p0"))
+        self.ears = [Ears(net.worker[r]) for r in range(3)]
+        self.at = {socket.inet_aton(a): w.mac("eth0") for a, w in zip(net.addresses[:3], net.worker)}
+        self.sent, self.done = 0, threading.Event()
+
+    def forge(self, f):
+        h, payload = Header(f[42:]), f[42 + 76:42 + int.from_bytes(f[38:40], "big") - 8]
+        if h.type not in (ROWS, ACK, GROUPS):
+            return
+        row = struct.pack("<QfI", 1, 666.0, 1)
+        payload = (row * (len(payload) // len(row) + 1))[:len(payload)]
+        for ahead in range(4):
+            h.chunk += ahead > 0
+            for checked in (False, True):
+                if f[26:30] in self.at:
+                    frame = self.adversary.frame(socket.inet_ntoa(f[26:30]), h, payload, checked)
+                else:
+                    frame = to_worker(self.adversary, socket.inet_ntoa(f[30:34]), self.at[f[30:34]], PORT, h, payload, checked)
+                self.adversary.socket.send(frame)
+                self.sent += 1
+
+    def run(self):
+        sockets = [e.socket for e in self.ears]
+        while not self.done.is_set():
+            for s in select.select(sockets, [], [], 0.05)[0]:
+                f = s.recv(65536)
+                if f[42:44] == b"FP" and f[6:12] != self.adversary.mac:
+                    self.forge(f)
+
+    def stop(self):
+        self.done.set()
+        self.join()
+        for s in [self.adversary.socket, *(e.socket for e in self.ears)]:
+            s.close()
+
+
+def test_query_under_forgery(lab, tmp_path):
+    """Rows, groups and acknowledgements of a query with a token: whoever hears them all adds, hides and answers nothing."""
+    net = lab(workers=4, bridge=True)
+    net.load()
+    q = Queries(net, str(tmp_path), hosts=3)
+    rng = random.Random(draw_seed())
+    rows = [r for w in range(2) for r in q.table(w, queries.adversarial(rng, "random", 20000, 200))]
+    q.serve([0, 1])
+    q.add("table", 100, "--key-bytes", 8, "--token", "5eadbeefcafe0001")
+    forger = Forger(net)
+    forger.start()
+    try:
+        q.check_groups(rows, "--token", "5eadbeefcafe0001")
+    finally:
+        forger.stop()
+        q.close()
+    assert forger.sent > 100
+    assert net.counters(5, PIN)["v_tag"] > 50
 
 
 def too_large(adversary, victim):

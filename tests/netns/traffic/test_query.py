@@ -24,9 +24,9 @@ def make(net, *options, number=5):
     return net.fpisa("query", "add", number, "--workers", workers, "--master", net.addresses[-1], "--address", ADDRESS, *options)
 
 
-def run(net, number=5, join=1):
+def run(net, number=5, join=1, token="0"):
     """What the master says, and each worker's rows."""
-    same = ("--join", join, "--loss", LOSS, "--timeout", DEADLINE_S)
+    same = ("--join", join, "--loss", LOSS, "--timeout", DEADLINE_S, "--token", token)
     clients = [net.worker[r].spawn(sys.executable, "-B", CLIENT, ADDRESS, number, "worker", "--seed", r, "--rows", ROWS, "--keys",
                                    KEYS, *same) for r in range(2)]
     master = net.worker[2].spawn(sys.executable, "-B", CLIENT, ADDRESS, number, "master", *same)
@@ -46,13 +46,14 @@ def grouped(rows):
     return [[key, *g] for key, g in sorted(groups.items())]
 
 
-@pytest.mark.parametrize("limit", [KEYS, KEYS // 2])
-def test_table(lab, limit):
-    """Room for every group, and for half of them: the rest is the master's, and no row is lost or there twice."""
+@pytest.mark.parametrize("limit, token", [(KEYS, "0"), (KEYS // 2, "0"), (KEYS // 2, "c0ffee")])
+def test_table(lab, limit, token):
+    """Room for every group, and for half of them: the rest is the master's, and no row is lost or there twice. With a
+    token frames have tags."""
     net = lab(workers=3)
     net.load()
-    make(net, "--kind", "table", "--limit", limit)
-    said, rows = run(net)
+    make(net, "--kind", "table", "--limit", limit, *(("--token", token) if token != "0" else ()))
+    said, rows = run(net, token=token)
     assert said["answer"] == grouped(rows)
     shown = net.json("query", "show", 5)
     assert (shown["groups"], shown["sealed"], shown["joined"]) == (limit, True, [0, 1, 2])

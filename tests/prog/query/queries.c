@@ -30,6 +30,7 @@ void query_join(struct query *q)
 	for (uint32_t r = 0; r < q->job.workers; r++) {
 		s.incarnation[r] = HARNESS_INCARNATION;
 		s.secret[r] = fpisa_cookie(&q->job.key, r, HARNESS_INCARNATION);
+		s.key[r] = fpisa_rank_key(&q->job, r, s.secret[r]);
 	}
 	must(bpf_map_update_elem(bpf_map__fd(q->h->skel->maps.fpisa_sessions), &id, &s, BPF_ANY), "session");
 }
@@ -46,7 +47,7 @@ void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t 
 	int fd;
 
 	q->h = h;
-	q->job = (struct fpisa_job){.workers = workers + 1, .window = 1};
+	q->job = (struct fpisa_job){.workers = workers + 1, .window = 1, .token = q->token};
 	harness_job(h, id, &q->job);
 	q->job.mode = (__u8)kind;
 	q->job.rounding = (__u8)given.key_bytes;
@@ -137,6 +138,7 @@ struct fpisa_group query_group(const struct query *q, uint32_t number)
 void query_frame(struct frame *f, const struct query *q, uint8_t type, uint32_t rank, uint64_t sequence, uint32_t count,
 		 uint32_t bytes, const void *payload)
 {
+	uint64_t cookie = fpisa_cookie(&q->job.key, rank, HARNESS_INCARNATION);
 	uint32_t padded = fpisa_query_payload(count, bytes);
 
 	memset(f->data, 0, FPISA_PAYLOAD_OFFSET + padded);
@@ -150,7 +152,8 @@ void query_frame(struct frame *f, const struct query *q, uint8_t type, uint32_t 
 					     .rank = (uint16_t)rank,
 					     .count = (uint16_t)count,
 					     .chunk = sequence,
-					     .secret = fpisa_cookie(&q->job.key, rank, HARNESS_INCARNATION)};
+					     .secret = q->token ? 0 : cookie,
+					     .bitmap = q->token ? cookie : 0};
 	if (payload)
 		memcpy(harness_payload(f), payload, (size_t)count * bytes);
 	harness_set_checksums(f);

@@ -14,12 +14,13 @@ struct query {
 	struct bpf_object *object;
 	struct fpisa_job job;
 	struct fpisa_query_config config;
+	uint64_t token;
 	uint32_t epoch; /* generation of its members */
 	int state_fd, counters_fd;
 };
 
 /*
- * config.job, key_bytes, limit, flags and seed are set, of a filter filter_bytes and filter_mask; and how
+ * token, config.job, key_bytes, limit, flags and seed are set, of a filter filter_bytes and filter_mask; and how
  * many workers. Its members have joined.
  */
 void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t workers);

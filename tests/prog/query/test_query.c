@@ -28,10 +28,12 @@
 
 static struct query q;
 static struct vectors_rng rng;
+static uint64_t token; /* of the queries that are made; 0: none */
 
 static void open_query(unsigned int kind, uint32_t limit)
 {
-	q = (struct query){.config = {.job = JOB, .key_bytes = 4, .limit = limit, .seed = vectors_next(&rng)}};
+	q = (struct query){.token = token,
+			   .config = {.job = JOB, .key_bytes = 4, .limit = limit, .seed = vectors_next(&rng)}};
 	query_open(&q, harness, kind, WORKERS);
 }
 
@@ -72,6 +74,16 @@ static void expect_to(const struct frame *f, uint32_t rank, uint32_t payload)
 	assert_int_equal(f->len, FPISA_PAYLOAD_OFFSET + payload);
 }
 
+/* It shows `rank` that the aggregator sent it: the rank's cookie, or the tag that expect() has checked and no other's cookie. */
+static void expect_shown(struct frame *f, uint32_t rank)
+{
+	if (token)
+		assert_int_not_equal(harness_hdr(f)->bitmap,
+				     fpisa_cookie(&q.job.key, rank == MASTER ? 1 : MASTER, HARNESS_INCARNATION));
+	else
+		assert_int_equal(harness_hdr(f)->secret, fpisa_cookie(&q.job.key, rank, HARNESS_INCARNATION));
+}
+
 static void expect_error(struct frame *f, enum fpisa_verdict why)
 {
 	expect(f, FPISA_TYPE_ERROR, 0);
@@ -95,27 +107,25 @@ static void read_groups(struct frame *f, uint64_t first, uint32_t count)
 }
 
 /* A table of three groups, five keys: what is left goes on, comes back as an ACK, and all is read. */
-static void a_table(void **state)
+static void table_once(void)
 {
 	struct fpisa_query_counters c;
 	struct fpisa_group g;
 	struct frame f;
 	uint32_t row[2];
 
-	(void)state;
-	NEED_BPF();
 	open_query(FPISA_QUERY_TABLE, 3);
 	send_rows(&f, 0, 1, 0, 3, 1.5f, false);
 	expect(&f, FPISA_TYPE_ACK, 0);
 	expect_to(&f, 0, 0);
-	assert_int_equal(harness_hdr(&f)->secret, fpisa_cookie(&q.job.key, 0, HARNESS_INCARNATION));
+	expect_shown(&f, 0);
 	send_rows(&f, 1, 1, 1, 4, 2, false);
 	for (int copy = 0; copy < 2; copy++) {
 		expect(&f, FPISA_TYPE_ROWS, 2);
 		expect_to(&f, MASTER, 32);
 		assert_int_equal(harness_hdr(&f)->rank, 1);
 		assert_int_equal(harness_hdr(&f)->chunk, 1);
-		assert_int_equal(harness_hdr(&f)->secret, fpisa_cookie(&q.job.key, MASTER, HARNESS_INCARNATION));
+		expect_shown(&f, MASTER);
 		memcpy(row, harness_payload(&f) + 2, sizeof(row));
 		assert_int_equal(row[0], 4);
 		send_rows(&f, 1, 1, 1, 4, 2, false);
@@ -127,7 +137,7 @@ static void a_table(void **state)
 	expect(&f, FPISA_TYPE_ACK, 0);
 	expect_to(&f, 1, 0);
 	assert_int_equal(harness_hdr(&f)->rank, 1);
-	assert_int_equal(harness_hdr(&f)->secret, fpisa_cookie(&q.job.key, 1, HARNESS_INCARNATION));
+	expect_shown(&f, 1);
 	read_groups(&f, 0, 8);
 	expect_error(&f, FPISA_V_unsealed);
 	/* The last frame goes on, though nothing is left of it. */
@@ -158,6 +168,23 @@ static void a_table(void **state)
 	assert_int_equal(c.absorbed + c.residue, 8);
 	assert_int_equal(c.residue, 2);
 	query_close(&q);
+}
+
+/* Without a token and with one. */
+static void twice(void (*test)(void))
+{
+	for (int with = 0; with < 2; with++) {
+		token = with ? 0x5eadbeefcafe0001ull : 0;
+		test();
+	}
+	token = 0;
+}
+
+static void a_table(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	twice(table_once);
 }
 
 /* What ROWS carry in aux is in what the master gets, and in the ACK, whoever sends it. */
@@ -226,20 +253,19 @@ static void an_epoch(void **state)
 }
 
 /* What nobody should send changes nothing. */
-static void refused(void **state)
+static void refused_once(void)
 {
+	enum fpisa_verdict damaged = token ? FPISA_V_tag : FPISA_V_checksum;
 	struct {
 		enum fpisa_verdict v;
 		bool told;
-	} cases[] = {{FPISA_V_secret, true},   {FPISA_V_checksum, false}, {FPISA_V_unknown_peer, false},
-		     {FPISA_V_rank, false},    {FPISA_V_type, false},	  {FPISA_V_length, false},
-		     {FPISA_V_format, true},   {FPISA_V_port, true},	  {FPISA_V_generation, true},
-		     {FPISA_V_sequence, true}, {FPISA_V_type, false},	  {FPISA_V_length, false}};
+	} cases[] = {{FPISA_V_secret, true},   {damaged, false},      {FPISA_V_unknown_peer, false},
+		     {FPISA_V_rank, false},    {FPISA_V_type, false}, {FPISA_V_length, false},
+		     {FPISA_V_format, true},   {FPISA_V_port, true},  {FPISA_V_generation, true},
+		     {FPISA_V_sequence, true}, {FPISA_V_type, false}, {FPISA_V_length, false}};
 	struct fpisa_query_state before, after;
 	struct frame f;
 
-	(void)state;
-	NEED_BPF();
 	open_query(FPISA_QUERY_TABLE, 100);
 	send_rows(&f, 0, 1, 0, ROWS, 1, false);
 	before = query_state(&q);
@@ -250,7 +276,7 @@ static void refused(void **state)
 		query_rows(&f, &q, 0, 2, ROWS, row, false);
 		switch (i) {
 		case 0:
-			harness_hdr(&f)->secret ^= 1;
+			*(token ? &harness_hdr(&f)->bitmap : &harness_hdr(&f)->secret) ^= 1;
 			break;
 		case 2:
 			f.data[29] ^= 0x40;
@@ -309,6 +335,13 @@ static void refused(void **state)
 	query_close(&q);
 	send_rows(&f, 0, 2, 0, ROWS, 1, false);
 	assert_int_equal(f.action, XDP_DROP);
+}
+
+static void refused(void **state)
+{
+	(void)state;
+	NEED_BPF();
+	twice(refused_once);
 }
 
 /* -- two CPUs ------------------------------------------------------------------- */

@@ -75,16 +75,16 @@ static inline void frame_seal(const struct fpisa_job *j, struct fpisa_hdr *h, vo
 
 	if (h->type == FPISA_TYPE_HELLO && bytes == sizeof(struct fpisa_hello))
 		((struct fpisa_hello *)payload)->proof = frame_proof(j, h, (const struct fpisa_hello *)payload);
-	h->checksum = j->keyed && h->type == FPISA_TYPE_ADD ? 0 : frame_checksum(h, payload, bytes);
-	if (!j->keyed || h->type != FPISA_TYPE_ADD)
+	h->checksum = j->keyed && h->type != FPISA_TYPE_HELLO ? 0 : frame_checksum(h, payload, bytes);
+	if (!j->keyed || h->type == FPISA_TYPE_HELLO)
 		return;
 	key = fpisa_rank_key(j, h->rank, h->bitmap);
 	h->secret = frame_tag(j, &key, h, payload, bytes);
 }
 
-/* Is the aggregator's answer sealed as it must be? `cookie`: of the rank that it is for. */
+/* Is the aggregator's answer sealed as it must be? `cookie`: of `rank`, which it is for. */
 static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr *h, const void *payload, size_t bytes,
-			       uint64_t cookie)
+			       uint32_t rank, uint64_t cookie)
 {
 	struct fpisa_key token = fpisa_token_of(j), key;
 
@@ -97,7 +97,7 @@ static inline int frame_sealed(const struct fpisa_job *j, const struct fpisa_hdr
 	else if (!h->generation)
 		key = fpisa_key_of(&token, FPISA_KEY_HELLO, 0, 0);
 	else
-		key = fpisa_rank_key(j, h->rank, cookie);
+		key = fpisa_rank_key(j, rank, cookie);
 	return !h->checksum && h->secret == frame_tag(j, &key, h, payload, bytes);
 }
 

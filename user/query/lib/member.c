@@ -87,6 +87,8 @@ int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
 
 	m->query = query;
 	m->token = (struct fpisa_key){token, 0};
+	if (token)
+		fpisa_nh_fill(m->nh.w, FPISA_NH_WORDS, &m->token);
 	m->joining = 1;
 	m->joined = 0;
 	m->heard_ns = 0;
@@ -102,6 +104,7 @@ int fpisa_member_join(struct fpisa_member *m, uint32_t query, uint64_t token)
 void fpisa_member_direct(struct fpisa_member *m, uint32_t epoch, uint32_t rank, uint32_t key_bytes, uint64_t cookie)
 {
 	m->query = 0;
+	m->token = (struct fpisa_key){0};
 	m->joining = 0;
 	m->joined = 1;
 	m->epoch = epoch;
@@ -176,6 +179,7 @@ static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, co
 	m->rank = p->rank;
 	m->members = p->workers;
 	m->epoch = h->generation;
+	m->rank_key = fpisa_key_of(&m->token, FPISA_KEY_RANK, p->rank, m->cookie);
 	m->joining = 0;
 	m->joined = 1;
 	return 0;
@@ -206,10 +210,27 @@ static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const
 
 /* -- frames -------------------------------------------------------------------- */
 
-/* Of bytes that came; the payload's checksum runs over words. */
+/* The key of NH of queries whose frames have tags; NULL: they have checksums. */
+static const __u64 *nh_of(const struct fpisa_member *m)
+{
+	return m->token.k0 ? m->nh.w : NULL;
+}
+
+/* Has it its checksum, or its tag? What answers a HELLO, of generation 0, has the key of HELLOs. */
+static int is_sealed(const struct fpisa_member *m, const struct fpisa_hdr *h, size_t payload)
+{
+	struct fpisa_seal seal = fpisa_seal_begin(h, h->type == FPISA_TYPE_WELCOME ? NULL : nh_of(m));
+	struct fpisa_key key = m->rank_key;
+
+	if (seal.k && !h->generation)
+		key = fpisa_key_of(&m->token, FPISA_KEY_HELLO, 0, 0);
+	fpisa_seal_words(&seal, h + 1, payload / 8);
+	return fpisa_seal_right(&seal, h, &key);
+}
+
+/* Of bytes that came; checksums and tags run over words. */
 static int is_whole(const struct fpisa_member *m, const struct fpisa_hdr *h, size_t len)
 {
-	struct fpisa_sum sum = {0};
 	size_t payload;
 
 	if (len < sizeof(*h) || h->magic != FPISA_MAGIC || h->version != FPISA_VERSION || h->job != m->query)
@@ -235,9 +256,7 @@ static int is_whole(const struct fpisa_member *m, const struct fpisa_hdr *h, siz
 		if (payload)
 			return 0;
 	}
-	fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-	fpisa_checksum_many(&sum, h + 1, payload / 8);
-	return fpisa_sum_fold(&sum) == h->checksum;
+	return is_sealed(m, h, payload);
 }
 
 const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct fpisa_in *in, int *error)
@@ -254,7 +273,7 @@ const struct fpisa_hdr *fpisa_member_take(struct fpisa_member *m, const struct f
 	if (m->joining && h->type == FPISA_TYPE_ERROR && !h->generation && h->chunk == m->nonce &&
 	    h->reason == FPISA_V_not_live)
 		*error = fpisa_fail(-EACCES, "query %u: this host was taken out of it", m->query);
-	return m->joined && h->secret == m->cookie && h->generation == m->epoch ? h : NULL;
+	return m->joined && (nh_of(m) || h->secret == m->cookie) && h->generation == m->epoch ? h : NULL;
 }
 
 int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, int n)
@@ -264,17 +283,18 @@ int fpisa_member_send(struct fpisa_member *m, struct fpisa_member_frame *frame, 
 
 	for (int i = 0; i < n; i++) {
 		struct fpisa_hdr *h = &frame[i].header;
-		struct fpisa_sum sum = {0};
+		struct fpisa_seal seal;
 
 		h->magic = FPISA_MAGIC;
 		h->version = FPISA_VERSION;
 		h->format = FPISA_FORMAT_FP32;
 		h->job = m->query;
 		h->generation = m->epoch;
-		h->secret = m->cookie;
-		fpisa_sum_words(&sum, h, FPISA_SUM_HDR_WORDS);
-		fpisa_checksum_many(&sum, frame[i].payload, frame[i].bytes / 8);
-		h->checksum = fpisa_sum_fold(&sum);
+		h->secret = nh_of(m) ? 0 : m->cookie;
+		h->bitmap = nh_of(m) ? m->cookie : 0;
+		seal = fpisa_seal_begin(h, nh_of(m));
+		fpisa_seal_words(&seal, frame[i].payload, frame[i].bytes / 8);
+		fpisa_seal_end(&seal, h, &m->rank_key);
 	}
 	for (int done = 0, batch; !rc && done < n; done += batch) {
 		batch = n - done < FPISA_BATCH ? n - done : FPISA_BATCH;

@@ -3,7 +3,7 @@
  * A member of a query (doc/query-wire.md), worker or master: it joins, and
  * sends and takes frames of its epoch. Without an aggregator, where rows go straight to
  * the master, the two have one cookie that the master has drawn, and the
- * epoch is the attempt.
+ * epoch is the attempt; such frames have no tags.
  */
 #ifndef FPISA_QUERY_MEMBER_H
 #define FPISA_QUERY_MEMBER_H
@@ -11,13 +11,15 @@
 #include <netinet/in.h>
 
 #include "fpisa/query/query.h"
+#include "fpisa/tag.h"
 #include "lib/transport/faults.h"
 #include "lib/transport/transport.h"
 
 struct fpisa_member {
 	struct fpisa_transport *t;
 	uint32_t query;
-	struct fpisa_key token;
+	struct fpisa_key token, rank_key;
+	struct fpisa_nh_key nh; /* of the tags of a query with a token */
 	int joining, joined;
 	uint64_t heard_ns; /* when an answer to a HELLO came last; 0: none has */
 	uint64_t missing;  /* members that had not joined then */
