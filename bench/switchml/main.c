@@ -5,6 +5,7 @@
  * run, so that drift of the machine hits all alike.
  *
  *	udp, xsk	libfpisa, the floats as they are
+ *	udp-tags	udp, and a job with a token: its frames have tags in place of the checksum
  *	switchml	a SwitchML-style worker over the same udp: a maximum exponent a chunk, which
  *			makes a round trip of its own, then int32 in network byte order, and back
  *	switchml-batch	the same with as many exponents in a frame as fit: its least number of frames
@@ -14,7 +15,7 @@
  * the other end has one too, so that the aggregator's work is not charged to who sends.
  *
  * One JSON line a contender: median and quartiles over the runs, and of the ratio to
- * `switchml` in the same run; of those with a progress thread to those without, in CPU time and in time.
+ * `switchml` in the same run; of those with a progress thread or tags to those without, in CPU time and in time.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -45,11 +46,10 @@ static int order(const struct bench *c, enum contender what, struct report *tota
 
 static int add_jobs(const struct bench *c)
 {
-	static const char *const format[JOBS] = {[JOB_FLOAT] = "fp32",
-						 [JOB_XSK] = "fp32",
-						 [JOB_INT] = "int32 --big-endian",
-						 [JOB_EXPONENT] = "int32",
-						 [JOB_EXPONENTS] = "int32"};
+	static const char *const format[JOBS] = {
+		[JOB_FLOAT] = "fp32",	  [JOB_XSK] = "fp32",	     [JOB_INT] = "int32 --big-endian",
+		[JOB_EXPONENT] = "int32", [JOB_EXPONENTS] = "int32", [JOB_TAGS] = "fp32"};
+	char token[32];
 	char workers[512];
 	int rc = 0;
 
@@ -60,10 +60,11 @@ static int add_jobs(const struct bench *c)
 			used += (size_t)snprintf(workers + used, sizeof(workers) - used, "%s%u.%u.%u.%u:%d",
 						 r ? "," : "", DOTTED(star_worker_address(&c->plan.star, r)),
 						 FPISA_PORT + j);
+		snprintf(token, sizeof(token), " --token %llx", BENCH_TOKEN);
 		rc = run_fpisa(c->fpisa,
-			       "job add %d --workers %s --address %u.%u.%u.%u --elements %u --window %u --format %s", j,
-			       workers, DOTTED(ADDRESS), j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet,
-			       c->plan.window, format[j]);
+			       "job add %d --workers %s --address %u.%u.%u.%u --elements %u --window %u --format %s%s",
+			       j, workers, DOTTED(ADDRESS), j == JOB_EXPONENT ? EXPONENT_FRAME : c->plan.packet,
+			       c->plan.window, format[j], j == JOB_TAGS ? token : "");
 	}
 	return rc;
 }
@@ -102,11 +103,24 @@ static int set_up(struct bench *c)
 
 struct figures {
 	double cpu[MAX_RUNS], ratio[MAX_RUNS], gbps[MAX_RUNS], resent[MAX_RUNS], us[MAX_RUNS];
-	double more_cpu[MAX_RUNS], more_time[MAX_RUNS]; /* with a progress thread, to without */
+	double more_cpu[MAX_RUNS], more_time[MAX_RUNS]; /* with what it has more, to without */
 };
 
-/* The contender that differs in options.progress alone. */
-static const enum contender without[CONTENDERS] = {[UDP_PROGRESS] = UDP, [XSK_PROGRESS] = XSK};
+/* The contender that differs in tags or options.progress alone. */
+static const enum contender without[CONTENDERS] = {[UDP_TAGS] = UDP, [UDP_PROGRESS] = UDP, [XSK_PROGRESS] = XSK};
+
+static int chosen(const struct plan *p, enum contender c)
+{
+	const char *only = p->only, *name = contender_name[c];
+	size_t len = strlen(name);
+
+	if (c == UDP_PROGRESS || c == XSK_PROGRESS)
+		return p->progress && chosen(p, without[c]);
+	for (const char *at = only; at && *at; at += strcspn(at, ","), at += *at == ',')
+		if (strcspn(at, ",") == len && !strncmp(at, name, len))
+			return 1;
+	return !only;
+}
 
 static void print_figures(const struct plan *p, enum contender c, struct figures *g)
 {
@@ -123,24 +137,11 @@ static void print_figures(const struct plan *p, enum contender c, struct figures
 		       quartile(g->ratio, n, 1), quartile(g->ratio, n, 3));
 	if (p->calls > 1)
 		print_quartiles("call_us", g->us, n);
-	if (without[c]) {
+	if (without[c] && chosen(p, without[c])) {
 		print_quartiles("cpu_ratio_to_without", g->more_cpu, n);
 		print_quartiles("time_ratio_to_without", g->more_time, n);
 	}
 	printf(", \"retransmit_share\": %.6f}\n", quartile(g->resent, n, 2));
-}
-
-static int chosen(const struct plan *p, enum contender c)
-{
-	const char *only = p->only, *name = contender_name[c];
-	size_t len = strlen(name);
-
-	if (without[c])
-		return p->progress && chosen(p, without[c]);
-	for (const char *at = only; at && *at; at += strcspn(at, ","), at += *at == ',')
-		if (strcspn(at, ",") == len && !strncmp(at, name, len))
-			return 1;
-	return !only;
 }
 
 static int measure(struct bench *c)
@@ -187,7 +188,7 @@ static const char usage[] =
 	"              [--calls N] [--progress]\n"
 	"  --elements  of a packet: multiples of 32 up to 832; default 256,832\n"
 	"  --vector    elements, rounded up to whole blocks of 1024 packets; default 2097152\n"
-	"  --only      of the contenders: switchml, switchml-batch, udp, xsk\n"
+	"  --only      of the contenders: switchml, switchml-batch, udp, xsk, udp-tags\n"
 	"  --calls     in which udp and xsk sum a vector: a power of two up to 1024; default 1\n"
 	"  --progress  udp and xsk with a progress thread too, and what that costs\n";
 

@@ -57,6 +57,11 @@ static int open_udp_progress(struct side *s)
 	return open_job(s, JOB_FLOAT, &(struct fpisa_options){.progress = 1});
 }
 
+static int open_udp_tags(struct side *s)
+{
+	return open_job(s, JOB_TAGS, &(struct fpisa_options){.token = BENCH_TOKEN});
+}
+
 static int sum_floats(struct side *s, enum job job)
 {
 	size_t n = s->plan->elements / s->plan->calls;
@@ -70,6 +75,11 @@ static int sum_floats(struct side *s, enum job job)
 static int sum_udp(struct side *s)
 {
 	return sum_floats(s, JOB_FLOAT);
+}
+
+static int sum_udp_tags(struct side *s)
+{
+	return sum_floats(s, JOB_TAGS);
 }
 
 static int open_xsk(struct side *s)
@@ -166,8 +176,8 @@ static int sum_switchml_batch(struct side *s)
 	return sum_blocks(s, JOB_EXPONENTS, 1);
 }
 
-const char *const contender_name[CONTENDERS] = {"switchml", "switchml-batch", "udp",
-						"xsk",	    "udp-progress",   "xsk-progress"};
+const char *const contender_name[CONTENDERS] = {"switchml", "switchml-batch", "udp",	     "xsk",
+						"udp-tags", "udp-progress",   "xsk-progress"};
 
 static const struct {
 	int (*open)(struct side *s);
@@ -177,6 +187,7 @@ static const struct {
 	[SWITCHML_BATCH] = {open_switchml_batch, sum_switchml_batch},
 	[UDP] = {open_udp, sum_udp},
 	[XSK] = {open_xsk, sum_xsk},
+	[UDP_TAGS] = {open_udp_tags, sum_udp_tags},
 	[UDP_PROGRESS] = {open_udp_progress, sum_udp},
 	[XSK_PROGRESS] = {open_xsk_progress, sum_xsk},
 };

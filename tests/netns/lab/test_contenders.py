@@ -63,7 +63,7 @@ def test_wire_with_loss():
 
 def test_worker():
     lines = run("worker", "--elements", "32,832")
-    names = ("switchml", "switchml-batch", "udp", "xsk")
+    names = ("switchml", "switchml-batch", "udp", "xsk", "udp-tags")
     assert [(line["elements"], line["contender"]) for line in lines] == [
         (elements, name) for elements in (32, 832) for name in names]
     for line in lines:
@@ -71,6 +71,7 @@ def test_worker():
         assert is_spread(line["cpu_s_per_gb"]) and line["cpu_s_per_gb"]["median"] > 0
         assert line["goodput_gbit"] > 0 and line["ratio"] > 0
         assert line["contender"] != "switchml" or line["ratio"] == 1
+        assert ("cpu_ratio_to_without" in line) == (line["contender"] == "udp-tags")
 
 
 @pytest.mark.parametrize("name", ["wire", "worker"])
