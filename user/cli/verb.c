@@ -4,6 +4,7 @@
 #include "verb.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -260,10 +261,20 @@ static int run(const struct verbs *v, int argc, char **argv)
 	return err;
 }
 
+/* Of these one that is closed would be the next that is opened, a socket perhaps, which then got what is printed. */
+static void hold_standard_descriptors(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+			return;
+}
+
 int verbs_main(const struct verbs *v, int argc, char **argv)
 {
-	int err = run(v, argc - 1, argv + 1);
+	int err;
 
+	hold_standard_descriptors();
+	err = run(v, argc - 1, argv + 1);
 	if (fflush(stdout) && !err) {
 		perror("fpisa: stdout");
 		return 1;

@@ -8,7 +8,7 @@ import pytest
 
 import asker
 from groups import Groups
-from lab import COMMAND_S, SLOW
+from lab import COMMAND_S, FPISA, SLOW
 
 F_SETPIPE_SZ, SMALL = 1031, 4096
 FP64, EXACT = 4, 4  # which the datapath cannot do together
@@ -41,5 +41,22 @@ def test_nobody_reads(lab, tmp_path):
         assert g.manager.wait(COMMAND_S) == 0
         said = g.manager.stderr.read()
         assert "float64" in said or "fp64" in said, said
+    finally:
+        g.close()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed(lab, tmp_path, closed):
+    """No socket of the manager is in their place, to which its lines would go."""
+    net = lab(workers=1)
+    net.load()
+    g = Groups(net, str(tmp_path))
+    try:
+        g.manager = net.agg.spawn("sh", "-c", f'exec "$0" serve "$1" {closed}', FPISA, g.config)
+        g.group("alone", [0], {"sum": "float32"}, {"leave": True})
+        g.manager.send_signal(signal.SIGHUP)
+        g.group("again", [0], {"leave": True})
+        g.manager.terminate()
+        g.manager.wait(COMMAND_S)
     finally:
         g.close()
