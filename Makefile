@@ -47,7 +47,7 @@ B ?= build
 override B := $(patsubst $(CURDIR)/%,%,$(B))
 
 VERSION := 0.3.0
-SOVERSION := 0
+SOVERSION := 1
 
 WARN := -Wall -Wextra -Werror=implicit-function-declaration -Wshadow -Wstrict-prototypes -Wno-missing-field-initializers
 CFLAGS ?= -O2 -g
@@ -61,8 +61,8 @@ ifneq ($(V),)
 say = @:
 endif
 
+LIB_SRC := $(wildcard user/lib/*.c user/lib/*/*.c)
 QUERY_LIB_SRC := $(wildcard user/query/lib/*.c user/query/soft/*.c)
-LIB_SRC := $(wildcard user/lib/*.c user/lib/*/*.c) $(QUERY_LIB_SRC)
 # Three programs: the core, which knows neither of the others, and two that stand on it.
 CORE_SRC := $(filter-out user/lib/%,$(wildcard user/*.c user/*/*.c))
 QUERY_SRC := $(filter-out $(QUERY_LIB_SRC),$(wildcard user/query/*.c user/query/*/*.c))
@@ -75,6 +75,8 @@ ORACLE_SRC := $(wildcard user/lab/oracle/*.c)
 SUMS_SRC := $(wildcard adapters/python/sums/*.c)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/obj/%.o)
+QUERY_LIB_OBJ := $(QUERY_LIB_SRC:%.c=$(B)/obj/%.o)
+LIBS := $(B)/libfpisa $(B)/libfpisa-query
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/obj/%.o)
 PROGRAMS := $(B)/fpisa $(B)/fpisa-query $(B)/fpisa-lab
 UNIT := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
@@ -102,7 +104,7 @@ MPI_PACKAGES := ?openmpi-bin+libopenmpi-dev ?mpich+libmpich-dev ?gfortran
 MPI_PROGRAMS := ?lammps ?quantum-espresso+quantum-espresso-data ?python3-mpi4py
 
 .PHONY: all
-all: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROGRAMS) $(B)/libfpisa.so $(B)/libfpisa.a
+all: $(B)/fpisa.o $(B)/fpisa_egress.o $(PROGRAMS) $(LIBS:=.so) $(LIBS:=.a)
 
 # -- datapath -------------------------------------------------------------
 
@@ -163,21 +165,26 @@ SKEL := $(B)/fpisa.skel.h $(B)/fpisa_egress.skel.h $(B)/fpisa_steer.skel.h $(B)/
 
 # -- library --------------------------------------------------------------
 
-$(LIB_OBJ): $(B)/obj/%.o: %.c
+$(LIB_OBJ) $(QUERY_LIB_OBJ): $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(DEP) -fPIC -fvisibility=hidden -c $< -o $@
 
 $(B)/libfpisa.a: $(LIB_OBJ)
+$(B)/libfpisa-query.a: $(QUERY_LIB_OBJ)
+$(LIBS:=.a):
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 # Its name, and what the CLI says, follow the VERSION above.
-$(B)/libfpisa.so $(B)/obj/user/cli/verb.o: Makefile
+$(LIBS:=.so) $(B)/obj/user/cli/verb.o: Makefile
+# What queries take of libfpisa is inside and hidden: a program may have both, of any versions.
 $(B)/libfpisa.so: $(LIB_OBJ) user/lib/libfpisa.map
+$(B)/libfpisa-query.so: $(QUERY_LIB_OBJ) $(B)/libfpisa.a user/query/lib/libfpisa-query.map
+$(LIBS:=.so):
 	$(call say,LINK,$@)
-	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,libfpisa.so.$(SOVERSION) -Wl,-z,defs \
-		-Wl,--version-script,user/lib/libfpisa.map $(LIB_OBJ) -lpthread -lm -o $@.$(VERSION)
+	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,-soname,$(@F).$(SOVERSION) -Wl,-z,defs -Wl,--exclude-libs,ALL \
+		-Wl,--version-script,$(filter %.map,$^) $(filter %.o,$^) $(filter %.a,$^) -lpthread -lm -o $@.$(VERSION)
 	$(Q)ln -sf $(@F).$(VERSION) $@.$(SOVERSION) && ln -sf $(@F).$(SOVERSION) $@
 
 # -- CLI ------------------------------------------------------------------
@@ -194,11 +201,11 @@ $(B)/obj/core.a: $(filter-out %/main.o,$(CORE_SRC:%.c=$(B)/obj/%.o))
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(B)/fpisa: $(B)/obj/user/main.o
-$(B)/fpisa-query: $(QUERY_SRC:%.c=$(B)/obj/%.o)
+$(B)/fpisa-query: $(QUERY_SRC:%.c=$(B)/obj/%.o) $(B)/libfpisa-query.a
 $(B)/fpisa-lab: $(LAB_SRC:%.c=$(B)/obj/%.o)
 $(PROGRAMS): $(B)/obj/core.a $(B)/libfpisa.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(CLI_LIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(filter-out %/libfpisa.a,$(filter %.a,$^)) $(B)/libfpisa.a $(CLI_LIBS) -o $@
 
 # -- tests ----------------------------------------------------------------
 
@@ -221,7 +228,7 @@ $(B)/chk/%.o: %.c | $(SKEL)
 	$(call say,CC,$@)
 	$(Q)$(CC) $(TEST_CFLAGS) $(DEP) -c $< -o $@
 
-UNIT_COMMON := tests/vectors.c $(ORACLE_SRC) user/lab/tables/fill.c $(LIB_SRC)
+UNIT_COMMON := tests/vectors.c $(ORACLE_SRC) user/lab/tables/fill.c $(LIB_SRC) $(QUERY_LIB_SRC)
 $(UNIT): $(B)/tests/unit/%: $(B)/san/tests/unit/%.o $(UNIT_COMMON:%.c=$(B)/san/%.o)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -272,12 +279,12 @@ stress: $(B)/tests/prog/test_concurrency
 
 # What may use what; static analysis, of which tests/lint/cppcheck says what is left out and why.
 .PHONY: lint
-lint: $(CLI_OBJ) $(LIB_OBJ)
+lint: $(CLI_OBJ) $(LIB_OBJ) $(QUERY_LIB_OBJ)
 	$(Q)tests/lint/rooms.py $(B) && tests/lint/run $(B)
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
 PACKETS_OWN := tests/fuzz/mutate.c tests/fuzz/headers.c tests/prog/harness.c user/datapath/families.c user/lab/tables/kernel.c
-PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/lab/tables/fill.c $(LIB_SRC)
+PACKETS_SRC := $(PACKETS_OWN) tests/vectors.c user/lab/tables/fill.c $(LIB_SRC) $(QUERY_LIB_SRC)
 PACKETS_packets := tests/fuzz/packets.c tests/fuzz/checker.c tests/fuzz/targets.c
 PACKETS_queries := tests/fuzz/queries.c tests/fuzz/query_checker.c tests/prog/query/queries.c user/query/datapath/queries.c
 FUZZ := $(B)/tests/fuzz/packets $(B)/tests/fuzz/queries
@@ -304,7 +311,7 @@ FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard 
 	user/lib/manager/protocol.c
 FUZZ_partial :=
 FUZZ_partition := user/query/worker/schema.c user/query/worker/text.c user/query/worker/where.c user/query/lib/column.c user/lib/base/error.c
-FUZZ_CHANNEL := tests/fuzz/channel.c tests/fuzz/input.c $(filter-out user/lib/manager/channel.c,$(LIB_SRC))
+FUZZ_CHANNEL := tests/fuzz/channel.c tests/fuzz/input.c $(filter-out user/lib/manager/channel.c,$(LIB_SRC)) $(QUERY_LIB_SRC)
 FUZZ_control := $(FUZZ_CHANNEL) $(filter-out $(addprefix user/query/worker/,worker.c newcomers.c),$(wildcard user/query/worker/*.c)) $(PARSERS)
 FUZZ_master := $(filter-out user/lib/transport/udp.c,$(FUZZ_CHANNEL))
 FUZZ_MANAGER := user/lib/manager/protocol.c user/lib/manager/psk.c user/lib/base/error.c
@@ -415,7 +422,7 @@ old-compiler: | all
 
 include adapters/postgres/rules.mk adapters/python/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
 
-MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3
+MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3 $(B)/man/libfpisa-query.3
 .PHONY: test-build check test test-long demo deps
 test-build: all man python $(UNIT) $(PROG) $(FUZZ) $(B)/bench/endian $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
 	$(if $(PG_HEADERS),postgres) $(if $(TORCH_HEADERS),torch) $(if $(MPIS),mpi)
@@ -455,7 +462,7 @@ resources: $(PROGRAMS)
 
 # API, wire and names in outputs, each with the version that changed it; refuses what NEWS.md does not say.
 .PHONY: interfaces
-interfaces: $(PROGRAMS) $(B)/libfpisa.so
+interfaces: $(PROGRAMS) $(LIBS:=.so)
 	$(Q)$(PYTHON) -B tests/tree/interfaces.py $(B) --write
 
 # -- install ------------------------------------------------------------------
@@ -476,10 +483,11 @@ $(B)/man/fpisa.8: doc/man/fpisa.8.in $(PROGRAMS)
 	$(render) verbs $(B)/fpisa $< > $@
 $(B)/man/fpisa-wire.7: doc/wire.md
 	$(render) wire $< > $@
-$(B)/man/libfpisa.3: doc/man/libfpisa.3.in include/fpisa.h
-	$(render) api include/fpisa.h $< > $@
-$(B)/man/functions: include/fpisa.h
-	$(render) names $< > $@
+$(B)/man/lib%.3: doc/man/lib%.3.in include/%.h
+	$(render) api include/$*.h $< > $@
+$(B)/man/functions: include/fpisa.h include/fpisa-query.h
+	$(render) names include/fpisa.h | sed 's/$$/ libfpisa/' > $@
+	$(Q)$(PYTHON) -B doc/man/render.py names include/fpisa-query.h | sed 's/$$/ libfpisa-query/' >> $@
 $(B)/completion/fpisa: doc/man/completion.py $(PROGRAMS)
 	$(call say,DOC,$@) && mkdir -p $(@D) && $(PYTHON) -B $< $(B)/fpisa > $@
 
@@ -522,17 +530,18 @@ install: all man
 	install -d $(DESTDIR)$(LIBEXECDIR)
 	install -m 755 $(B)/fpisa-query $(B)/fpisa-lab $(DESTDIR)$(LIBEXECDIR)/
 	install -m 644 $(B)/fpisa.o $(B)/fpisa_egress.o $(DESTDIR)$(LIBDIR)/fpisa/
-	install -m 755 $(B)/libfpisa.so.$(VERSION) $(DESTDIR)$(LIBDIR)/
-	ln -sf libfpisa.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libfpisa.so.$(SOVERSION)
-	ln -sf libfpisa.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libfpisa.so
-	install -m 644 $(B)/libfpisa.a $(DESTDIR)$(LIBDIR)/
-	install -m 644 include/fpisa.h $(DESTDIR)$(PREFIX)/include/
-	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' user/lib/libfpisa.pc.in \
-		> $(DESTDIR)$(LIBDIR)/pkgconfig/libfpisa.pc
+	install -m 755 $(LIBS:=.so.$(VERSION)) $(DESTDIR)$(LIBDIR)/
+	for l in $(notdir $(LIBS)); do ln -sf $$l.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$$l.so.$(SOVERSION) && \
+		ln -sf $$l.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/$$l.so || exit 1; done
+	install -m 644 $(LIBS:=.a) $(DESTDIR)$(LIBDIR)/
+	install -m 644 include/fpisa.h include/fpisa-query.h $(DESTDIR)$(PREFIX)/include/
+	for pc in user/lib/libfpisa.pc user/query/lib/libfpisa-query.pc; do \
+		sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' $$pc.in \
+		> $(DESTDIR)$(LIBDIR)/pkgconfig/$${pc##*/} || exit 1; done
 	sed 's|@LIBDIR@|$(LIBDIR)|' $(B)/man/fpisa.8 > $(DESTDIR)$(MANDIR)/man8/fpisa.8
 	install -m 644 $(B)/man/fpisa-wire.7 $(DESTDIR)$(MANDIR)/man7/
-	install -m 644 $(B)/man/libfpisa.3 $(DESTDIR)$(MANDIR)/man3/
-	for f in $$(cat $(B)/man/functions); do ln -sf libfpisa.3 $(DESTDIR)$(MANDIR)/man3/$$f.3; done
+	install -m 644 $(B)/man/libfpisa.3 $(B)/man/libfpisa-query.3 $(DESTDIR)$(MANDIR)/man3/
+	while read f of; do ln -sf $$of.3 $(DESTDIR)$(MANDIR)/man3/$$f.3; done < $(B)/man/functions
 	install -m 644 $(B)/completion/fpisa $(DESTDIR)$(COMPLETIONDIR)/
 	for u in $(UNITS); do sed 's|@SBINDIR@|$(SBINDIR)|' user/system/$$u.in > $(DESTDIR)$(UNITDIR)/$$u; done
 	test -e $(DESTDIR)$(CONFDIR)/fpisa.conf || install -m 640 user/system/fpisa.conf $(DESTDIR)$(CONFDIR)/
@@ -540,11 +549,11 @@ install: all man
 
 # A configuration that somebody wrote stays.
 uninstall: $(B)/man/functions
-	rm -f $(addprefix $(DESTDIR),$(SBINDIR)/fpisa $(PREFIX)/include/fpisa.h $(LIBDIR)/libfpisa.so* \
-		$(LIBDIR)/libfpisa.a $(LIBDIR)/pkgconfig/libfpisa.pc $(MANDIR)/man8/fpisa.8 \
-		$(MANDIR)/man7/fpisa-wire.7 $(MANDIR)/man3/libfpisa.3 $(COMPLETIONDIR)/fpisa \
+	rm -f $(addprefix $(DESTDIR),$(SBINDIR)/fpisa $(addprefix $(PREFIX)/include/,fpisa.h fpisa-query.h) $(MANDIR)/man8/fpisa.8 \
+		$(foreach l,$(notdir $(LIBS)),$(LIBDIR)/$l.so* $(LIBDIR)/$l.a $(LIBDIR)/pkgconfig/$l.pc $(MANDIR)/man3/$l.3) \
+		$(MANDIR)/man7/fpisa-wire.7 $(COMPLETIONDIR)/fpisa \
 		$(addprefix $(UNITDIR)/,$(UNITS)))
-	for f in $$(cat $(B)/man/functions); do rm -f $(DESTDIR)$(MANDIR)/man3/$$f.3; done
+	while read f of; do rm -f $(DESTDIR)$(MANDIR)/man3/$$f.3; done < $(B)/man/functions
 	rm -rf $(DESTDIR)$(LIBDIR)/fpisa $(DESTDIR)$(LIBEXECDIR)
 	! cmp -s user/system/fpisa.conf $(DESTDIR)$(CONFDIR)/fpisa.conf || rm $(DESTDIR)$(CONFDIR)/fpisa.conf
 	rmdir $(DESTDIR)$(CONFDIR) 2>/dev/null || true

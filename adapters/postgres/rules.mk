@@ -30,8 +30,8 @@ $(B)/postgres/fpisa.so: $(PG_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) $^ -o $@
 
-# The library is inside and hidden: sums need none, and a server may have another version of it.
-$(B)/postgres/fpisa_fdw.so: $(PG_FDW_OBJ) $(B)/libfpisa.a
+# The libraries are inside and hidden: sums need none, and a server may have another version of it.
+$(B)/postgres/fpisa_fdw.so: $(PG_FDW_OBJ) $(B)/libfpisa-query.a $(B)/libfpisa.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(CFLAGS) $(LDFLAGS) -Wl,--exclude-libs,ALL $^ -ldl -lpthread -lm -o $@
 

@@ -33,7 +33,7 @@ def decimal_comma(tmp_path_factory):
 
 def ask(env, workers, what):
     options = {"workers": workers.addresses, "key_file": workers.key_file, "table": "t", "pruning": 1, **what}
-    return subprocess.run([sys.executable, asking.__file__, os.path.join(foreign.BUILD, "libfpisa.so"), json.dumps(options)], env=env,
+    return subprocess.run([sys.executable, asking.__file__, os.path.join(foreign.BUILD, "libfpisa-query.so"), json.dumps(options)], env=env,
                           capture_output=True, text=True, timeout=60)
 
 

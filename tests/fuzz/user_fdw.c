@@ -184,7 +184,7 @@ uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_que
 	return columns;
 }
 
-const char *fpisa_error(void)
+const char *fpisa_query_error(void)
 {
 	return *texts[0] ? texts[0] : "failed";
 }

@@ -566,7 +566,7 @@ static void check_row(const char *const *row)
 
 static void check_error(void)
 {
-	for (const char *p = fpisa_error(); *p; p++)
+	for (const char *p = fpisa_query_error(); *p; p++)
 		CHECK((unsigned char)*p >= ' ' && *p != 127);
 }
 

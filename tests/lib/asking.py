@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
 """
-A program with queries, by libfpisa's functions through ctypes: asking.py LIBRARY OPTIONS
+A program with queries, by libfpisa-query's functions through ctypes: asking.py LIBRARY OPTIONS
 
 OPTIONS is JSON, members of struct fpisa_query_options. Opens three queries: one is closed when rows can be taken, one at once, one
 is polled to its end beside nothing else. Prints a line of JSON: columns, rows, counts of the third, and how the poll went. Its
@@ -41,7 +41,7 @@ class Query:
 
     def check(self, rc):
         if rc < 0:
-            raise SystemExit(f"{rc}: {self.lib.fpisa_error().decode()}")
+            raise SystemExit(f"{rc}: {self.lib.fpisa_query_error().decode()}")
         return rc
 
     def work(self, timeout_ms):
@@ -69,7 +69,7 @@ class Query:
 def main():
     locale.setlocale(locale.LC_ALL, "")
     lib = ctypes.CDLL(sys.argv[1])
-    lib.fpisa_error.restype = text
+    lib.fpisa_query_error.restype = text
     for f in ("fd", "next", "columns", "counts", "close", "work"):
         getattr(lib, "fpisa_query_" + f).argtypes = {"next": [ctypes.c_void_p, ctypes.c_void_p], "columns": [ctypes.c_void_p] * 2,
                                                      "counts": [ctypes.c_void_p] * 2, "work": [ctypes.c_void_p, ctypes.c_int]}.get(

@@ -28,6 +28,7 @@ BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")
 FPISA = os.path.join(BUILD, "fpisa")
 OBJECT = os.path.join(BUILD, "fpisa.o")
 LIBRARY = os.path.join(BUILD, "libfpisa.so")
+QUERY_LIBRARY = os.path.join(BUILD, "libfpisa-query.so")
 WORKER = os.path.join(HERE, "worker.py")
 INDEPENDENT_CLIENT = os.path.join(TOP, "tests", "interop", "independent_client.py")
 BPFFS = "/sys/fs/bpf"

@@ -38,6 +38,22 @@ int main(void)
 """
 
 
+QUERY = r"""
+#include <fpisa-query.h>
+#include <stdio.h>
+int main(void)
+{
+	struct fpisa_query_options o = { .size = sizeof(o), .table = "t" };
+	struct fpisa_query *q;
+
+	if (!fpisa_query_open(&q, &o))
+		return 1;
+	puts(fpisa_query_error());
+	return 0;
+}
+"""
+
+
 def run(*argv, **kw):
     p = subprocess.run(argv, cwd=TOP, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **kw)
     if p.returncode:
@@ -62,11 +78,18 @@ def main():
         out = run(f"{root}/p", env=env).strip()
         if out != "1 2.5 -3 0 1e-30":
             sys.exit(f"wrong sum: {out}")
+        with open(f"{root}/q.c", "w") as f:
+            f.write(QUERY)
+        flags = run("pkg-config", "--cflags", "--libs", "libfpisa-query", env=env).split()
+        run("cc", "-Wall", "-Werror", f"{root}/q.c", "-o", f"{root}/q", *flags)
+        out_of_query = run(f"{root}/q", env=env).strip()
+        if "workers" not in out_of_query or "libfpisa.so" in run("readelf", "-d", f"{root}/q"):
+            sys.exit(f"a query without workers: {out_of_query}")
         needed = run("readelf", "-d", f"{root}/p")
-        if "libfpisa.so.0" not in needed:
-            sys.exit("the program does not name libfpisa.so.0")
-        exported = [line.split()[-1] for line in
-                    run("nm", "-D", "--defined-only", f"{root}/usr/lib/libfpisa.so").splitlines() if " T " in line]
+        if "libfpisa.so.1" not in needed:
+            sys.exit("the program does not name libfpisa.so.1")
+        exported = [line.split()[-1] for name in ("libfpisa", "libfpisa-query") for line in
+                    run("nm", "-D", "--defined-only", f"{root}/usr/lib/{name}.so").splitlines() if " T " in line]
         wrong = [s for s in exported if not s.startswith("fpisa_") or "@@LIBFPISA_" not in s]
         if wrong or not exported:
             sys.exit(f"unversioned or foreign symbols: {wrong}")
@@ -86,14 +109,14 @@ def main():
             if "\n.It Pa /usr/lib/fpisa/fpisa.o\n" not in f.read():
                 sys.exit("fpisa.8 does not name the installed object")
         pages = sorted(os.listdir(f"{root}/usr/share/man/man3"))
-        if [p for p in pages if p != "libfpisa.3"] != sorted(s.split("@")[0] + ".3" for s in exported):
+        if [p for p in pages if p[:3] != "lib"] != sorted(s.split("@")[0] + ".3" for s in exported):
             sys.exit(f"manual pages of functions: {pages}")
         for unit, command in ("fpisa", "config apply"), ("fpisa-manager", "serve"):
             with open(f"{root}/usr/lib/systemd/system/{unit}.service") as f:
                 if f"ExecStart=/usr/sbin/fpisa {command}\n" not in f.read():
                     sys.exit(f"the unit {unit} does not run the installed program")
         run("make", "uninstall", *install)
-        left = [os.path.join(d, f) for d, _, fs in os.walk(root) for f in fs if f not in ("p", "p.c")]
+        left = [os.path.join(d, f) for d, _, fs in os.walk(root) for f in fs if f not in ("p", "p.c", "q", "q.c")]
         if left:
             sys.exit(f"left after uninstall: {left}")
         # A configuration that somebody wrote outlives both.

@@ -28,7 +28,7 @@ PLACE = os.path.join(BUILD, "package")
 
 OLD = interfaces.setting("VERSION")
 NEW = OLD + "+upgrade1"
-PACKAGES = ("fpisa", "fpisa-query", "fpisa-lab", "libfpisa0", "libfpisa-dev")
+PACKAGES = ("fpisa", "fpisa-query", "fpisa-lab", "libfpisa1", "libfpisa-query1", "libfpisa-dev")
 INCLUDED = ["apt", "bpftool", "ethtool", "gcc", "iproute2", "libc6-dev", "pkg-config"]
 CONFIG = """[interface p0]
 [interface p1]
@@ -109,10 +109,10 @@ def renumber(folder, work):
         sh("dpkg-deb", "-R", os.path.join(folder, f"{name}_{OLD}_amd64.deb"), top)
         if name == "fpisa":
             sh("install", "-m", "755", program, top + "/usr/sbin/fpisa")
-        if name == "libfpisa0":
+        if name == "libfpisa1":
             library, = [os.path.join(d, f) for d, _, files in os.walk(top) for f in files if f.endswith(".so." + OLD)]
             os.rename(library, library.removesuffix(OLD) + NEW)
-            link = os.path.join(os.path.dirname(library), "libfpisa.so.0")
+            link = os.path.join(os.path.dirname(library), "libfpisa.so.1")
             os.unlink(link)
             os.symlink("libfpisa.so." + NEW, link)
         with open(top + "/DEBIAN/control", encoding="utf-8") as f:
@@ -177,7 +177,7 @@ def test_postgres(debs, tmp_path):
 
 def test_python(debs, tmp_path):
     """The package as Debian's Python has it, over the library's package."""
-    for name in f"libfpisa0_{OLD}_amd64", f"python3-fpisa_{OLD}_amd64":
+    for name in f"libfpisa1_{OLD}_amd64", f"python3-fpisa_{OLD}_amd64":
         sh("dpkg-deb", "-x", os.path.join(debs, name + ".deb"), tmp_path)
     assert "python3-numpy" in sh("dpkg-deb", "-f", os.path.join(debs, name + ".deb"), "Depends")
     for path in "python3-fpisa/python.md.gz", "python3-fpisa/examples/regression.py":
@@ -194,8 +194,8 @@ def test_torch(debs, tmp_path):
     if not os.path.exists(package):
         pytest.skip("no such package: libtorch-dev is not installed; make test installs it")
     depends = sh("dpkg-deb", "-f", package, "Depends")
-    assert all(f"{name} " in depends + " " or f"{name}," in depends for name in ("libfpisa0", "python3-fpisa", "python3-torch"))
-    for name in f"libfpisa0_{OLD}_amd64", f"python3-fpisa_{OLD}_amd64", f"python3-fpisa-torch_{OLD}_amd64":
+    assert all(f"{name} " in depends + " " or f"{name}," in depends for name in ("libfpisa1", "python3-fpisa", "python3-torch"))
+    for name in f"libfpisa1_{OLD}_amd64", f"python3-fpisa_{OLD}_amd64", f"python3-fpisa-torch_{OLD}_amd64":
         sh("dpkg-deb", "-x", os.path.join(debs, name + ".deb"), tmp_path)
     program = "import fpisa.torch, torch.distributed as d; print(d.Backend('fpisa').lower(), fpisa.torch._backend.__file__)"
     out = sh(sys.executable, "-B", "-c", program, env=places(tmp_path))
@@ -204,7 +204,7 @@ def test_torch(debs, tmp_path):
 
 def places(root):
     """Of what packages have that are unpacked there."""
-    library, = glob.glob(f"{root}/usr/lib/*/libfpisa.so.0")
+    library, = glob.glob(f"{root}/usr/lib/*/libfpisa.so.1")
     return {**os.environ, "PYTHONPATH": f"{root}/usr/lib/python3/dist-packages", "FPISA_LIBRARY": library}
 
 

@@ -88,7 +88,7 @@ class Liars:
     def __init__(self, folder):
         self.folder, program = str(folder), str(folder / "lying_worker")
         subprocess.run(["gcc", "-Wall", "-Werror", "-O1", "-D_GNU_SOURCE", *(f"-I{postgres.TOP}/{d}" for d in ("include", "user")), "-o",
-                        program, SOURCE, os.path.join(postgres.BUILD, "libfpisa.a"), "-ldl", "-lpthread", "-lm"], check=True)
+                        program, SOURCE, *(os.path.join(postgres.BUILD, f"lib{name}.a") for name in ("fpisa-query", "fpisa")), "-ldl", "-lpthread", "-lm"], check=True)
         self.key_file = str(folder / "keys")
         subprocess.run([foreign.FPISA, "key", "new", "queries", self.key_file], check=True, stdout=subprocess.DEVNULL)
         self.key = foreign.last_key(self.key_file)

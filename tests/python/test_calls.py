@@ -300,7 +300,7 @@ def test_no_library():
         assert p.returncode == 1
         return p.stderr
 
-    assert "install the package libfpisa0, or name the library by FPISA_LIBRARY" in said("/nowhere/libfpisa.so.0")
+    assert "install the package libfpisa1, or name the library by FPISA_LIBRARY" in said("/nowhere/libfpisa.so.1")
     assert "has no fpisa_connect(): it is older than 0.2.0" in said("libc.so.6")
 
 

@@ -29,6 +29,7 @@ HEAD = """\
 # NEWS.md says what changed. API: function, struct, constant. Wire: wire-struct, wire-constant. Output: verb, option,
 # counter (its number is the reason of an ERROR frame), json (file.key), metric. gone: was there, up to that version.
 """
+LIBRARIES = ("fpisa", "fpisa-query")  # each with a header of its name
 API, WIRE = ("function", "struct", "constant"), ("wire-struct", "wire-constant")
 GONE = "(gone)"
 # May grow at the end: they begin with their size, which the library heeds; only the library makes a chunk.
@@ -89,16 +90,16 @@ def header(path, prefix=""):
         yield tuple(head.split(" ")), what
 
 
-def functions(build):
+def functions(build, name):
     """Prototypes, with the version node that the library exports each under."""
-    text = re.sub(r"/\*.*?\*/", "", read("include", "fpisa.h"), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", read("include", name + ".h"), flags=re.S)
     declared = {n: " ".join(p.split()) for p, n in re.findall(r"^((?:const )?\w+ \*?(fpisa_\w+)\([^{};]*\));", text, re.M)}
     exported = dict(line.split()[-1].split("@@") for line in subprocess.run(
-        ["nm", "-D", "--defined-only", os.path.join(build, "libfpisa.so")], text=True, capture_output=True,
+        ["nm", "-D", "--defined-only", os.path.join(build, f"lib{name}.so")], text=True, capture_output=True,
         check=True).stdout.splitlines() if " T " in line)
     assert set(declared) == set(exported), set(declared) ^ set(exported)
-    for name, prototype in declared.items():
-        yield ("function", name), f"{prototype} {exported[name]}"
+    for function, prototype in declared.items():
+        yield ("function", function), f"{prototype} {exported[function]}"
 
 
 def output(build):
@@ -129,8 +130,10 @@ def output(build):
 
 
 def present(build):
-    found = dict(functions(build))
-    found.update(header("fpisa.h"))
+    found = {}
+    for name in LIBRARIES:
+        found.update(functions(build, name))
+        found.update(header(name + ".h"))
     found.update(header("fpisa/wire.h", "wire-"))
     found.update(output(build))
     return found

@@ -47,10 +47,13 @@ def test_header_alone():
 
 
 def symbols():
-    """{function: (node, least version of the package)} of debian/libfpisaN.symbols."""
-    text = read("debian", f"libfpisa{setting('SOVERSION')}.symbols")
-    assert text.startswith(f"libfpisa.so.{setting('SOVERSION')} libfpisa{setting('SOVERSION')} #MINVER#\n")
-    return {n: (node, version) for n, node, version in re.findall(r"^ (fpisa_\w+)@(\w+\.\w+) (\S+)$", text, re.M)}
+    """{function: (node, least version of the package)} of debian/lib*N.symbols."""
+    found, n = {}, setting("SOVERSION")
+    for name in interfaces.LIBRARIES:
+        text = read("debian", f"lib{name}{n}.symbols")
+        assert text.startswith(f"lib{name}.so.{n} lib{name}{n} #MINVER#\n")
+        found.update({f: (node, version) for f, node, version in re.findall(r"^ (fpisa_\w+)@(\w+\.\w+) (\S+)$", text, re.M)})
+    return found
 
 
 def versions_of_structs(items, what):
@@ -70,13 +73,13 @@ def test_symbols():
     assert set(listed) == set(functions)
     for name, (since, what) in functions.items():
         node, least = listed[name]
-        assert what.endswith(f" {node}") and node == "LIBFPISA_" + ".".join(since.split(".")[:2]), name
+        assert what.endswith(f" {node}") and node == ("LIBFPISA_QUERY_" if "_query_" in name else "LIBFPISA_") + ".".join(since.split(".")[:2]), name
         needs = [since, *versions_of_structs(items, what)]
         assert number(least) == max(map(number, needs)), name
 
 
 def test_packages_have_the_news():
-    for name in ("fpisa", "libfpisa0", "libfpisa-dev", "postgresql-PGVERSION-fpisa", "libfpisa-mpi-openmpi", "libfpisa-mpi-mpich"):
+    for name in ("fpisa", "fpisa-query", "fpisa-lab", "libfpisa1", "libfpisa-query1", "libfpisa-dev", "postgresql-PGVERSION-fpisa", "libfpisa-mpi-openmpi", "libfpisa-mpi-mpich"):
         assert "NEWS.md" in read("debian", name + ".docs").split()
     assert "](NEWS.md)" in read("README.md")
 

@@ -32,7 +32,7 @@ static int sqlstate(int error)
 
 void fdw_fail(int error)
 {
-	char *text = pstrdup(fpisa_error());
+	char *text = pstrdup(fpisa_query_error());
 
 	/* A worker quotes its file, whatever that has; a client takes no bytes that are no characters. */
 	if (!pg_verifymbstr(text, (int)strlen(text), true))

@@ -16,7 +16,7 @@
 #include "foreign/foreign.h"
 #include "storage/lock.h"
 
-#include "fpisa.h"
+#include "fpisa-query.h"
 
 /* Arguments of create_foreignscan_path() and create_foreign_upper_path(): rows, since 18 with the count of disabled
  * nodes; what is private to us, since 17 after the clauses that a join or an aggregate above was given. */

@@ -185,7 +185,7 @@ static void start(struct fdw_scan *s)
 			fdw_fail(error);
 		/* Somebody has its port who is no session of this cluster. */
 		s->choice.not |= UINT64CONST(1) << s->choice.query.number;
-		s->choice.why_not = psprintf("not free: %s", fpisa_error());
+		s->choice.why_not = psprintf("not free: %s", fpisa_query_error());
 		fdw_free(&s->choice);
 	} while (true);
 	s->runs++;

@@ -55,7 +55,7 @@ class Overflow(Error, OverflowError):
 
 
 class LibraryMissing(ImportError):
-    """There is no libfpisa.so.0, or one that is too old."""
+    """There is no libfpisa.so.1, or one that is too old."""
 
 
 _CLASSES = {errno.EINVAL: InvalidCall, errno.ETIMEDOUT: TimedOut, errno.ECONNRESET: RankLost,

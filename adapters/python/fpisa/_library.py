@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""libfpisa.so.0 through ctypes: the structs and functions of fpisa.h, and names for its numbers."""
+"""libfpisa.so.1 through ctypes: the structs and functions of fpisa.h, and names for its numbers."""
 from __future__ import annotations
 
 import ctypes
@@ -10,7 +10,7 @@ from typing import Dict, Optional
 
 from ._errors import LibraryMissing, error_of
 
-SONAME = "libfpisa.so.0"
+SONAME = "libfpisa.so.1"
 FOREVER = 0xFFFFFFFF
 
 OPERATIONS = {"sum": 1, "min": 2, "max": 3, "avg": 4, "scale": 5, "norm": 6}
@@ -90,7 +90,7 @@ def library() -> ctypes.CDLL:
     try:
         lib = ctypes.CDLL(path)
     except OSError as e:
-        raise LibraryMissing(f"{e}; install the package libfpisa0, or name the library by FPISA_LIBRARY") from None
+        raise LibraryMissing(f"{e}; install the package libfpisa1, or name the library by FPISA_LIBRARY") from None
     for name, (result, *arguments) in FUNCTIONS.items():
         try:
             function = getattr(lib, name)

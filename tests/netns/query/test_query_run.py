@@ -16,7 +16,7 @@ import time
 import pytest
 
 import queries
-from lab import ADDRESS, FPISA, HERE, LIBRARY, MTU, children, draw_seed, end, wait_until
+from lab import ADDRESS, FPISA, HERE, MTU, QUERY_LIBRARY, children, draw_seed, end, wait_until
 from queries import Queries, hear, read_whole
 
 pytestmark = pytest.mark.cold  # the program array has more than a load leaves there
@@ -438,7 +438,7 @@ def test_library(asked, table_rows):
     options = {"workers": q.net.addresses[0], "key_file": q.key, "table": "t"}
     there = {"aggregator": ADDRESS, "query": 5}
     for more in ({"by": "k", "value": "v", **there}, {"value": "v", "limit": 3, "pruning": 2}, {}):
-        said, status, err = read_whole(q.master.spawn(sys.executable, "-B", ASKING, LIBRARY, json.dumps({**options, **more})))
+        said, status, err = read_whole(q.master.spawn(sys.executable, "-B", ASKING, QUERY_LIBRARY, json.dumps({**options, **more})))
         assert status == 0, err
         if "by" in more:
             assert said["columns"] == ["k", "count", "sum", "min", "max", "avg"]
@@ -459,7 +459,7 @@ def test_key_itself(asked, tmp_path):
     q.serve()
 
     def ask(**options):
-        return read_whole(q.master.spawn(sys.executable, "-B", ASKING, LIBRARY,
+        return read_whole(q.master.spawn(sys.executable, "-B", ASKING, QUERY_LIBRARY,
                                          json.dumps({"workers": q.net.addresses[0], "table": "t", **options})))
 
     assert ask(key=queries.last_key(q.key))[0]["rows"] == [["1", "2.0"]]

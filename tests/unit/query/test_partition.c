@@ -17,6 +17,7 @@
 #include <linux/magic.h>
 #include <time.h>
 #include <unistd.h>
+#include "fpisa-query.h"
 #include "fpisa.h"
 #include "query/worker/partition.h"
 #include "vectors.h"

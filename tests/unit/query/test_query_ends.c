@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+#include "fpisa-query.h"
 #include "fpisa.h"
 #include "fpisa/query/order.h"
 #include "lib/base/clock.h"

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+#include "fpisa-query.h"
 #include "fpisa.h"
 #include "lib/base/checksum.h"
 #include "lib/base/clock.h"

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "fpisa-query.h"
 #include "fpisa.h"
 #include "lib/base/checksum.h"
 #include "lib/base/clock.h"

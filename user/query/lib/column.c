@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "column.h"
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "fpisa/query/order.h"
 #include "lib/base/locale.h"
 

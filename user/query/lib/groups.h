@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "fpisa/query/query.h"
 #include "fpisa/superacc_read.h"
 

@@ -7,7 +7,7 @@
 #define FPISA_QUERY_MASTER_H
 
 #include "control.h"
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "fpisa/query/window.h"
 #include "groups.h"
 #include "member.h"

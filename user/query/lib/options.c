@@ -139,7 +139,7 @@ static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 			"workers take a key: set FPISA_KEY, --key or options.key_file to the file that has it, or options.key to it");
 	rc = copy_text(&q->key_file, file);
 	if (!rc && (rc = fpisa_psk_last(&q->psk, file))) {
-		snprintf(why, sizeof(why), "%s", fpisa_error());
+		snprintf(why, sizeof(why), "%s", fpisa_query_error());
 		fpisa_fail(rc, "the master's file of keys: %s", why);
 	}
 	return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The functions of fpisa.h on queries; master.h has what is what. */
+/* The functions of fpisa-query.h; master.h has what is what. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +21,7 @@ int fpisa_query_fail(struct fpisa_query *q, int error)
 {
 	if (!q->error) {
 		q->error = error;
-		snprintf(q->why, sizeof(q->why), "%s", fpisa_error());
+		snprintf(q->why, sizeof(q->why), "%s", fpisa_query_error());
 	}
 	return fpisa_fail(q->error, "%s", q->why);
 }

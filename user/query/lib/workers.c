@@ -23,7 +23,7 @@ static int of_worker(const struct fpisa_query_worker *w, int rc)
 {
 	char why[FPISA_MESSAGE_SIZE - 64];
 
-	snprintf(why, sizeof(why), "%s", fpisa_error());
+	snprintf(why, sizeof(why), "%s", fpisa_query_error());
 	return fpisa_fail(rc, "worker %s: %s", w->name, why);
 }
 
@@ -35,7 +35,7 @@ static int connection_failed(const struct fpisa_query *q, const struct fpisa_que
 	if (rc != -EACCES || fpisa_channel_open(w->control.channel))
 		return of_worker(w, rc);
 	fpisa_psk_identity(&q->psk, identity);
-	snprintf(why, sizeof(why), "%s", fpisa_error());
+	snprintf(why, sizeof(why), "%s", fpisa_query_error());
 	if (!q->key_file)
 		return fpisa_fail(rc,
 				  "worker %s: refuses key %s: its file of keys has to have that line when it starts; %s",

@@ -12,7 +12,7 @@
 #include "cli/options.h"
 #include "cli/print.h"
 #include "cli/progress.h"
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "fpisa/query/query.h"
 #include "job/job.h"
 #include "lib/base/clock.h"
@@ -434,7 +434,7 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 	do {
 		state = fpisa_query_work(q, LOOK_MS);
 		if (state < 0)
-			return refuse(state, "query run: %s", fpisa_error());
+			return refuse(state, "query run: %s", fpisa_query_error());
 		show_progress(q, c, begun);
 		if (state && !c) {
 			progress_end();
@@ -451,7 +451,7 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 			first = false;
 		}
 		if (rc < 0)
-			return refuse(rc, "query run: %s", fpisa_error());
+			return refuse(rc, "query run: %s", fpisa_query_error());
 	} while (state != 2 && !ferror(stdout));
 	progress_end();
 	fpisa_query_counts(q, &counts);
@@ -483,7 +483,7 @@ int verb_query_run(int argc, char **argv)
 		return err;
 	err = fpisa_query_open(&q, &a.options);
 	if (err)
-		return refuse(err, "query run: %s", fpisa_error());
+		return refuse(err, "query run: %s", fpisa_query_error());
 	err = print_answer(q, &a, c.json);
 	fpisa_query_close(q);
 	return err;

@@ -243,7 +243,7 @@ void session_say_failed(struct session *s, int error)
 
 	memcpy(content, &number, sizeof(number));
 	n = sizeof(number) +
-	    (size_t)snprintf(content + sizeof(number), sizeof(content) - sizeof(number), "%s", fpisa_error()) + 1;
+	    (size_t)snprintf(content + sizeof(number), sizeof(content) - sizeof(number), "%s", fpisa_query_error()) + 1;
 	if (!fpisa_channel_open(s->control.channel) || fpisa_control_send(&s->control, FPISA_CONTROL_FAILED, content, n))
 		return;
 	while (fpisa_now() < until && fpisa_control_work(&s->control, &type, &ignored, &n) >= 0 &&

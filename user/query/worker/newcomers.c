@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/print.h"
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "newcomers.h"
@@ -79,7 +79,7 @@ static void say_why(struct newcomers *s, const struct newcomer *n, int err)
 
 	log_line(s->log, fpisa_now() / NS_PER_MS, "fpisa: query worker: master at %s: %s%s%s%s",
 		 address_text(n->from.sin_addr.s_addr, a), key ? "its key is none of those in the worker's file " : "",
-		 key ? s->key_file : "", key ? "; " : "", fpisa_error());
+		 key ? s->key_file : "", key ? "; " : "", fpisa_query_error());
 }
 
 static void want(struct newcomers *s, struct newcomer *n)
@@ -175,12 +175,12 @@ void newcomer_work(struct newcomers *s, struct newcomer *n)
 void newcomer_refuse(struct newcomers *s, struct newcomer *n, int err)
 {
 	char content[4 + FPISA_MESSAGE_SIZE];
-	size_t length = strlen(fpisa_error()) + 1;
+	size_t length = strlen(fpisa_query_error()) + 1;
 	int32_t number = err;
 
 	say_why(s, n, err);
 	memcpy(content, &number, sizeof(number));
-	memcpy(content + sizeof(number), fpisa_error(), length);
+	memcpy(content + sizeof(number), fpisa_query_error(), length);
 	become(s, n, NEWCOMER_LEAVING, LAST_WORD_MS);
 	if (fpisa_control_send(&n->control, FPISA_CONTROL_FAILED, content, sizeof(number) + length))
 		end(s, n);

@@ -57,7 +57,7 @@ void newcomers_tick(struct newcomers *s);
 /* The first that waits for a process, or NULL. */
 struct newcomer *newcomers_next(const struct newcomers *s);
 
-/* Tell it why it is not served: fpisa_error(), of this errno. It ends by itself. */
+/* Tell it why it is not served: fpisa_query_error(), of this errno. It ends by itself. */
 void newcomer_refuse(struct newcomers *s, struct newcomer *n, int err);
 
 /* Another process has it from now on: forget it here. */

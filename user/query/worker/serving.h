@@ -5,7 +5,7 @@
 
 #include <netinet/in.h>
 
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "lib/base/clock.h"
 #include "sender.h"
 #include "source.h"
@@ -51,7 +51,7 @@ static inline void progress(struct session *s)
 int session_listen(struct session *s);
 int session_say_done(struct session *s);
 int session_say_lost(struct session *s); /* its epoch is over: the master begins another attempt, of all workers */
-void session_say_failed(struct session *s, int error); /* in one sentence, fpisa_error(); then it is read no more */
+void session_say_failed(struct session *s, int error); /* in one sentence, fpisa_query_error(); then it is read no more */
 
 /* -- rows.c: what a state does in a turn */
 int session_receive(struct session *s);

@@ -147,7 +147,7 @@ static void say_why(const struct session *s, int log)
 	int n;
 
 	inet_ntop(AF_INET, &s->from.sin_addr, a, sizeof(a));
-	n = snprintf(line, sizeof(line), "query worker: master at %s: %s", a, fpisa_error());
+	n = snprintf(line, sizeof(line), "query worker: master at %s: %s", a, fpisa_query_error());
 	/* Whoever reads the log says it; without one nobody is told. */
 	if (write(log, line, (size_t)n) != n)
 		return;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "fpisa/query/order.h"
 #include "lib/base/error.h"
 #include "source.h"

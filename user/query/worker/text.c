@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "lib/base/error.h"
 #include "text.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "lib/base/error.h"
 #include "where.h"
 

@@ -24,7 +24,7 @@
 
 #include "cli/options.h"
 #include "cli/print.h"
-#include "fpisa.h"
+#include "fpisa-query.h"
 #include "lib/base/clock.h"
 #include "lib/base/error.h"
 #include "newcomers.h"
@@ -127,7 +127,7 @@ static int start(struct worker *w)
 	int one = 1, err;
 
 	if (fpisa_psks_read(&w->keys, w->key))
-		return refuse(-EINVAL, "query worker: the worker's file of keys: %s", fpisa_error());
+		return refuse(-EINVAL, "query worker: the worker's file of keys: %s", fpisa_query_error());
 	/* Its memory has the keys. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return fail(-errno, NULL, "query worker");

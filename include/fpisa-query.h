@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * libfpisa-query: a query over a table whose rows lie at workers (`fpisa query worker`): the
+ * first N rows by a column, groups by key with count, sum, min, max and average,
+ * or all rows. Rows pass an aggregator (`fpisa query add`), which drops
+ * those that cannot matter or adds them up, or come straight to here. An answer is exact and whole, or there is an error.
+ * A query belongs to one thread at a time, and to the process that opened it.
+ *
+ * An aggregate of a column is over the values that are not NULL, as in SQL; of
+ * none but count it is NULL. A sum is exact and rounded once, to a real; an average
+ * to a double. NaN equals NaN and is above all else, -0 equals 0.
+ *
+ * Functions return 0 or a negative errno where they say nothing else; fpisa_query_error() then says in one
+ * sentence what went wrong and what to try.
+ */
+#ifndef FPISA_QUERY_API_H
+#define FPISA_QUERY_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+struct fpisa_query;
+
+enum fpisa_column_type {
+	FPISA_COLUMN_REAL = 1, /* binary32 */
+	FPISA_COLUMN_DOUBLE = 2,
+	FPISA_COLUMN_INT32 = 3,
+	FPISA_COLUMN_INT64 = 4,
+	FPISA_COLUMN_TEXT = 5,
+	FPISA_COLUMN_DATE = 6, /* 1998-12-31 */
+};
+
+/* Who drops rows, or adds them up. */
+enum fpisa_pruning {
+	FPISA_PRUNING_NETWORK = 0, /* the aggregator */
+	FPISA_PRUNING_NONE = 1,	   /* nobody: all rows come straight to here */
+	FPISA_PRUNING_WORKERS = 2, /* each worker its own; what is left comes straight to here */
+};
+
+/* What is reckoned of a group beside its count. */
+enum fpisa_aggregate {
+	FPISA_AGGREGATE_SUM = 1,
+	FPISA_AGGREGATE_MIN = 2,
+	FPISA_AGGREGATE_MAX = 4,
+	FPISA_AGGREGATE_AVG = 8,
+};
+
+/*
+ * Where groups go that options.memory has no room for: a sort of the caller's, in a file for example. Records are of one size. A function
+ * may leave by longjmp(); then the query can only be closed.
+ */
+struct fpisa_query_spill {
+	/* Keeps a copy of the record. 0, or -errno, which is the query's error. */
+	int (*put)(void *arg, const void *record, size_t size);
+	/* The next record, in the order of their bytes as memcmp() has it: 1; 0: none is left; -errno. No put() comes after it. */
+	int (*take)(void *arg, void *record, size_t size);
+	void (*forget)(void *arg); /* all records: the query begins again */
+};
+
+/* Texts that are not given are NULL; an empty one is -EINVAL. */
+struct fpisa_query_options {
+	size_t size;	      /* sizeof(struct fpisa_query_options), so that it may grow */
+	const char *workers;  /* ADDR[:PORT],... of their TCP port, which is 18001 by default */
+	const char *key_file; /* the file whose last key is used; NULL: what FPISA_KEY names, if there is no `key` */
+	const char *table;
+	const char *value; /* a column of type real: of the order, or of the aggregates; NULL: groups are counted alone */
+	const char *by;	   /* columns of the key, "a,b"; NULL: no groups */
+	const char *columns;  /* of the rows of the answer, "a,b"; NULL: all. Not with `by` */
+	uint64_t limit;	      /* the first N rows by `value`, up to 65536; 0: all rows, or groups */
+	uint8_t ascending;    /* the least values come first */
+	uint8_t nulls_first;  /* rows whose value is NULL come before the others, not behind them */
+	uint8_t pruning;      /* enum fpisa_pruning */
+	uint8_t preaggregate; /* each worker adds up its rows by key first, and sends exact partial sums */
+	uint32_t query; /* its number at the aggregator; this, the next and the token not without pruning in the network */
+	const char *aggregator; /* ADDR[:PORT] */
+	uint64_t token;
+	uint16_t local_port;  /* UDP, as the query lists it of its master; 0: 18000 */
+	uint16_t worker_port; /* UDP, as it lists it of its workers; 0: 18000 */
+	uint32_t timeout_ms;  /* how long nothing may go on before it is an error; 0: 10000 */
+	double loss, duplicate, reorder, delay, corrupt; /* fault injection, for tests: as struct fpisa_options */
+	uint64_t seed;
+	const char *where; /* which rows: "price>=1.5,day<1999-01-01,name='a, b',shop not null", all of which hold; NULL: all */
+	uint32_t aggregates; /* of groups: bits of enum fpisa_aggregate; others may be left NULL, which takes less time. 0: all */
+	/*
+	 * A join that the answer is for: the aggregator drops rows that are in none with that table's rows. Some others
+	 * may come all the same: the answer is not less than the join's rows, or groups, and the join itself is the caller's.
+	 * FPISA_PRUNING_NETWORK; no `limit`, no `preaggregate`.
+	 */
+	const char *join; /* another table at the same workers; NULL: none */
+	const char *on; /* "a=b,c=d": a, c of `table`, b, d of `join`; not text, the same types; of groups the first of `by`, not null */
+	const char *join_where; /* which rows of `join`, as `where`; NULL: all */
+	const char *key;	/* the key itself, in place of key_file: NAME:ID:SECRET, as a line of such a file */
+	/* Bytes that groups may take here, about 200 each, or rows that have come and nobody has taken; 0: any number, and 8 MB of rows. */
+	uint64_t memory;
+	const struct fpisa_query_spill *spill; /* for groups beyond these, and beyond 2^24; NULL: such a query ends with -ENOMEM */
+	void *spill_arg;
+};
+
+/* A column of the answer. */
+struct fpisa_query_column {
+	const char *name; /* of an aggregate: count, sum, min, max, avg */
+	uint32_t type;	  /* enum fpisa_column_type */
+	uint32_t not_null;
+};
+
+/* Rows, each once, but where it says otherwise; sent = pruned + absorbed + received. */
+struct fpisa_query_counts {
+	uint64_t rows;	   /* of the table at all workers */
+	uint64_t nulls;	   /* of them whose value is NULL */
+	uint64_t sent;	   /* in frames, by all workers */
+	uint64_t pruned;   /* that the aggregator dropped */
+	uint64_t absorbed; /* that it added to its table */
+	uint64_t received; /* that came to here */
+	/*
+	 * Of groups: values, or rows, that these stand for. Of a join `pruned` are those that were sent and are neither absorbed nor
+	 * received, each a row; rows without a value are absorbed or received.
+	 */
+	uint64_t values_sent, values_absorbed, values_received;
+	uint64_t frames, repeated; /* of workers, with rows; of them those that were sent again */
+	uint32_t restarts;	   /* because the aggregator's state was lost */
+	uint32_t certified;	   /* the aggregator's certificate of the first N was checked */
+};
+
+/*
+ * Begins a query; *q is NULL if it fails, and errors that take longer are those
+ * of fpisa_query_work(). Returns at once.
+ *
+ * -EINVAL	options that contradict each other
+ * -EACCES	others can read the file of the key
+ * -ENOENT	no such file; or no GnuTLS (libgnutls.so.30)
+ * -EADDRINUSE	another program has the UDP port
+ */
+int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *options);
+
+/*
+ * Goes on for up to timeout_ms, -1: for as long as it takes. 1: rows can be taken, 2: and they are all that
+ * there are; 0: not yet. An error is the query's last, and the same at each call. Rows of an answer that is not whole come only of
+ * a query for all rows, or for those of a join.
+ *
+ * -EINVAL	a worker has no such table or column, or the aggregator's query is another one; -ENOENT: no such table
+ * -EACCES	a worker does not know the key
+ * -ECONNREFUSED, -ECONNRESET	a worker does not run, or has ended
+ * -ETIMEDOUT	a worker or the aggregator does not answer
+ * -EILSEQ	the counts, or the certificate, do not agree: something is broken, and the answer would be wrong
+ * -ENOMEM	no memory; or groups take more than options.memory, or are more than 2^24, and there is no options.spill
+ * -EPROTO	a worker has said what it was not asked for: other columns, NULL in a column that is not null, a text that is not a value
+ */
+int fpisa_query_work(struct fpisa_query *q, int timeout_ms);
+
+/* Can be read when fpisa_query_work() with timeout 0 may go on. It is the query's. */
+int fpisa_query_fd(const struct fpisa_query *q);
+
+/* How many columns the answer has, in *columns; 0 before they are known, which they are when rows can be taken. */
+uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_query_column **columns);
+
+/* The next row: a text of each column, or NULL; valid until the next call on the query. 1, or 0: none is left now. */
+int fpisa_query_next(struct fpisa_query *q, const char *const **row);
+
+void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *counts);
+
+/*
+ * Of a join, when all rows are in: how many keys of the other table workers have sent. *filtered: were all of them in the filter before the
+ * first row? If not, or if there is no join, it dropped nothing.
+ */
+uint64_t fpisa_query_keys(const struct fpisa_query *q, int *filtered);
+
+/* Ends it, also one that is under way: workers stop. NULL is fine. */
+void fpisa_query_close(struct fpisa_query *q);
+
+/* The last error of this thread, one line, never NULL. */
+const char *fpisa_query_error(void);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
