@@ -20,6 +20,7 @@
 # make postgres	fpisa_sum() for PostgreSQL 15 to 18 (doc/postgres.md); make install-postgres puts it where pg_config says
 # make torch	the backend "fpisa" of torch.distributed in build/torch (doc/torch.md); make install-torch
 # make python	the exact sums of the package for Python (doc/sums.md); make wheel builds its wheel; make install-python
+# make spark	exact sums as Aggregators of Spark, a jar (doc/sums.md); needs javac and SPARK_HOME=
 # make mpi	what MPI programs preload (doc/mpi.md), for Open MPI and MPICH, whichever is installed; make install-mpi
 # make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
@@ -420,7 +421,7 @@ old-compiler: | all
 	$(Q)$(if $(filter-out $(BPF_CLANG),$(OLD_CLANG)),$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=$(OLD_CLANG) prog-tests, \
 		rm -rf $(OLD))
 
-include adapters/postgres/rules.mk adapters/python/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
+include adapters/postgres/rules.mk adapters/python/rules.mk adapters/spark/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
 
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3 $(B)/man/libfpisa-query.3
 .PHONY: test-build check test test-long demo deps
@@ -434,7 +435,7 @@ check: test-build
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
 test-long: PACKAGES += $(VM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS)
 test-long: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long prog-long netns-long mpi-long distros vm-long)"
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long doors prog-long netns-long mpi-long distros vm-long)"
 
 deps:
 	$(Q)debian/deps $(if $(filter deps,$(MAKECMDGOALS)),--table) $(foreach p,$(PACKAGES),'$p')

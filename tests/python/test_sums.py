@@ -167,6 +167,11 @@ def test_products(unit, rng):
             total = exact(x.tolist())
             for ddof in 0, 1:
                 assert fpisa.var(x, ddof=ddof) == rounded((n * squares - total ** 2) / (n * (n - ddof)))
+    for low in range(-560, -460, 7):  # products about as small as those whose second halves lose bits
+        x, y = np.ldexp(rng.standard_normal((2, 300)), low)
+        x, y = np.r_[x, -(x * y)], np.r_[y, np.ones(300)]  # nothing but those halves is left
+        assert fpisa.dot(x, y) == rounded(exact(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist())))
+    x, y = wide(rng, 1500), wide(rng, 1500)
     i = rng.integers(-1 << 63, 1 << 63, 40)
     assert fpisa.dot(i, x[:40]) == rounded(exact(Fraction(a) * Fraction(b) for a, b in zip(i.tolist(), x[:40].tolist())))
     assert fpisa.dot(i, i) == rounded(exact(a * a for a in i.tolist()))
@@ -196,6 +201,8 @@ def test_groups(unit, rng):
             assert got.keys.tolist() == sorted(members) == means.keys.tolist()
             assert got.values.tolist() == [rounded(exact(members[k])) for k in sorted(members)]
             assert means.values.tolist() == [rounded(exact(m) / len(m)) for _, m in sorted(members.items())]
+    x = np.r_[np.ones(600), np.full(30000, 127.99)]  # as large as values of the first block's unit may be, and of one sign
+    assert fpisa.sum(x, by=np.zeros(len(x), int)).values[0] == rounded(exact(x.tolist()))
     x, by = rng.integers(-1 << 63, 1 << 63, 900), rng.integers(0, 5, 900)
     assert fpisa.sum(x, by=by).values.tolist() == [rounded(Fraction(sum(x[by == k].tolist()))) for k in range(5)]
     assert fpisa.mean(x, by=by).values.tolist() == [rounded(Fraction(sum(x[by == k].tolist()), int((by == k).sum()))) for k in range(5)]

@@ -17,7 +17,7 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "_sums": ["Accumulator", "dot", "mean", "norm2", "sum", "var"],
+    "_sums": ["Accumulator", "dot", "mean", "merged", "norm2", "sum", "var"],
     "_groups": ["Groups"],
     "_core": ["vectors"],
     "_arrays": ["Flags", "Result"],

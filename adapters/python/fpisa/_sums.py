@@ -292,3 +292,12 @@ class Accumulator:
 
     def __repr__(self) -> str:
         return f"<fpisa.Accumulator {self.value()!r} of {self.count} values>"
+
+
+def merged(parts: Iterable[Any]) -> Accumulator:
+    """One accumulator of many, or of their bytes. None is left out."""
+    total = Accumulator()
+    for part in parts:
+        if part is not None:
+            total.merge(part)
+    return total

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Dask: sums of collections as a tree of merges, with a partial of 16 to 312 bytes from each partition."""
+from __future__ import annotations
+
+from typing import Any
+
+import dask
+
+from . import _sums
+
+FAN_IN = 8
+
+
+def _parts(collection: Any) -> Any:
+    """The partitions of a DataFrame's column, a bag or an array, as delayed values."""
+    parts = collection.to_delayed()
+    return list(parts.ravel()) if hasattr(parts, "ravel") else list(parts)
+
+
+def accumulator(collection: Any) -> Any:
+    """Delayed: compute() gives the Accumulator of all values."""
+    level = [dask.delayed(_sums.Accumulator)(part) for part in _parts(collection)]
+    while len(level) > 1:
+        level = [dask.delayed(_sums.merged)(level[i:i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+    return level[0] if level else dask.delayed(_sums.Accumulator)()
+
+
+def sum(collection: Any, dtype: Any = None) -> Any:
+    """Delayed: the exact sum, rounded once."""
+    return accumulator(collection).value(dtype)

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+package io.fpisa.spark;
+
+import org.apache.spark.sql.Encoder;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.expressions.Aggregator;
+
+/** What all aggregates of exact sums have in common; nulls are left out. */
+public abstract class Sum<T> extends Aggregator<Double, ExactSum, T> {
+	@Override
+	public ExactSum zero() {
+		return new ExactSum();
+	}
+
+	@Override
+	public ExactSum reduce(ExactSum sum, Double x) {
+		if (x != null)
+			sum.add(x);
+		return sum;
+	}
+
+	@Override
+	public ExactSum merge(ExactSum a, ExactSum b) {
+		return a.merge(b);
+	}
+
+	@Override
+	public Encoder<ExactSum> bufferEncoder() {
+		return Encoders.javaSerialization(ExactSum.class);
+	}
+
+	/** The sum, rounded once. */
+	public static final class Value extends Sum<Double> {
+		@Override
+		public Double finish(ExactSum sum) {
+			return sum.value();
+		}
+
+		@Override
+		public Encoder<Double> outputEncoder() {
+			return Encoders.DOUBLE();
+		}
+	}
+
+	/** The sum as a partial. */
+	public static final class Partial extends Sum<byte[]> {
+		@Override
+		public byte[] finish(ExactSum sum) {
+			return sum.toBytes();
+		}
+
+		@Override
+		public Encoder<byte[]> outputEncoder() {
+			return Encoders.BINARY();
+		}
+	}
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Exact sums in the engines of PyPI: tests/doors/run.py BUILD. They go into BUILD/doors, once; without PyPI exit status 77."""
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ENGINES = ["pandas", "polars", "pyarrow", "duckdb", "datafusion", "dask[dataframe]", "ray", "pyspark", "hypothesis", "pytest", "xsum"]
+
+
+def environment(build):
+    """The interpreter of an environment that has them all, or None."""
+    place = os.path.join(build, "doors")
+    python = os.path.join(place, "bin", "python3")
+    if os.path.exists(os.path.join(place, "whole")):
+        return python
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "--python", python, "install", "--retries", "1"]
+    if subprocess.run([*pip, "numpy"]).returncode:
+        return None
+    for engine in ENGINES:  # one that has no wheel for this Python is skipped by its test
+        subprocess.run([*pip, engine])
+    with open(os.path.join(place, "whole"), "w"):
+        return python
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    python = environment(build)
+    if not python:
+        print("skip: PyPI cannot be reached", file=sys.stderr)
+        return 77
+    argv = [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE]
+    return subprocess.run(argv, env={**os.environ, "FPISA_BUILD": build}).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Each door of doc/sums.md with the real engine: its groups and totals are math.fsum's, and its partials merge in all others."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import fpisa
+from conftest import BUILD, TOP
+
+
+def frame(data):
+    import pandas
+    return pandas.DataFrame({"k": data.keys, "x": pandas.Series(data.values, dtype="float64")})
+
+
+def table(data):
+    import pyarrow
+    return pyarrow.table({"k": list(data.keys), "x": pyarrow.array(data.values, pyarrow.float64())})
+
+
+def partial_of(data):
+    return fpisa.Accumulator([x for x in data.values if x is not None]).to_bytes()
+
+
+def programs():
+    with open(os.path.join(TOP, "doc", "sums.md")) as f:
+        found = re.findall(r"^```python\n(.*?)^```", f.read(), re.M | re.S)
+    return [p for p in found if "pyspark" not in p and "import fpisa." in p]
+
+
+@pytest.mark.parametrize("program", programs(), ids=lambda p: re.search(r"import fpisa\.(\w+)", p)[1])
+def test_page(program):
+    """Each program of doc/sums.md runs as it stands."""
+    pytest.importorskip(re.search(r"import (\w+)", program)[1])
+    exec(program, {})
+
+
+def test_pandas(data):
+    pytest.importorskip("pandas")
+    import fpisa.pandas  # noqa: F401
+    df = frame(data)
+    assert df.x.fpisa.sum() == data.total and df.x.fpisa.sum(by=df.k).to_dict() == data.sums
+    assert df.groupby("k").x.agg(lambda s: s.fpisa.sum()).to_dict() == data.sums
+    assert df.x.fpisa.partial() == partial_of(data)
+    shuffled = df.sample(frac=1, random_state=1)
+    assert shuffled.x.fpisa.sum(by=shuffled.k).to_dict() == data.sums and shuffled.x.fpisa.sum(by=df.k).to_dict() == data.sums
+
+
+def test_polars(data):
+    pl = pytest.importorskip("polars")
+    import fpisa.polars  # noqa: F401
+    df = pl.DataFrame({"k": data.keys, "x": data.values}, schema={"k": pl.String, "x": pl.Float64})
+    assert df.select(pl.col("x").fpisa.sum()).item() == data.total
+    assert dict(df.group_by("k").agg(pl.col("x").fpisa.sum()).rows()) == data.sums
+    parts = df.lazy().group_by("k").agg(pl.col("x").fpisa.partial()).collect()
+    assert parts.select(pl.col("x").fpisa.merge()).item() == partial_of(data)
+    assert dict(parts.with_columns(pl.col("x").fpisa.value()).rows()) == data.sums
+
+
+def test_pyarrow(data):
+    pytest.importorskip("pyarrow")
+    import pyarrow.compute as pc
+
+    import fpisa.arrow
+    fpisa.arrow.register()
+    t = table(data)
+    assert pc.call_function("fpisa_sum", [t["x"].combine_chunks()]).as_py() == data.total == fpisa.sum(t["x"])
+    got = t.group_by("k").aggregate([("x", "fpisa_sum"), ("x", "fpisa_partial")])
+    assert dict(zip(got["k"].to_pylist(), got["x_fpisa_sum"].to_pylist())) == data.sums
+    assert fpisa.merged(got["x_fpisa_partial"].to_pylist()).to_bytes() == partial_of(data)
+
+
+def test_duckdb(data):
+    duckdb = pytest.importorskip("duckdb")
+    import fpisa.duckdb
+    t = table(data)  # noqa: F841
+    con = fpisa.duckdb.register(duckdb.connect())
+    con.execute("SET threads = 2; CREATE TABLE t AS SELECT * FROM t")
+    assert con.execute("SELECT fpisa_sum(x), fpisa_mean(x) FROM t").fetchone() == (data.total, fpisa.mean(t["x"]))
+    assert dict(con.execute("SELECT k, fpisa_sum(x) FROM t GROUP BY k").fetchall()) == data.sums
+    merged, value = con.execute("SELECT fpisa_merge(p), fpisa_value(fpisa_merge(p)) FROM (SELECT fpisa_partial(x) p FROM t GROUP BY k)").fetchone()
+    assert merged == partial_of(data) and value == data.total
+
+
+def test_datafusion(data):
+    datafusion = pytest.importorskip("datafusion")
+    import fpisa.datafusion
+    context = fpisa.datafusion.register(datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(4)))
+    context.register_record_batches("t", [table(data).to_batches(max_chunksize=1000)])
+
+    def rows(query):
+        return [tuple(row.values()) for batch in context.sql(query).collect() for row in batch.to_pylist()]
+
+    assert rows("SELECT fpisa_sum(x) FROM t") == [(data.total,)]
+    assert dict(rows("SELECT k, fpisa_sum(x) FROM t GROUP BY k")) == data.sums
+    assert fpisa.merged(p for p, in rows("SELECT fpisa_partial(x) FROM t GROUP BY k")).to_bytes() == partial_of(data)
+
+
+def test_dask(data):
+    dask = pytest.importorskip("dask")
+    import dask.bag
+    import dask.dataframe
+
+    import fpisa.dask
+    df = dask.dataframe.from_pandas(frame(data).dropna(), npartitions=23)
+    assert fpisa.dask.sum(df.x).compute() == data.total
+    assert fpisa.dask.accumulator(dask.bag.from_sequence([x for x in data.values if x is not None], npartitions=5)).compute().to_bytes() == \
+        partial_of(data)
+
+
+def test_ray(data):
+    ray = pytest.importorskip("ray")
+    import numpy
+
+    import fpisa.ray
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": {
+        name: os.environ[name] for name in ("PYTHONPATH", "FPISA_SUMS")}})
+    try:
+        blocks = numpy.array_split(numpy.array([x for x in data.values if x is not None]), 19)
+        assert ray.get(fpisa.ray.accumulator([ray.put(b) for b in blocks])).to_bytes() == partial_of(data)
+    finally:
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def spark():
+    pyspark = pytest.importorskip("pyspark")
+    if not shutil.which("java"):
+        pytest.skip("no java: apt install default-jre-headless")
+    jar = os.path.join(BUILD, "spark", "fpisa-spark.jar")
+    if shutil.which("javac"):
+        subprocess.run(["make", "-C", TOP, f"B={BUILD}", "spark", "SPARK_JARS=" + os.path.join(os.path.dirname(pyspark.__file__), "jars")], check=True)
+    from pyspark.sql import SparkSession
+    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config(
+        "spark.jars", jar if os.path.exists(jar) else "").config("spark.sql.shuffle.partitions", "4").getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+def view(spark, data):
+    spark.createDataFrame([(k, x) for k, x in data.rows], "k string, x double").repartition(7).createOrReplaceTempView("t")
+
+
+def test_spark(spark, data):
+    import fpisa.spark
+    fpisa.spark.register(spark)
+    view(spark, data)
+    assert dict(tuple(r) for r in spark.sql("SELECT k, fpisa_sum(x) FROM t GROUP BY k").collect()) == data.sums
+    parts = spark.sql("SELECT fpisa_merge(p) FROM (SELECT fpisa_partial(x) p FROM t GROUP BY k)").collect()
+    assert bytes(parts[0][0]) == partial_of(data)
+
+
+def test_spark_jvm(spark, data):
+    """The Aggregators of adapters/spark: no Python takes part in the sums."""
+    if not shutil.which("javac"):
+        pytest.skip("no javac: apt install default-jdk-headless")
+    view(spark, data)
+    spark._jvm.io.fpisa.spark.Functions.register(spark._jsparkSession)
+    assert dict(tuple(r) for r in spark.sql("SELECT k, fpisa_exact_sum(x) FROM t GROUP BY k").collect()) == data.sums
+    assert spark.sql("SELECT fpisa_exact_sum(x) FROM t").collect()[0][0] == data.total
+    parts = [bytes(r[0]) for r in spark.sql("SELECT fpisa_exact_partial(x) FROM t GROUP BY k").collect()]
+    assert fpisa.merged(parts).to_bytes() == partial_of(data)
+    assert bytes(spark.sql("SELECT fpisa_exact_partial(x) FROM t").collect()[0][0]) == partial_of(data)
+
+
+def test_across(spark, data):
+    """Partials made in Spark, Polars and pandas, merged in DuckDB: the bytes of one sum of all values."""
+    import duckdb
+    import polars as pl
+    import pyarrow
+
+    import fpisa.duckdb
+    import fpisa.pandas  # noqa: F401
+    import fpisa.polars  # noqa: F401
+    import fpisa.spark
+    third = len(data.rows) // 3
+    rows = [data.rows[:third], data.rows[third:2 * third], data.rows[2 * third:]]
+    fpisa.spark.register(spark)
+    spark.createDataFrame(rows[0], "k string, x double").createOrReplaceTempView("part")
+    made = [bytes(r[0]) for r in spark.sql("SELECT fpisa_partial(x) FROM part GROUP BY k").collect()]
+    values = pl.DataFrame({"x": [x for _, x in rows[1]]}, schema={"x": pl.Float64})
+    made.append(values.select(pl.col("x").fpisa.partial()).item())
+    made.append(frame(data).x[2 * third:].fpisa.partial())
+    parts = pyarrow.table({"p": pyarrow.array(made, pyarrow.binary())})  # noqa: F841
+    got, = fpisa.duckdb.register(duckdb.connect()).execute("SELECT fpisa_merge(p) FROM parts").fetchone()
+    assert got == partial_of(data)
+    merged_by_postgres(made, data)
+
+
+def merged_by_postgres(parts, data):
+    """The same by fpisa_merge() of adapters/postgres, where that is built."""
+    import postgres
+    if postgres.lacking():
+        return
+    server = postgres.Server()
+    try:
+        values = ", ".join(f"('\\x{p.hex()}'::bytea)" for p in parts)
+        (merged, total), = server.sql("CREATE EXTENSION fpisa; SELECT fpisa_merge(p), fpisa_partial_sum(fpisa_merge(p)) "
+                                      f"FROM (VALUES {values}) t(p)")
+        assert merged == "\\x" + partial_of(data).hex() and float(total) == data.total
+    finally:
+        server.close()
