@@ -360,8 +360,12 @@ static void conns_accept(struct conns_of *s)
 		socklen_t n = sizeof(from), m = sizeof(to);
 		int fd = accept4(s->listener, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-		if (fd < 0)
+		if (fd < 0) {
+			/* Of a limit that is lower than it should be none without a group keeps others out, either. */
+			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+				make_room(s);
 			return;
+		}
 		if (!manager_network_allowed(s->manager->policy, from.sin_addr.s_addr)) {
 			turn_away(s, fd, from.sin_addr.s_addr);
 			continue;

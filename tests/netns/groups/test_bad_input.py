@@ -139,3 +139,19 @@ def test_who_does_not_close(groups, said, heard):
     finally:
         for s in kept:
             s.close()
+
+
+def test_fewer_descriptors(lab, tmp_path):
+    """The manager may open fewer files than it wants: strangers still make room for others, the oldest first."""
+    net = lab(workers=2)
+    net.load()
+    g, kept = Groups(net, str(tmp_path), "without-key = yes"), []
+    try:
+        g.serve("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=150:150")
+        kept = [connect(g) for _ in range(200)]
+        assert b"too many connections that have not asked for a group" in kept[0].recv(256, socket.MSG_WAITALL)
+        g.group("right", [1], {"leave": True})
+    finally:
+        for s in kept:
+            s.close()
+        g.close()
