@@ -100,12 +100,13 @@ def test_what_is_too_long_is_not_cut(tmp_path, line):
     assert status == 1 and not out and f"f.conf:3: {line.split()[0]}: '" in lines[0], (status, lines)
 
 
-def test_no_regular_file(tmp_path):
+def test_no_file(tmp_path):
     """Nobody waits for who writes a pipe."""
     os.mkfifo(tmp_path / "pipe")
-    for path in tmp_path / "pipe", tmp_path, "/dev/zero":
+    for path, says in ((tmp_path / "pipe", ": is a pipe; a configuration is a file"), (tmp_path, ": read: Is a directory"),
+                       ("/dev/zero", ": is no text file of less than 1048576 bytes")):
         p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=20)
-        assert p.returncode == 1 and f"fpisa: {path}: is no regular file, as a configuration must be" in p.stderr, p
+        assert p.returncode == 1 and f"fpisa: {path}{says}" in p.stderr, p
 
 
 def test_not_there_now(tmp_path):

@@ -335,8 +335,8 @@ static int open_text(const char *file)
 		return fail(-errno, "write one, see fpisa(8), or name another", "%s", file);
 	if (fstat(fd, &st))
 		err = fail(-errno, NULL, "%s", file);
-	else if (!S_ISREG(st.st_mode))
-		err = refuse(-EINVAL, "%s: is no regular file, as a configuration must be", file);
+	else if (S_ISFIFO(st.st_mode))
+		err = refuse(-EINVAL, "%s: is a pipe; a configuration is a file", file);
 	if (err)
 		close(fd);
 	return err ?: fd;

@@ -551,7 +551,7 @@ def test_configuration_is_read_again(groups):
     os.unlink(g.config)
     os.mkfifo(g.config)
     g.manager.send_signal(signal.SIGHUP)
-    goes_on("is no regular file")
+    goes_on("is a pipe")
     os.unlink(g.config)
     assert g.start(0, "third", 0, 2).line()["rc"] == -EDQUOT
     becomes(text.replace("[manager]", "[manager]\nnetworks = 10.77.0.0/16"))
