@@ -251,7 +251,7 @@ static void check_time(void)
 	}
 	TAILQ_FOREACH(c, &s.conns.all, link)
 		CHECK(c->caller.place >= 0);
-	CHECK(!s.conns.waiting && !s.conns.broken);
+	CHECK(!s.conns.waiting && !s.conns.n_closing);
 }
 
 static void end_all(void)
