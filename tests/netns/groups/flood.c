@@ -14,6 +14,7 @@ int main(int argc, char **argv)
 	struct sockaddr_in to = {.sin_family = AF_INET};
 	struct rlimit files = {KEPT + 64, KEPT + 64};
 	struct timeval patience = {.tv_usec = 200000};
+	struct linger reset = {.l_onoff = 1}; /* else this host runs out of ports that wait for late segments */
 	int fd[KEPT];
 
 	if (argc != 4 || !inet_aton(argv[1], &to.sin_addr))
@@ -25,6 +26,7 @@ int main(int argc, char **argv)
 		close(fd[i]);
 		fd[i] = socket(AF_INET, SOCK_STREAM, 0);
 		setsockopt(fd[i], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+		setsockopt(fd[i], SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 		if (!connect(fd[i], (struct sockaddr *)&to, sizeof(to)))
 			send(fd[i], argv[3], strlen(argv[3]), MSG_NOSIGNAL);
 	}
