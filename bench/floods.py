@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Floods of connections without a key at `fpisa query worker`, and what a master notices: the table of doc/query.md, section 7.
+"""Floods of connections without a key at `fpisa query worker`, and what a master notices: the table of doc/query.md.
 
 A worker, a master and a host that floods, each in a network namespace; tests/netns/groups/flood.c makes connections as fast as one
 process can. A query of 2,000 rows that are added up by the master is asked again and again. A line of JSON for each flood, or with
