@@ -96,6 +96,17 @@ static const struct verb verbs[] = {
 	 "passed all checks. In JSON silent_s of each missing rank, null: never heard.\n"},
 	{"doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--json]",
 	 "what is wrong on this machine, and what fixes it", doctor_more},
+	{"plan", verb_plan,
+	 "--workers N --rate R [--aggregators K] [--aggregator-rate R] [--colocated] [--bytes N] [--json]",
+	 "the shares of several aggregators, and how long a sum takes",
+	 "  --workers N          2 to 64\n"
+	 "  --rate R             of each worker's link, such as 10G or 100M (bit/s)\n"
+	 "  --aggregators K      on hosts of their own; default 0\n"
+	 "  --aggregator-rate R  of each one's link; default that of the workers\n"
+	 "  --colocated          each worker's host is an aggregator too\n"
+	 "  --bytes N            of a vector; default 1048576\n"
+	 "Weights are for the list of aggregators that workers give, as 10.0.0.1*2,10.0.0.2. Times are what full-duplex\n"
+	 "links carry, without latency, in frames of the default size.\n"},
 	{"resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
 	 "Loads the objects without attaching or pinning anything.\n"},
 };

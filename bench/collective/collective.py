@@ -3,7 +3,7 @@
 """Time of an all-reduce over shaped links: FPISA, Open MPI, Gloo, side by side.
 
     collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
-                  [--topologies switch,one-port] [--queue BYTES]
+                  [--topologies switch,one-port,dedicated-K,everywhere-K] [--queue BYTES]
                   [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--udp-gro off]
 
 Each worker is a network namespace. All links meet in a bridge, and both
@@ -14,6 +14,11 @@ and at the bridge's port towards it. A topology says where the aggregator is:
     one-port	a host behind one port of the switch. That port is shaped to the
 	workers' rate, and N vectors come in by it, so N S/rate is the bound. What
 	leaves is not shaped: by multicast it is one vector.
+    dedicated-K	K hosts, each behind a port of its own that is shaped both ways,
+	and each has its share of every vector.
+    everywhere-K	the workers' own hosts add, and K more, all behind their one
+	shaped port: nothing is there but what a ring has, if K is 0. Shares
+	are those of `fpisa plan`.
 
 Each port of the bridge holds --queue bytes. Where the results enter the
 bridge they are put together, as a worker's card would let its kernel do
@@ -24,7 +29,7 @@ links; a sum that is wrong ends it.
 
 One JSON line a point and contender: median, quartiles, the share of CPU time
 that was busy, and CPU seconds of all parties a GB that the workers contribute. `limit_s` is what an aggregator could reach with
-no headers (S/rate, or the bound above), `ring_limit_s` is 2(N-1)/N x S/rate. `share` is what the narrowest link
+no headers (S/rate, or the bound above; of several aggregators that of `fpisa plan`), `ring_limit_s` is 2(N-1)/N x S/rate. `share` is what the narrowest link
 needs for FPISA's frames over the time that was measured; `faster` is the
 fastest other's time over FPISA's, in the same round.
 
@@ -37,10 +42,12 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -54,7 +61,8 @@ from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
 
 RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
-TOPOLOGIES = "switch", "one-port"
+TOPOLOGIES = "switch", "one-port", "dedicated-K", "everywhere-K"
+SHARDS = 16  # aggregators at most
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
 QUALIFY_S = 0.15  # of the link's time: a longer sum takes the algorithm that won at a quarter of its size
 START_S = 0.003	 # from an order to the common start
@@ -69,16 +77,63 @@ class Failure(Exception):
     pass
 
 
+class Adder(typing.NamedTuple):
+    """An aggregator of several: its namespace, address, directory of pins, and the rank on its host, if any."""
+    host: labs.Netns
+    address: str
+    pins: str
+    rank: typing.Optional[int]
+
+
 class Network(labs.Lab):
     """The bridge, shaped."""
 
-    def __init__(self, workers, mtu):
+    def __init__(self, workers, mtu, aggregators=0, colocated=False, pins=None):
         super().__init__(workers=workers, mtu=mtu, bridge=True)
         self.switch = self.spaces[-1]
         self.switch.ip("addr add 10.99.1.254/24 dev br0")
         with self.switch.entered(), contextlib.suppress(FileNotFoundError):
             with open("/proc/sys/net/bridge/bridge-nf-call-iptables", "w") as f:
                 f.write("0")  # a switch has no firewall
+        self.pins = pins
+        self.adders = [self.dedicated(i, mtu) for i in range(aggregators)]
+        if colocated:
+            self.adders += [self.beside(r) for r in range(workers)]
+
+    def dedicated(self, i, mtu):
+        """A host behind a port of its own, which results to a group do not leave by."""
+        host, address = self.netns(), f"10.99.1.{150 + i}"
+        self.switch.ip(f"link add a{i} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {host.path}",
+                       f"link set a{i} master br0 up")
+        self.switch.run("bridge", "link", "set", "dev", f"a{i}", "mcast_flood", "off")
+        host.ip(f"addr add {address}/24 dev eth0", "link set eth0 up")
+        host.gro_on("eth0")
+        self.switch.gro_on(f"a{i}")
+        return self.loaded(Adder(host, address, f"{self.pins}/a{i}", None), "eth0")
+
+    def beside(self, rank):
+        """On a worker's host, at a second address, to which its own rank's frames go by `lo` and with the first one as their source."""
+        host, address = self.worker[rank], f"10.99.1.{100 + rank}"
+        host.ip(f"addr add {address}/32 dev eth0",
+                f"route replace local {address} dev eth0 table local proto kernel scope host src {self.addresses[rank]}")
+        self.switch.gro_on(f"p{rank}")
+        adder = self.loaded(Adder(host, address, f"{self.pins}/w{rank}", rank), "eth0")
+        host.run(labs.FPISA, "load", "lo", "--mode", "skb", "--pin", adder.pins)
+        return adder
+
+    def loaded(self, adder, dev):
+        adder.host.run(labs.FPISA, "load", dev, "--pin", adder.pins)
+        return adder
+
+    def chosen(self, at):
+        """The aggregators of a setting, with their weights."""
+        if not at.several():
+            return []
+        plan = at.plan()
+        return [(a, plan["aggregator_weight"] if a.rank is None else plan["worker_weight"])
+                for a in (*self.adders[:at.aggregators()], *(a for a in self.adders if at.everywhere() and a.rank is not None
+                                                             and a.rank < at.workers))
+                if plan["aggregator_weight" if a.rank is None else "worker_weight"]]
 
     def shape(self, mbit, topology="switch", queue=QUEUE):
         def tbf(space, dev, limit):
@@ -88,6 +143,9 @@ class Network(labs.Lab):
         for r, w in enumerate(self.worker):
             tbf(w, "eth0", HOST_QUEUE)
             tbf(self.switch, f"p{r}", queue)
+        for i, adder in enumerate(a for a in self.adders if a.rank is None):
+            tbf(adder.host, "eth0", HOST_QUEUE)
+            tbf(self.switch, f"a{i}", queue)
         if topology == "one-port":
             tbf(self.switch, "uplink", queue)
         else:
@@ -124,8 +182,28 @@ class Setting(typing.NamedTuple):
     workers: int
     mbit: int
 
+    def several(self):
+        return "-" in self.topology and self.topology != "one-port"
+
+    def everywhere(self):
+        return self.topology.startswith("everywhere-")
+
+    def aggregators(self):
+        """Those on hosts of their own."""
+        return int(self.topology.split("-")[1])
+
+    def plan(self):
+        """What `fpisa plan` says of a vector of 10^6 bytes."""
+        out = subprocess.run([labs.FPISA, "plan", "--workers", str(self.workers), "--aggregators", str(self.aggregators()), "--rate",
+                              f"{self.mbit}M", "--bytes", "1000000", "--json", *["--colocated"] * self.everywhere()],
+                             check=True, stdout=subprocess.PIPE)
+        return json.loads(out.stdout)
+
     def inflow(self):
         """Vectors that come in by the narrowest link."""
+        if self.several():
+            n, k = self.workers, self.aggregators()
+            return max(1, 2 * n * (n - 1) / (n * n + k * n - 2 * k) if self.everywhere() else n / k)
         return self.workers if self.topology == "one-port" else 1
 
     def limit_s(self, size):
@@ -159,12 +237,13 @@ class Contender:
                 raise Failure(f"{self.name}: rank {r}: {answers[-1]['error']}")
         return answers
 
-    def run(self, operation, workers, count, algorithm):
+    def run(self, operation, at, count, algorithm):
         """One sum: seconds from the first rank's start to the last one's end, the CPUs' busy share, the ranks' figures, and
         the CPUs' seconds."""
+        workers, topology = at.workers, at.topology
         self.order(workers, do="prepare", operation=operation, count=count)
         before = cpu_times()
-        answers = self.order(workers, do="run", operation=operation, count=count, algorithm=algorithm,
+        answers = self.order(workers, do="run", operation=operation, count=count, algorithm=algorithm, side=f"{topology}/{workers}",
                              at_ns=time.monotonic_ns() + int(START_S * 1e9))
         busy = [b - a for a, b in zip(before, cpu_times())]
         if not all(a["right"] for a in answers):
@@ -190,7 +269,12 @@ class Stage:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
         self.world = max(args.workers)
-        self.net = Network(self.world, args.mtu)
+        several = [Setting(t, 2, 1) for t in args.topologies if "-" in t and t != "one-port"]
+        self.pins = os.path.join(folder, "pins")  # of several aggregators: a BPF filesystem
+        os.mkdir(self.pins)
+        labs.mount(b"bpf", self.pins, b"bpf")
+        self.net = Network(self.world, args.mtu, max([t.aggregators() for t in several], default=0),
+                           any(t.everywhere() for t in several), self.pins)
         self.udp_gro = self.net.put_together(args.udp_gro)
         self.elements = (args.mtu - (HEADERS - 14)) // 128 * 32
         self.jobs = {}
@@ -201,17 +285,31 @@ class Stage:
 
     def open(self, contenders):
         self.net.load()
-        for job, n in enumerate(self.args.workers):
-            port = labs.PORT + job
-            who = [f"{a}:{port}" for a in self.net.addresses[:n]]
-            self.net.add_job(job, "--elements", self.elements, "--window", self.args.window, workers=who)
-            self.jobs[n] = job
+        for job, (topology, n) in enumerate(itertools.product(self.args.topologies, self.args.workers)):
+            at = Setting(topology, n, 1000)
+            self.jobs[f"{topology}/{n}"] = self.several(job, at) if at.several() else self.single(job, n)
         return [self.contender(name) for name in contenders]
+
+    def options(self):
+        return "--elements", self.elements, "--window", self.args.window
+
+    def single(self, job, n):
+        port = labs.PORT + job * SHARDS
+        self.net.add_job(job, *self.options(), workers=[f"{a}:{port}" for a in self.net.addresses[:n]])
+        return {"job": job, "workers": n, "port": port, "address": labs.ADDRESS}
+
+    def several(self, job, at):
+        """The same job at each aggregator, which lists the ranks' ports from its place in the list on."""
+        port, chosen = labs.PORT + job * SHARDS, self.net.chosen(at)
+        for i, (a, _) in enumerate(chosen):
+            who = ",".join(f"{w}:{port + i}{'@lo' if r == a.rank else ''}" for r, w in enumerate(self.net.addresses[:at.workers]))
+            a.host.run(labs.FPISA, "job", "add", job, *self.options(), "--workers", who, "--address", a.address,
+                       "--fanout", "multicast" if a.rank is None else "unicast", "--pin", a.pins)
+        return {"job": job, "workers": at.workers, "port": port, "address": ",".join(f"{a.address}*{w}" for a, w in chosen)}
 
     def contender(self, name):
         """Start the ranks and wait until each has called."""
-        plan = {"world": self.world, "workers": self.args.workers, "jobs": self.jobs, "port": labs.PORT,
-                "library": labs.LIBRARY, "address": labs.ADDRESS,
+        plan = {"world": self.world, "workers": self.args.workers, "jobs": self.jobs, "library": labs.LIBRARY,
                 "meeting": f"tcp://{self.net.addresses[0]}:29500", "algorithms": list(ALGORITHMS), "transport": self.transport}
         command = [sys.executable, "-B", RANK, name, self.listener.getsockname()]
         log = open(os.path.join(self.folder, name), "w+")
@@ -250,6 +348,7 @@ class Stage:
     def close(self):
         self.net.close()
         self.listener.close()
+        labs.unmount(self.pins)
 
 
 def mpi_agent(net, folder):
@@ -288,7 +387,7 @@ class Bench:
             size //= 4
         key = at, size
         if key not in self.best:
-            times = {a: min(contender.run("allreduce", at.workers, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
+            times = {a: min(contender.run("allreduce", at, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
             self.best[key] = min(times, key=times.get)
         return self.best[key]
 
@@ -298,7 +397,7 @@ class Bench:
         rounds = []
         for i in range(self.args.rounds):
             turn = i % len(self.contenders)
-            rounds.append({c: c.run("allreduce", at.workers, size // 4, chosen[c])
+            rounds.append({c: c.run("allreduce", at, size // 4, chosen[c])
                            for c in self.contenders[turn:] + self.contenders[:turn]})
         for c in self.contenders:
             self.report(c, chosen[c], at, size, rounds)
@@ -312,7 +411,7 @@ class Bench:
             rounds.append({})
             for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
                 before = self.stage.net.carried(at.workers)
-                seconds = c.run(operation, at.workers, count, 0)[0]
+                seconds = c.run(operation, at, count, 0)[0]
                 rounds[-1][c] = seconds, [(b - a) / (4 * count) for a, b in zip(before, self.stage.net.carried(at.workers))]
         for c in contenders:
             seconds = [r[c][0] for r in rounds]
@@ -393,8 +492,9 @@ def main():
     p.add_argument("--window", type=int, default=64)
     p.add_argument("--udp-gro", choices=["on", "off"], default="on", help="put results together at the bridge")
     args = p.parse_args()
-    operations, topologies = args.operations.split(","), args.topologies.split(",")
-    for option, given, known in ("operations", operations, OPERATIONS), ("topologies", topologies, TOPOLOGIES):
+    operations, args.topologies = args.operations.split(","), args.topologies.split(",")
+    for option, given, known in (("operations", operations, OPERATIONS),
+                                 ("topologies", [re.sub(r"-\d+$", "-K", t) for t in args.topologies], TOPOLOGIES)):
         if set(given) - set(known):
             p.error(f"--{option}: '{(set(given) - set(known)).pop()}' is not one of {', '.join(known)}")
     names = []
@@ -412,7 +512,7 @@ def main():
         stack.callback(stage.close)
         try:
             bench = Bench(stage, stage.open(names), args)
-            for at in itertools.starmap(Setting, itertools.product(topologies, args.workers, args.rates)):
+            for at in itertools.starmap(Setting, itertools.product(args.topologies, args.workers, args.rates)):
                 stage.net.flood(at.workers)
                 stage.net.shape(at.mbit, at.topology, args.queue)
                 for size in args.sizes or [s for s in SIZES if at.limit_s(s) < LONGEST_S]:

@@ -36,7 +36,7 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from collective import Stage, labs, numbers, own_mounts  # noqa: E402
+from collective import Setting, Stage, labs, numbers, own_mounts  # noqa: E402
 
 HZ = 997
 # By a function of its stack, the nearest first; fan_out is asked before veth, whose ends call it.
@@ -85,6 +85,7 @@ def samples(data):
 
 def measure(args, mtu, transport, folder):
     args.mtu, args.workers, args.window, args.udp_gro = mtu, [args.ranks], 64, "on"
+    args.topologies, at = ["switch"], Setting("switch", args.ranks, args.rate)
     Stage.transport = {"udp": labs.worker.UDP, "xsk": labs.worker.XSK}[transport]
     stage = Stage(args, folder)
     data = os.path.join(folder, "perf.data")
@@ -93,13 +94,13 @@ def measure(args, mtu, transport, folder):
         stage.net.flood(args.ranks)
         stage.net.shape(args.rate)
         count = args.bytes // 4
-        ours.run("allreduce", args.ranks, count, 0)
+        ours.run("allreduce", at, count, 0)
         before, sums, taken = stage.net.counters(0, labs.PIN)["packets"], 0, 0
         perf = subprocess.Popen(["perf", "record", "-q", "-e", "cpu-clock", "-F", str(HZ), "-g", "-a", "-o", data],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         began = time.monotonic()
         while time.monotonic() < began + args.seconds:
-            taken += ours.run("allreduce", args.ranks, count, 0)[0]
+            taken += ours.run("allreduce", at, count, 0)[0]
             sums += 1
         elapsed = time.monotonic() - began
         perf.send_signal(signal.SIGINT)

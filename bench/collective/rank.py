@@ -34,17 +34,17 @@ TIMEOUT_MS = 60000
 
 
 class Fpisa:
-    """libfpisa; a job for each number of workers."""
+    """libfpisa; a job for each topology and number of workers."""
 
     def __init__(self, plan):
         self.rank = plan["rank"]
         self.sides = {}
-        for n, job in plan["jobs"].items():
-            if self.rank < int(n):
-                side = self.sides[int(n)] = worker.Worker(plan["library"])
-                options = worker.Options(size=ctypes.sizeof(worker.Options), local_port=plan["port"] + job,
+        for name, j in plan["jobs"].items():
+            if self.rank < j["workers"]:
+                side = self.sides[name] = worker.Worker(plan["library"])
+                options = worker.Options(size=ctypes.sizeof(worker.Options), local_port=j["port"],
                                          timeout_ms=TIMEOUT_MS, transport=plan.get("transport", worker.UDP))
-                rc = side.lib.fpisa_connect(ctypes.byref(side.handle), plan["address"].encode(), job,
+                rc = side.lib.fpisa_connect(ctypes.byref(side.handle), j["address"].encode(), j["job"],
                                             ctypes.byref(options))
                 self.check(side, rc)
 
@@ -53,7 +53,7 @@ class Fpisa:
         if rc:
             raise RuntimeError(side.lib.fpisa_error().decode())
 
-    def run(self, operation, workers, values, algorithm):
+    def run(self, operation, workers, values, algorithm, side=None):
         """Where others give nothing they give zeros."""
         if operation == "broadcast" and self.rank:
             values.fill(0)
@@ -61,12 +61,12 @@ class Fpisa:
             mine = part(workers, self.rank, values.size)
             values[:mine.start] = 0
             values[mine.stop:] = 0
-        side, p = self.sides[workers], values.ctypes.data_as(ctypes.c_void_p)
+        side, p = self.sides[side], values.ctypes.data_as(ctypes.c_void_p)
         self.check(side, side.lib.fpisa_allreduce(side.handle, p, p, values.size, worker.FLOAT32, None))
 
-    def counts(self, workers):
+    def counts(self, side):
         info = worker.Info(size=ctypes.sizeof(worker.Info))
-        self.sides[workers].lib.fpisa_get_info(self.sides[workers].handle, ctypes.byref(info))
+        self.sides[side].lib.fpisa_get_info(self.sides[side].handle, ctypes.byref(info))
         return {"retransmits": info.retransmits}
 
 
@@ -83,7 +83,7 @@ class Gloo:
                                      world_size=plan["world"])
         self.groups = {n: self.dist.new_group(list(range(n))) for n in plan["workers"]}
 
-    def run(self, operation, workers, values, algorithm):
+    def run(self, operation, workers, values, algorithm, side=None):
         whole, group = self.torch.from_numpy(values), self.groups[workers]
         if operation == "allreduce":
             self.dist.all_reduce(whole, group=group)
@@ -97,7 +97,7 @@ class Gloo:
         else:
             raise RuntimeError("Gloo has no " + operation)
 
-    def counts(self, workers):
+    def counts(self, side):
         return {}
 
 
@@ -131,7 +131,7 @@ class OpenMpi:
             if rc:
                 raise RuntimeError(f"Open MPI does not let {self.CVAR.decode()} be set: error {rc}")
 
-    def run(self, operation, workers, values, algorithm):
+    def run(self, operation, workers, values, algorithm, side=None):
         comm, in_place = self.groups[workers, algorithm], self.mpi.IN_PLACE
         if operation == "allreduce":
             comm.Allreduce(in_place, values, op=self.mpi.SUM)
@@ -146,7 +146,7 @@ class OpenMpi:
             comm.Reduce_scatter_block(values, own, op=self.mpi.SUM)
             values[part(workers, self.rank, values.size)] = own
 
-    def counts(self, workers):
+    def counts(self, side):
         return {}
 
 
@@ -198,13 +198,13 @@ def obey(side, values, order):
     if order["do"] == "prepare":
         values.prepare(operation, workers, count)
         return {}
-    before = side.counts(workers)
+    before = side.counts(order["side"])
     time.sleep(max(0, order["at_ns"] - time.monotonic_ns()) / 1e9)
     start = time.monotonic_ns()
-    side.run(operation, workers, values.values, order["algorithm"])
+    side.run(operation, workers, values.values, order["algorithm"], order["side"])
     end = time.monotonic_ns()
     return {"start_ns": start, "end_ns": end, "right": values.right(),
-            **{name: n - before[name] for name, n in side.counts(workers).items()}}
+            **{name: n - before[name] for name, n in side.counts(order["side"]).items()}}
 
 
 def listen(control, orders):

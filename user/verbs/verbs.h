@@ -17,6 +17,7 @@ int verb_config_check(int argc, char **argv);
 int verb_config_apply(int argc, char **argv);
 int verb_stats(int argc, char **argv);
 int verb_slots(int argc, char **argv);
+int verb_plan(int argc, char **argv);
 int verb_resources(int argc, char **argv);
 int verb_histogram(int argc, char **argv);
 int verb_key_new(int argc, char **argv);
