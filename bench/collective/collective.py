@@ -112,10 +112,13 @@ class Network(labs.Lab):
         return self.loaded(Adder(host, address, f"{self.pins}/a{i}", None), "eth0")
 
     def beside(self, rank):
-        """On a worker's host, at a second address, to which its own rank's frames go by `lo` and with the first one as their source."""
-        host, address = self.worker[rank], f"10.99.1.{100 + rank}"
-        host.ip(f"addr add {address}/32 dev eth0",
-                f"route replace local {address} dev eth0 table local proto kernel scope host src {self.addresses[rank]}")
+        """
+        On a worker's host, at a second address, to which its own rank's frames go by `lo` and with the first one as their source. It is of
+        another network, for Open MPI tells peers apart by the addresses of one.
+        """
+        host, address = self.worker[rank], f"10.97.1.{rank + 1}"
+        host.ip(f"addr add {address}/32 dev lo", "route add 10.97.1.0/24 dev eth0",
+                f"route replace local {address} dev lo table local proto kernel scope host src {self.addresses[rank]}")
         self.switch.gro_on(f"p{rank}")
         adder = self.loaded(Adder(host, address, f"{self.pins}/w{rank}", rank), "eth0")
         host.run(labs.FPISA, "load", "lo", "--mode", "skb", "--pin", adder.pins)

@@ -170,7 +170,7 @@ static void run(struct sim *s, struct port_plan p)
 		struct rank *r = &s->rank[i];
 
 		r->req = (struct fpisa_request){.chunks = (uint64_t)p.chunks, .left = (uint64_t)p.chunks};
-		fpisa_rto_init(&r->rto);
+		fpisa_rto_init(&r->rto, 1);
 		assert_int_equal(fpisa_window_reset(&r->w, WINDOW, FRAME_BYTES, WINDOW, 0), 0);
 		fpisa_window_start(&r->w, &r->req);
 	}

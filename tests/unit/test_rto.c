@@ -13,7 +13,7 @@ static struct fpisa_rto after_sample(uint64_t rtt_ns)
 {
 	struct fpisa_rto r;
 
-	fpisa_rto_init(&r);
+	fpisa_rto_init(&r, 1);
 	fpisa_rto_sample(&r, rtt_ns);
 	return r;
 }
@@ -25,7 +25,7 @@ static void test_backoff(void **state)
 	struct fpisa_rto r;
 
 	(void)state;
-	fpisa_rto_init(&r);
+	fpisa_rto_init(&r, 1);
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++)
 		assert_int_equal(fpisa_rto_after(&r, i), ms[i] * MS);
 	r.rto_ns = FPISA_RTO_MIN_NS;

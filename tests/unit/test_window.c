@@ -161,7 +161,7 @@ static void queue_is_not_loss(void **state)
 	uint64_t now = 1000 * MS;
 
 	(void)state;
-	fpisa_rto_init(&rto);
+	fpisa_rto_init(&rto, 1);
 	rto.rto_ns = FPISA_RTO_MIN_NS;
 	assert_int_equal(fpisa_window_reset(&w, WINDOW, 128, WINDOW, 0), 0);
 	fpisa_window_start(&w, &r);

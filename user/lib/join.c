@@ -346,7 +346,7 @@ static int open_window(struct fpisa_shard *s)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", s->peer, f->job, s->hello.window);
 	s->window.layout = f->layout.shards > 1 ? &f->layout : NULL;
 	s->window.shard = s->index;
-	fpisa_rto_init(&s->rto);
+	fpisa_rto_init(&s->rto, f->layout.shards);
 	return 0;
 }
 

@@ -20,12 +20,16 @@
 
 struct fpisa_rto {
 	uint64_t srtt_ns, var_ns, rto_ns;
+	uint64_t min_ns;    /* of rto_ns */
 	uint32_t unsampled; /* chunks that gave no sample since the last that did */
 };
 
-static inline void fpisa_rto_init(struct fpisa_rto *r)
+/* `paths` share this host's link, so that results of each come as many times more rarely. */
+static inline void fpisa_rto_init(struct fpisa_rto *r, uint32_t paths)
 {
-	*r = (struct fpisa_rto){.rto_ns = FPISA_RTO_FIRST_NS};
+	*r = (struct fpisa_rto){.rto_ns = FPISA_RTO_FIRST_NS, .min_ns = paths * FPISA_RTO_MIN_NS};
+	if (r->min_ns > FPISA_RTO_FIRST_NS)
+		r->min_ns = FPISA_RTO_FIRST_NS;
 }
 
 /* A chunk that was sent once, and completed by it, came back after rtt_ns. */
@@ -43,8 +47,8 @@ static inline void fpisa_rto_sample(struct fpisa_rto *r, uint64_t rtt_ns)
 	}
 	r->unsampled = 0;
 	r->rto_ns = r->srtt_ns + 4 * r->var_ns;
-	if (r->rto_ns < FPISA_RTO_MIN_NS)
-		r->rto_ns = FPISA_RTO_MIN_NS;
+	if (r->rto_ns < r->min_ns)
+		r->rto_ns = r->min_ns;
 	if (r->rto_ns > FPISA_RTO_MAX_NS)
 		r->rto_ns = FPISA_RTO_MAX_NS;
 }

@@ -123,11 +123,13 @@ static int send_to(struct fpisa_shard *s)
 	}
 }
 
+/* Each rank begins with another aggregator, lest all frames meet at one port while the others are idle. */
 int fpisa_send(struct fpisa *f)
 {
+	uint32_t shards = f->layout.shards;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
-		rc = send_to(&f->shard[i]);
+	for (uint32_t i = 1; i <= shards && !rc; i++)
+		rc = send_to(&f->shard[(f->hello.rank + i) % shards]);
 	return rc;
 }

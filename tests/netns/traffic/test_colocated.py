@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""No machine beside the workers: each one's host is an aggregator too, at a second address. Its own rank's frames go by `lo`, with the
+datapath there in generic mode; the others' come by eth0."""
+import os
+import random
+
+import lab
+import pytest
+from lab import FPISA, Lab, draw_seed, read_all, wait_until
+
+ETIMEDOUT = 110
+JOB, HOSTS = 5, 3
+PINS = "/run/colocated"  # a BPF filesystem for the tests of this file
+pytestmark = pytest.mark.together
+
+
+class Colocated(Lab):
+    """Hosts 10.98.0.11 on, which add as 10.97.0.1 on."""
+
+    def __init__(self):
+        self.spaces = []
+        self.switch = self.netns()
+        self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
+        self.worker = [self.host(i) for i in range(HOSTS)]
+        self.agg = self.worker[0]
+
+    def host(self, i):
+        host = self.netns()
+        self.switch.ip(f"link add w{i} type veth peer name eth0 netns {host.path}", f"link set w{i} master br0 up")
+        host.ip(f"addr add 10.98.0.{i + 11}/24 dev eth0", "link set eth0 up", f"addr add 10.97.0.{i + 1}/32 dev lo",
+                "route add 10.97.0.0/24 dev eth0",
+                f"route replace local 10.97.0.{i + 1} dev lo table local proto kernel scope host src 10.98.0.{i + 11}")
+        host.gro_on("eth0")
+        self.switch.gro_on(f"w{i}")
+        host.run(FPISA, "load", "eth0", "--pin", f"{PINS}/{i}")
+        host.run(FPISA, "load", "lo", "--mode", "skb", "--pin", f"{PINS}/{i}")
+        workers = ",".join(f"10.98.0.{r + 11}:{18000 + i}{'@lo' if r == i else ''}" for r in range(HOSTS))
+        host.run(FPISA, "job", "add", JOB, "--workers", workers, "--address", f"10.97.0.{i + 1}", "--mode", "exact", "--fanout",
+                 "unicast", "--pin", f"{PINS}/{i}")
+        return host
+
+    def count(self, i, name):
+        return self.counters(JOB, f"{PINS}/{i}")[name]
+
+    def begin(self, count, weights=(1,) * HOSTS, **options):
+        shares = ",".join(f"10.97.0.{i + 1}*{w}" for i, w in enumerate(weights))
+        return [self.start(r, JOB, {"count": count, "kind": "integers"}, address=shares, **options) for r in range(HOSTS)]
+
+
+@pytest.fixture(scope="module")
+def net(mounts):
+    os.mkdir(PINS)
+    lab.mount(b"bpf", PINS, b"bpf")
+    colocated = Colocated()
+    yield colocated
+    for i, host in enumerate(colocated.worker):
+        host.run(FPISA, "unload", "--pin", f"{PINS}/{i}")
+    colocated.close()
+    lab.unmount(PINS)
+    os.rmdir(PINS)
+
+
+@pytest.mark.parametrize("loss", (0, 0.02))
+def test_sum(net, loss):
+    """Each host adds its share, of its own rank's values too; nothing is refused."""
+    rng = random.Random(draw_seed())
+    weights = [rng.randint(1, 9) for _ in range(HOSTS)]
+    count = rng.randint(20000, 200000)
+    before = [net.count(i, "v_result") for i in range(HOSTS)]
+    net.check_answers(net.begin(count, weights, loss=loss), HOSTS, count)
+    chunks = [net.count(i, "v_result") - before[i] for i in range(HOSTS)]
+    assert sum(chunks) == -(-count // 256)
+    for i in range(HOSTS):
+        assert abs(chunks[i] - sum(chunks) * weights[i] / sum(weights)) < 2, (chunks, weights)
+        assert net.count(i, "v_unknown_peer") == 0
+
+
+def test_stranger(net):
+    """Who writes its own rank's address from outside has no cookie of it: the HELLO changes nothing, and sums are right after it."""
+    forger = net.worker[1]
+    forger.ip("addr add 10.98.0.11/32 dev lo")
+    try:
+        p = forger.spawn("/usr/bin/python3", "-B", lab.WORKER, lab.LIBRARY, "10.97.0.1", JOB, '{"options": {"timeout_ms": 700}, "steps": []}')
+        assert read_all(p)[0][-1]["rc"] == -ETIMEDOUT
+    finally:
+        forger.ip("addr del 10.98.0.11/32 dev lo")
+    net.check_answers(net.begin(50000), HOSTS, 50000)
+
+
+def test_host_dies(net):
+    """A host that goes takes a rank and an aggregator with it: the others' calls end in time and name one of the two."""
+    for w in net.worker:
+        w.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency", "1s")
+    before = [net.count(i, "v_result") for i in range(HOSTS)]
+    procs = net.begin(1_000_000, timeout_ms=3000)
+    wait_until("frames", lambda: all(net.count(i, "v_result") > before[i] + 50 for i in range(HOSTS)), 30)
+    net.switch.ip("link set w2 down")
+    answers = [read_all(p)[0][-1] for p in procs]
+    net.switch.ip("link set w2 up")
+    for w in net.worker:
+        w.run("tc", "qdisc", "del", "dev", "eth0", "root")
+    for a in answers[:2]:
+        assert a["rc"] == -ETIMEDOUT and a["seconds"] < 13
+        assert a["missing"] == 0b100 or a["error"].startswith("10.97.0.3: job 5: the aggregator did not answer"), a
+    net.check_answers(net.begin(50000), HOSTS, 50000)
