@@ -337,6 +337,7 @@ struct fpisa_group_options {
 	uint32_t transport; /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
 	uint64_t restore;   /* as options.restore of a handle */
 	uint8_t rounding;   /* as mode; 0: down, but nearest for modes fpisa64 and exact */
+	uint8_t fanout;	    /* of its jobs' results: 1 multicast where that is possible, 2 unicast; 0: as the manager has it */
 };
 
 /*

@@ -28,6 +28,19 @@ static void read_mode(struct offer *o)
 		 text);
 }
 
+static void read_fanout(struct offer *o)
+{
+	static const char *const names[] = {"", "multicast", "unicast"};
+	const char *text = getenv("FPISA_FANOUT");
+
+	for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
+		if (!text || !strcmp(text, names[k])) {
+			o->fanout = (uint8_t)k;
+			return;
+		}
+	snprintf(o->why_not, sizeof(o->why_not), "FPISA_FANOUT is '%.40s'; it must be multicast or unicast", text);
+}
+
 /* A number of `base` that the variable has, or `otherwise` if it is not set. */
 static uint64_t read_number(struct offer *o, const char *variable, const char *what, int base, uint64_t otherwise)
 {
@@ -123,6 +136,8 @@ static void read_manager(struct offer *o)
 	snprintf(o->name, sizeof(o->name), "mpi-%016llx%016llx", (unsigned long long)number[0],
 		 (unsigned long long)number[1]);
 	read_mode(o);
+	if (!o->why_not[0])
+		read_fanout(o);
 }
 
 void offer_make(struct offer *o, const char *name)

@@ -34,6 +34,7 @@ struct offer {
 	} job[MAX_JOBS];
 	uint8_t jobs; /* static ones; 0: a group */
 	uint8_t mode;
+	uint8_t fanout; /* as options.fanout of a group */
 	uint8_t two_levels;
 	char why_not[TEXT]; /* no service, and why; else empty */
 };

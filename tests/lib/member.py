@@ -58,7 +58,8 @@ class Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("key_file", ctypes.c_char_p), ("join_timeout_ms", ctypes.c_uint32),
                 ("timeout_ms", ctypes.c_uint32), ("window", ctypes.c_uint32), ("elements", ctypes.c_uint16),
                 ("mode", ctypes.c_uint8), ("pipeline", ctypes.c_uint8), ("overflow", ctypes.c_uint32),
-                ("transport", ctypes.c_uint32), ("restore", ctypes.c_uint64), ("rounding", ctypes.c_uint8)]
+                ("transport", ctypes.c_uint32), ("restore", ctypes.c_uint64), ("rounding", ctypes.c_uint8),
+                ("fanout", ctypes.c_uint8)]
 
 
 class Call(ctypes.Structure):

@@ -176,6 +176,7 @@ static void bounds(void **state)
 	WRONG(ASK, ask.spec.format, 9);
 	WRONG(ASK, ask.spec.mode, 5);
 	WRONG(ASK, ask.spec.rounding, 3);
+	WRONG(ASK, ask.spec.fanout, 3);
 	WRONG(ASK, ask.spec.pipeline, 3);
 	WRONG(ASK, ask.spec.elements, 33);
 	WRONG(ASK, ask.spec.elements, 448); /* of fp64 */

@@ -39,11 +39,12 @@ static int copy_options(struct fpisa_group_options *to, const struct fpisa_group
 	*to = (struct fpisa_group_options){0};
 	if (from)
 		rc = fpisa_copy_sized(to, sizeof(*to), from, sizeof(from->size), "group_options");
-	if (!rc &&
-	    (to->mode >= FPISA_MODE_END || to->pipeline > FPISA_PIPELINE_FUSED || to->rounding > FPISA_ROUND_NEAREST ||
-	     to->transport > FPISA_TRANSPORT_XSK || to->overflow > FPISA_OVERFLOW_FLAG))
-		rc = fpisa_fail(-EINVAL,
-				"options.mode, rounding, pipeline, transport or overflow is none of those in fpisa.h");
+	if (!rc && (to->mode >= FPISA_MODE_END || to->pipeline > FPISA_PIPELINE_FUSED ||
+		    to->rounding > FPISA_ROUND_NEAREST || to->fanout > FPISA_FANOUT_UNICAST ||
+		    to->transport > FPISA_TRANSPORT_XSK || to->overflow > FPISA_OVERFLOW_FLAG))
+		rc = fpisa_fail(
+			-EINVAL,
+			"options.mode, rounding, pipeline, fanout, transport or overflow is none of those in fpisa.h");
 	return rc;
 }
 
@@ -122,6 +123,7 @@ static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t t
 		.rounding = type == FPISA_INT32 ? 0 : g->options.rounding,
 		.pipeline = g->options.pipeline,
 		.elements = g->options.elements,
+		.fanout = g->options.fanout,
 		.window = g->options.window,
 	};
 }

@@ -85,6 +85,8 @@ static int check_make(struct helper_state *w, const struct manager_make *o, stru
 static void fill_spec(const struct manager_make *o, const struct group_job *record, const struct manager_policy *policy,
 		      struct job_spec *s)
 {
+	bool unicast;
+
 	*s = (struct job_spec){.workers = NULL};
 	s->job.workers = o->workers;
 	s->job.token = o->token;
@@ -96,7 +98,9 @@ static void fill_spec(const struct manager_make *o, const struct group_job *reco
 	s->job.pipeline = o->spec.pipeline;
 	s->job.elements = o->spec.elements;
 	s->job.window = o->spec.window;
-	s->job.fanout = policy->unicast ? FPISA_FANOUT_UNICAST : 0;
+	/* Multicast where it is possible is what a job without a fan-out gets. */
+	unicast = o->spec.fanout ? o->spec.fanout == FPISA_FANOUT_UNICAST : policy->unicast;
+	s->job.fanout = unicast ? FPISA_FANOUT_UNICAST : 0;
 	for (__u32 r = 0; r < o->workers; r++) {
 		s->job.rank[r].addr = o->address[r];
 		s->job.rank[r].port = htons(o->port[r]);

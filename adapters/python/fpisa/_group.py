@@ -8,14 +8,14 @@ from typing import Optional, Union
 
 from ._arrays import Array, check_memory
 from ._calls import Caller, Request
-from ._library import (MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, Call, GroupOptions, check_join, in_range, library,
+from ._library import (FANOUTS, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, Call, GroupOptions, check_join, in_range, library,
                        milliseconds, number_of)
 
 
 def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_timeout: float = 10.0,
                   timeout: Optional[float] = None, window: int = 0, elements: int = 0, mode: str = "default",
                   pipeline: str = "default", overflow: str = "default", transport: str = "udp",
-                  restore: bool = False, rounding: str = "default") -> GroupOptions:
+                  restore: bool = False, rounding: str = "default", fanout: str = "default") -> GroupOptions:
     """As Group has them."""
     return GroupOptions(
         key_file=None if key_file is None else os.fsencode(key_file),
@@ -23,7 +23,8 @@ def group_options(*, key_file: Union[str, os.PathLike[str], None] = None, join_t
         window=in_range(window, 32, "window"), elements=in_range(elements, 16, "elements"),
         mode=number_of(MODES, mode, "mode"), pipeline=number_of(PIPELINES, pipeline, "pipeline"),
         overflow=number_of(OVERFLOWS, overflow, "overflow"), transport=number_of(TRANSPORTS, transport, "transport"),
-        restore=bool(restore), rounding=number_of(ROUNDINGS, rounding, "rounding"))
+        restore=bool(restore), rounding=number_of(ROUNDINGS, rounding, "rounding"),
+        fanout=number_of(FANOUTS, fanout, "fanout"))
 
 
 def join(host: Optional[str], name: str, rank: int, size: int, options: GroupOptions) -> ctypes.c_void_p:
@@ -47,6 +48,7 @@ class Group(Caller):
     window, elements, mode, rounding, pipeline   of its jobs, as options of `fpisa job add`; 0 and "default" are those of that
     overflow      what an overflow is: "error", "flag", or "default", which is a flag in mode fpisa-a alone
     transport     "udp", or "xsk", which needs privilege
+    fanout        "multicast" where that is possible, or "unicast", which no other host hears; "default" is the manager's
     restore       calls in place that fail leave the array as it was
 
     All ranks make the same calls in the same order. Threads may share a group, with tags; `with` closes it.
@@ -56,10 +58,11 @@ class Group(Caller):
                  key_file: Union[str, os.PathLike[str], None] = None, join_timeout: float = 10.0,
                  timeout: Optional[float] = None, window: int = 0, elements: int = 0, mode: str = "default",
                  pipeline: str = "default", overflow: str = "default", transport: str = "udp",
-                 restore: bool = False, rounding: str = "default") -> None:
+                 restore: bool = False, rounding: str = "default", fanout: str = "default") -> None:
         pointer = join(host, name, rank, size, group_options(
             key_file=key_file, join_timeout=join_timeout, timeout=timeout, window=window, elements=elements, mode=mode,
-            pipeline=pipeline, overflow=overflow, transport=transport, restore=restore, rounding=rounding))
+            pipeline=pipeline, overflow=overflow, transport=transport, restore=restore, rounding=rounding,
+            fanout=fanout))
         self.name, self.rank, self.size = name, rank, size
         self._open(pointer, _leave)
 

@@ -16,6 +16,7 @@ FOREVER = 0xFFFFFFFF
 OPERATIONS = {"sum": 1, "min": 2, "max": 3, "avg": 4, "scale": 5, "norm": 6}
 MODES = {"default": 0, "fpisa": 1, "fpisa-a": 2, "fpisa64": 3, "exact": 4}
 ROUNDINGS = {"default": 0, "down": 1, "nearest": 2}
+FANOUTS = {"default": 0, "multicast": 1, "unicast": 2}
 PIPELINES = {"default": 0, "staged": 1, "fused": 2}
 OVERFLOWS = {"default": 0, "error": 1, "flag": 2}
 TRANSPORTS = {"udp": 0, "xsk": 1}
@@ -52,7 +53,8 @@ class Call(Sized):
 class GroupOptions(Sized):
     _fields_ = [("size", c_size_t), ("key_file", c_char_p), ("join_timeout_ms", c_uint32), ("timeout_ms", c_uint32),
                 ("window", c_uint32), ("elements", c_uint16), ("mode", c_uint8), ("pipeline", c_uint8),
-                ("overflow", c_uint32), ("transport", c_uint32), ("restore", c_uint64), ("rounding", c_uint8)]
+                ("overflow", c_uint32), ("transport", c_uint32), ("restore", c_uint64), ("rounding", c_uint8),
+                ("fanout", c_uint8)]
 
 
 class MemOptions(Sized):

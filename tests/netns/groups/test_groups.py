@@ -76,6 +76,15 @@ def test_unicast(groups):
     assert [j["fanout"] for j in g.jobs()] == ["unicast"]
 
 
+@pytest.mark.parametrize("manager, group, has", [("multicast", 2, "unicast"), ("unicast", 1, "multicast")])
+def test_fanout_of_a_group(groups, manager, group, has):
+    """Its own option goes before the manager's."""
+    g = groups(2, f"fanout = {manager}")
+    ranks = g.group("train", range(2), {"sum": "float32", "count": 5000}, hold=True, fanout=group)
+    check_sums(ranks, 2, "float32")
+    assert [j["fanout"] for j in g.jobs()] == [has]
+
+
 def test_port_that_is_taken(groups):
     g = groups(2, "udp-ports = 20000-20100")
     with g.net.worker[1].socket() as s:

@@ -62,7 +62,7 @@ static int is_type(__u16 type, enum fpisa_manager_side from)
 static int spec_valid(const struct fpisa_manager_spec *s, int made)
 {
 	if (s->format >= FPISA_FORMAT_END || s->mode >= FPISA_MODE_END || s->rounding > FPISA_ROUND_NEAREST ||
-	    s->pipeline > FPISA_PIPELINE_FUSED || s->zero)
+	    s->pipeline > FPISA_PIPELINE_FUSED || s->fanout > FPISA_FANOUT_UNICAST || s->zero)
 		return 0;
 	if (made && (!s->format || !s->mode || !s->rounding || !s->pipeline || !s->elements || !s->window))
 		return 0;

@@ -93,7 +93,8 @@ enum fpisa_manager_cause {
 struct fpisa_manager_spec {
 	__u8 format, mode, rounding, pipeline;
 	__u16 elements;
-	__u16 zero;
+	__u8 fanout; /* 0: the manager's */
+	__u8 zero;
 	__u32 window; /* at most; the manager may give less */
 };
 

@@ -32,7 +32,7 @@ _settings: Dict[str, Any] = {"host": None, "name": "torch", "options": {"overflo
 
 def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Union[str, "os.PathLike[str]", None] = None,
               mode: str = "fpisa64", rounding: str = "default", pipeline: str = "default", window: int = 0, elements: int = 0,
-              overflow: str = "flag", transport: str = "udp") -> None:
+              overflow: str = "flag", transport: str = "udp", fanout: str = "default") -> None:
     """For process groups that are made from here on, the same on all ranks.
 
     host      the aggregator's, with a port if it is not 18000; None: what FPISA_MANAGER says
@@ -44,7 +44,7 @@ def configure(host: Optional[str] = None, name: str = "torch", *, key_file: Unio
     The others are as of fpisa.Group.
     """
     options = {"key_file": key_file, "mode": mode, "rounding": rounding, "pipeline": pipeline, "window": window, "elements": elements,
-               "overflow": overflow, "transport": transport}
+               "overflow": overflow, "transport": transport, "fanout": fanout}
     group_options(**options)  # raises for those that none can have
     _settings.update(host=host, name=name, options=options)
 
