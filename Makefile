@@ -310,7 +310,7 @@ FUZZ_gradients := $(PARSERS) user/lab/values/gradients.c user/lab/values/npy.c
 FUZZ_args := tests/fuzz/stand_ins.c $(PARSERS) user/datapath/names.c $(wildcard user/job/*.c) user/config/load.c user/lab/demo/demo.c user/lab/demo/options.c \
 	$(addprefix user/verbs/,job_add.c job_list.c job_show.c job_del.c job_shrink.c load.c unload.c slots.c stats.c counters.c status.c group_view.c prometheus.c upgrade.c) \
 	user/lib/manager/protocol.c
-FUZZ_partial :=
+FUZZ_partial := adapters/python/sums/state.c
 FUZZ_partition := user/query/worker/schema.c user/query/worker/text.c user/query/worker/where.c user/query/lib/column.c user/lib/base/error.c
 FUZZ_CHANNEL := tests/fuzz/channel.c tests/fuzz/input.c $(filter-out user/lib/manager/channel.c,$(LIB_SRC)) $(QUERY_LIB_SRC)
 FUZZ_control := $(FUZZ_CHANNEL) $(filter-out $(addprefix user/query/worker/,worker.c newcomers.c),$(wildcard user/query/worker/*.c)) $(PARSERS)
@@ -394,6 +394,7 @@ BENCH_mpi := mpi
 BENCH_training := torch $(B)/bench/libquantise.so
 BENCH_sum := postgres
 BENCH_merge := postgres
+BENCH_sums := python
 bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training,$(BENCH)),$(TORCH_PACKAGES)) \
 	$(if $(filter mpi,$(BENCH)),$(MPI_PACKAGES))
 bench: deps

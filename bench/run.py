@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Every measurement, one after the other: JSON lines, plots, and the targets.
 
-    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|mpi|training|sum|merge...]
+    run.py [--quick] [--out DIR] BUILD [arith|endian|query|pruning|wire|steer|worker|collective|mpi|training|sum|sums|merge...]
 
 Writes results.jsonl, whose first line tells the machine and which says after
 each part how long it took and how busy others were before, pictures
@@ -51,6 +51,7 @@ PARTS = {
     "training": (f"{sys.executable} -B {HERE}/training/training.py",
                  "--rounds 1 --steps 1 --workers 2 --rates 1000 --models mlp --formats fp32"),
     "sum": (f"{sys.executable} -B {HERE}/sum.py", "--rounds 1 --rows 100000"),
+    "sums": (f"{sys.executable} -B {HERE}/sums.py", "--rounds 1 --sizes 1000,100000 --elements 100000"),
     "merge": (f"{sys.executable} -B {HERE}/merge.py", "--rounds 1 --cases 2:1000"),
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fpisa/partial.h"
+#include "../../adapters/python/sums/sums.h"
 
 int LLVMFuzzerTestOneInput(const __u8 *data, size_t size);
 
@@ -30,9 +31,28 @@ static void check(const void *data, size_t size, struct fpisa_format f)
 		abort();
 }
 
+/* fpisa.Accumulator.from_bytes(): what it accepts is what the bytes say, and doubled has twice the rows. */
+static void check_accumulator(const void *data, size_t size)
+{
+	__u8 first[FPISA_PARTIAL_MOST], second[FPISA_PARTIAL_MOST];
+	union fpisa_superacc_full a, b;
+	const char *why;
+	__u32 bytes;
+
+	if (sums_parse(&a, data, size, &why))
+		return;
+	bytes = sums_write(&a, first);
+	if (sums_parse(&b, first, bytes, &why) || sums_write(&b, second) != bytes || memcmp(first, second, bytes))
+		abort();
+	if (!sums_merge(&a, &b) && a.acc.rows != 2 * b.acc.rows)
+		abort();
+	(void)sums_read(&a, FPISA_FORMAT_FP16, 1);
+}
+
 int LLVMFuzzerTestOneInput(const __u8 *data, size_t size)
 {
 	check(data, size, fpisa_superacc_format(FPISA_FORMAT_FP32));
 	check(data, size, fpisa_superacc_format(FPISA_FORMAT_FP64));
+	check_accumulator(data, size);
 	return 0;
 }

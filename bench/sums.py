@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Exact sums in Python beside what else sums: CPU time of one thread in ns an element. One JSON line a measurement.
+
+    sums.py [--sizes N,...] [--rounds R] [--elements N]
+
+What is installed takes part: numpy, math.fsum, xsum (Neal), DuckDB's sum, fsum and kahan_sum. tests/doors/run.py puts all of them
+into BUILD/doors, whose interpreter runs this then. data: uniform 0 to 1; signed, normal; wide, normal times 2^-100 to 2^100;
+cancelling, whose sum is 10^-20 of its values (condition number 10^20).
+"""
+import argparse
+import json
+import math
+import os
+import signal
+import statistics
+import sys
+import time
+
+sys.dont_write_bytecode = True
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
+DOORS = os.path.join(BUILD, "doors", "bin", "python3")
+GROUPS = (1, 100, 1000000)
+SLOW = 1000000  # elements at most, of what makes a Python object of each
+
+
+def engines():
+    """name -> (a function of an array, elements at most)."""
+    import numpy
+    import fpisa
+    found = {"fpisa.sum": (fpisa.sum, None), "numpy.sum": (numpy.sum, None), "math.fsum": (math.fsum, SLOW)}
+    try:
+        import xsum
+
+        def large(x):
+            state = xsum.xsum_large_accumulator()
+            xsum.xsum_init(state)
+            xsum.xsum_add(state, x)
+            return xsum.xsum_round(state)
+        found["xsum large"] = (large, None)
+    except ImportError:
+        pass
+    try:
+        import duckdb
+        import pyarrow
+        for name in "sum", "fsum", "kahan_sum":
+            def ask(x, name=name):
+                t = pyarrow.table({"x": x})  # noqa: F841
+                return duckdb.sql(f"SELECT {name}(x) FROM t").fetchall()[0][0]
+            found["duckdb " + name] = (ask, None)
+        duckdb.execute("SET threads = 1")
+    except ImportError:
+        pass
+    return found
+
+
+def make(kind, n, rng):
+    import numpy
+    if kind == "uniform":
+        return rng.random(n)
+    x = rng.standard_normal(n)
+    if kind == "wide":
+        return numpy.ldexp(x, rng.integers(-100, 100, n))
+    if kind == "cancelling":
+        x[n // 2:] = -x[:n - n // 2]
+        x[0], x[n // 2] = 1e-20 * n, 0
+    return x
+
+
+def measure(call, x, rounds):
+    """ns of CPU time an element: median and least."""
+    repeat, taken = max(1, 100000 // len(x)), []
+    call(x)
+    for _ in range(rounds):
+        began = time.process_time()
+        for _ in range(repeat):
+            call(x)
+        taken.append((time.process_time() - began) / repeat / len(x) * 1e9)
+    return round(statistics.median(taken), 3), round(min(taken), 3)
+
+
+def arrays(args, rng):
+    for n in args.sizes:
+        for kind in ("uniform", "signed", "wide", "cancelling") if n <= 1000000 else ("uniform", "signed"):
+            x = make(kind, n, rng)
+            for name, (call, most) in engines().items():
+                if most is None or n <= most:
+                    median, least = measure(call, x, args.rounds)
+                    yield {"call": name, "n": n, "data": kind, "ns": median, "least": least}
+
+
+def by_groups(args, rng):
+    import numpy
+    import fpisa
+    x = rng.standard_normal(args.elements)
+    for groups in GROUPS:
+        codes = rng.integers(0, groups, len(x))
+        calls = {"fpisa groups": lambda x: fpisa._groups._sums(runs(x), codes.ctypes.data, groups, fpisa._formats.FORMATS["float64"], False),
+                 "fpisa.sum by=": lambda x: fpisa.sum(x, by=codes), "numpy.bincount": lambda x: numpy.bincount(codes, x, groups)}
+        for name, call in calls.items():
+            median, least = measure(call, x, args.rounds)
+            yield {"call": name, "n": len(x), "groups": groups, "data": "signed", "ns": median, "least": least}
+
+
+def runs(x):
+    from fpisa import _values
+    return [run for block in _values.values(x).blocks for run in block.runs()]
+
+
+def main():
+    p = argparse.ArgumentParser(prog="sums", description=__doc__.splitlines()[0])
+    p.add_argument("--sizes", type=lambda s: [int(n) for n in s.split(",")], default=[1000, 1000000, 100000000])
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--elements", type=int, default=10000000, help="of a measurement by groups")
+    args = p.parse_args()
+    for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda number, frame: sys.exit(128 + number))
+    if os.path.exists(DOORS) and os.path.realpath(sys.prefix) != os.path.realpath(os.path.join(BUILD, "doors")):
+        os.execv(DOORS, [DOORS, "-B", *sys.argv])
+    os.environ["FPISA_SUMS"] = os.path.join(BUILD, "python", "libsums.so")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    sys.path.insert(0, os.path.join(TOP, "adapters", "python"))
+    import numpy
+    rng = numpy.random.default_rng(42)
+    for part in arrays, by_groups:
+        for line in part(args, rng):
+            print(json.dumps({"bench": "sums", **line}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
