@@ -20,4 +20,4 @@ struct fpisa_query_state query_state;
 struct fpisa_query_counters query_counters;
 struct fpisa_bucket bucket;
 struct fpisa_filter_block filter_block;
-struct fpisa_group group;
+struct fpisa_query_group group;

@@ -17,7 +17,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct fpisa_group);
+	__type(value, struct fpisa_query_group);
 } fpisa_groups SEC(".maps");
 
 static __always_inline struct fpisa_bucket *fpisa_bucket_at(void *table, __u32 i)
@@ -26,14 +26,14 @@ static __always_inline struct fpisa_bucket *fpisa_bucket_at(void *table, __u32 i
 	return lookup(&fpisa_buckets, i);
 }
 
-static __always_inline struct fpisa_group *fpisa_group_at(void *table, __u32 i)
+static __always_inline struct fpisa_query_group *fpisa_group_at(void *table, __u32 i)
 {
 	(void)table;
 	return lookup(&fpisa_groups, i);
 }
 
 /* Rare, and a loop: not in line. */
-GLOBAL_FN int fpisa_group_carry(struct fpisa_group *g, __u32 from)
+GLOBAL_FN int fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 {
 	if (g)
 		fpisa_carry(g, from);
@@ -51,7 +51,7 @@ GLOBAL_FN int add_row(struct xdp_md *ctx, __u32 i, __u32 fresh, __u32 asked)
 	const struct fpisa_query_config *q = config();
 	struct fpisa_query_state *s = lookup(&fpisa_query_state, 0);
 	void *p;
-	struct fpisa_group *g;
+	struct fpisa_query_group *g;
 	struct fpisa_row r;
 
 	if (!asked)
@@ -214,7 +214,7 @@ GLOBAL_FN int seal(struct xdp_md *ctx)
 GLOBAL_FN int put_group(struct xdp_md *ctx, __u32 i, __u32 number)
 {
 	void *p = (void *)(long)ctx->data + FPISA_PAYLOAD_OFFSET;
-	struct fpisa_group *g = lookup(&fpisa_groups, number);
+	struct fpisa_query_group *g = lookup(&fpisa_groups, number);
 
 	if (!g || i >= FPISA_MAX_PAYLOAD / sizeof(*g))
 		return 0;
@@ -231,7 +231,7 @@ GLOBAL_FN int put_groups(struct xdp_md *ctx, __u32 first, __u32 count, __u32 use
 	__u32 n = 0;
 
 #pragma clang loop unroll(disable)
-	for (__u32 i = 0; i < FPISA_MAX_PAYLOAD / sizeof(struct fpisa_group); i++) {
+	for (__u32 i = 0; i < FPISA_MAX_PAYLOAD / sizeof(struct fpisa_query_group); i++) {
 		if (i >= count || first + i >= used)
 			break;
 		if (!put_group(ctx, i, first + i))
@@ -260,7 +260,7 @@ GLOBAL_FN int read_groups(struct xdp_md *ctx)
 		return count_verdict(q->job, FPISA_V_internal, XDP_DROP);
 	fpisa_opaque(n);
 	n &= 31;
-	payload = n * sizeof(struct fpisa_group);
+	payload = n * sizeof(struct fpisa_query_group);
 	fpisa_make_groups(h.fpisa, n, s->used);
 	sums = seal_for(ctx, q->master, payload);
 	if (!find_headers(ctx, &h))

@@ -122,7 +122,7 @@ static void valid_frame(struct target *t)
 		valid_seal(t);
 	} else {
 		query_frame(&a.in, &t->q, FPISA_TYPE_READ, master, vectors_below(&rng, t->q.config.limit + 5),
-			    vectors_below(&rng, 14), sizeof(struct fpisa_group), NULL);
+			    vectors_below(&rng, 14), sizeof(struct fpisa_query_group), NULL);
 	}
 }
 

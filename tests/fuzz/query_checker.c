@@ -119,10 +119,10 @@ static enum fpisa_verdict expect_read(struct target *t)
 	if (s->epoch != t->q.epoch || !s->sealed)
 		return FPISA_V_unsealed;
 	for (; n < a.reply.hdr.count && first < s->used && first + n < s->used; n++)
-		memcpy(a.reply.payload + n * sizeof(struct fpisa_group), &t->soft.groups[first + n],
-		       sizeof(struct fpisa_group));
+		memcpy(a.reply.payload + n * sizeof(struct fpisa_query_group), &t->soft.groups[first + n],
+		       sizeof(struct fpisa_query_group));
 	fpisa_make_groups(&a.reply.hdr, n, s->used);
-	a.payload = n * (uint32_t)sizeof(struct fpisa_group);
+	a.payload = n * (uint32_t)sizeof(struct fpisa_query_group);
 	return FPISA_V_groups;
 }
 

@@ -381,7 +381,7 @@ static size_t welcome(struct fpisa_hdr *h, uint8_t *payload)
 
 static size_t group(struct fpisa_hdr *h, uint8_t *payload)
 {
-	struct fpisa_group g = {.count = 1, .min = ~0u};
+	struct fpisa_query_group g = {.count = 1, .min = ~0u};
 
 	h->type = FPISA_TYPE_GROUPS;
 	h->chunk = q->read_at[0];

@@ -76,7 +76,7 @@ int query_rows(struct packed *p, __u32 kind, __u32 limit, __u32 flags, __u32 wid
 {
 	__u32 heap[GROUPS];
 	struct fpisa_bucket bucket = {{0}};
-	struct fpisa_group groups[GROUPS] = {0};
+	struct fpisa_query_group groups[GROUPS] = {0};
 	struct fpisa_soft_query q = {.kind = kind, .width = width, .heap = heap, .buckets = &bucket, .groups = groups};
 	enum fpisa_verdict v;
 	__u8 rows[ROWS * 8];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What the kernel says of an interface. Nothing here reports; all return 0 or -errno. */
-#ifndef FPISA_LINK_H
-#define FPISA_LINK_H
+#ifndef FPISA_HOST_LINK_H
+#define FPISA_HOST_LINK_H
 
 #include <stdbool.h>
 #include <net/if.h>

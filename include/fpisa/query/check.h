@@ -25,7 +25,7 @@ static __always_inline enum fpisa_verdict fpisa_check_query(const struct fpisa_h
 	} else if (h->type == FPISA_TYPE_SEAL) {
 		bytes = fpisa_query_payload(q->master, sizeof(__le64));
 	} else if (h->type == FPISA_TYPE_READ && job->mode == FPISA_QUERY_TABLE) {
-		bytes = count * (__u32)sizeof(struct fpisa_group);
+		bytes = count * (__u32)sizeof(struct fpisa_query_group);
 	} else if (h->type != FPISA_TYPE_ACK) {
 		return FPISA_V_type;
 	}

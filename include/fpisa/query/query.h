@@ -184,7 +184,7 @@ struct fpisa_filter_block {
 #define FPISA_GROUP_LIMBS (FPISA_LIMBS + 1)
 
 /* A group, in the table and in GROUPS. Its sum is that of limb[i] x 2^(32 i - 149). */
-struct fpisa_group {
+struct fpisa_query_group {
 	__u64 key[FPISA_KEY_WORDS];
 	__u64 count;
 	__u32 min, max; /* order.h; of no value min is above max */
@@ -193,7 +193,7 @@ struct fpisa_group {
 	__s64 limb[FPISA_GROUP_LIMBS];
 };
 
-_Static_assert(sizeof(struct fpisa_group) == 128, "two cache lines, and a multiple of FPISA_QUERY_PAD");
+_Static_assert(sizeof(struct fpisa_query_group) == 128, "two cache lines, and a multiple of FPISA_QUERY_PAD");
 
 /* fpisa_group.specials: the sum met these */
 #define FPISA_GROUP_NAN 1u
@@ -204,7 +204,7 @@ _Static_assert(sizeof(struct fpisa_group) == 128, "two cache lines, and a multip
  * Carries, from limb `from` up. A limb takes 2^7 adds of at most 2^55 between two of
  * them (fpisa_limb_full()), the uppermost any number: it holds 2^95 of the largest.
  */
-static __always_inline void fpisa_carry(struct fpisa_group *g, __u32 from)
+static __always_inline void fpisa_carry(struct fpisa_query_group *g, __u32 from)
 {
 	FPISA_ROLLED
 	for (__u32 i = 0; i < FPISA_GROUP_LIMBS - 1; i++) {

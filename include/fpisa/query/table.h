@@ -42,13 +42,13 @@ static __always_inline void fpisa_table_begin(struct fpisa_query_state *s, __u32
  * The group of a row's key, made if it is new and finds a place; else NULL. The
  * lock is the caller's.
  */
-static __always_inline struct fpisa_group *fpisa_table_find(struct fpisa_query_state *s,
-							    const struct fpisa_query_config *q, void *table,
-							    const struct fpisa_row *r)
+static __always_inline struct fpisa_query_group *fpisa_table_find(struct fpisa_query_state *s,
+								  const struct fpisa_query_config *q, void *table,
+								  const struct fpisa_row *r)
 {
 	__u64 hash = fpisa_hash_key(q->seed, r->key, q->key_bytes), tag = hash >> 56;
 	struct fpisa_bucket *b = fpisa_bucket_at(table, (__u32)(hash >> 16) & q->bucket_mask);
-	struct fpisa_group *g;
+	struct fpisa_query_group *g;
 	__u32 i;
 
 	if (!b)
@@ -70,7 +70,7 @@ static __always_inline struct fpisa_group *fpisa_table_find(struct fpisa_query_s
 	g = fpisa_group_at(table, s->used);
 	if (!g)
 		return NULL;
-	*g = (struct fpisa_group){.min = ~0u};
+	*g = (struct fpisa_query_group){.min = ~0u};
 	g->key[0] = r->key[0];
 	g->key[1] = r->key[1];
 	g->key[2] = r->key[2];
@@ -87,7 +87,7 @@ static __always_inline int fpisa_limb_full(__s64 limb)
 }
 
 /* The row's value into its group. The lock is the caller's. */
-static __always_inline void fpisa_group_add(struct fpisa_group *g, const struct fpisa_row *r)
+static __always_inline void fpisa_group_add(struct fpisa_query_group *g, const struct fpisa_row *r)
 {
 	struct fpisa_format f = fpisa_format_of(FPISA_FORMAT_FP32);
 	struct fpisa_lane l = {.word = r->value};

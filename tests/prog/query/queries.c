@@ -127,9 +127,9 @@ struct fpisa_query_counters query_counters(const struct query *q)
 	return sum;
 }
 
-struct fpisa_group query_group(const struct query *q, uint32_t number)
+struct fpisa_query_group query_group(const struct query *q, uint32_t number)
 {
-	struct fpisa_group g;
+	struct fpisa_query_group g;
 
 	must(bpf_map_lookup_elem(map_of(q, "fpisa_groups"), &number, &g), "group");
 	return g;

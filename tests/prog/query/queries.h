@@ -32,7 +32,7 @@ void query_join(struct query *q);
 struct fpisa_query_state query_state(const struct query *q);
 void query_set_state(const struct query *q, const struct fpisa_query_state *s);
 struct fpisa_query_counters query_counters(const struct query *q);
-struct fpisa_group query_group(const struct query *q, uint32_t number);
+struct fpisa_query_group query_group(const struct query *q, uint32_t number);
 
 /* A frame of the query: `count` things of `bytes` bytes each follow the header, *payload or zeros. */
 void query_frame(struct frame *f, const struct query *q, uint8_t type, uint32_t rank, uint64_t sequence, uint32_t count,

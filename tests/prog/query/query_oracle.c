@@ -77,7 +77,7 @@ static float value_of(uint32_t key)
 	return f;
 }
 
-void query_oracle_merge(struct query_oracle *o, uint32_t key, const struct fpisa_group *in)
+void query_oracle_merge(struct query_oracle *o, uint32_t key, const struct fpisa_query_group *in)
 {
 	struct oracle_group *g = &o->g[key];
 	mpz_t limb;

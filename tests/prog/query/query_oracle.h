@@ -33,7 +33,7 @@ void query_oracle_free(struct query_oracle *o);
 void query_oracle_row(struct query_oracle *o, uint32_t key, float value, uint32_t count);
 
 /* All of *g, as the table has it, into the oracle's group `key`: what two parts of a query hold makes one. */
-void query_oracle_merge(struct query_oracle *o, uint32_t key, const struct fpisa_group *g);
+void query_oracle_merge(struct query_oracle *o, uint32_t key, const struct fpisa_query_group *g);
 
 /* Are they equal? Else says on stderr what differs. */
 bool query_oracle_equal(const struct query_oracle *a, const struct query_oracle *b);

@@ -102,7 +102,7 @@ static uint64_t seal_frame(struct frame *f, uint64_t a, uint64_t b)
 
 static void read_groups(struct frame *f, uint64_t first, uint32_t count)
 {
-	query_frame(f, &q, FPISA_TYPE_READ, MASTER, first, count, sizeof(struct fpisa_group), NULL);
+	query_frame(f, &q, FPISA_TYPE_READ, MASTER, first, count, sizeof(struct fpisa_query_group), NULL);
 	harness_run(harness, f);
 }
 
@@ -110,7 +110,7 @@ static void read_groups(struct frame *f, uint64_t first, uint32_t count)
 static void table_once(void)
 {
 	struct fpisa_query_counters c;
-	struct fpisa_group g;
+	struct fpisa_query_group g;
 	struct frame f;
 	uint32_t row[2];
 
@@ -418,7 +418,7 @@ static void two_cpus(void **state)
 			for (int w = 0; w < WORKERS; w++)
 				query_oracle_row(&want, (uint32_t)n % 50 + i, 0.1f, 1);
 	for (uint32_t i = 0; i < s.used; i++) {
-		struct fpisa_group g = query_group(&q, i);
+		struct fpisa_query_group g = query_group(&q, i);
 
 		query_oracle_merge(&got, (uint32_t)g.key[0], &g);
 	}

@@ -467,7 +467,7 @@ static bool table_right(void)
 		return false;
 	groups = harness_hdr(&f)->aux;
 	for (uint32_t n = 0; n < groups; n++) {
-		struct fpisa_group g = query_group(&q, n);
+		struct fpisa_query_group g = query_group(&q, n);
 
 		if (in_join[g.key[0]])
 			query_oracle_merge(&got, (uint32_t)g.key[0], &g);

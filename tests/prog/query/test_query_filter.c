@@ -323,7 +323,7 @@ static void one_query(unsigned int kind, uint32_t filter, uint32_t key_bytes, ui
 	}
 	if (kind == FPISA_QUERY_TABLE)
 		for (uint32_t i = 0; i < soft.state.used; i++) {
-			struct fpisa_group g = query_group(&q, i);
+			struct fpisa_query_group g = query_group(&q, i);
 
 			assert_memory_equal(&g, &soft.groups[i], sizeof(g));
 		}

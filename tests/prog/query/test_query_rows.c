@@ -243,7 +243,7 @@ static void one_table(uint32_t kind, uint32_t width, uint32_t groups, uint32_t l
 	assert_memory_equal(&s.window, &soft.state.window, sizeof(s.window));
 	assert_int_equal(s.used, soft.state.used);
 	for (uint32_t i = 0; i < s.used; i++) {
-		struct fpisa_group g = query_group(&q, i);
+		struct fpisa_query_group g = query_group(&q, i);
 
 		assert_memory_equal(&g, &soft.groups[i], sizeof(g));
 		query_oracle_merge(&got, key_of(g.key, &q.config, groups), &g);
@@ -273,7 +273,7 @@ static void carries(void **state)
 	struct query q = {.config = {.job = JOB, .key_bytes = 4, .limit = 4}};
 	uint8_t packed[FPISA_QUERY_ROWS * ROW_MAX], *to;
 	uint64_t key[FPISA_KEY_WORDS] = {9}, sequence = 0;
-	struct fpisa_group g;
+	struct fpisa_query_group g;
 	struct frame f;
 
 	(void)state;

@@ -46,7 +46,7 @@ struct expected {
 	uint64_t count;
 };
 
-static void check_group(const struct fpisa_group *g, const struct expected *x)
+static void check_group(const struct fpisa_query_group *g, const struct expected *x)
 {
 	const struct fpisa_format f = fpisa_superacc_format(FPISA_FORMAT_FP32),
 				  wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
@@ -63,7 +63,7 @@ static void check_group(const struct fpisa_group *g, const struct expected *x)
 }
 
 /* As a worker sends a group that it has added up. */
-static void send_terms(struct fpisa_groups *to, const struct fpisa_group *g)
+static void send_terms(struct fpisa_groups *to, const struct fpisa_query_group *g)
 {
 	uint32_t term[FPISA_EXPANSION_TERMS];
 	struct fpisa_row r = {.count = FPISA_ROW_NO_SUM};

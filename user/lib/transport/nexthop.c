@@ -61,7 +61,7 @@ static int attribute(const union answer *a, size_t body, uint16_t type, void *to
 }
 
 /* *gateway: the neighbour to send to. */
-static int find_route(int fd, struct fpisa_nexthop *h, uint32_t address, uint32_t *gateway)
+static int find_route(int fd, struct fpisa_route *h, uint32_t address, uint32_t *gateway)
 {
 	struct query q = {.body.route = {.rtm_family = AF_INET, .rtm_dst_len = 32}, .value = address};
 	union answer a;
@@ -79,7 +79,7 @@ static int find_route(int fd, struct fpisa_nexthop *h, uint32_t address, uint32_
 	return 0;
 }
 
-static int find_neighbour(int fd, struct fpisa_nexthop *h, uint32_t gateway)
+static int find_neighbour(int fd, struct fpisa_route *h, uint32_t gateway)
 {
 	struct query q = {.body.neighbour = {.ndm_family = AF_INET, .ndm_ifindex = (int)h->ifindex}, .value = gateway};
 	union answer a;
@@ -90,7 +90,7 @@ static int find_neighbour(int fd, struct fpisa_nexthop *h, uint32_t gateway)
 	return attribute(&a, sizeof(struct ndmsg), NDA_LLADDR, h->to, sizeof(h->to)) ? 0 : -EAGAIN;
 }
 
-static int find_interface(struct fpisa_nexthop *h)
+static int find_interface(struct fpisa_route *h)
 {
 	struct ifreq ifr = {0};
 	int fd, rc = 0;
@@ -113,12 +113,12 @@ static int find_interface(struct fpisa_nexthop *h)
 	return rc;
 }
 
-int fpisa_nexthop(struct fpisa_nexthop *h, uint32_t address)
+int fpisa_nexthop(struct fpisa_route *h, uint32_t address)
 {
 	uint32_t gateway = 0;
 	int fd, rc;
 
-	*h = (struct fpisa_nexthop){.ifindex = 0};
+	*h = (struct fpisa_route){.ifindex = 0};
 	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	if (fd < 0)
 		return -errno;

@@ -6,7 +6,7 @@
 #include <net/if.h>
 #include <stdint.h>
 
-struct fpisa_nexthop {
+struct fpisa_route {
 	char dev[IF_NAMESIZE];
 	uint32_t ifindex, mtu;
 	uint32_t source;	/* our address there, in network order */
@@ -19,6 +19,6 @@ struct fpisa_nexthop {
  * -EAGAIN	the next hop's Ethernet address is not known, all else is; whatever the kernel sends there
  *		finds it out
  */
-int fpisa_nexthop(struct fpisa_nexthop *h, uint32_t address);
+int fpisa_nexthop(struct fpisa_route *h, uint32_t address);
 
 #endif

@@ -40,7 +40,7 @@ struct xsk {
 	uint32_t address; /* of the aggregator */
 	uint16_t port, local_port;
 	struct fpisa_xsk_program program; /* what it lets through, replies, is ours */
-	struct fpisa_nexthop hop;
+	struct fpisa_route hop;
 	struct outer outer;		/* of every frame but for its lengths and the port */
 	uint32_t ip_sum;		/* of its IPv4 header without length */
 	struct fpisa_xsk_socket socket; /* not open until joined */
@@ -294,7 +294,7 @@ static int refused(int error)
 static int xsk_may_join(struct fpisa_transport *t)
 {
 	struct xsk *x = (struct xsk *)t;
-	struct fpisa_nexthop hop;
+	struct fpisa_route hop;
 	int fd, rc;
 
 	if (fpisa_xsk_socket_is_open(&x->socket)) {
@@ -315,7 +315,7 @@ static int xsk_may_join(struct fpisa_transport *t)
 static int xsk_joined(struct fpisa_transport *t, const struct fpisa_hello *hello)
 {
 	struct xsk *x = (struct xsk *)t;
-	struct fpisa_nexthop hop;
+	struct fpisa_route hop;
 	int stays, rc = x->udp->ops->joined(x->udp, hello);
 	uint32_t size;
 

@@ -46,7 +46,7 @@ __u64 query_bytes(const struct fpisa_job *j)
 
 	if (j->mode != FPISA_QUERY_TABLE)
 		return filter + j->group * sizeof(__u64); /* entries of an array are multiples of 8 */
-	return filter + (__u64)j->group * sizeof(struct fpisa_group) +
+	return filter + (__u64)j->group * sizeof(struct fpisa_query_group) +
 	       (__u64)query_buckets(j->group) * sizeof(struct fpisa_bucket);
 }
 

@@ -347,7 +347,7 @@ static int wanted(const struct fpisa_query *q, uint32_t aggregate, int overflow)
 	return !some || some & aggregate || (overflow && aggregate != FPISA_AGGREGATE_AVG);
 }
 
-static void aggregate_texts(struct fpisa_query *q, const struct fpisa_group *g, uint32_t i)
+static void aggregate_texts(struct fpisa_query *q, const struct fpisa_query_group *g, uint32_t i)
 {
 	const struct fpisa_format real = fpisa_superacc_format(FPISA_FORMAT_FP32),
 				  wide = fpisa_superacc_format(FPISA_FORMAT_FP64);
@@ -384,7 +384,7 @@ static void aggregate_texts(struct fpisa_query *q, const struct fpisa_group *g, 
 static int next_of_groups(struct fpisa_query *q)
 {
 	const struct fpisa_query_worker *w = &q->worker[0];
-	const struct fpisa_group *g;
+	const struct fpisa_query_group *g;
 	size_t at = 0;
 	int rc = fpisa_groups_next(&q->groups, &g);
 

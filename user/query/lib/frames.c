@@ -295,7 +295,8 @@ static int read_more(struct fpisa_query *q, uint64_t now)
 	int n = 0;
 
 	if (!q->read_batch)
-		q->read_batch = fpisa_member_fit(fpisa_member_mtu(q->aggregator.s_addr), sizeof(struct fpisa_group), 26);
+		q->read_batch =
+			fpisa_member_fit(fpisa_member_mtu(q->aggregator.s_addr), sizeof(struct fpisa_query_group), 26);
 	if (!q->read_batch)
 		return fpisa_fail(-EMSGSIZE, "the MTU towards the aggregator is too small for groups, of 128 bytes");
 	for (int i = 0; i < FPISA_QUERY_READS; i++) {
@@ -312,13 +313,13 @@ static int read_more(struct fpisa_query *q, uint64_t now)
 		f[n].header.chunk = q->read_at[i];
 		f[n].header.count = (uint16_t)q->read_batch;
 		f[n].payload = space;
-		f[n++].bytes = q->read_batch * sizeof(struct fpisa_group);
+		f[n++].bytes = q->read_batch * sizeof(struct fpisa_query_group);
 	}
 	return n ? fpisa_member_send(&q->member, f, n) : 0;
 }
 
 /* Limbs that the rules of fpisa/query/table.h leave: others would overflow when they are added up. */
-static int is_group(const struct fpisa_group *g)
+static int is_group(const struct fpisa_query_group *g)
 {
 	for (int i = 0; i < FPISA_GROUP_LIMBS; i++)
 		if (g->limb[i] < -(1ll << 62) || g->limb[i] >= 1ll << 62)
@@ -335,7 +336,7 @@ int fpisa_query_key_twice(const struct fpisa_query *q)
 static int take_groups(struct fpisa_query *q, const struct fpisa_hdr *h)
 {
 	const char *p = (const char *)(h + 1);
-	struct fpisa_group g;
+	struct fpisa_query_group g;
 	int slot = 0, rc = 0;
 
 	if (q->phase != FPISA_PHASE_READ)

@@ -14,14 +14,14 @@ static inline struct fpisa_bucket *fpisa_bucket_at(void *table, __u32 i)
 	return i <= g->config.bucket_mask ? &g->buckets[i] : NULL;
 }
 
-static inline struct fpisa_group *fpisa_group_at(void *table, __u32 i)
+static inline struct fpisa_query_group *fpisa_group_at(void *table, __u32 i)
 {
 	struct fpisa_groups *g = table;
 
 	return i < g->config.limit ? &g->group[i] : NULL;
 }
 
-static inline void fpisa_group_carry(struct fpisa_group *g, __u32 from)
+static inline void fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 {
 	fpisa_carry(g, from);
 }
@@ -78,7 +78,7 @@ static int is_over(const struct fpisa_groups *g, uint64_t buckets, uint64_t grou
 static int more_groups(struct fpisa_groups *g)
 {
 	uint64_t limit = 2ull * g->config.limit, taken = (g->config.bucket_mask + 1ull) * sizeof(*g->buckets);
-	struct fpisa_group *group;
+	struct fpisa_query_group *group;
 
 	if (g->config.limit >= FPISA_MAX_LIMIT_TABLE)
 		return fpisa_fail(-ENOMEM, "more than %u groups", g->config.limit);
@@ -143,9 +143,9 @@ void fpisa_groups_free(struct fpisa_groups *g)
 }
 
 /* Records begin with the key, which has zeros behind its bytes: those of one key come one after the other. */
-static int put_record(struct fpisa_groups *g, const struct fpisa_group *group)
+static int put_record(struct fpisa_groups *g, const struct fpisa_query_group *group)
 {
-	struct fpisa_group record = *group;
+	struct fpisa_query_group record = *group;
 	int rc;
 
 	memset((char *)record.key + g->config.key_bytes, 0, sizeof(record.key) - g->config.key_bytes);
@@ -166,10 +166,10 @@ static int spill(struct fpisa_groups *g)
 }
 
 /* The group of the row's key, which is new where *is_new; NULL: *rc says why there is none. */
-static struct fpisa_group *find(struct fpisa_groups *g, const struct fpisa_row *r, int *is_new, int *rc)
+static struct fpisa_query_group *find(struct fpisa_groups *g, const struct fpisa_row *r, int *is_new, int *rc)
 {
 	uint32_t before = g->state.used;
-	struct fpisa_group *at;
+	struct fpisa_query_group *at;
 
 	*rc = 0;
 	while (!(at = fpisa_table_find(&g->state, &g->config, g, r))) {
@@ -187,17 +187,17 @@ static struct fpisa_group *find(struct fpisa_groups *g, const struct fpisa_row *
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r)
 {
 	int rc, is_new;
-	struct fpisa_group *at = find(g, r, &is_new, &rc);
+	struct fpisa_query_group *at = find(g, r, &is_new, &rc);
 
 	if (at)
 		fpisa_group_add(at, r);
 	return rc;
 }
 
-int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_group *group)
+int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *group)
 {
 	struct fpisa_row r = {.count = FPISA_ROW_NO_ORDER | FPISA_ROW_NO_SUM};
-	struct fpisa_group *at;
+	struct fpisa_query_group *at;
 	int rc, is_new;
 
 	memcpy(r.key, group->key, sizeof(r.key));
@@ -227,7 +227,7 @@ int fpisa_groups_settle(struct fpisa_groups *g)
 }
 
 /* Carried, a limb has 32 bits: a sum of two has no more than 33. */
-static void merge(struct fpisa_group *to, struct fpisa_group *from)
+static void merge(struct fpisa_query_group *to, struct fpisa_query_group *from)
 {
 	fpisa_carry(from, 0);
 	for (uint32_t i = 0; i < FPISA_GROUP_LIMBS; i++)
@@ -257,7 +257,7 @@ static int next_record(struct fpisa_groups *g)
 	return rc < 0 ? fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc)) : 1;
 }
 
-int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_group **group)
+int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_query_group **group)
 {
 	if (g->spilled) {
 		*group = &g->merged;
@@ -269,7 +269,7 @@ int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_group **group)
 	return 1;
 }
 
-void fpisa_group_sum(const struct fpisa_group *g, union fpisa_superacc_full *sum)
+void fpisa_group_sum(const struct fpisa_query_group *g, union fpisa_superacc_full *sum)
 {
 	struct fpisa_superacc *a = &sum->acc;
 

@@ -17,7 +17,7 @@ struct fpisa_groups {
 	struct fpisa_query_config config;
 	struct fpisa_query_state state; /* state.used: groups that there are */
 	struct fpisa_bucket *buckets;
-	struct fpisa_group *group;
+	struct fpisa_query_group *group;
 	uint64_t most; /* bytes that it may take beyond the first FPISA_GROUPS_FIRST groups */
 	/* Where all groups go when there is no room for one more; NULL: nowhere. Set after fpisa_groups_init(). */
 	const struct fpisa_query_spill *spill;
@@ -25,7 +25,7 @@ struct fpisa_groups {
 	int spilled;   /* some are there: a key may have several records */
 	uint64_t next; /* group to be taken */
 	int is_ahead;
-	struct fpisa_group merged, ahead; /* what was taken last, and the record behind it */
+	struct fpisa_query_group merged, ahead; /* what was taken last, and the record behind it */
 };
 
 #define FPISA_GROUPS_FIRST 256
@@ -38,16 +38,16 @@ void fpisa_groups_free(struct fpisa_groups *g);
 int fpisa_groups_add(struct fpisa_groups *g, const struct fpisa_row *r);
 
 /* Puts in a group that was read from a table. 0, -EEXIST: its key is there (if groups are spilled, the next function says so), or as above. */
-int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_group *group);
+int fpisa_groups_put(struct fpisa_groups *g, const struct fpisa_query_group *group);
 
 /* All are in. 0 or an error as above. */
 int fpisa_groups_settle(struct fpisa_groups *g);
 
 /* The next group, each key once, valid until the next call: 1; 0: none is left; -EEXIST, or what the spill's take() returned. */
-int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_group **group);
+int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_query_group **group);
 
 /* A group's sum, of count values. */
-void fpisa_group_sum(const struct fpisa_group *g, union fpisa_superacc_full *sum);
+void fpisa_group_sum(const struct fpisa_query_group *g, union fpisa_superacc_full *sum);
 
 /* The terms, FP32, that add up to the sum exactly (doc/query-wire.md, section 4); call again with the same sum until it returns 0. */
 int fpisa_group_terms(union fpisa_superacc_full *sum, uint32_t term[FPISA_EXPANSION_TERMS]);

@@ -249,7 +249,7 @@ static int is_whole(const struct fpisa_member *m, const struct fpisa_hdr *h, siz
 			return 0;
 		break;
 	case FPISA_TYPE_GROUPS:
-		if (payload != h->count * sizeof(struct fpisa_group))
+		if (payload != h->count * sizeof(struct fpisa_query_group))
 			return 0;
 		break;
 	default:

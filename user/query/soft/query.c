@@ -25,14 +25,14 @@ static inline struct fpisa_bucket *fpisa_bucket_at(void *table, __u32 i)
 	return i <= q->config.bucket_mask ? &q->buckets[i] : NULL;
 }
 
-static inline struct fpisa_group *fpisa_group_at(void *table, __u32 i)
+static inline struct fpisa_query_group *fpisa_group_at(void *table, __u32 i)
 {
 	struct fpisa_soft_query *q = (struct fpisa_soft_query *)table;
 
 	return i < q->config.limit ? &q->groups[i] : NULL;
 }
 
-static inline void fpisa_group_carry(struct fpisa_group *g, __u32 from)
+static inline void fpisa_group_carry(struct fpisa_query_group *g, __u32 from)
 {
 	fpisa_carry(g, from);
 }
@@ -61,7 +61,7 @@ static int allocate(struct fpisa_soft_query *q)
 	if (q->kind == FPISA_QUERY_JOIN)
 		return 0;
 	q->buckets = (struct fpisa_bucket *)calloc((size_t)q->config.bucket_mask + 1, sizeof(*q->buckets));
-	q->groups = (struct fpisa_group *)calloc(q->config.limit, sizeof(*q->groups));
+	q->groups = (struct fpisa_query_group *)calloc(q->config.limit, sizeof(*q->groups));
 	return q->buckets && q->groups ? 0 : -ENOMEM;
 }
 
@@ -178,7 +178,7 @@ static int table_rows(struct fpisa_soft_query *q, __u32 epoch, __u32 rank, __u64
 	state = use_filter(q, epoch);
 	for (__u32 i = 0; i < count; i++) {
 		struct fpisa_row r = fpisa_row_load(rows + (size_t)i * q->config.row_bytes, q->config.key_bytes);
-		struct fpisa_group *g;
+		struct fpisa_query_group *g;
 
 		keep[i] = 0;
 		if (ask(q, epoch, state, rows, i) == FPISA_FILTER_NO)

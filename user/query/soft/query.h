@@ -16,7 +16,7 @@ struct fpisa_soft_query {
 	struct fpisa_query_state state;
 	__u32 *heap;			   /* topn: config.limit keys */
 	struct fpisa_bucket *buckets;	   /* table: config.bucket_mask + 1 */
-	struct fpisa_group *groups;	   /* table: config.limit */
+	struct fpisa_query_group *groups;  /* table: config.limit */
 	struct fpisa_filter_block *filter; /* with one: config.filter_mask + 1 */
 };
 

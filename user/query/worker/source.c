@@ -419,7 +419,7 @@ static int next_of_top(struct source *s, struct fpisa_row *r)
  * The rows of a group, some at a time: its sum as terms, of which the first has the count, its least and
  * greatest value, and what of the count is beyond 30 bits.
  */
-static void more_terms(struct source *s, const struct fpisa_group *g, bool first)
+static void more_terms(struct source *s, const struct fpisa_query_group *g, bool first)
 {
 	int n = fpisa_group_terms(&s->sum, s->term);
 
@@ -441,7 +441,7 @@ static void more_terms(struct source *s, const struct fpisa_group *g, bool first
 
 static int next_of_groups(struct source *s, struct fpisa_row *r)
 {
-	const struct fpisa_group *g;
+	const struct fpisa_query_group *g;
 	uint32_t part;
 
 	while (s->next_term == s->n_terms) {

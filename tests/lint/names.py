@@ -1,0 +1,41 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""One meaning a name: tests/lint/names.py
+
+In bpf/, include/ and user/ no two headers have one include guard, and no two definitions of a struct, union or enum of the
+prefix fpisa_ have one tag: files that include both would see the second not at all, or not compile.
+"""
+import glob
+import os
+import re
+import sys
+
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+def named():
+    """(what, name, file) of each guard and each definition."""
+    for folder in "bpf", "include", "user":
+        for path in glob.glob(f"{folder}/**/*.[ch]", recursive=True):
+            with open(path, encoding="utf-8") as f:
+                text = f.read()
+            guard = re.search(r"^#ifndef (\w+)\n#define \1$", text, re.M)
+            if guard and path.endswith(".h"):
+                yield "guard", guard[1], path
+            for kind, tag in re.findall(r"^(struct|union|enum) (fpisa_\w+) \{", text, re.M):
+                yield kind, tag, path
+
+
+def main():
+    os.chdir(TOP)
+    where = {}
+    for what, name, path in named():
+        where.setdefault((what, name), []).append(path)
+    bad = [f"{what} {name} is defined in {' and in '.join(paths)}" for (what, name), paths in where.items() if len(paths) > 1]
+    for line in sorted(bad):
+        print("names:", line)
+    return 1 if bad or not where else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
