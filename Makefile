@@ -5,6 +5,7 @@
 # make check	run the tests without installing anything; SUITES="unit model prog" picks of those of tests/run
 # make test-long	what is too long for that, two hours, before an issue is resolved: bits, combinations, kernels
 # make lint	the rooms of user/, which know only those below them; cppcheck over user space, library and tests
+# make format	C as .clang-format says, by the version that `make lint-tools` installs where the system has another
 # make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant, or of VARIANT=staged
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
 # make fuzz-user	libFuzzer on what user space parses, SECONDS=600 each, SEED=S
@@ -92,7 +93,7 @@ BUILD_PACKAGES := gcc libc6-dev linux-libc-dev $(call among,clang-N,$(CLANGS)) b
 # the tests and `make deb` these too.
 PACKAGES := $(BUILD_PACKAGES) build-essential ?$(call among,clang-N+libclang-rt-N-dev,$(OLD_CLANGS)) ?xdp-tools libcmocka-dev \
 	python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel ?python3-prometheus-client pkg-config binutils \
-	ethtool locales ?gnuplot-nox ?cppcheck man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables
+	ethtool locales ?gnuplot-nox ?cppcheck ?shellcheck ?clang-format-14 man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables
 # What guests of other kernels need besides (vm/README.md).
 VM_PACKAGES := ?qemu-system-x86 ?busybox-static cpio kmod xz-utils zstd
 # What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).
@@ -281,7 +282,14 @@ stress: $(B)/tests/prog/test_concurrency
 # What may use what; static analysis, of which tests/lint/cppcheck says what is left out and why.
 .PHONY: lint
 lint: $(CLI_OBJ) $(LIB_OBJ) $(QUERY_LIB_OBJ)
-	$(Q)tests/lint/rooms.py $(B) && tests/lint/run $(B)
+	$(Q)tests/lint/rooms.py $(B) && tests/lint/names.py && tests/lint/run $(B)
+	$(Q)for check in format scripts python; do tests/lint/$$check $(B) || test $$? = 77 || exit 1; done
+
+.PHONY: format lint-tools
+format:
+	$(Q)tests/lint/format $(B) --write
+lint-tools:
+	$(Q)for t in clang-format ruff; do tests/lint/tool $(B) $$t --install || exit 1; done
 
 # Fuzzers (tests/fuzz): the user-space side of each is built with sanitizers.
 PACKETS_OWN := tests/fuzz/mutate.c tests/fuzz/headers.c tests/prog/harness.c user/datapath/families.c user/lab/tables/kernel.c

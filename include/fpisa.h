@@ -164,7 +164,8 @@ struct fpisa_options {
  */
 struct fpisa_info {
 	size_t size; /* sizeof(struct fpisa_info), set by the caller */
-	uint32_t job, rank, workers, elements, window, generation; /* of several aggregators window and generation of the first */
+	uint32_t job, rank, workers, elements, window,
+		generation; /* of several aggregators window and generation of the first */
 	uint8_t mode, rounding, format, pipeline, clz, fanout;
 	uint8_t big_endian;	 /* nonzero: the job's arrays are */
 	uint64_t sent, received; /* frames */

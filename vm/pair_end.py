@@ -17,7 +17,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKER = os.path.join(os.path.dirname(HERE), "tests", "lib", "worker.py")
 sys.path.insert(0, os.path.dirname(WORKER))
-import worker  # noqa: E402 - vm/pair takes the workers' data from it
+import worker  # noqa: E402, F401 - vm/pair takes the workers' data from it
 
 WORKERS, JOB, FIRST_PORT, STEP_PORT = 4, 1, 19000, 7000
 ADDRESS = ["10.99.7.1", "10.99.7.2"]

@@ -92,11 +92,11 @@ static at::Tensor values_of(const Tensors &tensors)
 
 class Backend final : public Base
 {
-public:
+      public:
 	/* The group's address is Python's, which has joined it; it is this object's from here on. */
 	Backend(c10::intrusive_ptr<Base> inner, uintptr_t group, int rank, int size, std::vector<int64_t> ranks)
-		: Base(rank, size), inner_(std::move(inner)),
-		  session_(std::make_shared<Session>(reinterpret_cast<struct fpisa_group *>(group), std::move(ranks)))
+	    : Base(rank, size), inner_(std::move(inner)),
+	      session_(std::make_shared<Session>(reinterpret_cast<struct fpisa_group *>(group), std::move(ranks)))
 	{
 		session_->run();
 	}
@@ -254,7 +254,7 @@ public:
 	}
 #endif
 
-private:
+      private:
 	static void check(const Tensors &tensors)
 	{
 		for (const auto &t : tensors) {
@@ -264,7 +264,7 @@ private:
 				    "fpisa: all_reduce: some values of the tensor share memory, as of expand(); pass "
 				    "tensor.contiguous()");
 			TORCH_CHECK(!t._is_zerotensor(), "fpisa: all_reduce: the tensor has no memory for results; pass "
-				    "tensor.clone()");
+							 "tensor.clone()");
 		}
 	}
 
@@ -272,7 +272,8 @@ private:
 	static Tensors &for_gloo(Tensors &tensors)
 	{
 		for (const auto &t : tensors)
-			TORCH_CHECK(!t.is_neg() && !t.is_conj(), "fpisa: all_reduce: the tensor is a negated or conjugated view, "
+			TORCH_CHECK(!t.is_neg() && !t.is_conj(),
+				    "fpisa: all_reduce: the tensor is a negated or conjugated view, "
 				    "which Gloo does not sum; pass tensor.resolve_neg().resolve_conj()");
 		return tensors;
 	}

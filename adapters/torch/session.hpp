@@ -37,11 +37,11 @@ namespace fpisa_torch
 /* An all-reduce: `tensors` get what is in `values` at its end, unless those are the tensor's own memory. */
 class Call final : public c10d::Work
 {
-public:
+      public:
 	Call(int rank, std::vector<at::Tensor> tensors, at::Tensor values)
-		: Work(rank, c10d::OpType::ALLREDUCE, "fpisa:all_reduce", tensors), tensors_(std::move(tensors)),
-		  values_(std::move(values)), future_(c10::make_intrusive<c10::ivalue::Future>(
-						      c10::ListType::create(c10::TensorType::get())))
+	    : Work(rank, c10d::OpType::ALLREDUCE, "fpisa:all_reduce", tensors), tensors_(std::move(tensors)),
+	      values_(std::move(values)),
+	      future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get())))
 	{
 	}
 
@@ -83,7 +83,7 @@ public:
 			future_->markCompleted(c10::IValue(tensors_));
 	}
 
-private:
+      private:
 	void copy_back()
 	{
 		at::NoGradGuard no_grad;
@@ -105,10 +105,10 @@ private:
 /* The group; its own until leave(). */
 class Session final : public std::enable_shared_from_this<Session>
 {
-public:
+      public:
 	/* `ranks` are those of the group in the world, by rank of the group. */
 	Session(struct fpisa_group *group, std::vector<int64_t> ranks)
-		: group_(group), named_(group), ranks_(std::move(ranks))
+	    : group_(group), named_(group), ranks_(std::move(ranks))
 	{
 	}
 
@@ -189,7 +189,7 @@ public:
 		return std::exchange(flags_, 0);
 	}
 
-private:
+      private:
 	/* Callbacks of callbacks of callbacks: the innermost share a thread. */
 	static constexpr size_t LEVELS = 4;
 

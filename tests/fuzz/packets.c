@@ -228,12 +228,15 @@ static void check_counters(void)
 			t->name, #counter, (unsigned long long)k.counter, (unsigned long long)s.counter);            \
 		sum->wrong_verdict++;                                                                                \
 	}
+		/* clang-format lays this out differently each time. */
+		/* clang-format off */
 		SAME(packets)
 		SAME(bytes)
 		SAME(elements)
 		SAME(rounded) SAME(overwritten) SAME(left_shifted) SAME(overflowed) SAME(results_inexact)
 			SAME(results_overflow) SAME(results_overwrite) SAME(results_nan) SAME(results_inf) SAME(mau0)
 				SAME(mau4) SAME(mau5) SAME(mau8)
+		/* clang-format on */
 #undef SAME
 	}
 }
@@ -304,6 +307,8 @@ static int report(bool json, double seconds)
 	for (unsigned int v = 0; v < FPISA_VERDICT_COUNT; v++)
 		reasons += provocable(v);
 
+/* clang-format lays this out differently each time. */
+/* clang-format off */
 #define EACH_NUMBER(X)                                                                                          \
 	X("cases", sum->cases)                                                                                  \
 	X("mutated", sum->mutated)                                                                              \
@@ -312,6 +317,7 @@ static int report(bool json, double seconds)
 		X("crashes", sum->crashes) X("states changed by a refused packet", sum->changed)                \
 			X("wrong verdicts", sum->wrong_verdict) X("wrong replies", sum->wrong_reply)            \
 				X("wrong states", sum->wrong_state) X("foreign frames changed", sum->not_identical)
+/* clang-format on */
 #define TEXT(name, n) printf("%-36s %llu\n", name, (unsigned long long)(n));
 #define JSON(name, n) printf("\"%s\": %llu, ", name, (unsigned long long)(n));
 	if (json) {

@@ -108,7 +108,8 @@ static const struct fpisa_request *request_of(const struct fpisa *f, const struc
 static void honest(struct fake *t, enum kind kind, uint8_t which)
 {
 	const struct fpisa *f = t->f;
-	const struct fpisa_window_slot *slot = f->shard->window.slots ? &f->shard->window.slot[which % f->shard->window.slots] : NULL;
+	const struct fpisa_window_slot *slot =
+		f->shard->window.slots ? &f->shard->window.slot[which % f->shard->window.slots] : NULL;
 	const struct fpisa_request *r = request_of(f, slot);
 	struct fpisa_hdr *h = &t->frame.h;
 

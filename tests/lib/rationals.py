@@ -152,8 +152,8 @@ class MxInt8(Format):
     def pack_block(values, rounding):
         """(block, flags) of 32 rationals."""
         largest = max(map(abs, values))
-        scale = max(0, floor_log2(largest) + 127 - 4) if largest else 0  # at least 2^10 there
-        for scale in range(scale, 255):
+        least = max(0, floor_log2(largest) + 127 - 4) if largest else 0  # at least 2^10 there
+        for scale in range(least, 255):
             unit = Fraction(2) ** (scale - 127 - 6)
             steps = [step_of(v, unit, rounding) for v in values]
             if max(map(abs, steps)) <= 127:

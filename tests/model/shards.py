@@ -87,7 +87,7 @@ class Shards:
 
         def matters(m):
             if m[0] == "hello":
-                (joining, _, known, members), lost = s[1][m[2]][0], s[1][m[2]][3]
+                (_, _, known, members), lost = s[1][m[2]][0], s[1][m[2]][3]
                 waits = s[0][m[1]][1][m[2]] == m[3] and not s[0][m[1]][2][m[2]]
                 return m[4] == lost and m[3] >= known[m[1]] and (waits or m[3] > known[m[1]] or not members >> m[1] & 1)
             if m[0] == "add":

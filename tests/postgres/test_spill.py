@@ -102,7 +102,7 @@ def test_first_rows(far, workers):
     workers.table("first", ("k int32 not null", "x real not null"), rows)
     far("IMPORT FOREIGN SCHEMA x LIMIT TO (first) FROM SERVER far INTO public")
     setting = "SET fpisa.pruning = none; SET hash_mem_multiplier = 1;"
-    right = far(f"SET fpisa.pushdown = off; SELECT sum(k) FROM (SELECT k FROM first ORDER BY x LIMIT 9000) s")
+    right = far("SET fpisa.pushdown = off; SELECT sum(k) FROM (SELECT k FROM first ORDER BY x LIMIT 9000) s")
     for work_mem, refused in (("64kB", True), ("4MB", False)):
         there = f"{setting} SET work_mem = '{work_mem}';"
         said = "\n".join(r[0] for r in far(f"{there} EXPLAIN SELECT k FROM first ORDER BY x LIMIT 9000"))

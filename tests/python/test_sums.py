@@ -216,7 +216,7 @@ class Column:
     def __init__(self, x, valid, offset):
         self.x, self.valid, self.offset, self.released = x, np.packbits(valid, bitorder="little"), offset, 0
 
-    def fill(self, stream, out, at=[0]):
+    def fill(self, stream, out):
         half = len(self.x) // 2
         low, high = (self.offset, half) if self.calls == 0 else (half, len(self.x))
         out = out.contents

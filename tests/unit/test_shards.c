@@ -57,8 +57,8 @@ static void destroy(struct aggregators *a)
 		fpisa_mem_destroy(a->m[i]);
 }
 
-static void check(struct fleet *fl, struct plan p, int (*connect)(struct fpisa **, uint32_t, const struct fpisa_options *, void *),
-		  void *arg)
+static void check(struct fleet *fl, struct plan p,
+		  int (*connect)(struct fpisa **, uint32_t, const struct fpisa_options *, void *), void *arg)
 {
 	*fl = (struct fleet){.plan = p, .seed = test_seed() + p.count, .connect = connect, .arg = arg};
 	run_fleet(fl);
@@ -149,8 +149,13 @@ static void random_sums(void **state)
 static void exact_bits(void **state)
 {
 	uint64_t random = test_seed();
-	struct plan p = {.workers = 3, .elements = 64, .window = 8, .mode = FPISA_MODE_EXACT,
-			 .rounding = FPISA_ROUND_NEAREST, .count = 9000, .calls = 1};
+	struct plan p = {.workers = 3,
+			 .elements = 64,
+			 .window = 8,
+			 .mode = FPISA_MODE_EXACT,
+			 .rounding = FPISA_ROUND_NEAREST,
+			 .count = 9000,
+			 .calls = 1};
 	float *first = malloc(p.count * sizeof(float));
 
 	(void)state;
@@ -235,7 +240,8 @@ static void sums_over_udp(void **state)
 				give_port(&u.s[i], rank);
 				u.s[i].soft.job.rank[rank].port = htons((uint16_t)(u.first[rank] + i));
 			}
-			snprintf(u.list + at, sizeof(u.list) - at, "%s127.0.0.1:%u*%u", i ? "," : "", u.s[i].port, i + 1);
+			snprintf(u.list + at, sizeof(u.list) - at, "%s127.0.0.1:%u*%u", i ? "," : "", u.s[i].port,
+				 i + 1);
 			run_server(&u.s[i]);
 		}
 		p.mode = FPISA_MODE_FPISA;
@@ -269,8 +275,7 @@ static void *join_and_sum(void *arg)
 	const struct pair_rank *r = arg;
 	struct pair *p = r->p;
 	const struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 2000};
-	int rc = r->rejoin ? fpisa_rejoin(p->f[r->rank]) :
-			     connect_all(&p->f[r->rank], r->rank, &o, &p->of[r->rank]);
+	int rc = r->rejoin ? fpisa_rejoin(p->f[r->rank]) : connect_all(&p->f[r->rank], r->rank, &o, &p->of[r->rank]);
 
 	for (int i = 0; i < 4000; i++)
 		p->data[r->rank][i] = (float)(i + (int)r->rank);
@@ -436,10 +441,19 @@ static void one_shrinks(void **state)
 
 static void parsing(void **state)
 {
-	static const char *const wrong[] = {"",		    ",",	     "10.0.0.1,",	 "10.0.0.1*0",
-					    "10.0.0.1*101", "10.0.0.1*x",    "10.0.0.1*",	 "10.0.0.1*1x",
-					    "*3",	    "10.0.0.1 , 10.0.0.2", "10.0.0.1,10.0.0.1*2",
-					    "10.0.0.1,224.0.0.1", "10.0.0.1*-1"};
+	static const char *const wrong[] = {"",
+					    ",",
+					    "10.0.0.1,",
+					    "10.0.0.1*0",
+					    "10.0.0.1*101",
+					    "10.0.0.1*x",
+					    "10.0.0.1*",
+					    "10.0.0.1*1x",
+					    "*3",
+					    "10.0.0.1 , 10.0.0.2",
+					    "10.0.0.1,10.0.0.1*2",
+					    "10.0.0.1,224.0.0.1",
+					    "10.0.0.1*-1"};
 	struct fpisa_aggregator a[FPISA_MAX_SHARDS];
 	char many[512] = "10.0.0.1";
 
@@ -462,16 +476,11 @@ static void parsing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(layouts),
-		cmocka_unit_test(parsing),
-		cmocka_unit_test(random_sums),
-		cmocka_unit_test(exact_bits),
-		cmocka_unit_test(sums_over_udp),
-		cmocka_unit_test(lists_that_differ),
-		cmocka_unit_test(one_is_not_alike),
-		cmocka_unit_test(one_begins_anew),
-		cmocka_unit_test(one_is_silent),
-		cmocka_unit_test(one_shrinks),
+		cmocka_unit_test(layouts),	    cmocka_unit_test(parsing),
+		cmocka_unit_test(random_sums),	    cmocka_unit_test(exact_bits),
+		cmocka_unit_test(sums_over_udp),    cmocka_unit_test(lists_that_differ),
+		cmocka_unit_test(one_is_not_alike), cmocka_unit_test(one_begins_anew),
+		cmocka_unit_test(one_is_silent),    cmocka_unit_test(one_shrinks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,8 @@ static struct narrow *make_narrow(struct fpisa *f, int room, int tells)
 
 	*x = (struct narrow){.base = {.ops = &narrow_ops}, .t = f->shard->t, .room = room, .tells = tells};
 	f->shard->t = &x->base;
-	fpisa_congestion_init(&f->shard->window.congestion, f->shard->window.slots, sizeof(struct fpisa_hdr) + ELEMENTS * 4);
+	fpisa_congestion_init(&f->shard->window.congestion, f->shard->window.slots,
+			      sizeof(struct fpisa_hdr) + ELEMENTS * 4);
 	return x;
 }
 

@@ -16,8 +16,8 @@ static int parse_one(const char *text, size_t n, struct fpisa_aggregator *a)
 		memcpy(one, text, n);
 	a->weight = 1;
 	star = strchr(one, '*');
-	if (star && (star[1] < '0' || star[1] > '9' || sscanf(star + 1, "%3u%c", &a->weight, &end) != 1 ||
-		     !a->weight || a->weight > FPISA_MAX_WEIGHT))
+	if (star && (star[1] < '0' || star[1] > '9' || sscanf(star + 1, "%3u%c", &a->weight, &end) != 1 || !a->weight ||
+		     a->weight > FPISA_MAX_WEIGHT))
 		return fpisa_fail(-EINVAL, "'%s': the weight of an aggregator is 1 to %d, as in 10.0.0.1*2", one,
 				  FPISA_MAX_WEIGHT);
 	if (star)

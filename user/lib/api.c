@@ -59,8 +59,9 @@ static int open_transports(struct fpisa *f, const struct fpisa_aggregator *a, ui
 	int rc = 0;
 
 	if (f->layout.shards > 1 && f->transport == FPISA_TRANSPORT_XSK)
-		return fpisa_fail(-EOPNOTSUPP,
-				  "transport xsk takes the interface's first queue for one aggregator; with several use udp");
+		return fpisa_fail(
+			-EOPNOTSUPP,
+			"transport xsk takes the interface's first queue for one aggregator; with several use udp");
 	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
 		rc = open_transport(&f->shard[i], &a[i], began);
 	*spent_ns = fpisa_now() - began;
@@ -171,7 +172,8 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, uint32_t rank, uint32_
 /* With forks held. */
 static void close_transports(struct fpisa *f)
 {
-	FPISA_EACH_SHARD(s, f) {
+	FPISA_EACH_SHARD(s, f)
+	{
 		if (s->t)
 			s->t->ops->close(s->t);
 		s->t = NULL;
@@ -373,7 +375,8 @@ int fpisa_get_info(const struct fpisa *handle, struct fpisa_info *info)
 	i.clz = f->hello.clz;
 	i.fanout = f->hello.fanout;
 	i.big_endian = f->hello.flags & FPISA_JOB_BIG_ENDIAN;
-	FPISA_EACH_SHARD(s, f) {
+	FPISA_EACH_SHARD(s, f)
+	{
 		i.bad += s->t->bad;
 		if (s->rto.srtt_ns > i.rtt_ns)
 			i.rtt_ns = s->rto.srtt_ns;
@@ -428,7 +431,7 @@ void fpisa_close(struct fpisa *f)
 	close_transports(f);
 	fpisa_fork_release();
 	FPISA_EACH_SHARD(s, f)
-		free(s->window.slot);
+	free(s->window.slot);
 	fpisa_layout_free(&f->layout);
 	free(f->shard);
 	free(f);

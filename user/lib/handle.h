@@ -94,7 +94,7 @@ struct fpisa {
 	struct fpisa_request *oldest;	/* first of them that is not done */
 	uint64_t end;			/* the first chunk of the next request */
 	uint32_t calls;			/* its number */
-	uint64_t resumed_ns; /* the last gap in our work, longer than a timeout, ended then */
+	uint64_t resumed_ns;		/* the last gap in our work, longer than a timeout, ended then */
 
 	struct fpisa_shared shared;  /* with a progress thread */
 	struct fpisa_requests ended; /* whose on_done is to be called */
@@ -147,8 +147,8 @@ uint64_t fpisa_not_joined(const struct fpisa *f); /* the ranks of which an aggre
 static inline int fpisa_more(const struct fpisa *f)
 {
 	FPISA_EACH_SHARD(s, f)
-		if (fpisa_transport_more(s->t, s->taken))
-			return 1;
+	if (fpisa_transport_more(s->t, s->taken))
+		return 1;
 	return 0;
 }
 

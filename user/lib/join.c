@@ -26,7 +26,8 @@ enum answer { NOTHING, PENDING, AGAIN, JOINED };
 static int take_incarnation(struct fpisa *f, uint64_t incarnation)
 {
 	f->incarnation = incarnation;
-	FPISA_EACH_SHARD(s, f) {
+	FPISA_EACH_SHARD(s, f)
+	{
 		s->secret = 0;
 		s->joining.joined = 0;
 		s->joining.next_ns = 0;
@@ -134,8 +135,8 @@ static enum answer take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h
 static struct fpisa_shard *not_joined(struct fpisa *f)
 {
 	FPISA_EACH_SHARD(s, f)
-		if (!s->joining.joined)
-			return s;
+	if (!s->joining.joined)
+		return s;
 	return NULL;
 }
 
@@ -215,8 +216,8 @@ uint64_t fpisa_join_due(const struct fpisa *f)
 	uint64_t at = UINT64_MAX;
 
 	FPISA_EACH_SHARD(s, f)
-		if (!s->joining.joined && s->joining.next_ns < at)
-			at = s->joining.next_ns;
+	if (!s->joining.joined && s->joining.next_ns < at)
+		at = s->joining.next_ns;
 	return at;
 }
 
@@ -279,14 +280,16 @@ int fpisa_join_begin(struct fpisa *f)
 	f->missing = 0;
 	f->digest = f->layout.digest;
 	fpisa_nh_fill(f->nh.w, FPISA_NH_WORDS, &f->token);
-	FPISA_EACH_SHARD(s, f) {
+	FPISA_EACH_SHARD(s, f)
+	{
 		s->t->send_error = 0;
 		s->t->gso = 0;
 		s->joining = (struct fpisa_joining){.pause_ns = HELLO_FIRST_NS};
 	}
 	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
 		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
-	FPISA_EACH_SHARD(s, f) {
+	FPISA_EACH_SHARD(s, f)
+	{
 		rc = fpisa_transport_may_join(s->t);
 		if (rc)
 			return transport_refused(s, rc);
@@ -318,8 +321,7 @@ static int check_alike(const struct fpisa_shard *s)
 		if (facts[i].first != facts[i].here)
 			return fpisa_fail(-EINVAL,
 					  "%s: job %u: %s: %u here, %u at %s; make the job alike at all aggregators",
-					  s->peer, f->job, facts[i].name, facts[i].here, facts[i].first,
-					  f->shard->peer);
+					  s->peer, f->job, facts[i].name, facts[i].here, facts[i].first, f->shard->peer);
 	return 0;
 }
 

@@ -106,8 +106,7 @@ uint64_t fpisa_layout_own(const struct fpisa_layout *l, uint32_t shard, uint64_t
 {
 	if (l->shards == 1)
 		return chunk;
-	return chunk / l->period * l->weight[shard] +
-	       l->before[(size_t)shard * (l->period + 1) + chunk % l->period];
+	return chunk / l->period * l->weight[shard] + l->before[(size_t)shard * (l->period + 1) + chunk % l->period];
 }
 
 uint32_t fpisa_layout_owner(const struct fpisa_layout *l, uint64_t chunk)

@@ -152,8 +152,8 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 	uint64_t rtt_ns;
 
 	/* Our own contribution is in every result that answers it. */
-	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest + s->index || h->call != r->call || h->op != r->op ||
-	    h->format != f->hello.format || !(h->bitmap >> f->hello.rank & 1)) {
+	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest + s->index || h->call != r->call ||
+	    h->op != r->op || h->format != f->hello.format || !(h->bitmap >> f->hello.rank & 1)) {
 		f->count.bad++;
 		return 0;
 	}

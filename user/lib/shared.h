@@ -29,14 +29,14 @@ struct fpisa_shared {
 	int own;		     /* the engine is this handle's */
 	struct fpisa_engine_item item;
 	struct fpisa_lock lock;
-	pthread_cond_t changed;		  /* a request has ended, or nobody drives any more */
-	int wake;			  /* an eventfd: who drives shall look again */
-	int events;			  /* an eventfd, fpisa_eventfd()'s; -1: nobody has asked for it */
-	int fd[FPISA_SHARED_FDS], fds;	  /* of the transports; there are none where nobody sleeps on them */
-	int watched;			  /* by the engine */
-	int driven;			  /* a caller moves the requests */
-	int asleep;			  /* he has let go of the lock */
-	int callers;			  /* that wait or join */
+	pthread_cond_t changed;	       /* a request has ended, or nobody drives any more */
+	int wake;		       /* an eventfd: who drives shall look again */
+	int events;		       /* an eventfd, fpisa_eventfd()'s; -1: nobody has asked for it */
+	int fd[FPISA_SHARED_FDS], fds; /* of the transports; there are none where nobody sleeps on them */
+	int watched;		       /* by the engine */
+	int driven;		       /* a caller moves the requests */
+	int asleep;		       /* he has let go of the lock */
+	int callers;		       /* that wait or join */
 	int joining;
 	int failed;	   /* while joining, by another thread: it ends with the handle's error */
 	int calling;	   /* an on_done is being called */

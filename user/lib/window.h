@@ -37,7 +37,7 @@ struct fpisa_window_slot {
 TAILQ_HEAD(fpisa_window_queue, fpisa_window_slot);
 
 struct fpisa_window {
-	uint32_t slots; /* a power of two; 0 before the first join */
+	uint32_t slots;			   /* a power of two; 0 before the first join */
 	const struct fpisa_layout *layout; /* which chunks of a request are its own; NULL: all */
 	uint32_t shard;			   /* which it is there */
 	struct fpisa_window_slot *slot;

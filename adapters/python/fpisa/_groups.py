@@ -7,7 +7,7 @@ import ctypes
 import sys
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
-from ._core import SIZES, TYPES, Array, check, lib
+from ._core import Array, check, lib
 from ._formats import Format
 from ._values import Values
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import decimal
-import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Iterable, List, Optional, Tuple, Union
+from typing import Any, Iterable, List, Tuple, Union
 
 from . import _groups
-from ._core import DOT_SCALE, SIZE, SIZES, Array, Exact, State, axes, check, lib
+from ._core import DOT_SCALE, TYPES, Array, Exact, State, axes, check, lib
 from ._formats import Format, format_of, number, round_ratio, round_root, round_scaled
 from ._values import Block, Values, values
 
@@ -122,7 +121,7 @@ def _along_block(b: Block, stay: List[int], gone: List[int], f: Format, average:
         n *= b.shape[a]
     out = bytearray(n * f.size)
     if n:
-        check(lib.sums_axis(b.address, _groups.TYPES[b.type], pick(stay), pick(gone), f.number, average,
+        check(lib.sums_axis(b.address, TYPES[b.type], pick(stay), pick(gone), f.number, average,
                             _groups.address(out)))
     return out
 

@@ -47,8 +47,7 @@ enum { ROUNDED = 1, OVERWRITTEN = 2, LEFT_SHIFTED = 4, OVERFLOWED = 8 }; /* refe
 enum { OVERFLOW = 1, INEXACT = 2, IS_NAN = 8, IS_INF = 16 };		 /* its flags, format.h */
 
 struct counts {
-	uint64_t terms, wrong, rounded, overwritten, left_shifted, overflowed, beyond, inexact, nan, inf,
-		subnormal;
+	uint64_t terms, wrong, rounded, overwritten, left_shifted, overflowed, beyond, inexact, nan, inf, subnormal;
 };
 
 Vlanes *rtl;
@@ -76,8 +75,7 @@ uint32_t pack(int lane, uint32_t sign, int exponent, uint32_t fraction)
 	int ones = (1 << f.ebits) - 1;
 
 	exponent = std::min(std::max(exponent, 0), ones);
-	return (sign & 1) << (f.ebits + f.mbits) | (uint32_t)exponent << f.mbits |
-	       (fraction & ((1u << f.mbits) - 1));
+	return (sign & 1) << (f.ebits + f.mbits) | (uint32_t)exponent << f.mbits | (fraction & ((1u << f.mbits) - 1));
 }
 
 void compare(int lane)
@@ -109,9 +107,8 @@ void compare(int lane)
 	if (wrong++ < 10)
 		printf("%s: %s %08x: mau.h says %08x flags %02x events %x, the pipeline %08x flags %02x "
 		       "events %x%s\n",
-		       f.name, q.first ? "first" : "then", q.word[lane], want.word, want.flags, want.events,
-		       word, says & 0x1f, says >> 5 & 0xf,
-		       says >> 15 ? ", its handshake unlike the first lane's" : "");
+		       f.name, q.first ? "first" : "then", q.word[lane], want.word, want.flags, want.events, word,
+		       says & 0x1f, says >> 5 & 0xf, says >> 15 ? ", its handshake unlike the first lane's" : "");
 }
 
 /* One clock; what leaves the pipeline is compared. Returns whether it took the input. */
@@ -169,8 +166,7 @@ void drain()
 		cycle();
 	if (got != put) {
 		wrong++;
-		printf("%llu contributions went in, %llu came out\n", (unsigned long long)put,
-		       (unsigned long long)got);
+		printf("%llu contributions went in, %llu came out\n", (unsigned long long)put, (unsigned long long)got);
 		got = put;
 	}
 }
@@ -219,8 +215,7 @@ std::vector<uint32_t> boundary_values(int lane)
 				      ones - 2,
 				      ones - 1,
 				      ones};
-	const uint32_t fractions[] = {0,	1,    2,    3,	 half - 1, half, half + 1,
-				      0x555555, 0x7f, 0xff, ~2u, ~1u,	   ~0u};
+	const uint32_t fractions[] = {0, 1, 2, 3, half - 1, half, half + 1, 0x555555, 0x7f, 0xff, ~2u, ~1u, ~0u};
 	std::vector<uint32_t> values;
 
 	for (int e : exponents)
@@ -349,14 +344,11 @@ uint32_t word_of(int lane, column &c, int term)
 			return c.last ^ 1u << (f.ebits + f.mbits) ^ (low % 3 == 0);
 		return c.last = pack(lane, sign, c.base - (int)(low % 5), bits);
 	case TOP:
-		return pack(lane, low % 8 ? c.sign : sign, ones - 1 - (int)(low >> 8 & 1),
-			    low & 0x1000 ? bits : ~0u);
+		return pack(lane, low % 8 ? c.sign : sign, ones - 1 - (int)(low >> 8 & 1), low & 0x1000 ? bits : ~0u);
 	case CLIMB:
-		return pack(lane, sign, std::min(c.base / 4 + 5 * term % ones + (int)(low % 10), ones - 1),
-			    bits);
+		return pack(lane, sign, std::min(c.base / 4 + 5 * term % ones + (int)(low % 10), ones - 1), bits);
 	case FEW_BITS:
-		return pack(lane, sign, c.base - 16 + (int)(low % 33),
-			    1u << bits % f.mbits | (bits >> 8 & 1));
+		return pack(lane, sign, c.base - 16 + (int)(low % 33), 1u << bits % f.mbits | (bits >> 8 & 1));
 	default:
 		return bits & (uint32_t)((1ull << (1 + f.ebits + f.mbits)) - 1);
 	}
@@ -414,9 +406,8 @@ void report(bool filled)
 		       "overflow %llu, nan %llu, inf %llu, subnormal %llu: %llu wrong\n",
 		       lanes[lane].name, (unsigned long long)n.terms, (unsigned long long)n.rounded,
 		       (unsigned long long)n.overwritten, (unsigned long long)n.left_shifted,
-		       (unsigned long long)n.overflowed, (unsigned long long)n.beyond,
-		       (unsigned long long)n.nan, (unsigned long long)n.inf, (unsigned long long)n.subnormal,
-		       (unsigned long long)n.wrong);
+		       (unsigned long long)n.overflowed, (unsigned long long)n.beyond, (unsigned long long)n.nan,
+		       (unsigned long long)n.inf, (unsigned long long)n.subnormal, (unsigned long long)n.wrong);
 		need(lane, "rounded", n.rounded, true);
 		need(lane, "overwritten", n.overwritten, !fpisa);
 		need(lane, "left_shifted", n.left_shifted, !fpisa);

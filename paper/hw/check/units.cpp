@@ -152,8 +152,7 @@ uint32_t rounded(double x, int ebits, int mbits)
 	frexp(x, &e);
 	e = std::max(e - 1 + bias, 1);
 
-	double n = nearbyint(
-		ldexp(fabs(x), bias + mbits - e)); /* at most 2^(M+1), which carries into the exponent */
+	double n = nearbyint(ldexp(fabs(x), bias + mbits - e)); /* at most 2^(M+1), which carries into the exponent */
 	uint64_t word = ((uint64_t)(e - 1) << mbits) + (uint64_t)n;
 
 	return sign | (uint32_t)(word < inf ? word : inf);
@@ -201,8 +200,7 @@ void draw(vectors_rng *rng, inputs *in)
 	}
 	case 3: /* products about the smallest */
 		in->b = (in->b & 0x807fffff) |
-			(uint32_t)std::max(127 - 12 - (int)(in->a >> 23 & 255) + (int)(u >> 32 & 31), 0)
-				<< 23;
+			(uint32_t)std::max(127 - 12 - (int)(in->a >> 23 & 255) + (int)(u >> 32 & 31), 0) << 23;
 		break;
 	case 4:
 		in->a &= 0x807fffff;
