@@ -330,11 +330,11 @@ struct fpisa_group_options {
 	const char *key_file; /* the file whose last key is used; NULL: what FPISA_KEY names, if it is set; "": none */
 	uint32_t join_timeout_ms; /* until all ranks have joined; 0: 10000 */
 	uint32_t timeout_ms;	  /* deadline of each call, as options.timeout_ms of a handle; 0: none */
-	uint32_t window;	  /* of its jobs, at most: a power of two; 0: 64. The manager may give less */
-	uint16_t elements;	  /* of a frame; 0: the default, or what the way to the ranks carries */
-	uint8_t mode;		  /* of its jobs, as in struct fpisa_info; 0: the default of `fpisa job add` */
-	uint8_t pipeline;	  /* the same */
-	uint32_t overflow;	  /* enum fpisa_overflow */
+	uint32_t window;   /* of its jobs, at most: a power of two up to 1024; 0: 64. The manager may give less */
+	uint16_t elements; /* of a frame: a multiple of 32 up to 832, for FPISA_FLOAT64 416 of them at most; 0: the default, or what the way to the ranks carries */
+	uint8_t mode;	   /* of its jobs, as in struct fpisa_info; 0: the default of `fpisa job add` */
+	uint8_t pipeline;  /* the same */
+	uint32_t overflow; /* enum fpisa_overflow */
 	uint32_t transport; /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
 	uint64_t restore;   /* as options.restore of a handle */
 	uint8_t rounding;   /* as mode; 0: down, but nearest for modes fpisa64 and exact */
@@ -346,7 +346,7 @@ struct fpisa_group_options {
  * a name or an IPv4 address, with the manager's TCP port if that is not 18000;
  * NULL: what FPISA_MANAGER says. Returns when all ranks have joined.
  *
- * -EINVAL	no such host; a name that is none; another size than other ranks said
+ * -EINVAL	no such host; a name that is none; another size than other ranks said; options that there are not
  * -EAGAIN	the host's name cannot be looked up for now
  * -EACCES	the manager does not take this key, or none, or this host; others can read the file of the key
  * -EEXIST	a group of that name lives, or another process has the rank

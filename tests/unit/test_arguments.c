@@ -13,6 +13,33 @@ static struct fpisa_mem *make_mem(void)
 	return m;
 }
 
+/* A job of these there cannot be: it is said before anybody is asked, and the other ranks do not hear of it. */
+static void options_of_a_group(void **state)
+{
+	static const struct {
+		uint32_t window;
+		uint16_t elements;
+		const char *says;
+	} cases[] = {
+		{3, 0, "options.window is 3; it must be a power of two up to 1024, or 0"},
+		{2048, 0, "options.window is 2048; it must be a power of two up to 1024, or 0"},
+		{1u << 31, 0, "options.window is 2147483648"},
+		{0, 33, "options.elements is 33; it must be a multiple of 32 up to 832, or 0"},
+		{64, 864, "options.elements is 864; it must be a multiple of 32 up to 832, or 0"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct fpisa_group_options o = {
+			.size = sizeof(o), .window = cases[i].window, .elements = cases[i].elements};
+		struct fpisa_group *g;
+
+		assert_int_equal(fpisa_group_join(&g, "127.0.0.1:1", "group", 0, 1, &o), -EINVAL);
+		assert_null(g);
+		assert_non_null(strstr(fpisa_error(), cases[i].says));
+	}
+}
+
 /* Where a pointer must be, NULL is an error and no more. */
 static void null_arguments(void **state)
 {
@@ -135,6 +162,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(arguments),
+		cmocka_unit_test(options_of_a_group),
 		cmocka_unit_test(null_arguments),
 	};
 

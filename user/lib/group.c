@@ -10,7 +10,8 @@
 #include "api.h"
 #include "base/clock.h"
 #include "base/engine.h"
-#include "fpisa/format.h"
+#include "fpisa/job.h"
+#include "fpisa/wire.h"
 #include "group.h"
 #include "hold.h"
 
@@ -45,6 +46,12 @@ static int copy_options(struct fpisa_group_options *to, const struct fpisa_group
 		rc = fpisa_fail(
 			-EINVAL,
 			"options.mode, rounding, pipeline, fanout, transport or overflow is none of those in fpisa.h");
+	if (!rc && (to->window & (to->window - 1) || to->window > FPISA_MAX_SLOTS / 2))
+		rc = fpisa_fail(-EINVAL, "options.window is %u; it must be a power of two up to %d, or 0", to->window,
+				FPISA_MAX_SLOTS / 2);
+	if (!rc && (to->elements % FPISA_BLOCK || to->elements > FPISA_MAX_ELEMENTS))
+		rc = fpisa_fail(-EINVAL, "options.elements is %u; it must be a multiple of %d up to %d, or 0",
+				to->elements, FPISA_BLOCK, FPISA_MAX_ELEMENTS);
 	return rc;
 }
 
@@ -116,13 +123,15 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 
 static struct fpisa_manager_spec spec_of(const struct fpisa_group *g, uint32_t type)
 {
+	const uint32_t most = fpisa_max_elements(fpisa_format_of((uint8_t)type));
+
 	return (struct fpisa_manager_spec){
 		.format = (uint8_t)type,
 		/* Integers have no modes, and are not rounded. */
 		.mode = type == FPISA_INT32 ? 0 : g->options.mode,
 		.rounding = type == FPISA_INT32 ? 0 : g->options.rounding,
 		.pipeline = g->options.pipeline,
-		.elements = g->options.elements,
+		.elements = g->options.elements < most ? g->options.elements : (uint16_t)most,
 		.fanout = g->options.fanout,
 		.window = g->options.window,
 	};

@@ -14,6 +14,7 @@ import time
 import pytest
 
 import asker
+from groups import Groups
 from lab import ADDRESS, COMMAND_S, FPISA, PIN, PORT, SLOW, TOP, alive, children, draw_seed, end, once_within, wait_until
 
 EACCES, EBUSY, EEXIST, EINVAL, ECONNRESET, ECONNREFUSED, ETIMEDOUT, EDQUOT, EPROTO, ESTALE, EREMOTEIO = 13, 16, 17, 22, 104, 111, 110, 122, 71, 116, 121
@@ -47,6 +48,21 @@ def test_sums_of_every_type(groups):
     for rank in ranks:
         rank.kill()
     g.empty()
+
+
+def test_elements_of_wide_values(lab, tmp_path):
+    """Where a frame takes fewer float64 than `elements` says, it has as many as it takes; the other types have what it says."""
+    net = lab(workers=2, mtu=3506)
+    net.load()
+    g = Groups(net, str(tmp_path), "without-key = yes")
+    try:
+        g.serve()
+        types = "float32", "float64", "int32"
+        ranks = g.group("train", range(2), *({"sum": t, "count": 5000} for t in types), hold=True, elements=832)
+        check_sums(ranks, 2, *types)
+        assert [net.json("job", "show", j["job"])["elements"] for j in g.jobs()] == [832, 416, 832]
+    finally:
+        g.close()
 
 
 def test_no_elements(groups):
