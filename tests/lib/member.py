@@ -19,7 +19,7 @@ one line of JSON on stdout; the first line is the answer of the join, with "gnut
 				 or from "root"; "wrong" says how many differ, or wrote beyond their end
     {"threads": [TYPE, ...], "times": N}	 a thread a type, which start calls by turns: one that waits, then N each, whose ends an
 				 eventfd tells: "told", as it says, "done", by fpisa_test() then, "wrong"
-    {"queue": [TYPE, ...], ...}	 a sum of each, started one after the other, then waited for in that order: "started", the seconds that took, "rcs", "errors"
+    {"queue": [TYPE, ...], ...}	 a sum of each, started one after the other, then waited for in that order: "started", the seconds that took, "rcs", "errors"; "pause" between the starts
     {"descriptors": N}		 no more than N may be opened from here on, no answer
     {"within": TYPE}		 what on_done of a "float32" may start: "rcs" of such a one, of TYPE, of one that waits
     {"words": HEX, "type": NUMBER, "op": NUMBER, "count": N, "factor": X}	 all-reduce these bytes of any type by any operation; "result" is HEX
@@ -277,6 +277,7 @@ class Member:
         began, calls, rcs, errors, wrong = time.monotonic(), [], [], [], 0
         count = step.get("count", 1000)
         for name in step["queue"]:
+            time.sleep(step.get("pause", 0) if calls else 0)
             number, kind = TYPES[name]
             values, out, request = (kind * count)(*([self.rank + 1] * count)), (kind * count)(), ctypes.c_void_p()
             rcs.append(self.start(kind, number, values, out, request))

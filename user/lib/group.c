@@ -215,6 +215,8 @@ int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **out)
 		j->told = 1;
 	} else if (l->error) {
 		return fpisa_fail(l->error, "%s", l->sentence);
+	} else if (fpisa_link_call(l)) {
+		return -ECONNRESET;
 	}
 	if (j->error)
 		return fpisa_fail(j->error, "%s", j->sentence);

@@ -48,7 +48,6 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 	struct fpisa *f;
 	int rc;
 
-	fpisa_link_call(l);
 	rc = fpisa_group_handle(g, c->type, &f);
 	c->tag = digest;
 	if (!rc) {

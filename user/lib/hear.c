@@ -52,18 +52,11 @@ static void take_gone(struct fpisa_link *l, const struct fpisa_manager_members *
 	fpisa_link_fail(l, -ECONNRESET, m->ranks, sentence);
 }
 
-/* Of `calls` that this rank has made, or is about to, those never end that the other one had not completed. */
-static void take_left(struct fpisa_link *l, const struct fpisa_manager_leave *m, uint64_t calls)
+static void take_left(struct fpisa_link *l, const struct fpisa_manager_leave *m)
 {
-	char sentence[FPISA_MESSAGE_SIZE];
-
 	l->left |= 1ull << m->rank;
 	l->calls_of[m->rank] = m->calls;
-	if (calls <= m->calls)
-		return;
-	snprintf(sentence, sizeof(sentence), "%s: rank %u has left the group after %llu calls", l->peer, m->rank,
-		 (unsigned long long)m->calls);
-	fpisa_link_fail(l, -ECONNRESET, 1ull << m->rank, sentence);
+	fpisa_link_check_left(l);
 }
 
 /* The manager's sentences begin with the group's name, as ours do. */
@@ -171,7 +164,7 @@ void fpisa_link_hear(struct fpisa_link *l, const struct fpisa_manager_message *m
 		take_gone(l, &m->members);
 		break;
 	case FPISA_MANAGER_LEFT:
-		take_left(l, &m->leave, l->calls);
+		take_left(l, &m->leave);
 		break;
 	case FPISA_MANAGER_REFUSED:
 		take_refusal(l, &m->refusal);
@@ -195,14 +188,50 @@ int fpisa_link_error(struct fpisa_link *l)
 	return rc;
 }
 
-void fpisa_link_call(struct fpisa_link *l)
+uint64_t fpisa_link_completed(const struct fpisa_link *l)
 {
-	for (uint32_t r = 0; r < l->join.size; r++)
-		if (l->left >> r & 1) {
-			struct fpisa_manager_leave again = {.rank = r, .calls = l->calls_of[r]};
+	uint64_t first = l->calls + 1;
+	struct fpisa_standing s;
 
-			take_left(l, &again, l->calls + 1);
-		}
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
+		if (!l->job[k].handle || l->job[k].error)
+			continue;
+		fpisa_handle_standing(l->job[k].handle, &s);
+		if (s.first_unfinished && s.first_unfinished < first)
+			first = s.first_unfinished;
+	}
+	return first - 1;
+}
+
+/*
+ * Of `calls` that this rank has made, or is about to, those never end that a rank had not completed which has left. Returns that rank's
+ * error, 0 if there is none such; the group has it when all calls that it had completed have ended here too.
+ */
+static int check_left(struct fpisa_link *l, uint64_t calls)
+{
+	char sentence[FPISA_MESSAGE_SIZE];
+	uint32_t r = 0;
+
+	while (r < l->join.size && (!(l->left >> r & 1) || calls <= l->calls_of[r]))
+		r++;
+	if (r == l->join.size)
+		return 0;
+	snprintf(sentence, sizeof(sentence), "%s: rank %u has left the group after %llu calls", l->peer, r,
+		 (unsigned long long)l->calls_of[r]);
+	l->missing |= 1ull << r;
+	if (fpisa_link_completed(l) >= l->calls_of[r])
+		fpisa_link_fail(l, -ECONNRESET, 1ull << r, sentence);
+	return fpisa_fail(-ECONNRESET, "%s", sentence);
+}
+
+void fpisa_link_check_left(struct fpisa_link *l)
+{
+	check_left(l, l->calls);
+}
+
+int fpisa_link_call(struct fpisa_link *l)
+{
+	return check_left(l, l->calls + 1);
 }
 
 /* What it says of itself is for the others' terminals. */

@@ -224,6 +224,7 @@ static void check_silence(struct fpisa_link *l)
 	if (over(now, l->looked_ns, STOPPED_MS * MS))
 		l->heard_ns = now;
 	l->looked_ns = now;
+	fpisa_link_check_left(l);
 	check_manager(l, now);
 	check_abandoned(l, now);
 	for (int k = 0; k < FPISA_MANAGER_JOBS && over(now, l->heard_ns, limit); k++) {
@@ -487,22 +488,6 @@ int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns)
 	return rc ? rc : fpisa_link_error(l);
 }
 
-/* Calls of which all before have ended with all of their results, or by an error that all ranks hear of. */
-static uint64_t completed(const struct fpisa_link *l)
-{
-	uint64_t first = l->calls + 1;
-	struct fpisa_standing s;
-
-	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
-		if (!l->job[k].handle || l->job[k].error)
-			continue;
-		fpisa_handle_standing(l->job[k].handle, &s);
-		if (s.first_unfinished && s.first_unfinished < first)
-			first = s.first_unfinished;
-	}
-	return first - 1;
-}
-
 void fpisa_link_stop(struct fpisa_link *l)
 {
 	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_LEAVE);
@@ -510,7 +495,7 @@ void fpisa_link_stop(struct fpisa_link *l)
 	if (l->started && !l->inherited) {
 		pthread_mutex_lock(&l->lock);
 		tell_failures(l);
-		m.leave.calls = completed(l);
+		m.leave.calls = fpisa_link_completed(l);
 		if (!l->error || l->joined)
 			fpisa_link_send(l, &m);
 		l->stopping = 1;

@@ -104,10 +104,16 @@ void fpisa_link_fail_so(struct fpisa_link *l, int error);
 /* The group's error with its message, 0 if there is none. Not under the lock. */
 int fpisa_link_error(struct fpisa_link *l);
 
-/* Under the lock: another call is about to begin. If it cannot end, as a rank has left, the group fails. */
-void fpisa_link_call(struct fpisa_link *l);
+/* Under the lock, as what follows: calls of which all before have ended with all of their results, or by an error that all ranks hear of. */
+uint64_t fpisa_link_completed(const struct fpisa_link *l);
 
-/* Sends; under the lock, as what follows. */
+/* Another call is about to begin. If it cannot end, as a rank has left, -ECONNRESET with the message. */
+int fpisa_link_call(struct fpisa_link *l);
+
+/* So the group fails that calls are under way which cannot end, and none any more that can. */
+void fpisa_link_check_left(struct fpisa_link *l);
+
+/* Sends. */
 void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m);
 
 /* This rank cannot go on with that job: the manager tells the others. */
