@@ -375,9 +375,10 @@ int fpisa_group_join(struct fpisa_group **g, const char *host, const char *name,
  * -EREMOTEIO	another rank cannot go on with calls of this type: its deadline has passed, it has no descriptor, its interface
  *		is gone. The error names the rank and its reason. Calls of this type fail from then on, those of other types go on
  * -EBUSY	within on_done: a call that waits
- * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s; or the manager alone, while the first call of a
- *		type waits for its job: for 6 s, but 30 s where the group has a job and the aggregator does answer; or the manager
- *		alone for 30 s, and a call has waited as long for a result: nobody would say that a rank has died
+ * -ETIMEDOUT	also: neither the manager nor the aggregator has answered for 6 s; or the aggregator alone for 30 s, while a call
+ *		waited for it; or the manager alone, while the first call of a type waits for its job: for 6 s, but 30 s where the
+ *		group has a job and the aggregator does answer; or the manager alone for 30 s, and a call has waited as long for
+ *		a result: nobody would say that a rank has died
  * A type whose job was refused, or that a rank cannot go on with, stays so in this group.
  */
 int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, struct fpisa_request **request);
@@ -394,6 +395,7 @@ int fpisa_group_barrier(struct fpisa_group *g);
  * what becomes of a request.
  *
  * -EINVAL	root is no rank of the group, or bad arguments; nothing was sent
+ * -EUCLEAN	root's data has sums of a call in place that failed; nothing was sent
  * -EPROTO	ranks named another root or another number of bytes; every rank gets it, and none has data of another's call
  */
 int fpisa_group_broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root);

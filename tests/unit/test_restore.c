@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Over the transport `mem`: arrays of calls in place that fail are as they were with options.restore, else they are not summed again. */
+#include "lib/api.h"
 #include "lib/handle.h"
 #include "small_chunks.h"
 
@@ -260,6 +261,36 @@ static void may_be_repeated(void **state)
 	free(v);
 }
 
+/* Root's array goes to all as sums would: not what a failed call has left; rank 1's is only written. */
+static void not_broadcast(void **state)
+{
+	const struct fpisa_mem_options floats = {.size = sizeof(floats),
+						 .workers = 1,
+						 .elements = ELEMENTS,
+						 .window = WINDOW,
+						 .format = FPISA_FORMAT_FP32},
+				       words = {.size = sizeof(words), .workers = 1, .format = FPISA_FORMAT_INT32};
+	static float v[LONG];
+	struct fpisa_request *r = NULL;
+	struct fpisa_mem *m;
+	struct fpisa *f;
+
+	(void)state;
+	fill(v, LONG, 1);
+	fail_in_place(v, LONG, &floats, FPISA_SCALE);
+	assert_int_equal(fpisa_mem_create(&m, &words), 0);
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, NULL), 0);
+	assert_int_equal(fpisa_broadcast_start(f, v, sizeof(v), 0, 0, 0, 0, &r), -EUCLEAN);
+	assert_null(r);
+	assert_int_equal(fpisa_broadcast_start(f, v, sizeof(v), 1, 0, 0, 0, &r), 0);
+	assert_int_equal(fpisa_wait(&r, NULL), 0);
+	fill(v, LONG, 1);
+	assert_int_equal(fpisa_broadcast_start(f, v, sizeof(v), 0, 0, 0, 0, &r), 0);
+	assert_int_equal(fpisa_wait(&r, NULL), 0);
+	fpisa_close(f);
+	fpisa_mem_destroy(m);
+}
+
 /* Nothing is kept of separate arrays; what overflowed is delivered; who knows no such option has none. */
 static void not_restored(void **state)
 {
@@ -291,7 +322,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(retried_in_place), cmocka_unit_test(restored_in_a_row),
 		cmocka_unit_test(restored_arrays),  cmocka_unit_test(not_summed_twice),
-		cmocka_unit_test(may_be_repeated),  cmocka_unit_test(not_restored),
+		cmocka_unit_test(may_be_repeated),  cmocka_unit_test(not_broadcast),
+		cmocka_unit_test(not_restored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * libfpisa over the transport `udp`, against the aggregator of udp_server.h. Ports are whatever is free,
  * so any number of these may run at once.
  */
+#include "lib/handle.h"
 #include "lib/transport/transport.h"
 #include "udp_server.h"
 
@@ -385,6 +386,64 @@ static void silent_aggregator(void **state)
 	fpisa_close(f);
 }
 
+struct connecting {
+	struct server *s;
+	const struct fpisa_options *o;
+	struct fpisa **f;
+	int rc;
+};
+
+static void *connect_other(void *arg)
+{
+	struct connecting *c = arg;
+
+	c->rc = connect_udp(c->f, 1, c->o, c->s);
+	return NULL;
+}
+
+/* A handle as groups have them: without a deadline a call ends when nobody answers, and not while the other rank alone is late. */
+static void silence_ends_a_call(void **state)
+{
+	struct plan p = {.workers = 2, .elements = 32, .window = 4};
+	const uint64_t silence_ns = 2000000000; /* some times as long as a rank that waits asks again */
+	struct server s = {0};
+	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = FPISA_FOREVER, .progress = 1};
+	struct fpisa *f[2] = {NULL};
+	struct fpisa_request *r = NULL;
+	struct connecting other = {.s = &s, .o = &o, .f = &f[1]};
+	float v[2] = {1, 2};
+	pthread_t thread;
+	uint64_t until;
+	int done;
+
+	(void)state;
+	start_server(&s, &p);
+	run_server(&s);
+	assert_int_equal(pthread_create(&thread, NULL, connect_other, &other), 0);
+	assert_int_equal(connect_udp(&f[0], 0, &o, &s), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(other.rc, 0);
+	f[0]->silence_ns = silence_ns;
+	assert_int_equal(fpisa_allreduce_start(f[0], v, v, 1, FPISA_FLOAT32, &r), 0);
+	for (until = fpisa_now() + 3 * silence_ns / 2; fpisa_now() < until; usleep(10000)) {
+		assert_int_equal(fpisa_test(&r, &done, NULL), 0);
+		assert_int_equal(done, 0);
+	}
+	assert_int_equal(fpisa_allreduce(f[1], v + 1, v + 1, 1, FPISA_FLOAT32, NULL), 0);
+	assert_int_equal(fpisa_wait(&r, NULL), 0);
+	assert_true(v[0] == 3 && v[1] == 3);
+	/* What nobody waits for is no silence. */
+	stop_server(&s);
+	usleep(5 * silence_ns / 4000);
+	assert_int_equal(fpisa_allreduce_start(f[0], v, v, 1, FPISA_FLOAT32, &r), 0);
+	assert_int_equal(fpisa_test(&r, &done, NULL), 0);
+	assert_int_equal(fpisa_wait(&r, NULL), -ETIMEDOUT);
+	assert_non_null(strstr(fpisa_error(), "the aggregator did not answer in 2000 ms"));
+	assert_int_equal(fpisa_missing(f[0]), 0);
+	fpisa_close(f[0]);
+	fpisa_close(f[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -401,6 +460,7 @@ int main(void)
 		cmocka_unit_test(not_a_member),
 		cmocka_unit_test(former_life),
 		cmocka_unit_test(silent_aggregator),
+		cmocka_unit_test(silence_ends_a_call),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

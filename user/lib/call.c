@@ -108,9 +108,9 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 		return rc;
 	}
 	TAILQ_INSERT_TAIL(&f->requests, r, link);
+	fpisa_tick(f, fpisa_now(), 0);
 	if (!f->oldest)
 		fpisa_set_oldest(f, r);
-	fpisa_tick(f, fpisa_now(), 0);
 	if (f->held) {
 		fpisa_background_resume(f);
 		*request = r;
@@ -183,6 +183,8 @@ int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t 
 	if (rc)
 		return rc;
 	rc = may_start(f);
+	if (!rc && what.send)
+		rc = fpisa_unclean_refuse(what.send, bytes);
 	if (!rc)
 		rc = begin(f, &what, request);
 	fpisa_leave(f);

@@ -163,6 +163,7 @@ static int make_handle(struct fpisa_group *g, struct fpisa_link_job *j)
 
 	if (rc)
 		return rc;
+	f->silence_ns = FPISA_MANAGER_ABSENT_MS * 1000000ull;
 	j->handle = f;
 	return g->link.events >= 0 ? fpisa_shared_events_with(f, g->link.events) : 0;
 }

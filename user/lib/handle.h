@@ -73,6 +73,8 @@ struct fpisa {
 	struct fpisa_nh_key nh;
 	uint64_t timeout_ns;
 	struct fpisa_clock clock; /* that deadlines go by */
+	/* A call ends when it has waited so long, by that clock, and no aggregator said anything; 0: none does. Of groups, which have one. */
+	uint64_t silence_ns;
 	void (*on_chunk)(void *arg, const struct fpisa_chunk *c);
 	void *arg;
 	enum fpisa_overflow overflow;
@@ -92,6 +94,7 @@ struct fpisa {
 	struct fpisa_format format;
 	struct fpisa_requests requests; /* started and not released, in order */
 	struct fpisa_request *oldest;	/* first of them that is not done */
+	uint64_t quiet_ns;		/* by the clock: the aggregator was heard, or there was nothing to hear */
 	uint64_t end;			/* the first chunk of the next request */
 	uint32_t calls;			/* its number */
 	uint64_t resumed_ns;		/* the last gap in our work, longer than a timeout, ended then */
@@ -166,8 +169,10 @@ int fpisa_poisoned(const struct fpisa *f); /* the handle's error, its message ag
 /* `r` is the first that has not all of its results; NULL: all have. */
 static inline void fpisa_set_oldest(struct fpisa *f, struct fpisa_request *r)
 {
-	if (!f->oldest || !r)
+	if (!f->oldest || !r) {
 		__atomic_store_n(&f->waiting_ns, r ? fpisa_now() : 0, __ATOMIC_RELAXED);
+		f->quiet_ns = f->clock.ns;
+	}
 	f->oldest = r;
 }
 
@@ -190,6 +195,19 @@ struct fpisa_standing {
 };
 
 void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s);
+
+/* The aggregator has said something. */
+static inline void fpisa_heard(struct fpisa *f, uint64_t now)
+{
+	__atomic_store_n(&f->heard_ns, now, __ATOMIC_RELAXED);
+	f->quiet_ns = f->clock.ns;
+}
+
+/* Has it said nothing for so long that calls under way end? */
+static inline int fpisa_is_silent(const struct fpisa *f)
+{
+	return f->silence_ns && f->clock.ns - f->quiet_ns >= f->silence_ns;
+}
 
 /* The library works now, and has waited for up to waited_ns since the last tick. */
 void fpisa_tick(struct fpisa *f, uint64_t now, uint64_t waited_ns);

@@ -39,6 +39,8 @@ static int late(struct fpisa *f)
 	if (f->missing)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms", f->peer, f->job,
 				  fpisa_rank_names(names, sizeof(names), f->missing), ms);
+	if (f->held == FPISA_HELD_RANKS)
+		return fpisa_unanswered(f->shard, f->timeout_ns);
 	return fpisa_fail(
 		-ETIMEDOUT,
 		"%s: the group's first call of this type got no job in %u ms: it is made when all ranks have made "
@@ -57,6 +59,8 @@ void fpisa_hold_turn(struct fpisa *f)
 		rc = release(f);
 	else if (!rc && f->oldest && !fpisa_time_left(f->oldest))
 		rc = late(f);
+	else if (!rc && f->oldest && f->held == FPISA_HELD_RANKS && fpisa_is_silent(f))
+		rc = fpisa_unanswered(f->shard, f->silence_ns);
 	if (rc)
 		fpisa_poison(f, rc);
 }

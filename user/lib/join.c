@@ -191,7 +191,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 		if (take_welcome(s, h) == NOTHING)
 			continue;
 		s->joining.heard = 1;
-		__atomic_store_n(&f->heard_ns, fpisa_now(), __ATOMIC_RELAXED);
+		fpisa_heard(f, fpisa_now());
 	}
 	return 0;
 }
@@ -278,6 +278,8 @@ int fpisa_join_begin(struct fpisa *f)
 	f->end = 0;
 	f->calls = 0;
 	f->missing = 0;
+	fpisa_tick(f, fpisa_now(), 0);
+	f->quiet_ns = f->clock.ns;
 	f->digest = f->layout.digest;
 	fpisa_nh_fill(f->nh.w, FPISA_NH_WORDS, &f->token);
 	FPISA_EACH_SHARD(s, f)

@@ -55,7 +55,7 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 	fpisa_tick(f, after, wait_ns);
 	s->taken = n;
 	if (n)
-		__atomic_store_n(&f->heard_ns, after, __ATOMIC_RELAXED);
+		fpisa_heard(f, after);
 	for (int i = 0; i < n; i++) {
 		rc = fpisa_reply_take(s, &in[i], after);
 		if (rc)
@@ -94,27 +94,33 @@ static int progress(struct fpisa *f, uint64_t wait_ns)
 	return rc || ended ? rc : fpisa_send(f);
 }
 
+int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns)
+{
+	char cause[96] = "";
+
+	if (s->t->send_error)
+		snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
+	return fpisa_fail(-ETIMEDOUT,
+			  "%s: job %u: the aggregator did not answer in %llu ms%s; check the route to it "
+			  "and fpisa status there",
+			  s->peer, s->f->job, (unsigned long long)(ns / 1000000), cause);
+}
+
 /* The deadline has passed: who is missing, by the last STATUS of the oldest chunk. */
 static int timed_out(struct fpisa *f)
 {
 	struct fpisa_shard *s;
 	const struct fpisa_window_slot *slot = fpisa_oldest_slot(f, &s);
-	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
-	char names[256], cause[96] = "";
+	char names[256];
 
 	f->missing = slot->live & ~slot->bitmap;
 	if (f->missing)
 		fpisa_fail(-ETIMEDOUT, "%s: job %u: %s sent nothing for chunk %llu of call %u in %u ms", s->peer,
 			   f->job, fpisa_rank_names(names, sizeof(names), f->missing),
-			   (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call, ms);
-	else {
-		if (s->t->send_error)
-			snprintf(cause, sizeof(cause), " (last send: %s)", strerror(s->t->send_error));
-		fpisa_fail(-ETIMEDOUT,
-			   "%s: job %u: the aggregator did not answer in %u ms%s; check the route to it "
-			   "and fpisa status there",
-			   s->peer, f->job, ms, cause);
-	}
+			   (unsigned long long)(fpisa_chunk_of(s, slot->chunk) - slot->req->first), slot->req->call,
+			   (unsigned int)(f->timeout_ns / 1000000));
+	else
+		fpisa_unanswered(s, f->timeout_ns);
 	return fpisa_poison(f, -ETIMEDOUT);
 }
 
@@ -200,6 +206,8 @@ int fpisa_advance(struct fpisa *f, struct fpisa_request *r, int block)
 		due = f->shared.engine ? f->oldest : r;
 		if (due && due->deadline_ns && is_late(due))
 			return timed_out(f);
+		if (due && fpisa_is_silent(f))
+			return fpisa_poison(f, fpisa_unanswered(f->shard, f->silence_ns));
 		if (block && f->shared.engine)
 			fpisa_shared_yield(&f->shared);
 	} while (block && !f->error && !r->done && !r->given_up);

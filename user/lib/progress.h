@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 struct fpisa;
+struct fpisa_shard;
 struct fpisa_request;
 
 /*
@@ -20,5 +21,8 @@ uint64_t fpisa_time_left(struct fpisa_request *r);
 
 /* When the handle wants its next turn though nothing comes; FPISA_NEVER. */
 uint64_t fpisa_next_turn(struct fpisa *f);
+
+/* -ETIMEDOUT, with the message: the aggregator has said nothing for `ns`. */
+int fpisa_unanswered(const struct fpisa_shard *s, uint64_t ns);
 
 #endif

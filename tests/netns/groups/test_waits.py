@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """No call waits without an end, and none waits for others before it is waited for: doc/faults.md, "What ends each wait"."""
+import shutil
 import time
 
 import pytest
@@ -146,3 +147,63 @@ def test_the_manager_is_gone_then_a_rank(served):
     answer = ranks[0].line()
     assert answer["rc"] == -ETIMEDOUT and answer["missing"] == 2 and 20 < answer["ended"] - killed < 35 * SLOW, answer
     assert "the manager has not answered for 30 s" in answer["error"] and "rank 1" in answer["error"], answer
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", [("xdp", "off"), ("unload",)])
+def test_a_datapath_that_is_taken_off_a_port(served, command):
+    """The manager goes on, so nobody is gone; the rank behind that port hears nothing, and ends its call, and that of the other."""
+    ranks = served.group("train", range(2), {"sum": "float32"}, {"sum": "float32", "times": FOR_EVER, "pause": 0.01}, hold=True)
+    assert [rank.line()["rc"] for rank in ranks] == [0, 0]
+    time.sleep(0.5)
+    if command == ("unload",):
+        served.net.fpisa("unload", "p0")
+    else:
+        served.net.agg.run("ip", "link", "set", "dev", "p0", *command)
+    answers = [rank.line() for rank in ranks]
+    assert answers[0]["rc"] == -ETIMEDOUT and "the aggregator did not answer in 30000 ms" in answers[0]["error"], answers
+    assert answers[1]["rc"] == -EREMOTEIO and "rank 0 cannot go on: " in answers[1]["error"], answers
+    assert all(25 < answer["s"] < 40 * SLOW for answer in answers), answers
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
+def test_calls_that_who_left_had_completed(served):
+    """One rank's result is lost, the other has it and leaves: that call ends well, and the next one, under way too, with an error."""
+    one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
+    other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "anyway": True},
+                         {"sum": "float32"}, hold=True)
+    assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4
+    served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    assert [one.line()["rc"] for _ in range(2)] == [0, 0]
+    time.sleep(0.5)
+    served.net.worker[1].run("nft", "delete table ip cut")
+    answer = other.line()
+    assert answer["rcs"] == [0, -ECONNRESET] and not answer["wrong"], answer
+    assert "rank 0 has left the group after 2 calls" in answer["errors"][1] and answer["missing"] == 1, answer
+    assert other.line()["rc"] == -ECONNRESET
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
+def test_a_call_that_begins_when_a_rank_has_left(served):
+    """It cannot end, and is refused; the one before it, whose result is lost yet, ends well all the same."""
+    one = served.start(0, "train", 0, 2, {"sum": "float32"}, {"sleep": 1.5}, {"sum": "float32"}, {"leave": True}, {"sleep": 60})
+    other = served.start(1, "train", 1, 2, {"sum": "float32"}, {"sleep": 1}, {"queue": ["float32", "float32"], "pause": 1.2}, hold=True)
+    assert [rank.line()["rc"] for rank in (one, other) for _ in range(2)] == [0] * 4
+    served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    assert [one.line()["rc"] for _ in range(2)] == [0, 0]
+    time.sleep(1.5)
+    served.net.worker[1].run("nft", "delete table ip cut")
+    answer = other.line()
+    assert answer["rcs"] == [0, -ECONNRESET] and not answer["wrong"], answer
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
+def test_a_first_call_of_a_rank_that_computes(served):
+    """The other waits for its job, for longer than for an aggregator that says nothing: that begins when it has one. Its first answers are lost."""
+    served.net.worker[0].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    ranks = start(served, [{"sum": "float32"}], [{"sleep": 33}, {"sum": "float32"}])
+    time.sleep(36)
+    served.net.worker[0].run("nft", "delete table ip cut")
+    answers = [rank.line() for rank in ranks]
+    assert [answer["rc"] for answer in answers] == [0, 0] and answers[0]["s"] > 30, answers
