@@ -24,6 +24,8 @@ QUERY_PORT, LIAR_PORT = 18001, 18005
 FLOODS = "G", "\x16\x03\x01\x02\x01", ""
 NOTICED_S = 1
 SUM = 1
+# Hosts: of ranks from 0 on, of workers of queries, of floods and lying ranks, of who forges; the last asks. A flood would fill the slow links of ranks.
+RANKS, WORKERS, STRANGER, FORGER = 3, 3, 4, 5
 
 
 class Forger(threading.Thread):
@@ -79,7 +81,8 @@ class Forger(threading.Thread):
             except TimeoutError:
                 continue
             if heard[42:44] == b"FP" and heard[45] == RESULT and heard[6:12] != self.socket.getsockname()[4]:
-                for f in self.changes(heard[:40] + b"\0\0" + heard[42:]):
+                # By its own Ethernet address: whoever takes the aggregator's takes its frames along.
+                for f in self.changes(heard[:6] + self.socket.getsockname()[4] + heard[12:40] + b"\0\0" + heard[42:]):
                     self.send(f)
                 self.changed += 1
 
@@ -122,27 +125,27 @@ class Company:
             to.write(f.read())
         self.groups = Groups(net, f"{folder}/groups", f"fanout = {fanout}", sections="[key liar]\ngroups = 4\njobs = 4\nslots = 64\n")
         self.queries = Queries(net, f"{folder}/queries")
-        self.rows = self.queries.table(0, [(rng.randrange(50), rng.random()) for _ in range(2000)])
+        self.rows = self.queries.table(WORKERS, [(rng.randrange(50), rng.random()) for _ in range(2000)])
 
     def serve(self):
         self.groups.serve()
-        self.queries.serve([0])
-        self.honest = f"{self.net.addresses[0]}:{QUERY_PORT}"
+        self.queries.serve([WORKERS])
+        self.honest = f"{self.net.addresses[WORKERS]}:{QUERY_PORT}"
         self.pids = [self.groups.manager.pid, *children(self.groups.manager.pid), self.queries.workers[0].pid]
 
     def attack(self):
         worker, address = self.net.worker, self.net.addresses
-        static = os.path.join(BUILD, "libfpisa.a")
+        static, of_queries = (os.path.join(BUILD, f"lib{name}.a") for name in ("fpisa", "fpisa-query"))
         flood = build(os.path.join(HERE_C, "flood.c"))
         rank = build(os.path.join(HERE_C, "lying_rank.c"), static)
-        liar = build(LYING_WORKER, static)
-        self.attackers = [worker[4].spawn(flood, ADDRESS, PORT, says) for says in FLOODS]
-        self.attackers += [worker[4].spawn(flood, address[0], QUERY_PORT, says) for says in FLOODS[:2]]
-        self.liars = [worker[4].spawn(rank, ADDRESS, PORT, f"{self.folder}/liar", self.rng.getrandbits(31))]
-        self.attackers.append(worker[3].spawn(liar, self.queries.key, self.folder, LIAR_PORT))
+        liar = build(LYING_WORKER, of_queries, static)
+        self.attackers = [worker[STRANGER].spawn(flood, ADDRESS, PORT, says) for says in FLOODS]
+        self.attackers += [worker[STRANGER].spawn(flood, address[WORKERS], QUERY_PORT, says) for says in FLOODS[:2]]
+        self.liars = [worker[STRANGER].spawn(rank, ADDRESS, PORT, f"{self.folder}/liar", self.rng.getrandbits(31))]
+        self.attackers.append(worker[WORKERS].spawn(liar, self.queries.key, self.folder, LIAR_PORT))
         assert self.attackers[-1].stdout.readline() == "serving\n"
         macs = {a: w.mac("eth0") for a, w in zip(address, worker)}
-        self.forger = Forger(worker[3], {**macs, ADDRESS: self.net.agg.mac("p0")}, self.rng)
+        self.forger = Forger(worker[FORGER], {**macs, ADDRESS: self.net.agg.mac("p0")}, self.rng)
         self.forger.start()
 
     def jobs_to_forge(self):
@@ -158,9 +161,8 @@ class Company:
         self.jobs_to_forge()
         for _ in steps:
             self.jobs_to_forge()
-            for rank in g:
-                said = rank.line()
-                assert said["rc"] == 0 and said["wrong"] == 0 and said["calls"] == 60, said
+            said = [rank.line() for rank in g]
+            assert all(answer["rc"] == 0 and answer["wrong"] == 0 and answer["calls"] == 60 for answer in said), json.dumps(said)
         for rank in g:
             assert rank.line()["rc"] == 0
             rank.end()
@@ -184,7 +186,7 @@ class Company:
         with open(f"{self.folder}/{LIAR_PORT}", "w") as f:
             for _ in range(3):
                 f.write(f"OPEN {self.rng.randrange(17, 23)} {self.rng.randbytes(self.rng.randrange(1, 300)).hex()}\n")
-        said = self.queries.fails("--by", "k", "--prune", "none", workers=f"{self.honest},{self.net.addresses[3]}:{LIAR_PORT}", network=False)
+        said = self.queries.fails("--by", "k", "--prune", "none", workers=f"{self.honest},{self.net.addresses[WORKERS]}:{LIAR_PORT}", network=False)
         assert said.startswith("fpisa: "), said
 
     def stop(self):
@@ -199,12 +201,12 @@ class Company:
         return lied
 
     def held(self):
-        """What may leak, once all is quiet."""
-        worker = self.queries.workers[0].pid
-        wait_until("the end of all scans", lambda: not children(worker), 15)
-        wait_until("the end of connections to the worker", lambda: not self.net.worker[0].run(
-            "ss", "-Htn", "state", "established", "state", "close-wait", "sport", "=", f":{QUERY_PORT}"), 15)
-        return self.groups.settle(), len(os.listdir(f"/proc/{worker}/fd"))
+        """What may leak of groups, once all is quiet."""
+        wait_until("the end of all scans", lambda: not children(self.queries.workers[0].pid), 15)
+        return self.groups.settle()
+
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.queries.workers[0].pid}/fd"))
 
     def close(self):
         for p in self.attackers + getattr(self, "liars", []):
@@ -219,21 +221,21 @@ class Company:
 @pytest.mark.parametrize("fanout, seconds", [("multicast", 12), ("unicast", 12), pytest.param("multicast", 300, marks=pytest.mark.long),
                                              pytest.param("unicast", 300, marks=pytest.mark.long)])
 def test_company(lab, tmp_path, fanout, seconds):
-    net = lab(workers=6, bridge=True)
+    net = lab(workers=7, bridge=True)
     net.load()
     rng = random.Random(draw_seed())
     c = Company(net, str(tmp_path), fanout, rng)
     try:
         # So that forged results may come first.
-        for w in net.worker[:3]:
+        for w in net.worker[:RANKS]:
             w.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "4kb", "latency", "1s")
         c.serve()
-        c.sums("before", 3)
-        before, memory = c.held(), None
+        c.sums("before", RANKS)
+        before, descriptors, memory = c.held(), c.descriptors(), None
         c.attack()
         began, deaths, rounds = time.monotonic(), [], 0
         while time.monotonic() < began + seconds:
-            c.sums(f"sums-{rounds}", 3)
+            c.sums(f"sums-{rounds}", RANKS)
             deaths.append(c.death(f"death-{rounds}"))
             c.ask()
             rounds += 1
@@ -248,6 +250,7 @@ def test_company(lab, tmp_path, fanout, seconds):
         assert forged > 100 and lied > 3 and (changed > 10) == (fanout == "multicast"), report
         after = c.held()
         assert after == before, (before, after)
+        wait_until("the end of connections to the worker", lambda: c.descriptors() == descriptors, 15)
         grown = [rss_kb(pid) - kb for pid, kb in zip(c.pids, memory)]
         assert max(grown) < 16384, (grown, report)
     finally:
