@@ -26,6 +26,7 @@
 # make man	the manual pages and the completion in build/man, build/completion: man -l build/man/fpisa.8
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
 # make deb	Debian packages in build/deb; of PostgreSQL, PyTorch and MPI where make postgres, make torch and make mpi work
+# make image	an aggregator and a worker as images for containers, of those packages (doc/deploy.md)
 # make clean	remove build/
 
 # Versions, in the order in which they are taken. clang-19 comes first: every kernel of vm/kernels verifies its programs.
@@ -93,7 +94,8 @@ BUILD_PACKAGES := gcc libc6-dev linux-libc-dev $(call among,clang-N,$(CLANGS)) b
 # the tests and `make deb` these too.
 PACKAGES := $(BUILD_PACKAGES) build-essential ?$(call among,clang-N+libclang-rt-N-dev,$(OLD_CLANGS)) ?xdp-tools libcmocka-dev \
 	python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel ?python3-prometheus-client pkg-config binutils \
-	ethtool locales ?gnuplot-nox ?cppcheck ?shellcheck ?clang-format-14 man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables
+	ethtool locales ?gnuplot-nox ?cppcheck ?shellcheck ?clang-format-14 man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables \
+	?python3-yaml
 # What guests of other kernels need besides (vm/README.md).
 VM_PACKAGES := ?qemu-system-x86 ?busybox-static cpio kmod xz-utils zstd
 # What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).
@@ -176,7 +178,7 @@ $(B)/libfpisa.a: $(LIB_OBJ)
 $(B)/libfpisa-query.a: $(QUERY_LIB_OBJ)
 $(LIBS:=.a):
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 # Its name, and what the CLI says, follow the VERSION above.
 $(LIBS:=.so) $(B)/obj/user/cli/verb.o: Makefile
@@ -200,7 +202,7 @@ $(B)/obj/user/%.o: user/%.c | $(SKEL)
 CLI_LIBS := -lbpf -lmnl -ljson-c -lgmp -lpthread -lm
 $(B)/obj/core.a: $(filter-out %/main.o,$(CORE_SRC:%.c=$(B)/obj/%.o))
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(B)/fpisa: $(B)/obj/user/main.o
 $(B)/fpisa-query: $(QUERY_SRC:%.c=$(B)/obj/%.o) $(B)/libfpisa-query.a
@@ -444,7 +446,7 @@ check: test-build
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
 test-long: PACKAGES += $(VM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS)
 test-long: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long doors prog-long netns-long mpi-long distros vm-long)"
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long doors prog-long netns-long mpi-long distros image vm-long)"
 
 deps:
 	$(Q)debian/deps $(if $(filter deps,$(MAKECMDGOALS)),--table) $(foreach p,$(PACKAGES),'$p')
@@ -525,6 +527,12 @@ deb:
 		sed -nu 's/^   \(debian.rules override_\)*dh_/  DEB     /p'; \
 		test -e built || { tail -n 40 ../build.log; exit 1; }
 	$(Q)rm -rf $(DEB_TREE) && ls $(DEB)/*_$(VERSION)_*.deb
+
+# Images for containers of $(DEB), by podman, docker or buildah.
+IMAGE ?= $(B)/image
+.PHONY: image
+image: | $(filter deb,$(MAKECMDGOALS))
+	$(Q)deploy/image/make $(DEB) $(IMAGE) $(VERSION)
 
 # A variable of this file, for tests: make -s print-BPF_CLANG.
 print-%:

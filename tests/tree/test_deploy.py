@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""deploy/ against the tree: manifests, metrics, scripts, and doc/deploy.md's capabilities, which tests/image tries."""
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from lab import FPISA, TOP, setting
+
+DEPLOY = os.path.join(TOP, "deploy")
+# apiVersion of each kind, and what the API server refuses it without.
+KINDS = {
+    "Namespace": ("v1", []),
+    "ConfigMap": ("v1", ["data"]),
+    "Secret": ("v1", ["type", "stringData"]),
+    "Service": ("v1", ["spec.selector", "spec.clusterIP"]),
+    "DaemonSet": ("apps/v1", ["spec.selector.matchLabels", "spec.template.metadata.labels", "spec.template.spec.containers"]),
+    "Deployment": ("apps/v1", ["spec.selector.matchLabels", "spec.template.metadata.labels", "spec.template.spec.containers"]),
+    "Job": ("batch/v1", ["spec.template.spec.restartPolicy", "spec.template.spec.containers"]),
+}
+MANIFESTS = sorted(glob.glob(DEPLOY + "/kubernetes/*.yaml"))
+SCRIPTS = [*sorted(glob.glob(DEPLOY + "/slurm/*")), DEPLOY + "/image/make", TOP + "/.ci/run"]
+
+
+def read(*path):
+    with open(os.path.join(TOP, *path)) as f:
+        return f.read()
+
+
+def documents(path):
+    yaml = pytest.importorskip("yaml", reason="python3-yaml is not installed; make test installs it")
+    with open(path) as f:
+        return list(yaml.safe_load_all(f))
+
+
+def at(document, path):
+    for key in path.split("."):
+        document = document[key]
+    return document
+
+
+def pods(path):
+    """(kind, spec of its pods) of each document that has pods."""
+    return [(d["kind"], d["spec"]["template"]["spec"]) for d in documents(path) if "template" in d.get("spec", {})]
+
+
+def containers(pod):
+    return pod.get("initContainers", []) + pod["containers"]
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=os.path.basename)
+def test_manifest(path):
+    for d in documents(path):
+        version, required = KINDS[d["kind"]]
+        assert d["apiVersion"] == version and re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", d["metadata"]["name"])
+        assert d["kind"] == "Namespace" or d["metadata"]["namespace"] == "fpisa"
+        for field in required:
+            assert at(d, field), field
+        if "matchLabels" in d.get("spec", {}).get("selector", {}):
+            assert d["spec"]["selector"]["matchLabels"].items() <= d["spec"]["template"]["metadata"]["labels"].items()
+    for _, pod in pods(path):
+        volumes = {v["name"] for v in pod["volumes"]}
+        for c in containers(pod):
+            assert c["image"].endswith(":" + setting("VERSION"))
+            assert {m["name"] for m in c["volumeMounts"]} <= volumes
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=os.path.basename)
+def test_manifest_by_schema(path):
+    """Every field, by Kubernetes' own schema, where that is installed (kubernetes-validate)."""
+    validate = pytest.importorskip("kubernetes_validate")
+    for d in documents(path):
+        validate.validate(d, validate.latest_version(), strict=True)
+
+
+def test_names_that_manifests_share():
+    """Secrets, configurations and selectors lead to something."""
+    every = [d for path in MANIFESTS for d in documents(path)]
+    named = {kind: {d["metadata"]["name"] for d in every if d["kind"] == kind} for kind in KINDS}
+    labels = [d["spec"]["template"]["metadata"]["labels"] for d in every if "template" in d.get("spec", {})]
+    for path in MANIFESTS:
+        for _, pod in pods(path):
+            assert {v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v} <= named["Secret"]
+            assert {v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v} <= named["ConfigMap"]
+            hosts = {e["value"] for c in containers(pod) for e in c.get("env", []) if e["name"] == "FPISA_MANAGER"}
+            assert hosts <= named["Service"]
+    for d in every:
+        if d["kind"] == "Service":
+            selector = {k: v for k, v in d["spec"]["selector"].items() if k != "job-name"}  # Kubernetes' own
+            assert any(selector.items() <= of.items() for of in labels)
+            assert d["spec"]["selector"].get("job-name", "train") in named["Job"]
+
+
+def test_configuration_of_the_cluster(tmp_path):
+    """The program takes it."""
+    config, = [d for d in documents(DEPLOY + "/kubernetes/aggregator.yaml") if d["kind"] == "ConfigMap"]
+    (tmp_path / "fpisa.conf").write_text(config["data"]["fpisa.conf"])
+    p = subprocess.run([FPISA, "config", "check", tmp_path / "fpisa.conf"], text=True, capture_output=True)
+    assert p.returncode == 0 and "no errors; interfaces: 0" not in p.stdout, p.stderr
+
+
+def needs():
+    """doc/deploy.md's table: capabilities by verb."""
+    return {verb: set(re.findall(r"CAP_(\w+)", caps)) for verb, caps in re.findall(r"^\| `([\w ]+)` \| (.*?) \|", read("doc/deploy.md"), re.M)}
+
+
+def test_capabilities():
+    """Manifests and the compose file give what the page says, which tests/image has tried, and nothing else."""
+    page = needs()
+    for path in MANIFESTS:
+        for _, pod in pods(path):
+            for c in containers(pod):
+                context, verb = c["securityContext"], (c.get("args") or [""])[0]
+                assert context["capabilities"]["drop"] == ["ALL"]
+                assert context["readOnlyRootFilesystem"] and not context["allowPrivilegeEscalation"]
+                took = set(context["capabilities"].get("add", []))
+                assert took == page["load" if verb == "config" else verb if verb in page else "worker"], (path, c["name"])
+    demo = documents(DEPLOY + "/compose.yaml")[0]["services"]["demo"]
+    assert set(demo["cap_add"]) == page["demo"] and demo["cap_drop"] == ["ALL"] and demo["read_only"]
+
+
+def metrics():
+    """Of `fpisa stats --prometheus`: doc/interfaces.txt has counters of jobs by their JSON names."""
+    text = read("doc/interfaces.txt")
+    return set(re.findall(r"^\S+\tmetric\t(\w+)$", text, re.M)) | \
+        {f"fpisa_{name}_total" for name in re.findall(r"^\S+\tcounter\t(?!v_)(\w+)$", text, re.M)}
+
+
+def expressions():
+    with open(DEPLOY + "/prometheus/dashboard.json") as f:
+        panels = json.load(f)["panels"]
+    rules = [r["expr"] for g in documents(DEPLOY + "/prometheus/alerts.yml")[0]["groups"] for r in g["rules"]]
+    return [t["expr"] for p in panels for t in p["targets"]] + rules
+
+
+def test_metrics_exist():
+    drops = set(re.findall(r"^\S+\tcounter\tv_(\w+): \d+ drop$", read("doc/interfaces.txt"), re.M))
+    for e in expressions():
+        names = set(re.findall(r"\bfpisa_\w+", e))
+        assert names and names <= metrics(), names - metrics()
+        for reasons in re.findall(r'fpisa_drops_total\{reason=~?"([^"]*)"', e):
+            assert set(reasons.split("|")) <= drops, reasons
+
+
+def test_dashboard():
+    with open(DEPLOY + "/prometheus/dashboard.json") as f:
+        d = json.load(f)
+    places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in d["panels"]]
+    assert len(set(places)) == len(places) and len({p["id"] for p in d["panels"]}) == len(places)
+    assert all(p["title"] and p["datasource"]["uid"] == "${source}" for p in d["panels"])
+
+
+def test_alerts_by_promtool():
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed (Debian's package prometheus)")
+    p = subprocess.run(["promtool", "check", "rules", DEPLOY + "/prometheus/alerts.yml"], text=True, capture_output=True)
+    assert p.returncode == 0, p.stdout + p.stderr
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=os.path.basename)
+def test_script(path):
+    if not shutil.which("shellcheck"):
+        pytest.skip("shellcheck is not installed; make test installs it")
+    p = subprocess.run(["shellcheck", "--exclude=SC1090,SC1091,SC2016", path], text=True, capture_output=True)
+    assert p.returncode == 0, p.stdout
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """(environment, run a script): a site's files, and a fpisa that notes how it was called."""
+    for name, text in ("fpisa", '#!/bin/sh\necho "$*" "$FPISA_KEY" > "$FPISA_RUN/said"\n'), ("keys", "train:1:secret\n"), \
+            ("slurm.conf", f"FPISA_MANAGER=10.0.0.1:18000\nFPISA_SITE_KEY={tmp_path}/keys\n"):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "fpisa").chmod(0o755)
+    env = {**os.environ, "FPISA": str(tmp_path / "fpisa"), "FPISA_RUN": str(tmp_path / "run"), "SLURM_JOB_ID": "12",
+           "FPISA_SLURM_CONF": str(tmp_path / "slurm.conf"), "SLURM_JOB_UID": str(os.geteuid())}
+    return env, lambda name: subprocess.run([os.path.join(DEPLOY, "slurm", name)], env=env, text=True, capture_output=True)
+
+
+def test_prolog_and_epilog(slurm, tmp_path):
+    """The user alone reads the key while the job runs; nothing is left; what doctor finds drains the node."""
+    env, run = slurm
+    for _ in range(2):  # the second time as of a requeued job
+        assert run("prolog").returncode == 0
+    key = tmp_path / "run" / "12" / "keys"
+    assert key.read_text() == "train:1:secret\n" and key.stat().st_mode & 0o777 == 0o400 and key.parent.stat().st_mode & 0o777 == 0o700
+    assert key.stat().st_uid == os.geteuid() and (tmp_path / "run").stat().st_mode & 0o777 == 0o711
+    assert (tmp_path / "run" / "said").read_text() == f"doctor --worker 10.0.0.1 {tmp_path}/keys\n"
+    assert run("epilog").returncode == 0 and not key.parent.exists()
+    (tmp_path / "fpisa").write_text("#!/bin/sh\nexit 1\n")
+    assert run("prolog").returncode == 1
+
+
+@pytest.mark.parametrize("source", ["user/lib/call.c", "user/datapath/families.c", "bpf/fpisa.bpf.c", "adapters/python/sums/state.c"])
+def test_big_endian_is_refused(source):
+    """One error, before all others, that says why."""
+    flags = ["-U__BYTE_ORDER__", "-D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__", "-std=gnu11", "-fmax-errors=1", "-fsyntax-only",
+             "-Iinclude", "-Iuser", "-Ibuild"]
+    p = subprocess.run(["gcc", *flags, source], cwd=TOP, text=True, capture_output=True)
+    errors = re.findall(r"error: .*", p.stderr)
+    assert p.returncode and errors == ['error: #error "the wire format is little-endian and is read in place: big-endian hosts are not supported"'], p.stderr
+
+
+def test_ci():
+    """Each job runs a part of .ci/run, and its parts are all suites of `make test`, once."""
+    workflow, = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))
+    job = workflow["jobs"]["test"]
+    assert [s["run"] for s in job["steps"] if ".ci/run" in s.get("run", "")] == [".ci/run ${{ matrix.part }}"]
+    script = read(".ci/run")
+    assert set(job["strategy"]["matrix"]["part"]) == set(re.findall(r"^(\w+)\)", script, re.M))
+    suites = " ".join(re.findall(r'SUITES="([^"]*)"', script)).split()
+    known = re.search(r"^SUITES = \{(.*?)\}", read("tests/run"), re.M | re.S)[1]
+    assert sorted(suites) == sorted(re.findall(r'"(\w+)":', known))
