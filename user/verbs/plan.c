@@ -81,9 +81,11 @@ static int check(struct plan *p)
 	uint32_t all = p->c.aggregators + (p->c.colocated ? p->c.workers : 0);
 
 	if (!p->c.workers || !p->c.worker_bits)
-		return refuse(BAD_USAGE, "plan: give --workers and --rate, such as --workers 8 --aggregators 4 --rate 10G");
+		return refuse(BAD_USAGE,
+			      "plan: give --workers and --rate, such as --workers 8 --aggregators 4 --rate 10G");
 	if (!all)
-		return refuse(BAD_USAGE, "plan: nobody adds; give --aggregators, or --colocated for the workers' own hosts");
+		return refuse(BAD_USAGE,
+			      "plan: nobody adds; give --aggregators, or --colocated for the workers' own hosts");
 	if (all > FPISA_MAX_SHARDS)
 		return refuse(BAD_USAGE, "plan: %u aggregators; a job has at most %d", all, FPISA_MAX_SHARDS);
 	if (!p->c.aggregator_bits)
@@ -119,10 +121,11 @@ static int print(const struct plan *p, const struct shares *s, double ms, double
 
 	if (!p->json) {
 		if (s->aggregator > 0)
-			printf("each of %u aggregators  %5.1f%% of a vector, weight %u\n", p->c.aggregators, 100 * s->aggregator,
-			       s->aggregator_weight);
+			printf("each of %u aggregators  %5.1f%% of a vector, weight %u\n", p->c.aggregators,
+			       100 * s->aggregator, s->aggregator_weight);
 		if (s->worker > 1e-9)
-			printf("each worker's host     %5.1f%% of a vector, weight %u\n", 100 * s->worker, s->worker_weight);
+			printf("each worker's host     %5.1f%% of a vector, weight %u\n", 100 * s->worker,
+			       s->worker_weight);
 		printf("%llu bytes take %.3g ms at best, a ring of the workers %.3g ms: %.2f times as long\n",
 		       (unsigned long long)p->bytes, ms, ring_ms, ring_ms / ms);
 		printf("bound by %s\n", bound_text(s->bound));

@@ -34,7 +34,8 @@ static void weigh(struct shares *s)
 
 	if (smaller > 0)
 		for (uint32_t w = 1; w <= FPISA_MAX_WEIGHT && best > 0.02; w++) {
-			double other = fmax(1, round(w * smaller / larger)), off = fabs(other * larger / (w * smaller) - 1);
+			double other = fmax(1, round(w * smaller / larger)),
+			       off = fabs(other * larger / (w * smaller) - 1);
 
 			if (off >= best)
 				continue;

@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 struct cluster {
-	uint32_t workers, aggregators;	      /* dedicated: on hosts without a worker */
+	uint32_t workers, aggregators;	     /* dedicated: on hosts without a worker */
 	double worker_bits, aggregator_bits; /* of each link, in bits a second */
-	bool colocated;			      /* each worker's host is an aggregator too */
+	bool colocated;			     /* each worker's host is an aggregator too */
 };
 
 enum bound {
@@ -22,7 +22,7 @@ enum bound {
 };
 
 struct shares {
-	double aggregator, worker; /* of the vector: each dedicated aggregator, each worker's host */
+	double aggregator, worker;		   /* of the vector: each dedicated aggregator, each worker's host */
 	uint32_t aggregator_weight, worker_weight; /* those as small whole numbers; 0: it takes nothing */
 	double seconds_a_bit, ring_seconds_a_bit;  /* of the vector; a ring of the workers alone */
 	enum bound bound;
