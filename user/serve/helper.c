@@ -249,6 +249,7 @@ int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *por
 		_exit(run(&w, pin) ? 1 : 0);
 	}
 	h->fd = pair[0];
+	requests_open(&h->requests, pair[0]);
 	close(pair[1]);
 	while ((n = recv(h->fd, &a, sizeof(a), 0)) == sizeof(a) && a.what == HELPER_FOUND)
 		found(arg, a.place, &a.record);
@@ -267,11 +268,26 @@ void helper_end(struct helper *h)
 	waitpid(h->pid, NULL, 0);
 }
 
-int helper_ask(const struct helper *h, const struct helper_request *q)
+static int report(int err)
 {
-	if (send(h->fd, q, sizeof(*q), MSG_NOSIGNAL) != sizeof(*q))
-		return fail(-EPIPE, "it has said why", "serve: the process that makes jobs is gone");
-	return 0;
+	if (err == -ETIMEDOUT)
+		return refuse(
+			err,
+			"serve: the process that makes jobs has taken no request for %d s; see what holds it, and start fpisa serve again",
+			REQUESTS_MS / 1000);
+	if (err == -ENOMEM)
+		return fail(err, NULL, "serve");
+	return err ? fail(err, "it has said why", "serve: the process that makes jobs is gone") : 0;
+}
+
+int helper_ask(struct helper *h, const struct helper_request *q)
+{
+	return report(requests_send(&h->requests, q, sizeof(*q), now_ms()));
+}
+
+int helper_turn(struct helper *h)
+{
+	return report(requests_turn(&h->requests, now_ms()));
 }
 
 int helper_answer(const struct helper *h, struct helper_answer *a)

@@ -10,6 +10,7 @@
 
 #include "config/config.h"
 #include "manager/group.h"
+#include "requests.h"
 
 enum helper_what {
 	HELPER_RECORD, /* no answer */
@@ -56,7 +57,8 @@ struct helper_answer {
 
 struct helper {
 	pid_t pid;
-	int fd; /* never blocks for what is received */
+	int fd; /* blocks for nothing once it has begun */
+	struct requests requests;
 };
 
 /*
@@ -69,8 +71,11 @@ int helper_start(struct helper *h, const char *pin, struct config *c, __u16 *por
 /* One that was started and has been asked for nothing: it ends, and leaves nothing that it has made. */
 void helper_end(struct helper *h);
 
-/* -EPIPE, reported: it is gone. */
-int helper_ask(const struct helper *h, const struct helper_request *q);
+/* Waits for nothing: what it does not take yet leaves by helper_turn(). -EPIPE, reported: it is gone; or -ENOMEM. */
+int helper_ask(struct helper *h, const struct helper_request *q);
+
+/* Now and then. -ETIMEDOUT, reported: it has taken nothing for 30 s; else as helper_ask(). */
+int helper_turn(struct helper *h);
 
 /* 1: *a is an answer; 0: none is there; -errno, reported: it is gone. */
 int helper_answer(const struct helper *h, struct helper_answer *a);

@@ -2,7 +2,7 @@
 /*
  * fpisa serve [FILE]: events of connections, of the helper and of time go to
  * manager/group.c, and what it wants done goes out again. One thread; it
- * waits for nobody but the helper when that has much to do.
+ * waits for nobody.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -204,6 +204,8 @@ static int loop(struct serve *s)
 		else if (n > 0)
 			conn_work(&s->conns, e.data.ptr);
 		time_passes(s);
+		if (!s->failed)
+			s->failed = helper_turn(&s->helper);
 	}
 	return s->failed;
 }
