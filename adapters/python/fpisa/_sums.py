@@ -2,6 +2,7 @@
 """Exact sums of arrays and columns, rounded once: fpisa.sum, mean, dot, norm2, var and Accumulator (doc/sums.md)."""
 from __future__ import annotations
 
+import builtins
 import decimal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -133,17 +134,14 @@ def _times(x: List[Block], y: List[Block]) -> Exact:
     """The exact dot product."""
     state = State(3)
     runs = [[run for block in side if 0 not in block.shape for run in block.runs()] for side in (x, y)]
-    if [b.shape for b in x] != [b.shape for b in y] and builtin_sum(r.n for r in runs[0]) != builtin_sum(r.n for r in runs[1]):
+    if [b.shape for b in x] != [b.shape for b in y] and builtins.sum(r.n for r in runs[0]) != builtins.sum(r.n for r in runs[1]):
         raise ValueError("x and y have different numbers of values")
     for a, b in _aligned(*runs):
         check(lib.sums_dot(state.at, a, b))
     parts = [state.exact(i) for i in range(3)]
     low = min(p.e - scale for p, scale in zip(parts, (0, DOT_SCALE, -DOT_SCALE)))
-    m = builtin_sum(p.m << p.e - scale - low for p, scale in zip(parts, (0, DOT_SCALE, -DOT_SCALE)))
+    m = builtins.sum(p.m << p.e - scale - low for p, scale in zip(parts, (0, DOT_SCALE, -DOT_SCALE)))
     return Exact(m, low, *parts[0][2:])
-
-
-builtin_sum = __builtins__["sum"] if isinstance(__builtins__, dict) else __builtins__.sum
 
 
 def _cut(a: Array, at: int, n: int) -> Array:
@@ -166,8 +164,8 @@ def _aligned(x: List[Array], y: List[Array]) -> Iterable[Tuple[Array, Array]]:
 
 def _combine(terms: List[Tuple[int, Exact]]) -> Exact:
     low = min(t.e for _, t in terms)
-    counts = [builtin_sum(c) for c in zip(*(t[3:] if sign > 0 else (t.nan, t.ninf, t.pinf) for sign, t in terms))]
-    return Exact(builtin_sum(sign * t.m << t.e - low for sign, t in terms), low, terms[0][1].rows, *counts)
+    counts = [builtins.sum(c) for c in zip(*(t[3:] if sign > 0 else (t.nan, t.ninf, t.pinf) for sign, t in terms))]
+    return Exact(builtins.sum(sign * t.m << t.e - low for sign, t in terms), low, terms[0][1].rows, *counts)
 
 
 def _round(x: Exact, f: Format) -> float:
@@ -218,7 +216,7 @@ def var(x: Any, *, ddof: int = 0, dtype: Any = None) -> float:
     if n <= ddof or any(s.special() is not None for s in sums):
         return float("nan")
     low = min(squares.e, *(2 * s.e for s in sums))
-    m = n * (squares.m << squares.e - low) - builtin_sum(s.m ** 2 << 2 * s.e - low for s in sums)
+    m = n * (squares.m << squares.e - low) - builtins.sum(s.m ** 2 << 2 * s.e - low for s in sums)
     return round_ratio(m, n * (n - ddof), low, f)
 
 

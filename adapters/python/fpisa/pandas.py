@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas
 
-from . import _groups, _sums
+from . import _sums
 
 
 @pandas.api.extensions.register_series_accessor("fpisa")

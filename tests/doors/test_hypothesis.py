@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Any doubles that hypothesis thinks of, in any split and order, against rational numbers."""
+import math
+from fractions import Fraction
+
+import numpy
+import pytest
+
+import fpisa
+
+hypothesis = pytest.importorskip("hypothesis")
+from hypothesis import given, settings, strategies as st  # noqa: E402
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+columns = st.lists(finite, max_size=200)
+
+
+def nearest(x):
+    try:
+        return x.numerator / x.denominator  # Python rounds it to nearest even
+    except OverflowError:
+        return math.inf if x > 0 else -math.inf
+
+
+@settings(max_examples=400, deadline=None)
+@given(columns, st.integers(1, 40), st.randoms())
+def test_sum(xs, repeat, random):
+    xs = xs * repeat
+    total = sum(map(Fraction, xs), Fraction(0))
+    assert fpisa.sum(numpy.array(xs)) == nearest(total)
+    random.shuffle(xs)
+    at = random.randrange(len(xs) + 1)
+    merged = fpisa.merged([fpisa.Accumulator(xs[at:]), fpisa.Accumulator(xs[:at]).to_bytes()])
+    assert merged.value() == nearest(total) and merged == fpisa.Accumulator(numpy.array(xs))
+    assert not xs or fpisa.mean(xs) == nearest(total / len(xs))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(finite, finite), max_size=60))
+def test_products(pairs):
+    x, y = (numpy.array([p[i] for p in pairs]) for i in (0, 1))
+    assert fpisa.dot(x, y) == nearest(sum((Fraction(a) * Fraction(b) for a, b in pairs), Fraction(0)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=340))
+def test_bytes(data):
+    """Any bytes are a partial that is written again as its own shortest form, or a ValueError."""
+    for given_bytes in data, b"FS\1\0" + data:
+        try:
+            a = fpisa.Accumulator.from_bytes(given_bytes)
+        except ValueError:
+            continue
+        assert fpisa.Accumulator.from_bytes(a.to_bytes()) == a
