@@ -35,7 +35,7 @@ bool verbose;
 
 /* -- reports -------------------------------------------------------------------------------- */
 
-static int report(int err, const char *fmt, va_list ap)
+static int check_text(int err, const char *fmt, va_list ap)
 {
 	char text[512];
 
@@ -50,7 +50,7 @@ int fail(int err, const char *hint, const char *fmt, ...)
 
 	(void)hint;
 	va_start(ap, fmt);
-	err = report(err, fmt, ap);
+	err = check_text(err, fmt, ap);
 	va_end(ap);
 	return err;
 }
@@ -60,7 +60,7 @@ int refuse(int err, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	err = report(err, fmt, ap);
+	err = check_text(err, fmt, ap);
 	va_end(ap);
 	return err;
 }
