@@ -25,6 +25,7 @@ one line of JSON on stdout; the first line is the answer of the join, with "gnut
     {"words": HEX, "type": NUMBER, "op": NUMBER, "count": N, "factor": X}	 all-reduce these bytes of any type by any operation; "result" is HEX
     {"barrier": true}		 a barrier
     {"sleep": SECONDS}		 do nothing, no answer
+    {"until": PATH}		 do nothing until that file exists, no answer
     {"fork": true}		 leave a child behind that does nothing, no answer
     {"leave": true}		 leave the group
 
@@ -310,6 +311,8 @@ class Member:
             return self.answer(self.lib.fpisa_group_barrier(self.group), time.monotonic())
         if "sleep" in step:
             time.sleep(step["sleep"])
+        while "until" in step and not os.path.exists(step["until"]):
+            time.sleep(0.005)
         if "descriptors" in step:
             open_now = len(os.listdir("/proc/self/fd")) - 1
             resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + step["descriptors"],) * 2)

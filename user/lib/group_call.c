@@ -131,7 +131,9 @@ int fpisa_group_barrier(struct fpisa_group *g)
 			       .type = FPISA_FLOAT32,
 			       .op = FPISA_SUM,
 			       .tag = BARRIER_TAG};
-	int rc = enter(g);
+	struct fpisa_request *r = NULL;
+	uint64_t before;
+	int rc = enter(g), counts;
 
 	if (!rc)
 		rc = fpisa_group_refuse_inside(g);
@@ -140,8 +142,16 @@ int fpisa_group_barrier(struct fpisa_group *g)
 	/* By a job that there is already, of whatever type. */
 	pthread_mutex_lock(&g->link.lock);
 	rc = fpisa_group_first_type(g, &c.type);
+	before = g->link.calls;
+	if (!rc)
+		rc = start_next(g, &c, NULL, 1, &r);
+	counts = g->link.calls > before;
 	pthread_mutex_unlock(&g->link.lock);
-	return rc ? rc : run(g, &c, NULL);
+	if (!rc)
+		rc = fpisa_wait(&r, NULL);
+	if (rc && counts)
+		fpisa_link_barrier_failed(&g->link, before + 1);
+	return rc;
 }
 
 static int broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root, int to_wait,

@@ -200,7 +200,17 @@ uint64_t fpisa_link_completed(const struct fpisa_link *l)
 		if (s.first_unfinished && s.first_unfinished < first)
 			first = s.first_unfinished;
 	}
+	if (l->failed_barrier && l->failed_barrier < first)
+		first = l->failed_barrier;
 	return first - 1;
+}
+
+void fpisa_link_barrier_failed(struct fpisa_link *l, uint64_t number)
+{
+	pthread_mutex_lock(&l->lock);
+	if (!l->failed_barrier || number < l->failed_barrier)
+		l->failed_barrier = number;
+	pthread_mutex_unlock(&l->lock);
 }
 
 /*

@@ -69,13 +69,14 @@ struct fpisa_link {
 	int error;	  /* of the group */
 	uint64_t missing;
 	char sentence[FPISA_MESSAGE_SIZE];
-	uint64_t left;							/* ranks */
-	uint64_t calls_of[64];						/* that those had completed */
-	uint64_t calls;							/* that have been started here */
-	uint64_t digest;						/* of them */
-	int heard;							/* the manager, ever */
-	uint64_t heard_ns;						/* the last time, or when the thread began */
-	int unsent;							/* messages of the queue */
+	uint64_t left;		 /* ranks */
+	uint64_t calls_of[64];	 /* that those had completed */
+	uint64_t calls;		 /* that have been started here */
+	uint64_t digest;	 /* of them */
+	uint64_t failed_barrier; /* number of the first one; 0: none has failed */
+	int heard;		 /* the manager, ever */
+	uint64_t heard_ns;	 /* the last time, or when the thread began */
+	int unsent;		 /* messages of the queue */
 	struct fpisa_manager_message queue[3 * FPISA_MANAGER_JOBS + 2]; /* ASK, BOUND, FAILED of each; WAITS, LEAVE */
 	struct fpisa_link_job job[FPISA_MANAGER_JOBS];
 };
@@ -106,6 +107,12 @@ int fpisa_link_error(struct fpisa_link *l);
 
 /* Under the lock, as what follows: calls of which all before have ended with all of their results, or by an error that all ranks hear of. */
 uint64_t fpisa_link_completed(const struct fpisa_link *l);
+
+/*
+ * Not under the lock: a barrier of this number failed here. Ranks that hear of a failure at different times run it in different jobs,
+ * so the others need not hear of its error, and it counts as not completed.
+ */
+void fpisa_link_barrier_failed(struct fpisa_link *l, uint64_t number);
 
 /* Another call is about to begin. If it cannot end, as a rank has left, -ECONNRESET with the message. */
 int fpisa_link_call(struct fpisa_link *l);

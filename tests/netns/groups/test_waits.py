@@ -14,8 +14,8 @@ FOR_EVER = 10**6
 
 @pytest.fixture
 def served(lab, tmp_path):
-    """The groups of a manager that serves two workers, without keys."""
-    net = lab(workers=2)
+    """The groups of a manager that serves three workers, without keys."""
+    net = lab(workers=3)
     net.load()
     g = Groups(net, str(tmp_path), "without-key = yes")
     g.serve()
@@ -195,6 +195,34 @@ def test_a_call_that_begins_when_a_rank_has_left(served):
     served.net.worker[1].run("nft", "delete table ip cut")
     answer = other.line()
     assert answer["rcs"] == [0, -ECONNRESET] and not answer["wrong"], answer
+
+
+CUT_TCP = "table ip cut { chain in { type filter hook input priority 0; tcp sport 18000 drop; }; " \
+          "chain out { type filter hook output priority 0; tcp dport 18000 drop; }; }"
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
+def test_a_barrier_in_two_jobs(served, tmp_path):
+    """Rank 0 does not hear in time that rank 1 cannot go on with float32, so its barrier is in that job, fails and counts for nothing when it leaves."""
+    sums, meet = str(tmp_path / "sums"), str(tmp_path / "meet")
+    both = {"sum": "float32"}, {"sum": "float64"}, {"until": sums}, {"sum": "float32", "anyway": True}
+    barrier = {"until": meet}, {"barrier": True, "anyway": True}
+    ranks = [served.start(0, "train", 0, 3, *both, *barrier, {"leave": True}, {"sleep": 60}),
+             served.start(1, "train", 1, 3, *both, {"sleep": 60}, timeout_ms=int(1000 * SLOW)),
+             served.start(2, "train", 2, 3, *both, *barrier, timeout_ms=int(15000 * SLOW))]
+    assert [rank.line()["rc"] for rank in ranks for _ in range(3)] == [0] * 9
+    served.net.worker[0].run("nft", CUT_TCP)
+    served.net.worker[1].run("nft", "table ip cut { chain in { type filter hook input priority 0; udp sport 18000 drop; }; }")
+    open(sums, "w").close()
+    assert [rank.line()["rc"] for rank in ranks] == [0, -ETIMEDOUT, 0]
+    time.sleep(1 * SLOW)  # rank 2 hears of it
+    open(meet, "w").close()
+    time.sleep(0.3 * SLOW)
+    served.net.worker[0].run("nft", "delete table ip cut")
+    assert ranks[0].line()["rc"] == -EREMOTEIO and ranks[0].line()["rc"] == 0
+    answer = ranks[2].line()
+    assert answer["rc"] == -ECONNRESET and answer["missing"] == 1, answer
+    assert "rank 0 has left the group after 3 calls" in answer["error"], answer
 
 
 @pytest.mark.long
