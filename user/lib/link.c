@@ -366,18 +366,41 @@ static void connection_ended(struct fpisa_link *l, int rc)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* LEAVE has been queued: it leaves, if it can. */
+/* Send LEAVE. It is not queued, because greet() drops the queue of a connection that has ended. */
+static int send_leave(struct fpisa_link *l, struct fpisa_channel *c)
+{
+	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_LEAVE);
+	int rc = 0;
+
+	pthread_mutex_lock(&l->lock);
+	m.leave.calls = fpisa_link_completed(l);
+	if (!l->error || l->joined)
+		rc = fpisa_channel_send(c, &m);
+	pthread_mutex_unlock(&l->lock);
+	return rc;
+}
+
 static void last_word(struct fpisa_link *l, struct fpisa_channel *c)
 {
 	uint64_t until = fpisa_now() + LAST_WORD_MS * MS;
 	struct fpisa_manager_message m;
 	struct pollfd p = {.fd = l->fd, .events = POLLIN};
 
-	if (send_queue(l, c))
+	if (send_queue(l, c) || send_leave(l, c))
 		return;
 	/* The manager closes when it has heard it. */
 	while (fpisa_now() < until && fpisa_channel_work(c, &m) >= 0)
 		poll(&p, 1, TURN_MS);
+}
+
+static int may_return(struct fpisa_link *l)
+{
+	int may;
+
+	pthread_mutex_lock(&l->lock);
+	may = l->joined && !l->error;
+	pthread_mutex_unlock(&l->lock);
+	return may;
 }
 
 static void *run(void *arg)
@@ -409,7 +432,8 @@ static void *run(void *arg)
 			eventfd_read(l->wake, &n);
 		}
 	}
-	if (c)
+	/* A rank that leaves between two connections makes one more, or the others would hear that it has died. */
+	if (c || (may_return(l) && !call_manager(l, &c)))
 		last_word(l, c);
 	drop(l, &c);
 	return NULL;
@@ -490,14 +514,9 @@ int fpisa_link_wait_joined(struct fpisa_link *l, uint64_t timeout_ns)
 
 void fpisa_link_stop(struct fpisa_link *l)
 {
-	struct fpisa_manager_message m = fpisa_manager_message(FPISA_MANAGER_LEAVE);
-
 	if (l->started && !l->inherited) {
 		pthread_mutex_lock(&l->lock);
 		tell_failures(l);
-		m.leave.calls = fpisa_link_completed(l);
-		if (!l->error || l->joined)
-			fpisa_link_send(l, &m);
 		l->stopping = 1;
 		eventfd_write(l->wake, 1);
 		pthread_mutex_unlock(&l->lock);

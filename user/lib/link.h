@@ -77,7 +77,7 @@ struct fpisa_link {
 	int heard;		 /* the manager, ever */
 	uint64_t heard_ns;	 /* the last time, or when the thread began */
 	int unsent;		 /* messages of the queue */
-	struct fpisa_manager_message queue[3 * FPISA_MANAGER_JOBS + 2]; /* ASK, BOUND, FAILED of each; WAITS, LEAVE */
+	struct fpisa_manager_message queue[3 * FPISA_MANAGER_JOBS + 1]; /* ASK, BOUND, FAILED of each; WAITS */
 	struct fpisa_link_job job[FPISA_MANAGER_JOBS];
 };
 

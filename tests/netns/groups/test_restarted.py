@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A manager that is killed while the process beside it has much to do: what it had asked for is done, and the next one knows it."""
+import json
 import os
 import signal
 import time
@@ -7,9 +8,9 @@ import time
 import pytest
 
 from groups import Groups
-from lab import ADDRESS, SLOW, children
+from lab import ADDRESS, SLOW, children, wait_until
 
-ETIMEDOUT = 110
+ECONNRESET, ETIMEDOUT = 104, 110
 
 
 def test_what_it_had_asked_for(lab, tmp_path):
@@ -128,3 +129,32 @@ def test_a_rank_that_was_stopped(served):
     for rank in ranks:
         answer = rank.line()
         assert answer["rc"] == 0, answer
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_rank_that_leaves_while_it_comes_back(served, tmp_path, lost):
+    """Its connection waits for ARP when it leaves, or is given up then: the others hear that it has left, not that it died."""
+    leave, worker = str(tmp_path / "leave"), served.net.worker[0]
+    ranks = [served.start(0, "train", 0, 2, {"sum": "float32"}, {"until": leave}, {"leave": True}, {"sleep": 60}),
+             served.start(1, "train", 1, 2, {"sum": "float32"}, {"sum": "float32"})]
+    assert [rank.line()["rc"] for rank in ranks for _ in range(2)] == [0] * 4
+    gateway, = json.loads(worker.run("ip", "-j", "neigh", "show", "dev", "eth0"))
+    worker.run("nft", "table netdev cut { chain in { type filter hook ingress device eth0 priority 0; ether type arp drop; }; }")
+    served.kill()
+    worker.ip(f"neigh del {gateway['dst']} dev eth0")
+    served.serve()
+
+    def connecting():
+        return worker.run("ss", "-Htn", "state", "syn-sent")
+
+    wait_until("the end of the call that began before", lambda: not connecting())
+    first = wait_until("the next call", connecting)
+    open(leave, "w").close()
+    if lost:
+        wait_until("another call", lambda: connecting() not in ("", first))
+    else:
+        time.sleep(0.1)
+    worker.ip(f"neigh replace {gateway['dst']} lladdr {gateway['lladdr']} dev eth0")
+    assert ranks[0].line()["rc"] == 0
+    answer = ranks[1].line()
+    assert answer["rc"] == -ECONNRESET and "rank 0 has left the group after 1 calls" in answer["error"], answer
