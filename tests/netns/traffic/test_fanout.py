@@ -3,13 +3,16 @@
 one port or many, past reverse-path filters."""
 import contextlib
 import ctypes
+import json
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 
 import pytest
 
-from lab import PIN, PORT, SLOW
+from lab import ADDRESS, HERE, LIBRARY, PIN, PORT, SLOW
 
 
 def lost_copies(counters, answers):
@@ -147,6 +150,66 @@ def test_jobs_share_a_port(lab, first):
             net.check_answers(p, 3, 500000)
         assert count() == 0
         assert net.counters(0, PIN)["unaddressed"] == net.counters(1, PIN)["unaddressed"] == 0
+
+
+# A worker that joins again when it is told so, and stays until it is told to go.
+AGAIN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import worker
+w = worker.Worker(sys.argv[2])
+worker.become_nobody()
+w.connect(sys.argv[3], int(sys.argv[4]), {})
+w.allreduce(5000, "integers")
+sys.stdin.readline()
+w.answer(w.lib.fpisa_rejoin(w.handle))
+w.allreduce(5000, "integers")
+sys.stdin.readline()
+"""
+
+
+def members(ns):
+    """The interfaces with a multicast address of ours, as /proc/net/igmp has it."""
+    with ns.entered(), open("/proc/thread-self/net/igmp") as f:
+        lines = [line.split() for line in f][1:]
+    heads = [i for i, words in enumerate(lines) if words[0].isdigit()]
+    return {(lines[a][1], words[0]) for a, b in zip(heads, heads[1:] + [len(lines)]) for words in lines[a + 1:b]} - \
+        {(lines[a][1], "010000E0") for a in heads}
+
+
+def put_into_bridge(w, address):
+    """eth0's address, and its MAC, are br0's now."""
+    gateway = address.rsplit(".", 1)[0] + ".1"
+    mac = ":".join(f"{byte:02x}" for byte in w.mac("eth0"))
+    w.ip(f"link add br0 address {mac} type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set eth0 master br0",
+         f"addr del {address}/24 dev eth0", f"addr add {address}/24 dev br0", "link set br0 up", f"route add {ADDRESS} via {gateway}")
+
+
+@pytest.mark.parametrize("changed", ["interface", "fanout"])
+def test_a_rejoin_joins_the_multicast_address_again(lab, changed):
+    """Where the aggregator is reached now, and no more where the job has none."""
+    net = lab(workers=2)
+    net.load()
+    net.add_job(1, "--fanout", "multicast")
+    w = net.worker[0]
+    procs = [n.spawn(sys.executable, "-B", "-c", AGAIN, HERE, LIBRARY, ADDRESS, 1, stdin=subprocess.PIPE) for n in net.worker]
+    for p in procs:
+        assert [json.loads(p.stdout.readline())["rc"] for _ in range(2)] == [0, 0]
+    (dev, address), = members(w)
+    assert dev == "eth0"
+    if changed == "interface":
+        put_into_bridge(w, net.addresses[0])
+    else:
+        net.fpisa("job", "del", 1)
+        net.add_job(1, "--fanout", "unicast")
+    before = net.counters(1, PIN)["v_resent"]
+    for p in procs:
+        p.stdin.write("join\n")
+        p.stdin.flush()
+    answers = [[json.loads(p.stdout.readline()) for _ in range(2)] for p in procs]
+    assert all(a["rc"] == 0 for answer in answers for a in answer), answers
+    assert members(w) == ({("br0", address)} if changed == "interface" else set())
+    assert net.counters(1, PIN)["v_resent"] - before - sum(a["duplicates"] for _, a in answers) < 5
 
 
 @pytest.mark.parametrize("fanout", ["multicast", "unicast"])

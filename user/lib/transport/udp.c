@@ -26,6 +26,7 @@
 #include <unistd.h>
 #include "datagrams.h"
 #include "lib/base/error.h"
+#include "nexthop.h"
 #include "transport.h"
 
 /*
@@ -39,8 +40,8 @@ struct udp {
 	int fd;
 	int no_segment; /* UDP_SEGMENT is refused: an old kernel, or a device without checksum offload */
 	struct sockaddr_in to;
-	struct in_addr source; /* of the replies */
-	struct in_addr group;  /* joined; 0 for none */
+	struct in_addr source;	/* of the replies */
+	struct ip_mreqn member; /* the multicast address that it has joined, 0 for none, and where */
 	struct fpisa_datagrams datagrams;
 };
 
@@ -243,23 +244,33 @@ static int local_address(const struct sockaddr_in *to, struct in_addr *address)
 	return 0;
 }
 
-/* Join the group on the interface that leads to the aggregator, or else where the kernel thinks best. */
+/*
+ * Join the group, 0 for none, on the interface that leads to the aggregator, or else where the kernel thinks best. At a rejoin both may
+ * have changed: then leave the old one.
+ */
 static int join_group(struct udp *u, struct in_addr group)
 {
 	struct ip_mreqn m = {.imr_multiaddr = group};
-	int rc;
+	struct fpisa_route hop = {.ifindex = 0};
+	int rc = group.s_addr ? local_address(&u->to, &m.imr_address) : 0;
 
-	if (group.s_addr == u->group.s_addr)
-		return 0;
-	rc = local_address(&u->to, &m.imr_address);
 	if (rc)
 		return rc;
-	if (setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m))) {
-		m.imr_address.s_addr = htonl(INADDR_ANY);
+	if (group.s_addr)
+		fpisa_nexthop(&hop, u->to.sin_addr.s_addr);
+	/* Without a route over an interface the address alone says where. */
+	m.imr_ifindex = (int)hop.ifindex;
+	if (!memcmp(&m, &u->member, sizeof(m)))
+		return 0;
+	if (u->member.imr_multiaddr.s_addr)
+		setsockopt(u->fd, IPPROTO_IP, IP_DROP_MEMBERSHIP, &u->member, sizeof(u->member));
+	u->member = (struct ip_mreqn){0};
+	if (group.s_addr && setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m))) {
+		m = (struct ip_mreqn){.imr_multiaddr = group};
 		if (setsockopt(u->fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m)))
 			return -errno;
 	}
-	u->group = group;
+	u->member = m;
 	return 0;
 }
 
@@ -271,12 +282,10 @@ static int udp_joined(struct fpisa_transport *t, const struct fpisa_hello *hello
 
 	if (hello->address)
 		u->source.s_addr = hello->address;
-	if (hello->group) {
-		rc = join_group(u, (struct in_addr){hello->group});
-		if (rc)
-			return fpisa_fail(rc, "join the multicast address of the results: %s%s", strerror(-rc),
-					  fpisa_hint(rc, "; check the route to the aggregator"));
-	}
+	rc = join_group(u, (struct in_addr){hello->group});
+	if (rc)
+		return fpisa_fail(rc, "join the multicast address of the results: %s%s", strerror(-rc),
+				  fpisa_hint(rc, "; check the route to the aggregator"));
 	/* The kernel doubles what it is told and counts that by truesize. */
 	if (setsockopt(u->fd, SOL_SOCKET, SO_RCVBUFFORCE, &want, sizeof(want)) &&
 	    setsockopt(u->fd, SOL_SOCKET, SO_RCVBUF, &want, sizeof(want)))
