@@ -338,7 +338,7 @@ struct fpisa_group_options {
 	uint32_t transport; /* enum fpisa_transport_name; XSK is for the group's first type, others go by UDP beside it */
 	uint64_t restore;   /* as options.restore of a handle */
 	uint8_t rounding;   /* as mode; 0: down, but nearest for modes fpisa64 and exact */
-	uint8_t fanout;	    /* of its jobs' results: 1 multicast where that is possible, 2 unicast; 0: as the manager has it */
+	uint8_t fanout; /* of its jobs' results: 1 multicast where that is possible, 2 unicast; 0: as the manager has it */
 };
 
 /*
@@ -385,7 +385,10 @@ int fpisa_group_start(struct fpisa_group *g, const struct fpisa_call *call, stru
 int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, size_t count, enum fpisa_dtype type,
 			  enum fpisa_operation op, double factor, uint32_t *flags);
 
-/* Returns when all ranks have called it; errors as of a call. */
+/*
+ * Returns when all ranks have called it; errors as of a call. It runs in a job that the group has. If the first one is still being made,
+ * the barrier waits for that for options.timeout_ms at most; its own deadline begins then.
+ */
 int fpisa_group_barrier(struct fpisa_group *g);
 
 /*
