@@ -14,6 +14,7 @@
 #include "fpisa/wire.h"
 #include "group.h"
 #include "hold.h"
+#include "transport/transport.h"
 
 #define DEFAULT_JOIN_MS 10000
 
@@ -42,7 +43,7 @@ static int copy_options(struct fpisa_group_options *to, const struct fpisa_group
 		rc = fpisa_copy_sized(to, sizeof(*to), from, sizeof(from->size), "group_options");
 	if (!rc && (to->mode >= FPISA_MODE_END || to->pipeline > FPISA_PIPELINE_FUSED ||
 		    to->rounding > FPISA_ROUND_NEAREST || to->fanout > FPISA_FANOUT_UNICAST ||
-		    to->transport > FPISA_TRANSPORT_XSK || to->overflow > FPISA_OVERFLOW_FLAG))
+		    !fpisa_transport_known(to->transport) || to->overflow > FPISA_OVERFLOW_FLAG))
 		rc = fpisa_fail(
 			-EINVAL,
 			"options.mode, rounding, pipeline, fanout, transport or overflow is none of those in fpisa.h");
