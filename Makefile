@@ -5,6 +5,7 @@
 # make check	run the tests without installing anything; SUITES="unit model prog" picks of those of tests/run
 # make test-long	what is too long for that, two hours, before an issue is resolved: bits, combinations, kernels
 # make lint	the rooms of user/, which know only those below them; cppcheck over user space, library and tests
+# make coverage	lines that the unit tests run, by room
 # make format	C as .clang-format says, by the version that `make lint-tools` installs where the system has another
 # make stress	two CPUs on the same slots, ROUNDS=1000000 of each variant, or of VARIANT=staged
 # make fuzz	hostile packets at the loaded datapath, CASES=10000000 SEED=S
@@ -286,6 +287,16 @@ stress: $(B)/tests/prog/test_concurrency
 lint: $(CLI_OBJ) $(LIB_OBJ) $(QUERY_LIB_OBJ)
 	$(Q)tests/lint/rooms.py $(B) && tests/lint/names.py && tests/lint/run $(B)
 	$(Q)for check in format scripts python; do tests/lint/$$check $(B) || test $$? = 77 || exit 1; done
+
+# test_fork asks LeakSanitizer.
+.PHONY: coverage
+COVERED := $(filter-out %/test_fork,$(UNIT))
+coverage:
+	$(Q)$(MAKE) --no-print-directory B=$(B)/coverage SAN=--coverage coverage-programs
+	$(Q)find $(B)/coverage -name '*.gcda' -delete
+	$(Q)tests/coverage.py $(B)/coverage $(COVERED:$(B)/%=$(B)/coverage/%)
+.PHONY: coverage-programs
+coverage-programs: $(COVERED)
 
 .PHONY: format lint-tools
 format:

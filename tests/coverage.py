@@ -1,0 +1,57 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""Lines that test programs ran, by room: tests/coverage.py BUILD PROGRAM...
+
+BUILD is of `make coverage`, with --coverage in place of sanitizers. A line counts once, however many programs have it: it is
+covered if any ran it. Lines of headers count for the header. The exit status is 1 if a program failed.
+"""
+import collections
+import glob
+import json
+import os
+import subprocess
+import sys
+
+
+def run(programs):
+    """Names of those that failed."""
+    failed = []
+    for p in programs:
+        done = subprocess.run([p], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            print(f"coverage: {p}: status {done.returncode}\n{done.stdout[-2000:]}", file=sys.stderr)
+            failed.append(p)
+    return failed
+
+
+def lines(build):
+    """{file of user/ or include/: {line: was it run?}}"""
+    found = collections.defaultdict(dict)
+    for data in glob.glob(os.path.join(build, "san", "**", "*.gcda"), recursive=True):
+        out = subprocess.run(["gcov", "--json-format", "--stdout", data], text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, check=True).stdout
+        for text in out.splitlines():
+            for source in json.loads(text)["files"]:
+                path = os.path.relpath(source["file"])
+                if path.startswith(("user/", "include/")):
+                    for line in source["lines"]:
+                        at = line["line_number"]
+                        found[path][at] = found[path].get(at, False) or line["count"] > 0
+    return found
+
+
+def main():
+    build, programs = sys.argv[1], sys.argv[2:]
+    failed = run(programs)
+    rooms = collections.defaultdict(lambda: [0, 0])
+    for path, of in lines(build).items():
+        for room in os.path.dirname(path), "all":
+            rooms[room][0] += sum(of.values())
+            rooms[room][1] += len(of)
+    for room, (ran, n) in sorted(rooms.items(), key=lambda r: (r[0] == "all", r[0])):
+        print(f"{100 * ran / n:5.1f}%  {ran:6} of {n:6} lines  {room}")
+    return 1 if failed or not rooms else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
