@@ -129,15 +129,17 @@ def test_lists_of_the_manual(verbs):
 @needs_man
 def test_other_pages():
     with open(os.path.join(BUILD, "man", "functions")) as f:
-        functions = f.read().split()
-    page = shown("libfpisa.3")
-    for name in functions:
-        assert re.search(rf"^   .*\b{name}\b", page, re.M), name
-    with open(os.path.join(TOP, "include", "fpisa.h")) as f:
-        header = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
-    assert sorted(re.findall(r"\b(fpisa_\w+)\(", header)) == sorted(functions)
-    for word in re.findall(r"\bFPISA_\w+", header):
-        assert word in page or word == "FPISA_H", word
+        functions = [line.split() for line in f]
+    for library, name in ("libfpisa", "fpisa.h"), ("libfpisa-query", "fpisa-query.h"):
+        page = shown(f"{library}.3")
+        with open(os.path.join(TOP, "include", name)) as f:
+            header = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+        declared = sorted(re.findall(r"\b(fpisa_\w+)\(", header))
+        assert declared and declared == sorted(function for function, of in functions if of == library)
+        for function in declared:
+            assert re.search(rf"^   .*\b{function}\b", page, re.M), function
+        for word in re.findall(r"\bFPISA_\w+", header):
+            assert word in page or word in ("FPISA_H", "FPISA_QUERY_API_H"), word
     wire = shown("fpisa-wire.7")
     with open(os.path.join(TOP, "doc", "wire.md")) as f:
         text = f.read()

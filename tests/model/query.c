@@ -5,7 +5,7 @@
  * include/fpisa/query/topn.h, table.h and filter.h, and packs what it leaves. Values are small
  * integers; a frame has few rows. A filter is a bitmap of one block, of which the first word is used.
  */
-#include "lib/soft/query.c"
+#include "query/soft/query.c"
 
 #define WORKERS 2
 #define GROUPS 4

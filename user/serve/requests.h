@@ -15,7 +15,7 @@
 struct requests {
 	int fd;
 	__u64 moved_ms; /* when the first of those that wait last became the first */
-	STAILQ_HEAD(, requests_one) waiting;
+	STAILQ_HEAD(requests_list, requests_one) waiting;
 };
 
 void requests_open(struct requests *r, int fd);
