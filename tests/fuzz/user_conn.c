@@ -98,7 +98,7 @@ static void datapath_turn(uint8_t how)
 	struct manager_made answer = {.err = how & 1 ? 0 :
 					     how & 2 ? -ENOSPC :
 						       -EIO,
-				      .spec = {1, 1, 1, 1, 32, 0, 8},
+				      .spec = {1, 1, 1, 1, 32, .window = 8},
 				      .text = "no"};
 
 	if (!making)

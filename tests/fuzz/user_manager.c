@@ -69,7 +69,7 @@ static __u64 random_it(void *arg)
 
 static void datapath_turn(int err)
 {
-	struct manager_made answer = {.err = err, .spec = {1, 1, 1, 1, 32, 0, 8}, .text = "no"};
+	struct manager_made answer = {.err = err, .spec = {1, 1, 1, 1, 32, .window = 8}, .text = "no"};
 
 	if (!making)
 		return;
