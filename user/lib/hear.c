@@ -228,7 +228,9 @@ static int check_left(struct fpisa_link *l, uint64_t calls)
 		return 0;
 	snprintf(sentence, sizeof(sentence), "%s: rank %u has left the group after %llu calls", l->peer, r,
 		 (unsigned long long)l->calls_of[r]);
-	l->missing |= 1ull << r;
+	/* The first reason counts. */
+	if (!l->error)
+		l->missing |= 1ull << r;
 	if (fpisa_link_completed(l) >= l->calls_of[r])
 		fpisa_link_fail(l, -ECONNRESET, 1ull << r, sentence);
 	return fpisa_fail(-ECONNRESET, "%s", sentence);
