@@ -392,6 +392,13 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 int fpisa_group_barrier(struct fpisa_group *g);
 
 /*
+ * Start a barrier and return at once; the request, of fpisa_test() and fpisa_wait(), ends when all ranks have called it.
+ *
+ * -EAGAIN	the group's first job is still being made; nothing was started: call again
+ */
+int fpisa_group_barrier_start(struct fpisa_group *g, struct fpisa_request **request);
+
+/*
  * `bytes` of data, 0 to 2^42, come from rank `root` to all, as they are, whatever they are: they travel as FPISA_INT32, of
  * which the group gets a job at its first use. data may be NULL if bytes is 0. Rank root's is only read; the others' has, after
  * a failure, what came in some places and in the rest what it had. Errors are those of fpisa_group_start(), and so is
@@ -406,8 +413,8 @@ int fpisa_group_broadcast_start(struct fpisa_group *g, void *data, size_t bytes,
 				struct fpisa_request **request);
 
 /*
- * As fpisa_eventfd() of a handle, for all requests of the group: of fpisa_group_start() without on_done, and of
- * fpisa_group_broadcast_start(). fpisa_group_leave() closes it.
+ * As fpisa_eventfd() of a handle, for all requests of the group: of fpisa_group_start() without on_done, of
+ * fpisa_group_broadcast_start() and of fpisa_group_barrier_start(). fpisa_group_leave() closes it.
  */
 int fpisa_group_eventfd(struct fpisa_group *g);
 

@@ -37,4 +37,7 @@ int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t 
 uint64_t fpisa_broadcast_tag(uint64_t bytes, uint32_t root);
 uint64_t fpisa_broadcast_words(uint64_t bytes); /* elements of that sum */
 
+/* A sum of FPISA_BLOCK zeros whose result is not kept. */
+int fpisa_barrier_start(struct fpisa *f, uint64_t tag, uint64_t number, int to_wait, struct fpisa_request **request);
+
 #endif

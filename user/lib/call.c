@@ -155,6 +155,30 @@ static int start(struct fpisa *f, const struct fpisa_call *c, uint64_t number, i
 	return rc ? rc : begin(f, &what, request);
 }
 
+int fpisa_barrier_start(struct fpisa *f, uint64_t tag, uint64_t number, int to_wait, struct fpisa_request **request)
+{
+	/* The values of any format, with their scale. */
+	static const uint64_t zeros[FPISA_BLOCK + 1];
+	const struct fpisa_request what = {.send = (const char *)zeros,
+					   .count = FPISA_BLOCK,
+					   .bytes = FPISA_BLOCK * f->format.bytes,
+					   .op = FPISA_SUM,
+					   .root = -1,
+					   .tag = tag,
+					   .number = number,
+					   .blocking = to_wait,
+					   .barrier = 1};
+	int rc = to_wait ? fpisa_enter_to_block(f) : fpisa_enter(f);
+
+	if (rc)
+		return rc;
+	rc = may_start(f);
+	if (!rc)
+		rc = begin(f, &what, request);
+	fpisa_leave(f);
+	return rc;
+}
+
 uint64_t fpisa_broadcast_tag(uint64_t bytes, uint32_t root)
 {
 	return fpisa_digest_word(fpisa_digest_word(BROADCAST_TAG, bytes), root);

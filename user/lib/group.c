@@ -249,7 +249,7 @@ int fpisa_group_refuse_inside(const struct fpisa_group *g)
 			  g->link.peer);
 }
 
-int fpisa_group_first_type(struct fpisa_group *g, uint32_t *type)
+int fpisa_group_first_type(struct fpisa_group *g, int to_wait, uint32_t *type)
 {
 	struct fpisa_link *l = &g->link;
 	const uint64_t timeout_ns = g->options.timeout_ms * 1000000ull;
@@ -263,6 +263,9 @@ int fpisa_group_first_type(struct fpisa_group *g, uint32_t *type)
 		} else if (l->job[k].state == FPISA_LINK_JOB_GIVEN) {
 			*type = l->job[k].asked.format;
 			break;
+		} else if (!to_wait) {
+			rc = fpisa_fail(-EAGAIN, "%s: the barrier goes by the group's first job, which is being made",
+					l->peer);
 		} else if (!timeout_ns) {
 			pthread_cond_wait(&l->changed, &l->lock);
 		} else if (pthread_cond_timedwait(&l->changed, &l->lock, &until)) {

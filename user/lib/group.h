@@ -21,8 +21,8 @@ struct fpisa_group {
 /* Under the link's lock, as the next: the handle for values of a type, made at the first use. Returns at once. */
 int fpisa_group_handle(struct fpisa_group *g, uint32_t type, struct fpisa **f);
 
-/* The type of the group's first job that was not refused, which all ranks have alike: waits until that is known. FPISA_FLOAT32 if it has none. */
-int fpisa_group_first_type(struct fpisa_group *g, uint32_t *type);
+/* The type of the group's first job that was not refused, which all ranks have alike: waits until that is known, or does not and returns -EAGAIN. FPISA_FLOAT32 if it has none. */
+int fpisa_group_first_type(struct fpisa_group *g, int to_wait, uint32_t *type);
 
 /* -ECHILD: it belongs to another process. -EBUSY: a call that waits, within a callback. */
 int fpisa_group_refuse_inherited(const struct fpisa_group *g);

@@ -25,6 +25,9 @@ struct broadcast {
 	uint32_t root;
 };
 
+/* What stands in its place for a barrier, which has nothing. */
+static const struct broadcast is_barrier;
+
 static uint64_t operand_of(const struct fpisa_call *c)
 {
 	uint64_t operand = 0;
@@ -51,14 +54,20 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 	rc = fpisa_group_handle(g, c->type, &f);
 	c->tag = digest;
 	if (!rc) {
-		rc = b ? fpisa_broadcast_start(f, b->data, b->bytes, b->root, digest, number, to_wait, request) :
-			 fpisa_start_numbered(f, c, number, to_wait, request);
+		if (b == &is_barrier)
+			rc = fpisa_barrier_start(f, digest, number, to_wait, request);
+		else if (b)
+			rc = fpisa_broadcast_start(f, b->data, b->bytes, b->root, digest, number, to_wait, request);
+		else
+			rc = fpisa_start_numbered(f, c, number, to_wait, request);
 		if (rc)
 			fpisa_handle_standing(f, &s);
 	}
 	if (!rc || (!l->error && s.error)) {
 		l->calls = number;
 		l->digest = digest;
+		if (rc && b == &is_barrier && !l->failed_barrier)
+			l->failed_barrier = number;
 	}
 	return rc;
 }
@@ -121,37 +130,40 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 	return rc ? rc : run(g, &c, flags);
 }
 
-int fpisa_group_barrier(struct fpisa_group *g)
+/* By a job that there is already, of whatever type. */
+static int barrier(struct fpisa_group *g, int to_wait, struct fpisa_request **request)
 {
-	uint64_t word[FPISA_BLOCK] = {0};
-	struct fpisa_call c = {.size = sizeof(c),
-			       .send = word,
-			       .recv = word,
-			       .count = FPISA_BLOCK,
-			       .type = FPISA_FLOAT32,
-			       .op = FPISA_SUM,
-			       .tag = BARRIER_TAG};
-	struct fpisa_request *r = NULL;
-	uint64_t before;
-	int rc = enter(g), counts;
+	struct fpisa_call c = {.op = FPISA_SUM, .count = FPISA_BLOCK, .tag = BARRIER_TAG};
+	int rc = enter(g);
 
-	if (!rc)
+	if (!rc && to_wait)
 		rc = fpisa_group_refuse_inside(g);
 	if (rc)
 		return rc;
-	/* By a job that there is already, of whatever type. */
 	pthread_mutex_lock(&g->link.lock);
-	rc = fpisa_group_first_type(g, &c.type);
-	before = g->link.calls;
+	rc = fpisa_group_first_type(g, to_wait, &c.type);
 	if (!rc)
-		rc = start_next(g, &c, NULL, 1, &r);
-	counts = g->link.calls > before;
+		rc = start_next(g, &c, &is_barrier, to_wait, request);
 	pthread_mutex_unlock(&g->link.lock);
-	if (!rc)
-		rc = fpisa_wait(&r, NULL);
-	if (rc && counts)
-		fpisa_link_barrier_failed(&g->link, before + 1);
 	return rc;
+}
+
+int fpisa_group_barrier(struct fpisa_group *g)
+{
+	struct fpisa_request *r = NULL;
+	int rc = barrier(g, 1, &r);
+
+	return rc ? rc : fpisa_wait(&r, NULL);
+}
+
+int fpisa_group_barrier_start(struct fpisa_group *g, struct fpisa_request **request)
+{
+	int rc = fpisa_given(request, "the place of the request");
+
+	if (rc)
+		return rc;
+	*request = NULL;
+	return barrier(g, 0, request);
 }
 
 static int broadcast(struct fpisa_group *g, void *data, size_t bytes, uint32_t root, int to_wait,

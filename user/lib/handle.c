@@ -259,10 +259,13 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 	struct fpisa_shard *shard;
 	int locked = fpisa_look(f);
 
-	*s = (struct fpisa_standing){.error = f->error, .first_unfinished = f->unfinished};
+	*s = (struct fpisa_standing){
+		.error = f->error, .first_unfinished = f->unfinished, .unfinished_barrier = f->unfinished_barrier};
 	snprintf(s->message, sizeof(s->message), "%s", f->message);
-	TAILQ_FOREACH(r, &f->requests, link)
+	TAILQ_FOREACH(r, &f->requests, link) {
 		s->first_unfinished = least(s->first_unfinished, r->left ? r->number : 0);
+		s->unfinished_barrier = least(s->unfinished_barrier, r->left && r->barrier ? r->number : 0);
+	}
 	TAILQ_FOREACH(r, &f->ended, link)
 		s->first_unfinished = least(s->first_unfinished, r->left ? r->number : 0);
 	r = f->oldest;

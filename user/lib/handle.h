@@ -105,7 +105,8 @@ struct fpisa {
 	int inherited;		     /* it was made before this process was forked */
 	struct fpisa_requests given_up; /* of earlier joins, not released */
 	uint64_t unfinished; /* the least number in its group of a call that was released without all of its results; 0: of none */
-	int error; /* of the handle until it rejoins */
+	uint64_t unfinished_barrier; /* the same of barriers alone */
+	int error;		     /* of the handle until it rejoins */
 	char message[FPISA_MESSAGE_SIZE];
 	uint64_t missing;	 /* what fpisa_missing() returns */
 	struct fpisa_info count; /* its counters only */
@@ -190,8 +191,9 @@ struct fpisa_standing {
 	uint64_t number,
 		tag; /* of its oldest request that has not all of its results; number 0: there is none, or it is no group's */
 	uint64_t first_unfinished; /* of all requests that had or have not all of their results, the least number; 0: there is none */
-	uint64_t stuck_ns; /* since when no result has come for that one; 0: there is none */
-	uint64_t missing;  /* ranks that it waits for, as far as is known */
+	uint64_t unfinished_barrier; /* the same of barriers alone */
+	uint64_t stuck_ns;	     /* since when no result has come for that one; 0: there is none */
+	uint64_t missing;	     /* ranks that it waits for, as far as is known */
 };
 
 void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s);

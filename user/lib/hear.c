@@ -190,27 +190,21 @@ int fpisa_link_error(struct fpisa_link *l)
 
 uint64_t fpisa_link_completed(const struct fpisa_link *l)
 {
-	uint64_t first = l->calls + 1;
+	uint64_t first = l->failed_barrier ? l->failed_barrier : l->calls + 1;
 	struct fpisa_standing s;
 
 	for (int k = 0; k < FPISA_MANAGER_JOBS; k++) {
-		if (!l->job[k].handle || l->job[k].error)
-			continue;
-		fpisa_handle_standing(l->job[k].handle, &s);
-		if (s.first_unfinished && s.first_unfinished < first)
-			first = s.first_unfinished;
-	}
-	if (l->failed_barrier && l->failed_barrier < first)
-		first = l->failed_barrier;
-	return first - 1;
-}
+		const struct fpisa_link_job *j = &l->job[k];
+		uint64_t unfinished;
 
-void fpisa_link_barrier_failed(struct fpisa_link *l, uint64_t number)
-{
-	pthread_mutex_lock(&l->lock);
-	if (!l->failed_barrier || number < l->failed_barrier)
-		l->failed_barrier = number;
-	pthread_mutex_unlock(&l->lock);
+		if (!j->handle)
+			continue;
+		fpisa_handle_standing(j->handle, &s);
+		unfinished = j->error ? s.unfinished_barrier : s.first_unfinished;
+		if (unfinished && unfinished < first)
+			first = unfinished;
+	}
+	return first - 1;
 }
 
 /*

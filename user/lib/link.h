@@ -73,7 +73,7 @@ struct fpisa_link {
 	uint64_t calls_of[64];	 /* that those had completed */
 	uint64_t calls;		 /* that have been started here */
 	uint64_t digest;	 /* of them */
-	uint64_t failed_barrier; /* number of the first one; 0: none has failed */
+	uint64_t failed_barrier; /* the first one that could not begin, as its job had failed; 0: none */
 	int heard;		 /* the manager, ever */
 	uint64_t heard_ns;	 /* the last time, or when the thread began */
 	int unsent;		 /* messages of the queue */
@@ -105,14 +105,11 @@ void fpisa_link_fail_so(struct fpisa_link *l, int error);
 /* The group's error with its message, 0 if there is none. Not under the lock. */
 int fpisa_link_error(struct fpisa_link *l);
 
-/* Under the lock, as what follows: calls of which all before have ended with all of their results, or by an error that all ranks hear of. */
-uint64_t fpisa_link_completed(const struct fpisa_link *l);
-
 /*
- * Not under the lock: a barrier of this number failed here. Ranks that hear of a failure at different times run it in different jobs,
- * so the others need not hear of its error, and it counts as not completed.
+ * Under the lock, as what follows: calls of which all before have ended with all of their results, or by an error that all ranks hear of. That
+ * of a barrier need not be: ranks that hear of a job's failure at different times run it in different jobs.
  */
-void fpisa_link_barrier_failed(struct fpisa_link *l, uint64_t number);
+uint64_t fpisa_link_completed(const struct fpisa_link *l);
 
 /* Another call is about to begin. If it cannot end, as a rank has left, -ECONNRESET with the message. */
 int fpisa_link_call(struct fpisa_link *l);

@@ -44,6 +44,8 @@ void fpisa_request_free(struct fpisa_request *r)
 
 	if (r->left && r->number && (!f->unfinished || r->number < f->unfinished))
 		f->unfinished = r->number;
+	if (r->left && r->barrier && r->number && (!f->unfinished_barrier || r->number < f->unfinished_barrier))
+		f->unfinished_barrier = r->number;
 	free(r->kept);
 	fpisa_unclean_free(r->unclean);
 	free(r);

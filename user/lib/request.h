@@ -37,6 +37,7 @@ struct fpisa_request {
 	uint32_t flags;	      /* FPISA_RESULT_* so far */
 	uint8_t op, mode;     /* enum fpisa_operation, enum fpisa_mode */
 	int root;	      /* of a broadcast; -1: it is an all-reduce */
+	int barrier;	      /* other ranks may have it in another job, so they need not hear of its error */
 	int done;	      /* its results and those of all before it are here */
 	int given_up;	      /* by a rejoin: it stands in that list */
 	int error;	      /* why it has not all of its results then: -errno */

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import time
 from typing import Optional, Union
 
 from ._arrays import Array, check_memory
-from ._calls import Caller, Request
+from ._calls import LONGEST_PAUSE_S, Caller, Request
+from ._errors import Error
 from ._library import (FANOUTS, MODES, OVERFLOWS, PIPELINES, ROUNDINGS, TRANSPORTS, Call, GroupOptions, check_join, in_range, library,
                        milliseconds, number_of)
 
@@ -68,8 +71,22 @@ class Group(Caller):
 
     def barrier(self) -> None:
         """Returns when all ranks have called it."""
-        with self._entered():
-            self._check(library().fpisa_group_barrier(self._pointer))
+        request = None
+        while request is None:
+            request = self._start_barrier()
+        request.wait()
+
+    def _start_barrier(self) -> Optional[Request]:
+        """None, after a pause: the group's first job is still being made."""
+        request = Request(self, None)
+        try:
+            return self._begin(request, None, lambda: library().fpisa_group_barrier_start(
+                self._pointer, ctypes.byref(request._pointer)))
+        except Error as e:
+            if e.errno != errno.EAGAIN:
+                raise
+        time.sleep(LONGEST_PAUSE_S)
+        return None
 
     def broadcast(self, array: Array, root: int = 0) -> Array:
         """Brings rank `root`'s `array` into that of all, bit for bit, and returns it. All say the same root and bytes.

@@ -73,7 +73,7 @@ FUNCTIONS = {
     "fpisa_close": (None, c_void_p),
     "fpisa_group_join": (c_int, c_void_p, c_char_p, c_char_p, c_uint32, c_uint32, POINTER(GroupOptions)),
     "fpisa_group_start": (c_int, c_void_p, POINTER(Call), c_void_p),
-    "fpisa_group_barrier": (c_int, c_void_p),
+    "fpisa_group_barrier_start": (c_int, c_void_p, c_void_p),
     "fpisa_group_broadcast_start": (c_int, c_void_p, c_void_p, c_size_t, c_uint32, c_void_p),
     "fpisa_group_eventfd": (c_int, c_void_p),
     "fpisa_group_missing": (c_uint64, c_void_p),

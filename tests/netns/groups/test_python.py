@@ -2,6 +2,7 @@
 """The Python package over the network: the example as its reader runs it, types, a rank that dies, a static job."""
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -75,6 +76,30 @@ try:
     fpisa.Group(sys.argv[1], "waits", int(sys.argv[2]), 4, join_timeout=float(sys.argv[3]))
 except fpisa.TimedOut as e:
     print(e.ranks, e)
+"""
+
+BARRIER = """
+import sys, threading, time, numpy, fpisa
+with fpisa.Group(sys.argv[1], "barrier", int(sys.argv[2]), 2) as g:
+    g.allreduce(numpy.ones(10, "float32"))
+    if g.rank == 0:
+        g.start(numpy.ones(10, "float32")).wait()
+        other = g.start(numpy.ones(10, "float32"))
+        tested = []
+        def test():
+            print("tests", flush=True)
+            time.sleep(0.3)
+            tested.append(other.test())
+            print("tested", flush=True)
+        threading.Thread(target=test, daemon=True).start()
+        try:
+            g.barrier()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    else:
+        g.allreduce(numpy.ones(10, "float32"))
+        print("tests", flush=True)
+        sys.stdin.readline()
 """
 
 
@@ -154,3 +179,16 @@ def test_static_job(net):
     for rank in ranks:
         out, err = rank.communicate(timeout=60 * SLOW)
         assert out == "right\n", err
+
+
+def test_a_barrier_that_waits(net, tmp_path):
+    """A request of another thread is tested meanwhile, and a signal ends it."""
+    g = Groups(net(2), str(tmp_path), "without-key = yes")
+    g.serve()
+    ranks = [python(w, "-c", BARRIER, ADDRESS, r, stdin=subprocess.PIPE) for r, w in enumerate(g.net.worker)]
+    assert [rank.stdout.readline() for rank in ranks] == ["tests\n"] * 2
+    assert select.select([ranks[0].stdout], [], [], 20 * SLOW)[0] and ranks[0].stdout.readline() == "tested\n"
+    ranks[0].send_signal(signal.SIGINT)
+    assert select.select([ranks[0].stdout], [], [], 20 * SLOW)[0] and ranks[0].stdout.readline() == "interrupted\n"
+    for rank in ranks:
+        rank.communicate("go\n", timeout=60 * SLOW)
