@@ -218,7 +218,9 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  * again from what is left of its array: set options.restore, or keep send
  * apart. Without either a later call that sends the array, or whole chunks of
  * it, by whatever handle or group of the process, is refused with -EUCLEAN until
- * the program has written those chunks again. Minima and maxima can be taken twice, and are not refused. Arrays of requests under way at the same time must not overlap.
+ * the program has written those chunks again. Only other bytes show that: input that happens to
+ * have the very bytes of such a sum is refused too, and goes in from another array. Minima and maxima
+ * can be taken twice, and are not refused. Arrays of requests under way at the same time must not overlap.
  */
 int fpisa_allreduce(struct fpisa *f, const void *send, void *recv, size_t count, enum fpisa_dtype type, uint32_t *flags);
 

@@ -151,6 +151,7 @@ int fpisa_unclean_refuse(const void *array, size_t size)
 	return fpisa_fail(
 		-EUCLEAN,
 		"the array has sums of a call in place that failed, in %llu of its chunks, and no input; write it again, "
+		"give input that has the same bytes in another array, "
 		"or set options.restore, which puts the input back",
 		(unsigned long long)n);
 }
