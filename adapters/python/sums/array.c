@@ -126,7 +126,7 @@ static __u64 add_integers(struct sums_run *r, const struct sums_array *x, __s64 
 		low += (__u32)bits;
 		rows++;
 	}
-	sums_add_scaled(r->a, ((__int128)high << 32) + low, 0);
+	sums_add_scaled(r->a, high * ((__int128)1 << 32) + low, 0);
 	return rows;
 }
 

@@ -59,37 +59,70 @@ static void add_block(struct products *s, const double *x, const double *y, size
 	sums_run_add64(&s->e, e, n);
 }
 
+/* Values of one side, as halves whose sum they are; half[1] stays 0 where there is one. */
+struct side {
+	struct sums_array part[2];
+	int parts;
+	double half[2][SUMS_BLOCK];
+};
+
+static void fetch(struct side *side, __s64 at, size_t n)
+{
+	for (int h = 0; h < side->parts; h++)
+		(void)sums_fetch_all(&side->part[h], at, n, side->half[h]);
+	for (size_t i = 0; side->parts == 2 && i < n; i++)
+		side->half[1][i] *= SUMS_HALF;
+}
+
+static void zero(struct side *x, struct side *y, size_t i)
+{
+	x->half[0][i] = x->half[1][i] = y->half[0][i] = y->half[1][i] = 0;
+}
+
 /* Zeroes what is null on either side. Returns how many are not. */
-static __u64 fetch_both(const struct sums_array *x, const struct sums_array *y, __s64 at, size_t n, double *bx,
-			double *by)
+static __u64 fetch_both(struct side *x, struct side *y, __s64 at, size_t n)
 {
 	__u64 rows = 0;
 
-	(void)sums_fetch_all(x, at, n, bx);
-	(void)sums_fetch_all(y, at, n, by);
+	fetch(x, at, n);
+	fetch(y, at, n);
 	for (size_t i = 0; i < n; i++) {
-		if (sums_is_valid(x, at + (__s64)i) && sums_is_valid(y, at + (__s64)i))
+		if (sums_is_valid(x->part, at + (__s64)i) && sums_is_valid(y->part, at + (__s64)i))
 			rows++;
 		else
-			bx[i] = by[i] = 0;
+			zero(x, y, i);
 	}
 	return rows;
 }
 
-/* The products of two halves, times a power of two. Returns how many there are. */
-static __u64 add_arrays(struct products *s, const struct sums_array *x, const struct sums_array *y, double scale)
+/* Infinities and NaN times whole integers: times a half, which may be 0 or of the other sign, they would be NaN. */
+static void take_specials(struct products *s, struct side *x, struct side *y, size_t n)
 {
-	double bx[SUMS_BLOCK], by[SUMS_BLOCK];
+	for (size_t i = 0; i < n; i++) {
+		double wx = x->half[0][i] + x->half[1][i], wy = y->half[0][i] + y->half[1][i];
+
+		if (isfinite(wx) && isfinite(wy))
+			continue;
+		sums_add_double(s->a, wx * wy);
+		zero(x, y, i);
+	}
+}
+
+/* Returns how many products there are. */
+static __u64 add_sides(struct products *s, struct side *x, struct side *y)
+{
+	const __s64 all = x->part->n;
 	__u64 rows = 0;
 
-	for (__s64 at = 0; at < x->n; at += SUMS_BLOCK) {
-		size_t n = x->n - at < SUMS_BLOCK ? (size_t)(x->n - at) : SUMS_BLOCK;
+	for (__s64 at = 0; at < all; at += SUMS_BLOCK) {
+		size_t n = all - at < SUMS_BLOCK ? (size_t)(all - at) : SUMS_BLOCK;
 
-		rows += fetch_both(x, y, at, n, bx, by);
-		/* Only integers are scaled, so the factor that is exact is the integer's. */
-		for (size_t i = 0; scale != 1 && i < n; i++)
-			bx[i] *= scale;
-		add_block(s, bx, by, n);
+		rows += fetch_both(x, y, at, n);
+		if (x->parts + y->parts > 2)
+			take_specials(s, x, y, n);
+		for (int i = 0; i < x->parts; i++)
+			for (int j = 0; j < y->parts; j++)
+				add_block(s, x->half[i], y->half[j], n);
 	}
 	return rows;
 }
@@ -98,8 +131,8 @@ int sums_dot(union fpisa_superacc_full a[3], const struct sums_array *x, const s
 {
 	const __u64 had = a->acc.rows;
 	struct products s = {.a = a};
-	struct sums_array hx[2], hy[2];
-	__u64 rows = 0;
+	struct side sx = {0}, sy = {0};
+	__u64 rows;
 	fenv_t env;
 
 	if (x->n != y->n || x->n < 0 || !sums_type_size(x->type) || !sums_type_size(y->type))
@@ -110,9 +143,9 @@ int sums_dot(union fpisa_superacc_full a[3], const struct sums_array *x, const s
 	(void)fesetenv(FE_DFL_ENV);
 	sums_run_begin(&s.p, a);
 	sums_run_begin(&s.e, a);
-	for (int i = sums_halves(x, hx) - 1; i >= 0; i--)
-		for (int j = sums_halves(y, hy) - 1; j >= 0; j--)
-			rows = add_arrays(&s, &hx[i], &hy[j], (i ? SUMS_HALF : 1) * (j ? SUMS_HALF : 1));
+	sx.parts = sums_halves(x, sx.part);
+	sy.parts = sums_halves(y, sy.part);
+	rows = add_sides(&s, &sx, &sy);
 	sums_run_end(&s.p);
 	sums_run_end(&s.e);
 	(void)fesetenv(&env);

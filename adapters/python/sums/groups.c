@@ -4,9 +4,9 @@
  * a value within 42 powers of two is one multiplication and one add. Values of other
  * magnitudes, and specials, go to a superaccumulator that their group gets then.
  */
-#include <math.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 
 #include "inner.h"
 
@@ -89,18 +89,21 @@ static int enlarge(struct fpisa_superacc **a, struct fpisa_superacc_window w)
 	return 0;
 }
 
-static int spill(struct sums_groups *g, __s64 group, double x)
+/* Where the group's superaccumulator is, which it gets here. NULL: no memory. */
+static struct fpisa_superacc **spilt(struct sums_groups *g, __s64 group)
 {
-	struct fpisa_superacc **a;
-
 	if (!g->spill)
 		g->spill = calloc((size_t)g->n, sizeof(*g->spill));
-	if (!g->spill)
-		return -ENOMEM;
-	a = &g->spill[group];
-	if (!*a)
-		*a = calloc(1, fpisa_superacc_size(0));
-	if (!*a)
+	if (g->spill && !g->spill[group])
+		g->spill[group] = calloc(1, fpisa_superacc_size(0));
+	return g->spill && g->spill[group] ? &g->spill[group] : NULL;
+}
+
+static int spill(struct sums_groups *g, __s64 group, double x)
+{
+	struct fpisa_superacc **a = spilt(g, group);
+
+	if (!a)
 		return -ENOMEM;
 	while (fpisa_superacc_add(*a, sums_bits(x), sums_format(), 0))
 		if (enlarge(a, fpisa_superacc_reach(*a, sums_bits(x), sums_format())))
@@ -108,24 +111,24 @@ static int spill(struct sums_groups *g, __s64 group, double x)
 	return 0;
 }
 
-/* A cell into its superaccumulator, 50 bits at a time. */
+/* A cell into its superaccumulator. As doubles it would be infinite where it is beyond 2^1024. */
 static int spill_cell(struct sums_groups *g, __s64 group)
 {
-	double unit = ldexp(1, g->low - 1075);
-	__int128 m = g->cell[group];
+	struct fpisa_superacc **a;
+	union fpisa_superacc_full cell;
 
-	g->cell[group] = 0;
-	for (int at = 0; m; at += 50, m >>= 50) {
-		double part = (double)(__s64)(m & ((1ll << 50) - 1));
-
-		/* The last part takes the sign. */
-		if (m >> 50 == -1) {
-			part -= 0x1p50;
-			m = 0;
-		}
-		if (spill(g, group, ldexp(part, at) * unit))
+	if (!g->cell[group])
+		return 0;
+	a = spilt(g, group);
+	if (!a)
+		return -ENOMEM;
+	sums_init(&cell);
+	sums_add_scaled(&cell, g->cell[group], g->low - 1075);
+	fpisa_superacc_narrow(&cell.acc);
+	while (fpisa_superacc_merge(*a, &cell.acc))
+		if (enlarge(a, fpisa_superacc_cover(*a, &cell.acc, sums_format())))
 			return -ENOMEM;
-	}
+	g->cell[group] = 0;
 	return 0;
 }
 
@@ -306,51 +309,71 @@ struct slot {
 	__s64 key, code; /* code + 1; 0: empty */
 };
 
-static __always_inline __u64 hash(__s64 key, int bits)
-{
-	__u64 h = (__u64)key * 0x9e3779b97f4a7c15;
+/* The seed is another one for each table, so nobody can choose keys that collide. */
+struct table {
+	struct slot *slots;
+	int bits;
+	__u64 seed[2];
+};
 
-	return (h ^ h >> 32) * 0xd6e8feb86659fd93 >> (64 - bits);
+static __always_inline __u64 hash(const struct table *t, __s64 key)
+{
+	unsigned __int128 h = (unsigned __int128)((__u64)key ^ t->seed[0]) * t->seed[1];
+
+	return ((__u64)h ^ (__u64)(h >> 64)) * 0x9e3779b97f4a7c15 >> (64 - t->bits);
 }
 
 /* The key's slot, or the empty one where it belongs. */
-static __always_inline struct slot *find(struct slot *slots, int bits, __s64 key)
+static __always_inline struct slot *find(const struct table *t, __s64 key)
 {
-	__u64 at = hash(key, bits);
+	__u64 at = hash(t, key);
 
-	while (slots[at].code && slots[at].key != key)
-		at = (at + 1) & ((1ull << bits) - 1);
-	return &slots[at];
+	while (t->slots[at].code && t->slots[at].key != key)
+		at = (at + 1) & ((1ull << t->bits) - 1);
+	return &t->slots[at];
 }
 
-static struct slot *twice(struct slot *slots, int bits)
+static void twice(struct table *t)
 {
-	struct slot *larger = calloc(2ull << bits, sizeof(*larger));
+	struct table larger = *t;
 
-	for (__u64 i = 0; larger && i < 1ull << bits; i++)
-		if (slots[i].code)
-			*find(larger, bits + 1, slots[i].key) = slots[i];
-	free(slots);
-	return larger;
+	larger.bits++;
+	larger.slots = calloc(1ull << larger.bits, sizeof(*larger.slots));
+	for (__u64 i = 0; larger.slots && i < 1ull << t->bits; i++)
+		if (t->slots[i].code)
+			*find(&larger, t->slots[i].key) = t->slots[i];
+	free(t->slots);
+	*t = larger;
+}
+
+static struct table new_table(void)
+{
+	struct table t = {.bits = 10};
+
+	/* Without a source of randomness the addresses of the process have to do. */
+	if (getrandom(t.seed, sizeof(t.seed), 0) != sizeof(t.seed))
+		t.seed[0] = t.seed[1] = (uintptr_t)&t * 0xd6e8feb86659fd93;
+	t.seed[1] |= 1;
+	t.slots = calloc(1ull << t.bits, sizeof(*t.slots));
+	return t;
 }
 
 __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first)
 {
-	int bits = 10;
-	struct slot *slots = calloc(1ull << bits, sizeof(*slots));
+	struct table t = new_table();
 	__s64 groups = 0;
 
-	for (__s64 i = 0; slots && i < n; i++) {
-		struct slot *s = find(slots, bits, key[i]);
+	for (__s64 i = 0; t.slots && i < n; i++) {
+		struct slot *s = find(&t, key[i]);
 
 		if (!s->code) {
 			first[groups] = i;
 			*s = (struct slot){key[i], ++groups};
 		}
 		code[i] = s->code - 1;
-		if (2 * (__u64)groups >= 1ull << bits)
-			slots = twice(slots, bits++);
+		if (2 * (__u64)groups >= 1ull << t.bits)
+			twice(&t);
 	}
-	free(slots);
-	return slots ? groups : -ENOMEM;
+	free(t.slots);
+	return t.slots ? groups : -ENOMEM;
 }

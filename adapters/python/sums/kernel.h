@@ -10,17 +10,18 @@
  * not finite, or leaves something is not added at all, and the caller gets it back.
  *
  * The bits of a less those of 1.5 * 2^k are what a has taken, in units of its last
- * place: integers, which sums_flush() collects.
+ * place: integers, which sums_flush() collects. Neither a nor b takes more than 2^51 units before a flush: b takes
+ * exactly as many where each value leaves half a unit of a.
  */
 #ifndef SUMS_KERNEL_H
 #define SUMS_KERNEL_H
 
 #include "sums.h"
 
-#define SUMS_VECTORS 4	  /* in a group */
-#define SUMS_WIDEST 8	  /* doubles in a vector, at most */
-#define SUMS_FLUSH 64	  /* groups between flushes: log2 is 6 */
-#define SUMS_FLUSHES 1024 /* between drains: 4 * 1024 * 2^51 < 2^63 */
+#define SUMS_VECTORS 4	 /* in a group */
+#define SUMS_WIDEST 8	 /* doubles in a vector, at most */
+#define SUMS_FLUSH 64	 /* groups between flushes: log2 is 6 */
+#define SUMS_FLUSHES 512 /* between drains */
 
 /* The exponents, all relative to k of a. */
 #define SUMS_BOUND (-1 - 6) /* values are below 2^(k + this) */
@@ -30,6 +31,7 @@
 #define SUMS_MOST_K 1022
 
 _Static_assert(1 << 6 == SUMS_FLUSH, "SUMS_BOUND and SUMS_UNIT_B have its logarithm");
+_Static_assert(SUMS_VECTORS *SUMS_FLUSHES < 1 << (63 - 51), "sums of flushes do not overflow");
 
 /* What lanes have taken, while k stays. */
 struct sums_window {
