@@ -8,12 +8,15 @@ import ctypes
 import itertools
 import math
 import pickle
+import platform
 import random
 import re
 import struct
 import subprocess
 import sys
 import threading
+import time
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -148,7 +151,7 @@ def test_shapes(rng):
                 want = np.empty(moved.shape[1:])
                 for at in np.ndindex(*want.shape):
                     want[at] = rounded(exact(moved[(slice(None), *at)].tolist()))
-                got = fpisa.sum(view, axis=axis)
+                got = fpisa.sum(view, axis=tuple(map(np.int64, axis)) if n != 1 else np.int64(axis[0]))
                 assert got.shape == want.shape and got.tobytes() == want.tobytes(), (view.shape, axis)
     assert fpisa.mean(x, axis=-1, dtype="float32").dtype == np.float32
     assert fpisa.sum(x[0, 0] + 1j * x[0, 1], axis=0)[3] == complex(*(rounded(exact(x[0, i, :, 3].tolist())) for i in (0, 1)))
@@ -166,7 +169,9 @@ def test_products(unit, rng):
         if n > 1:
             total = exact(x.tolist())
             for ddof in 0, 1:
-                assert fpisa.var(x, ddof=ddof) == rounded((n * squares - total ** 2) / (n * (n - ddof)))
+                want = rounded((n * squares - total ** 2) / (n * (n - ddof)))
+                assert fpisa.var(x, ddof=ddof) == want == fpisa.var(x, ddof=float(ddof))
+            assert fpisa.var(x, ddof=0.5) == rounded((n * squares - total ** 2) / (n * (n - Fraction(1, 2))))
     for low in range(-560, -460, 7):  # products about as small as those whose second halves lose bits
         x, y = np.ldexp(rng.standard_normal((2, 300)), low)
         x, y = np.r_[x, -(x * y)], np.r_[y, np.ones(300)]  # nothing but those halves is left
@@ -192,6 +197,94 @@ def test_specials():
     assert math.isnan(fpisa.dot([inf], [0.0])) and fpisa.dot([inf], [-2.0]) == -inf
 
 
+def test_integers_times_specials(rng):
+    """Either side is an array of integers, or a list of them; infinities meet integers of which one half is 0."""
+    integers = [0, 1, -1, 2 ** 32, -2 ** 32, 2 ** 32 + 1, -2 ** 33, 2 ** 63 - 1, -2 ** 63, 2 ** 31] + rng.integers(-1 << 63, 1 << 63, 9).tolist()
+    floats = [0.0, 1.0, -1e300, 1.7e308, 5e-324, math.inf, -math.inf, math.nan]
+    for i in integers:
+        for f in floats:
+            if math.isfinite(f):
+                want = rounded(Fraction(i) * Fraction(f))
+            else:
+                want = math.nan if not i or math.isnan(f) else math.copysign(math.inf, f) * (1 if i > 0 else -1)
+            for type_ in ("int64", "uint64") if i >= 0 else ("int64",):
+                x, y = np.array([i], type_), np.array([f])
+                for got in fpisa.dot(x, y), fpisa.dot(y, x), fpisa.dot([i], [f]), fpisa.dot([f], [i]):
+                    assert struct.pack("d", got) == struct.pack("d", want) or math.isnan(got) and math.isnan(want), (i, f, got)
+    for type_ in "int64", "uint64":
+        info = np.iinfo(type_)
+        x, y = rng.integers(info.min, info.max, 1000, type_, endpoint=True), wide(rng, 1000)
+        want = rounded(exact(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist())))
+        assert fpisa.dot(x, y) == want == fpisa.dot(y, x) == fpisa.dot(x.tolist(), y.tolist())
+        y[700] = math.inf
+        assert fpisa.dot(x, y) == (math.inf if x[700] > 0 else -math.inf) == fpisa.dot(y, x)
+
+
+def test_complex_specials():
+    """An infinite half does not touch the other."""
+    x = np.array([[complex(1, math.inf)], [complex(2, 1)]])
+    for got in fpisa.sum(x, axis=0)[0], fpisa.sum(x.ravel(), by=[5, 5]).values[0], fpisa.sum(x):
+        assert got == complex(3, math.inf)
+    assert fpisa.sum(x.astype("complex64"), axis=1, dtype="float32").dtype == np.complex64
+    assert fpisa.sum(np.array([[1 + 1.7e308j]] * 2), axis=0)[0] == complex(2, math.inf)
+
+
+def test_ties_of_a_long_run(unit):
+    """Each value leaves half a unit of the upper lane, which is as much as the lower one ever takes."""
+    x = np.full(5 * 10 ** 6, 2.0 ** -42, "f4")
+    x[0] = 1
+    want = rounded(1 + (len(x) - 1) * Fraction(1, 2 ** 42))
+    assert fpisa.sum(x) == want == fpisa.sum(x[::-1]) == fpisa.sum(x, threads=4) == fpisa.sum(x.astype("f8"))
+    assert fpisa.sum(-x) == -want
+
+
+def test_groups_beyond_the_range():
+    """2^31 adds, after which cells are drained: what they have may be beyond 2^1024 then."""
+    lib, n = fpisa._core.lib, 1 << 20
+    groups = lib.sums_groups_new(1, 1)
+    here, nowhere, out = np.zeros(n, "int64"), np.full(n, -1), np.full(1, 7.0)
+    one = [np.full(n, x) for x in (1.7e308, -1.7e308)]
+    array_of = [fpisa._core.Array(x.ctypes.data, n, 8, None, 0, 0) for x in one]
+    try:
+        assert lib.sums_groups_add(groups, array_of[0], here.ctypes.data) == 0
+        for _ in range(2048):
+            assert lib.sums_groups_add(groups, array_of[0], nowhere.ctypes.data) == 0
+        assert lib.sums_groups_add(groups, array_of[1], here.ctypes.data) == 0
+        assert lib.sums_groups_read(groups, 4, 0, out.ctypes.data) == 0
+    finally:
+        lib.sums_groups_free(groups)
+    assert out[0] == 0
+
+
+def test_keys(rng):
+    """A masked key and None are of no group, NaN of the last one."""
+    nan = math.nan
+    for dtype in int, float, object:
+        by = np.ma.array(np.array([7, 7, 8, 9], dtype), mask=[0, 1, 0, 1])
+        got = fpisa.sum([1.0, 2, 3, 4], by=by)
+        assert list(got.keys) == [7, 8] and got.values.tolist() == [1, 3] and not isinstance(got.keys, np.ma.MaskedArray)
+    for by in [3.0, nan, 1.0, float("nan"), None], np.array([3.0, nan, 1.0, nan, 5.0]):
+        got = fpisa.sum([1.0, 2, 4, 8, 16], by=by)
+        assert list(got.keys)[:2] == [1, 3] and math.isnan(got.keys[-1]) and got.values.tolist()[:2] == [4, 1] and got.values[-1] == 10
+    assert list(fpisa.sum([1, 2], by=[(nan,), "a"]).keys)[1] == "a"
+
+
+def test_crafted_keys(rng):
+    """Keys that all fell into one place of a table with known constants do not take long."""
+    mask, n = (1 << 64) - 1, 60000
+    back = [pow(c, -1, 1 << 64) for c in (0xd6e8feb86659fd93, 0x9e3779b97f4a7c15)]
+    crafted = []
+    for i in range(n):
+        h = i * back[0] & mask
+        crafted.append((h ^ h >> 32) * back[1] & mask)
+    seconds = []
+    for keys in np.array(crafted, "uint64"), rng.integers(0, 1 << 64, n, "uint64"):
+        began = time.process_time()
+        assert len(fpisa.sum(np.ones(n), by=keys).keys) == n
+        seconds.append(time.process_time() - began)
+    assert seconds[0] < 10 * seconds[1] + 0.5
+
+
 def test_groups(unit, rng):
     for n, groups in (0, 3), (1, 1), (5000, 7), (5000, 3000), (20000, 2):
         for dtype in "float64", "float32":
@@ -213,14 +306,15 @@ def test_groups(unit, rng):
 class Column:
     """An Arrow column as a program in any language would show it, in two chunks: nothing of pyarrow is asked."""
 
-    def __init__(self, x, valid, offset):
+    def __init__(self, x, valid, offset=0, format_=b"g", chunks=2, dictionary=None):
         self.x, self.valid, self.offset, self.released = x, np.packbits(valid, bitorder="little"), offset, 0
+        self.n, self.format, self.chunks, self.dictionary = len(valid), format_, chunks, dictionary
 
     def fill(self, stream, out):
-        half = len(self.x) // 2
-        low, high = (self.offset, half) if self.calls == 0 else (half, len(self.x))
+        half = self.n // 2
+        low, high = (self.offset, half) if self.calls == 0 else (half, self.n)
         out = out.contents
-        if self.calls < 2:
+        if self.calls < self.chunks:
             buffers = (ctypes.c_void_p * 2)(self.valid.ctypes.data, self.x.ctypes.data)
             self.keep.append(buffers)
             out.length, out.offset, out.null_count, out.n_buffers = high - low, low, -1, 2
@@ -229,7 +323,8 @@ class Column:
         return 0
 
     def schema(self, stream, out):
-        out.contents.format, out.contents.release = b"g", type(out.contents.release)(lambda s: None)
+        out.contents.format, out.contents.release = self.format, type(out.contents.release)(lambda s: None)
+        out.contents.dictionary = self.dictionary
         self.keep.append(out.contents.release)
         return 0
 
@@ -256,6 +351,108 @@ def test_arrow(rng):
         assert column.released == 4  # in two sums
 
 
+def test_arrow_types(rng):
+    """Booleans are bits; decimals may have a negative scale; a column without chunks has its type's sum; indices are not values."""
+    for n in 1, 9, 1000:
+        x, valid = rng.integers(0, 2, n).astype(bool), rng.integers(0, 2, n).astype(bool)
+        seen = valid & (np.arange(n) >= min(3, n // 2))
+        got = fpisa.sum(Column(np.packbits(x, bitorder="little"), valid, min(3, n // 2), b"b"))
+        assert got == (x & seen).sum() and type(got) is int
+    hundreds = np.array([1, 0, 2, 0], "int64")
+    decimals = Column(hundreds, [True, True], format_=b"d:5,-2")
+    assert fpisa.sum(decimals) == 300 and fpisa.mean(decimals) == 150 and fpisa.sum(decimals, dtype="float32") == 300
+    for format_, want in (b"l", int), (b"d:5,2", Decimal), (b"g", float), (b"b", int):
+        got = fpisa.sum(Column(hundreds, [True], format_=format_, chunks=0))
+        assert got == 0 and type(got) is want
+    with pytest.raises(TypeError, match="dictionary"):
+        fpisa.sum(Column(hundreds, [True, True], format_=b"i", dictionary=1))
+    with pytest.raises(TypeError, match="decimals"):
+        fpisa.var(decimals)
+
+
+def test_nulls_keep_their_place(rng):
+    """A mask and a None leave out the row, on either side of a product, and axis does not lose the shape."""
+    x, y, by = rng.integers(-9, 9, (3, 50)) * 1.0
+    off, gone = rng.integers(0, 2, (2, 50)).astype(bool)
+    seen = ~off & ~gone
+    for one, two in ((np.ma.array(x, mask=off), np.ma.array(y, mask=gone)),
+                     ([None if m else v for v, m in zip(x.tolist(), off)], [None if m else v for v, m in zip(y.tolist(), gone)]),
+                     (np.ma.array(x.astype(object), mask=off), np.where(gone, None, y.astype(object)))):
+        assert fpisa.dot(one, two) == (x * y)[seen].sum() and fpisa.sum(one) == x[~off].sum() and fpisa.mean(one) == rounded(
+            Fraction(x[~off].sum()) / int((~off).sum()))
+        assert fpisa.norm2(one) == math.sqrt((x * x)[~off].sum()) and fpisa.Accumulator(two).count == (~gone).sum()
+        groups = fpisa.sum(one, by=by)
+        assert groups.keys.tolist() == np.unique(by).tolist()
+        assert groups.values.tolist() == [x[(by == k) & ~off].sum() for k in groups.keys]
+    z = np.ma.array(x + 1j * y, mask=off)
+    assert fpisa.sum(z) == z.sum() and fpisa.sum(np.ma.array(x.reshape(5, 10).T, mask=off.reshape(5, 10).T)) == x[~off].sum()
+    table = np.ma.array([[1.0, 2], [3, 4]], mask=[[1, 0], [0, 0]])
+    for refused in lambda: fpisa.sum(table, axis=0), lambda: fpisa.sum(np.array([[None, 2], [3, 4]]), axis=0):
+        with pytest.raises(TypeError, match="nulls"):
+            refused()
+    for refused in lambda: fpisa.sum(table, by=[1, 2, 1, 2]), lambda: fpisa.dot(table, table):
+        with pytest.raises(ValueError, match="dimension"):
+            refused()
+    assert fpisa.sum(np.ma.array([[1.0, 2], [3, 4]]), axis=0).tolist() == [4, 6] == fpisa.sum(np.array([[1, 2], [3, 4]], object), axis=0).tolist()
+
+
+def test_numbers_are_exact():
+    """Of Python and numpy, in a list: the sum is exact, or the call is refused."""
+    big = 2 ** 53 + 1
+    for x in [2 ** 63, 1], [2 ** 64 - 1, 1], [np.int64(big)], [np.uint64(2 ** 64 - 1), 1], [2 ** 63 + 1, -5], [10 ** 400, 1], [True, big], [-1, 2 ** 70, None]:
+        got, want = fpisa.sum(x), sum(int(v) for v in x if v is not None)
+        assert got == want and type(got) is int, x
+    assert fpisa.mean([2 ** 63 + 1, -5]) == rounded(Fraction(2 ** 63 - 4, 2)) and fpisa.dot([2 ** 70, 1], [1.0, 2.0]) == 2.0 ** 70 + 2
+    parts = [Decimal("0.1")] * 10 + [Decimal("1E+2"), 3, None]
+    assert fpisa.sum(parts) == 104 and type(fpisa.sum(parts)) is Decimal and fpisa.sum(np.array(parts, object), dtype="float32") == 104
+    assert fpisa.mean([Decimal("0.1"), Decimal("0.2")]) == 0.15 and fpisa.sum([Decimal("1E+2"), 3]) == 103
+    assert str(fpisa.sum([Decimal("1E+2")])) == "1E+2"
+    assert fpisa.sum([np.float32(0.5), Fraction(1, 4), np.complex64(1j)]) == 0.75 + 1j and math.isnan(fpisa.sum([math.nan, 1]))
+    for x in [1j, big], [0.5, big], [0.5, Decimal("0.1")], [Fraction(1, 3)], [np.longdouble(1) + np.finfo(np.longdouble).eps]:
+        with pytest.raises(OverflowError, match="not a float64"):
+            fpisa.sum(x)
+    for x in ["1", "2"], [1.0, b"2"], [Decimal("NaN")]:
+        with pytest.raises(TypeError):
+            fpisa.sum(x)
+    for call in lambda x: fpisa.sum(x, by=[1]), lambda x: fpisa.sum(x, axis=0), fpisa.Accumulator, fpisa.norm2, fpisa.var:
+        with pytest.raises(TypeError, match="cast"):
+            call([2 ** 63 + 1, -1])
+
+
+def test_buffers():
+    """ctypes tells no strides, and formats whose size is not the machine's."""
+    assert fpisa.sum((ctypes.c_double * 3)(1, 2, 3)) == 6 and fpisa.sum(ctypes.c_double(2.5)) == 2.5
+    assert fpisa.sum(((ctypes.c_float * 2) * 3)((1, 2), (3, 4), (5, 6)), axis=0).tolist() == [9, 12]
+    for type_ in ctypes.c_long, ctypes.c_int, ctypes.c_ubyte, ctypes.c_short, ctypes.c_ulonglong:
+        assert fpisa.sum((type_ * 3)(1, 2, 3)) == 6
+
+    class Packed(ctypes.Structure):  # its format is 'B', whatever its size is
+        _pack_, _fields_ = 1, [("x", ctypes.c_int32)]
+
+    for refused in (Packed * 2)(), (ctypes.c_char * 2)(), (ctypes.c_double.__ctype_be__ * 2)():
+        with pytest.raises(TypeError, match="format"):
+            fpisa.sum(refused)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the place of MXCSR in fenv_t")
+def test_flushing_thread():
+    """A thread that flushes subnormals to zero gets the same bits."""
+    m, env = ctypes.CDLL("libm.so.6"), (ctypes.c_uint32 * 8)()
+    m.fegetenv(env)
+    before, env[7] = env[7], env[7] | 0x8040
+    m.fesetenv(env)
+    try:
+        flushed = float("5e-324") * float("1")
+        got = [fpisa.dot([1e-200], [-1e-120]), fpisa.norm2([3e-320, 4e-320]), fpisa.sum([1e-320, 2e-320]), fpisa.var([1e-160, 2e-160]),
+               fpisa.sum([2e-320], by=[1]).values[0], fpisa.sum(np.full((1, 2), 1e-320), axis=1)[0]]
+        bits = [struct.pack("d", x) for x in got]
+    finally:
+        env[7] = before
+        m.fesetenv(env)
+    assert flushed == 0
+    assert bits == [struct.pack("d", x) for x in (-1e-320, 5e-320, 3e-320, 2.5e-321, 2e-320, 2e-320)]
+
+
 def test_other_inputs():
     values = [1.5, -2.25, 1e100, -1e100]
     for x in (values, tuple(values), iter(values), array.array("d", values), memoryview(array.array("d", values)),
@@ -272,7 +469,8 @@ def test_other_inputs():
     (lambda: fpisa.dot([1.0], [1.0, 2.0]), ValueError), (lambda: fpisa.sum([2.5, 2 ** 60 + 1]), OverflowError),
     (lambda: fpisa.sum(np.zeros(3, ">f8")), TypeError), (lambda: fpisa.sum(np.zeros(3, "M8[s]")), TypeError),
     (lambda: fpisa.sum([1.0], threads=0), ValueError), (lambda: fpisa.Accumulator.from_bytes(b"FS"), ValueError),
-    (lambda: fpisa.Accumulator([1j]), TypeError), (lambda: fpisa.sum(object()), TypeError)])
+    (lambda: fpisa.Accumulator([1j]), TypeError), (lambda: fpisa.sum(object()), TypeError), (lambda: fpisa.sum([1.0], axis="0"), TypeError),
+    (lambda: fpisa.sum(np.zeros(3, complex), axis=(), dtype="bfloat16"), TypeError)])
 def test_refusals(call, error):
     with pytest.raises(error):
         call()
@@ -283,6 +481,8 @@ def test_pickle_and_bytes():
     assert a.to_bytes().hex(" ") == "46 53 01 01 ff ff 00 00 02 00 00 00 00 00 00 00 03"  # of doc/partial.md
     b = pickle.loads(pickle.dumps(a))
     assert b == a and b.merge(a).value() == -3 and b.count == 4 and a.mean() == -0.75 and "-1.5" in repr(a)
+    for kind in bytes, bytearray, memoryview:
+        assert fpisa.Accumulator().merge(kind(a.to_bytes())) == a == fpisa.Accumulator.from_bytes(kind(a.to_bytes()))
 
 
 def test_without_numpy():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_void_p
-from typing import Any, Iterator, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 FORMATS = {b"g": "float64", b"f": "float32", b"e": "float16", b"c": "int8", b"C": "uint8", b"s": "int16", b"S": "uint16",
            b"i": "int32", b"I": "uint32", b"l": "int64", b"L": "uint64"}
@@ -41,13 +41,17 @@ _pointer.restype, _pointer.argtypes = c_void_p, [ctypes.py_object, c_char_p]
 class Piece(NamedTuple):
     """One array of a column. `keep` holds its memory."""
 
-    format: bytes
     length: int
     offset: int
     nulls: int  # -1: not counted
     valid: Optional[int]
     data: Optional[int]
     keep: Any
+
+
+class Column(NamedTuple):
+    format: bytes
+    pieces: List[Piece]
 
 
 class Owner:
@@ -61,35 +65,42 @@ class Owner:
             self.array.release(ctypes.byref(self.array))
 
 
-def piece(format_: bytes, array: ArrowArray, keep: Any) -> Piece:
+def format_of(schema: Schema) -> bytes:
+    if schema.dictionary:
+        raise TypeError("an Arrow column is dictionary-encoded, as categories are; decode it, or cast it to a number first")
+    return bytes(schema.format)
+
+
+def piece(array: ArrowArray, keep: Any) -> Piece:
     buffers = [array.buffers[i] for i in range(array.n_buffers)]
     valid, data = (buffers + [None, None])[:2]
-    return Piece(format_, array.length, array.offset, array.null_count, valid if array.null_count else None, data, keep)
+    return Piece(array.length, array.offset, array.null_count, valid if array.null_count else None, data, keep)
 
 
-def of_stream(capsule: Any) -> Iterator[Piece]:
+def of_stream(capsule: Any) -> Column:
     stream = Stream.from_address(_pointer(capsule, b"arrow_array_stream"))
     schema = Schema()
     if stream.get_schema(ctypes.byref(stream), ctypes.byref(schema)):
         raise ValueError("the Arrow stream has no schema: " + (stream.get_last_error(ctypes.byref(stream)) or b"?").decode())
-    format_ = bytes(schema.format)
-    schema.release(ctypes.byref(schema))
+    try:
+        column = Column(format_of(schema), [])
+    finally:
+        schema.release(ctypes.byref(schema))
     while True:
         array = ArrowArray()
         if stream.get_next(ctypes.byref(stream), ctypes.byref(array)):
             raise ValueError("the Arrow stream ends early: " + (stream.get_last_error(ctypes.byref(stream)) or b"?").decode())
         if not array.release:
-            return
-        yield piece(format_, array, Owner(array))
+            return column
+        column.pieces.append(piece(array, Owner(array)))
 
 
-def pieces(x: Any) -> Optional[List[Piece]]:
-    """The pieces of a column, or None if x has no Arrow interface."""
+def column_of(x: Any) -> Optional[Column]:
+    """None if x has no Arrow interface."""
     if hasattr(x, "__arrow_c_stream__"):
-        capsule = x.__arrow_c_stream__()
-        return list(of_stream(capsule))
+        return of_stream(x.__arrow_c_stream__())
     if hasattr(x, "__arrow_c_array__"):
         schema, array = x.__arrow_c_array__()
-        format_ = bytes(Schema.from_address(_pointer(schema, b"arrow_schema")).format)
-        return [piece(format_, ArrowArray.from_address(_pointer(array, b"arrow_array")), (array, x))]
+        format_ = format_of(Schema.from_address(_pointer(schema, b"arrow_schema")))
+        return Column(format_, [piece(ArrowArray.from_address(_pointer(array, b"arrow_array")), (array, x))])
     return None

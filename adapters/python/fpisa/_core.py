@@ -103,8 +103,9 @@ class State:
         size = lib.sums_write(self.at + SIZE * which, out)
         return out.raw[:size]
 
-    def parse(self, data: bytes) -> None:
-        why = c_char_p()
+    def parse(self, data: Any) -> None:
+        """Any buffer of bytes."""
+        why, data = c_char_p(), bytes(data)
         if lib.sums_parse(self.at, data, len(data), ctypes.byref(why)):
             raise ValueError(f"not a partial sum: {why.value.decode()}; doc/partial.md has the format")
 

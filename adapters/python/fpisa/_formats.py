@@ -37,6 +37,13 @@ def number(bits: int, f: Format) -> float:
     return struct.unpack({8: "<d", 4: "<f", 2: "<e"}[f.size], bits.to_bytes(f.size, "little"))[0]
 
 
+def float64(negative: bool, q: int, e: int) -> float:
+    """q * 2**e, which is a float64, by its bits: a thread that flushes subnormals to zero would lose it in ldexp()."""
+    up = min(53 - q.bit_length(), e + 1074)
+    q, e = q << up if up >= 0 else q >> -up, e - up
+    return struct.unpack("<d", struct.pack("<Q", (negative << 63) + (e + 1074 << 52) + q))[0]
+
+
 def round_scaled(q: int, e: int, sticky: bool, f: Format) -> float:
     """q * 2**e, and with sticky a little more in size, which is less than one of q's units. q has 2 bits more than f, or is exact."""
     sign, q = (-1, -q) if q < 0 else (1, q)
@@ -47,7 +54,7 @@ def round_scaled(q: int, e: int, sticky: bool, f: Format) -> float:
         q, e = kept, e + drop
     if q and q.bit_length() + e > f.most:
         return sign * math.inf
-    return sign * math.ldexp(q, e) if q else 0.0  # of either sign, as doc/numbers.md has it
+    return float64(sign < 0, q, e) if q else 0.0  # of either sign, as doc/numbers.md has it
 
 
 def round_ratio(numerator: int, denominator: int, e: int, f: Format) -> float:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import array
 import ctypes
+import math
+import numbers
 import sys
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -47,7 +49,13 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
         except ImportError:
             name = "uint16"  # the bits
     real = numpy.frombuffer(halves[0], name).reshape(shape)
-    return real if len(halves) == 1 else real + 1j * numpy.frombuffer(halves[1], name).reshape(shape)
+    if len(halves) == 1:
+        return real
+    if f.name == "bfloat16":
+        raise TypeError("there are no complex numbers of bfloat16; take dtype='float32'")
+    out = numpy.empty(shape, numpy.result_type(real, numpy.complex64))
+    out.real, out.imag = real, numpy.frombuffer(halves[1], name).reshape(shape)  # 1j times an infinity has a NaN
+    return out
 
 
 # -- keys -----------------------------------------------------------------------
@@ -57,6 +65,10 @@ def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
     """Integers by the compiled table, others by numpy. A masked key is of no group."""
     if keys.ndim != 1:
         raise ValueError("by has one dimension")
+    if isinstance(keys, numpy.ma.MaskedArray):
+        seen, codes = ~numpy.ma.getmaskarray(keys), numpy.full(len(keys), -1, "int64")
+        found, codes[seen] = _by_numpy(numpy, keys.compressed())
+        return found, codes
     if keys.dtype.kind in "iub" and keys.dtype.itemsize <= 8:
         wide = numpy.ascontiguousarray(keys, "int64" if keys.dtype.kind != "u" or keys.dtype.itemsize < 8 else "uint64")
         codes, first = numpy.empty(len(keys), "int64"), numpy.empty(len(keys), "int64")
@@ -73,12 +85,15 @@ def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
 
 
 def _by_table(keys: Sequence[Any]) -> Tuple[Any, Any]:
-    """Any that can be hashed, sorted where they can be; None is of no group."""
-    found = list(dict.fromkeys(k for k in keys if k is not None))
+    """Any that can be hashed, sorted where they can be; None is of no group, and NaN the last one, as numpy has it."""
+    keys = [math.nan if isinstance(k, numbers.Number) and k != k else k for k in keys]
+    found = list(dict.fromkeys(k for k in keys if k is not None and k is not math.nan))
     try:
         found.sort()
     except TypeError:
         pass  # in the order of their appearance
+    if any(k is math.nan for k in keys):
+        found.append(math.nan)
     number = {k: i for i, k in enumerate(found)}
     return found, array.array("q", (-1 if k is None else number[k] for k in keys))
 
@@ -92,6 +107,8 @@ def numbered(by: Any) -> Tuple[Any, Any]:
         return keys, codes.astype("int64")
     if numpy and isinstance(by, numpy.ndarray) and by.dtype.kind != "O":
         return _by_numpy(numpy, by)
+    if numpy and isinstance(by, numpy.ma.MaskedArray):
+        by = numpy.where(numpy.ma.getmaskarray(by), None, by.data)
     if hasattr(by, "to_pylist"):
         return _by_arrow(by)
     if hasattr(by, "to_arrow"):  # Polars
@@ -111,8 +128,7 @@ def _by_arrow(by: Any) -> Tuple[Any, Any]:
 
 
 def reduce(v: Values, by: Any, f: Format, average: bool) -> Groups:
-    if v.scale is not None:
-        raise TypeError("groups are not of decimals; cast them to float64")
+    v.need_blocks("by")
     keys, codes = numbered(by)
     at = codes.ctypes.data if hasattr(codes, "ctypes") else codes.buffer_info()[0]
     halves = []

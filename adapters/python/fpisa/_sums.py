@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import builtins
 import decimal
+import operator
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from typing import Any, Iterable, List, Tuple, Union
 
 from . import _groups
 from ._core import DOT_SCALE, TYPES, Array, Exact, State, axes, check, lib
 from ._formats import Format, format_of, number, round_ratio, round_root, round_scaled
-from ._values import Block, Values, values
+from ._values import Block, Values, Whole, values
 
 SPLIT = 1 << 16  # values that are worth a thread
 
@@ -58,12 +60,11 @@ def _integer(state: State) -> int:
     return x.m << x.e
 
 
-def _decimal(v: Values, dtype: Any, average: bool) -> Any:
-    total, rows = v.whole
+def _whole(x: Whole, dtype: Any, average: bool) -> Any:
     if dtype is None and not average:
-        return decimal.Decimal((total < 0, tuple(map(int, str(abs(total)))), -v.scale))  # type: ignore[operator]
-    by = rows if average else 1
-    return round_ratio(total, by * 10 ** v.scale, 0, format_of(dtype)) if by else float("nan")  # type: ignore[operator]
+        return x.total if x.integers else decimal.Decimal((x.total < 0, tuple(map(int, str(abs(x.total)))), -x.scale))
+    by = x.rows if average else 1
+    return round_ratio(x.total * 10 ** max(0, -x.scale), by * 10 ** max(0, x.scale), 0, format_of(dtype)) if by else float("nan")
 
 
 def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool) -> Any:
@@ -77,8 +78,8 @@ def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool)
     f = format_of(dtype)
     if axis is not None:
         return _along(v, axis, f, average)
-    if v.scale is not None:
-        return _decimal(v, dtype, average)
+    if v.whole is not None:
+        return _whole(v.whole, dtype, average)
     if v.integers and dtype is None and not average:
         return _integer(_state(v.blocks, threads))
     return _pair(v, lambda blocks: _read(_state(blocks, threads), f, average))
@@ -87,7 +88,8 @@ def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool)
 def sum(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None, threads: int = 1) -> Any:
     """The exact sum, rounded once to dtype (float64 by default). Of integers and decimals it is exact without dtype.
 
-    by: keys, as many as values; returns Groups(keys, values). axis: as numpy's. Nulls are left out, NaN is not.
+    by: keys, as many as values; returns Groups(keys, values). axis: as numpy's. With either, sums of integers are rounded to dtype
+    too. Nulls are left out, NaN is not.
     """
     return _reduce(x, by, axis, dtype, threads, False)
 
@@ -101,10 +103,11 @@ def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = No
 
 
 def _along(v: Values, axis: Any, f: Format, average: bool) -> Any:
+    v.need_blocks("axis")
     if len(v.blocks) != 1 or v.blocks[0].valid:
         raise TypeError("axis is for arrays of one piece and without nulls")
     ndim = len(v.blocks[0].shape)
-    gone = [a + ndim if a < 0 else a for a in ((axis,) if isinstance(axis, int) else axis)]
+    gone = [a + ndim if a < 0 else a for a in (map(operator.index, axis) if hasattr(axis, "__iter__") else (operator.index(axis),))]
     if any(not 0 <= a < ndim for a in gone) or len(set(gone)) != len(gone):
         raise ValueError(f"axis is {axis!r}; the array has {ndim} dimensions")
     stay = [a for a in range(ndim) if a not in gone]
@@ -174,8 +177,7 @@ def _round(x: Exact, f: Format) -> float:
 
 
 def _flat(v: Values, what: str) -> None:
-    if v.scale is not None:
-        raise TypeError(f"{what} is not of decimals; cast them to float64")
+    v.need_blocks(what)
     if any(len(b.shape) > 1 for b in v.blocks):
         raise ValueError(f"{what} is of one dimension; pass x.ravel()")
 
@@ -206,7 +208,7 @@ def norm2(x: Any, *, dtype: Any = None) -> float:
     return round_root(squares.m, squares.e, format_of(dtype)) if special is None else special
 
 
-def var(x: Any, *, ddof: int = 0, dtype: Any = None) -> float:
+def var(x: Any, *, ddof: float = 0, dtype: Any = None) -> float:
     """The variance as a rational number, rounded once: (n sum(x^2) - sum(x)^2) / (n (n - ddof)). NaN if n <= ddof."""
     v, f = values(x), format_of(dtype)
     _flat(v, "var")
@@ -217,7 +219,8 @@ def var(x: Any, *, ddof: int = 0, dtype: Any = None) -> float:
         return float("nan")
     low = min(squares.e, *(2 * s.e for s in sums))
     m = n * (squares.m << squares.e - low) - builtins.sum(s.m ** 2 << 2 * s.e - low for s in sums)
-    return round_ratio(m, n * (n - ddof), low, f)
+    left = n - Fraction(ddof)
+    return round_ratio(m * left.denominator, n * left.numerator, low, f)
 
 
 # -- accumulators ---------------------------------------------------------------
@@ -239,14 +242,15 @@ class Accumulator:
     def add(self, x: Any) -> "Accumulator":
         """Adds a number, an array or a column. Nulls are left out."""
         v = values(x)
-        if v.imaginary or v.scale is not None:
-            raise TypeError("an accumulator takes real numbers; use two for complex ones, and float64 for decimals")
+        v.need_blocks("an accumulator")
+        if v.imaginary:
+            raise TypeError("an accumulator takes real numbers; use two for complex ones")
         state = _state(v.blocks)
         with self._lock:
             self._state.merge(state)
         return self
 
-    def merge(self, other: Union["Accumulator", bytes]) -> "Accumulator":
+    def merge(self, other: Union["Accumulator", bytes, bytearray, memoryview]) -> "Accumulator":
         """Adds what another has; without rounding, so the order of merges does not matter."""
         state = State()
         state.parse(other if isinstance(other, (bytes, bytearray, memoryview)) else other.to_bytes())
@@ -276,7 +280,7 @@ class Accumulator:
     def from_bytes(cls, data: bytes) -> "Accumulator":
         """ValueError if it is none."""
         made = cls()
-        made._state.parse(bytes(data))
+        made._state.parse(data)
         return made
 
     def __reduce__(self) -> Any:
