@@ -4,6 +4,7 @@
  * each vector unit that this CPU has. Results must not depend on any of these.
  */
 #include <fenv.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,14 @@
 
 #define ROUNDS 400
 #define LONGEST 9000
+
+static uint64_t word_of(double x)
+{
+	uint64_t word;
+
+	memcpy(&word, &x, sizeof(word));
+	return word;
+}
 
 static const char *const units[] = {"avx512", "avx2", "baseline"};
 
@@ -199,6 +208,33 @@ static void environment(void **state)
 	assert_int_equal(sums_read(&a, FPISA_FORMAT_FP64, 0), sums_read(&b, FPISA_FORMAT_FP64, 0));
 }
 
+/* Of 64 bits and negative, which are added in halves, and times an infinity of which one half would make a NaN. */
+static void integers(void **state)
+{
+	const __s64 n[] = {INT64_MIN, -1, 1ll << 32, 5, INT64_MIN};
+	const double y[] = {0x1p-100, -0x1p900, 0, 0x1p900, -HUGE_VAL};
+	const double sum = -0x1p64 + 0x1p32 + 4, product = 6 * 0x1p900, infinite = HUGE_VAL;
+	const struct sums_array ints = {(const char *)n, 5, 8, NULL, 0, SUMS_INT64};
+	const struct sums_array doubles = {(const char *)y, 5, 8, NULL, 0, SUMS_FLOAT64};
+	union fpisa_superacc_full a, three[3];
+
+	(void)state;
+	sums_init(&a);
+	assert_int_equal(sums_add(&a, &ints), 0);
+	assert_int_equal(sums_read(&a, FPISA_FORMAT_FP64, 0), word_of(sum));
+	for (__s64 k = 4; k <= 5; k++) {
+		struct sums_array x = doubles, z = ints;
+
+		x.n = z.n = k;
+		for (int swapped = 0; swapped < 2; swapped++) {
+			for (int i = 0; i < 3; i++)
+				sums_init(&three[i]);
+			assert_int_equal(sums_dot(three, swapped ? &z : &x, swapped ? &x : &z), 0);
+			assert_int_equal(sums_read(three, FPISA_FORMAT_FP64, 0), word_of(k == 5 ? infinite : product));
+		}
+	}
+}
+
 static void refusals(void **state)
 {
 	union fpisa_superacc_full a, three[3];
@@ -219,10 +255,8 @@ static void refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(arrays),
-		cmocka_unit_test(groups),
-		cmocka_unit_test(environment),
-		cmocka_unit_test(refusals),
+		cmocka_unit_test(arrays),   cmocka_unit_test(groups),	cmocka_unit_test(environment),
+		cmocka_unit_test(integers), cmocka_unit_test(refusals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
