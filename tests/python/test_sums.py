@@ -406,7 +406,10 @@ def test_numbers_are_exact():
     parts = [Decimal("0.1")] * 10 + [Decimal("1E+2"), 3, None]
     assert fpisa.sum(parts) == 104 and type(fpisa.sum(parts)) is Decimal and fpisa.sum(np.array(parts, object), dtype="float32") == 104
     assert fpisa.mean([Decimal("0.1"), Decimal("0.2")]) == 0.15 and fpisa.sum([Decimal("1E+2"), 3]) == 103
-    assert str(fpisa.sum([Decimal("1E+2")])) == "1E+2"
+    assert str(fpisa.sum([Decimal("1E+2")])) == "1E+2" and str(fpisa.sum([Decimal("-1E-9999"), 0])) == "-1E-9999"
+    assert fpisa.sum([Decimal("1E+9000"), Decimal("1E-9000")]) > Decimal("1E+9000")  # more digits than str() of an int takes
+    with pytest.raises(OverflowError, match="exponent"):
+        fpisa.sum([Decimal("1E+999999999")])
     assert fpisa.sum([np.float32(0.5), Fraction(1, 4), np.complex64(1j)]) == 0.75 + 1j and math.isnan(fpisa.sum([math.nan, 1]))
     for x in [1j, big], [0.5, big], [0.5, Decimal("0.1")], [Fraction(1, 3)], [np.longdouble(1) + np.finfo(np.longdouble).eps]:
         with pytest.raises(OverflowError, match="not a float64"):

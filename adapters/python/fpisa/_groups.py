@@ -9,9 +9,9 @@ import numbers
 import sys
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
+from ._blocks import Values
 from ._core import Array, check, lib
 from ._formats import Format
-from ._values import Values
 
 
 class Groups(NamedTuple):

@@ -11,9 +11,10 @@ from fractions import Fraction
 from typing import Any, Iterable, List, Tuple, Union
 
 from . import _groups
+from ._blocks import Block, Values, Whole
 from ._core import DOT_SCALE, TYPES, Array, Exact, State, axes, check, lib
 from ._formats import Format, format_of, number, round_ratio, round_root, round_scaled
-from ._values import Block, Values, Whole, values
+from ._values import values
 
 SPLIT = 1 << 16  # values that are worth a thread
 
@@ -62,7 +63,7 @@ def _integer(state: State) -> int:
 
 def _whole(x: Whole, dtype: Any, average: bool) -> Any:
     if dtype is None and not average:
-        return x.total if x.integers else decimal.Decimal((x.total < 0, tuple(map(int, str(abs(x.total)))), -x.scale))
+        return x.total if x.integers else decimal.Decimal(decimal.Decimal(x.total).as_tuple()._replace(exponent=-x.scale))
     by = x.rows if average else 1
     return round_ratio(x.total * 10 ** max(0, -x.scale), by * 10 ** max(0, x.scale), 0, format_of(dtype)) if by else float("nan")
 

@@ -2,109 +2,20 @@
 """What can be summed, as arrays of sums.h: numpy and whatever has its interface, Arrow columns, buffers, Python's numbers."""
 from __future__ import annotations
 
-import array
 import ctypes
-import decimal
-import itertools
-import numbers
 import sys
-from fractions import Fraction
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any
 
 from . import _arrow
-from ._core import SIZES, TYPES, Array
+from ._blocks import HALVES, Block, Values, Whole, split, strides_of, with_nulls
+from ._core import SIZES
+from ._numbers import of_numbers
 
 BUFFERS = {"d": "float64", "f": "float32", "e": "float16", "b": "int8", "B": "uint8", "h": "int16", "H": "uint16",
            "i": "int32", "I": "uint32", "l": "int64", "L": "uint64", "q": "int64", "Q": "uint64", "?": "uint8",
            "Zd": "complex128", "Zf": "complex64"}
 BITS = [bytes(byte >> i & 1 for i in range(8)) for byte in range(256)]
 KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex", "b": "uint"}
-HALVES = {"complex128": "float64", "complex64": "float32"}
-
-
-class Block(NamedTuple):
-    """A strided array; of complex numbers one of its halves."""
-
-    type: str
-    address: int
-    shape: Tuple[int, ...]
-    strides: Tuple[int, ...]
-    valid: Optional[int] = None
-    valid_offset: int = 0
-    keep: Any = None
-
-    def runs(self) -> Iterator[Array]:
-        """Its values as arrays of one dimension."""
-        shape, strides = merged(self.shape, self.strides)
-        inner = max(range(len(shape)), key=lambda i: shape[i])
-        outer = [i for i in range(len(shape)) if i != inner]
-        for at in itertools.product(*(range(shape[i]) for i in outer)):
-            address = self.address + sum(k * strides[i] for k, i in zip(at, outer))
-            yield Array(address, shape[inner], strides[inner], self.valid, self.valid_offset, TYPES[self.type])
-
-
-class Whole(NamedTuple):
-    """The sum of decimals, or of integers beyond 64 bits, in units of 10**-scale."""
-
-    total: int
-    scale: int
-    rows: int
-    integers: bool
-
-
-class Values(NamedTuple):
-    """A column or an array. Complex numbers have imaginary blocks beside the real ones."""
-
-    blocks: List[Block]
-    imaginary: List[Block]
-    integers: bool
-    whole: Optional[Whole] = None  # there are no blocks then
-
-    def need_blocks(self, what: str) -> None:
-        if self.whole:
-            raise TypeError(f"{what} is not for decimals, nor for integers beyond 64 bits; cast them to float64")
-
-
-def merged(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> Tuple[List[int], List[int]]:
-    """The same values in as few dimensions as it takes, at least one."""
-    out: List[Tuple[int, int]] = []
-    for n, stride in sorted(zip(shape, strides), key=lambda d: -abs(d[1])):
-        if n == 1:
-            continue
-        if out and out[-1][1] == n * stride:
-            out[-1] = (out[-1][0] * n, stride)
-        else:
-            out.append((n, stride))
-    if not out:
-        return [1], [0]
-    return [n for n, _ in out], [s for _, s in out]
-
-
-def strides_of(shape: Tuple[int, ...], size: int) -> Tuple[int, ...]:
-    out = [size]
-    for n in reversed(shape[1:]):
-        out.append(out[-1] * n)
-    return tuple(reversed(out))[:len(shape)] if shape else ()
-
-
-def split(type_: str, address: int, shape: Tuple[int, ...], strides: Tuple[int, ...], keep: Any) -> Values:
-    half = HALVES.get(type_)
-    if half:
-        return Values([Block(half, address, shape, strides, keep=keep)],
-                      [Block(half, address + SIZES[half], shape, strides, keep=keep)], False)
-    if type_ not in TYPES:
-        raise TypeError(f"values are of {type_}; exact sums are of {', '.join(TYPES)}, complex64 and complex128")
-    return Values([Block(type_, address, shape, strides, keep=keep)], [], "int" in type_)
-
-
-def with_nulls(v: Values, valid: bytes) -> Values:
-    """An array in C order, with Arrow's bitmap for it."""
-    memory = ctypes.create_string_buffer(valid)
-
-    def mark(blocks: List[Block]) -> List[Block]:
-        return [b._replace(valid=ctypes.addressof(memory), keep=(b.keep, memory)) for b in blocks]
-
-    return v._replace(blocks=mark(v.blocks), imaginary=mark(v.imaginary))
 
 
 def of_interface(x: Any) -> Values:
@@ -187,77 +98,6 @@ def of_arrow(column: _arrow.Column) -> Values:
     size = SIZES[type_]
     return Values([Block(type_, (p.data or 0) + p.offset * size, (p.length,), (size,), p.valid, p.offset, p.keep)
                    for p in column.pieces], [], "int" in type_)
-
-
-# -- Python's numbers -----------------------------------------------------------
-
-
-def exact_float(x: Any) -> float:
-    if isinstance(x, (str, bytes)):
-        raise TypeError(f"a value is {x!r}; values must be numbers")
-    value = float(x)
-    if value != x and x == x:
-        raise OverflowError(f"{x} is not a float64; sum integers and decimals apart from floats")
-    return value
-
-
-def of_floats(items: List[Any], types: Set[type]) -> array.array:
-    return array.array("d", items if types <= {float} else map(exact_float, items))
-
-
-def of_complex(items: List[Any]) -> array.array:
-    halves = ((x.real, x.imag) if isinstance(x, numbers.Complex) else (x, 0) for x in items)
-    return array.array("d", map(exact_float, itertools.chain.from_iterable(halves)))
-
-
-def of_integers(items: List[Any]) -> Tuple[str, array.array]:
-    """OverflowError if neither of the types has all of them."""
-    for type_, code in ("int64", "q"), ("uint64", "Q"):
-        try:
-            return type_, array.array(code, items)
-        except OverflowError:
-            pass
-    return "float64", array.array("d", map(exact_float, items))
-
-
-def of_decimals(items: List[Any]) -> Values:
-    """Decimals, with integers among them or not."""
-    if not all(isinstance(x, numbers.Integral) or x.is_finite() for x in items):
-        raise TypeError("a Decimal is not finite; cast the values to float64")
-    scale = max(0 if isinstance(x, numbers.Integral) else -x.as_tuple().exponent for x in items)
-    return Values([], [], False, Whole(int(sum(map(Fraction, items)) * Fraction(10) ** scale), scale, len(items), False))
-
-
-def validity(items: List[Any]) -> bytes:
-    """Arrow's bitmap: a bit for each, 0 for None."""
-    digits = b"".join(b"0" if x is None else b"1" for x in reversed(items))
-    return int(digits, 2).to_bytes(len(items) // 8 + 1, "little")
-
-
-def of_numbers(these: Iterable[Any], shape: Optional[Tuple[int, ...]] = None) -> Values:
-    """Python's numbers, one by one. None is a null."""
-    items = list(these)
-    there = [x for x in items if x is not None]
-    types = set(map(type, there))
-    integers = bool(types) and all(issubclass(t, numbers.Integral) for t in types)
-    if decimal.Decimal in types and all(issubclass(t, (decimal.Decimal, numbers.Integral)) for t in types):
-        return of_decimals(there)
-    made_of = items if len(there) == len(items) else [0 if x is None else x for x in items]
-    if any(issubclass(t, numbers.Complex) and not issubclass(t, numbers.Real) for t in types):
-        type_, made = "complex128", of_complex(made_of)
-    elif integers:
-        try:
-            type_, made = of_integers(made_of)
-        except OverflowError:
-            return Values([], [], True, Whole(sum(map(int, there)), 0, len(there), True))
-    else:
-        type_, made = "float64", of_floats(made_of, types)
-    shape = (len(items),) if shape is None else shape
-    v = split(type_, made.buffer_info()[0], shape, strides_of(shape, 16 if type_ == "complex128" else 8), made)._replace(integers=integers)
-    return v if made_of is items else with_nulls(v, validity(items))
-
-
-# -- any of them -----------------------------------------------------------------
 
 
 def of_masked(numpy: Any, x: Any) -> Values:

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""What is summed, as arrays of sums.h: strided blocks of memory, or a whole of decimals."""
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+
+from ._core import SIZES, TYPES, Array
+
+HALVES = {"complex128": "float64", "complex64": "float32"}
+
+
+class Block(NamedTuple):
+    """A strided array; of complex numbers one of its halves."""
+
+    type: str
+    address: int
+    shape: Tuple[int, ...]
+    strides: Tuple[int, ...]
+    valid: Optional[int] = None
+    valid_offset: int = 0
+    keep: Any = None
+
+    def runs(self) -> Iterator[Array]:
+        """Its values as arrays of one dimension."""
+        shape, strides = merged(self.shape, self.strides)
+        inner = max(range(len(shape)), key=lambda i: shape[i])
+        outer = [i for i in range(len(shape)) if i != inner]
+        for at in itertools.product(*(range(shape[i]) for i in outer)):
+            address = self.address + sum(k * strides[i] for k, i in zip(at, outer))
+            yield Array(address, shape[inner], strides[inner], self.valid, self.valid_offset, TYPES[self.type])
+
+
+class Whole(NamedTuple):
+    """The sum of decimals, or of integers beyond 64 bits, in units of 10**-scale."""
+
+    total: int
+    scale: int
+    rows: int
+    integers: bool
+
+
+class Values(NamedTuple):
+    """A column or an array. Complex numbers have imaginary blocks beside the real ones."""
+
+    blocks: List[Block]
+    imaginary: List[Block]
+    integers: bool
+    whole: Optional[Whole] = None  # there are no blocks then
+
+    def need_blocks(self, what: str) -> None:
+        if self.whole:
+            raise TypeError(f"{what} is not for decimals, nor for integers beyond 64 bits; cast them to float64")
+
+
+def merged(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> Tuple[List[int], List[int]]:
+    """The same values in as few dimensions as it takes, at least one."""
+    out: List[Tuple[int, int]] = []
+    for n, stride in sorted(zip(shape, strides), key=lambda d: -abs(d[1])):
+        if n == 1:
+            continue
+        if out and out[-1][1] == n * stride:
+            out[-1] = (out[-1][0] * n, stride)
+        else:
+            out.append((n, stride))
+    if not out:
+        return [1], [0]
+    return [n for n, _ in out], [s for _, s in out]
+
+
+def strides_of(shape: Tuple[int, ...], size: int) -> Tuple[int, ...]:
+    out = [size]
+    for n in reversed(shape[1:]):
+        out.append(out[-1] * n)
+    return tuple(reversed(out))[:len(shape)] if shape else ()
+
+
+def split(type_: str, address: int, shape: Tuple[int, ...], strides: Tuple[int, ...], keep: Any) -> Values:
+    half = HALVES.get(type_)
+    if half:
+        return Values([Block(half, address, shape, strides, keep=keep)],
+                      [Block(half, address + SIZES[half], shape, strides, keep=keep)], False)
+    if type_ not in TYPES:
+        raise TypeError(f"values are of {type_}; exact sums are of {', '.join(TYPES)}, complex64 and complex128")
+    return Values([Block(type_, address, shape, strides, keep=keep)], [], "int" in type_)
+
+
+def with_nulls(v: Values, valid: bytes) -> Values:
+    """An array in C order, with Arrow's bitmap for it."""
+    memory = ctypes.create_string_buffer(valid)
+
+    def mark(blocks: List[Block]) -> List[Block]:
+        return [b._replace(valid=ctypes.addressof(memory), keep=(b.keep, memory)) for b in blocks]
+
+    return v._replace(blocks=mark(v.blocks), imaginary=mark(v.imaginary))

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Python's numbers, one by one: exact, or refused."""
+from __future__ import annotations
+
+import array
+import decimal
+import itertools
+import numbers
+from fractions import Fraction
+from typing import Any, Iterable, List, Optional, Set, Tuple
+
+from ._blocks import Values, Whole, split, strides_of, with_nulls
+
+MOST_EXPONENT = 10000  # of a Decimal in a list: an exact sum has a digit for each power of ten
+
+
+def exact_float(x: Any) -> float:
+    if isinstance(x, (str, bytes)):
+        raise TypeError(f"a value is {x!r}; values must be numbers")
+    value = float(x)
+    if value != x and x == x:
+        raise OverflowError(f"{x} is not a float64; sum integers and decimals apart from floats")
+    return value
+
+
+def of_floats(items: List[Any], types: Set[type]) -> array.array:
+    return array.array("d", items if types <= {float} else map(exact_float, items))
+
+
+def of_complex(items: List[Any]) -> array.array:
+    halves = ((x.real, x.imag) if isinstance(x, numbers.Complex) else (x, 0) for x in items)
+    return array.array("d", map(exact_float, itertools.chain.from_iterable(halves)))
+
+
+def of_integers(items: List[Any]) -> Tuple[str, array.array]:
+    """OverflowError if neither of the types has all of them."""
+    for type_, code in ("int64", "q"), ("uint64", "Q"):
+        try:
+            return type_, array.array(code, items)
+        except OverflowError:
+            pass
+    return "float64", array.array("d", map(exact_float, items))
+
+
+def of_decimals(items: List[Any]) -> Values:
+    """Decimals, with integers among them or not."""
+    exponents = [0 if isinstance(x, numbers.Integral) else x.as_tuple().exponent for x in items]
+    if any(isinstance(e, str) for e in exponents):
+        raise TypeError("a Decimal is not finite; cast the values to float64")
+    if max(map(abs, exponents)) > MOST_EXPONENT:
+        raise OverflowError(f"a Decimal has an exponent beyond {MOST_EXPONENT} in size; cast the values to float64")
+    scale = -min(exponents)
+    return Values([], [], False, Whole(int(sum(map(Fraction, items)) * Fraction(10) ** scale), scale, len(items), False))
+
+
+def validity(items: List[Any]) -> bytes:
+    """Arrow's bitmap: a bit for each, 0 for None."""
+    digits = b"".join(b"0" if x is None else b"1" for x in reversed(items))
+    return int(digits, 2).to_bytes(len(items) // 8 + 1, "little")
+
+
+def of_numbers(these: Iterable[Any], shape: Optional[Tuple[int, ...]] = None) -> Values:
+    """Python's numbers, one by one. None is a null."""
+    items = list(these)
+    there = [x for x in items if x is not None]
+    types = set(map(type, there))
+    integers = bool(types) and all(issubclass(t, numbers.Integral) for t in types)
+    if decimal.Decimal in types and all(issubclass(t, (decimal.Decimal, numbers.Integral)) for t in types):
+        return of_decimals(there)
+    made_of = items if len(there) == len(items) else [0 if x is None else x for x in items]
+    if any(issubclass(t, numbers.Complex) and not issubclass(t, numbers.Real) for t in types):
+        type_, made = "complex128", of_complex(made_of)
+    elif integers:
+        try:
+            type_, made = of_integers(made_of)
+        except OverflowError:
+            return Values([], [], True, Whole(sum(map(int, there)), 0, len(there), True))
+    else:
+        type_, made = "float64", of_floats(made_of, types)
+    shape = (len(items),) if shape is None else shape
+    v = split(type_, made.buffer_info()[0], shape, strides_of(shape, 16 if type_ == "complex128" else 8), made)._replace(integers=integers)
+    return v if made_of is items else with_nulls(v, validity(items))
