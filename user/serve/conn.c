@@ -126,19 +126,22 @@ static void end(struct conns_of *s, struct conn *c, enum fpisa_manager_cause cau
 	free(c);
 }
 
+/* Its moment to read what was said last is over. */
+static void end_closing(struct conns_of *s, struct conn *c)
+{
+	fpisa_channel_flush(c->channel);
+	end(s, c, FPISA_MANAGER_BROKE);
+}
+
 /* It has a moment to read what was said last. Where more have that than may, it is over for the oldest. */
 static void start_closing(struct conns_of *s, struct conn *c)
 {
-	struct conn *oldest = TAILQ_FIRST(&s->closing);
-
 	stop_waiting(s, c);
 	c->closing = true;
 	c->until_ms = s->manager->now_ms + LAST_WORD_MS;
 	TAILQ_INSERT_TAIL(&s->closing, c, stranger_link);
-	if (s->n_closing++ < MANAGER_WAITING)
-		return;
-	fpisa_channel_flush(oldest->channel);
-	end(s, oldest, FPISA_MANAGER_BROKE);
+	if (s->n_closing++ >= MANAGER_WAITING)
+		end_closing(s, TAILQ_FIRST(&s->closing));
 }
 
 /*
@@ -321,6 +324,15 @@ static void make_room(struct conns_of *s)
 	end(s, victim, FPISA_MANAGER_SILENT);
 }
 
+/* Of a limit that is lower than it should be nobody without a group keeps others out. Who has been answered goes first. */
+static void make_descriptor(struct conns_of *s)
+{
+	if (!TAILQ_EMPTY(&s->closing))
+		end_closing(s, TAILQ_FIRST(&s->closing));
+	else
+		make_room(s);
+}
+
 static void add(struct conns_of *s, int fd, __be32 address, __be32 local)
 {
 	struct epoll_event e = {.events = EPOLLIN};
@@ -361,9 +373,8 @@ static void conns_accept(struct conns_of *s)
 		int fd = accept4(s->listener, (struct sockaddr *)&from, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (fd < 0) {
-			/* Of a limit that is lower than it should be none without a group keeps others out, either. */
 			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-				make_room(s);
+				make_descriptor(s);
 			return;
 		}
 		if (!manager_network_allowed(s->manager->policy, from.sin_addr.s_addr)) {

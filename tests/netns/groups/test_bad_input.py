@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Whoever asks what cannot be, or does not ask at all, hears why; a group that sums meanwhile does not notice."""
+import collections
 import os
 import random
 import socket
 import struct
+import threading
 import time
 
 import pytest
 
 from asker import message
 from groups import Groups
-from lab import ADDRESS, PORT, SLOW, draw_seed
+from lab import ADDRESS, PORT, SLOW, draw_seed, wait_until
 
 JOIN, RETURN, ASK, BOUND, LEAVE, PING, FAILED, WAITS, JOB = 1, 2, 3, 4, 5, 6, 7, 8, 20
 JOINED = 18
@@ -153,5 +155,35 @@ def test_fewer_descriptors(lab, tmp_path):
         g.group("right", [1], {"leave": True})
     finally:
         for s in kept:
+            s.close()
+        g.close()
+
+
+def test_refused_with_few_descriptors(lab, tmp_path):
+    """A host makes connections again and again that are refused at once, more than there are descriptors: ranks still join."""
+    net = lab(workers=2)
+    net.load()
+    g, held, over = Groups(net, str(tmp_path), "without-key = yes"), collections.deque(), threading.Event()
+
+    def flood():
+        while not over.is_set():
+            if len(held) == 200 and held[0][0] + 2.1 < time.monotonic():
+                held.popleft()[1].close()
+            if len(held) < 200:
+                held.append((time.monotonic(), send(connect(g), b"x")))
+            else:
+                time.sleep(0.002)
+
+    flooder = threading.Thread(target=flood)
+    try:
+        g.serve("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=150:150")
+        flooder.start()
+        wait_until("as many connections as there may be", lambda: len(held) == 200, 15)
+        for i in range(5):
+            g.group(f"right{i}", [1], {"leave": True})
+    finally:
+        over.set()
+        flooder.join()
+        for _, s in held:
             s.close()
         g.close()
