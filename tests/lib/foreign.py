@@ -23,10 +23,10 @@ def free_ports(n):
 
 
 class Workers:
-    """So many processes, each with a directory of its own."""
+    """So many processes, each with a directory of its own, started by the command `before`."""
 
-    def __init__(self, n, *options, stderr=subprocess.DEVNULL):
-        self.options, self.stderr = options, stderr
+    def __init__(self, n, *options, stderr=subprocess.DEVNULL, before=()):
+        self.options, self.stderr, self.before = options, stderr, before
         self.folder = tempfile.mkdtemp(prefix="fpisa-workers-")
         self.key_file = os.path.join(self.folder, "keys")
         self.processes, self.ports = [None] * n, free_ports(n)
@@ -45,7 +45,7 @@ class Workers:
 
     def serve(self, rank):
         p = self.processes[rank] = subprocess.Popen(
-            [FPISA, "query", "worker", self.directory(rank), "--key", self.key_file, "--listen", "127.0.0.1", "--port",
+            [*self.before, FPISA, "query", "worker", self.directory(rank), "--key", self.key_file, "--listen", "127.0.0.1", "--port",
              str(self.ports[rank]), *self.options], stdout=subprocess.PIPE, stderr=self.stderr, stdin=subprocess.DEVNULL, text=True)
         said = p.stdout.readline()
         assert said.startswith("serving "), said

@@ -17,15 +17,16 @@ from foreign import Workers
 from lab import FPISA, SLOW, children, wait_until
 
 HELD = 512  # connections without a key
+GREETING_S = 5  # until one without a key is closed
 ROWS = 200_000  # more than sockets and queues take: a scan of them lasts until it is read
 
 
 @pytest.fixture
 def worker():
-    """worker(*options, stderr=...): a worker at the loopback with a table `t` of two rows and a table `long`."""
+    """worker(*options, stderr=..., before=...): a worker at the loopback with a table `t` of two rows and a table `long`."""
     with contextlib.ExitStack() as stack:
-        def make(*options, stderr=subprocess.DEVNULL):
-            w = Workers(1, *options, stderr=stderr)
+        def make(*options, **how):
+            w = Workers(1, *options, **how)
             stack.callback(w.close)
             w.table("t", ["k int32 not null", "v real"], [(1, 1.0), (2, 2.0)])
             w.table("long", ["k int32 not null", "v real"], [(i, 1.0) for i in range(ROWS)])
@@ -104,6 +105,17 @@ def test_silent_connections(worker):
     log(w, r"query worker: 512 connections have shown no key, and no more are held: the oldest of 127\.0\.0\.1, which has 50\d, is closed",
         stop)
     for s in held + others:
+        s.close()
+
+
+def test_few_descriptors(worker):
+    """The worker may open fewer files than it wants: silent connections give way all the same, and a master does not wait for their time."""
+    w = worker(before=("setpriv", "--bounding-set", "-sys_resource", "prlimit", "--nofile=150:150"))
+    held = [connect(w, "127.0.0.2") for _ in range(250)]
+    wait_until("the oldest have given way", lambda: all(map(ended, held[:80])), GREETING_S / 2)
+    ask(w)
+    assert not ended(held[-1])
+    for s in held:
         s.close()
 
 

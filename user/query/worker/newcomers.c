@@ -53,8 +53,7 @@ static void end(struct newcomers *s, struct newcomer *n)
 	free(n);
 }
 
-/* The oldest of the hosts that have most gives way. */
-static void make_room(struct newcomers *s)
+bool newcomers_make_room(struct newcomers *s)
 {
 	struct newcomer *n, *victim = NULL;
 	char a[ADDRESS_LEN];
@@ -63,11 +62,12 @@ static void make_room(struct newcomers *s)
 		if (n->state == NEWCOMER_UNKNOWN && (!victim || *share_of(s, n) > *share_of(s, victim)))
 			victim = n;
 	if (!victim)
-		return;
+		return false;
 	log_line(s->log, fpisa_now() / NS_PER_MS,
 		 "fpisa: query worker: %d connections have shown no key, and no more are held: the oldest of %s, which has %d, is closed",
 		 s->unknown, address_text(victim->from.sin_addr.s_addr, a), *share_of(s, victim));
 	end(s, victim);
+	return true;
 }
 
 /* -- one of them --------------------------------------------------------------- */
@@ -106,7 +106,7 @@ void newcomers_add(struct newcomers *s, int fd, const struct sockaddr_in *from)
 		return;
 	}
 	if (s->unknown >= NEWCOMERS_MOST)
-		make_room(s);
+		newcomers_make_room(s);
 	n->from = *from;
 	n->until_ns = fpisa_now() + FPISA_MANAGER_GREETING_MS * NS_PER_MS;
 	TAILQ_INSERT_TAIL(&s->all, n, link);

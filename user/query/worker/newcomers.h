@@ -48,6 +48,9 @@ struct newcomers {
 /* A connection that was accepted: the descriptor is theirs from now on. Its events have the newcomer as data. */
 void newcomers_add(struct newcomers *s, int fd, const struct sockaddr_in *from);
 
+/* The oldest without a key, of the hosts that have most, gives way; false: there is none. */
+bool newcomers_make_room(struct newcomers *s);
+
 /* It can be read or written. It may end others. */
 void newcomer_work(struct newcomers *s, struct newcomer *n);
 
