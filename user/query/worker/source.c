@@ -23,7 +23,7 @@ static int find_columns(const struct source *s, const char *list, int *out, int 
 	char name[FPISA_COLUMN_NAME];
 
 	*n = 0;
-	for (const char *at = list, *end; *at; at = *end ? end + 1 : end) {
+	for (const char *at = *list ? list : NULL, *end; at; at = *end ? end + 1 : NULL) {
 		end = strchrnul(at, ',');
 		if ((size_t)(end - at) >= sizeof(name) || *n == FPISA_COLUMNS_MOST)
 			return fpisa_fail(-EINVAL, "'%.100s' is no list of columns", list);

@@ -53,7 +53,7 @@ static int bad(const char *file, const char *text)
 	return fpisa_fail(
 		-EINVAL,
 		"%s: '%.100s' is no list of conditions COLUMN OP VALUE: the operators are <, <=, =, <>, >=, >, or it "
-		"is COLUMN null, COLUMN not null",
+		"is COLUMN null, COLUMN not null; the empty text is ''",
 		file, text);
 }
 
@@ -75,12 +75,14 @@ static int is_operator(const char **at, enum where_operator *is)
 	return 0;
 }
 
-/* Copies the value to *to, with a 0 behind it; 0 if a quote is not closed. */
+/* Copies the value to *to, with a 0 behind it; 0 if a quote is not closed, or there is nothing, as of a shell's empty variable. */
 static int take_text(const char **at, char **to)
 {
 	const char *p = *at;
 
 	if (*p != '\'') {
+		if (!*p || *p == ',')
+			return 0;
 		while (*p && *p != ',')
 			*(*to)++ = *p++;
 	} else {
@@ -155,8 +157,11 @@ static int take_term(struct where_term *t, const struct schema *schema, const ch
 	*at += strspn(*at, BLANKS);
 	if (**at && **at != ',')
 		return bad(file, begin);
-	*at += **at == ',';
-	*at += strspn(*at, BLANKS);
+	if (**at == ',') {
+		*at += 1 + strspn(*at + 1, BLANKS);
+		if (!**at)
+			return bad(file, begin);
+	}
 	return t->is >= WHERE_NULL ? 0 : take_constant(t, schema, text, file);
 }
 
