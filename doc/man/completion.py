@@ -69,7 +69,8 @@ def array(name, entries):
 
 
 def main():
-    verbs, _ = table.verbs(sys.argv[1])
+    # A file that is installed does not offer what stays behind.
+    verbs = [v for v in table.verbs(sys.argv[1])[0] if not v.of_the_tree]
     first = list(dict.fromkeys(v.name.split()[0] for v in verbs))
     second = [(f, " ".join(v.name.split()[1] for v in verbs if v.name.startswith(f + " "))) for f in first]
     options = [(v, o) for v in verbs for o in v.options.values()]

@@ -13,7 +13,8 @@ class Option:
 
 
 class Verb:
-    """name, help (one line), args (of its usage line), more (lines), options (by name), common (options of most verbs)."""
+    """name, help (one line), args (of its usage line), more (lines), options (by name), common (options of most verbs),
+    of_the_tree (an installed fpisa does not have it)."""
 
     def __init__(self, fpisa, name):
         self.name = name
@@ -23,6 +24,7 @@ class Verb:
         self.common = ["pin", "verbose"] if usage.endswith("[--pin DIR]") else ["verbose"]
         self.args = usage.removesuffix("[--pin DIR]").strip()
         self.more = lines[2:]
+        self.of_the_tree = any(line.startswith("For the source tree") for line in self.more)
         heads = [self.args] + [re.split(r"\s{3,}|$", line[2:])[0] for line in self.more if line.startswith("  --")]
         self.options = {n: Option(n, meta, values(fpisa, name, n) if meta else [])
                         for head in heads for n, meta in re.findall(METAVAR, head)}
