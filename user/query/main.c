@@ -14,7 +14,7 @@ static const struct verb verbs[] = {
 	 "  --master M         ADDR[:PORT][@DEV], as a worker\n"
 	 "  --limit N          topn: N, to 65536; table: the most groups, to 16777216: 160 bytes\n"
 	 "                     of memory each or more; rows of further keys go to the master\n"
-	 "  --key-bytes B      4 (default), 8, 16 or 32\n"
+	 "  --key-bytes B      4 (default), 8, 16 or 32; topn for query run takes 8\n"
 	 "  --ascending        topn: the least values come first\n"
 	 "  --ties             topn: what equals the last of the first N passes too\n"
 	 "  --filter F         before the rest, prune rows that are in no join: bitmap, of keys\n"

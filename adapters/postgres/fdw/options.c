@@ -12,7 +12,7 @@
 #include "utils/lsyscache.h"
 #include "utils/varlena.h"
 
-/* As `fpisa query add` has them when they are not given. */
+/* When they are not given: what places of rows take, and the 4 that `fpisa query add` has for every kind. */
 #define KEY_BYTES_TOPN 8
 #define KEY_BYTES_TABLE 4
 #define UDP_PORT 18000
