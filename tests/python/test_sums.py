@@ -319,12 +319,19 @@ class Column:
             self.keep.append(buffers)
             out.length, out.offset, out.null_count, out.n_buffers = high - low, low, -1, 2
             out.buffers, out.release = ctypes.cast(buffers, ctypes.POINTER(ctypes.c_void_p)), self.free
+            if self.dictionary:  # its first two values are before its offset, and the third after it is null
+                values, most = self.dictionary[0], np.array([0x2f], "uint8")
+                inner = (ctypes.c_void_p * 2)(most.ctypes.data, values.ctypes.data)
+                self.keep += [most, inner, _arrow.ArrowArray(4, 1, 2, 2, 0, ctypes.cast(inner, ctypes.POINTER(ctypes.c_void_p)))]
+                out.dictionary = ctypes.addressof(self.keep[-1])
         self.calls += 1
         return 0
 
     def schema(self, stream, out):
         out.contents.format, out.contents.release = self.format, type(out.contents.release)(lambda s: None)
-        out.contents.dictionary = self.dictionary
+        if self.dictionary:
+            self.keep.append(_arrow.Schema(self.dictionary[1]))
+            out.contents.dictionary = ctypes.addressof(self.keep[-1])
         self.keep.append(out.contents.release)
         return 0
 
@@ -364,8 +371,14 @@ def test_arrow_types(rng):
     for format_, want in (b"l", int), (b"d:5,2", Decimal), (b"g", float), (b"b", int):
         got = fpisa.sum(Column(hundreds, [True], format_=format_, chunks=0))
         assert got == 0 and type(got) is want
-    with pytest.raises(TypeError, match="dictionary"):
-        fpisa.sum(Column(hundreds, [True, True], format_=b"i", dictionary=1))
+    for index, format_ in ("int8", b"c"), ("uint16", b"S"), ("int64", b"l"):
+        at, valid = rng.integers(0, 4, 200).astype(index), rng.integers(0, 2, 200).astype(bool)
+        for values, value in (np.array([9, 9, 1e100, 0.5, 9, -1e100]), b"g"), (np.array([9, 9, -3, 1 << 62, 9, 5]), b"l"):
+            want = exact(values[2 + at][valid & (at != 2)].tolist())
+            got = fpisa.sum(Column(at, valid, 0, format_, dictionary=(values, value)))
+            assert got == (rounded(want) if value == b"g" else want)
+    with pytest.raises(TypeError, match="dictionary of Arrow's format 'u'"):
+        fpisa.sum(Column(hundreds, [True, True], format_=b"l", dictionary=(hundreds, b"u")))
     with pytest.raises(TypeError, match="decimals"):
         fpisa.var(decimals)
 

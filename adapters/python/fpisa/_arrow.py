@@ -46,11 +46,20 @@ class Piece(NamedTuple):
     nulls: int  # -1: not counted
     valid: Optional[int]
     data: Optional[int]
+    dictionary: Optional["Piece"]  # the values that the data has indices of
     keep: Any
+
+    def items(self, size: int) -> List[Optional[bytes]]:
+        """Its items of so many bytes, None for a null."""
+        data = ctypes.string_at((self.data or 0) + self.offset * size, self.length * size) if self.length else b""
+        bits = ctypes.string_at(self.valid, (self.offset + self.length + 7) // 8) if self.valid else None
+        return [data[i * size:(i + 1) * size] if bits is None or bits[at // 8] >> at % 8 & 1 else None
+                for i, at in enumerate(range(self.offset, self.offset + self.length))]
 
 
 class Column(NamedTuple):
     format: bytes
+    dictionary: Optional[bytes]  # the format of the pieces' dictionaries
     pieces: List[Piece]
 
 
@@ -65,16 +74,16 @@ class Owner:
             self.array.release(ctypes.byref(self.array))
 
 
-def format_of(schema: Schema) -> bytes:
-    if schema.dictionary:
-        raise TypeError("an Arrow column is dictionary-encoded, as categories are; decode it, or cast it to a number first")
-    return bytes(schema.format)
+def column_like(schema: Schema) -> Column:
+    """Without pieces yet."""
+    return Column(bytes(schema.format), bytes(Schema.from_address(schema.dictionary).format) if schema.dictionary else None, [])
 
 
 def piece(array: ArrowArray, keep: Any) -> Piece:
     buffers = [array.buffers[i] for i in range(array.n_buffers)]
     valid, data = (buffers + [None, None])[:2]
-    return Piece(array.length, array.offset, array.null_count, valid if array.null_count else None, data, keep)
+    dictionary = piece(ArrowArray.from_address(array.dictionary), keep) if array.dictionary else None
+    return Piece(array.length, array.offset, array.null_count, valid if array.null_count else None, data, dictionary, keep)
 
 
 def of_stream(capsule: Any) -> Column:
@@ -83,7 +92,7 @@ def of_stream(capsule: Any) -> Column:
     if stream.get_schema(ctypes.byref(stream), ctypes.byref(schema)):
         raise ValueError("the Arrow stream has no schema: " + (stream.get_last_error(ctypes.byref(stream)) or b"?").decode())
     try:
-        column = Column(format_of(schema), [])
+        column = column_like(schema)
     finally:
         schema.release(ctypes.byref(schema))
     while True:
@@ -101,6 +110,7 @@ def column_of(x: Any) -> Optional[Column]:
         return of_stream(x.__arrow_c_stream__())
     if hasattr(x, "__arrow_c_array__"):
         schema, array = x.__arrow_c_array__()
-        format_ = format_of(Schema.from_address(_pointer(schema, b"arrow_schema")))
-        return Column(format_, [piece(ArrowArray.from_address(_pointer(array, b"arrow_array")), (array, x))])
+        column = column_like(Schema.from_address(_pointer(schema, b"arrow_schema")))
+        column.pieces.append(piece(ArrowArray.from_address(_pointer(array, b"arrow_array")), (array, x)))
+        return column
     return None

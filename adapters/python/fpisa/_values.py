@@ -9,7 +9,7 @@ from typing import Any
 from . import _arrow
 from ._blocks import HALVES, Block, Values, Whole, split, strides_of, with_nulls
 from ._core import SIZES
-from ._numbers import of_numbers
+from ._numbers import of_numbers, validity
 
 BUFFERS = {"d": "float64", "f": "float32", "e": "float16", "b": "int8", "B": "uint8", "h": "int16", "H": "uint16",
            "i": "int32", "I": "uint32", "l": "int64", "L": "uint64", "q": "int64", "Q": "uint64", "?": "uint8",
@@ -67,16 +67,8 @@ def decimals(column: _arrow.Column) -> Values:
     """decimal128 and decimal256 add up as integers: exactly, and slowly."""
     parts = column.format.split(b":")[1].split(b",")
     scale, size = int(parts[1]), int(parts[2]) // 8 if len(parts) > 2 else 16
-    total = rows = 0
-    for p in column.pieces:
-        data = ctypes.string_at((p.data or 0) + p.offset * size, p.length * size) if p.length else b""
-        bits = ctypes.string_at(p.valid, (p.offset + p.length + 7) // 8) if p.valid else None
-        for i in range(p.length):
-            at = p.offset + i
-            if bits is None or bits[at // 8] >> at % 8 & 1:
-                total += int.from_bytes(data[i * size:(i + 1) * size], "little", signed=True)
-                rows += 1
-    return Values([], [], False, Whole(total, scale, rows, False))
+    found = [int.from_bytes(item, "little", signed=True) for p in column.pieces for item in p.items(size) if item is not None]
+    return Values([], [], False, Whole(sum(found), scale, len(found), False))
 
 
 def of_bits(p: _arrow.Piece) -> Block:
@@ -87,14 +79,28 @@ def of_bits(p: _arrow.Piece) -> Block:
     return Block("uint8", ctypes.addressof(made) + p.offset % 8, (p.length,), (1,), p.valid, p.offset, (p.keep, made))
 
 
+def decoded(p: _arrow.Piece, index: str, type_: str) -> Block:
+    """What the indices stand for; null where the index or its value is."""
+    values = p.dictionary.items(SIZES[type_])  # type: ignore[union-attr]
+    indices = (None if i is None else int.from_bytes(i, "little", signed=index[0] == "i") for i in p.items(SIZES[index]))
+    found = [None if i is None else values[i] for i in indices]
+    made = ctypes.create_string_buffer(b"".join(x or bytes(SIZES[type_]) for x in found))
+    valid = ctypes.create_string_buffer(validity(found))
+    return Block(type_, ctypes.addressof(made), (p.length,), (SIZES[type_],), ctypes.addressof(valid), 0, (made, valid))
+
+
 def of_arrow(column: _arrow.Column) -> Values:
-    if column.format.startswith(b"d:"):
+    format_ = column.format if column.dictionary is None else column.dictionary
+    type_ = _arrow.FORMATS.get(format_)
+    if column.dictionary is not None and type_:
+        return Values([decoded(p, _arrow.FORMATS[column.format], type_) for p in column.pieces], [], "int" in type_)
+    if column.dictionary is None and format_.startswith(b"d:"):
         return decimals(column)
-    if column.format == b"b":
+    if column.dictionary is None and format_ == b"b":
         return Values([of_bits(p) for p in column.pieces], [], True)
-    type_ = _arrow.FORMATS.get(column.format)
     if not type_:
-        raise TypeError(f"an Arrow column of format {column.format.decode()!r}; cast it to a number first")
+        what = "a column" if column.dictionary is None else "a dictionary"
+        raise TypeError(f"{what} of Arrow's format {format_.decode()!r}; cast it to a number first")
     size = SIZES[type_]
     return Values([Block(type_, (p.data or 0) + p.offset * size, (p.length,), (size,), p.valid, p.offset, p.keep)
                    for p in column.pieces], [], "int" in type_)
