@@ -23,8 +23,8 @@ def join(name, size=1, rank=0, group=0, secret=0):
     return message(JOIN, struct.pack("<64sIIQQ", name, size, rank, group, secret))
 
 
-def ask(index=0, format=1, mode=0, rounding=0, elements=0, zero=0, window=0):
-    return message(ASK, struct.pack("<IIBBBBHHI", index, 0, format, mode, rounding, 0, elements, zero, window))
+def ask(index=0, format=1, mode=0, rounding=0, elements=0, fanout=0, zero=0, window=0):
+    return message(ASK, struct.pack("<IIBBBBHBBI", index, 0, format, mode, rounding, 0, elements, fanout, zero, window))
 
 
 def bound(index, port, taken=0):
@@ -53,7 +53,7 @@ AT_ONCE = [
     (message(RETURN, struct.pack("<64sIIQQ", b"train", 3, 0, 5, 6)), b"no such group lives here any more"),
     (join(b"train", 3), b"one of that name lives, of 3 ranks"),
     (join(b"a", 2) + join(b"a", 2, 1), b"in a group already"),
-    *((join(b"a") + wrong, NONE) for wrong in (ask(8), ask(format=99), ask(mode=9), ask(window=7), ask(elements=33), ask(zero=1),
+    *((join(b"a") + wrong, NONE) for wrong in (ask(8), ask(format=99), ask(mode=9), ask(window=7), ask(elements=33), ask(fanout=9), ask(zero=1),
                                               ask(rounding=9), bound(9, 18100), bound(0, 18100, 2), failed(9), failed(0, 19), failed(0, ranks=1),
                                               failed(0, text=b""), failed(0, text=b"\x1b[m"), waits(0))),
     (join(b"a") + ask() + b"".join(bound(0, 18100 + i, 1) for i in range(40)), b"no UDP port"),
