@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <poll.h>
@@ -273,29 +274,28 @@ static int pair(struct fpisa_control_channel *worker, struct fpisa_control_chann
 	return fpisa_control_call(master, fd[1], psk);
 }
 
-/* What a turn has to say to workers leaves at once, or wakes the next one: none of it waits for a timer. */
-static void nothing_waits_unsent(void **state)
-{
-	enum { WORKERS = 40 }; /* more than a turn takes events of, so that it hears some late */
-	static struct fpisa_psks keys = {.n = 1, .psk = {{.name = "n", .id = "00000001", .secret = "s"}}};
-	static struct fpisa_control_channel end[WORKERS];
-	struct fpisa_query_ready ready = {.columns = 1};
-	struct fpisa_column column = {.type = FPISA_COLUMN_INT32, .name = "k"};
-	char content[sizeof(ready) + sizeof(column)];
-	struct fpisa_query *q = calloc(1, sizeof(*q));
-	int started = 0;
+/* What a worker says it has: one column. */
+static const struct {
+	struct fpisa_query_ready is;
+	struct fpisa_column column;
+} ready = {{.columns = 1}, {.type = FPISA_COLUMN_INT32, .name = "k"}};
 
-	(void)state;
-	memcpy(content, &ready, sizeof(ready));
-	memcpy(content + sizeof(ready), &column, sizeof(column));
+/* A query for all rows, and its workers' ends. */
+static struct fpisa_query *scan(struct fpisa_control_channel *end, uint32_t workers)
+{
+	static struct fpisa_psks keys = {.n = 1, .psk = {{.name = "n", .id = "00000001", .secret = "s"}}};
+	struct fpisa_query *q = calloc(1, sizeof(*q));
+	struct epoll_event timer = {.events = EPOLLIN, .data.ptr = &q->timer};
+
 	q->kind = FPISA_QUERY_SCAN;
 	q->table = strdup("t");
 	q->options = (struct fpisa_query_options){.pruning = FPISA_PRUNING_NONE, .timeout_ms = 100000};
 	q->poll = epoll_create1(EPOLL_CLOEXEC);
 	q->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	assert_int_equal(epoll_ctl(q->poll, EPOLL_CTL_ADD, q->timer, &timer), 0);
 	q->progress_ns = fpisa_now();
-	q->n_workers = WORKERS;
-	for (int i = 0; i < WORKERS; i++) {
+	q->n_workers = workers;
+	for (uint32_t i = 0; i < workers; i++) {
 		struct fpisa_query_worker *w = &q->worker[i];
 		struct epoll_event e = {.events = EPOLLIN, .data.ptr = w};
 
@@ -304,6 +304,18 @@ static void nothing_waits_unsent(void **state)
 			skip(); /* no GnuTLS */
 		assert_int_equal(epoll_ctl(q->poll, EPOLL_CTL_ADD, fpisa_channel_fd(w->control.channel), &e), 0);
 	}
+	return q;
+}
+
+/* What a turn has to say to workers leaves at once, or wakes the next one: none of it waits for a timer. */
+static void nothing_waits_unsent(void **state)
+{
+	enum { WORKERS = 40 }; /* more than a turn takes events of, so that it hears some late */
+	static struct fpisa_control_channel end[WORKERS];
+	struct fpisa_query *q = scan(end, WORKERS);
+	int started = 0;
+
+	(void)state;
 	for (int turn = 0, said = 0; started < WORKERS; turn++) {
 		struct pollfd p = {.fd = q->poll, .events = POLLIN};
 		int waits = 0, open = 0;
@@ -326,7 +338,7 @@ static void nothing_waits_unsent(void **state)
 			open += fpisa_channel_open(end[i].channel);
 		}
 		for (int i = 0; !said && open == WORKERS && i < WORKERS; i++)
-			assert_int_equal(fpisa_control_send(&end[i], FPISA_CONTROL_READY, content, sizeof(content)) ?:
+			assert_int_equal(fpisa_control_send(&end[i], FPISA_CONTROL_READY, &ready, sizeof(ready)) ?:
 						 fpisa_control_flush(&end[i]),
 					 0);
 		said = open == WORKERS;
@@ -334,6 +346,72 @@ static void nothing_waits_unsent(void **state)
 	fpisa_query_close(q);
 	for (int i = 0; i < WORKERS; i++)
 		fpisa_control_close(&end[i]);
+}
+
+/* All that a worker with 500 rows says when it is told to start. */
+static void say_rows(struct fpisa_control_channel *end)
+{
+	struct fpisa_query_done done = {.attempt = 1, .rows = 500, .sent = 500, .weight = 500};
+
+	for (uint32_t i = 0; i < 500; i++) {
+		char record[16];
+		uint32_t len = (uint32_t)snprintf(record + sizeof(len), sizeof(record) - sizeof(len), "%u", i);
+
+		memcpy(record, &len, sizeof(len));
+		assert_int_equal(fpisa_control_send(end, FPISA_CONTROL_RECORDS, record, sizeof(len) + len), 0);
+	}
+	assert_int_equal(fpisa_control_send(end, FPISA_CONTROL_DONE, &done, sizeof(done)), 0);
+}
+
+/* Works at both ends until the worker is told to start. */
+static void begin(struct fpisa_query *q, struct fpisa_control_channel *end)
+{
+	const __u8 *got;
+	__u16 type = 0;
+	int said = 0;
+	size_t n;
+
+	for (int turn = 0; type != FPISA_CONTROL_START; turn++) {
+		assert_true(turn < 1000);
+		assert_int_equal(fpisa_query_work(q, 0), 0);
+		assert_true(fpisa_control_work(end, &type, &got, &n) >= 0);
+		if (said || !fpisa_channel_open(end->channel))
+			continue;
+		said = 1;
+		assert_int_equal(fpisa_control_send(end, FPISA_CONTROL_READY, &ready, sizeof(ready)) ?:
+					 fpisa_control_flush(end),
+				 0);
+	}
+}
+
+/* The descriptor alone leads to all rows of a worker that has sent more than memory holds: none waits for a timer. */
+static void rows_beyond_memory(void **state)
+{
+	struct fpisa_control_channel end;
+	struct fpisa_query *q = scan(&end, 1);
+	struct pollfd p = {.fd = q->poll, .events = POLLIN};
+	const char *const *row;
+	const __u8 *got;
+	uint64_t n = 0;
+	size_t bytes;
+	__u16 type;
+	int rc = 0;
+
+	(void)state;
+	q->options.memory = 100;
+	begin(q, &end);
+	say_rows(&end);
+	while (rc != 2) {
+		assert_int_equal(fpisa_control_work(&end, &type, &got, &bytes), 0);
+		assert_int_equal(poll(&p, 1, 20000), 1);
+		rc = fpisa_query_work(q, 0);
+		assert_true(rc >= 0);
+		for (; fpisa_query_next(q, &row) > 0; n++)
+			assert_int_equal(strtoull(row[0], NULL, 10), n);
+	}
+	assert_int_equal(n, 500);
+	fpisa_query_close(q);
+	fpisa_control_close(&end);
 }
 
 /* Contents of any length, both ways at once, whole and in order. */
@@ -406,6 +484,7 @@ int main(void)
 		cmocka_unit_test(certificate),
 		cmocka_unit_test(contents),
 		cmocka_unit_test(nothing_waits_unsent),
+		cmocka_unit_test(rows_beyond_memory),
 	};
 
 	rng.state = vectors_seed();

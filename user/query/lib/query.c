@@ -309,12 +309,12 @@ int fpisa_query_next(struct fpisa_query *q, const char *const **row)
 {
 	int rc;
 
-	if (q->error || !can_take(q))
+	if (q->error)
 		return 0;
-	rc = fpisa_query_row(q);
+	rc = can_take(q) ? fpisa_query_row(q) : 0;
 	*row = q->text;
-	/* The descriptor tells that there is more to do. */
-	if (!rc && q->paused) {
+	/* The descriptor tells that there is room again for what is left with the workers. */
+	if (q->paused && q->stream_n - q->stream_at < fpisa_query_ahead(q)) {
 		q->paused = 0;
 		set_timer_at(q, 1);
 	}
