@@ -140,8 +140,9 @@ int fpisa_query_open(struct fpisa_query **q, const struct fpisa_query_options *o
 
 /*
  * Goes on for up to timeout_ms, -1: for as long as it takes. 1: rows can be taken, 2: and they are all that
- * there are; 0: not yet. An error is the query's last, and the same at each call. Rows of an answer that is not whole come only of
- * a query for all rows, or for those of a join.
+ * there are; 0: not yet. An error is the query's last, and the same at each call, of fpisa_query_next() too. Rows may come before an
+ * error, of an answer that is not whole, only of these queries: for all rows, for those of a join, and for groups of which options.spill
+ * has some.
  *
  * -EINVAL	a worker has no such table or column, or the aggregator's query is another one; -ENOENT: no such table
  * -EACCES	a worker does not know the key
@@ -159,7 +160,10 @@ int fpisa_query_fd(const struct fpisa_query *q);
 /* How many columns the answer has, in *columns; 0 before they are known, which they are when rows can be taken. */
 uint32_t fpisa_query_columns(const struct fpisa_query *q, const struct fpisa_query_column **columns);
 
-/* The next row: a text of each column, or NULL; valid until the next call on the query. 1, or 0: none is left now. */
+/*
+ * The next row: a text of each column, or NULL; valid until the next call on the query. 1; 0: none is left now; or the query's error, also
+ * after fpisa_query_work() has returned 2: what options.spill's take() returned, or -EILSEQ.
+ */
 int fpisa_query_next(struct fpisa_query *q, const char *const **row);
 
 void fpisa_query_counts(const struct fpisa_query *q, struct fpisa_query_counts *counts);

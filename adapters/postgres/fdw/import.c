@@ -54,11 +54,11 @@ static List *all_tables(const struct fdw_server *server, const struct fdw_secret
 	struct asking *a = ask(server, secrets, TABLES);
 	const char *const *row;
 	List *names = NIL;
-	int state;
+	int state, rc;
 
 	do {
 		state = fdw_wait(a->query);
-		while (fpisa_query_next(a->query, &row) > 0) {
+		while ((rc = fpisa_query_next(a->query, &row)) > 0) {
 			bool there = false;
 			const char *name;
 			ListCell *cell;
@@ -73,6 +73,8 @@ static List *all_tables(const struct fdw_server *server, const struct fdw_secret
 			if (!there)
 				names = lappend(names, pstrdup(name));
 		}
+		if (rc < 0)
+			fdw_fail(rc);
 	} while (state != 2);
 	end_asking(a);
 	return names;

@@ -414,6 +414,59 @@ static void rows_beyond_memory(void **state)
 	fpisa_control_close(&end);
 }
 
+/* Three groups of a sort, of one row each, and an error. */
+static int take_three(void *arg, void *record, size_t size)
+{
+	struct fpisa_query_group group = {.count = 1};
+	uint32_t *taken = arg;
+
+	assert_int_equal(size, sizeof(group));
+	group.key[0] = ++*taken;
+	memcpy(record, &group, size);
+	return *taken > 3 ? -EIO : 1;
+}
+
+static void forget_nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* An answer that ends early ends with the error, at each call from there on. */
+static void spill_fails(void **state)
+{
+	static const struct fpisa_query_spill spill = {.take = take_three, .forget = forget_nothing};
+	struct fpisa_query *q = calloc(1, sizeof(*q));
+	const char *const *row;
+	uint32_t taken = 0;
+
+	(void)state;
+	q->kind = FPISA_QUERY_TABLE;
+	q->poll = q->timer = q->worker[0].fd = -1;
+	q->n_workers = 1;
+	q->worker[0].is.keys = 1;
+	q->worker[0].columns = calloc(1, sizeof(*q->worker[0].columns));
+	q->worker[0].columns[0] = (struct fpisa_column){.type = FPISA_COLUMN_INT32, .not_null = 1, .name = "k"};
+	q->options = (struct fpisa_query_options){.spill = &spill, .spill_arg = &taken};
+	q->by = strdup("k");
+	assert_int_equal(fpisa_query_describe(q), 0);
+	assert_int_equal(fpisa_groups_init(&q->groups, 4, 0), 0);
+	q->groups.spill = &spill;
+	q->groups.spill_arg = &taken;
+	q->groups.spilled = 1;
+	assert_int_equal(fpisa_query_settle(q), 0);
+	q->phase = FPISA_PHASE_DONE;
+	assert_int_equal(fpisa_query_work(q, 0), 2);
+	assert_int_equal(fpisa_query_next(q, &row), 1);
+	assert_int_equal(fpisa_query_next(q, &row), 1);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(fpisa_query_next(q, &row), -EIO);
+		assert_string_equal(fpisa_query_error(),
+				    "groups beyond the memory that they may take: Input/output error");
+		assert_int_equal(fpisa_query_work(q, 0), -EIO);
+	}
+	fpisa_query_close(q);
+}
+
 /* Contents of any length, both ways at once, whole and in order. */
 static void contents(void **state)
 {
@@ -485,6 +538,7 @@ int main(void)
 		cmocka_unit_test(contents),
 		cmocka_unit_test(nothing_waits_unsent),
 		cmocka_unit_test(rows_beyond_memory),
+		cmocka_unit_test(spill_fails),
 	};
 
 	rng.state = vectors_seed();

@@ -310,7 +310,7 @@ int fpisa_query_next(struct fpisa_query *q, const char *const **row)
 	int rc;
 
 	if (q->error)
-		return 0;
+		return fpisa_query_fail(q, q->error);
 	rc = can_take(q) ? fpisa_query_row(q) : 0;
 	*row = q->text;
 	/* The descriptor tells that there is room again for what is left with the workers. */
