@@ -5,13 +5,16 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "print.h"
+#include "report.h"
 
 #define COLUMNS 80
+#define OBJECT_LEN 128
 
 const char *address_text(__be32 addr, char buf[ADDRESS_LEN])
 {
@@ -66,6 +69,21 @@ void print_wrapped(int column, const char *text)
 		text += n + (text[n] == ' ');
 	}
 	puts(text);
+}
+
+int flush_stdout(const char *fmt, ...)
+{
+	static int lost;
+	char object[OBJECT_LEN];
+	va_list ap;
+
+	if (lost || (!fflush(stdout) && !ferror(stdout)))
+		return lost;
+	lost = -(errno ?: EIO);
+	va_start(ap, fmt);
+	vsnprintf(object, sizeof(object), fmt, ap);
+	va_end(ap);
+	return fail(lost, NULL, "%s", object);
 }
 
 int print_json(struct json_object *o, bool one_line)

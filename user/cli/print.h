@@ -23,6 +23,12 @@ const char *cpus_text(const __u32 *cpu, __u32 n, char buf[CPUS_LEN]);
 /* Prints `text` from column `column` on, wrapped before column 80, and ends the line. */
 void print_wrapped(int column, const char *text);
 
+/*
+ * Is all that was printed written? 0, or a negative errno; the first call that finds output lost says "MESSAGE: strerror" on stderr. A failed
+ * write loses what stdout had, so a flush alone finds nothing of it later. main() calls it last, for verbs that do not.
+ */
+__attribute__((format(printf, 1, 2))) int flush_stdout(const char *fmt, ...);
+
 /* Prints and releases a JSON value: one line, or indented. */
 struct json_object;
 int print_json(struct json_object *o, bool one_line);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "print.h"
 #include "report.h"
 
 /* -- other programs -------------------------------------------------------- */
@@ -70,7 +71,7 @@ static void list_of(FILE *f, const char *name)
 	pid_t pid;
 
 	fflush(f);
-	if (!places(name, path) || posix_spawn_file_actions_init(&actions))
+	if (ferror(f) || !places(name, path) || posix_spawn_file_actions_init(&actions))
 		return;
 	posix_spawn_file_actions_adddup2(&actions, fileno(f), STDOUT_FILENO);
 	for (int i = 0; i < PLACES && !found; i++)
@@ -244,8 +245,10 @@ static int run(const struct verbs *v, int argc, char **argv)
 	for (int i = words; (verb || i == words) && i < argc && strcmp(argv[i], "--"); i++) {
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
 			return words ? help_verb(v, words, argv) : help_all(v);
-		if (!strcmp(argv[i], "--version") || !strcmp(argv[i], "-V"))
-			return puts("fpisa " FPISA_VERSION_STRING) < 0;
+		if (!strcmp(argv[i], "--version") || !strcmp(argv[i], "-V")) {
+			puts("fpisa " FPISA_VERSION_STRING);
+			return 0;
+		}
 	}
 	if (!verb && (argc > 1 || !words))
 		return refuse_verb(v, argc, argv);
@@ -271,13 +274,10 @@ static void hold_standard_descriptors(void)
 
 int verbs_main(const struct verbs *v, int argc, char **argv)
 {
-	int err;
+	int err, lost;
 
 	hold_standard_descriptors();
 	err = run(v, argc - 1, argv + 1);
-	if (fflush(stdout) && !err) {
-		perror("fpisa: stdout");
-		return 1;
-	}
-	return err == BAD_USAGE ? 2 : err ? 1 : 0;
+	lost = flush_stdout("stdout");
+	return err == BAD_USAGE ? 2 : err || lost ? 1 : 0;
 }

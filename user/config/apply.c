@@ -371,7 +371,7 @@ int config_apply(struct config *c, const char *pin, bool json)
 
 	datapath_hold_signals();
 	err = apply(c, pin, json);
-	fflush(stdout);
+	err = flush_stdout("stdout") ?: err;
 	datapath_release_signals();
 	return err;
 }

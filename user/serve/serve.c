@@ -307,8 +307,9 @@ static int start(struct serve *s, struct config *c, const char *pin)
 		return err;
 	/* Nothing is refused any more: what the helper has made stays, however soon this process ends. */
 	ask(s, &(struct helper_request){.what = HELPER_LOOK});
-	printf("serving groups at %s:%u; groups found: %d\n", address_text(p->listen, a), port, s->found);
-	fflush(stdout);
+	/* Past stdio: a manager whose stdout is closed serves, and ends well. */
+	dprintf(STDOUT_FILENO, "serving groups at %s:%u; groups found: %d\n", address_text(p->listen, a), port,
+		s->found);
 	tell_systemd();
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/options.h"
+#include "cli/print.h"
 #include "job/job.h"
 #include "verbs.h"
 
@@ -47,8 +48,8 @@ int verb_job_add(int argc, char **argv)
 	}
 	if (!err && c.json)
 		err = job_print_json(&dp, job);
-	if (!err && fflush(stdout))
-		err = fail(-errno, NULL, "job %u is made; stdout", job);
+	if (!err)
+		err = flush_stdout("job %u is made; stdout", job);
 	datapath_close(&dp);
 	return err;
 }

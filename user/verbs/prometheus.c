@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/print.h"
 #include "cli/report.h"
 #include "counters.h"
 #include "group_view.h"
@@ -243,10 +244,12 @@ int prometheus_write(struct datapath *dp, int job, const char *file)
 		err = fail(-errno, NULL, "stats");
 		goto out;
 	}
-	if (file)
+	if (file) {
 		err = write_file(file, text, len);
-	else if (fwrite(text, 1, len, stdout) != len)
-		err = fail(-errno, NULL, "stdout");
+	} else {
+		fputs(text, stdout);
+		err = flush_stdout("stdout");
+	}
 out:
 	manager_view_close(&v);
 	free(text);

@@ -305,7 +305,7 @@ static int watch(struct datapath *dp, const struct request *r)
 	err = take(dp, r->job, &before);
 	if (!err && terminal) {
 		print_screen(r->job, &before, NULL);
-		fflush(stdout);
+		err = flush_stdout("stdout");
 	}
 	while (!err) {
 		usleep(r->seconds * 1e6);
@@ -321,8 +321,7 @@ static int watch(struct datapath *dp, const struct request *r)
 			print_text(r->job, &now, &before);
 			puts("");
 		}
-		if (fflush(stdout))
-			err = fail(-errno, NULL, "stdout");
+		err = err ?: flush_stdout("stdout");
 		before = now;
 	}
 	return err;

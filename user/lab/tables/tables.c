@@ -172,7 +172,7 @@ static const char *where(char buf[32], enum fpisa_function fn, struct fpisa_form
 	return buf;
 }
 
-static void print_row(enum fpisa_function fn, enum fpisa_format_id id, const struct tables_errors *e)
+static int print_row(enum fpisa_function fn, enum fpisa_format_id id, const struct tables_errors *e)
 {
 	const struct fpisa_format f = fpisa_format_of(id);
 	enum fpisa_table t = fpisa_table_of(fn, f);
@@ -182,7 +182,7 @@ static void print_row(enum fpisa_function fn, enum fpisa_format_id id, const str
 	       name_of(format_names, id), table_name(t), entries(t), (unsigned long long)e->inputs, e->value.error,
 	       where(at, fn, f, &e->value), e->packed.error, e->ulps.error,
 	       e->finite ? 100.0 * (double)e->nearest / (double)e->finite : 100.0, (unsigned long long)e->wrong);
-	fflush(stdout);
+	return flush_stdout("stdout");
 }
 
 static struct json_object *worst_json(enum fpisa_function fn, struct fpisa_format f, const struct tables_worst *w)
@@ -271,8 +271,8 @@ int verb_tables(int argc, char **argv)
 			good = good && within(fpisa_format_of(formats[i]), &e);
 			if (rows)
 				json_object_array_add(rows, row_json(fn, formats[i], &e));
-			else
-				print_row(fn, formats[i], &e);
+			else if ((err = print_row(fn, formats[i], &e)))
+				return err;
 		}
 	if (rows) {
 		top = json_object_new_object();

@@ -8,6 +8,7 @@
 
 #include "cli/names.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "job/job.h"
 #include "print.h"
 #include "query/datapath/query.h"
@@ -154,8 +155,8 @@ static int make(struct wanted *w, const struct common *c, __u32 query)
 	}
 	if (!err && c->json)
 		err = query_print_json(&dp, query);
-	if (!err && fflush(stdout))
-		err = fail(-errno, NULL, "query %u is made; stdout", query);
+	if (!err)
+		err = flush_stdout("query %u is made; stdout", query);
 	datapath_close(&dp);
 	return err;
 }

@@ -421,15 +421,34 @@ static void show_progress(const struct fpisa_query *q, bool begun, uint64_t begu
 		      (unsigned long long)((fpisa_now() - begun_ns) / 1000000000), (unsigned long long)counts.received);
 }
 
+/* The rows that are there now, while stdout takes them. */
+static int print_rows(struct fpisa_query *q, const struct asked *a, bool json, bool *first)
+{
+	const struct fpisa_query_column *c;
+	uint32_t n = fpisa_query_columns(q, &c);
+	const char *const *row;
+	int rc = 0;
+
+	while (!ferror(stdout) && (rc = fpisa_query_next(q, &row)) > 0) {
+		if (!stays(&a->having, c, n, row))
+			continue;
+		if (!json)
+			print_row(row, n);
+		else if (print_json_row(c, row, n, *first))
+			return -EILSEQ;
+		*first = false;
+	}
+	return rc < 0 ? refuse(rc, "query run: %s", fpisa_query_error()) : 0;
+}
+
 static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 {
 	uint64_t begun = fpisa_now();
 	const struct fpisa_query_column *c = NULL;
 	struct fpisa_query_counts counts;
-	const char *const *row;
 	bool first = true;
-	int state, rc = 0;
-	uint32_t n = 0;
+	int state, err = 0;
+	uint32_t n;
 
 	do {
 		state = fpisa_query_work(q, LOOK_MS);
@@ -441,27 +460,18 @@ static int print_answer(struct fpisa_query *q, const struct asked *a, bool json)
 			n = fpisa_query_columns(q, &c);
 			print_head(c, n, json);
 		}
-		while ((rc = fpisa_query_next(q, &row)) > 0) {
-			if (!stays(&a->having, c, n, row))
-				continue;
-			if (!json)
-				print_row(row, n);
-			else if (print_json_row(c, row, n, first))
-				return -EILSEQ;
-			first = false;
-		}
-		if (rc < 0)
-			return refuse(rc, "query run: %s", fpisa_query_error());
+		err = state ? print_rows(q, a, json, &first) : 0;
+		if (err)
+			return err;
 	} while (state != 2 && !ferror(stdout));
 	progress_end();
 	fpisa_query_counts(q, &counts);
 	if (json)
 		print_json_counts(q, &counts, (double)(fpisa_now() - begun) / 1e9);
-	if (fflush(stdout))
-		return fail(-errno, NULL, "query run: stdout");
-	if (!json)
+	err = flush_stdout("query run: stdout");
+	if (!err && !json)
 		print_counts(q, &counts, a->options.join, (double)(fpisa_now() - begun) / 1e9);
-	return 0;
+	return err;
 }
 
 int verb_query_run(int argc, char **argv)

@@ -152,8 +152,9 @@ static int start(struct worker *w)
 	if (err)
 		return err;
 	printf("serving %s at %s:%u\n", w->directory, address_text(w->at.sin_addr.s_addr, a), ntohs(w->at.sin_port));
-	if (fflush(stdout))
-		return fail(-errno, NULL, "query worker: stdout");
+	err = flush_stdout("query worker: stdout");
+	if (err)
+		return err;
 	log_open(&w->log, STDERR_FILENO);
 	return 0;
 }

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Output that cannot be written is an error with its reason, whichever write it was that failed."""
+import fcntl
+import os
+import subprocess
+
+import pytest
+
+from foreign import Workers
+from lab import FPISA
+
+ROWS = 50_000
+FULL = "No space left on device"
+
+
+def run_full(*argv):
+    with open("/dev/full", "w") as full:
+        p = subprocess.run([FPISA, *argv], stdout=full, stderr=subprocess.PIPE, text=True)
+    return p.returncode, p.stderr
+
+
+@pytest.fixture(scope="module")
+def worker():
+    w = Workers(1)
+    w.table("t", ["k int32 not null"], [(i,) for i in range(ROWS)])
+    yield w
+    w.close()
+
+
+def query(w, *options):
+    return ["query", "run", "t", "--workers", w.addresses, "--key", w.key_file, "--prune", "none", *options]
+
+
+@pytest.mark.parametrize("verb", ["--version", "help", "help load", "plan --workers 4 --rate 10G --aggregators 1 --json",
+                                  "doctor lo --json", "resources --json", "query resources --json"])
+def test_full(verb):
+    """More and less than a buffer; with --json it is one call."""
+    assert run_full(*verb.split()) == (1, f"fpisa: stdout: {FULL}\n")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_full_rows(worker, form):
+    assert run_full(*query(worker, *form)) == (1, f"fpisa: query run: stdout: {FULL}\n")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_reader_is_slow(worker, form):
+    """A pipe that does not block, which is full at times, and has room again at the end."""
+    out, end = os.pipe()
+    os.set_blocking(end, False)
+    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)
+    p = subprocess.Popen([FPISA, *query(worker, *form)], stdout=end, stderr=subprocess.PIPE, text=True)
+    os.close(end)
+    with p, open(out, "rb", buffering=0) as f:
+        said = b"".join(iter(lambda: f.read(4096), b""))
+        err = p.stderr.read()
+    # It may have kept up.
+    assert (p.returncode, err) == (1, "fpisa: query run: stdout: Resource temporarily unavailable\n") or (
+        p.returncode == 0 and said.count(b"\n") > ROWS)
