@@ -17,12 +17,12 @@
 
 /* -- other programs -------------------------------------------------------- */
 
-#define PLACES 2
+#define PLACES 3
 
 /* Writes where a program may be; false: that is not known. */
 static bool places(const char *name, char path[PLACES][PATH_MAX])
 {
-	static const char *const below[PLACES] = {"", "../libexec/fpisa/"};
+	static const char *const below[PLACES] = {"", "../libexec/fpisa/", "../../sbin/"};
 	char here[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", here, sizeof(here) - 1);
 
@@ -34,6 +34,19 @@ static bool places(const char *name, char path[PLACES][PATH_MAX])
 		if (snprintf(path[i], PATH_MAX, "%s%s%s", here, below[i], name) >= PATH_MAX)
 			return false;
 	return true;
+}
+
+int program_path(const char *name, char path[PATH_MAX])
+{
+	char place[PLACES][PATH_MAX];
+
+	for (int i = 0; places(name, place) && i < PLACES; i++) {
+		if (!access(place[i], X_OK)) {
+			memcpy(path, place[i], PATH_MAX);
+			return 0;
+		}
+	}
+	return refuse(-ENOENT, "the program %s is not installed; install the package %s", name, name);
 }
 
 static const struct program *program_of(const struct verbs *v, const char *word)

@@ -4,11 +4,13 @@
  * is given and returns.
  *
  * fpisa is three programs: the core, queries and the laboratory. Users type `fpisa VERB` for all of them. A program that has
- * not the verb itself runs the one that has, as git does: the file of that name beside its own, else in ../libexec/fpisa.
+ * not the verb itself runs the one that has, as git does: the file of that name beside its own, else in ../libexec/fpisa, or, from
+ * there, in ../../sbin.
  */
 #ifndef FPISA_CLI_VERB_H
 #define FPISA_CLI_VERB_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -40,5 +42,8 @@ struct verbs {
 
 /* Runs the verb of main()'s arguments. The exit status: 0, 1 for an error that was reported, 2 for wrong usage. */
 int verbs_main(const struct verbs *v, int argc, char **argv);
+
+/* Where one of the three programs is. 0, or -ENOENT, reported. */
+int program_path(const char *name, char path[PATH_MAX]);
 
 #endif

@@ -437,7 +437,7 @@ def test_who_leaves_instead_of_joining_a_job(groups):
     other = g.start(1, "train", 1, 2, {"sum": "float32"})
     one = Stub(g, "train", 0, 2)
     one.hear(one.JOINED)
-    one.say(one.ASK, struct.pack("<IIBBBBHHI", 0, 0, 1, 0, 0, 0, 0, 0, 0))
+    one.say(one.ASK, struct.pack("<IIBBBBHBBI", 0, 0, 1, 0, 0, 0, 0, 0, 0, 0))
     port, = struct.unpack_from("<H", one.hear(one.BIND), 4)
     one.say(one.BOUND, struct.pack("<IHH", 0, port, 0))
     one.hear(one.JOB)

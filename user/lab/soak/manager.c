@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/report.h"
+#include "cli/verb.h"
 #include "datapath/groups.h"
 #include "lib/base/clock.h"
 #include "lib/manager/tls.h"
@@ -45,7 +46,7 @@ int soak_key_open(const struct soak *s, uid_t owner)
 static void serve(void *arg, int control)
 {
 	int nothing, config, key;
-	char path[32];
+	char path[32], program[PATH_MAX];
 
 	close(process_close_fds(control));
 	nothing = open("/dev/null", O_RDWR);
@@ -59,7 +60,8 @@ static void serve(void *arg, int control)
 	if (nothing < 0 || dup2(nothing, STDOUT_FILENO) < 0)
 		_exit(1);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", config);
-	execl("/proc/self/exe", "fpisa", "serve", path, NULL);
+	if (!program_path("fpisa", program))
+		execl(program, "fpisa", "serve", path, NULL);
 	_exit(1);
 }
 
