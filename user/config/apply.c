@@ -367,11 +367,11 @@ static int apply(struct config *c, const char *pin, bool json)
 /* Between two steps, too, a signal waits for what was made to be taken back. */
 int config_apply(struct config *c, const char *pin, bool json)
 {
-	int err;
+	int err, lost;
 
 	datapath_hold_signals();
 	err = apply(c, pin, json);
-	err = flush_stdout("stdout") ?: err;
+	lost = flush_stdout("stdout");
 	datapath_release_signals();
-	return err;
+	return err ?: lost;
 }
