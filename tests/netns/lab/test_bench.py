@@ -79,9 +79,9 @@ def test_programs(report):
 
 @pytest.mark.alone
 def test_configurations(report):
-    counted = [c for c in report["configurations"] if c["statistics"]]
+    counted = [c for c in report["configurations"] if c["statistics"] and not c["big_endian"]]
     found = {(c["values"], c["format"], c["mode"], c["pipeline"], c["clz"], c["workers"]): c for c in counted}
-    assert len(found) == len(counted) == len(report["configurations"]) - 1
+    assert len(found) == len(counted) == len(report["configurations"]) - 2
     wanted = [("random", "fp32", m, p, "bits", n) for m in MODES for p in ("staged", "fused") for n in (2, 8, 32)]
     wanted += [("random", f, "fpisa", "fused", "bits", n) for f in FORMATS for n in (2, 8, 32)]
     wanted += [(GRADIENTS, "fp32", m, "fused", "bits", 8) for m in MODES]
