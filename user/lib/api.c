@@ -172,8 +172,7 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, uint32_t rank, uint32_
 /* With forks held. */
 static void close_transports(struct fpisa *f)
 {
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		if (s->t)
 			s->t->ops->close(s->t);
 		s->t = NULL;
@@ -375,8 +374,7 @@ int fpisa_get_info(const struct fpisa *handle, struct fpisa_info *info)
 	i.clz = f->hello.clz;
 	i.fanout = f->hello.fanout;
 	i.big_endian = f->hello.flags & FPISA_JOB_BIG_ENDIAN;
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		i.bad += s->t->bad;
 		if (s->rto.srtt_ns > i.rtt_ns)
 			i.rtt_ns = s->rto.srtt_ns;
@@ -431,7 +429,7 @@ void fpisa_close(struct fpisa *f)
 	close_transports(f);
 	fpisa_fork_release();
 	FPISA_EACH_SHARD(s, f)
-	free(s->window.slot);
+		free(s->window.slot);
 	fpisa_layout_free(&f->layout);
 	free(f->shard);
 	free(f);

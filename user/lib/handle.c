@@ -45,8 +45,8 @@ static void in_child(struct fpisa_fork_hook *h)
 	f->inherited = 1;
 	fpisa_shared_disown(&f->shared);
 	FPISA_EACH_SHARD(s, f)
-	if (s->t)
-		s->t->ops->disown(s->t);
+		if (s->t)
+			s->t->ops->disown(s->t);
 }
 
 static int make_shards(struct fpisa *f, uint32_t shards, const uint32_t *weight, uint16_t local_port)
@@ -283,8 +283,7 @@ struct fpisa_window_slot *fpisa_oldest_slot(struct fpisa *f, struct fpisa_shard 
 {
 	struct fpisa_window_slot *first = NULL;
 
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		struct fpisa_window_slot *slot = fpisa_window_oldest(&s->window);
 
 		if (!slot || (first && fpisa_chunk_of(s, slot->chunk) > fpisa_chunk_of(*oldest, first->chunk)))
@@ -300,7 +299,7 @@ uint64_t fpisa_not_joined(const struct fpisa *f)
 	uint64_t ranks = 0;
 
 	FPISA_EACH_SHARD(s, f)
-	ranks |= s->joining.missing;
+		ranks |= s->joining.missing;
 	return ranks;
 }
 
@@ -309,8 +308,8 @@ static uint64_t longest_timeout(const struct fpisa *f)
 	uint64_t ns = 0;
 
 	FPISA_EACH_SHARD(s, f)
-	if (s->rto.rto_ns > ns)
-		ns = s->rto.rto_ns;
+		if (s->rto.rto_ns > ns)
+			ns = s->rto.rto_ns;
 	return ns;
 }
 

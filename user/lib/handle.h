@@ -151,8 +151,8 @@ uint64_t fpisa_not_joined(const struct fpisa *f); /* the ranks of which an aggre
 static inline int fpisa_more(const struct fpisa *f)
 {
 	FPISA_EACH_SHARD(s, f)
-	if (fpisa_transport_more(s->t, s->taken))
-		return 1;
+		if (fpisa_transport_more(s->t, s->taken))
+			return 1;
 	return 0;
 }
 

@@ -26,7 +26,7 @@ static void expire(struct fpisa_shard *s, uint64_t now)
 static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 {
 	FPISA_EACH_SHARD(s, f)
-	at = fpisa_window_expiry(&s->window, &s->rto, at);
+		at = fpisa_window_expiry(&s->window, &s->rto, at);
 	return at;
 }
 
@@ -130,8 +130,7 @@ static int frames_came(const struct fpisa *f, uint32_t *slots)
 	int taken = 0;
 
 	*slots = 0;
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		taken |= s->taken;
 		*slots += s->window.slots;
 	}
@@ -176,8 +175,7 @@ static void ask_who_is_missing(struct fpisa_request *r)
 	struct fpisa *f = r->f;
 
 	r->probe_ns = f->clock.ns + final_ns(f) / FPISA_FINAL_PROBES;
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		struct fpisa_window_slot *slot = fpisa_window_oldest(&s->window);
 
 		if (!slot)

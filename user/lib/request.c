@@ -34,7 +34,7 @@ int fpisa_request_place(struct fpisa_request *r)
 	f->digest = r->digest;
 	f->end += r->chunks;
 	FPISA_EACH_SHARD(s, f)
-	fpisa_window_start(&s->window, r);
+		fpisa_window_start(&s->window, r);
 	return 0;
 }
 

@@ -75,8 +75,7 @@ int fpisa_shared_descriptors(struct fpisa *f)
 	if (!shared->engine && f->layout.shards == 1)
 		return 0;
 	shared->fds = 0;
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		s->fds = s->t ? s->t->ops->fds(s->t, shared->fd + shared->fds) : 0;
 		if (s->fds < 0)
 			return fpisa_fail(s->fds, "%s: job %u: a descriptor to wait on: %s", s->peer, f->job,
@@ -143,8 +142,7 @@ static int poll_for(struct pollfd *p, int fds, uint64_t ns)
 /* Says in the quiet of each transport where no frame is. */
 static void note_quiet(struct fpisa *f, const struct pollfd *p)
 {
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		s->t->quiet = 0;
 		for (int i = 0; i < s->fds; i++, p++)
 			if (!p->revents)
@@ -187,8 +185,7 @@ uint64_t fpisa_frames_due(const struct fpisa *f)
 {
 	uint64_t at = FPISA_NEVER, due;
 
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		due = fpisa_transport_due(s->t);
 		if (due < at)
 			at = due;
