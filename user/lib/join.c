@@ -20,14 +20,11 @@
 #define HELLO_MAX_NS 50000000ull
 #define MAX_INCARNATION (1ull << 63)
 
-enum answer { NOTHING, PENDING, AGAIN, JOINED };
-
 /* Our next incarnation, at all aggregators: a larger number than all before it, and a nonce that nobody can guess. */
 static int take_incarnation(struct fpisa *f, uint64_t incarnation)
 {
 	f->incarnation = incarnation;
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		s->secret = 0;
 		s->joining.joined = 0;
 		s->joining.next_ns = 0;
@@ -95,32 +92,32 @@ static int usable(const struct fpisa_hello *p)
 	       p->ports <= FPISA_MAX_PORTS && p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
 }
 
-/* What a frame means to a worker that has said HELLO; PENDING says who is missing. */
-static enum answer take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
+/* Does the frame answer what was said last? It is told who is missing, or lets this worker in. */
+static int take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h)
 {
 	struct fpisa *f = s->f;
 	const struct fpisa_hello *p = (const void *)(h + 1);
 
 	/* That its nonce is ours has been checked: it answers a HELLO of this incarnation. */
 	if (h->type != FPISA_TYPE_WELCOME || h->aux < f->incarnation)
-		return NOTHING;
+		return 0;
 	s->t->gso |= h->call == GSO_TRIAL;
 	if (h->flags & FPISA_F_CHALLENGE) {
 		if (s->secret == h->secret)
-			return NOTHING;
+			return 0;
 		s->secret = h->secret;
 		s->joining.next_ns = 0;
-		return AGAIN;
+		return 1;
 	}
 	if (h->aux > f->incarnation)
-		return h->aux + 1 < MAX_INCARNATION && !take_incarnation(f, h->aux + 1) ? AGAIN : NOTHING;
+		return h->aux + 1 < MAX_INCARNATION && !take_incarnation(f, h->aux + 1);
 	if (!usable(p)) {
 		f->count.bad++;
-		return NOTHING;
+		return 0;
 	}
 	if (h->flags & FPISA_F_PENDING) {
 		s->joining.missing = p->live & ~h->bitmap;
-		return PENDING;
+		return 1;
 	}
 	s->generation = h->generation;
 	s->hello = *p;
@@ -128,15 +125,15 @@ static enum answer take_welcome(struct fpisa_shard *s, const struct fpisa_hdr *h
 	s->results_key = fpisa_key_of(&f->token, FPISA_KEY_RESULTS, 0, p->results);
 	s->joining.joined = 1;
 	s->joining.missing = 0;
-	return JOINED;
+	return 1;
 }
 
 /* The first aggregator that has not let us in. */
 static struct fpisa_shard *not_joined(struct fpisa *f)
 {
 	FPISA_EACH_SHARD(s, f)
-	if (!s->joining.joined)
-		return s;
+		if (!s->joining.joined)
+			return s;
 	return NULL;
 }
 
@@ -188,7 +185,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 					  "%s: job %u: this rank was taken out of the job; see fpisa job "
 					  "show",
 					  s->peer, f->job);
-		if (take_welcome(s, h) == NOTHING)
+		if (!take_welcome(s, h))
 			continue;
 		s->joining.heard = 1;
 		fpisa_heard(f, fpisa_now());
@@ -216,8 +213,8 @@ uint64_t fpisa_join_due(const struct fpisa *f)
 	uint64_t at = UINT64_MAX;
 
 	FPISA_EACH_SHARD(s, f)
-	if (!s->joining.joined && s->joining.next_ns < at)
-		at = s->joining.next_ns;
+		if (!s->joining.joined && s->joining.next_ns < at)
+			at = s->joining.next_ns;
 	return at;
 }
 
@@ -282,16 +279,14 @@ int fpisa_join_begin(struct fpisa *f)
 	f->quiet_ns = f->clock.ns;
 	f->digest = f->layout.digest;
 	fpisa_nh_fill(f->nh.w, FPISA_NH_WORDS, &f->token);
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		s->t->send_error = 0;
 		s->t->gso = 0;
 		s->joining = (struct fpisa_joining){.pause_ns = HELLO_FIRST_NS};
 	}
 	if (take_incarnation(f, now > f->incarnation ? now : f->incarnation + 1))
 		return fpisa_fail(-EIO, "%s: job %u: no random numbers", f->peer, f->job);
-	FPISA_EACH_SHARD(s, f)
-	{
+	FPISA_EACH_SHARD(s, f) {
 		rc = fpisa_transport_may_join(s->t);
 		if (rc)
 			return transport_refused(s, rc);
