@@ -155,6 +155,22 @@ static int start(struct fpisa *f, const struct fpisa_call *c, uint64_t number, i
 	return rc ? rc : begin(f, &what, request);
 }
 
+/* The same for a group, of a request that no program describes. */
+static int start_made(struct fpisa *f, const struct fpisa_request *what, struct fpisa_request **request)
+{
+	int rc = what->blocking ? fpisa_enter_to_block(f) : fpisa_enter(f);
+
+	if (rc)
+		return rc;
+	rc = may_start(f);
+	if (!rc && what->root >= 0 && what->send)
+		rc = fpisa_unclean_refuse(what->send, what->bytes);
+	if (!rc)
+		rc = begin(f, what, request);
+	fpisa_leave(f);
+	return rc;
+}
+
 int fpisa_barrier_start(struct fpisa *f, uint64_t tag, uint64_t number, int to_wait, struct fpisa_request **request)
 {
 	/* The values of any format, with their scale. */
@@ -168,15 +184,8 @@ int fpisa_barrier_start(struct fpisa *f, uint64_t tag, uint64_t number, int to_w
 					   .number = number,
 					   .blocking = to_wait,
 					   .barrier = 1};
-	int rc = to_wait ? fpisa_enter_to_block(f) : fpisa_enter(f);
 
-	if (rc)
-		return rc;
-	rc = may_start(f);
-	if (!rc)
-		rc = begin(f, &what, request);
-	fpisa_leave(f);
-	return rc;
+	return start_made(f, &what, request);
 }
 
 uint64_t fpisa_broadcast_tag(uint64_t bytes, uint32_t root)
@@ -193,26 +202,17 @@ int fpisa_broadcast_start(struct fpisa *f, void *data, uint64_t bytes, uint32_t 
 			  int to_wait, struct fpisa_request **request)
 {
 	const int here = root == f->hello.rank;
-	struct fpisa_request what = {.send = here && bytes ? data : NULL,
-				     .recv = !here && bytes ? data : NULL,
-				     .count = fpisa_broadcast_words(bytes),
-				     .bytes = bytes ? bytes : 4,
-				     .op = FPISA_SUM,
-				     .tag = tag,
-				     .number = number,
-				     .root = (int)root,
-				     .blocking = to_wait};
-	int rc = to_wait ? fpisa_enter_to_block(f) : fpisa_enter(f);
+	const struct fpisa_request what = {.send = here && bytes ? data : NULL,
+					   .recv = !here && bytes ? data : NULL,
+					   .count = fpisa_broadcast_words(bytes),
+					   .bytes = bytes ? bytes : 4,
+					   .op = FPISA_SUM,
+					   .tag = tag,
+					   .number = number,
+					   .root = (int)root,
+					   .blocking = to_wait};
 
-	if (rc)
-		return rc;
-	rc = may_start(f);
-	if (!rc && what.send)
-		rc = fpisa_unclean_refuse(what.send, bytes);
-	if (!rc)
-		rc = begin(f, &what, request);
-	fpisa_leave(f);
-	return rc;
+	return start_made(f, &what, request);
 }
 
 int fpisa_start(struct fpisa *f, const struct fpisa_call *call, struct fpisa_request **request)
