@@ -40,20 +40,18 @@ static void deal(struct fpisa_layout *l)
 /* What fpisa_layout_chunk() and fpisa_layout_own() look up. */
 static void index_places(struct fpisa_layout *l)
 {
-	uint16_t *place = l->place;
+	uint32_t used = 0;
 
 	for (uint32_t i = 0; i < l->shards; i++) {
 		uint16_t *before = l->before + (size_t)i * (l->period + 1);
-		uint16_t n = 0;
 
+		l->first[i] = used;
 		for (uint32_t at = 0; at < l->period; at++) {
-			before[at] = n;
-			if (l->owner[at] != i)
-				continue;
-			place[n++] = (uint16_t)at;
+			before[at] = (uint16_t)(used - l->first[i]);
+			if (l->owner[at] == i)
+				l->place[used++] = (uint16_t)at;
 		}
-		before[l->period] = n;
-		place += n;
+		before[l->period] = (uint16_t)(used - l->first[i]);
 	}
 }
 
@@ -93,13 +91,10 @@ void fpisa_layout_free(struct fpisa_layout *l)
 uint64_t fpisa_layout_chunk(const struct fpisa_layout *l, uint32_t shard, uint64_t own)
 {
 	uint32_t weight = l->weight[shard];
-	const uint16_t *place = l->place;
 
 	if (l->shards == 1)
 		return own;
-	for (uint32_t i = 0; i < shard; i++)
-		place += l->weight[i];
-	return own / weight * l->period + place[own % weight];
+	return own / weight * l->period + l->place[l->first[shard] + own % weight];
 }
 
 uint64_t fpisa_layout_own(const struct fpisa_layout *l, uint32_t shard, uint64_t chunk)

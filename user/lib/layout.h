@@ -15,6 +15,7 @@ struct fpisa_layout {
 	uint32_t shards;
 	uint32_t period;		   /* chunks; the sum of the weights */
 	uint32_t weight[FPISA_MAX_SHARDS]; /* without their common divisor */
+	uint32_t first[FPISA_MAX_SHARDS];  /* where each one's begin in `place` */
 	uint64_t digest;		   /* differs where shares do; 0: there is one aggregator */
 	uint16_t *place;  /* where the chunks of a period lie, one aggregator's after the other's; NULL: there is one */
 	uint16_t *before; /* [shard][0..period]: how many of its chunks lie before that place */
