@@ -17,36 +17,33 @@
 
 /* -- other programs -------------------------------------------------------- */
 
-#define PLACES 3
-
-/* Writes where a program may be; false: that is not known. */
-static bool places(const char *name, char path[PLACES][PATH_MAX])
+/* 0 with its path, -ENOENT, or another -errno: where this one is cannot be told. */
+static int find_program(const char *name, char path[PATH_MAX])
 {
-	static const char *const below[PLACES] = {"", "../libexec/fpisa/", "../../sbin/"};
+	static const char *const places[] = {"", "../libexec/fpisa/", "../../sbin/"};
 	char here[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", here, sizeof(here) - 1);
 
 	if (n < 0)
-		return false;
+		return -errno;
 	here[n] = 0;
 	*(strrchr(here, '/') + 1) = 0;
-	for (int i = 0; i < PLACES; i++)
-		if (snprintf(path[i], PATH_MAX, "%s%s%s", here, below[i], name) >= PATH_MAX)
-			return false;
-	return true;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		if (snprintf(path, PATH_MAX, "%s%s%s", here, places[i], name) >= PATH_MAX)
+			return -ENAMETOOLONG;
+		if (!access(path, F_OK))
+			return 0;
+	}
+	return -ENOENT;
 }
 
 int program_path(const char *name, char path[PATH_MAX])
 {
-	char place[PLACES][PATH_MAX];
+	int err = find_program(name, path);
 
-	for (int i = 0; places(name, place) && i < PLACES; i++) {
-		if (!access(place[i], X_OK)) {
-			memcpy(path, place[i], PATH_MAX);
-			return 0;
-		}
-	}
-	return refuse(-ENOENT, "the program %s is not installed; install the package %s", name, name);
+	if (err == -ENOENT)
+		return refuse(err, "the program %s is not installed; install the package %s", name, name);
+	return err ? fail(err, NULL, "%s", name) : 0;
 }
 
 static const struct program *program_of(const struct verbs *v, const char *word)
@@ -60,18 +57,17 @@ static const struct program *program_of(const struct verbs *v, const char *word)
 /* Becomes that program, with the words after argv[0] for arguments. Returns only if it cannot. */
 static int become(const struct program *p, char **argv)
 {
-	char path[PLACES][PATH_MAX];
+	char path[PATH_MAX];
+	int err = find_program(p->name, path);
 
-	if (!places(p->name, path))
-		return fail(-errno, NULL, "%s", p->name);
+	if (err == -ENOENT)
+		return refuse(err, "%s is a verb of the program %s, which is not installed; install the package %s",
+			      p->word, p->name, p->name);
+	if (err)
+		return fail(err, NULL, "%s", p->name);
 	argv[0] = (char *)p->name;
-	for (int i = 0; i < PLACES; i++) {
-		execv(path[i], argv);
-		if (errno != ENOENT)
-			return fail(-errno, NULL, "%s", path[i]);
-	}
-	return refuse(-ENOENT, "%s is a verb of the program %s, which is not installed; install the package %s",
-		      p->word, p->name, p->name);
+	execv(path, argv);
+	return fail(-errno, NULL, "%s", path);
 }
 
 /* One line a verb of that program, if it is there. */
@@ -79,17 +75,14 @@ static void list_of(FILE *f, const char *name)
 {
 	char *argv[] = {(char *)name, (char *)"help", (char *)"--list", NULL};
 	posix_spawn_file_actions_t actions;
-	char path[PLACES][PATH_MAX];
-	bool found = false;
+	char path[PATH_MAX];
 	pid_t pid;
 
 	fflush(f);
-	if (ferror(f) || !places(name, path) || posix_spawn_file_actions_init(&actions))
+	if (ferror(f) || find_program(name, path) || posix_spawn_file_actions_init(&actions))
 		return;
 	posix_spawn_file_actions_adddup2(&actions, fileno(f), STDOUT_FILENO);
-	for (int i = 0; i < PLACES && !found; i++)
-		found = !posix_spawn(&pid, path[i], &actions, NULL, argv, environ);
-	if (found)
+	if (!posix_spawn(&pid, path, &actions, NULL, argv, environ))
 		waitpid(pid, NULL, 0);
 	posix_spawn_file_actions_destroy(&actions);
 }

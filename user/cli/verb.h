@@ -43,7 +43,7 @@ struct verbs {
 /* Runs the verb of main()'s arguments. The exit status: 0, 1 for an error that was reported, 2 for wrong usage. */
 int verbs_main(const struct verbs *v, int argc, char **argv);
 
-/* Where one of the three programs is. 0, or -ENOENT, reported. */
+/* Where one of the three programs is. 0 or -errno, reported. */
 int program_path(const char *name, char path[PATH_MAX]);
 
 #endif
