@@ -142,6 +142,11 @@ void fpisa_groups_free(struct fpisa_groups *g)
 	*g = (struct fpisa_groups){0};
 }
 
+static int spill_failed(int rc)
+{
+	return fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc));
+}
+
 /* Records begin with the key, which has zeros behind its bytes: those of one key come one after the other. */
 static int put_record(struct fpisa_groups *g, const struct fpisa_query_group *group)
 {
@@ -150,7 +155,7 @@ static int put_record(struct fpisa_groups *g, const struct fpisa_query_group *gr
 
 	memset((char *)record.key + g->config.key_bytes, 0, sizeof(record.key) - g->config.key_bytes);
 	rc = g->spill->put(g->spill_arg, &record, sizeof(record));
-	return rc ? fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc)) : 0;
+	return rc ? spill_failed(rc) : 0;
 }
 
 static int spill(struct fpisa_groups *g)
@@ -223,7 +228,7 @@ int fpisa_groups_settle(struct fpisa_groups *g)
 	g->group = NULL;
 	rc = g->spill->take(g->spill_arg, &g->ahead, sizeof(g->ahead));
 	g->is_ahead = rc > 0;
-	return rc < 0 ? fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc)) : 0;
+	return rc < 0 ? spill_failed(rc) : 0;
 }
 
 /* Carried, a limb has 32 bits: a sum of two has no more than 33. */
@@ -254,7 +259,7 @@ static int next_record(struct fpisa_groups *g)
 		merge(&g->merged, &g->ahead);
 	}
 	g->is_ahead = rc > 0;
-	return rc < 0 ? fpisa_fail(rc, "groups beyond the memory that they may take: %s", strerror(-rc)) : 1;
+	return rc < 0 ? spill_failed(rc) : 1;
 }
 
 int fpisa_groups_next(struct fpisa_groups *g, const struct fpisa_query_group **group)
