@@ -5,14 +5,9 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include "check.h"
 
 /* Does datapath_open() succeed? Then a job may be made; it must be one that datapath_job_add() may be given. */
 extern bool stand_in_opens;
-
-#define CHECK(what)              \
-	do {                     \
-		if (!(what))     \
-			abort(); \
-	} while (0)
 
 #endif

@@ -10,17 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include "check.h"
 #include "fpisa.h"
 #include "lib/manager/channel.h"
 #include "message.h"
 #include "sockets.h"
 #include "tls_fake.h"
-
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 
 static struct input in;
 static enum fpisa_manager_side side;

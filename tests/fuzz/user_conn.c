@@ -14,16 +14,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include "check.h"
 #include "message.h"
 #include "serve/conn.h"
 #include "sockets.h"
 #include "tls_fake.h"
 
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 #define TURNS 64
 #define PLACES 4 /* more than the policy gives groups */
 

@@ -5,6 +5,7 @@
  * those of the scan, and texts. Whatever comes: a datum is made of the text of its own column, is there or NULL as that is, and
  * an error's message is characters of the server's encoding.
  */
+#include "check.h"
 #include "fdw/fdw.h"
 #include <setjmp.h>
 #include "catalog/pg_type_d.h"
@@ -19,11 +20,6 @@
 
 #undef vsnprintf /* the server has its own */
 
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 #define MOST 8 /* columns of a scan */
 #define TEXT 64
 #define TABLE 1 /* its Oid */

@@ -10,15 +10,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "check.h"
 #include "input.h"
 #include "job/job.h"
 #include "serve/helper.c"
 
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 #define FOREIGN 3		    /* a job that an administrator has made, with a token as well */
 #define TOKEN 0x5a17c0de5eed0badull /* of it, which nobody guesses */
 #define PLACES 4		    /* that honest requests are about */

@@ -10,16 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include "check.h"
 #include "fpisa/job.h"
 #include "lib/handle.h"
 #include "lib/hold.h"
 #include "lib/link.h"
 
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 #define RANKS 5
 
 static struct fpisa handle[FPISA_MANAGER_JOBS];

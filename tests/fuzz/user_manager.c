@@ -7,13 +7,9 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include "check.h"
 #include "manager/group.h"
 
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 #define CALLERS 8
 
 static struct manager m;

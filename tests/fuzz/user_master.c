@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/timerfd.h>
+#include "check.h"
 #include "channel.h"
 #include "fpisa/verdict.h"
 #include "lib/base/checksum.h"
@@ -27,12 +28,6 @@
 #define TURNS 4000 /* more than inputs of the usual length have steps */
 #define QUERY 5
 #define CONTENT 8192
-
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 
 enum how { PAUSE, HONEST, CHANGED, ANY };
 

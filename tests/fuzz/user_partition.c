@@ -9,13 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "check.h"
 #include "query/worker/where.h"
-
-#define CHECK(x)                 \
-	do {                     \
-		if (!(x))        \
-			abort(); \
-	} while (0)
 
 static void take(const struct schema *s, const struct fpisa_field *field)
 {
