@@ -9,6 +9,7 @@ sys.dont_write_bytecode = True
 TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 sys.path.insert(0, os.path.join(TESTS, "lib"))
 
+import foreign  # noqa: E402
 import postgres  # noqa: E402
 from seeds import rng  # noqa: E402, F401
 
@@ -36,3 +37,20 @@ def server():
         yield s
     finally:
         s.close()
+
+
+@pytest.fixture(scope="module")
+def workers():
+    w = foreign.Workers(3)
+    yield w
+    w.close()
+
+
+@pytest.fixture
+def far(server, workers):
+    """A database with a server `far`, and no table."""
+    workers.clear()
+    server.sql("CREATE DATABASE far")
+    server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)}", "far")
+    yield lambda text: server.sql(text, "far")
+    server.sql("DROP DATABASE far WITH (FORCE)")

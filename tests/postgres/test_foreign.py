@@ -22,23 +22,13 @@ WAYS = "SET fpisa.pruning = none;", "SET fpisa.pruning = workers;", "SET fpisa.p
     "SET fpisa.pushdown = off;"
 
 
-@pytest.fixture(scope="module")
-def workers():
-    w = foreign.Workers(3)
-    yield w
-    w.close()
-
-
 @pytest.fixture
-def far(server, workers):
-    """A database with a server `far`, and foreign tables of all that workers have, of which are `sales` and `many`."""
-    workers.clear()
+def far(far, workers):
+    """With foreign tables of all that workers have, of which are `sales` and `many`."""
     workers.table("sales", ("shop int32 not null", "day date", "price real"), SALES)
     workers.table("many", ("i int32 not null", "x real not null"), [(i, float(i % 1000)) for i in range(30000)])
-    server.sql("CREATE DATABASE far")
-    server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)} IMPORT FOREIGN SCHEMA tables FROM SERVER far INTO public", "far")
-    yield lambda text: server.sql(text, "far")
-    server.sql("DROP DATABASE far WITH (FORCE)")
+    far("IMPORT FOREIGN SCHEMA tables FROM SERVER far INTO public")
+    return far
 
 
 def plan(far, query, options=""):

@@ -10,23 +10,6 @@ import foreign
 from lab import draw_seed
 
 
-@pytest.fixture(scope="module")
-def workers():
-    w = foreign.Workers(3)
-    yield w
-    w.close()
-
-
-@pytest.fixture
-def far(server, workers):
-    """A database with a server `far`, and no table."""
-    workers.clear()
-    server.sql("CREATE DATABASE far")
-    server.sql(f"CREATE EXTENSION fpisa; {foreign.server_sql(workers)}", "far")
-    yield lambda text: server.sql(text, "far")
-    server.sql("DROP DATABASE far WITH (FORCE)")
-
-
 def reals(rng, n):
     """Any bits of numbers below 2, numbers that cancel, and what is none; no sum is beyond the range."""
     others = -1.0, 1e-30, 1e30, -1e30, None, float("inf"), float("nan")
