@@ -5,7 +5,6 @@
  * lengths, requests, losses, deadlines, rejoining.
  */
 #include <time.h>
-#include "lib/soft/soft.h"
 #include "workers.h"
 
 static int connect_mem(struct fpisa **f, uint32_t rank, const struct fpisa_options *o, void *arg)
@@ -13,29 +12,10 @@ static int connect_mem(struct fpisa **f, uint32_t rank, const struct fpisa_optio
 	return fpisa_mem_connect(f, arg, rank, o);
 }
 
-static struct fpisa_mem *make_mem(const struct plan *p)
-{
-	struct fpisa_mem_options o = {
-		.size = sizeof(o),
-		.workers = p->workers,
-		.elements = p->elements,
-		.window = p->window,
-		.mode = p->mode,
-		.rounding = p->rounding,
-		.pipeline = p->pipeline,
-	};
-	struct fpisa_mem *m;
-
-	if (fpisa_mem_create(&m, &o))
-		fail_msg("%s", fpisa_error());
-	((struct fpisa_soft *)m)->job.ports = p->ports;
-	return m;
-}
-
 /* Runs a plan; returns the retransmissions of all ranks. */
 static uint64_t sum_and_check(struct plan p)
 {
-	struct fpisa_mem *m = make_mem(&p);
+	struct fpisa_mem *m = mem_of_plan(&p);
 	struct fleet *fl = calloc(1, sizeof(*fl));
 	uint64_t retransmits = 0, bad = 0;
 
@@ -181,7 +161,7 @@ static void smallest_window(void **state)
 static void missing_at_join(void **state)
 {
 	struct plan p = {.workers = 4, .elements = 32, .window = 4};
-	struct fpisa_mem *m = make_mem(&p);
+	struct fpisa_mem *m = mem_of_plan(&p);
 	struct fpisa_options o = {.size = sizeof(o), .timeout_ms = 150};
 	struct fpisa *f;
 
@@ -222,7 +202,7 @@ static void sum_in_all(struct joiner *j, int n, size_t count)
 static void deadline_names_rank(void **state)
 {
 	struct plan p = {.workers = 3, .elements = 32, .window = 4};
-	struct fpisa_mem *m = make_mem(&p);
+	struct fpisa_mem *m = mem_of_plan(&p);
 	struct joiner j[3] = {0};
 	struct fpisa_request *r = NULL, *late = NULL;
 	float v[200], w[200];
@@ -260,7 +240,7 @@ static void deadline_names_rank(void **state)
 static void late_rank(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 64};
-	struct fpisa_mem *m = make_mem(&p);
+	struct fpisa_mem *m = mem_of_plan(&p);
 	struct joiner j[2] = {0};
 	struct fpisa_request *r[2];
 	struct fpisa_info info = {.size = sizeof(info)};
@@ -288,7 +268,7 @@ static void late_rank(void **state)
 static void lengths_differ(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 4};
-	struct fpisa_mem *m = make_mem(&p);
+	struct fpisa_mem *m = mem_of_plan(&p);
 	struct joiner j[2] = {0};
 	struct fpisa_request *r;
 	float v[200] = {0}, w[200] = {0};
@@ -312,7 +292,7 @@ static void lengths_differ(void **state)
 static void stale(void **state)
 {
 	struct plan p = {.workers = 2, .elements = 32, .window = 4};
-	struct fpisa_mem *m = make_mem(&p);
+	struct fpisa_mem *m = mem_of_plan(&p);
 	struct fpisa_soft *soft = (struct fpisa_soft *)m;
 	struct joiner j[2] = {0};
 	float v[40] = {0};

@@ -21,23 +21,6 @@ static int connect_all(struct fpisa **f, uint32_t rank, const struct fpisa_optio
 	return fpisa_mem_connect_shards(f, a->m, a->weight, a->n, rank, o);
 }
 
-static struct fpisa_mem *make_one(const struct plan *p)
-{
-	const struct fpisa_mem_options o = {
-		.size = sizeof(o),
-		.workers = p->workers,
-		.elements = p->elements,
-		.window = p->window,
-		.mode = p->mode,
-		.rounding = p->rounding,
-	};
-	struct fpisa_mem *m;
-
-	if (fpisa_mem_create(&m, &o))
-		fail_msg("%s", fpisa_error());
-	return m;
-}
-
 static void make(struct aggregators *a, const struct plan *p, uint32_t n, uint64_t *random)
 {
 	a->n = n;
@@ -46,7 +29,7 @@ static void make(struct aggregators *a, const struct plan *p, uint32_t n, uint64
 
 		/* One that has less memory has a smaller window. */
 		own.window = p->window >> test_random(random) % 2;
-		a->m[i] = make_one(&own);
+		a->m[i] = mem_of_plan(&own);
 		a->weight[i] = 1 + (uint32_t)(test_random(random) % (test_random(random) % 2 ? 4 : FPISA_MAX_WEIGHT));
 	}
 }
@@ -320,7 +303,7 @@ static void begin_pair(struct pair *p)
 
 	*p = (struct pair){0};
 	for (uint32_t i = 0; i < 3; i++) {
-		p->of[0].m[i] = make_one(&plan);
+		p->of[0].m[i] = mem_of_plan(&plan);
 		p->of[0].weight[i] = i + 1;
 	}
 	p->of[0].n = 3;
@@ -362,7 +345,7 @@ static void one_is_not_alike(void **state)
 	(void)state;
 	begin_pair(&p);
 	fpisa_mem_destroy(p.of[0].m[1]);
-	p.of[0].m[1] = p.of[1].m[1] = make_one(&other);
+	p.of[0].m[1] = p.of[1].m[1] = mem_of_plan(&other);
 	run_pair(&p, 0);
 	for (int k = 0; k < 2; k++) {
 		assert_int_equal(p.rc[k], -EINVAL);

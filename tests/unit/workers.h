@@ -21,6 +21,7 @@
 #include "fpisa.h"
 #include "fpisa/frame.h"
 #include "lab/oracle/oracle.h"
+#include "lib/soft/soft.h"
 
 #define MAX_RANKS 16
 
@@ -36,6 +37,26 @@ struct plan {
 	uint32_t timeout_ms;
 	int progress; /* with a thread */
 };
+
+/* The aggregator in the process that a plan wants. */
+static inline struct fpisa_mem *mem_of_plan(const struct plan *p)
+{
+	struct fpisa_mem_options o = {
+		.size = sizeof(o),
+		.workers = p->workers,
+		.elements = p->elements,
+		.window = p->window,
+		.mode = p->mode,
+		.rounding = p->rounding,
+		.pipeline = p->pipeline,
+	};
+	struct fpisa_mem *m;
+
+	if (fpisa_mem_create(&m, &o))
+		fail_msg("%s", fpisa_error());
+	((struct fpisa_soft *)m)->job.ports = p->ports;
+	return m;
+}
 
 struct rank_result {
 	int rc; /* of the call that failed, else 0 */
