@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A job over two aggregators, each in a namespace of its own behind a switch, over real XDP: sums, their shares, and what
 becomes of a call when one of the two goes, begins anew or loses a rank."""
-import os
 import random
 
-import lab
 import pytest
-from lab import FPISA, Lab, draw_seed, read_all, wait_until
+from aggregators import Switched, check_shares, pins
+from lab import FPISA, draw_seed, read_all, wait_until
 
 ETIMEDOUT, ESTALE, EPROTO = 110, 116, 71
 JOB, WORKERS, AGGREGATORS = 5, 3, 2
@@ -15,26 +14,16 @@ PINS = "/run/aggregators"  # a BPF filesystem for the tests of this file; the us
 pytestmark = pytest.mark.together
 
 
-class Several(Lab):
-    """Aggregators 10.98.0.1 and .2, workers from 10.98.0.11 on, all by eth0 at one bridge."""
+class Several(Switched):
+    """Aggregators 10.98.0.1 and .2, workers from 10.98.0.11 on."""
 
     def __init__(self):
-        self.spaces = []
-        self.switch = self.netns()
-        self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
+        super().__init__()
         self.aggregators = [self.host(f"10.98.0.{i + 1}", f"a{i}") for i in range(AGGREGATORS)]
         self.agg = self.aggregators[0]
         self.worker = [self.host(f"10.98.0.{r + 11}", f"w{r}") for r in range(WORKERS)]
         for i in range(AGGREGATORS):
             self.fpisa_at(i, "load", "eth0")
-
-    def host(self, address, port):
-        host = self.netns()
-        self.switch.ip(f"link add {port} type veth peer name eth0 netns {host.path}", f"link set {port} master br0 up")
-        host.ip(f"addr add {address}/24 dev eth0", "link set eth0 up")
-        host.gro_on("eth0")
-        self.switch.gro_on(port)
-        return host
 
     def fpisa_at(self, i, *argv):
         return self.aggregators[i].run(FPISA, *argv, "--pin", f"{PINS}/a{i}")
@@ -53,28 +42,20 @@ class Several(Lab):
     def under_way(self, **options):
         """Workers in the middle of a long sum."""
         before = [self.results(i) for i in range(AGGREGATORS)]
-        for w in self.worker:
-            w.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency", "1s")
+        self.slow_down()
         procs = self.begin(**options)
         wait_until("frames", lambda: all(self.results(i) > before[i] + 100 for i in range(AGGREGATORS)), 30)
         return procs
 
-    def at_full_rate(self):
-        for w in self.worker:
-            w.run("tc", "qdisc", "del", "dev", "eth0", "root")
-
 
 @pytest.fixture(scope="module")
 def net(mounts):
-    os.mkdir(PINS)
-    lab.mount(b"bpf", PINS, b"bpf")
-    several = Several()
-    yield several
-    for i in range(AGGREGATORS):
-        several.fpisa_at(i, "unload")
-    several.close()
-    lab.unmount(PINS)
-    os.rmdir(PINS)
+    with pins(PINS):
+        several = Several()
+        yield several
+        for i in range(AGGREGATORS):
+            several.fpisa_at(i, "unload")
+        several.close()
 
 
 @pytest.fixture
@@ -96,9 +77,7 @@ def test_sum(jobs, loss):
     procs = jobs.begin(count, f"10.98.0.1*{weights[0]},10.98.0.2*{weights[1]}", loss=loss)
     jobs.check_answers(procs, WORKERS, count)
     chunks = [jobs.results(i) - before[i] for i in range(AGGREGATORS)]
-    assert sum(chunks) == -(-count // 256)
-    for i in range(AGGREGATORS):
-        assert abs(chunks[i] - sum(chunks) * weights[i] / sum(weights)) < 2, (chunks, weights)
+    check_shares(chunks, weights, count)
 
 
 def test_one_goes(jobs):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """No machine beside the workers: each one's host is an aggregator too, at a second address. Its own rank's frames go by `lo`, with the
 datapath there in generic mode; the others' come by eth0."""
-import os
 import random
 
 import lab
 import pytest
-from lab import FPISA, Lab, draw_seed, read_all, wait_until
+from aggregators import Switched, check_shares, pins
+from lab import FPISA, draw_seed, read_all, wait_until
 
 ETIMEDOUT = 110
 JOB, HOSTS = 5, 3
@@ -14,24 +14,18 @@ PINS = "/run/colocated"  # a BPF filesystem for the tests of this file
 pytestmark = pytest.mark.together
 
 
-class Colocated(Lab):
+class Colocated(Switched):
     """Hosts 10.98.0.11 on, which add as 10.97.0.1 on."""
 
     def __init__(self):
-        self.spaces = []
-        self.switch = self.netns()
-        self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
-        self.worker = [self.host(i) for i in range(HOSTS)]
+        super().__init__()
+        self.worker = [self.aggregator(i) for i in range(HOSTS)]
         self.agg = self.worker[0]
 
-    def host(self, i):
-        host = self.netns()
-        self.switch.ip(f"link add w{i} type veth peer name eth0 netns {host.path}", f"link set w{i} master br0 up")
-        host.ip(f"addr add 10.98.0.{i + 11}/24 dev eth0", "link set eth0 up", f"addr add 10.97.0.{i + 1}/32 dev lo",
-                "route add 10.97.0.0/24 dev eth0",
+    def aggregator(self, i):
+        host = self.host(f"10.98.0.{i + 11}", f"w{i}")
+        host.ip(f"addr add 10.97.0.{i + 1}/32 dev lo", "route add 10.97.0.0/24 dev eth0",
                 f"route replace local 10.97.0.{i + 1} dev lo table local proto kernel scope host src 10.98.0.{i + 11}")
-        host.gro_on("eth0")
-        self.switch.gro_on(f"w{i}")
         host.run(FPISA, "load", "eth0", "--pin", f"{PINS}/{i}")
         host.run(FPISA, "load", "lo", "--mode", "skb", "--pin", f"{PINS}/{i}")
         workers = ",".join(f"10.98.0.{r + 11}:{18000 + i}{'@lo' if r == i else ''}" for r in range(HOSTS))
@@ -49,15 +43,12 @@ class Colocated(Lab):
 
 @pytest.fixture(scope="module")
 def net(mounts):
-    os.mkdir(PINS)
-    lab.mount(b"bpf", PINS, b"bpf")
-    colocated = Colocated()
-    yield colocated
-    for i, host in enumerate(colocated.worker):
-        host.run(FPISA, "unload", "--pin", f"{PINS}/{i}")
-    colocated.close()
-    lab.unmount(PINS)
-    os.rmdir(PINS)
+    with pins(PINS):
+        colocated = Colocated()
+        yield colocated
+        for i, host in enumerate(colocated.worker):
+            host.run(FPISA, "unload", "--pin", f"{PINS}/{i}")
+        colocated.close()
 
 
 @pytest.mark.parametrize("loss", (0, 0.02))
@@ -69,10 +60,8 @@ def test_sum(net, loss):
     before = [net.count(i, "v_result") for i in range(HOSTS)]
     net.check_answers(net.begin(count, weights, loss=loss), HOSTS, count)
     chunks = [net.count(i, "v_result") - before[i] for i in range(HOSTS)]
-    assert sum(chunks) == -(-count // 256)
-    for i in range(HOSTS):
-        assert abs(chunks[i] - sum(chunks) * weights[i] / sum(weights)) < 2, (chunks, weights)
-        assert net.count(i, "v_unknown_peer") == 0
+    check_shares(chunks, weights, count)
+    assert all(net.count(i, "v_unknown_peer") == 0 for i in range(HOSTS))
 
 
 def test_stranger(net):
@@ -89,16 +78,14 @@ def test_stranger(net):
 
 def test_host_dies(net):
     """A host that goes takes a rank and an aggregator with it: the others' calls end in time and name one of the two."""
-    for w in net.worker:
-        w.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency", "1s")
+    net.slow_down()
     before = [net.count(i, "v_result") for i in range(HOSTS)]
     procs = net.begin(1_000_000, timeout_ms=3000)
     wait_until("frames", lambda: all(net.count(i, "v_result") > before[i] + 50 for i in range(HOSTS)), 30)
     net.switch.ip("link set w2 down")
     answers = [read_all(p)[0][-1] for p in procs]
     net.switch.ip("link set w2 up")
-    for w in net.worker:
-        w.run("tc", "qdisc", "del", "dev", "eth0", "root")
+    net.at_full_rate()
     for a in answers[:2]:
         assert a["rc"] == -ETIMEDOUT and a["seconds"] < 13
         assert a["missing"] == 0b100 or a["error"].startswith("10.97.0.3: job 5: the aggregator did not answer"), a

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Several aggregators of one job: hosts by eth0 at one bridge."""
+import contextlib
+import os
+
+import lab
+from lab import Lab
+
+
+class Switched(Lab):
+    """Whoever derives from it makes self.worker and self.agg of host()."""
+
+    def __init__(self):
+        self.spaces = []
+        self.switch = self.netns()
+        self.switch.ip("link add br0 type bridge mcast_snooping 0 forward_delay 0 stp_state 0", "link set br0 up")
+
+    def host(self, address, port):
+        host = self.netns()
+        self.switch.ip(f"link add {port} type veth peer name eth0 netns {host.path}", f"link set {port} master br0 up")
+        host.ip(f"addr add {address}/24 dev eth0", "link set eth0 up")
+        host.gro_on("eth0")
+        self.switch.gro_on(port)
+        return host
+
+    def slow_down(self):
+        for w in self.worker:
+            w.run("tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "20mbit", "burst", "32kb", "latency", "1s")
+
+    def at_full_rate(self):
+        for w in self.worker:
+            w.run("tc", "qdisc", "del", "dev", "eth0", "root")
+
+
+@contextlib.contextmanager
+def pins(folder):
+    """A BPF filesystem of a test's own, for datapaths that may not be where one datapath is."""
+    os.mkdir(folder)
+    lab.mount(b"bpf", folder, b"bpf")
+    yield
+    lab.unmount(folder)
+    os.rmdir(folder)
+
+
+def check_shares(chunks, weights, count):
+    """Each aggregator had its share of the chunks of `count` values, of 256 each."""
+    assert sum(chunks) == -(-count // 256)
+    for chunk, weight in zip(chunks, weights):
+        assert abs(chunk - sum(chunks) * weight / sum(weights)) < 2, (chunks, weights)
