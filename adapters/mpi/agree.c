@@ -199,7 +199,8 @@ static void say_if_exact(struct comm *m, MPI_Comm c, enum fpisa_dtype type)
 	offer_make(&o, m->name);
 	if (o.why_not[0] || o.mode != MODE_EXACT || type == FPISA_FLOAT64)
 		return;
-	snprintf(what, sizeof(what), "MPI_Iallreduce of %s is MPI's until an MPI_Allreduce of it", type_names[type]);
+	snprintf(what, sizeof(what), "MPI_Iallreduce of %s is MPI's until the next MPI_Allreduce or MPI_Barrier",
+		 type_names[type]);
 	say(m, what, "a request does not wait for the other ranks to agree on mode exact");
 }
 
@@ -209,6 +210,8 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
 
 	if (!waits && (m->state == SERVICE_UNKNOWN || (m->state == SERVICE_FPISA && m->type[type] == SERVICE_UNKNOWN))) {
 		say_if_exact(m, c, type);
+		if (m->wanted[type] < bytes)
+			m->wanted[type] = bytes;
 		return 0;
 	}
 	if (m->state != SERVICE_FPISA)
@@ -221,4 +224,18 @@ int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t byt
 	if (m->type[type] != SERVICE_FPISA)
 		return 0;
 	return !small || (!m->offer.two_levels && service_is_exact(m->service, type));
+}
+
+void agree_on_requests(struct comm *m, MPI_Comm c)
+{
+	for (int type = 0; type < TYPES; type++) {
+		uint64_t bytes = m->wanted[type];
+
+		m->wanted[type] = 0;
+		if (bytes && m->state == SERVICE_UNKNOWN)
+			m->state = agree(m, c);
+		/* With two levels requests stay MPI's. */
+		if (bytes && !m->offer.two_levels)
+			agree_serves(m, c, type, bytes, 1);
+	}
 }

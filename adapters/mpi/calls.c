@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * The entries of MPI that are ours instead of the library's: what is a sum, minimum or maximum of floating-point
- * numbers over a communicator that is served goes to the datapath, all else to MPI.
+ * numbers over a communicator that is served goes to the datapath, all else to MPI. Calls that wait for all ranks agree on
+ * what requests may not wait for.
  */
 #include "shim.h"
 
@@ -60,11 +61,19 @@ static struct comm *served(struct fpisa_call *call, const void *send, void *recv
 ENTRY int MPI_Allreduce(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c)
 {
 	struct fpisa_call call;
-	struct comm *m = served(&call, send, recv, count, t, o, c, 1);
+	struct comm *m;
 
+	comm_agree_on_requests(c);
+	m = served(&call, send, recv, count, t, o, c, 1);
 	if (!m)
 		return PMPI_Allreduce(send, recv, count, t, o, c);
 	return m->offer.two_levels ? comm_allreduce_levels(m, c, &call, t, o) : comm_allreduce(m, c, &call);
+}
+
+ENTRY int MPI_Barrier(MPI_Comm c)
+{
+	comm_agree_on_requests(c);
+	return PMPI_Barrier(c);
 }
 
 ENTRY int MPI_Iallreduce(const void *send, void *recv, int count, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request *r)

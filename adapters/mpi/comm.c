@@ -121,14 +121,22 @@ static struct comm *make(MPI_Comm c)
 }
 
 /* A communicator is in one collective call at a time, so its record is one thread's. */
-static struct comm *record_of(MPI_Comm c)
+static struct comm *find(MPI_Comm c)
 {
 	struct comm *m = NULL;
 	int found = 0;
 
-	if (make_keys() || PMPI_Comm_get_attr(c, record_key, &m, &found))
+	return PMPI_Comm_get_attr(c, record_key, &m, &found) || !found ? NULL : m;
+}
+
+static struct comm *record_of(MPI_Comm c)
+{
+	struct comm *m;
+
+	if (make_keys())
 		return NULL;
-	return found ? m : make(c);
+	m = find(c);
+	return m ? m : make(c);
 }
 
 struct comm *comm_of(MPI_Comm c, int waits)
@@ -138,6 +146,19 @@ struct comm *comm_of(MPI_Comm c, int waits)
 	if (m && m->state == SERVICE_UNKNOWN && waits)
 		m->state = agree(m, c);
 	return m;
+}
+
+void comm_agree_on_requests(MPI_Comm c)
+{
+	struct comm *m;
+	int any;
+
+	pthread_mutex_lock(&once);
+	any = record_key != MPI_KEYVAL_INVALID;
+	pthread_mutex_unlock(&once);
+	m = any && c != MPI_COMM_NULL ? find(c) : NULL;
+	if (m)
+		agree_on_requests(m, c);
 }
 
 /* -- calls ------------------------------------------------------------------------- */

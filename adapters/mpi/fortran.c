@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * Fortran's entries of Open MPI, which call PMPI past ours: mpif.h and `use mpi` reach mpi_allreduce_(), mpi_f08
- * ompi_allreduce_f(); so with MPI_Iallreduce(). MPICH's call MPI_Allreduce(), so there is nothing to do.
+ * ompi_allreduce_f(); so with MPI_Iallreduce() and MPI_Barrier(). MPICH's call MPI_Allreduce(), so there is nothing to do.
  */
 #include "shim.h"
 
@@ -53,6 +53,14 @@ ENTRY void ompi_iallreduce_f(ARGUMENTS, MPI_Fint *request, MPI_Fint *error)
 		*request = PMPI_Request_c2f(r);
 }
 
+ENTRY void ompi_barrier_f(MPI_Fint *comm, MPI_Fint *error)
+{
+	int rc = MPI_Barrier(PMPI_Comm_f2c(*comm));
+
+	if (error)
+		*error = (MPI_Fint)rc;
+}
+
 #define ALSO(name) ENTRY void name(ARGUMENTS, MPI_Fint *error) __attribute__((alias("ompi_allreduce_f")))
 ALSO(mpi_allreduce);
 ALSO(mpi_allreduce_);
@@ -65,4 +73,10 @@ ALSO(mpi_iallreduce);
 ALSO(mpi_iallreduce_);
 ALSO(mpi_iallreduce__);
 ALSO(MPI_IALLREDUCE);
+#undef ALSO
+#define ALSO(name) ENTRY void name(MPI_Fint *comm, MPI_Fint *error) __attribute__((alias("ompi_barrier_f")))
+ALSO(mpi_barrier);
+ALSO(mpi_barrier_);
+ALSO(mpi_barrier__);
+ALSO(MPI_BARRIER);
 #endif

@@ -81,7 +81,8 @@ struct comm {
 	int users; /* the communicator, and each request */
 	struct service *service;
 	enum service_state state, type[TYPES];
-	int said[TYPES]; /* that requests are MPI's for now */
+	uint64_t wanted[TYPES]; /* bytes of the largest request that was MPI's because the ranks have yet to agree */
+	int said[TYPES];	/* that such requests are MPI's for now */
 	struct offer offer;
 	struct levels levels; /* offer.two_levels */
 	MPI_Request mover;
@@ -91,6 +92,9 @@ struct comm {
 
 /* Its record, NULL if there can be none; the first call that waits is all ranks' to make, and agrees whether it is served. */
 struct comm *comm_of(MPI_Comm c, int waits);
+
+/* In a call that waits for all ranks of c: agree on the types whose requests have been MPI's until now. */
+void comm_agree_on_requests(MPI_Comm c);
 
 void comm_get(struct comm *m);
 void comm_put(struct comm *m);
@@ -115,6 +119,9 @@ enum service_state agree(struct comm *m, MPI_Comm c);
  * ask for a type makes its job, and they agree on whether that went well. Without `waits` nobody is waited for: what is not agreed is MPI's.
  */
 int agree_serves(struct comm *m, MPI_Comm c, enum fpisa_dtype type, uint64_t bytes, int waits);
+
+/* Agree on the types that requests have wanted. All ranks of c have made the same requests, so they agree on the same. */
+void agree_on_requests(struct comm *m, MPI_Comm c);
 
 /* -- request.c: a request of MPI's for a call of the datapath ----------------------------------- */
 

@@ -1,18 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * MPI_Iallreduce on three communicators of two ranks each, started in an order that blocking calls could not have:
- * rank 0 starts A, C; rank 1 B, A; rank 2 C, B. Ranks beyond three look on. Prints how many sums were right. With an argument
- * each communicator makes an MPI_Allreduce first, in an order that it can have.
+ * rank 0 starts A, C; rank 1 B, A; rank 2 C, B. Ranks beyond three look on. Prints how many sums were right. Each communicator
+ * makes another call, in an order that blocking ones can have: `cycle first`, an MPI_Allreduce before all; `cycle barrier`
+ * and `cycle integers`, an MPI_Barrier or an MPI_Allreduce of integers after the first round of requests.
  */
 #include <mpi.h>
 #include <stdio.h>
+#include <string.h>
 
 #define VALUES 2000
 
 static double in[3][VALUES], out[3][VALUES];
 
+static void wait_for_all(MPI_Comm c, const char *how)
+{
+	int one = 1, sum;
+
+	if (c == MPI_COMM_NULL)
+		return;
+	if (!strcmp(how, "barrier"))
+		MPI_Barrier(c);
+	if (!strcmp(how, "integers"))
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, c);
+}
+
 int main(int argc, char **argv)
 {
+	const char *how = argc > 1 ? argv[1] : "";
 	static const int ranks[3][2] = {{0, 1}, {1, 2}, {0, 2}}, order[3][2] = {{0, 2}, {1, 0}, {2, 1}};
 	int rank, right = 0, all;
 	MPI_Group world, two;
@@ -28,10 +43,12 @@ int main(int argc, char **argv)
 		MPI_Group_free(&two);
 		for (int i = 0; i < VALUES; i++)
 			in[k][i] = rank + 1 + k * 10;
-		if (argc > 1 && c[k] != MPI_COMM_NULL)
+		if (!strcmp(how, "first") && c[k] != MPI_COMM_NULL)
 			MPI_Allreduce(in[k], out[k], VALUES, MPI_DOUBLE, MPI_SUM, c[k]);
 	}
 	for (int round = 0; rank < 3 && round < 5; round++) {
+		for (int k = 0; round == 1 && k < 3; k++)
+			wait_for_all(c[k], how);
 		for (int j = 0; j < 2; j++) {
 			int k = order[rank][j];
 
