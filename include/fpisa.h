@@ -209,6 +209,8 @@ int fpisa_connect(struct fpisa **f, const char *address, uint32_t job, const str
  * -ESTALE	the job was made anew, its ranks joined again, another process joined as this rank, or this rank was
  *		taken out of the job
  * -EUCLEAN	the array has sums of a call in place that failed, not input; nothing was sent
+ * -ENOMEM	no memory; or calls in place of the process, under way or failed, would be of more than 2^26 chunks together, which
+ *		are 64 GiB of 256 floats each: of more it could not say what -EUCLEAN says. Nothing was sent
  * -ECONNRESET	another rank was taken out of the job (options.all_ranks)
  * After -ETIMEDOUT, -EPROTO, -ESTALE or -ECONNRESET the handle returns it again until fpisa_rejoin().
  *

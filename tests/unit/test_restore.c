@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Over the transport `mem`: arrays of calls in place that fail are as they were with options.restore, else they are not summed again. */
+#include <sys/mman.h>
 #include "lib/api.h"
 #include "lib/handle.h"
+#include "lib/unclean.h"
 #include "small_chunks.h"
 
 #define LONG (3 * WINDOW * ELEMENTS)
@@ -261,6 +263,57 @@ static void may_be_repeated(void **state)
 	free(v);
 }
 
+/* What is remembered of failed calls in place, and of those under way, has a bound, at which such a call is refused: by itself, and for what
+ * others hold, as long as they hold it. Of a failed call only what lies between its changed chunks counts. */
+static void bounded(void **state)
+{
+	const uint64_t most = FPISA_UNCLEAN_MOST;
+	const struct fpisa_format format = fpisa_format_of(FPISA_FORMAT_FP32);
+	const struct fpisa_options restoring = {.size = sizeof(restoring), .restore = 1, .timeout_ms = 1};
+	static float v[3 * ELEMENTS];
+	struct fpisa_unclean *u[3];
+	struct fpisa_request *r;
+	struct fpisa_mem *m;
+	struct fpisa *f = alone(&m, NULL);
+	const size_t size = (most + 1) * ELEMENTS * sizeof(float);
+	float *long_one = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	(void)state;
+	assert_ptr_not_equal(long_one, MAP_FAILED);
+	assert_int_equal(fpisa_allreduce_start(f, long_one, long_one, size / sizeof(float), FPISA_FLOAT32, &r), -ENOMEM);
+	assert_non_null(strstr(fpisa_error(), "may have 67108864 together; make it in parts"));
+	munmap(long_one, size);
+	v[0] = 1;
+	assert_int_equal(fpisa_allreduce(f, v, v, 3 * ELEMENTS, FPISA_FLOAT32, NULL), 0);
+	fpisa_close(f);
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(fpisa_unclean_new(&u[k], v, most / 2 * ELEMENTS, ELEMENTS, format), 0);
+	assert_int_equal(fpisa_unclean_new(&u[2], v, ELEMENTS, ELEMENTS, format), -ENOMEM);
+	/* An array that must not be read where nothing is marked. */
+	fpisa_unclean_mark(u[0], 1);
+	fpisa_unclean_mark(u[0], 2);
+	fpisa_unclean_remember(u[0]);
+	assert_int_equal(fpisa_unclean_new(&u[0], v, (most / 2 - 1) * ELEMENTS, ELEMENTS, format), -ENOMEM);
+	assert_int_equal(fpisa_unclean_new(&u[0], v, (most / 2 - 2) * ELEMENTS, ELEMENTS, format), 0);
+	fpisa_unclean_free(u[0]);
+	fpisa_unclean_free(u[1]);
+	assert_int_equal(fpisa_unclean_refuse(v, sizeof(v)), -EUCLEAN);
+	assert_int_equal(fpisa_unclean_refuse(v, 2 * ELEMENTS * sizeof(float)), -EUCLEAN);
+	assert_int_equal(fpisa_unclean_refuse(v, ELEMENTS * sizeof(float)), 0);
+	assert_int_equal(fpisa_unclean_refuse(v + 3 * ELEMENTS, sizeof(v)), 0);
+	v[ELEMENTS] = v[2 * ELEMENTS] = 7;
+	assert_int_equal(fpisa_unclean_refuse(v, sizeof(v)), 0);
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(fpisa_unclean_new(&u[k], v, most / 2 * ELEMENTS, ELEMENTS, format), 0);
+	/* Restoring needs none of it. */
+	assert_int_equal(fpisa_mem_connect(&f, m, 0, &restoring), 0);
+	assert_int_equal(fpisa_allreduce(f, v, v, 3 * ELEMENTS, FPISA_FLOAT32, NULL), 0);
+	fpisa_close(f);
+	fpisa_mem_destroy(m);
+	fpisa_unclean_free(u[0]);
+	fpisa_unclean_free(u[1]);
+}
+
 /* Root's array goes to all as sums would: not what a failed call has left; rank 1's is only written. */
 static void not_broadcast(void **state)
 {
@@ -322,8 +375,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(retried_in_place), cmocka_unit_test(restored_in_a_row),
 		cmocka_unit_test(restored_arrays),  cmocka_unit_test(not_summed_twice),
-		cmocka_unit_test(may_be_repeated),  cmocka_unit_test(not_broadcast),
-		cmocka_unit_test(not_restored),
+		cmocka_unit_test(may_be_repeated),  cmocka_unit_test(bounded),
+		cmocka_unit_test(not_broadcast),    cmocka_unit_test(not_restored),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

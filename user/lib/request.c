@@ -17,13 +17,14 @@ static int may_be_unclean(const struct fpisa_request *r)
 int fpisa_request_place(struct fpisa_request *r)
 {
 	struct fpisa *f = r->f;
+	int rc;
 
 	r->first = f->end;
 	r->chunks = (r->count + f->hello.elements - 1) / f->hello.elements;
 	if (may_be_unclean(r)) {
-		r->unclean = fpisa_unclean_new(r->send, r->count, f->hello.elements, f->format);
-		if (!r->unclean)
-			return fpisa_fail(-ENOMEM, "no memory for a call in place of %zu elements", (size_t)r->count);
+		rc = fpisa_unclean_new(&r->unclean, r->send, r->count, f->hello.elements, f->format);
+		if (rc)
+			return rc;
 	}
 	r->left = r->chunks;
 	if (!r->left && r->ranks_to)

@@ -11,42 +11,59 @@
 struct fpisa_unclean {
 	LIST_ENTRY(fpisa_unclean) link;
 	const char *at;
-	uint64_t count, chunks;
+	uint64_t count;
 	uint32_t elements; /* of a chunk; the last may have fewer */
 	struct fpisa_format format;
-	uint64_t left;	 /* marked chunks */
-	uint64_t hash[]; /* of each chunk; 0: it is not marked */
+	uint64_t first, chunks; /* those that `mark` is of */
+	uint64_t left;		/* marked ones */
+	uint32_t mark[];	/* 0: none; once the call has failed a hash of the chunk's bytes */
 };
 
 /* Under the lock of fork.h: a child has the parent's arrays, and what is known of them. */
 static LIST_HEAD(uncleans, fpisa_unclean) all = LIST_HEAD_INITIALIZER(all);
 static uint32_t arrays; /* its length, read without the lock */
+static uint64_t held;	/* chunks of all structs, remembered or not; atomic */
 
-struct fpisa_unclean *fpisa_unclean_new(const void *array, uint64_t count, uint32_t elements, struct fpisa_format format)
+int fpisa_unclean_new(struct fpisa_unclean **out, const void *array, uint64_t count, uint32_t elements,
+		      struct fpisa_format format)
 {
 	uint64_t chunks = (count + elements - 1) / elements;
-	/* Of a long array only what is marked costs more than address space. */
-	struct fpisa_unclean *u = calloc(1, sizeof(*u) + chunks * sizeof(u->hash[0]));
+	struct fpisa_unclean *u = NULL;
 
-	if (!u)
-		return NULL;
+	if (__atomic_add_fetch(&held, chunks, __ATOMIC_RELAXED) > FPISA_UNCLEAN_MOST) {
+		__atomic_fetch_sub(&held, chunks, __ATOMIC_RELAXED);
+		return fpisa_fail(
+			-ENOMEM,
+			"a call in place of %llu chunks: calls in place of this process, under way or failed, may have %llu "
+			"together; make it in parts, give the sum another array, or set options.restore",
+			(unsigned long long)chunks, (unsigned long long)FPISA_UNCLEAN_MOST);
+	}
+	/* Of a long array only what is marked costs more than address space. */
+	u = calloc(1, sizeof(*u) + chunks * sizeof(u->mark[0]));
+	if (!u) {
+		__atomic_fetch_sub(&held, chunks, __ATOMIC_RELAXED);
+		return fpisa_fail(-ENOMEM, "no memory for a call in place of %llu elements", (unsigned long long)count);
+	}
 	u->at = array;
 	u->count = count;
 	u->chunks = chunks;
 	u->elements = elements;
 	u->format = format;
-	return u;
+	*out = u;
+	return 0;
 }
 
 void fpisa_unclean_free(struct fpisa_unclean *u)
 {
+	if (u)
+		__atomic_fetch_sub(&held, u->chunks, __ATOMIC_RELAXED);
 	free(u);
 }
 
 void fpisa_unclean_mark(struct fpisa_unclean *u, uint64_t chunk)
 {
-	u->left += !u->hash[chunk];
-	u->hash[chunk] = 1;
+	u->left += !u->mark[chunk];
+	u->mark[chunk] = 1;
 }
 
 struct part {
@@ -76,23 +93,42 @@ static uint64_t hash_bytes(uint64_t h, struct part p)
 }
 
 /* Never 0. */
-static uint64_t hash_chunk(const struct fpisa_unclean *u, uint64_t chunk)
+static uint32_t hash_chunk(const struct fpisa_unclean *u, uint64_t chunk)
 {
 	struct part p[2];
 
 	parts(u, chunk, p);
-	return hash_bytes(hash_bytes(1, p[0]), p[1]) | 1;
+	return (uint32_t)hash_bytes(hash_bytes(1, p[0]), p[1]) | 1;
+}
+
+/* What stands before the first mark and behind the last one costs nothing from here on. */
+static struct fpisa_unclean *trim(struct fpisa_unclean *u)
+{
+	uint64_t from = 0, to = u->chunks;
+	struct fpisa_unclean *trimmed;
+
+	while (!u->mark[from])
+		from++;
+	while (!u->mark[to - 1])
+		to--;
+	__atomic_fetch_sub(&held, u->chunks - (to - from), __ATOMIC_RELAXED);
+	u->first = from;
+	u->chunks = to - from;
+	memmove(u->mark, u->mark + from, u->chunks * sizeof(u->mark[0]));
+	trimmed = realloc(u, sizeof(*u) + u->chunks * sizeof(u->mark[0]));
+	return trimmed ? trimmed : u;
 }
 
 void fpisa_unclean_remember(struct fpisa_unclean *u)
 {
 	if (!u->left) {
-		free(u);
+		fpisa_unclean_free(u);
 		return;
 	}
+	u = trim(u);
 	for (uint64_t i = 0; i < u->chunks; i++)
-		if (u->hash[i])
-			u->hash[i] = hash_chunk(u, i);
+		if (u->mark[i])
+			u->mark[i] = hash_chunk(u, u->first + i);
 	fpisa_fork_hold();
 	LIST_INSERT_HEAD(&all, u, link);
 	__atomic_fetch_add(&arrays, 1, __ATOMIC_RELAXED);
@@ -105,23 +141,31 @@ static int within(struct part p, const char *array, size_t size)
 	return !p.bytes || (p.at >= array && p.at + p.bytes <= array + size);
 }
 
+/* Do the chunks that u remembers and the array have any place in common? Scales stand behind all elements. */
+static int meets(const struct fpisa_unclean *u, const char *array, size_t size)
+{
+	const char *end = u->at + u->count * u->format.bytes + (u->format.shared ? u->count / FPISA_BLOCK : 0);
+
+	return u->at + u->first * u->elements * u->format.bytes < array + size && array < end;
+}
+
 /* How many marked chunks in the array are as they were left; the others there are marked no more. */
 static uint64_t still(struct fpisa_unclean *u, const char *array, size_t size)
 {
 	uint64_t n = 0;
 
-	for (uint64_t i = 0; i < u->chunks; i++) {
+	for (uint64_t i = 0; meets(u, array, size) && i < u->chunks; i++) {
 		struct part p[2];
 
-		if (!u->hash[i])
+		if (!u->mark[i])
 			continue;
-		parts(u, i, p);
+		parts(u, u->first + i, p);
 		if (!within(p[0], array, size) || !within(p[1], array, size))
 			continue;
-		if (hash_chunk(u, i) == u->hash[i]) {
+		if (hash_chunk(u, u->first + i) == u->mark[i]) {
 			n++;
 		} else {
-			u->hash[i] = 0;
+			u->mark[i] = 0;
 			u->left--;
 		}
 	}
@@ -142,7 +186,7 @@ int fpisa_unclean_refuse(const void *array, size_t size)
 		if (!u->left) {
 			LIST_REMOVE(u, link);
 			__atomic_fetch_sub(&arrays, 1, __ATOMIC_RELAXED);
-			free(u);
+			fpisa_unclean_free(u);
 		}
 	}
 	fpisa_fork_release();

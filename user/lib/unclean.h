@@ -16,10 +16,19 @@
 
 struct fpisa_unclean;
 
-/* Of an array of `count` elements, `elements` a chunk; NULL: no memory. */
-struct fpisa_unclean *fpisa_unclean_new(const void *array, uint64_t count, uint32_t elements,
-					struct fpisa_format format);
-void fpisa_unclean_free(struct fpisa_unclean *u);
+/*
+ * Chunks of all calls in place of the process, under way or failed: a failed one counts from its first marked chunk to its last
+ * one, until the program has written these and sent them. 4 bytes each, 256 MiB.
+ */
+#define FPISA_UNCLEAN_MOST (1ull << 26)
+
+/*
+ * Of an array of `count` elements, `elements` a chunk. 0, or -ENOMEM with the message set: no memory, or more chunks than
+ * FPISA_UNCLEAN_MOST.
+ */
+int fpisa_unclean_new(struct fpisa_unclean **u, const void *array, uint64_t count, uint32_t elements,
+		      struct fpisa_format format);
+void fpisa_unclean_free(struct fpisa_unclean *u); /* NULL is fine */
 
 void fpisa_unclean_mark(struct fpisa_unclean *u, uint64_t chunk);
 
