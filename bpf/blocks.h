@@ -5,13 +5,28 @@
  * programs and loops call it; inlined, the same loops exceed a million
  * instructions on 6.1 and crash the verifier of 6.18.44.
  *
- * Global functions take pointers to memory of known size, which may be NULL
- * as far as the verifier knows. `fmt` is the packed format (family.h).
+ * `fmt` is the packed format (family.h).
  */
 #ifndef FPISA_BPF_BLOCKS_H
 #define FPISA_BPF_BLOCKS_H
 
 #include "forms.h"
+
+/*
+ * A function over a block. To the verifier a pointer that a global function takes may be NULL: `given` names all
+ * that must not be. Returns 0 where what follows, which calls a body for the block, does not return its value.
+ */
+#define BLOCK_FN(type, name, given, parameters, ...) \
+	type name parameters                         \
+	{                                            \
+		if (!(given))                        \
+			return 0;                    \
+		__VA_ARGS__;                         \
+		return 0;                            \
+	}
+
+/* clang-format 14 takes the stars of `parameters` for products. */
+/* clang-format off */
 
 /* -- fused ------------------------------------------------------------- */
 
@@ -36,31 +51,20 @@
 #define FUSED_A_FN GLOBAL_FN
 #endif
 
-FUSED_SET_FN int fused_set_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
-{
-	if (!in || !e || !m)
-		return 0;
-	set_values(in, e, m, FORMAT(fmt));
-	return 0;
-}
+BLOCK_FN(FUSED_SET_FN int, fused_set_block, in && e && m,
+	(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt),
+	set_values(in, e, m, FORMAT(fmt)))
 
 /* Has the family a body of its own for adds whose events are not counted? */
 #define FUSED_UNCOUNTED (FAMILY_BYTES == 4 && FAMILY_RBITS == 32)
 
-FUSED_FN __u64 fused_add_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt, __u32 counted)
-{
-	asm volatile("" : : "r"(counted));
-	if (!in || !e || !m)
-		return 0;
-	return add_values(in, e, m, FORMAT(fmt), counted);
-}
+BLOCK_FN(FUSED_FN __u64, fused_add_block, in && e && m,
+	(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt, __u32 counted),
+	KEEP_ARGUMENT(counted); return add_values(in, e, m, FORMAT(fmt), counted))
 
-FUSED_A_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt)
-{
-	if (!in || !e || !m)
-		return 0;
-	return add_values_a(in, e, m, FORMAT(fmt));
-}
+BLOCK_FN(FUSED_A_FN __u64, fused_add_a_block, in && e && m,
+	(const struct words *in, struct fpisa_exp_block *e, man_block *m, __u32 fmt),
+	return add_values_a(in, e, m, FORMAT(fmt)))
 
 /* By default FP32 is rounded down, so that body stands in the loop over blocks; both are more than a verifier takes. */
 #if FAMILY_BYTES == 4 && FAMILY_RBITS == 32
@@ -69,23 +73,13 @@ FUSED_A_FN __u64 fused_add_a_block(const struct words *in, struct fpisa_exp_bloc
 #define READ_FN GLOBAL_FN
 #endif
 
-READ_FN __u32 read_down_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
-			      __u32 all)
-{
-	asm volatile("" : : "r"(all));
-	if (!out || !e || !m)
-		return 0;
-	return read_values(out, e, m, fmt, FPISA_ROUND_DOWN, all);
-}
+BLOCK_FN(READ_FN __u32, read_down_block, out && e && m,
+	(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt, __u32 all),
+	KEEP_ARGUMENT(all); return read_values(out, e, m, fmt, FPISA_ROUND_DOWN, all))
 
-GLOBAL_FN __u32 read_near_block(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt,
-				__u32 all)
-{
-	asm volatile("" : : "r"(all));
-	if (!out || !e || !m)
-		return 0;
-	return read_values(out, e, m, fmt, FPISA_ROUND_NEAREST, all);
-}
+BLOCK_FN(GLOBAL_FN __u32, read_near_block, out && e && m,
+	(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt, __u32 all),
+	KEEP_ARGUMENT(all); return read_values(out, e, m, fmt, FPISA_ROUND_NEAREST, all))
 
 /* -- staged ------------------------------------------------------------ */
 
@@ -96,87 +90,36 @@ GLOBAL_FN __u32 read_near_block(struct words *out, const struct fpisa_exp_block 
  */
 
 /* A block with special values. */
-GLOBAL_FN int mau1_block(phv_block *p, __u32 fmt)
-{
-	if (!p)
-		return 0;
-	fpisa_stage1(FPISA_PHV(p), FORMAT(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mau1_block, p, (phv_block *p, __u32 fmt),
+	fpisa_stage1(FPISA_PHV(p), FORMAT(fmt)))
 
-GLOBAL_FN int mau2_first_block(phv_block *p, struct fpisa_exp_block *e)
-{
-	if (!p || !e)
-		return 0;
-	stage2_first(FPISA_PHV(p), e);
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mau2_first_block, p && e, (phv_block *p, struct fpisa_exp_block *e),
+	stage2_first(FPISA_PHV(p), e))
 
-GLOBAL_FN int mau2_a_block(phv_block *p, struct fpisa_exp_block *e, __u32 fmt)
-{
-	if (!p || !e)
-		return 0;
-	stage2_a(FPISA_PHV(p), e, FORMAT(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mau2_a_block, p && e, (phv_block *p, struct fpisa_exp_block *e, __u32 fmt),
+	stage2_a(FPISA_PHV(p), e, FORMAT(fmt)))
 
-GLOBAL_FN __u64 mau3_a_block(phv_block *p, __u32 fmt)
-{
-	if (!p)
-		return 0;
-	return stage3_a(FPISA_PHV(p), FORMAT(fmt));
-}
+BLOCK_FN(GLOBAL_FN __u64, mau3_a_block, p, (phv_block *p, __u32 fmt),
+	return stage3_a(FPISA_PHV(p), FORMAT(fmt)))
 
-GLOBAL_FN int mau4_first_block(phv_block *p, man_block *m, __u32 fmt)
-{
-	if (!p || !m)
-		return 0;
-	stage4_first(FPISA_PHV(p), m, FORMAT(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mau4_first_block, p && m, (phv_block *p, man_block *m, __u32 fmt),
+	stage4_first(FPISA_PHV(p), m, FORMAT(fmt)))
 
-GLOBAL_FN __u64 mau4_checked_block(phv_block *p, man_block *m, __u32 fmt)
-{
-	if (!p || !m)
-		return 0;
-	return stage4_checked(FPISA_PHV(p), m, FORMAT(fmt));
-}
+BLOCK_FN(GLOBAL_FN __u64, mau4_checked_block, p && m, (phv_block *p, man_block *m, __u32 fmt),
+	return stage4_checked(FPISA_PHV(p), m, FORMAT(fmt)))
 
-GLOBAL_FN __u64 mau4_a_block(phv_block *p, man_block *m, __u32 fmt)
-{
-	if (!p || !m)
-		return 0;
-	return stage4_a(FPISA_PHV(p), m, FORMAT(fmt));
-}
+BLOCK_FN(GLOBAL_FN __u64, mau4_a_block, p && m, (phv_block *p, man_block *m, __u32 fmt),
+	return stage4_a(FPISA_PHV(p), m, FORMAT(fmt)))
 
-GLOBAL_FN int mau5_block(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt, __u64 factor)
-{
-	asm volatile("" : : "r"(factor));
-	if (!e || !m || !p)
-		return 0;
-	stage5(e, m, FPISA_PHV(p), FORMAT(fmt), factor);
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mau5_block, e && m && p,
+	(const struct fpisa_exp_block *e, const man_block *m, phv_block *p, __u32 fmt, __u64 factor),
+	KEEP_ARGUMENT(factor); stage5(e, m, FPISA_PHV(p), FORMAT(fmt), factor))
 
-GLOBAL_FN int mau6_bits_block(phv_block *p, __u32 fmt)
-{
-	struct fpisa_format f = FORMAT(fmt);
+BLOCK_FN(GLOBAL_FN int, mau6_bits_block, p, (phv_block *p, __u32 fmt),
+	fpisa_stage6(FPISA_PHV(p), FORMAT(fmt), clz_bits))
 
-	if (!p)
-		return 0;
-	fpisa_stage6(FPISA_PHV(p), f, clz_bits);
-	return 0;
-}
-
-GLOBAL_FN int mau6_lpm_block(phv_block *p, __u32 fmt)
-{
-	struct fpisa_format f = FORMAT(fmt);
-
-	if (!p)
-		return 0;
-	fpisa_stage6(FPISA_PHV(p), f, clz_lpm);
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mau6_lpm_block, p, (phv_block *p, __u32 fmt),
+	fpisa_stage6(FPISA_PHV(p), FORMAT(fmt), clz_lpm))
 
 GLOBAL_FN int mau6_byte_block(phv_block *p, __u32 fmt)
 {
@@ -190,45 +133,23 @@ GLOBAL_FN int mau6_byte_block(phv_block *p, __u32 fmt)
 	return 0;
 }
 
-GLOBAL_FN int mau7_block(phv_block *p, __u32 fmt)
-{
-	if (!p)
-		return 0;
-	fpisa_stage7(FPISA_PHV(p), FORMAT(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mau7_block, p, (phv_block *p, __u32 fmt),
+	fpisa_stage7(FPISA_PHV(p), FORMAT(fmt)))
 
-GLOBAL_FN __u32 mau8_down_block(phv_block *p, struct words *out, __u32 fmt)
-{
-	if (!p || !out)
-		return 0;
-	return fpisa_stage8(FPISA_PHV(p), out, FORMAT(fmt), FPISA_ROUND_DOWN);
-}
+BLOCK_FN(GLOBAL_FN __u32, mau8_down_block, p && out, (phv_block *p, struct words *out, __u32 fmt),
+	return fpisa_stage8(FPISA_PHV(p), out, FORMAT(fmt), FPISA_ROUND_DOWN))
 
-GLOBAL_FN __u32 mau8_near_block(phv_block *p, struct words *out, __u32 fmt)
-{
-	if (!p || !out)
-		return 0;
-	return fpisa_stage8(FPISA_PHV(p), out, FORMAT(fmt), FPISA_ROUND_NEAREST);
-}
+BLOCK_FN(GLOBAL_FN __u32, mau8_near_block, p && out, (phv_block *p, struct words *out, __u32 fmt),
+	return fpisa_stage8(FPISA_PHV(p), out, FORMAT(fmt), FPISA_ROUND_NEAREST))
 
 /* -- operations other than the sum (fpisa/op.h) ---------------------------- */
 
-GLOBAL_FN __u64 square_block(phv_block *p, __u32 fmt)
-{
-	if (!p)
-		return 0;
-	return fpisa_stage1_square(FPISA_PHV(p), FORMAT(fmt));
-}
+BLOCK_FN(GLOBAL_FN __u64, square_block, p, (phv_block *p, __u32 fmt),
+	return fpisa_stage1_square(FPISA_PHV(p), FORMAT(fmt)))
 
 /* A lane at a time: the root's loop within that of the lanes is more than a verifier takes. */
-GLOBAL_FN int final_lane(struct fpisa_lane *l, const struct fpisa_final *fin, __u32 fmt)
-{
-	if (!l || !fin)
-		return 0;
-	fpisa_finalise(l, fin, FAMILY_LIMBS == FPISA_LIMBS, FORMAT(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, final_lane, l && fin, (struct fpisa_lane *l, const struct fpisa_final *fin, __u32 fmt),
+	fpisa_finalise(l, fin, FAMILY_LIMBS == FPISA_LIMBS, FORMAT(fmt)))
 
 GLOBAL_FN int final_block(phv_block *p, const struct fpisa_final *fin, __u32 fmt)
 {
@@ -248,91 +169,45 @@ GLOBAL_FN int final_block(phv_block *p, const struct fpisa_final *fin, __u32 fmt
 }
 
 /* Encodings ask for the format at run time: int32 is family 0's too. */
-GLOBAL_FN int encode_block(const struct words *in, phv_block *p, __u32 fmt)
-{
-	if (!in || !p)
-		return 0;
-	fpisa_stage0_encode(in, FPISA_PHV(p), unpack_format(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, encode_block, in && p, (const struct words *in, phv_block *p, __u32 fmt),
+	fpisa_stage0_encode(in, FPISA_PHV(p), unpack_format(fmt)))
 
-GLOBAL_FN int first_encoded_block(phv_block *p, man_block *m, __u32 fmt)
-{
-	if (!p || !m)
-		return 0;
-	fpisa_stage4_first(FPISA_PHV(p), m, unpack_format(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, first_encoded_block, p && m, (phv_block *p, man_block *m, __u32 fmt),
+	fpisa_stage4_first(FPISA_PHV(p), m, unpack_format(fmt)))
 
-GLOBAL_FN __u64 combine_block(phv_block *p, man_block *m, __u32 fmt, __u32 op)
-{
-	if (!p || !m)
-		return 0;
-	return fpisa_stage4_combine(FPISA_PHV(p), m, unpack_format(fmt), op);
-}
+BLOCK_FN(GLOBAL_FN __u64, combine_block, p && m, (phv_block *p, man_block *m, __u32 fmt, __u32 op),
+	return fpisa_stage4_combine(FPISA_PHV(p), m, unpack_format(fmt), op))
 
-GLOBAL_FN int load_encoded_block(const man_block *m, phv_block *p, __u32 fmt)
-{
-	if (!m || !p)
-		return 0;
-	fpisa_stage5_encoded(m, FPISA_PHV(p), unpack_format(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, load_encoded_block, m && p, (const man_block *m, phv_block *p, __u32 fmt),
+	fpisa_stage5_encoded(m, FPISA_PHV(p), unpack_format(fmt)))
 
-GLOBAL_FN __u32 decode_block(phv_block *p, struct words *out, __u32 fmt)
-{
-	if (!p || !out)
-		return 0;
-	return fpisa_stage8_decode(FPISA_PHV(p), out, unpack_format(fmt));
-}
+BLOCK_FN(GLOBAL_FN __u32, decode_block, p && out, (phv_block *p, struct words *out, __u32 fmt),
+	return fpisa_stage8_decode(FPISA_PHV(p), out, unpack_format(fmt)))
 
-GLOBAL_FN int swap_block(struct words *w, __u32 fmt)
-{
-	if (!w)
-		return 0;
-	fpisa_swap_block(w, unpack_format(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, swap_block, w, (struct words *w, __u32 fmt),
+	fpisa_swap_block(w, unpack_format(fmt)))
 
 /* -- shared exponents (fpisa/mx.h) ------------------------------------------ */
 
-GLOBAL_FN int mx0_block(const struct words *in, const __u8 *scale, phv_block *p, __u32 fmt)
-{
-	if (!in || !scale || !p)
-		return 0;
-	fpisa_mx_stage0(in, *scale, FPISA_PHV(p), unpack_format(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mx0_block, in && scale && p,
+	(const struct words *in, const __u8 *scale, phv_block *p, __u32 fmt),
+	fpisa_mx_stage0(in, *scale, FPISA_PHV(p), unpack_format(fmt)))
 
-GLOBAL_FN int mx1_block(phv_block *p, __u32 fmt)
-{
-	if (!p)
-		return 0;
-	fpisa_mx_stage1(FPISA_PHV(p), unpack_format(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mx1_block, p, (phv_block *p, __u32 fmt),
+	fpisa_mx_stage1(FPISA_PHV(p), unpack_format(fmt)))
 
-GLOBAL_FN int mx7_block(phv_block *p, __u32 fmt)
-{
-	if (!p)
-		return 0;
-	fpisa_mx_stage7(FPISA_PHV(p), unpack_format(fmt));
-	return 0;
-}
+BLOCK_FN(GLOBAL_FN int, mx7_block, p, (phv_block *p, __u32 fmt),
+	fpisa_mx_stage7(FPISA_PHV(p), unpack_format(fmt)))
 
-GLOBAL_FN __u32 mx8_down_block(phv_block *p, struct words *out, __u8 *scale, __u32 fmt)
-{
-	if (!p || !out || !scale)
-		return 0;
-	return fpisa_mx_stage8(FPISA_PHV(p), out->w, scale, unpack_format(fmt), FPISA_ROUND_DOWN);
-}
+BLOCK_FN(GLOBAL_FN __u32, mx8_down_block, p && out && scale,
+	(phv_block *p, struct words *out, __u8 *scale, __u32 fmt),
+	return fpisa_mx_stage8(FPISA_PHV(p), out->w, scale, unpack_format(fmt), FPISA_ROUND_DOWN))
 
-GLOBAL_FN __u32 mx8_near_block(phv_block *p, struct words *out, __u8 *scale, __u32 fmt)
-{
-	if (!p || !out || !scale)
-		return 0;
-	return fpisa_mx_stage8(FPISA_PHV(p), out->w, scale, unpack_format(fmt), FPISA_ROUND_NEAREST);
-}
+BLOCK_FN(GLOBAL_FN __u32, mx8_near_block, p && out && scale,
+	(phv_block *p, struct words *out, __u8 *scale, __u32 fmt),
+	return fpisa_mx_stage8(FPISA_PHV(p), out->w, scale, unpack_format(fmt), FPISA_ROUND_NEAREST))
+
+/* clang-format on */
 
 /* -- what an add discards (fpisa/discard.h) ---------------------------------- */
 

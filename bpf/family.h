@@ -17,10 +17,10 @@
 #ifndef FAMILY_BYTES
 #define FAMILY_BYTES 4
 #define FAMILY_RBITS 32
-#define FORMAT(packed)                            \
-	({                                        \
-		asm volatile("" : : "r"(packed)); \
-		FPISA_FP32;                       \
+#define FORMAT(packed)                 \
+	({                             \
+		KEEP_ARGUMENT(packed); \
+		FPISA_FP32;            \
 	})
 #else
 #define FORMAT(packed) family_format(packed)
@@ -41,10 +41,9 @@
 #define FAMILY_FORMAT 0
 #endif
 
-/* The empty asm uses the argument: clang passes no value for one that is not, and verifiers refuse that. */
 static __always_inline struct fpisa_format unpack_format(__u32 packed)
 {
-	asm volatile("" : : "r"(packed));
+	KEEP_ARGUMENT(packed);
 	return (struct fpisa_format){
 		.ebits = packed & 31,
 		.mbits = packed >> 8 & 63,

@@ -112,7 +112,7 @@ GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 fr
 	struct words *out;
 	__u32 fmt, flags = 0;
 
-	asm volatile("" : : "r"(all));
+	KEEP_ARGUMENT(all);
 	if (!e || !m || from >= FPISA_MAX_BLOCKS)
 		return 0;
 	fmt = phv->format | (phv->clz == FPISA_CLZ_LPM_BYTE ? READ_BYTES : 0);
