@@ -25,6 +25,22 @@
 #define FPISA_HEAD_WORD(i) ((__u32)((i) >> 8) << 31 | (__u32)FPISA_HEAD_E(i) << 23)
 #define FPISA_HEAD_SPECIAL 0xffff
 
+/*
+ * The loop of this file: words[k] is a value of the block and exps[k] its exponent register, eight times; then all
+ * three pointers move on, `regs`, which k indexes too, by `step`. Hidden once a turn, they stay in a register each.
+ */
+#define FPISA_EACH_WORD(k, words, exps, regs, step)                                           \
+	FPISA_ROLLED                                                                          \
+	for (int __i = 0; __i < FPISA_BLOCK; __i += 8, words += 8, exps += 8, regs += (step)) \
+		FPISA_UNROLLED                                                                \
+	for (int k = ({                                                                       \
+		     fpisa_opaque(words);                                                     \
+		     fpisa_opaque(exps);                                                      \
+		     fpisa_opaque(regs);                                                      \
+		     0;                                                                       \
+	     });                                                                              \
+	     k < 8; k++)
+
 /* A special value adds nothing but its sticky bit. */
 static __always_inline void fpisa_stick(__u16 *reg, __u32 word)
 {
@@ -82,39 +98,29 @@ static __always_inline __u64 fpisa_look_add32(const void *in, struct fpisa_exp_b
 	__u64 rounded = 0, lost = 0;
 
 	fpisa_opaque(t);
-	FPISA_ROLLED
-	for (int i = 0; i < FPISA_BLOCK; i += 8) {
-		fpisa_opaque(words);
-		fpisa_opaque(exps);
-		fpisa_opaque(m);
-		FPISA_UNROLLED
-		for (int k = 0; k < 8; k++) {
-			__u64 word = words[k], old;
-			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
-			const struct fpisa_match32 *move;
-			__u64 at = head->at, reg;
+	FPISA_EACH_WORD(k, words, exps, m, 8) {
+		__u64 word = words[k], old;
+		const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+		const struct fpisa_match32 *move;
+		__u64 at = head->at, reg;
 
-			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
-				fpisa_stick(&exps[k], (__u32)word);
-				continue;
-			}
-			word -= head->word;
-			reg = exps[k];
-			move = fpisa_offset(t, ((at - reg) & 1023) * sizeof(struct fpisa_move));
-			exps[k] = (__u16)(reg + move->move[0].raise);
-			word *= (__u64)move->move[0].factor;
-			old = (__u64)((__s64)((__u64)m[k] << 32) >> move->move[0].stored);
-			fpisa_add_to(word, old);
-			/* One of the two shifts is 0: the lower half is what the other lost. */
-			if (counted)
-				fpisa_add_to(rounded, fpisa_nonzero(fpisa_low(word)));
-			else
-				fpisa_or_to(lost, word);
-			m[k] = (__u32)(word >> 32);
+		if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+			fpisa_stick(&exps[k], (__u32)word);
+			continue;
 		}
-		words += 8;
-		exps += 8;
-		m += 8;
+		word -= head->word;
+		reg = exps[k];
+		move = fpisa_offset(t, ((at - reg) & 1023) * sizeof(struct fpisa_move));
+		exps[k] = (__u16)(reg + move->move[0].raise);
+		word *= (__u64)move->move[0].factor;
+		old = (__u64)((__s64)((__u64)m[k] << 32) >> move->move[0].stored);
+		fpisa_add_to(word, old);
+		/* One of the two shifts is 0: the lower half is what the other lost. */
+		if (counted)
+			fpisa_add_to(rounded, fpisa_nonzero(fpisa_low(word)));
+		else
+			fpisa_or_to(lost, word);
+		m[k] = (__u32)(word >> 32);
 	}
 	if (!counted)
 		rounded = fpisa_nonzero((__u32)lost);
@@ -156,31 +162,21 @@ static __always_inline void fpisa_look_set32(const void *in, struct fpisa_exp_bl
 	__u16 *exps = e->e;
 
 	fpisa_opaque(t);
-	FPISA_ROLLED
-	for (int i = 0; i < FPISA_BLOCK; i += 8) {
-		fpisa_opaque(words);
-		fpisa_opaque(exps);
-		fpisa_opaque(m);
-		FPISA_UNROLLED
-		for (int k = 0; k < 8; k++) {
-			__u64 word = words[k];
-			const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
-			__u64 exp = head->e;
+	FPISA_EACH_WORD(k, words, exps, m, 8 * (f.rbits / 8)) {
+		__u64 word = words[k];
+		const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+		__u64 exp = head->e;
 
-			if (fpisa_unlikely(exp == FPISA_HEAD_SPECIAL)) {
-				exps[k] = 1;
-				fpisa_stick(&exps[k], (__u32)word);
-				fpisa_put_man(m, k, f, 0);
-				continue;
-			}
-			exps[k] = (__u16)exp;
-			word -= head->word;
-			word *= (__u64)head->sign;
-			fpisa_put_man(m, k, f, (__s64)(word << f.guard));
+		if (fpisa_unlikely(exp == FPISA_HEAD_SPECIAL)) {
+			exps[k] = 1;
+			fpisa_stick(&exps[k], (__u32)word);
+			fpisa_put_man(m, k, f, 0);
+			continue;
 		}
-		words += 8;
-		exps += 8;
-		m = (char *)m + 8 * (f.rbits / 8);
+		exps[k] = (__u16)exp;
+		word -= head->word;
+		word *= (__u64)head->sign;
+		fpisa_put_man(m, k, f, (__s64)(word << f.guard));
 	}
 }
 
@@ -195,15 +191,22 @@ struct fpisa_move_a {
 };
 
 /*
- * What a block's adds count in one register: raises, 32 of at most 254, from bit 0, which are not asked for; above
- * them the events, 32 at most of each. -x of x below 2^32 has 32 ones on top unless x is 0, so n ones of it count one
- * 2^n less one: what is missing stands against the raises.
+ * What a block's adds count, in one register. Raises are not asked for; 32 adds count at most 32 of each event:
+ *
+ *	 63          40 39         30 29       24 23        16 15           0
+ *	+--------------+-------------+-----------+------------+--------------+
+ *	|  overflowed  | overwritten |  rounded  |    left    |    raises    |
+ *	|              |    0..32    |   0..32   |   0..32    |  0..32 * 254 |
+ *	+--------------+-------------+-----------+------------+--------------+
+ *
+ * -x of x below 2^32 has 32 ones on top unless x is 0. Its upper n bits count one in the field at bit n, less one
+ * at bit 0: what so is missing of two events, 64 at most, is added before the fields are read.
  */
 #define FPISA_A_LEFT 16
 #define FPISA_A_ROUNDED 24
 #define FPISA_A_OVERWRITTEN 30
 #define FPISA_A_OVERFLOWED 40
-#define FPISA_A_BIAS 64 /* more than is missing of two events */
+#define FPISA_A_BIAS 64
 
 #define fpisa_ones(minus, at) ((minus) >> (64 - (at)))
 
@@ -261,52 +264,42 @@ static __always_inline __u64 fpisa_look_add32_a(const void *in, struct fpisa_exp
 	__u64 counts = 0;
 
 	fpisa_opaque(t);
-	FPISA_ROLLED
-	for (int i = 0; i < FPISA_BLOCK; i += 8) {
-		fpisa_opaque(words);
-		fpisa_opaque(exps);
-		fpisa_opaque(m);
-		FPISA_UNROLLED
-		for (int k = 0; k < 8; k++) {
-			__u64 word = words[k], lost, gone, count, sum;
-			const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
-			const struct fpisa_match32_a *move;
-			__u64 at = head->at, reg;
+	FPISA_EACH_WORD(k, words, exps, m, 8) {
+		__u64 word = words[k], lost, gone, count, sum;
+		const struct fpisa_head *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+		const struct fpisa_match32_a *move;
+		__u64 at = head->at, reg;
 
-			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
-				fpisa_stick(&exps[k], (__u32)word);
-				continue;
-			}
-			word -= head->word;
-			reg = exps[k];
-			move = fpisa_offset(t, ((at - reg) & 1023) * sizeof(struct fpisa_move_a));
-			count = move->move[0].count;
-			fpisa_add_to(reg, count);
-			exps[k] = (__u16)reg;
-			fpisa_add_to(counts, count);
-			word *= (__u64)move->move[0].factor;
-			lost = 0 - fpisa_low(word);
-			fpisa_opaque(lost);
-			fpisa_add_to(counts, fpisa_ones(lost, FPISA_A_ROUNDED));
-			sum = m[k];
-			gone = move->move[0].gone;
-			gone = 0 - (gone & sum);
-			fpisa_opaque(gone);
-			fpisa_add_to(sum, gone);
-			fpisa_add_to(counts, fpisa_ones(gone, FPISA_A_OVERWRITTEN));
-			/* The sum, 2^31 up: it saturates unless that is within 32 bits. */
-			sum = fpisa_flip(sum);
-			word = (__u64)((__s64)word >> 32);
-			fpisa_add_to(sum, word);
-			if (fpisa_unlikely(sum >> 32)) {
-				counts += 1ull << FPISA_A_OVERFLOWED;
-				sum = (__u64) ~((__s64)sum >> 63);
-			}
-			m[k] = (__u32)sum ^ 0x80000000u;
+		if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+			fpisa_stick(&exps[k], (__u32)word);
+			continue;
 		}
-		words += 8;
-		exps += 8;
-		m += 8;
+		word -= head->word;
+		reg = exps[k];
+		move = fpisa_offset(t, ((at - reg) & 1023) * sizeof(struct fpisa_move_a));
+		count = move->move[0].count;
+		fpisa_add_to(reg, count);
+		exps[k] = (__u16)reg;
+		fpisa_add_to(counts, count);
+		word *= (__u64)move->move[0].factor;
+		lost = 0 - fpisa_low(word);
+		fpisa_opaque(lost);
+		fpisa_add_to(counts, fpisa_ones(lost, FPISA_A_ROUNDED));
+		sum = m[k];
+		gone = move->move[0].gone;
+		gone = 0 - (gone & sum);
+		fpisa_opaque(gone);
+		fpisa_add_to(sum, gone);
+		fpisa_add_to(counts, fpisa_ones(gone, FPISA_A_OVERWRITTEN));
+		/* The sum, 2^31 up: it saturates unless that is within 32 bits. */
+		sum = fpisa_flip(sum);
+		word = (__u64)((__s64)word >> 32);
+		fpisa_add_to(sum, word);
+		if (fpisa_unlikely(sum >> 32)) {
+			counts += 1ull << FPISA_A_OVERFLOWED;
+			sum = (__u64) ~((__s64)sum >> 63);
+		}
+		m[k] = (__u32)sum ^ 0x80000000u;
 	}
 	return fpisa_events_a(counts);
 }
@@ -331,34 +324,24 @@ static __always_inline __u64 fpisa_look_add32_64(const void *in, struct fpisa_ex
 	__u64 rounded = 0;
 
 	fpisa_opaque(t);
-	FPISA_ROLLED
-	for (int i = 0; i < FPISA_BLOCK; i += 8) {
-		fpisa_opaque(words);
-		fpisa_opaque(exps);
-		fpisa_opaque(m);
-		FPISA_UNROLLED
-		for (int k = 0; k < 8; k++) {
-			__u64 word = words[k];
-			const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
-			const __u8 *move; /* the entry of each of its tables */
-			__u64 at = head->e, reg;
+	FPISA_EACH_WORD(k, words, exps, m, 8) {
+		__u64 word = words[k];
+		const struct fpisa_signed *head = fpisa_offset(t, (word >> 23) * sizeof(*head));
+		const __u8 *move; /* the entry of each of its tables */
+		__u64 at = head->e, reg;
 
-			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
-				fpisa_stick(&exps[k], (__u32)word);
-				continue;
-			}
-			reg = exps[k];
-			move = fpisa_offset(t, (at - reg) & (FPISA_NARROW - 1));
-			exps[k] = (__u16)(reg + move[FPISA_MOVE64(raise)]);
-			word -= head->word;
-			word *= (__u64)head->sign;
-			word <<= f.guard;
-			fpisa_add_to(rounded, fpisa_sum64(&m[k], (__s64)word, move[FPISA_MOVE64(stored)],
-							  move[FPISA_MOVE64(incoming)]));
+		if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+			fpisa_stick(&exps[k], (__u32)word);
+			continue;
 		}
-		words += 8;
-		exps += 8;
-		m += 8;
+		reg = exps[k];
+		move = fpisa_offset(t, (at - reg) & (FPISA_NARROW - 1));
+		exps[k] = (__u16)(reg + move[FPISA_MOVE64(raise)]);
+		word -= head->word;
+		word *= (__u64)head->sign;
+		word <<= f.guard;
+		fpisa_add_to(rounded,
+			     fpisa_sum64(&m[k], (__s64)word, move[FPISA_MOVE64(stored)], move[FPISA_MOVE64(incoming)]));
 	}
 	return rounded << FPISA_EV_ROUNDED;
 }
@@ -397,30 +380,20 @@ static __always_inline void fpisa_look_exact32(const void *in, struct fpisa_exp_
 	__u16 *exps = e->e;
 
 	fpisa_opaque(t);
-	FPISA_ROLLED
-	for (int i = 0; i < FPISA_BLOCK; i += 8) {
-		fpisa_opaque(words);
-		fpisa_opaque(exps);
-		fpisa_opaque(acc);
-		FPISA_UNROLLED
-		for (int k = 0; k < 8; k++) {
-			__u64 word = words[k], at;
-			const struct fpisa_place *place = fpisa_offset(t, (word >> 23) * sizeof(*place));
-			__s64 *limb;
+	FPISA_EACH_WORD(k, words, exps, acc, 8) {
+		__u64 word = words[k], at;
+		const struct fpisa_place *place = fpisa_offset(t, (word >> 23) * sizeof(*place));
+		__s64 *limb;
 
-			at = place->limb;
-			if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
-				fpisa_stick(&exps[k], (__u32)word);
-				continue;
-			}
-			word -= place->word;
-			word *= (__u64)place->factor;
-			limb = (__s64 *)fpisa_offset(acc, at & (sizeof(*acc) - sizeof(**acc)));
-			limb[k * FPISA_LIMBS] += (__s64)word;
+		at = place->limb;
+		if (fpisa_unlikely(at == FPISA_HEAD_SPECIAL)) {
+			fpisa_stick(&exps[k], (__u32)word);
+			continue;
 		}
-		words += 8;
-		exps += 8;
-		acc += 8;
+		word -= place->word;
+		word *= (__u64)place->factor;
+		limb = (__s64 *)fpisa_offset(acc, at & (sizeof(*acc) - sizeof(**acc)));
+		limb[k * FPISA_LIMBS] += (__s64)word;
 	}
 }
 
