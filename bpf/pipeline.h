@@ -6,6 +6,7 @@
 #ifndef FPISA_BPF_PIPELINE_H
 #define FPISA_BPF_PIPELINE_H
 
+#include "finish.h"
 #include "fused.h"
 #include "staged.h"
 
