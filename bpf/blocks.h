@@ -121,18 +121,6 @@ BLOCK_FN(GLOBAL_FN int, mau6_bits_block, p, (phv_block *p, __u32 fmt),
 BLOCK_FN(GLOBAL_FN int, mau6_lpm_block, p, (phv_block *p, __u32 fmt),
 	fpisa_stage6(FPISA_PHV(p), FORMAT(fmt), clz_lpm))
 
-GLOBAL_FN int mau6_byte_block(phv_block *p, __u32 fmt)
-{
-	struct fpisa_format f = FORMAT(fmt);
-
-	if (!p)
-		return 0;
-#define clz_byte(x) clz_near(x, f)
-	fpisa_stage6(FPISA_PHV(p), f, clz_byte);
-#undef clz_byte
-	return 0;
-}
-
 BLOCK_FN(GLOBAL_FN int, mau7_block, p, (phv_block *p, __u32 fmt),
 	fpisa_stage7(FPISA_PHV(p), FORMAT(fmt)))
 

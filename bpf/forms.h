@@ -36,6 +36,7 @@ static const struct fpisa_match32_64 by_word_64 = FPISA_MATCH32_64;
 static const struct fpisa_narrow narrow32 = FPISA_NARROW_32, narrow64 = FPISA_NARROW_64;
 static const struct fpisa_wide wide64 = FPISA_WIDE_64;
 static const struct fpisa_places places = FPISA_PLACES;
+static const __u8 clz_of_window[FPISA_WINDOWS] = FPISA_CLZ_OF_WINDOWS;
 
 /* -- leading zeros of a register ------------------------------------------ */
 
@@ -48,21 +49,6 @@ static __always_inline __u32 clz_lpm(__u64 x)
 	if (FAMILY_RBITS == 32)
 		return clz32_lpm((__u32)x);
 	return x >> 32 ? clz32_lpm((__u32)(x >> 32)) : 32 + clz32_lpm((__u32)x);
-}
-
-static __always_inline __u32 clz_bytes(__u64 x)
-{
-	if (FAMILY_RBITS == 32)
-		return clz32_bytes((__u32)x);
-	return x >> 32 ? clz32_bytes((__u32)(x >> 32)) : 32 + clz32_bytes((__u32)x);
-}
-
-/* `lpm-byte`: the table where sums are, else the trie. */
-static __always_inline __u32 clz_near(__u64 x, struct fpisa_format f)
-{
-	__u64 w = x >> fpisa_window_at(f);
-
-	return fpisa_likely(w && w < FPISA_WINDOWS) ? fpisa_clz_near((__u32)w, f, clz_of_window) : clz_bytes(x);
 }
 
 /* -- MAU0..4, fused -------------------------------------------------------- */
@@ -208,9 +194,8 @@ static __always_inline void stage5(const struct fpisa_exp_block *e, const man_bl
 
 /* -- MAU5..8, fused -------------------------------------------------------- */
 
-/* Beside the format in `fmt`: round to nearest; ask the trie of bytes, not registers, for leading zeros. */
+/* Beside the format in `fmt`: round to nearest. */
 #define READ_NEAREST 0x40000000u
-#define READ_BYTES 0x80000000u
 
 /* Lane i of registers by the units, as staged programs do it. Returns its flags. */
 GLOBAL_FN __u32 read_lane(struct words *out, const struct fpisa_exp_block *e, const man_block *m, __u32 fmt, __u32 i)
@@ -224,7 +209,7 @@ GLOBAL_FN __u32 read_lane(struct words *out, const struct fpisa_exp_block *e, co
 	l.m = fpisa_get_man(m, i, f);
 	l.e = e->e[i];
 	fpisa_mau5_sign(&l);
-	lz = fmt & READ_BYTES ? clz_near((__u64)l.m, f) : clz_bits((__u64)l.m);
+	lz = clz_bits((__u64)l.m);
 	fpisa_mau6_normalise(&l, f, lz);
 	fpisa_mau7_exponent(&l, f, lz);
 	if (fmt & READ_NEAREST)

@@ -15,7 +15,7 @@
  *	finish.h	the contribution is recorded, the round done
  *	fanout.h	the result, to all ranks
  *
- * Whoever is refused on that way, or asked where the round stands, is answered by reply.h; lpm.h fills the tries that
+ * Whoever is refused on that way, or asked where the round stands, is answered by reply.h; lpm.h fills the trie that
  * MAU6 asks, before the first round that will (clz_ready()).
  *
  * receive() and contribution() below are the first three in C, admission() the rest, chain() a stage that is missing (staged.h). A
@@ -32,11 +32,15 @@
  * through real tail calls with no other step. Beside the stage programs it
  * stands in for those that are missing.
  */
-#include "admission.h"
+#include "parse.h"
 #include "check.h"
+#include "phv.h"
+#include "admission.h"
+#include "pipeline.h"
+#include "finish.h"
+#include "fanout.h"
 #include "hello.h"
 #include "lpm.h"
-#include "parse.h"
 #include "programs.h"
 
 int fpisa(struct xdp_md *ctx);

@@ -87,13 +87,12 @@ static __always_inline void fused_add(struct xdp_md *ctx, struct fpisa_phv *phv)
 }
 
 /*
- * Is the round read out unit by unit? The trie of bits is: its look-ups cost
+ * Is the round read out unit by unit? With the trie it is: its look-ups cost
  * many times what one loop saves.
  */
 static __always_inline int reads_by_unit(const struct fpisa_phv *phv)
 {
-	return phv->by_unit || phv->final.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM ||
-	       (phv->clz == FPISA_CLZ_LPM_BYTE && FAMILY_LIMBS > 0);
+	return phv->by_unit || phv->final.op != FPISA_OP_SUM || phv->clz == FPISA_CLZ_LPM;
 }
 
 GLOBAL_FN int run_read_by_unit(struct xdp_md *ctx, struct fpisa_phv *phv)
@@ -110,18 +109,17 @@ GLOBAL_FN int run_fused_read(struct xdp_md *ctx, struct fpisa_phv *phv, __u32 fr
 	struct fpisa_exponents *e = exponents_of(phv);
 	man_block *m = mantissas_of(phv);
 	struct words *out;
-	__u32 fmt, flags = 0;
+	__u32 flags = 0;
 
 	KEEP_ARGUMENT(all);
 	if (!e || !m || from >= FPISA_MAX_BLOCKS)
 		return 0;
-	fmt = phv->format | (phv->clz == FPISA_CLZ_LPM_BYTE ? READ_BYTES : 0);
 	if (phv->rounding == FPISA_ROUND_NEAREST) {
 		EACH_OF_GROUP(b, phv, from, out)
-			flags |= read_near_block(out, &e->b[b], &m[b], fmt | READ_NEAREST, all);
+			flags |= read_near_block(out, &e->b[b], &m[b], phv->format | READ_NEAREST, all);
 	} else {
 		EACH_OF_GROUP(b, phv, from, out)
-			flags |= read_down_block(out, &e->b[b], &m[b], fmt, all);
+			flags |= read_down_block(out, &e->b[b], &m[b], phv->format, all);
 	}
 	phv->flags |= flags;
 	return 0;

@@ -187,16 +187,6 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } fpisa_lpm SEC(".maps");
 
-/* The trie by bytes (fpisa/clz.h); its values say how many zeros to skip. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 4);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct fpisa_lpm_key);
-	__type(value, __u32);
-	__uint(pinning, LIBBPF_PIN_BY_NAME);
-} fpisa_lpm_byte SEC(".maps");
-
 /* Counters, key: job number, or FPISA_MAX_JOBS for frames of no job. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

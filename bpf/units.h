@@ -231,9 +231,6 @@ GLOBAL_FN int run_mau6(struct fpisa_phv *phv)
 	if (phv->clz == FPISA_CLZ_LPM) {
 		EACH_BLOCK(b, phv)
 			mau6_lpm_block(&p[b], phv->format);
-	} else if (phv->clz == FPISA_CLZ_LPM_BYTE) {
-		EACH_BLOCK(b, phv)
-			mau6_byte_block(&p[b], phv->format);
 	} else {
 		EACH_BLOCK(b, phv)
 			mau6_bits_block(&p[b], phv->format);

@@ -159,7 +159,7 @@ struct fpisa_options {
  * rounding	1 down (toward minus infinity), 2 nearest (ties to even)
  * format	an enum fpisa_dtype
  * pipeline	1 staged, 2 fused
- * clz		1 lpm, 2 bits, 3 lpm-byte
+ * clz		1 lpm, 2 bits
  * fanout	1 multicast, 2 unicast
  */
 struct fpisa_info {

@@ -72,7 +72,7 @@ def arith(results):
              ("fpisa_add_no_statistics_ns", "without\nstatistics"),
              ("fpisa_a_add_ns", "fpisa-a\nadd"), ("fpisa64_add_ns", "fpisa64\nadd"),
              ("exact_add_ns", "exact\nadd"), ("staged_add_ns", "fpisa add\nstaged"),
-             ("readout_bits_ns", "read-out\nbits"), ("readout_lpm_ns", "read-out\nbyte, table"),
+             ("readout_bits_ns", "read-out\nbits"),
              ("readout_lpm32_ns", "read-out\n32-entry trie")]
     keys = {label: key for key, label in names if line.get(key)}
 

@@ -125,7 +125,6 @@ TARGETS = [
     ("fused fpisa-a fp32 add : integer add", 6.5, "most", arith("fpisa_a_add_ns")),
     ("staged add : fused add", 2.0, "most", staged),
     ("read-out by bits : integer add", 6, "most", arith("readout_bits_ns")),
-    ("read-out by byte and table : integer add", 25, "most", arith("readout_lpm_ns")),
     ("read-out by the 32-entry trie : integer add", 100, "most", arith("readout_lpm32_ns")),
     ("Top-250, percent of rows that go on", 0.1, "most", forwarded("topn", 250)),
     ("table of 521 groups, percent of rows that go on", 0.02, "most", forwarded("table", 521)),

@@ -60,9 +60,8 @@ enum fpisa_pipeline {
 };
 
 enum fpisa_clz {
-	FPISA_CLZ_LPM = 1,	/* the paper's trie of one entry a bit (figure 5) */
-	FPISA_CLZ_BITS = 2,	/* in registers: binary search, fused for what a table does not see (lookup_read.h) */
-	FPISA_CLZ_LPM_BYTE = 3, /* a table, and a trie of one entry a byte (clz.h) */
+	FPISA_CLZ_LPM = 1,  /* the paper's trie of one entry a bit (figure 5) */
+	FPISA_CLZ_BITS = 2, /* in registers: binary search, fused for what a table does not see (lookup_read.h) */
 };
 
 enum fpisa_fanout {

@@ -32,8 +32,6 @@ static const struct composition compositions[] = {
 	{"staged, entry in every slot, lpm", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, HARNESS_ENTRY},
 	{"staged, stage programs, lpm", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM, HARNESS_PROGRAMS},
 	{"staged, stage programs, bits", FPISA_PIPELINE_STAGED, FPISA_CLZ_BITS, HARNESS_PROGRAMS},
-	{"staged, stage programs, lpm-byte", FPISA_PIPELINE_STAGED, FPISA_CLZ_LPM_BYTE, HARNESS_PROGRAMS},
-	{"fused, lpm-byte", FPISA_PIPELINE_FUSED, FPISA_CLZ_LPM_BYTE, HARNESS_PROGRAMS},
 	{"fused, lpm", FPISA_PIPELINE_FUSED, FPISA_CLZ_LPM, HARNESS_PROGRAMS},
 	{"fused, bits", FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, HARNESS_PROGRAMS},
 	{"fused, bits, no statistics", FPISA_PIPELINE_FUSED, FPISA_CLZ_BITS, HARNESS_PROGRAMS, FPISA_JOB_UNCOUNTED},

@@ -63,10 +63,8 @@ static const struct parameter {
 	 JOB_IN_LIST | JOB_IN_DEMO, AT(rounding), .names = rounding_names},
 	{"pipeline", "P", "fused (default) or staged; same bits", NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(pipeline),
 	 .names = pipeline_names},
-	{"clz", "C",
-	 "bits (default), lpm (the paper's trie) or lpm-byte (a table\n"
-	 "and a trie of bytes); same bits",
-	 NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(clz), .names = clz_names},
+	{"clz", "C", "bits (default) or lpm (the paper's trie); same bits", NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(clz),
+	 .names = clz_names},
 	{"format", "F", "fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32, mxint8", NAME, JOB_IN_LIST | JOB_IN_DEMO,
 	 AT(format), .names = format_names},
 	{"fanout", "F",

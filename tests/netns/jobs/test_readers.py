@@ -76,7 +76,7 @@ def test_job_list(lab):
     """Its columns are its JSON, by the names of job add's options; so is what job show adds."""
     net = lab()
     net.load()
-    net.add_job(3, "--elements", 64, "--mode", "exact", "--clz", "lpm-byte", "--format", "mxint8")
+    net.add_job(3, "--elements", 64, "--mode", "exact", "--clz", "lpm", "--format", "mxint8")
     net.add_job(4, "--rounding", "nearest", "--fanout", "unicast", "--pipeline", "staged", "--window", 4, "--ports", 2)
     heads, *rows = net.fpisa("job", "list").splitlines()
     for row, job in zip(rows, net.json("job", "list")):

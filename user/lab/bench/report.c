@@ -57,7 +57,6 @@ static int list_figures(const struct bench_arith *a, struct figure f[MAX_FIGURES
 		{"exact_add_ns", add(a, FPISA_MODE_EXACT, FPISA_PIPELINE_FUSED)},
 		{"staged_add_ns", add(a, FPISA_MODE_FPISA, FPISA_PIPELINE_STAGED)},
 		{"readout_bits_ns", readout(a, "bits")},
-		{"readout_lpm_ns", readout(a, "lpm-byte")},
 		{"readout_lpm32_ns", readout(a, "lpm")},
 	};
 	int n = sizeof(all) / sizeof(all[0]);

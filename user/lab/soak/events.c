@@ -68,7 +68,7 @@ int soak_add_job(struct soak *s, uint32_t job)
 		.mode = kinds[kind].mode,
 		.rounding = random_below(&s->random, 2) ? FPISA_ROUND_DOWN : FPISA_ROUND_NEAREST,
 		.pipeline = random_below(&s->random, 2) ? FPISA_PIPELINE_FUSED : FPISA_PIPELINE_STAGED,
-		.clz = (uint8_t)(FPISA_CLZ_LPM + random_below(&s->random, 3)),
+		.clz = (uint8_t)(FPISA_CLZ_LPM + random_below(&s->random, 2)),
 		/* Both at any time, through the same interfaces. */
 		.fanout = (job < 2 ? job == 0 : random_below(&s->random, 2)) ? FPISA_FANOUT_UNICAST :
 									       FPISA_FANOUT_MULTICAST,

@@ -234,10 +234,10 @@ static int has_fused_body(const struct fpisa_job *j, struct fpisa_format f, uint
 	return j->pipeline == FPISA_PIPELINE_FUSED && !f.shared && !fpisa_encoded(f, op) && op != FPISA_OP_NORM;
 }
 
-/* The tries are asked unit by unit; the bits are the same. */
+/* The trie is asked unit by unit; the bits are the same. */
 static int fused_read(const struct fpisa_job *j, const struct fpisa_final *fin)
 {
-	return fin->op == FPISA_OP_SUM && j->clz != FPISA_CLZ_LPM && j->clz != FPISA_CLZ_LPM_BYTE &&
+	return fin->op == FPISA_OP_SUM && j->clz != FPISA_CLZ_LPM &&
 	       has_fused_body(j, fpisa_job_format(j), FPISA_OP_SUM);
 }
 
