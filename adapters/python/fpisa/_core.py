@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple, Optional
 
 # enum sums_type.
@@ -41,6 +41,7 @@ for _name, _result, *_arguments in (
         ("sums_add", c_int, c_void_p, POINTER(Array)),
         ("sums_merge", c_int, c_void_p, c_void_p),
         ("sums_read", c_uint64, c_void_p, c_int, c_int),
+        ("sums_once", c_double, c_void_p, c_int64, c_int64, c_int, c_int),
         ("sums_write", c_uint32, c_void_p, c_void_p),
         ("sums_parse", c_int, c_void_p, c_void_p, c_uint64, POINTER(c_char_p)),
         ("sums_dot", c_int, c_void_p, POINTER(Array), POINTER(Array)),
@@ -51,6 +52,7 @@ for _name, _result, *_arguments in (
         ("sums_groups_read", c_int, c_void_p, c_int, c_int, c_void_p),
         ("sums_groups_get", c_int, c_void_p, c_int64, c_void_p),
         ("sums_number", c_int64, c_void_p, c_int64, c_void_p, c_void_p),
+        ("sums_number_near", c_int64, c_void_p, c_int64, c_int64, c_uint32, c_void_p, c_void_p),
         ("sums_vectors", c_char_p, c_char_p)):
     _function = getattr(lib, _name)
     _function.restype, _function.argtypes = _result, _arguments

@@ -14,6 +14,9 @@ from ._core import Array, check, lib
 from ._formats import Format
 
 
+NEAR = 1 << 16  # integers that lie so close together, or as close as there are many, are numbered without a hash table
+
+
 class Groups(NamedTuple):
     """The keys in ascending order, and the result of each."""
 
@@ -61,6 +64,24 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
 # -- keys -----------------------------------------------------------------------
 
 
+def _of_integers(numpy: Any, keys: Any) -> Tuple[Any, Any]:
+    """Of 64 bits."""
+    codes, least, most = numpy.empty(len(keys), "int64"), int(keys.min()), int(keys.max())
+    near = most - least < max(NEAR, 2 * len(keys)) and most - least < 1 << 31
+    found = numpy.empty(most - least + 1 if near else len(keys), "int64")  # where each begins, if they are not near
+    n = lib.sums_number_near(keys.ctypes.data, len(keys), ctypes.c_int64(least).value, len(found), codes.ctypes.data, found.ctypes.data) \
+        if near else lib.sums_number(keys.ctypes.data, len(keys), codes.ctypes.data, found.ctypes.data)
+    if n < 0:
+        raise MemoryError("no memory for the keys")
+    if near:
+        return found[:n].view(keys.dtype), codes
+    found = keys[found[:n]]
+    order = numpy.argsort(found, kind="stable")
+    rank = numpy.empty(n, "int64")
+    rank[order] = numpy.arange(n)
+    return found[order], rank[codes]
+
+
 def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
     """Integers by the compiled table, others by numpy. A masked key is of no group."""
     if keys.ndim != 1:
@@ -69,17 +90,9 @@ def _by_numpy(numpy: Any, keys: Any) -> Tuple[Any, Any]:
         seen, codes = ~numpy.ma.getmaskarray(keys), numpy.full(len(keys), -1, "int64")
         found, codes[seen] = _by_numpy(numpy, keys.compressed())
         return found, codes
-    if keys.dtype.kind in "iub" and keys.dtype.itemsize <= 8:
-        wide = numpy.ascontiguousarray(keys, "int64" if keys.dtype.kind != "u" or keys.dtype.itemsize < 8 else "uint64")
-        codes, first = numpy.empty(len(keys), "int64"), numpy.empty(len(keys), "int64")
-        n = lib.sums_number(wide.ctypes.data, len(keys), codes.ctypes.data, first.ctypes.data)
-        if n < 0:
-            raise MemoryError("no memory for the keys")
-        found = keys[first[:n]]
-        order = numpy.argsort(found, kind="stable")
-        rank = numpy.empty(n, "int64")
-        rank[order] = numpy.arange(n)
-        return found[order], rank[codes]
+    if keys.dtype.kind in "iub" and keys.dtype.itemsize <= 8 and len(keys):
+        found, codes = _of_integers(numpy, numpy.ascontiguousarray(keys, "uint64" if keys.dtype == "uint64" else "int64"))
+        return found.astype(keys.dtype), codes
     found, codes = numpy.unique(keys, return_inverse=True)
     return found, numpy.ascontiguousarray(codes.reshape(-1), "int64")
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Sums by groups. A group has an integer of 128 bits, in a unit that all groups share:
- * a value within 42 powers of two is one multiplication and one add. Values of other
- * magnitudes, and specials, go to a superaccumulator that their group gets then.
+ * Sums by groups. A group has a cell of two limbs, in a unit that all groups share: a value within SUMS_RANGE
+ * powers of two is one addition of a vector (kernel.h). Values of other magnitudes, and
+ * specials, go to a superaccumulator that their group gets then. Where the cells are more than a cache holds, values are
+ * written to blocks by parts of the groups first, and the cells of one part lie in the cache while its values are added.
  */
 #include <stdint.h>
 #include <sys/mman.h>
@@ -10,41 +11,93 @@
 
 #include "inner.h"
 
-#define RANGE 42	       /* 53 bits moved by as many, 2^31 times, stay below 2^126 */
-#define MARGIN 6	       /* of these for values larger than the first block's */
-#define MOST_ADDS (1ull << 31) /* between drains */
-#define AHEAD 24	       /* values between a prefetch and its use */
+#define MARGIN 3	     /* powers of two of SUMS_RANGE for values larger than the first block's */
+#define ADDS (1ull << 18)    /* to cells between settle()s */
+#define SETTLED (1ll << 61)  /* what settle() leaves in an upper limb is below this */
+#define SOME 128	     /* values whose limbs are in the first cache at once */
+#define COPIES 4	     /* of cells of few groups: adds to one of them wait for each other */
+#define FEW 256		     /* groups */
+#define PART_BITS 15	     /* groups of a part, at least: its cells take half a megabyte */
+#define MOST_PARTS_BITS 6    /* so that their ends lie in the first cache */
+#define PARTS_FROM (1 << 17) /* groups */
+#define PAIRS 336	     /* of a block */
+#define MOST_BLOCKS 7680     /* 30 MB, which free() keeps for the next call */
 
-struct pair {
-	double x;
-	__s64 code;
+_Static_assert(ADDS << SUMS_LIMB <= 1ull << 62, "lower limbs do not overflow");
+_Static_assert(ADDS << (53 + SUMS_RANGE - SUMS_LIMB) <= SETTLED, "upper limbs do not overflow");
+
+/* Two limbs, the lower one first. */
+typedef __s64 cell __attribute__((vector_size(16)));
+
+/* Values that wait, and their groups' numbers. */
+struct block {
+	double x[PAIRS];
+	__u32 code[PAIRS];
+	__u32 next; /* of the part */
+	__u32 space[15];
+};
+
+_Static_assert(sizeof(struct block) == 4096, "a page");
+
+/* Groups whose numbers differ in `shift` lower bits alone. */
+struct part {
+	struct block *last;
+	__u32 fill;  /* of the last */
+	__u32 first; /* block */
+	__u64 adds;  /* since settle() */
 };
 
 struct sums_groups {
 	__s64 n;
-	int low;    /* the exponent field whose unit cells have, 1 or more; 0 before the first value */
-	__u64 adds; /* since the last drain */
-	__int128 *cell;
+	int low;   /* the exponent field whose unit cells have */
+	int fixed; /* does it stay? */
+	cell *cell;
 	__u64 *rows;		       /* NULL: not counted */
 	struct fpisa_superacc **spill; /* n of them, NULL where nothing was spilt; itself NULL if nowhere */
+	const struct sums_kernels *kernels;
+	int shift; /* a group's number without its part */
+	__u32 parts, blocks, used;
+	struct part *part;
+	struct block *block; /* NULL: values go to their cells at once */
 };
 
-/* Memory in huge pages, where there are some: most adds would miss the TLB otherwise. free() takes it. */
-static void *huge(size_t bytes)
+/* Zeros, fresh ones, so in huge pages where there are some: most adds would miss the TLB otherwise. NULL: no memory. */
+static void *zeros(size_t bytes)
 {
-	const size_t page = 2 << 20, whole = (bytes + page - 1) & ~(page - 1);
-	void *p = bytes < 2 * page ? malloc(bytes + 1) : aligned_alloc(page, whole);
+	const size_t page = 2 << 20, whole = (bytes + 2 * page) & ~(page - 1);
+	char *p, *at;
 
-	if (p && bytes >= 2 * page)
-		(void)madvise(p, whole, MADV_HUGEPAGE);
-	return p;
+	if (bytes < page)
+		return calloc(1, bytes + 1);
+	p = mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	at = p + (-(uintptr_t)p & (page - 1));
+	if (at > p)
+		(void)munmap(p, (size_t)(at - p));
+	(void)munmap(at + whole, (size_t)(p + page - at));
+	(void)madvise(at, whole, MADV_HUGEPAGE);
+	return at;
 }
 
-static void *huge_zeroed(size_t bytes)
+static void drop(void *p, size_t bytes)
 {
-	void *p = huge(bytes);
+	const size_t page = 2 << 20;
 
-	return p ? memset(p, 0, bytes) : NULL;
+	if (bytes < page)
+		free(p);
+	else if (p)
+		(void)munmap(p, (bytes + 2 * page) & ~(page - 1));
+}
+
+static int copies(const struct sums_groups *g)
+{
+	return g->n <= FEW ? COPIES : 1;
+}
+
+static size_t bytes_of_cells(const struct sums_groups *g)
+{
+	return (size_t)g->n * (size_t)copies(g) * sizeof(*g->cell);
 }
 
 struct sums_groups *sums_groups_new(__s64 groups, int count)
@@ -54,14 +107,26 @@ struct sums_groups *sums_groups_new(__s64 groups, int count)
 	if (!g || groups < 0 || groups >= 1ll << 40)
 		goto fail;
 	g->n = groups;
-	g->cell = huge_zeroed((size_t)groups * sizeof(*g->cell));
-	g->rows = count ? huge_zeroed((size_t)groups * sizeof(*g->rows)) : NULL;
-	if (!g->cell || (count && !g->rows))
+	g->low = 1;
+	g->kernels = sums_kernels();
+	while (g->shift < PART_BITS || groups >> g->shift >> MOST_PARTS_BITS)
+		g->shift++;
+	g->parts = groups < PARTS_FROM || groups >> 32 ? 1 : (__u32)((groups - 1) >> g->shift) + 1;
+	g->part = calloc(g->parts, sizeof(*g->part));
+	g->cell = zeros(bytes_of_cells(g));
+	g->rows = count ? zeros((size_t)groups * sizeof(*g->rows)) : NULL;
+	if (!g->part || !g->cell || (count && !g->rows))
 		goto fail;
 	return g;
 fail:
 	sums_groups_free(g);
 	return NULL;
+}
+
+static void free_blocks(struct sums_groups *g)
+{
+	free(g->block);
+	g->block = NULL;
 }
 
 void sums_groups_free(struct sums_groups *g)
@@ -71,8 +136,10 @@ void sums_groups_free(struct sums_groups *g)
 	for (__s64 i = 0; g->spill && i < g->n; i++)
 		free(g->spill[i]);
 	free(g->spill);
-	free(g->rows);
-	free(g->cell);
+	drop(g->rows, (size_t)g->n * sizeof(*g->rows));
+	drop(g->cell, bytes_of_cells(g));
+	free(g->part);
+	free_blocks(g);
 	free(g);
 }
 
@@ -111,40 +178,63 @@ static int spill(struct sums_groups *g, __s64 group, double x)
 	return 0;
 }
 
+static __int128 value_of(cell c)
+{
+	return (__int128)c[1] * (1ll << SUMS_LIMB) + c[0];
+}
+
 /* A cell into its superaccumulator. As doubles it would be infinite where it is beyond 2^1024. */
 static int spill_cell(struct sums_groups *g, __s64 group)
 {
-	struct fpisa_superacc **a;
-	union fpisa_superacc_full cell;
+	struct fpisa_superacc **a = spilt(g, group);
+	union fpisa_superacc_full full;
 
-	if (!g->cell[group])
-		return 0;
-	a = spilt(g, group);
 	if (!a)
 		return -ENOMEM;
-	sums_init(&cell);
-	sums_add_scaled(&cell, g->cell[group], g->low - 1075);
-	fpisa_superacc_narrow(&cell.acc);
-	while (fpisa_superacc_merge(*a, &cell.acc))
-		if (enlarge(a, fpisa_superacc_cover(*a, &cell.acc, sums_format())))
+	sums_init(&full);
+	sums_add_scaled(&full, value_of(g->cell[group]), g->low - 1075);
+	fpisa_superacc_narrow(&full.acc);
+	while (fpisa_superacc_merge(*a, &full.acc))
+		if (enlarge(a, fpisa_superacc_cover(*a, &full.acc, sums_format())))
 			return -ENOMEM;
-	g->cell[group] = 0;
+	g->cell[group] = (cell){0};
 	return 0;
 }
 
-static int drain(struct sums_groups *g)
+/* One cell of copies. */
+static void fold(struct sums_groups *g)
 {
-	for (__s64 i = 0; i < g->n; i++)
-		if (spill_cell(g, i))
+	for (__s64 i = g->n; i < g->n * copies(g); i++) {
+		g->cell[i % g->n] += g->cell[i];
+		g->cell[i] = (cell){0};
+	}
+}
+
+/* Lower limbs carry into upper ones, of the groups of a part, which take as many adds as ADDS again. */
+static int settle(struct sums_groups *g, __u32 part)
+{
+	const __s64 first = (__s64)part << g->shift;
+	const __s64 end = g->parts > 1 && first + (1ll << g->shift) < g->n ? first + (1ll << g->shift) : g->n;
+
+	fold(g);
+	for (__s64 i = first; i < end; i++) {
+		cell *c = &g->cell[i];
+		__s64 carry = (*c)[0] >> SUMS_LIMB;
+
+		*c += (cell){-(carry << SUMS_LIMB), carry};
+		if (fpisa_unlikely((*c)[1] >= SETTLED || (*c)[1] <= -SETTLED) && spill_cell(g, i))
 			return -ENOMEM;
-	g->adds = 0;
+	}
+	g->part[part].adds = 0;
 	return 0;
 }
 
 /* -- adding --------------------------------------------------------------------------- */
 
-static void choose_unit(struct sums_groups *g, const double *x, size_t n)
+/* By the first value that is neither zero nor special: cells are zero up to there. */
+static void choose_unit(struct sums_groups *g, const double *x, size_t n, int margin)
 {
+	const int most = (int)SUMS_INFINITE - 1 - SUMS_RANGE;
 	int highest = 0;
 
 	for (size_t i = 0; i < n; i++) {
@@ -152,77 +242,204 @@ static void choose_unit(struct sums_groups *g, const double *x, size_t n)
 
 		highest = e > highest && e < (int)SUMS_INFINITE ? e : highest;
 	}
-	g->low = highest + MARGIN - RANGE > 1 ? highest + MARGIN - RANGE : 1;
+	if (!highest)
+		return;
+	g->fixed = 1;
+	highest += margin - SUMS_RANGE;
+	g->low = highest < 1 ? 1 : highest > most ? most : highest;
 }
 
-/* AHEAD pairs behind the last can be read. */
-static __always_inline int add_values(struct sums_groups *g, const struct pair *pair, size_t n, int count)
+/* Those of a block that cells do not take. */
+static int spill_others(struct sums_groups *g, const double *x, const __s64 *code, size_t n)
 {
-	const int low = g->low;
-	const __u64 groups = (__u64)g->n;
-	__int128 *cell = g->cell;
-	__u64 *rows = g->rows;
-
 	for (size_t i = 0; i < n; i++) {
-		const __u64 bits = sums_bits(pair[i].x), group = (__u64)pair[i].code;
-		const int e = (int)sums_exponent(bits), place = e + !e - low;
-		const __s64 sign = (__s64)bits >> 63;
+		const __u64 bits = sums_bits(x[i]);
 
-		/* Any address will do: a prefetch does not fault. */
-		__builtin_prefetch((const void *)((uintptr_t)cell + sizeof(*cell) * (__u64)pair[i + AHEAD].code), 1);
-		if (fpisa_unlikely(group >= groups)) {
-			if (pair[i].code >= 0)
-				return -ERANGE;
-			continue;
-		}
-		if (count)
-			rows[group]++;
-		if (fpisa_likely((__u32)place <= RANGE && e != (int)SUMS_INFINITE))
-			cell[group] += (__int128)(((__s64)sums_mantissa(bits) ^ sign) - sign) * (1ll << place);
-		else if (bits << 1 && spill(g, (__s64)group, pair[i].x))
+		if (code[i] >= 0 && bits << 1 && sums_exponent(bits) - (__u32)g->low > SUMS_RANGE &&
+		    spill(g, code[i], x[i]))
 			return -ENOMEM;
 	}
 	return 0;
 }
 
-static int add_pairs(struct sums_groups *g, const struct pair *pair, size_t n, int count)
+/* At most SOME values of one part. */
+static __always_inline int add_cells(struct sums_groups *g, __u32 part, const double *x, const __s64 *code, size_t n,
+				     int copies, int count)
 {
-	g->adds += n;
-	return count && g->rows ? add_values(g, pair, n, 1) : add_values(g, pair, n, 0);
+	__s64 lo[SOME], hi[SOME];
+	const __u64 groups = (__u64)g->n;
+	int others;
+
+	if (g->part[part].adds > ADDS - SOME && settle(g, part))
+		return -ENOMEM;
+	g->part[part].adds += n;
+	others = g->kernels->limbs(x, n, g->low, lo, hi);
+	for (size_t i = 0; i < n; i++) {
+		const __u64 group = (__u64)code[i];
+
+		if (fpisa_unlikely(group >= groups)) {
+			if (code[i] >= 0)
+				return -ERANGE;
+			continue;
+		}
+		g->cell[group + i % (__u32)copies * groups] += (cell){lo[i], hi[i]};
+		if (count)
+			g->rows[group]++;
+	}
+	return fpisa_unlikely(others) ? spill_others(g, x, code, n) : 0;
 }
 
-/* At most SUMS_BLOCK values as pairs; a null is of no group. */
-static void fetch_pairs(struct sums_groups *g, const struct sums_array *x, double scale, const __s64 *code, __s64 at,
-			size_t n, struct pair *pair)
+static int add_some(struct sums_groups *g, __u32 part, const double *x, const __s64 *code, size_t n, int count)
 {
-	double buffer[SUMS_BLOCK];
+	if (copies(g) > 1)
+		return count ? add_cells(g, part, x, code, n, COPIES, 1) : add_cells(g, part, x, code, n, COPIES, 0);
+	return count ? add_cells(g, part, x, code, n, 1, 1) : add_cells(g, part, x, code, n, 1, 0);
+}
 
+static int add_block(struct sums_groups *g, __u32 part, const double *x, const __s64 *code, size_t n, int count)
+{
+	int rc = 0;
+
+	for (size_t at = 0; at < n && !rc; at += SOME)
+		rc = add_some(g, part, x + at, code + at, n - at < SOME ? n - at : SOME, count);
+	return rc;
+}
+
+/* -- parts ------------------------------------------------------------------------------ */
+
+/* Each part has one block. */
+static void rewind_parts(struct sums_groups *g)
+{
+	for (__u32 p = 0; p < g->parts; p++) {
+		g->part[p].first = p;
+		g->part[p].last = &g->block[p];
+		g->part[p].fill = 0;
+	}
+	g->used = g->parts;
+}
+
+/* Blocks for so many values, at most. */
+static int new_blocks(struct sums_groups *g, __s64 values)
+{
+	__u64 want = (__u64)values / PAIRS + 2 * g->parts;
+
+	g->blocks = want < MOST_BLOCKS ? (__u32)want : MOST_BLOCKS;
+	g->block = aligned_alloc(sizeof(*g->block), g->blocks * sizeof(*g->block));
+	if (!g->block)
+		return -ENOMEM;
+	rewind_parts(g);
+	return 0;
+}
+
+static int drain_part(struct sums_groups *g, __u32 p, int count)
+{
+	const struct part *part = &g->part[p];
+	const struct block *block = &g->block[part->first];
+	__s64 code[PAIRS];
+
+	for (;; block = &g->block[block->next]) {
+		const size_t n = block == part->last ? part->fill : PAIRS;
+
+		for (size_t i = 0; i < n; i++)
+			code[i] = block->code[i];
+		if (add_block(g, p, block->x, code, n, count))
+			return -ENOMEM;
+		if (block == part->last)
+			return 0;
+	}
+}
+
+/* All that waits into the cells. */
+static int drain(struct sums_groups *g, int count)
+{
+	for (__u32 p = 0; p < g->parts; p++)
+		if (drain_part(g, p, count))
+			return -ENOMEM;
+	rewind_parts(g);
+	return 0;
+}
+
+/* The last block of a part is full. */
+static int next_block(struct sums_groups *g, struct part *part, int count)
+{
+	if (g->used == g->blocks)
+		return drain(g, count);
+	part->last->next = g->used;
+	part->last = &g->block[g->used++];
+	part->fill = 0;
+	return 0;
+}
+
+static int add_parts(struct sums_groups *g, const double *x, const __s64 *code, size_t n, int count)
+{
+	struct part *const parts = g->part;
+	const __u64 groups = (__u64)g->n;
+	const int shift = g->shift;
+
+	for (size_t i = 0; i < n; i++) {
+		struct part *part = &parts[(__u64)code[i] >> shift];
+
+		if (fpisa_unlikely((__u64)code[i] >= groups)) {
+			if (code[i] >= 0)
+				return -ERANGE;
+			continue;
+		}
+		__builtin_prefetch(&part->last->x[part->fill + 16], 1);
+		__builtin_prefetch(&part->last->code[part->fill + 32], 1);
+		part->last->x[part->fill] = x[i];
+		part->last->code[part->fill] = (__u32)code[i];
+		if (fpisa_unlikely(++part->fill == PAIRS) && next_block(g, part, count))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* -- arrays ------------------------------------------------------------------------------ */
+
+/* n values of x from `at` on as doubles, where they lie or in the buffer. */
+static const double *fetch(const struct sums_array *x, double scale, __s64 at, size_t n, double *buffer)
+{
+	const char *there = x->data + at * x->stride;
+
+	if (x->type == SUMS_FLOAT64 && x->stride == sizeof(double) && !((uintptr_t)there % sizeof(double)))
+		return (const double *)there;
 	(void)sums_fetch_all(x, at, n, buffer);
 	for (size_t i = 0; scale != 1 && i < n; i++)
 		buffer[i] *= scale;
-	if (!g->low)
-		choose_unit(g, buffer, n);
+	return buffer;
+}
+
+/* A null is of no group. */
+static const __s64 *fetch_codes(const struct sums_array *x, const __s64 *code, __s64 at, size_t n, __s64 *buffer)
+{
+	if (!x->valid)
+		return code + at;
 	for (size_t i = 0; i < n; i++)
-		pair[i] = (struct pair){buffer[i], code[at + (__s64)i]};
-	for (size_t i = 0; x->valid && i < n; i++)
-		if (!sums_is_valid(x, at + (__s64)i))
-			pair[i].code = -1;
+		buffer[i] = sums_is_valid(x, at + (__s64)i) ? code[at + (__s64)i] : -1;
+	return buffer;
 }
 
 /* x times a power of two. */
 static int add_array(struct sums_groups *g, const struct sums_array *x, double scale, int count, const __s64 *code)
 {
-	struct pair pair[SUMS_BLOCK + AHEAD] = {0};
-	int rc = 0;
+	double values[SUMS_BLOCK];
+	__s64 codes[SUMS_BLOCK];
+	int rc = g->parts > 1 ? new_blocks(g, x->n) : 0;
 
+	count = count && g->rows;
 	for (__s64 at = 0; at < x->n && !rc; at += SUMS_BLOCK) {
 		size_t n = x->n - at < SUMS_BLOCK ? (size_t)(x->n - at) : SUMS_BLOCK;
+		const double *v = fetch(x, scale, at, n, values);
+		const __s64 *c = fetch_codes(x, code, at, n, codes);
 
-		fetch_pairs(g, x, scale, code, at, n, pair);
-		rc = add_pairs(g, pair, n, count);
-		if (!rc && g->adds >= MOST_ADDS - SUMS_BLOCK)
-			rc = drain(g);
+		if (!g->fixed)
+			choose_unit(g, v, n, scale == 1 ? MARGIN : 0); /* upper halves are the largest */
+		rc = g->block ? add_parts(g, v, c, n, count) : add_block(g, 0, v, c, n, count);
 	}
+	if (g->block && !rc)
+		rc = drain(g, count);
+	free_blocks(g);
+	fold(g);
 	return rc;
 }
 
@@ -259,16 +476,15 @@ int sums_groups_get(const struct sums_groups *g, __s64 group, union fpisa_supera
 		return -ERANGE;
 	if (g->spill && g->spill[group])
 		(void)fpisa_superacc_merge(&a->acc, g->spill[group]);
-	if (g->cell[group])
-		sums_add_scaled(a, g->cell[group], g->low - 1075);
+	sums_add_scaled(a, value_of(g->cell[group]), g->low - 1075);
 	a->acc.rows = had + rows;
 	return 0;
 }
 
-/* A cell alone, which is what most groups have: nothing but its 128 bits is looked at. */
+/* A cell alone, which is what most groups have, in any format and as an average too. */
 static __u64 read_cell(const struct sums_groups *g, __s64 group, struct fpisa_format to, int average)
 {
-	const __int128 m = g->cell[group];
+	const __int128 m = value_of(g->cell[group]);
 	unsigned __int128 size = m < 0 ? -(unsigned __int128)m : (unsigned __int128)m;
 	struct fpisa_magnitude x = {.negative = m < 0, .at = g->low - 1};
 	__u32 flags = 0;
@@ -280,26 +496,49 @@ static __u64 read_cell(const struct sums_groups *g, __s64 group, struct fpisa_fo
 	return fpisa_magnitude_round(&x, sums_format(), to, &flags);
 }
 
+/* m * 2^e as float64 if that is a normal number, by the CPU's own rounding of an integer. 0: it is not. */
+static __always_inline int quick(__int128 m, int e, __u64 *out)
+{
+	const __s64 sign = (__s64)(m >> 127);
+	const unsigned __int128 size = (unsigned __int128)((m ^ sign) - sign);
+	const __u64 high = (__u64)(size >> 64), low = (__u64)size;
+	const int bits = high ? 128 - __builtin_clzll(high) : low ? 64 - __builtin_clzll(low) : 0;
+	const int drop = bits > 63 ? bits - 63 : 0;
+
+	/* What is dropped is far below half a unit, but for what it says of ties. */
+	*out = sums_bits((double)(__s64)((__u64)(size >> drop) | (size << 1 << (127 - drop) != 0)));
+	if (!bits || e + bits > 1023 || e + bits < -1021)
+		return !bits;
+	*out += ((__u64)(e + drop) << 52) + ((__u64)sign << 63);
+	return 1;
+}
+
 int sums_groups_read(const struct sums_groups *g, int format, int average, void *out)
 {
 	struct fpisa_format to = fpisa_format_of((__u8)format);
 	union fpisa_superacc_full a;
+	fenv_t env;
 
 	if (average && !g->rows)
 		return -EINVAL;
 	to.rbits = 64;
+	(void)fegetenv(&env);
+	(void)fesetenv(FE_DFL_ENV);
 	for (__s64 i = 0; i < g->n; i++) {
 		if ((g->spill && g->spill[i]) || (average && !g->rows[i])) {
 			sums_init(&a);
 			(void)sums_groups_get(g, i, &a);
 			(void)sums_store(&a, format, average, out);
 		} else {
-			__u64 bits = read_cell(g, i, to, average);
+			__u64 bits;
 
+			if (average || format != FPISA_FORMAT_FP64 || !quick(value_of(g->cell[i]), g->low - 1075, &bits))
+				bits = read_cell(g, i, to, average);
 			memcpy(out, &bits, to.bytes);
 		}
 		out = (char *)out + to.bytes;
 	}
+	(void)fesetenv(&env);
 	return 0;
 }
 
@@ -376,4 +615,30 @@ __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first)
 	}
 	free(t.slots);
 	return t.slots ? groups : -ENOMEM;
+}
+
+/* Unsigned differences, so that keys of either sign will do. */
+__s64 sums_number_near(const __s64 *key, __s64 n, __s64 least, __u32 range, __s64 *code, __s64 *found)
+{
+	__u32 *rank = calloc(range, sizeof(*rank));
+	__s64 groups = 0;
+
+	if (!rank)
+		return -ENOMEM;
+	for (__s64 i = 0; i < n; i++)
+		rank[(__u64)key[i] - (__u64)least] = 1;
+	for (__u32 i = 0; i < range; i++) {
+		if (!rank[i])
+			continue;
+		rank[i] = (__u32)groups;
+		found[groups++] = (__s64)((__u64)least + i);
+	}
+	if (groups == range)
+		for (__s64 i = 0; i < n; i++)
+			code[i] = (__s64)((__u64)key[i] - (__u64)least);
+	else
+		for (__s64 i = 0; i < n; i++)
+			code[i] = rank[(__u64)key[i] - (__u64)least];
+	free(rank);
+	return groups;
 }

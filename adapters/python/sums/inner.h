@@ -54,19 +54,24 @@ __u32 sums_store(const union fpisa_superacc_full *a, int format, int average, vo
 /* -- bins -------------------------------------------------------------------------- */
 
 /*
- * A sum for each sign and exponent, of mantissas in two halves (after Neal's large
- * superaccumulator): values of any magnitudes, for which lanes are too narrow.
+ * A sum for each sign and exponent (after Neal's large superaccumulator): values of any magnitudes, for which lanes
+ * are too narrow. Mantissas add up in `fresh` while they cannot overflow, then go to two halves, each with 32 of
+ * their bits. Only bins of exponents from least to most have any.
  */
 #define SUMS_BINS 4096
+#define SUMS_FRESH (1u << 11)	    /* adds until `fresh` may overflow */
 #define SUMS_BINS_ADDS (1ull << 31) /* until a half may overflow */
 
 struct sums_bins {
-	__u64 adds;
+	__u64 adds;    /* since the last drain */
+	__u32 waiting; /* of these in `fresh` */
+	__u32 least, most;
 	__u64 nan, pinf, ninf;
-	__u64 half[SUMS_BINS][2];
+	__u64 fresh[SUMS_BINS], low[SUMS_BINS], high[SUMS_BINS];
 };
 
-void sums_bins_add(struct sums_bins *b, const double *x, size_t n);
+/* n is SUMS_FRESH at most. */
+void sums_bins_add(struct sums_bins *b, const struct sums_kernels *k, const double *x, size_t n);
 /* Adds what bins have to a, counts of specials too, and clears them. */
 void sums_bins_drain(struct sums_bins *b, union fpisa_superacc_full *a);
 

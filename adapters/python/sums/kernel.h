@@ -48,11 +48,28 @@ struct sums_window {
 typedef size_t sums_kernel64(struct sums_window *w, const double *x, size_t n);
 typedef size_t sums_kernel32(struct sums_window *w, const float *x, size_t n);
 
+/*
+ * For sums by groups (groups.c): a value in units of 2^(low - 1075) as hi * 2^SUMS_LIMB + lo, both of its sign.
+ * A zero, and a value whose exponent field is not low to low + SUMS_RANGE, is 0 in both. Returns whether there
+ * are any of the latter. low + SUMS_RANGE is below the field of infinities.
+ */
+#define SUMS_RANGE 34
+#define SUMS_LIMB 44
+typedef int sums_kernel_limbs(const double *x, size_t n, int low, __s64 *lo, __s64 *hi);
+
+/* The least and the greatest exponent field of some values. */
+struct sums_extent {
+	__u32 least, most;
+};
+typedef struct sums_extent sums_kernel_extent(const double *x, size_t n);
+
 struct sums_kernels {
 	const char *name;
 	__u32 group; /* values */
 	sums_kernel64 *add64;
 	sums_kernel32 *add32;
+	sums_kernel_limbs *limbs;
+	sums_kernel_extent *extent;
 	void (*products)(const double *x, const double *y, double *p, double *e, size_t n);
 };
 

@@ -13,6 +13,7 @@ typedef __u64 NAME(u) __attribute__((vector_size(8 * WIDTH)));
 #define V NAME(v)
 #define I NAME(i)
 #define U NAME(u)
+#define ONE (1ull << 52)
 
 TARGET static __always_inline void NAME(flush)(struct sums_window *w, V *a, V *b, V sa, V sb)
 {
@@ -85,6 +86,57 @@ TARGET static __always_inline int NAME(group)(V *a, V *b, const V *x, U above)
 KERNEL(64, double, LOAD64)
 KERNEL(32, float, LOAD32)
 
+/* One vector of values as limbs. Returns the bits of those that have none. */
+TARGET static __always_inline U NAME(split)(U x, U low, I *lo, I *hi)
+{
+	const U place = (x >> 52 & 2047) - low, ok = (U)(place <= SUMS_RANGE);
+	const U m = ((x & (ONE - 1)) | ONE) & ok;
+	const I sign = (I)x >> 63;
+
+	*lo = ((I)(m << (place & 63) & ((1ull << SUMS_LIMB) - 1)) ^ sign) - sign;
+	*hi = ((I)(m >> ((SUMS_LIMB - place) & 63)) ^ sign) - sign;
+	return x << 1 & ~ok;
+}
+
+TARGET static int NAME(limbs)(const double *x, size_t n, int low, __s64 *lo, __s64 *hi)
+{
+	const U base = (U){0} + (__u64)low;
+	U other = {0};
+	size_t i = 0;
+	I l, h;
+
+	for (; i + WIDTH <= n; i += WIDTH) {
+		other |= NAME(split)((U)LOAD64(x + i), base, &l, &h);
+		__builtin_memcpy(lo + i, &l, sizeof(l));
+		__builtin_memcpy(hi + i, &h, sizeof(h));
+	}
+	if (i < n) {
+		U last = {0};
+
+		__builtin_memcpy(&last, x + i, (n - i) * sizeof(*x));
+		other |= NAME(split)(last, base, &l, &h);
+		__builtin_memcpy(lo + i, &l, (n - i) * sizeof(*lo));
+		__builtin_memcpy(hi + i, &h, (n - i) * sizeof(*hi));
+	}
+	return ANY(other);
+}
+
+/* The compiler has minima and maxima of vectors, which this language has not. */
+TARGET static struct sums_extent NAME(extent)(const double *x, size_t n)
+{
+	__u64 least = ~0ull, most = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		__u64 size;
+
+		__builtin_memcpy(&size, x + i, sizeof(size));
+		size <<= 1;
+		least = size < least ? size : least;
+		most = size > most ? size : most;
+	}
+	return (struct sums_extent){(__u32)(least >> 53), (__u32)(most >> 53)};
+}
+
 /* x y is p + e exactly, unless e has bits below 2^-1074: sums_dot() sees to that. */
 TARGET static void NAME(products)(const double *restrict x, const double *restrict y, double *restrict p,
 				  double *restrict e, size_t n)
@@ -95,10 +147,12 @@ TARGET static void NAME(products)(const double *restrict x, const double *restri
 	}
 }
 
-const struct sums_kernels NAME(sums) = {LABEL, SUMS_VECTORS *WIDTH, NAME(add64), NAME(add32), NAME(products)};
+const struct sums_kernels NAME(sums) = {LABEL,	     SUMS_VECTORS *WIDTH, NAME(add64),	 NAME(add32),
+					NAME(limbs), NAME(extent),	  NAME(products)};
 
 #undef KERNEL
 #undef LOAD64
+#undef ONE
 #undef LOAD32
 #undef V
 #undef I

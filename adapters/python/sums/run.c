@@ -6,39 +6,78 @@
  */
 #include "inner.h"
 
-#define PIECE 2048 /* values between decisions */
-#define MARGIN 3   /* powers of two that later values may be larger by */
-#define OFTEN 8	   /* refused groups of a piece after which lanes do not pay */
+#define PIECE SUMS_FRESH /* values between decisions */
+#define MARGIN 3	 /* powers of two that later values may be larger by */
+#define OFTEN 8		 /* refused groups of a piece after which lanes do not pay */
 #define MOST_SKIPPED 64
 #define LEAST_BINS 1024 /* values for which bins are worth a drain */
 
 /* -- bins ----------------------------------------------------------------------------- */
 
-void sums_bins_add(struct sums_bins *b, const double *x, size_t n)
+/* From `fresh` to the halves. */
+static void settle(struct sums_bins *b)
+{
+	for (__u32 sign = 0; sign < SUMS_BINS; sign += SUMS_BINS / 2) {
+		for (__u32 i = sign + b->least; i <= sign + b->most; i++) {
+			b->low[i] += (__u32)b->fresh[i];
+			b->high[i] += b->fresh[i] >> 32;
+			b->fresh[i] = 0;
+		}
+	}
+	b->waiting = 0;
+}
+
+static void count_special(struct sums_bins *b, __u64 bits)
+{
+	if (bits << 12)
+		b->nan++;
+	else
+		*(bits >> 63 ? &b->ninf : &b->pinf) += 1;
+}
+
+/* With zeros, subnormals or specials among them. */
+static void add_any(struct sums_bins *b, const double *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		__u64 bits = sums_bits(x[i]), m = sums_mantissa(bits);
+		const __u64 bits = sums_bits(x[i]);
 
-		if (fpisa_unlikely(sums_exponent(bits) == SUMS_INFINITE)) {
-			if (bits << 12)
-				b->nan++;
-			else
-				*(bits >> 63 ? &b->ninf : &b->pinf) += 1;
-			continue;
-		}
-		b->half[bits >> 52][0] += (__u32)m;
-		b->half[bits >> 52][1] += m >> 32;
+		if (fpisa_unlikely(sums_exponent(bits) == SUMS_INFINITE))
+			count_special(b, bits);
+		else
+			b->fresh[bits >> 52] += sums_mantissa(bits);
 	}
+}
+
+void sums_bins_add(struct sums_bins *b, const struct sums_kernels *k, const double *x, size_t n)
+{
+	const __u64 one = 1ull << 52;
+	struct sums_extent extent = k->extent(x, n);
+
+	if (b->waiting + n > SUMS_FRESH)
+		settle(b);
+	b->least = b->adds && b->least < extent.least ? b->least : extent.least;
+	b->most = b->adds && b->most > extent.most ? b->most : extent.most;
+	if (extent.least && extent.most < SUMS_INFINITE) {
+		for (size_t i = 0; i < n; i++) {
+			const __u64 bits = sums_bits(x[i]);
+
+			b->fresh[bits >> 52] += (bits & (one - 1)) | one;
+		}
+	} else {
+		add_any(b, x, n);
+	}
+	b->waiting += (__u32)n;
 	b->adds += n;
 }
 
 void sums_bins_drain(struct sums_bins *b, union fpisa_superacc_full *a)
 {
+	if (b->adds)
+		settle(b);
 	for (__u32 i = 0; b->adds && i < SUMS_BINS; i++) {
-		__int128 m = (__int128)b->half[i][1] << 32;
-		int e = (int)(i & SUMS_INFINITE);
+		const __int128 m = ((__int128)b->high[i] << 32) + b->low[i];
+		const int e = (int)(i & SUMS_INFINITE);
 
-		m += b->half[i][0];
 		if (m)
 			sums_add_scaled(a, i >> 11 ? -m : m, (e ? e : 1) - 1075);
 	}
@@ -63,7 +102,7 @@ static void to_bins(struct sums_run *r, const double *x, size_t n)
 		add_each(r->a, x, n);
 		return;
 	}
-	sums_bins_add(r->bins, x, n);
+	sums_bins_add(r->bins, r->kernels, x, n);
 	if (r->bins->adds >= SUMS_BINS_ADDS)
 		sums_bins_drain(r->bins, r->a);
 }

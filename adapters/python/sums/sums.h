@@ -56,6 +56,9 @@ SUMS_API int sums_merge(union fpisa_superacc_full *a, const union fpisa_superacc
 /* The bits of the sum, or of the average, in a FPISA_FORMAT_*, rounded once to nearest even. An average of nothing is NaN. */
 SUMS_API __u64 sums_read(const union fpisa_superacc_full *a, int format, int average);
 
+/* The sum, or the average, of an array of floats without nulls, rounded to float64: what small arrays cost is calls. */
+SUMS_API double sums_once(const char *data, __s64 n, __s64 stride, int type, int average);
+
 /* doc/partial.md. Returns the bytes written. */
 SUMS_API __u32 sums_write(const union fpisa_superacc_full *a, __u8 out[FPISA_PARTIAL_MOST]);
 SUMS_API int sums_parse(union fpisa_superacc_full *a, const void *bytes, __u64 size, const char **why);
@@ -92,6 +95,12 @@ SUMS_API int sums_groups_get(const struct sums_groups *g, __s64 group, union fpi
 
 /* Numbers 64-bit keys by their first appearance. Returns how many there are, or -ENOMEM; first[] takes where each began. */
 SUMS_API __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first);
+
+/*
+ * The same of keys from `least` to less than `least` + `range`, with numbers that ascend as keys do; found[], of `range`
+ * keys, takes which there are. Much faster where they lie close together.
+ */
+SUMS_API __s64 sums_number_near(const __s64 *key, __s64 n, __s64 least, __u32 range, __s64 *code, __s64 *found);
 
 /* The vector unit in use: "avx512", "avx2" or "baseline". `limit`, if not NULL, keeps to it or less for tests. */
 SUMS_API const char *sums_vectors(const char *limit);
