@@ -390,7 +390,8 @@ int fpisa_group_allreduce(struct fpisa_group *g, const void *send, void *recv, s
 			  enum fpisa_operation op, double factor, uint32_t *flags);
 
 /*
- * Returns when all ranks have called it; errors as of a call. It runs in a job that the group has. If the first one is still being made,
+ * Returns when all ranks have called it; errors as of a call. One that fails ends the calls of all types, on this rank with its error and on
+ * the others, which may wait in it in the job of another type, with -EREMOTEIO. It runs in a job that the group has. If the first one is still being made,
  * the barrier waits for that for options.timeout_ms at most; its own deadline begins then.
  */
 int fpisa_group_barrier(struct fpisa_group *g);

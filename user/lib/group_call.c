@@ -37,6 +37,15 @@ static uint64_t operand_of(const struct fpisa_call *c)
 	return operand;
 }
 
+/* A barrier could not begin, as the handle of its job, or the job, had failed. What is refused to all ranks alike has no handle. */
+static void barrier_failed(struct fpisa_link *l, uint64_t number, int error, struct fpisa *f)
+{
+	if (!l->failed_barrier)
+		l->failed_barrier = number;
+	if (f || error == -EREMOTEIO)
+		fpisa_link_barrier_failed(l, error, f ? fpisa_missing(f) : 0, fpisa_error());
+}
+
 /*
  * Under the lock: the next call of the group. It gets a number if all ranks make it, that is, unless its arguments are wrong; one
  * of a type that is refused gets one too, for other ranks may hear of that later.
@@ -51,6 +60,7 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 	struct fpisa *f;
 	int rc;
 
+	fpisa_link_check_barriers(l);
 	rc = fpisa_group_handle(g, c->type, &f);
 	c->tag = digest;
 	if (!rc) {
@@ -66,8 +76,9 @@ static int start_next(struct fpisa_group *g, struct fpisa_call *c, const struct 
 	if (!rc || (!l->error && s.error)) {
 		l->calls = number;
 		l->digest = digest;
-		if (rc && b == &is_barrier && !l->failed_barrier)
-			l->failed_barrier = number;
+		l->barriers |= b == &is_barrier;
+		if (rc && b == &is_barrier)
+			barrier_failed(l, number, rc, f);
 	}
 	return rc;
 }

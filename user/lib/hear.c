@@ -89,6 +89,7 @@ static void take_refusal(struct fpisa_link *l, const struct fpisa_manager_refusa
 	j->state = FPISA_LINK_JOB_REFUSED;
 	j->told = 1;
 	fail_handle(j, error, r->ranks, sentence);
+	fpisa_link_check_barriers(l);
 }
 
 void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m)
@@ -263,4 +264,38 @@ void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int e
 	m = fpisa_link_failed(l, j);
 	fpisa_link_send(l, &m);
 	pthread_cond_broadcast(&l->changed);
+}
+
+void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing, const char *sentence)
+{
+	char reason[FPISA_MESSAGE_SIZE];
+
+	snprintf(reason, sizeof(reason), "its barrier has failed: %.*s", FPISA_MESSAGE_SIZE - 32, sentence);
+	for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
+		if (l->job[k].handle && !l->job[k].error)
+			fpisa_link_job_failed(l, &l->job[k], error, reason);
+	fpisa_link_fail(l, error, missing, sentence);
+}
+
+/* What the manager does not give it refuses all ranks alike, and they go on. */
+static int refused_alike(const struct fpisa_link_job *j)
+{
+	return j->error && !j->own && j->error != -EREMOTEIO;
+}
+
+void fpisa_link_check_barriers(struct fpisa_link *l)
+{
+	int under_way = 0;
+
+	for (int k = 0; k < FPISA_MANAGER_JOBS && l->barriers && !l->error; k++) {
+		struct fpisa_link_job *j = &l->job[k];
+		struct fpisa_standing s = {0};
+
+		if (j->handle && !refused_alike(j))
+			fpisa_handle_standing(j->handle, &s);
+		if (s.error && s.unfinished_barrier)
+			fpisa_link_barrier_failed(l, s.error, fpisa_missing(j->handle), s.message);
+		under_way |= s.unfinished_barrier != 0;
+	}
+	l->barriers = under_way;
 }

@@ -287,6 +287,7 @@ static void tell(struct fpisa_link *l)
 	pthread_mutex_lock(&l->lock);
 	if (l->joined && !l->error) {
 		tell_failures(l);
+		fpisa_link_check_barriers(l);
 		tell_waits(l);
 	}
 	pthread_mutex_unlock(&l->lock);

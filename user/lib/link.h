@@ -74,6 +74,7 @@ struct fpisa_link {
 	uint64_t calls;		 /* that have been started here */
 	uint64_t digest;	 /* of them */
 	uint64_t failed_barrier; /* the first one that could not begin, as its job had failed; 0: none */
+	int barriers;		 /* some may be under way */
 	int heard;		 /* the manager, ever */
 	uint64_t heard_ns;	 /* the last time, or when the thread began */
 	int unsent;		 /* messages of the queue */
@@ -122,6 +123,14 @@ void fpisa_link_send(struct fpisa_link *l, const struct fpisa_manager_message *m
 
 /* This rank cannot go on with that job: the manager tells the others. */
 void fpisa_link_job_failed(struct fpisa_link *l, struct fpisa_link_job *j, int error, const char *sentence);
+
+/*
+ * A barrier is of all jobs: other ranks, which have heard of a job's failure sooner or later than this one, may wait in it in another job.
+ * So when one has failed this rank goes on with none, says so to the others, and the group has that error. The second function
+ * looks for one that has begun and failed, which fpisa_link.barriers says there may be.
+ */
+void fpisa_link_barrier_failed(struct fpisa_link *l, int error, uint64_t missing, const char *sentence);
+void fpisa_link_check_barriers(struct fpisa_link *l);
 
 /* What the manager is told of that. */
 struct fpisa_manager_message fpisa_link_failed(const struct fpisa_link *l, const struct fpisa_link_job *j);

@@ -202,12 +202,14 @@ CUT_TCP = "table ip cut { chain in { type filter hook input priority 0; tcp spor
 
 
 @pytest.mark.skipif(not shutil.which("nft"), reason="nft is not installed; make test installs it")
-def test_a_barrier_in_two_jobs(served, tmp_path):
-    """Rank 0 does not hear in time that rank 1 cannot go on with float32, so its barrier is in that job, fails and counts for nothing when it leaves."""
+@pytest.mark.parametrize("then", [{"leave": True}, {"sum": "float64", "anyway": True}, {"sleep": 60}])
+def test_a_barrier_in_two_jobs(served, tmp_path, then):
+    """Rank 0 does not hear in time that rank 1 cannot go on with float32, so its barrier is in that job and fails. Rank 2 waits in it in another
+    job, and hears that it has, whatever rank 0 does next."""
     sums, meet = str(tmp_path / "sums"), str(tmp_path / "meet")
     both = {"sum": "float32"}, {"sum": "float64"}, {"until": sums}, {"sum": "float32", "anyway": True}
     barrier = {"until": meet}, {"barrier": True, "anyway": True}
-    ranks = [served.start(0, "train", 0, 3, *both, *barrier, {"leave": True}, {"sleep": 60}),
+    ranks = [served.start(0, "train", 0, 3, *both, *barrier, then, {"sleep": 60}),
              served.start(1, "train", 1, 3, *both, {"sleep": 60}, timeout_ms=int(1000 * SLOW)),
              served.start(2, "train", 2, 3, *both, *barrier, timeout_ms=int(15000 * SLOW))]
     assert [rank.line()["rc"] for rank in ranks for _ in range(3)] == [0] * 9
@@ -219,10 +221,14 @@ def test_a_barrier_in_two_jobs(served, tmp_path):
     open(meet, "w").close()
     time.sleep(0.3 * SLOW)
     served.net.worker[0].run("nft", "delete table ip cut")
-    assert ranks[0].line()["rc"] == -EREMOTEIO and ranks[0].line()["rc"] == 0
+    answer = ranks[0].line()
+    assert answer["rc"] == -EREMOTEIO and "rank 1 cannot go on: " in answer["error"], answer
+    if "sum" in then:
+        again = ranks[0].line()
+        assert (again["rc"], again["error"]) == (-EREMOTEIO, answer["error"]), again
     answer = ranks[2].line()
-    assert answer["rc"] == -ECONNRESET and answer["missing"] == 1, answer
-    assert "rank 0 has left the group after 3 calls" in answer["error"], answer
+    assert answer["rc"] == -EREMOTEIO and answer["missing"] == 1 and answer["s"] < 5 * SLOW, answer
+    assert "rank 0 cannot go on: its barrier has failed: " in answer["error"] and "rank 1 cannot go on: " in answer["error"], answer
 
 
 @pytest.mark.long
