@@ -108,7 +108,7 @@ static void try_manager(struct doctor *d, const char *host, const struct fpisa_p
 	struct fpisa_manager_message m = {0};
 	struct fpisa_channel *c = NULL;
 	struct sockaddr_in to[FPISA_HOST_ADDRESSES];
-	int n = fpisa_find_host(host, to), rc = n, at = 0;
+	int n = fpisa_find_host(host, ANSWER_MS * 1000000ull, to), rc = n, at = 0;
 	uint64_t began;
 
 	if (n < 0) {

@@ -8,6 +8,7 @@
 #include "address.h"
 #include "base/error.h"
 #include "fpisa/wire.h"
+#include "lookup.h"
 
 /* Neither this network's nor a group, reserved or everybody's; a network's broadcast udp.c finds. */
 static int is_host(uint32_t address)
@@ -35,10 +36,8 @@ int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *por
 	return 0;
 }
 
-int fpisa_find_host(const char *text, struct sockaddr_in to[FPISA_HOST_ADDRESSES])
+int fpisa_find_host(const char *text, uint64_t timeout_ns, struct sockaddr_in to[FPISA_HOST_ADDRESSES])
 {
-	/* Of both families, so that a name with IPv6 addresses alone can be told from one that is not known. */
-	const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
 	const char *colon = strchr(text, ':');
 	size_t n = colon ? (size_t)(colon - text) : strlen(text);
 	struct addrinfo *found;
@@ -53,10 +52,10 @@ int fpisa_find_host(const char *text, struct sockaddr_in to[FPISA_HOST_ADDRESSES
 		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 host with an optional port, as aggregator:18000", text);
 	memcpy(host, text, n);
 	host[n] = 0;
-	rc = getaddrinfo(host, NULL, &hints, &found);
+	/* Of both families, so that a name with IPv6 addresses alone can be told from one that is not known. */
+	rc = fpisa_lookup(host, timeout_ns, &found);
 	if (rc)
-		return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is not a host that is known here: %s",
-				  host, gai_strerror(rc));
+		return rc;
 	for (const struct addrinfo *a = found; a && addresses < FPISA_HOST_ADDRESSES; a = a->ai_next) {
 		if (a->ai_family != AF_INET)
 			continue;

@@ -12,8 +12,9 @@ int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *por
 
 /*
  * "HOST" or "HOST:PORT": an IPv4 address, or a name that has some; without a port FPISA_PORT. Returns how many of its addresses stand in
- * `to`, in the order in which to try them. -EINVAL, or -EAGAIN where names cannot be looked up now, with the message set.
+ * `to`, in the order in which to try them. -EINVAL, -EAGAIN where names cannot be looked up now, -ETIMEDOUT where that takes longer than
+ * timeout_ns, with the message set.
  */
-int fpisa_find_host(const char *text, struct sockaddr_in to[FPISA_HOST_ADDRESSES]);
+int fpisa_find_host(const char *text, uint64_t timeout_ns, struct sockaddr_in to[FPISA_HOST_ADDRESSES]);
 
 #endif

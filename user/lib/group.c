@@ -60,6 +60,7 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 {
 	struct fpisa_link *l = &g->link;
 	const char *key = g->options.key_file ? g->options.key_file : getenv("FPISA_KEY");
+	const uint64_t limit_ns = FPISA_MANAGER_SILENCE_MS * 1000000ull;
 	int rc = fpisa_given(name, "the group's name");
 
 	if (!host)
@@ -79,7 +80,7 @@ static int prepare(struct fpisa_group *g, const char *host, const char *name, ui
 	l->join.rank = rank;
 	l->join.size = size;
 	snprintf(l->peer, sizeof(l->peer), "%.24s: group %.63s", host, name);
-	l->addresses = fpisa_find_host(host, l->to);
+	l->addresses = fpisa_find_host(host, g->join_ns < limit_ns ? g->join_ns : limit_ns, l->to);
 	return l->addresses < 0 ? l->addresses : take_key(l, key);
 }
 
@@ -98,15 +99,14 @@ int fpisa_group_join(struct fpisa_group **out, const char *host, const char *nam
 		return fpisa_fail(-ENOMEM, "no memory for a group");
 	g->link.wake = g->link.events = -1;
 	rc = copy_options(&g->options, options);
-	if (!rc)
-		rc = prepare(g, host, name, rank, size);
 	if (!rc) {
 		g->join_ns = (g->options.join_timeout_ms ? g->options.join_timeout_ms : DEFAULT_JOIN_MS) * 1000000ull;
+		rc = prepare(g, host, name, rank, size);
+	}
+	if (!rc)
 		rc = fpisa_engine_start(&g->engine);
-	}
-	if (!rc) {
+	if (!rc)
 		rc = fpisa_link_start(&g->link);
-	}
 	if (!rc)
 		rc = fpisa_link_wait_joined(&g->link, g->join_ns);
 	if (!rc) {

@@ -10,7 +10,7 @@ import threading
 from groups import MEMBER
 from lab import ADDRESS, FPISA, LIBRARY, PORT, SLOW, wait_until
 
-EAGAIN, EACCES, EINVAL, ENOSPC, ECONNREFUSED = 11, 13, 22, 28, 111
+EAGAIN, EACCES, EINVAL, ENOSPC, ETIMEDOUT, ECONNREFUSED = 11, 13, 22, 28, 110, 111
 CLIENT_HELLO, SERVER_HELLO = 1, 2
 PRE_SHARED_KEY, SUPPORTED_VERSIONS, PSK_MODES, KEY_SHARE = 41, 43, 45, 51
 PSK_DHE, X25519, SECP256R1 = 1, 29, 23
@@ -51,6 +51,19 @@ def test_by_name(groups, tmp_path):
         refused(EINVAL, "is not an IPv4 host with an optional port, as aggregator:18000", wrong)
     g.member = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf="nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
     refused(EAGAIN, "'aggregator' is not a host that is known here: ", "aggregator")
+
+
+def test_name_server_that_never_answers(groups, tmp_path):
+    """resolv.conf lets the resolver wait for 30 s: the join ends after 6 s, or join_timeout_ms, and so does `fpisa doctor`'s look-up."""
+    g = groups(2)
+    seen = sees(tmp_path, nsswitch_conf="hosts: dns\n", resolv_conf=f"nameserver {ADDRESS}\noptions timeout:10 attempts:3\n")
+    g.member = seen
+    with g.net.agg.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind((ADDRESS, 53))
+        for limit, least in (700, 0.7), (0, 6):
+            answer = g.start(0, "names", 0, 1, address="aggregator", join_timeout_ms=limit).line()
+            assert answer["rc"] == -ETIMEDOUT and "no name server has answered; see /etc/resolv.conf" in answer["error"], answer
+            assert least <= answer["s"] < least + 2 * SLOW, answer
 
 
 def test_name_with_several_addresses(groups, tmp_path):

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The look-up of a name, with an end; lookup.h has the contract. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/error.h"
+#include "lookup.h"
+
+#define MOST 16 /* look-ups of the process, those that were given up included: each is a thread */
+
+static const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+static atomic_int lookups;
+
+struct lookup {
+	char host[256];
+	int fd; /* eventfd: it has ended */
+	int rc; /* then getaddrinfo()'s */
+	struct addrinfo *found;
+	atomic_int ended;
+	atomic_int left; /* by the thread or by who waits: the second frees it */
+};
+
+static void leave(struct lookup *l)
+{
+	if (!atomic_exchange(&l->left, 1))
+		return;
+	if (l->found)
+		freeaddrinfo(l->found);
+	close(l->fd);
+	free(l);
+	atomic_fetch_sub(&lookups, 1);
+}
+
+static void *run(void *arg)
+{
+	struct lookup *l = arg;
+
+	l->rc = getaddrinfo(l->host, NULL, &hints, &l->found);
+	atomic_store(&l->ended, 1);
+	eventfd_write(l->fd, 1);
+	leave(l);
+	return NULL;
+}
+
+/* Signals are the program's threads'. */
+static int start(struct lookup *l)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&thread, NULL, run, l);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!rc)
+		pthread_detach(thread);
+	return -rc;
+}
+
+static int begin(const char *host, struct lookup **out)
+{
+	struct lookup *l = calloc(1, sizeof(*l));
+	int rc = 0;
+
+	if (!l)
+		return fpisa_fail(-ENOMEM, "no memory to look up '%s'", host);
+	snprintf(l->host, sizeof(l->host), "%s", host);
+	atomic_fetch_add(&lookups, 1);
+	l->fd = eventfd(0, EFD_CLOEXEC);
+	rc = l->fd < 0 ? -errno : start(l);
+	if (rc) {
+		l->left = 1;
+		leave(l);
+		return fpisa_fail(rc, "'%s' cannot be looked up: %s", host, strerror(-rc));
+	}
+	*out = l;
+	return 0;
+}
+
+static void await(const struct lookup *l, uint64_t timeout_ns)
+{
+	const uint64_t until = fpisa_now() + timeout_ns;
+	struct pollfd p = {.fd = l->fd, .events = POLLIN};
+
+	for (uint64_t now; !atomic_load(&l->ended) && (now = fpisa_now()) < until;)
+		poll(&p, 1, (int)((until - now) / 1000000 + 1));
+}
+
+static int outcome(int rc, const char *host)
+{
+	if (!rc)
+		return 0;
+	return fpisa_fail(rc == EAI_AGAIN ? -EAGAIN : -EINVAL, "'%s' is not a host that is known here: %s", host,
+			  gai_strerror(rc));
+}
+
+int fpisa_lookup(const char *host, uint64_t timeout_ns, struct addrinfo **found)
+{
+	struct addrinfo numeric = hints;
+	struct lookup *l = NULL;
+	int rc;
+
+	numeric.ai_flags = AI_NUMERICHOST;
+	if (!getaddrinfo(host, NULL, &numeric, found))
+		return 0;
+	if (atomic_load(&lookups) >= MOST)
+		return fpisa_fail(-EAGAIN, "'%s' is not looked up: %d look-ups still wait for name servers", host, MOST);
+	rc = begin(host, &l);
+	if (rc)
+		return rc;
+	await(l, timeout_ns);
+	if (!atomic_load(&l->ended)) {
+		rc = fpisa_fail(
+			-ETIMEDOUT,
+			"'%s' was not looked up in %llu ms: no name server has answered; see /etc/resolv.conf, or give an "
+			"address",
+			host, (unsigned long long)(timeout_ns / 1000000));
+	} else {
+		rc = outcome(l->rc, host);
+		*found = rc ? NULL : l->found;
+		l->found = NULL;
+	}
+	leave(l);
+	return rc;
+}
