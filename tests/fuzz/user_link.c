@@ -21,6 +21,7 @@
 static struct fpisa handle[FPISA_MANAGER_JOBS];
 static struct {
 	int error, bound, joined;
+	uint64_t barrier; /* the number of one that is under way */
 } is[FPISA_MANAGER_JOBS];
 static int bind_error;
 
@@ -49,6 +50,13 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 {
 	memset(s, 0, sizeof(*s));
 	s->error = is[number_of(f)].error;
+	strcpy(s->message, "as it was told");
+	s->unfinished_barrier = is[number_of(f)].barrier;
+}
+
+uint64_t fpisa_missing(const struct fpisa *f)
+{
+	return is[number_of(f)].error ? 1 : 0;
 }
 
 int fpisa_hold_bind(struct fpisa *f, uint32_t address, uint16_t port, uint16_t local_port)
@@ -90,6 +98,16 @@ static void ask(struct fpisa_link *l, uint8_t which)
 		return;
 	j->state = FPISA_LINK_JOB_ASKED;
 	j->handle = &handle[which % FPISA_MANAGER_JOBS];
+}
+
+static void begin_barrier(struct fpisa_link *l, uint8_t which)
+{
+	const struct fpisa_link_job *j = &l->job[which % FPISA_MANAGER_JOBS];
+
+	if (!j->handle || j->error || l->error)
+		return;
+	is[which % FPISA_MANAGER_JOBS].barrier = ++l->calls;
+	l->barriers = 1;
 }
 
 static void give_up(struct fpisa_link *l, uint8_t which)
@@ -141,13 +159,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			pthread_mutex_unlock(&l.lock);
 		} else if (what & 4) {
 			give_up(&l, which);
+		} else if (what & 8) {
+			begin_barrier(&l, which);
 		} else {
 			bind_error = which & 1 ? -EADDRINUSE : which & 2 ? -EMFILE : 0;
 		}
 		take_queue(&l);
 		check_line(l.sentence, sizeof(l.sentence));
 		for (int k = 0; k < FPISA_MANAGER_JOBS; k++)
-			CHECK(!is[k].joined || is[k].bound);
+			CHECK((!is[k].joined || is[k].bound) &&
+			      (!is[k].barrier || !is[k].error || l.error || l.job[k].error));
 	}
 	pthread_mutex_destroy(&l.lock);
 	pthread_cond_destroy(&l.changed);
