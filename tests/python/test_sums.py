@@ -416,8 +416,7 @@ def test_arrow_types(rng):
             assert got == (rounded(want) if value == b"g" else want)
     with pytest.raises(TypeError, match="dictionary of Arrow's format 'u'"):
         fpisa.sum(Column(hundreds, [True, True], format_=b"l", dictionary=(hundreds, b"u")))
-    with pytest.raises(TypeError, match="decimals"):
-        fpisa.var(decimals)
+    assert fpisa.var(decimals) == 2500
 
 
 def test_nulls_keep_their_place(rng):
@@ -467,7 +466,7 @@ def test_numbers_are_exact():
     for x in ["1", "2"], [1.0, b"2"], [Decimal("NaN")]:
         with pytest.raises(TypeError):
             fpisa.sum(x)
-    for call in lambda x: fpisa.sum(x, by=[1]), lambda x: fpisa.sum(x, axis=0), fpisa.Accumulator, fpisa.norm2, fpisa.var:
+    for call in lambda x: fpisa.sum(x, axis=0), lambda x: fpisa.dot(x, [1.0, 2.0]), fpisa.Accumulator:
         with pytest.raises(TypeError, match="cast"):
             call([2 ** 63 + 1, -1])
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
+import struct
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ._core import SIZES, TYPES, Array
 
@@ -39,6 +40,7 @@ class Whole(NamedTuple):
     scale: int
     rows: int
     integers: bool
+    items: Callable[[], List[Optional[int]]]  # of each row, None for a null
 
 
 class Values(NamedTuple):
@@ -49,9 +51,28 @@ class Values(NamedTuple):
     integers: bool
     whole: Optional[Whole] = None  # there are no blocks then
 
+    def items(self) -> Optional[Tuple[List[Optional[int]], int]]:
+        """Each row's units of 10**-scale, None for a null, and the scale; None if the values are not all integers or decimals."""
+        if self.whole is not None:
+            return self.whole.items(), self.whole.scale
+        if not self.integers:
+            return None
+        return [item for b in self.blocks if 0 not in b.shape for run in b.runs() for item in integers(b.type, run)], 0
+
     def need_blocks(self, what: str) -> None:
         if self.whole:
             raise TypeError(f"{what} is not for decimals, nor for integers beyond 64 bits; cast them to float64")
+
+
+def integers(type_: str, run: Array) -> Iterator[Optional[int]]:
+    """One by one."""
+    code = {"float64": "<d", "int8": "b", "uint8": "B", "int16": "<h", "uint16": "<H", "int32": "<i", "uint32": "<I", "int64": "<q", "uint64": "<Q"}[type_]
+    for i in range(run.n):
+        bit = run.valid_offset + i
+        if run.valid and not ctypes.string_at(run.valid + bit // 8, 1)[0] >> bit % 8 & 1:
+            yield None
+        else:
+            yield int(struct.unpack(code, ctypes.string_at(run.data + i * run.stride, SIZES[type_]))[0])
 
 
 def merged(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> Tuple[List[int], List[int]]:

@@ -51,6 +51,9 @@ for _name, _result, *_arguments in (
         ("sums_groups_add", c_int, c_void_p, POINTER(Array), c_void_p),
         ("sums_groups_read", c_int, c_void_p, c_int, c_int, c_void_p),
         ("sums_groups_get", c_int, c_void_p, c_int64, c_void_p),
+        ("sums_places", c_int, c_void_p, c_int64, c_int64, c_void_p, c_void_p),
+        ("sums_arrange", c_int, POINTER(Array), c_void_p, c_void_p, c_void_p),
+        ("sums_decimals", c_int64, c_void_p, c_int, c_int64, c_void_p, c_int64, c_void_p),
         ("sums_number", c_int64, c_void_p, c_int64, c_void_p, c_void_p),
         ("sums_number_near", c_int64, c_void_p, c_int64, c_int64, c_uint32, c_void_p, c_void_p),
         ("sums_vectors", c_char_p, c_char_p)):

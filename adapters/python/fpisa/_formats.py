@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, NamedTuple
+from typing import Any, Iterable, NamedTuple
 
 
 class Format(NamedTuple):
@@ -65,9 +65,17 @@ def round_ratio(numerator: int, denominator: int, e: int, f: Format) -> float:
     return round_scaled(sign * q, e - up, rest != 0, f)
 
 
-def round_root(n: int, e: int, f: Format) -> float:
-    """The square root of n * 2**e."""
-    up = max(0, 2 * f.mantissa + 8 - n.bit_length())
+def round_root(n: int, denominator: int, e: int, f: Format) -> float:
+    """The square root of n / denominator * 2**e; the denominator is positive."""
+    up = max(0, 2 * f.mantissa + 10 + denominator.bit_length() - n.bit_length())
     up += (e - up) % 2
-    root = math.isqrt(n << up)
-    return round_scaled(root, (e - up) // 2, root * root != n << up, f)
+    q, rest = divmod(n << up, denominator)
+    root = math.isqrt(q)
+    return round_scaled(root, (e - up) // 2, rest != 0 or root * root != q, f)
+
+
+def packed(values: Iterable[float], f: Format) -> bytearray:
+    """Numbers that are rounded to f already, as its bits."""
+    if f.name == "bfloat16":
+        return bytearray(b"".join(struct.pack("<f", x)[2:] for x in values))
+    return bytearray(b"".join(struct.pack({8: "<d", 4: "<f", 2: "<e"}[f.size], x) for x in values))

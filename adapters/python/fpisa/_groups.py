@@ -9,8 +9,8 @@ import numbers
 import sys
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
-from ._blocks import Values
-from ._core import Array, check, lib
+from ._blocks import Block, Values, Whole
+from ._core import SIZES, Array, check, lib
 from ._formats import Format
 
 
@@ -56,7 +56,7 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
         return real
     if f.name == "bfloat16":
         raise TypeError("there are no complex numbers of bfloat16; take dtype='float32'")
-    out = numpy.empty(shape, numpy.result_type(real, numpy.complex64))
+    out = numpy.empty(shape, numpy.complex128 if f.name == "float64" else numpy.complex64)
     out.real, out.imag = real, numpy.frombuffer(halves[1], name).reshape(shape)  # 1j times an infinity has a NaN
     return out
 
@@ -137,11 +137,57 @@ def _by_arrow(by: Any) -> Tuple[Any, Any]:
     return _by_table(by.to_pylist())
 
 
+# -- rows of each group ------------------------------------------------------------
+
+
+class Places:
+    """Where rows go that are sorted by their groups."""
+
+    def __init__(self, by: Any) -> None:
+        self.keys, codes = numbered(by)
+        self.rows, self.groups = len(codes), len(self.keys)
+        self.place, self.start = (ctypes.c_int64 * max(1, self.rows))(), (ctypes.c_int64 * (self.groups + 1))()
+        at = codes.ctypes.data if hasattr(codes, "ctypes") else codes.buffer_info()[0]
+        check(lib.sums_places(at, self.rows, self.groups, self.place, self.start))
+
+    def _blocks(self, blocks: List[Block]) -> List[Block]:
+        """One for each group."""
+        runs = [run for block in blocks if 0 not in block.shape for run in block.runs()]
+        if any(len(b.shape) != 1 for b in blocks) or self.rows != total(runs):
+            raise ValueError(f"by has {self.rows} keys; the values must be as many, in one dimension")
+        type_ = blocks[0].type if blocks else "float64"
+        size, place = SIZES[type_], ctypes.addressof(self.place)
+        memory, valid = ctypes.create_string_buffer(size * self.rows + 1), ctypes.create_string_buffer(self.rows // 8 + 1)
+        for run in runs:
+            check(lib.sums_arrange(run, place, memory, valid))
+            place += 8 * run.n
+        return [Block(type_, ctypes.addressof(memory) + low * size, (high - low,), (size,), ctypes.addressof(valid), low, (memory, valid))
+                for low, high in zip(self.start, self.start[1:])]
+
+    def _whole(self, x: Whole) -> List[Values]:
+        items: List[List[Optional[int]]] = [[] for _ in range(self.groups)]
+        found = x.items()
+        if len(found) != self.rows:
+            raise ValueError(f"by has {self.rows} keys; the values must be as many")
+        order = sorted((p, i) for i, p in enumerate(self.place[:self.rows]) if p >= 0)
+        for k, (low, high) in enumerate(zip(self.start, self.start[1:])):
+            items[k] = [found[i] for _, i in order[low:high]]
+        return [Values([], [], x.integers, x._replace(total=sum(i for i in of if i is not None), rows=len(of) - of.count(None),
+                                                      items=lambda of=of: of)) for of in items]
+
+    def arrange(self, v: Values) -> List[Values]:
+        """The values of each group."""
+        if v.whole is not None:
+            return self._whole(v.whole)
+        real = self._blocks(v.blocks)
+        imaginary = self._blocks(v.imaginary) if v.imaginary else []
+        return [Values([b], imaginary[k:k + 1], v.integers) for k, b in enumerate(real)]
+
+
 # -- sums -------------------------------------------------------------------------
 
 
 def reduce(v: Values, by: Any, f: Format, average: bool) -> Groups:
-    v.need_blocks("by")
     keys, codes = numbered(by)
     at = codes.ctypes.data if hasattr(codes, "ctypes") else codes.buffer_info()[0]
     halves = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import array
 import decimal
+import functools
 import itertools
 import numbers
-from fractions import Fraction
 from typing import Any, Iterable, List, Optional, Set, Tuple
 
 from ._blocks import Values, Whole, split, strides_of, with_nulls
@@ -42,21 +42,31 @@ def of_integers(items: List[Any]) -> Tuple[str, array.array]:
     return "float64", array.array("d", map(exact_float, items))
 
 
+EXACT = decimal.Context(decimal.MAX_PREC, decimal.ROUND_HALF_EVEN, decimal.MIN_EMIN, decimal.MAX_EMAX, traps=[decimal.Inexact])
+
+
 def of_decimals(items: List[Any]) -> Values:
-    """Decimals, with integers among them or not."""
-    exponents = [0 if isinstance(x, numbers.Integral) else x.as_tuple().exponent for x in items]
-    if any(isinstance(e, str) for e in exponents):
+    """Decimals, with integers and nulls among them or not."""
+    these = items
+    if set(map(type, items)) != {decimal.Decimal}:
+        these = [x if isinstance(x, decimal.Decimal) else decimal.Decimal(int(x)) for x in items if x is not None]
+    if not all(map(decimal.Decimal.is_finite, these)):
         raise TypeError("a Decimal is not finite; cast the values to float64")
-    if max(map(abs, exponents)) > MOST_EXPONENT:
+    if max(map(abs, map(decimal.Decimal.adjusted, these))) > MOST_EXPONENT:
         raise OverflowError(f"a Decimal has an exponent beyond {MOST_EXPONENT} in size; cast the values to float64")
-    scale = -min(exponents)
-    return Values([], [], False, Whole(int(sum(map(Fraction, items)) * Fraction(10) ** scale), scale, len(items), False))
+    total = functools.reduce(EXACT.add, these[1:], EXACT.plus(these[0]))  # with the least of their exponents
+    scale = -int(total.as_tuple().exponent)
+
+    def units() -> List[Optional[int]]:
+        return [None if x is None else int(EXACT.scaleb(decimal.Decimal(x), scale)) for x in items]
+
+    return Values([], [], False, Whole(int(EXACT.scaleb(total, scale)), scale, len(these), False, units))
 
 
 def validity(items: List[Any]) -> bytes:
     """Arrow's bitmap: a bit for each, 0 for None."""
     digits = b"".join(b"0" if x is None else b"1" for x in reversed(items))
-    return int(digits, 2).to_bytes(len(items) // 8 + 1, "little")
+    return int(digits or b"0", 2).to_bytes(len(items) // 8 + 1, "little")
 
 
 def of_numbers(these: Iterable[Any], shape: Optional[Tuple[int, ...]] = None) -> Values:
@@ -66,7 +76,7 @@ def of_numbers(these: Iterable[Any], shape: Optional[Tuple[int, ...]] = None) ->
     types = set(map(type, there))
     integers = bool(types) and all(issubclass(t, numbers.Integral) for t in types)
     if decimal.Decimal in types and all(issubclass(t, (decimal.Decimal, numbers.Integral)) for t in types):
-        return of_decimals(there)
+        return of_decimals(items)
     made_of = items if len(there) == len(items) else [0 if x is None else x for x in items]
     if any(issubclass(t, numbers.Complex) and not issubclass(t, numbers.Real) for t in types):
         type_, made = "complex128", of_complex(made_of)
@@ -74,7 +84,7 @@ def of_numbers(these: Iterable[Any], shape: Optional[Tuple[int, ...]] = None) ->
         try:
             type_, made = of_integers(made_of)
         except OverflowError:
-            return Values([], [], True, Whole(sum(map(int, there)), 0, len(there), True))
+            return Values([], [], True, Whole(sum(map(int, there)), 0, len(there), True, lambda: [None if x is None else int(x) for x in items]))
     else:
         type_, made = "float64", of_floats(made_of, types)
     shape = (len(items),) if shape is None else shape

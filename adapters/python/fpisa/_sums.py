@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import builtins
 import decimal
+import itertools
 import operator
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Any, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, List, Optional, Tuple, Union
 
 from . import _groups
 from ._blocks import Block, Values, Whole
 from ._core import DOT_SCALE, TYPES, Array, Exact, State, axes, check, lib
-from ._formats import Format, format_of, number, round_ratio, round_root, round_scaled
+from ._formats import Format, format_of, number, packed, round_ratio, round_root, round_scaled
 from ._values import values
 
 SPLIT = 1 << 16  # values that are worth a thread
@@ -62,11 +63,20 @@ def _integer(state: State) -> int:
     return x.m << x.e
 
 
-def _whole(x: Whole, dtype: Any, average: bool) -> Any:
-    if dtype is None and not average:
-        return x.total if x.integers else decimal.Decimal(decimal.Decimal(x.total).as_tuple()._replace(exponent=-x.scale))
-    by = x.rows if average else 1
-    return round_ratio(x.total * 10 ** max(0, -x.scale), by * 10 ** max(0, x.scale), 0, format_of(dtype)) if by else float("nan")
+def _whole_exactly(x: Whole) -> Any:
+    return x.total if x.integers else decimal.Decimal(decimal.Decimal(x.total).as_tuple()._replace(exponent=-x.scale))
+
+
+def _ratio(scale: int) -> Tuple[int, int]:
+    """10**-scale as a numerator and a denominator."""
+    return 10 ** max(0, -scale), 10 ** max(0, scale)
+
+
+def _whole(x: Any, f: Format, average: bool) -> float:
+    up, down = _ratio(x.scale)
+    if average and not x.rows:
+        return float("nan")
+    return round_ratio(x.total * up, (x.rows if average else 1) * down, 0, f)
 
 
 FLOATS = {"d": TYPES["float64"], "f": TYPES["float32"], "e": TYPES["float16"]}
@@ -91,16 +101,17 @@ def _reduce(x: Any, by: Any, axis: Any, dtype: Any, threads: int, average: bool)
         once = _once(x, average)
         if once is not None:
             return once
-    v = values(x)
+    v, f = values(x), format_of(dtype)
     if by is not None:
         if axis is not None:
             raise ValueError("by and axis exclude each other")
-        return _groups.reduce(v, by, format_of(dtype), average)
-    f = format_of(dtype)
+        if v.whole is not None:
+            return _each(lambda one: _whole(one.whole, f, average), [v], by, None, f)
+        return _groups.reduce(v, by, f, average)
     if axis is not None:
         return _along(v, axis, f, average)
     if v.whole is not None:
-        return _whole(v.whole, dtype, average)
+        return _whole_exactly(v.whole) if dtype is None and not average else _whole(v.whole, f, average)
     if v.integers and dtype is None and not average:
         return _integer(_state(v.blocks, threads))
     return _pair(v, lambda blocks: _read(_state(blocks, threads), f, average))
@@ -123,7 +134,8 @@ def mean(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = No
 # -- axes ----------------------------------------------------------------------
 
 
-def _along(v: Values, axis: Any, f: Format, average: bool) -> Any:
+def _axes_of(v: Values, axis: Any) -> Tuple[List[int], List[int]]:
+    """Which axes stay, and which go."""
     v.need_blocks("axis")
     if len(v.blocks) != 1 or v.blocks[0].valid:
         raise TypeError("axis is for arrays of one piece and without nulls")
@@ -131,7 +143,46 @@ def _along(v: Values, axis: Any, f: Format, average: bool) -> Any:
     gone = [a + ndim if a < 0 else a for a in (map(operator.index, axis) if hasattr(axis, "__iter__") else (operator.index(axis),))]
     if any(not 0 <= a < ndim for a in gone) or len(set(gone)) != len(gone):
         raise ValueError(f"axis is {axis!r}; the array has {ndim} dimensions")
-    stay = [a for a in range(ndim) if a not in gone]
+    return [a for a in range(ndim) if a not in gone], gone
+
+
+def _slices(v: Values, axis: Any) -> Tuple[Tuple[int, ...], List[Values]]:
+    """The shape of what stays, and the values along the axes that go at each of its places."""
+    stay, gone = _axes_of(v, axis)
+
+    def cut(b: Block) -> List[Block]:
+        shape, strides = tuple(b.shape[a] for a in gone), tuple(b.strides[a] for a in gone)
+        return [b._replace(address=b.address + builtins.sum(i * b.strides[a] for i, a in zip(at, stay)), shape=shape, strides=strides)
+                for at in itertools.product(*(range(b.shape[a]) for a in stay))]
+
+    halves = [cut(b) for b in v.blocks + v.imaginary]
+    return tuple(v.blocks[0].shape[a] for a in stay), [Values([parts[0]], list(parts[1:]), v.integers) for parts in zip(*halves)]
+
+
+def _each(one: Callable[..., Any], vs: List[Values], by: Any, axis: Any, f: Format) -> Any:
+    """What `one` makes of these values: of all of them, of each group's, or along an axis."""
+    if by is not None and axis is not None:
+        raise ValueError("by and axis exclude each other")
+    if by is None and axis is None:
+        return one(*vs)
+    keys, shape = None, ()
+    if by is not None:
+        places = _groups.Places(by)
+        keys, shape, parts = places.keys, (places.groups,), [places.arrange(v) for v in vs]
+    else:
+        shapes, parts = zip(*(_slices(v, axis) for v in vs))
+        if len(set(shapes)) != 1:
+            raise ValueError(f"x and y have different shapes, {' and '.join(map(str, shapes))} without the axis")
+        shape = shapes[0]
+    results = [one(*these) for these in zip(*parts)]
+    halves = [results] if not any(v.imaginary for v in vs) or not any(isinstance(r, complex) for r in results) else \
+        [[r.real for r in results], [r.imag for r in results]]
+    array = _groups.shaped([packed(half, f) for half in halves], shape, f)
+    return array if by is None else _groups.Groups(keys, array)
+
+
+def _along(v: Values, axis: Any, f: Format, average: bool) -> Any:
+    stay, gone = _axes_of(v, axis)
     shape = tuple(v.blocks[0].shape[a] for a in stay)
     halves = [_along_block(b, stay, sorted(gone, key=lambda a: -abs(b.strides[a])), f, average) for b in v.blocks + v.imaginary]
     return _groups.shaped(halves, shape, f)
@@ -198,16 +249,25 @@ def _round(x: Exact, f: Format) -> float:
 
 
 def _flat(v: Values, what: str) -> None:
-    v.need_blocks(what)
     if any(len(b.shape) > 1 for b in v.blocks):
-        raise ValueError(f"{what} is of one dimension; pass x.ravel()")
+        raise ValueError(f"{what} is of one dimension, or along an axis; pass x.ravel() or axis=")
 
 
-def dot(x: Any, y: Any, *, dtype: Any = None) -> Any:
-    """The exact sum of the products, rounded once; of complex numbers without conjugation, as numpy.dot()."""
-    a, b, f = values(x), values(y), format_of(dtype)
-    _flat(a, "dot")
-    _flat(b, "dot")
+def _dot_items(x: Tuple[List[Optional[int]], int], y: Tuple[List[Optional[int]], int], f: Format) -> float:
+    if len(x[0]) != len(y[0]):
+        raise ValueError("x and y have different numbers of values")
+    up, down = _ratio(x[1] + y[1])
+    return round_ratio(up * builtins.sum(p * q for p, q in zip(x[0], y[0]) if p is not None and q is not None), down, 0, f)
+
+
+def _dot(a: Values, b: Values, f: Format) -> Any:
+    if a.whole is not None or b.whole is not None:
+        items = a.items(), b.items()
+        if items[0] is not None and items[1] is not None:
+            return _dot_items(items[0], items[1], f)
+    for v in a, b:
+        v.need_blocks("dot with floats")
+        _flat(v, "dot")
     if not a.imaginary and not b.imaginary:
         return _round(_times(a.blocks, b.blocks), f)
     terms = [(a.blocks, b.blocks, 1, 0), (a.imaginary, b.imaginary, -1, 0), (a.blocks, b.imaginary, 1, 1),
@@ -216,32 +276,60 @@ def dot(x: Any, y: Any, *, dtype: Any = None) -> Any:
     return complex(*(_round(_combine(h), f) for h in halves))
 
 
+def dot(x: Any, y: Any, *, by: Any = None, axis: Optional[int] = None, dtype: Any = None) -> Any:
+    """The exact sum of the products, rounded once; of complex numbers without conjugation, as numpy.dot(). by, axis: as of sum(); one axis."""
+    f = format_of(dtype)
+    axis = axis if axis is None else operator.index(axis)
+    return _each(lambda a, b: _dot(a, b, f), [values(x), values(y)], by, axis, f)
+
+
 def _squares(v: Values) -> Exact:
     return _combine([(1, _times(b, b)) for b in (v.blocks, v.imaginary) if b or b is v.blocks])
 
 
-def norm2(x: Any, *, dtype: Any = None) -> float:
-    """The root of the exact sum of squares, rounded once. It neither overflows nor underflows on the way."""
-    v = values(x)
-    _flat(v, "norm2")
+def _units_squared(x: Whole) -> int:
+    return builtins.sum(i * i for i in x.items() if i is not None)
+
+
+def _norm2(v: Values, f: Format) -> float:
+    if v.whole is not None:
+        up, down = _ratio(2 * v.whole.scale)
+        return round_root(_units_squared(v.whole) * up, down, 0, f)
     squares = _squares(v)
     special = squares.special()
-    return round_root(squares.m, squares.e, format_of(dtype)) if special is None else special
+    return round_root(squares.m, 1, squares.e, f) if special is None else special
 
 
-def var(x: Any, *, ddof: float = 0, dtype: Any = None) -> float:
-    """The variance as a rational number, rounded once: (n sum(x^2) - sum(x)^2) / (n (n - ddof)). NaN if n <= ddof."""
+def norm2(x: Any, *, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None) -> Any:
+    """The root of the exact sum of squares, rounded once. It neither overflows nor underflows on the way. by, axis: as of sum()."""
     v, f = values(x), format_of(dtype)
-    _flat(v, "var")
-    squares = _squares(v)
-    sums = [_state(b).exact() for b in (v.blocks, v.imaginary) if b or b is v.blocks]
-    n = sums[0].rows
-    if n <= ddof or any(s.special() is not None for s in sums):
-        return float("nan")
-    low = min(squares.e, *(2 * s.e for s in sums))
-    m = n * (squares.m << squares.e - low) - builtins.sum(s.m ** 2 << 2 * s.e - low for s in sums)
+    if axis is None:
+        _flat(v, "norm2")
+    return _each(lambda one: _norm2(one, f), [v], by, axis, f)
+
+
+def _var(v: Values, ddof: float, f: Format) -> float:
+    if v.whole is not None:
+        n, (up, down), low = v.whole.rows, _ratio(2 * v.whole.scale), 0
+        m = (n * _units_squared(v.whole) - v.whole.total ** 2) * up
+    else:
+        squares, down = _squares(v), 1
+        sums = [_state(b).exact() for b in (v.blocks, v.imaginary) if b or b is v.blocks]
+        n = sums[0].rows
+        if any(s.special() is not None for s in sums):
+            return float("nan")
+        low = min(squares.e, *(2 * s.e for s in sums))
+        m = n * (squares.m << squares.e - low) - builtins.sum(s.m ** 2 << 2 * s.e - low for s in sums)
     left = n - Fraction(ddof)
-    return round_ratio(m * left.denominator, n * left.numerator, low, f)
+    return round_ratio(m * left.denominator, n * left.numerator * down, low, f) if left > 0 and n else float("nan")
+
+
+def var(x: Any, *, ddof: float = 0, by: Any = None, axis: Union[None, int, Tuple[int, ...]] = None, dtype: Any = None) -> Any:
+    """The variance as a rational number, rounded once: (n sum(x^2) - sum(x)^2) / (n (n - ddof)). NaN if n <= ddof. by, axis: as of sum()."""
+    v, f = values(x), format_of(dtype)
+    if axis is None:
+        _flat(v, "var")
+    return _each(lambda one: _var(one, ddof, f), [v], by, axis, f)
 
 
 # -- accumulators ---------------------------------------------------------------

@@ -190,3 +190,40 @@ double sums_once(const char *data, __s64 n, __s64 stride, int type, int average)
 	memcpy(&sum, &bits, sizeof(sum));
 	return sum;
 }
+
+/* Integers of `last` + 1 digits. */
+static __always_inline __s64 add_digits(const at_uint32 *x, int last, __s64 n, const struct sums_array *validity,
+					__s64 *digits)
+{
+	__s64 sum[8] = {0}, rows = 0;
+
+	for (__s64 i = 0; i < n; i++, x += last + 1) {
+		if (validity->valid && !sums_is_valid(validity, i))
+			continue;
+		for (int j = 0; j < last; j++)
+			sum[j] += x[j];
+		sum[last] += (__s32)x[last];
+		rows++;
+	}
+	for (int j = 0; j <= last; j++)
+		digits[j] += sum[j];
+	return rows;
+}
+
+__s64 sums_decimals(const void *data, int bits, __s64 n, const __u8 *valid, __s64 valid_offset, __s64 *digits)
+{
+	const struct sums_array validity = {.valid = valid, .valid_offset = valid_offset};
+
+	switch (bits) {
+	case 32:
+		return add_digits(data, 0, n, &validity, digits);
+	case 64:
+		return add_digits(data, 1, n, &validity, digits);
+	case 128:
+		return add_digits(data, 3, n, &validity, digits);
+	case 256:
+		return add_digits(data, 7, n, &validity, digits);
+	default:
+		return -EINVAL;
+	}
+}

@@ -542,6 +542,46 @@ int sums_groups_read(const struct sums_groups *g, int format, int average, void 
 	return 0;
 }
 
+/* -- rows by groups --------------------------------------------------------------------- */
+
+int sums_places(const __s64 *code, __s64 n, __s64 groups, __s64 *place, __s64 *start)
+{
+	__s64 *next;
+
+	memset(start, 0, (size_t)(groups + 1) * sizeof(*start));
+	for (__s64 i = 0; i < n; i++) {
+		if (code[i] >= groups)
+			return -ERANGE;
+		if (code[i] >= 0)
+			start[code[i] + 1]++;
+	}
+	for (__s64 k = 0; k < groups; k++)
+		start[k + 1] += start[k];
+	next = malloc((size_t)(groups + 1) * sizeof(*next));
+	if (!next)
+		return -ENOMEM;
+	memcpy(next, start, (size_t)(groups + 1) * sizeof(*next));
+	for (__s64 i = 0; i < n; i++)
+		place[i] = code[i] < 0 ? -1 : next[code[i]]++;
+	free(next);
+	return 0;
+}
+
+int sums_arrange(const struct sums_array *x, const __s64 *place, void *out, __u8 *valid)
+{
+	const __u32 size = sums_type_size(x->type);
+
+	if (!size || x->n < 0)
+		return -EINVAL;
+	for (__s64 i = 0; i < x->n; i++) {
+		if (place[i] < 0 || !sums_is_valid(x, i))
+			continue;
+		memcpy((char *)out + place[i] * size, x->data + i * x->stride, size);
+		valid[place[i] >> 3] |= (__u8)(1u << (place[i] & 7));
+	}
+	return 0;
+}
+
 /* -- keys -------------------------------------------------------------------------------- */
 
 struct slot {

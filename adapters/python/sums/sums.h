@@ -93,6 +93,22 @@ SUMS_API int sums_groups_read(const struct sums_groups *g, int format, int avera
 /* Adds one group's sum to a. */
 SUMS_API int sums_groups_get(const struct sums_groups *g, __s64 group, union fpisa_superacc_full *a);
 
+/*
+ * Where rows go that are sorted by their group's number: row i to place[i], so that group k has the places from start[k] to
+ * start[k + 1]. start[] takes groups + 1; rows of no group have -1. -ERANGE: a code is not below `groups`.
+ */
+SUMS_API int sums_places(const __s64 *code, __s64 n, __s64 groups, __s64 *place, __s64 *start);
+
+/* Copies x[i] to its place in `out`, and sets its bit in the bitmap `valid`, which is zero before, if it is not null. */
+SUMS_API int sums_arrange(const struct sums_array *x, const __s64 *place, void *out, __u8 *valid);
+
+/*
+ * Adds integers of 32, 64, 128 or 256 bits, as Arrow's decimals are, that are not null: digit i of base 2^32 to digits[i], the
+ * uppermost one with its sign. `valid` as in struct sums_array. Returns how many there were, or -EINVAL: `bits` is none of these.
+ * n is below 2^31.
+ */
+SUMS_API __s64 sums_decimals(const void *data, int bits, __s64 n, const __u8 *valid, __s64 valid_offset, __s64 *digits);
+
 /* Numbers 64-bit keys by their first appearance. Returns how many there are, or -ENOMEM; first[] takes where each began. */
 SUMS_API __s64 sums_number(const __s64 *key, __s64 n, __s64 *code, __s64 *first);
 
