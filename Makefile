@@ -28,6 +28,7 @@
 # make install	DESTDIR= PREFIX=/usr/local; make uninstall takes it away
 # make deb	Debian packages in build/deb; of PostgreSQL, PyTorch and MPI where make postgres, make torch and make mpi work
 # make image	an aggregator and a worker as images for containers, of those packages (doc/deploy.md)
+# make arm64	all of it for arm64 in build/arm64, over SYSROOT=build/vm/arm64/root, which vm/sysroot makes
 # make clean	remove build/
 
 # Versions, in the order in which they are taken. clang-19 comes first: every kernel of vm/kernels verifies its programs.
@@ -96,9 +97,11 @@ BUILD_PACKAGES := gcc libc6-dev linux-libc-dev $(call among,clang-N,$(CLANGS)) b
 PACKAGES := $(BUILD_PACKAGES) build-essential ?$(call among,clang-N+libclang-rt-N-dev,$(OLD_CLANGS)) ?xdp-tools libcmocka-dev \
 	python3-numpy python3-pip python3-pytest python3-setuptools python3-wheel ?python3-prometheus-client pkg-config binutils \
 	ethtool locales ?gnuplot-nox ?cppcheck ?shellcheck ?clang-format-14 man-db debhelper dh-python dpkg-dev ?lintian ?mmdebstrap ?nftables \
-	?python3-yaml
+	?python3-yaml ?gcc-aarch64-linux-gnu+qemu-user
 # What guests of other kernels need besides (vm/README.md).
 VM_PACKAGES := ?qemu-system-x86 ?busybox-static cpio kmod xz-utils zstd
+# A machine of arm64, emulated, for arm64-long.
+ARM_PACKAGES := ?qemu-system-arm
 # What the extension for PostgreSQL is built and tested with (adapters/postgres/rules.mk).
 PG_PACKAGES := ?$(call among,postgresql-N+postgresql-server-dev-N,$(or $(PG_VERSION),$(POSTGRESQLS))) ?valgrind
 # What the backend for PyTorch is (adapters/torch/rules.mk).
@@ -288,15 +291,13 @@ lint: $(CLI_OBJ) $(LIB_OBJ) $(QUERY_LIB_OBJ)
 	$(Q)tests/lint/rooms.py $(B) && tests/lint/names.py && tests/lint/run $(B)
 	$(Q)for check in format scripts python; do tests/lint/$$check $(B) || test $$? = 77 || exit 1; done
 
-# test_fork asks LeakSanitizer.
 .PHONY: coverage
-COVERED := $(filter-out %/test_fork,$(UNIT))
 coverage:
 	$(Q)$(MAKE) --no-print-directory B=$(B)/coverage SAN=--coverage coverage-programs
 	$(Q)find $(B)/coverage -name '*.gcda' -delete
-	$(Q)tests/coverage.py $(B)/coverage $(COVERED:$(B)/%=$(B)/coverage/%)
+	$(Q)tests/coverage.py $(B)/coverage $(UNIT:$(B)/%=$(B)/coverage/%)
 .PHONY: coverage-programs
-coverage-programs: $(COVERED)
+coverage-programs: $(UNIT)
 
 .PHONY: format lint-tools
 format:
@@ -443,6 +444,16 @@ old-compiler: | all
 	$(Q)$(if $(filter-out $(BPF_CLANG),$(OLD_CLANG)),$(MAKE) --no-print-directory B=$(OLD) BPF_CLANG=$(OLD_CLANG) prog-tests, \
 		rm -rf $(OLD))
 
+# The same for arm64 by a cross compiler, over the libraries that vm/sysroot unpacks: programs, and the tests that run there (tests/arm64).
+# The BPF objects are these: their machine is BPF's, whatever the processor.
+ARM := $(B)/arm64
+ARM_TESTS := $(UNIT) $(addprefix $(B)/tests/prog/,test_ops test_pipeline query/test_query query/test_query_filter)
+.PHONY: arm64 arm64-programs
+arm64-programs: all $(ARM_TESTS)
+arm64: all
+	$(Q)mkdir -p $(ARM) && cp -p $(B)/*.o $(SKEL) $(FAMILY_OBJ:.o=.skel.h) $(B)/fpisa_abi.h $(ARM)/
+	$(Q)$(MAKE) --no-print-directory B=$(ARM) CC="aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)" AR=aarch64-linux-gnu-ar SAN= arm64-programs
+
 include adapters/postgres/rules.mk adapters/python/rules.mk adapters/spark/rules.mk adapters/torch/rules.mk adapters/mpi/rules.mk
 
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3 $(B)/man/libfpisa-query.3
@@ -455,9 +466,9 @@ check: test-build
 	$(Q)tests/run $(B) $(SUITES)
 
 # What is too long for `make test`: bits at length, the other combinations of netns, all kernels.
-test-long: PACKAGES += $(VM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS)
+test-long: PACKAGES += $(VM_PACKAGES) $(ARM_PACKAGES) $(PG_PACKAGES) $(TORCH_PACKAGES) $(MPI_PACKAGES) $(MPI_PROGRAMS)
 test-long: deps
-	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long doors prog-long netns-long mpi-long distros image vm-long)"
+	$(Q)$(MAKE) -j$$(nproc) --no-print-directory check SUITES="$(or $(SUITES),hw-long postgres-long torch-long doors prog-long netns-long mpi-long arm64-long distros image vm-long)"
 
 deps:
 	$(Q)debian/deps $(if $(filter deps,$(MAKECMDGOALS)),--table) $(foreach p,$(PACKAGES),'$p')
@@ -543,7 +554,7 @@ deb:
 IMAGE ?= $(B)/image
 .PHONY: image
 image: | $(filter deb,$(MAKECMDGOALS))
-	$(Q)deploy/image/make $(DEB) $(IMAGE) $(VERSION)
+	$(Q)deploy/image/make $(DEB) $(IMAGE) $(VERSION) $(SOVERSION)
 
 # A variable of this file, for tests: make -s print-BPF_CLANG.
 print-%:

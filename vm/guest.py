@@ -19,10 +19,9 @@ import tempfile
 import time
 
 import vng
+from archive import STATE, TREE
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TREE = os.path.dirname(HERE)
-STATE = os.path.join(os.environ.get("FPISA_VM_STATE", os.path.join(TREE, "build")), "vm")
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
 DIED, TIMEOUT, NO_GUEST = 123, 124, 125
 KVM_PROBE_S = 15
@@ -52,28 +51,35 @@ def modules(kernel, release, names=MODULES):
     return list(dict.fromkeys(order))
 
 
+def copy_modules(order, folder):
+    """Uncompressed, with a file `order` that names them."""
+    names = [re.sub(r"\.ko.*", ".ko", os.path.basename(source)) for source in order]
+    for source, name in zip(order, names):
+        with (lzma.open if source.endswith(".xz") else open)(source, "rb") as f, open(f"{folder}/{name}", "wb") as out:
+            out.write(f.read())
+    with open(folder + "/order", "w") as f:
+        f.writelines(name + "\n" for name in names)
+
+
+def pack(top, path):
+    """An initramfs of what is below `top`."""
+    with open(path, "wb") as f:
+        subprocess.run("find . | cpio -o -H newc --quiet -R 0:0", shell=True, cwd=top, stdout=f, check=True)
+
+
 def initramfs(kernel, release):
     """Busybox, vm/init and those modules; made once, and again if vm/init is newer."""
     path, init = os.path.join(kernel, "initramfs"), os.path.join(HERE, "init")
     if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(init):
         return path
-    order = modules(kernel, release)
     with tempfile.TemporaryDirectory() as top:
         os.mkdir(top + "/bin")
         os.mkdir(top + "/modules")
         shutil.copy("/bin/busybox", top + "/bin/busybox")
         shutil.copy(init, top + "/init")
-        names = []
-        for source in order:
-            names.append(re.sub(r"\.ko.*", ".ko", os.path.basename(source)))
-            with (lzma.open if source.endswith(".xz") else open)(source, "rb") as f, \
-                    open(f"{top}/modules/{names[-1]}", "wb") as out:
-                out.write(f.read())
-        with open(top + "/modules/order", "w") as f:
-            f.write("".join(name + "\n" for name in names))
+        copy_modules(modules(kernel, release), top + "/modules")
         part = f"{path}.{os.getpid()}"  # two boots of a kernel may make it at the same time
-        with open(part, "wb") as f:
-            subprocess.run("find . | cpio -o -H newc --quiet -R 0:0", shell=True, cwd=top, stdout=f, check=True)
+        pack(top, part)
     os.rename(part, path)
     return path
 

@@ -146,6 +146,14 @@ def test_metrics_exist():
             assert set(reasons.split("|")) <= drops, reasons
 
 
+def test_packages_of_pages_and_images():
+    """Every package of ours that they name is built."""
+    built = set(re.findall(r"^Package: (.*)", read("debian", "control"), re.M))
+    image = read("deploy", "image", "make").replace('"libfpisa$soversion"', "libfpisa" + setting("SOVERSION"))
+    named = re.findall(r"(?<![\w/.])(?:python3-fpisa|libfpisa)[\w-]*", read("doc", "deploy.md") + image)
+    assert named and set(named) <= built, set(named) - built
+
+
 def test_dashboard():
     with open(DEPLOY + "/prometheus/dashboard.json") as f:
         d = json.load(f)

@@ -27,7 +27,7 @@ _Static_assert(256 + HEADROOM + FPISA_MAX_FRAME <= FRAME, "a frame fits");
 
 void fpisa_xsk_socket_reap(struct fpisa_xsk_socket *s)
 {
-	uint32_t at, n = xsk_ring_cons__peek(&s->completion, s->size, &at);
+	uint32_t at = 0, n = xsk_ring_cons__peek(&s->completion, s->size, &at);
 
 	for (uint32_t i = 0; i < n; i++)
 		s->free[s->free_n++] = *xsk_ring_cons__comp_addr(&s->completion, at + i);
@@ -103,7 +103,7 @@ int fpisa_xsk_socket_return(struct fpisa_xsk_socket *s)
 
 uint32_t fpisa_xsk_socket_take(struct fpisa_xsk_socket *s, struct fpisa_xsk_frame *frame)
 {
-	uint32_t at, n = xsk_ring_cons__peek(&s->rx, FPISA_BATCH, &at);
+	uint32_t at = 0, n = xsk_ring_cons__peek(&s->rx, FPISA_BATCH, &at);
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct xdp_desc *d = xsk_ring_cons__rx_desc(&s->rx, at + i);
