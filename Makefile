@@ -40,7 +40,7 @@ BPF_CLANG ?= $(or $(notdir $(call installed_clang,$(CLANGS))),clang)
 # The datapath is built and tested by this one too, and libFuzzer is its.
 OLD_CLANG ?= $(notdir $(call installed_clang,$(OLD_CLANGS)))
 # A PostgreSQL that is here, with the headers of its server or without.
-pg_here = $(foreach v,$(POSTGRESQLS),$(if $(wildcard /usr/$(subst N,$v,$(1))),$v))
+pg_here = $(strip $(foreach v,$(POSTGRESQLS),$(if $(wildcard /usr/$(subst N,$v,$(1))),$v)))
 PG_VERSION ?= $(firstword $(call pg_here,include/postgresql/N/server/postgres.h) $(call pg_here,lib/postgresql/N/bin/postgres))
 # Where a package has it for another kernel than this one, bpftool is not in the path.
 BPFTOOL ?= $(or $(shell bpftool version > /dev/null 2>&1 && echo bpftool),$(lastword $(sort $(wildcard /usr/lib/linux-tools*/*/bpftool))),bpftool)
