@@ -4,8 +4,8 @@
 
 MPI_DIR := adapters/mpi
 # Empty where none can be built.
-MPIS := $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),$(if $(shell mpicc.$(m) -E -include mpi.h -x c \
-	/dev/null >/dev/null 2>&1 && echo yes),$(m))))
+MPIS := $(strip $(foreach m,openmpi mpich,$(if $(shell command -v mpicc.$(m)),$(if $(shell mpicc.$(m) -E -include mpi.h -x c \
+	/dev/null >/dev/null 2>&1 && echo yes),$(m)))))
 MPI_LIBS := $(MPIS:%=$(B)/mpi/%/libfpisa-mpi.so)
 
 .PHONY: mpi install-mpi uninstall-mpi

@@ -213,6 +213,13 @@ def test_big_endian_is_refused(source):
     assert p.returncode and errors == ['error: #error "the wire format is little-endian and is read in place: big-endian hosts are not supported"'], p.stderr
 
 
+def test_without_postgres():
+    """Nothing that needs its headers is built."""
+    p = subprocess.run(["make", "-s", "--no-print-directory", "print-FUZZ_USER", "print-PG_VERSION", "POSTGRESQLS=1 2"], cwd=TOP, text=True,
+                       capture_output=True, check=True)
+    assert "fdw" not in p.stdout.split() and not re.search(r"\d", p.stdout), p.stdout
+
+
 def test_ci():
     """Each job runs a part of .ci/run, and its parts are all suites of `make test`, once."""
     workflow, = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))
