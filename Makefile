@@ -57,7 +57,8 @@ SOVERSION := 1
 WARN := -Wall -Wextra -Werror=implicit-function-declaration -Wshadow -Wstrict-prototypes -Wno-missing-field-initializers
 CFLAGS ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(WARN) $(CFLAGS) -Iinclude -Iuser -I$(B) -DFPISA_VERSION_STRING='"$(VERSION)"'
-BPF_CFLAGS := -std=gnu11 $(WARN) -g -O2 -target bpf -mcpu=v3 -Iinclude -I$(B) -I/usr/include/$(shell uname -m)-linux-gnu
+# Objects are the same wherever they are built: they name their sources from the top of the tree.
+BPF_CFLAGS := -std=gnu11 $(WARN) -g -O2 -ffile-compilation-dir=. -target bpf -mcpu=v3 -Iinclude -I$(B) -I/usr/include/$(shell uname -m)-linux-gnu
 DEP = -MMD -MP -MF $@.d
 
 Q := $(if $(V),,@)

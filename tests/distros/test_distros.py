@@ -19,6 +19,7 @@ NETNS = "test_load[ or test_bpftool or test_upgrade_to or test_fanout[native or 
 STEPS = {
     "demo": "make demo",
     "deb": "make deps && make deb",
+    "reproducible": "git clone -q . /srv/again && make -C /srv/again deb && cd build/deb && for f in *.deb; do cmp $f /srv/again/build/deb/$f || exit; done",
     **{suite: f"make test SUITES={suite}" for suite in ("unit", "prog", "postgres", "mpi", "python", "package")},
     "netns": f"PYTEST_ADDOPTS='-k \"{NETNS}\"' make test SUITES=netns",
 }
