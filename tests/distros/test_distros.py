@@ -43,6 +43,7 @@ def release(request):
 def test_release(release, step):
     status, out = roots.inside(release, "sh", "-c", "cd /srv/fpisa && " + STEPS[step])
     assert status == 0, out[-4000:]
-    assert not re.findall(r"^.*\bwarning: .*", out, re.M)
+    # What Debian's own packages say as they are installed is theirs.
+    assert not re.findall(r"^(?!update-alternatives: |dpkg: ).*\bwarning: .*", out, re.M)
     if step == "demo":
         assert "PASS: " in out
