@@ -254,6 +254,26 @@ static __always_inline void fpisa_make_challenge(struct fpisa_hdr *h, struct fpi
 	h->secret = cookie;
 }
 
+/* What WELCOME says of a job beyond what all kinds have in common. */
+static __always_inline void fpisa_tell_kind(struct fpisa_hello *p, const struct fpisa_job *job)
+{
+	struct fpisa_query_welcome *q = (void *)p;
+
+	if (!fpisa_is_query(job)) {
+		p->mode = job->mode;
+		p->rounding = job->rounding;
+		p->pipeline = job->pipeline;
+		p->clz = job->clz;
+		p->group = job->group;
+		return;
+	}
+	q->kind = job->kind;
+	q->key_bytes = job->query.key_bytes;
+	q->filter_bytes = job->query.filter_bytes;
+	q->flags = job->query.flags;
+	q->limit = job->query.limit;
+}
+
 static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa_hello *p, const struct fpisa_job *job,
 					       const struct fpisa_session *s, __u32 rank, int joined)
 {
@@ -268,16 +288,12 @@ static __always_inline void fpisa_make_welcome(struct fpisa_hdr *h, struct fpisa
 	p->elements = job->elements;
 	p->workers = (__u16)job->workers;
 	p->rank = (__u16)rank;
-	p->mode = job->mode;
-	p->rounding = job->rounding;
 	p->format = job->format;
-	p->pipeline = job->pipeline;
-	p->clz = job->clz;
 	p->fanout = job->fanout;
 	p->flags = job->flags;
 	p->ports = job->ports;
 	p->faults = job->faults;
-	p->group = job->group;
+	fpisa_tell_kind(p, job);
 	p->address = job->address;
 	p->live = job->live;
 	p->proof = 0;

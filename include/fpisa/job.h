@@ -11,8 +11,9 @@
 
 #define FPISA_MAX_JOBS 64 /* job numbers are 0..63 */
 #define FPISA_DEFAULT_WINDOW 64
-#define FPISA_MAX_REPLY_PORTS 1024 /* interfaces of a network namespace that replies leave through */
-#define FPISA_MAX_SLOTS 2048	   /* versions of slots, shared by all jobs: 1024 slots */
+#define FPISA_MAX_REPLY_PORTS 1024	       /* interfaces of a network namespace that replies leave through */
+#define FPISA_MAX_SLOTS 2048		       /* versions of slots, shared by all jobs: 1024 slots */
+#define FPISA_MAX_WINDOW (FPISA_MAX_SLOTS / 2) /* slots of a job */
 
 struct fpisa_rank {
 	__be32 addr; /* IPv4 source address */
@@ -26,6 +27,22 @@ struct fpisa_rank {
 #define FPISA_JOB_HISTOGRAM 0x04  /* the adds fill fpisa_histogram */
 #define FPISA_JOB_UNCOUNTED 0x08  /* counters of the adds' events stay as they are; results and their flags do not */
 
+enum fpisa_job_kind {
+	FPISA_JOB_SUM = 0,
+	FPISA_QUERY_TOPN = 16,	/* rows that may be among the N first pass, others are pruned */
+	FPISA_QUERY_TABLE = 17, /* sum, least, greatest and count of the values of each key */
+	FPISA_QUERY_JOIN = 18,	/* rows whose join key may be in the filter pass, others are pruned */
+};
+
+/* What a query is asked for (query/query.h, fpisa_query_broken() in query/check.h). */
+struct fpisa_query_parameters {
+	__u32 limit;	   /* topn: N; table: most groups; join: 0 */
+	__u8 key_bytes;	   /* of a row: 4, 8, 16 or 32 */
+	__u8 filter_bytes; /* of a row's key the first ones: its join key; 0: no filter */
+	__u8 filter_log;   /* of the filter's blocks, to base 2 */
+	__u8 flags;	   /* order and filter: FPISA_QUERY_ASCENDING and its like */
+};
+
 /*
  * One job, key: its number. All but `live` is written while `active` is 0
  * and constant while it is 1; `live` changes by one aligned 64-bit store
@@ -33,44 +50,48 @@ struct fpisa_rank {
  */
 struct fpisa_job {
 	__u32 active; /* 0: the number is free; frames are dropped as no_job, or passed where no job has their address */
-	__u32 workers;	   /* 1..FPISA_MAX_WORKERS */
-	__u64 live;	   /* ranks that a round waits for */
-	__u64 token;	   /* secret from which keys of tags follow; 0: none, its frames have open checksums */
-	__u64 token_high;  /* its upper half: of a job that the manager made */
-	__be32 address;	   /* where workers send to and replies come from */
-	__be32 group;	   /* IPv4 group of the results; 0 for unicast */
+	__u32 workers;	  /* 1..FPISA_MAX_WORKERS */
+	__u64 live;	  /* ranks that a round waits for */
+	__u64 token;	  /* secret from which keys of tags follow; 0: none, its frames have open checksums */
+	__u64 token_high; /* its upper half: of a job that the manager made */
+	__be32 address;	  /* where workers send to and replies come from */
+	union {
+		struct {	       /* kind FPISA_JOB_SUM */
+			__be32 group;  /* IPv4 group of the results; 0 for unicast */
+			__u8 mode;     /* enum fpisa_mode */
+			__u8 rounding; /* enum fpisa_rounding */
+			__u8 pipeline; /* enum fpisa_pipeline */
+			__u8 clz;      /* enum fpisa_clz */
+		};
+		struct fpisa_query_parameters query; /* every other kind */
+	};
 	__be16 group_port; /* UDP port of the group: the workers' common one */
-	__u16 elements;	   /* a chunk: a multiple of 32, at most FPISA_MAX_ELEMENTS */
-	__u32 window;	   /* W: slots, a power of two */
+	__u16 elements;	   /* a chunk: a multiple of 32, at most FPISA_MAX_ELEMENTS; 0 of a query */
+	__u32 window;	   /* W: slots, a power of two; 0 of a query */
 	__u32 slot_base;   /* first of its 2W entries of the slot maps */
+	__u8 kind;	   /* enum fpisa_job_kind */
 	__u8 format;	   /* enum fpisa_format_id */
-	__u8 mode;	   /* enum fpisa_mode */
-	__u8 rounding;	   /* enum fpisa_rounding */
-	__u8 pipeline;	   /* enum fpisa_pipeline */
-	__u8 clz;	   /* enum fpisa_clz */
 	__u8 fanout;	   /* enum fpisa_fanout */
 	__u8 guard;	   /* G: guard bits of the mantissa register */
 	__u8 family;	   /* which programs: fpisa_family() */
 	__u8 flags;	   /* FPISA_JOB_* */
 	__u8 ports;	   /* K: UDP ports that it listens on, a power of two up to FPISA_MAX_PORTS; 0: 1 */
 	__u8 keyed;	   /* 1: its frames carry tags, but for HELLO and WELCOME: fpisa_wants_tags() */
-	__u8 pad;
 	struct fpisa_job_faults faults; /* workers are told them, the datapath has no part in them */
 	struct fpisa_key key;		/* random; cookies and the results' secrets come from it */
 	struct fpisa_rank rank[FPISA_MAX_WORKERS];
 };
 
-/* fpisa_job.mode of a query */
-enum fpisa_query_kind {
-	FPISA_QUERY_TOPN = 16,	/* rows that may be among the N first pass, others are pruned */
-	FPISA_QUERY_TABLE = 17, /* sum, least, greatest and count of the values of each key */
-	FPISA_QUERY_JOIN = 18,	/* rows whose join key may be in the filter pass, others are pruned */
-};
+/* May a job have so many slots? */
+static __always_inline int fpisa_window_valid(__u32 window)
+{
+	return window && !(window & (window - 1)) && window <= FPISA_MAX_WINDOW;
+}
 
 /* A query, not a sum? Its frames have no elements. */
 static __always_inline int fpisa_is_query(const struct fpisa_job *job)
 {
-	return job->mode >= FPISA_QUERY_TOPN && job->mode <= FPISA_QUERY_JOIN;
+	return job->kind != FPISA_JOB_SUM;
 }
 
 /*

@@ -130,6 +130,21 @@ struct fpisa_hello {
 	__le64 results;			/* 72 what stands in the results' `secret`, or gives the key of their tags */
 } __attribute__((packed, aligned(4)));
 
+/* WELCOME to a query's member begins so (doc/query-wire.md, section 1); the rest is fpisa_hello's. */
+struct fpisa_query_welcome {
+	__le32 window;	   /*  0 zero */
+	__le16 elements;   /*  4 zero: this is a query */
+	__le16 members;	   /*  6 workers and the master */
+	__le16 rank;	   /*  8 the receiver's */
+	__u8 kind;	   /* 10 enum fpisa_job_kind */
+	__u8 key_bytes;	   /* 11 of a row */
+	__u8 format;	   /* 12 FPISA_FORMAT_FP32 */
+	__u8 filter_bytes; /* 13 of a join key; 0: no filter */
+	__u8 flags;	   /* 14 order and filter */
+	__u8 fanout;	   /* 15 enum fpisa_fanout */
+	__le32 limit;	   /* 16 topn: N; table: most groups; join: 0 */
+} __attribute__((packed, aligned(4)));
+
 #define FPISA_ETH_LEN 14
 #define FPISA_IP_LEN 20
 #define FPISA_UDP_LEN 8
@@ -188,6 +203,12 @@ static __always_inline __u32 fpisa_max_elements(struct fpisa_format f)
 	__u32 fit = f.bytes ? FPISA_MAX_PAYLOAD / f.bytes / FPISA_BLOCK * FPISA_BLOCK : 0;
 
 	return fit < FPISA_MAX_ELEMENTS ? fit : FPISA_MAX_ELEMENTS;
+}
+
+/* May a chunk have so many? `most` is fpisa_max_elements(), or FPISA_MAX_ELEMENTS where the format is not known yet. */
+static __always_inline int fpisa_elements_valid(__u32 elements, __u32 most)
+{
+	return elements && elements % FPISA_BLOCK == 0 && elements <= most;
 }
 
 /* A chunk's elements when nobody says: as many as FP32 has, but no more bytes, for the MTU's sake. */

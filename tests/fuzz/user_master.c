@@ -355,23 +355,24 @@ static size_t rows(struct fpisa_hdr *h, uint8_t *payload, uint32_t worker, uint3
 
 static size_t welcome(struct fpisa_hdr *h, uint8_t *payload)
 {
-	struct fpisa_hello p = {.workers = (uint16_t)(q->n_workers + 1),
-				.rank = (uint16_t)q->n_workers,
-				.mode = q->kind,
-				.rounding = 16,
-				.format = FPISA_FORMAT_FP32,
-				.group = q->kind == FPISA_QUERY_JOIN ? 0 : 100};
+	struct fpisa_query_welcome p = {.members = (uint16_t)(q->n_workers + 1),
+					.rank = (uint16_t)q->n_workers,
+					.kind = q->kind,
+					.key_bytes = 16,
+					.format = FPISA_FORMAT_FP32,
+					.limit = q->kind == FPISA_QUERY_JOIN ? 0 : 100};
 
 	if (q->join) {
-		p.clz = FPISA_QUERY_FILTER;
-		p.pipeline = 8;
+		p.flags = FPISA_QUERY_BITMAP;
+		p.filter_bytes = 8;
 	}
-	p.clz |= q->options.ascending ? FPISA_QUERY_ASCENDING : 0;
+	p.flags |= q->options.ascending ? FPISA_QUERY_ASCENDING : 0;
 	h->type = FPISA_TYPE_WELCOME;
 	h->chunk = q->member.nonce;
 	h->aux = q->member.incarnation;
+	memset(payload, 0, sizeof(struct fpisa_hello));
 	memcpy(payload, &p, sizeof(p));
-	return sizeof(p);
+	return sizeof(struct fpisa_hello);
 }
 
 static size_t group(struct fpisa_hdr *h, uint8_t *payload)

@@ -9,6 +9,67 @@
 #include "../frame.h"
 #include "query.h"
 
+/* -- what a query may be asked for -------------------------------------------- */
+
+enum fpisa_query_rule {
+	FPISA_QUERY_RULES_KEPT,
+	FPISA_QUERY_RULE_KIND,	       /* topn, table, join */
+	FPISA_QUERY_RULE_KEY,	       /* keys have 4, 8, 16 or 32 bytes */
+	FPISA_QUERY_RULE_NO_LIMIT,     /* a join keeps nothing */
+	FPISA_QUERY_RULE_LIMIT,	       /* others keep 1 to fpisa_most_limit() */
+	FPISA_QUERY_RULE_ORDER,	       /* only topn has one */
+	FPISA_QUERY_RULE_NEEDS_FILTER, /* a join does */
+	FPISA_QUERY_RULE_NO_FILTER,    /* then it has no sizes */
+	FPISA_QUERY_RULE_ONE_FILTER,
+	FPISA_QUERY_RULE_JOIN_KEY,   /* 4, 8, 16 or 32 bytes, no more than the key's */
+	FPISA_QUERY_RULE_BITMAP_KEY, /* of a bitmap 4 or 8 */
+	FPISA_QUERY_RULE_BLOOM, /* topn: the bar would never rise, for of no row it is certain that it is in the join */
+	FPISA_QUERY_RULE_FILTER_SIZE,
+};
+
+static __always_inline __u32 fpisa_most_limit(__u32 kind)
+{
+	return kind == FPISA_QUERY_TOPN ? FPISA_MAX_LIMIT_TOPN : kind == FPISA_QUERY_TABLE ? FPISA_MAX_LIMIT_TABLE : 0;
+}
+
+static __always_inline enum fpisa_query_rule fpisa_query_filter_broken(__u32 kind,
+								       const struct fpisa_query_parameters *q)
+{
+	__u32 filter = q->flags & FPISA_QUERY_FILTER;
+
+	if (!filter && kind == FPISA_QUERY_JOIN)
+		return FPISA_QUERY_RULE_NEEDS_FILTER;
+	if (!filter)
+		return q->filter_bytes || q->filter_log ? FPISA_QUERY_RULE_NO_FILTER : FPISA_QUERY_RULES_KEPT;
+	if (filter == FPISA_QUERY_FILTER)
+		return FPISA_QUERY_RULE_ONE_FILTER;
+	if (!fpisa_key_bytes_valid(q->filter_bytes) || q->filter_bytes > q->key_bytes)
+		return FPISA_QUERY_RULE_JOIN_KEY;
+	if (filter == FPISA_QUERY_BITMAP && q->filter_bytes > 8)
+		return FPISA_QUERY_RULE_BITMAP_KEY;
+	if (filter == FPISA_QUERY_BLOOM && kind == FPISA_QUERY_TOPN)
+		return FPISA_QUERY_RULE_BLOOM;
+	return q->filter_log > FPISA_MAX_FILTER_LOG ? FPISA_QUERY_RULE_FILTER_SIZE : FPISA_QUERY_RULES_KEPT;
+}
+
+/* The first rule that a query breaks: who makes one asks, and who is told of one by the aggregator. */
+static __always_inline enum fpisa_query_rule fpisa_query_broken(__u32 kind, const struct fpisa_query_parameters *q)
+{
+	if (kind < FPISA_QUERY_TOPN || kind > FPISA_QUERY_JOIN)
+		return FPISA_QUERY_RULE_KIND;
+	if (!fpisa_key_bytes_valid(q->key_bytes))
+		return FPISA_QUERY_RULE_KEY;
+	if (kind == FPISA_QUERY_JOIN && q->limit)
+		return FPISA_QUERY_RULE_NO_LIMIT;
+	if (kind != FPISA_QUERY_JOIN && (!q->limit || q->limit > fpisa_most_limit(kind)))
+		return FPISA_QUERY_RULE_LIMIT;
+	if (q->flags & (FPISA_QUERY_ASCENDING | FPISA_QUERY_TIES) && kind != FPISA_QUERY_TOPN)
+		return FPISA_QUERY_RULE_ORDER;
+	return fpisa_query_filter_broken(kind, q);
+}
+
+/* -- what its members may send ------------------------------------------------- */
+
 /* Is it a frame of `payload` bytes that this member may send? */
 static __always_inline enum fpisa_verdict fpisa_check_query(const struct fpisa_hdr *h, __u32 payload,
 							    const struct fpisa_job *job,
@@ -24,7 +85,7 @@ static __always_inline enum fpisa_verdict fpisa_check_query(const struct fpisa_h
 			return FPISA_V_length;
 	} else if (h->type == FPISA_TYPE_SEAL) {
 		bytes = fpisa_query_payload(q->master, sizeof(__le64));
-	} else if (h->type == FPISA_TYPE_READ && job->mode == FPISA_QUERY_TABLE) {
+	} else if (h->type == FPISA_TYPE_READ && job->kind == FPISA_QUERY_TABLE) {
 		bytes = count * (__u32)sizeof(struct fpisa_query_group);
 	} else if (h->type != FPISA_TYPE_ACK) {
 		return FPISA_V_type;

@@ -35,17 +35,14 @@ enum fpisa_query_type {
 #define FPISA_MAX_LIMIT_TOPN 65536
 #define FPISA_MAX_LIMIT_TABLE (1u << 24) /* numbers of groups have 24 bits in a bucket */
 
-/* fpisa_job.clz of a query */
+/* fpisa_query_parameters.flags */
 #define FPISA_QUERY_ASCENDING 0x01 /* topn: the least values come first */
 #define FPISA_QUERY_TIES 0x02	   /* topn: whatever is equal to the last of the N passes too */
 #define FPISA_QUERY_BITMAP 0x04	   /* a filter: a bit for each key from 0 on */
 #define FPISA_QUERY_BLOOM 0x08	   /* a filter: of any keys, some others seem to be in it */
 #define FPISA_QUERY_FILTER (FPISA_QUERY_BITMAP | FPISA_QUERY_BLOOM)
 
-/*
- * What a program is specialised for: constants when it is loaded. Of a job, `pipeline` has filter_bytes, and
- * `guard` the logarithm of the filter's blocks.
- */
+/* What a program is specialised for: constants when it is loaded. */
 struct fpisa_query_config {
 	__u32 job;
 	__u32 master;	 /* its rank: the last */
@@ -223,12 +220,12 @@ static __always_inline void fpisa_query_of(const struct fpisa_job *job, __u32 nu
 	*q = (struct fpisa_query_config){
 		.job = number,
 		.master = job->workers - 1,
-		.key_bytes = job->rounding,
-		.row_bytes = fpisa_row_bytes(job->rounding),
-		.limit = job->group,
-		.flags = job->clz,
-		.filter_bytes = job->pipeline,
-		.filter_mask = job->clz & FPISA_QUERY_FILTER ? (1u << (job->guard & 31)) - 1 : 0,
+		.key_bytes = job->query.key_bytes,
+		.row_bytes = fpisa_row_bytes(job->query.key_bytes),
+		.limit = job->query.limit,
+		.flags = job->query.flags,
+		.filter_bytes = job->query.filter_bytes,
+		.filter_mask = job->query.flags & FPISA_QUERY_FILTER ? (1u << (job->query.filter_log & 31)) - 1 : 0,
 	};
 }
 

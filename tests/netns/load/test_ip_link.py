@@ -131,7 +131,7 @@ def test_off_and_remove(lab):
 
 # -- jobs by bpftool alone ---------------------------------------------------
 
-FP32, FPISA, FPISA_A, DOWN = 1, 1, 2, 1
+SUM, FP32, FPISA, FPISA_A, DOWN = 0, 1, 1, 2, 1
 PIPELINE_STAGED, FUSED, LPM, BITS, MULTICAST = 1, 2, 1, 2, 1
 GROUP = "239.1.2.3"
 
@@ -140,10 +140,10 @@ def job_bytes(addresses, mode, rounding, pipeline, clz, elements=256, window=16)
     """struct fpisa_job of include/fpisa/job.h."""
     n = len(addresses)
     head = struct.pack("<IIQQQ", 1, n, (1 << n) - 1, 0, 0)  # no token
-    head += socket.inet_aton(ADDRESS) + socket.inet_aton(GROUP)
+    head += socket.inet_aton(ADDRESS) + socket.inet_aton(GROUP) + bytes([mode, rounding, pipeline, clz])
     head += struct.pack(">H", PORT) + struct.pack("<HII", elements, window, 0)
-    head += bytes([FP32, mode, rounding, pipeline, clz, MULTICAST, 0, 0])
-    head += bytes(4 + 16)  # flags, ports, keyed and padding; faults
+    head += bytes([SUM, FP32, MULTICAST])
+    head += bytes(5 + 16)  # guard, family, flags, ports, keyed; faults
     head += os.urandom(16)  # the key of its cookies
     ranks = b"".join(socket.inet_aton(a) + struct.pack(">H", PORT) + struct.pack("<H", 1) for a in addresses)
     return head + ranks

@@ -49,12 +49,14 @@ void query_open(struct query *q, struct harness *h, unsigned int kind, uint32_t 
 	q->h = h;
 	q->job = (struct fpisa_job){.workers = workers + 1, .window = 1, .token = q->token};
 	harness_job(h, id, &q->job);
-	q->job.mode = (__u8)kind;
-	q->job.rounding = (__u8)given.key_bytes;
-	q->job.clz = (__u8)given.flags;
-	q->job.group = given.limit;
-	q->job.pipeline = (__u8)given.filter_bytes;
-	q->job.guard = (__u8)__builtin_popcount(given.filter_mask);
+	q->job.kind = (__u8)kind;
+	q->job.query = (struct fpisa_query_parameters){
+		.limit = given.limit,
+		.key_bytes = (__u8)given.key_bytes,
+		.filter_bytes = (__u8)given.filter_bytes,
+		.filter_log = (__u8)__builtin_popcount(given.filter_mask),
+		.flags = (__u8)given.flags,
+	};
 	q->job.elements = 0;
 	q->job.window = 0;
 	q->job.fanout = FPISA_FANOUT_UNICAST;

@@ -99,11 +99,10 @@ static void order(void **state)
 /* Who may send what, and how long it is. */
 static void frames(void **state)
 {
-	struct fpisa_job j = {
-		.workers = 3, .format = FPISA_FORMAT_FP32, .mode = FPISA_QUERY_TABLE, .rounding = 4, .group = 9};
+	struct fpisa_job j = {.workers = 3, .format = FPISA_FORMAT_FP32, .query = {.limit = 9, .key_bytes = 4}};
 	struct fpisa_query_config q;
 	const struct {
-		__u8 type, rank, mode;
+		__u8 type, rank, kind;
 		__u16 count;
 		__u32 slot, payload;
 		enum fpisa_verdict want;
@@ -136,8 +135,8 @@ static void frames(void **state)
 	};
 
 	(void)state;
-	j.clz = FPISA_QUERY_BITMAP;
-	j.pipeline = 4;
+	j.query.flags = FPISA_QUERY_BITMAP;
+	j.query.filter_bytes = 4;
 	fpisa_query_of(&j, 5, &q);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct fpisa_hdr h = {.type = cases[i].type,
@@ -146,7 +145,7 @@ static void frames(void **state)
 				      .slot = cases[i].slot,
 				      .format = FPISA_FORMAT_FP32};
 
-		j.mode = cases[i].mode;
+		j.kind = cases[i].kind;
 		if (fpisa_check_query(&h, cases[i].payload, &j, &q) != cases[i].want)
 			fail_msg("case %zu: %d", i, fpisa_check_query(&h, cases[i].payload, &j, &q));
 		h.format = FPISA_FORMAT_FP16;

@@ -83,12 +83,14 @@ static void say(struct fpisa_hdr *h, const void *payload, size_t bytes)
 /* -- WELCOME ------------------------------------------------------------------------ */
 
 /* Joins by this WELCOME: 0, or the error. */
-static int join(const struct fpisa_hello *welcome, struct fpisa_member *m)
+static int join(const struct fpisa_query_welcome *welcome, struct fpisa_member *m)
 {
 	struct fpisa_in in[FPISA_BATCH];
 	struct fpisa_hdr hello = {0}, h;
+	uint8_t payload[sizeof(struct fpisa_hello)] = {0};
 	int rc = 0;
 
+	memcpy(payload, welcome, sizeof(*welcome));
 	assert_int_equal(fpisa_member_open(m, htonl(INADDR_LOOPBACK), port, 0), 0);
 	assert_int_equal(fpisa_member_prepare(m, &(struct fpisa_fault_rates){0}, 0), 0);
 	assert_int_equal(fpisa_member_join(m, QUERY, 0), 0);
@@ -102,7 +104,7 @@ static int join(const struct fpisa_hello *welcome, struct fpisa_member *m)
 					       .generation = 1,
 					       .chunk = hello.chunk,
 					       .aux = hello.aux};
-			say(&h, welcome, sizeof(*welcome));
+			say(&h, payload, sizeof(payload));
 		}
 		n = m->t->ops->receive(m->t, in, 1000000);
 		for (int i = 0; !rc && i < n; i++)
@@ -114,12 +116,12 @@ static int join(const struct fpisa_hello *welcome, struct fpisa_member *m)
 
 static void welcomes(void **state)
 {
-	static const struct fpisa_hello good = {.workers = 3,
-						.rank = 2,
-						.mode = FPISA_QUERY_TOPN,
-						.rounding = 8,
-						.format = FPISA_FORMAT_FP32,
-						.group = 100};
+	static const struct fpisa_query_welcome good = {.members = 3,
+							.rank = 2,
+							.kind = FPISA_QUERY_TOPN,
+							.key_bytes = 8,
+							.format = FPISA_FORMAT_FP32,
+							.limit = 100};
 	struct fpisa_member m;
 
 	(void)state;
@@ -127,16 +129,16 @@ static void welcomes(void **state)
 	assert_int_equal(m.limit, 100);
 	assert_int_equal(m.members, 3);
 	for (int i = 0; i < 3000; i++) {
-		static const uint32_t groups[] = {0, 1, 65536, 65537, 1u << 24, (1u << 24) + 1, UINT32_MAX};
-		struct fpisa_hello w = {.workers = (uint16_t)vectors_below(&rng, i % 3 ? 70 : 65536),
-					.mode = (uint8_t)(15 + vectors_below(&rng, 5)),
-					.rounding = (uint8_t)(1 << vectors_below(&rng, 7)),
-					.format = FPISA_FORMAT_FP32,
-					.clz = (uint8_t)vectors_below(&rng, 16),
-					.pipeline = (uint8_t)(1 << vectors_below(&rng, 7)),
-					.group = groups[vectors_below(&rng, 7)]};
+		static const uint32_t limits[] = {0, 1, 65536, 65537, 1u << 24, (1u << 24) + 1, UINT32_MAX};
+		struct fpisa_query_welcome w = {.members = (uint16_t)vectors_below(&rng, i % 3 ? 70 : 65536),
+						.kind = (uint8_t)(15 + vectors_below(&rng, 5)),
+						.key_bytes = (uint8_t)(1 << vectors_below(&rng, 7)),
+						.format = FPISA_FORMAT_FP32,
+						.flags = (uint8_t)vectors_below(&rng, 16),
+						.filter_bytes = (uint8_t)(1 << vectors_below(&rng, 7)),
+						.limit = limits[vectors_below(&rng, 7)]};
 
-		w.rank = (uint16_t)vectors_below(&rng, w.workers + 2u);
+		w.rank = (uint16_t)vectors_below(&rng, w.members + 2u);
 		if (join(&w, &m)) {
 			assert_string_equal(fpisa_error(),
 					    "number 5 is no query at the aggregator; see fpisa query list there");

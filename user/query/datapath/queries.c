@@ -42,12 +42,14 @@ __u32 query_buckets(__u32 limit)
 
 __u64 query_bytes(const struct fpisa_job *j)
 {
-	__u64 filter = j->clz & FPISA_QUERY_FILTER ? sizeof(struct fpisa_filter_block) << (j->guard & 31) : 0;
+	__u64 filter = j->query.flags & FPISA_QUERY_FILTER ?
+			       sizeof(struct fpisa_filter_block) << (j->query.filter_log & 31) :
+			       0;
 
-	if (j->mode != FPISA_QUERY_TABLE)
-		return filter + j->group * sizeof(__u64); /* entries of an array are multiples of 8 */
-	return filter + (__u64)j->group * sizeof(struct fpisa_query_group) +
-	       (__u64)query_buckets(j->group) * sizeof(struct fpisa_bucket);
+	if (j->kind != FPISA_QUERY_TABLE)
+		return filter + j->query.limit * sizeof(__u64); /* entries of an array are multiples of 8 */
+	return filter + (__u64)j->query.limit * sizeof(struct fpisa_query_group) +
+	       (__u64)query_buckets(j->query.limit) * sizeof(struct fpisa_bucket);
 }
 
 static int set_entries(struct bpf_object *o, const char *name, __u32 n)

@@ -45,13 +45,13 @@ static int pin_maps(const struct datapath *dp, __u32 query, const struct bpf_obj
 
 struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_job *j, bool steered)
 {
-	const char *kind = query_kind_name(j->mode);
+	const char *kind = query_kind_name(j->kind);
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .pin_root_path = pin, .object_name = kind);
 	struct fpisa_query_config q;
 	struct bpf_program *prog;
 	struct bpf_object *o;
 	size_t size = 0;
-	const void *bytes = query_object(j->mode, &size);
+	const void *bytes = query_object(j->kind, &size);
 	int err;
 
 	fpisa_query_of(j, query, &q);
@@ -70,7 +70,7 @@ struct bpf_object *query_open(const char *pin, __u32 query, const struct fpisa_j
 		bpf_program__set_type(prog, BPF_PROG_TYPE_XDP);
 		bpf_program__set_expected_attach_type(prog, steered ? BPF_XDP_CPUMAP : 0);
 	}
-	err = query_specialise(o, j->mode, &q);
+	err = query_specialise(o, j->kind, &q);
 	if (!err)
 		return o;
 	fail(err, NULL, "query %u: sizes of its maps", query);

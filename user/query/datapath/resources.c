@@ -31,13 +31,13 @@ static int measure_queries(struct bpf_object *base, struct datapath_resources *r
 
 	for (size_t i = 0; !err && i < sizeof(queries) / sizeof(queries[0]); i++) {
 		struct fpisa_job j = {
-			.mode = queries[i].kind,
+			.kind = queries[i].kind,
 			.workers = 2,
-			.rounding = 4,
-			.group = queries[i].kind == FPISA_QUERY_JOIN ? 0 : QUERY_LIMIT,
-			.clz = queries[i].filter,
-			.pipeline = queries[i].filter ? 4 : 0,
-			.guard = queries[i].filter ? query_filter_log(queries[i].filter, QUERY_LIMIT) : 0,
+			.query.key_bytes = 4,
+			.query.limit = queries[i].kind == FPISA_QUERY_JOIN ? 0 : QUERY_LIMIT,
+			.query.flags = queries[i].filter,
+			.query.filter_bytes = queries[i].filter ? 4 : 0,
+			.query.filter_log = queries[i].filter ? query_filter_log(queries[i].filter, QUERY_LIMIT) : 0,
 		};
 
 		err = resources_measure(base, query_open(NULL, 0, &j, false), "", queries[i].name, r);

@@ -28,7 +28,7 @@
 #define FPISA_CONTROL_BODY (FPISA_MANAGER_BYTES - 16)
 #define FPISA_CONTROL_MOST (64u << 20) /* bytes of a content */
 #define FPISA_QUERY_NULL 0xffffffffu
-#define FPISA_QUERY_SCAN 0 /* beside enum fpisa_query_kind */
+#define FPISA_QUERY_SCAN 0 /* beside enum fpisa_job_kind */
 
 /* Of OPEN, in their order; "": it is not given. */
 enum fpisa_query_string {
@@ -57,7 +57,7 @@ enum fpisa_control_type {
 };
 
 struct fpisa_query_open {
-	__u8 kind;    /* enum fpisa_query_kind, or FPISA_QUERY_SCAN */
+	__u8 kind;    /* enum fpisa_job_kind, or FPISA_QUERY_SCAN */
 	__u8 pruning; /* enum fpisa_pruning */
 	__u8 preaggregate, ascending;
 	__u32 query;

@@ -58,7 +58,7 @@ struct fpisa_query {
 	char *table, *value, *by, *columns, *where, *key_file;
 	char *join, *on, *there, *join_where;
 	struct fpisa_psk psk;
-	uint8_t kind; /* FPISA_QUERY_SCAN, or enum fpisa_query_kind */
+	uint8_t kind; /* FPISA_QUERY_SCAN, or enum fpisa_job_kind */
 	struct in_addr aggregator;
 	uint16_t aggregator_port;
 	int poll, timer;

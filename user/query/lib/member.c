@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "fpisa/query/check.h"
 #include "fpisa/verdict.h"
 #include "lib/base/tag.h"
 #include "lib/base/clock.h"
@@ -149,35 +150,33 @@ uint64_t fpisa_member_due(const struct fpisa_member *m)
 	return m->joining && m->hello_ns < due ? m->hello_ns : due;
 }
 
-/* What a query's WELCOME says is doc/query-wire.md, section 1. */
-static int is_query(const struct fpisa_hello *p)
+/* A WELCOME of a query, with its parameters but for the filter's size, which members do not need? */
+static int is_query(const struct fpisa_query_welcome *p, struct fpisa_query_parameters *q)
 {
-	const uint32_t least = p->mode == FPISA_QUERY_JOIN ? 0 : 1;
-	const uint32_t most = p->mode == FPISA_QUERY_TOPN  ? FPISA_MAX_LIMIT_TOPN :
-			      p->mode == FPISA_QUERY_TABLE ? FPISA_MAX_LIMIT_TABLE :
-							     0;
-
-	if (p->elements || p->mode < FPISA_QUERY_TOPN || p->mode > FPISA_QUERY_JOIN || p->format != FPISA_FORMAT_FP32)
-		return 0;
-	if (!fpisa_key_bytes_valid(p->rounding) || p->group < least || p->group > most)
-		return 0;
-	if (p->clz & FPISA_QUERY_FILTER && (!fpisa_key_bytes_valid(p->pipeline) || p->pipeline > p->rounding))
-		return 0;
-	return p->workers >= 2 && p->workers <= FPISA_MAX_WORKERS && p->rank < p->workers;
+	*q = (struct fpisa_query_parameters){
+		.limit = p->limit,
+		.key_bytes = p->key_bytes,
+		.filter_bytes = p->filter_bytes,
+		.flags = p->flags,
+	};
+	return !p->elements && p->format == FPISA_FORMAT_FP32 && !fpisa_query_broken(p->kind, q) && p->members >= 2 &&
+	       p->members <= FPISA_MAX_WORKERS && p->rank < p->members;
 }
 
-static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, const struct fpisa_hello *p)
+static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, const struct fpisa_query_welcome *p)
 {
-	if (!is_query(p))
+	struct fpisa_query_parameters q;
+
+	if (!is_query(p, &q))
 		return fpisa_fail(-EINVAL, "number %u is no query at the aggregator; see fpisa query list there",
 				  m->query);
-	m->kind = p->mode;
-	m->key_bytes = p->rounding;
-	m->order = p->clz;
-	m->filter_bytes = p->clz & FPISA_QUERY_FILTER ? p->pipeline : 0;
-	m->limit = p->group;
+	m->kind = p->kind;
+	m->key_bytes = q.key_bytes;
+	m->order = q.flags;
+	m->filter_bytes = q.filter_bytes;
+	m->limit = q.limit;
 	m->rank = p->rank;
-	m->members = p->workers;
+	m->members = p->members;
 	m->epoch = h->generation;
 	m->rank_key = fpisa_key_of(&m->token, FPISA_KEY_RANK, p->rank, m->cookie);
 	m->joining = 0;
@@ -205,7 +204,7 @@ static int take_welcome(struct fpisa_member *m, const struct fpisa_hdr *h, const
 		m->missing = p->live & ~h->bitmap;
 		return 0;
 	}
-	return take_parameters(m, h, p);
+	return take_parameters(m, h, (const struct fpisa_query_welcome *)p);
 }
 
 /* -- frames -------------------------------------------------------------------- */

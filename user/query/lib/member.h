@@ -26,7 +26,7 @@ struct fpisa_member {
 	uint64_t incarnation, nonce, cookie;
 	uint32_t epoch;
 	uint32_t rank, members;
-	uint8_t kind, key_bytes, order; /* enum fpisa_query_kind, FPISA_QUERY_ASCENDING and its like */
+	uint8_t kind, key_bytes, order; /* enum fpisa_job_kind, FPISA_QUERY_ASCENDING and its like */
 	uint8_t filter_bytes;		/* of a join key; 0: the query has no filter */
 	uint32_t limit;
 	uint64_t hello_ns, pause_ns; /* when the next HELLO leaves */

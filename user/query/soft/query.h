@@ -11,7 +11,7 @@
 
 struct fpisa_soft_query {
 	struct fpisa_query_config config;
-	unsigned int kind; /* enum fpisa_query_kind */
+	unsigned int kind; /* enum fpisa_job_kind */
 	__u32 width;	   /* of a worker's window, up to FPISA_QUERY_WINDOW */
 	struct fpisa_query_state state;
 	__u32 *heap;			   /* topn: config.limit keys */

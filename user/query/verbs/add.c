@@ -63,45 +63,45 @@ static int take(struct wanted *w, int opt, char *arg)
 	switch (opt) {
 	case OPT_KIND:
 		err = parse_name("--kind", arg, query_kind_names, &kind);
-		j->mode = err ? 0 : (__u8)kind;
+		j->kind = err ? 0 : (__u8)kind;
 		break;
 	case OPT_MASTER:
 		w->master = arg;
 		break;
 	case OPT_LIMIT:
 		err = parse_number("--limit", arg, 1, FPISA_MAX_LIMIT_TABLE, &n);
-		j->group = (__be32)n;
+		j->query.limit = (__u32)n;
 		break;
 	case OPT_KEY_BYTES:
 		err = parse_number("--key-bytes", arg, 4, 32, &n);
-		j->rounding = (__u8)n;
+		j->query.key_bytes = (__u8)n;
 		break;
 	case OPT_ASCENDING:
-		j->clz |= FPISA_QUERY_ASCENDING;
+		j->query.flags |= FPISA_QUERY_ASCENDING;
 		break;
 	case OPT_TIES:
-		j->clz |= FPISA_QUERY_TIES;
+		j->query.flags |= FPISA_QUERY_TIES;
 		break;
 	case OPT_FILTER:
 		err = parse_name("--filter", arg, query_filter_names, &kind);
-		j->clz |= err ? 0 : (__u8)kind;
+		j->query.flags |= err ? 0 : (__u8)kind;
 		break;
 	case OPT_FILTER_KEYS:
 		err = parse_number("--filter-keys", arg, 1, 1ull << 32, &w->filter_keys);
 		break;
 	case OPT_FILTER_BYTES:
 		err = parse_number("--filter-bytes", arg, 4, 32, &n);
-		j->pipeline = (__u8)n;
+		j->query.filter_bytes = (__u8)n;
 		break;
 	}
 	return err;
 }
 
-static int size_filter(struct fpisa_job *j, uint64_t keys)
+static int size_filter(struct fpisa_query_parameters *q, uint64_t keys)
 {
-	__u32 filter = j->clz & FPISA_QUERY_FILTER;
+	__u32 filter = q->flags & FPISA_QUERY_FILTER;
 
-	if (!filter && (keys || j->pipeline))
+	if (!filter && (keys || q->filter_bytes))
 		return refuse(BAD_USAGE, "query add: --filter is missing");
 	if (!filter)
 		return 0;
@@ -109,16 +109,18 @@ static int size_filter(struct fpisa_job *j, uint64_t keys)
 		return refuse(BAD_USAGE,
 			      "query add: --filter-keys is missing: of a bitmap one more than the greatest key, of "
 			      "a Bloom filter how many there are");
-	if (!j->pipeline)
-		j->pipeline = j->rounding;
-	j->guard = query_filter_log(filter, keys);
+	if (!q->filter_bytes)
+		q->filter_bytes = q->key_bytes;
+	q->filter_log = query_filter_log(filter, keys);
 	return 0;
 }
 
 /* Workers, then the master; the list stays as long as the spec. */
 static int list_members(struct wanted *w, char **list)
 {
-	if (!w->spec.job.mode)
+	struct fpisa_query_parameters *q = &w->spec.job.query;
+
+	if (w->spec.job.kind == FPISA_JOB_SUM)
 		return refuse(BAD_USAGE, "query add: --kind is missing");
 	if (!w->spec.workers)
 		return refuse(BAD_USAGE, "query add: --workers is missing");
@@ -127,11 +129,11 @@ static int list_members(struct wanted *w, char **list)
 	if (!*w->master || strchr(w->master, ','))
 		return refuse(BAD_USAGE, "query add: --master: '%s' is not one master; workers are a list, --workers",
 			      w->master);
-	if (!w->spec.job.group && w->spec.job.mode != FPISA_QUERY_JOIN)
+	if (!q->limit && w->spec.job.kind != FPISA_QUERY_JOIN)
 		return refuse(BAD_USAGE, "query add: --limit is missing");
-	if (!w->spec.job.rounding)
-		w->spec.job.rounding = 4;
-	if (size_filter(&w->spec.job, w->filter_keys))
+	if (!q->key_bytes)
+		q->key_bytes = 4;
+	if (size_filter(q, w->filter_keys))
 		return BAD_USAGE;
 	if (asprintf(list, "%s,%s", w->spec.workers, w->master) < 0) {
 		*list = NULL;

@@ -37,8 +37,8 @@ static const char *role(const struct fpisa_job *j, __u32 rank)
 
 void query_print_line(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s)
 {
-	printf("%5u  %-5s  %8u  %9u  %7u  %6d\n", query, name_of(query_kind_names, j->mode), j->group, j->rounding,
-	       j->workers - 1, __builtin_popcountll(job_joined(j, s)));
+	printf("%5u  %-5s  %8u  %9u  %7u  %6d\n", query, name_of(query_kind_names, j->kind), j->query.limit,
+	       j->query.key_bytes, j->workers - 1, __builtin_popcountll(job_joined(j, s)));
 }
 
 struct json_object *query_json(__u32 query, const struct fpisa_job *j, const struct fpisa_session *s)
@@ -46,15 +46,16 @@ struct json_object *query_json(__u32 query, const struct fpisa_job *j, const str
 	struct json_object *o = json_object_new_object();
 
 	json_add_number(o, "query", query);
-	json_add_string(o, "kind", name_of(query_kind_names, j->mode));
-	json_add_number(o, "limit", j->group);
-	json_add_number(o, "key_bytes", j->rounding);
-	json_object_object_add(o, "ascending", json_object_new_boolean(j->clz & FPISA_QUERY_ASCENDING));
-	json_object_object_add(o, "ties", json_object_new_boolean(j->clz & FPISA_QUERY_TIES));
-	json_object_object_add(o, "filter",
-			       j->clz & FPISA_QUERY_FILTER ?
-				       json_object_new_string(name_of(query_filter_names, j->clz & FPISA_QUERY_FILTER)) :
-				       NULL);
+	json_add_string(o, "kind", name_of(query_kind_names, j->kind));
+	json_add_number(o, "limit", j->query.limit);
+	json_add_number(o, "key_bytes", j->query.key_bytes);
+	json_object_object_add(o, "ascending", json_object_new_boolean(j->query.flags & FPISA_QUERY_ASCENDING));
+	json_object_object_add(o, "ties", json_object_new_boolean(j->query.flags & FPISA_QUERY_TIES));
+	json_object_object_add(
+		o, "filter",
+		j->query.flags & FPISA_QUERY_FILTER ?
+			json_object_new_string(name_of(query_filter_names, j->query.flags & FPISA_QUERY_FILTER)) :
+			NULL);
 	json_add_number(o, "workers", j->workers - 1);
 	json_object_object_add(o, "joined", ranks_json(job_joined(j, s)));
 	json_add_number(o, "epoch", s->generation);
@@ -80,7 +81,7 @@ static int look(const struct datapath *dp, __u32 query, struct shown *s)
 /* The value of row N of those counted. */
 static float threshold(const struct shown *s)
 {
-	__u32 key = (__u32)(s->state.bar - 1), flip = s->job.clz & FPISA_QUERY_ASCENDING ? ~0u : 0;
+	__u32 key = (__u32)(s->state.bar - 1), flip = s->job.query.flags & FPISA_QUERY_ASCENDING ? ~0u : 0;
 	union {
 		__u32 bits;
 		float value;
@@ -92,8 +93,8 @@ static float threshold(const struct shown *s)
 /* The keys that a filter is made for; of a bitmap, from 0 on. */
 static __u64 filter_keys(const struct fpisa_job *j)
 {
-	return (j->clz & FPISA_QUERY_BITMAP ? (__u64)FPISA_FILTER_BLOCK_KEYS : (__u64)FPISA_FILTER_BLOOM_KEYS)
-	       << (j->guard & 31);
+	return (j->query.flags & FPISA_QUERY_BITMAP ? (__u64)FPISA_FILTER_BLOCK_KEYS : (__u64)FPISA_FILTER_BLOOM_KEYS)
+	       << (j->query.filter_log & 31);
 }
 
 static const char *filter_state(const struct shown *s)
@@ -126,10 +127,11 @@ static void print_filter(const struct shown *s)
 {
 	const char *state = filter_state(s);
 
-	if (!(s->job.clz & FPISA_QUERY_FILTER))
+	if (!(s->job.query.flags & FPISA_QUERY_FILTER))
 		return;
-	printf("  filter: %s of %llu keys of %u bytes, ", name_of(query_filter_names, s->job.clz & FPISA_QUERY_FILTER),
-	       (unsigned long long)filter_keys(&s->job), s->job.pipeline);
+	printf("  filter: %s of %llu keys of %u bytes, ",
+	       name_of(query_filter_names, s->job.query.flags & FPISA_QUERY_FILTER),
+	       (unsigned long long)filter_keys(&s->job), s->job.query.filter_bytes);
 	if (!strcmp(state, "building"))
 		printf("being built, keys of %d workers are missing\n", __builtin_popcountll(filter_missing(s)));
 	else if (!strcmp(state, "open"))
@@ -142,12 +144,12 @@ static void print_state(const struct shown *s)
 {
 	if (!s->state.epoch || s->state.epoch != s->session.generation)
 		puts("  state: no rows in this epoch");
-	else if (s->job.mode == FPISA_QUERY_JOIN)
+	else if (s->job.kind == FPISA_QUERY_JOIN)
 		puts("  state: of rows nothing is kept");
-	else if (s->job.mode == FPISA_QUERY_TABLE)
+	else if (s->job.kind == FPISA_QUERY_TABLE)
 		printf("  state: %u groups, %s\n", s->state.used, s->state.sealed ? "sealed" : "open");
 	else if (s->state.bar)
-		printf("  state: row %u of those counted is %.9g\n", s->job.group, (double)threshold(s));
+		printf("  state: row %u of those counted is %.9g\n", s->job.query.limit, (double)threshold(s));
 	else
 		printf("  state: %u rows counted\n", s->state.used);
 }
@@ -160,11 +162,12 @@ int query_print_text(const struct datapath *dp, __u32 query)
 
 	if (err)
 		return err;
-	printf("query %u: %s", query, name_of(query_kind_names, s.job.mode));
-	if (s.job.mode != FPISA_QUERY_JOIN)
-		printf(", %s %u", s.job.mode == FPISA_QUERY_TABLE ? "at most" : "the first", s.job.group);
-	printf(", keys of %u bytes%s%s\n", s.job.rounding, s.job.clz & FPISA_QUERY_ASCENDING ? ", ascending" : "",
-	       s.job.clz & FPISA_QUERY_TIES ? ", with ties" : "");
+	printf("query %u: %s", query, name_of(query_kind_names, s.job.kind));
+	if (s.job.kind != FPISA_QUERY_JOIN)
+		printf(", %s %u", s.job.kind == FPISA_QUERY_TABLE ? "at most" : "the first", s.job.query.limit);
+	printf(", keys of %u bytes%s%s\n", s.job.query.key_bytes,
+	       s.job.query.flags & FPISA_QUERY_ASCENDING ? ", ascending" : "",
+	       s.job.query.flags & FPISA_QUERY_TIES ? ", with ties" : "");
 	printf("  address %s, epoch %u\n", address_text(s.job.address, a), s.session.generation);
 	print_filter(&s);
 	print_state(&s);
@@ -197,16 +200,16 @@ int query_print_json(const struct datapath *dp, __u32 query)
 	o = query_json(query, &s.job, &s.session);
 	runs = s.state.epoch && s.state.epoch == s.session.generation;
 	json_add_string(o, "address", address_text(s.job.address, a));
-	if (s.job.clz & FPISA_QUERY_FILTER) {
-		json_add_number(o, "filter_bytes", s.job.pipeline);
+	if (s.job.query.flags & FPISA_QUERY_FILTER) {
+		json_add_number(o, "filter_bytes", s.job.query.filter_bytes);
 		json_add_number(o, "filter_keys", filter_keys(&s.job));
 		json_add_string(o, "filter_state", filter_state(&s));
 		json_object_object_add(o, "filter_missing", ranks_json(filter_missing(&s)));
 	}
-	if (s.job.mode == FPISA_QUERY_TABLE) {
+	if (s.job.kind == FPISA_QUERY_TABLE) {
 		json_add_number(o, "groups", runs ? s.state.used : 0);
 		json_object_object_add(o, "sealed", json_object_new_boolean(runs && s.state.sealed));
-	} else if (s.job.mode == FPISA_QUERY_TOPN) {
+	} else if (s.job.kind == FPISA_QUERY_TOPN) {
 		json_object_object_add(o, "threshold", runs && s.state.bar ? json_double((double)threshold(&s)) : NULL);
 	}
 #define X(name, text) json_add_number(rows, #name, s.rows.name);
