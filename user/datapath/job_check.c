@@ -64,12 +64,12 @@ static int check(__u32 job, const struct fpisa_job *j)
 	    j->workers > 1ull << fpisa_headroom(f))
 		return refuse(-EINVAL, "job %u: %u workers overflow the headroom of %d bits; at most %llu", job,
 			      j->workers, fpisa_headroom(f), 1ull << fpisa_headroom(f));
-	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
+	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f)))
 		return refuse(-EINVAL, "job %u: %u elements a frame; a multiple of %d up to %u is possible", job,
 			      j->elements, FPISA_BLOCK, fpisa_max_elements(f));
-	if (!j->window || j->window & (j->window - 1) || j->window > FPISA_MAX_SLOTS / 2)
+	if (!fpisa_window_valid(j->window))
 		return refuse(-EINVAL, "job %u: window %u; a power of two up to %d is possible", job, j->window,
-			      FPISA_MAX_SLOTS / 2);
+			      FPISA_MAX_WINDOW);
 	if (j->ports & (j->ports - 1) || j->ports > FPISA_MAX_PORTS)
 		return refuse(-EINVAL, "job %u: %u ports; a power of two up to %d is possible", job, j->ports,
 			      FPISA_MAX_PORTS);

@@ -233,7 +233,7 @@ int datapath_job(const struct datapath *dp, __u32 job, struct fpisa_job *out)
 		return refuse(-ENOENT, "job %u: is a query; see fpisa query show %u", job, job);
 	memcpy(out, &dp->jobs[job], sizeof(*out));
 	/* Whoever may write the map may write anything into it. */
-	if (out->workers > FPISA_MAX_WORKERS || out->window > FPISA_MAX_SLOTS / 2)
+	if (out->workers > FPISA_MAX_WORKERS || out->window > FPISA_MAX_WINDOW)
 		return refuse(-EPROTO, "job %u: its entry in fpisa_jobs is not valid; was it written by hand?", job);
 	return 0;
 }

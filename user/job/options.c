@@ -51,7 +51,7 @@ static const struct parameter {
 	 NUMBER, JOB_IN_LIST | JOB_IN_DEMO, AT(elements), .min = FPISA_BLOCK, .max = FPISA_MAX_ELEMENTS,
 	 .multiple = FPISA_BLOCK},
 	{"window", "N", "frames a worker has under way, a power of two; default 64", NUMBER, JOB_IN_LIST | JOB_IN_DEMO,
-	 AT(window), .min = 1, .max = FPISA_MAX_SLOTS / 2},
+	 AT(window), .min = 1, .max = FPISA_MAX_WINDOW},
 	{"ports", "N",
 	 "UDP ports to listen on, a power of two up to 16; default 1. Each\n"
 	 "slot has one, so that a network card which spreads by\n"

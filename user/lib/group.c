@@ -47,10 +47,10 @@ static int copy_options(struct fpisa_group_options *to, const struct fpisa_group
 		rc = fpisa_fail(
 			-EINVAL,
 			"options.mode, rounding, pipeline, fanout, transport or overflow is none of those in fpisa.h");
-	if (!rc && (to->window & (to->window - 1) || to->window > FPISA_MAX_SLOTS / 2))
+	if (!rc && to->window && !fpisa_window_valid(to->window))
 		rc = fpisa_fail(-EINVAL, "options.window is %u; it must be a power of two up to %d, or 0", to->window,
-				FPISA_MAX_SLOTS / 2);
-	if (!rc && (to->elements % FPISA_BLOCK || to->elements > FPISA_MAX_ELEMENTS))
+				FPISA_MAX_WINDOW);
+	if (!rc && to->elements && !fpisa_elements_valid(to->elements, FPISA_MAX_ELEMENTS))
 		rc = fpisa_fail(-EINVAL, "options.elements is %u; it must be a multiple of %d up to %d, or 0",
 				to->elements, FPISA_BLOCK, FPISA_MAX_ELEMENTS);
 	return rc;

@@ -86,10 +86,10 @@ static int say_hello(struct fpisa_shard *s)
 /* Parameters that this library cannot work with would be a bug or another version: refuse them. */
 static int usable(const struct fpisa_hello *p)
 {
-	return p->window && !(p->window & (p->window - 1)) && p->window <= FPISA_MAX_SLOTS / 2 && p->elements &&
-	       p->elements % FPISA_BLOCK == 0 && p->elements <= fpisa_max_elements(fpisa_format_of(p->format)) &&
-	       p->workers && p->workers <= FPISA_MAX_WORKERS && !(p->ports & (p->ports - 1)) &&
-	       p->ports <= FPISA_MAX_PORTS && p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
+	return fpisa_window_valid(p->window) &&
+	       fpisa_elements_valid(p->elements, fpisa_max_elements(fpisa_format_of(p->format))) && p->workers &&
+	       p->workers <= FPISA_MAX_WORKERS && !(p->ports & (p->ports - 1)) && p->ports <= FPISA_MAX_PORTS &&
+	       p->ports <= p->window && p->rank < p->workers && (p->live >> p->rank & 1);
 }
 
 /* Does the frame answer what was said last? It is told who is missing, or lets this worker in. */
@@ -170,7 +170,7 @@ static int hear(struct fpisa_shard *s, uint64_t timeout_ns)
 	struct fpisa_in in[FPISA_BATCH];
 	int n = fpisa_receive(s, in, timeout_ns);
 
-	if (f->shared.failed)
+	if (f->shared.join == FPISA_JOIN_FAILED)
 		return fpisa_poisoned(f);
 	if (n < 0)
 		return fpisa_fail(n, "%s: job %u: receive: %s", s->peer, f->job, strerror(-n));

@@ -17,7 +17,7 @@
 
 #define MANAGER_NETWORKS 32
 #define MANAGER_KEYS 64
-#define MANAGER_SLOTS (FPISA_MAX_SLOTS / 2) /* of the datapath */
+#define MANAGER_SLOTS FPISA_MAX_WINDOW /* of the datapath */
 #define MANAGER_WAITING \
 	256 /* connections in no group yet; more, and the oldest of the host with the most of them goes */
 

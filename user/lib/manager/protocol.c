@@ -66,10 +66,10 @@ static int spec_valid(const struct fpisa_manager_spec *s, int made)
 		return 0;
 	if (made && (!s->format || !s->mode || !s->rounding || !s->pipeline || !s->elements || !s->window))
 		return 0;
-	if (s->elements % FPISA_BLOCK ||
-	    s->elements > (s->format ? fpisa_max_elements(fpisa_format_of(s->format)) : FPISA_MAX_ELEMENTS))
+	if (s->elements && !fpisa_elements_valid(s->elements, s->format ? fpisa_max_elements(fpisa_format_of(s->format)) :
+									  FPISA_MAX_ELEMENTS))
 		return 0;
-	return !(s->window & (s->window - 1)) && s->window <= FPISA_MAX_SLOTS / 2;
+	return !s->window || fpisa_window_valid(s->window);
 }
 
 static int join_valid(const struct fpisa_manager_join *j, int returns)

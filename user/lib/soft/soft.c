@@ -43,12 +43,11 @@ int fpisa_soft_init(struct fpisa_soft *s)
 	if (!exists(j))
 		return fpisa_fail(-EINVAL, "mode %u, rounding %u, pipeline %u, format %u: one of them does not exist",
 				  j->mode, j->rounding, j->pipeline, j->format);
-	if (!j->elements || j->elements % FPISA_BLOCK || j->elements > fpisa_max_elements(f))
+	if (!fpisa_elements_valid(j->elements, fpisa_max_elements(f)))
 		return fpisa_fail(-EINVAL, "%u elements a chunk; it must be a multiple of %d up to %u", j->elements,
 				  FPISA_BLOCK, fpisa_max_elements(f));
-	if (!j->window || (j->window & (j->window - 1)) || j->window > FPISA_MAX_SLOTS / 2)
-		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window,
-				  FPISA_MAX_SLOTS / 2);
+	if (!fpisa_window_valid(j->window))
+		return fpisa_fail(-EINVAL, "window %u; it must be a power of two up to %d", j->window, FPISA_MAX_WINDOW);
 	if (!fpisa_mode_offered(f, (enum fpisa_mode)j->mode))
 		return fpisa_fail(-EINVAL, f.integer ? "integers have no modes; leave it out" :
 						       "exact sums of float64 are not offered; try mode fpisa64");
