@@ -159,13 +159,11 @@ int fpisa_hold_open(struct fpisa **out, const char *peer, uint32_t rank, uint32_
 	f->hello.format = (uint8_t)type;
 	f->hello.mode = (uint8_t)mode;
 	f->format = fpisa_format_of((uint8_t)type);
-	f->held = FPISA_HELD_JOB;
 	rc = finish_open(out, f, engine, 0);
 	if (rc)
 		return rc;
 	f->error = 0;
-	/* Callers sleep until requests leave: the engine's thread is the only one that moves them. */
-	f->shared.driven = 1;
+	fpisa_shared_hold(&f->shared, FPISA_DRIVER_JOB);
 	return 0;
 }
 
@@ -213,8 +211,7 @@ void fpisa_hold_join(struct fpisa *f, uint32_t job, const struct fpisa_key *toke
 		if (rc) {
 			fpisa_poison(f, rc);
 		} else {
-			f->held = FPISA_HELD_RANKS;
-			fpisa_shared_unwatch(&f->shared);
+			fpisa_shared_hold(&f->shared, FPISA_DRIVER_RANKS);
 			fpisa_background_resume(f);
 		}
 	}
@@ -228,20 +225,20 @@ static int join(struct fpisa *f, uint64_t spent_ns)
 	int rc;
 
 	if (s->engine) {
-		s->joining = 1;
+		s->join = FPISA_JOIN_UNDER_WAY;
 		s->callers++;
 		fpisa_requests_give_up(f);
 		fpisa_shared_drive(s);
 	}
 	rc = fpisa_join(f, spent_ns);
-	if (!rc && s->failed)
+	if (!rc && s->join == FPISA_JOIN_FAILED)
 		rc = fpisa_poisoned(f);
 	if (rc)
 		fpisa_poison(f, rc);
 	else
 		f->error = 0;
 	if (s->engine) {
-		s->joining = 0;
+		s->join = FPISA_JOIN_NONE;
 		s->callers--;
 		fpisa_shared_stop_driving(s);
 	}
@@ -299,10 +296,8 @@ int fpisa_rejoin(struct fpisa *f)
 	if (rc)
 		return rc;
 	rc = fpisa_joining(f);
-	if (!rc) {
-		f->shared.failed = 0;
+	if (!rc)
 		rc = join(f, 0);
-	}
 	fpisa_leave(f);
 	return rc;
 }

@@ -21,18 +21,18 @@ void fpisa_background_resume(struct fpisa *f)
 	uint64_t at;
 	int rc;
 
-	if (s->joining || f->error)
+	if (s->join || f->error)
 		return;
-	if (s->driven && !f->held) {
-		if (s->asleep && fpisa_next_turn(f) < s->until_ns)
+	if (fpisa_is_driven(s) && !fpisa_is_held(s)) {
+		if (s->driver == FPISA_DRIVER_SLEEPER && fpisa_next_turn(f) < s->until_ns)
 			fpisa_shared_wake(s);
 		return;
 	}
-	if (!f->oldest && !s->watched && !f->held) {
+	if (!f->oldest && s->driver == FPISA_DRIVER_NONE) {
 		s->until_ns = FPISA_NEVER;
 		return;
 	}
-	at = (!f->held && fpisa_more(f)) || !TAILQ_EMPTY(&f->ended) ? 0 : fpisa_next_turn(f);
+	at = (!fpisa_is_held(s) && fpisa_more(f)) || !TAILQ_EMPTY(&f->ended) ? 0 : fpisa_next_turn(f);
 	rc = fpisa_shared_watch(s, at);
 	if (rc)
 		fpisa_poison(f, rc);
@@ -68,9 +68,9 @@ void fpisa_background_run(struct fpisa_engine_item *item)
 	struct fpisa_shared *s = &f->shared;
 
 	fpisa_lock(&s->lock);
-	if (f->held && !f->error)
+	if (fpisa_is_held(s) && !f->error)
 		fpisa_hold_turn(f);
-	for (int i = 0; i < TURNS && s->watched && !f->held; i++) {
+	for (int i = 0; i < TURNS && s->driver == FPISA_DRIVER_ENGINE; i++) {
 		fpisa_advance(f, NULL, 0);
 		if (f->inherited || !fpisa_more(f))
 			break;

@@ -100,7 +100,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 			       fpisa_fail(-ENOMEM, "no memory to keep %zu elements (options.restore)", (size_t)r->count);
 	}
 	r->left = 1;
-	if (!rc && !f->held)
+	if (!rc && !fpisa_is_held(&f->shared))
 		rc = fpisa_request_place(r);
 	if (rc) {
 		r->number = 0; /* the next call gets it */
@@ -111,7 +111,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 	fpisa_tick(f, fpisa_now(), 0);
 	if (!f->oldest)
 		fpisa_set_oldest(f, r);
-	if (f->held) {
+	if (fpisa_is_held(&f->shared)) {
 		fpisa_background_resume(f);
 		*request = r;
 		return 0;
@@ -126,7 +126,7 @@ static int begin(struct fpisa *f, const struct fpisa_request *what, struct fpisa
 		return rc;
 	}
 	fpisa_requests_complete(f);
-	if (f->shared.engine && (!r->blocking || f->shared.driven))
+	if (f->shared.engine && (!r->blocking || fpisa_is_driven(&f->shared)))
 		fpisa_background_resume(f);
 	*request = r;
 	return 0;
@@ -297,7 +297,7 @@ static void wait_shared(struct fpisa_request *r)
 
 	s->callers++;
 	while (!fpisa_request_ended(r)) {
-		if (s->driven) {
+		if (fpisa_is_driven(s)) {
 			fpisa_lock_wait(&s->lock, &s->changed);
 			continue;
 		}
@@ -338,7 +338,7 @@ int fpisa_test(struct fpisa_request **request, int *done, uint32_t *flags)
 		return rc;
 	r = *request;
 	f = r->f;
-	if (!fpisa_request_ended(r) && !f->shared.driven)
+	if (!fpisa_request_ended(r) && !fpisa_is_driven(&f->shared))
 		fpisa_advance(f, r, 0);
 	if (f->inherited || fpisa_request_ended(r)) {
 		*done = !f->inherited && r->done;

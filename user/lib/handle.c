@@ -191,7 +191,7 @@ static int enter(struct fpisa *f, int to_block)
 
 int fpisa_joining(const struct fpisa *f)
 {
-	if (!f->shared.joining)
+	if (!f->shared.join)
 		return 0;
 	return fpisa_fail(-EBUSY, "%s: job %u: another thread is in fpisa_rejoin(); go on when that has returned",
 			  f->peer, f->job);
@@ -241,7 +241,8 @@ int fpisa_handle_fail(struct fpisa *f, int error, uint64_t missing, const char *
 	fpisa_lock(&s->lock);
 	fpisa_end_generation(f, error, message);
 	f->missing = missing;
-	s->failed = 1;
+	if (s->join)
+		s->join = FPISA_JOIN_FAILED;
 	fpisa_shared_wake(s);
 	fpisa_unlock(&s->lock);
 	return 0;
@@ -273,7 +274,7 @@ void fpisa_handle_standing(struct fpisa *f, struct fpisa_standing *s)
 		s->number = r->number;
 		s->tag = r->tag;
 		s->stuck_ns = f->result_ns > f->waiting_ns ? f->result_ns : f->waiting_ns;
-		slot = f->held ? NULL : fpisa_oldest_slot(f, &shard);
+		slot = fpisa_is_held(&f->shared) ? NULL : fpisa_oldest_slot(f, &shard);
 		s->missing = slot ? slot->live & ~slot->bitmap : fpisa_not_joined(f);
 	}
 	fpisa_look_away(f, locked);

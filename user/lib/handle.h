@@ -23,13 +23,6 @@
 #include "transport/transport.h"
 #include "window.h"
 
-/* Requests of a handle are held back until it has joined; hold.h. */
-enum fpisa_held {
-	FPISA_HELD_NOT,
-	FPISA_HELD_JOB,	  /* its job is not there yet */
-	FPISA_HELD_RANKS, /* it joins */
-};
-
 /* How far a join has come at one aggregator. */
 struct fpisa_joining {
 	uint64_t next_ns, pause_ns; /* when the next HELLO leaves, and how long after that the one behind it */
@@ -80,8 +73,7 @@ struct fpisa {
 	enum fpisa_overflow overflow;
 	int restore;   /* the array of a call in place that fails */
 	int all_ranks; /* a result without one of the job's ranks is an error */
-	enum fpisa_held held;
-	int progress; /* it has a progress thread of its own, unless it shares one */
+	int progress;  /* it has a progress thread of its own, unless it shares one */
 	enum fpisa_transport_name transport;
 	struct fpisa_fault_rates faults;
 	uint64_t seed; /* of the faults */

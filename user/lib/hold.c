@@ -15,15 +15,12 @@ static int release(struct fpisa *f)
 
 	if (rc)
 		return rc;
-	f->held = FPISA_HELD_NOT;
+	fpisa_shared_stop_driving(&f->shared);
 	TAILQ_FOREACH(r, &f->requests, link) {
 		rc = fpisa_request_place(r);
 		if (rc)
 			return rc;
 	}
-	/* The descriptors may be others now. */
-	fpisa_shared_unwatch(&f->shared);
-	fpisa_shared_stop_driving(&f->shared);
 	rc = fpisa_send(f);
 	if (!rc)
 		fpisa_requests_complete(f);
@@ -35,11 +32,11 @@ static int late(struct fpisa *f)
 	unsigned int ms = (unsigned int)(f->timeout_ns / 1000000);
 	char names[256];
 
-	f->missing = f->held == FPISA_HELD_RANKS ? fpisa_not_joined(f) : 0;
+	f->missing = f->shared.driver == FPISA_DRIVER_RANKS ? fpisa_not_joined(f) : 0;
 	if (f->missing)
 		return fpisa_fail(-ETIMEDOUT, "%s: job %u: %s did not join the job in %u ms", f->peer, f->job,
 				  fpisa_rank_names(names, sizeof(names), f->missing), ms);
-	if (f->held == FPISA_HELD_RANKS)
+	if (f->shared.driver == FPISA_DRIVER_RANKS)
 		return fpisa_unanswered(f->shard, f->timeout_ns);
 	return fpisa_fail(
 		-ETIMEDOUT,
@@ -53,13 +50,13 @@ void fpisa_hold_turn(struct fpisa *f)
 	int rc = 0;
 
 	fpisa_tick(f, fpisa_now(), 0);
-	if (f->held == FPISA_HELD_RANKS)
+	if (f->shared.driver == FPISA_DRIVER_RANKS)
 		rc = fpisa_join_turn(f, 0);
 	if (rc > 0)
 		rc = release(f);
 	else if (!rc && f->oldest && !fpisa_time_left(f->oldest))
 		rc = late(f);
-	else if (!rc && f->oldest && f->held == FPISA_HELD_RANKS && fpisa_is_silent(f))
+	else if (!rc && f->oldest && f->shared.driver == FPISA_DRIVER_RANKS && fpisa_is_silent(f))
 		rc = fpisa_unanswered(f->shard, f->silence_ns);
 	if (rc)
 		fpisa_poison(f, rc);

@@ -44,7 +44,7 @@ static int take_in(struct fpisa_shard *s, uint64_t wait_ns, uint64_t looked, int
 	/* Meanwhile a shared handle may have failed, or be about to join again: then nothing is for its arrays. */
 	if (f->error)
 		return fpisa_poisoned(f);
-	*ended = f->shared.joining;
+	*ended = f->shared.join;
 	if (*ended)
 		return 0;
 	if (n < 0) {
@@ -166,7 +166,7 @@ uint64_t fpisa_time_left(struct fpisa_request *r)
 		r->deadline_ns = f->clock.ns + f->timeout_ns;
 		r->probe_ns = r->deadline_ns - final_ns(f);
 	}
-	until = !f->held && r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns;
+	until = !fpisa_is_held(&f->shared) && r->probe_ns < r->deadline_ns ? r->probe_ns : r->deadline_ns;
 	return until > f->clock.ns ? until - f->clock.ns : 0;
 }
 
@@ -218,8 +218,8 @@ uint64_t fpisa_next_turn(struct fpisa *f)
 
 	if (f->oldest)
 		at = now + fpisa_time_left(f->oldest);
-	if (f->held) {
-		due = f->held == FPISA_HELD_RANKS ? fpisa_join_due(f) : at;
+	if (fpisa_is_held(&f->shared)) {
+		due = f->shared.driver == FPISA_DRIVER_RANKS ? fpisa_join_due(f) : at;
 		return due < at ? due : at;
 	}
 	due = fpisa_frames_due(f);

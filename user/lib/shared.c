@@ -127,9 +127,10 @@ int fpisa_shared_events_with(struct fpisa *f, int fd)
 void fpisa_shared_wake(struct fpisa_shared *s)
 {
 	pthread_cond_broadcast(&s->changed);
-	if (s->asleep)
-		eventfd_write(s->wake, 1);
-	s->asleep = 0;
+	if (s->driver != FPISA_DRIVER_SLEEPER)
+		return;
+	eventfd_write(s->wake, 1);
+	s->driver = FPISA_DRIVER_CALLER;
 }
 
 static int poll_for(struct pollfd *p, int fds, uint64_t ns)
@@ -170,12 +171,12 @@ static void sleep_unlocked(struct fpisa *f, uint64_t ns)
 		note_quiet(f, p);
 		return;
 	}
-	s->asleep = 1;
+	s->driver = FPISA_DRIVER_SLEEPER;
 	fpisa_unlock(&s->lock);
 	if (!poll_for(p, fds, deaf) && ns > deaf)
 		poll_for(p, fds + 1, ns - deaf);
 	fpisa_lock(&s->lock);
-	s->asleep = 0;
+	s->driver = FPISA_DRIVER_CALLER;
 	if (p[fds].revents)
 		eventfd_read(s->wake, &times);
 	note_quiet(f, p);
@@ -241,34 +242,50 @@ int fpisa_receive(struct fpisa_shard *s, struct fpisa_in *in, uint64_t timeout_n
 
 int fpisa_shared_watch(struct fpisa_shared *s, uint64_t ns)
 {
-	int rc = s->watched ? 0 : fpisa_engine_watch(s->engine, &s->item, s->fd, s->fds);
+	int rc = s->driver == FPISA_DRIVER_ENGINE ? 0 : fpisa_engine_watch(s->engine, &s->item, s->fd, s->fds);
 
 	if (rc)
 		return fpisa_fail(rc, "watching the handle's descriptors: %s", strerror(-rc));
-	s->watched = 1;
+	if (s->driver == FPISA_DRIVER_NONE)
+		s->driver = FPISA_DRIVER_ENGINE;
 	s->until_ns = ns;
 	fpisa_engine_due(s->engine, &s->item, ns);
 	return 0;
 }
 
+static void unwatch(struct fpisa_shared *s)
+{
+	fpisa_engine_watch(s->engine, &s->item, NULL, 0);
+}
+
 void fpisa_shared_unwatch(struct fpisa_shared *s)
 {
-	if (!s->watched)
+	if (s->driver != FPISA_DRIVER_ENGINE && !fpisa_is_held(s))
 		return;
-	s->watched = 0;
-	fpisa_engine_watch(s->engine, &s->item, NULL, 0);
+	unwatch(s);
+	if (s->driver == FPISA_DRIVER_ENGINE)
+		s->driver = FPISA_DRIVER_NONE;
+}
+
+void fpisa_shared_hold(struct fpisa_shared *s, enum fpisa_driver driver)
+{
+	unwatch(s);
+	s->driver = driver;
 }
 
 void fpisa_shared_drive(struct fpisa_shared *s)
 {
-	while (s->driven)
+	while (fpisa_is_driven(s))
 		fpisa_lock_wait(&s->lock, &s->changed);
-	s->driven = 1;
-	fpisa_shared_unwatch(s);
+	if (s->driver == FPISA_DRIVER_ENGINE)
+		unwatch(s);
+	s->driver = FPISA_DRIVER_CALLER;
 }
 
 void fpisa_shared_stop_driving(struct fpisa_shared *s)
 {
-	s->driven = 0;
+	if (fpisa_is_held(s))
+		unwatch(s);
+	s->driver = FPISA_DRIVER_NONE;
 	pthread_cond_broadcast(&s->changed);
 }

@@ -24,6 +24,38 @@ struct fpisa_shard;
 
 #define FPISA_SHARED_FDS (FPISA_MAX_SHARDS * FPISA_TRANSPORT_FDS)
 
+/*
+ * Who moves the requests of a handle with an engine:
+ *
+ *	from		to	when
+ *	NONE		ENGINE	requests are under way, and nobody waits: fpisa_shared_watch()
+ *	NONE, ENGINE	CALLER	a thread waits for a request, or joins: fpisa_shared_drive()
+ *	CALLER		SLEEPER	there is nothing to take in yet: fpisa_receive(), fpisa_await()
+ *	SLEEPER		CALLER	a frame has come, or its time, or fpisa_shared_wake()
+ *	CALLER		NONE	its request has ended, or its join: fpisa_shared_stop_driving()
+ *	ENGINE		NONE	the handle has failed: fpisa_shared_unwatch()
+ *	NONE		JOB	the handle is new, its job is not there yet: fpisa_hold_open()
+ *	JOB		RANKS	the job is there, and joins: fpisa_hold_join()
+ *	RANKS		NONE	all ranks have joined: fpisa_hold_turn()
+ *
+ * While it is CALLER or behind, all other threads that wait sleep until it is NONE.
+ */
+enum fpisa_driver {
+	FPISA_DRIVER_NONE,
+	FPISA_DRIVER_ENGINE,  /* it watches the descriptors */
+	FPISA_DRIVER_CALLER,  /* with the lock */
+	FPISA_DRIVER_SLEEPER, /* the same thread without it, on the descriptors */
+	FPISA_DRIVER_JOB,     /* the engine, of a handle that is held (hold.h): nothing leaves, deadlines hold */
+	FPISA_DRIVER_RANKS,   /* the same; it says HELLO */
+};
+
+/* A join that a caller is in, which another thread may have failed: then it ends with the handle's error. */
+enum fpisa_join_state {
+	FPISA_JOIN_NONE,
+	FPISA_JOIN_UNDER_WAY,
+	FPISA_JOIN_FAILED,
+};
+
 struct fpisa_shared {
 	struct fpisa_engine *engine; /* NULL: one thread at a time uses the handle, and nothing below means anything */
 	int own;		     /* the engine is this handle's */
@@ -33,12 +65,9 @@ struct fpisa_shared {
 	int wake;		       /* an eventfd: who drives shall look again */
 	int events;		       /* an eventfd, fpisa_eventfd()'s; -1: nobody has asked for it */
 	int fd[FPISA_SHARED_FDS], fds; /* of the transports; there are none where nobody sleeps on them */
-	int watched;		       /* by the engine */
-	int driven;		       /* a caller moves the requests */
-	int asleep;		       /* he has let go of the lock */
-	int callers;		       /* that wait or join */
-	int joining;
-	int failed;	   /* while joining, by another thread: it ends with the handle's error */
+	enum fpisa_driver driver;
+	enum fpisa_join_state join;
+	int callers;	   /* that wait or join */
 	int calling;	   /* an on_done is being called */
 	uint64_t until_ns; /* who moves the requests sleeps until then */
 };
@@ -71,6 +100,8 @@ void fpisa_shared_wake(struct fpisa_shared *s);
 
 /* The engine moves the requests from now on, at `ns` at the latest; -errno with the message set. */
 int fpisa_shared_watch(struct fpisa_shared *s, uint64_t ns);
+
+/* It does not any more: the handle has failed. */
 void fpisa_shared_unwatch(struct fpisa_shared *s);
 
 /* fpisa_eventfd()'s; -errno with the message set. */
@@ -81,7 +112,24 @@ int fpisa_shared_events_with(struct fpisa *f, int fd);
 
 /* The caller does, as soon as no other one does; the engine no longer. */
 void fpisa_shared_drive(struct fpisa_shared *s);
+
+/* The caller does not any more; or a held handle has joined. */
 void fpisa_shared_stop_driving(struct fpisa_shared *s);
+
+/* Do other threads that wait leave the requests alone? */
+static inline int fpisa_is_driven(const struct fpisa_shared *s)
+{
+	return s->driver >= FPISA_DRIVER_CALLER;
+}
+
+/* Are requests held back until the handle has joined? (hold.h) */
+static inline int fpisa_is_held(const struct fpisa_shared *s)
+{
+	return s->driver >= FPISA_DRIVER_JOB;
+}
+
+/* A held handle goes on to FPISA_DRIVER_JOB or FPISA_DRIVER_RANKS: its descriptors may be others. */
+void fpisa_shared_hold(struct fpisa_shared *s, enum fpisa_driver driver);
 
 /* Between two turns: others that want the lock have it first. */
 static inline void fpisa_shared_yield(struct fpisa_shared *s)
