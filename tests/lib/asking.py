@@ -13,24 +13,12 @@ import locale
 import select
 import sys
 
-text, u8, u16, u32, u64, f64 = (ctypes.c_char_p, ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_double)
+from fpisa_h import structure
+
+text = ctypes.c_char_p
 
 
-class Options(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("workers", text), ("key_file", text), ("table", text), ("value", text), ("by", text),
-                ("columns", text), ("limit", u64), ("ascending", u8), ("nulls_first", u8), ("pruning", u8), ("preaggregate", u8),
-                ("query", u32), ("aggregator", text), ("token", u64), ("local_port", u16), ("worker_port", u16),
-                ("timeout_ms", u32), ("loss", f64), ("duplicate", f64), ("reorder", f64), ("delay", f64), ("corrupt", f64),
-                ("seed", u64), ("where", text), ("aggregates", u32), ("join", text), ("on", text), ("join_where", text), ("key", text), ("memory", u64)]
-
-
-class Column(ctypes.Structure):
-    _fields_ = [("name", text), ("type", u32), ("not_null", u32)]
-
-
-class Counts(ctypes.Structure):
-    _fields_ = [(n, u64) for n in ("rows nulls sent pruned absorbed received values_sent values_absorbed values_received frames "
-                                   "repeated").split()] + [("restarts", u32), ("certified", u32)]
+Options, Column, Counts = structure("fpisa_query_options"), structure("fpisa_query_column"), structure("fpisa_query_counts")
 
 
 class Query:

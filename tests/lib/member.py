@@ -45,6 +45,8 @@ import sys
 import threading
 import time
 
+from fpisa_h import structure
+
 TYPES = {"float32": (1, ctypes.c_float), "float64": (4, ctypes.c_double), "int32": (7, ctypes.c_int32)}
 HALVES = {"float16": (2, lambda x: struct.unpack("<H", struct.pack("<e", x))[0]),
           "bfloat16": (3, lambda x: struct.unpack("<HH", struct.pack("<f", x))[1])}  # as 16 bits, which C has no name for
@@ -55,19 +57,9 @@ SUM = 1
 PR_SET_PDEATHSIG = 1
 
 
-class Options(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("key_file", ctypes.c_char_p), ("join_timeout_ms", ctypes.c_uint32),
-                ("timeout_ms", ctypes.c_uint32), ("window", ctypes.c_uint32), ("elements", ctypes.c_uint16),
-                ("mode", ctypes.c_uint8), ("pipeline", ctypes.c_uint8), ("overflow", ctypes.c_uint32),
-                ("transport", ctypes.c_uint32), ("restore", ctypes.c_uint64), ("rounding", ctypes.c_uint8),
-                ("fanout", ctypes.c_uint8)]
-
-
-class Call(ctypes.Structure):
-    ON_DONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
-    _fields_ = [("size", ctypes.c_size_t), ("send", ctypes.c_void_p), ("recv", ctypes.c_void_p), ("count", ctypes.c_size_t),
-                ("type", ctypes.c_uint32), ("op", ctypes.c_uint32), ("factor", ctypes.c_double), ("tag", ctypes.c_uint64),
-                ("on_done", ON_DONE), ("arg", ctypes.c_void_p)]
+Options = structure("fpisa_group_options")
+ON_DONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
+Call = structure("fpisa_call", on_done=ON_DONE)
 
 
 def has_gnutls():
@@ -166,7 +158,7 @@ class Member:
 
         began, rc = time.monotonic(), 0
         call = Call(size=ctypes.sizeof(Call), send=ctypes.addressof(values), recv=ctypes.addressof(out), count=1, type=1,
-                    op=SUM, on_done=Call.ON_DONE(on_done))
+                    op=SUM, on_done=ON_DONE(on_done))
         while not rc and len(ends) < n:
             done.clear()
             rc = self.lib.fpisa_group_start(self.group, ctypes.byref(call), None)
@@ -259,7 +251,7 @@ class Member:
         values, out = (ctypes.c_float * 1)(self.rank + 1), [(ctypes.c_float * 1)() for _ in range(3)]
         number, kind = TYPES[step["within"]]
         other = (kind * 1)(), (kind * 1)(), ctypes.c_void_p()
-        last = Call.ON_DONE(lambda *_: ends.set())
+        last = ON_DONE(lambda *_: ends.set())
 
         def on_done(*_):
             rcs.append(self.start(kind, number, other[0], other[1], other[2]))
@@ -268,7 +260,7 @@ class Member:
             self.lib.fpisa_group_leave(self.group)
             rcs.append(self.start(ctypes.c_float, 1, values, out[1], on_done=last))
 
-        first = Call.ON_DONE(on_done)
+        first = ON_DONE(on_done)
         rc = self.start(ctypes.c_float, 1, values, out[0], on_done=first)
         ends.wait(60)
         rc = rc or self.lib.fpisa_wait(ctypes.byref(other[2]), None)

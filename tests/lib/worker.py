@@ -34,6 +34,8 @@ import sys
 import time
 import zlib
 
+from fpisa_h import structure
+
 NOBODY = 65534
 PERIOD = 4099  # prime: a chunk that lands elsewhere differs
 PR_SET_PDEATHSIG = 1
@@ -42,27 +44,10 @@ MIXED_RANKS, FEWER_RANKS = 0x100, 0x200  # FPISA_RESULT_*
 UDP, XSK = 0, 1  # enum fpisa_transport_name; XSK needs its user to be root
 
 
-class Chunk(ctypes.Structure):
-    _fields_ = [("offset", ctypes.c_uint64), ("count", ctypes.c_uint32), ("flags", ctypes.c_uint32),
-                ("ranks", ctypes.c_uint64), ("order", ctypes.c_uint64)]
-
-
+Chunk = structure("fpisa_chunk")
 ON_CHUNK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Chunk))
-
-
-class Options(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("local_port", ctypes.c_uint16), ("token", ctypes.c_uint64),
-                ("timeout_ms", ctypes.c_uint32), ("loss", ctypes.c_double), ("seed", ctypes.c_uint64),
-                ("on_chunk", ON_CHUNK), ("arg", ctypes.c_void_p), ("overflow", ctypes.c_uint32),
-                *((n, ctypes.c_double) for n in "duplicate reorder delay corrupt".split()),
-                ("transport", ctypes.c_uint32), ("restore", ctypes.c_uint64), ("progress", ctypes.c_uint64)]
-
-
-class Info(ctypes.Structure):
-    _fields_ = ([("size", ctypes.c_size_t)]
-                + [(n, ctypes.c_uint32) for n in "job rank workers elements window generation".split()]
-                + [(n, ctypes.c_uint8) for n in "mode rounding format pipeline clz fanout".split()]
-                + [(n, ctypes.c_uint64) for n in "sent received retransmits duplicates bad rtt_ns".split()])
+Options = structure("fpisa_options", on_chunk=ON_CHUNK)
+Info = structure("fpisa_info")
 
 
 def repeat(pattern, count):
