@@ -317,83 +317,115 @@ static int join_loaded(struct loading *l, __u32 port)
 	return 0;
 }
 
-int datapath_load(const struct datapath_load *o, char *const *devs, int n)
+/* What is pinned and attached, before anything is changed: is there a place for each interface? */
+static int look_around(struct loading *l, char *const *devs, const __u32 *ifindex, int n)
 {
-	struct loading l = {.dir = o->pin ?: DATAPATH_PIN, .lock = -1, .entry_fd = -1};
-	__u32 ifindex[DATAPATH_MAX_INTERFACES] = {0}, jobs_id = 0;
-	int err, fd, done = 0;
+	int fd = pin_open(l->dir, "fpisa_jobs"), err = pin_abi(l->dir);
+	__u32 jobs_id = fd >= 0 ? map_id(fd) : 0;
 
-	err = find_interfaces(devs, n, ifindex);
-	if (!err)
-		err = privilege_check(PRIVILEGE_LOAD, "load");
-	if (!err)
-		err = refuse_netns_exec(l.dir);
-	if (!err)
-		err = lock_dir(&l);
-	if (err)
-		goto out_dir;
-	l.before_n = pin_list(l.dir, &l.before);
-	if (l.before_n < 0) {
-		err = l.before_n;
-		goto out_dir;
-	}
-	err = pin_abi(l.dir);
-	l.entry_fd = pin_open(l.dir, "fpisa");
-	fd = pin_open(l.dir, "fpisa_jobs");
-	if (fd >= 0) {
-		jobs_id = map_id(fd);
+	if (fd >= 0)
 		close(fd);
+	l->entry_fd = pin_open(l->dir, "fpisa");
+	for (int i = 0; !err && i < n; i++) {
+		err = check_free(devs[i], ifindex[i], jobs_id, l->dir);
+		err = err ?: check_place(devs[i], ifindex, i, jobs_id, l->dir);
 	}
-	for (int i = 0; !err && i < n; i++)
-		err = check_free(devs[i], ifindex[i], jobs_id, l.dir) ?:
-									check_place(devs[i], ifindex, i, jobs_id, l.dir);
-	if (!err && o->group != DATAPATH_NO_GROUP && !l.made_dir && l.entry_fd < 0)
-		err = refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
-			     l.dir);
-	if (!err)
-		err = steering_choose(l.dir, &o->steering, &l.steering);
+	return err;
+}
+
+/* Does what is asked for go with what is there? */
+static int check_wishes(struct loading *l, const struct datapath_load *o, const char *dev)
+{
+	int err;
+
+	if (o->group != DATAPATH_NO_GROUP && !l->made_dir && l->entry_fd < 0)
+		return refuse(-EEXIST, "%s: exists already; --group takes a directory that load makes, try --pin DIR",
+			      l->dir);
+	err = steering_choose(l->dir, &o->steering, &l->steering);
 	/* Before generic XDP sees a frame the stack can have spread it; and CPU maps of 6.1 lose such frames. */
-	if (!err && l.steering.cpus && o->mode != DATAPATH_NATIVE)
-		err = refuse(-EOPNOTSUPP,
-			     "%s: --cpus takes native XDP; in mode skb let the stack spread frames: "
-			     "/sys/class/net/%s/queues/rx-*/rps_cpus",
-			     n ? devs[0] : l.dir, n ? devs[0] : "DEV");
+	if (!err && l->steering.cpus && o->mode != DATAPATH_NATIVE)
+		return refuse(-EOPNOTSUPP,
+			      "%s: --cpus takes native XDP; in mode skb let the stack spread frames: "
+			      "/sys/class/net/%s/queues/rx-*/rps_cpus",
+			      dev ?: l->dir, dev ?: "DEV");
+	return err;
+}
+
+static int load_or_join(struct loading *l, const struct datapath_load *o)
+{
+	const bool give = o->group != DATAPATH_NO_GROUP;
 	/* What is attached has been looked at: from here on loading alone. */
-	if (!err && o->drop)
-		err = privilege_keep_load(o->group != DATAPATH_NO_GROUP);
+	int err = o->drop ? privilege_keep_load(give) : 0;
+
 	if (!err)
-		err = l.entry_fd >= 0 ? join_loaded(&l, o->port) : load_objects(&l, o->port);
-	if (!err && o->group != DATAPATH_NO_GROUP && (chown(l.dir, -1, o->group) || chmod(l.dir, 0750)))
-		err = fail(-errno, NULL, "%s: give to group %u", l.dir, o->group);
-	if (!err)
-		err = reply_ports_add(l.dir, ifindex, n);
-	if (!err)
-		err = pin_share(l.dir);
-	if (!err)
-		err = datapath_interrupted("load");
+		err = l->entry_fd >= 0 ? join_loaded(l, o->port) : load_objects(l, o->port);
+	if (!err && give && (chown(l->dir, -1, o->group) || chmod(l->dir, 0750)))
+		err = fail(-errno, NULL, "%s: give to group %u", l->dir, o->group);
+	return err;
+}
+
+/* To all interfaces, or to none. */
+static int attach_all(const struct loading *l, enum datapath_mode mode, char *const *devs, const __u32 *ifindex, int n)
+{
+	int err = datapath_interrupted("load"), done = 0;
+
 	while (!err && done < n) {
-		err = interface_attach(devs[done], ifindex[done], l.entry_fd, o->mode);
+		err = interface_attach(devs[done], ifindex[done], l->entry_fd, mode);
 		done += !err;
 		err = err ?: datapath_interrupted("load");
 	}
 	for (int i = 0; err && i < done; i++)
-		interface_detach(devs[i], ifindex[i], o->mode, l.entry_fd);
+		interface_detach(devs[i], ifindex[i], mode, l->entry_fd);
+	return err;
+}
+
+/* With the directory locked. What has been pinned goes again if anything fails. */
+static int load_locked(struct loading *l, const struct datapath_load *o, char *const *devs, const __u32 *ifindex, int n)
+{
+	int err;
+
+	l->before_n = pin_list(l->dir, &l->before);
+	if (l->before_n < 0)
+		return l->before_n;
+	err = look_around(l, devs, ifindex, n);
+	err = err ?: check_wishes(l, o, n ? devs[0] : NULL);
+	err = err ?: load_or_join(l, o);
+	err = err ?: reply_ports_add(l->dir, ifindex, n);
+	err = err ?: pin_share(l->dir);
+	err = err ?: attach_all(l, o->mode, devs, ifindex, n);
 	if (err)
-		pin_remove_all(l.dir, l.before, l.before_n);
-out_dir:
+		pin_remove_all(l->dir, l->before, l->before_n);
+	return err;
+}
+
+static void release(struct loading *l)
+{
+	free(l->before);
+	if (l->control)
+		munmap(l->control, sizeof(*l->control));
+	if (l->entry_fd >= 0)
+		close(l->entry_fd);
+	if (l->skel)
+		object_close(l->skel);
+	if (l->steer)
+		steer_close(l->steer);
+	pin_unlock(&l->lock);
+}
+
+int datapath_load(const struct datapath_load *o, char *const *devs, int n)
+{
+	struct loading l = {.dir = o->pin ?: DATAPATH_PIN, .lock = -1, .entry_fd = -1};
+	__u32 ifindex[DATAPATH_MAX_INTERFACES] = {0};
+	int err = find_interfaces(devs, n, ifindex);
+
+	err = err ?: privilege_check(PRIVILEGE_LOAD, "load");
+	err = err ?: refuse_netns_exec(l.dir);
+	err = err ?: lock_dir(&l);
+	err = err ?: load_locked(&l, o, devs, ifindex, n);
 	if (o->drop)
 		err = err ?: privilege_drop();
 	if (err && l.made_dir)
 		rmdir(l.dir);
-	free(l.before);
-	if (l.control)
-		munmap(l.control, sizeof(*l.control));
-	if (l.entry_fd >= 0)
-		close(l.entry_fd);
-	if (l.skel)
-		object_close(l.skel);
-	if (l.steer)
-		steer_close(l.steer);
-	pin_unlock(&l.lock);
+	release(&l);
 	return err;
 }
