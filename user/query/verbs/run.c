@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,33 @@ static int refuse_empty(int opt)
 	return refuse(BAD_USAGE, "query run: --%s is empty", o->name);
 }
 
+/* Options whose argument is a member as it stands. */
+static const struct {
+	int opt;
+	size_t at; /* in struct fpisa_query_options */
+} texts[] = {
+	{OPT_WORKERS, offsetof(struct fpisa_query_options, workers)},
+	{OPT_KEY, offsetof(struct fpisa_query_options, key_file)},
+	{OPT_AGGREGATOR, offsetof(struct fpisa_query_options, aggregator)},
+	{OPT_VALUE, offsetof(struct fpisa_query_options, value)},
+	{OPT_BY, offsetof(struct fpisa_query_options, by)},
+	{OPT_COLUMNS, offsetof(struct fpisa_query_options, columns)},
+	{OPT_WHERE, offsetof(struct fpisa_query_options, where)},
+	{OPT_JOIN, offsetof(struct fpisa_query_options, join)},
+	{OPT_ON, offsetof(struct fpisa_query_options, on)},
+	{OPT_JOIN_WHERE, offsetof(struct fpisa_query_options, join_where)},
+};
+
+static bool take_text(struct fpisa_query_options *o, int opt, const char *arg)
+{
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].opt == opt) {
+			*(const char **)((char *)o + texts[i].at) = arg;
+			return true;
+		}
+	return false;
+}
+
 static int take(struct asked *a, int opt, char *arg)
 {
 	struct fpisa_query_options *o = &a->options;
@@ -142,16 +170,9 @@ static int take(struct asked *a, int opt, char *arg)
 
 	if (arg && !*arg)
 		return refuse_empty(opt);
+	if (take_text(o, opt, arg))
+		return 0;
 	switch (opt) {
-	case OPT_WORKERS:
-		o->workers = arg;
-		break;
-	case OPT_KEY:
-		o->key_file = arg;
-		break;
-	case OPT_AGGREGATOR:
-		o->aggregator = arg;
-		break;
 	case OPT_QUERY:
 		err = parse_number("--query", arg, 0, FPISA_MAX_JOBS - 1, &n);
 		o->query = (uint32_t)n;
@@ -172,12 +193,6 @@ static int take(struct asked *a, int opt, char *arg)
 		err = parse_name("--prune", arg, pruning_names, &pruning);
 		o->pruning = (uint8_t)pruning;
 		break;
-	case OPT_VALUE:
-		o->value = arg;
-		break;
-	case OPT_BY:
-		o->by = arg;
-		break;
 	case OPT_LIMIT:
 		err = parse_number("--limit", arg, 1, FPISA_MAX_LIMIT_TOPN, &o->limit);
 		break;
@@ -186,21 +201,6 @@ static int take(struct asked *a, int opt, char *arg)
 		break;
 	case OPT_NULLS_FIRST:
 		o->nulls_first = 1;
-		break;
-	case OPT_COLUMNS:
-		o->columns = arg;
-		break;
-	case OPT_WHERE:
-		o->where = arg;
-		break;
-	case OPT_JOIN:
-		o->join = arg;
-		break;
-	case OPT_ON:
-		o->on = arg;
-		break;
-	case OPT_JOIN_WHERE:
-		o->join_where = arg;
 		break;
 	case OPT_HAVING:
 		err = parse_having(arg, &a->having);
