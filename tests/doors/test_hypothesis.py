@@ -42,6 +42,22 @@ def test_products(pairs):
     assert fpisa.dot(x, y) == nearest(sum((Fraction(a) * Fraction(b) for a, b in pairs), Fraction(0)))
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(-2, 2), finite), max_size=80), st.sampled_from(["avx512", "avx2", "baseline"]), st.randoms())
+def test_groups(rows, unit, random):
+    members = {k: [Fraction(x) for key, x in rows if key == k] for k, _ in rows}
+    random.shuffle(rows)
+    before = fpisa.vectors()
+    fpisa.vectors(unit)
+    try:
+        got = fpisa.sum(numpy.array([x for _, x in rows]), by=numpy.array([k for k, _ in rows], int))
+        var = fpisa.var([x for _, x in rows], by=[k for k, _ in rows])
+    finally:
+        fpisa.vectors(before)
+    assert dict(zip(got.keys, got.values)) == {k: nearest(sum(xs)) for k, xs in members.items()}
+    assert dict(zip(var.keys, var.values)) == {k: nearest(sum(x * x for x in xs) / len(xs) - (sum(xs) / len(xs)) ** 2) for k, xs in members.items()}
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=340))
 def test_bytes(data):

@@ -190,6 +190,89 @@ static void groups(void **state)
 	}
 }
 
+/* More groups than a cache holds and more values than blocks do; the same values by their groups' places. */
+#define MANY 140000
+#define VALUES 3000000
+static void many_groups(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	struct sums_groups *g = sums_groups_new(MANY, 0);
+	double *x = malloc(VALUES * sizeof(*x)), *arranged = malloc(VALUES * sizeof(*x));
+	__s64 *code = malloc(VALUES * sizeof(*code)), *place = malloc(VALUES * sizeof(*place));
+	__s64 *start = malloc((MANY + 1) * sizeof(*start));
+	__u8 *valid = calloc(VALUES / 8 + 1, 1), *nulls = malloc(VALUES / 8 + 1);
+	struct sums_array all = {(const char *)x, VALUES, 8, nulls, 0, SUMS_FLOAT64};
+	union fpisa_superacc_full a, b;
+
+	(void)state;
+	assert_true(g && x && arranged && code && place && start && valid && nulls);
+	memset(nulls, 0xff, VALUES / 8 + 1);
+	sums_vectors(units[vectors_below(&rng, 3)]);
+	for (__s64 i = 0; i < VALUES; i++) {
+		x[i] = ldexp((double)(__s64)vectors_next(&rng),
+			     vectors_below(&rng, 1000) ? -63 : (int)vectors_below(&rng, 600) - 300);
+		code[i] = (__s64)vectors_below(&rng, MANY + 1) - 1;
+		if (!vectors_below(&rng, 100))
+			nulls[i >> 3] &= (__u8) ~(1u << (i & 7));
+	}
+	assert_int_equal(sums_groups_add(g, &all, code), 0);
+	assert_int_equal(sums_places(code, VALUES, MANY, place, start), 0);
+	assert_int_equal(sums_arrange(&all, place, arranged, valid), 0);
+	for (int i = 0; i < 2000; i++) {
+		const __s64 k = i < 2 ? i * (MANY - 1) : (__s64)vectors_below(&rng, MANY);
+		const struct sums_array part = {
+			(const char *)(arranged + start[k]), start[k + 1] - start[k], 8, valid, start[k], SUMS_FLOAT64};
+
+		sums_init(&a);
+		sums_init(&b);
+		assert_int_equal(sums_groups_get(g, k, &a), 0);
+		assert_int_equal(sums_add(&b, &part), 0);
+		assert_int_equal(sums_read(&a, FPISA_FORMAT_FP64, 0), sums_read(&b, FPISA_FORMAT_FP64, 0));
+	}
+	code[7] = MANY;
+	assert_int_equal(sums_places(code, VALUES, MANY, place, start), -ERANGE);
+	sums_groups_free(g);
+	free(x);
+	free(arranged);
+	free(code);
+	free(place);
+	free(start);
+	free(valid);
+	free(nulls);
+}
+
+/* Integers of each width against sums of their digits with carries, by __int128 where they fit. */
+static void decimals(void **state)
+{
+	struct vectors_rng rng = {vectors_seed()};
+	__u8 valid[40];
+
+	(void)state;
+	for (int bits = 32; bits <= 256; bits *= 2) {
+		__s64 digits[8] = {0}, rows = 0;
+		__u32 x[300 * 8];
+		__int128 sum = 0, got = 0;
+
+		for (int i = 0; i < 40; i++)
+			valid[i] = (__u8)vectors_next(&rng);
+		for (int i = 0; i < 300; i++) {
+			const __int128 v = (__int128)(__s64)vectors_next(&rng) >> (bits == 32 ? 32 : 0);
+
+			for (int j = 0; j < bits / 32; j++)
+				x[i * (bits / 32) + j] = (__u32)(j < 4 ? v >> 32 * j : v >> 127);
+			if (valid[(i + 5) / 8] >> (i + 5) % 8 & 1) {
+				sum += v;
+				rows++;
+			}
+		}
+		assert_int_equal(sums_decimals(x, bits, 300, valid, 5, digits), rows);
+		for (int j = bits / 32 - 1; j >= 0; j--)
+			got = (__int128)((unsigned __int128)got << 32) + digits[j];
+		assert_true(got == sum);
+	}
+	assert_int_equal(sums_decimals(valid, 16, 1, NULL, 0, NULL), -EINVAL);
+}
+
 /* A caller's rounding mode changes nothing, and stays. */
 static void environment(void **state)
 {
@@ -256,7 +339,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(arrays),   cmocka_unit_test(groups),	cmocka_unit_test(environment),
-		cmocka_unit_test(integers), cmocka_unit_test(refusals),
+		cmocka_unit_test(integers), cmocka_unit_test(refusals), cmocka_unit_test(many_groups),
+		cmocka_unit_test(decimals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@
 #define MOST_PARTS_BITS 6    /* so that their ends lie in the first cache */
 #define PARTS_FROM (1 << 17) /* groups */
 #define PAIRS 336	     /* of a block */
+#define AHEAD 128	     /* bytes of a block between a prefetch and its use */
 #define MOST_BLOCKS 7680     /* 30 MB, which free() keeps for the next call */
 
 _Static_assert(ADDS << SUMS_LIMB <= 1ull << 62, "lower limbs do not overflow");
@@ -221,7 +222,7 @@ static int settle(struct sums_groups *g, __u32 part)
 		cell *c = &g->cell[i];
 		__s64 carry = (*c)[0] >> SUMS_LIMB;
 
-		*c += (cell){-(carry << SUMS_LIMB), carry};
+		*c += (cell){-(carry * (1ll << SUMS_LIMB)), carry};
 		if (fpisa_unlikely((*c)[1] >= SETTLED || (*c)[1] <= -SETTLED) && spill_cell(g, i))
 			return -ENOMEM;
 	}
@@ -384,8 +385,9 @@ static int add_parts(struct sums_groups *g, const double *x, const __s64 *code, 
 				return -ERANGE;
 			continue;
 		}
-		__builtin_prefetch(&part->last->x[part->fill + 16], 1);
-		__builtin_prefetch(&part->last->code[part->fill + 32], 1);
+		/* Any address will do: a prefetch does not fault. */
+		__builtin_prefetch((const void *)((uintptr_t)&part->last->x[part->fill] + AHEAD), 1);
+		__builtin_prefetch((const void *)((uintptr_t)&part->last->code[part->fill] + AHEAD), 1);
 		part->last->x[part->fill] = x[i];
 		part->last->code[part->fill] = (__u32)code[i];
 		if (fpisa_unlikely(++part->fill == PAIRS) && next_block(g, part, count))
