@@ -83,6 +83,15 @@ static __always_inline void address_copy(struct headers *h, __be32 address, __be
 	h->ip->check = ip_checksum(h->ip);
 }
 
+/*
+ * The loopback device has no Ethernet address. A copy for it keeps the result's multicast address: loopback_xmit() leaves the type of a frame
+ * for its own address as it was, and where the round was completed by another device that is "for another host".
+ */
+static __always_inline int is_loopback(const struct fpisa_peer *peer)
+{
+	return !(*(const __u32 *)peer->mac | *(const __u16 *)(peer->mac + 4));
+}
+
 SEC("xdp/devmap")
 int fpisa_egress(struct xdp_md *ctx)
 {
@@ -105,7 +114,8 @@ int fpisa_egress(struct xdp_md *ctx)
 	peer = bpf_map_lookup_elem(&fpisa_peers, &key);
 	if (!peer || !find_headers(ctx, &h))
 		return unaddressed(id);
-	__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
+	if (!is_loopback(peer))
+		__builtin_memcpy(h.eth->h_dest, peer->mac, ETH_ALEN);
 	__builtin_memcpy(h.eth->h_source, peer->local_mac, ETH_ALEN);
 	address_copy(&h, job->rank[rank].addr, job->rank[rank].port);
 	return XDP_PASS;

@@ -26,7 +26,8 @@ class Colocated(Switched):
         host = self.host(f"10.98.0.{i + 11}", f"w{i}")
         host.ip(f"addr add 10.97.0.{i + 1}/32 dev lo", "route add 10.97.0.0/24 dev eth0",
                 f"route replace local 10.97.0.{i + 1} dev lo table local proto kernel scope host src 10.98.0.{i + 11}")
-        host.run(FPISA, "load", "eth0", "--pin", f"{PINS}/{i}")
+        host.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=1")
+        host.run(FPISA, "load", "eth0", "--mode", "skb", "--pin", f"{PINS}/{i}")
         host.run(FPISA, "load", "lo", "--mode", "skb", "--pin", f"{PINS}/{i}")
         workers = ",".join(f"10.98.0.{r + 11}:{18000 + i}{'@lo' if r == i else ''}" for r in range(HOSTS))
         host.run(FPISA, "job", "add", JOB, "--workers", workers, "--address", f"10.97.0.{i + 1}", "--mode", "exact", "--fanout",
@@ -53,15 +54,17 @@ def net(mounts):
 
 @pytest.mark.parametrize("loss", (0, 0.02))
 def test_sum(net, loss):
-    """Each host adds its share, of its own rank's values too; nothing is refused."""
+    """Each host adds its share, of its own rank's values too; nothing is refused, and a host's rank has its results without asking for them."""
     rng = random.Random(draw_seed())
     weights = [rng.randint(1, 9) for _ in range(HOSTS)]
     count = rng.randint(20000, 200000)
-    before = [net.count(i, "v_result") for i in range(HOSTS)]
+    before, resent = ([net.count(i, name) for i in range(HOSTS)] for name in ("v_result", "v_resent"))
     net.check_answers(net.begin(count, weights, loss=loss), HOSTS, count)
     chunks = [net.count(i, "v_result") - before[i] for i in range(HOSTS)]
     check_shares(chunks, weights, count)
     assert all(net.count(i, "v_unknown_peer") == 0 for i in range(HOSTS))
+    if not loss:
+        assert sum(net.count(i, "v_resent") - n for i, n in enumerate(resent)) < sum(chunks) / 10
 
 
 def test_stranger(net):
