@@ -165,13 +165,14 @@ static __always_inline struct fpisa_claim fpisa_claim_of(const struct fpisa_hdr 
 
 /*
  * Turn a contribution's header into its round's result. Fields that say which
- * chunk it is stay as they are; they agree with the slot's.
+ * chunk it is stay as they are; they agree with the slot's. So does whether it
+ * is a copy: then the round was completed late, by a rank's timeout.
  */
 static __always_inline void fpisa_make_result(struct fpisa_hdr *h, const struct fpisa_slot *s,
 					      const struct fpisa_job *job, __u64 secret, __u32 flags, int resent)
 {
 	h->type = FPISA_TYPE_RESULT;
-	h->flags = resent ? FPISA_F_RESENT : 0;
+	h->flags = resent ? FPISA_F_RESENT : h->flags & FPISA_F_RETRANSMIT;
 	h->result_flags = (__u8)flags;
 	h->rank = 0xffff;
 	h->contributors = s->arrivals;

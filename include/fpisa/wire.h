@@ -30,11 +30,12 @@ enum fpisa_type {
 };
 
 /* fpisa_hdr.flags */
-#define FPISA_F_RETRANSMIT 0x01 /* ADD: not the first copy that the worker sends */
-#define FPISA_F_PROBE 0x02	/* ADD: answer with STATUS while the round is not done */
-#define FPISA_F_PENDING 0x04	/* WELCOME: some ranks have not joined yet */
-#define FPISA_F_RESENT 0x08	/* RESULT: a kept result, sent again on request */
-#define FPISA_F_CHALLENGE 0x10	/* WELCOME: say HELLO again with this secret; nothing was done */
+#define FPISA_F_RETRANSMIT \
+	0x01		   /* ADD: not the first copy that the worker sends; RESULT: such an ADD completed the round */
+#define FPISA_F_PROBE 0x02 /* ADD: answer with STATUS while the round is not done */
+#define FPISA_F_PENDING 0x04   /* WELCOME: some ranks have not joined yet */
+#define FPISA_F_RESENT 0x08    /* RESULT: a kept result, sent again on request */
+#define FPISA_F_CHALLENGE 0x10 /* WELCOME: say HELLO again with this secret; nothing was done */
 
 struct fpisa_hdr {
 	__le16 magic;	     /*	 0 FPISA_MAGIC */

@@ -68,7 +68,7 @@ static void test_make_result(void **state)
 	fpisa_make_result(&h, &done_slot, &job, RESULTS, FPISA_INEXACT | FPISA_INF, 0);
 	assert_echoed(&h);
 	assert_int_equal(h.type, FPISA_TYPE_RESULT);
-	assert_int_equal(h.flags, 0);
+	assert_int_equal(h.flags, FPISA_F_RETRANSMIT); /* as the contribution that completed the round */
 	assert_int_equal(h.result_flags, FPISA_INEXACT | FPISA_INF);
 	assert_int_equal(h.rank, 0xffff);
 	assert_int_equal(h.count, 64);
@@ -81,6 +81,9 @@ static void test_make_result(void **state)
 	fpisa_make_result(&h, &done_slot, &job, RESULTS, 0, 1);
 	assert_int_equal(h.flags, FPISA_F_RESENT);
 	assert_int_equal(h.aux, 0x0100);
+	h.flags = FPISA_F_PROBE;
+	fpisa_make_result(&h, &done_slot, &job, RESULTS, 0, 0);
+	assert_int_equal(h.flags, 0);
 	job.workers = FPISA_ORDER_WORKERS + 1;
 	fpisa_make_result(&h, &done_slot, &job, RESULTS, 0, 1);
 	assert_int_equal(h.aux, 0);
