@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Time of an all-reduce over shaped links: FPISA, Open MPI, Gloo, side by side.
+"""Time of an all-reduce over shaped links: FPISA, Open MPI, MPICH, Gloo, side by side.
 
     collective.py [--workers 2,4,8] [--rates 100,1000] [--sizes BYTES,...] [--rounds R] [--only NAME,...]
-                  [--topologies switch,one-port,dedicated-K,everywhere-K] [--queue BYTES]
+                  [--topologies switch,one-port,dedicated-K,colocated,everywhere-K] [--queue BYTES] [--loss SHARE]
                   [--operations allreduce,broadcast,reduce,allgather,reduce_scatter] [--udp-gro off]
 
 Each worker is a network namespace. All links meet in a bridge, and both
@@ -16,11 +16,14 @@ and at the bridge's port towards it. A topology says where the aggregator is:
 	leaves is not shaped: by multicast it is one vector.
     dedicated-K	K hosts, each behind a port of its own that is shaped both ways,
 	and each has its share of every vector.
-    everywhere-K	the workers' own hosts add, and K more, all behind their one
-	shaped port: nothing is there but what a ring has, if K is 0. Shares
-	are those of `fpisa plan`.
+    colocated	the workers' own hosts add: nothing is there but what a ring has.
+    everywhere-K	the workers' own hosts and K more add. Shares are those of
+	`fpisa plan`.
 
-Each port of the bridge holds --queue bytes. Where the results enter the
+XDP's frames pass no queue of the host that sends them. Where a host adds they
+are shaped as they enter the bridge, in one queue with what the host's stack sends.
+
+Each port of the bridge holds --queue bytes and loses --loss of all frames. Where the results enter the
 bridge they are put together, as a worker's card would let its kernel do
 (`rx-udp-gro-forwarding`; of TCP the kernel does that by itself); with
 `--udp-gro off` they are not. The contenders' processes
@@ -31,7 +34,9 @@ One JSON line a point and contender: median, quartiles, the share of CPU time
 that was busy, and CPU seconds of all parties a GB that the workers contribute. `limit_s` is what an aggregator could reach with
 no headers (S/rate, or the bound above; of several aggregators that of `fpisa plan`), `ring_limit_s` is 2(N-1)/N x S/rate. `share` is what the narrowest link
 needs for FPISA's frames over the time that was measured; `faster` is the
-fastest other's time over FPISA's, in the same round.
+fastest other's time over FPISA's, in the same round. `dropped` frames found no
+room at a port of the bridge. `retransmit_share` is what FPISA sent again, `in_vain_share`
+the results that came for it though their rank had them, both over the frames that the sum takes.
 
 Other operations than all-reduce (rank.py says what each is) have a line with
 the name, and the bytes that the workers' links carried, each way and all
@@ -59,9 +64,11 @@ sys.path.insert(0, os.path.join(HERE, ".."))
 
 from common import HEADERS, labs, numbers, own_mounts, quartiles  # noqa: E402
 
+import mpi as mpis  # noqa: E402
+
 RANK = os.path.join(HERE, "rank.py")
 ALGORITHMS = {3: "recursive doubling", 4: "ring", 5: "segmented ring", 6: "Rabenseifner", 0: "its own choice"}
-TOPOLOGIES = "switch", "one-port", "dedicated-K", "everywhere-K"
+TOPOLOGIES = "switch", "one-port", "dedicated-K", "colocated", "everywhere-K"
 SHARDS = 16  # aggregators at most
 OPERATIONS = "allreduce", "broadcast", "reduce", "allgather", "reduce_scatter"
 QUALIFY_S = 0.15  # of the link's time: a longer sum takes the algorithm that won at a quarter of its size
@@ -95,7 +102,7 @@ class Network(labs.Lab):
         with self.switch.entered(), contextlib.suppress(FileNotFoundError):
             with open("/proc/sys/net/bridge/bridge-nf-call-iptables", "w") as f:
                 f.write("0")  # a switch has no firewall
-        self.pins = pins
+        self.pins, self.entries = pins, []
         self.adders = [self.dedicated(i, mtu) for i in range(aggregators)]
         if colocated:
             self.adders += [self.beside(r) for r in range(workers)]
@@ -109,6 +116,7 @@ class Network(labs.Lab):
         host.ip(f"addr add {address}/24 dev eth0", "link set eth0 up")
         host.gro_on("eth0")
         self.switch.gro_on(f"a{i}")
+        self.queue_from(f"a{i}")
         return self.loaded(Adder(host, address, f"{self.pins}/a{i}", None), "eth0")
 
     def beside(self, rank):
@@ -119,13 +127,23 @@ class Network(labs.Lab):
         host, address = self.worker[rank], f"10.97.1.{rank + 1}"
         host.ip(f"addr add {address}/32 dev lo", "route add 10.97.1.0/24 dev eth0",
                 f"route replace local {address} dev lo table local proto kernel scope host src {self.addresses[rank]}")
+        host.run("sysctl", "-qw", "net.ipv4.conf.lo.accept_local=1")
         self.switch.gro_on(f"p{rank}")
-        adder = self.loaded(Adder(host, address, f"{self.pins}/w{rank}", rank), "eth0")
+        self.queue_from(f"p{rank}")
+        adder = self.loaded(Adder(host, address, f"{self.pins}/w{rank}", rank), "eth0", "--mode", "skb")
         host.run(labs.FPISA, "load", "lo", "--mode", "skb", "--pin", adder.pins)
         return adder
 
-    def loaded(self, adder, dev):
-        adder.host.run(labs.FPISA, "load", dev, "--pin", adder.pins)
+    def queue_from(self, port):
+        """A device that what enters the bridge by this port passes, and that can be shaped: all that the host sends, XDP or not."""
+        self.switch.ip(f"link add from-{port} type ifb", f"link set from-{port} up")
+        self.switch.run("tc", "qdisc", "add", "dev", port, "clsact")
+        self.switch.run("tc", "filter", "add", "dev", port, "ingress", "protocol", "all", "u32", "match", "u32", "0", "0",
+                        "action", "mirred", "egress", "redirect", "dev", f"from-{port}")
+        self.entries.append(f"from-{port}")
+
+    def loaded(self, adder, dev, *options):
+        adder.host.run(labs.FPISA, "load", dev, *options, "--pin", adder.pins)
         return adder
 
     def chosen(self, at):
@@ -138,6 +156,12 @@ class Network(labs.Lab):
                                                              and a.rank < at.workers))
                 if plan["aggregator_weight" if a.rank is None else "worker_weight"]]
 
+    def lose(self, loss):
+        """So large a share of what leaves by the bridge's ports, chosen at random; of TCP's segments that travel together all or none."""
+        ports = ",".join([f"p{r}" for r in range(len(self.worker))] + [f"a{i}" for i, a in enumerate(self.adders) if a.rank is None])
+        self.switch.run("nft", f"add table netdev loss; add chain netdev loss out {{ type filter hook egress devices = {{ {ports} }} "
+                        f"priority 0; }}; add rule netdev loss out numgen random mod 100000 < {round(loss * 100000)} drop")
+
     def shape(self, mbit, topology="switch", queue=QUEUE):
         def tbf(space, dev, limit):
             space.run("tc", "qdisc", "replace", "dev", dev, "root", "tbf", "rate", f"{mbit}mbit",
@@ -149,10 +173,16 @@ class Network(labs.Lab):
         for i, adder in enumerate(a for a in self.adders if a.rank is None):
             tbf(adder.host, "eth0", HOST_QUEUE)
             tbf(self.switch, f"a{i}", queue)
+        for entry in self.entries:
+            tbf(self.switch, entry, HOST_QUEUE)
         if topology == "one-port":
             tbf(self.switch, "uplink", queue)
         else:
             self.switch.try_run("tc", "qdisc", "delete", "dev", "uplink", "root")
+
+    def dropped(self):
+        """Frames that found no room at the bridge's ports so far."""
+        return sum(q["drops"] for q in json.loads(self.switch.run("tc", "-s", "-j", "qdisc", "show")) if q.get("root"))
 
     def carried(self, workers):
         """Bytes of these workers' links so far, all together: sent, received."""
@@ -186,14 +216,14 @@ class Setting(typing.NamedTuple):
     mbit: int
 
     def several(self):
-        return "-" in self.topology and self.topology != "one-port"
+        return self.topology not in ("switch", "one-port")
 
     def everywhere(self):
-        return self.topology.startswith("everywhere-")
+        return self.topology.startswith(("colocated", "everywhere-"))
 
     def aggregators(self):
         """Those on hosts of their own."""
-        return int(self.topology.split("-")[1])
+        return int(self.topology.split("-")[1]) if "-" in self.topology else 0
 
     def plan(self):
         """What `fpisa plan` says of a vector of 10^6 bytes."""
@@ -219,6 +249,16 @@ class Setting(typing.NamedTuple):
         return {"topology": self.topology, "workers": self.workers, "rate_mbps": self.mbit}
 
 
+class Run(typing.NamedTuple):
+    """One sum."""
+    seconds: float  # from the first rank's start to the last one's end
+    busy: float	 # the CPUs' share
+    again: int	# contributions that the ranks sent again
+    unasked: int  # results that they had already: what was sent again for them was in vain
+    cpu_s: float  # the CPUs' seconds
+    dropped: int = 0  # frames that found no room at the bridge
+
+
 class Contender:
     """The ranks of one contender, each behind a socket."""
 
@@ -241,8 +281,7 @@ class Contender:
         return answers
 
     def run(self, operation, at, count, algorithm):
-        """One sum: seconds from the first rank's start to the last one's end, the CPUs' busy share, the ranks' figures, and
-        the CPUs' seconds."""
+        """One sum."""
         workers, topology = at.workers, at.topology
         self.order(workers, do="prepare", operation=operation, count=count)
         before = cpu_times()
@@ -251,9 +290,9 @@ class Contender:
         busy = [b - a for a, b in zip(before, cpu_times())]
         if not all(a["right"] for a in answers):
             raise Failure(f"{self.name}: {workers} workers, {count} values: wrong sum")
-        seconds = (max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)) / 1e9
-        return (seconds, busy[0] / max(1, sum(busy)), sum(a.get("retransmits", 0) for a in answers),
-                busy[0] / os.sysconf("SC_CLK_TCK"))
+        return Run((max(a["end_ns"] for a in answers) - min(a["start_ns"] for a in answers)) / 1e9, busy[0] / max(1, sum(busy)),
+                   sum(a.get("retransmits", 0) for a in answers), sum(a.get("duplicates", 0) for a in answers),
+                   busy[0] / os.sysconf("SC_CLK_TCK"))
 
 
 def cpu_times():
@@ -272,7 +311,7 @@ class Stage:
     def __init__(self, args, folder):
         self.args, self.folder = args, folder
         self.world = max(args.workers)
-        several = [Setting(t, 2, 1) for t in args.topologies if "-" in t and t != "one-port"]
+        several = [at for at in (Setting(t, 2, 1) for t in args.topologies) if at.several()]
         self.pins = os.path.join(folder, "pins")  # of several aggregators: a BPF filesystem
         os.mkdir(self.pins)
         labs.mount(b"bpf", self.pins, b"bpf")
@@ -319,6 +358,10 @@ class Stage:
         files = {"stdout": log, "stderr": log}
         if name == "openmpi":
             started = [self.mpirun([*command, json.dumps(plan)], files)]
+        elif name == "mpich":
+            argv, env = mpis.command(name, self.world, self.folder, *command, json.dumps(plan), preload=False,
+                                     hosts=mpis.Hosts(self.net, self.folder))
+            started = [self.net.switch.spawn(*argv, env=env, **files)]
         else:
             env = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0"}
             started = [w.spawn(*command, json.dumps({**plan, "rank": r}), env=env, **files)
@@ -356,7 +399,7 @@ class Stage:
 
 def mpi_agent(net, folder):
     """The remote shell of an mpirun in the switch's namespace: it enters a worker's."""
-    agent = os.path.join(folder, "agent")
+    agent = os.path.join(folder, "openmpi-agent")
     with open(agent, "w") as f:
         f.write("#!/bin/sh\nhost=$1\nshift\ncase $host in\n")
         for r, (address, w) in enumerate(zip(net.addresses, net.worker)):
@@ -372,7 +415,7 @@ def mpi_command(net, folder, agent, env=()):
     mca = {"plm_rsh_agent": agent, "plm_rsh_no_tree_spawn": 1, "oob_tcp_if_include": "10.99.1.0/24",
            "btl_tcp_if_include": "10.99.1.0/24", "btl": "tcp,self", "pml": "ob1",
            "coll_tuned_use_dynamic_rules": 1, "mpi_yield_when_idle": 1, "orte_tmpdir_base": folder}
-    return ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--map-by", "node", "--host", ",".join(net.addresses),
+    return ["mpirun.openmpi", "--allow-run-as-root", "--bind-to", "none", "--map-by", "node", "--host", ",".join(net.addresses),
             "-np", len(net.addresses), *(x for k, v in mca.items() for x in ("--mca", k, v)),
             *(x for name in env for x in ("-x", name))]
 
@@ -390,7 +433,7 @@ class Bench:
             size //= 4
         key = at, size
         if key not in self.best:
-            times = {a: min(contender.run("allreduce", at, size // 4, a)[0] for _ in range(2)) for a in ALGORITHMS}
+            times = {a: min(contender.run("allreduce", at, size // 4, a).seconds for _ in range(2)) for a in ALGORITHMS}
             self.best[key] = min(times, key=times.get)
         return self.best[key]
 
@@ -400,21 +443,26 @@ class Bench:
         rounds = []
         for i in range(self.args.rounds):
             turn = i % len(self.contenders)
-            rounds.append({c: c.run("allreduce", at, size // 4, chosen[c])
-                           for c in self.contenders[turn:] + self.contenders[:turn]})
+            rounds.append({c: self.measured(c, at, size, chosen[c]) for c in self.contenders[turn:] + self.contenders[:turn]})
         for c in self.contenders:
             self.report(c, chosen[c], at, size, rounds)
 
+    def measured(self, contender, at, size, algorithm):
+        """A run, and what the ports dropped meanwhile."""
+        before = self.stage.net.dropped()
+        run = contender.run("allreduce", at, size // 4, algorithm)
+        return run._replace(dropped=self.stage.net.dropped() - before)
+
     def other_point(self, operation, at, size):
         """The same of another operation: Open MPI chooses its algorithm, and who does not have it is left out."""
-        contenders = [c for c in self.contenders if (c.name, operation) != ("gloo", "reduce_scatter")]
+        contenders = [c for c in self.contenders if c.name != "mpich" and (c.name, operation) != ("gloo", "reduce_scatter")]
         count = size // 4 // at.workers * at.workers
         rounds = []
         for i in range(self.args.rounds):
             rounds.append({})
             for c in contenders[i % len(contenders):] + contenders[:i % len(contenders)]:
                 before = self.stage.net.carried(at.workers)
-                seconds = c.run(operation, at, count, 0)[0]
+                seconds = c.run(operation, at, count, 0).seconds
                 rounds[-1][c] = seconds, [(b - a) / (4 * count) for a, b in zip(before, self.stage.net.carried(at.workers))]
         for c in contenders:
             seconds = [r[c][0] for r in rounds]
@@ -430,15 +478,15 @@ class Bench:
             print(json.dumps(line), flush=True)
 
     def report(self, contender, algorithm, at, size, rounds):
-        seconds = [r[contender][0] for r in rounds]
+        seconds = [r[contender].seconds for r in rounds]
         median, (low, high) = statistics.median(seconds), quartiles(seconds)
         line = {"bench": "collective", "contender": contender.name, **at.described(),
-                "queue_bytes": self.args.queue, "bytes": size, "rounds": len(rounds), "seconds": round(median, 7),
+                "queue_bytes": self.args.queue, "loss": self.args.loss, "bytes": size, "rounds": len(rounds), "seconds": round(median, 7),
                 "seconds_quartiles": [round(low, 7), round(high, 7)], "limit_s": at.limit_s(size),
                 "ring_limit_s": at.ring_limit_s(size),
-                "cpu_busy": round(statistics.median(r[contender][1] for r in rounds), 3),
-                "cpu_s_per_gb": round(statistics.median(r[contender][3] for r in rounds) / (size * at.workers) * 1e9, 3),
-                "mtu": self.args.mtu}
+                "cpu_busy": round(statistics.median(r[contender].busy for r in rounds), 3),
+                "cpu_s_per_gb": round(statistics.median(r[contender].cpu_s for r in rounds) / (size * at.workers) * 1e9, 3),
+                "dropped": statistics.median(r[contender].dropped for r in rounds), "mtu": self.args.mtu}
         if contender.name == "openmpi":
             line["algorithm"] = ALGORITHMS[algorithm]
         if contender.name == "fpisa":
@@ -450,15 +498,18 @@ class Bench:
         elements = self.stage.elements
         frames = -(-size // 4 // elements)
         needed = at.limit_s(max(0, size + frames * HEADERS - burst_bytes(at.mbit) / at.inflow()))
-        shares = [needed / r[contender][0] for r in rounds]
-        again = statistics.median(r[contender][2] for r in rounds) / max(1, frames * at.workers)
+        shares = [needed / r[contender].seconds for r in rounds]
+
+        def share_of(figure):
+            return round(statistics.median(getattr(r[contender], figure) for r in rounds) / max(1, frames * at.workers), 5)
+
         out = {"share": round(statistics.median(shares), 4),
                "share_quartiles": [round(q, 4) for q in quartiles(shares)],
                "elements_a_frame": elements, "window": self.args.window, "udp_gro": self.stage.udp_gro,
-               "retransmit_share": round(again, 5)}
+               "retransmit_share": share_of("again"), "in_vain_share": share_of("unasked")}
         others = [c for c in self.contenders if c is not contender]
         if others:
-            faster = [min(r[c][0] for c in others) / r[contender][0] for r in rounds]
+            faster = [min(r[c].seconds for c in others) / r[contender].seconds for r in rounds]
             out.update(faster=round(statistics.median(faster), 3),
                        faster_quartiles=[round(q, 3) for q in quartiles(faster)])
         return out
@@ -471,9 +522,10 @@ def burst_bytes(mbit):
 
 def missing(name):
     """What a contender lacks here, if anything."""
-    if name == "openmpi" and not shutil.which("mpirun"):
-        return "openmpi-bin"
-    needs = {"fpisa": "numpy", "gloo": "torch", "openmpi": "mpi4py"}[name]
+    launcher = {"openmpi": ("mpirun.openmpi", "openmpi-bin"), "mpich": ("mpirun.mpich", "mpich")}.get(name)
+    if launcher and not shutil.which(launcher[0]):
+        return launcher[1]
+    needs = {"fpisa": "numpy", "gloo": "torch", "openmpi": "mpi4py", "mpich": "numpy"}[name]
     with contextlib.suppress(ImportError, ValueError):
         import importlib.util
         if importlib.util.find_spec(needs):
@@ -489,7 +541,8 @@ def main():
     p.add_argument("--topologies", default="switch", help=", ".join(TOPOLOGIES))
     p.add_argument("--queue", type=int, default=QUEUE, help="bytes that a port of the switch holds")
     p.add_argument("--rounds", type=int, default=9)
-    p.add_argument("--only", default="fpisa,openmpi,gloo")
+    p.add_argument("--loss", type=float, default=0, help="share of the frames that a port of the switch loses")
+    p.add_argument("--only", default="fpisa,openmpi,mpich,gloo")
     p.add_argument("--operations", default="allreduce")
     p.add_argument("--mtu", type=int, default=3506)
     p.add_argument("--window", type=int, default=64)
@@ -515,6 +568,8 @@ def main():
         stack.callback(stage.close)
         try:
             bench = Bench(stage, stage.open(names), args)
+            if args.loss:
+                stage.net.lose(args.loss)
             for at in itertools.starmap(Setting, itertools.product(args.topologies, args.workers, args.rates)):
                 stage.net.flood(at.workers)
                 stage.net.shape(at.mbit, at.topology, args.queue)

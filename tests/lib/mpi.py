@@ -43,7 +43,7 @@ class Hosts:
     """Workers of a Lab that share a bridge, as hosts that mpirun starts ranks on: its remote shell enters them."""
 
     def __init__(self, net, folder, ranks_each=1):
-        self.net, self.each, self.space = net, ranks_each, net.spaces[-1]
+        self.net, self.each, self.space = net, ranks_each, getattr(net, "switch", net.spaces[-1])
         self.space.ip("addr replace 10.99.1.254/24 dev br0")
         self.agent = os.path.join(folder, "agent")
         with open(self.agent, "w") as f:
