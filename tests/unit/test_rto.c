@@ -13,7 +13,7 @@ static struct fpisa_rto after_sample(uint64_t rtt_ns)
 {
 	struct fpisa_rto r;
 
-	fpisa_rto_init(&r, 1);
+	fpisa_rto_init(&r);
 	fpisa_rto_sample(&r, rtt_ns);
 	return r;
 }
@@ -21,11 +21,11 @@ static struct fpisa_rto after_sample(uint64_t rtt_ns)
 /* Twice as long after each transmission, a second at most. */
 static void test_backoff(void **state)
 {
-	static const uint64_t ms[FPISA_BACKOFFS] = {20, 40, 80, 160, 320, 640, 1000, 1000, 1000};
+	static const uint64_t ms[FPISA_BACKOFFS] = {100, 200, 400, 800, 1000, 1000, 1000, 1000, 1000};
 	struct fpisa_rto r;
 
 	(void)state;
-	fpisa_rto_init(&r, 1);
+	fpisa_rto_init(&r);
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++)
 		assert_int_equal(fpisa_rto_after(&r, i), ms[i] * MS);
 	r.rto_ns = FPISA_RTO_MIN_NS;

@@ -63,8 +63,7 @@ static struct narrow *make_narrow(struct fpisa *f, int room, int tells)
 
 	*x = (struct narrow){.base = {.ops = &narrow_ops}, .t = f->shard->t, .room = room, .tells = tells};
 	f->shard->t = &x->base;
-	fpisa_congestion_init(&f->shard->window.congestion, f->shard->window.slots,
-			      sizeof(struct fpisa_hdr) + ELEMENTS * 4);
+	fpisa_flight_init(&f->flight, 1, sizeof(struct fpisa_hdr) + ELEMENTS * 4);
 	return x;
 }
 
@@ -94,8 +93,8 @@ static uint64_t sum_alone(int room, int tells, uint32_t *limit)
 	assert_int_equal(fpisa_allreduce(f, v, v, CHUNKS * ELEMENTS, FPISA_FLOAT32, NULL), 0);
 	for (size_t i = 0; i < CHUNKS * ELEMENTS; i++)
 		assert_true(v[i] == (float)i);
-	assert_int_equal(f->shard->window.in_flight, 0);
-	*limit = f->shard->window.congestion.limit;
+	assert_int_equal(f->flight.in_flight, 0);
+	*limit = f->flight.congestion.limit;
 	fpisa_get_info(f, &info);
 	fpisa_close(f);
 	fpisa_mem_destroy(m);
@@ -157,30 +156,30 @@ static int send_all(struct fpisa_window *w, uint64_t now)
 static void queue_is_not_loss(void **state)
 {
 	struct fpisa_request r = {.chunks = 4 * WINDOW, .left = 4 * WINDOW};
+	const struct fpisa_answer ours = {.ours = 1};
+	struct fpisa_flight flight;
 	struct fpisa_window w = {};
-	struct fpisa_rto rto;
 	uint64_t now = 1000 * MS;
 
 	(void)state;
-	fpisa_rto_init(&rto, 1);
-	rto.rto_ns = FPISA_RTO_MIN_NS;
-	assert_int_equal(fpisa_window_reset(&w, WINDOW, 128, WINDOW, 0), 0);
+	assert_int_equal(fpisa_window_reset(&w, &flight, WINDOW, WINDOW, 0, NULL, 0), 0);
+	fpisa_flight_init(&flight, 1, 128);
+	w.rto.rto_ns = FPISA_RTO_MIN_NS;
 	fpisa_window_start(&w, &r);
 	assert_int_equal(send_all(&w, now), WINDOW);
 	for (uint64_t chunk = 0; chunk < 3 * WINDOW; chunk++) {
 		struct fpisa_window_slot *slot = fpisa_window_slot_of(&w, chunk);
 
 		now += FPISA_RTO_MIN_NS / 2;
-		fpisa_window_expire(&w, &rto, now);
+		fpisa_window_expire(&w, now);
 		assert_true(TAILQ_EMPTY(&w.ready));
-		fpisa_window_heard(&w, slot->sent_ns, now);
-		fpisa_window_next(&w, slot, 0);
+		fpisa_window_answered(&w, slot, &ours, UINT64_MAX, now);
 		assert_int_equal(send_all(&w, now), 1);
 	}
 	/* No result comes any more: after one timeout the oldest chunk asks, alone. */
-	assert_true(fpisa_window_expiry(&w, &rto, UINT64_MAX) <= now + FPISA_RTO_MIN_NS);
+	assert_true(fpisa_window_expiry(&w, UINT64_MAX) <= now + FPISA_RTO_MIN_NS);
 	now += FPISA_RTO_MIN_NS;
-	assert_true(fpisa_window_expire(&w, &rto, now));
+	assert_true(fpisa_window_expire(&w, now));
 	assert_ptr_equal(TAILQ_FIRST(&w.ready), fpisa_window_oldest(&w));
 	assert_int_equal(send_all(&w, now), 1);
 	free(w.slot);

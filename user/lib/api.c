@@ -371,8 +371,8 @@ int fpisa_get_info(const struct fpisa *handle, struct fpisa_info *info)
 	i.big_endian = f->hello.flags & FPISA_JOB_BIG_ENDIAN;
 	FPISA_EACH_SHARD(s, f) {
 		i.bad += s->t->bad;
-		if (s->rto.srtt_ns > i.rtt_ns)
-			i.rtt_ns = s->rto.srtt_ns;
+		if (s->window.rto.srtt_ns > i.rtt_ns)
+			i.rtt_ns = s->window.rto.srtt_ns;
 	}
 	fpisa_look_away(f, locked);
 	if (size > sizeof(i))

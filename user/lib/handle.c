@@ -309,8 +309,8 @@ static uint64_t longest_timeout(const struct fpisa *f)
 	uint64_t ns = 0;
 
 	FPISA_EACH_SHARD(s, f)
-		if (s->rto.rto_ns > ns)
-			ns = s->rto.rto_ns;
+		if (s->window.rto.rto_ns > ns)
+			ns = s->window.rto.rto_ns;
 	return ns;
 }
 

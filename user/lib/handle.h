@@ -17,7 +17,6 @@
 #include "fpisa/tag.h"
 #include "layout.h"
 #include "request.h"
-#include "rto.h"
 #include "shared.h"
 #include "transport/faults.h"
 #include "transport/transport.h"
@@ -51,7 +50,6 @@ struct fpisa_shard {
 	uint32_t generation;
 	struct fpisa_hello hello; /* of its WELCOME */
 	struct fpisa_window window;
-	struct fpisa_rto rto;
 	int taken; /* frames in the last turn */
 	int fds;   /* descriptors of its transport, after those of the shards before it in shared.fd */
 };
@@ -60,7 +58,8 @@ struct fpisa {
 	struct fpisa_fork_hook fork; /* first */
 	struct fpisa_shard *shard;   /* layout.shards of them */
 	struct fpisa_layout layout;
-	char peer[64]; /* the aggregators, for messages on all of them */
+	struct fpisa_flight flight; /* of the shards' windows */
+	char peer[64];		    /* the aggregators, for messages on all of them */
 	uint32_t job;
 	struct fpisa_key token; /* 0: the job has none */
 	struct fpisa_nh_key nh;

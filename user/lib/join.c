@@ -327,7 +327,6 @@ static int open_window(struct fpisa_shard *s)
 {
 	struct fpisa *f = s->f;
 	const struct fpisa_fault_rates rates = fpisa_faults_of_job(&f->faults, &s->hello.faults);
-	uint32_t capacity, frame_bytes;
 	int rc;
 
 	rc = fpisa_faults_wrap(&s->t, &rates, s->hello.faults.seed + s->index + ((uint64_t)f->hello.rank << 32));
@@ -336,21 +335,16 @@ static int open_window(struct fpisa_shard *s)
 	rc = s->t->ops->joined(s->t, &s->hello);
 	if (rc < 0)
 		return transport_refused(s, rc);
-	capacity = (uint32_t)rc;
-	frame_bytes = s->t->in_process ?
-			      0 :
-			      (uint32_t)(sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements));
-	rc = fpisa_window_reset(&s->window, s->hello.window, frame_bytes, capacity, fpisa_transport_drops(s->t));
+	rc = fpisa_window_reset(&s->window, &f->flight, s->hello.window, (uint32_t)rc, fpisa_transport_drops(s->t),
+				f->layout.shards > 1 ? &f->layout : NULL, s->index);
 	if (rc)
 		return fpisa_fail(rc, "%s: job %u: no memory for a window of %u", s->peer, f->job, s->hello.window);
-	s->window.layout = f->layout.shards > 1 ? &f->layout : NULL;
-	s->window.shard = s->index;
-	fpisa_rto_init(&s->rto, f->layout.shards);
 	return 0;
 }
 
 int fpisa_join_end(struct fpisa *f)
 {
+	size_t frame_bytes;
 	int rc = 0;
 
 	f->hello = f->shard->hello;
@@ -359,7 +353,11 @@ int fpisa_join_end(struct fpisa *f)
 		rc = check_alike(&f->shard[i]);
 	for (uint32_t i = 0; i < f->layout.shards && !rc; i++)
 		rc = open_window(&f->shard[i]);
-	return rc ? rc : fpisa_shared_descriptors(f);
+	if (rc)
+		return rc;
+	frame_bytes = sizeof(struct fpisa_hdr) + fpisa_payload_bytes(f->format, f->hello.elements);
+	fpisa_flight_init(&f->flight, f->layout.shards, f->shard->t->in_process ? 0 : (uint32_t)frame_bytes);
+	return fpisa_shared_descriptors(f);
 }
 
 int fpisa_join(struct fpisa *f, uint64_t spent_ns)

@@ -18,7 +18,7 @@
 /* Slots whose timeout has passed are sent again; if it was our receiver, with fewer in flight. */
 static void expire(struct fpisa_shard *s, uint64_t now)
 {
-	if (fpisa_window_expire(&s->window, &s->rto, now))
+	if (fpisa_window_expire(&s->window, now))
 		fpisa_window_dropped(&s->window, fpisa_transport_drops(s->t), now);
 }
 
@@ -26,7 +26,7 @@ static void expire(struct fpisa_shard *s, uint64_t now)
 static uint64_t next_expiry(const struct fpisa *f, uint64_t at)
 {
 	FPISA_EACH_SHARD(s, f)
-		at = fpisa_window_expiry(&s->window, &s->rto, at);
+		at = fpisa_window_expiry(&s->window, at);
 	return at;
 }
 

@@ -69,45 +69,17 @@ bad:
 	return NULL;
 }
 
-/* Is it our contribution that completed the round? Above 16 workers nobody knows: 0. */
-static int completed(const struct fpisa *f, const struct fpisa_hdr *h)
+/* What the result says of the round's end. Above 16 workers nobody knows who completed it. */
+static struct fpisa_answer answer_of(const struct fpisa *f, const struct fpisa_hdr *h)
 {
-	return f->hello.workers <= FPISA_ORDER_WORKERS && (h->aux >> (4 * f->hello.rank) & 15) + 1 == h->contributors;
-}
+	int unknown = f->hello.workers > FPISA_ORDER_WORKERS;
 
-/* The chunk was sent again: was it our contribution that was lost, or our result? All may have been above 16 workers. */
-static int was_lost(const struct fpisa *f, const struct fpisa_hdr *h)
-{
-	return (h->flags & FPISA_F_RESENT) || completed(f, h) || f->hello.workers > FPISA_ORDER_WORKERS;
-}
-
-/*
- * Does a result answer the last transmission of its chunk, so that what left before it and has none
- * may be taken for lost? One that other ranks completed after we sent again may answer the first.
- */
-static int answers_last(const struct fpisa *f, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h)
-{
-	return slot->tries == 1 || (h->flags & FPISA_F_RESENT) || completed(f, h);
-}
-
-/* The chunk's round trip, 0 if nobody knows it: the result may have lain unread, or answer an earlier transmission. */
-static uint64_t measure(struct fpisa_shard *s, const struct fpisa_window_slot *slot, const struct fpisa_hdr *h,
-			uint64_t rtt_ns)
-{
-	const struct fpisa *f = s->f;
-	int ordered = f->hello.workers <= FPISA_ORDER_WORKERS;
-
-	if (slot->sent_ns < f->resumed_ns)
-		return 0;
-	if (slot->tries > 1) {
-		fpisa_rto_ambiguous(&s->rto, s->window.slots);
-		return 0;
-	}
-	if (completed(f, h))
-		fpisa_rto_sample(&s->rto, rtt_ns);
-	else
-		fpisa_rto_bound(&s->rto, rtt_ns, !ordered);
-	return rtt_ns;
+	return (struct fpisa_answer){
+		.resent = !!(h->flags & FPISA_F_RESENT),
+		.ours = !unknown && (h->aux >> (4 * f->hello.rank) & 15) + 1 == h->contributors,
+		.unknown = unknown,
+		.retransmit = !!(h->flags & FPISA_F_RETRANSMIT),
+	};
 }
 
 /*
@@ -149,7 +121,7 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 	uint64_t offset = (fpisa_chunk_of(s, slot->chunk) - r->first) * f->hello.elements;
 	uint32_t n = fpisa_request_elements(r, offset);
 	const char *values = (const char *)(h + 1);
-	uint64_t rtt_ns;
+	struct fpisa_answer answer;
 
 	/* Our own contribution is in every result that answers it. */
 	if (h->count != n + -n % FPISA_BLOCK || h->digest != r->digest + s->index || h->call != r->call ||
@@ -164,12 +136,9 @@ static int take_result(struct fpisa_shard *s, struct fpisa_window_slot *slot, co
 	r->flags |= h->result_flags | (r->ranks && r->ranks != h->bitmap ? FPISA_RESULT_MIXED_RANKS : 0) |
 		    (absent(f, h) ? FPISA_RESULT_FEWER_RANKS : 0);
 	r->ranks = r->ranks ? r->ranks & h->bitmap : h->bitmap;
-	rtt_ns = measure(s, slot, h, now - slot->sent_ns);
-	if (slot->tries > 1 && was_lost(f, h))
-		fpisa_congestion_lost(&s->window.congestion, slot->sent_ns, now);
+	answer = answer_of(f, h);
 	check_gso(s, slot);
-	fpisa_window_heard(&s->window, answers_last(f, slot, h) ? slot->sent_ns : 0, now);
-	fpisa_window_next(&s->window, slot, rtt_ns);
+	fpisa_window_answered(&s->window, slot, &answer, f->resumed_ns, now);
 	if (!--r->left && r->ranks_to)
 		*r->ranks_to = r->ranks;
 	fpisa_requests_complete(f);

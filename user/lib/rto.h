@@ -3,16 +3,17 @@
  * Retransmission timeout: Jacobson's estimator (RFC 6298) with Karn's rule,
  * and one more: the time of a chunk is a round trip only for the rank whose
  * contribution completed it. For the others it contains a wait for that
- * rank, and with it the rank's own timeouts; estimates made from those feed
- * on each other until all stand at the maximum.
+ * rank, and with it perhaps the rank's own timeouts; estimates made from those
+ * feed on each other until all stand at the maximum.
  */
 #ifndef FPISA_RTO_H
 #define FPISA_RTO_H
 
 #include <stdint.h>
 
-#define FPISA_RTO_FIRST_NS 20000000ull /* before any sample */
-#define FPISA_RTO_MIN_NS 5000000ull    /* above the jitter of a loaded scheduler */
+#define FPISA_RTO_FIRST_NS \
+	100000000ull /* before any sample: what 16 frames take that wait in turn for a link of 5 Mbit/s */
+#define FPISA_RTO_MIN_NS 5000000ull /* above the jitter of a loaded scheduler */
 #define FPISA_RTO_MAX_NS 250000000ull
 #define FPISA_RTO_REORDER_NS 500000ull
 #define FPISA_BACKOFF_MAX_NS 1000000000ull
@@ -20,16 +21,12 @@
 
 struct fpisa_rto {
 	uint64_t srtt_ns, var_ns, rto_ns;
-	uint64_t min_ns;    /* of rto_ns */
 	uint32_t unsampled; /* chunks that gave no sample since the last that did */
 };
 
-/* `paths` share this host's link, so that results of each come as many times more rarely. */
-static inline void fpisa_rto_init(struct fpisa_rto *r, uint32_t paths)
+static inline void fpisa_rto_init(struct fpisa_rto *r)
 {
-	*r = (struct fpisa_rto){.rto_ns = FPISA_RTO_FIRST_NS, .min_ns = paths * FPISA_RTO_MIN_NS};
-	if (r->min_ns > FPISA_RTO_FIRST_NS)
-		r->min_ns = FPISA_RTO_FIRST_NS;
+	*r = (struct fpisa_rto){.rto_ns = FPISA_RTO_FIRST_NS};
 }
 
 /* A chunk that was sent once, and completed by it, came back after rtt_ns. */
@@ -47,16 +44,16 @@ static inline void fpisa_rto_sample(struct fpisa_rto *r, uint64_t rtt_ns)
 	}
 	r->unsampled = 0;
 	r->rto_ns = r->srtt_ns + 4 * r->var_ns;
-	if (r->rto_ns < r->min_ns)
-		r->rto_ns = r->min_ns;
+	if (r->rto_ns < FPISA_RTO_MIN_NS)
+		r->rto_ns = FPISA_RTO_MIN_NS;
 	if (r->rto_ns > FPISA_RTO_MAX_NS)
 		r->rto_ns = FPISA_RTO_MAX_NS;
 }
 
 /*
- * The same where nobody knows who completed it: no less than the round trip.
- * Believed when shorter than the estimate; `grow` also lets it rise, twofold
- * at most, so that a wait for others does little harm.
+ * The same where another rank completed it, or nobody knows who: no less than
+ * the round trip. Believed when shorter than the estimate; `grow` also lets it
+ * rise, twofold at most, so that a single wait for others does little harm.
  */
 static inline void fpisa_rto_bound(struct fpisa_rto *r, uint64_t rtt_ns, int grow)
 {

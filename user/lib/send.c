@@ -92,44 +92,55 @@ static int send_failed(struct fpisa_shard *s, int rc)
 	return fpisa_poison(f, rc);
 }
 
-static int send_to(struct fpisa_shard *s)
+/* Up to `most` frames to one aggregator. */
+static int send_to(struct fpisa_shard *s, uint32_t most)
 {
 	struct fpisa_out out[FPISA_BATCH];
 	struct fpisa *f = s->f;
+	uint64_t now = fpisa_now();
+	struct fpisa_window_slot *slot, *fresh = NULL;
+	uint32_t n = 0;
+	int rc;
 
-	for (;;) {
-		uint64_t now = fpisa_now();
-		struct fpisa_window_slot *slot, *fresh = NULL;
-		int n = 0, rc;
-
-		while (n < FPISA_BATCH && (slot = fpisa_window_next_to_send(&s->window))) {
-			compose(s, slot, &out[n]);
-			out[n].no_gso = slot->tries > 0;
-			if (!slot->tries && s->t->gso) {
-				slot->gso = fresh != NULL;
-				if (fresh)
-					fresh->gso = 1;
-				fresh = slot;
-			}
-			f->count.sent++;
-			f->count.retransmits += slot->tries > 0;
-			fpisa_window_sent(&s->window, slot, now + (uint64_t)n++);
+	while (n < most && n < FPISA_BATCH && (slot = fpisa_window_next_to_send(&s->window))) {
+		compose(s, slot, &out[n]);
+		out[n].no_gso = slot->tries > 0;
+		if (!slot->tries && s->t->gso) {
+			slot->gso = fresh != NULL;
+			if (fresh)
+				fresh->gso = 1;
+			fresh = slot;
 		}
-		if (!n)
-			return 0;
-		rc = s->t->ops->send(s->t, out, n);
-		if (rc)
-			return send_failed(s, rc);
+		f->count.sent++;
+		f->count.retransmits += slot->tries > 0;
+		fpisa_window_sent(&s->window, slot, now + n++);
 	}
+	rc = s->t->ops->send(s->t, out, (int)n);
+	return rc ? send_failed(s, rc) : 0;
 }
 
-/* Each rank begins with another aggregator, lest all frames meet at one port while the others are idle. */
-int fpisa_send(struct fpisa *f)
+/* Whose turn it is. Each rank begins with another aggregator, lest all frames meet at one port while the others are idle. */
+static struct fpisa_shard *next_shard(struct fpisa *f)
 {
 	uint32_t shards = f->layout.shards;
+	struct fpisa_shard *next = NULL;
+
+	for (uint32_t i = 1; i <= shards; i++) {
+		struct fpisa_shard *s = &f->shard[(f->hello.rank + i) % shards];
+
+		if ((!next || fpisa_window_turn(&s->window) < fpisa_window_turn(&next->window)) &&
+		    fpisa_window_next_to_send(&s->window))
+			next = s;
+	}
+	return next;
+}
+
+int fpisa_send(struct fpisa *f)
+{
+	struct fpisa_shard *s;
 	int rc = 0;
 
-	for (uint32_t i = 1; i <= shards && !rc; i++)
-		rc = send_to(&f->shard[(f->hello.rank + i) % shards]);
+	while (!rc && (s = next_shard(f)))
+		rc = send_to(s, fpisa_window_take_turn(&s->window));
 	return rc;
 }

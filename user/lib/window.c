@@ -13,19 +13,30 @@
  * as likely as not, and a window sent again would help nobody: then the
  * oldest chunk alone is sent again, and asks, while the others are held. All
  * ranks agree on which is the oldest that lacks a contribution, so it, and
- * then the rest, comes through. While results come, the oldest chunk is in a
+ * then the rest, comes through. That is the oldest of all windows: they wait
+ * for the same ranks. While results come, the oldest chunk is in a
  * queue and not lost: each result restarts its timeout, as each new
  * acknowledgement does in TCP (RFC 6298, 5.3).
  *
- * congestion.h says how many chunks may be in flight. The oldest chunk is in
- * any case. Else two ranks that lost different results could each wait for a
- * chunk that the other has no room to send.
+ * congestion.h says how many chunks may be in flight, of all windows together.
+ * A window's oldest chunk is in any case. Else two ranks that lost different
+ * results could each wait for a chunk that the other has no room to send.
+ *
+ * Windows take turns by start-time fair queueing (Goyal, Vin, Cheng 1996), each
+ * in proportion to its aggregator's weight, whichever's results come first. So
+ * the ranks' frames, which begin with different aggregators, stay spread over
+ * the ports: by the results that each had, all ranks would soon send to the
+ * same one at the same time.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include "window.h"
 
-int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t frame_bytes, uint32_t capacity, uint64_t drops)
+#define TURN (1u << 20)	 /* a frame's, of a window of weight 1 */
+#define QUIET_TIMEOUTS 8 /* after which an aggregator is asked though others send results */
+
+int fpisa_window_reset(struct fpisa_window *w, struct fpisa_flight *flight, uint32_t size, uint32_t capacity,
+		       uint64_t drops, const struct fpisa_layout *layout, uint32_t shard)
 {
 	struct fpisa_window_slot *slot;
 
@@ -35,8 +46,11 @@ int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t frame_byt
 	if (!slot)
 		return -ENOMEM;
 	free(w->slot);
-	*w = (struct fpisa_window){.slots = size, .slot = slot, .drops = drops};
-	fpisa_congestion_init(&w->congestion, size, frame_bytes);
+	*w = (struct fpisa_window){
+		.flight = flight, .slots = size, .slot = slot, .drops = drops, .layout = layout, .shard = shard};
+	flight->window[shard] = w;
+	fpisa_rto_init(&w->rto);
+	fpisa_base_init(&w->base);
 	for (uint32_t i = 0; i < size; i++)
 		slot[i].chunk = i;
 	TAILQ_INIT(&w->fresh);
@@ -45,6 +59,18 @@ int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t frame_byt
 		TAILQ_INIT(&w->waiting[i]);
 	TAILQ_INIT(&w->held);
 	return 0;
+}
+
+void fpisa_flight_init(struct fpisa_flight *flight, uint32_t windows, uint32_t frame_bytes)
+{
+	uint32_t slots = 0;
+
+	for (uint32_t i = 0; i < windows; i++)
+		slots += flight->window[i]->slots;
+	flight->windows = windows;
+	flight->in_flight = 0;
+	flight->turn = flight->result_ns = 0;
+	fpisa_congestion_init(&flight->congestion, slots, frame_bytes, windows);
 }
 
 void fpisa_window_move(struct fpisa_window_slot *slot, struct fpisa_window_queue *to)
@@ -95,25 +121,8 @@ static void rearm(struct fpisa_window_slot *slot, uint64_t since_ns)
 
 static void set_in_flight(struct fpisa_window *w, struct fpisa_window_slot *slot, int in_flight)
 {
-	w->in_flight += (uint32_t)(in_flight - slot->in_flight);
+	w->flight->in_flight += (uint32_t)(in_flight - slot->in_flight);
 	slot->in_flight = in_flight;
-}
-
-void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t rtt_ns)
-{
-	struct fpisa_request *r = slot->req;
-
-	slot->chunk += w->slots;
-	slot->tries = 0;
-	slot->gso = 0;
-	set_in_flight(w, slot, 0);
-	fpisa_congestion_result(&w->congestion, rtt_ns);
-	slot->backoff = 0;
-	slot->live = 0;
-	while (r && slot->chunk >= own(w, r->first + r->chunks))
-		r = TAILQ_NEXT(r, link);
-	slot->req = r;
-	fpisa_window_move(slot, r ? &w->fresh : NULL);
 }
 
 struct fpisa_window_slot *fpisa_window_oldest(struct fpisa_window *w)
@@ -133,28 +142,44 @@ struct fpisa_window_slot *fpisa_window_next_to_send(struct fpisa_window *w)
 {
 	struct fpisa_window_slot *slot = TAILQ_FIRST(&w->ready) ?: TAILQ_FIRST(&w->fresh);
 
-	if (!slot || w->in_flight < w->congestion.limit)
+	if (!slot || w->flight->in_flight < w->flight->congestion.limit)
 		return slot;
 	slot = fpisa_window_oldest(w);
 	return slot->queue == &w->fresh || slot->queue == &w->ready ? slot : NULL;
 }
 
+static uint32_t weight(const struct fpisa_window *w)
+{
+	return w->layout ? w->layout->weight[w->shard] : 1;
+}
+
+uint32_t fpisa_window_take_turn(struct fpisa_window *w)
+{
+	uint32_t windows = w->layout ? w->layout->shards : 1, frames = w->flight->congestion.limit / (4 * windows);
+
+	w->flight->turn = w->turn = fpisa_window_turn(w);
+	return windows == 1 ? UINT32_MAX : frames ? frames : 1;
+}
+
 void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t ns)
 {
-	slot->tries++;
+	if (!slot->tries++)
+		slot->first_ns = ns;
 	set_in_flight(w, slot, 1);
 	slot->sent_ns = ns;
 	slot->since_ns = ns;
+	w->turn += TURN / weight(w);
 	fpisa_window_move(slot, &w->waiting[slot->backoff]);
 	if (slot->backoff < FPISA_BACKOFFS - 1)
 		slot->backoff++;
 }
 
-void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now)
+/* What left at sent_ns has its result: what is held, and the oldest, get their timeout once more. */
+static void heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now)
 {
 	struct fpisa_window_slot *slot;
 
-	w->result_ns = now;
+	w->result_ns = w->flight->result_ns = now;
 	if (sent_ns > w->heard_ns)
 		w->heard_ns = sent_ns;
 	while ((slot = TAILQ_FIRST(&w->held))) {
@@ -163,31 +188,119 @@ void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now)
 	}
 }
 
+/* Does it answer what was sent again? If nobody can tell, the first transmission is taken for what it answers. */
+static int answers_retransmission(const struct fpisa_window_slot *slot, const struct fpisa_answer *a)
+{
+	return slot->tries > 1 && (a->resent || (a->ours && a->retransmit));
+}
+
+/*
+ * The round trip of a chunk, 0 if nobody knows it. Where another rank completed the round it contains a wait for that rank. The timeout has
+ * to cover that, too, unless it was that rank's own timeout: estimates made from those would feed on each other.
+ */
+static uint64_t measure(struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_answer *a,
+			uint64_t rtt_ns)
+{
+	if (slot->tries > 1 && (a->resent || a->retransmit || a->unknown)) {
+		fpisa_rto_ambiguous(&w->rto, w->slots);
+		return 0;
+	}
+	if (a->ours)
+		fpisa_rto_sample(&w->rto, rtt_ns);
+	else
+		fpisa_rto_bound(&w->rto, rtt_ns, !a->retransmit);
+	fpisa_base_sample(&w->base, rtt_ns);
+	return rtt_ns;
+}
+
+/* To the next chunk that is the slot's. */
+static void go_on(struct fpisa_window *w, struct fpisa_window_slot *slot)
+{
+	struct fpisa_request *r = slot->req;
+
+	set_in_flight(w, slot, 0);
+	slot->chunk += w->slots;
+	slot->tries = 0;
+	slot->gso = 0;
+	slot->backoff = 0;
+	slot->live = 0;
+	while (r && slot->chunk >= own(w, r->first + r->chunks))
+		r = TAILQ_NEXT(r, link);
+	slot->req = r;
+	fpisa_window_move(slot, r ? &w->fresh : NULL);
+}
+
+void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slot, const struct fpisa_answer *a,
+			   uint64_t resumed_ns, uint64_t now)
+{
+	struct fpisa_congestion *c = &w->flight->congestion;
+	int again = answers_retransmission(slot, a);
+	uint64_t rtt_ns = slot->first_ns < resumed_ns ? 0 : measure(w, slot, a, now - slot->first_ns);
+
+	if (again || (slot->tries > 1 && a->unknown))
+		fpisa_congestion_lost(c, slot->sent_ns, now);
+	heard(w, again ? slot->sent_ns : slot->first_ns, now);
+	fpisa_congestion_result(c, rtt_ns, w->base.ns);
+	go_on(w, slot);
+}
+
 /* When the timeout of a slot passes that stands in waiting[i]. */
-static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_rto *rto,
-		       uint32_t i)
+static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_slot *slot, uint32_t i)
 {
 	int overtaken = slot->sent_ns < w->heard_ns;
 
-	return slot->since_ns + (overtaken ? fpisa_rto_overtaken(rto) : fpisa_rto_after(rto, i));
+	return slot->since_ns + (overtaken ? fpisa_rto_overtaken(&w->rto) : fpisa_rto_after(&w->rto, i));
 }
 
-int fpisa_window_expire(struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t now)
+/* The number of its chunk among all of the handle's. */
+static uint64_t chunk_of(const struct fpisa_window *w, const struct fpisa_window_slot *slot)
+{
+	return w->layout ? fpisa_layout_chunk(w->layout, w->shard, slot->chunk) : slot->chunk;
+}
+
+/* Is the window's oldest chunk that of all windows? */
+static int is_first(const struct fpisa_window *w, const struct fpisa_window_slot *oldest)
+{
+	for (uint32_t i = 0; i < w->flight->windows; i++) {
+		struct fpisa_window *other = w->flight->window[i];
+		const struct fpisa_window_slot *slot = other == w ? NULL : fpisa_window_oldest(other);
+
+		if (slot && chunk_of(other, slot) < chunk_of(w, oldest))
+			return 0;
+	}
+	return 1;
+}
+
+/*
+ * Until then results come, and what has none is in a queue. Those of any aggregator count: they come by one link. But one that has said
+ * nothing for several timeouts is asked.
+ */
+static uint64_t quiet_from(const struct fpisa_window *w)
+{
+	uint64_t timeout = fpisa_rto_after(&w->rto, 0), any = w->flight->result_ns + timeout,
+		 own = w->result_ns + QUIET_TIMEOUTS * timeout;
+
+	return any < own ? any : own;
+}
+
+int fpisa_window_expire(struct fpisa_window *w, uint64_t now)
 {
 	const struct fpisa_window_slot *oldest = NULL;
-	uint64_t quiet_ns = w->result_ns + fpisa_rto_after(rto, 0); /* until then results come */
+	uint64_t quiet_ns = quiet_from(w);
 
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		struct fpisa_window_slot *slot;
 
-		while ((slot = TAILQ_FIRST(&w->waiting[i])) && due_ns(w, slot, rto, i) <= now) {
+		while ((slot = TAILQ_FIRST(&w->waiting[i])) && due_ns(w, slot, i) <= now) {
 			if (!oldest)
 				oldest = fpisa_window_oldest(w);
-			if (slot->sent_ns < w->heard_ns || (slot == oldest && (slot->tries > 1 || quiet_ns <= now))) {
+			if (slot->sent_ns < w->heard_ns ||
+			    (slot == oldest && (slot->tries > 1 || quiet_ns <= now) && is_first(w, slot))) {
 				set_in_flight(w, slot, 0);
 				fpisa_window_move(slot, &w->ready);
 			} else if (slot == oldest) {
-				rearm(slot, quiet_ns - fpisa_rto_after(rto, i));
+				rearm(slot, (quiet_ns > now ? quiet_ns : now + fpisa_rto_after(&w->rto, 0)) -
+						    fpisa_rto_after(&w->rto, i));
 			} else {
 				fpisa_window_move(slot, &w->held);
 			}
@@ -196,11 +309,11 @@ int fpisa_window_expire(struct fpisa_window *w, const struct fpisa_rto *rto, uin
 	return oldest != NULL;
 }
 
-uint64_t fpisa_window_expiry(const struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t at)
+uint64_t fpisa_window_expiry(const struct fpisa_window *w, uint64_t at)
 {
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		struct fpisa_window_slot *slot = TAILQ_FIRST(&w->waiting[i]);
-		uint64_t ns = slot ? due_ns(w, slot, rto, i) : at;
+		uint64_t ns = slot ? due_ns(w, slot, i) : at;
 
 		if (ns < at)
 			at = ns;
@@ -211,6 +324,6 @@ uint64_t fpisa_window_expiry(const struct fpisa_window *w, const struct fpisa_rt
 void fpisa_window_dropped(struct fpisa_window *w, uint64_t drops, uint64_t now)
 {
 	if (drops > w->drops)
-		fpisa_congestion_halve(&w->congestion, now, now);
+		fpisa_congestion_halve(&w->flight->congestion, now, now);
 	w->drops = drops;
 }

@@ -25,6 +25,7 @@ struct fpisa_window_slot {
 	struct fpisa_request *req;	  /* of its chunk, NULL when that is not started yet */
 	uint64_t chunk;
 	uint64_t sent_ns;      /* last transmission; no two are equal */
+	uint64_t first_ns;     /* first transmission */
 	uint64_t since_ns;     /* its timeout counts from here */
 	uint64_t bitmap, live; /* the last STATUS of this chunk; live is 0 without one */
 	uint32_t tries;	       /* transmissions */
@@ -36,7 +37,21 @@ struct fpisa_window_slot {
 
 TAILQ_HEAD(fpisa_window_queue, fpisa_window_slot);
 
+/* What the windows of one handle share, for all their frames leave by one link: how many may be in flight, and whose turn it is. */
+struct fpisa_flight {
+	struct fpisa_window *window[FPISA_MAX_SHARDS];
+	uint32_t windows;
+	struct fpisa_congestion congestion;
+	uint32_t in_flight; /* slots of all windows that are */
+	uint64_t turn;	    /* when the last window that sent began to, in the time of fpisa_window.turn */
+	uint64_t result_ns; /* when the last result came */
+};
+
 struct fpisa_window {
+	struct fpisa_flight *flight;
+	struct fpisa_rto rto;
+	struct fpisa_base base;
+	uint64_t turn;			   /* when its next turn begins: a frame takes a window of weight w 1/w */
 	uint32_t slots;			   /* a power of two; 0 before the first join */
 	const struct fpisa_layout *layout; /* which chunks of a request are its own; NULL: all */
 	uint32_t shard;			   /* which it is there */
@@ -46,19 +61,28 @@ struct fpisa_window {
 	struct fpisa_window_queue waiting[FPISA_BACKOFFS]; /* sent, by backoff, in the order of since_ns */
 	struct fpisa_window_queue held;			   /* sent and overdue, until the next result */
 	uint64_t heard_ns;				   /* the latest sent_ns whose result is here */
-	uint64_t result_ns;				   /* when the last result came */
-	uint32_t lost_gso;		    /* results since the last to a chunk sent but once, in a GSO batch */
-	uint32_t in_flight;		    /* slots that are */
-	struct fpisa_congestion congestion; /* how many of them may be */
-	uint64_t drops;			    /* of the transport, when last asked */
+	uint64_t result_ns;				   /* when the last of its results came */
+	uint32_t lost_gso; /* results since the last to a chunk sent but once, in a GSO batch */
+	uint64_t drops;	   /* of the transport, when last asked */
+};
+
+/* What a result says of itself and of the contribution that completed its round. */
+struct fpisa_answer {
+	int resent;	/* it was kept, and this rank asked for it */
+	int ours;	/* the contribution was this rank's */
+	int unknown;	/* nobody knows whose it was */
+	int retransmit; /* it was not the first copy that its rank sent */
 };
 
 /*
- * Begins a generation with `size` slots for frames of `frame_bytes` (0: as congestion.h has it), or as many as the
- * receiver can hold results for.
+ * Begins a generation with `size` slots, or as many as the receiver can hold results for. `shard` of `layout`, NULL: the only one.
  * -ENOMEM: it is as it was.
  */
-int fpisa_window_reset(struct fpisa_window *w, uint32_t size, uint32_t frame_bytes, uint32_t capacity, uint64_t drops);
+int fpisa_window_reset(struct fpisa_window *w, struct fpisa_flight *flight, uint32_t size, uint32_t capacity,
+		       uint64_t drops, const struct fpisa_layout *layout, uint32_t shard);
+
+/* All its windows were reset: they begin a generation of frames of `frame_bytes` (0: as fpisa_congestion_init() has it). */
+void fpisa_flight_init(struct fpisa_flight *flight, uint32_t windows, uint32_t frame_bytes);
 
 /* A request was appended: idle slots whose chunk is in it have something to carry. */
 void fpisa_window_start(struct fpisa_window *w, struct fpisa_request *r);
@@ -72,20 +96,27 @@ struct fpisa_window_slot *fpisa_window_oldest(struct fpisa_window *w);
 /* The next slot that may send, if any: what was lost before what is new, as far as the limit allows. */
 struct fpisa_window_slot *fpisa_window_next_to_send(struct fpisa_window *w);
 
+/* When its next turn begins: of windows that may send, the one goes first for which that is the least. */
+static inline uint64_t fpisa_window_turn(const struct fpisa_window *w)
+{
+	return w->turn > w->flight->turn ? w->turn : w->flight->turn;
+}
+
+/* Its turn begins; how many frames it may send in it. They go in one batch, so there are more of them where many are in flight. */
+uint32_t fpisa_window_take_turn(struct fpisa_window *w);
+
 /* It leaves; `ns` is now, and larger than of any transmission before. */
 void fpisa_window_sent(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t ns);
 
-/* What left at sent_ns, 0 if nobody knows when, has its result: what is held, and the oldest, get their timeout once more. */
-void fpisa_window_heard(struct fpisa_window *w, uint64_t sent_ns, uint64_t now);
-
-/* The slot's chunk has its result, rtt_ns after it was sent (0: unknown): go on with the chunk after it. */
-void fpisa_window_next(struct fpisa_window *w, struct fpisa_window_slot *slot, uint64_t rtt_ns);
+/* The slot's chunk has its result: learn from the time that it took, and go on with the chunk after it. `resumed`: when a pause of this process ended. */
+void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slot, const struct fpisa_answer *a,
+			   uint64_t resumed_ns, uint64_t now);
 
 /* Slots whose timeout has passed become ready, or are held. Was there any? */
-int fpisa_window_expire(struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t now);
+int fpisa_window_expire(struct fpisa_window *w, uint64_t now);
 
 /* When the next timeout passes, `at` at the latest. */
-uint64_t fpisa_window_expiry(const struct fpisa_window *w, const struct fpisa_rto *rto, uint64_t at);
+uint64_t fpisa_window_expiry(const struct fpisa_window *w, uint64_t at);
 
 /* Something is overdue, and the receiver has dropped so many so far: was it that? */
 void fpisa_window_dropped(struct fpisa_window *w, uint64_t drops, uint64_t now);

@@ -25,7 +25,7 @@ int sender_begin(struct sender *s, struct fpisa_member *m, uint8_t type, struct 
 		.member = m, .type = type, .rows = rows, .low = 1, .next = 1, .window = FIRST, .payloads = payloads};
 	if (!payloads)
 		return fpisa_fail(-ENOMEM, "no memory for frames");
-	fpisa_rto_init(&s->rto, 1);
+	fpisa_rto_init(&s->rto);
 	s->row_bytes = type == FPISA_TYPE_KEYS ? m->filter_bytes : fpisa_row_bytes(m->key_bytes);
 	s->a_frame = fpisa_member_fit(mtu, s->row_bytes, FPISA_QUERY_ROWS);
 	return s->a_frame ? 0 : fpisa_fail(-EMSGSIZE, "an MTU of %u takes no rows", mtu);
