@@ -26,7 +26,9 @@
  * down there too).
  *
  * A queue stands if most results of a round took a quarter longer than the
- * shortest. A loss without one is not congestion: fewer in flight would not help.
+ * shortest; where there are several aggregators, and results wait for ranks that
+ * send to others first, if the delay is not low besides. A loss without a queue is
+ * not congestion: fewer in flight would not help.
  *
  * A queue that others fill does not shrink when we send less. Then giving way
  * would go on until nothing is left, so when half of the limit has not taken a
@@ -56,9 +58,10 @@ struct fpisa_base {
 
 struct fpisa_congestion {
 	uint32_t limit, most;	      /* chunks in flight: now, and at most */
-	uint32_t least;		      /* what delay alone leaves */
+	uint32_t least, floor;	      /* what delay alone leaves, what losses leave */
 	uint32_t results;	      /* of this round, which ends after `limit` of them */
 	uint32_t fixed;		      /* the limit stays */
+	uint32_t low;		      /* the delay of the last round was */
 	uint32_t starting;	      /* no queue has shown yet */
 	uint32_t ceiling;	      /* where a frame was lost last */
 	uint32_t tried;		      /* rounds since the limit grew, above three quarters of that */
@@ -100,6 +103,7 @@ static inline void fpisa_congestion_init(struct fpisa_congestion *c, uint32_t mo
 	*c = (struct fpisa_congestion){.limit = first < most ? first : most,
 				       .most = most,
 				       .least = least,
+				       .floor = aggregators > 1 ? least : 1,
 				       .fixed = !frame_bytes,
 				       .starting = 1,
 				       .queue_ns = UINT64_MAX};
@@ -166,7 +170,8 @@ static inline void fpisa_congestion_round(struct fpisa_congestion *c)
 		low = c->queue_base_ns;
 		high = 2 * low;
 	}
-	if (queue_ns >= low)
+	c->low = queue_ns < low;
+	if (!c->low)
 		c->starting = 0;
 	c->ignored -= c->ignored != 0;
 	c->ours -= c->ours != 0;
@@ -203,12 +208,14 @@ static inline void fpisa_congestion_halve(struct fpisa_congestion *c, uint64_t s
 	c->starting = 0;
 	c->ceiling = c->limit;
 	c->tried = 0;
-	fpisa_congestion_set(c, c->limit / 2);
+	fpisa_congestion_set(c, c->limit / 2 > c->floor ? c->limit / 2 : c->floor);
 }
 
 /* A frame of this rank was lost, and sent again at sent_ns. */
 static inline void fpisa_congestion_lost(struct fpisa_congestion *c, uint64_t sent_ns, uint64_t now)
 {
+	if (c->low && c->floor > 1)
+		return;
 	if (2 * c->slow[0] >= c->samples[0] || 2 * c->slow[1] >= c->samples[1])
 		fpisa_congestion_halve(c, sent_ns, now);
 }

@@ -32,8 +32,7 @@
 #include <stdlib.h>
 #include "window.h"
 
-#define TURN (1u << 20)	 /* a frame's, of a window of weight 1 */
-#define QUIET_TIMEOUTS 8 /* after which an aggregator is asked though others send results */
+#define TURN (1u << 20) /* a frame's, of a window of weight 1 */
 
 int fpisa_window_reset(struct fpisa_window *w, struct fpisa_flight *flight, uint32_t size, uint32_t capacity,
 		       uint64_t drops, const struct fpisa_layout *layout, uint32_t shard)
@@ -244,12 +243,48 @@ void fpisa_window_answered(struct fpisa_window *w, struct fpisa_window_slot *slo
 	go_on(w, slot);
 }
 
+/* The lesser two of three, in order. */
+static void keep_two(uint64_t two[2], uint64_t x)
+{
+	if (x < two[0]) {
+		two[1] = two[0];
+		two[0] = x;
+	} else if (x < two[1]) {
+		two[1] = x;
+	}
+}
+
+/*
+ * The window's timeout. Waits for ranks that were held up at an aggregator make its round trips long, but all go by one link: the shortest
+ * round trip of all, and twice the shortest timeout, are enough. Not quite the shortest: one aggregator may be on this host.
+ */
+static struct fpisa_rto rto_of(const struct fpisa_window *w)
+{
+	uint64_t srtt[2] = {UINT64_MAX, UINT64_MAX}, timeout[2] = {UINT64_MAX, UINT64_MAX};
+	struct fpisa_rto rto = w->rto;
+
+	for (uint32_t i = 0; i < w->flight->windows; i++) {
+		const struct fpisa_rto *other = &w->flight->window[i]->rto;
+
+		if (!other->srtt_ns)
+			continue;
+		keep_two(srtt, other->srtt_ns);
+		keep_two(timeout, other->rto_ns);
+	}
+	if (srtt[1] < rto.srtt_ns)
+		rto.srtt_ns = srtt[1];
+	if (timeout[1] < rto.rto_ns / 2)
+		rto.rto_ns = 2 * timeout[1];
+	return rto;
+}
+
 /* When the timeout of a slot passes that stands in waiting[i]. */
-static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_slot *slot, uint32_t i)
+static uint64_t due_ns(const struct fpisa_window *w, const struct fpisa_window_slot *slot, const struct fpisa_rto *rto,
+		       uint32_t i)
 {
 	int overtaken = slot->sent_ns < w->heard_ns;
 
-	return slot->since_ns + (overtaken ? fpisa_rto_overtaken(&w->rto) : fpisa_rto_after(&w->rto, i));
+	return slot->since_ns + (overtaken ? fpisa_rto_overtaken(rto) : fpisa_rto_after(rto, i));
 }
 
 /* The number of its chunk among all of the handle's. */
@@ -273,37 +308,59 @@ static int is_first(const struct fpisa_window *w, const struct fpisa_window_slot
 
 /*
  * Until then results come, and what has none is in a queue. Those of any aggregator count: they come by one link. But one that has said
- * nothing for several timeouts is asked.
+ * nothing for two timeouts is asked.
  */
-static uint64_t quiet_from(const struct fpisa_window *w)
+static uint64_t quiet_from(const struct fpisa_window *w, uint64_t timeout)
 {
-	uint64_t timeout = fpisa_rto_after(&w->rto, 0), any = w->flight->result_ns + timeout,
-		 own = w->result_ns + QUIET_TIMEOUTS * timeout;
+	uint64_t any = w->flight->result_ns + timeout, own = w->result_ns + 2 * timeout;
 
 	return any < own ? any : own;
+}
+
+/* May the window's oldest chunk be sent again, that nothing says was lost? For a rank that is late one of all windows does at first. */
+static int may_ask(const struct fpisa_window *w, const struct fpisa_window_slot *oldest, uint64_t timeout, uint64_t now)
+{
+	if (oldest->tries == 1 && quiet_from(w, timeout) > now)
+		return 0;
+	return w->result_ns + 2 * timeout <= now || is_first(w, oldest);
+}
+
+/*
+ * It is lost, or it waits at the aggregator for other ranks. Where there are several, ranks may wait for different chunks, of different
+ * aggregators: then others go on.
+ */
+static void overdue(struct fpisa_window *w, struct fpisa_window_slot *slot)
+{
+	if (w->flight->windows > 1)
+		set_in_flight(w, slot, 0);
+}
+
+static void send_again(struct fpisa_window *w, struct fpisa_window_slot *slot)
+{
+	set_in_flight(w, slot, 0);
+	fpisa_window_move(slot, &w->ready);
 }
 
 int fpisa_window_expire(struct fpisa_window *w, uint64_t now)
 {
 	const struct fpisa_window_slot *oldest = NULL;
-	uint64_t quiet_ns = quiet_from(w);
+	const struct fpisa_rto rto = rto_of(w);
+	uint64_t timeout = fpisa_rto_after(&rto, 0), again_ns = now + timeout;
 
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		struct fpisa_window_slot *slot;
 
-		while ((slot = TAILQ_FIRST(&w->waiting[i])) && due_ns(w, slot, i) <= now) {
+		while ((slot = TAILQ_FIRST(&w->waiting[i])) && due_ns(w, slot, &rto, i) <= now) {
 			if (!oldest)
 				oldest = fpisa_window_oldest(w);
-			if (slot->sent_ns < w->heard_ns ||
-			    (slot == oldest && (slot->tries > 1 || quiet_ns <= now) && is_first(w, slot))) {
-				set_in_flight(w, slot, 0);
-				fpisa_window_move(slot, &w->ready);
-			} else if (slot == oldest) {
-				rearm(slot, (quiet_ns > now ? quiet_ns : now + fpisa_rto_after(&w->rto, 0)) -
-						    fpisa_rto_after(&w->rto, i));
-			} else {
+			overdue(w, slot);
+			if (slot->sent_ns < w->heard_ns || (slot == oldest && may_ask(w, slot, timeout, now)))
+				send_again(w, slot);
+			else if (slot == oldest)
+				rearm(slot, (quiet_from(w, timeout) > now ? quiet_from(w, timeout) : again_ns) -
+						    fpisa_rto_after(&rto, i));
+			else
 				fpisa_window_move(slot, &w->held);
-			}
 		}
 	}
 	return oldest != NULL;
@@ -311,9 +368,11 @@ int fpisa_window_expire(struct fpisa_window *w, uint64_t now)
 
 uint64_t fpisa_window_expiry(const struct fpisa_window *w, uint64_t at)
 {
+	const struct fpisa_rto rto = rto_of(w);
+
 	for (uint32_t i = 0; i < FPISA_BACKOFFS; i++) {
 		struct fpisa_window_slot *slot = TAILQ_FIRST(&w->waiting[i]);
-		uint64_t ns = slot ? due_ns(w, slot, i) : at;
+		uint64_t ns = slot ? due_ns(w, slot, &rto, i) : at;
 
 		if (ns < at)
 			at = ns;
