@@ -125,7 +125,7 @@ static void read_manager(struct offer *o)
 		return;
 	}
 	if (strlen(manager) >= sizeof(o->host)) {
-		snprintf(o->why_not, sizeof(o->why_not), "FPISA_MANAGER is no host: it is too long");
+		snprintf(o->why_not, sizeof(o->why_not), "FPISA_MANAGER is too long for a host name");
 		return;
 	}
 	strcpy(o->host, manager);

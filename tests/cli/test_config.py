@@ -104,7 +104,7 @@ def test_no_file(tmp_path):
     """Nobody waits for who writes a pipe."""
     os.mkfifo(tmp_path / "pipe")
     for path, says in ((tmp_path / "pipe", ": is a pipe; a configuration is a file"), (tmp_path, ": read: Is a directory"),
-                       ("/dev/zero", ": is no text file of less than 1048576 bytes")):
+                       ("/dev/zero", ": is not a text file of less than 1048576 bytes")):
         p = subprocess.run([FPISA, "config", "check", path], text=True, capture_output=True, timeout=20)
         assert p.returncode == 1 and f"fpisa: {path}{says}" in p.stderr, p
 
@@ -149,7 +149,7 @@ def test_each_option_of_job_add_is_a_key(tmp_path):
 @pytest.mark.parametrize("text", [b"[job 1]\nworkers = 10.0.0.1\0", b"x" * (1 << 20)], ids=["zero byte", "a megabyte"])
 def test_no_text(tmp_path, text):
     status, _, lines = check(tmp_path, text)
-    assert status == 1 and len(lines) == 1 and "is no text file" in lines[0]
+    assert status == 1 and len(lines) == 1 and "is not a text file" in lines[0]
 
 
 def test_unreadable(tmp_path):

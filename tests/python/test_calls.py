@@ -289,7 +289,7 @@ def test_faults(faults):
     with fpisa.Mem(2) as mem:
         for out, _ in mem.run(lambda h: h.allreduce(ones(20000)), seed=7, **faults):
             assert (out == 2).all()
-        with pytest.raises(TypeError, match="there is no option los"):
+        with pytest.raises(TypeError, match="unknown option los"):
             mem.run(lambda h: None, los=0.1)
 
 

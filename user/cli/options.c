@@ -172,6 +172,6 @@ int parse_machine(const char *what, const char *s, __be32 *out)
 	__u32 first = err ? 0 : ntohl(*out) >> 24;
 
 	if (!err && (!first || first == IN_LOOPBACKNET || first >= 224))
-		err = refuse(BAD_USAGE, "%s: %s is no machine's address", what, s);
+		err = refuse(BAD_USAGE, "%s: %s is not the address of a machine", what, s);
 	return err;
 }

@@ -355,7 +355,7 @@ static int read_text(struct config *c)
 	if (got < 0)
 		err = fail(-errno, NULL, "%s: read", c->file);
 	else if (n == MAX_BYTES || memchr(c->text, 0, n))
-		err = refuse(-EINVAL, "%s: is no text file of less than %d bytes", c->file, MAX_BYTES);
+		err = refuse(-EINVAL, "%s: is not a text file of less than %d bytes", c->file, MAX_BYTES);
 	close(fd);
 	return err;
 }

@@ -73,8 +73,8 @@ static void check_address(struct doctor *d, const struct fpisa_job *j, const cha
 		return;
 	}
 	snprintf(fix, sizeof(fix), "ip address add %s/32 dev lo", a);
-	finding(d, LEVEL_WARN, subject, "address", fix, "%s is no address of this machine: nobody answers ARP for it",
-		a);
+	finding(d, LEVEL_WARN, subject, "address", fix,
+		"%s is not an address of this machine: nobody answers ARP for it", a);
 }
 
 /* The datapath asks the same. An interface that is gone is check_ports()'s matter, no route the operator's. */

@@ -108,14 +108,14 @@ static void check_bpffs(struct doctor *d)
 	snprintf(remount, sizeof(remount), "mount -o remount,rw %s", dir);
 	if (d->pin && !statfs(dir, &fs) && fs.f_type != BPF_FS_MAGIC && !is_empty(dir))
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", "fpisa doctor --pin " DATAPATH_PIN,
-			"%s is no BPF filesystem, and not empty, so that a mount would hide what is there: name a "
+			"%s is not a BPF filesystem, and not empty, so that a mount would hide what is there: name a "
 			"directory of a BPF filesystem",
 			dir);
 	else if (statfs(dir, &fs))
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", NULL, "%s: %s", dir, strerror(errno));
 	else if (fs.f_type != BPF_FS_MAGIC)
-		finding(d, LEVEL_FAULT, "kernel", "bpffs", fix, "%s is no BPF filesystem: nothing can be pinned there",
-			dir);
+		finding(d, LEVEL_FAULT, "kernel", "bpffs", fix,
+			"%s is not a BPF filesystem: nothing can be pinned there", dir);
 	else if (!statvfs(dir, &mounted) && mounted.f_flag & ST_RDONLY)
 		finding(d, LEVEL_FAULT, "kernel", "bpffs", remount, "%s is read-only: nothing can be pinned there", dir);
 	else

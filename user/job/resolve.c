@@ -66,7 +66,7 @@ static int check_address(const struct job_spec *s, __u32 job)
 		return 0;
 	address_text(s->job.address, a);
 	return lack(s, -EADDRNOTAVAIL,
-		    "job %u: %s is no address of this machine, so no worker reaches it here; ip address add %s/32 dev "
+		    "job %u: %s is not an address of this machine, so no worker reaches it here; ip address add %s/32 dev "
 		    "lo, or give --foreign-address if their frames come here all the same",
 		    job, a, a);
 }

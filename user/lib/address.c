@@ -28,7 +28,7 @@ int fpisa_parse_address(const char *text, struct in_addr *address, uint16_t *por
 	if (colon && (colon[1] < '0' || colon[1] > '9' || sscanf(colon + 1, "%5u%c", &number, &end) != 1))
 		number = 0;
 	if (!number || number > 0xffff || inet_pton(AF_INET, host, address) != 1)
-		return fpisa_fail(-EINVAL, "'%s' is no IPv4 address with an optional port, as 10.0.0.1:18000",
+		return fpisa_fail(-EINVAL, "'%s' is not an IPv4 address with an optional port, as 10.0.0.1:18000",
 				  text ? text : "");
 	if (!is_host(ntohl(address->s_addr)))
 		return fpisa_no_host(text);

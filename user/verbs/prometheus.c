@@ -186,7 +186,8 @@ static int write_file(const char *file, const char *text, size_t len)
 
 	/* A device or a pipe would be gone. */
 	if (!stat(file, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-		return refuse(-EINVAL, "%s: is no regular file, and would be replaced; --prometheus alone prints", file);
+		return refuse(-EINVAL, "%s: is not a regular file, and would be replaced; --prometheus alone prints",
+			      file);
 
 	if (snprintf(path, sizeof(path), "%s.XXXXXX", file) >= PATH_MAX)
 		return fail(-ENAMETOOLONG, NULL, "%s", file);

@@ -55,7 +55,7 @@ def shaped(halves: List[bytearray], shape: Tuple[int, ...], f: Format) -> Any:
     if len(halves) == 1:
         return real
     if f.name == "bfloat16":
-        raise TypeError("there are no complex numbers of bfloat16; take dtype='float32'")
+        raise TypeError("complex numbers of bfloat16 do not exist; use dtype='float32'")
     out = numpy.empty(shape, numpy.complex128 if f.name == "float64" else numpy.complex64)
     out.real, out.imag = real, numpy.frombuffer(halves[1], name).reshape(shape)  # 1j times an infinity has a NaN
     return out

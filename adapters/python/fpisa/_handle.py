@@ -106,7 +106,7 @@ def _options(*, timeout: Optional[float], overflow: str, restore: bool, faults: 
     """With a thread that moves requests: waits are tests with pauses (_calls.py)."""
     wrong = faults.keys() - {*FAULTS, "seed"}
     if wrong:
-        raise TypeError(f"there is no option {', '.join(sorted(wrong))}")
+        raise TypeError(f"unknown option {', '.join(sorted(wrong))}")
     options = Options(timeout_ms=milliseconds(timeout, "timeout", FOREVER), progress=1, restore=bool(restore),
                       overflow=number_of(OVERFLOWS, overflow, "overflow"))
     options.seed = in_range(faults.pop("seed", 0), 64, "seed")  # type: ignore[arg-type]

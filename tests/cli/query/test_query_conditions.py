@@ -32,7 +32,7 @@ def test_empty_text(worker, where, rows):
                                           ("k=1,s= ", "s= "), ("k=1,", "k=1,"), ("k=1 , ", "k=1 , "), ("s null,", "s null,"), (",k=1", ",k=1")])
 def test_no_value(worker, where, wrong):
     status, out, err = ask(worker, "--where", where)
-    assert status == 1 and not out and f"t.csv: '{wrong}' is no list of conditions" in err, err
+    assert status == 1 and not out and f"t.csv: '{wrong}' is not a list of conditions" in err, err
 
 
 @pytest.mark.parametrize("columns", ["k,", ",k", ",", "k,,s"])

@@ -132,7 +132,7 @@ def test_address_that_is_nobody_s(lab):
     net.fpisa("job", "add", 1, "--workers", net.addresses[0] + "@p0", "--address", "10.99.1.77", "--foreign-address")
     net.worker[0].ip("route add 10.99.1.77 dev eth0")
     assert not net.start(0, 1, timeout_ms=1500, address="10.99.1.77").wait(COMMAND_S) == 0
-    fix = fixes(net.agg, [], "job 1", "address", "warn", says="10.99.1.77 is no address of this machine")
+    fix = fixes(net.agg, [], "job 1", "address", "warn", says="10.99.1.77 is not an address of this machine")
     assert fix == "ip address add 10.99.1.77/32 dev lo"
     assert net.start(0, 1, {"count": 500, "kind": "integers"}, timeout_ms=20000,
                      address="10.99.1.77").wait(COMMAND_S) == 0

@@ -54,7 +54,7 @@ def test_bad_jobs(lab):
             (f"{a},{b}:1,{a}", f"ranks 0 and 2 are both {a}:18000", 1),
             (f"{a},10.1.2.300", "'10.1.2.300' is not an IPv4 address", 2),
             (f"{a}@nosuch0", "nosuch0: no such interface", 1),
-            (f"{a},239.0.0.1", "239.0.0.1 is no machine's address", 2),
+            (f"{a},239.0.0.1", "239.0.0.1 is not the address of a machine", 2),
             ("10.99.1.1", "worker 10.99.1.1: is an address of this machine", 1),
             (ADDRESS, f"job 1: rank 0 has the aggregator's address {ADDRESS}", 1),
             (f"{a},10.99.2.255", "worker 10.99.2.255: is the broadcast address of a network", 1),
@@ -105,7 +105,7 @@ def test_foreign_address(lab):
     net.load()
     argv = ["job", "add", 1, "--workers", ",".join(net.addresses), "--address"]
     for foreign in ("192.0.2.1", "10.99.1.77"):
-        refused(net, [*argv, foreign], f"job 1: {foreign} is no address of this machine.*"
+        refused(net, [*argv, foreign], f"job 1: {foreign} is not an address of this machine.*"
                 f"ip address add {foreign}/32 dev lo, or give --foreign-address")
     refused(net, [*argv, "10.99.1.77", "--foreign-address"], "job 1: .*ADDR@DEV")
     argv[4] = ",".join(f"{a}@p{r}" for r, a in enumerate(net.addresses))

@@ -153,7 +153,7 @@ def test_whole_or_nothing(net, config):
     config.write(*wrong, head="[interface nosuch1]\n")
     says = ["nosuch1: no such interface",
             "job 2: 512 elements make a frame of 2152 bytes, the MTU of p0 is 1500; try --elements 320",
-            "worker 192.0.2.1: route: .*unreachable", "job 4: 192.0.2.1 is no address of this machine", "nosuch0: no such interface"]
+            "worker 192.0.2.1: route: .*unreachable", "job 4: 192.0.2.1 is not an address of this machine", "nosuch0: no such interface"]
     config.refused(*says)
     assert not os.path.exists(PIN)
     # To check, what is not there may come; what contradicts what is there is an error.

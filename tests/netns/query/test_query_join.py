@@ -226,6 +226,6 @@ def test_refusals(asked):
             ((*on, "s=key"), 1, "big.csv: column s is text; join keys are numbers and dates"),
             ((*on, "k=none"), 1, "small.csv: the schema has no column 'none'"),
             (("--join", "none", "--on", "k=key"), 1, "no table none here"),
-            ((*on, "k"), 1, "'k' is no \"a=b,c=d\"")):
+            ((*on, "k"), 1, "'k' is not \"a=b,c=d\"")):
         said = q.fails(*options, table="big", number=number)
         assert says in said and said.count("\n") == 1, said

@@ -338,13 +338,13 @@ def test_refusals(asked, tmp_path):
     for options, where, says in (
             (groups, {"table": "bad", "number": 7}, "bad.csv:4: column k: 'x' is no int32"),
             (groups, {"table": "none"}, "no table none here: there is no file none.schema"),
-            (groups, {"table": "../t"}, "'../t' is no name of a table"),
-            (groups, {"table": "/etc/passwd"}, "'/etc/passwd' is no name of a table"),
+            (groups, {"table": "../t"}, "'../t' is not a table name"),
+            (groups, {"table": "/etc/passwd"}, "'/etc/passwd' is not a table name"),
             (("--by", "z"), {}, "t.csv: the schema has no column 'z'"),
             (("--where", "z=1"), {}, "t.csv: the schema has no column 'z'"),
-            (("--where", "k"), {}, "t.csv: 'k' is no list of conditions COLUMN OP VALUE"),
-            (("--where", "k=1,v='2"), {}, "t.csv: 'v='2' is no list of conditions"),
-            (("--where", "k=1.5"), {}, "t.csv: column k is int32: '1.5' is no value of it"),
+            (("--where", "k"), {}, "t.csv: 'k' is not a list of conditions COLUMN OP VALUE"),
+            (("--where", "k=1,v='2"), {}, "t.csv: 'v='2' is not a list of conditions"),
+            (("--where", "k=1.5"), {}, "t.csv: column k is int32: '1.5' is not a value of that type"),
             (("--where", "v real=1,k real=1"), {}, "t.csv: column k is int32, not real"),
             (("--by", "v", "--value", "k"), {}, "t.csv: column k is int32; --value takes real alone: as real in the schema a number "
                                                 "is rounded to that when it is read"),
@@ -384,7 +384,7 @@ def test_refusals(asked, tmp_path):
             q.fails(*options, table="other", network=bool(options))
     # A master's words are one line in the worker's log, and a worker's words one line at the master.
     assert "'t?y'" in q.fails(*groups, table="t\ny", workers=q.net.addresses[0])
-    hear(q.workers[0], r"'t\?y' is no name of a table")
+    hear(q.workers[0], r"'t\?y' is not a table name")
     with q.net.worker[-1].socket() as s:
         s.bind(("", 18000))
         assert "run: UDP port 18000 has another query, or another program; two queries at once take two ports (--local-port, " in q.fails(*groups)
@@ -412,7 +412,7 @@ def test_refusals(asked, tmp_path):
     hear(q.workers[0], re.escape(f"its key is none of those in the worker's file {q.key}; "))
     for make, why in (
             (lambda: os.chmod(other, 0o644), "others than its owner may use it"), (lambda: os.unlink(other), "No such file or directory"),
-            (lambda: write_private(other, "queries:0123456789abcdef:0123\n"), "is no key NAME:ID:SECRET")):
+            (lambda: write_private(other, "queries:0123456789abcdef:0123\n"), "is not a key NAME:ID:SECRET")):
         make()
         assert re.search(f"run: the master's file of keys: {other}(:1)?: {why}", q.fails(*groups, key=other))
         status, _, err = q.master.try_run(FPISA, "query", "worker", q.directory(0), "--key", other)
@@ -467,5 +467,5 @@ def test_key_itself(asked, tmp_path):
     _, status, err = ask(key=key)
     assert status == 1 and f"refuses key {key.rsplit(':', 1)[0]}: its file of keys has to have that line" in err and key not in err, err
     for wrong in "", "queries", key + "0", key + "\n", key.upper():
-        assert ask(key=wrong)[1:] == (1, "-22: options.key is no key NAME:ID:SECRET; `fpisa key new` writes one\n")
+        assert ask(key=wrong)[1:] == (1, "-22: options.key is not a key NAME:ID:SECRET; `fpisa key new` writes one\n")
     assert ask(key=key, key_file=other)[2] == "-22: options.key and options.key_file: give one of them\n"

@@ -59,8 +59,8 @@ def test_no_host_is_there(lab, transport):
     """A network's broadcast address, which only its routes tell, is refused at once; a way that is closed may open."""
     net = lab(workers=1)
     net.worker[0].ip(f"route replace prohibit {ADDRESS}")
-    for address, rc, said in (("10.99.1.255", -EINVAL, "'10.99.1.255' is no host's address; give one"),
-                              ("127.255.255.255", -EINVAL, "is no host's address"),
+    for address, rc, said in (("10.99.1.255", -EINVAL, "'10.99.1.255' is not the address of a host; give one"),
+                              ("127.255.255.255", -EINVAL, "is not the address of a host"),
                               (ADDRESS, -ETIMEDOUT, "Permission denied")):
         (answer,), _, _ = read_all(net.start(0, 1, address=address, timeout_ms=300, transport=transport))
         assert answer["rc"] == rc and said in answer["error"]

@@ -126,9 +126,9 @@ static const struct {
 	{NULL, "a\n", NULL, "no table t here: there is no file t.schema"},
 	{"# nothing\n\n", "a\n", NULL, "t.schema: names no column; a line of it is NAME TYPE [not null]"},
 	{"a int32\nb int8", "a\n", NULL,
-	 "t.schema:2: column b: 'int8' is no type; there are real, double, int32, int64, text, date"},
+	 "t.schema:2: column b: 'int8' is not a type; the types are real, double, int32, int64, text, date"},
 	{"a int32\na int32", "a\n", NULL, "t.schema:2: column a is there twice"},
-	{"1a int32", "a\n", NULL, "t.schema:1: '1a' is no name of a column: letters, digits and _, no digit first"},
+	{"1a int32", "a\n", NULL, "t.schema:1: '1a' is not a column name: letters, digits and _, no digit first"},
 	{"a int32 not nul", "a\n", NULL, "t.schema:1: column a: after the type 'not null' or nothing is possible"},
 };
 
@@ -362,7 +362,7 @@ static void escapes(void **state)
 	remove_all();
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		assert_int_equal(open_table(&p, names[i]), -EINVAL);
-		assert_non_null(strstr(fpisa_error(), "is no name of a table"));
+		assert_non_null(strstr(fpisa_error(), "is not a table name"));
 	}
 	put_text("t.schema", "a text\n");
 	snprintf(outside, sizeof(outside), "%s.csv", folder);

@@ -141,7 +141,7 @@ static void welcomes(void **state)
 		w.rank = (uint16_t)vectors_below(&rng, w.members + 2u);
 		if (join(&w, &m)) {
 			assert_string_equal(fpisa_error(),
-					    "number 5 is no query at the aggregator; see fpisa query list there");
+					    "number 5 is not a query of the aggregator; see fpisa query list there");
 			continue;
 		}
 		assert_true(m.members >= 2 && m.members <= FPISA_MAX_WORKERS && m.rank < m.members);

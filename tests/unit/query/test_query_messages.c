@@ -19,7 +19,7 @@
 #include "lib/base/error.h"
 #include "query/lib/master.h"
 
-#define NOBODY "what came is no message of this protocol"
+#define NOBODY "what came is not a message of this protocol"
 #define COLUMNS_DIFFER "its columns are not those that were asked for"
 
 /* -- a master without connections -------------------------------------------------------- */

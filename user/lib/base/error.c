@@ -43,7 +43,7 @@ int fpisa_given(const void *pointer, const char *name)
 
 int fpisa_no_host(const char *address)
 {
-	return fpisa_fail(-EINVAL, "'%s' is no host's address; give one, as 10.0.0.1:18000", address);
+	return fpisa_fail(-EINVAL, "'%s' is not the address of a host; give one, as 10.0.0.1:18000", address);
 }
 
 int fpisa_copy_sized(void *to, size_t known, const void *from, size_t least, const char *name)

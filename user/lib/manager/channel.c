@@ -15,7 +15,7 @@
 #define TLS_RECORD 0x16 /* first byte of a handshake */
 #define PLAIN_RECORD ((unsigned char)FPISA_MANAGER_MAGIC)
 
-#define NO_MESSAGE "what came is no message of this protocol"
+#define NO_MESSAGE "what came is not a message of this protocol"
 
 enum state { GREETING, HANDSHAKE, OPEN, REFUSED };
 

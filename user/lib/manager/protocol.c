@@ -183,7 +183,7 @@ const char *fpisa_manager_cause_text(__u32 cause)
 		[FPISA_MANAGER_SILENT] = "its host does not answer",
 		[FPISA_MANAGER_AWAY] = "it did not come back after the manager had been restarted",
 		[FPISA_MANAGER_KILLED] = "the group was ended at the aggregator",
-		[FPISA_MANAGER_BROKE] = "it sent what is no message of this protocol",
+		[FPISA_MANAGER_BROKE] = "it sent what is not a message of this protocol",
 	};
 
 	return cause && cause < FPISA_MANAGER_CAUSE_END ? texts[cause] : "of an unknown cause";

@@ -85,7 +85,7 @@ enum fpisa_manager_cause {
 	FPISA_MANAGER_SILENT = 2, /* its host acknowledges nothing */
 	FPISA_MANAGER_AWAY = 3,	  /* it did not come back to a manager that was restarted */
 	FPISA_MANAGER_KILLED = 4, /* by the aggregator's administrator */
-	FPISA_MANAGER_BROKE = 5,  /* it sent what is no message of this protocol */
+	FPISA_MANAGER_BROKE = 5,  /* it sent what is not a message of this protocol */
 	FPISA_MANAGER_CAUSE_END
 };
 

@@ -101,7 +101,7 @@ static int check_owner(int fd, const char *file)
 	if (fstat(fd, &st))
 		return fpisa_fail(-errno, "%s: %s", file, strerror(errno));
 	if (!S_ISREG(st.st_mode))
-		return fpisa_fail(-EINVAL, "%s: is no regular file, as a file of keys must be", file);
+		return fpisa_fail(-EINVAL, "%s: is not a regular file, as a file of keys must be", file);
 	if (st.st_uid && st.st_uid != geteuid())
 		return fpisa_fail(-EACCES, "%s: belongs to user %u; a file of keys is the caller's or root's", file,
 				  st.st_uid);
@@ -127,7 +127,8 @@ static int take_line(struct fpisa_psks *keys, char *line, const char *file, int 
 	if (keys->n == FPISA_PSK_MOST)
 		return fpisa_fail(-E2BIG, "%s:%d: more than %d keys", file, number, FPISA_PSK_MOST);
 	if (fpisa_psk_parse(line, psk))
-		return fpisa_fail(-EINVAL, "%s:%d: is no key NAME:ID:SECRET; `fpisa key new` writes one", file, number);
+		return fpisa_fail(-EINVAL, "%s:%d: is not a key NAME:ID:SECRET; `fpisa key new` writes one", file,
+				  number);
 	fpisa_psk_identity(psk, identity);
 	if (fpisa_psk_find(keys, identity))
 		return fpisa_fail(-EINVAL, "%s:%d: key %s is there twice", file, number, identity);
@@ -150,7 +151,7 @@ static int read_keys(struct fpisa_psks *keys, int fd, const char *file)
 	if (got < 0)
 		rc = fpisa_fail(-errno, "%s: read: %s", file, strerror(errno));
 	else if (n == FILE_MOST || memchr(text, 0, n))
-		rc = fpisa_fail(-EINVAL, "%s: is no file of keys", file);
+		rc = fpisa_fail(-EINVAL, "%s: is not a key file", file);
 	text[n] = 0;
 	for (int number = 1; !rc && (line = strsep(&rest, "\n")); number++)
 		rc = take_line(keys, line, file, number);
@@ -234,7 +235,7 @@ int fpisa_psk_new(const char *name, const char *file, struct fpisa_psk *psk)
 	int fd, rc;
 
 	if (!fpisa_psk_name_valid(name))
-		return fpisa_fail(-EINVAL, "'%s' is no name of keys: 1 to %d letters, digits, '.', '_' and '-'", name,
+		return fpisa_fail(-EINVAL, "'%s' is not a key name: 1 to %d letters, digits, '.', '_' and '-'", name,
 				  FPISA_PSK_NAME - 1);
 	fd = open(file, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
 	if (fd < 0)

@@ -168,7 +168,7 @@ static int take_parameters(struct fpisa_member *m, const struct fpisa_hdr *h, co
 	struct fpisa_query_parameters q;
 
 	if (!is_query(p, &q))
-		return fpisa_fail(-EINVAL, "number %u is no query at the aggregator; see fpisa query list there",
+		return fpisa_fail(-EINVAL, "number %u is not a query of the aggregator; see fpisa query list there",
 				  m->query);
 	m->kind = p->kind;
 	m->key_bytes = q.key_bytes;

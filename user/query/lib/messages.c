@@ -13,7 +13,7 @@
 
 static int malformed(void)
 {
-	return fpisa_fail(-EPROTO, "what came is no message of this protocol");
+	return fpisa_fail(-EPROTO, "what came is not a message of this protocol");
 }
 
 /* -- READY ------------------------------------------------------------------------------ */

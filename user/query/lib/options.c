@@ -83,7 +83,7 @@ static int take_on(struct fpisa_query *q, const char *on)
 		end = strchrnul(at, ',');
 		is = memchr(at, '=', (size_t)(end - at));
 		if (!is || is == at || is + 1 == end)
-			return fpisa_fail(-EINVAL, "'%.100s' is no \"a=b,c=d\", with columns of the two tables", on);
+			return fpisa_fail(-EINVAL, "'%.100s' is not \"a=b,c=d\", with columns of the two tables", on);
 		here = mempcpy(here, at, (size_t)(is - at));
 		there = mempcpy(there, is + 1, (size_t)(end - is - 1));
 		if (*end)
@@ -132,7 +132,7 @@ static int take_key(struct fpisa_query *q, const struct fpisa_query_options *o)
 		return bad("options.key and options.key_file: give one of them");
 	if (o->key)
 		return fpisa_psk_parse(o->key, &q->psk) ?
-			       bad("options.key is no key NAME:ID:SECRET; `fpisa key new` writes one") :
+			       bad("options.key is not a key NAME:ID:SECRET; `fpisa key new` writes one") :
 			       0;
 	if (!file || !*file)
 		return bad(

@@ -117,7 +117,7 @@ int verb_query_demo(int argc, char **argv)
 			err = fail(-ENOMEM, NULL, "query demo");
 	}
 	if (!err && optind != argc)
-		err = refuse(BAD_USAGE, "query demo: '%s' is no option; there are no operands", argv[optind]);
+		err = refuse(BAD_USAGE, "query demo: '%s' is not an option, and there are no operands", argv[optind]);
 	if (!err && !find_script(here, script))
 		err = fail(-errno, NULL, "query demo");
 	if (!err) {

@@ -103,14 +103,15 @@ static int parse_having(const char *text, struct having *h)
 			strcpy(h->column, known[i]);
 	h->number = strtod(text + n + k, &end);
 	if (!*h->column || !k || k > 2 || end == text + n + k || *end || isnan(h->number))
-		return refuse(BAD_USAGE,
-			      "--having: '%s' is no count, sum, min, max or avg, then <, <=, =, >= or >, and a number",
-			      text);
+		return refuse(
+			BAD_USAGE,
+			"--having: '%s' is not one of count, sum, min, max and avg, then <, <=, =, >= or >, and a number",
+			text);
 	memcpy(h->comparison, text + n, k);
 	for (const char *const *c = (const char *const[]){"<", "<=", "=", ">=", ">", NULL}; *c; c++)
 		if (!strcmp(*c, h->comparison))
 			return 0;
-	return refuse(BAD_USAGE, "--having: '%s' is no comparison; there are <, <=, =, >= and >", h->comparison);
+	return refuse(BAD_USAGE, "--having: '%s' is not a comparison; use one of <, <=, =, >= and >", h->comparison);
 }
 
 static int take_faults(struct fpisa_query_options *o, char *text)

@@ -35,7 +35,7 @@ static int open_file(int directory, const char *name)
 static const char *why(int err)
 {
 	return err == -EXDEV || err == -ELOOP ? "leads out of the worker's directory" :
-	       err == -ENOTSUP		      ? "is no regular file" :
+	       err == -ENOTSUP		      ? "is not a regular file" :
 						strerror(-err);
 }
 
@@ -65,7 +65,7 @@ static int read_schema(struct partition *p, int directory, const char *table)
 	if (!err)
 		err = identity_unchanged(&identity, fd, name);
 	if (!err && (n == SCHEMA_BYTES || memchr(text, 0, (size_t)n)))
-		err = fpisa_fail(-EINVAL, "%s: is no schema: lines NAME TYPE [not null]", name);
+		err = fpisa_fail(-EINVAL, "%s: is not a schema: lines NAME TYPE [not null]", name);
 	if (!err) {
 		text[n] = 0;
 		err = schema_parse(&p->schema, text + text_mark(text, (size_t)n), name);
@@ -152,7 +152,7 @@ int partition_open(struct partition *p, int directory, const char *table)
 
 	*p = (struct partition){.fd = -1};
 	if (!table_name_valid(table))
-		return fpisa_fail(-EINVAL, "'%.64s' is no name of a table: letters, digits, '_', '.' and '-'", table);
+		return fpisa_fail(-EINVAL, "'%.64s' is not a table name: letters, digits, '_', '.' and '-'", table);
 	err = open_table(p, directory, table);
 	if (!err && !p->ours)
 		err = note(p);

@@ -29,9 +29,8 @@ static int take_line(struct schema *s, char *line, const char *file, int number)
 	if (s->n == FPISA_COLUMNS_MOST)
 		return fpisa_fail(-EINVAL, "%s:%d: more than %d columns", file, number, FPISA_COLUMNS_MOST);
 	if (!fpisa_column_name_valid(name))
-		return fpisa_fail(-EINVAL,
-				  "%s:%d: '%.64s' is no name of a column: letters, digits and _, no digit first", file,
-				  number, name);
+		return fpisa_fail(-EINVAL, "%s:%d: '%.64s' is not a column name: letters, digits and _, no digit first",
+				  file, number, name);
 	if (schema_find(s, name) >= 0)
 		return fpisa_fail(-EINVAL, "%s:%d: column %s is there twice", file, number, name);
 	*c = (struct fpisa_column){.type = (uint8_t)fpisa_column_type_of(type ? type : "")};
@@ -39,8 +38,8 @@ static int take_line(struct schema *s, char *line, const char *file, int number)
 	if (!c->type)
 		return fpisa_fail(
 			-EINVAL,
-			"%s:%d: column %s: '%.32s' is no type; there are real, double, int32, int64, text, date", file,
-			number, name, type ? type : "");
+			"%s:%d: column %s: '%.32s' is not a type; the types are real, double, int32, int64, text, date",
+			file, number, name, type ? type : "");
 	word = strtok_r(NULL, BLANKS, &rest);
 	if (word) {
 		const char *null = strtok_r(NULL, BLANKS, &rest);

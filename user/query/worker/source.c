@@ -26,7 +26,7 @@ static int find_columns(const struct source *s, const char *list, int *out, int 
 	for (const char *at = *list ? list : NULL, *end; at; at = *end ? end + 1 : NULL) {
 		end = strchrnul(at, ',');
 		if ((size_t)(end - at) >= sizeof(name) || *n == FPISA_COLUMNS_MOST)
-			return fpisa_fail(-EINVAL, "'%.100s' is no list of columns", list);
+			return fpisa_fail(-EINVAL, "'%.100s' is not a list of columns", list);
 		memcpy(name, at, (size_t)(end - at));
 		name[end - at] = 0;
 		out[*n] = schema_find(&s->table.schema, name);

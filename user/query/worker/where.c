@@ -52,7 +52,7 @@ static int bad(const char *file, const char *text)
 {
 	return fpisa_fail(
 		-EINVAL,
-		"%s: '%.100s' is no list of conditions COLUMN OP VALUE: the operators are <, <=, =, <>, >=, >, or it "
+		"%s: '%.100s' is not a list of conditions COLUMN OP VALUE: the operators are <, <=, =, <>, >=, >, or it "
 		"is COLUMN null, COLUMN not null; the empty text is ''",
 		file, text);
 }
@@ -112,7 +112,7 @@ static int take_constant(struct where_term *t, const struct schema *schema, char
 	if (type == FPISA_COLUMN_TEXT)
 		return 0;
 	if (take_value(type, &f, &t->integer, &t->real))
-		return fpisa_fail(-EINVAL, "%s: column %s is %s: '%.64s' is no value of it", file, c->name,
+		return fpisa_fail(-EINVAL, "%s: column %s is %s: '%.64s' is not a value of that type", file, c->name,
 				  fpisa_column_type_name(c->type), text);
 	return 0;
 }

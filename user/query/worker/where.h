@@ -44,7 +44,7 @@ struct where {
 int where_parse(struct where *w, const struct schema *schema, const char *text, const char *file);
 void where_free(struct where *w);
 
-/* Does the row that `t` has given hold all? 1, 0, or -errno with the message set: a field is no value of its column. */
+/* Does the row that `t` has given hold all? 1, 0, or -errno with the message set: a field is not a value of that types column. */
 int where_holds(const struct where *w, const struct text *t, const struct fpisa_field *field);
 
 #endif
