@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fpisa: configure and watch the datapath. Verbs of queries and of the laboratory
- * are those of two more programs, which this one runs: cli/verb.h.
+ * fpisa: configure and watch the datapath. Two more programs have the verbs of queries and of the laboratory; this
+ * program runs them (cli/verb.h).
  */
 #include "cli/verb.h"
 #include "config/config.h"
@@ -10,105 +10,107 @@
 #include "verbs/verbs.h"
 
 static const char doctor_more[] =
-	"One line a finding: ok, warn or fault; after \"fix:\" the command that fixes it, where one can.\n"
-	"Exit status 0 without faults, whatever the warnings; 1 with a fault.\n"
-	"  DEV                interfaces to look at, by default all that are up; one that is\n"
-	"                     named and has no XDP program gets one for a moment, to see\n"
-	"                     whether its driver takes it, which may interrupt its traffic\n"
-	"  --worker ADDR      this machine is a worker of the aggregator at ADDR; DEV is the\n"
-	"                     interface towards it, by default that of the route; with\n"
-	"                     FPISA_MANAGER and FPISA_KEY set, can it join groups?\n"
-	"  --config FILE      whose [manager] is looked at; default " CONFIG_FILE "\n";
+	"Print a line a finding: ok, warn or fault. The command after \"fix:\" fixes the finding, if a command can.\n"
+	"The exit status is 1 if there is a fault, and 0 otherwise, whatever the warnings.\n"
+	"  DEV                interfaces to check; default all that are up. If a named interface\n"
+	"                     has no XDP program, doctor attaches one for a moment to see\n"
+	"                     whether the driver accepts it. This may interrupt its traffic\n"
+	"  --worker ADDR      check this machine as a worker of the aggregator at ADDR. DEV is\n"
+	"                     the interface towards it; default that of the route. If\n"
+	"                     FPISA_MANAGER and FPISA_KEY are set, also try to join a group\n"
+	"  --config FILE      file whose section [manager] is checked; default " CONFIG_FILE "\n";
 
 static const char config_more[] =
 	"  FILE               default " CONFIG_FILE "\n"
-	"A file has a section [interface DEV] for each interface to load, with the key mode,\n"
-	"a section [job N] for each job, with the options of job add as keys, and at most one\n"
-	"[datapath], with port, group, cpus, cpu-queue and pin. For fpisa serve at most one [manager], and\n"
-	"a section [key NAME] for each key with limits of its own. KEY = VALUE; an option without an argument\n"
-	"takes yes or no; # begins a comment. The whole file is looked at before anything is made:\n"
-	"all of it is applied or nothing. config check warns of what is not there now.\n";
+	"A configuration file has these sections:\n"
+	"  [datapath]         at most once: port, group, cpus, cpu-queue, pin\n"
+	"  [interface DEV]    for each interface to load: mode\n"
+	"  [job N]            for each job: the options of job add\n"
+	"  [manager]          at most once, for fpisa serve\n"
+	"  [key NAME]         for each key with limits of its own, for fpisa serve\n"
+	"A line is KEY = VALUE. An option without an argument takes yes or no. # begins a comment. The whole file is\n"
+	"checked first: all of it is applied, or nothing. config check warns if something that it names does not exist.\n";
 
 static const struct verb verbs[] = {
 	{"load", verb_load, "DEV... [--mode native|skb] [--port N] [--group G] [--cpus LIST [--cpu-queue N]] [--json]",
 	 "attach the datapath to interfaces",
 	 "  --mode native|skb  in the driver (default), or in the stack for any driver\n"
 	 "  --port N           UDP port of the aggregator; default 18000\n"
-	 "  --group G          who may read it: status, stats, histogram, slots, job list, job show\n"
-	 "  --cpus LIST        CPUs such as 0,2-5, each of which owns every so many-th slot; the\n"
-	 "                     CPU that receives hands frames on. For a device with one receive\n"
-	 "                     queue and native XDP; by default a frame is summed where it comes in\n"
-	 "  --cpu-queue N      frames that may wait at each of them, to 16384; default 4096\n"
-	 "Interfaces of one --pin directory share one datapath; further ones may follow. Of interfaces that stand\n"
-	 "on each other, such as a bridge and its ports, load one: doc/guide.md, section 3.\n"},
-	{"unload", verb_unload, "[DEV...] [--json]", "detach it, and remove it with its last interface",
-	 "Without DEV: every interface of this network namespace, the upper ones of a stack first. The pins stay if it runs in\n"
-	 "another one that can be seen, or may run where this process may not look.\n"},
-	{"upgrade", verb_upgrade, "[--json]", "put this build's programs in the place of running ones",
-	 "Under traffic; jobs, sums under way and counters go on; in every network namespace.\n"
-	 "Refused if the layout of the maps has changed: then unload and load.\n"},
-	{"status", verb_status, "[--json]", "where it is loaded, what of it is filled", NULL},
-	{"job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "make a job, 0 to 63",
+	 "  --group G          group that may run status, stats, histogram, slots, job list, job show\n"
+	 "  --cpus LIST        CPUs that sum, such as 0,2-5; slots are dealt to them in turn, and\n"
+	 "                     the receiving CPU passes frames on. For a device with one receive\n"
+	 "                     queue and native XDP; default the CPU that receives the frame\n"
+	 "  --cpu-queue N      frames that may wait at each of these CPUs, at most 16384; default 4096\n"
+	 "Interfaces of one --pin directory share one datapath, and you can add more later. Load only one\n"
+	 "interface of a stack such as a bridge and its ports: doc/guide.md, section 3.\n"},
+	{"unload", verb_unload, "[DEV...] [--json]", "detach the datapath, and remove it with its last interface",
+	 "Without DEV, unload every interface of this network namespace, the upper ones of a stack first. The pins stay if\n"
+	 "the datapath runs in another network namespace, or may run in one that this process cannot see.\n"},
+	{"upgrade", verb_upgrade, "[--json]", "replace running programs by those of this build",
+	 "Jobs, sums under way and counters continue, under traffic and in every network namespace.\n"
+	 "If the layout of the maps has changed, the verb fails: unload and load instead.\n"},
+	{"status", verb_status, "[--json]", "show where the datapath is loaded, and how full its maps are", NULL},
+	{"job add", verb_job_add, "JOB --workers LIST [OPTION...] [--json]", "create a job, 0 to 63",
 	 .options = job_add_help},
-	{"job list", verb_job_list, "[--json]", "the jobs", NULL},
-	{"job show", verb_job_show, "JOB [--json]", "a job's parameters and members",
-	 "\"last heard\" is since the last frame of a rank that passed all checks, to some ms;\n"
-	 "in JSON silent_s, null: never. A worker that was killed stays joined, and is silent;\n"
-	 "so is one between its calls.\n"},
+	{"job list", verb_job_list, "[--json]", "list the jobs", NULL},
+	{"job show", verb_job_show, "JOB [--json]", "show a job's parameters and members",
+	 "\"last heard\" is the time since the last frame of a rank that passed all checks, to some ms. In JSON it is\n"
+	 "silent_s; null means never. A killed worker stays joined and is silent, as is a worker between its calls.\n"},
 	{"job del", verb_job_del, "JOB [--json]", "remove a job", NULL},
-	{"job shrink", verb_job_shrink, "JOB RANK... [--json]", "go on without some ranks",
-	 "Rounds no longer wait for these ranks; what they contributed to open rounds stays.\n"
-	 "The other ranks hear of it: their results say FEWER_RANKS, or their calls fail where a\n"
-	 "sum must have all ranks. A job that the manager has made for a group is refused.\n"},
-	{"config check", verb_config_check, "[FILE] [--json]", "every error of a configuration file, with its line",
-	 config_more},
+	{"job shrink", verb_job_shrink, "JOB RANK... [--json]", "continue without some ranks",
+	 "Rounds no longer wait for these ranks. What they contributed to open rounds stays in the sums. The results of the\n"
+	 "other ranks have the flag FEWER_RANKS, or their calls fail if a sum must have all ranks. The verb refuses a job\n"
+	 "that the manager created for a group.\n"},
+	{"config check", verb_config_check, "[FILE] [--json]",
+	 "print every error of a configuration file, with its line", config_more},
 	{"config apply", verb_config_apply, "[FILE] [--json]",
-	 "load and make what a configuration file says and is missing", config_more},
-	{"serve", verb_serve, "[FILE]", "the manager: give jobs to groups of workers that ask for them",
-	 "  FILE               default " CONFIG_FILE "; its section [manager] says what may be given away\n"
-	 "It stays until SIGTERM or SIGINT. Groups live on: a manager that is started again goes on with\n"
-	 "them. SIGHUP: it reads FILE and the keys again, all but listen, port and user; a file with an error\n"
-	 "changes nothing. Who is connected stays, whatever becomes of his key. Making jobs takes what job add takes; the process that talks to the network has none of it.\n"},
+	 "load and create what a configuration file names and does not exist", config_more},
+	{"serve", verb_serve, "[FILE]", "run the manager, which creates jobs for groups of workers on request",
+	 "  FILE               default " CONFIG_FILE "; its section [manager] sets the limits\n"
+	 "The manager runs until SIGTERM or SIGINT. Groups survive it: a manager that starts again continues with them. At\n"
+	 "SIGHUP it reads FILE and the keys again, except listen, port and user. If the file has an error, nothing changes.\n"
+	 "Connected ranks stay, even if their key is gone. Creating jobs needs the capabilities of job add; the process that\n"
+	 "talks to the network has none of them.\n"},
 	{"key new", verb_key_new, "NAME FILE [--json]", "draw a key for groups, and append it to a file",
-	 "The file, for its owner alone, is made if it is not there. A line is NAME:ID:SECRET; two keys of a\n"
-	 "name are valid at once, so that workers get the new one before the old one goes.\n"},
-	{"group list", verb_group_list, "[--json]", "the groups of fpisa serve",
-	 "Those that gather, too: which ranks are here, and with a second's delay for which they wait. In JSON\n"
-	 "they are the ones whose \"missing\" is not empty.\n"},
-	{"group show", verb_group_show, "NAME [--json]", "a group's ranks and jobs",
-	 "In JSON an array: groups of several keys may have one name. \"members\" are addresses, null of a rank that has not\n"
-	 "joined.\n"},
-	{"group kill", verb_group_kill, "NAME [--json]", "end a group: its ranks get an error, its jobs go", NULL},
+	 "The verb creates the file if it does not exist, readable by its owner alone. A line is NAME:ID:SECRET. Two keys of\n"
+	 "one name are valid at once: give workers the new key before you remove the old one.\n"},
+	{"group list", verb_group_list, "[--json]", "list the groups of fpisa serve",
+	 "The list includes groups that still gather, with the ranks that are present and, after a second, the ranks that\n"
+	 "they wait for. In JSON, a group that gathers has a \"missing\" that is not empty.\n"},
+	{"group show", verb_group_show, "NAME [--json]", "show a group's ranks and jobs",
+	 "The JSON is an array, because groups of several keys may share a name. \"members\" lists addresses; null stands for a\n"
+	 "rank that has not joined.\n"},
+	{"group kill", verb_group_kill, "NAME [--json]", "end a group: fail its ranks, delete its jobs", NULL},
 	{"stats", verb_stats, "[JOB] [--watch [SECONDS]] [--json | --prometheus[=FILE]]",
-	 "counters and rates, of a job or of all",
-	 "  --watch [SECONDS]  again and again, with rates; every second by default; on a\n"
-	 "                     terminal as many rows as fit, those that are zero left out\n"
+	 "show counters and rates, of one job or of all",
+	 "  --watch [SECONDS]  repeat with rates; default every second. A terminal shows as many\n"
+	 "                     rows as fit, without those that are zero\n"
 	 "  --prometheus[=FILE]  Prometheus' text format, on stdout or into FILE, which is\n"
-	 "                     replaced as a whole; with --watch, again and again:\n"
-	 "                     a file *.prom in the directory that node_exporter's option\n"
-	 "                     --collector.textfile.directory names is scraped by it\n"
-	 "Rows of drop reasons that are zero are left out of the table, never of the JSON.\n"},
-	{"histogram", verb_histogram, "JOB [--json]", "magnitudes that the adds of a job discarded",
-	 "Of a job made with --histogram: per binary exponent, how many adds of an element\n"
+	 "                     replaced atomically, with --watch repeatedly. node_exporter\n"
+	 "                     scrapes a file *.prom in the directory of its option\n"
+	 "                     --collector.textfile.directory\n"
+	 "The table omits drop reasons that are zero. The JSON has them all.\n"},
+	{"histogram", verb_histogram, "JOB [--json]", "show the magnitudes that the adds of a job discarded",
+	 "The job needs the option --histogram. For each binary exponent x, the verb prints how many adds of an element\n"
 	 "discarded a magnitude in [2^x, 2^(x+1)).\n"},
-	{"slots", verb_slots, "[JOB] [--json]", "rounds under way, and the ranks they miss",
-	 "After the missing ranks the one that is silent the longest: since its last frame that\n"
-	 "passed all checks. In JSON silent_s of each missing rank, null: never heard.\n"},
+	{"slots", verb_slots, "[JOB] [--json]", "show rounds under way, and the ranks that they wait for",
+	 "After the missing ranks comes the one that has been silent the longest, counted from its last frame that passed\n"
+	 "all checks. In JSON, silent_s has the time for each missing rank; null means never heard.\n"},
 	{"doctor", verb_doctor, "[DEV...] [--worker ADDR] [--config FILE] [--json]",
-	 "what is wrong on this machine, and what fixes it", doctor_more},
+	 "find what is wrong on this machine, and what fixes it", doctor_more},
 	{"plan", verb_plan,
 	 "--workers N --rate R [--aggregators K] [--aggregator-rate R] [--colocated] [--bytes N] [--json]",
-	 "the shares of several aggregators, and how long a sum takes",
-	 "  --workers N          2 to 64\n"
-	 "  --rate R             of each worker's link, such as 10G or 100M (bit/s)\n"
-	 "  --aggregators K      on hosts of their own; default 0\n"
-	 "  --aggregator-rate R  of each one's link; default that of the workers\n"
-	 "  --colocated          each worker's host is an aggregator too\n"
-	 "  --bytes N            of a vector; default 1048576\n"
-	 "Weights are for the list of aggregators that workers give, as 10.0.0.1*2,10.0.0.2. Times are what full-duplex\n"
-	 "links carry, without latency, in frames of the default size.\n"},
-	{"resources", verb_resources, "[--json]", "instructions and memory, by stage and map",
-	 "Loads the objects without attaching or pinning anything.\n"},
+	 "compute the shares of several aggregators, and the time of a sum",
+	 "  --workers N          number of workers, 2 to 64\n"
+	 "  --rate R             rate of each worker's link, such as 10G or 100M (bit/s)\n"
+	 "  --aggregators K      number of aggregators on hosts of their own; default 0\n"
+	 "  --aggregator-rate R  rate of each aggregator's link; default that of the workers\n"
+	 "  --colocated          make each worker's host an aggregator too\n"
+	 "  --bytes N            bytes of a vector; default 1048576\n"
+	 "Workers pass the weights in their list of aggregators, as in 10.0.0.1*2,10.0.0.2. Times are those of full-duplex\n"
+	 "links without latency, with frames of the default size.\n"},
+	{"resources", verb_resources, "[--json]", "show instructions and memory, by stage and map",
+	 "Load the objects without attaching or pinning anything.\n"},
 };
 
 static const struct program programs[] = {

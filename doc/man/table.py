@@ -24,7 +24,7 @@ class Verb:
         self.common = ["pin", "verbose"] if usage.endswith("[--pin DIR]") else ["verbose"]
         self.args = usage.removesuffix("[--pin DIR]").strip()
         self.more = lines[2:]
-        self.of_the_tree = any(line.startswith("For the source tree") for line in self.more)
+        self.of_the_tree = any(line.startswith("The verb needs the source tree") for line in self.more)
         heads = [self.args] + [re.split(r"\s{3,}|$", line[2:])[0] for line in self.more if line.startswith("  --")]
         self.options = {n: Option(n, meta, values(fpisa, name, n) if meta else [])
                         for head in heads for n, meta in re.findall(METAVAR, head)}

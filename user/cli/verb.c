@@ -181,14 +181,14 @@ static int help_all(const struct verbs *v)
 {
 	help(stdout, v, NULL);
 	fputs("Options of every verb:\n"
-	      "  --pin DIR   where its maps are pinned, but of demo, soak, query worker and query\n"
-	      "              run; else $FPISA_PIN, /sys/fs/bpf/fpisa, and for verbs that find it\n"
-	      "              loaded, where ip link pins\n"
-	      "  --verbose   show what libbpf and the verifier say\n"
-	      "  -h, --help  say what fpisa help VERB says\n"
-	      "  -V, --version  say which version this is\n"
-	      "A verb that changes something prints with --json one object, {\"done\": VERB, ...}, with what it\n"
-	      "was given and has made; one that fails prints no object.\n",
+	      "  --pin DIR   directory of the datapath's pinned maps; default $FPISA_PIN, then\n"
+	      "              /sys/fs/bpf/fpisa, then the directory of ip link. demo, soak, query\n"
+	      "              worker and query run do not take it\n"
+	      "  --verbose   show what libbpf and the verifier print\n"
+	      "  -h, --help  print the help of the verb\n"
+	      "  -V, --version  print the version\n"
+	      "With --json, a verb that changes something prints one object, {\"done\": VERB, ...}, with its input and what it\n"
+	      "created. A verb that fails prints no object.\n",
 	      stdout);
 	return 0;
 }

@@ -31,19 +31,19 @@ static const struct parameter {
 	const char *text;	     /* of a FLAG: what job show says of it */
 } parameters[] = {
 	{"workers", "LIST",
-	 "ADDR[:PORT][@DEV],... in the order of their ranks, 1 to 64, of a\n"
-	 "query to 63, whose master is one more;\n"
-	 "PORT is the worker's UDP source port, 18000 by default; DEV\n"
-	 "the interface towards it, by default that of the route",
+	 "addresses ADDR[:PORT][@DEV],... in the order of their ranks, 1 to\n"
+	 "64, or to 63 for a query, which also has a master. PORT is the\n"
+	 "worker's UDP source port, default 18000. DEV is the interface\n"
+	 "towards it, default that of the route",
 	 WORKERS, JOB_IN_LIST | JOB_IN_QUERY},
 	{"address", "ADDR",
-	 "where workers send to and results come from, an address of this\n"
-	 "machine; by default the source address of the route to the\n"
-	 "first worker",
+	 "address of this machine that workers send to and results come\n"
+	 "from; default the source address of the route to the first\n"
+	 "worker",
 	 ADDRESS, JOB_IN_QUERY},
 	{"foreign-address", NULL,
-	 "--address need not be this machine's: a router, or an entry in\n"
-	 "the workers' neighbour tables, leads their frames here",
+	 "accept an --address that is not this machine's, when a router, or\n"
+	 "entries in the workers' neighbour tables, lead frames here",
 	 FOREIGN_ADDRESS, JOB_IN_QUERY},
 	{"elements", "N",
 	 "values a frame, a multiple of 32 up to 832; default 256;\n"
@@ -54,7 +54,7 @@ static const struct parameter {
 	 AT(window), .min = 1, .max = FPISA_MAX_WINDOW},
 	{"ports", "N",
 	 "UDP ports to listen on, a power of two up to 16; default 1. Each\n"
-	 "slot has one, so that a network card which spreads by\n"
+	 "slot has one port, so a network card that distributes by\n"
 	 "destination port gives a slot to one CPU; see fpisa doctor",
 	 NUMBER, 0, AT(ports), .min = 1, .max = FPISA_MAX_PORTS},
 	{"mode", "MODE", "fpisa (default), fpisa-a, fpisa64 or exact", NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(mode),
@@ -68,28 +68,29 @@ static const struct parameter {
 	{"format", "F", "fp32 (default), fp16, bf16, fp64, e4m3, e5m2, int32, mxint8", NAME, JOB_IN_LIST | JOB_IN_DEMO,
 	 AT(format), .names = format_names},
 	{"fanout", "F",
-	 "multicast or unicast; by default multicast if all workers\n"
-	 "have one port number and an address each",
+	 "multicast or unicast; default multicast if all workers have the\n"
+	 "same port number and different addresses",
 	 NAME, JOB_IN_LIST | JOB_IN_DEMO, AT(fanout), .names = fanout_names},
 	{"group", "ADDR",
-	 "multicast group of the results, not in 224.0.0.0/24; default\n"
+	 "multicast address of the results, not in 224.0.0.0/24; default\n"
 	 "239.70.80.JOB",
 	 GROUP},
-	{"token", "HEX", "secret that a worker must know; keys follow from it, and it is never sent", TOKEN,
+	{"token", "HEX", "secret that workers must know; keys are derived from it, and it is never sent", TOKEN,
 	 JOB_IN_QUERY},
-	{"big-endian", NULL, "payloads are; the datapath swaps them in and out", FLAG, JOB_IN_DEMO,
+	{"big-endian", NULL, "swap payloads in and out, because they are big-endian", FLAG, JOB_IN_DEMO,
 	 .flag = FPISA_JOB_BIG_ENDIAN, .text = "big-endian"},
-	{"reciprocal", NULL, "averages multiply by 1/n, as the paper does, instead of dividing", FLAG, JOB_IN_DEMO,
+	{"reciprocal", NULL, "multiply averages by 1/n, as the paper does, instead of dividing", FLAG, JOB_IN_DEMO,
 	 .flag = FPISA_JOB_RECIPROCAL, .text = "averages by reciprocal"},
-	{"histogram", NULL, "count what the adds discard, by magnitude; see fpisa histogram", FLAG, JOB_IN_DEMO,
+	{"histogram", NULL, "count what adds discard, by magnitude; see fpisa histogram", FLAG, JOB_IN_DEMO,
 	 .flag = FPISA_JOB_HISTOGRAM, .text = "histogram"},
 	{"no-statistics", NULL,
-	 "do not count what adds round, overwrite, shift left and saturate;\n"
+	 "do not count adds that round, overwrite, shift left or saturate;\n"
 	 "fused sums of fp32 take less time",
 	 FLAG, .flag = FPISA_JOB_UNCOUNTED, .text = "no statistics"},
 	{"debug-faults", "F",
-	 "drop=P,duplicate=P,reorder=P,delay=P,corrupt=P,seed=S, some of them:\n"
-	 "shares of frames, 0 to 0.9, with which workers try out a bad network",
+	 "faults that workers inject into their frames, to try out a bad\n"
+	 "network: drop=P,duplicate=P,reorder=P,delay=P,corrupt=P,seed=S, or\n"
+	 "some of them, P from 0 to 0.9",
 	 FAULTS},
 };
 

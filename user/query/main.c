@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* fpisa-query: what `fpisa query ...` runs. */
+/* fpisa-query: the verbs that `fpisa query ...` runs. */
 #include "cli/verb.h"
 #include "query/verbs/verbs.h"
 #include "query/worker/worker.h"
@@ -7,93 +7,94 @@
 static const struct verb verbs[] = {
 	{"query add", verb_query_add,
 	 "QUERY --kind topn|table|join --workers LIST --master M [--limit N] [OPTION...] [--json]",
-	 "make a query, 0 to 63, of a number that no job has",
-	 "  --kind KIND        topn: rows that may be among the first N pass, others are pruned;\n"
-	 "                     table: sum, least, greatest and count of the values of each key;\n"
-	 "                     join: rows whose key is in the filter pass, others are pruned\n"
-	 "  --master M         ADDR[:PORT][@DEV], as a worker\n"
-	 "  --limit N          topn: N, to 65536; table: the most groups, to 16777216: 160 bytes\n"
-	 "                     of memory each or more; rows of further keys go to the master\n"
-	 "  --key-bytes B      4 (default), 8, 16 or 32; topn for query run takes 8\n"
-	 "  --ascending        topn: the least values come first\n"
-	 "  --ties             topn: what equals the last of the first N passes too\n"
-	 "  --filter F         before the rest, prune rows that are in no join: bitmap, of keys\n"
-	 "                     from 0 on, or bloom, of any; workers send the keys first\n"
-	 "  --filter-keys N    bitmap: one more than the greatest key, to 268435456; bloom: how\n"
-	 "                     many keys, to 16777216; 1/4 and 4 bytes of memory each or more\n"
-	 "  --filter-bytes B   the join key is the first B bytes of a row's key, 4, 8, 16 or 32;\n"
-	 "                     by default all of it\n",
+	 "create a query, 0 to 63, under a number that no job has",
+	 "  --kind KIND        topn: pass rows that may be among the first N, prune the others;\n"
+	 "                     table: compute sum, least, greatest and count for each key;\n"
+	 "                     join: pass rows whose key is in the filter, prune the others\n"
+	 "  --master M         address of the master, ADDR[:PORT][@DEV] as for a worker\n"
+	 "  --limit N          topn: N, at most 65536; table: the most groups, at most 16777216,\n"
+	 "                     of at least 160 bytes each; rows of further keys go to the master\n"
+	 "  --key-bytes B      size of a key: 4 (default), 8, 16 or 32; topn for query run needs 8\n"
+	 "  --ascending        topn: order the least values first\n"
+	 "  --ties             topn: also pass rows that equal the last of the first N\n"
+	 "  --filter F         first prune rows that are in no join, by a bitmap (keys from 0 on) or\n"
+	 "                     bloom (any keys); workers send the keys first\n"
+	 "  --filter-keys N    bitmap: one more than the greatest key, at most 268435456, of at least\n"
+	 "                     1/4 byte each; bloom: number of keys, at most 16777216, 4 bytes each\n"
+	 "  --filter-bytes B   size of the join key, the first 4, 8, 16 or 32 bytes of a row's key;\n"
+	 "                     default the whole key\n",
 	 query_add_help},
-	{"query list", verb_query_list, "[--json]", "the queries", NULL},
-	{"query show", verb_query_show, "QUERY [--json]", "a query's parameters, members, state and rows", NULL},
+	{"query list", verb_query_list, "[--json]", "list the queries", NULL},
+	{"query show", verb_query_show, "QUERY [--json]", "show a query's parameters, members, state and rows", NULL},
 	{"query del", verb_query_del, "QUERY [--json]", "remove a query", NULL},
 	{"query data", verb_query_data, "DIR [--pages N] [--visits N] [--workers N] [--seed S] [--json]",
-	 "make tables to query, those of the Big Data benchmark",
-	 "  DIR                made if it is not there, with a directory 0, 1, ... for each worker, and\n"
-	 "                     in it rankings.csv and uservisits.csv, each with its .schema\n"
-	 "  --pages N          rows of rankings over all workers, to 268435456; default 1800000.\n"
-	 "                     4 bytes of memory each; the benchmark has 18000000\n"
-	 "  --visits N         rows of uservisits; default 3000000, of 136 bytes; it has 30000000\n"
-	 "  --workers N        who have every N-th row each, to 1024; default 2\n"
-	 "  --seed S           default 1; the same seed and sizes make the same rows on any machine\n",
+	 "create the tables of the Big Data benchmark",
+	 "  DIR                directory to create, with a directory 0, 1, ... for each worker. Each has\n"
+	 "                     rankings.csv and uservisits.csv, and a .schema for each\n"
+	 "  --pages N          rows of rankings over all workers, at most 268435456; default 1800000.\n"
+	 "                     Each takes 4 bytes of memory; the benchmark has 18000000\n"
+	 "  --visits N         rows of uservisits, of 136 bytes; default 3000000; the benchmark has 30000000\n"
+	 "  --workers N        number of workers, at most 1024; default 2. Rows are dealt to them in turn\n"
+	 "  --seed S           default 1; equal seeds and sizes give equal rows on every machine\n",
 	 .unpinned = true},
 	{"query worker", verb_query_worker, "DIR --key FILE [--listen ADDR] [--port N] [--scans N]",
 	 "serve a directory of tables to masters of queries",
-	 "  DIR                of each table TABLE.schema, a line NAME TYPE [not null] a column (real,\n"
-	 "                     double, int32, int64, text, date), and its rows in TABLE.csv,\n"
-	 "                     TABLE.tbl (TPC-H) or TABLE.parquet (by pyarrow)\n"
-	 "  --key FILE         masters with one of its keys are served; default $FPISA_KEY\n"
-	 "  --listen ADDR      default all addresses\n"
-	 "  --port N           TCP, where masters ask; default 18001\n"
-	 "  --scans N          masters that are served at once, each by a process; default 64\n"
-	 "It stays until it is ended. What masters ask, and rows for --columns, is encrypted; rows in frames\n"
-	 "cross the network in the clear.\n",
+	 "  DIR                directory of tables. Each has a TABLE.schema with a line NAME TYPE [not null]\n"
+	 "                     for each column (real, double, int32, int64, text, date), and its rows in\n"
+	 "                     TABLE.csv, TABLE.tbl (TPC-H) or TABLE.parquet (read by pyarrow)\n"
+	 "  --key FILE         file of the keys whose holders are served; default $FPISA_KEY\n"
+	 "  --listen ADDR      address to listen on; default all addresses\n"
+	 "  --port N           TCP port for masters; default 18001\n"
+	 "  --scans N          masters served at once, each by a process; default 64\n"
+	 "The worker runs until it is ended. Questions, and rows for --columns, are encrypted. Rows in frames cross the\n"
+	 "network in the clear.\n",
 	 .unpinned = true},
 	{"query run", verb_query_run, "TABLE --workers LIST [OPTION...] [--json]",
-	 "ask a query of workers: the first rows, groups, or all rows",
-	 "  --workers LIST     ADDR[:PORT],... of fpisa query worker; default port 18001\n"
-	 "  --key FILE         the last key in it is used; default $FPISA_KEY\n"
-	 "  --value COLUMN     of type real: of the order, or of the aggregates\n"
-	 "  --limit N          the first N rows by --value, the greatest first\n"
-	 "  --ascending        the least first\n"
-	 "  --nulls-first      rows without a value come first, not last\n"
-	 "  --by LIST          columns: groups with count, and sum, min, max, avg of --value\n"
-	 "  --having COND      of groups, as 'sum>=100': count, sum, min, max or avg, then <, <=, =, >=\n"
-	 "                     or >, then a number\n"
-	 "  --columns LIST     of rows; default all\n"
-	 "  --where LIST       COLUMN OP VALUE,... that all hold, with <, <=, =, <>, >=, >; COLUMN null; COLUMN not null\n"
-	 "  --join TABLE       of the same workers: rows and groups that are in no join with it are dropped on their\n"
-	 "                     way, all or most of them; by a query with --filter\n"
-	 "  --on LIST          A=B,... columns that are equal, A of this table and B of the other; of groups the first of --by\n"
-	 "  --join-where LIST  which rows of the other table, in the same form\n"
-	 "  --prune WHO        network (default): rows pass the aggregator; none: all come here;\n"
-	 "                     workers: each prunes its own, and what is left comes here\n"
-	 "  --preaggregate     each worker adds its rows up by key first, exactly\n"
+	 "ask workers for the first rows, for groups, or for all rows",
+	 "  --workers LIST     addresses ADDR[:PORT],... of fpisa query worker; default port 18001\n"
+	 "  --key FILE         key file, of which the last key is used; default $FPISA_KEY\n"
+	 "  --value COLUMN     column of type real, to order by or to aggregate\n"
+	 "  --limit N          return the first N rows by --value, the greatest first\n"
+	 "  --ascending        order the least first\n"
+	 "  --nulls-first      order rows without a value first, not last\n"
+	 "  --by LIST          return groups by these columns, with count, and sum, min, max, avg of --value\n"
+	 "  --having COND      condition on groups, such as 'sum>=100': count, sum, min, max or avg, then\n"
+	 "                     <, <=, =, >= or >, then a number\n"
+	 "  --columns LIST     columns of rows; default all\n"
+	 "  --where LIST       conditions that all hold: COLUMN OP VALUE,... with <, <=, =, <>, >=, >;\n"
+	 "                     COLUMN null; COLUMN not null\n"
+	 "  --join TABLE       drop rows and groups on their way that are in no join with this table of\n"
+	 "                     the same workers, all or most of them; needs a query with --filter\n"
+	 "  --on LIST          equal columns A=B,..., A of this table and B of the other; A is the first of --by\n"
+	 "  --join-where LIST  conditions on the other table, in the form of --where\n"
+	 "  --prune WHO        network (default): rows pass the aggregator; none: all rows come here;\n"
+	 "                     workers: each worker prunes its rows and sends the rest here\n"
+	 "  --preaggregate     let each worker first add its rows by key, exactly\n"
 	 "  --aggregator ADDR[:PORT], --query N, --token H\n"
-	 "                     as fpisa query add made it there\n"
-	 "  --local-port N     UDP, as the query lists it of its master; default 18000\n"
-	 "  --worker-port N    UDP, as it lists it of its workers; default 18000\n"
-	 "  --timeout S        how long nothing may go on before it is an error; default 10\n"
-	 "  --debug-faults F   faults to frames at all members, as of job add\n"
-	 "The answer is CSV on stdout; where its rows went is said on stderr: sent = pruned + absorbed +\n"
-	 "received. An answer that is not exact and whole is an error.\n",
+	 "                     the query that fpisa query add created\n"
+	 "  --local-port N     UDP port of the master in that query; default 18000\n"
+	 "  --worker-port N    UDP port of the workers in that query; default 18000\n"
+	 "  --timeout S        fail after so many seconds without progress; default 10\n"
+	 "  --debug-faults F   faults in the frames of all members, as for job add\n"
+	 "The answer is CSV on stdout. stderr says where the rows went: sent = pruned + absorbed + received. An answer that\n"
+	 "is not exact and complete is an error.\n",
 	 .unpinned = true},
 	{"query demo", verb_query_demo, "[--rows N] [--workers 2|4] [--loss P] [OPTION...] [--json]",
-	 "the paper's five queries in PostgreSQL, over a network made for it",
-	 "  --rows N           of the Big Data benchmark's uservisits, over all workers; default 300000\n"
-	 "  --scale S          of TPC-H, by tpchgen-cli from PyPI; default 0.01; 0: without it\n"
+	 "run the paper's five queries in PostgreSQL, over a network in namespaces",
+	 "  --rows N           rows of the Big Data benchmark's uservisits, over all workers; default 300000\n"
+	 "  --scale S          scale of TPC-H, made by tpchgen-cli from PyPI; default 0.01; 0 leaves it out\n"
 	 "  --workers N        2 (default) or 4\n"
 	 "  --loss P           share of frames that workers and master drop; default 0\n"
-	 "  --mbit N           rate of every link; default as fast as it goes\n"
-	 "  --runs N           of each query: medians; default 1\n"
-	 "  --seed S           of uservisits; default 1\n"
-	 "  --duckdb           ask DuckDB, from PyPI, too: a third opinion, by sums that it rounds\n"
-	 "  --plot FILE.svg    the seconds as bars, by gnuplot\n"
-	 "For the source tree, as root, where make postgres works. Each query runs with the network pruning, with nobody, with\n"
-	 "each worker for itself, and by PostgreSQL alone over the same rows; answers are compared.\n",
+	 "  --mbit N           rate of every link; default unlimited\n"
+	 "  --runs N           runs of each query, for medians; default 1\n"
+	 "  --seed S           seed of uservisits; default 1\n"
+	 "  --duckdb           compare with DuckDB from PyPI too, whose sums are rounded\n"
+	 "  --plot FILE.svg    draw the seconds as bars, by gnuplot\n"
+	 "The verb needs the source tree, root, and a working `make postgres`. It runs each query with the network pruning,\n"
+	 "without pruning, with each worker pruning, and in PostgreSQL alone over the same rows, and compares the answers.\n",
 	 .unpinned = true, .is_here = query_demo_is_here},
-	{"query resources", verb_query_resources, "[--json]", "instructions and memory of the programs of queries",
-	 "Loads the objects without attaching or pinning anything.\n"},
+	{"query resources", verb_query_resources, "[--json]", "show instructions and memory of the programs of queries",
+	 "Load the objects without attaching or pinning anything.\n"},
 };
 
 int main(int argc, char **argv)

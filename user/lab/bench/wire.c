@@ -21,31 +21,32 @@
 /* There are slots for the jobs of two runs at once. */
 #define MAX_WINDOW (FPISA_MAX_WINDOW / BENCH_WIRE_THREADS / 2)
 
-const char bench_wire_help[] = "  DEV                interfaces of this machine, with workers on others, which run\n"
-			       "                     fpisa bench worker; without, veth in namespaces of its own\n"
-			       "  --workers N|LIST   without DEV 2 to 16 processes, default 4; with DEV the\n"
-			       "                     addresses, ADDR[@DEV],..., as of job add\n"
-			       "  --address ADDR     of this machine, as of job add; with DEV alone\n"
-			       "  --elements LIST    values a frame: multiples of 32 up to 832; default 256,320,832\n"
-			       "  --window LIST      frames under way: powers of two up to 128; default 16,64,128\n"
-			       "  --pipeline LIST    fused, staged or both; default fused\n"
-			       "  --threads LIST     jobs at once, a thread of each worker for each, 1 to 4;\n"
-			       "                     default 1,2\n"
-			       "  --vector N         values that each worker sums a round; default 1048576\n"
-			       "  --rounds R         rounds, in each of which all settings take their turn;\n"
-			       "                     1 to 1000, default 3\n"
-			       "Sums by the datapath as fpisa load attaches it, all checked. CPU time, each a GB\n"
-			       "contributed: over veth that of the kernel threads that poll the aggregator's ports,\n"
-			       "and of a worker's process and the thread that polls its link; with DEV that of the\n"
-			       "XDP programs alone, and at a worker of its process, which the worker prints.\n"
-			       "The line \"best:\" has the settings with the most goodput, of those within 5% of\n"
-			       "it the ones that take the least CPU time: options of fpisa job add. It needs root;\n"
-			       "with DEV the datapath is loaded there meanwhile, else nothing is changed.\n";
+const char bench_wire_help[] =
+	"  DEV                interfaces of this machine towards workers that run fpisa bench worker;\n"
+	"                     default veth interfaces in namespaces that the bench creates\n"
+	"  --workers N|LIST   without DEV: 2 to 16 processes, default 4; with DEV: addresses\n"
+	"                     ADDR[@DEV],..., as for job add\n"
+	"  --address ADDR     address of this machine, as for job add; only with DEV\n"
+	"  --elements LIST    values a frame, multiples of 32 up to 832; default 256,320,832\n"
+	"  --window LIST      frames under way, powers of two up to 128; default 16,64,128\n"
+	"  --pipeline LIST    fused, staged or both; default fused\n"
+	"  --threads LIST     jobs at once, 1 to 4, with a thread of each worker for each;\n"
+	"                     default 1,2\n"
+	"  --vector N         values that each worker sums a round; default 1048576\n"
+	"  --rounds R         rounds, 1 to 1000, in each of which every setting takes its turn;\n"
+	"                     default 3\n"
+	"The datapath sums as fpisa load attaches it, and every sum is checked. CPU time is given a GB contributed. Over\n"
+	"veth it is the time of the kernel threads that poll the aggregator's ports, and of a worker's process and the\n"
+	"thread that polls its link. With DEV it is the time of the XDP programs, and each worker prints that of its\n"
+	"process.\n"
+	"The line \"best:\" gives options of fpisa job add: among the settings within 5% of the most goodput, those that\n"
+	"take the least CPU time. The bench needs root. With DEV it loads the datapath there for its duration.\n";
 
-const char bench_worker_help[] = "A worker of fpisa bench wire DEV --workers ... at ADDR: give it the same options,\n"
-				 "all but DEV, --workers and --address. It waits a minute for each job.\n"
-				 "  --elements LIST, --window LIST, --pipeline LIST, --threads LIST, --vector N,\n"
-				 "  --rounds R         as of fpisa bench wire\n";
+const char bench_worker_help[] =
+	"Serve as a worker of fpisa bench wire DEV --workers ... at ADDR. Give the same options except DEV, --workers and\n"
+	"--address. The worker waits a minute for each job.\n"
+	"  --elements LIST, --window LIST, --pipeline LIST, --threads LIST, --vector N,\n"
+	"  --rounds R         as for fpisa bench wire\n";
 
 static int add_to(const char *what, const char *said, struct bench_list *l, uint32_t v)
 {

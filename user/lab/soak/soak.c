@@ -25,23 +25,24 @@
 #define LAST_ROUND_S 90 /* for every rank to sum once more when nothing breaks any longer */
 
 const char soak_help[] =
-	"  --seconds N        how long; default 60\n"
-	"  --seed S           of everything random; default from the clock, printed\n"
-	"  --jobs N           2 to 8 jobs at once, of 2 to 6 workers; default 4. Half of them are groups, whose\n"
-	"                     jobs come from a manager\n"
+	"  --seconds N        duration; default 60\n"
+	"  --seed S           seed of everything random; default from the clock, and printed\n"
+	"  --jobs N           jobs at once, 2 to 8, of 2 to 6 workers each; default 4. Half of them are groups,\n"
+	"                     whose jobs come from a manager\n"
 	"  --drop P, --duplicate P, --reorder P, --delay P, --corrupt P\n"
 	"                     shares of frames between workers and aggregator, each way;\n"
 	"                     default 0.01, 0.02, 0.02, 0.01, 0.01\n"
-	"  --ports K          UDP ports of each job at the aggregator, a power of two up to 16, but no more\n"
-	"                     than its window; default any\n"
-	"  --cpus LIST        CPUs that the aggregator hands slots to; see fpisa help load\n"
-	"  --json             one object; see below\n"
-	"Makes six worker hosts, a middlebox that does faults to frames, and an aggregator, each\n"
-	"in a network namespace. Kills workers, takes links down, deletes and adds jobs, takes\n"
-	"ranks out, ends groups, kills their manager, upgrades the datapath, kills its loaders. mismatches counts elements,\n"
-	"flags and members of results that differ from the recomputation; hangs, calls and\n"
-	"ends that did not come in time; leaks, what is left at the end; unexpected, calls\n"
-	"that ended with an error that nothing explains. All four must be 0. Needs root.\n";
+	"  --ports K          UDP ports of each job at the aggregator, a power of two, at most 16 and at most\n"
+	"                     its window; default random\n"
+	"  --cpus LIST        CPUs of the aggregator that sum; see fpisa help load\n"
+	"  --json             print one object; these four members must be 0:\n"
+	"  mismatches         elements, flags and members of results that differ from the recomputation\n"
+	"  hangs              calls and ends that did not come in time\n"
+	"  leaks              processes, pins, namespaces and files left at the end\n"
+	"  unexpected         calls that ended with an error that no fault explains\n"
+	"The soak creates six worker hosts, a middlebox that injects faults into frames, and an aggregator, each in a network\n"
+	"namespace. Meanwhile it kills workers, takes links down, deletes and adds jobs, removes ranks, ends groups, kills\n"
+	"their manager, upgrades the datapath and kills its loaders. It needs root.\n";
 
 enum {
 	OPT_SECONDS = OPT_VERB,

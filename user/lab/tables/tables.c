@@ -22,22 +22,22 @@
 #define LIMIT 0.01 /* the paper's: low error, < 1% */
 #define KERNEL_RUNS 40
 
-const char tables_help[] = "  --samples N  random inputs of fp32 for each function; default 100000000\n"
-			   "  --seed S     of the random inputs; by default the time\n"
-			   "Formats of 8 and 16 bits: all inputs. Products: all pairs of 8 bits; of 16 bits\n"
-			   "all pairs of significands, which decide the relative error of normal results,\n"
-			   "and 2^20 random pairs of words.\n"
-			   "  error        worst relative error of the value before it is packed: below 1%\n"
-			   "  packed       worst relative error after rounding to the format, normal results\n"
-			   "               only: subnormal ones have fewer bits, and no such bound. Below 1%,\n"
-			   "               or half an ulp where the format's own rounding costs more\n"
-			   "               (e4m3 1/17, e5m2 1/9)\n"
-			   "  ulp          worst error of packed results in units of the last place,\n"
-			   "               subnormal results too; 0.5 is the nearest\n"
-			   "  nearest      share of results that are the nearest value to the exact one\n"
-			   "  wrong        zeros, infinities, NaN where another was due, or of the wrong sign\n"
-			   "As root, random results of the kernel are compared with user space's. The exit\n"
-			   "status is 1 if a limit is missed, a result is wrong, or one differs.\n";
+const char tables_help[] =
+	"  --samples N  random inputs of fp32 for each function; default 100000000\n"
+	"  --seed S     seed of the random inputs; default the time\n"
+	"Formats of 8 and 16 bits are tried with all inputs. Products of 8 bits are tried with all pairs. Products of\n"
+	"16 bits are tried with all pairs of significands, which decide the relative error of normal results, and with\n"
+	"2^20 random pairs of words.\n"
+	"  error        worst relative error of the value before it is packed; below 1%\n"
+	"  packed       worst relative error after rounding to the format; below 1%, or half\n"
+	"               an ulp if the format's own rounding costs more (e4m3 1/17, e5m2 1/9).\n"
+	"               Only normal results count: subnormal ones have fewer bits\n"
+	"  ulp          worst error of packed results in units of the last place, subnormal\n"
+	"               results included; 0.5 is the nearest value\n"
+	"  nearest      share of results that are the nearest value to the exact one\n"
+	"  wrong        results of the wrong kind (zero, infinity, NaN) or sign\n"
+	"As root, the verb also compares random results of the kernel with those of user space. The exit status is 1 if a\n"
+	"limit is missed, or a result is wrong or differs.\n";
 
 static const struct name function_names[] = {
 	{FPISA_MULTIPLY, "multiply"}, {FPISA_RECIPROCAL, "reciprocal"}, {FPISA_LOG2, "log2"}, {FPISA_SQRT, "sqrt"}, {0}};
