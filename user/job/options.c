@@ -42,8 +42,8 @@ static const struct parameter {
 	 "worker",
 	 ADDRESS, JOB_IN_QUERY},
 	{"foreign-address", NULL,
-	 "accept an --address that is not this machine's, when a router, or\n"
-	 "entries in the workers' neighbour tables, lead frames here",
+	 "--address need not be this machine's: a router, or entries in the\n"
+	 "workers' neighbour tables, lead frames here",
 	 FOREIGN_ADDRESS, JOB_IN_QUERY},
 	{"elements", "N",
 	 "values a frame, a multiple of 32 up to 832; default 256;\n"

@@ -66,7 +66,7 @@ static const struct verb verbs[] = {
 	 "  --join TABLE       drop rows and groups on their way that are in no join with this table of\n"
 	 "                     the same workers, all or most of them; needs a query with --filter\n"
 	 "  --on LIST          equal columns A=B,..., A of this table and B of the other; A is the first of --by\n"
-	 "  --join-where LIST  conditions on the other table, in the form of --where\n"
+	 "  --join-where LIST  conditions on the other table, in the same form\n"
 	 "  --prune WHO        network (default): rows pass the aggregator; none: all rows come here;\n"
 	 "                     workers: each worker prunes its rows and sends the rest here\n"
 	 "  --preaggregate     let each worker first add its rows by key, exactly\n"
