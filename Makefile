@@ -400,6 +400,12 @@ $(B)/bench/query: $(B)/chk/bench/query.o $(PROG_COMMON:%.c=$(B)/chk/%.o)
 	$(call say,LINK,$@)
 	$(Q)$(CC) $^ -lcmocka -lbpf -lgmp -lpthread -lm -o $@
 
+# What memory costs by groups, beside bench/sums.py.
+$(B)/bench/gather: bench/gather.c
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -std=gnu11 $(WARN) -O3 $< -o $@
+
 $(B)/bench/endian: paper/endian.c
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -417,7 +423,7 @@ BENCH_mpi := mpi
 BENCH_training := torch $(B)/bench/libquantise.so
 BENCH_sum := postgres
 BENCH_merge := postgres
-BENCH_sums := python
+BENCH_sums := python $(B)/bench/gather
 bench: PACKAGES += $(BENCH_PACKAGES) $(if $(filter sum merge,$(BENCH)),$(PG_PACKAGES)) $(if $(filter training,$(BENCH)),$(TORCH_PACKAGES)) \
 	$(if $(filter mpi,$(BENCH)),$(MPI_PACKAGES))
 bench: deps
@@ -459,7 +465,7 @@ include adapters/postgres/rules.mk adapters/python/rules.mk adapters/spark/rules
 
 MAN := $(B)/man/fpisa.8 $(B)/man/fpisa-wire.7 $(B)/man/libfpisa.3 $(B)/man/libfpisa-query.3
 .PHONY: test-build check test test-long demo deps
-test-build: all man python $(UNIT) $(PROG) $(FUZZ) $(B)/bench/endian $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
+test-build: all man python $(UNIT) $(PROG) $(FUZZ) $(B)/bench/endian $(B)/bench/gather $(B)/bench/query $(B)/bench/wire $(B)/bench/worker $(B)/bench/libquantise.so $(TSAN) $(TSAN_LIB) old-compiler \
 	$(if $(PG_HEADERS),postgres) $(if $(TORCH_HEADERS),torch) $(if $(MPIS),mpi)
 
 # Run the tests of what is built; SUITES="unit prog" picks some.

@@ -28,10 +28,11 @@ import time
 sys.dont_write_bytecode = True
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "report"))
+sys.path[:0] = [os.path.join(HERE, "report"), HERE]
 
 import plot  # noqa: E402
 import summary  # noqa: E402
+import sums  # noqa: E402
 
 PR_SET_PDEATHSIG = 1
 END_S = 20  # what a part takes to clean up
@@ -142,7 +143,7 @@ def main():
             command = command.format(build=shlex.quote(build)) + (" " + quick if args.quick else "")
             good &= measure(name, command, build, keep, 0.1 if args.quick else 2)
     good &= plot.draw(results, folder)
-    text = summary.table(results)
+    text = summary.table(results) + sums.tables(results)
     with open(os.path.join(folder, "summary.txt"), "w") as out:
         out.write(text)
     print(text, end="")

@@ -5,15 +5,20 @@
     sums.py [--sizes N,...] [--rounds R] [--elements N]
 
 What is installed takes part: numpy, math.fsum, xsum (Neal), DuckDB's sum, fsum and kahan_sum. tests/doors/run.py puts all of them
-into BUILD/doors, whose interpreter runs this then. data: uniform 0 to 1; signed, normal; wide, normal times 2^-100 to 2^100;
-cancelling, whose sum is 10^-20 of its values (condition number 10^20).
+into BUILD/doors, whose interpreter runs this then. FPISA_REPROBLAS names a shared object with reproBLAS_dsum(), which then takes part.
+data: uniform 0 to 1; signed, normal; wide, normal times 2^-100 to 2^100; cancelling, normal, whose sum is one over the condition
+number of the sum of their sizes. BUILD/bench/gather measures what memory alone costs by groups.
+
+    sums.py --table RESULTS.jsonl      # the tables of bench/README.md
 """
 import argparse
+import ctypes
 import json
 import math
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import time
 
@@ -22,6 +27,7 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 BUILD = os.path.abspath(os.environ.get("FPISA_BUILD", os.path.join(TOP, "build")))
 DOORS = os.path.join(BUILD, "doors", "bin", "python3")
 GROUPS = (1, 100, 1000000)
+CONDITIONS = (1e8, 1e16, 1e20, 1e32)
 SLOW = 1000000  # elements at most, of what makes a Python object of each
 
 
@@ -41,6 +47,10 @@ def engines():
         found["xsum large"] = (large, None)
     except ImportError:
         pass
+    if os.environ.get("FPISA_REPROBLAS"):
+        dsum = ctypes.CDLL(os.environ["FPISA_REPROBLAS"]).reproBLAS_dsum
+        dsum.restype, dsum.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
+        found["ReproBLAS"] = (lambda x: dsum(len(x), x.ctypes.data, 1), None)
     try:
         import duckdb
         import pyarrow
@@ -55,7 +65,7 @@ def engines():
     return found
 
 
-def make(kind, n, rng):
+def make(kind, n, rng, condition=1e20):
     import numpy
     if kind == "uniform":
         return rng.random(n)
@@ -64,7 +74,7 @@ def make(kind, n, rng):
         return numpy.ldexp(x, rng.integers(-100, 100, n))
     if kind == "cancelling":
         x[n // 2:] = -x[:n - n // 2]
-        x[0], x[n // 2] = 1e-20 * n, 0
+        x[0], x[n // 2] = numpy.abs(x).sum() / condition, 0
     return x
 
 
@@ -80,14 +90,21 @@ def measure(call, x, rounds):
     return round(statistics.median(taken), 3), round(min(taken), 3)
 
 
+def compare(args, x, **labels):
+    """Every engine on the same array."""
+    for name, (call, most) in engines().items():
+        if most is None or len(x) <= most:
+            median, least = measure(call, x, args.rounds)
+            yield {"call": name, "n": len(x), **labels, "ns": median, "least": least}
+
+
 def arrays(args, rng):
     for n in args.sizes:
-        for kind in ("uniform", "signed", "wide", "cancelling") if n <= 1000000 else ("uniform", "signed"):
-            x = make(kind, n, rng)
-            for name, (call, most) in engines().items():
-                if most is None or n <= most:
-                    median, least = measure(call, x, args.rounds)
-                    yield {"call": name, "n": n, "data": kind, "ns": median, "least": least}
+        for kind in ("uniform", "signed", "wide") if n <= 1000000 else ("uniform", "signed"):
+            yield from compare(args, make(kind, n, rng), data=kind)
+    for condition in CONDITIONS:
+        n = min(1000000, max(args.sizes))
+        yield from compare(args, make("cancelling", n, rng, condition), data="cancelling", condition=condition)
 
 
 def by_groups(args, rng):
@@ -101,6 +118,10 @@ def by_groups(args, rng):
         for name, call in calls.items():
             median, least = measure(call, x, args.rounds)
             yield {"call": name, "n": len(x), "groups": groups, "data": "signed", "ns": median, "least": least}
+        bare = json.loads(subprocess.run([os.path.join(BUILD, "bench", "gather"), str(len(x)), str(groups), str(args.rounds)], check=True,
+                                         stdout=subprocess.PIPE).stdout)
+        for name, ns in bare.items():
+            yield {"call": "memory, " + name, "n": len(x), "groups": groups, "data": "random", "ns": ns, "least": ns}
 
 
 def runs(x):
@@ -108,12 +129,42 @@ def runs(x):
     return [run for block in _values.values(x).blocks for run in block.runs()]
 
 
+def table(lines, rows, columns):
+    """Markdown: a row for each of rows, a column for each call; `-` where there is none."""
+    found = {(row, x["call"]): x["ns"] for x in lines for row in [rows(x)] if row}
+    calls = [c for c in dict.fromkeys(call for _, call in found) if columns(c)]
+    out = ["| values | " + " | ".join(calls) + " |", "|---" * (len(calls) + 1) + "|"]
+    for row in dict.fromkeys(row for row, _ in found):
+        cells = (found.get((row, c)) for c in calls)
+        out.append(f"| {row} | " + " | ".join("-" if v is None else f"{v:.0f}" if v >= 10 else f"{v:.2g}" for v in cells) + " |")
+    return "\n".join(out)
+
+
+def tables(results):
+    """The tables of bench/README.md, or nothing without results of this part."""
+    lines = [x for x in results if x["bench"] == "sums"]
+    if not lines:
+        return ""
+
+    def what(x):
+        condition = f", condition number {x['condition']:.0e}" if "condition" in x else ""
+        return None if "groups" in x else f"{x['n']:,}, {x['data']}{condition}"
+
+    return "\n".join(["CPU time of one thread in ns an element of float64:", "", table(lines, what, lambda c: True), "", "By groups:", "",
+                      table(lines, lambda x: f"{x['n']:,}, {x['groups']:,} groups" if "groups" in x else None, lambda c: True), ""])
+
+
 def main():
     p = argparse.ArgumentParser(prog="sums", description=__doc__.splitlines()[0])
     p.add_argument("--sizes", type=lambda s: [int(n) for n in s.split(",")], default=[1000, 1000000, 100000000])
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--elements", type=int, default=10000000, help="of a measurement by groups")
+    p.add_argument("--table", metavar="RESULTS.jsonl", help="print the tables of bench/README.md of an earlier run's results")
     args = p.parse_args()
+    if args.table:
+        with open(args.table) as f:
+            print(tables([json.loads(line) for line in f]), end="")
+        return
     for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda number, frame: sys.exit(128 + number))
     if os.path.exists(DOORS) and os.path.realpath(sys.prefix) != os.path.realpath(os.path.join(BUILD, "doors")):

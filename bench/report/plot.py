@@ -12,6 +12,7 @@ relative	the same in units of what the link needs for the values
 mpi		time of MPI_Allreduce over its size, and what is left of MPI_Iallreduce beside computing
 training-mlp, training-cnn  ms a training step, a point for each contender
 sum		ns a row of PostgreSQL's aggregates and ours
+sums		ns an element of fpisa.sum and others: by size, groups, condition number
 """
 import json
 import os
@@ -216,6 +217,29 @@ def sums(results):
     return (1300, 520), script
 
 
+def exact(results):
+    """A panel for sizes, one for groups, one for condition numbers."""
+    lines = [x for x in results if x["bench"] == "sums"]
+    if not lines:
+        return None
+    panels = [("elements, uniform", "n", [x for x in lines if x["data"] == "uniform"]),
+              ("groups", "groups", [x for x in lines if "groups" in x]),
+              ("condition number", "condition", [x for x in lines if "condition" in x])]
+    calls = list(dict.fromkeys(x["call"] for x in lines))
+    out = ["set logscale xy", "set grid", "set ylabel 'ns an element'", "set format x '10^{%T}'", "set yrange [0.2:2000]",
+           "set key top right font ',9' samplen 2", "set multiplot layout 1,3"]
+    for i, (title, key, panel) in enumerate(panels):
+        plots = []
+        for c in dict.fromkeys(x["call"] for x in panel):
+            at = calls.index(c)
+            out.append(block(f"e{i}x{at}", sorted((x[key], x["ns"]) for x in panel if x["call"] == c)))
+            plots.append(f"$e{i}x{at} using 1:2 with linespoints lw 2 dt {1 + at // len(COLORS)} pt {5 + at} lc rgb '{COLORS[at % len(COLORS)]}' "
+                         f"title {quoted(c.replace('_', chr(92) + '_'))}")
+        low, high = (f(x[key] for x in panel) for f in (min, max))
+        out += [f"set xrange [{low / 2}:{high * 2}]", f"set xlabel {quoted(title)}", "plot " + ", ".join(plots)]
+    return (1500, 480), "\n".join([*out, "unset multiplot"])
+
+
 def pictures(results):
     yield "arith", arith(results)
     yield "round", rounds(results)
@@ -227,6 +251,7 @@ def pictures(results):
     yield "training-mlp", training(results, "mlp", "A training step that waits for the network: 1.1 million parameters, 4 ranks")
     yield "training-cnn", training(results, "cnn", "A training step that computes: 56 thousand parameters, 4 ranks")
     yield "sum", sums(results)
+    yield "sums", exact(results)
     yield "relative", collective([x for x in results if x.get("bytes", 0) >= 1 << 16], "switch", True)
 
 
