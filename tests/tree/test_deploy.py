@@ -230,3 +230,11 @@ def test_ci():
     suites = " ".join(re.findall(r'SUITES="([^"]*)"', script)).split()
     known = re.search(r"^SUITES = \{(.*?)\}", read("tests/run"), re.M | re.S)[1]
     assert sorted(suites) == sorted(re.findall(r'"(\w+)":', known))
+
+
+def test_ci_of_releases():
+    """Every release of the suite, each on a machine of its own."""
+    workflow, = documents(os.path.join(TOP, ".github", "workflows", "test.yml"))
+    job = workflow["jobs"]["distros"]
+    assert job["strategy"]["matrix"]["release"] == re.search(r'"FPISA_RELEASES", "(.*?)"', read("tests/distros/test_distros.py"))[1].split()
+    assert job["env"] == {"FPISA_RELEASES": "${{ matrix.release }}"} and job["steps"][-1]["run"] == "make test-long SUITES=distros"
